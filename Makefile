@@ -1,0 +1,188 @@
+# Build, test and install the checkpoint suite.  `make help` lists the targets.
+#
+# Everything is built under build/.  Optional tools are found when they are needed; what a build or a
+# test run lacks is installed by tools/deps.sh, which `make demo` and `make check` call first.
+
+VERSION  := 0.1.0
+SOVER    := 0
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+CC       ?= cc
+B        ?= build
+# V=1 shows whole command lines
+Q        := $(if $(V),,@)
+
+# ---- flags -----------------------------------------------------------------------------------
+# Results must equal the frameworks' bit for bit: no -ffast-math, no contraction.
+WARN     := -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wstrict-prototypes \
+            -Wmissing-prototypes -Wcast-qual -Wvla -Wformat=2 -Wundef -Wwrite-strings \
+            -Wswitch-enum -Wpointer-arith -Wdouble-promotion
+CPPFLAGS += -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base
+CFLAGS   ?= -O2 -g
+ALL_CFLAGS = -std=c11 $(CFLAGS) -ffp-contract=off -fvisibility=hidden -fstack-protector-strong \
+             -fPIC -pthread $(WARN)
+ifeq ($(SAN),)
+CPPFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+LDFLAGS  += -Wl,-z,relro,-z,now
+else
+ALL_CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
+LDFLAGS  += -fsanitize=$(SAN)
+endif
+LDLIBS   := -ldeflate -lz -lcrypto -lcjson -lpthread -lm
+
+# ---- sources ---------------------------------------------------------------------------------
+LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c))
+TOOL_SRC := $(sort $(wildcard tools/*.c))
+UNIT_SRC := $(sort $(wildcard tests/unit/test_*.c))
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
+TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/obj/%.o)
+UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
+PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch
+LIBS     := $(B)/lib/libckpt.a $(B)/lib/libckpt.so
+
+.PHONY: all demo check check-unit check-cli check-golden check-bad check-fault check-interop \
+        check-fuzz bench lint fmt install uninstall clean help deps run-demo run-check programs
+
+all: $(PROGRAMS) $(LIBS) $(B)/lib/pkgconfig/ckpt.pc summary
+
+programs: $(PROGRAMS)
+
+# ---- the two commands of the README: install what is missing, then go -------------------------
+demo:
+	@sh tools/deps.sh build demo
+	@$(MAKE) --no-print-directory run-demo
+
+check:
+	@sh tools/deps.sh build check
+	@$(MAKE) --no-print-directory run-check
+
+run-demo: programs
+	@sh tests/demo.sh $(B)
+
+run-check: all check-unit check-cli check-golden check-bad check-fault
+	@echo "all checks passed"
+
+# ---- build -----------------------------------------------------------------------------------
+$(B)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/lib/libckpt.a: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(B)/lib/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libckpt.so.$(SOVER) \
+	    -Wl,--version-script=libckpt/libckpt.map -Wl,--no-undefined -o $@ $(LIB_OBJ) $(LDLIBS)
+
+$(B)/lib/libckpt.so: $(B)/lib/libckpt.so.$(SOVER)
+	$(Q)ln -sf libckpt.so.$(SOVER) $@
+
+$(B)/bin/ckpt: $(TOOL_OBJ) $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TOOL_OBJ) $(B)/lib/libckpt.a $(LDLIBS)
+
+$(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch: $(B)/bin/ckpt
+	$(Q)ln -sf ckpt $@
+
+$(B)/lib/pkgconfig/ckpt.pc: libckpt/ckpt.pc.in Makefile
+	@mkdir -p $(@D)
+	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $< > $@
+
+.PHONY: summary
+summary: $(PROGRAMS) $(LIBS)
+	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
+
+# ---- tests -----------------------------------------------------------------------------------
+$(B)/unit/%: tests/unit/%.c $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a -lcmocka $(LDLIBS)
+
+check-unit: $(UNIT_BIN)
+	@sh tests/unit/run.sh $(B)/unit
+
+check-cli: programs
+	@sh tests/cli/run.sh $(B)/bin
+	@sh tests/cli/man_options.sh $(B)/bin
+
+check-golden: programs
+	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
+
+check-bad: programs
+	@python3 tests/golden/run_bad.py --bin $(B)/bin tests/fixtures/bad
+
+$(B)/ioshim.so: tests/fault/ioshim.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O2 -g -fPIC -shared $(WARN) -o $@ $< -ldl
+
+check-fault: programs $(B)/ioshim.so
+	@python3 tests/fault/run.py --bin $(B)/bin --shim $(B)/ioshim.so tests/fixtures
+
+# writes valid ZeRO checkpoints of any size and world, for benchmarks and interop tests
+$(B)/gen_zero: tests/bench/gen_zero.c $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
+
+# Everything that loads our files with the real frameworks; what is absent is skipped and said so.
+check-interop: programs
+	@bash tests/interop/run.sh $(B)/bin
+
+FUZZ_SECONDS ?= 60
+check-fuzz:
+	@bash tests/fuzz/run.sh $(FUZZ_SECONDS)
+
+bench: programs
+	@bash tests/bench/run.sh $(B)/bin
+
+lint:
+	@sh tests/lint.sh
+
+fmt:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+deps:
+	@sh tools/deps.sh build check lint
+
+# ---- install ---------------------------------------------------------------------------------
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include \
+	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man3 \
+	    $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	install -m 755 $(B)/bin/ckpt $(DESTDIR)$(PREFIX)/bin/ckpt
+	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_fp32
+	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_torch
+	install -m 644 $(B)/lib/libckpt.a $(DESTDIR)$(PREFIX)/lib
+	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib
+	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib/libckpt.so
+	install -m 644 libckpt/ckpt.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(B)/lib/pkgconfig/ckpt.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 man/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
+	install -m 644 man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7
+	install -m 644 tools/completion/ckpt.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ckpt
+	install -m 644 tools/completion/ckpt.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ckpt
+	install -m 644 tools/completion/ckpt.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ckpt.fish
+
+clean:
+	rm -rf $(B)
+
+help:
+	@echo "make               build build/bin/ckpt, zero_to_fp32, zero_to_torch and the libraries"
+	@echo "make demo          install what is missing, build, consolidate a real checkpoint, show it"
+	@echo "make check         install what is missing, build, run the tests"
+	@echo "make check-interop load what we wrote with the real torch, safetensors, transformers, DeepSpeed"
+	@echo "make check-fuzz    run every fuzz target FUZZ_SECONDS (60) each"
+	@echo "make bench         measure beside cp and DeepSpeed's script; figures are printed"
+	@echo "make lint | fmt    static checks | clang-format"
+	@echo "make install       to DESTDIR and PREFIX ($(PREFIX))"
+	@echo "make clean         remove build/"
+	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, B=build folder"
+
+-include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(UNIT_BIN:=.d)

@@ -1,0 +1,36 @@
+/*
+ * cast.h: conversions between floating dtypes, and counting what is not finite.
+ *
+ * Round to nearest, ties to even, exactly once (also F64 to F8).  NaN stays NaN and keeps its sign;
+ * F32 to BF16/F16 keeps the upper payload bits and sets the quiet bit.  Overflow gives infinity;
+ * E4M3 (no infinity) gives NaN, as torch does.  Equal dtypes are copied bit for bit.
+ * The portable bodies are integer code; AVX2/F16C bodies are chosen at run time and give the same
+ * bits (tests/unit/test_cast.c compares them on every 16-bit pattern).
+ */
+#ifndef CKPT_BASE_CAST_H
+#define CKPT_BASE_CAST_H
+
+#include "libckpt/base/dtype.h"
+
+typedef void (*ckpt_cast_fn)(void *restrict dst, const void *restrict src, size_t n_elems);
+
+/* The function for a pair among F64 F32 F16 BF16 F8_E4M3 F8_E5M2 (equal pairs: memcpy), or NULL. */
+ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from);
+
+/* The portable reference for the same pair: what the tests compare with. */
+ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from);
+
+/*
+ * Count NaN and infinite elements among n of dtype d (0 for dtypes that are not floating or complex);
+ * *n_nan and *n_inf are added to.
+ */
+void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan, uint64_t *n_inf);
+
+/* Reverse each unit-byte group in place (big-endian files); unit is 1, 2, 4 or 8. */
+void ckpt_swap_bytes(void *p, size_t n_bytes, unsigned unit);
+
+/* Resolve torch's lazy bits in place: flip the sign of every element, or of imaginary parts only. */
+void ckpt_negate(ckpt_dtype d, void *p, size_t n_elems);
+void ckpt_conjugate(ckpt_dtype d, void *p, size_t n_elems);
+
+#endif

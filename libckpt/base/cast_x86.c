@@ -1,0 +1,244 @@
+/*
+ * cast_x86.c: owns the AVX2 and F16C bodies of the hot conversions and of the search for values
+ * that are not finite.
+ *
+ * Every body gives the same bits as the portable one, whatever the thread's floating point mode:
+ * F32 <-> BF16 is integer code; VCVTPH2PS ignores "denormals are zero"; VCVTPS2PH is told to round
+ * to nearest, ignores "flush to zero", and what "denormals are zero" could change (an F32 below
+ * 2^-126) is zero in F16 anyway.  Pointers need no alignment.  Source: Intel SDM, volume 2.
+ */
+#include "libckpt/base/cast_x86.h"
+
+#if defined(__x86_64__) || defined(__i386__)
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <stdatomic.h>
+
+#define X86_BODY   __attribute__((target("avx2,f16c")))
+#define X86_INLINE static inline __attribute__((always_inline, target("avx2,f16c")))
+
+/* CPUID leaf 1, register ECX: VCVTPS2PH and VCVTPH2PS exist (compilers differ in knowing "f16c").
+ */
+#define X86_F16C (1u << 29)
+
+/* What one turn of a loop takes: elements of a conversion, bytes of a search. */
+#define X86_STEP   16u
+#define X86_SEARCH 128u
+
+/*
+ * True if this processor runs the bodies below.  Asked once: CPUID traps, and takes microseconds,
+ * in a virtual machine.  Two threads that ask at the same time find the same answer.
+ */
+static bool x86_usable(void)
+{
+    static atomic_int answer; // 0 not asked yet, 1 yes, -1 no
+    int known = atomic_load_explicit(&answer, memory_order_relaxed);
+
+    if (known == 0) {
+        unsigned a, b, c = 0, d;
+
+        __builtin_cpu_init();
+        // "avx2" also says that the system saves the wide registers
+        known = __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 &&
+                        (c & X86_F16C) != 0
+                    ? 1
+                    : -1;
+        atomic_store_explicit(&answer, known, memory_order_relaxed);
+    }
+    return known > 0;
+}
+
+/* Convert the last few elements, fewer than a turn of the loop takes. */
+static void x86_tail(ckpt_dtype to, ckpt_dtype from, unsigned char *dst, const unsigned char *src,
+                     size_t n)
+{
+    if (n > 0) {
+        ckpt_cast_find_portable(to, from)(dst, src, n);
+    }
+}
+
+/* Eight F32 as eight BF16 in the lower halves of 32-bit lanes. */
+X86_INLINE __m256i x86_bf16_lanes(__m256i u)
+{
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    const __m256i inf = _mm256_set1_epi32(0x7f800000);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x00400000));
+    __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(u, magnitude), inf);
+
+    return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+}
+
+X86_BODY
+static void x86_f32_bf16(void *restrict dst, const void *restrict src, size_t n)
+{
+    const unsigned char *s = src;
+    unsigned char *d = dst;
+
+    for (; n >= X86_STEP; n -= X86_STEP, s += 64, d += 32) {
+        __m256i lo = x86_bf16_lanes(_mm256_loadu_si256((const __m256i *)(const void *)s));
+        __m256i hi = x86_bf16_lanes(_mm256_loadu_si256((const __m256i *)(const void *)(s + 32)));
+        // packing works within 128-bit halves: put the quarters back in order
+        __m256i mixed = _mm256_packus_epi32(lo, hi);
+
+        _mm256_storeu_si256((__m256i *)(void *)d, _mm256_permute4x64_epi64(mixed, 0xd8));
+    }
+    x86_tail(CKPT_BF16, CKPT_F32, d, s, n);
+}
+
+X86_BODY
+static void x86_bf16_f32(void *restrict dst, const void *restrict src, size_t n)
+{
+    const unsigned char *s = src;
+    unsigned char *d = dst;
+
+    for (; n >= X86_STEP; n -= X86_STEP, s += 32, d += 64) {
+        __m256i lo = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)s));
+        __m256i hi =
+            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s + 16)));
+
+        _mm256_storeu_si256((__m256i *)(void *)d, _mm256_slli_epi32(lo, 16));
+        _mm256_storeu_si256((__m256i *)(void *)(d + 32), _mm256_slli_epi32(hi, 16));
+    }
+    x86_tail(CKPT_F32, CKPT_BF16, d, s, n);
+}
+
+X86_BODY
+static void x86_f32_f16(void *restrict dst, const void *restrict src, size_t n)
+{
+    const unsigned char *s = src;
+    unsigned char *d = dst;
+
+    for (; n >= X86_STEP; n -= X86_STEP, s += 64, d += 32) {
+        __m256 lo = _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(const void *)s));
+        __m256 hi =
+            _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(const void *)(s + 32)));
+
+        _mm_storeu_si128((__m128i *)(void *)d, _mm256_cvtps_ph(lo, _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((__m128i *)(void *)(d + 16),
+                         _mm256_cvtps_ph(hi, _MM_FROUND_TO_NEAREST_INT));
+    }
+    x86_tail(CKPT_F16, CKPT_F32, d, s, n);
+}
+
+X86_BODY
+static void x86_f16_f32(void *restrict dst, const void *restrict src, size_t n)
+{
+    const unsigned char *s = src;
+    unsigned char *d = dst;
+
+    for (; n >= X86_STEP; n -= X86_STEP, s += 32, d += 64) {
+        __m256 lo = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)s));
+        __m256 hi = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(s + 16)));
+
+        _mm256_storeu_si256((__m256i *)(void *)d, _mm256_castps_si256(lo));
+        _mm256_storeu_si256((__m256i *)(void *)(d + 32), _mm256_castps_si256(hi));
+    }
+    x86_tail(CKPT_F32, CKPT_F16, d, s, n);
+}
+
+/* All ones in each lane of `bytes` bytes (a constant where inlined) that has all bits of full set.
+ */
+X86_INLINE __m256i x86_full(const unsigned char *p, __m256i full, unsigned bytes)
+{
+    __m256i v = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)p), full);
+
+    switch (bytes) {
+    case 8:
+        return _mm256_cmpeq_epi64(v, full);
+    case 4:
+        return _mm256_cmpeq_epi32(v, full);
+    case 2:
+        return _mm256_cmpeq_epi16(v, full);
+    default:
+        return _mm256_cmpeq_epi8(v, full);
+    }
+}
+
+/* Bytes before the first block with such a lane. */
+X86_INLINE size_t x86_search(const unsigned char *p, size_t n_bytes, long long mask, unsigned bytes)
+{
+    const __m256i full = _mm256_set1_epi64x(mask);
+    size_t at = 0;
+
+    // four registers a turn: enough to keep memory busy
+    for (; n_bytes - at >= X86_SEARCH; at += X86_SEARCH) {
+        __m256i a = x86_full(p + at, full, bytes);
+        __m256i b = x86_full(p + at + 32, full, bytes);
+        __m256i c = x86_full(p + at + 64, full, bytes);
+        __m256i d = x86_full(p + at + 96, full, bytes);
+        __m256i any = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
+
+        if (!_mm256_testz_si256(any, any)) {
+            break;
+        }
+    }
+    return at;
+}
+
+/*
+ * A value that is not finite has these bits set (a full exponent; in E4M3 a full fraction too), and
+ * no finite one has all of them.
+ */
+X86_BODY
+static size_t x86_finite(ckpt_dtype d, const unsigned char *p, size_t n)
+{
+    switch ((int)d) {
+    case CKPT_F64:
+        return x86_search(p, n * 8, 0x7ff0000000000000, 8) / 8;
+    case CKPT_F32:
+        return x86_search(p, n * 4, 0x7f8000007f800000, 4) / 4;
+    case CKPT_F16:
+        return x86_search(p, n * 2, 0x7c007c007c007c00, 2) / 2;
+    case CKPT_BF16:
+        return x86_search(p, n * 2, 0x7f807f807f807f80, 2) / 2;
+    case CKPT_F8_E4M3:
+        return x86_search(p, n, 0x7f7f7f7f7f7f7f7f, 1);
+    case CKPT_F8_E5M2:
+        return x86_search(p, n, 0x7c7c7c7c7c7c7c7c, 1);
+    default:
+        return 0;
+    }
+}
+
+ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from)
+{
+    ckpt_cast_fn fn = NULL;
+
+    if (to == CKPT_BF16 && from == CKPT_F32) {
+        fn = x86_f32_bf16;
+    } else if (to == CKPT_F32 && from == CKPT_BF16) {
+        fn = x86_bf16_f32;
+    } else if (to == CKPT_F16 && from == CKPT_F32) {
+        fn = x86_f32_f16;
+    } else if (to == CKPT_F32 && from == CKPT_F16) {
+        fn = x86_f16_f32;
+    }
+    return fn != NULL && x86_usable() ? fn : NULL;
+}
+
+size_t ckpt_finite_prefix_x86(ckpt_dtype d, const void *p, size_t n_elems)
+{
+    return x86_usable() ? x86_finite(d, p, n_elems) : 0;
+}
+
+#else
+
+ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from)
+{
+    (void)to;
+    (void)from;
+    return NULL;
+}
+
+size_t ckpt_finite_prefix_x86(ckpt_dtype d, const void *p, size_t n_elems)
+{
+    (void)d;
+    (void)p;
+    (void)n_elems;
+    return 0;
+}
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * cast_x86.h: what cast_x86.c offers to cast.c.  Private to base/.
+ *
+ * On other processors, and on x86 without AVX2 and F16C, these exist too and offer nothing.
+ */
+#ifndef CKPT_BASE_CAST_X86_H
+#define CKPT_BASE_CAST_X86_H
+
+#include "libckpt/base/cast.h"
+
+/* The body for this processor, or NULL; same bits as ckpt_cast_find_portable's. */
+ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from);
+
+/*
+ * Elements at the start of p that are known to be finite: a multiple of 16, or 0.
+ * d is F64, F32, F16, BF16, F8_E4M3 or F8_E5M2 (anything else gives 0).
+ */
+size_t ckpt_finite_prefix_x86(ckpt_dtype d, const void *p, size_t n_elems);
+
+#endif

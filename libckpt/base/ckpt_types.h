@@ -1,0 +1,148 @@
+/*
+ * ckpt_types.h: the types that the public header and every room of the library share.
+ *
+ * Error codes, dtypes, boxes, extents and tensors.  Installed beside ckpt.h, which includes it.
+ * Compiles alone as C11 and C++17.
+ */
+#ifndef CKPT_TYPES_H
+#define CKPT_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define CKPT_API __attribute__((visibility("default")))
+#define CKPT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define CKPT_API
+#define CKPT_PRINTF(fmt, args)
+#endif
+
+/*
+ * Every outcome: X(name, value, exit status of the tools, text).  Values never change meaning.
+ */
+#define CKPT_ERRORS(X)                                                     \
+    X(OK, 0, 0, "success")                                                 \
+    X(EDIFFERS, -1, 1, "the compared checkpoints differ")                  \
+    X(EUSAGE, -2, 2, "wrong argument")                                     \
+    X(EFORMAT, -3, 3, "damaged or malformed file")                         \
+    X(EUNSUPPORTED, -4, 3, "well formed, but not supported")               \
+    X(EUNSAFE, -5, 4, "refused: the file asks to run code or to leave its folder") \
+    X(EMISSING, -6, 5, "a file or tensor is missing")                      \
+    X(EMISMATCH, -7, 5, "ranks or replicas disagree")                      \
+    X(ELIMIT, -8, 6, "out of memory, or over a limit")                     \
+    X(EIO, -9, 7, "input/output error")                                    \
+    X(EDIGEST, -10, 8, "hash or signature mismatch")                       \
+    X(ECANCELED, -11, 130, "interrupted")
+
+#define CKPT_ERROR_ENUM(name, value, status, text) CKPT_##name = (value),
+enum { CKPT_ERRORS(CKPT_ERROR_ENUM) CKPT_ERROR_END_ = -12 };
+#undef CKPT_ERROR_ENUM
+
+/* One failure.  The caller's struct: nothing is allocated, so it works when memory is gone. */
+typedef struct ckpt_err {
+    int code;       /* CKPT_OK or one of the codes above */
+    int sys;        /* errno of the failed call, or 0 */
+    char text[504]; /* where, what was found, what was expected, what to do; always terminated */
+} ckpt_err;
+
+/*
+ * Element types.  The order is part of the ABI: new ones are appended.
+ * F4 and F6 are packed without gaps; shapes always count elements.
+ */
+typedef enum ckpt_dtype {
+    CKPT_DTYPE_NONE = 0,
+    CKPT_F64,
+    CKPT_F32,
+    CKPT_F16,
+    CKPT_BF16,
+    CKPT_F8_E4M3,     /* torch float8_e4m3fn: no infinity, NaN is S.1111.111 */
+    CKPT_F8_E5M2,
+    CKPT_F8_E4M3FNUZ,
+    CKPT_F8_E5M2FNUZ,
+    CKPT_F8_E8M0,     /* torch float8_e8m0fnu: powers of two */
+    CKPT_F6_E2M3,
+    CKPT_F6_E3M2,
+    CKPT_F4,          /* e2m1, two in a byte */
+    CKPT_I64,
+    CKPT_I32,
+    CKPT_I16,
+    CKPT_I8,
+    CKPT_U64,
+    CKPT_U32,
+    CKPT_U16,
+    CKPT_U8,
+    CKPT_BOOL,
+    CKPT_C128,        /* two F64 */
+    CKPT_C64,         /* two F32 */
+    CKPT_C32,         /* two F16 */
+    CKPT_BITS8,       /* torch bits8, bits1x8, bits2x4, bits4x2: bytes without arithmetic */
+    CKPT_BITS16,
+    CKPT_N_DTYPES
+} ckpt_dtype;
+
+/* What a tensor is in its checkpoint. */
+typedef enum ckpt_role {
+    CKPT_ROLE_WEIGHT = 0, /* a plain tensor, or a trained parameter (fp32 masters where there are any) */
+    CKPT_ROLE_FROZEN,     /* a parameter that is not trained */
+    CKPT_ROLE_BUFFER,     /* module state that is not a parameter */
+    CKPT_ROLE_STATE       /* optimizer state; its name is "<state>/<parameter>" */
+} ckpt_role;
+
+enum {
+    CKPT_TENSOR_GRAD = 1u << 0,      /* requires_grad */
+    CKPT_TENSOR_PARAMETER = 1u << 1, /* torch.nn.Parameter */
+    CKPT_TENSOR_CONJ = 1u << 2,      /* stored values are the complex conjugate of the logical ones */
+    CKPT_TENSOR_NEG = 1u << 3        /* stored values are the negated logical ones */
+};
+
+#define CKPT_MAX_DIM 64u
+
+/* One axis of a box: elements start..start+count-1; in the source they lie stride bytes apart. */
+typedef struct ckpt_axis {
+    uint64_t start, count; /* elements */
+    int64_t stride;        /* bytes; 0 is a broadcast; never negative in what the readers build */
+} ckpt_axis;
+
+/*
+ * Where the elements of one box of a tensor lie.
+ *
+ * ndim is the tensor's own number of axes, or 1 for a *flat* extent: an interval of the tensor
+ * flattened row-major (the way ZeRO cuts tensors; 1-axis tensors are both).  A tensor without axes
+ * has one flat extent of one element.  F4 and F6 elements are packed: only flat extents that begin
+ * and end on whole bytes exist, and their stride is 0.
+ */
+typedef struct ckpt_extent {
+    uint32_t source;       /* index in the map's table of sources */
+    uint32_t ndim;
+    uint64_t at;           /* byte offset in the source of the box's first element */
+    const ckpt_axis *axis; /* ndim of them, in the map's arena */
+} ckpt_extent;
+
+/* A logical tensor of a map.  Everything it points to lives and dies with the map. */
+typedef struct ckpt_tensor {
+    const char *name; /* UTF-8, no NUL inside */
+    ckpt_dtype dtype; /* of the elements as the extents hold them */
+    ckpt_dtype export_dtype; /* what an export without --dtype writes; NONE: the same as dtype */
+    uint32_t ndim;
+    const uint64_t *shape; /* elements; row-major */
+    uint64_t n_elems;      /* product of shape */
+    uint32_t role;         /* ckpt_role */
+    uint32_t flags;        /* CKPT_TENSOR_* */
+    uint32_t n_extents;
+    uint32_t file;                   /* target maps: the output file that holds it */
+    const ckpt_extent *extent;       /* cover each element exactly once; flat ones are ascending */
+    const struct ckpt_tensor *owner; /* tied: the tensor of this map that holds the bytes, or NULL */
+    const struct ckpt_tensor *twin;  /* a lower precision copy, equal to this one rounded, or NULL;
+                                        not itself in the map's list */
+    const char *origin;              /* target maps: its name in the map it was laid out from */
+} ckpt_tensor;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,239 @@
+/*
+ * mem.c: owns the heap door (with the failure switch for tests) and the arena's blocks.
+ */
+#include "libckpt/base/mem.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Allocations that may still succeed; MEM_FOREVER: no failure is planned. */
+#define MEM_FOREVER UINT64_MAX
+static _Atomic uint64_t mem_left = MEM_FOREVER;
+
+#define ARENA_ALIGN         16u
+#define ARENA_BLOCK_MIN     4096u /* bytes: most files of a 1024-rank checkpoint need one */
+#define ARENA_BLOCK_MAX     (1024u * 1024u) /* bytes */
+#define ARENA_LIMIT_DEFAULT (1024ull * 1024u * 1024u)
+
+/* A block: this header, then room bytes for the user.  The newest block is first in the list. */
+typedef struct arena_block {
+    _Alignas(ARENA_ALIGN) struct arena_block *next;
+    uint64_t size; /* bytes, header included */
+    uint64_t used; /* bytes, header included */
+} arena_block;
+
+/* The arena lives at the head of its own first block: one allocation for a small arena. */
+struct ckpt_arena {
+    _Alignas(ARENA_ALIGN) arena_block *now; /* where small things go */
+    uint64_t next_size;                     /* bytes of the next ordinary block */
+    uint64_t reserved;                      /* sum of the blocks */
+    uint64_t handed;                        /* sum of what was asked for */
+    uint64_t limit;
+};
+
+/*
+ * True unless the test's countdown has run out.  Sizes that no object can have are refused here, so
+ * that checking allocators, which treat them as errors of the program, never see them.
+ */
+static bool mem_allowed(size_t n)
+{
+    uint64_t left = atomic_load_explicit(&mem_left, memory_order_relaxed);
+
+    if (n > PTRDIFF_MAX) {
+        return false;
+    }
+    do {
+        if (left == MEM_FOREVER) {
+            return true;
+        }
+        if (left == 0) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&mem_left, &left, left - 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+void *ckpt_alloc(size_t n)
+{
+    if (!mem_allowed(n)) {
+        return NULL;
+    }
+    return calloc(1, n == 0 ? 1 : n);
+}
+
+void *ckpt_resize(void *p, size_t n)
+{
+    if (!mem_allowed(n)) {
+        return NULL;
+    }
+    return realloc(p, n == 0 ? 1 : n); // realloc(p, 0) may free p: never ask for it
+}
+
+void ckpt_free(void *p)
+{
+    free(p);
+}
+
+void ckpt_alloc_fail_at(uint64_t n)
+{
+    atomic_store_explicit(&mem_left, n, memory_order_relaxed);
+}
+
+/* A zeroed block of size bytes, or NULL. */
+static arena_block *arena_block_new(uint64_t size)
+{
+    arena_block *b = size > SIZE_MAX ? NULL : ckpt_alloc((size_t)size);
+
+    _Static_assert(sizeof(arena_block) % ARENA_ALIGN == 0, "what follows the header is aligned");
+    _Static_assert(_Alignof(max_align_t) >= ARENA_ALIGN, "the heap aligns enough");
+    if (b != NULL) {
+        b->size = size;
+        b->used = sizeof *b;
+    }
+    return b;
+}
+
+ckpt_arena *ckpt_arena_new(uint64_t limit)
+{
+    arena_block *b = arena_block_new(ARENA_BLOCK_MIN);
+    ckpt_arena *a;
+
+    if (b == NULL) {
+        return NULL;
+    }
+    a = (ckpt_arena *)(void *)((char *)b + b->used);
+    b->used += sizeof *a;
+    a->now = b;
+    a->next_size = 2 * ARENA_BLOCK_MIN;
+    a->reserved = b->size;
+    a->limit = limit == 0 ? ARENA_LIMIT_DEFAULT : limit;
+    return a;
+}
+
+void ckpt_arena_free(ckpt_arena *a)
+{
+    arena_block *b = a == NULL ? NULL : a->now;
+
+    while (b != NULL) {
+        arena_block *next =
+            b->next; // one of the blocks holds the arena itself: a is gone from here on
+
+        ckpt_free(b);
+        b = next;
+    }
+}
+
+/*
+ * Make a block with room for n bytes (already rounded up), within the limit.
+ *
+ * A large thing gets a block of its own behind the current one, whose free room stays in use; for
+ * a small one an ordinary block, twice the last one's size, becomes the current one.
+ */
+static arena_block *arena_grow(ckpt_arena *a, uint64_t n)
+{
+    uint64_t left = a->reserved < a->limit ? a->limit - a->reserved : 0;
+    uint64_t need = n + sizeof(arena_block); // n <= limit and rounded: the caller saw to overflow
+    bool alone = need > a->next_size / 4;
+    uint64_t size = alone ? need : a->next_size;
+    arena_block *b;
+
+    if (need > left) {
+        return NULL;
+    }
+    size = size > left ? left : size;
+    b = arena_block_new(size);
+    if (b == NULL) {
+        return NULL;
+    }
+    a->reserved += size;
+    if (alone) {
+        b->next = a->now->next;
+        a->now->next = b;
+        return b;
+    }
+    b->next = a->now;
+    a->now = b;
+    a->next_size = a->next_size < ARENA_BLOCK_MAX ? 2 * a->next_size : ARENA_BLOCK_MAX;
+    return b;
+}
+
+void *ckpt_arena_alloc(ckpt_arena *a, uint64_t n)
+{
+    arena_block *b = a->now;
+    uint64_t step = n == 0 ? 1 : n;
+    void *p;
+
+    // handed <= limit always holds, so this also bounds the rounding below
+    if (n > a->limit - a->handed || !ckpt_add(step, ARENA_ALIGN - 1, &step) ||
+        step > UINT64_MAX / 2) {
+        return NULL;
+    }
+    step -= step % ARENA_ALIGN;
+    if (b->size - b->used < step) {
+        b = arena_grow(a, step);
+        if (b == NULL) {
+            return NULL;
+        }
+    }
+    p = (char *)b + b->used;
+    b->used += step;
+    a->handed += n;
+    return p;
+}
+
+void *ckpt_arena_array(ckpt_arena *a, uint64_t count, uint64_t size)
+{
+    uint64_t n;
+
+    return ckpt_mul(count, size, &n) ? ckpt_arena_alloc(a, n) : NULL;
+}
+
+void *ckpt_arena_copy(ckpt_arena *a, const void *p, uint64_t n)
+{
+    void *out = ckpt_arena_alloc(a, n);
+
+    if (out != NULL && n > 0) {
+        memcpy(out, p, (size_t)n);
+    }
+    return out;
+}
+
+char *ckpt_arena_string(ckpt_arena *a, const char *s, uint64_t n)
+{
+    uint64_t room;
+    char *out = ckpt_add(n, 1, &room) ? ckpt_arena_alloc(a, room) : NULL;
+
+    if (out != NULL && n > 0) {
+        memcpy(out, s, (size_t)n); // the terminator is there: arena memory is zeroed
+    }
+    return out;
+}
+
+char *ckpt_arena_printf(ckpt_arena *a, const char *fmt, ...)
+{
+    va_list args, again;
+    char *out = NULL;
+    int n;
+
+    va_start(args, fmt);
+    va_copy(again, args);
+    n = vsnprintf(NULL, 0, fmt, args);
+    if (n >= 0) {
+        out = ckpt_arena_alloc(a, (uint64_t)n + 1);
+    }
+    if (out != NULL) {
+        vsnprintf(out, (size_t)n + 1, fmt, again);
+    }
+    va_end(again);
+    va_end(args);
+    return out;
+}
+
+uint64_t ckpt_arena_used(const ckpt_arena *a)
+{
+    return a->handed;
+}

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Install the Debian packages that building and testing need and that are missing.
+#
+#   sh tools/deps.sh build | demo | check | lint | interop ...     any number of these words
+#
+# Says what it installs before it does so; uses sudo when it is not run as root; does nothing, silently,
+# when nothing is missing.
+set -eu
+
+packages=
+for set in "$@"; do
+    case "$set" in
+    build) packages="$packages gcc libc6-dev make libdeflate-dev zlib1g-dev libssl-dev libcjson-dev" ;;
+    demo) packages="$packages" ;;
+    check) packages="$packages libcmocka-dev python3 mandoc" ;;
+    lint) packages="$packages clang clang-tidy cppcheck shellcheck mandoc" ;;
+    fuzz) packages="$packages clang libclang-rt-14-dev" ;;
+    interop) packages="$packages python3-torch python3-venv" ;;
+    *)
+        echo "deps.sh: unknown set '$set' (build demo check lint fuzz interop)" >&2
+        exit 2
+        ;;
+    esac
+done
+
+missing=
+for p in $packages; do
+    if ! dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed'; then
+        missing="$missing $p"
+    fi
+done
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "deps.sh: needs these Debian packages or their equivalents:$missing" >&2
+    exit 1
+fi
+as_root=
+if [ "$(id -u)" -ne 0 ]; then
+    as_root=sudo
+fi
+echo "installing Debian packages:$missing"
+$as_root apt-get update -qq
+DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
