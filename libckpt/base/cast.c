@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "libckpt/base/cast_int.h"
 #include "libckpt/base/cast_x86.h"
 
 #define CAST_INLINE static inline __attribute__((always_inline))
@@ -266,7 +267,10 @@ ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from)
     // unsigned: what lies before F64 is large too
     unsigned row = (unsigned)to - CKPT_F64, column = (unsigned)from - CKPT_F64;
 
-    return row < CAST_N && column < CAST_N ? cast_table[row][column] : NULL;
+    if (row >= CAST_N || column >= CAST_N) {
+        return ckpt_cast_find_int(to, from);
+    }
+    return cast_table[row][column];
 }
 
 ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from)

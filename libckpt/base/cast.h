@@ -1,9 +1,11 @@
 /*
  * cast.h: conversions between floating dtypes, and counting what is not finite.
  *
- * Round to nearest, ties to even, exactly once (also F64 to F8).  NaN stays NaN and keeps its sign;
- * F32 to BF16/F16 keeps the upper payload bits and sets the quiet bit.  Overflow gives infinity;
- * E4M3 (no infinity) gives NaN, as torch does.  Equal dtypes are copied bit for bit.
+ * Round to nearest, ties to even, exactly once (also F64 to F8; torch goes through F32 and rounds
+ * twice).  NaN stays NaN, keeps its sign and the upper bits of its payload, and becomes quiet (BF16
+ * to F32 alone is a plain shift).  Overflow gives infinity; E4M3, which has none, gives NaN, so that
+ * a lost value is seen and counted (so did earlier releases of torch; 2.15 saturates to 448).
+ * Equal dtypes are copied bit for bit.
  * The portable bodies are integer code; AVX2/F16C bodies are chosen at run time and give the same
  * bits (tests/unit/test_cast.c compares them on every 16-bit pattern).
  */
@@ -14,7 +16,10 @@
 
 typedef void (*ckpt_cast_fn)(void *restrict dst, const void *restrict src, size_t n_elems);
 
-/* The function for a pair among F64 F32 F16 BF16 F8_E4M3 F8_E5M2 (equal pairs: memcpy), or NULL. */
+/*
+ * The function for a pair among F64 F32 F16 BF16 F8_E4M3 F8_E5M2 (equal pairs: memcpy), or for an integer or
+ * bool to F32; else NULL.
+ */
 ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from);
 
 /* The portable reference for the same pair: what the tests compare with. */

@@ -1,0 +1,229 @@
+/*
+ * ckpt.h: open, convert, compare and verify checkpoints of large models.
+ *
+ * A checkpoint of any format opens as a map: logical tensors, where their bytes lie, and a tree of values.
+ * Opening reads headers only and never runs anything a file contains.  Converting lays out a target map, makes a
+ * plan, and runs it in constant memory; outputs appear complete or not at all.
+ *
+ *     ckpt_map *map = NULL;
+ *     ckpt_err err = {0};
+ *     if (ckpt_open(&map, "run/checkpoint-500", NULL, &err) == CKPT_OK) {
+ *         ckpt_target target = {.format = "hf", .path = "out"};
+ *         ckpt_convert(map, &target, NULL, NULL, &err);
+ *     }
+ *     if (err.code != CKPT_OK)
+ *         fprintf(stderr, "%s\n", err.text);
+ *     ckpt_map_free(map);
+ *
+ * Conventions: functions that can fail return CKPT_OK or a negative code and fill err (which may be NULL); out-parameters
+ * come first and are owned by the caller; pointers returned otherwise are borrowed from the handle.  Option structs may be
+ * NULL or zeroed for defaults.  Handles may be read by many threads at once.  The library never prints, exits or installs handlers.
+ */
+#ifndef CKPT_H
+#define CKPT_H
+
+#include <stdbool.h>
+
+#include "ckpt_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CKPT_VERSION "0.1.0"
+
+typedef struct ckpt_map ckpt_map;
+typedef struct ckpt_value ckpt_value;
+typedef struct ckpt_plan ckpt_plan;
+typedef struct ckpt_reader ckpt_reader;
+
+/* Version of the library linked, "0.1.0"; the errors' texts and the tools' exit statuses. */
+CKPT_API const char *ckpt_version(void);
+CKPT_API const char *ckpt_err_text(int code);
+CKPT_API int ckpt_err_status(int code);
+
+CKPT_API const char *ckpt_dtype_name(ckpt_dtype d);
+CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
+CKPT_API unsigned ckpt_dtype_bits(ckpt_dtype d);
+
+/* ---- opening ---- */
+
+typedef struct ckpt_open_opts {
+    const char *tag;       /* DeepSpeed: this tag instead of the one in `latest` */
+    bool whole_checkpoint; /* a path to one shard means the checkpoint it belongs to, not the file alone */
+    bool with_optimizer;   /* also map optimizer state, as tensors named "exp_avg/<parameter>" */
+    bool no_frozen;        /* leave frozen parameters out */
+    bool collect;          /* keep inconsistencies as findings and go on where possible (verify) */
+    bool require_crc;      /* records without checksum are an error */
+} ckpt_open_opts;
+
+/*
+ * Open a checkpoint: a file of any known format, a model folder, a DeepSpeed run, checkpoint or tag folder, or one of its shards.
+ *
+ * Errors   CKPT_EMISSING, CKPT_EFORMAT, CKPT_EUNSUPPORTED, CKPT_EUNSAFE, CKPT_EMISMATCH, CKPT_ELIMIT, CKPT_EIO
+ */
+CKPT_API int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err);
+CKPT_API void ckpt_map_free(ckpt_map *map);
+
+CKPT_API const char *ckpt_map_path(const ckpt_map *map);   /* what was understood: the file or folder read */
+CKPT_API const char *ckpt_map_format(const ckpt_map *map); /* "deepspeed", "torch", "safetensors", "huggingface" ... */
+
+CKPT_API size_t ckpt_map_count(const ckpt_map *map);
+CKPT_API const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i);
+CKPT_API const ckpt_tensor *ckpt_map_find(const ckpt_map *map, const char *name); /* or NULL */
+CKPT_API uint64_t ckpt_tensor_bytes(const ckpt_tensor *t);
+
+CKPT_API size_t ckpt_map_n_files(const ckpt_map *map);
+CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
+CKPT_API uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i);
+
+/* What was understood ("stage", "3"), in order; false when i is past the end. */
+CKPT_API bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text, bool *is_number);
+
+/* What was noticed: 0 information, 1 warning, 2 error (only with collect); false when i is past the end. */
+CKPT_API bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code, const char **text);
+
+/* String pairs that the format carries beside tensors (safetensors' __metadata__). */
+CKPT_API bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key, const char **text);
+
+/* Where an extent's bytes are: path of the file, name of the record (or NULL), offset in the file (UINT64_MAX: compressed). */
+CKPT_API bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path, const char **record, uint64_t *at);
+
+/* Each element of each tensor is covered exactly once, by bytes that exist. */
+CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
+
+/* ---- the tree of values ---- */
+
+typedef enum ckpt_tree_format { CKPT_TREE_TEXT, CKPT_TREE_JSON } ckpt_tree_format;
+
+/*
+ * Print the tree of values through a callback, in linear size: shared nodes are printed once and referred to after.
+ * max_depth 0 means 100; max_items (per container) 0 means all.  path ("optimizer_state_dict.loss_scaler") selects a
+ * sub-tree, NULL the root.
+ */
+typedef int (*ckpt_write_fn)(void *ctx, const char *text, size_t n);
+typedef struct ckpt_tree_opts {
+    ckpt_tree_format format;
+    const char *path;
+    unsigned max_depth;
+    uint64_t max_items;
+} ckpt_tree_opts;
+CKPT_API int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_fn fn, void *ctx, ckpt_err *err);
+
+/* ---- selecting and renaming ---- */
+
+typedef struct ckpt_filter {
+    const char *const *include; /* NULL-terminated globs; NULL: everything */
+    const char *const *exclude; /* NULL-terminated globs */
+    const char *rename_text;    /* rules, one a line: PATTERN REPLACEMENT, '*' matches any run; '#' comments; or NULL */
+    bool no_state;              /* drop CKPT_ROLE_STATE */
+} ckpt_filter;
+
+/*
+ * Keep and rename tensors of a map, in place.  If a kept name is tied to a dropped one it becomes the owner.
+ * Errors   CKPT_EUSAGE: a bad rule; CKPT_EMISMATCH: two tensors would get one name; CKPT_EMISSING: nothing is left
+ */
+CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err);
+
+/* ---- converting ---- */
+
+typedef struct ckpt_target {
+    const char *format;      /* "torch", "safetensors": one file; "hf", "hf-bin": a model folder */
+    const char *path;        /* the file or folder to write */
+    ckpt_dtype dtype;        /* of all floating tensors; NONE: each tensor's export dtype */
+    uint64_t max_shard_size; /* bytes, folders; 0: no limit */
+    bool copy_side_files;    /* hf folders: config.json, tokenizer files ... from beside the source */
+} ckpt_target;
+
+/*
+ * Called now and then from one thread at a time with bytes done; a non-zero return cancels the run (CKPT_ECANCELED).
+ */
+typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
+
+typedef struct ckpt_run_opts {
+    uint64_t memory; /* bytes of payload buffers in all; 0: 256 MiB */
+    unsigned jobs;   /* threads; 0: one per processor, at most 8 */
+    bool force;      /* replace existing outputs */
+    bool no_fsync;   /* do not wait for the disk: for scratch use only */
+    ckpt_progress_fn progress;
+    void *progress_ctx;
+} ckpt_run_opts;
+
+/* What a run did and proved. */
+typedef struct ckpt_run_report {
+    uint64_t n_tensors, n_elems;
+    uint64_t n_read, n_written; /* payload bytes */
+    uint64_t n_records_checked; /* records whose CRC held */
+    uint64_t n_records_no_crc;  /* records that carry none */
+    uint64_t n_compared;        /* elements equal to their 16-bit copy */
+    uint64_t n_nan, n_inf;
+    uint64_t n_files;
+    double seconds;
+} ckpt_run_report;
+
+/* Lay out a target map: names, dtypes, shards and offsets, headers and all; nothing is written. */
+CKPT_API int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
+
+/* Plan the copy from a map to a map laid out from it, for the buffers that opts allow. */
+CKPT_API int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts, ckpt_err *err);
+CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write, uint64_t *n_jobs);
+
+/* Carry it out: folder receives the target map's files. */
+CKPT_API int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts, ckpt_run_report *report,
+                           ckpt_err *err);
+CKPT_API void ckpt_plan_free(ckpt_plan *plan);
+
+/* The four steps in one: layout, plan, run, free. */
+CKPT_API int ckpt_convert(const ckpt_map *from, const ckpt_target *target, const ckpt_run_opts *opts,
+                          ckpt_run_report *report, ckpt_err *err);
+
+/* ---- reading values ---- */
+
+/* Reads tensors of a map; one reader per thread. */
+CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err);
+CKPT_API void ckpt_reader_free(ckpt_reader *r);
+
+/*
+ * Elements first..first+count-1 of a tensor flattened row-major, as dtype (NONE: its own), into buf.
+ * The CRC of a record is checked the first time a byte of it is used.
+ */
+CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count, ckpt_dtype dtype,
+                              void *buf, ckpt_err *err);
+
+/* ---- checking ---- */
+
+typedef int (*ckpt_finding_fn)(void *ctx, int severity, int code, const char *text);
+
+/*
+ * Check everything about a checkpoint: structure, every CRC, twins, NaN and infinities.  Findings go to fn.
+ * Returns the most severe problem's code (CKPT_EFORMAT before CKPT_EMISMATCH), or CKPT_OK.
+ */
+CKPT_API int ckpt_verify(const char *path, const ckpt_open_opts *open, const ckpt_run_opts *run, ckpt_finding_fn fn,
+                         void *ctx, ckpt_run_report *report, ckpt_err *err);
+
+typedef struct ckpt_diff_opts {
+    double tolerance;      /* |a - b| <= tolerance counts as equal; 0: by value (equal bits, or equal after widening) */
+    bool ignore_dtype;     /* compare values across dtypes silently */
+} ckpt_diff_opts;
+
+typedef struct ckpt_difference {
+    const char *name;
+    const char *what; /* "only in A", "only in B", "shape", "dtype", "values" */
+    const ckpt_tensor *a, *b;
+    uint64_t n_different, first; /* values: how many elements, and the first of them */
+    double max_abs;
+} ckpt_difference;
+
+typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
+
+/* Compare two maps by name and value.  CKPT_EDIFFERS when anything differs. */
+CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts, ckpt_difference_fn fn, void *ctx,
+                       ckpt_err *err);
+
+/* The table of formats: false when i is past the end.  caps: 1 read, 2 write. */
+CKPT_API bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

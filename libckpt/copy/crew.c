@@ -1,0 +1,176 @@
+/*
+ * crew.c: the only file of the library that starts threads; also the progress callback's throttle.
+ */
+#include <pthread.h>
+#include <time.h>
+
+#include "libckpt/copy/crew.h"
+
+enum { CREW_MAX = 64, CREW_TICK_NS = 50 * 1000 * 1000 };
+
+struct ckpt_progress {
+    pthread_mutex_t lock;
+    ckpt_progress_fn fn; /* NULL: nobody listens */
+    void *ctx;
+    uint64_t done, total; /* bytes */
+    struct timespec told; /* when fn was called last */
+    bool canceled;
+};
+
+int ckpt_progress_new(ckpt_progress **out, const ckpt_run_opts *opts, uint64_t total, ckpt_err *err)
+{
+    ckpt_progress *p = ckpt_alloc(sizeof *p);
+
+    *out = NULL;
+    if (p == NULL || pthread_mutex_init(&p->lock, NULL) != 0) {
+        ckpt_free(p);
+        return ckpt_fail_memory(err);
+    }
+    if (opts != NULL) {
+        p->fn = opts->progress;
+        p->ctx = opts->progress_ctx;
+    }
+    p->total = total;
+    *out = p;
+    return CKPT_OK;
+}
+
+/* True once per tick. */
+static bool crew_tick(ckpt_progress *p)
+{
+    struct timespec now;
+    int64_t ns;
+
+    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+        return true;
+    ns = (int64_t)(now.tv_sec - p->told.tv_sec) * 1000000000 + (now.tv_nsec - p->told.tv_nsec);
+    if (ns < CREW_TICK_NS)
+        return false;
+    p->told = now;
+    return true;
+}
+
+static int crew_tell(ckpt_progress *p, ckpt_err *err)
+{
+    if (!p->canceled && p->fn != NULL && p->fn(p->ctx, p->done, p->total) != 0)
+        p->canceled = true;
+    return p->canceled ? ckpt_fail(err, CKPT_ECANCELED, "interrupted") : CKPT_OK;
+}
+
+int ckpt_progress_add(ckpt_progress *p, uint64_t n, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&p->lock);
+    p->done = p->done + n < p->total ? p->done + n : p->total;
+    if (p->canceled || (p->fn != NULL && crew_tick(p)))
+        rc = crew_tell(p, err);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+int ckpt_progress_end(ckpt_progress *p, ckpt_err *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&p->lock);
+    p->done = p->total;
+    rc = crew_tell(p, err);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+void ckpt_progress_free(ckpt_progress *p)
+{
+    if (p == NULL)
+        return;
+    pthread_mutex_destroy(&p->lock);
+    ckpt_free(p);
+}
+
+typedef struct crew_state {
+    pthread_mutex_t lock;
+    uint64_t next, n_items;
+    ckpt_crew_fn fn;
+    void *ctx;
+    int rc;         /* of the lowest failed item */
+    uint64_t item;  /* which one that was */
+    ckpt_err first; /* and its words */
+} crew_state;
+
+typedef struct crew_member {
+    crew_state *state;
+    unsigned worker;
+} crew_member;
+
+static bool crew_take(crew_state *s, uint64_t *item)
+{
+    bool some;
+
+    pthread_mutex_lock(&s->lock);
+    some = s->rc == CKPT_OK && s->next < s->n_items;
+    if (some)
+        *item = s->next++;
+    pthread_mutex_unlock(&s->lock);
+    return some;
+}
+
+/*
+ * Items go out in ascending order, so every item below a failed one is already in somebody's hands and
+ * will report: keeping the lowest makes the reported failure independent of timing.
+ */
+static void crew_failed(crew_state *s, uint64_t item, int rc, const ckpt_err *e)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->rc == CKPT_OK || item < s->item) {
+        s->rc = rc;
+        s->item = item;
+        s->first = *e;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void *crew_main(void *arg)
+{
+    const crew_member *m = arg;
+    uint64_t item;
+
+    while (crew_take(m->state, &item)) {
+        ckpt_err e = {0};
+        int rc = m->state->fn(m->state->ctx, m->worker, item, &e);
+
+        if (rc != CKPT_OK)
+            crew_failed(m->state, item, rc, &e);
+    }
+    return NULL;
+}
+
+int ckpt_crew_run(unsigned n_workers, uint64_t n_items, ckpt_crew_fn fn, void *ctx, ckpt_err *err)
+{
+    crew_state s = {.n_items = n_items, .fn = fn, .ctx = ctx};
+    crew_member member[CREW_MAX];
+    pthread_t thread[CREW_MAX];
+    unsigned n = n_workers < CREW_MAX ? n_workers : CREW_MAX;
+    unsigned n_started = 0;
+
+    if (pthread_mutex_init(&s.lock, NULL) != 0)
+        return ckpt_fail_memory(err);
+    if (n > n_items)
+        n = (unsigned)n_items;
+    for (unsigned i = 0; i < n; i++)
+        member[i] = (crew_member){&s, i};
+    // Threads that cannot be had are done without: worker 0 is this thread and always works.
+    while (n_started + 1 < n &&
+           pthread_create(&thread[n_started], NULL, crew_main, &member[n_started + 1]) == 0)
+        n_started++;
+    if (n > 0)
+        crew_main(&member[0]);
+    for (unsigned i = 0; i < n_started; i++)
+        pthread_join(thread[i], NULL);
+    pthread_mutex_destroy(&s.lock);
+    if (s.rc == CKPT_OK)
+        return CKPT_OK;
+    if (err != NULL && err->code == CKPT_OK)
+        *err = s.first;
+    return s.rc;
+}

@@ -1,0 +1,290 @@
+/*
+ * feed.c: reading, checksumming and decoding sources.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/base/digest.h"
+#include "libckpt/copy/inflate.h"
+#include "libckpt/copy/feed.h"
+
+enum {
+    FEED_CHUNK = 256 * 1024,   /* bytes read or decoded at a time where nothing else sets a size */
+    FEED_DEFLATE_RATIO = 1032, /* deflate cannot do better: 258 bytes for 2 bits */
+    FEED_LABEL = 300
+};
+
+int ckpt_feed_open(ckpt_feed *out, const ckpt_map *map, const char *folder, uint64_t memory,
+                      ckpt_err *err)
+{
+    int rc;
+
+    *out = (ckpt_feed){.map = map};
+    rc = ckpt_io_pool_new(&out->pool, map, 0, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_spool_new(&out->spool, map->sources.n, folder, memory, err);
+    if (rc != CKPT_OK)
+        ckpt_feed_close(out);
+    return rc;
+}
+
+void ckpt_feed_close(ckpt_feed *s)
+{
+    ckpt_spool_free(s->spool);
+    ckpt_io_pool_free(s->pool);
+    *s = (ckpt_feed){0};
+}
+
+void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n)
+{
+    const ckpt_source *s = &map->sources.at[source];
+    const char *path = s->kind == CKPT_SOURCE_FILE && s->file < map->files.n ? map->files.at[s->file].path : "memory";
+
+    if (s->name != NULL)
+        (void)snprintf(text, n, "%s: record '%s'", path, s->name);
+    else
+        (void)snprintf(text, n, "%s: bytes from %" PRIu64, path, s->at);
+}
+
+/* Receives decoded bytes in order. */
+typedef int (*feed_take_fn)(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, ckpt_err *err);
+
+typedef struct feed_inflate {
+    ckpt_feed *feed;
+    uint32_t index;
+    const ckpt_source *src;
+    ckpt_inflater *z;
+    uint8_t *in, *out; /* FEED_CHUNK bytes each */
+    uint64_t n_read;   /* stored bytes consumed so far */
+    uint64_t n_made;   /* decoded bytes so far */
+    feed_take_fn take;
+    void *ctx;
+} feed_inflate;
+
+static int feed_bad_stream(const feed_inflate *f, const char *what, ckpt_err *err)
+{
+    char label[FEED_LABEL];
+
+    ckpt_feed_label(f->feed->map, f->index, label, sizeof label);
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: %s the %" PRIu64 " bytes that it should decode to", label, what,
+                     f->src->n_bytes);
+}
+
+/* The inflater knows no file: say which record it was. */
+static int feed_bad_deflate(const feed_inflate *f, int code, const ckpt_err *inner, ckpt_err *err)
+{
+    char label[FEED_LABEL];
+
+    ckpt_feed_label(f->feed->map, f->index, label, sizeof label);
+    return ckpt_fail(err, code, "%s: %.160s", label, inner->text);
+}
+
+/* Decode one chunk of input; what it yields may be many chunks of output. */
+static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bool *ended, ckpt_err *err)
+{
+    for (;;) {
+        uint8_t *out = f->out;
+        size_t room = FEED_CHUNK, made;
+        ckpt_err inner = {0};
+        int rc = ckpt_inflater_run(f->z, &in, &n_in, &out, &room, ended, &inner);
+
+        if (rc != CKPT_OK)
+            return feed_bad_deflate(f, rc, &inner, err);
+        made = FEED_CHUNK - room;
+        if (made > f->src->n_bytes - f->n_made)
+            return feed_bad_stream(f, "holds more than", err);
+        if (made > 0)
+            rc = f->take(f->ctx, f->out, made, f->n_made, err);
+        f->n_made += made;
+        if (rc != CKPT_OK)
+            return rc;
+        if (*ended && n_in > 0)
+            return feed_bad_stream(f, "has bytes left over after", err);
+        // Output with room left means that all input was used.
+        if (*ended || room > 0)
+            return CKPT_OK;
+    }
+}
+
+static int feed_inflate_loop(feed_inflate *f, ckpt_err *err)
+{
+    const ckpt_source *src = f->src;
+    bool ended = false;
+    int rc = CKPT_OK;
+
+    while (rc == CKPT_OK && !ended && f->n_read < src->n_stored) {
+        uint64_t left = src->n_stored - f->n_read;
+        uint64_t n = left < FEED_CHUNK ? left : FEED_CHUNK;
+
+        rc = ckpt_io_pool_read(f->feed->pool, src->file, f->in, n, src->at + f->n_read, err);
+        f->n_read += n;
+        if (rc == CKPT_OK)
+            rc = feed_inflate_some(f, f->in, (size_t)n, &ended, err);
+    }
+    if (rc == CKPT_OK && ended && f->n_read < src->n_stored)
+        rc = feed_bad_stream(f, "has bytes left over after", err);
+    if (rc == CKPT_OK && (!ended || f->n_made < src->n_bytes))
+        rc = feed_bad_stream(f, "ends before", err);
+    return rc;
+}
+
+/* Decode a whole record, handing its bytes to take; the size must be exact. */
+static int feed_inflate_run(ckpt_feed *s, uint32_t index, feed_take_fn take, void *ctx, ckpt_err *err)
+{
+    feed_inflate f = {.feed = s, .index = index, .src = &s->map->sources.at[index], .take = take, .ctx = ctx};
+    uint64_t end;
+    int rc = CKPT_OK;
+
+    if (!ckpt_add(f.src->at, f.src->n_stored, &end) || f.src->n_bytes / FEED_DEFLATE_RATIO > f.src->n_stored)
+        return feed_bad_stream(&f, "is too short for", err);
+    f.in = ckpt_alloc(FEED_CHUNK);
+    f.out = ckpt_alloc(FEED_CHUNK);
+    rc = f.in == NULL || f.out == NULL ? ckpt_fail_memory(err) : ckpt_inflater_new(&f.z, err);
+    if (rc == CKPT_OK)
+        rc = feed_inflate_loop(&f, err);
+    ckpt_inflater_free(f.z);
+    ckpt_free(f.out);
+    ckpt_free(f.in);
+    return rc;
+}
+
+typedef struct feed_keep {
+    ckpt_feed *feed;
+    uint32_t index;
+    uint32_t crc;
+} feed_keep;
+
+static int feed_take_keep(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    feed_keep *k = ctx;
+
+    k->crc = ckpt_crc32(k->crc, p, (size_t)n);
+    return ckpt_spool_write(k->feed->spool, k->index, p, n, at, err);
+}
+
+static int feed_take_crc(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    uint32_t *crc = ctx;
+
+    (void)at;
+    (void)err;
+    *crc = ckpt_crc32(*crc, p, (size_t)n);
+    return CKPT_OK;
+}
+
+int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err)
+{
+    const ckpt_source *src = &s->map->sources.at[source];
+    feed_keep keep = {s, source, 0};
+    int rc;
+
+    if (src->kind != CKPT_SOURCE_FILE || src->coding != CKPT_DEFLATE || ckpt_spool_has(s->spool, source))
+        return CKPT_OK;
+    // A lying size must not make us reserve anything: what deflate cannot reach is refused first.
+    if (src->n_bytes / FEED_DEFLATE_RATIO <= src->n_stored) {
+        rc = ckpt_spool_begin(s->spool, source, src->n_bytes, err);
+        if (rc != CKPT_OK)
+            return rc;
+    }
+    rc = feed_inflate_run(s, source, feed_take_keep, &keep, err);
+    if (rc == CKPT_OK && src->has_crc && keep.crc != src->crc) {
+        char label[FEED_LABEL];
+
+        ckpt_feed_label(s->map, source, label, sizeof label);
+        rc = ckpt_fail(err, CKPT_EFORMAT, CKPT_BAD_CRC, label, keep.crc, src->crc);
+    }
+    if (rc == CKPT_OK)
+        ckpt_spool_end(s->spool, source);
+    return rc;
+}
+
+/* [at, at+n) of a raw record as an offset in its file. */
+static int feed_file_range(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_t at, uint64_t *out,
+                          ckpt_err *err)
+{
+    const ckpt_source *src = &s->map->sources.at[source];
+    char label[FEED_LABEL];
+
+    if (ckpt_within(at, n, src->n_bytes) && ckpt_within(at, n, src->n_stored) && ckpt_add(src->at, at, out))
+        return CKPT_OK;
+    ckpt_feed_label(s->map, source, label, sizeof label);
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but it has %" PRIu64,
+                     label, n, at, src->n_stored);
+}
+
+static int feed_read_file(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const ckpt_source *src = &s->map->sources.at[source];
+    uint64_t in_file = 0;
+    int rc = feed_file_range(s, source, n, at, &in_file, err);
+
+    return rc != CKPT_OK ? rc : ckpt_io_pool_read(s->pool, src->file, buf, n, in_file, err);
+}
+
+static int feed_outside(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    char label[FEED_LABEL];
+
+    if (source >= s->map->sources.n)
+        return ckpt_fail(err, CKPT_EUSAGE, "the map has no source %" PRIu32, source);
+    ckpt_feed_label(s->map, source, label, sizeof label);
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but it has %" PRIu64,
+                     label, n, at, s->map->sources.at[source].n_bytes);
+}
+
+int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const ckpt_source *src;
+
+    if (source >= s->map->sources.n)
+        return feed_outside(s, source, n, at, err);
+    src = &s->map->sources.at[source];
+    if (src->kind == CKPT_SOURCE_ZERO) {
+        memset(buf, 0, (size_t)n);
+        return CKPT_OK;
+    }
+    if (!ckpt_within(at, n, src->n_bytes))
+        return feed_outside(s, source, n, at, err);
+    if (src->kind == CKPT_SOURCE_MEMORY) {
+        const uint8_t *from = src->memory;
+
+        if (n > 0)
+            memcpy(buf, from + at, (size_t)n);
+        return CKPT_OK;
+    }
+    if (src->coding == CKPT_RAW)
+        return feed_read_file(s, source, buf, n, at, err);
+    if (!ckpt_spool_has(s->spool, source))
+        return ckpt_fail(err, CKPT_EUSAGE, "a compressed record was not decoded before use");
+    return ckpt_spool_read(s->spool, source, buf, n, at, err);
+}
+
+static int feed_crc_read(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc, ckpt_err *err)
+{
+    uint64_t room = n < FEED_CHUNK ? n : FEED_CHUNK;
+    uint8_t *buf = ckpt_alloc(room > 0 ? (size_t)room : 1);
+    int rc = buf == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+
+    while (rc == CKPT_OK && n > 0) {
+        uint64_t some = n < room ? n : room;
+
+        rc = ckpt_feed_read(s, source, buf, some, at, err);
+        if (rc == CKPT_OK)
+            *crc = ckpt_crc32(*crc, buf, (size_t)some);
+        at += some;
+        n -= some;
+    }
+    ckpt_free(buf);
+    return rc;
+}
+
+int ckpt_feed_crc(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc, ckpt_err *err)
+{
+    const ckpt_source *src = &s->map->sources.at[source];
+
+    *crc = 0;
+    if (src->kind == CKPT_SOURCE_FILE && src->coding == CKPT_DEFLATE && !ckpt_spool_has(s->spool, source) &&
+        at == 0 && n == src->n_bytes)
+        return feed_inflate_run(s, source, feed_take_crc, crc, err);
+    return feed_crc_read(s, source, at, n, crc, err);
+}

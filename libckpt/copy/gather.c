@@ -1,0 +1,329 @@
+/*
+ * gather.c: reading pieces: contiguous ones straight into place, strided ones through a staging buffer.
+ *
+ * A strided piece is walked in the order of its source, whatever its order in the region is, so that even a
+ * transposed tensor is read forwards.  Gaps of up to a page are read along with what lies around them.
+ */
+#include <string.h>
+
+#include "libckpt/base/cast.h"
+#include "libckpt/base/digest.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/copy/gather.h"
+#include "libckpt/map/join.h"
+
+enum {
+    GA_GAP = 4096,            /* bytes between wanted ones that are read along */
+    GA_SEGMENT = 16 * 1024    /* shorter runs of a strided piece get no segment of their own */
+};
+
+typedef struct ga_axis {
+    uint64_t count;
+    uint64_t from_by; /* bytes in the source */
+    uint64_t to_by;   /* bytes in the buffer */
+} ga_axis;
+
+/* A piece being carried out. */
+typedef struct ga_piece {
+    ckpt_gather *g;
+    uint32_t source;
+    unsigned n;          /* axes, outermost in the source first */
+    unsigned swap;       /* bytes to reverse together, or 0 */
+    uint64_t unit;       /* bytes that are contiguous on both sides */
+    uint64_t at;         /* in the source */
+    uint8_t *to;         /* of the first unit */
+    ga_axis axis[CKPT_MAX_DIM];
+} ga_piece;
+
+/* A region being filled. */
+typedef struct ga_region {
+    ckpt_gather *g;
+    ckpt_dtype dtype;
+    uint8_t *buf;
+} ga_region;
+
+static const ckpt_source *ga_source(const ga_piece *p)
+{
+    return &p->g->feed->map->sources.at[p->source];
+}
+
+/* Deflated records were checked when they were decoded; memory has no CRC. */
+static bool ga_wants_crc(const ga_piece *p)
+{
+    const ckpt_source *s = ga_source(p);
+
+    return p->g->segments != NULL && s->has_crc && s->kind == CKPT_SOURCE_FILE && s->coding == CKPT_RAW;
+}
+
+static int ga_mark_whole(const ga_piece *p, ckpt_err *err)
+{
+    return ga_wants_crc(p) ? ckpt_ledger_add(p->g->segments, p->source, 0, 0, 0, err) : CKPT_OK;
+}
+
+/* n contiguous bytes into place, with a segment for the ledger. */
+static int ga_read_run(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    int rc = ckpt_feed_read(p->g->feed, p->source, to, n, at, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    p->g->n_read += n;
+    if (ga_wants_crc(p))
+        rc = ckpt_ledger_add(p->g->segments, p->source, at, n, ckpt_crc32(0, to, (size_t)n), err);
+    return rc;
+}
+
+/* A piece that is contiguous on both sides. */
+static int ga_whole(const ga_piece *p, ckpt_err *err)
+{
+    int rc = ga_read_run(p, p->to, p->unit, p->at, err);
+
+    if (rc == CKPT_OK && p->swap > 1)
+        ckpt_swap_bytes(p->to, (size_t)p->unit, p->swap);
+    return rc;
+}
+
+/* Copy count units between two strides; the usual sizes in loops that compilers make fast. */
+static void ga_line(uint8_t *to, const uint8_t *from, const ga_axis *a, uint64_t unit)
+{
+    switch (unit) {
+    case 2:
+        for (uint64_t i = 0; i < a->count; i++, to += a->to_by, from += a->from_by)
+            memcpy(to, from, 2);
+        break;
+    case 4:
+        for (uint64_t i = 0; i < a->count; i++, to += a->to_by, from += a->from_by)
+            memcpy(to, from, 4);
+        break;
+    default:
+        for (uint64_t i = 0; i < a->count; i++, to += a->to_by, from += a->from_by)
+            memcpy(to, from, (size_t)unit);
+        break;
+    }
+}
+
+static void ga_swap_line(uint8_t *to, const ga_axis *a, uint64_t unit, unsigned swap)
+{
+    for (uint64_t i = 0; i < a->count; i++, to += a->to_by)
+        ckpt_swap_bytes(to, (size_t)unit, swap);
+}
+
+/* Step an odometer over n axes; false after the last position.  The offsets follow. */
+static bool ga_step(uint64_t *index, const ga_axis *axis, unsigned n, uint64_t *from, uint64_t *to)
+{
+    while (n > 0) {
+        n--;
+        if (++index[n] < axis[n].count) {
+            *from += axis[n].from_by;
+            *to += axis[n].to_by;
+            return true;
+        }
+        *from -= axis[n].from_by * (axis[n].count - 1);
+        *to -= axis[n].to_by * (axis[n].count - 1);
+        index[n] = 0;
+    }
+    return false;
+}
+
+/* Spread units that lie in `from` by n axes (at least one). */
+static void ga_scatter(const ga_piece *p, uint8_t *to, const uint8_t *from, const ga_axis *axis, unsigned n)
+{
+    uint64_t index[CKPT_MAX_DIM] = {0};
+    uint64_t from_at = 0, to_at = 0;
+
+    do {
+        ga_line(to + to_at, from + from_at, &axis[n - 1], p->unit);
+        if (p->swap > 1)
+            ga_swap_line(to + to_at, &axis[n - 1], p->unit, p->swap);
+    } while (ga_step(index, axis, n - 1, &from_at, &to_at));
+}
+
+static int ga_need_stage(ckpt_gather *g, ckpt_err *err)
+{
+    if (g->n_stage == 0)
+        g->n_stage = CKPT_GATHER_STAGE;
+    if (g->stage == NULL)
+        g->stage = ckpt_alloc(g->n_stage);
+    return g->stage == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+}
+
+/*
+ * How a piece is cut into reads: axes tail..n-1 are read whole in one span, axis tail-1 in steps of `step`, and the
+ * axes before it one position at a time.
+ */
+typedef struct ga_cut {
+    unsigned tail;
+    uint64_t span; /* bytes from the first to the last wanted one of the tail */
+    uint64_t step; /* positions of axis tail-1 in one read */
+    bool dense;    /* a read has no gaps: its CRC is worth keeping */
+} ga_cut;
+
+static ga_cut ga_plan(const ga_piece *p)
+{
+    ga_cut c = {.tail = p->n, .span = p->unit, .step = 1, .dense = true};
+
+    if (p->unit > p->g->n_stage)
+        return c;
+    while (c.tail > 0) {
+        const ga_axis *a = &p->axis[c.tail - 1];
+        uint64_t reach, room = p->g->n_stage - c.span;
+
+        if (a->count > 1 && a->from_by > c.span && a->from_by - c.span > GA_GAP)
+            break;
+        if (!ckpt_mul(a->count - 1, a->from_by, &reach) || reach > room) {
+            c.step = room / a->from_by + 1;
+            c.dense = c.dense && a->from_by == c.span;
+            break;
+        }
+        c.dense = c.dense && (a->count == 1 || a->from_by == c.span);
+        c.span += reach;
+        c.tail--;
+    }
+    return c;
+}
+
+/* One read of a strided piece: m positions of axis tail-1, and all of the tail. */
+static int ga_read_part(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to, uint64_t m, ckpt_err *err)
+{
+    unsigned first = c->tail > 0 ? c->tail - 1 : 0;
+    uint64_t span = c->span, count = p->axis[first].count;
+    int rc;
+
+    if (c->tail > 0)
+        span += (m - 1) * p->axis[first].from_by;
+    if (c->tail == p->n && m == 1) {
+        // Nothing but one contiguous run: no detour.
+        rc = c->span >= GA_SEGMENT ? ga_read_run(p, p->to + to, c->span, from, err)
+                                   : ckpt_feed_read(p->g->feed, p->source, p->to + to, c->span, from, err);
+        if (rc == CKPT_OK && p->swap > 1)
+            ckpt_swap_bytes(p->to + to, (size_t)c->span, p->swap);
+        return rc;
+    }
+    rc = c->dense ? ga_read_run(p, p->g->stage, span, from, err)
+                  : ckpt_feed_read(p->g->feed, p->source, p->g->stage, span, from, err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (c->tail > 0)
+        p->axis[first].count = m;
+    ga_scatter(p, p->to + to, p->g->stage, &p->axis[first], p->n - first);
+    p->axis[first].count = count;
+    return CKPT_OK;
+}
+
+static int ga_strided(ga_piece *p, ckpt_err *err)
+{
+    uint64_t index[CKPT_MAX_DIM] = {0};
+    uint64_t from = 0, to = 0, n_split = 1, from_by = 0, to_by = 0;
+    unsigned n_outer;
+    ga_cut c;
+    int rc = ga_need_stage(p->g, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    c = ga_plan(p);
+    n_outer = c.tail > 0 ? c.tail - 1 : 0;
+    if (c.tail > 0) {
+        n_split = p->axis[n_outer].count;
+        from_by = p->axis[n_outer].from_by;
+        to_by = p->axis[n_outer].to_by;
+    }
+    // Gaps, or runs too short to be remembered one by one: the ledger reads the record once more.
+    if (!c.dense || (c.tail == p->n && c.step == 1 && c.span < GA_SEGMENT))
+        rc = ga_mark_whole(p, err);
+    if (rc != CKPT_OK)
+        return rc;
+    do {
+        for (uint64_t i = 0; rc == CKPT_OK && i < n_split; i += c.step) {
+            uint64_t m = n_split - i < c.step ? n_split - i : c.step;
+
+            rc = ga_read_part(p, &c, p->at + from + i * from_by, to + i * to_by, m, err);
+        }
+    } while (rc == CKPT_OK && ga_step(index, p->axis, n_outer, &from, &to));
+    return rc;
+}
+
+/* Zeros wherever the piece goes. */
+static void ga_fill(const ga_piece *p)
+{
+    uint64_t index[CKPT_MAX_DIM] = {0};
+    uint64_t from = 0, to = 0;
+
+    do
+        memset(p->to + to, 0, (size_t)p->unit);
+    while (ga_step(index, p->axis, p->n, &from, &to));
+}
+
+/* Copy the axes, largest source stride first, and merge the innermost into the unit where both sides are contiguous. */
+static int ga_axes(ga_piece *p, const ckpt_piece *in, uint64_t item, ckpt_err *err)
+{
+    for (unsigned i = 0; i < in->ndim; i++) {
+        ga_axis a = {in->axis[i].count, 0, in->axis[i].to_by * item};
+        unsigned k = p->n;
+
+        if (in->axis[i].from_by < 0)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "a tensor view that runs backwards through its storage");
+        a.from_by = (uint64_t)in->axis[i].from_by;
+        if (a.count == 1)
+            continue;
+        for (; k > 0 && p->axis[k - 1].from_by < a.from_by; k--)
+            p->axis[k] = p->axis[k - 1];
+        p->axis[k] = a;
+        p->n++;
+    }
+    p->unit = item;
+    while (p->n > 0 && p->axis[p->n - 1].from_by == p->unit && p->axis[p->n - 1].to_by == p->unit)
+        p->unit *= p->axis[--p->n].count;
+    return CKPT_OK;
+}
+
+static int ga_take(void *ctx, const ckpt_piece *in, ckpt_err *err)
+{
+    const ga_region *r = ctx;
+    unsigned bits = ckpt_dtype_get(r->dtype)->bits;
+    ga_piece p = {.g = r->g, .source = in->source, .at = in->at};
+    const ckpt_source *s;
+    int rc = CKPT_OK;
+
+    if (in->source >= r->g->feed->map->sources.n)
+        return ckpt_fail(err, CKPT_EUSAGE, "the map has no source %" PRIu32, in->source);
+    s = ga_source(&p);
+    if (r->g->touch != NULL)
+        rc = r->g->touch(r->g->touch_ctx, in->source, err);
+    if (rc != CKPT_OK)
+        return rc;
+    p.swap = s->swap;
+    // Packed elements have no address of their own: a piece of them is one run of whole bytes.
+    p.to = r->buf + (bits % 8 == 0 ? in->to * (bits / 8) : in->to * bits / 8);
+    p.unit = in->n_elems * bits / 8;
+    if (bits % 8 == 0)
+        rc = ga_axes(&p, in, bits / 8, err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (s->kind == CKPT_SOURCE_ZERO) {
+        ga_fill(&p);
+        return CKPT_OK;
+    }
+    return p.n == 0 ? ga_whole(&p, err) : ga_strided(&p, err);
+}
+
+int ckpt_gather_region(ckpt_gather *g, const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, void *buf,
+                       ckpt_err *err)
+{
+    ga_region r = {g, t->dtype, buf};
+
+    return ckpt_join(t, region, n_axes, ga_take, &r, err);
+}
+
+void ckpt_gather_resolve(const ckpt_tensor *t, void *buf, uint64_t n_elems)
+{
+    if (t->flags & CKPT_TENSOR_CONJ)
+        ckpt_conjugate(t->dtype, buf, (size_t)n_elems);
+    if (t->flags & CKPT_TENSOR_NEG)
+        ckpt_negate(t->dtype, buf, (size_t)n_elems);
+}
+
+void ckpt_gather_free(ckpt_gather *g)
+{
+    ckpt_free(g->stage);
+    g->stage = NULL;
+}

@@ -1,0 +1,38 @@
+/*
+ * inflate.h: raw deflate streams (zip method 8) into memory of a size that is known beforehand.
+ *
+ * The output's size always comes from what the reader wants, never from the stream, so a small
+ * record that would grow without end is stopped at the first byte too many.
+ */
+#ifndef CKPT_COPY_INFLATE_H
+#define CKPT_COPY_INFLATE_H
+
+#include "libckpt/base/err.h"
+
+/*
+ * Inflate n_in bytes into exactly n_out bytes.
+ *
+ * Errors   CKPT_EFORMAT: damaged, too short, or input is left over after the stream's end;
+ *          CKPT_ELIMIT: the stream holds more than n_out bytes, or memory is exhausted
+ */
+int ckpt_inflate_all(void *out, uint64_t n_out, const void *in, uint64_t n_in, ckpt_err *err);
+
+/* A stream in progress; memory is about 40 KiB, whatever the stream's size. */
+typedef struct ckpt_inflater ckpt_inflater;
+
+int ckpt_inflater_new(ckpt_inflater **out, ckpt_err *err);
+
+/*
+ * Inflate until the input is used up, the output is full, or the stream ends.
+ *
+ * in, n_in    advanced past what was used
+ * out, n_out  advanced past what was produced
+ * ended       true from the call on that met the stream's end; input after it is left alone
+ * Errors      CKPT_EFORMAT (damaged), CKPT_ELIMIT (memory); the stream is then of no more use
+ */
+int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_t **out,
+                      size_t *n_out, bool *ended, ckpt_err *err);
+
+void ckpt_inflater_free(ckpt_inflater *z); /* NULL is fine */
+
+#endif

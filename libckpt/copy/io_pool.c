@@ -1,0 +1,202 @@
+/*
+ * io_pool.c: a map's input files, at most so many of them open at a time.
+ *
+ * Owns the decision that a file is still the one the map was read from: when it is opened again, and
+ * once more at the end.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "libckpt/copy/io.h"
+
+typedef struct pool_file {
+    ckpt_io *io;       /* NULL: closed */
+    unsigned n_users;  /* reads in progress: not to be closed */
+    bool was_read;     /* since the last check */
+    uint64_t used_at;  /* clock of the last use, for least recently used */
+} pool_file;
+
+struct ckpt_io_pool {
+    const ckpt_map *map;
+    pthread_mutex_t lock;
+    uint64_t clock;
+    unsigned n_open, max_open;
+    uint32_t *open; /* indexes of the open files; room for n files */
+    size_t n;
+    pool_file *file;
+};
+
+/* Leave most descriptors to the program we live in. */
+static unsigned pool_default_open(void)
+{
+    struct rlimit lim;
+    rlim_t n;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
+        return 64;
+    n = lim.rlim_cur / 4;
+    return n < 8 ? 8 : n > 512 ? 512 : (unsigned)n;
+}
+
+int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open, ckpt_err *err)
+{
+    ckpt_io_pool *p = ckpt_alloc(sizeof *p);
+    size_t n = map->files.n;
+
+    *out = NULL;
+    if (p == NULL)
+        return ckpt_fail_memory(err);
+    p->map = map;
+    p->n = n;
+    p->max_open = max_open > 0 ? max_open : pool_default_open();
+    // One spare element: an allocation of nothing may be NULL.
+    p->file = ckpt_alloc((n + 1) * sizeof *p->file);
+    p->open = ckpt_alloc((n + 1) * sizeof *p->open);
+    if (p->file == NULL || p->open == NULL || pthread_mutex_init(&p->lock, NULL) != 0) {
+        ckpt_free(p->open);
+        ckpt_free(p->file);
+        ckpt_free(p);
+        return ckpt_fail_memory(err);
+    }
+    *out = p;
+    return CKPT_OK;
+}
+
+static void pool_close(ckpt_io_pool *p, unsigned i)
+{
+    pool_file *f = &p->file[p->open[i]];
+
+    ckpt_io_close(f->io);
+    f->io = NULL;
+    p->open[i] = p->open[--p->n_open];
+}
+
+/* Close the idle file that was used longest ago; all busy: the limit is exceeded for a moment. */
+static void pool_make_room(ckpt_io_pool *p)
+{
+    unsigned best = p->n_open;
+
+    for (unsigned i = 0; i < p->n_open; i++) {
+        const pool_file *f = &p->file[p->open[i]];
+
+        if (f->n_users == 0 && (best == p->n_open || f->used_at < p->file[p->open[best]].used_at))
+            best = i;
+    }
+    if (best < p->n_open)
+        pool_close(p, best);
+}
+
+/* True if now describes the same, untouched file.  A map made by hand may know no inode: size only. */
+static bool pool_same(const ckpt_map_file *was, const ckpt_map_file *now)
+{
+    if (was->size != now->size)
+        return false;
+    if (was->ino == 0 && was->dev == 0)
+        return true;
+    return was->dev == now->dev && was->ino == now->ino && was->mtime_s == now->mtime_s &&
+           was->mtime_ns == now->mtime_ns && was->ctime_s == now->ctime_s && was->ctime_ns == now->ctime_ns;
+}
+
+static int pool_changed(const char *path, ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_EIO,
+                     "%s: changed while being read: wait until its writer is done, then start again", path);
+}
+
+static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
+{
+    const ckpt_map_file *was = &p->map->files.at[i];
+    ckpt_map_file now = {0};
+    ckpt_io *io = NULL;
+    int rc;
+
+    if (p->n_open >= p->max_open)
+        pool_make_room(p);
+    rc = ckpt_io_open(&io, was->path, err);
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_io_identify(io, &now);
+    if (!pool_same(was, &now)) {
+        ckpt_io_close(io);
+        return pool_changed(was->path, err);
+    }
+    p->file[i].io = io;
+    p->open[p->n_open++] = i;
+    return CKPT_OK;
+}
+
+static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&p->lock);
+    if (p->file[i].io == NULL)
+        rc = pool_open(p, i, err);
+    if (rc == CKPT_OK) {
+        p->file[i].was_read = true;
+        p->file[i].n_users++;
+        p->file[i].used_at = ++p->clock;
+        *out = p->file[i].io;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+int ckpt_io_pool_read(ckpt_io_pool *p, uint32_t file, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    ckpt_io *io = NULL;
+    int rc;
+
+    if (file >= p->n)
+        return ckpt_fail(err, CKPT_EUSAGE, "the map has no file %u", (unsigned)file);
+    rc = pool_get(p, file, &io, err);
+    if (rc != CKPT_OK)
+        return rc;
+    // The lock is not held while reading: that is what the count of users is for.
+    rc = ckpt_io_read(io, buf, n, at, err);
+    pthread_mutex_lock(&p->lock);
+    p->file[file].n_users--;
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const ckpt_map_file *was = &p->map->files.at[i];
+        struct stat st;
+        ckpt_map_file now = {0};
+
+        if (!p->file[i].was_read)
+            continue;
+        // Once looked at, only another read makes it worth another look: readers check after each call.
+        p->file[i].was_read = false;
+        if (stat(was->path, &st) != 0)
+            return errno == ENOENT ? pool_changed(was->path, err)
+                                   : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot stat", was->path);
+        now.size = (uint64_t)st.st_size;
+        now.dev = (uint64_t)st.st_dev;
+        now.ino = (uint64_t)st.st_ino;
+        now.mtime_s = (int64_t)st.st_mtim.tv_sec;
+        now.mtime_ns = (int64_t)st.st_mtim.tv_nsec;
+        now.ctime_s = (int64_t)st.st_ctim.tv_sec;
+        now.ctime_ns = (int64_t)st.st_ctim.tv_nsec;
+        if (!pool_same(was, &now))
+            return pool_changed(was->path, err);
+    }
+    return CKPT_OK;
+}
+
+void ckpt_io_pool_free(ckpt_io_pool *p)
+{
+    if (p == NULL)
+        return;
+    while (p->n_open > 0)
+        pool_close(p, 0);
+    pthread_mutex_destroy(&p->lock);
+    ckpt_free(p->open);
+    ckpt_free(p->file);
+    ckpt_free(p);
+}

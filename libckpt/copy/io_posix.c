@@ -1,0 +1,167 @@
+/*
+ * io_posix.c: regular files as ckpt_io, and reading whole small files.
+ *
+ * Owns the rules for opening input: never block on a FIFO, never trust a device, never follow a size
+ * that fstat did not confirm.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libckpt/copy/io.h"
+
+typedef struct iop_file {
+    ckpt_io io;
+    int fd;
+    struct stat st;
+    char path[];
+} iop_file;
+
+static iop_file *iop_of(const ckpt_io *io)
+{
+    union {
+        const ckpt_io *in;
+        iop_file *out;
+    } as = {io};
+
+    return as.out;
+}
+
+static int iop_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const iop_file *f = iop_of(io);
+    uint8_t *p = buf;
+
+    while (n > 0) {
+        // One call moves at most 2 GiB on Linux; 1 GiB steps keep ssize_t safe everywhere.
+        size_t want = n < (1u << 30) ? (size_t)n : (size_t)1 << 30;
+        ssize_t got = pread(f->fd, p, want, (off_t)at);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot read %zu bytes at offset %" PRIu64,
+                                 io->name, want, at);
+        if (got == 0)
+            return ckpt_fail(err, CKPT_EIO,
+                             "%s: ends at offset %" PRIu64 ", but had %" PRIu64
+                             " bytes when it was opened: it was cut while being read",
+                             io->name, at, io->size);
+        p += got;
+        n -= (uint64_t)got;
+        at += (uint64_t)got;
+    }
+    return CKPT_OK;
+}
+
+static void iop_close(ckpt_io *io)
+{
+    iop_file *f = iop_of(io);
+
+    // Nothing was written: a failing close has nothing to tell.
+    (void)close(f->fd);
+    ckpt_free(f);
+}
+
+static int iop_open_fd(int *out, const char *path, ckpt_err *err)
+{
+    int fd;
+
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return ckpt_fail_sys(err, errno == ENOENT || errno == ENOTDIR ? CKPT_EMISSING : CKPT_EIO,
+                             errno, "%s: cannot open", path);
+    *out = fd;
+    return CKPT_OK;
+}
+
+int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
+{
+    size_t n = strlen(path) + 1;
+    iop_file *f = ckpt_alloc(sizeof *f + n);
+    int rc;
+
+    *out = NULL;
+    if (f == NULL)
+        return ckpt_fail_memory(err);
+    rc = iop_open_fd(&f->fd, path, err);
+    if (rc != CKPT_OK) {
+        ckpt_free(f);
+        return rc;
+    }
+    memcpy(f->path, path, n);
+    if (fstat(f->fd, &f->st) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot stat", path);
+    else if (!S_ISREG(f->st.st_mode))
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: %s, not a regular file", path,
+                       S_ISDIR(f->st.st_mode) ? "a folder" : "a device, pipe or socket");
+    f->io = (ckpt_io){f->path, (uint64_t)f->st.st_size, iop_read_at, iop_close};
+    if (rc != CKPT_OK)
+        iop_close(&f->io);
+    else
+        *out = &f->io;
+    return rc;
+}
+
+int ckpt_io_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    if (!ckpt_within(at, n, io->size))
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but the file has %" PRIu64
+                         ": it is cut short or damaged",
+                         io->name, n, at, io->size);
+    return n == 0 ? CKPT_OK : io->read_at(io, buf, n, at, err);
+}
+
+void ckpt_io_identify(const ckpt_io *io, ckpt_map_file *out)
+{
+    out->path = io->name;
+    out->size = io->size;
+    if (io->read_at == iop_read_at) {
+        const struct stat *st = &iop_of(io)->st;
+
+        out->dev = (uint64_t)st->st_dev;
+        out->ino = (uint64_t)st->st_ino;
+        out->mtime_s = (int64_t)st->st_mtim.tv_sec;
+        out->mtime_ns = (int64_t)st->st_mtim.tv_nsec;
+        out->ctime_s = (int64_t)st->st_ctim.tv_sec;
+        out->ctime_ns = (int64_t)st->st_ctim.tv_nsec;
+    }
+}
+
+void ckpt_io_close(ckpt_io *io)
+{
+    if (io != NULL)
+        io->close(io);
+}
+
+int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_err *err)
+{
+    ckpt_io *io = NULL;
+    char *p = NULL;
+    int rc = ckpt_io_open(&io, path, err);
+
+    *out = NULL;
+    *n = 0;
+    if (rc == CKPT_OK && io->size > max)
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: %" PRIu64 " bytes, at most %" PRIu64 " are accepted", path,
+                       io->size, max);
+    if (rc == CKPT_OK) {
+        // One more byte: a terminator for callers that read text.
+        p = io->size < SIZE_MAX ? ckpt_alloc((size_t)io->size + 1) : NULL;
+        rc = p == NULL ? ckpt_fail_memory(err) : ckpt_io_read(io, p, io->size, 0, err);
+    }
+    if (rc == CKPT_OK) {
+        *out = p;
+        *n = io->size;
+    } else {
+        ckpt_free(p);
+    }
+    ckpt_io_close(io);
+    return rc;
+}

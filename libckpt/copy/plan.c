@@ -1,0 +1,322 @@
+/*
+ * plan.c: pairing target tensors with their origins, and cutting target extents into jobs.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/copy/job.h"
+#include "libckpt/map/extent.h"
+
+enum {
+    PLAN_BLOCK = 4 * 1024 * 1024, /* bytes of a job when the caller does not say */
+    PLAN_PACK = 8                 /* elements: packed dtypes are cut only at multiples of this */
+};
+
+uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems)
+{
+    unsigned bits = ckpt_dtype_get(d)->bits;
+
+    // Whole bytes per element first: no overflow for anything that fits in memory or a file.
+    return bits % 8 == 0 ? n_elems * (bits / 8) : n_elems / 8 * bits + n_elems % 8 * bits / 8;
+}
+
+/* Elements of a box extent. */
+static uint64_t plan_box_elems(const ckpt_extent *e)
+{
+    uint64_t n = 1;
+
+    for (uint32_t i = 0; i < e->ndim; i++)
+        n *= e->axis[i].count;
+    return n;
+}
+
+/*
+ * The axes of a job in a box: `first` names a position, `count` elements from there are part of a row, or whole rows of
+ * one outer axis.  Outer axes are then single positions, inner ones complete.
+ */
+static void plan_box_region(ckpt_job_view *v, const ckpt_job *job)
+{
+    uint64_t inner = plan_box_elems(v->e), at = job->first, left = job->count;
+
+    v->to = v->e->at;
+    for (uint32_t i = 0; i < v->e->ndim; i++) {
+        const ckpt_axis *a = &v->e->axis[i];
+        uint64_t index, n;
+
+        inner /= a->count;
+        index = at / inner;
+        at %= inner;
+        // Fewer than a row of this axis: one position of it, and the cut is further inside.
+        n = left >= inner ? left / inner : 1;
+        if (left >= inner)
+            left = inner;
+        v->region[i] = (ckpt_axis){a->start + index, n, a->stride};
+        v->to += index * (uint64_t)a->stride;
+    }
+}
+
+void ckpt_job_look(ckpt_job_view *v, const ckpt_plan *plan, const ckpt_job *job)
+{
+    v->t = plan->to->tensors.at[job->tensor];
+    v->origin = plan->origin[job->tensor];
+    v->e = &v->t->extent[job->extent];
+    v->n_axes = v->e->ndim;
+    if (v->n_axes == 1) {
+        const ckpt_axis *a = &v->e->axis[0];
+
+        v->region[0] = (ckpt_axis){a->start + job->first, job->count, a->stride};
+        v->to = v->e->at + (a->stride != 0 ? job->first * (uint64_t)a->stride
+                                           : ckpt_job_bytes(v->t->dtype, job->first));
+    } else {
+        plan_box_region(v, job);
+    }
+}
+
+/* Dtypes, shapes and presence of one target tensor's origin. */
+static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
+{
+    const ckpt_tensor *t = p->to->tensors.at[i], *o;
+    const char *name = t->origin != NULL ? t->origin : t->name;
+    size_t at = ckpt_map_index(p->from, name, strlen(name));
+
+    if (at == SIZE_MAX)
+        return ckpt_fail(err, CKPT_EMISSING, "tensor %s: there is no tensor %s to make it from", t->name, name);
+    p->origin[i] = p->from->tensors.at[at];
+    // A tied tensor's bytes are its owner's; owners own, but a chain costs nothing to follow.
+    for (unsigned n = 0; p->origin[i]->owner != NULL && n < 8; n++)
+        p->origin[i] = (ckpt_tensor *)(uintptr_t)p->origin[i]->owner;
+    o = p->origin[i];
+    if (t->ndim != o->ndim || (t->ndim > 0 && memcmp(t->shape, o->shape, t->ndim * sizeof *t->shape) != 0))
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "tensor %s: %" PRIu64 " elements on %" PRIu32 " axes are to be made from %" PRIu64 " on %" PRIu32,
+                         t->name, t->n_elems, t->ndim, o->n_elems, o->ndim);
+    if (t->dtype != o->dtype && ckpt_cast_find(t->dtype, o->dtype) == NULL)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s; leave its dtype as it is",
+                         t->name, ckpt_dtype_name(o->dtype), ckpt_dtype_name(t->dtype));
+    if (o->twin != NULL && ckpt_cast_find(o->twin->dtype, o->dtype) == NULL)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s values cannot be compared with their %s copy", t->name,
+                         ckpt_dtype_name(o->dtype), ckpt_dtype_name(o->twin->dtype));
+    if (o->twin != NULL && o->twin->n_elems != o->n_elems)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "tensor %s: %" PRIu64 " elements, but its copy has %" PRIu64, t->name, o->n_elems,
+                         o->twin->n_elems);
+    return CKPT_OK;
+}
+
+static uint64_t plan_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Bytes of n elements in the widest dtype that a worker holds them in. */
+static uint64_t plan_width(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t n)
+{
+    uint64_t wide = plan_max(ckpt_job_bytes(t->dtype, n), ckpt_job_bytes(o->dtype, n));
+
+    return o->twin == NULL ? wide : plan_max(wide, ckpt_job_bytes(o->twin->dtype, n));
+}
+
+/* Elements per job: the block in the widest dtype; at least PLAN_PACK. */
+static uint64_t plan_step(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t block)
+{
+    uint64_t n = block / plan_max(plan_width(t, o, PLAN_PACK), 1) * PLAN_PACK;
+
+    return n > PLAN_PACK ? n : PLAN_PACK;
+}
+
+static int plan_push(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t first, uint64_t count, ckpt_err *err)
+{
+    ckpt_job *job = ckpt_vec_push(&p->jobs);
+
+    if (job == NULL)
+        return ckpt_fail_memory(err);
+    *job = (ckpt_job){(uint32_t)tensor, extent, first, count};
+    return CKPT_OK;
+}
+
+/*
+ * Elements of the rows that one job may span: the largest product of innermost axes that fits the step, and how
+ * many such rows lie side by side on the next axis.
+ */
+static void plan_rows(const ckpt_extent *e, uint64_t step, uint64_t *row, uint64_t *side)
+{
+    uint32_t k = e->ndim;
+
+    *row = 1;
+    while (k > 0 && e->axis[k - 1].count <= step / *row)
+        *row *= e->axis[--k].count;
+    *side = k > 0 ? e->axis[k - 1].count : 1;
+}
+
+static int plan_cut(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t step, ckpt_err *err)
+{
+    const ckpt_extent *e = &p->to->tensors.at[tensor]->extent[extent];
+    uint64_t total = plan_box_elems(e), row, side, run;
+    int rc = CKPT_OK;
+
+    if (e->source >= p->to->sources.n)
+        return ckpt_fail(err, CKPT_EUSAGE, "tensor %s: the target map has no source %" PRIu32,
+                         p->to->tensors.at[tensor]->name, e->source);
+    if (total == 0)
+        return CKPT_OK;
+    plan_rows(e, step, &row, &side);
+    // A job never crosses from one position of the axis outside its rows to the next.
+    run = step / row * row;
+    for (uint64_t base = 0; rc == CKPT_OK && base < total; base += row * side) {
+        for (uint64_t at = 0; rc == CKPT_OK && at < row * side; at += run) {
+            uint64_t left = row * side - at;
+
+            rc = plan_push(p, tensor, extent, base + at, left < run ? left : run, err);
+        }
+    }
+    return rc;
+}
+
+static int plan_tensor(ckpt_plan *p, size_t i, uint64_t block, ckpt_err *err)
+{
+    const ckpt_tensor *t = p->to->tensors.at[i], *o;
+    size_t n_before = p->jobs.n;
+    uint64_t step;
+    int rc = CKPT_OK;
+
+    if (t->owner != NULL)
+        return CKPT_OK;
+    rc = plan_pair(p, i, err);
+    if (rc != CKPT_OK || t->n_elems == 0)
+        return rc;
+    rc = ckpt_extent_check(t, err);
+    o = p->origin[i];
+    step = plan_step(t, o, block);
+    for (uint32_t k = 0; rc == CKPT_OK && k < t->n_extents; k++)
+        rc = plan_cut(p, i, k, step, err);
+    for (size_t j = n_before; j < p->jobs.n; j++)
+        p->block = plan_max(p->block, plan_width(t, o, p->jobs.at[j].count));
+    p->n_elems += t->n_elems;
+    p->n_read += ckpt_job_bytes(o->dtype, t->n_elems);
+    p->n_write += ckpt_job_bytes(t->dtype, t->n_elems);
+    if (o->twin != NULL) {
+        p->n_read += ckpt_job_bytes(o->twin->dtype, t->n_elems);
+        p->n_compare += t->n_elems;
+    }
+    return rc;
+}
+
+/* A job with what it is sorted by. */
+typedef struct plan_key {
+    uint64_t at; /* in the file */
+    ckpt_job job;
+    uint32_t file;
+} plan_key;
+
+static void plan_key_of(plan_key *k, const ckpt_plan *p, const ckpt_job *job)
+{
+    ckpt_job_view v;
+    const ckpt_source *s;
+
+    ckpt_job_look(&v, p, job);
+    s = &p->to->sources.at[v.e->source];
+    // What goes to memory or nowhere has no order of its own: it comes last, tensor by tensor.
+    *k = (plan_key){.job = *job, .file = UINT32_MAX};
+    if (s->kind == CKPT_SOURCE_FILE) {
+        k->file = s->file;
+        k->at = s->at + v.to;
+    }
+}
+
+static int plan_order(const void *pa, const void *pb)
+{
+    const plan_key *a = pa, *b = pb;
+
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    if (a->at != b->at)
+        return a->at < b->at ? -1 : 1;
+    if (a->job.tensor != b->job.tensor)
+        return a->job.tensor < b->job.tensor ? -1 : 1;
+    if (a->job.extent != b->job.extent)
+        return a->job.extent < b->job.extent ? -1 : 1;
+    return (a->job.first > b->job.first) - (a->job.first < b->job.first);
+}
+
+/* Most plans come out in order; the keys are only made for those that do not. */
+static bool plan_sorted(const ckpt_plan *p)
+{
+    plan_key last = {0};
+
+    for (size_t i = 0; i < p->jobs.n; i++) {
+        plan_key k;
+
+        plan_key_of(&k, p, &p->jobs.at[i]);
+        if (i > 0 && plan_order(&last, &k) > 0)
+            return false;
+        last = k;
+    }
+    return true;
+}
+
+static int plan_sort(ckpt_plan *p, ckpt_err *err)
+{
+    plan_key *key;
+
+    if (plan_sorted(p))
+        return CKPT_OK;
+    key = ckpt_alloc(p->jobs.n * sizeof *key);
+    if (key == NULL)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < p->jobs.n; i++)
+        plan_key_of(&key[i], p, &p->jobs.at[i]);
+    qsort(key, p->jobs.n, sizeof *key, plan_order);
+    for (size_t i = 0; i < p->jobs.n; i++)
+        p->jobs.at[i] = key[i].job;
+    ckpt_free(key);
+    return CKPT_OK;
+}
+
+int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t block, ckpt_err *err)
+{
+    ckpt_plan *p = ckpt_alloc(sizeof *p);
+    int rc = CKPT_OK;
+
+    *out = NULL;
+    if (p == NULL)
+        return ckpt_fail_memory(err);
+    p->from = from;
+    p->to = to;
+    p->origin = ckpt_alloc((to->tensors.n + 1) * sizeof *p->origin);
+    if (p->origin == NULL)
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK && to->tensors.n > UINT32_MAX)
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%zu tensors are too many", to->tensors.n);
+    for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++)
+        rc = plan_tensor(p, i, block > 0 ? block : PLAN_BLOCK, err);
+    if (rc == CKPT_OK)
+        rc = plan_sort(p, err);
+    if (rc == CKPT_OK)
+        *out = p;
+    else
+        ckpt_plan_free(p);
+    return rc;
+}
+
+void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write, uint64_t *n_jobs)
+{
+    if (n_read != NULL)
+        *n_read = plan->n_read;
+    if (n_write != NULL)
+        *n_write = plan->n_write;
+    if (n_jobs != NULL)
+        *n_jobs = plan->jobs.n;
+}
+
+void ckpt_plan_free(ckpt_plan *p)
+{
+    if (p == NULL)
+        return;
+    ckpt_vec_free(&p->jobs);
+    ckpt_free(p->origin);
+    ckpt_free(p);
+}

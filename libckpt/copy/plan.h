@@ -1,0 +1,47 @@
+/*
+ * plan.h: what must be copied to turn one map into another, without touching data.
+ *
+ * A plan is the list of jobs that fill the target: each is a stretch of one target extent, small enough for a
+ * worker's buffer; its pieces are the join of that stretch with the origin's extents (map/join.h), found anew when
+ * needed, so a plan's memory does not grow with the number of ranks.  Operations: copy, cast (dtypes differ),
+ * fill (zero sources), and compare (a twin that must equal the rounded value).
+ */
+#ifndef CKPT_COPY_PLAN_H
+#define CKPT_COPY_PLAN_H
+
+#include "libckpt/map/map.h"
+
+typedef struct ckpt_job {
+    uint32_t tensor; /* index in the target map */
+    uint32_t extent; /* of that tensor */
+    uint64_t first;  /* element offset within the extent (row-major within its box) */
+    uint64_t count;  /* elements; whole rows of the box, or a part of one row */
+} ckpt_job;
+
+CKPT_VEC(ckpt_jobs, ckpt_job);
+
+typedef struct ckpt_plan ckpt_plan;
+
+struct ckpt_plan {
+    const ckpt_map *from; /* borrowed: both maps outlive the plan */
+    ckpt_map *to;         /* borrowed; run() writes checksums into its sources and literals into its files */
+    ckpt_tensor **origin; /* per target tensor: where its values come from (owner resolved); NULL for aliases */
+    ckpt_jobs jobs;       /* ascending by target file and offset */
+    uint64_t block;       /* bytes: the longest job, in the wider of the two dtypes */
+    uint64_t n_read;      /* payload bytes to be read, twins included */
+    uint64_t n_write;     /* payload bytes to be written */
+    uint64_t n_elems;     /* elements to be produced */
+    uint64_t n_compare;   /* elements to be compared with a twin */
+};
+
+/*
+ * Make the plan that fills `to` from `from`.
+ *
+ * block    bytes a job may take at most (0: 4 MiB)
+ * Errors   CKPT_EMISSING: a target tensor's origin is not in `from`; CKPT_EMISMATCH: shapes differ or extents do not
+ *          cover; CKPT_EUNSUPPORTED: no conversion between the dtypes; CKPT_ELIMIT
+ */
+int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t block, ckpt_err *err);
+CKPT_API void ckpt_plan_free(ckpt_plan *plan);
+
+#endif

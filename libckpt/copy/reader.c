@@ -1,0 +1,138 @@
+/*
+ * reader.c: values of tensors into the caller's memory, checked as a conversion checks them.
+ */
+#include <string.h>
+
+#include "ckpt.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/copy/gather.h"
+#include "libckpt/copy/job.h"
+
+enum {
+    READER_BLOCK = 1024 * 1024,             /* bytes converted at a time */
+    READER_SPOOL = 32 * 1024 * 1024         /* bytes of decoded records kept in memory */
+};
+
+struct ckpt_reader {
+    const ckpt_map *map;
+    ckpt_feed feed;
+    ckpt_gather gather;
+    uint8_t *block;   /* values in the tensor's own dtype, when they are to be converted */
+    uint8_t *checked; /* per source: its CRC holds */
+};
+
+/* Before a record's first byte is used: decode it, or read it once for its CRC. */
+static int reader_touch(void *ctx, uint32_t source, ckpt_err *err)
+{
+    ckpt_reader *r = ctx;
+    const ckpt_source *s = &r->map->sources.at[source];
+    uint32_t crc = 0;
+    int rc;
+
+    if (r->checked[source] || s->kind != CKPT_SOURCE_FILE)
+        return CKPT_OK;
+    rc = ckpt_feed_decode(&r->feed, source, err);
+    // Decoding has compared the CRC of a deflated record.
+    if (rc == CKPT_OK && s->coding == CKPT_RAW && s->has_crc) {
+        rc = ckpt_feed_crc(&r->feed, source, 0, s->n_bytes, &crc, err);
+        if (rc == CKPT_OK && crc != s->crc) {
+            char label[300];
+
+            ckpt_feed_label(r->map, source, label, sizeof label);
+            rc = ckpt_fail(err, CKPT_EFORMAT, CKPT_BAD_CRC, label, crc, s->crc);
+        }
+    }
+    r->checked[source] = rc == CKPT_OK;
+    return rc;
+}
+
+int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err)
+{
+    ckpt_reader *r = ckpt_alloc(sizeof *r);
+    int rc;
+
+    *out = NULL;
+    if (r == NULL)
+        return ckpt_fail_memory(err);
+    r->map = map;
+    r->gather.feed = &r->feed;
+    r->gather.touch = reader_touch;
+    r->gather.touch_ctx = r;
+    r->checked = ckpt_alloc(map->sources.n + 1);
+    rc = r->checked == NULL ? ckpt_fail_memory(err) : ckpt_feed_open(&r->feed, map, NULL, READER_SPOOL, err);
+    if (rc == CKPT_OK)
+        *out = r;
+    else
+        ckpt_reader_free(r);
+    return rc;
+}
+
+void ckpt_reader_free(ckpt_reader *r)
+{
+    if (r == NULL)
+        return;
+    ckpt_gather_free(&r->gather);
+    ckpt_feed_close(&r->feed);
+    ckpt_free(r->block);
+    ckpt_free(r->checked);
+    ckpt_free(r);
+}
+
+static int reader_gather(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count, void *buf, ckpt_err *err)
+{
+    const ckpt_axis flat = {first, count, 0};
+    int rc = ckpt_gather_region(&r->gather, t, &flat, 1, buf, err);
+
+    if (rc == CKPT_OK)
+        ckpt_gather_resolve(t, buf, count);
+    return rc;
+}
+
+static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis *part, ckpt_dtype dtype, void *buf,
+                          ckpt_err *err)
+{
+    ckpt_cast_fn cast = ckpt_cast_find(dtype, t->dtype);
+    uint64_t step = READER_BLOCK / ckpt_job_bytes(t->dtype, 1), wide = ckpt_job_bytes(dtype, 1);
+    uint8_t *to = buf;
+    int rc = CKPT_OK;
+
+    if (r->block == NULL)
+        r->block = ckpt_alloc(READER_BLOCK);
+    if (r->block == NULL)
+        return ckpt_fail_memory(err);
+    for (uint64_t done = 0; rc == CKPT_OK && done < part->count; done += step) {
+        uint64_t n = part->count - done < step ? part->count - done : step;
+
+        rc = reader_gather(r, t, part->start + done, n, r->block, err);
+        if (rc == CKPT_OK)
+            cast(to + done * wide, r->block, (size_t)n);
+    }
+    return rc;
+}
+
+int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count, ckpt_dtype dtype, void *buf,
+                     ckpt_err *err)
+{
+    const ckpt_axis part = {first, count, 0};
+    uint64_t n_bytes;
+    int rc;
+
+    for (unsigned i = 0; t->owner != NULL && i < 8; i++)
+        t = t->owner;
+    if (dtype == CKPT_DTYPE_NONE)
+        dtype = t->dtype;
+    if (!ckpt_within(first, count, t->n_elems) || !ckpt_dtype_bytes(t->dtype, first, &n_bytes) ||
+        !ckpt_dtype_bytes(t->dtype, count, &n_bytes))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "tensor %s: cannot read %" PRIu64 " elements from %" PRIu64 " on, of %" PRIu64, t->name, count,
+                         first, t->n_elems);
+    if (dtype != t->dtype && ckpt_cast_find(dtype, t->dtype) == NULL)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s", t->name,
+                         ckpt_dtype_name(t->dtype), ckpt_dtype_name(dtype));
+    if (count == 0)
+        return CKPT_OK;
+    rc = dtype == t->dtype ? reader_gather(r, t, first, count, buf, err) : reader_convert(r, t, &part, dtype, buf, err);
+    // The files must have stood still while they were read.
+    return rc == CKPT_OK ? ckpt_io_pool_check(r->feed.pool, err) : rc;
+}

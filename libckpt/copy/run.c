@@ -1,0 +1,414 @@
+/*
+ * run.c: the phases of a run: decode, copy, prove, seal, sync, rename.
+ */
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/copy/job.h"
+#include "libckpt/copy/run.h"
+#include "libckpt/copy/work.h"
+
+enum {
+    RUN_MAX_JOBS = 64,
+    RUN_DEFAULT_JOBS = 8,
+    RUN_BATCH = 256 * 1024, /* bytes of small jobs that one worker takes at a time */
+    RUN_BATCH_JOBS = 1024,
+    RUN_MIN_BLOCK = 4096,
+    RUN_HELPER = 256 * 1024 /* bytes: staging and write buffers, together at most one block */
+};
+
+#define RUN_MEMORY (UINT64_C(256) << 20)
+#define RUN_MAX_BLOCK (UINT64_C(1) << 20)
+
+typedef struct run_state {
+    ckpt_work work;
+    const ckpt_run_opts *opts;
+    ckpt_run_seal_fn seal;
+    unsigned n_workers;
+    ckpt_worker *worker;
+    uint8_t *used;         /* per source of the input map: 1 if an extent in use names it */
+    uint32_t *deflated;    /* sources to decode before the jobs */
+    size_t n_deflated;
+    size_t *batch;         /* n_batches + 1 job numbers */
+    size_t n_batches;
+    ckpt_segments read, written;
+    size_t *group;         /* n_groups + 1 entries of `read`: one group per record */
+    size_t n_groups;
+    uint64_t *extra;       /* per worker: bytes read to complete records */
+    uint64_t n_checked;
+} run_state;
+
+unsigned ckpt_run_jobs(unsigned jobs)
+{
+    long n;
+
+    if (jobs > 0)
+        return jobs < RUN_MAX_JOBS ? jobs : RUN_MAX_JOBS;
+    n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > RUN_DEFAULT_JOBS ? RUN_DEFAULT_JOBS : (unsigned)n;
+}
+
+/* An eighth is for decoded records. */
+static uint64_t run_spool_memory(uint64_t memory)
+{
+    return (memory > 0 ? memory : RUN_MEMORY) / 8;
+}
+
+uint64_t ckpt_run_block(uint64_t memory, unsigned jobs)
+{
+    uint64_t all = (memory > 0 ? memory : RUN_MEMORY) - run_spool_memory(memory);
+    uint64_t block = all / ckpt_run_jobs(jobs) / CKPT_WORK_BLOCKS / RUN_MIN_BLOCK * RUN_MIN_BLOCK;
+
+    // Blocks larger than this fall out of the processor's caches and gain nothing.
+    if (block > RUN_MAX_BLOCK)
+        return RUN_MAX_BLOCK;
+    return block > RUN_MIN_BLOCK ? block : RUN_MIN_BLOCK;
+}
+
+/* ---- before the jobs ---- */
+
+/* A plan made for more memory than there is now runs with fewer workers. */
+static int run_count_workers(run_state *r, ckpt_err *err)
+{
+    uint64_t memory = r->opts->memory > 0 ? r->opts->memory : RUN_MEMORY;
+    uint64_t block = r->work.plan->block, room = memory - run_spool_memory(memory);
+    uint64_t fit = block > 0 ? room / (block * CKPT_WORK_BLOCKS) : RUN_MAX_JOBS;
+
+    r->n_workers = ckpt_run_jobs(r->opts->jobs);
+    if (fit < r->n_workers)
+        r->n_workers = (unsigned)fit;
+    if (r->n_workers > 0)
+        return CKPT_OK;
+    // The smallest blocks go with any limit: four of them are less than this function's stack may be.
+    if (block <= RUN_MIN_BLOCK) {
+        r->n_workers = 1;
+        return CKPT_OK;
+    }
+    return ckpt_fail(err, CKPT_ELIMIT,
+                     "the plan's blocks of %" PRIu64 " bytes need %" PRIu64 " bytes of memory, %" PRIu64
+                     " are allowed; allow more", block, block * CKPT_WORK_BLOCKS, memory);
+}
+
+static void run_mark_tensor(run_state *r, const ckpt_tensor *t)
+{
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        if (t->extent[i].source < r->work.plan->from->sources.n)
+            r->used[t->extent[i].source] = 1;
+    }
+}
+
+/* Which sources the plan uses, and which of them must be decoded first. */
+static int run_mark_used(run_state *r, ckpt_err *err)
+{
+    const ckpt_plan *p = r->work.plan;
+    const ckpt_sources *sources = &p->from->sources;
+
+    r->used = ckpt_alloc(sources->n + 1);
+    r->deflated = ckpt_alloc((sources->n + 1) * sizeof *r->deflated);
+    if (r->used == NULL || r->deflated == NULL)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < p->to->tensors.n; i++) {
+        if (p->origin[i] == NULL || p->to->tensors.at[i]->n_elems == 0)
+            continue;
+        run_mark_tensor(r, p->origin[i]);
+        if (p->origin[i]->twin != NULL)
+            run_mark_tensor(r, p->origin[i]->twin);
+    }
+    for (size_t i = 0; i < sources->n; i++) {
+        if (r->used[i] && sources->at[i].kind == CKPT_SOURCE_FILE && sources->at[i].coding == CKPT_DEFLATE)
+            r->deflated[r->n_deflated++] = (uint32_t)i;
+    }
+    return CKPT_OK;
+}
+
+/* Cut the list of jobs into batches: a large job alone, small ones together. */
+static int run_make_batches(run_state *r, ckpt_err *err)
+{
+    const ckpt_plan *p = r->work.plan;
+    uint64_t n_bytes = 0;
+    size_t n_jobs = 0;
+
+    r->batch = ckpt_alloc((p->jobs.n + 1) * sizeof *r->batch);
+    if (r->batch == NULL)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < p->jobs.n; i++) {
+        uint64_t n = ckpt_job_bytes(p->to->tensors.at[p->jobs.at[i].tensor]->dtype, p->jobs.at[i].count);
+
+        if (n_jobs > 0 && (n_bytes + n > RUN_BATCH || n_jobs == RUN_BATCH_JOBS)) {
+            r->batch[++r->n_batches] = i;
+            n_bytes = 0;
+            n_jobs = 0;
+        }
+        n_bytes += n;
+        n_jobs++;
+    }
+    if (p->jobs.n > 0)
+        r->batch[++r->n_batches] = p->jobs.n;
+    return CKPT_OK;
+}
+
+static int run_make_workers(run_state *r, ckpt_err *err)
+{
+    r->worker = ckpt_alloc(r->n_workers * sizeof *r->worker);
+    r->extra = ckpt_alloc(r->n_workers * sizeof *r->extra);
+    if (r->worker == NULL || r->extra == NULL)
+        return ckpt_fail_memory(err);
+    for (unsigned i = 0; i < r->n_workers; i++)
+        ckpt_worker_init(&r->worker[i], &r->work);
+    return CKPT_OK;
+}
+
+static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
+{
+    const ckpt_plan *p = r->work.plan;
+    const ckpt_sink_opts opts = {.force = r->opts->force, .no_fsync = r->opts->no_fsync};
+
+    if (p->to->files.n == 0)
+        return CKPT_OK;
+    if (folder == NULL)
+        return ckpt_fail(err, CKPT_EUSAGE, "no folder was given for %zu output files", p->to->files.n);
+    return ckpt_sink_open(&r->work.sink, folder, p->to, p->from, &opts, err);
+}
+
+static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
+{
+    const ckpt_plan *p = r->work.plan;
+    uint64_t block = ckpt_run_block(r->opts->memory, r->opts->jobs);
+    int rc = run_count_workers(r, err);
+
+    r->work.helper = block / 2 < RUN_HELPER ? block / 2 : RUN_HELPER;
+    for (size_t i = 0; i < p->to->sources.n; i++)
+        r->work.keep = r->work.keep || p->to->sources.at[i].kind != CKPT_SOURCE_ZERO;
+    if (rc == CKPT_OK)
+        rc = ckpt_progress_new(&r->work.progress, r->opts, p->n_read + p->n_write, err);
+    if (rc == CKPT_OK)
+        rc = run_mark_used(r, err);
+    if (rc == CKPT_OK)
+        rc = run_make_batches(r, err);
+    if (rc == CKPT_OK)
+        rc = run_make_workers(r, err);
+    r->work.reported = ckpt_alloc(p->to->tensors.n + 1);
+    if (rc == CKPT_OK && r->work.reported == NULL)
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = run_open_sink(r, folder, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_feed_open(&r->work.feed, p->from, folder, run_spool_memory(r->opts->memory), err);
+    return rc;
+}
+
+/* ---- items for the crew ---- */
+
+static int run_decode(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+{
+    run_state *r = ctx;
+    int rc = ckpt_feed_decode(&r->work.feed, r->deflated[item], err);
+
+    (void)worker;
+    return rc == CKPT_OK ? ckpt_progress_add(r->work.progress, 0, err) : rc;
+}
+
+static int run_batch(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+{
+    run_state *r = ctx;
+
+    return ckpt_worker_jobs(&r->worker[worker], r->batch[item], r->batch[item + 1], err);
+}
+
+/* Complete one record's CRC and compare it. */
+static int run_check_record(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+{
+    run_state *r = ctx;
+    const ckpt_plan *p = r->work.plan;
+    const ckpt_segment *seg = &r->read.at[r->group[item]];
+    const ckpt_source *s = &p->from->sources.at[seg->source];
+    uint32_t crc = 0;
+    int rc = ckpt_ledger_record(&r->work.feed, seg, r->group[item + 1] - r->group[item], &crc, &r->extra[worker], err);
+
+    if (rc == CKPT_OK && crc != s->crc) {
+        char label[300];
+
+        ckpt_feed_label(p->from, seg->source, label, sizeof label);
+        pthread_mutex_lock(&r->work.lock);
+        rc = ckpt_map_problem(p->to, CKPT_EFORMAT, err, CKPT_BAD_CRC, label, crc, s->crc);
+        pthread_mutex_unlock(&r->work.lock);
+    } else if (rc == CKPT_OK) {
+        pthread_mutex_lock(&r->work.lock);
+        r->n_checked++;
+        pthread_mutex_unlock(&r->work.lock);
+    }
+    return rc == CKPT_OK ? ckpt_progress_add(r->work.progress, 0, err) : rc;
+}
+
+static int run_sync_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+{
+    run_state *r = ctx;
+
+    (void)worker;
+    return ckpt_sink_sync(r->work.sink, (uint32_t)item, err);
+}
+
+/* ---- after the jobs ---- */
+
+static int run_collect_segments(run_state *r, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (unsigned i = 0; rc == CKPT_OK && i < r->n_workers; i++) {
+        rc = ckpt_ledger_move(&r->read, &r->worker[i].read, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_ledger_move(&r->written, &r->worker[i].written, err);
+    }
+    ckpt_ledger_sort(&r->read);
+    ckpt_ledger_sort(&r->written);
+    return rc;
+}
+
+/* Every record that was used must have the CRC it came with. */
+static int run_check_records(run_state *r, ckpt_err *err)
+{
+    r->group = ckpt_alloc((r->work.plan->from->sources.n + 1) * sizeof *r->group);
+    if (r->group == NULL)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < r->read.n; i += ckpt_ledger_group(&r->read, i))
+        r->group[r->n_groups++] = i;
+    r->group[r->n_groups] = r->read.n;
+    return ckpt_crew_run(r->n_workers, r->n_groups, run_check_record, r, err);
+}
+
+/* CRCs of what was written, for the formats that store them. */
+static int run_set_crcs(run_state *r, ckpt_err *err)
+{
+    ckpt_map *to = r->work.plan->to;
+    size_t n;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < r->written.n; i += n) {
+        ckpt_source *s = &to->sources.at[r->written.at[i].source];
+
+        n = ckpt_ledger_group(&r->written, i);
+        rc = ckpt_ledger_written(&r->written.at[i], n, s->n_bytes, &s->crc, err);
+        s->has_crc = 1;
+    }
+    return rc;
+}
+
+static int run_seal_file(run_state *r, uint32_t i, ckpt_err *err)
+{
+    ckpt_map *to = r->work.plan->to;
+    int rc = r->seal != NULL ? r->seal(to, i, err) : CKPT_OK;
+
+    for (size_t k = 0; rc == CKPT_OK && k < to->files.at[i].literals.n; k++) {
+        const ckpt_literal *l = &to->files.at[i].literals.at[k];
+
+        rc = ckpt_sink_write(r->work.sink, i, l->bytes, l->n, l->at, err);
+    }
+    return rc;
+}
+
+static int run_finish_files(run_state *r, ckpt_err *err)
+{
+    size_t n = r->work.plan->to->files.n;
+    int rc = run_set_crcs(r, err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++)
+        rc = run_seal_file(r, (uint32_t)i, err);
+    if (rc == CKPT_OK && n > 0)
+        rc = ckpt_crew_run(r->n_workers, n, run_sync_file, r, err);
+    return rc;
+}
+
+static int run_all(run_state *r, ckpt_err *err)
+{
+    int rc = ckpt_crew_run(r->n_workers, r->n_deflated, run_decode, r, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_crew_run(r->n_workers, r->n_batches, run_batch, r, err);
+    if (rc == CKPT_OK)
+        rc = run_collect_segments(r, err);
+    if (rc == CKPT_OK)
+        rc = run_check_records(r, err);
+    if (rc == CKPT_OK)
+        rc = run_finish_files(r, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_io_pool_check(r->work.feed.pool, err);
+    // The last moment at which the caller may still say no.
+    if (rc == CKPT_OK)
+        rc = ckpt_progress_end(r->work.progress, err);
+    if (rc == CKPT_OK && r->work.sink != NULL)
+        rc = ckpt_sink_commit(r->work.sink, err);
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+static void run_report(const run_state *r, ckpt_run_report *out)
+{
+    const ckpt_plan *p = r->work.plan;
+
+    *out = (ckpt_run_report){.n_files = p->to->files.n, .n_records_checked = r->n_checked};
+    for (size_t i = 0; i < p->to->tensors.n; i++)
+        out->n_tensors += p->origin[i] != NULL;
+    for (unsigned i = 0; i < r->n_workers; i++) {
+        const ckpt_worker *w = &r->worker[i];
+
+        out->n_elems += w->n_elems;
+        out->n_read += w->gather.n_read + r->extra[i];
+        out->n_written += w->n_written;
+        out->n_compared += w->n_compared;
+        out->n_nan += w->n_nan;
+        out->n_inf += w->n_inf;
+    }
+    for (size_t i = 0; i < p->from->sources.n; i++) {
+        const ckpt_source *s = &p->from->sources.at[i];
+
+        if (!r->used[i] || s->kind != CKPT_SOURCE_FILE)
+            continue;
+        out->n_records_no_crc += !s->has_crc;
+        out->n_records_checked += s->has_crc && s->coding == CKPT_DEFLATE;
+    }
+}
+
+static void run_free(run_state *r)
+{
+    ckpt_sink_close(r->work.sink);
+    ckpt_feed_close(&r->work.feed);
+    for (unsigned i = 0; r->worker != NULL && i < r->n_workers; i++)
+        ckpt_worker_free(&r->worker[i]);
+    ckpt_progress_free(r->work.progress);
+    pthread_mutex_destroy(&r->work.lock);
+    ckpt_vec_free(&r->read);
+    ckpt_vec_free(&r->written);
+    ckpt_free(r->work.reported);
+    ckpt_free(r->worker);
+    ckpt_free(r->extra);
+    ckpt_free(r->used);
+    ckpt_free(r->deflated);
+    ckpt_free(r->batch);
+    ckpt_free(r->group);
+}
+
+int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts, ckpt_run_seal_fn seal,
+             ckpt_run_report *report, ckpt_err *err)
+{
+    static const ckpt_run_opts defaults;
+    run_state r = {.work = {.plan = plan}, .opts = opts != NULL ? opts : &defaults, .seal = seal};
+    struct timespec t0 = {0}, t1 = {0};
+    int rc;
+
+    if (pthread_mutex_init(&r.work.lock, NULL) != 0)
+        return ckpt_fail_memory(err);
+    (void)clock_gettime(CLOCK_MONOTONIC, &t0);
+    rc = run_prepare(&r, folder, err);
+    if (rc == CKPT_OK)
+        rc = run_all(&r, err);
+    (void)clock_gettime(CLOCK_MONOTONIC, &t1);
+    if (rc == CKPT_OK && report != NULL) {
+        run_report(&r, report);
+        report->seconds = (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
+    }
+    run_free(&r);
+    return rc;
+}

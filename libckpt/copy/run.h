@@ -1,0 +1,47 @@
+/*
+ * run.h: the executor: carries out a plan with a few threads in constant memory.
+ *
+ * Each worker takes the next job, reads its pieces (checksumming every byte of records that have a CRC), compares
+ * the twin, converts, counts what is not finite, checksums the result and writes it.  When all jobs are done, records that
+ * were read only in part are read to their end, all CRCs are compared, files are sealed, synced and renamed.
+ * Result and bytes do not depend on the number of threads.
+ */
+#ifndef CKPT_COPY_RUN_H
+#define CKPT_COPY_RUN_H
+
+#include "ckpt.h"
+#include "libckpt/copy/plan.h"
+
+/*
+ * Memory the workers may use in all is opts->memory; block sizes follow from it.  The plan's own block must not
+ * exceed ckpt_run_block(memory, jobs).
+ */
+uint64_t ckpt_run_block(uint64_t memory, unsigned jobs);
+
+/* Threads used for opts->jobs == 0: the processors available, at most 8. */
+unsigned ckpt_run_jobs(unsigned jobs);
+
+/*
+ * What the format wants done to a target file once all checksums are known (format.h's seal), as the wiring above
+ * this room hands it down.
+ */
+typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, ckpt_err *err);
+
+/*
+ * Carry out a plan; ckpt_plan_run is this with the formats' seal.
+ *
+ * folder  receives the target's files; NULL when it has none
+ * seal    called once per target file, from the caller's thread; NULL: nothing to seal
+ * Errors  CKPT_EUSAGE (outputs exist ...), CKPT_EFORMAT (a CRC does not hold), CKPT_EMISMATCH (a copy differs),
+ *         CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED.  After any of them no output exists.
+ */
+int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts, ckpt_run_seal_fn seal,
+             ckpt_run_report *report, ckpt_err *err);
+
+/*
+ * Read whole sources (decoded) and compare their CRCs: what `verify` does with every record of every file.
+ * Problems go through ckpt_map_problem(map, CKPT_EFORMAT ...).
+ */
+int ckpt_run_scrub(ckpt_map *map, const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err);
+
+#endif

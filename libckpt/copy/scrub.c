@@ -1,0 +1,163 @@
+/*
+ * scrub.c: reading whole records to see whether their CRCs hold.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "libckpt/base/digest.h"
+#include "libckpt/copy/crew.h"
+#include "libckpt/copy/feed.h"
+#include "libckpt/copy/run.h"
+
+/* Bytes of a record that one worker takes at a time; CRCs of such ranges are joined. */
+#define SCRUB_RANGE (UINT64_C(32) << 20)
+
+typedef struct scrub_range {
+    uint64_t at, n;
+    uint32_t source, crc;
+    bool failed; /* could not be read: told already */
+} scrub_range;
+
+CKPT_VEC(scrub_ranges, scrub_range);
+
+typedef struct scrub_state {
+    ckpt_map *map;
+    ckpt_feed feed;
+    ckpt_progress *progress;
+    pthread_mutex_t lock; /* of the map's findings */
+    scrub_ranges ranges;
+    ckpt_run_report report;
+} scrub_state;
+
+static bool scrub_wants(const ckpt_source *s)
+{
+    return s->kind == CKPT_SOURCE_FILE && s->has_crc;
+}
+
+static int scrub_cut(scrub_state *s, uint32_t source, ckpt_err *err)
+{
+    const ckpt_source *src = &s->map->sources.at[source];
+    // A deflated record can only be decoded from its beginning; an empty one is still one range.
+    uint64_t step = src->coding == CKPT_RAW ? SCRUB_RANGE : src->n_bytes, at = 0;
+
+    do {
+        scrub_range *r = ckpt_vec_push(&s->ranges);
+
+        if (r == NULL)
+            return ckpt_fail_memory(err);
+        *r = (scrub_range){.at = at, .n = src->n_bytes - at < step ? src->n_bytes - at : step, .source = source};
+        at += r->n;
+    } while (at < src->n_bytes);
+    return CKPT_OK;
+}
+
+/* What is wrong with the checkpoint is a finding; what is wrong with us, or an interrupt, stops the run. */
+static int scrub_failed(scrub_state *s, int rc, const ckpt_err *e, ckpt_err *err)
+{
+    if (rc == CKPT_ELIMIT || rc == CKPT_ECANCELED || rc == CKPT_EUSAGE)
+        return ckpt_fail(err, rc, "%s", e->text);
+    pthread_mutex_lock(&s->lock);
+    rc = ckpt_map_problem(s->map, rc, err, "%s", e->text);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+static int scrub_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+{
+    scrub_state *s = ctx;
+    scrub_range *r = &s->ranges.at[item];
+    ckpt_err e = {0};
+    int rc = ckpt_feed_crc(&s->feed, r->source, r->at, r->n, &r->crc, &e);
+
+    (void)worker;
+    if (rc != CKPT_OK) {
+        r->failed = true;
+        rc = scrub_failed(s, rc, &e, err);
+    }
+    return rc == CKPT_OK ? ckpt_progress_add(s->progress, r->n, err) : rc;
+}
+
+/* Join the ranges of each record and compare. */
+static int scrub_judge(scrub_state *s, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < s->ranges.n;) {
+        const scrub_range *r = &s->ranges.at[i];
+        const ckpt_source *src = &s->map->sources.at[r->source];
+        uint32_t source = r->source, crc = 0;
+        bool failed = false;
+
+        for (; i < s->ranges.n && s->ranges.at[i].source == source; i++) {
+            crc = ckpt_crc32_join(crc, s->ranges.at[i].crc, s->ranges.at[i].n);
+            failed = failed || s->ranges.at[i].failed;
+        }
+        if (failed)
+            continue;
+        if (crc == src->crc) {
+            s->report.n_records_checked++;
+        } else {
+            char label[300];
+
+            ckpt_feed_label(s->map, source, label, sizeof label);
+            rc = ckpt_map_problem(s->map, CKPT_EFORMAT, err, CKPT_BAD_CRC, label, crc, src->crc);
+        }
+    }
+    return rc;
+}
+
+static int scrub_prepare(scrub_state *s, const ckpt_run_opts *opts, ckpt_err *err)
+{
+    uint64_t total = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < s->map->sources.n; i++) {
+        const ckpt_source *src = &s->map->sources.at[i];
+
+        if (scrub_wants(src)) {
+            rc = scrub_cut(s, (uint32_t)i, err);
+            total += src->n_bytes;
+        } else if (src->kind == CKPT_SOURCE_FILE) {
+            s->report.n_records_no_crc++;
+        }
+    }
+    s->report.n_read = total;
+    s->report.n_files = s->map->files.n;
+    if (rc == CKPT_OK)
+        rc = ckpt_progress_new(&s->progress, opts, total, err);
+    // Nothing is spooled: deflated records are decoded, summed and forgotten.
+    if (rc == CKPT_OK)
+        rc = ckpt_feed_open(&s->feed, s->map, NULL, 0, err);
+    return rc;
+}
+
+int ckpt_run_scrub(ckpt_map *map, const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err)
+{
+    scrub_state s = {.map = map};
+    struct timespec t0 = {0}, t1 = {0};
+    int rc;
+
+    if (pthread_mutex_init(&s.lock, NULL) != 0)
+        return ckpt_fail_memory(err);
+    (void)clock_gettime(CLOCK_MONOTONIC, &t0);
+    rc = scrub_prepare(&s, opts, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_crew_run(ckpt_run_jobs(opts != NULL ? opts->jobs : 0), s.ranges.n, scrub_item, &s, err);
+    if (rc == CKPT_OK)
+        rc = scrub_judge(&s, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_io_pool_check(s.feed.pool, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_progress_end(s.progress, err);
+    (void)clock_gettime(CLOCK_MONOTONIC, &t1);
+    if (report != NULL) {
+        *report = s.report;
+        report->seconds = (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
+    }
+    ckpt_progress_free(s.progress);
+    ckpt_feed_close(&s.feed);
+    ckpt_vec_free(&s.ranges);
+    pthread_mutex_destroy(&s.lock);
+    return rc;
+}

@@ -1,0 +1,196 @@
+/*
+ * spool.c: decoded records in memory or in a temporary file that has no name.
+ */
+#define _GNU_SOURCE // O_TMPFILE
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libckpt/copy/spool.h"
+
+typedef struct spool_record {
+    uint8_t *bytes; /* NULL: in the file */
+    uint64_t at;    /* there */
+    bool whole;
+} spool_record;
+
+struct ckpt_spool {
+    pthread_mutex_t lock;
+    char *folder;
+    uint64_t heap; /* bytes that may still be taken */
+    int fd;        /* -1: no file yet */
+    uint64_t end;  /* of the file */
+    size_t n;
+    spool_record *record;
+};
+
+int ckpt_spool_new(ckpt_spool **out, size_t n, const char *folder, uint64_t heap, ckpt_err *err)
+{
+    const char *where = folder != NULL ? folder : getenv("TMPDIR");
+    ckpt_spool *s = ckpt_alloc(sizeof *s);
+    size_t n_where;
+
+    *out = NULL;
+    if (s == NULL)
+        return ckpt_fail_memory(err);
+    if (where == NULL || where[0] == 0)
+        where = "/tmp";
+    n_where = strlen(where) + 1;
+    s->fd = -1;
+    s->heap = heap;
+    s->n = n;
+    s->folder = ckpt_alloc(n_where);
+    s->record = ckpt_alloc((n + 1) * sizeof *s->record);
+    if (s->folder == NULL || s->record == NULL || pthread_mutex_init(&s->lock, NULL) != 0) {
+        ckpt_free(s->record);
+        ckpt_free(s->folder);
+        ckpt_free(s);
+        return ckpt_fail_memory(err);
+    }
+    memcpy(s->folder, where, n_where);
+    *out = s;
+    return CKPT_OK;
+}
+
+/* A file without a name goes away by itself, however we end. */
+static int spool_create(ckpt_spool *s, ckpt_err *err)
+{
+    char *path;
+    size_t n = strlen(s->folder) + sizeof "/.ckpt-spool-XXXXXX";
+
+    s->fd = open(s->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (s->fd >= 0)
+        return CKPT_OK;
+    // Not every file system has O_TMPFILE: make one under a name and take the name away.
+    path = ckpt_alloc(n);
+    if (path == NULL)
+        return ckpt_fail_memory(err);
+    (void)snprintf(path, n, "%s/.ckpt-spool-XXXXXX", s->folder);
+    s->fd = mkostemp(path, O_CLOEXEC);
+    if (s->fd >= 0)
+        (void)unlink(path);
+    ckpt_free(path);
+    if (s->fd >= 0)
+        return CKPT_OK;
+    return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot create a temporary file for decoded records",
+                         s->folder);
+}
+
+static int spool_reserve_file(ckpt_spool *s, spool_record *r, uint64_t n_bytes, ckpt_err *err)
+{
+    int rc = s->fd < 0 ? spool_create(s, err) : CKPT_OK;
+
+    if (rc != CKPT_OK)
+        return rc;
+    r->at = s->end;
+    if (!ckpt_add(s->end, n_bytes, &s->end) || s->end > INT64_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: decoded records of %" PRIu64 " bytes do not fit a file",
+                         s->folder, n_bytes);
+    return CKPT_OK;
+}
+
+int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err)
+{
+    spool_record *r = &s->record[i];
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&s->lock);
+    // A record that does not fit what is left goes to the file; smaller ones after it may still fit.
+    if (n_bytes > 0 && n_bytes <= s->heap) {
+        r->bytes = ckpt_alloc((size_t)n_bytes);
+        if (r->bytes == NULL)
+            rc = ckpt_fail_memory(err);
+        else
+            s->heap -= n_bytes;
+    } else if (n_bytes > 0) {
+        rc = spool_reserve_file(s, r, n_bytes, err);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const spool_record *r = &s->record[i];
+    const uint8_t *p = bytes;
+
+    if (r->bytes != NULL) {
+        memcpy(r->bytes + at, p, (size_t)n);
+        return CKPT_OK;
+    }
+    while (n > 0) {
+        ssize_t put = pwrite(s->fd, p, (size_t)n, (off_t)(r->at + at));
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return ckpt_fail_sys(err, CKPT_EIO, put < 0 ? errno : ENOSPC,
+                                 "%s: cannot write %" PRIu64 " bytes of a decoded record to a temporary file",
+                                 s->folder, n);
+        p += put;
+        n -= (uint64_t)put;
+        at += (uint64_t)put;
+    }
+    return CKPT_OK;
+}
+
+void ckpt_spool_end(ckpt_spool *s, size_t i)
+{
+    pthread_mutex_lock(&s->lock);
+    s->record[i].whole = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+bool ckpt_spool_has(ckpt_spool *s, size_t i)
+{
+    bool has;
+
+    pthread_mutex_lock(&s->lock);
+    has = s->record[i].whole;
+    pthread_mutex_unlock(&s->lock);
+    return has;
+}
+
+int ckpt_spool_read(ckpt_spool *s, size_t i, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const spool_record *r = &s->record[i];
+    uint8_t *p = buf;
+
+    if (r->bytes != NULL) {
+        memcpy(p, r->bytes + at, (size_t)n);
+        return CKPT_OK;
+    }
+    while (n > 0) {
+        ssize_t got = pread(s->fd, p, (size_t)n, (off_t)(r->at + at));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return ckpt_fail_sys(err, CKPT_EIO, got < 0 ? errno : EIO,
+                                 "%s: cannot read a decoded record back from a temporary file", s->folder);
+        p += got;
+        n -= (uint64_t)got;
+        at += (uint64_t)got;
+    }
+    return CKPT_OK;
+}
+
+void ckpt_spool_free(ckpt_spool *s)
+{
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->n; i++)
+        ckpt_free(s->record[i].bytes);
+    // The file has no name: closing it is deleting it.
+    if (s->fd >= 0)
+        (void)close(s->fd);
+    pthread_mutex_destroy(&s->lock);
+    ckpt_free(s->record);
+    ckpt_free(s->folder);
+    ckpt_free(s);
+}

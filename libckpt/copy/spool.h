@@ -1,0 +1,33 @@
+/*
+ * spool.h: a place for decoded records: memory while there is some, then an unlinked temporary file.
+ */
+#ifndef CKPT_COPY_SPOOL_H
+#define CKPT_COPY_SPOOL_H
+
+#include "libckpt/base/mem.h"
+
+typedef struct ckpt_spool ckpt_spool;
+
+/*
+ * n       records it may be asked to keep, numbered from 0
+ * folder  where the file goes if one is needed; NULL: TMPDIR, else /tmp
+ * heap    bytes that may stay in memory, all records together
+ */
+int ckpt_spool_new(ckpt_spool **out, size_t n, const char *folder, uint64_t heap, ckpt_err *err);
+
+/* Room for n_bytes of record i.  Thread safe. */
+int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err);
+
+/* Fill n bytes from offset at of record i, within what begin was told.  Thread safe for different records. */
+int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err);
+
+/* Record i is whole: has() is true from now on. */
+void ckpt_spool_end(ckpt_spool *s, size_t i);
+bool ckpt_spool_has(ckpt_spool *s, size_t i);
+
+/* n bytes from offset at of record i, which is whole.  Thread safe. */
+int ckpt_spool_read(ckpt_spool *s, size_t i, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
+
+void ckpt_spool_free(ckpt_spool *s); /* NULL is fine */
+
+#endif

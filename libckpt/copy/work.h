@@ -1,0 +1,53 @@
+/*
+ * work.h: one job of a plan, on one worker: gather, compare, convert, checksum, write.
+ */
+#ifndef CKPT_COPY_WORK_H
+#define CKPT_COPY_WORK_H
+
+#include <pthread.h>
+
+#include "libckpt/copy/crew.h"
+#include "libckpt/copy/gather.h"
+#include "libckpt/copy/plan.h"
+#include "libckpt/copy/sink.h"
+
+/* Buffers of one worker, in blocks: source values, converted values, copies, and small ones. */
+#define CKPT_WORK_BLOCKS 4u
+
+/* What all workers of a run share. */
+typedef struct ckpt_work {
+    const ckpt_plan *plan;
+    ckpt_feed feed;
+    ckpt_sink *sink;       /* NULL: the target has no files */
+    bool keep;             /* the target keeps bytes: records' CRCs must hold */
+    pthread_mutex_t lock;  /* of the target map's findings, and of reported */
+    uint8_t *reported;     /* per target tensor: a mismatch with its copy was told */
+    ckpt_progress *progress;
+    uint64_t helper;       /* bytes of each worker's two small buffers: for strided reads, for small writes */
+} ckpt_work;
+
+/* Adjacent small results that go out in one write. */
+typedef struct ckpt_work_pending {
+    uint8_t *bytes;
+    uint64_t room, n; /* bytes */
+    uint64_t at;      /* in the file */
+    uint32_t file;
+} ckpt_work_pending;
+
+typedef struct ckpt_worker {
+    ckpt_work *work;
+    ckpt_gather gather;
+    ckpt_segments read, written; /* for the ledgers */
+    uint8_t *in, *out, *twin;    /* plan->block bytes each, made when first needed */
+    ckpt_work_pending pending;
+    uint64_t n_elems, n_written, n_compared, n_nan, n_inf;
+} ckpt_worker;
+
+void ckpt_worker_init(ckpt_worker *w, ckpt_work *work);
+
+/* Carry out jobs first..end-1 of the plan. */
+int ckpt_worker_jobs(ckpt_worker *w, size_t first, size_t end, ckpt_err *err);
+
+void ckpt_worker_free(ckpt_worker *w);
+
+#endif

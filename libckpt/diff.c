@@ -1,0 +1,155 @@
+/*
+ * diff.c: two maps compared by name and value, whatever their formats.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "libckpt/base/cast.h"
+#include "libckpt/format.h"
+
+enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
+
+typedef struct diff_state {
+    ckpt_reader *ra, *rb;
+    void *a, *b;        /* DIFF_BLOCK elements of up to 16 bytes each */
+    double *wide_a, *wide_b; /* the same as doubles, where they are floating */
+    const ckpt_diff_opts *opts;
+    ckpt_difference_fn fn;
+    void *ctx;
+    bool differs, stopped;
+} diff_state;
+
+static void diff_say(diff_state *s, const ckpt_difference *d)
+{
+    s->differs = true;
+    if (!s->stopped && s->fn && s->fn(s->ctx, d) != 0)
+        s->stopped = true;
+}
+
+static bool diff_equal(double a, double b, double tolerance)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) && isnan(b);
+    return a == b || fabs(a - b) <= tolerance;
+}
+
+/* Count the differing elements of one block of floating values. */
+static void diff_floats(diff_state *s, ckpt_difference *d, uint64_t first, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double a = s->wide_a[i], b = s->wide_b[i];
+        if (diff_equal(a, b, s->opts->tolerance))
+            continue;
+        double by = fabs(a - b);
+        d->max_abs = by > d->max_abs || isnan(by) ? by : d->max_abs;
+        d->first = d->n_different++ == 0 ? first + i : d->first;
+    }
+}
+
+/* Count the differing elements of one block of any other values: by bits. */
+static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t n, unsigned bits)
+{
+    size_t width = bits < 8 ? 1 : bits / 8, count = bits < 8 ? (n * bits + 7) / 8 : n;
+    const char *a = s->a, *b = s->b;
+
+    for (size_t i = 0; i < count; i++) {
+        if (memcmp(a + i * width, b + i * width, width) != 0)
+            d->first = d->n_different++ == 0 ? first + i : d->first;
+    }
+}
+
+static int diff_values(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b, ckpt_err *err)
+{
+    ckpt_difference d = {.name = a->name, .what = "values", .a = a, .b = b};
+    bool same = a->dtype == b->dtype;
+    ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, a->dtype), wide_b = ckpt_cast_find(CKPT_F64, b->dtype);
+    unsigned bits = ckpt_dtype_get(a->dtype)->bits;
+    int rc = CKPT_OK;
+
+    for (uint64_t first = 0; rc == CKPT_OK && first < a->n_elems; first += DIFF_BLOCK) {
+        size_t n = a->n_elems - first < DIFF_BLOCK ? (size_t)(a->n_elems - first) : DIFF_BLOCK;
+        rc = ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->a, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_reader_read(s->rb, b, first, n, CKPT_DTYPE_NONE, s->b, err);
+        if (rc != CKPT_OK || (same && memcmp(s->a, s->b, (n * bits + 7) / 8) == 0))
+            continue;
+        if (wide_a && wide_b) {
+            wide_a(s->wide_a, s->a, n);
+            wide_b(s->wide_b, s->b, n);
+            diff_floats(s, &d, first, n);
+        } else {
+            diff_bits(s, &d, first, n, bits);
+        }
+    }
+    if (rc == CKPT_OK && d.n_different)
+        diff_say(s, &d);
+    return rc;
+}
+
+static int diff_tensor(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b, ckpt_err *err)
+{
+    ckpt_difference d = {.name = a->name, .a = a, .b = b};
+    bool floats = ckpt_cast_find(CKPT_F64, a->dtype) && ckpt_cast_find(CKPT_F64, b->dtype);
+
+    if (a->ndim != b->ndim || (a->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) != 0)) {
+        d.what = "shape";
+        diff_say(s, &d);
+        return CKPT_OK;
+    }
+    if (a->dtype != b->dtype && !(s->opts->ignore_dtype && floats)) {
+        d.what = "dtype";
+        diff_say(s, &d);
+        if (!floats)
+            return CKPT_OK;
+    }
+    return diff_values(s, a, b, err);
+}
+
+static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && !s->stopped && i < a->tensors.n; i++) {
+        const ckpt_tensor *ta = a->tensors.at[i], *tb = ckpt_map_find(b, ta->name);
+        ckpt_difference d = {.name = ta->name, .what = "only in A", .a = ta};
+        if (tb)
+            rc = diff_tensor(s, ta, tb, err);
+        else
+            diff_say(s, &d);
+    }
+    for (size_t i = 0; rc == CKPT_OK && !s->stopped && i < b->tensors.n; i++) {
+        const ckpt_tensor *tb = b->tensors.at[i];
+        ckpt_difference d = {.name = tb->name, .what = "only in B", .b = tb};
+        if (!ckpt_map_find(a, tb->name))
+            diff_say(s, &d);
+    }
+    return rc;
+}
+
+int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts, ckpt_difference_fn fn, void *ctx,
+              ckpt_err *err)
+{
+    static const ckpt_diff_opts defaults = {0};
+    diff_state s = {.opts = opts ? opts : &defaults, .fn = fn, .ctx = ctx};
+    int rc = ckpt_reader_new(&s.ra, a, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_new(&s.rb, b, err);
+    s.a = ckpt_alloc((size_t)DIFF_BLOCK * 16);
+    s.b = ckpt_alloc((size_t)DIFF_BLOCK * 16);
+    s.wide_a = ckpt_alloc((size_t)DIFF_BLOCK * sizeof(double));
+    s.wide_b = ckpt_alloc((size_t)DIFF_BLOCK * sizeof(double));
+    if (rc == CKPT_OK && (!s.a || !s.b || !s.wide_a || !s.wide_b))
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = diff_maps(&s, a, b, err);
+    if (rc == CKPT_OK && s.differs)
+        rc = ckpt_fail(err, CKPT_EDIFFERS, "%s and %s differ", a->path, b->path);
+    ckpt_free(s.a);
+    ckpt_free(s.b);
+    ckpt_free(s.wide_a);
+    ckpt_free(s.wide_b);
+    ckpt_reader_free(s.ra);
+    ckpt_reader_free(s.rb);
+    return rc;
+}

@@ -1,0 +1,175 @@
+/*
+ * layout.c: from a map and a target to the map of what will be written; and the four steps of a conversion in one.
+ */
+#include <string.h>
+
+#include "libckpt/base/cast.h"
+#include "libckpt/copy/run.h"
+#include "libckpt/format.h"
+
+/* The dtype a tensor is written in. */
+static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)
+{
+    ckpt_dtype natural = t->export_dtype != CKPT_DTYPE_NONE ? t->export_dtype : t->dtype;
+    bool floating = ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
+
+    if (wanted == CKPT_DTYPE_NONE || !floating || !ckpt_cast_find(wanted, t->dtype))
+        return natural;
+    return wanted;
+}
+
+static int lay_tensor(ckpt_map *to, const ckpt_map *from, const ckpt_tensor *t, ckpt_dtype wanted, ckpt_err *err)
+{
+    ckpt_tensor like = *t;
+    ckpt_tensor *made = NULL;
+    const ckpt_tensor *owner = t->owner;
+
+    like.dtype = lay_dtype(owner ? owner : t, wanted);
+    like.export_dtype = CKPT_DTYPE_NONE;
+    like.flags = t->flags & (CKPT_TENSOR_GRAD | CKPT_TENSOR_PARAMETER);
+    like.owner = NULL;
+    like.twin = NULL;
+    like.extent = NULL;
+    like.n_extents = 0;
+    like.file = UINT32_MAX;
+    if (owner) {
+        size_t at = ckpt_map_index(to, owner->name, strlen(owner->name));
+        if (at == SIZE_MAX)
+            return ckpt_fail(err, CKPT_EMISSING, "%s: %s is tied to %s, which does not come before it", from->path,
+                             t->name, owner->name);
+        like.owner = to->tensors.at[at];
+    }
+    int rc = ckpt_map_add(to, t->name, strlen(t->name), &like, &made, err);
+    if (rc == CKPT_OK) {
+        made->origin = ckpt_arena_string(to->arena, t->name, strlen(t->name));
+        rc = made->origin ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    return rc;
+}
+
+/* Aliases may stand before their owner (module order): owners first, then each where it belongs. */
+static int lay_tensors(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < from->tensors.n; i++) {
+        const ckpt_tensor *t = from->tensors.at[i];
+        if (t->owner && ckpt_map_index(to, t->owner->name, strlen(t->owner->name)) == SIZE_MAX)
+            rc = lay_tensor(to, from, t->owner, wanted, err);
+        if (rc == CKPT_OK && ckpt_map_index(to, t->name, strlen(t->name)) == SIZE_MAX)
+            rc = lay_tensor(to, from, t, wanted, err);
+    }
+    return rc;
+}
+
+/* Metadata goes along, except what speaks of tied names: writers record those anew. */
+static int lay_metadata(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
+{
+    for (uint64_t i = 0; i < from->metadata.n; i++) {
+        const ckpt_text key = from->metadata.at[i].key->as.text, text = from->metadata.at[i].value->as.text;
+        if (ckpt_map_index(from, key.at, key.n) != SIZE_MAX)
+            continue;
+        ckpt_value *k = ckpt_value_str(to->arena, key.at, key.n), *v = ckpt_value_str(to->arena, text.at, text.n);
+        if (!k || !v || !ckpt_dict_add(to->arena, &to->metadata, k, v))
+            return ckpt_fail_memory(err);
+    }
+    return CKPT_OK;
+}
+
+static const ckpt_directory *lay_directory(const char *name)
+{
+    for (size_t i = 0; ckpt_directories[i]; i++) {
+        if (strcmp(ckpt_directories[i]->name, name) == 0)
+            return ckpt_directories[i];
+    }
+    return NULL;
+}
+
+static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_format *format, ckpt_err *err)
+{
+    const char *slash = strrchr(target->path, '/');
+    const char *name = slash ? slash + 1 : target->path;
+    ckpt_map_file file = {.path = name, .format = format};
+    uint32_t index = 0;
+
+    if (!ckpt_path_part_ok(name, strlen(name)))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: not the name of a file to write", target->path);
+    int rc = ckpt_map_add_file(to, &file, &index, err);
+    for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++)
+        to->tensors.at[i]->file = index;
+    return rc;
+}
+
+/* Which tensors go to which files, then each file's bytes. */
+static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    const ckpt_format *format = ckpt_format_find(target->format);
+    const ckpt_directory *dir = format ? NULL : lay_directory(target->format);
+    unsigned caps = format ? format->caps : dir ? dir->caps : 0;
+    int rc;
+
+    if (!(caps & CKPT_CAN_WRITE))
+        return ckpt_fail(err, CKPT_EUSAGE, "format '%s' %s; formats to write: torch, safetensors, hf, hf-bin",
+                         target->format, format || dir ? "cannot be written" : "is unknown");
+    to->format = format ? format->name : dir->name;
+    if (format)
+        rc = lay_single_file(to, target, format, err);
+    else
+        rc = dir->scatter(to, from, target, err);
+    for (uint32_t i = 0; rc == CKPT_OK && i < to->files.n; i++) {
+        if (to->files.at[i].format)
+            rc = to->files.at[i].format->place(to, i, err);
+    }
+    return rc;
+}
+
+int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    ckpt_map *to = NULL;
+    int rc = ckpt_map_new(&to, 0, err);
+
+    *out = NULL;
+    if (rc == CKPT_OK) {
+        to->path = ckpt_arena_string(to->arena, target->path, strlen(target->path));
+        rc = to->path ? lay_tensors(to, from, target->dtype, err) : ckpt_fail_memory(err);
+    }
+    if (rc == CKPT_OK)
+        rc = lay_metadata(to, from, err);
+    if (rc == CKPT_OK)
+        rc = lay_files(to, from, target, err);
+    if (rc != CKPT_OK) {
+        ckpt_map_free(to);
+        return rc;
+    }
+    *out = to;
+    return CKPT_OK;
+}
+
+/* The folder that receives the files: the target's path itself, or the one its single file is in. */
+static char *lay_folder(const ckpt_map *to, const ckpt_target *target)
+{
+    if (!ckpt_format_find(target->format))
+        return ckpt_arena_string(to->arena, target->path, strlen(target->path));
+    const char *slash = strrchr(target->path, '/');
+    if (!slash)
+        return ckpt_arena_string(to->arena, ".", 1);
+    return ckpt_arena_string(to->arena, target->path, slash == target->path ? 1 : (size_t)(slash - target->path));
+}
+
+int ckpt_convert(const ckpt_map *from, const ckpt_target *target, const ckpt_run_opts *opts, ckpt_run_report *report,
+                 ckpt_err *err)
+{
+    ckpt_map *to = NULL;
+    ckpt_plan *plan = NULL;
+    int rc = ckpt_layout(&to, from, target, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_plan_new(&plan, from, to, opts, err);
+    if (rc == CKPT_OK) {
+        const char *folder = lay_folder(to, target);
+        rc = folder ? ckpt_plan_run(plan, folder, opts, report, err) : ckpt_fail_memory(err);
+    }
+    ckpt_plan_free(plan);
+    ckpt_map_free(to);
+    return rc;
+}

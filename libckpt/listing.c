@@ -1,0 +1,114 @@
+/*
+ * listing.c: a folder's names, sorted as people count: rank_2 before rank_10.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/format.h"
+
+enum { LISTING_MAX = 4 << 20 }; /* entries: far above any real folder */
+
+CKPT_VEC(ckpt_entries, ckpt_entry);
+
+static bool listing_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Compare two runs of digits by value; both pointers are moved past them. */
+static int listing_numbers(const char **a, const char **b)
+{
+    while (**a == '0' && listing_is_digit((*a)[1]))
+        (*a)++;
+    while (**b == '0' && listing_is_digit((*b)[1]))
+        (*b)++;
+    size_t n = 0, m = 0;
+    while (listing_is_digit((*a)[n]))
+        n++;
+    while (listing_is_digit((*b)[m]))
+        m++;
+    int order = n != m ? (n < m ? -1 : 1) : strncmp(*a, *b, n);
+    *a += n;
+    *b += m;
+    return order;
+}
+
+static int listing_compare(const void *pa, const void *pb)
+{
+    const char *a = ((const ckpt_entry *)pa)->name, *b = ((const ckpt_entry *)pb)->name;
+
+    while (*a && *b) {
+        if (listing_is_digit(*a) && listing_is_digit(*b)) {
+            int order = listing_numbers(&a, &b);
+            if (order)
+                return order;
+        } else if (*a != *b) {
+            return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+        } else {
+            a++;
+            b++;
+        }
+    }
+    if (*a || *b)
+        return *a ? 1 : -1;
+    return strcmp(((const ckpt_entry *)pa)->name, ((const ckpt_entry *)pb)->name);
+}
+
+/* Add one name; links are followed, what has vanished or dangles counts as an empty file. */
+static int listing_add(ckpt_entries *all, ckpt_map *map, int fd, const char *name, ckpt_err *err)
+{
+    struct stat st;
+    ckpt_entry *e = all->n < LISTING_MAX ? ckpt_vec_push(all) : NULL;
+
+    if (!e)
+        return ckpt_fail_memory(err);
+    if (fstatat(fd, name, &st, 0) == 0) {
+        e->is_dir = S_ISDIR(st.st_mode);
+        e->size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    }
+    e->name = ckpt_arena_string(map->arena, name, strlen(name));
+    return e->name ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err)
+{
+    ckpt_entries all = {0};
+    int rc = CKPT_OK;
+    DIR *dir = opendir(folder);
+
+    memset(out, 0, sizeof *out);
+    if (!dir)
+        return ckpt_fail_sys(err, errno == ENOENT || errno == ENOTDIR ? CKPT_EMISSING : CKPT_EIO, errno,
+                             "%s: cannot list the folder", folder);
+    errno = 0;
+    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)) != NULL; errno = 0) {
+        if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+            rc = listing_add(&all, map, dirfd(dir), d->d_name, err);
+    }
+    if (rc == CKPT_OK && errno)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot list the folder", folder);
+    closedir(dir);
+    if (rc == CKPT_OK) {
+        if (all.n)
+            qsort(all.at, all.n, sizeof *all.at, listing_compare);
+        out->folder = ckpt_arena_string(map->arena, folder, strlen(folder));
+        out->entry = ckpt_arena_copy(map->arena, all.at, all.n * sizeof *all.at);
+        out->n = all.n;
+        rc = out->folder && out->entry ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    ckpt_vec_free(&all);
+    return rc;
+}
+
+const ckpt_entry *ckpt_listing_find(const ckpt_listing *list, const char *name)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (strcmp(list->entry[i].name, name) == 0)
+            return &list->entry[i];
+    }
+    return NULL;
+}

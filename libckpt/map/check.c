@@ -1,0 +1,131 @@
+/*
+ * check.c: proves a map sound before a byte is read: every element once, from bytes that exist.
+ */
+#include <inttypes.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/map/extent.h"
+#include "libckpt/map/map.h"
+
+/*
+ * A tensor whose bytes exceed those stored (stride 0, or strides that overlap) may be this long at
+ * most, else a file of a few bytes could ask for petabytes of output.
+ */
+#define CHK_MAX_BROADCAST (UINT64_C(1) << 30)
+
+/* What one extent uses of its source. */
+typedef struct chk_use {
+    uint64_t n_elems;
+    uint64_t end;   /* bytes: one past the last byte touched, from the source's start */
+    bool broadcast; /* some element is used more than once: an axis of stride 0 */
+} chk_use;
+
+/* Packed elements (F4, F6): whole bytes from at on. */
+static bool chk_packed(const ckpt_extent *e, unsigned bits, chk_use *use)
+{
+    uint64_t n_bits;
+
+    if (e->ndim != 1 || e->axis[0].stride != 0) {
+        return false;
+    }
+    use->n_elems = e->axis[0].count;
+    return ckpt_mul(use->n_elems, bits, &n_bits) && n_bits % 8 == 0 &&
+           ckpt_add(e->at, n_bits / 8, &use->end);
+}
+
+/* Elements of a fixed width, each axis with its stride in bytes. */
+static bool chk_strided(const ckpt_extent *e, unsigned bits, chk_use *use)
+{
+    uint64_t last = e->at; // first byte of the last element
+    uint64_t span;
+
+    use->n_elems = 1;
+    for (uint32_t j = 0; j < e->ndim; j++) {
+        const ckpt_axis *a = &e->axis[j];
+
+        if (a->stride < 0 || !ckpt_mul(use->n_elems, a->count, &use->n_elems)) {
+            return false;
+        }
+        if (a->count > 1) {
+            use->broadcast |= a->stride == 0;
+            if (!ckpt_mul(a->count - 1, (uint64_t)a->stride, &span) ||
+                !ckpt_add(last, span, &last)) {
+                return false;
+            }
+        }
+    }
+    if (use->n_elems == 0) {
+        use->end = 0; // nothing is touched
+        return true;
+    }
+    return ckpt_add(last, bits / 8, &use->end);
+}
+
+/* One extent against its source. */
+static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_extent *e,
+                      ckpt_err *err)
+{
+    const ckpt_source *s = &map->sources.at[e->source];
+    const char *record = s->name != NULL ? s->name : "its data";
+    unsigned bits = ckpt_dtype_get(t->dtype)->bits;
+    chk_use use = {0};
+    uint64_t n_bytes = 0;
+    bool ok = bits % 8 != 0 ? chk_packed(e, bits, &use) : chk_strided(e, bits, &use);
+
+    if (!ok || !ckpt_mul(use.n_elems, bits, &n_bytes)) {
+        return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
+                         t->name);
+    }
+    n_bytes /= 8;
+    if (s->kind == CKPT_SOURCE_ZERO) {
+        return CKPT_OK; // zeros without end
+    }
+    if (use.end > s->n_bytes) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "tensor '%.200s': ends at byte %" PRIu64 " of %.100s, which has %" PRIu64
+                         ": the file is cut short, or the tensor's size is wrong",
+                         t->name, use.end, record, s->n_bytes);
+    }
+    if ((use.broadcast || n_bytes > s->n_bytes) &&
+        t->n_elems > CHK_MAX_BROADCAST / (bits < 8 ? 1 : bits / 8)) {
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "tensor '%.200s': %" PRIu64 " elements made of the %" PRIu64
+                         " bytes of %.100s by repetition; the limit is 1 GiB",
+                         t->name, t->n_elems, s->n_bytes, record);
+    }
+    return CKPT_OK;
+}
+
+/* One tensor that owns its bytes. */
+static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
+{
+    int rc = ckpt_extent_check(t, err);
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < t->n_extents; i++) {
+        if (t->extent[i].source >= map->sources.n) {
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "tensor '%.200s': record %" PRIu32 ", but there are only %zu", t->name,
+                             t->extent[i].source, map->sources.n);
+        }
+        rc = chk_extent(map, t, &t->extent[i], err);
+    }
+    return rc;
+}
+
+int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+
+        if (t->owner != NULL) {
+            continue; // an alias: its owner is in the list as well
+        }
+        rc = chk_tensor(map, t, err);
+        if (rc == CKPT_OK && t->twin != NULL && t->twin->owner == NULL) {
+            rc = chk_tensor(map, t->twin, err);
+        }
+    }
+    return rc;
+}

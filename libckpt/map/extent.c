@@ -1,0 +1,351 @@
+/*
+ * extent.c: boxes: cutting flat intervals into boxes, and proving that extents cover a tensor once.
+ */
+#include "libckpt/map/extent.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/mem.h"
+
+/*
+ * Pairs of boxes that are compared before a tensor is refused (half a second), and steps taken to
+ * name the first hole.  Both only ever matter to hostile files: a real tensor has as many boxes as
+ * there were ranks, and they are sorted apart by one axis.
+ */
+#define XT_MAX_PAIRS UINT64_C(50000000)
+#define XT_MAX_STEPS 100000
+
+/* Zeros are left out of the product and remembered: {0, 2^40, 2^40} is as impossible as without it.
+ */
+bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out)
+{
+    uint64_t n = 1;
+    bool empty = false;
+
+    for (unsigned j = 0; j < ndim; j++) {
+        if (shape[j] == 0) {
+            empty = true;
+        } else if (!ckpt_mul(n, shape[j], &n)) {
+            return false;
+        }
+    }
+    *out = empty ? 0 : n;
+    return true;
+}
+
+/*
+ * The longest box that begins at from: whole steps of the slowest axis to which from is aligned and
+ * of which one step still fits.  Faster axes are then taken whole, slower ones at one index. At
+ * most n-1 such boxes climb to the slowest axis, one is the bulk, and n-1 descend: 2n-1.
+ */
+uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
+                              ckpt_axis *out)
+{
+    uint64_t unit = 1; // elements that one step on the current axis spans
+    uint64_t rest = from;
+    uint64_t count = 0;
+
+    assert(ndim >= 1 && ndim <= CKPT_MAX_DIM && from < to);
+    // From the fastest axis outwards, as long as from is aligned to a step and one step fits.
+    for (unsigned j = ndim; j-- > 0;) {
+        uint64_t index = rest % shape[j];
+        bool fits = from % unit == 0 && unit <= to - from;
+
+        if (fits) {
+            uint64_t steps = (to - from) / unit;
+
+            count = steps < shape[j] - index ? steps : shape[j] - index;
+            out[j] = (ckpt_axis){index, count, 0};
+            for (unsigned k = j + 1; k < ndim; k++) {
+                out[k] = (ckpt_axis){0, shape[k], 0};
+            }
+            count *= unit;
+        } else {
+            out[j] = (ckpt_axis){index, 1, 0};
+        }
+        rest /= shape[j];
+        // The outermost product is the tensor's own, which does not overflow.
+        unit *= shape[j];
+    }
+    return from + count;
+}
+
+unsigned ckpt_extent_cut(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
+                         ckpt_axis *out)
+{
+    unsigned n = 0;
+
+    assert(from <= to);
+    while (from < to) {
+        assert(n < 2 * ndim - 1);
+        from = ckpt_extent_cut_next(shape, ndim, from, to, out + (size_t)n * ndim);
+        n++;
+    }
+    return n;
+}
+
+bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e)
+{
+    (void)t; // a 1-axis tensor's boxes are intervals as well
+    return e->ndim == 1;
+}
+
+/* ---- each element exactly once ---- */
+
+/* Elements of a box, 0 if it is empty; the caller knows that it lies inside a tensor. */
+static uint64_t xt_count(const ckpt_extent *e)
+{
+    uint64_t n = 1;
+
+    for (uint32_t j = 0; j < e->ndim; j++) {
+        n *= e->axis[j].count;
+    }
+    return n;
+}
+
+/* Ascending intervals: each must begin where the one before ended. */
+static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
+{
+    uint64_t next = 0; // first element not yet covered
+
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        const ckpt_axis *a = &t->extent[i].axis[0];
+
+        if (t->extent[i].ndim != 1) {
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "tensor '%.200s': its extents are flat and boxes in turn", t->name);
+        }
+        if (!ckpt_within(a->start, a->count, t->n_elems)) {
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "tensor '%.200s': elements from %" PRIu64 " on, %" PRIu64
+                             " of them, in a tensor of %" PRIu64,
+                             t->name, a->start, a->count, t->n_elems);
+        }
+        if (a->start != next) { // empty ones too: searching relies on the order
+            return ckpt_fail(err, CKPT_EMISMATCH, "tensor '%.200s': element %" PRIu64 " is %s",
+                             t->name, a->start < next ? a->start : next,
+                             a->start < next ? "covered twice" : "not covered by any shard");
+        }
+        next += a->count;
+    }
+    if (next != t->n_elems) {
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "tensor '%.200s': element %" PRIu64
+                         " is not covered by any shard (%" PRIu64 " of %" PRIu64 " are missing)",
+                         t->name, next, t->n_elems - next, t->n_elems);
+    }
+    return CKPT_OK;
+}
+
+/* Every box has the tensor's axes and lies inside it; *covered sums their elements. */
+static int xt_check_inside(const ckpt_tensor *t, uint64_t *covered, ckpt_err *err)
+{
+    *covered = 0;
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        const ckpt_extent *e = &t->extent[i];
+
+        if (e->ndim != t->ndim) {
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "tensor '%.200s': its extents are flat and boxes in turn", t->name);
+        }
+        for (uint32_t j = 0; j < e->ndim; j++) {
+            if (!ckpt_within(e->axis[j].start, e->axis[j].count, t->shape[j])) {
+                return ckpt_fail(err, CKPT_EMISMATCH,
+                                 "tensor '%.200s': axis %" PRIu32 " from %" PRIu64 " on, %" PRIu64
+                                 " of them, in an axis of %" PRIu64,
+                                 t->name, j, e->axis[j].start, e->axis[j].count, t->shape[j]);
+            }
+        }
+        if (!ckpt_add(*covered, xt_count(e), covered)) {
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "tensor '%.200s': its elements are covered many "
+                             "times over",
+                             t->name);
+        }
+    }
+    return CKPT_OK;
+}
+
+/*
+ * The axis that separates the boxes best: where they are shortest in all, so that a sweep along it
+ * keeps few of them in view (rows of a sharded matrix: always one).
+ */
+static uint32_t xt_sweep_axis(const ckpt_tensor *t)
+{
+    uint32_t best = 0;
+    double least = 0;
+
+    for (uint32_t j = 0; j < t->ndim; j++) {
+        double sum = 0;
+
+        for (uint32_t i = 0; i < t->n_extents; i++) {
+            sum += (double)t->extent[i].axis[j].count / (double)t->shape[j];
+        }
+        if (j == 0 || sum < least) {
+            best = j;
+            least = sum;
+        }
+    }
+    return best;
+}
+
+typedef struct xt_key {
+    uint64_t start;
+    uint32_t extent;
+} xt_key;
+
+/* Ties by index: the same file gives the same message everywhere. */
+static int xt_compare(const void *a, const void *b)
+{
+    const xt_key *x = a;
+    const xt_key *y = b;
+
+    if (x->start != y->start) {
+        return x->start < y->start ? -1 : 1;
+    }
+    return x->extent < y->extent ? -1 : x->extent > y->extent;
+}
+
+/* True if two boxes share elements; *first is then the flattened index of the first of them. */
+static bool xt_meet(const ckpt_tensor *t, const ckpt_extent *a, const ckpt_extent *b,
+                    uint64_t *first)
+{
+    *first = 0;
+    for (uint32_t j = 0; j < t->ndim; j++) {
+        const ckpt_axis *x = &a->axis[j];
+        const ckpt_axis *y = &b->axis[j];
+        uint64_t low = x->start > y->start ? x->start : y->start;
+
+        if (low >= x->start + x->count || low >= y->start + y->count) {
+            return false;
+        }
+        *first = *first * t->shape[j] + low;
+    }
+    return true;
+}
+
+/* Compare each box with those that begin before it ends on the sweep axis. */
+static int xt_sweep(const ckpt_tensor *t, const xt_key *key, uint32_t n, uint32_t axis,
+                    ckpt_err *err)
+{
+    uint64_t pairs = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const ckpt_extent *a = &t->extent[key[i].extent];
+        uint64_t end = a->axis[axis].start + a->axis[axis].count;
+
+        for (uint32_t k = i + 1; k < n && key[k].start < end; k++) {
+            uint64_t first;
+
+            if (xt_meet(t, a, &t->extent[key[k].extent], &first)) {
+                return ckpt_fail(err, CKPT_EMISMATCH,
+                                 "tensor '%.200s': element %" PRIu64 " is covered twice", t->name,
+                                 first);
+            }
+            if (++pairs > XT_MAX_PAIRS) {
+                return ckpt_fail(err, CKPT_ELIMIT,
+                                 "tensor '%.200s': its %" PRIu32 " boxes are too many to compare",
+                                 t->name, t->n_extents);
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Sort the boxes along the sweep axis, empty ones left out, and sweep. */
+static int xt_check_disjoint(const ckpt_tensor *t, ckpt_err *err)
+{
+    uint32_t axis = xt_sweep_axis(t);
+    uint32_t n = 0;
+    xt_key *key = ckpt_alloc(t->n_extents * sizeof *key);
+    int rc;
+
+    if (key == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        if (xt_count(&t->extent[i]) > 0) {
+            key[n++] = (xt_key){t->extent[i].axis[axis].start, i};
+        }
+    }
+    qsort(key, n, sizeof *key, xt_compare);
+    rc = xt_sweep(t, key, n, axis, err);
+    ckpt_free(key);
+    return rc;
+}
+
+/* True if the box holds the element of flattened index at; *skip is then how far it goes on. */
+static bool xt_holds(const ckpt_tensor *t, const ckpt_extent *e, uint64_t at, uint64_t *skip)
+{
+    for (uint32_t j = t->ndim; j-- > 0;) {
+        const ckpt_axis *x = &e->axis[j];
+        uint64_t index = at % t->shape[j];
+
+        if (index < x->start || index - x->start >= x->count) {
+            return false;
+        }
+        if (j == t->ndim - 1) {
+            *skip = x->start + x->count - index;
+        }
+        at /= t->shape[j];
+    }
+    return true;
+}
+
+/*
+ * The first element that no box covers, found by walking along the rows; UINT64_MAX if that takes
+ * too long.  Boxes are disjoint here.
+ */
+static uint64_t xt_first_hole(const ckpt_tensor *t)
+{
+    uint64_t at = 0;
+    uint32_t i = 0;
+
+    for (uint32_t steps = 0; steps < XT_MAX_STEPS && i < t->n_extents; steps++) {
+        uint64_t skip = 0;
+
+        if (xt_holds(t, &t->extent[i], at, &skip)) {
+            at += skip;
+            i = 0;
+        } else {
+            i++;
+        }
+    }
+    return i == t->n_extents ? at : UINT64_MAX;
+}
+
+/* Inside, disjoint, and as many elements as the tensor: then each is covered exactly once. */
+static int xt_check_boxes(const ckpt_tensor *t, ckpt_err *err)
+{
+    uint64_t covered;
+    int rc = xt_check_inside(t, &covered, err);
+
+    if (rc == CKPT_OK && t->n_extents > 1 && t->n_elems > 0) {
+        rc = xt_check_disjoint(t, err);
+    }
+    if (rc == CKPT_OK && covered != t->n_elems) {
+        uint64_t hole = xt_first_hole(t);
+        char first[48] = "some elements";
+
+        if (hole != UINT64_MAX) {
+            (void)snprintf(first, sizeof first, "element %" PRIu64, hole);
+        }
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "tensor '%.200s': %s not covered by any shard (%" PRIu64 " of %" PRIu64
+                         " are missing)",
+                         t->name, first, t->n_elems - covered, t->n_elems);
+    }
+    return rc;
+}
+
+int ckpt_extent_check(const ckpt_tensor *t, ckpt_err *err)
+{
+    if (t->n_extents == 0 || ckpt_extent_is_flat(t, &t->extent[0])) {
+        return xt_check_flat(t, err);
+    }
+    return xt_check_boxes(t, err);
+}

@@ -1,0 +1,42 @@
+/*
+ * extent.h: boxes: cutting flat intervals into boxes, and meeting two boxes.
+ */
+#ifndef CKPT_MAP_EXTENT_H
+#define CKPT_MAP_EXTENT_H
+
+#include "libckpt/base/err.h"
+
+/*
+ * Cut elements from..to-1 of a flattened row-major tensor into boxes.
+ *
+ * shape    ndim sizes in elements, all > 0; 1 <= ndim <= CKPT_MAX_DIM
+ * from,to  elements, from <= to <= product of shape
+ * out      room for (2*ndim-1) * ndim axes: box b begins at out + b*ndim; strides are left 0
+ * Returns  the number of boxes, ascending; together they cover the interval exactly once.
+ * Errors   none; preconditions are asserted.
+ * Source   own derivation; all small shapes up to 5 axes are checked in tests/unit/test_extent.c
+ */
+unsigned ckpt_extent_cut(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to, ckpt_axis *out);
+
+/*
+ * The first box of such a cut alone, into ndim axes: returns the element after it, where the next
+ * cut goes on.  Here from < to; for loops that must not hold all boxes at once.
+ */
+uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
+                              ckpt_axis *out);
+
+/* Product of n counts with the overflow check (zero sizes do not excuse the others). */
+bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out);
+
+/* True if an extent of this tensor is flat: an interval of the flattened tensor. */
+bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e);
+
+/*
+ * Check that a tensor's extents cover each element exactly once.
+ *
+ * Flat extents must be ascending (linear time); boxes are compared pairwise.
+ * Errors   CKPT_EMISMATCH: hole, overlap or an extent outside the tensor, naming the first element concerned.
+ */
+int ckpt_extent_check(const ckpt_tensor *t, ckpt_err *err);
+
+#endif

@@ -1,0 +1,591 @@
+/*
+ * join.c: the join of boxes: which bytes of which source fill a region of a logical tensor.
+ *
+ * Four cases, by what the extents and the region are (flat = an interval of the flattened tensor):
+ *     flat extents, flat region   intervals meet: binary search, then one piece per extent
+ *     boxes, flat region          the region is cut into boxes, each meets each extent
+ *     boxes, box region           the region meets each extent
+ *     flat extents, box region    the extents that overlap are cut into boxes, each meets the
+ * region Before boxes are made, axes that nobody cuts and whose strides fit are merged, so that
+ * tensors of many axes are mostly handled as one or two.  Boxes are produced one at a time, nothing
+ * is allocated.
+ */
+#include "libckpt/map/join.h"
+
+#include <inttypes.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/map/extent.h"
+
+/* One side of a meeting: a box in merged axes, and what one step on each of its axes is worth. */
+typedef struct jn_side {
+    uint64_t start[CKPT_MAX_DIM]; /* elements of the merged axis */
+    uint64_t count[CKPT_MAX_DIM]; /* elements */
+    uint64_t by[CKPT_MAX_DIM];    /* source side: bytes; region side: elements of the region */
+    uint64_t base;                /* of the box's first element, in the same unit */
+} jn_side;
+
+typedef struct jn_state {
+    const ckpt_tensor *t;
+    unsigned bits; /* per element */
+    ckpt_piece_fn fn;
+    void *ctx;
+    ckpt_err *err;
+    uint64_t delivered; /* elements handed to fn so far */
+    // Merged axes: axis g stands for the tensor's axes first[g]..last[g] (those longer than 1).
+    unsigned n;
+    uint64_t shape[CKPT_MAX_DIM];
+    uint64_t unit[CKPT_MAX_DIM]; /* elements of the tensor that one step spans */
+    uint8_t first[CKPT_MAX_DIM], last[CKPT_MAX_DIM];
+    jn_side from, to;
+} jn_state;
+
+/* Failures.  Maps that were checked never come here; those built by hand may. */
+static int jn_overflow(const jn_state *j)
+{
+    return ckpt_fail(j->err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
+                     j->t->name);
+}
+
+/* An element of the region that no extent holds. */
+static int jn_hole(const jn_state *j, uint64_t element)
+{
+    return ckpt_fail(j->err, CKPT_EMISMATCH,
+                     "tensor '%.200s': element %" PRIu64 " is not covered by any shard", j->t->name,
+                     element);
+}
+
+/* Two extents with elements in common. */
+static int jn_twice(const jn_state *j, uint64_t element)
+{
+    return ckpt_fail(j->err, CKPT_EMISMATCH,
+                     "tensor '%.200s': element %" PRIu64 " is covered twice", j->t->name, element);
+}
+
+/* A tensor's extents are all flat or all boxes: the search relies on it. */
+static int jn_mixed(const jn_state *j)
+{
+    return ckpt_fail(j->err, CKPT_EMISMATCH,
+                     "tensor '%.200s': its extents are flat and boxes in turn", j->t->name);
+}
+
+static uint64_t jn_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t jn_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* *at + n * by; false on overflow. */
+static bool jn_move(uint64_t *at, uint64_t n, uint64_t by)
+{
+    uint64_t far;
+
+    return ckpt_mul(n, by, &far) && ckpt_add(*at, far, at);
+}
+
+/* ---- pieces ---- */
+
+/* Append an axis to a piece, merged with the one before where both sides are contiguous across. */
+static void jn_piece_axis(ckpt_piece *p, uint64_t count, uint64_t from_by, uint64_t to_by)
+{
+    uint64_t from_row, to_row;
+
+    if (count == 1) {
+        return;
+    }
+    if (p->ndim > 0 && ckpt_mul(from_by, count, &from_row) && ckpt_mul(to_by, count, &to_row) &&
+        (uint64_t)p->axis[p->ndim - 1].from_by == from_row &&
+        p->axis[p->ndim - 1].to_by == to_row) {
+        p->ndim--;
+        count *= p->axis[p->ndim].count;
+    }
+    p->axis[p->ndim].count = count;
+    p->axis[p->ndim].from_by = (int64_t)from_by;
+    p->axis[p->ndim].to_by = to_by;
+    p->ndim++;
+}
+
+/*
+ * Hand a piece over; a single element gets the strides of a contiguous copy.  Its last byte has an
+ * offset as well, so that whoever carries it out may add without looking.
+ */
+static int jn_deliver(jn_state *j, ckpt_piece *p)
+{
+    uint64_t last = p->at;
+
+    if (p->ndim == 0) {
+        p->axis[0].count = 1;
+        p->axis[0].from_by = j->bits / 8;
+        p->axis[0].to_by = 1;
+        p->ndim = 1;
+    }
+    for (uint32_t a = 0; a < p->ndim; a++) {
+        if (!jn_move(&last, p->axis[a].count - 1, (uint64_t)p->axis[a].from_by)) {
+            return jn_overflow(j);
+        }
+    }
+    j->delivered += p->n_elems;
+    return j->fn(j->ctx, p, j->err);
+}
+
+/* Where from and to meet, as one piece; nothing if they do not. */
+static int jn_meet(jn_state *j, uint32_t source)
+{
+    ckpt_piece p;
+    const jn_side *from = &j->from;
+    const jn_side *to = &j->to;
+    uint64_t low[CKPT_MAX_DIM], count[CKPT_MAX_DIM];
+
+    for (unsigned g = 0; g < j->n; g++) {
+        uint64_t end = jn_min(from->start[g] + from->count[g], to->start[g] + to->count[g]);
+
+        low[g] = jn_max(from->start[g], to->start[g]);
+        if (end <= low[g]) {
+            return CKPT_OK;
+        }
+        count[g] = end - low[g];
+    }
+    p.source = source;
+    p.ndim = 0;
+    p.at = from->base;
+    p.to = to->base;
+    p.n_elems = 1;
+    for (unsigned g = 0; g < j->n; g++) {
+        if (from->by[g] > INT64_MAX || !jn_move(&p.at, low[g] - from->start[g], from->by[g])) {
+            return jn_overflow(j);
+        }
+        // On the region's side all sums stay below its number of elements.
+        p.to += (low[g] - to->start[g]) * to->by[g];
+        p.n_elems *= count[g];
+        jn_piece_axis(&p, count[g], from->by[g], to->by[g]);
+    }
+    return jn_deliver(j, &p);
+}
+
+/* ---- flat extents ---- */
+
+/* Index of the first flat extent that ends after an element; n_extents if there is none. */
+static uint32_t jn_search(const ckpt_tensor *t, uint64_t element)
+{
+    uint32_t low = 0, high = t->n_extents;
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        const ckpt_axis *a = t->extent[mid].axis;
+
+        // Before the element: it starts there, and ends there.
+        if (a->start < element && a->count <= element - a->start) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    // Empty extents that begin exactly here cover nothing.
+    while (low < t->n_extents && t->extent[low].axis[0].count == 0) {
+        low++;
+    }
+    return low;
+}
+
+/* An interval of packed elements: byte offset and length must be whole. */
+static bool jn_packed(const jn_state *j, uint64_t skip, uint64_t count, uint64_t *at)
+{
+    uint64_t bits, n;
+
+    return ckpt_mul(skip, j->bits, &bits) && bits % 8 == 0 && ckpt_mul(count, j->bits, &n) &&
+           n % 8 == 0 && ckpt_add(*at, bits / 8, at);
+}
+
+/* Elements at..at+count-1 of one flat extent, for the region's elements from to on. */
+static int jn_flat_piece(jn_state *j, const ckpt_extent *e, uint64_t at, uint64_t count,
+                         uint64_t to)
+{
+    const ckpt_axis *a = &e->axis[0];
+    ckpt_piece p;
+
+    p.source = e->source;
+    p.at = e->at;
+    p.to = to;
+    p.n_elems = count;
+    p.ndim = 0;
+    if (j->bits % 8 != 0) {
+        if (!jn_packed(j, at - a->start, count, &p.at)) {
+            return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
+                             "tensor '%.200s': cut inside a byte of packed elements", j->t->name);
+        }
+        p.ndim = 1;
+        p.axis[0].count = count;
+        p.axis[0].from_by = 0;
+        p.axis[0].to_by = 1;
+    } else if (a->stride < 0 || !jn_move(&p.at, at - a->start, (uint64_t)a->stride)) {
+        return jn_overflow(j);
+    } else {
+        jn_piece_axis(&p, count, (uint64_t)a->stride, 1);
+    }
+    return jn_deliver(j, &p);
+}
+
+/* Flat extents, flat region: elements first..first+count-1. */
+static int jn_flat_flat(jn_state *j, uint64_t first, uint64_t count)
+{
+    const ckpt_tensor *t = j->t;
+    uint64_t next = first;
+    uint64_t end = first + count;
+    int rc = CKPT_OK;
+
+    for (uint32_t i = jn_search(t, first); rc == CKPT_OK && next < end; i++) {
+        const ckpt_extent *e;
+        uint64_t stop;
+
+        if (i >= t->n_extents) {
+            return jn_hole(j, next);
+        }
+        e = &t->extent[i];
+        if (e->ndim != 1) {
+            return jn_mixed(j);
+        }
+        if (e->axis[0].count == 0) {
+            continue;
+        }
+        // Only the first may begin before what is wanted next.
+        if (e->axis[0].start > next || !ckpt_add(e->axis[0].start, e->axis[0].count, &stop)) {
+            return jn_hole(j, next);
+        }
+        if (stop <= next || (next > first && e->axis[0].start < next)) {
+            return jn_twice(j, e->axis[0].start);
+        }
+        stop = jn_min(stop, end);
+        rc = jn_flat_piece(j, e, next, stop - next, next - first);
+        next = stop;
+    }
+    return rc;
+}
+
+/* ---- merged axes ---- */
+
+/* True if a box takes axis b whole, and lies in the source as if axes a and b were one. */
+static bool jn_merges(const ckpt_tensor *t, const ckpt_axis *axis, unsigned a, unsigned b)
+{
+    uint64_t row;
+
+    if (axis[b].start != 0 || axis[b].count != t->shape[b]) {
+        return false;
+    }
+    return axis[a].count <= 1 || (ckpt_mul((uint64_t)axis[b].stride, t->shape[b], &row) &&
+                                  row == (uint64_t)axis[a].stride);
+}
+
+/* The same for all: extents, if they are boxes, and region, if it is one (whose strides are not
+ * used). */
+static bool jn_all_merge(const ckpt_tensor *t, const ckpt_axis *region, unsigned a, unsigned b)
+{
+    if (region != NULL && (region[b].start != 0 || region[b].count != t->shape[b])) {
+        return false;
+    }
+    if (ckpt_extent_is_flat(t, &t->extent[0])) {
+        return true;
+    }
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        if (!jn_merges(t, t->extent[i].axis, a, b)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Choose the merged axes; region NULL: flat.  The tensor has elements, so no size is 0. */
+static void jn_merge(jn_state *j, const ckpt_axis *region)
+{
+    const ckpt_tensor *t = j->t;
+    uint64_t unit = 1;
+
+    j->n = 0;
+    for (unsigned a = 0; a < t->ndim; a++) {
+        if (t->shape[a] == 1) {
+            continue;
+        }
+        if (j->n > 0 && jn_all_merge(t, region, j->last[j->n - 1], a)) {
+            j->shape[j->n - 1] *= t->shape[a];
+        } else {
+            j->first[j->n] = (uint8_t)a;
+            j->shape[j->n++] = t->shape[a];
+        }
+        j->last[j->n - 1] = (uint8_t)a;
+    }
+    if (j->n == 0) { // a single element
+        j->first[0] = j->last[0] = 0;
+        j->shape[0] = 1;
+        j->n = 1;
+    }
+    for (unsigned g = j->n; g-- > 0;) {
+        j->unit[g] = unit;
+        unit *= j->shape[g];
+    }
+}
+
+/* Start and count of a box on the merged axes. */
+static void jn_fold(const jn_state *j, const ckpt_axis *axis, jn_side *side)
+{
+    for (unsigned g = 0; g < j->n; g++) {
+        const ckpt_axis *a = &axis[j->first[g]];
+        uint64_t inner = j->shape[g] / j->t->shape[j->first[g]];
+
+        side->start[g] = a->start * inner;
+        side->count[g] = a->count * inner;
+    }
+}
+
+/* The region as a box, as the receiving side. */
+static void jn_fold_region(jn_state *j, const ckpt_axis *region)
+{
+    uint64_t by = 1;
+
+    jn_fold(j, region, &j->to);
+    j->to.base = 0;
+    for (unsigned g = j->n; g-- > 0;) {
+        j->to.by[g] = by;
+        by *= j->to.count[g];
+    }
+}
+
+/* A box extent as the giving side; false if it is empty. */
+static bool jn_fold_extent(jn_state *j, const ckpt_extent *e)
+{
+    for (uint32_t a = 0; a < e->ndim; a++) {
+        if (e->axis[a].count == 0) {
+            return false; // also on an axis of size 1, which folding leaves out
+        }
+    }
+    jn_fold(j, e->axis, &j->from);
+    j->from.base = e->at;
+    for (unsigned g = 0; g < j->n; g++) {
+        j->from.by[g] = (uint64_t)e->axis[j->last[g]].stride;
+    }
+    return true;
+}
+
+/* The next box of elements from..to-1 (flattened), into a side; returns the element after it. */
+static uint64_t jn_cut(const jn_state *j, uint64_t from, uint64_t to, jn_side *side)
+{
+    ckpt_axis box[CKPT_MAX_DIM];
+    uint64_t next = ckpt_extent_cut_next(j->shape, j->n, from, to, box);
+
+    for (unsigned g = 0; g < j->n; g++) {
+        side->start[g] = box[g].start;
+        side->count[g] = box[g].count;
+    }
+    return next;
+}
+
+/* ---- the cases with boxes ---- */
+
+/* All box extents against the receiving side as it stands. */
+static int jn_boxes(jn_state *j)
+{
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < j->t->n_extents; i++) {
+        if (jn_fold_extent(j, &j->t->extent[i])) {
+            rc = jn_meet(j, j->t->extent[i].source);
+        }
+    }
+    return rc;
+}
+
+/* Box extents, flat region. */
+static int jn_boxes_flat(jn_state *j, uint64_t first, uint64_t count)
+{
+    int rc = CKPT_OK;
+
+    for (unsigned g = 0; g < j->n; g++) {
+        j->to.by[g] = j->unit[g];
+    }
+    for (uint64_t at = first; rc == CKPT_OK && at < first + count;) {
+        j->to.base = at - first;
+        at = jn_cut(j, at, first + count, &j->to);
+        rc = jn_boxes(j);
+    }
+    return rc;
+}
+
+/* One flat extent, clipped to elements from..to-1, against a box region. */
+static int jn_flat_extent_box(jn_state *j, const ckpt_extent *e, uint64_t from, uint64_t to)
+{
+    uint64_t stride = (uint64_t)e->axis[0].stride;
+    int rc = CKPT_OK;
+
+    if (e->axis[0].stride < 0) {
+        return jn_overflow(j);
+    }
+    for (unsigned g = 0; g < j->n; g++) {
+        if (!ckpt_mul(j->unit[g], stride, &j->from.by[g])) {
+            return jn_overflow(j);
+        }
+    }
+    while (rc == CKPT_OK && from < to) {
+        j->from.base = e->at;
+        if (!jn_move(&j->from.base, from - e->axis[0].start, stride)) {
+            return jn_overflow(j);
+        }
+        from = jn_cut(j, from, to, &j->from);
+        rc = jn_meet(j, e->source);
+    }
+    return rc;
+}
+
+/* Flat extents, box region: only those between the region's first and last element matter. */
+static int jn_flat_box(jn_state *j)
+{
+    const ckpt_tensor *t = j->t;
+    uint64_t first = 0, last = 0;
+    uint64_t next; // extents may not begin before this element
+    int rc = CKPT_OK;
+
+    for (unsigned g = 0; g < j->n; g++) {
+        first += j->to.start[g] * j->unit[g];
+        last += (j->to.start[g] + j->to.count[g] - 1) * j->unit[g];
+    }
+    next = 0;
+    for (uint32_t i = jn_search(t, first); rc == CKPT_OK && i < t->n_extents; i++) {
+        const ckpt_extent *e = &t->extent[i];
+        uint64_t end;
+
+        if (e->ndim != 1) {
+            return jn_mixed(j);
+        }
+        if (e->axis[0].start > last) {
+            break;
+        }
+        if (!ckpt_add(e->axis[0].start, e->axis[0].count, &end) || end > t->n_elems) {
+            return jn_overflow(j);
+        }
+        if (e->axis[0].count > 0 && e->axis[0].start < next) {
+            return jn_twice(j, e->axis[0].start);
+        }
+        next = jn_max(next, end);
+        rc = jn_flat_extent_box(j, e, jn_max(e->axis[0].start, first), jn_min(end, last + 1));
+    }
+    return rc;
+}
+
+/* ---- the join ---- */
+
+/* The region lies inside the tensor; *n_elems is how many elements it has. */
+static int jn_check_region(const jn_state *j, const ckpt_axis *region, unsigned n_axes,
+                           uint64_t *n_elems)
+{
+    const ckpt_tensor *t = j->t;
+    bool flat = n_axes == 1;
+
+    if (!flat && n_axes != t->ndim) {
+        return ckpt_fail(j->err, CKPT_EUSAGE, "tensor '%.200s': a region of %u axes in %" PRIu32,
+                         t->name, n_axes, t->ndim);
+    }
+    *n_elems = 1;
+    for (unsigned a = 0; a < n_axes; a++) {
+        uint64_t size = flat ? t->n_elems : t->shape[a];
+
+        if (!ckpt_within(region[a].start, region[a].count, size)) {
+            return ckpt_fail(j->err, CKPT_EMISMATCH,
+                             "tensor '%.200s': elements from %" PRIu64 " on, %" PRIu64
+                             " of them, are wanted of %" PRIu64,
+                             t->name, region[a].start, region[a].count, size);
+        }
+        *n_elems *= region[a].count; // at most the tensor's own
+    }
+    return CKPT_OK;
+}
+
+/* What folding relies on: boxes inside the tensor, with its number of axes. */
+static int jn_check_boxes(const jn_state *j)
+{
+    const ckpt_tensor *t = j->t;
+
+    if (j->bits % 8 != 0) {
+        return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
+                         "tensor '%.200s': packed elements (%s) in boxes", t->name,
+                         ckpt_dtype_name(t->dtype));
+    }
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        const ckpt_extent *e = &t->extent[i];
+
+        if (e->ndim != t->ndim) {
+            return jn_mixed(j);
+        }
+        for (uint32_t a = 0; a < e->ndim; a++) {
+            if (!ckpt_within(e->axis[a].start, e->axis[a].count, t->shape[a]) ||
+                e->axis[a].stride < 0) {
+                return jn_overflow(j);
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+/* The region is a box: flat extents are searched if merging makes it an interval. */
+static int jn_region_box(jn_state *j, const ckpt_axis *region, bool flat_extents)
+{
+    jn_merge(j, region);
+    jn_fold_region(j, region);
+    if (!flat_extents) {
+        return jn_boxes(j);
+    }
+    if (j->n == 1) {
+        return jn_flat_flat(j, j->to.start[0], j->to.count[0]);
+    }
+    if (j->bits % 8 != 0) {
+        return ckpt_fail(j->err, CKPT_EUNSUPPORTED, "tensor '%.200s': a box of packed elements",
+                         j->t->name);
+    }
+    return jn_flat_box(j);
+}
+
+int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ckpt_piece_fn fn,
+              void *ctx, ckpt_err *err)
+{
+    static const ckpt_axis scalar = {0, 1, 0};
+    jn_state j;
+    uint64_t n_elems = 0;
+    bool flat_extents = t->n_extents == 0 || ckpt_extent_is_flat(t, &t->extent[0]);
+    int rc;
+
+    j.t = t;
+    j.bits = ckpt_dtype_get(t->dtype)->bits;
+    j.fn = fn;
+    j.ctx = ctx;
+    j.err = err;
+    j.delivered = 0;
+    if (t->ndim == 0 && n_axes == 0) {
+        region = &scalar;
+        n_axes = 1;
+    }
+    rc = jn_check_region(&j, region, n_axes, &n_elems);
+    if (rc != CKPT_OK || n_elems == 0) {
+        return rc;
+    }
+    if (t->n_extents == 0) {
+        return jn_hole(&j, 0);
+    }
+    rc = flat_extents ? CKPT_OK : jn_check_boxes(&j);
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    if (n_axes > 1) {
+        rc = jn_region_box(&j, region, flat_extents);
+    } else if (flat_extents) {
+        rc = jn_flat_flat(&j, region->start, region->count);
+    } else {
+        jn_merge(&j, NULL);
+        rc = jn_boxes_flat(&j, region->start, region->count);
+    }
+    if (rc == CKPT_OK && j.delivered != n_elems) {
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "tensor '%.200s': %" PRIu64 " of %" PRIu64 " elements are covered",
+                         t->name, j.delivered, n_elems);
+    }
+    return rc;
+}

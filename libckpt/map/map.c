@@ -1,0 +1,530 @@
+/*
+ * map.c: the map itself: files, sources, tensors, their names, facts and findings.
+ *
+ * Everything small lives in the map's arena; the growing lists are vectors.  Names are found
+ * through a hash table with open addressing, so that a folder of 100 000 tensors is read in linear
+ * time.
+ */
+#include "libckpt/map/map.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/map/extent.h"
+
+/* Slots of a new table (a power of two), and how much of a name a message shows. */
+enum { MAP_FIRST_SLOTS = 64, MAP_SHOWN = 200 };
+
+/* Length for %.*s: names from files can be 64 KiB long. */
+static int map_shown(uint64_t n)
+{
+    return n < MAP_SHOWN ? (int)n : MAP_SHOWN;
+}
+
+/* The struct is on the heap, not in its own arena, so that freeing order never matters. */
+int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err)
+{
+    ckpt_map *map = ckpt_alloc(sizeof *map);
+
+    *out = NULL;
+    if (map == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    map->arena = ckpt_arena_new(limit);
+    if (map->arena == NULL) {
+        ckpt_free(map);
+        return ckpt_fail_memory(err);
+    }
+    *out = map;
+    return CKPT_OK;
+}
+
+/* Literals are the only vectors inside other entries; everything else is one level deep. */
+void ckpt_map_free(ckpt_map *map)
+{
+    if (map == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < map->files.n; i++) {
+        ckpt_vec_free(&map->files.at[i].literals);
+        ckpt_vec_free(&map->files.at[i].storages);
+    }
+    ckpt_vec_free(&map->files);
+    ckpt_vec_free(&map->sources);
+    ckpt_vec_free(&map->tensors);
+    ckpt_vec_free(&map->slots);
+    ckpt_vec_free(&map->findings);
+    ckpt_vec_free(&map->facts);
+    ckpt_arena_free(map->arena);
+    ckpt_free(map);
+}
+
+/* Replace *text, unless it is NULL, by a copy in the map's arena; false when that is exhausted. */
+static bool map_keep(ckpt_map *map, const char **text)
+{
+    if (*text == NULL) {
+        return true;
+    }
+    *text = ckpt_arena_string(map->arena, *text, strlen(*text));
+    return *text != NULL;
+}
+
+/*
+ * Copies come first and the push last, so that a failure leaves no half-made entry behind; what the
+ * arena has given by then is only lost until the map is freed.  The same order holds below.
+ */
+int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index, ckpt_err *err)
+{
+    ckpt_map_file copy = *file;
+    ckpt_map_file *slot;
+
+    // The vectors have one owner: the new entry begins with none.
+    memset(&copy.literals, 0, sizeof copy.literals);
+    memset(&copy.storages, 0, sizeof copy.storages);
+    if (map->files.n >= UINT32_MAX) {
+        return ckpt_fail(err, CKPT_ELIMIT, "more than 2^32 files in a checkpoint");
+    }
+    if (!map_keep(map, &copy.path) || !map_keep(map, &copy.prefix)) {
+        return ckpt_fail_memory(err);
+    }
+    slot = ckpt_vec_push(&map->files);
+    if (slot == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    *slot = copy;
+    *index = (uint32_t)(map->files.n - 1);
+    return CKPT_OK;
+}
+
+/* Records of one file may be many (one per tensor): their names are kept for messages alone. */
+int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *index, ckpt_err *err)
+{
+    ckpt_source copy = *source;
+    ckpt_source *slot;
+
+    // UINT32_MAX itself means "not bound yet" in storages.
+    if (map->sources.n >= UINT32_MAX) {
+        return ckpt_fail(err, CKPT_ELIMIT, "more than 2^32 records in a checkpoint");
+    }
+    if (!map_keep(map, &copy.name)) {
+        return ckpt_fail_memory(err);
+    }
+    slot = ckpt_vec_push(&map->sources);
+    if (slot == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    *slot = copy;
+    *index = (uint32_t)(map->sources.n - 1);
+    return CKPT_OK;
+}
+
+/* bytes are copied: a driver may build its header in a buffer of its own and free that at once. */
+int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *bytes, uint64_t n,
+                         ckpt_err *err)
+{
+    void *copy = NULL;
+    ckpt_literal *slot;
+
+    if (file >= map->files.n) {
+        return ckpt_fail(err, CKPT_EUSAGE, "literal for file %" PRIu32 " of %zu", file,
+                         map->files.n);
+    }
+    copy = ckpt_arena_copy(map->arena, n > 0 ? bytes : "", n);
+    slot = copy != NULL ? ckpt_vec_push(&map->files.at[file].literals) : NULL;
+    if (slot == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    *slot = (ckpt_literal){.at = at, .n = n, .bytes = copy};
+    return CKPT_OK;
+}
+
+/* ---- names ---- */
+
+/*
+ * FNV-1a, begun from the map's address and stirred at the end, so that a file cannot choose names
+ * that all fall into one run of slots.  The order of anything visible never depends on it.
+ */
+static uint64_t map_hash(const ckpt_map *map, const char *name, size_t n)
+{
+    uint64_t h = UINT64_C(14695981039346656037) ^ (uint64_t)(uintptr_t)map;
+
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
+    }
+    h ^= h >> 32;
+    h *= UINT64_C(0x9E3779B97F4A7C15);
+    return h ^ (h >> 29);
+}
+
+/* The slot of a name, or the free one where it belongs; the table is never full. */
+static uint32_t *map_slot(const ckpt_map *map, const char *name, size_t n)
+{
+    size_t mask = map->slots.n - 1;
+    size_t i = (size_t)map_hash(map, name, n) & mask;
+
+    while (map->slots.at[i] != 0) {
+        const char *other = map->tensors.at[map->slots.at[i] - 1]->name;
+
+        if (strlen(other) == n && memcmp(other, name, n) == 0) {
+            break;
+        }
+        i = (i + 1) & mask;
+    }
+    return &map->slots.at[i];
+}
+
+/* Make room for n names in all, at most two thirds full; false when memory is exhausted. */
+static bool map_slots_for(ckpt_map *map, size_t n)
+{
+    ckpt_slots bigger = {0};
+    size_t want = map->slots.n > 0 ? map->slots.n : MAP_FIRST_SLOTS;
+
+    while (want / 3 * 2 < n) {
+        want *= 2; // n < 2^32, far from overflow
+    }
+    if (want == map->slots.n) {
+        return true;
+    }
+    bigger.at = ckpt_alloc(want * sizeof *bigger.at);
+    if (bigger.at == NULL) {
+        return false;
+    }
+    bigger.n = bigger.room = want;
+    ckpt_vec_free(&map->slots);
+    map->slots = bigger;
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const char *name = map->tensors.at[i]->name;
+
+        *map_slot(map, name, strlen(name)) = (uint32_t)(i + 1);
+    }
+    return true;
+}
+
+/* A map without tensors has no table yet. */
+size_t ckpt_map_index(const ckpt_map *map, const char *name, size_t n)
+{
+    uint32_t found = map->slots.n > 0 ? *map_slot(map, name, n) : 0;
+
+    return found > 0 ? found - 1 : SIZE_MAX;
+}
+
+/* The table may be larger than needed after tensors were dropped; it is cleared, not shrunk. */
+int ckpt_map_reindex(ckpt_map *map, ckpt_err *err)
+{
+    if (map->tensors.n >= UINT32_MAX || !map_slots_for(map, map->tensors.n)) {
+        return ckpt_fail_memory(err);
+    }
+    memset(map->slots.at, 0, map->slots.n * sizeof *map->slots.at);
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const char *name = map->tensors.at[i]->name;
+        size_t n = strlen(name);
+        uint32_t *slot = map_slot(map, name, n);
+
+        if (*slot != 0) {
+            return ckpt_fail(err, CKPT_EMISMATCH, "two tensors are named '%.*s'", map_shown(n),
+                             name);
+        }
+        *slot = (uint32_t)(i + 1);
+    }
+    return CKPT_OK;
+}
+
+/* ---- tensors ---- */
+
+/* Name and sizes of a new tensor: nothing has been allocated when this fails. */
+static int map_check_new(const char *name, uint64_t n_name, const ckpt_tensor *like,
+                         uint64_t *n_elems, ckpt_err *err)
+{
+    uint64_t n_bytes;
+
+    if (!ckpt_name_ok(name, n_name)) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "name of %" PRIu64 " bytes, '%.*s': must be UTF-8 without NUL, at most "
+                         "64 KiB",
+                         n_name, map_shown(n_name), name);
+    }
+    if (like->ndim > CKPT_MAX_DIM) {
+        return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.*s': %" PRIu32 " axes, at most %u",
+                         map_shown(n_name), name, like->ndim, CKPT_MAX_DIM);
+    }
+    if (like->dtype <= CKPT_DTYPE_NONE || like->dtype >= CKPT_N_DTYPES) {
+        return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.*s': unknown dtype", map_shown(n_name),
+                         name);
+    }
+    if (!ckpt_shape_elems(like->shape, like->ndim, n_elems)) {
+        return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.*s': its shape has more than 2^64 elements",
+                         map_shown(n_name), name);
+    }
+    if (!ckpt_dtype_bytes(like->dtype, *n_elems, &n_bytes)) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "tensor '%.*s': %" PRIu64 " elements of %s are more than 2^64 bytes, or "
+                         "end inside a byte",
+                         map_shown(n_name), name, *n_elems, ckpt_dtype_name(like->dtype));
+    }
+    return CKPT_OK;
+}
+
+/*
+ * The whole of `like` is taken over but for what the map must be sure of: its own copies of name
+ * and shape, a product that was checked, and no extents yet.
+ */
+int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
+                        ckpt_tensor **out, ckpt_err *err)
+{
+    uint64_t n_elems;
+    ckpt_tensor *t;
+    uint64_t *shape;
+    int rc = map_check_new(name, n_name, like, &n_elems, err);
+
+    *out = NULL;
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    t = ckpt_arena_array(map->arena, 1, sizeof *t);
+    shape = ckpt_arena_array(map->arena, like->ndim, sizeof *shape);
+    if (t == NULL || shape == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    *t = *like;
+    t->name = ckpt_arena_string(map->arena, n_name > 0 ? name : "", n_name);
+    if (t->name == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    if (like->ndim > 0) {
+        memcpy(shape, like->shape, like->ndim * sizeof *shape);
+    }
+    t->shape = shape;
+    t->n_elems = n_elems;
+    t->n_extents = 0;
+    t->extent = NULL;
+    *out = t;
+    return CKPT_OK;
+}
+
+/* A refused duplicate stays in the arena, unreachable: refusing ends the reading of a file anyway.
+ */
+int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
+                 ckpt_tensor **out, ckpt_err *err)
+{
+    ckpt_tensor *t, **slot;
+    int rc = ckpt_map_add_hidden(map, name, n_name, like, &t, err);
+
+    *out = NULL;
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    if (ckpt_map_index(map, t->name, (size_t)n_name) != SIZE_MAX) {
+        return ckpt_fail(err, CKPT_EFORMAT, "two tensors are named '%.*s'", map_shown(n_name),
+                         t->name);
+    }
+    if (map->tensors.n >= UINT32_MAX - 1 || !map_slots_for(map, map->tensors.n + 1)) {
+        return ckpt_fail_memory(err);
+    }
+    slot = ckpt_vec_push(&map->tensors);
+    if (slot == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    *slot = t;
+    *map_slot(map, t->name, (size_t)n_name) = (uint32_t)map->tensors.n;
+    *out = t;
+    return CKPT_OK;
+}
+
+/* What all later arithmetic relies on: a source that exists and as many axes as the type says. */
+static int map_check_extents(const ckpt_map *map, const ckpt_tensor *t, const ckpt_extent *extent,
+                             uint32_t n, uint64_t *n_axes, ckpt_err *err)
+{
+    *n_axes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (extent[i].ndim != 1 && (extent[i].ndim != t->ndim || t->ndim == 0)) {
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "tensor '%.*s': an extent of %" PRIu32 " axes, expected 1 or %" PRIu32,
+                             MAP_SHOWN, t->name, extent[i].ndim, t->ndim);
+        }
+        if (extent[i].source >= map->sources.n) {
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "tensor '%.*s': record %" PRIu32 ", but there are only %zu", MAP_SHOWN,
+                             t->name, extent[i].source, map->sources.n);
+        }
+        *n_axes += extent[i].ndim; // n * 64 fits easily
+    }
+    return CKPT_OK;
+}
+
+/* True if a box holds no element. */
+static bool map_is_empty(const ckpt_extent *e)
+{
+    for (uint32_t j = 0; j < e->ndim; j++) {
+        if (e->axis[j].count == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All axes lie in one array, in the order of their extents: two allocations per tensor. */
+int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n,
+                  ckpt_err *err)
+{
+    uint64_t n_axes;
+    uint32_t kept = 0;
+    ckpt_extent *copy;
+    ckpt_axis *axis;
+    int rc = map_check_extents(map, t, extent, n, &n_axes, err);
+
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    copy = ckpt_arena_array(map->arena, n, sizeof *copy);
+    axis = ckpt_arena_array(map->arena, n_axes, sizeof *axis);
+    if (copy == NULL || axis == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        // Ranks that hold none of a tensor's elements leave empty boxes; nobody needs them.
+        if (t->n_elems > 0 && map_is_empty(&extent[i])) {
+            continue;
+        }
+        copy[kept] = extent[i];
+        copy[kept++].axis = axis;
+        memcpy(axis, extent[i].axis, extent[i].ndim * sizeof *axis);
+        axis += extent[i].ndim;
+    }
+    t->extent = copy;
+    t->n_extents = kept;
+    return CKPT_OK;
+}
+
+/* Also for tensors without elements: their one empty extent says where they would be. */
+int ckpt_map_back_whole(ckpt_map *map, ckpt_tensor *t, uint32_t source, uint64_t at, ckpt_err *err)
+{
+    // Packed dtypes have no byte stride: bits / 8 is 0 for them, as the type demands.
+    ckpt_axis axis = {0, t->n_elems, ckpt_dtype_get(t->dtype)->bits / 8};
+    ckpt_extent extent = {.source = source, .ndim = 1, .at = at, .axis = &axis};
+
+    return ckpt_map_back(map, t, &extent, 1, err);
+}
+
+/* ---- facts and findings ---- */
+
+/*
+ * Make text safe to print, since it quotes names from files that nobody has vetted: controls become
+ * '?', those of C1 in their two-byte UTF-8 form too, and, if the text is no UTF-8, all but ASCII.
+ */
+static void map_tame(char *text)
+{
+    unsigned char *p = (unsigned char *)text;
+    bool utf8 = ckpt_utf8_ok(text, strlen(text));
+
+    for (; *p != 0; p++) {
+        if (*p < 0x20 || *p == 0x7F || (*p >= 0x80 && !utf8)) {
+            *p = '?';
+        } else if (p[0] == 0xC2 && p[1] < 0xA0) {
+            p[0] = p[1] = '?';
+        }
+    }
+}
+
+/* vprintf into the map's arena; NULL when it is exhausted. */
+CKPT_PRINTF(2, 0) static char *map_vprintf(ckpt_map *map, const char *fmt, va_list args)
+{
+    va_list again;
+    char *text = NULL;
+    int n;
+
+    va_copy(again, args);
+    n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    if (n >= 0) {
+        text = ckpt_arena_alloc(map->arena, (uint64_t)n + 1);
+    }
+    if (text != NULL) {
+        (void)vsnprintf(text, (size_t)n + 1, fmt, args);
+        map_tame(text);
+    }
+    return text;
+}
+
+/* text NULL stands for an arena that was exhausted while it was made. */
+static int map_put_fact(ckpt_map *map, const char *key, char *text, const int64_t *number,
+                        ckpt_err *err)
+{
+    ckpt_fact fact = {.text = text, .is_number = number != NULL};
+    ckpt_fact *slot;
+
+    fact.number = number != NULL ? *number : 0;
+    fact.key = text != NULL ? ckpt_arena_string(map->arena, key, strlen(key)) : NULL;
+    slot = fact.key != NULL ? ckpt_vec_push(&map->facts) : NULL;
+    if (slot == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    *slot = fact;
+    return CKPT_OK;
+}
+
+/* Facts are few and shown in the order in which they were learnt. */
+int ckpt_map_fact(ckpt_map *map, ckpt_err *err, const char *key, const char *fmt, ...)
+{
+    va_list args;
+    char *text;
+
+    va_start(args, fmt);
+    text = map_vprintf(map, fmt, args);
+    va_end(args);
+    return map_put_fact(map, key, text, NULL, err);
+}
+
+int ckpt_map_fact_int(ckpt_map *map, const char *key, int64_t number, ckpt_err *err)
+{
+    char *text = ckpt_arena_printf(map->arena, "%" PRId64, number);
+
+    return map_put_fact(map, key, text, &number, err);
+}
+
+/* text is in the arena already; NULL stands for an arena that was exhausted. */
+static int map_put_finding(ckpt_map *map, ckpt_severity severity, int code, const char *text,
+                           ckpt_err *err)
+{
+    ckpt_finding *slot = text != NULL ? ckpt_vec_push(&map->findings) : NULL;
+
+    if (slot == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    *slot = (ckpt_finding){.severity = severity, .code = code, .text = text};
+    return CKPT_OK;
+}
+
+/* A note of severity ERROR has no code of its own; those that matter come through problem. */
+int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const char *fmt, ...)
+{
+    va_list args;
+    char *text;
+
+    va_start(args, fmt);
+    text = map_vprintf(map, fmt, args);
+    va_end(args);
+    return map_put_finding(map, severity, severity == CKPT_ERROR ? CKPT_EFORMAT : CKPT_OK, text,
+                           err);
+}
+
+/* Collected or not, one problem is one call, so that drivers have a single path for both. */
+int ckpt_map_problem(ckpt_map *map, int code, ckpt_err *err, const char *fmt, ...)
+{
+    va_list args;
+    int rc;
+
+    va_start(args, fmt);
+    if (map->collect) {
+        rc = map_put_finding(map, CKPT_ERROR, code, map_vprintf(map, fmt, args), err);
+    } else {
+        char text[sizeof err->text]; // as long as the error can hold
+
+        (void)vsnprintf(text, sizeof text, fmt, args);
+        rc = ckpt_fail(err, code, "%s", text);
+    }
+    va_end(args);
+    return rc;
+}

@@ -1,0 +1,162 @@
+/*
+ * map.h: a checkpoint as a map from tensors to bytes (what ckpt.h's opaque ckpt_map is).
+ *
+ * Files, the sources (byte ranges of files, or memory) in them, the logical tensors whose extents
+ * name sources, the tree of values, and what was noticed on the way.  The same structure describes what is read and what is to be written: a
+ * driver's `place` gives a target map its files, sources, extents and literal bytes.
+ */
+#ifndef CKPT_MAP_MAP_H
+#define CKPT_MAP_MAP_H
+
+#include "libckpt/base/vec.h"
+#include "libckpt/map/value.h"
+
+struct ckpt_format; /* format.h; map only carries the pointer */
+
+typedef enum ckpt_source_kind {
+    CKPT_SOURCE_FILE,   /* n_stored bytes of a file */
+    CKPT_SOURCE_MEMORY, /* a buffer of this process */
+    CKPT_SOURCE_ZERO    /* zeros without end (padding) */
+} ckpt_source_kind;
+
+typedef enum ckpt_coding { CKPT_RAW, CKPT_DEFLATE } ckpt_coding;
+
+typedef struct ckpt_source {
+    uint8_t kind;      /* ckpt_source_kind */
+    uint8_t coding;    /* ckpt_coding of the stored bytes; offsets in extents are always into the decoded ones */
+    uint8_t swap;      /* bytes in a file of the other byte order */
+    uint8_t has_crc;   /* crc is known and must hold when any byte is used */
+    uint32_t crc;      /* CRC-32 of the decoded bytes */
+    uint32_t file;     /* index in the map's files (kind FILE) */
+    uint64_t at;       /* byte offset in the file */
+    uint64_t n_stored; /* bytes in the file */
+    uint64_t n_bytes;  /* decoded bytes */
+    void *memory;      /* kind MEMORY: n_bytes; owned by whoever made the map; written to by plans that fill it */
+    const char *name;  /* for messages: "archive/data/3"; may be NULL */
+} ckpt_source;
+
+/* Bytes that a driver wants written as they are: headers, directories, whole small files. */
+typedef struct ckpt_literal {
+    uint64_t at; /* offset in the file */
+    uint64_t n;
+    const void *bytes; /* in the map's arena */
+} ckpt_literal;
+
+CKPT_VEC(ckpt_literals, ckpt_literal);
+CKPT_VEC(ckpt_storages, ckpt_storage *);
+
+typedef struct ckpt_map_file {
+    const char *path;   /* read: as opened.  written: relative to the target folder, one path part */
+    const char *prefix; /* written torch files: name of the archive's top folder; else NULL */
+    uint64_t size;
+    uint64_t dev, ino;            /* read: identity, checked again when the file is opened and at the end */
+    int64_t mtime_s, mtime_ns, ctime_s, ctime_ns;
+    const struct ckpt_format *format;
+    ckpt_literals literals; /* written */
+    ckpt_value *tree;       /* written torch files: the tree to pickle; NULL: a dict of the file's tensors */
+    ckpt_storages storages; /* of tree, in the order of their records; each bound to a source of this map whose
+                               n_bytes are set and whose place the driver fixes */
+    void *state;            /* written: the driver's own, between place and seal; in the arena */
+} ckpt_map_file;
+
+typedef enum ckpt_severity { CKPT_INFO, CKPT_WARNING, CKPT_ERROR } ckpt_severity;
+
+typedef struct ckpt_finding {
+    ckpt_severity severity;
+    int code; /* CKPT_E* for errors, CKPT_OK otherwise */
+    const char *text;
+} ckpt_finding;
+
+/* What was understood, for `info`: "stage" = 3, "world size" = 4, in order. */
+typedef struct ckpt_fact {
+    const char *key;
+    const char *text; /* printable form */
+    int64_t number;
+    bool is_number;
+} ckpt_fact;
+
+CKPT_VEC(ckpt_sources, ckpt_source);
+CKPT_VEC(ckpt_map_files, ckpt_map_file);
+CKPT_VEC(ckpt_tensors, ckpt_tensor *);
+CKPT_VEC(ckpt_findings, ckpt_finding);
+CKPT_VEC(ckpt_facts, ckpt_fact);
+CKPT_VEC(ckpt_slots, uint32_t);
+
+typedef struct ckpt_map ckpt_map;
+
+struct ckpt_map {
+    ckpt_arena *arena;
+    const char *path;   /* what it was opened from: the folder or file understood */
+    const char *format; /* "deepspeed", "safetensors", "torch" ... */
+    ckpt_map_files files;
+    ckpt_sources sources;
+    ckpt_tensors tensors; /* in the order the checkpoint has them */
+    ckpt_slots slots;     /* hash table over names: index + 1, 0 = free */
+    ckpt_value *values;   /* root of the tree of values, or NULL */
+    ckpt_dict metadata;   /* str -> str that the format carries beside tensors (safetensors' __metadata__) */
+    ckpt_findings findings;
+    ckpt_facts facts;
+    bool collect; /* keep errors as findings instead of failing (verify) */
+};
+
+/* A new empty map; limit caps its arena (0: default). */
+int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err);
+CKPT_API void ckpt_map_free(ckpt_map *map);
+
+/* Append; indexes are stable.  path and name are copied. */
+int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index, ckpt_err *err);
+int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *index, ckpt_err *err);
+int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *bytes, uint64_t n, ckpt_err *err);
+
+/*
+ * Append a tensor.  Name and shape are copied.
+ *
+ * Errors   CKPT_EFORMAT: the name is not acceptable (reliability 3.5: UTF-8, at most 64 KiB, no NUL) or already there,
+ *          more than CKPT_MAX_DIM axes, or the size overflows.
+ */
+int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like, ckpt_tensor **out,
+                 ckpt_err *err);
+
+/* The same without entering it in the list: for twins. */
+int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like, ckpt_tensor **out,
+                        ckpt_err *err);
+
+/* Give a tensor its extents: n of them, copied with their axes; empty ones are left out if it has elements. */
+int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n, ckpt_err *err);
+
+/* One flat extent that covers the whole tensor, contiguous from byte at of a source. */
+int ckpt_map_back_whole(ckpt_map *map, ckpt_tensor *t, uint32_t source, uint64_t at, ckpt_err *err);
+
+/* Index of a name, or SIZE_MAX. */
+size_t ckpt_map_index(const ckpt_map *map, const char *name, size_t n);
+
+/*
+ * Rebuild the table of names after map->tensors was changed in place (dropped, renamed, reordered).
+ * Errors   CKPT_EMISMATCH: two tensors have one name; CKPT_ELIMIT
+ */
+int ckpt_map_reindex(ckpt_map *map, ckpt_err *err);
+
+/* Facts and findings: text is copied.  Failing to store one is CKPT_ELIMIT. */
+int ckpt_map_fact(ckpt_map *map, ckpt_err *err, const char *key, const char *fmt, ...) CKPT_PRINTF(4, 5);
+int ckpt_map_fact_int(ckpt_map *map, const char *key, int64_t number, ckpt_err *err);
+int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const char *fmt, ...) CKPT_PRINTF(4, 5);
+
+/*
+ * An inconsistency: with map->collect it becomes a finding and the result is CKPT_OK, so that the
+ * reader goes on and reports them all; else it fails with the code.
+ */
+int ckpt_map_problem(ckpt_map *map, int code, ckpt_err *err, const char *fmt, ...) CKPT_PRINTF(4, 5);
+
+/* Each tensor covered exactly once by extents that lie inside their sources (owners only). */
+CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
+
+/* True if n bytes are acceptable as a tensor name. */
+bool ckpt_name_ok(const char *name, uint64_t n);
+
+/* True if n bytes are well-formed UTF-8 without surrogates. */
+bool ckpt_utf8_ok(const char *s, uint64_t n);
+
+/* True if n bytes are one safe path part: 1..255 bytes, no '/', '\\', NUL; not "." or "..". */
+bool ckpt_path_part_ok(const char *s, uint64_t n);
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * zero_flat.c: ZeRO stages 1 and 2: a parameter group is one flat buffer, cut evenly over the
+ * ranks.
+ *
+ *     | param 0 | pad | param 1 | ... | param n-1 |   padding   |
+ *     0                               N = used      F = total
+ *     |  rank 0: s  |  rank 1: s  |  ...   |  rank w-1: s       |
+ */
+#include "libckpt/map/zero_flat.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "libckpt/base/mem.h"
+
+/* a rounded up to a multiple of b > 0; false on overflow. */
+static bool zf_ceil(uint64_t a, uint64_t b, uint64_t *out)
+{
+    uint64_t rest = a % b;
+
+    return ckpt_add(a, rest == 0 ? 0 : b - rest, out);
+}
+
+/* Place the parameters one after another. */
+static bool zf_place(ckpt_zero_flat *z, const uint64_t *numel, const uint64_t *pad)
+{
+    uint64_t at = 0;
+
+    for (uint64_t i = 0; i < z->n_params; i++) {
+        z->start[i] = at;
+        z->numel[i] = numel[i];
+        if (!ckpt_add(at, numel[i], &at) || (pad != NULL && !ckpt_add(at, pad[i], &at))) {
+            return false;
+        }
+    }
+    z->used = at;
+    return true;
+}
+
+/* LIMIT: six numbers define a group and one place for the result; a struct would only rename them.
+ */
+int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_t *pad, uint64_t n,
+                       uint32_t world, uint64_t multiple, ckpt_err *err)
+{
+    ckpt_zero_flat z = {.world = world, .n_params = n};
+    uint64_t n_bytes;
+
+    memset(out, 0, sizeof *out);
+    // Slices are equal only if the alignment is a multiple of the ranks.
+    if (world == 0 || multiple == 0 || multiple % world != 0) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "a flat group over %" PRIu32 " ranks, aligned to %" PRIu64 " elements",
+                         world, multiple);
+    }
+    if (!ckpt_mul(n, sizeof *z.start, &n_bytes) || n_bytes > SIZE_MAX) {
+        return ckpt_fail_memory(err);
+    }
+    z.start = ckpt_alloc((size_t)n_bytes);
+    z.numel = ckpt_alloc((size_t)n_bytes);
+    if (z.start == NULL || z.numel == NULL) {
+        ckpt_zero_flat_free(&z);
+        return ckpt_fail_memory(err);
+    }
+    if (!zf_place(&z, numel, pad) || !zf_ceil(z.used, multiple, &z.total)) {
+        ckpt_zero_flat_free(&z);
+        return ckpt_fail(err, CKPT_EFORMAT, "a flat group of more than 2^64 elements");
+    }
+    z.slice = z.total / world;
+    *out = z;
+    return CKPT_OK;
+}
+
+void ckpt_zero_flat_free(ckpt_zero_flat *z)
+{
+    if (z == NULL) {
+        return;
+    }
+    ckpt_free(z->start);
+    ckpt_free(z->numel);
+    memset(z, 0, sizeof *z);
+}
+
+bool ckpt_zero_flat_next(const ckpt_zero_flat *z, uint64_t i, uint64_t *cursor, ckpt_zero_run *run)
+{
+    uint64_t at, left, room;
+
+    // Also ends at once for a parameter without elements, so slice > 0 below.
+    if (i >= z->n_params || *cursor >= z->numel[i]) {
+        return false;
+    }
+    at = z->start[i] + *cursor;
+    left = z->numel[i] - *cursor;
+    room = z->slice - at % z->slice;
+    run->rank = (uint32_t)(at / z->slice); // < world: at < used <= total
+    run->first = *cursor;
+    run->count = left < room ? left : room;
+    run->at = at % z->slice;
+    *cursor += run->count;
+    return true;
+}
+
+uint64_t ckpt_zero_flat_padding(const ckpt_zero_flat *z, uint32_t rank)
+{
+    uint64_t begin, end;
+
+    if (rank >= z->world) {
+        return 0;
+    }
+    begin = rank * z->slice; // at most total
+    end = begin + z->slice;
+    if (end <= z->used) {
+        return 0;
+    }
+    return begin >= z->used ? z->slice : end - z->used;
+}
+
+void ckpt_zero_round_robin(uint64_t n, uint32_t world, uint64_t *out)
+{
+    uint64_t k = 0;
+
+    for (uint64_t j = 0; j < world && j < n; j++) {
+        for (uint64_t i = j; i < n; i += world) {
+            out[k++] = i;
+        }
+    }
+}

@@ -1,0 +1,198 @@
+/*
+ * open.c: from a path to a map: what is it, which driver reads it.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/format.h"
+
+enum { OPEN_HEAD = 512 }; /* bytes shown to the drivers' probes: tar's magic is at 257 */
+
+const ckpt_format *ckpt_format_find(const char *name)
+{
+    for (size_t i = 0; ckpt_formats[i]; i++) {
+        if (strcmp(ckpt_formats[i]->name, name) == 0)
+            return ckpt_formats[i];
+    }
+    return NULL;
+}
+
+/* The driver that is surest about the first bytes, or NULL. */
+static int open_probe(const ckpt_format **out, ckpt_io *io, ckpt_err *err)
+{
+    uint8_t head[OPEN_HEAD];
+    size_t n = io->size < OPEN_HEAD ? (size_t)io->size : OPEN_HEAD;
+    int best = 0;
+
+    *out = NULL;
+    int rc = n ? ckpt_io_read(io, head, n, 0, err) : CKPT_OK;
+    for (size_t i = 0; rc == CKPT_OK && ckpt_formats[i]; i++) {
+        int sure = ckpt_formats[i]->probe(head, n, io->size);
+        if (sure > best) {
+            best = sure;
+            *out = ckpt_formats[i];
+        }
+    }
+    if (rc == CKPT_OK && !*out)
+        rc = ckpt_fail(err, CKPT_EFORMAT,
+                       n ? "%s: not a checkpoint file of a known format (torch, safetensors)"
+                         : "%s: the file is empty (0 bytes)",
+                       io->name);
+    return rc;
+}
+
+static int open_with_io(ckpt_map *map, ckpt_io *io, const ckpt_format *format, ckpt_err *err)
+{
+    ckpt_map_file file = {0};
+    uint32_t index = 0;
+    int rc = format ? CKPT_OK : open_probe(&format, io, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_io_identify(io, &file);
+    file.format = format;
+    rc = ckpt_map_add_file(map, &file, &index, err);
+    if (rc == CKPT_OK) {
+        map->format = format->name;
+        rc = format->read(map, io, index, err);
+    }
+    return rc;
+}
+
+int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_format *format, ckpt_err *err)
+{
+    ckpt_io *io = NULL;
+    ckpt_map *map = NULL;
+    int rc = ckpt_io_open(&io, path, err);
+
+    *out = NULL;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_new(&map, 0, err);
+    if (rc == CKPT_OK) {
+        map->path = ckpt_arena_string(map->arena, path, strlen(path));
+        rc = map->path ? open_with_io(map, io, format, err) : ckpt_fail_memory(err);
+    }
+    ckpt_io_close(io);
+    if (rc != CKPT_OK) {
+        ckpt_map_free(map);
+        return rc;
+    }
+    *out = map;
+    return CKPT_OK;
+}
+
+/* The folder of a path ("." when it has none), and the name in it; in the map's arena. */
+static int open_split(ckpt_map *map, const char *path, const char **folder, const char **name, ckpt_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    const char *dir = !slash ? "." : slash == path ? "/" : path;
+    size_t n = slash && slash != path ? (size_t)(slash - path) : 1;
+
+    *folder = ckpt_arena_string(map->arena, dir, n);
+    *name = slash ? slash + 1 : path;
+    return *folder ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+/* The directory driver that claims a file of this name as its part, or NULL. */
+static const ckpt_directory *open_part(const char *name, bool whole)
+{
+    for (size_t i = 0; ckpt_directories[i]; i++) {
+        int part = ckpt_directories[i]->part ? ckpt_directories[i]->part(name) : 0;
+        if (part == 2 || (part == 1 && whole))
+            return ckpt_directories[i];
+    }
+    return NULL;
+}
+
+/* A folder, by the driver that is surest of it; with a driver: because of the file `part` that was named. */
+static int open_folder(ckpt_map *map, const char *folder, const char *part, const ckpt_directory *driver,
+                       const ckpt_open_opts *opts, ckpt_err *err)
+{
+    ckpt_listing list;
+    int best = 0;
+    int rc = ckpt_listing_read(&list, map, folder, err);
+
+    list.part = part;
+    for (size_t i = 0; rc == CKPT_OK && !driver && ckpt_directories[i]; i++)
+        best = ckpt_directories[i]->probe(&list) > best ? ckpt_directories[i]->probe(&list) : best;
+    for (size_t i = 0; rc == CKPT_OK && !driver && best > 0 && ckpt_directories[i]; i++) {
+        if (ckpt_directories[i]->probe(&list) == best)
+            driver = ckpt_directories[i];
+    }
+    if (rc == CKPT_OK && !driver)
+        rc = ckpt_fail(err, CKPT_EMISSING,
+                       "%s: no checkpoint here: neither 'latest' nor *_states.pt files (DeepSpeed) nor "
+                       "model.safetensors, pytorch_model.bin or their index (Hugging Face)",
+                       folder);
+    if (rc == CKPT_OK) {
+        map->path = folder;
+        map->format = driver->name;
+        rc = driver->gather(map, &list, opts, err);
+    }
+    return rc;
+}
+
+/* Formats that carry checksums must have them on every record that tensors use. */
+static int open_require_crc(ckpt_map *map, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < map->sources.n; i++) {
+        const ckpt_source *s = &map->sources.at[i];
+        const ckpt_map_file *f = s->kind == CKPT_SOURCE_FILE ? &map->files.at[s->file] : NULL;
+        if (f && f->format && f->format->records && !s->has_crc && s->n_bytes > 0)
+            rc = ckpt_map_problem(map, CKPT_EFORMAT, err, "%s: record %s carries no CRC-32, and one is required",
+                                  f->path, s->name ? s->name : "?");
+    }
+    return rc;
+}
+
+/* A single file: what the map says of it is what the file's driver found. */
+static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *err)
+{
+    ckpt_map *read = NULL;
+    int rc = ckpt_format_read(&read, path, NULL, err);
+
+    if (rc == CKPT_OK) {
+        ckpt_map_free(*map);
+        *map = read;
+        read->collect = collect;
+    }
+    return rc;
+}
+
+int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
+{
+    static const ckpt_open_opts defaults = {0};
+    const ckpt_directory *driver = NULL;
+    const char *folder = NULL, *name = NULL;
+    ckpt_map *map = NULL;
+    struct stat st;
+
+    *out = NULL;
+    opts = opts ? opts : &defaults;
+    if (stat(path, &st) != 0)
+        return ckpt_fail_sys(err, errno == ENOENT || errno == ENOTDIR ? CKPT_EMISSING : CKPT_EIO, errno,
+                             "%s: cannot be opened", path);
+    int rc = ckpt_map_new(&map, 0, err);
+    if (rc == CKPT_OK) {
+        map->collect = opts->collect;
+        rc = open_split(map, path, &folder, &name, err);
+    }
+    if (rc == CKPT_OK && S_ISDIR(st.st_mode)) {
+        folder = ckpt_arena_string(map->arena, path, strlen(path));
+        rc = folder ? open_folder(map, folder, NULL, NULL, opts, err) : ckpt_fail_memory(err);
+    } else if (rc == CKPT_OK) {
+        driver = open_part(name, opts->whole_checkpoint);
+        rc = driver ? open_folder(map, folder, name, driver, opts, err) : open_file(&map, path, opts->collect, err);
+    }
+    if (rc == CKPT_OK && opts->require_crc)
+        rc = open_require_crc(map, err);
+    if (rc != CKPT_OK) {
+        ckpt_map_free(map);
+        return rc;
+    }
+    *out = map;
+    return CKPT_OK;
+}

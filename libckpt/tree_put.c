@@ -1,0 +1,198 @@
+/*
+ * tree_put.c: owns the output of the tree printers: buffering, numbers, escapes.
+ */
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/map/map.h"
+#include "libckpt/tree.h"
+
+void ckpt_tree_fail(ckpt_tree *t, int code, const char *text)
+{
+    if (t->rc == CKPT_OK) {
+        t->rc = ckpt_fail(t->err, code, "%s", text);
+    }
+}
+
+void ckpt_tree_flush(ckpt_tree *t)
+{
+    int rc = t->rc == CKPT_OK && t->n_held > 0 ? t->fn(t->ctx, t->held, t->n_held) : 0;
+
+    t->n_held = 0;
+    if (rc != 0) {
+        ckpt_tree_fail(t, rc < 0 && rc > CKPT_ERROR_END_ ? rc : CKPT_ECANCELED,
+                       "the tree of values could not be written");
+    }
+}
+
+void ckpt_tree_put(ckpt_tree *t, const char *s, size_t n)
+{
+    while (n > 0 && t->rc == CKPT_OK) {
+        size_t room = sizeof t->held - t->n_held, part = n < room ? n : room;
+
+        memcpy(t->held + t->n_held, s, part);
+        t->n_held += part;
+        s += part;
+        n -= part;
+        if (t->n_held == sizeof t->held) {
+            ckpt_tree_flush(t);
+        }
+    }
+}
+
+void ckpt_tree_puts(ckpt_tree *t, const char *s)
+{
+    ckpt_tree_put(t, s, strlen(s));
+}
+
+void ckpt_tree_printf(ckpt_tree *t, const char *fmt, ...)
+{
+    char text[256]; // for numbers and fixed words only
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (n > 0) {
+        ckpt_tree_put(t, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    }
+}
+
+void ckpt_tree_float(ckpt_tree *t, double f)
+{
+    char text[40];
+    const char *point = localeconv()->decimal_point;
+    char *at;
+    int digits = 15;
+
+    if (isnan(f) || isinf(f)) {
+        ckpt_tree_puts(t, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
+        return;
+    }
+    do { // the fewest of 15 to 17 digits that give the same value back
+        (void)snprintf(text, sizeof text, "%.*g", digits, f);
+    } while (digits++ < 17 && memcmp(&f, &(double){strtod(text, NULL)}, sizeof f) != 0);
+    at = strstr(text, point); // the program's locale may have a comma
+    if (at != NULL && strcmp(point, ".") != 0) {
+        *at = '.';
+        memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
+    }
+    ckpt_tree_puts(t, text);
+    if (strpbrk(text, ".e") == NULL) {
+        ckpt_tree_puts(t, ".0");
+    }
+}
+
+/* Two's complement bytes in decimal, by repeated division. */
+static void tree_long(ckpt_tree *t, ckpt_text s)
+{
+    enum { MAX = 256, DIGITS = 640 }; // the reader lets 256 bytes through
+    uint8_t number[MAX];
+    char digits[DIGITS];
+    size_t n = s.n < MAX ? (size_t)s.n : MAX, at = DIGITS;
+    bool minus = n > 0 && ((unsigned char)s.at[n - 1] & 0x80u) != 0;
+    unsigned carry = 1;
+
+    memcpy(number, s.at, n);
+    for (size_t i = 0; minus && i < n; i++) {
+        carry += (uint8_t)~number[i];
+        number[i] = (uint8_t)carry;
+        carry >>= 8;
+    }
+    do {
+        unsigned rest = 0;
+
+        for (size_t i = n; i-- > 0;) {
+            rest = rest << 8 | number[i];
+            number[i] = (uint8_t)(rest / 10);
+            rest %= 10;
+        }
+        digits[--at] = (char)('0' + rest);
+        while (n > 0 && number[n - 1] == 0) {
+            n--;
+        }
+    } while (n > 0);
+    ckpt_tree_puts(t, minus ? "-" : "");
+    ckpt_tree_put(t, digits + at, DIGITS - at);
+}
+
+void ckpt_tree_int(ckpt_tree *t, const ckpt_value *v)
+{
+    if (v->kind == CKPT_V_LONG) {
+        tree_long(t, v->as.text);
+    } else {
+        ckpt_tree_printf(t, "%" PRId64, v->as.i);
+    }
+}
+
+/* Bytes of the well-formed character at s, or 0. */
+static size_t tree_character(const char *s, uint64_t n)
+{
+    unsigned c = (unsigned char)*s;
+    size_t size = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+
+    return size <= n && ckpt_utf8_ok(s, size) ? size : 0;
+}
+
+/* One character that cannot stand for itself between quotes. */
+static bool tree_escape(ckpt_tree *t, unsigned char c, char quote)
+{
+    static const char from[] = "\n\r\t\b\f", into[] = "nrtbf";
+    const char *at = c != '\0' ? strchr(from, c) : NULL;
+
+    if (c == (unsigned char)quote || c == '\\') {
+        ckpt_tree_printf(t, "\\%c", c);
+    } else if (at != NULL) {
+        ckpt_tree_printf(t, "\\%c", into[at - from]);
+    } else if (c < 0x20 || c == 0x7F) {
+        ckpt_tree_printf(t, "\\u%04x", c);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void ckpt_tree_escaped(ckpt_tree *t, ckpt_text s, char quote, uint64_t max)
+{
+    uint64_t end = max != 0 && s.n > max ? max : s.n;
+
+    for (uint64_t i = 0; i < end && t->rc == CKPT_OK;) {
+        size_t size = tree_character(s.at + i, s.n - i);
+
+        if (size == 0) {
+            ckpt_tree_puts(t, "\xEF\xBF\xBD");
+            i += (unsigned char)s.at[i] == 0xED && s.n - i >= 3 ? 3 : 1; // a surrogate takes three
+            continue;
+        }
+        if (size == 2 && (unsigned char)s.at[i] == 0xC2 && (unsigned char)s.at[i + 1] < 0xA0) {
+            // the upper control characters drive terminals too
+            ckpt_tree_printf(t, "\\u%04x", (unsigned)(unsigned char)s.at[i + 1]);
+        } else if (!tree_escape(t, (unsigned char)s.at[i], quote)) {
+            ckpt_tree_put(t, s.at + i, size);
+        }
+        i += size;
+    }
+    if (end < s.n) {
+        ckpt_tree_puts(t, "...");
+    }
+}
+
+void ckpt_tree_quoted(ckpt_tree *t, ckpt_text s, char quote, uint64_t max)
+{
+    ckpt_tree_put(t, &quote, 1);
+    ckpt_tree_escaped(t, s, quote, max);
+    ckpt_tree_put(t, &quote, 1);
+}
+
+void ckpt_tree_hex(ckpt_tree *t, ckpt_text s, uint64_t max)
+{
+    for (uint64_t i = 0; i < s.n && i < max; i++) {
+        ckpt_tree_printf(t, "%02x", (unsigned)(unsigned char)s.at[i]);
+    }
+}
