@@ -116,8 +116,8 @@ static bool crew_take(crew_state *s, uint64_t *item)
 }
 
 /*
- * Items go out in ascending order, so every item below a failed one is already in somebody's hands and
- * will report: keeping the lowest makes the reported failure independent of timing.
+ * Items go out in ascending order, so every item below a failed one is already in somebody's hands
+ * and will report: keeping the lowest makes the reported failure independent of timing.
  */
 static void crew_failed(crew_state *s, uint64_t item, int rc, const ckpt_err *e)
 {

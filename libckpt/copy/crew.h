@@ -10,7 +10,8 @@
 /* How far the run has come: told to the caller's callback at most 20 times a second. */
 typedef struct ckpt_progress ckpt_progress;
 
-int ckpt_progress_new(ckpt_progress **out, const ckpt_run_opts *opts, uint64_t total, ckpt_err *err);
+int ckpt_progress_new(ckpt_progress **out, const ckpt_run_opts *opts, uint64_t total,
+                      ckpt_err *err);
 
 /* Add n bytes; CKPT_ECANCELED once the callback has asked to stop.  Thread safe. */
 int ckpt_progress_add(ckpt_progress *p, uint64_t n, ckpt_err *err);
@@ -25,7 +26,8 @@ void ckpt_progress_free(ckpt_progress *p); /* NULL is fine */
 typedef int (*ckpt_crew_fn)(void *ctx, unsigned worker, uint64_t item, ckpt_err *err);
 
 /*
- * Hand out items 0..n_items-1 in ascending order to n_workers threads (the caller's is one of them).
+ * Hand out items 0..n_items-1 in ascending order to n_workers threads (the caller's is one of
+ * them).
  *
  * Fewer threads than wanted are no failure: the items then take longer.
  * Errors   what fn returned for the lowest item that failed; no further items are handed out then.

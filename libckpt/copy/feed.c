@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "libckpt/base/digest.h"
-#include "libckpt/copy/inflate.h"
 #include "libckpt/copy/feed.h"
+#include "libckpt/copy/inflate.h"
 
 enum {
     FEED_CHUNK = 256 * 1024,   /* bytes read or decoded at a time where nothing else sets a size */
@@ -15,7 +15,7 @@ enum {
 };
 
 int ckpt_feed_open(ckpt_feed *out, const ckpt_map *map, const char *folder, uint64_t memory,
-                      ckpt_err *err)
+                   ckpt_err *err)
 {
     int rc;
 
@@ -38,7 +38,9 @@ void ckpt_feed_close(ckpt_feed *s)
 void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n)
 {
     const ckpt_source *s = &map->sources.at[source];
-    const char *path = s->kind == CKPT_SOURCE_FILE && s->file < map->files.n ? map->files.at[s->file].path : "memory";
+    const char *path = s->kind == CKPT_SOURCE_FILE && s->file < map->files.n
+                           ? map->files.at[s->file].path
+                           : "memory";
 
     if (s->name != NULL)
         (void)snprintf(text, n, "%s: record '%s'", path, s->name);
@@ -66,8 +68,8 @@ static int feed_bad_stream(const feed_inflate *f, const char *what, ckpt_err *er
     char label[FEED_LABEL];
 
     ckpt_feed_label(f->feed->map, f->index, label, sizeof label);
-    return ckpt_fail(err, CKPT_EFORMAT, "%s: %s the %" PRIu64 " bytes that it should decode to", label, what,
-                     f->src->n_bytes);
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: %s the %" PRIu64 " bytes that it should decode to",
+                     label, what, f->src->n_bytes);
 }
 
 /* The inflater knows no file: say which record it was. */
@@ -80,7 +82,8 @@ static int feed_bad_deflate(const feed_inflate *f, int code, const ckpt_err *inn
 }
 
 /* Decode one chunk of input; what it yields may be many chunks of output. */
-static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bool *ended, ckpt_err *err)
+static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bool *ended,
+                             ckpt_err *err)
 {
     for (;;) {
         uint8_t *out = f->out;
@@ -129,13 +132,16 @@ static int feed_inflate_loop(feed_inflate *f, ckpt_err *err)
 }
 
 /* Decode a whole record, handing its bytes to take; the size must be exact. */
-static int feed_inflate_run(ckpt_feed *s, uint32_t index, feed_take_fn take, void *ctx, ckpt_err *err)
+static int feed_inflate_run(ckpt_feed *s, uint32_t index, feed_take_fn take, void *ctx,
+                            ckpt_err *err)
 {
-    feed_inflate f = {.feed = s, .index = index, .src = &s->map->sources.at[index], .take = take, .ctx = ctx};
+    feed_inflate f = {
+        .feed = s, .index = index, .src = &s->map->sources.at[index], .take = take, .ctx = ctx};
     uint64_t end;
     int rc = CKPT_OK;
 
-    if (!ckpt_add(f.src->at, f.src->n_stored, &end) || f.src->n_bytes / FEED_DEFLATE_RATIO > f.src->n_stored)
+    if (!ckpt_add(f.src->at, f.src->n_stored, &end) ||
+        f.src->n_bytes / FEED_DEFLATE_RATIO > f.src->n_stored)
         return feed_bad_stream(&f, "is too short for", err);
     f.in = ckpt_alloc(FEED_CHUNK);
     f.out = ckpt_alloc(FEED_CHUNK);
@@ -178,7 +184,8 @@ int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err)
     feed_keep keep = {s, source, 0};
     int rc;
 
-    if (src->kind != CKPT_SOURCE_FILE || src->coding != CKPT_DEFLATE || ckpt_spool_has(s->spool, source))
+    if (src->kind != CKPT_SOURCE_FILE || src->coding != CKPT_DEFLATE ||
+        ckpt_spool_has(s->spool, source))
         return CKPT_OK;
     // A lying size must not make us reserve anything: what deflate cannot reach is refused first.
     if (src->n_bytes / FEED_DEFLATE_RATIO <= src->n_stored) {
@@ -199,20 +206,23 @@ int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err)
 }
 
 /* [at, at+n) of a raw record as an offset in its file. */
-static int feed_file_range(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_t at, uint64_t *out,
-                          ckpt_err *err)
+static int feed_file_range(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_t at,
+                           uint64_t *out, ckpt_err *err)
 {
     const ckpt_source *src = &s->map->sources.at[source];
     char label[FEED_LABEL];
 
-    if (ckpt_within(at, n, src->n_bytes) && ckpt_within(at, n, src->n_stored) && ckpt_add(src->at, at, out))
+    if (ckpt_within(at, n, src->n_bytes) && ckpt_within(at, n, src->n_stored) &&
+        ckpt_add(src->at, at, out))
         return CKPT_OK;
     ckpt_feed_label(s->map, source, label, sizeof label);
-    return ckpt_fail(err, CKPT_EFORMAT, "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but it has %" PRIu64,
+    return ckpt_fail(err, CKPT_EFORMAT,
+                     "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but it has %" PRIu64,
                      label, n, at, src->n_stored);
 }
 
-static int feed_read_file(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+static int feed_read_file(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at,
+                          ckpt_err *err)
 {
     const ckpt_source *src = &s->map->sources.at[source];
     uint64_t in_file = 0;
@@ -228,7 +238,8 @@ static int feed_outside(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_
     if (source >= s->map->sources.n)
         return ckpt_fail(err, CKPT_EUSAGE, "the map has no source %" PRIu32, source);
     ckpt_feed_label(s->map, source, label, sizeof label);
-    return ckpt_fail(err, CKPT_EFORMAT, "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but it has %" PRIu64,
+    return ckpt_fail(err, CKPT_EFORMAT,
+                     "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but it has %" PRIu64,
                      label, n, at, s->map->sources.at[source].n_bytes);
 }
 
@@ -259,7 +270,8 @@ int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_
     return ckpt_spool_read(s->spool, source, buf, n, at, err);
 }
 
-static int feed_crc_read(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc, ckpt_err *err)
+static int feed_crc_read(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc,
+                         ckpt_err *err)
 {
     uint64_t room = n < FEED_CHUNK ? n : FEED_CHUNK;
     uint8_t *buf = ckpt_alloc(room > 0 ? (size_t)room : 1);
@@ -278,13 +290,14 @@ static int feed_crc_read(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n,
     return rc;
 }
 
-int ckpt_feed_crc(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc, ckpt_err *err)
+int ckpt_feed_crc(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc,
+                  ckpt_err *err)
 {
     const ckpt_source *src = &s->map->sources.at[source];
 
     *crc = 0;
-    if (src->kind == CKPT_SOURCE_FILE && src->coding == CKPT_DEFLATE && !ckpt_spool_has(s->spool, source) &&
-        at == 0 && n == src->n_bytes)
+    if (src->kind == CKPT_SOURCE_FILE && src->coding == CKPT_DEFLATE &&
+        !ckpt_spool_has(s->spool, source) && at == 0 && n == src->n_bytes)
         return feed_inflate_run(s, source, feed_take_crc, crc, err);
     return feed_crc_read(s, source, at, n, crc, err);
 }

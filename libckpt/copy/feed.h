@@ -1,7 +1,8 @@
 /*
  * feed.h: the decoded bytes of a map's sources, wherever they are kept.
  *
- * Files through the pool, memory, zeros; deflated records from a spool that ckpt_feed_decode filled.
+ * Files through the pool, memory, zeros; deflated records from a spool that ckpt_feed_decode
+ * filled.
  */
 #ifndef CKPT_COPY_FEED_H
 #define CKPT_COPY_FEED_H
@@ -17,13 +18,14 @@ typedef struct ckpt_feed {
     ckpt_spool *spool; /* deflated records decoded so far */
 } ckpt_feed;
 
-/* folder: where the spool may put its file (NULL: TMPDIR); memory: bytes the spool may keep on the heap. */
+/* folder: where the spool may put its file (NULL: TMPDIR); memory: bytes the spool may keep on the
+ * heap. */
 int ckpt_feed_open(ckpt_feed *out, const ckpt_map *map, const char *folder, uint64_t memory,
-                      ckpt_err *err);
+                   ckpt_err *err);
 
 /*
- * Decode a deflated source and check its size and CRC; nothing to do for others, or the second time.
- * Thread safe for different sources.
+ * Decode a deflated source and check its size and CRC; nothing to do for others, or the second
+ * time. Thread safe for different sources.
  */
 int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err);
 
@@ -32,20 +34,23 @@ int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err);
  *
  * Errors   CKPT_EFORMAT: outside the source or its file; CKPT_EIO
  */
-int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
+int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at,
+                   ckpt_err *err);
 
 /*
- * CRC-32 of n decoded bytes from offset at of a source, in *crc.  A deflated source that is not decoded
- * yet is decoded on the fly, kept nowhere, and must be wanted whole.  Thread safe.
+ * CRC-32 of n decoded bytes from offset at of a source, in *crc.  A deflated source that is not
+ * decoded yet is decoded on the fly, kept nowhere, and must be wanted whole.  Thread safe.
  */
-int ckpt_feed_crc(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc, ckpt_err *err);
+int ckpt_feed_crc(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc,
+                  ckpt_err *err);
 
 /* "file: record 'name'" for messages; room for n bytes. */
 void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n);
 
-/* Format of the words for a record whose bytes are not those that were written: label, found, expected. */
-#define CKPT_BAD_CRC                                                                                   \
-    "%s: CRC-32 is %08" PRIx32 ", expected %08" PRIx32                                                 \
+/* Format of the words for a record whose bytes are not those that were written: label, found,
+ * expected. */
+#define CKPT_BAD_CRC                                                                               \
+    "%s: CRC-32 is %08" PRIx32 ", expected %08" PRIx32                                             \
     ": one or more bits changed since it was written; restore the file"
 
 void ckpt_feed_close(ckpt_feed *s);

@@ -1,8 +1,10 @@
 /*
- * gather.c: reading pieces: contiguous ones straight into place, strided ones through a staging buffer.
+ * gather.c: reading pieces: contiguous ones straight into place, strided ones through a staging
+ * buffer.
  *
- * A strided piece is walked in the order of its source, whatever its order in the region is, so that even a
- * transposed tensor is read forwards.  Gaps of up to a page are read along with what lies around them.
+ * A strided piece is walked in the order of its source, whatever its order in the region is, so
+ * that even a transposed tensor is read forwards.  Gaps of up to a page are read along with what
+ * lies around them.
  */
 #include <string.h>
 
@@ -13,8 +15,8 @@
 #include "libckpt/map/join.h"
 
 enum {
-    GA_GAP = 4096,            /* bytes between wanted ones that are read along */
-    GA_SEGMENT = 16 * 1024    /* shorter runs of a strided piece get no segment of their own */
+    GA_GAP = 4096,         /* bytes between wanted ones that are read along */
+    GA_SEGMENT = 16 * 1024 /* shorter runs of a strided piece get no segment of their own */
 };
 
 typedef struct ga_axis {
@@ -27,11 +29,11 @@ typedef struct ga_axis {
 typedef struct ga_piece {
     ckpt_gather *g;
     uint32_t source;
-    unsigned n;          /* axes, outermost in the source first */
-    unsigned swap;       /* bytes to reverse together, or 0 */
-    uint64_t unit;       /* bytes that are contiguous on both sides */
-    uint64_t at;         /* in the source */
-    uint8_t *to;         /* of the first unit */
+    unsigned n;    /* axes, outermost in the source first */
+    unsigned swap; /* bytes to reverse together, or 0 */
+    uint64_t unit; /* bytes that are contiguous on both sides */
+    uint64_t at;   /* in the source */
+    uint8_t *to;   /* of the first unit */
     ga_axis axis[CKPT_MAX_DIM];
 } ga_piece;
 
@@ -52,7 +54,8 @@ static bool ga_wants_crc(const ga_piece *p)
 {
     const ckpt_source *s = ga_source(p);
 
-    return p->g->segments != NULL && s->has_crc && s->kind == CKPT_SOURCE_FILE && s->coding == CKPT_RAW;
+    return p->g->segments != NULL && s->has_crc && s->kind == CKPT_SOURCE_FILE &&
+           s->coding == CKPT_RAW;
 }
 
 static int ga_mark_whole(const ga_piece *p, ckpt_err *err)
@@ -126,7 +129,8 @@ static bool ga_step(uint64_t *index, const ga_axis *axis, unsigned n, uint64_t *
 }
 
 /* Spread units that lie in `from` by n axes (at least one). */
-static void ga_scatter(const ga_piece *p, uint8_t *to, const uint8_t *from, const ga_axis *axis, unsigned n)
+static void ga_scatter(const ga_piece *p, uint8_t *to, const uint8_t *from, const ga_axis *axis,
+                       unsigned n)
 {
     uint64_t index[CKPT_MAX_DIM] = {0};
     uint64_t from_at = 0, to_at = 0;
@@ -148,8 +152,8 @@ static int ga_need_stage(ckpt_gather *g, ckpt_err *err)
 }
 
 /*
- * How a piece is cut into reads: axes tail..n-1 are read whole in one span, axis tail-1 in steps of `step`, and the
- * axes before it one position at a time.
+ * How a piece is cut into reads: axes tail..n-1 are read whole in one span, axis tail-1 in steps of
+ * `step`, and the axes before it one position at a time.
  */
 typedef struct ga_cut {
     unsigned tail;
@@ -183,7 +187,8 @@ static ga_cut ga_plan(const ga_piece *p)
 }
 
 /* One read of a strided piece: m positions of axis tail-1, and all of the tail. */
-static int ga_read_part(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to, uint64_t m, ckpt_err *err)
+static int ga_read_part(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to, uint64_t m,
+                        ckpt_err *err)
 {
     unsigned first = c->tail > 0 ? c->tail - 1 : 0;
     uint64_t span = c->span, count = p->axis[first].count;
@@ -193,8 +198,9 @@ static int ga_read_part(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to
         span += (m - 1) * p->axis[first].from_by;
     if (c->tail == p->n && m == 1) {
         // Nothing but one contiguous run: no detour.
-        rc = c->span >= GA_SEGMENT ? ga_read_run(p, p->to + to, c->span, from, err)
-                                   : ckpt_feed_read(p->g->feed, p->source, p->to + to, c->span, from, err);
+        rc = c->span >= GA_SEGMENT
+                 ? ga_read_run(p, p->to + to, c->span, from, err)
+                 : ckpt_feed_read(p->g->feed, p->source, p->to + to, c->span, from, err);
         if (rc == CKPT_OK && p->swap > 1)
             ckpt_swap_bytes(p->to + to, (size_t)c->span, p->swap);
         return rc;
@@ -253,7 +259,8 @@ static void ga_fill(const ga_piece *p)
     while (ga_step(index, p->axis, p->n, &from, &to));
 }
 
-/* Copy the axes, largest source stride first, and merge the innermost into the unit where both sides are contiguous. */
+/* Copy the axes, largest source stride first, and merge the innermost into the unit where both
+ * sides are contiguous. */
 static int ga_axes(ga_piece *p, const ckpt_piece *in, uint64_t item, ckpt_err *err)
 {
     for (unsigned i = 0; i < in->ndim; i++) {
@@ -261,7 +268,8 @@ static int ga_axes(ga_piece *p, const ckpt_piece *in, uint64_t item, ckpt_err *e
         unsigned k = p->n;
 
         if (in->axis[i].from_by < 0)
-            return ckpt_fail(err, CKPT_EUNSUPPORTED, "a tensor view that runs backwards through its storage");
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "a tensor view that runs backwards through its storage");
         a.from_by = (uint64_t)in->axis[i].from_by;
         if (a.count == 1)
             continue;
@@ -306,8 +314,8 @@ static int ga_take(void *ctx, const ckpt_piece *in, ckpt_err *err)
     return p.n == 0 ? ga_whole(&p, err) : ga_strided(&p, err);
 }
 
-int ckpt_gather_region(ckpt_gather *g, const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, void *buf,
-                       ckpt_err *err)
+int ckpt_gather_region(ckpt_gather *g, const ckpt_tensor *t, const ckpt_axis *region,
+                       unsigned n_axes, void *buf, ckpt_err *err)
 {
     ga_region r = {g, t->dtype, buf};
 

@@ -13,7 +13,8 @@
 typedef struct ckpt_gather {
     ckpt_feed *feed;         /* to be set */
     ckpt_segments *segments; /* where CRCs of what was read go; NULL: not wanted */
-    int (*touch)(void *ctx, uint32_t source, ckpt_err *err); /* called before a source is used, or NULL */
+    int (*touch)(void *ctx, uint32_t source,
+                 ckpt_err *err); /* called before a source is used, or NULL */
     void *touch_ctx;
     uint64_t n_read; /* bytes delivered so far, zeros not counted */
     uint8_t *stage;  /* made when first needed; ckpt_gather_free */
@@ -21,14 +22,15 @@ typedef struct ckpt_gather {
 } ckpt_gather;
 
 /*
- * Fill buf with the region's elements, row-major and dense, as they are stored (byte order resolved).
+ * Fill buf with the region's elements, row-major and dense, as they are stored (byte order
+ * resolved).
  *
  * t       whose extents name the sources (not an alias)
  * region  as for ckpt_join
  * Errors  CKPT_EMISMATCH (hole or overlap), CKPT_EFORMAT (outside a source), CKPT_EIO, CKPT_ELIMIT
  */
-int ckpt_gather_region(ckpt_gather *g, const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, void *buf,
-                       ckpt_err *err);
+int ckpt_gather_region(ckpt_gather *g, const ckpt_tensor *t, const ckpt_axis *region,
+                       unsigned n_axes, void *buf, ckpt_err *err);
 
 /* Resolve the lazy bits of a tensor (conjugate, negate) in n gathered elements. */
 void ckpt_gather_resolve(const ckpt_tensor *t, void *buf, uint64_t n_elems);

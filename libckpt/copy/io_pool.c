@@ -1,8 +1,8 @@
 /*
  * io_pool.c: a map's input files, at most so many of them open at a time.
  *
- * Owns the decision that a file is still the one the map was read from: when it is opened again, and
- * once more at the end.
+ * Owns the decision that a file is still the one the map was read from: when it is opened again,
+ * and once more at the end.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -12,10 +12,10 @@
 #include "libckpt/copy/io.h"
 
 typedef struct pool_file {
-    ckpt_io *io;       /* NULL: closed */
-    unsigned n_users;  /* reads in progress: not to be closed */
-    bool was_read;     /* since the last check */
-    uint64_t used_at;  /* clock of the last use, for least recently used */
+    ckpt_io *io;      /* NULL: closed */
+    unsigned n_users; /* reads in progress: not to be closed */
+    bool was_read;    /* since the last check */
+    uint64_t used_at; /* clock of the last use, for least recently used */
 } pool_file;
 
 struct ckpt_io_pool {
@@ -88,7 +88,8 @@ static void pool_make_room(ckpt_io_pool *p)
         pool_close(p, best);
 }
 
-/* True if now describes the same, untouched file.  A map made by hand may know no inode: size only. */
+/* True if now describes the same, untouched file.  A map made by hand may know no inode: size only.
+ */
 static bool pool_same(const ckpt_map_file *was, const ckpt_map_file *now)
 {
     if (was->size != now->size)
@@ -96,13 +97,15 @@ static bool pool_same(const ckpt_map_file *was, const ckpt_map_file *now)
     if (was->ino == 0 && was->dev == 0)
         return true;
     return was->dev == now->dev && was->ino == now->ino && was->mtime_s == now->mtime_s &&
-           was->mtime_ns == now->mtime_ns && was->ctime_s == now->ctime_s && was->ctime_ns == now->ctime_ns;
+           was->mtime_ns == now->mtime_ns && was->ctime_s == now->ctime_s &&
+           was->ctime_ns == now->ctime_ns;
 }
 
 static int pool_changed(const char *path, ckpt_err *err)
 {
-    return ckpt_fail(err, CKPT_EIO,
-                     "%s: changed while being read: wait until its writer is done, then start again", path);
+    return ckpt_fail(
+        err, CKPT_EIO,
+        "%s: changed while being read: wait until its writer is done, then start again", path);
 }
 
 static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
@@ -144,7 +147,8 @@ static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
     return rc;
 }
 
-int ckpt_io_pool_read(ckpt_io_pool *p, uint32_t file, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+int ckpt_io_pool_read(ckpt_io_pool *p, uint32_t file, void *buf, uint64_t n, uint64_t at,
+                      ckpt_err *err)
 {
     ckpt_io *io = NULL;
     int rc;
@@ -171,11 +175,13 @@ int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
 
         if (!p->file[i].was_read)
             continue;
-        // Once looked at, only another read makes it worth another look: readers check after each call.
+        // Once looked at, only another read makes it worth another look: readers check after each
+        // call.
         p->file[i].was_read = false;
         if (stat(was->path, &st) != 0)
-            return errno == ENOENT ? pool_changed(was->path, err)
-                                   : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot stat", was->path);
+            return errno == ENOENT
+                       ? pool_changed(was->path, err)
+                       : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot stat", was->path);
         now.size = (uint64_t)st.st_size;
         now.dev = (uint64_t)st.st_dev;
         now.ino = (uint64_t)st.st_ino;

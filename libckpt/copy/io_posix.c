@@ -1,25 +1,41 @@
 /*
  * io_posix.c: regular files as ckpt_io, and reading whole small files.
  *
- * Owns the rules for opening input: never block on a FIFO, never trust a device, never follow a size
- * that fstat did not confirm.
+ * Owns the rules for opening input: never block on a FIFO, never trust a device, never follow a
+ * size that fstat did not confirm.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "libckpt/copy/io.h"
 
+/* From this size on a read is payload, not headers. */
+#define IOP_PAYLOAD (256u * 1024u)
+
 typedef struct iop_file {
-    ckpt_io io;
+    ckpt_io io; /* first, so that a ckpt_io of ours is an iop_file */
     int fd;
-    struct stat st;
+    atomic_bool hinted; /* the kernel knows that we read forwards */
+    struct stat st;     /* as it was at opening */
     char path[];
 } iop_file;
 
+/*
+ * Ask for more read-ahead once payload is read; opening a checkpoint, which only looks at headers here
+ * and there, must not pay for it.  A hint: failing does not matter.
+ */
+static void iop_hint(iop_file *f, uint64_t n)
+{
+    if (n >= IOP_PAYLOAD && !atomic_exchange(&f->hinted, true))
+        (void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+/* The file behind a ckpt_io; the union takes the const away without a cast. */
 static iop_file *iop_of(const ckpt_io *io)
 {
     union {
@@ -32,9 +48,10 @@ static iop_file *iop_of(const ckpt_io *io)
 
 static int iop_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
-    const iop_file *f = iop_of(io);
+    iop_file *f = iop_of(io);
     uint8_t *p = buf;
 
+    iop_hint(f, n);
     while (n > 0) {
         // One call moves at most 2 GiB on Linux; 1 GiB steps keep ssize_t safe everywhere.
         size_t want = n < (1u << 30) ? (size_t)n : (size_t)1 << 30;
@@ -43,8 +60,9 @@ static int iop_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot read %zu bytes at offset %" PRIu64,
-                                 io->name, want, at);
+            return ckpt_fail_sys(err, CKPT_EIO, errno,
+                                 "%s: cannot read %zu bytes at offset %" PRIu64, io->name, want,
+                                 at);
         if (got == 0)
             return ckpt_fail(err, CKPT_EIO,
                              "%s: ends at offset %" PRIu64 ", but had %" PRIu64
@@ -112,8 +130,8 @@ int ckpt_io_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
     if (!ckpt_within(at, n, io->size))
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but the file has %" PRIu64
-                         ": it is cut short or damaged",
+                         "%s: needs %" PRIu64 " bytes at offset %" PRIu64
+                         ", but the file has %" PRIu64 ": it is cut short or damaged",
                          io->name, n, at, io->size);
     return n == 0 ? CKPT_OK : io->read_at(io, buf, n, at, err);
 }
@@ -149,8 +167,8 @@ int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_
     *out = NULL;
     *n = 0;
     if (rc == CKPT_OK && io->size > max)
-        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: %" PRIu64 " bytes, at most %" PRIu64 " are accepted", path,
-                       io->size, max);
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
+                       path, io->size, max);
     if (rc == CKPT_OK) {
         // One more byte: a terminator for callers that read text.
         p = io->size < SIZE_MAX ? ckpt_alloc((size_t)io->size + 1) : NULL;

@@ -1,5 +1,6 @@
 /*
- * job.h: what a job of a plan covers: its region of the logical tensor, and its place in the target.
+ * job.h: what a job of a plan covers: its region of the logical tensor, and its place in the
+ * target.
  */
 #ifndef CKPT_COPY_JOB_H
 #define CKPT_COPY_JOB_H
@@ -8,12 +9,12 @@
 
 /* A job taken apart. */
 typedef struct ckpt_job_view {
-    const ckpt_tensor *t;      /* of the target */
-    const ckpt_tensor *origin; /* where its values come from */
-    const ckpt_extent *e;      /* the target's extent */
-    unsigned n_axes;           /* axes of the region: 1 (flat) or t->ndim */
+    const ckpt_tensor *t;           /* of the target */
+    const ckpt_tensor *origin;      /* where its values come from */
+    const ckpt_extent *e;           /* the target's extent */
+    unsigned n_axes;                /* axes of the region: 1 (flat) or t->ndim */
     ckpt_axis region[CKPT_MAX_DIM]; /* starts and counts in t; strides are the target extent's */
-    uint64_t to;               /* byte offset in the target's source of the first element */
+    uint64_t to;                    /* byte offset in the target's source of the first element */
 } ckpt_job_view;
 
 void ckpt_job_look(ckpt_job_view *out, const ckpt_plan *plan, const ckpt_job *job);

@@ -7,7 +7,8 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/ledger.h"
 
-int ckpt_ledger_add(ckpt_segments *s, uint32_t source, uint64_t at, uint64_t n, uint32_t crc, ckpt_err *err)
+int ckpt_ledger_add(ckpt_segments *s, uint32_t source, uint64_t at, uint64_t n, uint32_t crc,
+                    ckpt_err *err)
 {
     ckpt_segment *p;
 
@@ -90,8 +91,8 @@ static bool led_disjoint(const ckpt_segment *seg, size_t n)
     return true;
 }
 
-int ckpt_ledger_record(ckpt_feed *feed, const ckpt_segment *seg, size_t n, uint32_t *crc, uint64_t *n_read,
-                       ckpt_err *err)
+int ckpt_ledger_record(ckpt_feed *feed, const ckpt_segment *seg, size_t n, uint32_t *crc,
+                       uint64_t *n_read, ckpt_err *err)
 {
     uint32_t source = seg[0].source;
     uint64_t size = feed->map->sources.at[source].n_bytes;
@@ -131,7 +132,8 @@ static uint32_t led_zeros(uint32_t crc, uint64_t n)
     return crc;
 }
 
-int ckpt_ledger_written(const ckpt_segment *seg, size_t n, uint64_t n_bytes, uint32_t *crc, ckpt_err *err)
+int ckpt_ledger_written(const ckpt_segment *seg, size_t n, uint64_t n_bytes, uint32_t *crc,
+                        ckpt_err *err)
 {
     uint64_t at = 0;
 

@@ -35,8 +35,8 @@ static uint64_t plan_box_elems(const ckpt_extent *e)
 }
 
 /*
- * The axes of a job in a box: `first` names a position, `count` elements from there are part of a row, or whole rows of
- * one outer axis.  Outer axes are then single positions, inner ones complete.
+ * The axes of a job in a box: `first` names a position, `count` elements from there are part of a
+ * row, or whole rows of one outer axis.  Outer axes are then single positions, inner ones complete.
  */
 static void plan_box_region(ckpt_job_view *v, const ckpt_job *job)
 {
@@ -84,26 +84,31 @@ static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
     size_t at = ckpt_map_index(p->from, name, strlen(name));
 
     if (at == SIZE_MAX)
-        return ckpt_fail(err, CKPT_EMISSING, "tensor %s: there is no tensor %s to make it from", t->name, name);
+        return ckpt_fail(err, CKPT_EMISSING, "tensor %s: there is no tensor %s to make it from",
+                         t->name, name);
     p->origin[i] = p->from->tensors.at[at];
     // A tied tensor's bytes are its owner's; owners own, but a chain costs nothing to follow.
     for (unsigned n = 0; p->origin[i]->owner != NULL && n < 8; n++)
         p->origin[i] = (ckpt_tensor *)(uintptr_t)p->origin[i]->owner;
     o = p->origin[i];
-    if (t->ndim != o->ndim || (t->ndim > 0 && memcmp(t->shape, o->shape, t->ndim * sizeof *t->shape) != 0))
+    if (t->ndim != o->ndim ||
+        (t->ndim > 0 && memcmp(t->shape, o->shape, t->ndim * sizeof *t->shape) != 0))
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "tensor %s: %" PRIu64 " elements on %" PRIu32 " axes are to be made from %" PRIu64 " on %" PRIu32,
+                         "tensor %s: %" PRIu64 " elements on %" PRIu32
+                         " axes are to be made from %" PRIu64 " on %" PRIu32,
                          t->name, t->n_elems, t->ndim, o->n_elems, o->ndim);
     if (t->dtype != o->dtype && ckpt_cast_find(t->dtype, o->dtype) == NULL)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s; leave its dtype as it is",
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "tensor %s: %s cannot be converted to %s; leave its dtype as it is",
                          t->name, ckpt_dtype_name(o->dtype), ckpt_dtype_name(t->dtype));
     if (o->twin != NULL && ckpt_cast_find(o->twin->dtype, o->dtype) == NULL)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s values cannot be compared with their %s copy", t->name,
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "tensor %s: %s values cannot be compared with their %s copy", t->name,
                          ckpt_dtype_name(o->dtype), ckpt_dtype_name(o->twin->dtype));
     if (o->twin != NULL && o->twin->n_elems != o->n_elems)
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "tensor %s: %" PRIu64 " elements, but its copy has %" PRIu64, t->name, o->n_elems,
-                         o->twin->n_elems);
+                         "tensor %s: %" PRIu64 " elements, but its copy has %" PRIu64, t->name,
+                         o->n_elems, o->twin->n_elems);
     return CKPT_OK;
 }
 
@@ -128,7 +133,8 @@ static uint64_t plan_step(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t b
     return n > PLAN_PACK ? n : PLAN_PACK;
 }
 
-static int plan_push(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t first, uint64_t count, ckpt_err *err)
+static int plan_push(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t first, uint64_t count,
+                     ckpt_err *err)
 {
     ckpt_job *job = ckpt_vec_push(&p->jobs);
 
@@ -139,8 +145,8 @@ static int plan_push(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t firs
 }
 
 /*
- * Elements of the rows that one job may span: the largest product of innermost axes that fits the step, and how
- * many such rows lie side by side on the next axis.
+ * Elements of the rows that one job may span: the largest product of innermost axes that fits the
+ * step, and how many such rows lie side by side on the next axis.
  */
 static void plan_rows(const ckpt_extent *e, uint64_t step, uint64_t *row, uint64_t *side)
 {
@@ -276,7 +282,8 @@ static int plan_sort(ckpt_plan *p, ckpt_err *err)
     return CKPT_OK;
 }
 
-int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t block, ckpt_err *err)
+int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t block,
+                   ckpt_err *err)
 {
     ckpt_plan *p = ckpt_alloc(sizeof *p);
     int rc = CKPT_OK;

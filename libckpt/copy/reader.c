@@ -10,8 +10,8 @@
 #include "libckpt/copy/job.h"
 
 enum {
-    READER_BLOCK = 1024 * 1024,             /* bytes converted at a time */
-    READER_SPOOL = 32 * 1024 * 1024         /* bytes of decoded records kept in memory */
+    READER_BLOCK = 1024 * 1024,     /* bytes converted at a time */
+    READER_SPOOL = 32 * 1024 * 1024 /* bytes of decoded records kept in memory */
 };
 
 struct ckpt_reader {
@@ -60,7 +60,8 @@ int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err)
     r->gather.touch = reader_touch;
     r->gather.touch_ctx = r;
     r->checked = ckpt_alloc(map->sources.n + 1);
-    rc = r->checked == NULL ? ckpt_fail_memory(err) : ckpt_feed_open(&r->feed, map, NULL, READER_SPOOL, err);
+    rc = r->checked == NULL ? ckpt_fail_memory(err)
+                            : ckpt_feed_open(&r->feed, map, NULL, READER_SPOOL, err);
     if (rc == CKPT_OK)
         *out = r;
     else
@@ -79,7 +80,8 @@ void ckpt_reader_free(ckpt_reader *r)
     ckpt_free(r);
 }
 
-static int reader_gather(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count, void *buf, ckpt_err *err)
+static int reader_gather(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                         void *buf, ckpt_err *err)
 {
     const ckpt_axis flat = {first, count, 0};
     int rc = ckpt_gather_region(&r->gather, t, &flat, 1, buf, err);
@@ -89,8 +91,8 @@ static int reader_gather(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, u
     return rc;
 }
 
-static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis *part, ckpt_dtype dtype, void *buf,
-                          ckpt_err *err)
+static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis *part,
+                          ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
     ckpt_cast_fn cast = ckpt_cast_find(dtype, t->dtype);
     uint64_t step = READER_BLOCK / ckpt_job_bytes(t->dtype, 1), wide = ckpt_job_bytes(dtype, 1);
@@ -111,8 +113,8 @@ static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
     return rc;
 }
 
-int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count, ckpt_dtype dtype, void *buf,
-                     ckpt_err *err)
+int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                     ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
     const ckpt_axis part = {first, count, 0};
     uint64_t n_bytes;
@@ -125,14 +127,16 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
     if (!ckpt_within(first, count, t->n_elems) || !ckpt_dtype_bytes(t->dtype, first, &n_bytes) ||
         !ckpt_dtype_bytes(t->dtype, count, &n_bytes))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "tensor %s: cannot read %" PRIu64 " elements from %" PRIu64 " on, of %" PRIu64, t->name, count,
-                         first, t->n_elems);
+                         "tensor %s: cannot read %" PRIu64 " elements from %" PRIu64
+                         " on, of %" PRIu64,
+                         t->name, count, first, t->n_elems);
     if (dtype != t->dtype && ckpt_cast_find(dtype, t->dtype) == NULL)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s", t->name,
                          ckpt_dtype_name(t->dtype), ckpt_dtype_name(dtype));
     if (count == 0)
         return CKPT_OK;
-    rc = dtype == t->dtype ? reader_gather(r, t, first, count, buf, err) : reader_convert(r, t, &part, dtype, buf, err);
+    rc = dtype == t->dtype ? reader_gather(r, t, first, count, buf, err)
+                           : reader_convert(r, t, &part, dtype, buf, err);
     // The files must have stood still while they were read.
     return rc == CKPT_OK ? ckpt_io_pool_check(r->feed.pool, err) : rc;
 }

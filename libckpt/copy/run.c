@@ -19,7 +19,7 @@ enum {
     RUN_HELPER = 256 * 1024 /* bytes: staging and write buffers, together at most one block */
 };
 
-#define RUN_MEMORY (UINT64_C(256) << 20)
+#define RUN_MEMORY    (UINT64_C(256) << 20)
 #define RUN_MAX_BLOCK (UINT64_C(1) << 20)
 
 typedef struct run_state {
@@ -28,15 +28,15 @@ typedef struct run_state {
     ckpt_run_seal_fn seal;
     unsigned n_workers;
     ckpt_worker *worker;
-    uint8_t *used;         /* per source of the input map: 1 if an extent in use names it */
-    uint32_t *deflated;    /* sources to decode before the jobs */
+    uint8_t *used;      /* per source of the input map: 1 if an extent in use names it */
+    uint32_t *deflated; /* sources to decode before the jobs */
     size_t n_deflated;
-    size_t *batch;         /* n_batches + 1 job numbers */
+    size_t *batch; /* n_batches + 1 job numbers */
     size_t n_batches;
     ckpt_segments read, written;
-    size_t *group;         /* n_groups + 1 entries of `read`: one group per record */
+    size_t *group; /* n_groups + 1 entries of `read`: one group per record */
     size_t n_groups;
-    uint64_t *extra;       /* per worker: bytes read to complete records */
+    uint64_t *extra; /* per worker: bytes read to complete records */
     uint64_t n_checked;
 } run_state;
 
@@ -81,14 +81,16 @@ static int run_count_workers(run_state *r, ckpt_err *err)
         r->n_workers = (unsigned)fit;
     if (r->n_workers > 0)
         return CKPT_OK;
-    // The smallest blocks go with any limit: four of them are less than this function's stack may be.
+    // The smallest blocks go with any limit: four of them are less than this function's stack may
+    // be.
     if (block <= RUN_MIN_BLOCK) {
         r->n_workers = 1;
         return CKPT_OK;
     }
     return ckpt_fail(err, CKPT_ELIMIT,
-                     "the plan's blocks of %" PRIu64 " bytes need %" PRIu64 " bytes of memory, %" PRIu64
-                     " are allowed; allow more", block, block * CKPT_WORK_BLOCKS, memory);
+                     "the plan's blocks of %" PRIu64 " bytes need %" PRIu64
+                     " bytes of memory, %" PRIu64 " are allowed; allow more",
+                     block, block * CKPT_WORK_BLOCKS, memory);
 }
 
 static void run_mark_tensor(run_state *r, const ckpt_tensor *t)
@@ -117,7 +119,8 @@ static int run_mark_used(run_state *r, ckpt_err *err)
             run_mark_tensor(r, p->origin[i]->twin);
     }
     for (size_t i = 0; i < sources->n; i++) {
-        if (r->used[i] && sources->at[i].kind == CKPT_SOURCE_FILE && sources->at[i].coding == CKPT_DEFLATE)
+        if (r->used[i] && sources->at[i].kind == CKPT_SOURCE_FILE &&
+            sources->at[i].coding == CKPT_DEFLATE)
             r->deflated[r->n_deflated++] = (uint32_t)i;
     }
     return CKPT_OK;
@@ -134,7 +137,8 @@ static int run_make_batches(run_state *r, ckpt_err *err)
     if (r->batch == NULL)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < p->jobs.n; i++) {
-        uint64_t n = ckpt_job_bytes(p->to->tensors.at[p->jobs.at[i].tensor]->dtype, p->jobs.at[i].count);
+        uint64_t n =
+            ckpt_job_bytes(p->to->tensors.at[p->jobs.at[i].tensor]->dtype, p->jobs.at[i].count);
 
         if (n_jobs > 0 && (n_bytes + n > RUN_BATCH || n_jobs == RUN_BATCH_JOBS)) {
             r->batch[++r->n_batches] = i;
@@ -168,7 +172,8 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
     if (p->to->files.n == 0)
         return CKPT_OK;
     if (folder == NULL)
-        return ckpt_fail(err, CKPT_EUSAGE, "no folder was given for %zu output files", p->to->files.n);
+        return ckpt_fail(err, CKPT_EUSAGE, "no folder was given for %zu output files",
+                         p->to->files.n);
     return ckpt_sink_open(&r->work.sink, folder, p->to, p->from, &opts, err);
 }
 
@@ -225,7 +230,8 @@ static int run_check_record(void *ctx, unsigned worker, uint64_t item, ckpt_err 
     const ckpt_segment *seg = &r->read.at[r->group[item]];
     const ckpt_source *s = &p->from->sources.at[seg->source];
     uint32_t crc = 0;
-    int rc = ckpt_ledger_record(&r->work.feed, seg, r->group[item + 1] - r->group[item], &crc, &r->extra[worker], err);
+    int rc = ckpt_ledger_record(&r->work.feed, seg, r->group[item + 1] - r->group[item], &crc,
+                                &r->extra[worker], err);
 
     if (rc == CKPT_OK && crc != s->crc) {
         char label[300];
@@ -330,6 +336,9 @@ static int run_all(run_state *r, ckpt_err *err)
         rc = run_collect_segments(r, err);
     if (rc == CKPT_OK)
         rc = run_check_records(r, err);
+    // A copy that differs, in records that are as they were written: shards of different saves.
+    if (rc == CKPT_OK && r->work.mismatch.code != CKPT_OK)
+        rc = ckpt_fail(err, r->work.mismatch.code, "%s", r->work.mismatch.text);
     if (rc == CKPT_OK)
         rc = run_finish_files(r, err);
     if (rc == CKPT_OK)
@@ -390,8 +399,8 @@ static void run_free(run_state *r)
     ckpt_free(r->group);
 }
 
-int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts, ckpt_run_seal_fn seal,
-             ckpt_run_report *report, ckpt_err *err)
+int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
+             ckpt_run_seal_fn seal, ckpt_run_report *report, ckpt_err *err)
 {
     static const ckpt_run_opts defaults;
     run_state r = {.work = {.plan = plan}, .opts = opts != NULL ? opts : &defaults, .seal = seal};
@@ -407,7 +416,8 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);
     if (rc == CKPT_OK && report != NULL) {
         run_report(&r, report);
-        report->seconds = (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
+        report->seconds =
+            (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
     }
     run_free(&r);
     return rc;

@@ -46,13 +46,15 @@ static int scrub_cut(scrub_state *s, uint32_t source, ckpt_err *err)
 
         if (r == NULL)
             return ckpt_fail_memory(err);
-        *r = (scrub_range){.at = at, .n = src->n_bytes - at < step ? src->n_bytes - at : step, .source = source};
+        *r = (scrub_range){
+            .at = at, .n = src->n_bytes - at < step ? src->n_bytes - at : step, .source = source};
         at += r->n;
     } while (at < src->n_bytes);
     return CKPT_OK;
 }
 
-/* What is wrong with the checkpoint is a finding; what is wrong with us, or an interrupt, stops the run. */
+/* What is wrong with the checkpoint is a finding; what is wrong with us, or an interrupt, stops the
+ * run. */
 static int scrub_failed(scrub_state *s, int rc, const ckpt_err *e, ckpt_err *err)
 {
     if (rc == CKPT_ELIMIT || rc == CKPT_ECANCELED || rc == CKPT_EUSAGE)
@@ -143,7 +145,8 @@ int ckpt_run_scrub(ckpt_map *map, const ckpt_run_opts *opts, ckpt_run_report *re
     (void)clock_gettime(CLOCK_MONOTONIC, &t0);
     rc = scrub_prepare(&s, opts, err);
     if (rc == CKPT_OK)
-        rc = ckpt_crew_run(ckpt_run_jobs(opts != NULL ? opts->jobs : 0), s.ranges.n, scrub_item, &s, err);
+        rc = ckpt_crew_run(ckpt_run_jobs(opts != NULL ? opts->jobs : 0), s.ranges.n, scrub_item, &s,
+                           err);
     if (rc == CKPT_OK)
         rc = scrub_judge(&s, err);
     if (rc == CKPT_OK)
@@ -153,7 +156,8 @@ int ckpt_run_scrub(ckpt_map *map, const ckpt_run_opts *opts, ckpt_run_report *re
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);
     if (report != NULL) {
         *report = s.report;
-        report->seconds = (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
+        report->seconds =
+            (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
     }
     ckpt_progress_free(s.progress);
     ckpt_feed_close(&s.feed);

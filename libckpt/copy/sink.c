@@ -19,10 +19,10 @@
 #include "libckpt/copy/sink.h"
 
 enum {
-    SINK_TRIES = 100,        /* random names to try before giving up */
-    SINK_NAME = 256,         /* a path part and its terminator */
-    SINK_NAME_KEPT = 230,    /* bytes of the final name that fit into a temporary one */
-    SINK_WINDOW_BITS = 23    /* write-back starts when 8 MiB that lie together are written */
+    SINK_TRIES = 100,     /* random names to try before giving up */
+    SINK_NAME = 256,      /* a path part and its terminator */
+    SINK_NAME_KEPT = 230, /* bytes of the final name that fit into a temporary one */
+    SINK_WINDOW_BITS = 23 /* write-back starts when 8 MiB that lie together are written */
 };
 
 #define SINK_WINDOW (UINT64_C(1) << SINK_WINDOW_BITS)
@@ -45,9 +45,9 @@ typedef struct sink_file {
 struct ckpt_sink {
     ckpt_sink_opts opts;
     char *folder;
-    int dir; /* descriptor of the folder, or -1 */
-    size_t n_made; /* folders created: the first is the outermost */
-    size_t *made;  /* lengths of their paths within folder */
+    int dir;              /* descriptor of the folder, or -1 */
+    size_t n_made;        /* folders created: the first is the outermost */
+    size_t *made;         /* lengths of their paths within folder */
     pthread_mutex_t lock; /* of the descriptors */
     unsigned n_open, max_open;
     uint64_t clock;
@@ -56,6 +56,28 @@ struct ckpt_sink {
 };
 
 /* ---- folders ---- */
+
+/* An interrupted sync has not failed; one that failed is final, for the kernel may have dropped the
+ * pages. */
+static int sink_fsync(int fd)
+{
+    int rc;
+
+    do
+        rc = fsync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+static int sink_open_folder(const char *path)
+{
+    int fd;
+
+    do
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
 
 static int sink_make_folder(ckpt_sink *s, size_t n, ckpt_err *err)
 {
@@ -89,7 +111,7 @@ static int sink_make_folders(ckpt_sink *s, ckpt_err *err)
         if (rc != 0)
             return rc;
     }
-    s->dir = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    s->dir = sink_open_folder(s->folder);
     if (s->dir < 0)
         return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", s->folder);
     return CKPT_OK;
@@ -123,8 +145,8 @@ static int sink_sync_parents(ckpt_sink *s, ckpt_err *err)
         slash = strrchr(s->folder, '/');
         if (slash != NULL)
             *slash = 0;
-        fd = open(slash == NULL ? "." : slash == s->folder ? "/" : s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0 || fsync(fd) != 0)
+        fd = sink_open_folder(slash == NULL ? "." : slash == s->folder ? "/" : s->folder);
+        if (fd < 0 || sink_fsync(fd) != 0)
             rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot sync the folder", s->folder);
         if (fd >= 0)
             (void)close(fd);
@@ -160,7 +182,8 @@ static int sink_check_names(const ckpt_sink *s, ckpt_err *err)
     qsort(name, s->n, sizeof *name, sink_compare_names);
     for (size_t i = 1; rc == CKPT_OK && i < s->n; i++) {
         if (strcmp(name[i - 1], name[i]) == 0)
-            rc = ckpt_fail(err, CKPT_EUSAGE, "%s/%s: two outputs have this name", s->folder, name[i]);
+            rc = ckpt_fail(err, CKPT_EUSAGE, "%s/%s: two outputs have this name", s->folder,
+                           name[i]);
     }
     ckpt_free(name);
     return rc;
@@ -183,20 +206,26 @@ static bool sink_is_input(const ckpt_map *inputs, const struct stat *st)
     return false;
 }
 
-static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const char *name, ckpt_err *err)
+static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const char *name,
+                               ckpt_err *err)
 {
     struct stat st, to;
 
     if (fstatat(s->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? CKPT_OK
-                               : ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot stat", s->folder, name);
-    if (sink_is_input(inputs, &st) || (fstatat(s->dir, name, &to, 0) == 0 && sink_is_input(inputs, &to)))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is one of the files that are read; choose another output",
+        return errno == ENOENT
+                   ? CKPT_OK
+                   : ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot stat", s->folder, name);
+    if (sink_is_input(inputs, &st) ||
+        (fstatat(s->dir, name, &to, 0) == 0 && sink_is_input(inputs, &to)))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s/%s: is one of the files that are read; choose another output",
                          s->folder, name);
     if (S_ISDIR(st.st_mode))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output", s->folder, name);
+        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output", s->folder,
+                         name);
     if (!s->opts.force)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: exists already; use --force to replace it", s->folder, name);
+        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: exists already; use --force to replace it",
+                         s->folder, name);
     return CKPT_OK;
 }
 
@@ -212,9 +241,12 @@ static int sink_check_space(const ckpt_sink *s, ckpt_err *err)
     // A file system that cannot say how much is free is found out by fallocate, or by writing.
     if (fstatvfs(s->dir, &fs) != 0 || fs.f_blocks == 0)
         return CKPT_OK;
-    if (!ckpt_mul((uint64_t)fs.f_bavail, (uint64_t)(fs.f_frsize > 0 ? fs.f_frsize : fs.f_bsize), &have) || need <= have)
+    if (!ckpt_mul((uint64_t)fs.f_bavail, (uint64_t)(fs.f_frsize > 0 ? fs.f_frsize : fs.f_bsize),
+                  &have) ||
+        need <= have)
         return CKPT_OK;
-    return ckpt_fail_sys(err, CKPT_EIO, ENOSPC, "%s: needs %" PRIu64 " bytes, but only %" PRIu64 " are free", s->folder,
+    return ckpt_fail_sys(err, CKPT_EIO, ENOSPC,
+                         "%s: needs %" PRIu64 " bytes, but only %" PRIu64 " are free", s->folder,
                          need, have);
 }
 
@@ -228,7 +260,8 @@ static uint64_t sink_random(const void *salt)
     uint64_t x;
 
     (void)clock_gettime(CLOCK_REALTIME, &t);
-    x = (uint64_t)t.tv_nsec ^ ((uint64_t)t.tv_sec << 20) ^ ((uint64_t)getpid() << 40) ^ (uint64_t)(uintptr_t)salt;
+    x = (uint64_t)t.tv_nsec ^ ((uint64_t)t.tv_sec << 20) ^ ((uint64_t)getpid() << 40) ^
+        (uint64_t)(uintptr_t)salt;
     x += (atomic_fetch_add(&count, 1) + 1) * UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
     return x ^ (x >> 29);
@@ -248,7 +281,8 @@ static void sink_temp_name(sink_file *f)
 
 static int sink_no_room(const ckpt_sink *s, const sink_file *f, int sys, ckpt_err *err)
 {
-    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: cannot reserve %" PRIu64 " bytes", s->folder, f->name, f->size);
+    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: cannot reserve %" PRIu64 " bytes", s->folder,
+                         f->name, f->size);
 }
 
 /* Reserve the space now, so that a full disk is found before hours of work. */
@@ -298,6 +332,15 @@ static int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err)
 
 /* ---- descriptors ---- */
 
+/* Linux has closed the descriptor even when it says EINTR: nothing failed, and closing again would
+ * be wrong. */
+static int sink_close_fd(const ckpt_sink *s, const sink_file *f, int fd, ckpt_err *err)
+{
+    if (close(fd) == 0 || errno == EINTR)
+        return CKPT_OK;
+    return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot close", s->folder, f->name);
+}
+
 static unsigned sink_default_open(void)
 {
     struct rlimit lim;
@@ -310,8 +353,8 @@ static unsigned sink_default_open(void)
 }
 
 /*
- * Close a file for now.  A descriptor opened later may not be told of write-back errors before its time, so what was
- * written must be on the disk first.
+ * Close a file for now.  A descriptor opened later may not be told of write-back errors before its
+ * time, so what was written must be on the disk first.
  */
 static int sink_rest(ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
@@ -319,10 +362,12 @@ static int sink_rest(ckpt_sink *s, sink_file *f, ckpt_err *err)
 
     f->fd = -1;
     s->n_open--;
-    if (!s->opts.no_fsync && fdatasync(fd) != 0)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->folder, f->name);
-    if (close(fd) != 0 && rc == CKPT_OK)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot close", s->folder, f->name);
+    if (!s->opts.no_fsync && sink_fsync(fd) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->folder,
+                           f->name);
+    if (rc == CKPT_OK)
+        return sink_close_fd(s, f, fd, err);
+    (void)close(fd);
     return rc;
 }
 
@@ -347,7 +392,9 @@ static int sink_wake(ckpt_sink *s, sink_file *f, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
-    f->fd = openat(s->dir, f->temp, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    do
+        f->fd = openat(s->dir, f->temp, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    while (f->fd < 0 && errno == EINTR);
     if (f->fd < 0)
         return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot open", s->folder, f->temp);
     s->n_open++;
@@ -404,7 +451,8 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
     return CKPT_OK;
 }
 
-static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target, const ckpt_map *inputs, ckpt_err *err)
+static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
+                      const ckpt_map *inputs, ckpt_err *err)
 {
     int rc = sink_init(s, folder, target, err);
 
@@ -424,8 +472,8 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target, 
     return rc;
 }
 
-int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target, const ckpt_map *inputs,
-                   const ckpt_sink_opts *opts, ckpt_err *err)
+int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
+                   const ckpt_map *inputs, const ckpt_sink_opts *opts, ckpt_err *err)
 {
     ckpt_sink *s = ckpt_alloc(sizeof *s);
     int rc;
@@ -459,9 +507,9 @@ static void sink_write_back(const sink_file *f, uint64_t w)
 }
 
 /*
- * Count n bytes from offset at as written; write-back of a window starts when 7/8 of it are there, so that the final
- * fsync finds little to do.  Not all of it: headers between records are written last, and workers overlap; what is
- * late goes with the next window.
+ * Count n bytes from offset at as written; write-back of a window starts when 7/8 of it are there,
+ * so that the final fsync finds little to do.  Not all of it: headers between records are written
+ * last, and workers overlap; what is late goes with the next window.
  */
 static void sink_count(const sink_file *f, uint64_t n, uint64_t at)
 {
@@ -478,7 +526,8 @@ static void sink_count(const sink_file *f, uint64_t n, uint64_t at)
     }
 }
 
-static int sink_pwrite(const ckpt_sink *s, const sink_file *f, const uint8_t *p, uint64_t n, uint64_t at, ckpt_err *err)
+static int sink_pwrite(const ckpt_sink *s, const sink_file *f, const uint8_t *p, uint64_t n,
+                       uint64_t at, ckpt_err *err)
 {
     while (n > 0) {
         size_t want = n < (1u << 30) ? (size_t)n : (size_t)1 << 30;
@@ -488,7 +537,8 @@ static int sink_pwrite(const ckpt_sink *s, const sink_file *f, const uint8_t *p,
             continue;
         if (put <= 0)
             return ckpt_fail_sys(err, CKPT_EIO, put < 0 ? errno : ENOSPC,
-                                 "%s/%s: cannot write %zu bytes at offset %" PRIu64 " (of %" PRIu64 " in all)",
+                                 "%s/%s: cannot write %zu bytes at offset %" PRIu64 " (of %" PRIu64
+                                 " in all)",
                                  s->folder, f->name, want, at, f->size);
         p += put;
         n -= (uint64_t)put;
@@ -497,7 +547,8 @@ static int sink_pwrite(const ckpt_sink *s, const sink_file *f, const uint8_t *p,
     return CKPT_OK;
 }
 
-int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err)
+int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uint64_t at,
+                    ckpt_err *err)
 {
     sink_file *f;
     int rc;
@@ -506,7 +557,8 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
         return ckpt_fail(err, CKPT_EUSAGE, "there is no output file %" PRIu32, i);
     f = &s->file[i];
     if (!ckpt_within(at, n, f->size))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: %" PRIu64 " bytes at offset %" PRIu64 " of a file of %" PRIu64,
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s/%s: %" PRIu64 " bytes at offset %" PRIu64 " of a file of %" PRIu64,
                          s->folder, f->name, n, at, f->size);
     rc = sink_get(s, f, err);
     if (rc != CKPT_OK)
@@ -527,17 +579,19 @@ int ckpt_sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
-    // fsync runs without the lock; a failed one is final: the kernel may have dropped the pages.
-    if (!s->opts.no_fsync && fsync(f->fd) != 0)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->folder, f->name);
+    // Without the lock: files are synced side by side.
+    if (!s->opts.no_fsync && sink_fsync(f->fd) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->folder,
+                           f->name);
     pthread_mutex_lock(&s->lock);
     fd = f->fd;
     f->fd = -1;
     f->n_users--;
     s->n_open--;
     pthread_mutex_unlock(&s->lock);
-    if (close(fd) != 0 && rc == CKPT_OK)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot close", s->folder, f->name);
+    if (rc == CKPT_OK)
+        return sink_close_fd(s, f, fd, err);
+    (void)close(fd);
     return rc;
 }
 
@@ -552,32 +606,42 @@ static int sink_rename(const ckpt_sink *s, sink_file *f, ckpt_err *err)
             return CKPT_OK;
         }
         if (errno == EEXIST)
-            return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: was made by someone else meanwhile; use --force to replace it",
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "%s/%s: was made by someone else meanwhile; use --force to replace it",
                              s->folder, f->name);
         // EINVAL, ENOSYS: this file system cannot do that; look, then rename.
         if (errno == EINVAL || errno == ENOSYS) {
             if (fstatat(s->dir, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-                return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: exists already; use --force to replace it", s->folder,
+                return ckpt_fail(err, CKPT_EUSAGE,
+                                 "%s/%s: exists already; use --force to replace it", s->folder,
                                  f->name);
         } else {
-            return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot rename to its final name", s->folder, f->name);
+            return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot rename to its final name",
+                                 s->folder, f->name);
         }
     }
     if (renameat(s->dir, f->temp, s->dir, f->name) != 0)
-        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot rename to its final name", s->folder, f->name);
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot rename to its final name",
+                             s->folder, f->name);
     f->renamed = true;
     return CKPT_OK;
 }
 
 /*
- * A rename failed half way.  Names that were free before are taken back, so that no partial set is left; names that
- * replaced something cannot be, and the message says so.
+ * A rename, or the sync after them all, failed.  Names that were free before are taken back, so
+ * that no partial set is left; names that replaced something cannot be, and the message says so.
  */
 static int sink_take_back(ckpt_sink *s, size_t n_done, const ckpt_err *why, ckpt_err *err)
 {
+    if (s->opts.force && n_done == s->n)
+        return ckpt_fail(err, why->code,
+                         "%.300s (all files are in place, but may not survive a power cut)",
+                         why->text);
     if (s->opts.force && n_done > 0)
-        return ckpt_fail(err, why->code, "%.300s (%zu of %zu files are already replaced: the set in this folder is "
-                         "mixed; run again)", why->text, n_done, s->n);
+        return ckpt_fail(err, why->code,
+                         "%.300s (%zu of %zu files are already replaced: the set in this folder is "
+                         "mixed; run again)",
+                         why->text, n_done, s->n);
     for (size_t i = 0; i < n_done; i++) {
         if (unlinkat(s->dir, s->file[i].name, 0) == 0)
             s->file[i].made = s->file[i].renamed = false;
@@ -587,20 +651,18 @@ static int sink_take_back(ckpt_sink *s, size_t n_done, const ckpt_err *why, ckpt
 
 int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        ckpt_err why = {0};
+    int rc = s->opts.no_fsync ? CKPT_OK : sink_sync_parents(s, err);
+    ckpt_err why = {0};
 
+    if (rc != CKPT_OK)
+        return rc;
+    for (size_t i = 0; i < s->n; i++) {
         if (sink_rename(s, &s->file[i], &why) != CKPT_OK)
             return sink_take_back(s, i, &why, err);
     }
-    if (!s->opts.no_fsync) {
-        int rc;
-
-        if (fsync(s->dir) != 0)
-            return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot sync the folder", s->folder);
-        rc = sink_sync_parents(s, err);
-        if (rc != CKPT_OK)
-            return rc;
+    if (!s->opts.no_fsync && sink_fsync(s->dir) != 0) {
+        (void)ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->folder);
+        return sink_take_back(s, s->n, &why, err);
     }
     // From here on the folders are there to stay.
     s->n_made = 0;

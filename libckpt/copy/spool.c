@@ -77,8 +77,8 @@ static int spool_create(ckpt_spool *s, ckpt_err *err)
     ckpt_free(path);
     if (s->fd >= 0)
         return CKPT_OK;
-    return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot create a temporary file for decoded records",
-                         s->folder);
+    return ckpt_fail_sys(err, CKPT_EIO, errno,
+                         "%s: cannot create a temporary file for decoded records", s->folder);
 }
 
 static int spool_reserve_file(ckpt_spool *s, spool_record *r, uint64_t n_bytes, ckpt_err *err)
@@ -89,8 +89,9 @@ static int spool_reserve_file(ckpt_spool *s, spool_record *r, uint64_t n_bytes, 
         return rc;
     r->at = s->end;
     if (!ckpt_add(s->end, n_bytes, &s->end) || s->end > INT64_MAX)
-        return ckpt_fail(err, CKPT_ELIMIT, "%s: decoded records of %" PRIu64 " bytes do not fit a file",
-                         s->folder, n_bytes);
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "%s: decoded records of %" PRIu64 " bytes do not fit a file", s->folder,
+                         n_bytes);
     return CKPT_OK;
 }
 
@@ -100,7 +101,8 @@ int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err)
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&s->lock);
-    // A record that does not fit what is left goes to the file; smaller ones after it may still fit.
+    // A record that does not fit what is left goes to the file; smaller ones after it may still
+    // fit.
     if (n_bytes > 0 && n_bytes <= s->heap) {
         r->bytes = ckpt_alloc((size_t)n_bytes);
         if (r->bytes == NULL)
@@ -114,7 +116,8 @@ int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err)
     return rc;
 }
 
-int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err)
+int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uint64_t at,
+                     ckpt_err *err)
 {
     const spool_record *r = &s->record[i];
     const uint8_t *p = bytes;
@@ -130,7 +133,8 @@ int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uin
             continue;
         if (put <= 0)
             return ckpt_fail_sys(err, CKPT_EIO, put < 0 ? errno : ENOSPC,
-                                 "%s: cannot write %" PRIu64 " bytes of a decoded record to a temporary file",
+                                 "%s: cannot write %" PRIu64
+                                 " bytes of a decoded record to a temporary file",
                                  s->folder, n);
         p += put;
         n -= (uint64_t)put;
@@ -172,7 +176,8 @@ int ckpt_spool_read(ckpt_spool *s, size_t i, void *buf, uint64_t n, uint64_t at,
             continue;
         if (got <= 0)
             return ckpt_fail_sys(err, CKPT_EIO, got < 0 ? errno : EIO,
-                                 "%s: cannot read a decoded record back from a temporary file", s->folder);
+                                 "%s: cannot read a decoded record back from a temporary file",
+                                 s->folder);
         p += got;
         n -= (uint64_t)got;
         at += (uint64_t)got;

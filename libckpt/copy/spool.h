@@ -1,5 +1,6 @@
 /*
- * spool.h: a place for decoded records: memory while there is some, then an unlinked temporary file.
+ * spool.h: a place for decoded records: memory while there is some, then an unlinked temporary
+ * file.
  */
 #ifndef CKPT_COPY_SPOOL_H
 #define CKPT_COPY_SPOOL_H
@@ -18,8 +19,10 @@ int ckpt_spool_new(ckpt_spool **out, size_t n, const char *folder, uint64_t heap
 /* Room for n_bytes of record i.  Thread safe. */
 int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err);
 
-/* Fill n bytes from offset at of record i, within what begin was told.  Thread safe for different records. */
-int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err);
+/* Fill n bytes from offset at of record i, within what begin was told.  Thread safe for different
+ * records. */
+int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uint64_t at,
+                     ckpt_err *err);
 
 /* Record i is whole: has() is true from now on. */
 void ckpt_spool_end(ckpt_spool *s, size_t i);

@@ -72,27 +72,38 @@ static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor
     ckpt_work *work = w->work;
     ckpt_dtype d = v->origin->twin->dtype;
     uint64_t size = ckpt_job_bytes(v->origin->dtype, 1);
+    ckpt_err local = {0};
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&work->lock);
     if (!work->reported[tensor]) {
         work->reported[tensor] = 1;
-        rc = ckpt_map_problem(work->plan->to, CKPT_EMISMATCH, err,
-                              "tensor %s: element %" PRIu64 ": master value %.9g rounds to %.9g, but the %s copy holds "
+        rc = ckpt_map_problem(work->plan->to, CKPT_EMISMATCH, &local,
+                              "tensor %s: element %" PRIu64
+                              ": master value %.9g rounds to %.9g, but the %s copy holds "
                               "%.9g: a shard may be damaged or of another save",
                               v->origin->name, work_element(v, k),
-                              work_number(v->origin->dtype, w->in + k * size), work_number(d, rounded),
-                              ckpt_dtype_name(d), work_number(d, copy));
+                              work_number(v->origin->dtype, w->in + k * size),
+                              work_number(d, rounded), ckpt_dtype_name(d), work_number(d, copy));
+    }
+    if (rc == CKPT_EMISMATCH) {
+        if (work->mismatch.code == CKPT_OK || tensor < work->mismatched) {
+            work->mismatch = local;
+            work->mismatched = tensor;
+        }
+        rc = CKPT_OK;
     }
     pthread_mutex_unlock(&work->lock);
-    return rc;
+    return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "%s", local.text);
 }
 
-/* Element by element, because something differs: masters that are not finite prove nothing and do not count. */
-static int work_compare_each(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job, const uint8_t *rounded,
-                             ckpt_err *err)
+/* Element by element, because something differs: masters that are not finite prove nothing and do
+ * not count. */
+static int work_compare_each(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
+                             const uint8_t *rounded, ckpt_err *err)
 {
-    uint64_t size = ckpt_job_bytes(v->origin->twin->dtype, 1), wide = ckpt_job_bytes(v->origin->dtype, 1);
+    uint64_t size = ckpt_job_bytes(v->origin->twin->dtype, 1),
+             wide = ckpt_job_bytes(v->origin->dtype, 1);
     int rc = CKPT_OK;
 
     for (uint64_t k = 0; rc == CKPT_OK && k < job->count; k++) {
@@ -109,7 +120,8 @@ static int work_compare_each(ckpt_worker *w, const ckpt_job_view *v, const ckpt_
     return rc;
 }
 
-/* The gathered masters against their copy: both are read, the masters rounded, the bits compared. */
+/* The gathered masters against their copy: both are read, the masters rounded, the bits compared.
+ */
 static int work_compare(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job, ckpt_err *err)
 {
     const ckpt_tensor *twin = v->origin->twin;
@@ -144,7 +156,8 @@ static int work_flush(ckpt_worker *w, ckpt_err *err)
 }
 
 /* Write to a file: large stretches at once, small ones together with their neighbours. */
-static int work_put_file(ckpt_worker *w, uint32_t file, const uint8_t *bytes, uint64_t n, uint64_t at, ckpt_err *err)
+static int work_put_file(ckpt_worker *w, uint32_t file, const uint8_t *bytes, uint64_t n,
+                         uint64_t at, ckpt_err *err)
 {
     ckpt_work_pending *p = &w->pending;
     int rc = CKPT_OK;
@@ -170,7 +183,8 @@ static int work_put_file(ckpt_worker *w, uint32_t file, const uint8_t *bytes, ui
 }
 
 /* n contiguous bytes of a target source from offset at. */
-static int work_put(ckpt_worker *w, uint32_t source, const uint8_t *bytes, uint64_t n, uint64_t at, ckpt_err *err)
+static int work_put(ckpt_worker *w, uint32_t source, const uint8_t *bytes, uint64_t n, uint64_t at,
+                    ckpt_err *err)
 {
     const ckpt_source *s = &w->work->plan->to->sources.at[source];
     int rc;
@@ -178,8 +192,10 @@ static int work_put(ckpt_worker *w, uint32_t source, const uint8_t *bytes, uint6
     if (s->kind == CKPT_SOURCE_ZERO)
         return CKPT_OK;
     if (!ckpt_within(at, n, s->n_bytes))
-        return ckpt_fail(err, CKPT_EUSAGE, "the target's layout puts %" PRIu64 " bytes at %" PRIu64
-                         " of a record of %" PRIu64, n, at, s->n_bytes);
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "the target's layout puts %" PRIu64 " bytes at %" PRIu64
+                         " of a record of %" PRIu64,
+                         n, at, s->n_bytes);
     rc = ckpt_ledger_add(&w->written, source, at, n, ckpt_crc32(0, bytes, (size_t)n), err);
     if (rc != CKPT_OK)
         return rc;
@@ -193,8 +209,10 @@ static int work_put(ckpt_worker *w, uint32_t source, const uint8_t *bytes, uint6
     return work_put_file(w, s->file, bytes, n, s->at + at, err);
 }
 
-/* Write a job's dense values where the target's strides want them: run by run, as long as the runs can be. */
-static int work_write(ckpt_worker *w, const ckpt_job_view *v, const uint8_t *bytes, uint64_t count, ckpt_err *err)
+/* Write a job's dense values where the target's strides want them: run by run, as long as the runs
+ * can be. */
+static int work_write(ckpt_worker *w, const ckpt_job_view *v, const uint8_t *bytes, uint64_t count,
+                      ckpt_err *err)
 {
     uint64_t index[CKPT_MAX_DIM] = {0};
     uint64_t run = ckpt_job_bytes(v->t->dtype, 1), total = ckpt_job_bytes(v->t->dtype, count);
@@ -252,7 +270,9 @@ static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
         rc = work_write(w, &v, result, job->count, err);
     w->n_elems += job->count;
     n_bytes = ckpt_job_bytes(v.t->dtype, job->count);
-    return rc != CKPT_OK ? rc : ckpt_progress_add(w->work->progress, w->gather.n_read - n_read + n_bytes, err);
+    return rc != CKPT_OK
+               ? rc
+               : ckpt_progress_add(w->work->progress, w->gather.n_read - n_read + n_bytes, err);
 }
 
 int ckpt_worker_jobs(ckpt_worker *w, size_t first, size_t end, ckpt_err *err)

@@ -18,12 +18,15 @@
 typedef struct ckpt_work {
     const ckpt_plan *plan;
     ckpt_feed feed;
-    ckpt_sink *sink;       /* NULL: the target has no files */
-    bool keep;             /* the target keeps bytes: records' CRCs must hold */
-    pthread_mutex_t lock;  /* of the target map's findings, and of reported */
-    uint8_t *reported;     /* per target tensor: a mismatch with its copy was told */
+    ckpt_sink *sink;      /* NULL: the target has no files */
+    bool keep;            /* the target keeps bytes: records' CRCs must hold */
+    pthread_mutex_t lock; /* of the target map's findings, and of reported */
+    uint8_t *reported;    /* per target tensor: a mismatch with its copy was told */
+    ckpt_err mismatch;     /* of the first such tensor: told when all CRCs held, damage explains more */
+    uint32_t mismatched;   /* that tensor */
     ckpt_progress *progress;
-    uint64_t helper;       /* bytes of each worker's two small buffers: for strided reads, for small writes */
+    uint64_t
+        helper; /* bytes of each worker's two small buffers: for strided reads, for small writes */
 } ckpt_work;
 
 /* Adjacent small results that go out in one write. */

@@ -1,5 +1,6 @@
 /*
- * copy_help.h: what the tests of libckpt/copy share: folders that go away, files, and maps made by hand.
+ * copy_help.h: what the tests of libckpt/copy share: folders that go away, files, and maps made by
+ * hand.
  */
 #ifndef CKPT_TESTS_COPY_HELP_H
 #define CKPT_TESTS_COPY_HELP_H
@@ -22,7 +23,8 @@ static inline void help_dir_make(help_dir *d)
 {
     const char *base = getenv("TMPDIR");
 
-    (void)snprintf(d->path, sizeof d->path, "%.200s/ckpt-test-XXXXXX", base != NULL ? base : "/tmp");
+    (void)snprintf(d->path, sizeof d->path, "%.200s/ckpt-test-XXXXXX",
+                   base != NULL ? base : "/tmp");
     assert_non_null(mkdtemp(d->path));
 }
 
@@ -37,7 +39,8 @@ static inline void help_remove(const char *path)
 
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        if (snprintf(sub, sizeof sub, "%s/%s", path, e->d_name) < (int)sizeof sub && unlink(sub) != 0)
+        if (snprintf(sub, sizeof sub, "%s/%s", path, e->d_name) < (int)sizeof sub &&
+            unlink(sub) != 0)
             help_remove(sub);
     }
     if (dir != NULL)
@@ -131,7 +134,12 @@ static inline uint32_t help_output(ckpt_map *map, const char *name, uint64_t siz
 static inline uint32_t help_source(ckpt_map *map, uint32_t file, uint64_t at, uint64_t n)
 {
     ckpt_err err = {0};
-    const ckpt_source s = {.kind = CKPT_SOURCE_FILE, .file = file, .at = at, .n_stored = n, .n_bytes = n, .name = "rec"};
+    const ckpt_source s = {.kind = CKPT_SOURCE_FILE,
+                           .file = file,
+                           .at = at,
+                           .n_stored = n,
+                           .n_bytes = n,
+                           .name = "rec"};
     uint32_t i = 0;
 
     assert_int_equal(ckpt_map_add_source(map, &s, &i, &err), CKPT_OK);
@@ -153,8 +161,8 @@ static inline ckpt_map *help_map(void)
     return map;
 }
 
-static inline ckpt_tensor *help_tensor(ckpt_map *map, const char *name, ckpt_dtype dtype, unsigned ndim,
-                                       const uint64_t *shape)
+static inline ckpt_tensor *help_tensor(ckpt_map *map, const char *name, ckpt_dtype dtype,
+                                       unsigned ndim, const uint64_t *shape)
 {
     ckpt_err err = {0};
     ckpt_tensor like = {.dtype = dtype, .ndim = ndim, .shape = shape, .n_elems = 1}, *t = NULL;

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ typedef struct scratch {
     unsigned n;
 } scratch;
 
-static char fixtures[LONG_PATH];
+static char fixtures[PATH_MAX];
 
 /* ---- scratch folders ---- */
 
@@ -89,7 +90,7 @@ static void make_file(scratch *s, const char *name, const char *text)
 /* A link in the scratch folder to a fixture's file or folder. */
 static void make_link(scratch *s, const char *name, const char *fixture)
 {
-    char target[2 * LONG_PATH];
+    char target[PATH_MAX + LONG_PATH];
 
     snprintf(target, sizeof target, "%s/%s", fixtures, fixture);
     assert_int_equal(access(target, R_OK), 0);
@@ -130,7 +131,7 @@ static ckpt_map *open_fine(const char *path, const ckpt_open_opts *opts)
 
 static ckpt_map *open_fixture(const char *name, const ckpt_open_opts *opts)
 {
-    char path[2 * LONG_PATH];
+    char path[PATH_MAX + LONG_PATH];
 
     snprintf(path, sizeof path, "%s/%s", fixtures, name);
     return open_fine(path, opts);
@@ -308,7 +309,7 @@ static void test_tags(void **state)
     ckpt_open_opts first = {.tag = "first"}, spaces = {.tag = "étape 4 – 最終"},
                    none = {.tag = "last"};
     ckpt_open_opts up = {.tag = "../first"};
-    char path[2 * LONG_PATH];
+    char path[PATH_MAX + LONG_PATH];
 
     (void)state;
     ckpt_map *map = open_fixture("z1_bf16_w2_tags/ckpt", NULL);
@@ -332,7 +333,7 @@ static void test_tags(void **state)
 static void test_shard(void **state)
 {
     ckpt_open_opts whole = {.whole_checkpoint = true};
-    char path[2 * LONG_PATH];
+    char path[PATH_MAX + LONG_PATH];
     ckpt_map *map = NULL;
 
     (void)state;
@@ -367,7 +368,7 @@ static void test_runs(void **state)
 static void test_latest(void **state)
 {
     scratch *s = *state;
-    char latest[2 * LONG_PATH], big[5000];
+    char latest[PATH_MAX + LONG_PATH], big[5000];
 
     make_folder(s, "t");
     make_link(s, "t/mp_rank_00_model_states.pt",
@@ -475,6 +476,7 @@ static void test_swapped(void **state)
     ckpt_open_opts collect = {.collect = true};
 
     make_folder(s, "t");
+    make_file(s, "latest", "t");
     make_link(s, "t/mp_rank_00_model_states.pt",
               "z1_bf16_w2_fp32acc/ckpt/global_step4/mp_rank_00_model_states.pt");
     make_link(
@@ -533,7 +535,7 @@ static void test_damaged(void **state)
 static void fail_allocations(const char *name)
 {
     ckpt_open_opts opts = {.with_optimizer = true};
-    char path[2 * LONG_PATH];
+    char path[PATH_MAX + LONG_PATH];
     ckpt_map *map = NULL;
     ckpt_err err = {0};
     uint64_t n = 0;
@@ -593,9 +595,13 @@ static void test_probe(void **state)
 static bool find_fixtures(void)
 {
     const char *own = getenv("CKPT_FIXTURES"), *shared = getenv("CKPT_SHARED");
-    char probe[LONG_PATH + 64];
+    char probe[PATH_MAX + 64], here[LONG_PATH];
 
-    snprintf(fixtures, sizeof fixtures, "%.500s", own && *own ? own : "tests/fixtures");
+    // Absolute, because tests make links to it.
+    const char *at = own && *own ? own : "tests/fixtures";
+    if (at[0] == '/' || !getcwd(here, sizeof here))
+        here[0] = '\0';
+    snprintf(fixtures, sizeof fixtures, "%.300s%s%.300s", here, here[0] ? "/" : "", at);
     snprintf(probe, sizeof probe, "%s/z1_bf16_w2_fp32acc/ckpt/latest", fixtures);
     if (access(probe, R_OK) == 0)
         return true;

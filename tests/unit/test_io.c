@@ -1,9 +1,9 @@
 /*
  * test_io.c: files, memory, slurping, and the pool that notices changed files.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 
 #include <cmocka.h>

@@ -1,9 +1,9 @@
 /*
  * test_plan.c: pairing of maps, and jobs that cover every target element exactly once.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 
 #include <cmocka.h>
@@ -34,7 +34,8 @@ static ckpt_map *zero_map(void)
     return map;
 }
 
-/* Count, for each element of the tensor, the jobs whose region holds it; and check where the job begins in the source. */
+/* Count, for each element of the tensor, the jobs whose region holds it; and check where the job
+ * begins in the source. */
 static void count_job(const ckpt_plan *plan, const ckpt_job *job, unsigned *hits)
 {
     ckpt_job_view v;
@@ -79,7 +80,8 @@ static void test_flat_targets(void **state)
         const uint64_t shape[2] = {1 + draw(40), 1 + draw(40)};
         uint64_t n = shape[0] * shape[1], cut = draw(n + 1), block = 4 + draw(700);
         ckpt_map *from = zero_map(), *to = zero_map();
-        ckpt_tensor *a = help_tensor(from, "a", CKPT_F32, 2, shape), *b = help_tensor(to, "a", CKPT_F32, 2, shape);
+        ckpt_tensor *a = help_tensor(from, "a", CKPT_F32, 2, shape),
+                    *b = help_tensor(to, "a", CKPT_F32, 2, shape);
         const ckpt_axis axis[2] = {{0, cut, 4}, {cut, n - cut, 4}};
         const ckpt_extent e[2] = {{0, 1, 0, &axis[0]}, {0, 1, cut * 4, &axis[1]}};
         ckpt_plan *plan = NULL;
@@ -106,9 +108,11 @@ static void test_box_targets(void **state)
         const uint64_t shape[3] = {1 + draw(9), 2 + draw(12), 1 + draw(20)};
         uint64_t half = 1 + draw(shape[1] - 1), block = 4 + draw(900);
         ckpt_map *from = zero_map(), *to = zero_map();
-        ckpt_tensor *a = help_tensor(from, "a", CKPT_F32, 3, shape), *b = help_tensor(to, "a", CKPT_F32, 3, shape);
+        ckpt_tensor *a = help_tensor(from, "a", CKPT_F32, 3, shape),
+                    *b = help_tensor(to, "a", CKPT_F32, 3, shape);
         int64_t row = (int64_t)shape[2] * 4;
-        const ckpt_axis left[3] = {{0, shape[0], row * (int64_t)half}, {0, half, row}, {0, shape[2], 4}};
+        const ckpt_axis left[3] = {
+            {0, shape[0], row * (int64_t)half}, {0, half, row}, {0, shape[2], 4}};
         const ckpt_axis right[3] = {{0, shape[0], row * (int64_t)(shape[1] - half)},
                                     {half, shape[1] - half, row},
                                     {0, shape[2], 4}};
@@ -173,7 +177,8 @@ static void test_names_and_ties(void **state)
 {
     const uint64_t shape[1] = {10}, none[1] = {0};
     ckpt_map *from = zero_map(), *to = zero_map();
-    ckpt_tensor *owner = help_tensor(from, "owner", CKPT_F32, 1, shape), *tied = help_tensor(from, "tied", CKPT_F32, 1, shape);
+    ckpt_tensor *owner = help_tensor(from, "owner", CKPT_F32, 1, shape),
+                *tied = help_tensor(from, "tied", CKPT_F32, 1, shape);
     ckpt_tensor *a, *b;
     ckpt_plan *plan = NULL;
     ckpt_err err = {0};

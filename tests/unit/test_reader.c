@@ -1,9 +1,9 @@
 /*
  * test_reader.c: stretches of tensors into memory, with conversion and checksums.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 
 #include <cmocka.h>
@@ -19,7 +19,8 @@ static help_dir dir;
 static float values[N];
 static ckpt_map *map;
 
-/* A tensor of N elements in two halves: the second one first in the file; its transposed view; a damaged record. */
+/* A tensor of N elements in two halves: the second one first in the file; its transposed view; a
+ * damaged record. */
 static int setup(void **state)
 {
     const uint64_t shape[2] = {400, 1000}, turned[2] = {1000, 400}, few[1] = {10};
@@ -63,7 +64,8 @@ static const ckpt_tensor *find(const char *name)
 
 static void test_stretches(void **state)
 {
-    static const uint64_t stretch[][2] = {{0, N}, {0, 1}, {N - 1, 1}, {N / 2 - 3, 6}, {77, 250001}, {N, 0}};
+    static const uint64_t stretch[][2] = {{0, N},         {0, 1},       {N - 1, 1},
+                                          {N / 2 - 3, 6}, {77, 250001}, {N, 0}};
     static float got[N];
     ckpt_reader *r = NULL;
     ckpt_err err = {0};
@@ -74,12 +76,14 @@ static void test_stretches(void **state)
         uint64_t first = stretch[i][0], n = stretch[i][1];
 
         memset(got, 0, sizeof got);
-        assert_int_equal(ckpt_reader_read(r, find(i % 2 ? "tied" : "halves"), first, n, CKPT_DTYPE_NONE, got, &err),
+        assert_int_equal(ckpt_reader_read(r, find(i % 2 ? "tied" : "halves"), first, n,
+                                          CKPT_DTYPE_NONE, got, &err),
                          CKPT_OK);
         for (uint64_t k = 0; k < n; k++)
             assert_memory_equal(&got[k], &values[(first + k + N / 2) % N], 4);
         memset(got, 0, sizeof got);
-        assert_int_equal(ckpt_reader_read(r, find("turned"), first, n, CKPT_F32, got, &err), CKPT_OK);
+        assert_int_equal(ckpt_reader_read(r, find("turned"), first, n, CKPT_F32, got, &err),
+                         CKPT_OK);
         for (uint64_t k = 0; k < n; k++)
             assert_memory_equal(&got[k], &values[(first + k) % 400 * 1000 + (first + k) / 400], 4);
     }
@@ -106,7 +110,8 @@ static void test_conversion(void **state)
         assert_true(wide[k] >= (double)v && wide[k] <= (double)v);
         assert_int_equal(half[k], bf16);
     }
-    assert_int_equal(ckpt_reader_read(r, find("halves"), 0, 1, CKPT_BOOL, half, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(ckpt_reader_read(r, find("halves"), 0, 1, CKPT_BOOL, half, &err),
+                     CKPT_EUNSUPPORTED);
     ckpt_reader_free(r);
 }
 
@@ -119,9 +124,11 @@ static void test_refusals(void **state)
 
     (void)state;
     assert_int_equal(ckpt_reader_new(&r, map, &err), CKPT_OK);
-    assert_int_equal(ckpt_reader_read(r, find("halves"), N - 3, 4, CKPT_F32, got, &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_reader_read(r, find("halves"), N - 3, 4, CKPT_F32, got, &err),
+                     CKPT_EUSAGE);
     ckpt_err_clear(&err);
-    assert_int_equal(ckpt_reader_read(r, find("halves"), UINT64_MAX, 2, CKPT_F32, got, &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_reader_read(r, find("halves"), UINT64_MAX, 2, CKPT_F32, got, &err),
+                     CKPT_EUSAGE);
     ckpt_err_clear(&err);
     // the record's CRC does not hold: not one byte of it, now or later
     for (unsigned i = 0; i < 2; i++) {
@@ -137,7 +144,8 @@ static void test_refusals(void **state)
     ckpt_reader_free(r);
 }
 
-/* A record that turned bad since its tensor was mapped, although another one of the file is fine. */
+/* A record that turned bad since its tensor was mapped, although another one of the file is fine.
+ */
 static void test_checked_once(void **state)
 {
     float got[10];
@@ -152,7 +160,8 @@ static void test_checked_once(void **state)
     assert_int_equal(ckpt_reader_read(r, find("halves"), 10, 10, CKPT_F32, got, &err), CKPT_OK);
     ckpt_reader_free(r);
     assert_int_equal(ckpt_reader_new(&r, map, &err), CKPT_OK);
-    assert_int_equal(ckpt_reader_read(r, find("halves"), 10, 10, CKPT_F32, got, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_reader_read(r, find("halves"), 10, 10, CKPT_F32, got, &err),
+                     CKPT_EFORMAT);
     ckpt_reader_free(r);
 }
 

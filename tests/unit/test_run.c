@@ -1,9 +1,10 @@
 /*
- * test_run.c: conversions of maps made by hand: values, proofs, failures, and what is left after them.
+ * test_run.c: conversions of maps made by hand: values, proofs, failures, and what is left after
+ * them.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 
 #include <cmocka.h>
@@ -61,7 +62,8 @@ static uint64_t part_of(uint64_t numel)
     return (numel + WORLD - 1) / WORLD;
 }
 
-/* Write the files: a header, then each tensor's partition; the padding of the last one is rubbish. */
+/* Write the files: a header, then each tensor's partition; the padding of the last one is rubbish.
+ */
 static void zero3_write(zero3 *z)
 {
     for (unsigned r = 0; r < WORLD; r++) {
@@ -73,7 +75,8 @@ static void zero3_write(zero3 *z)
             uint64_t part = part_of(z->numel[i]), at = r * part;
 
             if (at < z->numel[i])
-                memcpy(p, z->values[i] + at, (z->numel[i] - at < part ? z->numel[i] - at : part) * 4);
+                memcpy(p, z->values[i] + at,
+                       (z->numel[i] - at < part ? z->numel[i] - at : part) * 4);
             p += part * 4;
         }
         help_write(help_join(&dir, rank_name[r]), bytes, z->n_file);
@@ -131,13 +134,15 @@ static void zero3_free(zero3 *z)
 }
 
 /* Plan and run into the folder "out". */
-static int convert(const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err)
+static int convert(const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,
+                   ckpt_run_report *report, ckpt_err *err)
 {
     ckpt_plan *plan = NULL;
     int rc = ckpt_plan_make(&plan, from, to, ckpt_run_block(opts->memory, opts->jobs), err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_run(plan, to->files.n > 0 ? help_join(&dir, "out") : NULL, opts, NULL, report, err);
+        rc = ckpt_run(plan, to->files.n > 0 ? help_join(&dir, "out") : NULL, opts, NULL, report,
+                      err);
     ckpt_plan_free(plan);
     return rc;
 }
@@ -182,7 +187,8 @@ static void test_partitions(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 2 * 3 * 8; i++) {
-        ckpt_run_opts opts = {.jobs = 1 + i % 8, .memory = memory[i / 8 % 3], .no_fsync = i % 3 != 0};
+        ckpt_run_opts opts = {
+            .jobs = 1 + i % 8, .memory = memory[i / 8 % 3], .no_fsync = i % 3 != 0};
         ckpt_run_report report = {0};
         ckpt_err err = {0};
         zero3 z;
@@ -245,7 +251,8 @@ static void test_flipped_bits(void **state)
         zero3_make(&z, CKPT_F32);
         // in a tensor; in the padding of the last rank, which no tensor uses but the CRC covers
         damage(&z, i == 0 ? 1 : 2, i == 0 ? 1000 : (long)z.n_file - 2);
-        expect_failure(&z, &opts, CKPT_EFORMAT, i == 0 ? "rank1: record 'rec': CRC-32 is" : "rank2: record 'rec'");
+        expect_failure(&z, &opts, CKPT_EFORMAT,
+                       i == 0 ? "rank1: record 'rec': CRC-32 is" : "rank2: record 'rec'");
         // a map that collects hears of it and goes on
         z.to->collect = true;
         {
@@ -299,7 +306,7 @@ static void test_cut_file(void **state)
 
 typedef struct watcher {
     unsigned n_calls;
-    unsigned stop_at; /* the call that says no; 0: none */
+    unsigned stop_at;  /* the call that says no; 0: none */
     const char *touch; /* a file to change at the first call, or NULL */
     bool die;
     bool saw_final; /* the output had its name before the end */
@@ -359,7 +366,8 @@ static void test_input_changed_meanwhile(void **state)
     zero3_free(&z);
 }
 
-/* A process that is killed just before the renames leaves no final name, and does not disturb the next run. */
+/* A process that is killed just before the renames leaves no final name, and does not disturb the
+ * next run. */
 static void test_killed(void **state)
 {
     watcher w = {.die = true};
@@ -493,7 +501,8 @@ static void test_views(void **state)
     (void)state;
     for (unsigned round = 0; round < 150; round++) {
         ckpt_map *from = noise_map(bytes, SIZE), *to;
-        uint64_t shape[3] = {1 + draw(60), 1 + draw(60), 1 + draw(round % 10 == 0 ? 900 : 30)}, n_elems;
+        uint64_t shape[3] = {1 + draw(60), 1 + draw(60), 1 + draw(round % 10 == 0 ? 900 : 30)},
+                 n_elems;
         uint64_t item = round % 3 == 0 ? 2 : 4, at = item * draw(10), reach = at + item, k = 0;
         ckpt_dtype dtype = item == 2 ? CKPT_F16 : CKPT_F32;
         ckpt_axis axis[3];
@@ -505,7 +514,8 @@ static void test_views(void **state)
         int64_t gap = (int64_t)(item * (1 + draw(draw(4) == 0 ? 3000 : 3)));
         unsigned turn = (unsigned)draw(3);
 
-        // strides of a dense tensor with gaps, dealt out to the axes in some order; sometimes a broadcast
+        // strides of a dense tensor with gaps, dealt out to the axes in some order; sometimes a
+        // broadcast
         for (unsigned i = 0; i < 3; i++) {
             unsigned a = (i + turn) % 3;
 
@@ -525,7 +535,8 @@ static void test_views(void **state)
         assert_int_equal(convert(from, to, &opts, &report, &err), CKPT_OK);
         for (uint64_t i = 0; i < shape[0]; i++) {
             for (uint64_t j = 0; j < shape[1] * shape[2]; j++, k++) {
-                const uint8_t *p = bytes + at + i * (uint64_t)stride[0] + j / shape[2] * (uint64_t)stride[1] +
+                const uint8_t *p = bytes + at + i * (uint64_t)stride[0] +
+                                   j / shape[2] * (uint64_t)stride[1] +
                                    j % shape[2] * (uint64_t)stride[2];
 
                 if (memcmp(got + k * item, p, item) != 0)
@@ -555,7 +566,8 @@ static void test_views_are_checked(void **state)
     (void)state;
     from->sources.at[0].crc ^= 1;
     help_back(from, help_tensor(from, "v", CKPT_F32, 2, shape), &e, 1);
-    help_whole(to, help_tensor(to, "v", CKPT_F32, 2, shape), help_source(to, help_output(to, "o", 40000), 0, 40000), 0);
+    help_whole(to, help_tensor(to, "v", CKPT_F32, 2, shape),
+               help_source(to, help_output(to, "o", 40000), 0, 40000), 0);
     assert_int_equal(convert(from, to, &opts, NULL, &err), CKPT_EFORMAT);
     assert_int_equal(help_count(help_join(&dir, "out")), -1);
     ckpt_map_free(to);
@@ -575,9 +587,11 @@ static void test_tensor_parallel_boxes(void **state)
     (void)state;
     for (unsigned round = 0; round < 4; round++) {
         const ckpt_extent split[2] = {{0, 2, 0, left}, {0, 2, ROWS * LEFT * 4, right}};
-        ckpt_map *from = noise_map((uint8_t *)bytes, sizeof bytes), *to = memory_target(got, sizeof got);
+        ckpt_map *from = noise_map((uint8_t *)bytes, sizeof bytes),
+                 *to = memory_target(got, sizeof got);
         const ckpt_run_opts opts = {.jobs = 1 + round, .memory = round % 2 ? 0 : 100000};
-        ckpt_tensor *a = help_tensor(from, "w", CKPT_F32, 2, shape), *b = help_tensor(to, "w", CKPT_F32, 2, shape);
+        ckpt_tensor *a = help_tensor(from, "w", CKPT_F32, 2, shape),
+                    *b = help_tensor(to, "w", CKPT_F32, 2, shape);
         ckpt_run_report report = {0};
         ckpt_err err = {0};
         bool join = round < 2;
@@ -603,8 +617,9 @@ static void test_tensor_parallel_boxes(void **state)
 static void test_lazy_bits_and_byte_order(void **state)
 {
     const uint64_t shape[1] = {4};
-    const uint8_t big[32] = {0x3f, 0x80, 0, 0, 0x40, 0, 0, 0, 0x40, 0x40, 0, 0, 0x40, 0x80, 0, 0,
-                             0x40, 0xa0, 0, 0, 0x40, 0xc0, 0, 0, 0x40, 0xe0, 0, 0, 0x41, 0, 0, 0};
+    const uint8_t big[32] = {0x3f, 0x80, 0,    0,    0x40, 0,    0,    0, 0x40, 0x40, 0,
+                             0,    0x40, 0x80, 0,    0,    0x40, 0xa0, 0, 0,    0x40, 0xc0,
+                             0,    0,    0x40, 0xe0, 0,    0,    0x41, 0, 0,    0};
     static const float expect[8] = {-1, 2, -3, 4, -5, 6, -7, 8};
     float got[8];
     ckpt_map *from = help_map(), *to = memory_target(got, sizeof got);
@@ -681,10 +696,13 @@ static twins tw; // large, so static
 static void twins_make(void)
 {
     const uint64_t shape[2] = {100, 1000};
-    const ckpt_source masters = {.kind = CKPT_SOURCE_MEMORY, .memory = tw.master, .n_bytes = sizeof tw.master};
-    const ckpt_source copies = {.kind = CKPT_SOURCE_MEMORY, .memory = tw.copy, .n_bytes = sizeof tw.copy};
+    const ckpt_source masters = {
+        .kind = CKPT_SOURCE_MEMORY, .memory = tw.master, .n_bytes = sizeof tw.master};
+    const ckpt_source copies = {
+        .kind = CKPT_SOURCE_MEMORY, .memory = tw.copy, .n_bytes = sizeof tw.copy};
     const ckpt_source zero = {.kind = CKPT_SOURCE_ZERO, .n_bytes = UINT64_MAX};
-    ckpt_tensor like = {.dtype = CKPT_BF16, .ndim = 2, .shape = shape, .n_elems = 100000}, *twin = NULL, *t;
+    ckpt_tensor like = {.dtype = CKPT_BF16, .ndim = 2, .shape = shape, .n_elems = 100000},
+                *twin = NULL, *t;
     ckpt_err err = {0};
     uint32_t i;
 
@@ -755,7 +773,8 @@ static ckpt_bytes deflate_stored(const uint8_t *p, size_t n)
 
     do {
         uint16_t some = n < 60000 ? (uint16_t)n : 60000;
-        const uint8_t head[5] = {some == n, (uint8_t)some, (uint8_t)(some >> 8), (uint8_t)~some, (uint8_t)(~some >> 8)};
+        const uint8_t head[5] = {some == n, (uint8_t)some, (uint8_t)(some >> 8), (uint8_t)~some,
+                                 (uint8_t)(~some >> 8)};
 
         assert_true(ckpt_bytes_add(&b, head, 5) && ckpt_bytes_add(&b, p, some));
         p += some;
@@ -764,9 +783,10 @@ static ckpt_bytes deflate_stored(const uint8_t *p, size_t n)
     return b;
 }
 
-/* Convert a record that holds the stream and claims n_bytes; extra: bytes of the stream not to be part of it. */
-static int convert_deflated(const ckpt_bytes *b, uint64_t n_stored, uint64_t n_bytes, uint32_t crc, float *got,
-                            uint64_t memory, ckpt_err *err)
+/* Convert a record that holds the stream and claims n_bytes; extra: bytes of the stream not to be
+ * part of it. */
+static int convert_deflated(const ckpt_bytes *b, uint64_t n_stored, uint64_t n_bytes, uint32_t crc,
+                            float *got, uint64_t memory, ckpt_err *err)
 {
     const uint64_t shape[1] = {50000};
     const ckpt_run_opts opts = {.memory = memory, .jobs = 2};
@@ -798,7 +818,8 @@ static void test_deflated(void **state)
     // decoded into memory, and through a file because an eighth of the memory is too little
     for (unsigned i = 0; i < 2; i++) {
         memset(got, 0, 200000);
-        assert_int_equal(convert_deflated(&b, b.n, 200000, crc, got, i == 0 ? 0 : 1000000, &err), CKPT_OK);
+        assert_int_equal(convert_deflated(&b, b.n, 200000, crc, got, i == 0 ? 0 : 1000000, &err),
+                         CKPT_OK);
         assert_memory_equal(got, in, 200000);
     }
     assert_int_equal(convert_deflated(&b, b.n, 200000, crc ^ 1, got, 0, &err), CKPT_EFORMAT);
@@ -833,7 +854,8 @@ static void test_deflated_too_long(void **state)
     ckpt_err err = {0};
 
     (void)state;
-    assert_int_equal(convert_deflated(&b, b.n, 200000, ckpt_crc32(0, in, 200000), got, 0, &err), CKPT_EFORMAT);
+    assert_int_equal(convert_deflated(&b, b.n, 200000, ckpt_crc32(0, in, 200000), got, 0, &err),
+                     CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "more than"));
     ckpt_vec_free(&b);
     ckpt_free(got);

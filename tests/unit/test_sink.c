@@ -1,9 +1,9 @@
 /*
  * test_sink.c: files that appear complete or not at all.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 
 #include <cmocka.h>
@@ -132,7 +132,8 @@ static void test_existing_needs_force(void **state)
     ckpt_map_free(map);
 }
 
-/* A file of the second name appears between opening and commit: ours must not replace it, and both stay out. */
+/* A file of the second name appears between opening and commit: ours must not replace it, and both
+ * stay out. */
 static void test_no_overwriting_of_latecomers(void **state)
 {
     ckpt_map *map = two_files();
@@ -208,7 +209,8 @@ static void test_bad_names(void **state)
 
         (void)help_output(map, bad[i], 1);
         ckpt_err_clear(&err);
-        assert_int_equal(ckpt_sink_open(&s, help_join(&dir, "new"), map, NULL, NULL, &err), CKPT_EUNSAFE);
+        assert_int_equal(ckpt_sink_open(&s, help_join(&dir, "new"), map, NULL, NULL, &err),
+                         CKPT_EUNSAFE);
         assert_null(s);
         ckpt_map_free(map);
     }

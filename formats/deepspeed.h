@@ -1,0 +1,318 @@
+/*
+ * deepspeed.h: what the files of the DeepSpeed directory driver share.  Not for anyone else.
+ *
+ *     ds_names.c    file names, prefixes, ranks
+ *     ds_folder.c   from what the user named to one tag folder, sorted by rank
+ *     ds_shard.c    one .pt file: its tree, its sources, flat tensors and step counts in it
+ *     ds_params.c   parameters and groups from param_shapes, also where old releases hid them
+ *     ds_optim.c    one rank's optimizer file: flat groups and states, compared with rank 0's
+ *     ds_flat.c     stages 1 and 2: slices to extents, and the check by param_slice_mappings
+ *     ds_param.c    stage 3: partitions to extents, frozen fragments
+ *     ds_swap.c     stage 3: groups that NVMe offload left in swap files
+ *     ds_module.c   buffers, frozen parameters, 16-bit copies, shared names
+ *     ds_full.c     stage 0: masters kept whole
+ *     ds_tree.c     rank 0's tree of values, copied
+ *     deepspeed.c   the driver: resolve, read all ranks, build the map
+ *
+ * Read from the files of DeepSpeed 0.3.16 to 0.19.8; the layout arithmetic is in
+ * libckpt/map/zero_*.h.
+ */
+#ifndef CKPT_FORMATS_DEEPSPEED_H
+#define CKPT_FORMATS_DEEPSPEED_H
+
+#include "libckpt/format.h"
+#include "libckpt/map/zero_param.h"
+
+/* ---- ds_names.c ---- */
+
+typedef enum ckpt_ds_kind {
+    CKPT_DS_OTHER,
+    CKPT_DS_MODEL,      /* mp_rank_00_model_states.pt */
+    CKPT_DS_MODEL_RANK, /* zero_pp_rank_3_mp_rank_00_model_states.pt */
+    CKPT_DS_OPTIM,      /* [bf16_]zero_pp_rank_3_mp_rank_00[_]optim_states.pt */
+    CKPT_DS_EXPERT,     /* [layer_0_]expert_1_mp_rank_00_model_states.pt,
+                           expp_rank_0_mp_rank_00_optim_states.pt */
+    CKPT_DS_LAYER       /* layer_03-model_states.pt, layer_03-model_00-model_states.pt */
+} ckpt_ds_kind;
+
+typedef struct ckpt_ds_name {
+    ckpt_ds_kind kind;
+    bool bf16;   /* has the prefix bf16_ */
+    uint32_t dp; /* data-parallel rank; 0 where the name has none */
+    uint32_t mp; /* model-parallel rank */
+} ckpt_ds_name;
+
+/* What a file name says; kind OTHER for everything that DeepSpeed does not write. */
+ckpt_ds_name ckpt_ds_name_parse(const char *name);
+
+/* True for the names of model and optimizer shards, of all kinds. */
+bool ckpt_ds_name_is_shard(const char *name);
+
+/* N of "checkpoint-N" in *out; false for any other name. */
+bool ckpt_ds_name_run(const char *name, uint64_t *out);
+
+/* ---- ds_folder.c ---- */
+
+typedef struct ckpt_ds_part {
+    const char *path;
+    uint32_t rank;
+    bool bf16;
+} ckpt_ds_part;
+
+CKPT_VEC(ckpt_ds_parts, ckpt_ds_part);
+
+/* A tag folder's files, by ascending rank. */
+typedef struct ckpt_ds_folder {
+    const char *path; /* of the tag folder */
+    const char *tag;
+    const char *model;    /* mp_rank_00_model_states.pt, or NULL */
+    ckpt_ds_parts models; /* one per rank: stage 3 */
+    ckpt_ds_parts optims;
+    bool offloaded; /* has offloaded_tensors/ */
+} ckpt_ds_folder;
+
+/* ---- the state of one gather ---- */
+
+/* One opened file; root and all below live until it is closed. */
+typedef struct ckpt_ds_shard {
+    ckpt_map *map;
+    const char *path;
+    uint32_t rank;
+    uint32_t file;           /* its index in the large map */
+    uint32_t *source;        /* shard's source -> the large map's, UINT32_MAX: not copied yet */
+    ckpt_value *root;        /* a DICT */
+    const ckpt_value *optim; /* optimizer files: optimizer_state_dict */
+    ckpt_reader *reader;     /* for step counts that are tensors; made when needed */
+} ckpt_ds_shard;
+
+/* A one-dimensional contiguous tensor of a shard. */
+typedef struct ckpt_ds_flat {
+    uint32_t source; /* in the large map; without meaning when n is 0 */
+    uint32_t dtype;  /* ckpt_dtype; NONE: the rank has no such tensor */
+    uint64_t at;     /* byte offset in the source */
+    uint64_t n;      /* elements */
+} ckpt_ds_flat;
+
+typedef struct ckpt_ds_param {
+    const char *name; /* n_name bytes, and a terminator */
+    uint64_t n_name;
+    const uint64_t *shape; /* elements */
+    uint32_t ndim;
+    uint32_t group; /* index in ckpt_ds.group */
+    uint64_t numel;
+    uint64_t at; /* stage 3: element offset of its partition in the sub-group's flat tensor */
+} ckpt_ds_param;
+
+/* A parameter group (stages 1, 2) or a sub-group (stage 3). */
+typedef struct ckpt_ds_group {
+    size_t first, n;         /* its parameters (stage 3: set by the walk over flat sizes) */
+    size_t part;             /* index of its first flat tensor in a column */
+    uint32_t n_parts;        /* flat tensors over all ranks, in layout order */
+    uint32_t intervals;      /* stage 1 of 0.3.x: communication intervals; else 1 */
+    ckpt_zero_flat flat;     /* stages 1, 2 */
+    ckpt_zero_flat shuffled; /* round_robin_gradients: as param_slice_mappings were computed */
+    uint64_t *order;         /* round_robin_gradients: shuffled parameter k is parameter order[k] */
+    bool has_step;           /* rank 0's optimizer keeps a step count */
+    bool own_step;           /* in the state of this very group */
+    double step;             /* as rank 0 has it */
+    const char *swapped;     /* stage 3: id of the swap files that hold the group, or NULL */
+} ckpt_ds_group;
+
+/* The flat tensors of one kind (masters, exp_avg ...), of all groups and ranks. */
+typedef struct ckpt_ds_column {
+    const char *name; /* NULL: the master weights */
+    ckpt_ds_flat *at; /* n_parts of all groups */
+} ckpt_ds_column;
+
+CKPT_VEC(ckpt_ds_params, ckpt_ds_param);
+CKPT_VEC(ckpt_ds_groups, ckpt_ds_group);
+CKPT_VEC(ckpt_ds_columns, ckpt_ds_column);
+CKPT_VEC(ckpt_ds_extents, ckpt_extent);
+CKPT_VEC(ckpt_ds_axes, ckpt_axis);
+
+/* Entries of a dict, found by name: sorted once. */
+typedef struct ckpt_ds_index {
+    const ckpt_pair **at;
+    size_t n;
+} ckpt_ds_index;
+
+typedef struct ckpt_ds {
+    ckpt_map *map;
+    const ckpt_open_opts *opts;
+    ckpt_err *err;
+    ckpt_ds_folder dir;
+    ckpt_ds_shard model, optim; /* rank 0's, kept to compare the others with */
+    ckpt_dict module;           /* model's "module" */
+    ckpt_ds_index by_name;      /* the same, sorted */
+    uint8_t *seen;              /* per entry of module: accounted for */
+    int stage;
+    uint32_t world;
+    bool placed;    /* rank 0 was read and laid out: other ranks can be compared with it */
+    bool broken;    /* collecting, and something makes the layout unsure: no tensors */
+    bool legacy;    /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
+    size_t n_parts; /* of each column */
+    ckpt_ds_params params;
+    ckpt_ds_groups group;
+    ckpt_ds_columns column; /* [0] masters */
+    ckpt_ds_params frozen;
+    ckpt_ds_flat *fragment; /* stage 3: frozen.n * world */
+    ckpt_ds_extents extent; /* scratch: extents of one tensor, and their axes */
+    ckpt_ds_axes axis;
+} ckpt_ds;
+
+/*
+ * Report an inconsistency: fails with the code, or, when collecting, notes it, marks the layout
+ * unsure and gives CKPT_OK.
+ */
+int ckpt_ds_problem(ckpt_ds *ds, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
+
+/* Find the tag folder and its files, and refuse the layouts that are recognised but not handled. */
+int ckpt_ds_folder_find(ckpt_ds *ds, const ckpt_listing *list);
+void ckpt_ds_folder_free(ckpt_ds_folder *dir);
+
+/* Ranks are 0..n-1 without gap, surplus or double; one prefix style. */
+int ckpt_ds_folder_check(ckpt_ds *ds, const ckpt_ds_parts *parts, const char *what);
+
+/* ---- ds_shard.c ---- */
+
+/* Read a file; its root must be a dict.  Where a collecting reader only noted a failure, s->map is
+ * NULL. */
+int ckpt_ds_shard_open(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_ds_part *part);
+
+/*
+ * Read the files from part `first` on, a few at a time by several threads, and hand those that
+ * could be read to fn in order; each is closed after it.
+ */
+typedef int (*ckpt_ds_shard_fn)(ckpt_ds *ds, ckpt_ds_shard *s);
+int ckpt_ds_shard_each(ckpt_ds *ds, const ckpt_ds_parts *parts, size_t first, ckpt_ds_shard_fn fn);
+void ckpt_ds_shard_close(ckpt_ds_shard *s);
+
+/* The large map's index of a shard's source. */
+int ckpt_ds_shard_source(ckpt_ds *ds, ckpt_ds_shard *s, uint32_t source, uint32_t *out);
+
+/* A value as a flat tensor; what names it for messages. */
+int ckpt_ds_shard_flat(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *v, const char *what,
+                       ckpt_ds_flat *out);
+
+/* Give t the one extent that a tensor value describes. */
+int ckpt_ds_shard_back(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_tensor_value *v, ckpt_tensor *t);
+
+/* A step count: an int, a float, or a tensor of one element, which is read. *has is false for
+ * anything else. */
+int ckpt_ds_shard_step(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *v, bool *has, double *out);
+
+/* zero_stage as every release writes it; false if absent or of no known form. */
+bool ckpt_ds_stage(const ckpt_value *v, int *out);
+
+/* ds_version of a shard, or NULL before 0.4.0. */
+const ckpt_value *ckpt_ds_version(const ckpt_ds_shard *s);
+
+/* True if the version is at least a.b.c. */
+bool ckpt_ds_version_at_least(const ckpt_value *version, int a, int b, int c);
+
+/* ---- ds_params.c ---- */
+
+/* Sort a dict's str keys; find one: NULL when it is not there. */
+int ckpt_ds_index_new(ckpt_ds_index *out, ckpt_dict dict, ckpt_err *err);
+void ckpt_ds_index_free(ckpt_ds_index *ix);
+const ckpt_pair *ckpt_ds_index_find(const ckpt_ds_index *ix, const char *name, uint64_t n);
+
+/* Append the entries of a dict name -> shape. */
+int ckpt_ds_params_add(ckpt_ds *ds, ckpt_ds_params *out, const ckpt_value *dict, uint32_t group,
+                       const char *what);
+
+/* Parameters and groups from param_shapes of the model or optimizer file. */
+int ckpt_ds_params_read(ckpt_ds *ds);
+
+/* Equality of two trees, bounded; CKPT_ELIMIT when it could not be found out. */
+int ckpt_ds_same(ckpt_ds *ds, const ckpt_value *a, const ckpt_value *b, bool *same);
+
+/* param_shapes and frozen_param_shapes of another rank equal rank 0's. */
+int ckpt_ds_params_check(ckpt_ds *ds, const ckpt_ds_shard *s);
+
+/* ---- ds_optim.c ---- */
+
+/* Find the groups and make the columns, from rank 0's file. */
+int ckpt_ds_optim_begin(ckpt_ds *ds);
+
+/* Take in one rank's file: its flat tensors, and everything that must be as in rank 0's. */
+int ckpt_ds_optim_read(ckpt_ds *ds, ckpt_ds_shard *s);
+
+/* Steps of all groups for people: "4", or "4, 4, 7" where they differ; NULL when no optimizer keeps
+ * any. */
+const char *ckpt_ds_optim_steps(ckpt_ds *ds);
+
+/* ---- ds_flat.c: stages 1 and 2 ---- */
+
+/* Lay out groups from rank 0's slices. */
+int ckpt_ds_flat_begin(ckpt_ds *ds);
+void ckpt_ds_flat_free(ckpt_ds *ds);
+
+/* The parameters that a rank says its slices hold are those that the layout gives it. */
+int ckpt_ds_flat_mappings(ckpt_ds *ds, const ckpt_ds_shard *s);
+
+/* Every slice is as long as its place in the layout asks. */
+int ckpt_ds_flat_check(ckpt_ds *ds);
+
+/* Does a column hold partitions of this group?  *holds is false when no rank has any, or they are
+ * something else. */
+int ckpt_ds_flat_holds(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, bool *holds);
+
+/* Extents of a parameter in a column, into ds->extent. */
+int ckpt_ds_flat_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p);
+
+/* Add elements first..first+count-1, from element `at` of a flat tensor; merged with the extent
+ * before where it goes on. */
+int ckpt_ds_extent_add(ckpt_ds *ds, const ckpt_ds_flat *from, uint64_t at, uint64_t first,
+                       uint64_t count);
+
+/* Give a tensor what is in ds->extent. */
+int ckpt_ds_extent_back(ckpt_ds *ds, ckpt_tensor *t);
+
+/* ---- ds_param.c: stage 3 ---- */
+
+int ckpt_ds_part_begin(ckpt_ds *ds);
+int ckpt_ds_part_check(ckpt_ds *ds);
+int ckpt_ds_part_holds(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, bool *holds);
+int ckpt_ds_part_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p);
+
+/* Take in one rank's fragments of the frozen parameters; their extents. */
+int ckpt_ds_part_frozen(ckpt_ds *ds, ckpt_ds_shard *s);
+int ckpt_ds_part_frozen_extents(ckpt_ds *ds, size_t frozen);
+
+/* ---- ds_swap.c: stage 3 with NVMe offload ---- */
+
+/* The id of the swap file behind an empty flat tensor, or NULL. */
+const char *ckpt_ds_swap_id(ckpt_ds *ds, const ckpt_value *v);
+
+/* Let a column's tensors of the groups that were swapped out point into their swap files. */
+int ckpt_ds_swap_bind(ckpt_ds *ds, ckpt_ds_column *c);
+
+/* ---- ds_module.c ---- */
+
+/* Find the module, and what in it are buffers, frozen parameters and trained ones. */
+int ckpt_ds_module_begin(ckpt_ds *ds);
+int ckpt_ds_module_sort(ckpt_ds *ds);
+void ckpt_ds_module_free(ckpt_ds *ds);
+
+int ckpt_ds_module_add_buffers(ckpt_ds *ds);
+int ckpt_ds_module_add_frozen(ckpt_ds *ds);
+int ckpt_ds_module_add_aliases(ckpt_ds *ds);
+
+/* Add one tensor of a shard under a name. */
+int ckpt_ds_module_add(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_text *name,
+                       const ckpt_tensor_value *v, ckpt_role role, ckpt_tensor **out);
+
+/* The 16-bit copy of a parameter as its twin. */
+int ckpt_ds_module_twin(ckpt_ds *ds, ckpt_tensor *t);
+
+/* ---- ds_full.c: stage 0 ---- */
+
+int ckpt_ds_full_build(ckpt_ds *ds);
+
+/* ---- ds_tree.c ---- */
+
+/* Copy a tree into the large map's arena; storages name the large map's sources. */
+int ckpt_ds_tree_copy(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_value **out);
+
+#endif

@@ -1,0 +1,418 @@
+/*
+ * ds_module.c: the model file: buffers, frozen parameters, 16-bit copies, shared names.
+ *
+ * `module` is the state_dict of the wrapped model.  What each entry is stands elsewhere:
+ * buffer_names (since 0.4.2), param_shapes, frozen_param_shapes (since 0.9.1, not written by stage
+ * 1), shared_params (since 0.9.2).  In older files a tied name is known only by lying on the same
+ * elements of one storage.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/deepspeed.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/base/dtype.h"
+
+enum { DSM_MAX_LISTED = 5 }; /* names in a message */
+
+static bool dsm_is_float(ckpt_dtype d)
+{
+    return ckpt_dtype_get(d)->kind == CKPT_IS_FLOAT && ckpt_cast_find(CKPT_F32, d) != NULL;
+}
+
+static const ckpt_value *dsm_get(const ckpt_ds *ds, const char *key)
+{
+    const ckpt_value *v = ckpt_value_get(ds->model.root, key);
+
+    return v && v->kind != CKPT_V_NONE ? v : NULL;
+}
+
+/* ---- what is what ---- */
+
+/* Mark an entry of the module as accounted for; its tensor, or NULL when there is no such tensor.
+ */
+static const ckpt_tensor_value *dsm_mark(ckpt_ds *ds, const char *name, uint64_t n, uint8_t as)
+{
+    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, name, n);
+
+    if (!e)
+        return NULL;
+    ds->seen[e - ds->module.at] = as;
+    return e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
+}
+
+enum { DSM_NEW = 0, DSM_BUFFER, DSM_TRAINED, DSM_FROZEN, DSM_ALIAS };
+
+static int dsm_buffers(ckpt_ds *ds)
+{
+    ckpt_seq names = ckpt_value_seq(dsm_get(ds, "buffer_names"));
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < names.n; i++) {
+        const ckpt_value *name = names.at[i];
+        if (name->kind != CKPT_V_STR)
+            return ckpt_fail(ds->err, CKPT_EFORMAT,
+                             "%s: buffer_names: entry %" PRIu64 " is not a name", ds->model.path,
+                             i);
+        if (!dsm_mark(ds, name->as.text.at, name->as.text.n, DSM_BUFFER))
+            rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                                 "%s: buffer_names lists %.200s, but module has no such tensor",
+                                 ds->model.path, name->as.text.at);
+    }
+    return rc;
+}
+
+/* Above one, as a number or in a list of them. */
+static bool dsm_several(const ckpt_value *v)
+{
+    ckpt_seq list = ckpt_value_seq(v);
+    int64_t n = 0;
+    bool several = ckpt_value_as_int(v, &n) && n > 1;
+
+    for (uint64_t i = 0; i < list.n; i++)
+        several = several || (ckpt_value_as_int(list.at[i], &n) && n > 1);
+    return several;
+}
+
+/* Runs of more dimensions than data, whose other files may not even be here: one slice is not the
+ * model. */
+static int dsm_refuse(ckpt_ds *ds)
+{
+    const ckpt_value *degrees = dsm_get(ds, "checkpoint_parallel_dimensions");
+    const ckpt_value *layers = dsm_get(ds, "ds_autoep_layers");
+    const char *what = NULL;
+
+    if (ckpt_value_map(layers).n || ckpt_value_seq(layers).n ||
+        ckpt_value_get(ds->optim.optim, "ds_zero_partition_groups"))
+        what = "an expert-parallel (AutoEP)";
+    else if (dsm_several(dsm_get(ds, "num_experts")))
+        what = "a mixture-of-experts";
+    else if (dsm_several(dsm_get(ds, "mp_world_size")) ||
+             dsm_several(ckpt_value_get(degrees, "tp_degree")) ||
+             dsm_several(ckpt_value_get(degrees, "pp_degree")))
+        what = "a model-parallel (tensor or pipeline)";
+    return what ? ckpt_fail(ds->err, CKPT_EUNSUPPORTED, "%s: %s checkpoint, not supported yet",
+                            ds->model.path, what)
+                : CKPT_OK;
+}
+
+int ckpt_ds_module_begin(ckpt_ds *ds)
+{
+    const ckpt_value *module = ckpt_value_get(ds->model.root, "module");
+
+    if (module && module->kind == CKPT_V_NONE)
+        return ckpt_fail(
+            ds->err, CKPT_EUNSUPPORTED,
+            "%s: module is None: the model file of a pipeline-parallel run, not supported yet",
+            ds->model.path);
+    if (!module || (module->kind != CKPT_V_DICT && module->kind != CKPT_V_ODICT))
+        return ckpt_fail(ds->err, CKPT_EFORMAT,
+                         "%s: not a DeepSpeed model file: it has no dict `module`", ds->model.path);
+    int rc = dsm_refuse(ds);
+    if (rc != CKPT_OK)
+        return rc;
+    ds->module = ckpt_value_map(module);
+    ds->seen = ckpt_alloc(ds->module.n + 1);
+    rc =
+        ds->seen ? ckpt_ds_index_new(&ds->by_name, ds->module, ds->err) : ckpt_fail_memory(ds->err);
+    if (rc == CKPT_OK)
+        rc = dsm_buffers(ds);
+    const ckpt_value *frozen = dsm_get(ds, "frozen_param_shapes");
+    if (rc == CKPT_OK && frozen)
+        rc = ckpt_ds_params_add(ds, &ds->frozen, frozen, 0, "frozen_param_shapes");
+    return rc;
+}
+
+void ckpt_ds_module_free(ckpt_ds *ds)
+{
+    ckpt_ds_index_free(&ds->by_name);
+    ckpt_free(ds->seen);
+    ckpt_free(ds->fragment);
+    ckpt_vec_free(&ds->frozen);
+}
+
+/* Where the 16-bit copy of a trained parameter lies. */
+typedef struct dsm_place {
+    uintptr_t storage;
+    uint64_t offset; /* elements */
+} dsm_place;
+
+static int dsm_by_place(const void *a, const void *b)
+{
+    const dsm_place *x = a, *y = b;
+
+    if (x->storage != y->storage)
+        return x->storage < y->storage ? -1 : 1;
+    return x->offset == y->offset ? 0 : x->offset < y->offset ? -1 : 1;
+}
+
+/* Append names to a list for people, up to a few. */
+static bool dsm_list(ckpt_ds *ds, const char **text, size_t n, const char *name)
+{
+    if (n > DSM_MAX_LISTED)
+        return true;
+    *text = ckpt_arena_printf(ds->map->arena, "%s%s%.100s", *text ? *text : "", *text ? ", " : "",
+                              n == DSM_MAX_LISTED ? "..." : name);
+    return *text != NULL;
+}
+
+/* What is in the module and nowhere else: tied names, frozen parameters, or, before 0.4.2, perhaps
+ * buffers. */
+static int dsm_leftovers(ckpt_ds *ds, const dsm_place *place, size_t n_places)
+{
+    const char *tied = NULL, *lost = NULL;
+    size_t n_tied = 0, n_lost = 0;
+    bool fits = true;
+
+    for (uint64_t i = 0; i < ds->module.n; i++) {
+        const ckpt_value *key = ds->module.at[i].key, *v = ds->module.at[i].value;
+        if (ds->seen[i] != DSM_NEW || key->kind != CKPT_V_STR || v->kind != CKPT_V_TENSOR)
+            continue;
+        dsm_place at = {(uintptr_t)v->as.tensor->storage, v->as.tensor->offset};
+        if (n_places && bsearch(&at, place, n_places, sizeof at, dsm_by_place)) {
+            ds->seen[i] = DSM_ALIAS;
+            fits = fits && dsm_list(ds, &tied, n_tied++, key->as.text.at);
+        } else if (dsm_get(ds, "buffer_names")) {
+            ds->seen[i] = DSM_FROZEN;
+        } else {
+            fits = fits && dsm_list(ds, &lost, n_lost++, key->as.text.at);
+        }
+    }
+    int rc = fits ? CKPT_OK : ckpt_fail_memory(ds->err);
+    if (rc == CKPT_OK && tied)
+        rc = ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+                           "%s: %zu tied names share the elements of a trained parameter and are "
+                           "not listed by this "
+                           "release (%s)",
+                           ds->model.path, n_tied, tied);
+    if (rc == CKPT_OK && lost)
+        rc = ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+                           "%s: %zu tensors of the module are left out, because this release does "
+                           "not say whether they "
+                           "are buffers or frozen parameters (%s)",
+                           ds->model.path, n_lost, lost);
+    return rc;
+}
+
+int ckpt_ds_module_sort(ckpt_ds *ds)
+{
+    ckpt_dict shared = ckpt_value_map(dsm_get(ds, "shared_params"));
+    dsm_place *place = ckpt_alloc((ds->params.n + 1) * sizeof *place);
+    size_t n = 0;
+
+    if (!place)
+        return ckpt_fail_memory(ds->err);
+    for (uint64_t i = 0; i < shared.n; i++) {
+        if (shared.at[i].key->kind == CKPT_V_STR)
+            dsm_mark(ds, shared.at[i].key->as.text.at, shared.at[i].key->as.text.n, DSM_ALIAS);
+    }
+    for (size_t i = 0; i < ds->frozen.n; i++)
+        dsm_mark(ds, ds->frozen.at[i].name, ds->frozen.at[i].n_name, DSM_FROZEN);
+    for (size_t i = 0; i < ds->params.n; i++) {
+        const ckpt_tensor_value *t =
+            dsm_mark(ds, ds->params.at[i].name, ds->params.at[i].n_name, DSM_TRAINED);
+        if (t && t->storage && ds->params.at[i].numel)
+            place[n++] = (dsm_place){(uintptr_t)t->storage, t->offset};
+    }
+    if (n)
+        qsort(place, n, sizeof *place, dsm_by_place);
+    // At stage 3 the entries are placeholders: nothing can be learned from them.
+    int rc = ds->stage == 3 ? CKPT_OK : dsm_leftovers(ds, place, n);
+    ckpt_free(place);
+    return rc;
+}
+
+/* ---- adding ---- */
+
+int ckpt_ds_module_add(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_text *name,
+                       const ckpt_tensor_value *v, ckpt_role role, ckpt_tensor **out)
+{
+    ckpt_tensor like = {.dtype = v->dtype,
+                        .ndim = v->ndim,
+                        .shape = v->shape,
+                        .role = role,
+                        .flags = v->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)};
+    ckpt_tensor *t = NULL;
+    int rc = ckpt_map_add(ds->map, name->at, name->n, &like, &t, ds->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_back(ds, s, v, t);
+    *out = t;
+    return rc;
+}
+
+int ckpt_ds_module_add_buffers(ckpt_ds *ds)
+{
+    const bool keeps = ckpt_ds_version_at_least(ckpt_ds_version(&ds->model), 0, 19, 8);
+    const bool zero = ds->stage > 0; // the script does not read stage 0
+    ckpt_tensor *t = NULL;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < ds->module.n; i++) {
+        const ckpt_pair *e = &ds->module.at[i];
+        if (ds->seen[i] != DSM_BUFFER || e->value->kind != CKPT_V_TENSOR)
+            continue;
+        rc = ckpt_ds_module_add(ds, &ds->model, &e->key->as.text, e->value->as.tensor,
+                                CKPT_ROLE_BUFFER, &t);
+        // As zero_to_fp32 of the release that saved it: floating buffers become float32, and so did
+        // all others until 0.19.7.
+        if (rc == CKPT_OK && (dsm_is_float(t->dtype) || (zero && !keeps)))
+            t->export_dtype = CKPT_F32;
+    }
+    return rc;
+}
+
+/* A frozen parameter of stage 2: kept whole in rank 0's file. */
+static int dsm_add_whole(ckpt_ds *ds, const ckpt_ds_param *p, const ckpt_ds_index *fragments)
+{
+    const ckpt_pair *e = ckpt_ds_index_find(fragments, p->name, p->n_name);
+    const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
+    const ckpt_text name = {.at = p->name, .n = p->n_name};
+    ckpt_tensor *t = NULL;
+
+    if (!v)
+        return ckpt_ds_problem(
+            ds, CKPT_EMISSING,
+            "%s: frozen_param_fragments lacks %.200s, which frozen_param_shapes lists",
+            ds->model.path, p->name);
+    if (v->ndim != p->ndim ||
+        (p->ndim && memcmp(v->shape, p->shape, p->ndim * sizeof *p->shape) != 0))
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: frozen parameter %.200s has another shape in "
+                               "frozen_param_fragments than in frozen_param_shapes",
+                               ds->model.path, p->name);
+    return ckpt_ds_module_add(ds, &ds->model, &name, v, CKPT_ROLE_FROZEN, &t);
+}
+
+/* A frozen parameter of stage 3: partitioned like the others, in the model files. */
+static int dsm_add_parts(ckpt_ds *ds, size_t i)
+{
+    const ckpt_ds_param *p = &ds->frozen.at[i];
+    ckpt_tensor like = {.dtype = (ckpt_dtype)ds->fragment[i * ds->world].dtype,
+                        .ndim = p->ndim,
+                        .shape = p->shape,
+                        .role = CKPT_ROLE_FROZEN};
+    ckpt_tensor *t = NULL;
+    int rc = ckpt_map_add(ds->map, p->name, p->n_name, &like, &t, ds->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_part_frozen_extents(ds, i);
+    return rc == CKPT_OK ? ckpt_ds_extent_back(ds, t) : rc;
+}
+
+int ckpt_ds_module_add_frozen(ckpt_ds *ds)
+{
+    ckpt_ds_index fragments = {0};
+    ckpt_tensor *t = NULL;
+
+    if (ds->opts->no_frozen)
+        return CKPT_OK;
+    int rc = ckpt_ds_index_new(&fragments, ckpt_value_map(dsm_get(ds, "frozen_param_fragments")),
+                               ds->err);
+    for (size_t i = 0; rc == CKPT_OK && i < ds->frozen.n; i++)
+        rc = ds->stage == 3 ? dsm_add_parts(ds, i)
+                            : dsm_add_whole(ds, &ds->frozen.at[i], &fragments);
+    // Stage 1 and releases before 0.9.1 list none: what is left in the module is frozen.
+    for (uint64_t i = 0; rc == CKPT_OK && !ds->frozen.n && ds->stage < 3 && i < ds->module.n; i++) {
+        const ckpt_pair *e = &ds->module.at[i];
+        if (ds->seen[i] == DSM_FROZEN)
+            rc = ckpt_ds_module_add(ds, &ds->model, &e->key->as.text, e->value->as.tensor,
+                                    CKPT_ROLE_FROZEN, &t);
+    }
+    ckpt_ds_index_free(&fragments);
+    return rc;
+}
+
+/* ---- tied names ---- */
+
+/* True if the kept name of a tied pair may be absent: it is frozen, and frozen ones are left out.
+ */
+static bool dsm_may_lack(const ckpt_ds *ds, const ckpt_value *kept)
+{
+    if (!dsm_get(ds, "frozen_param_shapes"))
+        return !ckpt_ds_index_find(&ds->by_name, kept->as.text.at, kept->as.text.n);
+    for (size_t i = 0; ds->opts->no_frozen && i < ds->frozen.n; i++) {
+        const ckpt_ds_param *p = &ds->frozen.at[i];
+        if (p->n_name == kept->as.text.n && memcmp(p->name, kept->as.text.at, p->n_name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int dsm_alias(ckpt_ds *ds, const ckpt_pair *pair)
+{
+    const ckpt_value *alias = pair->key, *kept = pair->value;
+    ckpt_tensor *t = NULL;
+
+    if (alias->kind != CKPT_V_STR || kept->kind != CKPT_V_STR)
+        return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: shared_params: expected names",
+                         ds->model.path);
+    size_t i = ckpt_map_index(ds->map, kept->as.text.at, kept->as.text.n);
+    if (i == SIZE_MAX && dsm_may_lack(ds, kept))
+        return ckpt_map_note(
+            ds->map, CKPT_INFO, ds->err,
+            "%s: %.100s is left out with %.100s, the frozen parameter it is tied to",
+            ds->model.path, alias->as.text.at, kept->as.text.at);
+    if (i == SIZE_MAX)
+        return ckpt_ds_problem(
+            ds, CKPT_EMISMATCH,
+            "%s: shared_params ties %.100s to %.100s, which the checkpoint does not hold",
+            ds->model.path, alias->as.text.at, kept->as.text.at);
+    const ckpt_tensor *owner = ds->map->tensors.at[i];
+    if (owner->owner || ckpt_map_index(ds->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
+        return ckpt_ds_problem(
+            ds, CKPT_EMISMATCH,
+            "%s: shared_params ties %.100s to %.100s: one of them is tied or stored already",
+            ds->model.path, alias->as.text.at, kept->as.text.at);
+    ckpt_tensor like = {.dtype = owner->dtype,
+                        .export_dtype = owner->export_dtype,
+                        .ndim = owner->ndim,
+                        .shape = owner->shape,
+                        .role = owner->role,
+                        .flags = owner->flags};
+    int rc = ckpt_map_add(ds->map, alias->as.text.at, alias->as.text.n, &like, &t, ds->err);
+    if (rc == CKPT_OK)
+        t->owner = owner;
+    return rc;
+}
+
+int ckpt_ds_module_add_aliases(ckpt_ds *ds)
+{
+    ckpt_dict shared = ckpt_value_map(dsm_get(ds, "shared_params"));
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < shared.n; i++)
+        rc = dsm_alias(ds, &shared.at[i]);
+    return rc;
+}
+
+/* ---- copies ---- */
+
+int ckpt_ds_module_twin(ckpt_ds *ds, ckpt_tensor *t)
+{
+    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, t->name, strlen(t->name));
+    const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
+    ckpt_tensor *twin = NULL;
+
+    if (!v)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: module lacks %.200s, which param_shapes lists", ds->model.path,
+                               t->name);
+    if (v->ndim != t->ndim ||
+        (t->ndim && memcmp(v->shape, t->shape, t->ndim * sizeof *t->shape) != 0))
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: %.200s has another shape in module than in param_shapes",
+                               ds->model.path, t->name);
+    if (!ckpt_cast_find(v->dtype, t->dtype) ||
+        ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
+        return CKPT_OK;
+    ckpt_tensor like = {
+        .dtype = v->dtype, .ndim = v->ndim, .shape = v->shape, .role = t->role, .flags = v->flags};
+    int rc = ckpt_map_add_hidden(ds->map, t->name, strlen(t->name), &like, &twin, ds->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_back(ds, &ds->model, v, twin);
+    if (rc == CKPT_OK)
+        t->twin = twin;
+    return rc;
+}

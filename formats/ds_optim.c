@@ -1,0 +1,368 @@
+/*
+ * ds_optim.c: one rank's optimizer file: where its flat tensors lie, and whether it belongs to rank
+ * 0's.
+ *
+ * Keys, by release and stage (below optimizer_state_dict):
+ *     single_partition_of_fp32_groups        stages 1, 2: a slice per group
+ *     local_sub_partitions_of_fp32_groups    stage 1 of 0.3.x and legacy_stage1: per group a slice
+ * per interval fp32_flat_groups                       stage 3: a flat tensor per sub-group
+ *     base_optimizer_state                   stages 1, 2: {'state': {g: {...}}}, or a list per
+ * group (elastic) optimizer_state_dict                   stage 3: {'state': {s: {...}}}
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/deepspeed.h"
+
+enum {
+    DSO_MAX_GROUPS = 1 << 16, /* groups or sub-groups: far above any real run */
+    DSO_MAX_PARTS = 1 << 28   /* groups times ranks */
+};
+
+static const char *dso_key(const ckpt_ds *ds)
+{
+    if (ds->stage == 3)
+        return "fp32_flat_groups";
+    return ds->legacy ? "local_sub_partitions_of_fp32_groups" : "single_partition_of_fp32_groups";
+}
+
+/* What a rank's list of groups holds for a group and interval; NULL beyond its end. */
+static const ckpt_value *dso_flat(const ckpt_ds *ds, ckpt_seq list, size_t group, uint32_t interval)
+{
+    const ckpt_value *v = group < list.n ? list.at[group] : NULL;
+
+    if (!ds->legacy)
+        return v;
+    ckpt_seq inner = ckpt_value_seq(v);
+    return interval < inner.n ? inner.at[interval] : NULL;
+}
+
+/* The optimizer's state of a group: a dict, or NULL. */
+static const ckpt_value *dso_state(const ckpt_ds *ds, const ckpt_ds_shard *s, size_t group,
+                                   uint32_t interval)
+{
+    const ckpt_value *base =
+        ckpt_value_get(s->optim, ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+    ckpt_seq list = ckpt_value_seq(base);
+
+    if (list.n)
+        return dso_flat(ds, list, group, interval);
+    ckpt_dict state = ckpt_value_map(ckpt_value_get(base, "state"));
+    for (uint64_t i = 0; i < state.n; i++) {
+        // Written in ascending order: usually the first look finds it.
+        const ckpt_pair *p = &state.at[(group + i) % state.n];
+        if (p->key->kind == CKPT_V_INT && p->key->as.i >= 0 && (uint64_t)p->key->as.i == group)
+            return p->value;
+    }
+    return NULL;
+}
+
+/* ---- columns ---- */
+
+static int dso_column(ckpt_ds *ds, const char *name, ckpt_ds_column **out)
+{
+    for (size_t i = 1; name && i < ds->column.n; i++) {
+        if (strcmp(ds->column.at[i].name, name) == 0) {
+            *out = &ds->column.at[i];
+            return CKPT_OK;
+        }
+    }
+    ckpt_ds_flat *at = ckpt_alloc((ds->n_parts + 1) * sizeof *at);
+    ckpt_ds_column *c = at ? ckpt_vec_push(&ds->column) : NULL;
+    if (!c) {
+        ckpt_free(at);
+        return ckpt_fail_memory(ds->err);
+    }
+    c->name = name;
+    c->at = at;
+    *out = c;
+    return CKPT_OK;
+}
+
+/* Columns for every state that rank 0 keeps as a flat tensor. */
+static int dso_state_columns(ckpt_ds *ds)
+{
+    ckpt_ds_column *c = NULL;
+    int rc = CKPT_OK;
+
+    for (size_t g = 0; rc == CKPT_OK && g < ds->group.n; g++) {
+        ckpt_dict state = ckpt_value_map(dso_state(ds, &ds->optim, g, 0));
+        for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++) {
+            const ckpt_value *key = state.at[i].key, *v = state.at[i].value;
+            if (key->kind == CKPT_V_STR && v->kind == CKPT_V_TENSOR && v->as.tensor->ndim == 1)
+                rc = dso_column(ds, key->as.text.at, &c);
+        }
+    }
+    return rc;
+}
+
+int ckpt_ds_optim_begin(ckpt_ds *ds)
+{
+    ckpt_value *flats = ckpt_value_get(ds->optim.optim, dso_key(ds));
+    ckpt_seq list = ckpt_value_seq(flats);
+    ckpt_ds_column *masters = NULL;
+
+    if (!flats || flats->kind != CKPT_V_LIST || list.n > DSO_MAX_GROUPS)
+        return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: no list %s of at most %d groups",
+                         ds->optim.path, dso_key(ds), DSO_MAX_GROUPS);
+    for (uint64_t g = 0; g < list.n; g++) {
+        ckpt_ds_group *group = ckpt_vec_push(&ds->group);
+        uint64_t n = ds->legacy ? ckpt_value_seq(list.at[g]).n : 1;
+        if (!group)
+            return ckpt_fail_memory(ds->err);
+        if (n == 0 || n > DSO_MAX_GROUPS || n * ds->world > UINT32_MAX)
+            return ckpt_fail(ds->err, CKPT_EFORMAT,
+                             "%s: group %" PRIu64 " of %s has %" PRIu64 " intervals",
+                             ds->optim.path, g, dso_key(ds), n);
+        group->intervals = (uint32_t)n;
+        group->n_parts = (uint32_t)(n * ds->world);
+        group->part = ds->n_parts;
+        ds->n_parts += group->n_parts;
+        if (ds->n_parts > DSO_MAX_PARTS)
+            return ckpt_fail(ds->err, CKPT_ELIMIT, "%s: more than %d flat tensors", ds->dir.path,
+                             DSO_MAX_PARTS);
+    }
+    int rc = dso_column(ds, NULL, &masters);
+    if (rc == CKPT_OK && ds->opts->with_optimizer)
+        rc = dso_state_columns(ds);
+    return rc;
+}
+
+/* ---- one rank ---- */
+
+/* A rank's flat tensors of all groups, and of all states that are mapped. */
+static int dso_take(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_seq list, size_t g)
+{
+    const ckpt_ds_group *group = &ds->group.at[g];
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < group->intervals; i++) {
+        size_t part = group->part + (size_t)i * ds->world + s->rank;
+        ckpt_dict state = ckpt_value_map(ds->opts->with_optimizer ? dso_state(ds, s, g, i) : NULL);
+        rc = ckpt_ds_shard_flat(ds, s, dso_flat(ds, list, g, i), dso_key(ds),
+                                &ds->column.at[0].at[part]);
+        for (uint64_t k = 0; rc == CKPT_OK && k < state.n; k++) {
+            const ckpt_value *v = state.at[k].value, *key = state.at[k].key;
+            for (size_t c = 1; rc == CKPT_OK && c < ds->column.n; c++) {
+                if (v->kind == CKPT_V_TENSOR && v->as.tensor->ndim == 1 &&
+                    ckpt_value_is(key, ds->column.at[c].name))
+                    rc = ckpt_ds_shard_flat(ds, s, v, ds->column.at[c].name,
+                                            &ds->column.at[c].at[part]);
+            }
+        }
+    }
+    return rc;
+}
+
+/* The step count of a group: in its state, or in the optimizer's param_groups. */
+static int dso_step(ckpt_ds *ds, ckpt_ds_shard *s, size_t g, bool *has, double *step)
+{
+    // One count of an optimizer's group is raised once per sub-group by some optimizers: it is
+    // compared between ranks, but says nothing about the run's steps.
+    const ckpt_value *base =
+        ckpt_value_get(s->optim, ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(base, "param_groups"));
+    const ckpt_value *v = ckpt_value_get(dso_state(ds, s, g, 0), "step");
+
+    ds->group.at[g].own_step = v != NULL;
+    if (!v && groups.n == ds->group.n)
+        v = ckpt_value_get(groups.at[g], "step");
+    else if (!v && groups.n == 1)
+        v = ckpt_value_get(groups.at[0], "step");
+    return ckpt_ds_shard_step(ds, s, v, has, step);
+}
+
+static int dso_check_steps(ckpt_ds *ds, ckpt_ds_shard *s)
+{
+    int rc = CKPT_OK;
+
+    for (size_t g = 0; rc == CKPT_OK && g < ds->group.n; g++) {
+        ckpt_ds_group *group = &ds->group.at[g];
+        bool has = false;
+        double step = 0;
+        rc = dso_step(ds, s, g, &has, &step);
+        if (rc == CKPT_OK && s->rank == 0) {
+            group->has_step = has;
+            group->step = step;
+        } else if (rc == CKPT_OK && (has != group->has_step || (has && !(step == group->step)))) {
+            return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                                   "%s: optimizer step of group %zu is %.0f on rank %" PRIu32
+                                   " and %.0f on rank 0: the "
+                                   "shards were saved at different steps",
+                                   s->path, g, has ? step : -1.0, s->rank,
+                                   group->has_step ? group->step : -1.0);
+        }
+    }
+    return rc;
+}
+
+/* Say which ranks' files are missing or too many. */
+static int dso_wrong_count(ckpt_ds *ds, const ckpt_ds_shard *s, int64_t ranks)
+{
+    if (ranks > ds->world)
+        return ckpt_ds_problem(ds, CKPT_EMISSING,
+                               "%s: rank %" PRIu32 " was saved by a run of %" PRId64
+                               " ranks, but only ranks 0 to %" PRIu32
+                               " have optimizer files here: a process did not "
+                               "save, its files were not copied, or the shard is from another run",
+                               s->path, s->rank, ranks, ds->world - 1);
+    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                           "%s: rank %" PRIu32 " was saved by a run of %" PRId64
+                           " ranks, but ranks 0 to %" PRIu32
+                           " have optimizer files here: those of an earlier, larger "
+                           "run were left behind",
+                           s->path, s->rank, ranks, ds->world - 1);
+}
+
+/* partition_count: the number of ranks, one for all groups or one per group. */
+static int dso_check_count(ckpt_ds *ds, const ckpt_ds_shard *s)
+{
+    const ckpt_value *count = ckpt_value_get(s->optim, "partition_count");
+    ckpt_seq list = ckpt_value_seq(count);
+    uint64_t n = list.n ? list.n : 1;
+    int64_t ranks = 0;
+
+    for (uint64_t i = 0; count && i < n; i++) {
+        if (ckpt_value_as_int(list.n ? list.at[i] : count, &ranks) && ranks != ds->world)
+            return dso_wrong_count(ds, s, ranks);
+    }
+    return CKPT_OK;
+}
+
+static int dso_check_stage(ckpt_ds *ds, const ckpt_ds_shard *s)
+{
+    int stage = 0;
+
+    if (ckpt_ds_stage(ckpt_value_get(s->optim, "zero_stage"), &stage) && stage != ds->stage)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: rank %" PRIu32
+                               " was saved by ZeRO stage %d, rank 0 by stage %d",
+                               s->path, s->rank, stage, ds->stage);
+    return CKPT_OK;
+}
+
+static int dso_check_version(ckpt_ds *ds, const ckpt_ds_shard *s)
+{
+    const ckpt_value *a = ckpt_ds_version(&ds->optim), *b = ckpt_ds_version(s);
+    bool same = true;
+    int rc = ckpt_ds_same(ds, a, b, &same);
+
+    if (rc == CKPT_OK && !same)
+        return ckpt_ds_problem(
+            ds, CKPT_EMISMATCH,
+            "%s: rank %" PRIu32
+            " was saved by DeepSpeed %s, rank 0 by %s: the shards are from different runs",
+            s->path, s->rank, b ? b->as.text.at : "(no version)",
+            a ? a->as.text.at : "(no version)");
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_same(ds, ckpt_value_get(ds->optim.optim, "param_alignment_paddings"),
+                          ckpt_value_get(s->optim, "param_alignment_paddings"), &same);
+    if (rc == CKPT_OK && !same)
+        rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                             "%s: param_alignment_paddings differ from rank 0's", s->path);
+    return rc;
+}
+
+/* The same groups as rank 0, of the same dtype. */
+static int dso_check_groups(ckpt_ds *ds, const ckpt_ds_shard *s, ckpt_seq list)
+{
+    if (list.n != ds->group.n)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: %s has %" PRIu64 " groups on rank %" PRIu32 ", %zu on rank 0",
+                               s->path, dso_key(ds), list.n, s->rank, ds->group.n);
+    for (size_t g = 0; g < ds->group.n; g++) {
+        uint64_t n = ds->legacy ? ckpt_value_seq(list.at[g]).n : 1;
+        if (n != ds->group.at[g].intervals)
+            return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                                   "%s: group %zu has %" PRIu64 " intervals on rank %" PRIu32
+                                   ", %" PRIu32 " on rank 0",
+                                   s->path, g, n, s->rank, ds->group.at[g].intervals);
+    }
+    return CKPT_OK;
+}
+
+static int dso_check_dtypes(ckpt_ds *ds, const ckpt_ds_shard *s)
+{
+    for (size_t c = 0; c < ds->column.n; c++) {
+        for (size_t g = 0; g < ds->group.n; g++) {
+            const ckpt_ds_flat *at = &ds->column.at[c].at[ds->group.at[g].part];
+            if (at[0].dtype != at[s->rank].dtype)
+                return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                                       "%s: %s of group %zu is %s on rank %" PRIu32
+                                       ", %s on rank 0",
+                                       s->path, c ? ds->column.at[c].name : dso_key(ds), g,
+                                       ckpt_dtype_name((ckpt_dtype)at[s->rank].dtype), s->rank,
+                                       ckpt_dtype_name((ckpt_dtype)at[0].dtype));
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Groups that rank 0 has in swap files must be there on every rank. */
+static int dso_check_swapped(ckpt_ds *ds, const ckpt_ds_shard *s, ckpt_seq list)
+{
+    for (size_t g = 0; ds->stage == 3 && g < list.n; g++) {
+        const char *id = ckpt_ds_swap_id(ds, list.at[g]);
+        const char **first = &ds->group.at[g].swapped;
+        if (s->rank == 0)
+            *first = id;
+        else if (!id != !*first || (id && strcmp(id, *first) != 0))
+            return ckpt_ds_problem(
+                ds, CKPT_EMISMATCH,
+                "%s: sub-group %zu has the swap id %s on rank %" PRIu32 ", %s on rank 0", s->path,
+                g, id ? id : "(none)", s->rank, *first ? *first : "(none)");
+    }
+    return CKPT_OK;
+}
+
+int ckpt_ds_optim_read(ckpt_ds *ds, ckpt_ds_shard *s)
+{
+    ckpt_seq list = ckpt_value_seq(ckpt_value_get(s->optim, dso_key(ds)));
+    bool before = ds->broken;
+
+    // What is wrong with other ranks must not hide what is wrong with this one.
+    ds->broken = false;
+    int rc = dso_check_count(ds, s);
+    if (rc == CKPT_OK)
+        rc = dso_check_stage(ds, s);
+    if (rc == CKPT_OK)
+        rc = dso_check_version(ds, s);
+    if (rc == CKPT_OK)
+        rc = dso_check_groups(ds, s, list);
+    // With another number of groups there is no place to put this rank's tensors.
+    bool fits = list.n == ds->group.n && !ds->broken;
+    for (size_t g = 0; rc == CKPT_OK && fits && g < ds->group.n; g++)
+        rc = dso_take(ds, s, list, g);
+    if (rc == CKPT_OK && fits)
+        rc = dso_check_dtypes(ds, s);
+    if (rc == CKPT_OK && fits)
+        rc = dso_check_steps(ds, s);
+    if (rc == CKPT_OK && fits)
+        rc = dso_check_swapped(ds, s, list);
+    if (rc == CKPT_OK && s->rank != 0)
+        rc = ckpt_ds_params_check(ds, s);
+    ds->broken = ds->broken || before;
+    return rc;
+}
+
+const char *ckpt_ds_optim_steps(ckpt_ds *ds)
+{
+    const char *text = NULL;
+    bool same = true;
+
+    for (size_t g = 0; g < ds->group.n; g++)
+        same = same && ds->group.at[g].has_step == ds->group.at[0].has_step &&
+               ds->group.at[g].step == ds->group.at[0].step;
+    for (size_t g = 0; g < ds->group.n && (g == 0 || !same); g++) {
+        const ckpt_ds_group *group = &ds->group.at[g];
+        const char *comma = text ? ", " : "";
+        if (group->has_step)
+            text =
+                ckpt_arena_printf(ds->map->arena, "%s%s%.0f", text ? text : "", comma, group->step);
+        else if (!same)
+            text = ckpt_arena_printf(ds->map->arena, "%s%s-", text ? text : "", comma);
+        if (g == 64)
+            break;
+    }
+    return text;
+}

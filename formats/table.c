@@ -1,0 +1,25 @@
+/*
+ * table.c: the one list of format drivers.  Adding a format is one line here and one file beside it.
+ */
+#include "libckpt/format.h"
+
+extern const ckpt_format ckpt_format_torch;
+extern const ckpt_format ckpt_format_torch_legacy;
+extern const ckpt_format ckpt_format_safetensors;
+extern const ckpt_directory ckpt_directory_deepspeed;
+extern const ckpt_directory ckpt_directory_hf;
+extern const ckpt_directory ckpt_directory_hf_bin;
+
+const ckpt_format *const ckpt_formats[] = {
+    &ckpt_format_torch,
+    &ckpt_format_safetensors,
+    &ckpt_format_torch_legacy,
+    NULL,
+};
+
+const ckpt_directory *const ckpt_directories[] = {
+    &ckpt_directory_deepspeed,
+    &ckpt_directory_hf,
+    &ckpt_directory_hf_bin,
+    NULL,
+};

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Benchmarks: ours beside `cp` of the same output and DeepSpeed's own script, in one run.  Prints figures, judges nothing.
+#
+#   run.sh BUILD_BIN [bench.py's arguments]
+set -eu
+bin=$(cd "${1:-build/bin}" && pwd)
+shift || true
+make -s "$(dirname "$bin")/gen_zero"
+venv=${CKPT_INTEROP_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/ckpt-interop}
+python=python3
+[ -x "$venv/bin/python" ] && python=$venv/bin/python
+exec "$python" tests/bench/bench.py --bin "$bin" --gen "$(dirname "$bin")/gen_zero" "$@"

@@ -1,0 +1,2 @@
+# A tensor is needed.
+ckpt cat "$FIXTURES"/safetensors_dtypes/model.safetensors

@@ -1,0 +1,2 @@
+# A range that is not there.
+ckpt cat --range 17:2 "$FIXTURES"/safetensors_dtypes/model.safetensors int32

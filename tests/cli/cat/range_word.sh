@@ -1,0 +1,2 @@
+# A range is two numbers.
+ckpt cat --range 1-2 "$FIXTURES"/safetensors_dtypes/model.safetensors int32

@@ -1,0 +1,4 @@
+# Statistics.
+ckpt cat --stats "$FIXTURES"/safetensors_dtypes/model.safetensors float32
+ckpt cat --stats "$FIXTURES"/safetensors_dtypes/model.safetensors uint8
+ckpt cat --stats --json "$FIXTURES"/safetensors_dtypes/model.safetensors bfloat16

@@ -1,0 +1,2 @@
+# Statistics need real numbers.
+ckpt cat --stats "$FIXTURES"/safetensors_dtypes/model.safetensors complex64

@@ -1,0 +1,2 @@
+# A format that is none.
+ckpt convert -q "$FIXTURES"/z3_bf16_w5_odd/ckpt out --to gguf

@@ -1,0 +1,3 @@
+# The plan; nothing is written.
+ckpt convert -n "$FIXTURES"/z1_bf16_w3_groups/ckpt out --to hf --max-shard-size 4KB --memory 64MiB
+ls

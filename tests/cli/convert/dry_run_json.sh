@@ -1,0 +1,3 @@
+# The plan as JSON.
+ckpt convert --dry-run --json -q "$FIXTURES"/z1_bf16_w3_groups/ckpt m.safetensors
+ls

@@ -1,0 +1,6 @@
+# An output is only replaced on request.
+echo precious >m.safetensors
+ckpt convert -q "$FIXTURES"/z3_bf16_w5_odd/ckpt m.safetensors; echo $?
+cat m.safetensors
+ckpt convert -q --force "$FIXTURES"/z3_bf16_w5_odd/ckpt m.safetensors; echo $?
+ckpt ls -q m.safetensors | wc -l

@@ -1,0 +1,3 @@
+# Some names only.
+ckpt convert --include '*attention*' --exclude '*.bias' "$FIXTURES"/hf_bert_sharded m.pt
+ckpt ls -q m.pt

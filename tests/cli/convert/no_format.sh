@@ -1,0 +1,2 @@
+# A name that says nothing.
+ckpt convert "$FIXTURES"/z3_bf16_w5_odd/ckpt out

@@ -1,0 +1,2 @@
+# A target is needed.
+ckpt convert a

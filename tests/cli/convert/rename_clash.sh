@@ -1,0 +1,3 @@
+# Two tensors, one name.
+echo '* same' >rules
+ckpt convert -q --rename rules "$FIXTURES"/hf_bert_sharded m.safetensors; echo $?; ls

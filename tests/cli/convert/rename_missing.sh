@@ -1,0 +1,2 @@
+# No rules.
+ckpt convert -q --rename rules "$FIXTURES"/hf_bert_sharded m.safetensors

@@ -1,0 +1,2 @@
+# Two are needed.
+ckpt diff a

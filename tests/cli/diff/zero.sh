@@ -1,0 +1,3 @@
+# A checkpoint and what was made of it.
+ckpt convert -q "$FIXTURES"/z3_bf16_w5_odd/ckpt m.safetensors
+ckpt diff "$FIXTURES"/z3_bf16_w5_odd/ckpt m.safetensors

@@ -1,0 +1,2 @@
+# It takes none.
+ckpt formats torch

@@ -1,0 +1,2 @@
+# JSON.
+ckpt formats --json

@@ -1,0 +1,2 @@
+# Names.
+ckpt formats -q

@@ -1,0 +1,2 @@
+# The table of formats.
+ckpt formats

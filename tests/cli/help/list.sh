@@ -1,0 +1,2 @@
+# The list of commands.
+ckpt help

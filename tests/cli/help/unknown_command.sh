@@ -1,0 +1,2 @@
+# A command that is none.
+ckpt consolidate x

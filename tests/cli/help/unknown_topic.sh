@@ -1,0 +1,2 @@
+# Help on a command that is none.
+ckpt help consolidate

@@ -1,0 +1,2 @@
+# The version, by every name.
+ckpt --version; ckpt -V; ckpt version; ckpt ls --version; zero_to_fp32 --version

@@ -1,0 +1,2 @@
+# What was understood.
+ckpt info "$FIXTURES"/hf_bert_sharded

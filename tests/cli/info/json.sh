@@ -1,0 +1,2 @@
+# JSON.
+ckpt info --json "$FIXTURES"/z3_bf16_w5_odd/ckpt

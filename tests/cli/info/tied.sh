@@ -1,0 +1,2 @@
+# What was understood.
+ckpt info "$FIXTURES"/old0126_z2_fp16_w3/ckpt

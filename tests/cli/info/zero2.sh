@@ -1,0 +1,2 @@
+# What was understood.
+ckpt info "$FIXTURES"/z2_bf16_w2_aligned/ckpt

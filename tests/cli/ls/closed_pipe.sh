@@ -1,0 +1,8 @@
+# A reader that left is no message, and still no success.
+mkfifo pipe
+(ckpt ls "$FIXTURES"/hf_bert_sharded >pipe; echo $? >status) &
+# a reader that opens and goes away before anything is written to it
+exec 3<pipe
+exec 3<&-
+wait
+cat status

@@ -1,0 +1,2 @@
+# After --, a path may look like an option.
+ckpt ls -- --json

@@ -1,0 +1,2 @@
+# Every dtype safetensors has.
+ckpt ls "$FIXTURES"/safetensors_dtypes/model.safetensors

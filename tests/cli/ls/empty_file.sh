@@ -1,0 +1,3 @@
+# A file of no bytes.
+: >model.safetensors
+ckpt ls model.safetensors

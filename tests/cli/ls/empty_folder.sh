@@ -1,0 +1,3 @@
+# A folder without a checkpoint.
+mkdir empty
+ckpt ls empty

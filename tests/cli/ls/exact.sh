@@ -1,0 +1,2 @@
+# Exact sizes.
+ckpt ls --bytes --include '*.weight' "$FIXTURES"/hf_bert_sharded

@@ -1,0 +1,2 @@
+# The tensors of a model folder in three files.
+ckpt ls "$FIXTURES"/hf_bert_sharded

@@ -1,0 +1,2 @@
+# A full disk is an I/O error.
+ckpt ls "$FIXTURES"/hf_bert_sharded >/dev/full

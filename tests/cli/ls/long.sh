@@ -1,0 +1,2 @@
+# Roles and places.
+ckpt ls -l "$FIXTURES"/safetensors_dtypes/model.safetensors

@@ -1,0 +1,2 @@
+# A path that does not exist.
+ckpt ls no/such/path

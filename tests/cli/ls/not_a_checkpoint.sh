@@ -1,0 +1,3 @@
+# A file that is no checkpoint.
+echo hello >note.txt
+ckpt ls note.txt

@@ -1,0 +1,2 @@
+# Optimizer state as tensors.
+ckpt ls --all -q "$FIXTURES"/z1_bf16_w3_groups/ckpt

@@ -1,0 +1,2 @@
+# Names only.
+ckpt ls -q --include '*LayerNorm*' --exclude '*.bias' "$FIXTURES"/hf_bert_sharded

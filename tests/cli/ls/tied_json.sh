@@ -1,0 +1,2 @@
+# The owner in JSON.
+ckpt ls --json "$FIXTURES"/old0126_z2_fp16_w3/ckpt

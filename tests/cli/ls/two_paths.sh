@@ -1,0 +1,2 @@
+# One path only.
+ckpt ls a b

@@ -1,0 +1,2 @@
+# A letter that does not exist.
+ckpt ls -z x

@@ -1,0 +1,2 @@
+# An option that does not exist.
+ckpt ls --colour x

@@ -1,0 +1,2 @@
+# A flag with a value.
+ckpt ls --json=1 x

@@ -1,0 +1,2 @@
+# An option without its value.
+ckpt ls x --include

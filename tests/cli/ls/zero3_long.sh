@@ -1,0 +1,2 @@
+# Where the pieces are.
+ckpt ls -l "$FIXTURES"/z3_bf16_w5_odd/ckpt

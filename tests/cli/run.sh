@@ -1,0 +1,93 @@
+#!/bin/sh
+# Run the command-line cases: tests/cli/<verb>/<case>.sh, each in a fresh folder.
+#
+#   run.sh [--update] [FOLDER OF PROGRAMS [CASE...]]     default: build/bin, every case
+#
+# A case sees CKPT (the folder of the programs, which is also first in PATH) and FIXTURES.  What it prints is compared with
+# <case>.out and <case>.err, its exit status with <case>.exit; a missing .err means no message, a missing .exit means 0.
+# Paths, times and speeds are made equal first.  --update writes these files instead.
+set -u
+LC_ALL=C
+NO_COLOR=1
+export LC_ALL NO_COLOR
+unset POSIXLY_CORRECT
+
+update=
+if [ "${1:-}" = --update ]; then
+    update=1
+    shift
+fi
+here=$(cd "$(dirname "$0")" && pwd)
+CKPT=$(cd "${1:-build/bin}" && pwd) || exit 2
+[ $# -gt 0 ] && shift
+FIXTURES=$(cd "$here/../fixtures" && pwd) || exit 2
+PATH=$CKPT:$PATH
+export CKPT FIXTURES PATH
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# Folders, seconds and speeds differ from run to run.
+normalise() {
+    sed -e "s|$work/run|TMP|g" -e "s|$FIXTURES|FIXTURES|g" -e "s|$here|CASES|g" \
+        -e 's/ in [0-9.]* m*s ([0-9.]* [KMGT]*B\/s)/ in TIME (SPEED)/' \
+        -e 's/"seconds": [0-9.e+-]*/"seconds": T/'
+}
+
+# same WANTED FOUND: equal, or the file of what is wanted does not exist and nothing was found.
+same() {
+    if [ -f "$1" ]; then
+        cmp -s "$1" "$2"
+    else
+        [ ! -s "$2" ]
+    fi
+}
+
+# Write an expectation, or remove it when it would be empty.
+keep() {
+    if [ -s "$2" ]; then
+        cp "$2" "$1"
+    else
+        rm -f "$1"
+    fi
+}
+
+passed=0
+failed=0
+run_case() {
+    base=${1%.sh}
+    rm -rf "$work/run"
+    mkdir "$work/run"
+    (cd "$work/run" && sh "$1" </dev/null >"$work/raw.out" 2>"$work/raw.err")
+    status=$?
+    normalise <"$work/raw.out" >"$work/out"
+    normalise <"$work/raw.err" >"$work/err"
+    : >"$work/exit"
+    [ "$status" -eq 0 ] || echo "$status" >"$work/exit"
+    for part in out err exit; do
+        if [ -n "$update" ]; then
+            keep "$base.$part" "$work/$part"
+        elif ! same "$base.$part" "$work/$part"; then
+            echo "FAILED ${base#"$here"/}.$part"
+            [ -f "$base.$part" ] || : >"$work/nothing"
+            diff -u "$([ -f "$base.$part" ] && echo "$base.$part" || echo "$work/nothing")" "$work/$part" |
+                sed -n '3,40p'
+            failed=$((failed + 1))
+            return
+        fi
+    done
+    passed=$((passed + 1))
+}
+
+if [ $# -eq 0 ]; then
+    set -- "$here"/*/*.sh
+fi
+for case in "$@"; do
+    case "$case" in
+    /*) ;;
+    *) case=$PWD/$case ;;
+    esac
+    run_case "$case"
+done
+echo "command line: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,2 @@
+# A depth is a number.
+ckpt tree --depth none x

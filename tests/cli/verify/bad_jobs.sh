@@ -1,0 +1,2 @@
+# Threads are counted from one.
+ckpt verify -j 0 x

@@ -1,0 +1,2 @@
+# A sound checkpoint.
+ckpt verify "$FIXTURES"/hf_bert_sharded

@@ -1,0 +1,2 @@
+# A sound checkpoint.
+ckpt verify "$FIXTURES"/old0126_z2_fp16_w3/ckpt

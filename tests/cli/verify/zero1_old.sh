@@ -1,0 +1,2 @@
+# A sound checkpoint.
+ckpt verify "$FIXTURES"/old0316_z1_fp16_w2/ckpt

@@ -1,0 +1,2 @@
+# A sound checkpoint.
+ckpt verify "$FIXTURES"/z2_bf16_w2_aligned/ckpt

@@ -1,0 +1,2 @@
+# A sound checkpoint.
+ckpt verify "$FIXTURES"/z3_bf16_w5_odd/ckpt

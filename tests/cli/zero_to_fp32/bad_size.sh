@@ -1,0 +1,2 @@
+# A size that is none.
+zero_to_fp32 a b --max_shard_size 5XB

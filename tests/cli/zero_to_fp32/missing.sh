@@ -1,0 +1,2 @@
+# A folder that does not exist.
+zero_to_fp32 nowhere out; echo $?; ls

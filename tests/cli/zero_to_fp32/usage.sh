@@ -1,0 +1,2 @@
+# The second argument is needed.
+zero_to_fp32 a

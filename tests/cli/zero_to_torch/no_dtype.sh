@@ -1,0 +1,2 @@
+# The dtype is required.
+zero_to_torch "$FIXTURES"/z3_bf16_w5_odd/ckpt out

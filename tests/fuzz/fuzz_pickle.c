@@ -1,0 +1,84 @@
+/*
+ * fuzz_pickle.c: any bytes through the pickle reader; what it accepts is printed in both forms,
+ * written, read again and written again: the two pickles must be the same.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt.h"
+#include "formats/pickle.h"
+#include "libckpt/map/map.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Abort when the promise does not hold: the fuzzer then keeps the input. */
+static void fuzz_require(bool held)
+{
+    if (!held) {
+        abort();
+    }
+}
+
+static int fuzz_count(void *ctx, const char *text, size_t n)
+{
+    (void)text;
+    *(uint64_t *)ctx += n;
+    return 0;
+}
+
+/* Print the tree; its size must stay in proportion to the nodes. */
+static void fuzz_print(ckpt_value *root, ckpt_tree_format format, size_t size)
+{
+    ckpt_map map = {.values = root};
+    ckpt_tree_opts opts = {.format = format, .max_items = size % 3 == 0 ? 2 : 0};
+    uint64_t n = 0;
+
+    fuzz_require(ckpt_tree_print(&map, &opts, fuzz_count, &n, NULL) == CKPT_OK);
+    fuzz_require(n > 0 && n < (size + 1) * 4096);
+}
+
+/* The writer leaves a few things that the reader takes; it must say so. */
+static void fuzz_round_trip(ckpt_value *root)
+{
+    ckpt_pickle_opts opts = {.name = "again"};
+    ckpt_bytes first = {0}, second = {0};
+    ckpt_pickle again;
+    ckpt_arena *a = ckpt_arena_new(0);
+    int rc = ckpt_pickle_write(&first, root, NULL);
+
+    fuzz_require(a != NULL && (rc == CKPT_OK || rc == CKPT_EUNSUPPORTED || rc == CKPT_ELIMIT));
+    if (rc == CKPT_OK) {
+        rc = ckpt_pickle_read(&again, a, first.at, first.n, &opts, NULL);
+        fuzz_require(rc == CKPT_OK || rc == CKPT_ELIMIT); // protocol 2 can take more room
+        if (rc == CKPT_OK) {
+            fuzz_require(ckpt_pickle_write(&second, again.root, NULL) == CKPT_OK);
+            fuzz_require(first.n == second.n && memcmp(first.at, second.at, first.n) == 0);
+        }
+        ckpt_pickle_free(&again);
+    }
+    ckpt_vec_free(&first);
+    ckpt_vec_free(&second);
+    ckpt_arena_free(a);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    // the first byte chooses the options, so that one corpus covers them all
+    ckpt_pickle_opts opts = {.name = "fuzz",
+                             .may_continue = size > 0 && data[0] % 2 == 1,
+                             .legacy_storages = size > 0 && data[0] % 3 == 1};
+    ckpt_arena *a = ckpt_arena_new(512ull << 20);
+    ckpt_pickle p;
+
+    fuzz_require(a != NULL);
+    if (ckpt_pickle_read(&p, a, data, size, &opts, NULL) == CKPT_OK) {
+        fuzz_require(p.root != NULL && p.end <= size);
+        fuzz_print(p.root, CKPT_TREE_TEXT, size);
+        fuzz_print(p.root, CKPT_TREE_JSON, size);
+        fuzz_round_trip(p.root);
+    }
+    ckpt_pickle_free(&p);
+    ckpt_arena_free(a);
+    return 0;
+}

@@ -1,0 +1,44 @@
+#!/bin/sh
+# The include hierarchy: a folder may include only itself and folders before it.  Third-party headers: one file each.
+set -u
+bad=0
+rank() {
+    case "$1" in
+    libckpt/base/*) echo 1 ;;
+    libckpt/map/*) echo 2 ;;
+    libckpt/copy/*) echo 3 ;;
+    libckpt/*) echo 4 ;;
+    formats/*) echo 5 ;;
+    tools/*) echo 6 ;;
+    *) echo 0 ;;
+    esac
+}
+for f in libckpt/base/*.[ch] libckpt/map/*.[ch] libckpt/copy/*.[ch] libckpt/*.[ch] formats/*.[ch] tools/*.[ch]; do
+    mine=$(rank "$f")
+    for inc in $(sed -n 's/^#include "\([^"]*\)".*/\1/p' "$f"); do
+        case "$inc" in
+        # the public headers declare, they depend on nothing: every room may include them
+        ckpt.h | ckpt_types.h) continue ;;
+        esac
+        theirs=$(rank "$inc")
+        if [ "$theirs" -gt "$mine" ]; then
+            echo "$f includes upward: $inc"
+            bad=1
+        fi
+        if [ "$mine" -eq 6 ] && [ "$theirs" -ne 6 ]; then
+            echo "$f: tools include ckpt.h and their own headers only, not $inc"
+            bad=1
+        fi
+    done
+done
+for lib in libdeflate.h zlib.h openssl/ cjson/; do
+    users=$(grep -l "#include <$lib" libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c 2>/dev/null)
+    n=$(printf '%s\n' "$users" | grep -c .)
+    limit=1
+    [ "$lib" = zlib.h ] && limit=2 # CRC joining in digest.c, inflate in inflate.c
+    if [ "$n" -gt "$limit" ]; then
+        echo "<$lib> is included by more than $limit file: $users"
+        bad=1
+    fi
+done
+exit $bad

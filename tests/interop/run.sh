@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Load what we wrote with the real frameworks.
+#
+#   run.sh [--install] BUILD_BIN
+#
+# Uses the Python environment in CKPT_INTEROP_VENV (default: ~/.cache/ckpt-interop), made there with --install (torch, deepspeed,
+# safetensors, transformers from PyPI: about 5.6 GB); and Debian's python3-torch, if present, for an old torch.
+set -u
+install=
+if [ "${1:-}" = --install ]; then
+    install=yes
+    shift
+fi
+bin=$(cd "${1:-build/bin}" && pwd) || exit 2
+venv=${CKPT_INTEROP_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/ckpt-interop}
+status=0
+
+if [ -n "$install" ]; then
+    sh tools/deps.sh interop
+    if ! "$venv/bin/python" -c 'import torch, deepspeed, safetensors, transformers' 2>/dev/null; then
+        python3 -m venv "$venv" && "$venv/bin/pip" install -q torch deepspeed safetensors transformers accelerate numpy || status=1
+    fi
+fi
+
+make -s "$(dirname "$bin")/gen_zero" || status=1
+
+if [ -x "$venv/bin/python" ]; then
+    DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures || status=1
+else
+    echo "interop: skipped the current torch, safetensors, transformers, DeepSpeed ($venv is absent; run with --install)"
+fi
+if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+    /usr/bin/python3 tests/interop/load.py --old --bin "$bin" tests/fixtures || status=1
+else
+    echo "interop: skipped Debian's python3-torch (absent)"
+fi
+exit $status

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Static checks: analyzers, include direction, exported symbols, the public header alone, shell scripts, manual pages.
+# What is not installed is named and skipped.
+set -u
+failed=0
+passed=0
+flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base"
+sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c)
+
+check() {
+    name=$1
+    shift
+    if out=$("$@" 2>&1); then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $name"
+        printf '%s\n' "$out" | head -n 40
+    fi
+}
+
+have() {
+    command -v "$1" >/dev/null 2>&1 || {
+        echo "skipped: $1 is not installed"
+        return 1
+    }
+}
+
+# shellcheck disable=SC2086
+headers() {
+    printf '#include "ckpt.h"\nint main(void) { return ckpt_version() == 0; }\n' >build/header_test.c
+    cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c &&
+        { ! command -v g++ >/dev/null || g++ -x c++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c; }
+}
+
+symbols() {
+    nm -D --defined-only build/lib/libckpt.so.0 | awk '$2 ~ /[TDBR]/ {print $3}' | sed 's/@.*//' | grep -v '^LIBCKPT' | sort >build/exported
+    sed -n 's/^ *\(ckpt_[a-z0-9_]*\);/\1/p' libckpt/libckpt.map | sort >build/listed
+    diff build/exported build/listed
+}
+
+# a folder may include only itself and what stands before it in the list
+direction() {
+    sh tests/include_direction.sh
+}
+
+cppcheck_all() {
+    # shellcheck disable=SC2086
+    cppcheck -q --std=c11 --enable=warning,portability --error-exitcode=1 --inline-suppr \
+        --suppress=missingIncludeSystem -I. -Ilibckpt -Ilibckpt/base $sources
+}
+
+analyzer() {
+    for f in $sources; do
+        # shellcheck disable=SC2086
+        cc $flags -O1 -fanalyzer -Werror -c -o /dev/null "$f" || return 1
+    done
+}
+
+mkdir -p build
+check "ckpt.h alone, as C11 and C++17" headers
+[ -f build/lib/libckpt.so.0 ] && check "exported symbols are those of libckpt.map" symbols
+check "include direction" direction
+have cppcheck && check cppcheck cppcheck_all
+check "gcc -fanalyzer" analyzer
+# shellcheck disable=SC2046
+have shellcheck && check shellcheck shellcheck -S warning $(git ls-files '*.sh') .ci/run
+have mandoc && check "manual pages" sh -c "cd man && mandoc -T lint -W warning *"
+echo "lint: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,105 @@
+/*
+ * cli.h: command lines.  One table of options per verb drives parsing, usage and help.
+ *
+ * Long options take '-' and '_' alike.  Values go straight into cli_args, where most fields are the
+ * library's own option structs, so that a verb hands them on as they are.
+ */
+#ifndef TOOLS_CLI_H
+#define TOOLS_CLI_H
+
+#include "ckpt.h"
+#include "tools/out.h"
+
+/* Strings given one by one; at is NULL-terminated, or NULL when none was given. */
+typedef struct cli_list {
+    const char **at;
+    size_t n;
+} cli_list;
+
+struct cli_verb;
+
+typedef struct cli_args {
+    const struct cli_verb *verb;
+    char *const *operand; /* what is not an option, in order; verb->min..max of them */
+    int n_operands;
+
+    bool help, version, json, quiet;
+    bool all, details, exact;             /* ls, info, cat */
+    bool raw, stats;                      /* cat */
+    bool dry_run, as_file, no_side_files; /* convert */
+    bool ignore_dtype;                    /* diff */
+    bool debug, safe;                     /* drop-ins */
+    const char *rename, *range;           /* convert; cat */
+    unsigned depth;                       /* tree */
+    uint64_t max_items;                   /* tree */
+    double tolerance;                     /* diff */
+    cli_list include, exclude;
+
+    ckpt_open_opts open;
+    ckpt_target target;
+    ckpt_run_opts run;
+
+    char **owned; /* rewritten copies of argv; freed by cli_free */
+    const char **lists;
+} cli_args;
+
+typedef enum cli_kind {
+    CLI_FLAG,    /* bool */
+    CLI_TEXT,    /* const char * */
+    CLI_LIST,    /* cli_list; may be given again */
+    CLI_SIZE,    /* uint64_t: a size word */
+    CLI_COUNT,   /* unsigned, at least 1 */
+    CLI_COUNT64, /* uint64_t, at least 1 */
+    CLI_NUMBER,  /* double, not negative */
+    CLI_DTYPE    /* ckpt_dtype */
+} cli_kind;
+
+typedef struct cli_option {
+    const char *name; /* long form, words joined by '-' (drop-ins: '_', as their users know them) */
+    char letter;      /* short form, or 0 */
+    cli_kind kind;
+    size_t at;         /* offset in cli_args */
+    const char *value; /* name of the value in help texts */
+    const char *help;
+} cli_option;
+
+/* One command: a verb of ckpt, or a drop-in. */
+typedef struct cli_verb {
+    const char *name;
+    const char *command;  /* as users type it: "ckpt ls" */
+    const char *operands; /* "PATH [SUBPATH]" */
+    const char *summary;
+    const cli_option *options; /* ends with a NULL name; --help and --version need no entry */
+    int min, max;              /* operands */
+    int (*run)(cli_args *a, ckpt_err *err);
+} cli_verb;
+
+/*
+ * Fill a zeroed a from the command line; argv[0] is skipped.  Shard size and memory get their
+ * defaults.
+ *
+ * Errors   CKPT_EUSAGE with a text; CKPT_ELIMIT
+ */
+int cli_parse(cli_args *a, const cli_verb *verb, int argc, char **argv, ckpt_err *err);
+void cli_free(cli_args *a);
+
+/* Print the help of a verb to stdout. */
+void cli_help(const cli_verb *verb);
+
+/* The table of verbs (main.c), for help: NULL past the end. */
+const cli_verb *cli_verb_at(size_t i);
+const cli_verb *cli_verb_find(const char *name);
+
+/*
+ * Size words: plain bytes, or a number (with a fraction, if need be) and KB MB GB TB (powers of
+ * 1000) or KiB MiB GiB TiB (powers of 1024), in any case.  False for anything else.
+ */
+bool cli_size(uint64_t *out, const char *text);
+
+/* A decimal number without sign or blanks; false when it is none or does not fit. */
+bool cli_uint(uint64_t *out, const char *text, size_t n);
+
+/* The filter that --include, --exclude and --rename make; true when they ask for anything. */
+bool cli_filter(ckpt_filter *out, const cli_args *a);
+
+#endif

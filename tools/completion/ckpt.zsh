@@ -1,0 +1,77 @@
+#compdef ckpt zero_to_fp32 zero_to_torch
+# ckpt.zsh: completion for ckpt and its drop-ins in zsh; installed as _ckpt.
+# tests/cli/man_options.sh fails while an option of a --help text is missing here.
+
+_ckpt_dtypes='(fp32 bf16 fp16 fp64)'
+
+_ckpt_tensor_names() {
+    local -a names
+    names=(${(f)"$(ckpt ls -q -- ${line[1]} 2>/dev/null)"})
+    compadd -a names
+}
+
+_ckpt_verb() {
+    local -a common tag filter size
+    common=('(-h --help)'{-h,--help}'[show the options]' '(-V --version)'{-V,--version}'[show the version]')
+    tag=('(-t --tag)'{-t,--tag}'[this tag instead of the latest]:tag')
+    filter=('*--include[only names that match]:glob' '*--exclude[no names that match]:glob')
+    size=('--memory[for buffers, in all]:size' '(-j --jobs)'{-j,--jobs}'[threads]:number')
+    case $1 in
+    ls) _arguments $common $tag $filter '(-l --long)'{-l,--long}'[role and place]' \
+        '(-a --all)'{-a,--all}'[also optimizer state]' '(-b --bytes)'{-b,--bytes}'[exact sizes]' \
+        '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[names only]' '1:checkpoint:_files' ;;
+    info) _arguments $common $tag '(-a --all)'{-a,--all}'[also optimizer state]' \
+        '(-f --files)'{-f,--files}'[every file]' '--json[print JSON]' '1:checkpoint:_files' ;;
+    tree) _arguments $common $tag '(-d --depth)'{-d,--depth}'[levels]:number' \
+        '(-n --max-items)'{-n,--max-items}'[items of a container]:number' '--json[print JSON]' \
+        '1:checkpoint:_files' '2:path of keys' ;;
+    cat) _arguments $common $tag "--dtype[convert first]:dtype:$_ckpt_dtypes" \
+        '(-r --range)'{-r,--range}'[elements]:first\:count' '(-a --all)'{-a,--all}'[every element]' \
+        '--raw[bytes]' '(-s --stats)'{-s,--stats}'[statistics]' '--json[print JSON]' \
+        '(-q --quiet)'{-q,--quiet}'[values only]' '1:checkpoint:_files' '2:tensor:_ckpt_tensor_names' ;;
+    convert) _arguments $common $tag $filter $size '--to[format]:format:(torch safetensors hf hf-bin)' \
+        "--dtype[of floating tensors]:dtype:$_ckpt_dtypes" '--max-shard-size[largest file]:size' \
+        '--rename[rules]:file:_files' '--with-optimizer[also optimizer state]' \
+        '--no-frozen[without frozen parameters]' '--exclude-frozen[without frozen parameters]' \
+        '--as-file[a shard alone]' '--require-crc[refuse records without CRC-32]' \
+        '(-f --force)'{-f,--force}'[replace outputs]' '--no-fsync[do not wait for the disk]' \
+        '--no-side-files[no config and tokenizer]' '(-n --dry-run)'{-n,--dry-run}'[print the plan]' \
+        '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' \
+        '1:checkpoint:_files' '2:output:_files' ;;
+    verify) _arguments $common $tag $size '--as-file[a shard alone]' \
+        '--require-crc[records without CRC-32 are errors]' '--json[print JSON]' \
+        '(-q --quiet)'{-q,--quiet}'[errors only]' '1:checkpoint:_files' ;;
+    diff) _arguments $common $filter '--tol[largest distance]:number' \
+        '--ignore-dtype[dtypes may differ]' '--with-optimizer[also optimizer state]' \
+        '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[names only]' '1:checkpoint:_files' \
+        '2:checkpoint:_files' ;;
+    formats) _arguments $common '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[names only]' ;;
+    zero_to_fp32 | zero_to_torch)
+        local -a dtype
+        [[ $1 = zero_to_torch ]] && dtype=('--dtype[required]:dtype:(bf16 fp16 fp32)')
+        _arguments $common $tag $size $dtype '--max_shard_size[largest file]:size' \
+            '--safe_serialization[write safetensors]' '--exclude_frozen_parameters[without them]' \
+            '(-d --debug)'{-d,--debug}'[print every parameter]' \
+            '--no-fsync[do not wait for the disk]' \
+            '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' '1:checkpoint:_files' \
+            '2:output:_files' ;;
+    help) _arguments $common "1:command:(ls info tree cat convert verify diff formats)" ;;
+    *) _arguments $common ;;
+    esac
+}
+
+_ckpt() {
+    local name=${${words[1]:t}%.py}
+    if [[ $name != ckpt ]]; then
+        _ckpt_verb $name
+    elif (( CURRENT == 2 )); then
+        compadd ls info tree cat convert verify diff formats help version zero_to_fp32 \
+            zero_to_torch --help --version
+    else
+        shift words
+        (( CURRENT-- ))
+        _ckpt_verb ${words[1]}
+    fi
+}
+
+_ckpt "$@"

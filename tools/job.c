@@ -1,0 +1,163 @@
+/*
+ * job.c: one conversion from its options to its closing line.
+ *
+ * Layout and plan come first and touch no tensor byte, so that a dry run is the same up to here.
+ */
+#include "tools/job.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/progress.h"
+#include "tools/report.h"
+
+bool job_into_folder(const ckpt_target *target)
+{
+    return strcmp(target->format, "hf") == 0 || strcmp(target->format, "hf-bin") == 0;
+}
+
+/* text ends in end, and has something before it. */
+static bool job_ends(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+const char *job_format_of(const char *path)
+{
+    if (job_ends(path, ".safetensors"))
+        return "safetensors";
+    if (job_ends(path, ".pt") || job_ends(path, ".pth") || job_ends(path, ".bin"))
+        return "torch";
+    return NULL;
+}
+
+int job_prepare(convert_job *j, ckpt_err *err)
+{
+    int rc = ckpt_layout(&j->to, j->from, &j->target, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_plan_new(&j->plan, j->from, j->to, &j->run, err);
+    return rc;
+}
+
+/* The folder that receives the files: the target itself, or the one its file is in.  The caller
+ * frees it. */
+static char *job_folder(const ckpt_target *target)
+{
+    const char *slash = strrchr(target->path, '/');
+
+    if (job_into_folder(target))
+        return strdup(target->path);
+    if (!slash)
+        return strdup(".");
+    return strndup(target->path, slash == target->path ? 1 : (size_t)(slash - target->path));
+}
+
+/* Weight files and indexes, by the names that loaders look for. */
+static bool job_weights_name(const char *name)
+{
+    if (strncmp(name, "pytorch_model", 13) == 0)
+        return job_ends(name, ".bin") || job_ends(name, ".bin.index.json");
+    if (strncmp(name, "model", 5) == 0)
+        return job_ends(name, ".safetensors") || job_ends(name, ".safetensors.index.json");
+    return false;
+}
+
+/* A file of this name is among those of the target. */
+static bool job_wrote(const convert_job *j, const char *name)
+{
+    for (size_t i = 0; i < ckpt_map_n_files(j->to); i++) {
+        if (strcmp(ckpt_map_file_path(j->to, i), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Weight files of an earlier conversion that stay beside ours would be loaded with them or instead
+ * of them. */
+static void job_warn_stale(const convert_job *j, const char *folder)
+{
+    DIR *dir = opendir(folder);
+    char first[256] = "", more[COUNT_ROOM];
+    struct dirent *e;
+    uint64_t n = 0;
+
+    while (dir && (e = readdir(dir))) {
+        if (!job_weights_name(e->d_name) || job_wrote(j, e->d_name))
+            continue;
+        // the first by name, so that the message does not depend on the folder's order
+        if (n++ == 0 || strcmp(e->d_name, first) < 0)
+            (void)snprintf(first, sizeof first, "%s", e->d_name);
+    }
+    if (dir)
+        (void)closedir(dir);
+    if (n == 1)
+        say_warning("%s/%s is from an earlier conversion and may be loaded instead: remove it",
+                    folder, first);
+    else if (n > 1)
+        say_warning("%s/%s and %s are from an earlier conversion and may be loaded instead: "
+                    "remove them",
+                    folder, first, count_text(more, n - 1, "more weight file"));
+}
+
+/* What was converted all the same, but should not go unseen. */
+static void job_warn_values(const convert_job *j)
+{
+    const ckpt_run_report *r = &j->report;
+
+    if (r->n_nan || r->n_inf)
+        say_warning("%" PRIu64 " NaN and %" PRIu64 " infinite elements were written as they are",
+                    r->n_nan, r->n_inf);
+    if (r->n_records_no_crc && map_has_records(j->from))
+        say_warning("%" PRIu64 " records carry no CRC-32: damage in them cannot be seen",
+                    r->n_records_no_crc);
+}
+
+int job_run(convert_job *j, ckpt_err *err)
+{
+    char *folder = job_folder(&j->target);
+    progress p;
+
+    if (!folder)
+        return fail(err, CKPT_ELIMIT, "out of memory");
+    // from here on there may be files to clean up
+    progress_begin(&p, "converting", j->quiet, &j->run);
+    int rc = ckpt_plan_run(j->plan, folder, &j->run, &j->report, err);
+    progress_end(&p);
+    if (rc == CKPT_OK) {
+        job_warn_values(j);
+        // beside a single file, other files are none of our business
+        if (job_into_folder(&j->target))
+            job_warn_stale(j, folder);
+    }
+    free(folder);
+    return rc;
+}
+
+void job_free(convert_job *j)
+{
+    ckpt_plan_free(j->plan);
+    ckpt_map_free(j->to);
+    j->plan = NULL;
+    j->to = NULL;
+}
+
+const char *job_closing(char buf[CLOSING_ROOM], const convert_job *j)
+{
+    const ckpt_run_report *r = &j->report;
+    char bytes[HUMAN_ROOM], speed[HUMAN_ROOM], files[COUNT_ROOM], proof[PROOF_ROOM];
+    bool quick = r->seconds < 1;
+
+    // a clock too coarse for a tiny run gives no speed rather than an infinite one
+    (void)human_bytes(speed, r->seconds > 0 ? (uint64_t)((double)r->n_written / r->seconds) : 0);
+    (void)snprintf(buf, CLOSING_ROOM, "wrote %s, %s in %.*f %s (%s/s): %s",
+                   count_text(files, r->n_files, "file"), human_bytes(bytes, r->n_written),
+                   quick ? 0 : 1, quick ? r->seconds * 1000 : r->seconds, quick ? "ms" : "s", speed,
+                   proof_text(proof, r, "written"));
+    return buf;
+}

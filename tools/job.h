@@ -1,0 +1,39 @@
+/*
+ * job.h: one conversion: lay out, plan, run with progress and signals, say what was proved.
+ *
+ * Shared by `ckpt convert` and the drop-ins.
+ */
+#ifndef TOOLS_JOB_H
+#define TOOLS_JOB_H
+
+#include "ckpt.h"
+
+typedef struct convert_job {
+    const ckpt_map *from;
+    ckpt_target target;
+    ckpt_run_opts run;
+    bool quiet;
+
+    ckpt_map *to; /* after job_prepare */
+    ckpt_plan *plan;
+    ckpt_run_report report; /* after job_run */
+} convert_job;
+
+/* A target that is a folder, not one file. */
+bool job_into_folder(const ckpt_target *target);
+
+/* The format that a file name asks for by its suffix, or NULL. */
+const char *job_format_of(const char *path);
+
+/* Lay out and plan; nothing is written. */
+int job_prepare(convert_job *j, ckpt_err *err);
+
+/* Carry it out, then warn of what the run noticed and of weight files that were there before. */
+int job_run(convert_job *j, ckpt_err *err);
+void job_free(convert_job *j);
+
+/* The closing line, without its newline. */
+enum { CLOSING_ROOM = 768 };
+const char *job_closing(char buf[CLOSING_ROOM], const convert_job *j);
+
+#endif

@@ -1,0 +1,150 @@
+/*
+ * main.c: ckpt: the table of verbs, the names of the drop-ins, and the way from an outcome to an
+ * exit status.
+ *
+ * A command is a cli_verb: its options, its number of operands, its function.  Commands return a
+ * library code and leave the text in err; only this file prints errors and decides the status.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/progress.h"
+#include "tools/verbs.h"
+
+static const cli_verb *const verbs[] = {
+    &verb_ls,     &verb_info, &verb_tree,    &verb_cat,  &verb_convert,
+    &verb_verify, &verb_diff, &verb_formats, &verb_help, &verb_version,
+};
+
+static const cli_verb *const dropins[] = {&compat_zero_to_fp32, &compat_zero_to_torch};
+
+enum { N_VERBS = sizeof verbs / sizeof *verbs, N_DROPINS = sizeof dropins / sizeof *dropins };
+
+const cli_verb *cli_verb_at(size_t i)
+{
+    return i < N_VERBS ? verbs[i] : NULL;
+}
+
+const cli_verb *cli_verb_find(const char *name)
+{
+    for (size_t i = 0; i < N_VERBS; i++) {
+        if (strcmp(verbs[i]->name, name) == 0)
+            return verbs[i];
+    }
+    // drop-ins are commands too, but not in the list of help
+    for (size_t i = 0; i < N_DROPINS; i++) {
+        if (strcmp(dropins[i]->name, name) == 0)
+            return dropins[i];
+    }
+    return NULL;
+}
+
+/* The drop-in that argv[0] names, with or without folder and ".py"; NULL for ckpt itself. */
+static const cli_verb *main_dropin(const char *argv0)
+{
+    const char *slash = strrchr(argv0, '/'), *name = slash ? slash + 1 : argv0;
+    size_t n = strlen(name);
+
+    // a link of the script's own name stands in for it
+    if (n > 3 && strcmp(name + n - 3, ".py") == 0)
+        n -= 3;
+    for (size_t i = 0; i < N_DROPINS; i++) {
+        if (strlen(dropins[i]->name) == n && strncmp(dropins[i]->name, name, n) == 0)
+            return dropins[i];
+    }
+    return NULL;
+}
+
+/* "ckpt 0.1.0", or the drop-in's name. */
+static void main_version(void)
+{
+    out_printf("%s %s\n", out_program(), ckpt_version());
+}
+
+/* Parse and run one command; what went wrong is in err. */
+static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
+{
+    cli_args args = {0};
+    int rc = cli_parse(&args, verb, argc, argv, err);
+
+    if (rc == CKPT_OK && args.help)
+        cli_help(verb);
+    else if (rc == CKPT_OK && args.version)
+        main_version();
+    else if (rc == CKPT_OK)
+        rc = verb->run(&args, err);
+    cli_free(&args);
+    return rc;
+}
+
+/* ckpt without a known verb: its own help and version, or a usage error. */
+static int main_top(int argc, char **argv, ckpt_err *err)
+{
+    if (argc < 2)
+        return fail(err, CKPT_EUSAGE, "a command is missing");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return verb_help.run(&(cli_args){.verb = &verb_help}, err);
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        main_version();
+        return CKPT_OK;
+    }
+    return fail(err, CKPT_EUSAGE, "'%s' is not a command", argv[1]);
+}
+
+/* The process ends as if the signal had not been caught, so that shells and schedulers see it. */
+static void main_raise(int sig)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+
+    sigemptyset(&action.sa_mask);
+    (void)sigaction(sig, &action, NULL);
+    (void)raise(sig);
+}
+
+/* Report an outcome on stderr and turn it into the exit status. */
+static int main_end(const cli_verb *verb, int rc, const ckpt_err *err)
+{
+    if (rc == CKPT_OK || rc == CKPT_EDIFFERS)
+        return ckpt_err_status(rc);
+    // verbs that have said all there is to say leave the text empty
+    if (err->code != CKPT_OK && err->text[0])
+        say_error("%s", err->text);
+    if (rc == CKPT_EUSAGE && verb)
+        (void)fprintf(stderr, "Try '%s --help'.\n", verb->command);
+    else if (rc == CKPT_EUSAGE)
+        (void)fprintf(stderr, "Try 'ckpt --help' for the list of commands.\n");
+    if (rc == CKPT_ECANCELED && progress_signal())
+        main_raise(progress_signal());
+    return ckpt_err_status(rc);
+}
+
+/* Which command, run it, flush what it printed, and one status for it all. */
+int main(int argc, char **argv)
+{
+    const cli_verb *verb = argc > 0 ? main_dropin(argv[0]) : NULL;
+    bool dropin = verb != NULL;
+    ckpt_err err = {0}, lost = {0};
+    int rc;
+
+    // phase 1: the process.  A closed pipe and a full disk are errors of a write, not deaths
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    out_init(dropin ? verb->name : "ckpt");
+
+    // phase 2: the command.  Drop-ins may also be called as verbs: ckpt zero_to_fp32 ...
+    if (!dropin && argc > 1)
+        verb = cli_verb_find(argv[1]);
+    if (verb && !dropin) {
+        argc--;
+        argv++;
+    }
+    rc = verb ? main_run(verb, argc, argv, &err) : main_top(argc, argv, &err);
+
+    // phase 3: the outcome.  What could not be written outweighs success, never a failure
+    int written = out_close(&lost);
+    if (written != CKPT_OK && (rc == CKPT_OK || rc == CKPT_EDIFFERS))
+        return main_end(verb, written, &lost);
+    return main_end(verb, rc, &err);
+}

@@ -1,0 +1,65 @@
+/*
+ * verb_formats.c: ckpt formats: what can be read and written.
+ */
+#include "tools/report.h"
+#include "tools/verbs.h"
+
+/* Bits of ckpt_format_at's caps. */
+enum { CAN_READ = 1, CAN_WRITE = 2 };
+
+/* The table as JSON. */
+static void formats_json(void)
+{
+    const char *name, *note;
+    unsigned caps;
+    json_out j;
+
+    json_begin(&j);
+    json_open(&j, "formats", '[');
+    for (size_t i = 0; ckpt_format_at(i, &name, &note, &caps); i++) {
+        json_open(&j, NULL, '{');
+        json_text(&j, "name", name);
+        json_bool(&j, "read", caps & CAN_READ);
+        json_bool(&j, "write", caps & CAN_WRITE);
+        json_text(&j, "note", note);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_end(&j);
+}
+
+/* A line per format: name, what can be done, remark. */
+static int formats_run(cli_args *a, ckpt_err *err)
+{
+    const char *name, *note;
+    unsigned caps;
+
+    (void)err;
+    if (a->json) {
+        formats_json();
+        return CKPT_OK;
+    }
+    for (size_t i = 0; ckpt_format_at(i, &name, &note, &caps); i++) {
+        if (a->quiet)
+            out_printf("%s\n", name);
+        else
+            out_printf("%-14s%-6s%-7s%s\n", name, caps & CAN_READ ? "read" : "",
+                       caps & CAN_WRITE ? "write" : "", note ? note : "");
+    }
+    return CKPT_OK;
+}
+
+static const cli_option formats_options[] = {
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+const cli_verb verb_formats = {
+    .name = "formats",
+    .command = "ckpt formats",
+    .operands = "",
+    .summary = "List the formats that can be read and written.",
+    .options = formats_options,
+    .run = formats_run,
+};

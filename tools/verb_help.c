@@ -1,0 +1,59 @@
+/*
+ * verb_help.c: the list of commands, the help of one, and the version.
+ */
+#include "tools/verbs.h"
+
+/* The commands from the table, and what exit statuses mean. */
+static int help_list(void)
+{
+    const cli_verb *v;
+
+    out_printf("Usage: ckpt COMMAND [options] ...\n\n"
+               "Open, convert, compare and verify checkpoints of large models.\n\nCommands:\n");
+    for (size_t i = 0; (v = cli_verb_at(i)); i++)
+        out_printf("  %-10s%s\n", v->name, v->summary);
+    out_printf("\nAlso, as programs or commands: zero_to_fp32, zero_to_torch.\n"
+               "'ckpt help COMMAND' or 'ckpt COMMAND --help' shows the options of one.\n\n"
+               "Exit status: 0 done, 1 differences found, 2 wrong arguments, 3 damaged or\n"
+               "unsupported input, 4 refused as unsafe, 5 missing or inconsistent parts,\n"
+               "6 a limit was reached, 7 input/output error, 8 wrong digest, 130 interrupted.\n");
+    return CKPT_OK;
+}
+
+/* Without a command, the list. */
+static int help_run(cli_args *a, ckpt_err *err)
+{
+    if (a->n_operands == 0)
+        return help_list();
+    const cli_verb *v = cli_verb_find(a->operand[0]);
+    if (!v)
+        return fail(err, CKPT_EUSAGE, "'%s' is not a command", a->operand[0]);
+    cli_help(v);
+    return CKPT_OK;
+}
+
+const cli_verb verb_help = {
+    .name = "help",
+    .command = "ckpt help",
+    .operands = "[COMMAND]",
+    .summary = "Show the commands, or the options of one.",
+    .max = 1,
+    .run = help_run,
+};
+
+/* The same line as ckpt --version. */
+static int version_run(cli_args *a, ckpt_err *err)
+{
+    (void)a;
+    (void)err;
+    out_printf("ckpt %s\n", ckpt_version());
+    return CKPT_OK;
+}
+
+const cli_verb verb_version = {
+    .name = "version",
+    .command = "ckpt version",
+    .operands = "",
+    .summary = "Show the version.",
+    .run = version_run,
+};
