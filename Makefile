@@ -121,8 +121,12 @@ $(B)/ioshim.so: tests/fault/ioshim.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -O2 -g -fPIC -shared $(WARN) -o $@ $< -ldl
 
-check-fault: programs $(B)/ioshim.so
-	@python3 tests/fault/run.py --bin $(B)/bin --shim $(B)/ioshim.so tests/fixtures
+$(B)/fault_alloc: tests/fault/alloc.c $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
+
+check-fault: programs $(B)/ioshim.so $(B)/fault_alloc $(B)/gen_zero
+	@python3 tests/fault/run.py --bin $(B)/bin --shim $(B)/ioshim.so --alloc $(B)/fault_alloc --gen $(B)/gen_zero tests/fixtures
 
 # writes valid ZeRO checkpoints of any size and world, for benchmarks and interop tests
 $(B)/gen_zero: tests/bench/gen_zero.c $(B)/lib/libckpt.a

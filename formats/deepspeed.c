@@ -63,6 +63,8 @@ static bool ds_has_tags(const ckpt_listing *list)
     return found;
 }
 
+/* Certain about `latest` and the names of shards; a guess for folders that may hold such folders.
+ */
 static int ds_probe(const ckpt_listing *list)
 {
     uint64_t number = 0;
@@ -168,6 +170,7 @@ static int ds_read_first(ckpt_ds *ds)
     return rc;
 }
 
+/* An optimizer file of another rank than 0. */
 static int ds_read_optim(ckpt_ds *ds, ckpt_ds_shard *s)
 {
     int rc = ds_find_optim(ds, s);
@@ -200,6 +203,7 @@ static int ds_check_counters(ckpt_ds *ds, const ckpt_ds_shard *s)
     return rc;
 }
 
+/* A model file of another rank than 0: only stage 3 has them. */
 static int ds_read_model(ckpt_ds *ds, ckpt_ds_shard *s)
 {
     if (!ds->placed)
@@ -210,6 +214,7 @@ static int ds_read_model(ckpt_ds *ds, ckpt_ds_shard *s)
     return rc == CKPT_OK ? ckpt_ds_part_frozen(ds, s) : rc;
 }
 
+/* What the names alone show: ranks that are missing, doubled, or of another run. */
 static int ds_check_folder(ckpt_ds *ds)
 {
     int rc = ckpt_ds_folder_check(ds, &ds->dir.optims, "optimizer");
@@ -256,11 +261,17 @@ static int ds_read_all(ckpt_ds *ds)
 
 /* ---- building the map ---- */
 
+/* Where a parameter's elements lie in a column, by the stage's layout. */
 static int ds_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p)
 {
     return ds->stage == 3 ? ckpt_ds_part_extents(ds, c, p) : ckpt_ds_flat_extents(ds, c, p);
 }
 
+/*
+ * A trained parameter: its masters in all ranks' files, and the module's 16-bit copy as the twin
+ * that a conversion compares with.  (Rounded masters equal the copy bit for bit in every release
+ * and dtype; overflows leave both as they were.  At stage 3 there is no copy.)
+ */
 static int ds_add_param(ckpt_ds *ds, const ckpt_ds_param *p)
 {
     const ckpt_ds_column *c = &ds->column.at[0];
@@ -314,6 +325,7 @@ static int ds_add_state(ckpt_ds *ds, const ckpt_ds_column *c)
     return rc;
 }
 
+/* The tensors, in the order of zero_to_fp32: buffers, frozen, trained, tied names; then states. */
 static int ds_build(ckpt_ds *ds)
 {
     int rc = ckpt_ds_module_sort(ds);
@@ -359,6 +371,7 @@ static int ds_read_full(ckpt_ds *ds)
 
 /* ---- facts ---- */
 
+/* A number of the model file as a fact, where it has it. */
 static int ds_fact_int(ckpt_ds *ds, const char *fact, const char *key)
 {
     int64_t n = 0;
@@ -404,6 +417,7 @@ static int ds_note_steps(ckpt_ds *ds)
     return CKPT_OK;
 }
 
+/* How far the run had come. */
 static int ds_facts_steps(ckpt_ds *ds)
 {
     const char *steps = ckpt_ds_optim_steps(ds);
@@ -416,6 +430,7 @@ static int ds_facts_steps(ckpt_ds *ds)
     return rc == CKPT_OK ? ds_note_steps(ds) : rc;
 }
 
+/* What was understood, for people: printed by `info`, asked for by tools. */
 static int ds_facts(ckpt_ds *ds)
 {
     ckpt_map *map = ds->map;
@@ -475,6 +490,7 @@ static int ds_values(ckpt_ds *ds)
 
 /* ---- the driver ---- */
 
+/* Everything that one gather holds outside the map's arena. */
 static void ds_free(ckpt_ds *ds)
 {
     ckpt_ds_flat_free(ds);
@@ -491,6 +507,10 @@ static void ds_free(ckpt_ds *ds)
     ckpt_ds_shard_close(&ds->optim);
 }
 
+/*
+ * The driver's one entry.  Collecting (verify), inconsistencies become findings and the gather goes
+ * on as far as it is safe: a map without tensors is then still a valid answer.
+ */
 static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                      ckpt_err *err)
 {

@@ -65,13 +65,10 @@ static uint64_t dsl_owned(const ckpt_zero_flat *z, uint32_t p)
     return z->used - from < z->slice ? z->used - from : z->slice;
 }
 
-/* Lay out with one alignment; true if rank 0's slice is as long as that asks. */
-static int dsl_try(ckpt_zero_flat *out, const ckpt_ds_group *g, const uint64_t *numel,
-                   const uint64_t *pad, uint64_t multiple, ckpt_err *err)
-{
-    return ckpt_zero_flat_new(out, numel, pad, g->n, g->n_parts, multiple, err);
-}
-
+/*
+ * Lay out one group.  The alignment is not written anywhere: it is the first of the known ones that
+ * gives rank 0 a slice of the length it has.
+ */
 static int dsl_layout(ckpt_ds *ds, size_t index, const uint64_t *numel, const uint64_t *pad)
 {
     ckpt_ds_group *g = &ds->group.at[index];
@@ -84,7 +81,7 @@ static int dsl_layout(ckpt_ds *ds, size_t index, const uint64_t *numel, const ui
         return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: the size of group %zu overflows",
                          ds->optim.path, index);
     for (int i = 0; i < (ds->legacy ? 1 : 2); i++) {
-        int rc = dsl_try(&g->flat, g, numel, pad, multiple[i], ds->err);
+        int rc = ckpt_zero_flat_new(&g->flat, numel, pad, g->n, g->n_parts, multiple[i], ds->err);
         if (rc != CKPT_OK)
             return rc;
         uint64_t owned = dsl_owned(&g->flat, 0);

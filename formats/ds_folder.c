@@ -17,6 +17,7 @@ enum {
     DSF_MAX_LISTED = 12    /* names in a message */
 };
 
+/* A path below a folder, in the arena; NULL when memory is exhausted. */
 static const char *dsf_join(ckpt_map *map, const char *folder, const char *name)
 {
     size_t n = strlen(folder);
@@ -38,6 +39,7 @@ static const char *dsf_base(ckpt_map *map, const char *path)
     return ckpt_arena_string(map->arena, path + from, n - from);
 }
 
+/* True for a tag folder, whole or not. */
 static bool dsf_has_shards(const ckpt_listing *list)
 {
     for (size_t i = 0; i < list->n; i++) {
@@ -47,6 +49,7 @@ static bool dsf_has_shards(const ckpt_listing *list)
     return false;
 }
 
+/* An entry of this name and kind. */
 static bool dsf_has(const ckpt_listing *list, const char *name, bool is_dir)
 {
     const ckpt_entry *e = ckpt_listing_find(list, name);
@@ -80,8 +83,8 @@ static int dsf_tags(ckpt_ds *ds, const ckpt_listing *list, const char **out)
     return rc;
 }
 
-static int dsf_no_tag(ckpt_ds *ds, const ckpt_listing *list, const char *fmt_reason,
-                      const char *tag)
+/* CKPT_EMISSING, with the tags that could have been meant. */
+static int dsf_no_tag(ckpt_ds *ds, const ckpt_listing *list, const char *reason, const char *tag)
 {
     const char *tags = "none";
     int rc = dsf_tags(ds, list, &tags);
@@ -89,7 +92,7 @@ static int dsf_no_tag(ckpt_ds *ds, const ckpt_listing *list, const char *fmt_rea
     if (rc != CKPT_OK)
         return rc;
     return ckpt_fail(ds->err, CKPT_EMISSING, "%s: %s%s%s; tags here: %s; choose one with -t/--tag",
-                     list->folder, fmt_reason, tag ? " " : "", tag ? tag : "", tags);
+                     list->folder, reason, tag ? " " : "", tag ? tag : "", tags);
 }
 
 /* Read `latest`: one safe path part, white space at its end cut. */
@@ -221,6 +224,7 @@ static int dsf_resolve(ckpt_ds *ds, ckpt_listing *list)
     return rc;
 }
 
+/* Append a rank's file. */
 static int dsf_add(ckpt_ds *ds, ckpt_ds_parts *parts, const ckpt_ds_name *name, const char *path)
 {
     ckpt_ds_part *p = ckpt_vec_push(parts);
@@ -261,6 +265,7 @@ static int dsf_take(ckpt_ds *ds, const ckpt_listing *list, const ckpt_entry *e)
     return CKPT_OK;
 }
 
+/* By number, not by text: rank 2 stands before rank 10. */
 static int dsf_by_rank(const void *a, const void *b)
 {
     const ckpt_ds_part *x = a, *y = b;

@@ -40,6 +40,7 @@ typedef struct dsu {
 
 /* ---- entries ---- */
 
+/* By storage and offset, then in the module's order: the first of equals is the owner. */
 static int dsu_by_place(const void *a, const void *b)
 {
     const dsu_entry *const *pa = a, *const *pb = b;
@@ -53,6 +54,7 @@ static int dsu_by_place(const void *a, const void *b)
     return x == y ? 0 : x < y ? -1 : 1;
 }
 
+/* Tensors without elements may lie anywhere: their place says nothing. */
 static bool dsu_empty(const ckpt_tensor_value *t)
 {
     for (uint32_t i = 0; i < t->ndim; i++) {
@@ -62,6 +64,7 @@ static bool dsu_empty(const ckpt_tensor_value *t)
     return false;
 }
 
+/* Equal in every axis. */
 static bool dsu_same_shape(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
 {
     return a->ndim == b->ndim &&
@@ -90,6 +93,7 @@ static int dsu_ties(dsu *u)
     return CKPT_OK;
 }
 
+/* All entries but the buffers, which were marked before. */
 static int dsu_collect(dsu *u)
 {
     ckpt_ds *ds = u->ds;
@@ -157,6 +161,7 @@ static void dsu_name_listed(dsu *u)
         u->named = next[g] == ckpt_value_seq(u->groups.at[g]).n;
 }
 
+/* Find the master of every entry, by the form that the optimizer's dict has. */
 static int dsu_name(dsu *u)
 {
     const ckpt_value *listed = ckpt_value_get(u->optimizer, "fp32_groups");
@@ -229,6 +234,7 @@ static bool dsu_is_frozen(const dsu *u, const dsu_entry *e)
     return u->named && u->fused && e->group == UINT32_MAX;
 }
 
+/* Frozen parameters first, then trained ones in the order of `sorted`. */
 static int dsu_add_entries(dsu *u, dsu_entry **sorted)
 {
     ckpt_ds *ds = u->ds;
@@ -254,6 +260,7 @@ static int dsu_add_entries(dsu *u, dsu_entry **sorted)
     return rc;
 }
 
+/* Names that share an owner's elements come last, as everywhere. */
 static int dsu_add_ties(dsu *u)
 {
     ckpt_map *map = u->ds->map;
@@ -305,6 +312,7 @@ static const ckpt_value *dsu_state(const dsu *u, uint32_t group, uint64_t slot)
     return NULL;
 }
 
+/* One moment of one parameter: shaped like it, or a stretch of the group's flat tensor (fused). */
 static int dsu_add_state(dsu *u, const dsu_entry *e, const ckpt_pair *state)
 {
     ckpt_ds *ds = u->ds;

@@ -16,11 +16,19 @@
 
 enum { DSM_MAX_LISTED = 5 }; /* names in a message */
 
-static bool dsm_is_float(ckpt_dtype d)
+/* Can a tensor of this dtype be written as float32? */
+static bool dsm_has_float(ckpt_dtype d)
 {
-    return ckpt_dtype_get(d)->kind == CKPT_IS_FLOAT && ckpt_cast_find(CKPT_F32, d) != NULL;
+    return ckpt_cast_find(CKPT_F32, d) != NULL;
 }
 
+/* Floating, and not of a kind that no conversion knows. */
+static bool dsm_is_float(ckpt_dtype d)
+{
+    return ckpt_dtype_get(d)->kind == CKPT_IS_FLOAT && dsm_has_float(d);
+}
+
+/* A value of the model file; NULL when it is absent or None. */
 static const ckpt_value *dsm_get(const ckpt_ds *ds, const char *key)
 {
     const ckpt_value *v = ckpt_value_get(ds->model.root, key);
@@ -44,6 +52,7 @@ static const ckpt_tensor_value *dsm_mark(ckpt_ds *ds, const char *name, uint64_t
 
 enum { DSM_NEW = 0, DSM_BUFFER, DSM_TRAINED, DSM_FROZEN, DSM_ALIAS };
 
+/* Mark what buffer_names lists; a listed buffer that is not there is a problem of the file. */
 static int dsm_buffers(ckpt_ds *ds)
 {
     ckpt_seq names = ckpt_value_seq(dsm_get(ds, "buffer_names"));
@@ -138,6 +147,7 @@ typedef struct dsm_place {
     uint64_t offset; /* elements */
 } dsm_place;
 
+/* Order for the look-up by storage and offset. */
 static int dsm_by_place(const void *a, const void *b)
 {
     const dsm_place *x = a, *y = b;
@@ -257,7 +267,8 @@ int ckpt_ds_module_add_buffers(ckpt_ds *ds)
                                 CKPT_ROLE_BUFFER, &t);
         // As zero_to_fp32 of the release that saved it: floating buffers become float32, and so did
         // all others until 0.19.7.
-        if (rc == CKPT_OK && (dsm_is_float(t->dtype) || (zero && !keeps)))
+        if (rc == CKPT_OK &&
+            (dsm_is_float(t->dtype) || (zero && !keeps && dsm_has_float(t->dtype))))
             t->export_dtype = CKPT_F32;
     }
     return rc;
@@ -340,6 +351,7 @@ static bool dsm_may_lack(const ckpt_ds *ds, const ckpt_value *kept)
     return false;
 }
 
+/* Add one pair of shared_params: the kept name must be there, and must not be tied itself. */
 static int dsm_alias(ckpt_ds *ds, const ckpt_pair *pair)
 {
     const ckpt_value *alias = pair->key, *kept = pair->value;

@@ -19,6 +19,7 @@ enum {
     DSO_MAX_PARTS = 1 << 28   /* groups times ranks */
 };
 
+/* The list of groups, by what was found in rank 0's file. */
 static const char *dso_key(const ckpt_ds *ds)
 {
     if (ds->stage == 3)
@@ -59,6 +60,7 @@ static const ckpt_value *dso_state(const ckpt_ds *ds, const ckpt_ds_shard *s, si
 
 /* ---- columns ---- */
 
+/* The column of a name, made when it is new; NULL stands for the masters, which are made first. */
 static int dso_column(ckpt_ds *ds, const char *name, ckpt_ds_column **out)
 {
     for (size_t i = 1; name && i < ds->column.n; i++) {
@@ -172,6 +174,7 @@ static int dso_step(ckpt_ds *ds, ckpt_ds_shard *s, size_t g, bool *has, double *
     return ckpt_ds_shard_step(ds, s, v, has, step);
 }
 
+/* Step counts of all groups: rank 0's are noted, the others' must be equal. */
 static int dso_check_steps(ckpt_ds *ds, ckpt_ds_shard *s)
 {
     int rc = CKPT_OK;
@@ -229,6 +232,7 @@ static int dso_check_count(ckpt_ds *ds, const ckpt_ds_shard *s)
     return CKPT_OK;
 }
 
+/* One folder, one stage: shards of two stages are left-overs of another run. */
 static int dso_check_stage(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
     int stage = 0;
@@ -241,6 +245,7 @@ static int dso_check_stage(ckpt_ds *ds, const ckpt_ds_shard *s)
     return CKPT_OK;
 }
 
+/* The release, and the pads that it put between parameters, are the same on all ranks. */
 static int dso_check_version(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
     const ckpt_value *a = ckpt_ds_version(&ds->optim), *b = ckpt_ds_version(s);
@@ -281,6 +286,7 @@ static int dso_check_groups(ckpt_ds *ds, const ckpt_ds_shard *s, ckpt_seq list)
     return CKPT_OK;
 }
 
+/* Parts of one parameter must not differ in dtype: it has only one. */
 static int dso_check_dtypes(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
     for (size_t c = 0; c < ds->column.n; c++) {

@@ -21,6 +21,7 @@ enum {
 
 /* ---- finding dict entries by name ---- */
 
+/* By bytes, shorter first: names may hold anything, NULs too. */
 static int dsp_text_compare(const ckpt_text *a, const ckpt_text *b)
 {
     uint64_t n = a->n < b->n ? a->n : b->n;
@@ -31,6 +32,7 @@ static int dsp_text_compare(const ckpt_text *a, const ckpt_text *b)
     return a->n == b->n ? 0 : a->n < b->n ? -1 : 1;
 }
 
+/* Order of an index. */
 static int dsp_by_key(const void *a, const void *b)
 {
     const ckpt_pair *const *x = a, *const *y = b;
@@ -140,6 +142,7 @@ typedef struct dsp_place {
     ckpt_ds_param param;
 } dsp_place;
 
+/* By group, then as they lie in its flat buffer. */
 static int dsp_by_place(const void *a, const void *b)
 {
     const dsp_place *x = a, *y = b;
@@ -168,6 +171,7 @@ static uint32_t dsp_group_of(const ckpt_ds *ds, uint64_t n)
     return found;
 }
 
+/* Refuse to guess. */
 static int dsp_unsure(ckpt_ds *ds, const ckpt_ds_param *p)
 {
     return ckpt_fail(ds->err, CKPT_EUNSUPPORTED,
@@ -237,6 +241,7 @@ static void dsp_count(ckpt_ds *ds)
     }
 }
 
+/* One dict per group, or one for all. */
 static int dsp_groups(ckpt_ds *ds, const ckpt_value *shapes)
 {
     ckpt_seq list = ckpt_value_seq(shapes);

@@ -90,6 +90,7 @@ typedef struct dss_batch {
     dss_read_file *file;
 } dss_batch;
 
+/* What a thread does with one file. */
 static int dss_read_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     dss_batch *b = ctx;

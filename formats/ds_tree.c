@@ -49,6 +49,7 @@ static bool dst_ref(dst_copy *c, ckpt_value *from, ckpt_value **to)
     return true;
 }
 
+/* Bytes, which may hold NULs, and the terminator that is not counted. */
 static bool dst_text(dst_copy *c, const ckpt_text *from, ckpt_text *to)
 {
     to->n = from->n;
@@ -56,6 +57,7 @@ static bool dst_text(dst_copy *c, const ckpt_text *from, ckpt_text *to)
     return to->at != NULL;
 }
 
+/* References to the items, in order; the items themselves are filled when their turn comes. */
 static bool dst_seq(dst_copy *c, const ckpt_seq *from, ckpt_seq *to)
 {
     ckpt_value *item = NULL;
@@ -67,6 +69,7 @@ static bool dst_seq(dst_copy *c, const ckpt_seq *from, ckpt_seq *to)
     return true;
 }
 
+/* The same for keys and values. */
 static bool dst_dict(dst_copy *c, const ckpt_dict *from, ckpt_dict *to)
 {
     ckpt_value *key = NULL, *value = NULL;
@@ -102,6 +105,7 @@ static bool dst_storage_copy(dst_copy *c, const ckpt_storage *from, ckpt_storage
     return true;
 }
 
+/* A tensor stays a description: shape, strides and the place of its bytes. */
 static bool dst_tensor(dst_copy *c, const ckpt_tensor_value *from, ckpt_tensor_value **to)
 {
     static const uint64_t none = 0;
@@ -119,6 +123,7 @@ static bool dst_tensor(dst_copy *c, const ckpt_tensor_value *from, ckpt_tensor_v
            dst_ref(c, from->state, &copy->state) && dst_ref(c, from->type, &copy->type);
 }
 
+/* An object of a class that nobody resolves: copied as it stands. */
 static bool dst_object(dst_copy *c, const ckpt_object *from, ckpt_object **to)
 {
     ckpt_object *copy = ckpt_arena_alloc(c->arena, sizeof *copy);

@@ -6,7 +6,10 @@
 extern const ckpt_format ckpt_format_torch;
 extern const ckpt_format ckpt_format_torch_legacy;
 extern const ckpt_format ckpt_format_safetensors;
+extern const ckpt_format ckpt_format_gguf;
+extern const ckpt_format ckpt_format_npz;
 extern const ckpt_directory ckpt_directory_deepspeed;
+extern const ckpt_directory ckpt_directory_dcp;
 extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
 
@@ -14,6 +17,8 @@ const ckpt_format *const ckpt_formats[] = {
     &ckpt_format_torch,
     &ckpt_format_safetensors,
     &ckpt_format_torch_legacy,
+    &ckpt_format_gguf,
+    &ckpt_format_npz,
     NULL,
 };
 
@@ -21,5 +26,6 @@ const ckpt_directory *const ckpt_directories[] = {
     &ckpt_directory_deepspeed,
     &ckpt_directory_hf,
     &ckpt_directory_hf_bin,
+    &ckpt_directory_dcp,
     NULL,
 };

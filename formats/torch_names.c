@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/pickle_names.h"
 #include "formats/torch_file.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
@@ -448,21 +449,28 @@ int ckpt_torch_list(ckpt_map *map, ckpt_io *io, ckpt_value *root, bool swap, ckp
 
 /* ---- remarks ---- */
 
-/* "collections.OrderedDict, torch.FloatStorage ... and 3 more" */
+/* True for names that are more than what every file of tensors has: worth a look. */
+static bool tn_remarkable(const ckpt_value *global)
+{
+    return global->kind == CKPT_V_GLOBAL &&
+           ckpt_name_find(&global->as.global, NULL) < CKPT_NAME_ODICT;
+}
+
+/* "argparse.Namespace, my.package.Config ... and 3 more" */
 static bool tn_join_names(ckpt_bytes *out, const ckpt_values *globals)
 {
-    size_t n = globals->n < TN_MAX_NAMES ? globals->n : TN_MAX_NAMES, i;
+    size_t n = 0, i;
     bool ok = true;
 
-    for (i = 0; ok && i < n; i++) {
+    for (i = 0; ok && i < globals->n; i++) {
         const ckpt_global *g = &globals->at[i]->as.global;
 
-        if (globals->at[i]->kind != CKPT_V_GLOBAL)
-            continue;
-        ok = ckpt_bytes_printf(out, "%s%.100s.%.100s", i > 0 ? ", " : "", g->module.at, g->name.at);
+        if (tn_remarkable(globals->at[i]) && n++ < TN_MAX_NAMES)
+            ok = ckpt_bytes_printf(out, "%s%.100s.%.100s", n > 1 ? ", " : "", g->module.at,
+                                   g->name.at);
     }
-    if (ok && globals->n > n)
-        ok = ckpt_bytes_printf(out, " and %zu more", globals->n - n);
+    if (ok && n > TN_MAX_NAMES)
+        ok = ckpt_bytes_printf(out, " and %zu more", n - TN_MAX_NAMES);
     return ok;
 }
 
@@ -476,13 +484,11 @@ int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickl
                            "%s: %" PRIu64 " objects of classes that are unknown here: kept as they "
                            "are, never run",
                            io->name, pickle->n_objects);
-    if (rc == CKPT_OK && pickle->globals.n > 0) {
-        if (tn_join_names(&names, &pickle->globals))
-            rc = ckpt_map_note(map, CKPT_INFO, err, "%s: names in the pickle: %.*s", io->name,
-                               (int)names.n, (const char *)names.at);
-        else
-            rc = ckpt_fail_memory(err);
-    }
+    if (rc == CKPT_OK && !tn_join_names(&names, &pickle->globals))
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK && names.n > 0)
+        rc = ckpt_map_note(map, CKPT_INFO, err, "%s: classes and functions it names: %.*s",
+                           io->name, (int)names.n, (const char *)names.at);
     ckpt_vec_free(&names);
     return rc;
 }

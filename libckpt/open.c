@@ -7,7 +7,10 @@
 
 #include "libckpt/format.h"
 
-enum { OPEN_HEAD = 512 }; /* bytes shown to the drivers' probes: tar's magic is at 257 */
+enum {
+    OPEN_HEAD = 512, /* bytes shown to the drivers' probes: tar's magic is at 257 */
+    OPEN_HINTS = 32  /* sub-folders looked into for a hint */
+};
 
 const ckpt_format *ckpt_format_find(const char *name)
 {
@@ -105,32 +108,61 @@ static const ckpt_directory *open_part(const char *name, bool whole)
     return NULL;
 }
 
+/* The driver that is surest of a folder, or NULL. */
+static const ckpt_directory *open_driver(const ckpt_listing *list)
+{
+    const ckpt_directory *driver = NULL;
+    int best = 0;
+
+    for (size_t i = 0; ckpt_directories[i]; i++) {
+        int sure = ckpt_directories[i]->probe(list);
+        if (sure > best) {
+            best = sure;
+            driver = ckpt_directories[i];
+        }
+    }
+    return driver;
+}
+
+/* Nothing here that a driver knows: perhaps one of the sub-folders was meant. */
+static int open_nothing(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+{
+    const char *hint = "";
+    size_t looked = 0;
+
+    for (size_t i = 0; i < list->n && !*hint && looked < OPEN_HINTS; i++) {
+        ckpt_listing below;
+        const char *path = NULL;
+        if (!list->entry[i].is_dir)
+            continue;
+        looked++;
+        path = ckpt_arena_printf(map->arena, "%s/%s", list->folder, list->entry[i].name);
+        if (path && ckpt_listing_read(&below, map, path, NULL) == CKPT_OK && open_driver(&below))
+            hint = ckpt_arena_printf(map->arena, "; did you mean %s?", path);
+        hint = hint ? hint : "";
+    }
+    return ckpt_fail(err, CKPT_EMISSING,
+                     "%s: no checkpoint here: neither 'latest' nor *_states.pt files (DeepSpeed) nor "
+                     "model.safetensors, pytorch_model.bin or their index (Hugging Face)%s",
+                     list->folder, hint);
+}
+
 /* A folder, by the driver that is surest of it; with a driver: because of the file `part` that was named. */
 static int open_folder(ckpt_map *map, const char *folder, const char *part, const ckpt_directory *driver,
                        const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_listing list;
-    int best = 0;
     int rc = ckpt_listing_read(&list, map, folder, err);
 
+    if (rc != CKPT_OK)
+        return rc;
     list.part = part;
-    for (size_t i = 0; rc == CKPT_OK && !driver && ckpt_directories[i]; i++)
-        best = ckpt_directories[i]->probe(&list) > best ? ckpt_directories[i]->probe(&list) : best;
-    for (size_t i = 0; rc == CKPT_OK && !driver && best > 0 && ckpt_directories[i]; i++) {
-        if (ckpt_directories[i]->probe(&list) == best)
-            driver = ckpt_directories[i];
-    }
-    if (rc == CKPT_OK && !driver)
-        rc = ckpt_fail(err, CKPT_EMISSING,
-                       "%s: no checkpoint here: neither 'latest' nor *_states.pt files (DeepSpeed) nor "
-                       "model.safetensors, pytorch_model.bin or their index (Hugging Face)",
-                       folder);
-    if (rc == CKPT_OK) {
-        map->path = folder;
-        map->format = driver->name;
-        rc = driver->gather(map, &list, opts, err);
-    }
-    return rc;
+    driver = driver ? driver : open_driver(&list);
+    if (!driver)
+        return open_nothing(map, &list, err);
+    map->path = folder;
+    map->format = driver->name;
+    return driver->gather(map, &list, opts, err);
 }
 
 /* Formats that carry checksums must have them on every record that tensors use. */

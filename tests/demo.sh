@@ -27,9 +27,9 @@ echo "One bit of a shard flipped, as a bad disk would:"
 cp -r "$ckpt" "$out/rotten"
 chmod -R u+w "$out/rotten"
 shard=$out/rotten/global_step4/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt
-# byte 4096 lies in the fp32 weights of rank 1
-byte=$(od -An -tu1 -j4096 -N1 "$shard" | tr -d ' ')
-printf "$(printf '\\%03o' $((byte ^ 1)))" | dd of="$shard" bs=1 seek=4096 conv=notrunc 2>/dev/null
+# byte 20000 lies in the fp32 weights of rank 1
+byte=$(od -An -tu1 -j20000 -N1 "$shard" | tr -d ' ')
+printf "$(printf '\\%03o' $((byte ^ 1)))" | dd of="$shard" bs=1 seek=20000 conv=notrunc 2>/dev/null
 printf '\n$ %s\n' "$bin/zero_to_fp32 $out/rotten $out/wrong"
 if "$bin/zero_to_fp32" "$out/rotten" "$out/wrong"; then
     echo "the damage went unnoticed" >&2

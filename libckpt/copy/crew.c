@@ -50,6 +50,7 @@ static bool crew_tick(ckpt_progress *p)
     return true;
 }
 
+/* Call back, with the lock held: one thread at a time, and never again after a no. */
 static int crew_tell(ckpt_progress *p, ckpt_err *err)
 {
     if (!p->canceled && p->fn != NULL && p->fn(p->ctx, p->done, p->total) != 0)
@@ -88,6 +89,7 @@ void ckpt_progress_free(ckpt_progress *p)
     ckpt_free(p);
 }
 
+/* What the threads of one ckpt_crew_run share. */
 typedef struct crew_state {
     pthread_mutex_t lock;
     uint64_t next, n_items;
@@ -103,6 +105,7 @@ typedef struct crew_member {
     unsigned worker;
 } crew_member;
 
+/* The next item; false when there is none, or when one has failed. */
 static bool crew_take(crew_state *s, uint64_t *item)
 {
     bool some;
@@ -130,6 +133,7 @@ static void crew_failed(crew_state *s, uint64_t item, int rc, const ckpt_err *e)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* A thread's whole life. */
 static void *crew_main(void *arg)
 {
     const crew_member *m = arg;

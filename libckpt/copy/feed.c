@@ -63,6 +63,7 @@ typedef struct feed_inflate {
     void *ctx;
 } feed_inflate;
 
+/* A deflated record whose size is not what the archive says. */
 static int feed_bad_stream(const feed_inflate *f, const char *what, ckpt_err *err)
 {
     char label[FEED_LABEL];
@@ -109,6 +110,7 @@ static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bo
     }
 }
 
+/* Read the stored bytes in chunks; the stream must end with them, neither earlier nor later. */
 static int feed_inflate_loop(feed_inflate *f, ckpt_err *err)
 {
     const ckpt_source *src = f->src;
@@ -160,6 +162,7 @@ typedef struct feed_keep {
     uint32_t crc;
 } feed_keep;
 
+/* Decoded bytes into the spool, summed on the way. */
 static int feed_take_keep(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, ckpt_err *err)
 {
     feed_keep *k = ctx;
@@ -168,6 +171,7 @@ static int feed_take_keep(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, 
     return ckpt_spool_write(k->feed->spool, k->index, p, n, at, err);
 }
 
+/* Decoded bytes are only summed. */
 static int feed_take_crc(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, ckpt_err *err)
 {
     uint32_t *crc = ctx;
@@ -221,6 +225,7 @@ static int feed_file_range(const ckpt_feed *s, uint32_t source, uint64_t n, uint
                      label, n, at, src->n_stored);
 }
 
+/* Raw bytes, wherever in the file the record begins. */
 static int feed_read_file(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at,
                           ckpt_err *err)
 {
@@ -231,6 +236,7 @@ static int feed_read_file(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, 
     return rc != CKPT_OK ? rc : ckpt_io_pool_read(s->pool, src->file, buf, n, in_file, err);
 }
 
+/* A request that no extent of a sound map makes. */
 static int feed_outside(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_t at, ckpt_err *err)
 {
     char label[FEED_LABEL];
@@ -270,6 +276,7 @@ int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_
     return ckpt_spool_read(s->spool, source, buf, n, at, err);
 }
 
+/* CRC of a range of bytes as they are read. */
 static int feed_crc_read(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc,
                          ckpt_err *err)
 {

@@ -58,6 +58,7 @@ static bool ga_wants_crc(const ga_piece *p)
            s->coding == CKPT_RAW;
 }
 
+/* A record that is used in a way no segment describes: the ledger reads it once more. */
 static int ga_mark_whole(const ga_piece *p, ckpt_err *err)
 {
     return ga_wants_crc(p) ? ckpt_ledger_add(p->g->segments, p->source, 0, 0, 0, err) : CKPT_OK;
@@ -105,6 +106,7 @@ static void ga_line(uint8_t *to, const uint8_t *from, const ga_axis *a, uint64_t
     }
 }
 
+/* The byte order of what ga_line has copied. */
 static void ga_swap_line(uint8_t *to, const ga_axis *a, uint64_t unit, unsigned swap)
 {
     for (uint64_t i = 0; i < a->count; i++, to += a->to_by)
@@ -142,6 +144,7 @@ static void ga_scatter(const ga_piece *p, uint8_t *to, const uint8_t *from, cons
     } while (ga_step(index, axis, n - 1, &from_at, &to_at));
 }
 
+/* The staging buffer, made at the first strided piece. */
 static int ga_need_stage(ckpt_gather *g, ckpt_err *err)
 {
     if (g->n_stage == 0)
@@ -162,6 +165,10 @@ typedef struct ga_cut {
     bool dense;    /* a read has no gaps: its CRC is worth keeping */
 } ga_cut;
 
+/*
+ * Take axes into the span from the innermost outwards, as long as the gaps are small and the buffer
+ * is large enough.
+ */
 static ga_cut ga_plan(const ga_piece *p)
 {
     ga_cut c = {.tail = p->n, .span = p->unit, .step = 1, .dense = true};
@@ -216,6 +223,7 @@ static int ga_read_part(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to
     return CKPT_OK;
 }
 
+/* Walk a strided piece in the order of its source, one read at a time. */
 static int ga_strided(ga_piece *p, ckpt_err *err)
 {
     uint64_t index[CKPT_MAX_DIM] = {0};
@@ -284,6 +292,7 @@ static int ga_axes(ga_piece *p, const ckpt_piece *in, uint64_t item, ckpt_err *e
     return CKPT_OK;
 }
 
+/* One piece of the join: where it comes from decides how it is read. */
 static int ga_take(void *ctx, const ckpt_piece *in, ckpt_err *err)
 {
     const ga_region *r = ctx;

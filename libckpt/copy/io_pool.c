@@ -64,6 +64,7 @@ int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open,
     return CKPT_OK;
 }
 
+/* Close the i-th of the open files. */
 static void pool_close(ckpt_io_pool *p, unsigned i)
 {
     pool_file *f = &p->file[p->open[i]];
@@ -101,6 +102,7 @@ static bool pool_same(const ckpt_map_file *was, const ckpt_map_file *now)
            was->ctime_ns == now->ctime_ns;
 }
 
+/* The one text for a file that is not what it was. */
 static int pool_changed(const char *path, ckpt_err *err)
 {
     return ckpt_fail(
@@ -108,6 +110,7 @@ static int pool_changed(const char *path, ckpt_err *err)
         "%s: changed while being read: wait until its writer is done, then start again", path);
 }
 
+/* Open a file of the map, if it is still the file that the map was read from. */
 static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
 {
     const ckpt_map_file *was = &p->map->files.at[i];
@@ -130,6 +133,7 @@ static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* A file for one read; it stays open until the count of users is lowered again. */
 static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
 {
     int rc = CKPT_OK;

@@ -26,8 +26,8 @@ typedef struct iop_file {
 } iop_file;
 
 /*
- * Ask for more read-ahead once payload is read; opening a checkpoint, which only looks at headers here
- * and there, must not pay for it.  A hint: failing does not matter.
+ * Ask for more read-ahead once payload is read; opening a checkpoint, which only looks at headers
+ * here and there, must not pay for it.  A hint: failing does not matter.
  */
 static void iop_hint(iop_file *f, uint64_t n)
 {
@@ -84,6 +84,7 @@ static void iop_close(ckpt_io *io)
     ckpt_free(f);
 }
 
+/* Links may be followed: hub caches are made of them.  O_NONBLOCK: a FIFO must not make us wait. */
 static int iop_open_fd(int *out, const char *path, ckpt_err *err)
 {
     int fd;

@@ -133,6 +133,7 @@ static uint64_t plan_step(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t b
     return n > PLAN_PACK ? n : PLAN_PACK;
 }
 
+/* One more job at the end. */
 static int plan_push(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t first, uint64_t count,
                      ckpt_err *err)
 {
@@ -158,6 +159,7 @@ static void plan_rows(const ckpt_extent *e, uint64_t step, uint64_t *row, uint64
     *side = k > 0 ? e->axis[k - 1].count : 1;
 }
 
+/* The jobs of one extent, ascending. */
 static int plan_cut(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t step, ckpt_err *err)
 {
     const ckpt_extent *e = &p->to->tensors.at[tensor]->extent[extent];
@@ -182,6 +184,7 @@ static int plan_cut(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t step,
     return rc;
 }
 
+/* The jobs and sizes of one target tensor; aliases have none, for their bytes are another's. */
 static int plan_tensor(ckpt_plan *p, size_t i, uint64_t block, ckpt_err *err)
 {
     const ckpt_tensor *t = p->to->tensors.at[i], *o;
@@ -218,6 +221,7 @@ typedef struct plan_key {
     uint32_t file;
 } plan_key;
 
+/* Where a job's first byte goes. */
 static void plan_key_of(plan_key *k, const ckpt_plan *p, const ckpt_job *job)
 {
     ckpt_job_view v;
@@ -264,6 +268,7 @@ static bool plan_sorted(const ckpt_plan *p)
     return true;
 }
 
+/* Jobs in the order of the files' bytes: workers then write forwards. */
 static int plan_sort(ckpt_plan *p, ckpt_err *err)
 {
     plan_key *key;

@@ -80,6 +80,7 @@ void ckpt_reader_free(ckpt_reader *r)
     ckpt_free(r);
 }
 
+/* A stretch in the tensor's own dtype, straight into the caller's buffer. */
 static int reader_gather(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                          void *buf, ckpt_err *err)
 {
@@ -91,6 +92,7 @@ static int reader_gather(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, u
     return rc;
 }
 
+/* A stretch in another dtype, a block at a time. */
 static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis *part,
                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
@@ -113,6 +115,7 @@ static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
     return rc;
 }
 
+/* LIMIT: seven parameters are the public signature. */
 int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                      ckpt_dtype dtype, void *buf, ckpt_err *err)
 {

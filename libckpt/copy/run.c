@@ -93,6 +93,7 @@ static int run_count_workers(run_state *r, ckpt_err *err)
                      block, block * CKPT_WORK_BLOCKS, memory);
 }
 
+/* The sources of one tensor's extents are used. */
 static void run_mark_tensor(run_state *r, const ckpt_tensor *t)
 {
     for (uint32_t i = 0; i < t->n_extents; i++) {
@@ -153,6 +154,7 @@ static int run_make_batches(run_state *r, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Workers own their buffers and counters: nothing is shared while jobs run. */
 static int run_make_workers(run_state *r, ckpt_err *err)
 {
     r->worker = ckpt_alloc(r->n_workers * sizeof *r->worker);
@@ -164,6 +166,7 @@ static int run_make_workers(run_state *r, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Outputs are created before anything is read: a full disk or an existing file is told at once. */
 static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
@@ -177,6 +180,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
     return ckpt_sink_open(&r->work.sink, folder, p->to, p->from, &opts, err);
 }
 
+/* Everything up to the first byte of payload. */
 static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
@@ -206,6 +210,7 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
 
 /* ---- items for the crew ---- */
 
+/* One deflated record into the spool; its size and CRC are checked on the way. */
 static int run_decode(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     run_state *r = ctx;
@@ -215,6 +220,7 @@ static int run_decode(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_progress_add(r->work.progress, 0, err) : rc;
 }
 
+/* One batch of jobs. */
 static int run_batch(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     run_state *r = ctx;
@@ -248,6 +254,7 @@ static int run_check_record(void *ctx, unsigned worker, uint64_t item, ckpt_err 
     return rc == CKPT_OK ? ckpt_progress_add(r->work.progress, 0, err) : rc;
 }
 
+/* One file to the disk; several at a time, for each waits for the device and not for us. */
 static int run_sync_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     run_state *r = ctx;
@@ -258,6 +265,7 @@ static int run_sync_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *er
 
 /* ---- after the jobs ---- */
 
+/* What the workers have noted, in one list each for what was read and what was written. */
 static int run_collect_segments(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -301,6 +309,7 @@ static int run_set_crcs(run_state *r, ckpt_err *err)
     return rc;
 }
 
+/* Headers and directories: the last bytes of a file, now that all checksums are known. */
 static int run_seal_file(run_state *r, uint32_t i, ckpt_err *err)
 {
     ckpt_map *to = r->work.plan->to;
@@ -314,6 +323,7 @@ static int run_seal_file(run_state *r, uint32_t i, ckpt_err *err)
     return rc;
 }
 
+/* From complete payload to files that only lack their names. */
 static int run_finish_files(run_state *r, ckpt_err *err)
 {
     size_t n = r->work.plan->to->files.n;
@@ -326,6 +336,7 @@ static int run_finish_files(run_state *r, ckpt_err *err)
     return rc;
 }
 
+/* The phases in order; each is over before the next begins. */
 static int run_all(run_state *r, ckpt_err *err)
 {
     int rc = ckpt_crew_run(r->n_workers, r->n_deflated, run_decode, r, err);
@@ -353,6 +364,7 @@ static int run_all(run_state *r, ckpt_err *err)
 
 /* ---- the whole ---- */
 
+/* What was done and proved, summed over the workers. */
 static void run_report(const run_state *r, ckpt_run_report *out)
 {
     const ckpt_plan *p = r->work.plan;

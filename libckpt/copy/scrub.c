@@ -30,11 +30,13 @@ typedef struct scrub_state {
     ckpt_run_report report;
 } scrub_state;
 
+/* Records without a CRC are only counted. */
 static bool scrub_wants(const ckpt_source *s)
 {
     return s->kind == CKPT_SOURCE_FILE && s->has_crc;
 }
 
+/* Cut one record into ranges. */
 static int scrub_cut(scrub_state *s, uint32_t source, ckpt_err *err)
 {
     const ckpt_source *src = &s->map->sources.at[source];
@@ -65,6 +67,7 @@ static int scrub_failed(scrub_state *s, int rc, const ckpt_err *e, ckpt_err *err
     return rc;
 }
 
+/* One range: read, sum, remember. */
 static int scrub_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     scrub_state *s = ctx;
@@ -109,6 +112,7 @@ static int scrub_judge(scrub_state *s, ckpt_err *err)
     return rc;
 }
 
+/* The list of ranges, and what is needed to read them. */
 static int scrub_prepare(scrub_state *s, const ckpt_run_opts *opts, ckpt_err *err)
 {
     uint64_t total = 0;

@@ -69,6 +69,7 @@ static int sink_fsync(int fd)
     return rc;
 }
 
+/* Only descriptors of folders survive a rename of the path above them. */
 static int sink_open_folder(const char *path)
 {
     int fd;
@@ -79,6 +80,7 @@ static int sink_open_folder(const char *path)
     return fd;
 }
 
+/* One folder of the path, which now ends at byte n. */
 static int sink_make_folder(ckpt_sink *s, size_t n, ckpt_err *err)
 {
     struct stat st;
@@ -166,6 +168,7 @@ static int sink_compare_names(const void *pa, const void *pb)
     return strcmp(*a, *b);
 }
 
+/* Names come from layouts, but those may come from files: one part each, and no two the same. */
 static int sink_check_names(const ckpt_sink *s, ckpt_err *err)
 {
     const char **name = ckpt_alloc((s->n + 1) * sizeof *name);
@@ -206,6 +209,7 @@ static bool sink_is_input(const ckpt_map *inputs, const struct stat *st)
     return false;
 }
 
+/* What is there already: never an input, never a folder, and only with force a file. */
 static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const char *name,
                                ckpt_err *err)
 {
@@ -229,6 +233,8 @@ static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const
     return CKPT_OK;
 }
 
+/* Better now than after hours; with force the old files still count, for they live until the
+ * rename. */
 static int sink_check_space(const ckpt_sink *s, ckpt_err *err)
 {
     struct statvfs fs;
@@ -267,6 +273,7 @@ static uint64_t sink_random(const void *salt)
     return x ^ (x >> 29);
 }
 
+/* ".NAME.ckpt-XXXXXX.tmp": hidden, recognisable, and in the folder that the rename needs. */
 static void sink_temp_name(sink_file *f)
 {
     static const char digit[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -308,6 +315,7 @@ static int sink_reserve(const ckpt_sink *s, const sink_file *f, ckpt_err *err)
     return rc == 0 ? CKPT_OK : sink_no_room(s, f, errno, err);
 }
 
+/* A temporary file, its space and its counters. */
 static int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     int rc;
@@ -341,6 +349,7 @@ static int sink_close_fd(const ckpt_sink *s, const sink_file *f, int fd, ckpt_er
     return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot close", s->folder, f->name);
 }
 
+/* A quarter of what the process may have: the rest is for the inputs and for our host. */
 static unsigned sink_default_open(void)
 {
     struct rlimit lim;
@@ -371,6 +380,7 @@ static int sink_rest(ckpt_sink *s, sink_file *f, ckpt_err *err)
     return rc;
 }
 
+/* Let the file that was used longest ago rest, when there are too many open ones. */
 static int sink_make_room(ckpt_sink *s, ckpt_err *err)
 {
     sink_file *oldest = NULL;
@@ -386,6 +396,7 @@ static int sink_make_room(ckpt_sink *s, ckpt_err *err)
     return oldest == NULL ? CKPT_OK : sink_rest(s, oldest, err);
 }
 
+/* Open a resting file again, by its temporary name. */
 static int sink_wake(ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     int rc = sink_make_room(s, err);
@@ -401,6 +412,7 @@ static int sink_wake(ckpt_sink *s, sink_file *f, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* A descriptor for a write; it stays open until sink_put. */
 static int sink_get(ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -425,6 +437,7 @@ static void sink_put(ckpt_sink *s, sink_file *f)
 
 /* ---- opening ---- */
 
+/* Everything that needs no disk. */
 static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, ckpt_err *err)
 {
     size_t n = strlen(folder);
@@ -451,6 +464,7 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
     return CKPT_OK;
 }
 
+/* The order matters: nothing is created before everything that can be refused was looked at. */
 static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
                       const ckpt_map *inputs, ckpt_err *err)
 {
@@ -526,6 +540,7 @@ static void sink_count(const sink_file *f, uint64_t n, uint64_t at)
     }
 }
 
+/* All n bytes; short counts and EINTR are the kernel's business, not the caller's. */
 static int sink_pwrite(const ckpt_sink *s, const sink_file *f, const uint8_t *p, uint64_t n,
                        uint64_t at, ckpt_err *err)
 {

@@ -81,6 +81,7 @@ static int spool_create(ckpt_spool *s, ckpt_err *err)
                          "%s: cannot create a temporary file for decoded records", s->folder);
 }
 
+/* The next n_bytes of the file, which is made now if there is none. */
 static int spool_reserve_file(ckpt_spool *s, spool_record *r, uint64_t n_bytes, ckpt_err *err)
 {
     int rc = s->fd < 0 ? spool_create(s, err) : CKPT_OK;

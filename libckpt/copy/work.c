@@ -31,6 +31,7 @@ void ckpt_worker_free(ckpt_worker *w)
     *w = (ckpt_worker){0};
 }
 
+/* Buffers are made when first needed: a run without twins or casts has none for them. */
 static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
     if (*p == NULL)
@@ -66,12 +67,17 @@ static uint64_t work_element(const ckpt_job_view *v, uint64_t k)
     return at;
 }
 
+/*
+ * Tell that the k-th element of a job differs from its copy: once for each tensor, and, where
+ * problems are failures, only when all records' CRCs have held: damage explains more than a
+ * mismatch does.
+ */
 static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor, uint64_t k,
-                         const uint8_t *rounded, const uint8_t *copy, ckpt_err *err)
+                         ckpt_err *err)
 {
     ckpt_work *work = w->work;
     ckpt_dtype d = v->origin->twin->dtype;
-    uint64_t size = ckpt_job_bytes(v->origin->dtype, 1);
+    uint64_t size = ckpt_job_bytes(v->origin->dtype, 1), small = ckpt_job_bytes(d, 1);
     ckpt_err local = {0};
     int rc = CKPT_OK;
 
@@ -84,7 +90,8 @@ static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor
                               "%.9g: a shard may be damaged or of another save",
                               v->origin->name, work_element(v, k),
                               work_number(v->origin->dtype, w->in + k * size),
-                              work_number(d, rounded), ckpt_dtype_name(d), work_number(d, copy));
+                              work_number(d, w->out + k * small), ckpt_dtype_name(d),
+                              work_number(d, w->twin + k * small));
     }
     if (rc == CKPT_EMISMATCH) {
         if (work->mismatch.code == CKPT_OK || tensor < work->mismatched) {
@@ -100,8 +107,9 @@ static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor
 /* Element by element, because something differs: masters that are not finite prove nothing and do
  * not count. */
 static int work_compare_each(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
-                             const uint8_t *rounded, ckpt_err *err)
+                             ckpt_err *err)
 {
+    const uint8_t *rounded = w->out;
     uint64_t size = ckpt_job_bytes(v->origin->twin->dtype, 1),
              wide = ckpt_job_bytes(v->origin->dtype, 1);
     int rc = CKPT_OK;
@@ -115,7 +123,7 @@ static int work_compare_each(ckpt_worker *w, const ckpt_job_view *v, const ckpt_
         }
         ckpt_count_nonfinite(v->origin->dtype, w->in + k * wide, 1, &n_nan, &n_inf);
         if (n_nan + n_inf == 0)
-            rc = work_mismatch(w, v, job->tensor, k, rounded + k * size, w->twin + k * size, err);
+            rc = work_mismatch(w, v, job->tensor, k, err);
     }
     return rc;
 }
@@ -139,13 +147,14 @@ static int work_compare(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *
     // The result buffer is still free at this point: the rounded values borrow it.
     round(w->out, w->in, (size_t)job->count);
     if (memcmp(w->out, w->twin, (size_t)n_bytes) != 0)
-        return work_compare_each(w, v, job, w->out, err);
+        return work_compare_each(w, v, job, err);
     w->n_compared += job->count;
     return CKPT_OK;
 }
 
 /* ---- writing ---- */
 
+/* Send what is pending.  The buffer is empty afterwards, also when writing failed. */
 static int work_flush(ckpt_worker *w, ckpt_err *err)
 {
     ckpt_work_pending *p = &w->pending;
@@ -242,6 +251,10 @@ static int work_write(ckpt_worker *w, const ckpt_job_view *v, const uint8_t *byt
 
 /* ---- jobs ---- */
 
+/*
+ * One job from reading to writing.  Counting and comparing look at the values as they were stored,
+ * before any conversion: what is not finite is the checkpoint's doing, not ours.
+ */
 static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
 {
     const ckpt_plan *plan = w->work->plan;

@@ -22,8 +22,8 @@ typedef struct ckpt_work {
     bool keep;            /* the target keeps bytes: records' CRCs must hold */
     pthread_mutex_t lock; /* of the target map's findings, and of reported */
     uint8_t *reported;    /* per target tensor: a mismatch with its copy was told */
-    ckpt_err mismatch;     /* of the first such tensor: told when all CRCs held, damage explains more */
-    uint32_t mismatched;   /* that tensor */
+    ckpt_err mismatch; /* of the first such tensor: told when all CRCs held, damage explains more */
+    uint32_t mismatched; /* that tensor */
     ckpt_progress *progress;
     uint64_t
         helper; /* bytes of each worker's two small buffers: for strided reads, for small writes */

@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import traceback
 
 passed, failed = 0, 0
 
@@ -38,11 +37,13 @@ def check(label, fn, *args):
     except Exception as e:  # a failure of any kind is a failed check
         failed += 1
         print('FAIL %s: %s' % (label, e))
-        if not isinstance(e, (AssertionError, RuntimeError)):
-            traceback.print_exc()
+
+
+EXTRA = {}
 
 
 def same(got, want):
+    got = {k: v for k, v in got.items() if k in want or k not in EXTRA}
     assert set(got) == set(want), 'names differ: %s' % sorted(set(got) ^ set(want))[:5]
     for k, e in want.items():
         have = (str(got[k].dtype).replace('torch.', ''), list(got[k].shape), digest(got[k]))
@@ -61,7 +62,7 @@ def torch_file(bin_, ckpt, want, tmp, old):
 def torch_shards(bin_, ckpt, want, tmp, old):
     import torch
     out = os.path.join(tmp, 'shards')
-    tool(bin_, 'zero_to_fp32', ckpt, out, '--max_shard_size', '2KB')
+    tool(bin_, 'zero_to_fp32', ckpt, out, '--max_shard_size', '0.3KB')
     index = json.load(open(os.path.join(out, 'pytorch_model.bin.index.json')))
     got = {}
     for f in sorted(set(index['weight_map'].values())):
@@ -150,6 +151,11 @@ def main():
     p.add_argument('folders', nargs='+')
     a = p.parse_args()
     for name, path, e in fixtures(a.folders):
+        if str(e.get('weights_source', '')).startswith('live engine'):
+            # the engine's parameters lack the module's buffers and tied names, which our outputs have: golden/run.py compares those
+            EXTRA.update(e.get('buffers') or {}, **(e.get('tied') or {}))
+        else:
+            EXTRA.clear()
         if 'weights' not in e or (e.get('tag') is not None and e.get('tag') != e.get('latest')):
             continue
         ckpt = os.path.join(path, 'ckpt')

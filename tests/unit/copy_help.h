@@ -14,6 +14,7 @@
 
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/io.h"
+#include "libckpt/copy/run.h"
 
 typedef struct help_dir {
     char path[256];
@@ -104,6 +105,16 @@ static inline void help_noise(void *p, size_t n, uint64_t seed)
     }
 }
 
+/* n finite numbers; to be freed with ckpt_free. */
+static inline float *help_values(uint64_t n, uint64_t seed)
+{
+    float *p = ckpt_alloc(n * sizeof *p);
+
+    assert_non_null(p);
+    help_noise(p, n * sizeof *p, seed);
+    return p;
+}
+
 /* Enter an existing file into a map of what is read. */
 static inline uint32_t help_input(ckpt_map *map, const char *path)
 {
@@ -185,6 +196,49 @@ static inline void help_whole(ckpt_map *map, ckpt_tensor *t, uint32_t source, ui
     ckpt_err err = {0};
 
     assert_int_equal(ckpt_map_back_whole(map, t, source, at, &err), CKPT_OK);
+}
+
+/* A target of one memory source that receives a whole tensor. */
+static inline ckpt_map *help_memory(void *memory, uint64_t n)
+{
+    ckpt_map *map = help_map();
+    const ckpt_source s = {.kind = CKPT_SOURCE_MEMORY, .memory = memory, .n_bytes = n};
+    uint32_t i = 0;
+    ckpt_err err = {0};
+
+    assert_int_equal(ckpt_map_add_source(map, &s, &i, &err), CKPT_OK);
+    return map;
+}
+
+/* Plan and run into the folder "out". */
+static inline int help_convert(const help_dir *dir, const ckpt_map *from, ckpt_map *to,
+                               const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err)
+{
+    ckpt_plan *plan = NULL;
+    int rc = ckpt_plan_make(&plan, from, to, ckpt_run_block(opts->memory, opts->jobs), err);
+
+    if (rc == CKPT_OK)
+        rc =
+            ckpt_run(plan, to->files.n > 0 ? help_join(dir, "out") : NULL, opts, NULL, report, err);
+    ckpt_plan_free(plan);
+    return rc;
+}
+
+/* A deflate stream of stored blocks: n bytes. */
+static inline ckpt_bytes help_deflate(const uint8_t *p, size_t n)
+{
+    ckpt_bytes b = {0};
+
+    do {
+        uint16_t some = n < 60000 ? (uint16_t)n : 60000;
+        const uint8_t head[5] = {some == n, (uint8_t)some, (uint8_t)(some >> 8), (uint8_t)~some,
+                                 (uint8_t)(~some >> 8)};
+
+        assert_true(ckpt_bytes_add(&b, head, 5) && ckpt_bytes_add(&b, p, some));
+        p += some;
+        n -= some;
+    } while (n > 0);
+    return b;
 }
 
 #endif

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Fault injection: failing system calls, full disks, kills, and odd files.  Whatever happens, what stands under the final name is
+the old complete file or the new complete one, and a failure that can clean up leaves no temporary file.
+
+  run.py --bin build/bin --shim build/ioshim.so --alloc build/fault_alloc --gen build/gen_zero FIXTURES
+"""
+import argparse
+import hashlib
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+passed, failed = 0, 0
+
+
+def verdict(label, problem):
+    global passed, failed
+    if problem:
+        failed += 1
+        if failed <= 20:
+            print('FAIL %s: %s' % (label, problem))
+    else:
+        passed += 1
+
+
+def content(path):
+    if not os.path.exists(path):
+        return None
+    with open(path, 'rb') as f:
+        return hashlib.sha256(f.read()).hexdigest()
+
+
+def run(cmd, env=None, limit=None):
+    def setup():
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    p = subprocess.run(cmd, capture_output=True, text=True, env=dict(os.environ, **(env or {})), preexec_fn=setup, timeout=60)
+    return p.returncode, p.stderr.strip()
+
+
+def state(folder, name, before, after, rc, err):
+    """The rule of this file's head, for one finished run."""
+    now = content(os.path.join(folder, name))
+    if rc < 0 or rc > 8:
+        return 'exit %d: %s' % (rc, err)
+    if rc == 0 and now != after:
+        return 'exit 0 with another output'
+    if rc and now not in (before, after):
+        return 'exit %d left something else under the final name' % rc
+    rest = [f for f in os.listdir(folder) if f != name] if os.path.isdir(folder) else []
+    if rest:
+        return 'exit %d left %s' % (rc, rest)
+    if rc and len(err.split('\n')) != 1:
+        return 'exit %d with several lines: %s' % (rc, err)
+    return None
+
+
+def syscalls(a, tmp, ckpt):
+    """Every counted system call fails once, in four ways, over a fresh and over an existing output."""
+    ref = os.path.join(tmp, 'ref')
+    os.mkdir(ref)
+    convert = [os.path.join(a.bin, 'ckpt'), 'convert', '-q', '--jobs', '1', ckpt]
+    assert run(convert + [os.path.join(ref, 'w.safetensors')])[0] == 0
+    after = content(os.path.join(ref, 'w.safetensors'))
+    ops = 'open,read,pread,write,pwrite,fsync,close,rename,ftruncate,fallocate'
+    count = os.path.join(tmp, 'count')
+    shim = {'LD_PRELOAD': os.path.abspath(a.shim), 'IOSHIM_OP': ops, 'IOSHIM_PATH': tmp}
+    out = os.path.join(tmp, 'counted')
+    os.mkdir(out)
+    assert run(convert + [os.path.join(out, 'w.safetensors')], dict(shim, IOSHIM_COUNT=count))[0] == 0
+    calls = int(open(count).read())
+    assert calls > 20, calls
+    for kind in ('EIO', 'ENOSPC', 'EINTR', 'short'):
+        for old in (False, True):
+            for n in range(1, calls + 1):
+                out = os.path.join(tmp, 'o')
+                shutil.rmtree(out, ignore_errors=True)
+                os.mkdir(out)
+                before = None
+                if old:
+                    with open(os.path.join(out, 'w.safetensors'), 'w') as f:
+                        f.write('the old file')
+                    before = content(os.path.join(out, 'w.safetensors'))
+                rc, err = run(convert + [os.path.join(out, 'w.safetensors'), '--force'],
+                              dict(shim, IOSHIM_NTH=str(n), IOSHIM_KIND=kind))
+                problem = state(out, 'w.safetensors', before, after, rc, err)
+                if not problem and kind in ('EINTR', 'short') and rc:
+                    problem = 'exit %d, though the call may be repeated: %s' % (rc, err)
+                verdict('%s at call %d of %d%s' % (kind, n, calls, ' over an old file' if old else ''), problem)
+
+
+def full_disk(a, tmp, ckpt):
+    for size in (0, 1, 7, 100, 500, 1000, 1500, 3000):
+        out = os.path.join(tmp, 'full')
+        shutil.rmtree(out, ignore_errors=True)
+        os.mkdir(out)
+        rc, err = run([os.path.join(a.bin, 'ckpt'), 'convert', '-q', ckpt, os.path.join(out, 'w.pt')], limit=size)
+        problem = state(out, 'w.pt', None, None, rc, err) if rc else 'exit 0'
+        verdict('files limited to %d bytes' % size, problem or (None if rc == 7 else 'exit %d, expected 7: %s' % (rc, err)))
+
+
+def kills(a, tmp):
+    """SIGKILL, SIGINT and SIGTERM at random moments, over an old output."""
+    src, out = os.path.join(tmp, 'big'), os.path.join(tmp, 'killed')
+    subprocess.run([a.gen, '--stage', '2', '--world', '3', '--layers', '4', '--width', '384', '--vocab', '8000', src], check=True,
+                   stdout=subprocess.DEVNULL)
+    cmd = [os.path.join(a.bin, 'ckpt'), 'convert', '-q', '--force', src]
+    os.mkdir(out)
+    path = os.path.join(out, 'w.safetensors')
+    t = time.time()
+    assert run(cmd + [path])[0] == 0
+    whole, after = time.time() - t, content(path)
+    rng = random.Random(1)
+    for i in range(60):
+        how = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)[i % 3]
+        with open(path, 'w') as f:
+            f.write('the old file')
+        before = content(path)
+        p = subprocess.Popen(cmd + [path], stderr=subprocess.DEVNULL)
+        time.sleep(rng.random() * whole * 1.2)
+        p.send_signal(how)
+        rc = p.wait()
+        now = content(path)
+        left = [f for f in os.listdir(out) if f != 'w.safetensors']
+        problem = None
+        if now not in (before, after):
+            problem = 'something else under the final name'
+        elif rc == 0 and now != after:
+            problem = 'exit 0 without the output'
+        elif how != signal.SIGKILL and left:
+            problem = 'left %s' % left
+        elif rc not in (0, -how):
+            problem = 'exit %d' % rc
+        verdict('signal %d, run %d' % (how, i), problem)
+        for f in left:
+            os.unlink(os.path.join(out, f))
+    verdict('a run after all that', None if run(cmd + [path])[0] == 0 and content(path) == after else 'fails')
+
+
+def odd_files(a, tmp, ckpt):
+    tool = os.path.join(a.bin, 'ckpt')
+    where = os.path.join(tmp, 'odd')
+    os.mkdir(where)
+    fifo, sparse, loop = (os.path.join(where, x) for x in ('fifo.pt', 'sparse.pt', 'loop.pt'))
+    os.mkfifo(fifo)
+    with open(sparse, 'wb') as f:
+        f.truncate(1 << 40)
+    os.symlink('loop.pt', loop)
+    out = os.path.join(where, 'out.pt')
+    for path in (fifo, '/dev/zero', sparse, loop, where, os.path.join(where, 'absent.pt')):
+        t = time.time()
+        rc, err = run([tool, 'convert', '-q', path, out])
+        seconds = time.time() - t
+        verdict(path, None if 3 <= rc <= 7 and seconds < 1 and not os.path.exists(out) and len(err.split('\n')) == 1
+                else 'exit %d after %.1f s: %s' % (rc, seconds, err))
+    plain = os.path.join(where, 'in.safetensors')
+    assert run([tool, 'convert', '-q', ckpt, plain])[0] == 0
+    keep = content(plain)
+    hard = os.path.join(where, 'hard.safetensors')
+    os.link(plain, hard)
+    for label, target in (('output is the input', plain), ('output is a hard link to the input', hard)):
+        rc, err = run([tool, 'convert', '-q', '--force', plain, target])
+        verdict(label, None if rc == 2 and content(plain) == keep else 'exit %d: %s' % (rc, err))
+    rc, err = run([tool, 'convert', '-q', ckpt, plain])
+    verdict('existing output without --force', None if rc == 2 and content(plain) == keep else 'exit %d: %s' % (rc, err))
+    rc, err = run([tool, 'convert', '-q', ckpt, os.path.join(where, 'new', 'deep', 'w.safetensors')])
+    verdict('folders are made', None if rc == 0 else 'exit %d: %s' % (rc, err))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin', default='build/bin')
+    p.add_argument('--shim', default='build/ioshim.so')
+    p.add_argument('--alloc', default='build/fault_alloc')
+    p.add_argument('--gen', default='build/gen_zero')
+    p.add_argument('fixtures')
+    a = p.parse_args()
+    ckpt = os.path.join(os.path.abspath(a.fixtures), 'z1_bf16_w3_groups', 'ckpt')
+    tmp = os.path.realpath(tempfile.mkdtemp())
+    try:
+        local = os.path.join(tmp, 'ckpt')
+        shutil.copytree(ckpt, local)
+        syscalls(a, tmp, local)
+        full_disk(a, tmp, local)
+        kills(a, tmp)
+        odd_files(a, tmp, local)
+        for name, fmt in (('z1_bf16_w3_groups', 'safetensors'), ('z3_bf16_w5_odd', 'hf-bin')):
+            r = subprocess.run([a.alloc, os.path.join(a.fixtures, name, 'ckpt'), fmt, os.path.join(tmp, 'alloc_' + fmt)],
+                               capture_output=True, text=True)
+            verdict('allocations fail, %s to %s' % (name, fmt), None if r.returncode == 0 else r.stdout + r.stderr)
+            print(r.stdout.strip())
+    finally:
+        shutil.rmtree(tmp, ignore_errors=True)
+    print('faults: %d passed, %d failed' % (passed, failed))
+    sys.exit(1 if failed or not passed else 0)
+
+
+main()
