@@ -450,12 +450,12 @@ static int ds_facts(ckpt_ds *ds)
         rc = ckpt_map_fact(map, ds->err, "tag", "%s", ds->dir.tag);
     if (rc == CKPT_OK)
         rc = ckpt_map_fact(map, ds->err, "tag folder", "%s", ds->dir.path);
-    if (rc == CKPT_OK)
-        rc = ckpt_map_fact_int(map, "stage", ds->stage, ds->err);
     if (rc == CKPT_OK && ds->dir.optims.n)
         rc = ckpt_map_fact_int(map, "world size", ds->world, ds->err);
     else if (rc == CKPT_OK)
         rc = ds_fact_int(ds, "world size", "dp_world_size");
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact_int(map, "stage", ds->stage, ds->err);
     if (rc == CKPT_OK && version)
         rc = ckpt_map_fact(map, ds->err, "DeepSpeed version", "%s", version->as.text.at);
     if (rc == CKPT_OK && dtype)

@@ -8,8 +8,9 @@
 #include "formats/pickle_names.h"
 #include "libckpt/base/dtype.h"
 
-#define WR_SHARED_MAX 255u /* bytes of a text that is shared by content: storage keys are shorter  \
-                            */
+#define WR_SHARED_MAX                                                                              \
+    255u /* bytes of a text that is shared by content: storage keys are shorter                    \
+          */
 
 void ckpt_pw_fail(ckpt_pw *w, int code, const char *text)
 {
@@ -18,6 +19,7 @@ void ckpt_pw_fail(ckpt_pw *w, int code, const char *text)
     }
 }
 
+/* The failure of every allocation here. */
 static void wr_memory(ckpt_pw *w)
 {
     ckpt_pw_fail(w, CKPT_ELIMIT, "out of memory");
@@ -25,6 +27,7 @@ static void wr_memory(ckpt_pw *w)
 
 /* ---- bytes ---- */
 
+/* Bytes as they are. */
 static void wr_raw(ckpt_pw *w, const void *p, uint64_t n)
 {
     if (w->rc == CKPT_OK && !ckpt_bytes_add(w->out, p, (size_t)n)) {
@@ -52,11 +55,13 @@ void ckpt_pw_op_number(ckpt_pw *w, unsigned op, uint64_t number, unsigned n)
 
 /* ---- memo ---- */
 
+/* Equal content. */
 static bool wr_text_same(ckpt_text a, ckpt_text b)
 {
     return a.n == b.n && (a.n == 0 || memcmp(a.at, b.at, (size_t)a.n) == 0);
 }
 
+/* For the index: the same node, or equal texts of the same kind. */
 static bool wr_same(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_pw_known *a = &((const ckpt_pw *)ctx)->known.at[number], *b = key;
@@ -65,6 +70,7 @@ static bool wr_same(const void *ctx, uint32_t number, const void *key)
            wr_text_same(a->a, b->a) && wr_text_same(a->b, b->b);
 }
 
+/* Of a node's address, or of a text. */
 static uint32_t wr_hash(const ckpt_pw_known *k)
 {
     if (k->node != NULL) {
@@ -100,6 +106,7 @@ static void wr_know(ckpt_pw *w, ckpt_pw_known k)
     }
 }
 
+/* Number the value just written, and remember for what. */
 static void wr_put_known(ckpt_pw *w, ckpt_pw_known k)
 {
     wr_know(w, k);
@@ -111,6 +118,7 @@ void ckpt_pw_put_node(ckpt_pw *w, const ckpt_value *v)
     wr_put_known(w, (ckpt_pw_known){.node = v});
 }
 
+/* Where it stands among the known, or CKPT_INDEX_NONE. */
 static uint32_t wr_find(const ckpt_pw *w, const ckpt_pw_known *k)
 {
     return ckpt_index_find(&w->index, wr_hash(k), wr_same, w, k);
@@ -137,6 +145,7 @@ bool ckpt_pw_get_node(ckpt_pw *w, const ckpt_value *v)
 
 /* ---- leaves ---- */
 
+/* BINUNICODE; the long form would need protocol 4. */
 static void wr_unicode(ckpt_pw *w, ckpt_text s)
 {
     if (s.n > UINT32_MAX) {

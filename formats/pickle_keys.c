@@ -2,15 +2,16 @@
  * pickle_keys.c: owns hashing and equality of dict keys.
  *
  * Numbers compare by value across bool, int and float; text and bytes by content; tuples by items;
- * objects, classes and tensors by identity (their own equality is code that we do not run).
+ * objects and classes by identity (their own equality is code that we do not run).
  */
 #include "formats/pickle_keys.h"
 
 #include <math.h>
 #include <string.h>
 
-#define KEY_DEPTH 8u    /* tuples in tuples */
-#define KEY_NODES 1000u /* items in all: a shared tuple could unfold to any number */
+#define KEY_DEPTH     8u    /* tuples in tuples */
+#define KEY_TEXT_FREE 256u  /* bytes: longer texts are counted as work */
+#define KEY_NODES     1000u /* items in all: a shared tuple could unfold to any number */
 
 /* One level of a tuple on the way through a key. */
 typedef struct key_level {
@@ -34,13 +35,14 @@ static bool key_as_int(const ckpt_value *v, int64_t *out)
     return false;
 }
 
+/* Tuples and what compares like one. */
 static bool key_is_tuple(const ckpt_value *v)
 {
     return v->kind == CKPT_V_TUPLE || v->kind == CKPT_V_SIZE; // torch.Size is a tuple
 }
 
 /* Hash of a key that is not a tuple. */
-static int key_hash_leaf(const ckpt_value *v, uint32_t *out, const char **why)
+static int key_hash_leaf(const ckpt_value *v, uint32_t *out, uint64_t *cost, const char **why)
 {
     int64_t i;
     uint64_t bits;
@@ -57,6 +59,7 @@ static int key_hash_leaf(const ckpt_value *v, uint32_t *out, const char **why)
     case CKPT_V_STR:
     case CKPT_V_BYTES:
     case CKPT_V_LONG:
+        *cost += v->as.text.n > KEY_TEXT_FREE ? v->as.text.n : 0;
         *out = ckpt_hash_bytes(v->as.text.at, (size_t)v->as.text.n, (uint32_t)v->kind);
         return CKPT_OK;
     case CKPT_V_LIST:
@@ -64,13 +67,13 @@ static int key_hash_leaf(const ckpt_value *v, uint32_t *out, const char **why)
     case CKPT_V_ODICT:
     case CKPT_V_SET:
     case CKPT_V_BYTEARRAY:
-        *why = "a list, dict, set or bytearray cannot be a key";
+    case CKPT_V_TENSOR: // hashable in torch, but no checkpoint needs it
+    case CKPT_V_STORAGE:
+        *why = "a list, dict, set, bytearray or tensor cannot be a key";
         return CKPT_EFORMAT;
     case CKPT_V_NONE:
     case CKPT_V_GLOBAL:
     case CKPT_V_DTYPE:
-    case CKPT_V_STORAGE:
-    case CKPT_V_TENSOR:
     case CKPT_V_OBJECT:
     case CKPT_V_FROZENSET:
     case CKPT_V_BOOL: // bools, ints, tuples and sizes do not come here
@@ -83,13 +86,13 @@ static int key_hash_leaf(const ckpt_value *v, uint32_t *out, const char **why)
     return CKPT_OK;
 }
 
-int ckpt_key_hash(const ckpt_value *key, uint32_t *out, const char **why)
+int ckpt_key_hash(const ckpt_value *key, uint32_t *out, uint64_t *cost, const char **why)
 {
     key_level level[KEY_DEPTH];
     uint32_t depth = 0, nodes = 0, h = 0;
 
     if (!key_is_tuple(key)) {
-        return key_hash_leaf(key, out, why);
+        return key_hash_leaf(key, out, cost, why);
     }
     level[depth++] = (key_level){.tuple = key};
     while (depth > 0) {
@@ -112,13 +115,14 @@ int ckpt_key_hash(const ckpt_value *key, uint32_t *out, const char **why)
             level[depth++] = (key_level){.tuple = v};
             continue;
         }
-        rc = key_hash_leaf(v, &leaf, why);
+        rc = key_hash_leaf(v, &leaf, cost, why);
         if (rc != CKPT_OK) {
             return rc;
         }
         h = ckpt_hash_u64(((uint64_t)h << 32) + leaf);
     }
     *out = h;
+    *cost += nodes;
     return CKPT_OK;
 }
 

@@ -248,6 +248,7 @@ static const char *const pn_stdlib[] = {
 };
 // clang-format on
 
+/* For bsearch. */
 static int pn_compare(const void *key, const void *entry)
 {
     return strcmp(key, *(const char *const *)entry);
@@ -259,6 +260,7 @@ static bool pn_same(ckpt_text s, const char *text)
     return s.n == strlen(text) && memcmp(s.at, text, (size_t)s.n) == 0;
 }
 
+/* True if s is one of n texts. */
 static bool pn_among(ckpt_text s, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -286,6 +288,7 @@ static bool pn_top(ckpt_text module, char *out, size_t room)
     return true;
 }
 
+/* True for top-level modules that come with Python. */
 static bool pn_is_stdlib(const char *top)
 {
     return bsearch(top, pn_stdlib, sizeof pn_stdlib / sizeof *pn_stdlib, sizeof *pn_stdlib,

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "formats/pickle_keys.h"
 #include "formats/pickle_machine.h"
 #include "formats/pickle_text.h"
 #include "libckpt/map/map.h"
@@ -16,6 +15,7 @@
 
 /* ---- the stream itself ---- */
 
+/* PROTO: the protocol only matters to the report; opcodes of later ones are taken too. */
 static int op_proto(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     if (a->number > 5) {
@@ -26,6 +26,7 @@ static int op_proto(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return CKPT_OK;
 }
 
+/* FRAME: a promise that the next bytes hold whole opcodes; checked, not needed. */
 static int op_frame(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     if (!ckpt_within(m->pos, a->number, m->n) || m->frame_end != 0) {
@@ -35,6 +36,7 @@ static int op_frame(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return CKPT_OK;
 }
 
+/* STOP: what is left must be the one value, and the end of the file. */
 static int op_stop(ckpt_pk_machine *m)
 {
     int rc = ckpt_pk_pop(m, &m->p.out->root);
@@ -54,6 +56,7 @@ static int op_stop(ckpt_pk_machine *m)
     return ckpt_pk_check_item(&m->p, m->p.out->root);
 }
 
+/* MARK: remember the height of the stack. */
 static int op_mark(ckpt_pk_machine *m)
 {
     size_t *mark = m->marks.n < PK_MARKS_MAX ? ckpt_vec_push(&m->marks) : NULL;
@@ -65,6 +68,7 @@ static int op_mark(ckpt_pk_machine *m)
     return CKPT_OK;
 }
 
+/* POP. */
 static int op_pop(ckpt_pk_machine *m)
 {
     ckpt_value *v;
@@ -76,6 +80,7 @@ static int op_pop(ckpt_pk_machine *m)
     return ckpt_pk_pop(m, &v);
 }
 
+/* POP_MARK: drop everything since the MARK. */
 static int op_pop_mark(ckpt_pk_machine *m)
 {
     ckpt_seq gone;
@@ -83,6 +88,7 @@ static int op_pop_mark(ckpt_pk_machine *m)
     return ckpt_pk_take(m, &gone);
 }
 
+/* DUP: the same node twice, as Python pushes the same object twice. */
 static int op_dup(ckpt_pk_machine *m)
 {
     ckpt_value *v;
@@ -91,16 +97,19 @@ static int op_dup(ckpt_pk_machine *m)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* BINPUT, LONG_BINPUT. */
 static int op_put(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     return ckpt_pk_remember(m, a->number);
 }
 
+/* BINGET, LONG_BINGET. */
 static int op_get(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     return ckpt_pk_recall(m, a->number);
 }
 
+/* MEMOIZE: the next number is the count of entries. */
 static int op_memoize(ckpt_pk_machine *m)
 {
     return ckpt_pk_remember(m, m->n_memo);
@@ -122,6 +131,7 @@ static int pk_memo_number(const ckpt_pk_machine *m, ckpt_text s, uint64_t *out)
     return CKPT_OK;
 }
 
+/* PUT of protocol 0. */
 static int op_put_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     uint64_t number;
@@ -130,6 +140,7 @@ static int op_put_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? ckpt_pk_remember(m, number) : rc;
 }
 
+/* GET of protocol 0. */
 static int op_get_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     uint64_t number;
@@ -140,21 +151,25 @@ static int op_get_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 
 /* ---- constants and numbers ---- */
 
+/* NONE; constants are one node each. */
 static int op_none(ckpt_pk_machine *m)
 {
     return ckpt_pk_push(m, m->p.none);
 }
 
+/* NEWTRUE. */
 static int op_true(ckpt_pk_machine *m)
 {
     return ckpt_pk_push(m, m->p.yes);
 }
 
+/* NEWFALSE. */
 static int op_false(ckpt_pk_machine *m)
 {
     return ckpt_pk_push(m, m->p.no);
 }
 
+/* A new node per number: a caller may edit values in place. */
 static int pk_push_int(ckpt_pk_machine *m, int64_t i)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_INT);
@@ -165,16 +180,19 @@ static int pk_push_int(ckpt_pk_machine *m, int64_t i)
     return ckpt_pk_push(m, v);
 }
 
+/* BININT: four bytes, signed. */
 static int op_binint(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     return pk_push_int(m, (int64_t)a->number - (a->number > INT32_MAX ? (int64_t)1 << 32 : 0));
 }
 
+/* BININT1, BININT2. */
 static int op_binint_unsigned(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     return pk_push_int(m, (int64_t)a->number);
 }
 
+/* INT and LONG of protocol 0. */
 static int op_int(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = NULL;
@@ -188,6 +206,7 @@ static int op_int(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* LONG1, LONG4: two's complement. */
 static int op_long_bytes(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = NULL;
@@ -200,6 +219,7 @@ static int op_long_bytes(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* FLOAT of protocol 0. */
 static int op_float_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = NULL;
@@ -208,6 +228,7 @@ static int op_float_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* BINFLOAT: the bits are kept, NaN payloads included. */
 static int op_binfloat(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_FLOAT);
@@ -220,6 +241,7 @@ static int op_binfloat(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 
 /* ---- text and bytes ---- */
 
+/* A copy of the bytes: the tree outlives the buffer that was read. */
 static int pk_push_text(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_text s)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, kind);
@@ -234,6 +256,7 @@ static int pk_push_text(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_text s)
     return ckpt_pk_push(m, v);
 }
 
+/* BINUNICODE and its short and long forms. */
 static int op_unicode(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     if (!ckpt_pk_text_ok(a->text.at, a->text.n)) {
@@ -242,16 +265,19 @@ static int op_unicode(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return pk_push_text(m, CKPT_V_STR, a->text);
 }
 
+/* BINBYTES and its short and long forms. */
 static int op_bytes(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     return pk_push_text(m, CKPT_V_BYTES, a->text);
 }
 
+/* BYTEARRAY8. */
 static int op_bytearray(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     return pk_push_text(m, CKPT_V_BYTEARRAY, a->text);
 }
 
+/* BINSTRING, SHORT_BINSTRING: Python 2's str. */
 static int op_binstring(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = NULL;
@@ -260,6 +286,7 @@ static int op_binstring(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* STRING of protocol 0. */
 static int op_string(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = NULL;
@@ -268,6 +295,7 @@ static int op_string(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* UNICODE of protocol 0. */
 static int op_unicode_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = NULL;
@@ -312,6 +340,7 @@ static int pk_sequence(ckpt_pk_machine *m, ckpt_value **out, ckpt_value_kind kin
     return CKPT_OK;
 }
 
+/* The same, pushed. */
 static int pk_push_sequence(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
 {
     ckpt_value *v = NULL;
@@ -320,6 +349,7 @@ static int pk_push_sequence(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq i
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* EMPTY_TUPLE: one node for all, as in Python. */
 static int op_empty_tuple(ckpt_pk_machine *m)
 {
     return ckpt_pk_push(m, m->p.empty);
@@ -338,6 +368,7 @@ static int op_small_tuple(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return pk_push_sequence(m, CKPT_V_TUPLE, items);
 }
 
+/* A sequence of everything since the MARK. */
 static int pk_take_sequence(ckpt_pk_machine *m, ckpt_value_kind kind)
 {
     ckpt_seq items;
@@ -346,46 +377,49 @@ static int pk_take_sequence(ckpt_pk_machine *m, ckpt_value_kind kind)
     return rc == CKPT_OK ? pk_push_sequence(m, kind, items) : rc;
 }
 
+/* TUPLE. */
 static int op_tuple(ckpt_pk_machine *m)
 {
     return pk_take_sequence(m, CKPT_V_TUPLE);
 }
 
+/* LIST. */
 static int op_list(ckpt_pk_machine *m)
 {
     return pk_take_sequence(m, CKPT_V_LIST);
 }
 
+/* EMPTY_LIST. */
 static int op_empty_list(ckpt_pk_machine *m)
 {
     return ckpt_pk_push(m, ckpt_pk_node(&m->p, CKPT_V_LIST));
 }
 
+/* EMPTY_DICT. */
 static int op_empty_dict(ckpt_pk_machine *m)
 {
     return ckpt_pk_push(m, ckpt_pk_node(&m->p, CKPT_V_DICT));
 }
 
+/* EMPTY_SET. */
 static int op_empty_set(ckpt_pk_machine *m)
 {
     return ckpt_pk_push(m, ckpt_pk_node(&m->p, CKPT_V_SET));
 }
 
 /* Items of sets must be hashable. */
-static int pk_check_hashable(const ckpt_pk_machine *m, ckpt_seq items)
+static int pk_check_hashable(ckpt_pk_machine *m, ckpt_seq items)
 {
-    for (uint64_t i = 0; i < items.n; i++) {
-        const char *why = NULL;
-        uint32_t hash;
-        int rc = ckpt_key_hash(items.at[i], &hash, &why);
+    uint32_t hash;
+    int rc = CKPT_OK;
 
-        if (rc != CKPT_OK) {
-            return ckpt_pk_fail(&m->p, rc, "an item of a set: %s", why);
-        }
+    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++) {
+        rc = ckpt_pk_hash(&m->p, items.at[i], &hash);
     }
-    return CKPT_OK;
+    return rc;
 }
 
+/* FROZENSET. */
 static int op_frozenset(ckpt_pk_machine *m)
 {
     ckpt_seq items;
@@ -435,6 +469,7 @@ static int pk_append(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
     return rc;
 }
 
+/* APPEND. */
 static int op_append(ckpt_pk_machine *m)
 {
     ckpt_value *item;
@@ -443,6 +478,7 @@ static int op_append(ckpt_pk_machine *m)
     return rc == CKPT_OK ? pk_append(m, CKPT_V_LIST, (ckpt_seq){.at = &item, .n = 1}) : rc;
 }
 
+/* APPENDS. */
 static int op_appends(ckpt_pk_machine *m)
 {
     ckpt_seq items;
@@ -451,6 +487,7 @@ static int op_appends(ckpt_pk_machine *m)
     return rc == CKPT_OK ? pk_append(m, CKPT_V_LIST, items) : rc;
 }
 
+/* ADDITEMS: the items of a set. */
 static int op_additems(ckpt_pk_machine *m)
 {
     ckpt_seq items;
@@ -481,6 +518,7 @@ static int pk_set_pairs(ckpt_pk_machine *m, ckpt_seq items)
     return rc;
 }
 
+/* SETITEM: dict, key, value. */
 static int op_setitem(ckpt_pk_machine *m)
 {
     ckpt_seq pair = {.n = 2};
@@ -493,6 +531,7 @@ static int op_setitem(ckpt_pk_machine *m)
     return pk_set_pairs(m, pair);
 }
 
+/* SETITEMS. */
 static int op_setitems(ckpt_pk_machine *m)
 {
     ckpt_seq items;
@@ -501,6 +540,7 @@ static int op_setitems(ckpt_pk_machine *m)
     return rc == CKPT_OK ? pk_set_pairs(m, items) : rc;
 }
 
+/* DICT: keys and values since the MARK. */
 static int op_dict(ckpt_pk_machine *m)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_DICT);
@@ -529,6 +569,7 @@ static bool pk_is_name(ckpt_text s)
     return ckpt_utf8_ok(s.at, s.n);
 }
 
+/* GLOBAL: a name is judged where it is met, called or not. */
 static int op_global(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = NULL;
@@ -541,6 +582,7 @@ static int op_global(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* STACK_GLOBAL: the same with module and name from the stack. */
 static int op_stack_global(ckpt_pk_machine *m)
 {
     ckpt_value *module = NULL, *name = NULL;
@@ -558,6 +600,7 @@ static int op_stack_global(ckpt_pk_machine *m)
     return op_global(m, &(ckpt_pk_arg){.text = module->as.text, .more = name->as.text});
 }
 
+/* REDUCE: callee, arguments. */
 static int op_reduce(ckpt_pk_machine *m)
 {
     ckpt_value *args, *callee, *v = NULL;
@@ -572,6 +615,7 @@ static int op_reduce(ckpt_pk_machine *m)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* NEWOBJ: class, arguments. */
 static int op_newobj(ckpt_pk_machine *m)
 {
     ckpt_value *args, *cls, *v = NULL;
@@ -586,6 +630,7 @@ static int op_newobj(ckpt_pk_machine *m)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* NEWOBJ_EX: class, arguments, named arguments. */
 static int op_newobj_ex(ckpt_pk_machine *m)
 {
     ckpt_value *kwargs, *args, *cls, *v = NULL;
@@ -644,6 +689,7 @@ static int op_obj(ckpt_pk_machine *m)
     return pk_call_with(m, items.at[0], (ckpt_seq){.at = items.at + 1, .n = items.n - 1});
 }
 
+/* BUILD: object, state; the object stays on the stack. */
 static int op_build(ckpt_pk_machine *m)
 {
     ckpt_value *state, *v;
@@ -655,6 +701,7 @@ static int op_build(ckpt_pk_machine *m)
     return rc == CKPT_OK ? ckpt_pk_build(&m->p, v, state) : rc;
 }
 
+/* BINPERSID: how torch refers to storages. */
 static int op_binpersid(ckpt_pk_machine *m)
 {
     ckpt_value *id, *v = NULL;
@@ -666,17 +713,20 @@ static int op_binpersid(ckpt_pk_machine *m)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
+/* PERSID: torch never writes it. */
 static int op_persid(ckpt_pk_machine *m)
 {
     return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a persistent id that is a text, not a tuple");
 }
 
+/* EXT1, EXT2, EXT4: names by number, known only to the process that wrote them. */
 static int op_ext(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     return ckpt_pk_fail(&m->p, CKPT_EUNSAFE,
                         "asks the extension registry for entry %" PRIu64 "; refused", a->number);
 }
 
+/* NEXT_BUFFER, READONLY_BUFFER of protocol 5. */
 static int op_buffer(ckpt_pk_machine *m)
 {
     return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "refers to a buffer outside of the pickle");

@@ -18,11 +18,13 @@
 
 /* ---- reading arguments ---- */
 
+/* The failure of arguments that the file does not hold whole. */
 static int pk_cut_off(const ckpt_pk_machine *m)
 {
     return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the pickle ends inside an opcode's argument");
 }
 
+/* n bytes as a number. */
 static int pk_number(ckpt_pk_machine *m, unsigned n, bool big_endian, uint64_t *out)
 {
     *out = 0;
@@ -36,6 +38,7 @@ static int pk_number(ckpt_pk_machine *m, unsigned n, bool big_endian, uint64_t *
     return CKPT_OK;
 }
 
+/* Bytes up to a line feed, which is left out. */
 static int pk_line(ckpt_pk_machine *m, ckpt_text *out)
 {
     const uint8_t *from = m->bytes + m->pos;
@@ -49,6 +52,7 @@ static int pk_line(ckpt_pk_machine *m, ckpt_text *out)
     return CKPT_OK;
 }
 
+/* A length of n_length bytes, then that many bytes; they stay where they are. */
 static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
 {
     uint64_t n;
@@ -68,6 +72,7 @@ static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
     return CKPT_OK;
 }
 
+/* The argument of the opcode at hand. */
 static int pk_argument(ckpt_pk_machine *m, ckpt_pk_form form, ckpt_pk_arg *a)
 {
     int rc;
@@ -222,6 +227,7 @@ static int pk_begin(ckpt_pk_machine *m)
     return CKPT_OK;
 }
 
+/* Release everything but the result. */
 static void pk_end(ckpt_pk_machine *m)
 {
     for (size_t i = 0; i < m->p.dicts.n; i++) {

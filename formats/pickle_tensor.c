@@ -24,6 +24,7 @@ bool ckpt_pk_rebuilds(ckpt_name_id id)
     return id >= CKPT_NAME_REBUILD_V1;
 }
 
+/* The failure of malformed tensors. */
 static int tensor_bad(const ckpt_pk *p, const char *what)
 {
     return ckpt_pk_fail(p, CKPT_EFORMAT, "a tensor %s", what);
@@ -58,6 +59,7 @@ static int tensor_sizes(const ckpt_pk *p, const ckpt_value *v, const uint64_t **
     return CKPT_OK;
 }
 
+/* Size and stride, which must agree in length. */
 static int tensor_shape(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value *size,
                         const ckpt_value *stride)
 {
@@ -101,6 +103,7 @@ static bool tensor_last(const ckpt_tensor_value *t, uint64_t *out)
     return true;
 }
 
+/* True if some axis repeats one element. */
 static bool tensor_broadcasts(const ckpt_tensor_value *t)
 {
     for (uint32_t k = 0; k < t->ndim; k++) {
@@ -181,6 +184,7 @@ static int tensor_unpair(const ckpt_pk *p, ckpt_tensor_value *t)
 
 /* ---- arguments ---- */
 
+/* requires_grad. */
 static int tensor_grad(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value *v)
 {
     if (v->kind != CKPT_V_BOOL) {
@@ -226,6 +230,7 @@ static int tensor_metadata(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_va
     return CKPT_OK;
 }
 
+/* The dtype argument: one of ours, or a name torch may know. */
 static int tensor_dtype(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value *v)
 {
     if (v->kind == CKPT_V_DTYPE) {
@@ -239,6 +244,7 @@ static int tensor_dtype(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value
     return tensor_bad(p, "without a dtype");
 }
 
+/* An empty tensor node. */
 static int tensor_new(const ckpt_pk *p, ckpt_value **out)
 {
     ckpt_value *v = ckpt_pk_node(p, CKPT_V_TENSOR);

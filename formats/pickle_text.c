@@ -15,6 +15,7 @@
 #define TEXT_DIGITS_MAX 64u /* of a number in text form; 10^64 takes 27 bytes */
 #define TEXT_LONG_BYTES 32u
 
+/* The failure of every allocation here. */
 static int text_no_memory(const ckpt_pk *p)
 {
     return ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory");

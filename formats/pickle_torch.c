@@ -15,7 +15,8 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/map.h"
 
-#define PK_SCAN_MAX 8u /* pairs of a dict that are compared one by one before an index is made */
+#define PK_NAME_MAX 1024u /* bytes of a module's or class's name */
+#define PK_SCAN_MAX 8u    /* pairs of a dict that are compared one by one before an index is made */
 
 int ckpt_pk_fail(const ckpt_pk *p, int code, const char *fmt, ...)
 {
@@ -35,6 +36,7 @@ static int pk_cut(ckpt_text s)
     return s.n > 80 ? 80 : (int)s.n;
 }
 
+/* The failure of every allocation here. */
 static int pk_no_memory(const ckpt_pk *p)
 {
     return ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory, or over the limit for one pickle");
@@ -88,6 +90,7 @@ int ckpt_pk_charge(ckpt_pk *p, uint64_t n)
 
 /* ---- names ---- */
 
+/* For the index of names. */
 static bool pk_same_name(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_pk *p = ctx;
@@ -149,6 +152,9 @@ int ckpt_pk_name_node(ckpt_pk *p, ckpt_value **out, ckpt_text module, ckpt_text 
     if (module.n == 0 || name.n == 0) {
         return ckpt_pk_fail(p, CKPT_EFORMAT, "an empty name of a module or class");
     }
+    if (module.n > PK_NAME_MAX || name.n > PK_NAME_MAX) {
+        return ckpt_pk_fail(p, CKPT_ELIMIT, "a name of more than 1024 bytes");
+    }
     ckpt_name_to_python3(&g);
     hash = ckpt_hash_bytes(g.name.at, (size_t)g.name.n, (uint32_t)g.module.n);
     at = ckpt_index_find(&p->name_index, hash, pk_same_name, p, &g);
@@ -179,6 +185,7 @@ int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v)
 
 /* ---- dicts ---- */
 
+/* For the indexes of dicts. */
 static bool pk_same_key(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_dict *map = ctx;
@@ -186,11 +193,21 @@ static bool pk_same_key(const void *ctx, uint32_t number, const void *key)
     return ckpt_key_same(map->at[number].key, key);
 }
 
+int ckpt_pk_hash(ckpt_pk *p, const ckpt_value *key, uint32_t *out)
+{
+    const char *why = NULL;
+    uint64_t cost = 0;
+    int rc = ckpt_key_hash(key, out, &cost, &why);
+
+    return rc != CKPT_OK ? ckpt_pk_fail(p, rc, "%s", why) : ckpt_pk_charge(p, cost);
+}
+
 /* Make the index of a dict that grew beyond a linear scan. */
 static int pk_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
 {
     ckpt_index *ix = p->dicts.n >= CKPT_PK_NUMBER ? NULL : ckpt_vec_push(&p->dicts);
     const char *why;
+    uint64_t cost = 0;
     uint32_t hash;
 
     if (ix == NULL) {
@@ -198,7 +215,7 @@ static int pk_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
     }
     v->mark = (v->mark & ~CKPT_PK_NUMBER) | (uint32_t)p->dicts.n;
     for (uint64_t i = 0; i < map->n; i++) {
-        int rc = ckpt_key_hash(map->at[i].key, &hash, &why); // it was hashed before
+        int rc = ckpt_key_hash(map->at[i].key, &hash, &cost, &why); // it was hashed before
 
         if (rc != CKPT_OK || !ckpt_index_add(ix, hash, (uint32_t)i)) {
             return pk_no_memory(p);
@@ -242,7 +259,6 @@ static ckpt_dict *pk_pairs(const ckpt_pk *p, ckpt_value *v)
 int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *value)
 {
     ckpt_dict *map = pk_pairs(p, dict);
-    const char *why = NULL;
     uint32_t hash;
     int rc;
 
@@ -256,9 +272,9 @@ int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *
     if (rc != CKPT_OK) {
         return rc;
     }
-    rc = ckpt_key_hash(key, &hash, &why);
+    rc = ckpt_pk_hash(p, key, &hash);
     if (rc != CKPT_OK) {
-        return ckpt_pk_fail(p, rc, "%s", why);
+        return rc;
     }
     if (map->n == PK_SCAN_MAX) {
         rc = pk_index_dict(p, dict, map);
@@ -333,7 +349,6 @@ static int pk_call_odict(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
 static int pk_call_set(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const ckpt_seq *args)
 {
     ckpt_value *v = ckpt_pk_node(p, kind);
-    const char *why = NULL;
     uint32_t hash;
     int rc;
 
@@ -353,10 +368,7 @@ static int pk_call_set(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const
     v->mark |= CKPT_PK_FIXED;
     rc = ckpt_pk_charge(p, v->as.seq.n);
     for (uint64_t i = 0; rc == CKPT_OK && i < v->as.seq.n; i++) {
-        rc = ckpt_key_hash(v->as.seq.at[i], &hash, &why);
-        if (rc != CKPT_OK) {
-            return ckpt_pk_fail(p, rc, "an item of a set: %s", why);
-        }
+        rc = ckpt_pk_hash(p, v->as.seq.at[i], &hash);
     }
     return rc;
 }
@@ -382,6 +394,7 @@ static bool pk_latin1(ckpt_text s, char *out, uint64_t *n_out)
     return true;
 }
 
+/* True if v is a text of a NULL-terminated list. */
 static bool pk_is_one_of(const ckpt_value *v, const char *const *list)
 {
     for (; *list != NULL; list++) {
@@ -392,6 +405,7 @@ static bool pk_is_one_of(const ckpt_value *v, const char *const *list)
     return false;
 }
 
+/* True for text whose Latin-1 and UTF-8 forms are the same bytes. */
 static bool pk_is_ascii(ckpt_text s)
 {
     for (uint64_t i = 0; i < s.n; i++) {
@@ -535,6 +549,7 @@ static int pk_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee,
 
 /* ---- calls ---- */
 
+/* Only named things are called, with a tuple. */
 static int pk_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckpt_value *args)
 {
     if (args->kind != CKPT_V_TUPLE) {
@@ -640,6 +655,7 @@ int ckpt_pk_build(ckpt_pk *p, ckpt_value *v, ckpt_value *state)
 
 /* ---- persistent ids ---- */
 
+/* For the index of storages. */
 static bool pk_same_storage(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_storage *a = ((const ckpt_pk *)ctx)->out->storages.at[number], *b = key;

@@ -61,6 +61,9 @@ ckpt_name_id ckpt_pk_id(const ckpt_pk *p, const ckpt_value *v);
 /* Refuse a value that must not be stored anywhere: getattr is only ever called. */
 int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v);
 
+/* Hash a dict key or an item of a set: what cannot be one fails, long ones are charged for. */
+int ckpt_pk_hash(ckpt_pk *p, const ckpt_value *key, uint32_t *out);
+
 /* Set a key of a dict-like node; duplicates and unhashable keys are errors. */
 int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *value);
 

@@ -52,6 +52,7 @@ static void wr_tuple_end(ckpt_pw *w, uint64_t n)
     ckpt_pw_put(w);
 }
 
+/* A tuple of sizes or strides. */
 static void wr_counts(ckpt_pw *w, const uint64_t *a, uint32_t n)
 {
     if (n > 3) {
@@ -88,6 +89,7 @@ static void wr_shape(ckpt_pw *w, const ckpt_tensor_value *t)
     wr_counts(w, stride, t->ndim);
 }
 
+/* The empty OrderedDict that stands for no hooks. */
 static void wr_hooks(ckpt_pw *w)
 {
     ckpt_pw_cname(w, "collections", "OrderedDict");
@@ -117,6 +119,7 @@ static void wr_metadata(ckpt_pw *w, uint32_t flags)
     ckpt_pw_op(w, both ? 'u' : 's');
 }
 
+/* True if torch has a class for the storage's dtype; else it is written untyped. */
 static bool wr_is_typed(const ckpt_tensor_value *t)
 {
     return t->storage->dtype != CKPT_DTYPE_NONE &&
@@ -185,6 +188,7 @@ static void wr_parameter_arguments(ckpt_pw *w, const ckpt_tensor_value *t)
 /* How a tensor is written. */
 typedef enum wr_shape_of { WR_PLAIN, WR_PARAMETER, WR_WITH_STATE, WR_FROM_TYPE } wr_shape_of;
 
+/* The function that can carry what the tensor has. */
 static wr_shape_of wr_tensor_form(const ckpt_tensor_value *t)
 {
     bool parameter = (t->flags & CKPT_TENSOR_PARAMETER) != 0;
@@ -240,6 +244,7 @@ static void wr_tensor_begin(ckpt_pw *w, const ckpt_tensor_value *t, const ckpt_v
 
 /* ---- containers ---- */
 
+/* torch.Size: its items are plain integers. */
 static void wr_size(ckpt_pw *w, const ckpt_value *v)
 {
     const ckpt_seq *s = &v->as.seq;
@@ -257,6 +262,7 @@ static void wr_size(ckpt_pw *w, const ckpt_value *v)
     ckpt_pw_put_node(w, v);
 }
 
+/* Begin a frame. */
 static void wr_push(ckpt_pw *w, ckpt_value *v)
 {
     ckpt_pw_frame *f = w->frames.n < WR_DEPTH_MAX ? ckpt_vec_push(&w->frames) : NULL;
@@ -422,11 +428,13 @@ static bool wr_items(ckpt_pw *w, const ckpt_seq *seq, const ckpt_dict *map, bool
     return false;
 }
 
+/* The frame on top is done. */
 static void wr_pop(ckpt_pw *w)
 {
     w->frames.n--;
 }
 
+/* A tuple is numbered after its items, so it may meet itself. */
 static void wr_go_tuple(ckpt_pw *w, ckpt_value *v)
 {
     const ckpt_seq *s = &v->as.seq;
@@ -450,6 +458,7 @@ static void wr_go_tuple(ckpt_pw *w, ckpt_value *v)
     }
 }
 
+/* A set is a call with a list in protocol 2. */
 static void wr_go_set(ckpt_pw *w, ckpt_value *v)
 {
     if (wr_items(w, &v->as.seq, NULL, false)) {

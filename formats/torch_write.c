@@ -289,7 +289,8 @@ static int tw_put_front(tw_file *f)
     return rc;
 }
 
-/* A storage as a source: a new one for a tensor, whose extents it becomes; the one a tree's storage is bound to. */
+/* A storage as a source: a new one, which backs its tensor, or the one that a tree's is bound to.
+ */
 static int tw_back_slot(tw_file *f, const tw_slot *slot, const ckpt_zip_item *item, uint32_t *index)
 {
     ckpt_source source = {

@@ -414,12 +414,33 @@ static int zip_lower(char c)
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c;
 }
 
-/* Order of names without regard to case. */
-static int zip_compare_folded(const char *a, uint64_t n_a, const char *b, uint64_t n_b)
+/* Bytes that every name begins with: the folder, mostly; comparing need not look at them. */
+static uint64_t zip_common(const ckpt_zip *zip)
 {
-    uint64_t n = n_a < n_b ? n_a : n_b, i;
+    const ckpt_zip_record *first = zip->records.at;
+    uint64_t n = first->n_name;
+    size_t i;
 
-    for (i = 0; i < n; i++) {
+    for (i = 1; i < zip->records.n; i++) {
+        const ckpt_zip_record *r = &zip->records.at[i];
+        uint64_t k = 0;
+
+        n = r->n_name < n ? r->n_name : n;
+        if (memcmp(r->name, first->name, (size_t)n) == 0)
+            continue;
+        while (r->name[k] == first->name[k])
+            k++;
+        n = k;
+    }
+    return n;
+}
+
+/* Order of names without regard to case, from byte i on: those before are equal. */
+static int zip_compare_folded(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t i)
+{
+    uint64_t n = n_a < n_b ? n_a : n_b;
+
+    for (; i < n; i++) {
         int d = zip_lower(a[i]) - zip_lower(b[i]);
 
         if (d != 0)
@@ -430,9 +451,9 @@ static int zip_compare_folded(const char *a, uint64_t n_a, const char *b, uint64
 
 /* Order of by_name: first as if case did not count, so that names alike but for it are neighbours.
  */
-static int zip_compare(const char *a, uint64_t n_a, const char *b, uint64_t n_b)
+static int zip_compare(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t common)
 {
-    int d = zip_compare_folded(a, n_a, b, n_b);
+    int d = zip_compare_folded(a, n_a, b, n_b, common);
 
     return d != 0 ? d : memcmp(a, b, (size_t)n_a);
 }
@@ -456,7 +477,7 @@ static void zip_merge(const ckpt_zip *zip, const uint32_t *from, uint32_t *to, s
             if (a < mid && b < hi) {
                 const ckpt_zip_record *x = &rec[from[a]], *y = &rec[from[b]];
 
-                left = zip_compare(x->name, x->n_name, y->name, y->n_name) <= 0;
+                left = zip_compare(x->name, x->n_name, y->name, y->n_name, zip->n_common) <= 0;
             }
             to[out] = left ? from[a++] : from[b++];
         }
@@ -476,6 +497,7 @@ static int zip_sort_names(ckpt_zip *zip, ckpt_err *err)
     }
     for (i = 0; i < n; i++)
         from[i] = (uint32_t)i;
+    zip->n_common = n > 0 ? zip_common(zip) : 0;
     for (run = 1; run < n; run *= 2) {
         uint32_t *swap = from;
 
@@ -488,7 +510,7 @@ static int zip_sort_names(ckpt_zip *zip, ckpt_err *err)
     for (i = 1; i < n; i++) {
         const ckpt_zip_record *a = &zip->records.at[from[i - 1]], *b = &zip->records.at[from[i]];
 
-        if (zip_compare_folded(a->name, a->n_name, b->name, b->n_name) != 0)
+        if (zip_compare_folded(a->name, a->n_name, b->name, b->n_name, zip->n_common) != 0)
             continue;
         if (memcmp(a->name, b->name, (size_t)a->n_name) == 0)
             return ckpt_fail(err, zip_odd(a->name, a->n_name),
@@ -504,10 +526,13 @@ const ckpt_zip_record *ckpt_zip_find(const ckpt_zip *zip, const char *name, uint
 {
     size_t lo = 0, hi = zip->records.n;
 
+    if (hi == 0 || n_name < zip->n_common ||
+        memcmp(name, zip->records.at[0].name, (size_t)zip->n_common) != 0)
+        return NULL;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         const ckpt_zip_record *r = &zip->records.at[zip->by_name[mid]];
-        int d = zip_compare(name, n_name, r->name, r->n_name);
+        int d = zip_compare(name, n_name, r->name, r->n_name, zip->n_common);
 
         if (d == 0)
             return r;

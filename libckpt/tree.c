@@ -79,6 +79,7 @@ static const ckpt_value *tree_child(const ckpt_value *v, const char *path, size_
     return found;
 }
 
+/* Walk down a path. */
 static int tree_select(const ckpt_value **v, const char *path, ckpt_err *err)
 {
     const char *at = path;

@@ -25,6 +25,7 @@ typedef struct ckpt_tree_frame {
     const ckpt_value *v;
     uint64_t i;         /* next slot */
     uint64_t n_printed; /* items, for the limit */
+    bool object;        /* JSON: a dict that is printed as an object */
     unsigned wraps;     /* JSON: closing braces around it; text: the indent of what is below it */
 } ckpt_tree_frame;
 

@@ -23,13 +23,16 @@
 
 #define JSON_BYTES_MAX 1024u
 #define JSON_ELEMS_MAX 16u
+#define JSON_KEY_MAX   512u /* bytes; longer ones are values, which can be referred to */
 #define JSON_INT_MAX   ((int64_t)1 << 53) /* what every reader holds exactly */
 
+/* A text of any length. */
 static void json_text(ckpt_tree *t, ckpt_text s)
 {
     ckpt_tree_quoted(t, s, '"', 0);
 }
 
+/* "module.name" as one text. */
 static void json_name(ckpt_tree *t, const ckpt_global *g)
 {
     ckpt_tree_puts(t, "\"");
@@ -39,6 +42,7 @@ static void json_name(ckpt_tree *t, const ckpt_global *g)
     ckpt_tree_puts(t, "\"");
 }
 
+/* Sizes or strides under a key. */
 static void json_counts(ckpt_tree *t, const char *key, const uint64_t *a, uint32_t n)
 {
     ckpt_tree_printf(t, "\"%s\":[", key);
@@ -48,6 +52,7 @@ static void json_counts(ckpt_tree *t, const char *key, const uint64_t *a, uint32
     ckpt_tree_puts(t, "]");
 }
 
+/* A flag, only where it is set. */
 static void json_bool(ckpt_tree *t, const char *key, bool b)
 {
     if (b) {
@@ -78,6 +83,7 @@ static void json_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
     }
 }
 
+/* A bare storage. */
 static void json_storage(ckpt_tree *t, const ckpt_storage *s)
 {
     ckpt_tree_puts(t, "{\"$storage\":{\"key\":");
@@ -86,6 +92,7 @@ static void json_storage(ckpt_tree *t, const ckpt_storage *s)
                      s->dtype == CKPT_DTYPE_NONE ? "bytes" : ckpt_dtype_name(s->dtype), s->n_elems);
 }
 
+/* An array or scalar of numpy, cut. */
 static void json_numpy(ckpt_tree *t, const ckpt_tree_array *a)
 {
     ckpt_tree_printf(t, "{\"$numpy\":{\"dtype\":\"%c%u\",\"shape\":[", a->kind, a->size);
@@ -102,6 +109,7 @@ static void json_numpy(ckpt_tree *t, const ckpt_tree_array *a)
     ckpt_tree_printf(t, "]%s}}", a->n_elems > JSON_ELEMS_MAX ? ",\"cut\":true" : "");
 }
 
+/* Bytes, cut; the length tells. */
 static void json_bytes(ckpt_tree *t, const ckpt_value *v)
 {
     ckpt_tree_printf(t, "{\"$%s\":\"", v->kind == CKPT_V_BYTES ? "bytes" : "bytearray");
@@ -109,6 +117,7 @@ static void json_bytes(ckpt_tree *t, const ckpt_value *v)
     ckpt_tree_printf(t, "\",\"$length\":%" PRIu64 "}", v->as.text.n);
 }
 
+/* Ints and floats; what JSON readers would round goes as text. */
 static void json_number(ckpt_tree *t, const ckpt_value *v)
 {
     bool plain = v->kind == CKPT_V_FLOAT
@@ -165,7 +174,7 @@ static bool json_leaf(ckpt_tree *t, const ckpt_value *v)
     }
 }
 
-/* True if a dict can be a JSON object: text keys only, none of them like ours. */
+/* True if a dict can be a JSON object: short text keys only, none of them like ours. */
 static bool json_is_object(const ckpt_value *v)
 {
     ckpt_dict map = ckpt_value_map(v);
@@ -173,7 +182,8 @@ static bool json_is_object(const ckpt_value *v)
     for (uint64_t i = 0; i < map.n; i++) {
         const ckpt_value *key = map.at[i].key;
 
-        if (key->kind != CKPT_V_STR || (key->as.text.n > 0 && key->as.text.at[0] == '$')) {
+        if (key->kind != CKPT_V_STR || key->as.text.n > JSON_KEY_MAX ||
+            (key->as.text.n > 0 && key->as.text.at[0] == '$')) {
             return false;
         }
     }
@@ -181,7 +191,7 @@ static bool json_is_object(const ckpt_value *v)
 }
 
 /* What opens a container, up to its first part, and how many braces close it after the last. */
-static unsigned json_open(ckpt_tree *t, const ckpt_value *v)
+static unsigned json_open(ckpt_tree *t, const ckpt_value *v, bool object)
 {
     switch ((int)v->kind) {
     case CKPT_V_LIST:
@@ -203,9 +213,9 @@ static unsigned json_open(ckpt_tree *t, const ckpt_value *v)
     case CKPT_V_ODICT:
         if (v->state != NULL) {
             ckpt_tree_puts(t, "{");
-            return json_is_object(v) ? 2 : 1;
+            return object ? 2 : 1;
         }
-        ckpt_tree_puts(t, json_is_object(v) ? "{" : "{\"$dict\":[");
+        ckpt_tree_puts(t, object ? "{" : "{\"$dict\":[");
         return 1;
     case CKPT_V_TENSOR:
         json_tensor(t, v->as.tensor);
@@ -221,6 +231,7 @@ static unsigned json_open(ckpt_tree *t, const ckpt_value *v)
     }
 }
 
+/* A value: complete if it is a leaf, else opened with a frame for its parts. */
 static void json_begin(ckpt_tree *t, const ckpt_value *v)
 {
     bool again;
@@ -241,7 +252,8 @@ static void json_begin(ckpt_tree *t, const ckpt_value *v)
         f = t->frames.n < t->max_depth ? ckpt_vec_push(&t->frames) : NULL;
         if (f != NULL) {
             f->v = v;
-            f->wraps = json_open(t, v) + (id != 0);
+            f->object = json_is_object(v); // once: it looks at every key
+            f->wraps = json_open(t, v, f->object) + (id != 0);
             return;
         }
         if (t->frames.n < t->max_depth) {
@@ -253,7 +265,8 @@ static void json_begin(ckpt_tree *t, const ckpt_value *v)
 }
 
 /* What separates an ordered dict's or object's lists from what stands before them. */
-static void json_list_begins(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_slot *s)
+static void json_list_begins(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_slot *s,
+                             bool object)
 {
     if (v->kind == CKPT_V_OBJECT) {
         bool after_items = s->role == CKPT_TREE_KEY && v->as.object->items.n > 0;
@@ -261,7 +274,7 @@ static void json_list_begins(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_
         ckpt_tree_puts(t, after_items ? "]" : "");
         ckpt_tree_puts(t, s->role == CKPT_TREE_KEY ? ",\"pairs\":[" : ",\"items\":[");
     } else if (v->state != NULL) {
-        ckpt_tree_puts(t, json_is_object(v) ? ",\"$odict\":{" : ",\"$odict\":[");
+        ckpt_tree_puts(t, object ? ",\"$odict\":{" : ",\"$odict\":[");
     }
 }
 
@@ -280,13 +293,13 @@ static void json_separate(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_slo
         break;
     case CKPT_TREE_ITEM:
         if (s->number == 0) {
-            json_list_begins(t, v, s);
+            json_list_begins(t, v, s, object);
         }
         ckpt_tree_puts(t, s->number > 0 ? "," : "");
         break;
     case CKPT_TREE_KEY:
         if (s->number == 0) {
-            json_list_begins(t, v, s);
+            json_list_begins(t, v, s, object);
         }
         ckpt_tree_puts(t, s->number == 0 ? "" : object ? "," : "],");
         ckpt_tree_puts(t, object ? "" : "[");
@@ -328,7 +341,7 @@ static void json_close(ckpt_tree *t, const ckpt_tree_frame *f, bool object, uint
 static void json_step(ckpt_tree *t)
 {
     ckpt_tree_frame *f = &t->frames.at[t->frames.n - 1];
-    bool object = json_is_object(f->v);
+    bool object = f->object;
     ckpt_tree_slot s = ckpt_tree_slot_at(f->v, f->i++);
     bool is_item = s.role == CKPT_TREE_ITEM || s.role == CKPT_TREE_KEY;
     const ckpt_value *v = f->v;

@@ -34,6 +34,7 @@ static bool text_is_plain(ckpt_text s)
     return word && s.n <= TEXT_STR_MAX;
 }
 
+/* module.name. */
 static void text_name(ckpt_tree *t, const ckpt_value *v)
 {
     const ckpt_global *g = &v->as.global;
@@ -50,6 +51,7 @@ static void text_name(ckpt_tree *t, const ckpt_value *v)
     }
 }
 
+/* Sizes or strides. */
 static void text_counts(ckpt_tree *t, const uint64_t *a, uint32_t n)
 {
     ckpt_tree_puts(t, "[");
@@ -59,6 +61,7 @@ static void text_counts(ckpt_tree *t, const uint64_t *a, uint32_t n)
     ckpt_tree_puts(t, "]");
 }
 
+/* True if the strides are what the shape implies. */
 static bool text_is_contiguous(const ckpt_tensor_value *x)
 {
     uint64_t expect = 1;
@@ -72,6 +75,7 @@ static bool text_is_contiguous(const ckpt_tensor_value *x)
     return true;
 }
 
+/* One line says all but the state. */
 static void text_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
 {
     ckpt_tree_printf(t, "tensor %s ", ckpt_dtype_name(x->dtype));
@@ -87,6 +91,7 @@ static void text_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
     ckpt_tree_puts(t, (x->flags & CKPT_TENSOR_NEG) != 0 ? " neg" : "");
 }
 
+/* A bare storage. */
 static void text_storage(ckpt_tree *t, const ckpt_storage *s)
 {
     ckpt_tree_puts(t, "storage ");
@@ -95,6 +100,7 @@ static void text_storage(ckpt_tree *t, const ckpt_storage *s)
                      s->dtype == CKPT_DTYPE_NONE ? "bytes" : ckpt_dtype_name(s->dtype), s->n_elems);
 }
 
+/* Length and the first bytes. */
 static void text_bytes(ckpt_tree *t, const ckpt_value *v)
 {
     ckpt_tree_printf(t, "%s of %" PRIu64, v->kind == CKPT_V_BYTES ? "bytes" : "bytearray",
@@ -177,6 +183,7 @@ static void text_inline(ckpt_tree *t, const ckpt_value *v, bool call)
     ckpt_tree_puts(t, around[v->kind][1]);
 }
 
+/* dtype, shape and the first values. */
 static void text_numpy(ckpt_tree *t, const ckpt_tree_array *a)
 {
     ckpt_tree_printf(t, "numpy %s %c%u", a->scalar ? "scalar" : "array", a->kind, a->size);
@@ -203,6 +210,7 @@ static bool text_args_inline(const ckpt_value *v)
            ckpt_tree_is_inline(args);
 }
 
+/* The class, with its arguments where they are short. */
 static void text_object(ckpt_tree *t, const ckpt_value *v)
 {
     const ckpt_object *o = v->as.object;
@@ -220,6 +228,7 @@ static void text_object(ckpt_tree *t, const ckpt_value *v)
     }
 }
 
+/* Kind and count. */
 static void text_container(ckpt_tree *t, const ckpt_value *v)
 {
     static const char *const names[] = {
@@ -310,6 +319,7 @@ static bool text_key_is_word(const ckpt_value *key)
     return key->kind == CKPT_V_STR || ckpt_tree_is_scalar(key) || ckpt_tree_is_inline(key);
 }
 
+/* What stands before the colon. */
 static void text_label(ckpt_tree *t, const ckpt_tree_slot *s)
 {
     switch (s->role) {

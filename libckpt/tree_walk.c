@@ -18,11 +18,13 @@ uint64_t ckpt_tree_n_fixed(const ckpt_value *v)
                                                                  : 0;
 }
 
+/* Items of sequences and of objects. */
 static ckpt_seq tree_seq(const ckpt_value *v)
 {
     return v->kind == CKPT_V_OBJECT ? v->as.object->items : ckpt_value_seq(v);
 }
 
+/* Pairs of dicts and of objects. */
 static ckpt_dict tree_map(const ckpt_value *v)
 {
     return v->kind == CKPT_V_OBJECT ? v->as.object->pairs : ckpt_value_map(v);
@@ -159,11 +161,13 @@ static bool tree_is_tracked(const ckpt_value *v)
     return false;
 }
 
+/* For the index of nodes. */
 static bool tree_same(const void *ctx, uint32_t number, const void *key)
 {
     return ((const ckpt_tree *)ctx)->nodes.at[number].v == key;
 }
 
+/* The entry of a node, or NULL. */
 static ckpt_tree_node *tree_find(const ckpt_tree *t, const ckpt_value *v)
 {
     uint32_t at =
@@ -227,6 +231,7 @@ uint32_t ckpt_tree_share(ckpt_tree *t, const ckpt_value *v, bool *again)
 
 /* ---- numpy ---- */
 
+/* True if v came from calling numpy's function of that name. */
 static bool tree_is_call(const ckpt_value *v, const char *name, uint64_t n_args)
 {
     const ckpt_object *o = v != NULL && v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
@@ -260,6 +265,7 @@ static bool tree_dtype(const ckpt_value *v, ckpt_tree_array *out)
     return true;
 }
 
+/* The elements, whole ones only. */
 static bool tree_raw(const ckpt_value *v, ckpt_tree_array *out)
 {
     if (v->kind != CKPT_V_BYTES || v->as.text.n % out->size != 0) {

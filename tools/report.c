@@ -131,19 +131,25 @@ void map_say_findings(const ckpt_map *map, bool notes)
     }
 }
 
+/* Facts of a map that are said in passing. */
+enum { SAY_FACTS = 3 };
+
 void map_say_understood(const ckpt_map *map)
 {
     const char *key, *text;
-    char facts[1024] = "";
+    char facts[512] = "";
     bool number;
+    int said = 0;
 
-    for (size_t i = 0; ckpt_map_fact_at(map, i, &key, &text, &number); i++) {
+    // the first facts say most; `info` tells the others
+    for (size_t i = 0; said < SAY_FACTS && ckpt_map_fact_at(map, i, &key, &text, &number); i++) {
         // the path is said already
-        if (strcmp(text, ckpt_map_path(map)) != 0)
-            report_add(facts, sizeof facts, "%s%s %s", *facts ? ", " : "", key, text);
+        if (strcmp(text, ckpt_map_path(map)) == 0)
+            continue;
+        report_add(facts, sizeof facts, "%s%s %s", said ? ", " : ": ", key, text);
+        said++;
     }
-    say_note("reading %s checkpoint %s%s%s%s", ckpt_map_format(map), ckpt_map_path(map),
-             *facts ? " (" : "", facts, *facts ? ")" : "");
+    say_note("reading %s, format %s%s", ckpt_map_path(map), ckpt_map_format(map), facts);
 }
 
 void json_shape(json_out *j, const char *key, const ckpt_tensor *t)

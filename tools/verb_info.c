@@ -115,7 +115,7 @@ static void info_text_class(json_out *j, uint32_t role, int dtype, const info_cl
     char elems[HUMAN_ROOM], bytes[HUMAN_ROOM], n[COUNT_ROOM];
 
     (void)j;
-    out_printf("%*s%-8s%-6s%12s, %s elements, %s\n", (int)INFO_COLUMN, "", role_name(role),
+    out_printf("%*s%-8s%-12s%14s, %s elements, %s\n", (int)INFO_COLUMN, "", role_name(role),
                ckpt_dtype_name((ckpt_dtype)dtype), count_text(n, c->n_tensors, "tensor"),
                human_count(elems, c->n_elems), human_bytes(bytes, c->n_bytes));
 }

@@ -12,8 +12,10 @@
 #include "libckpt/map/extent.h"
 
 enum {
-    PLAN_BLOCK = 4 * 1024 * 1024, /* bytes of a job when the caller does not say */
-    PLAN_PACK = 8                 /* elements: packed dtypes are cut only at multiples of this */
+    PLAN_BLOCK = 4 * 1024 * 1024, /* bytes a job may take when the caller does not say */
+    PLAN_BEST = 1024 * 1024,      /* bytes of most jobs: larger ones leave the processor's caches */
+    PLAN_SCATTERED = 16 * 1024 * 1024, /* bytes of jobs whose source is scattered */
+    PLAN_PACK = 8 /* elements: packed dtypes are cut only at multiples of this */
 };
 
 uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems)
@@ -125,11 +127,35 @@ static uint64_t plan_width(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t 
     return o->twin == NULL ? wide : plan_max(wide, ckpt_job_bytes(o->twin->dtype, n));
 }
 
-/* Elements per job: the block in the widest dtype; at least PLAN_PACK. */
+/*
+ * True if neighbouring elements of a tensor lie apart in its source: a transposed view, a column.
+ * Each job then touches the source in many places, and the larger the job, the more it finds in
+ * each of them.
+ */
+static bool plan_scattered(const ckpt_tensor *o)
+{
+    int64_t item = (int64_t)ckpt_job_bytes(o->dtype, 1);
+
+    for (uint32_t i = 0; i < o->n_extents; i++) {
+        const ckpt_extent *e = &o->extent[i];
+        uint32_t k = e->ndim;
+
+        while (k > 0 && e->axis[k - 1].count <= 1)
+            k--;
+        if (k > 0 && e->axis[k - 1].stride > item)
+            return true;
+    }
+    return false;
+}
+
+/* Elements per job: the block, or less, in the widest dtype; at least PLAN_PACK. */
 static uint64_t plan_step(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t block)
 {
-    uint64_t n = block / plan_max(plan_width(t, o, PLAN_PACK), 1) * PLAN_PACK;
+    uint64_t best = plan_scattered(o) ? PLAN_SCATTERED : PLAN_BEST, n;
 
+    if (block > best)
+        block = best;
+    n = block / plan_max(plan_width(t, o, PLAN_PACK), 1) * PLAN_PACK;
     return n > PLAN_PACK ? n : PLAN_PACK;
 }
 

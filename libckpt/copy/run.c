@@ -1,6 +1,7 @@
 /*
  * run.c: the phases of a run: decode, copy, prove, seal, sync, rename.
  */
+#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ enum {
 };
 
 #define RUN_MEMORY    (UINT64_C(256) << 20)
-#define RUN_MAX_BLOCK (UINT64_C(1) << 20)
+#define RUN_MAX_BLOCK (UINT64_C(16) << 20)
 
 typedef struct run_state {
     ckpt_work work;
@@ -61,7 +62,7 @@ uint64_t ckpt_run_block(uint64_t memory, unsigned jobs)
     uint64_t all = (memory > 0 ? memory : RUN_MEMORY) - run_spool_memory(memory);
     uint64_t block = all / ckpt_run_jobs(jobs) / CKPT_WORK_BLOCKS / RUN_MIN_BLOCK * RUN_MIN_BLOCK;
 
-    // Blocks larger than this fall out of the processor's caches and gain nothing.
+    // No plan makes use of more; most jobs are far smaller (plan.c).
     if (block > RUN_MAX_BLOCK)
         return RUN_MAX_BLOCK;
     return block > RUN_MIN_BLOCK ? block : RUN_MIN_BLOCK;
@@ -199,7 +200,8 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = run_make_workers(r, err);
     r->work.reported = ckpt_alloc(p->to->tensors.n + 1);
-    if (rc == CKPT_OK && r->work.reported == NULL)
+    r->work.nonfinite = ckpt_alloc((p->to->tensors.n + 1) * sizeof *r->work.nonfinite);
+    if (rc == CKPT_OK && (r->work.reported == NULL || r->work.nonfinite == NULL))
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = run_open_sink(r, folder, err);
@@ -337,6 +339,24 @@ static int run_finish_files(run_state *r, ckpt_err *err)
 }
 
 /* The phases in order; each is over before the next begins. */
+/* Name the tensors with values that are not finite: they are copied as they are, and told. */
+static int run_note_nonfinite(run_state *r, ckpt_err *err)
+{
+    ckpt_map *to = r->work.plan->to;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++) {
+        const uint64_t *n = r->work.nonfinite[i];
+
+        if (n[0] + n[1] > 0)
+            rc = ckpt_map_note(to, CKPT_WARNING, err,
+                               "tensor %s: %" PRIu64 " NaN and %" PRIu64 " infinite of %" PRIu64
+                               " values",
+                               to->tensors.at[i]->name, n[0], n[1], to->tensors.at[i]->n_elems);
+    }
+    return rc;
+}
+
 static int run_all(run_state *r, ckpt_err *err)
 {
     int rc = ckpt_crew_run(r->n_workers, r->n_deflated, run_decode, r, err);
@@ -345,6 +365,8 @@ static int run_all(run_state *r, ckpt_err *err)
         rc = ckpt_crew_run(r->n_workers, r->n_batches, run_batch, r, err);
     if (rc == CKPT_OK)
         rc = run_collect_segments(r, err);
+    if (rc == CKPT_OK)
+        rc = run_note_nonfinite(r, err);
     if (rc == CKPT_OK)
         rc = run_check_records(r, err);
     // A copy that differs, in records that are as they were written: shards of different saves.
@@ -403,6 +425,7 @@ static void run_free(run_state *r)
     ckpt_vec_free(&r->read);
     ckpt_vec_free(&r->written);
     ckpt_free(r->work.reported);
+    ckpt_free(r->work.nonfinite);
     ckpt_free(r->worker);
     ckpt_free(r->extra);
     ckpt_free(r->used);

@@ -22,8 +22,8 @@ uint64_t ckpt_run_block(uint64_t memory, unsigned jobs);
 unsigned ckpt_run_jobs(unsigned jobs);
 
 /*
- * What the format wants done to a target file once all checksums are known (format.h's seal), as the wiring above
- * this room hands it down.
+ * What the format wants done to a target file once all checksums are known (format.h's seal), as
+ * the wiring above this room hands it down.
  */
 typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, ckpt_err *err);
 
@@ -32,16 +32,17 @@ typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, ckpt_err *err);
  *
  * folder  receives the target's files; NULL when it has none
  * seal    called once per target file, from the caller's thread; NULL: nothing to seal
- * Errors  CKPT_EUSAGE (outputs exist ...), CKPT_EFORMAT (a CRC does not hold), CKPT_EMISMATCH (a copy differs),
- *         CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED.  After any of them no output exists.
+ * Errors  CKPT_EUSAGE (outputs exist ...), CKPT_EFORMAT (a CRC does not hold), CKPT_EMISMATCH (a
+ * copy differs), CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED.  After any of them no output exists.
  */
-int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts, ckpt_run_seal_fn seal,
-             ckpt_run_report *report, ckpt_err *err);
+int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
+             ckpt_run_seal_fn seal, ckpt_run_report *report, ckpt_err *err);
 
 /*
- * Read whole sources (decoded) and compare their CRCs: what `verify` does with every record of every file.
- * Problems go through ckpt_map_problem(map, CKPT_EFORMAT ...).
+ * Read whole sources (decoded) and compare their CRCs: what `verify` does with every record of
+ * every file. Problems go through ckpt_map_problem(map, CKPT_EFORMAT ...).
  */
-int ckpt_run_scrub(ckpt_map *map, const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err);
+int ckpt_run_scrub(ckpt_map *map, const ckpt_run_opts *opts, ckpt_run_report *report,
+                   ckpt_err *err);
 
 #endif

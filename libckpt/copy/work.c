@@ -251,6 +251,22 @@ static int work_write(ckpt_worker *w, const ckpt_job_view *v, const uint8_t *byt
 
 /* ---- jobs ---- */
 
+/* Values that are not finite: summed for the report, and by tensor. */
+static void work_count(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job)
+{
+    uint64_t n_nan = 0, n_inf = 0;
+
+    ckpt_count_nonfinite(v->origin->dtype, w->in, (size_t)job->count, &n_nan, &n_inf);
+    if (n_nan + n_inf == 0)
+        return;
+    w->n_nan += n_nan;
+    w->n_inf += n_inf;
+    pthread_mutex_lock(&w->work->lock);
+    w->work->nonfinite[job->tensor][0] += n_nan;
+    w->work->nonfinite[job->tensor][1] += n_inf;
+    pthread_mutex_unlock(&w->work->lock);
+}
+
 /*
  * One job from reading to writing.  Counting and comparing look at the values as they were stored,
  * before any conversion: what is not finite is the checkpoint's doing, not ours.
@@ -269,7 +285,7 @@ static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     ckpt_gather_resolve(v.origin, w->in, job->count);
-    ckpt_count_nonfinite(v.origin->dtype, w->in, (size_t)job->count, &w->n_nan, &w->n_inf);
+    work_count(w, &v, job);
     if (v.origin->twin != NULL)
         rc = work_compare(w, &v, job, err);
     result = w->in;

@@ -24,9 +24,9 @@ typedef struct ckpt_work {
     uint8_t *reported;    /* per target tensor: a mismatch with its copy was told */
     ckpt_err mismatch; /* of the first such tensor: told when all CRCs held, damage explains more */
     uint32_t mismatched; /* that tensor */
+    uint64_t (*nonfinite)[2]; /* per target tensor: NaN and infinite values (under lock) */
     ckpt_progress *progress;
-    uint64_t
-        helper; /* bytes of each worker's two small buffers: for strided reads, for small writes */
+    uint64_t helper; /* bytes of each worker's small buffers: strided reads, small writes */
 } ckpt_work;
 
 /* Adjacent small results that go out in one write. */

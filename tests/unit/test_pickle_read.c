@@ -412,6 +412,29 @@ static void copies_are_bounded(void **state)
     ckpt_vec_free(&b);
 }
 
+/* The same for one long key in many small dicts. */
+static void long_keys_are_bounded(void **state)
+{
+    ckpt_bytes b = {0};
+    help_pickle h;
+
+    (void)state;
+    assert_true(ckpt_bytes_add(&b, "]X\0\0\x01\0", 6)); // 65536 bytes
+    assert_true(ckpt_bytes_add(&b, NULL, 65536));
+    assert_true(ckpt_bytes_add(&b,
+                               "q\0"
+                               "0",
+                               3));
+    for (unsigned i = 0; i < 20000; i++) {
+        assert_true(ckpt_bytes_add(&b, "}h\0Nsa", 6));
+    }
+    assert_true(ckpt_bytes_add(&b, ".", 1));
+    h = help_read(b.at, b.n, false);
+    assert_int_equal(h.rc, CKPT_ELIMIT);
+    help_free(&h);
+    ckpt_vec_free(&b);
+}
+
 static void tensor(void **state)
 {
     help_pickle h = READ("\x80\x02" V2 FLOATS("0", "\x0C") "K\1K\2K\3\x86K\4K\1\x86\x88" HOOKS
@@ -487,6 +510,7 @@ static void storages(void **state)
     assert_int_equal(h.p.storages.at[3]->dtype, CKPT_DTYPE_NONE);
     assert_int_equal(h.p.storages.at[3]->n_bytes, 5);
     help_free(&h);
+    EXPECT(CKPT_EFORMAT, "}" PID("torch\nFloatStorage", "\1\0\0\0\x30", "K\4") "Ns."); // as a key
     EXPECT(CKPT_EFORMAT, PID("torch\nFooStorage", "\1\0\0\0\x30", "K\4") ".");
     EXPECT(CKPT_EFORMAT, PID("torch\nTensor", "\1\0\0\0\x30", "K\4") ".");
     EXPECT(CKPT_EUNSUPPORTED, PID("torch\nQInt8Storage", "\1\0\0\0\x30", "K\4") ".");
@@ -816,6 +840,7 @@ int main(void)
         cmocka_unit_test(limits),
         cmocka_unit_test(deep_from_outside),
         cmocka_unit_test(copies_are_bounded),
+        cmocka_unit_test(long_keys_are_bounded),
         cmocka_unit_test(tensor),
         cmocka_unit_test(tensor_bounds),
         cmocka_unit_test(storages),

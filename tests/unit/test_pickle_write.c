@@ -125,7 +125,8 @@ static void recursion(void **state)
     SAME("\x80\x02]q\0h\0\x85q\1a0h\1."); // t = ([t],)
     AS("\x80\x02]q\0cmine\nA\nq\1h\0\x85R\x94"
        "a0h\2.",
-       "\x80\x02]q\0cmine\nA\nq\1h\0\x85q\2Rq\3a0h\3.");
+       "\x80\x02"
+       "cmine\nA\nq\0]q\1h\0h\1\x85q\2Rq\3a0h\2R0h\3."); // an object among its own arguments
 }
 
 /* Batches: 1000 items each, one over, and exact multiples. */
@@ -236,8 +237,8 @@ static void endless(void **state)
 
 static void no_memory(void **state)
 {
-    help_pickle h =
-        help_read("(X\1\0\0\0acmine\nA\n)Rctorch\nSize\nK\1\x85\x85R}K\1NsC\1at.", 47, false);
+    static const char text[] = "(X\1\0\0\0acmine\nA\n)Rctorch\nSize\nK\1\x85\x85R}K\1NsC\1at.";
+    help_pickle h = help_read(text, sizeof text - 1, false);
     unsigned n = 0;
     int rc;
 

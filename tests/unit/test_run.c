@@ -441,7 +441,7 @@ static void test_sizes(void **state)
         for (uint64_t memory = 1 << 16; memory <= UINT64_C(1) << 36; memory *= 2) {
             uint64_t block = ckpt_run_block(memory, jobs);
 
-            assert_true(block >= 4096 && block <= 4 << 20 && block % 4096 == 0);
+            assert_true(block >= 4096 && block <= 16 << 20 && block % 4096 == 0);
             assert_true(block == 4096 || block * jobs * 4 <= memory);
         }
     }
