@@ -115,27 +115,11 @@ static int op_memoize(ckpt_pk_machine *m)
     return ckpt_pk_remember(m, m->n_memo);
 }
 
-/* A memo number in text form. */
-static int pk_memo_number(const ckpt_pk_machine *m, ckpt_text s, uint64_t *out)
-{
-    *out = 0;
-    if (s.n == 0 || s.n > 18) {
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a memo number that is not one");
-    }
-    for (uint64_t i = 0; i < s.n; i++) {
-        if (s.at[i] < '0' || s.at[i] > '9') {
-            return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a memo number that is not one");
-        }
-        *out = *out * 10 + (uint64_t)(s.at[i] - '0');
-    }
-    return CKPT_OK;
-}
-
 /* PUT of protocol 0. */
 static int op_put_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     uint64_t number;
-    int rc = pk_memo_number(m, a->text, &number);
+    int rc = ckpt_pk_memo_number(&m->p, a->text, &number);
 
     return rc == CKPT_OK ? ckpt_pk_remember(m, number) : rc;
 }
@@ -144,7 +128,7 @@ static int op_put_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 static int op_get_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     uint64_t number;
-    int rc = pk_memo_number(m, a->text, &number);
+    int rc = ckpt_pk_memo_number(&m->p, a->text, &number);
 
     return rc == CKPT_OK ? ckpt_pk_recall(m, number) : rc;
 }

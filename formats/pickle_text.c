@@ -101,6 +101,21 @@ int ckpt_pk_decimal(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     return ckpt_pk_long(p, out, number, sizeof number);
 }
 
+int ckpt_pk_memo_number(const ckpt_pk *p, ckpt_text s, uint64_t *out)
+{
+    *out = 0;
+    if (s.n == 0 || s.n > 18) { // 10^18 fits into 64 bits
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "a memo number that is not one");
+    }
+    for (uint64_t i = 0; i < s.n; i++) {
+        if (s.at[i] < '0' || s.at[i] > '9') {
+            return ckpt_pk_fail(p, CKPT_EFORMAT, "a memo number that is not one");
+        }
+        *out = *out * 10 + (uint64_t)(s.at[i] - '0');
+    }
+    return CKPT_OK;
+}
+
 int ckpt_pk_float(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
 {
     char text[TEXT_DIGITS_MAX + 8];

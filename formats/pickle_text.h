@@ -15,6 +15,9 @@ int ckpt_pk_long(const ckpt_pk *p, ckpt_value **out, const uint8_t *bytes, uint6
 /* "-123", "123L": at most 64 digits, else CKPT_ELIMIT. */
 int ckpt_pk_decimal(const ckpt_pk *p, ckpt_value **out, ckpt_text s);
 
+/* A number of the memo, as PUT and GET have it. */
+int ckpt_pk_memo_number(const ckpt_pk *p, ckpt_text s, uint64_t *out);
+
 /* "1.5e-3", "inf", "nan". */
 int ckpt_pk_float(const ckpt_pk *p, ckpt_value **out, ckpt_text s);
 

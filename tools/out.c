@@ -172,6 +172,7 @@ static void say(const char *label, const char *colour, const char *fmt, va_list 
     char text[2048];
 
     (void)vsnprintf(text, sizeof text, fmt, args);
+    (void)fflush(stdout); // both in one log: in the order of what happened
     // progress may come from a worker: keep the line in one piece
     flockfile(stderr);
     (void)fprintf(stderr, "%s: ", out.program);

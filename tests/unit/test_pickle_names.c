@@ -59,64 +59,65 @@ static void known_names(void **state)
                      CKPT_NAME_DATA);
 }
 
+static const char *const unsafe_list[][2] = {
+    // the standard library, C modules, Python 2's names, classes too
+    {"os", "system"},
+    {"posix", "system"},
+    {"nt", "system"},
+    {"os.path", "join"},
+    {"subprocess", "Popen"},
+    {"_posixsubprocess", "fork_exec"},
+    {"cProfile", "run"},
+    {"builtins", "eval"},
+    {"__builtin__", "apply"},
+    {"builtins", "Exception"},
+    {"exceptions", "Exception"},
+    {"commands", "getoutput"},
+    {"functools", "partial"},
+    {"functools", "partialmethod"},
+    {"operator", "attrgetter"},
+    {"types", "CodeType"},
+    {"types", "FunctionType"},
+    {"importlib.machinery", "SourceFileLoader"},
+    {"ctypes", "CDLL"},
+    {"logging", "FileHandler"},
+    {"_io", "FileIO"},
+    {"zipimport", "zipimporter"},
+    {"pickle", "loads"},
+    {"_pickle", "Unpickler"},
+    {"cPickle", "loads"},
+    {"copyreg", "__newobj__"},
+    {"collections", "namedtuple"},
+    {"_codecs", "decode"},
+    {"pip._internal", "main"},
+    {"webbrowser", "open"},
+    {"zoneinfo", "ZoneInfo"},
+    // functions of torch and numpy, and what they import
+    {"torch", "load"},
+    {"torch.hub", "load"},
+    {"torch.storage", "_load_from_bytes"},
+    {"torch.serialization", "os"},
+    {"torch.utils.collect_env", "run"},
+    {"torch._utils", "_import_dotted_name"},
+    {"torch.jit.unsupported_tensor_ops", "execWrapper"},
+    {"numpy", "load"},
+    {"numpy.testing._private.utils", "runstring"},
+    {"numpy", "fromfile"},
+    {"numpy._core.multiarray", "__import__"},
+    {"functorch", "vmap"},
+    // dotted names, whatever the module
+    {"torch.serialization", "os.system"},
+    {"mytrainer", "Outer.Inner"},
+    {"collections", "OrderedDict.fromkeys"},
+};
+
 static void unsafe_names(void **state)
 {
-    static const char *const list[][2] = {
-        // the standard library, C modules, Python 2's names, classes too
-        {"os", "system"},
-        {"posix", "system"},
-        {"nt", "system"},
-        {"os.path", "join"},
-        {"subprocess", "Popen"},
-        {"_posixsubprocess", "fork_exec"},
-        {"cProfile", "run"},
-        {"builtins", "eval"},
-        {"__builtin__", "apply"},
-        {"builtins", "Exception"},
-        {"exceptions", "Exception"},
-        {"commands", "getoutput"},
-        {"functools", "partial"},
-        {"functools", "partialmethod"},
-        {"operator", "attrgetter"},
-        {"types", "CodeType"},
-        {"types", "FunctionType"},
-        {"importlib.machinery", "SourceFileLoader"},
-        {"ctypes", "CDLL"},
-        {"logging", "FileHandler"},
-        {"_io", "FileIO"},
-        {"zipimport", "zipimporter"},
-        {"pickle", "loads"},
-        {"_pickle", "Unpickler"},
-        {"cPickle", "loads"},
-        {"copyreg", "__newobj__"},
-        {"collections", "namedtuple"},
-        {"_codecs", "decode"},
-        {"pip._internal", "main"},
-        {"webbrowser", "open"},
-        {"zoneinfo", "ZoneInfo"},
-        // functions of torch and numpy, and what they import
-        {"torch", "load"},
-        {"torch.hub", "load"},
-        {"torch.storage", "_load_from_bytes"},
-        {"torch.serialization", "os"},
-        {"torch.utils.collect_env", "run"},
-        {"torch._utils", "_import_dotted_name"},
-        {"torch.jit.unsupported_tensor_ops", "execWrapper"},
-        {"numpy", "load"},
-        {"numpy.testing._private.utils", "runstring"},
-        {"numpy", "fromfile"},
-        {"numpy._core.multiarray", "__import__"},
-        {"functorch", "vmap"},
-        // dotted names, whatever the module
-        {"torch.serialization", "os.system"},
-        {"mytrainer", "Outer.Inner"},
-        {"collections", "OrderedDict.fromkeys"},
-    };
 
     (void)state;
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (id_of(list[i][0], list[i][1]) != CKPT_NAME_UNSAFE) {
-            fail_msg("%s.%s is let through", list[i][0], list[i][1]);
+    for (size_t i = 0; i < sizeof unsafe_list / sizeof *unsafe_list; i++) {
+        if (id_of(unsafe_list[i][0], unsafe_list[i][1]) != CKPT_NAME_UNSAFE) {
+            fail_msg("%s.%s is let through", unsafe_list[i][0], unsafe_list[i][1]);
         }
     }
 }
