@@ -45,7 +45,7 @@ static void help_free(help_pickle *h)
 }
 
 /* A whole file; NULL if it does not exist. */
-static uint8_t *help_file(const char *path, size_t *n)
+static inline uint8_t *help_file(const char *path, size_t *n)
 {
     FILE *f = fopen(path, "rb");
     uint8_t *bytes;
@@ -65,7 +65,7 @@ static uint8_t *help_file(const char *path, size_t *n)
     return bytes;
 }
 
-static uint32_t help_u32(const uint8_t *p)
+static inline uint32_t help_u32(const uint8_t *p)
 {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
@@ -74,7 +74,7 @@ static uint32_t help_u32(const uint8_t *p)
  * The stored record data.pkl of a small well-formed archive, found through its central directory;
  * NULL if there is none.
  */
-static const uint8_t *help_data_pkl(const uint8_t *zip, size_t n, size_t *n_pkl)
+static inline const uint8_t *help_data_pkl(const uint8_t *zip, size_t n, size_t *n_pkl)
 {
     for (size_t i = 0; i + 46 <= n; i++) {
         size_t n_name = zip[i + 28 < n ? i + 28 : 0];
@@ -97,7 +97,7 @@ static const uint8_t *help_data_pkl(const uint8_t *zip, size_t n, size_t *n_pkl)
 }
 
 /* Folder of the fixtures, or NULL when the tests run without them. */
-static const char *help_fixtures(void)
+static inline const char *help_fixtures(void)
 {
     static char path[4096];
     const char *shared = getenv("CKPT_SHARED");

@@ -172,19 +172,38 @@ static void check_narrowing(ckpt_dtype from, const void *src, size_t n)
     }
 }
 
-static void found_for_floats_only(void **state)
+static void found_for_floats_and_ints_to_f32(void **state)
 {
     (void)state;
     for (int to = -1; to <= CKPT_N_DTYPES; to++) {
         for (int from = -1; from <= CKPT_N_DTYPES; from++) {
-            bool both =
-                to >= CKPT_F64 && to <= CKPT_F8_E5M2 && from >= CKPT_F64 && from <= CKPT_F8_E5M2;
+            bool ints = to == CKPT_F32 && from >= CKPT_I64 && from <= CKPT_BOOL;
+            bool both = ints || (to >= CKPT_F64 && to <= CKPT_F8_E5M2 && from >= CKPT_F64 &&
+                                 from <= CKPT_F8_E5M2);
 
             assert_int_equal(ckpt_cast_find((ckpt_dtype)to, (ckpt_dtype)from) != NULL, both);
             assert_int_equal(ckpt_cast_find_portable((ckpt_dtype)to, (ckpt_dtype)from) != NULL,
                              both);
         }
     }
+}
+
+static void ints_round_once(void **state)
+{
+    const int64_t wide[] = {0, -1, 16777217, INT64_MAX, INT64_MIN, 33554435};
+    const float want[] = {0, -1, 16777216, 0x1p63f, -0x1p63f, 33554436};
+    const uint8_t flags[] = {0, 1, 255};
+    float got[6];
+
+    (void)state;
+    ckpt_cast_find(CKPT_F32, CKPT_I64)(got, wide, 6);
+    assert_memory_equal(got, want, sizeof want);
+    ckpt_cast_find(CKPT_F32, CKPT_BOOL)(got, flags, 3);
+    assert_true(got[0] == 0.0f && got[1] == 1.0f && got[2] == 255.0f);
+    ckpt_cast_find(CKPT_F32, CKPT_I8)(got, flags, 3);
+    assert_true(got[2] == -1.0f);
+    ckpt_cast_find(CKPT_F32, CKPT_U64)(got, &wide[4], 1);
+    assert_true(got[0] == 0x1p63f);
 }
 
 static void equal_dtypes_are_copied(void **state)
@@ -603,7 +622,8 @@ static void signs_are_flipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(found_for_floats_only),
+        cmocka_unit_test(found_for_floats_and_ints_to_f32),
+        cmocka_unit_test(ints_round_once),
         cmocka_unit_test(equal_dtypes_are_copied),
         cmocka_unit_test(every_narrow_pattern),
         cmocka_unit_test(ties_and_their_neighbours),

@@ -143,10 +143,13 @@ static void test_twins(void **state)
     // collected: one finding for the tensor, however many elements differ
     tw.copy[10] ^= 1;
     tw.to->collect = true;
+    tw.to->findings.n = 0;
     ckpt_err_clear(&err);
     assert_int_equal(help_convert(&dir, tw.from, tw.to, &opts, &report, &err), CKPT_OK);
-    assert_int_equal(tw.to->findings.n, 1);
+    assert_int_equal(tw.to->findings.n, 2);
     assert_int_equal(tw.to->findings.at[0].code, CKPT_EMISMATCH);
+    assert_int_equal(tw.to->findings.at[1].severity, CKPT_WARNING);
+    assert_non_null(strstr(tw.to->findings.at[1].text, "1 NaN and 1 infinite of 100000"));
     assert_int_equal(report.n_compared, 99996);
     twins_free();
 }
