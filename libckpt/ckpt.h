@@ -135,32 +135,6 @@ typedef struct ckpt_target {
     bool copy_side_files;    /* hf folders: config.json, tokenizer files ... from beside the source */
 } ckpt_target;
 
-/*
- * Called now and then from one thread at a time with bytes done; a non-zero return cancels the run (CKPT_ECANCELED).
- */
-typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
-
-typedef struct ckpt_run_opts {
-    uint64_t memory; /* bytes of payload buffers in all; 0: 256 MiB */
-    unsigned jobs;   /* threads; 0: one per processor, at most 8 */
-    bool force;      /* replace existing outputs */
-    bool no_fsync;   /* do not wait for the disk: for scratch use only */
-    ckpt_progress_fn progress;
-    void *progress_ctx;
-} ckpt_run_opts;
-
-/* What a run did and proved. */
-typedef struct ckpt_run_report {
-    uint64_t n_tensors, n_elems;
-    uint64_t n_read, n_written; /* payload bytes */
-    uint64_t n_records_checked; /* records whose CRC held */
-    uint64_t n_records_no_crc;  /* records that carry none */
-    uint64_t n_compared;        /* elements equal to their 16-bit copy */
-    uint64_t n_nan, n_inf;
-    uint64_t n_files;
-    double seconds;
-} ckpt_run_report;
-
 /* Lay out a target map: names, dtypes, shards and offsets, headers and all; nothing is written. */
 CKPT_API int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
@@ -194,12 +168,18 @@ CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t fir
 
 typedef int (*ckpt_finding_fn)(void *ctx, int severity, int code, const char *text);
 
+typedef struct ckpt_verify_opts {
+    ckpt_open_opts open; /* collect and with_optimizer are taken as set */
+    ckpt_run_opts run;
+    ckpt_finding_fn finding; /* receives what is found, or NULL */
+    void *finding_ctx;
+} ckpt_verify_opts;
+
 /*
- * Check everything about a checkpoint: structure, every CRC, twins, NaN and infinities.  Findings go to fn.
+ * Check everything about a checkpoint: structure, every CRC, copies against masters, NaN and infinities.
  * Returns the most severe problem's code (CKPT_EFORMAT before CKPT_EMISMATCH), or CKPT_OK.
  */
-CKPT_API int ckpt_verify(const char *path, const ckpt_open_opts *open, const ckpt_run_opts *run, ckpt_finding_fn fn,
-                         void *ctx, ckpt_run_report *report, ckpt_err *err);
+CKPT_API int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report, ckpt_err *err);
 
 typedef struct ckpt_diff_opts {
     double tolerance;      /* |a - b| <= tolerance counts as equal; 0: by value (equal bits, or equal after widening) */

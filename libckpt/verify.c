@@ -142,27 +142,28 @@ static int ver_absorb(ver_state *v, int rc, ckpt_err *err)
     }
 }
 
-int ckpt_verify(const char *path, const ckpt_open_opts *open, const ckpt_run_opts *run, ckpt_finding_fn fn, void *ctx,
-                ckpt_run_report *report, ckpt_err *err)
+int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report, ckpt_err *err)
 {
-    ckpt_open_opts opts = open ? *open : (ckpt_open_opts){0};
+    static const ckpt_verify_opts defaults = {0};
+    const ckpt_verify_opts *o = opts ? opts : &defaults;
+    ckpt_open_opts open = o->open;
     ckpt_run_report records = {0}, values = {0};
-    ver_state v = {.fn = fn, .ctx = ctx};
+    ver_state v = {.fn = o->finding, .ctx = o->finding_ctx};
     ckpt_err local = {0};
     ckpt_map *map = NULL;
 
-    opts.collect = true;
-    opts.with_optimizer = true;
-    int rc = ckpt_open(&map, path, &opts, &local);
+    open.collect = true;
+    open.with_optimizer = true;
+    int rc = ckpt_open(&map, path, &open, &local);
     if (rc == CKPT_OK) {
         ver_say_all(&v, map);
         rc = ver_absorb(&v, ckpt_map_check(map, &local), &local);
         bool sound = v.worst == CKPT_OK;
         if (rc == CKPT_OK)
-            rc = ver_absorb(&v, ver_records(&v, map, run, &records, &local), &local);
+            rc = ver_absorb(&v, ver_records(&v, map, &o->run, &records, &local), &local);
         // values can only be read where the structure holds
         if (rc == CKPT_OK && sound)
-            rc = ver_absorb(&v, ver_values(&v, map, run, &values, &local), &local);
+            rc = ver_absorb(&v, ver_values(&v, map, &o->run, &values, &local), &local);
     }
     rc = ver_absorb(&v, rc, &local);
     ckpt_map_free(map);

@@ -87,7 +87,9 @@ static int verify_run(cli_args *a, ckpt_err *err)
         json_open(&v.j, "findings", '[');
     }
     progress_begin(&p, "verifying", a->quiet, &a->run);
-    int rc = ckpt_verify(a->operand[0], &a->open, &a->run, verify_finding, &v, &report, err);
+    const ckpt_verify_opts opts = {
+        .open = a->open, .run = a->run, .finding = verify_finding, .finding_ctx = &v};
+    int rc = ckpt_verify(a->operand[0], &opts, &report, err);
     progress_end(&p);
     if (a->json)
         verify_close_json(&v, rc, &report, err);

@@ -1,12 +1,13 @@
 /*
  * ckpt_types.h: the types that the public header and every room of the library share.
  *
- * Error codes, dtypes, boxes, extents and tensors.  Installed beside ckpt.h, which includes it.
+ * Error codes, dtypes, boxes, extents, tensors, and what a run is told and tells.  Installed beside ckpt.h, which includes it.
  * Compiles alone as C11 and C++17.
  */
 #ifndef CKPT_TYPES_H
 #define CKPT_TYPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -141,6 +142,32 @@ typedef struct ckpt_tensor {
                                         not itself in the map's list */
     const char *origin;              /* target maps: its name in the map it was laid out from */
 } ckpt_tensor;
+
+/*
+ * Called now and then from one thread at a time with bytes done; a non-zero return cancels the run (CKPT_ECANCELED).
+ */
+typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
+
+typedef struct ckpt_run_opts {
+    uint64_t memory; /* bytes of payload buffers in all; 0: 256 MiB */
+    unsigned jobs;   /* threads; 0: one per processor, at most 8 */
+    bool force;      /* replace existing outputs */
+    bool no_fsync;   /* do not wait for the disk: for scratch use only */
+    ckpt_progress_fn progress;
+    void *progress_ctx;
+} ckpt_run_opts;
+
+/* What a run did and proved. */
+typedef struct ckpt_run_report {
+    uint64_t n_tensors, n_elems;
+    uint64_t n_read, n_written; /* payload bytes */
+    uint64_t n_records_checked; /* records whose CRC held */
+    uint64_t n_records_no_crc;  /* records that carry none */
+    uint64_t n_compared;        /* elements equal to their 16-bit copy */
+    uint64_t n_nan, n_inf;
+    uint64_t n_files;
+    double seconds;
+} ckpt_run_report;
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,6 @@
 #ifndef CKPT_COPY_CREW_H
 #define CKPT_COPY_CREW_H
 
-#include "ckpt.h"
 #include "libckpt/base/mem.h"
 
 /* How far the run has come: told to the caller's callback at most 20 times a second. */

@@ -43,5 +43,6 @@ struct ckpt_plan {
  */
 int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t block, ckpt_err *err);
 CKPT_API void ckpt_plan_free(ckpt_plan *plan);
+CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write, uint64_t *n_jobs);
 
 #endif

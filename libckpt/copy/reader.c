@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "ckpt.h"
+#include "libckpt/copy/reader.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/gather.h"

@@ -9,7 +9,6 @@
 #ifndef CKPT_COPY_RUN_H
 #define CKPT_COPY_RUN_H
 
-#include "ckpt.h"
 #include "libckpt/copy/plan.h"
 
 /*

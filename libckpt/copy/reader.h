@@ -1,0 +1,16 @@
+/*
+ * reader.h: values of single tensors into the caller's memory (public: see ckpt.h).
+ */
+#ifndef CKPT_COPY_READER_H
+#define CKPT_COPY_READER_H
+
+#include "libckpt/map/map.h"
+
+typedef struct ckpt_reader ckpt_reader;
+
+CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err);
+CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                              ckpt_dtype dtype, void *buf, ckpt_err *err);
+CKPT_API void ckpt_reader_free(ckpt_reader *r);
+
+#endif
