@@ -42,9 +42,9 @@ PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch
 LIBS     := $(B)/lib/libckpt.a $(B)/lib/libckpt.so
 
 .PHONY: all demo check check-unit check-cli check-golden check-bad check-fault check-interop \
-        check-fuzz bench lint fmt install uninstall clean help deps run-demo run-check programs
+        check-fuzz bench lint fmt install clean help deps run-demo run-check programs
 
-all: $(PROGRAMS) $(LIBS) $(B)/lib/pkgconfig/ckpt.pc summary
+all: $(PROGRAMS) $(LIBS) summary
 
 programs: $(PROGRAMS)
 
@@ -90,10 +90,6 @@ $(B)/bin/ckpt: $(TOOL_OBJ) $(B)/lib/libckpt.a
 
 $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch: $(B)/bin/ckpt
 	$(Q)ln -sf ckpt $@
-
-$(B)/lib/pkgconfig/ckpt.pc: libckpt/ckpt.pc.in Makefile
-	@mkdir -p $(@D)
-	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $< > $@
 
 .PHONY: summary
 summary: $(PROGRAMS) $(LIBS)
@@ -166,7 +162,7 @@ install: all
 	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib
 	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib/libckpt.so
 	install -m 644 libckpt/ckpt.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
-	install -m 644 $(B)/lib/pkgconfig/ckpt.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
 	install -m 644 man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 man/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
 	install -m 644 man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7

@@ -51,30 +51,8 @@ ckpt_value *ckpt_pk_node(const ckpt_pk *p, ckpt_value_kind kind)
         (void)pk_no_memory(p);
         return NULL;
     }
-    switch (kind) {
-    case CKPT_V_LIST:
-    case CKPT_V_TUPLE:
-    case CKPT_V_SET:
-    case CKPT_V_FROZENSET:
-    case CKPT_V_DICT:
-    case CKPT_V_ODICT:
-    case CKPT_V_TENSOR:
-    case CKPT_V_OBJECT:
+    if (ckpt_value_has_children(v)) { // leaves stay unmarked
         v->mark = CKPT_PK_FRESH;
-        break;
-    case CKPT_V_NONE: // leaves stay unmarked
-    case CKPT_V_BOOL:
-    case CKPT_V_INT:
-    case CKPT_V_LONG:
-    case CKPT_V_FLOAT:
-    case CKPT_V_STR:
-    case CKPT_V_BYTES:
-    case CKPT_V_BYTEARRAY:
-    case CKPT_V_SIZE:
-    case CKPT_V_GLOBAL:
-    case CKPT_V_DTYPE:
-    case CKPT_V_STORAGE:
-        break;
     }
     return v;
 }

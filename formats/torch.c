@@ -20,11 +20,14 @@
 #include "libckpt/format.h"
 
 /*
- * Bytes that data.pkl may have: as it is in the file, or when it must be inflated, so that a small
- * file cannot claim much memory.
+ * Bytes that data.pkl may have: as it is in the file, or when it must be inflated.  Values take up to
+ * 64 times the pickle's bytes, so a small file must not claim a long one: beyond the first 4 MiB,
+ * 16 times what is stored (pickles of real checkpoints shrink to a fifth or sixth).
  */
-#define TORCH_MAX_PICKLE   (UINT64_C(1) << 30)
-#define TORCH_MAX_INFLATED (UINT64_C(256) << 20)
+#define TORCH_MAX_PICKLE    (UINT64_C(1) << 30)
+#define TORCH_MAX_INFLATED  (UINT64_C(256) << 20)
+#define TORCH_FREE_INFLATED (UINT64_C(4) << 20)
+#define TORCH_PICKLE_RATIO  UINT64_C(16)
 
 /* Bytes of the small text records, and digits of a version. */
 enum { TORCH_MAX_TEXT = 64, TORCH_MAX_VERSION = 10 };
@@ -264,9 +267,19 @@ static int torch_adopt(torch_file *f, const ckpt_pickle *pickle)
     return rc;
 }
 
+/* The most bytes that the record of the pickle may hold. */
+static uint64_t torch_max_pickle(const ckpt_zip_record *record)
+{
+    if (record->method == CKPT_ZIP_STORED)
+        return TORCH_MAX_PICKLE;
+    if (record->n_stored > (TORCH_MAX_INFLATED - TORCH_FREE_INFLATED) / TORCH_PICKLE_RATIO)
+        return TORCH_MAX_INFLATED;
+    return TORCH_FREE_INFLATED + record->n_stored * TORCH_PICKLE_RATIO;
+}
+
 static int torch_pickle(torch_file *f, const ckpt_zip_record *record)
 {
-    uint64_t max = record->method == CKPT_ZIP_STORED ? TORCH_MAX_PICKLE : TORCH_MAX_INFLATED;
+    uint64_t max = torch_max_pickle(record);
     ckpt_pickle_opts opts = {0};
     ckpt_pickle pickle = {0};
     uint8_t *bytes;

@@ -114,35 +114,6 @@ static bool tn_child_at(const ckpt_value *v, uint64_t i, tn_child *out)
     return true;
 }
 
-static bool tn_is_container(const ckpt_value *v)
-{
-    switch (v->kind) {
-    case CKPT_V_LIST:
-    case CKPT_V_TUPLE:
-    case CKPT_V_SET:
-    case CKPT_V_FROZENSET:
-    case CKPT_V_DICT:
-    case CKPT_V_ODICT:
-    case CKPT_V_TENSOR:
-    case CKPT_V_OBJECT:
-        return true;
-    case CKPT_V_NONE:
-    case CKPT_V_BOOL:
-    case CKPT_V_INT:
-    case CKPT_V_LONG:
-    case CKPT_V_FLOAT:
-    case CKPT_V_STR:
-    case CKPT_V_BYTES:
-    case CKPT_V_BYTEARRAY:
-    case CKPT_V_SIZE:
-    case CKPT_V_GLOBAL:
-    case CKPT_V_DTYPE:
-    case CKPT_V_STORAGE:
-        break;
-    }
-    return false;
-}
-
 /* ---- names ---- */
 
 /* Append the part of the path that leads to a child; keys that are no text count by their place. */
@@ -406,7 +377,7 @@ static int tn_visit(tn_walk *w, ckpt_value *v, bool named)
 
 static int tn_run(tn_walk *w, ckpt_value *root)
 {
-    int rc = tn_is_container(root) ? tn_visit(w, root, false) : CKPT_OK;
+    int rc = ckpt_value_has_children(root) ? tn_visit(w, root, false) : CKPT_OK;
 
     while (rc == CKPT_OK && w->stack.n > 0) {
         tn_frame *top = &w->stack.at[w->stack.n - 1];
@@ -416,7 +387,7 @@ static int tn_run(tn_walk *w, ckpt_value *root)
             w->stack.n--;
             continue;
         }
-        if (c.v == NULL || !tn_is_container(c.v))
+        if (c.v == NULL || !ckpt_value_has_children(c.v))
             continue;
         w->path.n = top->n_path;
         if (c.named && !tn_push_part(w, top, &c))

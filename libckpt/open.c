@@ -205,7 +205,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     *out = NULL;
     opts = opts ? opts : &defaults;
     if (stat(path, &st) != 0)
-        return ckpt_fail_sys(err, errno == ENOENT || errno == ENOTDIR ? CKPT_EMISSING : CKPT_EIO, errno,
+        return ckpt_fail_sys(err, ckpt_open_code(errno), errno,
                              "%s: cannot be opened", path);
     int rc = ckpt_map_new(&map, 0, err);
     if (rc == CKPT_OK) {

@@ -5,6 +5,7 @@
  */
 #include "libckpt/base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,6 +118,11 @@ int ckpt_fail(ckpt_err *err, int code, const char *fmt, ...)
     err_format(err, sizeof err->text, fmt, args);
     va_end(args);
     return code;
+}
+
+int ckpt_open_code(int sys)
+{
+    return sys == ENOENT || sys == ENOTDIR || sys == ELOOP ? CKPT_EMISSING : CKPT_EIO;
 }
 
 int ckpt_fail_sys(ckpt_err *err, int code, int sys, const char *fmt, ...)

@@ -24,6 +24,12 @@ int ckpt_fail(ckpt_err *err, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
 /* The same for a failed system call: appends ": " and the text of errno value sys. */
 int ckpt_fail_sys(ckpt_err *err, int code, int sys, const char *fmt, ...) CKPT_PRINTF(4, 5);
 
+/*
+ * The code of a path that did not open: CKPT_EMISSING when the name leads nowhere (a link that ends
+ * in itself included), else CKPT_EIO.
+ */
+int ckpt_open_code(int sys);
+
 /* Shorthand: CKPT_ELIMIT, "out of memory". */
 int ckpt_fail_memory(ckpt_err *err);
 

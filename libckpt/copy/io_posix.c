@@ -93,8 +93,7 @@ static int iop_open_fd(int *out, const char *path, ckpt_err *err)
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
-        return ckpt_fail_sys(err, errno == ENOENT || errno == ENOTDIR ? CKPT_EMISSING : CKPT_EIO,
-                             errno, "%s: cannot open", path);
+        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot open", path);
     *out = fd;
     return CKPT_OK;
 }

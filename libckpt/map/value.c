@@ -143,6 +143,35 @@ static bool vl_text_is(const ckpt_text *t, const char *s)
     return t->n == n && memcmp(t->at, s, n) == 0;
 }
 
+bool ckpt_value_has_children(const ckpt_value *v)
+{
+    switch (v->kind) {
+    case CKPT_V_LIST:
+    case CKPT_V_TUPLE:
+    case CKPT_V_SET:
+    case CKPT_V_FROZENSET:
+    case CKPT_V_DICT:
+    case CKPT_V_ODICT:
+    case CKPT_V_TENSOR:
+    case CKPT_V_OBJECT:
+        return true;
+    case CKPT_V_NONE:
+    case CKPT_V_BOOL:
+    case CKPT_V_INT:
+    case CKPT_V_LONG:
+    case CKPT_V_FLOAT:
+    case CKPT_V_STR:
+    case CKPT_V_BYTES:
+    case CKPT_V_BYTEARRAY:
+    case CKPT_V_SIZE:
+    case CKPT_V_GLOBAL:
+    case CKPT_V_DTYPE:
+    case CKPT_V_STORAGE:
+        break;
+    }
+    return false;
+}
+
 bool ckpt_value_is(const ckpt_value *v, const char *s)
 {
     return v != NULL && v->kind == CKPT_V_STR && vl_text_is(&v->as.text, s);

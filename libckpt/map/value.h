@@ -134,6 +134,9 @@ bool ckpt_dict_add_cstr(ckpt_arena *a, ckpt_dict *map, const char *key, ckpt_val
 /* The value of a str key in a DICT or ODICT; NULL if v is NULL, no dict, or lacks it.  Linear. */
 ckpt_value *ckpt_value_get(const ckpt_value *v, const char *key);
 
+/* True for nodes that may hold others: what a walk of the graph must visit once. */
+bool ckpt_value_has_children(const ckpt_value *v);
+
 /* True if v is a STR equal to s. */
 bool ckpt_value_is(const ckpt_value *v, const char *s);
 
