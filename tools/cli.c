@@ -231,7 +231,7 @@ static void cli_fill(cli_tables *t, const cli_verb *verb)
     *s++ = ':'; // tell a missing value from an unknown option
     for (size_t i = 0; i < CLI_MAX_OPTIONS && (o = cli_option_at(verb, i)); i++) {
         size_t n = 0;
-        for (; o->name[n] && n < sizeof t->names[i] - 1; n++)
+        for (; n < sizeof t->names[i] - 1 && o->name[n]; n++)
             t->names[i][n] = o->name[n] == '_' ? '-' : o->name[n];
         t->longs[i].name = t->names[i];
         t->longs[i].has_arg = o->kind == CLI_FLAG ? no_argument : required_argument;

@@ -1,0 +1,127 @@
+/*
+ * test_diff.c: two maps compared by name and value.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "libckpt/ckpt.h"
+#include "libckpt/map/map.h"
+
+/* What was told, one letter for each difference. */
+typedef struct told {
+    char what[32];
+    ckpt_difference last;
+} told;
+
+static int tell(void *ctx, const ckpt_difference *d)
+{
+    told *t = ctx;
+    size_t n = strlen(t->what);
+
+    snprintf(t->what + n, sizeof t->what - n, "%c", strstr(d->what, "only in") ? d->what[8] : d->what[0]);
+    t->last = *d;
+    return 0;
+}
+
+/* A map of one tensor "w" over the caller's bytes. */
+static ckpt_map *make(const char *name, ckpt_dtype dtype, uint64_t n, void *bytes)
+{
+    const ckpt_source source = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = 64, .memory = bytes};
+    const ckpt_tensor like = {.dtype = dtype, .ndim = 1, .shape = &n};
+    ckpt_tensor *t = NULL;
+    ckpt_map *map = NULL;
+    uint32_t at;
+
+    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    map->path = name;
+    assert_int_equal(ckpt_map_add_source(map, &source, &at, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_add(map, name, strlen(name), &like, &t, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_back_whole(map, t, at, 0, NULL), CKPT_OK);
+    return map;
+}
+
+static int diff(ckpt_map *a, ckpt_map *b, const ckpt_diff_opts *opts, told *t)
+{
+    memset(t, 0, sizeof *t);
+    int rc = ckpt_diff(a, b, opts, tell, t, NULL);
+    ckpt_map_free(a);
+    ckpt_map_free(b);
+    return rc;
+}
+
+static void values_by_bits_and_by_tolerance(void **state)
+{
+    float a[16] = {1, 2, NAN, -0.0f}, b[16] = {1, 2.5f, NAN, 0.0f};
+    const ckpt_diff_opts loose = {.tolerance = 0.5}, tight = {.tolerance = 0.25};
+    told t;
+
+    (void)state;
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, a), NULL, &t), CKPT_OK);
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), NULL, &t), CKPT_EDIFFERS);
+    assert_string_equal(t.what, "v");
+    assert_int_equal(t.last.n_different, 1);
+    assert_int_equal(t.last.first, 1);
+    assert_true(t.last.max_abs == 0.5);
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), &loose, &t), CKPT_OK);
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), &tight, &t), CKPT_EDIFFERS);
+}
+
+static void nan_differs_from_a_number(void **state)
+{
+    float a[16] = {NAN}, b[16] = {1};
+    const ckpt_diff_opts loose = {.tolerance = 1e30};
+    told t;
+
+    (void)state;
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_F32, 1, b), &loose, &t), CKPT_EDIFFERS);
+    assert_int_equal(t.last.n_different, 1);
+}
+
+static void dtypes_shapes_and_names(void **state)
+{
+    float a[16] = {1.5f};
+    uint16_t half[32] = {0x3fc0}; /* 1.5 in bfloat16 */
+    int64_t ints[8] = {7};
+    const ckpt_diff_opts any = {.ignore_dtype = true};
+    told t;
+
+    (void)state;
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_BF16, 1, half), NULL, &t), CKPT_EDIFFERS);
+    assert_string_equal(t.what, "d");
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_BF16, 1, half), &any, &t), CKPT_OK);
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_I64, 1, ints), &any, &t), CKPT_EDIFFERS);
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_F32, 2, a), NULL, &t), CKPT_EDIFFERS);
+    assert_string_equal(t.what, "s");
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("x", CKPT_F32, 1, a), NULL, &t), CKPT_EDIFFERS);
+    assert_string_equal(t.what, "AB");
+}
+
+static void other_kinds_compare_by_bits(void **state)
+{
+    int64_t a[8] = {1, 2, 3}, b[8] = {1, 9, 9};
+    told t;
+
+    (void)state;
+    assert_int_equal(diff(make("w", CKPT_I64, 3, a), make("w", CKPT_I64, 3, b), NULL, &t), CKPT_EDIFFERS);
+    assert_int_equal(t.last.n_different, 2);
+    assert_int_equal(t.last.first, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_by_bits_and_by_tolerance),
+        cmocka_unit_test(nan_differs_from_a_number),
+        cmocka_unit_test(dtypes_shapes_and_names),
+        cmocka_unit_test(other_kinds_compare_by_bits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
