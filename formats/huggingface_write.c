@@ -83,15 +83,21 @@ static int hfw_copy_side_file(hfw_writer *w, const ckpt_listing *list, const ckp
     return rc;
 }
 
-/* The folder a path stands in ("." when it has none), in the map's arena. */
+/*
+ * The folder a path stands in ("." when it has none), in the map's arena; of "." and "..", which
+ * are no names, the folder above.
+ */
 static char *hfw_parent(ckpt_map *map, const char *path)
 {
-    size_t n = strlen(path);
+    size_t n = strlen(path), end;
 
     while (n > 1 && path[n - 1] == '/')
         n--;
+    end = n;
     while (n > 0 && path[n - 1] != '/')
         n--;
+    if ((end - n == 1 || end - n == 2) && strncmp(path + n, "..", end - n) == 0)
+        return ckpt_arena_printf(map->arena, "%.*s/..", (int)end, path);
     while (n > 1 && path[n - 1] == '/')
         n--;
     return ckpt_arena_string(map->arena, n ? path : ".", n ? n : 1);

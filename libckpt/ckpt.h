@@ -191,7 +191,7 @@ typedef struct ckpt_difference {
     const char *what; /* "only in A", "only in B", "shape", "dtype", "values" */
     const ckpt_tensor *a, *b;
     uint64_t n_different, first; /* values: how many elements, and the first of them */
-    double max_abs;
+    double max_abs; /* the largest distance; below 0: of values that are compared by bits */
 } ckpt_difference;
 
 typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);

@@ -46,14 +46,28 @@ static void diff_floats(diff_state *s, ckpt_difference *d, uint64_t first, size_
     }
 }
 
-/* Count the differing elements of one block of any other values: by bits. */
+/* Element i of packed ones, the first in the lowest bits; it may lie across two bytes. */
+static unsigned diff_packed(const uint8_t *p, size_t i, unsigned bits)
+{
+    size_t at = i * bits;
+    unsigned shift = at % 8, both = p[at / 8];
+
+    if (shift + bits > 8)
+        both |= (unsigned)p[at / 8 + 1] << 8;
+    return both >> shift & ((1u << bits) - 1);
+}
+
+/* Count the differing elements of one block of any other values: by bits, which have no distance. */
 static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t n, unsigned bits)
 {
-    size_t width = bits < 8 ? 1 : bits / 8, count = bits < 8 ? (n * bits + 7) / 8 : n;
-    const char *a = s->a, *b = s->b;
+    size_t width = bits / 8;
+    const uint8_t *a = s->a, *b = s->b;
 
-    for (size_t i = 0; i < count; i++) {
-        if (memcmp(a + i * width, b + i * width, width) != 0)
+    d->max_abs = -1;
+    for (size_t i = 0; i < n; i++) {
+        bool same = bits < 8 ? diff_packed(a, i, bits) == diff_packed(b, i, bits)
+                             : memcmp(a + i * width, b + i * width, width) == 0;
+        if (!same)
             d->first = d->n_different++ == 0 ? first + i : d->first;
     }
 }

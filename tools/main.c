@@ -5,6 +5,7 @@
  * A command is a cli_verb: its options, its number of operands, its function.  Commands return a
  * library code and leave the text in err; only this file prints errors and decides the status.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -120,6 +121,23 @@ static int main_end(const cli_verb *verb, int rc, const ckpt_err *err)
     return ckpt_err_status(rc);
 }
 
+/*
+ * A caller may have closed stdin, stdout or stderr: the next file opened would get that number, and
+ * our messages would be written into an output.  Read-only, so that lost output is still an error.
+ */
+static int main_hold_streams(ckpt_err *err)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd < 0)
+        return fail(err, CKPT_EIO, "/dev/null: cannot be opened");
+    (void)close(fd);
+    return CKPT_OK;
+}
+
 /* Which command, run it, flush what it printed, and one status for it all. */
 int main(int argc, char **argv)
 {
@@ -140,7 +158,9 @@ int main(int argc, char **argv)
         argc--;
         argv++;
     }
-    rc = verb ? main_run(verb, argc, argv, &err) : main_top(argc, argv, &err);
+    rc = main_hold_streams(&err);
+    if (rc == CKPT_OK)
+        rc = verb ? main_run(verb, argc, argv, &err) : main_top(argc, argv, &err);
 
     // phase 3: the outcome.  What could not be written outweighs success, never a failure
     int written = out_close(&lost);

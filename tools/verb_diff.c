@@ -44,7 +44,9 @@ static void diff_text(const ckpt_difference *d)
         out_printf(" %" PRIu64 " of %" PRIu64 " elements, the first at ", d->n_different,
                    d->a->n_elems);
         diff_index(d->a, d->first);
-        out_printf(", by at most %.9g", d->max_abs);
+        // values that are compared by bits differ, but not by so much
+        if (!(d->max_abs < 0))
+            out_printf(", by at most %.9g", d->max_abs);
     }
     out_printf("\n");
 }
@@ -73,7 +75,10 @@ static void diff_json(json_out *j, const ckpt_difference *d)
     if (strcmp(d->what, "values") == 0) {
         json_uint(j, "elements_different", d->n_different);
         json_uint(j, "first", d->first);
-        json_real(j, "max_abs", d->max_abs);
+        if (d->max_abs < 0)
+            json_text(j, "max_abs", NULL);
+        else
+            json_real(j, "max_abs", d->max_abs);
     }
     json_close(j, '}');
 }

@@ -16,7 +16,7 @@
 typedef struct spool_record {
     uint8_t *bytes; /* NULL: in the file */
     uint64_t at;    /* there */
-    bool whole;
+    bool begun, whole;
 } spool_record;
 
 struct ckpt_spool {
@@ -102,6 +102,11 @@ int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err)
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&s->lock);
+    // Begun before, and not completed: its memory or its place in the file serves again.
+    if (r->begun) {
+        pthread_mutex_unlock(&s->lock);
+        return CKPT_OK;
+    }
     // A record that does not fit what is left goes to the file; smaller ones after it may still
     // fit.
     if (n_bytes > 0 && n_bytes <= s->heap) {
@@ -113,6 +118,7 @@ int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err)
     } else if (n_bytes > 0) {
         rc = spool_reserve_file(s, r, n_bytes, err);
     }
+    r->begun = rc == CKPT_OK;
     pthread_mutex_unlock(&s->lock);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "copy_help.h"
+#include "libckpt/copy/reader.h"
 
 static help_dir dir;
 
@@ -116,11 +117,48 @@ static void test_deflated_too_long(void **state)
     ckpt_free(in);
 }
 
+/* A record that was refused is decoded anew, and refused again, each time it is asked for. */
+static void test_deflated_again(void **state)
+{
+    const uint64_t shape[1] = {50000};
+    float *in = help_values(50000, 5), got[4];
+    ckpt_bytes b = help_deflate((const uint8_t *)in, 200000);
+    ckpt_map *map = help_map();
+    ckpt_reader *r = NULL;
+    ckpt_source *s;
+
+    (void)state;
+    help_write(help_join(&dir, "z"), b.at, b.n);
+    (void)help_source(map, help_input(map, help_join(&dir, "z")), 0, 200000);
+    s = &map->sources.at[0];
+    s->coding = CKPT_DEFLATE;
+    s->n_stored = b.n;
+    s->has_crc = 1;
+    s->crc = ckpt_crc32(0, in, 200000) ^ 1;
+    help_whole(map, help_tensor(map, "a", CKPT_F32, 1, shape), 0, 0);
+    assert_int_equal(ckpt_reader_new(&r, map, NULL), CKPT_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        ckpt_err err = {0};
+
+        assert_int_equal(ckpt_reader_read(r, map->tensors.at[0], 0, 4, CKPT_F32, got, &err),
+                         CKPT_EFORMAT);
+        assert_non_null(strstr(err.text, "CRC-32"));
+    }
+    s->crc ^= 1;
+    assert_int_equal(ckpt_reader_read(r, map->tensors.at[0], 0, 4, CKPT_F32, got, NULL), CKPT_OK);
+    assert_memory_equal(got, in, sizeof got);
+    ckpt_reader_free(r);
+    ckpt_map_free(map);
+    ckpt_vec_free(&b);
+    ckpt_free(in);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_deflated, setup, teardown),
         cmocka_unit_test_setup_teardown(test_deflated_too_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deflated_again, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
