@@ -150,6 +150,31 @@ static int ds_open_first(ckpt_ds *ds)
     return rc == CKPT_OK && ds->optim.optim ? ds_open_model(ds) : rc;
 }
 
+/*
+ * Rank 0's two files are of one run.  dp_world_size is the number of ranks, or a divisor of it,
+ * because some releases leave sequence-parallel ranks out of the count.
+ */
+static int ds_check_run(ckpt_ds *ds)
+{
+    const ckpt_value *model = ckpt_ds_version(&ds->model), *optim = ckpt_ds_version(&ds->optim);
+    bool same = true;
+    int64_t n = 1;
+    int rc = model && optim ? ckpt_ds_same(ds, model, optim, &same) : CKPT_OK;
+
+    if (rc == CKPT_OK && !same)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: saved by DeepSpeed %s, but the optimizer file of rank 0 by %s: "
+                               "they are from different runs",
+                               ds->model.path, model->as.text.at, optim->as.text.at);
+    (void)ckpt_value_as_int(ckpt_value_get(ds->model.root, "dp_world_size"), &n);
+    if (rc == CKPT_OK && (n < 1 || n > ds->world || ds->world % (uint32_t)n != 0))
+        rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                             "%s: dp_world_size is %" PRId64 ", but %" PRIu32
+                             " ranks have optimizer files here: they are from different runs",
+                             ds->model.path, n, ds->world);
+    return rc;
+}
+
 /* What rank 0's files say: parameters, groups and where in them everything lies. */
 static int ds_read_first(ckpt_ds *ds)
 {
@@ -159,6 +184,8 @@ static int ds_read_first(ckpt_ds *ds)
         rc = ckpt_ds_optim_begin(ds);
     if (rc == CKPT_OK)
         rc = ckpt_ds_optim_read(ds, &ds->optim);
+    if (rc == CKPT_OK && !ds->broken)
+        rc = ds_check_run(ds);
     if (rc == CKPT_OK && !ds->broken)
         rc = ckpt_ds_params_read(ds);
     if (rc == CKPT_OK && !ds->broken)
@@ -203,12 +230,26 @@ static int ds_check_counters(ckpt_ds *ds, const ckpt_ds_shard *s)
     return rc;
 }
 
+/* Only rank 0 lists tied names (_get_shared_params, since 0.9.2): under another rank's name it is
+ * rank 0's file, and the names would be lost. */
+static int ds_check_shared(ckpt_ds *ds, const ckpt_ds_shard *s)
+{
+    if (ckpt_value_map(ckpt_value_get(s->root, "shared_params")).n == 0)
+        return CKPT_OK;
+    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                           "%s: has shared_params, which only rank 0 writes: this is not the file "
+                           "of rank %" PRIu32,
+                           s->path, s->rank);
+}
+
 /* A model file of another rank than 0: only stage 3 has them. */
 static int ds_read_model(ckpt_ds *ds, ckpt_ds_shard *s)
 {
     if (!ds->placed)
         return CKPT_OK;
     int rc = ds_check_counters(ds, s);
+    if (rc == CKPT_OK)
+        rc = ds_check_shared(ds, s);
     if (rc == CKPT_OK)
         rc = ckpt_ds_params_check(ds, s);
     return rc == CKPT_OK ? ckpt_ds_part_frozen(ds, s) : rc;

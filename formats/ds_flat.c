@@ -81,9 +81,10 @@ static int dsl_layout(ckpt_ds *ds, size_t index, const uint64_t *numel, const ui
         return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: the size of group %zu overflows",
                          ds->optim.path, index);
     for (int i = 0; i < (ds->legacy ? 1 : 2); i++) {
-        int rc = ckpt_zero_flat_new(&g->flat, numel, pad, g->n, g->n_parts, multiple[i], ds->err);
+        ckpt_err why = {0};
+        int rc = ckpt_zero_flat_new(&g->flat, numel, pad, g->n, g->n_parts, multiple[i], &why);
         if (rc != CKPT_OK)
-            return rc;
+            return ckpt_fail(ds->err, rc, "%s: group %zu: %s", ds->optim.path, index, why.text);
         uint64_t owned = dsl_owned(&g->flat, 0);
         if (owned <= have && have <= g->flat.slice && g->flat.slice * g->n_parts >= g->flat.used)
             return CKPT_OK;
@@ -165,6 +166,15 @@ static int dsl_shuffled(ckpt_ds *ds, size_t index)
     return rc;
 }
 
+/* Elements that belong to no parameter would be lost. */
+static int dsl_nobody(ckpt_ds *ds, size_t index)
+{
+    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                           "%s: group %zu holds elements, but param_shapes list no parameter of it: "
+                           "model and optimizer files are from different runs",
+                           ds->optim.path, index);
+}
+
 int ckpt_ds_flat_begin(ckpt_ds *ds)
 {
     uint64_t *numel = ckpt_alloc((ds->params.n + 1) * 2 * sizeof *numel);
@@ -173,6 +183,8 @@ int ckpt_ds_flat_begin(ckpt_ds *ds)
     for (size_t i = 0; rc == CKPT_OK && i < ds->group.n && !ds->broken; i++) {
         const ckpt_ds_group *g = &ds->group.at[i];
         uint64_t *pad = NULL;
+        if (g->n == 0 && ds->column.at[0].at[g->part].n > 0)
+            rc = dsl_nobody(ds, i);
         if (g->n == 0)
             continue;
         for (size_t k = 0; k < g->n; k++)
@@ -285,10 +297,20 @@ static bool dsl_address(const ckpt_value *v, uint64_t numel, uint64_t start)
            (uint64_t)n == numel && (uint64_t)at == start;
 }
 
+/* One rank's mapping of a group; by_name: an index of it where its order is not to count, else NULL. */
+typedef struct dsl_mapping {
+    ckpt_dict entries;
+    const ckpt_ds_index *by_name;
+    uint32_t rank;
+} dsl_mapping;
+
 /* Compare one group's mapping with a layout; the name of the first difference, or NULL. */
 static const char *dsl_compare(const ckpt_ds *ds, const ckpt_ds_group *g, const ckpt_zero_flat *z,
-                               const uint64_t *order, ckpt_dict mapping, uint32_t rank)
+                               const uint64_t *order, const dsl_mapping *m)
 {
+    const ckpt_dict mapping = m->entries;
+    const ckpt_ds_index *by_name = m->by_name;
+    const uint32_t rank = m->rank;
     uint64_t from = rank * z->slice, to = from + z->slice, entry = 0;
 
     for (uint64_t i = dsl_first_after(z, from); i < z->n_params && z->start[i] < to; i++) {
@@ -298,6 +320,8 @@ static const char *dsl_compare(const ckpt_ds *ds, const ckpt_ds_group *g, const 
         if (z->numel[i] == 0)
             continue;
         const ckpt_pair *e = entry < mapping.n ? &mapping.at[entry++] : NULL;
+        if (e && by_name)
+            e = ckpt_ds_index_find(by_name, p->name, p->n_name);
         if (!e || e->key->kind != CKPT_V_STR || e->key->as.text.n != p->n_name ||
             memcmp(e->key->as.text.at, p->name, p->n_name) != 0 ||
             !dsl_address(e->value, end - first, first - from))
@@ -306,6 +330,20 @@ static const char *dsl_compare(const ckpt_ds *ds, const ckpt_ds_group *g, const 
     return entry < mapping.n && mapping.at[entry].key->kind == CKPT_V_STR
                ? mapping.at[entry].key->as.text.at
                : NULL;
+}
+
+/* With round_robin_gradients and parameter_alignment both, the addresses follow the data, but are
+ * listed in the original order. */
+static int dsl_any_order(const ckpt_ds *ds, const ckpt_ds_group *g, ckpt_dict mapping,
+                         uint32_t rank, const char **at)
+{
+    ckpt_ds_index by_name = {0};
+    int rc = ckpt_ds_index_new(&by_name, mapping, ds->err);
+
+    if (rc == CKPT_OK)
+        *at = dsl_compare(ds, g, &g->flat, NULL, &(dsl_mapping){mapping, &by_name, rank});
+    ckpt_ds_index_free(&by_name);
+    return rc;
 }
 
 /* Said once: other tools go by the mappings, and scramble such a checkpoint. */
@@ -318,18 +356,24 @@ static int dsl_note_shuffled(ckpt_ds *ds)
 }
 
 /* Check one group of one rank; *shuffled is set where the mapping follows the original order. */
-static int dsl_mapping(ckpt_ds *ds, const ckpt_ds_shard *s, size_t group, ckpt_dict mapping,
+static int dsl_check_mapping(ckpt_ds *ds, const ckpt_ds_shard *s, size_t group, ckpt_dict mapping,
                        bool *shuffled)
 {
     const ckpt_ds_group *g = &ds->group.at[group];
-    const char *at = g->n ? dsl_compare(ds, g, &g->flat, NULL, mapping, s->rank) : NULL;
+    const dsl_mapping listed = {mapping, NULL, s->rank};
+    const char *at = g->n ? dsl_compare(ds, g, &g->flat, NULL, &listed) : NULL;
+    int rc = CKPT_OK;
 
     if (!at)
         return CKPT_OK;
-    if (g->order && !dsl_compare(ds, g, &g->shuffled, g->order, mapping, s->rank)) {
+    if (g->order && !dsl_compare(ds, g, &g->shuffled, g->order, &listed)) {
         *shuffled = true;
         return CKPT_OK;
     }
+    if (g->order)
+        rc = dsl_any_order(ds, g, mapping, s->rank, &at);
+    if (rc != CKPT_OK || !at)
+        return rc;
     return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                            "%s: param_slice_mappings of group %zu contradict the layout at %.200s: "
                            "this is not the shard of rank %" PRIu32 " of this run",
@@ -343,9 +387,17 @@ int ckpt_ds_flat_mappings(ckpt_ds *ds, const ckpt_ds_shard *s)
     bool shuffled = false;
     int rc = CKPT_OK;
 
-    if (!all || ds->legacy || ds->broken)
+    if (ds->legacy || ds->broken)
+        return CKPT_OK;
+    if (!all != !ckpt_value_get(ds->optim.optim, "param_slice_mappings"))
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: rank %" PRIu32
+                               " and rank 0: one has param_slice_mappings, the other has not: the "
+                               "shards are from different runs",
+                               s->path, s->rank);
+    if (!all)
         return CKPT_OK;
     for (size_t i = 0; rc == CKPT_OK && i < ds->group.n; i++)
-        rc = dsl_mapping(ds, s, i, ckpt_value_map(i < list.n ? list.at[i] : NULL), &shuffled);
+        rc = dsl_check_mapping(ds, s, i, ckpt_value_map(i < list.n ? list.at[i] : NULL), &shuffled);
     return rc == CKPT_OK && shuffled && s->rank == 0 ? dsl_note_shuffled(ds) : rc;
 }

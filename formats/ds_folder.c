@@ -112,7 +112,8 @@ static int dsf_latest(ckpt_ds *ds, const ckpt_listing *list, const char **tag)
     int rc = ckpt_io_slurp(&text, &n, path, DSF_MAX_LATEST, ds->err);
     if (rc != CKPT_OK)
         return rc;
-    while (n > 0 && strchr(" \t\r\n\v\f", text[n - 1]))
+    // Not strchr: a NUL is no white space, and makes the name unsafe.
+    while (n > 0 && memchr(" \t\r\n\v\f", text[n - 1], 6))
         n--;
     if (n == 0)
         rc = ckpt_fail(ds->err, CKPT_EFORMAT,
@@ -237,12 +238,26 @@ static int dsf_add(ckpt_ds *ds, ckpt_ds_parts *parts, const ckpt_ds_name *name, 
     return CKPT_OK;
 }
 
+/* What DeepSpeed's own scripts take for an optimizer file, because of the end of its name. */
+static bool dsf_like_shard(const char *name)
+{
+    static const char end[] = "_optim_states.pt";
+    size_t n = strlen(name);
+
+    return n >= sizeof end - 1 && strcmp(name + n - (sizeof end - 1), end) == 0;
+}
+
 /* Note one entry of the tag folder. */
 static int dsf_take(ckpt_ds *ds, const ckpt_listing *list, const ckpt_entry *e)
 {
     ckpt_ds_name name = ckpt_ds_name_parse(e->name);
     const char *why = NULL;
 
+    if (!e->is_dir && name.kind == CKPT_DS_OTHER && dsf_like_shard(e->name))
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s/%s: named like an optimizer file, but of no known rank: move it "
+                               "away",
+                               list->folder, e->name);
     if (e->is_dir || name.kind == CKPT_DS_OTHER)
         return CKPT_OK;
     if (name.kind == CKPT_DS_LAYER)

@@ -38,6 +38,29 @@ static const ckpt_value *dsm_get(const ckpt_ds *ds, const char *key)
 
 /* ---- what is what ---- */
 
+/* What an entry of the module is. */
+enum { DSM_NEW = 0, DSM_BUFFER, DSM_TRAINED, DSM_FROZEN, DSM_ALIAS, DSM_UNLISTED };
+
+static bool dsm_is_empty(const ckpt_tensor_value *v)
+{
+    bool empty = false;
+
+    for (unsigned d = 0; d < v->ndim; d++)
+        empty = empty || v->shape[d] == 0;
+    return empty;
+}
+
+/* True if the module holds this name without any element.  All such tensors have address 0, so that
+ * shared_params ties each to the first of them, whatever their shapes.  Placeholders do not count.
+ */
+static bool dsm_hollow(const ckpt_ds *ds, const ckpt_text *name)
+{
+    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, name->at, name->n);
+
+    return ds->stage != 3 && e && e->value->kind == CKPT_V_TENSOR &&
+           dsm_is_empty(e->value->as.tensor);
+}
+
 /* Mark an entry of the module as accounted for; its tensor, or NULL when there is no such tensor.
  */
 static const ckpt_tensor_value *dsm_mark(ckpt_ds *ds, const char *name, uint64_t n, uint8_t as)
@@ -46,18 +69,23 @@ static const ckpt_tensor_value *dsm_mark(ckpt_ds *ds, const char *name, uint64_t
 
     if (!e)
         return NULL;
-    ds->seen[e - ds->module.at] = as;
+    // A tied name that is a buffer as well stays one, and is found to be stored already.
+    if (as != DSM_ALIAS || ds->seen[e - ds->module.at] != DSM_BUFFER)
+        ds->seen[e - ds->module.at] = as;
     return e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
 }
-
-enum { DSM_NEW = 0, DSM_BUFFER, DSM_TRAINED, DSM_FROZEN, DSM_ALIAS };
 
 /* Mark what buffer_names lists; a listed buffer that is not there is a problem of the file. */
 static int dsm_buffers(ckpt_ds *ds)
 {
-    ckpt_seq names = ckpt_value_seq(dsm_get(ds, "buffer_names"));
+    const ckpt_value *listed = dsm_get(ds, "buffer_names");
+    ckpt_seq names = ckpt_value_seq(listed);
     int rc = CKPT_OK;
 
+    if (listed && listed->kind != CKPT_V_LIST && listed->kind != CKPT_V_TUPLE &&
+        listed->kind != CKPT_V_SET)
+        return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: buffer_names is not a list of names",
+                         ds->model.path);
     for (uint64_t i = 0; rc == CKPT_OK && i < names.n; i++) {
         const ckpt_value *name = names.at[i];
         if (name->kind != CKPT_V_STR)
@@ -141,7 +169,7 @@ void ckpt_ds_module_free(ckpt_ds *ds)
     ckpt_vec_free(&ds->frozen);
 }
 
-/* Where the 16-bit copy of a trained parameter lies. */
+/* Where a buffer, or the module's copy of a parameter, lies. */
 typedef struct dsm_place {
     uintptr_t storage;
     uint64_t offset; /* elements */
@@ -167,68 +195,106 @@ static bool dsm_list(ckpt_ds *ds, const char **text, size_t n, const char *name)
     return *text != NULL;
 }
 
-/* What is in the module and nowhere else: tied names, frozen parameters, or, before 0.4.2, perhaps
- * buffers. */
+/* What is in the module and in no list, by kind; the names are for people. */
+typedef struct dsm_left {
+    const char *names;
+    size_t n;
+} dsm_left;
+
+static bool dsm_left_add(ckpt_ds *ds, dsm_left *left, const ckpt_value *key)
+{
+    return dsm_list(ds, &left->names, left->n++, key->as.text.at);
+}
+
+/* Tell of what was left over. */
+static int dsm_tell(ckpt_ds *ds, const dsm_left *tied, const dsm_left *more, const dsm_left *lost)
+{
+    const char *file = ds->model.path;
+    int rc = CKPT_OK;
+
+    if (tied->n)
+        rc = ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+                           "%s: %zu tied names share the elements of another parameter or buffer "
+                           "and are not listed by this release (%s)",
+                           file, tied->n, tied->names);
+    // Stage 1 and releases before 0.9.1 list no frozen ones: nothing strange there.
+    if (rc == CKPT_OK && more->n && dsm_get(ds, "frozen_param_shapes"))
+        rc = ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+                           "%s: %zu parameters are unknown to the optimizer, trained or not, and "
+                           "come from the module, as it stores them (%s)",
+                           file, more->n, more->names);
+    if (rc == CKPT_OK && lost->n && ds->stage == 3)
+        rc = ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+                           "%s: %zu names of the module are left out, having no values here: tied "
+                           "within one layer, or never given to the optimizer (%s)",
+                           file, lost->n, lost->names);
+    else if (rc == CKPT_OK && lost->n)
+        rc = ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+                           "%s: %zu tensors of the module are left out, because this release does "
+                           "not say whether they are buffers or frozen parameters (%s)",
+                           file, lost->n, lost->names);
+    return rc;
+}
+
+/* What is in the module and nowhere else: tied names, frozen parameters, those that the optimizer
+ * was not given, or, before 0.4.2, perhaps buffers. */
 static int dsm_leftovers(ckpt_ds *ds, const dsm_place *place, size_t n_places)
 {
-    const char *tied = NULL, *lost = NULL;
-    size_t n_tied = 0, n_lost = 0;
+    dsm_left tied = {0}, more = {0}, lost = {0};
     bool fits = true;
 
-    for (uint64_t i = 0; i < ds->module.n; i++) {
+    for (uint64_t i = 0; fits && i < ds->module.n; i++) {
         const ckpt_value *key = ds->module.at[i].key, *v = ds->module.at[i].value;
         if (ds->seen[i] != DSM_NEW || key->kind != CKPT_V_STR || v->kind != CKPT_V_TENSOR)
             continue;
         dsm_place at = {(uintptr_t)v->as.tensor->storage, v->as.tensor->offset};
         if (n_places && bsearch(&at, place, n_places, sizeof at, dsm_by_place)) {
             ds->seen[i] = DSM_ALIAS;
-            fits = fits && dsm_list(ds, &tied, n_tied++, key->as.text.at);
-        } else if (dsm_get(ds, "buffer_names")) {
-            ds->seen[i] = DSM_FROZEN;
+            fits = dsm_left_add(ds, &tied, key);
+        } else if (ds->stage < 3 && dsm_get(ds, "buffer_names")) {
+            ds->seen[i] = DSM_UNLISTED;
+            fits = dsm_left_add(ds, &more, key);
         } else {
-            fits = fits && dsm_list(ds, &lost, n_lost++, key->as.text.at);
+            fits = dsm_left_add(ds, &lost, key);
         }
     }
-    int rc = fits ? CKPT_OK : ckpt_fail_memory(ds->err);
-    if (rc == CKPT_OK && tied)
-        rc = ckpt_map_note(ds->map, CKPT_INFO, ds->err,
-                           "%s: %zu tied names share the elements of a trained parameter and are "
-                           "not listed by this "
-                           "release (%s)",
-                           ds->model.path, n_tied, tied);
-    if (rc == CKPT_OK && lost)
-        rc = ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
-                           "%s: %zu tensors of the module are left out, because this release does "
-                           "not say whether they "
-                           "are buffers or frozen parameters (%s)",
-                           ds->model.path, n_lost, lost);
-    return rc;
+    return fits ? dsm_tell(ds, &tied, &more, &lost) : ckpt_fail_memory(ds->err);
+}
+
+/* The places of all that is listed; at stage 3 only buffers, the other entries are placeholders. */
+static size_t dsm_places(const ckpt_ds *ds, dsm_place *place)
+{
+    size_t n = 0;
+
+    for (uint64_t i = 0; i < ds->module.n; i++) {
+        const ckpt_value *v = ds->module.at[i].value;
+        if (v->kind != CKPT_V_TENSOR || !v->as.tensor->storage || dsm_is_empty(v->as.tensor))
+            continue;
+        if (ds->seen[i] == DSM_BUFFER ||
+            (ds->stage < 3 && (ds->seen[i] == DSM_TRAINED || ds->seen[i] == DSM_FROZEN)))
+            place[n++] = (dsm_place){(uintptr_t)v->as.tensor->storage, v->as.tensor->offset};
+    }
+    if (n)
+        qsort(place, n, sizeof *place, dsm_by_place);
+    return n;
 }
 
 int ckpt_ds_module_sort(ckpt_ds *ds)
 {
     ckpt_dict shared = ckpt_value_map(dsm_get(ds, "shared_params"));
-    dsm_place *place = ckpt_alloc((ds->params.n + 1) * sizeof *place);
-    size_t n = 0;
+    dsm_place *place = ckpt_alloc((ds->module.n + 1) * sizeof *place);
 
     if (!place)
         return ckpt_fail_memory(ds->err);
     for (uint64_t i = 0; i < shared.n; i++) {
-        if (shared.at[i].key->kind == CKPT_V_STR)
+        if (shared.at[i].key->kind == CKPT_V_STR && !dsm_hollow(ds, &shared.at[i].key->as.text))
             dsm_mark(ds, shared.at[i].key->as.text.at, shared.at[i].key->as.text.n, DSM_ALIAS);
     }
     for (size_t i = 0; i < ds->frozen.n; i++)
         dsm_mark(ds, ds->frozen.at[i].name, ds->frozen.at[i].n_name, DSM_FROZEN);
-    for (size_t i = 0; i < ds->params.n; i++) {
-        const ckpt_tensor_value *t =
-            dsm_mark(ds, ds->params.at[i].name, ds->params.at[i].n_name, DSM_TRAINED);
-        if (t && t->storage && ds->params.at[i].numel)
-            place[n++] = (dsm_place){(uintptr_t)t->storage, t->offset};
-    }
-    if (n)
-        qsort(place, n, sizeof *place, dsm_by_place);
-    // At stage 3 the entries are placeholders: nothing can be learned from them.
-    int rc = ds->stage == 3 ? CKPT_OK : dsm_leftovers(ds, place, n);
+    for (size_t i = 0; i < ds->params.n; i++)
+        dsm_mark(ds, ds->params.at[i].name, ds->params.at[i].n_name, DSM_TRAINED);
+    int rc = dsm_leftovers(ds, place, dsm_places(ds, place));
     ckpt_free(place);
     return rc;
 }
@@ -325,9 +391,9 @@ int ckpt_ds_module_add_frozen(ckpt_ds *ds)
         rc = ds->stage == 3 ? dsm_add_parts(ds, i)
                             : dsm_add_whole(ds, &ds->frozen.at[i], &fragments);
     // Stage 1 and releases before 0.9.1 list none: what is left in the module is frozen.
-    for (uint64_t i = 0; rc == CKPT_OK && !ds->frozen.n && ds->stage < 3 && i < ds->module.n; i++) {
+    for (uint64_t i = 0; rc == CKPT_OK && i < ds->module.n; i++) {
         const ckpt_pair *e = &ds->module.at[i];
-        if (ds->seen[i] == DSM_FROZEN)
+        if (ds->seen[i] == DSM_UNLISTED)
             rc = ckpt_ds_module_add(ds, &ds->model, &e->key->as.text, e->value->as.tensor,
                                     CKPT_ROLE_FROZEN, &t);
     }
@@ -341,8 +407,10 @@ int ckpt_ds_module_add_frozen(ckpt_ds *ds)
  */
 static bool dsm_may_lack(const ckpt_ds *ds, const ckpt_value *kept)
 {
+    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, kept->as.text.at, kept->as.text.n);
+
     if (!dsm_get(ds, "frozen_param_shapes"))
-        return !ckpt_ds_index_find(&ds->by_name, kept->as.text.at, kept->as.text.n);
+        return !e || (ds->opts->no_frozen && ds->seen[e - ds->module.at] == DSM_UNLISTED);
     for (size_t i = 0; ds->opts->no_frozen && i < ds->frozen.n; i++) {
         const ckpt_ds_param *p = &ds->frozen.at[i];
         if (p->n_name == kept->as.text.n && memcmp(p->name, kept->as.text.at, p->n_name) == 0)
@@ -360,6 +428,9 @@ static int dsm_alias(ckpt_ds *ds, const ckpt_pair *pair)
     if (alias->kind != CKPT_V_STR || kept->kind != CKPT_V_STR)
         return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: shared_params: expected names",
                          ds->model.path);
+    if (dsm_hollow(ds, &alias->as.text) &&
+        ckpt_map_index(ds->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
+        return CKPT_OK; // not tied, only empty as well
     size_t i = ckpt_map_index(ds->map, kept->as.text.at, kept->as.text.n);
     if (i == SIZE_MAX && dsm_may_lack(ds, kept))
         return ckpt_map_note(
@@ -391,9 +462,13 @@ static int dsm_alias(ckpt_ds *ds, const ckpt_pair *pair)
 
 int ckpt_ds_module_add_aliases(ckpt_ds *ds)
 {
-    ckpt_dict shared = ckpt_value_map(dsm_get(ds, "shared_params"));
+    const ckpt_value *listed = dsm_get(ds, "shared_params");
+    ckpt_dict shared = ckpt_value_map(listed);
     int rc = CKPT_OK;
 
+    if (listed && listed->kind != CKPT_V_DICT && listed->kind != CKPT_V_ODICT)
+        return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: shared_params is not a dict of names",
+                         ds->model.path);
     for (uint64_t i = 0; rc == CKPT_OK && i < shared.n; i++)
         rc = dsm_alias(ds, &shared.at[i]);
     return rc;
@@ -416,6 +491,10 @@ int ckpt_ds_module_twin(ckpt_ds *ds, ckpt_tensor *t)
         return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                "%s: %.200s has another shape in module than in param_shapes",
                                ds->model.path, t->name);
+    if (ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: %.200s is %s in module, but a trained parameter is floating",
+                               ds->model.path, t->name, ckpt_dtype_name(v->dtype));
     if (!ckpt_cast_find(v->dtype, t->dtype) ||
         ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
         return CKPT_OK;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "formats/deepspeed.h"
+#include "libckpt/base/dtype.h"
 
 enum {
     DSO_MAX_GROUPS = 1 << 16, /* groups or sub-groups: far above any real run */
@@ -217,6 +218,19 @@ static int dso_wrong_count(ckpt_ds *ds, const ckpt_ds_shard *s, int64_t ranks)
                            s->path, s->rank, ranks, ds->world - 1);
 }
 
+/* What rank 0's optimizer file has, the others' have too. */
+static int dso_check_presence(ckpt_ds *ds, const ckpt_ds_shard *s, const char *key)
+{
+    const ckpt_value *first = ckpt_value_get(ds->optim.optim, key);
+
+    if (!first == !ckpt_value_get(s->optim, key))
+        return CKPT_OK;
+    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                           "%s: rank %" PRIu32 " %s %s, rank 0 %s: the shards are from different "
+                           "runs",
+                           s->path, s->rank, first ? "lacks" : "has", key, first ? "has" : "lacks");
+}
+
 /* partition_count: the number of ranks, one for all groups or one per group. */
 static int dso_check_count(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
@@ -226,39 +240,63 @@ static int dso_check_count(ckpt_ds *ds, const ckpt_ds_shard *s)
     int64_t ranks = 0;
 
     for (uint64_t i = 0; count && i < n; i++) {
-        if (ckpt_value_as_int(list.n ? list.at[i] : count, &ranks) && ranks != ds->world)
+        if (!ckpt_value_as_int(list.n ? list.at[i] : count, &ranks))
+            return ckpt_ds_problem(ds, CKPT_EFORMAT,
+                                   "%s: partition_count of rank %" PRIu32
+                                   " is not a number of ranks",
+                                   s->path, s->rank);
+        if (ranks != ds->world)
             return dso_wrong_count(ds, s, ranks);
     }
-    return CKPT_OK;
+    return dso_check_presence(ds, s, "partition_count");
 }
 
 /* One folder, one stage: shards of two stages are left-overs of another run. */
 static int dso_check_stage(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
+    const ckpt_value *v = ckpt_value_get(s->optim, "zero_stage");
     int stage = 0;
 
-    if (ckpt_ds_stage(ckpt_value_get(s->optim, "zero_stage"), &stage) && stage != ds->stage)
+    if (v && !ckpt_ds_stage(v, &stage))
+        return ckpt_ds_problem(ds, CKPT_EFORMAT,
+                               "%s: zero_stage of rank %" PRIu32 " is none of 0 to 3", s->path,
+                               s->rank);
+    if (v && stage != ds->stage)
         return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                "%s: rank %" PRIu32
                                " was saved by ZeRO stage %d, rank 0 by stage %d",
                                s->path, s->rank, stage, ds->stage);
-    return CKPT_OK;
+    return dso_check_presence(ds, s, "zero_stage");
+}
+
+/* The release is written twice: below optimizer_state_dict and beside it. */
+static int dso_check_release(ckpt_ds *ds, const ckpt_ds_shard *s, const ckpt_value *first,
+                             const ckpt_value *own)
+{
+    const ckpt_value *a = ckpt_value_get(first, "ds_version"),
+                     *b = ckpt_value_get(own, "ds_version");
+    bool same = true;
+    int rc = ckpt_ds_same(ds, a, b, &same);
+
+    if (rc != CKPT_OK || same)
+        return rc;
+    return ckpt_ds_problem(
+        ds, CKPT_EMISMATCH,
+        "%s: rank %" PRIu32
+        " was saved by DeepSpeed %s, rank 0 by %s: the shards are from different "
+        "runs",
+        s->path, s->rank, b && b->kind == CKPT_V_STR ? b->as.text.at : "(no version)",
+        a && a->kind == CKPT_V_STR ? a->as.text.at : "(no version)");
 }
 
 /* The release, and the pads that it put between parameters, are the same on all ranks. */
 static int dso_check_version(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
-    const ckpt_value *a = ckpt_ds_version(&ds->optim), *b = ckpt_ds_version(s);
     bool same = true;
-    int rc = ckpt_ds_same(ds, a, b, &same);
+    int rc = dso_check_release(ds, s, ds->optim.optim, s->optim);
 
-    if (rc == CKPT_OK && !same)
-        return ckpt_ds_problem(
-            ds, CKPT_EMISMATCH,
-            "%s: rank %" PRIu32
-            " was saved by DeepSpeed %s, rank 0 by %s: the shards are from different runs",
-            s->path, s->rank, b ? b->as.text.at : "(no version)",
-            a ? a->as.text.at : "(no version)");
+    if (rc == CKPT_OK && !ds->broken)
+        rc = dso_check_release(ds, s, ds->optim.root, s->root);
     if (rc == CKPT_OK)
         rc = ckpt_ds_same(ds, ckpt_value_get(ds->optim.optim, "param_alignment_paddings"),
                           ckpt_value_get(s->optim, "param_alignment_paddings"), &same);
@@ -286,9 +324,16 @@ static int dso_check_groups(ckpt_ds *ds, const ckpt_ds_shard *s, ckpt_seq list)
     return CKPT_OK;
 }
 
-/* Parts of one parameter must not differ in dtype: it has only one. */
+/* Masters are F32, or 16-bit where the run asks for it; parts of one parameter must not differ. */
 static int dso_check_dtypes(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
+    for (size_t g = 0; g < ds->group.n; g++) {
+        ckpt_dtype d = (ckpt_dtype)ds->column.at[0].at[ds->group.at[g].part + s->rank].dtype;
+        if (d != CKPT_F32 && d != CKPT_F16 && d != CKPT_BF16)
+            return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                                   "%s: %s of group %zu is %s, expected F32, F16 or BF16", s->path,
+                                   dso_key(ds), g, ckpt_dtype_name(d));
+    }
     for (size_t c = 0; c < ds->column.n; c++) {
         for (size_t g = 0; g < ds->group.n; g++) {
             const ckpt_ds_flat *at = &ds->column.at[c].at[ds->group.at[g].part];

@@ -117,6 +117,9 @@ int ckpt_ds_params_add(ckpt_ds *ds, ckpt_ds_params *out, const ckpt_value *dict,
     ckpt_dict map = ckpt_value_map(dict);
     int rc = CKPT_OK;
 
+    if (!dict || (dict->kind != CKPT_V_DICT && dict->kind != CKPT_V_ODICT))
+        return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: %s: expected names and shapes in a dict",
+                         ds->dir.path, what);
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
         const ckpt_value *key = map.at[i].key;
         if (!key || key->kind != CKPT_V_STR)

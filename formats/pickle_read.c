@@ -12,7 +12,9 @@
 
 #define PK_DEPTH_MAX  1000u         /* containers in containers */
 #define PK_ARENA_FREE (64ull << 20) /* bytes any pickle may take */
-#define PK_ARENA_RATE 100u          /* and more per byte of the file: the densest take 64 */
+#define PK_ARENA_RATE 100u          /* and more per byte of the file: the densest take 64 ... */
+#define PK_ARENA_MUCH (320ull << 20) /* ... up to here; beyond, as much per byte as real ones take: */
+#define PK_ARENA_REAL 32u
 #define PK_COPIES_FREE                                                                             \
     ((uint64_t)8 << 20) /* items and bytes that calls may copy, beyond its size */
 
@@ -242,6 +244,19 @@ static void pk_end(ckpt_pk_machine *m)
     ckpt_vec_free(&m->marks);
 }
 
+/* Bytes of the arena that a pickle of n bytes may bring it to. */
+static uint64_t pk_arena_cap(const ckpt_arena *arena, uint64_t n)
+{
+    uint64_t cap;
+
+    if (n > UINT64_MAX / (2 * PK_ARENA_RATE))
+        return UINT64_MAX; // a file of 2^57 bytes does not exist
+    cap = PK_ARENA_FREE + n * PK_ARENA_RATE;
+    if (cap > PK_ARENA_MUCH)
+        cap = n * PK_ARENA_REAL > PK_ARENA_MUCH ? n * PK_ARENA_REAL : PK_ARENA_MUCH;
+    return ckpt_arena_used(arena) + cap;
+}
+
 int ckpt_pickle_read(ckpt_pickle *out, ckpt_arena *arena, const uint8_t *bytes, uint64_t n,
                      const ckpt_pickle_opts *opts, ckpt_err *err)
 {
@@ -251,10 +266,7 @@ int ckpt_pickle_read(ckpt_pickle *out, ckpt_arena *arena, const uint8_t *bytes, 
 
     *out = (ckpt_pickle){0};
     m.p = (ckpt_pk){.out = out, .arena = arena, .opts = opts != NULL ? opts : &none, .err = err};
-    // saturating: a file of 2^57 bytes does not exist
-    m.p.arena_cap = n > UINT64_MAX / (2 * PK_ARENA_RATE)
-                        ? UINT64_MAX
-                        : ckpt_arena_used(arena) + PK_ARENA_FREE + n * PK_ARENA_RATE;
+    m.p.arena_cap = pk_arena_cap(arena, n);
     m.p.n_copies_left = n > UINT64_MAX / 2 ? n : n + PK_COPIES_FREE;
     rc = pk_begin(&m);
     while (rc == CKPT_OK && !m.stopped) {

@@ -714,7 +714,11 @@ static int pk_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
     s.location = id->at[3]->as.text;
     s.n_elems = (uint64_t)id->at[4]->as.i;
     if (!ckpt_path_part_ok(s.key.at, s.key.n)) {
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "a storage key that is not one part of a path");
+        // a key with separators asks for a file elsewhere; an empty or overlong one is merely wrong
+        const bool strays = memchr(s.key.at, '/', s.key.n) || memchr(s.key.at, '\\', s.key.n) ||
+                            (s.key.n > 0 && s.key.n <= 2 && s.key.at[0] == '.');
+        return ckpt_pk_fail(p, strays ? CKPT_EUNSAFE : CKPT_EFORMAT,
+                            "a storage key that is not one part of a path");
     }
     s.n_bytes = s.n_elems;
     if (id->at[4]->as.i < 0 ||

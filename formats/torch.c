@@ -20,9 +20,9 @@
 #include "libckpt/format.h"
 
 /*
- * Bytes that data.pkl may have: as it is in the file, or when it must be inflated.  Values take up to
- * 64 times the pickle's bytes, so a small file must not claim a long one: beyond the first 4 MiB,
- * 16 times what is stored (pickles of real checkpoints shrink to a fifth or sixth).
+ * Bytes that data.pkl may have: as it is in the file, or when it must be inflated.  Values take up
+ * to 64 times the pickle's bytes, so a small file must not claim a long one: beyond the first 4
+ * MiB, 16 times what is stored (pickles of real checkpoints shrink to a fifth or sixth).
  */
 #define TORCH_MAX_PICKLE    (UINT64_C(1) << 30)
 #define TORCH_MAX_INFLATED  (UINT64_C(256) << 20)

@@ -747,8 +747,9 @@ void ckpt_zip_close(ckpt_zip *zip)
 
 static int zip_decode(uint8_t *out, const ckpt_zip *zip, const ckpt_zip_record *r, ckpt_err *err)
 {
+    ckpt_err why = {0};
     uint8_t *packed;
-    int rc;
+    int rc, n = zip_show(r->n_name);
 
     if (r->method == CKPT_ZIP_STORED)
         return ckpt_io_read(zip->io, out, r->n_bytes, r->at, err);
@@ -757,7 +758,9 @@ static int zip_decode(uint8_t *out, const ckpt_zip *zip, const ckpt_zip_record *
         return ckpt_fail_memory(err);
     rc = ckpt_io_read(zip->io, packed, r->n_stored, r->at, err);
     if (rc == CKPT_OK)
-        rc = ckpt_inflate_all(out, r->n_bytes, packed, r->n_stored, err);
+        rc = ckpt_inflate_all(out, r->n_bytes, packed, r->n_stored, &why);
+    if (why.code != CKPT_OK)
+        rc = ckpt_fail(err, rc, "%s: record \"%.*s\": %s", zip->io->name, n, r->name, why.text);
     ckpt_free(packed);
     return rc;
 }

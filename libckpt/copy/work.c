@@ -67,6 +67,14 @@ static uint64_t work_element(const ckpt_job_view *v, uint64_t k)
     return at;
 }
 
+/* The file that a tensor with values begins in, for messages. */
+static const char *work_file(const ckpt_map *map, const ckpt_tensor *t)
+{
+    const ckpt_source *s = &map->sources.at[t->extent[0].source];
+
+    return s->kind == CKPT_SOURCE_FILE ? map->files.at[s->file].path : "memory";
+}
+
 /*
  * Tell that the k-th element of a job differs from its copy: once for each tensor, and, where
  * problems are failures, only when all records' CRCs have held: damage explains more than a
@@ -85,11 +93,11 @@ static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor
     if (!work->reported[tensor]) {
         work->reported[tensor] = 1;
         rc = ckpt_map_problem(work->plan->to, CKPT_EMISMATCH, &local,
-                              "tensor %s: element %" PRIu64
+                              "%s: tensor %s: element %" PRIu64
                               ": master value %.9g rounds to %.9g, but the %s copy holds "
                               "%.9g: a shard may be damaged or of another save",
-                              v->origin->name, work_element(v, k),
-                              work_number(v->origin->dtype, w->in + k * size),
+                              work_file(work->plan->from, v->origin->twin), v->origin->name,
+                              work_element(v, k), work_number(v->origin->dtype, w->in + k * size),
                               work_number(d, w->out + k * small), ckpt_dtype_name(d),
                               work_number(d, w->twin + k * small));
     }

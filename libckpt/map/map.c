@@ -234,35 +234,44 @@ int ckpt_map_reindex(ckpt_map *map, ckpt_err *err)
 
 /* ---- tensors ---- */
 
-/* Name and sizes of a new tensor: nothing has been allocated when this fails. */
-static int map_check_new(const char *name, uint64_t n_name, const ckpt_tensor *like,
-                         uint64_t *n_elems, ckpt_err *err)
+/* Where a map's tensors come from, for messages: the one file, or the first of several. */
+static const char *map_file(const ckpt_map *map)
 {
+    return map->files.n > 0 ? map->files.at[0].path : "checkpoint";
+}
+
+/* Name and sizes of a new tensor: nothing has been allocated when this fails. */
+static int map_check_new(const ckpt_map *map, const char *name, uint64_t n_name,
+                         const ckpt_tensor *like, uint64_t *n_elems, ckpt_err *err)
+{
+    const char *file = map_file(map);
     uint64_t n_bytes;
 
     if (!ckpt_name_ok(name, n_name)) {
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "name of %" PRIu64 " bytes, '%.*s': must be UTF-8 without NUL, at most "
-                         "64 KiB",
-                         n_name, map_shown(n_name), name);
+                         "%s: name of %" PRIu64 " bytes, '%.*s': must be UTF-8 without NUL, at "
+                         "most 64 KiB",
+                         file, n_name, map_shown(n_name), name);
     }
     if (like->ndim > CKPT_MAX_DIM) {
-        return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.*s': %" PRIu32 " axes, at most %u",
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: tensor '%.*s': %" PRIu32 " axes, at most %u", file,
                          map_shown(n_name), name, like->ndim, CKPT_MAX_DIM);
     }
     if (like->dtype <= CKPT_DTYPE_NONE || like->dtype >= CKPT_N_DTYPES) {
-        return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.*s': unknown dtype", map_shown(n_name),
-                         name);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: tensor '%.*s': unknown dtype", file,
+                         map_shown(n_name), name);
     }
     if (!ckpt_shape_elems(like->shape, like->ndim, n_elems)) {
-        return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.*s': its shape has more than 2^64 elements",
-                         map_shown(n_name), name);
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: tensor '%.*s': its shape has more than 2^64 "
+                         "elements",
+                         file, map_shown(n_name), name);
     }
     if (!ckpt_dtype_bytes(like->dtype, *n_elems, &n_bytes)) {
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "tensor '%.*s': %" PRIu64 " elements of %s are more than 2^64 bytes, or "
-                         "end inside a byte",
-                         map_shown(n_name), name, *n_elems, ckpt_dtype_name(like->dtype));
+                         "%s: tensor '%.*s': %" PRIu64 " elements of %s are more than 2^64 bytes, "
+                         "or end inside a byte",
+                         file, map_shown(n_name), name, *n_elems, ckpt_dtype_name(like->dtype));
     }
     return CKPT_OK;
 }
@@ -277,7 +286,7 @@ int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const 
     uint64_t n_elems;
     ckpt_tensor *t;
     uint64_t *shape;
-    int rc = map_check_new(name, n_name, like, &n_elems, err);
+    int rc = map_check_new(map, name, n_name, like, &n_elems, err);
 
     *out = NULL;
     if (rc != CKPT_OK) {
@@ -317,8 +326,8 @@ int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_te
         return rc;
     }
     if (ckpt_map_index(map, t->name, (size_t)n_name) != SIZE_MAX) {
-        return ckpt_fail(err, CKPT_EFORMAT, "two tensors are named '%.*s'", map_shown(n_name),
-                         t->name);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: two tensors are named '%.*s'", map_file(map),
+                         map_shown(n_name), t->name);
     }
     if (map->tensors.n >= UINT32_MAX - 1 || !map_slots_for(map, map->tensors.n + 1)) {
         return ckpt_fail_memory(err);

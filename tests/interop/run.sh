@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Load what we wrote with the real frameworks.
+# Load what we wrote with the real frameworks, and read what they write now.
 #
 #   run.sh [--install] BUILD_BIN
 #
@@ -26,6 +26,7 @@ make -s "$(dirname "$bin")/gen_zero" || status=1
 
 if [ -x "$venv/bin/python" ]; then
     DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures || status=1
+    "$venv/bin/python" tests/interop/real_deepspeed.py --bin "$bin" || status=1
 else
     echo "interop: skipped the current torch, safetensors, transformers, DeepSpeed ($venv is absent; run with --install)"
 fi

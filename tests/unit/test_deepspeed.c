@@ -492,6 +492,27 @@ static void test_swapped(void **state)
     ckpt_map_free(map);
 }
 
+/* The same of stage 3, where only the tied names that rank 0 lists show it. */
+static void test_swapped_models(void **state)
+{
+    static const unsigned from[] = {1, 0, 2, 3, 4};
+    char made[LONG_PATH], fixture[LONG_PATH];
+    scratch *s = *state;
+
+    make_folder(s, "t");
+    for (unsigned i = 0; i < sizeof from / sizeof *from; i++) {
+        snprintf(made, sizeof made, "t/bf16_zero_pp_rank_%u_mp_rank_00_optim_states.pt", i);
+        snprintf(fixture, sizeof fixture, "z3_bf16_w5_odd/ckpt/global_step4/%.100s", made + 2);
+        make_link(s, made, fixture);
+        snprintf(made, sizeof made, "t/zero_pp_rank_%u_mp_rank_00_model_states.pt", i);
+        snprintf(fixture, sizeof fixture,
+                 "z3_bf16_w5_odd/ckpt/global_step4/zero_pp_rank_%u_mp_rank_00_model_states.pt",
+                 from[i]);
+        make_link(s, made, fixture);
+    }
+    open_fails(s->made[0], NULL, CKPT_EMISMATCH, "shared_params", "not the file of rank 1");
+}
+
 static void test_no_model(void **state)
 {
     scratch *s = *state;
@@ -630,6 +651,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_surplus_rank, begin, end),
         cmocka_unit_test_setup_teardown(test_prefixes, begin, end),
         cmocka_unit_test_setup_teardown(test_swapped, begin, end),
+        cmocka_unit_test_setup_teardown(test_swapped_models, begin, end),
         cmocka_unit_test_setup_teardown(test_no_model, begin, end),
         cmocka_unit_test_setup_teardown(test_no_optim, begin, end),
         cmocka_unit_test_setup_teardown(test_damaged, begin, end),

@@ -107,8 +107,8 @@ static void storages(void **state)
     EXPECT(CKPT_EFORMAT, PID("torch\nFooStorage", "\1\0\0\0\x30", "K\4") ".");
     EXPECT(CKPT_EFORMAT, PID("torch\nTensor", "\1\0\0\0\x30", "K\4") ".");
     EXPECT(CKPT_EUNSUPPORTED, PID("torch\nQInt8Storage", "\1\0\0\0\x30", "K\4") ".");
-    EXPECT(CKPT_EFORMAT, PID("torch\nFloatStorage", "\2\0\0\0..", "K\4") ".");
-    EXPECT(CKPT_EFORMAT, PID("torch\nFloatStorage", "\3\0\0\0a/b", "K\4") ".");
+    EXPECT(CKPT_EUNSAFE, PID("torch\nFloatStorage", "\2\0\0\0..", "K\4") ".");
+    EXPECT(CKPT_EUNSAFE, PID("torch\nFloatStorage", "\3\0\0\0a/b", "K\4") ".");
     EXPECT(CKPT_EFORMAT, PID("torch\nFloatStorage", "\0\0\0\0", "K\4") ".");
     EXPECT(CKPT_EFORMAT, PID("torch\nFloatStorage", "\1\0\0\0\x30", "I-4\n") ".");
     EXPECT(CKPT_EFORMAT, PID("torch\nFloatStorage", "\1\0\0\0\x30", "L2305843009213693952L\n") ".");
