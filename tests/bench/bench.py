@@ -3,7 +3,8 @@
 
   bench.py --bin build/bin --gen build/gen_zero [--sizes 0.1,1.4,6] [--worlds 2,8,64,1024] [--repeat 3] [--work DIR]
 
-Figures: wall seconds (median of --repeat), peak resident MiB.  Beside ours: `cp` of the same output bytes followed by `sync` of the copy, and
+Figures: wall seconds (median of --repeat, the programs taking turns), peak resident MiB (the floor of about 13 MiB is what this Python
+itself had at the fork).  Beside ours: `cp` of the same output bytes followed by `sync` of the copy, and
 DeepSpeed's zero_to_fp32.py when this Python can import it.  The page cache is warm: every input was written or read just before.
 """
 import argparse
@@ -25,21 +26,26 @@ SCRIPT = ('import sys; from deepspeed.utils.zero_to_fp32 import convert_zero_che
           'c(sys.argv[1], sys.argv[2], safe_serialization=False)')
 
 
-def measure(cmd, repeat=1, before=None, env=None):
-    times, peak = [], 0
-    for _ in range(repeat):
-        if before:
-            before()
-        t = time.time()
-        p = subprocess.Popen(cmd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
-        err = p.stderr.read()
-        _, status, usage = os.wait4(p.pid, 0)
-        times.append(time.time() - t)
-        p.returncode = os.waitstatus_to_exitcode(status)
-        if p.returncode:
-            sys.exit('%s: exit %d: %s' % (' '.join(cmd), p.returncode, err.decode()[-2000:]))
-        peak = max(peak, usage.ru_maxrss // 1024)
-    return statistics.median(times), peak
+def once(cmd, before=None, env=None):
+    """Wall seconds and peak resident MiB of one run."""
+    if before:
+        before()
+    t = time.time()
+    p = subprocess.Popen(cmd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
+    err = p.stderr.read()
+    _, status, usage = os.wait4(p.pid, 0)
+    seconds = time.time() - t
+    p.returncode = os.waitstatus_to_exitcode(status)
+    if p.returncode:
+        sys.exit('%s: exit %d: %s' % (' '.join(cmd), p.returncode, err.decode()[-2000:]))
+    return seconds, usage.ru_maxrss // 1024
+
+
+def measure(jobs, repeat):
+    """Run the jobs (command, before) in turn, a first round that does not count and then `repeat` rounds: what disturbs the disk
+    disturbs them alike.  Medians of the seconds, maxima of the memory."""
+    runs = [[once(cmd, before) for cmd, before in jobs] for _ in range(repeat + 1)][1:]
+    return [(statistics.median(r[i][0] for r in runs), max(r[i][1] for r in runs)) for i in range(len(jobs))]
 
 
 def clear(path):
@@ -69,15 +75,14 @@ def by_size(a, work):
         subprocess.run([a.gen, '--stage', '3', '--world', '4', '--dtype', 'bf16'] + SIZES[size] + [src], check=True,
                        stdout=subprocess.DEVNULL)
         tool = os.path.join(a.bin, 'zero_to_fp32')
-        ours, mem = measure([tool, '--quiet', src, out], a.repeat, clear(out))
-        small, small_mem = measure([tool, '--quiet', '--memory', '32MiB', src, out], a.repeat, clear(out))
-        cp, _ = measure(['sh', '-c', 'cp -r "$1" "$2" && find "$2" -type f -exec sync {} +', 'sh', out, copy], a.repeat,
-                        clear(copy))
+        (small, small_mem), (ours, mem), (cp, _) = measure(
+            [([tool, '--quiet', '--memory', '32MiB', src, out], clear(out)), ([tool, '--quiet', src, out], clear(out)),
+             (['sh', '-c', 'cp -r "$1" "$2" && find "$2" -type f -exec sync {} +', 'sh', out, copy], clear(copy))], a.repeat)
         n, m = tree_bytes(out), tree_bytes(src)
         shutil.rmtree(copy, ignore_errors=True)
         ds, ds_mem = '-', '-'
         if real and size in a.script_sizes.split(','):
-            ds, ds_mem = measure([sys.executable, '-c', SCRIPT, src, copy], 1, clear(copy), dict(os.environ, DS_ACCELERATOR='cpu'))
+            ds, ds_mem = once([sys.executable, '-c', SCRIPT, src, copy], clear(copy), dict(os.environ, DS_ACCELERATOR='cpu'))
         row(['%.2f GB' % (n / 1e9), '%.2f GB' % (m / 1e9), '%.2f' % ours, mem, '%.2f' % small, small_mem, '%.2f' % cp,
              '%.2f' % (ours / cp), ds if ds == '-' else '%.2f' % ds, ds_mem, ds if ds == '-' else '%.1f' % (ds / ours)])
         for d in (src, out, copy):
@@ -93,9 +98,9 @@ def by_world(a, work):
         shutil.rmtree(src, ignore_errors=True)
         subprocess.run([a.gen, '--stage', '3', '--world', world, '--dtype', 'bf16', '--layers', '12', '--width', '64', '--vocab',
                         '512', src], check=True, stdout=subprocess.DEVNULL)
-        ls, ls_mem = measure([os.path.join(a.bin, 'ckpt'), 'ls', '-q', src], a.repeat)
-        info, _ = measure([os.path.join(a.bin, 'ckpt'), 'info', src], a.repeat)
-        conv, mem = measure([os.path.join(a.bin, 'zero_to_fp32'), '--quiet', src, out], a.repeat, clear(out))
+        (ls, ls_mem), (info, _), (conv, mem) = measure(
+            [([os.path.join(a.bin, 'ckpt'), 'ls', '-q', src], None), ([os.path.join(a.bin, 'ckpt'), 'info', src], None),
+             ([os.path.join(a.bin, 'zero_to_fp32'), '--quiet', src, out], clear(out))], a.repeat)
         row([world, 2 * int(world), '%.3f' % ls, ls_mem, '%.3f' % info, '%.3f' % conv, mem,
              '%.2f' % (conv * 1e6 / 148 / int(world))])
 
