@@ -107,8 +107,14 @@ check-cli: programs
 	@sh tests/cli/run.sh $(B)/bin
 	@sh tests/cli/man_options.sh $(B)/bin
 
-check-golden: programs
+# prints every tensor of a checkpoint with its SHA-256, optimizer state and 16-bit copies too
+$(B)/golden_map: tests/golden/golden_map.c $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
+
+check-golden: programs $(B)/golden_map
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
+	@if [ -d ../shared/fixtures ]; then python3 tests/golden/compare_expected.py $(B)/golden_map ../shared; fi
 
 check-bad: programs
 	@python3 tests/golden/run_bad.py --bin $(B)/bin tests/fixtures/bad

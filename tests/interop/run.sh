@@ -22,11 +22,14 @@ if [ -n "$install" ]; then
     fi
 fi
 
-make -s "$(dirname "$bin")/gen_zero" || status=1
+make -s "$(dirname "$bin")/gen_zero" "$(dirname "$bin")/golden_map" || status=1
 
 if [ -x "$venv/bin/python" ]; then
     DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures || status=1
     "$venv/bin/python" tests/interop/real_deepspeed.py --bin "$bin" || status=1
+    if [ -d ../shared/fixtures ]; then
+        DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/ds_swap.py "$(dirname "$bin")/golden_map" ../shared/fixtures || status=1
+    fi
 else
     echo "interop: skipped the current torch, safetensors, transformers, DeepSpeed ($venv is absent; run with --install)"
 fi
