@@ -572,6 +572,8 @@ static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
         rc = ds_build(&ds);
     if (rc == CKPT_OK)
         rc = ds_values(&ds);
+    if (rc == CKPT_OK && ds.world && !ds.broken && ds.opts->with_optimizer)
+        rc = ckpt_ds_state_make(&ds);
     ds_free(&ds);
     return rc;
 }

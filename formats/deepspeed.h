@@ -12,6 +12,7 @@
  *     ds_module.c   buffers, frozen parameters, 16-bit copies, shared names
  *     ds_full.c     stage 0: masters kept whole
  *     ds_tree.c     rank 0's tree of values, copied
+ *     ds_state.c    groups and optimizer values in the form that writers take
  *     deepspeed.c   the driver: resolve, read all ranks, build the map
  *
  * Read from the files of DeepSpeed 0.3.16 to 0.19.8; the layout arithmetic is in
@@ -21,6 +22,7 @@
 #define CKPT_FORMATS_DEEPSPEED_H
 
 #include "libckpt/format.h"
+#include "libckpt/map/state.h"
 #include "libckpt/map/zero_param.h"
 
 /* ---- ds_names.c ---- */
@@ -314,5 +316,10 @@ int ckpt_ds_full_build(ckpt_ds *ds);
 
 /* Copy a tree into the large map's arena; storages name the large map's sources. */
 int ckpt_ds_tree_copy(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_value **out);
+
+/* ---- ds_state.c ---- */
+
+/* The state of the run for writers: parameter groups in layout order and what belongs to them (with_optimizer). */
+int ckpt_ds_state_make(ckpt_ds *ds);
 
 #endif

@@ -55,6 +55,9 @@ typedef struct ckpt_open_opts {
     bool no_frozen;        /* leave frozen parameters out */
     bool collect;          /* keep inconsistencies as findings and go on where possible (verify) */
     bool require_crc;      /* records without checksum are an error */
+    bool keep_slices;      /* model-parallel ranks stay apart, as "mp_rank_01/<name>", instead of being joined */
+    const char *slice_rules; /* text of a universal_checkpoint_info (JSON) that says how to join them; NULL: the
+                                checkpoint's own */
 } ckpt_open_opts;
 
 /*
@@ -128,11 +131,24 @@ CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err 
 /* ---- converting ---- */
 
 typedef struct ckpt_target {
-    const char *format;      /* "torch", "safetensors": one file; "hf", "hf-bin": a model folder */
+    const char *format;      /* "torch", "safetensors": one file; "hf", "hf-bin": a model folder; "zero": a DeepSpeed
+                                run folder; "universal": one with a universal checkpoint */
     const char *path;        /* the file or folder to write */
     ckpt_dtype dtype;        /* of all floating tensors; NONE: each tensor's export dtype */
     uint64_t max_shard_size; /* bytes, folders; 0: no limit */
     bool copy_side_files;    /* hf folders: config.json, tokenizer files ... from beside the source */
+
+    /* "zero" and "universal": training state.  path is the run folder, the files go into a tag folder in it */
+    const char *tag;         /* name of the tag folder; NULL: the source's, or "global_step0" */
+    int stage;               /* 1, 2, 3; 0: the source's */
+    uint32_t world;          /* data-parallel ranks; 0: the source's */
+    uint64_t sub_group_size; /* stage 3, elements; 0: the source's, or DeepSpeed's default 1e9 */
+    const char *version;     /* release of DeepSpeed to write for, "0.12.6"; NULL: the source's, or the newest known */
+    bool fresh_optimizer;    /* moments of zero and step 0 instead of the source's */
+    bool objects_kept;       /* objects of unknown classes are written back verbatim ... */
+    bool objects_dropped;    /* ... or left out; neither: they are refused (CKPT_EUNSAFE) */
+    const char *order_text;  /* a source without optimizer state: names of the trained parameters, one a line, in the
+                                order in which the optimizer gets them; an empty line begins a new group */
 } ckpt_target;
 
 /* Lay out a target map: names, dtypes, shards and offsets, headers and all; nothing is written. */
@@ -199,6 +215,42 @@ typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
 /* Compare two maps by name and value.  CKPT_EDIFFERS when anything differs. */
 CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts, ckpt_difference_fn fn, void *ctx,
                        ckpt_err *err);
+
+/* ---- runs ---- */
+
+typedef enum ckpt_tag_health {
+    CKPT_TAG_WHOLE,
+    CKPT_TAG_PARTIAL, /* files are missing: a process did not save, or a copy was cut */
+    CKPT_TAG_ROTTEN,  /* files are damaged */
+    CKPT_TAG_MIXED    /* files of several runs or world sizes lie side by side, or contradict each other */
+} ckpt_tag_health;
+
+typedef struct ckpt_tag {
+    const char *name;
+    ckpt_tag_health health;
+    const char *reason; /* of what is wrong, the gravest; "" when whole */
+    int64_t step;       /* global_steps; -1: not known */
+    int stage;          /* -1: not known */
+    uint32_t world;     /* 0: not known */
+    uint64_t n_bytes;   /* of all its files */
+    size_t n_problems;
+    bool is_latest;     /* `latest` names it */
+} ckpt_tag;
+
+typedef struct ckpt_doctor_opts {
+    bool deep;       /* check every CRC too, not only structure */
+    bool fix_latest; /* let `latest` name the newest whole tag, if it names another or none */
+    ckpt_run_opts run;
+    int (*tag)(void *ctx, const ckpt_tag *tag);          /* called for each tag, oldest first; or NULL */
+    int (*problem)(void *ctx, const char *tag, int code, const char *text); /* all that is wrong with it; or NULL */
+    void *ctx;
+} ckpt_doctor_opts;
+
+/*
+ * Look at every tag of a run folder.  Returns CKPT_OK when `latest` names a whole tag (at the end), else CKPT_EMISMATCH,
+ * CKPT_EFORMAT or CKPT_EMISSING for the tag that `latest` names; *fixed receives the name that --fix-latest wrote, or "".
+ */
+CKPT_API int ckpt_doctor(const char *run, const ckpt_doctor_opts *opts, char fixed[256], ckpt_err *err);
 
 /* The table of formats: false when i is past the end.  caps: 1 read, 2 write. */
 CKPT_API bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps);

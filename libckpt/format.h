@@ -11,7 +11,7 @@
 #include "libckpt/copy/io.h"
 #include "libckpt/map/map.h"
 
-enum { CKPT_CAN_READ = 1u, CKPT_CAN_WRITE = 2u };
+enum { CKPT_CAN_READ = 1u, CKPT_CAN_WRITE = 2u, CKPT_MAKES_TENSORS = 4u };
 
 typedef struct ckpt_format {
     const char *name;   /* "torch" */
@@ -66,7 +66,11 @@ typedef struct ckpt_directory {
     /* Read all files' headers (with ckpt_format_read) and make one map of logical tensors. */
     int (*gather)(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err);
 
-    /* Distribute the tensors of `to` (already named, typed, in order) over files: set .file, add files and literals. */
+    /*
+     * Distribute the tensors of `to` (already named, typed, in order) over files: set .file, add files and literals.
+     * With CKPT_MAKES_TENSORS `to` comes without tensors: the driver makes them as its files need them.  A file that it
+     * has placed itself is marked so.
+     */
     int (*scatter)(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
     /*

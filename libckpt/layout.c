@@ -85,6 +85,14 @@ static const ckpt_directory *lay_directory(const char *name)
     return NULL;
 }
 
+/* Formats of training state decide themselves which tensors their files hold. */
+static bool lay_makes_tensors(const char *name)
+{
+    const ckpt_directory *dir = lay_directory(name);
+
+    return dir && (dir->caps & CKPT_MAKES_TENSORS);
+}
+
 static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_format *format, ckpt_err *err)
 {
     const char *slash = strrchr(target->path, '/');
@@ -109,7 +117,7 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     int rc;
 
     if (!(caps & CKPT_CAN_WRITE))
-        return ckpt_fail(err, CKPT_EUSAGE, "format '%s' %s; formats to write: torch, safetensors, hf, hf-bin",
+        return ckpt_fail(err, CKPT_EUSAGE, "format '%s' %s; formats to write: torch, safetensors, hf, hf-bin, zero, universal",
                          target->format, format || dir ? "cannot be written" : "is unknown");
     to->format = format ? format->name : dir->name;
     if (format)
@@ -117,7 +125,7 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     else
         rc = dir->scatter(to, from, target, err);
     for (uint32_t i = 0; rc == CKPT_OK && i < to->files.n; i++) {
-        if (to->files.at[i].format)
+        if (to->files.at[i].format && !to->files.at[i].placed)
             rc = to->files.at[i].format->place(to, i, err);
     }
     return rc;
@@ -131,8 +139,10 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
     *out = NULL;
     if (rc == CKPT_OK) {
         to->path = ckpt_arena_string(to->arena, target->path, strlen(target->path));
-        rc = to->path ? lay_tensors(to, from, target->dtype, err) : ckpt_fail_memory(err);
+        rc = to->path ? CKPT_OK : ckpt_fail_memory(err);
     }
+    if (rc == CKPT_OK && !lay_makes_tensors(target->format))
+        rc = lay_tensors(to, from, target->dtype, err);
     if (rc == CKPT_OK)
         rc = lay_metadata(to, from, err);
     if (rc == CKPT_OK)

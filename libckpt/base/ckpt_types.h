@@ -138,9 +138,14 @@ typedef struct ckpt_tensor {
     uint32_t file;                   /* target maps: the output file that holds it */
     const ckpt_extent *extent;       /* cover each element exactly once; flat ones are ascending */
     const struct ckpt_tensor *owner; /* tied: the tensor of this map that holds the bytes, or NULL */
-    const struct ckpt_tensor *twin;  /* a lower precision copy, equal to this one rounded, or NULL;
+    const struct ckpt_tensor *twin;  /* a copy of the same or lower precision, equal to this one rounded, or NULL; it
+                                        may have a twin in turn; not itself in the map's list */
+    const struct ckpt_tensor *addend; /* a slice to take the mean with: the values of this tensor are those of its
+                                        extents plus those of all addends in turn, divided by their number; or NULL;
                                         not itself in the map's list */
     const char *origin;              /* target maps: its name in the map it was laid out from */
+    const struct ckpt_tensor *donor; /* target maps: where the values come from, when that is no tensor of the list of
+                                        the map it was laid out from; its extents name that map's sources */
 } ckpt_tensor;
 
 /*

@@ -82,12 +82,12 @@ static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
 {
     const ckpt_tensor *t = p->to->tensors.at[i], *o;
     const char *name = t->origin != NULL ? t->origin : t->name;
-    size_t at = ckpt_map_index(p->from, name, strlen(name));
+    size_t at = t->donor != NULL ? 0 : ckpt_map_index(p->from, name, strlen(name));
 
     if (at == SIZE_MAX)
         return ckpt_fail(err, CKPT_EMISSING, "tensor %s: there is no tensor %s to make it from",
                          t->name, name);
-    p->origin[i] = p->from->tensors.at[at];
+    p->origin[i] = t->donor != NULL ? (ckpt_tensor *)(uintptr_t)t->donor : p->from->tensors.at[at];
     // A tied tensor's bytes are its owner's; owners own, but a chain costs nothing to follow.
     for (unsigned n = 0; p->origin[i]->owner != NULL && n < 8; n++)
         p->origin[i] = (ckpt_tensor *)(uintptr_t)p->origin[i]->owner;

@@ -6,6 +6,7 @@
  * time.
  */
 #include "libckpt/map/map.h"
+#include "libckpt/map/state.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -58,6 +59,9 @@ void ckpt_map_free(ckpt_map *map)
     ckpt_vec_free(&map->slots);
     ckpt_vec_free(&map->findings);
     ckpt_vec_free(&map->facts);
+    for (size_t i = 0; i < map->states.n; i++)
+        ckpt_state_free(map->states.at[i]);
+    ckpt_vec_free(&map->states);
     ckpt_arena_free(map->arena);
     ckpt_free(map);
 }

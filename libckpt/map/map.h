@@ -46,7 +46,7 @@ CKPT_VEC(ckpt_literals, ckpt_literal);
 CKPT_VEC(ckpt_storages, ckpt_storage *);
 
 typedef struct ckpt_map_file {
-    const char *path;   /* read: as opened.  written: relative to the target folder, one path part */
+    const char *path;   /* read: as opened.  written: relative to the target folder */
     const char *prefix; /* written torch files: name of the archive's top folder; else NULL */
     uint64_t size;
     uint64_t dev, ino;            /* read: identity, checked again when the file is opened and at the end */
@@ -57,6 +57,7 @@ typedef struct ckpt_map_file {
     ckpt_storages storages; /* of tree, in the order of their records; each bound to a source of this map whose
                                n_bytes are set and whose place the driver fixes */
     void *state;            /* written: the driver's own, between place and seal; in the arena */
+    bool placed;            /* written: its place was fixed by the directory driver already */
 } ckpt_map_file;
 
 typedef enum ckpt_severity { CKPT_INFO, CKPT_WARNING, CKPT_ERROR } ckpt_severity;
@@ -81,6 +82,7 @@ CKPT_VEC(ckpt_tensors, ckpt_tensor *);
 CKPT_VEC(ckpt_findings, ckpt_finding);
 CKPT_VEC(ckpt_facts, ckpt_fact);
 CKPT_VEC(ckpt_slots, uint32_t);
+CKPT_VEC(ckpt_states, struct ckpt_state *);
 
 typedef struct ckpt_map ckpt_map;
 
@@ -96,7 +98,16 @@ struct ckpt_map {
     ckpt_dict metadata;   /* str -> str that the format carries beside tensors (safetensors' __metadata__) */
     ckpt_findings findings;
     ckpt_facts facts;
+    ckpt_states states; /* of training runs: one per model-parallel rank (state.h) */
     bool collect; /* keep errors as findings instead of failing (verify) */
+
+    /*
+     * Written, where all files make one folder that appears complete or not at all: its name below the target's path
+     * (one path part; files may then lie in folders of their own, "zero/w/fp32.pt"), and a small file beside it that
+     * is replaced last of all ("latest" and its text).  NULL: files stand alone.
+     */
+    const char *folder;
+    const char *pointer, *pointer_text;
 };
 
 /* A new empty map; limit caps its arena (0: default). */
