@@ -28,7 +28,7 @@ else
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDFLAGS  += -fsanitize=$(SAN)
 endif
-LDLIBS   := -ldeflate -lz -lcrypto -lcjson -lpthread -lm
+LDLIBS   := -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lpthread -lm
 
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c))
@@ -38,7 +38,7 @@ FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/obj/%.o)
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
-PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch
+PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal
 LIBS     := $(B)/lib/libckpt.a $(B)/lib/libckpt.so
 
 .PHONY: all demo check check-unit check-cli check-golden check-bad check-fault check-interop \
@@ -88,12 +88,12 @@ $(B)/bin/ckpt: $(TOOL_OBJ) $(B)/lib/libckpt.a
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TOOL_OBJ) $(B)/lib/libckpt.a $(LDLIBS)
 
-$(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch: $(B)/bin/ckpt
+$(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal: $(B)/bin/ckpt
 	$(Q)ln -sf ckpt $@
 
 .PHONY: summary
 summary: $(PROGRAMS) $(LIBS)
-	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
+	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 
 # ---- tests -----------------------------------------------------------------------------------
 $(B)/unit/%: tests/unit/%.c $(B)/lib/libckpt.a
@@ -114,7 +114,9 @@ $(B)/golden_map: tests/golden/golden_map.c $(B)/lib/libckpt.a
 
 check-golden: programs $(B)/golden_map
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
-	@if [ -d ../shared/fixtures ]; then python3 tests/golden/compare_expected.py $(B)/golden_map ../shared; fi
+	@python3 tests/golden/run_doctor.py --bin $(B)/bin tests/fixtures
+	@if [ -d ../shared/fixtures ]; then python3 tests/golden/compare_expected.py $(B)/golden_map ../shared && \
+	    python3 tests/golden/compare_grid.py $(B)/golden_map ../shared; fi
 
 check-bad: programs
 	@python3 tests/golden/run_bad.py --bin $(B)/bin tests/fixtures/bad
@@ -164,6 +166,7 @@ install: all
 	install -m 755 $(B)/bin/ckpt $(DESTDIR)$(PREFIX)/bin/ckpt
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_fp32
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_torch
+	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/ds_to_universal
 	install -m 644 $(B)/lib/libckpt.a $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib
 	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib/libckpt.so
@@ -180,7 +183,7 @@ clean:
 	rm -rf $(B)
 
 help:
-	@echo "make               build build/bin/ckpt, zero_to_fp32, zero_to_torch and the libraries"
+	@echo "make               build build/bin/ckpt, its drop-ins (zero_to_fp32 ...) and the libraries"
 	@echo "make demo          install what is missing, build, consolidate a real checkpoint, show it"
 	@echo "make check         install what is missing, build, run the tests"
 	@echo "make check-interop load what we wrote with the real torch, safetensors, transformers, DeepSpeed"

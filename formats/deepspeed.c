@@ -133,9 +133,9 @@ static int ds_open_model(ckpt_ds *ds)
     if (model)
         return ckpt_ds_shard_open(ds, &ds->model, model);
     return ckpt_ds_problem(
-        ds, CKPT_EMISSING, "%s: the model file %s of ZeRO stage %d is missing", ds->dir.path,
-        ds->stage == 3 ? "zero_pp_rank_0_mp_rank_00_model_states.pt" : "mp_rank_00_model_states.pt",
-        ds->stage);
+        ds, CKPT_EMISSING,
+        "%s: the model file %smp_rank_%02" PRIu32 "_model_states.pt of ZeRO stage %d is missing",
+        ds->dir.path, ds->stage == 3 ? "zero_pp_rank_0_" : "", ds->dir.mp, ds->stage);
 }
 
 /* Rank 0's two files, which stay open. */
@@ -167,10 +167,18 @@ static int ds_check_run(ckpt_ds *ds)
                                "they are from different runs",
                                ds->model.path, model->as.text.at, optim->as.text.at);
     (void)ckpt_value_as_int(ckpt_value_get(ds->model.root, "dp_world_size"), &n);
+    // stage 3 has no partition_count: this is where a missing last rank shows
+    if (rc == CKPT_OK && ds->stage == 3 && n > ds->world)
+        return ckpt_ds_problem(
+            ds, CKPT_EMISSING,
+            "%s: missing: dp_world_size is %" PRId64 ", but only ranks 0 to %" PRIu32
+            " have optimizer files here: a process did not save, or its files were not copied",
+            ckpt_ds_folder_lost(ds, &ds->dir.optims, ds->world), n, ds->world - 1);
     if (rc == CKPT_OK && (n < 1 || n > ds->world || ds->world % (uint32_t)n != 0))
         rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
                              "%s: dp_world_size is %" PRId64 ", but %" PRIu32
-                             " ranks have optimizer files here: they are from different runs",
+                             " ranks have optimizer files here: they are from different runs, or "
+                             "ranks of an earlier, larger one were left behind",
                              ds->model.path, n, ds->world);
     return rc;
 }
@@ -188,6 +196,8 @@ static int ds_read_first(ckpt_ds *ds)
         rc = ds_check_run(ds);
     if (rc == CKPT_OK && !ds->broken)
         rc = ckpt_ds_params_read(ds);
+    if (rc == CKPT_OK && !ds->broken)
+        rc = ckpt_ds_moe_params(ds);
     if (rc == CKPT_OK && !ds->broken)
         rc = ds->stage == 3 ? ckpt_ds_part_begin(ds) : ckpt_ds_flat_begin(ds);
     if (rc == CKPT_OK && !ds->broken && ds->stage < 3)
@@ -255,6 +265,30 @@ static int ds_read_model(ckpt_ds *ds, ckpt_ds_shard *s)
     return rc == CKPT_OK ? ckpt_ds_part_frozen(ds, s) : rc;
 }
 
+/* Stage 3: each rank has a model and an optimizer file; name the first that lacks its partner. */
+static int ds_check_pairs(ckpt_ds *ds)
+{
+    bool fewer = ds->dir.optims.n < ds->dir.models.n;
+    const ckpt_ds_parts *few = fewer ? &ds->dir.optims : &ds->dir.models,
+                        *many = fewer ? &ds->dir.models : &ds->dir.optims;
+    size_t i = 0;
+
+    while (i < few->n && few->at[i].rank == many->at[i].rank)
+        i++;
+    const char *lost =
+        few->n ? ckpt_ds_folder_lost(ds, few, many->at[i].rank)
+               : ckpt_arena_printf(ds->map->arena, "%s/mp_rank_%02" PRIu32 "_model_states.pt",
+                                   ds->dir.path, ds->dir.mp);
+    if (!lost)
+        return ckpt_fail_memory(ds->err);
+    return ckpt_ds_problem(ds, CKPT_EMISSING,
+                           "%s: missing: rank %" PRIu32 " has %s file, but no %s file (%zu model and "
+                           "%zu optimizer files in all): a process did not save, or shards of an "
+                           "earlier run were left behind",
+                           lost, many->at[i].rank, fewer ? "a model" : "an optimizer",
+                           fewer ? "optimizer" : "model", ds->dir.models.n, ds->dir.optims.n);
+}
+
 /* What the names alone show: ranks that are missing, doubled, or of another run. */
 static int ds_check_folder(ckpt_ds *ds)
 {
@@ -268,12 +302,8 @@ static int ds_check_folder(ckpt_ds *ds)
                              "(mp_rank_00) side by side: "
                              "one of them was left behind by another run",
                              ds->dir.path);
-    if (rc == CKPT_OK && !ds->dir.model && ds->dir.models.n != ds->dir.optims.n)
-        rc = ckpt_ds_problem(ds, CKPT_EMISSING,
-                             "%s: %zu model files and %zu optimizer files, expected one of each "
-                             "per rank: a process did "
-                             "not save, or shards of an earlier run were left behind",
-                             ds->dir.path, ds->dir.models.n, ds->dir.optims.n);
+    if (rc == CKPT_OK && !ds->broken && !ds->dir.model && ds->dir.models.n != ds->dir.optims.n)
+        rc = ds_check_pairs(ds);
     return rc;
 }
 
@@ -471,6 +501,16 @@ static int ds_facts_steps(ckpt_ds *ds)
     return rc == CKPT_OK ? ds_note_steps(ds) : rc;
 }
 
+/* Expert-parallel ranks, where experts are cut over fewer ranks than everything else. */
+static int ds_fact_experts(ckpt_ds *ds)
+{
+    uint32_t lanes = 1;
+
+    for (size_t g = 0; g < ds->group.n; g++)
+        lanes = ds->group.at[g].lanes > lanes ? ds->group.at[g].lanes : lanes;
+    return lanes > 1 ? ckpt_map_fact_int(ds->map, "expert parallel", lanes, ds->err) : CKPT_OK;
+}
+
 /* What was understood, for people: printed by `info`, asked for by tools. */
 static int ds_facts(ckpt_ds *ds)
 {
@@ -504,6 +544,8 @@ static int ds_facts(ckpt_ds *ds)
     if (rc == CKPT_OK && (n_groups || ds->group.n))
         rc = ckpt_map_fact_int(map, "parameter groups",
                                (int64_t)(n_groups ? n_groups : ds->group.n), ds->err);
+    if (rc == CKPT_OK)
+        rc = ds_fact_experts(ds);
     return rc == CKPT_OK ? ds_facts_steps(ds) : rc;
 }
 
@@ -531,8 +573,7 @@ static int ds_values(ckpt_ds *ds)
 
 /* ---- the driver ---- */
 
-/* Everything that one gather holds outside the map's arena. */
-static void ds_free(ckpt_ds *ds)
+void ckpt_ds_free(ckpt_ds *ds)
 {
     ckpt_ds_flat_free(ds);
     ckpt_ds_module_free(ds);
@@ -541,11 +582,53 @@ static void ds_free(ckpt_ds *ds)
     ckpt_vec_free(&ds->column);
     ckpt_vec_free(&ds->group);
     ckpt_vec_free(&ds->params);
+    ckpt_vec_free(&ds->pairs);
     ckpt_vec_free(&ds->extent);
     ckpt_vec_free(&ds->axis);
     ckpt_ds_folder_free(&ds->dir);
     ckpt_ds_shard_close(&ds->model);
     ckpt_ds_shard_close(&ds->optim);
+}
+
+int ckpt_ds_read(ckpt_ds *ds)
+{
+    ds->map->path = ds->dir.path;
+    ds->map->format = "deepspeed";
+    ds->world = (uint32_t)ds->dir.optims.n;
+    int rc = ds->world ? ds_read_all(ds) : ds_read_full(ds);
+    // Facts and values of what could be read are worth having even where no tensors can be made.
+    if (rc == CKPT_OK)
+        rc = ds_facts(ds);
+    if (rc == CKPT_OK && ds->world && !ds->broken)
+        rc = ds_build(ds);
+    if (rc == CKPT_OK)
+        rc = ds_values(ds);
+    if (rc == CKPT_OK && ds->world && !ds->broken && ds->opts->with_optimizer)
+        rc = ckpt_ds_state_make(ds);
+    return rc;
+}
+
+/*
+ * Layer and expert files do not depend on the data ranks: a source for each as a whole, for writers
+ * that pass them on.
+ */
+static int ds_whole_files(ckpt_map *map, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < map->files.n; i++) {
+        const ckpt_map_file *f = &map->files.at[i];
+        const char *slash = strrchr(f->path, '/');
+        ckpt_ds_kind kind = ckpt_ds_name_parse(slash ? slash + 1 : f->path).kind;
+        ckpt_source s = {.kind = CKPT_SOURCE_FILE,
+                         .file = i,
+                         .n_stored = f->size,
+                         .n_bytes = f->size,
+                         .whole = 1};
+        if (kind == CKPT_DS_LAYER || kind == CKPT_DS_EXPERT)
+            rc = ckpt_map_add_source(map, &s, &(uint32_t){0}, err);
+    }
+    return rc;
 }
 
 /*
@@ -559,22 +642,11 @@ static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     ckpt_ds ds = {.map = map, .opts = opts ? opts : &defaults, .err = err};
     int rc = ckpt_ds_folder_find(&ds, list);
 
-    if (rc == CKPT_OK) {
-        map->path = ds.dir.path;
-        map->format = "deepspeed";
-        ds.world = (uint32_t)ds.dir.optims.n;
-        rc = ds.world ? ds_read_all(&ds) : ds_read_full(&ds);
-    }
-    // Facts and values of what could be read are worth having even where no tensors can be made.
     if (rc == CKPT_OK)
-        rc = ds_facts(&ds);
-    if (rc == CKPT_OK && ds.world && !ds.broken)
-        rc = ds_build(&ds);
-    if (rc == CKPT_OK)
-        rc = ds_values(&ds);
-    if (rc == CKPT_OK && ds.world && !ds.broken && ds.opts->with_optimizer)
-        rc = ckpt_ds_state_make(&ds);
-    ds_free(&ds);
+        rc = ckpt_ds_grid_needed(&ds) ? ckpt_ds_grid_read(&ds) : ckpt_ds_read(&ds);
+    if (rc == CKPT_OK && ds.opts->with_optimizer)
+        rc = ds_whole_files(map, err);
+    ckpt_ds_free(&ds);
     return rc;
 }
 

@@ -11,6 +11,10 @@
  *     ds_swap.c     stage 3: groups that NVMe offload left in swap files
  *     ds_module.c   buffers, frozen parameters, 16-bit copies, shared names
  *     ds_full.c     stage 0: masters kept whole
+ *     ds_pipe.c     pipeline stages: the module from layer files
+ *     ds_moe.c      experts: the module from expert files, parameters of all expert-parallel ranks
+ *     ds_grid.c     several model-parallel ranks: each read alone, then put into one map
+ *     ds_join.c     several model-parallel ranks: slices joined to full tensors
  *     ds_tree.c     rank 0's tree of values, copied
  *     ds_state.c    groups and optimizer values in the form that writers take
  *     deepspeed.c   the driver: resolve, read all ranks, build the map
@@ -32,16 +36,19 @@ typedef enum ckpt_ds_kind {
     CKPT_DS_MODEL,      /* mp_rank_00_model_states.pt */
     CKPT_DS_MODEL_RANK, /* zero_pp_rank_3_mp_rank_00_model_states.pt */
     CKPT_DS_OPTIM,      /* [bf16_]zero_pp_rank_3_mp_rank_00[_]optim_states.pt */
-    CKPT_DS_EXPERT,     /* [layer_0_]expert_1_mp_rank_00_model_states.pt,
-                           expp_rank_0_mp_rank_00_optim_states.pt */
-    CKPT_DS_LAYER       /* layer_03-model_states.pt, layer_03-model_00-model_states.pt */
+    CKPT_DS_EXPERT,     /* [layer_0_]expert_1_mp_rank_00_model_states.pt */
+    CKPT_DS_LAYER,      /* layer_03-model_states.pt, layer_03-model_00-model_states.pt */
+    CKPT_DS_EXPP        /* expp_rank_0_mp_rank_00_optim_states.pt */
 } ckpt_ds_kind;
 
 typedef struct ckpt_ds_name {
     ckpt_ds_kind kind;
     bool bf16;   /* has the prefix bf16_ */
-    uint32_t dp; /* data-parallel rank; 0 where the name has none */
-    uint32_t mp; /* model-parallel rank */
+    uint32_t dp; /* data-parallel rank; 0 where the name has none.  Layer files: the layer; expert
+                    files: the expert; expp files: the expert-parallel rank */
+    uint32_t mp; /* model-parallel rank; of layer files the tensor-parallel one */
+    uint32_t layer; /* expert files: the number of their layer among those that have experts */
+    bool has_layer; /* their name tells it */
 } ckpt_ds_name;
 
 /* What a file name says; kind OTHER for everything that DeepSpeed does not write. */
@@ -57,19 +64,25 @@ bool ckpt_ds_name_run(const char *name, uint64_t *out);
 
 typedef struct ckpt_ds_part {
     const char *path;
-    uint32_t rank;
-    bool bf16;
+    uint32_t rank; /* as ckpt_ds_name.dp */
+    uint32_t mp, layer;
+    bool bf16, has_layer;
 } ckpt_ds_part;
 
 CKPT_VEC(ckpt_ds_parts, ckpt_ds_part);
 
-/* A tag folder's files, by ascending rank. */
+/* A tag folder's files, by ascending rank: of all model-parallel ranks, or those of one. */
 typedef struct ckpt_ds_folder {
     const char *path; /* of the tag folder */
     const char *tag;
+    uint32_t mp;          /* the one model-parallel rank */
+    uint32_t n_mp;        /* model-parallel ranks that the tag folder has */
     const char *model;    /* mp_rank_00_model_states.pt, or NULL */
+    ckpt_ds_parts wholes; /* the same of all model-parallel ranks */
     ckpt_ds_parts models; /* one per rank: stage 3 */
     ckpt_ds_parts optims;
+    ckpt_ds_parts experts, layers; /* parts of the model beside it */
+    ckpt_ds_parts expps;           /* stage 0 with experts: the optimizer of each expert-parallel rank */
     bool offloaded; /* has offloaded_tensors/ */
 } ckpt_ds_folder;
 
@@ -80,11 +93,12 @@ typedef struct ckpt_ds_shard {
     ckpt_map *map;
     const char *path;
     uint32_t rank;
-    uint32_t file;           /* its index in the large map */
+    uint32_t *file;          /* shard's file -> the large map's: its own, then those merged into it */
     uint32_t *source;        /* shard's source -> the large map's, UINT32_MAX: not copied yet */
     ckpt_value *root;        /* a DICT */
     const ckpt_value *optim; /* optimizer files: optimizer_state_dict */
     ckpt_reader *reader;     /* for step counts that are tensors; made when needed */
+    ckpt_value *tree;        /* the copy of root in the large map's arena, once it was made */
 } ckpt_ds_shard;
 
 /* A one-dimensional contiguous tensor of a shard. */
@@ -109,7 +123,10 @@ typedef struct ckpt_ds_param {
 typedef struct ckpt_ds_group {
     size_t first, n;         /* its parameters (stage 3: set by the walk over flat sizes) */
     size_t part;             /* index of its first flat tensor in a column */
-    uint32_t n_parts;        /* flat tensors over all ranks, in layout order */
+    uint32_t of;             /* parameter group that it belongs to (stages 1, 2: its own number) */
+    uint32_t n_parts;        /* flat tensors over all ranks of a lane, in layout order */
+    uint32_t lanes;          /* experts: expert-parallel ranks, of which each has its own parameters; else 1.
+                                Parameters and flat tensors of lane e follow those of lane e - 1 */
     uint32_t intervals;      /* stage 1 of 0.3.x: communication intervals; else 1 */
     ckpt_zero_flat flat;     /* stages 1, 2 */
     ckpt_zero_flat shuffled; /* round_robin_gradients: as param_slice_mappings were computed */
@@ -129,6 +146,7 @@ typedef struct ckpt_ds_column {
 CKPT_VEC(ckpt_ds_params, ckpt_ds_param);
 CKPT_VEC(ckpt_ds_groups, ckpt_ds_group);
 CKPT_VEC(ckpt_ds_columns, ckpt_ds_column);
+CKPT_VEC(ckpt_ds_pairs, ckpt_pair);
 CKPT_VEC(ckpt_ds_extents, ckpt_extent);
 CKPT_VEC(ckpt_ds_axes, ckpt_axis);
 
@@ -153,11 +171,16 @@ typedef struct ckpt_ds {
     bool broken;    /* collecting, and something makes the layout unsure: no tensors */
     bool legacy;    /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
     size_t n_parts; /* of each column */
+    size_t n_groups; /* parameter groups */
+    struct ckpt_ds_pipe *pipe; /* pipeline runs: which layers are whose (ds_pipe.c); borrowed */
+    const char *optimizer;     /* stage 0 with experts: the file that has this rank's optimizer, or NULL */
+    uint32_t ep, ep_rank;      /* the same: expert-parallel ranks, and which of them is read; ep 0: none */
     ckpt_ds_params params;
     ckpt_ds_groups group;
     ckpt_ds_columns column; /* [0] masters */
     ckpt_ds_params frozen;
     ckpt_ds_flat *fragment; /* stage 3: frozen.n * world */
+    ckpt_ds_pairs pairs;    /* scratch: what files beside the model file add to its module */
     ckpt_ds_extents extent; /* scratch: extents of one tensor, and their axes */
     ckpt_ds_axes axis;
 } ckpt_ds;
@@ -168,12 +191,43 @@ typedef struct ckpt_ds {
  */
 int ckpt_ds_problem(ckpt_ds *ds, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
 
+/* The flat tensor of a rank in a column. */
+static inline size_t ckpt_ds_slot(const ckpt_ds *ds, const ckpt_ds_group *g, uint32_t interval,
+                                  uint32_t rank)
+{
+    if (g->lanes > 1)
+        return g->part + (size_t)(rank % g->lanes) * g->n_parts + rank / g->lanes;
+    return g->part + (size_t)interval * ds->world + rank;
+}
+
+/* ---- deepspeed.c ---- */
+
+/*
+ * Read the files of ds->dir, one model-parallel rank's, into ds->map: tensors, facts, values, state.
+ * Collecting, ds->broken says that no tensors could be made.
+ */
+int ckpt_ds_read(ckpt_ds *ds);
+
+/* Free what reading has left outside the map. */
+void ckpt_ds_free(ckpt_ds *ds);
+
+/* ---- ds_folder.c ---- */
+
 /* Find the tag folder and its files, and refuse the layouts that are recognised but not handled. */
 int ckpt_ds_folder_find(ckpt_ds *ds, const ckpt_listing *list);
 void ckpt_ds_folder_free(ckpt_ds_folder *dir);
 
+/*
+ * The files of one model-parallel rank: of `slice`, its tensor-parallel rank, among the layer files.
+ * What is given must be freed, also after a failure.
+ */
+int ckpt_ds_folder_slice(ckpt_ds *ds, uint32_t mp, uint32_t slice, ckpt_ds_folder *out);
+
 /* Ranks are 0..n-1 without gap, surplus or double; one prefix style. */
 int ckpt_ds_folder_check(ckpt_ds *ds, const ckpt_ds_parts *parts, const char *what);
+
+/* The path that a rank's file would have, by those of the other ranks (parts is not empty). */
+const char *ckpt_ds_folder_lost(ckpt_ds *ds, const ckpt_ds_parts *parts, uint32_t rank);
 
 /* ---- ds_shard.c ---- */
 
@@ -188,6 +242,10 @@ int ckpt_ds_shard_open(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_ds_part *part);
 typedef int (*ckpt_ds_shard_fn)(ckpt_ds *ds, ckpt_ds_shard *s);
 int ckpt_ds_shard_each(ckpt_ds *ds, const ckpt_ds_parts *parts, size_t first, ckpt_ds_shard_fn fn);
 void ckpt_ds_shard_close(ckpt_ds_shard *s);
+
+/* Let a shard take over another's map, so that values of both may stand in one tree.  `from` then
+ * has no map. */
+int ckpt_ds_shard_merge(ckpt_ds *ds, ckpt_ds_shard *into, ckpt_ds_shard *from);
 
 /* The large map's index of a shard's source. */
 int ckpt_ds_shard_source(ckpt_ds *ds, ckpt_ds_shard *s, uint32_t source, uint32_t *out);
@@ -236,6 +294,15 @@ int ckpt_ds_params_check(ckpt_ds *ds, const ckpt_ds_shard *s);
 
 /* Find the groups and make the columns, from rank 0's file. */
 int ckpt_ds_optim_begin(ckpt_ds *ds);
+
+/* What an optimizer_state_dict keeps of a flat group (of its first interval), of a parameter group
+ * (its entry of param_groups); NULL: nothing. */
+ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group);
+ckpt_value *ckpt_ds_optim_entry(const ckpt_ds *ds, const ckpt_value *optim, size_t group);
+
+/* The step count of a flat group, wherever the release keeps it; *own: in the group's own state. */
+const ckpt_value *ckpt_ds_optim_step(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
+                                     bool *own);
 
 /* Take in one rank's file: its flat tensors, and everything that must be as in rank 0's. */
 int ckpt_ds_optim_read(ckpt_ds *ds, ckpt_ds_shard *s);
@@ -308,18 +375,104 @@ int ckpt_ds_module_add(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_text *name,
 /* The 16-bit copy of a parameter as its twin. */
 int ckpt_ds_module_twin(ckpt_ds *ds, ckpt_tensor *t);
 
+/*
+ * Give the model file another module: the entries of `more` behind those that it has (keep), or in
+ * their place.  No name may be there twice.
+ */
+int ckpt_ds_module_set(ckpt_ds *ds, const ckpt_ds_pairs *more, bool keep);
+
+/* ---- ds_pipe.c: pipeline stages ---- */
+
+/* Before the names of what several layers share. */
+#define CKPT_DS_TIED "tied_modules."
+
+/* What is known of all stages before one of them is read; model[s] is the model file of stage s. */
+typedef struct ckpt_ds_pipe ckpt_ds_pipe;
+int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds *ds, const char *const *model, uint32_t n);
+void ckpt_ds_pipe_free(ckpt_ds_pipe *pipe);
+
+/* The module of the stage ds->dir.mp belongs to, from its layers' files. */
+int ckpt_ds_pipe_module(ckpt_ds *ds);
+
+/* ---- ds_moe.c: mixture of experts ---- */
+
+/* The module with the experts' files. */
+int ckpt_ds_moe_module(ckpt_ds *ds);
+
+/* Expert-parallel ranks of a group, as rank 0's files show them. */
+uint32_t ckpt_ds_moe_lanes(const ckpt_ds *ds, size_t group);
+
+/* The parameters of the other expert-parallel ranks, behind rank 0's, under global expert numbers. */
+int ckpt_ds_moe_params(ckpt_ds *ds);
+
+/* Stage 0: the optimizer of the expert-parallel rank that is read instead of the model file's. */
+int ckpt_ds_moe_optimizer(ckpt_ds *ds);
+
+/* ---- ds_grid.c: several model-parallel ranks ---- */
+
+/* True if the folder's files must be read in several parts. */
+bool ckpt_ds_grid_needed(const ckpt_ds *ds);
+int ckpt_ds_grid_read(ckpt_ds *ds);
+
+/* ---- ds_join.c ---- */
+
+/* One part of a model: a model-parallel rank, or an expert-parallel one of stage 0. */
+typedef struct ckpt_ds_slice {
+    ckpt_map *map;     /* adopted by the large map */
+    uint32_t stage;    /* pipeline stage */
+    uint32_t tp;       /* tensor-parallel rank in it */
+    bool broken;       /* collecting, and no tensors could be made */
+    bool adopted;
+} ckpt_ds_slice;
+
+/* All parts, by stage and then by tensor-parallel rank. */
+typedef struct ckpt_ds_grid {
+    ckpt_ds *ds;
+    ckpt_ds_slice *slice;
+    uint32_t n, tp, pp;
+    uint32_t ep; /* stage 0 with experts: parts are expert-parallel ranks; else 0 */
+} ckpt_ds_grid;
+
+/* universal_checkpoint_info, wherever the release keeps it; NULL: nowhere. */
+const ckpt_value *ckpt_ds_join_info(const ckpt_ds_grid *grid);
+
+/* Make the large map's tensors and its one state of all slices. */
+int ckpt_ds_join(ckpt_ds_grid *grid);
+
 /* ---- ds_full.c: stage 0 ---- */
 
 int ckpt_ds_full_build(ckpt_ds *ds);
 
 /* ---- ds_tree.c ---- */
 
-/* Copy a tree into the large map's arena; storages name the large map's sources. */
+/* Copy a shard's tree into the large map's arena, once; storages name the large map's sources. */
 int ckpt_ds_tree_copy(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_value **out);
 
 /* ---- ds_state.c ---- */
 
-/* The state of the run for writers: parameter groups in layout order and what belongs to them (with_optimizer). */
+/* The state of the run for writers: parameter groups in layout order and what belongs to them; and
+ * the step counts as tensors (with_optimizer). */
 int ckpt_ds_state_make(ckpt_ds *ds);
+
+/* A new state with all that the model file says: version, dtype, stage, ranks.  Its parameters and
+ * groups are left empty. */
+int ckpt_ds_state_new(ckpt_ds *ds, ckpt_state **out);
+
+/* What the run trained in: the dtype of the module's first floating tensor that is no buffer, or as
+ * configured; NONE when nothing says. */
+ckpt_dtype ckpt_ds_state_dtype(const ckpt_ds *ds);
+
+/* A value of a shard that holds for many parameters, as four bytes of F32. */
+typedef struct ckpt_ds_scalar {
+    bool has;        /* it is a number */
+    uint32_t source; /* in the large map: the file's bytes, or memory */
+    uint64_t at;     /* bytes */
+} ckpt_ds_scalar;
+
+int ckpt_ds_state_scalar(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *v, ckpt_ds_scalar *out);
+
+/* Add the tensor "<kind>/<parameter>" without axes. */
+int ckpt_ds_state_add_scalar(ckpt_ds *ds, const char *kind, const char *param,
+                             const ckpt_ds_scalar *scalar);
 
 #endif

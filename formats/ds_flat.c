@@ -73,9 +73,9 @@ static int dsl_layout(ckpt_ds *ds, size_t index, const uint64_t *numel, const ui
 {
     ckpt_ds_group *g = &ds->group.at[index];
     uint64_t have = ds->column.at[0].at[g->part].n;
-    // Since 0.5.2 the flat buffer is a multiple of twice the world size, before of the world size;
-    // the intervals of legacy stage 1 are as long as they are.
-    uint64_t multiple[2] = {2 * (uint64_t)ds->world, ds->world};
+    // Since 0.5.2 the flat buffer is a multiple of twice the world size (of experts: of the ranks that
+    // share them), before of the world size; the intervals of legacy stage 1 are as long as they are.
+    uint64_t multiple[2] = {2 * (uint64_t)g->n_parts, g->n_parts};
 
     if (ds->legacy && !ckpt_mul(have ? have : 1, g->n_parts, &multiple[0]))
         return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: the size of group %zu overflows",
@@ -155,7 +155,7 @@ static int dsl_shuffled(ckpt_ds *ds, size_t index)
         return ckpt_fail_memory(ds->err);
     }
     // numel holds first the indexes: parameter i of the layout is original parameter numel[i].
-    ckpt_zero_round_robin(g->n, ds->world, numel);
+    ckpt_zero_round_robin(g->n, ds->world / g->lanes, numel);
     for (size_t i = 0; i < g->n; i++)
         g->order[numel[i]] = i;
     for (size_t i = 0; i < g->n; i++)
@@ -216,9 +216,10 @@ int ckpt_ds_flat_check(ckpt_ds *ds)
 
     for (size_t i = 0; i < ds->group.n; i++) {
         const ckpt_ds_group *g = &ds->group.at[i];
-        for (uint32_t p = 0; rc == CKPT_OK && g->n && p < g->n_parts; p++) {
+        for (uint32_t p = 0; rc == CKPT_OK && g->n && p < g->n_parts * g->lanes; p++) {
             const ckpt_ds_flat *slice = &ds->column.at[0].at[g->part + p];
-            uint64_t have = slice->n, owned = dsl_owned(&g->flat, p);
+            uint64_t have = slice->n, owned = dsl_owned(&g->flat, p % g->n_parts);
+            uint32_t rank = g->lanes > 1 ? p / g->n_parts + p % g->n_parts * g->lanes : p % ds->world;
             // Without a dtype: the file could not be read, which has been said.
             if (slice->dtype == CKPT_DTYPE_NONE)
                 continue;
@@ -227,7 +228,7 @@ int ckpt_ds_flat_check(ckpt_ds *ds)
                     ds, CKPT_EMISMATCH,
                     "%s: the slice of group %zu has %" PRIu64 " elements, expected %" PRIu64 " to "
                     "%" PRIu64 ": the shard is from another run",
-                    ds->dir.optims.at[p % ds->world].path, i, have, owned, g->flat.slice);
+                    ds->dir.optims.at[rank].path, i, have, owned, g->flat.slice);
         }
     }
     return rc;
@@ -236,36 +237,37 @@ int ckpt_ds_flat_check(ckpt_ds *ds)
 int ckpt_ds_flat_holds(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, bool *holds)
 {
     const ckpt_ds_group *g = &ds->group.at[group];
-    uint32_t absent = 0, wrong = 0;
+    uint32_t absent = 0, wrong = 0, all = g->n_parts * g->lanes;
 
-    for (uint32_t p = 0; p < g->n_parts; p++) {
+    for (uint32_t p = 0; p < all; p++) {
         const ckpt_ds_flat *f = &c->at[g->part + p];
         if (f->dtype == CKPT_DTYPE_NONE)
             absent++;
-        else if (f->n < dsl_owned(&g->flat, p) || f->n > g->flat.slice)
+        else if (f->n < dsl_owned(&g->flat, p % g->n_parts) || f->n > g->flat.slice)
             wrong++;
     }
     *holds = absent + wrong == 0;
     // State that is not cut (Muon keeps whole momentum buffers) is of no partition on any rank.
-    if (*holds || absent == g->n_parts || (absent == 0 && c->at[g->part].n > g->flat.slice))
+    if (*holds || absent == all || (absent == 0 && c->at[g->part].n > g->flat.slice))
         return CKPT_OK;
     return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                            "%s: optimizer state %s of group %zu: %" PRIu32 " of %" PRIu32
                            " ranks lack it or have it in "
                            "another length",
-                           ds->dir.path, c->name, group, absent + wrong, g->n_parts);
+                           ds->dir.path, c->name, group, absent + wrong, all);
 }
 
 int ckpt_ds_flat_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p)
 {
     const ckpt_ds_group *g = &ds->group.at[p->group];
     uint64_t i = (uint64_t)(p - &ds->params.at[g->first]), cursor = 0;
+    const ckpt_ds_flat *lane = &c->at[g->part + (size_t)(i / g->n) * g->n_parts];
     ckpt_zero_run run;
     int rc = CKPT_OK;
 
     ds->extent.n = ds->axis.n = 0;
-    while (rc == CKPT_OK && ckpt_zero_flat_next(&g->flat, i, &cursor, &run))
-        rc = ckpt_ds_extent_add(ds, &c->at[g->part + run.rank], run.at, run.first, run.count);
+    while (rc == CKPT_OK && ckpt_zero_flat_next(&g->flat, i % g->n, &cursor, &run))
+        rc = ckpt_ds_extent_add(ds, &lane[run.rank], run.at, run.first, run.count);
     return rc;
 }
 
@@ -360,7 +362,7 @@ static int dsl_check_mapping(ckpt_ds *ds, const ckpt_ds_shard *s, size_t group, 
                        bool *shuffled)
 {
     const ckpt_ds_group *g = &ds->group.at[group];
-    const dsl_mapping listed = {mapping, NULL, s->rank};
+    const dsl_mapping listed = {mapping, NULL, s->rank / g->lanes};
     const char *at = g->n ? dsl_compare(ds, g, &g->flat, NULL, &listed) : NULL;
     int rc = CKPT_OK;
 
@@ -371,7 +373,7 @@ static int dsl_check_mapping(ckpt_ds *ds, const ckpt_ds_shard *s, size_t group, 
         return CKPT_OK;
     }
     if (g->order)
-        rc = dsl_any_order(ds, g, mapping, s->rank, &at);
+        rc = dsl_any_order(ds, g, mapping, s->rank / g->lanes, &at);
     if (rc != CKPT_OK || !at)
         return rc;
     return ckpt_ds_problem(ds, CKPT_EMISMATCH,

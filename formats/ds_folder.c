@@ -174,8 +174,7 @@ static int dsf_refuse(ckpt_ds *ds, const ckpt_listing *list)
         what = "a torch.distributed.checkpoint folder (.metadata), which this driver does not read";
     else if (dsf_has(list, "zero", true) || (dsf_has(list, "latest_universal", false) &&
                                              !dsf_has(list, "latest", false) && !ds->opts->tag))
-        what = "a universal checkpoint, which is not supported yet; give the checkpoint it was "
-               "made from";
+        what = "a universal checkpoint; give this folder itself to read it";
     return what ? ckpt_fail(ds->err, CKPT_EUNSUPPORTED, "%s: %s", list->folder, what) : CKPT_OK;
 }
 
@@ -232,10 +231,35 @@ static int dsf_add(ckpt_ds *ds, ckpt_ds_parts *parts, const ckpt_ds_name *name, 
 
     if (!p)
         return ckpt_fail_memory(ds->err);
-    p->path = path;
-    p->rank = name->dp;
-    p->bf16 = name->bf16;
+    *p = (ckpt_ds_part){.path = path,
+                        .rank = name->dp,
+                        .mp = name->mp,
+                        .layer = name->layer,
+                        .bf16 = name->bf16,
+                        .has_layer = name->has_layer};
     return CKPT_OK;
+}
+
+/* The list that a file of a kind belongs to. */
+static ckpt_ds_parts *dsf_list(ckpt_ds_folder *dir, ckpt_ds_kind kind)
+{
+    switch (kind) {
+    case CKPT_DS_MODEL:
+        return &dir->wholes;
+    case CKPT_DS_MODEL_RANK:
+        return &dir->models;
+    case CKPT_DS_OPTIM:
+        return &dir->optims;
+    case CKPT_DS_EXPERT:
+        return &dir->experts;
+    case CKPT_DS_LAYER:
+        return &dir->layers;
+    case CKPT_DS_EXPP:
+        return &dir->expps;
+    case CKPT_DS_OTHER:
+        break;
+    }
+    return NULL;
 }
 
 /* What DeepSpeed's own scripts take for an optimizer file, because of the end of its name. */
@@ -251,33 +275,17 @@ static bool dsf_like_shard(const char *name)
 static int dsf_take(ckpt_ds *ds, const ckpt_listing *list, const ckpt_entry *e)
 {
     ckpt_ds_name name = ckpt_ds_name_parse(e->name);
-    const char *why = NULL;
+    ckpt_ds_parts *parts = dsf_list(&ds->dir, name.kind);
 
     if (!e->is_dir && name.kind == CKPT_DS_OTHER && dsf_like_shard(e->name))
         return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                "%s/%s: named like an optimizer file, but of no known rank: move it "
                                "away",
                                list->folder, e->name);
-    if (e->is_dir || name.kind == CKPT_DS_OTHER)
+    if (e->is_dir || !parts)
         return CKPT_OK;
-    if (name.kind == CKPT_DS_LAYER)
-        why = "a pipeline-parallel checkpoint (layer_* files)";
-    else if (name.kind == CKPT_DS_EXPERT)
-        why = "a mixture-of-experts checkpoint (expert files)";
-    else if (name.mp > 0)
-        why = "a checkpoint of several model-parallel (tensor or pipeline) ranks";
-    if (why)
-        return ckpt_fail(ds->err, CKPT_EUNSUPPORTED, "%s: %s, such as %s: not supported yet",
-                         list->folder, why, e->name);
     const char *path = dsf_join(ds->map, list->folder, e->name);
-    if (!path)
-        return ckpt_fail_memory(ds->err);
-    if (name.kind == CKPT_DS_MODEL)
-        ds->dir.model = path;
-    else
-        return dsf_add(ds, name.kind == CKPT_DS_OPTIM ? &ds->dir.optims : &ds->dir.models, &name,
-                       path);
-    return CKPT_OK;
+    return path ? dsf_add(ds, parts, &name, path) : ckpt_fail_memory(ds->err);
 }
 
 /* By number, not by text: rank 2 stands before rank 10. */
@@ -285,9 +293,78 @@ static int dsf_by_rank(const void *a, const void *b)
 {
     const ckpt_ds_part *x = a, *y = b;
 
+    if (x->mp != y->mp)
+        return x->mp < y->mp ? -1 : 1;
+    if (x->layer != y->layer)
+        return x->layer < y->layer ? -1 : 1;
     if (x->rank != y->rank)
         return x->rank < y->rank ? -1 : 1;
     return strcmp(x->path, y->path);
+}
+
+static void dsf_sort(ckpt_ds_parts *parts)
+{
+    if (parts->n)
+        qsort(parts->at, parts->n, sizeof *parts->at, dsf_by_rank);
+}
+
+/* The file of a model that is kept whole: two names may mean one rank (mp_rank_0, mp_rank_00). */
+static int dsf_whole(ckpt_ds *ds, ckpt_ds_folder *dir)
+{
+    for (size_t i = 1; i < dir->wholes.n; i++) {
+        if (dir->wholes.at[i - 1].mp == dir->wholes.at[i].mp)
+            return ckpt_ds_problem(ds, CKPT_EMISMATCH, "%s: rank %" PRIu32
+                                   " has two model files, this and %s: one of them was left behind "
+                                   "by another run; move it away",
+                                   dir->wholes.at[i - 1].path, dir->wholes.at[i].mp,
+                                   dir->wholes.at[i].path);
+    }
+    dir->model = dir->wholes.n ? dir->wholes.at[0].path : NULL;
+    return CKPT_OK;
+}
+
+/* How many model-parallel ranks there should be, by the highest that has a file. */
+static uint32_t dsf_ranks(const ckpt_ds_folder *dir)
+{
+    uint32_t most = 0;
+    const ckpt_ds_parts *const of[] = {&dir->wholes, &dir->models, &dir->optims};
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        uint32_t last = of[i]->n ? of[i]->at[of[i]->n - 1].mp : 0;
+        most = last > most ? last : most;
+    }
+    return most + 1;
+}
+
+/* Append the parts of one rank. */
+static bool dsf_pick(const ckpt_ds_parts *from, uint32_t mp, ckpt_ds_parts *out)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        ckpt_ds_part *p = from->at[i].mp == mp ? ckpt_vec_push(out) : NULL;
+        if (from->at[i].mp != mp)
+            continue;
+        if (!p)
+            return false;
+        *p = from->at[i];
+    }
+    return true;
+}
+
+int ckpt_ds_folder_slice(ckpt_ds *ds, uint32_t mp, uint32_t slice, ckpt_ds_folder *out)
+{
+    const ckpt_ds_folder *dir = &ds->dir;
+
+    memset(out, 0, sizeof *out);
+    out->path = dir->path;
+    out->tag = dir->tag;
+    out->mp = mp;
+    out->n_mp = dir->n_mp;
+    out->offloaded = dir->offloaded;
+    if (!dsf_pick(&dir->wholes, mp, &out->wholes) || !dsf_pick(&dir->models, mp, &out->models) ||
+        !dsf_pick(&dir->optims, mp, &out->optims) || !dsf_pick(&dir->experts, mp, &out->experts) ||
+        !dsf_pick(&dir->expps, mp, &out->expps) || !dsf_pick(&dir->layers, slice, &out->layers))
+        return ckpt_fail_memory(ds->err);
+    return dsf_whole(ds, out);
 }
 
 int ckpt_ds_folder_find(ckpt_ds *ds, const ckpt_listing *list)
@@ -295,35 +372,37 @@ int ckpt_ds_folder_find(ckpt_ds *ds, const ckpt_listing *list)
     ckpt_listing at = *list;
     int rc = dsf_resolve(ds, &at);
 
-    // Layer files come after expert files and before mp_rank files in the listing: the whole folder
-    // is looked through for the kinds that decide first.
-    for (int pass = 0; rc == CKPT_OK && pass < 2; pass++) {
-        for (size_t i = 0; rc == CKPT_OK && i < at.n; i++) {
-            ckpt_ds_kind kind = ckpt_ds_name_parse(at.entry[i].name).kind;
-            if ((kind == CKPT_DS_EXPERT || kind == CKPT_DS_LAYER) == (pass == 0))
-                rc = dsf_take(ds, &at, &at.entry[i]);
-        }
-    }
+    for (size_t i = 0; rc == CKPT_OK && i < at.n; i++)
+        rc = dsf_take(ds, &at, &at.entry[i]);
     if (rc != CKPT_OK)
         return rc;
-    if (ds->dir.optims.n)
-        qsort(ds->dir.optims.at, ds->dir.optims.n, sizeof *ds->dir.optims.at, dsf_by_rank);
-    if (ds->dir.models.n)
-        qsort(ds->dir.models.at, ds->dir.models.n, sizeof *ds->dir.models.at, dsf_by_rank);
+    dsf_sort(&ds->dir.wholes);
+    dsf_sort(&ds->dir.models);
+    dsf_sort(&ds->dir.optims);
+    dsf_sort(&ds->dir.experts);
+    dsf_sort(&ds->dir.layers);
+    dsf_sort(&ds->dir.expps);
+    ds->dir.n_mp = dsf_ranks(&ds->dir);
     ds->dir.path = at.folder;
     ds->dir.offloaded = dsf_has(&at, "offloaded_tensors", true);
     ds->dir.tag = dsf_base(ds->map, at.folder);
-    return ds->dir.tag ? CKPT_OK : ckpt_fail_memory(ds->err);
+    if (!ds->dir.tag)
+        return ckpt_fail_memory(ds->err);
+    return ds->dir.n_mp == 1 ? dsf_whole(ds, &ds->dir) : CKPT_OK;
 }
 
 void ckpt_ds_folder_free(ckpt_ds_folder *dir)
 {
+    ckpt_vec_free(&dir->wholes);
     ckpt_vec_free(&dir->models);
     ckpt_vec_free(&dir->optims);
+    ckpt_vec_free(&dir->experts);
+    ckpt_vec_free(&dir->layers);
+    ckpt_vec_free(&dir->expps);
 }
 
-/* The first ranks missing from a sorted list, as text. */
-static const char *dsf_missing(ckpt_map *map, const ckpt_ds_parts *parts)
+/* The first ranks missing from a sorted list, as text; NULL: none, or no memory. */
+static const char *dsf_missing(ckpt_map *map, const ckpt_ds_parts *parts, uint32_t *first)
 {
     const char *text = NULL;
     uint32_t want = 0;
@@ -332,6 +411,7 @@ static const char *dsf_missing(ckpt_map *map, const ckpt_ds_parts *parts)
     for (size_t i = 0; i < parts->n; i++) {
         for (; want < parts->at[i].rank && n <= DSF_MAX_LISTED; want++, n++) {
             const char *before = text;
+            *first = before ? *first : want;
             text = n == DSF_MAX_LISTED
                        ? ckpt_arena_printf(map->arena, "%s ...", before ? before : "")
                        : ckpt_arena_printf(map->arena, "%s%s%" PRIu32, before ? before : "",
@@ -342,6 +422,21 @@ static const char *dsf_missing(ckpt_map *map, const ckpt_ds_parts *parts)
         want = parts->at[i].rank + 1;
     }
     return text;
+}
+
+const char *ckpt_ds_folder_lost(ckpt_ds *ds, const ckpt_ds_parts *parts, uint32_t rank)
+{
+    static const char mark[] = "zero_pp_rank_";
+    const char *like = parts->at[0].path, *slash = strrchr(like, '/');
+    const char *at = strstr(slash ? slash : like, mark);
+
+    // parts are files whose names were parsed, so the mark is there
+    if (!at)
+        return like;
+    at += sizeof mark - 1;
+    const char *path = ckpt_arena_printf(ds->map->arena, "%.*s%" PRIu32 "%s", (int)(at - like), like,
+                                         rank, at + strspn(at, "0123456789"));
+    return path ? path : like;
 }
 
 int ckpt_ds_folder_check(ckpt_ds *ds, const ckpt_ds_parts *parts, const char *what)
@@ -365,13 +460,16 @@ int ckpt_ds_folder_check(ckpt_ds *ds, const ckpt_ds_parts *parts, const char *wh
         if (ds->broken)
             break;
     }
-    const char *missing =
-        parts->n && parts->at[parts->n - 1].rank >= parts->n ? dsf_missing(ds->map, parts) : NULL;
+    uint32_t first = 0;
+    const char *missing = parts->n && parts->at[parts->n - 1].rank >= parts->n
+                              ? dsf_missing(ds->map, parts, &first)
+                              : NULL;
     if (rc == CKPT_OK && missing)
         rc = ckpt_ds_problem(ds, CKPT_EMISSING,
-                             "%s: %zu %s files up to rank %" PRIu32
-                             ", but none of rank %s: a process did not save, or "
-                             "shards of an earlier run were left behind",
-                             ds->dir.path, parts->n, what, parts->at[parts->n - 1].rank, missing);
+                             "%s: missing: the %s file of rank %s, though there are some up to rank "
+                             "%" PRIu32 ": a process did not save, the file was not copied, or the "
+                             "others are of an earlier, larger run",
+                             ckpt_ds_folder_lost(ds, parts, first), what, missing,
+                             parts->at[parts->n - 1].rank);
     return rc;
 }

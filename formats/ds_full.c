@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "formats/deepspeed.h"
+#include "libckpt/base/dtype.h"
 
 enum { DSU_MAX_GROUPS = 64 };
 
@@ -289,12 +290,19 @@ static int dsu_add_ties(dsu *u)
 
 /* ---- optimizer state ---- */
 
+/* What holds 'state' and 'param_groups', in the model file or in a copy of its tree. */
+static const ckpt_value *dsu_base(const ckpt_value *optimizer)
+{
+    const ckpt_value *inner = ckpt_value_get(optimizer, "optimizer_state_dict");
+
+    return inner ? inner : optimizer;
+}
+
 /* The state of the parameter at a slot of a group: {exp_avg: tensor, ...} by the number that
  * param_groups gives. */
-static const ckpt_value *dsu_state(const dsu *u, uint32_t group, uint64_t slot)
+static ckpt_value *dsu_state(const ckpt_value *optimizer, uint32_t group, uint64_t slot)
 {
-    const ckpt_value *inner = ckpt_value_get(u->optimizer, "optimizer_state_dict");
-    const ckpt_value *base = inner ? inner : u->optimizer;
+    const ckpt_value *base = dsu_base(optimizer);
     ckpt_seq groups = ckpt_value_seq(ckpt_value_get(base, "param_groups"));
     ckpt_seq params =
         ckpt_value_seq(group < groups.n ? ckpt_value_get(groups.at[group], "params") : NULL);
@@ -321,6 +329,8 @@ static int dsu_add_state(dsu *u, const dsu_entry *e, const ckpt_pair *state)
                                          e->pair->key->as.text.at);
     ckpt_tensor like = {
         .dtype = v->dtype, .ndim = e->copy->ndim, .shape = e->copy->shape, .role = CKPT_ROLE_STATE};
+    if (ckpt_dtype_get(v->dtype)->kind == CKPT_IS_FLOAT)
+        like.export_dtype = CKPT_F32; // whatever the run kept it in, as at the other stages
     ckpt_ds_flat flat;
     ckpt_tensor *t = NULL;
 
@@ -362,7 +372,7 @@ static int dsu_name_by_state(dsu *u)
         if (!list || !ckpt_seq_add(arena, &lists, list))
             return ckpt_fail_memory(u->ds->err);
         for (uint64_t k = 0; k < n; k++) {
-            ckpt_dict state = ckpt_value_map(dsu_state(u, (uint32_t)g, k));
+            ckpt_dict state = ckpt_value_map(dsu_state(u->optimizer, (uint32_t)g, k));
             ckpt_value *first = NULL;
             for (uint64_t i = 0; i < state.n && !first; i++) {
                 if (state.at[i].value->kind == CKPT_V_TENSOR &&
@@ -379,23 +389,47 @@ static int dsu_name_by_state(dsu *u)
     return CKPT_OK;
 }
 
+/*
+ * Without masters and states the groups list mere numbers, of the parameters in the module's order:
+ * with one group of as many as the module has, that is all there is to know.
+ */
+static void dsu_name_single(dsu *u)
+{
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dsu_base(u->optimizer), "param_groups"));
+    uint64_t n = ckpt_value_seq(groups.n == 1 ? ckpt_value_get(groups.at[0], "params") : NULL).n;
+    uint64_t owners = 0, states = 0;
+
+    for (size_t i = 0; i < u->entry.n; i++)
+        owners += u->entry.at[i].owner == i;
+    for (uint64_t g = 0; g < u->groups.n; g++)
+        states += ckpt_value_seq(u->groups.at[g]).n;
+    u->named = n > 0 && owners == n && states == 0;
+    for (size_t i = 0, slot = 0; u->named && i < u->entry.n; i++) {
+        dsu_entry *e = &u->entry.at[i];
+        e->group = e->owner == i ? 0 : UINT32_MAX;
+        e->slot = e->owner == i ? slot++ : 0;
+    }
+}
+
+/* Is it a parameter of a known group? */
+static bool dsu_is_trained(const dsu *u, const dsu_entry *e)
+{
+    return e->group != UINT32_MAX && &u->entry.at[e->owner] == e;
+}
+
 /* States with one name together, in the order of their parameters. */
 static int dsu_add_states(dsu *u, dsu_entry **sorted)
 {
     int rc = CKPT_OK;
 
-    if (u->groups.n == 0 && u->optimizer)
-        rc = dsu_name_by_state(u);
-    if (rc != CKPT_OK || !u->named)
-        return rc;
-    qsort(sorted, u->entry.n, sizeof *sorted, dsu_by_group);
-    ckpt_dict first = ckpt_value_map(u->entry.n ? dsu_state(u, 0, 0) : NULL);
+    ckpt_dict first = ckpt_value_map(u->entry.n ? dsu_state(u->optimizer, 0, 0) : NULL);
     for (uint64_t k = 0; rc == CKPT_OK && k < first.n; k++) {
         for (size_t i = 0; rc == CKPT_OK && i < u->entry.n; i++) {
             const dsu_entry *e = sorted[i];
-            if (e->group == UINT32_MAX || &u->entry.at[e->owner] != e)
+            if (!dsu_is_trained(u, e))
                 continue;
-            ckpt_dict state = ckpt_value_map(dsu_state(u, e->group, u->fused ? 0 : e->slot));
+            ckpt_dict state =
+                ckpt_value_map(dsu_state(u->optimizer, e->group, u->fused ? 0 : e->slot));
             const ckpt_pair *p = k < state.n ? &state.at[k] : NULL;
             if (p && first.at[k].key->kind == CKPT_V_STR &&
                 ckpt_value_is(p->key, first.at[k].key->as.text.at) && dsu_is_state(u, e, p))
@@ -403,6 +437,138 @@ static int dsu_add_states(dsu *u, dsu_entry **sorted)
         }
     }
     return rc;
+}
+
+/* Every parameter's step count: its own, or its group's. */
+static int dsu_add_steps(dsu *u, dsu_entry **sorted)
+{
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dsu_base(u->optimizer), "param_groups"));
+    const ckpt_value *known = NULL;
+    ckpt_ds_scalar step = {0};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < u->entry.n; i++) {
+        const dsu_entry *e = sorted[i];
+        if (!dsu_is_trained(u, e))
+            continue;
+        const ckpt_value *v = ckpt_value_get(
+            dsu_state(u->optimizer, e->group, u->fused ? 0 : e->slot), "step");
+        if (!v && e->group < groups.n)
+            v = ckpt_value_get(groups.at[e->group], "step");
+        // One value of a group is one source for all of its parameters.
+        if (v && v != known)
+            rc = ckpt_ds_state_scalar(u->ds, &u->ds->model, v, &step);
+        known = v;
+        if (rc == CKPT_OK && v && step.has)
+            rc = ckpt_ds_state_add_scalar(u->ds, "step", e->pair->key->as.text.at, &step);
+    }
+    return rc;
+}
+
+/* ---- groups for writers ---- */
+
+/* A tensor value over n elements as a flat one. */
+static ckpt_value *dsu_flattened(ckpt_arena *arena, const ckpt_tensor_value *from, uint64_t n)
+{
+    uint64_t *shape = ckpt_arena_copy(arena, &n, sizeof n);
+    uint64_t *stride = ckpt_arena_alloc(arena, sizeof *stride);
+    ckpt_value *v = ckpt_value_new(arena, CKPT_V_TENSOR);
+
+    if (!shape || !stride || !v)
+        return NULL;
+    v->as.tensor = ckpt_arena_copy(arena, from, sizeof *from);
+    if (!v->as.tensor)
+        return NULL;
+    *stride = 1;
+    v->as.tensor->ndim = 1;
+    v->as.tensor->shape = shape;
+    v->as.tensor->stride = stride;
+    return v;
+}
+
+/*
+ * A group's state as ZeRO would keep it: that of its first parameter, with flat tensors in place of
+ * those shaped like it.
+ */
+static int dsu_entry_of(dsu *u, const dsu_entry *e, const ckpt_value *optimizer, ckpt_value **out)
+{
+    ckpt_arena *arena = u->ds->map->arena;
+    const ckpt_value *own = dsu_state(optimizer, e->group, u->fused ? 0 : e->slot);
+    ckpt_dict state = ckpt_value_map(own);
+
+    if (!own || own->kind != CKPT_V_DICT)
+        return CKPT_OK;
+    *out = ckpt_value_new(arena, CKPT_V_DICT);
+    for (uint64_t i = 0; *out && i < state.n; i++) {
+        const ckpt_pair *p = &state.at[i];
+        ckpt_value *v = p->value;
+        uint64_t n = 1;
+        for (uint32_t k = 0; k < e->copy->ndim; k++)
+            n *= e->copy->shape[k];
+        if (!u->fused && dsu_is_state(u, e, p))
+            v = dsu_flattened(arena, v->as.tensor, n);
+        if (!v || !ckpt_dict_add(arena, &(*out)->as.map, p->key, v))
+            return ckpt_fail_memory(u->ds->err);
+    }
+    return *out ? CKPT_OK : ckpt_fail_memory(u->ds->err);
+}
+
+/* A parameter as the last of the last group. */
+static int dsu_add_param(dsu *u, ckpt_state *state, const dsu_entry *e)
+{
+    const ckpt_text *name = &e->pair->key->as.text;
+    size_t at = ckpt_map_index(u->ds->map, name->at, name->n);
+    ckpt_tensor **slot = at == SIZE_MAX ? NULL : ckpt_vec_push(&state->param);
+
+    if (!slot)
+        return ckpt_fail_memory(u->ds->err);
+    *slot = u->ds->map->tensors.at[at];
+    state->group.at[state->group.n - 1].n++;
+    return CKPT_OK;
+}
+
+/* The run as a state for writers: groups as the optimizer has them. */
+static int dsu_make_state(dsu *u, dsu_entry **sorted)
+{
+    ckpt_state *state = NULL;
+    size_t next = 0;
+    int rc = ckpt_ds_state_new(u->ds, &state);
+    const ckpt_value *optimizer =
+        rc == CKPT_OK ? ckpt_value_get(state->model, "optimizer") : NULL;
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dsu_base(optimizer), "param_groups"));
+    uint64_t n = u->groups.n ? u->groups.n : groups.n;
+
+    for (uint32_t g = 0; rc == CKPT_OK && g < n; g++) {
+        ckpt_group *group = ckpt_vec_push(&state->group);
+        if (!group)
+            return ckpt_fail_memory(u->ds->err);
+        *group = (ckpt_group){.first = state->param.n, .n_lanes = 1};
+        group->fields = groups.n == n ? groups.at[g] : NULL;
+        if (next < u->entry.n && sorted[next]->group == g)
+            rc = dsu_entry_of(u, sorted[next], optimizer, &group->entry);
+        for (; rc == CKPT_OK && next < u->entry.n && sorted[next]->group == g; next++) {
+            if (dsu_is_trained(u, sorted[next]))
+                rc = dsu_add_param(u, state, sorted[next]);
+        }
+    }
+    return rc;
+}
+
+/* Optimizer state, and the groups for writers, where it is certain which parameter is which. */
+static int dsu_add_optimizer(dsu *u, dsu_entry **sorted)
+{
+    bool masters = u->groups.n > 0;
+    int rc = masters ? CKPT_OK : dsu_name_by_state(u);
+
+    if (rc == CKPT_OK && !masters && !u->named)
+        dsu_name_single(u);
+    if (rc != CKPT_OK || !u->named)
+        return rc;
+    qsort(sorted, u->entry.n, sizeof *sorted, dsu_by_group);
+    rc = dsu_add_states(u, sorted);
+    if (rc == CKPT_OK)
+        rc = dsu_add_steps(u, sorted);
+    return rc == CKPT_OK ? dsu_make_state(u, sorted) : rc;
 }
 
 int ckpt_ds_full_build(ckpt_ds *ds)
@@ -426,8 +592,8 @@ int ckpt_ds_full_build(ckpt_ds *ds)
         rc = dsu_add_entries(&u, sorted);
     if (rc == CKPT_OK)
         rc = dsu_add_ties(&u);
-    if (rc == CKPT_OK && ds->opts->with_optimizer && u.entry.n)
-        rc = dsu_add_states(&u, sorted);
+    if (rc == CKPT_OK && ds->opts->with_optimizer && u.entry.n && u.optimizer)
+        rc = dsu_add_optimizer(&u, sorted);
     ckpt_free(sorted);
     ckpt_vec_free(&u.entry);
     return rc;

@@ -75,6 +75,12 @@ static const ckpt_tensor_value *dsm_mark(ckpt_ds *ds, const char *name, uint64_t
     return e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
 }
 
+/* Tied layers of a pipeline: only the first stage that has one has it in a layer's file. */
+static bool dsm_is_elsewhere(const ckpt_ds *ds, const char *name)
+{
+    return ds->dir.layers.n && strncmp(name, CKPT_DS_TIED, strlen(CKPT_DS_TIED)) == 0;
+}
+
 /* Mark what buffer_names lists; a listed buffer that is not there is a problem of the file. */
 static int dsm_buffers(ckpt_ds *ds)
 {
@@ -92,7 +98,8 @@ static int dsm_buffers(ckpt_ds *ds)
             return ckpt_fail(ds->err, CKPT_EFORMAT,
                              "%s: buffer_names: entry %" PRIu64 " is not a name", ds->model.path,
                              i);
-        if (!dsm_mark(ds, name->as.text.at, name->as.text.n, DSM_BUFFER))
+        if (!dsm_mark(ds, name->as.text.at, name->as.text.n, DSM_BUFFER) &&
+            !dsm_is_elsewhere(ds, name->as.text.at))
             rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                  "%s: buffer_names lists %.200s, but module has no such tensor",
                                  ds->model.path, name->as.text.at);
@@ -112,43 +119,117 @@ static bool dsm_several(const ckpt_value *v)
     return several;
 }
 
-/* Runs of more dimensions than data, whose other files may not even be here: one slice is not the
- * model. */
-static int dsm_refuse(ckpt_ds *ds)
+/*
+ * Runs of more dimensions than data: the files of all model-parallel ranks, and those of the experts,
+ * must be here, because one slice is not the model.
+ */
+static int dsm_complete(ckpt_ds *ds)
 {
     const ckpt_value *degrees = dsm_get(ds, "checkpoint_parallel_dimensions");
     const ckpt_value *layers = dsm_get(ds, "ds_autoep_layers");
-    const char *what = NULL;
+    int64_t tp = 1, pp = 1, n = 0;
 
     if (ckpt_value_map(layers).n || ckpt_value_seq(layers).n ||
         ckpt_value_get(ds->optim.optim, "ds_zero_partition_groups"))
-        what = "an expert-parallel (AutoEP)";
-    else if (dsm_several(dsm_get(ds, "num_experts")))
-        what = "a mixture-of-experts";
-    else if (dsm_several(dsm_get(ds, "mp_world_size")) ||
-             dsm_several(ckpt_value_get(degrees, "tp_degree")) ||
-             dsm_several(ckpt_value_get(degrees, "pp_degree")))
-        what = "a model-parallel (tensor or pipeline)";
-    return what ? ckpt_fail(ds->err, CKPT_EUNSUPPORTED, "%s: %s checkpoint, not supported yet",
-                            ds->model.path, what)
-                : CKPT_OK;
+        return ckpt_fail(ds->err, CKPT_EUNSUPPORTED,
+                         "%s: an expert-parallel (AutoEP) checkpoint, not supported yet",
+                         ds->model.path);
+    if (dsm_several(dsm_get(ds, "num_experts")) && ds->dir.experts.n == 0)
+        return ckpt_ds_problem(ds, CKPT_EMISSING,
+                               "%s: missing: a mixture of experts without the files of its experts "
+                               "(layer_*_expert_*_model_states.pt): they were not copied",
+                               ds->dir.path);
+    (void)ckpt_value_as_int(ckpt_value_get(degrees, "tp_degree"), &tp);
+    (void)ckpt_value_as_int(ckpt_value_get(degrees, "pp_degree"), &pp);
+    if (!ckpt_value_as_int(dsm_get(ds, "mp_world_size"), &n) || n < 1)
+        n = ds->dir.n_mp;
+    if (degrees && tp > 0 && pp > 0 && tp <= UINT32_MAX && pp <= UINT32_MAX)
+        n = tp * pp;
+    if (n == ds->dir.n_mp)
+        return CKPT_OK;
+    return ckpt_ds_problem(ds, n > ds->dir.n_mp ? CKPT_EMISSING : CKPT_EMISMATCH,
+                           "%s: of a run of %" PRId64 " model-parallel (tensor x pipeline) ranks, "
+                           "but there are files of %" PRIu32 ": %s",
+                           ds->model.path, n, ds->dir.n_mp,
+                           n > ds->dir.n_mp ? "missing: a process did not save, or its files were "
+                                              "not copied"
+                                            : "those of an earlier, larger run were left behind");
+}
+
+/* What the model file lacks of the module, from the files beside it. */
+static int dsm_gather(ckpt_ds *ds)
+{
+    const ckpt_value *module = ckpt_value_get(ds->model.root, "module");
+    int rc = CKPT_OK;
+
+    if (module && module->kind == CKPT_V_NONE)
+        rc = ckpt_ds_pipe_module(ds);
+    else if (ds->dir.layers.n)
+        rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                             "%s: holds a whole module, but there are also files of pipeline "
+                             "layers, such as %s: one of them was left behind by another run",
+                             ds->model.path, ds->dir.layers.at[0].path);
+    if (rc == CKPT_OK && ds->dir.experts.n)
+        rc = ckpt_ds_moe_module(ds);
+    if (rc == CKPT_OK && ds->optimizer)
+        rc = ckpt_ds_moe_optimizer(ds);
+    return rc;
+}
+
+/* No name may stand in two of the files that make up the module. */
+static int dsm_twice(ckpt_ds *ds, ckpt_dict dict)
+{
+    ckpt_ds_index names;
+    int rc = ckpt_ds_index_new(&names, dict, ds->err);
+
+    for (size_t i = 1; rc == CKPT_OK && i < names.n; i++) {
+        const ckpt_text *a = &names.at[i - 1]->key->as.text, *b = &names.at[i]->key->as.text;
+        if (a->n == b->n && memcmp(a->at, b->at, a->n) == 0)
+            rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                                 "%s: %.200s is in two of the files beside each other: one of them "
+                                 "was left behind by another run",
+                                 ds->dir.path, a->at);
+    }
+    ckpt_ds_index_free(&names);
+    return rc;
+}
+
+int ckpt_ds_module_set(ckpt_ds *ds, const ckpt_ds_pairs *more, bool keep)
+{
+    ckpt_arena *arena = ds->model.map->arena;
+    ckpt_dict root = ckpt_value_map(ds->model.root);
+    ckpt_value *made = ckpt_value_new(arena, CKPT_V_ODICT), *old = NULL;
+    bool fits = made != NULL;
+
+    for (uint64_t i = 0; fits && i < root.n; i++) {
+        if (!ckpt_value_is(root.at[i].key, "module"))
+            continue;
+        old = root.at[i].value;
+        root.at[i].value = made;
+    }
+    ckpt_dict before = keep ? ckpt_value_map(old) : (ckpt_dict){0};
+    if (fits && keep && old)
+        made->state = old->state;
+    for (uint64_t i = 0; fits && i < before.n; i++)
+        fits = ckpt_dict_add(arena, &made->as.map, before.at[i].key, before.at[i].value);
+    for (size_t i = 0; fits && i < more->n; i++)
+        fits = ckpt_dict_add(arena, &made->as.map, more->at[i].key, more->at[i].value);
+    return fits ? dsm_twice(ds, made->as.map) : ckpt_fail_memory(ds->err);
 }
 
 int ckpt_ds_module_begin(ckpt_ds *ds)
 {
-    const ckpt_value *module = ckpt_value_get(ds->model.root, "module");
+    int rc = dsm_complete(ds);
 
-    if (module && module->kind == CKPT_V_NONE)
-        return ckpt_fail(
-            ds->err, CKPT_EUNSUPPORTED,
-            "%s: module is None: the model file of a pipeline-parallel run, not supported yet",
-            ds->model.path);
+    if (rc == CKPT_OK)
+        rc = dsm_gather(ds);
+    // What was noted may be the very absence of a module.
+    if (rc != CKPT_OK || ds->broken)
+        return rc;
+    const ckpt_value *module = ckpt_value_get(ds->model.root, "module");
     if (!module || (module->kind != CKPT_V_DICT && module->kind != CKPT_V_ODICT))
         return ckpt_fail(ds->err, CKPT_EFORMAT,
                          "%s: not a DeepSpeed model file: it has no dict `module`", ds->model.path);
-    int rc = dsm_refuse(ds);
-    if (rc != CKPT_OK)
-        return rc;
     ds->module = ckpt_value_map(module);
     ds->seen = ckpt_alloc(ds->module.n + 1);
     rc =
@@ -476,12 +557,32 @@ int ckpt_ds_module_add_aliases(ckpt_ds *ds)
 
 /* ---- copies ---- */
 
+static bool dsm_is_expert(const char *name)
+{
+    return strstr(name, ".deepspeed_experts.") != NULL;
+}
+
+/* The module lacks a trained parameter: that of a tied layer stands in another stage's file. */
+static int dsm_no_twin(ckpt_ds *ds, const ckpt_tensor *t)
+{
+    const char *where = dsm_is_expert(t->name) ? "an expert" : "a layer";
+
+    if (dsm_is_elsewhere(ds, t->name))
+        return CKPT_OK;
+    return ckpt_ds_problem(ds, CKPT_EMISSING,
+                           "%s: missing: no file of %s holds %.200s, which param_shapes lists: it "
+                           "was not copied, or is of another run",
+                           ds->dir.path, where, t->name);
+}
+
 int ckpt_ds_module_twin(ckpt_ds *ds, ckpt_tensor *t)
 {
     const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, t->name, strlen(t->name));
     const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
     ckpt_tensor *twin = NULL;
 
+    if (!v && (ds->dir.layers.n || dsm_is_expert(t->name)))
+        return dsm_no_twin(ds, t);
     if (!v)
         return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                "%s: module lacks %.200s, which param_shapes lists", ds->model.path,

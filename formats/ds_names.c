@@ -60,16 +60,16 @@ static bool dsn_zero(const char *p, ckpt_ds_name *out)
  * "expp_rank_0_...". */
 static bool dsn_expert(const char *p, ckpt_ds_name *out)
 {
-    uint32_t layer = 0;
-
-    if (dsn_skip(&p, "layer_") && (!dsn_number(&p, &layer) || !dsn_skip(&p, "_")))
+    out->has_layer = dsn_skip(&p, "layer_");
+    if (out->has_layer && (!dsn_number(&p, &out->layer) || !dsn_skip(&p, "_")))
         return false;
-    if (!dsn_skip(&p, "expert_") && !dsn_skip(&p, "expp_rank_"))
+    bool expert = dsn_skip(&p, "expert_");
+    if (!expert && (out->has_layer || !dsn_skip(&p, "expp_rank_")))
         return false;
     if (!dsn_number(&p, &out->dp) || !dsn_skip(&p, "_") || !dsn_mp(&p, &out->mp))
         return false;
-    if (strcmp(p, "_model_states.pt") == 0 || strcmp(p, "_optim_states.pt") == 0)
-        out->kind = CKPT_DS_EXPERT;
+    if (strcmp(p, expert ? "_model_states.pt" : "_optim_states.pt") == 0)
+        out->kind = expert ? CKPT_DS_EXPERT : CKPT_DS_EXPP;
     return out->kind != CKPT_DS_OTHER;
 }
 
@@ -82,8 +82,10 @@ static bool dsn_layer(const char *p, ckpt_ds_name *out)
     if (!dsn_skip(&p, "layer_") || !dsn_number(&p, &out->dp) || !dsn_skip(&p, "-"))
         return false;
     const char *tail = p;
-    if (dsn_skip(&tail, "model_") && dsn_number(&tail, &slice) && dsn_skip(&tail, "-"))
+    if (dsn_skip(&tail, "model_") && dsn_number(&tail, &slice) && dsn_skip(&tail, "-")) {
         p = tail;
+        out->mp = slice;
+    }
     if (strcmp(p, "model_states.pt") == 0)
         out->kind = CKPT_DS_LAYER;
     return out->kind != CKPT_DS_OTHER;

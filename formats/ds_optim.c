@@ -29,9 +29,9 @@ static const char *dso_key(const ckpt_ds *ds)
 }
 
 /* What a rank's list of groups holds for a group and interval; NULL beyond its end. */
-static const ckpt_value *dso_flat(const ckpt_ds *ds, ckpt_seq list, size_t group, uint32_t interval)
+static ckpt_value *dso_flat(const ckpt_ds *ds, ckpt_seq list, size_t group, uint32_t interval)
 {
-    const ckpt_value *v = group < list.n ? list.at[group] : NULL;
+    ckpt_value *v = group < list.n ? list.at[group] : NULL;
 
     if (!ds->legacy)
         return v;
@@ -39,12 +39,18 @@ static const ckpt_value *dso_flat(const ckpt_ds *ds, ckpt_seq list, size_t group
     return interval < inner.n ? inner.at[interval] : NULL;
 }
 
-/* The optimizer's state of a group: a dict, or NULL. */
-static const ckpt_value *dso_state(const ckpt_ds *ds, const ckpt_ds_shard *s, size_t group,
-                                   uint32_t interval)
+/* The state dict of the optimizer that the wrapper drives. */
+static const ckpt_value *dso_base(const ckpt_ds *ds, const ckpt_value *optim)
 {
-    const ckpt_value *base =
-        ckpt_value_get(s->optim, ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+    return ckpt_value_get(optim,
+                          ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+}
+
+/* The optimizer's state of a group: a dict, or NULL. */
+static ckpt_value *dso_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
+                             uint32_t interval)
+{
+    const ckpt_value *base = dso_base(ds, optim);
     ckpt_seq list = ckpt_value_seq(base);
 
     if (list.n)
@@ -57,6 +63,35 @@ static const ckpt_value *dso_state(const ckpt_ds *ds, const ckpt_ds_shard *s, si
             return p->value;
     }
     return NULL;
+}
+
+ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group)
+{
+    return dso_state(ds, optim, group, 0);
+}
+
+ckpt_value *ckpt_ds_optim_entry(const ckpt_ds *ds, const ckpt_value *optim, size_t group)
+{
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dso_base(ds, optim), "param_groups"));
+
+    return groups.n == ds->n_groups && group < groups.n ? groups.at[group] : NULL;
+}
+
+const ckpt_value *ckpt_ds_optim_step(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
+                                     bool *own)
+{
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dso_base(ds, optim), "param_groups"));
+    const ckpt_value *v = ckpt_value_get(dso_state(ds, optim, group, 0), "step");
+
+    // One count of an optimizer's group is raised once per sub-group by some optimizers: it is
+    // compared between ranks, but says nothing about the run's steps.
+    *own = v != NULL;
+    if (!v)
+        v = ckpt_value_get(ckpt_ds_optim_entry(ds, optim, ds->group.at[group].of), "step");
+    if (!v && groups.n == 1)
+        v = ckpt_value_get(groups.at[0], "step");
+    // Elastic checkpoints keep the count of param_groups alone.
+    return v ? v : ckpt_value_get(optim, "base_optimizer_state_step");
 }
 
 /* ---- columns ---- */
@@ -89,7 +124,7 @@ static int dso_state_columns(ckpt_ds *ds)
     int rc = CKPT_OK;
 
     for (size_t g = 0; rc == CKPT_OK && g < ds->group.n; g++) {
-        ckpt_dict state = ckpt_value_map(dso_state(ds, &ds->optim, g, 0));
+        ckpt_dict state = ckpt_value_map(dso_state(ds, ds->optim.optim, g, 0));
         for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++) {
             const ckpt_value *key = state.at[i].key, *v = state.at[i].value;
             if (key->kind == CKPT_V_STR && v->kind == CKPT_V_TENSOR && v->as.tensor->ndim == 1)
@@ -97,6 +132,40 @@ static int dso_state_columns(ckpt_ds *ds)
         }
     }
     return rc;
+}
+
+/*
+ * The parameter group of each flat group.  At stage 3 'params' of param_groups number the
+ * sub-groups in their order; lists that do not are not believed, and all sub-groups count as one
+ * group's.
+ */
+static int dso_owners(ckpt_ds *ds)
+{
+    ckpt_seq groups =
+        ckpt_value_seq(ckpt_value_get(dso_base(ds, ds->optim.optim), "param_groups"));
+    bool sure = ds->stage == 3 && groups.n > 0 && groups.n <= DSO_MAX_GROUPS;
+    size_t next = 0;
+
+    for (uint64_t g = 0; sure && g < groups.n; g++) {
+        ckpt_seq params = ckpt_value_seq(ckpt_value_get(groups.at[g], "params"));
+        for (uint64_t i = 0; sure && i < params.n; i++) {
+            int64_t number = -1;
+            sure = ckpt_value_as_int(params.at[i], &number) && next < ds->group.n &&
+                   number == (int64_t)next;
+            if (sure)
+                ds->group.at[next++].of = (uint32_t)g;
+        }
+    }
+    sure = sure && next == ds->group.n;
+    ds->n_groups = ds->stage < 3 ? ds->group.n : sure ? groups.n : 1;
+    for (size_t g = 0; !sure && g < ds->group.n; g++)
+        ds->group.at[g].of = ds->stage < 3 ? (uint32_t)g : 0;
+    if (ds->stage < 3 || sure || groups.n < 2)
+        return CKPT_OK;
+    return ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+                         "%s: param_groups do not list the sub-groups in order: their %zu "
+                         "sub-groups count as one parameter group",
+                         ds->optim.path, ds->group.n);
 }
 
 int ckpt_ds_optim_begin(ckpt_ds *ds)
@@ -118,14 +187,17 @@ int ckpt_ds_optim_begin(ckpt_ds *ds)
                              "%s: group %" PRIu64 " of %s has %" PRIu64 " intervals",
                              ds->optim.path, g, dso_key(ds), n);
         group->intervals = (uint32_t)n;
-        group->n_parts = (uint32_t)(n * ds->world);
+        group->lanes = ckpt_ds_moe_lanes(ds, g);
+        group->n_parts = (uint32_t)(n * ds->world / group->lanes);
         group->part = ds->n_parts;
-        ds->n_parts += group->n_parts;
+        ds->n_parts += (size_t)group->n_parts * group->lanes;
         if (ds->n_parts > DSO_MAX_PARTS)
             return ckpt_fail(ds->err, CKPT_ELIMIT, "%s: more than %d flat tensors", ds->dir.path,
                              DSO_MAX_PARTS);
     }
-    int rc = dso_column(ds, NULL, &masters);
+    int rc = dso_owners(ds);
+    if (rc == CKPT_OK)
+        rc = dso_column(ds, NULL, &masters);
     if (rc == CKPT_OK && ds->opts->with_optimizer)
         rc = dso_state_columns(ds);
     return rc;
@@ -140,8 +212,9 @@ static int dso_take(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_seq list, size_t g)
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < group->intervals; i++) {
-        size_t part = group->part + (size_t)i * ds->world + s->rank;
-        ckpt_dict state = ckpt_value_map(ds->opts->with_optimizer ? dso_state(ds, s, g, i) : NULL);
+        size_t part = ckpt_ds_slot(ds, group, i, s->rank);
+        ckpt_dict state =
+            ckpt_value_map(ds->opts->with_optimizer ? dso_state(ds, s->optim, g, i) : NULL);
         rc = ckpt_ds_shard_flat(ds, s, dso_flat(ds, list, g, i), dso_key(ds),
                                 &ds->column.at[0].at[part]);
         for (uint64_t k = 0; rc == CKPT_OK && k < state.n; k++) {
@@ -157,24 +230,6 @@ static int dso_take(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_seq list, size_t g)
     return rc;
 }
 
-/* The step count of a group: in its state, or in the optimizer's param_groups. */
-static int dso_step(ckpt_ds *ds, ckpt_ds_shard *s, size_t g, bool *has, double *step)
-{
-    // One count of an optimizer's group is raised once per sub-group by some optimizers: it is
-    // compared between ranks, but says nothing about the run's steps.
-    const ckpt_value *base =
-        ckpt_value_get(s->optim, ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(base, "param_groups"));
-    const ckpt_value *v = ckpt_value_get(dso_state(ds, s, g, 0), "step");
-
-    ds->group.at[g].own_step = v != NULL;
-    if (!v && groups.n == ds->group.n)
-        v = ckpt_value_get(groups.at[g], "step");
-    else if (!v && groups.n == 1)
-        v = ckpt_value_get(groups.at[0], "step");
-    return ckpt_ds_shard_step(ds, s, v, has, step);
-}
-
 /* Step counts of all groups: rank 0's are noted, the others' must be equal. */
 static int dso_check_steps(ckpt_ds *ds, ckpt_ds_shard *s)
 {
@@ -184,7 +239,8 @@ static int dso_check_steps(ckpt_ds *ds, ckpt_ds_shard *s)
         ckpt_ds_group *group = &ds->group.at[g];
         bool has = false;
         double step = 0;
-        rc = dso_step(ds, s, g, &has, &step);
+        const ckpt_value *v = ckpt_ds_optim_step(ds, s->optim, g, &group->own_step);
+        rc = ckpt_ds_shard_step(ds, s, v, &has, &step);
         if (rc == CKPT_OK && s->rank == 0) {
             group->has_step = has;
             group->step = step;
@@ -200,22 +256,30 @@ static int dso_check_steps(ckpt_ds *ds, ckpt_ds_shard *s)
     return rc;
 }
 
-/* Say which ranks' files are missing or too many. */
+/* Say which ranks' files are missing or too many: rank 0 decides how many there should be. */
 static int dso_wrong_count(ckpt_ds *ds, const ckpt_ds_shard *s, int64_t ranks)
 {
-    if (ranks > ds->world)
-        return ckpt_ds_problem(ds, CKPT_EMISSING,
+    const ckpt_ds_parts *parts = &ds->dir.optims;
+
+    if (s->rank > 0)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                "%s: rank %" PRIu32 " was saved by a run of %" PRId64
-                               " ranks, but only ranks 0 to %" PRIu32
-                               " have optimizer files here: a process did not "
-                               "save, its files were not copied, or the shard is from another run",
-                               s->path, s->rank, ranks, ds->world - 1);
+                               " ranks, rank 0 by one of %" PRIu32
+                               ": the shards are from different runs",
+                               s->path, s->rank, ranks, ds->world);
+    if (ranks > ds->world)
+        return ckpt_ds_problem(
+            ds, CKPT_EMISSING,
+            "%s: missing: rank 0 was saved by a run of %" PRId64
+            " ranks, but only ranks 0 to %" PRIu32
+            " have optimizer files here: a process did not save, or its files were not copied",
+            ckpt_ds_folder_lost(ds, parts, ds->world), ranks, ds->world - 1);
     return ckpt_ds_problem(ds, CKPT_EMISMATCH,
-                           "%s: rank %" PRIu32 " was saved by a run of %" PRId64
+                           "%s: left over: rank 0 was saved by a run of %" PRId64
                            " ranks, but ranks 0 to %" PRIu32
-                           " have optimizer files here: those of an earlier, larger "
-                           "run were left behind",
-                           s->path, s->rank, ranks, ds->world - 1);
+                           " have optimizer files here: those from rank %" PRId64
+                           " on are of an earlier, larger run; move them away",
+                           parts->at[ranks > 0 ? ranks : 0].path, ranks, ds->world - 1, ranks);
 }
 
 /* What rank 0's optimizer file has, the others' have too. */
@@ -245,6 +309,9 @@ static int dso_check_count(ckpt_ds *ds, const ckpt_ds_shard *s)
                                    "%s: partition_count of rank %" PRIu32
                                    " is not a number of ranks",
                                    s->path, s->rank);
+        // Experts are cut over the ranks of a lane alone.
+        if (i < ds->group.n && ds->group.at[i].lanes > 1 && ranks == ds->group.at[i].n_parts)
+            continue;
         if (ranks != ds->world)
             return dso_wrong_count(ds, s, ranks);
     }
@@ -328,7 +395,8 @@ static int dso_check_groups(ckpt_ds *ds, const ckpt_ds_shard *s, ckpt_seq list)
 static int dso_check_dtypes(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
     for (size_t g = 0; g < ds->group.n; g++) {
-        ckpt_dtype d = (ckpt_dtype)ds->column.at[0].at[ds->group.at[g].part + s->rank].dtype;
+        size_t slot = ckpt_ds_slot(ds, &ds->group.at[g], 0, s->rank);
+        ckpt_dtype d = (ckpt_dtype)ds->column.at[0].at[slot].dtype;
         if (d != CKPT_F32 && d != CKPT_F16 && d != CKPT_BF16)
             return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                    "%s: %s of group %zu is %s, expected F32, F16 or BF16", s->path,
@@ -337,12 +405,13 @@ static int dso_check_dtypes(ckpt_ds *ds, const ckpt_ds_shard *s)
     for (size_t c = 0; c < ds->column.n; c++) {
         for (size_t g = 0; g < ds->group.n; g++) {
             const ckpt_ds_flat *at = &ds->column.at[c].at[ds->group.at[g].part];
-            if (at[0].dtype != at[s->rank].dtype)
+            size_t own = ckpt_ds_slot(ds, &ds->group.at[g], 0, s->rank) - ds->group.at[g].part;
+            if (at[0].dtype != at[own].dtype)
                 return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                        "%s: %s of group %zu is %s on rank %" PRIu32
                                        ", %s on rank 0",
                                        s->path, c ? ds->column.at[c].name : dso_key(ds), g,
-                                       ckpt_dtype_name((ckpt_dtype)at[s->rank].dtype), s->rank,
+                                       ckpt_dtype_name((ckpt_dtype)at[own].dtype), s->rank,
                                        ckpt_dtype_name((ckpt_dtype)at[0].dtype));
         }
     }

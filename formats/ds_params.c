@@ -261,6 +261,11 @@ static int dsp_groups(ckpt_ds *ds, const ckpt_value *shapes)
         return rc;
     }
     rc = ckpt_ds_params_add(ds, &ds->params, shapes, 0, "param_shapes");
+    if (rc == CKPT_OK && ds->stage < 3 && ds->group.n == 0 && ds->params.n > 0)
+        rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                             "%s: param_shapes list %zu parameters, but the optimizer file of rank "
+                             "0 has no group",
+                             ds->dir.path, ds->params.n);
     if (rc == CKPT_OK && ds->stage < 3 && ds->group.n > 1)
         rc = dsp_scattered(ds);
     return rc;

@@ -14,6 +14,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/crew.h"
 #include "libckpt/copy/run.h"
+#include "libckpt/map/adopt.h"
 
 enum { DSS_AHEAD = 4 }; /* files read ahead per thread */
 
@@ -45,7 +46,9 @@ static int dss_take(ckpt_ds *ds, ckpt_ds_shard *s, dss_read_file *f)
         return f->rc;
     }
     s->root = s->map->values;
-    if (s->map->files.n == 1 && s->root && ckpt_value_map(s->root).n > 0)
+    // A layer without parameters has a file without entries.
+    if (s->map->files.n == 1 && s->root &&
+        (s->root->kind == CKPT_V_DICT || s->root->kind == CKPT_V_ODICT))
         return CKPT_OK;
     ckpt_ds_shard_close(s);
     return ckpt_ds_problem(ds, CKPT_EFORMAT, "%s: not a DeepSpeed shard: the file holds no dict",
@@ -59,10 +62,10 @@ static int dss_enter(ckpt_ds *ds, ckpt_ds_shard *s, dss_read_file *f)
 
     if (rc != CKPT_OK || !s->map)
         return rc;
-    rc = ckpt_map_add_file(ds->map, &s->map->files.at[0], &s->file, ds->err);
+    s->file = ckpt_alloc(sizeof *s->file);
     s->source = ckpt_alloc((s->map->sources.n + 1) * sizeof *s->source);
-    if (rc == CKPT_OK && !s->source)
-        rc = ckpt_fail_memory(ds->err);
+    rc = s->file && s->source ? ckpt_map_add_file(ds->map, &s->map->files.at[0], s->file, ds->err)
+                              : ckpt_fail_memory(ds->err);
     if (rc != CKPT_OK) {
         ckpt_ds_shard_close(s);
         return rc;
@@ -143,11 +146,35 @@ void ckpt_ds_shard_close(ckpt_ds_shard *s)
     ckpt_reader_free(s->reader);
     ckpt_map_free(s->map);
     ckpt_free(s->source);
+    ckpt_free(s->file);
     s->reader = NULL;
     s->map = NULL;
     s->source = NULL;
+    s->file = NULL;
     s->root = NULL;
     s->optim = NULL;
+}
+
+int ckpt_ds_shard_merge(ckpt_ds *ds, ckpt_ds_shard *into, ckpt_ds_shard *from)
+{
+    size_t n_files = into->map->files.n, n_sources = into->map->sources.n;
+    uint32_t *file = ckpt_resize(into->file, (n_files + from->map->files.n) * sizeof *file);
+
+    into->file = file ? file : into->file;
+    uint32_t *source =
+        ckpt_resize(into->source, (n_sources + from->map->sources.n + 1) * sizeof *source);
+    into->source = source ? source : into->source;
+    if (!file || !source)
+        return ckpt_fail_memory(ds->err);
+    // A reader knows the map as it was.
+    ckpt_reader_free(into->reader);
+    into->reader = NULL;
+    memcpy(file + n_files, from->file, from->map->files.n * sizeof *file);
+    memcpy(source + n_sources, from->source, from->map->sources.n * sizeof *source);
+    int rc = ckpt_map_adopt(into->map, from->map, NULL, ds->err);
+    if (rc == CKPT_OK)
+        from->map = NULL;
+    return rc;
 }
 
 int ckpt_ds_shard_source(ckpt_ds *ds, ckpt_ds_shard *s, uint32_t source, uint32_t *out)
@@ -156,7 +183,8 @@ int ckpt_ds_shard_source(ckpt_ds *ds, ckpt_ds_shard *s, uint32_t source, uint32_
         return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: a tensor has no bytes in the file", s->path);
     if (s->source[source] == UINT32_MAX) {
         ckpt_source copy = s->map->sources.at[source];
-        copy.file = s->file;
+        if (copy.kind == CKPT_SOURCE_FILE)
+            copy.file = s->file[copy.file];
         int rc = ckpt_map_add_source(ds->map, &copy, &s->source[source], ds->err);
         if (rc != CKPT_OK)
             return rc;

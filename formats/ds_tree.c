@@ -182,6 +182,10 @@ int ckpt_ds_tree_copy(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_value **out)
     dst_copy c = {.ds = ds, .shard = s, .arena = ds->map->arena};
     bool fits = true;
 
+    if (s->tree) {
+        *out = s->tree;
+        return CKPT_OK;
+    }
     c.storage.at = ckpt_alloc((s->map->sources.n + 1) * sizeof *c.storage.at);
     c.storage.n = c.storage.at ? s->map->sources.n : 0;
     fits = c.storage.at != NULL && dst_ref(&c, s->root, out);
@@ -191,5 +195,6 @@ int ckpt_ds_tree_copy(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_value **out)
         c.node.at[i].from->mark = 0;
     ckpt_vec_free(&c.node);
     ckpt_free(c.storage.at);
+    s->tree = fits ? *out : NULL;
     return fits ? CKPT_OK : ckpt_fail_memory(ds->err);
 }

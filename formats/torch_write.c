@@ -16,8 +16,9 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/format.h"
 
-/* Records before the storages and behind them; digits of the serialization id. */
-enum { TW_FRONT = 4, TW_BACK = 2, TW_ID = 40 };
+/* Records before the storages and behind them; digits of the serialization id; files looked back
+ * for a like pickle. */
+enum { TW_FRONT = 4, TW_BACK = 2, TW_ID = 40, TW_ALIKE = 3 };
 
 typedef struct tw_text {
     const char *name, *text; /* text NULL: not fixed */
@@ -273,18 +274,54 @@ static bool tw_put_small(ckpt_bytes *out, ckpt_zip_item *item, const void *bytes
            ckpt_zip_put_descriptor(out, item);
 }
 
+/*
+ * The pickle as a literal.  Ranks of a run have the same one, file after file: what the map holds
+ * already is pointed to, so that thousands of ranks cost one copy.
+ */
+static int tw_put_pickle(tw_file *f, uint64_t at)
+{
+    ckpt_map *map = f->map;
+    uint32_t oldest = f->file > TW_ALIKE ? f->file - TW_ALIKE : 0;
+
+    for (uint32_t i = f->file; i-- > oldest;) {
+        const ckpt_literals *had = &map->files.at[i].literals;
+        for (size_t k = 0; k < had->n; k++) {
+            const ckpt_literal same = had->at[k];
+            if (same.n != f->pickle.n || memcmp(same.bytes, f->pickle.at, f->pickle.n) != 0)
+                continue;
+            ckpt_literal *l = ckpt_vec_push(&map->files.at[f->file].literals);
+            if (l == NULL)
+                return ckpt_fail_memory(f->err);
+            *l = (ckpt_literal){at, same.n, same.bytes};
+            return CKPT_OK;
+        }
+    }
+    return ckpt_map_add_literal(map, f->file, at, f->pickle.at, f->pickle.n, f->err);
+}
+
 /* The bytes in front of the first storage's header: they depend on no data. */
 static int tw_put_front(tw_file *f)
 {
+    ckpt_zip_item *pickle = &f->plan->item[0];
     ckpt_bytes out = {0};
-    bool ok = tw_put_small(&out, &f->plan->item[0], f->pickle.at);
-    size_t i;
-    int rc;
+    bool ok;
 
+    pickle->crc = ckpt_crc32(0, f->pickle.at, f->pickle.n);
+    ok = ckpt_zip_put_header(&out, pickle);
+    int rc = ok ? ckpt_map_add_literal(f->map, f->file, 0, out.at, out.n, f->err)
+                : ckpt_fail_memory(f->err);
+    size_t i;
+
+    if (rc == CKPT_OK)
+        rc = tw_put_pickle(f, pickle->at);
+    out.n = 0;
+    ok = ckpt_zip_put_descriptor(&out, pickle);
     for (i = 1; ok && i < TW_FRONT; i++)
         ok = tw_put_small(&out, &f->plan->item[i], tw_front[i].text);
-    rc = ok ? ckpt_map_add_literal(f->map, f->file, 0, out.at, out.n, f->err)
-            : ckpt_fail_memory(f->err);
+    if (rc == CKPT_OK)
+        rc = ok ? ckpt_map_add_literal(f->map, f->file, pickle->at + pickle->n_bytes, out.at, out.n,
+                                       f->err)
+                : ckpt_fail_memory(f->err);
     ckpt_vec_free(&out);
     return rc;
 }

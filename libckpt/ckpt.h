@@ -80,6 +80,13 @@ CKPT_API size_t ckpt_map_n_files(const ckpt_map *map);
 CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
 CKPT_API uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i);
 
+/*
+ * Target maps: name of the folder below the target's path that all files lie in and that appears complete or not at all,
+ * and of the small file beside it that names it ("latest"), each NULL when there is none.
+ */
+CKPT_API const char *ckpt_map_folder(const ckpt_map *map);
+CKPT_API const char *ckpt_map_pointer(const ckpt_map *map);
+
 /* What was understood ("stage", "3"), in order; false when i is past the end. */
 CKPT_API bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text, bool *is_number);
 
@@ -148,8 +155,22 @@ typedef struct ckpt_target {
     bool objects_kept;       /* objects of unknown classes are written back verbatim ... */
     bool objects_dropped;    /* ... or left out; neither: they are refused (CKPT_EUNSAFE) */
     const char *order_text;  /* a source without optimizer state: names of the trained parameters, one a line, in the
-                                order in which the optimizer gets them; an empty line begins a new group */
+                                order in which the optimizer gets them; an empty line begins a new group, '#' a
+                                comment; '*' stands for all others in the order of the file */
 } ckpt_target;
+
+/*
+ * Give a map of weights alone (a model folder, a torch or safetensors file) the training state of a run that has not
+ * begun, so that "zero" and "universal" targets can be laid out from it: AdamW at step 0, moments of zero.  A map that has
+ * training state is left as it is.
+ *
+ * The order of the parameters is target->order_text; without it, that of the model type in config.json where it is known,
+ * or the file's own for torch files.  Floating tensors that order_text does not list become frozen parameters.
+ *
+ * Errors   CKPT_EUSAGE: a bad order, none that is known, no stage, world size or dtype; CKPT_EMISSING: nothing to train;
+ *          CKPT_EUNSUPPORTED: moments without step counts
+ */
+CKPT_API int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err);
 
 /* Lay out a target map: names, dtypes, shards and offsets, headers and all; nothing is written. */
 CKPT_API int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
@@ -221,36 +242,82 @@ CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opt
 typedef enum ckpt_tag_health {
     CKPT_TAG_WHOLE,
     CKPT_TAG_PARTIAL, /* files are missing: a process did not save, or a copy was cut */
-    CKPT_TAG_ROTTEN,  /* files are damaged */
-    CKPT_TAG_MIXED    /* files of several runs or world sizes lie side by side, or contradict each other */
+    CKPT_TAG_ROTTEN,  /* files are damaged, or unsafe */
+    CKPT_TAG_MIXED,   /* files of several runs or world sizes lie side by side, or contradict each other */
+    CKPT_TAG_UNKNOWN  /* not judged: a layout that is not read, or the files could not be read */
 } ckpt_tag_health;
 
 typedef struct ckpt_tag {
-    const char *name;
+    const char *name; /* "global_step4"; of a run in the folder: "checkpoint-4/global_step4" */
     ckpt_tag_health health;
-    const char *reason; /* of what is wrong, the gravest; "" when whole */
+    int code;           /* CKPT_OK, or that of the gravest problem */
+    const char *reason; /* its text, paths as seen from the tag; "" when whole */
     int64_t step;       /* global_steps; -1: not known */
     int stage;          /* -1: not known */
     uint32_t world;     /* 0: not known */
     uint64_t n_bytes;   /* of all its files */
     size_t n_problems;
-    bool is_latest;     /* `latest` names it */
+    bool is_latest;     /* `latest` names it, after what was fixed (universal: `latest_universal`) */
+    bool is_universal;
 } ckpt_tag;
 
+/* What the pointer of one run, `latest`, is good for. */
+typedef struct ckpt_run_health {
+    const char *name;    /* "" for the folder itself; "checkpoint-4" for a run in it */
+    const char *pointer; /* "latest"; "latest_universal" where nothing but universal checkpoints are */
+    const char *latest;  /* the tag that the pointer names; NULL: it is not there, or names none */
+    const char *newest;  /* the newest whole tag, which `latest` could name; NULL: none is whole */
+    const char *fixed;   /* the tag that fix_latest made it name; NULL: it was left alone */
+    int code;            /* CKPT_OK: it names a whole tag (after fixing) */
+    const char *reason;  /* "" when it does */
+} ckpt_run_health;
+
+/* The callbacks get strings that live until ckpt_doctor returns; a non-zero result stops it. */
 typedef struct ckpt_doctor_opts {
-    bool deep;       /* check every CRC too, not only structure */
+    bool deep;       /* check every CRC and value too, not only structure */
     bool fix_latest; /* let `latest` name the newest whole tag, if it names another or none */
-    ckpt_run_opts run;
-    int (*tag)(void *ctx, const ckpt_tag *tag);          /* called for each tag, oldest first; or NULL */
-    int (*problem)(void *ctx, const char *tag, int code, const char *text); /* all that is wrong with it; or NULL */
+    ckpt_run_opts run; /* progress: called with (0, 0) before each tag, too */
+    int (*tag)(void *ctx, const ckpt_tag *tag); /* for each tag of a run, oldest first; or NULL */
+    /* Everything noticed: of a tag after tag() for it, then of the run (tag NULL).  code CKPT_OK: a remark, such as
+       the left-overs of an interrupted conversion. */
+    int (*problem)(void *ctx, const char *tag, int code, const char *text);
+    int (*health)(void *ctx, const ckpt_run_health *run); /* after the tags of each run; or NULL */
     void *ctx;
 } ckpt_doctor_opts;
 
 /*
- * Look at every tag of a run folder.  Returns CKPT_OK when `latest` names a whole tag (at the end), else CKPT_EMISMATCH,
- * CKPT_EFORMAT or CKPT_EMISSING for the tag that `latest` names; *fixed receives the name that --fix-latest wrote, or "".
+ * Look at every tag of a run folder, of each run in a folder of runs (checkpoint-N), or at one tag folder.
+ *
+ * Returns CKPT_OK when `latest` names a whole tag at the end (of several runs: that of the last, which a resume takes;
+ * one tag folder: when it is whole), else the code of what is wrong with it, and in err the reason.
+ * Errors   CKPT_EMISSING (also: there are no tags here), CKPT_EMISMATCH, CKPT_EFORMAT, CKPT_EUNSAFE, CKPT_EUNSUPPORTED,
+ *          CKPT_EUSAGE, CKPT_ELIMIT, CKPT_EIO, CKPT_ECANCELED
  */
-CKPT_API int ckpt_doctor(const char *run, const ckpt_doctor_opts *opts, char fixed[256], ckpt_err *err);
+CKPT_API int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err);
+
+/* Something that an interrupted run of this library left behind: a temporary file, or a folder of files not yet complete. */
+typedef struct ckpt_leftover {
+    const char *name; /* in the folder */
+    bool is_dir;
+    uint64_t n_bytes, n_files;
+    int64_t age;      /* seconds since it was last written to */
+    const char *kept; /* why it stays; NULL: it was removed (dry_run: would be) */
+} ckpt_leftover;
+
+typedef struct ckpt_clean_opts {
+    bool dry_run; /* remove nothing */
+    bool force;   /* young temporary files too; never what a live process holds */
+    int (*leftover)(void *ctx, const ckpt_leftover *l); /* called for each; non-zero stops; or NULL */
+    void *ctx;
+} ckpt_clean_opts;
+
+/*
+ * Remove what interrupted runs left in a folder: ".NAME.ckpt-XXXXXX.tmp" files that nobody has locked, when the youngest
+ * of them is over an hour old; ".NAME.ckpt-partial" folders whose journal nobody has locked.  Follows no link.
+ *
+ * Errors   CKPT_EUSAGE: not a folder; CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
+ */
+CKPT_API int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_err *err);
 
 /* The table of formats: false when i is past the end.  caps: 1 read, 2 write. */
 CKPT_API bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps);

@@ -65,6 +65,16 @@ uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i)
     return i < map->files.n ? map->files.at[i].size : 0;
 }
 
+const char *ckpt_map_folder(const ckpt_map *map)
+{
+    return map->folder;
+}
+
+const char *ckpt_map_pointer(const ckpt_map *map)
+{
+    return map->pointer;
+}
+
 bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text, bool *is_number)
 {
     if (i >= map->facts.n)

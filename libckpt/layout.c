@@ -29,6 +29,7 @@ static int lay_tensor(ckpt_map *to, const ckpt_map *from, const ckpt_tensor *t, 
     like.flags = t->flags & (CKPT_TENSOR_GRAD | CKPT_TENSOR_PARAMETER);
     like.owner = NULL;
     like.twin = NULL;
+    like.addend = NULL;
     like.extent = NULL;
     like.n_extents = 0;
     like.file = UINT32_MAX;

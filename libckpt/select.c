@@ -152,6 +152,7 @@ static void sel_adopt(ckpt_tensor *t, ckpt_tensor *const *all, const bool *keep,
     t->extent = owner->extent;
     t->n_extents = owner->n_extents;
     t->twin = owner->twin;
+    t->addend = owner->addend;
     t->owner = NULL;
     for (size_t i = 0; i < n; i++) {
         if (keep[i] && all[i]->owner == owner && all[i] != t)

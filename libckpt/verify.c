@@ -93,6 +93,7 @@ static int ver_sink_map(ckpt_map **out, const ckpt_map *map, ckpt_err *err)
         if (t->owner || t->n_elems == 0)
             continue;
         like.twin = NULL;
+        like.addend = NULL;
         like.flags = 0;
         like.origin = t->name;
         like.n_extents = 0;

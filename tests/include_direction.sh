@@ -32,7 +32,7 @@ for f in libckpt/base/*.[ch] libckpt/map/*.[ch] libckpt/copy/*.[ch] libckpt/*.[c
         fi
     done
 done
-for lib in libdeflate.h zlib.h openssl/ cjson/; do
+for lib in libdeflate.h zlib.h openssl/ cjson/ pcre2.h; do
     users=$(grep -l "#include <$lib" libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c 2>/dev/null)
     n=$(printf '%s\n' "$users" | grep -c .)
     limit=1

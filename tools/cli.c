@@ -8,6 +8,7 @@
 #include "tools/cli.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +21,9 @@ enum {
     CLI_FIRST = 256, /* getopt's values of long options: CLI_FIRST + index, clear of any letter */
     CLI_HELP_COLUMN = 30
 };
+
+/* What a file that an option names may have. */
+#define CLI_FILE_BYTES (16 << 20)
 
 /* Defaults that help texts and plans state. */
 #define CLI_SHARD_BYTES  UINT64_C(5000000000)
@@ -323,6 +327,47 @@ void cli_free(cli_args *a)
     free(a->lists);
     a->owned = NULL;
     a->lists = NULL;
+}
+
+/* ---- files that options name, and the operand ---- */
+
+int cli_file(char **out, const char *path, const char *what, ckpt_err *err)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = file ? malloc(CLI_FILE_BYTES + 1) : NULL;
+
+    if (!file)
+        return fail(err, CKPT_EIO, "%s: %s", path, strerror(errno));
+    size_t n = text ? fread(text, 1, CLI_FILE_BYTES + 1, file) : 0;
+    bool failed = ferror(file) != 0;
+    (void)fclose(file);
+    // one byte more was asked for than is allowed, to see whether there is more
+    if (text && !failed && n <= CLI_FILE_BYTES && !memchr(text, 0, n)) {
+        text[n] = 0;
+        *out = text;
+        return CKPT_OK;
+    }
+    free(text);
+    if (failed)
+        return fail(err, CKPT_EIO, "%s: cannot be read", path);
+    if (n > CLI_FILE_BYTES)
+        return fail(err, CKPT_ELIMIT, "%s: %s may take at most 16 MiB", path, what);
+    return n ? fail(err, CKPT_EUSAGE, "%s: not a text", path)
+             : fail(err, CKPT_ELIMIT, "%s: out of memory", path);
+}
+
+int cli_open(ckpt_map **out, cli_args *a, ckpt_err *err)
+{
+    char *rules = NULL;
+    int rc = a->slice_rules ? cli_file(&rules, a->slice_rules, "slice rules", err) : CKPT_OK;
+
+    *out = NULL;
+    a->open.slice_rules = rules;
+    if (rc == CKPT_OK)
+        rc = ckpt_open(out, a->operand[0], &a->open, err);
+    a->open.slice_rules = NULL;
+    free(rules);
+    return rc;
 }
 
 bool cli_filter(ckpt_filter *out, const cli_args *a)

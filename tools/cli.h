@@ -28,8 +28,14 @@ typedef struct cli_args {
     bool raw, stats;                      /* cat */
     bool dry_run, as_file, no_side_files; /* convert */
     bool ignore_dtype;                    /* diff */
+    bool deep, fix_latest;                /* doctor */
     bool debug, safe;                     /* drop-ins */
+    bool keep_temp, no_strict, inject;    /* ds_to_universal */
+    unsigned n_extract, n_merge;
+    const char *input, *output;
+    bool join;                            /* reshard */
     const char *rename, *range;           /* convert; cat */
+    const char *slice_rules, *order;      /* files: ls, info, convert, reshard */
     unsigned depth;                       /* tree */
     uint64_t max_items;                   /* tree */
     double tolerance;                     /* diff */
@@ -39,6 +45,7 @@ typedef struct cli_args {
     ckpt_target target;
     ckpt_run_opts run;
 
+    char *order_text; /* what --order names; freed by training_free */
     char **owned; /* rewritten copies of argv; freed by cli_free */
     const char **lists;
 } cli_args;
@@ -98,6 +105,12 @@ bool cli_size(uint64_t *out, const char *text);
 
 /* A decimal number without sign or blanks; false when it is none or does not fit. */
 bool cli_uint(uint64_t *out, const char *text, size_t n);
+
+/* The text of a file that an option names, terminated; the caller frees it.  what: "the order". */
+int cli_file(char **out, const char *path, const char *what, ckpt_err *err);
+
+/* Open the first operand as --tag, --slice-rules and the others say. */
+int cli_open(ckpt_map **out, cli_args *a, ckpt_err *err);
 
 /* The filter that --include, --exclude and --rename make; true when they ask for anything. */
 bool cli_filter(ckpt_filter *out, const cli_args *a);

@@ -14,9 +14,16 @@
 #include "tools/progress.h"
 #include "tools/report.h"
 
-bool job_into_folder(const ckpt_target *target)
+/* A model folder, in which weights may lie under any of several names. */
+static bool job_model_folder(const ckpt_target *target)
 {
     return strcmp(target->format, "hf") == 0 || strcmp(target->format, "hf-bin") == 0;
+}
+
+bool job_into_folder(const ckpt_target *target)
+{
+    return job_model_folder(target) || strcmp(target->format, "zero") == 0 ||
+           strcmp(target->format, "universal") == 0;
 }
 
 /* text ends in end, and has something before it. */
@@ -126,13 +133,13 @@ int job_run(convert_job *j, ckpt_err *err)
     if (!folder)
         return fail(err, CKPT_ELIMIT, "out of memory");
     // from here on there may be files to clean up
-    progress_begin(&p, "converting", j->quiet, &j->run);
+    progress_begin(&p, j->doing ? j->doing : "converting", j->quiet, &j->run);
     int rc = ckpt_plan_run(j->plan, folder, &j->run, &j->report, err);
     progress_end(&p);
     if (rc == CKPT_OK) {
         job_warn_values(j);
-        // beside a single file, other files are none of our business
-        if (job_into_folder(&j->target))
+        // beside a single file or a tag, other files are none of our business
+        if (job_model_folder(&j->target))
             job_warn_stale(j, folder);
     }
     free(folder);

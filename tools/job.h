@@ -1,7 +1,7 @@
 /*
  * job.h: one conversion: lay out, plan, run with progress and signals, say what was proved.
  *
- * Shared by `ckpt convert` and the drop-ins.
+ * Shared by `ckpt convert`, `ckpt reshard` and the drop-ins.
  */
 #ifndef TOOLS_JOB_H
 #define TOOLS_JOB_H
@@ -13,6 +13,7 @@ typedef struct convert_job {
     ckpt_target target;
     ckpt_run_opts run;
     bool quiet;
+    const char *doing; /* what progress calls it; NULL: "converting" */
 
     ckpt_map *to; /* after job_prepare */
     ckpt_plan *plan;

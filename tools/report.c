@@ -168,6 +168,7 @@ void json_report(json_out *j, const char *key, const ckpt_run_report *r)
     json_uint(j, "bytes_read", r->n_read);
     json_uint(j, "bytes_written", r->n_written);
     json_uint(j, "files", r->n_files);
+    json_uint(j, "files_kept", r->n_files_kept);
     json_uint(j, "records_checked", r->n_records_checked);
     json_uint(j, "records_without_crc", r->n_records_no_crc);
     json_uint(j, "elements_compared", r->n_compared);

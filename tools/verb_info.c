@@ -170,7 +170,7 @@ static int info_run(cli_args *a, ckpt_err *err)
     ckpt_map *map = NULL;
 
     a->open.with_optimizer = a->all;
-    int rc = ckpt_open(&map, a->operand[0], &a->open, err);
+    int rc = cli_open(&map, a, err);
     if (rc == CKPT_OK && a->json)
         info_json(map);
     else if (rc == CKPT_OK)
@@ -183,6 +183,10 @@ static const cli_option info_options[] = {
     {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "also optimizer state"},
     {"files", 'f', CLI_FLAG, offsetof(cli_args, details), NULL, "list every file"},
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
+    {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
+     "tensor-parallel slices one by one"},
+    {"slice-rules", 0, CLI_TEXT, offsetof(cli_args, slice_rules), "FILE",
+     "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };

@@ -186,7 +186,7 @@ static int ls_run(cli_args *a, ckpt_err *err)
 
     // state triples the list, and few want it
     a->open.with_optimizer = a->all;
-    int rc = ckpt_open(&map, a->operand[0], &a->open, err);
+    int rc = cli_open(&map, a, err);
     if (rc == CKPT_OK && cli_filter(&filter, a))
         rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK) {
@@ -208,6 +208,10 @@ static const cli_option ls_options[] = {
      "only names that match (again: or)"},
     {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB", "no names that match"},
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
+    {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
+     "tensor-parallel slices one by one"},
+    {"slice-rules", 0, CLI_TEXT, offsetof(cli_args, slice_rules), "FILE",
+     "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},

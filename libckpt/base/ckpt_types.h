@@ -172,6 +172,7 @@ typedef struct ckpt_run_report {
     uint64_t n_nan, n_inf;
     uint64_t n_files;
     double seconds;
+    uint64_t n_files_kept; /* of them, files that an interrupted run had finished; their bytes do not count as written */
 } ckpt_run_report;
 
 #ifdef __cplusplus

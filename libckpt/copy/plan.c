@@ -8,13 +8,15 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
+#include "libckpt/copy/mean.h"
 #include "libckpt/map/extent.h"
 
 enum {
     PLAN_BLOCK = 4 * 1024 * 1024, /* bytes a job may take when the caller does not say */
     PLAN_BEST = 1024 * 1024,      /* bytes of most jobs: larger ones leave the processor's caches */
     PLAN_SCATTERED = 16 * 1024 * 1024, /* bytes of jobs whose source is scattered */
-    PLAN_PACK = 8 /* elements: packed dtypes are cut only at multiples of this */
+    PLAN_MANY = 1 << 20, /* jobs: a plan of terabytes makes them longer rather than more */
+    PLAN_PACK = 8        /* elements: packed dtypes are cut only at multiples of this */
 };
 
 uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems)
@@ -77,23 +79,81 @@ void ckpt_job_look(ckpt_job_view *v, const ckpt_plan *plan, const ckpt_job *job)
     }
 }
 
+/* True if two tensors have the same axes. */
+static bool plan_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
+{
+    return a->ndim == b->ndim && a->n_elems == b->n_elems &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
+}
+
+/* All copies of a tensor have its shape and a dtype that it can be compared with. */
+static int plan_check_twins(const ckpt_tensor *o, ckpt_err *err)
+{
+    for (const ckpt_tensor *twin = o->twin; twin != NULL; twin = twin->twin) {
+        bool same = twin->dtype == o->dtype && ckpt_dtype_get(o->dtype)->bits % 8 == 0;
+
+        if (!same && ckpt_cast_find(twin->dtype, o->dtype) == NULL)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "tensor %s: %s values cannot be compared with their %s copy", o->name,
+                             ckpt_dtype_name(o->dtype), ckpt_dtype_name(twin->dtype));
+        if (!plan_same_shape(o, twin))
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "tensor %s: %" PRIu64 " elements on %" PRIu32
+                             " axes, but its copy has %" PRIu64 " on %" PRIu32,
+                             o->name, o->n_elems, o->ndim, twin->n_elems, twin->ndim);
+    }
+    return CKPT_OK;
+}
+
+/* A mean can be taken: slices of one shape, of one dtype that has one. */
+static int plan_check_addends(const ckpt_tensor *o, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (o->addend != NULL && ckpt_mean_dtype(o->dtype) == CKPT_DTYPE_NONE)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: there is no mean of %s values",
+                         o->name, ckpt_dtype_name(o->dtype));
+    for (const ckpt_tensor *a = o->addend; rc == CKPT_OK && a != NULL; a = a->addend) {
+        if (a->dtype != o->dtype || !plan_same_shape(o, a))
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "tensor %s: the mean of slices that differ: %" PRIu64
+                             " elements of %s on %" PRIu32 " axes, %" PRIu64 " of %s on %" PRIu32,
+                             o->name, o->n_elems, ckpt_dtype_name(o->dtype), o->ndim, a->n_elems,
+                             ckpt_dtype_name(a->dtype), a->ndim);
+        rc = plan_check_twins(a, err);
+    }
+    return rc;
+}
+
+/* Where one target tensor's values come from, its owner if it is tied; NULL: nowhere. */
+static const ckpt_tensor *plan_origin(const ckpt_plan *p, const ckpt_tensor *t, const char *name)
+{
+    size_t at = t->donor != NULL ? 0 : ckpt_map_index(p->from, name, strlen(name));
+    const ckpt_tensor *o = t->donor;
+
+    if (at == SIZE_MAX)
+        return NULL;
+    if (o == NULL)
+        o = p->from->tensors.at[at];
+    // A tied tensor's bytes are its owner's; owners own, but a chain costs nothing to follow.
+    for (unsigned n = 0; o->owner != NULL && n < 8; n++)
+        o = o->owner;
+    return o;
+}
+
 /* Dtypes, shapes and presence of one target tensor's origin. */
 static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
 {
-    const ckpt_tensor *t = p->to->tensors.at[i], *o;
+    const ckpt_tensor *t = p->to->tensors.at[i];
     const char *name = t->origin != NULL ? t->origin : t->name;
-    size_t at = t->donor != NULL ? 0 : ckpt_map_index(p->from, name, strlen(name));
+    const ckpt_tensor *o = plan_origin(p, t, name);
+    int rc;
 
-    if (at == SIZE_MAX)
+    if (o == NULL)
         return ckpt_fail(err, CKPT_EMISSING, "tensor %s: there is no tensor %s to make it from",
                          t->name, name);
-    p->origin[i] = t->donor != NULL ? (ckpt_tensor *)(uintptr_t)t->donor : p->from->tensors.at[at];
-    // A tied tensor's bytes are its owner's; owners own, but a chain costs nothing to follow.
-    for (unsigned n = 0; p->origin[i]->owner != NULL && n < 8; n++)
-        p->origin[i] = (ckpt_tensor *)(uintptr_t)p->origin[i]->owner;
-    o = p->origin[i];
-    if (t->ndim != o->ndim ||
-        (t->ndim > 0 && memcmp(t->shape, o->shape, t->ndim * sizeof *t->shape) != 0))
+    p->origin[i] = (ckpt_tensor *)(uintptr_t)o;
+    if (!plan_same_shape(t, o))
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "tensor %s: %" PRIu64 " elements on %" PRIu32
                          " axes are to be made from %" PRIu64 " on %" PRIu32,
@@ -102,15 +162,8 @@ static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "tensor %s: %s cannot be converted to %s; leave its dtype as it is",
                          t->name, ckpt_dtype_name(o->dtype), ckpt_dtype_name(t->dtype));
-    if (o->twin != NULL && ckpt_cast_find(o->twin->dtype, o->dtype) == NULL)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "tensor %s: %s values cannot be compared with their %s copy", t->name,
-                         ckpt_dtype_name(o->dtype), ckpt_dtype_name(o->twin->dtype));
-    if (o->twin != NULL && o->twin->n_elems != o->n_elems)
-        return ckpt_fail(err, CKPT_EMISMATCH,
-                         "tensor %s: %" PRIu64 " elements, but its copy has %" PRIu64, t->name,
-                         o->n_elems, o->twin->n_elems);
-    return CKPT_OK;
+    rc = plan_check_twins(o, err);
+    return rc == CKPT_OK ? plan_check_addends(o, err) : rc;
 }
 
 static uint64_t plan_max(uint64_t a, uint64_t b)
@@ -123,7 +176,29 @@ static uint64_t plan_width(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t 
 {
     uint64_t wide = plan_max(ckpt_job_bytes(t->dtype, n), ckpt_job_bytes(o->dtype, n));
 
-    return o->twin == NULL ? wide : plan_max(wide, ckpt_job_bytes(o->twin->dtype, n));
+    if (o->addend != NULL)
+        wide = plan_max(wide, ckpt_job_bytes(ckpt_mean_dtype(o->dtype), n));
+    for (const ckpt_tensor *slice = o; slice != NULL; slice = slice->addend) {
+        for (const ckpt_tensor *twin = slice->twin; twin != NULL; twin = twin->twin)
+            wide = plan_max(wide, ckpt_job_bytes(twin->dtype, n));
+    }
+    return wide;
+}
+
+/* Add what making one tensor costs: every slice and every copy of it is read once. */
+static void plan_count(ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o)
+{
+    uint64_t n = t->n_elems;
+
+    p->n_elems += n;
+    p->n_write += ckpt_job_bytes(t->dtype, n);
+    for (const ckpt_tensor *slice = o; slice != NULL; slice = slice->addend) {
+        p->n_read += ckpt_job_bytes(slice->dtype, n);
+        for (const ckpt_tensor *twin = slice->twin; twin != NULL; twin = twin->twin) {
+            p->n_read += ckpt_job_bytes(twin->dtype, n);
+            p->n_compare += n;
+        }
+    }
 }
 
 /*
@@ -148,9 +223,10 @@ static bool plan_scattered(const ckpt_tensor *o)
 }
 
 /* Elements per job: the block, or less, in the widest dtype; at least PLAN_PACK. */
-static uint64_t plan_step(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t block)
+static uint64_t plan_step(const ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o,
+                          uint64_t block)
 {
-    uint64_t best = plan_scattered(o) ? PLAN_SCATTERED : PLAN_BEST, n;
+    uint64_t best = plan_max(plan_scattered(o) ? PLAN_SCATTERED : PLAN_BEST, p->best), n;
 
     if (block > best)
         block = best;
@@ -224,18 +300,12 @@ static int plan_tensor(ckpt_plan *p, size_t i, uint64_t block, ckpt_err *err)
         return rc;
     rc = ckpt_extent_check(t, err);
     o = p->origin[i];
-    step = plan_step(t, o, block);
+    step = plan_step(p, t, o, block);
     for (uint32_t k = 0; rc == CKPT_OK && k < t->n_extents; k++)
         rc = plan_cut(p, i, k, step, err);
     for (size_t j = n_before; j < p->jobs.n; j++)
         p->block = plan_max(p->block, plan_width(t, o, p->jobs.at[j].count));
-    p->n_elems += t->n_elems;
-    p->n_read += ckpt_job_bytes(o->dtype, t->n_elems);
-    p->n_write += ckpt_job_bytes(t->dtype, t->n_elems);
-    if (o->twin != NULL) {
-        p->n_read += ckpt_job_bytes(o->twin->dtype, t->n_elems);
-        p->n_compare += t->n_elems;
-    }
+    plan_count(p, t, o);
     return rc;
 }
 
@@ -312,6 +382,19 @@ static int plan_sort(ckpt_plan *p, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Bytes of all target tensors, as far as 64 bits count. */
+static uint64_t plan_total(const ckpt_map *to)
+{
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < to->tensors.n; i++) {
+        if (!ckpt_add(total, ckpt_job_bytes(to->tensors.at[i]->dtype, to->tensors.at[i]->n_elems),
+                      &total))
+            return UINT64_MAX;
+    }
+    return total;
+}
+
 int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t block,
                    ckpt_err *err)
 {
@@ -328,6 +411,7 @@ int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK && to->tensors.n > UINT32_MAX)
         rc = ckpt_fail(err, CKPT_ELIMIT, "%zu tensors are too many", to->tensors.n);
+    p->best = plan_total(to) / PLAN_MANY;
     for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++)
         rc = plan_tensor(p, i, block > 0 ? block : PLAN_BLOCK, err);
     if (rc == CKPT_OK)

@@ -3,11 +3,12 @@
  */
 #include <string.h>
 
-#include "libckpt/copy/reader.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/gather.h"
 #include "libckpt/copy/job.h"
+#include "libckpt/copy/mean.h"
+#include "libckpt/copy/reader.h"
 
 enum {
     READER_BLOCK = 1024 * 1024,     /* bytes converted at a time */
@@ -19,6 +20,7 @@ struct ckpt_reader {
     ckpt_feed feed;
     ckpt_gather gather;
     uint8_t *block;   /* values in the tensor's own dtype, when they are to be converted */
+    uint8_t *sum;     /* of means: READER_BLOCK bytes, when there are any */
     uint8_t *checked; /* per source: its CRC holds */
 };
 
@@ -76,11 +78,12 @@ void ckpt_reader_free(ckpt_reader *r)
     ckpt_gather_free(&r->gather);
     ckpt_feed_close(&r->feed);
     ckpt_free(r->block);
+    ckpt_free(r->sum);
     ckpt_free(r->checked);
     ckpt_free(r);
 }
 
-/* A stretch in the tensor's own dtype, straight into the caller's buffer. */
+/* One tensor's own elements, in its dtype, into a buffer. */
 static int reader_gather(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                          void *buf, ckpt_err *err)
 {
@@ -92,12 +95,64 @@ static int reader_gather(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, u
     return rc;
 }
 
+/* The mean of a tensor and its addends; at most READER_BLOCK bytes of sums. */
+static int reader_mean(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                       void *buf, ckpt_err *err)
+{
+    uint32_t n = 0;
+    int rc = CKPT_OK;
+
+    if (r->sum == NULL)
+        r->sum = ckpt_alloc(READER_BLOCK);
+    if (r->sum == NULL)
+        return ckpt_fail_memory(err);
+    memset(r->sum, 0, (size_t)ckpt_job_bytes(ckpt_mean_dtype(t->dtype), count));
+    for (const ckpt_tensor *a = t; rc == CKPT_OK && a != NULL; a = a->addend) {
+        rc = reader_gather(r, a, first, count, buf, err);
+        if (rc == CKPT_OK)
+            ckpt_mean_add(t->dtype, r->sum, buf, count);
+        n++;
+    }
+    if (rc == CKPT_OK)
+        ckpt_mean_end(t->dtype, buf, r->sum, n, count);
+    return rc;
+}
+
+/* Elements that reader_values may be asked for at once. */
+static uint64_t reader_step(const ckpt_tensor *t)
+{
+    uint64_t size = ckpt_job_bytes(t->dtype, 1);
+
+    if (t->addend != NULL && size < ckpt_job_bytes(ckpt_mean_dtype(t->dtype), 1))
+        size = ckpt_job_bytes(ckpt_mean_dtype(t->dtype), 1);
+    return READER_BLOCK / size;
+}
+
+/* Values in the tensor's own dtype, straight into the caller's buffer. */
+static int reader_values(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                         void *buf, ckpt_err *err)
+{
+    uint8_t *to = buf;
+    uint64_t step;
+    int rc = CKPT_OK;
+
+    if (t->addend == NULL)
+        return reader_gather(r, t, first, count, buf, err);
+    step = reader_step(t);
+    for (uint64_t done = 0; rc == CKPT_OK && done < count; done += step) {
+        uint64_t n = count - done < step ? count - done : step;
+
+        rc = reader_mean(r, t, first + done, n, to + ckpt_job_bytes(t->dtype, done), err);
+    }
+    return rc;
+}
+
 /* A stretch in another dtype, a block at a time. */
 static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis *part,
                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
     ckpt_cast_fn cast = ckpt_cast_find(dtype, t->dtype);
-    uint64_t step = READER_BLOCK / ckpt_job_bytes(t->dtype, 1), wide = ckpt_job_bytes(dtype, 1);
+    uint64_t step = reader_step(t), wide = ckpt_job_bytes(dtype, 1);
     uint8_t *to = buf;
     int rc = CKPT_OK;
 
@@ -108,11 +163,25 @@ static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
     for (uint64_t done = 0; rc == CKPT_OK && done < part->count; done += step) {
         uint64_t n = part->count - done < step ? part->count - done : step;
 
-        rc = reader_gather(r, t, part->start + done, n, r->block, err);
+        rc = reader_values(r, t, part->start + done, n, r->block, err);
         if (rc == CKPT_OK)
             cast(to + done * wide, r->block, (size_t)n);
     }
     return rc;
+}
+
+/* Addends have the tensor's shape, and its dtype has a mean. */
+static int reader_check_addends(const ckpt_tensor *t, ckpt_err *err)
+{
+    for (const ckpt_tensor *a = t->addend; a != NULL; a = a->addend) {
+        if (ckpt_mean_dtype(t->dtype) == CKPT_DTYPE_NONE || a->dtype != t->dtype ||
+            a->n_elems != t->n_elems)
+            return ckpt_fail(
+                err, CKPT_EUSAGE,
+                "tensor %s: no mean of %" PRIu64 " elements of %s and %" PRIu64 " of %s", t->name,
+                t->n_elems, ckpt_dtype_name(t->dtype), a->n_elems, ckpt_dtype_name(a->dtype));
+    }
+    return CKPT_OK;
 }
 
 /* LIMIT: seven parameters are the public signature. */
@@ -136,9 +205,10 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
     if (dtype != t->dtype && ckpt_cast_find(dtype, t->dtype) == NULL)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s", t->name,
                          ckpt_dtype_name(t->dtype), ckpt_dtype_name(dtype));
-    if (count == 0)
-        return CKPT_OK;
-    rc = dtype == t->dtype ? reader_gather(r, t, first, count, buf, err)
+    rc = reader_check_addends(t, err);
+    if (rc != CKPT_OK || count == 0)
+        return rc;
+    rc = dtype == t->dtype ? reader_values(r, t, first, count, buf, err)
                            : reader_convert(r, t, &part, dtype, buf, err);
     // The files must have stood still while they were read.
     return rc == CKPT_OK ? ckpt_io_pool_check(r->feed.pool, err) : rc;

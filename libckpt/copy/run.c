@@ -1,5 +1,5 @@
 /*
- * run.c: the phases of a run: decode, copy, prove, seal, sync, rename.
+ * run.c: the phases of a run: decode, copy (files are sealed and synced on the way), prove, rename.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/copy/finish.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/copy/work.h"
@@ -26,7 +27,7 @@ enum {
 typedef struct run_state {
     ckpt_work work;
     const ckpt_run_opts *opts;
-    ckpt_run_seal_fn seal;
+    ckpt_finish finish;
     unsigned n_workers;
     ckpt_worker *worker;
     uint8_t *used;      /* per source of the input map: 1 if an extent in use names it */
@@ -34,7 +35,7 @@ typedef struct run_state {
     size_t n_deflated;
     size_t *batch; /* n_batches + 1 job numbers */
     size_t n_batches;
-    ckpt_segments read, written;
+    ckpt_segments read;
     size_t *group; /* n_groups + 1 entries of `read`: one group per record */
     size_t n_groups;
     uint64_t *extra; /* per worker: bytes read to complete records */
@@ -82,7 +83,7 @@ static int run_count_workers(run_state *r, ckpt_err *err)
         r->n_workers = (unsigned)fit;
     if (r->n_workers > 0)
         return CKPT_OK;
-    // The smallest blocks go with any limit: four of them are less than this function's stack may
+    // The smallest blocks go with any limit: five of them are less than this function's stack may
     // be.
     if (block <= RUN_MIN_BLOCK) {
         r->n_workers = 1;
@@ -116,9 +117,11 @@ static int run_mark_used(run_state *r, ckpt_err *err)
     for (size_t i = 0; i < p->to->tensors.n; i++) {
         if (p->origin[i] == NULL || p->to->tensors.at[i]->n_elems == 0)
             continue;
-        run_mark_tensor(r, p->origin[i]);
-        if (p->origin[i]->twin != NULL)
-            run_mark_tensor(r, p->origin[i]->twin);
+        for (const ckpt_tensor *t = p->origin[i]; t != NULL; t = t->addend) {
+            run_mark_tensor(r, t);
+            for (const ckpt_tensor *twin = t->twin; twin != NULL; twin = twin->twin)
+                run_mark_tensor(r, twin);
+        }
     }
     for (size_t i = 0; i < sources->n; i++) {
         if (r->used[i] && sources->at[i].kind == CKPT_SOURCE_FILE &&
@@ -152,6 +155,8 @@ static int run_make_batches(run_state *r, ckpt_err *err)
     }
     if (p->jobs.n > 0)
         r->batch[++r->n_batches] = p->jobs.n;
+    for (size_t i = 0; i < r->n_batches; i++)
+        ckpt_finish_expect(&r->finish, r->batch[i], r->batch[i + 1]);
     return CKPT_OK;
 }
 
@@ -171,7 +176,10 @@ static int run_make_workers(run_state *r, ckpt_err *err)
 static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
-    const ckpt_sink_opts opts = {.force = r->opts->force, .no_fsync = r->opts->no_fsync};
+    const ckpt_sink_opts opts = {.force = r->opts->force,
+                                 .no_fsync = r->opts->no_fsync,
+                                 .jobs = r->n_workers,
+                                 .progress = r->work.progress};
 
     if (p->to->files.n == 0)
         return CKPT_OK;
@@ -182,7 +190,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 }
 
 /* Everything up to the first byte of payload. */
-static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
+static int run_prepare(run_state *r, const char *folder, ckpt_run_seal_fn seal, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
     uint64_t block = ckpt_run_block(r->opts->memory, r->opts->jobs);
@@ -195,6 +203,8 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
         rc = ckpt_progress_new(&r->work.progress, r->opts, p->n_read + p->n_write, err);
     if (rc == CKPT_OK)
         rc = run_mark_used(r, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_finish_open(&r->finish, &r->work, seal, err);
     if (rc == CKPT_OK)
         rc = run_make_batches(r, err);
     if (rc == CKPT_OK)
@@ -222,12 +232,20 @@ static int run_decode(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_progress_add(r->work.progress, 0, err) : rc;
 }
 
-/* One batch of jobs. */
+/*
+ * One batch of jobs.  Those of files that are kept from an interrupted run are done like all
+ * others, and only not written (sink.c): so every byte that reaches an output, every copy and every
+ * value is checked in this run, which is less reading than scrubbing the records whole would be,
+ * and what is kept is proved to be what would have been written.
+ */
 static int run_batch(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     run_state *r = ctx;
+    ckpt_worker *w = &r->worker[worker];
+    int rc = ckpt_worker_jobs(w, r->batch[item], r->batch[item + 1], err);
 
-    return ckpt_worker_jobs(&r->worker[worker], r->batch[item], r->batch[item + 1], err);
+    return rc == CKPT_OK ? ckpt_finish_jobs(&r->finish, w, r->batch[item], r->batch[item + 1], err)
+                         : rc;
 }
 
 /* Complete one record's CRC and compare it. */
@@ -256,29 +274,16 @@ static int run_check_record(void *ctx, unsigned worker, uint64_t item, ckpt_err 
     return rc == CKPT_OK ? ckpt_progress_add(r->work.progress, 0, err) : rc;
 }
 
-/* One file to the disk; several at a time, for each waits for the device and not for us. */
-static int run_sync_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
-{
-    run_state *r = ctx;
-
-    (void)worker;
-    return ckpt_sink_sync(r->work.sink, (uint32_t)item, err);
-}
-
 /* ---- after the jobs ---- */
 
-/* What the workers have noted, in one list each for what was read and what was written. */
+/* What the workers have noted of what they read, in one list. */
 static int run_collect_segments(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    for (unsigned i = 0; rc == CKPT_OK && i < r->n_workers; i++) {
+    for (unsigned i = 0; rc == CKPT_OK && i < r->n_workers; i++)
         rc = ckpt_ledger_move(&r->read, &r->worker[i].read, err);
-        if (rc == CKPT_OK)
-            rc = ckpt_ledger_move(&r->written, &r->worker[i].written, err);
-    }
     ckpt_ledger_sort(&r->read);
-    ckpt_ledger_sort(&r->written);
     return rc;
 }
 
@@ -294,51 +299,6 @@ static int run_check_records(run_state *r, ckpt_err *err)
     return ckpt_crew_run(r->n_workers, r->n_groups, run_check_record, r, err);
 }
 
-/* CRCs of what was written, for the formats that store them. */
-static int run_set_crcs(run_state *r, ckpt_err *err)
-{
-    ckpt_map *to = r->work.plan->to;
-    size_t n;
-    int rc = CKPT_OK;
-
-    for (size_t i = 0; rc == CKPT_OK && i < r->written.n; i += n) {
-        ckpt_source *s = &to->sources.at[r->written.at[i].source];
-
-        n = ckpt_ledger_group(&r->written, i);
-        rc = ckpt_ledger_written(&r->written.at[i], n, s->n_bytes, &s->crc, err);
-        s->has_crc = 1;
-    }
-    return rc;
-}
-
-/* Headers and directories: the last bytes of a file, now that all checksums are known. */
-static int run_seal_file(run_state *r, uint32_t i, ckpt_err *err)
-{
-    ckpt_map *to = r->work.plan->to;
-    int rc = r->seal != NULL ? r->seal(to, i, err) : CKPT_OK;
-
-    for (size_t k = 0; rc == CKPT_OK && k < to->files.at[i].literals.n; k++) {
-        const ckpt_literal *l = &to->files.at[i].literals.at[k];
-
-        rc = ckpt_sink_write(r->work.sink, i, l->bytes, l->n, l->at, err);
-    }
-    return rc;
-}
-
-/* From complete payload to files that only lack their names. */
-static int run_finish_files(run_state *r, ckpt_err *err)
-{
-    size_t n = r->work.plan->to->files.n;
-    int rc = run_set_crcs(r, err);
-
-    for (size_t i = 0; rc == CKPT_OK && i < n; i++)
-        rc = run_seal_file(r, (uint32_t)i, err);
-    if (rc == CKPT_OK && n > 0)
-        rc = ckpt_crew_run(r->n_workers, n, run_sync_file, r, err);
-    return rc;
-}
-
-/* The phases in order; each is over before the next begins. */
 /* Name the tensors with values that are not finite: they are copied as they are, and told. */
 static int run_note_nonfinite(run_state *r, ckpt_err *err)
 {
@@ -357,6 +317,7 @@ static int run_note_nonfinite(run_state *r, ckpt_err *err)
     return rc;
 }
 
+/* The phases in order; each is over before the next begins. */
 static int run_all(run_state *r, ckpt_err *err)
 {
     int rc = ckpt_crew_run(r->n_workers, r->n_deflated, run_decode, r, err);
@@ -373,7 +334,7 @@ static int run_all(run_state *r, ckpt_err *err)
     if (rc == CKPT_OK && r->work.mismatch.code != CKPT_OK)
         rc = ckpt_fail(err, r->work.mismatch.code, "%s", r->work.mismatch.text);
     if (rc == CKPT_OK)
-        rc = run_finish_files(r, err);
+        rc = ckpt_finish_rest(&r->finish, r->n_workers, err);
     if (rc == CKPT_OK)
         rc = ckpt_io_pool_check(r->work.feed.pool, err);
     // The last moment at which the caller may still say no.
@@ -391,7 +352,9 @@ static void run_report(const run_state *r, ckpt_run_report *out)
 {
     const ckpt_plan *p = r->work.plan;
 
-    *out = (ckpt_run_report){.n_files = p->to->files.n, .n_records_checked = r->n_checked};
+    *out = (ckpt_run_report){.n_files = p->to->files.n,
+                             .n_files_kept = ckpt_sink_n_kept(r->work.sink),
+                             .n_records_checked = r->n_checked};
     for (size_t i = 0; i < p->to->tensors.n; i++)
         out->n_tensors += p->origin[i] != NULL;
     for (unsigned i = 0; i < r->n_workers; i++) {
@@ -409,7 +372,7 @@ static void run_report(const run_state *r, ckpt_run_report *out)
 
         if (!r->used[i] || s->kind != CKPT_SOURCE_FILE)
             continue;
-        out->n_records_no_crc += !s->has_crc;
+        out->n_records_no_crc += !s->has_crc && !s->whole;
         out->n_records_checked += s->has_crc && s->coding == CKPT_DEFLATE;
     }
 }
@@ -423,7 +386,7 @@ static void run_free(run_state *r)
     ckpt_progress_free(r->work.progress);
     pthread_mutex_destroy(&r->work.lock);
     ckpt_vec_free(&r->read);
-    ckpt_vec_free(&r->written);
+    ckpt_finish_close(&r->finish);
     ckpt_free(r->work.reported);
     ckpt_free(r->work.nonfinite);
     ckpt_free(r->worker);
@@ -438,14 +401,14 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
              ckpt_run_seal_fn seal, ckpt_run_report *report, ckpt_err *err)
 {
     static const ckpt_run_opts defaults;
-    run_state r = {.work = {.plan = plan}, .opts = opts != NULL ? opts : &defaults, .seal = seal};
+    run_state r = {.work = {.plan = plan}, .opts = opts != NULL ? opts : &defaults};
     struct timespec t0 = {0}, t1 = {0};
     int rc;
 
     if (pthread_mutex_init(&r.work.lock, NULL) != 0)
         return ckpt_fail_memory(err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t0);
-    rc = run_prepare(&r, folder, err);
+    rc = run_prepare(&r, folder, seal, err);
     if (rc == CKPT_OK)
         rc = run_all(&r, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);

@@ -2,9 +2,10 @@
  * run.h: the executor: carries out a plan with a few threads in constant memory.
  *
  * Each worker takes the next job, reads its pieces (checksumming every byte of records that have a CRC), compares
- * the twin, converts, counts what is not finite, checksums the result and writes it.  When all jobs are done, records that
- * were read only in part are read to their end, all CRCs are compared, files are sealed, synced and renamed.
- * Result and bytes do not depend on the number of threads.
+ * the twin, converts, counts what is not finite, checksums the result and writes it.  A file whose jobs are done is sealed
+ * and synced at once (finish.h).  When all are, records that were read only in part are read to their end, all CRCs are
+ * compared, and the files get their names.  Result and bytes do not depend on the number of threads, nor on how often a
+ * run into a folder (to->folder) was interrupted and started again.
  */
 #ifndef CKPT_COPY_RUN_H
 #define CKPT_COPY_RUN_H
@@ -30,7 +31,8 @@ typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, ckpt_err *err);
  * Carry out a plan; ckpt_plan_run is this with the formats' seal.
  *
  * folder  receives the target's files; NULL when it has none
- * seal    called once per target file, from the caller's thread; NULL: nothing to seal
+ * seal    called once per target file, from any thread but one at a time; all CRCs of that file's sources are known
+ *         then; NULL: nothing to seal
  * Errors  CKPT_EUSAGE (outputs exist ...), CKPT_EFORMAT (a CRC does not hold), CKPT_EMISMATCH (a
  * copy differs), CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED.  After any of them no output exists.
  */

@@ -1,5 +1,5 @@
 /*
- * sink.c: temporary files beside their final names, and the step that makes them final.
+ * sink.c: files under temporary names, or in a staging folder, and the step that makes them final.
  */
 #define _GNU_SOURCE // fallocate, sync_file_range, renameat2
 #include <errno.h>
@@ -16,7 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libckpt/copy/keep.h"
 #include "libckpt/copy/sink.h"
+#include "libckpt/copy/stage.h"
 
 enum {
     SINK_TRIES = 100,     /* random names to try before giving up */
@@ -26,6 +28,7 @@ enum {
 };
 
 #define SINK_WINDOW (UINT64_C(1) << SINK_WINDOW_BITS)
+#define SINK_LARGE  (UINT64_C(1) << 20) /* files whose space is reserved early in any case */
 
 typedef struct sink_window {
     _Atomic uint64_t n; /* bytes written so far */
@@ -38,176 +41,36 @@ typedef struct sink_file {
     unsigned n_users; /* writes in progress: not to be closed */
     uint64_t used_at; /* clock of the last use */
     bool made, renamed;
-    char temp[SINK_NAME];
+    bool written;        /* since its last sync */
+    bool unsynced;       /* it is new, or was written, since its last sync */
+    char *temp;          /* its name until commit; NULL: its own, in the staging folder */
     sink_window *window; /* one for each SINK_WINDOW bytes of the file */
 } sink_file;
 
 struct ckpt_sink {
     ckpt_sink_opts opts;
-    char *folder;
-    int dir;              /* descriptor of the folder, or -1 */
-    size_t n_made;        /* folders created: the first is the outermost */
-    size_t *made;         /* lengths of their paths within folder */
+    const ckpt_map *target;
+    ckpt_dir dir;
+    ckpt_stage *stage; /* NULL: files stand alone */
+    int at;            /* the folder that files are written to; borrowed from one of these */
+    char *shown;       /* the path that messages name */
+    ckpt_kept *kept;   /* per file; only in a staging folder is any of them kept */
+    size_t n_kept;
     pthread_mutex_t lock; /* of the descriptors */
     unsigned n_open, max_open;
+    uint32_t *open; /* indexes of the open files; room for n files */
     uint64_t clock;
     size_t n;
     sink_file *file;
 };
 
-/* ---- folders ---- */
-
-/* An interrupted sync has not failed; one that failed is final, for the kernel may have dropped the
- * pages. */
-static int sink_fsync(int fd)
+/* The name a file has for now. */
+static const char *sink_name(const sink_file *f)
 {
-    int rc;
-
-    do
-        rc = fsync(fd);
-    while (rc != 0 && errno == EINTR);
-    return rc;
-}
-
-/* Only descriptors of folders survive a rename of the path above them. */
-static int sink_open_folder(const char *path)
-{
-    int fd;
-
-    do
-        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd < 0 && errno == EINTR);
-    return fd;
-}
-
-/* One folder of the path, which now ends at byte n. */
-static int sink_make_folder(ckpt_sink *s, size_t n, ckpt_err *err)
-{
-    struct stat st;
-    int sys;
-
-    if (mkdir(s->folder, 0777) == 0) {
-        s->made[s->n_made++] = n;
-        return CKPT_OK;
-    }
-    sys = errno;
-    if (stat(s->folder, &st) == 0 && S_ISDIR(st.st_mode))
-        return CKPT_OK;
-    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot create the folder", s->folder);
-}
-
-/* Create the folder and its parents, remembering which of them are new. */
-static int sink_make_folders(ckpt_sink *s, ckpt_err *err)
-{
-    size_t n = strlen(s->folder);
-
-    for (size_t i = 1; i <= n; i++) {
-        char was = s->folder[i];
-        int rc;
-
-        if (was != '/' && was != 0)
-            continue;
-        s->folder[i] = 0;
-        rc = sink_make_folder(s, i, err);
-        s->folder[i] = was;
-        if (rc != 0)
-            return rc;
-    }
-    s->dir = sink_open_folder(s->folder);
-    if (s->dir < 0)
-        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", s->folder);
-    return CKPT_OK;
-}
-
-/* Remove the folders that were made for files which are not there after all; those in use stay. */
-static void sink_remove_folders(ckpt_sink *s)
-{
-    while (s->n_made > 0) {
-        size_t at = s->made[--s->n_made];
-        char was = s->folder[at];
-
-        s->folder[at] = 0;
-        (void)rmdir(s->folder);
-        s->folder[at] = was;
-    }
-}
-
-/* A new folder is only safe once its parent is synced. */
-static int sink_sync_parents(ckpt_sink *s, ckpt_err *err)
-{
-    int rc = CKPT_OK;
-
-    for (size_t i = 0; rc == CKPT_OK && i < s->n_made; i++) {
-        size_t at = s->made[i];
-        char was = s->folder[at];
-        char *slash;
-        int fd;
-
-        s->folder[at] = 0;
-        slash = strrchr(s->folder, '/');
-        if (slash != NULL)
-            *slash = 0;
-        fd = sink_open_folder(slash == NULL ? "." : slash == s->folder ? "/" : s->folder);
-        if (fd < 0 || sink_fsync(fd) != 0)
-            rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot sync the folder", s->folder);
-        if (fd >= 0)
-            (void)close(fd);
-        if (slash != NULL)
-            *slash = '/';
-        s->folder[at] = was;
-    }
-    return rc;
+    return f->temp != NULL ? f->temp : f->name;
 }
 
 /* ---- what stands in the way ---- */
-
-static int sink_compare_names(const void *pa, const void *pb)
-{
-    const char *const *a = pa, *const *b = pb;
-
-    return strcmp(*a, *b);
-}
-
-/* Names come from layouts, but those may come from files: one part each, and no two the same. */
-static int sink_check_names(const ckpt_sink *s, ckpt_err *err)
-{
-    const char **name = ckpt_alloc((s->n + 1) * sizeof *name);
-    int rc = CKPT_OK;
-
-    if (name == NULL)
-        return ckpt_fail_memory(err);
-    for (size_t i = 0; i < s->n; i++)
-        name[i] = s->file[i].name;
-    for (size_t i = 0; rc == CKPT_OK && i < s->n; i++) {
-        if (!ckpt_path_part_ok(name[i], strlen(name[i])))
-            rc = ckpt_fail(err, CKPT_EUNSAFE, "%s/%s: not a plain file name", s->folder, name[i]);
-    }
-    qsort(name, s->n, sizeof *name, sink_compare_names);
-    for (size_t i = 1; rc == CKPT_OK && i < s->n; i++) {
-        if (strcmp(name[i - 1], name[i]) == 0)
-            rc = ckpt_fail(err, CKPT_EUSAGE, "%s/%s: two outputs have this name", s->folder,
-                           name[i]);
-    }
-    ckpt_free(name);
-    return rc;
-}
-
-/* True if st is one of the files that are read: by identity, so that links do not fool us. */
-static bool sink_is_input(const ckpt_map *inputs, const struct stat *st)
-{
-    for (size_t i = 0; inputs != NULL && i < inputs->files.n; i++) {
-        const ckpt_map_file *f = &inputs->files.at[i];
-        struct stat in;
-
-        if (f->ino == (uint64_t)st->st_ino && f->dev == (uint64_t)st->st_dev)
-            return true;
-        // Maps made by hand know no identity.
-        if (f->ino == 0 && f->path != NULL && stat(f->path, &in) == 0 && in.st_ino == st->st_ino &&
-            in.st_dev == st->st_dev)
-            return true;
-    }
-    return false;
-}
 
 /* What is there already: never an input, never a folder, and only with force a file. */
 static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const char *name,
@@ -215,21 +78,21 @@ static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const
 {
     struct stat st, to;
 
-    if (fstatat(s->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+    if (fstatat(s->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT
                    ? CKPT_OK
-                   : ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot stat", s->folder, name);
-    if (sink_is_input(inputs, &st) ||
-        (fstatat(s->dir, name, &to, 0) == 0 && sink_is_input(inputs, &to)))
+                   : ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot stat", s->shown, name);
+    if (ckpt_dir_is_input(inputs, &st) ||
+        (fstatat(s->dir.fd, name, &to, 0) == 0 && ckpt_dir_is_input(inputs, &to)))
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s/%s: is one of the files that are read; choose another output",
-                         s->folder, name);
+                         s->shown, name);
     if (S_ISDIR(st.st_mode))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output", s->folder,
+        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output", s->shown,
                          name);
     if (!s->opts.force)
         return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: exists already; use --force to replace it",
-                         s->folder, name);
+                         s->shown, name);
     return CKPT_OK;
 }
 
@@ -241,18 +104,18 @@ static int sink_check_space(const ckpt_sink *s, ckpt_err *err)
     uint64_t need = 0, have;
 
     for (size_t i = 0; i < s->n; i++) {
-        if (!ckpt_add(need, s->file[i].size, &need))
-            return ckpt_fail(err, CKPT_ELIMIT, "%s: more than 2^64 bytes to be written", s->folder);
+        if (!s->kept[i].kept && !ckpt_add(need, s->file[i].size, &need))
+            return ckpt_fail(err, CKPT_ELIMIT, "%s: more than 2^64 bytes to be written", s->shown);
     }
     // A file system that cannot say how much is free is found out by fallocate, or by writing.
-    if (fstatvfs(s->dir, &fs) != 0 || fs.f_blocks == 0)
+    if (fstatvfs(s->dir.fd, &fs) != 0 || fs.f_blocks == 0)
         return CKPT_OK;
     if (!ckpt_mul((uint64_t)fs.f_bavail, (uint64_t)(fs.f_frsize > 0 ? fs.f_frsize : fs.f_bsize),
                   &have) ||
         need <= have)
         return CKPT_OK;
     return ckpt_fail_sys(err, CKPT_EIO, ENOSPC,
-                         "%s: needs %" PRIu64 " bytes, but only %" PRIu64 " are free", s->folder,
+                         "%s: needs %" PRIu64 " bytes, but only %" PRIu64 " are free", s->shown,
                          need, have);
 }
 
@@ -283,13 +146,25 @@ static void sink_temp_name(sink_file *f)
     for (size_t i = 0; i < 6; i++, x /= 36)
         tail[i] = digit[x % 36];
     tail[6] = 0;
-    (void)snprintf(f->temp, sizeof f->temp, ".%.*s.ckpt-%s.tmp", SINK_NAME_KEPT, f->name, tail);
+    (void)snprintf(f->temp, SINK_NAME, ".%.*s.ckpt-%s.tmp", SINK_NAME_KEPT, f->name, tail);
 }
 
 static int sink_no_room(const ckpt_sink *s, const sink_file *f, int sys, ckpt_err *err)
 {
-    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: cannot reserve %" PRIu64 " bytes", s->folder,
+    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: cannot reserve %" PRIu64 " bytes", s->shown,
                          f->name, f->size);
+}
+
+static int sink_give_size(const ckpt_sink *s, const sink_file *f, ckpt_err *err)
+{
+    int rc;
+
+    if (f->size > INT64_MAX)
+        return sink_no_room(s, f, EFBIG, err);
+    do
+        rc = ftruncate(f->fd, (off_t)f->size);
+    while (rc != 0 && errno == EINTR);
+    return rc == 0 ? CKPT_OK : sink_no_room(s, f, errno, err);
 }
 
 /* Reserve the space now, so that a full disk is found before hours of work. */
@@ -309,28 +184,44 @@ static int sink_reserve(const ckpt_sink *s, const sink_file *f, ckpt_err *err)
     if (errno != EOPNOTSUPP && errno != ENOSYS)
         return sink_no_room(s, f, errno, err);
     // No reserving on this file system: at least give the file its size.
-    do
-        rc = ftruncate(f->fd, (off_t)f->size);
-    while (rc != 0 && errno == EINTR);
-    return rc == 0 ? CKPT_OK : sink_no_room(s, f, errno, err);
+    return sink_give_size(s, f, err);
 }
 
-/* A temporary file, its space and its counters. */
-static int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err)
+/* A file under a temporary name, or under its own in the staging folder, where it has no rival. */
+static int sink_create_fd(const ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
-    int rc;
+    unsigned tries = s->stage != NULL ? 3 : SINK_TRIES;
 
-    for (unsigned i = 0; i < SINK_TRIES && !f->made; i++) {
-        sink_temp_name(f);
-        f->fd = openat(s->dir, f->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        f->made = f->fd >= 0;
-        if (!f->made && errno != EEXIST && errno != EINTR)
+    if (s->stage == NULL && f->temp == NULL)
+        f->temp = ckpt_alloc(SINK_NAME);
+    if (s->stage == NULL && f->temp == NULL)
+        return ckpt_fail_memory(err);
+    for (unsigned i = 0; i < tries && f->fd < 0; i++) {
+        if (f->temp != NULL)
+            sink_temp_name(f);
+        f->fd =
+            openat(s->at, sink_name(f), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (f->fd < 0 && errno != EINTR && (errno != EEXIST || s->stage != NULL))
             break;
     }
-    if (!f->made)
-        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot create", s->folder, f->temp);
-    s->n_open++;
-    rc = sink_reserve(s, f, err);
+    if (f->fd < 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot create", s->shown, sink_name(f));
+    f->made = f->unsynced = true;
+    return CKPT_OK;
+}
+
+/* A new file, its space and its counters. */
+static int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err)
+{
+    int rc = sink_create_fd(s, f, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    s->open[s->n_open++] = (uint32_t)(f - s->file);
+    // Small files get their space when the file system sees what is in them: cheaper, and of many
+    // of them the whole is known to fit.
+    rc = s->stage != NULL && f->size < SINK_LARGE ? sink_give_size(s, f, err)
+                                                  : sink_reserve(s, f, err);
     if (rc != CKPT_OK)
         return rc;
     // Only now is the size known to be one that files can have.
@@ -346,7 +237,7 @@ static int sink_close_fd(const ckpt_sink *s, const sink_file *f, int fd, ckpt_er
 {
     if (close(fd) == 0 || errno == EINTR)
         return CKPT_OK;
-    return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot close", s->folder, f->name);
+    return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot close", s->shown, f->name);
 }
 
 /* A quarter of what the process may have: the rest is for the inputs and for our host. */
@@ -361,19 +252,36 @@ static unsigned sink_default_open(void)
     return n < 8 ? 8 : n > 512 ? 512 : (unsigned)n;
 }
 
+/* The file is not open any more: its descriptor is the caller's to close. */
+static int sink_forget_fd(ckpt_sink *s, sink_file *f)
+{
+    uint32_t i = (uint32_t)(f - s->file);
+    int fd = f->fd;
+
+    for (unsigned k = 0; k < s->n_open; k++) {
+        if (s->open[k] == i) {
+            s->open[k] = s->open[--s->n_open];
+            break;
+        }
+    }
+    f->fd = -1;
+    return fd;
+}
+
 /*
  * Close a file for now.  A descriptor opened later may not be told of write-back errors before its
  * time, so what was written must be on the disk first.
  */
 static int sink_rest(ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
-    int fd = f->fd, rc = CKPT_OK;
+    int fd = sink_forget_fd(s, f), rc = CKPT_OK;
 
-    f->fd = -1;
-    s->n_open--;
-    if (!s->opts.no_fsync && sink_fsync(fd) != 0)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->folder,
-                           f->name);
+    if (f->written && !s->opts.no_fsync) {
+        if (ckpt_fsync(fd) != 0)
+            rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->shown,
+                               f->name);
+        f->written = f->unsynced = false;
+    }
     if (rc == CKPT_OK)
         return sink_close_fd(s, f, fd, err);
     (void)close(fd);
@@ -387,33 +295,35 @@ static int sink_make_room(ckpt_sink *s, ckpt_err *err)
 
     if (s->n_open < s->max_open)
         return CKPT_OK;
-    for (size_t i = 0; i < s->n; i++) {
-        sink_file *f = &s->file[i];
+    for (unsigned i = 0; i < s->n_open; i++) {
+        sink_file *f = &s->file[s->open[i]];
 
-        if (f->fd >= 0 && f->n_users == 0 && (oldest == NULL || f->used_at < oldest->used_at))
+        if (f->n_users == 0 && (oldest == NULL || f->used_at < oldest->used_at))
             oldest = f;
     }
     return oldest == NULL ? CKPT_OK : sink_rest(s, oldest, err);
 }
 
-/* Open a resting file again, by its temporary name. */
+/* Open a resting file again, or make it if it is not there yet. */
 static int sink_wake(ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     int rc = sink_make_room(s, err);
 
     if (rc != CKPT_OK)
         return rc;
+    if (!f->made)
+        return sink_create(s, f, err);
     do
-        f->fd = openat(s->dir, f->temp, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+        f->fd = openat(s->at, sink_name(f), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     while (f->fd < 0 && errno == EINTR);
     if (f->fd < 0)
-        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot open", s->folder, f->temp);
-    s->n_open++;
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot open", s->shown, sink_name(f));
+    s->open[s->n_open++] = (uint32_t)(f - s->file);
     return CKPT_OK;
 }
 
-/* A descriptor for a write; it stays open until sink_put. */
-static int sink_get(ckpt_sink *s, sink_file *f, ckpt_err *err)
+/* A descriptor, for writing or to sync what was written; it stays open until sink_put. */
+static int sink_get(ckpt_sink *s, sink_file *f, bool write, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
@@ -423,6 +333,8 @@ static int sink_get(ckpt_sink *s, sink_file *f, ckpt_err *err)
     if (rc == CKPT_OK) {
         f->n_users++;
         f->used_at = ++s->clock;
+        f->written = f->written || write;
+        f->unsynced = f->unsynced || write;
     }
     pthread_mutex_unlock(&s->lock);
     return rc;
@@ -437,23 +349,49 @@ static void sink_put(ckpt_sink *s, sink_file *f)
 
 /* ---- opening ---- */
 
+/* What an interrupted run has finished and what is still as it was left; all else goes. */
+static int sink_keep(ckpt_sink *s, ckpt_err *err)
+{
+    bool anew = false;
+    int rc = ckpt_keep_look(s->kept, ckpt_stage_fd(s->stage), s->target, ckpt_stage_kept(s->stage),
+                            s->opts.jobs, s->opts.progress, err);
+
+    for (size_t i = 0; i < s->n; i++)
+        s->n_kept += s->kept[i].kept;
+    if (rc == CKPT_OK)
+        rc = ckpt_stage_begin(s->stage, s->n_kept, &anew, err);
+    s->at = ckpt_stage_fd(s->stage);
+    for (size_t i = 0; rc == CKPT_OK && i < s->n; i++) {
+        s->kept[i].kept = s->kept[i].kept && !anew;
+        if (!s->kept[i].kept && !anew && unlinkat(s->at, s->file[i].name, 0) != 0 &&
+            errno != ENOENT)
+            rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot remove an unfinished file",
+                               s->shown, s->file[i].name);
+    }
+    if (anew)
+        s->n_kept = 0;
+    return rc;
+}
+
 /* Everything that needs no disk. */
 static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, ckpt_err *err)
 {
-    size_t n = strlen(folder);
+    const char *below = target->folder != NULL ? target->folder : "";
+    size_t n = strlen(folder), n_shown;
 
     while (n > 1 && folder[n - 1] == '/')
         n--;
-    if (n == 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "the output folder has no name");
+    n_shown = n + strlen(below) + 2;
+    s->target = target;
     s->n = target->files.n;
     s->max_open = sink_default_open();
-    s->folder = ckpt_alloc(n + 1);
-    s->made = ckpt_alloc((n + 1) * sizeof *s->made);
+    s->shown = ckpt_alloc(n_shown);
+    s->open = ckpt_alloc((s->n + 1) * sizeof *s->open);
     s->file = ckpt_alloc((s->n + 1) * sizeof *s->file);
-    if (s->folder == NULL || s->made == NULL || s->file == NULL)
+    s->kept = ckpt_alloc((s->n + 1) * sizeof *s->kept);
+    if (s->shown == NULL || s->open == NULL || s->file == NULL || s->kept == NULL)
         return ckpt_fail_memory(err);
-    memcpy(s->folder, folder, n);
+    (void)snprintf(s->shown, n_shown, "%.*s%s%s", (int)n, folder, below[0] != 0 ? "/" : "", below);
     for (size_t i = 0; i < s->n; i++) {
         sink_file *f = &s->file[i];
 
@@ -464,6 +402,16 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
     return CKPT_OK;
 }
 
+/* The staging folder, and what of it can be kept. */
+static int sink_open_stage(ckpt_sink *s, const ckpt_map *inputs, ckpt_err *err)
+{
+    const ckpt_stage_opts opts = {
+        .force = s->opts.force, .no_fsync = s->opts.no_fsync, .jobs = s->opts.jobs};
+    int rc = ckpt_stage_open(&s->stage, &s->dir, s->target, inputs, &opts, err);
+
+    return rc == CKPT_OK ? sink_keep(s, err) : rc;
+}
+
 /* The order matters: nothing is created before everything that can be refused was looked at. */
 static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
                       const ckpt_map *inputs, ckpt_err *err)
@@ -471,14 +419,20 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
     int rc = sink_init(s, folder, target, err);
 
     if (rc == CKPT_OK)
-        rc = sink_check_names(s, err);
+        rc = ckpt_dir_check_names(target, s->shown, err);
     if (rc == CKPT_OK)
-        rc = sink_make_folders(s, err);
-    for (size_t i = 0; rc == CKPT_OK && i < s->n; i++)
+        rc = ckpt_dir_make(&s->dir, folder, err);
+    s->at = s->dir.fd;
+    if (rc == CKPT_OK && target->folder != NULL)
+        rc = sink_open_stage(s, inputs, err);
+    for (size_t i = 0; rc == CKPT_OK && target->folder == NULL && i < s->n; i++)
         rc = sink_check_existing(s, inputs, s->file[i].name, err);
     if (rc == CKPT_OK)
         rc = sink_check_space(s, err);
     for (size_t i = 0; rc == CKPT_OK && i < s->n; i++) {
+        // In a staging folder there may be very many small files: each comes when it is written.
+        if (s->kept[i].kept || (s->stage != NULL && s->file[i].size < SINK_LARGE))
+            continue;
         rc = sink_make_room(s, err);
         if (rc == CKPT_OK)
             rc = sink_create(s, &s->file[i], err);
@@ -497,7 +451,7 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
         ckpt_free(s);
         return ckpt_fail_memory(err);
     }
-    s->dir = -1;
+    s->dir = CKPT_DIR_NONE;
     if (opts != NULL)
         s->opts = *opts;
     rc = sink_begin(s, folder, target, inputs, err);
@@ -506,6 +460,16 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
     else
         ckpt_sink_close(s);
     return rc;
+}
+
+bool ckpt_sink_kept(const ckpt_sink *s, uint32_t i)
+{
+    return s != NULL && i < s->n && s->kept[i].kept;
+}
+
+size_t ckpt_sink_n_kept(const ckpt_sink *s)
+{
+    return s != NULL ? s->n_kept : 0;
 }
 
 /* ---- writing ---- */
@@ -554,7 +518,7 @@ static int sink_pwrite(const ckpt_sink *s, const sink_file *f, const uint8_t *p,
             return ckpt_fail_sys(err, CKPT_EIO, put < 0 ? errno : ENOSPC,
                                  "%s/%s: cannot write %zu bytes at offset %" PRIu64 " (of %" PRIu64
                                  " in all)",
-                                 s->folder, f->name, want, at, f->size);
+                                 s->shown, f->name, want, at, f->size);
         p += put;
         n -= (uint64_t)put;
         at += (uint64_t)put;
@@ -574,8 +538,10 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
     if (!ckpt_within(at, n, f->size))
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s/%s: %" PRIu64 " bytes at offset %" PRIu64 " of a file of %" PRIu64,
-                         s->folder, f->name, n, at, f->size);
-    rc = sink_get(s, f, err);
+                         s->shown, f->name, n, at, f->size);
+    if (s->kept[i].kept)
+        return CKPT_OK;
+    rc = sink_get(s, f, true, err);
     if (rc != CKPT_OK)
         return rc;
     rc = sink_pwrite(s, f, bytes, n, at, err);
@@ -590,23 +556,96 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
 int ckpt_sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
 {
     sink_file *f = &s->file[i];
-    int rc = sink_get(s, f, err), fd;
+    int rc, fd;
 
+    // Kept, or synced when it was let rest and not written since: only we look at it now.
+    if (s->kept[i].kept || (f->made && f->fd < 0 && !f->unsynced))
+        return CKPT_OK;
+    rc = sink_get(s, f, false, err);
     if (rc != CKPT_OK)
         return rc;
     // Without the lock: files are synced side by side.
-    if (!s->opts.no_fsync && sink_fsync(f->fd) != 0)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->folder,
+    if (!s->opts.no_fsync && ckpt_fsync(f->fd) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->shown,
                            f->name);
     pthread_mutex_lock(&s->lock);
-    fd = f->fd;
-    f->fd = -1;
+    fd = sink_forget_fd(s, f);
     f->n_users--;
-    s->n_open--;
+    f->written = f->unsynced = false;
     pthread_mutex_unlock(&s->lock);
     if (rc == CKPT_OK)
         return sink_close_fd(s, f, fd, err);
     (void)close(fd);
+    return rc;
+}
+
+int ckpt_sink_crc(ckpt_sink *s, uint32_t i, uint32_t *crc, ckpt_err *err)
+{
+    const sink_file *f = &s->file[i];
+    bool whole = false;
+    int fd, rc;
+
+    do
+        fd = openat(s->at, sink_name(f), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot open", s->shown, f->name);
+    rc = ckpt_keep_sum(fd, f->size, NULL, crc, &whole, err);
+    if (rc == CKPT_OK && !whole)
+        rc = ckpt_fail_sys(err, CKPT_EIO, EIO, "%s/%s: cannot read back", s->shown, f->name);
+    (void)close(fd);
+    return rc;
+}
+
+/* Let the disk begin with all of several files, before each of them is waited for. */
+static void sink_start_write_back(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        sink_file *f = &s->file[entry[i].file];
+        bool open;
+
+        pthread_mutex_lock(&s->lock);
+        open = f->fd >= 0;
+        f->n_users += open;
+        pthread_mutex_unlock(&s->lock);
+        if (!open)
+            continue;
+        (void)sync_file_range(f->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+        sink_put(s, f);
+    }
+}
+
+/* A kept file must be what this run would have written. */
+static int sink_compare_kept(const ckpt_sink *s, const ckpt_journal_entry *e, ckpt_err *err)
+{
+    const ckpt_kept *k = &s->kept[e->file];
+
+    if (e->crc == k->crc)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EIO,
+                     "%s/%s: an interrupted run has left other bytes (CRC-32 %08" PRIx32
+                     ") than this run makes (%08" PRIx32 "): they are removed, run again",
+                     s->shown, s->file[e->file].name, k->crc, e->crc);
+}
+
+int ckpt_sink_finish(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ckpt_err *err)
+{
+    size_t first = 0;
+    int rc = CKPT_OK;
+
+    if (n > 1 && !s->opts.no_fsync)
+        sink_start_write_back(s, entry, n);
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++)
+        rc = s->kept[entry[i].file].kept ? sink_compare_kept(s, &entry[i], err)
+                                         : ckpt_sink_sync(s, entry[i].file, err);
+    // Files that are kept have their lines already: those between them go in runs.
+    for (size_t i = 0; s->stage != NULL && rc == CKPT_OK && i <= n; i++) {
+        if (i < n && !s->kept[entry[i].file].kept)
+            continue;
+        if (i > first)
+            rc = ckpt_stage_done(s->stage, entry + first, i - first, err);
+        first = i + 1;
+    }
     return rc;
 }
 
@@ -616,28 +655,28 @@ static int sink_rename(const ckpt_sink *s, sink_file *f, ckpt_err *err)
     struct stat st;
 
     if (!s->opts.force) {
-        if (renameat2(s->dir, f->temp, s->dir, f->name, RENAME_NOREPLACE) == 0) {
+        if (renameat2(s->at, f->temp, s->at, f->name, RENAME_NOREPLACE) == 0) {
             f->renamed = true;
             return CKPT_OK;
         }
         if (errno == EEXIST)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "%s/%s: was made by someone else meanwhile; use --force to replace it",
-                             s->folder, f->name);
+                             s->shown, f->name);
         // EINVAL, ENOSYS: this file system cannot do that; look, then rename.
         if (errno == EINVAL || errno == ENOSYS) {
-            if (fstatat(s->dir, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            if (fstatat(s->at, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
                 return ckpt_fail(err, CKPT_EUSAGE,
-                                 "%s/%s: exists already; use --force to replace it", s->folder,
+                                 "%s/%s: exists already; use --force to replace it", s->shown,
                                  f->name);
         } else {
             return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot rename to its final name",
-                                 s->folder, f->name);
+                                 s->shown, f->name);
         }
     }
-    if (renameat(s->dir, f->temp, s->dir, f->name) != 0)
+    if (renameat(s->at, f->temp, s->at, f->name) != 0)
         return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot rename to its final name",
-                             s->folder, f->name);
+                             s->shown, f->name);
     f->renamed = true;
     return CKPT_OK;
 }
@@ -658,7 +697,7 @@ static int sink_take_back(ckpt_sink *s, size_t n_done, const ckpt_err *why, ckpt
                          "mixed; run again)",
                          why->text, n_done, s->n);
     for (size_t i = 0; i < n_done; i++) {
-        if (unlinkat(s->dir, s->file[i].name, 0) == 0)
+        if (unlinkat(s->at, s->file[i].name, 0) == 0)
             s->file[i].made = s->file[i].renamed = false;
     }
     return ckpt_fail(err, why->code, "%s", why->text);
@@ -666,21 +705,23 @@ static int sink_take_back(ckpt_sink *s, size_t n_done, const ckpt_err *why, ckpt
 
 int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
 {
-    int rc = s->opts.no_fsync ? CKPT_OK : sink_sync_parents(s, err);
+    int rc = s->opts.no_fsync ? CKPT_OK : ckpt_dir_sync_made(&s->dir, err);
     ckpt_err why = {0};
 
+    if (rc == CKPT_OK && s->stage != NULL)
+        rc = ckpt_stage_commit(s->stage, err);
     if (rc != CKPT_OK)
         return rc;
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; s->stage == NULL && i < s->n; i++) {
         if (sink_rename(s, &s->file[i], &why) != CKPT_OK)
             return sink_take_back(s, i, &why, err);
     }
-    if (!s->opts.no_fsync && sink_fsync(s->dir) != 0) {
-        (void)ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->folder);
+    if (s->stage == NULL && !s->opts.no_fsync && ckpt_fsync(s->dir.fd) != 0) {
+        (void)ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->shown);
         return sink_take_back(s, s->n, &why, err);
     }
     // From here on the folders are there to stay.
-    s->n_made = 0;
+    s->dir.n_made = 0;
     return CKPT_OK;
 }
 
@@ -693,17 +734,17 @@ void ckpt_sink_close(ckpt_sink *s)
 
         if (f->fd >= 0)
             (void)close(f->fd);
-        if (f->made && !f->renamed)
-            (void)unlinkat(s->dir, f->temp, 0);
+        if (s->stage == NULL && f->made && !f->renamed)
+            (void)unlinkat(s->at, f->temp, 0);
         ckpt_free(f->window);
+        ckpt_free(f->temp);
     }
-    if (s->dir >= 0)
-        (void)close(s->dir);
-    if (s->folder != NULL)
-        sink_remove_folders(s);
+    ckpt_stage_close(s->stage);
+    ckpt_dir_close(&s->dir);
     pthread_mutex_destroy(&s->lock);
     ckpt_free(s->file);
-    ckpt_free(s->made);
-    ckpt_free(s->folder);
+    ckpt_free(s->open);
+    ckpt_free(s->kept);
+    ckpt_free(s->shown);
     ckpt_free(s);
 }

@@ -1,35 +1,59 @@
 /*
  * sink.h: writing a set of files so that they appear complete or not at all.
  *
- * Each file is written under a temporary name in the target folder (O_EXCL | O_NOFOLLOW, preallocated), synced,
- * and renamed when all are; then the folder is synced.  Until commit, nothing under a final name changes.
+ * Files that stand alone: each is written under a temporary name in the target folder (O_EXCL | O_NOFOLLOW,
+ * preallocated), synced, and renamed when all are; then the folder is synced.  Until commit, nothing under a final name
+ * changes.  Files that make one folder (target->folder): they are written under their names into a staging folder
+ * (stage.h), which is renamed when all are; files that an interrupted run of the same kind has finished are kept.
  * Source of the order: README, "What is promised"; OSDI'14 (ALICE) for why file and folder need fsync.
  */
 #ifndef CKPT_COPY_SINK_H
 #define CKPT_COPY_SINK_H
 
-#include "libckpt/map/map.h"
+#include "libckpt/copy/crew.h"
+#include "libckpt/copy/journal.h"
 
 typedef struct ckpt_sink ckpt_sink;
 
 typedef struct ckpt_sink_opts {
-    bool force;    /* replace existing files (only by the final rename) */
-    bool no_fsync; /* scratch use: skip every fsync */
+    bool force;              /* replace existing files (only by the final rename) */
+    bool no_fsync;           /* scratch use: skip every fsync */
+    unsigned jobs;           /* threads that look at files to be kept, and sync folders; 0: one */
+    ckpt_progress *progress; /* asked now and then whether to go on, or NULL */
 } ckpt_sink_opts;
 
 /*
  * Make the folder (and its parents) if absent, check free space (CKPT_EIO with the bytes needed), refuse existing
  * names without force and any target that is one of `inputs`' files (dev and ino), and create one temporary
- * file per file of `target`.
+ * file per file of `target`; in a staging folder only the large ones, the others when they are first written.
+ * Both maps are borrowed.
  */
 int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target, const ckpt_map *inputs,
                    const ckpt_sink_opts *opts, ckpt_err *err);
 
-/* Write n bytes at an offset of file i.  Thread safe for disjoint ranges.  Starts write-back early. */
+/* True if file i is there already, as an interrupted run has written it.  A NULL sink keeps nothing. */
+bool ckpt_sink_kept(const ckpt_sink *sink, uint32_t i);
+size_t ckpt_sink_n_kept(const ckpt_sink *sink);
+
+/*
+ * Write n bytes at an offset of file i.  Thread safe for disjoint ranges.  Starts write-back early.  Writing to a file
+ * that is kept does nothing.
+ */
 int ckpt_sink_write(ckpt_sink *sink, uint32_t i, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err);
 
-/* fsync and close file i (thread safe; once per file); then rename all in order, last file last, and sync the folder. */
+/* fsync and close file i (thread safe; once per file). */
 int ckpt_sink_sync(ckpt_sink *sink, uint32_t i, ckpt_err *err);
+
+/* CRC-32 of all bytes of file i, read back.  Thread safe. */
+int ckpt_sink_crc(ckpt_sink *sink, uint32_t i, uint32_t *crc, ckpt_err *err);
+
+/*
+ * n files are complete: sync them, then note them in the staging folder's journal.  entry[].crc is only looked at there;
+ * for a file that is kept it is what this run would have written, and must be what is there.  Thread safe.
+ */
+int ckpt_sink_finish(ckpt_sink *sink, const ckpt_journal_entry *entry, size_t n, ckpt_err *err);
+
+/* All files are: rename all in order, last file last, and sync the folder; or rename the folder they are in. */
 int ckpt_sink_commit(ckpt_sink *sink, ckpt_err *err);
 
 /* Frees; what was not committed is unlinked, folders made for it are removed again. */

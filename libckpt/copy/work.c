@@ -1,13 +1,14 @@
 /*
  * work.c: what a worker does with a job.
  */
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "libckpt/base/cast.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
+#include "libckpt/copy/mean.h"
 #include "libckpt/copy/work.h"
 
 void ckpt_worker_init(ckpt_worker *w, ckpt_work *work)
@@ -27,11 +28,12 @@ void ckpt_worker_free(ckpt_worker *w)
     ckpt_free(w->in);
     ckpt_free(w->out);
     ckpt_free(w->twin);
+    ckpt_free(w->sum);
     ckpt_free(w->pending.bytes);
     *w = (ckpt_worker){0};
 }
 
-/* Buffers are made when first needed: a run without twins or casts has none for them. */
+/* Buffers are made when first needed: a run without twins, casts or means has none for them. */
 static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
     if (*p == NULL)
@@ -39,17 +41,24 @@ static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
     return *p == NULL ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
-/* ---- comparing with the lower precision copy ---- */
+/* ---- comparing with copies ---- */
 
-/* One element as a number, for messages. */
-static double work_number(ckpt_dtype d, const void *p)
+/* One element as text, for messages. */
+static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
 {
     ckpt_cast_fn wide = ckpt_cast_find(CKPT_F64, d);
-    double x = (double)NAN;
+    uint64_t size = ckpt_job_bytes(d, 1);
+    double x = 0;
 
-    if (wide != NULL)
+    if (wide != NULL) {
         wide(&x, p, 1);
-    return x;
+        (void)snprintf(text, 40, "%.9g", x);
+        return;
+    }
+    // Integers and the like: their bytes, most significant first.
+    (void)snprintf(text, 40, "0x");
+    for (uint64_t i = 0; i < size && i < 16; i++)
+        (void)snprintf(text + 2 + 2 * i, 40 - 2 - 2 * (size_t)i, "%02x", p[size - 1 - i]);
 }
 
 /* Number of the element in its flattened tensor that is k-th in a job's region. */
@@ -75,31 +84,54 @@ static const char *work_file(const ckpt_map *map, const ckpt_tensor *t)
     return s->kind == CKPT_SOURCE_FILE ? map->files.at[s->file].path : "memory";
 }
 
+/* A tensor with its values in w->in, and one of its twins with its own in w->twin. */
+typedef struct work_pair {
+    const ckpt_tensor *self, *twin;
+    const uint8_t *rounded; /* self's values in the twin's dtype */
+} work_pair;
+
+/* The text of a mismatch: two copies of one precision, or a master and what it should round to. */
+static int work_tell(ckpt_worker *w, const ckpt_job_view *v, const work_pair *p, uint64_t k,
+                     ckpt_err *err)
+{
+    ckpt_dtype d = p->self->dtype, small = p->twin->dtype;
+    const ckpt_plan *plan = w->work->plan;
+    char value[40], round[40], copy[40];
+
+    work_number(d, w->in + k * ckpt_job_bytes(d, 1), value);
+    work_number(small, p->rounded + k * ckpt_job_bytes(small, 1), round);
+    work_number(small, w->twin + k * ckpt_job_bytes(small, 1), copy);
+    if (d == small)
+        return ckpt_map_problem(plan->to, CKPT_EMISMATCH, err,
+                                "%s: tensor %s: element %" PRIu64
+                                " is %s, but %s in another copy of it (%s), which should be "
+                                "equal: a shard may be damaged or of another save",
+                                work_file(plan->from, p->twin), v->origin->name, work_element(v, k),
+                                copy, value, work_file(plan->from, p->self));
+    return ckpt_map_problem(plan->to, CKPT_EMISMATCH, err,
+                            "%s: tensor %s: element %" PRIu64
+                            ": master value %s rounds to %s, but the %s copy holds "
+                            "%s: a shard may be damaged or of another save",
+                            work_file(plan->from, p->twin), v->origin->name, work_element(v, k),
+                            value, round, ckpt_dtype_name(small), copy);
+}
+
 /*
  * Tell that the k-th element of a job differs from its copy: once for each tensor, and, where
  * problems are failures, only when all records' CRCs have held: damage explains more than a
  * mismatch does.
  */
-static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor, uint64_t k,
-                         ckpt_err *err)
+static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor,
+                         const work_pair *p, uint64_t k, ckpt_err *err)
 {
     ckpt_work *work = w->work;
-    ckpt_dtype d = v->origin->twin->dtype;
-    uint64_t size = ckpt_job_bytes(v->origin->dtype, 1), small = ckpt_job_bytes(d, 1);
     ckpt_err local = {0};
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&work->lock);
     if (!work->reported[tensor]) {
         work->reported[tensor] = 1;
-        rc = ckpt_map_problem(work->plan->to, CKPT_EMISMATCH, &local,
-                              "%s: tensor %s: element %" PRIu64
-                              ": master value %.9g rounds to %.9g, but the %s copy holds "
-                              "%.9g: a shard may be damaged or of another save",
-                              work_file(work->plan->from, v->origin->twin), v->origin->name,
-                              work_element(v, k), work_number(v->origin->dtype, w->in + k * size),
-                              work_number(d, w->out + k * small), ckpt_dtype_name(d),
-                              work_number(d, w->twin + k * small));
+        rc = work_tell(w, v, p, k, &local);
     }
     if (rc == CKPT_EMISMATCH) {
         if (work->mismatch.code == CKPT_OK || tensor < work->mismatched) {
@@ -112,40 +144,47 @@ static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor
     return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "%s", local.text);
 }
 
-/* Element by element, because something differs: masters that are not finite prove nothing and do
- * not count. */
-static int work_compare_each(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
-                             ckpt_err *err)
+/*
+ * True if a difference means nothing: the master is not finite, so that what it rounds to proves
+ * nothing; copies of one precision need only be both NaN.
+ */
+static bool work_excused(const ckpt_worker *w, const work_pair *p, uint64_t k)
 {
-    const uint8_t *rounded = w->out;
-    uint64_t size = ckpt_job_bytes(v->origin->twin->dtype, 1),
-             wide = ckpt_job_bytes(v->origin->dtype, 1);
+    uint64_t size = ckpt_job_bytes(p->self->dtype, 1), n_nan = 0, n_inf = 0, n_other = 0;
+
+    ckpt_count_nonfinite(p->self->dtype, w->in + k * size, 1, &n_nan, &n_inf);
+    if (p->self->dtype != p->twin->dtype)
+        return n_nan + n_inf > 0;
+    ckpt_count_nonfinite(p->twin->dtype, w->twin + k * size, 1, &n_other, &n_inf);
+    return n_nan > 0 && n_other > 0;
+}
+
+/* Element by element, because something differs; differences that are excused do not count. */
+static int work_compare_each(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
+                             const work_pair *p, ckpt_err *err)
+{
+    uint64_t size = ckpt_job_bytes(p->twin->dtype, 1);
     int rc = CKPT_OK;
 
     for (uint64_t k = 0; rc == CKPT_OK && k < job->count; k++) {
-        uint64_t n_nan = 0, n_inf = 0;
-
-        if (memcmp(rounded + k * size, w->twin + k * size, (size_t)size) == 0) {
+        if (memcmp(p->rounded + k * size, w->twin + k * size, (size_t)size) == 0)
             w->n_compared++;
-            continue;
-        }
-        ckpt_count_nonfinite(v->origin->dtype, w->in + k * wide, 1, &n_nan, &n_inf);
-        if (n_nan + n_inf == 0)
-            rc = work_mismatch(w, v, job->tensor, k, err);
+        else if (!work_excused(w, p, k))
+            rc = work_mismatch(w, v, job->tensor, p, k, err);
     }
     return rc;
 }
 
-/* The gathered masters against their copy: both are read, the masters rounded, the bits compared.
- */
-static int work_compare(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job, ckpt_err *err)
+/* The gathered values of a tensor against one copy: it is read, the values rounded, the bits
+ * compared. */
+static int work_compare(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job, work_pair *p,
+                        ckpt_err *err)
 {
-    const ckpt_tensor *twin = v->origin->twin;
-    ckpt_cast_fn round = ckpt_cast_find(twin->dtype, v->origin->dtype);
-    uint64_t n_bytes = ckpt_job_bytes(twin->dtype, job->count);
+    const ckpt_tensor *twin = p->twin;
     int rc = work_buffer(&w->twin, w->work->plan->block, err);
 
-    if (rc == CKPT_OK)
+    p->rounded = w->in;
+    if (rc == CKPT_OK && twin->dtype != p->self->dtype)
         rc = work_buffer(&w->out, w->work->plan->block, err);
     if (rc == CKPT_OK)
         rc = ckpt_gather_region(&w->gather, twin, v->region, v->n_axes, w->twin, err);
@@ -153,11 +192,57 @@ static int work_compare(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *
         return rc;
     ckpt_gather_resolve(twin, w->twin, job->count);
     // The result buffer is still free at this point: the rounded values borrow it.
-    round(w->out, w->in, (size_t)job->count);
-    if (memcmp(w->out, w->twin, (size_t)n_bytes) != 0)
-        return work_compare_each(w, v, job, err);
+    if (twin->dtype != p->self->dtype) {
+        ckpt_cast_find(twin->dtype, p->self->dtype)(w->out, w->in, (size_t)job->count);
+        p->rounded = w->out;
+    }
+    if (memcmp(p->rounded, w->twin, (size_t)ckpt_job_bytes(twin->dtype, job->count)) != 0)
+        return work_compare_each(w, v, job, p, err);
     w->n_compared += job->count;
     return CKPT_OK;
+}
+
+/* ---- gathering ---- */
+
+/* One tensor's own values into w->in, compared with all copies of it. */
+static int work_gather(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
+                       const ckpt_tensor *t, ckpt_err *err)
+{
+    int rc = ckpt_gather_region(&w->gather, t, v->region, v->n_axes, w->in, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_gather_resolve(t, w->in, job->count);
+    for (const ckpt_tensor *twin = t->twin; rc == CKPT_OK && twin != NULL; twin = twin->twin) {
+        work_pair p = {.self = t, .twin = twin};
+
+        rc = work_compare(w, v, job, &p, err);
+    }
+    return rc;
+}
+
+/* The origin's values into w->in: its own, or their mean with all addends'. */
+static int work_values(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job, ckpt_err *err)
+{
+    ckpt_dtype d = v->origin->dtype;
+    uint32_t n = 0;
+    int rc;
+
+    if (v->origin->addend == NULL)
+        return work_gather(w, v, job, v->origin, err);
+    rc = work_buffer(&w->sum, w->work->plan->block, err);
+    if (rc != CKPT_OK)
+        return rc;
+    memset(w->sum, 0, (size_t)ckpt_job_bytes(ckpt_mean_dtype(d), job->count));
+    for (const ckpt_tensor *t = v->origin; rc == CKPT_OK && t != NULL; t = t->addend) {
+        rc = work_gather(w, v, job, t, err);
+        if (rc == CKPT_OK)
+            ckpt_mean_add(d, w->sum, w->in, job->count);
+        n++;
+    }
+    if (rc == CKPT_OK)
+        ckpt_mean_end(d, w->in, w->sum, n, job->count);
+    return rc;
 }
 
 /* ---- writing ---- */
@@ -216,6 +301,9 @@ static int work_put(ckpt_worker *w, uint32_t source, const uint8_t *bytes, uint6
     rc = ckpt_ledger_add(&w->written, source, at, n, ckpt_crc32(0, bytes, (size_t)n), err);
     if (rc != CKPT_OK)
         return rc;
+    // A file that an interrupted run has finished is summed like any other, but stays as it is.
+    if (s->kind == CKPT_SOURCE_FILE && ckpt_sink_kept(w->work->sink, s->file))
+        return CKPT_OK;
     w->n_written += n;
     if (s->kind == CKPT_SOURCE_MEMORY) {
         uint8_t *to = s->memory;
@@ -289,13 +377,10 @@ static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
 
     ckpt_job_look(&v, plan, job);
     if (rc == CKPT_OK)
-        rc = ckpt_gather_region(&w->gather, v.origin, v.region, v.n_axes, w->in, err);
+        rc = work_values(w, &v, job, err);
     if (rc != CKPT_OK)
         return rc;
-    ckpt_gather_resolve(v.origin, w->in, job->count);
     work_count(w, &v, job);
-    if (v.origin->twin != NULL)
-        rc = work_compare(w, &v, job, err);
     result = w->in;
     if (rc == CKPT_OK && v.t->dtype != v.origin->dtype) {
         rc = work_buffer(&w->out, plan->block, err);

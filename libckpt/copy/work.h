@@ -1,5 +1,5 @@
 /*
- * work.h: one job of a plan, on one worker: gather, compare, convert, checksum, write.
+ * work.h: one job of a plan, on one worker: gather, compare, take means, convert, checksum, write.
  */
 #ifndef CKPT_COPY_WORK_H
 #define CKPT_COPY_WORK_H
@@ -11,8 +11,8 @@
 #include "libckpt/copy/plan.h"
 #include "libckpt/copy/sink.h"
 
-/* Buffers of one worker, in blocks: source values, converted values, copies, and small ones. */
-#define CKPT_WORK_BLOCKS 4u
+/* Buffers of one worker, in blocks: source values, converted values, copies, sums, and small ones. */
+#define CKPT_WORK_BLOCKS 5u
 
 /* What all workers of a run share. */
 typedef struct ckpt_work {
@@ -41,7 +41,7 @@ typedef struct ckpt_worker {
     ckpt_work *work;
     ckpt_gather gather;
     ckpt_segments read, written; /* for the ledgers */
-    uint8_t *in, *out, *twin;    /* plan->block bytes each, made when first needed */
+    uint8_t *in, *out, *twin, *sum; /* plan->block bytes each, made when first needed */
     ckpt_work_pending pending;
     uint64_t n_elems, n_written, n_compared, n_nan, n_inf;
 } ckpt_worker;

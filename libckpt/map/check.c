@@ -96,8 +96,8 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
     return CKPT_OK;
 }
 
-/* One tensor that owns its bytes. */
-static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
+/* The extents of one tensor that owns its bytes. */
+static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 {
     int rc = ckpt_extent_check(t, err);
 
@@ -108,6 +108,19 @@ static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
                              t->extent[i].source, map->sources.n);
         }
         rc = chk_extent(map, t, &t->extent[i], err);
+    }
+    return rc;
+}
+
+/* A tensor with all its copies, and the slices it is the mean of with theirs. */
+static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (const ckpt_tensor *slice = t; rc == CKPT_OK && slice != NULL; slice = slice->addend) {
+        for (const ckpt_tensor *c = slice; rc == CKPT_OK && c != NULL; c = c->twin) {
+            rc = c->owner == NULL ? chk_extents(map, c, err) : CKPT_OK;
+        }
     }
     return rc;
 }
@@ -123,9 +136,6 @@ int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
             continue; // an alias: its owner is in the list as well
         }
         rc = chk_tensor(map, t, err);
-        if (rc == CKPT_OK && t->twin != NULL && t->twin->owner == NULL) {
-            rc = chk_tensor(map, t->twin, err);
-        }
     }
     return rc;
 }

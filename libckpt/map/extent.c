@@ -94,6 +94,22 @@ bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e)
     return e->ndim == 1;
 }
 
+static int xt_flat_order(const void *a, const void *b)
+{
+    const ckpt_axis *x = ((const ckpt_extent *)a)->axis;
+    const ckpt_axis *y = ((const ckpt_extent *)b)->axis;
+
+    if (x->start != y->start) {
+        return x->start < y->start ? -1 : 1;
+    }
+    return x->count < y->count ? -1 : x->count > y->count;
+}
+
+void ckpt_extent_sort(ckpt_extent *extent, uint32_t n)
+{
+    qsort(extent, n, sizeof *extent, xt_flat_order);
+}
+
 /* ---- each element exactly once ---- */
 
 /* Elements of a box, 0 if it is empty; the caller knows that it lies inside a tensor. */

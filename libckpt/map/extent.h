@@ -31,6 +31,9 @@ bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out);
 /* True if an extent of this tensor is flat: an interval of the flattened tensor. */
 bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e);
 
+/* Put flat extents in ascending order of what they cover; empty ones come before others that begin there. */
+void ckpt_extent_sort(ckpt_extent *extent, uint32_t n);
+
 /*
  * Check that a tensor's extents cover each element exactly once.
  *

@@ -62,6 +62,10 @@ void ckpt_map_free(ckpt_map *map)
     for (size_t i = 0; i < map->states.n; i++)
         ckpt_state_free(map->states.at[i]);
     ckpt_vec_free(&map->states);
+    // Adopted maps may have adopted others: a few levels, made by drivers, never by files.
+    for (size_t i = 0; i < map->children.n; i++)
+        ckpt_map_free(map->children.at[i]);
+    ckpt_vec_free(&map->children);
     ckpt_arena_free(map->arena);
     ckpt_free(map);
 }

@@ -25,6 +25,7 @@ typedef struct ckpt_source {
     uint8_t kind;      /* ckpt_source_kind */
     uint8_t coding;    /* ckpt_coding of the stored bytes; offsets in extents are always into the decoded ones */
     uint8_t swap;      /* bytes in a file of the other byte order */
+    uint8_t whole;     /* a whole file to be passed on: its records, checked elsewhere, are inside */
     uint8_t has_crc;   /* crc is known and must hold when any byte is used */
     uint32_t crc;      /* CRC-32 of the decoded bytes */
     uint32_t file;     /* index in the map's files (kind FILE) */
@@ -86,6 +87,8 @@ CKPT_VEC(ckpt_states, struct ckpt_state *);
 
 typedef struct ckpt_map ckpt_map;
 
+CKPT_VEC(ckpt_maps, ckpt_map *);
+
 struct ckpt_map {
     ckpt_arena *arena;
     const char *path;   /* what it was opened from: the folder or file understood */
@@ -99,6 +102,7 @@ struct ckpt_map {
     ckpt_findings findings;
     ckpt_facts facts;
     ckpt_states states; /* of training runs: one per model-parallel rank (state.h) */
+    ckpt_maps children; /* adopted (adopt.h): freed with this map */
     bool collect; /* keep errors as findings instead of failing (verify) */
 
     /*

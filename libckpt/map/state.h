@@ -36,11 +36,12 @@ typedef struct ckpt_state {
     uint32_t world;          /* data-parallel ranks of the source; 0: not known */
     ckpt_dtype dtype;        /* that the run trained in: F32, F16, BF16 */
     uint64_t sub_group_size; /* elements; 0: not known */
-    bool round_robin;        /* stage 2 laid its parameters out in round-robin order */
+    bool round_robin;        /* stages 1 and 2: parameters were laid out in round-robin order */
     bool aligned;            /* parameter_alignment was on */
     bool lean;               /* optimizer state was saved without its padding, as a list (elastic checkpoints) */
     bool legacy;             /* stage 1 of 0.3.x: partitions by communication interval */
     uint64_t interval;       /* legacy: elements of all ranks together per interval (the last may be smaller) */
+    bool joined;             /* several model-parallel ranks made one: the trees are the first one's */
     bool bf16_optimizer;     /* stage 1 as BF16_Optimizer saves it */
 } ckpt_state;
 

@@ -1,10 +1,12 @@
 /*
  * gen_zero.c: write a valid ZeRO checkpoint of any size and world, for benchmarks and interop tests.
  *
- *     gen_zero [--stage 1|2|3] [--world N] [--dtype bf16|fp16|fp32] [--layers N] [--width N] [--vocab N] [--context N] FOLDER
+ *     gen_zero [--stage 1|2|3] [--world N] [--dtype bf16|fp16|fp32] [--layers N] [--width N] [--vocab N] [--context N]
+ *              [--sparse] FOLDER
  *
  * The model is GPT-2 shaped, its head tied to the embedding.  Values come from one repeating buffer in memory; the files are written by
  * the library's own layouts, plan and executor, as DeepSpeed 0.19.8 lays them out, so that its zero_to_fp32.py accepts them.
+ * With --sparse only headers are written, into files with holes: shapes of any size for tests that read no values.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/run.h"
@@ -26,6 +29,7 @@ typedef struct gen_model {
     uint32_t world;
     ckpt_dtype dtype; /* of the module's copy */
     uint64_t layers, width, vocab, context;
+    bool sparse; /* headers only */
     const char *folder;
     ckpt_map *from; /* the logical tensors, in memory */
     ckpt_map *to;   /* the files */
@@ -397,24 +401,57 @@ static void gen_optim_states(gen_model *g)
     free(s);
 }
 
-/* ---- main ---- */
+/* ---- files ---- */
+
+/* A file of its full size that holds nothing but what depends on no data; records carry no checksums. */
+static void gen_hollow(gen_model *g, uint32_t i, const char *folder)
+{
+    ckpt_map_file *file = &g->to->files.at[i];
+    char path[8192];
+
+    gen_ok(g, file->format->seal(g->to, i, &g->err), "seal");
+    snprintf(path, sizeof path, "%s/%s", folder, file->path);
+    FILE *f = fopen(path, "wb");
+    bool ok = f && ftruncate(fileno(f), (off_t)file->size) == 0;
+    for (size_t k = 0; ok && k < file->literals.n; k++) {
+        const ckpt_literal *l = &file->literals.at[k];
+        ok = fseeko(f, (off_t)l->at, SEEK_SET) == 0 && fwrite(l->bytes, 1, l->n, f) == l->n;
+    }
+    if (!f || !ok || fclose(f) != 0)
+        gen_die(g, path);
+}
+
+static void gen_sparse(gen_model *g)
+{
+    char folder[4096], latest[4096];
+
+    snprintf(folder, sizeof folder, "%s/global_step4", g->folder);
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        gen_die(g, folder);
+    for (uint32_t i = 0; i < g->to->files.n; i++)
+        gen_hollow(g, i, folder);
+    snprintf(latest, sizeof latest, "%s/latest", g->folder);
+    FILE *f = fopen(latest, "w");
+    if (!f || fputs("global_step4", f) < 0 || fclose(f) != 0)
+        gen_die(g, latest);
+}
 
 static void gen_write(gen_model *g)
 {
     ckpt_run_opts opts = {.force = true};
     ckpt_run_report report = {0};
     ckpt_plan *plan = NULL;
-    char path[4096];
 
     for (uint32_t i = 0; i < g->to->files.n; i++)
         gen_ok(g, g->to->files.at[i].format->place(g->to, i, &g->err), "place");
-    gen_ok(g, ckpt_plan_new(&plan, g->from, g->to, &opts, &g->err), "plan");
-    snprintf(path, sizeof path, "%s/global_step4", g->folder);
-    gen_ok(g, ckpt_plan_run(plan, path, &opts, &report, &g->err), "run");
-    snprintf(path, sizeof path, "%s/latest", g->folder);
-    FILE *f = fopen(path, "w");
-    if (!f || fputs("global_step4", f) < 0 || fclose(f) != 0)
-        gen_die(g, path);
+    if (g->sparse) {
+        gen_sparse(g);
+    } else {
+        g->to->folder = g->to->pointer_text = "global_step4";
+        g->to->pointer = "latest";
+        gen_ok(g, ckpt_plan_new(&plan, g->from, g->to, &opts, &g->err), "plan");
+        gen_ok(g, ckpt_plan_run(plan, g->folder, &opts, &report, &g->err), "run");
+    }
     printf("wrote %zu files, %.3f GB, to %s\n", g->to->files.n, (double)report.n_written / 1e9, g->folder);
     ckpt_plan_free(plan);
 }
@@ -423,7 +460,7 @@ static void gen_args(gen_model *g, int argc, char **argv)
 {
     static const struct option options[] = {{"stage", 1, NULL, 's'}, {"world", 1, NULL, 'w'},   {"dtype", 1, NULL, 'd'},
                                             {"layers", 1, NULL, 'l'}, {"width", 1, NULL, 'm'},  {"vocab", 1, NULL, 'v'},
-                                            {"context", 1, NULL, 'c'}, {NULL, 0, NULL, 0}};
+                                            {"context", 1, NULL, 'c'}, {"sparse", 0, NULL, 'p'}, {NULL, 0, NULL, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -436,12 +473,13 @@ static void gen_args(gen_model *g, int argc, char **argv)
         case 'm': g->width = n; break;
         case 'v': g->vocab = n; break;
         case 'c': g->context = n; break;
+        case 'p': g->sparse = true; break;
         default: exit(2);
         }
     }
     if (optind + 1 != argc || g->stage < 1 || g->stage > 3 || g->world < 1 || g->width < 1 || g->dtype == CKPT_DTYPE_NONE) {
         fprintf(stderr, "usage: gen_zero [--stage 1|2|3] [--world N] [--dtype bf16|fp16|fp32] [--layers N] [--width N] "
-                        "[--vocab N] [--context N] FOLDER\n");
+                        "[--vocab N] [--context N] [--sparse] FOLDER\n");
         exit(2);
     }
     g->folder = argv[optind];

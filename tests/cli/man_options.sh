@@ -47,7 +47,7 @@ check() {
     done
 }
 
-for verb in ls info tree cat convert verify diff formats; do
+for verb in ls info tree cat convert reshard verify diff doctor clean formats; do
     check "ckpt $verb" "man/ckpt-$verb.1" "$bin/ckpt" "$verb"
     grep -q "ckpt-$verb 1" man/ckpt.1 || complain "man/ckpt.1 does not refer to ckpt-$verb"
 done

@@ -4,17 +4,21 @@
  *     IOSHIM_OP=pwrite IOSHIM_NTH=3 IOSHIM_KIND=ENOSPC LD_PRELOAD=.../ioshim.so ckpt convert ...
  *
  * IOSHIM_OP      which calls count, a comma-separated list of: open read pread write pwrite fsync
- * close rename ftruncate fallocate; or "any".  open stands for openat too, fsync for fdatasync,
- * rename for renameat and renameat2.  Unset: nothing ever fails. IOSHIM_NTH     number of the call
- * that fails, from 1 on; 0 or unset: none (calls are still counted) IOSHIM_KIND    EIO (default),
- * ENOSPC, EINTR, EACCES, EMFILE: the call is not carried out and fails with this (close is carried
- * out, as the kernel does).  EINTR spares rename, which has none. short: read, pread, write and
- * pwrite move half of what was asked for, at least 1 byte; other calls are carried out
- * IOSHIM_REPEAT  1: every counted call from IOSHIM_NTH on fails
- * IOSHIM_PATH    only calls on files whose path holds this text count (paths as given to open and
- * rename, and as /proc/self/fd has them for descriptors) IOSHIM_COUNT   name of a file: at exit the
- * number of counted calls is written to it as one decimal line.  A loop over IOSHIM_NTH can stop at
- * that number.
+ *                close rename ftruncate fallocate mkdir unlink; or "any".  open stands for openat
+ *                too, fsync for fdatasync, rename for renameat and renameat2, mkdir for mkdirat,
+ *                unlink for unlinkat and rmdir.  Unset: nothing ever fails.
+ * IOSHIM_NTH     number of the call that fails, from 1 on; 0 or unset: none (calls are still
+ * counted) IOSHIM_KIND    EIO (default), ENOSPC, EINTR, EACCES, EMFILE, ENOSYS, EINVAL: the call is
+ * not carried out and fails with this (close is carried out, as the kernel does).  EINTR spares
+ * rename, mkdir and unlink, which have none. short: read, pread, write and pwrite move half of what
+ * was asked for, at least 1 byte; other calls are carried out. kill: the process is killed before
+ * the call; of write and pwrite half is done. IOSHIM_REPEAT  1: every counted call from IOSHIM_NTH
+ * on fails IOSHIM_PATH    only calls on files whose path holds this text count (paths as given,
+ * those that are relative to a descriptor made whole, and as /proc/self/fd has them for
+ *                descriptors)
+ * IOSHIM_FLAGS   1: renameat2 with flags fails with EINVAL, as on file systems that have none
+ * IOSHIM_COUNT   name of a file: at exit the number of counted calls is written to it as one
+ * decimal line.  A loop over IOSHIM_NTH can stop at that number.
  *
  * A test loops IOSHIM_NTH over 1..count and expects: exit status 7, the old output intact, no
  * temporary file left; or, for EINTR and short, status 0 and the same bytes.
@@ -27,12 +31,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,7 +52,7 @@ int __openat_2(int dir, const char *path, int flags);
 int __openat64_2(int dir, const char *path, int flags);
 
 /* What is to happen to a call. */
-typedef enum shim_fate { SHIM_PASS, SHIM_FAIL, SHIM_SHORT } shim_fate;
+typedef enum shim_fate { SHIM_PASS, SHIM_FAIL, SHIM_SHORT, SHIM_TORN } shim_fate;
 
 static _Atomic unsigned long shim_calls; /* counted so far */
 
@@ -73,22 +79,29 @@ static bool shim_listed(const char *list, const char *op)
     return false;
 }
 
-/* True if the path, or what the descriptor is open on, is one to look at. */
+/* The path that a descriptor is open on; "" when there is none. */
+static void shim_path_of(int fd, char name[4096])
+{
+    char link[64];
+    ssize_t n;
+
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    n = readlink(link, name, 4095);
+    name[n < 0 ? 0 : n] = 0;
+}
+
+/* True if the path (relative to fd, unless that is AT_FDCWD), or what fd is open on, is one to look
+ * at. */
 static bool shim_wanted(const char *path, int fd)
 {
     const char *text = shim_env("IOSHIM_PATH");
-    char link[64], name[4096];
-    ssize_t n;
+    char name[4096];
 
-    if (text[0] == 0)
+    if (text[0] == 0 || (path != NULL && strstr(path, text) != NULL))
         return true;
-    if (path != NULL)
-        return strstr(path, text) != NULL;
-    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    n = readlink(link, name, sizeof name - 1);
-    if (n < 0)
+    if (path != NULL && (path[0] == '/' || fd == AT_FDCWD))
         return false;
-    name[n] = 0;
+    shim_path_of(fd, name);
     return strstr(name, text) != NULL;
 }
 
@@ -97,7 +110,8 @@ static int shim_errno(const char *kind)
     static const struct {
         const char *name;
         int sys;
-    } known[] = {{"ENOSPC", ENOSPC}, {"EINTR", EINTR}, {"EACCES", EACCES}, {"EMFILE", EMFILE}};
+    } known[] = {{"ENOSPC", ENOSPC}, {"EINTR", EINTR},   {"EACCES", EACCES},
+                 {"EMFILE", EMFILE}, {"ENOSYS", ENOSYS}, {"EINVAL", EINVAL}};
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(kind, known[i].name) == 0)
@@ -123,8 +137,13 @@ static shim_fate shim_decide(const char *op, const char *path, int fd)
         return SHIM_PASS;
     if (strcmp(kind, "short") == 0)
         return SHIM_SHORT;
-    if (strcmp(kind, "EINTR") == 0 && strcmp(op, "rename") == 0)
+    if (strcmp(kind, "EINTR") == 0 && shim_listed("rename,mkdir,unlink", op))
         return SHIM_PASS;
+    if (strcmp(kind, "kill") == 0) {
+        if (shim_listed("write,pwrite", op))
+            return SHIM_TORN;
+        (void)kill(getpid(), SIGKILL);
+    }
     errno = shim_errno(kind);
     return SHIM_FAIL;
 }
@@ -132,7 +151,15 @@ static shim_fate shim_decide(const char *op, const char *path, int fd)
 /* Half of a count that is to be cut short. */
 static size_t shim_half(shim_fate fate, size_t n)
 {
-    return fate == SHIM_SHORT && n > 1 ? n / 2 : n;
+    return fate >= SHIM_SHORT && n > 1 ? n / 2 : n;
+}
+
+/* After a write that is torn there is nothing more. */
+static ssize_t shim_wrote(shim_fate fate, ssize_t n)
+{
+    if (fate == SHIM_TORN)
+        (void)kill(getpid(), SIGKILL);
+    return n;
 }
 
 /* Tell how many calls there were. */
@@ -155,7 +182,7 @@ __attribute__((destructor)) static void shim_end(void)
 
 static int shim_open(int dir, const char *path, int flags, mode_t mode)
 {
-    if (shim_decide("open", path, -1) == SHIM_FAIL)
+    if (shim_decide("open", path, dir) == SHIM_FAIL)
         return -1;
     return (int)syscall(SYS_openat, dir, path, flags, mode);
 }
@@ -255,14 +282,17 @@ ssize_t write(int fd, const void *buf, size_t n)
 {
     shim_fate fate = shim_decide("write", NULL, fd);
 
-    return fate == SHIM_FAIL ? -1 : syscall(SYS_write, fd, buf, shim_half(fate, n));
+    return fate == SHIM_FAIL ? -1
+                             : shim_wrote(fate, syscall(SYS_write, fd, buf, shim_half(fate, n)));
 }
 
 ssize_t pwrite64(int fd, const void *buf, size_t n, off64_t at)
 {
     shim_fate fate = shim_decide("pwrite", NULL, fd);
 
-    return fate == SHIM_FAIL ? -1 : syscall(SYS_pwrite64, fd, buf, shim_half(fate, n), at);
+    return fate == SHIM_FAIL
+               ? -1
+               : shim_wrote(fate, syscall(SYS_pwrite64, fd, buf, shim_half(fate, n), at));
 }
 
 ssize_t pwrite(int fd, const void *buf, size_t n, off_t at)
@@ -319,8 +349,12 @@ int close(int fd)
 
 static int shim_rename(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
 {
-    if (shim_decide("rename", to, -1) == SHIM_FAIL)
+    if (shim_decide("rename", to, to_dir) == SHIM_FAIL)
         return -1;
+    if (flags != 0 && strcmp(shim_env("IOSHIM_FLAGS"), "1") == 0) {
+        errno = EINVAL;
+        return -1;
+    }
     return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
 }
 
@@ -337,4 +371,35 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to)
 int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
 {
     return shim_rename(from_dir, from, to_dir, to, flags);
+}
+
+/* ---- making and removing names ---- */
+
+int mkdirat(int dir, const char *path, mode_t mode)
+{
+    return shim_decide("mkdir", path, dir) == SHIM_FAIL
+               ? -1
+               : (int)syscall(SYS_mkdirat, dir, path, mode);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    return mkdirat(AT_FDCWD, path, mode);
+}
+
+int unlinkat(int dir, const char *path, int flags)
+{
+    return shim_decide("unlink", path, dir) == SHIM_FAIL
+               ? -1
+               : (int)syscall(SYS_unlinkat, dir, path, flags);
+}
+
+int unlink(const char *path)
+{
+    return unlinkat(AT_FDCWD, path, 0);
+}
+
+int rmdir(const char *path)
+{
+    return unlinkat(AT_FDCWD, path, AT_REMOVEDIR);
 }

@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
 """Fault injection: failing system calls, full disks, kills, and odd files.  Whatever happens, what stands under the final name is
-the old complete file or the new complete one, and a failure that can clean up leaves no temporary file.
+the old complete file (or folder: folders.py) or the new complete one, and a failure that can clean up leaves nothing.
 
   run.py --bin build/bin --shim build/ioshim.so --alloc build/fault_alloc --gen build/gen_zero FIXTURES
 """
 import argparse
-import hashlib
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -16,32 +14,9 @@ import sys
 import tempfile
 import time
 
-passed, failed = 0, 0
-
-
-def verdict(label, problem):
-    global passed, failed
-    if problem:
-        failed += 1
-        if failed <= 20:
-            print('FAIL %s: %s' % (label, problem))
-    else:
-        passed += 1
-
-
-def content(path):
-    if not os.path.exists(path):
-        return None
-    with open(path, 'rb') as f:
-        return hashlib.sha256(f.read()).hexdigest()
-
-
-def run(cmd, env=None, limit=None):
-    def setup():
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    p = subprocess.run(cmd, capture_output=True, text=True, env=dict(os.environ, **(env or {})), preexec_fn=setup, timeout=60)
-    return p.returncode, p.stderr.strip()
+import common
+import folders
+from common import content, run, verdict
 
 
 def state(folder, name, before, after, rc, err):
@@ -190,15 +165,16 @@ def main():
         full_disk(a, tmp, local)
         kills(a, tmp)
         odd_files(a, tmp, local)
-        for name, fmt in (('z1_bf16_w3_groups', 'safetensors'), ('z3_bf16_w5_odd', 'hf-bin')):
+        folders.test(a, tmp, local)
+        for name, fmt in (('z1_bf16_w3_groups', 'safetensors'), ('z3_bf16_w5_odd', 'hf-bin'), ('z3_bf16_w5_odd', 'zero')):
             r = subprocess.run([a.alloc, os.path.join(a.fixtures, name, 'ckpt'), fmt, os.path.join(tmp, 'alloc_' + fmt)],
                                capture_output=True, text=True)
             verdict('allocations fail, %s to %s' % (name, fmt), None if r.returncode == 0 else r.stdout + r.stderr)
             print(r.stdout.strip())
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
-    print('faults: %d passed, %d failed' % (passed, failed))
-    sys.exit(1 if failed or not passed else 0)
+    print('faults: %d passed, %d failed' % (common.passed, common.failed))
+    sys.exit(1 if common.failed or not common.passed else 0)
 
 
 main()

@@ -2,12 +2,14 @@
  * golden_map.c: print what a checkpoint holds, tensor by tensor, with the SHA-256 of the values an
  * export would write.
  *
- *     golden_map [-t TAG] [-o] [-f] [-c] PATH
+ *     golden_map [-t TAG] [-r RULES] [-o] [-f] [-c] [-k] PATH
  *       -o  with optimizer state      -f  without frozen parameters      -c  collect
  * inconsistencies
+ *       -k  slices of model-parallel ranks apart      -r  text of the rules that join them
  *
  * One line per tensor: sha256, dtype, role, owner or "-", shape, name; separated by tabs.  Lines
- * that begin with '#' are facts and findings.  Every tensor that has a lower precision copy is
+ * that begin with '#' are facts, findings, and the parameters of training states: "#param", the
+ * state's number, group, lane, name.  Every tensor that has a lower precision copy is
  * rounded and compared with it: a difference is a line "#twin".  Exit status: 0, 1 on a twin's
  * difference, or the status of the error.
  */
@@ -21,6 +23,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/state.h"
 
 typedef struct golden {
     ckpt_map *map;
@@ -102,7 +105,24 @@ static bool golden_tensor(golden *g, const ckpt_tensor *t)
     }
     ckpt_sha256_free(sha);
     free(bytes);
-    return fine && (!t->twin || golden_twin(g, t));
+    // A copy may have a copy in turn.
+    for (; fine && t->twin; t = t->twin)
+        fine = golden_twin(g, t);
+    return fine;
+}
+
+/* The parameters of every training state, in order. */
+static void golden_states(const golden *g)
+{
+    for (size_t s = 0; s < g->map->states.n; s++) {
+        const ckpt_state *state = g->map->states.at[s];
+        for (size_t i = 0; i < state->group.n; i++) {
+            const ckpt_group *group = &state->group.at[i];
+            for (size_t k = 0; k < group->n * group->n_lanes; k++)
+                printf("#param\t%zu\t%zu\t%zu\t%s\n", s, i, k / group->n,
+                       state->param.at[group->first + k]->name);
+        }
+    }
 }
 
 static void golden_notes(const golden *g)
@@ -126,6 +146,9 @@ int main(int argc, char **argv)
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (strcmp(argv[i], "-t") == 0 && i + 1 < argc)
             opts.tag = argv[++i];
+        else if (strcmp(argv[i], "-r") == 0 && i + 1 < argc)
+            opts.slice_rules = argv[++i];
+        opts.keep_slices = opts.keep_slices || strcmp(argv[i], "-k") == 0;
         opts.with_optimizer = opts.with_optimizer || strcmp(argv[i], "-o") == 0;
         opts.no_frozen = opts.no_frozen || strcmp(argv[i], "-f") == 0;
         opts.collect = opts.collect || strcmp(argv[i], "-c") == 0;
@@ -135,8 +158,10 @@ int main(int argc, char **argv)
     bool fine = ckpt_open(&g.map, argv[i], &opts, &g.err) == CKPT_OK &&
                 ckpt_map_check(g.map, &g.err) == CKPT_OK &&
                 ckpt_reader_new(&g.reader, g.map, &g.err) == CKPT_OK;
-    if (fine)
+    if (fine) {
         golden_notes(&g);
+        golden_states(&g);
+    }
     for (size_t k = 0; fine && k < ckpt_map_count(g.map); k++)
         fine = golden_tensor(&g, ckpt_map_tensor(g.map, k));
     if (!fine)

@@ -27,6 +27,7 @@ make -s "$(dirname "$bin")/gen_zero" "$(dirname "$bin")/golden_map" || status=1
 if [ -x "$venv/bin/python" ]; then
     DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures || status=1
     "$venv/bin/python" tests/interop/real_deepspeed.py --bin "$bin" || status=1
+    "$venv/bin/python" tests/interop/warm_start.py --bin "$bin" || status=1
     if [ -d ../shared/fixtures ]; then
         DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/ds_swap.py "$(dirname "$bin")/golden_map" ../shared/fixtures || status=1
     fi

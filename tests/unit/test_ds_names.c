@@ -16,20 +16,22 @@ typedef struct name_case {
 } name_case;
 
 static const name_case good[] = {
-    {"mp_rank_00_model_states.pt", {CKPT_DS_MODEL, false, 0, 0}},
-    {"mp_rank_07_model_states.pt", {CKPT_DS_MODEL, false, 0, 7}},
-    {"mp_rank_112_model_states.pt", {CKPT_DS_MODEL, false, 0, 112}},
-    {"zero_pp_rank_0_mp_rank_00_model_states.pt", {CKPT_DS_MODEL_RANK, false, 0, 0}},
-    {"zero_pp_rank_1023_mp_rank_00_model_states.pt", {CKPT_DS_MODEL_RANK, false, 1023, 0}},
-    {"zero_pp_rank_3_mp_rank_01_optim_states.pt", {CKPT_DS_OPTIM, false, 3, 1}},
-    {"bf16_zero_pp_rank_12_mp_rank_00_optim_states.pt", {CKPT_DS_OPTIM, true, 12, 0}},
-    {"zero_pp_rank_0_mp_rank_00optim_states.pt", {CKPT_DS_OPTIM, false, 0, 0}},
-    {"layer_0_expert_1_mp_rank_00_model_states.pt", {CKPT_DS_EXPERT, false, 1, 0}},
-    {"expert_5_mp_rank_00_model_states.pt", {CKPT_DS_EXPERT, false, 5, 0}},
-    {"expp_rank_1_mp_rank_00_optim_states.pt", {CKPT_DS_EXPERT, false, 1, 0}},
-    {"layer_00-model_states.pt", {CKPT_DS_LAYER, false, 0, 0}},
-    {"layer_31-model_00-model_states.pt", {CKPT_DS_LAYER, false, 31, 0}},
-    {"layer_02-model_17-model_states.pt", {CKPT_DS_LAYER, false, 2, 0}},
+    {"mp_rank_00_model_states.pt", {CKPT_DS_MODEL, false, 0, 0, 0, false}},
+    {"mp_rank_07_model_states.pt", {CKPT_DS_MODEL, false, 0, 7, 0, false}},
+    {"mp_rank_112_model_states.pt", {CKPT_DS_MODEL, false, 0, 112, 0, false}},
+    {"zero_pp_rank_0_mp_rank_00_model_states.pt", {CKPT_DS_MODEL_RANK, false, 0, 0, 0, false}},
+    {"zero_pp_rank_1023_mp_rank_00_model_states.pt",
+     {CKPT_DS_MODEL_RANK, false, 1023, 0, 0, false}},
+    {"zero_pp_rank_3_mp_rank_01_optim_states.pt", {CKPT_DS_OPTIM, false, 3, 1, 0, false}},
+    {"bf16_zero_pp_rank_12_mp_rank_00_optim_states.pt", {CKPT_DS_OPTIM, true, 12, 0, 0, false}},
+    {"zero_pp_rank_0_mp_rank_00optim_states.pt", {CKPT_DS_OPTIM, false, 0, 0, 0, false}},
+    {"layer_0_expert_1_mp_rank_00_model_states.pt", {CKPT_DS_EXPERT, false, 1, 0, 0, true}},
+    {"expert_5_mp_rank_00_model_states.pt", {CKPT_DS_EXPERT, false, 5, 0, 0, false}},
+    {"layer_12_expert_3_mp_rank_02_model_states.pt", {CKPT_DS_EXPERT, false, 3, 2, 12, true}},
+    {"expp_rank_1_mp_rank_00_optim_states.pt", {CKPT_DS_EXPP, false, 1, 0, 0, false}},
+    {"layer_00-model_states.pt", {CKPT_DS_LAYER, false, 0, 0, 0, false}},
+    {"layer_31-model_00-model_states.pt", {CKPT_DS_LAYER, false, 31, 0, 0, false}},
+    {"layer_02-model_17-model_states.pt", {CKPT_DS_LAYER, false, 2, 17, 0, false}},
 };
 
 static const char *const bad[] = {
@@ -53,6 +55,9 @@ static const char *const bad[] = {
     "layer_00-model_-model_states.pt",
     "layer_-model_states.pt",
     "layer_0_expert_mp_rank_00_model_states.pt",
+    "layer_0_expert_0_mp_rank_00_optim_states.pt",
+    "layer_0_expp_rank_0_mp_rank_00_optim_states.pt",
+    "expp_rank_0_mp_rank_00_model_states.pt",
     "pytorch_model.bin",
     "model_states.pt",
 };
@@ -65,8 +70,9 @@ static void test_known(void **state)
         assert_int_equal(got.kind, good[i].want.kind);
         assert_int_equal(got.bf16, good[i].want.bf16);
         assert_int_equal(got.mp, good[i].want.mp);
-        if (got.kind != CKPT_DS_LAYER)
-            assert_int_equal(got.dp, good[i].want.dp);
+        assert_int_equal(got.dp, good[i].want.dp);
+        assert_int_equal(got.layer, good[i].want.layer);
+        assert_int_equal(got.has_layer, good[i].want.has_layer);
         assert_true(ckpt_ds_name_is_shard(good[i].name));
     }
 }

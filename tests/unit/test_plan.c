@@ -238,6 +238,87 @@ static void test_packed_elements_stay_together(void **state)
     ckpt_map_free(from);
 }
 
+/* A hidden tensor with the shape of t, backed by zeros. */
+static ckpt_tensor *hidden(ckpt_map *map, const ckpt_tensor *t, ckpt_dtype dtype)
+{
+    ckpt_tensor like = *t, *made = NULL;
+    ckpt_err err = {0};
+
+    like.dtype = dtype;
+    like.twin = like.addend = NULL;
+    assert_int_equal(ckpt_map_add_hidden(map, "h", 1, &like, &made, &err), CKPT_OK);
+    help_whole(map, made, 0, 0);
+    return made;
+}
+
+/* Chains of copies and of slices to take the mean of: all are counted, the widest sets the block.
+ */
+static void test_chains(void **state)
+{
+    const uint64_t shape[2] = {10, 10};
+    ckpt_map *from = zero_map(), *to = zero_map();
+    ckpt_tensor *a = help_tensor(from, "a", CKPT_F16, 2, shape), *twin, *addend;
+    ckpt_plan *plan = NULL;
+    ckpt_err err = {0};
+
+    (void)state;
+    help_whole(from, a, 0, 0);
+    help_whole(to, help_tensor(to, "a", CKPT_F16, 2, shape), 0, 0);
+    a->twin = twin = hidden(from, a, CKPT_F16);
+    twin->twin = hidden(from, a, CKPT_BF16);
+    assert_int_equal(ckpt_plan_make(&plan, from, to, 0, &err), CKPT_OK);
+    assert_int_equal(plan->n_compare, 200);
+    assert_int_equal(plan->n_read, 600);
+    assert_int_equal(plan->block, 200);
+    ckpt_plan_free(plan);
+    // means of 16-bit slices are summed in 32
+    a->addend = addend = hidden(from, a, CKPT_F16);
+    addend->addend = hidden(from, a, CKPT_F16);
+    addend->twin = hidden(from, a, CKPT_F16);
+    assert_int_equal(ckpt_plan_make(&plan, from, to, 0, &err), CKPT_OK);
+    assert_int_equal(plan->n_compare, 300);
+    assert_int_equal(plan->n_read, 1200);
+    assert_int_equal(plan->n_write, 200);
+    assert_int_equal(plan->block, 400);
+    ckpt_plan_free(plan);
+    ckpt_map_free(to);
+    ckpt_map_free(from);
+}
+
+/* Anywhere in a chain, shapes and dtypes must go together. */
+static void test_chains_that_do_not_fit(void **state)
+{
+    const uint64_t shape[2] = {4, 6}, turned[2] = {6, 4};
+    ckpt_map *from = zero_map(), *to = zero_map();
+    ckpt_tensor *a = help_tensor(from, "a", CKPT_F32, 2, shape),
+                *other = help_tensor(from, "other", CKPT_F32, 2, turned), *twin, *addend;
+
+    (void)state;
+    help_whole(from, a, 0, 0);
+    help_whole(from, other, 0, 0);
+    help_whole(to, help_tensor(to, "a", CKPT_F32, 2, shape), 0, 0);
+    a->twin = twin = hidden(from, a, CKPT_BF16);
+    twin->twin = other;
+    expect_failure(from, to, CKPT_EMISMATCH, "its copy has 24");
+    twin->twin = hidden(from, a, CKPT_C64);
+    expect_failure(from, to, CKPT_EUNSUPPORTED, "C64 copy");
+    twin->twin = NULL;
+    a->addend = addend = hidden(from, a, CKPT_F32);
+    addend->addend = other;
+    expect_failure(from, to, CKPT_EMISMATCH, "mean of slices");
+    addend->addend = hidden(from, a, CKPT_F64);
+    expect_failure(from, to, CKPT_EMISMATCH, "24 of F64");
+    addend->addend = NULL;
+    addend->twin = other;
+    expect_failure(from, to, CKPT_EMISMATCH, "its copy has 24");
+    addend->twin = NULL;
+    a->twin = NULL;
+    a->dtype = addend->dtype = to->tensors.at[0]->dtype = CKPT_I32;
+    expect_failure(from, to, CKPT_EUNSUPPORTED, "no mean of I32");
+    ckpt_map_free(to);
+    ckpt_map_free(from);
+}
+
 /* Tensors listed against the order of their files: jobs come out in the order of the bytes. */
 static void test_jobs_follow_the_files(void **state)
 {
@@ -301,6 +382,8 @@ int main(void)
         cmocka_unit_test(test_pairs_that_do_not_fit),
         cmocka_unit_test(test_names_and_ties),
         cmocka_unit_test(test_packed_elements_stay_together),
+        cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_chains_that_do_not_fit),
         cmocka_unit_test(test_jobs_follow_the_files),
         cmocka_unit_test(test_memory_failures),
     };

@@ -165,6 +165,45 @@ static void test_checked_once(void **state)
     ckpt_reader_free(r);
 }
 
+/* A tensor with addends reads as their mean, in any stretch and dtype. */
+static void test_means(void **state)
+{
+    static const uint64_t stretch[][2] = {{0, N}, {12345, 300001}, {N - 1, 1}, {3, 0}};
+    static float got[N];
+    static double wide[N];
+    ckpt_tensor like = *find("halves"), *mean = NULL, *second = NULL, *third = NULL;
+    ckpt_reader *r = NULL;
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(ckpt_map_add(map, "mean", 4, &like, &mean, &err), CKPT_OK);
+    assert_int_equal(ckpt_map_add_hidden(map, "2", 1, &like, &second, &err), CKPT_OK);
+    assert_int_equal(ckpt_map_add_hidden(map, "3", 1, &like, &third, &err), CKPT_OK);
+    help_back(map, mean, like.extent, like.n_extents);
+    help_whole(map, second, 0, 0);
+    help_whole(map, third, 0, 0);
+    mean->addend = second;
+    second->addend = third;
+    assert_int_equal(ckpt_reader_new(&r, map, &err), CKPT_OK);
+    for (size_t i = 0; i < sizeof stretch / sizeof *stretch; i++) {
+        uint64_t first = stretch[i][0], n = stretch[i][1];
+
+        assert_int_equal(ckpt_reader_read(r, mean, first, n, CKPT_F32, got, &err), CKPT_OK);
+        assert_int_equal(ckpt_reader_read(r, mean, first, n, CKPT_F64, wide, &err), CKPT_OK);
+        for (uint64_t k = 0; k < n; k++) {
+            uint64_t at = first + k;
+            float want = (0 + values[(at + N / 2) % N] + values[at] + values[at]) / 3;
+
+            assert_memory_equal(&got[k], &want, 4);
+            assert_true(wide[k] >= (double)want && wide[k] <= (double)want);
+        }
+    }
+    third->dtype = CKPT_I32;
+    assert_int_equal(ckpt_reader_read(r, mean, 0, 1, CKPT_F32, got, &err), CKPT_EUSAGE);
+    assert_non_null(strstr(err.text, "of I32"));
+    ckpt_reader_free(r);
+}
+
 static void test_memory_failures(void **state)
 {
     static float got[N];
@@ -197,6 +236,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_conversion, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_checked_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_means, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory_failures, setup, teardown),
     };
 

@@ -154,11 +154,212 @@ static void test_twins(void **state)
     twins_free();
 }
 
+/* ---- chains ---- */
+
+enum { CHAIN = 50000 };
+
+/* One more tensor backed by n_bytes of memory; the first is in the list, as "w". */
+static ckpt_tensor *slot(ckpt_map *map, ckpt_dtype d, void *memory, uint64_t n_bytes, bool listed)
+{
+    const uint64_t shape[2] = {CHAIN / 100, 100};
+    const ckpt_source s = {.kind = CKPT_SOURCE_MEMORY, .memory = memory, .n_bytes = n_bytes};
+    const ckpt_tensor like = {.dtype = d, .ndim = 2, .shape = shape, .n_elems = CHAIN};
+    ckpt_tensor *t = NULL;
+    ckpt_err err = {0};
+    uint32_t i = 0;
+
+    assert_int_equal(ckpt_map_add_source(map, &s, &i, &err), CKPT_OK);
+    if (listed)
+        assert_int_equal(ckpt_map_add(map, "w", 1, &like, &t, &err), CKPT_OK);
+    else
+        assert_int_equal(ckpt_map_add_hidden(map, "w", 1, &like, &t, &err), CKPT_OK);
+    help_whole(map, t, i, 0);
+    return t;
+}
+
+/* Masters of three ranks that must be equal, and a 16-bit copy of each. */
+static void test_chain_of_twins(void **state)
+{
+    static float master[3][CHAIN], got[CHAIN];
+    static uint16_t copy[3][CHAIN];
+    const ckpt_run_opts opts = {.jobs = 2, .memory = 300000};
+    ckpt_run_report report = {0};
+    ckpt_map *from = help_map(), *to = help_map();
+    ckpt_tensor *tail;
+    ckpt_err err = {0};
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        help_noise(master[i], sizeof master[i], 5);
+        ckpt_cast_find_portable(CKPT_F16, CKPT_F32)(copy[i], master[i], CHAIN);
+    }
+    tail = slot(from, CKPT_F32, master[0], sizeof master[0], true);
+    for (unsigned i = 1; i < 3; i++) {
+        tail->twin = slot(from, CKPT_F32, master[i], sizeof master[i], false);
+        tail = (ckpt_tensor *)(uintptr_t)tail->twin;
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        tail->twin = slot(from, CKPT_F16, copy[i], sizeof copy[i], false);
+        tail = (ckpt_tensor *)(uintptr_t)tail->twin;
+    }
+    (void)slot(to, CKPT_F32, got, sizeof got, true);
+    assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_OK);
+    assert_int_equal(report.n_compared, 5 * CHAIN);
+    assert_int_equal(report.n_read, 3 * sizeof master[0] + 3 * sizeof copy[0]);
+    assert_memory_equal(got, master[0], sizeof got);
+    // NaN in all masters is no difference, whatever its bits; in one of them it is
+    master[0][7] = master[1][7] = master[2][7] = NAN;
+    memcpy(&master[2][7], "\x01\x00\xc0\x7f", 4);
+    assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_OK);
+    // not counted: the NaN of other bits, and the three 16-bit copies, to which a NaN proves nothing
+    assert_int_equal(report.n_compared, 5 * CHAIN - 4);
+    master[2][7] = 1;
+    assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_EMISMATCH);
+    assert_non_null(strstr(err.text, "tensor w: element 7 is 1, but nan in another copy"));
+    master[0][7] = master[1][7] = 1;
+    ckpt_cast_find_portable(CKPT_F16, CKPT_F32)(&copy[0][7], &master[0][7], 1);
+    copy[1][7] = copy[2][7] = copy[0][7];
+    // the last of the chain, in its last element
+    copy[2][CHAIN - 1] ^= 1;
+    ckpt_err_clear(&err);
+    assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_EMISMATCH);
+    assert_non_null(strstr(err.text, "tensor w: element 49999: master value"));
+    assert_non_null(strstr(err.text, "F16 copy"));
+    ckpt_map_free(to);
+    ckpt_map_free(from);
+}
+
+/* Integers are compared as well, byte by byte. */
+static void test_integer_twins(void **state)
+{
+    static int64_t a[CHAIN], b[CHAIN], got[CHAIN];
+    const ckpt_run_opts opts = {.jobs = 1, .memory = 300000};
+    ckpt_run_report report = {0};
+    ckpt_map *from = help_map(), *to = help_map();
+    ckpt_err err = {0};
+
+    (void)state;
+    for (int64_t i = 0; i < CHAIN; i++)
+        a[i] = b[i] = i * 0x10001;
+    slot(from, CKPT_I64, a, sizeof a, true)->twin = slot(from, CKPT_I64, b, sizeof b, false);
+    (void)slot(to, CKPT_I64, got, sizeof got, true);
+    assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_OK);
+    assert_int_equal(report.n_compared, CHAIN);
+    b[3]++;
+    assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_EMISMATCH);
+    assert_non_null(strstr(err.text, "element 3 is 0x0000000000030004"));
+    ckpt_map_free(to);
+    ckpt_map_free(from);
+}
+
+/* Means as torch takes them: 0 + x0 + x1 ..., then divided; here of 1 to 4 slices. */
+static void test_means(void **state)
+{
+    static float part[4][CHAIN], got[CHAIN];
+    static uint16_t half[4][CHAIN], got_half[CHAIN];
+    const ckpt_run_opts opts = {.jobs = 2, .memory = 200000};
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        help_noise(part[i], sizeof part[i], 31 + i);
+        part[i][0] = -0.0f;
+        ckpt_cast_find_portable(CKPT_BF16, CKPT_F32)(half[i], part[i], CHAIN);
+    }
+    for (unsigned n = 2; n <= 4; n++) {
+        ckpt_map *from = help_map(), *to = help_map(), *from16 = help_map(), *to16 = help_map();
+        ckpt_tensor *tail = slot(from, CKPT_F32, part[0], sizeof part[0], true),
+                    *tail16 = slot(from16, CKPT_BF16, half[0], sizeof half[0], true);
+        ckpt_run_report report = {0};
+        ckpt_err err = {0};
+
+        for (unsigned i = 1; i < n; i++) {
+            tail->addend = slot(from, CKPT_F32, part[i], sizeof part[i], false);
+            tail = (ckpt_tensor *)(uintptr_t)tail->addend;
+            // each slice has its own copy, which is not that of the mean
+            tail->twin = slot(from, CKPT_BF16, half[i], sizeof half[i], false);
+            tail16->addend = slot(from16, CKPT_BF16, half[i], sizeof half[i], false);
+            tail16 = (ckpt_tensor *)(uintptr_t)tail16->addend;
+        }
+        (void)slot(to, CKPT_F32, got, sizeof got, true);
+        (void)slot(to16, CKPT_BF16, got_half, sizeof got_half, true);
+        assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_OK);
+        assert_int_equal(report.n_compared, (n - 1) * CHAIN);
+        assert_int_equal(report.n_elems, CHAIN);
+        assert_int_equal(help_convert(&dir, from16, to16, &opts, &report, &err), CKPT_OK);
+        for (unsigned k = 0; k < CHAIN; k++) {
+            float sum = 0, wide = 0, x;
+            uint16_t want;
+
+            for (unsigned i = 0; i < n; i++) {
+                uint32_t bits = (uint32_t)half[i][k] << 16;
+
+                sum += part[i][k];
+                memcpy(&x, &bits, 4);
+                wide += x;
+            }
+            sum /= (float)n;
+            wide /= (float)n;
+            ckpt_cast_find_portable(CKPT_BF16, CKPT_F32)(&want, &wide, 1);
+            assert_memory_equal(&got[k], &sum, 4);
+            assert_int_equal(got_half[k], want);
+        }
+        assert_false(signbit(got[0]));
+        ckpt_map_free(to);
+        ckpt_map_free(from);
+        ckpt_map_free(to16);
+        ckpt_map_free(from16);
+    }
+}
+
+/* F64 means stay F64; a slice whose copy differs is told; values of the mean are what is counted.
+ */
+static void test_means_checked(void **state)
+{
+    static double part[3][CHAIN], got[CHAIN];
+    static float copy[CHAIN];
+    const ckpt_run_opts opts = {.jobs = 1, .memory = 300000};
+    ckpt_run_report report = {0};
+    ckpt_map *from = help_map(), *to = help_map();
+    ckpt_tensor *a, *b;
+    ckpt_err err = {0};
+
+    (void)state;
+    for (unsigned k = 0; k < CHAIN; k++) {
+        part[0][k] = 1.0 / (k + 1);
+        part[1][k] = 0.1 * k;
+        part[2][k] = -1e-9 * k;
+        copy[k] = (float)part[1][k];
+    }
+    part[2][9] = (double)INFINITY;
+    a = slot(from, CKPT_F64, part[0], sizeof part[0], true);
+    a->addend = b = slot(from, CKPT_F64, part[1], sizeof part[1], false);
+    b->twin = slot(from, CKPT_F32, copy, sizeof copy, false);
+    b->addend = slot(from, CKPT_F64, part[2], sizeof part[2], false);
+    (void)slot(to, CKPT_F64, got, sizeof got, true);
+    assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_OK);
+    for (unsigned k = 0; k < CHAIN; k++) {
+        double want = (0 + part[0][k] + part[1][k] + part[2][k]) / 3;
+
+        assert_memory_equal(&got[k], &want, 8);
+    }
+    assert_int_equal(report.n_inf, 1);
+    assert_int_equal(report.n_compared, CHAIN);
+    copy[5] += 1;
+    assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_EMISMATCH);
+    assert_non_null(strstr(err.text, "tensor w: element 5: master value 0.5 rounds to 0.5"));
+    ckpt_map_free(to);
+    ckpt_map_free(from);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_other_sources, setup, teardown),
         cmocka_unit_test_setup_teardown(test_twins, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_chain_of_twins, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_integer_twins, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_means, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_means_checked, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

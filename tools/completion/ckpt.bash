@@ -3,17 +3,28 @@
 
 _ckpt_options() {
     case "$1" in
-    ls) echo "--long --all --bytes --include --exclude --tag --json --quiet" ;;
-    info) echo "--all --files --tag --json" ;;
+    ls)
+        echo "--long --all --bytes --include --exclude --tag --keep-slices --slice-rules --json" \
+            "--quiet"
+        ;;
+    info) echo "--all --files --tag --keep-slices --slice-rules --json" ;;
     tree) echo "--depth --max-items --tag --json" ;;
     cat) echo "--dtype --range --all --raw --stats --tag --json --quiet" ;;
     convert)
         echo "--to --dtype --max-shard-size --include --exclude --rename --tag --with-optimizer" \
             "--no-frozen --exclude-frozen --as-file --require-crc --memory --jobs --force" \
-            "--no-fsync --no-side-files --dry-run --json --quiet"
+            "--no-fsync --no-side-files --dry-run --json --quiet --keep-slices --slice-rules" \
+            "--order --to-tag --drop-optimizer --keep-objects --drop-objects"
+        ;;
+    reshard)
+        echo "--world --stage --dtype --sub-group-size --tag --to-tag --deepspeed-version" \
+            "--drop-optimizer --keep-objects --drop-objects --join --slice-rules --order" \
+            "--require-crc --memory --jobs --force --no-fsync --dry-run --json --quiet"
         ;;
     verify) echo "--tag --as-file --require-crc --memory --jobs --json --quiet" ;;
     diff) echo "--tol --ignore-dtype --include --exclude --with-optimizer --json --quiet" ;;
+    doctor) echo "--deep --fix-latest --all --memory --jobs --json --quiet" ;;
+    clean) echo "--dry-run --force --json --quiet" ;;
     formats) echo "--json --quiet" ;;
     zero_to_fp32 | zero_to_torch)
         [ "$1" = zero_to_torch ] && echo "--dtype"
@@ -31,7 +42,7 @@ _ckpt_tensors() {
 
 _ckpt() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local verbs="ls info tree cat convert verify diff formats help version zero_to_fp32 zero_to_torch"
+    local verbs="ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 zero_to_torch"
     local verb=${COMP_WORDS[0]##*/}
     verb=${verb%.py}
     if [ "$verb" = ckpt ]; then
@@ -47,7 +58,11 @@ _ckpt() {
     fi
     case "$prev" in
     --to)
-        mapfile -t COMPREPLY < <(compgen -W "torch safetensors hf hf-bin" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "torch safetensors hf hf-bin universal zero" -- "$cur")
+        return
+        ;;
+    --stage)
+        mapfile -t COMPREPLY < <(compgen -W "1 2 3" -- "$cur")
         return
         ;;
     --dtype)

@@ -1,7 +1,7 @@
 # ckpt.fish: completion for ckpt and its drop-ins in fish.
 # tests/cli/man_options.sh fails while an option of a --help text is missing here.
 
-set -l verbs ls info tree cat convert verify diff formats help version zero_to_fp32 zero_to_torch
+set -l verbs ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 zero_to_torch
 complete -c ckpt -n "not __fish_seen_subcommand_from $verbs" -f -a "$verbs"
 complete -c ckpt -s h -l help -d 'show the options'
 complete -c ckpt -s V -l version -d 'show the version'
@@ -17,26 +17,44 @@ function __ckpt_option -a verb short long value text
     complete -c ckpt -n "__fish_seen_subcommand_from $verb" $args
 end
 
-for v in ls info tree cat convert verify zero_to_fp32 zero_to_torch
+for v in ls info tree cat convert reshard verify zero_to_fp32 zero_to_torch
     __ckpt_option $v t tag tag 'this tag instead of the latest'
 end
-for v in ls info tree cat convert verify diff formats
+for v in ls info tree cat convert reshard verify diff doctor clean formats
     __ckpt_option $v - json - 'print JSON'
 end
-for v in ls cat convert verify diff formats zero_to_fp32 zero_to_torch
+for v in ls cat convert reshard verify diff doctor clean formats zero_to_fp32 zero_to_torch
     __ckpt_option $v q quiet - 'say less'
 end
 for v in ls convert diff
     __ckpt_option $v - include glob 'only names that match'
     __ckpt_option $v - exclude glob 'no names that match'
 end
-for v in convert verify zero_to_fp32 zero_to_torch
+for v in convert reshard verify doctor zero_to_fp32 zero_to_torch
     __ckpt_option $v - memory size 'for buffers, in all'
     __ckpt_option $v j jobs number 'threads'
 end
 for v in convert verify
     __ckpt_option $v - as-file - 'a shard alone'
+end
+for v in convert reshard verify
     __ckpt_option $v - require-crc - 'records must carry a CRC-32'
+end
+for v in ls info convert
+    __ckpt_option $v - keep-slices - 'tensor-parallel slices one by one'
+end
+for v in ls info convert reshard
+    __ckpt_option $v - slice-rules file 'how slices are joined'
+end
+for v in convert reshard
+    __ckpt_option $v - order file 'names in order, or stored'
+    __ckpt_option $v - to-tag name 'name of the new tag'
+    __ckpt_option $v - drop-optimizer - 'moments of zero'
+    __ckpt_option $v - keep-objects - 'objects of unknown classes go along'
+    __ckpt_option $v - drop-objects - 'they are left out'
+    __ckpt_option $v f force - 'replace outputs'
+    __ckpt_option $v - no-fsync - 'do not wait for the disk'
+    __ckpt_option $v n dry-run - 'print the plan'
 end
 for v in convert diff
     __ckpt_option $v - with-optimizer - 'also optimizer state'
@@ -64,16 +82,24 @@ __ckpt_option cat r range first:count 'elements'
 __ckpt_option cat a all - 'every element'
 __ckpt_option cat - raw - 'write bytes'
 __ckpt_option cat s stats - 'statistics'
-__ckpt_option convert - to format 'torch, safetensors, hf or hf-bin'
+__ckpt_option convert - to format 'torch, safetensors, hf, hf-bin, universal or zero'
 __ckpt_option convert - dtype dtype 'of all floating tensors'
 __ckpt_option convert - max-shard-size size 'largest file of a folder'
 __ckpt_option convert - rename file 'rules for names'
 __ckpt_option convert - no-frozen - 'without frozen parameters'
 __ckpt_option convert - exclude-frozen - 'without frozen parameters'
-__ckpt_option convert f force - 'replace outputs'
-__ckpt_option convert - no-fsync - 'do not wait for the disk'
 __ckpt_option convert - no-side-files - 'no config and tokenizer'
-__ckpt_option convert n dry-run - 'print the plan'
+__ckpt_option reshard w world number 'data-parallel ranks'
+__ckpt_option reshard s stage number 'ZeRO stage 1, 2 or 3'
+__ckpt_option reshard - dtype dtype 'fp16, bf16 or fp32'
+__ckpt_option reshard - sub-group-size number 'elements, stage 3'
+__ckpt_option reshard - deepspeed-version release 'write for it'
+__ckpt_option reshard - join - 'join tensor-parallel slices'
+__ckpt_option doctor d deep - 'read everything'
+__ckpt_option doctor - fix-latest - 'let latest name the newest whole tag'
+__ckpt_option doctor a all - 'every problem'
+__ckpt_option clean n dry-run - 'remove nothing'
+__ckpt_option clean f force - 'young files too'
 __ckpt_option diff - tol number 'largest distance that is equal'
 __ckpt_option diff - ignore-dtype - 'dtypes may differ'
 

@@ -11,16 +11,21 @@ _ckpt_tensor_names() {
 }
 
 _ckpt_verb() {
-    local -a common tag filter size
+    local -a common tag filter size slices training
     common=('(-h --help)'{-h,--help}'[show the options]' '(-V --version)'{-V,--version}'[show the version]')
     tag=('(-t --tag)'{-t,--tag}'[this tag instead of the latest]:tag')
     filter=('*--include[only names that match]:glob' '*--exclude[no names that match]:glob')
     size=('--memory[for buffers, in all]:size' '(-j --jobs)'{-j,--jobs}'[threads]:number')
+    slices=('--slice-rules[how slices are joined]:file:_files')
+    training=('--order[names in order, or stored]:file:_files' '--to-tag[name of the new tag]:name' \
+        '--drop-optimizer[moments of zero]' '--keep-objects[of unknown classes go along]' \
+        '--drop-objects[leave them out]' '(-f --force)'{-f,--force}'[replace outputs]' \
+        '--no-fsync[do not wait for the disk]' '(-n --dry-run)'{-n,--dry-run}'[print the plan]')
     case $1 in
-    ls) _arguments $common $tag $filter '(-l --long)'{-l,--long}'[role and place]' \
+    ls) _arguments $common $tag $filter $slices '--keep-slices[slices one by one]' '(-l --long)'{-l,--long}'[role and place]' \
         '(-a --all)'{-a,--all}'[also optimizer state]' '(-b --bytes)'{-b,--bytes}'[exact sizes]' \
         '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[names only]' '1:checkpoint:_files' ;;
-    info) _arguments $common $tag '(-a --all)'{-a,--all}'[also optimizer state]' \
+    info) _arguments $common $tag $slices '--keep-slices[slices one by one]' '(-a --all)'{-a,--all}'[also optimizer state]' \
         '(-f --files)'{-f,--files}'[every file]' '--json[print JSON]' '1:checkpoint:_files' ;;
     tree) _arguments $common $tag '(-d --depth)'{-d,--depth}'[levels]:number' \
         '(-n --max-items)'{-n,--max-items}'[items of a container]:number' '--json[print JSON]' \
@@ -29,15 +34,24 @@ _ckpt_verb() {
         '(-r --range)'{-r,--range}'[elements]:first\:count' '(-a --all)'{-a,--all}'[every element]' \
         '--raw[bytes]' '(-s --stats)'{-s,--stats}'[statistics]' '--json[print JSON]' \
         '(-q --quiet)'{-q,--quiet}'[values only]' '1:checkpoint:_files' '2:tensor:_ckpt_tensor_names' ;;
-    convert) _arguments $common $tag $filter $size '--to[format]:format:(torch safetensors hf hf-bin)' \
+    convert) _arguments $common $tag $filter $size $slices $training \
+        '--to[format]:format:(torch safetensors hf hf-bin universal zero)' \
+        '--keep-slices[slices stay apart]' \
         "--dtype[of floating tensors]:dtype:$_ckpt_dtypes" '--max-shard-size[largest file]:size' \
         '--rename[rules]:file:_files' '--with-optimizer[also optimizer state]' \
         '--no-frozen[without frozen parameters]' '--exclude-frozen[without frozen parameters]' \
         '--as-file[a shard alone]' '--require-crc[refuse records without CRC-32]' \
-        '(-f --force)'{-f,--force}'[replace outputs]' '--no-fsync[do not wait for the disk]' \
-        '--no-side-files[no config and tokenizer]' '(-n --dry-run)'{-n,--dry-run}'[print the plan]' \
+        '--no-side-files[no config and tokenizer]' \
         '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' \
         '1:checkpoint:_files' '2:output:_files' ;;
+    reshard) _arguments $common $tag $size $slices $training \
+        '(-w --world)'{-w,--world}'[data-parallel ranks]:number' \
+        '(-s --stage)'{-s,--stage}'[ZeRO stage]:stage:(1 2 3)' \
+        '--dtype[to train in]:dtype:(fp16 bf16 fp32)' '--sub-group-size[elements]:number' \
+        '--deepspeed-version[write for it]:release' '--join[join tensor-parallel slices]' \
+        '--require-crc[refuse records without CRC-32]' '--json[print JSON]' \
+        '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' '1:checkpoint:_files' \
+        '2:run folder:_files' ;;
     verify) _arguments $common $tag $size '--as-file[a shard alone]' \
         '--require-crc[records without CRC-32 are errors]' '--json[print JSON]' \
         '(-q --quiet)'{-q,--quiet}'[errors only]' '1:checkpoint:_files' ;;
@@ -45,6 +59,13 @@ _ckpt_verb() {
         '--ignore-dtype[dtypes may differ]' '--with-optimizer[also optimizer state]' \
         '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[names only]' '1:checkpoint:_files' \
         '2:checkpoint:_files' ;;
+    doctor) _arguments $common $size '(-d --deep)'{-d,--deep}'[read everything]' \
+        '--fix-latest[let latest name the newest whole tag]' \
+        '(-a --all)'{-a,--all}'[every problem]' '--json[print JSON]' \
+        '(-q --quiet)'{-q,--quiet}'[names of whole tags only]' '1:run:_files -/' ;;
+    clean) _arguments $common '(-n --dry-run)'{-n,--dry-run}'[remove nothing]' \
+        '(-f --force)'{-f,--force}'[young files too]' '--json[print JSON]' \
+        '(-q --quiet)'{-q,--quiet}'[only what is kept]' '1:folder:_files -/' ;;
     formats) _arguments $common '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[names only]' ;;
     zero_to_fp32 | zero_to_torch)
         local -a dtype
@@ -55,7 +76,7 @@ _ckpt_verb() {
             '--no-fsync[do not wait for the disk]' \
             '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' '1:checkpoint:_files' \
             '2:output:_files' ;;
-    help) _arguments $common "1:command:(ls info tree cat convert verify diff formats)" ;;
+    help) _arguments $common "1:command:(ls info tree cat convert reshard verify diff doctor clean formats)" ;;
     *) _arguments $common ;;
     esac
 }
@@ -65,7 +86,7 @@ _ckpt() {
     if [[ $name != ckpt ]]; then
         _ckpt_verb $name
     elif (( CURRENT == 2 )); then
-        compadd ls info tree cat convert verify diff formats help version zero_to_fp32 \
+        compadd ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 \
             zero_to_torch --help --version
     else
         shift words

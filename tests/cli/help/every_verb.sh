@@ -1,4 +1,4 @@
 # Every command has a help text that names it.
-for v in ls info tree cat convert verify diff formats help version; do
+for v in ls info tree cat convert reshard verify diff doctor clean formats help version; do
     ckpt $v --help | head -1
 done

@@ -13,7 +13,11 @@ check ckpt cat --json "$run" emb.weight
 check ckpt cat --json --stats "$run" emb.weight
 check ckpt convert -q --json "$run" m.pt
 check ckpt convert -q --json --dry-run "$run" n.pt
+check ckpt reshard -q --json -w 3 "$run" resharded
+check ckpt reshard -q --json --dry-run -w 3 "$run" resharded2
 check ckpt verify --json "$run"
 check ckpt diff --json "$run" m.pt
 check ckpt diff --json "$run" "$model"
+check ckpt doctor --json "$run"
+check ckpt clean --json .
 check ckpt formats --json

@@ -1,0 +1,171 @@
+/*
+ * ds_write.h: what the files of the ZeRO writer share.  Not for anyone else.
+ *
+ *     ds_write.c         the driver's scatter: settings, files of every rank, `latest`
+ *     ds_write_release.c which keys a release of DeepSpeed writes, and how it cuts padding
+ *     ds_write_layout.c  parameters to flat groups (stages 1, 2) or sub-groups (stage 3), and
+ * target tensors ds_write_model.c   the tree of a model file ds_write_optim.c   the tree of an
+ * optimizer file ds_write_config.c  values that depend on the world: ds_config, counters
+ *
+ * The arithmetic is the reader's (libckpt/map/zero_*.h) run the other way.  The source's own trees
+ * are the templates: what depends on world, stage or dtype is made anew, everything else is copied.
+ */
+#ifndef CKPT_FORMATS_DS_WRITE_H
+#define CKPT_FORMATS_DS_WRITE_H
+
+#include "formats/torch_tree.h"
+#include "libckpt/format.h"
+#include "libckpt/map/state.h"
+#include "libckpt/map/zero_param.h"
+
+/* 0.12.6 as a number that compares. */
+#define CKPT_DS_RELEASE(a, b, c) ((a)*1000000 + (b)*1000 + (c))
+enum { CKPT_DS_NEWEST = 19008 }; /* 0.19.8 */
+
+/* One kind of values of a part: the masters, or a state of the optimizer. */
+typedef struct ckpt_dsw_column {
+    const char *key;  /* "exp_avg"; NULL: the masters */
+    ckpt_dtype dtype; /* as written */
+    bool zeros;       /* there is nothing to copy */
+} ckpt_dsw_column;
+
+CKPT_VEC(ckpt_dsw_columns, ckpt_dsw_column);
+
+/* A flat group (stages 1, 2), of one expert-parallel rank where there are several, or a sub-group
+ * (stage 3). */
+typedef struct ckpt_dsw_part {
+    uint32_t group;            /* parameter group */
+    uint32_t lane;             /* ranks lane, lane + n_lanes ... hold it */
+    uint32_t world;            /* how many ranks do */
+    size_t n;                  /* parameters */
+    const ckpt_tensor **param; /* in layout order; in the scratch arena */
+    size_t *origin;            /* layout order -> place in the group */
+    uint64_t *pad;             /* elements behind each parameter (parameter_alignment) */
+    uint64_t *at;              /* stage 3: element offset in the sub-group */
+    uint64_t slice;            /* elements of each rank */
+    ckpt_zero_flat flat;       /* stages 1, 2 */
+    ckpt_zero_flat plain;      /* the same before round_robin_gradients: as mappings have it */
+    uint32_t intervals;        /* stage 1 of 0.3.x: slices per rank; else 1 */
+    size_t column, n_columns;  /* in dsw->column */
+    size_t slot;               /* of its first record in a rank's row of dsw->record */
+} ckpt_dsw_part;
+
+CKPT_VEC(ckpt_dsw_parts, ckpt_dsw_part);
+
+/* One model-parallel rank being written. */
+typedef struct ckpt_dsw {
+    const ckpt_map *from;
+    ckpt_map *to;
+    const ckpt_state *state;
+    const ckpt_target *target;
+    ckpt_err *err;
+    ckpt_arena *scratch; /* of the layout: freed at the end */
+    int stage, from_stage;
+    uint32_t world;
+    int release, from_release;
+    ckpt_dtype dtype;     /* of training */
+    bool new_dtype;       /* differs from the source's */
+    bool fresh;           /* moments of zero */
+    bool layers, experts; /* parts of the module are files of their own, passed on as they are */
+    bool legacy, lean, bf16_optimizer, round_robin, aligned;
+    uint64_t sub_group_size, interval;
+    ckpt_dsw_parts part;
+    ckpt_dsw_columns column;
+    size_t n_slots;      /* records of flat tensors in one rank's optimizer file */
+    uint32_t *record;    /* world * n_slots: the target's sources */
+    ckpt_tensors frozen; /* stage 3: parameters cut over the model files */
+    uint32_t *fragment;  /* world * frozen.n: the target's sources */
+    uint32_t
+        *home; /* per tensor of the map: 1 + the part that holds it as a trained parameter, or 0 */
+    size_t *home_at; /* and its place in that part */
+    int64_t *ds_id;  /* per tensor of the map: DeepSpeed's number of a parameter (named_parameters
+                        order), or -1 */
+} ckpt_dsw;
+
+/* One file of it. */
+typedef struct ckpt_dsw_file {
+    ckpt_dsw *w;
+    uint32_t rank;
+    ckpt_torch_tree t;
+} ckpt_dsw_file;
+
+/* ---- ds_write_release.c ---- */
+
+/* "0.12.6" as a number; NULL: a release before 0.4.0, which wrote none.  -1: no version. */
+int ckpt_dsw_release(const char *version);
+
+/* Makes the value of a key; old is the template's value, or NULL.  A NULL without failure leaves
+ * the key out. */
+typedef ckpt_value *(*ckpt_dsw_make)(ckpt_dsw_file *f, const ckpt_value *old);
+
+typedef struct ckpt_dsw_key {
+    const char *key;
+    int since, until;   /* first release that writes it, first that does not (0: none) */
+    ckpt_dsw_make make; /* NULL: copied; None where the template lacks it */
+} ckpt_dsw_key;
+
+/*
+ * A dict by a table of keys (ends with a NULL key).  With follow the template's keys are taken as
+ * they are; else those that the release writes, then what the template has beyond the table.
+ */
+ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_dsw_key *table,
+                          bool follow);
+
+/* Elements of a rank's slice that are saved (padding is cut differently by every line of releases).
+ */
+uint64_t ckpt_dsw_saved(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index);
+
+/* What the rank says about its padding (group_paddings). */
+uint64_t ckpt_dsw_padding(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index);
+
+/* ---- ds_write_layout.c ---- */
+
+int ckpt_dsw_layout(ckpt_dsw *w);
+void ckpt_dsw_free(ckpt_dsw *w);
+
+/* True if a rank holds a part, and as which of its ranks. */
+bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t rank,
+                    uint32_t *index);
+
+/* The name of a part's parameter in files: experts are numbered as each of their ranks counts them.
+ */
+const char *ckpt_dsw_name(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i);
+
+/* The record of a column (and interval) of a part in a rank's file. */
+uint32_t *ckpt_dsw_record(ckpt_dsw *w, uint32_t rank, const ckpt_dsw_part *p, size_t column,
+                          uint32_t interval);
+
+/* Target tensors of all flat tensors and frozen fragments: after all ranks' files were made. */
+int ckpt_dsw_fill(ckpt_dsw *w);
+
+/* ---- ds_write_model.c, ds_write_optim.c ---- */
+
+int ckpt_dsw_model_file(ckpt_dsw *w, uint32_t rank, const char *name);
+int ckpt_dsw_optim_file(ckpt_dsw *w, uint32_t rank, const char *name);
+
+/* param_shapes as the release keeps them, in the model or the optimizer file. */
+ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* ---- ds_write_config.c ---- */
+
+/* The run's ds_config, with what depends on world, stage and dtype rewritten. */
+ckpt_value *ckpt_dsw_config(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* A value of the source's ds_config, by path ("zero_optimization", "stage"); NULL where it has
+ * none. */
+const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *section,
+                                      const char *key);
+
+/* A number of it, int or float as JSON has it; otherwise as given. */
+uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, const char *key,
+                                uint64_t otherwise);
+bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const char *key);
+
+ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old);
+ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old);
+ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* Say what was rewritten, once per folder: "rewritten: dp_world_size 8 -> 4". */
+void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);
+
+#endif

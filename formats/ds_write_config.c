@@ -1,0 +1,201 @@
+/*
+ * ds_write_config.c: values of a ZeRO checkpoint that depend on world, stage or dtype but are no
+ * layout: ds_config, version, loss scaler; and what is said about rewriting them.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/ds_write.h"
+
+/* ---- looking into the stored ds_config ---- */
+
+const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *section, const char *key)
+{
+    const ckpt_value *config = ckpt_value_get(state->model, "ds_config");
+
+    if (!config)
+        config = ckpt_value_get(state->optim, "ds_config");
+    if (section)
+        config = ckpt_value_get(config, section);
+    return ckpt_value_get(config, key);
+}
+
+uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, const char *key,
+                                uint64_t otherwise)
+{
+    const ckpt_value *v = ckpt_dsw_config_get(state, section, key);
+
+    if (v && v->kind == CKPT_V_INT && v->as.i > 0)
+        return (uint64_t)v->as.i;
+    // JSON has 5e8 as a float
+    if (v && v->kind == CKPT_V_FLOAT && v->as.f >= 1 && v->as.f < 9e15)
+        return (uint64_t)v->as.f;
+    return otherwise;
+}
+
+bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const char *key)
+{
+    const ckpt_value *v = ckpt_dsw_config_get(state, section, key);
+
+    return v && (v->kind == CKPT_V_BOOL || v->kind == CKPT_V_INT) && v->as.i != 0;
+}
+
+/* ---- telling ---- */
+
+void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...)
+{
+    static const char head[] = "rewritten: ";
+    char text[256];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    // ds_config stands in every file, and every file of a run gets the same one.
+    for (size_t i = 0; i < f->w->to->findings.n; i++) {
+        if (strcmp(f->w->to->findings.at[i].text + sizeof head - 1, text) == 0)
+            return;
+    }
+    if (f->t.rc == CKPT_OK)
+        f->t.rc = ckpt_map_note(f->w->to, CKPT_INFO, f->w->err, "%s%s", head, text);
+}
+
+/* ---- rewriting it ---- */
+
+/* A positive int of a dict; 0: absent. */
+static int64_t dwc_int(const ckpt_value *dict, const char *key)
+{
+    const ckpt_value *v = ckpt_value_get(dict, key);
+
+    return v && v->kind == CKPT_V_INT && v->as.i > 0 ? v->as.i : 0;
+}
+
+/*
+ * train_batch_size = micro batch x accumulation x world must hold or DeepSpeed refuses the
+ * configuration: where all three are given, the batch of a rank stays and the sum follows the
+ * world.
+ */
+static void dwc_batch(ckpt_dsw_file *f, ckpt_value *config)
+{
+    int64_t all = dwc_int(config, "train_batch_size"),
+            micro = dwc_int(config, "train_micro_batch_size_per_gpu");
+    int64_t steps = dwc_int(config, "gradient_accumulation_steps"), want;
+
+    if (!all || !micro || !steps || __builtin_mul_overflow(micro, steps, &want) ||
+        __builtin_mul_overflow(want, (int64_t)f->w->world, &want) || want == all)
+        return;
+    // Only a rule that held is kept up: with sequence parallelism, say, it reads otherwise.
+    if (f->w->state->world == 0 || all / f->w->state->world != micro * steps ||
+        all % f->w->state->world)
+        return;
+    ckpt_tt_put(&f->t, config, "train_batch_size", ckpt_tt_int(&f->t, want));
+    ckpt_dsw_say(f, "ds_config.train_batch_size %" PRId64 " -> %" PRId64, all, want);
+}
+
+static void dwc_stage(ckpt_dsw_file *f, ckpt_value *config)
+{
+    ckpt_value *zero = ckpt_value_get(config, "zero_optimization");
+    const ckpt_value *stage = ckpt_value_get(zero, "stage");
+
+    if (!stage || stage->kind != CKPT_V_INT || stage->as.i == f->w->stage ||
+        f->w->from_stage == f->w->stage)
+        return;
+    ckpt_dsw_say(f, "ds_config.zero_optimization.stage %" PRId64 " -> %d", stage->as.i,
+                 f->w->stage);
+    ckpt_tt_put(&f->t, zero, "stage", ckpt_tt_int(&f->t, f->w->stage));
+}
+
+/* fp16.enabled and bf16.enabled say what the run trains in. */
+static void dwc_dtype(ckpt_dsw_file *f, ckpt_value *config)
+{
+    static const char *const section[] = {"fp16", "bf16"};
+    static const ckpt_dtype dtype[] = {CKPT_F16, CKPT_BF16};
+
+    for (int i = 0; f->w->new_dtype && i < 2; i++) {
+        bool on = f->w->dtype == dtype[i];
+        ckpt_value *v = ckpt_value_get(config, section[i]);
+        if (!v && !on)
+            continue;
+        if (!v) {
+            v = ckpt_tt_new(&f->t, CKPT_V_DICT);
+            ckpt_tt_put(&f->t, config, section[i], v);
+        }
+        ckpt_tt_put(&f->t, v, "enabled", ckpt_tt_bool(&f->t, on));
+        ckpt_dsw_say(f, "ds_config.%s.enabled -> %s", section[i], on ? "true" : "false");
+    }
+}
+
+ckpt_value *ckpt_dsw_config(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    if (!old)
+        return ckpt_tt_new(&f->t, CKPT_V_DICT);
+    ckpt_value *config = ckpt_tt_copy(&f->t, old);
+    if (config && config->kind == CKPT_V_DICT) {
+        dwc_batch(f, config);
+        dwc_stage(f, config);
+        dwc_dtype(f, config);
+    }
+    return config;
+}
+
+/* ---- version and loss scale ---- */
+
+ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    const char *wanted = f->w->target->version;
+
+    if (!wanted && old)
+        return ckpt_tt_copy(&f->t, old);
+    return ckpt_tt_str(&f->t, wanted                 ? wanted
+                              : f->w->state->version ? f->w->state->version
+                                                     : "0.19.8");
+}
+
+/* The static scaler of fp32 and bf16 runs, or the dynamic one as it begins
+ * (deepspeed/runtime/fp16/loss_scaler.py). */
+static ckpt_value *dwc_new_scaler(ckpt_dsw_file *f)
+{
+    ckpt_torch_tree *t = &f->t;
+    ckpt_value *state = ckpt_tt_new(t, CKPT_V_DICT);
+    bool dynamic = f->w->dtype == CKPT_F16;
+
+    ckpt_tt_put(t, state, "cur_scale", ckpt_tt_float(t, dynamic ? 65536.0 : 1.0));
+    ckpt_tt_put(t, state, "dynamic", ckpt_tt_bool(t, dynamic));
+    if (dynamic) {
+        ckpt_value *half = ckpt_tt_new(t, CKPT_V_DTYPE);
+        ckpt_tt_put(t, state, "cur_iter", ckpt_tt_int(t, 0));
+        ckpt_tt_put(t, state, "last_overflow_iter", ckpt_tt_int(t, -1));
+        ckpt_tt_put(t, state, "scale_factor", ckpt_tt_float(t, 2.0));
+        ckpt_tt_put(t, state, "scale_window", ckpt_tt_int(t, 1000));
+        ckpt_tt_put(t, state, "min_scale", ckpt_tt_int(t, 1));
+        ckpt_tt_put(t, state, "delayed_shift", ckpt_tt_int(t, 2));
+        ckpt_tt_put(t, state, "cur_hysteresis", ckpt_tt_int(t, 2));
+        ckpt_tt_put(t, state, "consecutive_hysteresis", ckpt_tt_bool(t, false));
+        ckpt_tt_put(t, state, "raise_error_at_min_scale", ckpt_tt_bool(t, true));
+        if (half)
+            half->as.dtype = CKPT_F16;
+        ckpt_tt_put(t, state, "dtype", half);
+    }
+    return ckpt_tt_object(t, "deepspeed.runtime.fp16.loss_scaler",
+                          dynamic ? "DynamicLossScaler" : "LossScaler", CKPT_BY_NEWOBJ,
+                          ckpt_tt_new(t, CKPT_V_TUPLE), state);
+}
+
+ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    bool kept = old && old->kind != CKPT_V_NONE &&
+                (!f->w->new_dtype || (f->w->dtype == CKPT_F16) == (f->w->state->dtype == CKPT_F16));
+
+    if (!kept && old)
+        ckpt_dsw_say(f, "loss_scaler for %s", f->w->dtype == CKPT_F16 ? "fp16" : "fp32 or bf16");
+    return kept ? ckpt_tt_copy(&f->t, old) : dwc_new_scaler(f);
+}
+
+ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    if (old && !f->w->new_dtype)
+        return ckpt_tt_copy(&f->t, old);
+    return ckpt_tt_bool(&f->t, f->w->dtype == CKPT_F16);
+}

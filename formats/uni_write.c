@@ -1,0 +1,427 @@
+/*
+ * uni_write.c: the directory driver of universal checkpoints, written: a folder per parameter, one
+ * or two model files, and optimizer_state.pt.
+ *
+ * From 0.19.3 on DeepSpeed's stage 3 reads the dicts of stages 1 and 2 as well, so that one folder
+ * serves all three: full shapes, both model files, and an optimizer_state.pt with what either looks
+ * for.  Earlier releases get the form of one stage.  Everything is laid out by names and shapes;
+ * what the checkpoint says of fragments (param_slice_mappings) is never used: it is wrong for
+ * round_robin_gradients.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/universal.h"
+#include "libckpt/base/dtype.h"
+
+enum { UW_MAX_LISTED = 5 }; /* names in a message */
+
+/* ---- what is asked for ---- */
+
+/* The one state to write. */
+static int uw_state(ckpt_uni_write *w)
+{
+    const ckpt_map *from = w->ds.from;
+
+    if (from->states.n == 0)
+        return ckpt_fail(
+            w->ds.err, CKPT_EUSAGE,
+            "%s: holds no training state, of which a universal checkpoint is made; give "
+            "the order of its parameters with --order to begin one with zero moments",
+            from->path);
+    if (from->states.n > 1)
+        return ckpt_fail(
+            w->ds.err, CKPT_EUSAGE,
+            "%s: %zu model-parallel ranks kept apart: a universal checkpoint holds whole "
+            "parameters; let them be joined",
+            from->path, from->states.n);
+    w->ds.state = from->states.at[0];
+    for (size_t g = 0; g < w->ds.state->group.n; g++) {
+        if (w->ds.state->group.at[g].n_lanes > 1)
+            return ckpt_fail(w->ds.err, CKPT_EUNSUPPORTED,
+                             "%s: group %zu holds experts of %" PRIu32
+                             " expert-parallel ranks, which "
+                             "universal checkpoints of DeepSpeed do not hold",
+                             from->path, g, w->ds.state->group.at[g].n_lanes);
+    }
+    return CKPT_OK;
+}
+
+/* The release to write for, and with it the form. */
+static int uw_form(ckpt_uni_write *w)
+{
+    const ckpt_target *target = w->ds.target;
+    const char *version = target->version ? target->version : w->ds.state->version;
+    int stage = target->stage ? target->stage : w->ds.state->stage;
+
+    w->ds.release = version ? ckpt_dsw_release(version) : CKPT_DS_NEWEST;
+    w->ds.stage = stage;
+    if (target->version && w->ds.release < 0)
+        return ckpt_fail(w->ds.err, CKPT_EUSAGE, "'%s' is not a release of DeepSpeed",
+                         target->version);
+    if (w->ds.release < 0)
+        w->ds.release = CKPT_DS_NEWEST;
+    w->whole = w->parts = true;
+    if (w->ds.release >= CKPT_DS_RELEASE(0, 19, 3))
+        return CKPT_OK;
+    w->flat = w->parts = stage == 3;
+    w->whole = stage != 3;
+    return ckpt_map_note(w->ds.to, CKPT_INFO, w->ds.err,
+                         "written for %s of DeepSpeed %s; from release 0.19.3 on one universal "
+                         "checkpoint serves stages 1, 2 and 3 alike",
+                         stage == 3 ? "stage 3" : "stages 1 and 2", version);
+}
+
+/* What DeepSpeed makes of it in a run that is configured like the source. */
+static int uw_warn(ckpt_uni_write *w)
+{
+    if (!w->ds.state->round_robin)
+        return CKPT_OK;
+    return ckpt_map_note(
+        w->ds.to, CKPT_WARNING, w->ds.err,
+        "the run had round_robin_gradients on; with it DeepSpeed (0.19.8 too) puts the "
+        "values of a universal checkpoint into wrong places: turn it off to resume");
+}
+
+/* How slices are cut, where the source says it: loading with tensor parallelism asks for it again.
+ */
+static int uw_rules(ckpt_uni_write *w)
+{
+    const ckpt_value *optim = ckpt_value_get(w->ds.state->optim, "optimizer_state_dict");
+    ckpt_dict info;
+
+    w->info = ckpt_value_get(w->ds.state->model, "universal_checkpoint_info");
+    if (ckpt_value_map(w->info).n == 0)
+        w->info = ckpt_value_get(optim, "universal_checkpoint_info");
+    info = ckpt_value_map(w->info);
+    // The version alone is what runs without tensor parallelism put there.
+    if (info.n <= 1)
+        return CKPT_OK;
+    return ckpt_uni_rules_new(&w->rules, w->info, w->ds.err);
+}
+
+/* Objects of unknown classes are neither passed on nor lost without being asked. */
+static int uw_objects(ckpt_uni_write *w)
+{
+    ckpt_arena *arena = w->ds.to->arena;
+    ckpt_value *names = ckpt_value_new(arena, CKPT_V_LIST);
+    const char *all = "";
+    int rc = names ? CKPT_OK : ckpt_fail_memory(w->ds.err);
+
+    if (w->ds.target->objects_kept || w->ds.target->objects_dropped)
+        return rc;
+    if (rc == CKPT_OK && w->ds.state->model)
+        rc = ckpt_tt_unknown(w->ds.state->model, names, arena, w->ds.err);
+    if (rc == CKPT_OK && w->ds.state->optim)
+        rc = ckpt_tt_unknown(w->ds.state->optim, names, arena, w->ds.err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < names->as.seq.n; i++) {
+        all =
+            ckpt_arena_printf(arena, "%s%s%s", all, i ? ", " : "", names->as.seq.at[i]->as.text.at);
+        rc = all ? CKPT_OK : ckpt_fail_memory(w->ds.err);
+    }
+    if (rc != CKPT_OK || names->as.seq.n == 0)
+        return rc;
+    return ckpt_fail(w->ds.err, CKPT_EUNSAFE,
+                     "%s: holds objects of classes that are not known to be plain data: %.300s; "
+                     "--keep-objects writes them back as they are, --drop-objects leaves them out",
+                     w->ds.from->path, all);
+}
+
+/* ---- one parameter ---- */
+
+/* A path below zero/: names become folders, so they must be good for that. */
+static const char *uw_path(ckpt_uni_write *w, const char *param, const char *kind)
+{
+    // The one file of that folder would stand in the way of a folder of its name.
+    bool safe = ckpt_path_part_ok(param, strlen(param)) && strcmp(param, "optimizer_state.pt") != 0;
+    const char *path = NULL;
+
+    if (!safe || !ckpt_path_part_ok(kind, strlen(kind))) {
+        ckpt_fail(w->ds.err, CKPT_EUNSAFE,
+                  "%s: '%.200s' cannot be the name of a %s in a universal checkpoint: it is no "
+                  "plain file name of 1 to 255 bytes; rename the parameter",
+                  w->ds.from->path, safe ? kind : param, safe ? "file" : "folder");
+        return NULL;
+    }
+    path = ckpt_arena_printf(w->ds.to->arena, "zero/%s/%s.pt", param, kind);
+    if (!path)
+        ckpt_fail_memory(w->ds.err);
+    return path;
+}
+
+/* SubparamShape(patterns, shape, partition_dim), the sizes along partition_dim told one by one. */
+static ckpt_value *uw_sub_shape(ckpt_torch_tree *t, const ckpt_slice_rule *rule,
+                                const ckpt_tensor *of)
+{
+    ckpt_value *state = ckpt_tt_new(t, CKPT_V_DICT), *shape = ckpt_tt_new(t, CKPT_V_TUPLE);
+    ckpt_value *sizes = ckpt_tt_new(t, CKPT_V_TUPLE);
+    ckpt_seq given = ckpt_value_seq(ckpt_value_get(rule->entry, "shape"));
+    uint64_t even =
+        rule->axis < of->ndim && rule->n_subs ? of->shape[rule->axis] / rule->n_subs : 0;
+
+    for (uint32_t i = 0; i < rule->n_subs; i++)
+        ckpt_tt_add(t, sizes, ckpt_tt_int(t, (int64_t)(rule->sub_size ? rule->sub_size[i] : even)));
+    for (uint64_t i = 0; i < given.n; i++)
+        ckpt_tt_add(t, shape, i == rule->axis ? sizes : ckpt_tt_copy(t, given.at[i]));
+    ckpt_tt_put(t, state, "patterns", ckpt_tt_copy(t, ckpt_value_get(rule->entry, "patterns")));
+    ckpt_tt_put(t, state, "shape", shape);
+    ckpt_tt_put(t, state, "partition_dim", ckpt_tt_int(t, rule->axis));
+    return ckpt_tt_object(t, "deepspeed.checkpoint.universal_checkpoint", "SubparamShape",
+                          CKPT_BY_NEWOBJ, ckpt_tt_new(t, CKPT_V_TUPLE), state);
+}
+
+/* What a load with tensor parallelism must know to cut the tensor again; nothing where there are no
+ * rules. */
+static int uw_cut(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_value *dict, const char *name,
+                  const ckpt_tensor *of)
+{
+    ckpt_slice_rule rule = {.kind = CKPT_SLICE_SAME};
+    int rc =
+        w->rules ? ckpt_uni_rules_find(w->rules, name, strlen(name), &rule, w->ds.err) : CKPT_OK;
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (rule.kind == CKPT_SLICE_CAT || (rule.kind == CKPT_SLICE_SUB && !rule.entry))
+        ckpt_tt_put(t, dict, "cat_dim", ckpt_tt_int(t, rule.axis));
+    if (rule.kind == CKPT_SLICE_SUB && !rule.entry)
+        ckpt_tt_put(t, dict, "param_n_sub_params", ckpt_tt_int(t, rule.n_subs));
+    if (rule.kind == CKPT_SLICE_SUB && rule.entry)
+        ckpt_tt_put(t, dict, "sub_param_shape", uw_sub_shape(t, &rule, of));
+    if (rule.keep_rows)
+        ckpt_tt_put(t, dict, "vocab_tensor", ckpt_tt_bool(t, true));
+    return CKPT_OK;
+}
+
+/* The tensor of a file, all in F32 as DeepSpeed has it; zeros without a donor. */
+static ckpt_value *uw_tensor(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_tensor *donor,
+                             const ckpt_tensor *like)
+{
+    ckpt_dtype d = CKPT_F32;
+    ckpt_value *v;
+
+    if (donor && ckpt_dtype_get(donor->dtype)->kind != CKPT_IS_FLOAT)
+        d = donor->dtype;
+    v = donor ? ckpt_tt_whole(t, donor, d) : ckpt_tt_zeros(t, d, like->shape, like->ndim);
+    if (!w->flat || !v)
+        return v;
+    return ckpt_tt_flat(t, v->as.tensor->storage, 0, like->n_elems);
+}
+
+/* fp32.pt and its kin. */
+static int uw_tensor_file(ckpt_uni_write *w, const ckpt_tensor *like, const char *kind,
+                          const ckpt_tensor *donor)
+{
+    const char *name = ckpt_state_name(w->ds.state, like), *path = uw_path(w, name, kind);
+    ckpt_torch_tree t;
+    ckpt_value *root = NULL, *tensor;
+
+    if (!path)
+        return w->ds.err->code;
+    int rc = ckpt_tt_begin(&t, w->ds.to, w->ds.from, path, w->ds.err);
+    tensor = rc == CKPT_OK ? uw_tensor(w, &t, donor, like) : NULL;
+    root = w->flat ? tensor : ckpt_tt_new(&t, CKPT_V_DICT);
+    if (rc == CKPT_OK && !w->flat)
+        rc = uw_cut(w, &t, root, name, like);
+    if (!w->flat)
+        ckpt_tt_put(&t, root, "param", tensor);
+    int ended = ckpt_tt_end(&t, root);
+    return rc != CKPT_OK ? rc : ended;
+}
+
+/* A kind of state that an entry of the optimizer names: a flat tensor, or None for moments that are
+ * all zero. */
+static bool uw_is_kind(const ckpt_pair *p)
+{
+    return p->key->kind == CKPT_V_STR && !ckpt_value_is(p->key, "step") &&
+           ((p->value->kind == CKPT_V_TENSOR && p->value->as.tensor->ndim == 1) ||
+            p->value->kind == CKPT_V_NONE);
+}
+
+/* A moment that has its parameter's shape, or NULL. */
+static const ckpt_tensor *uw_moment(const ckpt_uni_write *w, const char *kind, const ckpt_tensor *p)
+{
+    const ckpt_tensor *m = w->ds.fresh ? NULL : ckpt_state_moment(w->ds.from, w->ds.state, kind, p);
+
+    if (!m || m->ndim != p->ndim ||
+        (p->ndim && memcmp(m->shape, p->shape, p->ndim * sizeof *p->shape) != 0))
+        return NULL;
+    return m;
+}
+
+/* Any parameter of the group has this kind of state: then DeepSpeed wants it of all. */
+static bool uw_group_has(const ckpt_uni_write *w, const ckpt_group *g, const ckpt_pair *kind)
+{
+    if (w->ds.fresh || kind->value->kind == CKPT_V_NONE)
+        return true;
+    for (size_t i = 0; i < g->n; i++) {
+        if (uw_moment(w, kind->key->as.text.at, w->ds.state->param.at[g->first + i]))
+            return true;
+    }
+    return false;
+}
+
+/* A group's step count where its optimizer keeps it: in its state, or (FusedAdam) with the
+ * hyper-parameters. */
+static const ckpt_value *uw_step(const ckpt_group *g)
+{
+    const ckpt_value *step = ckpt_value_get(g->entry, "step");
+
+    if (!step || step->kind == CKPT_V_NONE)
+        step = ckpt_value_get(g->fields, "step");
+    return step && step->kind != CKPT_V_NONE ? step : NULL;
+}
+
+/* The same as the map has it, for releases that keep it elsewhere. */
+static const ckpt_tensor *uw_step_tensor(const ckpt_uni_write *w, const ckpt_group *g)
+{
+    return g->n
+               ? ckpt_state_moment(w->ds.from, w->ds.state, "step", w->ds.state->param.at[g->first])
+               : NULL;
+}
+
+bool ckpt_uni_write_steps(const ckpt_uni_write *w, const ckpt_group *g)
+{
+    return uw_step(g) || uw_step_tensor(w, g);
+}
+
+ckpt_value *ckpt_uni_write_step(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_group *g)
+{
+    const ckpt_value *step = uw_step(g);
+    const ckpt_tensor *tensor = uw_step_tensor(w, g);
+
+    if (!step && !tensor)
+        return ckpt_tt_new(t, CKPT_V_NONE);
+    if (w->ds.fresh)
+        return step && step->kind != CKPT_V_TENSOR ? ckpt_tt_int(t, 0)
+                                                   : ckpt_tt_zeros(t, CKPT_F32, NULL, 0);
+    return step ? ckpt_tt_copy(t, step) : ckpt_tt_whole(t, tensor, CKPT_F32);
+}
+
+static int uw_step_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_group *g)
+{
+    const char *path = uw_path(w, ckpt_state_name(w->ds.state, p), "step");
+    ckpt_torch_tree t;
+
+    if (!path)
+        return w->ds.err->code;
+    int rc = ckpt_tt_begin(&t, w->ds.to, w->ds.from, path, w->ds.err);
+    ckpt_value *root = rc == CKPT_OK ? ckpt_uni_write_step(w, &t, g) : NULL;
+    int ended = ckpt_tt_end(&t, root);
+    return rc != CKPT_OK ? rc : ended;
+}
+
+/* ---- all of them ---- */
+
+/* The folders of a group's parameters. */
+static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
+{
+    ckpt_dict kinds = ckpt_value_map(g->entry);
+    ckpt_tensor *const *param = w->ds.state->param.at + g->first;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < g->n; i++)
+        rc = uw_tensor_file(w, param[i], "fp32", param[i]);
+    for (uint64_t k = 0; rc == CKPT_OK && k < kinds.n; k++) {
+        if (!uw_is_kind(&kinds.at[k]) || !uw_group_has(w, g, &kinds.at[k]))
+            continue;
+        for (size_t i = 0; rc == CKPT_OK && i < g->n; i++) {
+            const char *kind = kinds.at[k].key->as.text.at;
+            rc = uw_tensor_file(w, param[i], kind, uw_moment(w, kind, param[i]));
+        }
+    }
+    for (size_t i = 0; rc == CKPT_OK && ckpt_uni_write_steps(w, g) && i < g->n; i++)
+        rc = uw_step_file(w, param[i], g);
+    return rc;
+}
+
+/*
+ * Frozen parameters, as 0.19.8 adds them: a run that trains them from here on finds its master.
+ * Buffers and tied names are not read from zero/ by any release, and have no place there.
+ */
+static int uw_frozen(ckpt_uni_write *w)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && !w->flat && i < w->ds.from->tensors.n; i++) {
+        const ckpt_tensor *t = w->ds.from->tensors.at[i];
+        const char *name = ckpt_state_name(w->ds.state, t);
+        if (t->role != CKPT_ROLE_FROZEN || t->owner ||
+            ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT ||
+            !ckpt_path_part_ok(name, strlen(name)))
+            continue;
+        rc = uw_tensor_file(w, t, "fp32", t);
+    }
+    return rc;
+}
+
+static int uw_files(ckpt_uni_write *w)
+{
+    int rc = CKPT_OK;
+
+    if (w->whole)
+        rc = ckpt_uni_model_file(w, false, "mp_rank_00_model_states.pt");
+    if (rc == CKPT_OK && w->parts)
+        rc = ckpt_uni_model_file(w, true, "zero_pp_rank_0_mp_rank_00_model_states.pt");
+    if (rc == CKPT_OK)
+        rc = ckpt_uni_optim_file(w, "zero/optimizer_state.pt");
+    for (size_t g = 0; rc == CKPT_OK && g < w->ds.state->group.n; g++)
+        rc = uw_group(w, &w->ds.state->group.at[g]);
+    return rc == CKPT_OK ? uw_frozen(w) : rc;
+}
+
+/* ---- the folder ---- */
+
+/* Name of the folder, and the file that names it. */
+static int uw_tag(ckpt_uni_write *w)
+{
+    static const char end[] = "_universal";
+    const char *tag = w->ds.target->tag, *of = "global_step0";
+    ckpt_map *to = w->ds.to;
+
+    for (size_t i = 0; !tag && i < w->ds.from->facts.n; i++) {
+        if (strcmp(w->ds.from->facts.at[i].key, "tag") == 0)
+            of = w->ds.from->facts.at[i].text;
+    }
+    // A universal checkpoint written anew keeps its name.
+    size_t n = strlen(of), m = sizeof end - 1;
+    if (!tag)
+        tag = ckpt_arena_printf(to->arena, "%s%s", of,
+                                n > m && strcmp(of + n - m, end) == 0 ? "" : end);
+    if (!tag)
+        return ckpt_fail_memory(w->ds.err);
+    if (!ckpt_path_part_ok(tag, strlen(tag)))
+        return ckpt_fail(w->ds.err, CKPT_EUSAGE, "'%s' is not the plain name of a folder", tag);
+    to->folder = ckpt_arena_string(to->arena, tag, strlen(tag));
+    to->pointer = "latest_universal";
+    to->pointer_text = to->folder;
+    return to->folder ? CKPT_OK : ckpt_fail_memory(w->ds.err);
+}
+
+int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    ckpt_err own = {0};
+    ckpt_uni_write w = {.ds = {.from = from, .to = to, .target = target}};
+    ckpt_dtype d = target->dtype;
+
+    // Codes are passed on through it.
+    w.ds.err = err ? err : &own;
+    int rc = uw_state(&w);
+    if (rc == CKPT_OK) {
+        w.ds.dtype = d == CKPT_F32 || d == CKPT_F16 || d == CKPT_BF16 ? d : w.ds.state->dtype;
+        w.ds.new_dtype = w.ds.dtype != w.ds.state->dtype;
+        w.ds.fresh = target->fresh_optimizer;
+        rc = uw_form(&w);
+    }
+    if (rc == CKPT_OK)
+        rc = uw_warn(&w);
+    if (rc == CKPT_OK)
+        rc = uw_objects(&w);
+    if (rc == CKPT_OK)
+        rc = uw_rules(&w);
+    if (rc == CKPT_OK)
+        rc = uw_tag(&w);
+    if (rc == CKPT_OK)
+        rc = uw_files(&w);
+    ckpt_uni_rules_free(w.rules);
+    return rc;
+}

@@ -1,0 +1,436 @@
+/*
+ * clean.c: what interrupted runs left behind in a folder: found by name, removed when nobody uses
+ * it.
+ *
+ * A live run holds a lock on the journal of its folder; temporary files of single outputs carry
+ * none, so there only time tells: a run writes to one of its files all the while.  Nothing is
+ * removed through a link, and nothing that has not our name, kind and content.
+ */
+#define _GNU_SOURCE // flock, O_DIRECTORY
+#include "libckpt/clean.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ckpt.h"
+#include "libckpt/base/vec.h"
+
+enum {
+    CLEAN_RANDOM = 6,         /* letters and digits in a name of a temporary file */
+    CLEAN_AGE = 3600,         /* seconds without a write after which a temporary file is dead */
+    CLEAN_MAX_PATH = 4000,    /* bytes, within a folder of ours */
+    CLEAN_MAX_ITEMS = 1 << 24 /* files and folders in one of ours */
+};
+
+static const char clean_journal[] = "journal", clean_in_use[] = "in use by a running process";
+
+/* One thing with a name of ours. */
+typedef struct clean_entry {
+    ckpt_leftover is;
+    ckpt_left_kind kind;
+    int64_t written; /* seconds since the epoch */
+} clean_entry;
+
+/* A file or folder inside one of our folders; path as seen from there, "" for itself. */
+typedef struct clean_item {
+    const char *path;
+    bool is_dir;
+} clean_item;
+
+CKPT_VEC(clean_entries, clean_entry);
+CKPT_VEC(clean_items, clean_item);
+
+typedef struct cleaner {
+    const char *folder;
+    int dir; /* its descriptor */
+    const ckpt_clean_opts *opts;
+    ckpt_arena *arena;
+    clean_entries all;
+    int64_t now, youngest; /* of the temporary files: the last write to any of them */
+    ckpt_err *err;
+} cleaner;
+
+/* ---- names ---- */
+
+/* The end of a string is this, and something stands before it. */
+static bool clean_ends(const char *name, size_t n, const char *end)
+{
+    size_t m = strlen(end);
+
+    return n > m && memcmp(name + n - m, end, m) == 0;
+}
+
+/* The random part of a name: it ends the string, or is what stands before ".tmp". */
+static bool clean_is_random(const char *s, bool at_end)
+{
+    static const char lower[] = "0123456789abcdefghijklmnopqrstuvwxyz",
+                      any[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+    return strspn(s, at_end ? any : lower) == CLEAN_RANDOM && (!at_end || !s[CLEAN_RANDOM]);
+}
+
+ckpt_left_kind ckpt_left_name(const char *name)
+{
+    static const char mark[] = ".ckpt-", tail[] = ".tmp", spool[] = ".ckpt-spool-";
+    size_t n = strlen(name), n_mark = sizeof mark - 1, n_tail = sizeof tail - 1;
+
+    if (name[0] != '.')
+        return CKPT_LEFT_NONE;
+    // decoded records, see spool.c: a name for a moment only
+    if (strncmp(name, spool, sizeof spool - 1) == 0)
+        return clean_is_random(name + sizeof spool - 1, true) ? CKPT_LEFT_FILE : CKPT_LEFT_NONE;
+    // a dot, at least one byte of the final name, and the ending
+    if (clean_ends(name + 1, n - 1, ".ckpt-partial"))
+        return CKPT_LEFT_FOLDER;
+    if (!clean_ends(name + 1, n - 1, tail) || n < 2 + n_mark + CLEAN_RANDOM + n_tail)
+        return CKPT_LEFT_NONE;
+    const char *random = name + n - n_tail - CLEAN_RANDOM;
+    return memcmp(random - n_mark, mark, n_mark) == 0 && clean_is_random(random, false)
+               ? CKPT_LEFT_FILE
+               : CKPT_LEFT_NONE;
+}
+
+/* ---- helpers ---- */
+
+/* A text for `kept`, in the arena. */
+static int clean_keep(cleaner *c, clean_entry *e, const char *why, const char *what)
+{
+    e->is.kept = ckpt_arena_printf(c->arena, "%s%s", why, what);
+    return e->is.kept ? CKPT_OK : ckpt_fail_memory(c->err);
+}
+
+/* A removal that the system refused: the entry stays, the others are still looked at. */
+static int clean_refused(cleaner *c, clean_entry *e, const char *path)
+{
+    int sys = errno;
+    ckpt_err text = {0};
+
+    (void)ckpt_fail_sys(&text, CKPT_EIO, sys, "%s/%s%s%s: cannot be removed", c->folder, e->is.name,
+                        *path ? "/" : "", path);
+    (void)ckpt_fail(c->err, CKPT_EIO, "%s", text.text);
+    return clean_keep(c, e, "cannot be removed: ", strerror(sys));
+}
+
+/* False when another process holds the lock; a file system without locks counts as free. */
+static bool clean_lock(int fd)
+{
+    int rc;
+
+    do
+        rc = flock(fd, LOCK_EX | LOCK_NB);
+    while (rc != 0 && errno == EINTR);
+    return rc == 0 || (errno != EWOULDBLOCK && errno != EAGAIN);
+}
+
+static bool clean_is_young(const cleaner *c, int64_t written)
+{
+    // a time to come means that clocks differ: young as well
+    return !c->opts->force && written > c->now - CLEAN_AGE;
+}
+
+/* ---- temporary files ---- */
+
+static int clean_file(cleaner *c, clean_entry *e)
+{
+    int rc = CKPT_OK;
+
+    e->is.n_files = 1;
+    if (clean_is_young(c, c->youngest))
+        return clean_keep(
+            c, e, "written to within the last hour, or beside one that was: it may be in use", "");
+    int fd = openat(c->dir, e->is.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? CKPT_OK : clean_keep(c, e, "cannot be opened: ", strerror(errno));
+    if (!clean_lock(fd))
+        rc = clean_keep(c, e, clean_in_use, "");
+    else if (!c->opts->dry_run && unlinkat(c->dir, e->is.name, 0) != 0 && errno != ENOENT)
+        rc = clean_refused(c, e, "");
+    (void)close(fd);
+    return rc;
+}
+
+/* ---- folders ---- */
+
+/* Note one entry of a folder of ours; what a run of ours never makes keeps the whole folder. */
+static int clean_take(cleaner *c, clean_entry *e, clean_items *items, size_t parent,
+                      const struct stat *st, const char *name)
+{
+    const char *above = items->at[parent].path;
+    bool is_dir = S_ISDIR(st->st_mode);
+
+    if ((!is_dir && !S_ISREG(st->st_mode)) || strlen(above) + strlen(name) > CLEAN_MAX_PATH ||
+        items->n > CLEAN_MAX_ITEMS)
+        return clean_keep(c, e, "holds what ckpt does not make: ", name);
+    if (!is_dir) {
+        e->is.n_bytes += (uint64_t)st->st_size;
+        e->is.n_files++;
+    }
+    if (st->st_mtime > e->written)
+        e->written = st->st_mtime;
+    // the journal goes last: while it is there, an interrupted removal can be repeated
+    if (!*above && strcmp(name, clean_journal) == 0)
+        return CKPT_OK;
+    clean_item *item = ckpt_vec_push(items);
+    if (!item)
+        return ckpt_fail_memory(c->err);
+    item->is_dir = is_dir;
+    item->path = ckpt_arena_printf(c->arena, "%s%s%s", above, *above ? "/" : "", name);
+    return item->path ? CKPT_OK : ckpt_fail_memory(c->err);
+}
+
+/* List one folder of ours; dev is the file system that it must stay on. */
+static int clean_list(cleaner *c, clean_entry *e, clean_items *items, size_t parent, int top,
+                      dev_t dev)
+{
+    const char *path = *items->at[parent].path ? items->at[parent].path : ".";
+    int fd = openat(top, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    int rc = CKPT_OK;
+
+    if (!dir) {
+        rc = clean_keep(c, e, "cannot be listed: ", strerror(errno));
+        if (fd >= 0)
+            (void)close(fd);
+        return rc;
+    }
+    errno = 0;
+    for (struct dirent *d; rc == CKPT_OK && !e->is.kept && (d = readdir(dir)) != NULL; errno = 0) {
+        struct stat st;
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+            continue;
+        if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            rc = clean_keep(c, e, "cannot be looked at: ", d->d_name);
+        else if (st.st_dev != dev)
+            rc = clean_keep(c, e, "holds another file system: ", d->d_name);
+        else
+            rc = clean_take(c, e, items, parent, &st, d->d_name);
+    }
+    if (rc == CKPT_OK && !e->is.kept && errno)
+        rc = clean_keep(c, e, "cannot be listed: ", strerror(errno));
+    (void)closedir(dir);
+    return rc;
+}
+
+/* Everything below a folder of ours, parents before children. */
+static int clean_scan(cleaner *c, clean_entry *e, clean_items *items, int top)
+{
+    struct stat st;
+    clean_item *root = ckpt_vec_push(items);
+
+    if (!root)
+        return ckpt_fail_memory(c->err);
+    *root = (clean_item){.path = "", .is_dir = true};
+    if (fstat(top, &st) != 0)
+        return clean_keep(c, e, "cannot be looked at: ", strerror(errno));
+    int rc = CKPT_OK;
+    for (size_t i = 0; rc == CKPT_OK && !e->is.kept && i < items->n; i++) {
+        if (items->at[i].is_dir)
+            rc = clean_list(c, e, items, i, top, st.st_dev);
+    }
+    return rc;
+}
+
+/* Children before parents, then the journal, then the folder. */
+static int clean_remove(cleaner *c, clean_entry *e, const clean_items *items, int top)
+{
+    for (size_t i = items->n; i-- > 1;) {
+        const clean_item *item = &items->at[i];
+        if (unlinkat(top, item->path, item->is_dir ? AT_REMOVEDIR : 0) != 0 && errno != ENOENT)
+            return clean_refused(c, e, item->path);
+    }
+    if (unlinkat(top, clean_journal, 0) != 0 && errno != ENOENT)
+        return clean_refused(c, e, clean_journal);
+    if (unlinkat(c->dir, e->is.name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return CKPT_OK;
+    // a new run was waiting for it
+    return errno == ENOTEMPTY || errno == EEXIST ? clean_keep(c, e, clean_in_use, "")
+                                                 : clean_refused(c, e, "");
+}
+
+/*
+ * Lock the journal of a folder of ours; *lock is its descriptor, -1 when there is none, and the
+ * entry is kept when it cannot be had.  A run that is just taking its folder away leaves us a
+ * journal without a name.
+ */
+static int clean_claim(cleaner *c, clean_entry *e, int top, int *lock)
+{
+    struct stat held, named;
+
+    *lock = openat(top, clean_journal, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (*lock < 0)
+        return errno == ENOENT
+                   ? CKPT_OK
+                   : clean_keep(c, e, "its journal cannot be opened: ", strerror(errno));
+    if (fstat(*lock, &held) != 0 || !S_ISREG(held.st_mode))
+        return clean_keep(c, e, "its journal is no file: not made by ckpt", "");
+    if (!clean_lock(*lock) || fstatat(top, clean_journal, &named, AT_SYMLINK_NOFOLLOW) != 0 ||
+        named.st_ino != held.st_ino || named.st_dev != held.st_dev)
+        return clean_keep(c, e, clean_in_use, "");
+    return CKPT_OK;
+}
+
+/* Without a journal it must be empty and old: a run makes the journal first. */
+static int clean_check_bare(cleaner *c, clean_entry *e, const clean_items *items)
+{
+    if (items->n > 1)
+        return clean_keep(c, e, "has no journal: not made by ckpt", "");
+    if (clean_is_young(c, e->written))
+        return clean_keep(c, e,
+                          "empty, and made within the last hour: a run may be about to use it", "");
+    return CKPT_OK;
+}
+
+/*
+ * A run that replaces a folder may have been killed when the old one was moved away and the new one
+ * not yet in its place: the old one is then the only one, and gets its name back before anything is
+ * removed.  (stage.h: "old")
+ */
+static int clean_give_back(cleaner *c, clean_entry *e, int top)
+{
+    static const char suffix[] = ".ckpt-partial";
+    size_t n = strlen(e->is.name) - sizeof suffix; // less the dot before, plus the terminator
+    const char *name = ckpt_arena_string(c->arena, e->is.name + 1, n);
+    struct stat st;
+
+    if (!name)
+        return ckpt_fail_memory(c->err);
+    if (fstatat(top, "old", &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        fstatat(c->dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+        return CKPT_OK;
+    if (renameat(top, "old", c->dir, name) == 0)
+        return CKPT_OK;
+    return clean_keep(c, e, "what it was to replace cannot be moved back: ", strerror(errno));
+}
+
+/* The steps for one folder, whose descriptor is top; the lock is held until all is gone. */
+static int clean_folder_open(cleaner *c, clean_entry *e, clean_items *items, int top, int *lock)
+{
+    int rc = clean_claim(c, e, top, lock);
+
+    if (rc == CKPT_OK && !e->is.kept && *lock >= 0 && !c->opts->dry_run)
+        rc = clean_give_back(c, e, top);
+    // scanned even if it stays: its size is told
+    if (rc == CKPT_OK) {
+        const char *kept = e->is.kept;
+        e->is.kept = NULL;
+        rc = clean_scan(c, e, items, top);
+        e->is.kept = kept ? kept : e->is.kept;
+    }
+    if (rc == CKPT_OK && !e->is.kept && *lock < 0)
+        rc = clean_check_bare(c, e, items);
+    if (rc == CKPT_OK && !e->is.kept && !c->opts->dry_run)
+        rc = clean_remove(c, e, items, top);
+    return rc;
+}
+
+static int clean_folder(cleaner *c, clean_entry *e)
+{
+    clean_items items = {0};
+    int lock = -1;
+    int top = openat(c->dir, e->is.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (top < 0)
+        return errno == ENOENT ? CKPT_OK : clean_keep(c, e, "cannot be opened: ", strerror(errno));
+    int rc = clean_folder_open(c, e, &items, top, &lock);
+    if (lock >= 0)
+        (void)close(lock);
+    (void)close(top);
+    ckpt_vec_free(&items);
+    return rc;
+}
+
+/* ---- the folder that was given ---- */
+
+/* Note an entry whose name and kind are ours. */
+static int clean_add(cleaner *c, const char *name)
+{
+    ckpt_left_kind kind = ckpt_left_name(name);
+    struct stat st;
+
+    if (kind == CKPT_LEFT_NONE || fstatat(c->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !(kind == CKPT_LEFT_FILE ? S_ISREG(st.st_mode) : S_ISDIR(st.st_mode)))
+        return CKPT_OK;
+    clean_entry *e = ckpt_vec_push(&c->all);
+    if (!e)
+        return ckpt_fail_memory(c->err);
+    e->kind = kind;
+    e->written = st.st_mtime;
+    e->is.is_dir = kind == CKPT_LEFT_FOLDER;
+    e->is.n_bytes = e->is.is_dir ? 0 : (uint64_t)st.st_size;
+    e->is.name = ckpt_arena_string(c->arena, name, strlen(name));
+    if (!e->is.is_dir && e->written > c->youngest)
+        c->youngest = e->written;
+    return e->is.name ? CKPT_OK : ckpt_fail_memory(c->err);
+}
+
+static int clean_by_name(const void *a, const void *b)
+{
+    return strcmp(((const clean_entry *)a)->is.name, ((const clean_entry *)b)->is.name);
+}
+
+static int clean_find(cleaner *c)
+{
+    // a descriptor of its own: closedir closes it
+    int fd = openat(c->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (!dir) {
+        rc = ckpt_fail_sys(c->err, CKPT_EIO, errno, "%s: cannot list the folder", c->folder);
+        if (fd >= 0)
+            (void)close(fd);
+        return rc;
+    }
+    errno = 0;
+    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)) != NULL; errno = 0)
+        rc = clean_add(c, d->d_name);
+    if (rc == CKPT_OK && errno)
+        rc = ckpt_fail_sys(c->err, CKPT_EIO, errno, "%s: cannot list the folder", c->folder);
+    (void)closedir(dir);
+    if (c->all.n)
+        qsort(c->all.at, c->all.n, sizeof *c->all.at, clean_by_name);
+    return rc;
+}
+
+/* Each in turn; a refusal by the system is told at the end. */
+static int clean_all(cleaner *c)
+{
+    int rc = clean_find(c);
+
+    for (size_t i = 0; rc == CKPT_OK && i < c->all.n; i++) {
+        clean_entry *e = &c->all.at[i];
+        rc = e->is.is_dir ? clean_folder(c, e) : clean_file(c, e);
+        e->is.age = c->now > e->written ? c->now - e->written : 0;
+        if (rc == CKPT_OK && c->opts->leftover && c->opts->leftover(c->opts->ctx, &e->is))
+            rc = ckpt_fail(c->err, CKPT_ECANCELED, "%s: stopped", c->folder);
+    }
+    return rc == CKPT_OK ? c->err->code : rc;
+}
+
+int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_err *err)
+{
+    static const ckpt_clean_opts defaults = {0};
+    ckpt_err local = {0};
+    cleaner c = {.folder = folder,
+                 .opts = opts ? opts : &defaults,
+                 .now = (int64_t)time(NULL),
+                 .err = err && err->code == CKPT_OK ? err : &local};
+
+    c.dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c.dir < 0)
+        return ckpt_fail_sys(err, errno == ENOTDIR ? CKPT_EUSAGE : ckpt_open_code(errno), errno,
+                             "%s: cannot open the folder", folder);
+    c.arena = ckpt_arena_new(0);
+    int rc = c.arena ? clean_all(&c) : ckpt_fail_memory(c.err);
+    ckpt_vec_free(&c.all);
+    ckpt_arena_free(c.arena);
+    (void)close(c.dir);
+    return rc;
+}

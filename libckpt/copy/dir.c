@@ -1,0 +1,370 @@
+/*
+ * dir.c: making, syncing, searching and removing folders.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libckpt/copy/dir.h"
+
+enum { DIR_DEPTH = 64 /* folders within each other that a walk enters: one descriptor each */ };
+
+/* ---- syncing ---- */
+
+int ckpt_fsync(int fd)
+{
+    int rc;
+
+    do
+        rc = fsync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+int ckpt_fdatasync(int fd)
+{
+    int rc;
+
+    do
+        rc = fdatasync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+/* ---- opening and making ---- */
+
+/* Only descriptors of folders survive a rename of the path above them. */
+static int dir_open(int at, const char *path, int more)
+{
+    int fd;
+
+    do
+        fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | more);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+int ckpt_dir_open_at(int at, const char *name)
+{
+    return dir_open(at, name, O_NOFOLLOW);
+}
+
+/* One folder of the path, which now ends at byte n. */
+static int dir_make_one(ckpt_dir *d, size_t n, ckpt_err *err)
+{
+    struct stat st;
+    int sys;
+
+    if (mkdir(d->path, 0777) == 0) {
+        d->made[d->n_made++] = n;
+        return CKPT_OK;
+    }
+    sys = errno;
+    if (stat(d->path, &st) == 0 && S_ISDIR(st.st_mode))
+        return CKPT_OK;
+    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot create the folder", d->path);
+}
+
+int ckpt_dir_make(ckpt_dir *d, const char *path, ckpt_err *err)
+{
+    size_t n = strlen(path);
+
+    *d = CKPT_DIR_NONE;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    if (n == 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "the output folder has no name");
+    d->path = ckpt_alloc(n + 1);
+    d->made = ckpt_alloc((n + 1) * sizeof *d->made);
+    if (d->path == NULL || d->made == NULL)
+        return ckpt_fail_memory(err);
+    memcpy(d->path, path, n);
+    for (size_t i = 1; i <= n; i++) {
+        char was = d->path[i];
+        int rc;
+
+        if (was != '/' && was != 0)
+            continue;
+        d->path[i] = 0;
+        rc = dir_make_one(d, i, err);
+        d->path[i] = was;
+        if (rc != CKPT_OK)
+            return rc;
+    }
+    d->fd = dir_open(AT_FDCWD, d->path, 0);
+    if (d->fd < 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", d->path);
+    return CKPT_OK;
+}
+
+int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < d->n_made; i++) {
+        size_t at = d->made[i];
+        char was = d->path[at], *slash;
+        int fd;
+
+        d->path[at] = 0;
+        slash = strrchr(d->path, '/');
+        if (slash != NULL)
+            *slash = 0;
+        fd = dir_open(AT_FDCWD, slash == NULL ? "." : slash == d->path ? "/" : d->path, 0);
+        if (fd < 0 || ckpt_fsync(fd) != 0)
+            rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot sync the folder", d->path);
+        if (fd >= 0)
+            (void)close(fd);
+        if (slash != NULL)
+            *slash = '/';
+        d->path[at] = was;
+    }
+    return rc;
+}
+
+void ckpt_dir_close(ckpt_dir *d)
+{
+    if (d->fd >= 0)
+        (void)close(d->fd);
+    // Innermost first; those in use stay.
+    while (d->n_made > 0) {
+        size_t at = d->made[--d->n_made];
+        char was = d->path[at];
+
+        d->path[at] = 0;
+        (void)rmdir(d->path);
+        d->path[at] = was;
+    }
+    ckpt_free(d->made);
+    ckpt_free(d->path);
+    *d = CKPT_DIR_NONE;
+}
+
+/* ---- walking ---- */
+
+/* A folder that a walk is in. */
+typedef struct dir_level {
+    DIR *stream;
+    int at;           /* descriptor of the folder that holds it */
+    const char *name; /* its name there: in that folder's last entry, which stays until the next */
+    dev_t dev;
+} dir_level;
+
+/* Enter a folder; 0 or an errno value. */
+static int dir_enter(dir_level *l, int at, const char *name, const struct stat *st)
+{
+    int fd = ckpt_dir_open_at(at, name);
+
+    if (fd < 0)
+        return errno;
+    *l = (dir_level){fdopendir(fd), at, name, st->st_dev};
+    if (l->stream != NULL)
+        return 0;
+    (void)close(fd);
+    return ENOMEM;
+}
+
+/* The next entry of a folder but "." and ".."; *name is NULL at its end. */
+static int dir_next(const dir_level *l, const char **name)
+{
+    const struct dirent *e;
+
+    do {
+        errno = 0;
+        e = readdir(l->stream);
+    } while (e != NULL && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
+    *name = e != NULL ? e->d_name : NULL;
+    return e != NULL ? 0 : errno;
+}
+
+/* One step: into a folder, out of one, or over something else. */
+static int dir_step(dir_level *level, size_t *n, ckpt_dir_fn fn, void *ctx)
+{
+    dir_level *l = &level[*n - 1];
+    int fd = dirfd(l->stream), rc;
+    struct stat st = {0};
+    const char *name;
+
+    rc = dir_next(l, &name);
+    if (rc != 0)
+        return rc;
+    if (name == NULL) {
+        (void)closedir(l->stream);
+        --*n;
+        st.st_mode = S_IFDIR;
+        return fn(ctx, l->at, l->name, &st);
+    }
+    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? 0 : errno;
+    if (!S_ISDIR(st.st_mode) || st.st_dev != l->dev)
+        return fn(ctx, fd, name, &st);
+    if (*n == DIR_DEPTH)
+        return ELOOP;
+    rc = dir_enter(&level[*n], fd, name, &st);
+    *n += rc == 0;
+    return rc;
+}
+
+int ckpt_dir_walk(int at, const char *name, ckpt_dir_fn fn, void *ctx)
+{
+    dir_level level[DIR_DEPTH];
+    size_t n = 0;
+    struct stat st;
+    int rc;
+
+    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno;
+    if (!S_ISDIR(st.st_mode))
+        return fn(ctx, at, name, &st);
+    rc = dir_enter(&level[0], at, name, &st);
+    n = rc == 0;
+    while (rc == 0 && n > 0)
+        rc = dir_step(level, &n, fn, ctx);
+    while (n > 0)
+        (void)closedir(level[--n].stream);
+    return rc;
+}
+
+static int dir_unlink(void *ctx, int at, const char *name, const struct stat *st)
+{
+    (void)ctx;
+    if (unlinkat(at, name, S_ISDIR(st->st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT)
+        return 0;
+    return errno;
+}
+
+int ckpt_dir_remove(int at, const char *name)
+{
+    int rc = 0;
+
+    // Cleaning up after a failure must not fail for the same passing reason.
+    for (unsigned i = 0; i < 3; i++) {
+        rc = ckpt_dir_walk(at, name, dir_unlink, NULL);
+        if (rc == 0 || rc == ENOENT)
+            return 0;
+    }
+    return rc;
+}
+
+/* ---- names ---- */
+
+/* Plain parts, divided by single slashes. */
+static bool dir_parts_ok(const char *name)
+{
+    for (;;) {
+        size_t n = strcspn(name, "/");
+
+        if (!ckpt_path_part_ok(name, n))
+            return false;
+        if (name[n] == 0)
+            return true;
+        name += n + 1;
+    }
+}
+
+static int dir_compare_names(const void *pa, const void *pb)
+{
+    const char *const *a = pa, *const *b = pb;
+
+    return strcmp(*a, *b);
+}
+
+/* True if a name may be given to an output: one part each, but below a folder of their own. */
+static bool dir_name_ok(const ckpt_map *to, const char *name)
+{
+    return to->folder != NULL ? dir_parts_ok(name) : ckpt_path_part_ok(name, strlen(name));
+}
+
+/* No file may be what another one needs as a folder. */
+static int dir_check_clash(const ckpt_map *to, const char *shown, const char *const *sorted,
+                           ckpt_err *err)
+{
+    for (size_t i = 0; i < to->files.n; i++) {
+        const char *name = to->files.at[i].path;
+
+        for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
+            size_t n = (size_t)(p - name), low = 0, high = to->files.n;
+
+            // The first name that does not sort before these n bytes is the one that can equal
+            // them.
+            while (low < high) {
+                size_t middle = low + (high - low) / 2;
+
+                if (strncmp(sorted[middle], name, n) < 0)
+                    low = middle + 1;
+                else
+                    high = middle;
+            }
+            if (low < to->files.n && strlen(sorted[low]) == n && strncmp(sorted[low], name, n) == 0)
+                return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is to be a file and a folder", shown,
+                                 sorted[low]);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Names come from layouts, but those may come from files: plain ones, and no two the same. */
+int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err)
+{
+    const char **name = ckpt_alloc((to->files.n + 1) * sizeof *name);
+    int rc = CKPT_OK;
+
+    if (name == NULL)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < to->files.n; i++)
+        name[i] = to->files.at[i].path;
+    for (size_t i = 0; rc == CKPT_OK && i < to->files.n; i++) {
+        if (!dir_name_ok(to, name[i]))
+            rc = ckpt_fail(err, CKPT_EUNSAFE, "%s/%s: not a plain file name", shown, name[i]);
+    }
+    qsort(name, to->files.n, sizeof *name, dir_compare_names);
+    for (size_t i = 1; rc == CKPT_OK && i < to->files.n; i++) {
+        if (strcmp(name[i - 1], name[i]) == 0)
+            rc = ckpt_fail(err, CKPT_EUSAGE, "%s/%s: two outputs have this name", shown, name[i]);
+    }
+    if (rc == CKPT_OK)
+        rc = dir_check_clash(to, shown, name, err);
+    ckpt_free(name);
+    return rc;
+}
+
+/* ---- inputs ---- */
+
+bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st)
+{
+    for (size_t i = 0; inputs != NULL && i < inputs->files.n; i++) {
+        const ckpt_map_file *f = &inputs->files.at[i];
+        struct stat in;
+
+        if (f->ino == (uint64_t)st->st_ino && f->dev == (uint64_t)st->st_dev)
+            return true;
+        // Maps made by hand know no identity.
+        if (f->ino == 0 && f->path != NULL && stat(f->path, &in) == 0 && in.st_ino == st->st_ino &&
+            in.st_dev == st->st_dev)
+            return true;
+    }
+    return false;
+}
+
+/* Not an errno value: errno values are positive. */
+enum { DIR_FOUND = -1 };
+
+static int dir_look(void *ctx, int at, const char *name, const struct stat *st)
+{
+    (void)at;
+    (void)name;
+    return S_ISREG(st->st_mode) && ckpt_dir_is_input(ctx, st) ? DIR_FOUND : 0;
+}
+
+int ckpt_dir_has_input(int at, const char *name, const ckpt_map *inputs)
+{
+    int rc = ckpt_dir_walk(at, name, dir_look, (void *)(uintptr_t)inputs);
+
+    if (rc == DIR_FOUND)
+        return 1;
+    errno = rc;
+    return rc == 0 || rc == ENOENT ? 0 : -1;
+}

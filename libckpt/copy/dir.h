@@ -1,0 +1,72 @@
+/*
+ * dir.h: folders that are made for outputs, synced, searched, and taken away again.
+ */
+#ifndef CKPT_COPY_DIR_H
+#define CKPT_COPY_DIR_H
+
+#include <sys/stat.h>
+
+#include "libckpt/map/map.h"
+
+/* A folder that receives outputs, and which of the folders above it are our work. */
+typedef struct ckpt_dir {
+    char *path; /* without slashes at its end */
+    int fd;     /* -1: not open */
+    size_t n_made;
+    size_t *made; /* lengths, within path, of the folders that were made: the first is the outermost */
+} ckpt_dir;
+
+/* Zeroed, but not open: what ckpt_dir_close takes. */
+#define CKPT_DIR_NONE ((ckpt_dir){.fd = -1})
+
+/* Make the folder and its parents if absent, and open it.  To be closed, also on failure. */
+int ckpt_dir_make(ckpt_dir *d, const char *path, ckpt_err *err);
+
+/* A new folder is only safe once its parent is synced. */
+int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err);
+
+/* Close; folders that were made are removed if nothing is in them.  To keep them set n_made to 0. */
+void ckpt_dir_close(ckpt_dir *d);
+
+/*
+ * fsync and fdatasync that go on when interrupted.  A sync that failed is final: the kernel may have
+ * dropped the pages.
+ */
+int ckpt_fsync(int fd);
+int ckpt_fdatasync(int fd);
+
+/* Descriptor of a folder below `at` that is no link; -1 and errno. */
+int ckpt_dir_open_at(int at, const char *name);
+
+/*
+ * Called with everything below a folder, and the folder last: contents come before what holds them.
+ * A result other than 0 ends the walk.
+ */
+typedef int (*ckpt_dir_fn)(void *ctx, int at, const char *name, const struct stat *st);
+
+/*
+ * Walk over name below `at` (a file is walked over too).  No link is followed, no other file system
+ * entered, nothing allocated with ckpt_alloc.
+ *
+ * Returns  0, an errno value, or what fn returned
+ */
+int ckpt_dir_walk(int at, const char *name, ckpt_dir_fn fn, void *ctx);
+
+/* Remove name below `at` with all that is in it; 0 (also when there is nothing) or an errno value. */
+int ckpt_dir_remove(int at, const char *name);
+
+/*
+ * Every file of a map to be written has a plain name (below to->folder: plain parts), no two have the same, and none is
+ * what another one needs as a folder.  shown is the folder that messages name.
+ *
+ * Errors   CKPT_EUNSAFE, CKPT_EUSAGE, CKPT_ELIMIT
+ */
+int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err);
+
+/* True if st is one of the files that are read: by identity, so that links do not fool us. */
+bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st);
+
+/* 1 if one of the files that are read lies in name below `at`, 0 if none does, -1 and errno. */
+int ckpt_dir_has_input(int at, const char *name, const ckpt_map *inputs);
+
+#endif

@@ -1,0 +1,386 @@
+/*
+ * finish.c: counting the jobs of files, and what is done with a file that has no more.
+ */
+#include <string.h>
+
+#include "libckpt/base/digest.h"
+#include "libckpt/copy/finish.h"
+
+/* Small files wait until there are so many, or so many bytes of them. */
+enum { FIN_FILES = 16 };
+
+#define FIN_BYTES (UINT64_C(4) << 20)
+
+struct ckpt_finish_file {
+    size_t n_left;     /* stretches of jobs that are not done */
+    bool taken;        /* somebody finishes it */
+    ckpt_segments seg; /* what was written */
+};
+
+/* ---- opening ---- */
+
+/* Sources grouped by the files they lie in, each group ascending. */
+static int fin_group_sources(ckpt_finish *f, ckpt_err *err)
+{
+    const ckpt_map *to = f->work->plan->to;
+    size_t n = to->files.n, *next;
+
+    f->source = ckpt_alloc((to->sources.n + 1) * sizeof *f->source);
+    f->first = ckpt_alloc((n + 2) * sizeof *f->first);
+    if (f->source == NULL || f->first == NULL)
+        return ckpt_fail_memory(err);
+    // Counted two places further on, the groups' beginnings come out one further on, and filling
+    // the groups moves each of them to where it belongs.
+    next = f->first + 1;
+    for (size_t i = 0; i < to->sources.n; i++) {
+        const ckpt_source *s = &to->sources.at[i];
+
+        if (s->kind == CKPT_SOURCE_FILE && s->file + 1 < n)
+            next[s->file + 1]++;
+    }
+    for (size_t i = 1; i < n; i++)
+        next[i] += next[i - 1];
+    for (size_t i = 0; i < to->sources.n; i++) {
+        const ckpt_source *s = &to->sources.at[i];
+
+        if (s->kind == CKPT_SOURCE_FILE && s->file < n)
+            f->source[next[s->file]++] = (uint32_t)i;
+    }
+    return CKPT_OK;
+}
+
+int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_run_seal_fn seal, ckpt_err *err)
+{
+    *f = (ckpt_finish){.work = work, .seal = seal};
+    f->file = ckpt_alloc((work->plan->to->files.n + 1) * sizeof *f->file);
+    return f->file == NULL ? ckpt_fail_memory(err) : fin_group_sources(f, err);
+}
+
+void ckpt_finish_close(ckpt_finish *f)
+{
+    for (size_t i = 0; f->file != NULL && i < f->work->plan->to->files.n; i++)
+        ckpt_vec_free(&f->file[i].seg);
+    ckpt_vec_free(&f->ready);
+    ckpt_vec_free(&f->loose);
+    ckpt_free(f->file);
+    ckpt_free(f->source);
+    ckpt_free(f->first);
+    *f = (ckpt_finish){0};
+}
+
+/* ---- counting ---- */
+
+/* The file that a job's result goes to; UINT32_MAX: none. */
+static uint32_t fin_file_of(const ckpt_finish *f, size_t job)
+{
+    const ckpt_plan *p = f->work->plan;
+    const ckpt_job *j = &p->jobs.at[job];
+    const ckpt_source *s =
+        &p->to->sources.at[p->to->tensors.at[j->tensor]->extent[j->extent].source];
+
+    return s->kind == CKPT_SOURCE_FILE && s->file < p->to->files.n ? s->file : UINT32_MAX;
+}
+
+/* Jobs ascend by file: neighbours that go to one file count as one. */
+void ckpt_finish_expect(ckpt_finish *f, size_t first, size_t end)
+{
+    uint32_t last = UINT32_MAX;
+
+    for (size_t i = first; i < end; i++) {
+        uint32_t file = fin_file_of(f, i);
+
+        if (file != last && file != UINT32_MAX)
+            f->file[file].n_left++;
+        last = file;
+    }
+}
+
+/* A worker's segments to the files they belong to. */
+static int fin_deal(ckpt_finish *f, ckpt_segments *written, ckpt_err *err)
+{
+    const ckpt_map *to = f->work->plan->to;
+
+    for (size_t i = 0; i < written->n; i++) {
+        const ckpt_source *s = &to->sources.at[written->at[i].source];
+        ckpt_segments *list = s->kind == CKPT_SOURCE_FILE ? &f->file[s->file].seg : &f->loose;
+        ckpt_segment *seg = ckpt_vec_push(list);
+
+        if (seg == NULL)
+            return ckpt_fail_memory(err);
+        *seg = written->at[i];
+    }
+    written->n = 0;
+    return CKPT_OK;
+}
+
+/* Count down; files that have no more jobs become ready. */
+static int fin_count(ckpt_finish *f, size_t first, size_t end, ckpt_err *err)
+{
+    uint32_t last = UINT32_MAX, *slot;
+
+    for (size_t i = first; i < end; i++) {
+        uint32_t file = fin_file_of(f, i);
+
+        if (file != last && file != UINT32_MAX && --f->file[file].n_left == 0) {
+            slot = ckpt_vec_push(&f->ready);
+            if (slot == NULL)
+                return ckpt_fail_memory(err);
+            *slot = file;
+            f->file[file].taken = true;
+            f->ready_bytes += f->work->plan->to->files.at[file].size;
+        }
+        last = file;
+    }
+    return CKPT_OK;
+}
+
+/* ---- one file ---- */
+
+static int fin_piece(ckpt_segments *list, uint64_t at, uint64_t n, uint32_t crc, ckpt_err *err)
+{
+    return n > 0 ? ckpt_ledger_add(list, 0, at, n, crc, err) : CKPT_OK;
+}
+
+/*
+ * The CRC of a record that no job has written to: zeros, but for literals that lie in it.  One that
+ * its format knows already stays.
+ */
+static int fin_quiet(const ckpt_map *to, ckpt_source *s, ckpt_err *err)
+{
+    const ckpt_literals *l = &to->files.at[s->file].literals;
+    ckpt_segments in = {0};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < l->n; i++) {
+        if (l->at[i].at >= s->at && ckpt_within(l->at[i].at - s->at, l->at[i].n, s->n_bytes))
+            rc = fin_piece(&in, l->at[i].at - s->at, l->at[i].n,
+                           ckpt_crc32(0, l->at[i].bytes, (size_t)l->at[i].n), err);
+    }
+    ckpt_ledger_sort(&in);
+    if (rc == CKPT_OK)
+        rc = ckpt_ledger_written(in.at, in.n, s->n_bytes, &s->crc, err);
+    s->has_crc = 1;
+    ckpt_vec_free(&in);
+    return rc;
+}
+
+/* CRCs of a file's records, for the formats that store them. */
+static int fin_records(ckpt_finish *f, uint32_t file, ckpt_err *err)
+{
+    ckpt_map *to = f->work->plan->to;
+    const ckpt_segments *seg = &f->file[file].seg;
+    size_t at = 0;
+    int rc = CKPT_OK;
+
+    ckpt_ledger_sort(&f->file[file].seg);
+    for (size_t i = f->first[file]; rc == CKPT_OK && i < f->first[file + 1]; i++) {
+        ckpt_source *s = &to->sources.at[f->source[i]];
+        size_t n = 0;
+
+        while (at + n < seg->n && seg->at[at + n].source == f->source[i])
+            n++;
+        if (n > 0) {
+            rc = ckpt_ledger_written(seg->at + at, n, s->n_bytes, &s->crc, err);
+            s->has_crc = 1;
+        } else if (!s->has_crc) {
+            rc = fin_quiet(to, s, err);
+        }
+        at += n;
+    }
+    return rc;
+}
+
+/* Headers and directories: the last bytes of a file, now that its checksums are known. */
+static int fin_seal(ckpt_finish *f, uint32_t file, ckpt_err *err)
+{
+    ckpt_map *to = f->work->plan->to;
+    const ckpt_literals *l = &to->files.at[file].literals;
+    int rc = CKPT_OK;
+
+    // The map's arena, findings and vectors belong to all.
+    pthread_mutex_lock(&f->work->lock);
+    if (f->seal != NULL)
+        rc = f->seal(to, file, err);
+    pthread_mutex_unlock(&f->work->lock);
+    for (size_t i = 0; rc == CKPT_OK && i < l->n; i++)
+        rc = ckpt_sink_write(f->work->sink, file, l->at[i].bytes, l->at[i].n, l->at[i].at, err);
+    return rc;
+}
+
+/* True if a literal lies within one of n sorted pieces: it is in the CRC of that record already. */
+static bool fin_inside(const ckpt_segments *all, size_t n, const ckpt_literal *l)
+{
+    size_t low = 0;
+
+    // The last piece that does not begin behind the literal is the only one that can hold it.
+    while (low < n) {
+        size_t middle = low + (n - low) / 2;
+
+        if (all->at[middle].at <= l->at)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return low > 0 && ckpt_within(l->at - all->at[low - 1].at, l->n, all->at[low - 1].n);
+}
+
+/*
+ * CRC-32 of a whole file from those of its records and literals: what is between them is zeros.  No
+ * byte is read for it, and for a file that is kept it is what this run would have written.
+ */
+static int fin_sum(ckpt_finish *f, uint32_t file, uint32_t *crc, ckpt_err *err)
+{
+    const ckpt_map *to = f->work->plan->to;
+    const ckpt_literals *l = &to->files.at[file].literals;
+    ckpt_segments all = {0};
+    size_t n;
+    int rc = CKPT_OK;
+
+    for (size_t i = f->first[file]; rc == CKPT_OK && i < f->first[file + 1]; i++) {
+        const ckpt_source *s = &to->sources.at[f->source[i]];
+
+        rc = fin_piece(&all, s->at, s->n_bytes, s->crc, err);
+    }
+    ckpt_ledger_sort(&all);
+    n = all.n;
+    for (size_t i = 0; rc == CKPT_OK && i < l->n; i++) {
+        if (!fin_inside(&all, n, &l->at[i]))
+            rc = fin_piece(&all, l->at[i].at, l->at[i].n,
+                           ckpt_crc32(0, l->at[i].bytes, (size_t)l->at[i].n), err);
+    }
+    ckpt_ledger_sort(&all);
+    // Pieces that overlap say nothing of the whole: it is read back.
+    if (rc == CKPT_OK &&
+        ckpt_ledger_written(all.at, all.n, to->files.at[file].size, crc, NULL) != CKPT_OK)
+        rc = ckpt_sink_crc(f->work->sink, file, crc, err);
+    ckpt_vec_free(&all);
+    return rc;
+}
+
+/* ---- finishing ---- */
+
+/* Some files, by one worker. */
+static int fin_files(ckpt_finish *f, const uint32_t *file, size_t n, ckpt_err *err)
+{
+    const ckpt_map *to = f->work->plan->to;
+    ckpt_journal_entry *entry = ckpt_alloc((n + 1) * sizeof *entry);
+    int rc = entry != NULL ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        entry[i] = (ckpt_journal_entry){.file = file[i], .size = to->files.at[file[i]].size};
+        rc = fin_records(f, file[i], err);
+        if (rc == CKPT_OK)
+            rc = fin_seal(f, file[i], err);
+        if (rc == CKPT_OK && to->folder != NULL)
+            rc = fin_sum(f, file[i], &entry[i].crc, err);
+        ckpt_vec_free(&f->file[file[i]].seg);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_sink_finish(f->work->sink, entry, n, err);
+    ckpt_free(entry);
+    return rc == CKPT_OK ? ckpt_progress_add(f->work->progress, 0, err) : rc;
+}
+
+int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, ckpt_err *err)
+{
+    ckpt_slots mine = {0};
+    int rc;
+
+    pthread_mutex_lock(&f->work->lock);
+    rc = fin_deal(f, &w->written, err);
+    if (rc == CKPT_OK)
+        rc = fin_count(f, first, end, err);
+    if (rc == CKPT_OK && (f->ready.n >= FIN_FILES || f->ready_bytes >= FIN_BYTES)) {
+        mine = f->ready;
+        f->ready = (ckpt_slots){0};
+        f->ready_bytes = 0;
+    }
+    pthread_mutex_unlock(&f->work->lock);
+    if (rc == CKPT_OK && mine.n > 0)
+        rc = fin_files(f, mine.at, mine.n, err);
+    ckpt_vec_free(&mine);
+    return rc;
+}
+
+/* What fin_rest hands out: `ready`, cut into groups. */
+typedef struct fin_groups {
+    ckpt_finish *f;
+    size_t *first; /* n + 1 indexes of f->ready */
+    size_t n;
+} fin_groups;
+
+static int fin_group(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+{
+    const fin_groups *g = ctx;
+
+    (void)worker;
+    return fin_files(g->f, g->f->ready.at + g->first[item], g->first[item + 1] - g->first[item],
+                     err);
+}
+
+/* Files without jobs are ready, too. */
+static int fin_add_idle(ckpt_finish *f, ckpt_err *err)
+{
+    for (size_t i = 0; i < f->work->plan->to->files.n; i++) {
+        uint32_t *slot;
+
+        if (f->file[i].taken)
+            continue;
+        slot = ckpt_vec_push(&f->ready);
+        if (slot == NULL)
+            return ckpt_fail_memory(err);
+        *slot = (uint32_t)i;
+    }
+    return CKPT_OK;
+}
+
+/* Groups as large as those that are finished while jobs run. */
+static void fin_cut(fin_groups *g)
+{
+    const ckpt_finish *f = g->f;
+    uint64_t n_bytes = 0;
+
+    for (size_t i = 0; i < f->ready.n; i++) {
+        n_bytes += f->work->plan->to->files.at[f->ready.at[i]].size;
+        if (n_bytes >= FIN_BYTES || i + 1 - g->first[g->n] == FIN_FILES || i + 1 == f->ready.n) {
+            g->first[++g->n] = i + 1;
+            n_bytes = 0;
+        }
+    }
+}
+
+/* CRCs of what went to memory. */
+static int fin_memory(ckpt_finish *f, ckpt_err *err)
+{
+    ckpt_map *to = f->work->plan->to;
+    size_t n;
+    int rc = CKPT_OK;
+
+    ckpt_ledger_sort(&f->loose);
+    for (size_t i = 0; rc == CKPT_OK && i < f->loose.n; i += n) {
+        ckpt_source *s = &to->sources.at[f->loose.at[i].source];
+
+        n = ckpt_ledger_group(&f->loose, i);
+        rc = ckpt_ledger_written(&f->loose.at[i], n, s->n_bytes, &s->crc, err);
+        s->has_crc = 1;
+    }
+    return rc;
+}
+
+int ckpt_finish_rest(ckpt_finish *f, unsigned n_workers, ckpt_err *err)
+{
+    fin_groups g = {.f = f};
+    int rc = fin_memory(f, err);
+
+    if (rc == CKPT_OK)
+        rc = fin_add_idle(f, err);
+    if (rc != CKPT_OK || f->ready.n == 0)
+        return rc;
+    g.first = ckpt_alloc((f->ready.n + 1) * sizeof *g.first);
+    if (g.first == NULL)
+        return ckpt_fail_memory(err);
+    fin_cut(&g);
+    rc = ckpt_crew_run(n_workers, g.n, fin_group, &g, err);
+    ckpt_free(g.first);
+    return rc;
+}

@@ -1,0 +1,460 @@
+/*
+ * journal.c: the fingerprint of a run, and the lines of its journal.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ckpt.h"
+#include "libckpt/base/digest.h"
+#include "libckpt/copy/dir.h"
+#include "libckpt/copy/journal.h"
+
+enum {
+    JN_VERSION = 1,  /* of the lines and of what the fingerprint covers */
+    JN_BUFFER = 4096 /* bytes that go to the hash at once */
+};
+
+#define JN_LIMIT (UINT64_C(1) << 30) /* bytes of a journal that is read */
+
+/* ---- fingerprint ---- */
+
+/* A hash with a buffer before it: maps of large runs are millions of small numbers. */
+typedef struct jn_hash {
+    ckpt_sha256 *sha;
+    size_t n;
+    uint8_t buffer[JN_BUFFER];
+    int rc;
+    ckpt_err *err;
+} jn_hash;
+
+static void jn_flush(jn_hash *h)
+{
+    if (h->rc == CKPT_OK)
+        h->rc = ckpt_sha256_add(h->sha, h->buffer, h->n, h->err);
+    h->n = 0;
+}
+
+static void jn_bytes(jn_hash *h, const void *p, size_t n)
+{
+    if (n > sizeof h->buffer - h->n)
+        jn_flush(h);
+    if (n > sizeof h->buffer) {
+        if (h->rc == CKPT_OK)
+            h->rc = ckpt_sha256_add(h->sha, p, n, h->err);
+    } else if (n > 0) {
+        memcpy(h->buffer + h->n, p, n);
+        h->n += n;
+    }
+}
+
+static void jn_number(jn_hash *h, uint64_t x)
+{
+    jn_bytes(h, &x, sizeof x);
+}
+
+/* With its length, so that no two lists of strings look the same; NULL differs from "". */
+static void jn_string(jn_hash *h, const char *s)
+{
+    jn_number(h, s != NULL ? strlen(s) : UINT64_MAX);
+    if (s != NULL)
+        jn_bytes(h, s, strlen(s));
+}
+
+/* A tensor and what it is made of, but not what is tied, compared or added to it. */
+static void jn_one_tensor(jn_hash *h, const ckpt_tensor *t)
+{
+    jn_string(h, t->name);
+    jn_string(h, t->origin);
+    jn_string(h, t->owner != NULL ? t->owner->name : NULL);
+    jn_number(h, (uint64_t)t->dtype);
+    jn_number(h, t->flags);
+    jn_number(h, t->ndim);
+    for (uint32_t i = 0; i < t->ndim; i++)
+        jn_number(h, t->shape[i]);
+    jn_number(h, t->n_extents);
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        const ckpt_extent *e = &t->extent[i];
+
+        jn_number(h, e->source);
+        jn_number(h, e->at);
+        jn_number(h, e->ndim);
+        for (uint32_t k = 0; k < e->ndim; k++) {
+            jn_number(h, e->axis[k].start);
+            jn_number(h, e->axis[k].count);
+            jn_number(h, (uint64_t)e->axis[k].stride);
+        }
+    }
+}
+
+/* A tensor with its chains of copies and of slices to be averaged: each ends with a mark. */
+static void jn_chains(jn_hash *h, const ckpt_tensor *t)
+{
+    jn_one_tensor(h, t);
+    for (const ckpt_tensor *twin = t->twin; twin != NULL; twin = twin->twin)
+        jn_one_tensor(h, twin);
+    jn_number(h, UINT64_MAX);
+    for (const ckpt_tensor *a = t->addend; a != NULL; a = a->addend)
+        jn_one_tensor(h, a);
+    jn_number(h, UINT64_MAX);
+}
+
+static void jn_tensors(jn_hash *h, const ckpt_map *map)
+{
+    jn_number(h, map->tensors.n);
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+
+        jn_chains(h, t);
+        jn_number(h, t->donor != NULL);
+        if (t->donor != NULL)
+            jn_chains(h, t->donor);
+    }
+}
+
+/* Sources; those of memory that is read count with their bytes. */
+static void jn_sources(jn_hash *h, const ckpt_map *map, bool read)
+{
+    jn_number(h, map->sources.n);
+    for (size_t i = 0; i < map->sources.n; i++) {
+        const ckpt_source *s = &map->sources.at[i];
+
+        jn_number(h, (uint64_t)s->kind << 16 | (uint64_t)s->coding << 8 | s->swap);
+        jn_number(h, s->file);
+        jn_number(h, s->at);
+        jn_number(h, s->n_stored);
+        jn_number(h, s->n_bytes);
+        if (!read)
+            continue;
+        // What a record must hold is part of its identity; of records to be written it is not yet
+        // known.
+        jn_number(h, s->has_crc ? s->crc : UINT64_MAX);
+        if (s->kind == CKPT_SOURCE_MEMORY)
+            jn_bytes(h, s->memory, (size_t)s->n_bytes);
+    }
+}
+
+static void jn_files_read(jn_hash *h, const ckpt_map *map)
+{
+    jn_number(h, map->files.n);
+    for (size_t i = 0; i < map->files.n; i++) {
+        const ckpt_map_file *f = &map->files.at[i];
+
+        jn_string(h, f->path);
+        jn_number(h, f->size);
+        jn_number(h, f->dev);
+        jn_number(h, f->ino);
+        jn_number(h, (uint64_t)f->mtime_s);
+        jn_number(h, (uint64_t)f->mtime_ns);
+    }
+}
+
+static void jn_files_written(jn_hash *h, const ckpt_map *map)
+{
+    jn_number(h, map->files.n);
+    for (size_t i = 0; i < map->files.n; i++) {
+        const ckpt_map_file *f = &map->files.at[i];
+
+        jn_string(h, f->path);
+        jn_string(h, f->prefix);
+        jn_number(h, f->size);
+        jn_number(h, f->literals.n);
+        for (size_t k = 0; k < f->literals.n; k++) {
+            jn_number(h, f->literals.at[k].at);
+            jn_number(h, f->literals.at[k].n);
+            jn_bytes(h, f->literals.at[k].bytes, (size_t)f->literals.at[k].n);
+        }
+    }
+}
+
+int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from, bool no_fsync,
+                             ckpt_err *err)
+{
+    jn_hash h = {.err = err};
+    uint8_t digest[32];
+
+    h.rc = ckpt_sha256_new(&h.sha, err);
+    jn_string(&h, CKPT_VERSION);
+    jn_number(&h, JN_VERSION);
+    // Files that were never synced are not to be kept by a run that promises synced ones.
+    jn_number(&h, no_fsync);
+    jn_string(&h, to->folder);
+    jn_string(&h, to->pointer);
+    jn_string(&h, to->pointer_text);
+    jn_files_written(&h, to);
+    jn_sources(&h, to, false);
+    jn_tensors(&h, to);
+    if (from != NULL) {
+        jn_files_read(&h, from);
+        jn_sources(&h, from, true);
+        jn_tensors(&h, from);
+    }
+    jn_flush(&h);
+    if (h.rc == CKPT_OK)
+        h.rc = ckpt_sha256_end(h.sha, digest, err);
+    if (h.rc == CKPT_OK)
+        ckpt_sha256_hex(digest, out);
+    ckpt_sha256_free(h.sha);
+    return h.rc;
+}
+
+/* ---- reading ---- */
+
+/* A number and the character behind it; false if that is not what stands there. */
+static bool jn_parse(const char **p, unsigned base, char behind, uint64_t *out)
+{
+    const char *s = *p;
+
+    *out = 0;
+    for (; *s != behind || s == *p; s++) {
+        unsigned d = *s >= '0' && *s <= '9'   ? (unsigned)(*s - '0')
+                     : *s >= 'a' && *s <= 'f' ? (unsigned)(*s - 'a') + 10
+                                              : 99;
+
+        if (d >= base || !ckpt_mul(*out, base, out) || !ckpt_add(*out, d, out))
+            return false;
+    }
+    *p = s + 1;
+    return true;
+}
+
+/* True if the text begins with a word, which is stepped over. */
+static bool jn_word(const char **p, const char *word)
+{
+    size_t n = strlen(word);
+
+    if (strncmp(*p, word, n) != 0)
+        return false;
+    *p += n;
+    return true;
+}
+
+/* The text of the next line, terminated; NULL: none that is whole. */
+static const char *jn_line(char **next, const char *end)
+{
+    char *line = *next, *stop = memchr(line, '\n', (size_t)(end - line));
+    const char *p = line;
+    uint64_t crc;
+
+    if (stop == NULL)
+        return NULL;
+    *stop = 0;
+    // Eight digits, and a rest that has this sum.
+    if (!jn_parse(&p, 16, ' ', &crc) || p != line + 9 ||
+        ckpt_crc32(0, p, (size_t)(stop - p)) != crc)
+        return NULL;
+    *next = stop + 1;
+    return p;
+}
+
+/* One line behind the first; *ok is false for one that we cannot have written. */
+static int jn_take(ckpt_journal *j, const char *p, bool *ok, ckpt_err *err)
+{
+    uint64_t file, size, crc;
+    ckpt_journal_entry *e;
+
+    *ok = true;
+    if (jn_word(&p, "place ") && jn_parse(&p, 10, ' ', &j->dev) && jn_parse(&p, 10, 0, &j->ino)) {
+        j->has_place = true;
+        return CKPT_OK;
+    }
+    *ok = jn_word(&p, "file ") && jn_parse(&p, 10, ' ', &file) && file < UINT32_MAX &&
+          jn_parse(&p, 10, ' ', &size) && jn_parse(&p, 16, ' ', &crc) && crc <= UINT32_MAX;
+    if (!*ok)
+        return CKPT_OK;
+    e = ckpt_vec_push(&j->entry);
+    if (e == NULL)
+        return ckpt_fail_memory(err);
+    *e = (ckpt_journal_entry){.file = (uint32_t)file, .crc = (uint32_t)crc, .size = size};
+    return CKPT_OK;
+}
+
+/* All lines, up to the first that is not whole. */
+static int jn_lines(ckpt_journal *j, char *text, uint64_t n, const char *fingerprint, bool *match,
+                    ckpt_err *err)
+{
+    char *next = text;
+    const char *p = jn_line(&next, text + n);
+    uint64_t version;
+    bool ok = true;
+    int rc = CKPT_OK;
+
+    *match = p != NULL && jn_word(&p, "ckpt-journal ") && jn_parse(&p, 10, ' ', &version) &&
+             version == JN_VERSION && strcmp(p, fingerprint) == 0;
+    while (*match && rc == CKPT_OK && ok) {
+        j->end = (uint64_t)(next - text);
+        p = jn_line(&next, text + n);
+        if (p == NULL)
+            break;
+        rc = jn_take(j, p, &ok, err);
+    }
+    return rc;
+}
+
+int ckpt_journal_read(ckpt_journal *j, const char *fingerprint, bool *match, ckpt_err *err)
+{
+    struct stat st;
+    uint64_t done = 0;
+    char *text;
+    int rc = CKPT_OK;
+
+    *match = false;
+    if (fstat(j->fd, &st) != 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/journal: cannot stat", j->where);
+    if (st.st_size <= 0 || (uint64_t)st.st_size > JN_LIMIT)
+        return CKPT_OK;
+    text = ckpt_alloc((size_t)st.st_size + 1);
+    if (text == NULL)
+        return ckpt_fail_memory(err);
+    while (rc == CKPT_OK && done < (uint64_t)st.st_size) {
+        ssize_t got = pread(j->fd, text + done, (size_t)st.st_size - (size_t)done, (off_t)done);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/journal: cannot read", j->where);
+        if (got <= 0)
+            break;
+        done += (uint64_t)got;
+    }
+    if (rc == CKPT_OK)
+        rc = jn_lines(j, text, done, fingerprint, match, err);
+    ckpt_free(text);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static int jn_failed(const ckpt_journal *j, int sys, ckpt_err *err)
+{
+    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/journal: cannot write", j->where);
+}
+
+/* Begin a line; jn_end puts its sum in front. */
+static size_t jn_start(ckpt_bytes *b, bool *ok)
+{
+    size_t at = b->n;
+
+    *ok = *ok && ckpt_bytes_add(b, "00000000 ", 9);
+    return at;
+}
+
+static void jn_end(ckpt_bytes *b, size_t at, bool *ok)
+{
+    static const char digit[] = "0123456789abcdef";
+    uint32_t crc;
+
+    if (!*ok)
+        return;
+    crc = ckpt_crc32(0, b->at + at + 9, b->n - at - 9);
+    for (unsigned i = 0; i < 8; i++)
+        b->at[at + i] = (uint8_t)digit[crc >> (28 - 4 * i) & 15];
+    *ok = ckpt_bytes_add(b, "\n", 1);
+}
+
+/* Lines at the end.  The sync is outside the lock, so that several of them can wait together. */
+static int jn_append(ckpt_journal *j, const ckpt_bytes *b, ckpt_err *err)
+{
+    uint64_t done = 0;
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&j->lock);
+    while (rc == CKPT_OK && done < b->n) {
+        ssize_t put = pwrite(j->fd, b->at + done, b->n - (size_t)done, (off_t)(j->end + done));
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            rc = jn_failed(j, put < 0 ? errno : ENOSPC, err);
+        else
+            done += (uint64_t)put;
+    }
+    j->end += done;
+    pthread_mutex_unlock(&j->lock);
+    if (rc == CKPT_OK && !j->no_fsync && ckpt_fdatasync(j->fd) != 0)
+        rc = jn_failed(j, errno, err);
+    return rc;
+}
+
+int ckpt_journal_go_on(ckpt_journal *j, ckpt_err *err)
+{
+    int rc;
+
+    do
+        rc = ftruncate(j->fd, (off_t)j->end);
+    while (rc != 0 && errno == EINTR);
+    return rc == 0 ? CKPT_OK : jn_failed(j, errno, err);
+}
+
+/* Append what is in b unless memory ran out while it was made. */
+static int jn_send(ckpt_journal *j, ckpt_bytes *b, bool ok, ckpt_err *err)
+{
+    int rc = ok ? jn_append(j, b, err) : ckpt_fail_memory(err);
+
+    ckpt_vec_free(b);
+    return rc;
+}
+
+int ckpt_journal_begin(ckpt_journal *j, const char *fingerprint, ckpt_err *err)
+{
+    ckpt_bytes b = {0};
+    bool ok = true;
+    size_t at = jn_start(&b, &ok);
+    int rc;
+
+    ckpt_vec_free(&j->entry);
+    j->has_place = false;
+    j->end = 0;
+    rc = ckpt_journal_go_on(j, err);
+    ok = ok && ckpt_bytes_printf(&b, "ckpt-journal %d %s", JN_VERSION, fingerprint);
+    jn_end(&b, at, &ok);
+    if (rc == CKPT_OK)
+        return jn_send(j, &b, ok, err);
+    ckpt_vec_free(&b);
+    return rc;
+}
+
+/* The name is for people who look into the journal; control characters would spoil the lines. */
+static bool jn_name(ckpt_bytes *b, const char *name)
+{
+    size_t n = strlen(name), at = b->n;
+
+    if (!ckpt_bytes_add(b, name, n))
+        return false;
+    for (size_t i = at; i < at + n; i++) {
+        if (b->at[i] < ' ')
+            b->at[i] = '?';
+    }
+    return true;
+}
+
+int ckpt_journal_files(ckpt_journal *j, const ckpt_journal_entry *entry, size_t n,
+                       const ckpt_map *to, ckpt_err *err)
+{
+    ckpt_bytes b = {0};
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < n; i++) {
+        size_t at = jn_start(&b, &ok);
+
+        ok = ok &&
+             ckpt_bytes_printf(&b, "file %" PRIu32 " %" PRIu64 " %08" PRIx32 " ", entry[i].file,
+                               entry[i].size, entry[i].crc) &&
+             jn_name(&b, to->files.at[entry[i].file].path);
+        jn_end(&b, at, &ok);
+    }
+    return jn_send(j, &b, ok, err);
+}
+
+int ckpt_journal_place(ckpt_journal *j, uint64_t dev, uint64_t ino, ckpt_err *err)
+{
+    ckpt_bytes b = {0};
+    bool ok = true;
+    size_t at = jn_start(&b, &ok);
+
+    ok = ok && ckpt_bytes_printf(&b, "place %" PRIu64 " %" PRIu64, dev, ino);
+    jn_end(&b, at, &ok);
+    return jn_send(j, &b, ok, err);
+}

@@ -1,0 +1,91 @@
+/*
+ * keep.c: reading back what an interrupted run has finished.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "libckpt/base/digest.h"
+#include "libckpt/copy/dir.h"
+#include "libckpt/copy/keep.h"
+
+enum { KEEP_BLOCK = 1 << 18 /* bytes that are read at once */ };
+
+typedef struct keep_state {
+    ckpt_kept *kept;
+    int at;
+    const ckpt_map *to;
+    ckpt_progress *progress;
+} keep_state;
+
+int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc, bool *whole,
+                  ckpt_err *err)
+{
+    uint8_t *buf = ckpt_alloc(KEEP_BLOCK);
+    uint64_t done = 0;
+    ssize_t got = 1;
+    int rc = CKPT_OK;
+
+    *crc = 0;
+    if (buf == NULL)
+        return ckpt_fail_memory(err);
+    while (rc == CKPT_OK && done < size && got > 0) {
+        do
+            got = pread(fd, buf, size - done < KEEP_BLOCK ? (size_t)(size - done) : KEEP_BLOCK,
+                        (off_t)done);
+        while (got < 0 && errno == EINTR);
+        if (got > 0) {
+            *crc = ckpt_crc32(*crc, buf, (size_t)got);
+            done += (uint64_t)got;
+        }
+        if (progress != NULL)
+            rc = ckpt_progress_add(progress, 0, err);
+    }
+    ckpt_free(buf);
+    *whole = done == size;
+    return rc;
+}
+
+/* One file, if it is listed. */
+static int keep_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+{
+    const keep_state *s = ctx;
+    const ckpt_map_file *f = &s->to->files.at[item];
+    ckpt_kept *k = &s->kept[item];
+    struct stat st;
+    uint32_t crc = 0;
+    bool whole = false;
+    int fd, rc = CKPT_OK;
+
+    (void)worker;
+    if (!k->listed)
+        return CKPT_OK;
+    do
+        fd = openat(s->at, f->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return CKPT_OK;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == f->size)
+        rc = ckpt_keep_sum(fd, f->size, s->progress, &crc, &whole, err);
+    (void)close(fd);
+    k->kept = whole && crc == k->crc;
+    return rc;
+}
+
+int ckpt_keep_look(ckpt_kept *kept, int at, const ckpt_map *to, const ckpt_journal_entries *list,
+                   unsigned jobs, ckpt_progress *progress, ckpt_err *err)
+{
+    keep_state s = {.kept = kept, .at = at, .to = to, .progress = progress};
+
+    if (list->n == 0)
+        return CKPT_OK;
+    // Of several lines for one file the last one holds.
+    for (size_t i = 0; i < list->n; i++) {
+        const ckpt_journal_entry *e = &list->at[i];
+
+        if (e->file < to->files.n)
+            kept[e->file] =
+                (ckpt_kept){.listed = e->size == to->files.at[e->file].size, .crc = e->crc};
+    }
+    return ckpt_crew_run(jobs > 0 ? jobs : 1, to->files.n, keep_file, &s, err);
+}

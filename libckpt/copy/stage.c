@@ -1,0 +1,722 @@
+/*
+ * stage.c: the staging folder: entering, resuming, the two renames that count, and taking back.
+ */
+#define _GNU_SOURCE // renameat2
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "libckpt/copy/crew.h"
+#include "libckpt/copy/stage.h"
+
+enum {
+    STAGE_TRIES = 100, /* to lock a journal that its run keeps taking away */
+    STAGE_NAME = 255   /* bytes of a path part */
+};
+
+#define STAGE_SUFFIX ".ckpt-partial"
+
+/* How something got its final name, which says how to undo it. */
+typedef enum stage_how {
+    STAGE_NOT,
+    STAGE_MOVED,     /* the name was free */
+    STAGE_EXCHANGED, /* what had the name is now where the new thing was */
+    STAGE_AWAY,      /* what had the name is at its place for old things */
+    STAGE_OVER       /* what had the name is gone */
+} stage_how;
+
+/* Something in the staging folder that gets a final name. */
+typedef struct stage_swap {
+    const char *from, *old; /* in the staging folder */
+    const char *to;         /* in PATH */
+    bool is_folder;
+    bool replace; /* something of that name was there at the start, and may go */
+    stage_how how;
+} stage_swap;
+
+struct ckpt_stage {
+    const ckpt_dir *dir; /* PATH; borrowed, like the maps */
+    const ckpt_map *to, *inputs;
+    ckpt_stage_opts opts;
+    char fingerprint[65];
+    char *name;   /* of the staging folder, in PATH */
+    char *where;  /* its path, for messages */
+    int fd;       /* of the staging folder */
+    int data;     /* of the folder that the files are in */
+    bool made;    /* the staging folder is new */
+    bool owned;   /* it is ours to remove */
+    bool match;   /* it holds an earlier run of this kind */
+    bool placed;  /* whose folder has its final name already */
+    bool done;    /* committed */
+    char *text;   /* the names of the folders below, one after the other */
+    char **below; /* those names, outer ones first */
+    size_t n_below;
+    stage_swap folder, pointer;
+    ckpt_journal journal;
+};
+
+/* ---- names ---- */
+
+static int stage_check_names(const ckpt_stage *s, ckpt_err *err)
+{
+    const char *folder = s->to->folder, *pointer = s->to->pointer;
+
+    if (!ckpt_path_part_ok(folder, strlen(folder)))
+        return ckpt_fail(err, CKPT_EUNSAFE, "%s/%s: not a plain folder name", s->dir->path, folder);
+    if (strlen(folder) > STAGE_NAME - strlen("." STAGE_SUFFIX))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: a name of more than %zu bytes", s->dir->path,
+                         folder, STAGE_NAME - strlen("." STAGE_SUFFIX));
+    if (pointer != NULL && (!ckpt_path_part_ok(pointer, strlen(pointer)) ||
+                            strcmp(pointer, folder) == 0 || s->to->pointer_text == NULL))
+        return ckpt_fail(err, CKPT_EUNSAFE, "%s/%s: not a plain file name", s->dir->path, pointer);
+    return CKPT_OK;
+}
+
+static int stage_order(const void *pa, const void *pb)
+{
+    const char *const *a = pa, *const *b = pb;
+
+    return strcmp(*a, *b);
+}
+
+/* The folders that files lie in, each once; a prefix sorts before what it is a prefix of. */
+static int stage_list_below(ckpt_stage *s, ckpt_err *err)
+{
+    size_t n = 0, n_text = 0, kept = 0;
+    char *at;
+
+    for (size_t i = 0; i < s->to->files.n; i++) {
+        const char *name = s->to->files.at[i].path;
+
+        for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
+            n++;
+            n_text += (size_t)(p - name) + 1;
+        }
+    }
+    s->text = at = ckpt_alloc(n_text + 1);
+    s->below = ckpt_alloc((n + 1) * sizeof *s->below);
+    if (s->text == NULL || s->below == NULL)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < s->to->files.n; i++) {
+        const char *name = s->to->files.at[i].path;
+
+        for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
+            s->below[s->n_below++] = at;
+            memcpy(at, name, (size_t)(p - name));
+            at += p - name + 1;
+        }
+    }
+    qsort(s->below, s->n_below, sizeof *s->below, stage_order);
+    for (size_t i = 0; i < s->n_below; i++) {
+        if (i == 0 || strcmp(s->below[kept - 1], s->below[i]) != 0)
+            s->below[kept++] = s->below[i];
+    }
+    s->n_below = kept;
+    return CKPT_OK;
+}
+
+/* ---- entering ---- */
+
+static int stage_failed(const ckpt_stage *s, int sys, const char *what, ckpt_err *err)
+{
+    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: %s", s->where, what);
+}
+
+/* What a lock that cannot be had means: somebody else has it, or this file system has none. */
+static int stage_lock(const ckpt_stage *s, ckpt_err *err)
+{
+    int rc;
+
+    do
+        rc = flock(s->journal.fd, LOCK_EX | LOCK_NB);
+    while (rc != 0 && errno == EINTR);
+    if (rc == 0 || errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK)
+        return CKPT_OK;
+    if (errno == EWOULDBLOCK)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s/%s: another run is writing it just now; wait until it has ended",
+                         s->dir->path, s->to->folder);
+    return stage_failed(s, errno, "cannot lock the journal", err);
+}
+
+static void stage_leave(ckpt_stage *s)
+{
+    if (s->journal.fd >= 0)
+        (void)close(s->journal.fd);
+    if (s->fd >= 0)
+        (void)close(s->fd);
+    s->journal.fd = s->fd = -1;
+}
+
+/*
+ * One try to open folder and journal and to lock it.  *gone: its run took it away meanwhile, so
+ * that what we hold has no name any more.
+ */
+static int stage_enter_once(ckpt_stage *s, bool *gone, ckpt_err *err)
+{
+    struct stat held, named;
+    int rc;
+
+    *gone = false;
+    if (mkdirat(s->dir->fd, s->name, 0777) == 0)
+        s->made = true;
+    else if (errno != EEXIST)
+        return stage_failed(s, errno, "cannot create the folder", err);
+    s->fd = ckpt_dir_open_at(s->dir->fd, s->name);
+    if (s->fd < 0 && errno != ENOENT)
+        return stage_failed(s, errno, "cannot open the folder", err);
+    do
+        s->journal.fd = s->fd < 0
+                            ? -1
+                            : openat(s->fd, "journal",
+                                     O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    while (s->fd >= 0 && s->journal.fd < 0 && errno == EINTR);
+    *gone = s->journal.fd < 0 && errno == ENOENT;
+    if (*gone)
+        return CKPT_OK;
+    if (s->journal.fd < 0)
+        return stage_failed(s, errno, "cannot open the journal", err);
+    rc = stage_lock(s, err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (fstat(s->journal.fd, &held) != 0)
+        return stage_failed(s, errno, "cannot stat the journal", err);
+    if (!S_ISREG(held.st_mode))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s/journal: not a regular file; remove it", s->where);
+    *gone = fstatat(s->fd, "journal", &named, AT_SYMLINK_NOFOLLOW) != 0 ||
+            named.st_ino != held.st_ino || named.st_dev != held.st_dev;
+    return CKPT_OK;
+}
+
+static int stage_enter(ckpt_stage *s, ckpt_err *err)
+{
+    for (unsigned i = 0; i < STAGE_TRIES; i++) {
+        bool gone;
+        int rc = stage_enter_once(s, &gone, err);
+
+        if (rc == CKPT_OK && !gone)
+            s->owned = s->made;
+        if (rc != CKPT_OK || !gone)
+            return rc;
+        stage_leave(s);
+        s->made = false;
+    }
+    return ckpt_fail(err, CKPT_EUSAGE, "%s: other runs keep making and removing it; wait for them",
+                     s->where);
+}
+
+/* ---- what an earlier run has left ---- */
+
+/* True if something of that name is there; *st is then what it is. */
+static bool stage_look(int at, const char *name, struct stat *st)
+{
+    return fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/*
+ * A run that was killed between moving the old folder away and the new one in: move it back.  False
+ * if that failed: then nothing may be removed.
+ */
+static bool stage_recover(const ckpt_stage *s)
+{
+    struct stat st;
+
+    return !stage_look(s->fd, s->folder.old, &st) || stage_look(s->dir->fd, s->folder.to, &st) ||
+           renameat(s->fd, s->folder.old, s->dir->fd, s->folder.to) == 0;
+}
+
+/* True if the folder of that name is the one the journal was about to rename. */
+static bool stage_is_place(const ckpt_stage *s, int at, const char *name)
+{
+    struct stat st;
+
+    return stage_look(at, name, &st) && S_ISDIR(st.st_mode) &&
+           (uint64_t)st.st_dev == s->journal.dev && (uint64_t)st.st_ino == s->journal.ino;
+}
+
+/* Find the folder with the files of an earlier run: before or after its rename. */
+static int stage_find(ckpt_stage *s, ckpt_err *err)
+{
+    int rc = ckpt_journal_read(&s->journal, s->fingerprint, &s->match, err);
+
+    if (rc != CKPT_OK || !s->match)
+        return rc;
+    s->placed = s->journal.has_place && stage_is_place(s, s->dir->fd, s->folder.to);
+    if (s->placed)
+        s->data = ckpt_dir_open_at(s->dir->fd, s->folder.to);
+    else if (!s->journal.has_place || stage_is_place(s, s->fd, s->folder.from))
+        s->data = ckpt_dir_open_at(s->fd, s->folder.from);
+    s->match = s->data >= 0;
+    s->placed = s->placed && s->match;
+    return CKPT_OK;
+}
+
+/* ---- what stands in the way ---- */
+
+/* No input may lie in a folder that is going to be removed. */
+static int stage_spare_inputs(const ckpt_stage *s, const char *name, ckpt_err *err)
+{
+    int rc = ckpt_dir_has_input(s->dir->fd, name, s->inputs);
+
+    if (rc < 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot look into the folder",
+                             s->dir->path, name);
+    return rc == 0 ? CKPT_OK
+                   : ckpt_fail(err, CKPT_EUSAGE,
+                               "%s/%s: holds files that are read; choose another output",
+                               s->dir->path, name);
+}
+
+/* The folder's name: free, or, with force, of a folder that may go. */
+static int stage_check_folder(ckpt_stage *s, ckpt_err *err)
+{
+    struct stat st;
+
+    s->folder.replace = stage_look(s->dir->fd, s->folder.to, &st);
+    if (!s->folder.replace)
+        return errno == ENOENT ? CKPT_OK
+                               : ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot stat",
+                                               s->dir->path, s->folder.to);
+    if (!S_ISDIR(st.st_mode))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s/%s: exists, and is not a folder; choose another output", s->dir->path,
+                         s->folder.to);
+    if (!s->opts.force)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: exists already; use --force to replace it",
+                         s->dir->path, s->folder.to);
+    return stage_spare_inputs(s, s->folder.to, err);
+}
+
+/* The pointer's name: free, or of a file (or link: it is replaced, not followed) that is no input.
+ */
+static int stage_check_pointer(ckpt_stage *s, ckpt_err *err)
+{
+    struct stat st;
+
+    if (s->pointer.to == NULL)
+        return CKPT_OK;
+    s->pointer.replace = stage_look(s->dir->fd, s->pointer.to, &st);
+    if (!s->pointer.replace)
+        return errno == ENOENT ? CKPT_OK
+                               : ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot stat",
+                                               s->dir->path, s->pointer.to);
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: exists, and is not a file; remove it",
+                         s->dir->path, s->pointer.to);
+    if (ckpt_dir_is_input(s->inputs, &st) ||
+        (fstatat(s->dir->fd, s->pointer.to, &st, 0) == 0 && ckpt_dir_is_input(s->inputs, &st)))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s/%s: is one of the files that are read; choose another output",
+                         s->dir->path, s->pointer.to);
+    return CKPT_OK;
+}
+
+/* ---- opening ---- */
+
+static int stage_init(ckpt_stage *s, ckpt_err *err)
+{
+    const char *folder = s->to->folder, *path = s->dir->path;
+    size_t n_name = strlen(folder) + sizeof "." STAGE_SUFFIX, n = strlen(path) + 1 + n_name;
+    int rc = stage_check_names(s, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    s->name = ckpt_alloc(n_name);
+    s->where = ckpt_alloc(n);
+    if (s->name == NULL || s->where == NULL)
+        return ckpt_fail_memory(err);
+    (void)snprintf(s->name, n_name, ".%s" STAGE_SUFFIX, folder);
+    (void)snprintf(s->where, n, "%s/%s", path, s->name);
+    s->journal.where = s->where;
+    s->journal.no_fsync = s->opts.no_fsync;
+    s->folder = (stage_swap){.from = "new", .old = "old", .to = folder, .is_folder = true};
+    s->pointer = (stage_swap){.from = "pointer", .old = "pointer.old", .to = s->to->pointer};
+    rc = stage_list_below(s, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_journal_fingerprint(s->fingerprint, s->to, s->inputs, s->opts.no_fsync, err);
+    return rc;
+}
+
+/*
+ * Everything that changes nothing but the staging folder's being there.  What a refusal finds in it
+ * stays if it could still be continued, with --force for instance.
+ */
+static int stage_start(ckpt_stage *s, ckpt_err *err)
+{
+    int rc = stage_init(s, err);
+
+    if (rc == CKPT_OK)
+        rc = stage_check_pointer(s, err);
+    if (rc == CKPT_OK)
+        rc = stage_enter(s, err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (!s->made)
+        rc = stage_spare_inputs(s, s->name, err);
+    if (rc == CKPT_OK && !stage_recover(s))
+        rc = stage_failed(s, errno, "cannot move back what the folder 'old' holds", err);
+    if (rc != CKPT_OK)
+        return rc;
+    s->owned = true;
+    rc = stage_find(s, err);
+    if (rc == CKPT_OK && !s->placed) {
+        rc = stage_check_folder(s, err);
+        s->owned = rc != CKPT_EUSAGE || !s->match;
+    }
+    return rc;
+}
+
+int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to,
+                    const ckpt_map *inputs, const ckpt_stage_opts *opts, ckpt_err *err)
+{
+    ckpt_stage *s = ckpt_alloc(sizeof *s);
+    int rc;
+
+    *out = NULL;
+    if (s == NULL || pthread_mutex_init(&s->journal.lock, NULL) != 0) {
+        ckpt_free(s);
+        return ckpt_fail_memory(err);
+    }
+    s->dir = dir;
+    s->to = to;
+    s->inputs = inputs;
+    s->opts = *opts;
+    s->fd = s->data = s->journal.fd = -1;
+    rc = stage_start(s, err);
+    if (rc == CKPT_OK)
+        *out = s;
+    else
+        ckpt_stage_close(s);
+    return rc;
+}
+
+const ckpt_journal_entries *ckpt_stage_kept(const ckpt_stage *s)
+{
+    return &s->journal.entry;
+}
+
+int ckpt_stage_fd(const ckpt_stage *s)
+{
+    return s->data;
+}
+
+/* ---- beginning ---- */
+
+/* Empty the staging folder of everything but the journal; 0 or an errno value. */
+static int stage_wipe(const ckpt_stage *s)
+{
+    const char *const name[] = {s->folder.from, s->folder.old, s->pointer.from, s->pointer.old};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof name / sizeof *name; i++)
+        rc = ckpt_dir_remove(s->fd, name[i]);
+    return rc;
+}
+
+/* Nothing to continue: away with what is there, and a new journal. */
+static int stage_anew(ckpt_stage *s, ckpt_err *err)
+{
+    int sys = stage_wipe(s), rc;
+
+    if (s->data >= 0)
+        (void)close(s->data);
+    s->data = -1;
+    if (sys != 0)
+        return stage_failed(s, sys, "cannot remove what an interrupted run has left", err);
+    rc = ckpt_journal_begin(&s->journal, s->fingerprint, err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (mkdirat(s->fd, s->folder.from, 0777) != 0)
+        return stage_failed(s, errno, "cannot create the folder 'new'", err);
+    s->data = ckpt_dir_open_at(s->fd, s->folder.from);
+    if (s->data < 0)
+        return stage_failed(s, errno, "cannot open the folder 'new'", err);
+    // Without its name on the disk the journal would be of no use after a power cut.
+    if (!s->opts.no_fsync && (ckpt_fsync(s->fd) != 0 || ckpt_fsync(s->dir->fd) != 0))
+        return stage_failed(s, errno, "cannot sync the folder", err);
+    return CKPT_OK;
+}
+
+/* The folders that files lie in. */
+static int stage_make_below(ckpt_stage *s, ckpt_err *err)
+{
+    for (size_t i = 0; i < s->n_below; i++) {
+        struct stat st;
+        int sys = mkdirat(s->data, s->below[i], 0777) == 0 ? 0 : errno;
+
+        if (sys == EEXIST && stage_look(s->data, s->below[i], &st) && S_ISDIR(st.st_mode))
+            sys = 0;
+        if (sys != 0)
+            return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/new/%s: cannot create the folder",
+                                 s->where, s->below[i]);
+    }
+    return CKPT_OK;
+}
+
+int ckpt_stage_begin(ckpt_stage *s, size_t n_kept, bool *anew, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    // In place, but damaged since: a folder in the way like any other.
+    if (s->placed && n_kept < s->to->files.n) {
+        s->placed = s->match = false;
+        rc = stage_check_folder(s, err);
+    }
+    *anew = !s->match;
+    if (rc != CKPT_OK)
+        return rc;
+    s->owned = true;
+    if (s->placed)
+        return CKPT_OK;
+    rc = s->match ? ckpt_journal_go_on(&s->journal, err) : stage_anew(s, err);
+    return rc == CKPT_OK ? stage_make_below(s, err) : rc;
+}
+
+int ckpt_stage_done(ckpt_stage *s, const ckpt_journal_entry *entry, size_t n, ckpt_err *err)
+{
+    return ckpt_journal_files(&s->journal, entry, n, s->to, err);
+}
+
+/* ---- names that change ---- */
+
+/* Where names cannot be exchanged in one step; 0 or an errno value. */
+static int stage_replace(const ckpt_stage *s, stage_swap *w)
+{
+    int sys;
+
+    if (!w->is_folder) {
+        // A rename replaces a file in one step; a second name keeps the old one for undoing.
+        w->how = linkat(s->dir->fd, w->to, s->fd, w->old, 0) == 0 ? STAGE_AWAY : STAGE_OVER;
+        if (renameat(s->fd, w->from, s->dir->fd, w->to) == 0)
+            return 0;
+        sys = errno;
+        w->how = STAGE_NOT;
+        return sys;
+    }
+    if (renameat(s->dir->fd, w->to, s->fd, w->old) != 0)
+        return errno;
+    if (renameat(s->fd, w->from, s->dir->fd, w->to) == 0) {
+        w->how = STAGE_AWAY;
+        return 0;
+    }
+    sys = errno;
+    (void)renameat(s->fd, w->old, s->dir->fd, w->to);
+    return sys;
+}
+
+/* Give a thing its final name; 0 or an errno value (EEXIST: someone else was faster). */
+static int stage_swap_in(const ckpt_stage *s, stage_swap *w)
+{
+    struct stat st;
+
+    if (renameat2(s->fd, w->from, s->dir->fd, w->to, RENAME_NOREPLACE) == 0) {
+        w->how = STAGE_MOVED;
+        return 0;
+    }
+    if (errno == EEXIST && w->replace) {
+        if (renameat2(s->fd, w->from, s->dir->fd, w->to, RENAME_EXCHANGE) == 0) {
+            w->how = STAGE_EXCHANGED;
+            return 0;
+        }
+        return errno == EINVAL || errno == ENOSYS ? stage_replace(s, w) : errno;
+    }
+    // EINVAL, ENOSYS: this file system cannot do that; look, then rename.
+    if (errno != EINVAL && errno != ENOSYS)
+        return errno;
+    if (stage_look(s->dir->fd, w->to, &st))
+        return w->replace ? stage_replace(s, w) : EEXIST;
+    if (renameat(s->fd, w->from, s->dir->fd, w->to) != 0)
+        return errno;
+    w->how = STAGE_MOVED;
+    return 0;
+}
+
+/* Undo it; false if that failed. */
+static bool stage_swap_back(const ckpt_stage *s, stage_swap *w)
+{
+    stage_how how = w->how;
+    int rc = 0;
+
+    if (how == STAGE_OVER)
+        return false;
+    if (how == STAGE_EXCHANGED)
+        rc = renameat2(s->fd, w->from, s->dir->fd, w->to, RENAME_EXCHANGE);
+    if (how == STAGE_MOVED || (how == STAGE_AWAY && w->is_folder))
+        rc = renameat(s->dir->fd, w->to, s->fd, w->from);
+    if (how == STAGE_AWAY && rc == 0)
+        rc = renameat(s->fd, w->old, s->dir->fd, w->to);
+    if (rc == 0)
+        w->how = STAGE_NOT;
+    return rc == 0;
+}
+
+/* ---- making it final ---- */
+
+/* One folder of files to the disk. */
+static int stage_sync_below(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+{
+    const ckpt_stage *s = ctx;
+    int fd = ckpt_dir_open_at(s->data, s->below[item]), rc = CKPT_OK;
+
+    (void)worker;
+    if (fd < 0 || ckpt_fsync(fd) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/new/%s: cannot sync the folder", s->where,
+                           s->below[item]);
+    if (fd >= 0)
+        (void)close(fd);
+    return rc;
+}
+
+/* The names of all files, and of the folders they are in. */
+static int stage_sync_folders(ckpt_stage *s, ckpt_err *err)
+{
+    unsigned jobs = s->opts.jobs > 0 ? s->opts.jobs : 1;
+    int rc = ckpt_crew_run(jobs, s->n_below, stage_sync_below, s, err);
+
+    if (rc == CKPT_OK && (ckpt_fsync(s->data) != 0 || ckpt_fsync(s->fd) != 0))
+        rc = stage_failed(s, errno, "cannot sync the folder", err);
+    return rc;
+}
+
+/* The pointer's text, in a file that is not yet the pointer. */
+static int stage_write_pointer(const ckpt_stage *s, ckpt_err *err)
+{
+    const char *text = s->to->pointer_text;
+    size_t n = strlen(text), done = 0;
+    int fd, rc = CKPT_OK, sys;
+
+    sys = ckpt_dir_remove(s->fd, s->pointer.from);
+    if (sys != 0)
+        return stage_failed(s, sys, "cannot remove the file 'pointer'", err);
+    do
+        fd = openat(s->fd, s->pointer.from, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                    0666);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return stage_failed(s, errno, "cannot create the file 'pointer'", err);
+    while (rc == CKPT_OK && done < n) {
+        ssize_t put = write(fd, text + done, n - done);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            rc = stage_failed(s, put < 0 ? errno : ENOSPC, "cannot write the file 'pointer'", err);
+        else
+            done += (size_t)put;
+    }
+    if (rc == CKPT_OK && !s->opts.no_fsync && ckpt_fsync(fd) != 0)
+        rc = stage_failed(s, errno, "cannot sync the file 'pointer'", err);
+    if (close(fd) != 0 && errno != EINTR && rc == CKPT_OK)
+        rc = stage_failed(s, errno, "cannot close the file 'pointer'", err);
+    return rc;
+}
+
+/* Everything on the disk, and in the journal what is going to happen. */
+static int stage_prepare(ckpt_stage *s, ckpt_err *err)
+{
+    struct stat st;
+    int rc = s->opts.no_fsync || s->placed ? CKPT_OK : stage_sync_folders(s, err);
+
+    if (rc == CKPT_OK && s->pointer.to != NULL)
+        rc = stage_write_pointer(s, err);
+    if (rc == CKPT_OK && !s->placed) {
+        if (fstat(s->data, &st) != 0)
+            return stage_failed(s, errno, "cannot stat the folder 'new'", err);
+        rc = ckpt_journal_place(&s->journal, (uint64_t)st.st_dev, (uint64_t)st.st_ino, err);
+    }
+    return rc;
+}
+
+/* One of the two renames, and its sync: the old name's folder too, for both must agree. */
+static int stage_place(ckpt_stage *s, stage_swap *w, ckpt_err *err)
+{
+    int sys = stage_swap_in(s, w);
+
+    if (sys == EEXIST)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s/%s: was made by someone else meanwhile; choose another output",
+                         s->dir->path, w->to);
+    if (sys != 0)
+        return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: cannot rename to its final name",
+                             s->dir->path, w->to);
+    if (!s->opts.no_fsync && (ckpt_fsync(s->dir->fd) != 0 || ckpt_fsync(s->fd) != 0))
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot sync the folder", s->dir->path);
+    return CKPT_OK;
+}
+
+/* Take back what has got its name.  If even that fails, leave all to the next run. */
+static int stage_undo(ckpt_stage *s, const ckpt_err *why, ckpt_err *err)
+{
+    bool ok = s->pointer.how == STAGE_NOT || stage_swap_back(s, &s->pointer);
+
+    ok = ok && (s->folder.how == STAGE_NOT || stage_swap_back(s, &s->folder));
+    if (ok)
+        return ckpt_fail(err, why->code, "%s", why->text);
+    s->owned = false;
+    return ckpt_fail(err, why->code,
+                     "%.300s (%s/%s is complete, but may not survive a power cut: run the same "
+                     "command again)",
+                     why->text, s->dir->path, s->folder.to);
+}
+
+int ckpt_stage_commit(ckpt_stage *s, ckpt_err *err)
+{
+    ckpt_err why = {0};
+    int rc = stage_prepare(s, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (!s->placed)
+        rc = stage_place(s, &s->folder, &why);
+    else if (!s->opts.no_fsync && ckpt_fsync(s->dir->fd) != 0)
+        rc = ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->dir->path);
+    if (rc == CKPT_OK && s->pointer.to != NULL)
+        rc = stage_place(s, &s->pointer, &why);
+    if (rc != CKPT_OK)
+        return stage_undo(s, &why, err);
+    s->done = true;
+    return CKPT_OK;
+}
+
+/* ---- leaving ---- */
+
+/*
+ * Remove the staging folder.  The journal goes last and its lock even later: a run that is killed
+ * here can still be continued, and another one cannot come in between.
+ */
+static void stage_remove(ckpt_stage *s)
+{
+    if ((!s->done && !stage_recover(s)) || stage_wipe(s) != 0)
+        return;
+    (void)ckpt_dir_remove(s->fd, "journal");
+    // Some network file systems keep open files under another name: close first, then remove.
+    stage_leave(s);
+    for (unsigned i = 0; i < 3 && unlinkat(s->dir->fd, s->name, AT_REMOVEDIR) != 0 && errno == EIO;)
+        i++;
+}
+
+void ckpt_stage_close(ckpt_stage *s)
+{
+    if (s == NULL)
+        return;
+    if (s->data >= 0)
+        (void)close(s->data);
+    if (s->owned && s->fd >= 0 && s->journal.fd >= 0)
+        stage_remove(s);
+    stage_leave(s);
+    // A folder that was made, but whose journal could not be: empty unless it is another run's by
+    // now.
+    if (s->made && !s->owned && s->name != NULL)
+        (void)unlinkat(s->dir->fd, s->name, AT_REMOVEDIR);
+    pthread_mutex_destroy(&s->journal.lock);
+    ckpt_vec_free(&s->journal.entry);
+    ckpt_free(s->below);
+    ckpt_free(s->text);
+    ckpt_free(s->name);
+    ckpt_free(s->where);
+    ckpt_free(s);
+}

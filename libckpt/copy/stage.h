@@ -1,0 +1,58 @@
+/*
+ * stage.h: a folder of outputs that gets its name when it is complete, and survives being killed.
+ *
+ * PATH/.<folder>.ckpt-partial/ holds, while a run lasts,
+ *
+ *     journal        whose run it is, and which files are finished; locked by that run
+ *     new/           the files
+ *     pointer        the text for PATH/<pointer>
+ *     old, pointer.old   what was replaced, where names cannot be exchanged in one step
+ *
+ * Order: files, their folders, PATH's parents and the pointer's text are on the disk before new/ becomes PATH/<folder>;
+ * that is on the disk before the pointer names it; and the journal, which lets the next run continue from any point
+ * between, goes last.  A reported failure takes all of it back.
+ */
+#ifndef CKPT_COPY_STAGE_H
+#define CKPT_COPY_STAGE_H
+
+#include "libckpt/copy/dir.h"
+#include "libckpt/copy/journal.h"
+
+typedef struct ckpt_stage ckpt_stage;
+
+typedef struct ckpt_stage_opts {
+    bool force; /* replace an existing folder */
+    bool no_fsync;
+    unsigned jobs; /* threads to sync folders with */
+} ckpt_stage_opts;
+
+/*
+ * Lock the staging folder in dir, made if absent, and read what an earlier run of the same kind has left there.
+ * to->folder and to->pointer are as map.h has them.
+ *
+ * Errors   CKPT_EUSAGE: PATH/<folder> exists and force is off, or holds an input; another run is writing there;
+ *          CKPT_EUNSAFE: a name is no path part
+ */
+int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to, const ckpt_map *inputs,
+                    const ckpt_stage_opts *opts, ckpt_err *err);
+
+/* Files that the earlier run has finished, and the folder that they are in; to be looked at before they are trusted. */
+const ckpt_journal_entries *ckpt_stage_kept(const ckpt_stage *s);
+int ckpt_stage_fd(const ckpt_stage *s);
+
+/*
+ * Begin to write: n_kept files were found to be as the journal has them.  *anew: the earlier run's folder is of no use
+ * after all, nothing is kept.  From here on ckpt_stage_fd is where files are written.
+ */
+int ckpt_stage_begin(ckpt_stage *s, size_t n_kept, bool *anew, ckpt_err *err);
+
+/* n files are complete and synced.  Thread safe. */
+int ckpt_stage_done(ckpt_stage *s, const ckpt_journal_entry *entry, size_t n, ckpt_err *err);
+
+/* All files are: give the folder its name, and let the pointer name it. */
+int ckpt_stage_commit(ckpt_stage *s, ckpt_err *err);
+
+/* What was not committed is removed.  NULL is fine. */
+void ckpt_stage_close(ckpt_stage *s);
+
+#endif

@@ -1,0 +1,287 @@
+/*
+ * doctor_latest.c: the file `latest` of a run: what it names, what that is worth, and letting it
+ * name another tag.
+ *
+ * The only place where the doctor writes: on request, one small file, replaced by a rename.
+ */
+#define _GNU_SOURCE // O_DIRECTORY
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libckpt/doctor.h"
+
+enum {
+    DOC_MAX_POINTER = 4096, /* bytes of `latest` */
+    DOC_TRIES = 100         /* random names to try for the new one */
+};
+
+static const char doc_latest[] = "latest", doc_latest_universal[] = "latest_universal";
+
+/* ---- `latest` ---- */
+
+/* The pointer is of no use: remember why. */
+static int doc_bad_pointer(ckpt_doc *d, ckpt_doc_run *run, int code, const char *why)
+{
+    run->is.code = code;
+    run->is.reason = ckpt_arena_printf(d->map->arena, "`%s` %s", run->is.pointer, why);
+    return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
+}
+
+/* The text of a pointer: the name of one folder beside it, white space at its end cut; else is.code
+ * says why not. */
+static int doc_read(ckpt_doc *d, ckpt_doc_run *run)
+{
+    const ckpt_entry *e = ckpt_listing_find(&run->list, run->is.pointer);
+    const char *path = ckpt_doc_join(d->map, run->folder, run->is.pointer);
+    ckpt_err local = {0};
+    char *text = NULL;
+    uint64_t n = 0;
+
+    if (!path)
+        return ckpt_fail_memory(d->err);
+    if (!e)
+        return doc_bad_pointer(d, run, CKPT_EMISSING, "is missing: a resume would start afresh");
+    if (e->is_dir || e->size > DOC_MAX_POINTER)
+        return doc_bad_pointer(d, run, CKPT_EFORMAT, "is no file with the name of a tag");
+    int rc = ckpt_io_slurp(&text, &n, path, DOC_MAX_POINTER, &local);
+    if (rc != CKPT_OK)
+        return doc_bad_pointer(d, run, rc, "cannot be read");
+    // not strchr: a NUL is no white space
+    while (n > 0 && memchr(" \t\r\n\v\f", text[n - 1], 6))
+        n--;
+    if (n == 0)
+        rc = doc_bad_pointer(d, run, CKPT_EMISSING, "is empty");
+    else if (!ckpt_path_part_ok(text, n))
+        rc = doc_bad_pointer(d, run, CKPT_EUNSAFE,
+                             "is unsafe: it holds no plain name of a folder beside it");
+    else if (!(run->is.latest = ckpt_arena_string(d->map->arena, text, n)))
+        rc = ckpt_fail_memory(d->err);
+    ckpt_free(text);
+    return rc;
+}
+
+static ckpt_doc_tag *doc_find(const ckpt_doc_run *run, const char *dir)
+{
+    for (size_t i = 0; dir && i < run->tags.n; i++) {
+        if (strcmp(run->tags.at[i].dir, dir) == 0)
+            return &run->tags.at[i];
+    }
+    return NULL;
+}
+
+/* Universal checkpoints have a pointer of their own. */
+static bool doc_is_universal_pointer(const ckpt_doc_run *run)
+{
+    return run->is.pointer != doc_latest;
+}
+
+/* The tag that the pointer names is known: what is to be said of it. */
+static const char *doc_judge_tag(ckpt_doc *d, const ckpt_doc_run *run, const ckpt_doc_tag *t,
+                                 int *code)
+{
+    ckpt_arena *arena = d->map->arena;
+
+    *code = t->is.code;
+    if (t->is.code != CKPT_OK)
+        return ckpt_arena_printf(arena, "`%s` names %s, which is %s: %s", run->is.pointer, t->dir,
+                                 ckpt_doc_health_name(t->is.health), t->is.reason);
+    if (t->is.is_universal == doc_is_universal_pointer(run))
+        return "";
+    *code = CKPT_EMISMATCH;
+    return ckpt_arena_printf(
+        arena, "`%s` names %s, which is %s: that is what `%s` is for", run->is.pointer, t->dir,
+        t->is.is_universal ? "a universal checkpoint" : "not a universal checkpoint",
+        t->is.is_universal ? doc_latest_universal : doc_latest);
+}
+
+/* What the pointer is good for, once all tags are examined. */
+static int doc_judge(ckpt_doc *d, ckpt_doc_run *run)
+{
+    ckpt_doc_tag *t = doc_find(run, run->is.latest);
+
+    if (!run->is.latest)
+        return CKPT_OK;
+    if (t) {
+        t->is.is_latest = true;
+        run->is.reason = doc_judge_tag(d, run, t, &run->is.code);
+    } else {
+        run->is.code = CKPT_EMISSING;
+        run->is.reason = ckpt_arena_printf(d->map->arena, "`%s` names %s, which is not there",
+                                           run->is.pointer, run->is.latest);
+    }
+    return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
+}
+
+/* The second pointer, of a run that has ordinary tags and universal ones: a remark with a code. */
+static int doc_judge_second(ckpt_doc *d, ckpt_doc_run *run)
+{
+    ckpt_doc_run other = {.folder = run->folder, .list = run->list, .tags = run->tags};
+
+    if (doc_is_universal_pointer(run) || !ckpt_doc_has(&run->list, doc_latest_universal, false))
+        return CKPT_OK;
+    other.is =
+        (ckpt_run_health){.name = run->is.name, .pointer = doc_latest_universal, .reason = ""};
+    int rc = doc_read(d, &other);
+    if (rc == CKPT_OK)
+        rc = doc_judge(d, &other);
+    return rc == CKPT_OK && other.is.code != CKPT_OK
+               ? ckpt_doc_keep(d, &run->problems, other.is.code, other.is.reason)
+               : rc;
+}
+
+/* The newest tag that the pointer could name; the tags are sorted. */
+static void doc_find_newest(ckpt_doc_run *run)
+{
+    for (size_t i = 0; i < run->tags.n; i++) {
+        const ckpt_doc_tag *t = &run->tags.at[i];
+        if (t->is.code == CKPT_OK && t->is.is_universal == doc_is_universal_pointer(run))
+            run->is.newest = t->dir;
+    }
+}
+
+/* ---- letting `latest` name another tag ---- */
+
+/* A hidden name that `clean` knows, different at each call. */
+static void doc_temp_name(char out[32], unsigned turn)
+{
+    static const char digit[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    struct timespec t = {0};
+    char random[7] = "";
+
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    uint64_t x =
+        ((uint64_t)t.tv_nsec ^ ((uint64_t)t.tv_sec << 20) ^ ((uint64_t)getpid() << 40)) + turn;
+    x = (x ^ (x >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x ^= x >> 29;
+    for (size_t i = 0; i < 6; i++, x /= 36)
+        random[i] = digit[x % 36];
+    (void)snprintf(out, 32, ".latest.ckpt-%s.tmp", random);
+}
+
+/* Create, fill and sync the new file in folder dir; -1 and errno on failure. */
+static int doc_write_temp(int dir, char temp[32], const char *text)
+{
+    size_t n = strlen(text), done = 0;
+    struct stat old;
+    int fd = -1;
+
+    for (unsigned i = 0; fd < 0 && i < DOC_TRIES; i++) {
+        doc_temp_name(temp, i);
+        fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST && errno != EINTR)
+            return -1;
+    }
+    if (fd < 0)
+        return -1;
+    // whoever could read and write the old one can the new one; if not, it is no failure
+    if (fstatat(dir, "latest", &old, 0) == 0)
+        (void)fchmod(fd, old.st_mode & 0777);
+    while (done < n) {
+        ssize_t put = write(fd, text + done, n - done);
+        if (put < 0 && errno != EINTR)
+            break;
+        done += put > 0 ? (size_t)put : 0;
+    }
+    bool good = done == n && fsync(fd) == 0;
+    int sys = errno;
+    if (close(fd) != 0 && good) {
+        good = false;
+        sys = errno;
+    }
+    if (!good)
+        (void)unlinkat(dir, temp, 0);
+    errno = sys;
+    return good ? 0 : -1;
+}
+
+/* Replace `latest`: written beside it, synced, renamed, the folder synced.  The old one or the new
+ * one is there, always. */
+static int doc_repoint(const char *folder, const char *tag, ckpt_err *err)
+{
+    char temp[32];
+    int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
+
+    if (dir < 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", folder);
+    if (doc_write_temp(dir, temp, tag) != 0) {
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot write a new `latest`", folder);
+    } else if (renameat(dir, temp, dir, "latest") != 0) {
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot replace `latest`", folder);
+        (void)unlinkat(dir, temp, 0);
+    } else if (fsync(dir) != 0) {
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno,
+                           "%s: `latest` is replaced, but may not survive a power cut", folder);
+    }
+    (void)close(dir);
+    return rc;
+}
+
+/* `latest` is not replaced: say why. */
+static int doc_leave(ckpt_doc *d, ckpt_doc_run *run, const char *why)
+{
+    run->is.reason = ckpt_arena_printf(d->map->arena, "%s%s%s", run->is.reason,
+                                       *run->is.reason ? "; " : "", why);
+    return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
+}
+
+/* Let `latest` name the newest whole tag; without one nothing is touched. */
+static int doc_fix(ckpt_doc *d, ckpt_doc_run *run)
+{
+    ckpt_doc_tag *was = doc_find(run, run->is.latest);
+    ckpt_err local = {0};
+
+    if (!d->opts->fix_latest || doc_is_universal_pointer(run))
+        return CKPT_OK;
+    if (run->is.latest && run->is.newest && strcmp(run->is.latest, run->is.newest) == 0)
+        return CKPT_OK;
+    // what could not be judged may be whole, and newer
+    if (was && was->is.health == CKPT_TAG_UNKNOWN)
+        return doc_leave(d, run, "so `latest` is left as it is");
+    if (!run->is.newest) {
+        run->is.code = CKPT_EMISSING;
+        return doc_leave(d, run, "no tag here is whole, so `latest` is left as it is");
+    }
+    if (doc_repoint(run->folder, run->is.newest, &local) != CKPT_OK) {
+        run->is.code = local.code;
+        run->is.reason = ckpt_arena_printf(d->map->arena, "%s", local.text);
+        return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
+    }
+    if (was)
+        was->is.is_latest = false;
+    doc_find(run, run->is.newest)->is.is_latest = true;
+    run->is.fixed = run->is.newest;
+    run->is.code = CKPT_OK;
+    run->is.reason = "";
+    return CKPT_OK;
+}
+
+/* ---- for the runs ---- */
+
+/* `latest`, except where only universal checkpoints are, and their own pointer. */
+int ckpt_doc_latest_read(ckpt_doc *d, ckpt_doc_run *run)
+{
+    bool universal = !ckpt_doc_has(&run->list, doc_latest, false) &&
+                     ckpt_doc_has(&run->list, doc_latest_universal, false);
+
+    for (size_t i = 0; universal && i < run->tags.n; i++)
+        universal = run->tags.at[i].is.is_universal;
+    run->is.pointer = universal ? doc_latest_universal : doc_latest;
+    run->is.latest = NULL;
+    run->is.code = CKPT_OK;
+    run->is.reason = "";
+    return doc_read(d, run);
+}
+
+int ckpt_doc_latest_judge(ckpt_doc *d, ckpt_doc_run *run)
+{
+    doc_find_newest(run);
+    int rc = doc_judge(d, run);
+    if (rc == CKPT_OK)
+        rc = doc_judge_second(d, run);
+    return rc == CKPT_OK ? doc_fix(d, run) : rc;
+}

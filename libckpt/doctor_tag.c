@@ -1,0 +1,354 @@
+/*
+ * doctor_tag.c: one tag of a run: is a folder one, how large is it, what is wrong with it.
+ *
+ * It is opened with its problems collected, which costs what `info` costs; their codes say what it
+ * suffers from.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/doctor.h"
+
+enum {
+    DOC_MAX_PATH = 4200,
+    DOC_MAX_KEPT = 100, /* problems of one tag that are told */
+    DOC_MAX_DEPTH = 6 /* folders in a tag folder: zero/NAME/fp32.pt, offloaded_tensors/rank0/... */
+};
+
+/* A folder still to be weighed. */
+typedef struct doc_below {
+    const char *path;
+    unsigned depth;
+} doc_below;
+
+CKPT_VEC(doc_belows, doc_below);
+
+/* ---- texts ---- */
+
+const char *ckpt_doc_join(ckpt_map *map, const char *folder, const char *name)
+{
+    size_t n = strlen(folder);
+
+    return ckpt_arena_printf(map->arena, n && folder[n - 1] == '/' ? "%s%s" : "%s/%s", folder,
+                             name);
+}
+
+/* A text as seen from a folder: "FOLDER/file: ..." becomes "file: ...", "FOLDER: ..." what follows.
+ */
+static const char *doc_relative(ckpt_doc *d, const char *folder, const char *text)
+{
+    size_t n = strlen(folder), at = 0;
+    char *out = ckpt_arena_string(d->map->arena, text, strlen(text));
+
+    if (!out || n == 0)
+        return out;
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    for (const char *s = text; *s;) {
+        bool here = strncmp(s, folder, n) == 0;
+        if (here && s[n] == '/')
+            s += n + 1;
+        else if (here && s == text && strncmp(s + n, ": ", 2) == 0)
+            s += n + 2;
+        else
+            out[at++] = *s++;
+    }
+    out[at] = 0;
+    return out;
+}
+
+const char *ckpt_doc_health_name(ckpt_tag_health h)
+{
+    static const char *const names[] = {"whole", "partial", "rotten", "mixed", "not judged"};
+
+    return names[h];
+}
+
+/* ---- problems ---- */
+
+/* What a code says of a tag, and which of two codes says more. */
+static ckpt_tag_health doc_health(int code, int *grave)
+{
+    switch (code) {
+    case CKPT_OK:
+        *grave = 0;
+        return CKPT_TAG_WHOLE;
+    case CKPT_EMISSING:
+        *grave = 2;
+        return CKPT_TAG_PARTIAL;
+    case CKPT_EMISMATCH:
+        *grave = 3;
+        return CKPT_TAG_MIXED;
+    case CKPT_EFORMAT:
+        *grave = 4;
+        return CKPT_TAG_ROTTEN;
+    case CKPT_EUNSAFE:
+        *grave = 5;
+        return CKPT_TAG_ROTTEN;
+    default:
+        // not supported, unreadable, over a limit: says nothing about the checkpoint
+        *grave = 1;
+        return CKPT_TAG_UNKNOWN;
+    }
+}
+
+int ckpt_doc_keep(ckpt_doc *d, ckpt_doc_problems *all, int code, const char *text)
+{
+    ckpt_doc_problem *p = text && all->n < DOC_MAX_KEPT ? ckpt_vec_push(all) : NULL;
+
+    if (!text || (!p && all->n < DOC_MAX_KEPT))
+        return ckpt_fail_memory(d->err);
+    if (p)
+        *p = (ckpt_doc_problem){.code = code, .text = text};
+    return CKPT_OK;
+}
+
+/* Note a problem of a tag, or with CKPT_OK a remark; the gravest, and of equals the first, decides
+ * what it is. */
+static int doc_note(ckpt_doc *d, ckpt_doc_tag *t, int code, const char *text)
+{
+    const char *near = doc_relative(d, t->path, text);
+    int grave = 0, before = 0;
+
+    if (near && code == CKPT_EUNSAFE)
+        near = ckpt_arena_printf(d->map->arena, "unsafe: %s", near);
+    if (near && code != CKPT_OK) {
+        ckpt_tag_health health = doc_health(code, &grave);
+        (void)doc_health(t->is.code, &before);
+        t->is.n_problems++;
+        if (grave > before) {
+            t->is.health = health;
+            t->is.code = code;
+            t->is.reason = near;
+        }
+    }
+    return ckpt_doc_keep(d, &t->problems, code, near);
+}
+
+/* ---- looking at folders ---- */
+
+/* The name of a shard, of the driver whose shards make a folder a tag. */
+static bool doc_is_shard(const char *name)
+{
+    for (size_t i = 0; ckpt_directories[i]; i++) {
+        const ckpt_directory *dir = ckpt_directories[i];
+        if (strcmp(dir->name, "deepspeed") == 0)
+            return dir->part && dir->part(name) == 1;
+    }
+    return false;
+}
+
+bool ckpt_doc_has_shards(const ckpt_listing *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (!list->entry[i].is_dir && doc_is_shard(list->entry[i].name))
+            return true;
+    }
+    return false;
+}
+
+bool ckpt_doc_has(const ckpt_listing *list, const char *name, bool is_dir)
+{
+    const ckpt_entry *e = ckpt_listing_find(list, name);
+
+    return e && e->is_dir == is_dir;
+}
+
+bool ckpt_doc_has_pointer(const ckpt_listing *list)
+{
+    return ckpt_doc_has(list, "latest", false) || ckpt_doc_has(list, "latest_universal", false);
+}
+
+int ckpt_doc_list(ckpt_listing *out, bool *listed, ckpt_map *map, const char *path, ckpt_err *err)
+{
+    ckpt_err local = {0};
+    int rc = ckpt_listing_read(out, map, path, &local);
+
+    *listed = rc == CKPT_OK;
+    return rc == CKPT_ELIMIT ? ckpt_fail(err, rc, "%s", local.text) : CKPT_OK;
+}
+
+/* The parameters of a universal checkpoint are in "zero". */
+bool ckpt_doc_is_universal(const ckpt_listing *list)
+{
+    char state[DOC_MAX_PATH];
+    struct stat st;
+
+    if (!ckpt_doc_has(list, "zero", true))
+        return false;
+    int n = snprintf(state, sizeof state, "%s/zero/optimizer_state.pt", list->folder);
+    return ckpt_doc_has_shards(list) ||
+           (n > 0 && (size_t)n < sizeof state && stat(state, &st) == 0);
+}
+
+/* Add up one folder, and note the folders in it; links to folders are not followed. */
+static int doc_weigh_one(ckpt_map *map, const ckpt_listing *list, unsigned depth, doc_belows *below,
+                         uint64_t *n_bytes)
+{
+    struct stat st;
+
+    for (size_t i = 0; i < list->n; i++) {
+        *n_bytes += list->entry[i].size;
+        if (!list->entry[i].is_dir || depth >= DOC_MAX_DEPTH)
+            continue;
+        const char *path = ckpt_doc_join(map, list->folder, list->entry[i].name);
+        if (path && (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode)))
+            continue;
+        doc_below *next = path ? ckpt_vec_push(below) : NULL;
+        if (!next)
+            return ckpt_fail_memory(NULL);
+        *next = (doc_below){.path = path, .depth = depth + 1};
+    }
+    return CKPT_OK;
+}
+
+/* Bytes of all files below a folder, which is listed already; what cannot be listed counts nothing.
+ */
+static int doc_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, ckpt_err *err)
+{
+    doc_belows below = {0};
+    int rc = doc_weigh_one(map, top, 0, &below, n_bytes);
+
+    for (size_t i = 0; rc == CKPT_OK && i < below.n; i++) {
+        ckpt_listing list;
+        bool listed = false;
+        rc = ckpt_doc_list(&list, &listed, map, below.at[i].path, NULL);
+        if (rc == CKPT_OK && listed)
+            rc = doc_weigh_one(map, &list, below.at[i].depth, &below, n_bytes);
+    }
+    ckpt_vec_free(&below);
+    return rc == CKPT_OK ? rc : ckpt_fail_memory(err);
+}
+
+int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)
+{
+    ckpt_listing list;
+    ckpt_map *map = NULL; // a listing may be long, and is not needed after this
+    bool listed = false;
+    int rc = ckpt_map_new(&map, 0, d->err);
+
+    *found = anyhow;
+    if (rc == CKPT_OK)
+        rc = ckpt_doc_list(&list, &listed, map, t->path, d->err);
+    if (listed) {
+        t->has_shards = ckpt_doc_has_shards(&list);
+        t->is.is_universal = ckpt_doc_is_universal(&list);
+        // a folder with a pointer is a run, whatever else lies in it
+        *found = anyhow || ((t->has_shards || t->is.is_universal) && !ckpt_doc_has_pointer(&list));
+        if (*found)
+            rc = doc_weigh(map, &list, &t->is.n_bytes, d->err);
+    } else {
+        t->has_shards = anyhow; // opening it will say why it cannot be listed
+    }
+    ckpt_map_free(map);
+    return rc;
+}
+
+int ckpt_doc_tag_new(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_doc_run *run, const char *dir)
+{
+    *t = (ckpt_doc_tag){
+        .dir = dir,
+        .path = run->alone ? run->folder : ckpt_doc_join(d->map, run->folder, dir),
+        .is = {.name = *run->is.name ? ckpt_doc_join(d->map, run->is.name, dir) : dir,
+               .reason = "",
+               .step = -1,
+               .stage = -1}};
+    return t->path && t->is.name ? CKPT_OK : ckpt_fail_memory(d->err);
+}
+
+/* ---- one tag ---- */
+
+/* What was understood of it, and when it was written. */
+static void doc_facts(ckpt_doc_tag *t, const ckpt_map *map)
+{
+    for (size_t i = 0; i < map->facts.n; i++) {
+        const ckpt_fact *f = &map->facts.at[i];
+        if (!f->is_number || f->number < 0)
+            continue;
+        if (strcmp(f->key, "step") == 0)
+            t->is.step = f->number;
+        else if (strcmp(f->key, "stage") == 0)
+            t->is.stage = (int)f->number;
+        else if (strcmp(f->key, "world size") == 0)
+            t->is.world = (uint32_t)f->number;
+    }
+    for (size_t i = 0; i < map->files.n; i++) {
+        const ckpt_map_file *f = &map->files.at[i];
+        if (f->mtime_s > t->mtime_s || (f->mtime_s == t->mtime_s && f->mtime_ns > t->mtime_ns)) {
+            t->mtime_s = f->mtime_s;
+            t->mtime_ns = f->mtime_ns;
+        }
+    }
+}
+
+/* Where ckpt_verify's findings go. */
+typedef struct doc_deep {
+    ckpt_doc *d;
+    ckpt_doc_tag *t;
+    int rc;
+} doc_deep;
+
+static int doc_deep_finding(void *ctx, int severity, int code, const char *text)
+{
+    doc_deep *deep = ctx;
+
+    if (severity > 0 && deep->rc == CKPT_OK)
+        deep->rc = doc_note(deep->d, deep->t, severity > 1 ? code : CKPT_OK, text);
+    return deep->rc != CKPT_OK;
+}
+
+/* Every record and value, too; opens the tag once more, which is little beside the reading. */
+static int doc_examine_deep(ckpt_doc *d, ckpt_doc_tag *t)
+{
+    doc_deep deep = {.d = d, .t = t};
+    const ckpt_verify_opts opts = {
+        .run = d->opts->run, .finding = doc_deep_finding, .finding_ctx = &deep};
+    ckpt_err local = {0};
+    size_t before = t->is.n_problems;
+    int rc = ckpt_verify(t->path, &opts, NULL, &local);
+
+    if (deep.rc != CKPT_OK)
+        return deep.rc;
+    if (rc == CKPT_ECANCELED)
+        return ckpt_fail(d->err, rc, "%s", local.text);
+    // not about the checkpoint: memory, I/O; the findings have said the rest
+    return rc != CKPT_OK && t->is.n_problems == before ? doc_note(d, t, rc, local.text) : CKPT_OK;
+}
+
+/* What opening alone shows. */
+static int doc_examine_map(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_map *map)
+{
+    ckpt_err local = {0};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < map->findings.n; i++) {
+        const ckpt_finding *f = &map->findings.at[i];
+        if (f->severity > CKPT_INFO)
+            rc = doc_note(d, t, f->severity == CKPT_ERROR ? f->code : CKPT_OK, f->text);
+    }
+    int sound = rc == CKPT_OK ? ckpt_map_check(map, &local) : CKPT_OK;
+    return sound == CKPT_OK ? rc : doc_note(d, t, sound, local.text);
+}
+
+int ckpt_doc_tag_examine(ckpt_doc *d, ckpt_doc_tag *t)
+{
+    const ckpt_open_opts open = {.collect = true, .with_optimizer = true};
+    ckpt_err local = {0};
+    ckpt_map *map = NULL;
+
+    if (d->opts->run.progress && d->opts->run.progress(d->opts->run.progress_ctx, 0, 0))
+        return ckpt_fail(d->err, CKPT_ECANCELED, "%s: stopped", t->path);
+    if (!t->has_shards && !t->is.is_universal)
+        return doc_note(d, t, CKPT_EMISSING, "holds no *_states.pt files");
+    int rc = ckpt_open(&map, t->path, &open, &local);
+    bool opened = rc == CKPT_OK;
+    if (opened) {
+        doc_facts(t, map);
+        rc = d->opts->deep ? CKPT_OK : doc_examine_map(d, t, map);
+    } else {
+        rc = doc_note(d, t, rc, local.text);
+    }
+    ckpt_map_free(map);
+    return rc == CKPT_OK && opened && d->opts->deep ? doc_examine_deep(d, t) : rc;
+}

@@ -1,0 +1,565 @@
+/*
+ * fresh.c: the training state that a run begins with, for maps that hold only weights.
+ *
+ * One ckpt_state: parameters in the optimizer's order and groups, the entries of a new AdamW, no
+ * moments (which stands for zeros).  What is not trained gets the role of a frozen parameter or a
+ * buffer.  In doubt about the order it refuses: a wrong one would load without a word, each weight
+ * in another's place.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/format.h"
+#include "libckpt/fresh.h"
+#include "libckpt/map/state.h"
+
+typedef struct fr_maker {
+    ckpt_map *map;
+    const ckpt_target *target;
+    ckpt_err *err;
+    ckpt_state *state;
+    uint8_t *trained; /* one byte per tensor of the map: it is a parameter */
+    size_t n;         /* of them */
+} fr_maker;
+
+/* What to do about an unknown order. */
+#define FR_HELP                                                                                    \
+    "; write the names to a file (order_text, --order FILE) with: python -c \"from transformers "  \
+    "import AutoModelForCausalLM as M; [print(n) for n, p in "                                     \
+    "M.from_pretrained('FOLDER').named_parameters()]\"; or take the file's own order (a line "     \
+    "'*', "                                                                                        \
+    "--order stored)"
+
+/* ---- the order ---- */
+
+/* One more parameter, in the group that is last. */
+static int fr_add(fr_maker *m, size_t at)
+{
+    ckpt_tensor **slot = ckpt_vec_push(&m->state->param);
+
+    if (!slot)
+        return ckpt_fail_memory(m->err);
+    *slot = m->map->tensors.at[at];
+    m->trained[at] = 1;
+    m->state->group.at[m->state->group.n - 1].n++;
+    return CKPT_OK;
+}
+
+/* A new group, unless the last one is still empty. */
+static int fr_group(fr_maker *m)
+{
+    ckpt_group *g = m->state->group.n ? &m->state->group.at[m->state->group.n - 1] : NULL;
+
+    if (g && g->n == 0)
+        return CKPT_OK;
+    g = ckpt_vec_push(&m->state->group);
+    if (!g)
+        return ckpt_fail_memory(m->err);
+    g->first = m->state->param.n;
+    g->n_lanes = 1;
+    return CKPT_OK;
+}
+
+/* A line '*': every parameter that no line names, in the order of the file; "after" included. */
+static int fr_rest(fr_maker *m, const uint8_t *named)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < m->map->tensors.n; i++) {
+        if (!m->trained[i] && !named[i] && ckpt_order_trains(m->map, m->map->tensors.at[i]))
+            rc = fr_add(m, i);
+    }
+    return rc;
+}
+
+/* Why a listed tensor cannot be a parameter. */
+static int fr_refuse(fr_maker *m, uint64_t line, const ckpt_tensor *t)
+{
+    if (t->owner)
+        return ckpt_fail(m->err, CKPT_EUSAGE,
+                         "order, line %" PRIu64 ": %s is tied to %s: name that one instead", line,
+                         t->name, t->owner->name);
+    if (t->n_elems == 0)
+        return ckpt_fail(m->err, CKPT_EUSAGE,
+                         "order, line %" PRIu64 ": %s has no elements: leave it out", line,
+                         t->name);
+    return ckpt_fail(m->err, CKPT_EUSAGE,
+                     "order, line %" PRIu64
+                     ": %s is %s: only F32, F16, BF16 and F64 can be trained",
+                     line, t->name, ckpt_dtype_name(t->dtype));
+}
+
+/* The tensor that a line names: in the map, with bytes of its own, and named once. */
+static int fr_named(fr_maker *m, uint8_t *named, uint64_t line, const char *name, size_t n)
+{
+    size_t at = ckpt_map_index(m->map, name, n);
+
+    if (at == SIZE_MAX)
+        return ckpt_fail(m->err, CKPT_EUSAGE, "order, line %" PRIu64 ": %s has no tensor %.*s",
+                         line, m->map->path, (int)(n < 200 ? n : 200), name);
+    const ckpt_tensor *t = m->map->tensors.at[at];
+    if (named[at])
+        return ckpt_fail(m->err, CKPT_EUSAGE, "order, line %" PRIu64 ": %s is named twice", line,
+                         t->name);
+    named[at] = 1;
+    // a name that looks like a buffer's may be listed: the caller knows better
+    if (t->owner || t->n_elems == 0 ||
+        (t->dtype != CKPT_F64 && t->dtype != CKPT_F32 && t->dtype != CKPT_F16 &&
+         t->dtype != CKPT_BF16))
+        return fr_refuse(m, line, t);
+    return CKPT_OK;
+}
+
+/* One line, without blanks around it, in the second walk: all names are known to be good. */
+static int fr_line(fr_maker *m, const uint8_t *named, const char *line, size_t n)
+{
+    if (n == 0)
+        return fr_group(m);
+    if (n == 1 && *line == '*')
+        return fr_rest(m, named);
+    return fr_add(m, ckpt_map_index(m->map, line, n));
+}
+
+/* Walk the lines of the list: first to mark the names, then to add them. */
+static int fr_lines(fr_maker *m, uint8_t *named, bool add)
+{
+    const char *at = m->target->order_text;
+    int rc = CKPT_OK;
+
+    for (uint64_t line = 1; rc == CKPT_OK && *at; line++) {
+        const char *end = at + strcspn(at, "\n"), *from = at + strspn(at, " \t\r");
+        size_t n = from < end ? (size_t)(end - from) : 0;
+        while (n > 0 && strchr(" \t\r", from[n - 1]))
+            n--;
+        at = *end ? end + 1 : end;
+        if (n > 0 && *from == '#')
+            continue;
+        if (add)
+            rc = fr_line(m, named, from, n);
+        else if (n > 0 && !(n == 1 && *from == '*'))
+            rc = fr_named(m, named, line, from, n);
+    }
+    return rc;
+}
+
+/* The caller's list. */
+static int fr_listed(fr_maker *m)
+{
+    uint8_t *named = ckpt_alloc(m->map->tensors.n + 1);
+    int rc = named ? fr_lines(m, named, false) : ckpt_fail_memory(m->err);
+
+    if (rc == CKPT_OK)
+        rc = fr_lines(m, named, true);
+    ckpt_free(named);
+    return rc;
+}
+
+/* ---- the order of the file ---- */
+
+/* The beginning of a run of names that share a prefix. */
+typedef struct fr_run {
+    const char *name;
+    size_t n; /* bytes of the prefix, which ends before a dot */
+} fr_run;
+
+CKPT_VEC(fr_runs, fr_run);
+
+/* qsort: equal prefixes become neighbours. */
+static int fr_run_order(const void *pa, const void *pb)
+{
+    const fr_run *a = pa, *b = pb;
+    int c = memcmp(a->name, b->name, a->n < b->n ? a->n : b->n);
+
+    return c != 0 ? c : a->n < b->n ? -1 : a->n > b->n;
+}
+
+/* The prefixes of a name that the one before it does not have. */
+static bool fr_runs_add(fr_runs *runs, const char *name, const char *before)
+{
+    size_t same = 0; // bytes in common
+
+    while (name[same] && name[same] == before[same])
+        same++;
+    for (size_t n = same; name[n]; n++) {
+        // a common part that ends before a dot of both is the same module
+        if (name[n] != '.' || (n == same && before[n] == '.'))
+            continue;
+        fr_run *run = ckpt_vec_push(runs);
+        if (!run)
+            return false;
+        *run = (fr_run){name, n};
+    }
+    return true;
+}
+
+/* A prefix that begins twice: walking a model meets each module once.  *odd is NULL when none does.
+ */
+static int fr_twice(const ckpt_map *map, const char **odd, ckpt_err *err)
+{
+    const char *before = "";
+    fr_runs runs = {0};
+    bool ok = true;
+
+    *odd = NULL;
+    for (size_t i = 0; ok && i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        if (!ckpt_order_trains(map, t))
+            continue;
+        ok = fr_runs_add(&runs, t->name, before);
+        before = t->name;
+    }
+    if (runs.n > 0)
+        qsort(runs.at, runs.n, sizeof *runs.at, fr_run_order);
+    for (size_t i = 1; i < runs.n && !*odd; i++) {
+        if (fr_run_order(&runs.at[i - 1], &runs.at[i]) == 0)
+            *odd = runs.at[i].name;
+    }
+    ckpt_vec_free(&runs);
+    return ok ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+/* The names are sorted, so that nothing tells in what order they were. */
+static bool fr_sorted(const ckpt_map *map)
+{
+    const ckpt_tensor *last = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        if (!ckpt_order_trains(map, t))
+            continue;
+        if (last && strcmp(last->name, t->name) >= 0)
+            return false;
+        last = t;
+        n++;
+    }
+    return n > 2;
+}
+
+/* A bias that stands before its weight, or NULL: modules register them the other way round. */
+static const char *fr_bias_first(const ckpt_map *map)
+{
+    char weight[512];
+
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        size_t n = strlen(t->name);
+        if (n < 5 || n + 2 >= sizeof weight || strcmp(t->name + n - 5, ".bias") != 0 ||
+            !ckpt_order_trains(map, t))
+            continue;
+        memcpy(weight, t->name, n - 5);
+        memcpy(weight + n - 5, ".weight", sizeof ".weight");
+        size_t at = ckpt_map_index(map, weight, n + 2);
+        if (at != SIZE_MAX && at > i)
+            return t->name;
+    }
+    return NULL;
+}
+
+/* All parameters as the file has them, for files that keep the order of the model. */
+static int fr_stored(fr_maker *m)
+{
+    const char *odd = NULL, *path = m->map->path;
+    int rc = fr_twice(m->map, &odd, m->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    odd = odd ? odd : fr_bias_first(m->map);
+    if (odd)
+        return ckpt_fail(m->err, CKPT_EUSAGE,
+                         "%.100s: its tensors do not stand in the order of a model (%.80s)" FR_HELP,
+                         path, odd);
+    if (fr_sorted(m->map))
+        return ckpt_fail(
+            m->err, CKPT_EUSAGE,
+            "%.100s: its names are sorted: the order of the model is not known" FR_HELP, path);
+    for (size_t i = 0; rc == CKPT_OK && i < m->map->tensors.n; i++) {
+        if (ckpt_order_trains(m->map, m->map->tensors.at[i]))
+            rc = fr_add(m, i);
+    }
+    return rc;
+}
+
+/* Torch files keep the order in which a model gave its tensors; safetensors files sort them. */
+static bool fr_keeps_order(const ckpt_map *map)
+{
+    for (size_t i = 0; i < map->files.n; i++) {
+        const ckpt_format *format = map->files.at[i].format;
+        if (!format || strncmp(format->name, "torch", 5) != 0)
+            return false;
+    }
+    return map->files.n > 0;
+}
+
+/* ---- choosing ---- */
+
+/* The order of the model that config.json names, or *known false. */
+static int fr_known(fr_maker *m, bool *known, const ckpt_tensor **odd)
+{
+    ckpt_tensors order = {0};
+    int rc = ckpt_order_known(&order, m->map, known, odd, m->err);
+
+    for (size_t i = 0; rc == CKPT_OK && *known && i < order.n; i++)
+        rc = fr_add(m, ckpt_map_index(m->map, order.at[i]->name, strlen(order.at[i]->name)));
+    ckpt_vec_free(&order);
+    return rc;
+}
+
+/* The best order that there is; *how says which. */
+static int fr_order(fr_maker *m, const char **how)
+{
+    const ckpt_tensor *odd = NULL;
+    bool known = false;
+
+    *how = "of the list";
+    if (m->target->order_text)
+        return fr_listed(m);
+    *how = "of this model type";
+    int rc = fr_known(m, &known, &odd);
+    if (rc != CKPT_OK || known)
+        return rc;
+    *how = "of the file";
+    if (fr_keeps_order(m->map))
+        return fr_stored(m);
+    const char *path = m->map->path, *type = ckpt_order_fact(m->map, "model type");
+    if (odd)
+        return ckpt_fail(m->err, CKPT_EUSAGE,
+                         "%.100s: the order of its parameters is not known: %.80s is no parameter "
+                         "of a plain model of type %.40s" FR_HELP,
+                         path, odd->name, type);
+    return ckpt_fail(m->err, CKPT_EUSAGE,
+                     "%.100s: the order of its parameters is not known: safetensors sorts them, "
+                     "and %s%.40s" FR_HELP,
+                     path, type ? "no order is known for model type " : "no config.json names a ",
+                     type ? type : "model type");
+}
+
+/* ---- the optimizer ---- */
+
+/* Append to a dict of the map's arena; false when memory is exhausted. */
+static bool fr_put(fr_maker *m, ckpt_value *dict, const char *key, ckpt_value *value)
+{
+    return value && ckpt_dict_add_cstr(m->map->arena, &dict->as.map, key, value);
+}
+
+static ckpt_value *fr_none(fr_maker *m)
+{
+    return ckpt_value_new(m->map->arena, CKPT_V_NONE);
+}
+
+/* (0.9, 0.999) */
+static ckpt_value *fr_betas(fr_maker *m)
+{
+    ckpt_arena *a = m->map->arena;
+    ckpt_value *v = ckpt_value_new(a, CKPT_V_TUPLE);
+    bool ok = v && ckpt_seq_add(a, &v->as.seq, ckpt_value_float(a, 0.9)) &&
+              ckpt_seq_add(a, &v->as.seq, ckpt_value_float(a, 0.999)) && v->as.seq.at[0] &&
+              v->as.seq.at[1];
+
+    return ok ? v : NULL;
+}
+
+/* The entry of group g in param_groups: torch 2.15's AdamW as it is made without arguments. */
+static ckpt_value *fr_fields(fr_maker *m, size_t g)
+{
+    static const char *const flags[] = {"amsgrad", "maximize"};
+    ckpt_arena *a = m->map->arena;
+    ckpt_value *v = ckpt_value_new(a, CKPT_V_DICT), *params = ckpt_value_new(a, CKPT_V_LIST);
+    bool ok = v && params && fr_put(m, v, "lr", ckpt_value_float(a, 0.001)) &&
+              fr_put(m, v, "betas", fr_betas(m)) &&
+              fr_put(m, v, "eps", ckpt_value_float(a, 1e-8)) &&
+              fr_put(m, v, "weight_decay", ckpt_value_float(a, 0.0));
+
+    for (size_t i = 0; ok && i < 2; i++)
+        ok = fr_put(m, v, flags[i], ckpt_value_bool(a, false));
+    ok = ok && fr_put(m, v, "foreach", fr_none(m)) &&
+         fr_put(m, v, "capturable", ckpt_value_bool(a, false)) &&
+         fr_put(m, v, "differentiable", ckpt_value_bool(a, false)) &&
+         fr_put(m, v, "fused", fr_none(m)) &&
+         fr_put(m, v, "decoupled_weight_decay", ckpt_value_bool(a, true));
+    ckpt_value *number = ok ? ckpt_value_int(a, (int64_t)g) : NULL;
+    ok = number && ckpt_seq_add(a, &params->as.seq, number) && fr_put(m, v, "params", params);
+    return ok ? v : NULL;
+}
+
+/* The state of a group: no step was made; None stands for moments of zero. */
+static ckpt_value *fr_entry(fr_maker *m)
+{
+    ckpt_value *v = ckpt_value_new(m->map->arena, CKPT_V_DICT);
+    bool ok = v && fr_put(m, v, "step", ckpt_value_int(m->map->arena, 0)) &&
+              fr_put(m, v, "exp_avg", fr_none(m)) && fr_put(m, v, "exp_avg_sq", fr_none(m));
+
+    return ok ? v : NULL;
+}
+
+/* Groups get their entries; an empty line at the end of a list leaves no group behind. */
+static int fr_groups(fr_maker *m)
+{
+    ckpt_groups *groups = &m->state->group;
+
+    if (groups->n > 0 && groups->at[groups->n - 1].n == 0)
+        groups->n--;
+    if (groups->n == 0)
+        return ckpt_fail(m->err, CKPT_EMISSING, "%s: no tensor of it can be trained", m->map->path);
+    for (size_t g = 0; g < groups->n; g++) {
+        groups->at[g].fields = fr_fields(m, g);
+        groups->at[g].entry = fr_entry(m);
+        if (!groups->at[g].fields || !groups->at[g].entry)
+            return ckpt_fail_memory(m->err);
+    }
+    return CKPT_OK;
+}
+
+/* ---- the rest of the state ---- */
+
+/* What the run trains in: asked for, or what all parameters are kept in. */
+static int fr_dtype(fr_maker *m)
+{
+    ckpt_dtype d = m->target->dtype;
+
+    for (size_t i = 0; d == CKPT_DTYPE_NONE && i < m->state->param.n; i++) {
+        if (m->state->param.at[i]->dtype != m->state->param.at[0]->dtype)
+            return ckpt_fail(
+                m->err, CKPT_EUSAGE,
+                "%s: %s is %s and %s is %s: say what the run trains in (--dtype)", m->map->path,
+                m->state->param.at[0]->name, ckpt_dtype_name(m->state->param.at[0]->dtype),
+                m->state->param.at[i]->name, ckpt_dtype_name(m->state->param.at[i]->dtype));
+    }
+    d = d == CKPT_DTYPE_NONE ? m->state->param.at[0]->dtype : d;
+    if (d != CKPT_F32 && d != CKPT_F16 && d != CKPT_BF16)
+        return ckpt_fail(m->err, CKPT_EUSAGE, "%s: runs train in fp32, fp16 or bf16, not in %s",
+                         m->map->path, ckpt_dtype_name(d));
+    m->state->dtype = d;
+    return CKPT_OK;
+}
+
+/* Roles: parameters, what could be trained but is not listed, all else. */
+static int fr_roles(fr_maker *m)
+{
+    uint64_t frozen = 0, buffers = 0;
+    const char *first = "";
+
+    for (size_t i = 0; i < m->map->tensors.n; i++) {
+        ckpt_tensor *t = m->map->tensors.at[i];
+        if (t->owner)
+            continue;
+        bool may = ckpt_order_trains(m->map, t);
+        t->role = m->trained[i] ? CKPT_ROLE_WEIGHT : may ? CKPT_ROLE_FROZEN : CKPT_ROLE_BUFFER;
+        buffers += t->role == CKPT_ROLE_BUFFER;
+        first = t->role == CKPT_ROLE_FROZEN && frozen++ == 0 ? t->name : first;
+    }
+    int rc = CKPT_OK;
+    if (frozen)
+        rc = ckpt_map_note(m->map, CKPT_INFO, m->err,
+                           "%" PRIu64 " tensors that the order does not list are frozen, the first "
+                           "is %s",
+                           frozen, first);
+    if (rc == CKPT_OK && buffers)
+        rc = ckpt_map_note(m->map, CKPT_INFO, m->err, "%" PRIu64 " tensors are taken for buffers",
+                           buffers);
+    return rc;
+}
+
+/* Aliases are what their owners are. */
+static void fr_alias_roles(ckpt_map *map)
+{
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor *t = map->tensors.at[i];
+        t->role = t->owner ? t->owner->role : t->role;
+    }
+}
+
+/* Moments in a file of weights come without their step count, which Adam corrects them by. */
+static int fr_no_moments(const fr_maker *m)
+{
+    for (size_t i = 0; i < m->map->tensors.n; i++) {
+        const char *name = m->map->tensors.at[i]->name, *slash = strchr(name, '/');
+        if (slash && strncmp(name, "exp_avg", 7) == 0 &&
+            ckpt_map_index(m->map, slash + 1, strlen(slash + 1)) != SIZE_MAX)
+            return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
+                             "%s: it holds optimizer state (%s), but not its step count; take the "
+                             "weights alone (ckpt convert --exclude 'exp_avg*/*')",
+                             m->map->path, name);
+    }
+    return CKPT_OK;
+}
+
+/* Everything into the one state; *how says where the order is from. */
+static int fr_make(fr_maker *m, const char **how)
+{
+    int rc = fr_no_moments(m);
+
+    // before anything counts the map's tensors
+    if (rc == CKPT_OK)
+        rc = ckpt_order_ties(m->map, m->err);
+    m->trained = rc == CKPT_OK ? ckpt_alloc(m->map->tensors.n + 1) : NULL;
+    if (rc == CKPT_OK && !m->trained)
+        rc = ckpt_fail_memory(m->err);
+    if (rc == CKPT_OK)
+        rc = fr_group(m);
+    if (rc == CKPT_OK)
+        rc = fr_order(m, how);
+    if (rc == CKPT_OK)
+        rc = fr_groups(m);
+    if (rc == CKPT_OK)
+        rc = fr_dtype(m);
+    if (rc == CKPT_OK)
+        rc = fr_roles(m);
+    if (rc == CKPT_OK)
+        fr_alias_roles(m->map);
+    return rc;
+}
+
+/* What was decided for the user. */
+static int fr_say(fr_maker *m, const char *how)
+{
+    return ckpt_map_note(m->map, CKPT_INFO, m->err,
+                         "training state is new: %zu parameters in %zu group%s, in the order %s; "
+                         "AdamW at step 0 with lr 0.001, betas (0.9, 0.999), weight decay 0, which "
+                         "DeepSpeed takes from the checkpoint",
+                         m->state->param.n, m->state->group.n, m->state->group.n == 1 ? "" : "s",
+                         how);
+}
+
+/* What a native target needs and no source of weights says. */
+static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *err)
+{
+    if (strcmp(map->format, "deepspeed") == 0 || strcmp(map->format, "universal") == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no training state was read from it",
+                         map->path);
+    if (strcmp(target->format, "zero") == 0 && target->stage == 0)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: it has no ZeRO stage: say which (--stage 1, 2 or 3)", map->path);
+    if (strcmp(target->format, "zero") == 0 && target->world == 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: it has no world size: say which (--world N)",
+                         map->path);
+    return CKPT_OK;
+}
+
+int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
+{
+    fr_maker m = {.map = map, .target = target, .err = err};
+    const char *how = "";
+
+    if (map->states.n > 0 && target->order_text)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: it has the order of its parameters: another cannot be given",
+                         map->path);
+    if (map->states.n > 0)
+        return CKPT_OK;
+    int rc = fr_check(map, target, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_state_new(&m.state, map, "", err);
+    if (rc == CKPT_OK)
+        rc = fr_make(&m, &how);
+    ckpt_free(m.trained);
+    if (rc == CKPT_OK)
+        rc = fr_say(&m, how);
+    // half a state would pass for one that is there already
+    if (rc != CKPT_OK && m.state) {
+        ckpt_state_free(m.state);
+        map->states.n--;
+    }
+    return rc;
+}

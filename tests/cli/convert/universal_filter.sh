@@ -1,0 +1,2 @@
+# Training state is written whole.
+ckpt convert --to universal --include "*.weight" "$FIXTURES"/z1_bf16_w3_groups/ckpt out

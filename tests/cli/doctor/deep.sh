@@ -1,0 +1,2 @@
+# Everything is read.
+ckpt doctor --deep "$FIXTURES"/z1_bf16_w2_tags/ckpt

@@ -1,0 +1,2 @@
+# The document.
+ckpt doctor --json "$FIXTURES"/z3_bf16_w5_odd/ckpt

@@ -1,0 +1,2 @@
+# A run must be named.
+ckpt doctor

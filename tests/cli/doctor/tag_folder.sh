@@ -1,0 +1,2 @@
+# One tag alone.
+ckpt doctor "$FIXTURES"/z1_bf16_w2_tags/ckpt/first

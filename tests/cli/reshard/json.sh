@@ -1,0 +1,2 @@
+# The report for programs.
+ckpt reshard --json -w 2 -s 3 "$FIXTURES"/z1_bf16_w3_groups/ckpt out

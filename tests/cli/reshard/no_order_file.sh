@@ -1,0 +1,2 @@
+# The list is not there.
+ckpt reshard --order names "$FIXTURES"/hf_bert_sharded out

@@ -1,0 +1,2 @@
+# The rules are not there.
+ckpt reshard --slice-rules rules "$FIXTURES"/z1_bf16_w3_groups/ckpt out

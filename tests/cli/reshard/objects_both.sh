@@ -1,0 +1,2 @@
+# One or the other.
+ckpt reshard --keep-objects --drop-objects "$FIXTURES"/z1_bf16_w3_groups/ckpt out

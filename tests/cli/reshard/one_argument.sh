@@ -1,0 +1,2 @@
+# A target is needed.
+ckpt reshard "$FIXTURES"/z1_bf16_w3_groups/ckpt

@@ -1,0 +1,2 @@
+# Weights alone say neither stage nor world size.
+ckpt reshard -q --world 2 "$FIXTURES"/hf_bert_sharded out

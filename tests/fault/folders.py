@@ -1,0 +1,270 @@
+"""Targets that are folders (ckpt reshard): whatever fails or is killed at whatever point, the tag folder is the old one or the new one,
+`latest` names a complete one, a failure that is reported leaves nothing behind, and the same command completes what was killed."""
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+from common import differs, run, tree, verdict
+
+TAG = 'global_step4'
+STAGING = '.%s.ckpt-partial' % TAG
+OPS = 'open,read,pread,write,pwrite,fsync,close,rename,ftruncate,fallocate,mkdir,unlink'
+
+
+class Case:
+    """A command, what its output folder holds before, and what it must hold after."""
+
+    def __init__(self, a, tmp, src, over, flags=False, world=3):
+        self.over, self.out, self.src = over, os.path.join(tmp, 'run'), src
+        self.shim = {'LD_PRELOAD': os.path.abspath(a.shim), 'IOSHIM_OP': OPS, 'IOSHIM_PATH': tmp}
+        if flags:
+            self.shim['IOSHIM_FLAGS'] = '1'
+        self.cmd = [os.path.join(a.bin, 'ckpt'), 'reshard', '-q', '--jobs', '1', '--world', str(world), '--stage', '3', src, self.out]
+        if over:
+            self.cmd.append('--force')
+        self.label = '%s%s' % ('over an old tag' if over else 'new tag', ', no exchange' if flags else '')
+        self.reset()
+        self.before = tree(self.out)
+        rc, err = run(self.cmd)
+        assert rc == 0, err
+        self.after = tree(self.out)
+        self.source = tree(src)
+        assert self.after['latest'] != self.before['latest'] and self.after[TAG] == 'folder'
+
+    def reset(self):
+        """The old state: an old tag that `latest` names, and perhaps one that is to be replaced."""
+        shutil.rmtree(self.out, ignore_errors=True)
+        for tag in ('global_step1', TAG) if self.over else ('global_step1',):
+            os.makedirs(os.path.join(self.out, tag, 'sub'))
+            with open(os.path.join(self.out, tag, 'sub', 'rank0.pt'), 'w') as f:
+                f.write('old ' + tag)
+        with open(os.path.join(self.out, 'latest'), 'w') as f:
+            f.write('global_step1')
+
+    def count(self, tmp):
+        path = os.path.join(tmp, 'count')
+        self.reset()
+        rc, err = run(self.cmd, dict(self.shim, IOSHIM_COUNT=path))
+        assert rc == 0 and not differs(tree(self.out), self.after), err
+        calls = int(open(path).read())
+        assert calls > 60, calls
+        return calls
+
+    def part(self, found, tag):
+        return {k: v for k, v in found.items() if k == tag or k.startswith(tag + '/')}
+
+    def promise(self, found, flags=False):
+        """What holds at any moment, whatever was killed."""
+        if differs(self.part(found, 'global_step1'), self.part(self.before, 'global_step1')):
+            return 'the other tag was touched'
+        tag = self.part(found, TAG)
+        new = not differs(tag, self.part(self.after, TAG))
+        old = not differs(tag, self.part(self.before, TAG))
+        away = flags and not tag and STAGING + '/old' in found  # two renames where one cannot do it
+        if not new and not old and not away:
+            return 'the tag folder is neither the old nor the new one'
+        if found.get('latest') not in (self.before['latest'], self.after['latest']):
+            return '`latest` is neither the old nor the new one'
+        if found['latest'] == self.after['latest'] and not new:
+            return '`latest` names a tag that is not complete'
+        return None
+
+
+def faults(a, tmp, src):
+    """Every counted system call fails once."""
+    for over, flags, kinds in ((False, False, ('EIO', 'ENOSPC', 'EINTR', 'short')), (True, False, ('EIO', 'EINTR')), (True, True, ('EIO',))):
+        case = Case(a, tmp, src, over, flags)
+        calls = case.count(tmp)
+        for kind in kinds:
+            for n in range(1, calls + 1):
+                case.reset()
+                rc, err = run(case.cmd, dict(case.shim, IOSHIM_NTH=str(n), IOSHIM_KIND=kind))
+                problem = differs(tree(case.out), case.after if rc == 0 else case.before)
+                if not problem and rc not in (0, 5, 7):
+                    problem = 'exit status %d' % rc
+                if not problem and kind in ('EINTR', 'short') and rc:
+                    problem = 'fails, though the call may be repeated'
+                if not problem and rc and len(err.split('\n')) != 1:
+                    problem = 'several lines'
+                verdict('%s: %s at call %d of %d: exit %d: %s' % (case.label, kind, n, calls, rc, err), problem)
+        verdict('the source', differs(tree(src), case.source))
+
+
+def kills(a, tmp, src):
+    """SIGKILL at every counted system call, writes half done; then the same command again."""
+    for over, flags in ((False, False), (True, False), (True, True)):
+        case = Case(a, tmp, src, over, flags)
+        calls = case.count(tmp)
+        for n in range(1, calls + 1):
+            case.reset()
+            env = dict(case.shim, IOSHIM_NTH=str(n), IOSHIM_KIND='kill')
+            rc, err = run(case.cmd, env)
+            found = tree(case.out)
+            problem = 'exit status %d' % rc if rc != -signal.SIGKILL else case.promise(found, flags)
+            done = not differs({k: v for k, v in found.items() if not k.startswith(STAGING)}, case.after)
+            rc, err = run(case.cmd)
+            if not problem and rc and not (rc == 2 and done and not over):
+                problem = 'the next run: exit %d: %s' % (rc, err)
+            if not problem:
+                problem = differs(tree(case.out), case.after)
+            verdict('%s: killed at call %d of %d' % (case.label, n, calls), problem)
+        verdict('the source', differs(tree(src), case.source))
+
+
+def listed(out):
+    """Names and inodes of the files that the journal of a killed run lists."""
+    try:
+        with open(os.path.join(out, STAGING, 'journal'), errors='replace') as f:
+            names = [x.split(' ', 5)[5].rstrip('\n') for x in f if x[9:14] == 'file ' and x.endswith('\n')]
+        return {x: os.stat(os.path.join(out, STAGING, 'new', x)).st_ino for x in names}
+    except OSError:
+        return {}
+
+
+def random_kills(a, tmp, src):
+    """Killed at random moments by any number of threads, again and again, until a run is through."""
+    case = Case(a, tmp, src, True)
+    cmd = [x if x != '1' else '4' for x in case.cmd]
+    whole = 9.0
+    for _ in range(3):
+        case.reset()
+        t = time.time()
+        rc, err = run(cmd)
+        whole = min(whole, time.time() - t)
+        verdict('four threads', err if rc else differs(tree(case.out), case.after))
+    rng, kept, killed, rounds = random.Random(1), 0, 0, 0
+    while killed < 60 and rounds < 100:
+        case.reset()
+        rounds += 1
+        old = {}
+        for _ in range(4):
+            p = subprocess.Popen(cmd, stderr=subprocess.DEVNULL)
+            time.sleep((0.2 + 0.8 * rng.random()) * whole)
+            p.kill()
+            rc = p.wait()
+            if rc == 0:
+                old = {}
+                break
+            killed += 1
+            found = tree(case.out)
+            problem = 'exit status %d' % rc if rc != -signal.SIGKILL else case.promise(found)
+            now = listed(case.out)
+            if not problem and any(now.get(x, i) != i for x, i in old.items() if x in now):
+                problem = 'a file that was kept was written again'
+            verdict('killed, run %d' % killed, problem)
+            kept += sum(now.get(x) == i for x, i in old.items())
+            old = now
+        rc, err = run(cmd)
+        problem = 'exit %d: %s' % (rc, err) if rc else differs(tree(case.out), case.after)
+        for x, inode in old.items():
+            path = os.path.join(case.out, TAG, x)
+            if not problem and os.stat(path).st_ino != inode:
+                problem = '%s was finished, but written again' % x
+            kept += 1
+        verdict('after kills, round %d' % rounds, problem)
+    print('folders: %d runs killed, %d finished files kept by the next ones' % (killed, kept))
+    verdict('files were kept', None if kept > 20 and killed >= 50 else 'only %d, of %d killed runs' % (kept, killed))
+
+
+def interrupts(a, tmp, src):
+    """SIGINT and SIGTERM are reported: nothing stays."""
+    case = Case(a, tmp, src, True)
+    rng = random.Random(2)
+    for i in range(20):
+        how = (signal.SIGINT, signal.SIGTERM)[i % 2]
+        case.reset()
+        p = subprocess.Popen(case.cmd, stderr=subprocess.DEVNULL)
+        time.sleep(0.02 + rng.random() * 0.2)
+        p.send_signal(how)
+        rc = p.wait()
+        problem = differs(tree(case.out), case.after if rc == 0 else case.before)
+        verdict('signal %d: exit %d' % (how, rc), problem if rc in (0, -how) else 'exit status')
+
+
+def stopped(case):
+    """Start the command and stop it while it has its staging folder; None: it was faster."""
+    p = subprocess.Popen(case.cmd, stderr=subprocess.DEVNULL)
+    path = os.path.join(case.out, STAGING, 'new')
+    while p.poll() is None and not os.path.exists(path):
+        time.sleep(0.0005)
+    p.send_signal(signal.SIGSTOP)
+    return p if os.path.exists(path) else None
+
+
+def two_runs(a, tmp, src):
+    case, other = Case(a, tmp, src, True), Case(a, tmp, src, True, world=2)
+    done = 0
+    for i in range(30):
+        case.reset()
+        p = stopped(case)
+        if p is None:
+            continue
+        done += 1
+        rc, err = run((case, other)[i % 2].cmd)
+        problem = None if rc == 2 and 'another run' in err else 'the second run: exit %d: %s' % (rc, err)
+        p.send_signal(signal.SIGCONT)
+        rc = p.wait()
+        if not problem:
+            problem = 'the first run: exit %d' % rc if rc else differs(tree(case.out), case.after)
+        verdict('two runs at a time', problem)
+        if done == 4:
+            break
+    verdict('two runs met', None if done == 4 else 'only %d times' % done)
+    # what the one has left is of no use to the other
+    done = 0
+    for i in range(30):
+        case.reset()
+        p = stopped(case)
+        if p is None:
+            continue
+        p.kill()
+        p.wait()
+        rc, err = run(other.cmd)
+        verdict('leftovers of another command', 'exit %d: %s' % (rc, err) if rc else differs(tree(other.out), other.after))
+        done += 1
+        if done == 4:
+            break
+    verdict('there were leftovers', None if done == 4 else 'only %d times' % done)
+
+
+def in_the_way(a, tmp, src):
+    case = Case(a, tmp, src, True)
+    plain = case.cmd[:-1]
+    case.reset()
+    rc, err = run(plain)
+    verdict('an old tag without --force', differs(tree(case.out), case.before) if rc == 2 and '--force' in err else 'exit %d: %s' % (rc, err))
+    # into the run that is read: never over the tag that is read, but beside it
+    shutil.rmtree(case.out)
+    shutil.copytree(src, case.out)
+    before = tree(case.out)
+    cmd = case.cmd[:-3] + [case.out, case.out, '--force']
+    rc, err = run(cmd)
+    verdict('over the tag that is read', differs(tree(case.out), before) if rc == 2 and 'read' in err else 'exit %d: %s' % (rc, err))
+    rc, err = run(cmd + ['--to-tag', 'other'])
+    found = tree(case.out)
+    problem = 'exit %d: %s' % (rc, err) if rc else differs({k: v for k, v in found.items() if not k.startswith('other') and k != 'latest'},
+                                                          {k: v for k, v in before.items() if k != 'latest'})
+    verdict('beside the tag that is read', problem or (None if open(os.path.join(case.out, 'latest')).read() == 'other' else '`latest`'))
+    for size in (0, 1, 100, 1000, 5000):
+        case.reset()
+        rc, err = run(case.cmd, limit=size)
+        verdict('files limited to %d bytes' % size, differs(tree(case.out), case.before) if rc == 7 else 'exit %d: %s' % (rc, err))
+    # a folder made for a run that fails goes with it
+    deep = os.path.join(tmp, 'new', 'deep')
+    rc, err = run(case.cmd[:-2] + [deep], limit=1000)
+    verdict('made folders are removed', None if rc == 7 and not os.path.exists(os.path.dirname(deep)) else 'exit %d: %s' % (rc, err))
+
+
+def test(a, tmp, src):
+    big = os.path.join(tmp, 'bigger')
+    subprocess.run([a.gen, '--stage', '2', '--world', '2', '--layers', '4', '--width', '256', '--vocab', '4000', big], check=True,
+                   stdout=subprocess.DEVNULL)
+    faults(a, tmp, src)
+    kills(a, tmp, src)
+    random_kills(a, tmp, big)
+    interrupts(a, tmp, big)
+    two_runs(a, tmp, big)
+    in_the_way(a, tmp, src)
