@@ -114,7 +114,9 @@ $(B)/golden_map: tests/golden/golden_map.c $(B)/lib/libckpt.a
 
 check-golden: programs $(B)/golden_map
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
-	@python3 tests/golden/run_doctor.py --bin $(B)/bin tests/fixtures
+	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map \
+	    $$([ -d ../shared/fixtures ] && echo ../shared/fixtures || echo tests/fixtures)
+	@python3 tests/golden/run_doctor.py --bin $(B)/bin $$([ -d ../shared/fixtures ] && echo --more ../shared/fixtures) tests/fixtures
 	@if [ -d ../shared/fixtures ]; then python3 tests/golden/compare_expected.py $(B)/golden_map ../shared && \
 	    python3 tests/golden/compare_grid.py $(B)/golden_map ../shared; fi
 

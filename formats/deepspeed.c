@@ -1,13 +1,14 @@
 /*
  * deepspeed.c: the directory driver of DeepSpeed ZeRO checkpoints.
  *
- * A tag folder holds, of one data-parallel run of n ranks,
- *     mp_rank_00_model_states.pt                             the model (stages 0 to 2)
- *     zero_pp_rank_{0..n-1}_mp_rank_00_model_states.pt       the model (stage 3: buffers, frozen
- * fragments) [bf16_]zero_pp_rank_{0..n-1}_mp_rank_00_optim_states.pt  masters and optimizer state
- * (stages 1 to 3) Rank 0's files say what there is; every other rank's file is read, compared with
- * them, and closed. Checked against DeepSpeed 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5, 0.12.6 and
- * 0.19.8.
+ * A tag folder holds, of one model-parallel rank with n data-parallel ranks,
+ *     mp_rank_00_model_states.pt                         the model (stages 0 to 2)
+ *     zero_pp_rank_{0..n-1}_mp_rank_00_model_states.pt   the model (stage 3: buffers, fragments)
+ *     [bf16_]zero_pp_rank_{0..n-1}_mp_rank_00_optim_states.pt  masters and optimizer state
+ * Rank 0's files say what there is; every other rank's file is read, compared with them, and closed.
+ * Several model-parallel ranks, pipeline stages and experts without ZeRO are read in parts, each like
+ * this, and put together by ds_grid.c.  Checked against DeepSpeed 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5,
+ * 0.12.6 and 0.19.8.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -652,8 +653,8 @@ static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
 
 const ckpt_directory ckpt_directory_deepspeed = {
     .name = "deepspeed",
-    .note = "ZeRO stages 0 to 3 of DeepSpeed 0.3.14 to 0.19.8, data parallel; reads run, tag and "
-            "HF Trainer folders",
+    .note = "ZeRO stages 0 to 3 of DeepSpeed 0.3.14 to 0.19.8, data, tensor, pipeline and expert "
+            "parallel; reads run, tag and HF Trainer folders",
     .caps = CKPT_CAN_READ,
     .probe = ds_probe,
     .gather = ds_gather,

@@ -11,9 +11,12 @@
  * while only the first has it in a layer's file.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/deepspeed.h"
+
+enum { DSI_MAX_LOANS = 4096 };
 
 /* A tensor of a layer's file. */
 typedef struct dsi_entry {
@@ -25,24 +28,41 @@ typedef struct dsi_entry {
 CKPT_VEC(dsi_entries, dsi_entry);
 CKPT_VEC(dsi_tensors, const ckpt_tensor_value *);
 
-/* A stage: layers from .. to-1, and entries of earlier ones that it trains too. */
+/* A name that a stage's param_shapes have. */
+typedef struct dsi_name {
+    ckpt_text text; /* with the number */
+    uint64_t layer;
+    uint32_t stage;
+} dsi_name;
+
+CKPT_VEC(dsi_names, dsi_name);
+
+/* An entry of a layer that a stage trains too, though the layer is an earlier stage's: it is tied.
+ */
+typedef struct dsi_loan {
+    ckpt_text name; /* without the number */
+    uint64_t layer;
+    uint32_t stage;
+} dsi_loan;
+
+CKPT_VEC(dsi_loans, dsi_loan);
+
+/* A stage: layers from .. to-1. */
 typedef struct dsi_stage {
-    uint64_t first; /* lowest layer that param_shapes name; UINT64_MAX: none */
+    uint64_t first; /* lowest layer that only its param_shapes name; UINT64_MAX: none */
     uint64_t from, to;
-    size_t borrowed, n_borrowed; /* in pipe->borrowed */
-    bool whole;                  /* ZeRO: param_shapes were there */
+    bool whole;         /* ZeRO: param_shapes were there */
     dsi_tensors master; /* without ZeRO: one tensor per parameter, in the optimizer's order */
 } dsi_stage;
-
-CKPT_VEC(dsi_borrowed, dsi_entry);
 
 struct ckpt_ds_pipe {
     dsi_stage *stage;
     uint32_t n, tp;
     ckpt_maps open;    /* files that entries and masters are of */
+    dsi_names name;    /* of all stages; with ZeRO */
     dsi_entries entry; /* of all layers, ascending; without ZeRO */
-    dsi_borrowed borrowed;
-    const dsi_stage *reading;
+    dsi_loans loan;
+    uint32_t reading; /* stage */
 };
 
 /* ---- what the model files say ---- */
@@ -58,25 +78,31 @@ static bool dsi_layer(const ckpt_text *name, uint64_t *out)
     return i > 0 && i < name->n && name->at[i] == '.';
 }
 
-/* The lowest layer among the names of one dict of param_shapes. */
-static void dsi_lowest(dsi_stage *st, const ckpt_value *shapes)
+/* Note the names of one dict of param_shapes that begin with a layer's number. */
+static bool dsi_add_names(ckpt_ds_pipe *pipe, uint32_t stage, const ckpt_value *shapes)
 {
     ckpt_dict dict = ckpt_value_map(shapes);
     uint64_t layer = 0;
 
     for (uint64_t i = 0; i < dict.n; i++) {
-        if (dict.at[i].key->kind == CKPT_V_STR && dsi_layer(&dict.at[i].key->as.text, &layer) &&
-            layer < st->first)
-            st->first = layer;
+        if (dict.at[i].key->kind != CKPT_V_STR || !dsi_layer(&dict.at[i].key->as.text, &layer))
+            continue;
+        dsi_name *name = ckpt_vec_push(&pipe->name);
+        if (!name)
+            return false;
+        *name = (dsi_name){dict.at[i].key->as.text, layer, stage};
     }
+    return true;
 }
 
 /* A state's first tensor that is no step count: it has the parameter's shape. */
 static const ckpt_value *dsi_moment(ckpt_dict states, int64_t number)
 {
     for (uint64_t i = 0; i < states.n; i++) {
-        ckpt_dict state = ckpt_value_map(states.at[i].value);
-        if (states.at[i].key->kind != CKPT_V_INT || states.at[i].key->as.i != number)
+        // Written in ascending order: usually the first look finds it.
+        const ckpt_pair *p = &states.at[((uint64_t)number + i) % states.n];
+        ckpt_dict state = ckpt_value_map(p->value);
+        if (p->key->kind != CKPT_V_INT || p->key->as.i != number)
             continue;
         for (uint64_t k = 0; k < state.n; k++) {
             if (state.at[k].value->kind == CKPT_V_TENSOR && !ckpt_value_is(state.at[k].key, "step"))
@@ -138,34 +164,89 @@ static int dsi_open(ckpt_ds_pipe *pipe, ckpt_ds *ds, const char *path, const ckp
 }
 
 /* One stage's model file. */
-static int dsi_survey(ckpt_ds_pipe *pipe, ckpt_ds *ds, dsi_stage *st, const char *path)
+static int dsi_survey(ckpt_ds_pipe *pipe, ckpt_ds *ds, uint32_t stage, const char *path)
 {
+    dsi_stage *st = &pipe->stage[stage];
     const ckpt_value *root = NULL;
     int rc = dsi_open(pipe, ds, path, &root);
     const ckpt_value *shapes = ckpt_value_get(root, "param_shapes");
     const ckpt_value *optimizer = ckpt_value_get(root, "optimizer");
     const ckpt_value *inner = ckpt_value_get(optimizer, "optimizer_state_dict");
     ckpt_seq list = ckpt_value_seq(shapes);
+    bool fits = true;
 
     st->first = UINT64_MAX;
     st->whole = shapes && shapes->kind != CKPT_V_NONE;
-    for (uint64_t i = 0; i < list.n; i++)
-        dsi_lowest(st, list.at[i]);
-    dsi_lowest(st, shapes);
-    if (rc == CKPT_OK && root && !st->whole &&
-        !dsi_masters(st, ckpt_value_get(optimizer, "fp32_groups") || !inner ? optimizer : inner))
-        rc = ckpt_fail_memory(ds->err);
-    return rc;
+    for (uint64_t i = 0; fits && i < list.n; i++)
+        fits = dsi_add_names(pipe, stage, list.at[i]);
+    fits = fits && dsi_add_names(pipe, stage, shapes);
+    if (fits && root && !st->whole)
+        fits =
+            dsi_masters(st, ckpt_value_get(optimizer, "fp32_groups") || !inner ? optimizer : inner);
+    return rc == CKPT_OK && !fits ? ckpt_fail_memory(ds->err) : rc;
+}
+
+/* Note that a stage trains an entry of an earlier stage's layer. */
+static int dsi_lend(ckpt_ds_pipe *pipe, ckpt_ds *ds, const dsi_loan *loan)
+{
+    dsi_loan *slot = pipe->loan.n < DSI_MAX_LOANS ? ckpt_vec_push(&pipe->loan) : NULL;
+
+    if (pipe->loan.n == DSI_MAX_LOANS && !slot)
+        return ckpt_fail(ds->err, CKPT_ELIMIT, "%s: more than %d tied parameters", ds->dir.path,
+                         DSI_MAX_LOANS);
+    if (!slot)
+        return ckpt_fail_memory(ds->err);
+    *slot = *loan;
+    return CKPT_OK;
 }
 
 /* ---- stages from names ---- */
+
+/* By bytes, shorter first, then by stage. */
+static int dsi_by_name(const void *a, const void *b)
+{
+    const dsi_name *x = a, *y = b;
+
+    if (x->text.n != y->text.n)
+        return x->text.n < y->text.n ? -1 : 1;
+    int order = memcmp(x->text.at, y->text.at, x->text.n);
+    if (order)
+        return order;
+    return x->stage == y->stage ? 0 : x->stage < y->stage ? -1 : 1;
+}
+
+/* The lowest layer of each stage; a name that an earlier stage has too is not its own, but lent. */
+static int dsi_lowest(ckpt_ds_pipe *pipe, ckpt_ds *ds)
+{
+    int rc = CKPT_OK;
+
+    if (pipe->name.n)
+        qsort(pipe->name.at, pipe->name.n, sizeof *pipe->name.at, dsi_by_name);
+    for (size_t i = 0; rc == CKPT_OK && i < pipe->name.n; i++) {
+        const dsi_name *name = &pipe->name.at[i], *before = i ? name - 1 : NULL;
+        dsi_stage *st = &pipe->stage[name->stage];
+        if (before && before->text.n == name->text.n &&
+            memcmp(before->text.at, name->text.at, name->text.n) == 0) {
+            size_t dot = strcspn(name->text.at, ".") + 1;
+            rc = dsi_lend(
+                pipe, ds,
+                &(dsi_loan){{name->text.at + dot, name->text.n - dot}, name->layer, name->stage});
+        } else if (name->layer < st->first) {
+            st->first = name->layer;
+        }
+    }
+    return rc;
+}
 
 /* Each stage reaches to the first layer of the next; layers that nobody names stand with the one
  * before. */
 static int dsi_by_names(ckpt_ds_pipe *pipe, ckpt_ds *ds)
 {
     uint64_t next = UINT64_MAX;
+    int rc = dsi_lowest(pipe, ds);
 
+    if (rc != CKPT_OK)
+        return rc;
     for (uint32_t s = pipe->n; s-- > 0;) {
         dsi_stage *st = &pipe->stage[s];
         if (st->first != UINT64_MAX && st->first >= next)
@@ -258,20 +339,18 @@ static bool dsi_fits(const ckpt_ds_pipe *pipe, const dsi_stage *st, size_t begin
 }
 
 /* Note the entries of earlier layers that a stage trains too. */
-static bool dsi_borrow(ckpt_ds_pipe *pipe, dsi_stage *st, size_t begin, size_t tied)
+static int dsi_borrow(ckpt_ds_pipe *pipe, ckpt_ds *ds, uint32_t stage, size_t begin, size_t tied)
 {
     size_t at = 0;
+    int rc = CKPT_OK;
 
-    st->borrowed = pipe->borrowed.n;
-    st->n_borrowed = tied;
-    for (size_t i = 0; i < tied; i++, at++) {
-        dsi_entry *e =
-            dsi_only(pipe, st->master.at[i], begin, &at) ? ckpt_vec_push(&pipe->borrowed) : NULL;
-        if (!e)
-            return false;
-        *e = pipe->entry.at[at];
+    for (size_t i = 0; rc == CKPT_OK && i < tied; i++, at++) {
+        // It was found before.
+        (void)dsi_only(pipe, pipe->stage[stage].master.at[i], begin, &at);
+        const dsi_entry *e = &pipe->entry.at[at];
+        rc = dsi_lend(pipe, ds, &(dsi_loan){*e->name, e->layer, stage});
     }
-    return true;
+    return rc;
 }
 
 /* Nothing says which layers are whose: the first stage takes all, and masters stay without names.
@@ -281,8 +360,8 @@ static int dsi_unsure(ckpt_ds_pipe *pipe, ckpt_ds *ds)
     for (uint32_t s = 0; s < pipe->n; s++) {
         pipe->stage[s].from = s == 0 ? 0 : UINT64_MAX;
         pipe->stage[s].to = UINT64_MAX;
-        pipe->stage[s].n_borrowed = 0;
     }
+    pipe->loan.n = 0;
     return ckpt_map_note(
         ds->map, CKPT_INFO, ds->err,
         "%s: pipeline stages without ZeRO: the optimizers' tensors do not show which "
@@ -307,8 +386,7 @@ static int dsi_by_shapes(ckpt_ds_pipe *pipe, ckpt_ds *ds)
         st->to = UINT64_MAX;
         if (s > 0)
             pipe->stage[s - 1].to = st->from;
-        if (!dsi_borrow(pipe, st, begin, tied))
-            rc = ckpt_fail_memory(ds->err);
+        rc = dsi_borrow(pipe, ds, s, begin, tied);
         begin = end;
     }
     return rc;
@@ -331,7 +409,7 @@ int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds *ds, const char *const *model, 
     pipe->tp = ds->dir.n_mp / n;
     int rc = CKPT_OK;
     for (uint32_t s = 0; rc == CKPT_OK && s < n; s++) {
-        rc = dsi_survey(pipe, ds, &pipe->stage[s], model[s]);
+        rc = dsi_survey(pipe, ds, s, model[s]);
         whole = whole && pipe->stage[s].whole;
     }
     if (rc == CKPT_OK)
@@ -349,7 +427,8 @@ void ckpt_ds_pipe_free(ckpt_ds_pipe *pipe)
         ckpt_vec_free(&pipe->stage[s].master);
     ckpt_vec_free(&pipe->open);
     ckpt_vec_free(&pipe->entry);
-    ckpt_vec_free(&pipe->borrowed);
+    ckpt_vec_free(&pipe->name);
+    ckpt_vec_free(&pipe->loan);
     ckpt_free(pipe->stage);
     ckpt_free(pipe);
 }
@@ -359,14 +438,14 @@ void ckpt_ds_pipe_free(ckpt_ds_pipe *pipe)
 /* Does the stage want this entry of a layer's file? */
 static bool dsi_wants(const ckpt_ds_pipe *pipe, uint64_t layer, const ckpt_text *name)
 {
-    const dsi_stage *st = pipe->reading;
+    const dsi_stage *st = &pipe->stage[pipe->reading];
 
     if (layer >= st->from && layer < st->to)
         return true;
-    for (size_t i = 0; i < st->n_borrowed; i++) {
-        const dsi_entry *e = &pipe->borrowed.at[st->borrowed + i];
-        if (e->layer == layer &&
-            (!name || (e->name->n == name->n && memcmp(e->name->at, name->at, name->n) == 0)))
+    for (size_t i = 0; i < pipe->loan.n; i++) {
+        const dsi_loan *l = &pipe->loan.at[i];
+        if (l->stage == pipe->reading && l->layer == layer &&
+            (!name || (l->name.n == name->n && memcmp(l->name.at, name->at, name->n) == 0)))
             return true;
     }
     return false;
@@ -481,7 +560,7 @@ int ckpt_ds_pipe_module(ckpt_ds *ds)
                                "%s: missing: module is None, as pipeline stages have it, but no "
                                "layer_*-model_states.pt stands beside it: they were not copied",
                                ds->model.path);
-    pipe->reading = &pipe->stage[ds->dir.mp / pipe->tp < pipe->n ? ds->dir.mp / pipe->tp : 0];
+    pipe->reading = ds->dir.mp / pipe->tp < pipe->n ? ds->dir.mp / pipe->tp : 0;
     ds->pairs.n = 0;
     for (size_t i = 0; fits && i < ds->dir.layers.n; i++) {
         const ckpt_ds_part *part = &ds->dir.layers.at[i];

@@ -95,7 +95,20 @@ static ckpt_value *dwm_placeholder(dwm_module *m, const ckpt_tensor *t, const ck
     return ckpt_tt_flat(&f->t, m->hollow[d], 0, n);
 }
 
-/* The value of a tensor of the map in this file; tied names share it. */
+/* Another tensor over the same elements. */
+static ckpt_value *dwm_again(ckpt_dsw_file *f, const ckpt_value *v)
+{
+    ckpt_value *twin = ckpt_tt_new(&f->t, CKPT_V_TENSOR);
+
+    if (!twin)
+        return NULL;
+    twin->as.tensor = ckpt_arena_copy(f->t.scratch, v->as.tensor, sizeof *v->as.tensor);
+    if (!twin->as.tensor)
+        f->t.rc = ckpt_fail_memory(f->t.err);
+    return twin->as.tensor ? twin : NULL;
+}
+
+/* The value of a tensor of the map in this file; tied names share its elements. */
 static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
 {
     ckpt_dsw *w = m->f->w;
@@ -106,7 +119,7 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
         t = t->owner;
     }
     if (m->node[at])
-        return m->node[at];
+        return dwm_again(m->f, m->node[at]);
     if (w->stage == 3 && (w->home[at] || t->role == CKPT_ROLE_FROZEN))
         m->node[at] = dwm_placeholder(m, t, old);
     else if (w->home[at])

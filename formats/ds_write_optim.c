@@ -128,6 +128,8 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
 
     if (!old)
         return NULL;
+    // Sub-groups of one group must not share a step: torch counts it up in place.
+    f->t.copied.n = 0;
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
     for (uint64_t i = 0; f->t.rc == CKPT_OK && i < from.n; i++) {
         const ckpt_pair *e = &from.at[i];
@@ -140,6 +142,11 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
                                       : ckpt_tt_copy(&f->t, e->value);
         ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, e->key), v);
     }
+    // Legacy stage 1 saves no groups: a step that the optimizer kept there would be lost.
+    const ckpt_value *step = ckpt_value_get(f->w->state->group.at[p->group].fields, "step");
+    if (f->w->legacy && step && !ckpt_value_get(old, "step"))
+        ckpt_tt_put(&f->t, dict, "step",
+                    f->w->fresh ? dwo_restart(f, step) : ckpt_tt_copy(&f->t, step));
     return dict;
 }
 
@@ -504,6 +511,16 @@ static int dwo_form(bool legacy, bool bf16, int stage)
     return stage == 3 ? 3 : legacy ? 2 : bf16 ? 1 : stage > 0 ? 0 : -1;
 }
 
+/* The template is a rank's own file of this form; that of a universal checkpoint has no masters. */
+static bool dwo_is_template(const ckpt_value *old, const ckpt_dsw_key *table)
+{
+    for (const ckpt_dsw_key *k = table; k->key; k++) {
+        if (k->make == dwo_masters)
+            return ckpt_value_get(old, k->key) != NULL;
+    }
+    return false;
+}
+
 static ckpt_value *dwo_state_dict(ckpt_dsw_file *f, const ckpt_value *old)
 {
     const ckpt_dsw *w = f->w;
@@ -511,7 +528,8 @@ static ckpt_value *dwo_state_dict(ckpt_dsw_file *f, const ckpt_value *old)
     bool same = dwo_form(w->legacy, w->bf16_optimizer, w->stage) ==
                 dwo_form(w->state->legacy, w->state->bf16_optimizer, w->state->stage);
 
-    if (same && w->lean == w->state->lean && w->release == w->from_release && old)
+    if (same && w->lean == w->state->lean && w->release == w->from_release &&
+        dwo_is_template(old, table))
         return ckpt_dsw_dict(f, old, table, true);
     return ckpt_dsw_dict(f, dwo_common(f, old, table), table, false);
 }

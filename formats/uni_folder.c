@@ -46,35 +46,46 @@ static size_t uf_stem(const ckpt_entry *e)
 
 /* ---- probing ---- */
 
-/* zero/ holds optimizer_state.pt, or a folder with fp32.pt. */
-static bool uf_is_zero(ckpt_map *map, const char *folder)
+/* List a folder below another.  *there is false where there is none that can be listed. */
+static int uf_list(ckpt_map *map, ckpt_listing *out, const char *folder, const char *name,
+                   bool *there, ckpt_err *err)
+{
+    const char *path = uf_join(map, folder, name);
+    ckpt_err own = {0};
+    int rc = path ? ckpt_listing_read(out, map, path, &own) : ckpt_fail_memory(&own);
+
+    *there = rc == CKPT_OK;
+    return rc == CKPT_ELIMIT ? ckpt_fail(err, rc, "%s", own.text) : CKPT_OK;
+}
+
+/* Does a folder's zero/ hold optimizer_state.pt, or a folder with fp32.pt? */
+static int uf_is_zero(ckpt_map *map, const char *folder, bool *is, ckpt_err *err)
 {
     ckpt_listing list, sub;
-    const char *path = uf_join(map, folder, "zero");
+    bool there = false;
+    int rc = uf_list(map, &list, folder, "zero", &there, err);
 
-    if (!path || ckpt_listing_read(&list, map, path, NULL) != CKPT_OK)
-        return false;
-    if (uf_has(&list, "optimizer_state.pt", false))
-        return true;
-    for (size_t i = 0; i < list.n && i < UF_MAX_LISTED; i++) {
-        path = list.entry[i].is_dir ? uf_join(map, list.folder, list.entry[i].name) : NULL;
-        if (path && ckpt_listing_read(&sub, map, path, NULL) == CKPT_OK &&
-            uf_has(&sub, "fp32.pt", false))
-            return true;
+    *is = rc == CKPT_OK && there && uf_has(&list, "optimizer_state.pt", false);
+    for (size_t i = 0; rc == CKPT_OK && there && !*is && i < list.n && i < UF_MAX_LISTED; i++) {
+        bool below = false;
+        if (list.entry[i].is_dir)
+            rc = uf_list(map, &sub, list.folder, list.entry[i].name, &below, err);
+        *is = below && uf_has(&sub, "fp32.pt", false);
     }
-    return false;
+    return rc;
 }
 
 int ckpt_uni_probe(const ckpt_listing *list)
 {
     ckpt_map *map = NULL;
+    bool found = false;
 
     // Where both kinds of checkpoint stand in a run, the one that training resumes from is meant.
     if (uf_has(list, "latest_universal", false) && !uf_has(list, "latest", false))
         return UF_SURE;
     if (!uf_has(list, "zero", true) || ckpt_map_new(&map, 0, NULL) != CKPT_OK)
         return 0;
-    bool found = uf_is_zero(map, list->folder);
+    (void)uf_is_zero(map, list->folder, &found, NULL);
     ckpt_map_free(map);
     return found ? UF_SURE : 0;
 }
@@ -87,19 +98,22 @@ static int uf_tags(ckpt_uni *u, const ckpt_listing *list, const char **out)
     ckpt_map *map = u->ds.map;
     const char *text = NULL;
     unsigned n = 0;
+    int rc = CKPT_OK;
 
-    for (size_t i = 0; i < list->n && n <= UF_MAX_LISTED; i++) {
+    for (size_t i = 0; rc == CKPT_OK && i < list->n && n <= UF_MAX_LISTED; i++) {
+        bool is = false;
         const char *path =
             list->entry[i].is_dir ? uf_join(map, list->folder, list->entry[i].name) : NULL;
-        if (!path || !uf_is_zero(map, path))
+        if (path)
+            rc = uf_is_zero(map, path, &is, u->ds.err);
+        if (!is)
             continue;
         const char *name = n++ == UF_MAX_LISTED ? "..." : list->entry[i].name;
         text = text ? ckpt_arena_printf(map->arena, "%s, %s", text, name) : name;
-        if (!text)
-            return ckpt_fail_memory(u->ds.err);
+        rc = text ? CKPT_OK : ckpt_fail_memory(u->ds.err);
     }
     *out = text ? text : "none";
-    return CKPT_OK;
+    return rc;
 }
 
 /* CKPT_EMISSING, with the folders that could have been meant. */
@@ -157,6 +171,7 @@ static int uf_resolve(ckpt_uni *u, ckpt_listing *list)
 {
     const char *tag = u->ds.opts->tag;
     int rc = CKPT_OK;
+    bool is = false;
 
     if (!tag && uf_has(list, "zero", true) && !uf_has(list, "latest_universal", false))
         return CKPT_OK;
@@ -169,8 +184,12 @@ static int uf_resolve(ckpt_uni *u, ckpt_listing *list)
     const char *path = uf_join(u->ds.map, list->folder, tag);
     if (!path)
         return ckpt_fail_memory(u->ds.err);
-    if (!uf_has(list, tag, true) || !uf_is_zero(u->ds.map, path))
-        return uf_no_tag(u, list, tag);
+    if (uf_has(list, tag, true))
+        rc = uf_is_zero(u->ds.map, path, &is, u->ds.err);
+    if (rc == CKPT_OK && !is)
+        rc = uf_no_tag(u, list, tag);
+    if (rc != CKPT_OK)
+        return rc;
     return ckpt_listing_read(list, u->ds.map, path, u->ds.err);
 }
 

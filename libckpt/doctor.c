@@ -220,6 +220,22 @@ static int doc_each_run(ckpt_doc *d, const ckpt_listing *list, size_t *n_runs)
     return rc;
 }
 
+/* Neither tags nor runs: perhaps something that was to become one. */
+static int doc_nothing(ckpt_doc *d, const ckpt_listing *list)
+{
+    const char *left = NULL;
+
+    for (size_t i = 0; !left && i < list->n; i++) {
+        if (list->entry[i].is_dir && ckpt_left_name(list->entry[i].name) == CKPT_LEFT_FOLDER)
+            left = list->entry[i].name;
+    }
+    return ckpt_fail(d->err, CKPT_EMISSING,
+                     "%s: no checkpoints of DeepSpeed here: neither `latest` nor folders with "
+                     "*_states.pt files%s%s%s",
+                     d->path, left ? "; " : "", left ? left : "",
+                     left ? " is what a run of ckpt has not completed" : "");
+}
+
 /* What was given: a tag, a run, or a folder of runs. */
 static int doc_folder(ckpt_doc *d, const ckpt_listing *list)
 {
@@ -238,12 +254,7 @@ static int doc_folder(ckpt_doc *d, const ckpt_listing *list)
     // the folder's own run comes last: its verdict is the one that counts
     if (rc == CKPT_OK && self)
         return doc_run_one(d, "", d->path, false);
-    if (rc == CKPT_OK && n_runs == 0)
-        rc = ckpt_fail(d->err, CKPT_EMISSING,
-                       "%s: no checkpoints of DeepSpeed here: neither `latest` nor folders with "
-                       "*_states.pt files",
-                       d->path);
-    return rc;
+    return rc == CKPT_OK && n_runs == 0 ? doc_nothing(d, list) : rc;
 }
 
 int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err)

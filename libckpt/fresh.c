@@ -447,17 +447,18 @@ static int fr_roles(fr_maker *m)
         bool may = ckpt_order_trains(m->map, t);
         t->role = m->trained[i] ? CKPT_ROLE_WEIGHT : may ? CKPT_ROLE_FROZEN : CKPT_ROLE_BUFFER;
         buffers += t->role == CKPT_ROLE_BUFFER;
-        first = t->role == CKPT_ROLE_FROZEN && frozen++ == 0 ? t->name : first;
+        if (t->role == CKPT_ROLE_FROZEN && frozen++ == 0)
+            first = t->name;
     }
     int rc = CKPT_OK;
     if (frozen)
-        rc = ckpt_map_note(m->map, CKPT_INFO, m->err,
-                           "%" PRIu64 " tensors that the order does not list are frozen, the first "
-                           "is %s",
-                           frozen, first);
+        rc =
+            ckpt_map_note(m->map, CKPT_INFO, m->err,
+                          "%" PRIu64 " tensor%s that the order does not list %s frozen, such as %s",
+                          frozen, frozen == 1 ? "" : "s", frozen == 1 ? "is" : "are", first);
     if (rc == CKPT_OK && buffers)
-        rc = ckpt_map_note(m->map, CKPT_INFO, m->err, "%" PRIu64 " tensors are taken for buffers",
-                           buffers);
+        rc = ckpt_map_note(m->map, CKPT_INFO, m->err, "%" PRIu64 " tensor%s taken for buffers",
+                           buffers, buffers == 1 ? " is" : "s are");
     return rc;
 }
 

@@ -6,6 +6,7 @@
  * folder changes nothing, the folder is replaced as a whole when it is complete, and
  * round_robin_gradients come out right.
  */
+#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,31 @@ static int uni_check(cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
+/*
+ * The output replaces what is there as a whole; the script only adds files to it.  So what is there
+ * must be an earlier conversion, also one of the script that did not finish, or empty.
+ */
+static int uni_replaceable(const char *path, ckpt_err *err)
+{
+    DIR *dir = opendir(path);
+    bool empty = true, ours = false;
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir))) {
+        bool dots = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+        empty = empty && dots;
+        ours = ours || strcmp(e->d_name, "zero") == 0 || strcmp(e->d_name, "tmp") == 0;
+    }
+    if (dir)
+        (void)closedir(dir);
+    if (empty || ours)
+        return CKPT_OK;
+    return fail(err, CKPT_EUSAGE,
+                "%s: holds something else than a universal checkpoint, and would be replaced as a "
+                "whole; choose another output",
+                path);
+}
+
 /* The lines before anything is read. */
 static void uni_say(const cli_args *a)
 {
@@ -112,41 +138,51 @@ static int uni_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
+/* A DeepSpeed checkpoint with its optimizer; the script reads nothing else either. */
+static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
+{
+    int rc = training_check(a, err);
+
+    // cli_open opens the first operand, and the script has none
+    a->operand = (char *const *)(uintptr_t)&a->input;
+    a->n_operands = 1;
+    a->open.with_optimizer = true;
+    a->open.whole_checkpoint = true;
+    if (rc == CKPT_OK)
+        rc = cli_open(map, a, err);
+    if (rc == CKPT_OK && strcmp(ckpt_map_format(*map), "deepspeed") != 0)
+        rc = fail(err, CKPT_EUNSUPPORTED,
+                  "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert --to universal "
+                  "reads it)",
+                  ckpt_map_path(*map), ckpt_map_format(*map));
+    return rc;
+}
+
 /* The whole of the script. */
 static int uni_run(cli_args *a, ckpt_err *err)
 {
-    char *folder = NULL, *name = NULL, *input = NULL;
+    char *folder = NULL, *name = NULL;
     ckpt_map *map = NULL;
     int rc = uni_check(a, err);
 
     if (rc == CKPT_OK)
         rc = uni_split(a->output, &folder, &name, err);
-    if (rc == CKPT_OK && !(input = strdup(a->input)))
-        rc = fail(err, CKPT_ELIMIT, "out of memory");
+    if (rc == CKPT_OK)
+        rc = uni_replaceable(a->output, err);
     if (rc == CKPT_OK) {
         a->target.path = folder;
         a->target.tag = name;
-        a->operand = &input;
-        a->n_operands = 1;
         if (!a->quiet)
             uni_say(a);
-        rc = training_open(&map, a, err);
+        rc = uni_open(&map, a, err);
     }
-    // the script reads nothing else either
-    if (rc == CKPT_OK && strcmp(ckpt_map_format(map), "deepspeed") != 0)
-        rc = fail(
-            err, CKPT_EUNSUPPORTED,
-            "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert --to universal reads it)",
-            ckpt_map_path(map), ckpt_map_format(map));
     if (rc == CKPT_OK) {
         map_say_findings(map, !a->quiet);
         rc = uni_convert(a, map, err);
     }
     ckpt_map_free(map);
-    training_free(a);
     free(folder);
     free(name);
-    free(input);
     return rc;
 }
 

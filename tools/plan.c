@@ -15,8 +15,9 @@
 #include "tools/report.h"
 
 enum {
-    PLAN_FILES = 12, /* more files than these are summed up by kind */
-    PLAN_KINDS = 16  /* kinds that are told apart; what comes after is "other files" */
+    PLAN_FILES = 12,   /* more files than these are summed up by kind */
+    PLAN_KINDS = 16,   /* kinds that are told apart; what comes after is "other files" */
+    PLAN_WARNINGS = 16 /* of the target's, the first ones are said */
 };
 
 /* What the library's notes about changed values begin with. */
@@ -181,15 +182,19 @@ static void plan_say_findings(const ckpt_map *to, bool notes)
 {
     const char *text;
     int severity, code;
+    uint64_t n = 0;
 
     for (size_t i = 0; ckpt_map_finding_at(to, i, &severity, &code, &text); i++) {
         if (strncmp(text, PLAN_REWRITTEN, strlen(PLAN_REWRITTEN)) == 0)
             continue;
-        if (severity > 0)
+        // of a run that diverged, every tensor has something to say
+        if (severity > 0 && ++n <= PLAN_WARNINGS)
             say_warning("%s", text);
-        else if (notes)
+        else if (severity == 0 && notes)
             say_note("%s", text);
     }
+    if (n > PLAN_WARNINGS)
+        say_warning("and %" PRIu64 " more (ckpt verify lists them)", n - PLAN_WARNINGS);
 }
 
 /* ---- JSON ---- */

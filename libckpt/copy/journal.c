@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ckpt.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/journal.h"
@@ -176,7 +175,6 @@ int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *f
     uint8_t digest[32];
 
     h.rc = ckpt_sha256_new(&h.sha, err);
-    jn_string(&h, CKPT_VERSION);
     jn_number(&h, JN_VERSION);
     // Files that were never synced are not to be kept by a run that promises synced ones.
     jn_number(&h, no_fsync);

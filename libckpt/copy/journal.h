@@ -33,8 +33,8 @@ typedef struct ckpt_journal {
 } ckpt_journal;
 
 /*
- * 64 hexadecimal digits of SHA-256 over all that determines what a run writes: version, folder, pointer, files and
- * literals, tensors and their extents on both sides, and the identity of every file read (path, size, dev, ino, mtime).
+ * 64 hexadecimal digits of SHA-256 over all that determines what a run writes: folder, pointer, files and literals,
+ * tensors and their extents on both sides, and the identity of every file read (path, size, dev, ino, mtime).
  */
 int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from, bool no_fsync,
                              ckpt_err *err);

@@ -13,9 +13,7 @@ enum { KEEP_BLOCK = 1 << 18 /* bytes that are read at once */ };
 
 typedef struct keep_state {
     ckpt_kept *kept;
-    int at;
-    const ckpt_map *to;
-    ckpt_progress *progress;
+    const ckpt_keep *where;
 } keep_state;
 
 int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc, bool *whole,
@@ -50,7 +48,7 @@ int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc,
 static int keep_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     const keep_state *s = ctx;
-    const ckpt_map_file *f = &s->to->files.at[item];
+    const ckpt_map_file *f = &s->where->to->files.at[item];
     ckpt_kept *k = &s->kept[item];
     struct stat st;
     uint32_t crc = 0;
@@ -61,21 +59,22 @@ static int keep_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
     if (!k->listed)
         return CKPT_OK;
     do
-        fd = openat(s->at, f->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        fd = openat(s->where->at, f->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
         return CKPT_OK;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == f->size)
-        rc = ckpt_keep_sum(fd, f->size, s->progress, &crc, &whole, err);
+        rc = ckpt_keep_sum(fd, f->size, s->where->progress, &crc, &whole, err);
     (void)close(fd);
     k->kept = whole && crc == k->crc;
     return rc;
 }
 
-int ckpt_keep_look(ckpt_kept *kept, int at, const ckpt_map *to, const ckpt_journal_entries *list,
-                   unsigned jobs, ckpt_progress *progress, ckpt_err *err)
+int ckpt_keep_look(ckpt_kept *kept, const ckpt_keep *where, const ckpt_journal_entries *list,
+                   ckpt_err *err)
 {
-    keep_state s = {.kept = kept, .at = at, .to = to, .progress = progress};
+    const ckpt_map_files *files = &where->to->files;
+    keep_state s = {.kept = kept, .where = where};
 
     if (list->n == 0)
         return CKPT_OK;
@@ -83,9 +82,9 @@ int ckpt_keep_look(ckpt_kept *kept, int at, const ckpt_map *to, const ckpt_journ
     for (size_t i = 0; i < list->n; i++) {
         const ckpt_journal_entry *e = &list->at[i];
 
-        if (e->file < to->files.n)
+        if (e->file < files->n)
             kept[e->file] =
-                (ckpt_kept){.listed = e->size == to->files.at[e->file].size, .crc = e->crc};
+                (ckpt_kept){.listed = e->size == files->at[e->file].size, .crc = e->crc};
     }
-    return ckpt_crew_run(jobs > 0 ? jobs : 1, to->files.n, keep_file, &s, err);
+    return ckpt_crew_run(where->jobs > 0 ? where->jobs : 1, files->n, keep_file, &s, err);
 }

@@ -14,15 +14,21 @@ typedef struct ckpt_kept {
     uint32_t crc;
 } ckpt_kept;
 
+/* Where to look. */
+typedef struct ckpt_keep {
+    int at;                  /* the folder that the files are in */
+    const ckpt_map *to;      /* whose files they are */
+    unsigned jobs;           /* threads; 0: one */
+    ckpt_progress *progress; /* asked now and then whether to go on, or NULL */
+} ckpt_keep;
+
 /*
- * Read every file of `to` that is listed, below the folder `at`, on `jobs` threads; kept[] has one zeroed element per
- * file.  A file that is not there or cannot be read is not kept: no reason to fail.
+ * Read every file that is listed; kept[] has one zeroed element per file.  A file that is not there or cannot be read is
+ * not kept: no reason to fail.
  *
- * progress  asked now and then whether to go on; may be NULL
- * Errors    CKPT_ELIMIT, CKPT_ECANCELED
+ * Errors   CKPT_ELIMIT, CKPT_ECANCELED
  */
-int ckpt_keep_look(ckpt_kept *kept, int at, const ckpt_map *to, const ckpt_journal_entries *list,
-                   unsigned jobs, ckpt_progress *progress, ckpt_err *err);
+int ckpt_keep_look(ckpt_kept *kept, const ckpt_keep *where, const ckpt_journal_entries *list, ckpt_err *err);
 
 /* CRC-32 of the first `size` bytes behind a descriptor; *whole: there were that many. */
 int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc, bool *whole,

@@ -353,8 +353,11 @@ static void sink_put(ckpt_sink *s, sink_file *f)
 static int sink_keep(ckpt_sink *s, ckpt_err *err)
 {
     bool anew = false;
-    int rc = ckpt_keep_look(s->kept, ckpt_stage_fd(s->stage), s->target, ckpt_stage_kept(s->stage),
-                            s->opts.jobs, s->opts.progress, err);
+    const ckpt_keep where = {.at = ckpt_stage_fd(s->stage),
+                             .to = s->target,
+                             .jobs = s->opts.jobs,
+                             .progress = s->opts.progress};
+    int rc = ckpt_keep_look(s->kept, &where, ckpt_stage_kept(s->stage), err);
 
     for (size_t i = 0; i < s->n; i++)
         s->n_kept += s->kept[i].kept;

@@ -695,8 +695,11 @@ static void stage_remove(ckpt_stage *s)
     (void)ckpt_dir_remove(s->fd, "journal");
     // Some network file systems keep open files under another name: close first, then remove.
     stage_leave(s);
-    for (unsigned i = 0; i < 3 && unlinkat(s->dir->fd, s->name, AT_REMOVEDIR) != 0 && errno == EIO;)
-        i++;
+    for (unsigned i = 0; i < 3; i++) {
+        // What is not empty is another run's by now.
+        if (unlinkat(s->dir->fd, s->name, AT_REMOVEDIR) == 0 || errno == ENOTEMPTY)
+            break;
+    }
 }
 
 void ckpt_stage_close(ckpt_stage *s)

@@ -19,7 +19,7 @@ class Case:
 
     def __init__(self, a, tmp, src, over, flags=False, world=3):
         self.over, self.out, self.src = over, os.path.join(tmp, 'run'), src
-        self.shim = {'LD_PRELOAD': os.path.abspath(a.shim), 'IOSHIM_OP': OPS, 'IOSHIM_PATH': tmp}
+        self.shim = {'LD_PRELOAD': os.path.abspath(a.shim), 'IOSHIM_OP': OPS, 'IOSHIM_PATH': self.out}  # reading is faulted in run.py
         if flags:
             self.shim['IOSHIM_FLAGS'] = '1'
         self.cmd = [os.path.join(a.bin, 'ckpt'), 'reshard', '-q', '--jobs', '1', '--world', str(world), '--stage', '3', src, self.out]
@@ -126,7 +126,7 @@ def listed(out):
 
 def random_kills(a, tmp, src):
     """Killed at random moments by any number of threads, again and again, until a run is through."""
-    case = Case(a, tmp, src, True)
+    case = Case(a, tmp, src, True, world=12)
     cmd = [x if x != '1' else '4' for x in case.cmd]
     whole = 9.0
     for _ in range(3):

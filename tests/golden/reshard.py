@@ -224,7 +224,7 @@ def main():
     p.add_argument('--gen', default=None)
     p.add_argument('fixtures')
     p.add_argument('only', nargs='*')
-    a = p.parse_args()
+    a = p.parse_intermixed_args()
     shm = '/dev/shm' if os.access('/dev/shm', os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shm) as tmp:
         t = Tester(a, tmp)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs that were damaged in known ways: the verdict of `ckpt doctor` on each, and what --fix-latest does about it.
 
-  run_doctor.py --bin build/bin FIXTURES_FOLDER
+  run_doctor.py --bin build/bin [--more FOLDER] FIXTURES_FOLDER
 
 Every case copies a fixture, damages the copy, and holds state, reason and exit status of the doctor against what is expected;
 then it asks for the fix, and checks that nothing but `latest` has changed, and that the verdict is then as it should be.
@@ -135,6 +135,29 @@ CASES = [
 ]
 
 
+def gone(part):
+    """Remove the first file of the only tag whose path holds this text."""
+    def damage(run, fixtures):
+        found = sorted(os.path.join(d, f) for d, _, files in os.walk(run) for f in files if part in os.path.join(d, f))
+        assert found, part
+        os.unlink(found[0])
+    return damage
+
+
+# layouts of several kinds of ranks, and universal checkpoints: fixtures that are not always at hand
+MORE_CASES = [
+    ('untouched, experts', 'moe_ep2_z2_w2', lambda r, f: None, True, None, 'whole', '', 0, 0),
+    ('experts gone', 'moe_ep2_z2_w2', gone('expert_2'), False, None, 'partial', 'expert 2', 5, 5),
+    ('untouched, pipeline', 'pipe2_z1_w4', lambda r, f: None, True, None, 'whole', '', 0, 0),
+    ('a layer gone', 'pipe2_z1_w4', gone('layer_03'), False, None, 'partial', '', 5, 5),
+    ('untouched, tensor parallel', 'tp2_z1_w4', lambda r, f: None, True, None, 'whole', '', 0, 0),
+    ('a slice gone', 'tp2_z1_w4', gone('pp_rank_1_mp_rank_01'), False, None, 'partial',
+     'model-parallel rank 01', 5, 5),
+    ('untouched, universal', 'uni_z2_w2', lambda r, f: None, True, None, 'whole', '', 0, 0),
+    ('a parameter gone', 'uni_z2_w2', gone('fp32.pt'), False, None, 'partial', 'fp32.pt', 5, 5),
+]
+
+
 def snapshot(top):
     """Every file with its hash and mode, `latest` apart; links as they are."""
     out = {}
@@ -143,7 +166,7 @@ def snapshot(top):
             path = os.path.join(d, f)
             st = os.lstat(path)
             data = open(path, 'rb').read() if os.path.isfile(path) else b''
-            if os.path.relpath(path, top) != 'latest':
+            if os.path.relpath(path, top) != 'latest':  # which the fix may change
                 out[os.path.relpath(path, top)] = (st.st_mode, st.st_mtime_ns if f not in dirs else 0,
                                                    hashlib.sha256(data).hexdigest())
     return out
@@ -179,6 +202,9 @@ def check(bin_, case, run):
     newest = newest_whole(tags)
     if d['runs'][0]['newest_whole'] != newest:
         return 'newest whole tag %s, expected %s' % (d['runs'][0]['newest_whole'], newest)
+    if d['runs'][0]['pointer'] != 'latest':
+        rc, d, err = doctor(bin_, run, '--fix-latest', *options)
+        return None if rc == fixed and snapshot(run) == before else 'exit %d, or changed, with --fix-latest' % rc
     was = open(os.path.join(run, 'latest')).read() if os.path.exists(os.path.join(run, 'latest')) else None
     rc, d, err = doctor(bin_, run, '--fix-latest', *options)
     now = open(os.path.join(run, 'latest')).read() if os.path.exists(os.path.join(run, 'latest')) else None
@@ -204,18 +230,23 @@ def verdict(name, problem):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', default='build/bin')
+    p.add_argument('--more', help='a folder of more fixtures')
     p.add_argument('fixtures')
     a = p.parse_args()
     bin_ = os.path.abspath(a.bin)
-    for case in CASES:
+    cases = [(a.fixtures, c) for c in CASES]
+    if a.more:
+        cases += [(a.more, c) for c in MORE_CASES]
+    for fixtures, case in cases:
         with tempfile.TemporaryDirectory() as tmp:
             run = os.path.join(tmp, 'run')
-            shutil.copytree(os.path.join(a.fixtures, case[1], 'ckpt'), run)
+            kind = 'universal' if case[1].startswith('uni_') else 'ckpt'
+            shutil.copytree(os.path.join(fixtures, case[1], kind), run)
             for d, dirs, files in os.walk(run):
                 for f in dirs + files:
                     os.chmod(os.path.join(d, f), 0o755 if f in dirs else 0o644)
             os.chmod(run, 0o755)
-            case[2](run, a.fixtures)
+            case[2](run, fixtures)
             verdict(case[0], check(bin_, case, run))
     print('doctor: %d passed, %d failed' % (passed, failed))
     sys.exit(1 if failed or not passed else 0)

@@ -66,6 +66,7 @@ class Result:
     state: dict = None        # kind -> name -> fp32 tensor
     module: dict = None       # the module's own parameters and buffers by name, in the training dtype
     final: dict = None        # weights after the last step
+    final_steps: list = dataclasses.field(default_factory=list)
     seconds: float = 0
 
 
@@ -109,6 +110,8 @@ def config_of(case, e):
         zero.setdefault('stage3_param_persistence_threshold', 0)
     if stage > 1:
         cfg.pop('data_types', None)
+    if e['producer']['deepspeed'] != '0.19.8':   # its default was no clipping
+        cfg.setdefault('gradient_clipping', 0.0)
     if case.universal:
         cfg['checkpoint'] = {'load_universal': True}
     for key, value in case.config.items():
@@ -417,7 +420,7 @@ def gather(engine, world, aligned):
     import torch
     import torch.distributed as dist
     names = {id(p): n for n, p in engine.module.named_parameters()}
-    weights, state, steps = {}, {}, []
+    weights, state, steps, places = {}, {}, [], []
     for params, flat, entry, each in flat_groups(engine, world):
         mine = {'': flat.detach().float()}
         for k, v in entry.items():
@@ -425,6 +428,7 @@ def gather(engine, world, aligned):
                 mine[k] = v.detach().float()
             elif k == 'step':
                 steps.append(float(v))
+                places += [v.data_ptr()] if torch.is_tensor(v) else []
         ranks = [None] * world
         dist.all_gather_object(ranks, mine)
         at = 0
@@ -441,6 +445,7 @@ def gather(engine, world, aligned):
             at += -(-numel // world) if each else numel
             if aligned and not each and i + 1 < len(params):
                 at = -(-at // aligned) * aligned
+    assert len(set(places)) == len(places), 'flat groups share one step count: it will be counted up by each'
     return weights, state, steps
 
 
@@ -528,7 +533,7 @@ def rank_main(case, e, rank, out):
         r['rows'] = train(engine, case, e, data, rank)
         r['losses'] = [row['loss'] for row in r['rows']]
         aligned = (8 if e['dtype'] in ('bf16', 'fp16') else 4) if cfg['zero_optimization'].get('parameter_alignment') else 0
-        r['final'] = gather(engine, case.world, aligned)[0]
+        r['final'], _, r['final_steps'] = gather(engine, case.world, aligned)
     if rank == 0:
         torch.save(r, out)
 

@@ -3,7 +3,7 @@
 
     universal.py --bin build/bin FIXTURES [NAME...]
 
-Each fixture is converted by ckpt convert --to universal and loaded with load_universal.  Masters and moments that the engine
+Each fixture is converted by ds_to_universal and loaded with load_universal.  Masters and moments that the engine
 then holds must be the fixture's bit for bit; step counts, hyper-parameters, loss scale, counters and client state
 the fixture's; and the losses of the next steps must be those that its own run had (exactly at its own world and stage,
 else within rounding: sums over ranks come in another order).
@@ -18,8 +18,10 @@ import tempfile
 import ds_harness
 from ds_harness import Case, far, read_expected, short
 
-# fixture, then (world, stage) to resume at
+# fixture, then (world, stage) to resume at, and the release to write for where it is not the newest
 CASES = [
+    ('uni_z3_w4', [(2, 3)], '0.16.4'),
+    ('uni_z2_w2', [(3, 1)], '0.16.4'),
     ('uni_z1_w3', [(3, 1), (2, 2), (2, 3)]),
     ('uni_z2_w2', [(2, 2), (3, 1), (3, 3)]),
     ('uni_z3_w4', [(4, 3), (2, 3), (3, 2)]),
@@ -136,6 +138,12 @@ def native_losses(e, path, name):
     return r.losses
 
 
+def convert(args, name, e, out, version):
+    source = os.path.join(args.fixtures, name, e['checkpoint'], e['tag'])
+    return subprocess.run([os.path.join(args.bin, 'ds_to_universal'), '--quiet', '--keep_objects', '--deepspeed_version', version,
+                           '--input_folder', source, '--output_folder', os.path.join(out, 'uni')], capture_output=True, text=True)
+
+
 def cases_of(root, name, at, folder):
     path = os.path.join(root, name)
     e = read_expected(path)
@@ -155,14 +163,12 @@ def main():
     args = parser.parse_args()
     failed = done = 0
     ds_harness.prepare()
-    for name, at in CASES:
+    for name, at, *version in CASES:
         if args.names and name not in args.names:
             continue
         with tempfile.TemporaryDirectory() as out:
             e = read_expected(os.path.join(args.fixtures, name))
-            p = subprocess.run([os.path.join(args.bin, 'ckpt'), 'convert', '--quiet', '--to', 'universal',
-                                '--keep-objects', os.path.join(args.fixtures, name, e['checkpoint']), out],
-                               capture_output=True, text=True)
+            p = convert(args, name, e, out, version[0] if version else '0.19.8')
             if p.returncode:
                 print('FAILED %s: %s' % (name, p.stderr.strip()))
                 failed += 1

@@ -402,7 +402,7 @@ static void refuse(scratch *s, const char *name, bool is_dir, const char *word)
         make_folder(s, name);
     else
         make_file(s, name, "");
-    open_fails(s->root, NULL, CKPT_EUNSUPPORTED, word, "support");
+    open_fails(s->root, NULL, CKPT_EUNSUPPORTED, word, "give this folder itself");
     s->n--;
     if (unlink(s->made[s->n]) != 0)
         assert_int_equal(rmdir(s->made[s->n]), 0);

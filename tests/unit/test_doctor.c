@@ -483,6 +483,11 @@ static void failures(void **state)
 
     assert_int_equal(doctor(folder, &s, false, false), CKPT_EMISSING);
     assert_int_equal(doctor(folder_at(folder, "absent"), &s, false, false), CKPT_EMISSING);
+    // an interrupted run may be all there is
+    assert_int_equal(mkdir(folder_at(folder, ".t.ckpt-partial"), 0777), 0);
+    ckpt_err err = {0};
+    assert_int_equal(ckpt_doctor(folder, NULL, &err), CKPT_EMISSING);
+    assert_non_null(strstr(err.text, ".t.ckpt-partial is what a run of ckpt has not completed"));
     folder_text(folder, "file", "");
     assert_int_equal(doctor(folder_at(folder, "file"), &s, false, false), CKPT_EUSAGE);
 }

@@ -24,10 +24,11 @@
 #include "libckpt/format.h"
 #include "libckpt/map/state.h"
 
-enum { MAX_MADE = 64, LONG_PATH = 600 };
+enum { LONG_PATH = 600 };
 
 static const char tp[] = "tp2_z1_w4/ckpt/global_step4", pipe0[] = "pipe2_z0_w2/ckpt/global_step4",
                   pipe1[] = "pipe2_z1_w4_tied/ckpt/global_step3",
+                  both[] = "tp2_pp2_z1_w4/ckpt/global_step3",
                   moe2[] = "moe_ep2_z2_w2/ckpt/global_step4",
                   moe0[] = "moe_ep2_z0_w2/ckpt/global_step4",
                   moe4[] = "moe_ep2_z1_w4/ckpt/global_step3";
@@ -35,8 +36,6 @@ static const char tp[] = "tp2_z1_w4/ckpt/global_step4", pipe0[] = "pipe2_z0_w2/c
 /* A folder of links, removed at the end. */
 typedef struct scratch {
     char root[LONG_PATH];
-    char made[MAX_MADE][LONG_PATH];
-    unsigned n;
 } scratch;
 
 static char fixtures[PATH_MAX];
@@ -55,27 +54,41 @@ static int begin(void **state)
     return mkdtemp(s->root) ? 0 : -1;
 }
 
+/* Links are removed, not what they lead to. */
+static int remove_tree(const char *path)
+{
+    struct dirent *e;
+    DIR *d = opendir(path);
+
+    while (d && (e = readdir(d)) != NULL) {
+        char below[PATH_MAX];
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        snprintf(below, sizeof below, "%.600s/%.256s", path, e->d_name);
+        if (unlink(below) != 0)
+            remove_tree(below);
+    }
+    if (d)
+        closedir(d);
+    return rmdir(path);
+}
+
 static int end(void **state)
 {
     scratch *s = *state;
 
-    while (s->n > 0)
-        unlink(s->made[--s->n]);
-    int rc = rmdir(s->root);
+    int rc = remove_tree(s->root);
     free(s);
     return rc;
 }
 
-static void make_link(scratch *s, const char *name, const char *target)
+static void make_link(const scratch *s, const char *name, const char *target)
 {
-    char root[LONG_PATH];
+    char path[PATH_MAX];
 
-    assert_true(s->n < MAX_MADE);
-    memcpy(root, s->root, sizeof root);
-    snprintf(s->made[s->n], LONG_PATH, "%.250s/%.300s", root, name);
+    snprintf(path, sizeof path, "%.600s/%.300s", s->root, name);
     assert_int_equal(access(target, R_OK), 0);
-    assert_int_equal(symlink(target, s->made[s->n]), 0);
-    s->n++;
+    assert_int_equal(symlink(target, path), 0);
 }
 
 static void link_as(scratch *s, const char *name, const char *tag, const char *file)
@@ -343,6 +356,67 @@ static void test_tied_stages(void **state)
     ckpt_map_free(map);
 }
 
+/*
+ * A run without ZeRO rewritten with it: param_shapes of the second stage then name the tied layer
+ * by its number, which is the first stage's.
+ */
+static void test_rewritten(void **state)
+{
+    const ckpt_open_opts opts = {.with_optimizer = true, .keep_slices = true};
+    const scratch *s = *state;
+    const ckpt_target target = {.format = "zero", .path = s->root, .world = 3};
+    ckpt_map *map = open_tag(pipe0, &opts);
+    ckpt_run_report report = {0};
+    ckpt_err err = {0};
+
+    int rc = ckpt_convert(map, &target, NULL, &report, &err);
+    if (rc != CKPT_OK)
+        print_error("%s\n", err.text);
+    assert_int_equal(rc, CKPT_OK);
+    ckpt_map_free(map);
+    map = open_fine(s->root, NULL);
+    assert_string_equal(fact(map, "world size"), "3");
+    assert_int_equal(ckpt_map_find(map, "0.weight")->twin->dtype, CKPT_F32);
+    assert_int_equal(ckpt_map_find(map, "0.weight")->role, CKPT_ROLE_WEIGHT);
+    ckpt_map_free(map);
+    assert_int_equal(ckpt_verify(s->root, NULL, &report, &err), CKPT_OK);
+}
+
+/* Rank 2 of four is the first slice of the second stage; means are of the slices of one stage. */
+static void test_stages_of_slices(void **state)
+{
+    const ckpt_open_opts joined = {.with_optimizer = true}, kept = {.keep_slices = true};
+    ckpt_map *map = open_tag(both, &joined);
+    const ckpt_tensor *t = ckpt_map_find(map, "2.b.weight");
+
+    (void)state;
+    assert_string_equal(fact(map, "tensor parallel"), "2");
+    assert_string_equal(fact(map, "pipeline parallel"), "2");
+    assert_int_equal(t->shape[1], 28);
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        const ckpt_source *source = &map->sources.at[t->extent[i].source];
+        const char *path = ckpt_map_file_path(map, source->file);
+        assert_true(strstr(path, "mp_rank_02_optim") || strstr(path, "mp_rank_03_optim"));
+    }
+    assert_non_null(ckpt_map_find(map, "1.b.bias")->addend);
+    assert_non_null(ckpt_map_find(map, "exp_avg/1.b.bias")->addend);
+    assert_int_equal(map->states.n, 1);
+    assert_int_equal(map->states.at[0]->param.n, 11);
+    assert_string_equal(map->states.at[0]->param.at[10]->name, "3.bias");
+    ckpt_map_free(map);
+    map = open_tag(both, &kept);
+    assert_int_equal(ckpt_map_find(map, "mp_rank_02/2.b.weight")->shape[1], 14);
+    assert_null(ckpt_map_find(map, "mp_rank_01/2.b.weight"));
+    ckpt_map_free(map);
+}
+
+/* One tensor-parallel rank has no file of a layer. */
+static void test_missing_slice(void **state)
+{
+    link_tag(*state, both, "layer_02-model_01");
+    fails(*state, CKPT_EMISSING, "no file of a layer holds 2.a.weight");
+}
+
 static void test_missing_trained_layer(void **state)
 {
     link_tag(*state, pipe1, "layer_03");
@@ -439,7 +513,7 @@ static void test_files_once(void **state)
 /* Every copy equals its master bit for bit: experts', layers', and those of other ranks. */
 static void test_verified(void **state)
 {
-    const char *const tag[] = {tp, pipe0, pipe1, moe2, moe0, moe4};
+    const char *const tag[] = {tp, pipe0, pipe1, both, moe2, moe0, moe4};
     char path[PATH_MAX + LONG_PATH];
 
     (void)state;
@@ -622,6 +696,9 @@ int main(void)
         WITH_FOLDER(test_foreign),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_tied_stages),
+        WITH_FOLDER(test_rewritten),
+        cmocka_unit_test(test_stages_of_slices),
+        WITH_FOLDER(test_missing_slice),
         WITH_FOLDER(test_missing_trained_layer),
         WITH_FOLDER(test_missing_layer),
         WITH_FOLDER(test_no_layers),

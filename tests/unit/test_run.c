@@ -415,6 +415,226 @@ static void test_memory_failures(void **state)
     }
 }
 
+/* ---- folders ---- */
+
+/* As zero3_make, but each tensor in a file of its own, all of them in the folder "tag". */
+static void zero3_make_folder(zero3 *z)
+{
+    ckpt_err err = {0};
+    uint32_t file, source;
+
+    zero3_make(z, CKPT_F32);
+    ckpt_map_free(z->to);
+    z->to = help_map();
+    z->to->folder = z->to->pointer_text = "tag";
+    z->to->pointer = "latest";
+    for (unsigned i = 0; i < N_TENSORS; i++) {
+        char name[40];
+
+        (void)snprintf(name, sizeof name, "w/%s/fp32", tensor_name[i]);
+        file = help_output(z->to, name, HEADER + z->numel[i] * 4 + 8);
+        // the record ends with two floats that no tensor covers
+        source = help_source(z->to, file, HEADER, z->numel[i] * 4 + 8);
+        assert_int_equal(ckpt_map_add_literal(z->to, file, 0, "header", 6, &err), CKPT_OK);
+        help_whole(z->to, help_tensor(z->to, tensor_name[i], CKPT_F32, 1, &z->numel[i]), source, 0);
+    }
+    // a file without jobs, and in it a record of nothing but zeros and a literal
+    file = help_output(z->to, "index", 5000);
+    source = help_source(z->to, file, 100, 4800);
+    assert_int_equal(ckpt_map_add_literal(z->to, file, 200, "index", 5, &err), CKPT_OK);
+}
+
+static void expect_folder(const zero3 *z)
+{
+    uint8_t zeros[5000] = {0}, *got;
+    uint64_t n = 0;
+
+    for (unsigned i = 0; i < N_TENSORS; i++) {
+        char name[60];
+
+        (void)snprintf(name, sizeof name, "out/tag/w/%s/fp32", tensor_name[i]);
+        got = help_read(help_join(&dir, name), &n);
+        assert_int_equal(n, HEADER + z->numel[i] * 4 + 8);
+        assert_memory_equal(got, "header", 6);
+        assert_memory_equal(got + HEADER, z->values[i], (size_t)z->numel[i] * 4);
+        assert_memory_equal(got + n - 8, zeros, 8);
+        assert_int_equal(z->to->sources.at[i].crc, ckpt_crc32(0, got + HEADER, (size_t)n - HEADER));
+        ckpt_free(got);
+    }
+    got = help_read(help_join(&dir, "out/tag/index"), &n);
+    memcpy(zeros + 200, "index", 5);
+    assert_int_equal(n, 5000);
+    assert_memory_equal(got, zeros, 5000);
+    // known though no job has touched it
+    assert_int_equal(z->to->sources.at[N_TENSORS].has_crc, 1);
+    assert_int_equal(z->to->sources.at[N_TENSORS].crc, ckpt_crc32(0, zeros + 100, 4800));
+    ckpt_free(got);
+    got = help_read(help_join(&dir, "out/latest"), &n);
+    assert_int_equal(n, 3);
+    assert_memory_equal(got, "tag", 3);
+    ckpt_free(got);
+    assert_int_equal(help_count(help_join(&dir, "out")), 2);
+}
+
+static void test_folder(void **state)
+{
+    (void)state;
+    for (unsigned jobs = 1; jobs <= 8; jobs++) {
+        const ckpt_run_opts opts = {.jobs = jobs, .force = jobs > 1, .no_fsync = jobs % 2 == 0};
+        ckpt_run_report report = {0};
+        ckpt_err err = {0};
+        zero3 z;
+
+        zero3_make_folder(&z);
+        assert_int_equal(help_convert(&dir, z.from, z.to, &opts, &report, &err), CKPT_OK);
+        expect_folder(&z);
+        assert_int_equal(report.n_files, N_TENSORS + 1);
+        assert_int_equal(report.n_files_kept, 0);
+        assert_int_equal(report.n_records_checked, WORLD);
+        assert_int_equal(report.n_written, (100003 + 30000 + 7 + 65536 + 1) * 4);
+        zero3_free(&z);
+    }
+}
+
+/* Dies when enough bytes are done. */
+static int watch_and_die(void *ctx, uint64_t done, uint64_t total)
+{
+    const uint64_t *eighths = ctx;
+
+    if (done >= total / 8 * *eighths)
+        (void)kill(getpid(), SIGKILL);
+    return 0;
+}
+
+/* How many of the files an interrupted run has begun. */
+static uint64_t begun_files(void)
+{
+    uint64_t n = 0;
+
+    for (unsigned i = 0; i < N_TENSORS; i++) {
+        char name[80];
+        struct stat st;
+
+        (void)snprintf(name, sizeof name, "out/.tag.ckpt-partial/new/w/%s/fp32", tensor_name[i]);
+        n += stat(help_join(&dir, name), &st) == 0;
+    }
+    return n;
+}
+
+static void test_folder_resumed(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 16; i++) {
+        uint64_t eighths = 1 + i % 8, begun;
+        ckpt_run_opts opts = {
+            .jobs = 1 + (unsigned)i % 3, .progress = watch_and_die, .progress_ctx = &eighths};
+        ckpt_run_report report = {0};
+        ckpt_err err = {0};
+        int status = 0;
+        pid_t child;
+        zero3 z;
+
+        zero3_make_folder(&z);
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            (void)help_convert(&dir, z.from, z.to, &opts, NULL, &err);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        assert_int_equal(access(help_join(&dir, "out/tag"), F_OK), -1);
+        begun = begun_files();
+        opts.progress = NULL;
+        opts.jobs = 1 + (unsigned)i % 5;
+        assert_int_equal(help_convert(&dir, z.from, z.to, &opts, &report, &err), CKPT_OK);
+        expect_folder(&z);
+        // all is read and proved again, but only what was not finished is written
+        assert_int_equal(report.n_records_checked, WORLD);
+        assert_int_equal(report.n_elems, 100003 + 30000 + 7 + 65536 + 1);
+        assert_true(report.n_files_kept <= begun + 1);
+        assert_true((report.n_written == (100003 + 30000 + 7 + 65536 + 1) * 4) ==
+                    (report.n_files_kept == 0));
+        // at the last call of all everything is finished
+        if (eighths == 8) {
+            assert_int_equal(report.n_files_kept, N_TENSORS + 1);
+            assert_int_equal(report.n_written, 0);
+        }
+        help_remove(help_join(&dir, "out/tag"));
+        help_remove(help_join(&dir, "out"));
+        zero3_free(&z);
+    }
+}
+
+/* What an interrupted run has written from a record that was damaged before the next run. */
+static void test_folder_of_damaged_record(void **state)
+{
+    uint64_t eighths = 8;
+    ckpt_run_opts opts = {.jobs = 2, .progress = watch_and_die, .progress_ctx = &eighths};
+    ckpt_err err = {0};
+    int status = 0;
+    pid_t child;
+    zero3 z;
+
+    (void)state;
+    zero3_make_folder(&z);
+    // a damage that the file's times do not show
+    z.from->files.at[1].ino = z.from->files.at[1].dev = 0;
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)help_convert(&dir, z.from, z.to, &opts, NULL, &err);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    flip(z.from->files.at[1].path, 1000);
+    opts.progress = NULL;
+    // the kept file is not what this run makes; whatever is told first, nothing stays
+    assert_true(help_convert(&dir, z.from, z.to, &opts, NULL, &err) != CKPT_OK);
+    assert_int_equal(help_count(help_join(&dir, "out")), 0);
+    ckpt_err_clear(&err);
+    assert_int_equal(help_convert(&dir, z.from, z.to, &opts, NULL, &err), CKPT_EFORMAT);
+    assert_int_equal(help_count(help_join(&dir, "out")), 0);
+    zero3_free(&z);
+}
+
+static void test_folder_failures(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        watcher w = {.stop_at = i == 0 ? 1 : i == 1 ? 2 : 0};
+        const ckpt_run_opts opts = {.jobs = 2, .progress = watch, .progress_ctx = &w};
+        zero3 z;
+
+        zero3_make_folder(&z);
+        if (i == 2)
+            damage(&z, 1, 1000);
+        expect_failure(&z, &opts, i == 2 ? CKPT_EFORMAT : CKPT_ECANCELED,
+                       i == 2 ? "CRC-32" : "interrupted");
+        zero3_free(&z);
+    }
+    for (unsigned i = 0;; i++) {
+        const ckpt_run_opts opts = {.jobs = 2, .no_fsync = true};
+        ckpt_err err = {0};
+        zero3 z;
+        int rc;
+
+        zero3_make_folder(&z);
+        ckpt_alloc_fail_at(i);
+        rc = help_convert(&dir, z.from, z.to, &opts, NULL, &err);
+        ckpt_alloc_fail_at(UINT64_MAX);
+        if (rc != CKPT_OK) {
+            assert_int_equal(rc, CKPT_ELIMIT);
+            assert_int_equal(help_count(help_join(&dir, "out")), -1);
+        } else {
+            expect_folder(&z);
+        }
+        zero3_free(&z);
+        if (rc == CKPT_OK)
+            break;
+    }
+}
+
 static void test_wrong_use(void **state)
 {
     const ckpt_run_opts opts = {0}, tiny = {.memory = 100000};
@@ -462,6 +682,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory_failures, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_folder_resumed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_folder_of_damaged_record, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_folder_failures, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wrong_use, setup, teardown),
         cmocka_unit_test(test_sizes),
     };

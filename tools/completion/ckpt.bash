@@ -1,4 +1,4 @@
-# ckpt.bash: completion for ckpt, zero_to_fp32 and zero_to_torch in bash.
+# ckpt.bash: completion for ckpt, zero_to_fp32, zero_to_torch and ds_to_universal in bash.
 # tests/cli/man_options.sh fails while an option of a --help text is missing here.
 
 _ckpt_options() {
@@ -31,6 +31,11 @@ _ckpt_options() {
         echo "--max_shard_size --safe_serialization --tag --exclude_frozen_parameters --debug" \
             "--memory --jobs --no-fsync --quiet"
         ;;
+    ds_to_universal)
+        echo "--input_folder --output_folder --num_extract_workers --num_merge_workers" \
+            "--keep_temp_folder --no_strict --inject_missing_state --slice_rules" \
+            "--deepspeed_version --keep_objects --drop_objects --memory --jobs --no-fsync --quiet"
+        ;;
     esac
     echo "--help --version"
 }
@@ -42,7 +47,7 @@ _ckpt_tensors() {
 
 _ckpt() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local verbs="ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 zero_to_torch"
+    local verbs="ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 zero_to_torch ds_to_universal"
     local verb=${COMP_WORDS[0]##*/}
     verb=${verb%.py}
     if [ "$verb" = ckpt ]; then
@@ -83,4 +88,4 @@ _ckpt() {
     esac
 }
 
-complete -F _ckpt ckpt zero_to_fp32 zero_to_torch zero_to_fp32.py zero_to_torch.py
+complete -F _ckpt ckpt zero_to_fp32 zero_to_torch zero_to_fp32.py zero_to_torch.py ds_to_universal ds_to_universal.py

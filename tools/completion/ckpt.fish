@@ -1,7 +1,7 @@
 # ckpt.fish: completion for ckpt and its drop-ins in fish.
 # tests/cli/man_options.sh fails while an option of a --help text is missing here.
 
-set -l verbs ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 zero_to_torch
+set -l verbs ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 zero_to_torch ds_to_universal
 complete -c ckpt -n "not __fish_seen_subcommand_from $verbs" -f -a "$verbs"
 complete -c ckpt -s h -l help -d 'show the options'
 complete -c ckpt -s V -l version -d 'show the version'
@@ -11,7 +11,7 @@ function __ckpt_option -a verb short long value text
     set -l args -l $long -d $text
     test $short != - && set args $args -s $short
     test $value != - && set args $args -x
-    if contains -- $verb zero_to_fp32 zero_to_torch
+    if contains -- $verb zero_to_fp32 zero_to_torch ds_to_universal
         complete -c $verb $args
     end
     complete -c ckpt -n "__fish_seen_subcommand_from $verb" $args
@@ -23,14 +23,14 @@ end
 for v in ls info tree cat convert reshard verify diff doctor clean formats
     __ckpt_option $v - json - 'print JSON'
 end
-for v in ls cat convert reshard verify diff doctor clean formats zero_to_fp32 zero_to_torch
+for v in ls cat convert reshard verify diff doctor clean formats zero_to_fp32 zero_to_torch ds_to_universal
     __ckpt_option $v q quiet - 'say less'
 end
 for v in ls convert diff
     __ckpt_option $v - include glob 'only names that match'
     __ckpt_option $v - exclude glob 'no names that match'
 end
-for v in convert reshard verify doctor zero_to_fp32 zero_to_torch
+for v in convert reshard verify doctor zero_to_fp32 zero_to_torch ds_to_universal
     __ckpt_option $v - memory size 'for buffers, in all'
     __ckpt_option $v j jobs number 'threads'
 end
@@ -69,6 +69,18 @@ for v in zero_to_fp32 zero_to_torch
     complete -c $v -s V -l version -d 'show the version'
 end
 __ckpt_option zero_to_torch - dtype dtype 'bf16, fp16 or fp32'
+__ckpt_option ds_to_universal - input_folder folder 'the checkpoint'
+__ckpt_option ds_to_universal - output_folder folder 'what to make'
+__ckpt_option ds_to_universal - num_extract_workers number 'not needed'
+__ckpt_option ds_to_universal - num_merge_workers number 'not needed'
+__ckpt_option ds_to_universal - keep_temp_folder - 'there is none'
+__ckpt_option ds_to_universal - no_strict - 'patterns without a match only warn'
+__ckpt_option ds_to_universal - inject_missing_state - 'always done'
+__ckpt_option ds_to_universal - slice_rules file 'how slices are joined'
+__ckpt_option ds_to_universal - deepspeed_version version 'write for it'
+__ckpt_option ds_to_universal - keep_objects - 'objects of unknown classes go along'
+__ckpt_option ds_to_universal - drop_objects - 'they are left out'
+__ckpt_option ds_to_universal - no-fsync - 'do not wait for the disk'
 
 __ckpt_option ls l long - 'also role and place'
 __ckpt_option ls a all - 'also optimizer state'

@@ -1,4 +1,4 @@
-#compdef ckpt zero_to_fp32 zero_to_torch
+#compdef ckpt zero_to_fp32 zero_to_torch ds_to_universal
 # ckpt.zsh: completion for ckpt and its drop-ins in zsh; installed as _ckpt.
 # tests/cli/man_options.sh fails while an option of a --help text is missing here.
 
@@ -76,6 +76,15 @@ _ckpt_verb() {
             '--no-fsync[do not wait for the disk]' \
             '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' '1:checkpoint:_files' \
             '2:output:_files' ;;
+    ds_to_universal) _arguments $common $size '--input_folder[the checkpoint]:folder:_files -/' \
+        '--output_folder[what to make]:folder:_files -/' \
+        '--num_extract_workers[not needed]:number' '--num_merge_workers[not needed]:number' \
+        '--keep_temp_folder[there is none]' '--no_strict[patterns without a match only warn]' \
+        '--inject_missing_state[always done]' '--slice_rules[how slices are joined]:file:_files' \
+        '--deepspeed_version[write for it]:version' \
+        '--keep_objects[objects of unknown classes go along]' '--drop_objects[they are left out]' \
+        '--no-fsync[do not wait for the disk]' \
+        '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' ;;
     help) _arguments $common "1:command:(ls info tree cat convert reshard verify diff doctor clean formats)" ;;
     *) _arguments $common ;;
     esac
@@ -87,7 +96,7 @@ _ckpt() {
         _ckpt_verb $name
     elif (( CURRENT == 2 )); then
         compadd ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 \
-            zero_to_torch --help --version
+            zero_to_torch ds_to_universal --help --version
     else
         shift words
         (( CURRENT-- ))

@@ -2,8 +2,9 @@
 ckpt reshard -q -w 2 "$FIXTURES"/z1_bf16_w3_groups/ckpt out
 (
     ulimit -f 8
-    ckpt reshard -q -w 4 -f "$FIXTURES"/z1_bf16_w3_groups/ckpt out 2>&1
+    ckpt reshard -q -w 4 -f "$FIXTURES"/z1_bf16_w3_groups/ckpt out 2>message
     echo $?
 )
+sed "s/reserve [0-9]*/reserve N/" message
 ls out/*
 ckpt verify -q out && echo whole
