@@ -112,8 +112,12 @@ $(B)/golden_map: tests/golden/golden_map.c $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
 
-check-golden: programs $(B)/golden_map
+check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
+	@python3 tests/golden/reshard.py --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero \
+	    $$([ -d ../shared/fixtures ] && echo ../shared/fixtures || echo tests/fixtures)
+	@python3 tests/golden/reshard_roundtrip.py --bin $(B)/bin \
+	    $$([ -d ../shared/fixtures ] && echo ../shared/fixtures || echo tests/fixtures)
 	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map \
 	    $$([ -d ../shared/fixtures ] && echo ../shared/fixtures || echo tests/fixtures)
 	@python3 tests/golden/run_doctor.py --bin $(B)/bin $$([ -d ../shared/fixtures ] && echo --more ../shared/fixtures) tests/fixtures

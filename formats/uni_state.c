@@ -244,6 +244,37 @@ static ckpt_value *us_optim(ckpt_uni *u)
     return fits ? root : NULL;
 }
 
+/* A dict that says "one slice, one stage". */
+static ckpt_value *us_degrees(ckpt_arena *arena)
+{
+    ckpt_value *v = ckpt_value_new(arena, CKPT_V_DICT), *one = ckpt_value_int(arena, 1);
+
+    return v && one && ckpt_dict_add_cstr(arena, &v->as.map, "pp_degree", one) &&
+                   ckpt_dict_add_cstr(arena, &v->as.map, "tp_degree", one)
+               ? v
+               : NULL;
+}
+
+/* The model file's tree; of a run of several model-parallel ranks, as that of one: tensors are
+ * whole now. */
+static ckpt_value *us_model(ckpt_uni *u, ckpt_value *tree)
+{
+    ckpt_arena *arena = u->ds.map->arena;
+    ckpt_value *root = u->shapes_whole ? tree : ckpt_value_new(arena, CKPT_V_DICT);
+    ckpt_dict all = ckpt_value_map(tree);
+    bool fits = root != NULL;
+
+    for (uint64_t i = 0; fits && !u->shapes_whole && i < all.n; i++) {
+        ckpt_value *v = all.at[i].value;
+        if (ckpt_value_is(all.at[i].key, "mp_world_size"))
+            v = ckpt_value_int(arena, 1);
+        else if (ckpt_value_is(all.at[i].key, "checkpoint_parallel_dimensions"))
+            v = us_degrees(arena);
+        fits = v && ckpt_dict_add(arena, &root->as.map, all.at[i].key, v);
+    }
+    return fits ? root : NULL;
+}
+
 /* What the run's configuration says of a layout that is gone. */
 static void us_config(const ckpt_uni *u, ckpt_state *state)
 {
@@ -299,6 +330,7 @@ int ckpt_uni_state_make(ckpt_uni *u)
     state->stage = u->ds.stage;
     (void)ckpt_ds_stage(ckpt_value_get(u->ds.optim.root, "zero_stage"), &state->stage);
     state->optim = us_optim(u);
+    state->model = us_model(u, state->model);
     us_config(u, state);
-    return state->optim ? us_groups(u, state) : ckpt_fail_memory(u->ds.err);
+    return state->optim && state->model ? us_groups(u, state) : ckpt_fail_memory(u->ds.err);
 }

@@ -158,9 +158,10 @@ static int dir_enter(dir_level *l, int at, const char *name, const struct stat *
 {
     int fd = ckpt_dir_open_at(at, name);
 
+    *l = (dir_level){NULL, at, name, st->st_dev};
     if (fd < 0)
         return errno;
-    *l = (dir_level){fdopendir(fd), at, name, st->st_dev};
+    l->stream = fdopendir(fd);
     if (l->stream != NULL)
         return 0;
     (void)close(fd);

@@ -560,9 +560,13 @@ int ckpt_sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
 {
     sink_file *f = &s->file[i];
     int rc, fd;
+    bool done;
 
-    // Kept, or synced when it was let rest and not written since: only we look at it now.
-    if (s->kept[i].kept || (f->made && f->fd < 0 && !f->unsynced))
+    // Kept, or synced when it was let rest, and not written since.
+    pthread_mutex_lock(&s->lock);
+    done = s->kept[i].kept || (f->made && f->fd < 0 && !f->unsynced);
+    pthread_mutex_unlock(&s->lock);
+    if (done)
         return CKPT_OK;
     rc = sink_get(s, f, false, err);
     if (rc != CKPT_OK)

@@ -73,6 +73,49 @@ class Case:
         return None
 
 
+def order(a, tmp, src):
+    """What must be on the disk before what: read from a log of the calls."""
+    for over, flags in ((False, False), (True, False), (True, True)):
+        case = Case(a, tmp, src, over, flags)
+        log = os.path.join(tmp, 'log')
+        case.reset()
+        rc, err = run(case.cmd, dict(case.shim, IOSHIM_LOG=log))
+        assert rc == 0, err
+        with open(log) as f:
+            calls = [x.rstrip('\n').split(' ', 1) for x in f]
+        os.unlink(log)
+        new = os.path.join(case.out, STAGING, 'new')
+        files = [os.path.join(new, k[len(TAG) + 1:]) for k, v in case.part(case.after, TAG).items() if v != 'folder']
+        dirs = [new] + [os.path.join(new, k[len(TAG) + 1:]) for k, v in case.part(case.after, TAG).items() if v == 'folder' and k != TAG]
+
+        def last(op, path, before=len(calls)):
+            return max([i for i in range(before) if calls[i] == [op, path]], default=-1)
+
+        named = last('rename', os.path.join(case.out, TAG))
+        pointed = last('rename', os.path.join(case.out, 'latest'))
+        journal, pointer = os.path.join(case.out, STAGING, 'journal'), os.path.join(case.out, STAGING, 'pointer')
+        problem = None if 0 < named < pointed else 'the renames'
+        for path in files:
+            if not -1 < last('pwrite', path) < last('fsync', path, named):
+                problem = problem or path + ' is not synced before it gets its name'
+        for path in dirs:
+            if last('fsync', path, named) < max(last('open', x) for x in files):
+                problem = problem or path + ' is not synced after the last file in it'
+        if not last('pwrite', journal) < last('fsync', journal, named):
+            problem = problem or 'the journal is not synced before the rename'
+        if not -1 < last('write', pointer) < last('fsync', pointer, named):
+            problem = problem or 'the text of `latest` is not synced before the rename'
+        if not named < last('fsync', case.out, pointed):
+            problem = problem or 'the run folder is not synced between the renames'
+        if not pointed < last('fsync', case.out):
+            problem = problem or 'the run folder is not synced after the last rename'
+        if last('unlink', journal) < last('fsync', case.out):
+            problem = problem or 'the journal goes too early'
+        verdict(case.label + ': order of syncs', problem)
+        if len([x for x in calls if x[0] == 'fsync']) > 2 * len(files) + len(dirs) + 20:
+            verdict(case.label + ': number of syncs', 'too many')
+
+
 def faults(a, tmp, src):
     """Every counted system call fails once."""
     for over, flags, kinds in ((False, False, ('EIO', 'ENOSPC', 'EINTR', 'short')), (True, False, ('EIO', 'EINTR')), (True, True, ('EIO',))):
@@ -262,6 +305,7 @@ def test(a, tmp, src):
     big = os.path.join(tmp, 'bigger')
     subprocess.run([a.gen, '--stage', '2', '--world', '2', '--layers', '4', '--width', '256', '--vocab', '4000', big], check=True,
                    stdout=subprocess.DEVNULL)
+    order(a, tmp, src)
     faults(a, tmp, src)
     kills(a, tmp, src)
     random_kills(a, tmp, big)

@@ -17,6 +17,8 @@
  * those that are relative to a descriptor made whole, and as /proc/self/fd has them for
  *                descriptors)
  * IOSHIM_FLAGS   1: renameat2 with flags fails with EINVAL, as on file systems that have none
+ * IOSHIM_LOG     name of a file: each counted call is added to it as a line "OP PATH", before it is
+ *                carried out
  * IOSHIM_COUNT   name of a file: at exit the number of counted calls is written to it as one
  * decimal line.  A loop over IOSHIM_NTH can stop at that number.
  *
@@ -120,6 +122,27 @@ static int shim_errno(const char *kind)
     return EIO;
 }
 
+/* Note a call. */
+static void shim_log(const char *op, const char *path, int fd)
+{
+    const char *log = shim_env("IOSHIM_LOG");
+    char folder[4096] = "", line[8300];
+    bool whole = path != NULL && (path[0] == '/' || fd == AT_FDCWD);
+    long to;
+    int n;
+
+    if (log[0] == 0)
+        return;
+    if (!whole)
+        shim_path_of(fd, folder);
+    n = snprintf(line, sizeof line, "%s %s%s%s\n", op, folder, whole || path == NULL ? "" : "/",
+                 path != NULL ? path : "");
+    to = syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    if (to < 0 || syscall(SYS_write, to, line, (size_t)n) != n)
+        _exit(99);
+    (void)syscall(SYS_close, to);
+}
+
 /* Count a call and say what becomes of it; on SHIM_FAIL errno is set. */
 static shim_fate shim_decide(const char *op, const char *path, int fd)
 {
@@ -131,6 +154,7 @@ static shim_fate shim_decide(const char *op, const char *path, int fd)
         errno = saved;
         return SHIM_PASS;
     }
+    shim_log(op, path, fd);
     now = atomic_fetch_add(&shim_calls, 1) + 1;
     errno = saved;
     if (nth == 0 || now < nth || (now > nth && strcmp(shim_env("IOSHIM_REPEAT"), "1") != 0))

@@ -94,8 +94,6 @@ def check(case, r, e, losses):
     compare_values(r, e, case, bad)
     losses = losses[:len(r.losses)]
     off, own = far(r.losses, losses), case.world == e['world'] and case.stage == e['stage']
-    # DeepSpeed gives one step tensor to all sub-groups of stage 3, and torch's Adam counts it up once for each.
-    own = own and (case.stage < 3 or len(r.steps) == 1)
     limit = NEAR[e['dtype']] if not own else 1e-6
     if off > limit:
         bad.append('losses off by %.2g: %s, expected %s' % (off, r.losses, losses))
@@ -119,6 +117,20 @@ def with_own(module):
                     t.copy_(module[name])
         return model
     return make
+
+
+def with_steps(gather):
+    """gather, after each flat group was given a step count of its own.
+
+    From a universal checkpoint DeepSpeed's stage 3 gives one tensor to all sub-groups, and torch's Adam counts it up once for
+    each of them; that is no fault of the files.
+    """
+    def apart(engine, world, aligned):
+        for entry in engine.optimizer.optimizer.state.values():
+            if hasattr(entry.get('step'), 'clone'):
+                entry['step'] = entry['step'].clone()
+        return gather(engine, world, aligned)
+    return apart
 
 
 def model_file(folder):
@@ -163,6 +175,7 @@ def main():
     args = parser.parse_args()
     failed = done = 0
     ds_harness.prepare()
+    ds_harness.gather = with_steps(ds_harness.gather)
     for name, at, *version in CASES:
         if args.names and name not in args.names:
             continue
