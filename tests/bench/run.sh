@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Benchmarks: ours beside `cp` of the same output and DeepSpeed's own script, in one run.  Prints figures, judges nothing.
 #
-#   run.sh BUILD_BIN [bench.py's arguments]
+#   run.sh BUILD_BIN [bench.py's arguments]          consolidating, then resharding
+#   run.sh BUILD_BIN reshard [reshard.py's arguments]
 set -eu
 bin=$(cd "${1:-build/bin}" && pwd)
 shift || true
@@ -9,4 +10,10 @@ make -s "$(dirname "$bin")/gen_zero"
 venv=${CKPT_INTEROP_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/ckpt-interop}
 python=python3
 [ -x "$venv/bin/python" ] && python=$venv/bin/python
-exec "$python" tests/bench/bench.py --bin "$bin" --gen "$(dirname "$bin")/gen_zero" "$@"
+gen=$(dirname "$bin")/gen_zero
+if [ "${1:-}" = reshard ]; then
+    shift
+    exec "$python" tests/bench/reshard.py --bin "$bin" --gen "$gen" "$@"
+fi
+"$python" tests/bench/bench.py --bin "$bin" --gen "$gen" "$@"
+exec "$python" tests/bench/reshard.py --bin "$bin" --gen "$gen"

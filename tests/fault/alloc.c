@@ -3,8 +3,8 @@
  *
  *     fault_alloc CHECKPOINT FORMAT TARGET
  *
- * Each run must end in CKPT_ELIMIT and leave nothing; the first run in which no allocation fails must succeed.  Under
- * AddressSanitizer this also shows that no failure path leaks.
+ * Each run must end in CKPT_ELIMIT and leave nothing; the first run in which no allocation fails
+ * must succeed.  Under AddressSanitizer this also shows that no failure path leaks.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +15,10 @@
 
 static int convert(const char *from, const char *format, const char *path, ckpt_err *err)
 {
-    const ckpt_open_opts open = {.whole_checkpoint = true, .with_optimizer = strcmp(format, "zero") == 0};
-    const ckpt_target target = {.format = format, .path = path, .max_shard_size = 400, .stage = 3, .world = 2};
+    const ckpt_open_opts open = {.whole_checkpoint = true,
+                                 .with_optimizer = strcmp(format, "zero") == 0};
+    const ckpt_target target = {
+        .format = format, .path = path, .max_shard_size = 400, .stage = 3, .world = 2};
     const ckpt_run_opts run = {.jobs = 1, .no_fsync = true};
     ckpt_run_report report;
     ckpt_map *map = NULL;

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
 import common
 import folders
 from common import content, run, verdict
