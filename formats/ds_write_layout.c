@@ -195,10 +195,9 @@ static int dwl_flat_group(ckpt_dsw *w, const ckpt_group *g)
 
     if (w->world % lanes)
         return ckpt_fail(w->err, CKPT_EUSAGE,
-                         "%" PRIu32 " ranks cannot hold experts cut over %" PRIu32
-                         " ranks: choose a "
-                         "multiple",
-                         w->world, lanes);
+                         "experts are cut over %" PRIu32 " ranks, and %" PRIu32
+                         " is no multiple of that: choose a world size that is",
+                         lanes, w->world);
     if (w->round_robin && !order)
         return ckpt_fail_memory(w->err);
     if (order)
@@ -238,7 +237,7 @@ static int dwl_sub_groups(ckpt_dsw *w, const ckpt_group *g)
     uint32_t *sub = ckpt_arena_array(w->scratch, g->n, sizeof *sub), next = 0;
     int rc = CKPT_OK;
 
-    if (g->n_lanes > 1)
+    if (w->experts || g->n_lanes > 1)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "%s: DeepSpeed has no stage 3 for mixtures of experts; choose stage 1 "
                          "or 2",

@@ -19,7 +19,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from readers import ST, read_safetensors
 
-HANDLED = ('pt', 'legacy', 'zip', 'safetensors', 'ds', 'hf')
+HANDLED = ('pt', 'legacy', 'zip', 'safetensors', 'ds', 'hf', 'universal')
 
 
 def restore_links(top):
@@ -43,6 +43,8 @@ def execute(bin_, case, root, tmp):
     os.mkdir(work)
     if case.get('op') == 'consolidate':
         cmd = [os.path.join(bin_, 'zero_to_fp32'), root, out]
+    elif case.get('op') == 'to_universal':
+        cmd = [os.path.join(bin_, 'ckpt'), 'convert', '-q', '--to', 'universal', root, out]
     else:
         cmd = [os.path.join(bin_, 'ckpt'), 'convert', '-q', root, out]
     t = time.time()
@@ -87,7 +89,7 @@ def main():
         m = json.load(f)
     passed, failed, other = 0, 0, []
     for case in m['cases']:
-        if a.ids and case['id'] not in a.ids or case.get('op') == 'to_universal':
+        if a.ids and case['id'] not in a.ids:
             continue
         tmp = tempfile.mkdtemp()
         # a copy, so that a writer that strays would be seen: the case's own folder with its neighbours
