@@ -41,7 +41,7 @@ def execute(bin_, case, root, tmp):
     os.mkdir(canary)
     work = os.path.join(tmp, 'work')
     os.mkdir(work)
-    if case.get('op') == 'consolidate':
+    if case.get('op') == 'consolidate' and case['kind'] == 'ds':
         cmd = [os.path.join(bin_, 'zero_to_fp32'), root, out]
     elif case.get('op') == 'to_universal':
         cmd = [os.path.join(bin_, 'ckpt'), 'convert', '-q', '--to', 'universal', root, out]
