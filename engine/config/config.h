@@ -1,0 +1,107 @@
+/*
+ * config.h: what a run is told: the ds_config.json, with every key honoured, or refused by name.
+ *
+ *     hjson.c    HJSON as DeepSpeed reads it, into a tree of values
+ *     config.c   the keys, their types, defaults and ranges (a table), and what each means here
+ *     batch.c    train_batch_size = micro batch x accumulation x world
+ *     auto.c     values that are "auto", from the command line as the Trainer of transformers fills them
+ *     print.c    the resolved configuration as JSON
+ *     hostfile.c hosts, slots, include and exclude filters, ranks
+ *
+ * Source: DeepSpeed 0.19.8, runtime/config.py, runtime/zero/config.py, runtime/precision_config.py, launcher/runner.py.
+ */
+#ifndef ZT_CONFIG_CONFIG_H
+#define ZT_CONFIG_CONFIG_H
+
+#include <stdio.h>
+
+#include "engine/optim/optim.h"
+
+/*
+ * Parse HJSON text: comments, trailing commas, unquoted keys and strings, missing outer braces; a key twice in one
+ * object is an error.  Objects become DICT, numbers INT or FLOAT, null NONE.  name is for messages, which give the line.
+ *
+ * Errors  CKPT_EFORMAT, CKPT_ELIMIT (depth over 64, 16 MiB of text)
+ */
+int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t n, const char *name, ckpt_err *err);
+int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_err *err);
+
+typedef enum zt_place { ZT_ON_DEVICE, ZT_ON_CPU, ZT_ON_NVME } zt_place;
+
+typedef struct zt_offload {
+    zt_place place;
+    const char *path;      /* nvme_path */
+    int64_t buffer_count;
+    uint64_t buffer_size, max_in_cpu; /* elements */
+    bool pin, pipeline_read, pipeline_write;
+    double ratio;
+} zt_offload;
+
+/* The resolved configuration.  Sizes are elements. */
+typedef struct zt_config {
+    const ckpt_value *json; /* as read, "auto" filled in: goes into checkpoints as ds_config */
+
+    int64_t train_batch, micro_batch, accumulation;
+    double clipping; /* 0: none */
+    ckpt_dtype dtype; /* F32, F16, BF16 */
+    ckpt_dtype accum_dtype; /* of accumulated gradients */
+    ckpt_dtype comm_dtype;  /* of gradients on the way */
+    bool fp16_z0_quirk;     /* --compat-z0-loss-scale: leave out the scaling as 0.19.8's stage 0 does */
+    bool check_grad_overflow;
+    bool prescale;
+    double predivide;
+    bool sum_gradients;     /* gradient_allreduce_op */
+    zt_optim optim;
+    zt_schedule schedule;
+    zt_scaler scaler;
+    bool allow_untested;
+
+    int stage;
+    bool contiguous, reduce_scatter, round_robin, overlap, compute_grad_norm, aligned;
+    uint64_t reduce_bucket, gather_bucket, sub_group_size, prefetch_bucket, persistence, model_persistence;
+    uint64_t max_live, max_reuse;
+    bool gather_16bit_on_save;
+    bool elastic_checkpoint;
+    zt_offload offload_optimizer, offload_param;
+    uint64_t aio_block;
+    int64_t aio_depth, aio_threads;
+
+    bool node_local; /* checkpoint.use_node_local_storage */
+    enum { ZT_TAG_WARN, ZT_TAG_IGNORE, ZT_TAG_FAIL } tag_validation;
+    bool load_universal;
+    bool activation_checkpointing; /* the block is there, or asked for on the command line */
+    int64_t steps_per_print;
+    bool wall_clock;
+
+    /* Remarks for the user, one line each: keys accepted without effect here, tolerated spellings.  NULL-terminated. */
+    const char *const *notes;
+} zt_config;
+
+/* Arguments that "auto" values are taken from: the names and defaults of transformers' TrainingArguments. */
+typedef struct zt_arguments {
+    int64_t per_device_train_batch_size, gradient_accumulation_steps;
+    double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, warmup_steps;
+    int64_t total_steps; /* of the run: for schedules */
+    int64_t hidden_size; /* of the model; 0: unknown, sizes that need it are an error */
+    bool fp16, bf16;
+    bool given[16];      /* which were given on the command line, in this order: see auto.c */
+} zt_arguments;
+
+/* TrainingArguments' defaults. */
+void zt_arguments_default(zt_arguments *a);
+
+/*
+ * Read, fill and check a configuration.  args NULL: "auto" is as DeepSpeed itself takes it.
+ *
+ * Errors  CKPT_EUSAGE: a value (key, found, allowed) or the batch sizes; CKPT_EUNSUPPORTED: a key or value that is
+ *         not for this engine; CKPT_EFORMAT: not HJSON
+ */
+int zt_config_read(zt_config *out, ckpt_arena *arena, const char *path_or_base64, const zt_arguments *args,
+                   int world, ckpt_err *err);
+int zt_config_parse(zt_config *out, ckpt_arena *arena, ckpt_value *json, const zt_arguments *args, int world,
+                    ckpt_err *err);
+
+/* JSON of the resolved configuration. */
+int zt_config_print(const zt_config *c, FILE *out, ckpt_err *err);
+
+#endif

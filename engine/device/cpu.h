@@ -1,0 +1,79 @@
+/*
+ * cpu.h: the operations of the CPU device, for its table (cpu.c), its tests, and each other.
+ *
+ *     cpu.c              the table, memory
+ *     cpu_pool.c         threads and their scratch
+ *     cpu_blas.c         linear, linear_grad, matmul
+ *     cpu_elementwise.c  vectors, activations, blocks of rows
+ *     cpu_norm.c cpu_embed.c cpu_loss.c cpu_attention.c cpu_rope.c cpu_dropout.c cpu_update.c
+ *
+ * What they mean is said at their structs in device.h.
+ */
+#ifndef ZT_DEVICE_CPU_H
+#define ZT_DEVICE_CPU_H
+
+#include "engine/device/device.h"
+
+void zt_cpu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void *from,
+                 ckpt_dtype from_dtype);
+void zt_cpu_accumulate(zt_device *d, const zt_accumulate *a);
+void zt_cpu_scale(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor);
+void zt_cpu_add(zt_device *d, ckpt_dtype dt, uint64_t n, void *y, const void *x);
+double zt_cpu_sum_squares(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x);
+
+void zt_cpu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a);
+void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a);
+void zt_cpu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a);
+void zt_cpu_act(zt_device *d, ckpt_dtype dt, zt_act act, uint64_t n, void *y, const void *x);
+void zt_cpu_act_grad(zt_device *d, ckpt_dtype dt, const zt_act_grad *a);
+void zt_cpu_swiglu(zt_device *d, ckpt_dtype dt, const zt_swiglu *a);
+void zt_cpu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a);
+void zt_cpu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a);
+void zt_cpu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a);
+void zt_cpu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a);
+void zt_cpu_embed_grad(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a);
+void zt_cpu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a);
+void zt_cpu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a);
+void zt_cpu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a);
+void zt_cpu_dropout(zt_device *d, ckpt_dtype dt, const zt_dropout *a);
+void zt_cpu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a);
+void zt_cpu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a);
+void zt_cpu_update(zt_device *d, const zt_update *a);
+
+/* What operations share. */
+
+/* Elements that fit well into a worker's first-level cache as fp32, several times over. */
+#define ZT_CPU_BLOCK 1024u
+
+/*
+ * Whether an operation can start: the device has not failed, ok (the arguments it needs are there),
+ * dt is one of F32, BF16, F16.  Else false, and the device has failed.
+ */
+bool zt_cpu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation);
+
+/* The n elements of x from element `at` on, as fp32: in place when x is F32, else converted into
+ * `room` [n]. */
+const float *zt_cpu_read(ckpt_dtype dt, const void *x, uint64_t at, uint64_t n, float *room);
+
+/* Convert to and from fp32, element `at` of the dt side; rounding to nearest even.  F32: a copy. */
+void zt_cpu_load(ckpt_dtype dt, float *to, const void *from, uint64_t at, uint64_t n);
+void zt_cpu_store(ckpt_dtype dt, void *to, uint64_t at, const float *from, uint64_t n);
+
+/* Bytes of an element: 4 or 2. */
+static inline uint64_t zt_cpu_size(ckpt_dtype dt)
+{
+    return dt == CKPT_F32 ? 4 : 2;
+}
+
+/* Address of element `at`. */
+static inline void *zt_cpu_at(ckpt_dtype dt, void *x, uint64_t at)
+{
+    return (char *)x + at * zt_cpu_size(dt);
+}
+
+static inline const void *zt_cpu_const_at(ckpt_dtype dt, const void *x, uint64_t at)
+{
+    return (const char *)x + at * zt_cpu_size(dt);
+}
+
+#endif

@@ -1,0 +1,328 @@
+/*
+ * device.h: where tensors live and what computes on them: one table of operations per kind of device.
+ *
+ * Everything above this table (models, ZeRO runtime, optimizers, checkpoints) is written against it alone; a new
+ * kind of device is a new table.  Pointers to tensors are device pointers: only where `host` is set may the caller
+ * read them.  Tensors are dense and row-major unless a struct has an `ld` (elements from one row to the next; 0: dense).
+ *
+ * Precision: `dt` is the dtype that the model is trained in: CKPT_F32, CKPT_BF16 or CKPT_F16.  Weights, activations
+ * and their gradients have it.  Each operation computes in fp32 and rounds its outputs once (to nearest even).
+ *
+ * Errors: operations return nothing.  The first failure (memory, a kernel's) is kept in the device and every later
+ * operation does nothing; zt_device_check() tells.  Callers check once per micro step, and before results leave the
+ * process.  An operation given a NULL that it needs fails in the same way.
+ *
+ * Order: operations of one device happen in the order in which they were called.  A device is used by one thread.
+ */
+#ifndef ZT_DEVICE_DEVICE_H
+#define ZT_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/base/err.h"
+
+typedef struct zt_device zt_device;
+
+typedef enum zt_act { ZT_ACT_NONE, ZT_GELU, ZT_GELU_TANH, ZT_RELU, ZT_TANH, ZT_SILU } zt_act;
+
+/*
+ * y = act(x w' + b): x [rows, in], y [rows, out].
+ *
+ * w      [out, in], or [in, out] with w_in_out (GPT-2's Conv1D)
+ * b      [out] or NULL
+ * pre    where x w' + b is kept for the backward pass when act is not NONE (may be NULL in evaluation); else unused
+ */
+typedef struct zt_linear {
+    uint64_t rows, in, out;
+    uint64_t ldx, ldy; /* elements; 0: dense */
+    bool w_in_out;
+    bool y_add; /* add to what y holds (act NONE only) */
+    zt_act act;
+    const void *x, *w, *b;
+    void *y, *pre;
+} zt_linear;
+
+/*
+ * Gradients of y = x w' + b.
+ *
+ * dx     NULL: not wanted; dx_add: added to what is there
+ * dw,db  NULL: frozen; w_add, b_add: added to what is there (rounded in dt), else overwritten
+ */
+typedef struct zt_linear_grad {
+    uint64_t rows, in, out;
+    uint64_t ldx, lddy, lddx;
+    bool w_in_out, dx_add, w_add, b_add;
+    const void *x, *w, *dy;
+    void *dx, *dw, *db;
+} zt_linear_grad;
+
+/*
+ * C = alpha op(A) op(B) + beta C, row-major: C [m, n], op(A) [m, k], op(B) [k, n]; dense.
+ */
+typedef struct zt_matmul {
+    uint64_t m, n, k;
+    bool a_transposed, b_transposed;
+    float alpha, beta;
+    const void *a, *b;
+    void *c;
+} zt_matmul;
+
+/*
+ * Layer norm, or RMS norm (rms set, b NULL), of s = x + add (add NULL: s = x) over rows of `width`.
+ *
+ * sum        where s is kept when add is given (may be x or add itself)
+ * mean,rstd  [rows] fp32, kept for the backward pass (mean unused by rms); NULL in evaluation
+ * Source     y = (s - mean) * rstd * w + b, rstd = 1/sqrt(var + eps), biased variance (Ba et al. 2016);
+ *            rms: y = w * round(s / sqrt(mean(s^2) + eps)) (Zhang & Sennrich 2019, rounding as in LlamaRMSNorm)
+ */
+typedef struct zt_norm {
+    uint64_t rows, width;
+    bool rms;
+    float eps;
+    const void *x, *add, *w, *b;
+    void *sum, *y;
+    float *mean, *rstd;
+} zt_norm;
+
+/* Its gradients.  x is s.  dx_add: dx += (the residual's gradient is there already).  dw, db as in zt_linear_grad. */
+typedef struct zt_norm_grad {
+    uint64_t rows, width;
+    bool rms, dx_add, w_add, b_add;
+    const void *x, *w, *dy;
+    const float *mean, *rstd;
+    void *dx, *dw, *db;
+} zt_norm_grad;
+
+/*
+ * y[i] = word[token[i]] + position[i % seq] + type[kind[i]]; position and type may be NULL (kind NULL: row 0).
+ * Tokens were checked against `vocab` and kinds against `n_types` by the caller.
+ */
+typedef struct zt_embed {
+    uint64_t rows, seq, width, vocab, n_types;
+    const int32_t *token, *kind;
+    const void *word, *position, *type;
+    void *y;
+} zt_embed;
+
+/* Its gradients: rows with equal indices add up (in fp32, rounded once).  padding: row of `word` that gets none; -1. */
+typedef struct zt_embed_grad {
+    uint64_t rows, seq, n_positions, width, vocab, n_types;
+    int64_t padding;
+    const int32_t *token, *kind;
+    const void *dy;
+    void *dword, *dposition, *dkind; /* NULL: frozen, or none.  All of [vocab, width] is written unless added to */
+    bool word_add, position_add, kind_add;
+} zt_embed_grad;
+
+/*
+ * Scaled dot-product attention with grouped heads.  Rows are batch * seq; a head's vector starts at
+ * row * ld + head * width.
+ *
+ * q, o       [batch * seq, heads, width], k, v [batch * seq, kv_heads, width]; query head h uses key head
+ *            h / (heads / kv_heads)
+ * mask       [batch, seq] int32: keys with 0 are masked out; NULL: none.  A query whose keys are all masked gets the
+ *            mean of v over all keys of its sequence (with `causal` later ones too), as transformers' explicit
+ *            attention does when it masks with the lowest number; its scores still pass gradients on.
+ * lse        [batch, heads, seq] fp32: log of the sum of exponents, for the backward pass
+ * p, seed    dropout on probabilities: rate, and the key of its mask (zt_dropout); p 0: none
+ * No T x T matrix outlives the call (Dao et al. 2022).
+ */
+typedef struct zt_attention {
+    uint64_t batch, seq, heads, kv_heads, width;
+    uint64_t ldq, ldk, ldv, ldo;
+    float scale;
+    bool causal;
+    const int32_t *mask;
+    float p;
+    uint64_t seed;
+    const void *q, *k, *v;
+    void *o;
+    float *lse;
+} zt_attention;
+
+/* Gradients; o is the forward output, overwritten: dq, dk, dv with the strides of q, k, v. */
+typedef struct zt_attention_grad {
+    zt_attention fw;
+    uint64_t lddo;
+    const void *dout;
+    void *dq, *dk, *dv;
+} zt_attention_grad;
+
+/*
+ * Rotate the two halves of each head's vector in place: (a, b) -> (a cos - b sin, b cos + a sin); inverse for gradients.
+ * x [rows, heads, width] with ld; cos, sin [seq, width / 2] in fp32, already rounded to dt by the caller.
+ */
+typedef struct zt_rope {
+    uint64_t rows, seq, heads, width, ld;
+    bool inverse;
+    const float *cos, *sin;
+    void *x;
+} zt_rope;
+
+/*
+ * y = x * keep / (1 - p) [+ add].  keep[i] depends on (seed, i) alone (Philox4x32-10, Salmon et al. 2011), so the backward
+ * pass and recomputation call it again with the same seed.  y may be x or add.
+ */
+typedef struct zt_dropout {
+    uint64_t n, seed;
+    float p; /* 0: y = x [+ add] */
+    const void *x, *add;
+    void *y;
+} zt_dropout;
+
+typedef enum zt_loss_kind {
+    ZT_CROSS_ENTROPY, /* label [rows] int32; ZT_IGNORE rows count for nothing; mean over the others (0/0 = NaN) */
+    ZT_MSE,           /* target [rows, classes] float; mean over all elements */
+    ZT_BCE            /* target [rows, classes] float in 0..1; with logits; mean over all elements */
+} zt_loss_kind;
+
+#define ZT_IGNORE (-100)
+
+/*
+ * Mean loss of logits [rows, classes] (ld): *loss on the host.  With `grad` the logits are overwritten by
+ * factor * d loss / d logits.
+ */
+typedef struct zt_loss {
+    zt_loss_kind kind;
+    uint64_t rows, classes, ld;
+    const int32_t *label; /* host and device alike see them: device pointer */
+    const float *target;
+    void *logits;
+    bool grad;
+    float factor;
+    double *loss;
+} zt_loss;
+
+/* Copy (or add) a block of rows between strides. */
+typedef struct zt_rows {
+    uint64_t rows, width, ld_to, ld_from; /* elements */
+    bool add;
+    const void *from;
+    void *to;
+} zt_rows;
+
+typedef enum zt_update_kind { ZT_ADAM, ZT_SGD, ZT_ADAGRAD, ZT_LION, ZT_LAMB } zt_update_kind;
+
+/*
+ * One optimizer step over n elements of an fp32 master copy; formulas: optim/optim.h.
+ *
+ * g          gradient in g_dtype, multiplied by g_scale (unscaling and clipping in one) before use; not changed
+ * m, v       state [n], fp32; NULL where the kind has none
+ * low        where the new value is also written, rounded to low_dtype; NULL: nowhere (or p itself is the weight)
+ */
+typedef struct zt_update {
+    zt_update_kind kind;
+    uint64_t n;
+    float *p, *m, *v;
+    const void *g;
+    ckpt_dtype g_dtype;
+    float g_scale;
+    void *low;
+    ckpt_dtype low_dtype;
+    double lr, beta1, beta2, eps, weight_decay;
+    double step_size;   /* ADAM: lr / (1 - beta1^t); LAMB: lr sqrt(1-beta2^t) / (1 - beta1^t) */
+    double denominator; /* ADAM: 1 / sqrt(1 - beta2^t) */
+    bool decoupled;     /* ADAM, SGD: weight decay beside the gradient (AdamW), else added to it */
+    bool first;         /* SGD: momentum buffers are new */
+    bool nesterov, eps_inside;
+    double dampening, min_coeff, max_coeff;
+    bool exact;   /* ADAM: 1 - beta is formed in fp64, as in torch; else in fp32, as in DeepSpeed's kernels */
+    bool zero_up; /* LION: a blend of 0 moves the weight up (CUDA class); else by its sign bit (CPU class) */
+} zt_update;
+
+/* acc = factor * x, or acc += factor * x; with a factor other than 1 the product is rounded to x_dtype first. */
+typedef struct zt_accumulate {
+    uint64_t n;
+    void *acc;
+    ckpt_dtype acc_dtype;
+    const void *x;
+    ckpt_dtype x_dtype;
+    float factor;
+    bool add;
+} zt_accumulate;
+
+/* dx = dy * act'(pre); dx may be dy. */
+typedef struct zt_act_grad {
+    zt_act act;
+    uint64_t n;
+    const void *pre, *dy;
+    void *dx;
+} zt_act_grad;
+
+/* y = silu(gate) * up, and its gradients: y may be gate or up, dgate may be gate, dup may be up. */
+typedef struct zt_swiglu {
+    uint64_t n;
+    const void *gate, *up;
+    void *y;                /* forward */
+    const void *dy;         /* backward */
+    void *dgate, *dup;
+} zt_swiglu;
+
+typedef struct zt_device_ops {
+    const char *name; /* "cpu", "cuda" */
+
+    /* Memory: n bytes aligned to 64, contents undefined; NULL and a kept error when there is none. */
+    void *(*alloc)(zt_device *d, uint64_t n_bytes);
+    void (*release)(zt_device *d, void *p);
+    void (*put)(zt_device *d, void *to, const void *host, uint64_t n_bytes);
+    void (*get)(zt_device *d, void *host, const void *from, uint64_t n_bytes);
+    void (*copy)(zt_device *d, void *to, const void *from, uint64_t n_bytes);
+    void (*zero)(zt_device *d, void *p, uint64_t n_bytes);
+    void (*sync)(zt_device *d);
+    void (*free)(zt_device *d);
+
+    /* Vectors of n elements. */
+    void (*cast)(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void *from, ckpt_dtype from_dtype);
+    void (*accumulate)(zt_device *d, const zt_accumulate *a);
+    void (*scale)(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor);
+    void (*add)(zt_device *d, ckpt_dtype dt, uint64_t n, void *y, const void *x); /* y += x */
+    /* Sum of squares in fp64, on the host; not finite as soon as one element is not. */
+    double (*sum_squares)(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x);
+
+    /* Layers. */
+    void (*linear)(zt_device *d, ckpt_dtype dt, const zt_linear *a);
+    void (*linear_grad)(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a);
+    void (*matmul)(zt_device *d, ckpt_dtype dt, const zt_matmul *a);
+    void (*act)(zt_device *d, ckpt_dtype dt, zt_act act, uint64_t n, void *y, const void *x);
+    void (*act_grad)(zt_device *d, ckpt_dtype dt, const zt_act_grad *a);
+    void (*swiglu)(zt_device *d, ckpt_dtype dt, const zt_swiglu *a);
+    void (*swiglu_grad)(zt_device *d, ckpt_dtype dt, const zt_swiglu *a);
+    void (*norm)(zt_device *d, ckpt_dtype dt, const zt_norm *a);
+    void (*norm_grad)(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a);
+    void (*embed)(zt_device *d, ckpt_dtype dt, const zt_embed *a);
+    void (*embed_grad)(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a);
+    void (*attention)(zt_device *d, ckpt_dtype dt, const zt_attention *a);
+    void (*attention_grad)(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a);
+    void (*rope)(zt_device *d, ckpt_dtype dt, const zt_rope *a);
+    void (*dropout)(zt_device *d, ckpt_dtype dt, const zt_dropout *a);
+    void (*loss)(zt_device *d, ckpt_dtype dt, const zt_loss *a); /* dt: of the logits */
+    void (*rows)(zt_device *d, ckpt_dtype dt, const zt_rows *a);
+
+    void (*update)(zt_device *d, const zt_update *a);
+} zt_device_ops;
+
+struct zt_device {
+    const zt_device_ops *ops;
+    bool host;          /* device pointers are host pointers */
+    uint64_t allocated; /* bytes now, and at most so far */
+    uint64_t peak;
+    ckpt_err err;       /* the first failure; code CKPT_OK: none */
+};
+
+/*
+ * The processor: fp32 matrix products by a BLAS, everything over n_threads threads (0: as many as processors this
+ * process may run on).  Results do not depend on the number of threads.
+ */
+int zt_cpu_new(zt_device **out, unsigned n_threads, ckpt_err *err);
+
+/* CKPT_OK, or the first failure of the device's operations so far. */
+int zt_device_check(zt_device *d, ckpt_err *err);
+
+/* Keep a failure (for operations): only the first one counts. */
+void zt_device_fail(zt_device *d, int code, const char *text);
+
+void zt_device_free(zt_device *d); /* NULL is fine */
+
+#endif

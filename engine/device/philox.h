@@ -1,0 +1,39 @@
+/*
+ * philox.h: random numbers that depend on a key and a position alone, so that any thread or rank can
+ * draw any part of them again.
+ *
+ * Source  Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+ *         SC 2011.  The known answers of its authors are in tests/unit/test_philox.c.
+ *
+ * Streams: element i of a seed's words is word i % 4 of the block with counter {i / 4 low, high, 0, 0};
+ * normal values come from blocks of their own, with 1 as the last word of the counter.
+ */
+#ifndef ZT_DEVICE_PHILOX_H
+#define ZT_DEVICE_PHILOX_H
+
+#include <stdint.h>
+
+/* One block: out = bijection of the counter under the key. */
+void zt_philox(uint32_t out[4], const uint32_t key[2], const uint32_t counter[4]);
+
+/* Words of elements first .. first + n. */
+void zt_philox_words(uint64_t seed, uint64_t first, uint64_t n, uint32_t *out);
+
+/* A word as a number in [0, 1): its upper 24 bits. */
+static inline float zt_philox_uniform(uint32_t word)
+{
+    return (float)(word >> 8) * 0x1p-24F;
+}
+
+/*
+ * Dropout: keep element i where the uniform number of its word is not below p.
+ *
+ * out  n factors of elements first .. first + n: 1 / (1 - p), or 0 for what is dropped
+ * p    in [0, 1]
+ */
+void zt_philox_keep(uint64_t seed, float p, uint64_t first, uint64_t n, float *out);
+
+/* Normal values of mean 0: elements first .. first + n of the seed (Box and Muller 1958, in double). */
+void zt_philox_normal(uint64_t seed, double std, uint64_t first, uint64_t n, float *out);
+
+#endif

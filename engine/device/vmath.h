@@ -1,0 +1,142 @@
+/*
+ * vmath.h: fp32 functions over 16 elements at a time, in plain C, with the same bits on every processor.
+ *
+ * They are written with the vector extension that gcc and clang share and must be inlined into a
+ * function marked ZT_CLONES, which is compiled for wide registers as well.  No operation is fused
+ * and sums keep their order, so that each clone gives the same bits.
+ */
+#ifndef ZT_DEVICE_VMATH_H
+#define ZT_DEVICE_VMATH_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define ZT_LANES 16u
+
+typedef float zt_v __attribute__((vector_size(64)));
+typedef int32_t zt_vi __attribute__((vector_size(64)));
+
+/*
+ * A function that is compiled for wide registers as well, and chosen when the program is loaded.
+ * ZT_CLONES_256 leaves out 512-bit registers, for integer products, where gcc does worse with them.
+ * Not where the choice would run before a sanitizer is ready, nor for clang, whose clones of an
+ * external function cannot be linked (version 14).
+ */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__) || \
+    defined(__clang__)
+#define ZT_NO_CLONES 1
+#endif
+
+#ifdef ZT_NO_CLONES
+#define ZT_CLONES
+#define ZT_CLONES_256
+#else
+#define ZT_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#define ZT_CLONES_256 __attribute__((target_clones("avx2", "default")))
+#endif
+
+#define ZT_INLINE static inline __attribute__((always_inline))
+
+/* Values pass by address: vectors as arguments have no fixed calling convention. */
+ZT_INLINE void zt_v_load(zt_v *v, const float *p)
+{
+    memcpy(v, p, sizeof *v);
+}
+
+ZT_INLINE void zt_v_store(float *p, const zt_v *v)
+{
+    memcpy(p, v, sizeof *v);
+}
+
+ZT_INLINE void zt_v_fill(zt_v *v, float x)
+{
+    for (unsigned i = 0; i < ZT_LANES; i++) {
+        (*v)[i] = x;
+    }
+}
+
+/* v = mask ? a : v, lane by lane; mask lanes are 0 or -1. */
+ZT_INLINE void zt_v_select(zt_v *v, const zt_vi *mask, const zt_v *a)
+{
+    zt_vi old, with;
+
+    memcpy(&old, v, sizeof old);
+    memcpy(&with, a, sizeof with);
+    old = (old & ~*mask) | (with & *mask);
+    memcpy(v, &old, sizeof old);
+}
+
+/* v = max(v, x); lanes where x is NaN keep v. */
+ZT_INLINE void zt_v_max(zt_v *v, const zt_v *x)
+{
+    const zt_vi more = *x > *v;
+
+    zt_v_select(v, &more, x);
+}
+
+/* Sum and maximum of the lanes, as a tree. */
+ZT_INLINE float zt_v_sum(const zt_v *v)
+{
+    float t[ZT_LANES];
+
+    zt_v_store(t, v);
+    for (unsigned half = ZT_LANES / 2; half > 0; half /= 2) {
+        for (unsigned i = 0; i < half; i++) {
+            t[i] += t[i + half];
+        }
+    }
+    return t[0];
+}
+
+ZT_INLINE float zt_v_top(const zt_v *v)
+{
+    float t[ZT_LANES];
+
+    zt_v_store(t, v);
+    for (unsigned half = ZT_LANES / 2; half > 0; half /= 2) {
+        for (unsigned i = 0; i < half; i++) {
+            t[i] = t[i + half] > t[i] ? t[i + half] : t[i];
+        }
+    }
+    return t[0];
+}
+
+/*
+ * x = exp(x), relative error below 1.5e-7; 0 below ln(2^-126), infinite above ln(2^128); NaN stays.
+ *
+ * Source  exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2; the polynomial is an own
+ *         minimax fit of (exp(r) - 1 - r) / r^2 (3.1e-9 of exp); ln 2 is split in two parts, the
+ *         first with 15 bits, so that n times it is exact
+ */
+ZT_INLINE void zt_v_exp(zt_v *x)
+{
+    const zt_v at = *x;
+    // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+    const zt_v t = at * 0x1.715476p+0F + 0x1.8p+23F;
+    const zt_v n = t - 0x1.8p+23F;
+    const zt_v r = (at - n * 0x1.62e4p-1F) - n * 0x1.7f7d1cp-20F;
+    zt_v y = ((0x1.6a23d0p-10F * r + 0x1.123a20p-7F) * r + 0x1.5558f2p-5F) * r + 0x1.555492p-3F;
+    zt_v edge;
+    zt_vi bits, power, mask;
+
+    y = (y * r + 0x1.fffffcp-2F) * (r * r) + r + 1.0F;
+    memcpy(&bits, &y, sizeof bits);
+    memcpy(&power, &t, sizeof power);
+    // times 2^n: n, below 2^8, is added to the exponent
+    for (unsigned i = 0; i < ZT_LANES; i++) {
+        bits[i] = (int32_t)((uint32_t)bits[i] + ((uint32_t)power[i] << 23));
+    }
+    memcpy(&y, &bits, sizeof y);
+    zt_v_fill(&edge, 0.0F);
+    mask = at < -0x1.5d589ep+6F;
+    zt_v_select(&y, &mask, &edge);
+    zt_v_fill(&edge, INFINITY);
+    mask = at > 0x1.62e42ep+6F;
+    zt_v_select(&y, &mask, &edge);
+    mask = at != at;
+    zt_v_select(&y, &mask, &at);
+    *x = y;
+}
+
+#endif

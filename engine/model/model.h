@@ -1,0 +1,177 @@
+/*
+ * model.h: a transformer as a chain of layers with hand-written forward and backward passes.
+ *
+ * A model is a list of parameters (in the order of named_parameters() of transformers, which is the order of ZeRO's flat
+ * groups) and a chain of layers: an embedding, blocks, a head that ends in the loss.  Each layer names the parameters
+ * it uses.  A layer never sees how they are stored: whoever runs the chain (zero/pass.h) makes `w` and `g` of its
+ * parameters valid before each call and may take them away after it.  Tied weights are one parameter that two layers use.
+ *
+ *     model.c     the list of parameters, names, aliases, groups; sizes
+ *     config.c    config.json of a Hugging Face folder
+ *     linear.c    linear maps of layers, with or without a LoRA adapter
+ *     bert.c gpt2.c llama.c
+ *     init.c      initial values as transformers draws them (not bit for bit)
+ *     load.c      values from any checkpoint that libckpt reads
+ *     lora.c      adapters: adding, loading and saving as a PEFT folder
+ */
+#ifndef ZT_MODEL_MODEL_H
+#define ZT_MODEL_MODEL_H
+
+#include "engine/device/device.h"
+#include "libckpt/base/mem.h"
+#include "libckpt/base/vec.h"
+#include "libckpt/map/value.h"
+
+typedef enum zt_arch { ZT_BERT_CLASSIFIER, ZT_BERT_MLM, ZT_GPT2, ZT_LLAMA } zt_arch;
+
+/* What config.json says, checked; sizes are elements. */
+typedef struct zt_model_config {
+    zt_arch arch;
+    const char *class_name; /* "BertForSequenceClassification" */
+    const char *model_type; /* "bert", "gpt2", "llama" */
+    uint64_t vocab, positions, hidden, layers, heads, kv_heads, head_width, inner, types;
+    uint64_t labels;        /* classifier: classes; 1: regression */
+    bool multi_label;
+    float norm_eps, init_range;
+    zt_act act;
+    bool tied;              /* input and output embeddings are one parameter */
+    bool attention_bias, mlp_bias;
+    bool scale_attention, scale_by_layer; /* GPT-2: scale_attn_weights, scale_attn_by_inverse_layer_idx */
+    int64_t padding;        /* BERT: pad_token_id; -1: none */
+    double rope_theta;
+    bool rope_llama3;
+    double rope_factor, rope_low, rope_high, rope_old;
+    float dropout_embed, dropout_attention, dropout_hidden, dropout_classifier; /* as config.json has them */
+    const ckpt_value *json; /* the whole of it, for writing a model folder */
+} zt_model_config;
+
+/* A parameter. */
+typedef struct zt_param {
+    const char *name; /* "transformer.h.0.attn.c_attn.weight" */
+    uint32_t ndim;
+    uint64_t shape[4], n_elems;
+    uint32_t layer;   /* the first layer that uses it */
+    bool frozen;      /* not trained: g stays NULL */
+    bool no_decay;    /* not more than one axis: the `decay` grouping gives it no weight decay */
+    enum { ZT_INIT_NORMAL, ZT_INIT_ZERO, ZT_INIT_ONE } init;
+    float init_std;
+
+    /* Set by whoever runs the chain, valid while a layer that uses it is held. */
+    const void *w;    /* [shape] in the model's dtype */
+    void *g;          /* where its gradient goes, model's dtype; NULL: not wanted */
+    bool g_add;       /* g holds a part already: add; else overwrite, then set (zt_param_written) */
+} zt_param;
+CKPT_VEC(zt_params, zt_param);
+
+/* Another name under which checkpoints have a parameter ("lm_head.weight" for the embedding). */
+typedef struct zt_alias {
+    const char *name;
+    uint32_t param;
+} zt_alias;
+CKPT_VEC(zt_aliases, zt_alias);
+
+/* One micro batch on the device, [batch, seq]; NULL: not given. */
+typedef struct zt_batch {
+    uint64_t batch, seq;
+    const int32_t *input_ids, *attention_mask, *token_type_ids;
+    const int32_t *labels;  /* [batch, seq], or [batch] for classes; ZT_IGNORE counts for nothing */
+    const float *targets;   /* regression, several labels: [batch, labels] */
+} zt_batch;
+
+/* One run of the chain over one micro batch. */
+typedef struct zt_pass {
+    zt_batch in;
+    bool train;        /* dropout, and what the backward pass needs is kept */
+    uint64_t seed;     /* of dropout: differs by step, micro step and rank; layers add their own number */
+    float loss_factor; /* what the gradient of the loss is multiplied by: scale / accumulation steps */
+    double loss;       /* set by the head: mean over this micro batch, in the precision that transformers has it */
+    void *scratch;     /* workspace for one call, zt_model_scratch() bytes */
+    void *logits;      /* evaluation: where the head leaves them, model's dtype; NULL: nowhere */
+} zt_pass;
+
+typedef struct zt_model zt_model;
+typedef struct zt_layer zt_layer;
+
+/*
+ * One kind of layer.  x: [batch * seq, hidden] in (NULL for the embedding), y the same out (NULL for the head).
+ * tape: tape() bytes that fw fills and bw reads, x is still there in bw.  bw turns dy into dx (NULL for the embedding)
+ * and writes the parameters' gradients; the head has dy NULL and begins from the loss.  dx may be dy.
+ * Failures are kept in the device.
+ */
+typedef struct zt_layer_ops {
+    uint64_t (*tape)(const zt_model *m, const zt_layer *l, const zt_batch *b);    /* bytes */
+    uint64_t (*scratch)(const zt_model *m, const zt_layer *l, const zt_batch *b); /* bytes, of fw or bw */
+    void (*fw)(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y);
+    void (*bw)(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, const void *dy, void *dx);
+} zt_layer_ops;
+
+struct zt_layer {
+    const zt_layer_ops *ops;
+    const char *name;      /* "transformer.h.3" */
+    uint32_t number;       /* in the chain */
+    uint32_t block;        /* among the blocks */
+    const uint32_t *param; /* n_params indices of the model's parameters, adapters included */
+    uint32_t n_params;
+};
+CKPT_VEC(zt_layers, zt_layer);
+
+/* LoRA (Hu et al. 2021): y += alpha / rank * (x a') b', a [rank, in] normal, b [out, rank] zero. */
+typedef struct zt_lora {
+    uint64_t rank;      /* 0: none */
+    double alpha;
+    float dropout;
+    const char *targets; /* "query,value": last parts of the names of linear maps, by comma */
+} zt_lora;
+
+struct zt_model {
+    zt_device *device;
+    ckpt_dtype dtype;
+    zt_model_config config;
+    zt_params params;
+    zt_aliases aliases;
+    zt_layers layers;
+    zt_lora lora;
+    ckpt_arena *arena;
+    void *own; /* the architecture's: tables on the device, indices of parameters */
+};
+
+/*
+ * Read a config.json (path of the file or of its folder).  Everything that changes results is honoured or refused by name.
+ *
+ * Errors  CKPT_EMISSING, CKPT_EFORMAT (key, found), CKPT_EUNSUPPORTED (architecture or setting), CKPT_EIO
+ */
+int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err);
+
+/* The chain and its parameters; nothing is allocated for weights.  lora NULL: none (else all else is frozen). */
+int zt_model_new(zt_model **out, zt_device *device, ckpt_dtype dtype, const zt_model_config *config,
+                 const zt_lora *lora, ckpt_err *err);
+void zt_model_free(zt_model *m);
+
+/* Workspace for any one layer. */
+uint64_t zt_model_scratch(const zt_model *m, const zt_batch *b);
+
+/* Index of a parameter by its name or an alias; UINT32_MAX. */
+uint32_t zt_model_find(const zt_model *m, const char *name);
+
+/* Freeze the parameters whose names match one of the globs (comma between them); *n how many. */
+int zt_model_freeze(zt_model *m, const char *globs, size_t *n, ckpt_err *err);
+
+/* Sum of elements of all, and of trained parameters. */
+uint64_t zt_model_count(const zt_model *m, bool trained);
+
+/* Check a batch against the model: vocabulary, positions, kinds, classes.  Host copy of the inputs. */
+int zt_model_check_batch(const zt_model *m, const zt_batch *host, ckpt_err *err);
+
+/*
+ * The initial value of one parameter, elements first .. first+count, fp32, into host memory: drawn with Philox from
+ * (seed, name, index), so any rank can draw its own part alone.
+ */
+void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t first, uint64_t count, float *out);
+
+/* What layers need from each other. */
+static inline void zt_param_written(zt_param *p)
+{
+    p->g_add = true;
+}
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * save.h: checkpoints of a run: saving is a plan from live memory to files, resuming one from files to live memory.
+ *
+ *     live.c     the runtime's memory as a ckpt_map with its training state (libckpt/map/state.h)
+ *     save.c     each rank writes its own files of DeepSpeed's layout; together they appear or do not
+ *     load.c     any checkpoint that libckpt reads, at any world size and stage, into this rank's partitions
+ *     snapshot.c saving while training goes on; keeping the last K
+ */
+#ifndef ZT_SAVE_SAVE_H
+#define ZT_SAVE_SAVE_H
+
+#include "engine/zero/zero.h"
+
+typedef struct zt_save_opts {
+    const char *dir;
+    const char *tag;    /* NULL: "global_step<N>" */
+    int64_t keep;       /* the newest K tags stay; 0: all */
+    bool async;         /* return when memory may change again; the files follow (zt_save_wait) */
+    const ckpt_value *client_state; /* DICT, goes into the model file as keys of its own; or NULL */
+} zt_save_opts;
+
+typedef struct zt_saver zt_saver;
+
+/* One per run; zero is borrowed. */
+int zt_saver_new(zt_saver **out, zt_zero *zero, ckpt_err *err);
+void zt_saver_free(zt_saver *s);
+
+/*
+ * Save: all ranks call it.  DeepSpeed's files for this stage and world (model_states, optim_states, `latest`; in stage 3
+ * with gather_16bit_on_save pytorch_model.bin's place is zt_save_weights).  Nothing of a failed save is visible.
+ */
+int zt_save(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
+
+/* Finish the save that is under way; its outcome on all ranks. */
+int zt_save_wait(zt_saver *s, ckpt_err *err);
+
+/*
+ * Weights alone, by rank 0: fp32 masters, or the working weights (low), to a safetensors file or, where path ends in
+ * '/', a Hugging Face folder with config.json.  All ranks call it.
+ */
+int zt_save_weights(zt_saver *s, const char *path, bool low, ckpt_err *err);
+
+typedef struct zt_load_opts {
+    const char *path;   /* run folder, tag folder, or a consolidated or universal checkpoint */
+    const char *tag;    /* NULL: `latest` */
+    bool module_only;   /* weights alone */
+    bool not_strict;    /* parameters that are missing keep their values; unknown ones are passed over */
+} zt_load_opts;
+
+typedef struct zt_loaded {
+    char tag[256];
+    bool with_optimizer; /* moments, steps, schedule, scaler and counters came back too */
+    int64_t global_steps;
+    size_t n_missing, n_unknown; /* not_strict */
+} zt_loaded;
+
+/* All ranks call it; each reads only what it holds.  Ends with zt_zero_refresh. */
+int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *err);
+
+/* Initial weights from a checkpoint: names as they are, with a prefix ("w0/"), or with the model's left out. */
+int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing, ckpt_err *err);
+
+#endif
