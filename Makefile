@@ -33,15 +33,24 @@ LDLIBS   := -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lpthread -lm
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c))
 TOOL_SRC := $(sort $(wildcard tools/*.c))
+ENG_SRC  := $(filter-out engine/main.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(wildcard tests/unit/test_*.c))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/obj/%.o)
+ENG_OBJ  := $(ENG_SRC:%.c=$(B)/obj/%.o)
+TRAIN_OBJ := $(B)/obj/engine/main.o
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
-PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal
+PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal \
+            $(B)/bin/zerotrain
 LIBS     := $(B)/lib/libckpt.a $(B)/lib/libckpt.so
+# the engine: BLAS always, MPI where it is installed (without it `zerotrain` trains on one process and says so)
+ENGINE   := $(B)/lib/libzerotrain.a
+MPI_CFLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
+MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
+ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed -lopenblas -lunistring $(MPI_LIBS)
 
-.PHONY: all demo check check-unit check-cli check-golden check-bad check-fault check-interop \
+.PHONY: all demo check check-unit check-cli check-golden check-bad check-engine check-fault check-interop \
         check-fuzz bench lint fmt install clean help deps run-demo run-check programs
 
 all: $(PROGRAMS) $(LIBS) summary
@@ -60,7 +69,7 @@ check:
 run-demo: programs
 	@sh tests/demo.sh $(B)
 
-run-check: all check-unit check-cli check-golden check-bad check-fault
+run-check: all check-unit check-cli check-golden check-bad check-engine check-fault
 	@echo "all checks passed"
 
 # ---- build -----------------------------------------------------------------------------------
@@ -68,6 +77,20 @@ $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# the kernels' loops are written to be vectorised
+$(B)/obj/engine/device/%.o $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
+$(B)/obj/engine/comm/mpi.o: CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI_CFLAGS))
+
+$(ENGINE): $(ENG_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(B)/bin/zerotrain: $(TRAIN_OBJ) $(ENGINE) $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TRAIN_OBJ) $(ENG_LIBS) $(LDLIBS)
 
 $(B)/lib/libckpt.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
@@ -83,10 +106,10 @@ $(B)/lib/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
 $(B)/lib/libckpt.so: $(B)/lib/libckpt.so.$(SOVER)
 	$(Q)ln -sf libckpt.so.$(SOVER) $@
 
-$(B)/bin/ckpt: $(TOOL_OBJ) $(B)/lib/libckpt.a
+$(B)/bin/ckpt: $(TOOL_OBJ) $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TOOL_OBJ) $(B)/lib/libckpt.a $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TOOL_OBJ) $(ENGINE) $(B)/lib/libckpt.a $(LDLIBS)
 
 $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal: $(B)/bin/ckpt
 	$(Q)ln -sf ckpt $@
@@ -96,9 +119,13 @@ summary: $(PROGRAMS) $(LIBS)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 
 # ---- tests -----------------------------------------------------------------------------------
-$(B)/unit/%: tests/unit/%.c $(B)/lib/libckpt.a
+$(B)/unit/%: tests/unit/%.c $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< -lcmocka $(ENG_LIBS) $(LDLIBS)
+
+$(B)/engine/%: tests/engine/%.c $(ENGINE) $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(ENG_LIBS) $(LDLIBS)
 
 check-unit: $(UNIT_BIN)
 	@sh tests/unit/run.sh $(B)/unit
@@ -123,6 +150,11 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/run_doctor.py --bin $(B)/bin $$([ -d ../shared/fixtures ] && echo --more ../shared/fixtures) tests/fixtures
 	@if [ -d ../shared/fixtures ]; then python3 tests/golden/compare_expected.py $(B)/golden_map ../shared && \
 	    python3 tests/golden/compare_grid.py $(B)/golden_map ../shared; fi
+
+# the engine: collectives between processes, and recorded runs of DeepSpeed replayed
+check-engine: programs $(B)/engine/comm_mpi $(B)/engine/model_golden
+	@sh tests/engine/run_comm.sh $(B)/engine/comm_mpi
+	@python3 tests/golden/engine.py --bin $(B)/bin --golden tests/fixtures/golden --resume
 
 check-bad: programs
 	@python3 tests/golden/run_bad.py --bin $(B)/bin tests/fixtures/bad
@@ -200,4 +232,4 @@ help:
 	@echo "make clean         remove build/"
 	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, B=build folder"
 
--include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(UNIT_BIN:=.d)
+-include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d) $(TRAIN_OBJ:.o=.d) $(UNIT_BIN:=.d)

@@ -71,7 +71,7 @@ static int dw_settings(ckpt_dsw *w)
     const ckpt_target *t = w->target;
 
     w->from_stage = dw_from_stage(s);
-    w->stage = t->stage ? t->stage : w->from_stage ? w->from_stage : 1;
+    w->stage = t->stage == CKPT_STAGE_NONE ? 0 : t->stage ? t->stage : w->from_stage ? w->from_stage : 1;
     w->world = t->world ? t->world : s->world ? s->world : 1;
     w->from_release = s->model ? ckpt_dsw_release(s->version) : CKPT_DS_NEWEST;
     w->release = t->version ? ckpt_dsw_release(t->version) : w->from_release;
@@ -80,7 +80,10 @@ static int dw_settings(ckpt_dsw *w)
                                              : CKPT_F32;
     w->new_dtype = w->dtype != s->dtype;
     w->fresh = t->fresh_optimizer;
-    if (w->stage < 1 || w->stage > 3)
+    if (w->stage == 0 && s->stage != 0)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "%s: a ZeRO checkpoint cannot be written without ZeRO", w->from->path);
+    if (w->stage < 0 || w->stage > 3)
         return ckpt_fail(w->err, CKPT_EUSAGE, "stage %d: ZeRO directories have stage 1, 2 or 3",
                          w->stage);
     if (w->world > DW_MAX_WORLD)
@@ -105,7 +108,7 @@ static int dw_settings(ckpt_dsw *w)
         (w->stage == 2 || (w->stage == 1 && w->release >= CKPT_DS_RELEASE(0, 13, 0))) &&
         (s->round_robin || ckpt_dsw_config_flag(s, "zero_optimization", "round_robin_gradients"));
     w->aligned =
-        w->stage < 3 && w->release >= CKPT_DS_RELEASE(0, 19, 7) &&
+        w->stage > 0 && w->stage < 3 && w->release >= CKPT_DS_RELEASE(0, 19, 7) &&
         (s->aligned || ckpt_dsw_config_flag(s, "zero_optimization", "parameter_alignment"));
     w->sub_group_size =
         t->sub_group_size ? t->sub_group_size
@@ -194,7 +197,7 @@ static int dw_files(ckpt_dsw *w)
             return ckpt_fail_memory(w->err);
         if (r < n_models)
             rc = ckpt_dsw_model_file(w, r, model);
-        if (rc == CKPT_OK)
+        if (rc == CKPT_OK && w->stage > 0)
             rc = ckpt_dsw_optim_file(w, r, optim);
     }
     return rc == CKPT_OK ? ckpt_dsw_fill(w) : rc;

@@ -5,7 +5,8 @@
  *     ds_write_release.c which keys a release of DeepSpeed writes, and how it cuts padding
  *     ds_write_layout.c  parameters to flat groups (stages 1, 2) or sub-groups (stage 3), and
  * target tensors ds_write_model.c   the tree of a model file ds_write_optim.c   the tree of an
- * optimizer file ds_write_config.c  values that depend on the world: ds_config, counters
+ * optimizer file ds_write_full.c    stage 0: the optimizer inside the model file
+ *     ds_write_config.c  values that depend on the world: ds_config, counters
  *
  * The arithmetic is the reader's (libckpt/map/zero_*.h) run the other way.  The source's own trees
  * are the templates: what depends on world, stage or dtype is made anew, everything else is copied.
@@ -145,6 +146,21 @@ int ckpt_dsw_optim_file(ckpt_dsw *w, uint32_t rank, const char *name);
 
 /* param_shapes as the release keeps them, in the model or the optimizer file. */
 ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* ---- ds_write_full.c ---- */
+
+/* The form in which stage 0 keeps its optimizer. */
+typedef enum ckpt_dsw_full_form {
+    CKPT_DSW_NOT_FULL, /* a ZeRO stage: files of its own */
+    CKPT_DSW_PLAIN,
+    CKPT_DSW_LISTED,
+    CKPT_DSW_FLAT
+} ckpt_dsw_full_form;
+
+ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w);
+
+/* The model file's `optimizer`; None under ZeRO. */
+ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old);
 
 /* ---- ds_write_config.c ---- */
 

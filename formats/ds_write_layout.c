@@ -175,6 +175,8 @@ static int dwl_flatten(ckpt_dsw *w, ckpt_dsw_part *p)
     }
     dwl_align(w, p);
     multiple = (w->release >= CKPT_DS_RELEASE(0, 5, 2) ? 2 : 1) * (uint64_t)p->world;
+    if (w->stage == 0)
+        multiple = 1;
     if (w->legacy)
         multiple = dwl_intervals(w, p, total);
     int rc = ckpt_zero_flat_new(&p->flat, numel, p->pad, p->n, p->world * p->intervals,
@@ -189,7 +191,8 @@ static int dwl_flatten(ckpt_dsw *w, ckpt_dsw_part *p)
 /* Stages 1 and 2: a part for each group and expert-parallel rank. */
 static int dwl_flat_group(ckpt_dsw *w, const ckpt_group *g)
 {
-    uint32_t lanes = g->n_lanes ? g->n_lanes : 1, world = w->world / lanes;
+    // Without ZeRO every rank holds everything: one flat tensor.
+    uint32_t lanes = g->n_lanes ? g->n_lanes : 1, world = w->stage ? w->world / lanes : 1;
     uint64_t *order = w->round_robin ? ckpt_arena_array(w->scratch, g->n, sizeof *order) : NULL;
     int rc = CKPT_OK;
 
@@ -505,7 +508,10 @@ int ckpt_dsw_fill(ckpt_dsw *w)
     dwl_runs r = {0};
     int rc = CKPT_OK;
 
-    for (size_t k = 0; rc == CKPT_OK && k < w->part.n; k++) {
+    ckpt_dsw_full_form form = ckpt_dsw_full_of(w);
+
+    // Those of stage 0 that have the parameters' shapes were filled when they were made.
+    for (size_t k = 0; form != CKPT_DSW_PLAIN && form != CKPT_DSW_LISTED && k < w->part.n; k++) {
         const ckpt_dsw_part *p = &w->part.at[k];
         for (size_t i = 0; rc == CKPT_OK && i < p->n; i++) {
             for (size_t c = 0; rc == CKPT_OK && c < p->n_columns; c++)

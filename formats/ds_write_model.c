@@ -122,8 +122,10 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
         return dwm_again(m->f, m->node[at]);
     if (w->stage == 3 && (w->home[at] || t->role == CKPT_ROLE_FROZEN))
         m->node[at] = dwm_placeholder(m, t, old);
-    else if (w->home[at])
+    else if (w->home[at] && (w->stage > 0 || ckpt_dsw_full_of(w) == CKPT_DSW_FLAT))
         m->node[at] = dwm_view(m, at, old);
+    else if (w->home[at])
+        m->node[at] = ckpt_tt_whole(&m->f->t, dwm_donor(t, dwm_dtype(w, old)), dwm_dtype(w, old));
     else if (t->role == CKPT_ROLE_BUFFER && old)
         m->node[at] = ckpt_tt_copy(&m->f->t, old);
     else
@@ -269,6 +271,8 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
     ckpt_seq from = ckpt_value_seq(old);
     ckpt_value *list;
 
+    if (f->w->stage == 0)
+        return ckpt_tt_new(&f->t, CKPT_V_NONE);
     // One dict for all groups, in the module's order (0.3.14 to 0.5.3): it does not depend on the
     // layout.
     if (old && (old->kind == CKPT_V_DICT || old->kind == CKPT_V_ODICT))
@@ -290,7 +294,7 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
  */
 static bool dwm_lists_frozen(const ckpt_dsw *w, const ckpt_value *old)
 {
-    if (w->stage == 1)
+    if (w->stage < 2)
         return false;
     return w->state->stage < 2 || (old && old->kind != CKPT_V_NONE);
 }
@@ -348,9 +352,11 @@ static ckpt_value *dwm_fragments(ckpt_dsw_file *f, const ckpt_value *old)
 /* Tied names: only the first rank's file lists them; made of the map where a release did not. */
 static ckpt_value *dwm_shared(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    ckpt_value *dict = ckpt_tt_new(&f->t, f->w->stage ? CKPT_V_DICT : CKPT_V_NONE);
     const ckpt_map *from = f->w->from;
 
+    if (f->w->stage == 0)
+        return dict;
     bool listed = old && old->kind != CKPT_V_NONE;
 
     if (listed && f->rank == 0)
@@ -390,13 +396,6 @@ static ckpt_value *dwm_buffers(ckpt_dsw_file *f, const ckpt_value *old)
     return list;
 }
 
-/* ZeRO runs keep their optimizer in files of its own. */
-static ckpt_value *dwm_none(ckpt_dsw_file *f, const ckpt_value *old)
-{
-    (void)old;
-    return ckpt_tt_new(&f->t, CKPT_V_NONE);
-}
-
 /* Counters of a run that begins. */
 static ckpt_value *dwm_zero(ckpt_dsw_file *f, const ckpt_value *old)
 {
@@ -434,7 +433,7 @@ static ckpt_value *dwm_degrees(ckpt_dsw_file *f, const ckpt_value *old)
 static const ckpt_dsw_key dwm_keys[] = {
     {"module", 0, 0, dwm_module_make},
     {"buffer_names", CKPT_DS_RELEASE(0, 4, 2), 0, dwm_buffers},
-    {"optimizer", 0, 0, dwm_none},
+    {"optimizer", 0, 0, ckpt_dsw_full},
     {"param_shapes", CKPT_DS_RELEASE(0, 6, 0), 0, ckpt_dsw_param_shapes},
     {"frozen_param_shapes", CKPT_DS_RELEASE(0, 9, 1), 0, dwm_frozen_shapes},
     {"shared_params", CKPT_DS_RELEASE(0, 9, 2), 0, dwm_shared},
@@ -463,6 +462,8 @@ int ckpt_dsw_model_file(ckpt_dsw *w, uint32_t rank, const char *name)
     ckpt_value *root = NULL;
     int rc = ckpt_tt_begin(&d.f.t, w->to, w->from, name, w->err);
 
+    if (rc == CKPT_OK)
+        w->to->files.at[d.f.t.file].rank = w->stage < 3 ? UINT32_MAX : rank;
     d.f.t.drop_objects = w->target->objects_dropped;
     d.module.f = &d.f;
     d.module.storage = ckpt_alloc((w->part.n + 1) * sizeof(ckpt_storage *));

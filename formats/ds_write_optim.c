@@ -549,6 +549,8 @@ int ckpt_dsw_optim_file(ckpt_dsw *w, uint32_t rank, const char *name)
     ckpt_value *root = NULL;
     int rc = ckpt_tt_begin(&f.t, w->to, w->from, name, w->err);
 
+    if (rc == CKPT_OK)
+        w->to->files.at[f.t.file].rank = rank;
     f.t.drop_objects = w->target->objects_dropped;
     if (rc == CKPT_OK)
         root = ckpt_dsw_dict(&f, w->state->optim, dwo_root_keys,

@@ -137,6 +137,8 @@ CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err 
 
 /* ---- converting ---- */
 
+enum { CKPT_STAGE_NONE = -1 }; /* for ckpt_target.stage */
+
 typedef struct ckpt_target {
     const char *format;      /* "torch", "safetensors": one file; "hf", "hf-bin": a model folder; "zero": a DeepSpeed
                                 run folder; "universal": one with a universal checkpoint */
@@ -147,7 +149,8 @@ typedef struct ckpt_target {
 
     /* "zero" and "universal": training state.  path is the run folder, the files go into a tag folder in it */
     const char *tag;         /* name of the tag folder; NULL: the source's, or "global_step0" */
-    int stage;               /* 1, 2, 3; 0: the source's */
+    int stage;               /* 1, 2, 3; CKPT_STAGE_NONE: without ZeRO ("stage 0"), of a source that is; 0: the
+                                source's */
     uint32_t world;          /* data-parallel ranks; 0: the source's */
     uint64_t sub_group_size; /* stage 3, elements; 0: the source's, or DeepSpeed's default 1e9 */
     const char *version;     /* release of DeepSpeed to write for, "0.12.6"; NULL: the source's, or the newest known */

@@ -36,3 +36,31 @@ if "$bin/zero_to_fp32" "$out/rotten" "$out/wrong"; then
     exit 1
 fi
 [ ! -e "$out/wrong" ] && echo "(exit status 3, nothing written)"
+
+echo
+echo "Training: a classifier of Chinese sentences in six classes, ZeRO-3 on two ranks, a checkpoint every 40 updates; killed after the 85th:"
+data=tests/fixtures/sentiment
+run=$out/sentiment
+# mpirun refuses to run as root, and more ranks than processors, unless told otherwise
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+mpirun="mpirun --oversubscribe --bind-to none"
+args="--deepspeed_config $data/ds_config.json --model $data --vocab $data/vocab.txt --seq 40 --threads 1"
+printf '\n$ %s\n' "$mpirun -n 2 zerotrain $args --data $data/train.tsv --dropout --max-steps 120 --save-every 40 --save $run"
+# shellcheck disable=SC2086
+$mpirun -n 2 "$bin/zerotrain" $args --data $data/train.tsv --dropout --max-steps 120 --save-every 40 --save "$run" \
+    --metrics "$out/metrics.jsonl" 2>"$out/train.log" &
+pid=$!
+while ! grep -q '"step": 85,' "$out/metrics.jsonl" 2>/dev/null && kill -0 $pid 2>/dev/null; do
+    sleep 0.05
+done
+pkill -9 -P $pid || true
+wait $pid || true
+grep -a '^step\|^Bert' "$out/train.log"
+echo "(killed with SIGKILL)"
+show "$bin/ckpt" doctor "$run"
+printf '\n$ %s\n' "$mpirun -n 3 zerotrain $args --data $data/train.tsv --dropout --max-steps 120 --load $run --save $run"
+# shellcheck disable=SC2086
+$mpirun -n 3 "$bin/zerotrain" $args --data $data/train.tsv --dropout --max-steps 120 --load "$run" --save "$run" 2>&1
+show "$bin/zero_to_fp32" "$run" "$out/classifier" --safe_serialization
+# shellcheck disable=SC2086
+show "$bin/zerotrain" $args --init "$out/classifier" --eval-data $data/eval.tsv --evaluate --quiet

@@ -9,11 +9,20 @@ rank() {
     libckpt/copy/*) echo 3 ;;
     libckpt/*) echo 4 ;;
     formats/*) echo 5 ;;
+    engine/device/* | engine/comm/*) echo 11 ;;
+    engine/optim/*) echo 12 ;;
+    engine/config/*) echo 13 ;;
+    engine/model/*) echo 14 ;;
+    engine/data/* | engine/zero/*) echo 15 ;;
+    engine/save/*) echo 16 ;;
+    engine/estimate.h) echo 6 ;;
+    engine/*) echo 17 ;;
     tools/*) echo 6 ;;
     *) echo 0 ;;
     esac
 }
-for f in libckpt/base/*.[ch] libckpt/map/*.[ch] libckpt/copy/*.[ch] libckpt/*.[ch] formats/*.[ch] tools/*.[ch]; do
+for f in libckpt/base/*.[ch] libckpt/map/*.[ch] libckpt/copy/*.[ch] libckpt/*.[ch] formats/*.[ch] tools/*.[ch] \
+    engine/*/*.[ch] engine/*.[ch]; do
     mine=$(rank "$f")
     for inc in $(sed -n 's/^#include "\([^"]*\)".*/\1/p' "$f"); do
         case "$inc" in
@@ -32,8 +41,12 @@ for f in libckpt/base/*.[ch] libckpt/map/*.[ch] libckpt/copy/*.[ch] libckpt/*.[c
         fi
     done
 done
-for lib in libdeflate.h zlib.h openssl/ cjson/ pcre2.h; do
-    users=$(grep -l "#include <$lib" libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c 2>/dev/null)
+if grep -n '#include "\(formats\|tools\)/' engine/*.[ch] engine/*/*.[ch]; then
+    echo "the engine includes libckpt and itself only"
+    bad=1
+fi
+for lib in libdeflate.h zlib.h openssl/ cjson/ pcre2.h cblas.h mpi.h; do
+    users=$(grep -l "#include <$lib" libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c engine/*/*.c 2>/dev/null)
     n=$(printf '%s\n' "$users" | grep -c .)
     limit=1
     [ "$lib" = zlib.h ] && limit=2 # CRC joining in digest.c, inflate in inflate.c

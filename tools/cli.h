@@ -38,6 +38,7 @@ typedef struct cli_args {
     const char *slice_rules, *order;      /* files: ls, info, convert, reshard */
     unsigned depth;                       /* tree */
     uint64_t max_items;                   /* tree */
+    uint64_t params, largest, gpus, nodes, stage; /* mem */
     double tolerance;                     /* diff */
     cli_list include, exclude;
 

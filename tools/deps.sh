@@ -10,7 +10,7 @@ set -eu
 packages=
 for set in "$@"; do
     case "$set" in
-    build) packages="$packages gcc libc6-dev make libdeflate-dev zlib1g-dev libssl-dev libcjson-dev libpcre2-dev" ;;
+    build) packages="$packages gcc libc6-dev make libdeflate-dev zlib1g-dev libssl-dev libcjson-dev libpcre2-dev libopenblas-pthread-dev libopenmpi-dev openmpi-bin pkg-config libunistring-dev" ;;
     demo) packages="$packages" ;;
     check) packages="$packages libcmocka-dev python3 mandoc" ;;
     lint) packages="$packages clang clang-tidy cppcheck shellcheck mandoc" ;;

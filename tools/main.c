@@ -16,7 +16,7 @@
 
 static const cli_verb *const verbs[] = {
     &verb_ls,      &verb_info,   &verb_tree, &verb_cat,    &verb_convert,
-    &verb_reshard, &verb_verify, &verb_diff, &verb_doctor, &verb_clean,
+    &verb_reshard, &verb_verify, &verb_diff, &verb_doctor, &verb_clean, &verb_mem,
     &verb_formats, &verb_help,   &verb_version,
 };
 

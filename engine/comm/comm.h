@@ -6,7 +6,8 @@
  * order, and rounded once, whatever the algorithm: results depend neither on timing nor on the message's size.
  *
  * Errors are values: CKPT_EIO with the rank and the operation.  A rank that fails calls abort, which ends all ranks
- * within seconds with its text; a rank that dies is noticed by the others (within 30 s) and named.
+ * within seconds with its text; a rank that dies is noticed by the others (within 30 s) and named.  Who notices what
+ * is told in mpi.c.  Wrong arguments (CKPT_EUSAGE, EUNSUPPORTED, ELIMIT) are refused before anything is sent.
  */
 #ifndef ZT_COMM_COMM_H
 #define ZT_COMM_COMM_H
@@ -52,7 +53,10 @@ typedef struct zt_comm_ops {
     int (*start)(zt_comm *c, const zt_collective *what, ckpt_err *err);
     int (*wait)(zt_comm *c, ckpt_err *err);
 
-    /* Memory that this communicator moves best (shared between the ranks of a node, registered ...): 64-byte aligned. */
+    /*
+     * Memory that this communicator moves best (shared between the ranks of a node, registered ...): 64-byte aligned;
+     * NULL when there is none.  Each rank for itself: other ranks need not allocate the same, nor at the same time.
+     */
     void *(*alloc)(zt_comm *c, uint64_t n_bytes);
     void (*release)(zt_comm *c, void *p);
 

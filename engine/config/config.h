@@ -2,11 +2,14 @@
  * config.h: what a run is told: the ds_config.json, with every key honoured, or refused by name.
  *
  *     hjson.c    HJSON as DeepSpeed reads it, into a tree of values
- *     config.c   the keys, their types, defaults and ranges (a table), and what each means here
+ *     keys.c     the keys, their types, defaults and ranges, and what becomes of each here: a table
+ *     fields.c   values of a block, by that table
+ *     config.c   files, what keys mean together, which combinations cannot be
  *     batch.c    train_batch_size = micro batch x accumulation x world
  *     auto.c     values that are "auto", from the command line as the Trainer of transformers fills them
  *     print.c    the resolved configuration as JSON
  *     hostfile.c hosts, slots, include and exclude filters, ranks
+ *     base64.c   the url-safe alphabet, in which launchers pass files as arguments
  *
  * Source: DeepSpeed 0.19.8, runtime/config.py, runtime/zero/config.py, runtime/precision_config.py, launcher/runner.py.
  */
@@ -29,13 +32,23 @@ int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_er
 typedef enum zt_place { ZT_ON_DEVICE, ZT_ON_CPU, ZT_ON_NVME } zt_place;
 
 typedef struct zt_offload {
-    zt_place place;
+    zt_place place;        /* what the stage makes of it */
+    zt_place asked;        /* as the file has it */
     const char *path;      /* nvme_path */
     int64_t buffer_count;
     uint64_t buffer_size, max_in_cpu; /* elements */
     bool pin, pipeline_read, pipeline_write;
     double ratio;
 } zt_offload;
+
+/* The fp16 block as read, whether enabled or not; zt_config.scaler is what follows from it. */
+typedef struct zt_fp16 {
+    bool enabled, consecutive;
+    double loss_scale; /* 0: dynamic */
+    int64_t power, window, hysteresis, min_scale;
+} zt_fp16;
+
+typedef enum zt_tag_check { ZT_TAG_WARN, ZT_TAG_IGNORE, ZT_TAG_FAIL } zt_tag_check;
 
 /* The resolved configuration.  Sizes are elements. */
 typedef struct zt_config {
@@ -67,11 +80,12 @@ typedef struct zt_config {
     int64_t aio_depth, aio_threads;
 
     bool node_local; /* checkpoint.use_node_local_storage */
-    enum { ZT_TAG_WARN, ZT_TAG_IGNORE, ZT_TAG_FAIL } tag_validation;
+    zt_tag_check tag_validation;
     bool load_universal;
     bool activation_checkpointing; /* the block is there, or asked for on the command line */
-    int64_t steps_per_print;
+    int64_t steps_per_print; /* 0: never */
     bool wall_clock;
+    zt_fp16 fp16;
 
     /* Remarks for the user, one line each: keys accepted without effect here, tolerated spellings.  NULL-terminated. */
     const char *const *notes;
@@ -84,14 +98,25 @@ typedef struct zt_arguments {
     int64_t total_steps; /* of the run: for schedules */
     int64_t hidden_size; /* of the model; 0: unknown, sizes that need it are an error */
     bool fp16, bf16;
-    bool given[16];      /* which were given on the command line, in this order: see auto.c */
+    bool given[16];      /* which were given on the command line: indexed by zt_argument */
+    bool save_on_each_node; /* checkpoints are written on every node */
 } zt_arguments;
 
-/* TrainingArguments' defaults. */
+/* Places in zt_arguments.given. */
+typedef enum zt_argument {
+    ZT_ARG_MICRO_BATCH, ZT_ARG_ACCUMULATION, ZT_ARG_LR, ZT_ARG_BETA1, ZT_ARG_BETA2, ZT_ARG_EPSILON, ZT_ARG_WEIGHT_DECAY,
+    ZT_ARG_CLIPPING, ZT_ARG_WARMUP, ZT_ARG_FP16, ZT_ARG_BF16, ZT_ARG_TOTAL_STEPS, ZT_ARG_N
+} zt_argument;
+
+/* TrainingArguments' defaults; total_steps and hidden_size are 0, nothing is given. */
 void zt_arguments_default(zt_arguments *a);
 
 /*
  * Read, fill and check a configuration.  args NULL: "auto" is as DeepSpeed itself takes it.
+ *
+ * With args, a value that is "auto" comes from them; a value that is there and differs from an argument that was given is
+ * an error that names all such; and what was given is used where the file has no such key.  json is filled in place and,
+ * like every text in *out, must outlive it.
  *
  * Errors  CKPT_EUSAGE: a value (key, found, allowed) or the batch sizes; CKPT_EUNSUPPORTED: a key or value that is
  *         not for this engine; CKPT_EFORMAT: not HJSON

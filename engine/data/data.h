@@ -1,11 +1,10 @@
 /*
  * data.h: micro batches from files: tokens, recorded inputs, or text with labels.
  *
- *     tokens.c     .bin (uint16, uint32), .npy, safetensors with input_ids: cut into samples of seq tokens
- *     replay.c     safetensors with in/<name> of [micro step, rank, batch, token]: fed in exactly this order
- *     text.c       TSV, CSV, JSONL rows of label and text
- *     wordpiece.c  BERT's tokenizer from vocab.txt
- *     sampler.c    shuffling by seed, and which sample goes to which rank
+ *     tokens.c     .bin (uint16, uint32), .npy, safetensors with input_ids: cut into samples of seq
+ * tokens replay.c     safetensors with in/<name> of [micro step, rank, batch, token]: fed in
+ * exactly this order text.c       TSV, CSV, JSONL rows of label and text wordpiece.c  BERT's
+ * tokenizer from vocab.txt sampler.c    shuffling by seed, and which sample goes to which rank
  *
  * Files are untrusted: every size and every token is checked before it is used.
  */
@@ -24,24 +23,33 @@ typedef struct zt_data_opts {
     uint64_t micro_batch;
     int rank, world;
     uint64_t seed;
-    bool shuffle, evaluate;  /* evaluate: each sample once, the last batch may be smaller */
-    bool lower_case;         /* WordPiece: do_lower_case, from tokenizer_config.json or --cased */
+    bool shuffle, evaluate; /* evaluate: each sample once, the last batch may be smaller */
+    bool lower_case;        /* WordPiece: do_lower_case, from tokenizer_config.json or --cased */
     const zt_model_config *model;
 } zt_data_opts;
 
 int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err);
 void zt_data_free(zt_data *d);
 
-/* Samples, and micro batches of this rank in one epoch. */
+/*
+ * Samples, and micro batches of a rank in one epoch: the same number on all ranks.  To train, what
+ * does not fill a micro batch of every rank is left out; to evaluate, the last may be smaller, and
+ * `spare` where nothing is left: sample k of micro batch i of rank r is number (i * world + r) *
+ * micro_batch + k.
+ */
 uint64_t zt_data_count(const zt_data *d);
 uint64_t zt_data_batches(const zt_data *d);
+
+/* The largest batch that comes: samples, and tokens of each. */
+void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);
 
 /* True for recorded inputs: micro step i is that of the record. */
 bool zt_data_is_replay(const zt_data *d);
 
 /*
- * Micro batch number i of the whole run (epochs follow each other), in host memory valid until the next call.
- * The same i gives the same batch whatever was asked before, so that a resumed run goes on where it was.
+ * Micro batch number i of the whole run (epochs follow each other), in host memory valid until the
+ * next call. The same i gives the same batch whatever was asked before, so that a resumed run goes
+ * on where it was.
  */
 int zt_data_batch(zt_data *d, uint64_t i, zt_batch *out, ckpt_err *err);
 
@@ -55,14 +63,18 @@ int zt_wordpiece_read(zt_wordpiece **out, const char *vocab_path, bool lower_cas
 void zt_wordpiece_free(zt_wordpiece *w);
 
 /*
- * [CLS] text [SEP] ([SEP] pair), cut to max tokens (longest first), as transformers' BertTokenizer.
- * Returns the number of tokens in id (room for max), or -1: the text is not UTF-8.
+ * [CLS] text [SEP], the text cut so that all fits in max tokens, as transformers' BertTokenizer.
+ * Returns the number of tokens in id (room for max), or -1: the text is not UTF-8, or memory is
+ * out.
  */
-int64_t zt_wordpiece_encode(const zt_wordpiece *w, const char *text, size_t n, uint64_t max, int32_t *id);
+uint32_t zt_wordpiece_size(const zt_wordpiece *w); /* pieces */
+int64_t zt_wordpiece_encode(const zt_wordpiece *w, const char *text, size_t n, uint64_t max,
+                            int32_t *id);
 
 /* ---- which sample ---- */
 
-/* Sample number of place i of an epoch: a permutation of 0..n-1 from (seed, epoch), computed in place. */
+/* Sample number of place i of an epoch: a permutation of 0..n-1 from (seed, epoch), computed in
+ * place. */
 uint64_t zt_sample_at(uint64_t n, uint64_t i, uint64_t seed, uint64_t epoch, bool shuffle);
 
 #endif

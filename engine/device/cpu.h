@@ -4,7 +4,8 @@
  *     cpu.c              the table, memory
  *     cpu_pool.c         threads and their scratch
  *     cpu_blas.c         linear, linear_grad, matmul
- *     cpu_elementwise.c  vectors, activations, blocks of rows
+ *     cpu_elementwise.c  vectors, blocks of rows
+ *     cpu_act.c          activations
  *     cpu_norm.c cpu_embed.c cpu_loss.c cpu_attention.c cpu_rope.c cpu_dropout.c cpu_update.c
  *
  * What they mean is said at their structs in device.h.
@@ -58,6 +59,15 @@ const float *zt_cpu_read(ckpt_dtype dt, const void *x, uint64_t at, uint64_t n, 
 /* Convert to and from fp32, element `at` of the dt side; rounding to nearest even.  F32: a copy. */
 void zt_cpu_load(ckpt_dtype dt, float *to, const void *from, uint64_t at, uint64_t n);
 void zt_cpu_store(ckpt_dtype dt, void *to, uint64_t at, const float *from, uint64_t n);
+
+/*
+ * Write n sums x, each rounded once, to elements `at`... of a gradient; or (add) round them, add
+ * what is there, and round again, as a framework does that adds one finished gradient to another.
+ */
+void zt_cpu_put_sum(ckpt_dtype dt, void *to, uint64_t at, const float *x, uint64_t n, bool add);
+
+/* y = act(x) for n elements, in the calling thread; y may be x. */
+void zt_cpu_act_block(zt_act act, uint64_t n, float *y, const float *x);
 
 /* Bytes of an element: 4 or 2. */
 static inline uint64_t zt_cpu_size(ckpt_dtype dt)

@@ -1,12 +1,13 @@
 /*
- * philox.h: random numbers that depend on a key and a position alone, so that any thread or rank can
- * draw any part of them again.
+ * philox.h: random numbers that depend on a key and a position alone, so that any thread or rank
+ * can draw any part of them again.
  *
  * Source  Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
  *         SC 2011.  The known answers of its authors are in tests/unit/test_philox.c.
  *
- * Streams: element i of a seed's words is word i % 4 of the block with counter {i / 4 low, high, 0, 0};
- * normal values come from blocks of their own, with 1 as the last word of the counter.
+ * Streams: block b of a seed has the counter {b low, b high, 0, 0}.  16 blocks make 64 elements,
+ * word by word: element i is word i % 64 / 16 of block i / 64 * 16 + i % 16.  Normal values come
+ * from blocks of their own, with 1 as the last word of the counter.
  */
 #ifndef ZT_DEVICE_PHILOX_H
 #define ZT_DEVICE_PHILOX_H
@@ -33,7 +34,8 @@ static inline float zt_philox_uniform(uint32_t word)
  */
 void zt_philox_keep(uint64_t seed, float p, uint64_t first, uint64_t n, float *out);
 
-/* Normal values of mean 0: elements first .. first + n of the seed (Box and Muller 1958, in double). */
+/* Normal values of mean 0: elements first .. first + n of the seed (Box and Muller 1958, in
+ * double). */
 void zt_philox_normal(uint64_t seed, double std, uint64_t first, uint64_t n, float *out);
 
 #endif

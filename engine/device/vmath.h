@@ -1,5 +1,6 @@
 /*
- * vmath.h: fp32 functions over 16 elements at a time, in plain C, with the same bits on every processor.
+ * vmath.h: fp32 functions over 16 elements at a time, in plain C, with the same bits on every
+ * processor.
  *
  * They are written with the vector extension that gcc and clang share and must be inlined into a
  * function marked ZT_CLONES, which is compiled for wide registers as well.  No operation is fused
@@ -19,21 +20,18 @@ typedef int32_t zt_vi __attribute__((vector_size(64)));
 
 /*
  * A function that is compiled for wide registers as well, and chosen when the program is loaded.
- * ZT_CLONES_256 leaves out 512-bit registers, for integer products, where gcc does worse with them.
  * Not where the choice would run before a sanitizer is ready, nor for clang, whose clones of an
  * external function cannot be linked (version 14).
  */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__) || \
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__) ||       \
     defined(__clang__)
 #define ZT_NO_CLONES 1
 #endif
 
 #ifdef ZT_NO_CLONES
 #define ZT_CLONES
-#define ZT_CLONES_256
 #else
 #define ZT_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#define ZT_CLONES_256 __attribute__((target_clones("avx2", "default")))
 #endif
 
 #define ZT_INLINE static inline __attribute__((always_inline))

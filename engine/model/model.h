@@ -9,6 +9,8 @@
  *     model.c     the list of parameters, names, aliases, groups; sizes
  *     config.c    config.json of a Hugging Face folder
  *     linear.c    linear maps of layers, with or without a LoRA adapter
+ *     head.c      the head of language models: rows that count, logits in chunks, the loss
+ *     ends.c      first and last layer of GPT-2 and Llama
  *     bert.c gpt2.c llama.c
  *     init.c      initial values as transformers draws them (not bit for bit)
  *     load.c      values from any checkpoint that libckpt reads
@@ -76,6 +78,7 @@ typedef struct zt_batch {
     const int32_t *input_ids, *attention_mask, *token_type_ids;
     const int32_t *labels;  /* [batch, seq], or [batch] for classes; ZT_IGNORE counts for nothing */
     const float *targets;   /* regression, several labels: [batch, labels] */
+    bool spare; /* evaluation: nothing is left for this rank; it takes part, but the result must not count */
 } zt_batch;
 
 /* One run of the chain over one micro batch. */
@@ -83,8 +86,18 @@ typedef struct zt_pass {
     zt_batch in;
     bool train;        /* dropout, and what the backward pass needs is kept */
     uint64_t seed;     /* of dropout: differs by step, micro step and rank; layers add their own number */
-    float loss_factor; /* what the gradient of the loss is multiplied by: scale / accumulation steps */
-    double loss;       /* set by the head: mean over this micro batch, in the precision that transformers has it */
+    /*
+     * What the gradient of the loss is multiplied by: scale / accumulation, each step rounded as torch does it in the
+     * dtype of the loss (BERT in fp16: a scale over 65504 makes every gradient not finite).  accumulation 0: loss_factor.
+     */
+    double scale;
+    int64_t accumulation;
+    float loss_factor;
+    /*
+     * Mean over this micro batch, in the precision that transformers has it.  Set by the head: by its fw in
+     * evaluation, by its bw in training (so that logits live for one chunk of rows only).
+     */
+    double loss;
     void *scratch;     /* workspace for one call, zt_model_scratch() bytes */
     void *logits;      /* evaluation: where the head leaves them, model's dtype; NULL: nowhere */
 } zt_pass;
@@ -94,7 +107,7 @@ typedef struct zt_layer zt_layer;
 
 /*
  * One kind of layer.  x: [batch * seq, hidden] in (NULL for the embedding), y the same out (NULL for the head).
- * tape: tape() bytes that fw fills and bw reads, x is still there in bw.  bw turns dy into dx (NULL for the embedding)
+ * tape: tape() bytes that fw fills and bw reads (given in evaluation too), x is still there in bw.  bw turns dy into dx (NULL for the embedding)
  * and writes the parameters' gradients; the head has dy NULL and begins from the loss.  dx may be dy.
  * Failures are kept in the device.
  */
@@ -120,7 +133,7 @@ typedef struct zt_lora {
     uint64_t rank;      /* 0: none */
     double alpha;
     float dropout;
-    const char *targets; /* "query,value": last parts of the names of linear maps, by comma */
+    const char *targets; /* "query,value": last parts of the names of linear maps, by comma; NULL: PEFT's for this model */
 } zt_lora;
 
 struct zt_model {
@@ -131,6 +144,7 @@ struct zt_model {
     zt_aliases aliases;
     zt_layers layers;
     zt_lora lora;
+    uint64_t max_logits; /* bytes of logits that a training pass holds at a time; 0: 256 MiB */
     ckpt_arena *arena;
     void *own; /* the architecture's: tables on the device, indices of parameters */
 };
@@ -167,6 +181,24 @@ int zt_model_check_batch(const zt_model *m, const zt_batch *host, ckpt_err *err)
  * (seed, name, index), so any rank can draw its own part alone.
  */
 void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t first, uint64_t count, float *out);
+
+/* ---- adapters as PEFT folders: adapter_config.json and adapter_model.safetensors ---- */
+
+/*
+ * Read adapter_config.json (its path, or the folder's); what is set there and not supported is refused by name.
+ *
+ * Errors  CKPT_EMISSING, CKPT_EFORMAT, CKPT_EUNSUPPORTED, CKPT_EIO
+ */
+int zt_lora_read(zt_lora *out, ckpt_arena *arena, const char *path, ckpt_err *err);
+
+/* Text of adapter_config.json for an adapted model; base_model: name or path of the base, or NULL.  NULL: no memory. */
+const char *zt_lora_config_json(const zt_model *m, ckpt_arena *arena, const char *base_model);
+
+/*
+ * The tensors of adapter_model.safetensors: their names there, and the parameters.  NULL: no memory.  zt_model_find
+ * knows these names too, so that loading needs no table.
+ */
+const zt_alias *zt_lora_saved(const zt_model *m, ckpt_arena *arena, size_t *n);
 
 /* What layers need from each other. */
 static inline void zt_param_written(zt_param *p)

@@ -27,7 +27,10 @@ typedef struct zt_optim {
     double muon_lr, adam_lr; /* NaN: lr */
     bool muon_gram;
     int64_t freeze_step;
-    /* State tensors per element and their names in checkpoints; n_state 0..2. */
+    /*
+     * State tensors per element and their names in checkpoints; n_state 0..2.  MUON: of the Adam half; matrices
+     * have one, "momentum_buffer".
+     */
     unsigned n_state;
     const char *state[2];    /* "exp_avg", "exp_avg_sq" | "momentum_buffer" | "sum" */
     double lr_decay;         /* Adagrad of torch */

@@ -23,7 +23,10 @@ typedef struct zt_saver zt_saver;
 
 /* One per run; zero is borrowed. */
 int zt_saver_new(zt_saver **out, zt_zero *zero, ckpt_err *err);
-void zt_saver_free(zt_saver *s);
+void zt_saver_free(zt_saver *s); /* a save under way is given up; NULL is fine */
+
+/* The runtime that it saves. */
+zt_zero *zt_saver_zero(const zt_saver *s);
 
 /*
  * Save: all ranks call it.  DeepSpeed's files for this stage and world (model_states, optim_states, `latest`; in stage 3
@@ -36,7 +39,7 @@ int zt_save_wait(zt_saver *s, ckpt_err *err);
 
 /*
  * Weights alone, by rank 0: fp32 masters, or the working weights (low), to a safetensors file or, where path ends in
- * '/', a Hugging Face folder with config.json.  All ranks call it.
+ * '/', a Hugging Face folder with config.json, or, of a model with adapters, the adapter's PEFT folder.  All ranks call it.
  */
 int zt_save_weights(zt_saver *s, const char *path, bool low, ckpt_err *err);
 

@@ -85,7 +85,8 @@ struct zt_zero {
 typedef struct zt_zero_opts {
     const char *grouping;
     bool keep_activations_not; /* activation checkpointing */
-    uint64_t max_batch, max_seq; /* largest micro batch */
+    uint64_t max_batch, max_seq; /* largest micro batch; 0: buffers grow with the first ones */
+    uint64_t seed;               /* of dropout */
 } zt_zero_opts;
 int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm *comm, const zt_zero_opts *opts,
                 ckpt_err *err);
@@ -97,6 +98,9 @@ void zt_zero_free(zt_zero *z);
  */
 typedef int (*zt_value_fn)(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out, ckpt_err *err);
 int zt_zero_fill(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err);
+
+/* The same for frozen parameters alone (a resume: they have no masters). */
+int zt_zero_fill_frozen(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err);
 
 /*
  * After masters and state were written from outside (a resume): make the working weights from the masters and gather.

@@ -260,6 +260,11 @@ int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_
         memset(buf, 0, (size_t)n);
         return CKPT_OK;
     }
+    if (src->kind == CKPT_SOURCE_ELSEWHERE)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: %" PRIu64 " bytes at offset %" PRIu64
+                         " are another process' to read: the layout and this process' part differ",
+                         src->name != NULL ? src->name : "memory", n, at);
     if (!ckpt_within(at, n, src->n_bytes))
         return feed_outside(s, source, n, at, err);
     if (src->kind == CKPT_SOURCE_MEMORY) {

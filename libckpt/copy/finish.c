@@ -324,7 +324,7 @@ static int fin_add_idle(ckpt_finish *f, ckpt_err *err)
     for (size_t i = 0; i < f->work->plan->to->files.n; i++) {
         uint32_t *slot;
 
-        if (f->file[i].taken)
+        if (f->file[i].taken || f->work->plan->to->files.at[i].elsewhere)
             continue;
         slot = ckpt_vec_push(&f->ready);
         if (slot == NULL)

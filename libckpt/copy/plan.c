@@ -185,11 +185,18 @@ static uint64_t plan_width(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t 
     return wide;
 }
 
-/* Add what making one tensor costs: every slice and every copy of it is read once. */
-static void plan_count(ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o)
+/* True if an extent lies in a file that another process writes. */
+static bool plan_elsewhere(const ckpt_plan *p, const ckpt_extent *e)
 {
-    uint64_t n = t->n_elems;
+    const ckpt_source *s = e->source < p->to->sources.n ? &p->to->sources.at[e->source] : NULL;
 
+    return s != NULL && s->kind == CKPT_SOURCE_FILE && s->file < p->to->files.n &&
+           p->to->files.at[s->file].elsewhere;
+}
+
+/* Add what making n elements of a tensor costs: every slice and every copy of it is read once. */
+static void plan_count(ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o, uint64_t n)
+{
     p->n_elems += n;
     p->n_write += ckpt_job_bytes(t->dtype, n);
     for (const ckpt_tensor *slice = o; slice != NULL; slice = slice->addend) {
@@ -290,7 +297,7 @@ static int plan_tensor(ckpt_plan *p, size_t i, uint64_t block, ckpt_err *err)
 {
     const ckpt_tensor *t = p->to->tensors.at[i], *o;
     size_t n_before = p->jobs.n;
-    uint64_t step;
+    uint64_t step, n_elems = 0;
     int rc = CKPT_OK;
 
     if (t->owner != NULL)
@@ -302,10 +309,12 @@ static int plan_tensor(ckpt_plan *p, size_t i, uint64_t block, ckpt_err *err)
     o = p->origin[i];
     step = plan_step(p, t, o, block);
     for (uint32_t k = 0; rc == CKPT_OK && k < t->n_extents; k++)
-        rc = plan_cut(p, i, k, step, err);
-    for (size_t j = n_before; j < p->jobs.n; j++)
+        rc = plan_elsewhere(p, &t->extent[k]) ? CKPT_OK : plan_cut(p, i, k, step, err);
+    for (size_t j = n_before; j < p->jobs.n; j++) {
         p->block = plan_max(p->block, plan_width(t, o, p->jobs.at[j].count));
-    plan_count(p, t, o);
+        n_elems += p->jobs.at[j].count;
+    }
+    plan_count(p, t, o, n_elems);
     return rc;
 }
 

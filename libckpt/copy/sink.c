@@ -41,6 +41,7 @@ typedef struct sink_file {
     unsigned n_users; /* writes in progress: not to be closed */
     uint64_t used_at; /* clock of the last use */
     bool made, renamed;
+    bool elsewhere;      /* another process writes it */
     bool written;        /* since its last sync */
     bool unsynced;       /* it is new, or was written, since its last sync */
     char *temp;          /* its name until commit; NULL: its own, in the staging folder */
@@ -104,7 +105,7 @@ static int sink_check_space(const ckpt_sink *s, ckpt_err *err)
     uint64_t need = 0, have;
 
     for (size_t i = 0; i < s->n; i++) {
-        if (!s->kept[i].kept && !ckpt_add(need, s->file[i].size, &need))
+        if (!s->kept[i].kept && !s->file[i].elsewhere && !ckpt_add(need, s->file[i].size, &need))
             return ckpt_fail(err, CKPT_ELIMIT, "%s: more than 2^64 bytes to be written", s->shown);
     }
     // A file system that cannot say how much is free is found out by fallocate, or by writing.
@@ -401,6 +402,7 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
         f->fd = -1;
         f->name = target->files.at[i].path;
         f->size = target->files.at[i].size;
+        f->elsewhere = target->files.at[i].elsewhere;
     }
     return CKPT_OK;
 }
@@ -428,13 +430,15 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
     s->at = s->dir.fd;
     if (rc == CKPT_OK && target->folder != NULL)
         rc = sink_open_stage(s, inputs, err);
-    for (size_t i = 0; rc == CKPT_OK && target->folder == NULL && i < s->n; i++)
-        rc = sink_check_existing(s, inputs, s->file[i].name, err);
+    for (size_t i = 0; rc == CKPT_OK && target->folder == NULL && i < s->n; i++) {
+        if (!s->file[i].elsewhere)
+            rc = sink_check_existing(s, inputs, s->file[i].name, err);
+    }
     if (rc == CKPT_OK)
         rc = sink_check_space(s, err);
     for (size_t i = 0; rc == CKPT_OK && i < s->n; i++) {
         // In a staging folder there may be very many small files: each comes when it is written.
-        if (s->kept[i].kept || (s->stage != NULL && s->file[i].size < SINK_LARGE))
+        if (s->kept[i].kept || s->file[i].elsewhere || (s->stage != NULL && s->file[i].size < SINK_LARGE))
             continue;
         rc = sink_make_room(s, err);
         if (rc == CKPT_OK)
@@ -704,7 +708,7 @@ static int sink_take_back(ckpt_sink *s, size_t n_done, const ckpt_err *why, ckpt
                          "mixed; run again)",
                          why->text, n_done, s->n);
     for (size_t i = 0; i < n_done; i++) {
-        if (unlinkat(s->at, s->file[i].name, 0) == 0)
+        if (s->file[i].renamed && unlinkat(s->at, s->file[i].name, 0) == 0)
             s->file[i].made = s->file[i].renamed = false;
     }
     return ckpt_fail(err, why->code, "%s", why->text);
@@ -720,7 +724,7 @@ int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     for (size_t i = 0; s->stage == NULL && i < s->n; i++) {
-        if (sink_rename(s, &s->file[i], &why) != CKPT_OK)
+        if (!s->file[i].elsewhere && sink_rename(s, &s->file[i], &why) != CKPT_OK)
             return sink_take_back(s, i, &why, err);
     }
     if (s->stage == NULL && !s->opts.no_fsync && ckpt_fsync(s->dir.fd) != 0) {

@@ -77,8 +77,8 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
                          t->name);
     }
     n_bytes /= 8;
-    if (s->kind == CKPT_SOURCE_ZERO) {
-        return CKPT_OK; // zeros without end
+    if (s->kind == CKPT_SOURCE_ZERO || s->kind == CKPT_SOURCE_ELSEWHERE) {
+        return CKPT_OK; // zeros without end; another process' business
     }
     if (use.end > s->n_bytes) {
         return ckpt_fail(err, CKPT_EFORMAT,

@@ -16,7 +16,8 @@ struct ckpt_format; /* format.h; map only carries the pointer */
 typedef enum ckpt_source_kind {
     CKPT_SOURCE_FILE,   /* n_stored bytes of a file */
     CKPT_SOURCE_MEMORY, /* a buffer of this process */
-    CKPT_SOURCE_ZERO    /* zeros without end (padding) */
+    CKPT_SOURCE_ZERO,   /* zeros without end (padding) */
+    CKPT_SOURCE_ELSEWHERE /* what another process holds: it counts for layouts, reading it is an error */
 } ckpt_source_kind;
 
 typedef enum ckpt_coding { CKPT_RAW, CKPT_DEFLATE } ckpt_coding;
@@ -59,6 +60,8 @@ typedef struct ckpt_map_file {
                                n_bytes are set and whose place the driver fixes */
     void *state;            /* written: the driver's own, between place and seal; in the arena */
     bool placed;            /* written: its place was fixed by the directory driver already */
+    uint32_t rank; /* written: data-parallel rank whose file it is; UINT32_MAX: the same whichever rank writes it */
+    bool elsewhere;         /* written: by another process, which lays out the same: not planned, not made here */
 } ckpt_map_file;
 
 typedef enum ckpt_severity { CKPT_INFO, CKPT_WARNING, CKPT_ERROR } ckpt_severity;

@@ -43,6 +43,7 @@ typedef struct ckpt_state {
     uint64_t interval;       /* legacy: elements of all ranks together per interval (the last may be smaller) */
     bool joined;             /* several model-parallel ranks made one: the trees are the first one's */
     bool bf16_optimizer;     /* stage 1 as BF16_Optimizer saves it */
+    bool last_step;          /* stage 0 in fp32: only a group's last parameter counts steps (FusedAdam) */
 } ckpt_state;
 
 /* A new state of the map, at the end of map->states; prefix is copied. */

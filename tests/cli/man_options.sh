@@ -47,11 +47,11 @@ check() {
     done
 }
 
-for verb in ls info tree cat convert reshard verify diff doctor clean formats; do
+for verb in ls info tree cat convert reshard verify diff doctor clean mem formats; do
     check "ckpt $verb" "man/ckpt-$verb.1" "$bin/ckpt" "$verb"
     grep -q "ckpt-$verb 1" man/ckpt.1 || complain "man/ckpt.1 does not refer to ckpt-$verb"
 done
-for name in zero_to_fp32 zero_to_torch ds_to_universal; do
+for name in zero_to_fp32 zero_to_torch ds_to_universal zerotrain; do
     check "$name" "man/$name.1" "$bin/$name"
 done
 

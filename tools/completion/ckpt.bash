@@ -25,11 +25,25 @@ _ckpt_options() {
     diff) echo "--tol --ignore-dtype --include --exclude --with-optimizer --json --quiet" ;;
     doctor) echo "--deep --fix-latest --all --memory --jobs --json --quiet" ;;
     clean) echo "--dry-run --force --json --quiet" ;;
+    mem) echo "--stage --num-gpus --num-nodes --params --largest-layer --json" ;;
     formats) echo "--json --quiet" ;;
     zero_to_fp32 | zero_to_torch)
         [ "$1" = zero_to_torch ] && echo "--dtype"
         echo "--max_shard_size --safe_serialization --tag --exclude_frozen_parameters --debug" \
             "--memory --jobs --no-fsync --quiet"
+        ;;
+    zerotrain)
+        echo "--deepspeed_config --model --init --data --eval-data --max-steps --epochs" \
+            "--metrics --save --save-every --keep --async-save --tag --load --load-tag" \
+            "--module-only --not-strict --save-weights --save-model --param-groups --freeze" \
+            "--lora-rank --lora-alpha --lora-dropout --lora-targets --dropout" \
+            "--activation-checkpointing --seq --vocab --cased --token-dtype --no-shuffle" \
+            "--seed --evaluate --predict --eval-every --print-config --profile --device" \
+            "--threads --compat-z0-loss-scale --hostfile --include --exclude --num_nodes" \
+            "--num_gpus --local_rank --args --quiet --per_device_train_batch_size" \
+            "--gradient_accumulation_steps --learning_rate --adam_beta1 --adam_beta2" \
+            "--adam_epsilon --weight_decay --max_grad_norm --warmup_steps --fp16 --bf16" \
+            "--help --version"
         ;;
     ds_to_universal)
         echo "--input_folder --output_folder --num_extract_workers --num_merge_workers" \
@@ -47,7 +61,7 @@ _ckpt_tensors() {
 
 _ckpt() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local verbs="ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 zero_to_torch ds_to_universal"
+    local verbs="ls info tree cat convert reshard verify diff doctor clean mem formats help version zero_to_fp32 zero_to_torch ds_to_universal"
     local verb=${COMP_WORDS[0]##*/}
     verb=${verb%.py}
     if [ "$verb" = ckpt ]; then
@@ -88,4 +102,4 @@ _ckpt() {
     esac
 }
 
-complete -F _ckpt ckpt zero_to_fp32 zero_to_torch zero_to_fp32.py zero_to_torch.py ds_to_universal ds_to_universal.py
+complete -F _ckpt ckpt zerotrain zero_to_fp32 zero_to_torch zero_to_fp32.py zero_to_torch.py ds_to_universal ds_to_universal.py

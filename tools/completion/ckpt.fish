@@ -1,7 +1,7 @@
 # ckpt.fish: completion for ckpt and its drop-ins in fish.
 # tests/cli/man_options.sh fails while an option of a --help text is missing here.
 
-set -l verbs ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 zero_to_torch ds_to_universal
+set -l verbs ls info tree cat convert reshard verify diff doctor clean mem formats help version zero_to_fp32 zero_to_torch ds_to_universal
 complete -c ckpt -n "not __fish_seen_subcommand_from $verbs" -f -a "$verbs"
 complete -c ckpt -s h -l help -d 'show the options'
 complete -c ckpt -s V -l version -d 'show the version'
@@ -11,16 +11,17 @@ function __ckpt_option -a verb short long value text
     set -l args -l $long -d $text
     test $short != - && set args $args -s $short
     test $value != - && set args $args -x
-    if contains -- $verb zero_to_fp32 zero_to_torch ds_to_universal
+    if contains -- $verb zero_to_fp32 zero_to_torch ds_to_universal zerotrain
         complete -c $verb $args
     end
+    test $verb = zerotrain; and return
     complete -c ckpt -n "__fish_seen_subcommand_from $verb" $args
 end
 
 for v in ls info tree cat convert reshard verify zero_to_fp32 zero_to_torch
     __ckpt_option $v t tag tag 'this tag instead of the latest'
 end
-for v in ls info tree cat convert reshard verify diff doctor clean formats
+for v in ls info tree cat convert reshard verify diff doctor clean mem formats
     __ckpt_option $v - json - 'print JSON'
 end
 for v in ls cat convert reshard verify diff doctor clean formats zero_to_fp32 zero_to_torch ds_to_universal
@@ -110,9 +111,76 @@ __ckpt_option reshard - join - 'join tensor-parallel slices'
 __ckpt_option doctor d deep - 'read everything'
 __ckpt_option doctor - fix-latest - 'let latest name the newest whole tag'
 __ckpt_option doctor a all - 'every problem'
+__ckpt_option mem - stage number 'only this ZeRO stage'
+__ckpt_option mem - num-gpus number 'GPUs of each node'
+__ckpt_option mem - num-nodes number 'nodes'
+__ckpt_option mem - params number 'parameters of the model'
+__ckpt_option mem - largest-layer number 'parameters of its largest layer'
 __ckpt_option clean n dry-run - 'remove nothing'
 __ckpt_option clean f force - 'young files too'
 __ckpt_option diff - tol number 'largest distance that is equal'
 __ckpt_option diff - ignore-dtype - 'dtypes may differ'
 
 functions -e __ckpt_option
+__ckpt_option zerotrain - deepspeed_config value 'ds_config.json (HJSON, or base64 of it)'
+__ckpt_option zerotrain - model value 'config.json of a model, or its folder'
+__ckpt_option zerotrain - init value 'first weights: any checkpoint (default: drawn by --seed)'
+__ckpt_option zerotrain - data value 'training data: .bin .npy .safetensors .tsv .csv .jsonl'
+__ckpt_option zerotrain - eval-data value 'data to evaluate'
+__ckpt_option zerotrain - max-steps value 'updates of the whole run, resumed ones included'
+__ckpt_option zerotrain - epochs value 'passes over the data, without --max-steps (1)'
+__ckpt_option zerotrain - metrics value 'a JSON line for each update'
+__ckpt_option zerotrain - save value 'write checkpoints there, at the end and when stopped'
+__ckpt_option zerotrain - save-every value 'and after every N updates'
+__ckpt_option zerotrain - keep value 'keep the newest K checkpoints only'
+__ckpt_option zerotrain - async-save - 'go on while a checkpoint is written'
+__ckpt_option zerotrain - tag value 'tag of the checkpoint (global_stepN)'
+__ckpt_option zerotrain - load value 'resume from a checkpoint of any kind, stage and world'
+__ckpt_option zerotrain - load-tag value 'that tag instead of the one in `latest`'
+__ckpt_option zerotrain - module-only - 'load weights alone'
+__ckpt_option zerotrain - not-strict - 'pass over parameters that are not on both sides'
+__ckpt_option zerotrain - save-weights value 'fp32 weights at the end, as safetensors'
+__ckpt_option zerotrain - save-model value 'a Hugging Face folder (with LoRA a PEFT folder)'
+__ckpt_option zerotrain - param-groups value 'single, or decay: biases and norms without decay'
+__ckpt_option zerotrain - freeze value 'parameters not to train, by comma'
+__ckpt_option zerotrain - lora-rank value 'train adapters of this rank instead'
+__ckpt_option zerotrain - lora-alpha value 'their scale times the rank (16)'
+__ckpt_option zerotrain - lora-dropout value 'dropout before them (0)'
+__ckpt_option zerotrain - lora-targets value 'linear maps that get one, by comma'
+__ckpt_option zerotrain - dropout - 'use the dropout rates of the models config.json'
+__ckpt_option zerotrain - activation-checkpointing - 'compute activations twice, keep few'
+__ckpt_option zerotrain - seq value 'tokens of a sample (the models positions, at most 128 for text)'
+__ckpt_option zerotrain - vocab value 'vocab.txt for text (beside the model)'
+__ckpt_option zerotrain - cased - 'do not lower the case of text'
+__ckpt_option zerotrain - token-dtype value 'of .bin files: uint16, uint32'
+__ckpt_option zerotrain - no-shuffle - 'samples in the order of the file'
+__ckpt_option zerotrain - seed value 'of drawing weights, shuffling and dropout (42)'
+__ckpt_option zerotrain - evaluate - 'only evaluate --eval-data (or --data)'
+__ckpt_option zerotrain - predict value 'only write the classes of --data as JSON lines'
+__ckpt_option zerotrain - eval-every value 'evaluate after every N updates, and at the end'
+__ckpt_option zerotrain - print-config - 'print the resolved configuration and stop'
+__ckpt_option zerotrain - profile - 'tell at the end where the time went'
+__ckpt_option zerotrain - device value 'cpu'
+__ckpt_option zerotrain - threads value 'threads of a rank (processors / ranks of the node)'
+__ckpt_option zerotrain - compat-z0-loss-scale - 'stage 0, fp16: unscaled loss, as DeepSpeed 0.19.8'
+__ckpt_option zerotrain - hostfile value 'start the run on these hosts (lines: NAME slots=N)'
+__ckpt_option zerotrain - include value 'only these: host1@host2:0,2'
+__ckpt_option zerotrain - exclude value 'all but these'
+__ckpt_option zerotrain - num_nodes value 'the first N hosts'
+__ckpt_option zerotrain - num_gpus value 'N ranks on each host'
+__ckpt_option zerotrain - local_rank value 'ignored: launchers pass it'
+__ckpt_option zerotrain - args value 'more options from a JSON object'
+__ckpt_option zerotrain - quiet - 'no progress'
+__ckpt_option zerotrain - per_device_train_batch_size value 'for "auto" (8)'
+__ckpt_option zerotrain - gradient_accumulation_steps value 'for "auto" (1)'
+__ckpt_option zerotrain - learning_rate value 'for "auto" (5e-5)'
+__ckpt_option zerotrain - adam_beta1 value 'for "auto" (0.9)'
+__ckpt_option zerotrain - adam_beta2 value 'for "auto" (0.999)'
+__ckpt_option zerotrain - adam_epsilon value 'for "auto" (1e-8)'
+__ckpt_option zerotrain - weight_decay value 'for "auto" (0)'
+__ckpt_option zerotrain - max_grad_norm value 'for "auto" (1)'
+__ckpt_option zerotrain - warmup_steps value 'for "auto": steps, or below 1 a share (0)'
+__ckpt_option zerotrain - fp16 - 'for "auto"'
+__ckpt_option zerotrain - bf16 - 'for "auto"'
+__ckpt_option zerotrain - help - 'this list'
+__ckpt_option zerotrain - version - 'the version'

@@ -1,4 +1,4 @@
-#compdef ckpt zero_to_fp32 zero_to_torch ds_to_universal
+#compdef ckpt zero_to_fp32 zero_to_torch ds_to_universal zerotrain
 # ckpt.zsh: completion for ckpt and its drop-ins in zsh; installed as _ckpt.
 # tests/cli/man_options.sh fails while an option of a --help text is missing here.
 
@@ -63,6 +63,9 @@ _ckpt_verb() {
         '--fix-latest[let latest name the newest whole tag]' \
         '(-a --all)'{-a,--all}'[every problem]' '--json[print JSON]' \
         '(-q --quiet)'{-q,--quiet}'[names of whole tags only]' '1:run:_files -/' ;;
+    mem) _arguments $common '--stage=[only this ZeRO stage]:stage:(2 3)' '--num-gpus=[GPUs of each node]:count:' \
+        '--num-nodes=[nodes]:count:' '--params=[parameters of the model]:count:' \
+        '--largest-layer=[parameters of its largest layer]:count:' '--json[print JSON]' '1:checkpoint:_files' ;;
     clean) _arguments $common '(-n --dry-run)'{-n,--dry-run}'[remove nothing]' \
         '(-f --force)'{-f,--force}'[young files too]' '--json[print JSON]' \
         '(-q --quiet)'{-q,--quiet}'[only what is kept]' '1:folder:_files -/' ;;
@@ -76,6 +79,68 @@ _ckpt_verb() {
             '--no-fsync[do not wait for the disk]' \
             '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' '1:checkpoint:_files' \
             '2:output:_files' ;;
+    zerotrain) _arguments '--deepspeed_config[ds_config.json (HJSON, or base64 of it)]:value:_files' \
+        '--model[config.json of a model, or its folder]:value:_files' \
+        '--init[first weights, any checkpoint (default, drawn by --seed)]:value:_files' \
+        '--data[training data, .bin .npy .safetensors .tsv .csv .jsonl]:value:_files' \
+        '--eval-data[data to evaluate]:value:_files' \
+        '--max-steps[updates of the whole run, resumed ones included]:value:_files' \
+        '--epochs[passes over the data, without --max-steps (1)]:value:_files' \
+        '--metrics[a JSON line for each update]:value:_files' \
+        '--save[write checkpoints there, at the end and when stopped]:value:_files' \
+        '--save-every[and after every N updates]:value:_files' \
+        '--keep[keep the newest K checkpoints only]:value:_files' \
+        '--async-save[go on while a checkpoint is written]' \
+        '--tag[tag of the checkpoint (global_stepN)]:value:_files' \
+        '--load[resume from a checkpoint of any kind, stage and world]:value:_files' \
+        '--load-tag[that tag instead of the one in `latest`]:value:_files' \
+        '--module-only[load weights alone]' \
+        '--not-strict[pass over parameters that are not on both sides]' \
+        '--save-weights[fp32 weights at the end, as safetensors]:value:_files' \
+        '--save-model[a Hugging Face folder (with LoRA a PEFT folder)]:value:_files' \
+        '--param-groups[single, or decay, biases and norms without decay]:value:_files' \
+        '--freeze[parameters not to train, by comma]:value:_files' \
+        '--lora-rank[train adapters of this rank instead]:value:_files' \
+        '--lora-alpha[their scale times the rank (16)]:value:_files' \
+        '--lora-dropout[dropout before them (0)]:value:_files' \
+        '--lora-targets[linear maps that get one, by comma]:value:_files' \
+        '--dropout[use the dropout rates of the models config.json]' \
+        '--activation-checkpointing[compute activations twice, keep few]' \
+        '--seq[tokens of a sample (the models positions, at most 128 for text)]:value:_files' \
+        '--vocab[vocab.txt for text (beside the model)]:value:_files' \
+        '--cased[do not lower the case of text]' \
+        '--token-dtype[of .bin files, uint16, uint32]:value:_files' \
+        '--no-shuffle[samples in the order of the file]' \
+        '--seed[of drawing weights, shuffling and dropout (42)]:value:_files' \
+        '--evaluate[only evaluate --eval-data (or --data)]' \
+        '--predict[only write the classes of --data as JSON lines]:value:_files' \
+        '--eval-every[evaluate after every N updates, and at the end]:value:_files' \
+        '--print-config[print the resolved configuration and stop]' \
+        '--profile[tell at the end where the time went]' \
+        '--device[cpu]:value:_files' \
+        '--threads[threads of a rank (processors / ranks of the node)]:value:_files' \
+        '--compat-z0-loss-scale[stage 0, fp16, unscaled loss, as DeepSpeed 0.19.8]' \
+        '--hostfile[start the run on these hosts (lines, NAME slots=N)]:value:_files' \
+        '--include[only these, host1@host2,0,2]:value:_files' \
+        '--exclude[all but these]:value:_files' \
+        '--num_nodes[the first N hosts]:value:_files' \
+        '--num_gpus[N ranks on each host]:value:_files' \
+        '--local_rank[ignored, launchers pass it]:value:_files' \
+        '--args[more options from a JSON object]:value:_files' \
+        '--quiet[no progress]' \
+        '--per_device_train_batch_size[for "auto" (8)]:value:_files' \
+        '--gradient_accumulation_steps[for "auto" (1)]:value:_files' \
+        '--learning_rate[for "auto" (5e-5)]:value:_files' \
+        '--adam_beta1[for "auto" (0.9)]:value:_files' \
+        '--adam_beta2[for "auto" (0.999)]:value:_files' \
+        '--adam_epsilon[for "auto" (1e-8)]:value:_files' \
+        '--weight_decay[for "auto" (0)]:value:_files' \
+        '--max_grad_norm[for "auto" (1)]:value:_files' \
+        '--warmup_steps[for "auto", steps, or below 1 a share (0)]:value:_files' \
+        '--fp16[for "auto"]' \
+        '--bf16[for "auto"]' \
+        '--help[this list]' \
+        '--version[the version]' ;;
     ds_to_universal) _arguments $common $size '--input_folder[the checkpoint]:folder:_files -/' \
         '--output_folder[what to make]:folder:_files -/' \
         '--num_extract_workers[not needed]:number' '--num_merge_workers[not needed]:number' \
@@ -85,7 +150,7 @@ _ckpt_verb() {
         '--keep_objects[objects of unknown classes go along]' '--drop_objects[they are left out]' \
         '--no-fsync[do not wait for the disk]' \
         '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' ;;
-    help) _arguments $common "1:command:(ls info tree cat convert reshard verify diff doctor clean formats)" ;;
+    help) _arguments $common "1:command:(ls info tree cat convert reshard verify diff doctor clean mem formats)" ;;
     *) _arguments $common ;;
     esac
 }
@@ -95,7 +160,7 @@ _ckpt() {
     if [[ $name != ckpt ]]; then
         _ckpt_verb $name
     elif (( CURRENT == 2 )); then
-        compadd ls info tree cat convert reshard verify diff doctor clean formats help version zero_to_fp32 \
+        compadd ls info tree cat convert reshard verify diff doctor clean mem formats help version zero_to_fp32 \
             zero_to_torch ds_to_universal --help --version
     else
         shift words

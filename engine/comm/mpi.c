@@ -1,0 +1,607 @@
+/*
+ * mpi.c: owns the communicator of the processes that an MPI launcher started.
+ *
+ * All ranks on one node: bytes travel through shared memory (shm.c), and MPI only starts and ends
+ * the job.  Several nodes, or ranks that cannot share memory, or ZT_COMM_SHARED=0 in the
+ * environment: bytes travel by MPI, in bounded messages, and are summed here, in rank order.
+ *
+ * Who notices that a rank has ended:
+ *   - on its own node, every rank that waits (node.c, mp_wait): within about a second, by its
+ * number
+ *   - on other nodes, the launcher: mpirun ends the whole job when a process is killed; srun does
+ * so with --kill-on-bad-exit=1 (and whenever MPI_Abort is called, which the rank's own node does)
+ * A rank that hangs without ending is noticed by nobody.
+ */
+#define _GNU_SOURCE
+#include "engine/comm/comm.h"
+
+#ifndef ZT_HAVE_MPI
+
+int zt_comm_mpi(zt_comm **out, ckpt_err *err)
+{
+    *out = NULL;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "several processes need MPI, and this program was built without it: build it "
+                     "again where mpicc is installed (Debian: libopenmpi-dev), or run one process");
+}
+
+#else
+
+#include <mpi.h>
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/comm/link.h"
+#include "engine/comm/node.h"
+#include "engine/comm/process.h"
+#include "engine/comm/sum.h"
+#include "libckpt/base/mem.h"
+
+#define MP_HALF    (4u << 20)  /* bytes that reduce_scatter receives at a time, over all ranks */
+#define MP_MESSAGE (16u << 20) /* bytes of the largest message */
+#define MP_TAG     1
+#define MP_EAGER   0.02 /* seconds of waiting without pause */
+#define MP_LOOK    1.0  /* seconds between looks at the node's other processes */
+
+typedef struct mp_mate {
+    zt_process process;
+    int64_t rank;
+} mp_mate;
+
+/* link.way is the node, or, when bytes travel by MPI, this struct itself. */
+typedef struct mp_comm {
+    zt_link link; /* first: a zt_comm * is one of these */
+    MPI_Comm comm, local;
+    bool began; /* MPI_Init was called here */
+    zt_node *node;
+    unsigned char *buf; /* two halves of `half` bytes */
+    uint64_t half;
+    MPI_Request *req; /* two sets of 2 * world */
+    mp_mate *mate;    /* local_world of them */
+    ckpt_err broken;  /* the first failure of MPI: messages may be under way for ever */
+} mp_comm;
+
+/* ---- outcomes and waiting ---- */
+
+static int mp_broken(mp_comm *m, ckpt_err *err)
+{
+    return m->broken.code == CKPT_OK ? CKPT_OK
+                                     : ckpt_fail(err, m->broken.code, "%s", m->broken.text);
+}
+
+/* An MPI function's return value as an outcome of `what`. */
+static int mp_result(mp_comm *m, int code, const char *what, ckpt_err *err)
+{
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int n = 0;
+
+    if (code == MPI_SUCCESS) {
+        return CKPT_OK;
+    }
+    MPI_Error_string(code, text, &n);
+    ckpt_fail(&m->broken, CKPT_EIO, "%s: rank %d on %s: %s", what, m->link.base.rank, m->link.host,
+              text);
+    return mp_broken(m, err);
+}
+
+/* Look whether the node's other ranks still run. */
+static int mp_look(mp_comm *m, const char *what, ckpt_err *err)
+{
+    for (int i = 0; i < m->link.base.local_world; i++) {
+        const mp_mate *p = &m->mate[i];
+
+        if (p->rank != m->link.base.rank && !zt_process_alive(p->process)) {
+            ckpt_fail(&m->broken, CKPT_EIO,
+                      "%s: rank %d on %s (process %lld) has ended unexpectedly", what, (int)p->rank,
+                      m->link.host, (long long)p->process.pid);
+            return mp_broken(m, err);
+        }
+    }
+    return CKPT_OK;
+}
+
+/*
+ * Complete n requests.  Not MPI_Waitall, which keeps the core busy however long it takes, and never
+ * returns when a rank has ended.
+ */
+static int mp_wait(mp_comm *m, MPI_Request *req, int n, const zt_call *call, ckpt_err *err)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    const char *what = zt_call_name(call->kind);
+    double began = zt_process_clock(), looked = began, now;
+    int done = 0, rc = CKPT_OK;
+
+    while (rc == CKPT_OK) {
+        rc = mp_result(m, MPI_Testall(n, req, &done, MPI_STATUSES_IGNORE), what, err);
+        if (rc != CKPT_OK || done) {
+            break;
+        }
+        now = zt_process_clock();
+        if (now - began < MP_EAGER) {
+            sched_yield();
+        } else {
+            nanosleep(&pause, NULL);
+        }
+        if (now - looked >= MP_LOOK) {
+            looked = now;
+            rc = mp_look(m, what, err);
+        }
+    }
+    return rc;
+}
+
+/* ---- operations by messages ---- */
+
+/* A part of a buffer: element `at` of part q. */
+static unsigned char *mp_to(const zt_call *call, int q, uint64_t at)
+{
+    return (unsigned char *)call->to + ((uint64_t)q * call->n + at) * call->size;
+}
+
+static const unsigned char *mp_from(const zt_call *call, int q, uint64_t at)
+{
+    return (const unsigned char *)call->from + ((uint64_t)q * call->n + at) * call->size;
+}
+
+/* `count` elements from `at` on of every part go to their ranks; what comes goes where `to` says.
+ */
+typedef struct mp_swap {
+    const zt_call *call;
+    uint64_t at, count;
+    unsigned char *to; /* part q at q * step */
+    uint64_t step;     /* bytes */
+    MPI_Request *req;  /* 2 * (world - 1) */
+} mp_swap;
+
+static int mp_post(mp_comm *m, const mp_swap *s, ckpt_err *err)
+{
+    int me = m->link.base.rank, world = m->link.base.world, n_bytes, rc = CKPT_OK;
+    const char *what = zt_call_name(s->call->kind);
+
+    n_bytes = (int)(s->count * s->call->size);
+    for (int d = 1; d < world && rc == CKPT_OK; d++) {
+        int to = (me + d) % world, from = (me - d + world) % world;
+        MPI_Request *req = s->req + 2 * (d - 1);
+
+        rc = mp_result(m,
+                       MPI_Irecv(s->to + (uint64_t)from * s->step, n_bytes, MPI_BYTE, from, MP_TAG,
+                                 m->comm, &req[0]),
+                       what, err);
+        if (rc == CKPT_OK) {
+            rc = mp_result(m,
+                           MPI_Isend(mp_from(s->call, to, s->at), n_bytes, MPI_BYTE, to, MP_TAG,
+                                     m->comm, &req[1]),
+                           what, err);
+        }
+    }
+    return rc;
+}
+
+static void mp_add(mp_comm *m, const mp_swap *s)
+{
+    const void **from = m->link.pointers;
+    int me = m->link.base.rank, world = m->link.base.world;
+
+    for (int q = 0; q < world; q++) {
+        from[q] = s->to + (uint64_t)q * s->step;
+    }
+    from[me] = mp_from(s->call, me, s->at);
+    zt_sum(mp_to(s->call, 0, s->at), from, world, s->count, s->call->dt, s->call->op);
+}
+
+/* The next chunk's messages are under way while this one's are summed. */
+static int mp_reduce_scatter(void *way, const zt_call *call, ckpt_err *err)
+{
+    mp_comm *m = way;
+    int world = m->link.base.world, n_req = 2 * (world - 1);
+    uint64_t room = m->half / (uint64_t)world / call->size, n = call->n;
+    mp_swap s[2];
+    int rc = mp_broken(m, err), i = 0;
+
+    for (int h = 0; h < 2; h++) {
+        s[h] = (mp_swap){.call = call,
+                         .at = h ? room : 0,
+                         .to = m->buf + (uint64_t)h * m->half,
+                         .step = room * call->size,
+                         .req = m->req + 2 * h * world};
+    }
+    s[0].count = n < room ? n : room;
+    if (rc == CKPT_OK) {
+        rc = mp_post(m, &s[0], err);
+    }
+    for (uint64_t at = 0; at < n && rc == CKPT_OK; at += room, i ^= 1) {
+        mp_swap *next = &s[i ^ 1];
+
+        if (n - at > room) {
+            next->at = at + room;
+            next->count = n - next->at < room ? n - next->at : room;
+            rc = mp_post(m, next, err);
+        }
+        if (rc == CKPT_OK) {
+            rc = mp_wait(m, s[i].req, n_req, call, err);
+        }
+        if (rc == CKPT_OK) {
+            mp_add(m, &s[i]);
+        }
+    }
+    return rc;
+}
+
+/* A small part to everybody, `n_bytes` each, in one exchange. */
+static int mp_gather_small(mp_comm *m, const zt_call *call, void *all, ckpt_err *err)
+{
+    int n_bytes = (int)(call->n * call->size);
+    int rc = mp_result(
+        m,
+        MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n_bytes, MPI_BYTE, m->comm, m->req),
+        zt_call_name(call->kind), err);
+
+    return rc == CKPT_OK ? mp_wait(m, m->req, 1, call, err) : rc;
+}
+
+/* Round s of the ring: the part that came in the round before goes on to the right. */
+static int mp_ring(mp_comm *m, const zt_call *call, int s, ckpt_err *err)
+{
+    int me = m->link.base.rank, world = m->link.base.world, rc = CKPT_OK;
+    int right = (me + 1) % world, left = (me - 1 + world) % world;
+    int out = (me - s + world) % world, in = (me - s - 1 + 2 * world) % world;
+    uint64_t room = MP_MESSAGE / call->size;
+    const char *what = zt_call_name(call->kind);
+
+    for (uint64_t at = 0; at < call->n && rc == CKPT_OK; at += room) {
+        uint64_t count = call->n - at < room ? call->n - at : room;
+        int n_bytes = (int)(count * call->size);
+
+        rc = mp_result(
+            m, MPI_Irecv(mp_to(call, in, at), n_bytes, MPI_BYTE, left, MP_TAG, m->comm, &m->req[0]),
+            what, err);
+        if (rc == CKPT_OK) {
+            rc = mp_result(m,
+                           MPI_Isend(mp_to(call, out, at), n_bytes, MPI_BYTE, right, MP_TAG,
+                                     m->comm, &m->req[1]),
+                           what, err);
+        }
+        if (rc == CKPT_OK) {
+            rc = mp_wait(m, m->req, 2, call, err);
+        }
+    }
+    return rc;
+}
+
+/*
+ * A ring (each byte enters a node once for each of its ranks at most, and mostly from a neighbour
+ * on the same node); small parts go at once.
+ */
+static int mp_all_gather(void *way, const zt_call *call, ckpt_err *err)
+{
+    mp_comm *m = way;
+    int rc = mp_broken(m, err), world = m->link.base.world;
+    unsigned char *own = mp_to(call, m->link.base.rank, 0);
+
+    if (own != call->from) {
+        memmove(own, call->from, (size_t)(call->n * call->size));
+    }
+    if (rc == CKPT_OK && call->n * call->size * (uint64_t)world <= ZT_LINK_SMALL) {
+        return mp_gather_small(m, call, call->to, err);
+    }
+    for (int s = 0; s < world - 1 && rc == CKPT_OK; s++) {
+        rc = mp_ring(m, call, s, err);
+    }
+    return rc;
+}
+
+static int mp_reduce_small(void *way, const zt_call *call, ckpt_err *err)
+{
+    mp_comm *m = way;
+    const void **from = m->link.pointers;
+    uint64_t n_bytes = call->n * call->size;
+    int rc = mp_broken(m, err), world = m->link.base.world;
+
+    if (rc == CKPT_OK) {
+        memcpy(m->buf + (uint64_t)m->link.base.rank * n_bytes, call->from, (size_t)n_bytes);
+        rc = mp_gather_small(m, call, m->buf, err);
+    }
+    if (rc == CKPT_OK) {
+        for (int q = 0; q < world; q++) {
+            from[q] = m->buf + (uint64_t)q * n_bytes;
+        }
+        zt_sum(call->to, from, world, call->n, call->dt, call->op);
+    }
+    return rc;
+}
+
+static int mp_broadcast(void *way, const zt_call *call, ckpt_err *err)
+{
+    mp_comm *m = way;
+    int rc = mp_broken(m, err);
+
+    for (uint64_t at = 0; at < call->n && rc == CKPT_OK; at += MP_MESSAGE) {
+        uint64_t count = call->n - at < MP_MESSAGE ? call->n - at : MP_MESSAGE;
+
+        rc = mp_result(
+            m, MPI_Ibcast(mp_to(call, 0, at), (int)count, MPI_BYTE, call->root, m->comm, m->req),
+            zt_call_name(call->kind), err);
+        if (rc == CKPT_OK) {
+            rc = mp_wait(m, m->req, 1, call, err);
+        }
+    }
+    return rc;
+}
+
+static int mp_all_to_all(void *way, const zt_call *call, ckpt_err *err)
+{
+    mp_comm *m = way;
+    int rc = mp_broken(m, err), me = m->link.base.rank, world = m->link.base.world;
+
+    if (rc == CKPT_OK) {
+        memcpy(mp_to(call, me, 0), mp_from(call, me, 0), (size_t)(call->n * call->size));
+    }
+    for (uint64_t at = 0; at < call->n && rc == CKPT_OK; at += MP_MESSAGE) {
+        mp_swap s = {.call = call,
+                     .at = at,
+                     .count = call->n - at < MP_MESSAGE ? call->n - at : MP_MESSAGE,
+                     .to = mp_to(call, 0, at),
+                     .step = call->n,
+                     .req = m->req};
+
+        rc = mp_post(m, &s, err);
+        if (rc == CKPT_OK) {
+            rc = mp_wait(m, m->req, 2 * (world - 1), call, err);
+        }
+    }
+    return rc;
+}
+
+static int mp_barrier(void *way, const zt_call *call, ckpt_err *err)
+{
+    mp_comm *m = way;
+    int rc = mp_broken(m, err);
+
+    if (rc == CKPT_OK) {
+        rc = mp_result(m, MPI_Ibarrier(m->comm, m->req), zt_call_name(call->kind), err);
+    }
+    return rc == CKPT_OK ? mp_wait(m, m->req, 1, call, err) : rc;
+}
+
+static const zt_link_ops mp_link_ops = {
+    .reduce_scatter = mp_reduce_scatter,
+    .all_gather = mp_all_gather,
+    .reduce_small = mp_reduce_small,
+    .broadcast = mp_broadcast,
+    .all_to_all = mp_all_to_all,
+    .barrier = mp_barrier,
+    .alloc = zt_link_plain_alloc,
+    .release = zt_link_plain_release,
+};
+
+/* ---- the end ---- */
+
+static void mp_sleep(long milliseconds)
+{
+    const struct timespec t = {.tv_sec = milliseconds / 1000,
+                               .tv_nsec = milliseconds % 1000 * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+/*
+ * After a failure that all ranks share, all of them come here: the text is wanted once.  On one
+ * node the first one prints; otherwise the lowest rank has a moment to end the others.
+ */
+static void mp_abort(zt_comm *c, int status, const char *text)
+{
+    mp_comm *m = (mp_comm *)(void *)c;
+    bool first = !m->node || zt_node_first(m->node);
+
+    if (!m->node) {
+        mp_sleep(50 * (c->rank < 20 ? c->rank : 20));
+    }
+    fflush(stdout);
+    if (first) {
+        fprintf(stderr, "rank %d on %s: %s\n", c->rank, c->host, text);
+    } else {
+        mp_sleep(500); // let the first one finish its line
+    }
+    // should the launcher not answer, this process ends all the same
+    signal(SIGALRM, SIG_DFL);
+    alarm(10);
+    MPI_Abort(MPI_COMM_WORLD, status ? status : 1);
+    _exit(status ? status : 1);
+}
+
+static void mp_release(mp_comm *m)
+{
+    zt_node_free(m->node);
+    ckpt_free(m->buf);
+    ckpt_free(m->req);
+    ckpt_free(m->mate);
+    ckpt_free(m->link.pointers);
+    ckpt_free(m);
+}
+
+/* MPI_Finalize returns on no rank before all have called it: only when all are here. */
+static void mp_free(zt_comm *c)
+{
+    mp_comm *m = (mp_comm *)(void *)c;
+    zt_call call = {.kind = ZT_CALL_FREE, .dt = CKPT_U8, .size = 1};
+    int rc = m->broken.code;
+
+    if (rc == CKPT_OK && m->link.ops) {
+        rc = m->link.ops->barrier(m->link.way, &call, NULL);
+    }
+    if (rc != CKPT_OK) {
+        // messages may still arrive in these buffers: only the node's memory can go
+        if (m->node) {
+            zt_node_leave(m->node);
+            mp_release(m);
+        }
+        return;
+    }
+    MPI_Comm_free(&m->local);
+    MPI_Comm_free(&m->comm);
+    if (m->began) {
+        MPI_Finalize();
+    }
+    mp_release(m);
+}
+
+static const zt_comm_ops mp_ops = {
+    .name = "mpi",
+    .all_reduce = zt_link_all_reduce,
+    .reduce_scatter = zt_link_reduce_scatter,
+    .all_gather = zt_link_all_gather,
+    .broadcast = zt_link_broadcast,
+    .all_to_all = zt_link_all_to_all,
+    .barrier = zt_link_barrier,
+    .start = zt_link_start,
+    .wait = zt_link_wait,
+    .alloc = zt_link_alloc,
+    .release = zt_link_release,
+    .abort = mp_abort,
+    .free = mp_free,
+};
+
+/* ---- the beginning ---- */
+
+static int mp_tell(void *ctx, const void *mine, void *all, uint64_t n_bytes, ckpt_err *err)
+{
+    mp_comm *m = ctx;
+
+    return mp_result(
+        m, MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all, (int)n_bytes, MPI_BYTE, m->comm),
+        "starting", err);
+}
+
+static int mp_poll(void *ctx, bool well)
+{
+    mp_comm *m = ctx;
+    int mine = well ? m->link.base.world : m->link.base.rank, lowest;
+
+    if (MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, m->comm) != MPI_SUCCESS) {
+        return ZT_NODE_LOST;
+    }
+    return lowest == m->link.base.world ? -1 : lowest;
+}
+
+/* MPI itself, and who this is. */
+static int mp_begin(mp_comm *m, ckpt_err *err)
+{
+    zt_comm *c = &m->link.base;
+    int begun = 0, level, rc;
+
+    MPI_Initialized(&begun);
+    if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) {
+        return ckpt_fail(err, CKPT_EIO, "MPI does not start");
+    }
+    m->began = !begun;
+    rc = mp_result(m, MPI_Comm_dup(MPI_COMM_WORLD, &m->comm), "starting", err);
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(m->comm, &c->rank);
+    MPI_Comm_size(m->comm, &c->world);
+    if (c->world == 1 && zt_comm_launched()) {
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "the launcher started several processes, but MPI sees only this one: use "
+                         "the mpirun of the MPI that this program was built with, or srun "
+                         "--mpi=pmix (srun --mpi=list shows what there is)");
+    }
+    rc = mp_result(
+        m, MPI_Comm_split_type(m->comm, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &m->local),
+        "starting", err);
+    if (rc == CKPT_OK) {
+        MPI_Comm_set_errhandler(m->local, MPI_ERRORS_RETURN);
+        MPI_Comm_rank(m->local, &c->local_rank);
+        MPI_Comm_size(m->local, &c->local_world);
+    }
+    return rc;
+}
+
+/* Buffers, and who is on this node. */
+static int mp_prepare(mp_comm *m, ckpt_err *err)
+{
+    zt_comm *c = &m->link.base;
+    uint64_t world = (uint64_t)c->world, least = world * world * sizeof(uint64_t);
+    mp_mate me = {.process = zt_process_self(), .rank = c->rank};
+    int bad;
+
+    m->half = least > MP_HALF ? least : MP_HALF; // room for one element of each rank from each
+    m->buf = ckpt_alloc(2 * m->half);
+    m->req = ckpt_alloc(4 * world * sizeof *m->req);
+    m->mate = ckpt_alloc((size_t)c->local_world * sizeof *m->mate);
+    m->link.pointers = ckpt_alloc(world * sizeof *m->link.pointers);
+    bad = mp_poll(m, m->buf && m->req && m->mate && m->link.pointers);
+    if (bad != -1) {
+        return ckpt_fail(err, CKPT_ELIMIT, "rank %d: out of memory", bad);
+    }
+    return mp_result(
+        m,
+        MPI_Allgather(&me, (int)sizeof me, MPI_BYTE, m->mate, (int)sizeof me, MPI_BYTE, m->local),
+        "starting", err);
+}
+
+/* Share memory if all ranks are on this node and none was told not to. */
+static int mp_share(mp_comm *m)
+{
+    zt_comm *c = &m->link.base;
+    zt_node_opts opts = {.rank = c->rank,
+                         .world = c->world,
+                         .host = m->link.host,
+                         .tell = mp_tell,
+                         .poll = mp_poll,
+                         .ctx = m};
+    const char *shared = getenv("ZT_COMM_SHARED");
+
+    if (mp_poll(m, c->local_world == c->world && !(shared && strcmp(shared, "0") == 0)) != -1) {
+        return CKPT_EUNSUPPORTED;
+    }
+    return zt_node_new(&m->node, &opts, NULL);
+}
+
+static int mp_connect(mp_comm *m, ckpt_err *err)
+{
+    int rc = mp_begin(m, err);
+
+    if (rc == CKPT_OK) {
+        zt_link_name_host(&m->link);
+        rc = mp_prepare(m, err);
+    }
+    if (rc == CKPT_OK && m->link.base.world > 1) {
+        bool shared = mp_share(m) == CKPT_OK;
+
+        m->link.ops = shared ? &zt_shm_ops : &mp_link_ops;
+        m->link.way = shared ? (void *)m->node : (void *)m;
+        rc = mp_broken(m, err);
+    }
+    return rc;
+}
+
+int zt_comm_mpi(zt_comm **out, ckpt_err *err)
+{
+    mp_comm *m = ckpt_alloc(sizeof *m);
+    int rc;
+
+    *out = NULL;
+    if (!m) {
+        return ckpt_fail_memory(err);
+    }
+    m->link.base.ops = &mp_ops;
+    m->comm = m->local = MPI_COMM_NULL;
+    rc = mp_connect(m, err);
+    if (rc != CKPT_OK) {
+        // MPI is left as it is: the program ends, and the launcher with it
+        mp_release(m);
+        return rc;
+    }
+    *out = &m->link.base;
+    return CKPT_OK;
+}
+
+#endif

@@ -1,0 +1,125 @@
+/*
+ * sum.c: owns the loops that join ranks' values.
+ *
+ * Blocks that fit the first-level cache are summed in a local array and then stored, so that `to`
+ * may be one of the sources and the compiler still sees loops without aliases, which it vectorises
+ * (-O3).  These loops wait for memory: wider vectors than the base instruction set's gained nothing
+ * in measurements, so there is one body per type and the same bits on every machine.
+ */
+#include "engine/comm/sum.h"
+
+#include <string.h>
+
+#include "libckpt/base/cast.h"
+
+enum { SM_BLOCK = 2048 }; /* elements: at most 16 KiB */
+
+/* A block's running value, and room for a converted source; 64: vectors never straddle lines. */
+typedef struct sm_block {
+    _Alignas(64) union {
+        float f32[SM_BLOCK];
+        double f64[SM_BLOCK];
+        uint32_t u32[SM_BLOCK];
+        uint64_t u64[SM_BLOCK];
+    } acc;
+    _Alignas(64) float wide[SM_BLOCK];
+} sm_block;
+
+/*
+ * acc = acc op x for one type: `sum`, `larger`, `smaller` say how two elements a (so far) and b
+ * (the next rank's) join.
+ */
+#define SM_FOLD(name, type, sum, larger, smaller)                                                  \
+    static void name(type *restrict acc, const type *restrict x, size_t n, zt_reduce op)           \
+    {                                                                                              \
+        if (op == ZT_SUM) {                                                                        \
+            for (size_t i = 0; i < n; i++) {                                                       \
+                type a = acc[i], b = x[i];                                                         \
+                acc[i] = (sum);                                                                    \
+            }                                                                                      \
+        } else if (op == ZT_MAX) {                                                                 \
+            for (size_t i = 0; i < n; i++) {                                                       \
+                type a = acc[i], b = x[i];                                                         \
+                acc[i] = (larger) ? b : a;                                                         \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (size_t i = 0; i < n; i++) {                                                       \
+                type a = acc[i], b = x[i];                                                         \
+                acc[i] = (smaller) ? b : a;                                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+// b is taken when it is a NaN, or beyond a; a NaN in a is kept, since no comparison with it holds
+SM_FOLD(sm_fold_f32, float, a + b, b > a || b != b, b < a || b != b)
+SM_FOLD(sm_fold_f64, double, a + b, b > a || b != b, b < a || b != b)
+// unsigned, so that sums wrap; the order of signed numbers is that of the patterns with the sign
+// flipped
+SM_FOLD(sm_fold_i32, uint32_t, a + b, (b ^ 0x80000000u) > (a ^ 0x80000000u),
+        (b ^ 0x80000000u) < (a ^ 0x80000000u))
+SM_FOLD(sm_fold_i64, uint64_t, a + b, (b ^ 1ull << 63) > (a ^ 1ull << 63),
+        (b ^ 1ull << 63) < (a ^ 1ull << 63))
+
+/* The sum of two in one pass: the usual case. */
+static void sm_pair_f32(float *restrict acc, const float *restrict a, const float *restrict b,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        acc[i] = a[i] + b[i];
+    }
+}
+
+static void sm_fold(sm_block *s, const unsigned char *x, size_t n, ckpt_dtype dt, zt_reduce op)
+{
+    ckpt_cast_fn widen;
+
+    // a source may be where only its rank's alignment holds, that of its type
+    if (dt == CKPT_F32) {
+        sm_fold_f32(s->acc.f32, (const float *)(const void *)x, n, op);
+    } else if (dt == CKPT_F64) {
+        sm_fold_f64(s->acc.f64, (const double *)(const void *)x, n, op);
+    } else if (dt == CKPT_I32) {
+        sm_fold_i32(s->acc.u32, (const uint32_t *)(const void *)x, n, op);
+    } else if (dt == CKPT_I64) {
+        sm_fold_i64(s->acc.u64, (const uint64_t *)(const void *)x, n, op);
+    } else {
+        widen = ckpt_cast_find(CKPT_F32, dt);
+        widen(s->wide, x, n);
+        sm_fold_f32(s->acc.f32, s->wide, n, op);
+    }
+}
+
+void zt_sum(void *to, const void *const *from, int world, uint64_t n, ckpt_dtype dt, zt_reduce op)
+{
+    sm_block s;
+    bool narrow = dt == CKPT_F16 || dt == CKPT_BF16;
+    size_t size = ckpt_dtype_get(dt)->bits / 8;
+    ckpt_cast_fn widen = narrow ? ckpt_cast_find(CKPT_F32, dt) : NULL;
+    ckpt_cast_fn back = narrow ? ckpt_cast_find(dt, CKPT_F32) : NULL;
+
+    for (uint64_t at = 0; at < n; at += SM_BLOCK) {
+        size_t m = n - at < SM_BLOCK ? (size_t)(n - at) : SM_BLOCK, skip = (size_t)at * size;
+        unsigned char *out = (unsigned char *)to + skip;
+        const unsigned char *x = (const unsigned char *)from[0] + skip;
+        int q = 1;
+
+        if (narrow) {
+            widen(s.acc.f32, x, m);
+        } else if (dt == CKPT_F32 && op == ZT_SUM && world > 1) {
+            const unsigned char *y = (const unsigned char *)from[q++] + skip;
+
+            sm_pair_f32(s.acc.f32, (const float *)(const void *)x, (const float *)(const void *)y,
+                        m);
+        } else {
+            memcpy(&s.acc, x, m * size);
+        }
+        for (; q < world; q++) {
+            sm_fold(&s, (const unsigned char *)from[q] + skip, m, dt, op);
+        }
+        if (narrow) {
+            back(out, s.acc.f32, m);
+        } else {
+            memcpy(out, &s.acc, m * size);
+        }
+    }
+}

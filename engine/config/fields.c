@@ -1,0 +1,476 @@
+/*
+ * fields.c: owns reading the objects of a configuration by their tables: types, ranges, refusals.
+ *
+ * What counts as a boolean, an integer or a number follows pydantic, which DeepSpeed checks its
+ * typed blocks with: 2e8 is an integer, "2" too, 980.1 is not; "yes" and 1 are true.  Only true and
+ * false given for a number are refused here, where pydantic takes them for 1 and 0.
+ */
+#include "engine/config/fields.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define DS_TOP 9223372036854775808.0 // 2^63
+
+/* ---- texts ---- */
+
+int ds_note(ds_context *x, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+
+    if (x->n_notes == DS_NOTES) {
+        return CKPT_OK;
+    }
+    va_start(ap, fmt);
+    (void)vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    x->note[x->n_notes] = ckpt_arena_string(x->arena, line, strlen(line));
+    if (x->note[x->n_notes] == NULL) {
+        return ckpt_fail_memory(x->err);
+    }
+    x->n_notes++;
+    return CKPT_OK;
+}
+
+const char *ds_show(const ckpt_value *v, char out[DS_SHOWN])
+{
+    if (v->kind == CKPT_V_BOOL) {
+        (void)snprintf(out, DS_SHOWN, "%s", v->as.i ? "true" : "false");
+    } else if (v->kind == CKPT_V_INT) {
+        (void)snprintf(out, DS_SHOWN, "%" PRId64, v->as.i);
+    } else if (v->kind == CKPT_V_FLOAT) {
+        (void)snprintf(out, DS_SHOWN, "%.12g", v->as.f);
+    } else if (v->kind == CKPT_V_STR) {
+        (void)snprintf(out, DS_SHOWN, "\"%.48s%s\"", v->as.text.at, v->as.text.n > 48 ? "..." : "");
+    } else if (v->kind == CKPT_V_NONE) {
+        (void)snprintf(out, DS_SHOWN, "null");
+    } else {
+        (void)snprintf(out, DS_SHOWN, v->kind == CKPT_V_LIST ? "a list" : "an object");
+    }
+    return out;
+}
+
+/* "zero_optimization.stage": a key with the name of its block. */
+enum { DS_PATH = 120 };
+static const char *ds_path(const ds_block *b, const char *key, char out[DS_PATH])
+{
+    (void)snprintf(out, DS_PATH, "%s%s%.64s", b->name, b->name[0] != '\0' ? "." : "", key);
+    return out;
+}
+
+bool ds_is_auto(const ckpt_value *v)
+{
+    return ckpt_value_is(v, "auto");
+}
+
+ckpt_value *ds_find(const ckpt_value *root, const char *path)
+{
+    char name[DS_PATH];
+    const char *dot = strchr(path, '.');
+    ckpt_value *v;
+
+    while (dot != NULL && (size_t)(dot - path) < sizeof name) {
+        memcpy(name, path, (size_t)(dot - path));
+        name[dot - path] = '\0';
+        v = ckpt_value_get(root, name);
+        if (v == NULL) {
+            return NULL;
+        }
+        root = v;
+        path = dot + 1;
+        dot = strchr(path, '.');
+    }
+    return ckpt_value_get(root, path);
+}
+
+/* ---- unknown keys ---- */
+
+enum { DS_WORD = 48 };
+
+static size_t ds_least(size_t a, size_t b, size_t c)
+{
+    size_t ab = a < b ? a : b;
+
+    return ab < c ? ab : c;
+}
+
+/* Edits (one letter put in, left out or changed) from a to b; DS_WORD for words too long to try. */
+static size_t ds_distance(const char *a, const char *b)
+{
+    size_t row[DS_WORD + 1], n = strlen(b);
+
+    if (strlen(a) >= DS_WORD || n >= DS_WORD) {
+        return DS_WORD;
+    }
+    for (size_t j = 0; j <= n; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 0; a[i] != '\0'; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i + 1;
+        for (size_t j = 0; j < n; j++) {
+            size_t up = row[j + 1];
+
+            row[j + 1] = ds_least(up + 1, row[j] + 1, diagonal + (a[i] != b[j]));
+            diagonal = up;
+        }
+    }
+    return row[n];
+}
+
+/* The key of the table that an unknown one looks like (a third of it may differ), or NULL. */
+static const char *ds_nearest(const ds_block *b, const char *key)
+{
+    size_t best = strlen(key) / 3 + 1;
+    const char *found = NULL;
+
+    for (size_t i = 0; i < b->n; i++) {
+        size_t d = ds_distance(key, b->key[i].name);
+
+        if (d < best) {
+            best = d;
+            found = b->key[i].name;
+        }
+    }
+    return found;
+}
+
+/* Typed blocks refuse a key they do not know; elsewhere DeepSpeed ignores it, and a note says so.
+ */
+static int ds_unknown(ds_context *x, const ds_block *b, const char *key)
+{
+    char path[DS_PATH];
+    const char *near;
+
+    // A text made of nothing but wrong keys must not cost more than its notes do.
+    if (!b->typed && x->n_notes == DS_NOTES) {
+        return CKPT_OK;
+    }
+    near = ds_nearest(b, key);
+    (void)ds_path(b, key, path);
+    if (b->typed) {
+        return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s is no known key%s%s%s", x->name, path,
+                         near != NULL ? ": did you mean " : "", near != NULL ? near : "",
+                         near != NULL ? "?" : "; remove it");
+    }
+    return ds_note(x, "%s is no known key and is ignored%s%s%s", path,
+                   near != NULL ? ": did you mean " : "", near != NULL ? near : "",
+                   near != NULL ? "?" : "");
+}
+
+/* ---- values ---- */
+
+static bool ds_as_bool(const ckpt_value *v, bool *out)
+{
+    static const char *const yes[] = {"true", "1", "yes", "on", "t", "y"};
+    static const char *const no[] = {"false", "0", "no", "off", "f", "n"};
+    double f = v->kind == CKPT_V_FLOAT ? v->as.f : 2.0;
+
+    if (v->kind == CKPT_V_BOOL || v->kind == CKPT_V_INT) {
+        f = v->as.i == 0 ? 0.0 : v->as.i == 1 ? 1.0 : 2.0;
+    }
+    for (size_t i = 0; v->kind == CKPT_V_STR && i < sizeof yes / sizeof yes[0]; i++) {
+        f = strcasecmp(v->as.text.at, yes[i]) == 0 ? 1.0 : f;
+        f = strcasecmp(v->as.text.at, no[i]) == 0 ? 0.0 : f;
+    }
+    *out = f == 1.0;
+    return f == 0.0 || f == 1.0;
+}
+
+static bool ds_as_int(const ckpt_value *v, bool typed, int64_t *out)
+{
+    char *end = NULL;
+
+    if (v->kind == CKPT_V_INT) {
+        *out = v->as.i;
+        return true;
+    }
+    if (v->kind == CKPT_V_FLOAT && v->as.f == floor(v->as.f) && fabs(v->as.f) < DS_TOP) {
+        *out = (int64_t)v->as.f;
+        return true;
+    }
+    if (v->kind != CKPT_V_STR || !typed || v->as.text.n == 0) {
+        return false;
+    }
+    errno = 0;
+    *out = strtoll(v->as.text.at, &end, 10);
+    return errno == 0 && *end == '\0' && (size_t)(end - v->as.text.at) == v->as.text.n;
+}
+
+static bool ds_as_real(const ckpt_value *v, bool typed, double *out)
+{
+    char *end = NULL;
+
+    if (v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT) {
+        *out = v->kind == CKPT_V_INT ? (double)v->as.i : v->as.f;
+    } else if (v->kind == CKPT_V_STR && typed && v->as.text.n > 0) {
+        *out = strtod(v->as.text.at, &end);
+        if ((size_t)(end - v->as.text.at) != v->as.text.n) {
+            return false;
+        }
+    } else {
+        return false;
+    }
+    return isfinite(*out);
+}
+
+/* What a value of this key may be, for messages. */
+static const char *ds_expected(const ds_key *k, char *out, size_t room)
+{
+    static const char *const plain[] = {
+        [DS_BOOL] = "true or false", [DS_INT] = "an integer", [DS_SIZE] = "an integer",
+        [DS_REAL] = "a number",      [DS_TEXT] = "a string",  [DS_CHOICE] = "one of",
+        [DS_TREE] = "an object",     [DS_ANY] = "anything",   [DS_SWITCH] = "an object",
+        [DS_BLOCK] = "an object",
+    };
+    bool ranged = k->kind == DS_INT || k->kind == DS_SIZE || k->kind == DS_REAL;
+    size_t n = (size_t)snprintf(out, room, "%s", plain[k->kind]);
+
+    if (ranged && k->min > -DS_TOP) {
+        n += (size_t)snprintf(out + n, room - n, " from %.12g", k->min);
+    }
+    if (ranged && k->max < DS_TOP) {
+        (void)snprintf(out + n, room - n, " to %.12g", k->max);
+    }
+    for (size_t i = 0; k->kind == DS_CHOICE && k->choice[i] != NULL && n < room; i++) {
+        n += (size_t)snprintf(out + n, room - n, "%s %s", i > 0 ? "," : "", k->choice[i]);
+    }
+    return out;
+}
+
+static int ds_wrong(const ds_context *x, const ds_block *b, const ds_key *k, const ckpt_value *v)
+{
+    char path[DS_PATH], shown[DS_SHOWN], expected[192];
+
+    (void)ds_expected(k, expected, sizeof expected);
+    return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s is %s; expected %s", x->name,
+                     ds_path(b, k->name, path), ds_show(v, shown), expected);
+}
+
+static int ds_refused(const ds_context *x, const ds_block *b, const ds_key *k)
+{
+    char path[DS_PATH];
+
+    return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s is not supported: %s", x->name,
+                     ds_path(b, k->name, path), k->why);
+}
+
+/* A number within the key's range, into an integer or a double at `to` (NULL: only checked). */
+static bool ds_put_number(const ds_key *k, bool typed, const ckpt_value *v, void *to)
+{
+    int64_t i = 0;
+    double f = 0;
+    bool ok = k->kind == DS_REAL ? ds_as_real(v, typed, &f) : ds_as_int(v, typed, &i);
+
+    f = k->kind == DS_REAL ? f : (double)i;
+    ok = ok && f >= k->min && f <= k->max;
+    if (!ok || to == NULL) {
+        return ok;
+    }
+    if (k->kind == DS_REAL) {
+        *(double *)to = f;
+    } else if (k->kind == DS_SIZE) {
+        *(uint64_t *)to = (uint64_t)i; // min is never below 0
+    } else {
+        *(int64_t *)to = i;
+    }
+    return true;
+}
+
+static bool ds_put_choice(const ds_key *k, const ckpt_value *v, void *to)
+{
+    for (int i = 0; v->kind == CKPT_V_STR && k->choice[i] != NULL; i++) {
+        int order =
+            k->fold ? strcasecmp(v->as.text.at, k->choice[i]) : strcmp(v->as.text.at, k->choice[i]);
+
+        if (order == 0 && strlen(k->choice[i]) == v->as.text.n) {
+            if (to != NULL) {
+                *(int *)to = i;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Check a value and store it at `to`, unless that is NULL; false: of the wrong kind or range. */
+static bool ds_put(const ds_key *k, bool typed, const ckpt_value *v, void *to)
+{
+    bool b = false;
+
+    switch (k->kind) {
+    case DS_BOOL:
+        if (!ds_as_bool(v, &b)) {
+            return false;
+        }
+        if (to != NULL) {
+            *(bool *)to = b;
+        }
+        return true;
+    case DS_INT:
+    case DS_SIZE:
+    case DS_REAL:
+        return ds_put_number(k, typed, v, to);
+    case DS_TEXT:
+        if (v->kind == CKPT_V_STR && to != NULL) {
+            *(const char **)to = v->as.text.at;
+        }
+        return v->kind == CKPT_V_STR && strlen(v->as.text.at) == v->as.text.n;
+    case DS_CHOICE:
+        return ds_put_choice(k, v, to);
+    case DS_TREE:
+        if (v->kind == CKPT_V_DICT && to != NULL) {
+            *(const ckpt_value **)to = v;
+        }
+        return v->kind == CKPT_V_DICT;
+    case DS_ANY:
+        return true;
+    case DS_SWITCH:
+    case DS_BLOCK:
+        break;
+    }
+    return v->kind == CKPT_V_DICT;
+}
+
+/* ---- keys that must be off ---- */
+
+/* True if the value asks for nothing: false, null, "auto", {}, or a number up to the key's max. */
+static bool ds_is_off(const ds_key *k, const ckpt_value *v)
+{
+    bool b = false;
+
+    if (v->kind == CKPT_V_NONE || ds_is_auto(v)) {
+        return true;
+    }
+    if (k->kind == DS_INT) {
+        return v->kind != CKPT_V_BOOL && ds_put_number(k, true, v, NULL);
+    }
+    if (v->kind == CKPT_V_DICT) {
+        return v->as.map.n == 0;
+    }
+    return ds_as_bool(v, &b) && b == (k->min > 0);
+}
+
+static int ds_read_off(ds_context *x, const ds_block *b, const ds_key *k, const ckpt_value *v)
+{
+    const ckpt_value *member = k->kind == DS_SWITCH ? ckpt_value_get(v, k->other) : v;
+    char path[DS_PATH];
+    bool on = false;
+
+    if (k->kind == DS_SWITCH) {
+        if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE) {
+            return ds_wrong(x, b, k, v);
+        }
+        if (member == NULL || member->kind == CKPT_V_NONE || ds_is_auto(member)) {
+            return ds_note(x, "%s is switched off and ignored", ds_path(b, k->name, path));
+        }
+        if (!ds_as_bool(member, &on) || on) {
+            return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s.%s is not supported: %s", x->name,
+                             ds_path(b, k->name, path), k->other, k->why);
+        }
+        return ds_note(x, "%s is switched off and ignored", ds_path(b, k->name, path));
+    }
+    return ds_is_off(k, v) ? CKPT_OK : ds_refused(x, b, k);
+}
+
+/* ---- one key, one block ---- */
+
+static const ds_key *ds_lookup(const ds_block *b, const ckpt_value *key)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        const ds_key *k = &b->key[i];
+
+        if (ckpt_value_is(key, k->name) ||
+            (k->other != NULL && k->kind != DS_SWITCH && ckpt_value_is(key, k->other))) {
+            return k;
+        }
+    }
+    return NULL;
+}
+
+/* A block of its own; one with a place of its own takes true and false as 1 and 0. */
+static int ds_read_block(ds_context *x, const ds_key *k, const ckpt_value *v, ds_draft *d)
+{
+    if (k->at != 0 && v->kind == CKPT_V_BOOL) {
+        *(int64_t *)((char *)d + k->at) = v->as.i;
+        return ds_note(x, "%s: true or false is its old form; give it an object with \"stage\"",
+                       k->name);
+    }
+    return v->kind == CKPT_V_DICT ? ds_read(x, k->block, v, d) : ds_wrong(x, &ds_file, k, v);
+}
+
+/* "auto" that nothing filled: the default in typed blocks, else there is nothing to take it from.
+ */
+static int ds_read_auto(ds_context *x, const ds_block *b, const ds_key *k)
+{
+    char path[DS_PATH];
+
+    (void)ds_path(b, k->name, path);
+    if (b->typed || strcmp(path, "gradient_clipping") == 0) {
+        return ds_note(x, "%s is \"auto\": the default is taken", path);
+    }
+    return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s is \"auto\", and nothing fills it; give a value",
+                     x->name, path);
+}
+
+static int ds_read_key(ds_context *x, const ds_block *b, const ds_key *k, const ckpt_value *v,
+                       ds_draft *d)
+{
+    char path[DS_PATH];
+
+    if (k->fate == DS_GONE) {
+        return ds_refused(x, b, k);
+    }
+    if (k->fate == DS_OFF) {
+        return ds_read_off(x, b, k, v);
+    }
+    if (ds_is_auto(v) && k->kind != DS_ANY) {
+        return ds_read_auto(x, b, k);
+    }
+    if (v->kind == CKPT_V_NONE && (k->nullable || !b->typed)) {
+        return CKPT_OK;
+    }
+    if (k->kind == DS_BLOCK) {
+        return ds_read_block(x, k, v, d);
+    }
+    if (!ds_put(k, b->typed, v, k->fate == DS_USED ? (char *)d + k->at : NULL)) {
+        return ds_wrong(x, b, k, v);
+    }
+    if (k->why != NULL) {
+        return ds_note(x, "%s has no effect here: %s", ds_path(b, k->name, path), k->why);
+    }
+    return CKPT_OK;
+}
+
+int ds_read(ds_context *x, const ds_block *b, const ckpt_value *object, ds_draft *d)
+{
+    ckpt_dict map = ckpt_value_map(object);
+
+    for (uint64_t i = 0; i < map.n; i++) {
+        const ckpt_value *key = map.at[i].key;
+        const ds_key *k = ds_lookup(b, key);
+        int rc;
+
+        if (k == NULL) {
+            rc = ds_unknown(x, b, key->as.text.at);
+        } else if (k->other != NULL && k->kind != DS_SWITCH && ckpt_value_is(key, k->other) &&
+                   ckpt_value_get(object, k->name) != NULL) {
+            rc = ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s and %s are one key; keep one", x->name,
+                           k->name, k->other);
+        } else {
+            rc = ds_read_key(x, b, k, map.at[i].value, d);
+        }
+        if (rc != CKPT_OK) {
+            return rc;
+        }
+    }
+    return CKPT_OK;
+}

@@ -1,0 +1,758 @@
+/*
+ * hjson.c: owns reading HJSON, and JSON with it, into a tree of values.
+ *
+ * The grammar is what the hjson package of Python accepts, since DeepSpeed reads its configuration
+ * with that.  Two choices serve plain JSON: NaN, Infinity and -Infinity, as Python writes them, are
+ * numbers; and 1.0 stays a FLOAT (the package turns it into an integer).
+ *
+ * Recursion is bounded by HJ_DEPTH, everything else runs over the text once.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/config/config.h"
+#include "libckpt/base/vec.h"
+
+#define HJ_DEPTH 64
+#define HJ_TEXT  (UINT64_C(16) << 20)
+
+/* The text being read; at end, hj_peek gives 0, which no accepted text contains. */
+typedef struct hj_text {
+    const char *s, *name;
+    size_t n, at;
+    unsigned depth;
+    bool bare; // the last value was a string without quotes
+    ckpt_arena *arena;
+    ckpt_err *err;
+} hj_text;
+
+static int hj_value(hj_text *t, ckpt_value **out);
+
+/* ---- places ---- */
+
+static char hj_peek(const hj_text *t, size_t ahead)
+{
+    return t->n - t->at > ahead ? t->s[t->at + ahead] : '\0';
+}
+
+/* The line of a byte, from 1. */
+static size_t hj_line(const hj_text *t, size_t at)
+{
+    size_t line = 1;
+
+    for (size_t i = 0; i < at && i < t->n; i++) {
+        line += t->s[i] == '\n';
+    }
+    return line;
+}
+
+static int hj_fail_at(const hj_text *t, size_t at, const char *what)
+{
+    return ckpt_fail(t->err, CKPT_EFORMAT, "%s: line %zu: %s", t->name, hj_line(t, at), what);
+}
+
+static int hj_fail(const hj_text *t, const char *what)
+{
+    return hj_fail_at(t, t->at, what);
+}
+
+static bool hj_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* True at a comment's first byte. */
+static bool hj_at_comment(const hj_text *t)
+{
+    char c = hj_peek(t, 0), d = hj_peek(t, 1);
+
+    return c == '#' || (c == '/' && (d == '/' || d == '*'));
+}
+
+/* Step over one comment.  A line comment leaves its line end. */
+static int hj_comment(hj_text *t)
+{
+    size_t from = t->at;
+
+    if (hj_peek(t, 0) == '/' && hj_peek(t, 1) == '*') {
+        for (t->at += 2; hj_peek(t, 0) != '*' || hj_peek(t, 1) != '/'; t->at++) {
+            if (t->at == t->n) {
+                return hj_fail_at(t, from, "this comment has no end (*/)");
+            }
+        }
+        t->at += 2;
+        return CKPT_OK;
+    }
+    while (t->at < t->n && hj_peek(t, 0) != '\n' && hj_peek(t, 0) != '\r') {
+        t->at++;
+    }
+    return CKPT_OK;
+}
+
+/* Step over blanks and comments. */
+static int hj_skip(hj_text *t)
+{
+    for (;;) {
+        while (hj_blank(hj_peek(t, 0))) {
+            t->at++;
+        }
+        if (!hj_at_comment(t)) {
+            return CKPT_OK;
+        }
+        if (hj_comment(t) != CKPT_OK) {
+            return CKPT_EFORMAT;
+        }
+    }
+}
+
+/* ---- quoted strings ---- */
+
+/* Four hexadecimal digits at the place, into *out. */
+static bool hj_hex4(hj_text *t, uint32_t *out)
+{
+    *out = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        char c = hj_peek(t, i);
+        uint32_t digit;
+
+        if (c >= '0' && c <= '9') {
+            digit = (uint32_t)(c - '0');
+        } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
+            digit = (uint32_t)((c | 0x20) - 'a') + 10;
+        } else {
+            return false;
+        }
+        *out = *out << 4 | digit;
+    }
+    t->at += 4;
+    return true;
+}
+
+/* Append a code point as UTF-8. */
+static bool hj_utf8(ckpt_bytes *to, uint32_t c)
+{
+    uint8_t b[4];
+    size_t n;
+
+    if (c < 0x80) {
+        b[0] = (uint8_t)c;
+        n = 1;
+    } else if (c < 0x800) {
+        b[0] = (uint8_t)(0xc0 | c >> 6);
+        n = 2;
+    } else if (c < 0x10000) {
+        b[0] = (uint8_t)(0xe0 | c >> 12);
+        n = 3;
+    } else {
+        b[0] = (uint8_t)(0xf0 | c >> 18);
+        n = 4;
+    }
+    for (size_t i = 1; i < n; i++) {
+        b[i] = (uint8_t)(0x80 | (c >> (6 * (n - 1 - i)) & 0x3f));
+    }
+    return ckpt_bytes_add(to, b, n);
+}
+
+/* \uXXXX, after the u; two of them where the first is half of a pair. */
+static int hj_unicode(hj_text *t, ckpt_bytes *to)
+{
+    uint32_t c, low;
+
+    if (!hj_hex4(t, &c)) {
+        return hj_fail(t, "\\u takes four hexadecimal digits");
+    }
+    if (c >= 0xd800 && c <= 0xdbff && hj_peek(t, 0) == '\\' && hj_peek(t, 1) == 'u') {
+        t->at += 2;
+        if (!hj_hex4(t, &low) || low < 0xdc00 || low > 0xdfff) {
+            return hj_fail(t, "the second half of a surrogate pair is wrong");
+        }
+        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+    }
+    if (c >= 0xd800 && c <= 0xdfff) {
+        return hj_fail(t, "half a surrogate pair is no character");
+    }
+    return hj_utf8(to, c) ? CKPT_OK : ckpt_fail_memory(t->err);
+}
+
+/* What follows a backslash. */
+static int hj_escape(hj_text *t, ckpt_bytes *to)
+{
+    static const char from[] = "\"'\\/bfnrt", into[] = "\"'\\/\b\f\n\r\t";
+    char c = hj_peek(t, 0);
+    const char *p = c != '\0' ? strchr(from, c) : NULL;
+
+    if (c == 'u') {
+        t->at++;
+        return hj_unicode(t, to);
+    }
+    if (p == NULL) {
+        return hj_fail(t, "an unknown escape after a backslash");
+    }
+    t->at++;
+    return ckpt_bytes_add(to, &into[p - from], 1) ? CKPT_OK : ckpt_fail_memory(t->err);
+}
+
+/* The body of a string whose opening quote was stepped over, and the closing one. */
+static int hj_quoted_into(hj_text *t, char quote, ckpt_bytes *to)
+{
+    size_t from = t->at;
+    int rc;
+
+    for (;;) {
+        size_t run = t->at;
+        char c = hj_peek(t, 0);
+
+        while ((unsigned char)c >= 0x20 && c != quote && c != '\\') {
+            t->at++;
+            c = hj_peek(t, 0);
+        }
+        if (t->at > run && !ckpt_bytes_add(to, t->s + run, t->at - run)) {
+            return ckpt_fail_memory(t->err);
+        }
+        if (t->at == t->n) {
+            return hj_fail_at(t, from, "this string has no closing quote");
+        }
+        t->at++;
+        if (c == quote) {
+            return CKPT_OK;
+        }
+        if (c != '\\') {
+            t->at--;
+            return hj_fail(t, "a control character or line end within a string");
+        }
+        rc = hj_escape(t, to);
+        if (rc != CKPT_OK) {
+            return rc;
+        }
+    }
+}
+
+/* A node of collected bytes, which are freed. */
+static int hj_text_node(hj_text *t, ckpt_bytes *from, int rc, ckpt_value **out)
+{
+    if (rc == CKPT_OK) {
+        *out = ckpt_value_str(t->arena, (const char *)from->at, from->n);
+        rc = *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+    }
+    ckpt_vec_free(from);
+    return rc;
+}
+
+static int hj_quoted(hj_text *t, ckpt_value **out)
+{
+    ckpt_bytes text = {0};
+    char quote = hj_peek(t, 0);
+
+    t->at++;
+    return hj_text_node(t, &text, hj_quoted_into(t, quote, &text), out);
+}
+
+/* ---- strings of several lines ---- */
+
+/* Step over at most `most` blanks of an indentation. */
+static void hj_indent(hj_text *t, size_t most)
+{
+    char c = hj_peek(t, 0);
+
+    while (most-- > 0 && (c == ' ' || c == '\t' || c == '\r')) {
+        t->at++;
+        c = hj_peek(t, 0);
+    }
+}
+
+/* The lines between two ''' ; `indent` blanks are cut from each. */
+static int hj_lines_into(hj_text *t, size_t indent, ckpt_bytes *to)
+{
+    size_t from = t->at;
+
+    while (hj_peek(t, 0) != '\'' || hj_peek(t, 1) != '\'' || hj_peek(t, 2) != '\'') {
+        char c = hj_peek(t, 0);
+
+        if (t->at == t->n) {
+            return hj_fail_at(t, from, "this string has no closing '''");
+        }
+        t->at++;
+        if (c != '\r' && !ckpt_bytes_add(to, &c, 1)) {
+            return ckpt_fail_memory(t->err);
+        }
+        if (c == '\n') {
+            hj_indent(t, indent);
+        }
+    }
+    t->at += 3;
+    to->n -= to->n > 0 && to->at[to->n - 1] == '\n';
+    return CKPT_OK;
+}
+
+/* ''' at the place: its column is the indentation of the lines. */
+static int hj_lines(hj_text *t, ckpt_value **out)
+{
+    ckpt_bytes text = {0};
+    size_t indent = 0;
+
+    while (indent < t->at && t->s[t->at - indent - 1] != '\n') {
+        indent++;
+    }
+    t->at += 3;
+    hj_indent(t, SIZE_MAX);
+    if (hj_peek(t, 0) == '\n') {
+        t->at++;
+        hj_indent(t, indent);
+    }
+    return hj_text_node(t, &text, hj_lines_into(t, indent, &text), out);
+}
+
+/* ---- words and numbers ---- */
+
+/* Bytes of s[0..n) that are digits, from the start. */
+static size_t hj_digits(const char *s, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && s[i] >= '0' && s[i] <= '9') {
+        i++;
+    }
+    return i;
+}
+
+/* True if s[0..n) is a JSON number; *whole tells one without fraction and exponent. */
+static bool hj_is_number(const char *s, size_t n, bool *whole)
+{
+    size_t i = n > 0 && s[0] == '-', d = hj_digits(s + i, n - i);
+
+    if (d == 0 || (d > 1 && s[i] == '0')) {
+        return false;
+    }
+    i += d;
+    *whole = i == n;
+    if (i < n && s[i] == '.') {
+        d = hj_digits(s + i + 1, n - i - 1);
+        if (d == 0) {
+            return false;
+        }
+        i += 1 + d;
+    }
+    if (i < n && (s[i] == 'e' || s[i] == 'E')) {
+        i++;
+        i += i < n && (s[i] == '+' || s[i] == '-');
+        d = hj_digits(s + i, n - i);
+        if (d == 0) {
+            return false;
+        }
+        i += d;
+    }
+    return i == n;
+}
+
+/* Integers beyond 64 bits become the nearest FLOAT. */
+static int hj_number(hj_text *t, const char *s, size_t n, bool whole, ckpt_value **out)
+{
+    const char *copy = ckpt_arena_string(t->arena, s, n); // terminated, for strtoll
+
+    if (copy == NULL) {
+        return ckpt_fail_memory(t->err);
+    }
+    errno = 0;
+    if (whole) {
+        long long i = strtoll(copy, NULL, 10);
+
+        if (errno == 0) {
+            *out = ckpt_value_int(t->arena, i);
+            return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+        }
+    }
+    *out = ckpt_value_float(t->arena, strtod(copy, NULL));
+    return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+}
+
+static bool hj_same(const char *s, size_t n, const char *word)
+{
+    return strlen(word) == n && memcmp(s, word, n) == 0;
+}
+
+/* A word that stands for a value; *out stays NULL for any other text. */
+static int hj_word(hj_text *t, const char *s, size_t n, ckpt_value **out)
+{
+    bool whole = false;
+
+    *out = NULL;
+    if (hj_is_number(s, n, &whole)) {
+        return hj_number(t, s, n, whole, out);
+    }
+    if (hj_same(s, n, "true") || hj_same(s, n, "false")) {
+        *out = ckpt_value_bool(t->arena, s[0] == 't');
+    } else if (hj_same(s, n, "null")) {
+        *out = ckpt_value_new(t->arena, CKPT_V_NONE);
+    } else if (hj_same(s, n, "NaN")) {
+        *out = ckpt_value_float(t->arena, (double)NAN);
+    } else if (hj_same(s, n, "Infinity") || hj_same(s, n, "-Infinity")) {
+        *out = ckpt_value_float(t->arena, s[0] == '-' ? -(double)INFINITY : (double)INFINITY);
+    } else {
+        return CKPT_OK;
+    }
+    return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+}
+
+/* Bytes of s[0..n) without the blanks at its end. */
+static size_t hj_trimmed(const char *s, size_t n)
+{
+    while (n > 0 && (unsigned char)s[n - 1] <= ' ') {
+        n--;
+    }
+    return n;
+}
+
+/*
+ * A value without quotes.  A number or word ends at a punctuator or comment; anything else is a
+ * string up to the end of its line, punctuators included: that is HJSON's rule.
+ */
+static int hj_bare(hj_text *t, ckpt_value **out)
+{
+    const char *s = t->s + t->at;
+    size_t from = t->at;
+    char c = hj_peek(t, 0);
+    bool tried = false; // a word cannot come to be later in the line, once one delimiter was met
+
+    if (c == '\0' || strchr("{}[],:", c) != NULL) {
+        return hj_fail(t, c == '\0' ? "the text ends where a value is expected"
+                                    : "a punctuator where a value is expected");
+    }
+    for (;; t->at++) {
+        bool eol = c == '\0' || c == '\n' || c == '\r';
+
+        if (!tried && (eol || strchr(",}]", c) != NULL || hj_at_comment(t))) {
+            int rc = hj_word(t, s, hj_trimmed(s, t->at - from), out);
+
+            tried = true;
+            if (rc != CKPT_OK || *out != NULL) {
+                return rc;
+            }
+        }
+        if (eol) {
+            break;
+        }
+        c = hj_peek(t, 1);
+    }
+    t->bare = true;
+    *out = ckpt_value_str(t->arena, s, hj_trimmed(s, t->at - from));
+    return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+}
+
+/* ---- objects and arrays ---- */
+
+/* A key without quotes, up to its colon. */
+static int hj_bare_key(hj_text *t, ckpt_value **out)
+{
+    size_t from = t->at, n;
+
+    while (hj_peek(t, 0) != ':') {
+        char c = hj_peek(t, 0);
+
+        if (c == '\0' || strchr("{}[],", c) != NULL) {
+            return hj_fail(t, c == '\0' ? "the text ends within an object: a } is missing"
+                                        : "a punctuator where a key is expected");
+        }
+        t->at++;
+    }
+    n = hj_trimmed(t->s + from, t->at - from);
+    if (n == 0) {
+        return hj_fail(t, "a colon without a key");
+    }
+    for (size_t i = from; i < from + n; i++) {
+        if (hj_blank(t->s[i])) {
+            return hj_fail_at(t, from, "a blank within a key: a colon is missing, or quotes are");
+        }
+    }
+    *out = ckpt_value_str(t->arena, t->s + from, n);
+    return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+}
+
+/* "key": value, at the place.  The key keeps its offset in mark until the object is complete. */
+static int hj_pair(hj_text *t, ckpt_dict *map)
+{
+    ckpt_value *key = NULL, *value = NULL;
+    size_t from = t->at;
+    char c = hj_peek(t, 0);
+    int rc = c == '"' || c == '\'' ? hj_quoted(t, &key) : hj_bare_key(t, &key);
+
+    if (rc == CKPT_OK) {
+        rc = hj_skip(t);
+    }
+    if (rc == CKPT_OK && hj_peek(t, 0) != ':') {
+        rc = hj_fail(t, "a colon is expected after a key");
+    }
+    if (rc == CKPT_OK) {
+        t->at++;
+        rc = hj_skip(t);
+    }
+    if (rc == CKPT_OK) {
+        rc = hj_value(t, &value);
+    }
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    key->mark = (uint32_t)from;
+    return ckpt_dict_add(t->arena, map, key, value) ? CKPT_OK : ckpt_fail_memory(t->err);
+}
+
+/* By bytes, then by place: equal keys become neighbours in the order of the text. */
+static int hj_by_key(const void *a, const void *b)
+{
+    const ckpt_value *x = *(ckpt_value *const *)a, *y = *(ckpt_value *const *)b;
+    uint64_t n = x->as.text.n < y->as.text.n ? x->as.text.n : y->as.text.n;
+    int order = memcmp(x->as.text.at, y->as.text.at, (size_t)n);
+
+    if (order == 0 && x->as.text.n != y->as.text.n) {
+        order = x->as.text.n < y->as.text.n ? -1 : 1;
+    }
+    return order != 0 ? order : (x->mark > y->mark) - (x->mark < y->mark);
+}
+
+/* Refuse a key that comes twice; clears the marks. */
+static int hj_unique(hj_text *t, const ckpt_dict *map)
+{
+    ckpt_value **key = map->n > 0 ? ckpt_alloc((size_t)map->n * sizeof *key) : NULL;
+    const ckpt_value *twice = NULL;
+    int rc = CKPT_OK;
+
+    if (map->n == 0) {
+        return CKPT_OK;
+    }
+    if (key == NULL) {
+        return ckpt_fail_memory(t->err);
+    }
+    for (uint64_t i = 0; i < map->n; i++) {
+        key[i] = map->at[i].key;
+    }
+    qsort(key, (size_t)map->n, sizeof *key, hj_by_key);
+    for (uint64_t i = 1; i < map->n && twice == NULL; i++) {
+        if (key[i]->as.text.n == key[i - 1]->as.text.n &&
+            memcmp(key[i]->as.text.at, key[i - 1]->as.text.at, (size_t)key[i]->as.text.n) == 0) {
+            twice = key[i];
+        }
+    }
+    if (twice != NULL) {
+        rc = ckpt_fail(t->err, CKPT_EFORMAT, "%s: line %zu: key \"%.80s\" is there twice; keep one",
+                       t->name, hj_line(t, twice->mark), twice->as.text.at);
+    }
+    for (uint64_t i = 0; i < map->n; i++) {
+        key[i]->mark = 0;
+    }
+    ckpt_free(key);
+    return rc;
+}
+
+/* Step over blanks, one comma, blanks. */
+static int hj_comma(hj_text *t)
+{
+    int rc = hj_skip(t);
+
+    if (rc == CKPT_OK && hj_peek(t, 0) == ',') {
+        t->at++;
+        rc = hj_skip(t);
+    }
+    return rc;
+}
+
+/*
+ * The pairs of an object up to `end`: '}', or 0 for a root without braces, which ends with the text
+ * and is not empty.
+ */
+static int hj_object(hj_text *t, char end, ckpt_value **out)
+{
+    int rc;
+
+    *out = ckpt_value_new(t->arena, CKPT_V_DICT);
+    if (*out == NULL) {
+        return ckpt_fail_memory(t->err);
+    }
+    rc = hj_skip(t);
+    while (rc == CKPT_OK && (hj_peek(t, 0) != end || (end == '\0' && t->at < t->n))) {
+        rc = hj_pair(t, &(*out)->as.map);
+        if (rc == CKPT_OK) {
+            rc = hj_comma(t);
+        }
+    }
+    if (rc == CKPT_OK) {
+        t->at += end != '\0';
+        rc = hj_unique(t, &(*out)->as.map);
+    }
+    return rc;
+}
+
+static int hj_array(hj_text *t, ckpt_value **out)
+{
+    int rc;
+
+    *out = ckpt_value_new(t->arena, CKPT_V_LIST);
+    if (*out == NULL) {
+        return ckpt_fail_memory(t->err);
+    }
+    rc = hj_skip(t);
+    while (rc == CKPT_OK && hj_peek(t, 0) != ']') {
+        ckpt_value *item = NULL;
+
+        rc = hj_value(t, &item);
+        if (rc == CKPT_OK && !ckpt_seq_add(t->arena, &(*out)->as.seq, item)) {
+            rc = ckpt_fail_memory(t->err);
+        }
+        if (rc == CKPT_OK) {
+            rc = hj_comma(t);
+        }
+    }
+    t->at += rc == CKPT_OK;
+    return rc;
+}
+
+/* A value at the place. */
+static int hj_value(hj_text *t, ckpt_value **out)
+{
+    char c = hj_peek(t, 0);
+    int rc;
+
+    t->bare = false;
+    if (c == '\'' && hj_peek(t, 1) == '\'' && hj_peek(t, 2) == '\'') {
+        return hj_lines(t, out);
+    }
+    if (c == '"' || c == '\'') {
+        return hj_quoted(t, out);
+    }
+    if (c != '{' && c != '[') {
+        return hj_bare(t, out);
+    }
+    if (t->depth == HJ_DEPTH) {
+        return ckpt_fail(t->err, CKPT_ELIMIT, "%s: line %zu: more than %d levels of nesting",
+                         t->name, hj_line(t, t->at), HJ_DEPTH);
+    }
+    t->depth++;
+    t->at++;
+    rc = c == '{' ? hj_object(t, '}', out) : hj_array(t, out);
+    t->depth--;
+    t->bare = false;
+    return rc;
+}
+
+/* ---- the whole text ---- */
+
+/* Length of the UTF-8 sequence at s, or 0.  Source: Unicode standard, table 3-7. */
+static size_t hj_sequence(const unsigned char *s, size_t n)
+{
+    size_t len = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+
+    if (len == 1) {
+        return s[0] != 0;
+    }
+    if (s[0] < 0xc2 || s[0] > 0xf4 || n < len || (s[0] == 0xe0 && s[1] < 0xa0) ||
+        (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] > 0x8f)) {
+        return 0;
+    }
+    for (size_t i = 1; i < len; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    return len;
+}
+
+static int hj_check_text(const hj_text *t)
+{
+    size_t len = 1;
+
+    for (size_t i = 0; i < t->n; i += len) {
+        len = hj_sequence((const unsigned char *)t->s + i, t->n - i);
+        if (len == 0) {
+            return hj_fail_at(t, i, "this is no UTF-8 text");
+        }
+    }
+    return CKPT_OK;
+}
+
+/* A root that starts with neither brace nor bracket: an object's pairs, or one JSON value. */
+static int hj_open_root(hj_text *t, ckpt_value **out)
+{
+    ckpt_err quiet = {0};
+    hj_text alone = *t;
+    ckpt_value *value = NULL;
+    int rc;
+
+    alone.err = &quiet;
+    if (hj_value(&alone, &value) == CKPT_OK && !alone.bare && hj_skip(&alone) == CKPT_OK &&
+        alone.at == alone.n) {
+        t->at = alone.at;
+        *out = value;
+        return CKPT_OK;
+    }
+    rc = hj_object(t, '\0', out);
+    return rc;
+}
+
+int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t n,
+                   const char *name, ckpt_err *err)
+{
+    hj_text t = {.s = text, .name = name, .n = n, .arena = arena, .err = err};
+    int rc;
+
+    *out = NULL;
+    if (n > HJ_TEXT) {
+        return ckpt_fail(t.err, CKPT_ELIMIT, "%s: %zu bytes of text, more than %" PRIu64, name, n,
+                         HJ_TEXT);
+    }
+    rc = hj_check_text(&t);
+    if (rc == CKPT_OK) {
+        t.at = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+        rc = hj_skip(&t);
+    }
+    if (rc == CKPT_OK) {
+        char c = hj_peek(&t, 0);
+
+        rc = c == '{' || c == '[' ? hj_value(&t, out) : hj_open_root(&t, out);
+    }
+    if (rc == CKPT_OK) {
+        rc = hj_skip(&t);
+    }
+    if (rc == CKPT_OK && t.at < n) {
+        rc = hj_fail(&t, "more text after the end of the value");
+    }
+    if (rc != CKPT_OK) {
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* Read a file up to one byte more than the limit, into *text. */
+static int hj_slurp(ckpt_bytes *text, FILE *f, const char *path, ckpt_err *err)
+{
+    char block[16384];
+    size_t n;
+
+    while (text->n <= HJ_TEXT && (n = fread(block, 1, sizeof block, f)) > 0) {
+        if (!ckpt_bytes_add(text, block, n)) {
+            return ckpt_fail_memory(err);
+        }
+    }
+    return ferror(f) ? ckpt_fail_sys(err, CKPT_EIO, errno, "%s", path) : CKPT_OK;
+}
+
+int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_err *err)
+{
+    ckpt_bytes text = {0};
+    FILE *f = fopen(path, "rb");
+    int rc;
+
+    *out = NULL;
+    if (f == NULL) {
+        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s", path);
+    }
+    rc = hj_slurp(&text, f, path, err);
+    (void)fclose(f);
+    if (rc == CKPT_OK) {
+        rc = zt_hjson_parse(out, arena, text.n > 0 ? (const char *)text.at : "", text.n, path, err);
+    }
+    ckpt_vec_free(&text);
+    return rc;
+}

@@ -1,0 +1,426 @@
+/*
+ * hostfile.c: owns hostfiles, their filters, and what launchers are told about the outcome.
+ */
+#include "engine/config/hostfile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/config/fields.h"
+#include "libckpt/base/vec.h"
+
+// Far above any cluster; they bound what a wrong file can make us reserve.
+enum { HF_TEXT = 1 << 20, HF_HOSTS = 10000, HF_SLOTS = 65536, HF_TOTAL = 1 << 20 };
+
+CKPT_VEC(hf_hosts, zt_host);
+
+/* ---- reading ---- */
+
+static bool hf_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Digits at s[0..n) as a number up to HF_TOTAL; *used: how many. */
+static uint32_t hf_number(const char *s, size_t n, size_t *used)
+{
+    uint32_t v = 0;
+
+    for (*used = 0; *used < n && s[*used] >= '0' && s[*used] <= '9'; (*used)++) {
+        v = v > HF_TOTAL ? v : v * 10 + (uint32_t)(s[*used] - '0');
+    }
+    return v;
+}
+
+/*
+ * True for a name that can go into a list of hosts and into JSON as it is: visible ASCII without
+ * commas, quotes and backslashes, and no option.
+ */
+static bool hf_good_name(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] <= ' ' || s[i] > '~' || strchr(",\"\\", s[i]) != NULL) {
+            return false;
+        }
+    }
+    return n > 0 && n < 256 && s[0] != '-';
+}
+
+/* Slots 0 to n-1. */
+static const uint32_t *hf_count(ckpt_arena *arena, uint32_t n)
+{
+    uint32_t *slot = ckpt_arena_array(arena, n, sizeof *slot);
+
+    for (uint32_t i = 0; slot != NULL && i < n; i++) {
+        slot[i] = i;
+    }
+    return slot;
+}
+
+/* "name slots=4", blanks around it cut off; what follows the digits is ignored. */
+static bool hf_line(ckpt_arena *arena, const char *s, size_t n, zt_host *out)
+{
+    static const char word[] = "slots=";
+    size_t name = 0, at, used = 0;
+
+    while (name < n && !hf_blank(s[name])) {
+        name++;
+    }
+    for (at = name; at < n && hf_blank(s[at]); at++) {
+    }
+    if (at == name || n - at < sizeof word || memcmp(s + at, word, sizeof word - 1) != 0 ||
+        !hf_good_name(s, name)) {
+        return false;
+    }
+    at += sizeof word - 1;
+    out->n_slots = hf_number(s + at, n - at, &used);
+    out->name = ckpt_arena_string(arena, s, name);
+    return used > 0;
+}
+
+/* One line of the file into the list; number: for messages. */
+static int hf_take(hf_hosts *list, ckpt_arena *arena, const ckpt_text *line, const char *where,
+                   ckpt_err *err)
+{
+    zt_host host = {0}, *to;
+    uint64_t total;
+
+    if (!hf_line(arena, line->at, (size_t)line->n, &host)) {
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: \"%.*s\" is no host; expected: name slots=number",
+                         where, line->n < 60 ? (int)line->n : 60, line->at);
+    }
+    if (host.name == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    total = host.n_slots;
+    for (size_t i = 0; i < list->n; i++) {
+        total += list->at[i].n_slots;
+        if (strcmp(list->at[i].name, host.name) == 0) {
+            return ckpt_fail(err, CKPT_EFORMAT, "%s: host %.80s is there twice; keep one line",
+                             where, host.name);
+        }
+    }
+    if (host.n_slots > HF_SLOTS || list->n == HF_HOSTS || total > HF_TOTAL) {
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "%s: at most %d hosts of %d slots, and %d slots in all, are possible",
+                         where, HF_HOSTS, HF_SLOTS, HF_TOTAL);
+    }
+    host.slot = hf_count(arena, host.n_slots);
+    to = ckpt_vec_push(list);
+    if (to == NULL || host.slot == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    *to = host;
+    return CKPT_OK;
+}
+
+/* Every line but blank ones and comments. */
+static int hf_lines(hf_hosts *list, ckpt_arena *arena, const ckpt_text *text, const char *name,
+                    ckpt_err *err)
+{
+    const char *s = text->at;
+    size_t n = (size_t)text->n, number = 0;
+    int rc = CKPT_OK;
+
+    for (size_t at = 0, end; at < n && rc == CKPT_OK; at = end + 1) {
+        char where[280];
+        size_t from = at, to;
+
+        for (end = at; end < n && s[end] != '\n' && s[end] != '\r'; end++) {
+        }
+        number += end == n || s[end] == '\n';
+        for (to = end; from < to && hf_blank(s[from]); from++) {
+        }
+        for (; to > from && hf_blank(s[to - 1]); to--) {
+        }
+        if (from < to && s[from] != '#') {
+            ckpt_text line = {.at = s + from, .n = to - from};
+
+            (void)snprintf(where, sizeof where, "%.240s: line %zu", name, number);
+            rc = hf_take(list, arena, &line, where, err);
+        }
+    }
+    return rc;
+}
+
+int zt_hosts_parse(zt_hosts *out, ckpt_arena *arena, const char *text, size_t n, const char *name,
+                   ckpt_err *err)
+{
+    ckpt_text all = {.at = text, .n = n};
+    hf_hosts list = {0};
+    int rc;
+
+    *out = (zt_hosts){0};
+    if (n > HF_TEXT) {
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: %zu bytes, more than %d", name, n, HF_TEXT);
+    }
+    rc = hf_lines(&list, arena, &all, name, err);
+    if (rc == CKPT_OK && list.n == 0) {
+        rc = ckpt_fail(err, CKPT_EFORMAT,
+                       "%s: there is no host in it; expected lines of: name "
+                       "slots=number",
+                       name);
+    }
+    if (rc == CKPT_OK) {
+        out->n = list.n;
+        out->at = ckpt_arena_copy(arena, list.at, list.n * sizeof *list.at);
+        rc = out->at != NULL ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    ckpt_vec_free(&list);
+    return rc;
+}
+
+int zt_hosts_read(zt_hosts *out, ckpt_arena *arena, const char *path, ckpt_err *err)
+{
+    char *text = ckpt_alloc(HF_TEXT + 1);
+    FILE *f;
+    size_t n;
+    int rc;
+
+    *out = (zt_hosts){0};
+    if (text == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    f = fopen(path, "rb");
+    if (f == NULL) {
+        ckpt_free(text);
+        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s", path);
+    }
+    n = fread(text, 1, HF_TEXT + 1, f);
+    rc = ferror(f) ? ckpt_fail_sys(err, CKPT_EIO, errno, "%s", path)
+                   : zt_hosts_parse(out, arena, text, n, path, err);
+    (void)fclose(f);
+    ckpt_free(text);
+    return rc;
+}
+
+/* ---- filters ---- */
+
+/* What a filter says about one host. */
+typedef struct hf_mark {
+    bool named;  // the host without slots
+    bool listed; // with slots, which then decide
+    uint8_t *slot;
+} hf_mark;
+
+static size_t hf_find(const zt_hosts *hosts, const char *s, size_t n)
+{
+    size_t i = 0;
+
+    while (i < hosts->n &&
+           (strlen(hosts->at[i].name) != n || memcmp(hosts->at[i].name, s, n) != 0)) {
+        i++;
+    }
+    return i;
+}
+
+/* The slots of one host: "0,2". */
+static int hf_slots(const zt_host *host, hf_mark *mark, const char *s, size_t n, ckpt_err *err)
+{
+    size_t at = 0, used = 0;
+
+    do {
+        uint32_t slot = hf_number(s + at, n - at, &used);
+
+        at += used;
+        if (used == 0 || (at < n && s[at] != ',')) {
+            return ckpt_fail(err, CKPT_EUSAGE, "\"%.*s\": slots of %.80s are numbers with commas",
+                             n < 60 ? (int)n : 60, s, host->name);
+        }
+        if (slot >= host->n_slots) {
+            return ckpt_fail(err, CKPT_EUSAGE, "host %.80s has slots 0 to %d, and no %" PRIu32,
+                             host->name, (int)host->n_slots - 1, slot);
+        }
+        mark->slot[slot] = 1;
+        mark->listed = true;
+        at++;
+    } while (at <= n);
+    return CKPT_OK;
+}
+
+/* One part of a filter: "host" or "host:0,2". */
+static int hf_part(const zt_hosts *all, hf_mark *mark, const char *s, size_t n, ckpt_err *err)
+{
+    const char *colon = memchr(s, ':', n);
+    size_t name = colon != NULL ? (size_t)(colon - s) : n, i = hf_find(all, s, name);
+
+    if (i == all->n) {
+        return ckpt_fail(err, CKPT_EUSAGE, "\"%.*s\" is no host of the hostfile",
+                         name < 80 ? (int)name : 80, s);
+    }
+    if (colon == NULL) {
+        mark[i].named = true;
+        return CKPT_OK;
+    }
+    return hf_slots(&all->at[i], &mark[i], colon + 1, n - name - 1, err);
+}
+
+/* "h1@h2:0,2" */
+static int hf_parts(const zt_hosts *all, hf_mark *mark, const char *filter, ckpt_err *err)
+{
+    const char *at = filter;
+    int rc = CKPT_OK;
+
+    while (rc == CKPT_OK && at != NULL) {
+        const char *end = strchr(at, '@');
+        size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
+
+        rc = hf_part(all, mark, at, n, err);
+        at = end != NULL ? end + 1 : NULL;
+    }
+    return rc;
+}
+
+/* The slots of one host that the marks leave; false: out of memory. */
+static bool hf_left(ckpt_arena *arena, const zt_host *host, const hf_mark *mark, bool include,
+                    zt_host *out)
+{
+    uint32_t *slot = ckpt_arena_array(arena, host->n_slots, sizeof *slot);
+
+    *out = (zt_host){.name = host->name, .slot = slot};
+    for (uint32_t i = 0; slot != NULL && i < host->n_slots; i++) {
+        bool meant = mark->listed ? mark->slot[i] != 0 : mark->named;
+
+        if (meant == include) {
+            slot[out->n_slots++] = host->slot[i];
+        }
+    }
+    return slot != NULL;
+}
+
+/* Hosts with slots left, in the order of the hostfile. */
+static int hf_choose(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f,
+                     ckpt_err *err)
+{
+    bool include = f->include != NULL && f->include[0] != '\0';
+    hf_mark *mark = ckpt_arena_array(arena, all->n, sizeof *mark);
+    zt_host *left = ckpt_arena_array(arena, all->n, sizeof *left);
+    int rc = mark != NULL && left != NULL ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (size_t i = 0; i < all->n && rc == CKPT_OK; i++) {
+        mark[i].slot = ckpt_arena_alloc(arena, all->at[i].n_slots);
+        rc = mark[i].slot != NULL ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    if (rc == CKPT_OK) {
+        rc = hf_parts(all, mark, include ? f->include : f->exclude, err);
+    }
+    *out = (zt_hosts){.at = left};
+    for (size_t i = 0; i < all->n && rc == CKPT_OK; i++) {
+        if (!hf_left(arena, &all->at[i], &mark[i], include, &left[out->n])) {
+            rc = ckpt_fail_memory(err);
+        } else {
+            out->n += left[out->n].n_slots > 0;
+        }
+    }
+    if (rc == CKPT_OK && out->n == 0) {
+        rc = ckpt_fail(err, CKPT_EUSAGE, "the filter leaves no slot of any host");
+    }
+    return rc;
+}
+
+/* --num_nodes: the first hosts; --num_gpus: slots 0 to n-1 of each, whatever the file says. */
+static int hf_first(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f,
+                    ckpt_err *err)
+{
+    zt_host *host = ckpt_arena_copy(arena, all->at, all->n * sizeof *host);
+    const uint32_t *slot = NULL;
+
+    *out = (zt_hosts){.at = host, .n = all->n};
+    if (host == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    if (f->num_nodes > 0 && (uint64_t)f->num_nodes < out->n) {
+        out->n = (size_t)f->num_nodes;
+    }
+    if (f->num_slots < 1) {
+        return CKPT_OK;
+    }
+    if (f->num_slots > HF_SLOTS) {
+        return ckpt_fail(err, CKPT_EUSAGE, "%" PRId64 " slots on each host, more than %d",
+                         f->num_slots, HF_SLOTS);
+    }
+    slot = hf_count(arena, (uint32_t)f->num_slots);
+    for (size_t i = 0; i < out->n; i++) {
+        host[i].n_slots = (uint32_t)f->num_slots;
+        host[i].slot = slot;
+    }
+    return slot != NULL ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+int zt_hosts_filter(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f,
+                    ckpt_err *err)
+{
+    bool include = f->include != NULL && f->include[0] != '\0';
+    bool exclude = f->exclude != NULL && f->exclude[0] != '\0';
+    bool counted = f->num_nodes > 0 || f->num_slots > 0;
+
+    *out = *all;
+    if (include && exclude) {
+        return ckpt_fail(err, CKPT_EUSAGE, "--include and --exclude cannot be together");
+    }
+    if ((include || exclude) && counted) {
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "--num_nodes and --num_gpus cannot be with --include or --exclude");
+    }
+    if (include || exclude) {
+        return hf_choose(out, arena, all, f, err);
+    }
+    return counted ? hf_first(out, arena, all, f, err) : CKPT_OK;
+}
+
+/* ---- for launchers ---- */
+
+/* {"host": [0, 1], ...} as Python's json writes it. */
+static bool hf_json(ckpt_bytes *to, const zt_hosts *hosts)
+{
+    bool ok = ckpt_bytes_printf(to, "{");
+
+    for (size_t i = 0; i < hosts->n; i++) {
+        const zt_host *h = &hosts->at[i];
+
+        ok = ok && ckpt_bytes_printf(to, "%s\"%s\": [", i > 0 ? ", " : "", h->name);
+        for (uint32_t j = 0; ok && j < h->n_slots; j++) {
+            ok = ckpt_bytes_printf(to, "%s%" PRIu32, j > 0 ? ", " : "", h->slot[j]);
+        }
+        ok = ok && ckpt_bytes_printf(to, "]");
+    }
+    return ok && ckpt_bytes_printf(to, "}");
+}
+
+const char *zt_hosts_world_info(ckpt_arena *arena, const zt_hosts *hosts)
+{
+    ckpt_bytes json = {0};
+    const char *text = hf_json(&json, hosts) ? ds_base64(arena, json.at, json.n) : NULL;
+
+    ckpt_vec_free(&json);
+    return text;
+}
+
+const char *const *zt_hosts_mpirun(ckpt_arena *arena, const zt_hosts *hosts)
+{
+    const char **argv = ckpt_arena_array(arena, 5, sizeof *argv); // zeroed: the end is there
+    ckpt_bytes list = {0};
+    uint64_t total = 0;
+    bool ok = argv != NULL;
+
+    for (size_t i = 0; i < hosts->n; i++) {
+        const zt_host *h = &hosts->at[i];
+
+        if (h->n_slots > 0) {
+            ok = ok && ckpt_bytes_printf(&list, "%s%s:%" PRIu32, total > 0 ? "," : "", h->name,
+                                         h->n_slots);
+            total += h->n_slots;
+        }
+    }
+    if (ok) {
+        argv[0] = "-np";
+        argv[1] = ckpt_arena_printf(arena, "%" PRIu64, total);
+        argv[2] = "--host";
+        argv[3] = ckpt_arena_string(arena, list.n > 0 ? (const char *)list.at : "", list.n);
+        ok = argv[1] != NULL && argv[3] != NULL;
+    }
+    ckpt_vec_free(&list);
+    return ok ? argv : NULL;
+}

@@ -1,0 +1,234 @@
+/*
+ * data.c: micro batches from a source of samples: which sample goes where, padding, checks.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine/data/source.h"
+
+struct zt_data {
+    zt_source *source;
+    zt_data_opts opts;
+    uint64_t batch; /* samples of a micro batch, at most */
+    zt_inputs in;
+    int32_t *packed[4]; /* the same, rows cut to the longest sample of a batch */
+};
+
+/* ---- opening ---- */
+
+static bool dt_ends(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+static int dt_source(zt_source **out, const zt_data_opts *o, ckpt_err *err)
+{
+    if (dt_ends(o->path, ".safetensors"))
+        return zt_tensors_open(out, o, err);
+    if (dt_ends(o->path, ".bin") || dt_ends(o->path, ".npy"))
+        return zt_tokens_open(out, o, err);
+    if (dt_ends(o->path, ".tsv") || dt_ends(o->path, ".csv") || dt_ends(o->path, ".jsonl"))
+        return zt_text_open(out, o, err);
+    return ckpt_fail(
+        err, CKPT_EUNSUPPORTED,
+        "%s: expected a name that ends in .safetensors, .bin, .npy, .tsv, .csv or .jsonl", o->path);
+}
+
+/* Does the source have what this model learns from? */
+static int dt_suits(const zt_data *d, ckpt_err *err)
+{
+    const zt_source *s = d->source;
+    zt_arch arch = d->opts.model->arch;
+    const char *path = d->opts.path;
+
+    if (arch == ZT_BERT_CLASSIFIER && s->has.label_per_token)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s: a classifier wants one label a sample, found one a token", path);
+    if (arch != ZT_BERT_CLASSIFIER && s->has.labels && !s->has.label_per_token)
+        return ckpt_fail(err, CKPT_EMISMATCH, "%s: a language model wants a label for each token",
+                         path);
+    if (!s->has.labels && !s->has.targets && (arch == ZT_BERT_MLM || arch == ZT_BERT_CLASSIFIER) &&
+        !d->opts.evaluate)
+        return ckpt_fail(err, CKPT_EMISSING, "%s: has no labels, which %s needs", path,
+                         d->opts.model->class_name);
+    if (s->replay && s->ranks < (uint64_t)d->opts.world)
+        return ckpt_fail(err, CKPT_EMISMATCH, "%s: recorded for %" PRIu64 " ranks, this run has %d",
+                         path, s->ranks, d->opts.world);
+    return CKPT_OK;
+}
+
+static int dt_room(zt_data *d, ckpt_err *err)
+{
+    uint64_t n, m;
+    size_t each;
+
+    if (!ckpt_mul(d->batch, d->source->seq, &n) || n > UINT32_MAX ||
+        !ckpt_mul(d->batch, d->opts.model->labels + 1, &m) || m > UINT32_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: a micro batch of %" PRIu64 " x %" PRIu64 " tokens",
+                         d->opts.path, d->batch, d->source->seq);
+    each = (size_t)n * sizeof(int32_t);
+    d->in = (zt_inputs){ckpt_alloc(each), ckpt_alloc(each), ckpt_alloc(each), ckpt_alloc(each),
+                        ckpt_alloc((size_t)m * sizeof(float))};
+    for (int i = 0; i < 4; i++)
+        d->packed[i] = ckpt_alloc(each);
+    if (!d->in.input_ids || !d->in.attention_mask || !d->in.token_type_ids || !d->in.labels ||
+        !d->in.targets || !d->packed[0] || !d->packed[1] || !d->packed[2] || !d->packed[3])
+        return ckpt_fail_memory(err);
+    return CKPT_OK;
+}
+
+int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err)
+{
+    zt_data *d = ckpt_alloc(sizeof *d);
+    int rc = d ? CKPT_OK : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK) {
+        d->opts = *opts;
+        rc = dt_source(&d->source, opts, err);
+    }
+    if (rc == CKPT_OK && (d->source->count == 0 || d->source->seq == 0))
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: holds no samples", opts->path);
+    if (rc == CKPT_OK) {
+        d->batch = d->source->replay ? d->source->batch : opts->micro_batch;
+        rc = dt_suits(d, err);
+    }
+    if (rc == CKPT_OK)
+        rc = dt_room(d, err);
+    if (rc == CKPT_OK)
+        *out = d;
+    else
+        zt_data_free(d);
+    return rc;
+}
+
+void zt_data_free(zt_data *d)
+{
+    if (!d)
+        return;
+    if (d->source)
+        d->source->ops->free(d->source);
+    ckpt_free(d->in.input_ids);
+    ckpt_free(d->in.attention_mask);
+    ckpt_free(d->in.token_type_ids);
+    ckpt_free(d->in.labels);
+    ckpt_free(d->in.targets);
+    for (int i = 0; i < 4; i++)
+        ckpt_free(d->packed[i]);
+    ckpt_free(d);
+}
+
+/* ---- what it is ---- */
+
+uint64_t zt_data_count(const zt_data *d)
+{
+    return d->source->count;
+}
+
+uint64_t zt_data_batches(const zt_data *d)
+{
+    uint64_t all = d->batch * (uint64_t)d->opts.world;
+
+    if (d->source->replay)
+        return d->source->steps;
+    return d->opts.evaluate ? (d->source->count + all - 1) / all : d->source->count / all;
+}
+
+void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq)
+{
+    *batch = d->batch;
+    *seq = d->source->seq;
+}
+
+bool zt_data_is_replay(const zt_data *d)
+{
+    return d->source->replay;
+}
+
+const char *zt_data_class(const zt_data *d, size_t i)
+{
+    return d->source->ops->class_name ? d->source->ops->class_name(d->source, i) : NULL;
+}
+
+/* ---- batches ---- */
+
+/* Number of the sample in row k of micro batch i of this rank; false: there is none (the end of an
+ * evaluation). */
+static bool dt_sample(const zt_data *d, uint64_t i, uint64_t k, uint64_t *sample)
+{
+    const zt_source *s = d->source;
+    uint64_t rank = (uint64_t)d->opts.rank, world = (uint64_t)d->opts.world;
+    uint64_t batches = zt_data_batches(d), place;
+
+    if (s->replay) {
+        *sample = ((i % s->steps) * s->ranks + rank) * s->batch + k;
+        return true;
+    }
+    place = ((i % batches) * world + rank) * d->batch + k;
+    if (d->opts.evaluate) {
+        *sample = place;
+        return place < s->count;
+    }
+    *sample = zt_sample_at(s->count, place, d->opts.seed, i / batches, d->opts.shuffle);
+    return true;
+}
+
+/* Rows cut to `seq` tokens: the longest of this batch. */
+static void dt_pack(zt_data *d, zt_batch *b, uint64_t seq)
+{
+    const int32_t *from[4] = {d->in.input_ids, d->in.attention_mask, d->in.token_type_ids,
+                              d->in.labels};
+    uint64_t room = d->source->seq;
+
+    for (int i = 0; i < 4; i++) {
+        bool whole = i == 3 && !d->source->has.label_per_token;
+        for (uint64_t r = 0; !whole && r < b->batch; r++)
+            memcpy(d->packed[i] + r * seq, from[i] + r * room, seq * sizeof(int32_t));
+        if (whole)
+            memcpy(d->packed[i], from[i], b->batch * sizeof(int32_t));
+    }
+}
+
+/* Which arrays the batch shows. */
+static void dt_show(const zt_data *d, zt_batch *b)
+{
+    const zt_has *has = &d->source->has;
+    bool own = d->opts.model->arch == ZT_GPT2 || d->opts.model->arch == ZT_LLAMA;
+    bool bert = !own;
+
+    b->input_ids = d->packed[0];
+    b->attention_mask = has->attention_mask ? d->packed[1] : NULL;
+    b->token_type_ids = has->token_type_ids && bert ? d->packed[2] : NULL;
+    // A causal model learns the text itself when nothing else is asked.
+    b->labels = has->labels ? d->packed[3] : own ? d->packed[0] : NULL;
+    b->targets = has->targets ? d->in.targets : NULL;
+}
+
+int zt_data_batch(zt_data *d, uint64_t i, zt_batch *out, ckpt_err *err)
+{
+    uint64_t longest = 1;
+    int rc = CKPT_OK;
+
+    *out = (zt_batch){0};
+    for (uint64_t k = 0; rc == CKPT_OK && k < d->batch; k++) {
+        uint64_t sample, length = 0;
+        if (!dt_sample(d, i, k, &sample)) {
+            if (k > 0)
+                break;
+            out->spare = true; // takes part with the first sample
+            sample = 0;
+        }
+        rc = d->source->ops->get(d->source, sample, k, &d->in, &length, err);
+        longest = length > longest ? length : longest;
+        out->batch++;
+        if (out->spare)
+            break;
+    }
+    if (rc != CKPT_OK)
+        return rc;
+    out->seq = d->source->ragged ? longest : d->source->seq;
+    dt_pack(d, out, out->seq);
+    dt_show(d, out);
+    return zt_model_check_batch(&(zt_model){.config = *d->opts.model}, out, err);
+}

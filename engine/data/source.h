@@ -1,0 +1,51 @@
+/*
+ * source.h: what the files of data/ share: a source of samples behind one table.  Not for others.
+ */
+#ifndef ZT_DATA_SOURCE_H
+#define ZT_DATA_SOURCE_H
+
+#include "engine/data/data.h"
+
+/* Room for the inputs of one micro batch, on the host, [samples, seq]. */
+typedef struct zt_inputs {
+    int32_t *input_ids, *attention_mask, *token_type_ids, *labels;
+    float *targets; /* [samples, labels] */
+} zt_inputs;
+
+/* Which inputs a source has. */
+typedef struct zt_has {
+    bool attention_mask, token_type_ids, labels, targets;
+    bool label_per_token; /* labels are [samples, seq], else [samples] */
+} zt_has;
+
+typedef struct zt_source zt_source;
+
+typedef struct zt_source_ops {
+    /* Sample number `sample` into row `row` of in (rows of seq tokens); *length: tokens of it,
+     * padding not counted. */
+    int (*get)(zt_source *s, uint64_t sample, uint64_t row, const zt_inputs *in, uint64_t *length,
+               ckpt_err *err);
+    const char *(*class_name)(const zt_source *s, size_t i); /* or NULL */
+    void (*free)(zt_source *s);
+} zt_source_ops;
+
+struct zt_source {
+    const zt_source_ops *ops;
+    uint64_t count; /* samples */
+    uint64_t seq;   /* tokens of a row */
+    zt_has has;
+    bool ragged; /* samples differ in length: a batch is cut to its longest */
+    // recorded inputs: sample = ((micro step * ranks) + rank) * batch + k
+    bool replay;
+    uint64_t steps, ranks, batch;
+};
+
+/* A whole file into memory, a NUL behind it; free with ckpt_free.  Errors  CKPT_ELIMIT: over
+ * `limit` bytes */
+int zt_data_slurp(char **out, size_t *n, const char *path, uint64_t limit, ckpt_err *err);
+
+int zt_tokens_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err);  /* .bin, .npy */
+int zt_tensors_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err); /* .safetensors */
+int zt_text_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err); /* .tsv, .csv, .jsonl */
+
+#endif

@@ -1,0 +1,446 @@
+/*
+ * text.c: rows of a label and a text: .tsv (no quoting), .csv (RFC 4180), .jsonl (an object a
+ * line).
+ *
+ * Columns are named by the first line when it has a name for the text ("text", "sentence",
+ * "review", "content") or the label ("label", "labels", "class"), keys of .jsonl likewise; without
+ * names two columns are label and text, three an identifier, text and label.  Classes are whole
+ * numbers as they are, or names: numbered by label2id of the model's config.json, else in the order
+ * of their bytes.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/config/config.h"
+#include "engine/data/source.h"
+#include "libckpt/map/map.h"
+
+typedef struct tx_row {
+    const char *text, *label; /* label NULL: none */
+    size_t n_text;
+    int32_t class;
+} tx_row;
+CKPT_VEC(tx_rows, tx_row);
+CKPT_VEC(tx_names, const char *);
+
+typedef struct tx_source {
+    zt_source base;
+    ckpt_arena *arena;
+    const char *path;
+    zt_wordpiece *pieces;
+    tx_rows rows;
+    tx_names names; /* of classes */
+    int32_t *id;
+} tx_source;
+
+enum { TX_TSV, TX_CSV, TX_JSONL };
+#define TX_COLUMNS 64
+
+/* ---- reading ---- */
+
+int zt_data_slurp(char **out, size_t *n, const char *path, uint64_t limit, ckpt_err *err)
+{
+    FILE *f = fopen(path, "rb");
+    size_t room = 1 << 16, used = 0, got;
+    char *text = NULL, *more;
+    int rc = CKPT_OK;
+
+    if (!f)
+        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
+    do {
+        room *= 2;
+        more = room - 1 > limit * 2 ? NULL : ckpt_resize(text, room);
+        if (!more) {
+            rc = used > limit ? ckpt_fail(err, CKPT_ELIMIT, "%s: is larger than %" PRIu64 " bytes",
+                                          path, limit)
+                              : ckpt_fail_memory(err);
+            break;
+        }
+        text = more;
+        got = fread(text + used, 1, room - 1 - used, f);
+        used += got;
+    } while (got > 0 && used == room - 1);
+    if (rc == CKPT_OK && ferror(f))
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be read", path);
+    fclose(f);
+    if (rc != CKPT_OK) {
+        ckpt_free(text);
+        return rc;
+    }
+    text[used] = 0;
+    *out = text;
+    *n = used;
+    return CKPT_OK;
+}
+
+/* One field of a CSV line at *p, unquoted in place; *p moves behind its separator; false after the
+ * line's last. */
+static bool tx_csv_field(char **p, char **field)
+{
+    char *to = *p, *s = *p;
+    bool quoted = *s == '"', more;
+
+    *field = to;
+    s += quoted;
+    while (*s && (quoted || (*s != ',' && *s != '\n'))) {
+        if (quoted && *s == '"') {
+            quoted = s[1] == '"';
+            s++;
+            if (!quoted)
+                continue;
+        }
+        *to++ = *s++;
+    }
+    more = *s == ',';
+    if (*s)
+        s++;
+    if (to > *field && to[-1] == '\r' && !more)
+        to--;
+    *to = 0;
+    *p = s;
+    return more;
+}
+
+static bool tx_tsv_field(char **p, char **field)
+{
+    char *s = *p, end;
+
+    *field = s;
+    s += strcspn(s, "\t\n");
+    end = *s;
+    if (end != '\t' && s > *field && s[-1] == '\r')
+        s[-1] = 0;
+    *s = 0;
+    *p = s + (end != 0);
+    return end == '\t';
+}
+
+/* The fields of one line; how many. */
+static unsigned tx_line(int kind, char **p, char **field)
+{
+    unsigned n = 0;
+    bool more = true;
+    char *spare;
+
+    while (more) {
+        char **to = n < TX_COLUMNS ? &field[n] : &spare;
+        more = kind == TX_CSV ? tx_csv_field(p, to) : tx_tsv_field(p, to);
+        n += n < TX_COLUMNS;
+    }
+    return n;
+}
+
+static bool tx_named(const char *name, bool text)
+{
+    static const char *const texts[] = {"text", "sentence", "review", "content", NULL};
+    static const char *const labels[] = {"label", "labels", "class", NULL};
+
+    for (const char *const *k = text ? texts : labels; *k; k++) {
+        if (strcmp(*k, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Columns of text and label, from the first line's names or their number; true: the line holds
+ * names. */
+static bool tx_columns(char **field, unsigned n, unsigned *text, unsigned *label)
+{
+    bool named = false;
+
+    *text = n == 1 ? 0 : 1;
+    *label = n == 1 ? n : n == 2 ? 0 : 2;
+    for (unsigned i = 0; i < n; i++) {
+        const char *name = strncmp(field[i], "\xef\xbb\xbf", 3) == 0 ? field[i] + 3 : field[i];
+        if (tx_named(name, true)) {
+            if (!named)
+                *label = n;
+            *text = i;
+            named = true;
+        } else if (tx_named(name, false)) {
+            *label = i;
+            named = true;
+        }
+    }
+    for (unsigned i = 0; named && *label >= n && i < n; i++)
+        *label = tx_named(field[i], false) ? i : *label;
+    return named;
+}
+
+static int tx_add(tx_source *s, const char *text, const char *label, uint64_t line, ckpt_err *err)
+{
+    tx_row row = {.text = text, .label = label, .n_text = strlen(text)};
+
+    if (!ckpt_utf8_ok(text, row.n_text))
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: line %" PRIu64 " is not UTF-8", s->path, line);
+    tx_row *at = ckpt_vec_push(&s->rows);
+    if (!at)
+        return ckpt_fail_memory(err);
+    *at = row;
+    return CKPT_OK;
+}
+
+static int tx_table(tx_source *s, int kind, char *text, ckpt_err *err)
+{
+    char *field[TX_COLUMNS], *p = text;
+    unsigned at_text = 0, at_label = 0;
+    int rc = CKPT_OK;
+
+    for (uint64_t line = 1; rc == CKPT_OK && *p; line++) {
+        unsigned n = tx_line(kind, &p, field);
+        if (line == 1 && tx_columns(field, n, &at_text, &at_label))
+            continue;
+        if (n == 1 && !*field[0])
+            continue;
+        if (n <= at_text)
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "%s: record %" PRIu64 " has %u columns, the text is column %u",
+                             s->path, line, n, at_text + 1);
+        rc = tx_add(s, field[at_text], at_label < n ? field[at_label] : NULL, line, err);
+    }
+    return rc;
+}
+
+/* The first member of an object with one of the names, as text. */
+static const char *tx_member(tx_source *s, const ckpt_value *object, bool text)
+{
+    for (uint64_t i = 0; i < object->as.map.n; i++) {
+        const ckpt_value *v = object->as.map.at[i].value;
+        if (!tx_named(object->as.map.at[i].key->as.text.at, text))
+            continue;
+        if (v->kind == CKPT_V_STR)
+            return v->as.text.at;
+        if (v->kind == CKPT_V_INT)
+            return ckpt_arena_printf(s->arena, "%" PRId64, v->as.i);
+        if (v->kind == CKPT_V_FLOAT)
+            return ckpt_arena_printf(s->arena, "%.17g", v->as.f);
+    }
+    return NULL;
+}
+
+static int tx_objects(tx_source *s, char *text, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (uint64_t line = 1; rc == CKPT_OK && *text; line++) {
+        size_t n = strcspn(text, "\n");
+        ckpt_value *v = NULL;
+        const char *body;
+        if (strspn(text, " \t\r") < n) {
+            rc = zt_hjson_parse(&v, s->arena, text, n, s->path, err);
+            body = rc == CKPT_OK && v->kind == CKPT_V_DICT ? tx_member(s, v, true) : NULL;
+            if (rc == CKPT_OK && !body)
+                rc = ckpt_fail(err, CKPT_EFORMAT,
+                               "%s: line %" PRIu64 " is no object with a \"text\"", s->path, line);
+            if (rc == CKPT_OK)
+                rc = tx_add(s, body, tx_member(s, v, false), line, err);
+        }
+        text += n + (text[n] == '\n');
+    }
+    return rc;
+}
+
+/* ---- classes ---- */
+
+static int tx_compare(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool tx_number(const char *text, int64_t *out)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return *text && !*end && !errno;
+}
+
+/* All different labels, in order. */
+static int tx_distinct(tx_source *s, ckpt_err *err)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->rows.n; i++) {
+        const char **at = s->rows.at[i].label ? ckpt_vec_push(&s->names) : NULL;
+        if (s->rows.at[i].label && !at)
+            return ckpt_fail_memory(err);
+        if (at)
+            *at = s->rows.at[i].label;
+    }
+    if (s->names.n)
+        qsort(s->names.at, s->names.n, sizeof *s->names.at, tx_compare);
+    for (size_t i = 0; i < s->names.n; i++) {
+        if (i == 0 || strcmp(s->names.at[i], s->names.at[n - 1]) != 0)
+            s->names.at[n++] = s->names.at[i];
+    }
+    s->names.n = n;
+    return CKPT_OK;
+}
+
+/* The number of a label: by label2id, as a number, or its place among the names. */
+static bool tx_class(const tx_source *s, const ckpt_value *ids, bool numbers, const char *label,
+                     int64_t *out)
+{
+    const char *const *at;
+
+    if (ids && ckpt_value_as_int(ckpt_value_get(ids, label), out))
+        return true;
+    if (tx_number(label, out))
+        return true;
+    if (ids || numbers)
+        return false;
+    at = bsearch(&label, s->names.at, s->names.n, sizeof *s->names.at, tx_compare);
+    *out = at ? at - s->names.at : -1;
+    return at != NULL;
+}
+
+/* label2id that really names classes: transformers writes LABEL_0 ... when nobody gave names. */
+static const ckpt_value *tx_ids(const tx_source *s, const zt_model_config *m)
+{
+    const ckpt_value *ids = ckpt_value_get(m->json, "label2id");
+
+    for (size_t i = 0; ids && i < s->names.n; i++) {
+        if (ckpt_value_get(ids, s->names.at[i]))
+            return ids;
+    }
+    return NULL;
+}
+
+static int tx_classes(tx_source *s, const zt_model_config *m, ckpt_err *err)
+{
+    const ckpt_value *ids;
+    bool numbers = true;
+    int64_t v;
+    int rc = tx_distinct(s, err);
+
+    ids = tx_ids(s, m);
+    for (size_t i = 0; i < s->names.n; i++)
+        numbers = numbers && tx_number(s->names.at[i], &v);
+    for (size_t i = 0; rc == CKPT_OK && i < s->rows.n; i++) {
+        tx_row *row = &s->rows.at[i];
+        if (!row->label && s->names.n)
+            return ckpt_fail(err, CKPT_EFORMAT, "%s: record %zu has no label", s->path, i + 1);
+        if (!row->label)
+            continue;
+        if (!tx_class(s, ids, numbers, row->label, &v) || v < 0 || (uint64_t)v >= m->labels)
+            return ckpt_fail(
+                err, CKPT_EMISMATCH,
+                "%s: record %zu has label '%.40s': the model has %" PRIu64 " classes%s", s->path,
+                i + 1, row->label, m->labels, ids ? " (label2id of its config.json)" : "");
+        row->class = (int32_t)v;
+    }
+    s->base.has.labels = s->names.n > 0;
+    if (numbers || ids)
+        s->names.n = 0; // their places are not their numbers
+    return rc;
+}
+
+/* ---- samples ---- */
+
+static int tx_get(zt_source *base, uint64_t sample, uint64_t row, const zt_inputs *in,
+                  uint64_t *length, ckpt_err *err)
+{
+    tx_source *s = (tx_source *)base;
+    const tx_row *r = &s->rows.at[sample];
+    uint64_t seq = s->base.seq, at = row * seq;
+    int64_t n = zt_wordpiece_encode(s->pieces, r->text, r->n_text, seq, in->input_ids + at);
+
+    if (n < 0)
+        return ckpt_fail_memory(err);
+    for (uint64_t i = 0; i < seq; i++) {
+        in->attention_mask[at + i] = i < (uint64_t)n;
+        in->token_type_ids[at + i] = 0;
+        if (i >= (uint64_t)n)
+            in->input_ids[at + i] = 0;
+    }
+    in->labels[row] = r->class;
+    *length = (uint64_t)n;
+    return CKPT_OK;
+}
+
+static const char *tx_name(const zt_source *base, size_t i)
+{
+    const tx_source *s = (const tx_source *)base;
+
+    return i < s->names.n ? s->names.at[i] : NULL;
+}
+
+static void tx_free(zt_source *base)
+{
+    tx_source *s = (tx_source *)base;
+
+    zt_wordpiece_free(s->pieces);
+    ckpt_free(s->rows.at);
+    ckpt_free(s->names.at);
+    ckpt_arena_free(s->arena);
+    ckpt_free(s);
+}
+
+static const zt_source_ops tx_ops = {tx_get, tx_name, tx_free};
+
+static int tx_read(tx_source *s, const zt_data_opts *o, ckpt_err *err)
+{
+    size_t n = 0, m = strlen(o->path);
+    char *text = NULL, *kept;
+    int kind = o->path[m - 1] == 'l' ? TX_JSONL : o->path[m - 3] == 'c' ? TX_CSV : TX_TSV;
+    int rc = zt_data_slurp(&text, &n, o->path, UINT64_C(1) << 30, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (strlen(text) != n)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: holds a NUL, so it is no text", o->path);
+    kept = rc == CKPT_OK ? ckpt_arena_copy(s->arena, text, n + 1) : NULL;
+    ckpt_free(text);
+    if (rc != CKPT_OK)
+        return rc;
+    if (!kept)
+        return ckpt_fail_memory(err);
+    rc = kind == TX_JSONL ? tx_objects(s, kept, err) : tx_table(s, kind, kept, err);
+    s->base.count = s->rows.n;
+    return rc == CKPT_OK ? tx_classes(s, o->model, err) : rc;
+}
+
+/* The vocabulary, and the longest sample. */
+static int tx_pieces(tx_source *s, const zt_data_opts *o, ckpt_err *err)
+{
+    uint64_t longest = o->model->positions && o->model->positions < 128 ? o->model->positions : 128;
+    int rc;
+
+    if (!o->vocab)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: text wants --vocab: the vocab.txt of the model",
+                         o->path);
+    rc = zt_wordpiece_read(&s->pieces, o->vocab, o->lower_case, err);
+    if (rc == CKPT_OK && zt_wordpiece_size(s->pieces) > o->model->vocab)
+        rc = ckpt_fail(err, CKPT_EMISMATCH,
+                       "%s: has %" PRIu32 " pieces, the model's vocabulary %" PRIu64, o->vocab,
+                       zt_wordpiece_size(s->pieces), o->model->vocab);
+    s->base.seq = o->seq ? o->seq : longest;
+    if (rc == CKPT_OK && (s->base.seq < 2 || s->base.seq > 1 << 20))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "--seq %" PRIu64 ": text wants 2 to 1048576 tokens",
+                       s->base.seq);
+    return rc;
+}
+
+int zt_text_open(zt_source **out, const zt_data_opts *o, ckpt_err *err)
+{
+    tx_source *s = ckpt_alloc(sizeof *s);
+    int rc;
+
+    if (!s)
+        return ckpt_fail_memory(err);
+    *s = (tx_source){.path = o->path, .arena = ckpt_arena_new(UINT64_C(8) << 30)};
+    s->base = (zt_source){
+        .ops = &tx_ops, .ragged = true, .has = {.attention_mask = true, .token_type_ids = true}};
+    rc = s->arena ? tx_pieces(s, o, err) : ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = tx_read(s, o, err);
+    if (rc == CKPT_OK)
+        *out = &s->base;
+    else
+        tx_free(&s->base);
+    return rc;
+}

@@ -1,0 +1,305 @@
+/*
+ * wordpiece.c: the tokenizer of BERT: text to words, words to the longest pieces of a vocabulary.
+ *
+ * As transformers' BertTokenizer: control characters go, CJK characters stand alone, (uncased)
+ * accents go and case is lowered, words end at white space and at punctuation; a word is then cut
+ * from its beginning into the longest pieces found, all but the first written with "##"; a word
+ * that cannot be cut so, or is longer than 100 characters, is [UNK].  Unicode's tables are those of
+ * libunistring.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unicase.h>
+#include <unictype.h>
+#include <uninorm.h>
+#include <unistr.h>
+
+#include "engine/data/source.h"
+
+#define WP_LONGEST 100 /* characters of a word */
+
+struct zt_wordpiece {
+    char *text;   /* the file, lines ended by NUL */
+    uint32_t *at; /* start of each line in text */
+    uint32_t n;
+    uint32_t *slot;   /* hash table: line + 1 */
+    uint32_t n_slots; /* a power of two */
+    bool lower_case;
+    int32_t unknown, cls, sep, pad;
+};
+
+/* ---- vocabulary ---- */
+
+static uint32_t wp_hash(const char *s, size_t n)
+{
+    uint32_t h = 2166136261U; // FNV-1a
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (uint8_t)s[i]) * 16777619U;
+    return h;
+}
+
+/* Number of a piece, or -1. */
+static int32_t wp_find(const zt_wordpiece *w, const char *s, size_t n)
+{
+    for (uint32_t i = wp_hash(s, n) & (w->n_slots - 1);; i = (i + 1) & (w->n_slots - 1)) {
+        const char *have;
+        if (!w->slot[i])
+            return -1;
+        have = w->text + w->at[w->slot[i] - 1];
+        if (strncmp(have, s, n) == 0 && !have[n])
+            return (int32_t)(w->slot[i] - 1);
+    }
+}
+
+static int wp_index(zt_wordpiece *w, size_t size, ckpt_err *err)
+{
+    uint32_t line = 0;
+
+    for (size_t i = 0; i < size; i++)
+        w->n += w->text[i] == '\n';
+    w->n += size && w->text[size - 1] != '\n';
+    for (w->n_slots = 16; w->n_slots < 2 * w->n; w->n_slots *= 2)
+        ;
+    w->at = ckpt_alloc((size_t)w->n * sizeof *w->at + 1);
+    w->slot = ckpt_alloc((size_t)w->n_slots * sizeof *w->slot);
+    if (!w->at || !w->slot)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < size; line++) {
+        size_t n = strcspn(w->text + i, "\n"), end = i + n;
+        uint32_t k;
+        n -= n && w->text[i + n - 1] == '\r';
+        w->text[i + n] = w->text[end] = 0;
+        w->at[line] = (uint32_t)i;
+        for (k = wp_hash(w->text + i, n) & (w->n_slots - 1); w->slot[k];
+             k = (k + 1) & (w->n_slots - 1))
+            ;
+        w->slot[k] = line + 1;
+        i = end + 1;
+    }
+    return CKPT_OK;
+}
+
+static int wp_load(zt_wordpiece *w, const char *path, ckpt_err *err)
+{
+    static const char *const need[] = {"[UNK]", "[CLS]", "[SEP]", "[PAD]"};
+    int32_t *to[] = {&w->unknown, &w->cls, &w->sep, &w->pad};
+    size_t size = 0;
+    int rc = zt_data_slurp(&w->text, &size, path, UINT64_C(64) << 20, err);
+
+    if (rc == CKPT_OK && (u8_check((const uint8_t *)w->text, size) || memchr(w->text, 0, size)))
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: is not UTF-8 text", path);
+    if (rc == CKPT_OK)
+        rc = wp_index(w, size, err);
+    for (int i = 0; rc == CKPT_OK && i < 4; i++) {
+        *to[i] = wp_find(w, need[i], strlen(need[i]));
+        if (*to[i] < 0)
+            rc = ckpt_fail(err, CKPT_EFORMAT, "%s: lacks %s: is it a vocabulary of BERT?", path,
+                           need[i]);
+    }
+    return rc;
+}
+
+int zt_wordpiece_read(zt_wordpiece **out, const char *vocab_path, bool lower_case, ckpt_err *err)
+{
+    zt_wordpiece *w = ckpt_alloc(sizeof *w);
+    int rc;
+
+    if (!w)
+        return ckpt_fail_memory(err);
+    w->lower_case = lower_case;
+    rc = wp_load(w, vocab_path, err);
+    if (rc == CKPT_OK)
+        *out = w;
+    else
+        zt_wordpiece_free(w);
+    return rc;
+}
+
+void zt_wordpiece_free(zt_wordpiece *w)
+{
+    if (!w)
+        return;
+    ckpt_free(w->text);
+    ckpt_free(w->at);
+    ckpt_free(w->slot);
+    ckpt_free(w);
+}
+
+uint32_t zt_wordpiece_size(const zt_wordpiece *w)
+{
+    return w->n;
+}
+
+/* ---- characters ---- */
+
+/* The blocks that BERT takes for Chinese characters (all CJK ideographs; no kana, no hangul). */
+static bool wp_is_cjk(ucs4_t c)
+{
+    return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
+           (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b73f) ||
+           (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
+           (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
+}
+
+static bool wp_is_space(ucs4_t c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r' || uc_is_property_white_space(c);
+}
+
+static bool wp_is_control(ucs4_t c)
+{
+    return c == 0 || c == 0xfffd || uc_is_general_category_withtable(c, UC_CATEGORY_MASK_C);
+}
+
+/* Punctuation of Unicode, and the printing characters of ASCII that are neither letter nor digit.
+ */
+static bool wp_is_mark(ucs4_t c)
+{
+    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
+           (c >= 123 && c <= 126) || uc_is_general_category_withtable(c, UC_CATEGORY_MASK_P);
+}
+
+/* ---- words ---- */
+
+typedef struct wp_out {
+    const zt_wordpiece *w;
+    int32_t *id;
+    uint64_t n, max;
+} wp_out;
+
+static void wp_put(wp_out *o, int32_t id)
+{
+    if (o->n < o->max)
+        o->id[o->n++] = id;
+}
+
+/* Pieces of one word of n bytes and n_chars characters. */
+static void wp_word(wp_out *o, const uint8_t *word, size_t n, size_t n_chars)
+{
+    char piece[WP_LONGEST * 6 + 8] = "##";
+    uint64_t first = o->n;
+
+    if (n_chars > WP_LONGEST) {
+        wp_put(o, o->w->unknown);
+        return;
+    }
+    for (size_t at = 0; at < n;) {
+        size_t end = n;
+        int32_t id = -1;
+        while (end > at) {
+            memcpy(piece + 2, word + at, end - at);
+            id = wp_find(o->w, piece + (at ? 0 : 2), end - at + (at ? 2 : 0));
+            if (id >= 0)
+                break;
+            for (end--; end > at && (word[end] & 0xc0) == 0x80; end--)
+                ;
+        }
+        if (id < 0) {
+            o->n = first;
+            wp_put(o, o->w->unknown);
+            return;
+        }
+        wp_put(o, id);
+        at = end;
+    }
+}
+
+/* Cut cleaned text into words at white space, and around characters that stand alone. */
+static void wp_words(wp_out *o, const uint8_t *s, size_t n)
+{
+    size_t start = 0, chars = 0, len;
+
+    for (size_t i = 0; i < n; i += len) {
+        ucs4_t c;
+        bool alone;
+        len = (size_t)u8_mbtouc(&c, s + i, n - i);
+        alone = wp_is_mark(c) || wp_is_cjk(c);
+        if (!alone && !wp_is_space(c)) {
+            chars++;
+            continue;
+        }
+        if (chars)
+            wp_word(o, s + start, i - start, chars);
+        if (alone)
+            wp_word(o, s + i, len, 1);
+        start = i + len;
+        chars = 0;
+    }
+    if (chars)
+        wp_word(o, s + start, n - start, chars);
+}
+
+/* Without control characters, in place: the new length. */
+static size_t wp_clean(uint8_t *s, size_t n, bool accents)
+{
+    size_t to = 0, len;
+
+    for (size_t i = 0; i < n; i += len) {
+        ucs4_t c;
+        len = (size_t)u8_mbtouc(&c, s + i, n - i);
+        if ((wp_is_control(c) && !wp_is_space(c)) ||
+            (accents && uc_is_general_category_withtable(c, UC_CATEGORY_MASK_Mn)))
+            continue;
+        memmove(s + to, s + i, len);
+        to += len;
+    }
+    return to;
+}
+
+/* Case lowered character by character (as the tokenizers library does: no final sigma): room for
+ * twice n. */
+static size_t wp_lower(uint8_t *to, const uint8_t *s, size_t n)
+{
+    size_t m = 0, len;
+
+    for (size_t i = 0; i < n; i += len) {
+        ucs4_t c;
+        len = (size_t)u8_mbtouc(&c, s + i, n - i);
+        m += (size_t)u8_uctomb(to + m, uc_tolower(c), (ptrdiff_t)(2 * n - m));
+    }
+    return m;
+}
+
+/* Clean text, in memory of its own (free with free()): accents gone and case lowered where asked.
+ */
+static uint8_t *wp_normal(const zt_wordpiece *w, const char *text, size_t *n)
+{
+    uint8_t *copy = u8_cpy_alloc((const uint8_t *)text, *n + (*n == 0)), *apart, *low;
+
+    if (!copy)
+        return NULL;
+    *n = wp_clean(copy, *n, false);
+    if (!w->lower_case)
+        return copy;
+    apart = u8_normalize(UNINORM_NFD, copy, *n, NULL, n);
+    free(copy);
+    if (!apart)
+        return NULL;
+    *n = wp_clean(apart, *n, true);
+    low = malloc(2 * *n + 1);
+    if (low)
+        *n = wp_lower(low, apart, *n);
+    free(apart);
+    return low;
+}
+
+int64_t zt_wordpiece_encode(const zt_wordpiece *w, const char *text, size_t n, uint64_t max,
+                            int32_t *id)
+{
+    wp_out o = {w, id, 0, max > 1 ? max - 1 : max};
+    uint8_t *s;
+
+    if (u8_check((const uint8_t *)text, n))
+        return -1;
+    s = wp_normal(w, text, &n);
+    if (!s)
+        return -1;
+    wp_put(&o, w->cls);
+    wp_words(&o, s, n);
+    free(s);
+    o.max = max;
+    wp_put(&o, w->sep);
+    return (int64_t)o.n;
+}

@@ -1,0 +1,224 @@
+/*
+ * cpu.c: the CPU device: its table of operations, its memory, and what all operations begin with.
+ */
+#define _DEFAULT_SOURCE // madvise
+#include "engine/device/cpu.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/device/cpu_blas.h"
+#include "engine/device/cpu_pool.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/base/mem.h"
+
+#define CD_ALIGN 64u
+
+/* Blocks from this size on are worth large pages: fewer misses of address translation. */
+#define CD_LARGE (4u << 20)
+#define CD_PAGE  ((uintptr_t)2 << 20)
+
+/* Bytes per range of a long copy. */
+#define CD_COPY (1u << 20)
+
+/* Right before each block that alloc() gives out; it takes CD_ALIGN bytes. */
+typedef struct cd_head {
+    void *memory;
+    uint64_t n_bytes;
+} cd_head;
+
+/* Ask for large pages where whole ones lie inside the block.  That is advice: failing is fine. */
+static void cd_advise(void *p, uint64_t n)
+{
+#ifdef MADV_HUGEPAGE
+    uintptr_t first = ((uintptr_t)p + CD_PAGE - 1) & ~(CD_PAGE - 1);
+    uintptr_t last = ((uintptr_t)p + (uintptr_t)n) & ~(CD_PAGE - 1);
+    if (n >= CD_LARGE && last > first) {
+        (void)madvise((char *)p + (first - (uintptr_t)p), last - first, MADV_HUGEPAGE);
+    }
+#else
+    (void)p;
+    (void)n;
+#endif
+}
+
+static void *cd_alloc(zt_device *d, uint64_t n_bytes)
+{
+    if (!d || d->err.code != CKPT_OK) {
+        return NULL;
+    }
+    char *memory = NULL;
+    if (n_bytes <= SIZE_MAX - 2 * CD_ALIGN) {
+        memory = ckpt_alloc((size_t)n_bytes + 2 * CD_ALIGN);
+    }
+    if (!memory) {
+        zt_device_fail(d, CKPT_ELIMIT, "out of memory for a tensor");
+        return NULL;
+    }
+    char *p = memory + 2 * CD_ALIGN - (uintptr_t)memory % CD_ALIGN;
+    cd_head *head = (cd_head *)(void *)(p - CD_ALIGN);
+    head->memory = memory;
+    head->n_bytes = n_bytes;
+    cd_advise(p, n_bytes);
+    d->allocated += n_bytes;
+    d->peak = d->allocated > d->peak ? d->allocated : d->peak;
+    return p;
+}
+
+static void cd_release(zt_device *d, void *p)
+{
+    if (!p) {
+        return;
+    }
+    const cd_head *head = (const cd_head *)(void *)((char *)p - CD_ALIGN);
+    d->allocated -= head->n_bytes;
+    ckpt_free(head->memory);
+}
+
+typedef struct cd_bytes {
+    char *to;
+    const char *from; /* NULL: zeros */
+} cd_bytes;
+
+static void cd_copy_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
+{
+    const cd_bytes *b = ctx;
+    (void)worker;
+    if (b->from) {
+        memcpy(b->to + first, b->from + first, last - first);
+    } else {
+        memset(b->to + first, 0, last - first);
+    }
+}
+
+static void cd_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
+{
+    if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || (to && from), "copy") || n_bytes == 0) {
+        return;
+    }
+    uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
+    if ((a > b ? a - b : b - a) < n_bytes) {
+        memmove(to, from, n_bytes); // they overlap
+        return;
+    }
+    cd_bytes job = {to, from};
+    zt_cpu_parallel(d, n_bytes, CD_COPY, cd_copy_range, &job);
+}
+
+static void cd_zero(zt_device *d, void *p, uint64_t n_bytes)
+{
+    if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || p, "zero")) {
+        return;
+    }
+    cd_bytes job = {p, NULL};
+    zt_cpu_parallel(d, n_bytes, CD_COPY, cd_copy_range, &job);
+}
+
+static void cd_sync(zt_device *d)
+{
+    (void)d; // every operation returns when it is done
+}
+
+static void cd_free(zt_device *d)
+{
+    zt_cpu *c = (zt_cpu *)d;
+    zt_cpu_pool_free(c->pool);
+    ckpt_free(c);
+}
+
+static const zt_device_ops cd_ops = {
+    .name = "cpu",
+    .alloc = cd_alloc,
+    .release = cd_release,
+    .put = cd_copy,
+    .get = cd_copy,
+    .copy = cd_copy,
+    .zero = cd_zero,
+    .sync = cd_sync,
+    .free = cd_free,
+    .cast = zt_cpu_cast,
+    .accumulate = zt_cpu_accumulate,
+    .scale = zt_cpu_scale,
+    .add = zt_cpu_add,
+    .sum_squares = zt_cpu_sum_squares,
+    .linear = zt_cpu_linear,
+    .linear_grad = zt_cpu_linear_grad,
+    .matmul = zt_cpu_matmul,
+    .act = zt_cpu_act,
+    .act_grad = zt_cpu_act_grad,
+    .swiglu = zt_cpu_swiglu,
+    .swiglu_grad = zt_cpu_swiglu_grad,
+    .norm = zt_cpu_norm,
+    .norm_grad = zt_cpu_norm_grad,
+    .embed = zt_cpu_embed,
+    .embed_grad = zt_cpu_embed_grad,
+    .attention = zt_cpu_attention,
+    .attention_grad = zt_cpu_attention_grad,
+    .rope = zt_cpu_rope,
+    .dropout = zt_cpu_dropout,
+    .loss = zt_cpu_loss,
+    .rows = zt_cpu_rows,
+    .update = zt_cpu_update,
+};
+
+int zt_cpu_new(zt_device **out, unsigned n_threads, ckpt_err *err)
+{
+    zt_cpu *c = ckpt_alloc(sizeof *c);
+    if (!c) {
+        return ckpt_fail_memory(err);
+    }
+    int rc = zt_cpu_pool_new(&c->pool, n_threads, err);
+    if (rc != CKPT_OK) {
+        ckpt_free(c);
+        return rc;
+    }
+    zt_cpu_blas_init();
+    c->device.ops = &cd_ops;
+    c->device.host = true;
+    *out = &c->device;
+    return CKPT_OK;
+}
+
+/* ---- what operations begin with ------------------------------------------------------------ */
+
+bool zt_cpu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation)
+{
+    if (!d || d->err.code != CKPT_OK) {
+        return false;
+    }
+    char text[160] = "";
+    int code = CKPT_OK;
+    const char *what = NULL;
+    if (!ok) {
+        code = CKPT_EUSAGE;
+        what = ": an argument that it needs is missing or out of range";
+    } else if (dt != CKPT_F32 && dt != CKPT_BF16 && dt != CKPT_F16) {
+        code = CKPT_EUNSUPPORTED;
+        what = ": dtypes are F32, BF16, F16";
+    } else {
+        return true;
+    }
+    strncat(text, operation, 80);
+    strncat(text, what, 79);
+    zt_device_fail(d, code, text);
+    return false;
+}
+
+void zt_cpu_load(ckpt_dtype dt, float *to, const void *from, uint64_t at, uint64_t n)
+{
+    ckpt_cast_find(CKPT_F32, dt)(to, zt_cpu_const_at(dt, from, at), n);
+}
+
+void zt_cpu_store(ckpt_dtype dt, void *to, uint64_t at, const float *from, uint64_t n)
+{
+    ckpt_cast_find(dt, CKPT_F32)(zt_cpu_at(dt, to, at), from, n);
+}
+
+const float *zt_cpu_read(ckpt_dtype dt, const void *x, uint64_t at, uint64_t n, float *room)
+{
+    if (dt == CKPT_F32) {
+        return (const float *)x + at;
+    }
+    zt_cpu_load(dt, room, x, at, n);
+    return room;
+}

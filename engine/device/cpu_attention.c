@@ -1,0 +1,684 @@
+/*
+ * cpu_attention.c: owns attention on the processor, forward and backward.
+ *
+ * A block of queries meets the keys block by block; scores exist only for one pair of blocks, in
+ * the scratch of a worker.  Forward, a running maximum and sum are kept per query, and what was
+ * summed so far is scaled down when the maximum grows (Milakov & Gimelshein 2018); backward,
+ * probabilities come back from the kept log of the sum (Dao et al. 2022).
+ *
+ * Work is cut so that no two workers write the same output: forward by (batch, head, block of
+ * queries), backward by (batch, key head), since the query heads that share a key head add up.
+ */
+#include <math.h>
+
+#include "engine/device/cpu.h"
+#include "engine/device/cpu_blas.h"
+#include "engine/device/cpu_pool.h"
+#include "engine/device/philox.h"
+#include "engine/device/vmath.h"
+
+/* Queries and keys of a block: its scores take 64 KiB.  Both are multiples of ZT_LANES. */
+#define AT_Q 64u
+#define AT_K 256u
+
+/* Fewer multiplications than this are not worth handing to a thread. */
+#define AT_WORTH 500000u
+
+/* A call, with its strides filled in. */
+typedef struct at_job {
+    zt_device *device;
+    ckpt_dtype dt;
+    zt_attention a;
+    const zt_attention_grad *grad; /* NULL: forward */
+    uint64_t lddo;
+    uint64_t group;    /* query heads of a key head */
+    uint64_t n_blocks; /* of queries in a sequence */
+} at_job;
+
+/* What a worker has in its scratch: blocks of AT_Q rows, of AT_K keys, and a whole sequence. */
+typedef struct at_room {
+    float *q, *o, *dout, *acc;         /* [AT_Q, width]; acc: o or dq so far */
+    float *top, *sum, *fresh, *shrink; /* [AT_Q]: the running softmax */
+    float *lse, *delta;                /* [AT_Q]: backward */
+    float *k, *v;                      /* [AT_K, width] */
+    float *s, *dp;                     /* [AT_Q, AT_K] */
+    float *keep;                       /* [AT_K] */
+    float *dk, *dv;                    /* [seq, width]: backward */
+    int32_t *valid;                    /* [seq], up to whole lanes: -1 where the key counts, or 0 */
+} at_room;
+
+/* One head of one sequence. */
+typedef struct at_head {
+    const at_job *job;
+    const at_room *room;
+    uint64_t batch, head;
+    uint64_t first, last; /* all keys that count are in first .. last */
+    uint64_t blind;       /* queries below this one have no key at all */
+} at_head;
+
+/* Rows of numbers in fp32. */
+typedef struct at_view {
+    const float *at;
+    uint64_t ld;
+} at_view;
+
+/* Queries q0 .. q0 + rows and keys k0 .. k0 + cols.  ld: cols up to whole lanes. */
+typedef struct at_block {
+    uint64_t q0, k0, rows, cols, ld;
+    bool first; /* among the key blocks of its queries */
+} at_block;
+
+static uint64_t at_lanes(uint64_t n)
+{
+    return (n + ZT_LANES - 1) / ZT_LANES * ZT_LANES;
+}
+
+static uint64_t at_least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- scratch ----------------------------------------------------------------------------- */
+
+/* The next n floats of a worker's scratch, up to whole lanes; base NULL: only count them. */
+static float *at_take(float *base, uint64_t *used, uint64_t n)
+{
+    float *p = base != NULL ? base + *used : NULL;
+
+    *used += at_lanes(n);
+    return p;
+}
+
+/* Lay out a worker's scratch; returns its size in floats. */
+static uint64_t at_lay(const at_job *j, at_room *r, float *base)
+{
+    const uint64_t seq = j->a.seq, width = j->a.width;
+    const uint64_t rows = at_least(at_lanes(seq), AT_Q), cols = at_least(at_lanes(seq), AT_K);
+    const uint64_t whole = j->grad != NULL ? seq * width : 0;
+    uint64_t used = 0;
+    float **const blocks[] = {&r->q, &r->o, &r->dout, &r->acc};
+    float **const lists[] = {&r->top, &r->sum, &r->fresh, &r->shrink, &r->lse, &r->delta};
+
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        *blocks[i] = at_take(base, &used, rows * width);
+    }
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        *lists[i] = at_take(base, &used, rows);
+    }
+    r->k = at_take(base, &used, cols * width);
+    r->v = at_take(base, &used, cols * width);
+    r->s = at_take(base, &used, rows * cols);
+    r->dp = at_take(base, &used, rows * cols);
+    r->keep = at_take(base, &used, cols);
+    r->dk = at_take(base, &used, whole);
+    r->dv = at_take(base, &used, whole);
+    r->valid = (int32_t *)(void *)at_take(base, &used, seq);
+    return used;
+}
+
+/* False: no memory. */
+static bool at_room_new(const at_job *j, unsigned worker, at_room *r)
+{
+    const uint64_t n = at_lay(j, r, NULL);
+    float *base = (float *)zt_cpu_scratch(j->device, worker, n * sizeof(float));
+
+    if (base == NULL) {
+        return false;
+    }
+    at_lay(j, r, base);
+    return true;
+}
+
+/* n rows of one head in fp32: in place, or converted into room. */
+static at_view at_rows(const at_job *j, const void *x, uint64_t at, uint64_t ld, uint64_t n,
+                       float *room)
+{
+    const uint64_t width = j->a.width;
+
+    if (j->dt == CKPT_F32) {
+        return (at_view){(const float *)x + at, ld};
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        zt_cpu_load(j->dt, room + i * width, x, at + i * ld, width);
+    }
+    return (at_view){room, width};
+}
+
+/* Write n rows of one head. */
+static void at_write(const at_job *j, void *x, uint64_t at, uint64_t ld, uint64_t n,
+                     const float *from)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        zt_cpu_store(j->dt, x, at + i * ld, from + i * j->a.width, j->a.width);
+    }
+}
+
+/* ---- which keys count -------------------------------------------------------------------- */
+
+/* Read the mask of the head's sequence. */
+static void at_read_mask(at_head *h)
+{
+    const zt_attention *a = &h->job->a;
+    const int32_t *mask = a->mask != NULL ? a->mask + h->batch * a->seq : NULL;
+
+    h->first = a->seq;
+    h->last = 0;
+    for (uint64_t i = 0; i < at_lanes(a->seq); i++) {
+        const bool counts = i < a->seq && (mask == NULL || mask[i] != 0);
+
+        h->room->valid[i] = counts ? -1 : 0;
+        if (counts) {
+            h->first = at_least(h->first, i);
+            h->last = i + 1;
+        }
+    }
+    h->blind = a->causal || h->first == a->seq ? h->first : 0;
+}
+
+/* The keys that some of the block's queries see, from a whole block on. */
+static void at_range(const at_head *h, const at_block *b, uint64_t *from, uint64_t *to)
+{
+    const zt_attention *a = &h->job->a;
+
+    if (b->q0 < h->blind) {
+        *from = 0;
+        *to = a->seq;
+    } else {
+        *from = h->first / AT_K * AT_K;
+        *to = a->causal ? at_least(h->last, b->q0 + b->rows) : h->last;
+    }
+}
+
+/* The block of keys k0 .. to, or the first AT_K of them. */
+static void at_block_keys(at_block *b, uint64_t from, uint64_t k0, uint64_t to)
+{
+    b->k0 = k0;
+    b->cols = at_least(AT_K, to - k0);
+    b->ld = at_lanes(b->cols);
+    b->first = k0 == from;
+}
+
+/*
+ * Lanes c .. c + ZT_LANES of row r that see their key.  Lanes beyond cols never do: those keys are
+ * masked out, in the future, or beyond the sequence.
+ */
+ZT_INLINE void at_seen(zt_vi *seen, const at_head *h, const at_block *b, uint64_t r, uint64_t c)
+{
+    const zt_vi lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const uint64_t q = b->q0 + r, k = b->k0 + c;
+
+    memcpy(seen, h->room->valid + k, sizeof *seen);
+    if (h->job->a.causal && k + ZT_LANES > q + 1) {
+        *seen &= lane <= (q < k ? -1 : (int32_t)(q - k));
+    }
+}
+
+/* A query that sees no key: equal scores for all keys, none for the lanes after them. */
+static void at_blind_row(const at_block *b, float *s)
+{
+    for (uint64_t c = 0; c < b->ld; c++) {
+        s[c] = c < b->cols ? 0.0F : -INFINITY;
+    }
+}
+
+/* ---- products ---------------------------------------------------------------------------- */
+
+/* s = alpha q k' for the block. */
+static void at_scores(const at_head *h, const at_block *b, float alpha, const at_view qk[2],
+                      float *s)
+{
+    zt_cpu_sgemm(&(zt_sgemm){.b_transposed = true,
+                             .m = b->rows,
+                             .n = b->cols,
+                             .k = h->job->a.width,
+                             .alpha = alpha,
+                             .a = qk[0].at,
+                             .lda = qk[0].ld,
+                             .b = qk[1].at,
+                             .ldb = qk[1].ld,
+                             .c = s,
+                             .ldc = b->ld});
+}
+
+/* acc [+]= alpha s x: rows of queries from rows of keys. */
+static void at_gather(const at_head *h, const at_block *b, float alpha, const float *s, at_view x)
+{
+    zt_cpu_sgemm(&(zt_sgemm){.m = b->rows,
+                             .n = h->job->a.width,
+                             .k = b->cols,
+                             .alpha = alpha,
+                             .beta = b->first ? 0.0F : 1.0F,
+                             .a = s,
+                             .lda = b->ld,
+                             .b = x.at,
+                             .ldb = x.ld,
+                             .c = h->room->acc,
+                             .ldc = h->job->a.width});
+}
+
+/* to += alpha s' x: rows of keys from rows of queries. */
+static void at_spread(const at_head *h, const at_block *b, const zt_sgemm *what)
+{
+    zt_sgemm g = *what;
+
+    g.a_transposed = true;
+    g.m = b->cols;
+    g.n = h->job->a.width;
+    g.k = b->rows;
+    g.beta = 1.0F;
+    g.lda = b->ld;
+    g.c += b->k0 * h->job->a.width;
+    g.ldc = h->job->a.width;
+    zt_cpu_sgemm(&g);
+}
+
+/* ---- forward ----------------------------------------------------------------------------- */
+
+/* Factors of dropout for row r of the block: the number of a probability is its place in
+ * [batch, heads, seq, seq]. */
+static void at_keep(const at_head *h, const at_block *b, uint64_t r)
+{
+    const zt_attention *a = &h->job->a;
+    const uint64_t row = (h->batch * a->heads + h->head) * a->seq + b->q0 + r;
+
+    zt_philox_keep(a->seed, a->p, row * a->seq + b->k0, b->cols, h->room->keep);
+}
+
+/* Hide what row r does not see; returns its maximum. */
+ZT_INLINE float at_hide(const at_head *h, const at_block *b, uint64_t r, float *s)
+{
+    zt_v top, hidden;
+
+    zt_v_fill(&hidden, -INFINITY);
+    top = hidden;
+    for (uint64_t c = 0; c < b->ld; c += ZT_LANES) {
+        zt_vi mask;
+        zt_v x;
+
+        at_seen(&mask, h, b, r, c);
+        mask = ~mask;
+        zt_v_load(&x, s + c);
+        zt_v_select(&x, &mask, &hidden);
+        zt_v_max(&top, &x);
+        zt_v_store(s + c, &x);
+    }
+    return zt_v_top(&top);
+}
+
+/* s = exp(s - top); returns the sum. */
+ZT_INLINE float at_exp(float *s, uint64_t n, float top)
+{
+    zt_v sum;
+
+    zt_v_fill(&sum, 0.0F);
+    for (uint64_t c = 0; c < n; c += ZT_LANES) {
+        zt_v x;
+
+        zt_v_load(&x, s + c);
+        x = x - top;
+        zt_v_exp(&x);
+        sum += x;
+        zt_v_store(s + c, &x);
+    }
+    return zt_v_sum(&sum);
+}
+
+/*
+ * One step of the running softmax: scores become exponents relative to the new maxima, and `shrink`
+ * what earlier sums are to be multiplied by.
+ */
+ZT_CLONES static void at_softmax(const at_head *h, const at_block *b)
+{
+    const at_room *m = h->room;
+
+    for (uint64_t r = 0; r < b->rows; r++) {
+        float *s = m->s + r * b->ld;
+        float top = 0.0F;
+
+        if (b->q0 + r < h->blind) {
+            at_blind_row(b, s);
+        } else {
+            top = at_hide(h, b, r, s);
+        }
+        top = m->top[r] > top ? m->top[r] : top;
+        // -inf: a row that has seen no key yet; exp(-inf - 0) = 0
+        m->shrink[r] = m->top[r] - (top > -INFINITY ? top : 0.0F);
+        m->fresh[r] = at_exp(s, b->ld, top > -INFINITY ? top : 0.0F);
+        m->top[r] = top;
+    }
+    for (uint64_t r = 0; r < b->rows; r += ZT_LANES) {
+        zt_v x, sum, fresh;
+
+        zt_v_load(&x, m->shrink + r);
+        zt_v_exp(&x);
+        zt_v_store(m->shrink + r, &x);
+        zt_v_load(&sum, m->sum + r);
+        zt_v_load(&fresh, m->fresh + r);
+        sum = sum * x + fresh;
+        zt_v_store(m->sum + r, &sum);
+    }
+}
+
+/* Multiply each row of x [rows, width] by its factor. */
+ZT_CLONES static void at_scale(float *x, uint64_t rows, uint64_t width, const float *factor)
+{
+    for (uint64_t r = 0; r < rows; r++, x += width) {
+        uint64_t i = 0;
+
+        for (; i + ZT_LANES <= width; i += ZT_LANES) {
+            zt_v v;
+
+            zt_v_load(&v, x + i);
+            v = v * factor[r];
+            zt_v_store(x + i, &v);
+        }
+        for (; i < width; i++) {
+            x[i] *= factor[r];
+        }
+    }
+}
+
+/* Drop probabilities of a block. */
+static void at_drop(const at_head *h, const at_block *b)
+{
+    for (uint64_t r = 0; r < b->rows; r++) {
+        float *s = h->room->s + r * b->ld;
+
+        at_keep(h, b, r);
+        for (uint64_t c = 0; c < b->cols; c++) {
+            s[c] *= h->room->keep[c];
+        }
+    }
+}
+
+/* Element of q (or o, or dq) where the block's rows of this head start; key: of k or v. */
+static uint64_t at_query(const at_head *h, const at_block *b, uint64_t ld)
+{
+    return (h->batch * h->job->a.seq + b->q0) * ld + h->head * h->job->a.width;
+}
+
+static uint64_t at_key(const at_head *h, const at_block *b, uint64_t ld)
+{
+    return (h->batch * h->job->a.seq + b->k0) * ld + h->head / h->job->group * h->job->a.width;
+}
+
+/* o and lse of the block's queries, from the sums. */
+static void at_finish(const at_head *h, const at_block *b)
+{
+    const at_job *j = h->job;
+    const at_room *m = h->room;
+
+    for (uint64_t r = 0; r < b->rows; r++) {
+        m->shrink[r] = 1.0F / m->sum[r];
+    }
+    at_scale(m->acc, b->rows, j->a.width, m->shrink);
+    at_write(j, j->a.o, at_query(h, b, j->a.ldo), j->a.ldo, b->rows, m->acc);
+    if (j->a.lse != NULL) {
+        float *lse = j->a.lse + (h->batch * j->a.heads + h->head) * j->a.seq + b->q0;
+
+        for (uint64_t r = 0; r < b->rows; r++) {
+            lse[r] = m->top[r] + logf(m->sum[r]);
+        }
+    }
+}
+
+/* All keys for one block of queries of one head. */
+static void at_forward(const at_head *h, at_block *b)
+{
+    const at_job *j = h->job;
+    const zt_attention *a = &j->a;
+    const at_room *m = h->room;
+    const at_view q = at_rows(j, a->q, at_query(h, b, a->ldq), a->ldq, b->rows, m->q);
+    uint64_t from, to;
+
+    for (uint64_t r = 0; r < at_lanes(b->rows); r++) {
+        m->top[r] = -INFINITY;
+        m->sum[r] = m->fresh[r] = m->shrink[r] = 0.0F;
+    }
+    at_range(h, b, &from, &to);
+    for (uint64_t k0 = from; k0 < to; k0 += AT_K) {
+        at_block_keys(b, from, k0, to);
+        const at_view k = at_rows(j, a->k, at_key(h, b, a->ldk), a->ldk, b->cols, m->k);
+        const at_view v = at_rows(j, a->v, at_key(h, b, a->ldv), a->ldv, b->cols, m->v);
+
+        at_scores(h, b, a->scale, (const at_view[2]){q, k}, m->s);
+        at_softmax(h, b);
+        if (!b->first) {
+            at_scale(m->acc, b->rows, a->width, m->shrink);
+        }
+        if (a->p > 0) {
+            at_drop(h, b);
+        }
+        at_gather(h, b, 1.0F, m->s, v);
+    }
+    at_finish(h, b);
+}
+
+/* Tasks are (batch, head, block of queries). */
+static void at_forward_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
+{
+    const at_job *j = (const at_job *)ctx;
+    at_room room;
+    at_head h = {.job = j, .room = &room, .batch = UINT64_MAX};
+
+    if (!at_room_new(j, worker, &room)) {
+        return;
+    }
+    for (uint64_t i = first; i < last; i++) {
+        const uint64_t q0 = i % j->n_blocks * AT_Q, row = i / j->n_blocks;
+        at_block b = {.q0 = q0, .rows = at_least(AT_Q, j->a.seq - q0)};
+
+        h.head = row % j->a.heads;
+        if (h.batch != row / j->a.heads) {
+            h.batch = row / j->a.heads;
+            at_read_mask(&h);
+        }
+        at_forward(&h, &b);
+    }
+}
+
+/* ---- backward ---------------------------------------------------------------------------- */
+
+/* Products of rows, summed: delta = sum of dout * o. */
+ZT_CLONES static void at_delta(const at_view *x, const at_view *y, uint64_t rows, uint64_t width,
+                               float *out)
+{
+    for (uint64_t r = 0; r < rows; r++) {
+        const float *p = x->at + r * x->ld, *q = y->at + r * y->ld;
+        uint64_t i = 0;
+        zt_v sum;
+
+        zt_v_fill(&sum, 0.0F);
+        for (; i + ZT_LANES <= width; i += ZT_LANES) {
+            zt_v u, v;
+
+            zt_v_load(&u, p + i);
+            zt_v_load(&v, q + i);
+            sum += u * v;
+        }
+        out[r] = zt_v_sum(&sum);
+        for (; i < width; i++) {
+            out[r] += p[i] * q[i];
+        }
+    }
+}
+
+/*
+ * One row: s from scores to dropped probabilities, dp from their gradients to those of the scores
+ * (before scaling): p (dp keep - delta).  keep NULL: no dropout.
+ */
+ZT_INLINE void at_row_grad(const at_head *h, const at_block *b, uint64_t r, const float *keep)
+{
+    const at_room *m = h->room;
+    float *s = m->s + r * b->ld, *dp = m->dp + r * b->ld;
+    const bool blind = b->q0 + r < h->blind;
+    zt_v zero;
+
+    zt_v_fill(&zero, 0.0F);
+    if (blind) {
+        at_blind_row(b, s);
+    }
+    for (uint64_t c = 0; c < b->ld; c += ZT_LANES) {
+        zt_v p, d, f;
+
+        zt_v_load(&p, s + c);
+        zt_v_load(&d, dp + c);
+        p = p - m->lse[r];
+        zt_v_exp(&p);
+        if (!blind) {
+            zt_vi mask;
+
+            at_seen(&mask, h, b, r, c);
+            mask = ~mask;
+            zt_v_select(&p, &mask, &zero);
+        }
+        if (keep != NULL) {
+            zt_v_load(&f, keep + c);
+            d = p * (d * f - m->delta[r]);
+            p = p * f;
+        } else {
+            d = p * (d - m->delta[r]);
+        }
+        zt_v_store(s + c, &p);
+        zt_v_store(dp + c, &d);
+    }
+}
+
+ZT_CLONES static void at_block_grad(const at_head *h, const at_block *b)
+{
+    const bool drop = h->job->a.p > 0;
+
+    for (uint64_t r = 0; r < b->rows; r++) {
+        if (drop) {
+            at_keep(h, b, r);
+        }
+        at_row_grad(h, b, r, drop ? h->room->keep : NULL);
+    }
+}
+
+/* lse and delta of the block's queries. */
+static void at_begin(const at_head *h, const at_block *b, const at_view *dout)
+{
+    const at_job *j = h->job;
+    const at_room *m = h->room;
+    const float *lse = j->a.lse + (h->batch * j->a.heads + h->head) * j->a.seq + b->q0;
+    const at_view o = at_rows(j, j->a.o, at_query(h, b, j->a.ldo), j->a.ldo, b->rows, m->o);
+
+    memcpy(m->lse, lse, b->rows * sizeof *lse);
+    at_delta(dout, &o, b->rows, j->a.width, m->delta);
+}
+
+/* All keys for one block of queries of one head: its dq, and its part of dk and dv. */
+static void at_backward(const at_head *h, at_block *b)
+{
+    const at_job *j = h->job;
+    const zt_attention *a = &j->a;
+    const at_room *m = h->room;
+    const uint64_t at = at_query(h, b, a->ldq);
+    const at_view q = at_rows(j, a->q, at, a->ldq, b->rows, m->q);
+    const at_view dout =
+        at_rows(j, j->grad->dout, at_query(h, b, j->lddo), j->lddo, b->rows, m->dout);
+    uint64_t from, to;
+
+    at_begin(h, b, &dout);
+    at_range(h, b, &from, &to);
+    for (uint64_t k0 = from; k0 < to; k0 += AT_K) {
+        at_block_keys(b, from, k0, to);
+        const at_view k = at_rows(j, a->k, at_key(h, b, a->ldk), a->ldk, b->cols, m->k);
+        const at_view v = at_rows(j, a->v, at_key(h, b, a->ldv), a->ldv, b->cols, m->v);
+
+        at_scores(h, b, a->scale, (const at_view[2]){q, k}, m->s);
+        at_scores(h, b, 1.0F, (const at_view[2]){dout, v}, m->dp);
+        at_block_grad(h, b);
+        at_spread(h, b,
+                  &(zt_sgemm){.alpha = 1.0F, .a = m->s, .b = dout.at, .ldb = dout.ld, .c = m->dv});
+        at_spread(h, b,
+                  &(zt_sgemm){.alpha = a->scale, .a = m->dp, .b = q.at, .ldb = q.ld, .c = m->dk});
+        at_gather(h, b, a->scale, m->dp, k);
+    }
+    at_write(j, j->grad->dq, at, a->ldq, b->rows, m->acc);
+}
+
+/* Tasks are (batch, key head). */
+static void at_backward_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
+{
+    const at_job *j = (const at_job *)ctx;
+    const zt_attention *a = &j->a;
+    at_room room;
+    at_head h = {.job = j, .room = &room};
+
+    if (!at_room_new(j, worker, &room)) {
+        return;
+    }
+    for (uint64_t i = first; i < last; i++) {
+        const uint64_t key_head = i % a->kv_heads;
+        const at_block all = {.k0 = 0};
+
+        h.batch = i / a->kv_heads;
+        at_read_mask(&h);
+        memset(room.dk, 0, a->seq * a->width * sizeof(float));
+        memset(room.dv, 0, a->seq * a->width * sizeof(float));
+        for (uint64_t n = 0; n < j->group * j->n_blocks; n++) {
+            const uint64_t q0 = n % j->n_blocks * AT_Q;
+            at_block b = {.q0 = q0, .rows = at_least(AT_Q, a->seq - q0)};
+
+            h.head = key_head * j->group + n / j->n_blocks;
+            at_backward(&h, &b);
+        }
+        at_write(j, j->grad->dk, at_key(&h, &all, a->ldk), a->ldk, a->seq, room.dk);
+        at_write(j, j->grad->dv, at_key(&h, &all, a->ldv), a->ldv, a->seq, room.dv);
+    }
+}
+
+/* ---- the operations ---------------------------------------------------------------------- */
+
+/* Fill in a call; false: it has an argument that cannot be. */
+static bool at_job_set(at_job *j, zt_device *d, ckpt_dtype dt, const zt_attention *a)
+{
+    *j = (at_job){.device = d, .dt = dt, .a = *a};
+    if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || a->q == NULL || a->k == NULL ||
+        a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1)) {
+        return false;
+    }
+    j->group = a->heads / a->kv_heads;
+    j->n_blocks = (a->seq + AT_Q - 1) / AT_Q;
+    j->a.ldq = a->ldq != 0 ? a->ldq : a->heads * a->width;
+    j->a.ldk = a->ldk != 0 ? a->ldk : a->kv_heads * a->width;
+    j->a.ldv = a->ldv != 0 ? a->ldv : a->kv_heads * a->width;
+    j->a.ldo = a->ldo != 0 ? a->ldo : a->heads * a->width;
+    return true;
+}
+
+/* Tasks to a range, when each takes about n multiplications. */
+static uint64_t at_grain(uint64_t n)
+{
+    return n < AT_WORTH ? AT_WORTH / (n + 1) + 1 : 1;
+}
+
+void zt_cpu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
+{
+    at_job j;
+    const bool ok = at_job_set(&j, d, dt, a);
+
+    if (zt_cpu_ready(d, dt, ok, "attention")) {
+        const uint64_t rows = at_least(AT_Q, a->seq);
+
+        zt_cpu_parallel(d, a->batch * a->heads * j.n_blocks, at_grain(2 * rows * a->seq * a->width),
+                        at_forward_body, &j);
+    }
+}
+
+void zt_cpu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
+{
+    at_job j;
+    const bool ok = at_job_set(&j, d, dt, &a->fw) && a->fw.lse != NULL && a->dout != NULL &&
+                    a->dq != NULL && a->dk != NULL && a->dv != NULL;
+
+    if (zt_cpu_ready(d, dt, ok, "attention_grad")) {
+        const uint64_t each = 5 * a->fw.seq * a->fw.seq * a->fw.width * j.group;
+
+        j.grad = a;
+        j.lddo = a->lddo != 0 ? a->lddo : a->fw.heads * a->fw.width;
+        zt_cpu_parallel(d, a->fw.batch * a->fw.kv_heads, at_grain(each), at_backward_body, &j);
+    }
+}

@@ -1,0 +1,489 @@
+/*
+ * cpu_blas.c: matrix products on the processor: linear maps, their gradients, general products.
+ *
+ * A product is cut into tiles of its result by sizes alone, never along k, and each tile is one
+ * product of BLAS in one thread: so results do not depend on the number of threads.  What follows a
+ * product (activation, rounding) happens to its tile right after it, while that is in the cache.
+ * 16-bit operands become fp32 in the worker's scratch, a panel of at most BL_TILE x BL_DEPTH at a
+ * time.
+ */
+#include "engine/device/cpu_blas.h"
+
+#include <cblas.h>
+#include <limits.h>
+#include <string.h>
+
+#include "engine/device/cpu.h"
+#include "engine/device/cpu_pool.h"
+#include "engine/device/vmath.h"
+
+/* Side of a tile, about: smaller ones waste time as BLAS packs its operands for each, larger ones
+ * share out badly. */
+#define BL_TILE 768u
+
+/* Products of fewer multiplications than this are not cut. */
+#define BL_WORTH (1u << 20)
+
+/* Steps along k for which 16-bit panels are converted at once. */
+#define BL_DEPTH 512u
+
+/* Columns of a bias gradient that are summed together, and rows whose sums form one addend. */
+#define BL_COLUMNS 64u
+#define BL_ROWS    64u
+
+void zt_cpu_blas_init(void)
+{
+    openblas_set_num_threads(1);
+}
+
+void zt_cpu_sgemm(const zt_sgemm *g)
+{
+    if (g->m == 0 || g->n == 0) {
+        return;
+    }
+    cblas_sgemm(CblasRowMajor, g->a_transposed ? CblasTrans : CblasNoTrans,
+                g->b_transposed ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
+                (blasint)g->k, g->alpha, g->a, (blasint)g->lda, g->b, (blasint)g->ldb, g->beta,
+                g->c, (blasint)g->ldc);
+}
+
+/* ---- a product and its tiles --------------------------------------------------------------- */
+
+/* C = act(alpha op(A) op(B) + beta C + bias), in dt. */
+typedef struct bl_product {
+    bool a_transposed, b_transposed;
+    bool sum; /* add the rounded product to C, as zt_cpu_put_sum (beta is 0) */
+    zt_act act;
+    uint64_t m, n, k, lda, ldb, ldc;
+    float alpha, beta;
+    const void *a, *b, *bias;
+    void *c, *pre;           /* pre: dense, what act is applied to; NULL: not kept */
+    uint64_t tile_m, tile_n; /* sizes of a tile; 0: no product */
+    uint64_t across, tiles;  /* tiles beside each other, all tiles */
+} bl_product;
+
+typedef struct bl_column_sums {
+    const void *x;
+    void *to;
+    uint64_t rows, width, ld, blocks;
+    bool add;
+} bl_column_sums;
+
+/* Everything one operation has to do: tiles of two products, then blocks of column sums. */
+typedef struct bl_job {
+    zt_device *device;
+    ckpt_dtype dt;
+    bl_product p[2];
+    bl_column_sums sums;
+} bl_job;
+
+typedef struct bl_tile {
+    uint64_t row, column, m, n;
+} bl_tile;
+
+/* Cut a side into equal parts of about BL_TILE, multiples of 64. */
+static uint64_t bl_side(uint64_t n, uint64_t parts)
+{
+    uint64_t each = n / parts + (n % parts != 0);
+    return (each + 63) / 64 * 64;
+}
+
+static uint64_t bl_parts(uint64_t n)
+{
+    uint64_t parts = (n + BL_TILE / 2) / BL_TILE;
+    return parts ? parts : 1;
+}
+
+/*
+ * Choose tiles.  An even number of them, if there are few, so that two or four threads get the
+ * same; a single one is cut along the longer side.
+ */
+static void bl_plan(bl_product *p)
+{
+    uint64_t down = bl_parts(p->m), across = bl_parts(p->n);
+    double work = (double)p->m * (double)p->n * (double)(p->k + 1);
+    if (work < BL_WORTH) {
+        down = across = 1;
+    } else if (down * across < 8 && down * across % 2 == 1) {
+        if (p->m > p->n) {
+            down++;
+        } else {
+            across++;
+        }
+    }
+    if (p->m == 0 || p->n == 0) {
+        p->tiles = 0;
+        return;
+    }
+    p->tile_m = down == 1 ? p->m : bl_side(p->m, down);
+    p->tile_n = across == 1 ? p->n : bl_side(p->n, across);
+    p->across = p->n / p->tile_n + (p->n % p->tile_n != 0);
+    p->tiles = p->across * (p->m / p->tile_m + (p->m % p->tile_m != 0));
+}
+
+static bl_tile bl_tile_at(const bl_product *p, uint64_t i)
+{
+    bl_tile t = {.row = i / p->across * p->tile_m, .column = i % p->across * p->tile_n};
+    t.m = p->m - t.row < p->tile_m ? p->m - t.row : p->tile_m;
+    t.n = p->n - t.column < p->tile_n ? p->n - t.column : p->tile_n;
+    return t;
+}
+
+/* Element of A, or of B, where a tile begins at step k. */
+static uint64_t bl_a_at(const bl_product *p, const bl_tile *t, uint64_t k)
+{
+    return p->a_transposed ? k * p->lda + t->row : t->row * p->lda + k;
+}
+
+static uint64_t bl_b_at(const bl_product *p, const bl_tile *t, uint64_t k)
+{
+    return p->b_transposed ? t->column * p->ldb + k : k * p->ldb + t->column;
+}
+
+/* ---- fp32 ---------------------------------------------------------------------------------- */
+
+ZT_CLONES static void bl_add(float *restrict y, const float *restrict x, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        y[i] += x[i];
+    }
+}
+
+/* Bias first: BLAS adds its product to what is there. */
+static void bl_start(float *c, uint64_t ld, const bl_tile *t, const float *bias, bool add)
+{
+    for (uint64_t i = 0; i < t->m; i++) {
+        if (add) {
+            bl_add(c + i * ld, bias, t->n);
+        } else {
+            memcpy(c + i * ld, bias, t->n * sizeof *c);
+        }
+    }
+}
+
+static void bl_tile_f32(const bl_product *p, const bl_tile *t)
+{
+    bool keep = p->act != ZT_ACT_NONE && p->pre;
+    uint64_t ldc = keep ? p->n : p->ldc;
+    float *c = (float *)(keep ? p->pre : p->c) + t->row * ldc + t->column;
+    float beta = p->sum ? 1.0F : p->beta;
+    if (p->bias) {
+        bl_start(c, ldc, t, (const float *)p->bias + t->column, beta != 0.0F);
+        beta = 1.0F;
+    }
+    zt_sgemm g = {.a_transposed = p->a_transposed,
+                  .b_transposed = p->b_transposed,
+                  .m = t->m,
+                  .n = t->n,
+                  .k = p->k,
+                  .alpha = p->alpha,
+                  .beta = beta,
+                  .a = (const float *)p->a + bl_a_at(p, t, 0),
+                  .b = (const float *)p->b + bl_b_at(p, t, 0),
+                  .c = c,
+                  .lda = p->lda,
+                  .ldb = p->ldb,
+                  .ldc = ldc};
+    zt_cpu_sgemm(&g);
+    if (p->act != ZT_ACT_NONE) {
+        float *y = (float *)p->c + t->row * p->ldc + t->column;
+        for (uint64_t i = 0; i < t->m; i++) {
+            zt_cpu_act_block(p->act, t->n, y + i * p->ldc, c + i * ldc);
+        }
+    }
+}
+
+/* ---- 16 bits ------------------------------------------------------------------------------- */
+
+typedef struct bl_room {
+    float *a, *b, *c;
+} bl_room;
+
+/* Convert `rows` rows of `width` elements; dense in `to`. */
+static void bl_panel(ckpt_dtype dt, float *to, const void *from, uint64_t ld, const bl_tile *size)
+{
+    for (uint64_t i = 0; i < size->m; i++) {
+        zt_cpu_load(dt, to + i * size->n, from, (size->row + i) * ld + size->column, size->n);
+    }
+}
+
+static void bl_panels(ckpt_dtype dt, const bl_product *p, const bl_tile *t, const bl_room *room,
+                      const zt_sgemm *g, uint64_t k)
+{
+    bl_tile a = {t->row, k, t->m, g->k}, b = {k, t->column, g->k, t->n};
+    if (p->a_transposed) {
+        a = (bl_tile){k, t->row, g->k, t->m};
+    }
+    if (p->b_transposed) {
+        b = (bl_tile){t->column, k, t->n, g->k};
+    }
+    bl_panel(dt, room->a, p->a, p->lda, &a);
+    bl_panel(dt, room->b, p->b, p->ldb, &b);
+}
+
+/* What the product is added to: bias, or beta C, or nothing. */
+static void bl_start_16(ckpt_dtype dt, const bl_product *p, const bl_tile *t, float *c)
+{
+    float bias[ZT_CPU_BLOCK];
+    for (uint64_t i = 0; i < t->m; i++) {
+        float *row = c + i * t->n;
+        if (p->beta != 0.0F) {
+            zt_cpu_load(dt, row, p->c, (t->row + i) * p->ldc + t->column, t->n);
+        } else {
+            memset(row, 0, t->n * sizeof *row);
+        }
+        for (uint64_t j = 0; p->beta != 0.0F && p->beta != 1.0F && j < t->n; j++) {
+            row[j] *= p->beta;
+        }
+        for (uint64_t j = 0; p->bias && j < t->n; j += ZT_CPU_BLOCK) {
+            uint64_t n = t->n - j < ZT_CPU_BLOCK ? t->n - j : ZT_CPU_BLOCK;
+            bl_add(row + j, zt_cpu_read(dt, p->bias, t->column + j, n, bias), n);
+        }
+    }
+}
+
+/* Round a tile into its place. */
+static void bl_finish_16(ckpt_dtype dt, const bl_product *p, const bl_tile *t, float *c)
+{
+    for (uint64_t i = 0; i < t->m; i++) {
+        float *row = c + i * t->n;
+        uint64_t at = (t->row + i) * p->ldc + t->column;
+        if (p->act != ZT_ACT_NONE) {
+            // the activation sees what the backward pass will see: the rounded value
+            void *pre = p->pre ? p->pre : p->c;
+            uint64_t pre_at = p->pre ? (t->row + i) * p->n + t->column : at;
+            zt_cpu_store(dt, pre, pre_at, row, t->n);
+            zt_cpu_load(dt, row, pre, pre_at, t->n);
+            zt_cpu_act_block(p->act, t->n, row, row);
+        }
+        zt_cpu_put_sum(dt, p->c, at, row, t->n, p->sum);
+    }
+}
+
+static void bl_tile_16(const bl_job *j, const bl_product *p, const bl_tile *t, unsigned worker)
+{
+    uint64_t depth = p->k < BL_DEPTH ? p->k : BL_DEPTH;
+    uint64_t floats = t->m * depth + depth * t->n + t->m * t->n;
+    bl_room room = {.a = zt_cpu_scratch(j->device, worker, floats * sizeof(float))};
+    if (!room.a) {
+        return;
+    }
+    room.b = room.a + t->m * depth;
+    room.c = room.b + depth * t->n;
+    bl_start_16(j->dt, p, t, room.c);
+    for (uint64_t k = 0; k < p->k; k += depth) {
+        uint64_t part = p->k - k < depth ? p->k - k : depth;
+        zt_sgemm g = {.a_transposed = p->a_transposed,
+                      .b_transposed = p->b_transposed,
+                      .m = t->m,
+                      .n = t->n,
+                      .k = part,
+                      .alpha = p->alpha,
+                      .beta = 1.0F,
+                      .a = room.a,
+                      .b = room.b,
+                      .c = room.c,
+                      .lda = p->a_transposed ? t->m : part,
+                      .ldb = p->b_transposed ? part : t->n,
+                      .ldc = t->n};
+        bl_panels(j->dt, p, t, &room, &g, k);
+        zt_cpu_sgemm(&g);
+    }
+    bl_finish_16(j->dt, p, t, room.c);
+}
+
+/* ---- column sums --------------------------------------------------------------------------- */
+
+static void bl_column_block(ckpt_dtype dt, const bl_column_sums *s, uint64_t column)
+{
+    float sum[BL_COLUMNS] = {0}, part[BL_COLUMNS] = {0}, room[BL_COLUMNS];
+    uint64_t n = s->width - column < BL_COLUMNS ? s->width - column : BL_COLUMNS;
+    for (uint64_t row = 0; row < s->rows; row++) {
+        bl_add(part, zt_cpu_read(dt, s->x, row * s->ld + column, n, room), n);
+        if (row % BL_ROWS == BL_ROWS - 1) {
+            bl_add(sum, part, n);
+            memset(part, 0, sizeof part);
+        }
+    }
+    bl_add(sum, part, n);
+    zt_cpu_put_sum(dt, s->to, column, sum, n, s->add);
+}
+
+/* ---- operations ---------------------------------------------------------------------------- */
+
+static void bl_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
+{
+    const bl_job *j = ctx;
+    for (uint64_t i = first; i < last; i++) {
+        uint64_t k = i;
+        const bl_product *p = NULL;
+        for (unsigned which = 0; which < 2 && !p; which++) {
+            if (k < j->p[which].tiles) {
+                p = &j->p[which];
+            } else {
+                k -= j->p[which].tiles;
+            }
+        }
+        if (!p) {
+            bl_column_block(j->dt, &j->sums, k * BL_COLUMNS);
+            continue;
+        }
+        bl_tile t = bl_tile_at(p, k);
+        if (j->dt == CKPT_F32) {
+            bl_tile_f32(p, &t);
+        } else {
+            bl_tile_16(j, p, &t, worker);
+        }
+    }
+}
+
+/* BLAS counts in int. */
+static bool bl_fits(const bl_product *p)
+{
+    return p->m <= INT_MAX && p->n <= INT_MAX && p->k <= INT_MAX && p->lda <= INT_MAX &&
+           p->ldb <= INT_MAX && p->ldc <= INT_MAX;
+}
+
+static void bl_run(bl_job *j)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        if (!bl_fits(&j->p[i])) {
+            zt_device_fail(j->device, CKPT_ELIMIT, "matrix product: a side is over 2^31 - 1");
+            return;
+        }
+        if (j->p[i].c) {
+            bl_plan(&j->p[i]);
+        }
+    }
+    if (j->sums.to) {
+        j->sums.blocks = j->sums.width / BL_COLUMNS + (j->sums.width % BL_COLUMNS != 0);
+    }
+    zt_cpu_parallel(j->device, j->p[0].tiles + j->p[1].tiles + j->sums.blocks, 1, bl_range, j);
+}
+
+static uint64_t bl_ld(uint64_t ld, uint64_t width)
+{
+    return ld ? ld : width;
+}
+
+static bool bl_linear_ok(const zt_linear *a)
+{
+    return a && a->in > 0 && a->out > 0 && bl_ld(a->ldx, a->in) >= a->in &&
+           bl_ld(a->ldy, a->out) >= a->out && a->act >= ZT_ACT_NONE && a->act <= ZT_SILU &&
+           !(a->y_add && a->act != ZT_ACT_NONE) && (a->rows == 0 || (a->x && a->w && a->y));
+}
+
+void zt_cpu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
+{
+    if (!zt_cpu_ready(d, dt, bl_linear_ok(a), "linear") || a->rows == 0) {
+        return;
+    }
+    bl_job j = {.device = d,
+                .dt = dt,
+                .p = {{.b_transposed = !a->w_in_out,
+                       .act = a->act,
+                       .m = a->rows,
+                       .n = a->out,
+                       .k = a->in,
+                       .lda = bl_ld(a->ldx, a->in),
+                       .ldb = a->w_in_out ? a->out : a->in,
+                       .ldc = bl_ld(a->ldy, a->out),
+                       .alpha = 1.0F,
+                       .beta = a->y_add ? 1.0F : 0.0F,
+                       .a = a->x,
+                       .b = a->w,
+                       .bias = a->b,
+                       .c = a->y,
+                       .pre = a->pre}}};
+    bl_run(&j);
+}
+
+/* dx = dy w. */
+static void bl_plan_dx(bl_product *p, const zt_linear_grad *a)
+{
+    *p = (bl_product){.b_transposed = a->w_in_out,
+                      .m = a->rows,
+                      .n = a->in,
+                      .k = a->out,
+                      .lda = bl_ld(a->lddy, a->out),
+                      .ldb = a->w_in_out ? a->out : a->in,
+                      .ldc = bl_ld(a->lddx, a->in),
+                      .alpha = 1.0F,
+                      .beta = a->dx_add ? 1.0F : 0.0F,
+                      .a = a->dy,
+                      .b = a->w,
+                      .c = a->dx};
+}
+
+/* dw = dy' x, or its transpose x' dy. */
+static void bl_plan_dw(bl_product *p, const zt_linear_grad *a)
+{
+    uint64_t lddy = bl_ld(a->lddy, a->out), ldx = bl_ld(a->ldx, a->in);
+    bool flip = a->w_in_out;
+    *p = (bl_product){.a_transposed = true,
+                      .sum = a->w_add,
+                      .m = flip ? a->in : a->out,
+                      .n = flip ? a->out : a->in,
+                      .k = a->rows,
+                      .lda = flip ? ldx : lddy,
+                      .ldb = flip ? lddy : ldx,
+                      .ldc = flip ? a->out : a->in,
+                      .alpha = 1.0F,
+                      .a = flip ? a->x : a->dy,
+                      .b = flip ? a->dy : a->x,
+                      .c = a->dw};
+}
+
+static bool bl_grad_ok(const zt_linear_grad *a)
+{
+    return a && a->in > 0 && a->out > 0 && bl_ld(a->ldx, a->in) >= a->in &&
+           bl_ld(a->lddy, a->out) >= a->out && bl_ld(a->lddx, a->in) >= a->in &&
+           (a->rows == 0 || (a->dy && (a->w || !a->dx) && (a->x || !a->dw)));
+}
+
+void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
+{
+    if (!zt_cpu_ready(d, dt, bl_grad_ok(a), "linear_grad")) {
+        return;
+    }
+    bl_job j = {.device = d, .dt = dt};
+    if (a->dx) {
+        bl_plan_dx(&j.p[0], a);
+    }
+    if (a->dw) {
+        bl_plan_dw(&j.p[1], a);
+    }
+    j.sums = (bl_column_sums){.x = a->dy,
+                              .to = a->db,
+                              .rows = a->rows,
+                              .width = a->out,
+                              .ld = bl_ld(a->lddy, a->out),
+                              .add = a->b_add};
+    bl_run(&j);
+}
+
+void zt_cpu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a)
+{
+    bool empty = a && (a->m == 0 || a->n == 0);
+    bool ok = a && (empty || (a->c && (a->k == 0 || (a->a && a->b))));
+    if (!zt_cpu_ready(d, dt, ok, "matmul") || empty) {
+        return;
+    }
+    uint64_t k = a->k ? a->k : 1; // rows of no elements still need a stride
+    bl_job j = {.device = d,
+                .dt = dt,
+                .p = {{.a_transposed = a->a_transposed,
+                       .b_transposed = a->b_transposed,
+                       .m = a->m,
+                       .n = a->n,
+                       .k = a->k,
+                       .lda = a->a_transposed ? a->m : k,
+                       .ldb = a->b_transposed ? k : a->n,
+                       .ldc = a->n,
+                       .alpha = a->alpha,
+                       .beta = a->beta,
+                       .a = a->a,
+                       .b = a->b,
+                       .c = a->c}}};
+    bl_run(&j);
+}

@@ -1,0 +1,99 @@
+/*
+ * cpu_rope.c: owns rotary position embedding on the processor (Su et al. 2021), halves rotated.
+ */
+#include "engine/device/cpu.h"
+#include "engine/device/cpu_pool.h"
+#include "engine/device/vmath.h"
+
+/* Elements of a head that are rotated at a time: as fp32 they stay in registers and cache. */
+#define RP_CHUNK 256u
+
+/* Elements worth handing to a thread. */
+#define RP_WORTH 16384u
+
+typedef struct rp_job {
+    ckpt_dtype dt;
+    const zt_rope *a;
+    uint64_t ld;
+} rp_job;
+
+/* Rotate n pairs, of the low and the high half; sign -1: back. */
+ZT_CLONES static void rp_rotate(float *low, float *high, const float *c, const float *s, uint64_t n,
+                                float sign)
+{
+    uint64_t i = 0;
+
+    for (; i + ZT_LANES <= n; i += ZT_LANES) {
+        zt_v a, b, co, si, x;
+
+        zt_v_load(&a, low + i);
+        zt_v_load(&b, high + i);
+        zt_v_load(&co, c + i);
+        zt_v_load(&si, s + i);
+        si = si * sign;
+        x = a * co - b * si;
+        zt_v_store(low + i, &x);
+        x = b * co + a * si;
+        zt_v_store(high + i, &x);
+    }
+    for (; i < n; i++) {
+        const float a = low[i], b = high[i], si = s[i] * sign;
+
+        low[i] = a * c[i] - b * si;
+        high[i] = b * c[i] + a * si;
+    }
+}
+
+/* Rotate the vector of one head at element `at`; c, s [width / 2]. */
+static void rp_head(const rp_job *j, uint64_t at, const float *c, const float *s)
+{
+    const uint64_t half = j->a->width / 2;
+    const float sign = j->a->inverse ? -1.0F : 1.0F;
+
+    if (j->dt == CKPT_F32) {
+        float *x = (float *)j->a->x + at;
+
+        rp_rotate(x, x + half, c, s, half, sign);
+        return;
+    }
+    for (uint64_t i = 0; i < half; i += RP_CHUNK) {
+        const uint64_t n = half - i < RP_CHUNK ? half - i : RP_CHUNK;
+        float low[RP_CHUNK], high[RP_CHUNK];
+
+        zt_cpu_load(j->dt, low, j->a->x, at + i, n);
+        zt_cpu_load(j->dt, high, j->a->x, at + half + i, n);
+        rp_rotate(low, high, c + i, s + i, n, sign);
+        zt_cpu_store(j->dt, j->a->x, at + i, low, n);
+        zt_cpu_store(j->dt, j->a->x, at + half + i, high, n);
+    }
+}
+
+static void rp_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
+{
+    const rp_job *j = (const rp_job *)ctx;
+    const zt_rope *a = j->a;
+    const uint64_t half = a->width / 2;
+
+    (void)worker;
+    for (uint64_t row = first; row < last; row++) {
+        const uint64_t at = row % a->seq * half;
+
+        for (uint64_t h = 0; h < a->heads; h++) {
+            rp_head(j, row * j->ld + h * a->width, a->cos + at, a->sin + at);
+        }
+    }
+}
+
+void zt_cpu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
+{
+    rp_job j = {.dt = dt, .a = a};
+    const bool ok =
+        a->x != NULL && a->cos != NULL && a->sin != NULL && a->seq > 0 && a->width % 2 == 0;
+
+    if (zt_cpu_ready(d, dt, ok, "rope")) {
+        const uint64_t n = a->heads * a->width;
+
+        j.ld = a->ld != 0 ? a->ld : n;
+        zt_cpu_parallel(d, a->rows, n < RP_WORTH ? RP_WORTH / (n + 1) + 1 : 1, rp_body, &j);
+    }
+}

@@ -1,0 +1,236 @@
+/*
+ * evaluate.c: evaluation and prediction over shards: stage 3 gathers layer by layer, nothing is
+ * consolidated.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+/* Logits of a classifier, on the device and on the host. */
+typedef struct ev_logits {
+    zt_engine *e;
+    uint64_t classes, room; /* of a sample; samples */
+    void *device;
+    float *host; /* [room, classes], whatever the model's dtype */
+    void *raw;
+} ev_logits;
+
+static int ev_logits_new(ev_logits *l, zt_engine *e, ckpt_err *err)
+{
+    uint64_t n;
+
+    *l = (ev_logits){.e = e, .room = e->batch_size};
+    if (e->model_config.arch != ZT_BERT_CLASSIFIER)
+        return CKPT_OK;
+    l->classes = e->model_config.labels;
+    if (!ckpt_mul(l->room, l->classes, &n) || n > UINT32_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT, "too many classes in a batch");
+    l->device = e->device->ops->alloc(e->device, n * sizeof(float));
+    l->host = ckpt_alloc((size_t)n * sizeof(float));
+    return l->device && l->host ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+static void ev_logits_free(ev_logits *l)
+{
+    if (l->device)
+        l->e->device->ops->release(l->e->device, l->device);
+    ckpt_free(l->host);
+}
+
+/* Logits of n samples to the host, as fp32. */
+static void ev_fetch(ev_logits *l, uint64_t n)
+{
+    zt_device *d = l->e->device;
+    uint64_t count = n * l->classes;
+
+    if (l->e->model->dtype == CKPT_F32) {
+        d->ops->get(d, l->host, l->device, count * sizeof(float));
+        return;
+    }
+    void *wide = d->ops->alloc(d, count * sizeof(float));
+    d->ops->cast(d, count, wide, CKPT_F32, l->device, l->e->model->dtype);
+    d->ops->get(d, l->host, wide, count * sizeof(float));
+    d->ops->release(d, wide);
+}
+
+static uint64_t ev_best(const float *x, uint64_t n)
+{
+    uint64_t best = 0;
+
+    for (uint64_t i = 1; i < n; i++)
+        best = x[i] > x[best] ? i : best;
+    return best;
+}
+
+/* Samples of a batch whose class is right. */
+static uint64_t ev_right(const ev_logits *l, const zt_batch *b)
+{
+    uint64_t n = 0;
+
+    for (uint64_t i = 0; i < b->batch; i++)
+        n += b->labels[i] >= 0 &&
+             ev_best(l->host + i * l->classes, l->classes) == (uint64_t)b->labels[i];
+    return n;
+}
+
+/* What the mean loss of a batch is the mean of. */
+static uint64_t ev_weight(const zt_engine *e, const zt_batch *b)
+{
+    uint64_t n = 0, skip = e->model_config.arch == ZT_GPT2 || e->model_config.arch == ZT_LLAMA;
+
+    if (b->spare)
+        return 0;
+    if (e->model_config.arch == ZT_BERT_CLASSIFIER)
+        return b->batch;
+    for (uint64_t i = 0; b->labels && i < b->batch * b->seq; i++)
+        n += i % b->seq >= skip && b->labels[i] != ZT_IGNORE;
+    return n;
+}
+
+/* Forward over one batch; spare ones take part in what ranks do together. */
+static int ev_batch(ev_logits *l, zt_data *data, uint64_t i, zt_batch *b, double *loss,
+                    ckpt_err *err)
+{
+    zt_engine *e = l->e;
+    int rc = zt_comm_agree(e->comm, zt_data_batch(data, i, b, err), err);
+
+    if (rc == CKPT_OK)
+        rc = zt_zero_evaluate(e->zero, b, l->device, loss, err);
+    if (rc == CKPT_OK && l->device)
+        ev_fetch(l, b->batch);
+    return rc == CKPT_OK ? zt_comm_agree(e->comm, zt_device_check(e->device, err), err) : rc;
+}
+
+int zt_engine_evaluate(zt_engine *e, zt_data *data, zt_score *score, ckpt_err *err)
+{
+    double sum[4] = {0}; /* loss, its weight, right answers, samples */
+    bool classes = e->model_config.arch == ZT_BERT_CLASSIFIER && e->model_config.labels > 1 &&
+                   !e->model_config.multi_label;
+    const double nan = (double)NAN;
+    ev_logits l;
+    int rc = zt_comm_agree(e->comm, ev_logits_new(&l, e, err), err);
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < zt_data_batches(data); i++) {
+        zt_batch b;
+        double loss = 0;
+        rc = ev_batch(&l, data, i, &b, &loss, err);
+        if (rc != CKPT_OK || ev_weight(e, &b) == 0)
+            continue;
+        sum[0] += loss * (double)ev_weight(e, &b);
+        sum[1] += (double)ev_weight(e, &b);
+        sum[2] += classes && b.labels ? (double)ev_right(&l, &b) : 0;
+        sum[3] += (double)b.batch;
+    }
+    if (rc == CKPT_OK)
+        rc = e->comm->ops->all_reduce(e->comm, sum, 4, CKPT_F64, ZT_SUM, err);
+    *score = (zt_score){.loss = sum[1] > 0 ? sum[0] / sum[1] : nan,
+                        .accuracy = classes && sum[3] > 0 ? sum[2] / sum[3] : nan,
+                        .samples = (uint64_t)sum[3]};
+    ev_logits_free(&l);
+    return rc;
+}
+
+static void ev_name(FILE *out, const char *name)
+{
+    fputs(", \"name\": \"", out);
+    for (; *name; name++) {
+        if ((unsigned char)*name < 0x20)
+            fprintf(out, "\\u%04x", (unsigned)*name);
+        else
+            fprintf(out, *name == '"' || *name == '\\' ? "\\%c" : "%c", *name);
+    }
+    fputc('"', out);
+}
+
+/* One sample's line: its class and the probability of each (softmax; several labels: sigmoid; one:
+ * the value). */
+static void ev_line(const zt_engine *e, FILE *out, uint64_t sample, const float *x)
+{
+    uint64_t n = e->model_config.labels;
+    double sum = 0, top = -HUGE_VAL;
+
+    fprintf(out, "{\"sample\": %" PRIu64, sample);
+    if (n == 1) {
+        fprintf(out, ", \"value\": %.9g}\n", (double)x[0]);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        top = fmax(top, (double)x[i]);
+    for (uint64_t i = 0; i < n; i++)
+        sum += exp((double)x[i] - top);
+    if (!e->model_config.multi_label) {
+        uint64_t best = ev_best(x, n);
+        const char *name = zt_data_class(e->data, best);
+        fprintf(out, ", \"class\": %" PRIu64, best);
+        if (name)
+            ev_name(out, name);
+    }
+    fputs(", \"probabilities\": [", out);
+    for (uint64_t i = 0; i < n; i++)
+        fprintf(out, "%s%.6g", i ? ", " : "",
+                e->model_config.multi_label ? 1 / (1 + exp(-(double)x[i]))
+                                            : exp((double)x[i] - top) / sum);
+    fputs("]}\n", out);
+}
+
+/* Lines of all ranks' samples of one micro batch, in order. */
+static int ev_write(zt_engine *e, uint64_t i, const float *all, FILE *out, ckpt_err *err)
+{
+    uint64_t room = e->batch_size, n = e->model_config.labels;
+    uint64_t first = i * (uint64_t)e->comm->world * room, count = zt_data_count(e->data);
+
+    for (uint64_t k = 0; k < room * (uint64_t)e->comm->world && first + k < count; k++)
+        ev_line(e, out, first + k, all + k * n);
+    return ferror(out) ? ckpt_fail_sys(err, CKPT_EIO, errno, "the predictions cannot be written")
+                       : CKPT_OK;
+}
+
+static int ev_all(zt_engine *e, ev_logits *l, float *all, FILE *out, ckpt_err *err)
+{
+    uint64_t n = l->room * l->classes;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < zt_data_batches(e->data); i++) {
+        zt_batch b;
+        double loss;
+        rc = ev_batch(l, e->data, i, &b, &loss, err);
+        if (rc == CKPT_OK)
+            rc = e->comm->ops->all_gather(e->comm, all, l->host, n, CKPT_F32, err);
+        if (rc == CKPT_OK)
+            rc = zt_comm_agree(e->comm, out ? ev_write(e, i, all, out, err) : CKPT_OK, err);
+    }
+    return rc;
+}
+
+int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err)
+{
+    ev_logits l = {0};
+    FILE *out = NULL;
+    float *all = NULL;
+    int rc = CKPT_OK;
+
+    if (e->model_config.arch != ZT_BERT_CLASSIFIER)
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "--predict is for classifiers, not for %s",
+                       e->model_config.class_name);
+    if (rc == CKPT_OK)
+        rc = ev_logits_new(&l, e, err);
+    if (rc == CKPT_OK) {
+        all = ckpt_alloc((size_t)(l.room * l.classes) * (size_t)e->comm->world * sizeof *all);
+        rc = all ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    if (rc == CKPT_OK && e->comm->rank == 0) {
+        out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+        rc = out ? CKPT_OK : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", path);
+    }
+    rc = zt_comm_agree(e->comm, rc, err);
+    if (rc == CKPT_OK)
+        rc = ev_all(e, &l, all, out, err);
+    if (out && (out == stdout ? fflush(out) : fclose(out)) != 0 && rc == CKPT_OK)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", path);
+    ckpt_free(all);
+    ev_logits_free(&l);
+    return zt_comm_agree(e->comm, rc, err);
+}

@@ -1,0 +1,96 @@
+/*
+ * launch.c: hosts and slots, as DeepSpeed's launcher takes them, to an mpirun command.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+
+/* Options that are the launcher's own; all others go on to the ranks. */
+static bool ln_own(const char *arg, bool *takes_value)
+{
+    static const char *const own[] = {"hostfile", "include", "exclude", "num_nodes", "num_gpus"};
+    size_t n = strcspn(arg, "=");
+
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        size_t k = 0;
+        while (own[i][k] && (own[i][k] == arg[2 + k] || (own[i][k] == '_' && arg[2 + k] == '-')))
+            k++;
+        if (strncmp(arg, "--", 2) == 0 && !own[i][k] && 2 + k == n) {
+            *takes_value = !arg[n];
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Without a hostfile: this machine, with one slot for each processor or as many as asked for. */
+static int ln_hosts(zt_hosts *out, ckpt_arena *arena, const zt_options *o, ckpt_err *err)
+{
+    const zt_host_filter filter = {o->include, o->exclude, o->num_nodes, o->num_slots};
+    zt_hosts all = {0};
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    char *line;
+    int rc;
+
+    if (o->hostfile) {
+        rc = zt_hosts_read(&all, arena, o->hostfile, err);
+    } else {
+        line = ckpt_arena_printf(arena, "localhost slots=%lld\n",
+                                 (long long)(o->num_slots > 0 ? o->num_slots
+                                             : n > 0          ? n
+                                                              : 1));
+        rc = line ? zt_hosts_parse(&all, arena, line, strlen(line), "local machine", err)
+                  : ckpt_fail_memory(err);
+    }
+    return rc == CKPT_OK ? zt_hosts_filter(out, arena, &all, &filter, err) : rc;
+}
+
+/* mpirun [hosts] program [options]. */
+static char **ln_command(ckpt_arena *arena, const char *const *hosts, int argc, char **argv)
+{
+    size_t n_hosts = 0, n = 0;
+    char **cmd;
+
+    while (hosts[n_hosts])
+        n_hosts++;
+    cmd = ckpt_arena_array(arena, n_hosts + (size_t)argc + 8, sizeof *cmd);
+    if (!cmd)
+        return NULL;
+    cmd[n++] = ckpt_arena_string(arena, "mpirun", 6);
+    for (size_t i = 0; i < n_hosts; i++)
+        cmd[n++] = ckpt_arena_string(arena, hosts[i], strlen(hosts[i]));
+    cmd[n++] = argv[0];
+    for (int i = 1; i < argc; i++) {
+        bool value = false;
+        if (ln_own(argv[i], &value))
+            i += value;
+        else
+            cmd[n++] = argv[i];
+    }
+    return cmd;
+}
+
+int zt_launch(const zt_options *opts, int argc, char **argv, ckpt_err *err)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    const char *const *hosts = NULL;
+    zt_hosts chosen = {0};
+    char **cmd = NULL;
+    int rc = arena ? ln_hosts(&chosen, arena, opts, err) : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK) {
+        hosts = zt_hosts_mpirun(arena, &chosen);
+        cmd = hosts ? ln_command(arena, hosts, argc, argv) : NULL;
+        if (!cmd)
+            rc = ckpt_fail_memory(err);
+    }
+    if (rc == CKPT_OK) {
+        execvp("mpirun", cmd);
+        rc = ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno,
+                           "mpirun cannot be started (Debian: openmpi-bin)");
+    }
+    ckpt_arena_free(arena);
+    return rc;
+}

@@ -1,0 +1,94 @@
+/*
+ * main.c: zerotrain, the program: options, communicator, and what was asked for.
+ */
+#include <unistd.h>
+
+#include "ckpt.h"
+#include "engine/engine.h"
+
+static int mn_help(void)
+{
+    puts("Usage: zerotrain --deepspeed_config FILE --model PATH --data FILE [options]\n"
+         "       mpirun -n N zerotrain ...\n"
+         "       zerotrain --hostfile FILE ...\n\n"
+         "Train, evaluate or predict with ZeRO stages 0 to 3; save and resume DeepSpeed's "
+         "checkpoints.\n");
+    zt_options_help(stdout);
+    puts("\nExit status: 0 done, 2 wrong arguments, 3 damaged or unsupported input, 5 missing or\n"
+         "inconsistent parts, 6 a limit was reached (memory; the smallest loss scale), 7 "
+         "input/output error.");
+    return fflush(stdout) == 0 ? 0 : 7;
+}
+
+static int mn_run(const zt_options *o, zt_comm *comm, bool *running, ckpt_err *err)
+{
+    zt_engine *e = NULL;
+    zt_score score;
+    int rc = zt_engine_new(&e, o, comm, err);
+
+    *running = rc == CKPT_OK;
+    if (rc == CKPT_OK && o->print_config) {
+        rc = comm->rank == 0 ? zt_config_print(&e->config, stdout, err) : CKPT_OK;
+    } else if (rc == CKPT_OK && o->predictions) {
+        rc = zt_engine_predict(e, o->predictions, err);
+    } else if (rc == CKPT_OK && o->evaluate) {
+        rc = zt_engine_evaluate(e, e->eval_data ? e->eval_data : e->data, &score, err);
+        if (rc == CKPT_OK)
+            rc = zt_comm_agree(comm, zt_report_score(e, &score, err), err);
+    } else if (rc == CKPT_OK) {
+        rc = zt_engine_train(e, err);
+    }
+    zt_engine_free(e);
+    return rc;
+}
+
+/*
+ * Tell a failure once.  One that all ranks agreed on is rank 0's to tell; one of a single rank (a
+ * full device, a lost peer) must end the others, which wait for it: whoever is not rank 0 gives
+ * rank 0 a second to say it first.
+ */
+static int mn_fail(zt_comm *comm, bool running, const ckpt_err *err)
+{
+    int status = ckpt_err_status(err->code);
+
+    if (running && comm->world > 1) {
+        if (comm->rank != 0)
+            sleep(1);
+        comm->ops->abort(comm, status, err->text);
+    }
+    if (!comm || comm->rank == 0)
+        fprintf(stderr, "zerotrain: %s\n", err->text);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    ckpt_err err = {0};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    zt_comm *comm = NULL;
+    zt_options o;
+    bool running = false;
+    int rc = arena ? zt_options_read(&o, arena, argc, argv, &err) : ckpt_fail_memory(&err),
+        status = 0;
+
+    if (rc == CKPT_OK && (o.help || argc == 1)) {
+        ckpt_arena_free(arena);
+        return mn_help();
+    }
+    if (rc == CKPT_OK && o.version) {
+        printf("zerotrain %s\n", ckpt_version());
+        ckpt_arena_free(arena);
+        return 0;
+    }
+    if (rc == CKPT_OK && !zt_comm_launched() && (o.hostfile || o.num_slots > 0 || o.num_nodes > 0))
+        rc = zt_launch(&o, argc, argv, &err);
+    if (rc == CKPT_OK)
+        rc = zt_comm_launched() ? zt_comm_mpi(&comm, &err) : zt_comm_self(&comm, &err);
+    if (rc == CKPT_OK)
+        rc = mn_run(&o, comm, &running, &err);
+    if (rc != CKPT_OK)
+        status = mn_fail(comm, running, &err);
+    zt_comm_free(comm);
+    ckpt_arena_free(arena);
+    return status;
+}

@@ -1,0 +1,169 @@
+/*
+ * ends.c: the first and the last layer of GPT-2 and Llama: an embedding (with learned positions or
+ * without), and the final norm with the map to the vocabulary.
+ */
+#include "engine/model/layers.h"
+
+/* ---- embedding ---- */
+
+static uint64_t en_embed_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
+{
+    (void)m;
+    (void)l;
+    (void)b;
+    return 0;
+}
+
+static uint64_t en_embed_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
+{
+    (void)l;
+    return m->config.dropout_embed > 0.0F ? zt_batch_rows(b) * m->config.hidden * zt_elem(m) : 0;
+}
+
+static void en_embed_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
+                        void *y)
+{
+    zt_own *own = zt_own_of(m);
+    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
+    zt_embed e = {.rows = c.rows,
+                  .seq = p->in.seq,
+                  .width = m->config.hidden,
+                  .vocab = m->config.vocab,
+                  .token = p->in.input_ids,
+                  .word = zt_weight(m, own->word),
+                  .position = zt_weight(m, own->position),
+                  .y = y};
+
+    (void)tape;
+    (void)x;
+    m->device->ops->embed(m->device, m->dtype, &e);
+    zt_drop(&c, ZT_SITE_EMBED, m->config.dropout_embed,
+            &(zt_dropout){.n = c.rows * m->config.hidden, .x = y, .y = y});
+}
+
+/* LIMIT: the parameters are those of zt_layer_ops. */
+static void en_embed_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
+                        const void *dy, void *dx)
+{
+    zt_own *own = zt_own_of(m);
+    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
+    zt_embed_grad e = {.rows = c.rows,
+                       .seq = p->in.seq,
+                       .n_positions = m->config.positions,
+                       .width = m->config.hidden,
+                       .vocab = m->config.vocab,
+                       .padding = m->config.arch == ZT_GPT2 ? -1 : m->config.padding,
+                       .token = p->in.input_ids,
+                       .dy = dy};
+
+    (void)tape;
+    (void)x;
+    (void)dx;
+    e.dword = zt_grad(m, own->word, &e.word_add);
+    e.dposition = zt_grad(m, own->position, &e.position_add);
+    if (e.dword == NULL && e.dposition == NULL) {
+        return;
+    }
+    if (p->train && m->config.dropout_embed > 0.0F) {
+        zt_drop(&c, ZT_SITE_EMBED, m->config.dropout_embed,
+                &(zt_dropout){.n = c.rows * m->config.hidden, .x = dy, .y = p->scratch});
+        e.dy = p->scratch;
+    }
+    m->device->ops->embed_grad(m->device, m->dtype, &e);
+}
+
+/* ---- head: logits = norm(x) w'; which norm follows from its parameters ---- */
+
+typedef struct en_final {
+    float *mean, *rstd;
+    uint64_t n_bytes;
+} en_final;
+
+static en_final en_final_at(void *kept, uint64_t n)
+{
+    zt_room room = {.base = kept};
+    en_final t;
+
+    t.mean = zt_room_floats(&room, n);
+    t.rstd = zt_room_floats(&room, n);
+    t.n_bytes = room.used;
+    return t;
+}
+
+static uint64_t en_final_kept(const zt_model *m, uint64_t n)
+{
+    (void)m;
+    return en_final_at(NULL, n).n_bytes;
+}
+
+static void en_final_fw(const zt_call *c, void *kept, const void *x, void *h)
+{
+    en_final t = en_final_at(kept, c->rows);
+    zt_norm a = {.x = x, .y = h, .mean = t.mean, .rstd = t.rstd};
+
+    zt_affine_forward(c, &zt_own_of(c->m)->norm, &a);
+}
+
+static void en_final_bw(const zt_call *c, void *kept, const void *x, const void *dh, void *dx)
+{
+    en_final t = en_final_at(kept, c->rows);
+    zt_norm_grad a = {.x = x, .dy = dh, .mean = t.mean, .rstd = t.rstd, .dx = dx};
+
+    zt_affine_backward(c, &zt_own_of(c->m)->norm, &a);
+}
+
+static const zt_lm_body en_body = {en_final_kept, en_final_fw, en_final_bw, true, false};
+
+static uint64_t en_head_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
+{
+    return en_embed_tape(m, l, b);
+}
+
+static uint64_t en_head_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
+{
+    (void)l;
+    return zt_lm_scratch(m, b, &en_body);
+}
+
+static void en_head_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
+                       void *y)
+{
+    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
+
+    (void)tape;
+    (void)y;
+    zt_lm_forward(&c, &en_body, x);
+}
+
+/* LIMIT: the parameters are those of zt_layer_ops. */
+static void en_head_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
+                       const void *dy, void *dx)
+{
+    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
+
+    (void)tape;
+    (void)dy;
+    zt_lm_backward(&c, &en_body, x, dx);
+}
+
+const zt_layer_ops zt_stem_ops = {en_embed_tape, en_embed_scratch, en_embed_fw, en_embed_bw};
+const zt_layer_ops zt_lm_ops = {en_head_tape, en_head_scratch, en_head_fw, en_head_bw};
+
+/* The map to the vocabulary: the embedding itself, or a matrix of its own at the end of the list.
+ */
+void zt_build_lm_out(zt_build *b, const char *name)
+{
+    const zt_model_config *f = &b->m->config;
+    zt_own *own = b->own;
+
+    own->out = (zt_map){.in = f->hidden, .out = f->vocab, .b = ZT_NO_PARAM};
+    own->out.lora_a = ZT_NO_PARAM;
+    own->out.lora_b = ZT_NO_PARAM;
+    if (f->tied) {
+        own->out.w = own->word;
+        zt_build_use(b, own->word);
+        zt_build_alias(b, name, own->word);
+    } else {
+        own->out.w = zt_build_matrix(b, name, f->vocab, f->hidden, f->init_range);
+    }
+}

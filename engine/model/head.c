@@ -1,0 +1,304 @@
+/*
+ * head.c: the head of language models: the rows that count, logits in chunks of rows, the loss and
+ * its gradient.
+ *
+ * Only rows with a label need logits: GPT-2's last position has none, a masked LM has few.  They
+ * are picked out first (an embedding look-up in x), and their gradients are put back at the end
+ * (its gradient).  In training everything happens in the backward pass: for one chunk of rows after
+ * the other logits, loss, gradient of the logits, its products with the weight and with h.  So
+ * logits never take more than HD_CHUNK bytes and no product is done twice.
+ */
+#include <inttypes.h>
+#include <math.h>
+
+#include "engine/model/layers.h"
+#include "libckpt/base/cast.h"
+
+/* Bytes of logits in a chunk unless the model says otherwise; more rows make the products more
+ * efficient. */
+#define HD_CHUNK (256U << 20)
+
+double zt_round_to(ckpt_dtype dt, double v)
+{
+    float f = (float)v;
+    uint16_t low;
+
+    if (dt == CKPT_F32) {
+        return (double)f;
+    }
+    ckpt_cast_find(dt, CKPT_F32)(&low, &f, 1);
+    ckpt_cast_find(CKPT_F32, dt)(&f, &low, 1);
+    return (double)f;
+}
+
+/*
+ * d (loss / accumulation * scale) / d loss, from the outside in: the scale becomes a number of the
+ * loss' dtype, which is then divided.
+ */
+float zt_loss_factor(const zt_call *c, bool loss_in_dt)
+{
+    const zt_pass *p = c->p;
+    ckpt_dtype dt = loss_in_dt ? c->m->dtype : CKPT_F32;
+
+    if (p->accumulation == 0) {
+        return p->loss_factor;
+    }
+    return (float)zt_round_to(dt, zt_round_to(dt, p->scale) / (double)p->accumulation);
+}
+
+/* ---- the rows that count ---- */
+
+/* Host: numbers and labels of the rows with a label, and the label of every row. */
+typedef struct hd_rows {
+    int32_t *row, *label, *all;
+    uint64_t n;
+    int32_t *memory;
+} hd_rows;
+
+static void hd_pick(hd_rows *r, const int32_t *given, const zt_batch *b, bool shifted)
+{
+    for (uint64_t i = 0; i < zt_batch_rows(b); i++) {
+        bool last = shifted && i % b->seq == b->seq - 1;
+
+        r->all[i] = last ? ZT_IGNORE : given[shifted ? i + 1 : i];
+        if (r->all[i] != ZT_IGNORE) {
+            r->row[r->n] = (int32_t)i;
+            r->label[r->n] = r->all[i];
+            r->n++;
+        }
+    }
+}
+
+/* False when there are no rows to work on: no labels, none that count, or no memory (kept in the
+ * device). */
+static bool hd_rows_new(hd_rows *r, const zt_call *c, bool shifted)
+{
+    zt_device *d = c->m->device;
+    uint64_t n = c->rows;
+
+    *r = (hd_rows){0};
+    if (c->p->in.labels == NULL) {
+        return false;
+    }
+    r->memory = ckpt_alloc(4 * n * sizeof *r->memory);
+    if (r->memory == NULL) {
+        zt_device_fail(d, CKPT_ELIMIT, "out of memory for the labels of a micro batch");
+        return false;
+    }
+    r->row = r->memory + n;
+    r->label = r->row + n;
+    r->all = r->label + n;
+    d->ops->get(d, r->memory, c->p->in.labels, n * sizeof *r->memory);
+    if (zt_device_check(d, NULL) == CKPT_OK) {
+        hd_pick(r, r->memory, &c->p->in, shifted);
+    }
+    return r->n > 0;
+}
+
+/* ---- workspace ---- */
+
+static uint64_t hd_chunk(const zt_model *m, uint64_t rows)
+{
+    uint64_t n_bytes = m->max_logits != 0 ? m->max_logits : HD_CHUNK;
+    uint64_t most = n_bytes / (m->config.vocab * zt_elem(m));
+    uint64_t n_chunks;
+
+    most = most == 0 ? 1 : most;
+    n_chunks = (rows + most - 1) / most;
+    return n_chunks == 0 ? 0 : (rows + n_chunks - 1) / n_chunks;
+}
+
+typedef struct hd_work {
+    int32_t *row, *label;
+    void *x, *h, *dh, *kept, *logits;
+    uint64_t chunk; /* rows */
+    uint64_t n_bytes;
+} hd_work;
+
+static hd_work hd_working(const zt_model *m, uint64_t rows, const zt_lm_body *body, void *scratch)
+{
+    zt_room room = {.base = scratch};
+    uint64_t n = rows * m->config.hidden;
+    hd_work w;
+
+    w.chunk = hd_chunk(m, rows);
+    w.row = zt_room_take(&room, rows * sizeof *w.row);
+    w.label = zt_room_take(&room, rows * sizeof *w.label);
+    w.x = zt_room_elems(&room, m, n);
+    w.h = zt_room_elems(&room, m, n);
+    w.dh = zt_room_elems(&room, m, n);
+    w.kept = zt_room_take(&room, body->kept(m, rows));
+    w.logits = zt_room_elems(&room, m, w.chunk * m->config.vocab);
+    w.n_bytes = room.used;
+    return w;
+}
+
+uint64_t zt_lm_scratch(const zt_model *m, const zt_batch *b, const zt_lm_body *body)
+{
+    return hd_working(m, zt_batch_rows(b), body, NULL).n_bytes;
+}
+
+/* ---- passes ---- */
+
+/* Bring the rows that count together: w->x, w->label. */
+static void hd_gather(const zt_call *c, const hd_rows *r, const hd_work *w, const void *x)
+{
+    zt_device *d = c->m->device;
+    zt_embed e = {.rows = r->n,
+                  .seq = r->n,
+                  .width = c->m->config.hidden,
+                  .vocab = c->rows,
+                  .word = x,
+                  .y = w->x};
+
+    d->ops->put(d, w->row, r->row, r->n * sizeof *w->row);
+    d->ops->put(d, w->label, r->label, r->n * sizeof *w->label);
+    e.token = w->row;
+    d->ops->embed(d, c->m->dtype, &e);
+}
+
+static void hd_scatter(const zt_call *c, uint64_t n, const hd_work *w, const void *from, void *dx)
+{
+    zt_device *d = c->m->device;
+    zt_embed_grad e = {
+        .rows = n, .seq = n, .width = c->m->config.hidden, .vocab = c->rows, .padding = -1};
+
+    e.token = w->row;
+    e.dy = from;
+    e.dword = dx;
+    d->ops->embed_grad(d, c->m->dtype, &e);
+}
+
+/* Loss of rows first..first + c->rows of all `n`, as a part of their mean; with grad the gradients
+ * too. */
+static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, uint64_t n,
+                            float factor)
+{
+    zt_model *m = c->m;
+    const zt_map *out = &zt_own_of(m)->out;
+    uint64_t at = first * m->config.hidden;
+    bool grad = c->p->train;
+    double loss = (double)NAN;
+    double part = (double)c->rows / (double)n;
+    zt_map_fw fw = {.x = zt_at(m, w->h, at), .y = w->logits};
+    zt_loss a = {
+        .kind = ZT_CROSS_ENTROPY, .rows = c->rows, .classes = m->config.vocab, .loss = &loss};
+
+    zt_map_forward(c, out, &fw);
+    a.label = w->label + first;
+    a.logits = w->logits;
+    a.grad = grad;
+    // rows that are all there are: no rounding of the factor
+    a.factor = c->rows == n ? factor : (float)((double)factor * part);
+    m->device->ops->loss(m->device, m->dtype, &a);
+    if (grad) {
+        zt_map_bw bw = {.x = fw.x, .dy = w->logits, .dx = zt_at(m, w->dh, at)};
+
+        zt_map_backward(c, out, &bw);
+    }
+    return c->rows == n ? loss : loss * part;
+}
+
+static void hd_loss(const zt_call *c, const hd_work *w, const zt_lm_body *body)
+{
+    uint64_t n = c->rows;
+    uint64_t step = hd_chunk(c->m, n);
+    float factor = zt_loss_factor(c, body->loss_in_dt);
+    double loss = 0;
+
+    for (uint64_t first = 0; first < n; first += step) {
+        zt_call part = *c;
+
+        part.rows = n - first < step ? n - first : step;
+        loss += hd_chunk_loss(&part, w, first, n, factor);
+    }
+    c->p->loss = zt_round_to(body->loss_in_dt ? c->m->dtype : CKPT_F32, loss);
+}
+
+/* Evaluation with all logits kept for the caller. */
+static void hd_all_logits(const zt_call *c, const zt_lm_body *body, const hd_rows *r, const void *x)
+{
+    zt_model *m = c->m;
+    zt_device *d = m->device;
+    hd_work w = hd_working(m, c->rows, body, c->p->scratch);
+    zt_map_fw fw = {.x = w.h, .y = c->p->logits};
+    zt_loss a = {
+        .kind = ZT_CROSS_ENTROPY, .rows = c->rows, .classes = m->config.vocab, .loss = &c->p->loss};
+
+    body->fw(c, w.kept, x, w.h);
+    zt_map_forward(c, &zt_own_of(m)->out, &fw);
+    if (r->n == 0) {
+        return;
+    }
+    d->ops->put(d, w.label, r->all, c->rows * sizeof *w.label);
+    a.label = w.label;
+    a.logits = c->p->logits;
+    d->ops->loss(d, m->dtype, &a);
+    c->p->loss = zt_round_to(body->loss_in_dt ? m->dtype : CKPT_F32, c->p->loss);
+}
+
+void zt_lm_forward(const zt_call *c, const zt_lm_body *body, const void *x)
+{
+    hd_rows r;
+    hd_work w = hd_working(c->m, c->rows, body, c->p->scratch);
+    zt_call few = *c;
+    bool any;
+
+    if (c->p->train) {
+        return; // all of it is the backward pass'
+    }
+    c->p->loss = (double)NAN;
+    any = hd_rows_new(&r, c, body->shifted);
+    if (c->p->logits != NULL) {
+        hd_all_logits(c, body, &r, x);
+    } else if (any) {
+        few.rows = r.n;
+        hd_gather(c, &r, &w, x);
+        body->fw(&few, w.kept, w.x, w.h);
+        hd_loss(&few, &w, body);
+    }
+    ckpt_free(r.memory);
+}
+
+/* No row counts: torch's loss is 0/0, the gradients are zero. */
+static void hd_nothing(const zt_call *c, void *dx)
+{
+    zt_model *m = c->m;
+    zt_device *d = m->device;
+    const zt_layer *l = &m->layers.at[c->layer];
+
+    for (uint32_t i = 0; i < l->n_params; i++) {
+        bool add;
+        void *g = zt_grad(m, l->param[i], &add);
+
+        if (g != NULL && !add) {
+            d->ops->zero(d, g, m->params.at[l->param[i]].n_elems * zt_elem(m));
+        }
+    }
+    d->ops->zero(d, dx, c->rows * m->config.hidden * zt_elem(m));
+}
+
+void zt_lm_backward(const zt_call *c, const zt_lm_body *body, const void *x, void *dx)
+{
+    hd_rows r;
+    hd_work w = hd_working(c->m, c->rows, body, c->p->scratch);
+    zt_call few = *c;
+
+    c->p->loss = (double)NAN;
+    if (c->p->in.labels == NULL) {
+        zt_device_fail(c->m->device, CKPT_EUSAGE,
+                       "training needs labels, the micro batch has none");
+        return;
+    }
+    if (!hd_rows_new(&r, c, body->shifted)) {
+        hd_nothing(c, dx);
+    } else {
+        few.rows = r.n;
+        hd_gather(c, &r, &w, x);
+        body->fw(&few, w.kept, w.x, w.h);
+        hd_loss(&few, &w, body);
+        body->bw(&few, w.kept, w.x, w.dh, w.h); // h has served
+        hd_scatter(c, r.n, &w, w.h, dx);
+    }
+    ckpt_free(r.memory);
+}

@@ -1,0 +1,259 @@
+/*
+ * layers.h: what the architectures share: building the list of parameters, pieces of a tape, linear
+ * maps, norms, the head of language models.  Internal to engine/model.
+ */
+#ifndef ZT_MODEL_LAYERS_H
+#define ZT_MODEL_LAYERS_H
+
+#include "engine/model/model.h"
+
+#define ZT_NO_PARAM UINT32_MAX
+
+/* Weight and bias of a norm; b ZT_NO_PARAM: RMS norm. */
+typedef struct zt_affine {
+    uint32_t w, b;
+} zt_affine;
+
+/* A linear map of a layer: indices of parameters, ZT_NO_PARAM where there is none. */
+typedef struct zt_map {
+    uint64_t in, out;
+    uint32_t w, b;
+    uint32_t lora_a, lora_b;
+    bool w_in_out;
+    uint32_t site; /* keys its dropout */
+} zt_map;
+
+enum { ZT_MAPS = 7 };
+
+typedef struct zt_block {
+    zt_affine norm[2];
+    zt_map map[ZT_MAPS]; /* the architecture's own enum says which is which */
+} zt_block;
+
+/* zt_model.own of every architecture. */
+typedef struct zt_own {
+    uint32_t word, position, type;
+    zt_affine norm; /* of the embedding (BERT), before the head (GPT-2, Llama) */
+    zt_block *block;
+    zt_map transform; /* BERT: pooler, or transform of the masked LM head */
+    zt_affine transform_norm;
+    zt_map out;                   /* hidden -> classes or vocabulary */
+    float *cos_table, *sin_table; /* Llama, on the device: [rope_rows, head_width / 2] */
+    uint64_t rope_rows;
+} zt_own;
+
+static inline zt_own *zt_own_of(const zt_model *m)
+{
+    return m->own;
+}
+
+/* ---- building ---- */
+
+/* A model under construction.  The first failure is kept in rc and err; every later call does
+ * nothing. */
+typedef struct zt_build {
+    zt_model *m;
+    zt_own *own;
+    const char *layer; /* name of the open layer; parameters' names begin anew */
+    uint32_t *used;    /* parameters of the open layer */
+    size_t n_used, room_used;
+    uint32_t n_blocks, n_maps;
+    int rc;
+    ckpt_err *err;
+} zt_build;
+
+/* Open a layer of the chain; what is added until the next one belongs to it.  is_block: it gets a
+ * block number. */
+void zt_build_layer(zt_build *b, const zt_layer_ops *ops, bool is_block, const char *name);
+void zt_build_close(zt_build *b);
+
+/* Add parameters to the open layer; name is complete (in the arena or static). */
+uint32_t zt_build_matrix(zt_build *b, const char *name, uint64_t rows, uint64_t columns, float std);
+uint32_t zt_build_vector(zt_build *b, const char *name, uint64_t n, bool ones);
+zt_affine zt_build_norm(zt_build *b, const char *module, bool bias);
+
+/* The open layer uses a parameter of another one too. */
+void zt_build_use(zt_build *b, uint32_t param);
+void zt_build_alias(zt_build *b, const char *name, uint32_t param);
+
+/* A name in the model's arena. */
+const char *zt_build_name(zt_build *b, const char *prefix, const char *suffix);
+
+/* What a linear map is like: weight [out, in], or [in, out]. */
+typedef struct zt_map_shape {
+    uint64_t in, out;
+    bool bias, w_in_out;
+    float std;
+} zt_map_shape;
+zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *shape);
+
+/* The first and the last layer of GPT-2 and Llama (ends.c). */
+extern const zt_layer_ops zt_stem_ops, zt_lm_ops;
+void zt_build_lm_out(zt_build *b, const char *name);
+
+int zt_bert_build(zt_build *b);
+int zt_gpt2_build(zt_build *b);
+int zt_llama_build(zt_build *b);
+
+/* ---- adapters (lora.c) ---- */
+
+/* Before building: check and keep the settings. */
+int zt_lora_begin(zt_model *m, const zt_lora *lora, ckpt_err *err);
+/* True if the module is a target; asked for every map. */
+bool zt_lora_targets(const zt_model *m, const char *module);
+/* Standard deviation of a new a of `in` columns. */
+float zt_lora_std(uint64_t in);
+/* After building: freeze what an adapter does not train; refuse targets that name nothing. */
+int zt_lora_finish(zt_model *m, ckpt_err *err);
+/* A parameter's name in a PEFT model or folder -> its plain name; false: it is no such name, or too
+ * long. */
+bool zt_lora_plain_name(char *out, size_t room, const char *name);
+
+/* ---- pieces of a tape or of the scratch ---- */
+
+/* Cuts aligned pieces off a buffer; with base NULL it only counts. */
+typedef struct zt_room {
+    char *base;
+    uint64_t used; /* bytes */
+} zt_room;
+void *zt_room_take(zt_room *r, uint64_t n_bytes);
+
+static inline uint64_t zt_elem(const zt_model *m)
+{
+    return m->dtype == CKPT_F32 ? 4 : 2;
+}
+
+static inline uint64_t zt_batch_rows(const zt_batch *b)
+{
+    return b->batch * b->seq;
+}
+
+/* n elements of the model's dtype, or n fp32 values. */
+static inline void *zt_room_elems(zt_room *r, const zt_model *m, uint64_t n)
+{
+    return zt_room_take(r, n * zt_elem(m));
+}
+
+static inline float *zt_room_floats(zt_room *r, uint64_t n)
+{
+    return zt_room_take(r, n * sizeof(float));
+}
+
+/* Element i of a device buffer of the model's dtype. */
+static inline void *zt_at(const zt_model *m, void *p, uint64_t i)
+{
+    return (char *)p + i * zt_elem(m);
+}
+
+static inline const void *zt_at_const(const zt_model *m, const void *p, uint64_t i)
+{
+    return (const char *)p + i * zt_elem(m);
+}
+
+/* ---- running ---- */
+
+/* One call of a layer. */
+typedef struct zt_call {
+    zt_model *m;
+    zt_pass *p;
+    uint32_t layer; /* number in the chain */
+    uint64_t rows;
+} zt_call;
+
+/* Sites of dropout in a layer; maps with adapters count up from ZT_SITE_MAP. */
+enum {
+    ZT_SITE_EMBED,
+    ZT_SITE_ATTENTION,
+    ZT_SITE_HIDDEN_1,
+    ZT_SITE_HIDDEN_2,
+    ZT_SITE_POOLED,
+    ZT_SITE_MAP
+};
+
+/* Key of a dropout mask: the pass, the layer and the site tell masks apart. */
+uint64_t zt_seed(const zt_call *c, uint32_t site);
+
+/* y = dropout(x) [+ add] over n elements with rate p; what training alone does. */
+void zt_drop(const zt_call *c, uint32_t site, float p, const zt_dropout *a);
+
+static inline const void *zt_weight(const zt_model *m, uint32_t param)
+{
+    return param == ZT_NO_PARAM ? NULL : m->params.at[param].w;
+}
+
+/* Where a gradient goes (NULL: not wanted), and whether it is added; marks it as written. */
+void *zt_grad(zt_model *m, uint32_t param, bool *add);
+
+/* False when neither this layer nor one below it has anything to train. */
+bool zt_wants_backward(const zt_model *m, const zt_layer *l);
+
+/*
+ * Forward of a linear map with its adapter.
+ *
+ * x       [rows, in], dense;  y  [rows, out] with ldy (0: dense)
+ * pre     with act: where the value before it is kept
+ * low     adapter: [rows, rank], kept for the backward pass;  spare: scratch of zt_map_spare()
+ * bytes
+ */
+typedef struct zt_map_fw {
+    uint64_t ldx, ldy; /* ldx only without an adapter */
+    bool y_add;
+    zt_act act;
+    const void *x;
+    void *y, *pre, *low, *spare;
+} zt_map_fw;
+void zt_map_forward(const zt_call *c, const zt_map *l, const zt_map_fw *f);
+
+/* Its gradients.  dx (NULL: not wanted) is dense when the map has an adapter. */
+typedef struct zt_map_bw {
+    uint64_t ldx, lddy, lddx;
+    bool dx_add;
+    const void *x, *dy;
+    void *dx, *low, *spare;
+} zt_map_bw;
+void zt_map_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g);
+
+/* Bytes of `low` and `spare` for a map (0 without an adapter). */
+uint64_t zt_map_low(const zt_model *m, const zt_map *l, uint64_t rows);
+uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows);
+
+/* A norm with its parameters filled in: set x, add, sum, y, mean, rstd; for gradients x, dy, mean,
+ * rstd, dx, dx_add. */
+void zt_affine_forward(const zt_call *c, const zt_affine *n, zt_norm *a);
+void zt_affine_backward(const zt_call *c, const zt_affine *n, zt_norm_grad *a);
+
+/*
+ * Residual: y = x + branch, which a zt_map_forward made from `f` (y, y_add are set here) for
+ * dropout rate p. `site` keys the dropout.
+ */
+void zt_map_residual(const zt_call *c, const zt_map *l, zt_map_fw *f, const void *x, uint32_t site);
+
+/* The gradient of a branch below dropout: dy itself, or its masked copy in `spare` (rows * width
+ * elements). */
+const void *zt_branch_grad(const zt_call *c, uint32_t site, const void *dy, uint64_t width,
+                           void *spare);
+
+/* ---- the head of language models ---- */
+
+/* What lies between the blocks and the map to the vocabulary, over n rows. */
+typedef struct zt_lm_body {
+    uint64_t (*kept)(const zt_model *m,
+                     uint64_t n); /* bytes that its forward keeps for its backward */
+    void (*fw)(const zt_call *c, void *kept, const void *x, void *h);
+    void (*bw)(const zt_call *c, void *kept, const void *x, const void *dh,
+               void *dx); /* dx is not dh */
+    bool shifted;         /* row t predicts token t + 1 */
+    bool loss_in_dt;      /* the loss has the model's dtype (BERT), else fp32 */
+} zt_lm_body;
+
+uint64_t zt_lm_scratch(const zt_model *m, const zt_batch *b, const zt_lm_body *body);
+void zt_lm_forward(const zt_call *c, const zt_lm_body *body, const void *x);
+void zt_lm_backward(const zt_call *c, const zt_lm_body *body, const void *x, void *dx);
+
+/* What the gradient of the loss is multiplied by, rounded where torch rounds. */
+float zt_loss_factor(const zt_call *c, bool loss_in_dt);
+
+/* v rounded to the model's dtype. */
+double zt_round_to(ckpt_dtype dt, double v);
+
+#endif

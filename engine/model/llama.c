@@ -1,0 +1,386 @@
+/*
+ * llama.c: Llama's blocks (Touvron et al. 2023): RMS norm before each branch, rotary positions,
+ * grouped heads, SwiGLU.
+ *
+ *     r = x + o(attention(rope(q n1), rope(k n1), v n1)), n1 = norm(x)
+ *     y = r + down(silu(gate n2) * up n2), n2 = norm(r)
+ *
+ * q, k, v lie side by side in rows of (heads + 2 kv_heads) * head_width.
+ */
+#include <inttypes.h>
+#include <math.h>
+
+#include "engine/model/layers.h"
+
+enum { LL_Q, LL_K, LL_V, LL_O, LL_GATE, LL_UP, LL_DOWN };
+
+/* What a block keeps for its backward pass. */
+typedef struct ll_kept {
+    void *h1, *qkv, *o, *r, *h2, *gate, *up, *act;
+    float *rstd1, *rstd2, *lse;
+    void *low[ZT_MAPS];
+    uint64_t n_bytes;
+} ll_kept;
+
+/* Elements of a row of q, k and v together. */
+static uint64_t ll_packed(const zt_model *m)
+{
+    return (m->config.heads + 2 * m->config.kv_heads) * m->config.head_width;
+}
+
+static ll_kept ll_keep(const zt_model *m, const zt_block *k, const zt_batch *b, void *tape)
+{
+    const zt_model_config *f = &m->config;
+    uint64_t rows = zt_batch_rows(b);
+    zt_room room = {.base = tape};
+    ll_kept t;
+
+    t.h1 = zt_room_elems(&room, m, rows * f->hidden);
+    t.qkv = zt_room_elems(&room, m, rows * ll_packed(m));
+    t.o = zt_room_elems(&room, m, rows * f->heads * f->head_width);
+    t.r = zt_room_elems(&room, m, rows * f->hidden);
+    t.h2 = zt_room_elems(&room, m, rows * f->hidden);
+    t.gate = zt_room_elems(&room, m, rows * f->inner);
+    t.up = zt_room_elems(&room, m, rows * f->inner);
+    t.act = zt_room_elems(&room, m, rows * f->inner);
+    t.rstd1 = zt_room_floats(&room, rows);
+    t.rstd2 = zt_room_floats(&room, rows);
+    t.lse = zt_room_floats(&room, rows * f->heads);
+    for (int i = 0; i < ZT_MAPS; i++) {
+        t.low[i] = zt_room_take(&room, zt_map_low(m, &k->map[i], rows));
+    }
+    t.n_bytes = room.used;
+    return t;
+}
+
+/* Workspace of the backward pass; the forward pass uses `spare` alone. */
+typedef struct ll_work {
+    void *d_act, *d_qkv; /* share memory: one is done before the other begins */
+    void *d_h, *d_o, *spare;
+    uint64_t n_bytes;
+} ll_work;
+
+static ll_work ll_working(const zt_model *m, const zt_block *k, const zt_batch *b, void *scratch)
+{
+    const zt_model_config *f = &m->config;
+    uint64_t rows = zt_batch_rows(b);
+    uint64_t wide = ll_packed(m) > f->inner ? ll_packed(m) : f->inner;
+    uint64_t spare = 0;
+    zt_room room = {.base = scratch};
+    ll_work w;
+
+    w.d_act = zt_room_elems(&room, m, rows * wide);
+    w.d_qkv = w.d_act;
+    w.d_h = zt_room_elems(&room, m, rows * f->hidden);
+    w.d_o = zt_room_elems(&room, m, rows * f->heads * f->head_width);
+    for (int i = 0; i < ZT_MAPS; i++) {
+        uint64_t n = zt_map_spare(m, &k->map[i], rows);
+
+        spare = n > spare ? n : spare;
+    }
+    w.spare = zt_room_take(&room, spare);
+    w.n_bytes = room.used;
+    return w;
+}
+
+static const zt_block *ll_block(const zt_model *m, const zt_layer *l)
+{
+    return &zt_own_of(m)->block[l->block];
+}
+
+static uint64_t ll_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
+{
+    return ll_keep(m, ll_block(m, l), b, NULL).n_bytes;
+}
+
+static uint64_t ll_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
+{
+    return ll_working(m, ll_block(m, l), b, NULL).n_bytes;
+}
+
+/* ---- rotary positions (Su et al. 2021) ---- */
+
+/*
+ * Angle per position of pair j: theta^(-2j / width), in fp32 as transformers has it; llama3
+ * stretches the slow ones and blends between (Llama 3.1, arXiv 2407.21783; formula as in
+ * config.json's rope_scaling).
+ */
+static float ll_frequency(const zt_model_config *f, uint64_t j)
+{
+    float power = (float)(2 * j) / (float)f->head_width;
+    float inv = 1.0F / (float)pow(f->rope_theta, (double)power);
+    double length = 2.0 * 3.14159265358979323846 / (double)inv;
+    double smooth;
+
+    if (!f->rope_llama3 || length < f->rope_old / f->rope_high) {
+        return inv;
+    }
+    if (length > f->rope_old / f->rope_low) {
+        return (float)((double)inv / f->rope_factor);
+    }
+    smooth = (f->rope_old / length - f->rope_low) / (f->rope_high - f->rope_low);
+    return (float)((1.0 - smooth) * (double)inv / f->rope_factor + smooth * (double)inv);
+}
+
+static void ll_rope_fill(const zt_model *m, uint64_t rows, float *cos_table, float *sin_table)
+{
+    uint64_t half = m->config.head_width / 2;
+
+    for (uint64_t j = 0; j < half; j++) {
+        float inv = ll_frequency(&m->config, j);
+
+        for (uint64_t i = 0; i < rows; i++) {
+            double angle = (double)((float)i * inv);
+
+            cos_table[i * half + j] = (float)zt_round_to(m->dtype, cos(angle));
+            sin_table[i * half + j] = (float)zt_round_to(m->dtype, sin(angle));
+        }
+    }
+}
+
+/* Tables for at least seq positions, on the device; false: no memory (kept in the device). */
+static bool ll_rope_tables(zt_model *m, uint64_t seq)
+{
+    zt_own *own = zt_own_of(m);
+    zt_device *d = m->device;
+    uint64_t n = seq * (m->config.head_width / 2);
+    float *host;
+
+    if (own->rope_rows >= seq) {
+        return true;
+    }
+    d->ops->release(d, own->cos_table);
+    d->ops->release(d, own->sin_table);
+    own->rope_rows = 0;
+    own->cos_table = d->ops->alloc(d, n * sizeof *host);
+    own->sin_table = d->ops->alloc(d, n * sizeof *host);
+    host = ckpt_alloc(2 * n * sizeof *host);
+    if (own->cos_table == NULL || own->sin_table == NULL || host == NULL) {
+        ckpt_free(host);
+        zt_device_fail(d, CKPT_ELIMIT, "out of memory for the table of rotary positions");
+        return false;
+    }
+    ll_rope_fill(m, seq, host, host + n);
+    d->ops->put(d, own->cos_table, host, n * sizeof *host);
+    d->ops->put(d, own->sin_table, host + n, n * sizeof *host);
+    own->rope_rows = seq;
+    ckpt_free(host);
+    return true;
+}
+
+/* Rotate q and k, which are neighbours. */
+static void ll_rope(const zt_call *c, void *qkv, bool inverse)
+{
+    zt_model *m = c->m;
+    const zt_model_config *f = &m->config;
+    zt_rope a = {.rows = c->rows,
+                 .seq = c->p->in.seq,
+                 .heads = f->heads + f->kv_heads,
+                 .width = f->head_width,
+                 .ld = ll_packed(m),
+                 .inverse = inverse,
+                 .x = qkv};
+
+    if (ll_rope_tables(m, a.seq)) {
+        a.cos = zt_own_of(m)->cos_table;
+        a.sin = zt_own_of(m)->sin_table;
+        m->device->ops->rope(m->device, m->dtype, &a);
+    }
+}
+
+static zt_attention ll_attention(const zt_call *c, const ll_kept *t)
+{
+    const zt_model_config *f = &c->m->config;
+    uint64_t ld = ll_packed(c->m);
+    uint64_t q = f->heads * f->head_width;
+
+    return (zt_attention){.batch = c->p->in.batch,
+                          .seq = c->p->in.seq,
+                          .heads = f->heads,
+                          .kv_heads = f->kv_heads,
+                          .width = f->head_width,
+                          .ldq = ld,
+                          .ldk = ld,
+                          .ldv = ld,
+                          .ldo = q,
+                          .scale = (float)(1.0 / sqrt((double)f->head_width)),
+                          .causal = true,
+                          .mask = c->p->in.attention_mask,
+                          .p = c->p->train ? f->dropout_attention : 0.0F,
+                          .seed = zt_seed(c, ZT_SITE_ATTENTION),
+                          .q = t->qkv,
+                          .k = zt_at_const(c->m, t->qkv, q),
+                          .v = zt_at_const(c->m, t->qkv, q + f->kv_heads * f->head_width),
+                          .o = t->o,
+                          .lse = t->lse};
+}
+
+/* ---- forward ---- */
+
+/* Where each of q, k, v begins in a packed row. */
+static uint64_t ll_begin(const zt_model *m, int map)
+{
+    uint64_t heads[] = {0, m->config.heads, m->config.heads + m->config.kv_heads};
+
+    return heads[map] * m->config.head_width;
+}
+
+static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *t, void *spare)
+{
+    zt_model *m = c->m;
+    zt_map_fw o = {.x = t->o, .y = t->r, .low = t->low[LL_O], .spare = spare};
+    zt_attention a = ll_attention(c, t);
+
+    for (int i = LL_Q; i <= LL_V; i++) {
+        zt_map_fw f = {.ldy = ll_packed(m), .x = t->h1, .low = t->low[i], .spare = spare};
+
+        f.y = zt_at(m, t->qkv, ll_begin(m, i));
+        zt_map_forward(c, &k->map[i], &f);
+    }
+    ll_rope(c, t->qkv, false);
+    m->device->ops->attention(m->device, m->dtype, &a);
+    zt_map_forward(c, &k->map[LL_O], &o); // r is the branch until the norm adds x to it
+}
+
+static void ll_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
+{
+    const zt_block *k = ll_block(m, l);
+    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
+    ll_kept t = ll_keep(m, k, &p->in, tape);
+    void *spare = ll_working(m, k, &p->in, p->scratch).spare;
+    zt_norm n1 = {.x = x, .y = t.h1, .rstd = t.rstd1};
+    zt_norm n2 = {.x = x, .add = t.r, .sum = t.r, .y = t.h2, .rstd = t.rstd2};
+    zt_map_fw gate = {.x = t.h2, .y = t.gate, .low = t.low[LL_GATE], .spare = spare};
+    zt_map_fw up = {.x = t.h2, .y = t.up, .low = t.low[LL_UP], .spare = spare};
+    zt_map_fw down = {.x = t.act, .y = y, .low = t.low[LL_DOWN], .spare = spare};
+    zt_swiglu act = {.n = c.rows * m->config.inner, .gate = t.gate, .up = t.up, .y = t.act};
+
+    zt_affine_forward(&c, &k->norm[0], &n1);
+    ll_fw_attention(&c, k, &t, spare);
+    zt_affine_forward(&c, &k->norm[1], &n2);
+    zt_map_forward(&c, &k->map[LL_GATE], &gate);
+    zt_map_forward(&c, &k->map[LL_UP], &up);
+    m->device->ops->swiglu(m->device, m->dtype, &act);
+    zt_map_residual(&c, &k->map[LL_DOWN], &down, t.r, ZT_SITE_HIDDEN_2);
+}
+
+/* ---- backward ---- */
+
+/* dx holds dy, the residual's gradient; adds that of the branch with the inner layer. */
+static void ll_bw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
+                        void *dx)
+{
+    zt_model *m = c->m;
+    zt_map_bw down = {
+        .x = t->act, .dy = dx, .dx = w->d_act, .low = t->low[LL_DOWN], .spare = w->spare};
+    zt_swiglu act = {.n = c->rows * m->config.inner, .gate = t->gate, .up = t->up, .dy = w->d_act};
+    zt_map_bw gate = {
+        .x = t->h2, .dy = t->gate, .dx = w->d_h, .low = t->low[LL_GATE], .spare = w->spare};
+    zt_map_bw up = {.dx_add = true, .x = t->h2, .dy = t->up, .dx = w->d_h, .low = t->low[LL_UP]};
+    zt_norm_grad norm = {.dx_add = true, .x = t->r, .dy = w->d_h, .rstd = t->rstd2, .dx = dx};
+
+    zt_map_backward(c, &k->map[LL_DOWN], &down);
+    act.dgate = t->gate;
+    act.dup = t->up;
+    m->device->ops->swiglu_grad(m->device, m->dtype, &act);
+    zt_map_backward(c, &k->map[LL_GATE], &gate);
+    up.spare = w->spare;
+    zt_map_backward(c, &k->map[LL_UP], &up);
+    zt_affine_backward(c, &k->norm[1], &norm);
+}
+
+static void ll_bw_attention(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
+                            void *dx)
+{
+    zt_model *m = c->m;
+    zt_map_bw o = {.x = t->o, .dy = dx, .dx = w->d_o, .low = t->low[LL_O], .spare = w->spare};
+    zt_attention_grad a = {.fw = ll_attention(c, t), .dout = w->d_o, .dq = w->d_qkv};
+
+    zt_map_backward(c, &k->map[LL_O], &o);
+    a.lddo = a.fw.ldo;
+    a.dk = zt_at(m, w->d_qkv, ll_begin(m, LL_K));
+    a.dv = zt_at(m, w->d_qkv, ll_begin(m, LL_V));
+    m->device->ops->attention_grad(m->device, m->dtype, &a);
+    ll_rope(c, w->d_qkv, true);
+    for (int i = LL_Q; i <= LL_V; i++) {
+        zt_map_bw g = {
+            .lddy = ll_packed(m), .x = t->h1, .dx = w->d_h, .low = t->low[i], .spare = w->spare};
+
+        g.dx_add = i != LL_Q;
+        g.dy = zt_at(m, w->d_qkv, ll_begin(m, i));
+        zt_map_backward(c, &k->map[i], &g);
+    }
+}
+
+/* LIMIT: the parameters are those of zt_layer_ops. */
+static void ll_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
+                  const void *dy, void *dx)
+{
+    const zt_block *k = ll_block(m, l);
+    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
+    ll_kept t = ll_keep(m, k, &p->in, tape);
+    ll_work w = ll_working(m, k, &p->in, p->scratch);
+    zt_norm_grad norm = {.dx_add = true, .x = x, .dy = w.d_h, .rstd = t.rstd1, .dx = dx};
+
+    if (!zt_wants_backward(m, l)) {
+        return;
+    }
+    if (dx != dy) {
+        m->device->ops->copy(m->device, dx, dy, c.rows * m->config.hidden * zt_elem(m));
+    }
+    ll_bw_inner(&c, k, &t, &w, dx);
+    ll_bw_attention(&c, k, &t, &w, dx);
+    zt_affine_backward(&c, &k->norm[0], &norm);
+}
+
+/* ---- building ---- */
+
+static const zt_layer_ops ll_block_ops = {ll_tape, ll_scratch, ll_fw, ll_bw};
+
+static void ll_build_block(zt_build *b, uint64_t i)
+{
+    const zt_model_config *f = &b->m->config;
+    zt_block *k = &b->own->block[i];
+    const char *name = ckpt_arena_printf(b->m->arena, "model.layers.%" PRIu64, i);
+    uint64_t n = f->hidden;
+    uint64_t q = f->heads * f->head_width;
+    uint64_t kv = f->kv_heads * f->head_width;
+    float std = f->init_range;
+    const struct {
+        const char *module;
+        zt_map_shape shape;
+    } maps[ZT_MAPS] = {
+        [LL_Q] = {".self_attn.q_proj", {n, q, f->attention_bias, false, std}},
+        [LL_K] = {".self_attn.k_proj", {n, kv, f->attention_bias, false, std}},
+        [LL_V] = {".self_attn.v_proj", {n, kv, f->attention_bias, false, std}},
+        [LL_O] = {".self_attn.o_proj", {q, n, f->attention_bias, false, std}},
+        [LL_GATE] = {".mlp.gate_proj", {n, f->inner, f->mlp_bias, false, std}},
+        [LL_UP] = {".mlp.up_proj", {n, f->inner, f->mlp_bias, false, std}},
+        [LL_DOWN] = {".mlp.down_proj", {f->inner, n, f->mlp_bias, false, std}},
+    };
+
+    zt_build_layer(b, &ll_block_ops, true, name);
+    for (int j = 0; j < ZT_MAPS; j++) {
+        k->map[j] = zt_build_map(b, zt_build_name(b, name, maps[j].module), &maps[j].shape);
+    }
+    k->norm[0] = zt_build_norm(b, zt_build_name(b, name, ".input_layernorm"), false);
+    k->norm[1] = zt_build_norm(b, zt_build_name(b, name, ".post_attention_layernorm"), false);
+}
+
+int zt_llama_build(zt_build *b)
+{
+    const zt_model_config *f = &b->m->config;
+    zt_own *own = b->own;
+
+    zt_build_layer(b, &zt_stem_ops, false, "model.embed_tokens");
+    own->word = zt_build_matrix(b, "model.embed_tokens.weight", f->vocab, f->hidden, f->init_range);
+    own->position = ZT_NO_PARAM;
+    for (uint64_t i = 0; i < f->layers; i++) {
+        ll_build_block(b, i);
+    }
+    zt_build_layer(b, &zt_lm_ops, false, "lm_head");
+    own->norm = zt_build_norm(b, "model.norm", false);
+    zt_build_lm_out(b, "lm_head.weight");
+    zt_build_close(b);
+    return b->rc;
+}

@@ -1,0 +1,487 @@
+/*
+ * model.c: the list of parameters and the chain of layers: building them, looking things up,
+ * checking batches.
+ */
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine/model/layers.h"
+
+/* Elements of one parameter: more than any model has, and its bytes still fit 63 bits. */
+#define MD_MAX_ELEMS (UINT64_C(1) << 48)
+
+/* ---- building ---- */
+
+static void md_fail_memory(zt_build *b)
+{
+    if (b->rc == CKPT_OK) {
+        b->rc = ckpt_fail_memory(b->err);
+    }
+}
+
+void zt_build_close(zt_build *b)
+{
+    zt_model *m = b->m;
+
+    if (b->rc == CKPT_OK && m->layers.n > 0) {
+        zt_layer *l = &m->layers.at[m->layers.n - 1];
+
+        l->param = ckpt_arena_copy(m->arena, b->used, b->n_used * sizeof *b->used);
+        l->n_params = (uint32_t)b->n_used;
+        if (l->param == NULL) {
+            md_fail_memory(b);
+        }
+    }
+    b->n_used = 0;
+}
+
+void zt_build_layer(zt_build *b, const zt_layer_ops *ops, bool is_block, const char *name)
+{
+    zt_layer *l;
+
+    zt_build_close(b);
+    if (b->rc != CKPT_OK) {
+        return;
+    }
+    l = name != NULL ? ckpt_vec_push(&b->m->layers) : NULL;
+    if (l == NULL) {
+        md_fail_memory(b);
+        return;
+    }
+    l->ops = ops;
+    l->name = name;
+    l->number = (uint32_t)(b->m->layers.n - 1);
+    l->block = is_block ? b->n_blocks++ : 0;
+    b->n_maps = 0;
+}
+
+void zt_build_use(zt_build *b, uint32_t param)
+{
+    if (b->rc == CKPT_OK &&
+        ckpt_vec_grow_((void **)&b->used, &b->n_used, &b->room_used, sizeof *b->used)) {
+        b->used[b->n_used - 1] = param;
+    } else {
+        md_fail_memory(b);
+    }
+}
+
+const char *zt_build_name(zt_build *b, const char *prefix, const char *suffix)
+{
+    const char *name = NULL;
+
+    if (prefix != NULL) {
+        name = ckpt_arena_printf(b->m->arena, "%s%s", prefix, suffix);
+    }
+    if (name == NULL) {
+        md_fail_memory(b);
+    }
+    return name;
+}
+
+static uint32_t md_add(zt_build *b, const char *name, const uint64_t *shape, uint32_t ndim)
+{
+    zt_param *p;
+    uint64_t n = 1;
+
+    for (uint32_t i = 0; i < ndim; i++) {
+        if (!ckpt_mul(n, shape[i], &n) || n == 0 || n > MD_MAX_ELEMS) {
+            b->rc =
+                b->rc != CKPT_OK
+                    ? b->rc
+                    : ckpt_fail(b->err, CKPT_ELIMIT,
+                                "%s would have %s elements: check the sizes in config.json",
+                                name != NULL ? name : "a parameter", n == 0 ? "no" : "too many");
+            return ZT_NO_PARAM;
+        }
+    }
+    p = b->rc == CKPT_OK && name != NULL ? ckpt_vec_push(&b->m->params) : NULL;
+    if (p == NULL) {
+        md_fail_memory(b);
+        return ZT_NO_PARAM;
+    }
+    p->name = name;
+    p->ndim = ndim;
+    memcpy(p->shape, shape, ndim * sizeof *shape);
+    p->n_elems = n;
+    p->layer = (uint32_t)(b->m->layers.n - 1);
+    p->no_decay = ndim <= 1;
+    zt_build_use(b, (uint32_t)(b->m->params.n - 1));
+    return (uint32_t)(b->m->params.n - 1);
+}
+
+uint32_t zt_build_matrix(zt_build *b, const char *name, uint64_t rows, uint64_t columns, float std)
+{
+    uint32_t i = md_add(b, name, (uint64_t[]){rows, columns}, 2);
+
+    if (i != ZT_NO_PARAM) {
+        b->m->params.at[i].init = std > 0.0F ? ZT_INIT_NORMAL : ZT_INIT_ZERO;
+        b->m->params.at[i].init_std = std;
+    }
+    return i;
+}
+
+uint32_t zt_build_vector(zt_build *b, const char *name, uint64_t n, bool ones)
+{
+    uint32_t i = md_add(b, name, &n, 1);
+
+    if (i != ZT_NO_PARAM) {
+        b->m->params.at[i].init = ones ? ZT_INIT_ONE : ZT_INIT_ZERO;
+    }
+    return i;
+}
+
+zt_affine zt_build_norm(zt_build *b, const char *module, bool bias)
+{
+    uint64_t n = b->m->config.hidden;
+    zt_affine a = {.b = ZT_NO_PARAM};
+
+    a.w = zt_build_vector(b, zt_build_name(b, module, ".weight"), n, true);
+    if (bias) {
+        a.b = zt_build_vector(b, zt_build_name(b, module, ".bias"), n, false);
+    }
+    return a;
+}
+
+zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *s)
+{
+    zt_map l = {.in = s->in, .out = s->out, .b = ZT_NO_PARAM, .w_in_out = s->w_in_out};
+    const char *name = zt_build_name(b, module, ".weight");
+    uint64_t rank = b->m->lora.rank;
+
+    l.lora_a = ZT_NO_PARAM;
+    l.lora_b = ZT_NO_PARAM;
+    l.site = ZT_SITE_MAP + b->n_maps++;
+    l.w = s->w_in_out ? zt_build_matrix(b, name, s->in, s->out, s->std)
+                      : zt_build_matrix(b, name, s->out, s->in, s->std);
+    if (s->bias) {
+        l.b = zt_build_vector(b, zt_build_name(b, module, ".bias"), s->out, false);
+    }
+    if (rank > 0 && module != NULL && zt_lora_targets(b->m, module)) {
+        float std = zt_lora_std(s->in);
+
+        l.lora_a = zt_build_matrix(b, zt_build_name(b, module, ".lora_A.weight"), rank, s->in, std);
+        l.lora_b =
+            zt_build_matrix(b, zt_build_name(b, module, ".lora_B.weight"), s->out, rank, 0.0F);
+    }
+    return l;
+}
+
+void zt_build_alias(zt_build *b, const char *name, uint32_t param)
+{
+    zt_alias *a = b->rc == CKPT_OK ? ckpt_vec_push(&b->m->aliases) : NULL;
+
+    if (a == NULL) {
+        md_fail_memory(b);
+        return;
+    }
+    a->name = name;
+    a->param = param;
+}
+
+/* ---- models ---- */
+
+/* What the layers rely on; the reader of config.json has named the keys already. */
+static int md_check_config(const zt_model_config *f, ckpt_err *err)
+{
+    bool llama = f->arch == ZT_LLAMA;
+    uint64_t heads;
+
+    if (f->vocab == 0 || f->hidden == 0 || f->layers == 0 || f->inner == 0 || f->head_width == 0 ||
+        f->heads == 0 || f->kv_heads == 0 || f->positions == 0) {
+        return ckpt_fail(err, CKPT_EFORMAT, "model: a size is 0");
+    }
+    if (f->vocab > INT32_MAX || f->layers > UINT16_MAX || f->positions > INT32_MAX) {
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "model: vocabulary, layers or positions beyond any model's");
+    }
+    if (!ckpt_mul(f->heads, f->head_width, &heads) || (!llama && heads != f->hidden) ||
+        f->heads % f->kv_heads != 0 || (!llama && f->kv_heads != f->heads)) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "model: %" PRIu64 " heads (%" PRIu64 " of keys) of width %" PRIu64
+                         " do not fit a hidden size of %" PRIu64,
+                         f->heads, f->kv_heads, f->head_width, f->hidden);
+    }
+    if (llama && f->head_width % 2 != 0) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "model: rotary positions need an even head_dim, found %" PRIu64,
+                         f->head_width);
+    }
+    if (f->arch == ZT_BERT_CLASSIFIER && f->labels == 0) {
+        return ckpt_fail(err, CKPT_EFORMAT, "model: a classifier without labels");
+    }
+    return CKPT_OK;
+}
+
+static int md_build(zt_model *m, ckpt_err *err)
+{
+    zt_build b = {.m = m, .own = m->own, .err = err};
+    int rc = CKPT_OK;
+
+    b.own->block = ckpt_arena_array(m->arena, m->config.layers, sizeof *b.own->block);
+    if (b.own->block == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    switch (m->config.arch) {
+    case ZT_BERT_CLASSIFIER:
+    case ZT_BERT_MLM:
+        rc = zt_bert_build(&b);
+        break;
+    case ZT_GPT2:
+        rc = zt_gpt2_build(&b);
+        break;
+    case ZT_LLAMA:
+        rc = zt_llama_build(&b);
+        break;
+    }
+    ckpt_free(b.used);
+    return rc;
+}
+
+static int md_fill(zt_model *m, const zt_model_config *config, const zt_lora *lora, ckpt_err *err)
+{
+    int rc;
+
+    m->arena = ckpt_arena_new(0);
+    if (m->arena == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    m->config = *config;
+    m->own = ckpt_arena_alloc(m->arena, sizeof(zt_own));
+    if (m->own == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    if (lora != NULL && lora->rank > 0) {
+        rc = zt_lora_begin(m, lora, err);
+        if (rc != CKPT_OK) {
+            return rc;
+        }
+    }
+    rc = md_build(m, err);
+    return rc == CKPT_OK && m->lora.rank > 0 ? zt_lora_finish(m, err) : rc;
+}
+
+int zt_model_new(zt_model **out, zt_device *device, ckpt_dtype dtype, const zt_model_config *config,
+                 const zt_lora *lora, ckpt_err *err)
+{
+    zt_model *m;
+    int rc = md_check_config(config, err);
+
+    *out = NULL;
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    if (dtype != CKPT_F32 && dtype != CKPT_F16 && dtype != CKPT_BF16) {
+        return ckpt_fail(err, CKPT_EUSAGE, "a model computes in F32, F16 or BF16, not in %s",
+                         ckpt_dtype_name(dtype));
+    }
+    m = ckpt_alloc(sizeof *m);
+    if (m == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    m->device = device;
+    m->dtype = dtype;
+    rc = md_fill(m, config, lora, err);
+    if (rc != CKPT_OK) {
+        zt_model_free(m);
+        return rc;
+    }
+    *out = m;
+    return CKPT_OK;
+}
+
+void zt_model_free(zt_model *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    if (m->own != NULL && m->device != NULL) {
+        m->device->ops->release(m->device, zt_own_of(m)->cos_table);
+        m->device->ops->release(m->device, zt_own_of(m)->sin_table);
+    }
+    ckpt_vec_free(&m->params);
+    ckpt_vec_free(&m->aliases);
+    ckpt_vec_free(&m->layers);
+    ckpt_arena_free(m->arena);
+    ckpt_free(m);
+}
+
+uint64_t zt_model_scratch(const zt_model *m, const zt_batch *b)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < m->layers.n; i++) {
+        const zt_layer *l = &m->layers.at[i];
+        uint64_t n = l->ops->scratch(m, l, b);
+
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* ---- names ---- */
+
+static uint32_t md_find(const zt_model *m, const char *name)
+{
+    for (size_t i = 0; i < m->params.n; i++) {
+        if (strcmp(m->params.at[i].name, name) == 0) {
+            return (uint32_t)i;
+        }
+    }
+    for (size_t i = 0; i < m->aliases.n; i++) {
+        if (strcmp(m->aliases.at[i].name, name) == 0) {
+            return m->aliases.at[i].param;
+        }
+    }
+    return UINT32_MAX;
+}
+
+uint32_t zt_model_find(const zt_model *m, const char *name)
+{
+    uint32_t i = md_find(m, name);
+    char plain[512];
+
+    // an adapted model as PEFT names it
+    if (i == UINT32_MAX && zt_lora_plain_name(plain, sizeof plain, name)) {
+        i = md_find(m, plain);
+    }
+    return i;
+}
+
+/* Freeze what one glob matches; how many. */
+static size_t md_freeze(zt_model *m, const char *glob)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->params.n; i++) {
+        if (fnmatch(glob, m->params.at[i].name, 0) == 0) {
+            m->params.at[i].frozen = true;
+            n++;
+        }
+    }
+    return n;
+}
+
+static size_t md_frozen(const zt_model *m)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->params.n; i++) {
+        n += m->params.at[i].frozen ? 1 : 0;
+    }
+    return n;
+}
+
+int zt_model_freeze(zt_model *m, const char *globs, size_t *n, ckpt_err *err)
+{
+    size_t before = md_frozen(m);
+    size_t length;
+
+    for (const char *at = globs; *at != '\0'; at += length + (at[length] == ',' ? 1 : 0)) {
+        char glob[512];
+
+        length = strcspn(at, ",");
+        if (length == 0) {
+            continue;
+        }
+        if (length >= sizeof glob) {
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "a pattern of parameters to freeze is longer than %zu bytes",
+                             sizeof glob - 1);
+        }
+        memcpy(glob, at, length);
+        glob[length] = '\0';
+        if (md_freeze(m, glob) == 0) {
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "no parameter is named like '%s', which is to be frozen", glob);
+        }
+    }
+    if (n != NULL) {
+        *n = md_frozen(m) - before;
+    }
+    return CKPT_OK;
+}
+
+uint64_t zt_model_count(const zt_model *m, bool trained)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < m->params.n; i++) {
+        n += trained && m->params.at[i].frozen ? 0 : m->params.at[i].n_elems;
+    }
+    return n;
+}
+
+/* ---- batches ---- */
+
+/* Each of n numbers is in 0..limit-1, or ZT_IGNORE where that is allowed. */
+static int md_check_range(const char *what, const int32_t *v, uint64_t n, uint64_t limit,
+                          ckpt_err *err)
+{
+    bool may_ignore = what[0] == 'l';
+
+    for (uint64_t i = 0; i < n; i++) {
+        if ((v[i] < 0 || (uint64_t)v[i] >= limit) && !(may_ignore && v[i] == ZT_IGNORE)) {
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "%s: number %" PRIu64 " is %" PRId32 ", the model has 0 to %" PRIu64,
+                             what, i, v[i], limit - 1);
+        }
+    }
+    return CKPT_OK;
+}
+
+static int md_check_labels(const zt_model *m, const zt_batch *b, ckpt_err *err)
+{
+    const zt_model_config *f = &m->config;
+    bool classifier = f->arch == ZT_BERT_CLASSIFIER;
+
+    if (b->labels == NULL || (classifier && (f->labels == 1 || f->multi_label))) {
+        return CKPT_OK;
+    }
+    return classifier ? md_check_range("labels", b->labels, b->batch, f->labels, err)
+                      : md_check_range("labels", b->labels, zt_batch_rows(b), f->vocab, err);
+}
+
+static int md_check_size(const zt_model *m, const zt_batch *b, ckpt_err *err)
+{
+    uint64_t rows;
+
+    if (b->batch == 0 || b->seq == 0 || !ckpt_mul(b->batch, b->seq, &rows) || rows > INT32_MAX) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "a micro batch of %" PRIu64 " samples of %" PRIu64 " tokens", b->batch,
+                         b->seq);
+    }
+    // rotary positions have no table to run out of
+    if (m->config.arch != ZT_LLAMA && b->seq > m->config.positions) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "samples of %" PRIu64 " tokens, the model has %" PRIu64 " positions",
+                         b->seq, m->config.positions);
+    }
+    if (b->input_ids == NULL) {
+        return ckpt_fail(err, CKPT_EMISSING, "a micro batch without input_ids");
+    }
+    return CKPT_OK;
+}
+
+int zt_model_check_batch(const zt_model *m, const zt_batch *b, ckpt_err *err)
+{
+    const zt_model_config *f = &m->config;
+    bool bert = f->arch == ZT_BERT_CLASSIFIER || f->arch == ZT_BERT_MLM;
+    int rc = md_check_size(m, b, err);
+
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    rc = md_check_range("input_ids", b->input_ids, zt_batch_rows(b), f->vocab, err);
+    if (rc == CKPT_OK && b->attention_mask != NULL) {
+        rc = md_check_range("attention_mask", b->attention_mask, zt_batch_rows(b), 2, err);
+    }
+    if (rc == CKPT_OK && b->token_type_ids != NULL) {
+        if (!bert) {
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "token_type_ids are for BERT, this model is %s", f->class_name);
+        }
+        rc = md_check_range("token_type_ids", b->token_type_ids, zt_batch_rows(b), f->types, err);
+    }
+    return rc == CKPT_OK ? md_check_labels(m, b, err) : rc;
+}

@@ -1,0 +1,446 @@
+/*
+ * optim.c: the optimizer block of the config: types, settings, defaults.
+ *
+ * DeepSpeed hands `params` to the class that it picks, as keyword arguments; which class that is
+ * decides what may be set and the defaults.  The table below says so, by class.
+ * Source: DeepSpeed 0.19.8, runtime/engine.py (_configure_basic_optimizer), the classes under ops/,
+ * torch.optim of 2.15; for OneBitAdam releases before 0.18.
+ */
+#include "engine/optim/optim.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/*
+ * The classes behind the types: with torch_adam torch's, with offload DeepSpeed's for the CPU, else
+ * the fused ones.  Bits, so that a setting can name all that take it.
+ */
+enum {
+    OP_TORCH_ADAM = 1,
+    OP_CPU_ADAM = 2,
+    OP_FUSED_ADAM = 4,
+    OP_SGD = 8,
+    OP_TORCH_ADAGRAD = 16,
+    OP_CPU_ADAGRAD = 32,
+    OP_CPU_LION = 64,
+    OP_FUSED_LION = 128,
+    OP_LAMB = 256,
+    OP_ONEBIT = 512,
+    OP_MUON = 1024,
+    OP_ANY = 2047,
+    OP_ADAM = OP_TORCH_ADAM | OP_CPU_ADAM | OP_FUSED_ADAM,
+    OP_LION = OP_CPU_LION | OP_FUSED_LION,
+    OP_TORCH = OP_TORCH_ADAM | OP_SGD | OP_TORCH_ADAGRAD,
+    OP_BETAS = OP_ADAM | OP_LION | OP_LAMB | OP_ONEBIT | OP_MUON
+};
+
+typedef enum op_kind {
+    OP_NUMBER, /* finite, >= 0 */
+    OP_PAIR,   /* betas */
+    OP_BOOL,
+    OP_COUNT,  /* integer >= 0 */
+    OP_METHOD, /* ns_method */
+    OP_MUST,   /* must equal `must`: what else it could say is not here */
+    OP_IGNORED /* says how, not what, is computed */
+} op_kind;
+
+/* A setting: which classes take it, where it is kept.  A name may occur twice, for other classes.
+ */
+typedef struct op_setting {
+    const char *name;
+    op_kind kind;
+    unsigned classes;
+    size_t at; /* in zt_optim */
+    double must;
+} op_setting;
+
+#define OP_AT(field) offsetof(zt_optim, field)
+
+static const op_setting op_settings[] = {
+    {"lr", OP_NUMBER, OP_ANY, OP_AT(lr), 0},
+    {"betas", OP_PAIR, OP_BETAS, 0, 0},
+    {"eps", OP_NUMBER, OP_ANY & ~(unsigned)(OP_SGD | OP_LION), OP_AT(eps), 0},
+    {"weight_decay", OP_NUMBER, OP_ANY, OP_AT(weight_decay), 0},
+    {"bias_correction", OP_BOOL, OP_CPU_ADAM | OP_FUSED_ADAM | OP_LAMB, OP_AT(bias_correction), 0},
+    {"momentum", OP_NUMBER, OP_SGD | OP_MUON, OP_AT(momentum), 0},
+    {"dampening", OP_NUMBER, OP_SGD, OP_AT(dampening), 0},
+    {"nesterov", OP_BOOL, OP_SGD, OP_AT(nesterov), 0},
+    {"lr_decay", OP_NUMBER, OP_TORCH_ADAGRAD, OP_AT(lr_decay), 0},
+    {"eps_inside_sqrt", OP_BOOL, OP_LAMB, OP_AT(eps_inside), 0},
+    {"max_coeff", OP_NUMBER, OP_LAMB, OP_AT(max_coeff), 0},
+    {"min_coeff", OP_NUMBER, OP_LAMB, OP_AT(min_coeff), 0},
+    {"freeze_step", OP_COUNT, OP_ONEBIT, OP_AT(freeze_step), 0},
+    {"muon_lr", OP_NUMBER, OP_MUON, OP_AT(muon_lr), 0},
+    {"adam_lr", OP_NUMBER, OP_MUON, OP_AT(adam_lr), 0},
+    {"ns_method", OP_METHOD, OP_MUON, OP_AT(muon_gram), 0},
+    // read before the class is known, by op_flag
+    {"torch_adam", OP_IGNORED, OP_ADAM | OP_MUON, 0, 0},
+    {"adam_w_mode", OP_IGNORED, OP_ADAM | OP_MUON, 0, 0},
+    {"amsgrad", OP_MUST, OP_ADAM | OP_CPU_ADAGRAD | OP_LAMB | OP_ONEBIT, 0, 0},
+    {"maximize", OP_MUST, OP_TORCH, 0, 0},
+    {"differentiable", OP_MUST, OP_TORCH, 0, 0},
+    {"initial_accumulator_value", OP_MUST, OP_TORCH_ADAGRAD, 0, 0},
+    {"fp32_optimizer_states", OP_MUST, OP_CPU_ADAM | OP_CPU_ADAGRAD | OP_CPU_LION, 0, 1},
+    {"fp32_optimizer_states", OP_IGNORED, OP_TORCH_ADAM | OP_FUSED_ADAM | OP_MUON, 0, 0},
+    {"ns_steps", OP_MUST, OP_MUON, 0, 5},
+    {"nesterov", OP_MUST, OP_MUON, 0, 1},
+    {"foreach", OP_IGNORED, OP_TORCH | OP_MUON, 0, 0},
+    {"fused", OP_IGNORED, OP_TORCH, 0, 0},
+    {"capturable", OP_IGNORED, OP_TORCH_ADAM, 0, 0},
+    {"set_grad_none", OP_IGNORED, OP_FUSED_ADAM | OP_FUSED_LION, 0, 0},
+    {"bias_correction", OP_IGNORED, OP_ONEBIT, 0, 0},
+    {"eps_inside_sqrt", OP_IGNORED, OP_ONEBIT, 0, 0},
+    {"cuda_aware", OP_IGNORED, OP_ONEBIT, 0, 0},
+    {"comm_backend_name", OP_IGNORED, OP_ONEBIT, 0, 0},
+};
+
+#define OP_N (sizeof op_settings / sizeof *op_settings)
+
+typedef struct op_type {
+    const char *name;
+    zt_optim_type type;
+    bool exact; /* the name is looked up in torch.optim, where letters' case matters */
+} op_type;
+
+static const op_type op_types[] = {
+    {"Adam", ZT_OPT_ADAM, false}, {"AdamW", ZT_OPT_ADAMW, false},
+    {"SGD", ZT_OPT_SGD, true},    {"Adagrad", ZT_OPT_ADAGRAD, false},
+    {"Lion", ZT_OPT_LION, false}, {"Lamb", ZT_OPT_LAMB, false},
+    {"Muon", ZT_OPT_MUON, false}, {"OneBitAdam", ZT_OPT_ONEBIT_ADAM, false},
+};
+
+/* A finite number.  Strings are none: DeepSpeed's classes fail on "1e-5" as well. */
+static bool op_number(const ckpt_value *v, double *out)
+{
+    if (v->kind != CKPT_V_INT && v->kind != CKPT_V_FLOAT) {
+        return false;
+    }
+    *out = v->kind == CKPT_V_INT ? (double)v->as.i : v->as.f;
+    return isfinite(*out);
+}
+
+/* How a wrong value is shown. */
+static const char *op_shown(const ckpt_value *v)
+{
+    static const char *const kinds[] = {"null",       "a boolean", "an integer",
+                                        "an integer", "a number",  "a string"};
+
+    if (v->kind == CKPT_V_LIST) {
+        return "a list";
+    }
+    return (size_t)v->kind < sizeof kinds / sizeof *kinds ? kinds[v->kind] : "an object";
+}
+
+/* The type by its name, as DeepSpeed finds it. */
+static int op_find_type(zt_optim *o, const ckpt_value *block, ckpt_err *err)
+{
+    const ckpt_value *name = ckpt_value_get(block, "type");
+
+    if (!name || name->kind != CKPT_V_STR) {
+        return ckpt_fail(err, CKPT_EUSAGE, "optimizer: \"type\" with the name of one is missing");
+    }
+    o->name = name->as.text.at;
+    for (size_t i = 0; i < sizeof op_types / sizeof *op_types; i++) {
+        const op_type *t = &op_types[i];
+
+        if (strcasecmp(t->name, o->name) == 0) {
+            o->type = t->type;
+            return !t->exact || strcmp(t->name, o->name) == 0
+                       ? CKPT_OK
+                       : ckpt_fail(err, CKPT_EUNSUPPORTED,
+                                   "optimizer.type \"%s\": this one is spelled \"%s\"", o->name,
+                                   t->name);
+        }
+    }
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "optimizer.type \"%s\" is not supported; there are Adam, AdamW, SGD, Adagrad, "
+                     "Lion, Lamb, Muon and OneBitAdam",
+                     o->name);
+}
+
+/* A flag that decides about the class. */
+static int op_flag(const ckpt_value *params, const char *key, bool *out, ckpt_err *err)
+{
+    const ckpt_value *v = ckpt_value_get(params, key);
+
+    if (v && v->kind != CKPT_V_BOOL) {
+        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: true or false, not %s", key,
+                         op_shown(v));
+    }
+    if (v) {
+        *out = v->as.i != 0;
+    }
+    return CKPT_OK;
+}
+
+static unsigned op_adam_class(const zt_optim *o, bool offload)
+{
+    if (o->torch) {
+        return OP_TORCH_ADAM;
+    }
+    return offload ? OP_CPU_ADAM : OP_FUSED_ADAM;
+}
+
+/* The class that DeepSpeed makes. */
+static unsigned op_class(const zt_optim *o, bool offload)
+{
+    switch (o->type) {
+    case ZT_OPT_ADAM:
+    case ZT_OPT_ADAMW:
+        return op_adam_class(o, offload);
+    case ZT_OPT_SGD:
+        return OP_SGD;
+    case ZT_OPT_ADAGRAD:
+        return offload ? OP_CPU_ADAGRAD : OP_TORCH_ADAGRAD;
+    case ZT_OPT_LION:
+        return offload ? OP_CPU_LION : OP_FUSED_LION;
+    case ZT_OPT_LAMB:
+        return OP_LAMB;
+    case ZT_OPT_MUON:
+        return OP_MUON;
+    case ZT_OPT_ONEBIT_ADAM:
+    default:
+        return OP_ONEBIT;
+    }
+}
+
+static void op_states(zt_optim *o, const char *first, const char *second)
+{
+    o->state[0] = first;
+    o->state[1] = second;
+    o->n_state = second ? 2 : first ? 1 : 0;
+}
+
+/* Defaults of a class, and names of its state. */
+static void op_defaults(zt_optim *o, unsigned class)
+{
+    o->lr = 1e-3;
+    o->beta1 = 0.9;
+    o->beta2 = 0.999;
+    o->eps = 1e-8;
+    o->bias_correction = class != OP_ONEBIT;
+    o->muon_lr = o->adam_lr = (double)NAN;
+    op_states(o, "exp_avg", "exp_avg_sq");
+    switch (class) {
+    case OP_TORCH_ADAM:
+        o->weight_decay = o->decoupled ? 1e-2 : 0; // as AdamW and Adam of torch differ
+        break;
+    case OP_TORCH_ADAGRAD:
+    case OP_CPU_ADAGRAD:
+        o->lr = 1e-2;
+        o->eps = 1e-10;
+        op_states(o, class == OP_CPU_ADAGRAD ? "exp_avg_sq" : "sum", NULL);
+        break;
+    case OP_CPU_LION:
+    case OP_FUSED_LION:
+        o->zero_up = class == OP_FUSED_LION;
+        op_states(o, "exp_avg", NULL);
+        break;
+    case OP_LAMB:
+        o->max_coeff = 10;
+        o->min_coeff = 0.01;
+        break;
+    case OP_ONEBIT:
+        o->freeze_step = 100000;
+        break;
+    case OP_MUON:
+        o->momentum = 0.95;
+        o->beta2 = 0.95;
+        o->eps = 1e-10;
+        o->muon_gram = true;
+        o->lr = (double)NAN; // the halves differ: op_finish
+        break;
+    default:
+        break;
+    }
+}
+
+/* Both below 1: at 1 a moment would never change. */
+static int op_betas(zt_optim *o, const ckpt_value *v, ckpt_err *err)
+{
+    ckpt_seq seq = ckpt_value_seq(v);
+
+    if (v->kind != CKPT_V_LIST || seq.n != 2 || !op_number(seq.at[0], &o->beta1) ||
+        !op_number(seq.at[1], &o->beta2) || o->beta1 < 0 || o->beta1 >= 1 || o->beta2 < 0 ||
+        o->beta2 >= 1) {
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "optimizer.params.betas: two numbers from 0 to below 1 expected");
+    }
+    return CKPT_OK;
+}
+
+/* A setting of which one value is here: the default, or what switches it off. */
+static int op_must(const op_setting *s, const ckpt_value *v, ckpt_err *err)
+{
+    double x = v->kind == CKPT_V_BOOL ? (double)v->as.i : 0;
+
+    if (v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE && !op_number(v, &x)) {
+        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: a wrong value, %s", s->name,
+                         op_shown(v));
+    }
+    // null: not asked for, as in Python
+    return v->kind == CKPT_V_NONE || x == s->must
+               ? CKPT_OK
+               : ckpt_fail(err, CKPT_EUNSUPPORTED,
+                           "optimizer.params.%s: only %g%s is supported; leave it out", s->name,
+                           s->must,
+                           v->kind == CKPT_V_BOOL ? (s->must > 0 ? " (true)" : " (false)") : "");
+}
+
+/* Check one value and keep it. */
+static int op_set(zt_optim *o, const op_setting *s, const ckpt_value *v, ckpt_err *err)
+{
+    char *at = (char *)o + s->at;
+    double x = 0;
+
+    switch (s->kind) {
+    case OP_NUMBER:
+        if (!op_number(v, &x) || x < 0) {
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "optimizer.params.%s: a number >= 0 expected, not %s", s->name,
+                             x < 0 ? "a negative one" : op_shown(v));
+        }
+        memcpy(at, &x, sizeof x);
+        return CKPT_OK;
+    case OP_PAIR:
+        return op_betas(o, v, err);
+    case OP_BOOL:
+        if (v->kind != CKPT_V_BOOL) {
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "optimizer.params.%s: true or false expected, not %s", s->name,
+                             op_shown(v));
+        }
+        *(bool *)at = v->as.i != 0;
+        return CKPT_OK;
+    case OP_COUNT:
+        if (!op_number(v, &x) || x < 0 || x > 0x1p53 || x != floor(x)) {
+            return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: an integer >= 0 expected",
+                             s->name);
+        }
+        *(int64_t *)(void *)at = (int64_t)x;
+        return CKPT_OK;
+    case OP_METHOD:
+        *(bool *)at = ckpt_value_is(v, "gram");
+        return *(bool *)at || ckpt_value_is(v, "standard")
+                   ? CKPT_OK
+                   : ckpt_fail(err, CKPT_EUSAGE,
+                               "optimizer.params.%s: \"gram\" or \"standard\" expected", s->name);
+    case OP_MUST:
+        return op_must(s, v, err);
+    case OP_IGNORED:
+        break;
+    }
+    return CKPT_OK;
+}
+
+/* A setting that the class does not take: say which it takes. */
+static int op_unknown(const zt_optim *o, const char *key, unsigned class, ckpt_err *err)
+{
+    char known[320] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < OP_N; i++) {
+        size_t add = strlen(op_settings[i].name);
+
+        if ((op_settings[i].classes & class) && n + add + 3 < sizeof known) {
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "",
+                                  op_settings[i].name);
+        }
+    }
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer.params.%s: not a setting of %s here (%s)",
+                     key, o->name, known);
+}
+
+/* One pair of params. */
+static int op_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err *err)
+{
+    const char *key;
+
+    if (pair->key->kind != CKPT_V_STR) {
+        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params: keys are strings");
+    }
+    key = pair->key->as.text.at;
+    if (strcmp(key, "max_grad_norm") == 0) {
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "optimizer.params.max_grad_norm is not a setting of optimizers: write "
+                         "\"gradient_clipping\" at the top level");
+    }
+    for (size_t i = 0; i < OP_N; i++) {
+        if ((op_settings[i].classes & class) && strcmp(op_settings[i].name, key) == 0) {
+            return op_set(o, &op_settings[i], pair->value, err);
+        }
+    }
+    return op_unknown(o, key, class, err);
+}
+
+/* What depends on several settings. */
+static int op_finish(zt_optim *o, ckpt_err *err)
+{
+    if (o->type == ZT_OPT_SGD) {
+        if (o->nesterov && (o->momentum <= 0 || o->dampening != 0)) {
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "optimizer.params.nesterov needs a momentum and no dampening");
+        }
+        op_states(o, o->momentum > 0 ? "momentum_buffer" : NULL, NULL);
+    }
+    if (o->type == ZT_OPT_MUON && isnan(o->lr)) {
+        // without any rate each half has its own default
+        o->lr = 0.02;
+        o->adam_lr = isnan(o->adam_lr) ? 3e-4 : o->adam_lr;
+    }
+    if (o->type == ZT_OPT_MUON && o->momentum >= 1) {
+        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.momentum: below 1 expected");
+    }
+    return CKPT_OK;
+}
+
+int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_err *err)
+{
+    const ckpt_value *params = ckpt_value_get(block, "params");
+    ckpt_dict map = ckpt_value_map(params);
+    unsigned class;
+    bool adam;
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    rc = op_find_type(out, block, err);
+    if (rc == CKPT_OK && params && params->kind != CKPT_V_NONE && params->kind != CKPT_V_DICT) {
+        rc = ckpt_fail(err, CKPT_EUSAGE, "optimizer.params: an object expected, not %s",
+                       op_shown(params));
+    }
+    adam = out->type == ZT_OPT_ADAM || out->type == ZT_OPT_ADAMW || out->type == ZT_OPT_MUON;
+    out->decoupled = true;
+    if (rc == CKPT_OK && adam) {
+        rc = op_flag(params, "adam_w_mode", &out->decoupled, err);
+        rc = rc == CKPT_OK ? op_flag(params, "torch_adam", &out->torch, err) : rc;
+        out->decoupled = out->decoupled || out->type == ZT_OPT_ADAMW;
+    }
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    class = op_class(out, offload);
+    out->torch = out->torch || (class & OP_TORCH) != 0;
+    op_defaults(out, class);
+    for (uint64_t i = 0; i < map.n && rc == CKPT_OK; i++) {
+        rc = op_one(out, &map.at[i], class, err);
+    }
+    return rc == CKPT_OK ? op_finish(out, err) : rc;
+}
+
+bool zt_optim_has_betas(const zt_optim *o)
+{
+    // Muon's class keeps its defaults per group and so has none as far as a schedule can see
+    return o->type != ZT_OPT_SGD && o->type != ZT_OPT_ADAGRAD && o->type != ZT_OPT_MUON;
+}
+
+zt_hyper zt_optim_hyper(const zt_optim *o, bool muon)
+{
+    double own = muon ? o->muon_lr : o->adam_lr;
+    zt_hyper h = {o->type == ZT_OPT_MUON && !isnan(own) ? own : o->lr, o->beta1, o->beta2,
+                  o->weight_decay};
+
+    return h;
+}

@@ -1,0 +1,183 @@
+/*
+ * scaler.c: the factor on the loss that keeps 16-bit gradients in range (Micikevicius et al. 2018).
+ *
+ * Source: DeepSpeed 0.19.8, runtime/fp16/loss_scaler.py (stages 1 to 3), fused_optimizer.py (stage
+ * 0), runtime/precision_config.py (the settings).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "engine/optim/optim.h"
+
+/* A member of the block; NULL when absent or "auto", which stands for the default. */
+static const ckpt_value *sc_get(const ckpt_value *block, const char *key)
+{
+    const ckpt_value *v = ckpt_value_get(block, key);
+
+    return v && ckpt_value_is(v, "auto") ? NULL : v;
+}
+
+/* A number, or a string that is one, as the original's typed blocks take them. */
+static bool sc_number(const ckpt_value *v, double *out)
+{
+    char *end;
+
+    if (v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT) {
+        *out = v->kind == CKPT_V_INT ? (double)v->as.i : v->as.f;
+        return isfinite(*out);
+    }
+    if (v->kind != CKPT_V_STR || v->as.text.n == 0) {
+        return false;
+    }
+    *out = strtod(v->as.text.at, &end);
+    return end == v->as.text.at + v->as.text.n && isfinite(*out);
+}
+
+/* An integer, also written 1e3 or "1000". */
+static int sc_integer(const ckpt_value *block, const char *key, int64_t *out, ckpt_err *err)
+{
+    const ckpt_value *v = sc_get(block, key);
+    double x;
+
+    if (!v) {
+        return CKPT_OK;
+    }
+    if (!sc_number(v, &x) || x != floor(x) || fabs(x) > 0x1p53) {
+        return ckpt_fail(err, CKPT_EUSAGE, "fp16.%s: an integer expected", key);
+    }
+    *out = (int64_t)x;
+    return CKPT_OK;
+}
+
+/* true, false, or what is read as one of them (1, 0, "yes", "off" ...). */
+static int sc_flag(const ckpt_value *block, const char *key, bool *out, ckpt_err *err)
+{
+    static const char *const words[2][6] = {{"0", "off", "f", "false", "n", "no"},
+                                            {"1", "on", "t", "true", "y", "yes"}};
+    const ckpt_value *v = sc_get(block, key);
+    double x;
+
+    if (!v) {
+        return CKPT_OK;
+    }
+    if (v->kind == CKPT_V_BOOL) {
+        *out = v->as.i != 0;
+        return CKPT_OK;
+    }
+    if (v->kind != CKPT_V_STR && sc_number(v, &x) && (x == 0 || x == 1)) {
+        *out = x == 1;
+        return CKPT_OK;
+    }
+    for (size_t i = 0; v->kind == CKPT_V_STR && i < 12; i++) {
+        if (strcasecmp(words[i / 6][i % 6], v->as.text.at) == 0) {
+            *out = i >= 6;
+            return CKPT_OK;
+        }
+    }
+    return ckpt_fail(err, CKPT_EUSAGE, "fp16.%s: true or false expected", key);
+}
+
+/* What a dynamic scale needs; the original checks these only then. */
+static int sc_limits(const zt_scaler *s, int64_t power, int64_t min, ckpt_err *err)
+{
+    if (power < -1022 || power > 1023) {
+        return ckpt_fail(err, CKPT_EUSAGE, "fp16.initial_scale_power: -1022 to 1023 expected");
+    }
+    if (s->window <= 0) {
+        return ckpt_fail(err, CKPT_EUSAGE, "fp16.loss_scale_window: an integer > 0 expected");
+    }
+    if (min <= 0) {
+        return ckpt_fail(err, CKPT_EUSAGE, "fp16.min_loss_scale: an integer > 0 expected");
+    }
+    return CKPT_OK;
+}
+
+int zt_scaler_parse(zt_scaler *out, const ckpt_value *block, bool fp16, int stage, ckpt_err *err)
+{
+    const ckpt_value *v = sc_get(block, "loss_scale");
+    int64_t power = 16, min = 1;
+    double scale = 0;
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    *out = (zt_scaler){.stage0 = stage == 0, .scale = 1, .factor = 2, .window = 1000};
+    out->hysteresis = 2;
+    out->last_overflow = -1;
+    out->touched = true; // constants are floats
+    if (v && (!sc_number(v, &scale) || scale < 0)) {
+        return ckpt_fail(err, CKPT_EUSAGE, "fp16.loss_scale: a number >= 0 expected (0: dynamic)");
+    }
+    rc = sc_integer(block, "initial_scale_power", &power, err);
+    rc = rc == CKPT_OK ? sc_integer(block, "loss_scale_window", &out->window, err) : rc;
+    rc = rc == CKPT_OK ? sc_integer(block, "hysteresis", &out->hysteresis, err) : rc;
+    rc = rc == CKPT_OK ? sc_integer(block, "min_loss_scale", &min, err) : rc;
+    rc = rc == CKPT_OK ? sc_flag(block, "consecutive_hysteresis", &out->consecutive, err) : rc;
+    out->left = out->hysteresis;
+    out->min_scale = (double)min;
+    if (rc != CKPT_OK || !fp16) {
+        return rc;
+    }
+    out->dynamic = scale == 0;
+    if (!out->dynamic) {
+        out->scale = scale;
+        return CKPT_OK;
+    }
+    out->scale = ldexp(1, (int)(power < -1022 || power > 1023 ? 0 : power));
+    out->touched = power < 0;
+    return sc_limits(out, power, min, err);
+}
+
+/* An overflow: use up patience (hysteresis), then halve. */
+static int sc_lower(zt_scaler *s, ckpt_err *err)
+{
+    double next = s->scale / s->factor;
+
+    if (!s->stage0 && s->hysteresis != 1 && s->left != 1) {
+        s->left--;
+        return CKPT_OK;
+    }
+    if (!s->stage0 && s->scale == s->min_scale) {
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "gradients overflow although the loss scale is at its minimum of %g: the "
+                         "run cannot go on (lower the learning rate, or use bf16)",
+                         s->min_scale);
+    }
+    // the minimum is an integer in the config, and so is the scale that becomes it
+    s->touched = s->min_scale <= next;
+    s->scale = s->touched ? next : s->min_scale;
+    return CKPT_OK;
+}
+
+/* A good step: double after every `window` of them without an overflow. */
+static void sc_calm(zt_scaler *s)
+{
+    int64_t since = s->iter - s->last_overflow - 1;
+    bool raise = since > 0 && since % s->window == 0;
+
+    if (!s->stage0 && (s->consecutive || raise)) {
+        s->left = s->hysteresis;
+    }
+    if (raise) {
+        s->scale *= s->factor;
+        s->touched = true;
+    }
+}
+
+int zt_scaler_update(zt_scaler *s, bool overflow, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (s->dynamic && overflow) {
+        rc = sc_lower(s, err);
+        if (rc != CKPT_OK) {
+            return rc; // as it was: iter does not advance
+        }
+        s->last_overflow = s->iter;
+    } else if (s->dynamic) {
+        sc_calm(s);
+    }
+    s->iter++;
+    return rc;
+}

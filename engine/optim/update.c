@@ -1,0 +1,132 @@
+/*
+ * update.c: the arithmetic of one step: from settings, schedule and step number to the numbers that
+ * the device's kernel takes.
+ *
+ * Sources: Adam, Kingma & Ba 2015; AdamW, Loshchilov & Hutter 2019; Adagrad, Duchi et al. 2011;
+ * Lion, Chen et al. 2023; LAMB, You et al. 2020; SGD with momentum as in torch.optim.SGD.  Bias
+ * corrections are powers of the step number, so that a resumed run goes on with the same bits.
+ */
+#include <math.h>
+
+#include "engine/optim/optim.h"
+
+/* 1 - beta^t as DeepSpeed's CPU kernel has it: beta and the power are fp32. */
+static float ud_left_single(double beta, int64_t t)
+{
+    return 1.0f - (float)pow((double)(float)beta, (double)t);
+}
+
+/*
+ * Adam's corrections c = 1 - beta^t: with torch's classes from doubles, else from floats, as each
+ * reference has them; without correction both are 1.
+ */
+static void ud_adam(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t t)
+{
+    u->kind = ZT_ADAM;
+    u->decoupled = o->decoupled;
+    u->exact = o->torch;
+    u->step_size = h->lr;
+    u->denominator = 1;
+    if (!o->bias_correction) {
+        return;
+    }
+    if (o->torch) {
+        u->step_size = h->lr / (1 - pow(h->beta1, (double)t));
+        u->denominator = 1 / sqrt(1 - pow(h->beta2, (double)t));
+    } else {
+        u->step_size = (double)((float)h->lr / ud_left_single(h->beta1, t));
+        u->denominator = 1 / sqrt((double)ud_left_single(h->beta2, t));
+    }
+}
+
+/* LAMB's are in the step size; the trust ratio is the kernel's. */
+static void ud_lamb(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t t)
+{
+    u->kind = ZT_LAMB;
+    u->eps_inside = o->eps_inside;
+    u->min_coeff = o->min_coeff;
+    u->max_coeff = o->max_coeff;
+    u->decoupled = true;
+    u->step_size = h->lr;
+    if (o->bias_correction) { // of betas in fp32, as the kernel has them
+        u->step_size *= sqrt(1 - pow((double)(float)h->beta2, (double)t)) /
+                        (1 - pow((double)(float)h->beta1, (double)t));
+    }
+}
+
+/* SGD, whose momentum buffer starts as the first gradient. */
+static void ud_sgd(zt_update *u, const zt_optim *o, const zt_piece *piece, int64_t t)
+{
+    u->kind = ZT_SGD;
+    u->beta1 = o->momentum; // not the schedule's: torch's class has no betas
+    u->m = o->momentum > 0 ? piece->state[0] : NULL;
+    u->first = t == 1;
+    u->nesterov = o->nesterov;
+    u->dampening = o->dampening;
+}
+
+/* What all kinds share. */
+static zt_update ud_start(const zt_hyper *h, const zt_piece *piece)
+{
+    zt_update u = {
+        .n = piece->n,
+        .p = piece->p,
+        .g = piece->g,
+        .g_dtype = piece->g_dtype,
+        .g_scale = piece->g_scale,
+        .low = piece->low,
+        .low_dtype = piece->low_dtype,
+        .lr = h->lr,
+        .beta1 = h->beta1,
+        .beta2 = h->beta2,
+        .weight_decay = h->weight_decay,
+    };
+
+    return u;
+}
+
+void zt_optim_update(zt_device *d, const zt_optim *o, const zt_hyper *h, int64_t t,
+                     const zt_piece *piece)
+{
+    zt_update u = ud_start(h, piece);
+
+    u.eps = o->eps;
+    u.m = piece->state[0];
+    u.v = piece->state[1];
+    switch (o->type) {
+    case ZT_OPT_ADAM:
+    case ZT_OPT_ADAMW:
+    case ZT_OPT_MUON:
+        ud_adam(&u, o, h, t);
+        break;
+    case ZT_OPT_SGD:
+        ud_sgd(&u, o, piece, t);
+        break;
+    case ZT_OPT_ADAGRAD:
+        u.kind = ZT_ADAGRAD;
+        u.m = NULL;
+        u.v = piece->state[0];
+        u.lr = h->lr / (1 + (double)(t - 1) * o->lr_decay);
+        break;
+    case ZT_OPT_LION:
+        u.kind = ZT_LION;
+        u.zero_up = o->zero_up;
+        break;
+    case ZT_OPT_LAMB:
+        ud_lamb(&u, o, h, t);
+        break;
+    case ZT_OPT_ONEBIT_ADAM:
+        zt_device_fail(d, CKPT_EUSAGE, "1-bit Adam is updated by zt_onebit_update");
+        return;
+    }
+    d->ops->update(d, &u);
+}
+
+void zt_muon_apply(zt_device *d, const zt_hyper *h, const zt_piece *piece)
+{
+    zt_update u = ud_start(h, piece);
+
+    u.kind = ZT_SGD;
+    u.decoupled = true;
+    d->ops->update(d, &u);
+}

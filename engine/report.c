@@ -1,0 +1,180 @@
+/*
+ * report.c: what a run tells: metrics as JSON lines, progress for people, where the time went.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <time.h>
+
+#include "engine/engine.h"
+
+double zt_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int zt_report_open(zt_engine *e, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (e->comm->rank == 0 && e->opts->metrics) {
+        // A resumed run goes on in the file of the first.
+        e->metrics = fopen(e->opts->metrics, e->loaded.global_steps > 0 ? "a" : "w");
+        if (!e->metrics)
+            rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
+    }
+    return zt_comm_agree(e->comm, rc, err);
+}
+
+/* A number as JSON has it: what is not finite is null. */
+static void rp_number(FILE *f, const char *key, double v)
+{
+    if (v - v == 0)
+        fprintf(f, ", \"%s\": %.17g", key, v);
+    else
+        fprintf(f, ", \"%s\": null", key);
+}
+
+static int rp_flush(zt_engine *e, ckpt_err *err)
+{
+    if (fputc('\n', e->metrics) == EOF || fflush(e->metrics) != 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
+    return CKPT_OK;
+}
+
+/* The line of a skipped update. */
+static void rp_overflow(const zt_engine *e, const zt_step *s)
+{
+    const zt_scaler *now = &e->zero->scaler;
+
+    if (now->scale < s->loss_scale)
+        fprintf(stderr,
+                "zerotrain: OVERFLOW at step %" PRId64
+                ", skipped: loss scale %.10g, reduced to %.10g\n",
+                e->zero->global_steps, s->loss_scale, now->scale);
+    else if (now->dynamic)
+        fprintf(stderr,
+                "zerotrain: OVERFLOW at step %" PRId64
+                ", skipped: loss scale %.10g stays, hysteresis reduced to %" PRId64 "\n",
+                e->zero->global_steps, s->loss_scale, now->left);
+    else
+        fprintf(stderr, "zerotrain: OVERFLOW at step %" PRId64 ", skipped\n",
+                e->zero->global_steps);
+}
+
+static void rp_progress(const zt_engine *e, const zt_progress *p)
+{
+    zt_memory m;
+
+    zt_zero_memory(e->zero, &m);
+    fprintf(stderr,
+            "step %" PRId64 "/%" PRId64
+            "  loss %.4f  norm %.3f  lr %.3g  scale %.4g  %.0f tokens/s  %.0f MiB a rank\n",
+            e->zero->global_steps, e->total_steps, p->loss, p->step.grad_norm, p->step.lr,
+            p->step.loss_scale, (double)p->tokens / p->seconds,
+            (double)(m.weights + m.masters + m.state + m.gradients + m.buffers + m.activations) /
+                1048576);
+}
+
+int zt_report_step(zt_engine *e, const zt_progress *p, ckpt_err *err)
+{
+    int64_t every = e->config.steps_per_print > 0 ? e->config.steps_per_print : 10;
+    int64_t step = e->zero->global_steps;
+
+    if (e->comm->rank != 0)
+        return CKPT_OK;
+    if (p->step.skipped && !e->opts->quiet)
+        rp_overflow(e, &p->step);
+    if (!e->opts->quiet && (step % every == 0 || step == e->total_steps))
+        rp_progress(e, p);
+    if (!e->metrics)
+        return CKPT_OK;
+    fprintf(e->metrics, "{\"step\": %" PRId64, step);
+    rp_number(e->metrics, "loss", p->loss);
+    rp_number(e->metrics, "grad_norm", p->step.grad_norm);
+    rp_number(e->metrics, "lr", p->step.lr);
+    rp_number(e->metrics, "loss_scale", p->step.loss_scale);
+    fprintf(e->metrics, ", \"skipped\": %s, \"tokens\": %" PRIu64,
+            p->step.skipped ? "true" : "false", p->tokens);
+    rp_number(e->metrics, "seconds", p->seconds);
+    fputc('}', e->metrics);
+    return rp_flush(e, err);
+}
+
+int zt_report_score(zt_engine *e, const zt_score *s, ckpt_err *err)
+{
+    int64_t step = e->zero->global_steps;
+
+    if (e->comm->rank != 0)
+        return CKPT_OK;
+    if (!e->opts->quiet || e->opts->evaluate) {
+        FILE *out = e->opts->evaluate ? stdout : stderr;
+        fprintf(out, "evaluated at step %" PRId64 ": loss %.6f", step, s->loss);
+        if (s->accuracy - s->accuracy == 0)
+            fprintf(out, ", accuracy %.2f %%", 100 * s->accuracy);
+        fprintf(out, ", %" PRIu64 " samples\n", s->samples);
+    }
+    if (!e->metrics)
+        return CKPT_OK;
+    fprintf(e->metrics, "{\"step\": %" PRId64 ", \"evaluation\": true", step);
+    rp_number(e->metrics, "eval_loss", s->loss);
+    rp_number(e->metrics, "eval_accuracy", s->accuracy);
+    fprintf(e->metrics, ", \"samples\": %" PRIu64 "}", s->samples);
+    return rp_flush(e, err);
+}
+
+void zt_report_start(const zt_engine *e)
+{
+    const zt_config *c = &e->config;
+
+    if (e->comm->rank != 0 || e->opts->quiet)
+        return;
+    for (size_t i = 0; c->notes && c->notes[i]; i++)
+        fprintf(stderr, "note: %s\n", c->notes[i]);
+    fprintf(stderr,
+            "%s: %" PRIu64 " parameters, %" PRIu64
+            " trained; ZeRO stage %d, %s, %d %s; global batch %" PRId64 " = %" PRId64 " x %" PRId64
+            " x %d\n",
+            e->model_config.class_name, zt_model_count(e->model, false),
+            zt_model_count(e->model, true), c->stage, ckpt_dtype_name(c->dtype), e->comm->world,
+            e->comm->world == 1 ? "rank" : "ranks", c->train_batch, c->micro_batch, c->accumulation,
+            e->comm->world);
+    if (e->opts->load)
+        fprintf(stderr, "resumed from %s/%s at step %" PRId64 "%s\n", e->opts->load, e->loaded.tag,
+                e->loaded.global_steps, e->loaded.with_optimizer ? "" : ", weights alone");
+}
+
+void zt_report_profile(const zt_engine *e)
+{
+    static const char *const name[ZT_T_COUNT] = {"data", "forward and backward", "update", "save",
+                                                 "evaluate"};
+    double sum = 0;
+    zt_memory m;
+
+    if (e->comm->rank != 0)
+        return;
+    for (int i = 0; i < ZT_T_COUNT; i++)
+        sum += e->seconds[i];
+    for (int i = 0; i < ZT_T_COUNT; i++)
+        fprintf(stderr, "profile: %-22s %8.3f s %5.1f %%\n", name[i], e->seconds[i],
+                sum > 0 ? 100 * e->seconds[i] / sum : 0);
+    zt_zero_memory(e->zero, &m);
+    fprintf(stderr,
+            "profile: bytes of this rank: weights %" PRIu64 ", masters %" PRIu64
+            ", optimizer state %" PRIu64 ", gradients %" PRIu64 ", buffers %" PRIu64
+            ", activations %" PRIu64 "\n",
+            m.weights, m.masters, m.state, m.gradients, m.buffers, m.activations);
+}
+
+int zt_report_close(zt_engine *e, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (e->metrics && fclose(e->metrics) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
+    e->metrics = NULL;
+    return rc;
+}

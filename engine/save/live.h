@@ -1,0 +1,56 @@
+/*
+ * live.h: a run's memory as a checkpoint map: what saving reads.
+ *
+ * The map has every parameter of the model on every rank, so that all ranks lay out the same files; only the runs that
+ * this rank holds are backed by memory, the rest is elsewhere (CKPT_SOURCE_ELSEWHERE).
+ */
+#ifndef ZT_SAVE_LIVE_H
+#define ZT_SAVE_LIVE_H
+
+#include "engine/save/save.h"
+#include "libckpt/map/state.h"
+
+/* Working weights of one parameter in host memory: elements first .. first + count. */
+typedef struct zt_low {
+    const void *at; /* NULL: not here */
+    uint64_t first, count;
+} zt_low;
+
+/* What of a run's state this rank can read, in host memory. */
+typedef struct zt_image {
+    zt_zero *zero;
+    uint32_t n_held; /* partitions that zt_zero_hold has given, from the first */
+    const float **master, **state[2]; /* per partition */
+    zt_low *low; /* per parameter of the model */
+    void **own;  /* buffers of this image */
+    size_t n_own, room;
+} zt_image;
+
+/*
+ * Take it: partitions are held until the image is dropped, or copied and given back at once.  All ranks call it; they
+ * agree on the outcome.
+ *
+ * model  this rank writes model files that all ranks share: it needs all working weights
+ */
+int zt_image_take(zt_image *out, zt_zero *zero, bool model, bool copy, ckpt_err *err);
+void zt_image_drop(zt_image *image);
+
+/* A buffer that lives as long as the image; NULL: out of memory. */
+void *zt_image_alloc(zt_image *image, uint64_t n_bytes);
+
+/* The map of an image, with its training state (tree.c) where client is not NULL or with_state is set. */
+int zt_live_map(ckpt_map **out, const zt_image *image, const ckpt_value *client, ckpt_err *err);
+
+/* The state of a run for map->states: groups, the trees of a rank's files (engine/save/tree.c). */
+int zt_live_state(ckpt_map *map, const zt_zero *zero, const ckpt_value *client, ckpt_err *err);
+
+/* True where DeepSpeed wraps the optimizer in its BF16_Optimizer. */
+bool zt_live_is_bf16_optimizer(const zt_config *config);
+
+/* True where a parameter group's masters are one flat tensor at stage 0 (FusedAdam in 16 bits). */
+bool zt_live_is_fused(const zt_config *config);
+
+/* The optimizer keeps a step count. */
+bool zt_live_has_step(const zt_optim *optim);
+
+#endif

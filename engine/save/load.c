@@ -1,0 +1,470 @@
+/*
+ * load.c: from any checkpoint that libckpt reads into this rank's partitions.
+ *
+ * Names are matched first, on every rank alike, and nothing is changed before all of them and their shapes are known to
+ * fit.  Then each rank reads the runs that it holds and no others; world size and stage of the checkpoint do not matter.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/save/restore.h"
+#include "engine/save/save.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/ckpt.h"
+
+enum { LD_NAME = 1024, LD_LIST = 360 /* bytes of names in a message */ };
+
+typedef struct ld_loader {
+    zt_zero *zero;
+    ckpt_map *map;
+    ckpt_reader *reader;
+    const ckpt_tensor **from; /* per parameter of the model; NULL: missing */
+    float **kept;             /* per parameter: the values of one that is missing; or NULL */
+    uint8_t *used;            /* per tensor of the map */
+    size_t n_missing, n_unknown;
+    bool initial;             /* prefixes and left-out parts of names count */
+    char missing[LD_LIST], unknown[LD_LIST];
+} ld_loader;
+
+/* ---- names ---- */
+
+/* One more name in a list of a message. */
+static void ld_list(char *list, const char *name)
+{
+    size_t n = strlen(list);
+
+    if (n + strlen(name) + 8 < LD_LIST)
+        (void)snprintf(list + n, LD_LIST - n, "%s%s", n ? ", " : "", name);
+    else if (n + 5 < LD_LIST && (n < 3 || strcmp(list + n - 3, "...") != 0))
+        (void)snprintf(list + n, LD_LIST - n, ", ...");
+}
+
+/* A tensor of that name, with something before it. */
+static const ckpt_tensor *ld_prefixed(const ckpt_map *map, const char *prefix, const char *name)
+{
+    char full[LD_NAME];
+    int n = snprintf(full, sizeof full, "%s%s", prefix, name);
+
+    return n > 0 && n < LD_NAME ? ckpt_map_find(map, full) : NULL;
+}
+
+/*
+ * A parameter in the ways that files write it: as it is; below the wrapper that saved it; or, for initial weights, below
+ * "w0/", and of a bare model, without the part that names it in the whole ("bert.", "transformer.", "model.").
+ */
+static const ckpt_tensor *ld_spelled(const ld_loader *l, const char *name)
+{
+    static const char *const prefix[] = {"", "module.", "w0/", "base_model.model."};
+    const char *dot = strchr(name, '.');
+    const ckpt_tensor *t = NULL;
+
+    for (size_t i = 0; !t && i < (l->initial ? 4 : 2); i++)
+        t = ld_prefixed(l->map, prefix[i], name);
+    if (!t && l->initial && dot)
+        t = ckpt_map_find(l->map, dot + 1);
+    return t;
+}
+
+/* Its first name, or a second one. */
+static const ckpt_tensor *ld_find(const ld_loader *l, uint32_t param)
+{
+    const zt_model *model = l->zero->model;
+    const ckpt_tensor *t = ld_spelled(l, model->params.at[param].name);
+
+    for (size_t i = 0; !t && i < model->aliases.n; i++) {
+        if (model->aliases.at[i].param == param)
+            t = ld_spelled(l, model->aliases.at[i].name);
+    }
+    return t;
+}
+
+/* The name belongs to the map's table of tensors: it and its owner were asked for. */
+static void ld_use(ld_loader *l, const ckpt_tensor *t)
+{
+    size_t at = ckpt_map_index(l->map, t->name, strlen(t->name));
+
+    if (at != SIZE_MAX)
+        l->used[at] = 1;
+    if (t->owner)
+        ld_use(l, t->owner);
+}
+
+static int ld_check_shape(const ld_loader *l, const zt_param *p, const ckpt_tensor *t, ckpt_err *err)
+{
+    bool same = t->ndim == p->ndim;
+
+    for (uint32_t i = 0; same && i < p->ndim; i++)
+        same = t->shape[i] == p->shape[i];
+    if (same && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EMISMATCH,
+                     "%s: %s is %s with %u axes and %llu elements, the model wants %u axes and %llu",
+                     l->map->path, t->name, ckpt_dtype_name(t->dtype), t->ndim,
+                     (unsigned long long)t->n_elems, p->ndim, (unsigned long long)p->n_elems);
+}
+
+/* Buffers that old releases of transformers saved, and what is no weight at all. */
+static bool ld_is_buffer(const ckpt_tensor *t)
+{
+    static const char *const end[] = {".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq",
+                                      "position_ids"};
+    size_t n = strlen(t->name);
+
+    if (t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER ||
+        ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT)
+        return true;
+    for (size_t i = 0; i < sizeof end / sizeof *end; i++) {
+        size_t m = strlen(end[i]);
+        if (n >= m && strcmp(t->name + n - m, end[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Second names that the model knows, of tied weights that the file has twice. */
+static void ld_use_aliases(ld_loader *l)
+{
+    const zt_aliases *a = &l->zero->model->aliases;
+
+    for (size_t i = 0; i < a->n; i++) {
+        const ckpt_tensor *t = ld_spelled(l, a->at[i].name);
+        if (t)
+            ld_use(l, t);
+    }
+}
+
+/* Every parameter's tensor, what is missing, what is unknown. */
+static int ld_match(ld_loader *l, ckpt_err *err)
+{
+    const zt_params *params = &l->zero->model->params;
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < params->n; i++) {
+        const ckpt_tensor *t = ld_find(l, i);
+        if (!t) {
+            l->n_missing++;
+            ld_list(l->missing, params->at[i].name);
+            continue;
+        }
+        ld_use(l, t);
+        rc = ld_check_shape(l, &params->at[i], t, err);
+        l->from[i] = t->owner ? t->owner : t;
+    }
+    ld_use_aliases(l);
+    for (size_t i = 0; i < l->map->tensors.n; i++) {
+        const ckpt_tensor *t = l->map->tensors.at[i];
+        if (l->used[i] || ld_is_buffer(t) || (t->owner && l->used[ckpt_map_index(l->map, t->owner->name, strlen(t->owner->name))]))
+            continue;
+        l->n_unknown++;
+        ld_list(l->unknown, t->name);
+    }
+    return rc;
+}
+
+static int ld_strict(const ld_loader *l, bool unknown, ckpt_err *err)
+{
+    if (l->n_missing)
+        return ckpt_fail(err, CKPT_EMISSING, "%.80s: %zu parameters of the model are missing: %s",
+                         l->map->path, l->n_missing, l->missing);
+    if (unknown && l->n_unknown)
+        return ckpt_fail(err, CKPT_EMISMATCH, "%.80s: %zu tensors that the model does not have: %s",
+                         l->map->path, l->n_unknown, l->unknown);
+    return CKPT_OK;
+}
+
+/* ---- opening ---- */
+
+static int ld_open(ld_loader *l, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
+{
+    size_t n = l->zero->model->params.n + 1;
+    int rc = ckpt_open(&l->map, path, opts, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_new(&l->reader, l->map, err);
+    if (rc != CKPT_OK)
+        return rc;
+    l->from = ckpt_alloc(n * sizeof *l->from);
+    l->kept = ckpt_alloc(n * sizeof *l->kept);
+    l->used = ckpt_alloc(l->map->tensors.n + 1);
+    if (!l->from || !l->kept || !l->used)
+        return ckpt_fail_memory(err);
+    return ld_match(l, err);
+}
+
+static void ld_free(ld_loader *l)
+{
+    for (size_t i = 0; l->kept && i < l->zero->model->params.n; i++)
+        ckpt_free(l->kept[i]);
+    ckpt_free(l->kept);
+    ckpt_free(l->from);
+    ckpt_free(l->used);
+    ckpt_reader_free(l->reader);
+    ckpt_map_free(l->map);
+}
+
+/* ---- weights by zt_zero_fill ---- */
+
+/* Elements of a parameter, fp32. */
+static int ld_value(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
+                    ckpt_err *err)
+{
+    ld_loader *l = ctx;
+
+    if (l->from[param])
+        return ckpt_reader_read(l->reader, l->from[param], first, count, CKPT_F32, out, err);
+    if (l->kept[param])
+        memcpy(out, l->kept[param] + first, (size_t)count * sizeof *out);
+    return CKPT_OK;
+}
+
+/* One parameter's present values, fp32; all ranks call it. */
+static int ld_keep_one(ld_loader *l, uint32_t i, void *raw, ckpt_err *err)
+{
+    ckpt_dtype d = l->zero->config->dtype;
+    uint64_t n = l->zero->model->params.at[i].n_elems;
+    int rc = zt_zero_gather(l->zero, i, raw, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (d == CKPT_F32)
+        memcpy(l->kept[i], raw, (size_t)n * sizeof(float));
+    else
+        ckpt_cast_find(CKPT_F32, d)(l->kept[i], raw, (size_t)n);
+    return CKPT_OK;
+}
+
+/* What is missing keeps its values. */
+static int ld_keep(ld_loader *l, ckpt_err *err)
+{
+    const zt_params *params = &l->zero->model->params;
+    uint64_t longest = 1;
+    void *raw = NULL;
+    int rc = CKPT_OK;
+
+    if (l->n_missing == 0)
+        return CKPT_OK;
+    for (uint32_t i = 0; rc == CKPT_OK && i < params->n; i++) {
+        uint64_t n = params->at[i].n_elems;
+        longest = n > longest ? n : longest;
+        if (!l->from[i] && !(l->kept[i] = ckpt_alloc((size_t)(n + 1) * sizeof **l->kept)))
+            rc = ckpt_fail_memory(err);
+    }
+    raw = ckpt_alloc((size_t)longest * sizeof(float));
+    if (rc == CKPT_OK && !raw)
+        rc = ckpt_fail_memory(err);
+    rc = zt_comm_agree(l->zero->comm, rc, err);
+    for (uint32_t i = 0; rc == CKPT_OK && i < params->n; i++) {
+        if (!l->from[i])
+            rc = ld_keep_one(l, i, raw, err);
+    }
+    ckpt_free(raw);
+    return rc;
+}
+
+/* Working weights and masters; or those of frozen parameters alone, which have no masters. */
+static int ld_fill(ld_loader *l, bool frozen, ckpt_err *err)
+{
+    int rc = zt_comm_agree(l->zero->comm, ld_keep(l, err), err);
+
+    if (rc == CKPT_OK)
+        rc = frozen ? zt_zero_fill_frozen(l->zero, ld_value, l, err)
+                    : zt_zero_fill(l->zero, ld_value, l, err);
+    return zt_comm_agree(l->zero->comm, rc, err);
+}
+
+/* ---- masters and moments ---- */
+
+/* A moment under one of the names that classes have for it; NULL: the checkpoint has none. */
+static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const ckpt_tensor *param)
+{
+    static const char *const same[][2] = {{"sum", "exp_avg_sq"}, {"exp_avg_sq", "sum"}};
+    bool adagrad = l->zero->config->optim.type == ZT_OPT_ADAGRAD;
+    char full[LD_NAME];
+    int n = snprintf(full, sizeof full, "%s/%s", kind, param->name);
+    const ckpt_tensor *t = n > 0 && n < LD_NAME ? ckpt_map_find(l->map, full) : NULL;
+
+    for (size_t i = 0; !t && adagrad && i < 2; i++) {
+        if (strcmp(kind, same[i][0]) == 0 &&
+            snprintf(full, sizeof full, "%s/%s", same[i][1], param->name) < LD_NAME)
+            t = ckpt_map_find(l->map, full);
+    }
+    return t && t->n_elems == param->n_elems ? t : NULL;
+}
+
+/*
+ * A checkpoint after its first update must have what this optimizer keeps: beginning again with moments of zero is no
+ * resume.  A parameter may lack it (experts that were never used), all of them may not.
+ */
+static int ld_check_moments(const ld_loader *l, ckpt_err *err)
+{
+    const zt_optim *o = &l->zero->config->optim;
+    int64_t steps = 0;
+
+    (void)ckpt_value_as_int(ckpt_value_get(l->map->states.at[0]->model, "global_steps"), &steps);
+    for (unsigned k = 0; steps > 0 && k < o->n_state; k++) {
+        size_t found = 0;
+        for (uint32_t i = 0; i < l->zero->n_order; i++) {
+            const ckpt_tensor *t = l->from[l->zero->order[i]];
+            found += t && ld_moment(l, o->state[k], t);
+        }
+        if (found == 0 && l->zero->n_order > 0)
+            return ckpt_fail(err, CKPT_EMISSING,
+                             "%.200s: it has no %s, which the optimizer %s keeps: load the weights "
+                             "alone, or configure the optimizer that it was saved with",
+                             l->map->path, o->state[k], o->name ? o->name : "of this run");
+    }
+    return CKPT_OK;
+}
+
+/* One run of a partition: master, then moments; those that the checkpoint lacks begin at zero. */
+static int ld_run(ld_loader *l, const zt_owned *o, ckpt_err *err)
+{
+    zt_partition *p = &l->zero->part[o->partition];
+    const zt_optim *optim = &l->zero->config->optim;
+    const ckpt_tensor *from = l->from[o->param];
+    int rc;
+
+    if (!from)
+        return CKPT_OK; // keeps what it has
+    rc = ckpt_reader_read(l->reader, from, o->first, o->count, CKPT_F32, p->master + o->at, err);
+    for (unsigned k = 0; rc == CKPT_OK && k < optim->n_state; k++) {
+        const ckpt_tensor *t = ld_moment(l, optim->state[k], from);
+        if (!p->state[k])
+            continue;
+        if (t)
+            rc = ckpt_reader_read(l->reader, t, o->first, o->count, CKPT_F32, p->state[k] + o->at,
+                                  err);
+        else
+            memset(p->state[k] + o->at, 0, (size_t)o->count * sizeof(float));
+    }
+    return rc;
+}
+
+static int ld_partition(ld_loader *l, uint32_t part, ckpt_err *err)
+{
+    size_t n = 0;
+    const zt_owned *owned = zt_zero_owned(l->zero, &n);
+    int rc = zt_zero_hold(l->zero, part, err), let;
+
+    if (rc != CKPT_OK)
+        return rc;
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        if (owned[i].partition == part)
+            rc = ld_run(l, &owned[i], err);
+    }
+    let = zt_zero_let_go(l->zero, part, true, rc == CKPT_OK ? err : NULL);
+    return rc == CKPT_OK ? let : rc;
+}
+
+/* The highest step count: FusedAdam keeps it with the last parameter of a group alone.  -1: none. */
+static int ld_step(ld_loader *l, int64_t *step, ckpt_err *err)
+{
+    char full[LD_NAME];
+    int rc = CKPT_OK;
+
+    *step = -1;
+    for (uint32_t i = 0; rc == CKPT_OK && i < l->zero->n_order; i++) {
+        const ckpt_tensor *p = l->from[l->zero->order[i]], *t = NULL;
+        float value = 0;
+        int n = p ? snprintf(full, sizeof full, "step/%s", p->name) : 0;
+        if (n > 0 && n < LD_NAME)
+            t = ckpt_map_find(l->map, full);
+        if (!t || t->n_elems != 1)
+            continue;
+        rc = ckpt_reader_read(l->reader, t, 0, 1, CKPT_F32, &value, err);
+        if (value >= 0 && value < 9e15f && (int64_t)value > *step)
+            *step = (int64_t)value;
+    }
+    return rc;
+}
+
+/* Masters, moments and everything beside them. */
+static int ld_state(ld_loader *l, ckpt_err *err)
+{
+    int64_t step = -1;
+    int rc = ld_step(l, &step, err);
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < l->zero->n_parts; i++)
+        rc = ld_partition(l, i, err);
+    rc = zt_comm_agree(l->zero->comm, rc, err);
+    if (rc != CKPT_OK)
+        return rc;
+    zt_restore(l->zero, l->map->states.at[0], step);
+    return zt_comm_agree(l->zero->comm, zt_zero_refresh(l->zero, err), err);
+}
+
+/* ---- loading ---- */
+
+static bool ld_has_frozen(const zt_model *model)
+{
+    for (size_t i = 0; i < model->params.n; i++) {
+        if (model->params.at[i].frozen)
+            return true;
+    }
+    return false;
+}
+
+/* The folder that was read, as `latest` names it. */
+static void ld_tag(const ckpt_map *map, zt_loaded *out)
+{
+    const char *key = NULL, *text = NULL;
+    bool number;
+
+    out->tag[0] = 0;
+    for (size_t i = 0; ckpt_map_fact_at(map, i, &key, &text, &number); i++) {
+        if (strcmp(key, "tag") == 0)
+            (void)snprintf(out->tag, sizeof out->tag, "%.255s", text);
+    }
+}
+
+int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *err)
+{
+    const ckpt_open_opts open = {
+        .tag = opts->tag, .whole_checkpoint = true, .with_optimizer = !opts->module_only};
+    ld_loader l = {.zero = z};
+    zt_loaded out = {.global_steps = z->global_steps};
+    int rc = ld_open(&l, opts->path, &open, err);
+
+    if (rc == CKPT_OK && !opts->not_strict)
+        rc = ld_strict(&l, true, err);
+    out.with_optimizer = rc == CKPT_OK && !opts->module_only && l.map->states.n == 1;
+    if (out.with_optimizer && !opts->not_strict)
+        rc = ld_check_moments(&l, err);
+    rc = zt_comm_agree(z->comm, rc, err);
+    if (rc == CKPT_OK) {
+        ld_tag(l.map, &out);
+        // Weights alone are rounded as at a start; frozen ones have no master to go by.
+        if (!out.with_optimizer || ld_has_frozen(z->model))
+            rc = ld_fill(&l, out.with_optimizer, err);
+    }
+    if (rc == CKPT_OK && out.with_optimizer)
+        rc = ld_state(&l, err);
+    out.global_steps = z->global_steps;
+    out.n_missing = l.n_missing;
+    out.n_unknown = l.n_unknown;
+    ld_free(&l);
+    if (rc == CKPT_OK && loaded)
+        *loaded = out;
+    return rc;
+}
+
+int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing, ckpt_err *err)
+{
+    const ckpt_open_opts open = {.whole_checkpoint = true};
+    ld_loader l = {.zero = z, .initial = true};
+    int rc = ld_open(&l, path, &open, err);
+
+    if (rc == CKPT_OK && strict)
+        rc = ld_strict(&l, false, err);
+    if (rc == CKPT_OK && l.n_missing == z->model->params.n)
+        rc = ckpt_fail(err, CKPT_EMISSING, "%.80s: no tensor of it has the name of a parameter (%s)",
+                       path, l.missing);
+    rc = zt_comm_agree(z->comm, rc, err);
+    if (rc == CKPT_OK)
+        rc = ld_fill(&l, false, err);
+    if (rc == CKPT_OK && n_missing)
+        *n_missing = l.n_missing;
+    ld_free(&l);
+    return rc;
+}

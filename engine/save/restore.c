@@ -1,0 +1,164 @@
+/*
+ * restore.c: counters, groups, schedule and scaler of a run that goes on.
+ *
+ * As DeepSpeed's load_checkpoint does it: what the checkpoint says wins over the configuration; what it does not say
+ * stays as configured.
+ */
+#include "engine/save/restore.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "libckpt/base/mem.h"
+
+/* A number, int or float. */
+static bool rs_number(const ckpt_value *v, double *out)
+{
+    int64_t i = 0;
+
+    if (v && v->kind == CKPT_V_FLOAT && isfinite(v->as.f)) {
+        *out = v->as.f;
+        return true;
+    }
+    if (!ckpt_value_as_int(v, &i))
+        return false;
+    *out = (double)i;
+    return true;
+}
+
+static void rs_int(const ckpt_value *dict, const char *key, int64_t *out)
+{
+    int64_t i = 0;
+
+    if (ckpt_value_as_int(ckpt_value_get(dict, key), &i))
+        *out = i;
+}
+
+static void rs_double(const ckpt_value *dict, const char *key, double *out)
+{
+    (void)rs_number(ckpt_value_get(dict, key), out);
+}
+
+/* ---- groups ---- */
+
+static void rs_group(zt_group *g, const ckpt_value *fields)
+{
+    ckpt_seq betas = ckpt_value_seq(ckpt_value_get(fields, "betas"));
+
+    rs_double(fields, "lr", &g->hyper.lr);
+    if (betas.n == 2) {
+        (void)rs_number(betas.at[0], &g->hyper.beta1);
+        (void)rs_number(betas.at[1], &g->hyper.beta2);
+    }
+}
+
+/*
+ * Settings of the next update.  Groups cut another way than the checkpoint's have its first group's learning rate and
+ * betas, and their own weight decay.
+ */
+static bool rs_groups(zt_zero *z, const ckpt_state *state)
+{
+    bool same = state->group.n == z->n_groups;
+    bool found = false;
+
+    for (uint32_t i = 0; i < z->n_groups && state->group.n > 0; i++) {
+        const ckpt_value *fields = state->group.at[same ? i : 0].fields;
+        if (!fields)
+            continue;
+        rs_group(&z->group[i], fields);
+        if (same)
+            rs_double(fields, "weight_decay", &z->group[i].hyper.weight_decay);
+        found = true;
+    }
+    return found;
+}
+
+/* ---- schedule ---- */
+
+/* Where the checkpoint keeps no groups, the schedule says what they would be: it is run up to there. */
+static void rs_run_schedule(zt_zero *z, int64_t last)
+{
+    zt_hyper *hyper = ckpt_alloc((z->n_groups + 1) * sizeof *hyper);
+    double *own = ckpt_alloc((z->n_groups + 1) * sizeof *own);
+
+    if (hyper && own) {
+        for (uint32_t i = 0; i < z->n_groups; i++) {
+            hyper[i] = z->group[i].hyper;
+            own[i] = z->group[i].lr;
+        }
+        z->schedule.last = -1;
+        zt_schedule_begin(&z->schedule, hyper, own, z->n_groups);
+        // ASSUMES no run of more updates than this
+        while (z->schedule.last < last && z->schedule.last < INT64_C(1) << 32)
+            zt_schedule_step(&z->schedule, hyper, own, z->n_groups);
+        for (uint32_t i = 0; i < z->n_groups; i++)
+            z->group[i].hyper = hyper[i];
+    }
+    ckpt_free(hyper);
+    ckpt_free(own);
+}
+
+static void rs_schedule(zt_zero *z, const ckpt_state *state, bool groups)
+{
+    const ckpt_value *saved = ckpt_value_get(state->model, "lr_scheduler");
+    int64_t last = z->schedule.last;
+
+    if (z->schedule.type == ZT_SCHEDULE_NONE)
+        return;
+    rs_int(saved, "last_batch_iteration", &last);
+    if (!groups && last >= 0)
+        rs_run_schedule(z, last);
+    z->schedule.last = last;
+}
+
+/* ---- loss scale ---- */
+
+/* Fields that all forms share; `from` is the scaler's state or the optimizer's dict of stage 0. */
+static void rs_scaler_fields(zt_scaler *s, const ckpt_value *from)
+{
+    const ckpt_value *scale = ckpt_value_get(from, "cur_scale");
+
+    if (rs_number(scale, &s->scale))
+        s->touched = scale->kind == CKPT_V_FLOAT;
+    rs_int(from, "cur_iter", &s->iter);
+    rs_int(from, "last_overflow_iter", &s->last_overflow);
+    rs_double(from, "scale_factor", &s->factor);
+    rs_int(from, "scale_window", &s->window);
+}
+
+static void rs_scaler(zt_zero *z, const ckpt_state *state)
+{
+    zt_scaler *s = &z->scaler;
+    const ckpt_value *optim = ckpt_value_get(state->optim, "optimizer_state_dict");
+    const ckpt_value *object = ckpt_value_get(optim, "loss_scaler"), *from;
+    int64_t on = 0;
+
+    from = object && object->kind == CKPT_V_OBJECT ? object->as.object->state
+                                                   : ckpt_value_get(state->model, "optimizer");
+    (void)ckpt_value_as_int(ckpt_value_get(from, object ? "dynamic" : "dynamic_loss_scale"), &on);
+    // A run of another precision keeps its own.
+    if (!s->dynamic || !on)
+        return;
+    rs_scaler_fields(s, from);
+    rs_double(from, "min_scale", &s->min_scale);
+    rs_int(from, "delayed_shift", &s->hysteresis);
+    rs_int(from, "cur_hysteresis", &s->left);
+    on = s->consecutive;
+    rs_int(from, "consecutive_hysteresis", &on);
+    s->consecutive = on != 0;
+}
+
+/* ---- all ---- */
+
+void zt_restore(zt_zero *z, const ckpt_state *state, int64_t step)
+{
+    rs_int(state->model, "global_steps", &z->global_steps);
+    z->global_samples = z->global_steps * z->config->train_batch;
+    rs_int(state->model, "global_samples", &z->global_samples);
+    z->skipped = 0;
+    rs_int(state->model, "skipped_steps", &z->skipped);
+    z->micro_steps = z->global_steps * z->config->accumulation;
+    z->updates = step >= 0 ? step : z->global_steps - z->skipped;
+    rs_schedule(z, state, rs_groups(z, state));
+    rs_scaler(z, state);
+}

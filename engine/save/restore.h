@@ -1,0 +1,17 @@
+/*
+ * restore.h: the values of a checkpoint that are not tensors, back into a run.
+ */
+#ifndef ZT_SAVE_RESTORE_H
+#define ZT_SAVE_RESTORE_H
+
+#include "engine/zero/zero.h"
+#include "libckpt/map/state.h"
+
+/*
+ * Counters, the optimizer's settings per group, schedule and loss scaler from a checkpoint's trees.
+ *
+ * step  the optimizer's step count, or -1 where the checkpoint has none
+ */
+void zt_restore(zt_zero *z, const ckpt_state *state, int64_t step);
+
+#endif

@@ -1,0 +1,312 @@
+/*
+ * save.c: one save of all ranks: each writes its own files, together they appear or do not.
+ *
+ * The node's writer (rank 0; with use_node_local_storage the first rank of every node) opens the staging folder
+ * (libckpt/copy/stage.h), all ranks write into its `new`, and only when every rank has reported that its files are on
+ * the disk does the writer give the folder its name and let `latest` name it.  Every step that can fail on one rank ends
+ * with an agreement, so that a failure is everybody's.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/save/keep.h"
+#include "engine/save/live.h"
+#include "libckpt/ckpt.h"
+#include "libckpt/copy/stage.h"
+
+enum { SV_TAG = 256, SV_PATH = 4096 };
+
+/* One save, from the image to the commit. */
+typedef struct sv_job {
+    char tag[SV_TAG];
+    char dir[SV_PATH], stage_path[SV_PATH + 2 * SV_TAG];
+    int64_t keep;
+    bool writer; /* makes and commits the folder on this node */
+    zt_image image;
+    ckpt_map *from, *to;
+    ckpt_map *shell; /* the folder and its pointer, as the stage wants them */
+    ckpt_plan *plan;
+    ckpt_dir path;
+    ckpt_stage *stage;
+    ckpt_run_opts run;
+    pthread_t thread;
+    bool threaded;
+    int rc; /* of writing the files */
+    ckpt_err err;
+} sv_job;
+
+struct zt_saver {
+    zt_zero *zero;
+    sv_job *job; /* under way; NULL: none */
+};
+
+/* ---- what all ranks must agree on ---- */
+
+/* Rank 0's tag for all.  Where the configuration says FAIL, another one is an error. */
+static int sv_agree_tag(sv_job *j, const zt_zero *z, ckpt_err *err)
+{
+    char tag[SV_TAG];
+    int rc;
+
+    memcpy(tag, j->tag, sizeof tag);
+    rc = z->comm->ops->broadcast(z->comm, tag, sizeof tag, 0, err);
+    if (rc == CKPT_OK && strcmp(tag, j->tag) != 0 && z->config->tag_validation == ZT_TAG_FAIL)
+        rc = ckpt_fail(err, CKPT_EMISMATCH,
+                       "tag %.200s on rank %d, but %.200s on rank 0 (checkpoint.tag_validation)",
+                       j->tag, z->comm->rank, tag);
+    memcpy(j->tag, tag, sizeof tag);
+    return rc;
+}
+
+static int sv_names(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err *err)
+{
+    int n = o->tag ? snprintf(j->tag, sizeof j->tag, "%s", o->tag)
+                   : snprintf(j->tag, sizeof j->tag, "global_step%" PRId64, z->global_steps);
+
+    if (n < 0 || n >= SV_TAG - 32 || !ckpt_path_part_ok(j->tag, (size_t)n))
+        return ckpt_fail(err, CKPT_EUSAGE, "tag '%.200s' is not the plain name of a folder",
+                         o->tag ? o->tag : j->tag);
+    n = snprintf(j->dir, sizeof j->dir, "%s", o->dir ? o->dir : "");
+    if (n <= 0 || n >= SV_PATH - 2 * SV_TAG)
+        return ckpt_fail(err, CKPT_EUSAGE, "the folder to save to: a path of 1 to %d bytes",
+                         SV_PATH - 2 * SV_TAG);
+    return CKPT_OK;
+}
+
+/* ---- layout and plan ---- */
+
+/* Whose file is it: this rank's, or that of the node's writer. */
+static void sv_mark_files(sv_job *j, const zt_comm *c)
+{
+    for (size_t i = 0; i < j->to->files.n; i++) {
+        ckpt_map_file *f = &j->to->files.at[i];
+        f->elsewhere = f->rank == UINT32_MAX ? !j->writer : f->rank != (uint32_t)c->rank;
+    }
+    // All files lie in the stage's folder, which is not this plan's to rename.
+    j->to->folder = NULL;
+    j->to->pointer = NULL;
+}
+
+/* Processor threads for one of the node's ranks. */
+static unsigned sv_threads(const zt_comm *c)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    n = n > 0 && c->local_world > 0 ? n / c->local_world : 1;
+    return n < 1 ? 1 : n > 8 ? 8 : (unsigned)n;
+}
+
+static int sv_plan(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err *err)
+{
+    ckpt_target target = {.format = "zero", .path = j->dir, .tag = j->tag, .objects_kept = true};
+    int rc = zt_live_map(&j->from, &j->image, o->client_state, err);
+
+    target.stage = z->config->stage ? z->config->stage : CKPT_STAGE_NONE;
+    target.world = (uint32_t)z->comm->world;
+    j->run = (ckpt_run_opts){.memory = UINT64_C(64) << 20, .jobs = sv_threads(z->comm)};
+    if (rc == CKPT_OK)
+        rc = ckpt_layout(&j->to, j->from, &target, err);
+    if (rc != CKPT_OK)
+        return rc;
+    sv_mark_files(j, z->comm);
+    // The module's values have their places; comparing them with masters is verify's business.
+    for (size_t i = 0; i < j->from->tensors.n; i++)
+        j->from->tensors.at[i]->twin = NULL;
+    return ckpt_plan_new(&j->plan, j->from, j->to, &j->run, err);
+}
+
+/* ---- the staging folder ---- */
+
+/*
+ * What the stage is told: the folder, its pointer, and something that no other save has, so that nothing an interrupted
+ * one has left is taken for this one's.
+ */
+static int sv_shell(sv_job *j, const zt_zero *z, ckpt_err *err)
+{
+    ckpt_map_file mark = {.path = "mark"};
+    struct timespec now = {0};
+    uint64_t salt[3];
+    uint32_t file = 0;
+    int rc = ckpt_map_new(&j->shell, 0, err);
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    salt[0] = (uint64_t)now.tv_sec;
+    salt[1] = (uint64_t)now.tv_nsec;
+    salt[2] = (uint64_t)getpid() << 20 ^ (uint64_t)z->comm->rank;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_file(j->shell, &mark, &file, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_literal(j->shell, file, 0, salt, sizeof salt, err);
+    if (rc != CKPT_OK)
+        return rc;
+    j->shell->folder = j->shell->pointer_text = j->tag;
+    j->shell->pointer = "latest";
+    return CKPT_OK;
+}
+
+/* The writer's part before anybody writes. */
+static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
+{
+    const ckpt_stage_opts opts = {.force = true, .jobs = 1};
+    bool anew = false;
+    int rc = CKPT_OK;
+
+    if (!j->writer)
+        return CKPT_OK;
+    rc = sv_shell(j, z, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_dir_make(&j->path, j->dir, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_stage_open(&j->stage, &j->path, j->shell, NULL, &opts, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_stage_begin(j->stage, 0, &anew, err);
+    return rc;
+}
+
+/* Its part when all files are on the disk. */
+static int sv_commit(sv_job *j, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (!j->writer)
+        return CKPT_OK;
+    rc = ckpt_dir_sync_made(&j->path, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_stage_commit(j->stage, err);
+    if (rc == CKPT_OK)
+        j->path.n_made = 0; // there to stay
+    return rc;
+}
+
+/* ---- one save ---- */
+
+static void sv_free(sv_job *j)
+{
+    if (!j)
+        return;
+    ckpt_plan_free(j->plan);
+    ckpt_map_free(j->to);
+    ckpt_map_free(j->from);
+    zt_image_drop(&j->image);
+    ckpt_stage_close(j->stage);
+    ckpt_dir_close(&j->path);
+    ckpt_map_free(j->shell);
+    ckpt_free(j);
+}
+
+/* This rank's files; in the caller's thread or another. */
+static void *sv_write(void *ctx)
+{
+    sv_job *j = ctx;
+
+    j->rc = ckpt_plan_run(j->plan, j->stage_path, &j->run, NULL, &j->err);
+    return NULL;
+}
+
+/* Everything up to the first byte; all ranks agree on the outcome. */
+static int sv_begin(sv_job *j, zt_zero *z, const zt_save_opts *o, ckpt_err *err)
+{
+    zt_comm *c = z->comm;
+    int rc = zt_comm_agree(c, sv_names(j, z, o, err), err);
+
+    j->keep = o->keep;
+    j->writer = (z->config->node_local ? c->local_rank : c->rank) == 0;
+    if (rc == CKPT_OK)
+        rc = zt_comm_agree(c, sv_agree_tag(j, z, err), err);
+    if (rc != CKPT_OK)
+        return rc;
+    rc = zt_image_take(&j->image, z, j->writer, o->async, err);
+    if (rc != CKPT_OK)
+        return rc;
+    (void)snprintf(j->stage_path, sizeof j->stage_path, "%s/.%s.ckpt-partial/new", j->dir, j->tag);
+    rc = sv_plan(j, z, o, err);
+    if (rc == CKPT_OK)
+        rc = sv_open_stage(j, z, err);
+    return zt_comm_agree(c, rc, err);
+}
+
+/* Wait for the files, then make them appear; all ranks agree. */
+static int sv_finish(sv_job *j, zt_zero *z, ckpt_err *err)
+{
+    int rc;
+
+    if (j->threaded)
+        (void)pthread_join(j->thread, NULL);
+    j->threaded = false;
+    rc = j->rc;
+    if (rc != CKPT_OK)
+        (void)ckpt_fail(err, rc, "%s", j->err.text);
+    rc = zt_comm_agree(z->comm, rc, err);
+    if (rc == CKPT_OK)
+        rc = zt_comm_agree(z->comm, sv_commit(j, err), err);
+    if (rc != CKPT_OK)
+        return rc;
+    // Only now that the new one is safe may old ones go.
+    if (j->writer && j->keep > 0)
+        rc = zt_keep_newest(j->dir, j->tag, j->keep, err);
+    return zt_comm_agree(z->comm, rc, err);
+}
+
+int zt_saver_new(zt_saver **out, zt_zero *zero, ckpt_err *err)
+{
+    *out = ckpt_alloc(sizeof **out);
+    if (!*out)
+        return ckpt_fail_memory(err);
+    (*out)->zero = zero;
+    return CKPT_OK;
+}
+
+void zt_saver_free(zt_saver *s)
+{
+    if (!s)
+        return;
+    if (s->job && s->job->threaded)
+        (void)pthread_join(s->job->thread, NULL);
+    sv_free(s->job);
+    ckpt_free(s);
+}
+
+zt_zero *zt_saver_zero(const zt_saver *s)
+{
+    return s->zero;
+}
+
+int zt_save_wait(zt_saver *s, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (s->job)
+        rc = sv_finish(s->job, s->zero, err);
+    sv_free(s->job);
+    s->job = NULL;
+    return rc;
+}
+
+int zt_save(zt_saver *s, const zt_save_opts *opts, ckpt_err *err)
+{
+    sv_job *j;
+    int rc = zt_save_wait(s, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    j = ckpt_alloc(sizeof *j);
+    rc = zt_comm_agree(s->zero->comm, j ? CKPT_OK : ckpt_fail_memory(err), err);
+    if (rc == CKPT_OK) {
+        j->path = CKPT_DIR_NONE;
+        rc = sv_begin(j, s->zero, opts, err);
+    }
+    if (rc != CKPT_OK) {
+        sv_free(j);
+        return rc;
+    }
+    s->job = j;
+    // Without a thread to be had the files are written at once.
+    j->threaded = opts->async && pthread_create(&j->thread, NULL, sv_write, j) == 0;
+    if (!j->threaded)
+        (void)sv_write(j);
+    return opts->async ? CKPT_OK : zt_save_wait(s, err);
+}

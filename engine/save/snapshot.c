@@ -1,0 +1,169 @@
+/*
+ * snapshot.c: which checkpoints of a run stay.
+ *
+ * A tag that goes is first renamed to what `ckpt clean` knows for a left-over of an interrupted run, journal included: at no
+ * moment is there a tag with files missing, and a removal that was cut short can be finished.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/save/keep.h"
+#include "libckpt/base/vec.h"
+#include "libckpt/copy/dir.h"
+
+enum { KP_NAME = 256 };
+
+typedef struct kp_tag {
+    char name[KP_NAME];
+    int64_t seconds, nanoseconds; /* when it was last changed */
+    uint64_t number;
+} kp_tag;
+
+CKPT_VEC(kp_tags, kp_tag);
+
+/* Bytes of a name before the number at its end. */
+static size_t kp_stem(const char *name)
+{
+    size_t n = strlen(name);
+
+    while (n > 0 && name[n - 1] >= '0' && name[n - 1] <= '9')
+        n--;
+    return n;
+}
+
+static bool kp_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* True if a folder holds model states: it is a checkpoint and nothing else of the user's. */
+static bool kp_is_tag(int dir, const char *name)
+{
+    int fd = ckpt_dir_open_at(dir, name);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    bool found = false;
+
+    if (!d && fd >= 0)
+        (void)close(fd);
+    for (struct dirent *e; d && !found && (e = readdir(d)) != NULL;)
+        found = kp_ends(e->d_name, "_model_states.pt");
+    if (d)
+        (void)closedir(d);
+    return found;
+}
+
+/* The series' tags but `tag`. */
+static int kp_list(kp_tags *out, int dir, const char *shown, const char *tag, ckpt_err *err)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), sys;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    size_t stem = kp_stem(tag);
+    struct stat st;
+
+    if (!d) {
+        sys = errno;
+        if (fd >= 0)
+            (void)close(fd);
+        return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot list the folder", shown);
+    }
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        size_t n = strlen(e->d_name);
+        if (n >= KP_NAME || n <= stem || kp_stem(e->d_name) != stem ||
+            strncmp(e->d_name, tag, stem) != 0 || strcmp(e->d_name, tag) == 0 ||
+            fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode) ||
+            !kp_is_tag(dir, e->d_name))
+            continue;
+        kp_tag *t = ckpt_vec_push(out);
+        if (!t) {
+            (void)closedir(d);
+            return ckpt_fail_memory(err);
+        }
+        memcpy(t->name, e->d_name, n + 1);
+        t->seconds = (int64_t)st.st_mtim.tv_sec;
+        t->nanoseconds = (int64_t)st.st_mtim.tv_nsec;
+        t->number = strtoull(e->d_name + stem, NULL, 10);
+    }
+    (void)closedir(d);
+    return CKPT_OK;
+}
+
+/* Newest first. */
+static int kp_order(const void *pa, const void *pb)
+{
+    const kp_tag *a = pa, *b = pb;
+
+    if (a->seconds != b->seconds)
+        return a->seconds > b->seconds ? -1 : 1;
+    if (a->nanoseconds != b->nanoseconds)
+        return a->nanoseconds > b->nanoseconds ? -1 : 1;
+    return a->number > b->number ? -1 : a->number < b->number;
+}
+
+/* Empty a folder of everything but its journal, then remove that and the folder; 0 or an errno value. */
+static int kp_empty(int dir, const char *name)
+{
+    int fd = ckpt_dir_open_at(dir, name), rc = 0;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (!d) {
+        rc = errno;
+        if (fd >= 0)
+            (void)close(fd);
+        return rc;
+    }
+    for (struct dirent *e; rc == 0 && (e = readdir(d)) != NULL;) {
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            strcmp(e->d_name, "journal") != 0)
+            rc = ckpt_dir_remove(dirfd(d), e->d_name);
+    }
+    (void)closedir(d);
+    return rc ? rc : ckpt_dir_remove(dir, name);
+}
+
+static int kp_remove(int dir, const char *shown, const char *name, ckpt_err *err)
+{
+    char journal[KP_NAME + 16], hidden[KP_NAME + 32];
+    int fd, sys = 0;
+
+    (void)snprintf(journal, sizeof journal, "%s/journal", name);
+    (void)snprintf(hidden, sizeof hidden, ".%s.ckpt-partial", name);
+    fd = openat(dir, journal, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0 || renameat(dir, name, dir, hidden) != 0)
+        sys = errno;
+    if (fd >= 0)
+        (void)close(fd);
+    if (sys == 0)
+        sys = kp_empty(dir, hidden);
+    if (sys == 0)
+        return CKPT_OK;
+    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: an old checkpoint cannot be removed", shown,
+                         name);
+}
+
+int zt_keep_newest(const char *dir, const char *tag, int64_t n, ckpt_err *err)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+    kp_tags tags = {0};
+
+    if (fd < 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", dir);
+    rc = kp_list(&tags, fd, dir, tag, err);
+    if (tags.n > 0)
+        qsort(tags.at, tags.n, sizeof *tags.at, kp_order);
+    // `tag` is the first of the n.
+    for (size_t i = 0; rc == CKPT_OK && i < tags.n; i++) {
+        if ((int64_t)i + 1 >= n)
+            rc = kp_remove(fd, dir, tags.at[i].name, err);
+    }
+    ckpt_vec_free(&tags);
+    (void)close(fd);
+    return rc;
+}

@@ -1,0 +1,234 @@
+/*
+ * setup.c: a run is put together: configuration, data, model, runtime, first weights.
+ */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+
+/* The configuration; what "auto" needs to know of the data comes in a second reading. */
+static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
+{
+    zt_arguments args = e->opts->args;
+
+    if (!e->opts->config)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "--deepspeed_config is missing: the ds_config.json of the run");
+    args.total_steps = total;
+    args.hidden_size = (int64_t)e->model_config.hidden;
+    int rc = zt_config_read(&e->config, e->arena, e->opts->config, &args, e->comm->world, err);
+    e->config.activation_checkpointing =
+        e->config.activation_checkpointing || e->opts->checkpointing;
+    e->config.fp16_z0_quirk = e->opts->z0_quirk;
+    return rc;
+}
+
+static int su_open_data(zt_engine *e, zt_data **out, const char *path, bool evaluate, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    zt_data_opts d = {
+        .path = path,
+        .vocab = o->vocab,
+        .token_dtype = o->token_dtype,
+        .seq = o->seq > 0 ? (uint64_t)o->seq : 0,
+        .micro_batch = (uint64_t)e->config.micro_batch,
+        .rank = e->comm->rank,
+        .world = e->comm->world,
+        .seed = (uint64_t)o->seed,
+        .shuffle = !evaluate && !o->no_shuffle,
+        .evaluate = evaluate,
+        .lower_case = !o->cased,
+        .model = &e->model_config,
+    };
+
+    return zt_data_open(out, &d, err);
+}
+
+static void su_grow(zt_engine *e, const zt_data *d)
+{
+    uint64_t batch = 0, seq = 0;
+
+    if (!d)
+        return;
+    zt_data_shape(d, &batch, &seq);
+    e->batch_size = batch > e->batch_size ? batch : e->batch_size;
+    e->seq = seq > e->seq ? seq : e->seq;
+}
+
+/* Data, and from its size the number of updates. */
+static int su_data(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    bool train = !o->evaluate && !o->predictions;
+    int64_t epochs = o->epochs > 0 ? o->epochs : 1;
+    int rc;
+
+    if (!o->data && !(o->evaluate && o->eval_data))
+        return ckpt_fail(err, CKPT_EUSAGE, "--data is missing: the file to %s",
+                         train ? "train on" : "read");
+    rc = o->data ? su_open_data(e, &e->data, o->data, !train, err) : CKPT_OK;
+    if (rc == CKPT_OK && o->eval_data)
+        rc = su_open_data(e, &e->eval_data, o->eval_data, true, err);
+    if (rc != CKPT_OK)
+        return rc;
+    su_grow(e, e->data);
+    su_grow(e, e->eval_data);
+    e->total_steps = o->max_steps;
+    if (train && o->max_steps <= 0) {
+        e->total_steps = (int64_t)zt_data_batches(e->data) * epochs / e->config.accumulation;
+        if (e->total_steps < 1)
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "%s: %llu samples are fewer than one global batch of %lld", o->data,
+                             (unsigned long long)zt_data_count(e->data),
+                             (long long)e->config.train_batch);
+        rc = su_config(e, e->total_steps, err);
+    }
+    return rc;
+}
+
+static int su_device(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t threads = o->threads;
+
+    if (strcmp(o->device, "cpu") != 0 && strcmp(o->device, "auto") != 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "--device %s: this build computes on the CPU only",
+                         o->device);
+    if (threads <= 0)
+        threads = n > e->comm->local_world ? n / e->comm->local_world : 1;
+    if (threads > 1024)
+        return ckpt_fail(err, CKPT_EUSAGE, "--threads %lld: at most 1024", (long long)threads);
+    return zt_cpu_new(&e->device, (unsigned)threads, err);
+}
+
+static int su_model(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    zt_lora lora = {.rank = o->lora_rank > 0 ? (uint64_t)o->lora_rank : 0,
+                    .alpha = o->lora_alpha,
+                    .dropout = (float)o->lora_dropout,
+                    .targets = o->lora_targets};
+    size_t n = 0;
+    int rc;
+
+    if (!o->dropout) {
+        e->model_config.dropout_embed = e->model_config.dropout_attention = 0;
+        e->model_config.dropout_hidden = e->model_config.dropout_classifier = 0;
+    }
+    if (!(o->lora_dropout >= 0 && o->lora_dropout < 1))
+        return ckpt_fail(err, CKPT_EUSAGE, "--lora-dropout must be from 0 to below 1");
+    rc = zt_model_new(&e->model, e->device, e->config.dtype, &e->model_config,
+                      lora.rank ? &lora : NULL, err);
+    if (rc == CKPT_OK && o->freeze)
+        rc = zt_model_freeze(e->model, o->freeze, &n, err);
+    if (rc == CKPT_OK && o->freeze && n == 0)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "--freeze '%s' matches no parameter", o->freeze);
+    if (rc == CKPT_OK && zt_model_count(e->model, true) == 0)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "--freeze '%s' leaves nothing to train", o->freeze);
+    return rc;
+}
+
+static int su_draw(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
+                   ckpt_err *err)
+{
+    zt_engine *e = ctx;
+
+    (void)err;
+    zt_model_draw(e->model, param, (uint64_t)e->opts->seed, first, count, out);
+    return CKPT_OK;
+}
+
+/* First weights: drawn, then a checkpoint's over them, then a resumed run's. */
+static int su_weights(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    size_t missing = 0;
+    int rc = zt_zero_fill(e->zero, su_draw, e, err);
+
+    if (rc == CKPT_OK && o->init)
+        rc = zt_load_initial(e->zero, o->init, !o->not_strict && !e->model->lora.rank, &missing,
+                             err);
+    if (rc == CKPT_OK && o->load) {
+        const zt_load_opts l = {.path = o->load,
+                                .tag = o->load_tag,
+                                .module_only = o->module_only || o->evaluate || o->predictions,
+                                .not_strict = o->not_strict};
+        rc = zt_load(e->zero, &l, &e->loaded, err);
+    }
+    return rc;
+}
+
+static int su_zero(zt_engine *e, ckpt_err *err)
+{
+    const zt_zero_opts z = {.grouping = e->opts->groups,
+                            .keep_activations_not = e->config.activation_checkpointing,
+                            .max_batch = e->batch_size,
+                            .max_seq = e->seq};
+    int rc;
+
+    if (e->model_config.positions && e->seq > e->model_config.positions)
+        return ckpt_fail(err, CKPT_EUSAGE, "samples of %llu tokens, the model has %llu positions",
+                         (unsigned long long)e->seq, (unsigned long long)e->model_config.positions);
+    rc = zt_zero_new(&e->zero, e->model, &e->config, e->comm, &z, err);
+    if (rc == CKPT_OK)
+        rc = zt_saver_new(&e->saver, e->zero, err);
+    return rc;
+}
+
+/* What may fail on one rank alone ends with an agreement of all. */
+static int su_local(zt_engine *e, ckpt_err *err)
+{
+    int rc;
+
+    if (!e->opts->model)
+        return ckpt_fail(err, CKPT_EUSAGE, "--model is missing: a config.json or its folder");
+    rc = zt_model_config_read(&e->model_config, e->arena, e->opts->model, err);
+    if (rc == CKPT_OK)
+        rc = su_config(e, e->opts->max_steps > 0 ? e->opts->max_steps : 1, err);
+    if (rc == CKPT_OK && e->opts->print_config)
+        return rc;
+    if (rc == CKPT_OK)
+        rc = su_data(e, err);
+    if (rc == CKPT_OK)
+        rc = su_device(e, err);
+    if (rc == CKPT_OK)
+        rc = su_model(e, err);
+    return rc;
+}
+
+int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_err *err)
+{
+    zt_engine *e = ckpt_alloc(sizeof *e);
+    int rc = e ? CKPT_OK : ckpt_fail_memory(err);
+
+    if (e) {
+        *e = (zt_engine){.opts = opts, .comm = comm, .arena = ckpt_arena_new(0)};
+        rc = e->arena ? su_local(e, err) : ckpt_fail_memory(err);
+    }
+    rc = zt_comm_agree(comm, rc, err);
+    if (rc == CKPT_OK && !opts->print_config)
+        rc = zt_comm_agree(comm, su_zero(e, err), err);
+    if (rc == CKPT_OK && !opts->print_config)
+        rc = zt_comm_agree(comm, su_weights(e, err), err);
+    if (rc == CKPT_OK)
+        *out = e;
+    else
+        zt_engine_free(e);
+    return rc;
+}
+
+void zt_engine_free(zt_engine *e)
+{
+    if (!e)
+        return;
+    zt_saver_free(e->saver);
+    zt_zero_free(e->zero);
+    zt_model_free(e->model);
+    zt_data_free(e->data);
+    zt_data_free(e->eval_data);
+    zt_device_free(e->device);
+    ckpt_arena_free(e->arena);
+    ckpt_free(e);
+}

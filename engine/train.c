@@ -1,0 +1,159 @@
+/*
+ * train.c: the loop of a run.
+ */
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+/* Set by SIGTERM, SIGINT and SIGUSR1 (which mpirun and srun pass on to the ranks). */
+static volatile sig_atomic_t tr_stop;
+
+static void tr_signal(int number)
+{
+    tr_stop = number;
+}
+
+static void tr_catch(void)
+{
+    struct sigaction a;
+
+    memset(&a, 0, sizeof a);
+    a.sa_handler = tr_signal;
+    a.sa_flags = (int)(SA_RESTART | SA_RESETHAND); // a second one ends the process at once
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGUSR1, &a, NULL);
+}
+
+/* Adds the seconds since `from`, and returns now. */
+static double tr_clock(zt_engine *e, int part, double from)
+{
+    double now = zt_now();
+
+    e->seconds[part] += now - from;
+    return now;
+}
+
+/* Sum of losses over ranks and micro steps, whether any rank was told to stop, and the tokens of
+ * all. */
+static int tr_agree(zt_engine *e, double *loss, bool *stop, uint64_t *tokens, ckpt_err *err)
+{
+    double all[3] = {*loss, tr_stop ? 1 : 0, (double)*tokens};
+    int rc = e->comm->ops->all_reduce(e->comm, all, 3, CKPT_F64, ZT_SUM, err);
+
+    *loss = all[0] / ((double)e->comm->world * (double)e->config.accumulation);
+    *stop = all[1] > 0;
+    *tokens = (uint64_t)all[2];
+    return rc;
+}
+
+/* The micro steps of one update, and the update. */
+static int tr_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
+{
+    uint64_t first = (uint64_t)e->zero->global_steps * (uint64_t)e->config.accumulation;
+    double start = zt_now(), t = start;
+    int rc = CKPT_OK;
+
+    *p = (zt_progress){0};
+    for (int64_t k = 0; rc == CKPT_OK && k < e->config.accumulation; k++) {
+        zt_batch batch;
+        double loss = 0;
+
+        rc = zt_comm_agree(e->comm, zt_data_batch(e->data, first + (uint64_t)k, &batch, err), err);
+        t = tr_clock(e, ZT_T_DATA, t);
+        if (rc == CKPT_OK)
+            rc = zt_zero_micro(e->zero, &batch, &loss, err);
+        t = tr_clock(e, ZT_T_MICRO, t);
+        if (rc == CKPT_OK)
+            rc = zt_zero_step(e->zero, &p->step, err);
+        t = tr_clock(e, ZT_T_UPDATE, t);
+        p->loss += loss;
+        p->tokens += rc == CKPT_OK ? batch.batch * batch.seq : 0;
+    }
+    if (rc == CKPT_OK)
+        rc = tr_agree(e, &p->loss, stop, &p->tokens, err);
+    p->seconds = zt_now() - start;
+    return rc;
+}
+
+static int tr_save(zt_engine *e, ckpt_err *err)
+{
+    const zt_save_opts s = {.dir = e->opts->save,
+                            .tag = e->opts->tag,
+                            .keep = e->opts->keep,
+                            .async = e->opts->async_save};
+    double t = zt_now();
+    int rc = zt_save(e->saver, &s, err);
+
+    tr_clock(e, ZT_T_SAVE, t);
+    return rc;
+}
+
+static int tr_score(zt_engine *e, ckpt_err *err)
+{
+    zt_score score;
+    double t = zt_now();
+    int rc = zt_engine_evaluate(e, e->eval_data, &score, err);
+
+    tr_clock(e, ZT_T_EVAL, t);
+    return rc == CKPT_OK ? zt_comm_agree(e->comm, zt_report_score(e, &score, err), err) : rc;
+}
+
+/* What is due after an update. */
+static int tr_after(zt_engine *e, bool last, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    int64_t step = e->zero->global_steps;
+    int rc = CKPT_OK;
+
+    if (e->eval_data && (last || (o->eval_every > 0 && step % o->eval_every == 0)))
+        rc = tr_score(e, err);
+    if (rc == CKPT_OK && o->save && (last || (o->save_every > 0 && step % o->save_every == 0)))
+        rc = tr_save(e, err);
+    return rc;
+}
+
+/* What is written once, at the end. */
+static int tr_finish(zt_engine *e, ckpt_err *err)
+{
+    double t = zt_now();
+    int rc = zt_save_wait(e->saver, err);
+
+    if (rc == CKPT_OK && e->opts->save_weights)
+        rc = zt_save_weights(e->saver, e->opts->save_weights, false, err);
+    if (rc == CKPT_OK && e->opts->save_model) {
+        const char *folder = ckpt_arena_printf(e->arena, "%s/", e->opts->save_model);
+        rc = zt_comm_agree(e->comm, folder ? CKPT_OK : ckpt_fail_memory(err), err);
+        if (rc == CKPT_OK)
+            rc = zt_save_weights(e->saver, folder, true, err);
+    }
+    tr_clock(e, ZT_T_SAVE, t);
+    return rc;
+}
+
+int zt_engine_train(zt_engine *e, ckpt_err *err)
+{
+    bool stop = e->zero->global_steps >= e->total_steps;
+    int rc = zt_report_open(e, err), closed;
+
+    tr_catch();
+    zt_report_start(e);
+    while (rc == CKPT_OK && !stop) {
+        zt_progress p;
+
+        rc = tr_step(e, &p, &stop, err);
+        stop = stop || e->zero->global_steps >= e->total_steps;
+        if (rc == CKPT_OK)
+            rc = zt_comm_agree(e->comm, zt_report_step(e, &p, err), err);
+        if (rc == CKPT_OK)
+            rc = tr_after(e, stop, err);
+    }
+    if (rc == CKPT_OK)
+        rc = tr_finish(e, err);
+    if (e->opts->profile)
+        zt_report_profile(e);
+    closed = zt_report_close(e, rc == CKPT_OK ? err : NULL);
+    return rc == CKPT_OK ? zt_comm_agree(e->comm, closed, err) : rc;
+}

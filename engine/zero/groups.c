@@ -1,0 +1,147 @@
+/*
+ * groups.c: parameter groups: which parameters, in which order, with which settings.
+ */
+#include <string.h>
+
+#include "engine/zero/own.h"
+#include "libckpt/map/zero_flat.h"
+
+/* Muon is for matrices that are neither embeddings nor the output, by name (DeepSpeed's own rule).
+ */
+static bool gp_muon(const zt_zero *z, const zt_param *p)
+{
+    return z->config->optim.type == ZT_OPT_MUON && p->ndim >= 2 &&
+           strstr(p->name, "embed") == NULL && strstr(p->name, "lm_head") == NULL;
+}
+
+/* Number of a parameter's group among the four that may be, empty ones included. */
+static uint32_t gp_class(const zt_zero *z, const zt_param *p)
+{
+    bool split = strcmp(zr_of(z)->opts.grouping, "decay") == 0;
+    bool muon = z->config->optim.type == ZT_OPT_MUON;
+
+    return (split && p->no_decay ? 2u : 0u) + (muon && !gp_muon(z, p) ? 1u : 0u);
+}
+
+zt_hyper zr_settings(const zt_zero *z, uint32_t group)
+{
+    zt_hyper h = zt_optim_hyper(&z->config->optim, zr_of(z)->muon[group]);
+
+    h.weight_decay = z->group[group].weight_decay;
+    return h;
+}
+
+/* Settings of a new group of class c. */
+static void gp_settings(const zt_zero *z, zt_group *g, uint32_t c)
+{
+    g->weight_decay = c >= 2 ? 0 : z->config->optim.weight_decay;
+    g->hyper = zr_settings(z, z->n_groups);
+    g->lr = g->hyper.lr;
+}
+
+/* The flat order that spreads neighbours over ranks. */
+static int gp_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
+{
+    uint64_t *at = ckpt_alloc(g->n * sizeof *at);
+    uint32_t *old = ckpt_alloc(g->n * sizeof *old);
+
+    if (at != NULL && old != NULL) {
+        memcpy(old, z->order + g->first, g->n * sizeof *old);
+        ckpt_zero_round_robin(g->n, (uint32_t)z->comm->world, at);
+        for (uint32_t i = 0; i < g->n; i++) {
+            z->order[g->first + i] = old[at[i]];
+        }
+    }
+    ckpt_free(at);
+    bool ok = old != NULL && at != NULL;
+    ckpt_free(old);
+    return ok ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+/* Append group of class c unless it is empty. */
+static int gp_add(zt_zero *z, uint32_t c, ckpt_err *err)
+{
+    const zt_params *ps = &z->model->params;
+    zt_group *g = &z->group[z->n_groups];
+
+    *g = (zt_group){.first = z->n_order};
+    for (uint32_t i = 0; i < ps->n; i++) {
+        if (zr_is_trained(z, i) && gp_class(z, &ps->at[i]) == c) {
+            z->order[z->n_order++] = i;
+        }
+    }
+    g->n = z->n_order - g->first;
+    if (g->n == 0) {
+        return CKPT_OK;
+    }
+    zr_of(z)->muon[z->n_groups] = z->config->optim.type == ZT_OPT_MUON && c % 2 == 0;
+    gp_settings(z, g, c);
+    for (uint32_t i = g->first; i < z->n_order; i++) {
+        zr_of(z)->place[z->order[i]].group = z->n_groups;
+    }
+    z->n_groups++;
+    if (z->config->round_robin && (z->config->stage == 1 || z->config->stage == 2)) {
+        return gp_round_robin(z, g, err);
+    }
+    return CKPT_OK;
+}
+
+bool zr_is_trained(const zt_zero *z, uint32_t param)
+{
+    const zt_param *p = &z->model->params.at[param];
+
+    return !p->frozen && p->n_elems > 0;
+}
+
+/* First and last layer that use each parameter. */
+void zr_groups_uses(zt_zero *z)
+{
+    const zt_layers *ls = &z->model->layers;
+    zr_place *place = zr_of(z)->place;
+
+    for (uint32_t i = 0; i < z->model->params.n; i++) {
+        place[i].first = place[i].last = ZR_NONE;
+    }
+    for (uint32_t l = 0; l < ls->n; l++) {
+        for (uint32_t k = 0; k < ls->at[l].n_params; k++) {
+            zr_place *p = &place[ls->at[l].param[k]];
+
+            p->first = p->first == ZR_NONE ? l : p->first;
+            p->last = l;
+        }
+    }
+}
+
+int zr_groups_new(zt_zero *z, ckpt_err *err)
+{
+    size_t n = z->model->params.n;
+    zr_own *o = zr_of(z);
+
+    if (n >= ZR_NONE) {
+        return ckpt_fail(err, CKPT_ELIMIT, "a model of %zu parameters", n);
+    }
+    if (strcmp(o->opts.grouping, "single") != 0 && strcmp(o->opts.grouping, "decay") != 0) {
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "grouping of parameters \"%s\": \"single\" or \"decay\" is expected",
+                         o->opts.grouping);
+    }
+    z->order = ckpt_alloc((n + 1) * sizeof *z->order);
+    z->group = ckpt_alloc(5 * sizeof *z->group);
+    o->muon = ckpt_alloc(5 * sizeof *o->muon);
+    o->place = ckpt_alloc((n + 1) * sizeof *o->place);
+    if (z->order == NULL || z->group == NULL || o->muon == NULL || o->place == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        o->place[i].group = o->place[i].part = ZR_NONE;
+    }
+    zr_groups_uses(z);
+    for (uint32_t c = 0; c < 4; c++) {
+        int rc = gp_add(z, c, err);
+
+        if (rc != CKPT_OK) {
+            return rc;
+        }
+    }
+    return CKPT_OK;
+}

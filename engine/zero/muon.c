@@ -1,0 +1,146 @@
+/*
+ * muon.c: Muon under sharding: its directions are made from whole matrices.
+ *
+ * Each rank holds a run of a matrix' gradient and momentum.  Sums of buffers that are zero outside
+ * of each rank's own run put the matrix together; every rank then forms the direction and keeps its
+ * run.
+ */
+#include "engine/zero/own.h"
+
+bool zr_has_muon(const zt_zero *z)
+{
+    return z->config->optim.type == ZT_OPT_MUON;
+}
+
+/* Workspace for the largest matrix. */
+typedef struct mu_work {
+    float *g, *momentum;
+    void *scratch;
+    uint64_t n;       /* elements */
+    uint64_t n_bytes; /* of scratch */
+} mu_work;
+
+static void mu_shape(const zt_param *p, uint64_t *rows, uint64_t *cols)
+{
+    *rows = p->shape[0];
+    *cols = p->shape[0] == 0 ? 0 : p->n_elems / p->shape[0];
+}
+
+static int mu_work_new(zt_zero *z, mu_work *w, ckpt_err *err)
+{
+    const zr_own *o = zr_of(z);
+    const zt_device_ops *ops = z->device->ops;
+
+    for (uint32_t i = 0; i < z->n_order; i++) {
+        const zt_param *p = &z->model->params.at[z->order[i]];
+        uint64_t rows, cols, n_bytes;
+
+        if (!o->muon[o->place[z->order[i]].group]) {
+            continue;
+        }
+        mu_shape(p, &rows, &cols);
+        n_bytes = zt_muon_scratch(rows, cols);
+        w->n = p->n_elems > w->n ? p->n_elems : w->n;
+        w->n_bytes = n_bytes > w->n_bytes ? n_bytes : w->n_bytes;
+    }
+    w->g = ops->alloc(z->device, 4 * w->n + 64);
+    w->momentum = ops->alloc(z->device, 4 * w->n + 64);
+    w->scratch = ops->alloc(z->device, w->n_bytes + 64);
+    if (w->g == NULL || w->momentum == NULL || w->scratch == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    return CKPT_OK;
+}
+
+static void mu_work_free(zt_zero *z, mu_work *w)
+{
+    z->device->ops->release(z->device, w->g);
+    z->device->ops->release(z->device, w->momentum);
+    z->device->ops->release(z->device, w->scratch);
+}
+
+/* This rank's run of a parameter; count 0: none. */
+static zt_owned mu_owned(const zt_zero *z, uint32_t param)
+{
+    const zr_own *o = zr_of(z);
+
+    for (size_t i = 0; i < o->n_owned; i++) {
+        if (o->owned[i].param == param) {
+            return o->owned[i];
+        }
+    }
+    return (zt_owned){.param = param, .partition = o->place[param].part};
+}
+
+/* One matrix: put together, turn, keep. */
+static int mu_matrix(zt_zero *z, uint32_t param, mu_work *w, float g_scale, ckpt_err *err)
+{
+    const zr_own *o = zr_of(z);
+    const zt_device_ops *ops = z->device->ops;
+    const zt_param *p = &z->model->params.at[param];
+    zt_owned own = mu_owned(z, param);
+    zt_partition *part = &z->part[own.partition];
+    void *grad = zr_at(part->grad, o->grad_dtype, own.at);
+    uint64_t rows, cols;
+    int rc = CKPT_OK;
+
+    mu_shape(p, &rows, &cols);
+    if (own.count < p->n_elems) {
+        ops->zero(z->device, w->g, 4 * p->n_elems);
+        ops->zero(z->device, w->momentum, 4 * p->n_elems);
+    }
+    if (own.count > 0) {
+        ops->cast(z->device, own.count, w->g + own.first, CKPT_F32, grad, o->grad_dtype);
+        ops->copy(z->device, w->momentum + own.first, part->state[0] + own.at, 4 * own.count);
+    }
+    if (z->config->stage > 0 && z->comm->world > 1) {
+        ops->sync(z->device);
+        rc = z->comm->ops->all_reduce(z->comm, w->g, p->n_elems, CKPT_F32, ZT_SUM, err);
+        if (rc == CKPT_OK) {
+            rc = z->comm->ops->all_reduce(z->comm, w->momentum, p->n_elems, CKPT_F32, ZT_SUM, err);
+        }
+    }
+    zr_scale(z, CKPT_F32, p->n_elems, w->g, g_scale);
+    zt_muon_direction(z->device, &z->config->optim, rows, cols, w->g, w->momentum, w->scratch);
+    if (own.count > 0) {
+        ops->cast(z->device, own.count, grad, o->grad_dtype, w->g + own.first, CKPT_F32);
+        ops->copy(z->device, part->state[0] + own.at, w->momentum + own.first, 4 * own.count);
+    }
+    return rc;
+}
+
+/*
+ * Directions are free of the loss scale and of the factor that gradients wait for, but the update
+ * applies both to everything: they are put on the directions.
+ */
+static void mu_rescale(zt_zero *z, float g_scale)
+{
+    const zr_own *o = zr_of(z);
+
+    for (uint32_t i = 0; i < z->n_parts; i++) {
+        zt_partition *p = &z->part[i];
+
+        if (o->muon[p->group]) {
+            zr_scale(z, o->grad_dtype, p->n_elems, p->grad, 1 / g_scale);
+        }
+    }
+}
+
+int zr_muon(zt_zero *z, float g_scale, ckpt_err *err)
+{
+    const zr_own *o = zr_of(z);
+    mu_work w = {0};
+    int rc = mu_work_new(z, &w, err);
+    bool before_clip = o->wrapper == ZR_ZERO12 || o->wrapper == ZR_ZERO3;
+    float scale = before_clip ? o->average.fold / (float)z->scaler.scale : g_scale;
+
+    rc = zt_comm_agree(z->comm, rc, err);
+    for (uint32_t i = 0; i < z->n_order && rc == CKPT_OK; i++) {
+        if (o->muon[o->place[z->order[i]].group]) {
+            rc = mu_matrix(z, z->order[i], &w, scale, err);
+        }
+    }
+    mu_rescale(z, scale);
+    mu_work_free(z, &w);
+    return rc;
+}

@@ -1,0 +1,176 @@
+/*
+ * own.h: what the files of this folder share and nobody else sees.
+ *
+ * zt_zero.own is a zr_own.  A stage is a table (zr_stage): flat.c fills it for stages 0, 1, 2,
+ * sharded.c for stage 3. The chain of layers (pass.c) calls hold before and leave after every
+ * layer; the boundary (zero.c) calls reduce, updates every partition, then publish.
+ */
+#ifndef ZT_ZERO_OWN_H
+#define ZT_ZERO_OWN_H
+
+#include "engine/zero/zero.h"
+
+#define ZR_NONE UINT32_MAX
+
+/* Where a parameter is. */
+typedef struct zr_place {
+    uint32_t group, part; /* ZR_NONE: frozen */
+    uint32_t first, last; /* layers that use it; ZR_NONE: none does */
+    uint64_t at;          /* element: flat: in its group; stage 3: in the partition */
+    uint64_t chunk;       /* stage 3: elements of one rank */
+    bool persistent;      /* stage 3: stays gathered */
+} zr_place;
+
+/*
+ * How the mean over ranks is formed; factors of 1 are left out.  `fold` is applied with the update
+ * where delaying the division changes no rounding.
+ */
+typedef struct zr_average {
+    float source;    /* on gradients in their own dtype, before the cast */
+    float before[2]; /* in the communication dtype, before the sum */
+    float after;     /* in the communication dtype, after the sum */
+    float fold;
+} zr_average;
+
+/* Activations of one micro batch; grows, never shrinks. */
+typedef struct zr_chain {
+    void *x, *tape, *grad, *scratch;
+    uint64_t x_bytes, tape_bytes, grad_bytes, scratch_bytes; /* allocated */
+    uint64_t row_bytes; /* one layer's output, rounded up to 64 */
+    uint64_t *tape_at;  /* of each layer; n_layers + 1 */
+} zr_chain;
+
+typedef struct zr_stage {
+    int (*setup)(zt_zero *z, ckpt_err *err);
+    void (*free)(zt_zero *z);
+    /* Before and after a layer's forward or backward computation. */
+    int (*hold)(zt_zero *z, uint32_t layer, bool backward, ckpt_err *err);
+    int (*leave)(zt_zero *z, uint32_t layer, bool backward, ckpt_err *err);
+    int (*begin)(zt_zero *z, ckpt_err *err); /* a micro step that trains */
+    int (*end)(zt_zero *z, ckpt_err *err);
+    int (*reduce)(zt_zero *z,
+                  ckpt_err *err); /* at the boundary: part[].grad times fold is the mean */
+    int (*publish)(zt_zero *z, ckpt_err *err); /* after this rank's weights have changed: to all */
+    /* Where elements of a parameter's working weights that this rank fills are. */
+    void *(*low)(zt_zero *z, uint32_t param, uint64_t *first, uint64_t *count);
+    /* All of a parameter's working weights; valid until the next call into the runtime. */
+    int (*whole)(zt_zero *z, uint32_t param, const void **out, ckpt_err *err);
+} zr_stage;
+
+extern const zr_stage zr_flat_stage;
+extern const zr_stage zr_sharded_stage;
+
+typedef struct zr_block {
+    void *p;
+    bool shared; /* the communicator's */
+} zr_block;
+CKPT_VEC(zr_blocks, zr_block);
+
+typedef enum zr_wrapper {
+    ZR_BARE, /* stage 0, fp32 */
+    ZR_FP16, /* stage 0, 16-bit */
+    ZR_BF16, /* stage 1, bf16 with fp32 accumulation */
+    ZR_ZERO12,
+    ZR_ZERO3
+} zr_wrapper;
+
+struct zr_flat;
+struct zr_sharded;
+struct zr_files;
+
+typedef struct zr_own {
+    zt_zero_opts opts;
+    zr_wrapper wrapper;
+    const zr_stage *stage;
+    zr_place *place; /* one per parameter of the model */
+    bool *muon;      /* one per group: its matrices are updated by Muon */
+    zt_owned *owned;
+    size_t n_owned;
+    zr_average average;
+    void *cast;            /* average.c: gradients in the communication dtype */
+    ckpt_dtype grad_dtype; /* of part[].grad */
+    bool alias;            /* fp32: masters are the working weights */
+    bool training;         /* in the pass under way */
+    bool failed;           /* an allocation */
+    zr_blocks blocks;
+    zr_chain chain;
+    zt_memory memory;
+    zt_onebit **onebit; /* one per group */
+    struct zr_flat *flat;
+    struct zr_sharded *sharded;
+    struct zr_files *files;    /* offload to files; NULL: none */
+    bool swapped;              /* masters and state are in files */
+    bool mapped;               /* partitions of weights are in files */
+    zt_partition *device_part; /* zt_zero_hold on a device that is not the host: its pointers */
+} zr_own;
+
+static inline zr_own *zr_of(const zt_zero *z)
+{
+    return z->own;
+}
+
+/* Bytes of n elements of one of the three dtypes of training. */
+static inline uint64_t zr_bytes(ckpt_dtype dt, uint64_t n)
+{
+    return n * (dt == CKPT_F32 ? 4u : 2u);
+}
+
+static inline void *zr_at(void *p, ckpt_dtype dt, uint64_t element)
+{
+    return (char *)p + zr_bytes(dt, element);
+}
+
+/*
+ * Memory that lives as long as the runtime, zeroed; `travels`: it is sent to other ranks.  Counted
+ * in *count.  NULL and own->failed when there is none: callers go on, and zt_zero_new ends in a
+ * failure on all ranks.
+ */
+void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels);
+
+/* groups.c */
+int zr_groups_new(zt_zero *z, ckpt_err *err);
+void zr_groups_uses(zt_zero *z);
+zt_hyper zr_settings(const zt_zero *z, uint32_t group); /* as configured */
+bool zr_is_trained(const zt_zero *z, uint32_t param);
+
+/* average.c: sums over ranks */
+void zr_average_plan(zt_zero *z);
+int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, ckpt_err *err);
+int zr_sum_scatter(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, ckpt_err *err);
+void zr_scale(zt_zero *z, ckpt_dtype dt, uint64_t n, void *x, float factor);
+
+/* zero.c: rates of update 0 */
+int zr_rates_begin(zt_zero *z, ckpt_err *err);
+
+/* update.c: all partitions with gradients multiplied by g_scale; t: number of this update */
+int zr_update(zt_zero *z, float g_scale, ckpt_err *err);
+int zr_update_initial(zt_zero *z, ckpt_err *err);
+/* Working weights of partition i, which follow its masters; NULL: they are the masters, or all is
+ * padding. */
+void *zr_low(zt_zero *z, uint32_t i);
+
+/* muon.c: gradients of matrices become directions; g_scale on gradients first */
+int zr_muon(zt_zero *z, float g_scale, ckpt_err *err);
+bool zr_has_muon(const zt_zero *z);
+
+/* pass.c */
+int zr_chain_new(zt_zero *z, ckpt_err *err);
+int zr_chain_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err);
+void zr_chain_free(zt_zero *z);
+
+/*
+ * offload.c: partition i's masters and state are in memory between bring and put_back.  `ready`
+ * once partitions are known; settle waits for what is being written.
+ */
+int zr_files_new(zt_zero *z, ckpt_err *err);
+int zr_files_ready(zt_zero *z, ckpt_err *err);
+void zr_files_free(zt_zero *z);
+int zr_bring(zt_zero *z, uint32_t part, ckpt_err *err);
+int zr_put_back(zt_zero *z, uint32_t part, bool changed, ckpt_err *err);
+int zr_settle(zt_zero *z, ckpt_err *err);
+/* Memory of a file, zeroed, for weights (id names it); NULL: an error.  cool: its pages may leave
+ * memory. */
+void *zr_files_low(zt_zero *z, uint64_t n_bytes, uint32_t id, ckpt_err *err);
+void zr_files_cool(zt_zero *z);
+
+#endif

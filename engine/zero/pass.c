@@ -1,0 +1,234 @@
+/*
+ * pass.c: forward and backward over the chain of layers.
+ *
+ * Kept for the backward pass: every layer's output, and its tape.  With activation checkpointing
+ * (Chen et al. 2016) only the outputs: one tape is filled again, by the layer's forward pass, right
+ * before its backward pass.
+ */
+#include "engine/zero/own.h"
+
+/* A buffer of at least n bytes; what it held is lost. */
+static int ch_grow(zt_zero *z, void **p, uint64_t *have, uint64_t n, ckpt_err *err)
+{
+    const zt_device_ops *ops = z->device->ops;
+
+    if (n <= *have && *p != NULL) {
+        return CKPT_OK;
+    }
+    ops->release(z->device, *p);
+    zr_of(z)->memory.activations -= *have;
+    *have = 0;
+    *p = ops->alloc(z->device, n < 64 ? 64 : n);
+    if (*p == NULL) {
+        (void)zt_device_check(z->device, err);
+        return ckpt_fail_memory(err);
+    }
+    *have = n;
+    zr_of(z)->memory.activations += n;
+    return CKPT_OK;
+}
+
+static uint64_t ch_round(uint64_t n)
+{
+    return (n + 63) & ~UINT64_C(63);
+}
+
+/* Offsets of tapes (all at 0 when one is used for all); returns the bytes. */
+static uint64_t ch_tapes(zt_zero *z, const zt_batch *b, bool train)
+{
+    zr_own *o = zr_of(z);
+    bool one = !train || o->opts.keep_activations_not;
+    uint64_t at = 0, most = 0;
+
+    for (uint32_t l = 0; l < z->model->layers.n; l++) {
+        const zt_layer *layer = &z->model->layers.at[l];
+        uint64_t n = ch_round(layer->ops->tape(z->model, layer, b));
+
+        o->chain.tape_at[l] = one ? 0 : at;
+        at += n;
+        most = n > most ? n : most;
+    }
+    return one ? most : at;
+}
+
+int zr_chain_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err)
+{
+    zr_chain *c = &zr_of(z)->chain;
+    uint64_t n_layers = z->model->layers.n, n_rows, n_elems, n_bytes;
+    int rc;
+
+    if (!ckpt_mul(b->batch, b->seq, &n_rows) ||
+        !ckpt_mul(n_rows, z->model->config.hidden, &n_elems) ||
+        n_elems > UINT64_MAX / 64 / (n_layers + 1)) {
+        return ckpt_fail(err, CKPT_ELIMIT, "a micro batch of that size");
+    }
+    c->row_bytes = ch_round(zr_bytes(z->model->dtype, n_elems));
+    n_bytes = c->row_bytes * (train ? n_layers : 2);
+    rc = ch_grow(z, &c->x, &c->x_bytes, n_bytes, err);
+    if (rc == CKPT_OK) {
+        rc = ch_grow(z, &c->tape, &c->tape_bytes, ch_tapes(z, b, train), err);
+    }
+    if (rc == CKPT_OK) {
+        rc = ch_grow(z, &c->scratch, &c->scratch_bytes, zt_model_scratch(z->model, b), err);
+    }
+    if (rc == CKPT_OK && train) {
+        rc = ch_grow(z, &c->grad, &c->grad_bytes, c->row_bytes, err);
+    }
+    return rc;
+}
+
+int zr_chain_new(zt_zero *z, ckpt_err *err)
+{
+    const zr_own *o = zr_of(z);
+    zr_chain *c = &zr_of(z)->chain;
+    zt_batch b = {.batch = o->opts.max_batch, .seq = o->opts.max_seq};
+
+    c->tape_at = ckpt_alloc((z->model->layers.n + 1) * sizeof *c->tape_at);
+    if (c->tape_at == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    return b.batch > 0 && b.seq > 0 ? zr_chain_reserve(z, &b, true, err) : CKPT_OK;
+}
+
+void zr_chain_free(zt_zero *z)
+{
+    zr_chain *c = &zr_of(z)->chain;
+
+    z->device->ops->release(z->device, c->x);
+    z->device->ops->release(z->device, c->tape);
+    z->device->ops->release(z->device, c->grad);
+    z->device->ops->release(z->device, c->scratch);
+    ckpt_free(c->tape_at);
+    *c = (zr_chain){0};
+}
+
+/* Layer l's output; in evaluation two buffers take turns. */
+static void *ch_out(const zt_zero *z, uint32_t l)
+{
+    const zr_chain *c = &zr_of(z)->chain;
+
+    return (char *)c->x + c->row_bytes * (zr_of(z)->training ? l : l % 2);
+}
+
+static void ch_forward_layer(zt_zero *z, zt_pass *p, uint32_t l)
+{
+    const zr_chain *c = &zr_of(z)->chain;
+    const zt_layer *layer = &z->model->layers.at[l];
+    bool head = l + 1 == z->model->layers.n;
+
+    layer->ops->fw(z->model, layer, p, (char *)c->tape + c->tape_at[l],
+                   l == 0 ? NULL : ch_out(z, l - 1), head ? NULL : ch_out(z, l));
+}
+
+static int ch_forward(zt_zero *z, zt_pass *p, ckpt_err *err)
+{
+    const zr_stage *stage = zr_of(z)->stage;
+    int rc = CKPT_OK;
+
+    for (uint32_t l = 0; l < z->model->layers.n && rc == CKPT_OK; l++) {
+        rc = stage->hold(z, l, false, err);
+        if (rc == CKPT_OK) {
+            ch_forward_layer(z, p, l);
+            rc = stage->leave(z, l, false, err);
+        }
+    }
+    return rc;
+}
+
+static int ch_backward(zt_zero *z, zt_pass *p, ckpt_err *err)
+{
+    const zr_own *o = zr_of(z);
+    const zr_chain *c = &o->chain;
+    uint32_t n = (uint32_t)z->model->layers.n;
+    int rc = CKPT_OK;
+
+    for (uint32_t l = n; l-- > 0 && rc == CKPT_OK;) {
+        const zt_layer *layer = &z->model->layers.at[l];
+        bool head = l + 1 == n;
+
+        rc = o->stage->hold(z, l, true, err);
+        if (rc != CKPT_OK) {
+            break;
+        }
+        if (o->opts.keep_activations_not && !head) { // the head's tape is still the last one filled
+            ch_forward_layer(z, p, l);
+        }
+        layer->ops->bw(z->model, layer, p, (char *)c->tape + c->tape_at[l],
+                       l == 0 ? NULL : ch_out(z, l - 1), head ? NULL : c->grad,
+                       l == 0 ? NULL : c->grad);
+        rc = o->stage->leave(z, l, true, err);
+    }
+    return rc;
+}
+
+/* A different number for each step, micro step and rank (the mixing function of splitmix64). */
+static uint64_t ch_seed(const zt_zero *z)
+{
+    uint64_t x =
+        zr_of(z)->opts.seed + UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(z->micro_steps + 1);
+
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9) + (uint64_t)z->comm->rank;
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+    bool unscaled = o->wrapper == ZR_FP16 && z->config->fp16_z0_quirk;
+    double scale = unscaled ? 1 : z->scaler.scale;
+    int rc = zt_comm_agree(z->comm, zr_chain_reserve(z, batch, true, err), err);
+
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    zt_pass p = {.in = *batch,
+                 .train = true,
+                 .seed = ch_seed(z),
+                 .scale = scale,
+                 .accumulation = z->config->accumulation,
+                 .loss_factor = (float)(scale / (double)z->config->accumulation),
+                 .scratch = o->chain.scratch};
+
+    o->training = true;
+    (void)ch_tapes(z, batch, true);
+    rc = o->stage->begin(z, err);
+    if (rc == CKPT_OK) {
+        rc = ch_forward(z, &p, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = ch_backward(z, &p, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = o->stage->end(z, err);
+    }
+    o->training = false;
+    if (rc == CKPT_OK) {
+        rc = zt_device_check(z->device, err);
+    }
+    *loss = p.loss;
+    return zt_comm_agree(z->comm, rc, err);
+}
+
+int zt_zero_evaluate(zt_zero *z, const zt_batch *batch, void *logits, double *loss, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+    int rc = zt_comm_agree(z->comm, zr_chain_reserve(z, batch, false, err), err);
+
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    zt_pass p = {.in = *batch, .scratch = o->chain.scratch, .logits = logits};
+
+    o->training = false;
+    (void)ch_tapes(z, batch, false);
+    rc = ch_forward(z, &p, err);
+    if (rc == CKPT_OK) {
+        rc = o->stage->end(z, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = zt_device_check(z->device, err);
+    }
+    *loss = p.loss;
+    return zt_comm_agree(z->comm, rc, err);
+}

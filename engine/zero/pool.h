@@ -1,0 +1,32 @@
+/*
+ * pool.h: first-fit places in one block of memory of a fixed size.
+ *
+ * The order of takes and gives repeats from step to step and is the same on all ranks, so a dry run
+ * with an unlimited pool tells how much is needed, and later runs find the same places.
+ */
+#ifndef ZT_ZERO_POOL_H
+#define ZT_ZERO_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libckpt/base/err.h"
+
+typedef struct zr_span {
+    uint64_t at, n_bytes;
+} zr_span;
+
+typedef struct zr_pool {
+    zr_span *span; /* taken, ascending */
+    uint32_t n, room;
+    uint64_t limit, peak; /* bytes; limit UINT64_MAX: dry */
+} zr_pool;
+
+int zr_pool_new(zr_pool *p, uint32_t room, ckpt_err *err);
+void zr_pool_free(zr_pool *p);
+
+/* Offset of n_bytes (rounded up to 64), UINT64_MAX: no room. */
+uint64_t zr_pool_take(zr_pool *p, uint64_t n_bytes);
+void zr_pool_give(zr_pool *p, uint64_t at);
+
+#endif

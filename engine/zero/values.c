@@ -1,0 +1,250 @@
+/*
+ * values.c: values in and out: first values, masters after a resume, runs that this rank owns,
+ * whole parameters.
+ */
+#include <string.h>
+
+#include "engine/zero/own.h"
+
+#define VA_CHUNK (UINT64_C(1) << 18) /* elements at a time: 1 MiB */
+
+/* Buffers for values on their way to the device. */
+typedef struct va_way {
+    float *host;
+    void *device; /* the same memory on a host device */
+} va_way;
+
+static int va_new(zt_zero *z, va_way *w, ckpt_err *err)
+{
+    w->host = ckpt_alloc(VA_CHUNK * sizeof *w->host);
+    w->device = z->device->host ? (void *)w->host
+                                : z->device->ops->alloc(z->device, VA_CHUNK * sizeof *w->host);
+    return w->host == NULL || w->device == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+}
+
+static void va_free(zt_zero *z, va_way *w)
+{
+    if (!z->device->host) {
+        z->device->ops->release(z->device, w->device);
+    }
+    ckpt_free(w->host);
+}
+
+/* What the caller asks values from. */
+typedef struct va_source {
+    zt_value_fn value;
+    void *ctx;
+} va_source;
+
+/* This rank's part of one parameter's working weights. */
+static int va_param(zt_zero *z, uint32_t i, const va_source *from, va_way *w, ckpt_err *err)
+{
+    ckpt_dtype dt = z->model->dtype;
+    uint64_t first, count;
+    char *low = zr_of(z)->stage->low(z, i, &first, &count);
+    int rc = CKPT_OK;
+
+    for (uint64_t at = 0; at < count && rc == CKPT_OK; at += VA_CHUNK) {
+        uint64_t n = count - at < VA_CHUNK ? count - at : VA_CHUNK;
+
+        rc = from->value(from->ctx, i, first + at, n, w->host, err);
+        if (!z->device->host) {
+            z->device->ops->put(z->device, w->device, w->host, n * sizeof *w->host);
+        }
+        z->device->ops->cast(z->device, n, low + zr_bytes(dt, at), dt, w->device, CKPT_F32);
+        z->device->ops->sync(z->device);
+    }
+    return rc;
+}
+
+/* The parameters that are wanted; `trained`: those, else the frozen ones. */
+static int va_params(zt_zero *z, const va_source *from, bool trained, ckpt_err *err)
+{
+    va_way w = {0};
+    int rc = va_new(z, &w, err);
+
+    for (uint32_t i = 0; i < z->model->params.n && rc == CKPT_OK; i++) {
+        if (zr_is_trained(z, i) == trained) {
+            rc = va_param(z, i, from, &w, err);
+        }
+    }
+    va_free(z, &w);
+    return rc;
+}
+
+/* Masters are the working weights, cast back; state is zero. */
+static int va_masters(zt_zero *z, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; i < z->n_parts && rc == CKPT_OK; i++) {
+        zt_partition *p = &z->part[i];
+        void *low = zr_low(z, i);
+
+        rc = zr_bring(z, i, err);
+        if (rc != CKPT_OK) {
+            break;
+        }
+        if (low != NULL) {
+            z->device->ops->cast(z->device, p->n_elems, p->master, CKPT_F32, low, z->model->dtype);
+        }
+        for (unsigned s = 0; s < z->config->optim.n_state; s++) {
+            z->device->ops->zero(z->device, p->state[s], 4 * p->n_elems);
+        }
+        rc = zr_put_back(z, i, true, err);
+    }
+    return rc;
+}
+
+int zt_zero_fill(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err)
+{
+    const va_source from = {.value = value, .ctx = ctx};
+    int rc = va_params(z, &from, false, err);
+
+    if (rc == CKPT_OK) {
+        rc = va_params(z, &from, true, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = va_masters(z, err);
+    }
+    rc = zt_comm_agree(z->comm, rc, err);
+    if (rc == CKPT_OK) {
+        rc = zr_of(z)->stage->publish(z, err);
+    }
+    z->updates = 0;
+    if (rc == CKPT_OK) {
+        rc = zr_update_initial(z, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = zr_rates_begin(z, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = zt_device_check(z->device, err);
+    }
+    return zt_comm_agree(z->comm, rc, err);
+}
+
+int zt_zero_fill_frozen(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err)
+{
+    const va_source from = {.value = value, .ctx = ctx};
+    int rc = zt_comm_agree(z->comm, va_params(z, &from, false, err), err);
+
+    return rc == CKPT_OK ? zr_of(z)->stage->publish(z, err) : rc;
+}
+
+int zt_zero_refresh(zt_zero *z, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; i < z->n_parts && rc == CKPT_OK; i++) {
+        zt_partition *p = &z->part[i];
+        void *low = zr_low(z, i);
+
+        if (low == NULL) {
+            continue; // masters are the working weights
+        }
+        rc = zr_bring(z, i, err);
+        if (rc == CKPT_OK) {
+            z->device->ops->cast(z->device, p->n_elems, low, z->model->dtype, p->master, CKPT_F32);
+            rc = zr_put_back(z, i, false, err);
+        }
+    }
+    if (rc == CKPT_OK) {
+        rc = zt_device_check(z->device, err);
+    }
+    rc = zt_comm_agree(z->comm, rc, err);
+    return rc == CKPT_OK ? zr_of(z)->stage->publish(z, err) : rc;
+}
+
+const zt_owned *zt_zero_owned(const zt_zero *z, size_t *n)
+{
+    *n = zr_of(z)->n_owned;
+    return zr_of(z)->owned;
+}
+
+/* ---- partitions in host memory ---- */
+
+/* Copies of a partition's arrays, for a device whose memory the host cannot read. */
+static int va_to_host(zt_zero *z, uint32_t i, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+    zt_partition *p = &z->part[i];
+    float **field[3] = {&p->master, &p->state[0], &p->state[1]};
+
+    if (o->device_part == NULL) {
+        o->device_part = ckpt_alloc(((size_t)z->n_parts + 1) * sizeof *o->device_part);
+    }
+    if (o->device_part == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    o->device_part[i] = *p;
+    for (unsigned k = 0; k < 3; k++) {
+        float *from = *field[k];
+
+        if (from != NULL) {
+            *field[k] = ckpt_alloc(4 * (size_t)p->n_elems + 4);
+            if (*field[k] == NULL) {
+                return ckpt_fail_memory(err);
+            }
+            z->device->ops->get(z->device, *field[k], from, 4 * p->n_elems);
+        }
+    }
+    z->device->ops->sync(z->device);
+    return CKPT_OK;
+}
+
+static void va_to_device(zt_zero *z, uint32_t i, bool changed)
+{
+    zt_partition *p = &z->part[i], *d = &zr_of(z)->device_part[i];
+    float *host[3] = {p->master, p->state[0], p->state[1]};
+    float *device[3] = {d->master, d->state[0], d->state[1]};
+
+    for (unsigned k = 0; k < 3; k++) {
+        if (host[k] != NULL && changed) {
+            z->device->ops->put(z->device, device[k], host[k], 4 * p->n_elems);
+        }
+    }
+    z->device->ops->sync(z->device);
+    for (unsigned k = 0; k < 3; k++) {
+        ckpt_free(host[k]);
+    }
+    p->master = device[0];
+    p->state[0] = device[1];
+    p->state[1] = device[2];
+}
+
+int zt_zero_hold(zt_zero *z, uint32_t partition, ckpt_err *err)
+{
+    if (partition >= z->n_parts) {
+        return ckpt_fail(err, CKPT_EUSAGE, "partition %u of %u", partition, z->n_parts);
+    }
+    int rc = zr_bring(z, partition, err);
+
+    return rc == CKPT_OK && !z->device->host ? va_to_host(z, partition, err) : rc;
+}
+
+int zt_zero_let_go(zt_zero *z, uint32_t partition, bool changed, ckpt_err *err)
+{
+    if (partition >= z->n_parts) {
+        return ckpt_fail(err, CKPT_EUSAGE, "partition %u of %u", partition, z->n_parts);
+    }
+    if (!z->device->host) {
+        va_to_device(z, partition, changed);
+    }
+    return zr_put_back(z, partition, changed, err);
+}
+
+int zt_zero_gather(zt_zero *z, uint32_t param, void *host, ckpt_err *err)
+{
+    const void *whole = NULL;
+    int rc = zr_of(z)->stage->whole(z, param, &whole, err);
+
+    if (rc == CKPT_OK) {
+        uint64_t n = z->model->params.at[param].n_elems;
+
+        z->device->ops->get(z->device, host, whole, zr_bytes(z->model->dtype, n));
+        z->device->ops->sync(z->device);
+        rc = zt_device_check(z->device, err);
+    }
+    return rc;
+}

@@ -1,0 +1,488 @@
+/*
+ * zero.c: making and freeing the runtime, and the steps that all stages share at a boundary: norm,
+ * overflow, clipping, update, counters.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/zero/own.h"
+
+/* ---- memory ---- */
+
+void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels)
+{
+    zr_own *o = zr_of(z);
+    zr_block *b = ckpt_vec_push(&o->blocks);
+    uint64_t n = n_bytes < 64 ? 64 : (n_bytes + 63) & ~UINT64_C(63);
+
+    if (b == NULL || n < n_bytes) {
+        o->failed = true;
+        return NULL;
+    }
+    b->shared = travels && z->comm->world > 1;
+    b->p = b->shared ? z->comm->ops->alloc(z->comm, n) : z->device->ops->alloc(z->device, n);
+    if (b->p == NULL) {
+        o->failed = true;
+        return NULL;
+    }
+    *count += n;
+    z->device->ops->zero(z->device, b->p, n);
+    return b->p;
+}
+
+static void zr_free_blocks(zt_zero *z)
+{
+    zr_own *o = zr_of(z);
+
+    for (size_t i = o->blocks.n; i-- > 0;) {
+        const zr_block *b = &o->blocks.at[i];
+
+        if (b->p == NULL) {
+            continue;
+        }
+        if (b->shared) {
+            z->comm->ops->release(z->comm, b->p);
+        } else {
+            z->device->ops->release(z->device, b->p);
+        }
+    }
+    ckpt_vec_free(&o->blocks);
+}
+
+/* ---- making ---- */
+
+static int zr_refuse(ckpt_err *err, const char *what)
+{
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s", what);
+}
+
+/* Combinations that DeepSpeed refuses too, or that this engine does not have. */
+static int zr_check(const zt_zero *z, ckpt_err *err)
+{
+    const zt_config *c = z->config;
+    bool scaled = c->prescale || c->predivide < 1 || c->predivide > 1;
+
+    if (c->stage < 0 || c->stage > 3 || c->accumulation < 1) {
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "zero_optimization.stage %d, gradient_accumulation_steps %" PRId64,
+                         c->stage, c->accumulation);
+    }
+    if (c->dtype != z->model->dtype) {
+        return ckpt_fail(err, CKPT_EUSAGE, "the model is in %s, the configuration asks for %s",
+                         ckpt_dtype_name(z->model->dtype), ckpt_dtype_name(c->dtype));
+    }
+    if (c->stage == 0 && c->accum_dtype != c->dtype) {
+        return zr_refuse(err, "stage 0 with data_types.grad_accum_dtype other than the model's "
+                              "dtype: use stage 1, 2 or 3");
+    }
+    if (c->stage == 2 && scaled) {
+        return zr_refuse(err, "stage 2 with prescale_gradients or gradient_predivide_factor: "
+                              "leave them out, gradients are divided before the sum anyway");
+    }
+    if (c->stage == 3 && c->sum_gradients) {
+        return zr_refuse(err, "stage 3 with gradient_allreduce_op \"sum\": use \"mean\"");
+    }
+    if (c->stage > 0 && c->optim.type == ZT_OPT_ONEBIT_ADAM) {
+        return zr_refuse(err, "OneBitAdam with ZeRO: its compressed exchange replaces the sharded "
+                              "one; set zero_optimization.stage to 0");
+    }
+    if (c->stage == 0 && c->dtype != CKPT_F32 && c->optim.type == ZT_OPT_MUON) {
+        return zr_refuse(err, "Muon with 16 bits at stage 0, whose flat copies have no matrices: "
+                              "use stage 1, 2 or 3");
+    }
+    if (c->stage > 0 && c->stage < 3 && c->aligned) {
+        return zr_refuse(err, "zero_optimization.parameter_alignment");
+    }
+    if (c->stage != 3 && c->offload_param.place != ZT_ON_DEVICE) {
+        return zr_refuse(err, "offload_param needs stage 3");
+    }
+    if (c->stage == 0 && c->offload_optimizer.place != ZT_ON_DEVICE) {
+        return zr_refuse(err, "offload_optimizer needs stage 1, 2 or 3");
+    }
+    return CKPT_OK;
+}
+
+static zr_wrapper zr_which(const zt_config *c)
+{
+    if (c->stage == 0) {
+        return c->dtype == CKPT_F32 ? ZR_BARE : ZR_FP16;
+    }
+    if (c->stage == 1 && c->dtype == CKPT_BF16 && c->accum_dtype == CKPT_F32 &&
+        c->offload_optimizer.place == ZT_ON_DEVICE) {
+        return ZR_BF16;
+    }
+    return c->stage == 3 ? ZR_ZERO3 : ZR_ZERO12;
+}
+
+/* This rank's runs of each trained parameter, through the stage's own view of its weights. */
+static int zr_list_owned(zt_zero *z, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+
+    o->owned = ckpt_alloc((z->n_order + 1) * sizeof *o->owned);
+    if (o->owned == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    for (uint32_t i = 0; i < z->n_order; i++) {
+        uint32_t p = z->order[i];
+        const zr_place *at = &o->place[p];
+        zt_owned own = {.param = p, .partition = at->part};
+        uint64_t slice = z->part[at->part].n_elems;
+        uint64_t begin = z->config->stage % 3 == 0 ? 0 : (uint64_t)z->comm->rank * slice;
+
+        o->stage->low(z, p, &own.first, &own.count);
+        if (own.count > 0) {
+            own.at = at->at + (z->config->stage == 3 ? 0 : own.first) - begin;
+            o->owned[o->n_owned++] = own;
+        }
+    }
+    return CKPT_OK;
+}
+
+static int zr_onebit_setup(zt_zero *z, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+    int rc = CKPT_OK;
+
+    if (z->config->optim.type != ZT_OPT_ONEBIT_ADAM) {
+        return CKPT_OK;
+    }
+    o->onebit = ckpt_alloc((z->n_groups + 1) * sizeof *o->onebit);
+    if (o->onebit == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    for (uint32_t i = 0; rc == CKPT_OK && i < z->n_groups; i++) {
+        rc = zt_onebit_new(&o->onebit[i], z->comm, z->device, z->part[i].n_elems, err);
+    }
+    return rc;
+}
+
+/* Everything that is made, in an order that is the same on all ranks. */
+static int zr_setup(zt_zero *z, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+    int rc = zr_check(z, err);
+
+    if (rc == CKPT_OK) {
+        rc = zr_groups_new(z, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = zt_schedule_check(&z->schedule, z->n_groups, err);
+    }
+    o->wrapper = zr_which(z->config);
+    o->grad_dtype = z->config->accum_dtype;
+    o->alias = z->model->dtype == CKPT_F32 && z->config->offload_optimizer.place != ZT_ON_NVME;
+    o->stage = z->config->stage == 3 ? &zr_sharded_stage : &zr_flat_stage;
+    // From here on ranks allocate memory that they share: all go on together, or none does.
+    rc = zt_comm_agree(z->comm, rc, err);
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    zr_average_plan(z);
+    rc = zt_comm_agree(z->comm, zr_files_new(z, err), err);
+    if (rc == CKPT_OK) {
+        rc = o->stage->setup(z, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = zr_files_ready(z, err);
+    }
+    if (rc == CKPT_OK && o->failed) {
+        rc = ckpt_fail(err, CKPT_ELIMIT, "no memory for weights, gradients and optimizer state");
+    }
+    if (rc == CKPT_OK) {
+        rc = zr_list_owned(z, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = zr_chain_new(z, err);
+    }
+    rc = zt_comm_agree(z->comm, rc, err);
+    return rc == CKPT_OK ? zr_onebit_setup(z, err) : rc;
+}
+
+int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm *comm,
+                const zt_zero_opts *opts, ckpt_err *err)
+{
+    zt_zero *z = ckpt_alloc(sizeof *z);
+    zr_own *o = ckpt_alloc(sizeof *o);
+    int rc;
+
+    *out = NULL;
+    if (z == NULL || o == NULL) {
+        ckpt_free(z);
+        ckpt_free(o);
+        return ckpt_fail_memory(err);
+    }
+    o->opts = *opts;
+    if (o->opts.grouping == NULL) {
+        o->opts.grouping = "single";
+    }
+    *z = (zt_zero){.model = model,
+                   .config = config,
+                   .comm = comm,
+                   .device = model->device,
+                   .schedule = config->schedule,
+                   .scaler = config->scaler,
+                   .own = o};
+    rc = zr_setup(z, err);
+    if (rc == CKPT_OK) {
+        rc = zt_device_check(z->device, err);
+    }
+    rc = zt_comm_agree(comm, rc, err);
+    if (rc != CKPT_OK) {
+        zt_zero_free(z);
+        return rc;
+    }
+    *out = z;
+    return CKPT_OK;
+}
+
+/* The model outlives the runtime: it must not point into memory that is gone. */
+static void zr_unpoint(zt_zero *z)
+{
+    for (uint32_t i = 0; i < z->model->params.n; i++) {
+        z->model->params.at[i].w = NULL;
+        z->model->params.at[i].g = NULL;
+        z->model->params.at[i].g_add = false;
+    }
+}
+
+void zt_zero_free(zt_zero *z)
+{
+    if (z == NULL) {
+        return;
+    }
+    zr_own *o = zr_of(z);
+
+    zr_unpoint(z);
+    for (uint32_t i = 0; o->onebit != NULL && i < z->n_groups; i++) {
+        zt_onebit_free(o->onebit[i]);
+    }
+    ckpt_free(o->onebit);
+    zr_files_free(z);
+    zr_chain_free(z);
+    if (o->stage != NULL) {
+        o->stage->free(z);
+    }
+    zr_free_blocks(z);
+    ckpt_free(o->device_part);
+    ckpt_free(o->owned);
+    ckpt_free(o->place);
+    ckpt_free(o->muon);
+    ckpt_free(o);
+    ckpt_free(z->part);
+    ckpt_free(z->group);
+    ckpt_free(z->order);
+    ckpt_free(z);
+}
+
+/* ---- the boundary ---- */
+
+/* What is known of the gradients before the update. */
+typedef struct zr_measure {
+    double norm; /* of the mean gradient, still multiplied by the loss scale */
+    bool bad;    /* not finite, and this wrapper looks */
+} zr_measure;
+
+/* Sum of squares of this rank's gradients; in stage 0 all ranks have all of them. */
+static double zr_local_squares(zt_zero *z)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < z->n_parts; i++) {
+        const zt_partition *p = &z->part[i];
+
+        sum += z->device->ops->sum_squares(z->device, zr_of(z)->grad_dtype, p->n_elems, p->grad);
+    }
+    return sum;
+}
+
+/* Norm over all ranks; paddings are zero. */
+static int zr_norm(zt_zero *z, double *norm, ckpt_err *err)
+{
+    const zr_own *o = zr_of(z);
+    double sum = zr_local_squares(z);
+    int rc = CKPT_OK;
+
+    if (z->config->stage > 0) {
+        rc = z->comm->ops->all_reduce(z->comm, &sum, 1, CKPT_F64, ZT_SUM, err);
+    } else if (o->onebit != NULL) {
+        // After the warm-up every rank has gradients of its own; all must agree on skipping.
+        rc = z->comm->ops->all_reduce(z->comm, &sum, 1, CKPT_F64, ZT_MAX, err);
+    }
+    *norm = sqrt(sum) * (double)o->average.fold;
+    return rc;
+}
+
+/* Does this wrapper skip the update when gradients are not finite? */
+static bool zr_looks(const zt_zero *z)
+{
+    switch (zr_of(z)->wrapper) {
+    case ZR_BARE:
+        return false;
+    case ZR_ZERO12:
+        return z->config->dtype != CKPT_BF16 || z->config->check_grad_overflow;
+    case ZR_FP16:
+    case ZR_BF16:
+    case ZR_ZERO3:
+        break;
+    }
+    return true;
+}
+
+static int zr_measure_grads(zt_zero *z, zr_measure *m, ckpt_err *err)
+{
+    const zr_own *o = zr_of(z);
+    bool muon_first = zr_has_muon(z) && (o->wrapper == ZR_ZERO12 || o->wrapper == ZR_ZERO3);
+    int rc = zr_norm(z, &m->norm, err);
+
+    m->bad = !isfinite(m->norm) && zr_looks(z);
+    // ZeRO forms Muon's directions before it clips: the norm is that of the directions.
+    if (rc == CKPT_OK && muon_first && !m->bad) {
+        rc = zr_muon(z, 1, err);
+        if (rc == CKPT_OK) {
+            rc = zr_norm(z, &m->norm, err);
+        }
+    }
+    return rc;
+}
+
+/* The factor on gradients that undoes the loss scale and clips, in the wrapper's own formula. */
+static double zr_factor(const zt_zero *z, double norm)
+{
+    double max = z->config->clipping, s = z->scaler.scale, c;
+
+    switch (zr_of(z)->wrapper) {
+    case ZR_BARE:
+    case ZR_BF16:
+        c = max / (norm + 1e-6);
+        return max > 0 && c < 1 ? c : 1;
+    case ZR_FP16:
+    case ZR_ZERO12:
+    case ZR_ZERO3:
+        break;
+    }
+    c = max > 0 ? (norm / s + 1e-6) / max : 1;
+    return 1 / (c > 1 ? c * s : s);
+}
+
+/* Hyper-parameters of all groups after an update. */
+static int zr_next_rates(zt_zero *z, bool begin, ckpt_err *err)
+{
+    zt_hyper *h = ckpt_alloc((z->n_groups + 1) * sizeof *h);
+    double *lr = ckpt_alloc((z->n_groups + 1) * sizeof *lr);
+
+    for (uint32_t i = 0; h != NULL && lr != NULL && i < z->n_groups; i++) {
+        h[i] = z->group[i].hyper;
+        lr[i] = z->group[i].lr;
+    }
+    if (h == NULL || lr == NULL) {
+        ckpt_free(h);
+        ckpt_free(lr);
+        return ckpt_fail_memory(err);
+    }
+    if (begin) {
+        zt_schedule_begin(&z->schedule, h, lr, z->n_groups);
+    } else {
+        zt_schedule_step(&z->schedule, h, lr, z->n_groups);
+    }
+    for (uint32_t i = 0; i < z->n_groups; i++) {
+        z->group[i].hyper = h[i];
+    }
+    ckpt_free(h);
+    ckpt_free(lr);
+    return CKPT_OK;
+}
+
+int zr_rates_begin(zt_zero *z, ckpt_err *err)
+{
+    return zr_next_rates(z, true, err);
+}
+
+/* Update, working weights, schedule. */
+static int zr_apply(zt_zero *z, double norm, ckpt_err *err)
+{
+    const zr_own *o = zr_of(z);
+    float factor = (float)(zr_factor(z, norm) * (double)o->average.fold);
+    int rc = CKPT_OK;
+
+    if (zr_has_muon(z) && (o->wrapper == ZR_BARE || o->wrapper == ZR_BF16)) {
+        rc = zr_muon(z, factor, err);
+    }
+    z->updates++;
+    if (rc == CKPT_OK) {
+        rc = zr_update(z, factor, err);
+    }
+    rc = zt_comm_agree(z->comm, rc, err);
+    if (rc == CKPT_OK) {
+        rc = o->stage->publish(z, err);
+    }
+    return rc == CKPT_OK ? zr_next_rates(z, false, err) : rc;
+}
+
+/* The norm as DeepSpeed reports it; `before`: the loss scale that gradients carry. */
+static double zr_reported(const zt_zero *z, double norm, double before)
+{
+    zr_wrapper w = zr_of(z)->wrapper;
+
+    return norm / (w == ZR_ZERO12 ? before : z->scaler.scale);
+}
+
+static int zr_boundary(zt_zero *z, zt_step *step, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+    zr_measure m = {0};
+    double before = z->scaler.scale;
+    int rc = o->stage->reduce(z, err);
+
+    if (rc == CKPT_OK) {
+        rc = zr_measure_grads(z, &m, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = zt_device_check(z->device, err);
+    }
+    rc = zt_comm_agree(z->comm, rc, err);
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    *step = (zt_step){
+        .lr = z->n_groups > 0 ? z->group[0].hyper.lr : 0, .loss_scale = before, .skipped = m.bad};
+    // The scaler moves before gradients are unscaled: at a doubling they are divided by the new
+    // scale (measured).
+    rc = zt_scaler_update(&z->scaler, m.bad, err);
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    step->grad_norm = m.bad ? HUGE_VAL : zr_reported(z, m.norm, before);
+    if (!m.bad) {
+        rc = zr_apply(z, m.norm, err);
+    }
+    z->skipped += m.bad;
+    z->global_steps++;
+    z->global_samples += z->config->train_batch;
+    if (rc == CKPT_OK) {
+        rc = zt_device_check(z->device, err);
+    }
+    return zt_comm_agree(z->comm, rc, err);
+}
+
+bool zt_zero_boundary(const zt_zero *z)
+{
+    return (z->micro_steps + 1) % z->config->accumulation == 0;
+}
+
+int zt_zero_step(zt_zero *z, zt_step *step, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (zt_zero_boundary(z)) {
+        rc = zr_boundary(z, step, err);
+    }
+    z->micro_steps++;
+    return rc;
+}
+
+void zt_zero_memory(const zt_zero *z, zt_memory *out)
+{
+    *out = zr_of(z)->memory;
+}

@@ -1,0 +1,324 @@
+/*
+ * test_data.c: samples from files: permutations, tokens, recorded inputs, text and its tokenizer.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/data/data.h"
+
+static char folder[] = "/tmp/ckpt_data_XXXXXX";
+
+static const char *path_of(const char *name)
+{
+    static char path[2][256];
+    static int which;
+
+    which = !which;
+    snprintf(path[which], sizeof path[which], "%s/%s", folder, name);
+    return path[which];
+}
+
+static void write_file(const char *name, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path_of(name), "wb");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    write_file(name, text, strlen(text));
+}
+
+static const zt_model_config gpt2 = {
+    .arch = ZT_GPT2, .class_name = "GPT2LMHeadModel", .vocab = 300, .positions = 8};
+static const zt_model_config bert = {.arch = ZT_BERT_CLASSIFIER,
+                                     .class_name = "BertForSequenceClassification",
+                                     .vocab = 300,
+                                     .positions = 16,
+                                     .types = 2,
+                                     .labels = 3};
+
+static void test_permutation(void **state)
+{
+    static const uint64_t sizes[] = {1, 2, 3, 4, 5, 16, 17, 100, 1000, 4097};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        uint64_t n = sizes[k], moved = 0;
+        char *seen = calloc(n, 1);
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t x = zt_sample_at(n, i, 7, 3, true);
+            assert_true(x < n);
+            assert_int_equal(seen[x]++, 0);
+            moved += x != zt_sample_at(n, i, 7, 4, true);
+            assert_int_equal(zt_sample_at(n, i, 7, 3, false), i);
+        }
+        assert_true(n < 100 || moved > n / 2); // another epoch, another order
+        free(seen);
+    }
+}
+
+/* Every sample once over the ranks of an epoch; a batch does not depend on what was asked before.
+ */
+static void test_tokens(void **state)
+{
+    uint16_t tokens[8 * 12 + 3];
+    char seen[12] = {0};
+    ckpt_err err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        tokens[i] = (uint16_t)(i / 8);
+    write_file("t.bin", tokens, sizeof tokens);
+    for (int rank = 0; rank < 3; rank++) {
+        zt_data_opts o = {.path = path_of("t.bin"),
+                          .micro_batch = 2,
+                          .rank = rank,
+                          .world = 3,
+                          .shuffle = true,
+                          .model = &gpt2};
+        zt_data *d = NULL;
+        zt_batch b;
+        int32_t first;
+        assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+        assert_int_equal(zt_data_count(d), 12);
+        assert_int_equal(zt_data_batches(d), 2);
+        assert_int_equal(zt_data_batch(d, 1, &b, &err), CKPT_OK);
+        first = b.input_ids[0];
+        for (uint64_t i = 0; i < 2; i++) {
+            assert_int_equal(zt_data_batch(d, i, &b, &err), CKPT_OK);
+            assert_int_equal(b.batch, 2);
+            assert_int_equal(b.seq, 8);
+            assert_ptr_equal(b.labels, b.input_ids);
+            for (int k = 0; k < 2; k++)
+                seen[b.input_ids[8 * k]]++;
+        }
+        assert_int_equal(b.input_ids[0], first);
+        zt_data_free(d);
+    }
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(seen[i], 1);
+}
+
+static void test_evaluate(void **state)
+{
+    uint16_t tokens[8 * 5];
+    ckpt_err err = {0};
+    uint64_t counted = 0;
+
+    (void)state;
+    for (size_t i = 0; i < 40; i++)
+        tokens[i] = (uint16_t)(i / 8);
+    write_file("e.bin", tokens, sizeof tokens);
+    for (int rank = 0; rank < 2; rank++) {
+        zt_data_opts o = {.path = path_of("e.bin"),
+                          .micro_batch = 2,
+                          .rank = rank,
+                          .world = 2,
+                          .evaluate = true,
+                          .model = &gpt2};
+        zt_data *d = NULL;
+        zt_batch b;
+        assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+        assert_int_equal(zt_data_batches(d), 2);
+        for (uint64_t i = 0; i < 2; i++) {
+            assert_int_equal(zt_data_batch(d, i, &b, &err), CKPT_OK);
+            assert_int_equal(b.spare, rank == 1 && i == 1);
+            counted += b.spare ? 0 : b.batch;
+        }
+        zt_data_free(d);
+    }
+    assert_int_equal(counted, 5);
+}
+
+static int open_code(const char *name, const zt_model_config *m, const char *vocab)
+{
+    zt_data_opts o = {.path = path_of(name),
+                      .micro_batch = 1,
+                      .world = 1,
+                      .model = m,
+                      .seq = m == &gpt2 ? 4 : 0,
+                      .lower_case = true};
+    char at[256];
+    zt_data *d = NULL;
+    zt_batch b;
+    ckpt_err err = {0};
+    int rc;
+
+    if (vocab) {
+        snprintf(at, sizeof at, "%s", path_of(vocab));
+        o.vocab = at;
+        o.path = path_of(name);
+    }
+    rc = zt_data_open(&d, &o, &err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < zt_data_batches(d); i++)
+        rc = zt_data_batch(d, i, &b, &err);
+    zt_data_free(d);
+    return rc;
+}
+
+/* A .npy file of version 1 with this dict and n bytes of 1. */
+static void write_npy(const char *name, const char *dict, size_t n)
+{
+    uint8_t bytes[512] = "\x93NUMPY\x01";
+    size_t len = strlen(dict);
+
+    bytes[8] = (uint8_t)len;
+    memcpy(bytes + 10, dict, len);
+    memset(bytes + 10 + len, 1, n);
+    write_file(name, bytes, 10 + len + n);
+}
+
+static void test_npy(void **state)
+{
+    (void)state;
+    write_npy("a.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (16,), }\n", 16);
+    assert_int_equal(open_code("a.npy", &gpt2, NULL), CKPT_OK);
+    write_npy("b.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (4, 4), }\n", 16);
+    assert_int_equal(open_code("b.npy", &gpt2, NULL), CKPT_OK);
+    write_npy("c.npy", "{'descr': '<u4', 'fortran_order': False, 'shape': (4, 4), }\n", 16);
+    assert_int_equal(open_code("c.npy", &gpt2, NULL), CKPT_EFORMAT); // does not fit
+    write_npy("d.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }\n", 16);
+    assert_int_equal(open_code("d.npy", &gpt2, NULL), CKPT_EUNSUPPORTED);
+    write_npy("e.npy",
+              "{'descr': '<u2', 'fortran_order': False, 'shape': (9999999999999999999, 9), }\n",
+              16);
+    assert_int_equal(open_code("e.npy", &gpt2, NULL), CKPT_EFORMAT);
+    write_npy("f.npy", "{'descr': '<u2', 'shape': (8,), }\n", 16);
+    assert_int_equal(open_code("f.npy", &gpt2, NULL), CKPT_EFORMAT);
+    write_npy("g.npy", "{'descr': '<u4', 'fortran_order': False, 'shape': (4,), }\n",
+              16); // 0x01010101
+    assert_int_equal(open_code("g.npy", &gpt2, NULL), CKPT_EFORMAT);
+}
+
+static const char vocab[] =
+    "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nwor\n##ld\n!\n我\n很\n高\n兴\ncafe\n##s\n";
+
+static void test_wordpiece(void **state)
+{
+    static const struct {
+        const char *text;
+        int n;
+        int32_t id[12];
+    } cases[] = {
+        {"Hello world!", 6, {2, 4, 5, 6, 7, 3}},
+        {"我很高兴!", 7, {2, 8, 9, 10, 11, 7, 3}},
+        {"Caf\xc3\xa9s", 4, {2, 12, 13, 3}},
+        {"wor\tld", 4, {2, 5, 1, 3}},
+        {"hel\x07lo", 3, {2, 4, 3}},
+        {"", 2, {2, 3}},
+    };
+    zt_wordpiece *w = NULL;
+    ckpt_err err = {0};
+    int32_t id[12];
+
+    (void)state;
+    write_text("vocab.txt", vocab);
+    assert_int_equal(zt_wordpiece_read(&w, path_of("vocab.txt"), true, &err), CKPT_OK);
+    assert_int_equal(zt_wordpiece_size(w), 14);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(zt_wordpiece_encode(w, cases[i].text, strlen(cases[i].text), 12, id),
+                         cases[i].n);
+        assert_memory_equal(id, cases[i].id, (size_t)cases[i].n * sizeof *id);
+    }
+    assert_int_equal(zt_wordpiece_encode(w, "hello hello hello", 17, 4, id), 4);
+    assert_int_equal(id[3], 3);
+    assert_int_equal(zt_wordpiece_encode(w, "\xff", 1, 4, id), -1);
+    zt_wordpiece_free(w);
+    write_text("bad.txt", "hello\n");
+    assert_int_equal(zt_wordpiece_read(&w, path_of("bad.txt"), true, &err), CKPT_EFORMAT);
+}
+
+static void test_text(void **state)
+{
+    zt_data_opts o = {.micro_batch = 3, .world = 1, .model = &bert, .lower_case = true};
+    static const char *const names[] = {"a.tsv", "a.csv", "a.jsonl", "b.tsv"};
+    char pieces[256];
+
+    (void)state;
+    write_text("vocab.txt", vocab);
+    write_text("a.tsv", "joy\thello\nanger\thello world\njoy\t我\n");
+    write_text("a.csv", "text,label\n\"hello\",joy\n\"hello world\",anger\n\"我\",joy\r\n");
+    write_text("a.jsonl", "{\"text\": \"hello\", \"label\": \"joy\"}\n\n{\"text\": \"hello "
+                          "world\", \"label\": \"anger\"}\n{\"text\": "
+                          "\"\\u6211\", \"label\": \"joy\"}\n");
+    write_text("b.tsv", "id\ttext\tlabel\n1\thello\tjoy\n2\thello world\tanger\n3\t我\tjoy\n");
+    snprintf(pieces, sizeof pieces, "%s", path_of("vocab.txt"));
+    o.vocab = pieces;
+    for (size_t i = 0; i < 4; i++) {
+        static const int32_t ids[] = {2, 4, 3, 0, 0, 2, 4, 5, 6, 3, 2, 8, 3, 0, 0};
+        static const int32_t mask[] = {1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
+        ckpt_err err = {0};
+        zt_data *d = NULL;
+        zt_batch b;
+        o.path = path_of(names[i]);
+        assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+        assert_int_equal(zt_data_batch(d, 0, &b, &err), CKPT_OK);
+        assert_int_equal(b.seq, 5);
+        assert_memory_equal(b.input_ids, ids, sizeof ids);
+        assert_memory_equal(b.attention_mask, mask, sizeof mask);
+        assert_int_equal(b.labels[0], 1);
+        assert_int_equal(b.labels[1], 0);
+        assert_string_equal(zt_data_class(d, 0), "anger");
+        zt_data_free(d);
+    }
+}
+
+static void test_bad_text(void **state)
+{
+    (void)state;
+    write_text("vocab.txt", vocab);
+    write_text("x.tsv", "7\thello\n");
+    assert_int_equal(open_code("x.tsv", &bert, "vocab.txt"), CKPT_EMISMATCH);
+    write_text("x.tsv", "1\t\xff\n");
+    assert_int_equal(open_code("x.tsv", &bert, "vocab.txt"), CKPT_EFORMAT);
+    write_text("x.jsonl", "{\"text\": 1\n");
+    assert_int_equal(open_code("x.jsonl", &bert, "vocab.txt"), CKPT_EFORMAT);
+    write_text("x.jsonl", "[1]\n");
+    assert_int_equal(open_code("x.jsonl", &bert, "vocab.txt"), CKPT_EFORMAT);
+    write_text("x.csv", "");
+    assert_int_equal(open_code("x.csv", &bert, "vocab.txt"), CKPT_EFORMAT);
+    write_text("x.csv", "label,text\n1,\"hello");
+    assert_int_equal(open_code("x.csv", &bert, "vocab.txt"), CKPT_OK);
+    assert_int_equal(open_code("none.csv", &bert, "vocab.txt"), CKPT_EMISSING);
+    assert_int_equal(open_code("x.csv", &bert, NULL), CKPT_EUSAGE);
+    assert_int_equal(open_code("x.odd", &bert, NULL), CKPT_EUNSUPPORTED);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    char command[300];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_permutation), cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_evaluate),    cmocka_unit_test(test_npy),
+        cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_text),
+        cmocka_unit_test(test_bad_text),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,527 @@
+/*
+ * Saving and loading runs: every stage and precision, at one world size and back at another; what a failure leaves; what
+ * stays of old checkpoints.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <time.h>
+
+#include "ckpt.h"
+#include "libckpt/map/state.h"
+#include "tests/unit/save_help.h"
+
+static char top[FOLDER_PATH];
+
+static const char gpt2[] =
+    "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"vocab_size\": 13,"
+    "\"n_positions\": 8, \"n_embd\": 6, \"n_layer\": 2, \"n_head\": 2, \"n_inner\": 10,"
+    "\"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5,"
+    "\"initializer_range\": 0.02, \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"attn_pdrop\": 0.0,"
+    "\"tie_word_embeddings\": true}";
+
+static int make_top(void **state)
+{
+    (void)state;
+    folder_new(top);
+    folder_text(top, "config.json", gpt2);
+    return 0;
+}
+
+static int remove_top(void **state)
+{
+    (void)state;
+    folder_remove(top);
+    return 0;
+}
+
+/* ---- values that tell where they are ---- */
+
+/* Element i of column c (0: masters) of a parameter: exact in fp32, not in 16 bits. */
+static float value_of(uint32_t param, uint64_t i, unsigned c)
+{
+    uint32_t x = (uint32_t)(param * 2654435761u + i * 40503u + c * 97u) % 1000003u;
+
+    return c == 2 ? (float)(x + 1) / 1048576.0f : (float)x / 262144.0f - 1.5f;
+}
+
+static int first_value(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
+                       ckpt_err *err)
+{
+    (void)ctx;
+    (void)err;
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = value_of(param, first + i, 7);
+    return CKPT_OK;
+}
+
+/* Every run of every partition: set it, or compare it. */
+static int visit(zt_zero *z, bool set, ckpt_err *err)
+{
+    size_t n = 0, bad = 0;
+    const zt_owned *o = zt_zero_owned(z, &n);
+    int rc = CKPT_OK;
+
+    for (uint32_t p = 0; rc == CKPT_OK && p < z->n_parts; p++) {
+        rc = zt_zero_hold(z, p, err);
+        for (size_t k = 0; rc == CKPT_OK && k < n; k++) {
+            for (unsigned c = 0; o[k].partition == p && c <= z->config->optim.n_state; c++) {
+                float *at = (c ? z->part[p].state[c - 1] : z->part[p].master) + o[k].at;
+                for (uint64_t i = 0; i < o[k].count; i++) {
+                    float v = value_of(o[k].param, o[k].first + i, c);
+                    if (set)
+                        at[i] = v;
+                    bad += memcmp(&at[i], &v, sizeof v) != 0;
+                }
+            }
+        }
+        if (rc == CKPT_OK)
+            rc = zt_zero_let_go(z, p, set, err);
+    }
+    return rc == CKPT_OK && bad ? ckpt_fail(err, CKPT_EDIFFERS, "%zu values differ", bad) : rc;
+}
+
+/* A run in the middle of its life. */
+static int live(zt_zero *z, ckpt_err *err)
+{
+    int rc = zt_zero_fill(z, first_value, NULL, err);
+
+    if (rc == CKPT_OK)
+        rc = visit(z, true, err);
+    z->updates = 7;
+    z->global_steps = 9;
+    z->micro_steps = 9 * z->config->accumulation;
+    z->skipped = 2;
+    z->global_samples = 1001;
+    z->schedule.last = 6;
+    for (uint32_t g = 0; g < z->n_groups; g++) {
+        z->group[g].hyper.lr = 0.25 + g;
+        z->group[g].hyper.beta1 = 0.75;
+    }
+    if (z->scaler.dynamic) {
+        z->scaler.scale = 512;
+        z->scaler.iter = 9;
+        z->scaler.last_overflow = 8;
+        z->scaler.touched = true;
+    }
+    return rc == CKPT_OK ? zt_zero_refresh(z, err) : rc;
+}
+
+static int same(zt_zero *z, ckpt_err *err)
+{
+    bool bare = z->config->optim.type == ZT_OPT_SGD || z->config->optim.type == ZT_OPT_ADAGRAD;
+    int rc = visit(z, false, err);
+
+    if (rc == CKPT_OK && (z->updates != 7 || z->global_steps != 9 || z->skipped != 2))
+        rc = ckpt_fail(err, CKPT_EDIFFERS, "%d updates, %d steps, %d skipped", (int)z->updates,
+                       (int)z->global_steps, (int)z->skipped);
+    if (rc == CKPT_OK && (z->schedule.last != 6 || z->global_samples != 1001))
+        rc = ckpt_fail(err, CKPT_EDIFFERS, "schedule at %d", (int)z->schedule.last);
+    for (uint32_t g = 0; rc == CKPT_OK && g < z->n_groups; g++) {
+        if (z->group[g].hyper.lr != 0.25 + g || (!bare && z->group[g].hyper.beta1 != 0.75))
+            rc = ckpt_fail(err, CKPT_EDIFFERS, "lr %g, beta %g", z->group[g].hyper.lr,
+                           z->group[g].hyper.beta1);
+    }
+    if (rc == CKPT_OK && z->scaler.dynamic &&
+        (z->scaler.scale != 512 || z->scaler.iter != 9 || z->scaler.last_overflow != 8))
+        rc = ckpt_fail(err, CKPT_EDIFFERS, "scale %g", z->scaler.scale);
+    return rc;
+}
+
+/* ---- acts ---- */
+
+typedef struct act {
+    const char *path, *tag;
+    bool async, strict, wait_later;
+    int64_t keep;
+    size_t n_missing;
+} act;
+
+static int act_save(zt_zero *z, void *ctx, ckpt_err *err)
+{
+    const act *a = ctx;
+    const zt_save_opts opts = {.dir = a->path, .tag = a->tag, .keep = a->keep, .async = a->async};
+    zt_saver *s = NULL;
+    int rc = live(z, err);
+
+    if (rc == CKPT_OK)
+        rc = zt_saver_new(&s, z, err);
+    if (rc == CKPT_OK)
+        rc = zt_save(s, &opts, err);
+    // What changes now must not be in the files.
+    if (rc == CKPT_OK && a->async) {
+        rc = zt_zero_fill(z, first_value, NULL, err);
+        z->global_steps = 77;
+    }
+    if (rc == CKPT_OK)
+        rc = zt_save_wait(s, err);
+    zt_saver_free(s);
+    return rc;
+}
+
+static int act_load(zt_zero *z, void *ctx, ckpt_err *err)
+{
+    const act *a = ctx;
+    const zt_load_opts opts = {.path = a->path, .tag = a->tag};
+    zt_loaded loaded;
+    int rc = zt_load(z, &opts, &loaded, err);
+
+    if (rc == CKPT_OK && (!loaded.with_optimizer || strcmp(loaded.tag, "global_step9") != 0))
+        rc = ckpt_fail(err, CKPT_EDIFFERS, "tag %s", loaded.tag);
+    return rc == CKPT_OK ? same(z, err) : rc;
+}
+
+/* ---- configurations ---- */
+
+static const char *config_of(int stage, const char *precision, const char *more)
+{
+    static char text[4][1024];
+    static unsigned turn;
+    char *out = text[turn++ % 4];
+
+    snprintf(out, sizeof text[0],
+             "train_micro_batch_size_per_gpu: 1, gradient_accumulation_steps: 2, %s"
+             "zero_optimization: {stage: %d, sub_group_size: 300%s},"
+             "scheduler: {type: \"WarmupLR\", params: {warmup_num_steps: 5, warmup_max_lr: 0.1}}",
+             precision, stage, more);
+    return out;
+}
+
+#define ADAMW "optimizer: {type: \"AdamW\", params: {lr: 0.01, betas: [0.9, 0.95]}},"
+#define FP16  "fp16: {enabled: true, initial_scale_power: 10},"
+#define BF16  "bf16: {enabled: true},"
+
+typedef struct trip {
+    int stage, world;
+    const char *precision, *more;
+    const char *grouping;
+    bool async;
+} trip;
+
+static save_case case_of(const trip *t, int (*what)(zt_zero *, void *, ckpt_err *), act *a)
+{
+    return (save_case){.world = t->world,
+                       .config = config_of(t->stage, t->precision, t->more ? t->more : ""),
+                       .model = top,
+                       .grouping = t->grouping ? t->grouping : "single",
+                       .act = what,
+                       .ctx = a};
+}
+
+/* The folder of a save, new each time. */
+static const char *new_run(void)
+{
+    static unsigned count;
+    char name[32];
+
+    snprintf(name, sizeof name, "run%u", count++);
+    return folder_at(top, name);
+}
+
+static void verify(const char *path)
+{
+    ckpt_err err = {0};
+    ckpt_run_report report;
+
+    if (ckpt_verify(path, NULL, &report, &err) != CKPT_OK)
+        fail_msg("%s", err.text);
+}
+
+/* Save as one, load as the other. */
+static void there_and_back(const trip *from, const trip *to)
+{
+    char path[FOLDER_PATH];
+    act a = {.path = path, .async = from->async};
+    save_case run = case_of(from, act_save, &a);
+
+    strcpy(path, new_run());
+    save_run_well(&run);
+    if (from->stage > 0)
+        verify(path);
+    run = case_of(to, act_load, &a);
+    save_run_well(&run);
+    folder_remove(path);
+}
+
+/* ---- tests ---- */
+
+static void every_stage_comes_back_at_its_own_world(void **state)
+{
+    static const char *const precision[] = {ADAMW, ADAMW FP16, ADAMW BF16};
+
+    (void)state;
+    for (int stage = 0; stage < 4; stage++) {
+        for (unsigned p = 0; p < 3; p++) {
+            trip t = {.stage = stage, .world = 2, .precision = precision[p]};
+            there_and_back(&t, &t);
+        }
+    }
+}
+
+static void any_world_and_stage_loads_any_other(void **state)
+{
+    static const trip trips[][2] = {
+        {{0, 1, ADAMW, 0, 0, 0}, {3, 3, ADAMW, 0, 0, 0}},
+        {{3, 3, ADAMW BF16, 0, 0, 0}, {0, 2, ADAMW BF16, 0, 0, 0}},
+        {{1, 4, ADAMW FP16, 0, 0, 0}, {2, 1, ADAMW FP16, 0, 0, 0}},
+        {{2, 3, ADAMW BF16, 0, 0, 0}, {3, 2, ADAMW BF16, 0, 0, 0}},
+        {{3, 2, ADAMW, 0, "decay", 0}, {1, 3, ADAMW, 0, "decay", 0}},
+        {{2, 2, ADAMW, ", round_robin_gradients: true", 0, 0}, {3, 3, ADAMW, 0, 0, 0}},
+        {{3, 2, ADAMW, 0, 0, 0}, {2, 3, ADAMW, ", round_robin_gradients: true", 0, 0}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof trips / sizeof *trips; i++)
+        there_and_back(&trips[i][0], &trips[i][1]);
+}
+
+static void other_optimizers_come_back(void **state)
+{
+    static const char *const optimizer[] = {
+        "optimizer: {type: \"SGD\", params: {lr: 0.01, momentum: 0.9}}, zero_allow_untested_optimizer: true,",
+        "optimizer: {type: \"Adagrad\", params: {lr: 0.01}}, zero_allow_untested_optimizer: true,",
+        "optimizer: {type: \"AdamW\", params: {lr: 0.01, torch_adam: true}},",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof optimizer / sizeof *optimizer; i++) {
+        for (int stage = 0; stage < 4; stage++) {
+            trip from = {.stage = stage, .world = 2, .precision = optimizer[i]},
+                 to = {.stage = 3 - stage, .world = 3, .precision = optimizer[i]};
+            there_and_back(&from, &to);
+        }
+    }
+}
+
+static void what_changes_after_an_asynchronous_save_is_not_in_it(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage < 4; stage++) {
+        trip t = {.stage = stage, .world = 2, .precision = ADAMW BF16, .async = true};
+        there_and_back(&t, &t);
+    }
+}
+
+/* A file in the way of the staging folder: the writer fails, and with it all. */
+static void a_failed_save_fails_everywhere_and_leaves_nothing(void **state)
+{
+    trip t = {.stage = 2, .world = 3, .precision = ADAMW};
+    char path[FOLDER_PATH];
+    act a = {.path = path};
+    save_case run = case_of(&t, act_save, &a);
+
+    (void)state;
+    strcpy(path, new_run());
+    assert_int_equal(mkdir(path, 0777), 0);
+    folder_text(path, ".global_step9.ckpt-partial", "in the way");
+    save_run(&run);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(run.rc[i], CKPT_EIO);
+        assert_string_equal(run.err[i].text, run.err[0].text);
+    }
+    assert_int_equal(access(folder_at(path, "latest"), F_OK), -1);
+    assert_int_equal(access(folder_at(path, "global_step9"), F_OK), -1);
+    folder_remove(path);
+}
+
+static int act_save_series(zt_zero *z, void *ctx, ckpt_err *err)
+{
+    const act *a = ctx;
+    zt_saver *s = NULL;
+    int rc = live(z, err);
+
+    if (rc == CKPT_OK)
+        rc = zt_saver_new(&s, z, err);
+    for (int i = 0; rc == CKPT_OK && i < 5; i++) {
+        const zt_save_opts opts = {.dir = a->path, .keep = a->keep};
+        const struct timespec nap = {.tv_nsec = 20000000};
+        z->global_steps = 9 + i;
+        rc = zt_save(s, &opts, err);
+        (void)nanosleep(&nap, NULL);
+    }
+    zt_saver_free(s);
+    return rc;
+}
+
+static void only_the_newest_stay_and_other_folders_are_left_alone(void **state)
+{
+    trip t = {.stage = 1, .world = 2, .precision = ADAMW};
+    char path[FOLDER_PATH], text[32] = "";
+    act a = {.path = path, .keep = 2};
+    save_case run = case_of(&t, act_save_series, &a);
+    FILE *f;
+
+    (void)state;
+    strcpy(path, new_run());
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_int_equal(mkdir(folder_at(path, "global_step1"), 0777), 0);
+    folder_text(folder_at(path, "global_step1"), "notes.txt", "mine");
+    assert_int_equal(mkdir(folder_at(path, "best9"), 0777), 0);
+    save_run_well(&run);
+    for (int i = 9; i < 14; i++) {
+        char tag[32];
+        snprintf(tag, sizeof tag, "global_step%d", i);
+        assert_int_equal(access(folder_at(path, tag), F_OK), i < 12 ? -1 : 0);
+        snprintf(tag, sizeof tag, ".global_step%d.ckpt-partial", i);
+        assert_int_equal(access(folder_at(path, tag), F_OK), -1);
+    }
+    assert_int_equal(access(folder_at(path, "global_step1/notes.txt"), F_OK), 0);
+    assert_int_equal(access(folder_at(path, "best9"), F_OK), 0);
+    f = fopen(folder_at(path, "latest"), "r");
+    assert_non_null(f);
+    assert_non_null(fgets(text, sizeof text, f));
+    fclose(f);
+    assert_string_equal(text, "global_step13");
+    folder_remove(path);
+}
+
+/* ---- strictness ---- */
+
+static void names_that_do_not_fit_are_all_told(void **state)
+{
+    trip t = {.stage = 1, .world = 2, .precision = ADAMW};
+    char path[FOLDER_PATH];
+    act a = {.path = path};
+    save_case run = case_of(&t, act_save, &a);
+    char other[FOLDER_PATH], text[1024];
+
+    (void)state;
+    strcpy(path, new_run());
+    save_run_well(&run);
+    // three blocks instead of two: some are missing
+    strcpy(other, new_run());
+    assert_int_equal(mkdir(other, 0777), 0);
+    snprintf(text, sizeof text, "%s", gpt2);
+    *(strstr(text, "\"n_layer\": 2") + 11) = '3';
+    folder_text(other, "config.json", text);
+    run = case_of(&t, act_load, &a);
+    run.model = other;
+    save_run(&run);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run.rc[i], CKPT_EMISSING);
+        assert_non_null(strstr(run.err[i].text, "12 parameters"));
+        assert_non_null(strstr(run.err[i].text, "transformer.h.2.ln_1.weight"));
+    }
+    *(strstr(text, "\"n_layer\": 3") + 11) = '1';
+    folder_text(other, "config.json", text);
+    save_run(&run);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run.rc[i], CKPT_EMISMATCH);
+        assert_non_null(strstr(run.err[i].text, "transformer.h.1.ln_1.weight"));
+    }
+    *(strstr(text, "\"n_embd\": 6") + 10) = '4';
+    folder_text(other, "config.json", text);
+    save_run(&run);
+    assert_int_equal(run.rc[0], CKPT_EMISMATCH);
+    assert_non_null(strstr(run.err[0].text, "wants"));
+    folder_remove(path);
+    folder_remove(other);
+}
+
+/* ---- weights alone ---- */
+
+static int act_weights(zt_zero *z, void *ctx, ckpt_err *err)
+{
+    const act *a = ctx;
+    zt_saver *s = NULL;
+    int rc = live(z, err);
+
+    if (rc == CKPT_OK)
+        rc = zt_saver_new(&s, z, err);
+    if (rc == CKPT_OK)
+        rc = zt_save_weights(s, a->path, a->tag != NULL, err);
+    zt_saver_free(s);
+    return rc;
+}
+
+/* Masters as a start rounds them. */
+static int act_initial(zt_zero *z, void *ctx, ckpt_err *err)
+{
+    act *a = ctx;
+    int rc = zt_load_initial(z, a->path, a->strict, &a->n_missing, err);
+    size_t n = 0, bad = 0;
+    const zt_owned *o = zt_zero_owned(z, &n);
+
+    for (size_t k = 0; rc == CKPT_OK && k < n; k++) {
+        rc = zt_zero_hold(z, o[k].partition, err);
+        for (uint64_t i = 0; rc == CKPT_OK && i < o[k].count; i++)
+            bad += z->part[o[k].partition].master[o[k].at + i] !=
+                   value_of(o[k].param, o[k].first + i, 0);
+        if (rc == CKPT_OK)
+            rc = zt_zero_let_go(z, o[k].partition, false, err);
+    }
+    return rc == CKPT_OK && bad ? ckpt_fail(err, CKPT_EDIFFERS, "%zu values differ", bad) : rc;
+}
+
+static void weights_go_out_as_files_and_folders(void **state)
+{
+    static const char *const to[] = {"w.safetensors", "hf/"};
+
+    (void)state;
+    for (int stage = 0; stage < 4; stage++) {
+        for (unsigned i = 0; i < 2; i++) {
+            trip t = {.stage = stage, .world = 3, .precision = ADAMW};
+            char path[FOLDER_PATH];
+            act a = {.path = path, .strict = true};
+            save_case run = case_of(&t, act_weights, &a);
+            strcpy(path, folder_at(top, to[i]));
+            save_run_well(&run);
+            t.stage = 3 - stage;
+            t.world = 2;
+            run = case_of(&t, act_initial, &a);
+            save_run_well(&run);
+            assert_int_equal(a.n_missing, 0);
+            if (i == 0)
+                assert_int_equal(unlink(path), 0);
+        }
+    }
+    // the folder is a model folder by itself
+    {
+        trip t = {.stage = 1, .world = 1, .precision = ADAMW};
+        act a = {.path = folder_at(top, "hf"), .strict = true};
+        save_case run = case_of(&t, act_initial, &a);
+        char model[FOLDER_PATH];
+        strcpy(model, folder_at(top, "hf"));
+        run.model = model;
+        save_run_well(&run);
+    }
+}
+
+/* ---- frozen parameters ---- */
+
+static void frozen_parameters_come_along(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage < 4; stage++) {
+        trip t = {.stage = stage, .world = 2, .precision = ADAMW BF16};
+        char path[FOLDER_PATH];
+        act a = {.path = path};
+        save_case run = case_of(&t, act_save, &a);
+        strcpy(path, new_run());
+        run.freeze = "transformer.wte*,*.ln_1.*";
+        save_run_well(&run);
+        run.act = act_load;
+        save_run_well(&run);
+        folder_remove(path);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_stage_comes_back_at_its_own_world),
+        cmocka_unit_test(any_world_and_stage_loads_any_other),
+        cmocka_unit_test(other_optimizers_come_back),
+        cmocka_unit_test(what_changes_after_an_asynchronous_save_is_not_in_it),
+        cmocka_unit_test(a_failed_save_fails_everywhere_and_leaves_nothing),
+        cmocka_unit_test(only_the_newest_stay_and_other_folders_are_left_alone),
+        cmocka_unit_test(names_that_do_not_fit_are_all_told),
+        cmocka_unit_test(weights_go_out_as_files_and_folders),
+        cmocka_unit_test(frozen_parameters_come_along),
+    };
+
+    return cmocka_run_group_tests(tests, make_top, remove_top);
+}

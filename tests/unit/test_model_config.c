@@ -1,0 +1,476 @@
+/*
+ * test_model_config.c: config.json of transformers: defaults, every key that is honoured, every one
+ * that is refused, and what cannot be.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/model/model.h"
+
+#define BERT  "\"model_type\": \"bert\", \"problem_type\": \"regression\", \"num_labels\": 1"
+#define MLM   "\"architectures\": [\"BertForMaskedLM\"]"
+#define CLS   "\"architectures\": [\"BertForSequenceClassification\"]"
+#define GPT2  "\"model_type\": \"gpt2\""
+#define LLAMA "\"model_type\": \"llama\""
+
+static ckpt_arena *arena;
+static char folder[] = "/tmp/test_model_config_XXXXXX";
+static char file[sizeof folder + 16];
+
+static int set_up(void **state)
+{
+    (void)state;
+    arena = ckpt_arena_new(0);
+    if (arena == NULL || mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    (void)snprintf(file, sizeof file, "%s/config.json", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    ckpt_arena_free(arena);
+    (void)unlink(file);
+    return rmdir(folder);
+}
+
+/* Read a file with this text inside braces. */
+static int reading(zt_model_config *c, const char *text, ckpt_err *err)
+{
+    FILE *f = fopen(file, "wb");
+
+    assert_non_null(f);
+    assert_true(fprintf(f, "{%s}\n", text) > 0);
+    assert_int_equal(fclose(f), 0);
+    *err = (ckpt_err){0};
+    return zt_model_config_read(c, arena, folder, err);
+}
+
+static zt_model_config good(const char *text)
+{
+    zt_model_config c;
+    ckpt_err err;
+
+    if (reading(&c, text, &err) != CKPT_OK) {
+        fail_msg("%s: %s", text, err.text);
+    }
+    return c;
+}
+
+/* It fails with this code, and the text says this word. */
+static void bad(const char *text, int code, const char *word)
+{
+    zt_model_config c;
+    ckpt_err err;
+    const int rc = reading(&c, text, &err);
+
+    if (rc != code || strstr(err.text, word) == NULL) {
+        fail_msg("%s: code %d, not %d, or no \"%s\" in \"%s\"", text, rc, code, word, err.text);
+    }
+}
+
+static void near(float got, double want)
+{
+    assert_true(got == (float)want);
+}
+
+/* ---- defaults ---------------------------------------------------------------------------- */
+
+static void bert_defaults(void **state)
+{
+    const zt_model_config c = good(CLS);
+
+    (void)state;
+    assert_int_equal(c.arch, ZT_BERT_CLASSIFIER);
+    assert_string_equal(c.class_name, "BertForSequenceClassification");
+    assert_string_equal(c.model_type, "bert");
+    assert_true(c.vocab == 30522 && c.positions == 512 && c.hidden == 768 && c.layers == 12);
+    assert_true(c.heads == 12 && c.kv_heads == 12 && c.head_width == 64 && c.inner == 3072);
+    assert_true(c.types == 2 && c.labels == 2 && !c.multi_label && c.padding == 0);
+    assert_true(c.act == ZT_GELU && c.tied && c.attention_bias && c.mlp_bias);
+    assert_true(c.scale_attention && !c.scale_by_layer);
+    near(c.norm_eps, 1e-12);
+    near(c.init_range, 0.02);
+    near(c.dropout_embed, 0.1);
+    near(c.dropout_attention, 0.1);
+    near(c.dropout_hidden, 0.1);
+    near(c.dropout_classifier, 0.1);
+    assert_non_null(ckpt_value_get(c.json, "architectures"));
+}
+
+static void gpt2_defaults(void **state)
+{
+    const zt_model_config c = good(GPT2);
+
+    (void)state;
+    assert_int_equal(c.arch, ZT_GPT2);
+    assert_string_equal(c.class_name, "GPT2LMHeadModel");
+    assert_true(c.vocab == 50257 && c.positions == 1024 && c.hidden == 768 && c.layers == 12);
+    assert_true(c.heads == 12 && c.kv_heads == 12 && c.head_width == 64 && c.inner == 3072);
+    assert_true(c.act == ZT_GELU_TANH && c.tied && c.padding == -1 && c.attention_bias);
+    assert_true(c.scale_attention && !c.scale_by_layer);
+    near(c.norm_eps, 1e-5);
+    near(c.dropout_embed, 0.1);
+    near(c.dropout_attention, 0.1);
+    near(c.dropout_hidden, 0.1);
+}
+
+static void llama_defaults(void **state)
+{
+    const zt_model_config c = good(LLAMA);
+
+    (void)state;
+    assert_int_equal(c.arch, ZT_LLAMA);
+    assert_string_equal(c.class_name, "LlamaForCausalLM");
+    assert_true(c.vocab == 32000 && c.positions == 2048 && c.hidden == 4096 && c.layers == 32);
+    assert_true(c.heads == 32 && c.kv_heads == 32 && c.head_width == 128 && c.inner == 11008);
+    assert_true(c.act == ZT_SILU && !c.tied && c.padding == -1);
+    assert_true(!c.attention_bias && !c.mlp_bias && c.scale_attention);
+    assert_true(c.rope_theta == 10000 && !c.rope_llama3);
+    near(c.norm_eps, 1e-6);
+    near(c.dropout_attention, 0);
+    near(c.dropout_hidden, 0);
+}
+
+/* ---- keys -------------------------------------------------------------------------------- */
+
+static void bert_keys(void **state)
+{
+    zt_model_config c =
+        good(MLM ", \"vocab_size\": 61, \"hidden_size\": 24, \"num_hidden_layers\": 3,"
+                 "\"num_attention_heads\": 6, \"intermediate_size\": 44, \"hidden_act\": \"relu\","
+                 "\"max_position_embeddings\": 16, \"type_vocab_size\": 5, \"pad_token_id\": 7,"
+                 "\"hidden_dropout_prob\": 0.25, \"attention_probs_dropout_prob\": 0,"
+                 "\"layer_norm_eps\": 1e-6, \"initializer_range\": 0.5,"
+                 "\"tie_word_embeddings\": false, \"position_embedding_type\": \"absolute\"");
+
+    (void)state;
+    assert_int_equal(c.arch, ZT_BERT_MLM);
+    assert_true(c.vocab == 61 && c.hidden == 24 && c.layers == 3 && c.heads == 6);
+    assert_true(c.inner == 44 && c.act == ZT_RELU && c.positions == 16 && c.types == 5);
+    assert_true(c.padding == 7 && !c.tied && c.head_width == 4);
+    near(c.dropout_hidden, 0.25);
+    near(c.dropout_embed, 0.25);
+    near(c.dropout_classifier, 0.25);
+    near(c.dropout_attention, 0);
+    near(c.norm_eps, 1e-6);
+    near(c.init_range, 0.5);
+    c = good(CLS ", \"classifier_dropout\": 0, \"pad_token_id\": null");
+    near(c.dropout_classifier, 0);
+    near(c.dropout_hidden, 0.1);
+    assert_true(c.padding == -1);
+    // torch counts a negative row from the end
+    assert_true(good(CLS ", \"pad_token_id\": -1").padding == 30521);
+}
+
+static void gpt2_keys(void **state)
+{
+    zt_model_config c =
+        good(GPT2 ", \"vocab_size\": 97, \"n_embd\": 20, \"n_head\": 4, \"n_inner\": null,"
+                  "\"n_layer\": 2, \"n_positions\": 16, \"activation_function\": \"silu\","
+                  "\"resid_pdrop\": 0.5, \"embd_pdrop\": 0.25, \"attn_pdrop\": 1,"
+                  "\"scale_attn_weights\": false, \"scale_attn_by_inverse_layer_idx\": true,"
+                  "\"layer_norm_epsilon\": 1, \"tie_word_embeddings\": false,"
+                  "\"reorder_and_upcast_attn\": true");
+
+    (void)state;
+    assert_true(c.vocab == 97 && c.hidden == 20 && c.heads == 4 && c.inner == 80);
+    assert_true(c.layers == 2 && c.positions == 16 && c.act == ZT_SILU && c.head_width == 5);
+    assert_true(!c.scale_attention && c.scale_by_layer && !c.tied);
+    near(c.dropout_hidden, 0.5);
+    near(c.dropout_embed, 0.25);
+    near(c.dropout_attention, 1);
+    near(c.norm_eps, 1);
+    assert_true(good(GPT2 ", \"n_inner\": 36").inner == 36);
+    // the common names win, as they are set last
+    c = good(GPT2 ", \"n_embd\": 20, \"hidden_size\": 24, \"num_attention_heads\": 3,"
+                  "\"num_hidden_layers\": 5, \"max_position_embeddings\": 9");
+    assert_true(c.hidden == 24 && c.heads == 3 && c.layers == 5 && c.positions == 9);
+}
+
+static void llama_keys(void **state)
+{
+    const zt_model_config c =
+        good(LLAMA ", \"vocab_size\": 89, \"hidden_size\": 24, \"intermediate_size\": 40,"
+                   "\"num_hidden_layers\": 2, \"num_attention_heads\": 6,"
+                   "\"num_key_value_heads\": 3, \"head_dim\": 8, \"rms_norm_eps\": 1e-5,"
+                   "\"attention_bias\": true, \"mlp_bias\": true, \"tie_word_embeddings\": true,"
+                   "\"attention_dropout\": 0.5, \"pad_token_id\": 3, \"pretraining_tp\": 1,"
+                   "\"hidden_act\": \"swish\", \"max_position_embeddings\": 64");
+
+    (void)state;
+    assert_true(c.vocab == 89 && c.hidden == 24 && c.inner == 40 && c.layers == 2);
+    assert_true(c.heads == 6 && c.kv_heads == 3 && c.head_width == 8 && c.positions == 64);
+    assert_true(c.attention_bias && c.mlp_bias && c.tied && c.padding == 3 && c.act == ZT_SILU);
+    near(c.norm_eps, 1e-5);
+    near(c.dropout_attention, 0.5);
+    near(good(LLAMA ", \"attention_dropout\": null").dropout_attention, 0);
+}
+
+static void activations(void **state)
+{
+    static const struct {
+        const char *name;
+        zt_act act;
+    } cases[] = {{"gelu", ZT_GELU},
+                 {"gelu_new", ZT_GELU_TANH},
+                 {"gelu_pytorch_tanh", ZT_GELU_TANH},
+                 {"gelu_fast", ZT_GELU_TANH},
+                 {"relu", ZT_RELU},
+                 {"tanh", ZT_TANH},
+                 {"silu", ZT_SILU},
+                 {"swish", ZT_SILU}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200];
+
+        (void)snprintf(text, sizeof text, CLS ", \"hidden_act\": \"%s\"", cases[i].name);
+        assert_int_equal(good(text).act, cases[i].act);
+    }
+    bad(CLS ", \"hidden_act\": \"quick_gelu\"", CKPT_EUNSUPPORTED, "quick_gelu");
+    bad(CLS ", \"hidden_act\": null", CKPT_EUNSUPPORTED, "hidden_act");
+    bad(GPT2 ", \"activation_function\": \"mish\"", CKPT_EUNSUPPORTED, "activation_function");
+    bad(LLAMA ", \"hidden_act\": \"gelu\"", CKPT_EUNSUPPORTED, "silu");
+}
+
+static void labels(void **state)
+{
+    (void)state;
+    assert_true(good(CLS ", \"id2label\": {\"0\": \"a\", \"1\": \"b\", \"2\": \"c\"}").labels == 3);
+    assert_true(good(CLS ", \"num_labels\": 5").labels == 5);
+    assert_true(good(CLS ", \"num_labels\": 5, \"id2label\": {\"0\": \"a\"}").labels == 1);
+    assert_true(good(CLS ", \"id2label\": null").labels == 2);
+    assert_true(!good(CLS ", \"problem_type\": \"single_label_classification\"").multi_label);
+    assert_true(good(CLS ", \"problem_type\": \"multi_label_classification\"").multi_label);
+    assert_true(good(CLS ", \"problem_type\": \"regression\", \"num_labels\": 1").labels == 1);
+    bad(CLS ", \"problem_type\": \"regression\"", CKPT_EUNSUPPORTED, "2 labels");
+    bad(CLS ", \"problem_type\": \"single_label_classification\", \"num_labels\": 1", CKPT_EFORMAT,
+        "problem_type");
+    bad(CLS ", \"problem_type\": \"ranking\"", CKPT_EFORMAT, "ranking");
+    bad(CLS ", \"id2label\": {}", CKPT_EFORMAT, "id2label");
+    bad(CLS ", \"id2label\": [1]", CKPT_EFORMAT, "id2label");
+    bad(CLS ", \"num_labels\": 0", CKPT_EFORMAT, "num_labels");
+}
+
+static void rope(void **state)
+{
+    static const char llama3[] = "\"rope_type\": \"llama3\", \"factor\": 8.0,"
+                                 "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0";
+    char text[500];
+    zt_model_config c;
+
+    (void)state;
+    (void)snprintf(text, sizeof text,
+                   LLAMA ", \"rope_parameters\": {%s, \"rope_theta\": 5e5,"
+                         "\"original_max_position_embeddings\": 16}",
+                   llama3);
+    c = good(text);
+    assert_true(c.rope_llama3 && c.rope_theta == 5e5 && c.rope_old == 16);
+    assert_true(c.rope_factor == 8 && c.rope_low == 1 && c.rope_high == 4);
+    // files before release 5; the original length is max_position_embeddings when it is not said
+    (void)snprintf(text, sizeof text, LLAMA ", \"rope_scaling\": {%s}, \"rope_theta\": 20000",
+                   llama3);
+    c = good(text);
+    assert_true(c.rope_llama3 && c.rope_theta == 20000 && c.rope_old == 2048);
+    c = good(LLAMA ", \"rope_scaling\": null, \"rope_theta\": 7");
+    assert_true(!c.rope_llama3 && c.rope_theta == 7);
+    c = good(LLAMA ", \"rope_scaling\": {\"type\": \"default\"}, \"rope_theta\": 7,"
+                   "\"rope_parameters\": {\"rope_theta\": 8}");
+    assert_true(c.rope_theta == 7);
+    c = good(LLAMA ", \"rope_theta\": 7, \"rope_parameters\": {\"rope_theta\": 8}");
+    assert_true(c.rope_theta == 8);
+    bad(LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", CKPT_EUNSUPPORTED,
+        "linear");
+    bad(LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\"}", CKPT_EUNSUPPORTED, "yarn");
+    bad(LLAMA ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}",
+        CKPT_EUNSUPPORTED, "layer to layer");
+    bad(LLAMA ", \"rope_parameters\": 3", CKPT_EFORMAT, "rope_parameters");
+    bad(LLAMA ", \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8}", CKPT_EFORMAT,
+        "low_freq_factor");
+    bad(LLAMA ", \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": -8}", CKPT_EFORMAT,
+        "factor");
+    bad(LLAMA ", \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8,"
+              "\"low_freq_factor\": 4, \"high_freq_factor\": 4}",
+        CKPT_EFORMAT, "high_freq_factor");
+    bad(LLAMA ", \"rope_theta\": 0", CKPT_EFORMAT, "rope_theta");
+    bad(LLAMA ", \"rope_theta\": \"1e4\"", CKPT_EFORMAT, "rope_theta");
+    bad(LLAMA ", \"partial_rotary_factor\": 0.5", CKPT_EUNSUPPORTED, "partial_rotary_factor");
+    bad(LLAMA ", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}", CKPT_EUNSUPPORTED,
+        "partial_rotary_factor");
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    bad(CLS ", \"is_decoder\": true", CKPT_EUNSUPPORTED, "is_decoder");
+    bad(CLS ", \"add_cross_attention\": true", CKPT_EUNSUPPORTED, "add_cross_attention");
+    bad(GPT2 ", \"add_cross_attention\": true", CKPT_EUNSUPPORTED, "add_cross_attention");
+    bad(MLM ", \"position_embedding_type\": \"relative_key\"", CKPT_EUNSUPPORTED, "relative_key");
+    bad(CLS ", \"embedding_size\": 128", CKPT_EUNSUPPORTED, "embedding_size");
+    bad(LLAMA ", \"is_encoder_decoder\": true", CKPT_EUNSUPPORTED, "is_encoder_decoder");
+    bad(LLAMA ", \"quantization_config\": {\"bits\": 4}", CKPT_EUNSUPPORTED, "quantization_config");
+    bad(LLAMA ", \"per_layer_config\": {\"0\": {\"head_dim\": 8}}", CKPT_EUNSUPPORTED, "layers");
+    bad(CLS ", \"pruned_heads\": {\"0\": [1]}", CKPT_EUNSUPPORTED, "pruned_heads");
+    bad(LLAMA ", \"pretraining_tp\": 2", CKPT_EUNSUPPORTED, "pretraining_tp");
+    bad(LLAMA ", \"pretraining_tp\": \"2\"", CKPT_EFORMAT, "pretraining_tp");
+    // switched off, they are fine
+    (void)good(CLS ", \"is_decoder\": false, \"add_cross_attention\": false, \"pruned_heads\": {},"
+                   "\"quantization_config\": null, \"is_encoder_decoder\": false");
+    (void)good(LLAMA ", \"pretraining_tp\": null");
+}
+
+static void architectures(void **state)
+{
+    (void)state;
+    // files that name no class
+    assert_int_equal(good(BERT).arch, ZT_BERT_CLASSIFIER);
+    assert_int_equal(good("\"model_type\": \"bert\"").arch, ZT_BERT_MLM);
+    assert_int_equal(good("\"model_type\": \"bert\", \"architectures\": null,"
+                          "\"id2label\": {\"0\": \"a\", \"1\": \"b\"}")
+                         .arch,
+                     ZT_BERT_MLM);
+    assert_int_equal(good("\"model_type\": \"bert\", \"architectures\": [],"
+                          "\"id2label\": {\"0\": \"a\"}")
+                         .arch,
+                     ZT_BERT_CLASSIFIER);
+    assert_int_equal(good("\"architectures\": [\"GPT2LMHeadModel\"]").arch, ZT_GPT2);
+    assert_int_equal(good("\"architectures\": [\"Other\", \"LlamaForCausalLM\"]").arch, ZT_LLAMA);
+    bad("\"architectures\": [\"BertModel\"], \"model_type\": \"bert\"", CKPT_EUNSUPPORTED,
+        "BertModel");
+    bad("\"model_type\": \"t5\"", CKPT_EUNSUPPORTED, "t5");
+    bad("", CKPT_EUNSUPPORTED, "model_type");
+    bad(MLM ", \"model_type\": \"gpt2\"", CKPT_EFORMAT, "gpt2");
+    bad("\"architectures\": \"BertForMaskedLM\"", CKPT_EFORMAT, "architectures");
+    bad("\"architectures\": [3]", CKPT_EUNSUPPORTED, "no name");
+    bad("\"model_type\": 3", CKPT_EFORMAT, "model_type");
+}
+
+static void wrong_values(void **state)
+{
+    (void)state;
+    bad(CLS ", \"hidden_size\": \"768\"", CKPT_EFORMAT, "hidden_size");
+    bad(CLS ", \"hidden_size\": null", CKPT_EFORMAT, "hidden_size");
+    bad(CLS ", \"hidden_size\": 768.5", CKPT_EFORMAT, "768.5");
+    bad(CLS ", \"hidden_size\": true", CKPT_EFORMAT, "hidden_size");
+    bad(CLS ", \"num_hidden_layers\": 0", CKPT_EFORMAT, "num_hidden_layers");
+    bad(CLS ", \"vocab_size\": -5", CKPT_EFORMAT, "vocab_size");
+    bad(CLS ", \"vocab_size\": 2147483648", CKPT_EFORMAT, "vocab_size");
+    bad(CLS ", \"vocab_size\": 99999999999999999999", CKPT_EFORMAT, "vocab_size");
+    bad(CLS ", \"hidden_dropout_prob\": 1.5", CKPT_EFORMAT, "hidden_dropout_prob");
+    bad(CLS ", \"hidden_dropout_prob\": -0.1", CKPT_EFORMAT, "hidden_dropout_prob");
+    bad(CLS ", \"hidden_dropout_prob\": NaN", CKPT_EFORMAT, "hidden_dropout_prob");
+    bad(CLS ", \"layer_norm_eps\": Infinity", CKPT_EFORMAT, "layer_norm_eps");
+    bad(CLS ", \"tie_word_embeddings\": 1", CKPT_EFORMAT, "tie_word_embeddings");
+    bad(CLS ", \"pad_token_id\": 30522", CKPT_EFORMAT, "pad_token_id");
+    bad(CLS ", \"pad_token_id\": -30523", CKPT_EFORMAT, "pad_token_id");
+    bad(CLS ", \"pad_token_id\": \"0\"", CKPT_EFORMAT, "pad_token_id");
+    bad(CLS ", \"hidden_size\": 770", CKPT_EFORMAT, "attention heads");
+    bad(LLAMA ", \"num_key_value_heads\": 5", CKPT_EFORMAT, "num_key_value_heads");
+    bad(LLAMA ", \"num_key_value_heads\": 64", CKPT_EFORMAT, "num_key_value_heads");
+    bad(LLAMA ", \"head_dim\": 7", CKPT_EFORMAT, "head_dim");
+    bad(LLAMA ", \"hidden_size\": 4100", CKPT_EFORMAT, "attention heads");
+    bad(LLAMA ", \"num_hidden_layers\": 65537", CKPT_EFORMAT, "larger");
+    bad(LLAMA ", \"hidden_size\": 1073741824, \"head_dim\": 1073741824", CKPT_EFORMAT, "larger");
+    bad(LLAMA ", \"num_attention_heads\": 2147483647, \"hidden_size\": 2147483647,"
+              "\"head_dim\": 2147483646, \"num_hidden_layers\": 65536",
+        CKPT_EFORMAT, "larger");
+}
+
+/* The path of the file, a folder without one, and what is no object. */
+static void files(void **state)
+{
+    zt_model_config c;
+    ckpt_err err = {0};
+    FILE *f;
+
+    (void)state;
+    (void)good(GPT2);
+    assert_int_equal(zt_model_config_read(&c, arena, file, &err), CKPT_OK);
+    assert_int_equal(zt_model_config_read(&c, arena, "tests", &err), CKPT_EMISSING);
+    assert_non_null(strstr(err.text, "tests/config.json"));
+    err = (ckpt_err){0};
+    assert_int_equal(zt_model_config_read(&c, arena, "tests/no such file", &err), CKPT_EMISSING);
+    f = fopen(file, "wb");
+    assert_non_null(f);
+    assert_true(fputs("[1, 2]", f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    err = (ckpt_err){0};
+    assert_int_equal(zt_model_config_read(&c, arena, file, &err), CKPT_EFORMAT);
+}
+
+/* Files that transformers wrote. */
+static void real_files(void **state)
+{
+    static const struct {
+        const char *path;
+        zt_arch arch;
+        uint64_t hidden, labels;
+    } cases[] = {{"hf_bert_sharded", ZT_BERT_MLM, 16, 0},
+                 {"old_hf_bert_bin", ZT_BERT_MLM, 16, 0},
+                 {"hf_trainer_llama_z3_bf16_w2/ckpt", ZT_LLAMA, 12, 0}};
+    zt_model_config c;
+    ckpt_err err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[200];
+
+        (void)snprintf(path, sizeof path, "tests/fixtures/%s", cases[i].path);
+        assert_int_equal(zt_model_config_read(&c, arena, path, &err), CKPT_OK);
+        assert_int_equal(c.arch, cases[i].arch);
+        assert_true(c.hidden == cases[i].hidden && c.labels == cases[i].labels);
+    }
+}
+
+/* The models of the golden runs, where they are at hand: their files name no class. */
+static void golden_files(void **state)
+{
+    static const struct {
+        const char *name;
+        zt_arch arch;
+        uint64_t hidden, labels;
+    } cases[] = {
+        {"bert", ZT_BERT_CLASSIFIER, 24, 6}, {"gpt2", ZT_GPT2, 20, 0}, {"llama", ZT_LLAMA, 24, 0}};
+    const char *shared = getenv("CKPT_SHARED");
+    zt_model_config c;
+    ckpt_err err = {0};
+
+    (void)state;
+    for (size_t i = 0; shared != NULL && i < sizeof cases / sizeof *cases; i++) {
+        char path[500];
+
+        (void)snprintf(path, sizeof path, "%s/golden/run_model_%s.json", shared, cases[i].name);
+        assert_int_equal(zt_model_config_read(&c, arena, path, &err), CKPT_OK);
+        assert_int_equal(c.arch, cases[i].arch);
+        assert_true(c.hidden == cases[i].hidden && c.labels == cases[i].labels);
+        assert_true(c.dropout_hidden == 0 && c.dropout_attention == 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bert_defaults),  cmocka_unit_test(gpt2_defaults),
+        cmocka_unit_test(llama_defaults), cmocka_unit_test(bert_keys),
+        cmocka_unit_test(gpt2_keys),      cmocka_unit_test(llama_keys),
+        cmocka_unit_test(activations),    cmocka_unit_test(labels),
+        cmocka_unit_test(rope),           cmocka_unit_test(refused),
+        cmocka_unit_test(architectures),  cmocka_unit_test(wrong_values),
+        cmocka_unit_test(files),          cmocka_unit_test(real_files),
+        cmocka_unit_test(golden_files),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
