@@ -1,9 +1,11 @@
 /*
- * ds_write_full.c: stage 0: the optimizer inside the model file, whole, in the three forms that DeepSpeed has.
+ * ds_write_full.c: stage 0: the optimizer inside the model file, whole, in the three forms that
+ * DeepSpeed has.
  *
  *     plain    fp32: the optimizer's own dict, by number of the parameter
- *     listed   16 bits: fp32_groups, lists of masters shaped like their parameters (FP16_UnfusedOptimizer)
- *     flat     16 bits with FusedAdam: fp32_groups_flat, one tensor per group (FP16_Optimizer)
+ *     listed   16 bits: fp32_groups, lists of masters shaped like their parameters
+ * (FP16_UnfusedOptimizer) flat     16 bits with FusedAdam: fp32_groups_flat, one tensor per group
+ * (FP16_Optimizer)
  *
  * The template's own keys tell which; ds_full.c reads them.
  */
@@ -25,7 +27,8 @@ ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w)
 
 /* ---- one parameter, or one group ---- */
 
-/* A value of the state's entry for one parameter: a moment in the parameter's shape, or what holds for the group. */
+/* A value of the state's entry for one parameter: a moment in the parameter's shape, or what holds
+ * for the group. */
 static ckpt_value *dwf_value(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i, const ckpt_pair *e)
 {
     const ckpt_tensor *param = p->param[i], *moment = NULL;

@@ -6,7 +6,8 @@
 
 #include "libckpt/map/value.h"
 
-/* Indented JSON, in the arena; NULL: memory is exhausted, or the tree is deeper than 64 or no plain data. */
+/* Indented JSON, in the arena; NULL: memory is exhausted, or the tree is deeper than 64 or no plain
+ * data. */
 const char *zt_json_text(ckpt_arena *arena, const ckpt_value *v);
 
 /* Write folder/name: complete or not at all. */

@@ -7,9 +7,9 @@
 #include "libckpt/base/err.h"
 
 /*
- * Remove all tags of one series but the newest n, by the time they were written.  A series is what differs from `tag` only
- * in the number at its end ("global_step20"); tags with other names, and what holds no model states, stay.  `tag` itself
- * always stays.
+ * Remove all tags of one series but the newest n, by the time they were written.  A series is what
+ * differs from `tag` only in the number at its end ("global_step20"); tags with other names, and
+ * what holds no model states, stay.  `tag` itself always stays.
  *
  * Errors  CKPT_EIO: a folder cannot be read or removed
  */

@@ -119,7 +119,8 @@ static int lv_make_room(zt_image *m, bool model, bool copy, void **whole, ckpt_e
         zt_low low = lv_wanted(m, &params->at[i], model);
         longest = params->at[i].n_elems > longest ? params->at[i].n_elems : longest;
         // In the memory of the processor the weights can be read where they are.
-        bool there = !copy && m->zero->device->host && m->zero->config->stage < 3 && params->at[i].w;
+        bool there =
+            !copy && m->zero->device->host && m->zero->config->stage < 3 && params->at[i].w;
         if (low.count && there)
             low.at = params->at[i].w;
         else if (low.count)
@@ -149,8 +150,8 @@ static int lv_gather(zt_image *m, void *whole, ckpt_err *err)
             continue;
         rc = zt_zero_gather(m->zero, (uint32_t)i, whole, err);
         if (rc == CKPT_OK && low->at && !lv_in_place(m, i))
-            memcpy((void *)(uintptr_t)low->at,
-                   (const uint8_t *)whole + lv_bytes(m, low->first), (size_t)lv_bytes(m, low->count));
+            memcpy((void *)(uintptr_t)low->at, (const uint8_t *)whole + lv_bytes(m, low->first),
+                   (size_t)lv_bytes(m, low->count));
     }
     return rc;
 }
@@ -326,7 +327,8 @@ static int lv_param(lv_maker *k, uint32_t i)
 {
     const zt_param *p = &k->image->zero->model->params.at[i];
     const zt_low *low = &k->image->low[i];
-    ckpt_tensor like = {.dtype = CKPT_F32, .ndim = p->ndim, .shape = p->shape}, *t = NULL, *twin = NULL;
+    ckpt_tensor like = {.dtype = CKPT_F32, .ndim = p->ndim, .shape = p->shape}, *t = NULL,
+                *twin = NULL;
     int rc;
 
     if (p->frozen) {
@@ -356,8 +358,7 @@ static int lv_aliases(lv_maker *k)
     for (size_t i = 0; rc == CKPT_OK && i < model->aliases.n; i++) {
         const zt_alias *a = &model->aliases.at[i];
         const char *name = model->params.at[a->param].name;
-        const ckpt_tensor *owner =
-            k->map->tensors.at[ckpt_map_index(k->map, name, strlen(name))];
+        const ckpt_tensor *owner = k->map->tensors.at[ckpt_map_index(k->map, name, strlen(name))];
         ckpt_tensor like = {.dtype = owner->dtype,
                             .ndim = owner->ndim,
                             .shape = owner->shape,

@@ -1,8 +1,9 @@
 /*
  * live.h: a run's memory as a checkpoint map: what saving reads.
  *
- * The map has every parameter of the model on every rank, so that all ranks lay out the same files; only the runs that
- * this rank holds are backed by memory, the rest is elsewhere (CKPT_SOURCE_ELSEWHERE).
+ * The map has every parameter of the model on every rank, so that all ranks lay out the same files;
+ * only the runs that this rank holds are backed by memory, the rest is elsewhere
+ * (CKPT_SOURCE_ELSEWHERE).
  */
 #ifndef ZT_SAVE_LIVE_H
 #define ZT_SAVE_LIVE_H
@@ -19,16 +20,16 @@ typedef struct zt_low {
 /* What of a run's state this rank can read, in host memory. */
 typedef struct zt_image {
     zt_zero *zero;
-    uint32_t n_held; /* partitions that zt_zero_hold has given, from the first */
+    uint32_t n_held;                  /* partitions that zt_zero_hold has given, from the first */
     const float **master, **state[2]; /* per partition */
-    zt_low *low; /* per parameter of the model */
-    void **own;  /* buffers of this image */
+    zt_low *low;                      /* per parameter of the model */
+    void **own;                       /* buffers of this image */
     size_t n_own, room;
 } zt_image;
 
 /*
- * Take it: partitions are held until the image is dropped, or copied and given back at once.  All ranks call it; they
- * agree on the outcome.
+ * Take it: partitions are held until the image is dropped, or copied and given back at once.  All
+ * ranks call it; they agree on the outcome.
  *
  * model  this rank writes model files that all ranks share: it needs all working weights
  */
@@ -38,7 +39,8 @@ void zt_image_drop(zt_image *image);
 /* A buffer that lives as long as the image; NULL: out of memory. */
 void *zt_image_alloc(zt_image *image, uint64_t n_bytes);
 
-/* The map of an image, with its training state (tree.c) where client is not NULL or with_state is set. */
+/* The map of an image, with its training state (tree.c) where client is not NULL or with_state is
+ * set. */
 int zt_live_map(ckpt_map **out, const zt_image *image, const ckpt_value *client, ckpt_err *err);
 
 /* The state of a run for map->states: groups, the trees of a rank's files (engine/save/tree.c). */

@@ -1,8 +1,9 @@
 /*
  * load.c: from any checkpoint that libckpt reads into this rank's partitions.
  *
- * Names are matched first, on every rank alike, and nothing is changed before all of them and their shapes are known to
- * fit.  Then each rank reads the runs that it holds and no others; world size and stage of the checkpoint do not matter.
+ * Names are matched first, on every rank alike, and nothing is changed before all of them and their
+ * shapes are known to fit.  Then each rank reads the runs that it holds and no others; world size
+ * and stage of the checkpoint do not matter.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,7 @@ typedef struct ld_loader {
     float **kept;             /* per parameter: the values of one that is missing; or NULL */
     uint8_t *used;            /* per tensor of the map */
     size_t n_missing, n_unknown;
-    bool initial;             /* prefixes and left-out parts of names count */
+    bool initial; /* prefixes and left-out parts of names count */
     char missing[LD_LIST], unknown[LD_LIST];
 } ld_loader;
 
@@ -50,8 +51,9 @@ static const ckpt_tensor *ld_prefixed(const ckpt_map *map, const char *prefix, c
 }
 
 /*
- * A parameter in the ways that files write it: as it is; below the wrapper that saved it; or, for initial weights, below
- * "w0/", and of a bare model, without the part that names it in the whole ("bert.", "transformer.", "model.").
+ * A parameter in the ways that files write it: as it is; below the wrapper that saved it; or, for
+ * initial weights, below "w0/", and of a bare model, without the part that names it in the whole
+ * ("bert.", "transformer.", "model.").
  */
 static const ckpt_tensor *ld_spelled(const ld_loader *l, const char *name)
 {
@@ -90,7 +92,8 @@ static void ld_use(ld_loader *l, const ckpt_tensor *t)
         ld_use(l, t->owner);
 }
 
-static int ld_check_shape(const ld_loader *l, const zt_param *p, const ckpt_tensor *t, ckpt_err *err)
+static int ld_check_shape(const ld_loader *l, const zt_param *p, const ckpt_tensor *t,
+                          ckpt_err *err)
 {
     bool same = t->ndim == p->ndim;
 
@@ -98,10 +101,11 @@ static int ld_check_shape(const ld_loader *l, const zt_param *p, const ckpt_tens
         same = t->shape[i] == p->shape[i];
     if (same && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
         return CKPT_OK;
-    return ckpt_fail(err, CKPT_EMISMATCH,
-                     "%s: %s is %s with %u axes and %llu elements, the model wants %u axes and %llu",
-                     l->map->path, t->name, ckpt_dtype_name(t->dtype), t->ndim,
-                     (unsigned long long)t->n_elems, p->ndim, (unsigned long long)p->n_elems);
+    return ckpt_fail(
+        err, CKPT_EMISMATCH,
+        "%s: %s is %s with %u axes and %llu elements, the model wants %u axes and %llu",
+        l->map->path, t->name, ckpt_dtype_name(t->dtype), t->ndim, (unsigned long long)t->n_elems,
+        p->ndim, (unsigned long long)p->n_elems);
 }
 
 /* Buffers that old releases of transformers saved, and what is no weight at all. */
@@ -154,7 +158,8 @@ static int ld_match(ld_loader *l, ckpt_err *err)
     ld_use_aliases(l);
     for (size_t i = 0; i < l->map->tensors.n; i++) {
         const ckpt_tensor *t = l->map->tensors.at[i];
-        if (l->used[i] || ld_is_buffer(t) || (t->owner && l->used[ckpt_map_index(l->map, t->owner->name, strlen(t->owner->name))]))
+        if (l->used[i] || ld_is_buffer(t) ||
+            (t->owner && l->used[ckpt_map_index(l->map, t->owner->name, strlen(t->owner->name))]))
             continue;
         l->n_unknown++;
         ld_list(l->unknown, t->name);
@@ -293,8 +298,9 @@ static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const 
 }
 
 /*
- * A checkpoint after its first update must have what this optimizer keeps: beginning again with moments of zero is no
- * resume.  A parameter may lack it (experts that were never used), all of them may not.
+ * A checkpoint after its first update must have what this optimizer keeps: beginning again with
+ * moments of zero is no resume.  A parameter may lack it (experts that were never used), all of
+ * them may not.
  */
 static int ld_check_moments(const ld_loader *l, ckpt_err *err)
 {
@@ -357,7 +363,8 @@ static int ld_partition(ld_loader *l, uint32_t part, ckpt_err *err)
     return rc == CKPT_OK ? let : rc;
 }
 
-/* The highest step count: FusedAdam keeps it with the last parameter of a group alone.  -1: none. */
+/* The highest step count: FusedAdam keeps it with the last parameter of a group alone.  -1: none.
+ */
 static int ld_step(ld_loader *l, int64_t *step, ckpt_err *err)
 {
     char full[LD_NAME];
@@ -458,8 +465,8 @@ int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing
     if (rc == CKPT_OK && strict)
         rc = ld_strict(&l, false, err);
     if (rc == CKPT_OK && l.n_missing == z->model->params.n)
-        rc = ckpt_fail(err, CKPT_EMISSING, "%.80s: no tensor of it has the name of a parameter (%s)",
-                       path, l.missing);
+        rc = ckpt_fail(err, CKPT_EMISSING,
+                       "%.80s: no tensor of it has the name of a parameter (%s)", path, l.missing);
     rc = zt_comm_agree(z->comm, rc, err);
     if (rc == CKPT_OK)
         rc = ld_fill(&l, false, err);

@@ -1,8 +1,8 @@
 /*
  * restore.c: counters, groups, schedule and scaler of a run that goes on.
  *
- * As DeepSpeed's load_checkpoint does it: what the checkpoint says wins over the configuration; what it does not say
- * stays as configured.
+ * As DeepSpeed's load_checkpoint does it: what the checkpoint says wins over the configuration;
+ * what it does not say stays as configured.
  */
 #include "engine/save/restore.h"
 
@@ -53,8 +53,8 @@ static void rs_group(zt_group *g, const ckpt_value *fields)
 }
 
 /*
- * Settings of the next update.  Groups cut another way than the checkpoint's have its first group's learning rate and
- * betas, and their own weight decay.
+ * Settings of the next update.  Groups cut another way than the checkpoint's have its first group's
+ * learning rate and betas, and their own weight decay.
  */
 static bool rs_groups(zt_zero *z, const ckpt_state *state)
 {
@@ -75,7 +75,8 @@ static bool rs_groups(zt_zero *z, const ckpt_state *state)
 
 /* ---- schedule ---- */
 
-/* Where the checkpoint keeps no groups, the schedule says what they would be: it is run up to there. */
+/* Where the checkpoint keeps no groups, the schedule says what they would be: it is run up to
+ * there. */
 static void rs_run_schedule(zt_zero *z, int64_t last)
 {
     zt_hyper *hyper = ckpt_alloc((z->n_groups + 1) * sizeof *hyper);

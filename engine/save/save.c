@@ -1,10 +1,11 @@
 /*
  * save.c: one save of all ranks: each writes its own files, together they appear or do not.
  *
- * The node's writer (rank 0; with use_node_local_storage the first rank of every node) opens the staging folder
- * (libckpt/copy/stage.h), all ranks write into its `new`, and only when every rank has reported that its files are on
- * the disk does the writer give the folder its name and let `latest` name it.  Every step that can fail on one rank ends
- * with an agreement, so that a failure is everybody's.
+ * The node's writer (rank 0; with use_node_local_storage the first rank of every node) opens the
+ * staging folder (libckpt/copy/stage.h), all ranks write into its `new`, and only when every rank
+ * has reported that its files are on the disk does the writer give the folder its name and let
+ * `latest` name it.  Every step that can fail on one rank ends with an agreement, so that a failure
+ * is everybody's.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -122,8 +123,8 @@ static int sv_plan(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err 
 /* ---- the staging folder ---- */
 
 /*
- * What the stage is told: the folder, its pointer, and something that no other save has, so that nothing an interrupted
- * one has left is taken for this one's.
+ * What the stage is told: the folder, its pointer, and something that no other save has, so that
+ * nothing an interrupted one has left is taken for this one's.
  */
 static int sv_shell(sv_job *j, const zt_zero *z, ckpt_err *err)
 {

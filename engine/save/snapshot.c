@@ -1,8 +1,9 @@
 /*
  * snapshot.c: which checkpoints of a run stay.
  *
- * A tag that goes is first renamed to what `ckpt clean` knows for a left-over of an interrupted run, journal included: at no
- * moment is there a tag with files missing, and a removal that was cut short can be finished.
+ * A tag that goes is first renamed to what `ckpt clean` knows for a left-over of an interrupted
+ * run, journal included: at no moment is there a tag with files missing, and a removal that was cut
+ * short can be finished.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -107,7 +108,8 @@ static int kp_order(const void *pa, const void *pb)
     return a->number > b->number ? -1 : a->number < b->number;
 }
 
-/* Empty a folder of everything but its journal, then remove that and the folder; 0 or an errno value. */
+/* Empty a folder of everything but its journal, then remove that and the folder; 0 or an errno
+ * value. */
 static int kp_empty(int dir, const char *name)
 {
     int fd = ckpt_dir_open_at(dir, name), rc = 0;

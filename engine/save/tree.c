@@ -1,8 +1,9 @@
 /*
- * tree.c: the values that DeepSpeed 0.19.8 saves beside tensors: counters, schedule, scaler, groups of the optimizer.
+ * tree.c: the values that DeepSpeed 0.19.8 saves beside tensors: counters, schedule, scaler, groups
+ * of the optimizer.
  *
- * Keys, their order and the kinds of values are those of its files (engine.py _save_checkpoint, the optimizers'
- * state_dict): a run that loads them goes on as this one would.
+ * Keys, their order and the kinds of values are those of its files (engine.py _save_checkpoint, the
+ * optimizers' state_dict): a run that loads them goes on as this one would.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -111,7 +112,8 @@ static ckpt_value *tr_step_tensor(tr_maker *m, ckpt_err *err)
     ckpt_value *v = tr_shape(m, CKPT_F32, NULL, 0);
     ckpt_storage *s = ckpt_arena_alloc(m->arena, sizeof *s);
     float step = (float)m->zero->updates;
-    ckpt_source source = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = sizeof step, .n_stored = sizeof step};
+    ckpt_source source = {
+        .kind = CKPT_SOURCE_MEMORY, .n_bytes = sizeof step, .n_stored = sizeof step};
 
     source.name = "a step count";
     source.memory = ckpt_arena_copy(m->arena, &step, sizeof step);
@@ -345,8 +347,8 @@ static int tr_by_number(const void *a, const void *b)
 }
 
 /*
- * A group's parameters as the optimizer was given them: in the model's order, whatever round_robin_gradients has made of
- * it since.
+ * A group's parameters as the optimizer was given them: in the model's order, whatever
+ * round_robin_gradients has made of it since.
  */
 static int tr_params(tr_maker *m, ckpt_state *state, const zt_group *g, ckpt_err *err)
 {
@@ -429,7 +431,8 @@ static bool tr_overflow(const zt_zero *z)
     return z->scaler.dynamic && z->scaler.iter > 0 && z->scaler.last_overflow == z->scaler.iter - 1;
 }
 
-/* The optimizer's dict of stage 0 in 16 bits; the writer fills in state and masters where None stands. */
+/* The optimizer's dict of stage 0 in 16 bits; the writer fills in state and masters where None
+ * stands. */
 static ckpt_value *tr_full(tr_maker *m)
 {
     const zt_scaler *s = &m->zero->scaler;
@@ -457,7 +460,8 @@ static ckpt_value *tr_full(tr_maker *m)
 
 /* ---- the two files ---- */
 
-/* All names that the module has, second ones too, in its order; the writer finds their values in the map. */
+/* All names that the module has, second ones too, in its order; the writer finds their values in
+ * the map. */
 static ckpt_value *tr_module(tr_maker *m)
 {
     const zt_model *model = m->zero->model;
@@ -474,7 +478,8 @@ static ckpt_value *tr_module(tr_maker *m)
 
 static ckpt_value *tr_schedule(tr_maker *m)
 {
-    ckpt_value *v = tr_new(m, m->zero->schedule.type == ZT_SCHEDULE_NONE ? CKPT_V_NONE : CKPT_V_DICT);
+    ckpt_value *v =
+        tr_new(m, m->zero->schedule.type == ZT_SCHEDULE_NONE ? CKPT_V_NONE : CKPT_V_DICT);
 
     if (v && v->kind == CKPT_V_DICT)
         tr_put_int(m, v, "last_batch_iteration", m->zero->schedule.last);
@@ -579,6 +584,7 @@ int zt_live_state(ckpt_map *map, const zt_zero *zero, const ckpt_value *client, 
     s->round_robin = c->round_robin && (c->stage == 1 || c->stage == 2);
     s->aligned = c->aligned && (c->stage == 1 || c->stage == 2);
     s->lean = c->elastic_checkpoint && (c->stage == 1 || c->stage == 2) && !s->bf16_optimizer;
-    s->last_step = c->stage == 0 && c->dtype == CKPT_F32 && tr_is_adam(&c->optim) && !c->optim.torch;
+    s->last_step =
+        c->stage == 0 && c->dtype == CKPT_F32 && tr_is_adam(&c->optim) && !c->optim.torch;
     return m.bad ? ckpt_fail_memory(err) : CKPT_OK;
 }

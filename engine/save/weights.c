@@ -1,9 +1,10 @@
 /*
- * weights.c: a run's weights alone, as a safetensors file or a Hugging Face folder; of an adapted model, the adapter as a
- * PEFT folder.
+ * weights.c: a run's weights alone, as a safetensors file or a Hugging Face folder; of an adapted
+ * model, the adapter as a PEFT folder.
  *
- * Rank 0 writes.  Masters lie in pieces on all ranks: for each parameter in turn every rank puts its runs into a
- * buffer of zeros, and the sum of the buffers as integers is the parameter, bit for bit.
+ * Rank 0 writes.  Masters lie in pieces on all ranks: for each parameter in turn every rank puts
+ * its runs into a buffer of zeros, and the sum of the buffers as integers is the parameter, bit for
+ * bit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +25,10 @@ enum { WT_PATH = 4096 };
 typedef struct wt_writer {
     zt_zero *zero;
     bool low;
-    bool adapter;   /* its parameters alone, under the names of PEFT */
-    void **value;   /* rank 0: per parameter */
-    void *scratch;  /* other ranks: the longest one */
-    ckpt_map *map;  /* rank 0 */
+    bool adapter;  /* its parameters alone, under the names of PEFT */
+    void **value;  /* rank 0: per parameter */
+    void *scratch; /* other ranks: the longest one */
+    ckpt_map *map; /* rank 0 */
 } wt_writer;
 
 static bool wt_is_writer(const wt_writer *w)
@@ -63,7 +64,8 @@ static int wt_make_room(wt_writer *w, ckpt_err *err)
     for (size_t i = 0; i < params->n; i++) {
         uint64_t n = wt_bytes(w, &params->at[i]);
         longest = n > longest ? n : longest;
-        if (wt_is_writer(w) && wt_is_wanted(w, &params->at[i]) && !(w->value[i] = ckpt_alloc((size_t)n + 1)))
+        if (wt_is_writer(w) && wt_is_wanted(w, &params->at[i]) &&
+            !(w->value[i] = ckpt_alloc((size_t)n + 1)))
             return ckpt_fail_memory(err);
     }
     w->scratch = wt_is_writer(w) ? NULL : ckpt_alloc((size_t)longest);
@@ -238,7 +240,8 @@ int zt_save_json(const char *folder, const char *name, const ckpt_value *v, ckpt
 /* ---- writing ---- */
 
 /* A model folder, or an adapter's: the weights first, then the text that names them. */
-static int wt_write_folder(wt_writer *w, const char *folder, const ckpt_run_opts *run, ckpt_err *err)
+static int wt_write_folder(wt_writer *w, const char *folder, const ckpt_run_opts *run,
+                           ckpt_err *err)
 {
     const zt_model *model = w->zero->model;
     ckpt_target target = {.path = folder, .format = "hf", .max_shard_size = UINT64_C(5000000000)};

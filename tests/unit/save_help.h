@@ -1,6 +1,6 @@
 /*
- * save_help.h: several ranks of a run in one process, each a thread with a runtime of its own, for tests of saving and
- * loading.  What travels between them goes through a board that all can see.
+ * save_help.h: several ranks of a run in one process, each a thread with a runtime of its own, for
+ * tests of saving and loading.  What travels between them goes through a board that all can see.
  */
 #ifndef SAVE_HELP_H
 #define SAVE_HELP_H
@@ -84,7 +84,9 @@ static int board_reduce_at(board_rank *r, const zt_call *c, uint64_t first)
         sum[i] = board_get(r->all->from[0], first + i, c->dt);
         for (int k = 1; k < r->all->world; k++) {
             double v = board_get(r->all->from[k], first + i, c->dt);
-            sum[i] = c->op == ZT_SUM ? sum[i] + v : c->op == ZT_MAX ? fmax(sum[i], v) : fmin(sum[i], v);
+            sum[i] = c->op == ZT_SUM   ? sum[i] + v
+                     : c->op == ZT_MAX ? fmax(sum[i], v)
+                                       : fmin(sum[i], v);
         }
     }
     board_done(r);
