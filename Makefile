@@ -73,7 +73,21 @@ run-check: all check-unit check-cli check-golden check-bad check-engine check-fa
 	@echo "all checks passed"
 
 # ---- build -----------------------------------------------------------------------------------
-$(B)/obj/%.o: %.c
+# What is missing is told before the compiler does, by name of package.
+$(B)/needs: tools/needs.sh
+	@mkdir -p $(@D)
+	@CC="$(CC)" MPI="$(MPI_LIBS)" sh tools/needs.sh
+	@touch $@
+
+# MPI came or went: its file is compiled again.
+MPI_MARK := $(B)/mpi.$(if $(MPI_LIBS),on,off)
+$(MPI_MARK):
+	@mkdir -p $(@D)
+	@rm -f $(B)/mpi.on $(B)/mpi.off
+	@touch $@
+$(B)/obj/engine/comm/mpi.o: $(MPI_MARK)
+
+$(B)/obj/%.o: %.c | $(B)/needs
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
@@ -116,7 +130,7 @@ $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal: $(B)/bin/
 
 .PHONY: summary
 summary: $(PROGRAMS) $(LIBS)
-	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
+	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/bin/zerotrain, $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 
 # ---- tests -----------------------------------------------------------------------------------
 $(B)/unit/%: tests/unit/%.c $(ENGINE) $(B)/lib/libckpt.a
@@ -201,7 +215,7 @@ install: all
 	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man3 \
 	    $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	install -m 755 $(B)/bin/ckpt $(DESTDIR)$(PREFIX)/bin/ckpt
+	install -m 755 $(B)/bin/ckpt $(B)/bin/zerotrain $(DESTDIR)$(PREFIX)/bin
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_fp32
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_torch
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/ds_to_universal
@@ -216,12 +230,15 @@ install: all
 	install -m 644 tools/completion/ckpt.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ckpt
 	install -m 644 tools/completion/ckpt.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ckpt
 	install -m 644 tools/completion/ckpt.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ckpt.fish
+	$(Q)for n in zero_to_fp32 zero_to_torch ds_to_universal zerotrain; do \
+	    ln -sf ckpt $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$n; \
+	    ln -sf ckpt.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$n.fish; done
 
 clean:
 	rm -rf $(B)
 
 help:
-	@echo "make               build build/bin/ckpt, its drop-ins (zero_to_fp32 ...) and the libraries"
+	@echo "make               build build/bin/ckpt, its drop-ins (zero_to_fp32 ...), build/bin/zerotrain and the libraries"
 	@echo "make demo          install what is missing, build, consolidate a real checkpoint, show it"
 	@echo "make check         install what is missing, build, run the tests"
 	@echo "make check-interop load what we wrote with the real torch, safetensors, transformers, DeepSpeed"

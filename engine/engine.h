@@ -72,6 +72,9 @@ typedef struct zt_engine {
     zt_data *data, *eval_data;
     zt_saver *saver;
     zt_loaded loaded;
+    const char *vocab;        /* of text; NULL: none */
+    bool lower_case;
+    size_t n_drawn;           /* parameters that --init lacks */
     uint64_t batch_size, seq; /* micro batch, tokens of a sample */
     int64_t total_steps;      /* updates of the whole run */
     FILE *metrics;            /* rank 0 */

@@ -14,29 +14,33 @@ typedef struct ev_logits {
     zt_engine *e;
     uint64_t classes, room; /* of a sample; samples */
     void *device;
-    float *host; /* [room, classes], whatever the model's dtype */
-    void *raw;
+    void *wide;  /* the same in fp32, on the device */
+    float *host; /* [room, classes] */
 } ev_logits;
 
-static int ev_logits_new(ev_logits *l, zt_engine *e, ckpt_err *err)
+static int ev_logits_new(ev_logits *l, zt_engine *e, const zt_data *data, ckpt_err *err)
 {
-    uint64_t n;
+    uint64_t n, seq;
 
-    *l = (ev_logits){.e = e, .room = e->batch_size};
+    *l = (ev_logits){.e = e};
+    zt_data_shape(data, &l->room, &seq);
     if (e->model_config.arch != ZT_BERT_CLASSIFIER)
         return CKPT_OK;
     l->classes = e->model_config.labels;
     if (!ckpt_mul(l->room, l->classes, &n) || n > UINT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "too many classes in a batch");
     l->device = e->device->ops->alloc(e->device, n * sizeof(float));
+    l->wide = e->device->ops->alloc(e->device, n * sizeof(float));
     l->host = ckpt_alloc((size_t)n * sizeof(float));
-    return l->device && l->host ? CKPT_OK : ckpt_fail_memory(err);
+    return l->device && l->wide && l->host ? CKPT_OK : ckpt_fail_memory(err);
 }
 
 static void ev_logits_free(ev_logits *l)
 {
-    if (l->device)
+    if (l->e) {
         l->e->device->ops->release(l->e->device, l->device);
+        l->e->device->ops->release(l->e->device, l->wide);
+    }
     ckpt_free(l->host);
 }
 
@@ -46,14 +50,10 @@ static void ev_fetch(ev_logits *l, uint64_t n)
     zt_device *d = l->e->device;
     uint64_t count = n * l->classes;
 
-    if (l->e->model->dtype == CKPT_F32) {
-        d->ops->get(d, l->host, l->device, count * sizeof(float));
-        return;
-    }
-    void *wide = d->ops->alloc(d, count * sizeof(float));
-    d->ops->cast(d, count, wide, CKPT_F32, l->device, l->e->model->dtype);
-    d->ops->get(d, l->host, wide, count * sizeof(float));
-    d->ops->release(d, wide);
+    if (l->e->model->dtype != CKPT_F32)
+        d->ops->cast(d, count, l->wide, CKPT_F32, l->device, l->e->model->dtype);
+    d->ops->get(d, l->host, l->e->model->dtype == CKPT_F32 ? l->device : l->wide,
+                count * sizeof(float));
 }
 
 static uint64_t ev_best(const float *x, uint64_t n)
@@ -76,17 +76,19 @@ static uint64_t ev_right(const ev_logits *l, const zt_batch *b)
     return n;
 }
 
-/* What the mean loss of a batch is the mean of. */
+/* What the mean loss of a batch is the mean of: labels that count. */
 static uint64_t ev_weight(const zt_engine *e, const zt_batch *b)
 {
-    uint64_t n = 0, skip = e->model_config.arch == ZT_GPT2 || e->model_config.arch == ZT_LLAMA;
+    bool shifted = e->model_config.arch == ZT_GPT2 || e->model_config.arch == ZT_LLAMA;
+    bool classifier = e->model_config.arch == ZT_BERT_CLASSIFIER;
+    uint64_t n = 0, rows = classifier ? b->batch : b->batch * b->seq;
 
     if (b->spare)
         return 0;
-    if (e->model_config.arch == ZT_BERT_CLASSIFIER)
+    if (classifier && b->targets)
         return b->batch;
-    for (uint64_t i = 0; b->labels && i < b->batch * b->seq; i++)
-        n += i % b->seq >= skip && b->labels[i] != ZT_IGNORE;
+    for (uint64_t i = 0; b->labels && i < rows; i++)
+        n += !(shifted && i % b->seq == 0) && b->labels[i] != ZT_IGNORE;
     return n;
 }
 
@@ -104,32 +106,48 @@ static int ev_batch(ev_logits *l, zt_data *data, uint64_t i, zt_batch *b, double
     return rc == CKPT_OK ? zt_comm_agree(e->comm, zt_device_check(e->device, err), err) : rc;
 }
 
+/* What an evaluation adds up over batches, then over ranks. */
+enum { EV_LOSS, EV_WEIGHT, EV_RIGHT, EV_SAMPLES, EV_SUMS };
+
+static int ev_sums(ev_logits *l, zt_data *data, bool classes, double *sum, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < zt_data_batches(data); i++) {
+        zt_batch b;
+        double loss = 0, weight;
+        rc = ev_batch(l, data, i, &b, &loss, err);
+        weight = rc == CKPT_OK ? (double)ev_weight(l->e, &b) : 0;
+        if (rc == CKPT_OK && !b.spare)
+            sum[EV_SAMPLES] += (double)b.batch;
+        if (weight > 0) {
+            sum[EV_LOSS] += loss * weight;
+            sum[EV_WEIGHT] += weight;
+            sum[EV_RIGHT] += classes ? (double)ev_right(l, &b) : 0;
+        }
+    }
+    return rc;
+}
+
 int zt_engine_evaluate(zt_engine *e, zt_data *data, zt_score *score, ckpt_err *err)
 {
-    double sum[4] = {0}; /* loss, its weight, right answers, samples */
+    double sum[EV_SUMS] = {0}, start = zt_now();
     bool classes = e->model_config.arch == ZT_BERT_CLASSIFIER && e->model_config.labels > 1 &&
                    !e->model_config.multi_label;
     const double nan = (double)NAN;
     ev_logits l;
-    int rc = zt_comm_agree(e->comm, ev_logits_new(&l, e, err), err);
+    int rc = zt_comm_agree(e->comm, ev_logits_new(&l, e, data, err), err);
 
-    for (uint64_t i = 0; rc == CKPT_OK && i < zt_data_batches(data); i++) {
-        zt_batch b;
-        double loss = 0;
-        rc = ev_batch(&l, data, i, &b, &loss, err);
-        if (rc != CKPT_OK || ev_weight(e, &b) == 0)
-            continue;
-        sum[0] += loss * (double)ev_weight(e, &b);
-        sum[1] += (double)ev_weight(e, &b);
-        sum[2] += classes && b.labels ? (double)ev_right(&l, &b) : 0;
-        sum[3] += (double)b.batch;
-    }
     if (rc == CKPT_OK)
-        rc = e->comm->ops->all_reduce(e->comm, sum, 4, CKPT_F64, ZT_SUM, err);
-    *score = (zt_score){.loss = sum[1] > 0 ? sum[0] / sum[1] : nan,
-                        .accuracy = classes && sum[3] > 0 ? sum[2] / sum[3] : nan,
-                        .samples = (uint64_t)sum[3]};
+        rc = ev_sums(&l, data, classes, sum, err);
+    if (rc == CKPT_OK)
+        rc = e->comm->ops->all_reduce(e->comm, sum, EV_SUMS, CKPT_F64, ZT_SUM, err);
+    *score =
+        (zt_score){.loss = sum[EV_WEIGHT] > 0 ? sum[EV_LOSS] / sum[EV_WEIGHT] : nan,
+                   .accuracy = classes && sum[EV_WEIGHT] > 0 ? sum[EV_RIGHT] / sum[EV_WEIGHT] : nan,
+                   .samples = (uint64_t)sum[EV_SAMPLES]};
     ev_logits_free(&l);
+    e->seconds[ZT_T_EVAL] += zt_now() - start;
     return rc;
 }
 
@@ -145,41 +163,64 @@ static void ev_name(FILE *out, const char *name)
     fputc('"', out);
 }
 
+/* A number as JSON has it: what is not finite is null. */
+static void ev_number(FILE *out, const char *before, double x)
+{
+    fputs(before, out);
+    if (x - x == 0)
+        fprintf(out, "%.9g", x);
+    else
+        fputs("null", out);
+}
+
+/* The name of a class: of the data's labels, or of the model's id2label. */
+static const char *ev_class(const zt_engine *e, uint64_t class)
+{
+    const char *name = zt_data_class(e->data, class);
+    const ckpt_value *v;
+    char key[24];
+
+    snprintf(key, sizeof key, "%" PRIu64, class);
+    v = ckpt_value_get(ckpt_value_get(e->model_config.json, "id2label"), key);
+    return name || !v || v->kind != CKPT_V_STR ? name : v->as.text.at;
+}
+
 /* One sample's line: its class and the probability of each (softmax; several labels: sigmoid; one:
  * the value). */
 static void ev_line(const zt_engine *e, FILE *out, uint64_t sample, const float *x)
 {
     uint64_t n = e->model_config.labels;
+    bool several = e->model_config.multi_label;
     double sum = 0, top = -HUGE_VAL;
 
     fprintf(out, "{\"sample\": %" PRIu64, sample);
-    if (n == 1) {
-        fprintf(out, ", \"value\": %.9g}\n", (double)x[0]);
+    if (n == 1 && !several) {
+        ev_number(out, ", \"value\": ", (double)x[0]);
+        fputs("}\n", out);
         return;
     }
     for (uint64_t i = 0; i < n; i++)
         top = fmax(top, (double)x[i]);
     for (uint64_t i = 0; i < n; i++)
         sum += exp((double)x[i] - top);
-    if (!e->model_config.multi_label) {
+    if (!several) {
         uint64_t best = ev_best(x, n);
-        const char *name = zt_data_class(e->data, best);
+        const char *name = ev_class(e, best);
         fprintf(out, ", \"class\": %" PRIu64, best);
         if (name)
             ev_name(out, name);
     }
-    fputs(", \"probabilities\": [", out);
     for (uint64_t i = 0; i < n; i++)
-        fprintf(out, "%s%.6g", i ? ", " : "",
-                e->model_config.multi_label ? 1 / (1 + exp(-(double)x[i]))
-                                            : exp((double)x[i] - top) / sum);
+        ev_number(out, i ? ", " : ", \"probabilities\": [",
+                  several ? 1 / (1 + exp(-(double)x[i])) : exp((double)x[i] - top) / sum);
     fputs("]}\n", out);
 }
 
 /* Lines of all ranks' samples of one micro batch, in order. */
-static int ev_write(zt_engine *e, uint64_t i, const float *all, FILE *out, ckpt_err *err)
+static int ev_write(const ev_logits *l, uint64_t i, const float *all, FILE *out, ckpt_err *err)
 {
-    uint64_t room = e->batch_size, n = e->model_config.labels;
+    const zt_engine *e = l->e;
+    uint64_t room = l->room, n = e->model_config.labels;
     uint64_t first = i * (uint64_t)e->comm->world * room, count = zt_data_count(e->data);
 
     for (uint64_t k = 0; k < room * (uint64_t)e->comm->world && first + k < count; k++)
@@ -200,7 +241,7 @@ static int ev_all(zt_engine *e, ev_logits *l, float *all, FILE *out, ckpt_err *e
         if (rc == CKPT_OK)
             rc = e->comm->ops->all_gather(e->comm, all, l->host, n, CKPT_F32, err);
         if (rc == CKPT_OK)
-            rc = zt_comm_agree(e->comm, out ? ev_write(e, i, all, out, err) : CKPT_OK, err);
+            rc = zt_comm_agree(e->comm, out ? ev_write(l, i, all, out, err) : CKPT_OK, err);
     }
     return rc;
 }
@@ -208,6 +249,7 @@ static int ev_all(zt_engine *e, ev_logits *l, float *all, FILE *out, ckpt_err *e
 int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err)
 {
     ev_logits l = {0};
+    bool print = strcmp(path, "-") == 0;
     FILE *out = NULL;
     float *all = NULL;
     int rc = CKPT_OK;
@@ -216,19 +258,19 @@ int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "--predict is for classifiers, not for %s",
                        e->model_config.class_name);
     if (rc == CKPT_OK)
-        rc = ev_logits_new(&l, e, err);
+        rc = ev_logits_new(&l, e, e->data, err);
     if (rc == CKPT_OK) {
         all = ckpt_alloc((size_t)(l.room * l.classes) * (size_t)e->comm->world * sizeof *all);
         rc = all ? CKPT_OK : ckpt_fail_memory(err);
     }
     if (rc == CKPT_OK && e->comm->rank == 0) {
-        out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+        out = print ? stdout : fopen(path, "w");
         rc = out ? CKPT_OK : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", path);
     }
     rc = zt_comm_agree(e->comm, rc, err);
     if (rc == CKPT_OK)
         rc = ev_all(e, &l, all, out, err);
-    if (out && (out == stdout ? fflush(out) : fclose(out)) != 0 && rc == CKPT_OK)
+    if (out && (print ? fflush(out) : fclose(out)) != 0 && rc == CKPT_OK)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", path);
     ckpt_free(all);
     ev_logits_free(&l);

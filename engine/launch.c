@@ -13,11 +13,13 @@ static bool ln_own(const char *arg, bool *takes_value)
     static const char *const own[] = {"hostfile", "include", "exclude", "num_nodes", "num_gpus"};
     size_t n = strcspn(arg, "=");
 
+    if (strncmp(arg, "--", 2) != 0)
+        return false;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         size_t k = 0;
         while (own[i][k] && (own[i][k] == arg[2 + k] || (own[i][k] == '_' && arg[2 + k] == '-')))
             k++;
-        if (strncmp(arg, "--", 2) == 0 && !own[i][k] && 2 + k == n) {
+        if (!own[i][k] && 2 + k == n) {
             *takes_value = !arg[n];
             return true;
         }
@@ -47,9 +49,13 @@ static int ln_hosts(zt_hosts *out, ckpt_arena *arena, const zt_options *o, ckpt_
     return rc == CKPT_OK ? zt_hosts_filter(out, arena, &all, &filter, err) : rc;
 }
 
-/* mpirun [hosts] program [options]. */
+/*
+ * mpirun [hosts] program [options].  Ranks are not bound to one processor each: they have threads.
+ * --local_rank tells them that they were launched, should a file of --args choose hosts.
+ */
 static char **ln_command(ckpt_arena *arena, const char *const *hosts, int argc, char **argv)
 {
+    static const char *const more[] = {"--bind-to", "none"};
     size_t n_hosts = 0, n = 0;
     char **cmd;
 
@@ -61,6 +67,8 @@ static char **ln_command(ckpt_arena *arena, const char *const *hosts, int argc, 
     cmd[n++] = ckpt_arena_string(arena, "mpirun", 6);
     for (size_t i = 0; i < n_hosts; i++)
         cmd[n++] = ckpt_arena_string(arena, hosts[i], strlen(hosts[i]));
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        cmd[n++] = ckpt_arena_string(arena, more[i], strlen(more[i]));
     cmd[n++] = argv[0];
     for (int i = 1; i < argc; i++) {
         bool value = false;
@@ -69,6 +77,7 @@ static char **ln_command(ckpt_arena *arena, const char *const *hosts, int argc, 
         else
             cmd[n++] = argv[i];
     }
+    cmd[n] = ckpt_arena_string(arena, "--local_rank=0", 14);
     return cmd;
 }
 

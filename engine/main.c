@@ -20,10 +20,24 @@ static int mn_help(void)
     return fflush(stdout) == 0 ? 0 : 7;
 }
 
+/* --evaluate: the score on standard output, and as a line of --metrics. */
+static int mn_evaluate(zt_engine *e, ckpt_err *err)
+{
+    zt_score score;
+    int rc = zt_report_open(e, err), closed;
+
+    if (rc == CKPT_OK)
+        rc = zt_engine_evaluate(e, e->eval_data ? e->eval_data : e->data, &score, err);
+    if (rc == CKPT_OK)
+        rc = zt_comm_agree(e->comm, zt_report_score(e, &score, err), err);
+    zt_report_profile(e);
+    closed = zt_report_close(e, rc == CKPT_OK ? err : NULL);
+    return rc == CKPT_OK ? zt_comm_agree(e->comm, closed, err) : rc;
+}
+
 static int mn_run(const zt_options *o, zt_comm *comm, bool *running, ckpt_err *err)
 {
     zt_engine *e = NULL;
-    zt_score score;
     int rc = zt_engine_new(&e, o, comm, err);
 
     *running = rc == CKPT_OK;
@@ -32,9 +46,7 @@ static int mn_run(const zt_options *o, zt_comm *comm, bool *running, ckpt_err *e
     } else if (rc == CKPT_OK && o->predictions) {
         rc = zt_engine_predict(e, o->predictions, err);
     } else if (rc == CKPT_OK && o->evaluate) {
-        rc = zt_engine_evaluate(e, e->eval_data ? e->eval_data : e->data, &score, err);
-        if (rc == CKPT_OK)
-            rc = zt_comm_agree(comm, zt_report_score(e, &score, err), err);
+        rc = mn_evaluate(e, err);
     } else if (rc == CKPT_OK) {
         rc = zt_engine_train(e, err);
     }
@@ -61,6 +73,13 @@ static int mn_fail(zt_comm *comm, bool running, const ckpt_err *err)
     return status;
 }
 
+/* Hosts or slots were chosen, and no launcher started this process already (it passes its rank). */
+static bool mn_launches(const zt_options *o)
+{
+    return !zt_comm_launched() && o->local_rank < 0 &&
+           (o->hostfile || o->include || o->exclude || o->num_slots > 0 || o->num_nodes > 0);
+}
+
 int main(int argc, char **argv)
 {
     ckpt_err err = {0};
@@ -78,9 +97,9 @@ int main(int argc, char **argv)
     if (rc == CKPT_OK && o.version) {
         printf("zerotrain %s\n", ckpt_version());
         ckpt_arena_free(arena);
-        return 0;
+        return fflush(stdout) == 0 ? 0 : 7;
     }
-    if (rc == CKPT_OK && !zt_comm_launched() && (o.hostfile || o.num_slots > 0 || o.num_nodes > 0))
+    if (rc == CKPT_OK && mn_launches(&o))
         rc = zt_launch(&o, argc, argv, &err);
     if (rc == CKPT_OK)
         rc = zt_comm_launched() ? zt_comm_mpi(&comm, &err) : zt_comm_self(&comm, &err);

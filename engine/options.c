@@ -8,7 +8,8 @@
 
 #include "engine/engine.h"
 
-typedef enum op_kind { OP_TEXT, OP_INT, OP_REAL, OP_FLAG, OP_FILE } op_kind;
+/* OP_SIZE: a whole number from 0. */
+typedef enum op_kind { OP_TEXT, OP_INT, OP_SIZE, OP_REAL, OP_FLAG, OP_FILE } op_kind;
 
 typedef struct op_row {
     const char *name;
@@ -30,13 +31,13 @@ static const op_row op_table[] = {
     {"data", OP_TEXT, OP(data), -1, "FILE",
      "training data: .bin .npy .safetensors .tsv .csv .jsonl"},
     {"eval-data", OP_TEXT, OP(eval_data), -1, "FILE", "data to evaluate"},
-    {"max-steps", OP_INT, OP(max_steps), -1, "N",
+    {"max-steps", OP_SIZE, OP(max_steps), -1, "N",
      "updates of the whole run, resumed ones included"},
-    {"epochs", OP_INT, OP(epochs), -1, "N", "passes over the data, without --max-steps (1)"},
+    {"epochs", OP_SIZE, OP(epochs), -1, "N", "passes over the data (1); --max-steps wins"},
     {"metrics", OP_TEXT, OP(metrics), -1, "FILE", "a JSON line for each update"},
     {"save", OP_TEXT, OP(save), -1, "DIR", "write checkpoints there, at the end and when stopped"},
-    {"save-every", OP_INT, OP(save_every), -1, "N", "and after every N updates"},
-    {"keep", OP_INT, OP(keep), -1, "K", "keep the newest K checkpoints only"},
+    {"save-every", OP_SIZE, OP(save_every), -1, "N", "and after every N updates"},
+    {"keep", OP_SIZE, OP(keep), -1, "K", "keep the newest K checkpoints only"},
     {"async-save", OP_FLAG, OP(async_save), -1, NULL, "go on while a checkpoint is written"},
     {"tag", OP_TEXT, OP(tag), -1, "NAME", "tag of the checkpoint (global_stepN)"},
     {"load", OP_TEXT, OP(load), -1, "PATH",
@@ -52,30 +53,32 @@ static const op_row op_table[] = {
     {"param-groups", OP_TEXT, OP(groups), -1, "KIND",
      "single, or decay: biases and norms without decay"},
     {"freeze", OP_TEXT, OP(freeze), -1, "GLOBS", "parameters not to train, by comma"},
-    {"lora-rank", OP_INT, OP(lora_rank), -1, "N", "train adapters of this rank instead"},
+    {"lora-rank", OP_SIZE, OP(lora_rank), -1, "N", "train adapters of this rank instead"},
     {"lora-alpha", OP_REAL, OP(lora_alpha), -1, "X", "their scale times the rank (16)"},
     {"lora-dropout", OP_REAL, OP(lora_dropout), -1, "X", "dropout before them (0)"},
     {"lora-targets", OP_TEXT, OP(lora_targets), -1, "NAMES", "linear maps that get one, by comma"},
     {"dropout", OP_FLAG, OP(dropout), -1, NULL, "use the dropout rates of the model's config.json"},
     {"activation-checkpointing", OP_FLAG, OP(checkpointing), -1, NULL,
      "compute activations twice, keep few"},
-    {"seq", OP_INT, OP(seq), -1, "N",
+    {"seq", OP_SIZE, OP(seq), -1, "N",
      "tokens of a sample (the model's positions, at most 128 for text)"},
-    {"vocab", OP_TEXT, OP(vocab), -1, "FILE", "vocab.txt for text (beside the model)"},
-    {"cased", OP_FLAG, OP(cased), -1, NULL, "do not lower the case of text"},
+    {"vocab", OP_TEXT, OP(vocab), -1, "FILE", "vocab.txt for text (the one beside the model)"},
+    {"cased", OP_FLAG, OP(cased), -1, NULL,
+     "do not lower the case of text (as tokenizer_config.json beside the model says)"},
     {"token-dtype", OP_TEXT, OP(token_dtype), -1, "KIND", "of .bin files: uint16, uint32"},
     {"no-shuffle", OP_FLAG, OP(no_shuffle), -1, NULL, "samples in the order of the file"},
     {"seed", OP_INT, OP(seed), -1, "N", "of drawing weights, shuffling and dropout (42)"},
     {"evaluate", OP_FLAG, OP(evaluate), -1, NULL, "only evaluate --eval-data (or --data)"},
     {"predict", OP_TEXT, OP(predictions), -1, "FILE",
      "only write the classes of --data as JSON lines"},
-    {"eval-every", OP_INT, OP(eval_every), -1, "N",
+    {"eval-every", OP_SIZE, OP(eval_every), -1, "N",
      "evaluate after every N updates, and at the end"},
     {"print-config", OP_FLAG, OP(print_config), -1, NULL,
      "print the resolved configuration and stop"},
     {"profile", OP_FLAG, OP(profile), -1, NULL, "tell at the end where the time went"},
     {"device", OP_TEXT, OP(device), -1, "KIND", "cpu"},
-    {"threads", OP_INT, OP(threads), -1, "N", "threads of a rank (processors / ranks of the node)"},
+    {"threads", OP_SIZE, OP(threads), -1, "N",
+     "threads of a rank (processors / ranks of the node)"},
     {"compat-z0-loss-scale", OP_FLAG, OP(z0_quirk), -1, NULL,
      "stage 0, fp16: unscaled loss, as DeepSpeed 0.19.8"},
     {"hostfile", OP_TEXT, OP(hostfile), -1, "FILE",
@@ -84,12 +87,13 @@ static const op_row op_table[] = {
     {"exclude", OP_TEXT, OP(exclude), -1, "HOSTS", "all but these"},
     {"num_nodes", OP_INT, OP(num_nodes), -1, "N", "the first N hosts"},
     {"num_gpus", OP_INT, OP(num_slots), -1, "N", "N ranks on each host"},
-    {"local_rank", OP_INT, OP(local_rank), -1, "N", "ignored: launchers pass it"},
+    {"local_rank", OP_INT, OP(local_rank), -1, "N",
+     "launchers pass it: hosts and slots are theirs then"},
     {"args", OP_FILE, 0, -1, "FILE", "more options from a JSON object"},
     {"quiet", OP_FLAG, OP(quiet), -1, NULL, "no progress"},
-    {"per_device_train_batch_size", OP_INT, OP(args.per_device_train_batch_size), 0, "N",
+    {"per_device_train_batch_size", OP_SIZE, OP(args.per_device_train_batch_size), 0, "N",
      "for \"auto\" (8)"},
-    {"gradient_accumulation_steps", OP_INT, OP(args.gradient_accumulation_steps), 1, "N",
+    {"gradient_accumulation_steps", OP_SIZE, OP(args.gradient_accumulation_steps), 1, "N",
      "for \"auto\" (1)"},
     {"learning_rate", OP_REAL, OP(args.learning_rate), 2, "X", "for \"auto\" (5e-5)"},
     {"adam_beta1", OP_REAL, OP(args.adam_beta1), 3, "X", "for \"auto\" (0.9)"},
@@ -129,11 +133,13 @@ static int op_number(const op_row *row, void *at, const char *text, ckpt_err *er
     char *end = NULL;
 
     errno = 0;
-    if (row->kind == OP_INT) {
+    if (row->kind != OP_REAL) {
         long long v = strtoll(text, &end, 10);
         if (!*text || *end || errno)
             return ckpt_fail(err, CKPT_EUSAGE, "--%s wants a whole number, not '%s'", row->name,
                              text);
+        if (row->kind == OP_SIZE && v < 0)
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s is %lld; it must be 0 or more", row->name, v);
         *(int64_t *)at = v;
     } else {
         double v = strtod(text, &end);
@@ -163,6 +169,7 @@ static int op_set(zt_options *o, ckpt_arena *arena, const op_row *row, const cha
     case OP_FILE:
         return op_file(o, arena, text, err);
     case OP_INT:
+    case OP_SIZE:
     case OP_REAL:
         break;
     }
@@ -203,14 +210,48 @@ static int op_file(zt_options *o, ckpt_arena *arena, const char *path, ckpt_err 
 
     if (rc == CKPT_OK && v->kind != CKPT_V_DICT)
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: expected an object of options", path);
-    for (uint64_t i = 0; rc == CKPT_OK && i < v->as.map.n; i++)
-        rc = op_member(o, arena, &v->as.map.at[i], err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < v->as.map.n; i++) {
+        ckpt_err why = {0};
+        rc = op_member(o, arena, &v->as.map.at[i], &why);
+        if (rc != CKPT_OK)
+            ckpt_fail(err, rc, "%s: %s", path, why.text);
+    }
     return rc;
+}
+
+/* ---- what goes together ---- */
+
+/* Options that do nothing without another one: whoever gives them expects something. */
+static int op_needs(const zt_options *o, ckpt_err *err)
+{
+    const struct {
+        bool given, met;
+        const char *name, *needs;
+    } row[] = {
+        {o->save_every > 0, o->save, "save-every", "--save"},
+        {o->keep > 0, o->save, "keep", "--save"},
+        {o->async_save, o->save, "async-save", "--save"},
+        {o->tag, o->save, "tag", "--save"},
+        {o->load_tag, o->load, "load-tag", "--load"},
+        {o->module_only, o->load, "module-only", "--load"},
+        {o->not_strict, o->load || o->init, "not-strict", "--load or --init"},
+        {o->eval_every > 0, o->eval_data, "eval-every", "--eval-data"},
+        {o->lora_targets, o->lora_rank > 0, "lora-targets", "--lora-rank"},
+        {o->lora_dropout > 0, o->lora_rank > 0, "lora-dropout", "--lora-rank"},
+        {o->predictions, !o->evaluate, "predict", "to be given without --evaluate"},
+    };
+
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        if (row[i].given && !row[i].met)
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s needs %s", row[i].name, row[i].needs);
+    }
+    return CKPT_OK;
 }
 
 int zt_options_read(zt_options *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err)
 {
-    *out = (zt_options){.groups = "single", .lora_alpha = 16, .seed = 42, .device = "cpu"};
+    *out = (zt_options){
+        .groups = "single", .lora_alpha = 16, .seed = 42, .device = "cpu", .local_rank = -1};
     zt_arguments_default(&out->args);
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i], *equals = strchr(name, '=');
@@ -234,7 +275,7 @@ int zt_options_read(zt_options *out, ckpt_arena *arena, int argc, char **argv, c
         if (rc != CKPT_OK)
             return rc;
     }
-    return CKPT_OK;
+    return out->help || out->version ? CKPT_OK : op_needs(out, err);
 }
 
 void zt_options_help(FILE *out)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 #include <time.h>
 
 #include "engine/engine.h"
@@ -21,8 +22,9 @@ int zt_report_open(zt_engine *e, ckpt_err *err)
     int rc = CKPT_OK;
 
     if (e->comm->rank == 0 && e->opts->metrics) {
-        // A resumed run goes on in the file of the first.
-        e->metrics = fopen(e->opts->metrics, e->loaded.global_steps > 0 ? "a" : "w");
+        // A resumed run, or one that evaluates, goes on in the file of the first.
+        bool more = e->loaded.global_steps > 0 || e->opts->evaluate;
+        e->metrics = fopen(e->opts->metrics, more ? "a" : "w");
         if (!e->metrics)
             rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
     }
@@ -104,6 +106,16 @@ int zt_report_step(zt_engine *e, const zt_progress *p, ckpt_err *err)
     return rp_flush(e, err);
 }
 
+/* What was loaded: the path, and the tag where the path leaves it open. */
+static void rp_loaded(const zt_engine *e, FILE *out)
+{
+    const char *path = e->opts->load, *tag = e->loaded.tag;
+    size_t n = strlen(path), m = strlen(tag);
+    bool named = m == 0 || (n >= m && strcmp(path + n - m, tag) == 0);
+
+    fprintf(out, "%s%s%s", path, named || path[n - 1] == '/' ? "" : "/", named ? "" : tag);
+}
+
 int zt_report_score(zt_engine *e, const zt_score *s, ckpt_err *err)
 {
     int64_t step = e->zero->global_steps;
@@ -112,10 +124,17 @@ int zt_report_score(zt_engine *e, const zt_score *s, ckpt_err *err)
         return CKPT_OK;
     if (!e->opts->quiet || e->opts->evaluate) {
         FILE *out = e->opts->evaluate ? stdout : stderr;
-        fprintf(out, "evaluated at step %" PRId64 ": loss %.6f", step, s->loss);
+        fputs("evaluated ", out);
+        if (e->opts->evaluate && e->opts->load) // weights alone: the step is not theirs
+            rp_loaded(e, out);
+        else
+            fprintf(out, "at step %" PRId64, step);
+        fprintf(out, ": loss %.6f", s->loss);
         if (s->accuracy - s->accuracy == 0)
             fprintf(out, ", accuracy %.2f %%", 100 * s->accuracy);
         fprintf(out, ", %" PRIu64 " samples\n", s->samples);
+        if (e->opts->evaluate && fflush(out) != 0)
+            return ckpt_fail_sys(err, CKPT_EIO, errno, "the score cannot be written");
     }
     if (!e->metrics)
         return CKPT_OK;
@@ -142,9 +161,17 @@ void zt_report_start(const zt_engine *e)
             zt_model_count(e->model, true), c->stage, ckpt_dtype_name(c->dtype), e->comm->world,
             e->comm->world == 1 ? "rank" : "ranks", c->train_batch, c->micro_batch, c->accumulation,
             e->comm->world);
-    if (e->opts->load)
-        fprintf(stderr, "resumed from %s/%s at step %" PRId64 "%s\n", e->opts->load, e->loaded.tag,
-                e->loaded.global_steps, e->loaded.with_optimizer ? "" : ", weights alone");
+    if (e->n_drawn > 0)
+        fprintf(stderr, "note: %zu parameters are not in %s: they begin as drawn\n", e->n_drawn,
+                e->opts->init);
+    if (e->opts->load) {
+        fputs("resumed from ", stderr);
+        rp_loaded(e, stderr);
+        fprintf(stderr, " at step %" PRId64 "%s\n", e->loaded.global_steps,
+                e->loaded.with_optimizer ? "" : ", weights alone");
+    }
+    if (e->zero->global_steps >= e->total_steps)
+        fprintf(stderr, "note: all %" PRId64 " updates are made already\n", e->total_steps);
 }
 
 void zt_report_profile(const zt_engine *e)
@@ -154,7 +181,7 @@ void zt_report_profile(const zt_engine *e)
     double sum = 0;
     zt_memory m;
 
-    if (e->comm->rank != 0)
+    if (e->comm->rank != 0 || !(e->opts->profile || e->config.wall_clock))
         return;
     for (int i = 0; i < ZT_T_COUNT; i++)
         sum += e->seconds[i];

@@ -3,6 +3,7 @@
  */
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/engine.h"
@@ -24,12 +25,43 @@ static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
     return rc;
 }
 
+/* A file beside the model's config.json; NULL: it is not there, or no memory. */
+static const char *su_beside(zt_engine *e, const char *name)
+{
+    const char *model = e->opts->model, *slash = strrchr(model, '/');
+    struct stat st;
+    bool folder = stat(model, &st) == 0 && S_ISDIR(st.st_mode);
+    int n = folder ? (int)strlen(model) : slash ? (int)(slash - model) : 1;
+    const char *path =
+        ckpt_arena_printf(e->arena, "%.*s/%s", n, folder || slash ? model : ".", name);
+
+    return path && access(path, R_OK) == 0 ? path : NULL;
+}
+
+/* What --vocab and --cased leave open is as the folder of the model has it. */
+static int su_tokenizer(zt_engine *e, ckpt_err *err)
+{
+    const char *path = su_beside(e, "tokenizer_config.json");
+    const ckpt_value *lower;
+    ckpt_value *json = NULL;
+    int rc = CKPT_OK;
+
+    e->vocab = e->opts->vocab ? e->opts->vocab : su_beside(e, "vocab.txt");
+    e->lower_case = !e->opts->cased;
+    if (path)
+        rc = zt_hjson_read(&json, e->arena, path, err);
+    lower = ckpt_value_get(json, "do_lower_case");
+    if (lower && lower->kind == CKPT_V_BOOL)
+        e->lower_case = e->lower_case && lower->as.i;
+    return rc;
+}
+
 static int su_open_data(zt_engine *e, zt_data **out, const char *path, bool evaluate, ckpt_err *err)
 {
     const zt_options *o = e->opts;
     zt_data_opts d = {
         .path = path,
-        .vocab = o->vocab,
+        .vocab = e->vocab,
         .token_dtype = o->token_dtype,
         .seq = o->seq > 0 ? (uint64_t)o->seq : 0,
         .micro_batch = (uint64_t)e->config.micro_batch,
@@ -38,7 +70,7 @@ static int su_open_data(zt_engine *e, zt_data **out, const char *path, bool eval
         .seed = (uint64_t)o->seed,
         .shuffle = !evaluate && !o->no_shuffle,
         .evaluate = evaluate,
-        .lower_case = !o->cased,
+        .lower_case = e->lower_case,
         .model = &e->model_config,
     };
 
@@ -56,35 +88,65 @@ static void su_grow(zt_engine *e, const zt_data *d)
     e->seq = seq > e->seq ? seq : e->seq;
 }
 
+/* The number of updates from --max-steps, or from the size of the data. */
+static int su_steps(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    bool replay = zt_data_is_replay(e->data);
+    uint64_t n = replay ? zt_data_batches(e->data) : zt_data_count(e->data), all;
+    uint64_t each = (uint64_t)(replay ? e->config.accumulation : e->config.train_batch);
+
+    e->total_steps = o->max_steps;
+    if (o->max_steps > 0)
+        return CKPT_OK;
+    if (!ckpt_mul(n, (uint64_t)(o->epochs > 0 ? o->epochs : 1), &all) || all > INT64_MAX)
+        return ckpt_fail(err, CKPT_EUSAGE, "--epochs %lld: too many", (long long)o->epochs);
+    e->total_steps = (int64_t)(all / each);
+    if (e->total_steps < 1)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: %llu %s are fewer than the %llu of one update; give --max-steps, or "
+                         "more --epochs",
+                         o->data, (unsigned long long)all, replay ? "micro batches" : "samples",
+                         (unsigned long long)each);
+    return su_config(e, e->total_steps, err);
+}
+
+/* Data to evaluate must tell what is right. */
+static int su_labelled(const zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    const zt_data *d = e->eval_data ? e->eval_data : o->evaluate ? e->data : NULL;
+
+    if (!d || o->predictions || zt_data_labelled(d))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EMISSING, "%s: has no labels to evaluate against",
+                     e->eval_data ? o->eval_data : o->data);
+}
+
 /* Data, and from its size the number of updates. */
 static int su_data(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
     bool train = !o->evaluate && !o->predictions;
-    int64_t epochs = o->epochs > 0 ? o->epochs : 1;
-    int rc;
+    int rc = su_tokenizer(e, err);
 
+    if (rc != CKPT_OK)
+        return rc;
     if (!o->data && !(o->evaluate && o->eval_data))
         return ckpt_fail(err, CKPT_EUSAGE, "--data is missing: the file to %s",
                          train ? "train on" : "read");
-    rc = o->data ? su_open_data(e, &e->data, o->data, !train, err) : CKPT_OK;
-    if (rc == CKPT_OK && o->eval_data)
+    // What is not asked for is not read.
+    rc = o->data && !(o->evaluate && o->eval_data) ? su_open_data(e, &e->data, o->data, !train, err)
+                                                   : CKPT_OK;
+    if (rc == CKPT_OK && o->eval_data && !o->predictions)
         rc = su_open_data(e, &e->eval_data, o->eval_data, true, err);
+    if (rc == CKPT_OK)
+        rc = su_labelled(e, err);
     if (rc != CKPT_OK)
         return rc;
     su_grow(e, e->data);
     su_grow(e, e->eval_data);
-    e->total_steps = o->max_steps;
-    if (train && o->max_steps <= 0) {
-        e->total_steps = (int64_t)zt_data_batches(e->data) * epochs / e->config.accumulation;
-        if (e->total_steps < 1)
-            return ckpt_fail(err, CKPT_EUSAGE,
-                             "%s: %llu samples are fewer than one global batch of %lld", o->data,
-                             (unsigned long long)zt_data_count(e->data),
-                             (long long)e->config.train_batch);
-        rc = su_config(e, e->total_steps, err);
-    }
-    return rc;
+    return train ? su_steps(e, err) : CKPT_OK;
 }
 
 static int su_device(zt_engine *e, ckpt_err *err)
@@ -140,16 +202,38 @@ static int su_draw(void *ctx, uint32_t param, uint64_t first, uint64_t count, fl
     return CKPT_OK;
 }
 
+/* What is trained beside frozen weights (adapters, their classifier) need not be in --init. */
+static size_t su_may_miss(const zt_engine *e)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; e->model->lora.rank && i < e->model->params.n; i++)
+        n += !e->model->params.at[i].frozen;
+    return n;
+}
+
+static int su_initial(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    size_t may_miss = su_may_miss(e);
+    int rc = zt_load_initial(e->zero, o->init, !o->not_strict && !may_miss, &e->n_drawn, err);
+
+    if (rc == CKPT_OK && !o->not_strict && e->n_drawn > may_miss)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s: %zu parameters of the model are missing, %zu of them are adapters "
+                         "(--not-strict passes over them)",
+                         o->init, e->n_drawn, may_miss);
+    return rc;
+}
+
 /* First weights: drawn, then a checkpoint's over them, then a resumed run's. */
 static int su_weights(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
-    size_t missing = 0;
     int rc = zt_zero_fill(e->zero, su_draw, e, err);
 
     if (rc == CKPT_OK && o->init)
-        rc = zt_load_initial(e->zero, o->init, !o->not_strict && !e->model->lora.rank, &missing,
-                             err);
+        rc = zt_comm_agree(e->comm, su_initial(e, err), err);
     if (rc == CKPT_OK && o->load) {
         const zt_load_opts l = {.path = o->load,
                                 .tag = o->load_tag,
@@ -165,10 +249,12 @@ static int su_zero(zt_engine *e, ckpt_err *err)
     const zt_zero_opts z = {.grouping = e->opts->groups,
                             .keep_activations_not = e->config.activation_checkpointing,
                             .max_batch = e->batch_size,
-                            .max_seq = e->seq};
+                            .max_seq = e->seq,
+                            .seed = (uint64_t)e->opts->seed};
     int rc;
 
-    if (e->model_config.positions && e->seq > e->model_config.positions)
+    // rotary positions have no table to run out of
+    if (e->model_config.arch != ZT_LLAMA && e->seq > e->model_config.positions)
         return ckpt_fail(err, CKPT_EUSAGE, "samples of %llu tokens, the model has %llu positions",
                          (unsigned long long)e->seq, (unsigned long long)e->model_config.positions);
     rc = zt_zero_new(&e->zero, e->model, &e->config, e->comm, &z, err);
@@ -198,6 +284,39 @@ static int su_local(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
+/* Ranks that read other files (of nodes of their own) would wait for each other for ever. */
+static int su_same(zt_engine *e, ckpt_err *err)
+{
+    static const char *const name[] = {"updates",
+                                       "parameters",
+                                       "samples",
+                                       "samples to evaluate",
+                                       "samples of a micro batch",
+                                       "tokens of a sample"};
+    enum { N = sizeof name / sizeof name[0] };
+    const double mine[N] = {(double)e->total_steps,
+                            (double)zt_model_count(e->model, false),
+                            e->data ? (double)zt_data_count(e->data) : 0,
+                            e->eval_data ? (double)zt_data_count(e->eval_data) : 0,
+                            (double)e->batch_size,
+                            (double)e->seq};
+    double most[2 * N];
+    int rc;
+
+    for (size_t i = 0; i < N; i++) {
+        most[i] = mine[i];
+        most[N + i] = -mine[i];
+    }
+    rc = e->comm->ops->all_reduce(e->comm, most, 2 * N, CKPT_F64, ZT_MAX, err);
+    for (size_t i = 0; rc == CKPT_OK && i < N; i++) {
+        if (most[i] > -most[N + i])
+            rc = ckpt_fail(err, CKPT_EMISMATCH,
+                           "ranks have from %.0f to %.0f %s: are their files the same?",
+                           -most[N + i], most[i], name[i]);
+    }
+    return rc;
+}
+
 int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_err *err)
 {
     zt_engine *e = ckpt_alloc(sizeof *e);
@@ -208,6 +327,8 @@ int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_e
         rc = e->arena ? su_local(e, err) : ckpt_fail_memory(err);
     }
     rc = zt_comm_agree(comm, rc, err);
+    if (rc == CKPT_OK && !opts->print_config)
+        rc = su_same(e, err);
     if (rc == CKPT_OK && !opts->print_config)
         rc = zt_comm_agree(comm, su_zero(e, err), err);
     if (rc == CKPT_OK && !opts->print_config)

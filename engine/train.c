@@ -49,10 +49,20 @@ static int tr_agree(zt_engine *e, double *loss, bool *stop, uint64_t *tokens, ck
     return rc;
 }
 
+/* Number of the next micro batch: behind the samples seen, though another global batch saw them. */
+static uint64_t tr_first(const zt_engine *e)
+{
+    uint64_t each = (uint64_t)e->config.micro_batch * (uint64_t)e->comm->world;
+
+    return zt_data_is_replay(e->data)
+               ? (uint64_t)e->zero->global_steps * (uint64_t)e->config.accumulation
+               : (uint64_t)e->zero->global_samples / each;
+}
+
 /* The micro steps of one update, and the update. */
 static int tr_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
 {
-    uint64_t first = (uint64_t)e->zero->global_steps * (uint64_t)e->config.accumulation;
+    uint64_t first = tr_first(e);
     double start = zt_now(), t = start;
     int rc = CKPT_OK;
 
@@ -94,24 +104,24 @@ static int tr_save(zt_engine *e, ckpt_err *err)
 static int tr_score(zt_engine *e, ckpt_err *err)
 {
     zt_score score;
-    double t = zt_now();
     int rc = zt_engine_evaluate(e, e->eval_data, &score, err);
 
-    tr_clock(e, ZT_T_EVAL, t);
     return rc == CKPT_OK ? zt_comm_agree(e->comm, zt_report_score(e, &score, err), err) : rc;
 }
 
-/* What is due after an update. */
+/* What is due after an update: saved first, and whoever was told to stop does not evaluate. */
 static int tr_after(zt_engine *e, bool last, ckpt_err *err)
 {
     const zt_options *o = e->opts;
     int64_t step = e->zero->global_steps;
+    bool end = step >= e->total_steps;
     int rc = CKPT_OK;
 
-    if (e->eval_data && (last || (o->eval_every > 0 && step % o->eval_every == 0)))
-        rc = tr_score(e, err);
-    if (rc == CKPT_OK && o->save && (last || (o->save_every > 0 && step % o->save_every == 0)))
+    if (o->save && (last || (o->save_every > 0 && step % o->save_every == 0)))
         rc = tr_save(e, err);
+    if (rc == CKPT_OK && e->eval_data &&
+        (end || (!last && o->eval_every > 0 && step % o->eval_every == 0)))
+        rc = tr_score(e, err);
     return rc;
 }
 
@@ -152,8 +162,7 @@ int zt_engine_train(zt_engine *e, ckpt_err *err)
     }
     if (rc == CKPT_OK)
         rc = tr_finish(e, err);
-    if (e->opts->profile)
-        zt_report_profile(e);
+    zt_report_profile(e);
     closed = zt_report_close(e, rc == CKPT_OK ? err : NULL);
     return rc == CKPT_OK ? zt_comm_agree(e->comm, closed, err) : rc;
 }

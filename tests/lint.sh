@@ -5,7 +5,12 @@ set -u
 failed=0
 passed=0
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base"
-sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c)
+mpi=$(pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
+if [ -n "$mpi" ] || pkg-config --exists ompi-c 2>/dev/null; then
+    mpi="-DZT_HAVE_MPI $mpi"
+fi
+sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c engine/*.c engine/*/*.c)
+cores=$(nproc 2>/dev/null || echo 2)
 
 check() {
     name=$1
@@ -47,17 +52,23 @@ direction() {
 # the suppressed kinds follow no flow across a loop or a call here; the compilers' analyzers and the sanitizers do
 cppcheck_all() {
     # shellcheck disable=SC2086
-    cppcheck -q --std=c11 --enable=warning,portability --error-exitcode=1 --inline-suppr \
-        --suppress=missingIncludeSystem --suppress=uninitvar --suppress=uninitStructMember \
+    cppcheck -q -j "$cores" --std=c11 --enable=warning,portability --error-exitcode=1 --inline-suppr \
+        --suppress=missingIncludeSystem --suppress=uninitvar --suppress=legacyUninitvar --suppress=uninitStructMember \
         --suppress=ctuuninitvar --suppress=incorrectLogicOperator --suppress=nullPointer --suppress=zerodivcond -I. -Ilibckpt -Ilibckpt/base $sources
 }
 
-# without the kinds that need to know that a failure's code is never 0
+# Without the kinds that need to know that a failure's code is never 0; in the kernels also without those that do not
+# follow vectors (GNU C's vector types look uninitialised, their shifts too wide).
+analyze() {
+    # shellcheck disable=SC2086
+    xargs -P "$cores" -n 1 cc $flags $mpi -O1 -fanalyzer -Wno-analyzer-null-dereference -Wno-analyzer-null-argument \
+        -Wno-analyzer-malloc-leak "$@" -Werror -c -o /dev/null
+}
+
 analyzer() {
-    for f in $sources; do
-        # shellcheck disable=SC2086
-        cc $flags -O1 -fanalyzer -Wno-analyzer-null-dereference -Wno-analyzer-null-argument -Wno-analyzer-malloc-leak -Werror -c -o /dev/null "$f" || return 1
-    done
+    printf '%s\n' "$sources" | grep -v '^engine/device/' | analyze &&
+        printf '%s\n' "$sources" | grep '^engine/device/' |
+        analyze -Wno-analyzer-use-of-uninitialized-value -Wno-analyzer-shift-count-overflow
 }
 
 mkdir -p build

@@ -99,7 +99,7 @@ static int mem_json(const cli_args *a, zt_estimate *e, ckpt_err *err)
     json_uint(&j, "params", a->params);
     json_uint(&j, "largest_layer", a->largest);
     json_open(&j, "estimates", '[');
-    for (e->stage = 2; rc == CKPT_OK && e->stage <= 3; e->stage++) {
+    for (e->stage = 2; rc == CKPT_OK && e->stage <= (e->largest ? 3 : 2); e->stage++) {
         for (unsigned k = 0; rc == CKPT_OK && k < (e->stage == 3 ? 8U : 2U); k++) {
             e->offload_optimizer = k & 1;
             e->zero_init = k & 2;
@@ -135,6 +135,9 @@ static int mem_run(cli_args *a, ckpt_err *err)
     if (a->stage && a->stage != 2 && a->stage != 3)
         return fail(err, CKPT_EUSAGE, "--stage %" PRIu64 ": there are estimates for stages 2 and 3",
                     a->stage);
+    if (a->stage == 3 && !a->n_operands && !a->largest)
+        return fail(err, CKPT_EUSAGE,
+                    "--stage 3 of a model known by --params needs --largest-layer");
     if (a->gpus > 1 << 24 || a->nodes > 1 << 24 || a->params > UINT64_C(1) << 50)
         return fail(err, CKPT_ELIMIT, "the numbers are too large");
     if (a->n_operands)

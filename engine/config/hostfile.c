@@ -355,6 +355,8 @@ int zt_hosts_filter(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const
     bool include = f->include != NULL && f->include[0] != '\0';
     bool exclude = f->exclude != NULL && f->exclude[0] != '\0';
     bool counted = f->num_nodes > 0 || f->num_slots > 0;
+    uint64_t total = 0;
+    int rc = CKPT_OK;
 
     *out = *all;
     if (include && exclude) {
@@ -367,7 +369,17 @@ int zt_hosts_filter(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const
     if (include || exclude) {
         return hf_choose(out, arena, all, f, err);
     }
-    return counted ? hf_first(out, arena, all, f, err) : CKPT_OK;
+    if (counted) {
+        rc = hf_first(out, arena, all, f, err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < out->n; i++) {
+        total += out->at[i].n_slots;
+    }
+    if (rc == CKPT_OK && total == 0) {
+        rc = ckpt_fail(err, CKPT_EUSAGE,
+                       "the hosts chosen have no slot: there is nothing to run on");
+    }
+    return rc;
 }
 
 /* ---- for launchers ---- */

@@ -130,7 +130,7 @@ static const ds_key zero_keys[] = {
      .at = AT(c.overlap),
      .nullable = true,
      .why = no_streams},
-    KEPT("compute_grad_norm", DS_BOOL, c.compute_grad_norm, "the norm is always computed"),
+    BOOL("compute_grad_norm", c.compute_grad_norm),
     IDLE("load_from_fp32_weights", DS_BOOL, "a resume always takes the fp32 masters"),
     BOOL("elastic_checkpoint", c.elastic_checkpoint),
     BLOCK("offload_param", offload_param),

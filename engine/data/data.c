@@ -49,10 +49,20 @@ static int dt_suits(const zt_data *d, ckpt_err *err)
     if (arch != ZT_BERT_CLASSIFIER && s->has.labels && !s->has.label_per_token)
         return ckpt_fail(err, CKPT_EMISMATCH, "%s: a language model wants a label for each token",
                          path);
-    if (!s->has.labels && !s->has.targets && (arch == ZT_BERT_MLM || arch == ZT_BERT_CLASSIFIER) &&
-        !d->opts.evaluate)
+    if (arch == ZT_BERT_CLASSIFIER && s->has.labels &&
+        (d->opts.model->labels == 1 || d->opts.model->multi_label))
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s: has classes, but regression and several labels want numbers: "
+                         "floating-point labels [sample, %" PRIu64 "] in a .safetensors file",
+                         path, d->opts.model->labels);
+    if (!zt_data_labelled(d) && !d->opts.evaluate)
         return ckpt_fail(err, CKPT_EMISSING, "%s: has no labels, which %s needs", path,
                          d->opts.model->class_name);
+    if (s->replay && !d->opts.evaluate && s->batch != d->opts.micro_batch)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s: recorded with micro batches of %" PRIu64
+                         ", the configuration has %" PRIu64,
+                         path, s->batch, d->opts.micro_batch);
     if (s->replay && s->ranks < (uint64_t)d->opts.world)
         return ckpt_fail(err, CKPT_EMISMATCH, "%s: recorded for %" PRIu64 " ranks, this run has %d",
                          path, s->ranks, d->opts.world);
@@ -146,6 +156,13 @@ bool zt_data_is_replay(const zt_data *d)
     return d->source->replay;
 }
 
+bool zt_data_labelled(const zt_data *d)
+{
+    zt_arch arch = d->opts.model->arch;
+
+    return d->source->has.labels || d->source->has.targets || arch == ZT_GPT2 || arch == ZT_LLAMA;
+}
+
 const char *zt_data_class(const zt_data *d, size_t i)
 {
     return d->source->ops->class_name ? d->source->ops->class_name(d->source, i) : NULL;
@@ -158,19 +175,20 @@ const char *zt_data_class(const zt_data *d, size_t i)
 static bool dt_sample(const zt_data *d, uint64_t i, uint64_t k, uint64_t *sample)
 {
     const zt_source *s = d->source;
-    uint64_t rank = (uint64_t)d->opts.rank, world = (uint64_t)d->opts.world;
-    uint64_t batches = zt_data_batches(d), place;
+    uint64_t rank = (uint64_t)d->opts.rank, world = (uint64_t)d->opts.world, place;
 
     if (s->replay) {
         *sample = ((i % s->steps) * s->ranks + rank) * s->batch + k;
         return true;
     }
-    place = ((i % batches) * world + rank) * d->batch + k;
+    place = (i * world + rank) * d->batch + k;
     if (d->opts.evaluate) {
         *sample = place;
         return place < s->count;
     }
-    *sample = zt_sample_at(s->count, place, d->opts.seed, i / batches, d->opts.shuffle);
+    // Epochs follow each other without a gap, so the order is that of any world and accumulation.
+    *sample =
+        zt_sample_at(s->count, place % s->count, d->opts.seed, place / s->count, d->opts.shuffle);
     return true;
 }
 
@@ -190,18 +208,28 @@ static void dt_pack(zt_data *d, zt_batch *b, uint64_t seq)
     }
 }
 
+/* A causal model learns the text itself when no labels are given, but not its padding. */
+static void dt_own_labels(zt_data *d, const zt_batch *b)
+{
+    for (uint64_t i = 0; i < b->batch * b->seq; i++)
+        d->packed[3][i] = d->packed[1][i] ? d->packed[0][i] : ZT_IGNORE;
+}
+
 /* Which arrays the batch shows. */
-static void dt_show(const zt_data *d, zt_batch *b)
+static void dt_show(zt_data *d, zt_batch *b)
 {
     const zt_has *has = &d->source->has;
-    bool own = d->opts.model->arch == ZT_GPT2 || d->opts.model->arch == ZT_LLAMA;
-    bool bert = !own;
+    bool causal = d->opts.model->arch == ZT_GPT2 || d->opts.model->arch == ZT_LLAMA;
+    bool own = causal && !has->labels;
 
     b->input_ids = d->packed[0];
     b->attention_mask = has->attention_mask ? d->packed[1] : NULL;
-    b->token_type_ids = has->token_type_ids && bert ? d->packed[2] : NULL;
-    // A causal model learns the text itself when nothing else is asked.
-    b->labels = has->labels ? d->packed[3] : own ? d->packed[0] : NULL;
+    b->token_type_ids = has->token_type_ids && !causal ? d->packed[2] : NULL;
+    if (own && has->attention_mask)
+        dt_own_labels(d, b);
+    b->labels = has->labels || (own && has->attention_mask) ? d->packed[3]
+                : own                                       ? d->packed[0]
+                                                            : NULL;
     b->targets = has->targets ? d->in.targets : NULL;
 }
 

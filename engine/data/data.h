@@ -32,10 +32,10 @@ int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err);
 void zt_data_free(zt_data *d);
 
 /*
- * Samples, and micro batches of a rank in one epoch: the same number on all ranks.  To train, what
- * does not fill a micro batch of every rank is left out; to evaluate, the last may be smaller, and
- * `spare` where nothing is left: sample k of micro batch i of rank r is number (i * world + r) *
- * micro_batch + k.
+ * Samples, and micro batches of a rank in one pass: the same number on all ranks.  Sample k of
+ * micro batch i of rank r is number (i * world + r) * micro_batch + k.  To train, numbers go on
+ * into the next epoch (a pass counts the micro batches that an epoch fills); to evaluate, the last
+ * batch may be smaller, and `spare` where nothing is left.
  */
 uint64_t zt_data_count(const zt_data *d);
 uint64_t zt_data_batches(const zt_data *d);
@@ -46,10 +46,13 @@ void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);
 /* True for recorded inputs: micro step i is that of the record. */
 bool zt_data_is_replay(const zt_data *d);
 
+/* True if a loss can be told: there are labels, or the model learns the text itself. */
+bool zt_data_labelled(const zt_data *d);
+
 /*
- * Micro batch number i of the whole run (epochs follow each other), in host memory valid until the
- * next call. The same i gives the same batch whatever was asked before, so that a resumed run goes
- * on where it was.
+ * Micro batch number i of the whole run (epochs follow each other without a gap), in host memory
+ * valid until the next call.  Which sample has which number depends on neither world, accumulation
+ * nor what was asked before, so that a resumed run goes on where it was.
  */
 int zt_data_batch(zt_data *d, uint64_t i, zt_batch *out, ckpt_err *err);
 

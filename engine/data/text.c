@@ -221,6 +221,18 @@ static const char *tx_member(tx_source *s, const ckpt_value *object, bool text)
     return NULL;
 }
 
+/* One line of JSON; a failure is told with the line of the file. */
+static int tx_object(tx_source *s, ckpt_value **out, const char *text, size_t n, uint64_t line,
+                     ckpt_err *err)
+{
+    ckpt_err why = {0};
+    int rc = zt_hjson_parse(out, s->arena, text, n, "in it", &why);
+
+    return rc == CKPT_OK ? rc
+                         : ckpt_fail(err, rc, "%s: line %" PRIu64 " is no object (%s)", s->path,
+                                     line, why.text);
+}
+
 static int tx_objects(tx_source *s, char *text, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -230,7 +242,7 @@ static int tx_objects(tx_source *s, char *text, ckpt_err *err)
         ckpt_value *v = NULL;
         const char *body;
         if (strspn(text, " \t\r") < n) {
-            rc = zt_hjson_parse(&v, s->arena, text, n, s->path, err);
+            rc = tx_object(s, &v, text, n, line, err);
             body = rc == CKPT_OK && v->kind == CKPT_V_DICT ? tx_member(s, v, true) : NULL;
             if (rc == CKPT_OK && !body)
                 rc = ckpt_fail(err, CKPT_EFORMAT,
@@ -320,6 +332,12 @@ static int tx_classes(tx_source *s, const zt_model_config *m, ckpt_err *err)
     ids = tx_ids(s, m);
     for (size_t i = 0; i < s->names.n; i++)
         numbers = numbers && tx_number(s->names.at[i], &v);
+    // Another file with fewer classes would number them otherwise.
+    if (rc == CKPT_OK && !ids && !numbers && s->names.n != m->labels)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s: has %zu classes, the model %" PRIu64
+                         "; label2id of its config.json says which is which",
+                         s->path, (size_t)s->names.n, m->labels);
     for (size_t i = 0; rc == CKPT_OK && i < s->rows.n; i++) {
         tx_row *row = &s->rows.at[i];
         if (!row->label && s->names.n)
@@ -410,9 +428,15 @@ static int tx_pieces(tx_source *s, const zt_data_opts *o, ckpt_err *err)
     uint64_t longest = o->model->positions && o->model->positions < 128 ? o->model->positions : 128;
     int rc;
 
+    if (o->model->arch != ZT_BERT_CLASSIFIER)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: text is for classifiers; %s wants tokens (.bin, .npy, .safetensors)",
+                         o->path, o->model->class_name);
     if (!o->vocab)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: text wants --vocab: the vocab.txt of the model",
-                         o->path);
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "%s: text wants a vocabulary: no vocab.txt is beside the model; name it with --vocab",
+            o->path);
     rc = zt_wordpiece_read(&s->pieces, o->vocab, o->lower_case, err);
     if (rc == CKPT_OK && zt_wordpiece_size(s->pieces) > o->model->vocab)
         rc = ckpt_fail(err, CKPT_EMISMATCH,

@@ -6,10 +6,14 @@
  */
 #include "engine/save/restore.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "libckpt/base/mem.h"
+
+/* Steps and samples that a run may have made. */
+#define RS_MOST (INT64_C(1) << 53)
 
 /* A number, int or float. */
 static bool rs_number(const ckpt_value *v, double *out)
@@ -75,41 +79,45 @@ static bool rs_groups(zt_zero *z, const ckpt_state *state)
 
 /* ---- schedule ---- */
 
-/* Where the checkpoint keeps no groups, the schedule says what they would be: it is run up to
- * there. */
-static void rs_run_schedule(zt_zero *z, int64_t last)
+/* Where the checkpoint keeps no groups, the schedule says what they would be. */
+static int rs_run_schedule(zt_zero *z, int64_t last, ckpt_err *err)
 {
     zt_hyper *hyper = ckpt_alloc((z->n_groups + 1) * sizeof *hyper);
     double *own = ckpt_alloc((z->n_groups + 1) * sizeof *own);
+    int rc = hyper && own ? CKPT_OK : ckpt_fail_memory(err);
 
-    if (hyper && own) {
-        for (uint32_t i = 0; i < z->n_groups; i++) {
-            hyper[i] = z->group[i].hyper;
-            own[i] = z->group[i].lr;
-        }
-        z->schedule.last = -1;
-        zt_schedule_begin(&z->schedule, hyper, own, z->n_groups);
-        // ASSUMES no run of more updates than this
-        while (z->schedule.last < last && z->schedule.last < INT64_C(1) << 32)
-            zt_schedule_step(&z->schedule, hyper, own, z->n_groups);
-        for (uint32_t i = 0; i < z->n_groups; i++)
-            z->group[i].hyper = hyper[i];
+    for (uint32_t i = 0; rc == CKPT_OK && i < z->n_groups; i++) {
+        hyper[i] = z->group[i].hyper;
+        own[i] = z->group[i].lr;
     }
+    if (rc == CKPT_OK) {
+        zt_schedule_begin(&z->schedule, hyper, own, z->n_groups);
+        // a step depends on its number alone
+        z->schedule.last = last - 1;
+        zt_schedule_step(&z->schedule, hyper, own, z->n_groups);
+    }
+    for (uint32_t i = 0; rc == CKPT_OK && i < z->n_groups; i++)
+        z->group[i].hyper = hyper[i];
     ckpt_free(hyper);
     ckpt_free(own);
+    return rc;
 }
 
-static void rs_schedule(zt_zero *z, const ckpt_state *state, bool groups)
+static int rs_schedule(zt_zero *z, const ckpt_state *state, bool groups, ckpt_err *err)
 {
     const ckpt_value *saved = ckpt_value_get(state->model, "lr_scheduler");
     int64_t last = z->schedule.last;
+    int rc = CKPT_OK;
 
     if (z->schedule.type == ZT_SCHEDULE_NONE)
-        return;
+        return rc;
     rs_int(saved, "last_batch_iteration", &last);
+    if (last < -1 || last > RS_MOST)
+        return ckpt_fail(err, CKPT_EFORMAT, "lr_scheduler: last_batch_iteration is %" PRId64, last);
     if (!groups && last >= 0)
-        rs_run_schedule(z, last);
+        rc = rs_run_schedule(z, last, err);
     z->schedule.last = last;
+    return rc;
 }
 
 /* ---- loss scale ---- */
@@ -151,15 +159,37 @@ static void rs_scaler(zt_zero *z, const ckpt_state *state)
 
 /* ---- all ---- */
 
-void zt_restore(zt_zero *z, const ckpt_state *state, int64_t step)
+/* A counter of the first model file. */
+static int rs_counter(const ckpt_state *state, const char *key, int64_t *out, ckpt_err *err)
 {
-    rs_int(state->model, "global_steps", &z->global_steps);
-    z->global_samples = z->global_steps * z->config->train_batch;
-    rs_int(state->model, "global_samples", &z->global_samples);
+    rs_int(state->model, key, out);
+    if (*out < 0 || *out > RS_MOST)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s is %" PRId64 ", expected 0 to %" PRId64, key, *out,
+                         RS_MOST);
+    return CKPT_OK;
+}
+
+int zt_restore(zt_zero *z, const ckpt_state *state, int64_t step, ckpt_err *err)
+{
+    int64_t batch = z->config->train_batch;
+    int rc = rs_counter(state, "global_steps", &z->global_steps, err);
+
+    if (rc == CKPT_OK) {
+        z->global_samples = z->global_steps > RS_MOST / batch ? RS_MOST : z->global_steps * batch;
+        rc = rs_counter(state, "global_samples", &z->global_samples, err);
+    }
     z->skipped = 0;
-    rs_int(state->model, "skipped_steps", &z->skipped);
-    z->micro_steps = z->global_steps * z->config->accumulation;
+    if (rc == CKPT_OK)
+        rc = rs_counter(state, "skipped_steps", &z->skipped, err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (__builtin_mul_overflow(z->global_steps, z->config->accumulation, &z->micro_steps))
+        return ckpt_fail(err, CKPT_EFORMAT, "global_steps is %" PRId64, z->global_steps);
     z->updates = step >= 0 ? step : z->global_steps - z->skipped;
-    rs_schedule(z, state, rs_groups(z, state));
+    if (z->updates < 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "%" PRId64 " steps, %" PRId64 " of them skipped",
+                         z->global_steps, z->skipped);
+    rc = rs_schedule(z, state, rs_groups(z, state), err);
     rs_scaler(z, state);
+    return rc;
 }

@@ -10,8 +10,9 @@
 /*
  * Counters, the optimizer's settings per group, schedule and loss scaler from a checkpoint's trees.
  *
- * step  the optimizer's step count, or -1 where the checkpoint has none
+ * step    the optimizer's step count, or -1 where the checkpoint has none
+ * Errors  CKPT_EFORMAT: a counter that no run has; CKPT_ELIMIT
  */
-void zt_restore(zt_zero *z, const ckpt_state *state, int64_t step);
+int zt_restore(zt_zero *z, const ckpt_state *state, int64_t step, ckpt_err *err);
 
 #endif

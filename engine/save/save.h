@@ -4,7 +4,9 @@
  *     live.c     the runtime's memory as a ckpt_map with its training state (libckpt/map/state.h)
  *     save.c     each rank writes its own files of DeepSpeed's layout; together they appear or do not
  *     load.c     any checkpoint that libckpt reads, at any world size and stage, into this rank's partitions
- *     snapshot.c saving while training goes on; keeping the last K
+ *     tree.c     the values beside tensors, as DeepSpeed saves them; restore.c: back into a run
+ *     weights.c  weights alone: a file, a model folder, an adapter's PEFT folder
+ *     snapshot.c which old checkpoints stay
  */
 #ifndef ZT_SAVE_SAVE_H
 #define ZT_SAVE_SAVE_H

@@ -13,6 +13,7 @@
 /* Elements of one rank that a cast buffer holds: bounded, and large enough to hide latency. */
 #define AV_CAST (UINT64_C(1) << 20)
 
+/* Multiplying by such a number rounds nothing (but for the smallest numbers). */
 static bool av_power_of_two(double x)
 {
     int e;
@@ -58,6 +59,7 @@ static bool av_may_fold(const zt_zero *z, const zr_average *a)
             av_power_of_two((double)a->before[0]) && av_power_of_two((double)a->before[1]));
 }
 
+/* What this run applies, decided once. */
 void zr_average_plan(zt_zero *z)
 {
     zr_own *o = zr_of(z);
@@ -74,6 +76,7 @@ void zr_average_plan(zt_zero *z)
     o->average = a;
 }
 
+/* Multiply in place; a factor of 1 costs nothing. */
 void zr_scale(zt_zero *z, ckpt_dtype dt, uint64_t n, void *x, float factor)
 {
     if (factor < 1 || factor > 1) {
@@ -120,7 +123,7 @@ int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, ckpt_err *err)
         return CKPT_OK;
     }
     if (c != dt && av_buffer(z, err) == NULL) {
-        return err->code;
+        return zr_code(err);
     }
     zr_scale(z, dt, n, x, o->average.source);
     for (uint64_t at = 0; at < n && rc == CKPT_OK; at += step) {
@@ -152,7 +155,7 @@ static int av_scatter_cast(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, c
     int rc = CKPT_OK;
 
     if (av_buffer(z, err) == NULL) {
-        return err->code;
+        return zr_code(err);
     }
     for (uint64_t at = 0; at < slice && rc == CKPT_OK; at += AV_CAST) {
         uint64_t n = slice - at < AV_CAST ? slice - at : AV_CAST;

@@ -200,6 +200,7 @@ static void fl_point(zt_zero *z)
     }
 }
 
+/* Layouts, buffers, and whether gradients stay or pass. */
 static int fl_setup(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -257,11 +258,13 @@ static void fl_free(zt_zero *z)
 
 /* ---- a micro step ---- */
 
+/* True in the first micro step of an update: gradients overwrite instead of adding. */
 static bool fl_first_micro(const zt_zero *z)
 {
     return z->micro_steps % z->config->accumulation == 0;
 }
 
+/* Before the forward pass of a micro step. */
 static int fl_begin(zt_zero *z, ckpt_err *err)
 {
     (void)err;
@@ -383,6 +386,7 @@ static int fl_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     return rc == CKPT_OK && z->config->stage == 1 ? fl_flush(z, err) : rc;
 }
 
+/* The rest of the bucket. */
 static int fl_end(zt_zero *z, ckpt_err *err)
 {
     return fl_of(z)->resident ? CKPT_OK : fl_flush(z, err);
@@ -390,6 +394,7 @@ static int fl_end(zt_zero *z, ckpt_err *err)
 
 /* ---- the boundary ---- */
 
+/* Once per update: resident gradients and accumulators; what has passed is reduced already. */
 static int fl_reduce(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -418,6 +423,7 @@ static int fl_reduce(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
+/* Every rank's updated slice to all others, in place. */
 static int fl_publish(zt_zero *z, ckpt_err *err)
 {
     ckpt_dtype dt = z->model->dtype;
@@ -438,6 +444,9 @@ static int fl_publish(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
+/*
+ * The run of a parameter inside this rank's slice; all of it where every rank has its own update.
+ */
 static void *fl_low(zt_zero *z, uint32_t param, uint64_t *first, uint64_t *count)
 {
     zr_flat *f = fl_of(z);

@@ -23,6 +23,7 @@ static uint32_t gp_class(const zt_zero *z, const zt_param *p)
     return (split && p->no_decay ? 2u : 0u) + (muon && !gp_muon(z, p) ? 1u : 0u);
 }
 
+/* The settings a group begins with, before any schedule. */
 zt_hyper zr_settings(const zt_zero *z, uint32_t group)
 {
     zt_hyper h = zt_optim_hyper(&z->config->optim, zr_of(z)->muon[group]);
@@ -86,6 +87,7 @@ static int gp_add(zt_zero *z, uint32_t c, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Parameters without elements count as frozen: they have no place anywhere. */
 bool zr_is_trained(const zt_zero *z, uint32_t param)
 {
     const zt_param *p = &z->model->params.at[param];
@@ -112,6 +114,9 @@ void zr_groups_uses(zt_zero *z)
     }
 }
 
+/*
+ * Four classes at most: with and without decay, each split in two by Muon.  Empty ones are dropped.
+ */
 int zr_groups_new(zt_zero *z, ckpt_err *err)
 {
     size_t n = z->model->params.n;

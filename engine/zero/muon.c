@@ -20,12 +20,14 @@ typedef struct mu_work {
     uint64_t n_bytes; /* of scratch */
 } mu_work;
 
+/* A tensor of more axes is a matrix of its first axis by the rest. */
 static void mu_shape(const zt_param *p, uint64_t *rows, uint64_t *cols)
 {
     *rows = p->shape[0];
     *cols = p->shape[0] == 0 ? 0 : p->n_elems / p->shape[0];
 }
 
+/* Buffers for the largest of this rank's matrices; all ranks see the same ones. */
 static int mu_work_new(zt_zero *z, mu_work *w, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);

@@ -96,6 +96,7 @@ static int of_transfer(int fd, char *p, uint64_t n, bool write)
     return 0;
 }
 
+/* Names as DeepSpeed's swapper gives them. */
 static void of_name(char *out, size_t n, uint32_t part)
 {
     snprintf(out, n, "%" PRIu32 ".tensor.swp", part);
@@ -128,6 +129,7 @@ static int of_job(zr_files *f, uint32_t part, char *mem, bool write, ckpt_err *e
     return CKPT_OK;
 }
 
+/* Requests are served in order, so a read after a write of the same partition sees it. */
 static void *of_worker(void *ctx)
 {
     zr_files *f = ctx;
@@ -160,6 +162,7 @@ static void *of_worker(void *ctx)
 }
 
 /* With the lock held from here on. */
+/* At most one request per slot: the queue never overflows. */
 static void of_submit(zr_files *f, of_slot *s, of_state what)
 {
     s->state = what;
@@ -167,6 +170,7 @@ static void of_submit(zr_files *f, of_slot *s, of_state what)
     pthread_cond_signal(&f->work);
 }
 
+/* Until the slot's request is done. */
 static void of_wait(zr_files *f, const of_slot *s)
 {
     while (s->state != OF_IDLE) {
@@ -220,6 +224,7 @@ static of_slot *of_extra(zr_files *f)
     return NULL;
 }
 
+/* The partition's arrays are in slot s; NULL: nowhere. */
 static void of_point(zr_files *f, uint32_t part, const of_slot *s)
 {
     zt_partition *p = &f->zero->part[part];
@@ -231,6 +236,7 @@ static void of_point(zr_files *f, uint32_t part, const of_slot *s)
     }
 }
 
+/* What the thread has met, if anything: told once, by the next call. */
 static int of_error(zr_files *f, ckpt_err *err)
 {
     return f->err.code == CKPT_OK ? CKPT_OK : ckpt_fail(err, f->err.code, "%s", f->err.text);
@@ -398,6 +404,7 @@ void zr_files_cool(zt_zero *z)
 
 /* ---- beginning and end ---- */
 
+/* Each rank has a folder of its own, so ranks may share a disk. */
 static int of_folder(zt_zero *z, ckpt_dir *dir, const char *base, const char *kind, ckpt_err *err)
 {
     char path[4096];
@@ -423,6 +430,7 @@ static int of_thread(zr_files *f, ckpt_err *err)
                        : ckpt_fail(err, CKPT_ELIMIT, "no thread for offloading could be started");
 }
 
+/* Folders; a path that cannot be used is told before anything else is made. */
 int zr_files_new(zt_zero *z, ckpt_err *err)
 {
     const zt_config *c = z->config;
@@ -476,7 +484,7 @@ int zr_files_ready(zt_zero *z, ckpt_err *err)
         of_name(name, sizeof name, i);
         fd = of_create(&f->dir, name, of_bytes(z, i), err);
         if (fd < 0) {
-            return err->code;
+            return zr_code(err);
         }
         (void)close(fd);
     }
@@ -501,6 +509,7 @@ int zr_files_ready(zt_zero *z, ckpt_err *err)
     return of_thread(f, err);
 }
 
+/* Best effort: a file that cannot be removed is no reason to fail. */
 static void of_remove(zt_zero *z)
 {
     zr_files *f = zr_of(z)->files;

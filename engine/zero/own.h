@@ -115,6 +115,12 @@ static inline uint64_t zr_bytes(ckpt_dtype dt, uint64_t n)
     return n * (dt == CKPT_F32 ? 4u : 2u);
 }
 
+/* The code of a failure that was put into err (which callers may leave out). */
+static inline int zr_code(const ckpt_err *err)
+{
+    return err != NULL && err->code != CKPT_OK ? err->code : CKPT_ELIMIT;
+}
+
 static inline void *zr_at(void *p, ckpt_dtype dt, uint64_t element)
 {
     return (char *)p + zr_bytes(dt, element);

@@ -28,6 +28,7 @@ static int ch_grow(zt_zero *z, void **p, uint64_t *have, uint64_t n, ckpt_err *e
     return CKPT_OK;
 }
 
+/* Buffers begin on cache lines. */
 static uint64_t ch_round(uint64_t n)
 {
     return (n + 63) & ~UINT64_C(63);
@@ -51,6 +52,7 @@ static uint64_t ch_tapes(zt_zero *z, const zt_batch *b, bool train)
     return one ? most : at;
 }
 
+/* Room for one micro batch of this shape. */
 int zr_chain_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err)
 {
     zr_chain *c = &zr_of(z)->chain;
@@ -110,6 +112,7 @@ static void *ch_out(const zt_zero *z, uint32_t l)
     return (char *)c->x + c->row_bytes * (zr_of(z)->training ? l : l % 2);
 }
 
+/* Also the recomputation: the same seed gives the same dropout. */
 static void ch_forward_layer(zt_zero *z, zt_pass *p, uint32_t l)
 {
     const zr_chain *c = &zr_of(z)->chain;
@@ -120,6 +123,7 @@ static void ch_forward_layer(zt_zero *z, zt_pass *p, uint32_t l)
                    l == 0 ? NULL : ch_out(z, l - 1), head ? NULL : ch_out(z, l));
 }
 
+/* All layers in order; the head leaves the loss (evaluation) or its tape (training). */
 static int ch_forward(zt_zero *z, zt_pass *p, ckpt_err *err)
 {
     const zr_stage *stage = zr_of(z)->stage;
@@ -135,6 +139,7 @@ static int ch_forward(zt_zero *z, zt_pass *p, ckpt_err *err)
     return rc;
 }
 
+/* One buffer holds the gradient of the activations all the way down. */
 static int ch_backward(zt_zero *z, zt_pass *p, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);

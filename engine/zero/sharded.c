@@ -37,9 +37,10 @@ typedef struct zr_sharded {
     char *w, *g;
     sh_flight flight[ZT_COMM_PENDING];
     uint32_t head, n_flights;
-    uint64_t live; /* elements gathered in the pool */
-    bool dry;      /* planning: places only */
-    bool direct;   /* one rank, and gradients accumulate in the model's dtype */
+    uint64_t live;   /* elements gathered in the pool */
+    bool frozen_out; /* persistent frozen parameters have been gathered */
+    bool dry;        /* planning: places only */
+    bool direct;     /* one rank, and gradients accumulate in the model's dtype */
 } zr_sharded;
 
 static zr_sharded *sh_of(const zt_zero *z)
@@ -67,6 +68,7 @@ static void *sh_mine(const zt_zero *z, uint32_t param)
                  p->at);
 }
 
+/* Gradients overwrite the partition in the first micro step, then add. */
 static bool sh_first_micro(const zt_zero *z)
 {
     return z->micro_steps % z->config->accumulation == 0;
@@ -113,6 +115,7 @@ static int sh_land(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
+/* Nothing is under way afterwards. */
 static int sh_land_all(zt_zero *z, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -177,6 +180,7 @@ static int sh_fetch(zt_zero *z, uint32_t param, bool *room, ckpt_err *err)
     return sh_gather_to(z, param, s->dry ? NULL : s->w + at, err);
 }
 
+/* A gathered parameter leaves the pool; persistent ones have no place in it. */
 static void sh_drop(zt_zero *z, uint32_t param)
 {
     zr_sharded *s = sh_of(z);
@@ -205,6 +209,7 @@ static bool sh_next(const zt_zero *z, uint32_t l, bool backward, uint32_t *next)
     return zr_of(z)->training;
 }
 
+/* Layers use a handful of parameters: a search is cheaper than a table. */
 static bool sh_uses(const zt_layer *layer, uint32_t param)
 {
     for (uint32_t k = 0; k < layer->n_params; k++) {
@@ -391,6 +396,7 @@ static int sh_send_layer(zt_zero *z, uint32_t l, ckpt_err *err)
 
 /* ---- around a layer ---- */
 
+/* Weights of this layer here, those of the next on their way, places for gradients. */
 static int sh_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -403,6 +409,7 @@ static int sh_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     return rc == CKPT_OK && backward && !s->direct ? sh_open(z, l, err) : rc;
 }
 
+/* Gradients on their way; weights are dropped unless the next layer shares them. */
 static int sh_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -421,6 +428,7 @@ static int sh_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     return rc;
 }
 
+/* On one rank gradients go straight into the partitions. */
 static int sh_begin(zt_zero *z, ckpt_err *err)
 {
     (void)err;
@@ -432,12 +440,14 @@ static int sh_begin(zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* The last layer's gradients arrive. */
 static int sh_end(zt_zero *z, ckpt_err *err)
 {
     zr_files_cool(z);
     return sh_land_all(z, err);
 }
 
+/* Everything has been reduced on the way; on one rank only gaps remain to be zeroed. */
 static int sh_reduce(zt_zero *z, ckpt_err *err)
 {
     (void)err;
@@ -458,25 +468,31 @@ static int sh_publish(zt_zero *z, ckpt_err *err)
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; i < z->model->params.n && rc == CKPT_OK; i++) {
-        if (s->persistent[i] != NULL) {
+        if (s->persistent[i] != NULL && (zr_is_trained(z, i) || !s->frozen_out)) {
             rc = sh_gather_to(z, i, s->persistent[i], err);
         }
     }
     rc = rc == CKPT_OK ? sh_land_all(z, err) : rc;
+    s->frozen_out = true;
     zr_files_cool(z);
     return rc;
 }
 
+/* This rank's chunk of a parameter, without padding. */
 static void *sh_low(zt_zero *z, uint32_t param, uint64_t *first, uint64_t *count)
 {
     const zr_place *p = sh_place(z, param);
     uint64_t n = z->model->params.at[param].n_elems;
 
+    if (p->group == ZR_NONE) {
+        sh_of(z)->frozen_out = false; // its values are about to change
+    }
     *first = (uint64_t)z->comm->rank * p->chunk;
     *count = *first >= n ? 0 : n - *first < p->chunk ? n - *first : p->chunk;
     return sh_mine(z, param);
 }
 
+/* For saving and looking: all ranks take part. */
 static int sh_whole(zt_zero *z, uint32_t param, const void **out, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -529,6 +545,7 @@ static int sh_sub_groups(zt_zero *z, uint32_t group, uint32_t *next, ckpt_err *e
     return CKPT_OK;
 }
 
+/* Memory of partition i: weights, gradients, and unless they are in files, masters and state. */
 static int sh_buffers(zt_zero *z, uint32_t i, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -538,7 +555,7 @@ static int sh_buffers(zt_zero *z, uint32_t i, ckpt_err *err)
     p->low = o->mapped ? zr_files_low(z, n_bytes, i, err)
                        : zr_alloc(z, n_bytes, &o->memory.weights, true);
     if (o->mapped && p->low == NULL) {
-        return err->code;
+        return zr_code(err);
     }
     p->grad = zr_alloc(z, zr_bytes(o->grad_dtype, p->n_elems), &o->memory.gradients, true);
     if (o->swapped) {
@@ -617,6 +634,7 @@ static int sh_plan(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
+/* The pools, as large as the plan says. */
 static int sh_pools(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -659,6 +677,7 @@ static void sh_point(zt_zero *z)
     }
 }
 
+/* Tables by parameter; nothing is gathered, nothing has a place. */
 static int sh_tables(zt_zero *z, ckpt_err *err)
 {
     size_t n = z->model->params.n + 1;
@@ -684,6 +703,7 @@ static int sh_tables(zt_zero *z, ckpt_err *err)
     return rc == CKPT_OK ? zr_pool_new(&s->g_pool, (uint32_t)(2 * n), err) : rc;
 }
 
+/* Partitions first, then what stays, then the plan of the rest. */
 static int sh_setup(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);

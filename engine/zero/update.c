@@ -25,6 +25,7 @@ void *zr_low(zt_zero *z, uint32_t i)
             uint64_t slice = z->config->stage == 0 ? 0 : (uint64_t)z->comm->rank * p->n_elems;
             uint64_t at = o->place[z->order[k]].at + first - slice;
 
+            // cppcheck-suppress returnDanglingLifetime ; it takes w for a pointer into the locals
             return (char *)w - zr_bytes(z->model->dtype, at);
         }
     }
@@ -118,6 +119,7 @@ static int up_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
     return rc == CKPT_OK ? zr_settle(z, err) : rc;
 }
 
+/* After zt_zero.updates has been counted up. */
 int zr_update(zt_zero *z, float g_scale, ckpt_err *err)
 {
     return up_all(z, g_scale, true, err);

@@ -96,6 +96,9 @@ static int va_masters(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
+/*
+ * Working weights, then masters from them: the order in which DeepSpeed loses the extra precision.
+ */
 int zt_zero_fill(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err)
 {
     const va_source from = {.value = value, .ctx = ctx};
@@ -193,6 +196,7 @@ static int va_to_host(zt_zero *z, uint32_t i, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* The copies back, and the device's pointers again. */
 static void va_to_device(zt_zero *z, uint32_t i, bool changed)
 {
     zt_partition *p = &z->part[i], *d = &zr_of(z)->device_part[i];

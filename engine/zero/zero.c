@@ -31,6 +31,7 @@ void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels)
     return b->p;
 }
 
+/* In the opposite order: the communicator gives memory back like a stack. */
 static void zr_free_blocks(zt_zero *z)
 {
     zr_own *o = zr_of(z);
@@ -103,6 +104,9 @@ static int zr_check(const zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
+/*
+ * Which of DeepSpeed's optimizer wrappers would run: they differ in norm, clipping and skipping.
+ */
 static zr_wrapper zr_which(const zt_config *c)
 {
     if (c->stage == 0) {
@@ -140,6 +144,7 @@ static int zr_list_owned(zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Error feedback of 1-bit Adam, one per group; the others have none. */
 static int zr_onebit_setup(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -211,7 +216,7 @@ int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm
     if (z == NULL || o == NULL) {
         ckpt_free(z);
         ckpt_free(o);
-        return ckpt_fail_memory(err);
+        return zt_comm_agree(comm, ckpt_fail_memory(err), err);
     }
     o->opts = *opts;
     if (o->opts.grouping == NULL) {
@@ -321,7 +326,10 @@ static bool zr_looks(const zt_zero *z)
     case ZR_BARE:
         return false;
     case ZR_ZERO12:
-        return z->config->dtype != CKPT_BF16 || z->config->check_grad_overflow;
+        if (z->config->dtype == CKPT_F32) {
+            return z->config->compute_grad_norm;
+        }
+        return z->config->dtype == CKPT_F16 || z->config->check_grad_overflow;
     case ZR_FP16:
     case ZR_BF16:
     case ZR_ZERO3:
@@ -330,6 +338,7 @@ static bool zr_looks(const zt_zero *z)
     return true;
 }
 
+/* Norm of what the update will use, and whether the update must be left out. */
 static int zr_measure_grads(zt_zero *z, zr_measure *m, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
@@ -428,6 +437,10 @@ static double zr_reported(const zt_zero *z, double norm, double before)
     return norm / (w == ZR_ZERO12 ? before : z->scaler.scale);
 }
 
+/*
+ * One update, in DeepSpeed's order: reduce, look for overflow, norm, scaler, clip and update,
+ * publish, count.
+ */
 static int zr_boundary(zt_zero *z, zt_step *step, ckpt_err *err)
 {
     zr_own *o = zr_of(z);

@@ -1,12 +1,17 @@
 /*
  * zero.h: the ZeRO runtime: who holds which part of weights, gradients and optimizer state, and when it travels.
  *
- *     zero.c      making it, the common steps of a boundary: norm, overflow, clipping, update, counters
- *     groups.c    parameter groups, their order and layout (libckpt/map/zero_flat.h, zero_param.h)
+ *     zero.c      making it, the common steps of a boundary: norm, overflow, clipping, counters
+ *     groups.c    parameter groups, their order and settings
  *     flat.c      stages 0, 1, 2: full weights in one buffer per group, gradients reduced in buckets
  *     sharded.c   stage 3: partitions per parameter, gathered per layer, ahead of use; sub-groups
+ *     pool.c      places for what is gathered, in one block of memory
+ *     average.c   the mean of gradients over ranks, with its roundings
+ *     update.c    the optimizer's step over this rank's partitions
+ *     muon.c      whole matrices for Muon
  *     pass.c      forward and backward over the chain of layers, with or without keeping activations
- *     offload.c   optimizer state and partitions on the host or in files, with bounded buffers
+ *     values.c    first values, masters after a resume, owned runs, whole parameters
+ *     offload.c   optimizer state and partitions in files, with bounded buffers
  *
  * Source: Rajbhandari et al. 2020 (ZeRO), Rajbhandari et al. 2021 (ZeRO-Infinity); the order of operations and of
  * rounding is that of DeepSpeed 0.19.8.
@@ -62,7 +67,7 @@ struct zt_zero {
     zt_comm *comm;
     zt_device *device;
 
-    uint32_t *order;    /* trained parameters, group after group, in layout order (round robin undone) */
+    uint32_t *order;    /* trained parameters, group after group, in the order of the flat buffers (round robin's) */
     uint32_t n_order;
     zt_group *group;
     uint32_t n_groups;

@@ -184,9 +184,13 @@ def child_ds(folder, cls, steps, stage):
     env = dict(os.environ, MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), DS_ACCELERATOR='cpu', OMP_NUM_THREADS='1')
     ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), 'child', 'rank%d%d' % (stage, rank), folder, cls, str(steps)],
                               env=env, stdout=sys.stderr) for rank in (0, 1)]
-    codes = [p.wait() for p in ranks]
-    if any(codes):
-        sys.exit('DeepSpeed at stage %d: exit %s' % (stage, codes))
+    while any(p.poll() is None for p in ranks):   # a rank whose partner failed would wait for it
+        if any(p.returncode for p in ranks):
+            for p in ranks:
+                p.kill()
+        time.sleep(0.2)
+    if any(p.returncode for p in ranks):
+        sys.exit('DeepSpeed at stage %d: exit %s' % (stage, [p.returncode for p in ranks]))
     with open(os.path.join(folder, 'told.json')) as f:
         return json.load(f)
 

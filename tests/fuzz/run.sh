@@ -1,53 +1,99 @@
 #!/usr/bin/env bash
 # Build every fuzz target with libFuzzer, ASan and UBSan, seed it with the fixtures, and run it some seconds.
 #
-#   run.sh [SECONDS]        60 by default; findings are left in build/fuzz/
+#   run.sh [SECONDS [TARGET...]]     60 each, all of them by default; findings are left in build/fuzz/
+#
+# FUZZ_JOBS targets run at a time (2); FUZZ_BUILD is used instead of build/.
 set -u
 seconds=${1:-60}
+[ $# -gt 0 ] && shift
+jobs=${FUZZ_JOBS:-2}
+build=${FUZZ_BUILD:-build}
 sh tools/deps.sh build fuzz
-out=build/fuzz
+out=$build/fuzz
 mkdir -p "$out"
-flags="-std=c11 -O1 -g -fno-omit-frame-pointer -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base"
-make -s CC=clang SAN=fuzzer-no-link,address,undefined B=build/fuzz-lib build/fuzz-lib/lib/libckpt.a || exit 1
+flags="-std=c11 -O1 -g -fno-omit-frame-pointer -D_POSIX_C_SOURCE=200809L -D_XOPEN_SOURCE=700 -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base"
+mpi=$(pkg-config --libs ompi-c 2>/dev/null)
+libs="$build/fuzz-lib/lib/libzerotrain.a $build/fuzz-lib/lib/libckpt.a -lopenblas -lunistring $mpi -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lpthread -lm"
+make -s -j"$jobs" CC=clang SAN=fuzzer-no-link,address,undefined B="$build/fuzz-lib" "$build/fuzz-lib/lib/libckpt.a" \
+    "$build/fuzz-lib/lib/libzerotrain.a" >"$out/build.log" || exit 1
+# ckpt writes some of the seeds
+make -s -j"$jobs" B="$build" "$build/bin/ckpt" >>"$out/build.log" || exit 1
+
+# targets that work on files have them in memory
+TMPDIR=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")") || exit 1
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+trap 'exit 130' INT TERM
 
 # seeds: real files of the right kind, and the hostile ones
 seed() {
     local dir=$1
     shift
-    mkdir -p "$dir"
     find "$@" -type f -size -64k 2>/dev/null | while read -r f; do
         cp "$f" "$dir/$(printf '%s' "$f" | tr '/ ' '__')"
     done
 }
 
-passed=0
-failed=0
-for src in tests/fuzz/fuzz_*.c; do
-    name=$(basename "$src" .c)
-    corpus=$out/corpus-$name
-    case "$name" in
-    *safetensors*) seed "$corpus" tests/fixtures/safetensors_dtypes tests/fixtures/hf_bert_sharded tests/fixtures/bad/safetensors ;;
-    *json*) seed "$corpus" tests/fixtures/hf_bert_sharded tests/fixtures/bad/hf ;;
-    *pickle*)
+seeds() {
+    local corpus=$2
+    mkdir -p "$corpus"
+    case "$1" in
+    fuzz_safetensors) seed "$corpus" tests/fixtures/safetensors_dtypes tests/fixtures/hf_bert_sharded tests/fixtures/bad/safetensors ;;
+    fuzz_json) seed "$corpus" tests/fixtures/hf_bert_sharded tests/fixtures/bad/hf ;;
+    fuzz_pickle)
         seed "$corpus" tests/fixtures/bad/legacy tests/fixtures/torch_misc
         python3 tests/fuzz/pickles.py "$corpus" tests/fixtures
         ;;
-    *) seed "$corpus" tests/fixtures/torch_misc tests/fixtures/torch_views tests/fixtures/z3_bf16_w5_odd tests/fixtures/bad/pt tests/fixtures/bad/zip tests/fixtures/bad/legacy ;;
+    fuzz_torch | fuzz_zip) seed "$corpus" tests/fixtures/torch_misc tests/fixtures/torch_views tests/fixtures/z3_bf16_w5_odd tests/fixtures/bad/pt tests/fixtures/bad/zip tests/fixtures/bad/legacy ;;
+    *) python3 tests/fuzz/seeds.py "$1" "$corpus" "$build/bin" ;;
     esac
+}
+
+# one TARGET: its result goes to a file, so that the output of two does not mix
+one() {
+    local name=$1
+    local corpus=$out/corpus-$name
     # shellcheck disable=SC2086
-    if ! clang $flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o "$out/$name" "$src" build/fuzz-lib/lib/libckpt.a \
-        -ldeflate -lz -lcrypto -lcjson -lpthread -lm; then
-        failed=$((failed + 1))
-        continue
-    fi
-    if "$out/$name" -max_total_time="$seconds" -rss_limit_mb=1024 -timeout=10 -malloc_limit_mb=1024 -print_final_stats=1 \
+    if ! seeds "$name" "$corpus" || ! clang $flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o "$out/$name" \
+        "tests/fuzz/$name.c" $libs; then
+        echo "FAIL $name: was not built" >"$out/$name.result"
+    elif "$out/$name" -max_total_time="$seconds" -rss_limit_mb=1024 -timeout=10 -malloc_limit_mb=1024 -print_final_stats=1 \
         -artifact_prefix="$out/$name-" "$corpus" >"$out/$name.log" 2>&1; then
-        passed=$((passed + 1))
-        echo "$name: $(grep -c . "$out/$name.log") lines, $(sed -n 's/stat::number_of_executed_units: //p' "$out/$name.log") inputs, no finding"
+        echo "$name: $(grep -c . "$out/$name.log") lines, $(sed -n 's/stat::number_of_executed_units: //p' "$out/$name.log") inputs, no finding" >"$out/$name.result"
     else
+        {
+            echo "FAIL $name: see $out/$name.log"
+            tail -n 40 "$out/$name.log"
+        } >"$out/$name.result"
+    fi
+}
+
+if [ $# -eq 0 ]; then
+    for src in tests/fuzz/fuzz_*.c; do
+        set -- "$@" "$(basename "$src" .c)"
+    done
+fi
+running=0
+for name in "$@"; do
+    rm -f "$out/$name.result"
+    if [ "$running" -ge "$jobs" ]; then
+        wait -n
+        running=$((running - 1))
+    fi
+    one "$name" &
+    running=$((running + 1))
+done
+wait
+
+passed=0
+failed=0
+for name in "$@"; do
+    cat "$out/$name.result"
+    if grep -q '^FAIL' "$out/$name.result"; then
         failed=$((failed + 1))
-        echo "FAIL $name: see $out/$name.log"
-        tail -n 40 "$out/$name.log"
+    else
+        passed=$((passed + 1))
     fi
 done
 echo "fuzz: $passed passed, $failed failed"

@@ -618,7 +618,7 @@ def run(cases):
         yield case, run_one(case)
 
 
-def prepare():
+def prepare(builders=('ShareMemCommBuilder', 'CPUAdamBuilder', 'FusedAdamBuilder')):
     """Everything heavy once, before any fork (half of a small run would be imports); nothing here may start a thread."""
     import contextlib
     import importlib
@@ -635,7 +635,7 @@ def prepare():
         for name in ('torch._dynamo', 'torch._inductor.compile_fx', 'deepspeed.runtime.zero.muon.muon_optimizer'):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
-        for name in ('ShareMemCommBuilder', 'CPUAdamBuilder', 'FusedAdamBuilder'):
+        for name in builders:
             with contextlib.suppress(Exception):   # compiled at the first use; what cannot be fails where it is needed
                 get_accelerator().create_op_builder(name).load(verbose=False)
 

@@ -111,6 +111,134 @@ static void test_tokens(void **state)
         assert_int_equal(seen[i], 1);
 }
 
+/* The sample of each place of a run of two and a half epochs, seen by `world` ranks. */
+static void samples_of(int world, uint64_t micro, int32_t *seen, uint64_t n)
+{
+    for (int rank = 0; rank < world; rank++) {
+        zt_data_opts o = {.path = path_of("o.bin"),
+                          .micro_batch = micro,
+                          .rank = rank,
+                          .world = world,
+                          .shuffle = true,
+                          .model = &gpt2};
+        uint64_t each = micro * (uint64_t)world;
+        ckpt_err err = {0};
+        zt_data *d = NULL;
+        zt_batch b;
+
+        assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+        for (uint64_t i = 0; i < n / each; i++) {
+            assert_int_equal(zt_data_batch(d, i, &b, &err), CKPT_OK);
+            for (uint64_t k = 0; k < micro; k++)
+                seen[i * each + (uint64_t)rank * micro + k] = b.input_ids[8 * k];
+        }
+        zt_data_free(d);
+    }
+}
+
+/* The order of samples is that of any number of ranks and any micro batch, over epochs too. */
+static void test_order(void **state)
+{
+    static const int world[] = {2, 3, 4, 1};
+    static const uint64_t micro[] = {2, 2, 1, 12};
+    uint16_t tokens[8 * 11];
+    int32_t one[24], other[24];
+    int count[11] = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        tokens[i] = (uint16_t)(i / 8);
+    write_file("o.bin", tokens, sizeof tokens);
+    samples_of(1, 1, one, 24);
+    for (size_t i = 0; i < 4; i++) {
+        samples_of(world[i], micro[i], other, 24);
+        assert_memory_equal(one, other, sizeof one);
+    }
+    for (size_t i = 0; i < 22; i++)
+        count[one[i]]++;
+    for (size_t i = 0; i < 11; i++)
+        assert_int_equal(count[i], 2);
+    assert_memory_not_equal(one, one + 11, 11 * sizeof *one);
+}
+
+/* A safetensors file of U8 tensors given one after the other. */
+static void write_tensors(const char *name, const char *header, const uint8_t *bytes, size_t n)
+{
+    uint8_t all[1024] = {0};
+    size_t m = strlen(header);
+
+    assert_true(8 + m + n <= sizeof all);
+    all[0] = (uint8_t)m;
+    all[1] = (uint8_t)(m >> 8);
+    memcpy(all + 8, header, m);
+    memcpy(all + 8 + m, bytes, n);
+    write_file(name, all, 8 + m + n);
+}
+
+/* A causal model without labels learns the text, not the padding. */
+static void test_padding(void **state)
+{
+    static const uint8_t bytes[] = {5, 6, 7, 0, 8, 9, 0, 0, 1, 1, 1, 0, 1, 1, 0, 0};
+    static const int32_t labels[] = {5, 6, 7, ZT_IGNORE, 8, 9, ZT_IGNORE, ZT_IGNORE};
+    zt_data_opts o = {.path = path_of("p.safetensors"), .micro_batch = 2, .world = 1};
+    zt_model_config mlm = bert;
+    ckpt_err err = {0};
+    zt_data *d = NULL;
+    zt_batch b;
+
+    (void)state;
+    mlm.arch = ZT_BERT_MLM;
+    write_tensors("p.safetensors",
+                  "{\"attention_mask\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[8,16]},"
+                  "\"input_ids\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[0,8]}}   ",
+                  bytes, sizeof bytes);
+    o.model = &gpt2;
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+    assert_true(zt_data_labelled(d));
+    assert_int_equal(zt_data_batch(d, 0, &b, &err), CKPT_OK);
+    assert_memory_equal(b.labels, labels, sizeof labels);
+    assert_int_equal(b.input_ids[3], 0);
+    zt_data_free(d);
+    o.model = &mlm;
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_EMISSING);
+    o.evaluate = true;
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+    assert_false(zt_data_labelled(d));
+    zt_data_free(d);
+}
+
+/* Classes are not what regression learns; a record must have the micro batch of the run. */
+static void test_unsuited(void **state)
+{
+    static const uint8_t bytes[] = {5, 6, 7, 0, 8, 9, 0, 0, 0, 1};
+    zt_data_opts o = {.path = path_of("u.safetensors"), .micro_batch = 2, .world = 1};
+    zt_model_config one = bert;
+    ckpt_err err = {0};
+    zt_data *d = NULL;
+
+    (void)state;
+    one.multi_label = true;
+    o.model = &one;
+    write_tensors("u.safetensors",
+                  "{\"input_ids\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[0,8]},"
+                  "\"labels\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[8,10]}} ",
+                  bytes, sizeof bytes);
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_EMISMATCH);
+    o.model = &bert;
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+    zt_data_free(d);
+    o.model = &gpt2;
+    write_tensors(
+        "u.safetensors",
+        "{\"in/input_ids\":{\"dtype\":\"U8\",\"shape\":[1,1,2,4],\"data_offsets\":[0,8]}} ", bytes,
+        8);
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+    assert_true(zt_data_is_replay(d));
+    zt_data_free(d);
+    o.micro_batch = 1;
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_EMISMATCH);
+}
+
 static void test_evaluate(void **state)
 {
     uint16_t tokens[8 * 5];
@@ -242,11 +370,13 @@ static void test_wordpiece(void **state)
 
 static void test_text(void **state)
 {
-    zt_data_opts o = {.micro_batch = 3, .world = 1, .model = &bert, .lower_case = true};
+    zt_model_config two = bert;
+    zt_data_opts o = {.micro_batch = 3, .world = 1, .model = &two, .lower_case = true};
     static const char *const names[] = {"a.tsv", "a.csv", "a.jsonl", "b.tsv"};
     char pieces[256];
 
     (void)state;
+    two.labels = 2;
     write_text("vocab.txt", vocab);
     write_text("a.tsv", "joy\thello\nanger\thello world\njoy\t我\n");
     write_text("a.csv", "text,label\n\"hello\",joy\n\"hello world\",anger\n\"我\",joy\r\n");
@@ -281,6 +411,11 @@ static void test_bad_text(void **state)
     write_text("vocab.txt", vocab);
     write_text("x.tsv", "7\thello\n");
     assert_int_equal(open_code("x.tsv", &bert, "vocab.txt"), CKPT_EMISMATCH);
+    // names of classes without label2id: all of them must be there, or numbers would differ
+    write_text("x.tsv", "joy\thello\nanger\thello\n");
+    assert_int_equal(open_code("x.tsv", &bert, "vocab.txt"), CKPT_EMISMATCH);
+    write_text("x.tsv", "1\thello\n");
+    assert_int_equal(open_code("x.tsv", &gpt2, "vocab.txt"), CKPT_EUNSUPPORTED);
     write_text("x.tsv", "1\t\xff\n");
     assert_int_equal(open_code("x.tsv", &bert, "vocab.txt"), CKPT_EFORMAT);
     write_text("x.jsonl", "{\"text\": 1\n");
@@ -317,7 +452,8 @@ int main(void)
         cmocka_unit_test(test_permutation), cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_evaluate),    cmocka_unit_test(test_npy),
         cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_text),
-        cmocka_unit_test(test_bad_text),
+        cmocka_unit_test(test_bad_text),    cmocka_unit_test(test_order),
+        cmocka_unit_test(test_padding),     cmocka_unit_test(test_unsuited),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

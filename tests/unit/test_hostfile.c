@@ -227,6 +227,23 @@ static void mpirun_is_told(void **state)
     ckpt_arena_free(arena);
 }
 
+/* Hosts without slots are passed over; nothing but those is nothing to run on. */
+static void some_slot_is_needed(void **state)
+{
+    static const char text[] = "none slots=0\na slots=1\n";
+    const zt_host_filter every = {0}, first = {.num_nodes = 1};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_err err = {0};
+    zt_hosts all, left;
+
+    (void)state;
+    assert_int_equal(zt_hosts_parse(&all, arena, text, sizeof text - 1, "hf", NULL), CKPT_OK);
+    assert_int_equal(zt_hosts_filter(&left, arena, &all, &every, &err), CKPT_OK);
+    assert_int_equal(zt_hosts_filter(&left, arena, &all, &first, &err), CKPT_EUSAGE);
+    assert_non_null(strstr(err.text, "no slot"));
+    ckpt_arena_free(arena);
+}
+
 static void files_are_read(void **state)
 {
     char path[] = "/tmp/zt_hostfile_XXXXXX";
@@ -279,7 +296,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_deepspeed_does),  cmocka_unit_test(files_are_checked),
         cmocka_unit_test(totals_are_bounded), cmocka_unit_test(filters_are_checked),
-        cmocka_unit_test(mpirun_is_told),     cmocka_unit_test(files_are_read),
+        cmocka_unit_test(mpirun_is_told),
+        cmocka_unit_test(some_slot_is_needed),     cmocka_unit_test(files_are_read),
         cmocka_unit_test(memory_runs_out),
     };
 

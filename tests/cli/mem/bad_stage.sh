@@ -1,0 +1,2 @@
+# There are no estimators of stage 1.
+ckpt mem --params 10 --stage 1

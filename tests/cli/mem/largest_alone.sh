@@ -1,0 +1,2 @@
+# The largest layer of what?
+ckpt mem --largest-layer 10

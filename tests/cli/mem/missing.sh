@@ -1,0 +1,2 @@
+# No such model.
+ckpt mem nowhere

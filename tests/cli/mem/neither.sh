@@ -1,0 +1,2 @@
+# Neither a model nor a number.
+ckpt mem

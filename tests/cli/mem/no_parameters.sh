@@ -1,0 +1,3 @@
+# A file without parameters.
+printf "\2\0\0\0\0\0\0\0{}" >empty.safetensors
+ckpt mem empty.safetensors

@@ -1,0 +1,2 @@
+# A word for a number.
+ckpt mem --params many

@@ -1,0 +1,2 @@
+# Beyond what 64 bits count.
+ckpt mem --params 18446744073709551615

@@ -1,0 +1,16 @@
+# Loss and share of right answers of a trained model; of a fresh one; as a line of metrics.
+. "$FIXTURES"/../cli/zerotrain_help.inc
+train --quiet --max-steps 60 --save run
+train --quiet --evaluate --eval-data "$S"/eval.tsv --load run --metrics m.jsonl >out
+numbers <out
+sed 's/: [0-9.e-]*\([,}]\)/: X\1/g' m.jsonl
+train --evaluate --quiet >fresh
+numbers <fresh
+python3 - <<'EOF'
+import json
+import re
+known, fresh = (float(re.search('accuracy ([0-9.]*)', open(f).read())[1]) for f in ('out', 'fresh'))
+m = json.loads(open('m.jsonl').read())
+assert known > fresh + 15, (known, fresh)
+assert abs(100 * m['eval_accuracy'] - known) < 0.006, m
+EOF

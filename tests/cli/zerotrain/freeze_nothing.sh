@@ -1,0 +1,5 @@
+# Globs that match nothing, or everything.
+. "$FIXTURES"/../cli/zerotrain_help.inc
+train --max-steps 1 --freeze 'roberta.*'
+echo "exit status $?"
+train --max-steps 1 --freeze '*'

@@ -1,0 +1,2 @@
+# No fewer than none.
+zerotrain --max-steps -1

@@ -1,0 +1,2 @@
+# No model.
+zerotrain --deepspeed_config "$FIXTURES"/sentiment/ds_config.json --data "$FIXTURES"/sentiment/train.tsv

@@ -1,0 +1,2 @@
+# Several ranks where mpirun is not installed.
+PATH=/nonexistent "$CKPT"/zerotrain --num_gpus 2 --model m

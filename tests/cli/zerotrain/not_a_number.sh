@@ -1,0 +1,2 @@
+# A word for a number.
+zerotrain --max-steps many

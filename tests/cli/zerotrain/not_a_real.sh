@@ -1,0 +1,2 @@
+# What is not finite is no rate.
+zerotrain --learning_rate nan

@@ -1,0 +1,2 @@
+# A file without an option.
+zerotrain ds.json

@@ -1,0 +1,2 @@
+# An option that there is not.
+zerotrain --no-such-option 1

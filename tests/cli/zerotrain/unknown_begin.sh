@@ -1,0 +1,2 @@
+# The beginning of an option is not the option.
+zerotrain --deepspeed ds.json

@@ -1,0 +1,2 @@
+# A flag takes no value.
+zerotrain --quiet=yes

@@ -1,0 +1,2 @@
+# The last option lacks its value.
+zerotrain --model

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Name the development files that building needs and that are not there.
+#
+#   CC=cc MPI="-lmpi" sh tools/needs.sh
+#
+# MPI is what pkg-config says of ompi-c: without it zerotrain is built for one process, which is told.
+set -u
+CC=${CC:-cc}
+
+missing=
+need() {
+    printf '#include <stddef.h>\n#include <stdio.h>\n#include <%s>\n' "$1" |
+        $CC -x c -E $3 -o /dev/null - 2>/dev/null || missing="$missing
+    <$1> ($2)"
+}
+
+if ! command -v "${CC%% *}" >/dev/null 2>&1; then
+    echo "needs: no C compiler '$CC' (gcc or clang); sh tools/deps.sh build installs one on Debian" >&2
+    exit 1
+fi
+need libdeflate.h libdeflate-dev ""
+need zlib.h zlib1g-dev ""
+need openssl/evp.h libssl-dev ""
+need cjson/cJSON.h libcjson-dev ""
+need pcre2.h libpcre2-dev -DPCRE2_CODE_UNIT_WIDTH=8
+need cblas.h libopenblas-pthread-dev ""
+need unicase.h libunistring-dev ""
+if [ -n "$missing" ]; then
+    echo "needs: these headers are missing (Debian packages in brackets; sh tools/deps.sh build installs them):$missing" >&2
+    exit 1
+fi
+if [ -z "${MPI:-}" ]; then
+    echo "note: Open MPI was not found (libopenmpi-dev and pkg-config): zerotrain is built for one process" >&2
+fi
