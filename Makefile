@@ -169,6 +169,8 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero
 check-engine: programs $(B)/engine/comm_mpi $(B)/engine/model_golden
 	@sh tests/engine/run_comm.sh $(B)/engine/comm_mpi
 	@python3 tests/golden/engine.py --bin $(B)/bin --golden tests/fixtures/golden --resume
+	@python3 tests/golden/engine_equal.py --bin $(B)/bin
+	@python3 tests/golden/engine_bad.py --bin $(B)/bin
 
 check-bad: programs
 	@python3 tests/golden/run_bad.py --bin $(B)/bin tests/fixtures/bad

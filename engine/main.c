@@ -80,6 +80,21 @@ static bool mn_launches(const zt_options *o)
            (o->hostfile || o->include || o->exclude || o->num_slots > 0 || o->num_nodes > 0);
 }
 
+/*
+ * The ranks come to know each other, even where options are wrong already: only together can they
+ * say it once.
+ */
+static int mn_meet(zt_comm **comm, int rc, ckpt_err *err)
+{
+    ckpt_err alone = {0};
+
+    if (!zt_comm_launched())
+        return rc == CKPT_OK ? zt_comm_self(comm, err) : rc;
+    if (zt_comm_mpi(comm, rc == CKPT_OK ? err : &alone) != CKPT_OK)
+        return rc == CKPT_OK ? err->code : rc;
+    return zt_comm_agree(*comm, rc, err);
+}
+
 int main(int argc, char **argv)
 {
     ckpt_err err = {0};
@@ -101,8 +116,7 @@ int main(int argc, char **argv)
     }
     if (rc == CKPT_OK && mn_launches(&o))
         rc = zt_launch(&o, argc, argv, &err);
-    if (rc == CKPT_OK)
-        rc = zt_comm_launched() ? zt_comm_mpi(&comm, &err) : zt_comm_self(&comm, &err);
+    rc = mn_meet(&comm, rc, &err);
     if (rc == CKPT_OK)
         rc = mn_run(&o, comm, &running, &err);
     if (rc != CKPT_OK)

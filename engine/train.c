@@ -1,11 +1,14 @@
 /*
  * train.c: the loop of a run.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/engine.h"
+#include "libckpt/copy/dir.h"
 
 /* Set by SIGTERM, SIGINT and SIGUSR1 (which mpirun and srun pass on to the ranks). */
 static volatile sig_atomic_t tr_stop;
@@ -143,11 +146,44 @@ static int tr_finish(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
+/* A folder that is to be written can be made; nothing stays of the trial. */
+static int tr_try_folder(const char *path, ckpt_err *err)
+{
+    ckpt_dir d;
+    int rc = ckpt_dir_make(&d, path, err);
+
+    if (rc == CKPT_OK && access(path, W_OK | X_OK) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", path);
+    ckpt_dir_close(&d);
+    return rc;
+}
+
+/* What is written at the end must be known to be impossible at the start: folders of outputs. */
+static int tr_try_outputs(const zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    const char *slash = o->save_weights ? strrchr(o->save_weights, '/') : NULL;
+    int rc = CKPT_OK;
+
+    if (e->comm->rank == 0 && o->save)
+        rc = tr_try_folder(o->save, err);
+    if (rc == CKPT_OK && e->comm->rank == 0 && o->save_model)
+        rc = tr_try_folder(o->save_model, err);
+    if (rc == CKPT_OK && e->comm->rank == 0 && slash && slash > o->save_weights) {
+        const char *folder =
+            ckpt_arena_string(e->arena, o->save_weights, (size_t)(slash - o->save_weights));
+        rc = folder ? tr_try_folder(folder, err) : ckpt_fail_memory(err);
+    }
+    return zt_comm_agree(e->comm, rc, err);
+}
+
 int zt_engine_train(zt_engine *e, ckpt_err *err)
 {
     bool stop = e->zero->global_steps >= e->total_steps;
-    int rc = zt_report_open(e, err), closed;
+    int rc = tr_try_outputs(e, err), closed;
 
+    if (rc == CKPT_OK)
+        rc = zt_report_open(e, err);
     tr_catch();
     zt_report_start(e);
     while (rc == CKPT_OK && !stop) {

@@ -20,6 +20,7 @@ import platform
 import random
 import re
 import shutil
+import signal
 import statistics
 import struct
 import subprocess
@@ -184,11 +185,14 @@ def child_ds(folder, cls, steps, stage):
     env = dict(os.environ, MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), DS_ACCELERATOR='cpu', OMP_NUM_THREADS='1')
     ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), 'child', 'rank%d%d' % (stage, rank), folder, cls, str(steps)],
                               env=env, stdout=sys.stderr) for rank in (0, 1)]
-    while any(p.poll() is None for p in ranks):   # a rank whose partner failed would wait for it
-        if any(p.returncode for p in ranks):
-            for p in ranks:
-                p.kill()
-        time.sleep(0.2)
+    try:
+        while any(p.poll() is None for p in ranks) and not any(p.returncode for p in ranks):
+            time.sleep(0.2)
+    finally:
+        for p in ranks:   # a rank whose partner failed would wait for it
+            if p.poll() is None:
+                p.terminate()
+            p.wait()
     if any(p.returncode for p in ranks):
         sys.exit('DeepSpeed at stage %d: exit %s' % (stage, [p.returncode for p in ranks]))
     with open(os.path.join(folder, 'told.json')) as f:
@@ -211,7 +215,12 @@ def child(kind, folder, cls, steps):
 
 def check(cmd, **more):
     p = subprocess.Popen(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
-    out = p.stdout.read()
+    try:
+        out = p.stdout.read()
+    except BaseException:   # ended from outside: so are those that it started
+        p.terminate()
+        p.wait()
+        raise
     _, status, usage = os.wait4(p.pid, 0)   # of mpirun: the largest of its ranks
     p.returncode = os.waitstatus_to_exitcode(status)
     if p.returncode:
@@ -277,6 +286,7 @@ def speed(a, folder, m):
     for _ in range(a.rounds):
         for name, _, _, go in todo:
             runs[name].append(go())
+            print('%s: %s s a step' % (name, ' '.join('%.2f' % s for s in runs[name][-1]['seconds'])), file=sys.stderr, flush=True)
     print('\n### %s, batch %d a rank, %d tokens, fp32\n' % (m['title'], m['batch'], m['seq']))
     row(['', 'tokens/s, median', 'best', 'ratio', 'of bests', 'peak MiB a process', 'loss, first', 'last'])
     row(['---'] * 8)
@@ -360,6 +370,7 @@ def main():
 
 
 if __name__ == '__main__':
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))   # so that what was started is ended, too
     if sys.argv[1:2] == ['child']:
         child(*sys.argv[2:])
     else:

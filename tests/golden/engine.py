@@ -135,17 +135,17 @@ class Runner:
         self.work = tempfile.mkdtemp(prefix='ckpt-engine-')
         self.env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
 
-    def train(self, run, world, args, steps):
-        """Lines of metrics, and what went wrong."""
+    def train(self, run, world, args, steps, data=None):
+        """Lines of metrics, and what went wrong.  data: another file than the record's."""
         config = os.path.join(self.work, 'ds.json')
         metrics = os.path.join(self.work, 'metrics.jsonl')
         if os.path.exists(metrics):
             os.remove(metrics)
         with open(config, 'w') as f:
             json.dump(run['ds_config'], f)
-        data = os.path.join(self.golden, 'run_data_%s.safetensors' % run['model'])
+        first = os.path.join(self.golden, 'run_data_%s.safetensors' % run['model'])
         cmd = [os.path.join(self.bin, 'zerotrain'), '--deepspeed_config', config, '--model',
-               os.path.join(self.golden, 'run_model_%s.json' % run['model']), '--init', data, '--data', data, '--max-steps', str(steps),
+               os.path.join(self.golden, 'run_model_%s.json' % run['model']), '--init', first, '--data', data or first, '--max-steps', str(steps),
                '--metrics', metrics, '--param-groups', 'decay' if run['groups'] else 'single', '--threads', '1', '--quiet'] + args
         if kind_of(run['ds_config']) == 'fp16' and run['ds_config'].get('zero_optimization', {}).get('stage', 0) == 0:
             cmd.append('--compat-z0-loss-scale')

@@ -225,15 +225,16 @@ class Bad:
             path = self.w.fresh('data.safetensors')
             write_safetensors(path, {k: v for k, v in {**row, **tensors}.items() if v})
             return lambda: self.refused({'--data': path}, words=words)
+        unlabelled = self.w.fresh('data.safetensors')
+        write_safetensors(unlabelled, {'input_ids': row['input_ids']})
         yield 'data without ids', data(input_ids=None)
-        yield 'data without labels', data(labels=None)
+        yield 'data without classes', lambda: self.refused({'--model': self.w.write('bert.json', BERT), '--data': unlabelled})
         yield 'data of another shape', data(labels=('I64', [12, 4], ints))
         yield 'data of floats', data(input_ids=('F32', [4, 24], ints))
         yield 'data of no samples', data(input_ids=('I64', [0, 12], b''), labels=('I64', [0, 12], b''))
         yield 'data of no tokens', data(input_ids=('I64', [4, 0], b''), labels=('I64', [4, 0], b''))
         yield 'data of one axis', data(input_ids=('I64', [48], ints), labels=('I64', [48], ints))
         yield 'data beyond the positions', data(input_ids=('I64', [1, 48], ints), labels=('I64', [1, 48], ints))
-        yield 'data of fewer samples than ranks', data(input_ids=('I64', [1, 12], ints[:96]), labels=('I64', [1, 12], ints[:96]))
         for name, content in {'x.bin': b'', 'odd.bin': b'123', 'x.npy': b'\x93NUMPY\x01\x00\xff\xff', 'y.npy': b'', 'x.safetensors': b'\xff' * 64,
                               'x.txt': b'hello', 'x.tsv': b'\0\0\0', 'x.csv': b'', 'x.jsonl': b'{"text": ', 'y.jsonl': b'[]\n'}.items():
             yield 'data %s' % name, lambda n=name, c=content: self.refused({'--data': self.w.write(n, c), '--seq': 8})
@@ -261,12 +262,13 @@ class Bad:
             yield 'hostfile ' + name, lambda t=text: self.refused({'--hostfile': self.w.write('hosts', t)}, world=1)
         hosts = self.w.write('hosts', 'h1 slots=2\nh2 slots=2\n')
         for name, more in {'include and exclude': {'--include': 'h1', '--exclude': 'h2'}, 'unknown host': {'--include': 'h3'},
-                           'unknown slot': {'--include': 'h1:5'}, 'all left out': {'--exclude': 'h1@h2'}, 'too many nodes': {'--num_nodes': 3}}.items():
+                           'unknown slot': {'--include': 'h1:5'}, 'all left out': {'--exclude': 'h1@h2'},
+                           'nodes and hosts': {'--num_nodes': 1, '--include': 'h1'}}.items():
             yield 'hosts ' + name, lambda m=more: self.refused({'--hostfile': hosts, **m}, world=1)
         for more in ({'--no-such-option': True}, {'--max-steps': 'many'}, {'--model': None}, {'--deepspeed_config': None}, {'--device': 'cuda'},
                      {'--param-groups': 'three'}, {'--freeze': 'nothing.*'}, {'--freeze': '*'}, {'--lora-rank': 2, '--lora-targets': 'none'},
                      {'--predict': '-'}, {'--args': '/proc/none'}, {'--keep': -1}, {'--metrics': '/proc/none/m'}, {'--eval-data': '/proc/none'},
-                     {'--save': '/proc/none'}, {'--local_rank': 'x'}):
+                     {'--save': '/proc/none'}, {'--save-model': '/proc/none'}, {'--save-weights': '/proc/none/w'}, {'--local_rank': 'x'}):
             yield 'arguments %s' % ' '.join('%s %s' % x for x in more.items()), lambda m=more: self.refused(m)
 
     # ---- a rank dies ----

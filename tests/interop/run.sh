@@ -18,7 +18,7 @@ status=0
 if [ -n "$install" ]; then
     sh tools/deps.sh interop
     if ! "$venv/bin/python" -c 'import torch, deepspeed, safetensors, transformers' 2>/dev/null; then
-        python3 -m venv "$venv" && "$venv/bin/pip" install -q torch deepspeed safetensors transformers accelerate numpy || status=1
+        python3 -m venv "$venv" && "$venv/bin/pip" install -q torch deepspeed safetensors transformers accelerate peft numpy || status=1
     fi
 fi
 
@@ -28,6 +28,7 @@ if [ -x "$venv/bin/python" ]; then
     DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures || status=1
     "$venv/bin/python" tests/interop/real_deepspeed.py --bin "$bin" || status=1
     "$venv/bin/python" tests/interop/warm_start.py --bin "$bin" || status=1
+    [ ! -d ../shared/golden ] || "$venv/bin/python" tests/interop/engine.py --bin "$bin" || status=1
     if [ -d ../shared/fixtures ]; then
         "$venv/bin/python" tests/golden/reshard_roundtrip.py --bin "$bin" ../shared/fixtures || status=1
         "$venv/bin/python" tests/interop/reshard_resume.py --bin "$bin" ../shared/fixtures || status=1
