@@ -289,6 +289,10 @@ static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const 
     int n = snprintf(full, sizeof full, "%s/%s", kind, param->name);
     const ckpt_tensor *t = n > 0 && n < LD_NAME ? ckpt_map_find(l->map, full) : NULL;
 
+    // Adam's exp_avg_sq is no sum of Adagrad's: beside an exp_avg it is Adam's.
+    if (adagrad && snprintf(full, sizeof full, "exp_avg/%s", param->name) < LD_NAME &&
+        ckpt_map_find(l->map, full))
+        return NULL;
     for (size_t i = 0; !t && adagrad && i < 2; i++) {
         if (strcmp(kind, same[i][0]) == 0 &&
             snprintf(full, sizeof full, "%s/%s", same[i][1], param->name) < LD_NAME)
@@ -300,7 +304,7 @@ static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const 
 /*
  * A checkpoint after its first update must have what this optimizer keeps: beginning again with
  * moments of zero is no resume.  A parameter may lack it (experts that were never used), all of
- * them may not.
+ * them may not; with Muon none may: DeepSpeed's momentum of whole matrices is not read.
  */
 static int ld_check_moments(const ld_loader *l, ckpt_err *err)
 {
@@ -314,7 +318,7 @@ static int ld_check_moments(const ld_loader *l, ckpt_err *err)
             const ckpt_tensor *t = l->from[l->zero->order[i]];
             found += t && ld_moment(l, o->state[k], t);
         }
-        if (found == 0 && l->zero->n_order > 0)
+        if (found < (o->type == ZT_OPT_MUON && k == 0 ? l->zero->n_order : l->zero->n_order > 0))
             return ckpt_fail(err, CKPT_EMISSING,
                              "%.200s: it has no %s, which the optimizer %s keeps: load the weights "
                              "alone, or configure the optimizer that it was saved with",

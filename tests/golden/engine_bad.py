@@ -179,6 +179,8 @@ class Bad:
         yield 'load into fewer layers', lambda: self.refused({'--load': folder, '--model': self.w.write('m.json', gpt2(layers=1))})
         yield 'load into another optimizer', lambda: self.refused({'--load': folder, '--deepspeed_config': self.w.write('o.json', {
             **ds_config(2, 2), 'optimizer': {'type': 'SGD', 'params': {'lr': 0.1, 'momentum': 0.9}}, 'zero_allow_untested_optimizer': True})})
+        yield 'load of Adam into Adagrad', lambda: self.refused({'--load': folder, '--deepspeed_config': self.w.write('o.json', {
+            **ds_config(2, 2), 'optimizer': {'type': 'Adagrad', 'params': {'lr': 0.1}}})})
         tag = 'global_step4'
         files = sorted(os.listdir(os.path.join(folder, tag)))
         for name in files:
