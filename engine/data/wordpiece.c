@@ -266,10 +266,12 @@ static size_t wp_lower(uint8_t *to, const uint8_t *s, size_t n)
  */
 static uint8_t *wp_normal(const zt_wordpiece *w, const char *text, size_t *n)
 {
-    uint8_t *copy = u8_cpy_alloc((const uint8_t *)text, *n + (*n == 0)), *apart, *low;
+    uint8_t *copy = malloc(*n + 1), *apart, *low;
 
     if (!copy)
         return NULL;
+    if (*n > 0)
+        memcpy(copy, text, *n);
     *n = wp_clean(copy, *n, false);
     if (!w->lower_case)
         return copy;

@@ -64,7 +64,9 @@ one() {
     else
         {
             echo "FAIL $name: see $out/$name.log"
-            tail -n 40 "$out/$name.log"
+            # what and where (the stack comes first), and the input itself at the end
+            grep -m 1 -A 40 -E 'ERROR: |runtime error: |fuzz_help' "$out/$name.log"
+            tail -n 4 "$out/$name.log"
         } >"$out/$name.result"
     fi
 }

@@ -350,6 +350,7 @@ static void test_wordpiece(void **state)
     zt_wordpiece *w = NULL;
     ckpt_err err = {0};
     int32_t id[12];
+    char *end;
 
     (void)state;
     write_text("vocab.txt", vocab);
@@ -363,6 +364,11 @@ static void test_wordpiece(void **state)
     assert_int_equal(zt_wordpiece_encode(w, "hello hello hello", 17, 4, id), 4);
     assert_int_equal(id[3], 3);
     assert_int_equal(zt_wordpiece_encode(w, "\xff", 1, 4, id), -1);
+    // no text: nothing is read, not even the byte after it
+    end = malloc(2);
+    assert_non_null(end);
+    assert_int_equal(zt_wordpiece_encode(w, end + 2, 0, 4, id), 2);
+    free(end);
     zt_wordpiece_free(w);
     write_text("bad.txt", "hello\n");
     assert_int_equal(zt_wordpiece_read(&w, path_of("bad.txt"), true, &err), CKPT_EFORMAT);
