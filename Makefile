@@ -44,11 +44,15 @@ UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
 PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal \
             $(B)/bin/zerotrain
 LIBS     := $(B)/lib/libckpt.a $(B)/lib/libckpt.so
-# the engine: BLAS always, MPI where it is installed (without it `zerotrain` trains on one process and says so)
+# the engine: matrix products by oneDNN where Debian's has code for the processor, else by OpenBLAS
+SGEMM    ?= $(if $(filter x86_64,$(shell uname -m)),dnnl,openblas)
+SGEMM_LIBS := $(if $(filter dnnl,$(SGEMM)),-ldnnl -lgomp,-lopenblas)
+CPPFLAGS += $(if $(filter dnnl,$(SGEMM)),-DZT_ONEDNN)
+# MPI where it is installed (without it `zerotrain` trains on one process and says so)
 ENGINE   := $(B)/lib/libzerotrain.a
 MPI_CFLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
 MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
-ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed -lopenblas -lunistring $(MPI_LIBS)
+ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-unit check-cli check-golden check-bad check-engine check-fault check-interop \
         check-fuzz bench lint fmt install clean help deps run-demo run-check programs
@@ -76,7 +80,7 @@ run-check: all check-unit check-cli check-golden check-bad check-engine check-fa
 # What is missing is told before the compiler does, by name of package.
 $(B)/needs: tools/needs.sh
 	@mkdir -p $(@D)
-	@CC="$(CC)" MPI="$(MPI_LIBS)" sh tools/needs.sh
+	@CC="$(CC)" MPI="$(MPI_LIBS)" SGEMM="$(SGEMM)" sh tools/needs.sh
 	@touch $@
 
 # MPI came or went: its file is compiled again.

@@ -45,7 +45,7 @@ if grep -n '#include "\(formats\|tools\)/' engine/*.[ch] engine/*/*.[ch]; then
     echo "the engine includes libckpt and itself only"
     bad=1
 fi
-for lib in libdeflate.h zlib.h openssl/ cjson/ pcre2.h cblas.h mpi.h; do
+for lib in libdeflate.h zlib.h openssl/ cjson/ pcre2.h cblas.h oneapi/dnnl mpi.h; do
     users=$(grep -l "#include <$lib" libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c engine/*/*.c 2>/dev/null)
     n=$(printf '%s\n' "$users" | grep -c .)
     limit=1

@@ -7,10 +7,14 @@
 # when nothing is missing.
 set -eu
 
+# matrix products: oneDNN where Debian's has code for the processor
+sgemm=libopenblas-pthread-dev
+[ "$(uname -m)" != x86_64 ] || sgemm=libdnnl-dev
+
 packages=
 for set in "$@"; do
     case "$set" in
-    build) packages="$packages gcc libc6-dev make libdeflate-dev zlib1g-dev libssl-dev libcjson-dev libpcre2-dev libopenblas-pthread-dev libopenmpi-dev openmpi-bin pkg-config libunistring-dev" ;;
+    build) packages="$packages gcc libc6-dev make libdeflate-dev zlib1g-dev libssl-dev libcjson-dev libpcre2-dev $sgemm libopenmpi-dev openmpi-bin pkg-config libunistring-dev" ;;
     demo) packages="$packages" ;;
     check) packages="$packages libcmocka-dev python3 mandoc" ;;
     lint) packages="$packages clang clang-tidy cppcheck shellcheck mandoc" ;;

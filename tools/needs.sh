@@ -1,7 +1,7 @@
 #!/bin/sh
 # Name the development files that building needs and that are not there.
 #
-#   CC=cc MPI="-lmpi" sh tools/needs.sh
+#   CC=cc MPI="-lmpi" SGEMM=dnnl|openblas sh tools/needs.sh
 #
 # MPI is what pkg-config says of ompi-c: without it zerotrain is built for one process, which is told.
 set -u
@@ -23,7 +23,11 @@ need zlib.h zlib1g-dev ""
 need openssl/evp.h libssl-dev ""
 need cjson/cJSON.h libcjson-dev ""
 need pcre2.h libpcre2-dev -DPCRE2_CODE_UNIT_WIDTH=8
-need cblas.h libopenblas-pthread-dev ""
+if [ "${SGEMM:-dnnl}" = dnnl ]; then
+    need oneapi/dnnl/dnnl.h libdnnl-dev ""
+else
+    need cblas.h libopenblas-pthread-dev ""
+fi
 need unicase.h libunistring-dev ""
 if [ -n "$missing" ]; then
     echo "needs: these headers are missing (Debian packages in brackets; sh tools/deps.sh build installs them):$missing" >&2

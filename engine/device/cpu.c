@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/device/cpu_blas.h"
 #include "engine/device/cpu_pool.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/mem.h"
@@ -172,7 +171,6 @@ int zt_cpu_new(zt_device **out, unsigned n_threads, ckpt_err *err)
         ckpt_free(c);
         return rc;
     }
-    zt_cpu_blas_init();
     c->device.ops = &cd_ops;
     c->device.host = true;
     *out = &c->device;

@@ -3,7 +3,7 @@
  *
  *     cpu.c              the table, memory
  *     cpu_pool.c         threads and their scratch
- *     cpu_blas.c         linear, linear_grad, matmul
+ *     cpu_matmul.c       linear, linear_grad, matmul
  *     cpu_elementwise.c  vectors, blocks of rows
  *     cpu_act.c          activations
  *     cpu_norm.c cpu_embed.c cpu_loss.c cpu_attention.c cpu_rope.c cpu_dropout.c cpu_update.c

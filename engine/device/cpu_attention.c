@@ -12,8 +12,8 @@
 #include <math.h>
 
 #include "engine/device/cpu.h"
-#include "engine/device/cpu_blas.h"
 #include "engine/device/cpu_pool.h"
+#include "engine/device/cpu_sgemm.h"
 #include "engine/device/philox.h"
 #include "engine/device/vmath.h"
 
@@ -227,33 +227,33 @@ static void at_blind_row(const at_block *b, float *s)
 static void at_scores(const at_head *h, const at_block *b, float alpha, const at_view qk[2],
                       float *s)
 {
-    zt_cpu_sgemm(&(zt_sgemm){.b_transposed = true,
-                             .m = b->rows,
-                             .n = b->cols,
-                             .k = h->job->a.width,
-                             .alpha = alpha,
-                             .a = qk[0].at,
-                             .lda = qk[0].ld,
-                             .b = qk[1].at,
-                             .ldb = qk[1].ld,
-                             .c = s,
-                             .ldc = b->ld});
+    zt_cpu_sgemm(h->job->device, &(zt_sgemm){.b_transposed = true,
+                                             .m = b->rows,
+                                             .n = b->cols,
+                                             .k = h->job->a.width,
+                                             .alpha = alpha,
+                                             .a = qk[0].at,
+                                             .lda = qk[0].ld,
+                                             .b = qk[1].at,
+                                             .ldb = qk[1].ld,
+                                             .c = s,
+                                             .ldc = b->ld});
 }
 
 /* acc [+]= alpha s x: rows of queries from rows of keys. */
 static void at_gather(const at_head *h, const at_block *b, float alpha, const float *s, at_view x)
 {
-    zt_cpu_sgemm(&(zt_sgemm){.m = b->rows,
-                             .n = h->job->a.width,
-                             .k = b->cols,
-                             .alpha = alpha,
-                             .beta = b->first ? 0.0F : 1.0F,
-                             .a = s,
-                             .lda = b->ld,
-                             .b = x.at,
-                             .ldb = x.ld,
-                             .c = h->room->acc,
-                             .ldc = h->job->a.width});
+    zt_cpu_sgemm(h->job->device, &(zt_sgemm){.m = b->rows,
+                                             .n = h->job->a.width,
+                                             .k = b->cols,
+                                             .alpha = alpha,
+                                             .beta = b->first ? 0.0F : 1.0F,
+                                             .a = s,
+                                             .lda = b->ld,
+                                             .b = x.at,
+                                             .ldb = x.ld,
+                                             .c = h->room->acc,
+                                             .ldc = h->job->a.width});
 }
 
 /* to += alpha s' x: rows of keys from rows of queries. */
@@ -269,7 +269,7 @@ static void at_spread(const at_head *h, const at_block *b, const zt_sgemm *what)
     g.lda = b->ld;
     g.c += b->k0 * h->job->a.width;
     g.ldc = h->job->a.width;
-    zt_cpu_sgemm(&g);
+    zt_cpu_sgemm(h->job->device, &g);
 }
 
 /* ---- forward ----------------------------------------------------------------------------- */

@@ -1,23 +1,21 @@
 /*
- * cpu_blas.c: matrix products on the processor: linear maps, their gradients, general products.
+ * cpu_matmul.c: matrix products on the processor: linear maps, their gradients, general products.
  *
  * A product is cut into tiles of its result by sizes alone, never along k, and each tile is one
- * product of BLAS in one thread: so results do not depend on the number of threads.  What follows a
+ * product in one thread: so results do not depend on the number of threads.  What follows a
  * product (activation, rounding) happens to its tile right after it, while that is in the cache.
  * 16-bit operands become fp32 in the worker's scratch, a panel of at most BL_TILE x BL_DEPTH at a
  * time.
  */
-#include "engine/device/cpu_blas.h"
-
-#include <cblas.h>
 #include <limits.h>
 #include <string.h>
 
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_pool.h"
+#include "engine/device/cpu_sgemm.h"
 #include "engine/device/vmath.h"
 
-/* Side of a tile, about: smaller ones waste time as BLAS packs its operands for each, larger ones
+/* Side of a tile, about: smaller ones waste time as the operands are packed for each, larger ones
  * share out badly. */
 #define BL_TILE 768u
 
@@ -30,22 +28,6 @@
 /* Columns of a bias gradient that are summed together, and rows whose sums form one addend. */
 #define BL_COLUMNS 64u
 #define BL_ROWS    64u
-
-void zt_cpu_blas_init(void)
-{
-    openblas_set_num_threads(1);
-}
-
-void zt_cpu_sgemm(const zt_sgemm *g)
-{
-    if (g->m == 0 || g->n == 0) {
-        return;
-    }
-    cblas_sgemm(CblasRowMajor, g->a_transposed ? CblasTrans : CblasNoTrans,
-                g->b_transposed ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
-                (blasint)g->k, g->alpha, g->a, (blasint)g->lda, g->b, (blasint)g->ldb, g->beta,
-                g->c, (blasint)g->ldc);
-}
 
 /* ---- a product and its tiles --------------------------------------------------------------- */
 
@@ -161,7 +143,7 @@ static void bl_start(float *c, uint64_t ld, const bl_tile *t, const float *bias,
     }
 }
 
-static void bl_tile_f32(const bl_product *p, const bl_tile *t)
+static void bl_tile_f32(zt_device *d, const bl_product *p, const bl_tile *t)
 {
     bool keep = p->act != ZT_ACT_NONE && p->pre;
     uint64_t ldc = keep ? p->n : p->ldc;
@@ -184,7 +166,7 @@ static void bl_tile_f32(const bl_product *p, const bl_tile *t)
                   .lda = p->lda,
                   .ldb = p->ldb,
                   .ldc = ldc};
-    zt_cpu_sgemm(&g);
+    zt_cpu_sgemm(d, &g);
     if (p->act != ZT_ACT_NONE) {
         float *y = (float *)p->c + t->row * p->ldc + t->column;
         for (uint64_t i = 0; i < t->m; i++) {
@@ -287,7 +269,7 @@ static void bl_tile_16(const bl_job *j, const bl_product *p, const bl_tile *t, u
                       .ldb = p->b_transposed ? part : t->n,
                       .ldc = t->n};
         bl_panels(j->dt, p, t, &room, &g, k);
-        zt_cpu_sgemm(&g);
+        zt_cpu_sgemm(j->device, &g);
     }
     bl_finish_16(j->dt, p, t, room.c);
 }
@@ -330,14 +312,14 @@ static void bl_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
         }
         bl_tile t = bl_tile_at(p, k);
         if (j->dt == CKPT_F32) {
-            bl_tile_f32(p, &t);
+            bl_tile_f32(j->device, p, &t);
         } else {
             bl_tile_16(j, p, &t, worker);
         }
     }
 }
 
-/* BLAS counts in int. */
+/* Libraries may count in int. */
 static bool bl_fits(const bl_product *p)
 {
     return p->m <= INT_MAX && p->n <= INT_MAX && p->k <= INT_MAX && p->lda <= INT_MAX &&

@@ -1,11 +1,13 @@
 /*
- * cpu_blas.h: the fp32 matrix product of one thread, for use inside workers.
+ * cpu_sgemm.h: the fp32 matrix product of one thread, for use inside workers.
  */
-#ifndef ZT_DEVICE_CPU_BLAS_H
-#define ZT_DEVICE_CPU_BLAS_H
+#ifndef ZT_DEVICE_CPU_SGEMM_H
+#define ZT_DEVICE_CPU_SGEMM_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "engine/device/device.h"
 
 /*
  * C = alpha op(A) op(B) + beta C, row-major: C [m, n], op(A) [m, k], op(B) [k, n].
@@ -24,9 +26,8 @@ typedef struct zt_sgemm {
     uint64_t lda, ldb, ldc;
 } zt_sgemm;
 
-void zt_cpu_sgemm(const zt_sgemm *g);
-
-/* Once per process, before any product: BLAS must not start threads of its own. */
-void zt_cpu_blas_init(void);
+/* Sides are below 2^31.  The result depends on nothing but the operands.  Errors: ELIMIT (out of
+ * memory), kept by the device. */
+void zt_cpu_sgemm(zt_device *d, const zt_sgemm *g);
 
 #endif
