@@ -196,7 +196,12 @@ ZT_INLINE void ac_v_load(zt_v *v, const float *p, uint64_t n)
 
 ZT_INLINE void ac_v_store(float *p, const zt_v *v, uint64_t n)
 {
-    memcpy(p, v, n >= ZT_LANES ? sizeof *v : n * sizeof *p);
+    // two calls: a length that is known becomes one store
+    if (n >= ZT_LANES) {
+        zt_v_store(p, v);
+    } else {
+        memcpy(p, v, n * sizeof *p);
+    }
 }
 
 ZT_CLONES static void ac_block(zt_act act, uint64_t n, float *y, const float *x)
