@@ -5,10 +5,10 @@
  *     mp_rank_00_model_states.pt                         the model (stages 0 to 2)
  *     zero_pp_rank_{0..n-1}_mp_rank_00_model_states.pt   the model (stage 3: buffers, fragments)
  *     [bf16_]zero_pp_rank_{0..n-1}_mp_rank_00_optim_states.pt  masters and optimizer state
- * Rank 0's files say what there is; every other rank's file is read, compared with them, and closed.
- * Several model-parallel ranks, pipeline stages and experts without ZeRO are read in parts, each like
- * this, and put together by ds_grid.c.  Checked against DeepSpeed 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5,
- * 0.12.6 and 0.19.8.
+ * Rank 0's files say what there is; every other rank's file is read, compared with them, and
+ * closed. Several model-parallel ranks, pipeline stages and experts without ZeRO are read in parts,
+ * each like this, and put together by ds_grid.c.  Checked against DeepSpeed 0.3.16, 0.5.10, 0.6.5,
+ * 0.7.7, 0.9.5, 0.12.6 and 0.19.8.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -283,7 +283,8 @@ static int ds_check_pairs(ckpt_ds *ds)
     if (!lost)
         return ckpt_fail_memory(ds->err);
     return ckpt_ds_problem(ds, CKPT_EMISSING,
-                           "%s: missing: rank %" PRIu32 " has %s file, but no %s file (%zu model and "
+                           "%s: missing: rank %" PRIu32
+                           " has %s file, but no %s file (%zu model and "
                            "%zu optimizer files in all): a process did not save, or shards of an "
                            "earlier run were left behind",
                            lost, many->at[i].rank, fewer ? "a model" : "an optimizer",

@@ -73,8 +73,9 @@ static int dsl_layout(ckpt_ds *ds, size_t index, const uint64_t *numel, const ui
 {
     ckpt_ds_group *g = &ds->group.at[index];
     uint64_t have = ds->column.at[0].at[g->part].n;
-    // Since 0.5.2 the flat buffer is a multiple of twice the world size (of experts: of the ranks that
-    // share them), before of the world size; the intervals of legacy stage 1 are as long as they are.
+    // Since 0.5.2 the flat buffer is a multiple of twice the world size (of experts: of the ranks
+    // that share them), before of the world size; the intervals of legacy stage 1 are as long as
+    // they are.
     uint64_t multiple[2] = {2 * (uint64_t)g->n_parts, g->n_parts};
 
     if (ds->legacy && !ckpt_mul(have ? have : 1, g->n_parts, &multiple[0]))
@@ -169,10 +170,11 @@ static int dsl_shuffled(ckpt_ds *ds, size_t index)
 /* Elements that belong to no parameter would be lost. */
 static int dsl_nobody(ckpt_ds *ds, size_t index)
 {
-    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
-                           "%s: group %zu holds elements, but param_shapes list no parameter of it: "
-                           "model and optimizer files are from different runs",
-                           ds->optim.path, index);
+    return ckpt_ds_problem(
+        ds, CKPT_EMISMATCH,
+        "%s: group %zu holds elements, but param_shapes list no parameter of it: "
+        "model and optimizer files are from different runs",
+        ds->optim.path, index);
 }
 
 int ckpt_ds_flat_begin(ckpt_ds *ds)
@@ -219,16 +221,17 @@ int ckpt_ds_flat_check(ckpt_ds *ds)
         for (uint32_t p = 0; rc == CKPT_OK && g->n && p < g->n_parts * g->lanes; p++) {
             const ckpt_ds_flat *slice = &ds->column.at[0].at[g->part + p];
             uint64_t have = slice->n, owned = dsl_owned(&g->flat, p % g->n_parts);
-            uint32_t rank = g->lanes > 1 ? p / g->n_parts + p % g->n_parts * g->lanes : p % ds->world;
+            uint32_t rank =
+                g->lanes > 1 ? p / g->n_parts + p % g->n_parts * g->lanes : p % ds->world;
             // Without a dtype: the file could not be read, which has been said.
             if (slice->dtype == CKPT_DTYPE_NONE)
                 continue;
             if (have < owned || have > g->flat.slice)
-                rc = ckpt_ds_problem(
-                    ds, CKPT_EMISMATCH,
-                    "%s: the slice of group %zu has %" PRIu64 " elements, expected %" PRIu64 " to "
-                    "%" PRIu64 ": the shard is from another run",
-                    ds->dir.optims.at[rank].path, i, have, owned, g->flat.slice);
+                rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                                     "%s: the slice of group %zu has %" PRIu64
+                                     " elements, expected %" PRIu64 " to "
+                                     "%" PRIu64 ": the shard is from another run",
+                                     ds->dir.optims.at[rank].path, i, have, owned, g->flat.slice);
         }
     }
     return rc;
@@ -299,7 +302,8 @@ static bool dsl_address(const ckpt_value *v, uint64_t numel, uint64_t start)
            (uint64_t)n == numel && (uint64_t)at == start;
 }
 
-/* One rank's mapping of a group; by_name: an index of it where its order is not to count, else NULL. */
+/* One rank's mapping of a group; by_name: an index of it where its order is not to count, else
+ * NULL. */
 typedef struct dsl_mapping {
     ckpt_dict entries;
     const ckpt_ds_index *by_name;
@@ -359,7 +363,7 @@ static int dsl_note_shuffled(ckpt_ds *ds)
 
 /* Check one group of one rank; *shuffled is set where the mapping follows the original order. */
 static int dsl_check_mapping(ckpt_ds *ds, const ckpt_ds_shard *s, size_t group, ckpt_dict mapping,
-                       bool *shuffled)
+                             bool *shuffled)
 {
     const ckpt_ds_group *g = &ds->group.at[group];
     const dsl_mapping listed = {mapping, NULL, s->rank / g->lanes};

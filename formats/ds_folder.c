@@ -313,7 +313,8 @@ static int dsf_whole(ckpt_ds *ds, ckpt_ds_folder *dir)
 {
     for (size_t i = 1; i < dir->wholes.n; i++) {
         if (dir->wholes.at[i - 1].mp == dir->wholes.at[i].mp)
-            return ckpt_ds_problem(ds, CKPT_EMISMATCH, "%s: rank %" PRIu32
+            return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                                   "%s: rank %" PRIu32
                                    " has two model files, this and %s: one of them was left behind "
                                    "by another run; move it away",
                                    dir->wholes.at[i - 1].path, dir->wholes.at[i].mp,
@@ -434,8 +435,8 @@ const char *ckpt_ds_folder_lost(ckpt_ds *ds, const ckpt_ds_parts *parts, uint32_
     if (!at)
         return like;
     at += sizeof mark - 1;
-    const char *path = ckpt_arena_printf(ds->map->arena, "%.*s%" PRIu32 "%s", (int)(at - like), like,
-                                         rank, at + strspn(at, "0123456789"));
+    const char *path = ckpt_arena_printf(ds->map->arena, "%.*s%" PRIu32 "%s", (int)(at - like),
+                                         like, rank, at + strspn(at, "0123456789"));
     return path ? path : like;
 }
 
@@ -465,11 +466,11 @@ int ckpt_ds_folder_check(ckpt_ds *ds, const ckpt_ds_parts *parts, const char *wh
                               ? dsf_missing(ds->map, parts, &first)
                               : NULL;
     if (rc == CKPT_OK && missing)
-        rc = ckpt_ds_problem(ds, CKPT_EMISSING,
-                             "%s: missing: the %s file of rank %s, though there are some up to rank "
-                             "%" PRIu32 ": a process did not save, the file was not copied, or the "
-                             "others are of an earlier, larger run",
-                             ckpt_ds_folder_lost(ds, parts, first), what, missing,
-                             parts->at[parts->n - 1].rank);
+        rc = ckpt_ds_problem(
+            ds, CKPT_EMISSING,
+            "%s: missing: the %s file of rank %s, though there are some up to rank "
+            "%" PRIu32 ": a process did not save, the file was not copied, or the "
+            "others are of an earlier, larger run",
+            ckpt_ds_folder_lost(ds, parts, first), what, missing, parts->at[parts->n - 1].rank);
     return rc;
 }

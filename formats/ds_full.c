@@ -451,8 +451,8 @@ static int dsu_add_steps(dsu *u, dsu_entry **sorted)
         const dsu_entry *e = sorted[i];
         if (!dsu_is_trained(u, e))
             continue;
-        const ckpt_value *v = ckpt_value_get(
-            dsu_state(u->optimizer, e->group, u->fused ? 0 : e->slot), "step");
+        const ckpt_value *v =
+            ckpt_value_get(dsu_state(u->optimizer, e->group, u->fused ? 0 : e->slot), "step");
         if (!v && e->group < groups.n)
             v = ckpt_value_get(groups.at[e->group], "step");
         // One value of a group is one source for all of its parameters.
@@ -533,8 +533,7 @@ static int dsu_make_state(dsu *u, dsu_entry **sorted)
     ckpt_state *state = NULL;
     size_t next = 0;
     int rc = ckpt_ds_state_new(u->ds, &state);
-    const ckpt_value *optimizer =
-        rc == CKPT_OK ? ckpt_value_get(state->model, "optimizer") : NULL;
+    const ckpt_value *optimizer = rc == CKPT_OK ? ckpt_value_get(state->model, "optimizer") : NULL;
     ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dsu_base(optimizer), "param_groups"));
     uint64_t n = u->groups.n ? u->groups.n : groups.n;
 

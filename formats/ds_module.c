@@ -120,8 +120,8 @@ static bool dsm_several(const ckpt_value *v)
 }
 
 /*
- * Runs of more dimensions than data: the files of all model-parallel ranks, and those of the experts,
- * must be here, because one slice is not the model.
+ * Runs of more dimensions than data: the files of all model-parallel ranks, and those of the
+ * experts, must be here, because one slice is not the model.
  */
 static int dsm_complete(ckpt_ds *ds)
 {

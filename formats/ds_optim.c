@@ -42,8 +42,7 @@ static ckpt_value *dso_flat(const ckpt_ds *ds, ckpt_seq list, size_t group, uint
 /* The state dict of the optimizer that the wrapper drives. */
 static const ckpt_value *dso_base(const ckpt_ds *ds, const ckpt_value *optim)
 {
-    return ckpt_value_get(optim,
-                          ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+    return ckpt_value_get(optim, ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
 }
 
 /* The optimizer's state of a group: a dict, or NULL. */
@@ -141,8 +140,7 @@ static int dso_state_columns(ckpt_ds *ds)
  */
 static int dso_owners(ckpt_ds *ds)
 {
-    ckpt_seq groups =
-        ckpt_value_seq(ckpt_value_get(dso_base(ds, ds->optim.optim), "param_groups"));
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dso_base(ds, ds->optim.optim), "param_groups"));
     bool sure = ds->stage == 3 && groups.n > 0 && groups.n <= DSO_MAX_GROUPS;
     size_t next = 0;
 

@@ -71,7 +71,10 @@ static int dw_settings(ckpt_dsw *w)
     const ckpt_target *t = w->target;
 
     w->from_stage = dw_from_stage(s);
-    w->stage = t->stage == CKPT_STAGE_NONE ? 0 : t->stage ? t->stage : w->from_stage ? w->from_stage : 1;
+    w->stage = t->stage == CKPT_STAGE_NONE ? 0
+               : t->stage                  ? t->stage
+               : w->from_stage             ? w->from_stage
+                                           : 1;
     w->world = t->world ? t->world : s->world ? s->world : 1;
     w->from_release = s->model ? ckpt_dsw_release(s->version) : CKPT_DS_NEWEST;
     w->release = t->version ? ckpt_dsw_release(t->version) : w->from_release;

@@ -13,7 +13,8 @@
 #define PK_DEPTH_MAX  1000u         /* containers in containers */
 #define PK_ARENA_FREE (64ull << 20) /* bytes any pickle may take */
 #define PK_ARENA_RATE 100u          /* and more per byte of the file: the densest take 64 ... */
-#define PK_ARENA_MUCH (320ull << 20) /* ... up to here; beyond, as much per byte as real ones take: */
+#define PK_ARENA_MUCH                                                                              \
+    (320ull << 20) /* ... up to here; beyond, as much per byte as real ones take: */
 #define PK_ARENA_REAL 32u
 #define PK_COPIES_FREE                                                                             \
     ((uint64_t)8 << 20) /* items and bytes that calls may copy, beyond its size */

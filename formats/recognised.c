@@ -1,5 +1,6 @@
 /*
- * recognised.c: formats that are known by sight and not read yet: each is refused by its own name, never guessed at.
+ * recognised.c: formats that are known by sight and not read yet: each is refused by its own name,
+ * never guessed at.
  *
  * PyTorch distributed checkpoints (a folder with .metadata), GGUF, and numpy's npy and npz.
  */
@@ -27,13 +28,16 @@ static int rec_dcp_probe(const ckpt_listing *list)
     return shards ? 55 : 0;
 }
 
-static int rec_dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err)
+static int rec_dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                          ckpt_err *err)
 {
     (void)map;
     (void)opts;
     if (!ckpt_listing_find(list, ".metadata"))
-        return ckpt_fail(err, CKPT_EMISSING,
-                         "%s: a PyTorch distributed checkpoint without .metadata: the save did not finish", list->folder);
+        return ckpt_fail(
+            err, CKPT_EMISSING,
+            "%s: a PyTorch distributed checkpoint without .metadata: the save did not finish",
+            list->folder);
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "%s: a PyTorch distributed checkpoint (DCP), which is not supported yet; "
                      "torch.distributed.checkpoint.format_utils makes a torch file of it",
@@ -60,7 +64,8 @@ static int rec_npy_probe(const uint8_t *head, size_t n, uint64_t size)
     (void)size;
     if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0)
         return 100;
-    // an npz is a zip whose first member is called something.npy; torch archives have a folder in every name
+    // an npz is a zip whose first member is called something.npy; torch archives have a folder in
+    // every name
     if (n < 30 || memcmp(head, "PK\3\4", 4) != 0)
         return 0;
     size_t len = (size_t)head[26] | (size_t)head[27] << 8;
@@ -71,7 +76,8 @@ static int rec_npy_probe(const uint8_t *head, size_t n, uint64_t size)
 
 static int rec_refuse(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
-    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: a file of format %s, which is recognised but not supported yet", io->name,
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%s: a file of format %s, which is recognised but not supported yet", io->name,
                      map->files.at[file].format->name);
 }
 

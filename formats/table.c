@@ -1,5 +1,6 @@
 /*
- * table.c: the one list of format drivers.  Adding a format is one line here and one file beside it.
+ * table.c: the one list of format drivers.  Adding a format is one line here and one file beside
+ * it.
  */
 #include "libckpt/format.h"
 
@@ -16,12 +17,8 @@ extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
 
 const ckpt_format *const ckpt_formats[] = {
-    &ckpt_format_torch,
-    &ckpt_format_safetensors,
-    &ckpt_format_torch_legacy,
-    &ckpt_format_gguf,
-    &ckpt_format_npz,
-    NULL,
+    &ckpt_format_torch, &ckpt_format_safetensors, &ckpt_format_torch_legacy,
+    &ckpt_format_gguf,  &ckpt_format_npz,         NULL,
 };
 
 const ckpt_directory *const ckpt_directories[] = {

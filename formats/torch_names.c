@@ -451,10 +451,12 @@ int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickl
     int rc = CKPT_OK;
 
     if (pickle->n_special > 0)
-        rc = ckpt_map_note(map, CKPT_WARNING, err,
-                           "%s: %" PRIu64 " tensors of a kind that is not listed or exported (sparse, nested ...): "
-                           "their values stay in the tree",
-                           io->name, pickle->n_special);
+        rc =
+            ckpt_map_note(map, CKPT_WARNING, err,
+                          "%s: %" PRIu64
+                          " tensors of a kind that is not listed or exported (sparse, nested ...): "
+                          "their values stay in the tree",
+                          io->name, pickle->n_special);
     if (rc == CKPT_OK && pickle->n_objects > 0)
         rc = ckpt_map_note(map, CKPT_WARNING, err,
                            "%s: %" PRIu64 " objects of classes that are unknown here: kept as they "

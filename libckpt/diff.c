@@ -11,7 +11,7 @@ enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
 
 typedef struct diff_state {
     ckpt_reader *ra, *rb;
-    void *a, *b;        /* DIFF_BLOCK elements of up to 16 bytes each */
+    void *a, *b;             /* DIFF_BLOCK elements of up to 16 bytes each */
     double *wide_a, *wide_b; /* the same as doubles, where they are floating */
     const ckpt_diff_opts *opts;
     ckpt_difference_fn fn;
@@ -57,7 +57,8 @@ static unsigned diff_packed(const uint8_t *p, size_t i, unsigned bits)
     return both >> shift & ((1u << bits) - 1);
 }
 
-/* Count the differing elements of one block of any other values: by bits, which have no distance. */
+/* Count the differing elements of one block of any other values: by bits, which have no distance.
+ */
 static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t n, unsigned bits)
 {
     size_t width = bits / 8;
@@ -76,7 +77,8 @@ static int diff_values(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b
 {
     ckpt_difference d = {.name = a->name, .what = "values", .a = a, .b = b};
     bool same = a->dtype == b->dtype;
-    ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, a->dtype), wide_b = ckpt_cast_find(CKPT_F64, b->dtype);
+    ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, a->dtype),
+                 wide_b = ckpt_cast_find(CKPT_F64, b->dtype);
     unsigned bits = ckpt_dtype_get(a->dtype)->bits;
     int rc = CKPT_OK;
 
@@ -105,7 +107,8 @@ static int diff_tensor(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b
     ckpt_difference d = {.name = a->name, .a = a, .b = b};
     bool floats = ckpt_cast_find(CKPT_F64, a->dtype) && ckpt_cast_find(CKPT_F64, b->dtype);
 
-    if (a->ndim != b->ndim || (a->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) != 0)) {
+    if (a->ndim != b->ndim ||
+        (a->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) != 0)) {
         d.what = "shape";
         diff_say(s, &d);
         return CKPT_OK;
@@ -140,8 +143,8 @@ static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_e
     return rc;
 }
 
-int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts, ckpt_difference_fn fn, void *ctx,
-              ckpt_err *err)
+int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
+              ckpt_difference_fn fn, void *ctx, ckpt_err *err)
 {
     static const ckpt_diff_opts defaults = {0};
     diff_state s = {.opts = opts ? opts : &defaults, .fn = fn, .ctx = ctx};

@@ -75,7 +75,8 @@ const char *ckpt_map_pointer(const ckpt_map *map)
     return map->pointer;
 }
 
-bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text, bool *is_number)
+bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text,
+                      bool *is_number)
 {
     if (i >= map->facts.n)
         return false;
@@ -104,7 +105,8 @@ bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key, const
     return true;
 }
 
-bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path, const char **record, uint64_t *at)
+bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
+                    const char **record, uint64_t *at)
 {
     if (e->source >= map->sources.n)
         return false;

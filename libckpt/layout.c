@@ -1,5 +1,6 @@
 /*
- * layout.c: from a map and a target to the map of what will be written; and the four steps of a conversion in one.
+ * layout.c: from a map and a target to the map of what will be written; and the four steps of a
+ * conversion in one.
  */
 #include <string.h>
 
@@ -18,7 +19,8 @@ static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)
     return wanted;
 }
 
-static int lay_tensor(ckpt_map *to, const ckpt_map *from, const ckpt_tensor *t, ckpt_dtype wanted, ckpt_err *err)
+static int lay_tensor(ckpt_map *to, const ckpt_map *from, const ckpt_tensor *t, ckpt_dtype wanted,
+                      ckpt_err *err)
 {
     ckpt_tensor like = *t;
     ckpt_tensor *made = NULL;
@@ -36,7 +38,8 @@ static int lay_tensor(ckpt_map *to, const ckpt_map *from, const ckpt_tensor *t, 
     if (owner) {
         size_t at = ckpt_map_index(to, owner->name, strlen(owner->name));
         if (at == SIZE_MAX)
-            return ckpt_fail(err, CKPT_EMISSING, "%s: %s is tied to %s, which does not come before it", from->path,
+            return ckpt_fail(err, CKPT_EMISSING,
+                             "%s: %s is tied to %s, which does not come before it", from->path,
                              t->name, owner->name);
         like.owner = to->tensors.at[at];
     }
@@ -67,10 +70,12 @@ static int lay_tensors(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, ck
 static int lay_metadata(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     for (uint64_t i = 0; i < from->metadata.n; i++) {
-        const ckpt_text key = from->metadata.at[i].key->as.text, text = from->metadata.at[i].value->as.text;
+        const ckpt_text key = from->metadata.at[i].key->as.text,
+                        text = from->metadata.at[i].value->as.text;
         if (ckpt_map_index(from, key.at, key.n) != SIZE_MAX)
             continue;
-        ckpt_value *k = ckpt_value_str(to->arena, key.at, key.n), *v = ckpt_value_str(to->arena, text.at, text.n);
+        ckpt_value *k = ckpt_value_str(to->arena, key.at, key.n),
+                   *v = ckpt_value_str(to->arena, text.at, text.n);
         if (!k || !v || !ckpt_dict_add(to->arena, &to->metadata, k, v))
             return ckpt_fail_memory(err);
     }
@@ -94,7 +99,8 @@ static bool lay_makes_tensors(const char *name)
     return dir && (dir->caps & CKPT_MAKES_TENSORS);
 }
 
-static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_format *format, ckpt_err *err)
+static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_format *format,
+                           ckpt_err *err)
 {
     const char *slash = strrchr(target->path, '/');
     const char *name = slash ? slash + 1 : target->path;
@@ -118,8 +124,10 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     int rc;
 
     if (!(caps & CKPT_CAN_WRITE))
-        return ckpt_fail(err, CKPT_EUSAGE, "format '%s' %s; formats to write: torch, safetensors, hf, hf-bin, zero, universal",
-                         target->format, format || dir ? "cannot be written" : "is unknown");
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "format '%s' %s; formats to write: torch, safetensors, hf, hf-bin, zero, universal",
+            target->format, format || dir ? "cannot be written" : "is unknown");
     to->format = format ? format->name : dir->name;
     if (format)
         rc = lay_single_file(to, target, format, err);
@@ -156,7 +164,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
     return CKPT_OK;
 }
 
-/* The folder that receives the files: the target's path itself, or the one its single file is in. */
+/* The folder that receives the files: the target's path itself, or the one its single file is in.
+ */
 static char *lay_folder(const ckpt_map *to, const ckpt_target *target)
 {
     if (!ckpt_format_find(target->format))
@@ -164,11 +173,12 @@ static char *lay_folder(const ckpt_map *to, const ckpt_target *target)
     const char *slash = strrchr(target->path, '/');
     if (!slash)
         return ckpt_arena_string(to->arena, ".", 1);
-    return ckpt_arena_string(to->arena, target->path, slash == target->path ? 1 : (size_t)(slash - target->path));
+    return ckpt_arena_string(to->arena, target->path,
+                             slash == target->path ? 1 : (size_t)(slash - target->path));
 }
 
-int ckpt_convert(const ckpt_map *from, const ckpt_target *target, const ckpt_run_opts *opts, ckpt_run_report *report,
-                 ckpt_err *err)
+int ckpt_convert(const ckpt_map *from, const ckpt_target *target, const ckpt_run_opts *opts,
+                 ckpt_run_report *report, ckpt_err *err)
 {
     ckpt_map *to = NULL;
     ckpt_plan *plan = NULL;

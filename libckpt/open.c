@@ -86,7 +86,8 @@ int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_format *format
 }
 
 /* The folder of a path ("." when it has none), and the name in it; in the map's arena. */
-static int open_split(ckpt_map *map, const char *path, const char **folder, const char **name, ckpt_err *err)
+static int open_split(ckpt_map *map, const char *path, const char **folder, const char **name,
+                      ckpt_err *err)
 {
     const char *slash = strrchr(path, '/');
     const char *dir = !slash ? "." : slash == path ? "/" : path;
@@ -141,15 +142,17 @@ static int open_nothing(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
             hint = ckpt_arena_printf(map->arena, "; did you mean %s?", path);
         hint = hint ? hint : "";
     }
-    return ckpt_fail(err, CKPT_EMISSING,
-                     "%s: no checkpoint here: neither 'latest' nor *_states.pt files (DeepSpeed) nor "
-                     "model.safetensors, pytorch_model.bin or their index (Hugging Face)%s",
-                     list->folder, hint);
+    return ckpt_fail(
+        err, CKPT_EMISSING,
+        "%s: no checkpoint here: neither 'latest' nor *_states.pt files (DeepSpeed) nor "
+        "model.safetensors, pytorch_model.bin or their index (Hugging Face)%s",
+        list->folder, hint);
 }
 
-/* A folder, by the driver that is surest of it; with a driver: because of the file `part` that was named. */
-static int open_folder(ckpt_map *map, const char *folder, const char *part, const ckpt_directory *driver,
-                       const ckpt_open_opts *opts, ckpt_err *err)
+/* A folder, by the driver that is surest of it; with a driver: because of the file `part` that was
+ * named. */
+static int open_folder(ckpt_map *map, const char *folder, const char *part,
+                       const ckpt_directory *driver, const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_listing list;
     int rc = ckpt_listing_read(&list, map, folder, err);
@@ -174,8 +177,9 @@ static int open_require_crc(ckpt_map *map, ckpt_err *err)
         const ckpt_source *s = &map->sources.at[i];
         const ckpt_map_file *f = s->kind == CKPT_SOURCE_FILE ? &map->files.at[s->file] : NULL;
         if (f && f->format && f->format->records && !s->has_crc && s->n_bytes > 0)
-            rc = ckpt_map_problem(map, CKPT_EFORMAT, err, "%s: record %s carries no CRC-32, and one is required",
-                                  f->path, s->name ? s->name : "?");
+            rc = ckpt_map_problem(map, CKPT_EFORMAT, err,
+                                  "%s: record %s carries no CRC-32, and one is required", f->path,
+                                  s->name ? s->name : "?");
     }
     return rc;
 }
@@ -205,8 +209,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     *out = NULL;
     opts = opts ? opts : &defaults;
     if (stat(path, &st) != 0)
-        return ckpt_fail_sys(err, ckpt_open_code(errno), errno,
-                             "%s: cannot be opened", path);
+        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
     int rc = ckpt_map_new(&map, 0, err);
     if (rc == CKPT_OK) {
         map->collect = opts->collect;
@@ -217,7 +220,8 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         rc = folder ? open_folder(map, folder, NULL, NULL, opts, err) : ckpt_fail_memory(err);
     } else if (rc == CKPT_OK) {
         driver = open_part(name, opts->whole_checkpoint);
-        rc = driver ? open_folder(map, folder, name, driver, opts, err) : open_file(&map, path, opts->collect, err);
+        rc = driver ? open_folder(map, folder, name, driver, opts, err)
+                    : open_file(&map, path, opts->collect, err);
     }
     if (rc == CKPT_OK && opts->require_crc)
         rc = open_require_crc(map, err);

@@ -61,10 +61,12 @@ static int sel_parse(sel_rules *rules, ckpt_map *map, const char *text, ckpt_err
             const char *replacement = sel_word(map->arena, &text);
             const char *rest = replacement ? sel_word(map->arena, &text) : NULL;
             if (!replacement || rest)
-                return ckpt_fail(err, CKPT_EUSAGE, "rename rules, line %u: expected PATTERN REPLACEMENT", line);
+                return ckpt_fail(err, CKPT_EUSAGE,
+                                 "rename rules, line %u: expected PATTERN REPLACEMENT", line);
             if (sel_stars(replacement) > sel_stars(pattern) || sel_stars(pattern) > SEL_MAX_STARS)
-                return ckpt_fail(err, CKPT_EUSAGE, "rename rules, line %u: more '*' in the replacement than in the pattern",
-                                 line);
+                return ckpt_fail(
+                    err, CKPT_EUSAGE,
+                    "rename rules, line %u: more '*' in the replacement than in the pattern", line);
             sel_rule *r = ckpt_vec_push(rules);
             if (!r)
                 return ckpt_fail_memory(err);
@@ -78,8 +80,9 @@ static int sel_parse(sel_rules *rules, ckpt_map *map, const char *text, ckpt_err
 }
 
 /*
- * Match a whole name; '*' takes the shortest run that lets the rest match (going back only to the last star, so
- * the time is bounded by the product of the lengths).  from/to: the run each star took.
+ * Match a whole name; '*' takes the shortest run that lets the rest match (going back only to the
+ * last star, so the time is bounded by the product of the lengths).  from/to: the run each star
+ * took.
  */
 static bool sel_match(const char *p, const char *s, const char *from[], const char *to[])
 {
@@ -104,7 +107,8 @@ static bool sel_match(const char *p, const char *s, const char *from[], const ch
     return true;
 }
 
-/* The new name by the first rule that matches; the old one when none does; NULL when memory is exhausted. */
+/* The new name by the first rule that matches; the old one when none does; NULL when memory is
+ * exhausted. */
 static const char *sel_rename(const sel_rules *rules, ckpt_arena *a, const char *name)
 {
     const char *from[SEL_MAX_STARS], *to[SEL_MAX_STARS];
@@ -130,7 +134,8 @@ static const char *sel_rename(const sel_rules *rules, ckpt_arena *a, const char 
     return name;
 }
 
-/* Metadata that records ties by name would lie after names changed: drop it (the ties themselves stay). */
+/* Metadata that records ties by name would lie after names changed: drop it (the ties themselves
+ * stay). */
 static void sel_drop_ties(ckpt_map *map)
 {
     uint64_t kept = 0;
@@ -144,7 +149,8 @@ static void sel_drop_ties(ckpt_map *map)
     map->metadata.n = kept;
 }
 
-/* A kept name whose owner was dropped takes the bytes over; later names of the same owner follow it. */
+/* A kept name whose owner was dropped takes the bytes over; later names of the same owner follow
+ * it. */
 static void sel_adopt(ckpt_tensor *t, ckpt_tensor *const *all, const bool *keep, size_t n)
 {
     const ckpt_tensor *owner = t->owner;
@@ -207,7 +213,8 @@ int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
         rc = sel_apply(map, filter, &rules, err);
     }
     if (rc == CKPT_OK && before > 0 && map->tensors.n == 0)
-        rc = ckpt_fail(err, CKPT_EMISSING, "%s: none of the %zu tensors is selected by the given names", map->path,
+        rc = ckpt_fail(err, CKPT_EMISSING,
+                       "%s: none of the %zu tensors is selected by the given names", map->path,
                        before);
     ckpt_vec_free(&rules);
     return rc;

@@ -1,7 +1,9 @@
 /*
- * verify.c: everything that can be said about a checkpoint's soundness without knowing what it should hold.
+ * verify.c: everything that can be said about a checkpoint's soundness without knowing what it
+ * should hold.
  *
- * Structure (by opening it with problems collected), every record's CRC, copies against masters, NaN and infinities.
+ * Structure (by opening it with problems collected), every record's CRC, copies against masters,
+ * NaN and infinities.
  */
 #include <string.h>
 
@@ -46,8 +48,8 @@ static void ver_say_all(ver_state *v, const ckpt_map *map)
 }
 
 /* Check the CRC of every record of every file, whether a tensor uses it or not. */
-static int ver_records(ver_state *v, const ckpt_map *map, const ckpt_run_opts *run, ckpt_run_report *report,
-                       ckpt_err *err)
+static int ver_records(ver_state *v, const ckpt_map *map, const ckpt_run_opts *run,
+                       ckpt_run_report *report, ckpt_err *err)
 {
     ckpt_map *all = NULL;
     int rc = ckpt_map_new(&all, 0, err);
@@ -74,10 +76,12 @@ static int ver_records(ver_state *v, const ckpt_map *map, const ckpt_run_opts *r
     return rc;
 }
 
-/* A target that swallows what is written: reading every tensor compares copies and counts what is not finite. */
+/* A target that swallows what is written: reading every tensor compares copies and counts what is
+ * not finite. */
 static int ver_sink_map(ckpt_map **out, const ckpt_map *map, ckpt_err *err)
 {
-    const ckpt_source nowhere = {.kind = CKPT_SOURCE_ZERO, .n_bytes = UINT64_MAX, .name = "nowhere"};
+    const ckpt_source nowhere = {
+        .kind = CKPT_SOURCE_ZERO, .n_bytes = UINT64_MAX, .name = "nowhere"};
     uint32_t source = 0;
     ckpt_map *to = NULL;
     int rc = ckpt_map_new(&to, 0, err);
@@ -108,7 +112,8 @@ static int ver_sink_map(ckpt_map **out, const ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-static int ver_values(ver_state *v, const ckpt_map *map, const ckpt_run_opts *run, ckpt_run_report *report, ckpt_err *err)
+static int ver_values(ver_state *v, const ckpt_map *map, const ckpt_run_opts *run,
+                      ckpt_run_report *report, ckpt_err *err)
 {
     ckpt_map *to = NULL;
     ckpt_plan *plan = NULL;
@@ -125,7 +130,8 @@ static int ver_values(ver_state *v, const ckpt_map *map, const ckpt_run_opts *ru
     return rc;
 }
 
-/* An outcome that is about the checkpoint becomes a finding; what is about us (memory, I/O, interrupt) stays a failure. */
+/* An outcome that is about the checkpoint becomes a finding; what is about us (memory, I/O,
+ * interrupt) stays a failure. */
 static int ver_absorb(ver_state *v, int rc, ckpt_err *err)
 {
     switch (rc) {
@@ -143,7 +149,8 @@ static int ver_absorb(ver_state *v, int rc, ckpt_err *err)
     }
 }
 
-int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report, ckpt_err *err)
+int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report,
+                ckpt_err *err)
 {
     static const ckpt_verify_opts defaults = {0};
     const ckpt_verify_opts *o = opts ? opts : &defaults;

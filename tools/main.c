@@ -15,9 +15,8 @@
 #include "tools/verbs.h"
 
 static const cli_verb *const verbs[] = {
-    &verb_ls,      &verb_info,   &verb_tree, &verb_cat,    &verb_convert,
-    &verb_reshard, &verb_verify, &verb_diff, &verb_doctor, &verb_clean, &verb_mem,
-    &verb_formats, &verb_help,   &verb_version,
+    &verb_ls,   &verb_info,   &verb_tree,  &verb_cat, &verb_convert, &verb_reshard, &verb_verify,
+    &verb_diff, &verb_doctor, &verb_clean, &verb_mem, &verb_formats, &verb_help,    &verb_version,
 };
 
 static const cli_verb *const dropins[] = {&compat_zero_to_fp32, &compat_zero_to_torch,

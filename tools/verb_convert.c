@@ -97,7 +97,8 @@ static int convert_run(cli_args *a, ckpt_err *err)
 
 #define AT(field) offsetof(cli_args, field)
 static const cli_option convert_options[] = {
-    {"to", 0, CLI_TEXT, AT(target.format), "FORMAT", "torch, safetensors, hf, hf-bin, universal or zero"},
+    {"to", 0, CLI_TEXT, AT(target.format), "FORMAT",
+     "torch, safetensors, hf, hf-bin, universal or zero"},
     {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "of all floating tensors (masters: fp32)"},
     {"max-shard-size", 0, CLI_SIZE, AT(target.max_shard_size), "SIZE",
      "largest file of a folder (5GB; 0: one file)"},

@@ -18,11 +18,8 @@ static int reshard_run(cli_args *a, ckpt_err *err)
     // tensor, pipeline and expert ranks stay what they are: only data ranks change
     a->open.keep_slices = !a->join;
     int rc = training_open(&map, a, err);
-    convert_job job = {.from = map,
-                       .target = a->target,
-                       .run = a->run,
-                       .quiet = a->quiet,
-                       .doing = "resharding"};
+    convert_job job = {
+        .from = map, .target = a->target, .run = a->run, .quiet = a->quiet, .doing = "resharding"};
     if (rc == CKPT_OK) {
         if (!a->quiet)
             map_say_understood(map);

@@ -1,7 +1,8 @@
 /*
  * cast_int.c: integers and bools to F32, rounded to nearest even.
  *
- * Only one use: DeepSpeed's scripts up to 0.19.7 give integer buffers as float32, and so do we for their checkpoints.
+ * Only one use: DeepSpeed's scripts up to 0.19.7 give integer buffers as float32, and so do we for
+ * their checkpoints.
  */
 #include <string.h>
 

@@ -438,7 +438,8 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
         rc = sink_check_space(s, err);
     for (size_t i = 0; rc == CKPT_OK && i < s->n; i++) {
         // In a staging folder there may be very many small files: each comes when it is written.
-        if (s->kept[i].kept || s->file[i].elsewhere || (s->stage != NULL && s->file[i].size < SINK_LARGE))
+        if (s->kept[i].kept || s->file[i].elsewhere ||
+            (s->stage != NULL && s->file[i].size < SINK_LARGE))
             continue;
         rc = sink_make_room(s, err);
         if (rc == CKPT_OK)

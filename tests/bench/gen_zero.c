@@ -1,12 +1,14 @@
 /*
- * gen_zero.c: write a valid ZeRO checkpoint of any size and world, for benchmarks and interop tests.
+ * gen_zero.c: write a valid ZeRO checkpoint of any size and world, for benchmarks and interop
+ * tests.
  *
- *     gen_zero [--stage 1|2|3] [--world N] [--dtype bf16|fp16|fp32] [--layers N] [--width N] [--vocab N] [--context N]
- *              [--sparse] FOLDER
+ *     gen_zero [--stage 1|2|3] [--world N] [--dtype bf16|fp16|fp32] [--layers N] [--width N]
+ *              [--vocab N] [--context N] [--sparse] FOLDER
  *
- * The model is GPT-2 shaped, its head tied to the embedding.  Values come from one repeating buffer in memory; the files are written by
- * the library's own layouts, plan and executor, as DeepSpeed 0.19.8 lays them out, so that its zero_to_fp32.py accepts them.
- * With --sparse only headers are written, into files with holes: shapes of any size for tests that read no values.
+ * The model is GPT-2 shaped, its head tied to the embedding.  Values come from one repeating buffer
+ * in memory; the files are written by the library's own layouts, plan and executor, as DeepSpeed
+ * 0.19.8 lays them out, so that its zero_to_fp32.py accepts them. With --sparse only headers are
+ * written, into files with holes: shapes of any size for tests that read no values.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -61,7 +63,8 @@ static void gen_param(gen_model *g, const char *name, uint64_t rows, uint64_t co
 
     gen_ok(g, ckpt_map_add(g->from, name, strlen(name), &like, &t, &g->err), name);
     for (uint64_t i = 0; axis && extent && i < n; i++) {
-        uint64_t first = i * GEN_PATTERN, count = numel - first < GEN_PATTERN ? numel - first : GEN_PATTERN;
+        uint64_t first = i * GEN_PATTERN,
+                 count = numel - first < GEN_PATTERN ? numel - first : GEN_PATTERN;
         axis[i] = (ckpt_axis){first, count, 4};
         extent[i] = (ckpt_extent){.source = 0, .ndim = 1, .at = 0, .axis = &axis[i]};
     }
@@ -75,9 +78,11 @@ static void gen_layer(gen_model *g, uint64_t i)
     static const struct {
         const char *name;
         unsigned rows, cols; /* multiples of the width; cols 0: a vector */
-    } part[] = {{"ln_1.weight", 1, 0},        {"ln_1.bias", 1, 0},        {"attn.c_attn.weight", 3, 1}, {"attn.c_attn.bias", 3, 0},
-                {"attn.c_proj.weight", 1, 1}, {"attn.c_proj.bias", 1, 0}, {"ln_2.weight", 1, 0},        {"ln_2.bias", 1, 0},
-                {"mlp.c_fc.weight", 4, 1},    {"mlp.c_fc.bias", 4, 0},    {"mlp.c_proj.weight", 1, 4},  {"mlp.c_proj.bias", 1, 0}};
+    } part[] = {
+        {"ln_1.weight", 1, 0},      {"ln_1.bias", 1, 0},          {"attn.c_attn.weight", 3, 1},
+        {"attn.c_attn.bias", 3, 0}, {"attn.c_proj.weight", 1, 1}, {"attn.c_proj.bias", 1, 0},
+        {"ln_2.weight", 1, 0},      {"ln_2.bias", 1, 0},          {"mlp.c_fc.weight", 4, 1},
+        {"mlp.c_fc.bias", 4, 0},    {"mlp.c_proj.weight", 1, 4},  {"mlp.c_proj.bias", 1, 0}};
     char name[96];
 
     for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
@@ -89,7 +94,10 @@ static void gen_layer(gen_model *g, uint64_t i)
 static void gen_params(gen_model *g)
 {
     float *pattern = malloc(sizeof(float) * GEN_PATTERN);
-    ckpt_source memory = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = sizeof(float) * GEN_PATTERN, .memory = pattern, .name = "pattern"};
+    ckpt_source memory = {.kind = CKPT_SOURCE_MEMORY,
+                          .n_bytes = sizeof(float) * GEN_PATTERN,
+                          .memory = pattern,
+                          .name = "pattern"};
     uint32_t x = 12345, index;
 
     for (size_t i = 0; pattern && i < GEN_PATTERN; i++) {
@@ -137,8 +145,8 @@ static ckpt_value *gen_seq(gen_model *g, ckpt_value_kind kind, ckpt_value *one)
     return v;
 }
 
-static ckpt_value *gen_object(gen_model *g, const char *module, const char *name, ckpt_object_form form, ckpt_value *args,
-                              ckpt_value *state)
+static ckpt_value *gen_object(gen_model *g, const char *module, const char *name,
+                              ckpt_object_form form, ckpt_value *args, ckpt_value *state)
 {
     ckpt_value *v = gen_dict(g, CKPT_V_OBJECT), *cls = gen_dict(g, CKPT_V_GLOBAL);
 
@@ -167,7 +175,8 @@ static ckpt_storage *gen_storage(gen_model *g, uint32_t file, ckpt_dtype dtype, 
     return s;
 }
 
-static ckpt_value *gen_view(gen_model *g, ckpt_storage *s, uint64_t offset, const uint64_t *shape, uint32_t ndim)
+static ckpt_value *gen_view(gen_model *g, ckpt_storage *s, uint64_t offset, const uint64_t *shape,
+                            uint32_t ndim)
 {
     ckpt_value *v = gen_dict(g, CKPT_V_TENSOR);
     ckpt_tensor_value *t = ckpt_arena_alloc(g->to->arena, sizeof *t);
@@ -175,7 +184,8 @@ static ckpt_value *gen_view(gen_model *g, ckpt_storage *s, uint64_t offset, cons
 
     for (uint32_t i = ndim; i-- > 0; step *= shape[i])
         stride[i] = step;
-    *t = (ckpt_tensor_value){.storage = s, .dtype = s->dtype, .ndim = ndim, .stride = stride, .offset = offset};
+    *t = (ckpt_tensor_value){
+        .storage = s, .dtype = s->dtype, .ndim = ndim, .stride = stride, .offset = offset};
     t->shape = ckpt_arena_copy(g->to->arena, shape, ndim * sizeof *shape);
     v->as.tensor = t;
     return v;
@@ -203,7 +213,8 @@ static uint32_t gen_file(gen_model *g, const char *name)
 
 static ckpt_value *gen_model_values(gen_model *g, ckpt_value *module, uint32_t rank)
 {
-    ckpt_value *root = gen_dict(g, CKPT_V_DICT), *shapes = gen_dict(g, CKPT_V_ODICT), *shared = gen_dict(g, CKPT_V_DICT);
+    ckpt_value *root = gen_dict(g, CKPT_V_DICT), *shapes = gen_dict(g, CKPT_V_ODICT),
+               *shared = gen_dict(g, CKPT_V_DICT);
 
     for (size_t i = 0; i < g->from->tensors.n; i++)
         gen_put(g, shapes, g->from->tensors.at[i]->name, gen_size(g, g->from->tensors.at[i]));
@@ -213,9 +224,11 @@ static ckpt_value *gen_model_values(gen_model *g, ckpt_value *module, uint32_t r
     gen_put(g, root, "buffer_names", gen_dict(g, CKPT_V_LIST));
     gen_put(g, root, "optimizer", gen_dict(g, CKPT_V_NONE));
     gen_put(g, root, "param_shapes", gen_seq(g, CKPT_V_LIST, shapes));
-    gen_put(g, root, "frozen_param_shapes", g->stage == 1 ? gen_dict(g, CKPT_V_NONE) : gen_dict(g, CKPT_V_ODICT));
+    gen_put(g, root, "frozen_param_shapes",
+            g->stage == 1 ? gen_dict(g, CKPT_V_NONE) : gen_dict(g, CKPT_V_ODICT));
     gen_put(g, root, "shared_params", shared);
-    gen_put(g, root, "frozen_param_fragments", g->stage == 1 ? gen_dict(g, CKPT_V_NONE) : gen_dict(g, CKPT_V_ODICT));
+    gen_put(g, root, "frozen_param_fragments",
+            g->stage == 1 ? gen_dict(g, CKPT_V_NONE) : gen_dict(g, CKPT_V_ODICT));
     gen_put(g, root, "lr_scheduler", gen_dict(g, CKPT_V_NONE));
     gen_int(g, root, "skipped_steps", 0);
     gen_int(g, root, "global_steps", 4);
@@ -234,15 +247,18 @@ static ckpt_value *gen_placeholders(gen_model *g, uint32_t file)
     const uint64_t zero = 0;
 
     for (size_t i = 0; i < g->from->tensors.n; i++)
-        gen_put(g, module, g->from->tensors.at[i]->name, gen_view(g, gen_storage(g, file, g->dtype, 0), 0, &zero, 1));
+        gen_put(g, module, g->from->tensors.at[i]->name,
+                gen_view(g, gen_storage(g, file, g->dtype, 0), 0, &zero, 1));
     gen_put(g, module, "lm_head.weight", module->as.map.at[0].value);
     return module;
 }
 
 /* A target tensor that takes its values from a parameter. */
-static void gen_copy(gen_model *g, const char *kind, const ckpt_tensor *p, ckpt_dtype dtype, const ckpt_extent *e, uint32_t n)
+static void gen_copy(gen_model *g, const char *kind, const ckpt_tensor *p, ckpt_dtype dtype,
+                     const ckpt_extent *e, uint32_t n)
 {
-    ckpt_tensor like = {.dtype = dtype, .ndim = p->ndim, .shape = p->shape, .origin = p->name}, *t = NULL;
+    ckpt_tensor like = {.dtype = dtype, .ndim = p->ndim, .shape = p->shape, .origin = p->name},
+                *t = NULL;
     char name[160];
 
     snprintf(name, sizeof name, "%s/%s", kind, p->name);
@@ -282,7 +298,8 @@ static void gen_model_states(gen_model *g)
         else
             snprintf(name, sizeof name, "mp_rank_00_model_states.pt");
         uint32_t file = gen_file(g, name);
-        ckpt_value *tree = gen_model_values(g, g->stage == 3 ? gen_placeholders(g, file) : gen_module(g, file), r);
+        ckpt_value *tree =
+            gen_model_values(g, g->stage == 3 ? gen_placeholders(g, file) : gen_module(g, file), r);
         g->to->files.at[file].tree = tree;
     }
 }
@@ -295,12 +312,14 @@ static const char *const gen_kind[GEN_KINDS] = {"fp32", "exp_avg", "exp_avg_sq"}
 
 static ckpt_value *gen_adam(gen_model *g, ckpt_storage *const s[GEN_KINDS])
 {
-    ckpt_value *outer = gen_dict(g, CKPT_V_DICT), *state = gen_dict(g, CKPT_V_DICT), *one = gen_dict(g, CKPT_V_DICT);
+    ckpt_value *outer = gen_dict(g, CKPT_V_DICT), *state = gen_dict(g, CKPT_V_DICT),
+               *one = gen_dict(g, CKPT_V_DICT);
     ckpt_value *group = gen_dict(g, CKPT_V_DICT), *zero = ckpt_value_int(g->to->arena, 0);
 
     gen_int(g, one, "step", 4);
     gen_put(g, one, "exp_avg", gen_view(g, s[GEN_EXP_AVG], 0, &s[GEN_EXP_AVG]->n_elems, 1));
-    gen_put(g, one, "exp_avg_sq", gen_view(g, s[GEN_EXP_AVG_SQ], 0, &s[GEN_EXP_AVG_SQ]->n_elems, 1));
+    gen_put(g, one, "exp_avg_sq",
+            gen_view(g, s[GEN_EXP_AVG_SQ], 0, &s[GEN_EXP_AVG_SQ]->n_elems, 1));
     ckpt_dict_add(g->to->arena, &state->as.map, zero, one);
     gen_put(g, group, "lr", ckpt_value_float(g->to->arena, 0.001));
     gen_put(g, group, "params", gen_seq(g, CKPT_V_LIST, zero));
@@ -315,10 +334,12 @@ static ckpt_value *gen_scaler(gen_model *g)
 
     gen_put(g, state, "cur_scale", ckpt_value_float(g->to->arena, 1.0));
     gen_put(g, state, "dynamic", ckpt_value_bool(g->to->arena, false));
-    return gen_object(g, "deepspeed.runtime.fp16.loss_scaler", "LossScaler", CKPT_BY_NEWOBJ, gen_dict(g, CKPT_V_TUPLE), state);
+    return gen_object(g, "deepspeed.runtime.fp16.loss_scaler", "LossScaler", CKPT_BY_NEWOBJ,
+                      gen_dict(g, CKPT_V_TUPLE), state);
 }
 
-static ckpt_value *gen_optim_values(gen_model *g, ckpt_storage *const s[GEN_KINDS], uint64_t saved, uint64_t padding)
+static ckpt_value *gen_optim_values(gen_model *g, ckpt_storage *const s[GEN_KINDS], uint64_t saved,
+                                    uint64_t padding)
 {
     ckpt_value *root = gen_dict(g, CKPT_V_DICT), *osd = gen_dict(g, CKPT_V_DICT);
     ckpt_value *masters = gen_seq(g, CKPT_V_LIST, gen_view(g, s[GEN_FP32], 0, &saved, 1));
@@ -337,7 +358,8 @@ static ckpt_value *gen_optim_values(gen_model *g, ckpt_storage *const s[GEN_KIND
     } else {
         gen_put(g, osd, "base_optimizer_state", gen_adam(g, s));
         gen_put(g, osd, "single_partition_of_fp32_groups", masters);
-        gen_put(g, osd, "group_paddings", gen_seq(g, CKPT_V_LIST, ckpt_value_int(g->to->arena, (int64_t)padding)));
+        gen_put(g, osd, "group_paddings",
+                gen_seq(g, CKPT_V_LIST, ckpt_value_int(g->to->arena, (int64_t)padding)));
         gen_put(g, osd, "partition_count", gen_seq(g, CKPT_V_LIST, world));
     }
     gen_put(g, osd, "ds_version", ckpt_value_cstr(g->to->arena, "0.19.8"));
@@ -348,19 +370,23 @@ static ckpt_value *gen_optim_values(gen_model *g, ckpt_storage *const s[GEN_KIND
 }
 
 /* Where parameter i lies in the ranks' storages of one kind: extents, caller frees. */
-static ckpt_extent *gen_runs(gen_model *g, const ckpt_zero_flat *z, uint64_t i, uint64_t base, ckpt_storage *const (*s)[GEN_KINDS],
-                             int kind, uint32_t *n)
+static ckpt_extent *gen_runs(gen_model *g, const ckpt_zero_flat *z, uint64_t i, uint64_t base,
+                             ckpt_storage *const (*s)[GEN_KINDS], int kind, uint32_t *n)
 {
     ckpt_extent *e = calloc(g->world, sizeof *e);
     ckpt_axis *axis = calloc(g->world, sizeof *axis);
     ckpt_zero_run run;
 
     *n = 0;
-    for (uint64_t cur = 0; e && axis && (g->stage == 3 ? ckpt_zero_param_next(z->numel[i], g->world, &cur, &run)
-                                                       : ckpt_zero_flat_next(z, i, &cur, &run));
+    for (uint64_t cur = 0; e && axis &&
+                           (g->stage == 3 ? ckpt_zero_param_next(z->numel[i], g->world, &cur, &run)
+                                          : ckpt_zero_flat_next(z, i, &cur, &run));
          (*n)++) {
         axis[*n] = (ckpt_axis){run.first, run.count, 4};
-        e[*n] = (ckpt_extent){.source = s[run.rank][kind]->source, .ndim = 1, .at = (base + run.at) * 4, .axis = &axis[*n]};
+        e[*n] = (ckpt_extent){.source = s[run.rank][kind]->source,
+                              .ndim = 1,
+                              .at = (base + run.at) * 4,
+                              .axis = &axis[*n]};
     }
     return e;
 }
@@ -377,11 +403,13 @@ static void gen_optim_states(gen_model *g)
         numel[i] = g->from->tensors.at[i]->n_elems;
         slice += ckpt_zero_partition(numel[i], g->world);
     }
-    gen_ok(g, ckpt_zero_flat_new(&z, numel, NULL, n, g->world, 2 * (uint64_t)g->world, &g->err), "layout");
+    gen_ok(g, ckpt_zero_flat_new(&z, numel, NULL, n, g->world, 2 * (uint64_t)g->world, &g->err),
+           "layout");
     slice = g->stage == 3 ? slice : z.slice;
     for (uint32_t r = 0; s && r < g->world; r++) {
         uint64_t padding = g->stage == 3 ? 0 : ckpt_zero_flat_padding(&z, r);
-        snprintf(name, sizeof name, "%szero_pp_rank_%u_mp_rank_00_optim_states.pt", g->dtype == CKPT_BF16 ? "bf16_" : "", r);
+        snprintf(name, sizeof name, "%szero_pp_rank_%u_mp_rank_00_optim_states.pt",
+                 g->dtype == CKPT_BF16 ? "bf16_" : "", r);
         uint32_t file = gen_file(g, name);
         for (int k = 0; k < GEN_KINDS; k++)
             s[r][k] = gen_storage(g, file, CKPT_F32, slice);
@@ -391,7 +419,8 @@ static void gen_optim_states(gen_model *g)
     for (size_t i = 0; i < n; i++) {
         for (int k = 0; k < GEN_KINDS; k++) {
             uint32_t count;
-            ckpt_extent *e = gen_runs(g, &z, i, base, (ckpt_storage *const(*)[GEN_KINDS])s, k, &count);
+            ckpt_extent *e =
+                gen_runs(g, &z, i, base, (ckpt_storage *const(*)[GEN_KINDS])s, k, &count);
             gen_copy(g, gen_kind[k], g->from->tensors.at[i], CKPT_F32, e, count);
         }
         base += g->stage == 3 ? ckpt_zero_partition(numel[i], g->world) : 0;
@@ -403,7 +432,8 @@ static void gen_optim_states(gen_model *g)
 
 /* ---- files ---- */
 
-/* A file of its full size that holds nothing but what depends on no data; records carry no checksums. */
+/* A file of its full size that holds nothing but what depends on no data; records carry no
+ * checksums. */
 static void gen_hollow(gen_model *g, uint32_t i, const char *folder)
 {
     ckpt_map_file *file = &g->to->files.at[i];
@@ -452,33 +482,54 @@ static void gen_write(gen_model *g)
         gen_ok(g, ckpt_plan_new(&plan, g->from, g->to, &opts, &g->err), "plan");
         gen_ok(g, ckpt_plan_run(plan, g->folder, &opts, &report, &g->err), "run");
     }
-    printf("wrote %zu files, %.3f GB, to %s\n", g->to->files.n, (double)report.n_written / 1e9, g->folder);
+    printf("wrote %zu files, %.3f GB, to %s\n", g->to->files.n, (double)report.n_written / 1e9,
+           g->folder);
     ckpt_plan_free(plan);
 }
 
 static void gen_args(gen_model *g, int argc, char **argv)
 {
-    static const struct option options[] = {{"stage", 1, NULL, 's'}, {"world", 1, NULL, 'w'},   {"dtype", 1, NULL, 'd'},
-                                            {"layers", 1, NULL, 'l'}, {"width", 1, NULL, 'm'},  {"vocab", 1, NULL, 'v'},
-                                            {"context", 1, NULL, 'c'}, {"sparse", 0, NULL, 'p'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"stage", 1, NULL, 's'},   {"world", 1, NULL, 'w'},  {"dtype", 1, NULL, 'd'},
+        {"layers", 1, NULL, 'l'},  {"width", 1, NULL, 'm'},  {"vocab", 1, NULL, 'v'},
+        {"context", 1, NULL, 'c'}, {"sparse", 0, NULL, 'p'}, {NULL, 0, NULL, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         uint64_t n = optarg ? strtoull(optarg, NULL, 10) : 0;
         switch (c) {
-        case 's': g->stage = (unsigned)n; break;
-        case 'w': g->world = (uint32_t)n; break;
-        case 'd': g->dtype = ckpt_dtype_parse(optarg); break;
-        case 'l': g->layers = n; break;
-        case 'm': g->width = n; break;
-        case 'v': g->vocab = n; break;
-        case 'c': g->context = n; break;
-        case 'p': g->sparse = true; break;
-        default: exit(2);
+        case 's':
+            g->stage = (unsigned)n;
+            break;
+        case 'w':
+            g->world = (uint32_t)n;
+            break;
+        case 'd':
+            g->dtype = ckpt_dtype_parse(optarg);
+            break;
+        case 'l':
+            g->layers = n;
+            break;
+        case 'm':
+            g->width = n;
+            break;
+        case 'v':
+            g->vocab = n;
+            break;
+        case 'c':
+            g->context = n;
+            break;
+        case 'p':
+            g->sparse = true;
+            break;
+        default:
+            exit(2);
         }
     }
-    if (optind + 1 != argc || g->stage < 1 || g->stage > 3 || g->world < 1 || g->width < 1 || g->dtype == CKPT_DTYPE_NONE) {
-        fprintf(stderr, "usage: gen_zero [--stage 1|2|3] [--world N] [--dtype bf16|fp16|fp32] [--layers N] [--width N] "
+    if (optind + 1 != argc || g->stage < 1 || g->stage > 3 || g->world < 1 || g->width < 1 ||
+        g->dtype == CKPT_DTYPE_NONE) {
+        fprintf(stderr, "usage: gen_zero [--stage 1|2|3] [--world N] [--dtype bf16|fp16|fp32] "
+                        "[--layers N] [--width N] "
                         "[--vocab N] [--context N] [--sparse] FOLDER\n");
         exit(2);
     }
@@ -487,7 +538,13 @@ static void gen_args(gen_model *g, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    gen_model g = {.stage = 3, .world = 2, .dtype = CKPT_BF16, .layers = 2, .width = 64, .vocab = 256, .context = 1024};
+    gen_model g = {.stage = 3,
+                   .world = 2,
+                   .dtype = CKPT_BF16,
+                   .layers = 2,
+                   .width = 64,
+                   .vocab = 256,
+                   .context = 1024};
 
     gen_args(&g, argc, argv);
     if (mkdir(g.folder, 0777) != 0 && errno != EEXIST) {

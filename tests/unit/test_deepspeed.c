@@ -432,7 +432,8 @@ static void test_missing_rank(void **state)
     make_link(
         s, "t/bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt",
         "z1_bf16_w2_fp32acc/ckpt/global_step4/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt");
-    open_fails(s->root, NULL, CKPT_EMISSING, "missing: the optimizer file of rank 1, 2", "did not save");
+    open_fails(s->root, NULL, CKPT_EMISSING, "missing: the optimizer file of rank 1, 2",
+               "did not save");
     ckpt_map *map = open_fine(s->root, &collect);
     assert_int_equal(findings(map, 2), 1);
     assert_int_equal(ckpt_map_count(map), 0);

@@ -25,7 +25,8 @@ static int tell(void *ctx, const ckpt_difference *d)
     told *t = ctx;
     size_t n = strlen(t->what);
 
-    snprintf(t->what + n, sizeof t->what - n, "%c", strstr(d->what, "only in") ? d->what[8] : d->what[0]);
+    snprintf(t->what + n, sizeof t->what - n, "%c",
+             strstr(d->what, "only in") ? d->what[8] : d->what[0]);
     t->last = *d;
     return 0;
 }
@@ -64,13 +65,16 @@ static void values_by_bits_and_by_tolerance(void **state)
 
     (void)state;
     assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, a), NULL, &t), CKPT_OK);
-    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), NULL, &t), CKPT_EDIFFERS);
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), NULL, &t),
+                     CKPT_EDIFFERS);
     assert_string_equal(t.what, "v");
     assert_int_equal(t.last.n_different, 1);
     assert_int_equal(t.last.first, 1);
     assert_true(t.last.max_abs == 0.5);
-    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), &loose, &t), CKPT_OK);
-    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), &tight, &t), CKPT_EDIFFERS);
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), &loose, &t),
+                     CKPT_OK);
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), &tight, &t),
+                     CKPT_EDIFFERS);
 }
 
 static void nan_differs_from_a_number(void **state)
@@ -80,7 +84,8 @@ static void nan_differs_from_a_number(void **state)
     told t;
 
     (void)state;
-    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_F32, 1, b), &loose, &t), CKPT_EDIFFERS);
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_F32, 1, b), &loose, &t),
+                     CKPT_EDIFFERS);
     assert_int_equal(t.last.n_different, 1);
 }
 
@@ -93,13 +98,18 @@ static void dtypes_shapes_and_names(void **state)
     told t;
 
     (void)state;
-    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_BF16, 1, half), NULL, &t), CKPT_EDIFFERS);
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_BF16, 1, half), NULL, &t),
+                     CKPT_EDIFFERS);
     assert_string_equal(t.what, "d");
-    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_BF16, 1, half), &any, &t), CKPT_OK);
-    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_I64, 1, ints), &any, &t), CKPT_EDIFFERS);
-    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_F32, 2, a), NULL, &t), CKPT_EDIFFERS);
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_BF16, 1, half), &any, &t),
+                     CKPT_OK);
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_I64, 1, ints), &any, &t),
+                     CKPT_EDIFFERS);
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("w", CKPT_F32, 2, a), NULL, &t),
+                     CKPT_EDIFFERS);
     assert_string_equal(t.what, "s");
-    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("x", CKPT_F32, 1, a), NULL, &t), CKPT_EDIFFERS);
+    assert_int_equal(diff(make("w", CKPT_F32, 1, a), make("x", CKPT_F32, 1, a), NULL, &t),
+                     CKPT_EDIFFERS);
     assert_string_equal(t.what, "AB");
 }
 
@@ -109,7 +119,8 @@ static void other_kinds_compare_by_bits(void **state)
     told t;
 
     (void)state;
-    assert_int_equal(diff(make("w", CKPT_I64, 3, a), make("w", CKPT_I64, 3, b), NULL, &t), CKPT_EDIFFERS);
+    assert_int_equal(diff(make("w", CKPT_I64, 3, a), make("w", CKPT_I64, 3, b), NULL, &t),
+                     CKPT_EDIFFERS);
     assert_int_equal(t.last.n_different, 2);
     assert_int_equal(t.last.first, 1);
 }

@@ -296,9 +296,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_deepspeed_does),  cmocka_unit_test(files_are_checked),
         cmocka_unit_test(totals_are_bounded), cmocka_unit_test(filters_are_checked),
-        cmocka_unit_test(mpirun_is_told),
-        cmocka_unit_test(some_slot_is_needed),     cmocka_unit_test(files_are_read),
-        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(mpirun_is_told),     cmocka_unit_test(some_slot_is_needed),
+        cmocka_unit_test(files_are_read),     cmocka_unit_test(memory_runs_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

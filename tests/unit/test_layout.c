@@ -93,8 +93,9 @@ static void dtypes_of_a_target(void **state)
 static void targets_that_make_no_sense(void **state)
 {
     static const ckpt_target bad[] = {
-        {.format = "nonsense", .path = "x"}, {.format = "gguf", .path = "x.gguf"}, {.format = "deepspeed", .path = "x"},
-        {.format = "torch", .path = "x/"},   {.format = "torch", .path = ".."},
+        {.format = "nonsense", .path = "x"},  {.format = "gguf", .path = "x.gguf"},
+        {.format = "deepspeed", .path = "x"}, {.format = "torch", .path = "x/"},
+        {.format = "torch", .path = ".."},
     };
     ckpt_map *from = make(), *to = NULL;
 
@@ -117,7 +118,8 @@ static void what_is_written_reads_back_equal(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++) {
-        const ckpt_target target = {.format = format[i], .path = path(format[i]), .max_shard_size = 20};
+        const ckpt_target target = {
+            .format = format[i], .path = path(format[i]), .max_shard_size = 20};
         ckpt_run_report report = {0};
         ckpt_map *from = make(), *back = NULL;
         ckpt_err err = {0};

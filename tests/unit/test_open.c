@@ -1,5 +1,6 @@
 /*
- * test_open.c: from a path to a map: files, folders, shards, hints, listings, and formats known by sight only.
+ * test_open.c: from a path to a map: files, folders, shards, hints, listings, and formats known by
+ * sight only.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,8 +96,9 @@ static void a_wrong_folder_is_answered_with_the_right_one(void **state)
 
 static void a_file_opens_as_its_format(void **state)
 {
-    static const char text[] = "\x40\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}     "
-                               "     \0\0\200\77\0\0\0\100";
+    static const char text[] =
+        "\x40\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}     "
+        "     \0\0\200\77\0\0\0\100";
     ckpt_map *map = NULL;
     ckpt_err err = {0};
 
@@ -120,7 +122,9 @@ static void a_shard_means_its_checkpoint_when_asked(void **state)
     (void)state;
     if (!fixtures)
         skip();
-    snprintf(path, sizeof path, "%s/z3_bf16_w5_odd/ckpt/global_step4/zero_pp_rank_3_mp_rank_00_model_states.pt", fixtures);
+    snprintf(path, sizeof path,
+             "%s/z3_bf16_w5_odd/ckpt/global_step4/zero_pp_rank_3_mp_rank_00_model_states.pt",
+             fixtures);
     assert_int_equal(ckpt_open(&map, path, NULL, NULL), CKPT_OK);
     assert_string_equal(ckpt_map_format(map), "torch");
     ckpt_map_free(map);

@@ -28,7 +28,8 @@ static ckpt_map *make(void)
     assert_int_equal(ckpt_map_add_source(map, &source, &at, NULL), CKPT_OK);
     for (int i = 0; i < 5; i++) {
         like.owner = i < 3 ? NULL : t[0];
-        assert_int_equal(ckpt_map_add(map, names[i], strlen(names[i]), &like, &t[i], NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_add(map, names[i], strlen(names[i]), &like, &t[i], NULL),
+                         CKPT_OK);
         if (i < 3)
             assert_int_equal(ckpt_map_back_whole(map, t[i], 0, (uint64_t)i * 16, NULL), CKPT_OK);
     }

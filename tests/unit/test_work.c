@@ -211,7 +211,8 @@ static void test_chain_of_twins(void **state)
     master[0][7] = master[1][7] = master[2][7] = NAN;
     memcpy(&master[2][7], "\x01\x00\xc0\x7f", 4);
     assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_OK);
-    // not counted: the NaN of other bits, and the three 16-bit copies, to which a NaN proves nothing
+    // not counted: the NaN of other bits, and the three 16-bit copies, to which a NaN proves
+    // nothing
     assert_int_equal(report.n_compared, 5 * CHAIN - 4);
     master[2][7] = 1;
     assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_EMISMATCH);
