@@ -12,7 +12,8 @@ static int help_list(void)
                "Open, convert, compare and verify checkpoints of large models.\n\nCommands:\n");
     for (size_t i = 0; (v = cli_verb_at(i)); i++)
         out_printf("  %-10s%s\n", v->name, v->summary);
-    out_printf("\nAlso, as programs or commands: zero_to_fp32, zero_to_torch.\n"
+    out_printf("\nAlso, as programs or commands: zero_to_fp32, zero_to_torch, ds_to_universal;\n"
+               "and the program that trains: zerotrain.\n"
                "'ckpt help COMMAND' or 'ckpt COMMAND --help' shows the options of one.\n\n"
                "Exit status: 0 done, 1 differences found, 2 wrong arguments, 3 damaged or\n"
                "unsupported input, 4 refused as unsafe, 5 missing or inconsistent parts,\n"

@@ -41,6 +41,8 @@ typedef struct zt_comm_ops {
     int (*reduce_scatter)(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt, ckpt_err *err);
     /* to [world * n] = from [n] of all ranks in order; from may be to + rank * n. */
     int (*all_gather)(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt, ckpt_err *err);
+    /* x [n] of root = sum over ranks of their x [n], which the others keep. */
+    int (*reduce)(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckpt_err *err);
     int (*broadcast)(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err *err);
     /* to [world * n]: part r is what rank r has for this one; from [world * n]; bytes. */
     int (*all_to_all)(zt_comm *c, void *to, const void *from, uint64_t n_bytes, ckpt_err *err);

@@ -21,8 +21,9 @@
 
 const char *zt_call_name(zt_call_kind kind)
 {
-    static const char *const name[] = {"nothing",   "reduce_scatter", "all_gather", "all_reduce",
-                                       "broadcast", "all_to_all",     "barrier",    "free"};
+    static const char *const name[] = {"nothing",    "reduce_scatter", "all_gather",
+                                       "all_reduce", "reduce",         "broadcast",
+                                       "all_to_all", "barrier",        "free"};
     unsigned k = (unsigned)kind;
 
     return k < sizeof name / sizeof *name ? name[k] : "an unknown operation";
@@ -211,6 +212,31 @@ int zt_link_all_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, zt_reduce
     return lk_reduce_large(l, &call, err);
 }
 
+static int lk_check_root(const zt_comm *c, const zt_call *call, ckpt_err *err)
+{
+    return call->root >= 0 && call->root < c->world
+               ? CKPT_OK
+               : ckpt_fail(err, CKPT_EUSAGE, "%s: root %d of %d ranks", zt_call_name(call->kind),
+                           call->root, c->world);
+}
+
+int zt_link_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckpt_err *err)
+{
+    zt_link *l = lk_of(c);
+    zt_call call = {
+        .kind = ZT_CALL_REDUCE, .to = x, .from = x, .n = n, .dt = dt, .op = ZT_SUM, .root = root};
+    int rc = lk_check(c, &call, true, err);
+
+    if (rc == CKPT_OK) {
+        rc = lk_check_root(c, &call, err);
+    }
+    if (rc != CKPT_OK || n == 0 || !l->ops) {
+        return rc;
+    }
+    call.arg = (uint32_t)root;
+    return l->ops->reduce(l->way, &call, err);
+}
+
 int zt_link_broadcast(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err *err)
 {
     zt_link *l = lk_of(c);
@@ -218,8 +244,8 @@ int zt_link_broadcast(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err 
         .kind = ZT_CALL_BROADCAST, .to = x, .from = x, .n = n_bytes, .dt = CKPT_U8, .root = root};
     int rc = lk_check(c, &call, false, err);
 
-    if (rc == CKPT_OK && (root < 0 || root >= c->world)) {
-        rc = ckpt_fail(err, CKPT_EUSAGE, "broadcast from rank %d of %d", root, c->world);
+    if (rc == CKPT_OK) {
+        rc = lk_check_root(c, &call, err);
     }
     if (rc != CKPT_OK || n_bytes == 0 || !l->ops) {
         return rc;

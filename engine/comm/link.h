@@ -2,7 +2,7 @@
  * link.h: what every communicator of host memory shares, above the way its bytes travel.
  *
  * link.c checks the arguments of comm.h's operations, does what needs no other rank, and composes
- * the rest from six primitives that a way of travelling (shm.c: one node, mpi.c: several) supplies.
+ * the rest from seven primitives that a way of travelling (shm.c: one node, mpi.c: several) supplies.
  * All_reduce is reduce_scatter and all_gather in place, so that its sums, too, are formed once, in
  * rank order, by the rank that owns the slice.
  */
@@ -19,6 +19,7 @@ typedef enum zt_call_kind {
     ZT_CALL_REDUCE_SCATTER,
     ZT_CALL_ALL_GATHER,
     ZT_CALL_ALL_REDUCE,
+    ZT_CALL_REDUCE,
     ZT_CALL_BROADCAST,
     ZT_CALL_ALL_TO_ALL,
     ZT_CALL_BARRIER,
@@ -47,6 +48,8 @@ typedef struct zt_link_ops {
     /* to [n] = from [n] of all ranks, on every rank; to may be from; at most ZT_LINK_SMALL bytes
      * over all ranks, or fewer elements than ranks. */
     int (*reduce_small)(void *way, const zt_call *call, ckpt_err *err);
+    /* to [n] of root = from [n] of all ranks; to is from. */
+    int (*reduce)(void *way, const zt_call *call, ckpt_err *err);
     int (*broadcast)(void *way, const zt_call *call, ckpt_err *err); /* `to` is also the source */
     int (*all_to_all)(void *way, const zt_call *call, ckpt_err *err);
     int (*barrier)(void *way, const zt_call *call, ckpt_err *err);
@@ -71,6 +74,7 @@ int zt_link_reduce_scatter(zt_comm *c, void *to, const void *from, uint64_t n, c
                            ckpt_err *err);
 int zt_link_all_gather(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt,
                        ckpt_err *err);
+int zt_link_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckpt_err *err);
 int zt_link_broadcast(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err *err);
 int zt_link_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_bytes, ckpt_err *err);
 int zt_link_barrier(zt_comm *c, ckpt_err *err);

@@ -316,6 +316,55 @@ static int mp_reduce_small(void *way, const zt_call *call, ckpt_err *err)
     return rc;
 }
 
+/* A chunk of every other rank comes to the root, which sums; count elements from `at` on. */
+static int mp_collect(mp_comm *m, const zt_call *call, uint64_t at, uint64_t count, ckpt_err *err)
+{
+    const void **from = m->link.pointers;
+    int root = call->root, world = m->link.base.world, n_req = 0, rc = CKPT_OK;
+    uint64_t n_bytes = count * call->size;
+
+    for (int q = 0; q < world && rc == CKPT_OK; q++) {
+        from[q] = q == root ? mp_from(call, 0, at) : m->buf + (uint64_t)q * n_bytes;
+        if (q != root) {
+            rc = mp_result(m,
+                           MPI_Irecv(m->buf + (uint64_t)q * n_bytes, (int)n_bytes, MPI_BYTE, q,
+                                     MP_TAG, m->comm, &m->req[n_req++]),
+                           zt_call_name(call->kind), err);
+        }
+    }
+    if (rc == CKPT_OK) {
+        rc = mp_wait(m, m->req, n_req, call, err);
+    }
+    if (rc == CKPT_OK) {
+        zt_sum(mp_to(call, 0, at), from, world, count, call->dt, call->op);
+    }
+    return rc;
+}
+
+static int mp_reduce(void *way, const zt_call *call, ckpt_err *err)
+{
+    mp_comm *m = way;
+    int rc = mp_broken(m, err);
+    uint64_t room = m->half / (uint64_t)m->link.base.world / call->size;
+
+    for (uint64_t at = 0; at < call->n && rc == CKPT_OK; at += room) {
+        uint64_t count = call->n - at < room ? call->n - at : room;
+
+        if (m->link.base.rank == call->root) {
+            rc = mp_collect(m, call, at, count, err);
+            continue;
+        }
+        rc = mp_result(m,
+                       MPI_Isend(mp_from(call, 0, at), (int)(count * call->size), MPI_BYTE,
+                                 call->root, MP_TAG, m->comm, m->req),
+                       zt_call_name(call->kind), err);
+        if (rc == CKPT_OK) {
+            rc = mp_wait(m, m->req, 1, call, err);
+        }
+    }
+    return rc;
+}
+
 static int mp_broadcast(void *way, const zt_call *call, ckpt_err *err)
 {
     mp_comm *m = way;
@@ -373,6 +422,7 @@ static const zt_link_ops mp_link_ops = {
     .reduce_scatter = mp_reduce_scatter,
     .all_gather = mp_all_gather,
     .reduce_small = mp_reduce_small,
+    .reduce = mp_reduce,
     .broadcast = mp_broadcast,
     .all_to_all = mp_all_to_all,
     .barrier = mp_barrier,
@@ -456,6 +506,7 @@ static const zt_comm_ops mp_ops = {
     .all_reduce = zt_link_all_reduce,
     .reduce_scatter = zt_link_reduce_scatter,
     .all_gather = zt_link_all_gather,
+    .reduce = zt_link_reduce,
     .broadcast = zt_link_broadcast,
     .all_to_all = zt_link_all_to_all,
     .barrier = zt_link_barrier,

@@ -26,6 +26,7 @@ static const zt_comm_ops sf_ops = {
     .all_reduce = zt_link_all_reduce,
     .reduce_scatter = zt_link_reduce_scatter,
     .all_gather = zt_link_all_gather,
+    .reduce = zt_link_reduce,
     .broadcast = zt_link_broadcast,
     .all_to_all = zt_link_all_to_all,
     .barrier = zt_link_barrier,

@@ -243,6 +243,52 @@ static int sh_reduce_small(void *node, const zt_call *call, ckpt_err *err)
     return sh_run(node, &way, call, NULL, 0, err);
 }
 
+/* ---- reduce ---- */
+
+static void sh_put_addend(const sh_chunk *k)
+{
+    if (zt_node_rank(k->node) != k->call->root) {
+        sh_put_one(k);
+    }
+}
+
+static void sh_take_reduced(const sh_chunk *k)
+{
+    const void **from = zt_node_pointers(k->node);
+    int root = k->call->root, world = zt_node_world(k->node);
+
+    if (zt_node_rank(k->node) != root) {
+        return;
+    }
+    for (int q = 0; q < world; q++) {
+        from[q] = sh_half(k, q);
+    }
+    from[root] = sh_from(k->call, 0, k->at);
+    zt_sum(sh_to(k->call, 0, k->at), from, world, k->count, k->call->dt, k->call->op);
+}
+
+static void sh_direct_reduced(zt_node *node, const zt_call *call)
+{
+    const void **from = zt_node_pointers(node);
+    int world = zt_node_world(node);
+
+    if (zt_node_rank(node) != call->root) {
+        return;
+    }
+    for (int q = 0; q < world; q++) {
+        from[q] = zt_node_source(node, q);
+    }
+    zt_sum(call->to, from, world, call->n, call->dt, call->op);
+}
+
+static int sh_reduce(void *node, const zt_call *call, ckpt_err *err)
+{
+    static const sh_way way = {
+        .parts = 1, .put = sh_put_addend, .take = sh_take_reduced, .direct = sh_direct_reduced};
+
+    return sh_run(node, &way, call, call->from, call->n * call->size, err);
+}
+
 /* ---- broadcast ---- */
 
 static void sh_put_root(const sh_chunk *k)
@@ -364,6 +410,7 @@ const zt_link_ops zt_shm_ops = {
     .reduce_scatter = sh_reduce_scatter,
     .all_gather = sh_all_gather,
     .reduce_small = sh_reduce_small,
+    .reduce = sh_reduce,
     .broadcast = sh_broadcast,
     .all_to_all = sh_all_to_all,
     .barrier = sh_barrier,

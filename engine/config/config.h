@@ -83,7 +83,7 @@ typedef struct zt_config {
     zt_tag_check tag_validation;
     bool load_universal;
     bool activation_checkpointing; /* the block is there, or asked for on the command line */
-    int64_t steps_per_print; /* 0: never */
+    int64_t steps_per_print; /* 0 or not given: every 10 */
     bool wall_clock;
     zt_fp16 fp16;
 

@@ -33,7 +33,7 @@ static uint64_t lv_bytes(const zt_image *m, uint64_t n)
     return n * (ckpt_dtype_get(m->zero->config->dtype)->bits / 8);
 }
 
-/* Masters and states of one partition, as they are or copied. */
+/* Masters and states of one partition: held until the image is dropped, or copied. */
 static int lv_take_part(zt_image *m, uint32_t i, bool copy, ckpt_err *err)
 {
     const zt_partition *p = &m->zero->part[i];
@@ -57,7 +57,10 @@ static int lv_take_part(zt_image *m, uint32_t i, bool copy, ckpt_err *err)
     m->master[i] = from[0];
     m->state[0][i] = from[1];
     m->state[1][i] = from[2];
-    return CKPT_OK;
+    if (!copy)
+        return CKPT_OK;
+    m->n_held = i;
+    return zt_zero_let_go(m->zero, i, false, err);
 }
 
 static void lv_let_go(zt_image *m)
@@ -80,8 +83,6 @@ static int lv_take_parts(zt_image *m, bool copy, ckpt_err *err)
         return ckpt_fail_memory(err);
     for (uint32_t i = 0; rc == CKPT_OK && i < m->zero->n_parts; i++)
         rc = lv_take_part(m, i, copy, err);
-    if (copy)
-        lv_let_go(m);
     return rc;
 }
 

@@ -109,9 +109,10 @@ static void *av_buffer(zt_zero *z, ckpt_err *err)
 }
 
 /*
- * Mean of n elements over ranks, in place (before `fold`).
+ * Mean of n elements over ranks, in place (before `fold`): on all of them, or (root >= 0) on one,
+ * while they become undefined on the others.
  */
-int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, ckpt_err *err)
+int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, int root, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
     const zt_device_ops *ops = z->device->ops;
@@ -136,7 +137,11 @@ int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, ckpt_err *err)
         }
         av_before(z, c, part, sum);
         ops->sync(z->device);
-        rc = z->comm->ops->all_reduce(z->comm, sum, part, c, ZT_SUM, err);
+        rc = root < 0 ? z->comm->ops->all_reduce(z->comm, sum, part, c, ZT_SUM, err)
+                      : z->comm->ops->reduce(z->comm, sum, part, c, root, err);
+        if (root >= 0 && root != z->comm->rank) {
+            continue;
+        }
         zr_scale(z, c, part, sum, o->average.after);
         if (c != dt) {
             ops->cast(z->device, part, from, dt, sum, c);

@@ -306,15 +306,63 @@ static void fl_keep(zt_zero *z, uint32_t param, const void *x, ckpt_dtype dt)
     z->device->ops->accumulate(z->device, &a);
 }
 
+/*
+ * Stage 2: the mean of a gradient is formed on the ranks that own its elements.  A run is what lies
+ * side by side in memory and belongs to one rank: few operations travel.
+ */
+typedef struct fl_run {
+    void *x; /* NULL: nothing collected */
+    uint64_t n;
+    int root;
+} fl_run;
+
+static int fl_reduce_run(zt_zero *z, fl_run *run, ckpt_err *err)
+{
+    int rc = run->x ? zr_sum(z, run->x, z->model->dtype, run->n, run->root, err) : CKPT_OK;
+
+    *run = (fl_run){0};
+    return rc;
+}
+
+static int fl_collect(zt_zero *z, uint32_t param, void *x, fl_run *run, ckpt_err *err)
+{
+    const zr_place *at = &zr_of(z)->place[param];
+    uint64_t slice = fl_of(z)->group[at->group].lay.slice;
+    uint64_t n = z->model->params.at[param].n_elems, part;
+    ckpt_dtype dt = z->model->dtype;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; i < n && rc == CKPT_OK; i += part) {
+        int root = (int)((at->at + i) / slice);
+        uint64_t left = slice - (at->at + i) % slice;
+        void *from = zr_at(x, dt, i);
+
+        part = n - i < left ? n - i : left;
+        if (run->x && (run->root != root || zr_at(run->x, dt, run->n) != from)) {
+            rc = fl_reduce_run(z, run, err);
+        }
+        if (!run->x) {
+            *run = (fl_run){.x = from, .root = root};
+        }
+        run->n += part;
+    }
+    return rc;
+}
+
 /* Reduce the bucket and hand its parts out. */
 static int fl_flush(zt_zero *z, ckpt_err *err)
 {
     zr_flat *f = fl_of(z);
     ckpt_dtype dt = z->model->dtype;
+    bool reduce = z->config->stage == 2;
+    fl_run run = {0};
     int rc = CKPT_OK;
 
-    if (z->config->stage == 2) {
-        rc = zr_sum(z, f->bucket, dt, f->fill, err);
+    for (uint32_t i = 0; reduce && rc == CKPT_OK && i < f->n_pieces; i++) {
+        rc = fl_collect(z, f->piece[i].param, zr_at(f->bucket, dt, f->piece[i].at), &run, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = fl_reduce_run(z, &run, err);
     }
     for (uint32_t i = 0; rc == CKPT_OK && i < f->n_pieces; i++) {
         fl_keep(z, f->piece[i].param, zr_at(f->bucket, dt, f->piece[i].at), dt);
@@ -356,6 +404,18 @@ static int fl_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     return rc;
 }
 
+/* The gradient of a parameter of several layers, which has a buffer of its own. */
+static int fl_reduce_tied(zt_zero *z, uint32_t param, ckpt_err *err)
+{
+    fl_run run = {0};
+    int rc = CKPT_OK;
+
+    if (z->config->stage == 2) {
+        rc = fl_collect(z, param, z->model->params.at[param].g, &run, err);
+    }
+    return rc == CKPT_OK ? fl_reduce_run(z, &run, err) : rc;
+}
+
 /* Gradients of the layer are complete, but for those that an earlier layer adds to. */
 static int fl_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 {
@@ -378,7 +438,7 @@ static int fl_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
             z->device->ops->zero(z->device, p->g, zr_bytes(dt, p->n_elems));
         }
         if (f->tied[i] != NULL) {
-            rc = z->config->stage == 2 && rc == CKPT_OK ? zr_sum(z, p->g, dt, p->n_elems, err) : rc;
+            rc = rc == CKPT_OK ? fl_reduce_tied(z, i, err) : rc;
             fl_keep(z, i, p->g, dt);
         }
         p->g = NULL;
@@ -415,7 +475,7 @@ static int fl_reduce(zt_zero *z, ckpt_err *err)
             bool warm = z->config->optim.type != ZT_OPT_ONEBIT_ADAM ||
                         zt_onebit_warm(&z->config->optim, z->updates + 1);
 
-            rc = warm ? zr_sum(z, g->g, z->model->dtype, g->lay.total, err) : CKPT_OK;
+            rc = warm ? zr_sum(z, g->g, z->model->dtype, g->lay.total, -1, err) : CKPT_OK;
         } else if (g->g != NULL || g->acc != NULL) {
             rc = zr_sum_scatter(z, g->g != NULL ? g->g : g->acc, o->grad_dtype, g->lay.slice, err);
         }

@@ -3,8 +3,9 @@
  *
  * State: one file per partition, masters and state one after another, each rounded up to 64 bytes.
  * A few buffers of the largest partition's size bound the memory; a thread reads the next partition
- * and writes the one before while the update works on a third.  Weights: files mapped into memory,
- * whose pages the kernel takes back.
+ * and writes the one before while the update works on a third.  A save, which holds all partitions
+ * at once, has the others mapped.  Weights: files mapped into memory.  The kernel takes the pages
+ * of mapped files back.
  *
  * Files are scratch space: they begin as zeros with each run and are removed at its end.
  * On a host device "cpu" means the memory that is used anyway.
@@ -33,7 +34,7 @@ typedef struct of_slot {
     uint32_t part; // ZR_NONE: nothing in it
     of_state state;
     unsigned held;
-    bool extra; // beyond the planned ones: all of those are held
+    bool extra; // beyond the planned ones, which are all held: the file itself, mapped
 } of_slot;
 
 typedef struct of_map {
@@ -208,20 +209,48 @@ static of_slot *of_vacant(zr_files *f, bool wait)
     return NULL;
 }
 
-/* All planned slots are held (a save holds many partitions): one more for a while. */
-static of_slot *of_extra(zr_files *f)
+/* A mapping has a length, even of a partition without elements. */
+static size_t of_mapped(const zr_files *f, uint32_t part)
 {
-    zt_device *d = f->zero->device;
+    uint64_t n = of_bytes(f->zero, part);
+    return n > 0 ? (size_t)n : 1;
+}
 
-    for (uint32_t i = (uint32_t)f->n_planned; i < f->n_room; i++) {
-        if (f->slot[i].mem == NULL) {
-            f->slot[i].mem = d->ops->alloc(d, f->slot_bytes);
-            f->slot[i].extra = true;
-            f->n_slots = i >= f->n_slots ? i + 1 : f->n_slots;
-            return f->slot[i].mem == NULL ? NULL : &f->slot[i];
-        }
+/* All planned slots are held: the partition's file is mapped for a while.  Nothing of it is on its
+ * way: a slot is given to another partition only when its request is done. */
+static of_slot *of_extra(zr_files *f, uint32_t part, ckpt_err *err)
+{
+    uint32_t i = (uint32_t)f->n_planned;
+    char name[64];
+    void *at = MAP_FAILED;
+    int fd;
+
+    while (f->slot[i].mem != NULL) {
+        i++;
     }
-    return NULL;
+    of_name(name, sizeof name, part);
+    fd = openat(f->dir.fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0) {
+        at = mmap(NULL, of_mapped(f, part), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (at == MAP_FAILED) {
+        (void)ckpt_fail_sys(err, CKPT_EIO, errno, "mapping %s/%s", f->dir.path, name);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    if (at == MAP_FAILED) {
+        return NULL;
+    }
+    f->slot[i] = (of_slot){.mem = at, .part = part, .extra = true};
+    f->n_slots = i >= f->n_slots ? i + 1 : f->n_slots;
+    return &f->slot[i];
+}
+
+static void of_unmap(zr_files *f, of_slot *s)
+{
+    (void)munmap(s->mem, of_mapped(f, s->part));
+    *s = (of_slot){.part = ZR_NONE};
 }
 
 /* The partition's arrays are in slot s; NULL: nowhere. */
@@ -242,19 +271,22 @@ static int of_error(zr_files *f, ckpt_err *err)
     return f->err.code == CKPT_OK ? CKPT_OK : ckpt_fail(err, f->err.code, "%s", f->err.text);
 }
 
-/* Partition i in a slot and read. */
-static of_slot *of_bring(zr_files *f, uint32_t part)
+/* Partition i in a slot and read, or mapped. */
+static of_slot *of_bring(zr_files *f, uint32_t part, ckpt_err *err)
 {
     of_slot *s = of_find(f, part);
 
     if (s == NULL) {
         s = of_vacant(f, true);
-        s = s == NULL ? of_extra(f) : s;
+        if (s != NULL) {
+            s->part = part;
+            of_submit(f, s, OF_READ);
+        } else {
+            s = of_extra(f, part, err);
+        }
         if (s == NULL) {
             return NULL;
         }
-        s->part = part;
-        of_submit(f, s, OF_READ);
     }
     s->held++;
     of_wait(f, s);
@@ -270,9 +302,9 @@ int zr_bring(zt_zero *z, uint32_t part, ckpt_err *err)
         return CKPT_OK;
     }
     pthread_mutex_lock(&f->lock);
-    of_slot *s = of_bring(f, part);
+    of_slot *s = of_bring(f, part, err);
 
-    rc = s == NULL ? ckpt_fail_memory(err) : of_error(f, err);
+    rc = s == NULL ? zr_code(err) : of_error(f, err);
     if (rc == CKPT_OK) {
         of_point(f, part, s);
         // The next one while this one is worked on.
@@ -306,7 +338,7 @@ int zr_put_back(zt_zero *z, uint32_t part, bool changed, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "partition %u was not held", part);
     }
     s->held--;
-    if (changed) {
+    if (changed && !s->extra) {
         of_wait(f, s);
         of_submit(f, s, OF_WRITE);
     }
@@ -314,9 +346,7 @@ int zr_put_back(zt_zero *z, uint32_t part, bool changed, ckpt_err *err)
         of_point(f, part, NULL);
     }
     if (s->held == 0 && s->extra) {
-        of_wait(f, s);
-        z->device->ops->release(z->device, s->mem);
-        *s = (of_slot){.part = ZR_NONE};
+        of_unmap(f, s);
     }
     rc = of_error(f, err);
     pthread_mutex_unlock(&f->lock);
@@ -551,8 +581,8 @@ void zr_files_free(zt_zero *z)
         pthread_cond_destroy(&f->done);
     }
     for (uint32_t i = 0; i < f->n_slots; i++) {
-        if (f->slot[i].extra && f->slot[i].mem != NULL) {
-            z->device->ops->release(z->device, f->slot[i].mem);
+        if (f->slot[i].extra) {
+            of_unmap(f, &f->slot[i]);
         }
     }
     of_remove(z);

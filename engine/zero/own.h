@@ -141,7 +141,7 @@ bool zr_is_trained(const zt_zero *z, uint32_t param);
 
 /* average.c: sums over ranks */
 void zr_average_plan(zt_zero *z);
-int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, ckpt_err *err);
+int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, int root, ckpt_err *err);
 int zr_sum_scatter(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, ckpt_err *err);
 void zr_scale(zt_zero *z, ckpt_dtype dt, uint64_t n, void *x, float factor);
 

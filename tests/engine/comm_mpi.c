@@ -242,6 +242,21 @@ static bool all_gather(memory m, ckpt_dtype dt, uint64_t n, bool in_place)
     return ok;
 }
 
+static bool reduce(memory m, ckpt_dtype dt, uint64_t n)
+{
+    buffer x = take(m, n * width(dt));
+    bool ok = true;
+
+    for (int root = 0; root < comm->world && ok; root++) {
+        fill(x.p, dt, n);
+        ok = comm->ops->reduce(comm, x.p, n, dt, root, &err) == CKPT_OK &&
+             (comm->rank == root ? is_joined(x.p, dt, ZT_SUM, 0, n)
+                                 : is_of(x.p, dt, comm->rank, 0, n));
+    }
+    give(x);
+    return ok;
+}
+
 static bool broadcast(memory m, uint64_t n)
 {
     buffer x = take(m, n);
@@ -396,6 +411,7 @@ static bool refusals(void)
     ok = comm->ops->reduce_scatter(comm, x, x, 1, CKPT_BOOL, NULL) == CKPT_EUNSUPPORTED && ok;
     ok = comm->ops->all_gather(comm, x, x, UINT64_MAX / 4, CKPT_F32, NULL) == CKPT_ELIMIT && ok;
     ok = comm->ops->broadcast(comm, x, 4, comm->world, NULL) == CKPT_EUSAGE && ok;
+    ok = comm->ops->reduce(comm, x, 4, CKPT_F32, -1, NULL) == CKPT_EUSAGE && ok;
     ok = comm->ops->all_reduce(comm, NULL, 4, CKPT_F32, ZT_SUM, NULL) == CKPT_EUSAGE && ok;
     return comm->ops->barrier(comm, &err) == CKPT_OK && ok;
 }
@@ -447,7 +463,8 @@ static void checks_of(memory m, ckpt_dtype dt)
             for (int op = 0; op < 3; op++) {
                 ok[op] = all_reduce(m, dt, n, (zt_reduce)op);
             }
-            ok[3] = reduce_scatter(m, dt, n, false) && reduce_scatter(m, dt, n, true);
+            ok[3] = reduce_scatter(m, dt, n, false) && reduce_scatter(m, dt, n, true) &&
+                    reduce(m, dt, n);
         } else {
             ok[0] = ok[1] = broadcast(m, n) && broadcast(m, n * 11);
             ok[2] = ok[3] = all_to_all(m, n) && all_to_all(m, n * 11);

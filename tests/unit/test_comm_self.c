@@ -74,6 +74,8 @@ static void test_operations(void **state)
     assert_memory_equal(y, z, sizeof x);
     assert_int_equal(c->ops->all_gather(c, y, y, 5, CKPT_F32, &err), CKPT_OK);
     assert_int_equal(c->ops->broadcast(c, y, sizeof y, 0, &err), CKPT_OK);
+    assert_int_equal(c->ops->reduce(c, y, 5, CKPT_F32, 0, &err), CKPT_OK);
+    assert_memory_equal(y, z, sizeof x);
     memset(y, 0, sizeof y);
     assert_int_equal(c->ops->all_to_all(c, y, x, 7, &err), CKPT_OK);
     assert_memory_equal(y, z, 7);
@@ -94,6 +96,7 @@ static void test_refusals(void **state)
     assert_int_equal(c->ops->all_gather(c, x, x, UINT64_MAX / 2, CKPT_F32, NULL), CKPT_ELIMIT);
     assert_int_equal(c->ops->broadcast(c, x, 4, 1, NULL), CKPT_EUSAGE);
     assert_int_equal(c->ops->broadcast(c, x, 4, -1, NULL), CKPT_EUSAGE);
+    assert_int_equal(c->ops->reduce(c, x, 4, CKPT_F32, 1, NULL), CKPT_EUSAGE);
     assert_int_equal(c->ops->reduce_scatter(c, NULL, x, 4, CKPT_F32, NULL), CKPT_EUSAGE);
     assert_int_equal(c->ops->wait(c, NULL), CKPT_EUSAGE);
 }
