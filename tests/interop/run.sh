@@ -17,7 +17,7 @@ status=0
 
 if [ -n "$install" ]; then
     sh tools/deps.sh interop
-    if ! "$venv/bin/python" -c 'import torch, deepspeed, safetensors, transformers' 2>/dev/null; then
+    if ! "$venv/bin/python" -c 'import torch, deepspeed, safetensors, transformers, accelerate, peft' 2>/dev/null; then
         python3 -m venv "$venv" && "$venv/bin/pip" install -q torch deepspeed safetensors transformers accelerate peft numpy || status=1
     fi
 fi
