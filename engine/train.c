@@ -1,6 +1,8 @@
 /*
  * train.c: the loop of a run.
  */
+#define _XOPEN_SOURCE 700 // sigaltstack
+
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -18,13 +20,18 @@ static void tr_signal(int number)
     tr_stop = number;
 }
 
+/* The second one ends the process at once. */
 static void tr_catch(void)
 {
+    // a stack of its own: see cpu_sgemm.h
+    static char stack[1 << 16];
+    const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
     struct sigaction a;
 
     memset(&a, 0, sizeof a);
+    (void)sigaltstack(&alternate, NULL);
     a.sa_handler = tr_signal;
-    a.sa_flags = (int)(SA_RESTART | SA_RESETHAND); // a second one ends the process at once
+    a.sa_flags = (int)(SA_RESTART | SA_RESETHAND | SA_ONSTACK);
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGUSR1, &a, NULL);

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "libckpt/base/mem.h"
@@ -214,17 +215,22 @@ static unsigned cp_processors(void)
     return n > 0 ? (unsigned)n : 1;
 }
 
+/* Workers take no signals: matrix products must not be interrupted on this stack (cpu_sgemm.h). */
 static int cp_start(zt_cpu_pool *p, ckpt_err *err)
 {
-    for (unsigned i = 1; i < p->n; i++) {
-        int rc = pthread_create(&p->worker[i].thread, NULL, cp_main, &p->worker[i]);
-        if (rc != 0) {
-            return ckpt_fail_sys(err, CKPT_ELIMIT, rc, "thread %u of %u of the CPU device", i,
-                                 p->n);
-        }
-        p->n_started++;
+    sigset_t all, before;
+    int rc = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    for (unsigned i = 1; rc == 0 && i < p->n; i++) {
+        rc = pthread_create(&p->worker[i].thread, NULL, cp_main, &p->worker[i]);
+        p->n_started += rc == 0;
     }
-    return CKPT_OK;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc == 0 ? CKPT_OK
+                   : ckpt_fail_sys(err, CKPT_ELIMIT, rc, "thread %u of %u of the CPU device",
+                                   p->n_started + 1, p->n);
 }
 
 int zt_cpu_pool_new(zt_cpu_pool **out, unsigned n_threads, ckpt_err *err)

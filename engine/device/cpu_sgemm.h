@@ -26,7 +26,10 @@ typedef struct zt_sgemm {
     uint64_t lda, ldb, ldc;
 } zt_sgemm;
 
-/* Sides are below 2^31.  The result depends on nothing but the operands.  Errors: ELIMIT (out of
+/* Sides are below 2^31.  The result depends on nothing but the operands.
+ * A signal's handler must run on a stack of its own (sigaltstack): the library's code uses the
+ * stack pointer for other things while it computes, and a handler beside it overwrites memory.
+ * Errors: ELIMIT (out of
  * memory), kept by the device. */
 void zt_cpu_sgemm(zt_device *d, const zt_sgemm *g);
 

@@ -22,7 +22,8 @@ if [ -n "$install" ]; then
     fi
 fi
 
-make -s "$(dirname "$bin")/gen_zero" "$(dirname "$bin")/golden_map" || status=1
+build=$(dirname "$bin")
+make -s B="$build" "$build/gen_zero" "$build/golden_map" || status=1
 
 if [ -x "$venv/bin/python" ]; then
     DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures || status=1
