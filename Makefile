@@ -33,7 +33,7 @@ LDLIBS   := -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lpthread -lm
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c))
 TOOL_SRC := $(sort $(wildcard tools/*.c))
-ENG_SRC  := $(filter-out engine/main.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
+ENG_SRC  := $(filter-out engine/main.c engine/comm/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(wildcard tests/unit/test_*.c))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
@@ -52,12 +52,20 @@ CPPFLAGS += $(if $(filter dnnl,$(SGEMM)),-DZT_ONEDNN)
 ENGINE   := $(B)/lib/libzerotrain.a
 MPI_CFLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
 MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
+# the GPU plugin where nvcc is; CUDA=no does without.  A sanitizer's runtime and CUDA's do not mix.
+CUDA     ?=
+NVCC     := $(if $(SAN)$(filter no,$(CUDA)),,$(shell command -v nvcc 2>/dev/null))
+CUDA_DIR := $(if $(NVCC),$(abspath $(dir $(realpath $(NVCC)))/..))
+PLUGIN   := $(if $(NVCC),$(B)/lib/libzerotrain-cuda.so)
+GPU_SRC  := $(sort $(wildcard engine/device/cuda*.cu))
+NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUDA_DIR)/include -x c -E - >/dev/null 2>&1 && echo yes))
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-unit check-cli check-golden check-bad check-engine check-fault check-interop \
-        check-fuzz bench lint fmt install clean help deps run-demo run-check programs
+        check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
+        programs
 
-all: $(PROGRAMS) $(LIBS) summary
+all: $(PROGRAMS) $(LIBS) $(PLUGIN) summary
 
 programs: $(PROGRAMS)
 
@@ -91,6 +99,14 @@ $(MPI_MARK):
 	@touch $@
 $(B)/obj/engine/comm/mpi.o: $(MPI_MARK)
 
+# The same of the plugin, for the text of the program that misses it.
+CUDA_MARK := $(B)/cuda.$(if $(NVCC),on,off)
+$(CUDA_MARK):
+	@mkdir -p $(@D)
+	@rm -f $(B)/cuda.on $(B)/cuda.off
+	@touch $@
+$(B)/obj/engine/device/cuda_load.o: $(CUDA_MARK)
+
 $(B)/obj/%.o: %.c | $(B)/needs
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
@@ -99,6 +115,73 @@ $(B)/obj/%.o: %.c | $(B)/needs
 # the kernels' loops are written to be vectorised
 $(B)/obj/engine/device/%.o $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
 $(B)/obj/engine/comm/mpi.o: CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI_CFLAGS))
+
+$(B)/obj/engine/device/cuda_load.o: CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)
+
+# ---- the GPU plugin --------------------------------------------------------------------------
+# Code for compute capability 8.0 and 9.0, and for later ones what the driver translates.  No fast-math: results are
+# compared; what the CPU computes without contraction is compiled without it here too.
+NVFLAGS  := -std=c++17 -O3 -I. -Ilibckpt -Ilibckpt/base -gencode arch=compute_80,code=sm_80 \
+            -gencode 'arch=compute_90,code=[sm_90,compute_90]' -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
+GPU_OBJ  := $(GPU_SRC:%.cu=$(B)/gpu/%.o)
+# the small pieces of the engine that a plugin has copies of
+GPU_C    := engine/device/device.o engine/device/philox.o engine/comm/comm.o engine/comm/process.o
+
+$(B)/gpu/engine/device/cuda_vector.o: NVFLAGS += -fmad=false
+
+$(B)/gpu/%.o: %.cu
+	@mkdir -p $(@D)
+	@echo "  NVCC  $<"
+	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+
+$(B)/gpu/engine/comm/nccl.o: engine/comm/nccl.c | $(B)/needs
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(if $(NCCL),-DZT_HAVE_NCCL) -isystem $(CUDA_DIR)/include -MMD -MP -c -o $@ $<
+
+$(B)/lib/libzerotrain-cuda.so: $(GPU_OBJ) $(B)/gpu/engine/comm/nccl.o $(GPU_C:%=$(B)/obj/%) $(B)/lib/libckpt.a engine/device/cuda.map
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(NVCC) -shared -o $@ $(filter %.o %.a,$^) -Xlinker --version-script=engine/device/cuda.map,-rpath,$(CUDA_DIR)/lib64 \
+	    -lcublasLt $(if $(NCCL),-lnccl) $(LDLIBS)
+
+# The same sources for g++, on an emulated GPU: for machines without one.
+EMU_SRC  := $(sort $(wildcard tests/gpu/emulate/*.cpp))
+EMU_OBJ  := $(GPU_SRC:%.cu=$(B)/emulated/%.o) $(EMU_SRC:%.cpp=$(B)/emulated/%.o)
+EMUFLAGS := -std=c++17 -O2 -g -DZT_EMULATED=1 -Itests/gpu/emulate -I. -Ilibckpt -Ilibckpt/base -fPIC -fvisibility=hidden \
+            -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas -pthread
+CXX      ?= g++
+
+$(B)/emulated/%.o: %.cu
+	@mkdir -p $(@D)
+	@echo "  EMU   $<"
+	$(Q)$(CXX) $(EMUFLAGS) -MMD -MP -x c++ -c -o $@ $<
+
+$(B)/emulated/%.o: %.cpp
+	@mkdir -p $(@D)
+	@echo "  EMU   $<"
+	$(Q)$(CXX) $(EMUFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/emulated/nccl.o: engine/comm/nccl.c | $(B)/needs
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/emulated/libzerotrain-cuda.so: $(EMU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) $(B)/lib/libckpt.a engine/device/cuda.map
+	@echo "  LINK  $@"
+	$(Q)$(CXX) -shared -pthread -o $@ $(filter %.o %.a,$^) -Wl,--version-script=engine/device/cuda.map,-z,defs $(LDLIBS)
+
+gpu-emulated: $(B)/emulated/libzerotrain-cuda.so
+
+# A plugin that computes on the processor in memory that the host cannot reach.
+$(B)/far_device.so: tests/engine/far_device.c $(ENGINE) $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -shared -o $@ $< -Wl,--version-script=engine/device/cuda.map $(ENG_LIBS) $(LDLIBS)
+
+# Tests of a plugin take its path: the real and the emulated one alike.
+$(B)/gpu/test_%: tests/gpu/test_%.c $(ENGINE) $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(ENG_LIBS) $(LDLIBS)
 
 $(ENGINE): $(ENG_OBJ)
 	@mkdir -p $(@D)
@@ -135,6 +218,7 @@ $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal: $(B)/bin/
 .PHONY: summary
 summary: $(PROGRAMS) $(LIBS)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/bin/zerotrain, $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
+	@echo "$(if $(PLUGIN),built: $(PLUGIN)$(if $(NCCL),, without NCCL (nccl.h was not found): one rank a GPU is not faster than through the host),built without CUDA: zerotrain computes on the processor ($(if $(SAN),SAN is set,$(if $(filter no,$(CUDA)),CUDA=no,nvcc is not on PATH))))"
 
 # ---- tests -----------------------------------------------------------------------------------
 $(B)/unit/%: tests/unit/%.c $(ENGINE) $(B)/lib/libckpt.a
@@ -172,9 +256,31 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero
 # the engine: collectives between processes, and recorded runs of DeepSpeed replayed
 check-engine: programs $(B)/engine/comm_mpi $(B)/engine/model_golden
 	@sh tests/engine/run_comm.sh $(B)/engine/comm_mpi
+	@sh tests/engine/run_store.sh $(B)/engine $(B)/bin
 	@python3 tests/golden/engine.py --bin $(B)/bin --golden tests/fixtures/golden --resume
 	@python3 tests/golden/engine_equal.py --bin $(B)/bin
 	@python3 tests/golden/engine_bad.py --bin $(B)/bin
+
+# the GPU's kernels without a GPU, and everything above them on a device that is far from the host
+GPU_TESTS := $(patsubst tests/gpu/%.c,$(B)/gpu/%,$(sort $(wildcard tests/gpu/test_*.c)))
+gpu-tests: $(GPU_TESTS)
+
+# For a machine with a GPU and little else: programs, plugin, tests, and the libraries that they need beside CUDA's and libc.
+# Without NCCL, whose library is larger than all else: on one GPU nobody needs it.
+gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
+	@rm -rf $(B)/bundle && mkdir -p $(B)/bundle/bin $(B)/bundle/lib $(B)/bundle/gpu $(B)/bundle/deps
+	@cp $(B)/bin/zerotrain $(B)/bin/ckpt $(B)/bundle/bin && cp $(GPU_TESTS) $(B)/bundle/gpu
+	$(Q)$(NVCC) -shared -o $(B)/bundle/lib/libzerotrain-cuda.so $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) \
+	    $(B)/lib/libckpt.a -Xlinker --version-script=engine/device/cuda.map -lcublasLt $(LDLIBS)
+	@ldd $(B)/bundle/*/* 2>/dev/null | awk '$$3 ~ /^\// {print $$3}' | sort -u | \
+	    grep -v '/libc\.so\|/libm\.so\|/libpthread\|/libdl\|/librt\|/libcublas\|/libcuda' | xargs -I{} cp -L {} $(B)/bundle/deps
+	@strip $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* $(B)/bundle/deps/* 2>/dev/null || true
+	@tar -C $(B)/bundle -cJf $(B)/gpu-bundle.tar.xz bin lib gpu deps
+	@ls -l $(B)/gpu-bundle.tar.xz
+
+check-gpu: programs $(B)/far_device.so gpu-emulated $(GPU_TESTS)
+	@python3 tests/gpu/far.py --bin $(B)/bin --plugin $(B)/far_device.so
+	@sh tests/gpu/emulated.sh $(B)
 
 check-bad: programs
 	@python3 tests/golden/run_bad.py --bin $(B)/bin tests/fixtures/bad
@@ -228,6 +334,7 @@ install: all
 	install -m 644 $(B)/lib/libckpt.a $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib
 	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib/libckpt.so
+	$(if $(PLUGIN),install -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib)
 	install -m 644 libckpt/ckpt.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
 	install -m 644 man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
@@ -248,11 +355,15 @@ help:
 	@echo "make demo          install what is missing, build, consolidate a real checkpoint, show it"
 	@echo "make check         install what is missing, build, run the tests"
 	@echo "make check-interop load what we wrote with the real torch, safetensors, transformers, DeepSpeed"
+	@echo "make gpu-emulated  the GPU plugin for an emulated GPU: build/emulated/libzerotrain-cuda.so"
+	@echo "make gpu-bundle    what tests/gpu/run.sh needs on a bare machine with a GPU, in one file"
+	@echo "make check-gpu     tests of the GPU's code on machines without one (with one: tests/gpu/run.sh)"
 	@echo "make check-fuzz    run every fuzz target FUZZ_SECONDS (60) each"
 	@echo "make bench         measure beside cp and DeepSpeed's script; figures are printed"
 	@echo "make lint | fmt    static checks | clang-format"
 	@echo "make install       to DESTDIR and PREFIX ($(PREFIX))"
 	@echo "make clean         remove build/"
-	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, B=build folder"
+	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, B=build folder"
 
+-include $(GPU_OBJ:.o=.d) $(EMU_OBJ:.o=.d) $(B)/gpu/engine/comm/nccl.d $(B)/emulated/nccl.d $(GPU_TESTS:=.d)
 -include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d) $(TRAIN_OBJ:.o=.d) $(UNIT_BIN:=.d)

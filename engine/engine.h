@@ -36,7 +36,8 @@ typedef struct zt_options {
     const char *save, *load, *tag, *load_tag, *metrics, *save_weights, *save_model, *predictions;
     bool module_only, not_strict, async_save;
     // what to do
-    bool evaluate, print_config, profile, quiet, help, version, checkpointing, z0_quirk;
+    bool evaluate, print_config, profile, quiet, help, version, checkpointing, z0_quirk,
+        deterministic;
     const char *device;
     int64_t threads;
     // launching
@@ -65,6 +66,9 @@ typedef struct zt_engine {
     ckpt_arena *arena;
     zt_comm *comm;
     zt_device *device;
+    zt_comm *wire; /* of a GPU's memory; NULL: the device is the host, or this rank is alone */
+    unsigned char gpu[16]; /* its identity */
+    unsigned threads;      /* of this rank, on the processor */
     zt_config config;
     zt_model_config model_config;
     zt_model *model;

@@ -76,7 +76,7 @@ static int mn_fail(zt_comm *comm, bool running, const ckpt_err *err)
 /* Hosts or slots were chosen, and no launcher started this process already (it passes its rank). */
 static bool mn_launches(const zt_options *o)
 {
-    return !zt_comm_launched() && o->local_rank < 0 &&
+    return !zt_comm_launched() && !zt_comm_stored() && o->local_rank < 0 &&
            (o->hostfile || o->include || o->exclude || o->num_slots > 0 || o->num_nodes > 0);
 }
 
@@ -88,9 +88,11 @@ static int mn_meet(zt_comm **comm, int rc, ckpt_err *err)
 {
     ckpt_err alone = {0};
 
-    if (!zt_comm_launched())
+    if (!zt_comm_launched() && !zt_comm_stored())
         return rc == CKPT_OK ? zt_comm_self(comm, err) : rc;
-    if (zt_comm_mpi(comm, rc == CKPT_OK ? err : &alone) != CKPT_OK)
+    // the folder was named for this run; a launcher's variables may be those of the job around it
+    if ((zt_comm_stored() ? zt_comm_store : zt_comm_mpi)(comm, rc == CKPT_OK ? err : &alone) !=
+        CKPT_OK)
         return rc == CKPT_OK ? err->code : rc;
     return zt_comm_agree(*comm, rc, err);
 }

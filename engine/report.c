@@ -161,6 +161,9 @@ void zt_report_start(const zt_engine *e)
             zt_model_count(e->model, true), c->stage, ckpt_dtype_name(c->dtype), e->comm->world,
             e->comm->world == 1 ? "rank" : "ranks", c->train_batch, c->micro_batch, c->accumulation,
             e->comm->world);
+    if (!e->device->host)
+        fprintf(stderr, "note: on %s%s%s\n", e->device->ops->name,
+                e->wire ? ", exchanging by " : "", e->wire ? e->wire->ops->name : "");
     if (e->n_drawn > 0)
         fprintf(stderr, "note: %zu parameters are not in %s: they begin as drawn\n", e->n_drawn,
                 e->opts->init);

@@ -149,20 +149,96 @@ static int su_data(zt_engine *e, ckpt_err *err)
     return train ? su_steps(e, err) : CKPT_OK;
 }
 
-static int su_device(zt_engine *e, ckpt_err *err)
+/* Threads of this rank. */
+static int su_threads(const zt_engine *e, unsigned *out, ckpt_err *err)
 {
-    const zt_options *o = e->opts;
     long n = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t threads = o->threads;
+    int64_t threads = e->opts->threads;
 
-    if (strcmp(o->device, "cpu") != 0 && strcmp(o->device, "auto") != 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "--device %s: this build computes on the CPU only",
-                         o->device);
     if (threads <= 0)
         threads = n > e->comm->local_world ? n / e->comm->local_world : 1;
     if (threads > 1024)
         return ckpt_fail(err, CKPT_EUSAGE, "--threads %lld: at most 1024", (long long)threads);
-    return zt_cpu_new(&e->device, (unsigned)threads, err);
+    *out = (unsigned)threads;
+    return CKPT_OK;
+}
+
+/* The GPU whose number is the rank's on its node; more ranks than GPUs share them. */
+static int su_gpu(zt_engine *e, unsigned char uuid[16], ckpt_err *err)
+{
+    int n = 0, rc = zt_cuda_count(&n, err), ordinal = n > 0 ? e->comm->local_rank % n : 0;
+
+    if (rc == CKPT_OK)
+        rc = zt_cuda_identity(ordinal, uuid, err);
+    return rc == CKPT_OK ? zt_cuda_new(&e->device, ordinal, e->opts->deterministic, err) : rc;
+}
+
+/* The device; `auto` falls back to the processor, on this rank alone for the moment. */
+static int su_device(zt_engine *e, ckpt_err *err)
+{
+    const char *kind = e->opts->device;
+    bool automatic = strcmp(kind, "auto") == 0, cuda = strcmp(kind, "cuda") == 0;
+    ckpt_err why = {0};
+    int rc = su_threads(e, &e->threads, err);
+
+    if (rc == CKPT_OK && !automatic && !cuda && strcmp(kind, "cpu") != 0)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "--device %s: cpu, cuda or auto is expected", kind);
+    if (rc == CKPT_OK && (automatic || cuda) && su_gpu(e, e->gpu, &why) != CKPT_OK) {
+        e->device = NULL;
+        if (cuda)
+            rc = ckpt_fail(err, why.code, "--device cuda: %s", why.text);
+    }
+    return rc == CKPT_OK && !e->device ? zt_cpu_new(&e->device, e->threads, err) : rc;
+}
+
+/* A rank with a GPU and one without would wait for each other for ever. */
+static int su_same_device(zt_engine *e, ckpt_err *err)
+{
+    int32_t most[2] = {e->device->host, -e->device->host};
+    int rc = e->comm->ops->all_reduce(e->comm, most, 2, CKPT_I32, ZT_MAX, err);
+
+    if (rc == CKPT_OK && most[0] != -most[1])
+        rc = ckpt_fail(err, CKPT_EMISMATCH,
+                       "--device auto: some ranks have a GPU and some have none; --device cuda "
+                       "says why, --device cpu does without");
+    return rc;
+}
+
+/* True if no two ranks have the same GPU. */
+static int su_own_gpus(zt_engine *e, bool *own, ckpt_err *err)
+{
+    size_t world = (size_t)e->comm->world, n = sizeof e->gpu;
+    unsigned char *all = ckpt_alloc(world * n);
+    int rc = zt_comm_agree(e->comm, all ? CKPT_OK : ckpt_fail_memory(err), err);
+
+    *own = true;
+    if (rc == CKPT_OK)
+        rc = e->comm->ops->all_gather(e->comm, all, e->gpu, n, CKPT_U8, err);
+    for (size_t i = 0; rc == CKPT_OK && i < world; i++) {
+        for (size_t k = 0; k < i; k++)
+            *own = *own && memcmp(all + i * n, all + k * n, n) != 0;
+    }
+    ckpt_free(all);
+    return rc;
+}
+
+/*
+ * How tensors travel: NCCL where every rank has a GPU of its own (it refuses others), else through
+ * the host.  All ranks call it.
+ */
+static int su_wire(zt_engine *e, ckpt_err *err)
+{
+    bool own = false;
+    int rc = su_same_device(e, err);
+
+    if (rc != CKPT_OK || e->device->host || e->comm->world == 1)
+        return rc;
+    rc = su_own_gpus(e, &own, err);
+    if (rc == CKPT_OK && own)
+        rc = zt_comm_agree(e->comm, zt_comm_nccl(&e->wire, e->comm, e->device, err), err);
+    else if (rc == CKPT_OK)
+        rc = zt_comm_staged(&e->wire, e->comm, e->device, err);
+    return rc;
 }
 
 static int su_model(zt_engine *e, ckpt_err *err)
@@ -250,7 +326,9 @@ static int su_zero(zt_engine *e, ckpt_err *err)
                             .keep_activations_not = e->config.activation_checkpointing,
                             .max_batch = e->batch_size,
                             .max_seq = e->seq,
-                            .seed = (uint64_t)e->opts->seed};
+                            .seed = (uint64_t)e->opts->seed,
+                            .wire = e->wire,
+                            .host_threads = e->threads};
     int rc;
 
     // rotary positions have no table to run out of
@@ -330,6 +408,8 @@ int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_e
     if (rc == CKPT_OK && !opts->print_config)
         rc = su_same(e, err);
     if (rc == CKPT_OK && !opts->print_config)
+        rc = su_wire(e, err);
+    if (rc == CKPT_OK && !opts->print_config)
         rc = zt_comm_agree(comm, su_zero(e, err), err);
     if (rc == CKPT_OK && !opts->print_config)
         rc = zt_comm_agree(comm, su_weights(e, err), err);
@@ -349,6 +429,7 @@ void zt_engine_free(zt_engine *e)
     zt_model_free(e->model);
     zt_data_free(e->data);
     zt_data_free(e->eval_data);
+    zt_comm_free(e->wire);
     zt_device_free(e->device);
     ckpt_arena_free(e->arena);
     ckpt_free(e);

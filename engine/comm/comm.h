@@ -2,8 +2,11 @@
  * comm.h: the processes of a run and what they exchange: one table of collective operations per kind of network.
  *
  * All ranks call the same operations in the same order.  Buffers are device pointers where the communicator says so
- * (`device`), else host memory.  Counts are elements.  16-bit sums are formed in fp32 from all ranks' values, in rank
- * order, and rounded once, whatever the algorithm: results depend neither on timing nor on the message's size.
+ * (`device`), else host memory.  Operations on device pointers come after what the device was told before, and before
+ * what it is told after: nobody has to wait for the device, and results are there for its next operation, not for the
+ * host.  Counts are elements.  16-bit sums are formed in fp32 from all ranks' values, in rank
+ * order, and rounded once, whatever the algorithm: results depend neither on timing nor on the message's size.  NCCL
+ * alone differs: it adds along its own path and rounds 16-bit sums at every hop (comm/nccl.c).
  *
  * Errors are values: CKPT_EIO with the rank and the operation.  A rank that fails calls abort, which ends all ranks
  * within seconds with its text; a rank that dies is noticed by the others (within 30 s) and named.  Who notices what
@@ -15,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/device/device.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/err.h"
 
@@ -72,6 +76,7 @@ struct zt_comm {
     int rank, world;             /* over all processes */
     int local_rank, local_world; /* among those of this node */
     const char *host;            /* name of this node */
+    zt_device *device;           /* buffers are its pointers; NULL: host memory */
 };
 
 /* One process. */
@@ -83,6 +88,26 @@ int zt_comm_self(zt_comm **out, ckpt_err *err);
  * Errors  CKPT_EUNSUPPORTED: built without MPI; CKPT_EIO
  */
 int zt_comm_mpi(zt_comm **out, ckpt_err *err);
+
+/*
+ * The processes of a run without MPI, which meet in a folder that all of them see (store.c says how it is told, and
+ * how large messages fare).
+ *
+ * Errors  CKPT_EUSAGE: the environment is incomplete; CKPT_EIO: the folder; a rank that does not come
+ */
+int zt_comm_store(zt_comm **out, ckpt_err *err);
+
+/* True if the environment names such a folder and several processes. */
+bool zt_comm_stored(void);
+
+/*
+ * The processes of `base`, exchanging the memory of `device` through bounded buffers of the host: for several ranks
+ * on one GPU, and what NCCL is compared with.  base stays the caller's and outlives the result.
+ */
+int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
+
+/* The same by NCCL, for ranks with a GPU each, through the CUDA plugin (device/cuda_api.h). */
+int zt_comm_nccl(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 
 /* True if this process was started by an MPI launcher as one of several (from its environment; nothing is called). */
 bool zt_comm_launched(void);

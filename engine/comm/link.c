@@ -110,8 +110,7 @@ void zt_link_release(zt_comm *c, void *p)
     }
 }
 
-/* Fill in the size, and refuse what no memory can hold or `sum` cannot be formed of. */
-static int lk_check(zt_comm *c, zt_call *call, bool sum, ckpt_err *err)
+int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err)
 {
     const ckpt_dtype_info *info = ckpt_dtype_get(call->dt);
     bool known = call->dt == CKPT_F32 || call->dt == CKPT_F64 || call->dt == CKPT_F16 ||
@@ -150,7 +149,7 @@ int zt_link_reduce_scatter(zt_comm *c, void *to, const void *from, uint64_t n, c
     zt_link *l = lk_of(c);
     zt_call call = {
         .kind = ZT_CALL_REDUCE_SCATTER, .to = to, .from = from, .n = n, .dt = dt, .op = ZT_SUM};
-    int rc = lk_check(c, &call, true, err);
+    int rc = zt_link_check(c, &call, true, err);
 
     if (rc != CKPT_OK || n == 0) {
         return rc;
@@ -163,7 +162,7 @@ int zt_link_all_gather(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_
 {
     zt_link *l = lk_of(c);
     zt_call call = {.kind = ZT_CALL_ALL_GATHER, .to = to, .from = from, .n = n, .dt = dt};
-    int rc = lk_check(c, &call, false, err);
+    int rc = zt_link_check(c, &call, false, err);
 
     if (rc != CKPT_OK || n == 0) {
         return rc;
@@ -200,7 +199,7 @@ int zt_link_all_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, zt_reduce
 {
     zt_link *l = lk_of(c);
     zt_call call = {.kind = ZT_CALL_ALL_REDUCE, .to = x, .from = x, .n = n, .dt = dt, .op = op};
-    int rc = lk_check(c, &call, true, err);
+    int rc = zt_link_check(c, &call, true, err);
 
     if (rc != CKPT_OK || n == 0 || !l->ops) {
         return rc;
@@ -225,7 +224,7 @@ int zt_link_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckp
     zt_link *l = lk_of(c);
     zt_call call = {
         .kind = ZT_CALL_REDUCE, .to = x, .from = x, .n = n, .dt = dt, .op = ZT_SUM, .root = root};
-    int rc = lk_check(c, &call, true, err);
+    int rc = zt_link_check(c, &call, true, err);
 
     if (rc == CKPT_OK) {
         rc = lk_check_root(c, &call, err);
@@ -242,7 +241,7 @@ int zt_link_broadcast(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err 
     zt_link *l = lk_of(c);
     zt_call call = {
         .kind = ZT_CALL_BROADCAST, .to = x, .from = x, .n = n_bytes, .dt = CKPT_U8, .root = root};
-    int rc = lk_check(c, &call, false, err);
+    int rc = zt_link_check(c, &call, false, err);
 
     if (rc == CKPT_OK) {
         rc = lk_check_root(c, &call, err);
@@ -259,7 +258,7 @@ int zt_link_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_bytes,
     zt_link *l = lk_of(c);
     zt_call call = {
         .kind = ZT_CALL_ALL_TO_ALL, .to = to, .from = from, .n = n_bytes, .dt = CKPT_U8};
-    int rc = lk_check(c, &call, false, err);
+    int rc = zt_link_check(c, &call, false, err);
 
     if (rc != CKPT_OK || n_bytes == 0) {
         return rc;

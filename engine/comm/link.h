@@ -83,6 +83,9 @@ int zt_link_wait(zt_comm *c, ckpt_err *err);
 void *zt_link_alloc(zt_comm *c, uint64_t n_bytes);
 void zt_link_release(zt_comm *c, void *p);
 
+/* Fill in the size, and refuse what no memory can hold, `sum` cannot be formed of, or has no buffer. */
+int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err);
+
 /* Plain memory, 64-byte aligned; NULL when there is none. */
 void *zt_link_plain_alloc(void *way, uint64_t n_bytes);
 void zt_link_plain_release(void *way, void *p);

@@ -263,7 +263,10 @@ typedef struct zt_swiglu {
 typedef struct zt_device_ops {
     const char *name; /* "cpu", "cuda" */
 
-    /* Memory: n bytes aligned to 64, contents undefined; NULL and a kept error when there is none. */
+    /*
+     * Memory: n bytes aligned to 64, contents undefined; NULL and a kept error when there is none.  After put and get
+     * the host's bytes may be used: put has read them, get has written them.
+     */
     void *(*alloc)(zt_device *d, uint64_t n_bytes);
     void (*release)(zt_device *d, void *p);
     void (*put)(zt_device *d, void *to, const void *host, uint64_t n_bytes);
@@ -316,6 +319,17 @@ struct zt_device {
  * process may run on).  Results do not depend on the number of threads.
  */
 int zt_cpu_new(zt_device **out, unsigned n_threads, ckpt_err *err);
+
+/*
+ * A GPU, through the plugin that cuda_load.c opens (cuda_api.h says what it needs); `deterministic` as there.
+ *
+ * Errors  CKPT_EUNSUPPORTED: built without CUDA, the plugin or a library of it is missing, no GPU, one that is too old
+ */
+int zt_cuda_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err);
+
+/* GPUs that this process sees, at least one (errors as above), and the identity of one of them. */
+int zt_cuda_count(int *n, ckpt_err *err);
+int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err);
 
 /* CKPT_OK, or the first failure of the device's operations so far. */
 int zt_device_check(zt_device *d, ckpt_err *err);

@@ -24,6 +24,7 @@ struct zt_onebit {
     float *worker, *server;    /* errors [padded], [chunk] */
     uint8_t *out, *in;         /* signs [padded / 8] */
     float *scale;              /* [W] */
+    float *momentum;           /* [n] where the device's cannot be read; NULL: it can */
 };
 
 /* Euclid's. */
@@ -44,10 +45,6 @@ int zt_onebit_new(zt_onebit **out, struct zt_comm *c, zt_device *d, uint64_t n, 
     zt_onebit *b;
 
     *out = NULL;
-    if (!d->host) {
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "OneBitAdam needs a device with host memory, not %s", d->ops->name);
-    }
     if (n > (UINT64_MAX >> 3) - unit) {
         return ckpt_fail(err, CKPT_ELIMIT, "OneBitAdam: a group of too many elements");
     }
@@ -65,7 +62,8 @@ int zt_onebit_new(zt_onebit **out, struct zt_comm *c, zt_device *d, uint64_t n, 
     b->out = ckpt_alloc(b->padded / 8 + 1);
     b->in = ckpt_alloc(b->padded / 8 + 1);
     b->scale = ckpt_alloc(world * sizeof *b->scale);
-    if (!b->worker || !b->server || !b->out || !b->in || !b->scale) {
+    b->momentum = d->host ? NULL : ckpt_alloc(n * sizeof *b->momentum + 1);
+    if (!b->worker || !b->server || !b->out || !b->in || !b->scale || !(d->host || b->momentum)) {
         zt_onebit_free(b);
         return ckpt_fail_memory(err);
     }
@@ -81,6 +79,7 @@ void zt_onebit_free(zt_onebit *b)
         ckpt_free(b->out);
         ckpt_free(b->in);
         ckpt_free(b->scale);
+        ckpt_free(b->momentum);
         ckpt_free(b);
     }
 }
@@ -162,6 +161,22 @@ static int ob_exchange(zt_onebit *b, float *m, ckpt_err *err)
     return rc;
 }
 
+/* The exchange is the host's work: momentum that is elsewhere comes and goes whole. */
+static int ob_exchange_from(zt_onebit *b, float *m, ckpt_err *err)
+{
+    int rc;
+
+    if (!b->momentum) {
+        b->d->ops->sync(b->d);
+        return ob_exchange(b, m, err);
+    }
+    b->d->ops->get(b->d, b->momentum, m, b->n * sizeof *m);
+    rc = ob_exchange(b, b->momentum, err);
+    if (rc == CKPT_OK)
+        b->d->ops->put(b->d, m, b->momentum, b->n * sizeof *m);
+    return rc;
+}
+
 /* m = beta1 m + (1 - beta1) g alone, without moving weights: a step of Lion with rate 0 does that.
  */
 static void ob_blend(zt_device *d, const zt_hyper *h, const zt_piece *piece)
@@ -224,8 +239,7 @@ int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t
     if (!warm) {
         // after a failure of the device all ranks still meet in the exchange
         ob_blend(b->d, h, piece);
-        b->d->ops->sync(b->d);
-        rc = ob_exchange(b, piece->state[0], err);
+        rc = ob_exchange_from(b, piece->state[0], err);
     }
     if (rc == CKPT_OK) {
         ob_step(b->d, o, h, piece, warm);

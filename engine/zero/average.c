@@ -136,9 +136,9 @@ int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, int root, ckpt_err *e
             ops->cast(z->device, part, sum, c, from, dt);
         }
         av_before(z, c, part, sum);
-        ops->sync(z->device);
-        rc = root < 0 ? z->comm->ops->all_reduce(z->comm, sum, part, c, ZT_SUM, err)
-                      : z->comm->ops->reduce(z->comm, sum, part, c, root, err);
+        zr_ready(z);
+        rc = root < 0 ? z->wire->ops->all_reduce(z->wire, sum, part, c, ZT_SUM, err)
+                      : z->wire->ops->reduce(z->wire, sum, part, c, root, err);
         if (root >= 0 && root != z->comm->rank) {
             continue;
         }
@@ -170,8 +170,8 @@ static int av_scatter_cast(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, c
             ops->cast(z->device, n, zr_at(o->cast, c, r * n), c, zr_at(x, dt, r * slice + at), dt);
         }
         av_before(z, c, world * n, o->cast);
-        ops->sync(z->device);
-        rc = z->comm->ops->reduce_scatter(z->comm, mine, o->cast, n, c, err);
+        zr_ready(z);
+        rc = z->wire->ops->reduce_scatter(z->wire, mine, o->cast, n, c, err);
         zr_scale(z, c, n, mine, o->average.after);
         ops->cast(z->device, n, zr_at(x, dt, rank * slice + at), dt, mine, c);
     }
@@ -197,8 +197,8 @@ int zr_sum_scatter(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, ckpt_err 
         return av_scatter_cast(z, x, dt, slice, err);
     }
     av_before(z, dt, all, x);
-    z->device->ops->sync(z->device);
-    rc = z->comm->ops->reduce_scatter(z->comm, mine, x, slice, dt, err);
+    zr_ready(z);
+    rc = z->wire->ops->reduce_scatter(z->wire, mine, x, slice, dt, err);
     zr_scale(z, dt, slice, mine, o->average.after);
     return rc;
 }

@@ -99,9 +99,9 @@ static void fl_buffers(zt_zero *z, uint32_t i)
         return; // masters and state come and go
     }
     p->master = o->alias ? zr_at(g->w, CKPT_F32, mine)
-                         : zr_alloc(z, 4 * p->n_elems, &o->memory.masters, false);
+                         : zr_alloc_home(z, 4 * p->n_elems, &o->memory.masters);
     for (unsigned s = 0; s < z->config->optim.n_state; s++) {
-        p->state[s] = zr_alloc(z, 4 * p->n_elems, &o->memory.state, false);
+        p->state[s] = zr_alloc_home(z, 4 * p->n_elems, &o->memory.state);
     }
 }
 
@@ -492,13 +492,13 @@ static int fl_publish(zt_zero *z, ckpt_err *err)
     if (z->config->stage == 0 || z->comm->world == 1) {
         return CKPT_OK;
     }
-    z->device->ops->sync(z->device);
+    zr_ready(z);
     for (uint32_t i = 0; i < z->n_groups && rc == CKPT_OK; i++) {
         fl_group *g = &fl_of(z)->group[i];
         const void *mine = zr_at(g->w, dt, (uint64_t)z->comm->rank * g->lay.slice);
 
         if (g->lay.slice > 0) {
-            rc = z->comm->ops->all_gather(z->comm, g->w, mine, g->lay.slice, dt, err);
+            rc = z->wire->ops->all_gather(z->wire, g->w, mine, g->lay.slice, dt, err);
         }
     }
     return rc;

@@ -87,28 +87,42 @@ static int mu_matrix(zt_zero *z, uint32_t param, mu_work *w, float g_scale, ckpt
     int rc = CKPT_OK;
 
     mu_shape(p, &rows, &cols);
+    if (own.count > 0) {
+        rc = zr_bring(z, own.partition, err);
+    }
+    if (rc != CKPT_OK) {
+        return rc;
+    }
     if (own.count < p->n_elems) {
         ops->zero(z->device, w->g, 4 * p->n_elems);
         ops->zero(z->device, w->momentum, 4 * p->n_elems);
     }
     if (own.count > 0) {
         ops->cast(z->device, own.count, w->g + own.first, CKPT_F32, grad, o->grad_dtype);
-        ops->copy(z->device, w->momentum + own.first, part->state[0] + own.at, 4 * own.count);
+        if (zr_is_home(z)) {
+            ops->put(z->device, w->momentum + own.first, part->state[0] + own.at, 4 * own.count);
+        } else {
+            ops->copy(z->device, w->momentum + own.first, part->state[0] + own.at, 4 * own.count);
+        }
     }
     if (z->config->stage > 0 && z->comm->world > 1) {
-        ops->sync(z->device);
-        rc = z->comm->ops->all_reduce(z->comm, w->g, p->n_elems, CKPT_F32, ZT_SUM, err);
+        zr_ready(z);
+        rc = z->wire->ops->all_reduce(z->wire, w->g, p->n_elems, CKPT_F32, ZT_SUM, err);
         if (rc == CKPT_OK) {
-            rc = z->comm->ops->all_reduce(z->comm, w->momentum, p->n_elems, CKPT_F32, ZT_SUM, err);
+            rc = z->wire->ops->all_reduce(z->wire, w->momentum, p->n_elems, CKPT_F32, ZT_SUM, err);
         }
     }
     zr_scale(z, CKPT_F32, p->n_elems, w->g, g_scale);
     zt_muon_direction(z->device, &z->config->optim, rows, cols, w->g, w->momentum, w->scratch);
     if (own.count > 0) {
         ops->cast(z->device, own.count, grad, o->grad_dtype, w->g + own.first, CKPT_F32);
-        ops->copy(z->device, part->state[0] + own.at, w->momentum + own.first, 4 * own.count);
+        if (zr_is_home(z)) {
+            ops->get(z->device, part->state[0] + own.at, w->momentum + own.first, 4 * own.count);
+        } else {
+            ops->copy(z->device, part->state[0] + own.at, w->momentum + own.first, 4 * own.count);
+        }
     }
-    return rc;
+    return rc == CKPT_OK && own.count > 0 ? zr_put_back(z, own.partition, true, err) : rc;
 }
 
 /*

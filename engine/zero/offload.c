@@ -8,7 +8,7 @@
  * of mapped files back.
  *
  * Files are scratch space: they begin as zeros with each run and are removed at its end.
- * On a host device "cpu" means the memory that is used anyway.
+ * On a host device "cpu" means the memory that is used anyway; beside a GPU the buffers are the host's (home.c).
  */
 #define _DEFAULT_SOURCE // madvise
 
@@ -475,10 +475,6 @@ int zr_files_new(zt_zero *z, ckpt_err *err)
     if (!state && !param) {
         return CKPT_OK;
     }
-    if (!z->device->host) {
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "offload to nvme from a device \"%s\"",
-                         z->device->ops->name);
-    }
     f = ckpt_alloc(sizeof *f);
     if (f == NULL) {
         return ckpt_fail_memory(err);
@@ -531,7 +527,7 @@ int zr_files_ready(zt_zero *z, ckpt_err *err)
         f->slot[i].part = ZR_NONE;
     }
     for (uint32_t i = 0; i < f->n_planned; i++) {
-        f->slot[i].mem = zr_alloc(z, f->slot_bytes, &zr_of(z)->memory.buffers, false);
+        f->slot[i].mem = zr_alloc_home(z, f->slot_bytes, &zr_of(z)->memory.buffers);
         if (f->slot[i].mem == NULL) {
             return ckpt_fail_memory(err);
         }

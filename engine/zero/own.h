@@ -38,6 +38,8 @@ typedef struct zr_chain {
     uint64_t x_bytes, tape_bytes, grad_bytes, scratch_bytes; /* allocated */
     uint64_t row_bytes; /* one layer's output, rounded up to 64 */
     uint64_t *tape_at;  /* of each layer; n_layers + 1 */
+    void *inputs;       /* a micro batch's, where the device cannot read them on the host */
+    uint64_t inputs_bytes;
 } zr_chain;
 
 typedef struct zr_stage {
@@ -62,7 +64,7 @@ extern const zr_stage zr_sharded_stage;
 
 typedef struct zr_block {
     void *p;
-    bool shared; /* the communicator's */
+    zt_device *of; /* NULL: the communicator's */
 } zr_block;
 CKPT_VEC(zr_blocks, zr_block);
 
@@ -77,6 +79,7 @@ typedef enum zr_wrapper {
 struct zr_flat;
 struct zr_sharded;
 struct zr_files;
+struct zr_home;
 
 typedef struct zr_own {
     zt_zero_opts opts;
@@ -95,7 +98,9 @@ typedef struct zr_own {
     zr_blocks blocks;
     zr_chain chain;
     zt_memory memory;
-    zt_onebit **onebit; /* one per group */
+    zt_device *home;       /* holds masters and state: the device, or the CPU's beside a GPU */
+    struct zr_home *homes; /* NULL: the device is their home */
+    zt_onebit **onebit;    /* one per group */
     struct zr_flat *flat;
     struct zr_sharded *sharded;
     struct zr_files *files;    /* offload to files; NULL: none */
@@ -121,6 +126,17 @@ static inline int zr_code(const ckpt_err *err)
     return err != NULL && err->code != CKPT_OK ? err->code : CKPT_ELIMIT;
 }
 
+/*
+ * Before tensors travel: a communicator of host memory reads what the device must have finished; one of the device's
+ * own memory comes after it by itself.
+ */
+static inline void zr_ready(zt_zero *z)
+{
+    if (z->wire->device == NULL) {
+        z->device->ops->sync(z->device);
+    }
+}
+
 static inline void *zr_at(void *p, ckpt_dtype dt, uint64_t element)
 {
     return (char *)p + zr_bytes(dt, element);
@@ -132,6 +148,8 @@ static inline void *zr_at(void *p, ckpt_dtype dt, uint64_t element)
  * failure on all ranks.
  */
 void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels);
+/* The same for masters and state, which stay on one rank, where they are at home. */
+void *zr_alloc_home(zt_zero *z, uint64_t n_bytes, uint64_t *count);
 
 /* groups.c */
 int zr_groups_new(zt_zero *z, ckpt_err *err);
@@ -151,6 +169,8 @@ int zr_rates_begin(zt_zero *z, ckpt_err *err);
 /* update.c: all partitions with gradients multiplied by g_scale; t: number of this update */
 int zr_update(zt_zero *z, float g_scale, ckpt_err *err);
 int zr_update_initial(zt_zero *z, ckpt_err *err);
+/* A piece of partition i by the device that holds all of the piece. */
+int zr_update_piece(zt_zero *z, zt_device *d, uint32_t i, const zt_piece *piece, ckpt_err *err);
 /* Working weights of partition i, which follow its masters; NULL: they are the masters, or all is
  * padding. */
 void *zr_low(zt_zero *z, uint32_t i);
@@ -158,6 +178,22 @@ void *zr_low(zt_zero *z, uint32_t i);
 /* muon.c: gradients of matrices become directions; g_scale on gradients first */
 int zr_muon(zt_zero *z, float g_scale, ckpt_err *err);
 bool zr_has_muon(const zt_zero *z);
+
+/*
+ * home.c: where masters and state are.  new before anything is allocated, ready once partitions are known; stop
+ * before memory is given back, free after.
+ */
+int zr_home_new(zt_zero *z, ckpt_err *err);
+int zr_home_ready(zt_zero *z, ckpt_err *err);
+void zr_home_stop(zt_zero *z);
+void zr_home_free(zt_zero *z);
+/* True if that is not the device. */
+bool zr_is_home(const zt_zero *z);
+/* The update of partition i, whose gradients and weights are on the device and all else at home. */
+int zr_home_update(zt_zero *z, uint32_t part, const zt_piece *piece, ckpt_err *err);
+/* Masters from n working weights, and the other way round. */
+void zr_masters_read(zt_zero *z, float *master, const void *low, uint64_t n);
+void zr_masters_write(zt_zero *z, void *low, const float *master, uint64_t n);
 
 /* pass.c */
 int zr_chain_new(zt_zero *z, ckpt_err *err);

@@ -100,8 +100,64 @@ void zr_chain_free(zt_zero *z)
     z->device->ops->release(z->device, c->tape);
     z->device->ops->release(z->device, c->grad);
     z->device->ops->release(z->device, c->scratch);
+    z->device->ops->release(z->device, c->inputs);
     ckpt_free(c->tape_at);
     *c = (zr_chain){0};
+}
+
+/* Bytes of a batch's five inputs, and where the device's copy of each begins. */
+typedef struct ch_inputs {
+    const void *host[5];
+    uint64_t n_bytes[5], at[5], all;
+} ch_inputs;
+
+/* Labels are one per token or, of classifiers, one per sample. */
+static ch_inputs ch_inputs_of(const zt_zero *z, const zt_batch *b)
+{
+    const zt_model_config *m = &z->model->config;
+    bool classes = m->arch == ZT_BERT_CLASSIFIER;
+    uint64_t ids = b->batch * b->seq * sizeof(int32_t);
+    ch_inputs in = {
+        .host = {b->input_ids, b->attention_mask, b->token_type_ids, b->labels, b->targets},
+        .n_bytes = {ids, ids, ids, classes ? b->batch * sizeof(int32_t) : ids,
+                    b->batch * m->labels * sizeof(float)}};
+
+    for (unsigned i = 0; i < 5; i++) {
+        in.n_bytes[i] = in.host[i] != NULL ? in.n_bytes[i] : 0;
+        in.at[i] = in.all;
+        in.all += ch_round(in.n_bytes[i]);
+    }
+    return in;
+}
+
+/* The batch where the layers' operations can read it. */
+static int ch_bring(zt_zero *z, const zt_batch *b, zt_batch *out, ckpt_err *err)
+{
+    zr_chain *c = &zr_of(z)->chain;
+    ch_inputs in;
+    const void *at[5];
+    int rc;
+
+    *out = *b;
+    if (z->device->host) {
+        return CKPT_OK;
+    }
+    in = ch_inputs_of(z, b);
+    rc = ch_grow(z, &c->inputs, &c->inputs_bytes, in.all, err);
+    for (unsigned i = 0; i < 5 && rc == CKPT_OK; i++) {
+        at[i] = in.n_bytes[i] > 0 ? (char *)c->inputs + in.at[i] : NULL;
+        if (at[i] != NULL) {
+            z->device->ops->put(z->device, (char *)c->inputs + in.at[i], in.host[i], in.n_bytes[i]);
+        }
+    }
+    if (rc == CKPT_OK) {
+        out->input_ids = at[0];
+        out->attention_mask = at[1];
+        out->token_type_ids = at[2];
+        out->labels = at[3];
+        out->targets = at[4];
+    }
+    return rc;
 }
 
 /* Layer l's output; in evaluation two buffers take turns. */
@@ -182,12 +238,14 @@ int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err
     zr_own *o = zr_of(z);
     bool unscaled = o->wrapper == ZR_FP16 && z->config->fp16_z0_quirk;
     double scale = unscaled ? 1 : z->scaler.scale;
-    int rc = zt_comm_agree(z->comm, zr_chain_reserve(z, batch, true, err), err);
+    zt_batch in;
+    int rc = zr_chain_reserve(z, batch, true, err);
 
+    rc = zt_comm_agree(z->comm, rc == CKPT_OK ? ch_bring(z, batch, &in, err) : rc, err);
     if (rc != CKPT_OK) {
         return rc;
     }
-    zt_pass p = {.in = *batch,
+    zt_pass p = {.in = in,
                  .train = true,
                  .seed = ch_seed(z),
                  .scale = scale,
@@ -218,12 +276,14 @@ int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err
 int zt_zero_evaluate(zt_zero *z, const zt_batch *batch, void *logits, double *loss, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
-    int rc = zt_comm_agree(z->comm, zr_chain_reserve(z, batch, false, err), err);
+    zt_batch in;
+    int rc = zr_chain_reserve(z, batch, false, err);
 
+    rc = zt_comm_agree(z->comm, rc == CKPT_OK ? ch_bring(z, batch, &in, err) : rc, err);
     if (rc != CKPT_OK) {
         return rc;
     }
-    zt_pass p = {.in = *batch, .scratch = o->chain.scratch, .logits = logits};
+    zt_pass p = {.in = in, .scratch = o->chain.scratch, .logits = logits};
 
     o->training = false;
     (void)ch_tapes(z, batch, false);

@@ -100,7 +100,7 @@ static int sh_land(zt_zero *z, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
     sh_flight f = s->flight[s->head];
-    int rc = s->dry || z->comm->world == 1 ? CKPT_OK : z->comm->ops->wait(z->comm, err);
+    int rc = s->dry || z->comm->world == 1 ? CKPT_OK : z->wire->ops->wait(z->wire, err);
 
     s->head = (s->head + 1) % ZT_COMM_PENDING;
     s->n_flights--;
@@ -138,8 +138,8 @@ static int sh_start(zt_zero *z, const sh_flight *f, const zt_collective *what, c
     s->flight[(s->head + s->n_flights) % ZT_COMM_PENDING] = *f;
     s->n_flights++;
     if (rc == CKPT_OK && what != NULL && z->comm->world > 1) {
-        z->device->ops->sync(z->device);
-        rc = z->comm->ops->start(z->comm, what, err);
+        zr_ready(z);
+        rc = z->wire->ops->start(z->wire, what, err);
     }
     return rc;
 }
@@ -503,7 +503,8 @@ static int sh_whole(zt_zero *z, uint32_t param, const void **out, ckpt_err *err)
         return CKPT_OK;
     }
     *out = s->w; // between steps the pool is empty, and it has room for any parameter
-    return z->comm->ops->all_gather(z->comm, s->w, sh_mine(z, param), p->chunk, z->model->dtype,
+    zr_ready(z);
+    return z->wire->ops->all_gather(z->wire, s->w, sh_mine(z, param), p->chunk, z->model->dtype,
                                     err);
 }
 
@@ -561,9 +562,9 @@ static int sh_buffers(zt_zero *z, uint32_t i, ckpt_err *err)
     if (o->swapped) {
         return CKPT_OK;
     }
-    p->master = o->alias ? p->low : zr_alloc(z, 4 * p->n_elems, &o->memory.masters, false);
+    p->master = o->alias ? p->low : zr_alloc_home(z, 4 * p->n_elems, &o->memory.masters);
     for (unsigned s = 0; s < z->config->optim.n_state; s++) {
-        p->state[s] = zr_alloc(z, 4 * p->n_elems, &o->memory.state, false);
+        p->state[s] = zr_alloc_home(z, 4 * p->n_elems, &o->memory.state);
     }
     return CKPT_OK;
 }

@@ -33,9 +33,9 @@ void *zr_low(zt_zero *z, uint32_t i)
 }
 
 /* Muon's matrices: their gradients are directions already. */
-static void up_muon(zt_zero *z, const zt_piece *piece, const zt_hyper *h)
+static void up_muon(zt_device *d, const zt_piece *piece, const zt_hyper *h)
 {
-    const zt_device_ops *ops = z->device->ops;
+    float decay = (float)(1 - h->lr * h->weight_decay);
     zt_update u = {.kind = ZT_SGD,
                    .n = piece->n,
                    .p = piece->p,
@@ -47,8 +47,10 @@ static void up_muon(zt_zero *z, const zt_piece *piece, const zt_hyper *h)
                    .lr = h->lr,
                    .first = true};
 
-    zr_scale(z, CKPT_F32, piece->n, piece->p, (float)(1 - h->lr * h->weight_decay));
-    ops->update(z->device, &u);
+    if (decay < 1 || decay > 1) {
+        d->ops->scale(d, CKPT_F32, piece->n, piece->p, decay);
+    }
+    d->ops->update(d, &u);
 }
 
 /* LAMB's norms are per tensor at stage 0, per flat partition under ZeRO. */
@@ -69,8 +71,8 @@ static void up_tensors(zt_zero *z, const zt_partition *p, const zt_piece *all, c
     }
 }
 
-/* One partition; its masters and state are in memory. */
-static int up_one(zt_zero *z, uint32_t i, const zt_piece *piece, ckpt_err *err)
+/* All of a partition, or of a run of it; masters and state are in memory. */
+int zr_update_piece(zt_zero *z, zt_device *d, uint32_t i, const zt_piece *piece, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
     const zt_partition *p = &z->part[i];
@@ -78,13 +80,13 @@ static int up_one(zt_zero *z, uint32_t i, const zt_piece *piece, ckpt_err *err)
     const zt_hyper *h = &z->group[p->group].hyper;
 
     if (o->muon[p->group]) {
-        up_muon(z, piece, h);
+        up_muon(d, piece, h);
     } else if (o->onebit != NULL) {
         return zt_onebit_update(o->onebit[i], optim, h, z->updates, piece, err);
     } else if (optim->type == ZT_OPT_LAMB && z->config->stage == 0) {
         up_tensors(z, p, piece, h);
     } else {
-        zt_optim_update(z->device, optim, h, z->updates, piece);
+        zt_optim_update(d, optim, h, z->updates, piece);
     }
     return CKPT_OK;
 }
@@ -111,7 +113,8 @@ static int up_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
                           .low = low ? zr_low(z, i) : NULL,
                           .low_dtype = z->model->dtype};
 
-        rc = up_one(z, i, &piece, err);
+        rc = zr_is_home(z) ? zr_home_update(z, i, &piece, err)
+                           : zr_update_piece(z, z->device, i, &piece, err);
         if (rc == CKPT_OK) {
             rc = zr_put_back(z, i, true, err);
         }

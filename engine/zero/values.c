@@ -75,6 +75,7 @@ static int va_params(zt_zero *z, const va_source *from, bool trained, ckpt_err *
 /* Masters are the working weights, cast back; state is zero. */
 static int va_masters(zt_zero *z, ckpt_err *err)
 {
+    zt_device *home = zr_of(z)->home;
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; i < z->n_parts && rc == CKPT_OK; i++) {
@@ -86,10 +87,10 @@ static int va_masters(zt_zero *z, ckpt_err *err)
             break;
         }
         if (low != NULL) {
-            z->device->ops->cast(z->device, p->n_elems, p->master, CKPT_F32, low, z->model->dtype);
+            zr_masters_read(z, p->master, low, p->n_elems);
         }
         for (unsigned s = 0; s < z->config->optim.n_state; s++) {
-            z->device->ops->zero(z->device, p->state[s], 4 * p->n_elems);
+            home->ops->zero(home, p->state[s], 4 * p->n_elems);
         }
         rc = zr_put_back(z, i, true, err);
     }
@@ -148,7 +149,7 @@ int zt_zero_refresh(zt_zero *z, ckpt_err *err)
         }
         rc = zr_bring(z, i, err);
         if (rc == CKPT_OK) {
-            z->device->ops->cast(z->device, p->n_elems, low, z->model->dtype, p->master, CKPT_F32);
+            zr_masters_write(z, low, p->master, p->n_elems);
             rc = zr_put_back(z, i, false, err);
         }
     }
@@ -167,12 +168,20 @@ const zt_owned *zt_zero_owned(const zt_zero *z, size_t *n)
 
 /* ---- partitions in host memory ---- */
 
+/* True where masters and state are not in the host's memory. */
+static bool va_is_far(const zt_zero *z)
+{
+    return !zr_of(z)->home->host;
+}
+
 /* Copies of a partition's arrays, for a device whose memory the host cannot read. */
 static int va_to_host(zt_zero *z, uint32_t i, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
     zt_partition *p = &z->part[i];
-    float **field[3] = {&p->master, &p->state[0], &p->state[1]};
+    float **field[3] = {&p->master, &p->state[0], &p->state[1]}, *host[3] = {NULL};
+    bool room = true;
+    int rc;
 
     if (o->device_part == NULL) {
         o->device_part = ckpt_alloc(((size_t)z->n_parts + 1) * sizeof *o->device_part);
@@ -182,18 +191,25 @@ static int va_to_host(zt_zero *z, uint32_t i, ckpt_err *err)
     }
     o->device_part[i] = *p;
     for (unsigned k = 0; k < 3; k++) {
-        float *from = *field[k];
-
-        if (from != NULL) {
-            *field[k] = ckpt_alloc(4 * (size_t)p->n_elems + 4);
-            if (*field[k] == NULL) {
-                return ckpt_fail_memory(err);
-            }
-            z->device->ops->get(z->device, *field[k], from, 4 * p->n_elems);
+        if (*field[k] != NULL) {
+            host[k] = ckpt_alloc(4 * (size_t)p->n_elems + 4);
+            room = room && host[k] != NULL;
         }
     }
-    z->device->ops->sync(z->device);
-    return CKPT_OK;
+    for (unsigned k = 0; k < 3 && room; k++) {
+        if (host[k] != NULL) {
+            z->device->ops->get(z->device, host[k], *field[k], 4 * p->n_elems);
+        }
+    }
+    rc = room ? zt_device_check(z->device, err) : ckpt_fail_memory(err);
+    for (unsigned k = 0; k < 3; k++) {
+        if (rc != CKPT_OK) { // the partition stays as it is
+            ckpt_free(host[k]);
+        } else if (host[k] != NULL) {
+            *field[k] = host[k];
+        }
+    }
+    return rc;
 }
 
 /* The copies back, and the device's pointers again. */
@@ -224,7 +240,7 @@ int zt_zero_hold(zt_zero *z, uint32_t partition, ckpt_err *err)
     }
     int rc = zr_bring(z, partition, err);
 
-    return rc == CKPT_OK && !z->device->host ? va_to_host(z, partition, err) : rc;
+    return rc == CKPT_OK && va_is_far(z) ? va_to_host(z, partition, err) : rc;
 }
 
 int zt_zero_let_go(zt_zero *z, uint32_t partition, bool changed, ckpt_err *err)
@@ -232,7 +248,7 @@ int zt_zero_let_go(zt_zero *z, uint32_t partition, bool changed, ckpt_err *err)
     if (partition >= z->n_parts) {
         return ckpt_fail(err, CKPT_EUSAGE, "partition %u of %u", partition, z->n_parts);
     }
-    if (!z->device->host) {
+    if (va_is_far(z)) {
         va_to_device(z, partition, changed);
     }
     return zr_put_back(z, partition, changed, err);

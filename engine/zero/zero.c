@@ -10,9 +10,11 @@
 
 /* ---- memory ---- */
 
-void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels)
+/* of NULL: the communicator's memory, which is the device's. */
+static void *zr_take(zt_zero *z, zt_device *of, uint64_t n_bytes, uint64_t *count)
 {
     zr_own *o = zr_of(z);
+    zt_device *d = of ? of : z->device;
     zr_block *b = ckpt_vec_push(&o->blocks);
     uint64_t n = n_bytes < 64 ? 64 : (n_bytes + 63) & ~UINT64_C(63);
 
@@ -20,15 +22,25 @@ void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels)
         o->failed = true;
         return NULL;
     }
-    b->shared = travels && z->comm->world > 1;
-    b->p = b->shared ? z->comm->ops->alloc(z->comm, n) : z->device->ops->alloc(z->device, n);
+    b->of = of;
+    b->p = of ? of->ops->alloc(of, n) : z->wire->ops->alloc(z->wire, n);
     if (b->p == NULL) {
         o->failed = true;
         return NULL;
     }
     *count += n;
-    z->device->ops->zero(z->device, b->p, n);
+    d->ops->zero(d, b->p, n);
     return b->p;
+}
+
+void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels)
+{
+    return zr_take(z, travels && z->comm->world > 1 ? NULL : z->device, n_bytes, count);
+}
+
+void *zr_alloc_home(zt_zero *z, uint64_t n_bytes, uint64_t *count)
+{
+    return zr_take(z, zr_of(z)->home, n_bytes, count);
 }
 
 /* In the opposite order: the communicator gives memory back like a stack. */
@@ -42,10 +54,10 @@ static void zr_free_blocks(zt_zero *z)
         if (b->p == NULL) {
             continue;
         }
-        if (b->shared) {
-            z->comm->ops->release(z->comm, b->p);
+        if (b->of != NULL) {
+            b->of->ops->release(b->of, b->p);
         } else {
-            z->device->ops->release(z->device, b->p);
+            z->wire->ops->release(z->wire, b->p);
         }
     }
     ckpt_vec_free(&o->blocks);
@@ -68,6 +80,11 @@ static int zr_check(const zt_zero *z, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "zero_optimization.stage %d, gradient_accumulation_steps %" PRId64,
                          c->stage, c->accumulation);
+    }
+    if (z->comm->world > 1 && (z->wire->device ? z->wire->device != z->device : !z->device->host)) {
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "the communicator \"%s\" does not reach the memory of %s",
+                         z->wire->ops->name, z->device->ops->name);
     }
     if (c->dtype != z->model->dtype) {
         return ckpt_fail(err, CKPT_EUSAGE, "the model is in %s, the configuration asks for %s",
@@ -97,6 +114,11 @@ static int zr_check(const zt_zero *z, ckpt_err *err)
     }
     if (c->stage != 3 && c->offload_param.place != ZT_ON_DEVICE) {
         return zr_refuse(err, "offload_param needs stage 3");
+    }
+    if (!z->device->host && c->offload_param.place != ZT_ON_DEVICE) {
+        return zr_refuse(err,
+                         "offload_param on a GPU: weights that are not in use stay in its memory, "
+                         "cut by the number of ranks; leave it out (offload_optimizer works)");
     }
     if (c->stage == 0 && c->offload_optimizer.place != ZT_ON_DEVICE) {
         return zr_refuse(err, "offload_optimizer needs stage 1, 2 or 3");
@@ -177,7 +199,11 @@ static int zr_setup(zt_zero *z, ckpt_err *err)
     }
     o->wrapper = zr_which(z->config);
     o->grad_dtype = z->config->accum_dtype;
-    o->alias = z->model->dtype == CKPT_F32 && z->config->offload_optimizer.place != ZT_ON_NVME;
+    if (rc == CKPT_OK) {
+        rc = zr_home_new(z, err);
+    }
+    o->alias = z->model->dtype == CKPT_F32 && !zr_is_home(z) &&
+               z->config->offload_optimizer.place != ZT_ON_NVME;
     o->stage = z->config->stage == 3 ? &zr_sharded_stage : &zr_flat_stage;
     // From here on ranks allocate memory that they share: all go on together, or none does.
     rc = zt_comm_agree(z->comm, rc, err);
@@ -191,6 +217,9 @@ static int zr_setup(zt_zero *z, ckpt_err *err)
     }
     if (rc == CKPT_OK) {
         rc = zr_files_ready(z, err);
+    }
+    if (rc == CKPT_OK && !o->failed) {
+        rc = zr_home_ready(z, err);
     }
     if (rc == CKPT_OK && o->failed) {
         rc = ckpt_fail(err, CKPT_ELIMIT, "no memory for weights, gradients and optimizer state");
@@ -225,6 +254,7 @@ int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm
     *z = (zt_zero){.model = model,
                    .config = config,
                    .comm = comm,
+                   .wire = opts->wire ? opts->wire : comm,
                    .device = model->device,
                    .schedule = config->schedule,
                    .scaler = config->scaler,
@@ -264,12 +294,14 @@ void zt_zero_free(zt_zero *z)
         zt_onebit_free(o->onebit[i]);
     }
     ckpt_free(o->onebit);
+    zr_home_stop(z);
     zr_files_free(z);
     zr_chain_free(z);
     if (o->stage != NULL) {
         o->stage->free(z);
     }
     zr_free_blocks(z);
+    zr_home_free(z);
     ckpt_free(o->device_part);
     ckpt_free(o->owned);
     ckpt_free(o->place);

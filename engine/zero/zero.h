@@ -12,6 +12,7 @@
  *     pass.c      forward and backward over the chain of layers, with or without keeping activations
  *     values.c    first values, masters after a resume, owned runs, whole parameters
  *     offload.c   optimizer state and partitions in files, with bounded buffers
+ *     home.c      optimizer state in the host's memory beside a GPU, updates by the CPU
  *
  * Source: Rajbhandari et al. 2020 (ZeRO), Rajbhandari et al. 2021 (ZeRO-Infinity); the order of operations and of
  * rounding is that of DeepSpeed 0.19.8.
@@ -39,7 +40,7 @@ typedef struct zt_partition {
     uint32_t group;
     uint32_t first, n;      /* parameters in it: zero->order[first .. first + n) */
     uint64_t n_elems;       /* padding included */
-    float *master, *state[2]; /* on the device, or host memory when offloaded; NULL while in files */
+    float *master, *state[2]; /* on the device; host memory when offloaded from a GPU; NULL while in files */
     void *grad;             /* accumulated gradient, in config.accum_dtype (stage 3, 2: of this partition) */
     void *low;              /* stage 3: this partition's 16-bit (or fp32) weights; else NULL */
 } zt_partition;
@@ -64,7 +65,8 @@ typedef struct zt_zero zt_zero;
 struct zt_zero {
     zt_model *model;
     const zt_config *config;
-    zt_comm *comm;
+    zt_comm *comm;      /* what ranks tell each other, in host memory */
+    zt_comm *wire;      /* how tensors travel; comm itself where the device's memory is the host's */
     zt_device *device;
 
     uint32_t *order;    /* trained parameters, group after group, in the order of the flat buffers (round robin's) */
@@ -92,6 +94,8 @@ typedef struct zt_zero_opts {
     bool keep_activations_not; /* activation checkpointing */
     uint64_t max_batch, max_seq; /* largest micro batch; 0: buffers grow with the first ones */
     uint64_t seed;               /* of dropout */
+    zt_comm *wire;               /* of the device's memory; NULL: comm, which then must reach it (or one rank) */
+    unsigned host_threads;       /* of updates on the host, where a GPU's state is offloaded; 0: all processors */
 } zt_zero_opts;
 int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm *comm, const zt_zero_opts *opts,
                 ckpt_err *err);
@@ -112,7 +116,7 @@ int zt_zero_fill_frozen(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err)
  */
 int zt_zero_refresh(zt_zero *z, ckpt_err *err);
 
-/* One micro step: forward and backward; *loss of this rank.  The boundary is zt_zero_step's to notice. */
+/* One micro step: forward and backward; the batch is host memory; *loss of this rank.  The boundary is zt_zero_step's to notice. */
 int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err);
 
 /* True if the next zt_zero_step applies an update. */

@@ -46,9 +46,9 @@ run() {
     timeout -k 5 240 mpirun --oversubscribe --bind-to none -n "$n" "$@" >"$log" 2>&1
 }
 
-# checks RANKS LABEL: every operation against sums formed by the test itself
+# checks RANKS LABEL [staged]: every operation against sums formed by the test itself
 checks() {
-    run "$1" "$program" checks
+    run "$1" "$program" "${3:-checks}"
     rc=$?
     good=$(grep -c '^PASS' "$log")
     bad=$(grep -c '^FAIL' "$log")
@@ -109,6 +109,12 @@ for shared in 1 0; do
     done
 done
 ZT_COMM_SHARED=1
+# through the host, in one piece and in many
+for ZT_STAGE_BYTES in 16777216 16384; do
+    export ZT_STAGE_BYTES
+    checks 2 "staged in $ZT_STAGE_BYTES bytes" staged
+done
+unset ZT_STAGE_BYTES
 ends "a rank leaves early" 3 "^rank . on .*: .*rank 2 is in free" any "$program" leave 2
 run 3 "$program" differ
 rc=$?

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Replay recorded DeepSpeed runs with zerotrain and compare losses, norms, rates, scales and final weights, update by update.
 
-  engine.py --bin build/bin [--golden ../shared/golden] [--resume] [--worlds 1,2,3] [name ...]
+  engine.py --bin build/bin [--golden ../shared/golden] [--resume] [--worlds 1,2,3] [--device cuda] [name ...]
 
 The records (runs_w*.json, run_*.safetensors, ckpt_*) were made with DeepSpeed 0.19.8 on the CPU.  With --resume the runs also
 go on from DeepSpeed's own checkpoint after update 10, and save there and go on with another number of ranks.
@@ -130,8 +130,8 @@ def compare_steps(lines, run, first, limits, exact_scale):
 
 
 class Runner:
-    def __init__(self, bin_, golden):
-        self.bin, self.golden, self.verbose = bin_, golden, False
+    def __init__(self, bin_, golden, device='cpu'):
+        self.bin, self.golden, self.device, self.verbose = bin_, golden, device, False
         self.work = tempfile.mkdtemp(prefix='ckpt-engine-')
         self.env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
 
@@ -149,6 +149,8 @@ class Runner:
                '--metrics', metrics, '--param-groups', 'decay' if run['groups'] else 'single', '--threads', '1', '--quiet'] + args
         if kind_of(run['ds_config']) == 'fp16' and run['ds_config'].get('zero_optimization', {}).get('stage', 0) == 0:
             cmd.append('--compat-z0-loss-scale')
+        if self.device != 'cpu':
+            cmd += ['--device', self.device]
         if world > 1:
             cmd = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world)] + cmd
         p = subprocess.run(cmd, capture_output=True, text=True, env=self.env, timeout=120)
@@ -193,10 +195,11 @@ def main():
     p.add_argument('--golden', default='../shared/golden')
     p.add_argument('--worlds', default='1,2,3')
     p.add_argument('--resume', action='store_true')
+    p.add_argument('--device', default='cpu')
     p.add_argument('--verbose', action='store_true')
     p.add_argument('names', nargs='*')
     a = p.parse_args()
-    r = Runner(a.bin, a.golden)
+    r = Runner(a.bin, a.golden, a.device)
     passed = failed = 0
     for world in a.worlds.split(','):
         path = os.path.join(a.golden, 'runs_w%s.json' % world)

@@ -267,7 +267,7 @@ class Bad:
                            'unknown slot': {'--include': 'h1:5'}, 'all left out': {'--exclude': 'h1@h2'},
                            'nodes and hosts': {'--num_nodes': 1, '--include': 'h1'}}.items():
             yield 'hosts ' + name, lambda m=more: self.refused({'--hostfile': hosts, **m}, world=1)
-        for more in ({'--no-such-option': True}, {'--max-steps': 'many'}, {'--model': None}, {'--deepspeed_config': None}, {'--device': 'cuda'},
+        for more in ({'--no-such-option': True}, {'--max-steps': 'many'}, {'--model': None}, {'--deepspeed_config': None}, {'--device': 'tpu'},
                      {'--param-groups': 'three'}, {'--freeze': 'nothing.*'}, {'--freeze': '*'}, {'--lora-rank': 2, '--lora-targets': 'none'},
                      {'--predict': '-'}, {'--args': '/proc/none'}, {'--keep': -1}, {'--metrics': '/proc/none/m'}, {'--eval-data': '/proc/none'},
                      {'--save': '/proc/none'}, {'--save-model': '/proc/none'}, {'--save-weights': '/proc/none/w'}, {'--local_rank': 'x'}):

@@ -454,10 +454,19 @@ static void test_failures(void **state)
 
     (void)state;
     assert_int_equal(zt_cpu_new(&d, 1, &err), CKPT_OK);
+    // memory that the host cannot read: one more buffer, for the momentum
     d->host = false;
-    assert_int_equal(zt_onebit_new(&b, &c, d, 16, &err), CKPT_EUNSUPPORTED);
-    d->host = true;
+    for (uint64_t n = 0; n < 7; n++) {
+        ckpt_alloc_fail_at(n);
+        assert_int_equal(zt_onebit_new(&b, &c, d, 16, &err), CKPT_ELIMIT);
+        assert_null(b);
+    }
+    ckpt_alloc_fail_at(UINT64_MAX);
     ckpt_err_clear(&err);
+    assert_int_equal(zt_onebit_new(&b, &c, d, 16, &err), CKPT_OK);
+    zt_onebit_free(b);
+    b = NULL;
+    d->host = true;
     assert_int_equal(zt_onebit_new(&b, &c, d, UINT64_MAX / 4, &err), CKPT_ELIMIT);
     ckpt_err_clear(&err);
     for (uint64_t n = 0; n < 6; n++) {

@@ -38,7 +38,7 @@ _ckpt_options() {
             "--module-only --not-strict --save-weights --save-model --param-groups --freeze" \
             "--lora-rank --lora-alpha --lora-dropout --lora-targets --dropout" \
             "--activation-checkpointing --seq --vocab --cased --token-dtype --no-shuffle" \
-            "--seed --evaluate --predict --eval-every --print-config --profile --device" \
+            "--seed --evaluate --predict --eval-every --print-config --profile --device --deterministic" \
             "--threads --compat-z0-loss-scale --hostfile --include --exclude --num_nodes" \
             "--num_gpus --local_rank --args --quiet --per_device_train_batch_size" \
             "--gradient_accumulation_steps --learning_rate --adam_beta1 --adam_beta2" \

@@ -117,7 +117,8 @@ _ckpt_verb() {
         '--eval-every[evaluate after every N updates, and at the end]:value:_files' \
         '--print-config[print the resolved configuration and stop]' \
         '--profile[tell at the end where the time went]' \
-        '--device[cpu]:value:_files' \
+        '--device[cpu, cuda, or auto\: a GPU where one can be used (cpu)]:value:(cpu cuda auto)' \
+        '--deterministic[equal bits in repeated runs, on a GPU too, where it costs time]' \
         '--threads[threads of a rank (processors / ranks of the node)]:value:_files' \
         '--compat-z0-loss-scale[stage 0, fp16, unscaled loss, as DeepSpeed 0.19.8]' \
         '--hostfile[start the run on these hosts (lines, NAME slots=N)]:value:_files' \

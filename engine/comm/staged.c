@@ -1,0 +1,308 @@
+/*
+ * staged.c: owns the exchange of a device's memory through the host: get, operate, put, in bounded
+ * pieces.
+ *
+ * For several ranks on one GPU, which NCCL refuses, and as what NCCL's sums are compared with: sums
+ * are those of the communicator below, in fp32, in rank order, rounded once.  Every operation here
+ * works element by element, so cutting it into pieces changes no bit.  Operations that were begun
+ * are done in wait.
+ *
+ * ZT_STAGE_BYTES in the environment sets the size of the buffer: tests cut small messages with it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/comm/link.h"
+#include "libckpt/base/mem.h"
+
+/* Bytes of the buffer on the host: large enough that copies to a GPU run at full speed. */
+#define SG_BYTES (UINT64_C(16) << 20)
+
+typedef struct sg_comm {
+    zt_comm base; /* first: a zt_comm * is one of these */
+    zt_comm *below;
+    zt_device *d;
+    unsigned char *room; /* of `below`'s memory */
+    uint64_t n_room;
+    zt_collective pending[ZT_COMM_PENDING]; /* a ring: begun, the oldest at `first` */
+    unsigned first, n_pending;
+} sg_comm;
+
+static sg_comm *sg_of(zt_comm *c)
+{
+    return (sg_comm *)(void *)c;
+}
+
+/* How an operation is cut into pieces. */
+typedef struct sg_cut {
+    uint64_t size; /* bytes of an element */
+    uint64_t step; /* elements of a piece */
+} sg_cut;
+
+/* Elements at a time when the buffer holds `parts` pieces; wrong arguments are refused before
+ * anything is sent. */
+static int sg_cut_new(const sg_comm *s, sg_cut *cut, zt_call *call, uint64_t parts, ckpt_err *err)
+{
+    bool sum = call->kind == ZT_CALL_ALL_REDUCE || call->kind == ZT_CALL_REDUCE_SCATTER ||
+               call->kind == ZT_CALL_REDUCE;
+    int rc = zt_link_check(&s->base, call, sum, err);
+
+    if (rc == CKPT_OK && (call->root < 0 || call->root >= s->base.world))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: root %d of %d ranks", zt_call_name(call->kind),
+                       call->root, s->base.world);
+    cut->size = call->size;
+    // pieces begin on cache lines: the ranks' sums then run on whole vectors
+    cut->step = s->n_room / parts / 64 * 64 / (call->size ? call->size : 1);
+    return rc;
+}
+
+static uint64_t sg_least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* n_bytes from the device to the buffer at `at`, and back. */
+static void sg_get(sg_comm *s, uint64_t at, const void *from, uint64_t n_bytes)
+{
+    s->d->ops->get(s->d, s->room + at, from, n_bytes);
+}
+
+static void sg_put(sg_comm *s, void *to, uint64_t at, uint64_t n_bytes)
+{
+    s->d->ops->put(s->d, to, s->room + at, n_bytes);
+}
+
+/* ---- operations ---- */
+
+static int sg_all_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, zt_reduce op,
+                         ckpt_err *err)
+{
+    sg_comm *s = sg_of(c);
+    zt_call call = {.kind = ZT_CALL_ALL_REDUCE, .to = x, .from = x, .n = n, .dt = dt};
+    sg_cut cut = {0};
+    int rc = sg_cut_new(s, &cut, &call, 1, err);
+
+    for (uint64_t at = 0; at < n && rc == CKPT_OK; at += cut.step) {
+        uint64_t m = sg_least(n - at, cut.step);
+        unsigned char *p = (unsigned char *)x + at * cut.size;
+
+        sg_get(s, 0, p, m * cut.size);
+        rc = s->below->ops->all_reduce(s->below, s->room, m, dt, op, err);
+        sg_put(s, p, 0, m * cut.size);
+    }
+    return rc;
+}
+
+/* A piece of every rank's part, summed into the first of them in the buffer. */
+static int sg_reduce_scatter(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt,
+                             ckpt_err *err)
+{
+    sg_comm *s = sg_of(c);
+    uint64_t world = (uint64_t)c->world, mine;
+    zt_call call = {.kind = ZT_CALL_REDUCE_SCATTER, .to = to, .from = from, .n = n, .dt = dt};
+    sg_cut cut = {0};
+    int rc = sg_cut_new(s, &cut, &call, world, err);
+
+    for (uint64_t at = 0; at < n && rc == CKPT_OK; at += cut.step) {
+        uint64_t m = sg_least(n - at, cut.step), bytes = m * cut.size;
+
+        for (uint64_t r = 0; r < world; r++)
+            sg_get(s, r * bytes, (const unsigned char *)from + (r * n + at) * cut.size, bytes);
+        mine = (uint64_t)c->rank * bytes;
+        rc = s->below->ops->reduce_scatter(s->below, s->room + mine, s->room, m, dt, err);
+        sg_put(s, (unsigned char *)to + at * cut.size, mine, bytes);
+    }
+    return rc;
+}
+
+static int sg_all_gather(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt,
+                         ckpt_err *err)
+{
+    sg_comm *s = sg_of(c);
+    uint64_t world = (uint64_t)c->world, mine;
+    zt_call call = {.kind = ZT_CALL_ALL_GATHER, .to = to, .from = from, .n = n, .dt = dt};
+    sg_cut cut = {0};
+    int rc = sg_cut_new(s, &cut, &call, world, err);
+
+    for (uint64_t at = 0; at < n && rc == CKPT_OK; at += cut.step) {
+        uint64_t m = sg_least(n - at, cut.step), bytes = m * cut.size;
+
+        mine = (uint64_t)c->rank * bytes;
+        sg_get(s, mine, (const unsigned char *)from + at * cut.size, bytes);
+        rc = s->below->ops->all_gather(s->below, s->room, s->room + mine, m, dt, err);
+        for (uint64_t r = 0; r < world; r++)
+            sg_put(s, (unsigned char *)to + (r * n + at) * cut.size, r * bytes, bytes);
+    }
+    return rc;
+}
+
+static int sg_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckpt_err *err)
+{
+    sg_comm *s = sg_of(c);
+    zt_call call = {.kind = ZT_CALL_REDUCE, .to = x, .from = x, .n = n, .dt = dt, .root = root};
+    sg_cut cut = {0};
+    int rc = sg_cut_new(s, &cut, &call, 1, err);
+
+    for (uint64_t at = 0; at < n && rc == CKPT_OK; at += cut.step) {
+        uint64_t m = sg_least(n - at, cut.step);
+        unsigned char *p = (unsigned char *)x + at * cut.size;
+
+        sg_get(s, 0, p, m * cut.size);
+        rc = s->below->ops->reduce(s->below, s->room, m, dt, root, err);
+        if (c->rank == root)
+            sg_put(s, p, 0, m * cut.size);
+    }
+    return rc;
+}
+
+static int sg_broadcast(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err *err)
+{
+    sg_comm *s = sg_of(c);
+    zt_call call = {
+        .kind = ZT_CALL_BROADCAST, .to = x, .from = x, .n = n_bytes, .dt = CKPT_U8, .root = root};
+    sg_cut cut = {0};
+    int rc = sg_cut_new(s, &cut, &call, 1, err);
+
+    for (uint64_t at = 0; at < n_bytes && rc == CKPT_OK; at += cut.step) {
+        uint64_t m = sg_least(n_bytes - at, cut.step);
+
+        if (c->rank == root)
+            sg_get(s, 0, (unsigned char *)x + at, m);
+        rc = s->below->ops->broadcast(s->below, s->room, m, root, err);
+        if (c->rank != root)
+            sg_put(s, (unsigned char *)x + at, 0, m);
+    }
+    return rc;
+}
+
+/* The buffer has a half for what goes and one for what comes. */
+static int sg_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_bytes, ckpt_err *err)
+{
+    sg_comm *s = sg_of(c);
+    uint64_t world = (uint64_t)c->world, half;
+    zt_call call = {
+        .kind = ZT_CALL_ALL_TO_ALL, .to = to, .from = from, .n = n_bytes, .dt = CKPT_U8};
+    sg_cut cut = {0};
+    int rc = sg_cut_new(s, &cut, &call, 2 * world, err);
+
+    for (uint64_t at = 0; at < n_bytes && rc == CKPT_OK; at += cut.step) {
+        uint64_t m = sg_least(n_bytes - at, cut.step);
+
+        half = world * m;
+        for (uint64_t r = 0; r < world; r++)
+            sg_get(s, r * m, (const unsigned char *)from + r * n_bytes + at, m);
+        rc = s->below->ops->all_to_all(s->below, s->room + half, s->room, m, err);
+        for (uint64_t r = 0; r < world; r++)
+            sg_put(s, (unsigned char *)to + r * n_bytes + at, half + r * m, m);
+    }
+    return rc;
+}
+
+static int sg_barrier(zt_comm *c, ckpt_err *err)
+{
+    return sg_of(c)->below->ops->barrier(sg_of(c)->below, err);
+}
+
+/* ---- begun operations ---- */
+
+static int sg_start(zt_comm *c, const zt_collective *what, ckpt_err *err)
+{
+    sg_comm *s = sg_of(c);
+
+    if (s->n_pending == ZT_COMM_PENDING)
+        return ckpt_fail(err, CKPT_EUSAGE, "start: %d operations are under way: wait for one first",
+                         ZT_COMM_PENDING);
+    s->pending[(s->first + s->n_pending) % ZT_COMM_PENDING] = *what;
+    s->n_pending++;
+    return CKPT_OK;
+}
+
+static int sg_wait(zt_comm *c, ckpt_err *err)
+{
+    sg_comm *s = sg_of(c);
+    zt_collective w;
+
+    if (s->n_pending == 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "wait: no operation is under way");
+    w = s->pending[s->first];
+    s->first = (s->first + 1) % ZT_COMM_PENDING;
+    s->n_pending--;
+    return w.kind == ZT_REDUCE_SCATTER ? sg_reduce_scatter(c, w.to, w.from, w.n, w.dt, err)
+                                       : sg_all_gather(c, w.to, w.from, w.n, w.dt, err);
+}
+
+/* ---- memory, and the end ---- */
+
+static void *sg_alloc(zt_comm *c, uint64_t n_bytes)
+{
+    return sg_of(c)->d->ops->alloc(sg_of(c)->d, n_bytes);
+}
+
+static void sg_release(zt_comm *c, void *p)
+{
+    sg_of(c)->d->ops->release(sg_of(c)->d, p);
+}
+
+static void sg_abort(zt_comm *c, int status, const char *text)
+{
+    sg_of(c)->below->ops->abort(sg_of(c)->below, status, text);
+}
+
+static void sg_free(zt_comm *c)
+{
+    sg_comm *s = sg_of(c);
+
+    s->below->ops->release(s->below, s->room);
+    ckpt_free(s);
+}
+
+static const zt_comm_ops sg_ops = {
+    .name = "staged",
+    .all_reduce = sg_all_reduce,
+    .reduce_scatter = sg_reduce_scatter,
+    .all_gather = sg_all_gather,
+    .reduce = sg_reduce,
+    .broadcast = sg_broadcast,
+    .all_to_all = sg_all_to_all,
+    .barrier = sg_barrier,
+    .start = sg_start,
+    .wait = sg_wait,
+    .alloc = sg_alloc,
+    .release = sg_release,
+    .abort = sg_abort,
+    .free = sg_free,
+};
+
+int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err)
+{
+    sg_comm *s = ckpt_alloc(sizeof *s);
+    uint64_t least;
+    int rc = CKPT_OK;
+
+    *out = NULL;
+    if (!s || !ckpt_mul((uint64_t)base->world, 2 * 64, &least)) {
+        rc = ckpt_fail_memory(err);
+    } else {
+        // room for a cache line of each rank, both ways
+        const char *text = getenv("ZT_STAGE_BYTES");
+        uint64_t want = text ? strtoull(text, NULL, 10) : SG_BYTES;
+
+        s->n_room = want < least ? least : want > 16 * SG_BYTES ? SG_BYTES : want;
+        s->room = base->ops->alloc(base, s->n_room);
+        rc = s->room ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    rc = zt_comm_agree(base, rc, err);
+    if (rc != CKPT_OK) {
+        if (s)
+            base->ops->release(base, s->room);
+        ckpt_free(s);
+        return rc;
+    }
+    s->base = *base;
+    s->base.ops = &sg_ops;
+    s->base.device = device;
+    s->below = base;
+    s->d = device;
+    *out = &s->base;
+    return CKPT_OK;
+}

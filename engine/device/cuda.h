@@ -1,0 +1,383 @@
+/*
+ * cuda.h: what the files of the CUDA device share: the device, launching, and what kernels begin
+ * with.
+ *
+ *     cuda.cu            the table, memory, capability
+ *     cuda_vector.cu     vectors and optimizer steps (compiled without fused multiply-add)
+ *     cuda_matmul.cu     linear, linear_grad, matmul by cuBLASLt
+ *     cuda_layers.cu     activations, rotation, dropout
+ *     cuda_norm.cu cuda_embed.cu cuda_loss.cu cuda_attention.cu cuda_attention_grad.cu
+ *     cuda_place.cu      which GPUs there are
+ *
+ * What operations mean is said at their structs in device.h.  Everything runs on one stream; sums
+ * have an order that depends on sizes alone.  The same sources run on the processor in tests
+ * (tests/gpu/emulate): kernels are therefore launched by ZT_LAUNCH and declare shared memory by
+ * ZT_SHARED only.
+ *
+ * Names: cu_ on the host, ck_ in kernels.
+ */
+#ifndef ZT_DEVICE_CUDA_H
+#define ZT_DEVICE_CUDA_H
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+extern "C" {
+#include "engine/comm/comm.h"
+#include "engine/device/device.h"
+#include "libckpt/base/mem.h"
+}
+#include "engine/device/cuda_api.h"
+
+/* ---- launching
+ * ---------------------------------------------------------------------------------------------------
+ */
+
+/*
+ * ZT_LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...): a template with commas goes
+ * in parentheses. ZT_SHARED: dynamic shared memory, aligned to 16 bytes.  ZT_SHARED_ARRAY: a fixed
+ * number of elements.
+ */
+#ifdef ZT_EMULATED
+#define ZT_LAUNCH(kernel, grid, block, shared, stream, ...)                                        \
+    do {                                                                                           \
+        auto zt_kernel = kernel;                                                                   \
+        (void)(stream);                                                                            \
+        zt_emu_launch_call((const void *)zt_kernel, (grid), (block), (shared),                     \
+                           [=]() { zt_kernel(__VA_ARGS__); });                                     \
+    } while (0)
+#define ZT_SHARED(type, name)          type *name = (type *)(void *)zt_emu_shared
+#define ZT_SHARED_ARRAY(type, name, n) alignas(32) static type name[n]
+#else
+#define ZT_LAUNCH(kernel, grid, block, shared, stream, ...)                                        \
+    do {                                                                                           \
+        auto zt_kernel = kernel;                                                                   \
+        zt_kernel<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__);                           \
+    } while (0)
+#define ZT_SHARED(type, name)                                                                      \
+    extern __shared__ __align__(128) unsigned char zt_shared_bytes[];                              \
+    type *name = (type *)(void *)zt_shared_bytes
+#define ZT_SHARED_ARRAY(type, name, n) __shared__ __align__(32) type name[n]
+#endif
+
+/* Run a statement with T as the type of dt (F32, BF16, F16: cu_ready has made sure). */
+#define CU_DTYPE(dt, T, ...)                                                                       \
+    do {                                                                                           \
+        if ((dt) == CKPT_F32) {                                                                    \
+            typedef float T;                                                                       \
+            __VA_ARGS__;                                                                           \
+        } else if ((dt) == CKPT_BF16) {                                                            \
+            typedef __nv_bfloat16 T;                                                               \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            typedef __half T;                                                                      \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
+/* ---- the device
+ * --------------------------------------------------------------------------------------------------
+ */
+
+/* What kernels tell the host; fetched by cu_fetch. */
+typedef struct cu_notes {
+    double sum, count;
+    float ratio;  /* LAMB's step, for a later kernel */
+    unsigned bad; /* what was wrong with an index: CU_BAD_*, or'ed */
+} cu_notes;
+
+enum { CU_BAD_INDEX = 1, CU_BAD_LABEL = 2 };
+
+/* Copies from and to ordinary host memory go through these pinned slots, one after another. */
+#define CU_SLOTS      8u
+#define CU_SLOT_BYTES (512u << 10)
+
+typedef struct cu_table cu_table; /* live allocations and their sizes */
+typedef struct cu_blas cu_blas;   /* cuda_matmul.cu's own */
+
+typedef struct zt_cuda {
+    zt_device device; /* first: a zt_device * is a zt_cuda * */
+    int ordinal;
+    unsigned multiprocessors;
+    size_t max_shared; /* bytes of shared memory that a block may ask for */
+    bool deterministic;
+    bool pools; /* memory comes from the driver's pool, which keeps what is freed */
+    cudaStream_t stream;
+    cu_table *table;
+    void *scratch; /* of the operation in progress */
+    uint64_t scratch_bytes;
+    cu_notes *notes, *host_notes; /* on the device; pinned */
+    char *slots;                  /* CU_SLOTS x CU_SLOT_BYTES, pinned */
+    cudaEvent_t slot_free[CU_SLOTS];
+    unsigned slot;
+    cu_blas *blas;
+} zt_cuda;
+
+static inline zt_cuda *cu_of(zt_device *d)
+{
+    return (zt_cuda *)d;
+}
+
+static inline cudaStream_t cu_stream(zt_device *d)
+{
+    return ((zt_cuda *)d)->stream;
+}
+
+/*
+ * Whether an operation can start: the device has not failed, ok (its arguments are there), dt is
+ * F32, BF16 or F16. Else false, and the device has failed.  Also makes the GPU the calling
+ * thread's.
+ */
+bool cu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation);
+
+/* False, and the device has failed, unless e is cudaSuccess. */
+bool cu_try(zt_device *d, cudaError_t e, const char *what);
+
+/* After ZT_LAUNCH: were the launches accepted? */
+bool cu_launched(zt_device *d, const char *operation);
+
+/*
+ * Device memory for the time of one operation, aligned to 256; the next call may return the same.
+ * NULL: none left, and the device has failed.
+ */
+void *cu_scratch(zt_device *d, uint64_t n_bytes);
+
+/* Wait for the stream; d's host_notes are fresh then.  False, and the device has failed, if
+ * something went wrong. */
+bool cu_fetch(zt_device *d);
+
+/* Blocks for n items of work, at most enough to fill the GPU a few times: kernels go on in strides.
+ */
+unsigned cu_grid(zt_device *d, uint64_t n, unsigned per_block);
+
+static inline uint64_t cu_size(ckpt_dtype dt)
+{
+    return dt == CKPT_F32 ? 4 : 2;
+}
+
+/* Whether whole packs can be moved at once: pointers (NULL is fine) are multiples of 16, lengths
+ * of 8. */
+static inline bool cu_wide(const void *a, const void *b, const void *c, uint64_t length)
+{
+    return ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0 && length % 8 == 0;
+}
+
+cu_blas *cu_blas_new(zt_cuda *c); /* NULL: the device has failed */
+void cu_blas_free(cu_blas *b);
+
+void cu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void *from,
+             ckpt_dtype from_dtype);
+void cu_accumulate(zt_device *d, const zt_accumulate *a);
+void cu_scale(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor);
+void cu_add(zt_device *d, ckpt_dtype dt, uint64_t n, void *y, const void *x);
+double cu_sum_squares(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x);
+void cu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a);
+void cu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a);
+void cu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a);
+void cu_act(zt_device *d, ckpt_dtype dt, zt_act act, uint64_t n, void *y, const void *x);
+void cu_act_grad(zt_device *d, ckpt_dtype dt, const zt_act_grad *a);
+void cu_swiglu(zt_device *d, ckpt_dtype dt, const zt_swiglu *a);
+void cu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a);
+void cu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a);
+void cu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a);
+void cu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a);
+void cu_embed_grad(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a);
+void cu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a);
+void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a);
+void cu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a);
+void cu_dropout(zt_device *d, ckpt_dtype dt, const zt_dropout *a);
+void cu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a);
+void cu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a);
+void cu_update(zt_device *d, const zt_update *a);
+
+/* y = act(x) for rows of `width`, x dense, y with stride ldy (linear's second half). */
+void cu_act_rows(zt_device *d, ckpt_dtype dt, zt_act act, const zt_rows *a);
+
+/* ---- elements in kernels
+ * ----------------------------------------------------------------------------------------- */
+
+/* Elements that a thread moves at once: 16 bytes of a 16-bit type, twice 16 bytes of fp32. */
+#define CK_PACK 8u
+
+static __device__ __forceinline__ float ck_up(float x)
+{
+    return x;
+}
+
+static __device__ __forceinline__ float ck_up(__half x)
+{
+    return __half2float(x);
+}
+
+static __device__ __forceinline__ float ck_up(__nv_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
+
+/* Round to T, to nearest even. */
+template <typename T> static __device__ __forceinline__ T ck_down(float x);
+
+template <> __device__ __forceinline__ float ck_down<float>(float x)
+{
+    return x;
+}
+
+template <> __device__ __forceinline__ __half ck_down<__half>(float x)
+{
+    return __float2half_rn(x);
+}
+
+template <> __device__ __forceinline__ __nv_bfloat16 ck_down<__nv_bfloat16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+/* The value that is left of x after it was stored as a T. */
+template <typename T> static __device__ __forceinline__ float ck_round(float x)
+{
+    return ck_up(ck_down<T>(x));
+}
+
+/* The first of the pack's elements of p that lie below n; others are 0.  wide: one access, where
+ * the pack is whole. */
+template <typename T>
+static __device__ __forceinline__ void ck_read(float *x, const T *p, uint64_t at, uint64_t n,
+                                               bool wide)
+{
+    if (wide && at + CK_PACK <= n) {
+        union {
+            uint4 whole[sizeof(T) / 2];
+            T each[CK_PACK];
+        } u = {};
+        for (unsigned i = 0; i < sizeof(T) / 2; i++) {
+            u.whole[i] = ((const uint4 *)(const void *)(p + at))[i];
+        }
+#pragma unroll
+        for (unsigned i = 0; i < CK_PACK; i++) {
+            x[i] = ck_up(u.each[i]);
+        }
+        return;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < CK_PACK; i++) {
+        x[i] = at + i < n ? ck_up(p[at + i]) : 0.0F;
+    }
+}
+
+/* The reverse: each element is rounded; nothing is written from n on. */
+template <typename T>
+static __device__ __forceinline__ void ck_write(T *p, uint64_t at, uint64_t n, bool wide,
+                                                const float *x)
+{
+    if (wide && at + CK_PACK <= n) {
+        union {
+            uint4 whole[sizeof(T) / 2];
+            T each[CK_PACK];
+        } u = {};
+#pragma unroll
+        for (unsigned i = 0; i < CK_PACK; i++) {
+            u.each[i] = ck_down<T>(x[i]);
+        }
+        for (unsigned i = 0; i < sizeof(T) / 2; i++) {
+            ((uint4 *)(void *)(p + at))[i] = u.whole[i];
+        }
+        return;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < CK_PACK; i++) {
+        if (at + i < n) {
+            p[at + i] = ck_down<T>(x[i]);
+        }
+    }
+}
+
+/* For kernels that take several dtypes: the branch is the same for all threads. */
+static __device__ __forceinline__ void ck_read_as(ckpt_dtype dt, float *x, const void *p,
+                                                  uint64_t at, uint64_t n, bool wide)
+{
+    if (dt == CKPT_F32) {
+        ck_read(x, (const float *)p, at, n, wide);
+    } else if (dt == CKPT_BF16) {
+        ck_read(x, (const __nv_bfloat16 *)p, at, n, wide);
+    } else {
+        ck_read(x, (const __half *)p, at, n, wide);
+    }
+}
+
+static __device__ __forceinline__ void ck_write_as(ckpt_dtype dt, void *p, uint64_t at, uint64_t n,
+                                                   bool wide, const float *x)
+{
+    if (dt == CKPT_F32) {
+        ck_write((float *)p, at, n, wide, x);
+    } else if (dt == CKPT_BF16) {
+        ck_write((__nv_bfloat16 *)p, at, n, wide, x);
+    } else {
+        ck_write((__half *)p, at, n, wide, x);
+    }
+}
+
+/* This thread's number in the grid, and the number of threads. */
+static __device__ __forceinline__ uint64_t ck_thread(void)
+{
+    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ __forceinline__ uint64_t ck_threads(void)
+{
+    return (uint64_t)gridDim.x * blockDim.x;
+}
+
+/* Sum over the block, the same for all its threads; the order is fixed.  Blocks are whole warps,
+ * one-dimensional. */
+template <typename V> static __device__ __forceinline__ V ck_block_sum(V x)
+{
+    ZT_SHARED_ARRAY(V, part, 32);
+    for (int by = 16; by > 0; by /= 2) {
+        x += __shfl_xor_sync(0xffffffffu, x, by);
+    }
+    __syncthreads(); // an earlier sum may still be read
+    if (threadIdx.x % 32 == 0) {
+        part[threadIdx.x / 32] = x;
+    }
+    __syncthreads();
+    V sum = 0;
+    for (unsigned i = 0; i < blockDim.x / 32; i++) {
+        sum += part[i];
+    }
+    return sum;
+}
+
+/* Gradient put as zt_cpu_put_sum does: rounded, then added to what is there and rounded again. */
+template <typename T> static __device__ __forceinline__ void ck_put_sum(T *p, float x, bool add)
+{
+    *p = add ? ck_down<T>(ck_up(*p) + ck_round<T>(x)) : ck_down<T>(x);
+}
+
+/* ---- random numbers: the words of philox.h
+ * ----------------------------------------------------------------------- */
+
+/* Block `block` of a seed (Philox4x32-10, Salmon et al. 2011). */
+static __device__ __forceinline__ void ck_philox(uint64_t seed, uint64_t block, uint32_t *out)
+{
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)b;
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)a;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+#endif

@@ -1,0 +1,608 @@
+/*
+ * cuda_attention.h: what attention's kernels share, forward (cuda_attention.cu) and backward
+ * (cuda_attention_grad.cu): a call's description, which keys a query sees, dropout, and tiles.
+ *
+ * Scores exist for one pair of tiles at a time (Dao et al. 2022, Dao 2023).  There are two families
+ * of kernels, each forward and backward:
+ *
+ *     tensor   fp16 and bf16, heads up to AT_WIDEST: products by tensor cores, 4 warps a block,
+ *              each warp with 16 or 32 rows of its own, so that warps meet only at the loads
+ *     plain    fp32 and wider heads: fused multiply-adds, 256 threads a block with 4 x 4 products
+ *              each
+ *
+ * Difference to the processor's attention: what goes into a tensor core has dt, so probabilities
+ * (and, backward, gradients of scores) are rounded to dt before they are multiplied; the processor
+ * keeps them in fp32.  With e the relative rounding of dt (2^-8 bf16, 2^-11 fp16), o moves by at
+ * most e times the largest |v|, dv by e times the sum of p |dout|, dq and dk by e times the sums of
+ * |ds k| and |ds q|; sums themselves are fp32.  A gradient of a score beyond dt's range (fp16:
+ * 65504, before `scale`) becomes infinite, and the loss scaler then sees it.
+ * The plain family rounds its outputs only, as the processor does.
+ */
+#ifndef ZT_DEVICE_CUDA_ATTENTION_H
+#define ZT_DEVICE_CUDA_ATTENTION_H
+
+#include <mma.h>
+#include <stdint.h>
+
+#include "engine/device/cuda.h"
+
+/* Threads of a block of the tensor family and of the plain one; widest head of the first. */
+#define AT_WARPS   4
+#define AT_THREADS 128
+#define AT_PLAIN   256
+#define AT_WIDEST  128
+
+#define AT_LOG2E 1.4426950408889634F
+#define AT_LN2   0.6931471805599453F
+
+/* Rows in shared memory are 16 bytes longer than they need be: eight rows then start in eight
+ * different groups of banks, and loads of a 16 x 16 piece do not wait for each other. */
+#define AT_PAD 8
+
+/* A call as kernels see it: strides filled in (elements). */
+typedef struct cu_at_call {
+    int batch, seq, heads, kv_heads, width, group; /* group: query heads of a key head */
+    uint64_t ldq, ldk, ldv, ldo, lddo;
+    float scale;
+    bool causal;
+    bool vector; /* all rows start at multiples of 16 bytes, and width is whole in them */
+    bool drop;
+    uint64_t seed;
+    int least;    /* dropout keeps an element where the upper 24 bits of its word reach this */
+    float factor; /* 1 / (1 - p) */
+    const int32_t *mask;
+    const void *q, *k, *v, *dout;
+    void *o, *dq, *dk, *dv;
+    float *lse, *delta; /* [batch, heads, seq] */
+} cu_at_call;
+
+/* One head of one sequence: the keys that count are in first .. last; queries below `blind` see
+ * no key and look at all of them equally. */
+typedef struct ck_at_head {
+    int batch, head, key_head;
+    int first, last, blind;
+} ck_at_head;
+
+/* ---- host -------------------------------------------------------------------------------- */
+
+/* Fill in a call; false: it has an argument that cannot be. */
+bool cu_at_set(cu_at_call *c, const zt_attention *a);
+
+/* Nothing to compute. */
+static inline bool cu_at_nothing(const cu_at_call &c)
+{
+    return c.batch == 0 || c.seq == 0 || c.heads == 0 || c.width == 0;
+}
+
+/* Whether every pointer and stride (elements of `size` bytes) allows loads of 16 bytes. */
+bool cu_at_whole(const cu_at_call *c, uint64_t size);
+
+/*
+ * How many tiles a kernel can have in flight, and leave to use that much shared memory: 2 (one is
+ * loaded while the other is worked on) where the GPU has bytes[1], else 1 of bytes[0].  0: the
+ * device has failed.
+ */
+template <typename F> static int cu_at_stages(zt_device *d, F *kernel, const int (&bytes)[2])
+{
+    const int stages = (size_t)bytes[1] <= cu_of(d)->max_shared ? 2 : 1;
+    const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               bytes[stages - 1]);
+
+    return cu_try(d, e, "shared memory for attention") ? stages : 0;
+}
+
+/* ---- places ------------------------------------------------------------------------------ */
+
+/* Element where row `row` (of seq) of a head starts in a tensor with this stride. */
+static __device__ __forceinline__ uint64_t ck_at_row(const cu_at_call &a, int batch, int row,
+                                                     int head, uint64_t ld)
+{
+    return ((uint64_t)batch * a.seq + row) * ld + (uint64_t)head * a.width;
+}
+
+/* Where the statistics of a head's queries start. */
+static __device__ __forceinline__ uint64_t ck_at_list(const cu_at_call &a, int batch, int head)
+{
+    return ((uint64_t)batch * a.heads + head) * a.seq;
+}
+
+/* Rows of a head, the first `there` of which exist (0 or less: none). */
+template <typename T> struct ck_at_rows {
+    const T *at;
+    uint64_t ld;
+    int there;
+};
+
+/* what: {batch, row, head, -} */
+template <typename T>
+static __device__ __forceinline__ ck_at_rows<T> ck_at_rows_of(const cu_at_call &a, const void *x,
+                                                              const int4 &what, uint64_t ld)
+{
+    return {(const T *)x + ck_at_row(a, what.x, what.y, what.z, ld), ld, a.seq - what.y};
+}
+
+/* The head of a block that has queries; *q0: its first one.  Late queries come first: with `causal`
+ * they have the most keys, and short blocks then fill the end. */
+static __device__ __forceinline__ ck_at_head ck_at_block_head(const cu_at_call &a, int rows,
+                                                              int *q0)
+{
+    const unsigned n = (unsigned)a.batch * a.heads, tiles = (a.seq + rows - 1) / rows;
+    const int i = (int)(blockIdx.x % n);
+    const ck_at_head h = {i / a.heads, i % a.heads, i % a.heads / a.group, 0, 0, 0};
+
+    *q0 = (int)(tiles - 1 - blockIdx.x / n) * rows;
+    return h;
+}
+
+/* ---- which keys count -------------------------------------------------------------------- */
+
+/* Read the mask of the head's sequence, all threads together.  room: 2 ints for each warp. */
+static __device__ __forceinline__ void ck_at_read_mask(const cu_at_call &a, ck_at_head *h,
+                                                       int *room)
+{
+    const int warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
+    int first = a.seq, last = 0;
+
+    h->first = h->blind = 0;
+    h->last = a.seq;
+    if (a.mask == NULL) {
+        return;
+    }
+    for (int i = (int)threadIdx.x; i < a.seq; i += (int)blockDim.x) {
+        if (a.mask[(uint64_t)h->batch * a.seq + i] != 0) {
+            first = i < first ? i : first;
+            last = i + 1;
+        }
+    }
+    for (int offset = 16; offset > 0; offset /= 2) {
+        first = min(first, __shfl_xor_sync(0xFFFFFFFFu, first, offset));
+        last = max(last, __shfl_xor_sync(0xFFFFFFFFu, last, offset));
+    }
+    if (threadIdx.x % 32 == 0) {
+        room[2 * warp] = first;
+        room[2 * warp + 1] = last;
+    }
+    __syncthreads();
+    for (int w = 0; w < warps; w++) {
+        first = min(first, room[2 * w]);
+        last = max(last, room[2 * w + 1]);
+    }
+    __syncthreads(); // before `room` is used for something else
+    h->first = first;
+    h->last = last;
+    h->blind = a.causal || first == a.seq ? first : 0;
+}
+
+/* Whether some query of q0 .. q0 + rows sees some key of k0 .. k0 + cols. */
+static __device__ __forceinline__ bool ck_at_meets(const cu_at_call &a, const ck_at_head &h, int q0,
+                                                   int rows, int k0, int cols)
+{
+    if (q0 >= a.seq || k0 >= a.seq) {
+        return false;
+    }
+    if (q0 < h.blind) {
+        return true;
+    }
+    return k0 < h.last && k0 + cols > h.first && (!a.causal || k0 < min(q0 + rows, a.seq));
+}
+
+/* Whether each of these queries sees each of these keys (queries beyond seq: whatever). */
+static __device__ __forceinline__ bool ck_at_open(const cu_at_call &a, int q0, int k0, int cols)
+{
+    return a.mask == NULL && k0 + cols <= a.seq && (!a.causal || k0 + cols <= q0 + 1);
+}
+
+/* valid[c]: key k0 + c exists and is not masked out. */
+static __device__ __forceinline__ void ck_at_valid(const cu_at_call &a, const ck_at_head &h, int k0,
+                                                   int cols, int *valid)
+{
+    for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x) {
+        const int k = k0 + c;
+
+        valid[c] = k < a.seq && (a.mask == NULL || a.mask[(uint64_t)h.batch * a.seq + k] != 0);
+    }
+}
+
+/* The score of query q and key k as the softmax takes it. */
+static __device__ __forceinline__ float ck_at_score(const cu_at_call &a, const ck_at_head &h, int q,
+                                                    int k, int valid, float s)
+{
+    if (q < h.blind) {
+        return k < a.seq ? 0.0F : -INFINITY;
+    }
+    return valid != 0 && (!a.causal || k <= q) ? s : -INFINITY;
+}
+
+/* ---- dropout ----------------------------------------------------------------------------- */
+
+/*
+ * keep[r * cols + c] = 1 where the probability of query q0 + r and key k0 + c stays, all threads
+ * together.  Its number is its place in [batch, heads, seq, seq]; 64 numbers in a row share 16
+ * blocks of Philox, and a row of a tile lies in one such group more than it would fill.
+ */
+static __device__ __forceinline__ void ck_at_keep(const cu_at_call &a, const ck_at_head &h, int q0,
+                                                  int rows, int k0, int cols, uint8_t *keep)
+{
+    const int groups = (cols + 63) / 64 + 1;
+
+    for (int i = (int)threadIdx.x; i < rows * groups * 16; i += (int)blockDim.x) {
+        const int lane = i % 16, r = i / (16 * groups);
+        const uint64_t first = (ck_at_list(a, h.batch, h.head) + q0 + r) * a.seq + k0;
+        const uint64_t group = first / 64 + i / 16 % groups;
+        uint32_t word[4];
+
+        if (group * 64 >= first + cols) {
+            continue;
+        }
+        ck_philox(a.seed, group * 16 + lane, word);
+        for (int w = 0; w < 4; w++) {
+            const int64_t c = (int64_t)(group * 64 + 16 * w + lane - first);
+
+            if (c >= 0 && c < cols) {
+                keep[r * cols + c] = (int)(word[w] >> 8) >= a.least;
+            }
+        }
+    }
+}
+
+/* ---- loads ------------------------------------------------------------------------------- */
+
+/* Copy 16 bytes from device to shared memory, or zero them; done after ck_at_arrive. */
+static __device__ __forceinline__ void ck_at_copy16(void *to, const void *from, bool there)
+{
+#ifndef ZT_EMULATED
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+
+    // beside the arithmetic, without registers; what is not read of the 16 bytes becomes 0
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
+                 "r"(there ? 16 : 0)
+                 : "memory");
+#else
+    const uint4 zero = {0, 0, 0, 0};
+
+    *(uint4 *)to = there ? *(const uint4 *)from : zero;
+#endif
+}
+
+/* Copies so far are one batch. */
+static __device__ __forceinline__ void ck_at_batch(void)
+{
+#ifndef ZT_EMULATED
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* Wait for this thread's batches, but for the latest one (`but_one`). */
+static __device__ __forceinline__ void ck_at_arrive(bool but_one)
+{
+#ifndef ZT_EMULATED
+    if (but_one) {
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+    } else {
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+    }
+#else
+    (void)but_one;
+#endif
+}
+
+/*
+ * Load `rows` rows of one head into shared memory, W + AT_PAD elements a row; zeros beyond `there`
+ * rows and beyond the head's width.
+ */
+template <typename T, int W>
+static __device__ __forceinline__ void ck_at_tile(const cu_at_call &a, T *to, const T *from,
+                                                  uint64_t ld, int rows, int there)
+{
+    for (int i = (int)threadIdx.x; i < rows * (W / 8); i += AT_THREADS) {
+        const int r = i / (W / 8), c = i % (W / 8) * 8;
+        T *at = to + r * (W + AT_PAD) + c;
+
+        if (a.vector) {
+            const bool ok = r < there && c < a.width;
+
+            ck_at_copy16(at, ok ? from + r * ld + c : from, ok);
+            continue;
+        }
+        for (int j = 0; j < 8; j++) {
+            at[j] = ck_down<T>(0.0F);
+            if (r < there && c + j < a.width) {
+                at[j] = from[r * ld + c + j];
+            }
+        }
+    }
+}
+
+/* ---- tensor cores ------------------------------------------------------------------------ */
+
+typedef nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> ck_at_acc;
+
+/*
+ * Which row and column of its 16 x 16 piece each of the 8 numbers of this lane is: 4 bits each.
+ * CUDA leaves that open, so a piece that holds its own places is loaded and looked at; pieces of
+ * one type all have the same layout.
+ */
+typedef struct ck_at_places {
+    uint32_t row, col;
+} ck_at_places;
+
+/* room: 256 floats of this warp in shared memory. */
+static __device__ __forceinline__ ck_at_places ck_at_find_places(float *room)
+{
+    ck_at_places p = {0, 0};
+    ck_at_acc f;
+
+    for (int i = (int)threadIdx.x % 32; i < 256; i += 32) {
+        room[i] = (float)i;
+    }
+    __syncwarp();
+    nvcuda::wmma::load_matrix_sync(f, room, 16, nvcuda::wmma::mem_row_major);
+    __syncwarp();
+    for (int i = 0; i < 8; i++) {
+        const uint32_t at = (uint32_t)f.x[i];
+
+        p.row |= at / 16 << 4 * i;
+        p.col |= at % 16 << 4 * i;
+    }
+    return p;
+}
+
+static __device__ __forceinline__ int ck_at_place(uint32_t places, int i)
+{
+    return (int)(places >> 4 * i & 15u);
+}
+
+template <int M, int N> static __device__ __forceinline__ void ck_at_clear(ck_at_acc (&acc)[M][N])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            nvcuda::wmma::fill_fragment(acc[m][n], 0.0F);
+        }
+    }
+}
+
+/* acc = x y': 16 M rows of x, 16 N rows of y, W columns; both W + AT_PAD elements a row. */
+template <typename T, int W, int M, int N>
+static __device__ __forceinline__ void ck_at_scores(ck_at_acc (&acc)[M][N], const T *x, const T *y)
+{
+    using namespace nvcuda::wmma;
+    const int ld = W + AT_PAD;
+
+    ck_at_clear(acc);
+#pragma unroll(W > 64 ? 1 : 2) // more of it takes registers that wide heads do not have
+    for (int k = 0; k < W; k += 16) {
+        fragment<matrix_a, 16, 16, 16, T, row_major> a[M];
+
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            load_matrix_sync(a[m], x + m * 16 * ld + k, ld);
+        }
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            fragment<matrix_b, 16, 16, 16, T, col_major> b;
+
+            load_matrix_sync(b, y + n * 16 * ld + k, ld);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                mma_sync(acc[m][n], a[m], b, acc[m][n]);
+            }
+        }
+    }
+}
+
+/* acc += p x: p has 16 M rows of 16 K elements (ldp), x 16 K rows of W (W + AT_PAD). */
+template <typename T, int W, int M, int K>
+static __device__ __forceinline__ void ck_at_gather(ck_at_acc (&acc)[M][W / 16], const T *p,
+                                                    int ldp, const T *x)
+{
+    using namespace nvcuda::wmma;
+    const int ld = W + AT_PAD;
+
+#pragma unroll(W > 64 ? 1 : 2)
+    for (int k = 0; k < K; k++) {
+        fragment<matrix_a, 16, 16, 16, T, row_major> a[M];
+
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            load_matrix_sync(a[m], p + m * 16 * ldp + k * 16, ldp);
+        }
+#pragma unroll
+        for (int n = 0; n < W / 16; n++) {
+            fragment<matrix_b, 16, 16, 16, T, row_major> b;
+
+            load_matrix_sync(b, x + k * 16 * ld + n * 16, ld);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                mma_sync(acc[m][n], a[m], b, acc[m][n]);
+            }
+        }
+    }
+}
+
+/* Rows of the room through which ck_at_write goes; 16 of them are 1280 bytes. */
+#define AT_WRITE 20
+
+/*
+ * Write 16 M rows of W numbers, rounded to T, as far as `to` has rows.
+ *
+ * factor  by which this lane's row (lane / 2 of each 16) is multiplied
+ * room    1280 bytes of this warp in shared memory
+ */
+template <typename T, int W, int M>
+static __device__ __forceinline__ void
+ck_at_write(const cu_at_call &a, const ck_at_acc (&acc)[M][W / 16], const float (&factor)[M],
+            float *room, const ck_at_rows<T> &to)
+{
+    const int r = (int)threadIdx.x % 32 / 2, c = (int)threadIdx.x % 2 * 8;
+
+#pragma unroll
+    for (int i = 0; i < M * (W / 16); i++) {
+        const int m = i / (W / 16), n = i % (W / 16), left = a.width - n * 16 - c;
+        T *at = const_cast<T *>(to.at) + (uint64_t)(m * 16 + r) * to.ld + n * 16 + c;
+        float x[8];
+
+        nvcuda::wmma::store_matrix_sync(room, acc[m][n], AT_WRITE, nvcuda::wmma::mem_row_major);
+        __syncwarp();
+        for (int j = 0; j < 8; j++) {
+            x[j] = room[r * AT_WRITE + c + j] * factor[m];
+        }
+        if (m * 16 + r < to.there && left > 0) {
+            ck_write(at, 0, (uint64_t)min(left, 8), a.vector, x);
+        }
+        __syncwarp(); // before the room is used again
+    }
+}
+
+/* The same with one factor for all rows. */
+template <typename T, int W, int M>
+static __device__ __forceinline__ void
+ck_at_write_all(const cu_at_call &a, const ck_at_acc (&acc)[M][W / 16], float factor, float *room,
+                const ck_at_rows<T> &to)
+{
+    float factors[M];
+
+    for (int m = 0; m < M; m++) {
+        factors[m] = factor;
+    }
+    ck_at_write<T, W, M>(a, acc, factors, room, to);
+}
+
+/* ---- plain products ---------------------------------------------------------------------- */
+
+/* Floats from one row of a tile in shared memory to the next. */
+#define AT_LD 68
+
+/* Shared memory of the plain family, AT_PLAIN_BYTES. */
+typedef struct ck_at_plain {
+    float *x, *y;  /* 32 columns of 64 rows each, by columns: the factors of scores */
+    float *v;      /* in their place: 64 rows of 64 columns */
+    float *p;      /* 64 x 64, by columns: probabilities, or gradients of scores */
+    int *valid;    /* [64] */
+    uint8_t *keep; /* [64, 64] */
+} ck_at_plain;
+
+#define AT_PLAIN_BYTES (2 * 64 * AT_LD * 4 + 64 * 4 + 64 * 64)
+
+static __device__ __forceinline__ ck_at_plain ck_at_plain_room(float *base)
+{
+    ck_at_plain r;
+
+    r.x = r.v = base;
+    r.y = base + 32 * AT_LD;
+    r.p = base + 64 * AT_LD;
+    r.valid = (int *)(void *)(base + 128 * AT_LD);
+    r.keep = (uint8_t *)(void *)(base + 128 * AT_LD + 64);
+    return r;
+}
+
+/* Columns c0 .. c0 + 32 into shared memory, by columns. */
+template <typename T>
+static __device__ __forceinline__ void ck_at_plain_turn(float *to, const ck_at_rows<T> &x, int c0,
+                                                        int width)
+{
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < 64 * 32; i += AT_PLAIN) {
+        const int r = i / 32, c = i % 32;
+        const bool there = r < x.there && c0 + c < width;
+
+        to[c * AT_LD + r] = there ? ck_up(x.at[r * x.ld + c0 + c]) : 0.0F;
+    }
+}
+
+/* s[i][j] += u[i] v[j]: 16 products from two loads of 16 bytes. */
+static __device__ __forceinline__ void ck_at_plain_outer(float (&s)[4][4], const float *u,
+                                                         const float *v)
+{
+    const float4 x = *(const float4 *)(const void *)u, y = *(const float4 *)(const void *)v;
+    const float a[4] = {x.x, x.y, x.z, x.w}, b[4] = {y.x, y.y, y.z, y.w};
+
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        s[i / 4][i % 4] += a[i / 4] * b[i % 4];
+    }
+}
+
+/* s = x y' for 64 rows of each: this thread's rows threadIdx.x / 16 * 4 .. of x, % 16 * 4 .. of y.
+ */
+template <typename T>
+static __device__ __forceinline__ void ck_at_plain_scores(float (&s)[4][4], const ck_at_rows<T> &x,
+                                                          const ck_at_rows<T> &y, int width,
+                                                          const ck_at_plain &r)
+{
+    const float *u = r.x + threadIdx.x / 16 * 4, *v = r.y + threadIdx.x % 16 * 4;
+
+    for (int i = 0; i < 16; i++) {
+        s[i / 4][i % 4] = 0;
+    }
+    for (int c0 = 0; c0 < width; c0 += 32) {
+        __syncthreads(); // nobody reads what was there any more
+        ck_at_plain_turn(r.x, x, c0, width);
+        ck_at_plain_turn(r.y, y, c0, width);
+        __syncthreads();
+#pragma unroll 4
+        for (int c = 0; c < 32; c++) {
+            ck_at_plain_outer(s, u + c * AT_LD, v + c * AT_LD);
+        }
+    }
+}
+
+/* Keep s as the left factor of ck_at_plain_gather. */
+static __device__ __forceinline__ void ck_at_plain_put(const ck_at_plain &r, const float (&s)[4][4])
+{
+    float *to = r.p + threadIdx.x % 16 * 4 * AT_LD + threadIdx.x / 16 * 4;
+
+    __syncthreads(); // nobody reads the ones before any more
+    for (int j = 0; j < 4; j++) {
+        *(float4 *)(void *)(to + j * AT_LD) = make_float4(s[0][j], s[1][j], s[2][j], s[3][j]);
+    }
+}
+
+/* o += p x, columns blockIdx.y * 64 N .. of x. */
+template <typename T, int N>
+static __device__ __forceinline__ void
+ck_at_plain_gather(float (&o)[N][4][4], const ck_at_rows<T> &x, int width, const ck_at_plain &r)
+{
+    const float *u = r.p + threadIdx.x / 16 * 4, *v = r.v + threadIdx.x % 16 * 4;
+
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const int c0 = ((int)blockIdx.y * N + n) * 64;
+
+        __syncthreads(); // p is there; nobody reads what was in the place of v
+#pragma unroll 4
+        for (int i = (int)threadIdx.x; i < 64 * 64; i += AT_PLAIN) {
+            const int row = i / 64, c = i % 64;
+            const bool there = row < x.there && c0 + c < width;
+
+            r.v[row * AT_LD + c] = there ? ck_up(x.at[row * x.ld + c0 + c]) : 0.0F;
+        }
+        __syncthreads();
+#pragma unroll 4
+        for (int k = 0; k < 64; k++) {
+            ck_at_plain_outer(o[n], u + k * AT_LD, v + k * AT_LD);
+        }
+    }
+}
+
+/* Write o, row i of this thread multiplied by factor[i]; the first `rows` of the block's. */
+template <typename T, int N>
+static __device__ __forceinline__ void ck_at_plain_write(const float (&o)[N][4][4],
+                                                         const float (&factor)[4],
+                                                         const ck_at_rows<T> &to, int width)
+{
+    T *at = const_cast<T *>(to.at);
+
+#pragma unroll
+    for (int e = 0; e < N * 16; e++) {
+        const int r = (int)threadIdx.x / 16 * 4 + e / 4 % 4;
+        const int c = ((int)blockIdx.y * N + e / 16) * 64 + (int)threadIdx.x % 16 * 4 + e % 4;
+
+        if (r < to.there && c < width) {
+            at[r * to.ld + c] = ck_down<T>(o[e / 16][e / 4 % 4][e % 4] * factor[e / 4 % 4]);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,659 @@
+/*
+ * cuda_attention_grad.cu: owns attention on the GPU, backward.
+ *
+ * Probabilities come back from the kept log of the sum (Dao et al. 2022).  Two passes compute them:
+ * one has a block for some queries and loops over keys (dq), one has a block for some keys and
+ * loops over the queries of all heads that share them (dk and dv).  So every sum belongs to one
+ * block and is added up in one order: results are the same each time.  A small kernel before them
+ * sums delta = dout * o for each query.
+ *
+ *     p  = exp(scale q k' - lse)          keep = 1 / (1 - p_drop) or 0
+ *     dv = (p keep)' dout                 dp = dout v'
+ *     ds = p (dp keep - delta)            dq = scale ds k,  dk = scale ds' q
+ *
+ * Seven products, two of them a second time: the price of sums without atomic additions.  Factors
+ * that are the same for all (scale, 1 / (1 - p_drop) of dv) are applied once, to the sums.
+ *
+ * Nothing here sums or searches along rows, so the tensor family works on scores where the products
+ * leave them, in the registers of a lane (ck_at_places tells which they are), and only p and ds go
+ * through shared memory: as T, which the next products need.
+ */
+#include "engine/device/cuda_attention.h"
+
+/* ---- what both families share ------------------------------------------------------------ */
+
+/* delta[b, h, t] = sum of dout * o: a warp for each query, heads of one row side by side. */
+template <typename T> static __global__ void __launch_bounds__(AT_THREADS) ck_delta(cu_at_call a)
+{
+    // (batch, row, head), the order of memory
+    const uint64_t i = (uint64_t)blockIdx.x * AT_WARPS + threadIdx.x / 32;
+    const int head = (int)(i % a.heads), batch = (int)(i / a.heads / a.seq);
+    const int row = (int)(i / a.heads % a.seq), lane = (int)threadIdx.x % 32;
+    float sum = 0;
+
+    if (i >= (uint64_t)a.batch * a.seq * a.heads) {
+        return; // whole warps only, so the shuffles below are complete
+    }
+    const T *o = (const T *)a.o + ck_at_row(a, batch, row, head, a.ldo);
+    const T *dout = (const T *)a.dout + ck_at_row(a, batch, row, head, a.lddo);
+
+    for (int c = lane; c < a.width; c += 32) {
+        sum += ck_up(dout[c]) * ck_up(o[c]);
+    }
+    for (int offset = 16; offset > 0; offset /= 2) {
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
+    }
+    if (lane == 0) {
+        a.delta[ck_at_list(a, batch, head) + row] = sum;
+    }
+}
+
+/* The key head of this block in the pass over keys; *k0: its first key (early ones first). */
+static __device__ __forceinline__ ck_at_head ck_dkv_head(const cu_at_call &a, int rows, int *k0)
+{
+    const unsigned n = (unsigned)a.batch * a.kv_heads;
+    const int i = (int)(blockIdx.x % n);
+    ck_at_head h = {i / a.kv_heads, i % a.kv_heads * a.group, i % a.kv_heads, 0, 0, 0};
+
+    *k0 = (int)(blockIdx.x / n) * rows;
+    return h;
+}
+
+/* The next tile of keys from k0 on that meets queries q0 .. q0 + rows; seq or more: none. */
+static __device__ __forceinline__ int ck_dq_next(const cu_at_call &a, const ck_at_head &h, int q0,
+                                                 const int2 &rows_cols, int k0)
+{
+    while (k0 < a.seq && !ck_at_meets(a, h, q0, rows_cols.x, k0, rows_cols.y)) {
+        k0 += rows_cols.y;
+    }
+    return k0;
+}
+
+/* The next pair (query head of the group, tile of queries) from number t on whose queries meet the
+ * keys k0 .. ; the number of pairs: none.  rows_cols: keys and queries of a tile. */
+static __device__ __forceinline__ int ck_dkv_next(const cu_at_call &a, const ck_at_head &h, int k0,
+                                                  const int2 &rows_cols, int t)
+{
+    const int tiles = (a.seq + rows_cols.y - 1) / rows_cols.y;
+
+    while (t < a.group * tiles &&
+           !ck_at_meets(a, h, t % tiles * rows_cols.y, rows_cols.y, k0, rows_cols.x)) {
+        t++;
+    }
+    return t;
+}
+
+/* ---- tensor family ----------------------------------------------------------------------- */
+
+/*
+ * Where things lie in shared memory, in bytes: first the block's 16 M AT_WARPS rows (of q and dout,
+ * or of k and v), then what a stage does not move, then the stages, each with 16 N rows of what the
+ * block loops over; with constant places, the compiler needs few registers for them.
+ */
+typedef struct ck_bw_lay {
+    int mine_1, p, ds;     /* p, ds: of each warp, [16 M, 16 N + AT_PAD] in T */
+    int list_0, list_1;    /* valid of the block's keys, or lse and delta of its queries */
+    int stages, each;      /* where they begin, and bytes of one */
+    int y, note_0, note_1; /* in a stage: second tile; lse and delta of its queries, or valid */
+    int keep, bytes;
+} ck_bw_lay;
+
+/* keys: the block's rows are keys (then p is kept, and statistics go with the tiles). */
+template <int W, int M, int N>
+static __host__ __device__ __forceinline__ ck_bw_lay ck_bw_plan(bool keys, int stages, bool drop)
+{
+    const int rows = 16 * M * AT_WARPS, cols = 16 * N, row = 2 * (W + AT_PAD);
+    const int factor = rows * (cols + AT_PAD) * 2;
+    ck_bw_lay l;
+
+    l.mine_1 = rows * row;
+    l.p = 2 * l.mine_1;
+    l.ds = l.p + (keys ? factor : 0);
+    l.list_0 = l.ds + factor;
+    l.list_1 = l.list_0 + rows * 4;
+    l.stages = l.list_1 + (keys ? 0 : rows * 4);
+    l.y = cols * row;
+    l.note_0 = 2 * l.y;
+    l.note_1 = l.note_0 + cols * 4;
+    l.each = l.note_1 + (keys ? cols * 4 : 0);
+    l.keep = l.stages + stages * l.each;
+    l.bytes = l.keep + (drop ? rows * cols : 0);
+    return l;
+}
+
+/* A tile of what a block loops over: keys and values (with valid), or queries and dout. */
+template <typename T> struct ck_bw_tile {
+    const T *x, *y;
+    const int *valid;
+    const float *lse, *delta;
+    int at; /* its first row */
+};
+
+/* What a warp works with: its rows of mine_0 and mine_1, and its room for factors. */
+template <typename T> struct ck_bw_warp {
+    const T *x, *y;
+    T *p, *ds;
+    int at; /* its first row in the sequence */
+    const uint8_t *keep;
+    ck_at_places places;
+};
+
+/* One score's probability: s without `scale`, lse times log2 e. */
+static __device__ __forceinline__ float ck_bw_prob(float s, float lse)
+{
+    return s == -INFINITY ? 0.0F : exp2f(s - lse);
+}
+
+/* lse (times log2 e) and delta of queries q0 .. q0 + n; beyond seq: such that they count nothing.
+ */
+static __device__ __forceinline__ void ck_bw_stats(const cu_at_call &a, const ck_at_head &h, int q0,
+                                                   int n, float *lse, float *delta)
+{
+    const uint64_t list = ck_at_list(a, h.batch, h.head) + q0;
+
+    for (int i = (int)threadIdx.x; i < n; i += AT_THREADS) {
+        lse[i] = q0 + i < a.seq ? a.lse[list + i] * AT_LOG2E : INFINITY;
+        delta[i] = q0 + i < a.seq ? a.delta[list + i] : 0.0F;
+    }
+}
+
+/* The tile in a stage whose first row is `at`; keys: it has queries, with their statistics. */
+template <typename T>
+static __device__ __forceinline__ ck_bw_tile<T> ck_bw_view(const ck_bw_lay &l, const char *stage,
+                                                           bool keys, int at)
+{
+    const char *note_0 = stage + l.note_0, *note_1 = stage + l.note_1;
+    ck_bw_tile<T> t = {(const T *)(const void *)stage,
+                       (const T *)(const void *)(stage + l.y),
+                       NULL,
+                       NULL,
+                       NULL,
+                       at};
+
+    if (keys) {
+        t.lse = (const float *)(const void *)note_0;
+        t.delta = (const float *)(const void *)note_1;
+    } else {
+        t.valid = (const int *)(const void *)note_0;
+    }
+    return t;
+}
+
+/* Copy keys and values k0 .. k0 + 16 N to the stage at `to`. */
+template <typename T, int W, int N>
+static __device__ __forceinline__ void ck_dq_load(const cu_at_call &a, const ck_at_head &h,
+                                                  const ck_bw_lay &l, char *to, int k0)
+{
+    const int cols = 16 * N;
+    const T *k = (const T *)a.k + ck_at_row(a, h.batch, k0, h.key_head, a.ldk);
+    const T *v = (const T *)a.v + ck_at_row(a, h.batch, k0, h.key_head, a.ldv);
+
+    ck_at_tile<T, W>(a, (T *)(void *)to, k, a.ldk, cols, a.seq - k0);
+    ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), v, a.ldv, cols, a.seq - k0);
+    ck_at_valid(a, h, k0, cols, (int *)(void *)(to + l.note_0));
+    ck_at_batch();
+}
+
+/* One tile of keys: the warp's ds from its scores and their gradients.  t.lse, t.delta: its rows'.
+ */
+template <typename T, int M, int N>
+static __device__ __forceinline__ void
+ck_dq_factor(const cu_at_call &a, const ck_at_head &h, const ck_bw_warp<T> &w,
+             const ck_bw_tile<T> &t, const ck_at_acc (&s)[M][N], const ck_at_acc (&dp)[M][N])
+{
+    const bool open = ck_at_open(a, w.at, t.at, 16 * N);
+    const float factor = a.scale * AT_LOG2E;
+
+#pragma unroll
+    for (int e = 0; e < M * N * 8; e++) {
+        const int m = e / (N * 8), n = e / 8 % N, i = e % 8;
+        const int r = m * 16 + ck_at_place(w.places.row, i);
+        const int c = n * 16 + ck_at_place(w.places.col, i);
+        float x = s[m][n].x[i] * factor, d = dp[m][n].x[i];
+
+        // below the diagonal, and without a mask, no score needs a look
+        if (!open) {
+            x = ck_at_score(a, h, w.at + r, t.at + c, t.valid[c], x);
+        }
+        if (a.drop) {
+            d = w.keep[r * 16 * N + c] != 0 ? d * a.factor : 0.0F;
+        }
+        w.ds[r * (16 * N + AT_PAD) + c] = ck_down<T>(ck_bw_prob(x, t.lse[r]) * (d - t.delta[r]));
+    }
+}
+
+/* One tile of keys for the warp's queries. */
+template <typename T, int W, int M, int N>
+static __device__ __forceinline__ void ck_dq_step(const cu_at_call &a, const ck_at_head &h,
+                                                  const ck_bw_warp<T> &w, const ck_bw_tile<T> &t,
+                                                  ck_at_acc (&dq)[M][W / 16])
+{
+    { // scores end here: their registers are free for what follows
+        ck_at_acc s[M][N], dp[M][N];
+
+        ck_at_scores<T, W>(s, w.x, t.x);
+        ck_at_scores<T, W>(dp, w.y, t.y);
+        ck_dq_factor<T, M, N>(a, h, w, t, s, dp);
+    }
+    __syncwarp();
+    ck_at_gather<T, W, M, N>(dq, w.ds, 16 * N + AT_PAD, t.x);
+}
+
+/* The block's own rows into mine_0 and mine_1, and the warp's view of them. */
+template <typename T, int W, int M, int N>
+static __device__ __forceinline__ ck_bw_warp<T>
+ck_bw_begin(const cu_at_call &a, char *room, const ck_bw_lay &l, const ck_at_rows<T> &x,
+            const ck_at_rows<T> &y)
+{
+    const int rows = 16 * M * AT_WARPS, first = (int)threadIdx.x / 32 * 16 * M;
+    const int p = first * (16 * N + AT_PAD), at = first * (W + AT_PAD);
+    ck_bw_warp<T> w;
+
+    ck_at_tile<T, W>(a, (T *)(void *)room, x.at, x.ld, rows, x.there);
+    ck_at_tile<T, W>(a, (T *)(void *)(room + l.mine_1), y.at, y.ld, rows, y.there);
+    w.x = (const T *)(void *)room + at;
+    w.y = (const T *)(void *)(room + l.mine_1) + at;
+    w.p = (T *)(void *)(room + l.p) + p;
+    w.ds = (T *)(void *)(room + l.ds) + p;
+    w.at = a.seq - x.there + first;
+    w.keep = (const uint8_t *)room + l.keep;
+    // the room for ds is not in use yet
+    w.places = ck_at_find_places((float *)(void *)w.ds);
+    return w;
+}
+
+/* A block: dq of 16 M AT_WARPS queries of one head. */
+template <typename T, int W, int M, int N>
+static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int stages)
+{
+    ZT_SHARED(uint4, shared);
+    char *room = (char *)shared;
+    const ck_bw_lay l = ck_bw_plan<W, M, N>(false, stages, a.drop);
+    const int rows = 16 * M * AT_WARPS, cols = 16 * N, first = (int)threadIdx.x / 32 * 16 * M;
+    float *lse = (float *)(void *)(room + l.list_0), *delta = (float *)(void *)(room + l.list_1);
+    int q0;
+    ck_at_head h = ck_at_block_head(a, rows, &q0);
+    const int4 at = make_int4(h.batch, q0, h.head, 0);
+    ck_at_acc dq[M][W / 16];
+
+    ck_at_read_mask(a, &h, (int *)(void *)lse);
+    ck_bw_warp<T> w = ck_bw_begin<T, W, M, N>(a, room, l, ck_at_rows_of<T>(a, a.q, at, a.ldq),
+                                              ck_at_rows_of<T>(a, a.dout, at, a.lddo));
+    w.keep += first * cols;
+    ck_bw_stats(a, h, q0, rows, lse, delta);
+    ck_at_clear(dq);
+    int next = ck_dq_next(a, h, q0, make_int2(rows, cols), 0);
+    ck_dq_load<T, W, N>(a, h, l, room + l.stages, next);
+
+    for (int i = 0; next < a.seq; i++) {
+        const char *stage = room + l.stages + (stages == 2 ? i % 2 * l.each : 0);
+        const int k0 = next;
+
+        next = ck_dq_next(a, h, q0, make_int2(rows, cols), k0 + cols);
+        if (stages == 2 && next < a.seq) {
+            ck_dq_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, next);
+        }
+        ck_at_arrive(stages == 2 && next < a.seq);
+        if (a.drop) {
+            ck_at_keep(a, h, q0, rows, k0, cols, (uint8_t *)room + l.keep);
+        }
+        __syncthreads();
+        if (ck_at_meets(a, h, w.at, 16 * M, k0, cols)) {
+            ck_bw_tile<T> t = ck_bw_view<T>(l, stage, false, k0);
+
+            t.lse = lse + first;
+            t.delta = delta + first;
+            ck_dq_step<T, W, M, N>(a, h, w, t, dq);
+        }
+        __syncthreads(); // before this tile's place is used again
+        if (stages == 1 && next < a.seq) {
+            ck_dq_load<T, W, N>(a, h, l, room + l.stages, next);
+        }
+    }
+    ck_at_write_all<T, W, M>(a, dq, a.scale, (float *)(void *)w.ds,
+                             ck_at_rows_of<T>(a, a.dq, make_int4(h.batch, w.at, h.head, 0), a.ldq));
+}
+
+/* Copy queries q0 .. q0 + 16 N of head h.head and what belongs to them to the stage at `to`. */
+template <typename T, int W, int N>
+static __device__ __forceinline__ void ck_dkv_load(const cu_at_call &a, const ck_at_head &h,
+                                                   const ck_bw_lay &l, char *to, int q0)
+{
+    const int cols = 16 * N;
+    const T *q = (const T *)a.q + ck_at_row(a, h.batch, q0, h.head, a.ldq);
+    const T *dout = (const T *)a.dout + ck_at_row(a, h.batch, q0, h.head, a.lddo);
+
+    ck_at_tile<T, W>(a, (T *)(void *)to, q, a.ldq, cols, a.seq - q0);
+    ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), dout, a.lddo, cols, a.seq - q0);
+    ck_bw_stats(a, h, q0, cols, (float *)(void *)(to + l.note_0), (float *)(void *)(to + l.note_1));
+    ck_at_batch();
+}
+
+/* Head h becomes the one of pair t (ck_dkv_next); returns the first query. */
+static __device__ __forceinline__ int ck_dkv_pair(const cu_at_call &a, ck_at_head *h, int cols,
+                                                  int t)
+{
+    const int tiles = (a.seq + cols - 1) / cols;
+
+    h->head = h->key_head * a.group + t / tiles;
+    return t % tiles * cols;
+}
+
+/* One tile of queries: the warp's p and ds (rows are keys) from its scores and their gradients.
+ * t.valid: its keys'. */
+template <typename T, int M, int N>
+static __device__ __forceinline__ void
+ck_dkv_factor(const cu_at_call &a, const ck_at_head &h, const ck_bw_warp<T> &w,
+              const ck_bw_tile<T> &t, const ck_at_acc (&s)[M][N], const ck_at_acc (&dp)[M][N])
+{
+    const bool open = ck_at_open(a, t.at, w.at, 16 * M);
+    const float factor = a.scale * AT_LOG2E;
+
+#pragma unroll
+    for (int e = 0; e < M * N * 8; e++) {
+        const int m = e / (N * 8), n = e / 8 % N, i = e % 8;
+        const int r = m * 16 + ck_at_place(w.places.row, i);
+        const int c = n * 16 + ck_at_place(w.places.col, i);
+        float x = s[m][n].x[i] * factor, d = dp[m][n].x[i];
+
+        if (!open) {
+            x = ck_at_score(a, h, t.at + c, w.at + r, t.valid[r], x);
+        }
+        const float p = ck_bw_prob(x, t.lse[c]);
+        // the block's keep is [queries, keys], as its numbers are
+        const bool kept = !a.drop || w.keep[c * 16 * M * AT_WARPS + r] != 0;
+
+        d = kept ? d * a.factor : 0.0F;
+        w.p[r * (16 * N + AT_PAD) + c] = ck_down<T>(kept ? p : 0.0F);
+        w.ds[r * (16 * N + AT_PAD) + c] = ck_down<T>(p * (d - t.delta[c]));
+    }
+}
+
+/* Sums of one block of keys. */
+template <int W, int M> struct ck_dkv_sums {
+    ck_at_acc k[M][W / 16], v[M][W / 16];
+};
+
+/* One tile of queries for the warp's keys. */
+template <typename T, int W, int M, int N>
+static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck_at_head &h,
+                                                   const ck_bw_warp<T> &w, const ck_bw_tile<T> &t,
+                                                   ck_dkv_sums<W, M> *sums)
+{
+    {
+        ck_at_acc s[M][N], dp[M][N];
+
+        // rows are keys: p and ds come out turned, as dv and dk need them
+        ck_at_scores<T, W>(s, w.x, t.x);
+        ck_at_scores<T, W>(dp, w.y, t.y);
+        ck_dkv_factor<T, M, N>(a, h, w, t, s, dp);
+    }
+    __syncwarp();
+    ck_at_gather<T, W, M, N>(sums->v, w.p, 16 * N + AT_PAD, t.y);
+    ck_at_gather<T, W, M, N>(sums->k, w.ds, 16 * N + AT_PAD, t.x);
+}
+
+/* A block: dk and dv of 16 M AT_WARPS keys of one key head, from all its query heads in order. */
+template <typename T, int W, int M, int N>
+static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int stages)
+{
+    ZT_SHARED(uint4, shared);
+    char *room = (char *)shared;
+    const ck_bw_lay l = ck_bw_plan<W, M, N>(true, stages, a.drop);
+    const int rows = 16 * M * AT_WARPS, cols = 16 * N, first = (int)threadIdx.x / 32 * 16 * M;
+    const int n = a.group * ((a.seq + cols - 1) / cols);
+    int *valid = (int *)(void *)(room + l.list_0), k0;
+    ck_at_head h = ck_dkv_head(a, rows, &k0);
+    const int4 at = make_int4(h.batch, k0, h.key_head, 0);
+    ck_dkv_sums<W, M> sums;
+
+    ck_at_read_mask(a, &h, valid);
+    ck_bw_warp<T> w = ck_bw_begin<T, W, M, N>(a, room, l, ck_at_rows_of<T>(a, a.k, at, a.ldk),
+                                              ck_at_rows_of<T>(a, a.v, at, a.ldv));
+    w.keep += first;
+    ck_at_valid(a, h, k0, rows, valid);
+    ck_at_clear(sums.k);
+    ck_at_clear(sums.v);
+    int next = ck_dkv_next(a, h, k0, make_int2(rows, cols), 0);
+    // keys that no query sees: the first pair is loaded, and not used
+    int q0 = ck_dkv_pair(a, &h, cols, next < n ? next : 0);
+    ck_dkv_load<T, W, N>(a, h, l, room + l.stages, q0);
+
+    for (int i = 0; next < n; i++) {
+        const char *stage = room + l.stages + (stages == 2 ? i % 2 * l.each : 0);
+        const int now = next;
+
+        next = ck_dkv_next(a, h, k0, make_int2(rows, cols), now + 1);
+        if (stages == 2 && next < n) {
+            q0 = ck_dkv_pair(a, &h, cols, next);
+            ck_dkv_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, q0);
+        }
+        ck_at_arrive(stages == 2 && next < n);
+        q0 = ck_dkv_pair(a, &h, cols, now);
+        if (a.drop) {
+            ck_at_keep(a, h, q0, cols, k0, rows, (uint8_t *)room + l.keep);
+        }
+        __syncthreads();
+        if (ck_at_meets(a, h, q0, cols, w.at, 16 * M)) {
+            ck_bw_tile<T> t = ck_bw_view<T>(l, stage, true, q0);
+
+            t.valid = valid + first;
+            ck_dkv_step<T, W, M, N>(a, h, w, t, &sums);
+        }
+        __syncthreads(); // before this tile's place is used again
+        if (stages == 1 && next < n) {
+            q0 = ck_dkv_pair(a, &h, cols, next);
+            ck_dkv_load<T, W, N>(a, h, l, room + l.stages, q0);
+        }
+    }
+    const int4 to = make_int4(h.batch, w.at, h.key_head, 0);
+
+    ck_at_write_all<T, W, M>(a, sums.k, a.scale, (float *)(void *)w.ds,
+                             ck_at_rows_of<T>(a, a.dk, to, a.ldk));
+    ck_at_write_all<T, W, M>(a, sums.v, a.factor, (float *)(void *)w.ds,
+                             ck_at_rows_of<T>(a, a.dv, to, a.ldv));
+}
+
+/* ---- plain family ------------------------------------------------------------------------ */
+
+/*
+ * A thread's 4 x 4 scores s and their gradients dp become dropped probabilities and the gradients
+ * before scaling.  at: {first query, first key, whether rows are keys (else queries), -}.
+ */
+static __device__ __forceinline__ void ck_bw_plain_factor(const cu_at_call &a, const ck_at_head &h,
+                                                          const ck_at_plain &r, const int4 &at,
+                                                          float (&s)[4][4], float (&dp)[4][4])
+{
+    const int y = (int)threadIdx.x / 16 * 4, x = (int)threadIdx.x % 16 * 4;
+    const uint64_t list = ck_at_list(a, h.batch, h.head);
+    const bool turned = at.z != 0;
+
+#pragma unroll
+    for (int e = 0; e < 16; e++) {
+        const int i = e / 4, j = e % 4, q = turned ? x + j : y + i, k = turned ? y + i : x + j;
+        const bool there = at.x + q < a.seq;
+        // beyond seq: p is 0
+        const float lse = there ? a.lse[list + at.x + q] : INFINITY;
+        const float delta = there ? a.delta[list + at.x + q] : 0.0F;
+        const float score = ck_at_score(a, h, at.x + q, at.y + k, r.valid[k], s[i][j] * a.scale);
+        const float p = score == -INFINITY ? 0.0F : expf(score - lse);
+        const bool kept = !a.drop || r.keep[q * 64 + k] != 0;
+
+        s[i][j] = kept ? p : 0.0F;
+        dp[i][j] = p * ((kept ? dp[i][j] * a.factor : 0.0F) - delta);
+    }
+}
+
+/* A block: columns blockIdx.y * 64 N .. of dq of 64 queries of one head. */
+template <typename T, int N>
+static __global__ void __launch_bounds__(AT_PLAIN) ck_dq_plain(cu_at_call a)
+{
+    ZT_SHARED(float4, shared);
+    const ck_at_plain r = ck_at_plain_room((float *)shared);
+    const float factor[4] = {a.scale, a.scale, a.scale, a.scale};
+    const int2 sizes = make_int2(64, 64);
+    int q0;
+    ck_at_head h = ck_at_block_head(a, 64, &q0);
+    const int4 at = make_int4(h.batch, q0, h.head, 0);
+    float dq[N][4][4] = {};
+
+    ck_at_read_mask(a, &h, r.valid);
+    for (int k0 = ck_dq_next(a, h, q0, sizes, 0); k0 < a.seq;
+         k0 = ck_dq_next(a, h, q0, sizes, k0 + 64)) {
+        const int4 key = make_int4(h.batch, k0, h.key_head, 0);
+        const ck_at_rows<T> keys = ck_at_rows_of<T>(a, a.k, key, a.ldk);
+        float s[4][4], dp[4][4];
+
+        ck_at_valid(a, h, k0, 64, r.valid);
+        if (a.drop) {
+            ck_at_keep(a, h, q0, 64, k0, 64, r.keep);
+        }
+        ck_at_plain_scores(s, ck_at_rows_of<T>(a, a.q, at, a.ldq), keys, a.width, r);
+        ck_at_plain_scores(dp, ck_at_rows_of<T>(a, a.dout, at, a.lddo),
+                           ck_at_rows_of<T>(a, a.v, key, a.ldv), a.width, r);
+        ck_bw_plain_factor(a, h, r, make_int4(q0, k0, 0, 0), s, dp);
+        ck_at_plain_put(r, dp);
+        ck_at_plain_gather<T, N>(dq, keys, a.width, r);
+    }
+    ck_at_plain_write<T, N>(dq, factor, ck_at_rows_of<T>(a, a.dq, at, a.ldq), a.width);
+}
+
+/* A block: columns blockIdx.y * 64 N .. of dk and dv of 64 keys of one key head. */
+template <typename T, int N>
+static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
+{
+    ZT_SHARED(float4, shared);
+    const ck_at_plain r = ck_at_plain_room((float *)shared);
+    const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
+    const float factor[4] = {a.factor, a.factor, a.factor, a.factor};
+    const int2 sizes = make_int2(64, 64);
+    const int tiles = (a.seq + 63) / 64;
+    int k0;
+    ck_at_head h = ck_dkv_head(a, 64, &k0);
+    const int4 key = make_int4(h.batch, k0, h.key_head, 0);
+    float dk[N][4][4] = {}, dv[N][4][4] = {};
+
+    ck_at_read_mask(a, &h, r.valid);
+    ck_at_valid(a, h, k0, 64, r.valid);
+    for (int t = ck_dkv_next(a, h, k0, sizes, 0); t < a.group * tiles;
+         t = ck_dkv_next(a, h, k0, sizes, t + 1)) {
+        h.head = h.key_head * a.group + t / tiles;
+        const int4 at = make_int4(h.batch, t % tiles * 64, h.head, 0);
+        const ck_at_rows<T> q = ck_at_rows_of<T>(a, a.q, at, a.ldq);
+        const ck_at_rows<T> dout = ck_at_rows_of<T>(a, a.dout, at, a.lddo);
+        float s[4][4], dp[4][4];
+
+        if (a.drop) {
+            ck_at_keep(a, h, at.y, 64, k0, 64, r.keep);
+        }
+        ck_at_plain_scores(s, ck_at_rows_of<T>(a, a.k, key, a.ldk), q, a.width, r);
+        ck_at_plain_scores(dp, ck_at_rows_of<T>(a, a.v, key, a.ldv), dout, a.width, r);
+        ck_bw_plain_factor(a, h, r, make_int4(at.y, k0, 1, 0), s, dp);
+        // one place for both factors, one after the other
+        ck_at_plain_put(r, s);
+        ck_at_plain_gather<T, N>(dv, dout, a.width, r);
+        ck_at_plain_put(r, dp);
+        ck_at_plain_gather<T, N>(dk, q, a.width, r);
+    }
+    ck_at_plain_write<T, N>(dk, scale, ck_at_rows_of<T>(a, a.dk, key, a.ldk), a.width);
+    ck_at_plain_write<T, N>(dv, factor, ck_at_rows_of<T>(a, a.dv, key, a.ldv), a.width);
+}
+
+/* ---- launching --------------------------------------------------------------------------- */
+
+/* A block for each tile of `rows` of `n` heads. */
+static unsigned cu_bw_blocks(const cu_at_call &c, int n, int rows)
+{
+    return (unsigned)((c.seq + rows - 1) / rows) * (unsigned)(c.batch * n);
+}
+
+/* M: 16 M rows a warp, N: 16 N rows of what it loops over; for dq and for dk and dv. */
+template <typename T, int W, int M_Q, int N_Q, int M_K, int N_K>
+static void cu_bw_tensor(zt_device *d, const cu_at_call &c)
+{
+    const auto dq = ck_dq<T, W, M_Q, N_Q>;
+    const auto dkv = ck_dkv<T, W, M_K, N_K>;
+    const int at_q[2] = {ck_bw_plan<W, M_Q, N_Q>(false, 1, c.drop).bytes,
+                         ck_bw_plan<W, M_Q, N_Q>(false, 2, c.drop).bytes};
+    const int at_k[2] = {ck_bw_plan<W, M_K, N_K>(true, 1, c.drop).bytes,
+                         ck_bw_plan<W, M_K, N_K>(true, 2, c.drop).bytes};
+    const int stages_q = cu_at_stages(d, dq, at_q), stages_k = cu_at_stages(d, dkv, at_k);
+
+    if (stages_q == 0 || stages_k == 0) {
+        return; // the device has failed
+    }
+    ZT_LAUNCH(dq, cu_bw_blocks(c, c.heads, 16 * M_Q * AT_WARPS), AT_THREADS, at_q[stages_q - 1],
+              cu_stream(d), c, stages_q);
+    ZT_LAUNCH(dkv, cu_bw_blocks(c, c.kv_heads, 16 * M_K * AT_WARPS), AT_THREADS, at_k[stages_k - 1],
+              cu_stream(d), c, stages_k);
+}
+
+/* fp32, or heads beyond AT_WIDEST: each block has 128 columns of its outputs. */
+template <typename T> static void cu_bw_plain(zt_device *d, const cu_at_call &c)
+{
+    const auto dq = c.width > 64 ? ck_dq_plain<T, 2> : ck_dq_plain<T, 1>;
+    const auto dkv = c.width > 64 ? ck_dkv_plain<T, 2> : ck_dkv_plain<T, 1>;
+    const unsigned parts = (unsigned)(c.width + 127) / 128;
+
+    ZT_LAUNCH(dq, dim3(cu_bw_blocks(c, c.heads, 64), parts), AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d),
+              c);
+    ZT_LAUNCH(dkv, dim3(cu_bw_blocks(c, c.kv_heads, 64), parts), AT_PLAIN, AT_PLAIN_BYTES,
+              cu_stream(d), c);
+}
+
+/* Fill c.delta; AT_WARPS queries a block. */
+template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
+{
+    const uint64_t n = (uint64_t)c.batch * c.seq * c.heads;
+
+    ZT_LAUNCH(ck_delta<T>, (unsigned)((n + AT_WARPS - 1) / AT_WARPS), AT_THREADS, 0, cu_stream(d),
+              c);
+}
+
+/* By width: tiles such that sums stay in registers (255 of a thread). */
+template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
+{
+    if (c.width <= 32) {
+        cu_bw_tensor<T, 32, 1, 4, 1, 4>(d, c);
+    } else if (c.width <= 64) {
+        cu_bw_tensor<T, 64, 1, 4, 1, 4>(d, c);
+    } else if (c.width <= 96) {
+        cu_bw_tensor<T, 96, 1, 4, 1, 2>(d, c);
+    } else if (c.width <= AT_WIDEST) {
+        cu_bw_tensor<T, 128, 1, 2, 1, 2>(d, c);
+    } else {
+        cu_bw_plain<T>(d, c);
+    }
+}
+
+void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
+{
+    cu_at_call c;
+    const bool ok = cu_at_set(&c, &a->fw) && a->fw.lse != NULL && a->dout != NULL &&
+                    a->dq != NULL && a->dk != NULL && a->dv != NULL;
+
+    if (!cu_ready(d, dt, ok, "attention_grad") || cu_at_nothing(c)) {
+        return;
+    }
+    c.lddo = a->lddo != 0 ? a->lddo : a->fw.heads * a->fw.width;
+    c.dout = a->dout;
+    c.dq = a->dq;
+    c.dk = a->dk;
+    c.dv = a->dv;
+    c.vector = cu_at_whole(&c, 2);
+    c.delta = (float *)cu_scratch(d, (uint64_t)c.batch * c.heads * c.seq * sizeof(float));
+    if (c.delta == NULL) {
+        return;
+    }
+    if (dt == CKPT_F32) {
+        cu_bw_delta<float>(d, c);
+        cu_bw_plain<float>(d, c);
+    } else if (dt == CKPT_F16) {
+        cu_bw_delta<__half>(d, c);
+        cu_bw_width<__half>(d, c);
+    } else {
+        cu_bw_delta<__nv_bfloat16>(d, c);
+        cu_bw_width<__nv_bfloat16>(d, c);
+    }
+    cu_launched(d, "attention_grad");
+}

@@ -1,0 +1,322 @@
+/*
+ * cuda_layers.cu: element by element on the GPU: activations, Llama's gate, rotation, dropout.
+ *
+ * A thread moves packs of 8 elements; memory bounds all of these kernels.
+ */
+#include <math.h>
+
+#include "engine/device/cuda.h"
+
+#define LA_THREADS 256u
+
+#define LA_SQRT_HALF  0x1.6a09e6p-1F /* sqrt(1/2) */
+#define LA_DENSITY    0x1.988454p-2F /* 1 / sqrt(2 pi) */
+#define LA_TANH_SCALE 0x1.988454p-1F /* sqrt(2 / pi) */
+#define LA_TANH_CUBIC 0.044715F
+
+static unsigned la_grid(zt_device *d, uint64_t n)
+{
+    return cu_grid(d, n, LA_THREADS * CK_PACK);
+}
+
+/* ---- activations
+ * -------------------------------------------------------------------------------------------------
+ */
+
+static __device__ __forceinline__ float ck_sigmoid(float x)
+{
+    return 1.0F / (1.0F + expf(-x));
+}
+
+static __device__ __forceinline__ float ck_inner(float x)
+{
+    return LA_TANH_SCALE * (x + LA_TANH_CUBIC * (x * x * x));
+}
+
+static __device__ __forceinline__ float ck_act_of(zt_act act, float x)
+{
+    switch (act) {
+    case ZT_GELU:
+        return 0.5F * x * (1.0F + erff(x * LA_SQRT_HALF));
+    case ZT_GELU_TANH:
+        return 0.5F * x * (1.0F + tanhf(ck_inner(x)));
+    case ZT_RELU:
+        return x <= 0.0F ? 0.0F : x; // NaN stays
+    case ZT_TANH:
+        return tanhf(x);
+    case ZT_SILU:
+        return x * ck_sigmoid(x);
+    case ZT_ACT_NONE:
+    default:
+        return x;
+    }
+}
+
+/* d silu / dx = s (1 + x (1 - s)), s = sigmoid(x). */
+static __device__ __forceinline__ float ck_silu_slope(float x)
+{
+    float s = ck_sigmoid(x);
+    return s * (1.0F + x * (1.0F - s));
+}
+
+/* dy * act'(x). */
+static __device__ __forceinline__ float ck_act_slope(zt_act act, float x, float dy)
+{
+    float t = 0.0F;
+    switch (act) {
+    case ZT_GELU: // Phi(x) + x phi(x)
+        return dy *
+               (0.5F * (1.0F + erff(x * LA_SQRT_HALF)) + x * (LA_DENSITY * expf(-0.5F * x * x)));
+    case ZT_GELU_TANH:
+        t = tanhf(ck_inner(x));
+        return dy *
+               (0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) *
+                                        (LA_TANH_SCALE * (1.0F + 3.0F * LA_TANH_CUBIC * (x * x))));
+    case ZT_RELU:
+        return x <= 0.0F ? 0.0F : dy;
+    case ZT_TANH:
+        t = tanhf(x);
+        return dy * (1.0F - t * t);
+    case ZT_SILU:
+        return dy * ck_silu_slope(x);
+    case ZT_ACT_NONE:
+    default:
+        return dy;
+    }
+}
+
+/* Rows of x, dense, to rows of y with a stride. */
+template <typename T>
+static __global__ void __launch_bounds__(LA_THREADS) ck_act(zt_act act, zt_rows a, bool wide)
+{
+    uint64_t packs = (a.width + CK_PACK - 1) / CK_PACK;
+    for (uint64_t i = ck_thread(); i < a.rows * packs; i += ck_threads()) {
+        uint64_t row = a.rows == 1 ? 0 : i / packs, at = (i - row * packs) * CK_PACK;
+        float x[CK_PACK];
+        ck_read(x, (const T *)a.from + row * a.ld_from, at, a.width, wide);
+        for (unsigned k = 0; k < CK_PACK; k++) {
+            x[k] = ck_act_of(act, x[k]);
+        }
+        ck_write((T *)a.to + row * a.ld_to, at, a.width, wide, x);
+    }
+}
+
+void cu_act_rows(zt_device *d, ckpt_dtype dt, zt_act act, const zt_rows *a)
+{
+    zt_rows r = *a;
+    bool one = r.rows == 1 || (r.ld_to == r.width && r.ld_from == r.width);
+    bool wide = cu_wide(r.from, r.to, NULL, one ? 0 : r.ld_to | r.ld_from);
+    if (one) { // rows that follow each other are one row
+        r.width *= r.rows;
+        r.rows = 1;
+    }
+    CU_DTYPE(dt, T,
+             ZT_LAUNCH(ck_act<T>, la_grid(d, r.rows * (r.width + CK_PACK - 1)), LA_THREADS, 0,
+                       cu_stream(d), act, r, wide));
+    (void)cu_launched(d, "act");
+}
+
+static bool la_known(zt_act act)
+{
+    return act >= ZT_ACT_NONE && act <= ZT_SILU;
+}
+
+void cu_act(zt_device *d, ckpt_dtype dt, zt_act act, uint64_t n, void *y, const void *x)
+{
+    if (cu_ready(d, dt, la_known(act) && (n == 0 || (x && y)), "act") && n > 0) {
+        zt_rows r = {1, n, n, n, false, x, y};
+        cu_act_rows(d, dt, act, &r);
+    }
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(LA_THREADS) ck_act_grad(zt_act_grad a, bool wide)
+{
+    for (uint64_t at = ck_thread() * CK_PACK; at < a.n; at += ck_threads() * CK_PACK) {
+        float x[CK_PACK], dy[CK_PACK];
+        ck_read(x, (const T *)a.pre, at, a.n, wide);
+        ck_read(dy, (const T *)a.dy, at, a.n, wide);
+        for (unsigned k = 0; k < CK_PACK; k++) {
+            dy[k] = ck_act_slope(a.act, x[k], dy[k]);
+        }
+        ck_write((T *)a.dx, at, a.n, wide, dy);
+    }
+}
+
+void cu_act_grad(zt_device *d, ckpt_dtype dt, const zt_act_grad *a)
+{
+    bool ok = a && la_known(a->act) && (a->n == 0 || (a->pre && a->dy && a->dx));
+    if (!cu_ready(d, dt, ok, "act_grad") || a->n == 0) {
+        return;
+    }
+    bool wide = cu_wide(a->pre, a->dy, a->dx, 0);
+    CU_DTYPE(dt, T,
+             ZT_LAUNCH(ck_act_grad<T>, la_grid(d, a->n), LA_THREADS, 0, cu_stream(d), *a, wide));
+    (void)cu_launched(d, "act_grad");
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu(zt_swiglu a, bool wide)
+{
+    for (uint64_t at = ck_thread() * CK_PACK; at < a.n; at += ck_threads() * CK_PACK) {
+        float gate[CK_PACK], up[CK_PACK];
+        ck_read(gate, (const T *)a.gate, at, a.n, wide);
+        ck_read(up, (const T *)a.up, at, a.n, wide);
+        for (unsigned k = 0; k < CK_PACK; k++) {
+            gate[k] = gate[k] * ck_sigmoid(gate[k]) * up[k];
+        }
+        ck_write((T *)a.y, at, a.n, wide, gate);
+    }
+}
+
+void cu_swiglu(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
+{
+    if (!cu_ready(d, dt, a && (a->n == 0 || (a->gate && a->up && a->y)), "swiglu") || a->n == 0) {
+        return;
+    }
+    bool wide = cu_wide(a->gate, a->up, a->y, 0);
+    CU_DTYPE(dt, T,
+             ZT_LAUNCH(ck_swiglu<T>, la_grid(d, a->n), LA_THREADS, 0, cu_stream(d), *a, wide));
+    (void)cu_launched(d, "swiglu");
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu_grad(zt_swiglu a, bool wide)
+{
+    for (uint64_t at = ck_thread() * CK_PACK; at < a.n; at += ck_threads() * CK_PACK) {
+        float gate[CK_PACK], up[CK_PACK], dy[CK_PACK];
+        ck_read(gate, (const T *)a.gate, at, a.n, wide);
+        ck_read(up, (const T *)a.up, at, a.n, wide);
+        ck_read(dy, (const T *)a.dy, at, a.n, wide);
+        for (unsigned k = 0; k < CK_PACK; k++) {
+            float g = gate[k];
+            gate[k] = up[k] * (dy[k] * ck_silu_slope(g));
+            up[k] = g * ck_sigmoid(g) * dy[k];
+        }
+        ck_write((T *)a.dgate, at, a.n, wide, gate);
+        ck_write((T *)a.dup, at, a.n, wide, up);
+    }
+}
+
+void cu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
+{
+    bool ok = a && (a->n == 0 || (a->gate && a->up && a->dy && a->dgate && a->dup));
+    if (!cu_ready(d, dt, ok, "swiglu_grad") || a->n == 0) {
+        return;
+    }
+    bool wide = cu_wide(a->gate, a->up, a->dy, 0) && cu_wide(a->dgate, a->dup, NULL, 0);
+    CU_DTYPE(dt, T,
+             ZT_LAUNCH(ck_swiglu_grad<T>, la_grid(d, a->n), LA_THREADS, 0, cu_stream(d), *a, wide));
+    (void)cu_launched(d, "swiglu_grad");
+}
+
+/* ---- rotation
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/* One pack of the lower half of a head's vector, and its partners in the upper half. */
+template <typename T>
+static __global__ void __launch_bounds__(LA_THREADS) ck_rope(zt_rope a, bool wide)
+{
+    uint64_t half = a.width / 2, packs = (half + CK_PACK - 1) / CK_PACK;
+    float sign = a.inverse ? -1.0F : 1.0F;
+    for (uint64_t i = ck_thread(); i < a.rows * a.heads * packs; i += ck_threads()) {
+        uint64_t at = i % packs * CK_PACK, head = i / packs % a.heads, row = i / packs / a.heads;
+        uint64_t angle = row % a.seq * half;
+        T *low = (T *)a.x + row * a.ld + head * a.width, *high = low + half;
+        float x[CK_PACK], y[CK_PACK], c[CK_PACK], s[CK_PACK];
+        ck_read(x, low, at, half, wide);
+        ck_read(y, high, at, half, wide);
+        ck_read(c, a.cos + angle, at, half, wide);
+        ck_read(s, a.sin + angle, at, half, wide);
+        for (unsigned k = 0; k < CK_PACK; k++) {
+            float p = x[k], q = y[k], si = s[k] * sign;
+            x[k] = p * c[k] - q * si;
+            y[k] = q * c[k] + p * si;
+        }
+        ck_write(low, at, half, wide, x);
+        ck_write(high, at, half, wide, y);
+    }
+}
+
+void cu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
+{
+    bool ok = a && a->x && a->cos && a->sin && a->seq > 0 && a->width % 2 == 0;
+    if (!cu_ready(d, dt, ok, "rope") || a->rows == 0 || a->heads == 0 || a->width == 0) {
+        return;
+    }
+    zt_rope r = *a;
+    r.ld = a->ld ? a->ld : a->heads * a->width;
+    bool wide = cu_wide(r.x, r.cos, r.sin, r.ld | r.width / 2);
+    unsigned grid = la_grid(d, r.rows * r.heads * (r.width / 2 + CK_PACK - 1));
+    CU_DTYPE(dt, T, ZT_LAUNCH(ck_rope<T>, grid, LA_THREADS, 0, cu_stream(d), r, wide));
+    (void)cu_launched(d, "rope");
+}
+
+/* ---- dropout
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+/* The kernel's own form of the rate: as zt_philox_keep has it. */
+typedef struct la_drop {
+    zt_dropout a;
+    uint32_t least; /* words >> 8 below it are dropped */
+    float factor;
+} la_drop;
+
+template <typename T>
+static __device__ __forceinline__ void ck_drop(const la_drop &j, uint64_t i, uint32_t word)
+{
+    if (i < j.a.n) {
+        float x = ck_up(((const T *)j.a.x)[i]) * (word >> 8 >= j.least ? j.factor : 0.0F);
+        if (j.a.add) { // not "+ 0": that would lose the sign of a zero
+            x += ck_up(((const T *)j.a.add)[i]);
+        }
+        ((T *)j.a.y)[i] = ck_down<T>(x);
+    }
+}
+
+/*
+ * A thread makes one block of random words, for four elements that are 16 apart (philox.h): 16
+ * neighbours make 64 elements in a row, and each access of a warp covers whole 32-byte pieces.
+ */
+template <typename T> static __global__ void __launch_bounds__(LA_THREADS) ck_dropout(la_drop j)
+{
+    for (uint64_t b = ck_thread(); b / 16 * 64 < j.a.n; b += ck_threads()) {
+        uint32_t word[4];
+        ck_philox(j.a.seed, b, word);
+        for (unsigned w = 0; w < 4; w++) {
+            ck_drop<T>(j, b / 16 * 64 + w * 16 + b % 16, word[w]);
+        }
+    }
+}
+
+/* No rate: y = x [+ add]. */
+static void la_no_drop(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
+{
+    if (!a->add) {
+        d->ops->copy(d, a->y, a->x, a->n * cu_size(dt));
+    } else if (a->y == a->add) {
+        d->ops->add(d, dt, a->n, a->y, a->x);
+    } else {
+        d->ops->copy(d, a->y, a->x, a->n * cu_size(dt));
+        d->ops->add(d, dt, a->n, a->y, a->add);
+    }
+}
+
+void cu_dropout(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
+{
+    bool ok = a && a->x && a->y && a->p >= 0 && a->p <= 1;
+    if (!cu_ready(d, dt, ok, "dropout") || a->n == 0) {
+        return;
+    }
+    if (a->p == 0) {
+        la_no_drop(d, dt, a);
+        return;
+    }
+    la_drop j = {*a, (uint32_t)ceilf(a->p * 0x1p+24F),
+                 a->p < 1.0F ? (float)(1.0 / (1.0 - (double)a->p)) : 0.0F};
+    unsigned grid = cu_grid(d, a->n, 4 * LA_THREADS);
+    CU_DTYPE(dt, T, ZT_LAUNCH(ck_dropout<T>, grid, LA_THREADS, 0, cu_stream(d), j));
+    (void)cu_launched(d, "dropout");
+}

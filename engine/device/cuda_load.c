@@ -1,0 +1,165 @@
+/*
+ * cuda_load.c: owns the opening of the CUDA plugin, and what is said where there is none.
+ *
+ * Where it is looked for: the path in ZEROTRAIN_CUDA_PLUGIN, which then is the only one; else
+ * ../lib beside the program (a build folder, or an installation under any prefix), then where the
+ * system's loader looks.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/device/cuda_api.h"
+
+#define LD_NAME "libzerotrain-cuda.so"
+#define LD_PATH 4096
+
+/* Looked up once; the plugin stays open, for its threads and its driver cannot be unloaded. */
+typedef struct ld_plugin {
+    void *handle;
+    int (*api)(void);
+    int (*gpus)(int, unsigned char *);
+    int (*device)(zt_device **, int, bool, ckpt_err *);
+    int (*nccl)(zt_comm **, zt_comm *, zt_device *, ckpt_err *);
+    ckpt_err err; /* why there is none */
+    bool tried;
+} ld_plugin;
+
+static ld_plugin ld_it;
+static pthread_mutex_t ld_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* ../lib beside the program; false: the path is not known, or too long. */
+static bool ld_beside(char *out, size_t room)
+{
+    char exe[LD_PATH];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    char *slash;
+    int m;
+
+    if (n <= 0)
+        return false;
+    exe[n] = 0;
+    slash = strrchr(exe, '/');
+    if (!slash)
+        return false;
+    *slash = 0;
+    m = snprintf(out, room, "%s/../lib/%s", exe, LD_NAME);
+    return m > 0 && (size_t)m < room;
+}
+
+/* Open the first that opens; a file that is there and does not open is told rather than passed
+ * over. */
+static int ld_open(ld_plugin *p, ckpt_err *err)
+{
+    const char *given = getenv("ZEROTRAIN_CUDA_PLUGIN");
+    char path[LD_PATH + 64];
+    const char *why;
+
+    if (given && *given) {
+        p->handle = dlopen(given, RTLD_NOW | RTLD_LOCAL);
+    } else if (ld_beside(path, sizeof path) && access(path, F_OK) == 0) {
+        p->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    } else {
+        p->handle = dlopen(LD_NAME, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (p->handle)
+        return CKPT_OK;
+    why = dlerror();
+#ifndef ZT_HAVE_CUDA
+    if (!(given && *given))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "this program was built without CUDA: build it again where nvcc is on "
+                         "PATH, or name a plugin in ZEROTRAIN_CUDA_PLUGIN");
+#endif
+    // the loader's text names the file, or the CUDA library, that is missing
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "the CUDA plugin cannot be loaded: %.300s",
+                     why ? why : LD_NAME);
+}
+
+/* A function of the plugin into the pointer at `to`: ISO C has no cast from an object's pointer. */
+static bool ld_find(const ld_plugin *p, const char *name, void *to)
+{
+    void *at = dlsym(p->handle, name);
+
+    memcpy(to, &at, sizeof at);
+    return at != NULL;
+}
+
+static int ld_look(ld_plugin *p, ckpt_err *err)
+{
+    int rc = ld_open(p, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (!ld_find(p, "zt_cuda_api", &p->api) || !ld_find(p, "zt_cuda_gpus", &p->gpus) ||
+        !ld_find(p, "zt_cuda_device_new", &p->device) || !ld_find(p, "zt_nccl_comm_new", &p->nccl))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", LD_NAME);
+    if (p->api() != ZT_CUDA_API)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s is of interface %d, this program of %d: build both together", LD_NAME,
+                         p->api(), ZT_CUDA_API);
+    return CKPT_OK;
+}
+
+/* The plugin, or why there is none. */
+static int ld_get(const ld_plugin **out, ckpt_err *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&ld_mutex);
+    if (!ld_it.tried) {
+        (void)ld_look(&ld_it, &ld_it.err);
+        ld_it.tried = true;
+    }
+    *out = &ld_it;
+    rc = ld_it.err.code;
+    pthread_mutex_unlock(&ld_mutex);
+    return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "%s", ld_it.err.text);
+}
+
+int zt_cuda_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err)
+{
+    const ld_plugin *p;
+    int rc = ld_get(&p, err);
+
+    *out = NULL;
+    return rc == CKPT_OK ? p->device(out, ordinal, deterministic, err) : rc;
+}
+
+int zt_cuda_count(int *n, ckpt_err *err)
+{
+    const ld_plugin *p;
+    zt_device *d = NULL;
+    int rc = ld_get(&p, err);
+
+    *n = rc == CKPT_OK ? p->gpus(0, NULL) : 0;
+    if (rc != CKPT_OK || *n > 0)
+        return rc;
+    // no GPU, no driver or one too old: opening one tells which
+    rc = p->device(&d, 0, false, err);
+    zt_device_free(d);
+    return rc == CKPT_OK ? ckpt_fail(err, CKPT_EUNSUPPORTED, "no GPU can be counted") : rc;
+}
+
+int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err)
+{
+    const ld_plugin *p;
+    int rc = ld_get(&p, err);
+
+    memset(uuid, 0, ZT_CUDA_UUID);
+    if (rc == CKPT_OK && p->gpus(ordinal, uuid) <= ordinal)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "there is no GPU %d", ordinal);
+    return rc;
+}
+
+int zt_comm_nccl(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err)
+{
+    const ld_plugin *p;
+    int rc = ld_get(&p, err);
+
+    *out = NULL;
+    return rc == CKPT_OK ? p->nccl(out, base, device, err) : rc;
+}

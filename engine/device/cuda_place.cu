@@ -1,0 +1,37 @@
+/*
+ * cuda_place.cu: which GPUs there are, and which interface this plugin has.
+ */
+#include <cuda_runtime.h>
+#include <string.h>
+
+#include "engine/device/cuda_api.h"
+
+int zt_cuda_api(void)
+{
+    return ZT_CUDA_API;
+}
+
+int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID])
+{
+    int n = 0;
+
+    // no driver and no GPU are one answer here; zt_cuda_device_new tells them apart
+    if (cudaGetDeviceCount(&n) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    if (uuid != NULL && ordinal >= 0 && ordinal < n) {
+        memset(uuid, 0, ZT_CUDA_UUID);
+#ifdef ZT_EMULATED
+        // every process emulates one and the same GPU: ranks share it
+        uuid[0] = (unsigned char)(ordinal + 1);
+#else
+        cudaDeviceProp prop;
+
+        if (cudaGetDeviceProperties(&prop, ordinal) == cudaSuccess) {
+            memcpy(uuid, prop.uuid.bytes, ZT_CUDA_UUID);
+        }
+#endif
+    }
+    return n;
+}

@@ -1,0 +1,271 @@
+/*
+ * home.c: masters and optimizer state in the host's memory while the weights are on a GPU
+ * (offload).
+ *
+ * The update is the CPU device's.  Gradients come and rounded weights go in pieces through two
+ * buffers: a thread updates one piece while this one, which alone talks to the GPU, brings the next
+ * and sends the one before.  With state in files the arrays are the buffers of offload.c, and
+ * everything else is the same.
+ *
+ * Source: Ren et al. 2021 (ZeRO-Offload).
+ */
+#include <pthread.h>
+
+#include "engine/zero/own.h"
+
+/* Elements of a piece unless reduce_bucket_size is less: 16 MiB of gradients, beside which starting
+ * a copy costs nothing. */
+#define HM_PIECE (UINT64_C(1) << 22)
+
+typedef enum hm_state { HM_IDLE, HM_READY, HM_DONE } hm_state;
+
+/* A piece between the device and the thread. */
+typedef struct hm_slot {
+    void *grad, *low; /* host */
+    zt_piece piece;
+    void *to; /* device: where the new weights go; NULL: nowhere */
+    hm_state state;
+} hm_slot;
+
+typedef struct zr_home {
+    zt_zero *zero;
+    uint64_t room; /* elements of a slot */
+    hm_slot slot[2];
+    uint32_t part; /* being updated */
+    unsigned next; /* slot of the next piece; the thread counts along */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    bool locks, threaded, stop;
+    ckpt_err err; /* of the thread */
+} zr_home;
+
+/* ---- the thread ---- */
+
+/* Pieces in turn: slot 0, 1, 0 ... */
+static void *hm_worker(void *ctx)
+{
+    zr_home *h = ctx;
+    unsigned next = 0;
+
+    pthread_mutex_lock(&h->lock);
+    for (;;) {
+        hm_slot *s = &h->slot[next];
+        ckpt_err err = {0};
+
+        while (s->state != HM_READY && !h->stop) {
+            pthread_cond_wait(&h->work, &h->lock);
+        }
+        if (s->state != HM_READY) {
+            break;
+        }
+        pthread_mutex_unlock(&h->lock);
+        int rc = zr_update_piece(h->zero, zr_of(h->zero)->home, h->part, &s->piece, &err);
+        pthread_mutex_lock(&h->lock);
+        if (rc != CKPT_OK && h->err.code == CKPT_OK) {
+            h->err = err;
+        }
+        s->state = HM_DONE;
+        next ^= 1;
+        pthread_cond_signal(&h->done);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+/* ---- beginning and end ---- */
+
+bool zr_is_home(const zt_zero *z)
+{
+    return zr_of(z)->home != z->device;
+}
+
+static int hm_thread(zr_home *h, ckpt_err *err)
+{
+    if (pthread_mutex_init(&h->lock, NULL) != 0) {
+        return ckpt_fail_memory(err);
+    }
+    (void)pthread_cond_init(&h->work, NULL);
+    (void)pthread_cond_init(&h->done, NULL);
+    h->locks = true;
+    h->threaded = pthread_create(&h->thread, NULL, hm_worker, h) == 0;
+    return h->threaded
+               ? CKPT_OK
+               : ckpt_fail(err, CKPT_ELIMIT, "no thread for updates on the host could be started");
+}
+
+int zr_home_new(zt_zero *z, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+
+    o->home = z->device;
+    if (z->device->host || z->config->offload_optimizer.place == ZT_ON_DEVICE) {
+        return CKPT_OK;
+    }
+    o->homes = ckpt_alloc(sizeof *o->homes);
+    if (o->homes == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    o->homes->zero = z;
+    return zt_cpu_new(&o->home, o->opts.host_threads, err);
+}
+
+/* Buffers, once partitions are known. */
+int zr_home_ready(zt_zero *z, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+    zr_home *h = o->homes;
+    uint64_t most = 64, piece = z->config->reduce_bucket;
+
+    if (h == NULL) {
+        return CKPT_OK;
+    }
+    piece = piece < 64 ? 64 : piece > HM_PIECE ? HM_PIECE : piece;
+    for (uint32_t i = 0; i < z->n_parts; i++) {
+        most = z->part[i].n_elems > most ? z->part[i].n_elems : most;
+    }
+    // LAMB's norms are of whole partitions: they are not cut
+    h->room = most < piece || z->config->optim.type == ZT_OPT_LAMB ? most : piece;
+    for (unsigned i = 0; i < 2; i++) {
+        h->slot[i].grad = zr_alloc_home(z, 4 * h->room, &o->memory.buffers);
+        h->slot[i].low = zr_alloc_home(z, 4 * h->room, &o->memory.buffers);
+        if (h->slot[i].grad == NULL || h->slot[i].low == NULL) {
+            return ckpt_fail_memory(err);
+        }
+    }
+    return hm_thread(h, err);
+}
+
+/* Before the memory goes: nothing is under way afterwards. */
+void zr_home_stop(zt_zero *z)
+{
+    zr_home *h = zr_of(z)->homes;
+
+    if (h == NULL) {
+        return;
+    }
+    if (h->threaded) {
+        pthread_mutex_lock(&h->lock);
+        h->stop = true;
+        pthread_cond_signal(&h->work);
+        pthread_mutex_unlock(&h->lock);
+        pthread_join(h->thread, NULL);
+    }
+    if (h->locks) {
+        pthread_mutex_destroy(&h->lock);
+        pthread_cond_destroy(&h->work);
+        pthread_cond_destroy(&h->done);
+    }
+    ckpt_free(h);
+    zr_of(z)->homes = NULL;
+}
+
+/* After all memory has gone. */
+void zr_home_free(zt_zero *z)
+{
+    if (zr_of(z)->home != NULL && zr_is_home(z)) {
+        zt_device_free(zr_of(z)->home);
+    }
+    zr_of(z)->home = NULL;
+}
+
+/* ---- updates ---- */
+
+/* A slot that the thread is done with; its weights go to the device. */
+static void hm_settle(zr_home *h, hm_slot *s)
+{
+    zt_zero *z = h->zero;
+
+    pthread_mutex_lock(&h->lock);
+    while (s->state == HM_READY) {
+        pthread_cond_wait(&h->done, &h->lock);
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (s->state == HM_DONE && s->to != NULL) {
+        z->device->ops->put(z->device, s->to, s->low, zr_bytes(s->piece.low_dtype, s->piece.n));
+    }
+    s->state = HM_IDLE;
+}
+
+/* n elements of `all` from `at` on, into slot s and to the thread. */
+static void hm_give(zr_home *h, hm_slot *s, const zt_piece *all, uint64_t at, uint64_t n)
+{
+    zt_device *d = h->zero->device;
+
+    s->piece = *all;
+    s->piece.n = n;
+    s->piece.p = all->p + at;
+    for (unsigned k = 0; k < 2; k++) {
+        s->piece.state[k] = all->state[k] == NULL ? NULL : all->state[k] + at;
+    }
+    s->to = all->low == NULL ? NULL : zr_at(all->low, all->low_dtype, at);
+    s->piece.low = s->to == NULL ? NULL : s->low;
+    s->piece.g = s->grad;
+    d->ops->get(d, s->grad, (const char *)all->g + zr_bytes(all->g_dtype, at),
+                zr_bytes(all->g_dtype, n));
+    pthread_mutex_lock(&h->lock);
+    s->state = HM_READY;
+    pthread_cond_signal(&h->work);
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* piece: p and state on the host, g and low on the device. */
+int zr_home_update(zt_zero *z, uint32_t part, const zt_piece *piece, ckpt_err *err)
+{
+    zr_home *h = zr_of(z)->homes;
+
+    h->part = part;
+    for (uint64_t at = 0; at < piece->n; at += h->room) {
+        uint64_t left = piece->n - at;
+
+        hm_settle(h, &h->slot[h->next]);
+        hm_give(h, &h->slot[h->next], piece, at, left < h->room ? left : h->room);
+        h->next ^= 1;
+    }
+    // the older one first
+    hm_settle(h, &h->slot[h->next]);
+    hm_settle(h, &h->slot[h->next ^ 1]);
+    if (h->err.code != CKPT_OK) {
+        return ckpt_fail(err, h->err.code, "%s", h->err.text);
+    }
+    return zt_device_check(zr_of(z)->home, err);
+}
+
+/* ---- between weights and masters ---- */
+
+void zr_masters_read(zt_zero *z, float *master, const void *low, uint64_t n)
+{
+    zr_home *h = zr_of(z)->homes;
+    ckpt_dtype dt = z->model->dtype;
+
+    if (h == NULL) {
+        z->device->ops->cast(z->device, n, master, CKPT_F32, low, dt);
+        return;
+    }
+    for (uint64_t at = 0; at < n; at += h->room) {
+        uint64_t m = n - at < h->room ? n - at : h->room;
+        zt_device *home = zr_of(z)->home;
+
+        z->device->ops->get(z->device, h->slot[0].low, (const char *)low + zr_bytes(dt, at),
+                            zr_bytes(dt, m));
+        home->ops->cast(home, m, master + at, CKPT_F32, h->slot[0].low, dt);
+    }
+}
+
+void zr_masters_write(zt_zero *z, void *low, const float *master, uint64_t n)
+{
+    zr_home *h = zr_of(z)->homes;
+    ckpt_dtype dt = z->model->dtype;
+
+    if (h == NULL) {
+        z->device->ops->cast(z->device, n, low, dt, master, CKPT_F32);
+        return;
+    }
+    for (uint64_t at = 0; at < n; at += h->room) {
+        uint64_t m = n - at < h->room ? n - at : h->room;
+        zt_device *home = zr_of(z)->home;
+
+        home->ops->cast(home, m, h->slot[0].low, dt, master + at, CKPT_F32);
+        z->device->ops->put(z->device, zr_at(low, dt, at), h->slot[0].low, zr_bytes(dt, m));
+    }
+}

@@ -1,0 +1,29 @@
+#!/bin/sh
+# The GPU plugin's kernels on an emulated GPU: emulated.sh BUILD
+# Operations against the processor's, then recorded runs of DeepSpeed and saved and resumed runs through zerotrain.
+set -u
+b=${1:-build}
+plugin=$b/emulated/libzerotrain-cuda.so
+failed=0
+ZEROTRAIN_CUDA_PLUGIN=$(cd "$(dirname "$plugin")" && pwd)/$(basename "$plugin")
+export ZEROTRAIN_CUDA_PLUGIN
+
+step() {
+    "$@" || failed=1
+}
+
+for order in forward reverse; do
+    echo "threads of a block $order:"
+    export ZT_EMULATE_ORDER=$order
+    for t in "$b"/gpu/test_*; do
+        case $t in
+        *.d) continue ;;
+        esac
+        step "$t" "$plugin"
+    done
+done
+unset ZT_EMULATE_ORDER
+# every model, stage and dtype once; more would only repeat the kernels above, slowly
+step python3 tests/golden/engine.py --bin "$b/bin" --golden tests/fixtures/golden --device cuda --resume gpt2_w1_z0_fp32 \
+    gpt2_z0_fp32 gpt2_z1_fp16 gpt2_z2_bf16 gpt2_z3_fp32 bert_z2_fp32 bert_z3_fp16 llama_z3_bf16
+[ "$failed" -eq 0 ]

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Runs on a device whose memory the host cannot reach give the bits of runs on the processor.
+
+    far.py --bin build/bin --plugin build/far_device.so [-v] [NAME...]
+
+The plugin computes by the processor's operations (tests/engine/far_device.c) and ends the process when anybody above them touches
+its memory or gives it the host's.  So what differs here, or dies, is a mistake of the runtime, of saving, of loading or of a
+communicator.
+"""
+import argparse
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'golden'))
+import engine_help
+from engine_help import Work, ds_config, gpt2, read_lines, write_tokens
+
+SENTIMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'sentiment')
+LLAMA = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'vocab_size': 97, 'hidden_size': 24, 'intermediate_size': 40,
+         'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'max_position_embeddings': 32, 'hidden_act': 'silu',
+         'rms_norm_eps': 1e-6, 'initializer_range': 0.02, 'tie_word_embeddings': False, 'rope_theta': 10000.0}
+STEPS = 4
+
+
+def optimizer(name, **params):
+    return {'optimizer': {'type': name, 'params': {'lr': 0.004, **params}}}
+
+
+class Checks:
+    def __init__(self, work):
+        self.w = work
+        self.models = {'gpt2': work.write('gpt2.json', gpt2()), 'llama': work.write('llama.json', LLAMA)}
+        self.data = work.path('tokens.safetensors')
+        write_tokens(self.data, 96, 12, 97)
+
+    def run(self, world, device, args):
+        status, out, err = self.w.run(world, list(args) + ['--device', device], 120)
+        if status != 0:
+            raise RuntimeError('%s: exit %s: %s' % (device, status, err.strip()[-500:]))
+        if 'far device' in err:
+            raise RuntimeError('%s: %s' % (device, err.strip()[-500:]))
+        return out
+
+    def train(self, world, device, config, *more, model='gpt2'):
+        """What a run computed: metrics without times, and all weights."""
+        metrics, weights = self.w.fresh('metrics'), self.w.fresh('w.safetensors')
+        self.run(world, device, ['--deepspeed_config', self.w.write('ds.json', config), '--model', self.models[model], '--data', self.data,
+                                 '--max-steps', STEPS, '--metrics', metrics, '--save-weights', weights, *more])
+        lines = [{k: v for k, v in x.items() if k != 'seconds'} for x in read_lines(metrics)]
+        with open(weights, 'rb') as f:
+            return lines, f.read()
+
+    def same(self, world, config, *more, model='gpt2'):
+        near, far = (self.train(world, d, config, *more, model=model) for d in ('cpu', 'cuda'))
+        out = [] if len(far[0]) == STEPS else ['%d updates' % len(far[0])]
+        for a, b in zip(near[0], far[0]):
+            if a != b:
+                out.append('%s, on the processor %s' % (b, a))
+        return out[:2] + (['weights differ'] if near[1] != far[1] else [])
+
+    def resumed(self, world, stage, there, back, *options):
+        """Saved on one device, gone on with on the other, as if nothing had been."""
+        config = ds_config(stage, 2, kind='bf16')
+        want = self.train(world, 'cpu', config)
+        folder = self.w.fresh('run')
+        args = ['--deepspeed_config', self.w.write('ds.json', config), '--model', self.models['gpt2'], '--data', self.data]
+        self.run(world, there, args + ['--max-steps', 2, '--save', folder, *options])
+        got = self.train(world, back, config, '--load', folder)
+        # at stage 0 in 16 bits a resumed run begins from rounded masters, as DeepSpeed's does
+        return [] if got[0] == want[0][2:] and got[1] == want[1] else ['losses %s, expected %s' % (
+            [x['loss'] for x in got[0]], [x['loss'] for x in want[0][2:]])]
+
+    def saved_alike(self, world, stage, kind, *options):
+        """The files of both are the same, byte for byte."""
+        folders = []
+        for device in ('cpu', 'cuda'):
+            folders.append(self.w.fresh('run'))
+            self.run(world, device, ['--deepspeed_config', self.w.write('ds.json', ds_config(stage, 2, kind=kind)), '--model',
+                                     self.models['gpt2'], '--data', self.data, '--max-steps', 2, '--save', folders[-1], *options])
+        out = []
+        for top, _, names in os.walk(folders[0]):
+            for name in names:
+                path = os.path.join(top, name)
+                other = os.path.join(folders[1], os.path.relpath(path, folders[0]))
+                if not os.path.exists(other) or open(path, 'rb').read() != open(other, 'rb').read():
+                    out.append('%s differs' % os.path.relpath(path, folders[0]))
+        return out[:3]
+
+    def classified(self, world):
+        """Evaluation and prediction of a classifier of text."""
+        base = ['--deepspeed_config', self.w.write('ds.json', ds_config(3, 8)), '--model', SENTIMENT, '--seq', 24]
+        data = os.path.join(SENTIMENT, 'eval.tsv')
+        out = [self.run(world, d, base + ['--evaluate', '--eval-data', data]) for d in ('cpu', 'cuda')]
+        out += [self.run(world, d, base + ['--predict', '-', '--data', data]) for d in ('cpu', 'cuda')]
+        return ['scores differ: %s, %s' % tuple(out[:2])] * (out[0] != out[1]) + ['predictions differ'] * (out[2] != out[3])
+
+    def refused(self, config, text, *more):
+        status, _, err = self.w.run(1, ['--deepspeed_config', self.w.write('ds.json', config), '--model', self.models['gpt2'], '--data',
+                                        self.data, '--max-steps', 1, '--device', 'cuda', *more])
+        return [] if status and status > 0 and text in err else ['exit %s: %s' % (status, err[-300:])]
+
+
+def cases(c, w):
+    for stage in range(4):
+        for world in (1, 2):
+            for kind in ('fp32', 'bf16'):
+                yield 'stage %d, %d ranks, %s' % (stage, world, kind), lambda s=stage, n=world, k=kind: c.same(n, ds_config(s, 2, 2, k))
+    for stage in (0, 1, 2, 3):
+        yield 'stage %d, 3 ranks, fp16' % stage, lambda s=stage: c.same(3, ds_config(s, 1, 2, 'fp16'))
+    yield 'llama, stage 3', lambda: c.same(2, ds_config(3, 2, 1, 'bf16'), model='llama')
+    yield 'llama, stage 2, dropout, checkpointing', lambda: c.same(
+        2, ds_config(2, 2, 2), '--dropout', '--activation-checkpointing', model='llama')
+    yield 'dropout', lambda: c.same(2, ds_config(1, 2, 2, 'bf16'), '--dropout')
+    yield 'lora', lambda: c.same(2, ds_config(2, 2), '--lora-rank', 2)
+    yield 'frozen, stage 3', lambda: c.same(2, ds_config(3, 2, 1, 'bf16'), '--freeze', '*.mlp.*')
+    yield 'groups', lambda: c.same(2, ds_config(1, 2, 1, 'bf16'), '--param-groups', 'decay')
+    yield 'fp32 on the way', lambda: c.same(2, ds_config(2, 2, 2, 'bf16', communication_data_type='fp32'))
+    yield 'fp32 on the way, stage 3', lambda: c.same(2, ds_config(3, 2, 2, 'bf16', communication_data_type='fp32'))
+    for name, stage in (('SGD', 1), ('Adagrad', 2), ('Lion', 3), ('Lamb', 0)):
+        more = optimizer(name, momentum=0.9) if name == 'SGD' else optimizer(name)
+        yield 'optimizer %s' % name, lambda m=more, s=stage: c.same(2, {**ds_config(s, 2), 'zero_allow_untested_optimizer': True, **m})
+    # from the third update on it compresses
+    yield 'optimizer OneBitAdam', lambda: c.same(2, {**ds_config(0, 2), **optimizer('OneBitAdam', freeze_step=2)})
+    for stage in (1, 2, 3):
+        yield 'optimizer Muon, stage %d' % stage, lambda s=stage: c.same(
+            2, {**ds_config(s, 2, kind='bf16', zero={'reduce_scatter': False}), **optimizer('Muon')})
+    cpu, nvme = {'offload_optimizer': {'device': 'cpu'}}, {'offload_optimizer': {'device': 'nvme', 'nvme_path': w.path('swap')}}
+    for stage in (1, 2, 3):
+        for kind in ('fp32', 'bf16'):
+            yield 'offload to the host, stage %d, %s' % (stage, kind), lambda s=stage, k=kind: c.same(2, ds_config(s, 2, 2, k, cpu))
+    small = {**cpu, 'reduce_bucket_size': 500}
+    for stage, kind in ((1, 'bf16'), (2, 'fp32'), (3, 'bf16')):
+        yield 'offload to the host in pieces, stage %d, %s' % (stage, kind), lambda s=stage, k=kind: c.same(2, ds_config(s, 2, 2, k, small))
+    yield 'offload to the host, sub-groups', lambda: c.same(2, ds_config(3, 2, 1, 'bf16', {**cpu, 'sub_group_size': 1500}))
+    yield 'offload to the host, Muon', lambda: c.same(1, {**ds_config(2, 2, 1, 'bf16', cpu), **optimizer('Muon')})
+    yield 'offload to files', lambda: c.same(2, ds_config(3, 2, 2, 'bf16', {**nvme, 'sub_group_size': 3000}))
+    yield 'offload of weights', lambda: c.refused(ds_config(3, 2, zero={'offload_param': {'device': 'cpu'}}), 'offload_param')
+    yield 'no such device', lambda: c.refused(ds_config(1, 2), 'auto is expected', '--device', 'tpu')
+    for stage in range(4):
+        yield 'files of stage %d' % stage, lambda s=stage: c.saved_alike(2, s, 'bf16' if s else 'fp32')
+    yield 'files, offload, in the background', lambda: c.saved_alike(2, 3, 'bf16', '--async-save')
+    for there, back in (('cpu', 'cuda'), ('cuda', 'cpu')):
+        for stage in (1, 2, 3):
+            yield 'saved on %s, resumed on %s, stage %d' % (there, back, stage), lambda s=stage, t=there, b=back: c.resumed(2, s, t, b)
+    yield 'evaluation and prediction', lambda: c.classified(1)
+    yield 'evaluation and prediction, 2 ranks', lambda: c.classified(2)
+    # each process has a device of its own: the communicator is the plugin's
+    engine_help.ENV['FAR_DEVICE_OWN'] = '1'
+    for stage in range(4):
+        yield 'the plugin\'s communicator, stage %d' % stage, lambda s=stage: c.same(2, ds_config(s, 2, 2, 'bf16'))
+    del engine_help.ENV['FAR_DEVICE_OWN']
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin', default='build/bin')
+    p.add_argument('--plugin', default='build/far_device.so')
+    p.add_argument('-v', '--verbose', action='store_true')
+    p.add_argument('only', nargs='*', help='parts of names')
+    a = p.parse_intermixed_args()
+    engine_help.ENV['ZEROTRAIN_CUDA_PLUGIN'] = os.path.abspath(a.plugin)
+    w = Work(a.bin)
+    os.mkdir(w.path('swap'))
+    c = Checks(w)
+    passed = failed = 0
+    for name, check in cases(c, w):
+        if a.only and not any(x in name for x in a.only):
+            continue
+        start = time.time()
+        try:
+            problems = check()
+        except Exception as x:  # a failure of any kind is a failed check
+            problems = ['%s: %s' % (type(x).__name__, x)]
+        passed += not problems
+        failed += bool(problems)
+        if problems:
+            print('FAIL %s: %s' % (name, '; '.join(problems)[:900]), flush=True)
+        elif a.verbose:
+            print('ok   %s (%.1f s)' % (name, time.time() - start), flush=True)
+    print('far device: %d passed, %d failed' % (passed, failed))
+    sys.exit(1 if failed or not passed else 0)
+
+
+if __name__ == '__main__':
+    main()
