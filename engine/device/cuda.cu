@@ -13,9 +13,7 @@
 /* Device memory comes in multiples of this; the runtime aligns as much. */
 #define CD_ALIGN 256u
 
-/* ---- errors
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- errors ---- */
 
 bool cu_try(zt_device *d, cudaError_t e, const char *what)
 {
@@ -68,8 +66,7 @@ bool cu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation)
     return cd_select(d);
 }
 
-/* ---- live allocations: address -> bytes, a hash table with linear probing
- * ---------------------------------------- */
+/* ---- live allocations: address -> bytes, a hash table with linear probing ---- */
 
 typedef struct cd_live {
     char *p; /* NULL: a free place */
@@ -144,9 +141,7 @@ static bool cd_remove(cu_table *t, const char *p, uint64_t *n_bytes)
     return true;
 }
 
-/* ---- memory
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 /*
  * The driver's pool keeps what is freed (see cd_keep_pool) and hands it out again in the order of
@@ -244,9 +239,7 @@ void *cu_scratch(zt_device *d, uint64_t n_bytes)
     return c->scratch;
 }
 
-/* ---- copies
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- copies ---- */
 
 /* The next slot, once the GPU is done with what it had. */
 static char *cd_slot(zt_device *d, unsigned *which)
@@ -423,8 +416,7 @@ unsigned cu_grid(zt_device *d, uint64_t n, unsigned per_block)
     return blocks > 0 ? (unsigned)blocks : 1;
 }
 
-/* ---- the end, and the beginning
- * ---------------------------------------------------------------------------------- */
+/* ---- the end, and the beginning ---- */
 
 static void cd_free_pinned(zt_cuda *c)
 {

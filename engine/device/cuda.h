@@ -32,9 +32,7 @@ extern "C" {
 }
 #include "engine/device/cuda_api.h"
 
-/* ---- launching
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- launching ---- */
 
 /*
  * ZT_LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...): a template with commas goes
@@ -78,9 +76,7 @@ extern "C" {
         }                                                                                          \
     } while (0)
 
-/* ---- the device
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- the device ---- */
 
 /* What kernels tell the host; fetched by cu_fetch. */
 typedef struct cu_notes {
@@ -196,8 +192,7 @@ void cu_update(zt_device *d, const zt_update *a);
 /* y = act(x) for rows of `width`, x dense, y with stride ldy (linear's second half). */
 void cu_act_rows(zt_device *d, ckpt_dtype dt, zt_act act, const zt_rows *a);
 
-/* ---- elements in kernels
- * ----------------------------------------------------------------------------------------- */
+/* ---- elements in kernels ---- */
 
 /* Elements that a thread moves at once: 16 bytes of a 16-bit type, twice 16 bytes of fp32. */
 #define CK_PACK 8u
@@ -356,8 +351,7 @@ template <typename T> static __device__ __forceinline__ void ck_put_sum(T *p, fl
     *p = add ? ck_down<T>(ck_up(*p) + ck_round<T>(x)) : ck_down<T>(x);
 }
 
-/* ---- random numbers: the words of philox.h
- * ----------------------------------------------------------------------- */
+/* ---- random numbers: the words of philox.h ---- */
 
 /* Block `block` of a seed (Philox4x32-10, Salmon et al. 2011). */
 static __device__ __forceinline__ void ck_philox(uint64_t seed, uint64_t block, uint32_t *out)

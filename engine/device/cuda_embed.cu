@@ -13,9 +13,7 @@
 #define EM_CHUNK   32u   /* keys that are summed one after another */
 #define EM_NONE    UINT64_MAX
 
-/* ---- forward
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 static __device__ __forceinline__ bool ck_in_table(int32_t index, uint64_t n)
 {
@@ -75,8 +73,7 @@ void cu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
     (void)cu_launched(d, "embed");
 }
 
-/* ---- sorting (Batcher 1968: bitonic)
- * ----------------------------------------------------------------------------- */
+/* ---- sorting (Batcher 1968: bitonic) ---- */
 
 /* Keys from indices (NULL: all 0); what is skipped or added up to a power of two sorts to the end.
  */
@@ -156,9 +153,7 @@ static void em_sort(zt_device *d, uint64_t *key, uint64_t n)
     }
 }
 
-/* ---- backward
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- backward ---- */
 
 /* One table. */
 typedef struct em_table {

@@ -19,9 +19,7 @@ static unsigned la_grid(zt_device *d, uint64_t n)
     return cu_grid(d, n, LA_THREADS * CK_PACK);
 }
 
-/* ---- activations
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- activations ---- */
 
 static __device__ __forceinline__ float ck_sigmoid(float x)
 {
@@ -210,9 +208,7 @@ void cu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
     (void)cu_launched(d, "swiglu_grad");
 }
 
-/* ---- rotation
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- rotation ---- */
 
 /* One pack of the lower half of a head's vector, and its partners in the upper half. */
 template <typename T>
@@ -253,9 +249,7 @@ void cu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
     (void)cu_launched(d, "rope");
 }
 
-/* ---- dropout
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- dropout ---- */
 
 /* The kernel's own form of the rate: as zt_philox_keep has it. */
 typedef struct la_drop {

@@ -43,9 +43,7 @@ static __global__ void __launch_bounds__(LO_TOTAL) ck_loss_total(lo_job j)
     }
 }
 
-/* ---- cross entropy
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- cross entropy ---- */
 
 /* Sum of exponents relative to a maximum. */
 typedef struct lo_sum {
@@ -185,8 +183,7 @@ template <typename T> static __global__ void __launch_bounds__(LO_THREADS) ck_en
     }
 }
 
-/* ---- mean squared error, binary cross entropy
- * -------------------------------------------------------------------- */
+/* ---- mean squared error, binary cross entropy ---- */
 
 /* Loss of one element; *slope its derivative. */
 static __device__ __forceinline__ double ck_element(zt_loss_kind kind, double x, double target,
@@ -224,9 +221,7 @@ static __global__ void __launch_bounds__(LO_THREADS) ck_elements(lo_job j, float
     }
 }
 
-/* ---- all
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 static bool lo_ok(const zt_loss *a)
 {

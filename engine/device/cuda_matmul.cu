@@ -73,9 +73,7 @@ static bool mm_try(zt_device *d, cublasStatus_t s)
     return false;
 }
 
-/* ---- plans
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- plans ---- */
 
 static void mm_drop(mm_plan *p)
 {
@@ -263,8 +261,7 @@ void cu_blas_free(cu_blas *b)
     ckpt_free(b);
 }
 
-/* ---- the plain kernel
- * -------------------------------------------------------------------------------------------- */
+/* ---- the plain kernel ---- */
 
 /* A tile of C per block, an element per thread; tiles of A and B in shared memory. */
 template <typename T>
@@ -309,9 +306,7 @@ static void mm_plain(zt_device *d, ckpt_dtype dt, const mm_product *p)
              ZT_LAUNCH(ck_plain<T>, (unsigned)blocks, MM_SIDE * MM_SIDE, 0, cu_stream(d), *p));
 }
 
-/* ---- any product
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- any product ---- */
 
 /* The library reads a bias in whole registers: one that lies elsewhere is copied first. */
 static const void *mm_bias(zt_device *d, ckpt_dtype dt, const mm_product *p)
@@ -365,9 +360,7 @@ static void mm_run(zt_device *d, ckpt_dtype dt, const mm_product *p)
                                    b->workspace, MM_WORKSPACE, cu_stream(d)));
 }
 
-/* ---- column sums
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- column sums ---- */
 
 typedef struct mm_columns {
     const void *x;
@@ -442,9 +435,7 @@ static void mm_column_sums(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a,
     (void)cu_launched(d, "bias gradient");
 }
 
-/* ---- operations
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- operations ---- */
 
 static uint64_t mm_ld(uint64_t ld, uint64_t width)
 {

@@ -40,9 +40,7 @@ static __device__ __forceinline__ void ck_nm_read(nm_part<TURNS> *p, const T *x,
     }
 }
 
-/* ---- forward
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 /* s = x + add, rounded and kept, of the row at `at`. */
 template <typename T, unsigned TURNS>
@@ -180,9 +178,7 @@ void cu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a)
     (void)cu_launched(d, "norm");
 }
 
-/* ---- backward
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- backward ---- */
 
 /* g = dy w becomes dx of one row. */
 template <typename T, unsigned TURNS>

@@ -29,8 +29,7 @@ static bool ve_float(ckpt_dtype dt)
     return dt == CKPT_F32 || dt == CKPT_BF16 || dt == CKPT_F16;
 }
 
-/* ---- cast, accumulate, scale, add
- * -------------------------------------------------------------------------------- */
+/* ---- cast, accumulate, scale, add ---- */
 
 /* acc (+)= factor * x; the product is rounded to x's dtype.  A cast is the case without factor and
  * sum. */
@@ -105,9 +104,7 @@ void cu_add(zt_device *d, ckpt_dtype dt, uint64_t n, void *y, const void *x)
     }
 }
 
-/* ---- rows
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 template <typename T>
 static __global__ void __launch_bounds__(VE_THREADS) ck_rows(zt_rows a, bool wide)
@@ -143,8 +140,7 @@ void cu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a)
     (void)cu_launched(d, "rows");
 }
 
-/* ---- sum of squares
- * ---------------------------------------------------------------------------------------------- */
+/* ---- sum of squares ---- */
 
 static __global__ void __launch_bounds__(VE_THREADS)
     ck_squares(ckpt_dtype dt, const void *x, uint64_t n, bool wide, double *part)
@@ -199,8 +195,7 @@ double cu_sum_squares(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x)
     return cu_launched(d, "sum_squares") && cu_fetch(d) ? cu_of(d)->host_notes->sum : 0;
 }
 
-/* ---- optimizer steps
- * --------------------------------------------------------------------------------------------- */
+/* ---- optimizer steps ---- */
 
 /* The hyper-parameters as the kernel uses them: rounded to fp32 once, as in cpu_update.c. */
 typedef struct ve_update {

@@ -8,8 +8,7 @@
 
 static const uint64_t lengths[] = {0, 1, 7, 8, 9, 255, 1025, 20003};
 
-/* ---- memory, errors
- * ---------------------------------------------------------------------------------------------- */
+/* ---- memory, errors ---- */
 
 static void memory(void)
 {
@@ -175,8 +174,7 @@ static void failures(void)
     case_end();
 }
 
-/* ---- vectors: equal bits
- * ----------------------------------------------------------------------------------------- */
+/* ---- vectors: equal bits ---- */
 
 /* Bits of all kinds: also subnormal, infinite, NaN, and halves between two values. */
 static pair wild(ckpt_dtype dt, uint64_t n, uint64_t seed, uint64_t skew)
@@ -307,8 +305,7 @@ static void rows(ckpt_dtype dt)
     case_end();
 }
 
-/* ---- optimizer steps
- * --------------------------------------------------------------------------------------------- */
+/* ---- optimizer steps ---- */
 
 static const char *const kind_names[] = {"adam", "sgd", "adagrad", "lion", "lamb"};
 static const ckpt_dtype lows[] = {CKPT_DTYPE_NONE, CKPT_F32, CKPT_BF16, CKPT_F16};
@@ -379,9 +376,7 @@ static void updates(zt_update_kind kind)
     }
 }
 
-/* ---- products
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 typedef struct shape {
     uint64_t rows, in, out, pad; /* pad: what strides are longer than dense */

@@ -11,9 +11,7 @@
 
 static const uint64_t lengths[] = {0, 1, 7, 8, 9, 255, 1025, 5003};
 
-/* ---- activations
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- activations ---- */
 
 static void acts(ckpt_dtype dt, zt_act act)
 {
@@ -70,9 +68,7 @@ static void swiglu(ckpt_dtype dt)
     case_end();
 }
 
-/* ---- norms
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- norms ---- */
 
 enum { X, ADD, W, B, SUM, Y, DY, DX, DW, DB, MEAN, RSTD, N_NORM };
 
@@ -168,9 +164,7 @@ static void norms(ckpt_dtype dt)
     case_end();
 }
 
-/* ---- embeddings
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- embeddings ---- */
 
 typedef struct lookup {
     uint64_t rows, seq, width, vocab, n_types, n_positions;
@@ -265,8 +259,7 @@ static void embeds(ckpt_dtype dt)
     }
 }
 
-/* ---- rotation, dropout
- * ------------------------------------------------------------------------------------------- */
+/* ---- rotation, dropout ---- */
 
 static void rope(ckpt_dtype dt)
 {
@@ -327,9 +320,7 @@ static void dropout(ckpt_dtype dt, float p)
     case_end();
 }
 
-/* ---- losses
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- losses ---- */
 
 typedef struct losses {
     uint64_t rows, classes, ld;
