@@ -76,6 +76,16 @@ class Checks:
         return ['norm %r, without it %r' % (a['grad_norm'], b['grad_norm']) for a, b in zip(got, want)
                 if not abs(a['grad_norm'] - b['grad_norm']) <= apart * b['grad_norm']]
 
+    def muon(self, files):
+        """Whole matrices are updated by all ranks together, also where the state of each comes from a file."""
+        runs = []
+        for zero in ({}, {'offload_optimizer': files}):
+            config = ds_config(3, BATCH // 2, zero={'reduce_scatter': False, 'sub_group_size': 1500, **zero})
+            config['optimizer'] = {'type': 'Muon', 'params': {'lr': 0.002, 'muon_lr': 0.02, 'momentum': 0.95, 'betas': [0.9, 0.95],
+                                                              'weight_decay': 0.01, 'ns_method': 'gram'}}
+            runs.append([(x['step'], x['loss']) for x in self.train(2, config)])
+        return [] if len(runs[0]) == STEPS and runs[0] == runs[1] else ['without files %s, with them %s' % tuple(runs)]
+
     # ---- breaking off ----
 
     def killed(self, world, stage, to_world, to_stage, every=4, options=()):
@@ -202,6 +212,7 @@ def cases(c, w):
             yield name + 'sub-groups in files', one({'offload_optimizer': nvme, 'sub_group_size': 1500})
             yield name + 'all in files', one({'offload_optimizer': nvme, 'offload_param': param, **SMALL3}, checkpointing)
             yield name + 'sub-groups', one({'sub_group_size': 2000})
+    yield 'Muon, its state in files', lambda: c.muon(nvme)
     yield 'stage 0 activations computed again', lambda: c.same_bits(2, 0, 'fp32', {}, checkpointing)
     yield 'killed, 2 to 3 ranks', lambda: c.killed(2, 2, 3, 2)
     yield 'killed, 3 to 1, stage 3 to 1', lambda: c.killed(3, 3, 1, 1)
