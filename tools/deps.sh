@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install the Debian packages that building and testing need and that are missing.
 #
-#   sh tools/deps.sh build | demo | check | lint | interop ...     any number of these words
+#   sh tools/deps.sh build | demo | check | lint | gpu | fuzz | interop ...     any number of these words
 #
 # Says what it installs before it does so; uses sudo when it is not run as root; does nothing, silently,
 # when nothing is missing.
@@ -18,10 +18,11 @@ for set in "$@"; do
     demo) packages="$packages" ;;
     check) packages="$packages libcmocka-dev python3 mandoc" ;;
     lint) packages="$packages clang clang-tidy cppcheck shellcheck mandoc" ;;
+    gpu) packages="$packages g++" ;;
     fuzz) packages="$packages clang libclang-rt-14-dev" ;;
     interop) packages="$packages python3-torch python3-venv" ;;
     *)
-        echo "deps.sh: unknown set '$set' (build demo check lint fuzz interop)" >&2
+        echo "deps.sh: unknown set '$set' (build demo check lint gpu fuzz interop)" >&2
         exit 2
         ;;
     esac
