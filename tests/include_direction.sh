@@ -9,20 +9,21 @@ rank() {
     libckpt/copy/*) echo 3 ;;
     libckpt/*) echo 4 ;;
     formats/*) echo 5 ;;
-    engine/device/* | engine/comm/*) echo 11 ;;
-    engine/optim/*) echo 12 ;;
-    engine/config/*) echo 13 ;;
-    engine/model/*) echo 14 ;;
-    engine/data/* | engine/zero/*) echo 15 ;;
-    engine/save/*) echo 16 ;;
+    engine/device/*) echo 11 ;;
+    engine/comm/*) echo 12 ;;
+    engine/optim/*) echo 13 ;;
+    engine/config/*) echo 14 ;;
+    engine/model/*) echo 15 ;;
+    engine/data/* | engine/zero/*) echo 16 ;;
+    engine/save/*) echo 17 ;;
     engine/estimate.h) echo 6 ;;
-    engine/*) echo 17 ;;
+    engine/*) echo 18 ;;
     tools/*) echo 6 ;;
     *) echo 0 ;;
     esac
 }
 for f in libckpt/base/*.[ch] libckpt/map/*.[ch] libckpt/copy/*.[ch] libckpt/*.[ch] formats/*.[ch] tools/*.[ch] \
-    engine/*/*.[ch] engine/*.[ch]; do
+    engine/*/*.[ch] engine/*/*.cu engine/*.[ch]; do
     mine=$(rank "$f")
     for inc in $(sed -n 's/^#include "\([^"]*\)".*/\1/p' "$f"); do
         case "$inc" in

@@ -106,7 +106,7 @@ bool zt_comm_stored(void);
  */
 int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 
-/* The same by NCCL, for ranks with a GPU each, through the CUDA plugin (device/cuda_api.h). */
+/* The same by NCCL, for ranks with a GPU each, through the CUDA plugin (nccl_load.c). */
 int zt_comm_nccl(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 
 /* True if this process was started by an MPI launcher as one of several (from its environment; nothing is called). */

@@ -19,7 +19,7 @@
  * it.
  */
 #define _GNU_SOURCE
-#include "engine/device/cuda_api.h"
+#include "engine/comm/nccl.h"
 
 #ifndef ZT_HAVE_NCCL
 

@@ -19,13 +19,11 @@
 #define SG_BYTES (UINT64_C(16) << 20)
 
 typedef struct sg_comm {
-    zt_comm base; /* first: a zt_comm * is one of these */
+    zt_link link; /* first: a zt_comm * is one of these; for its ring of begun operations */
     zt_comm *below;
     zt_device *d;
     unsigned char *room; /* of `below`'s memory */
     uint64_t n_room;
-    zt_collective pending[ZT_COMM_PENDING]; /* a ring: begun, the oldest at `first` */
-    unsigned first, n_pending;
 } sg_comm;
 
 static sg_comm *sg_of(zt_comm *c)
@@ -45,11 +43,11 @@ static int sg_cut_new(const sg_comm *s, sg_cut *cut, zt_call *call, uint64_t par
 {
     bool sum = call->kind == ZT_CALL_ALL_REDUCE || call->kind == ZT_CALL_REDUCE_SCATTER ||
                call->kind == ZT_CALL_REDUCE;
-    int rc = zt_link_check(&s->base, call, sum, err);
+    int rc = zt_link_check(&s->link.base, call, sum, err);
 
-    if (rc == CKPT_OK && (call->root < 0 || call->root >= s->base.world))
+    if (rc == CKPT_OK && (call->root < 0 || call->root >= s->link.base.world))
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: root %d of %d ranks", zt_call_name(call->kind),
-                       call->root, s->base.world);
+                       call->root, s->link.base.world);
     cut->size = call->size;
     // pieces begin on cache lines: the ranks' sums then run on whole vectors
     cut->step = s->n_room / parts / 64 * 64 / (call->size ? call->size : 1);
@@ -203,34 +201,6 @@ static int sg_barrier(zt_comm *c, ckpt_err *err)
     return sg_of(c)->below->ops->barrier(sg_of(c)->below, err);
 }
 
-/* ---- begun operations ---- */
-
-static int sg_start(zt_comm *c, const zt_collective *what, ckpt_err *err)
-{
-    sg_comm *s = sg_of(c);
-
-    if (s->n_pending == ZT_COMM_PENDING)
-        return ckpt_fail(err, CKPT_EUSAGE, "start: %d operations are under way: wait for one first",
-                         ZT_COMM_PENDING);
-    s->pending[(s->first + s->n_pending) % ZT_COMM_PENDING] = *what;
-    s->n_pending++;
-    return CKPT_OK;
-}
-
-static int sg_wait(zt_comm *c, ckpt_err *err)
-{
-    sg_comm *s = sg_of(c);
-    zt_collective w;
-
-    if (s->n_pending == 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "wait: no operation is under way");
-    w = s->pending[s->first];
-    s->first = (s->first + 1) % ZT_COMM_PENDING;
-    s->n_pending--;
-    return w.kind == ZT_REDUCE_SCATTER ? sg_reduce_scatter(c, w.to, w.from, w.n, w.dt, err)
-                                       : sg_all_gather(c, w.to, w.from, w.n, w.dt, err);
-}
-
 /* ---- memory, and the end ---- */
 
 static void *sg_alloc(zt_comm *c, uint64_t n_bytes)
@@ -265,8 +235,8 @@ static const zt_comm_ops sg_ops = {
     .broadcast = sg_broadcast,
     .all_to_all = sg_all_to_all,
     .barrier = sg_barrier,
-    .start = sg_start,
-    .wait = sg_wait,
+    .start = zt_link_start,
+    .wait = zt_link_wait,
     .alloc = sg_alloc,
     .release = sg_release,
     .abort = sg_abort,
@@ -298,11 +268,11 @@ int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *er
         ckpt_free(s);
         return rc;
     }
-    s->base = *base;
-    s->base.ops = &sg_ops;
-    s->base.device = device;
+    s->link.base = *base;
+    s->link.base.ops = &sg_ops;
+    s->link.base.device = device;
     s->below = base;
     s->d = device;
-    *out = &s->base;
+    *out = &s->link.base;
     return CKPT_OK;
 }

@@ -1,19 +1,19 @@
 /*
- * store.c: owns the communicator of processes that meet in a folder: started by hand, by srun
+ * store.c: the communicator of processes that meet in a folder: started by hand, by srun
  * without MPI, or by torchrun, with nothing but a folder that all of them see.
  *
  *     ZEROTRAIN_STORE   the folder, empty or not there yet: one for each run
- *     RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE   as torchrun sets them; else srun's
- * SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NTASKS_PER_NODE; the local ones may be missing:
- * 0 and 1
+ *     RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
+ *                       as torchrun sets them; else srun's SLURM_PROCID, SLURM_NTASKS,
+ *                       SLURM_LOCALID, SLURM_NTASKS_PER_NODE; the local ones may be missing: 0, 1
  *
  * An operation is a meeting: each rank leaves a file with what the others need of it, reads theirs,
  * and removes its own file of the meeting before, which by then everybody has read.  So a rank has
  * two files at most, of at most ST_PIECE bytes: longer messages are several meetings.
  *
  *     rank.R       who R is: host, process
- *     op.N.R       rank R's part of meeting N, complete once it is there (written beside it and
- * renamed) abort        the text of the rank that gave up
+ *     op.N.R       rank R's part of meeting N, complete once it is there (written beside, renamed)
+ *     abort        the text of the rank that gave up
  *
  * It is made for small messages: agreeing, counters, NCCL's id, losses.  All operations work, sums
  * as comm.h says, but at the speed of a file system, and memory is never shared.  Training that
@@ -117,8 +117,12 @@ static int st_broken(st_comm *s, ckpt_err *err)
 /* Keep a failure of the folder. */
 static int st_sys(st_comm *s, const char *name, int sys, ckpt_err *err)
 {
-    ckpt_fail_sys(&s->broken, CKPT_EIO, sys, "rank %d on %s: %s/%s", s->link.base.rank,
-                  s->link.host, getenv("ZEROTRAIN_STORE"), name);
+    if (sys == EPIPE)
+        ckpt_fail(&s->broken, CKPT_EIO, "rank %d on %s: %s/%s: the file ends too early",
+                  s->link.base.rank, s->link.host, getenv("ZEROTRAIN_STORE"), name);
+    else
+        ckpt_fail_sys(&s->broken, CKPT_EIO, sys, "rank %d on %s: %s/%s", s->link.base.rank,
+                      s->link.host, getenv("ZEROTRAIN_STORE"), name);
     return st_broken(s, err);
 }
 
@@ -185,13 +189,16 @@ static int st_leave(st_comm *s, const char *name, const void *bytes, uint64_t n,
 static bool st_given_up(st_comm *s, ckpt_err *err)
 {
     char text[512] = "";
-    int fd = openat(s->dir, "abort", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = openat(s->dir, "abort", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
 
     if (fd >= 0)
         (void)close(fd);
     if (n < 0)
         return false;
+    // it goes to a terminal
+    for (ssize_t i = 0; i < n; i++)
+        text[i] = (unsigned char)text[i] < ' ' || text[i] == 127 ? '?' : text[i];
     ckpt_fail(&s->broken, CKPT_EIO, "%s", text);
     (void)st_broken(s, err);
     return true;
@@ -224,7 +231,8 @@ static int st_await(st_comm *s, const char *name, int q, int *fd, ckpt_err *err)
     int rc = CKPT_OK;
 
     for (;;) {
-        *fd = openat(s->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        // a pipe in its place must not be waited for: reading it ends at once
+        *fd = openat(s->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (*fd >= 0)
             return CKPT_OK;
         if (errno != ENOENT && errno != ESTALE)
@@ -282,8 +290,10 @@ static int st_meet(st_comm *s, const zt_call *call, const void *mine, uint64_t n
             rc = st_sys(s, name, sys, err);
         if (rc == CKPT_OK && memcmp(&theirs, &head, sizeof head) != 0) {
             ckpt_fail(&s->broken, CKPT_EIO,
-                      "%s: rank %d is in %s: all ranks must make the same calls",
-                      zt_call_name(call->kind), q, zt_call_name((zt_call_kind)theirs.kind));
+                      "%s of %" PRIu64 " elements: rank %d is in %s of %" PRIu64
+                      ": all ranks must make the same calls",
+                      zt_call_name(call->kind), call->n, q, zt_call_name((zt_call_kind)theirs.kind),
+                      theirs.n);
             rc = st_broken(s, err);
         }
     }

@@ -26,7 +26,6 @@
 #include <stdint.h>
 
 extern "C" {
-#include "engine/comm/comm.h"
 #include "engine/device/device.h"
 #include "libckpt/base/mem.h"
 }

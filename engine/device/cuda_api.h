@@ -1,5 +1,5 @@
 /*
- * cuda_api.h: what the plugin libzerotrain-cuda.so exports: the whole boundary between `zerotrain` and CUDA.
+ * cuda_api.h: what the plugin libzerotrain-cuda.so exports of devices; comm/nccl.h has the rest of the boundary.
  *
  * The plugin is opened by cuda_load.c when a run asks for a GPU, so the program itself starts where no CUDA library
  * is installed.  Both sides share the structs of device.h and comm.h: they must come from one build, which
@@ -8,7 +8,6 @@
 #ifndef ZT_DEVICE_CUDA_API_H
 #define ZT_DEVICE_CUDA_API_H
 
-#include "engine/comm/comm.h"
 #include "engine/device/device.h"
 
 /* Counted up when a struct of device.h or comm.h, or a function here, changes. */
@@ -41,14 +40,6 @@ ZT_CUDA_EXPORT int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID]);
  *                was found and what is needed); CKPT_ELIMIT
  */
 ZT_CUDA_EXPORT int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err);
-
-/*
- * Collectives over the memory of `device`, by NCCL.  All ranks call it.
- *
- * base    the processes: spreads NCCL's id and is what abort ends; it stays the caller's, and outlives the result
- * Errors  CKPT_EUNSUPPORTED: built without NCCL; CKPT_EIO: NCCL's own (two ranks on one GPU are one of them)
- */
-ZT_CUDA_EXPORT int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 
 /* The cudaStream_t on which all work of the device is queued. */
 ZT_CUDA_EXPORT void *zt_cuda_stream(zt_device *d);

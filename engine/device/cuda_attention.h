@@ -219,6 +219,8 @@ static __device__ __forceinline__ float ck_at_score(const cu_at_call &a, const c
  * keep[r * cols + c] = 1 where the probability of query q0 + r and key k0 + c stays, all threads
  * together.  Its number is its place in [batch, heads, seq, seq]; 64 numbers in a row share 16
  * blocks of Philox, and a row of a tile lies in one such group more than it would fill.
+ * LIMIT: seven parameters: a corner, two sides and a place, each a constant or in a register where
+ * it is called
  */
 static __device__ __forceinline__ void ck_at_keep(const cu_at_call &a, const ck_at_head &h, int q0,
                                                   int rows, int k0, int cols, uint8_t *keep)

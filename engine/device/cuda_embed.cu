@@ -75,19 +75,24 @@ void cu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
 
 /* ---- sorting (Batcher 1968: bitonic) ---- */
 
-/* Keys from indices (NULL: all 0); what is skipped or added up to a power of two sorts to the end.
- */
+/* Which row of a table each gradient goes to. */
+typedef struct em_indices {
+    const int32_t *index;  /* [rows]; NULL: all 0 */
+    uint64_t rows, n_rows; /* gradients; rows of the table */
+    int64_t skip;          /* gets none; -1: all do */
+} em_indices;
+
+/* Keys from indices; what is skipped or added up to a power of two sorts to the end. */
 static __global__ void __launch_bounds__(EM_THREADS)
-    ck_keys(uint64_t *key, uint64_t n, const int32_t *index, uint64_t rows, int64_t skip,
-            uint64_t n_rows, cu_notes *notes)
+    ck_keys(uint64_t *key, uint64_t n, em_indices x, cu_notes *notes)
 {
     for (uint64_t i = ck_thread(); i < n; i += ck_threads()) {
-        int32_t k = i < rows && index ? index[i] : 0;
-        bool there = ck_in_table(k, n_rows);
-        if (i < rows && !there) {
+        int32_t k = i < x.rows && x.index ? x.index[i] : 0;
+        bool there = ck_in_table(k, x.n_rows);
+        if (i < x.rows && !there) {
             notes->bad = CU_BAD_INDEX;
         }
-        key[i] = i < rows && there && k != skip ? (uint64_t)k << 32 | i : EM_NONE;
+        key[i] = i < x.rows && there && k != x.skip ? (uint64_t)k << 32 | i : EM_NONE;
     }
 }
 
@@ -295,8 +300,9 @@ static void em_by_index(const em_call *c, em_table *t, const int32_t *index, int
     zt_device *d = c->d;
     uint64_t work = t->chunks * (t->width + CK_PACK - 1);
     unsigned grid = cu_grid(d, work, EM_THREADS * CK_PACK);
+    em_indices x = {index, c->a->rows, n_rows, skip};
     ZT_LAUNCH(ck_keys, cu_grid(d, c->n_keys, EM_THREADS), EM_THREADS, 0, cu_stream(d), c->key,
-              c->n_keys, index, c->a->rows, skip, n_rows, cu_of(d)->notes);
+              c->n_keys, x, cu_of(d)->notes);
     em_sort(d, c->key, c->n_keys);
     CU_DTYPE(c->dt, T, ZT_LAUNCH(ck_chunks<T>, grid, EM_THREADS, 0, cu_stream(d), *t));
     CU_DTYPE(c->dt, T, ZT_LAUNCH(ck_joins<T>, grid, EM_THREADS, 0, cu_stream(d), *t));

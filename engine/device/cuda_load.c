@@ -23,7 +23,6 @@ typedef struct ld_plugin {
     int (*api)(void);
     int (*gpus)(int, unsigned char *);
     int (*device)(zt_device **, int, bool, ckpt_err *);
-    int (*nccl)(zt_comm **, zt_comm *, zt_device *, ckpt_err *);
     ckpt_err err; /* why there is none */
     bool tried;
 } ld_plugin;
@@ -95,7 +94,7 @@ static int ld_look(ld_plugin *p, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     if (!ld_find(p, "zt_cuda_api", &p->api) || !ld_find(p, "zt_cuda_gpus", &p->gpus) ||
-        !ld_find(p, "zt_cuda_device_new", &p->device) || !ld_find(p, "zt_nccl_comm_new", &p->nccl))
+        !ld_find(p, "zt_cuda_device_new", &p->device))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", LD_NAME);
     if (p->api() != ZT_CUDA_API)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -155,11 +154,12 @@ int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err)
     return rc;
 }
 
-int zt_comm_nccl(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err)
+int zt_cuda_find(const char *name, void *to, ckpt_err *err)
 {
     const ld_plugin *p;
     int rc = ld_get(&p, err);
 
-    *out = NULL;
-    return rc == CKPT_OK ? p->nccl(out, base, device, err) : rc;
+    if (rc == CKPT_OK && !ld_find(p, name, to))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s has no %s", LD_NAME, name);
+    return rc;
 }

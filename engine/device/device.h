@@ -331,6 +331,9 @@ int zt_cuda_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err)
 int zt_cuda_count(int *n, ckpt_err *err);
 int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err);
 
+/* Another function of the plugin into the pointer at `to`: a communicator comes from it, too. */
+int zt_cuda_find(const char *name, void *to, ckpt_err *err);
+
 /* CKPT_OK, or the first failure of the device's operations so far. */
 int zt_device_check(zt_device *d, ckpt_err *err);
 

@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/device/cuda_api.h"
+#include "engine/comm/nccl.h"
 #include "libckpt/base/mem.h"
 
 #define FR_ROOM  ((size_t)1 << 36) /* addresses, not memory */

@@ -71,6 +71,69 @@ if ZEROTRAIN_STORE=$log/used RANK=0 WORLD_SIZE=2 "$program" checks 2>&1 | grep -
 if ZEROTRAIN_STORE=$log/new WORLD_SIZE=2 "$program" checks 2>&1 | grep -q 'RANK and WORLD_SIZE'; then pass; else fail "no RANK"; fi
 if ZEROTRAIN_STORE=$log/late ZEROTRAIN_STORE_TIMEOUT=2 RANK=0 WORLD_SIZE=2 timeout 20 "$program" checks 2>&1 | grep -q 'rank 1: nothing came'; then pass; else fail "a rank that does not come"; fi
 
+# What another process may put into the folder: told in words within seconds, never waited for, never believed.
+# lie NAME WORDS COMMAND...: rank 0 of two, after COMMAND has made the other rank's files
+lie() {
+    name=$1
+    words=$2
+    shift 2
+    rm -rf "$log/lie" "$log"/out.*
+    mkdir -p "$log/lie"
+    (cd "$log/lie" && "$@")
+    ZEROTRAIN_STORE=$log/lie ZEROTRAIN_STORE_TIMEOUT=3 RANK=0 WORLD_SIZE=2 timeout -k 5 20 "$program" checks >"$log/out.0" 2>&1
+    rc=$?
+    if [ "$rc" -lt 124 ] && grep -q "$words" "$log/out.0" && ! grep -q '^PASS' "$log/out.0"; then pass; else fail "$name: exit $rc"; fi
+}
+# mate RANK WORLD: the file of rank 1, whose process is this shell (st_mate: pid, start, host[256], rank, world)
+mate() {
+    python3 -c 'import struct, sys; open("rank.1", "wb").write(struct.pack("<qQ256sqq", int(sys.argv[3]), 0, b"elsewhere", int(sys.argv[1]), int(sys.argv[2])))' "$1" "$2" "${3:-1}"
+}
+# op KIND N BYTES: what rank 1 brings to the first meeting
+op() {
+    mate 1 2
+    python3 -c 'import struct, sys; k, n, b = map(int, sys.argv[1:]); open("op.1.1", "wb").write(struct.pack("<4Q", k, 0, n, 0)[:b] + b"x" * max(0, b - 32))' "$@"
+}
+# the same call, but nothing after its head
+echo_of_rank_0() {
+    mate 1 2
+    while [ ! -e op.1.0 ]; do sleep 0.05; done && head -c 32 op.1.0 >.t && mv .t op.1.1 &
+}
+short_mate() {
+    printf 'x' >rank.1
+}
+unread() {
+    mate 1 2
+    mkfifo op.1.1
+}
+linked() {
+    mate 1 2
+    ln -s /dev/zero op.1.1
+}
+folded() {
+    mate 1 2
+    mkdir op.1.1
+}
+gave_up() {
+    mate 1 2
+    { printf '\033[2J\nmy' && head -c 100000 /dev/zero | tr '\0' 'y'; } >abort
+}
+lie 'a pipe instead of a rank' 'rank.1' mkfifo rank.1
+lie 'a link instead of a rank' 'rank.1' ln -s /dev/zero rank.1
+lie 'a rank of one byte' 'rank.1: the file ends too early' short_mate
+lie 'a rank of another number' 'rank 1 is one of' mate 7 2
+lie 'a rank of another run' 'rank 1 is one of 9000000000000000000 ranks' mate 1 9000000000000000000
+lie 'a process of no number' 'nothing came' mate 1 2 -1
+lie 'a meeting of one byte' 'op.1.1: the file ends too early' op 1 1 1
+lie 'a meeting without its elements' 'file ends too early' echo_of_rank_0
+lie 'a meeting that is no call' 'all ranks must make the same calls' op 18446744073709551615 18446744073709551615 32
+lie 'a pipe instead of a meeting' 'op.1.1' unread
+lie 'a link instead of a meeting' 'op.1.1' linked
+lie 'a folder instead of a meeting' 'op.1.1' folded
+lie 'a long farewell that would clear the screen' '?\[2J?myyyy' gave_up
+for n in 0 -1 2x 65537 99999999999999999999 ''; do
+    if ZEROTRAIN_STORE=$log/count RANK=0 WORLD_SIZE=$n timeout 20 "$program" checks 2>&1 | grep -q 'RANK and WORLD_SIZE'; then pass; else fail "WORLD_SIZE='$n'"; fi
+done
+
 # a whole run: its losses are those of the same ranks under one process each
 S=tests/fixtures/sentiment
 cat >"$log/ds.json" <<'JSON'
