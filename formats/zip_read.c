@@ -87,6 +87,11 @@ static int zip_need(zip_window *w, ckpt_io *io, uint64_t at, uint64_t n, uint64_
 {
     if (at >= w->at && ckpt_within(at - w->at, n, w->n))
         return CKPT_OK;
+    if (!ckpt_within(at, n, io->size))
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: %" PRIu64 " bytes at offset %" PRIu64
+                         " lie beyond the end of the file at %" PRIu64,
+                         io->name, n, at, io->size);
     if (ahead < n)
         ahead = n;
     if (ahead > io->size - at)
@@ -666,27 +671,48 @@ static int zip_by_place(const void *a, const void *b)
     return x->header_at < y->header_at ? -1 : x->header_at > y->header_at;
 }
 
-/* Check all local headers in the order of the file. */
-static int zip_read_locals(ckpt_zip *zip, const zip_directory *dir, zip_window *w, ckpt_err *err)
+/*
+ * Sort the records by where they lie.  The first must lie at the file's beginning, where a header
+ * is, so that none is hidden; the last before the directory, so that every other one ends in the
+ * file when it ends before the next.
+ */
+static int zip_sort_places(ckpt_zip_record **order, const ckpt_zip *zip, const zip_directory *dir,
+                           ckpt_err *err)
 {
     size_t n = zip->records.n, i;
-    ckpt_zip_record **order = ckpt_alloc(n * sizeof *order);
     bool sorted = true;
-    int rc = CKPT_OK;
+    const ckpt_zip_record *last;
 
-    if (order == NULL)
-        return ckpt_fail_memory(err);
     for (i = 0; i < n; i++) {
         order[i] = &zip->records.at[i];
         sorted = sorted && (i == 0 || order[i - 1]->header_at < order[i]->header_at);
     }
     if (!sorted)
         qsort(order, n, sizeof(ckpt_zip_record *), zip_by_place);
-    // The file begins with a header: it must be one of the directory's, not a hidden one.
     if (order[0]->header_at != 0)
-        rc = ckpt_fail(err, CKPT_EFORMAT,
-                       "%s: the zip directory does not know the first %" PRIu64 " bytes",
-                       zip->io->name, order[0]->header_at);
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: the zip directory does not know the first %" PRIu64 " bytes",
+                         zip->io->name, order[0]->header_at);
+    last = order[n - 1];
+    if (last->header_at >= dir->at)
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: record \"%.*s\": header at offset %" PRIu64
+                         " overlaps the directory at offset %" PRIu64,
+                         zip->io->name, zip_show(last->n_name), last->name, last->header_at,
+                         dir->at);
+    return CKPT_OK;
+}
+
+/* Check all local headers in the order of the file. */
+static int zip_read_locals(ckpt_zip *zip, const zip_directory *dir, zip_window *w, ckpt_err *err)
+{
+    size_t n = zip->records.n, i;
+    ckpt_zip_record **order = ckpt_alloc(n * sizeof *order);
+    int rc;
+
+    if (order == NULL)
+        return ckpt_fail_memory(err);
+    rc = zip_sort_places(order, zip, dir, err);
     for (i = 0; rc == CKPT_OK && i < n; i++)
         rc = zip_read_local(order[i], zip->io, w, i + 1 < n ? order[i + 1]->header_at : dir->at,
                             err);

@@ -282,6 +282,27 @@ static void one_lie(void **state)
     }
 }
 
+/*
+ * The last record is said to lie beyond the file, which would leave the one before it more room
+ * than there is: its extra field must not be looked for behind the end.
+ */
+static void header_beyond_the_file(void **state)
+{
+    static const uint64_t beyond[] = {0x7FFFFFFF, 1 << 20};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        archive a;
+
+        build_usual(&a);
+        put(&a, entry_at(&a, 3) + 42, beyond[i], 4);
+        put(&a, a.item[2].header_at + 22, UINT32_MAX, 4); // the zip64 field counts
+        put(&a, a.item[2].header_at + 28, 60000, 2);
+        expect(&a.bytes, CKPT_EFORMAT, "\"top/version\": header at offset");
+        ckpt_vec_free(&a.bytes);
+    }
+}
+
 /* Both end records agree on something that is not so. */
 static void counts(void **state)
 {
@@ -684,6 +705,7 @@ int main(void)
         cmocka_unit_test(reads_what_it_wrote),
         cmocka_unit_test(many_records),
         cmocka_unit_test(one_lie),
+        cmocka_unit_test(header_beyond_the_file),
         cmocka_unit_test(counts),
         cmocka_unit_test(around_the_archive),
         cmocka_unit_test(names),
