@@ -93,7 +93,8 @@ static float *at_take(float *base, uint64_t *used, uint64_t n)
 static uint64_t at_lay(const at_job *j, at_room *r, float *base)
 {
     const uint64_t seq = j->a.seq, width = j->a.width;
-    const uint64_t rows = at_least(at_lanes(seq), AT_Q), cols = at_least(at_lanes(seq), AT_K);
+    const uint64_t rows = at_least(at_lanes(j->a.queries), AT_Q);
+    const uint64_t cols = at_least(at_lanes(seq), AT_K);
     const uint64_t whole = j->grad != NULL ? seq * width : 0;
     uint64_t used = 0;
     float **const blocks[] = {&r->q, &r->o, &r->dout, &r->acc};
@@ -275,11 +276,11 @@ static void at_spread(const at_head *h, const at_block *b, const zt_sgemm *what)
 /* ---- forward ----------------------------------------------------------------------------- */
 
 /* Factors of dropout for row r of the block: the number of a probability is its place in
- * [batch, heads, seq, seq]. */
+ * [batch, heads, queries, seq]. */
 static void at_keep(const at_head *h, const at_block *b, uint64_t r)
 {
     const zt_attention *a = &h->job->a;
-    const uint64_t row = (h->batch * a->heads + h->head) * a->seq + b->q0 + r;
+    const uint64_t row = (h->batch * a->heads + h->head) * a->queries + b->q0 + r;
 
     zt_philox_keep(a->seed, a->p, row * a->seq + b->k0, b->cols, h->room->keep);
 }
@@ -394,7 +395,7 @@ static void at_drop(const at_head *h, const at_block *b)
 /* Element of q (or o, or dq) where the block's rows of this head start; key: of k or v. */
 static uint64_t at_query(const at_head *h, const at_block *b, uint64_t ld)
 {
-    return (h->batch * h->job->a.seq + b->q0) * ld + h->head * h->job->a.width;
+    return (h->batch * h->job->a.queries + b->q0) * ld + h->head * h->job->a.width;
 }
 
 static uint64_t at_key(const at_head *h, const at_block *b, uint64_t ld)
@@ -414,7 +415,7 @@ static void at_finish(const at_head *h, const at_block *b)
     at_scale(m->acc, b->rows, j->a.width, m->shrink);
     at_write(j, j->a.o, at_query(h, b, j->a.ldo), j->a.ldo, b->rows, m->acc);
     if (j->a.lse != NULL) {
-        float *lse = j->a.lse + (h->batch * j->a.heads + h->head) * j->a.seq + b->q0;
+        float *lse = j->a.lse + (h->batch * j->a.heads + h->head) * j->a.queries + b->q0;
 
         for (uint64_t r = 0; r < b->rows; r++) {
             lse[r] = m->top[r] + logf(m->sum[r]);
@@ -466,7 +467,7 @@ static void at_forward_body(void *ctx, uint64_t first, uint64_t last, unsigned w
     }
     for (uint64_t i = first; i < last; i++) {
         const uint64_t q0 = i % j->n_blocks * AT_Q, row = i / j->n_blocks;
-        at_block b = {.q0 = q0, .rows = at_least(AT_Q, j->a.seq - q0)};
+        at_block b = {.q0 = q0, .rows = at_least(AT_Q, j->a.queries - q0)};
 
         h.head = row % j->a.heads;
         if (h.batch != row / j->a.heads) {
@@ -561,7 +562,7 @@ static void at_begin(const at_head *h, const at_block *b, const at_view *dout)
 {
     const at_job *j = h->job;
     const at_room *m = h->room;
-    const float *lse = j->a.lse + (h->batch * j->a.heads + h->head) * j->a.seq + b->q0;
+    const float *lse = j->a.lse + (h->batch * j->a.heads + h->head) * j->a.queries + b->q0;
     const at_view o = at_rows(j, j->a.o, at_query(h, b, j->a.ldo), j->a.ldo, b->rows, m->o);
 
     memcpy(m->lse, lse, b->rows * sizeof *lse);
@@ -620,7 +621,7 @@ static void at_backward_body(void *ctx, uint64_t first, uint64_t last, unsigned 
         memset(room.dv, 0, a->seq * a->width * sizeof(float));
         for (uint64_t n = 0; n < j->group * j->n_blocks; n++) {
             const uint64_t q0 = n % j->n_blocks * AT_Q;
-            at_block b = {.q0 = q0, .rows = at_least(AT_Q, a->seq - q0)};
+            at_block b = {.q0 = q0, .rows = at_least(AT_Q, a->queries - q0)};
 
             h.head = key_head * j->group + n / j->n_blocks;
             at_backward(&h, &b);
@@ -637,11 +638,12 @@ static bool at_job_set(at_job *j, zt_device *d, ckpt_dtype dt, const zt_attentio
 {
     *j = (at_job){.device = d, .dt = dt, .a = *a};
     if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || a->q == NULL || a->k == NULL ||
-        a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1)) {
+        a->queries > a->seq || a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1)) {
         return false;
     }
     j->group = a->heads / a->kv_heads;
-    j->n_blocks = (a->seq + AT_Q - 1) / AT_Q;
+    j->a.queries = a->queries != 0 ? a->queries : a->seq;
+    j->n_blocks = (j->a.queries + AT_Q - 1) / AT_Q;
     j->a.ldq = a->ldq != 0 ? a->ldq : a->heads * a->width;
     j->a.ldk = a->ldk != 0 ? a->ldk : a->kv_heads * a->width;
     j->a.ldv = a->ldv != 0 ? a->ldv : a->kv_heads * a->width;
@@ -661,7 +663,7 @@ void zt_cpu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
     const bool ok = at_job_set(&j, d, dt, a);
 
     if (zt_cpu_ready(d, dt, ok, "attention")) {
-        const uint64_t rows = at_least(AT_Q, a->seq);
+        const uint64_t rows = at_least(AT_Q, j.a.queries);
 
         zt_cpu_parallel(d, a->batch * a->heads * j.n_blocks, at_grain(2 * rows * a->seq * a->width),
                         at_forward_body, &j);
@@ -675,7 +677,7 @@ void zt_cpu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad 
                     a->dq != NULL && a->dk != NULL && a->dv != NULL;
 
     if (zt_cpu_ready(d, dt, ok, "attention_grad")) {
-        const uint64_t each = 5 * a->fw.seq * a->fw.seq * a->fw.width * j.group;
+        const uint64_t each = 5 * j.a.queries * a->fw.seq * a->fw.width * j.group;
 
         j.grad = a;
         j.lddo = a->lddo != 0 ? a->lddo : a->fw.heads * a->fw.width;

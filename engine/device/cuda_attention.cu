@@ -70,8 +70,8 @@ static __device__ __forceinline__ ck_fw_keys<T> ck_fw_load(const cu_at_call &a, 
     const int size = FW_KEYS * (W + AT_PAD), at = at_k0.x, k0 = at_k0.y;
     T *k = (T *)(void *)(room + l.k) + at * size, *v = (T *)(void *)(room + l.v) + at * size;
     int *valid = (int *)(void *)(room + l.valid) + at * FW_KEYS;
-    const T *from_k = (const T *)a.k + ck_at_row(a, h.batch, k0, h.key_head, a.ldk);
-    const T *from_v = (const T *)a.v + ck_at_row(a, h.batch, k0, h.key_head, a.ldv);
+    const T *from_k = (const T *)a.k + ck_at_key(a, h.batch, k0, h.key_head, a.ldk);
+    const T *from_v = (const T *)a.v + ck_at_key(a, h.batch, k0, h.key_head, a.ldv);
 
     ck_at_tile<T, W>(a, k, from_k, a.ldk, FW_KEYS, a.seq - k0);
     ck_at_tile<T, W>(a, v, from_v, a.ldv, FW_KEYS, a.seq - k0);
@@ -178,17 +178,17 @@ static __device__ __forceinline__ void ck_fw_finish(const cu_at_call &a, const c
     float factor[M];
 
     // one lane of each row writes
-    if (a.lse != NULL && q < a.seq && (M == 2 || lane % 2 == 0)) {
+    if (a.lse != NULL && q < a.queries && (M == 2 || lane % 2 == 0)) {
         a.lse[ck_at_list(a, h.batch, h.head) + q] = w.top * AT_LN2 + logf(w.sum);
     }
-    // rows beyond seq may divide by 0: they are not written
+    // rows beyond the last query may divide by 0: they are not written
     w.shrink[row] = a.factor / w.sum;
     __syncwarp();
     for (int m = 0; m < M; m++) {
         factor[m] = w.shrink[m * 16 + lane / 2];
     }
     ck_at_write<T, W, M>(a, o, factor, w.s,
-                         ck_at_rows_of<T>(a, a.o, make_int4(h.batch, w.q0, h.head, 0), a.ldo));
+                         ck_at_queries_of<T>(a, a.o, make_int4(h.batch, w.q0, h.head, 0), a.ldo));
 }
 
 /* The keys that some of queries q0 .. q0 + rows see, from a whole tile on. */
@@ -229,8 +229,8 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
     ck_at_clear(o);
     const int2 range = ck_fw_range(a, h, q0, rows);
 
-    ck_at_tile<T, W>(a, q, (const T *)a.q + ck_at_row(a, h.batch, q0, h.head, a.ldq), a.ldq, rows,
-                     a.seq - q0);
+    ck_at_tile<T, W>(a, q, (const T *)a.q + ck_at_query(a, h.batch, q0, h.head, a.ldq), a.ldq, rows,
+                     a.queries - q0);
     ck_fw_keys<T> next = ck_fw_load<T, W>(a, h, room, l, make_int2(0, range.x));
     for (int k0 = range.x, i = 0; k0 < range.y; k0 += FW_KEYS, i++) {
         const ck_fw_keys<T> keys = next;
@@ -309,7 +309,7 @@ static __device__ __forceinline__ void ck_fw_plain_keys(const cu_at_call &a, con
                                                         float (&o)[N][4][4], ck_fw_stats *m)
 {
     const int2 range = ck_fw_range(a, h, q0, 64);
-    const ck_at_rows<T> q = ck_at_rows_of<T>(a, a.q, make_int4(h.batch, q0, h.head, 0), a.ldq);
+    const ck_at_rows<T> q = ck_at_queries_of<T>(a, a.q, make_int4(h.batch, q0, h.head, 0), a.ldq);
 
     for (int k0 = range.x; k0 < range.y; k0 += 64) {
         const int4 at = make_int4(h.batch, k0, h.key_head, 0);
@@ -320,14 +320,14 @@ static __device__ __forceinline__ void ck_fw_plain_keys(const cu_at_call &a, con
             ck_at_keep(a, h, q0, 64, k0, 64, r.keep);
         }
         // its barriers are also those between valid, keep and their readers
-        ck_at_plain_scores(s, q, ck_at_rows_of<T>(a, a.k, at, a.ldk), a.width, r);
+        ck_at_plain_scores(s, q, ck_at_keys_of<T>(a, a.k, at, a.ldk), a.width, r);
         ck_fw_plain_softmax(a, h, r, make_int2(q0, k0), s, m);
 #pragma unroll
         for (int i = 0; i < N * 16; i++) {
             o[i / 16][i / 4 % 4][i % 4] *= m->shrink[i / 4 % 4];
         }
         ck_at_plain_put(r, s);
-        ck_at_plain_gather<T, N>(o, ck_at_rows_of<T>(a, a.v, at, a.ldv), a.width, r);
+        ck_at_plain_gather<T, N>(o, ck_at_keys_of<T>(a, a.v, at, a.ldv), a.width, r);
     }
 }
 
@@ -349,12 +349,13 @@ static __global__ void __launch_bounds__(AT_PLAIN, N == 1 ? 2 : 1) ck_fw_plain(c
     ck_fw_plain_keys<T, N>(a, h, r, q0, o, &m);
     for (int i = 0; i < 4; i++) {
         m.shrink[i] = a.factor / m.sum[i];
-        if (a.lse != NULL && blockIdx.y == 0 && threadIdx.x % 16 == 0 && q0 + y + i < a.seq) {
+        if (a.lse != NULL && blockIdx.y == 0 && threadIdx.x % 16 == 0 && q0 + y + i < a.queries) {
             a.lse[ck_at_list(a, h.batch, h.head) + q0 + y + i] = m.top[i] + logf(m.sum[i]);
         }
     }
-    ck_at_plain_write<T, N>(
-        o, m.shrink, ck_at_rows_of<T>(a, a.o, make_int4(h.batch, q0, h.head, 0), a.ldo), a.width);
+    ck_at_plain_write<T, N>(o, m.shrink,
+                            ck_at_queries_of<T>(a, a.o, make_int4(h.batch, q0, h.head, 0), a.ldo),
+                            a.width);
 }
 
 /* ---- launching --------------------------------------------------------------------------- */
@@ -368,12 +369,14 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
         a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1)) {
         return false;
     }
-    if (a->seq > most || a->width > most || a->batch > most || a->heads > most ||
-        a->batch * a->heads > most || a->batch * a->heads * (a->seq / AT_WARPS + 1) > most) {
+    if (a->seq > most || a->queries > a->seq || a->width > most || a->batch > most ||
+        a->heads > most || a->batch * a->heads > most ||
+        a->batch * a->heads * (a->seq / AT_WARPS + 1) > most) {
         return false;
     }
     c->batch = (int)a->batch;
     c->seq = (int)a->seq;
+    c->queries = (int)(a->queries != 0 ? a->queries : a->seq);
     c->heads = (int)a->heads;
     c->kv_heads = (int)a->kv_heads;
     c->width = (int)a->width;
@@ -416,7 +419,7 @@ template <typename T, int W, int M> static void cu_fw_tensor(zt_device *d, const
     const int rows = 16 * M * AT_WARPS;
     const int bytes[2] = {ck_fw_plan<W, M>(1, c.drop).bytes, ck_fw_plan<W, M>(2, c.drop).bytes};
     const int stages = cu_at_stages(d, kernel, bytes);
-    const unsigned tiles = (unsigned)((c.seq + rows - 1) / rows);
+    const unsigned tiles = (unsigned)((c.queries + rows - 1) / rows);
 
     if (stages != 0) {
         ZT_LAUNCH(kernel, tiles * (unsigned)(c.batch * c.heads), AT_THREADS, bytes[stages - 1],
@@ -428,7 +431,7 @@ template <typename T, int W, int M> static void cu_fw_tensor(zt_device *d, const
 template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
 {
     const auto kernel = c.width > 64 ? ck_fw_plain<T, 2> : ck_fw_plain<T, 1>;
-    const unsigned tiles = (unsigned)(c.seq + 63) / 64;
+    const unsigned tiles = (unsigned)(c.queries + 63) / 64;
     const dim3 grid(tiles * (unsigned)(c.batch * c.heads), (unsigned)(c.width + 127) / 128);
 
     ZT_LAUNCH(kernel, grid, AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d), c);

@@ -41,7 +41,8 @@
 
 /* A call as kernels see it: strides filled in (elements). */
 typedef struct cu_at_call {
-    int batch, seq, heads, kv_heads, width, group; /* group: query heads of a key head */
+    int batch, seq, queries, heads, kv_heads, width;
+    int group; /* query heads of a key head */
     uint64_t ldq, ldk, ldv, ldo, lddo;
     float scale;
     bool causal;
@@ -53,7 +54,7 @@ typedef struct cu_at_call {
     const int32_t *mask;
     const void *q, *k, *v, *dout;
     void *o, *dq, *dk, *dv;
-    float *lse, *delta; /* [batch, heads, seq] */
+    float *lse, *delta; /* [batch, heads, queries] */
 } cu_at_call;
 
 /* One head of one sequence: the keys that count are in first .. last; queries below `blind` see
@@ -93,17 +94,24 @@ template <typename F> static int cu_at_stages(zt_device *d, F *kernel, const int
 
 /* ---- places ------------------------------------------------------------------------------ */
 
-/* Element where row `row` (of seq) of a head starts in a tensor with this stride. */
-static __device__ __forceinline__ uint64_t ck_at_row(const cu_at_call &a, int batch, int row,
+/* Element where the row of key `row` of a head starts in a tensor with this stride. */
+static __device__ __forceinline__ uint64_t ck_at_key(const cu_at_call &a, int batch, int row,
                                                      int head, uint64_t ld)
 {
     return ((uint64_t)batch * a.seq + row) * ld + (uint64_t)head * a.width;
 }
 
+/* The same for a query. */
+static __device__ __forceinline__ uint64_t ck_at_query(const cu_at_call &a, int batch, int row,
+                                                       int head, uint64_t ld)
+{
+    return ((uint64_t)batch * a.queries + row) * ld + (uint64_t)head * a.width;
+}
+
 /* Where the statistics of a head's queries start. */
 static __device__ __forceinline__ uint64_t ck_at_list(const cu_at_call &a, int batch, int head)
 {
-    return ((uint64_t)batch * a.heads + head) * a.seq;
+    return ((uint64_t)batch * a.heads + head) * a.queries;
 }
 
 /* Rows of a head, the first `there` of which exist (0 or less: none). */
@@ -113,12 +121,20 @@ template <typename T> struct ck_at_rows {
     int there;
 };
 
-/* what: {batch, row, head, -} */
+/* Rows of keys.  what: {batch, row, head, -} */
 template <typename T>
-static __device__ __forceinline__ ck_at_rows<T> ck_at_rows_of(const cu_at_call &a, const void *x,
+static __device__ __forceinline__ ck_at_rows<T> ck_at_keys_of(const cu_at_call &a, const void *x,
                                                               const int4 &what, uint64_t ld)
 {
-    return {(const T *)x + ck_at_row(a, what.x, what.y, what.z, ld), ld, a.seq - what.y};
+    return {(const T *)x + ck_at_key(a, what.x, what.y, what.z, ld), ld, a.seq - what.y};
+}
+
+/* Rows of queries. */
+template <typename T>
+static __device__ __forceinline__ ck_at_rows<T> ck_at_queries_of(const cu_at_call &a, const void *x,
+                                                                 const int4 &what, uint64_t ld)
+{
+    return {(const T *)x + ck_at_query(a, what.x, what.y, what.z, ld), ld, a.queries - what.y};
 }
 
 /* The head of a block that has queries; *q0: its first one.  Late queries come first: with `causal`
@@ -126,7 +142,7 @@ static __device__ __forceinline__ ck_at_rows<T> ck_at_rows_of(const cu_at_call &
 static __device__ __forceinline__ ck_at_head ck_at_block_head(const cu_at_call &a, int rows,
                                                               int *q0)
 {
-    const unsigned n = (unsigned)a.batch * a.heads, tiles = (a.seq + rows - 1) / rows;
+    const unsigned n = (unsigned)a.batch * a.heads, tiles = (a.queries + rows - 1) / rows;
     const int i = (int)(blockIdx.x % n);
     const ck_at_head h = {i / a.heads, i % a.heads, i % a.heads / a.group, 0, 0, 0};
 
@@ -177,16 +193,16 @@ static __device__ __forceinline__ void ck_at_read_mask(const cu_at_call &a, ck_a
 static __device__ __forceinline__ bool ck_at_meets(const cu_at_call &a, const ck_at_head &h, int q0,
                                                    int rows, int k0, int cols)
 {
-    if (q0 >= a.seq || k0 >= a.seq) {
+    if (q0 >= a.queries || k0 >= a.seq) {
         return false;
     }
     if (q0 < h.blind) {
         return true;
     }
-    return k0 < h.last && k0 + cols > h.first && (!a.causal || k0 < min(q0 + rows, a.seq));
+    return k0 < h.last && k0 + cols > h.first && (!a.causal || k0 < min(q0 + rows, a.queries));
 }
 
-/* Whether each of these queries sees each of these keys (queries beyond seq: whatever). */
+/* Whether each of these queries sees each of these keys (queries that are none: whatever). */
 static __device__ __forceinline__ bool ck_at_open(const cu_at_call &a, int q0, int k0, int cols)
 {
     return a.mask == NULL && k0 + cols <= a.seq && (!a.causal || k0 + cols <= q0 + 1);
@@ -217,7 +233,7 @@ static __device__ __forceinline__ float ck_at_score(const cu_at_call &a, const c
 
 /*
  * keep[r * cols + c] = 1 where the probability of query q0 + r and key k0 + c stays, all threads
- * together.  Its number is its place in [batch, heads, seq, seq]; 64 numbers in a row share 16
+ * together.  Its number is its place in [batch, heads, queries, seq]; 64 numbers in a row share 16
  * blocks of Philox, and a row of a tile lies in one such group more than it would fill.
  * LIMIT: seven parameters: a corner, two sides and a place, each a constant or in a register where
  * it is called

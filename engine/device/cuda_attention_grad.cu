@@ -27,15 +27,15 @@ template <typename T> static __global__ void __launch_bounds__(AT_THREADS) ck_de
 {
     // (batch, row, head), the order of memory
     const uint64_t i = (uint64_t)blockIdx.x * AT_WARPS + threadIdx.x / 32;
-    const int head = (int)(i % a.heads), batch = (int)(i / a.heads / a.seq);
-    const int row = (int)(i / a.heads % a.seq), lane = (int)threadIdx.x % 32;
+    const int head = (int)(i % a.heads), batch = (int)(i / a.heads / a.queries);
+    const int row = (int)(i / a.heads % a.queries), lane = (int)threadIdx.x % 32;
     float sum = 0;
 
-    if (i >= (uint64_t)a.batch * a.seq * a.heads) {
+    if (i >= (uint64_t)a.batch * a.queries * a.heads) {
         return; // whole warps only, so the shuffles below are complete
     }
-    const T *o = (const T *)a.o + ck_at_row(a, batch, row, head, a.ldo);
-    const T *dout = (const T *)a.dout + ck_at_row(a, batch, row, head, a.lddo);
+    const T *o = (const T *)a.o + ck_at_query(a, batch, row, head, a.ldo);
+    const T *dout = (const T *)a.dout + ck_at_query(a, batch, row, head, a.lddo);
 
     for (int c = lane; c < a.width; c += 32) {
         sum += ck_up(dout[c]) * ck_up(o[c]);
@@ -74,7 +74,7 @@ static __device__ __forceinline__ int ck_dq_next(const cu_at_call &a, const ck_a
 static __device__ __forceinline__ int ck_dkv_next(const cu_at_call &a, const ck_at_head &h, int k0,
                                                   const int2 &rows_cols, int t)
 {
-    const int tiles = (a.seq + rows_cols.y - 1) / rows_cols.y;
+    const int tiles = (a.queries + rows_cols.y - 1) / rows_cols.y;
 
     while (t < a.group * tiles &&
            !ck_at_meets(a, h, t % tiles * rows_cols.y, rows_cols.y, k0, rows_cols.x)) {
@@ -144,7 +144,8 @@ static __device__ __forceinline__ float ck_bw_prob(float s, float lse)
     return s == -INFINITY ? 0.0F : exp2f(s - lse);
 }
 
-/* lse (times log2 e) and delta of queries q0 .. q0 + n; beyond seq: such that they count nothing.
+/* lse (times log2 e) and delta of queries q0 .. q0 + n; beyond the last: such that they count
+ * nothing.
  */
 static __device__ __forceinline__ void ck_bw_stats(const cu_at_call &a, const ck_at_head &h, int q0,
                                                    int n, float *lse, float *delta)
@@ -152,8 +153,8 @@ static __device__ __forceinline__ void ck_bw_stats(const cu_at_call &a, const ck
     const uint64_t list = ck_at_list(a, h.batch, h.head) + q0;
 
     for (int i = (int)threadIdx.x; i < n; i += AT_THREADS) {
-        lse[i] = q0 + i < a.seq ? a.lse[list + i] * AT_LOG2E : INFINITY;
-        delta[i] = q0 + i < a.seq ? a.delta[list + i] : 0.0F;
+        lse[i] = q0 + i < a.queries ? a.lse[list + i] * AT_LOG2E : INFINITY;
+        delta[i] = q0 + i < a.queries ? a.delta[list + i] : 0.0F;
     }
 }
 
@@ -185,8 +186,8 @@ static __device__ __forceinline__ void ck_dq_load(const cu_at_call &a, const ck_
                                                   const ck_bw_lay &l, char *to, int k0)
 {
     const int cols = 16 * N;
-    const T *k = (const T *)a.k + ck_at_row(a, h.batch, k0, h.key_head, a.ldk);
-    const T *v = (const T *)a.v + ck_at_row(a, h.batch, k0, h.key_head, a.ldv);
+    const T *k = (const T *)a.k + ck_at_key(a, h.batch, k0, h.key_head, a.ldk);
+    const T *v = (const T *)a.v + ck_at_key(a, h.batch, k0, h.key_head, a.ldv);
 
     ck_at_tile<T, W>(a, (T *)(void *)to, k, a.ldk, cols, a.seq - k0);
     ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), v, a.ldv, cols, a.seq - k0);
@@ -239,7 +240,8 @@ static __device__ __forceinline__ void ck_dq_step(const cu_at_call &a, const ck_
     ck_at_gather<T, W, M, N>(dq, w.ds, 16 * N + AT_PAD, t.x);
 }
 
-/* The block's own rows into mine_0 and mine_1, and the warp's view of them. */
+/* The block's own rows into mine_0 and mine_1, and the warp's view of them; `at` counts from the
+ * block's first one yet. */
 template <typename T, int W, int M, int N>
 static __device__ __forceinline__ ck_bw_warp<T>
 ck_bw_begin(const cu_at_call &a, char *room, const ck_bw_lay &l, const ck_at_rows<T> &x,
@@ -255,7 +257,7 @@ ck_bw_begin(const cu_at_call &a, char *room, const ck_bw_lay &l, const ck_at_row
     w.y = (const T *)(void *)(room + l.mine_1) + at;
     w.p = (T *)(void *)(room + l.p) + p;
     w.ds = (T *)(void *)(room + l.ds) + p;
-    w.at = a.seq - x.there + first;
+    w.at = first;
     w.keep = (const uint8_t *)room + l.keep;
     // the room for ds is not in use yet
     w.places = ck_at_find_places((float *)(void *)w.ds);
@@ -277,8 +279,9 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
     ck_at_acc dq[M][W / 16];
 
     ck_at_read_mask(a, &h, (int *)(void *)lse);
-    ck_bw_warp<T> w = ck_bw_begin<T, W, M, N>(a, room, l, ck_at_rows_of<T>(a, a.q, at, a.ldq),
-                                              ck_at_rows_of<T>(a, a.dout, at, a.lddo));
+    ck_bw_warp<T> w = ck_bw_begin<T, W, M, N>(a, room, l, ck_at_queries_of<T>(a, a.q, at, a.ldq),
+                                              ck_at_queries_of<T>(a, a.dout, at, a.lddo));
+    w.at += q0;
     w.keep += first * cols;
     ck_bw_stats(a, h, q0, rows, lse, delta);
     ck_at_clear(dq);
@@ -310,8 +313,9 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
             ck_dq_load<T, W, N>(a, h, l, room + l.stages, next);
         }
     }
-    ck_at_write_all<T, W, M>(a, dq, a.scale, (float *)(void *)w.ds,
-                             ck_at_rows_of<T>(a, a.dq, make_int4(h.batch, w.at, h.head, 0), a.ldq));
+    ck_at_write_all<T, W, M>(
+        a, dq, a.scale, (float *)(void *)w.ds,
+        ck_at_queries_of<T>(a, a.dq, make_int4(h.batch, w.at, h.head, 0), a.ldq));
 }
 
 /* Copy queries q0 .. q0 + 16 N of head h.head and what belongs to them to the stage at `to`. */
@@ -320,11 +324,11 @@ static __device__ __forceinline__ void ck_dkv_load(const cu_at_call &a, const ck
                                                    const ck_bw_lay &l, char *to, int q0)
 {
     const int cols = 16 * N;
-    const T *q = (const T *)a.q + ck_at_row(a, h.batch, q0, h.head, a.ldq);
-    const T *dout = (const T *)a.dout + ck_at_row(a, h.batch, q0, h.head, a.lddo);
+    const T *q = (const T *)a.q + ck_at_query(a, h.batch, q0, h.head, a.ldq);
+    const T *dout = (const T *)a.dout + ck_at_query(a, h.batch, q0, h.head, a.lddo);
 
-    ck_at_tile<T, W>(a, (T *)(void *)to, q, a.ldq, cols, a.seq - q0);
-    ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), dout, a.lddo, cols, a.seq - q0);
+    ck_at_tile<T, W>(a, (T *)(void *)to, q, a.ldq, cols, a.queries - q0);
+    ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), dout, a.lddo, cols, a.queries - q0);
     ck_bw_stats(a, h, q0, cols, (float *)(void *)(to + l.note_0), (float *)(void *)(to + l.note_1));
     ck_at_batch();
 }
@@ -333,7 +337,7 @@ static __device__ __forceinline__ void ck_dkv_load(const cu_at_call &a, const ck
 static __device__ __forceinline__ int ck_dkv_pair(const cu_at_call &a, ck_at_head *h, int cols,
                                                   int t)
 {
-    const int tiles = (a.seq + cols - 1) / cols;
+    const int tiles = (a.queries + cols - 1) / cols;
 
     h->head = h->key_head * a.group + t / tiles;
     return t % tiles * cols;
@@ -401,15 +405,16 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
     char *room = (char *)shared;
     const ck_bw_lay l = ck_bw_plan<W, M, N>(true, stages, a.drop);
     const int rows = 16 * M * AT_WARPS, cols = 16 * N, first = (int)threadIdx.x / 32 * 16 * M;
-    const int n = a.group * ((a.seq + cols - 1) / cols);
+    const int n = a.group * ((a.queries + cols - 1) / cols);
     int *valid = (int *)(void *)(room + l.list_0), k0;
     ck_at_head h = ck_dkv_head(a, rows, &k0);
     const int4 at = make_int4(h.batch, k0, h.key_head, 0);
     ck_dkv_sums<W, M> sums;
 
     ck_at_read_mask(a, &h, valid);
-    ck_bw_warp<T> w = ck_bw_begin<T, W, M, N>(a, room, l, ck_at_rows_of<T>(a, a.k, at, a.ldk),
-                                              ck_at_rows_of<T>(a, a.v, at, a.ldv));
+    ck_bw_warp<T> w = ck_bw_begin<T, W, M, N>(a, room, l, ck_at_keys_of<T>(a, a.k, at, a.ldk),
+                                              ck_at_keys_of<T>(a, a.v, at, a.ldv));
+    w.at += k0;
     w.keep += first;
     ck_at_valid(a, h, k0, rows, valid);
     ck_at_clear(sums.k);
@@ -449,9 +454,9 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
     const int4 to = make_int4(h.batch, w.at, h.key_head, 0);
 
     ck_at_write_all<T, W, M>(a, sums.k, a.scale, (float *)(void *)w.ds,
-                             ck_at_rows_of<T>(a, a.dk, to, a.ldk));
+                             ck_at_keys_of<T>(a, a.dk, to, a.ldk));
     ck_at_write_all<T, W, M>(a, sums.v, a.factor, (float *)(void *)w.ds,
-                             ck_at_rows_of<T>(a, a.dv, to, a.ldv));
+                             ck_at_keys_of<T>(a, a.dv, to, a.ldv));
 }
 
 /* ---- plain family ------------------------------------------------------------------------ */
@@ -471,8 +476,8 @@ static __device__ __forceinline__ void ck_bw_plain_factor(const cu_at_call &a, c
 #pragma unroll
     for (int e = 0; e < 16; e++) {
         const int i = e / 4, j = e % 4, q = turned ? x + j : y + i, k = turned ? y + i : x + j;
-        const bool there = at.x + q < a.seq;
-        // beyond seq: p is 0
+        const bool there = at.x + q < a.queries;
+        // no query: p is 0
         const float lse = there ? a.lse[list + at.x + q] : INFINITY;
         const float delta = there ? a.delta[list + at.x + q] : 0.0F;
         const float score = ck_at_score(a, h, at.x + q, at.y + k, r.valid[k], s[i][j] * a.scale);
@@ -501,21 +506,21 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dq_plain(cu_at_call a)
     for (int k0 = ck_dq_next(a, h, q0, sizes, 0); k0 < a.seq;
          k0 = ck_dq_next(a, h, q0, sizes, k0 + 64)) {
         const int4 key = make_int4(h.batch, k0, h.key_head, 0);
-        const ck_at_rows<T> keys = ck_at_rows_of<T>(a, a.k, key, a.ldk);
+        const ck_at_rows<T> keys = ck_at_keys_of<T>(a, a.k, key, a.ldk);
         float s[4][4], dp[4][4];
 
         ck_at_valid(a, h, k0, 64, r.valid);
         if (a.drop) {
             ck_at_keep(a, h, q0, 64, k0, 64, r.keep);
         }
-        ck_at_plain_scores(s, ck_at_rows_of<T>(a, a.q, at, a.ldq), keys, a.width, r);
-        ck_at_plain_scores(dp, ck_at_rows_of<T>(a, a.dout, at, a.lddo),
-                           ck_at_rows_of<T>(a, a.v, key, a.ldv), a.width, r);
+        ck_at_plain_scores(s, ck_at_queries_of<T>(a, a.q, at, a.ldq), keys, a.width, r);
+        ck_at_plain_scores(dp, ck_at_queries_of<T>(a, a.dout, at, a.lddo),
+                           ck_at_keys_of<T>(a, a.v, key, a.ldv), a.width, r);
         ck_bw_plain_factor(a, h, r, make_int4(q0, k0, 0, 0), s, dp);
         ck_at_plain_put(r, dp);
         ck_at_plain_gather<T, N>(dq, keys, a.width, r);
     }
-    ck_at_plain_write<T, N>(dq, factor, ck_at_rows_of<T>(a, a.dq, at, a.ldq), a.width);
+    ck_at_plain_write<T, N>(dq, factor, ck_at_queries_of<T>(a, a.dq, at, a.ldq), a.width);
 }
 
 /* A block: columns blockIdx.y * 64 N .. of dk and dv of 64 keys of one key head. */
@@ -527,7 +532,7 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
     const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
     const float factor[4] = {a.factor, a.factor, a.factor, a.factor};
     const int2 sizes = make_int2(64, 64);
-    const int tiles = (a.seq + 63) / 64;
+    const int tiles = (a.queries + 63) / 64;
     int k0;
     ck_at_head h = ck_dkv_head(a, 64, &k0);
     const int4 key = make_int4(h.batch, k0, h.key_head, 0);
@@ -539,15 +544,15 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
          t = ck_dkv_next(a, h, k0, sizes, t + 1)) {
         h.head = h.key_head * a.group + t / tiles;
         const int4 at = make_int4(h.batch, t % tiles * 64, h.head, 0);
-        const ck_at_rows<T> q = ck_at_rows_of<T>(a, a.q, at, a.ldq);
-        const ck_at_rows<T> dout = ck_at_rows_of<T>(a, a.dout, at, a.lddo);
+        const ck_at_rows<T> q = ck_at_queries_of<T>(a, a.q, at, a.ldq);
+        const ck_at_rows<T> dout = ck_at_queries_of<T>(a, a.dout, at, a.lddo);
         float s[4][4], dp[4][4];
 
         if (a.drop) {
             ck_at_keep(a, h, at.y, 64, k0, 64, r.keep);
         }
-        ck_at_plain_scores(s, ck_at_rows_of<T>(a, a.k, key, a.ldk), q, a.width, r);
-        ck_at_plain_scores(dp, ck_at_rows_of<T>(a, a.v, key, a.ldv), dout, a.width, r);
+        ck_at_plain_scores(s, ck_at_keys_of<T>(a, a.k, key, a.ldk), q, a.width, r);
+        ck_at_plain_scores(dp, ck_at_keys_of<T>(a, a.v, key, a.ldv), dout, a.width, r);
         ck_bw_plain_factor(a, h, r, make_int4(at.y, k0, 1, 0), s, dp);
         // one place for both factors, one after the other
         ck_at_plain_put(r, s);
@@ -555,16 +560,22 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
         ck_at_plain_put(r, dp);
         ck_at_plain_gather<T, N>(dk, q, a.width, r);
     }
-    ck_at_plain_write<T, N>(dk, scale, ck_at_rows_of<T>(a, a.dk, key, a.ldk), a.width);
-    ck_at_plain_write<T, N>(dv, factor, ck_at_rows_of<T>(a, a.dv, key, a.ldv), a.width);
+    ck_at_plain_write<T, N>(dk, scale, ck_at_keys_of<T>(a, a.dk, key, a.ldk), a.width);
+    ck_at_plain_write<T, N>(dv, factor, ck_at_keys_of<T>(a, a.dv, key, a.ldv), a.width);
 }
 
 /* ---- launching --------------------------------------------------------------------------- */
 
-/* A block for each tile of `rows` of `n` heads. */
-static unsigned cu_bw_blocks(const cu_at_call &c, int n, int rows)
+/* A block for each tile of `rows` queries of each head. */
+static unsigned cu_dq_blocks(const cu_at_call &c, int rows)
 {
-    return (unsigned)((c.seq + rows - 1) / rows) * (unsigned)(c.batch * n);
+    return (unsigned)((c.queries + rows - 1) / rows) * (unsigned)(c.batch * c.heads);
+}
+
+/* A block for each tile of `rows` keys of each key head. */
+static unsigned cu_dkv_blocks(const cu_at_call &c, int rows)
+{
+    return (unsigned)((c.seq + rows - 1) / rows) * (unsigned)(c.batch * c.kv_heads);
 }
 
 /* M: 16 M rows a warp, N: 16 N rows of what it loops over; for dq and for dk and dv. */
@@ -582,9 +593,9 @@ static void cu_bw_tensor(zt_device *d, const cu_at_call &c)
     if (stages_q == 0 || stages_k == 0) {
         return; // the device has failed
     }
-    ZT_LAUNCH(dq, cu_bw_blocks(c, c.heads, 16 * M_Q * AT_WARPS), AT_THREADS, at_q[stages_q - 1],
+    ZT_LAUNCH(dq, cu_dq_blocks(c, 16 * M_Q * AT_WARPS), AT_THREADS, at_q[stages_q - 1],
               cu_stream(d), c, stages_q);
-    ZT_LAUNCH(dkv, cu_bw_blocks(c, c.kv_heads, 16 * M_K * AT_WARPS), AT_THREADS, at_k[stages_k - 1],
+    ZT_LAUNCH(dkv, cu_dkv_blocks(c, 16 * M_K * AT_WARPS), AT_THREADS, at_k[stages_k - 1],
               cu_stream(d), c, stages_k);
 }
 
@@ -595,16 +606,14 @@ template <typename T> static void cu_bw_plain(zt_device *d, const cu_at_call &c)
     const auto dkv = c.width > 64 ? ck_dkv_plain<T, 2> : ck_dkv_plain<T, 1>;
     const unsigned parts = (unsigned)(c.width + 127) / 128;
 
-    ZT_LAUNCH(dq, dim3(cu_bw_blocks(c, c.heads, 64), parts), AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d),
-              c);
-    ZT_LAUNCH(dkv, dim3(cu_bw_blocks(c, c.kv_heads, 64), parts), AT_PLAIN, AT_PLAIN_BYTES,
-              cu_stream(d), c);
+    ZT_LAUNCH(dq, dim3(cu_dq_blocks(c, 64), parts), AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d), c);
+    ZT_LAUNCH(dkv, dim3(cu_dkv_blocks(c, 64), parts), AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d), c);
 }
 
 /* Fill c.delta; AT_WARPS queries a block. */
 template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
 {
-    const uint64_t n = (uint64_t)c.batch * c.seq * c.heads;
+    const uint64_t n = (uint64_t)c.batch * c.queries * c.heads;
 
     ZT_LAUNCH(ck_delta<T>, (unsigned)((n + AT_WARPS - 1) / AT_WARPS), AT_THREADS, 0, cu_stream(d),
               c);
@@ -641,7 +650,7 @@ void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
     c.dk = a->dk;
     c.dv = a->dv;
     c.vector = cu_at_whole(&c, 2);
-    c.delta = (float *)cu_scratch(d, (uint64_t)c.batch * c.heads * c.seq * sizeof(float));
+    c.delta = (float *)cu_scratch(d, (uint64_t)c.batch * c.heads * c.queries * sizeof(float));
     if (c.delta == NULL) {
         return;
     }

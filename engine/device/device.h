@@ -117,20 +117,20 @@ typedef struct zt_embed_grad {
 } zt_embed_grad;
 
 /*
- * Scaled dot-product attention with grouped heads.  Rows are batch * seq; a head's vector starts at
- * row * ld + head * width.
+ * Scaled dot-product attention with grouped heads.  A head's vector starts at row * ld + head * width.
  *
- * q, o       [batch * seq, heads, width], k, v [batch * seq, kv_heads, width]; query head h uses key head
+ * queries    of each sequence only the first ones are asked (what a classifier reads of its last block); 0: all, seq
+ * q, o       [batch * queries, heads, width], k, v [batch * seq, kv_heads, width]; query head h uses key head
  *            h / (heads / kv_heads)
  * mask       [batch, seq] int32: keys with 0 are masked out; NULL: none.  A query whose keys are all masked gets the
  *            mean of v over all keys of its sequence (with `causal` later ones too), as transformers' explicit
  *            attention does when it masks with the lowest number; its scores still pass gradients on.
- * lse        [batch, heads, seq] fp32: log of the sum of exponents, for the backward pass
+ * lse        [batch, heads, queries] fp32: log of the sum of exponents, for the backward pass
  * p, seed    dropout on probabilities: rate, and the key of its mask (zt_dropout); p 0: none
  * No T x T matrix outlives the call (Dao et al. 2022).
  */
 typedef struct zt_attention {
-    uint64_t batch, seq, heads, kv_heads, width;
+    uint64_t batch, seq, queries, heads, kv_heads, width;
     uint64_t ldq, ldk, ldv, ldo;
     float scale;
     bool causal;

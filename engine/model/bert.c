@@ -4,7 +4,11 @@
  *
  *     x1 = LN(x + Wo attention(x));  y = LN(x1 + W2 act(W1 x1))
  *
- * q, k, v are three maps whose results lie side by side in rows of 3 H.
+ * q, k and v are three maps; the results of the latter two lie side by side in rows of 2 H.
+ *
+ * A classifier reads nothing of the last block but the first row of each sample.  So this block has
+ * queries, and all that follows attention, for these rows alone, and hands on [batch, hidden]; k
+ * and v it has for all.  Gradients are what they would be: those of the other rows are zero.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -13,22 +17,43 @@
 
 enum { BT_Q, BT_K, BT_V, BT_O, BT_UP, BT_DOWN, BT_MAPS };
 
-/* What a block keeps for its backward pass. */
+static const zt_block *bt_block(const zt_model *m, const zt_layer *l)
+{
+    return &zt_own_of(m)->block[l->block];
+}
+
+/* Whether a block hands on the first rows alone. */
+static bool bt_few(const zt_model *m, const zt_layer *l)
+{
+    return m->config.arch == ZT_BERT_CLASSIFIER && l->block + 1 == m->config.layers;
+}
+
+/* Rows that a block hands on. */
+static uint64_t bt_rows(const zt_model *m, const zt_layer *l, const zt_batch *b)
+{
+    return bt_few(m, l) ? b->batch : zt_batch_rows(b);
+}
+
+/* What a block keeps for its backward pass.  first: the rows of its input that it hands on, unless
+ * these are all. */
 typedef struct bt_kept {
-    void *qkv, *o, *s1, *x1, *pre, *act, *s2;
+    void *first, *q, *kv, *o, *s1, *x1, *pre, *act, *s2;
     float *mean1, *rstd1, *mean2, *rstd2, *lse;
     void *low[BT_MAPS];
     uint64_t n_bytes;
 } bt_kept;
 
-static bt_kept bt_keep(const zt_model *m, const zt_block *k, const zt_batch *b, void *tape)
+static bt_kept bt_keep(const zt_model *m, const zt_layer *l, const zt_batch *b, void *tape)
 {
-    uint64_t rows = zt_batch_rows(b);
+    const zt_block *k = bt_block(m, l);
+    uint64_t all = zt_batch_rows(b), rows = bt_rows(m, l, b);
     uint64_t n = rows * m->config.hidden;
     zt_room room = {.base = tape};
     bt_kept t;
 
-    t.qkv = zt_room_elems(&room, m, 3 * n);
+    t.first = zt_room_elems(&room, m, bt_few(m, l) ? n : 0);
+    t.q = zt_room_elems(&room, m, n);
+    t.kv = zt_room_elems(&room, m, all * 2 * m->config.hidden);
     t.o = zt_room_elems(&room, m, n);
     t.s1 = zt_room_elems(&room, m, n);
     t.x1 = zt_room_elems(&room, m, n);
@@ -41,7 +66,8 @@ static bt_kept bt_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
     t.rstd2 = zt_room_floats(&room, rows);
     t.lse = zt_room_floats(&room, rows * m->config.heads);
     for (int i = 0; i < BT_MAPS; i++) {
-        t.low[i] = zt_room_take(&room, zt_map_low(m, &k->map[i], rows));
+        t.low[i] =
+            zt_room_take(&room, zt_map_low(m, &k->map[i], i == BT_K || i == BT_V ? all : rows));
     }
     t.n_bytes = room.used;
     return t;
@@ -49,26 +75,28 @@ static bt_kept bt_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
 
 /* Workspace of the backward pass; the forward pass uses `spare` alone. */
 typedef struct bt_work {
-    void *d_act, *d_qkv; /* share memory: one is done before the other begins */
-    void *ds, *d_o, *masked, *spare;
+    void *d_act, *d_q, *d_kv; /* share memory: one is done before the others begin */
+    void *ds, *d_o, *d_first, *masked, *spare;
     uint64_t n_bytes;
 } bt_work;
 
-static bt_work bt_working(const zt_model *m, const zt_block *k, const zt_batch *b, void *scratch)
+static bt_work bt_working(const zt_model *m, const zt_layer *l, const zt_batch *b, void *scratch)
 {
     const zt_model_config *f = &m->config;
-    uint64_t rows = zt_batch_rows(b);
-    uint64_t spare = 0;
+    uint64_t all = zt_batch_rows(b), rows = bt_rows(m, l, b);
+    uint64_t n_act = rows * f->inner, n_qkv = (rows + 2 * all) * f->hidden, spare = 0;
     zt_room room = {.base = scratch};
     bt_work w;
 
-    w.d_act = zt_room_elems(&room, m, rows * (f->inner > 3 * f->hidden ? f->inner : 3 * f->hidden));
-    w.d_qkv = w.d_act;
+    w.d_act = zt_room_elems(&room, m, n_act > n_qkv ? n_act : n_qkv);
+    w.d_kv = w.d_act;
+    w.d_q = scratch != NULL ? zt_at(m, w.d_kv, 2 * all * f->hidden) : NULL;
     w.ds = zt_room_elems(&room, m, rows * f->hidden);
     w.d_o = w.ds;
+    w.d_first = zt_room_elems(&room, m, bt_few(m, l) ? rows * f->hidden : 0);
     w.masked = zt_room_elems(&room, m, f->dropout_hidden > 0.0F ? rows * f->hidden : 0);
     for (int i = 0; i < BT_MAPS; i++) {
-        uint64_t n = zt_map_spare(m, &k->map[i], rows);
+        uint64_t n = zt_map_spare(m, &bt_block(m, l)->map[i], all);
 
         spare = n > spare ? n : spare;
     }
@@ -77,21 +105,17 @@ static bt_work bt_working(const zt_model *m, const zt_block *k, const zt_batch *
     return w;
 }
 
-static const zt_block *bt_block(const zt_model *m, const zt_layer *l)
-{
-    return &zt_own_of(m)->block[l->block];
-}
-
 static uint64_t bt_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
-    return bt_keep(m, bt_block(m, l), b, NULL).n_bytes;
+    return bt_keep(m, l, b, NULL).n_bytes;
 }
 
 static uint64_t bt_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
-    return bt_working(m, bt_block(m, l), b, NULL).n_bytes;
+    return bt_working(m, l, b, NULL).n_bytes;
 }
 
+/* c: the rows that the block hands on. */
 static zt_attention bt_attention(const zt_call *c, const bt_kept *t)
 {
     const zt_model_config *f = &c->m->config;
@@ -99,45 +123,94 @@ static zt_attention bt_attention(const zt_call *c, const bt_kept *t)
 
     return (zt_attention){.batch = c->p->in.batch,
                           .seq = c->p->in.seq,
+                          .queries = c->rows / c->p->in.batch,
                           .heads = f->heads,
                           .kv_heads = f->heads,
                           .width = f->head_width,
-                          .ldq = 3 * n,
-                          .ldk = 3 * n,
-                          .ldv = 3 * n,
+                          .ldq = n,
+                          .ldk = 2 * n,
+                          .ldv = 2 * n,
                           .ldo = n,
                           .scale = (float)(1.0 / sqrt((double)f->head_width)),
                           .mask = c->p->in.attention_mask,
                           .p = c->p->train ? f->dropout_attention : 0.0F,
                           .seed = zt_seed(c, ZT_SITE_ATTENTION),
-                          .q = t->qkv,
-                          .k = zt_at_const(c->m, t->qkv, n),
-                          .v = zt_at_const(c->m, t->qkv, 2 * n),
+                          .q = t->q,
+                          .k = t->kv,
+                          .v = zt_at_const(c->m, t->kv, n),
                           .o = t->o,
                           .lse = t->lse};
+}
+
+/* The first row of each sample of x, side by side. */
+static void bt_pick(const zt_call *c, const void *x, void *first)
+{
+    zt_model *m = c->m;
+    uint64_t n = m->config.hidden;
+    zt_rows r = {.rows = c->p->in.batch,
+                 .width = n,
+                 .ld_to = n,
+                 .ld_from = c->p->in.seq * n,
+                 .from = x,
+                 .to = first};
+
+    m->device->ops->rows(m->device, m->dtype, &r);
+}
+
+/* Add them to where they come from. */
+static void bt_return(const zt_call *c, const void *first, void *dx)
+{
+    zt_model *m = c->m;
+    uint64_t n = m->config.hidden;
+    zt_rows r = {.rows = c->p->in.batch,
+                 .width = n,
+                 .ld_to = c->p->in.seq * n,
+                 .ld_from = n,
+                 .add = true,
+                 .from = first,
+                 .to = dx};
+
+    m->device->ops->rows(m->device, m->dtype, &r);
+}
+
+/* q of the rows that are handed on (c's; own: the block's input there), k and v of all. */
+static void bt_fw_qkv(const zt_call *c, const zt_block *k, const bt_kept *t, const void *x,
+                      const void *own, void *spare)
+{
+    zt_model *m = c->m;
+    zt_call all = *c;
+    zt_map_fw q = {.x = own, .y = t->q, .low = t->low[BT_Q], .spare = spare};
+
+    all.rows = zt_batch_rows(&c->p->in);
+    zt_map_forward(c, &k->map[BT_Q], &q);
+    for (int i = BT_K; i <= BT_V; i++) {
+        zt_map_fw f = {.ldy = 2 * m->config.hidden, .x = x, .low = t->low[i], .spare = spare};
+
+        f.y = zt_at(m, t->kv, i == BT_K ? 0 : m->config.hidden);
+        zt_map_forward(&all, &k->map[i], &f);
+    }
 }
 
 static void bt_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
 {
     const zt_block *k = bt_block(m, l);
-    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
-    bt_kept t = bt_keep(m, k, &p->in, tape);
-    void *spare = bt_working(m, k, &p->in, p->scratch).spare;
+    zt_call c = {m, p, l->number, bt_rows(m, l, &p->in)};
+    bt_kept t = bt_keep(m, l, &p->in, tape);
+    void *spare = bt_working(m, l, &p->in, p->scratch).spare;
     uint64_t n = m->config.hidden;
     float drop = m->config.dropout_hidden;
     zt_attention a = bt_attention(&c, &t);
+    const void *own = bt_few(m, l) ? t.first : x;
     zt_map_fw o = {.x = t.o, .y = t.s1, .low = t.low[BT_O], .spare = spare};
-    zt_norm n1 = {.x = x, .add = t.s1, .sum = t.s1, .y = t.x1, .mean = t.mean1, .rstd = t.rstd1};
+    zt_norm n1 = {.x = own, .add = t.s1, .sum = t.s1, .y = t.x1, .mean = t.mean1, .rstd = t.rstd1};
     zt_map_fw up = {.act = m->config.act, .x = t.x1, .y = t.act, .pre = t.pre};
     zt_map_fw down = {.x = t.act, .y = t.s2, .low = t.low[BT_DOWN], .spare = spare};
     zt_norm n2 = {.x = t.x1, .add = t.s2, .sum = t.s2, .y = y, .mean = t.mean2, .rstd = t.rstd2};
 
-    for (int i = BT_Q; i <= BT_V; i++) {
-        zt_map_fw f = {.ldy = 3 * n, .x = x, .low = t.low[i], .spare = spare};
-
-        f.y = zt_at(m, t.qkv, (uint64_t)i * n);
-        zt_map_forward(&c, &k->map[i], &f);
+    if (bt_few(m, l)) {
+        bt_pick(&c, x, t.first);
     }
+    bt_fw_qkv(&c, k, &t, x, own, spare);
     m->device->ops->attention(m->device, m->dtype, &a);
     zt_map_forward(&c, &k->map[BT_O], &o); // s1, s2: the branches until the norms add their inputs
     zt_drop(&c, ZT_SITE_HIDDEN_1, drop, &(zt_dropout){.n = c.rows * n, .x = t.s1, .y = t.s1});
@@ -167,26 +240,41 @@ static void bt_bw_inner(const zt_call *c, const zt_block *k, const bt_kept *t, c
     zt_map_backward(c, &k->map[BT_UP], &up);
 }
 
-/* dx holds the gradient of s1: add what comes to x through attention. */
+/* d_own holds the gradient of s1: those of q, k and v, and of what comes to `own` through q. */
 static void bt_bw_attention(const zt_call *c, const zt_block *k, const bt_kept *t, const bt_work *w,
-                            const void *x, void *dx)
+                            const void *own, void *d_own)
 {
     zt_model *m = c->m;
     uint64_t n = m->config.hidden;
     zt_map_bw o = {.x = t->o, .dx = w->d_o, .low = t->low[BT_O], .spare = w->spare};
-    zt_attention_grad a = {.fw = bt_attention(c, t), .lddo = n, .dout = w->d_o, .dq = w->d_qkv};
+    zt_attention_grad a = {.fw = bt_attention(c, t), .lddo = n, .dout = w->d_o};
+    zt_map_bw q = {.dx_add = true, .x = own, .dy = w->d_q, .dx = d_own, .low = t->low[BT_Q]};
 
-    o.dy = zt_branch_grad(c, ZT_SITE_HIDDEN_1, dx, n, w->masked);
+    o.dy = zt_branch_grad(c, ZT_SITE_HIDDEN_1, d_own, n, w->masked);
     zt_map_backward(c, &k->map[BT_O], &o);
-    a.dk = zt_at(m, w->d_qkv, n);
-    a.dv = zt_at(m, w->d_qkv, 2 * n);
+    a.dq = w->d_q;
+    a.dk = w->d_kv;
+    a.dv = zt_at(m, w->d_kv, n);
     m->device->ops->attention_grad(m->device, m->dtype, &a);
-    for (int i = BT_Q; i <= BT_V; i++) {
-        zt_map_bw g = {
-            .lddy = 3 * n, .dx_add = true, .x = x, .dx = dx, .low = t->low[i], .spare = w->spare};
+    q.spare = w->spare;
+    zt_map_backward(c, &k->map[BT_Q], &q);
+}
 
-        g.dy = zt_at(m, w->d_qkv, (uint64_t)i * n);
-        zt_map_backward(c, &k->map[i], &g);
+/* What comes to x through k and v; added to dx, or the first there. */
+static void bt_bw_kv(const zt_call *c, const zt_block *k, const bt_kept *t, const bt_work *w,
+                     const void *x, void *dx)
+{
+    zt_model *m = c->m;
+    uint64_t n = m->config.hidden;
+    zt_call all = *c;
+
+    all.rows = zt_batch_rows(&c->p->in);
+    for (int i = BT_K; i <= BT_V; i++) {
+        zt_map_bw g = {.lddy = 2 * n, .x = x, .dx = dx, .low = t->low[i], .spare = w->spare};
+
+        g.dx_add = i == BT_V || c->rows == all.rows;
+        g.dy = zt_at(m, w->d_kv, i == BT_K ? 0 : n);
+        zt_map_backward(&all, &k->map[i], &g);
     }
 }
 
@@ -195,11 +283,13 @@ static void bt_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
                   const void *dy, void *dx)
 {
     const zt_block *k = bt_block(m, l);
-    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
-    bt_kept t = bt_keep(m, k, &p->in, tape);
-    bt_work w = bt_working(m, k, &p->in, p->scratch);
+    zt_call c = {m, p, l->number, bt_rows(m, l, &p->in)};
+    bt_kept t = bt_keep(m, l, &p->in, tape);
+    bt_work w = bt_working(m, l, &p->in, p->scratch);
+    const void *own = bt_few(m, l) ? t.first : x;
+    void *d_own = bt_few(m, l) ? w.d_first : dx;
     zt_norm_grad n2 = {.x = t.s2, .dy = dy, .mean = t.mean2, .rstd = t.rstd2, .dx = w.ds};
-    zt_norm_grad n1 = {.x = t.s1, .dy = w.ds, .mean = t.mean1, .rstd = t.rstd1, .dx = dx};
+    zt_norm_grad n1 = {.x = t.s1, .dy = w.ds, .mean = t.mean1, .rstd = t.rstd1, .dx = d_own};
 
     if (!zt_wants_backward(m, l)) {
         return;
@@ -207,7 +297,11 @@ static void bt_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_affine_backward(&c, &k->norm[1], &n2);
     bt_bw_inner(&c, k, &t, &w);
     zt_affine_backward(&c, &k->norm[0], &n1);
-    bt_bw_attention(&c, k, &t, &w, x, dx);
+    bt_bw_attention(&c, k, &t, &w, own, d_own);
+    bt_bw_kv(&c, k, &t, &w, x, dx);
+    if (bt_few(m, l)) {
+        bt_return(&c, w.d_first, dx);
+    }
 }
 
 /* ---- embedding: LN(word + position + type) ---- */
@@ -410,10 +504,10 @@ static void bt_mlm_head_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tap
     zt_lm_backward(&c, &bt_mlm_body, x, dx);
 }
 
-/* ---- classification: logits = Wc tanh(W x[first] + b) + bc ---- */
+/* ---- classification: logits = Wc tanh(W x + b) + bc; x: the first row of each sample ---- */
 
 typedef struct bt_class {
-    void *x, *pre, *pooled, *dropped, *logits, *d_pooled, *low, *spare, *rounded;
+    void *pre, *pooled, *dropped, *logits, *d_pooled, *low, *spare, *rounded;
     float *target;
     uint64_t n_bytes;
 } bt_class;
@@ -426,7 +520,6 @@ static bt_class bt_class_at(const zt_model *m, const zt_batch *b, void *scratch)
     zt_room room = {.base = scratch};
     bt_class t;
 
-    t.x = zt_room_elems(&room, m, n);
     t.pre = zt_room_elems(&room, m, n);
     t.pooled = zt_room_elems(&room, m, n);
     t.dropped = zt_room_elems(&room, m, n);
@@ -452,16 +545,9 @@ static void bt_class_logits(const zt_call *c, const bt_class *t, const void *x, 
     zt_model *m = c->m;
     zt_own *own = zt_own_of(m);
     uint64_t n = m->config.hidden;
-    zt_rows first = {.rows = c->rows,
-                     .width = n,
-                     .ld_to = n,
-                     .ld_from = c->p->in.seq * n,
-                     .from = x,
-                     .to = t->x};
-    zt_map_fw pooler = {.act = ZT_TANH, .x = t->x, .y = t->pooled, .pre = t->pre, .low = t->low};
+    zt_map_fw pooler = {.act = ZT_TANH, .x = x, .y = t->pooled, .pre = t->pre, .low = t->low};
     zt_map_fw out = {.x = t->dropped, .y = logits};
 
-    m->device->ops->rows(m->device, m->dtype, &first);
     pooler.spare = t->spare;
     zt_map_forward(c, &own->transform, &pooler);
     zt_drop(c, ZT_SITE_POOLED, m->config.dropout_classifier,
@@ -533,8 +619,7 @@ static void bt_class_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
     zt_map_bw out = {.x = t.dropped, .dy = t.logits, .dx = t.d_pooled};
     zt_act_grad act = {
         .act = ZT_TANH, .n = c.rows * n, .pre = t.pre, .dy = t.d_pooled, .dx = t.d_pooled};
-    zt_map_bw pooler = {.x = t.x, .dy = t.d_pooled, .dx = t.pooled, .low = t.low, .spare = t.spare};
-    zt_rows first = {.rows = c.rows, .width = n, .ld_to = p->in.seq * n, .ld_from = n, .to = dx};
+    zt_map_bw pooler = {.x = x, .dy = t.d_pooled, .dx = dx, .low = t.low, .spare = t.spare};
 
     (void)tape;
     (void)dy;
@@ -547,11 +632,7 @@ static void bt_class_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
     zt_drop(&c, ZT_SITE_POOLED, m->config.dropout_classifier,
             &(zt_dropout){.n = c.rows * n, .x = t.d_pooled, .y = t.d_pooled});
     d->ops->act_grad(d, m->dtype, &act);
-    zt_map_backward(&c, &own->transform,
-                    &pooler); // pooled has served: the gradient of the first rows
-    d->ops->zero(d, dx, zt_batch_rows(&p->in) * n * zt_elem(m));
-    first.from = t.pooled;
-    d->ops->rows(d, m->dtype, &first);
+    zt_map_backward(&c, &own->transform, &pooler);
 }
 
 /* ---- building ---- */

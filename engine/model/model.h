@@ -106,7 +106,8 @@ typedef struct zt_model zt_model;
 typedef struct zt_layer zt_layer;
 
 /*
- * One kind of layer.  x: [batch * seq, hidden] in (NULL for the embedding), y the same out (NULL for the head).
+ * One kind of layer.  x: [batch * seq, hidden] in (NULL for the embedding), y the same out (NULL for the head); a
+ * classifier's last block hands on the first row of each sample alone, [batch, hidden], and gets their gradients back.
  * tape: tape() bytes that fw fills and bw reads (given in evaluation too), x is still there in bw.  bw turns dy into dx (NULL for the embedding)
  * and writes the parameters' gradients; the head has dy NULL and begins from the loss.  dx may be dy.
  * Failures are kept in the device.

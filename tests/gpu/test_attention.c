@@ -31,6 +31,7 @@ typedef struct shape {
     mask_kind mask;
     float p;
     lay how;
+    uint64_t queries; /* 0: all */
 } shape;
 
 /* Tensors; the first four are inputs and live in one buffer, the others in another one. */
@@ -75,10 +76,11 @@ static void verdict(bool ok, const problem *p, const char *what, const char *det
     n_passed += ok;
     n_failed += !ok;
     if (!ok) {
-        printf("FAIL %s %s: B %d T %d H %d/%d W %d gap %d causal %d mask %d p %g lay %d: %s\n",
+        printf("FAIL %s %s: B %d T %d H %d/%d W %d gap %d causal %d mask %d p %g lay %d queries "
+               "%d: %s\n",
                ckpt_dtype_name(p->dt), what, (int)p->s.batch, (int)p->s.seq, (int)p->s.heads,
                (int)p->s.kv_heads, (int)p->s.width, (int)p->s.gap, p->s.causal, (int)p->s.mask,
-               (double)p->s.p, (int)p->s.how, detail);
+               (double)p->s.p, (int)p->s.how, (int)p->s.queries, detail);
     }
 }
 
@@ -96,6 +98,20 @@ static void *new_array(uint64_t n, size_t size)
 static uint64_t size_of(ckpt_dtype dt)
 {
     return dt == CKPT_F32 ? 4 : 2;
+}
+
+/* Queries of a sequence. */
+static uint64_t asked(const shape *s)
+{
+    return s->queries != 0 ? s->queries : s->seq;
+}
+
+/* Rows of a tensor. */
+static uint64_t rows_of(const shape *s, int what)
+{
+    const bool of_queries = what == Q || what == DOUT || what == O || what == DQ;
+
+    return s->batch * (of_queries ? asked(s) : s->seq);
 }
 
 /* ---- making a problem -------------------------------------------------------------------- */
@@ -145,7 +161,7 @@ static problem make(const shape *s, ckpt_dtype dt)
 
     p.n_in = lay_out(s, p.rows, p.at);
     p.n_out = lay_out(s, p.rows, out);
-    p.n_lse = p.rows * s->heads;
+    p.n_lse = rows_of(s, Q) * s->heads;
     // dq, dk, dv have the strides of q, k, v
     for (int i = 0; i < 4; i++) {
         p.at[i == 3 ? O : DQ + i] = out[i];
@@ -194,8 +210,9 @@ static const float *vector_of(const problem *p, int what, const one *x, uint64_t
 {
     const shape *s = &p->s;
     const uint64_t head = what == Q || what == DOUT ? x->h : x->h / (s->heads / s->kv_heads);
+    const uint64_t row = x->b * (rows_of(s, what) / s->batch) + t;
 
-    return p->value + p->at[what].at + (x->b * s->seq + t) * p->at[what].ld + head * s->width;
+    return p->value + p->at[what].at + row * p->at[what].ld + head * s->width;
 }
 
 /* The same place in a dense array of an output's bounds. */
@@ -204,7 +221,7 @@ static uint64_t dense(const problem *p, int what, const one *x, uint64_t t)
     const shape *s = &p->s;
     const uint64_t head = what == O || what == DQ ? x->h : x->h / (s->heads / s->kv_heads);
 
-    return (x->b * s->seq + t) * p->at[what].row + head * s->width;
+    return (x->b * (rows_of(s, what) / s->batch) + t) * p->at[what].row + head * s->width;
 }
 
 static double dot(const float *a, const float *b, uint64_t n)
@@ -240,7 +257,7 @@ static void probabilities(const problem *p, const one *x)
         x->keep[t] = 1;
     }
     if (s->p > 0) {
-        const uint64_t row = (x->b * s->heads + x->h) * s->seq + x->t;
+        const uint64_t row = (x->b * s->heads + x->h) * asked(s) + x->t;
 
         zt_philox_keep(77, s->p, row * s->seq, s->seq, x->keep);
     }
@@ -284,10 +301,10 @@ static void find_bounds(problem *p)
     one x = {.p = (double *)new_array(s->seq, sizeof(double)),
              .keep = (float *)new_array(s->seq, sizeof(float))};
 
-    for (uint64_t i = 0; i < s->batch * s->heads * s->seq; i++) {
-        x.t = i % s->seq;
-        x.h = i / s->seq % s->heads;
-        x.b = i / s->seq / s->heads;
+    for (uint64_t i = 0; i < rows_of(s, Q) * s->heads; i++) {
+        x.t = i % asked(s);
+        x.h = i / asked(s) % s->heads;
+        x.b = i / asked(s) / s->heads;
         probabilities(p, &x);
         add_bounds(p, &x);
     }
@@ -326,6 +343,7 @@ static held hold(zt_device *d, const problem *p, const answer *start)
 
     m.a = (zt_attention_grad){.fw = {.batch = s->batch,
                                      .seq = s->seq,
+                                     .queries = s->queries,
                                      .heads = s->heads,
                                      .kv_heads = s->kv_heads,
                                      .width = s->width,
@@ -430,7 +448,7 @@ static void compare(const problem *p, int what, const answer *want, const answer
     char text[128] = "";
     bool ok = true;
 
-    for (uint64_t i = 0; ok && i < p->rows * at.row; i++) {
+    for (uint64_t i = 0; ok && i < rows_of(&p->s, what) * at.row; i++) {
         const uint64_t e = at.at + i / at.row * at.ld + i % at.row;
         const double w = (double)element(p, want, e), g = (double)element(p, got, e);
 
@@ -467,7 +485,7 @@ static void compare_gaps(const problem *p, const answer *got)
     bool ok = true;
 
     for (int w = O; w < N_TENSORS; w++) {
-        for (uint64_t r = 0; r < p->rows; r++) {
+        for (uint64_t r = 0; r < rows_of(&p->s, w); r++) {
             memset(left + p->at[w].at + r * p->at[w].ld, 1, p->at[w].row);
         }
     }
@@ -511,30 +529,35 @@ static void check(zt_device *cpu, zt_device *gpu, const shape *s, ckpt_dtype dt)
  * 128), of widths (16 .. 128 on tensor cores, others not), rows that are whole in 16 bytes or not.
  */
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART},
-    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART},
-    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART},
-    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART},
-    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART},
-    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART},
-    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED},
-    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART},
-    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART},
-    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED},
-    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART},
-    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED},
-    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART},
-    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED},
-    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART},
-    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART},
-    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART},
-    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED},
-    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART},
-    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART},
-    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART},
-    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART},
-    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART},
-    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART},
+    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART, 0},
+    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART, 0},
+    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART, 0},
+    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART, 0},
+    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART, 0},
+    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART, 0},
+    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED, 0},
+    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART, 0},
+    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART, 0},
+    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED, 0},
+    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART, 0},
+    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED, 0},
+    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART, 0},
+    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED, 0},
+    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART, 0},
+    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART, 0},
+    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART, 0},
+    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED, 0},
+    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART, 0},
+    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART, 0},
+    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART, 0},
+    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART, 0},
+    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART, 0},
+    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART, 0},
+    {3, 40, 4, 2, 16, 8, false, LEFT, 0.25F, APART, 1},
+    {2, 150, 2, 1, 64, 0, true, RIGHT, 0, APART, 70},
+    {2, 200, 2, 2, 32, 3, false, ONE_EMPTY, 0, APART, 1},
+    {2, 65, 2, 1, 128, 0, true, LEFT, 0.1F, FUSED, 64},
+    {2, 70, 2, 2, 140, 0, false, HOLES, 0.1F, APART, 65},
 };
 
 static const ckpt_dtype dtypes[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
@@ -544,7 +567,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_DTYPES = sizeof dtypes / siz
 /* What is not finite shows in its own row and nowhere else: scaling of the loss depends on it. */
 static void not_finite(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART};
+    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0};
     const float bad[] = {INFINITY, NAN};
 
     for (size_t i = 0; i < 2; i++) {
@@ -569,7 +592,7 @@ static void not_finite(zt_device *gpu, ckpt_dtype dt)
 /* Evaluation keeps no lse; nothing to do is no failure. */
 static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART};
+    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART, 0};
     problem p = make(&s, dt);
     answer start = blank(&p), r = blank(&p), whole = compute(gpu, &p, &start, FORWARD);
     held m = hold(gpu, &p, &start);
@@ -593,7 +616,7 @@ static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 /* A call that cannot be fails the device, and writes nothing. */
 static void refused(new_device *make_device, int which)
 {
-    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART};
+    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART, 0};
     problem p = make(&s, CKPT_F32);
     answer start = blank(&p);
     ckpt_err err = {0}, later = {0};
@@ -613,7 +636,8 @@ static void refused(new_device *make_device, int which)
     m.a.fw.lse = which == 4 ? NULL : m.a.fw.lse;
     m.a.dv = which == 5 ? NULL : m.a.dv;
     m.a.fw.seq = which == 6 ? UINT64_MAX / 2 : m.a.fw.seq;
-    if (which < 4 || which == 6) {
+    m.a.fw.queries = which == 7 ? 4 : 0;
+    if (which < 4 || which >= 6) {
         d->ops->attention(d, CKPT_F32, &m.a.fw);
     } else {
         d->ops->attention_grad(d, CKPT_F32, &m.a);
@@ -661,7 +685,7 @@ int main(int argc, char **argv)
         not_finite(gpu, dtypes[t]);
         forward_alone(gpu, dtypes[t]);
     }
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         refused(make_device, i);
     }
     if (zt_device_check(cpu, &err) != CKPT_OK || zt_device_check(gpu, &err) != CKPT_OK) {

@@ -24,6 +24,7 @@ typedef struct shape {
     bool causal;
     mask_kind mask;
     float p;
+    uint64_t queries; /* 0: all */
 } shape;
 
 /* One problem: values in double, and the same in dt with strides. */
@@ -44,9 +45,15 @@ static void *new_array(uint64_t n, size_t size)
     return p;
 }
 
+/* Queries of a sequence. */
+static uint64_t asked(const shape *s)
+{
+    return s->queries != 0 ? s->queries : s->seq;
+}
+
 static uint64_t n_q(const shape *s)
 {
-    return s->batch * s->seq * s->heads * s->width;
+    return s->batch * asked(s) * s->heads * s->width;
 }
 
 static uint64_t n_k(const shape *s)
@@ -113,6 +120,7 @@ static problem make(const shape *s, ckpt_dtype dt)
 
     *a = (zt_attention){.batch = s->batch,
                         .seq = s->seq,
+                        .queries = s->queries,
                         .heads = s->heads,
                         .kv_heads = s->kv_heads,
                         .width = s->width,
@@ -173,7 +181,7 @@ typedef struct one {
 
 static uint64_t at_q(const shape *s, uint64_t b, uint64_t t, uint64_t h)
 {
-    return ((b * s->seq + t) * s->heads + h) * s->width;
+    return ((b * asked(s) + t) * s->heads + h) * s->width;
 }
 
 static uint64_t at_k(const shape *s, uint64_t b, uint64_t t, uint64_t h)
@@ -225,7 +233,7 @@ static void ref_keep(const problem *p, const one *x)
 
         if (s->p > 0) {
             zt_philox_keep(p->a.fw.seed, s->p,
-                           ((x->b * s->heads + x->h) * s->seq + x->t) * s->seq + t, 1, &f);
+                           ((x->b * s->heads + x->h) * asked(s) + x->t) * s->seq + t, 1, &f);
         }
         x->keep[t] = (double)f;
     }
@@ -239,7 +247,7 @@ static void ref_one(problem *p, const one *x, bool grad)
     const double scale = (double)p->a.fw.scale;
     double delta;
 
-    p->lse[(x->b * s->heads + x->h) * s->seq + x->t] = ref_softmax(p, x);
+    p->lse[(x->b * s->heads + x->h) * asked(s) + x->t] = ref_softmax(p, x);
     ref_keep(p, x);
     for (uint64_t i = 0; i < s->width; i++) {
         p->o[at + i] = 0;
@@ -269,7 +277,7 @@ static void reference(problem *p, bool grad)
 
     for (x.b = 0; x.b < s->batch; x.b++) {
         for (x.h = 0; x.h < s->heads; x.h++) {
-            for (x.t = 0; x.t < s->seq; x.t++) {
+            for (x.t = 0; x.t < asked(s); x.t++) {
                 x.q = p->q + at_q(s, x.b, x.t, x.h);
                 ref_one(p, &x, grad);
             }
@@ -291,11 +299,11 @@ static double got(const problem *p, const void *x, uint64_t i, uint64_t row)
     return (double)f;
 }
 
-/* Every element within tolerance[0] of the largest plus tolerance[1] of itself. */
+/* Every element of `rows` rows within tolerance[0] of the largest plus tolerance[1] of itself. */
 static void close_to(const problem *p, const void *x, const double *want, uint64_t row,
-                     const double tolerance[2])
+                     uint64_t rows, const double tolerance[2])
 {
-    const uint64_t n = p->s.batch * p->s.seq * row;
+    const uint64_t n = rows * row;
     double top = 1; // inputs are about 1: what cancels may leave that much rounding
 
     for (uint64_t i = 0; i < n; i++) {
@@ -312,11 +320,11 @@ static void close_to(const problem *p, const void *x, const double *want, uint64
 }
 
 /* Elements between rows were left alone. */
-static void gaps_clean(const problem *p, const void *x, uint64_t row)
+static void gaps_clean(const problem *p, const void *x, uint64_t row, uint64_t rows)
 {
     const uint64_t size = zt_cpu_size(p->dt);
 
-    for (uint64_t r = 0; r < p->s.batch * p->s.seq; r++) {
+    for (uint64_t r = 0; r < rows; r++) {
         const char *gap = (const char *)x + (r * (row + p->s.gap) + row) * size;
 
         for (uint64_t i = 0; i < p->s.gap * size; i++) {
@@ -342,18 +350,19 @@ static void check(const shape *s, ckpt_dtype dt, const double tolerance[4])
 {
     problem p = make(s, dt);
     const uint64_t rq = s->heads * s->width, rk = s->kv_heads * s->width;
+    const uint64_t queries = s->batch * asked(s), keys = s->batch * s->seq;
 
     run(&p, 2);
     reference(&p, true);
-    close_to(&p, p.a.fw.o, p.o, rq, tolerance);
-    close_to(&p, p.a.dq, p.dq, rq, tolerance + 2);
-    close_to(&p, p.a.dk, p.dk, rk, tolerance + 2);
-    close_to(&p, p.a.dv, p.dv, rk, tolerance + 2);
-    gaps_clean(&p, p.a.fw.o, rq);
-    gaps_clean(&p, p.a.dq, rq);
-    gaps_clean(&p, p.a.dk, rk);
-    gaps_clean(&p, p.a.dv, rk);
-    for (uint64_t i = 0; i < s->batch * s->heads * s->seq; i++) {
+    close_to(&p, p.a.fw.o, p.o, rq, queries, tolerance);
+    close_to(&p, p.a.dq, p.dq, rq, queries, tolerance + 2);
+    close_to(&p, p.a.dk, p.dk, rk, keys, tolerance + 2);
+    close_to(&p, p.a.dv, p.dv, rk, keys, tolerance + 2);
+    gaps_clean(&p, p.a.fw.o, rq, queries);
+    gaps_clean(&p, p.a.dq, rq, queries);
+    gaps_clean(&p, p.a.dk, rk, keys);
+    gaps_clean(&p, p.a.dv, rk, keys);
+    for (uint64_t i = 0; i < queries * s->heads; i++) {
         assert_true(fabs((double)p.a.fw.lse[i] - p.lse[i]) <= 2e-6 * (1 + fabs(p.lse[i])));
     }
     discard(&p);
@@ -361,18 +370,21 @@ static void check(const shape *s, ckpt_dtype dt, const double tolerance[4])
 
 /* ---- tests ------------------------------------------------------------------------------- */
 
-/* batch, seq, heads, key heads, width, gap, causal, mask, dropout: odd sizes, block edges. */
+/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, queries: odd sizes, block edges.
+ */
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0},       {2, 1, 3, 1, 8, 0, true, NO_MASK, 0},
-    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0},       {2, 17, 2, 1, 20, 5, true, LEFT, 0},
-    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F},   {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F},
-    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0},      {1, 64, 2, 2, 64, 64, false, HOLES, 0},
-    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F},      {2, 128, 1, 1, 17, 0, true, RIGHT, 0},
-    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F},     {1, 256, 1, 1, 8, 0, true, NO_MASK, 0},
-    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F},      {2, 300, 1, 1, 16, 0, false, RIGHT, 0},
-    {1, 530, 1, 1, 5, 0, true, HOLES, 0},        {2, 530, 1, 1, 4, 0, false, LEFT, 0},
-    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F}, {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0},
-    {2, 270, 1, 1, 8, 0, true, ONE_EMPTY, 0},
+    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, 0},       {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, 0},
+    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, 0},       {2, 17, 2, 1, 20, 5, true, LEFT, 0, 0},
+    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, 0},   {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, 0},
+    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, 0},      {1, 64, 2, 2, 64, 64, false, HOLES, 0, 0},
+    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, 0},      {2, 128, 1, 1, 17, 0, true, RIGHT, 0, 0},
+    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, 0},     {1, 256, 1, 1, 8, 0, true, NO_MASK, 0, 0},
+    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, 0},      {2, 300, 1, 1, 16, 0, false, RIGHT, 0, 0},
+    {1, 530, 1, 1, 5, 0, true, HOLES, 0, 0},        {2, 530, 1, 1, 4, 0, false, LEFT, 0, 0},
+    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, 0}, {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, 0},
+    {2, 270, 1, 1, 8, 0, true, ONE_EMPTY, 0, 0},    {3, 40, 4, 2, 16, 5, false, LEFT, 0.25F, 1},
+    {2, 150, 2, 1, 8, 0, true, RIGHT, 0, 70},       {2, 300, 2, 2, 8, 3, false, ONE_EMPTY, 0, 1},
+    {2, 65, 1, 1, 8, 0, true, LEFT, 0.1F, 64},
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -421,11 +433,12 @@ static void differences(problem *p, double *x, const double *grad, uint64_t n)
 
 static void finite_differences(void **state)
 {
-    const shape s[] = {{1, 4, 4, 2, 3, 0, true, NO_MASK, 0.3F},
-                       {2, 3, 2, 1, 2, 0, false, HOLES, 0}};
+    const shape s[] = {{1, 4, 4, 2, 3, 0, true, NO_MASK, 0.3F, 0},
+                       {2, 3, 2, 1, 2, 0, false, HOLES, 0, 0},
+                       {2, 4, 2, 1, 2, 0, false, HOLES, 0.3F, 2}};
 
     (void)state;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof s / sizeof *s; i++) {
         problem p = make(&s[i], CKPT_F32);
 
         reference(&p, true);
@@ -439,7 +452,7 @@ static void finite_differences(void **state)
 /* A query without keys gets the mean of all values, later ones too. */
 static void no_keys(void **state)
 {
-    const shape s = {1, 5, 1, 1, 2, 0, true, LEFT, 0};
+    const shape s = {1, 5, 1, 1, 2, 0, true, LEFT, 0, 0};
     problem p = make(&s, CKPT_F32);
     double mean[2] = {0, 0};
 
@@ -460,7 +473,7 @@ static void no_keys(void **state)
 
 static void any_number_of_threads(void **state)
 {
-    const shape s = {2, 150, 4, 2, 32, 3, true, LEFT, 0.1F};
+    const shape s = {2, 150, 4, 2, 32, 3, true, LEFT, 0.1F, 0};
     problem one_thread = make(&s, CKPT_BF16);
     const uint64_t rows = s.batch * s.seq, nq = rows * (4 * 32 + 3) * 2,
                    nk = rows * (2 * 32 + 3) * 2;
@@ -484,7 +497,7 @@ static void any_number_of_threads(void **state)
 /* What is not finite shows in its own row and nowhere else: scaling of the loss depends on it. */
 static void not_finite(void **state)
 {
-    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0};
+    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, 0};
     const float bad[] = {INFINITY, NAN};
 
     (void)state;
@@ -507,7 +520,7 @@ static void not_finite(void **state)
 /* Evaluation keeps no lse; nothing to do is no failure. */
 static void forward_alone(void **state)
 {
-    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0};
+    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, 0};
     problem p = make(&s, CKPT_F32);
     ckpt_err err = {0};
     zt_device *d = NULL;
@@ -518,7 +531,7 @@ static void forward_alone(void **state)
     free(p.a.fw.lse);
     p.a.fw.lse = NULL;
     zt_cpu_attention(d, CKPT_F32, &p.a.fw);
-    close_to(&p, p.a.fw.o, p.o, 8, (const double[2]){2e-6, 1e-6});
+    close_to(&p, p.a.fw.o, p.o, 8, 9, (const double[2]){2e-6, 1e-6});
     p.a.fw.batch = 0;
     zt_cpu_attention(d, CKPT_F32, &p.a.fw);
     assert_int_equal(zt_device_check(d, &err), CKPT_OK);
@@ -529,10 +542,10 @@ static void forward_alone(void **state)
 /* A call that cannot be fails the device, and writes nothing. */
 static void refused(void **state)
 {
-    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0};
+    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, 0};
 
     (void)state;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         problem p = make(&s, CKPT_F32);
         zt_attention_grad a = p.a;
         ckpt_err err = {0};
@@ -542,9 +555,10 @@ static void refused(void **state)
         a.fw.kv_heads = i == 0 ? 0 : i == 1 ? 3 : 2;
         a.fw.q = i == 2 ? NULL : a.fw.q;
         a.fw.p = i == 3 ? 1.5F : 0;
+        a.fw.queries = i == 6 ? 4 : 0;
         a.fw.lse = i == 4 ? NULL : a.fw.lse;
         a.dv = i == 5 ? NULL : a.dv;
-        if (i < 4) {
+        if (i < 4 || i == 6) {
             zt_cpu_attention(d, CKPT_F32, &a.fw);
         } else {
             zt_cpu_attention_grad(d, CKPT_F32, &a);
