@@ -350,6 +350,8 @@ def main():
     a.only = a.only.split(',')
     a.rounds = a.rounds or (1 if a.quick else 3)
     a.steps = a.steps or (4 if a.quick else 8)
+    if a.work:
+        os.makedirs(a.work, exist_ok=True)
     work = tempfile.mkdtemp(dir=a.work)
     model = [x.split(':')[1].strip() for x in open('/proc/cpuinfo') if x.startswith('model name')][:1]
     print('%s; %s, %d processors; %s; load %.1f; %d turns of %d steps after %d' % (
