@@ -467,6 +467,8 @@ static int zip_read_local(ckpt_zip_record *r, ckpt_io *io, zip_window *w, uint64
     int rc, pass;
 
     for (pass = 0; pass < 2; pass++) { // first without, then with the extra field
+        uint64_t before = need;
+
         if (!ckpt_within(r->header_at, need, end))
             return ckpt_fail(err, CKPT_EFORMAT,
                              "%s: record \"%.*s\": header at offset %" PRIu64
@@ -481,6 +483,11 @@ static int zip_read_local(ckpt_zip_record *r, ckpt_io *io, zip_window *w, uint64
                              "%s: record \"%.*s\": no local header of that name at offset %" PRIu64,
                              io->name, zip_show(r->n_name), r->name, r->header_at);
         need = ZIP_LOCAL + r->n_name + zip_u16(h + 28);
+        if (pass == 1 && need != before)
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "%s: record \"%.*s\": the header at offset %" PRIu64
+                             " changes while it is read: is somebody writing the file?",
+                             io->name, zip_show(r->n_name), r->name, r->header_at);
     }
     r->at = r->header_at + need;
     if (!ckpt_within(r->at, r->n_stored, end))

@@ -34,8 +34,8 @@ static uint64_t bt_rows(const zt_model *m, const zt_layer *l, const zt_batch *b)
     return bt_few(m, l) ? b->batch : zt_batch_rows(b);
 }
 
-/* What a block keeps for its backward pass.  first: the rows of its input that it hands on, unless
- * these are all. */
+/* What a block keeps for its backward pass.  first: the rows of its input that it hands on; NULL:
+ * all of them. */
 typedef struct bt_kept {
     void *first, *q, *kv, *o, *s1, *x1, *pre, *act, *s2;
     float *mean1, *rstd1, *mean2, *rstd2, *lse;
@@ -51,7 +51,7 @@ static bt_kept bt_keep(const zt_model *m, const zt_layer *l, const zt_batch *b, 
     zt_room room = {.base = tape};
     bt_kept t;
 
-    t.first = zt_room_elems(&room, m, bt_few(m, l) ? n : 0);
+    t.first = bt_few(m, l) ? zt_room_elems(&room, m, n) : NULL;
     t.q = zt_room_elems(&room, m, n);
     t.kv = zt_room_elems(&room, m, all * 2 * m->config.hidden);
     t.o = zt_room_elems(&room, m, n);
@@ -96,7 +96,7 @@ static bt_work bt_working(const zt_model *m, const zt_layer *l, const zt_batch *
     w.d_first = zt_room_elems(&room, m, bt_few(m, l) ? rows * f->hidden : 0);
     w.masked = zt_room_elems(&room, m, f->dropout_hidden > 0.0F ? rows * f->hidden : 0);
     for (int i = 0; i < BT_MAPS; i++) {
-        uint64_t n = zt_map_spare(m, &bt_block(m, l)->map[i], all);
+        uint64_t n = zt_map_spare(m, &bt_block(m, l)->map[i], i == BT_K || i == BT_V ? all : rows);
 
         spare = n > spare ? n : spare;
     }
@@ -200,14 +200,14 @@ static void bt_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     uint64_t n = m->config.hidden;
     float drop = m->config.dropout_hidden;
     zt_attention a = bt_attention(&c, &t);
-    const void *own = bt_few(m, l) ? t.first : x;
+    const void *own = t.first != NULL ? t.first : x;
     zt_map_fw o = {.x = t.o, .y = t.s1, .low = t.low[BT_O], .spare = spare};
     zt_norm n1 = {.x = own, .add = t.s1, .sum = t.s1, .y = t.x1, .mean = t.mean1, .rstd = t.rstd1};
     zt_map_fw up = {.act = m->config.act, .x = t.x1, .y = t.act, .pre = t.pre};
     zt_map_fw down = {.x = t.act, .y = t.s2, .low = t.low[BT_DOWN], .spare = spare};
     zt_norm n2 = {.x = t.x1, .add = t.s2, .sum = t.s2, .y = y, .mean = t.mean2, .rstd = t.rstd2};
 
-    if (bt_few(m, l)) {
+    if (t.first != NULL) {
         bt_pick(&c, x, t.first);
     }
     bt_fw_qkv(&c, k, &t, x, own, spare);
@@ -240,7 +240,8 @@ static void bt_bw_inner(const zt_call *c, const zt_block *k, const bt_kept *t, c
     zt_map_backward(c, &k->map[BT_UP], &up);
 }
 
-/* d_own holds the gradient of s1: those of q, k and v, and of what comes to `own` through q. */
+/* d_own holds the gradient of s1: add what comes to `own` through q, and leave the gradients of k
+ * and v in w->d_kv. */
 static void bt_bw_attention(const zt_call *c, const zt_block *k, const bt_kept *t, const bt_work *w,
                             const void *own, void *d_own)
 {
@@ -260,7 +261,7 @@ static void bt_bw_attention(const zt_call *c, const zt_block *k, const bt_kept *
     zt_map_backward(c, &k->map[BT_Q], &q);
 }
 
-/* What comes to x through k and v; added to dx, or the first there. */
+/* What comes to x through k and v. */
 static void bt_bw_kv(const zt_call *c, const zt_block *k, const bt_kept *t, const bt_work *w,
                      const void *x, void *dx)
 {
@@ -272,7 +273,8 @@ static void bt_bw_kv(const zt_call *c, const zt_block *k, const bt_kept *t, cons
     for (int i = BT_K; i <= BT_V; i++) {
         zt_map_bw g = {.lddy = 2 * n, .x = x, .dx = dx, .low = t->low[i], .spare = w->spare};
 
-        g.dx_add = i == BT_V || c->rows == all.rows;
+        // all rows: dx has the gradient of s1 already; else that is apart, and this the first part
+        g.dx_add = i == BT_V || t->first == NULL;
         g.dy = zt_at(m, w->d_kv, i == BT_K ? 0 : n);
         zt_map_backward(&all, &k->map[i], &g);
     }
@@ -286,8 +288,8 @@ static void bt_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_call c = {m, p, l->number, bt_rows(m, l, &p->in)};
     bt_kept t = bt_keep(m, l, &p->in, tape);
     bt_work w = bt_working(m, l, &p->in, p->scratch);
-    const void *own = bt_few(m, l) ? t.first : x;
-    void *d_own = bt_few(m, l) ? w.d_first : dx;
+    const void *own = t.first != NULL ? t.first : x;
+    void *d_own = t.first != NULL ? w.d_first : dx;
     zt_norm_grad n2 = {.x = t.s2, .dy = dy, .mean = t.mean2, .rstd = t.rstd2, .dx = w.ds};
     zt_norm_grad n1 = {.x = t.s1, .dy = w.ds, .mean = t.mean1, .rstd = t.rstd1, .dx = d_own};
 
@@ -299,7 +301,7 @@ static void bt_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_affine_backward(&c, &k->norm[0], &n1);
     bt_bw_attention(&c, k, &t, &w, own, d_own);
     bt_bw_kv(&c, k, &t, &w, x, dx);
-    if (bt_few(m, l)) {
+    if (t.first != NULL) {
         bt_return(&c, w.d_first, dx);
     }
 }

@@ -419,6 +419,31 @@ static void multi_label(void **state)
     mc_close(&c);
 }
 
+/* ---- a classifier's last block, which works on the first rows alone ---- */
+
+static void edit_one_block(zt_model_config *f)
+{
+    f->layers = 1;
+}
+
+/* All rows are first ones; and the block is the first as well. */
+static void short_last_block(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        mc_case c;
+
+        open_case(&c, "bert_cls",
+                  &(mc_opts){.dtype = CKPT_F32, .edit = i % 2 == 1 ? edit_one_block : NULL});
+        if (i >= 2) {
+            c.batch.seq = 1;
+            c.batch.attention_mask = NULL;
+        }
+        check_by_differences(&c, 1);
+        mc_close(&c);
+    }
+}
+
 /* ---- freezing ---- */
 
 /* Frozen parameters get no gradient; the others get the same as before. */
@@ -578,15 +603,25 @@ static void memory_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(structure),          cmocka_unit_test(initial_kinds),
-        cmocka_unit_test(golden_fp32),        cmocka_unit_test(golden_16_bits),
-        cmocka_unit_test(accumulation),       cmocka_unit_test(scale_of_fp16),
-        cmocka_unit_test(factor_is_rounded),  cmocka_unit_test(logits_in_chunks),
-        cmocka_unit_test(nothing_to_predict), cmocka_unit_test(no_labels),
-        cmocka_unit_test(dropout_gradients),  cmocka_unit_test(dropout_seeds),
-        cmocka_unit_test(multi_label),        cmocka_unit_test(freezing),
-        cmocka_unit_test(freezing_nothing),   cmocka_unit_test(batches),
-        cmocka_unit_test(bad_configs),        cmocka_unit_test(memory_fails),
+        cmocka_unit_test(structure),
+        cmocka_unit_test(initial_kinds),
+        cmocka_unit_test(golden_fp32),
+        cmocka_unit_test(golden_16_bits),
+        cmocka_unit_test(accumulation),
+        cmocka_unit_test(scale_of_fp16),
+        cmocka_unit_test(factor_is_rounded),
+        cmocka_unit_test(logits_in_chunks),
+        cmocka_unit_test(nothing_to_predict),
+        cmocka_unit_test(no_labels),
+        cmocka_unit_test(dropout_gradients),
+        cmocka_unit_test(dropout_seeds),
+        cmocka_unit_test(multi_label),
+        cmocka_unit_test(short_last_block),
+        cmocka_unit_test(freezing),
+        cmocka_unit_test(freezing_nothing),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(bad_configs),
+        cmocka_unit_test(memory_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

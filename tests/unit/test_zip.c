@@ -303,6 +303,63 @@ static void header_beyond_the_file(void **state)
     }
 }
 
+/* Bytes of which one 16-bit number is `later` from the second read of it on. */
+typedef struct unsteady {
+    ckpt_io io;
+    const ckpt_bytes *bytes;
+    uint64_t at;
+    uint16_t later;
+    unsigned reads;
+} unsteady;
+
+static int unsteady_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    unsteady *u = (unsteady *)(void *)io;
+
+    (void)err;
+    memcpy(buf, u->bytes->at + at, n);
+    if (at <= u->at && u->at + 2 <= at + n && u->reads++ > 0) {
+        ((uint8_t *)buf)[u->at - at] = (uint8_t)u->later;
+        ((uint8_t *)buf)[u->at - at + 1] = (uint8_t)(u->later >> 8);
+    }
+    return CKPT_OK;
+}
+
+/*
+ * An extra field that is too long to come along with its header is read after it: by then somebody
+ * may have made it longer.
+ */
+static void changes_while_read(void **state)
+{
+    enum { EXTRA = 65500, LONGER = 65535, HEAD = 30 + 12 };
+    static const uint8_t filler[4] = {'F', 'B', (EXTRA - 4) & 255, (EXTRA - 4) >> 8};
+    archive a;
+    ckpt_bytes b = {0};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_zip zip = {0};
+    ckpt_err err = {0};
+
+    (void)state;
+    build(&a, usual, 1);
+    put(&a, 22, UINT32_MAX, 4); // the zip64 field counts: all extra fields are gone through
+    put(&a, 28, EXTRA, 2);
+    assert_true(ckpt_bytes_add(&b, a.bytes.at, HEAD) && ckpt_bytes_add(&b, filler, 4) &&
+                ckpt_bytes_add(&b, NULL, LONGER - 4) && ckpt_bytes_add(&b, "payload 0", 9));
+    assert_true(ckpt_zip_put_directory(&b, a.item, 1, b.n));
+    for (unsigned i = 0; i < 2; i++) {
+        unsteady u = {.io = {"t.pt", b.n, unsteady_read, NULL}, .bytes = &b, .at = 28};
+
+        u.later = i == 0 ? EXTRA : LONGER;
+        assert_int_equal(ckpt_zip_open(&zip, arena, &u.io, &err), CKPT_EFORMAT);
+        assert_non_null(strstr(err.text, i == 0 ? "disagree" : "changes while it is read"));
+        assert_int_equal(u.reads, 2);
+        err = (ckpt_err){0};
+    }
+    ckpt_arena_free(arena);
+    ckpt_vec_free(&a.bytes);
+    ckpt_vec_free(&b);
+}
+
 /* Both end records agree on something that is not so. */
 static void counts(void **state)
 {
@@ -706,6 +763,7 @@ int main(void)
         cmocka_unit_test(many_records),
         cmocka_unit_test(one_lie),
         cmocka_unit_test(header_beyond_the_file),
+        cmocka_unit_test(changes_while_read),
         cmocka_unit_test(counts),
         cmocka_unit_test(around_the_archive),
         cmocka_unit_test(names),
