@@ -15,8 +15,8 @@
  * A rank that fails leaves the others in a kernel that waits for ever, which no call reports.  So a
  * thread looks: at NCCL's own asynchronous errors, at the ranks of this host (process.h), and
  * whether the stream moves: if what was queued has not ended after ZEROTRAIN_NCCL_TIMEOUT seconds
- * (600), somebody does not come.  Then NCCL is aborted, which ends its kernels, and the job with
- * it.
+ * (600), somebody does not come.  Then the job is ended; with the process the driver ends the
+ * kernels.  (ncclCommAbort would let them end as if they had succeeded, under a rank that goes on.)
  */
 #define _GNU_SOURCE
 #include "engine/comm/nccl.h"
@@ -38,6 +38,7 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -79,9 +80,10 @@ typedef struct nc_comm {
     cudaEvent_t mark; /* the watch's place in the stream */
     double timeout;
     pthread_t watch;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* of what the watch reads, `comm` among it */
     pthread_cond_t wake;
     bool watched, stop, locks;
+    bool joined; /* all ranks are in NCCL: comm is there */
 } nc_comm;
 
 static nc_comm *nc_of(zt_comm *c)
@@ -326,17 +328,49 @@ static int nc_wait(zt_comm *c, ckpt_err *err)
 
 /* ---- memory ---- */
 
-/* Large blocks by NCCL, registered, so that it can move them without copies of its own. */
+/* Memory of NCCL; when there is none, once more without what the device's pool only keeps. */
+static ncclResult_t nc_take_large(nc_comm *n, nc_block *b)
+{
+    ncclResult_t r = ncclMemAlloc(&b->p, b->n_bytes);
+    cudaMemPool_t pool;
+
+    if (r != ncclSuccess && cudaStreamSynchronize(n->compute) == cudaSuccess &&
+        cudaDeviceGetDefaultMemPool(&pool, n->ordinal) == cudaSuccess &&
+        cudaMemPoolTrimTo(pool, 0) == cudaSuccess) {
+        (void)cudaGetLastError();
+        r = ncclMemAlloc(&b->p, b->n_bytes);
+    }
+    return r;
+}
+
+/*
+ * Large blocks by NCCL, registered, so that it can move them without copies of its own.  That must
+ * be so on all ranks or on none (NCCL's manual), so a rank where it does not work has failed.
+ */
 static void nc_take(nc_comm *n, nc_block *b)
 {
-    b->ours = b->n_bytes >= NC_LARGE && ncclMemAlloc(&b->p, b->n_bytes) == ncclSuccess;
-    if (!b->ours) {
-        (void)cudaGetLastError();
+    ncclResult_t r;
+
+    if (b->n_bytes < NC_LARGE) {
         b->p = n->d->ops->alloc(n->d, b->n_bytes);
         return;
     }
-    if (ncclCommRegister(n->comm, b->p, b->n_bytes, &b->handle) != ncclSuccess)
-        b->handle = NULL;
+    r = nc_take_large(n, b);
+    b->ours = r == ncclSuccess;
+    if (b->ours)
+        r = ncclCommRegister(n->comm, b->p, b->n_bytes, &b->handle);
+    if (r != ncclSuccess) {
+        char text[160];
+
+        (void)cudaGetLastError();
+        (void)snprintf(text, sizeof text, "NCCL: no memory, or none registered, for %llu bytes: %s",
+                       (unsigned long long)b->n_bytes, ncclGetErrorString(r));
+        zt_device_fail(n->d, CKPT_ELIMIT, text);
+        if (b->ours)
+            (void)ncclMemFree(b->p);
+        b->p = NULL;
+        return;
+    }
     n->d->allocated += b->n_bytes;
     n->d->peak = n->d->allocated > n->d->peak ? n->d->allocated : n->d->peak;
 }
@@ -375,6 +409,9 @@ static void nc_release(zt_comm *c, void *p)
             n->d->ops->release(n->d, p);
             return;
         }
+        // NCCL unmaps at once, also under kernels that are queued; the watch looks on meanwhile
+        (void)cudaStreamSynchronize(n->compute);
+        (void)cudaStreamSynchronize(n->stream);
         if (b.handle)
             (void)ncclCommDeregister(n->comm, b.handle);
         (void)ncclMemFree(p);
@@ -385,15 +422,9 @@ static void nc_release(zt_comm *c, void *p)
 
 /* ---- the watch ---- */
 
-/* Is something wrong?  *since: when the mark was put into the stream; 0: it is not there. */
-static int nc_look(nc_comm *n, double *since, ckpt_err *err)
+/* Has a rank of this host ended? */
+static int nc_look_at_mates(nc_comm *n, ckpt_err *err)
 {
-    ncclResult_t async = ncclSuccess;
-    double now = zt_process_clock();
-
-    if (ncclCommGetAsyncError(n->comm, &async) == ncclSuccess && async != ncclSuccess &&
-        async != ncclInProgress)
-        return nc_result(n, async, "a collective", err);
     for (int q = 0; q < n->base.world; q++) {
         const nc_mate *m = &n->mate[q];
 
@@ -402,23 +433,54 @@ static int nc_look(nc_comm *n, double *since, ckpt_err *err)
             return ckpt_fail(err, CKPT_EIO, "rank %d on %s (process %lld) has ended unexpectedly",
                              q, m->host, (long long)m->process.pid);
     }
-    if (*since > 0 && cudaEventQuery(n->mark) != cudaErrorNotReady)
-        *since = 0;
-    if (*since > 0 && now - *since > n->timeout)
+    return CKPT_OK;
+}
+
+/* Does the stream move?  *since: when the mark was put into it; 0: it is not there. */
+static int nc_look_at_stream(nc_comm *n, double *since, ckpt_err *err)
+{
+    double now = zt_process_clock();
+    cudaError_t e = *since > 0 ? cudaEventQuery(n->mark) : cudaSuccess;
+
+    if (e == cudaSuccess) {
+        *since = now;
+        e = cudaEventRecord(n->mark, n->stream);
+    }
+    if (e != cudaSuccess && e != cudaErrorNotReady) // this rank's GPU has failed
+        return nc_cuda(n, e, "a collective", err);
+    if (now - *since > n->timeout)
         return ckpt_fail(
             err, CKPT_EIO,
             "a collective has not ended within %.0f s (ZEROTRAIN_NCCL_TIMEOUT): a rank "
             "hangs, or the network does",
             n->timeout);
-    if (!(*since > 0) && cudaEventRecord(n->mark, n->stream) == cudaSuccess)
-        *since = now;
+    return CKPT_OK;
+}
+
+/* Is something wrong?  *since: of nc_look_at_stream; before all are in NCCL, when that began. */
+static int nc_look(nc_comm *n, double *since, ckpt_err *err)
+{
+    ncclResult_t async = ncclSuccess;
+    int rc = nc_look_at_mates(n, err);
+
+    if (rc != CKPT_OK || n->joined) {
+        if (rc == CKPT_OK && ncclCommGetAsyncError(n->comm, &async) == ncclSuccess)
+            rc = nc_result(n, async, "a collective", err);
+        return rc == CKPT_OK ? nc_look_at_stream(n, since, err) : rc;
+    }
+    if (zt_process_clock() - *since > n->timeout)
+        return ckpt_fail(err, CKPT_EIO,
+                         "NCCL has not started within %.0f s (ZEROTRAIN_NCCL_TIMEOUT): a rank "
+                         "does not come, or the network between them does not work",
+                         n->timeout);
     return CKPT_OK;
 }
 
 static void *nc_watch(void *ctx)
 {
     nc_comm *n = ctx;
-    double since = 0;
+    double since = zt_process_clock();
+    bool joined = false;
     ckpt_err err = {0};
 
     (void)cudaSetDevice(n->ordinal);
@@ -431,11 +493,12 @@ static void *nc_watch(void *ctx)
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
         (void)pthread_cond_timedwait(&n->wake, &n->lock, &until);
-        if (!n->stop && nc_look(n, &since, &err) != CKPT_OK) {
-            // kernels that wait end; whoever waits for them sees an error, or this process its end
-            (void)ncclCommAbort(n->comm);
-            n->below->ops->abort(n->below, 7, err.text);
+        if (n->joined && !joined) {
+            joined = true;
+            since = 0;
         }
+        if (!n->stop && nc_look(n, &since, &err) != CKPT_OK)
+            n->below->ops->abort(n->below, 7, err.text);
     }
     pthread_mutex_unlock(&n->lock);
     return NULL;
@@ -452,6 +515,8 @@ static void nc_free(zt_comm *c)
 {
     nc_comm *n = nc_of(c);
 
+    if (n->stream) // while somebody watches
+        (void)cudaStreamSynchronize(n->stream);
     if (n->watched) {
         pthread_mutex_lock(&n->lock);
         n->stop = true;
@@ -463,8 +528,6 @@ static void nc_free(zt_comm *c)
         pthread_mutex_destroy(&n->lock);
         pthread_cond_destroy(&n->wake);
     }
-    if (n->stream)
-        (void)cudaStreamSynchronize(n->stream);
     if (n->comm)
         (void)ncclCommDestroy(n->comm);
     for (unsigned i = 0; i < ZT_COMM_PENDING; i++) {
@@ -554,6 +617,24 @@ static int nc_begin_watch(nc_comm *n, ckpt_err *err)
                       : ckpt_fail(err, CKPT_ELIMIT, "no thread to watch NCCL could be started");
 }
 
+/* Watched from the beginning: a rank that ends in there would leave the others waiting. */
+static int nc_join(nc_comm *n, ncclUniqueId id, ckpt_err *err)
+{
+    ncclComm_t comm = NULL;
+    int rc = nc_begin_watch(n, err);
+
+    if (rc == CKPT_OK)
+        rc = nc_result(n, ncclCommInitRank(&comm, n->base.world, id, n->base.rank),
+                       "NCCL does not start", err);
+    if (rc == CKPT_OK) {
+        pthread_mutex_lock(&n->lock);
+        n->comm = comm;
+        n->joined = true;
+        pthread_mutex_unlock(&n->lock);
+    }
+    return rc;
+}
+
 int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err)
 {
     nc_comm *n = ckpt_alloc(sizeof *n);
@@ -576,10 +657,7 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
     if (rc == CKPT_OK)
         rc = nc_meet(n, &id, err);
     if (rc == CKPT_OK)
-        rc = nc_result(n, ncclCommInitRank(&n->comm, base->world, id, base->rank),
-                       "NCCL does not start", err);
-    if (rc == CKPT_OK)
-        rc = nc_begin_watch(n, err);
+        rc = nc_join(n, id, err);
     rc = zt_comm_agree(base, rc, err);
     if (rc == CKPT_OK)
         *out = &n->base;

@@ -170,8 +170,11 @@ static cudaError_t cd_take(zt_cuda *c, void **p, uint64_t n_bytes)
 
 static void cd_give(zt_cuda *c, void *p)
 {
-    if (p) {
-        (void)(c->pools ? cudaFreeAsync(p, c->stream) : cudaFree(p));
+    if (p && c->pools) {
+        (void)cudaFreeAsync(p, c->stream);
+    } else if (p) {
+        (void)cudaStreamSynchronize(c->stream); // cudaFree need not wait for what uses it
+        (void)cudaFree(p);
     }
 }
 

@@ -147,7 +147,8 @@ static bool mm_describe(zt_device *d, ckpt_dtype dt, const mm_product *p, mm_pla
     cudaDataType_t type = dt == CKPT_F32 ? CUDA_R_32F : dt == CKPT_BF16 ? CUDA_R_16BF : CUDA_R_16F;
     bool at = p->a_transposed, bt = p->b_transposed;
     return mm_try(d, cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
-           mm_set_bias(d, plan, p->bias ? cu_of(d)->blas->workspace : NULL) &&
+           // a place as little aligned as biases are: the choice may depend on that
+           mm_set_bias(d, plan, p->bias ? (char *)cu_of(d)->blas->workspace + 16 : NULL) &&
            mm_set(d, plan, CUBLASLT_MATMUL_DESC_TRANSA, bt ? CUBLAS_OP_T : CUBLAS_OP_N) &&
            mm_set(d, plan, CUBLASLT_MATMUL_DESC_TRANSB, at ? CUBLAS_OP_T : CUBLAS_OP_N) &&
            mm_set(d, plan, CUBLASLT_MATMUL_DESC_EPILOGUE,
