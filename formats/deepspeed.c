@@ -478,7 +478,7 @@ static int ds_note_steps(ckpt_ds *ds)
         return CKPT_OK;
     ckpt_value_as_int(ckpt_value_get(ds->model.root, "skipped_steps"), &skipped);
     for (size_t g = 0; g < ds->group.n; g++) {
-        double more = ds->group.at[g].step - (double)(global - skipped);
+        double more = ds->group.at[g].step - ((double)global - (double)skipped);
         // Wrappers that make the optimizer's state by a first empty step count one more.
         if (ds->group.at[g].has_step && ds->group.at[g].own_step && !(fabs(more) < 1.5))
             return ckpt_map_note(

@@ -143,7 +143,7 @@ static int dsm_complete(ckpt_ds *ds)
     (void)ckpt_value_as_int(ckpt_value_get(degrees, "pp_degree"), &pp);
     if (!ckpt_value_as_int(dsm_get(ds, "mp_world_size"), &n) || n < 1)
         n = ds->dir.n_mp;
-    if (degrees && tp > 0 && pp > 0 && tp <= UINT32_MAX && pp <= UINT32_MAX)
+    if (degrees && tp > 0 && pp > 0 && tp <= INT32_MAX && pp <= INT32_MAX)
         n = tp * pp;
     if (n == ds->dir.n_mp)
         return CKPT_OK;

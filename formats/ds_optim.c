@@ -17,7 +17,8 @@
 
 enum {
     DSO_MAX_GROUPS = 1 << 16, /* groups or sub-groups: far above any real run */
-    DSO_MAX_PARTS = 1 << 28   /* groups times ranks */
+    DSO_MAX_PARTS = 1 << 28,  /* groups times ranks */
+    DSO_MAX_STATES = 64       /* kinds of state of an optimizer */
 };
 
 /* The list of groups, by what was found in rank 0's file. */
@@ -104,6 +105,11 @@ static int dso_column(ckpt_ds *ds, const char *name, ckpt_ds_column **out)
             return CKPT_OK;
         }
     }
+    // no optimizer has more than a few, and each has a place for every part
+    if (ds->column.n > DSO_MAX_STATES)
+        return ckpt_fail(ds->err, CKPT_ELIMIT,
+                         "%s: more than %d kinds of optimizer state; the last is \"%.200s\"",
+                         ds->optim.path, DSO_MAX_STATES, name);
     ckpt_ds_flat *at = ckpt_alloc((ds->n_parts + 1) * sizeof *at);
     ckpt_ds_column *c = at ? ckpt_vec_push(&ds->column) : NULL;
     if (!c) {

@@ -17,7 +17,7 @@
 static int dsz_swapped_lengths(ckpt_ds *ds)
 {
     ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(ds->model.root, "param_shapes"));
-    bool known = shapes.n == ds->group.n;
+    bool known = ds->group.n > 0 && shapes.n == ds->group.n;
     ckpt_ds_flat *flat = ds->column.at[0].at;
 
     for (size_t g = 0; g < ds->group.n; g++) {
@@ -36,6 +36,11 @@ static int dsz_swapped_lengths(ckpt_ds *ds)
     }
     for (size_t i = 0; known && i < ds->params.n; i++) {
         const ckpt_ds_param *p = &ds->params.at[i];
+        // the parameters may come from another file's param_shapes
+        if (p->group >= ds->group.n)
+            return ckpt_fail(ds->err, CKPT_EMISMATCH,
+                             "%s: %.200s is said to be in sub-group %" PRIu32 " of %zu",
+                             ds->optim.path, p->name, p->group, ds->group.n);
         const ckpt_ds_group *g = &ds->group.at[p->group];
         uint64_t *n = &flat[g->part].n;
         if (g->swapped && !ckpt_add(*n, ckpt_zero_partition(p->numel, ds->world), n))

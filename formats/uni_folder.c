@@ -140,6 +140,8 @@ static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
 
     if (!path)
         return ckpt_fail_memory(u->ds.err);
+    if (!e) // it was there a moment ago
+        return ckpt_fail(u->ds.err, CKPT_EMISSING, "%s: does not exist", path);
     if (e->size > UF_MAX_LATEST)
         return ckpt_fail(u->ds.err, CKPT_EFORMAT,
                          "%s: %" PRIu64 " bytes, expected the name of a folder (1 to %d bytes)",

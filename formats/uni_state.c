@@ -159,7 +159,7 @@ static void us_round_robin(size_t *order, size_t n, uint32_t world)
 {
     size_t k = 0;
 
-    for (size_t j = 0; j < world; j++) {
+    for (size_t j = 0; j < world && j < n; j++) {
         for (size_t i = j; i < n; i += world)
             order[i] = k++;
     }

@@ -642,6 +642,13 @@ int ckpt_zip_read(uint8_t **out, const ckpt_zip *zip, const ckpt_zip_record *rec
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: record \"%.*s\": %" PRIu64 " bytes cannot come from %" PRIu64,
                          zip->io->name, n, record->name, record->n_bytes, record->n_stored);
+    // what cannot be packed grows by a few bytes a block, not more
+    if (record->method == CKPT_ZIP_DEFLATED &&
+        record->n_stored > record->n_bytes + record->n_bytes / 128 + 64)
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: record \"%.*s\": %" PRIu64 " packed bytes for %" PRIu64
+                         ": more than any packer makes of them",
+                         zip->io->name, n, record->name, record->n_stored, record->n_bytes);
     bytes = ckpt_alloc((size_t)record->n_bytes + 1);
     if (bytes == NULL)
         return ckpt_fail_memory(err);

@@ -25,7 +25,8 @@ typedef struct hj_text {
     const char *s, *name;
     size_t n, at;
     unsigned depth;
-    bool bare; // the last value was a string without quotes
+    bool bare;         // the last value was a string without quotes
+    size_t line, seen; // start of the line of byte `seen`: only moves on (hj_column)
     ckpt_arena *arena;
     ckpt_err *err;
 } hj_text;
@@ -288,15 +289,21 @@ static int hj_lines_into(hj_text *t, size_t indent, ckpt_bytes *to)
     return CKPT_OK;
 }
 
+/* Column of the place; each byte is looked at once, however many ask on one line. */
+static size_t hj_column(hj_text *t)
+{
+    for (; t->seen < t->at; t->seen++) {
+        t->line = t->s[t->seen] == '\n' ? t->seen + 1 : t->line;
+    }
+    return t->at - t->line;
+}
+
 /* ''' at the place: its column is the indentation of the lines. */
 static int hj_lines(hj_text *t, ckpt_value **out)
 {
     ckpt_bytes text = {0};
-    size_t indent = 0;
+    size_t indent = hj_column(t);
 
-    while (indent < t->at && t->s[t->at - indent - 1] != '\n') {
-        indent++;
-    }
     t->at += 3;
     hj_indent(t, SIZE_MAX);
     if (hj_peek(t, 0) == '\n') {

@@ -72,7 +72,9 @@ static int wp_index(zt_wordpiece *w, size_t size, ckpt_err *err)
         n -= n && w->text[i + n - 1] == '\r';
         w->text[i + n] = w->text[end] = 0;
         w->at[line] = (uint32_t)i;
-        for (k = wp_hash(w->text + i, n) & (w->n_slots - 1); w->slot[k];
+        // of equal lines the last one counts, as in transformers
+        for (k = wp_hash(w->text + i, n) & (w->n_slots - 1);
+             w->slot[k] && strcmp(w->text + w->at[w->slot[k] - 1], w->text + i) != 0;
              k = (k + 1) & (w->n_slots - 1))
             ;
         w->slot[k] = line + 1;

@@ -118,6 +118,9 @@ typedef struct zt_scaler {
 /* The fp16 block (NULL, or no fp16: constant 1). */
 int zt_scaler_parse(zt_scaler *out, const ckpt_value *block, bool fp16, int stage, ckpt_err *err);
 
+/* Fields that come from a file: what updates rely on, else CKPT_EFORMAT. */
+int zt_scaler_check(const zt_scaler *s, ckpt_err *err);
+
 /* After each boundary.  CKPT_ELIMIT: an overflow at the smallest scale: the run cannot go on. */
 int zt_scaler_update(zt_scaler *s, bool overflow, ckpt_err *err);
 

@@ -4,12 +4,16 @@
  * Source: DeepSpeed 0.19.8, runtime/fp16/loss_scaler.py (stages 1 to 3), fused_optimizer.py (stage
  * 0), runtime/precision_config.py (the settings).
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "engine/optim/optim.h"
+
+/* Beyond any count of steps, and sums of a few of them do not overflow. */
+#define SC_MOST (INT64_C(1) << 53)
 
 /* A member of the block; NULL when absent or "auto", which stands for the default. */
 static const ckpt_value *sc_get(const ckpt_value *block, const char *key)
@@ -79,6 +83,16 @@ static int sc_flag(const ckpt_value *block, const char *key, bool *out, ckpt_err
     return ckpt_fail(err, CKPT_EUSAGE, "fp16.%s: true or false expected", key);
 }
 
+static bool sc_between(int64_t v, int64_t least, int64_t most)
+{
+    return v >= least && v <= most;
+}
+
+static bool sc_positive(double v)
+{
+    return isfinite(v) && v > 0;
+}
+
 /* What a dynamic scale needs; the original checks these only then. */
 static int sc_limits(const zt_scaler *s, int64_t power, int64_t min, ckpt_err *err)
 {
@@ -90,6 +104,34 @@ static int sc_limits(const zt_scaler *s, int64_t power, int64_t min, ckpt_err *e
     }
     if (min <= 0) {
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.min_loss_scale: an integer > 0 expected");
+    }
+    if (!sc_between(s->hysteresis, -SC_MOST, SC_MOST)) {
+        return ckpt_fail(err, CKPT_EUSAGE, "fp16.hysteresis: at most 2^53 either way expected");
+    }
+    return CKPT_OK;
+}
+
+int zt_scaler_check(const zt_scaler *s, ckpt_err *err)
+{
+    if (!sc_positive(s->scale) || !sc_positive(s->factor) || !sc_positive(s->min_scale)) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "the checkpoint's loss scale is %g, its factor %g, its minimum %g: "
+                         "numbers above 0 expected",
+                         s->scale, s->factor, s->min_scale);
+    }
+    if (!sc_between(s->window, 1, SC_MOST) || !sc_between(s->iter, 0, SC_MOST) ||
+        !sc_between(s->last_overflow, -1, s->iter)) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "the checkpoint's loss scale has a window of %" PRId64
+                         " steps, is at step %" PRId64 " and had its last overflow at %" PRId64
+                         ": that cannot be",
+                         s->window, s->iter, s->last_overflow);
+    }
+    if (!sc_between(s->hysteresis, -SC_MOST, SC_MOST) || !sc_between(s->left, -SC_MOST, SC_MOST)) {
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "the checkpoint's loss scale has a hysteresis of %" PRId64 ", %" PRId64
+                         " left: beyond any count",
+                         s->hysteresis, s->left);
     }
     return CKPT_OK;
 }

@@ -135,7 +135,7 @@ static void rs_scaler_fields(zt_scaler *s, const ckpt_value *from)
     rs_int(from, "scale_window", &s->window);
 }
 
-static void rs_scaler(zt_zero *z, const ckpt_state *state)
+static int rs_scaler(zt_zero *z, const ckpt_state *state, ckpt_err *err)
 {
     zt_scaler *s = &z->scaler;
     const ckpt_value *optim = ckpt_value_get(state->optim, "optimizer_state_dict");
@@ -147,7 +147,7 @@ static void rs_scaler(zt_zero *z, const ckpt_state *state)
     (void)ckpt_value_as_int(ckpt_value_get(from, object ? "dynamic" : "dynamic_loss_scale"), &on);
     // A run of another precision keeps its own.
     if (!s->dynamic || !on)
-        return;
+        return CKPT_OK;
     rs_scaler_fields(s, from);
     rs_double(from, "min_scale", &s->min_scale);
     rs_int(from, "delayed_shift", &s->hysteresis);
@@ -155,6 +155,7 @@ static void rs_scaler(zt_zero *z, const ckpt_state *state)
     on = s->consecutive;
     rs_int(from, "consecutive_hysteresis", &on);
     s->consecutive = on != 0;
+    return zt_scaler_check(s, err);
 }
 
 /* ---- all ---- */
@@ -190,6 +191,5 @@ int zt_restore(zt_zero *z, const ckpt_state *state, int64_t step, ckpt_err *err)
         return ckpt_fail(err, CKPT_EFORMAT, "%" PRId64 " steps, %" PRId64 " of them skipped",
                          z->global_steps, z->skipped);
     rc = rs_schedule(z, state, rs_groups(z, state), err);
-    rs_scaler(z, state);
-    return rc;
+    return rc == CKPT_OK ? rs_scaler(z, state, err) : rc;
 }

@@ -330,6 +330,23 @@ static void test_npy(void **state)
     assert_int_equal(open_code("g.npy", &gpt2, NULL), CKPT_EFORMAT);
 }
 
+/* The header, as long as one may be, ends where a value should begin. */
+static void test_npy_cut(void **state)
+{
+    enum { N = 4095 };
+    static const char head[] = "{'fortran_order': False, 'shape': (0,), ", tail[] = "'descr':";
+    uint8_t bytes[10 + N] = "\x93NUMPY\x01";
+
+    (void)state;
+    bytes[8] = N & 255;
+    bytes[9] = N >> 8;
+    memset(bytes + 10, ' ', N);
+    memcpy(bytes + 10, head, sizeof head - 1);
+    memcpy(bytes + 10 + N - (sizeof tail - 1), tail, sizeof tail - 1);
+    write_file("h.npy", bytes, sizeof bytes);
+    assert_int_equal(open_code("h.npy", &gpt2, NULL), CKPT_EUNSUPPORTED);
+}
+
 static const char vocab[] =
     "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nwor\n##ld\n!\n我\n很\n高\n兴\ncafe\n##s\n";
 
@@ -369,6 +386,13 @@ static void test_wordpiece(void **state)
     assert_non_null(end);
     assert_int_equal(zt_wordpiece_encode(w, end + 2, 0, 4, id), 2);
     free(end);
+    zt_wordpiece_free(w);
+    // of equal lines the last one counts
+    write_text("twice.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nhello\nwor\n");
+    assert_int_equal(zt_wordpiece_read(&w, path_of("twice.txt"), true, &err), CKPT_OK);
+    assert_int_equal(zt_wordpiece_encode(w, "hello wor", 9, 12, id), 4);
+    assert_int_equal(id[1], 5);
+    assert_int_equal(id[2], 6);
     zt_wordpiece_free(w);
     write_text("bad.txt", "hello\n");
     assert_int_equal(zt_wordpiece_read(&w, path_of("bad.txt"), true, &err), CKPT_EFORMAT);
@@ -457,9 +481,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_permutation), cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_evaluate),    cmocka_unit_test(test_npy),
-        cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_text),
-        cmocka_unit_test(test_bad_text),    cmocka_unit_test(test_order),
-        cmocka_unit_test(test_padding),     cmocka_unit_test(test_unsuited),
+        cmocka_unit_test(test_npy_cut),     cmocka_unit_test(test_wordpiece),
+        cmocka_unit_test(test_text),        cmocka_unit_test(test_bad_text),
+        cmocka_unit_test(test_order),       cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_unsuited),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -271,6 +271,23 @@ static void parse_any(const char *text)
     assert_true(rc == CKPT_OK || rc == CKPT_EFORMAT);
 }
 
+/* Strings of several lines, as many as there is room for, all on one line: not quadratic. */
+static void many_on_one_line(void **state)
+{
+    enum { N = 300000, EACH = 8 };
+    char *text = malloc((size_t)N * EACH + 3);
+    ckpt_err err;
+
+    (void)state;
+    assert_non_null(text);
+    text[0] = '[';
+    for (size_t i = 0; i < N; i++)
+        memcpy(text + 1 + i * EACH, "'''a''',", EACH);
+    memcpy(text + 1 + (size_t)N * EACH, "]", 2);
+    assert_int_equal(parse(text, &err), CKPT_OK);
+    free(text);
+}
+
 /* Every prefix of a text, and every single byte of it changed, ends with an answer. */
 static void damage_is_survived(void **state)
 {
@@ -346,8 +363,8 @@ int main(void)
         cmocka_unit_test(json_is_exact),       cmocka_unit_test(hjson_is_read),
         cmocka_unit_test(the_rest_is_refused), cmocka_unit_test(a_key_comes_once),
         cmocka_unit_test(nesting_is_bounded),  cmocka_unit_test(lengths_are_checked),
-        cmocka_unit_test(damage_is_survived),  cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(files_are_read),
+        cmocka_unit_test(many_on_one_line),    cmocka_unit_test(damage_is_survived),
+        cmocka_unit_test(memory_runs_out),     cmocka_unit_test(files_are_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

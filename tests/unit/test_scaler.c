@@ -148,12 +148,48 @@ static void test_refused(void **state)
     }
 }
 
+/* A checkpoint's numbers: what an update divides by, and counts that it adds up. */
+static void numbers_of_a_file(void **state)
+{
+    static const zt_scaler good = {.dynamic = true,
+                                   .scale = 65536,
+                                   .min_scale = 1,
+                                   .factor = 2,
+                                   .window = 1000,
+                                   .hysteresis = 2,
+                                   .left = 1,
+                                   .iter = 5,
+                                   .last_overflow = -1};
+    zt_scaler bad[14];
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(zt_scaler_check(&good, &err), CKPT_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        bad[i] = good;
+    bad[0].window = 0;
+    bad[1].window = -1;
+    bad[2].iter = -1;
+    bad[3].iter = INT64_MAX;
+    bad[4].last_overflow = INT64_MIN;
+    bad[5].last_overflow = 6;
+    bad[6].scale = 0;
+    bad[7].scale = (double)INFINITY;
+    bad[8].factor = 0;
+    bad[9].factor = (double)NAN;
+    bad[10].min_scale = -1;
+    bad[11].left = INT64_MIN;
+    bad[12].hysteresis = INT64_MIN;
+    bad[13].hysteresis = INT64_MAX;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(zt_scaler_check(&bad[i], &err), CKPT_EFORMAT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_constant),
-        cmocka_unit_test(test_block),
+        cmocka_unit_test(numbers_of_a_file), cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_constant),     cmocka_unit_test(test_block),
         cmocka_unit_test(test_refused),
     };
 

@@ -360,6 +360,38 @@ static void changes_while_read(void **state)
     ckpt_vec_free(&b);
 }
 
+/* Packed bytes without end for a record of ten: refused before room is made for them. */
+static void packed_too_long(void **state)
+{
+    static const char payload[100];
+    ckpt_zip_item item = {.name = "top/data.pkl", .n_name = 12, .n_bytes = sizeof payload};
+    archive a = {.n = 1};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_zip zip;
+    ckpt_io *io = NULL;
+    ckpt_err err = {0};
+    uint8_t *bytes = NULL;
+    uint64_t at = 0;
+
+    (void)state;
+    assert_int_equal(ckpt_zip_place(&item, &at, NULL), CKPT_OK);
+    assert_true(ckpt_zip_put_header(&a.bytes, &item) &&
+                ckpt_bytes_add(&a.bytes, payload, sizeof payload) &&
+                ckpt_zip_put_descriptor(&a.bytes, &item));
+    assert_int_equal(a.bytes.n, at);
+    assert_true(ckpt_zip_put_directory(&a.bytes, &item, 1, at));
+    put(&a, 8, CKPT_ZIP_DEFLATED, 2);
+    put(&a, at + 10, CKPT_ZIP_DEFLATED, 2);
+    put(&a, at + 24, 10, 4);
+    assert_int_equal(open_bytes(&zip, arena, &io, &a.bytes, &err), CKPT_OK);
+    assert_int_equal(ckpt_zip_read(&bytes, &zip, zip.records.at, 10, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "100 packed bytes for 10"));
+    ckpt_zip_close(&zip);
+    ckpt_io_close(io);
+    ckpt_arena_free(arena);
+    ckpt_vec_free(&a.bytes);
+}
+
 /* Both end records agree on something that is not so. */
 static void counts(void **state)
 {
@@ -764,6 +796,7 @@ int main(void)
         cmocka_unit_test(one_lie),
         cmocka_unit_test(header_beyond_the_file),
         cmocka_unit_test(changes_while_read),
+        cmocka_unit_test(packed_too_long),
         cmocka_unit_test(counts),
         cmocka_unit_test(around_the_archive),
         cmocka_unit_test(names),
