@@ -142,9 +142,8 @@ static int tk_npy(tk_source *s, uint64_t size, uint64_t *row, ckpt_err *err)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: expected descr, fortran_order and a shape of one or two axes",
                          s->path);
-    // strchr finds the terminator, too
-    if (!*descr || !strchr("<|", *descr) || !descr[1] || !strchr("ui", descr[1]) || !descr[2] ||
-        !strchr("1248", descr[2]))
+    // in this order: each stops at the terminator
+    if (!strspn(descr, "<|") || !strspn(descr + 1, "ui") || !strspn(descr + 2, "1248"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: expected little-endian integers, found %.4s",
                          s->path, descr);
     if (two && strncmp(fortran, "True", 4) == 0)

@@ -34,6 +34,12 @@ static uint64_t bt_rows(const zt_model *m, const zt_layer *l, const zt_batch *b)
     return bt_few(m, l) ? b->batch : zt_batch_rows(b);
 }
 
+/* Rows that one of its maps works on: keys and values are of all. */
+static uint64_t bt_map_rows(const zt_model *m, const zt_layer *l, const zt_batch *b, int map)
+{
+    return map == BT_K || map == BT_V ? zt_batch_rows(b) : bt_rows(m, l, b);
+}
+
 /* What a block keeps for its backward pass.  first: the rows of its input that it hands on; NULL:
  * all of them. */
 typedef struct bt_kept {
@@ -66,8 +72,7 @@ static bt_kept bt_keep(const zt_model *m, const zt_layer *l, const zt_batch *b, 
     t.rstd2 = zt_room_floats(&room, rows);
     t.lse = zt_room_floats(&room, rows * m->config.heads);
     for (int i = 0; i < BT_MAPS; i++) {
-        t.low[i] =
-            zt_room_take(&room, zt_map_low(m, &k->map[i], i == BT_K || i == BT_V ? all : rows));
+        t.low[i] = zt_room_take(&room, zt_map_low(m, &k->map[i], bt_map_rows(m, l, b, i)));
     }
     t.n_bytes = room.used;
     return t;
@@ -96,7 +101,7 @@ static bt_work bt_working(const zt_model *m, const zt_layer *l, const zt_batch *
     w.d_first = zt_room_elems(&room, m, bt_few(m, l) ? rows * f->hidden : 0);
     w.masked = zt_room_elems(&room, m, f->dropout_hidden > 0.0F ? rows * f->hidden : 0);
     for (int i = 0; i < BT_MAPS; i++) {
-        uint64_t n = zt_map_spare(m, &bt_block(m, l)->map[i], i == BT_K || i == BT_V ? all : rows);
+        uint64_t n = zt_map_spare(m, &bt_block(m, l)->map[i], bt_map_rows(m, l, b, i));
 
         spare = n > spare ? n : spare;
     }
