@@ -122,16 +122,26 @@ static int rs_schedule(zt_zero *z, const ckpt_state *state, bool groups, ckpt_er
 
 /* ---- loss scale ---- */
 
+/* A factor as it stands there: zt_scaler_check refuses what is not finite, and nothing hides it. */
+static bool rs_factor(const ckpt_value *v, double *out)
+{
+    if (v && v->kind == CKPT_V_FLOAT) {
+        *out = v->as.f;
+        return true;
+    }
+    return rs_number(v, out);
+}
+
 /* Fields that all forms share; `from` is the scaler's state or the optimizer's dict of stage 0. */
 static void rs_scaler_fields(zt_scaler *s, const ckpt_value *from)
 {
     const ckpt_value *scale = ckpt_value_get(from, "cur_scale");
 
-    if (rs_number(scale, &s->scale))
+    if (rs_factor(scale, &s->scale))
         s->touched = scale->kind == CKPT_V_FLOAT;
     rs_int(from, "cur_iter", &s->iter);
     rs_int(from, "last_overflow_iter", &s->last_overflow);
-    rs_double(from, "scale_factor", &s->factor);
+    (void)rs_factor(ckpt_value_get(from, "scale_factor"), &s->factor);
     rs_int(from, "scale_window", &s->window);
 }
 
@@ -149,7 +159,7 @@ static int rs_scaler(zt_zero *z, const ckpt_state *state, ckpt_err *err)
     if (!s->dynamic || !on)
         return CKPT_OK;
     rs_scaler_fields(s, from);
-    rs_double(from, "min_scale", &s->min_scale);
+    (void)rs_factor(ckpt_value_get(from, "min_scale"), &s->min_scale);
     rs_int(from, "delayed_shift", &s->hysteresis);
     rs_int(from, "cur_hysteresis", &s->left);
     on = s->consecutive;

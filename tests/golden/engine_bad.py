@@ -9,6 +9,7 @@ line of metrics and no checkpoint.
 import argparse
 import concurrent.futures
 import copy
+import glob
 import json
 import os
 import random
@@ -18,6 +19,7 @@ import signal
 import struct
 import sys
 import time
+import zipfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from engine_help import Work, ds_config, gpt2, kill, ranks_of, read_lines, wait_for_step, write_safetensors, write_tokens
@@ -190,6 +192,38 @@ class Bad:
         for how in ('absent', 'empty', 'garbage', 'up'):
             yield 'load latest %s' % how, lambda h=how: self.load_damaged(folder, 'latest', h)
 
+    def scales(self):
+        """A loss scale in the checkpoint that would be divided by, or overflow when it is counted on."""
+        half = self.w.write('half.json', {**ds_config(2, 2), 'fp16': {'enabled': True, 'initial_scale_power': 4}})
+        folder = self.w.path('half')
+        status, _, err = self.w.run(2, self.arguments({'--save': folder, '--deepspeed_config': half}))
+        if status:
+            raise RuntimeError('the good run in fp16: %s' % err)
+        least, most = b'\x8a\x08' + struct.pack('<q', -2 ** 63), b'\x8a\x08' + struct.pack('<q', 2 ** 63 - 1)
+        for field, value in (('scale_window', b'K\x00'), ('scale_window', least), ('cur_iter', most), ('last_overflow_iter', least),
+                             ('scale_factor', b'G' + struct.pack('>d', 0)), ('cur_scale', b'G' + struct.pack('>d', float('inf'))),
+                             ('cur_hysteresis', least), ('min_scale', b'K\x00')):
+            yield 'load with a %s of %s' % (field, value.hex()), lambda f=field, v=value: self.load_scaled(folder, half, f, v)
+
+    def load_scaled(self, folder, config, field, value):
+        copied = self.w.fresh('scaled')
+        shutil.copytree(folder, copied)
+        place = re.compile(field.encode() + rb'(?:q.|r.{4}|\x94)?(M..|K.|J.{4}|\x8a(?:\x00|\x01.|\x02..)|G.{8})', re.S)
+        n = 0
+        for path in glob.glob(os.path.join(copied, 'global_step4', '*optim_states.pt')):
+            with zipfile.ZipFile(path) as z:
+                records = [(name, z.read(name)) for name in z.namelist()]
+            with zipfile.ZipFile(path, 'w') as z:
+                for name, data in records:
+                    found = place.search(data) if name.endswith('/data.pkl') else None
+                    if found:
+                        n += 1
+                        data = data[:found.start(1)] + value + data[found.end(1):]
+                    z.writestr(name, data)
+        if n != 2:
+            return ['%s is in %d files, expected 2' % (field, n)]
+        return self.refused({'--load': copied, '--deepspeed_config': config, '--max-steps': 6}, words=('loss scale',))
+
     def load_damaged(self, folder, name, how):
         copied = self.w.fresh('damaged')
         shutil.copytree(folder, copied)
@@ -311,7 +345,7 @@ def main():
     a = p.parse_intermixed_args()
     b = Bad(a.bin, a.shared)
     passed = failed = 0
-    todo = [x for part in (b.configs, b.models, b.weights, b.corpus, b.datas, b.others) for x in part()]
+    todo = [x for part in (b.configs, b.models, b.weights, b.scales, b.corpus, b.datas, b.others) for x in part()]
     todo += [('killed rank %d of %d, stage %d' % x, lambda x=x: b.dies(x[1], x[0], x[2])) for x in ((1, 2, 2), (0, 2, 3), (2, 3, 1))]
     todo = [x for x in todo if not a.only or any(o in x[0] for o in a.only)]
 
