@@ -249,6 +249,13 @@ static int feed_outside(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_
                      label, n, at, s->map->sources.at[source].n_bytes);
 }
 
+static int feed_read_far(const ckpt_source *src, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const ckpt_far *far = src->memory;
+
+    return n > 0 ? far->read(far, buf, n, at, err) : CKPT_OK;
+}
+
 int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
     const ckpt_source *src;
@@ -274,6 +281,8 @@ int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_
             memcpy(buf, from + at, (size_t)n);
         return CKPT_OK;
     }
+    if (src->kind == CKPT_SOURCE_FAR)
+        return feed_read_far(src, buf, n, at, err);
     if (src->coding == CKPT_RAW)
         return feed_read_file(s, source, buf, n, at, err);
     if (!ckpt_spool_has(s->spool, source))

@@ -1,8 +1,8 @@
 /*
  * feed.h: the decoded bytes of a map's sources, wherever they are kept.
  *
- * Files through the pool, memory, zeros; deflated records from a spool that ckpt_feed_decode
- * filled.
+ * Files through the pool, memory, what a function reads, zeros; deflated records from a spool that
+ * ckpt_feed_decode filled.
  */
 #ifndef CKPT_COPY_FEED_H
 #define CKPT_COPY_FEED_H
@@ -32,7 +32,7 @@ int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err);
 /*
  * n decoded bytes from offset at.  Thread safe.
  *
- * Errors   CKPT_EFORMAT: outside the source or its file; CKPT_EIO
+ * Errors   CKPT_EFORMAT: outside the source or its file; CKPT_EIO; those of a far source's function
  */
 int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at,
                    ckpt_err *err);

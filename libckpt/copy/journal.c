@@ -113,6 +113,21 @@ static void jn_tensors(jn_hash *h, const ckpt_map *map)
     }
 }
 
+/* What a function reads, a buffer at a time. */
+static void jn_far(jn_hash *h, const ckpt_source *s)
+{
+    const ckpt_far *far = s->memory;
+
+    for (uint64_t at = 0; h->rc == CKPT_OK && at < s->n_bytes; at += JN_BUFFER) {
+        uint64_t left = s->n_bytes - at;
+
+        jn_flush(h);
+        h->n = left < JN_BUFFER ? (size_t)left : JN_BUFFER;
+        if (h->rc == CKPT_OK)
+            h->rc = far->read(far, h->buffer, h->n, at, h->err);
+    }
+}
+
 /* Sources; those of memory that is read count with their bytes. */
 static void jn_sources(jn_hash *h, const ckpt_map *map, bool read)
 {
@@ -132,6 +147,8 @@ static void jn_sources(jn_hash *h, const ckpt_map *map, bool read)
         jn_number(h, s->has_crc ? s->crc : UINT64_MAX);
         if (s->kind == CKPT_SOURCE_MEMORY)
             jn_bytes(h, s->memory, (size_t)s->n_bytes);
+        else if (s->kind == CKPT_SOURCE_FAR)
+            jn_far(h, s);
     }
 }
 

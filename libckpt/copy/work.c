@@ -311,6 +311,8 @@ static int work_put(ckpt_worker *w, uint32_t source, const uint8_t *bytes, uint6
         memcpy(to + at, bytes, (size_t)n);
         return CKPT_OK;
     }
+    if (s->kind != CKPT_SOURCE_FILE)
+        return ckpt_fail(err, CKPT_EUSAGE, "a target's record is neither in a file nor in memory");
     return work_put_file(w, s->file, bytes, n, s->at + at, err);
 }
 

@@ -17,8 +17,20 @@ typedef enum ckpt_source_kind {
     CKPT_SOURCE_FILE,   /* n_stored bytes of a file */
     CKPT_SOURCE_MEMORY, /* a buffer of this process */
     CKPT_SOURCE_ZERO,   /* zeros without end (padding) */
-    CKPT_SOURCE_ELSEWHERE /* what another process holds: it counts for layouts, reading it is an error */
+    CKPT_SOURCE_ELSEWHERE, /* what another process holds: it counts for layouts, reading it is an error */
+    CKPT_SOURCE_FAR     /* n_bytes that a function of whoever made the map reads: a GPU's memory (ckpt_far) */
 } ckpt_source_kind;
+
+/*
+ * Bytes that cannot be had through a pointer.  Whoever makes the map makes this the first member of a struct of its
+ * own and keeps it as long as the map.
+ *
+ * read  n bytes from offset `at`, all inside the source, to memory of the host.  Several threads call it at once.
+ */
+typedef struct ckpt_far ckpt_far;
+struct ckpt_far {
+    int (*read)(const ckpt_far *far, void *to, uint64_t n, uint64_t at, ckpt_err *err);
+};
 
 typedef enum ckpt_coding { CKPT_RAW, CKPT_DEFLATE } ckpt_coding;
 
@@ -33,7 +45,8 @@ typedef struct ckpt_source {
     uint64_t at;       /* byte offset in the file */
     uint64_t n_stored; /* bytes in the file */
     uint64_t n_bytes;  /* decoded bytes */
-    void *memory;      /* kind MEMORY: n_bytes; owned by whoever made the map; written to by plans that fill it */
+    void *memory;      /* kind MEMORY: n_bytes; owned by whoever made the map; written to by plans that fill it.
+                          kind FAR: a ckpt_far; only read */
     const char *name;  /* for messages: "archive/data/3"; may be NULL */
 } ckpt_source;
 
