@@ -242,6 +242,25 @@ void *cu_scratch(zt_device *d, uint64_t n_bytes)
     return c->scratch;
 }
 
+static void *cd_alloc_host(zt_device *d, uint64_t n_bytes)
+{
+    void *p = NULL;
+    if (!cu_ready(d, CKPT_F32, true, "alloc_host")) {
+        return NULL;
+    }
+    cudaError_t e = n_bytes > SIZE_MAX - CD_ALIGN
+                        ? cudaErrorMemoryAllocation
+                        : cudaHostAlloc(&p, (size_t)n_bytes + CD_ALIGN, cudaHostAllocDefault);
+    return cu_try(d, e, "out of pinned memory of the host") ? p : NULL;
+}
+
+static void cd_release_host(zt_device *d, void *p)
+{
+    if (d && p && cd_select(d)) {
+        (void)cudaFreeHost(p);
+    }
+}
+
 /* ---- copies ---- */
 
 /* The next slot, once the GPU is done with what it had. */
@@ -260,11 +279,41 @@ static size_t cd_piece(uint64_t n_bytes, uint64_t at)
     return n_bytes - at < CU_SLOT_BYTES ? (size_t)(n_bytes - at) : CU_SLOT_BYTES;
 }
 
+static bool cd_is_pinned(const void *p)
+{
+    cudaPointerAttributes a;
+    if (cudaPointerGetAttributes(&a, p) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    return a.type == cudaMemoryTypeHost;
+}
+
+/* Without a slot, where that is worth a question and the GPU can reach the host's bytes itself. */
+static bool cd_is_direct(const void *host, uint64_t n_bytes)
+{
+    return n_bytes > CU_SLOT_BYTES && cd_is_pinned(host);
+}
+
+/* Such a copy; it is done when this returns. */
+static void cd_direct(zt_device *d, void *to, const void *from, uint64_t n_bytes,
+                      cudaMemcpyKind kind, const char *what)
+{
+    zt_cuda *c = cu_of(d);
+    if (cu_try(d, cudaMemcpyAsync(to, from, n_bytes, kind, c->stream), what)) {
+        (void)cu_try(d, cudaStreamSynchronize(c->stream), what);
+    }
+}
+
 /* The host's bytes are taken before this returns; the GPU gets them in the order of the stream. */
 static void cd_put(zt_device *d, void *to, const void *host, uint64_t n_bytes)
 {
     zt_cuda *c = cu_of(d);
     if (!cu_ready(d, CKPT_F32, n_bytes == 0 || (to && host), "put")) {
+        return;
+    }
+    if (cd_is_direct(host, n_bytes)) {
+        cd_direct(d, to, host, n_bytes, cudaMemcpyHostToDevice, "put");
         return;
     }
     for (uint64_t at = 0; at < n_bytes; at += CU_SLOT_BYTES) {
@@ -281,16 +330,6 @@ static void cd_put(zt_device *d, void *to, const void *host, uint64_t n_bytes)
             return;
         }
     }
-}
-
-static bool cd_is_pinned(const void *p)
-{
-    cudaPointerAttributes a;
-    if (cudaPointerGetAttributes(&a, p) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return false;
-    }
-    return a.type == cudaMemoryTypeHost;
 }
 
 /* What lies in pinned slots, on its way to ordinary memory. */
@@ -345,15 +384,11 @@ static void cd_get_pieces(zt_device *d, char *host, const char *from, uint64_t n
 
 static void cd_get(zt_device *d, void *host, const void *from, uint64_t n_bytes)
 {
-    zt_cuda *c = cu_of(d);
     if (!cu_ready(d, CKPT_F32, n_bytes == 0 || (host && from), "get") || n_bytes == 0) {
         return;
     }
-    if (n_bytes > CU_SLOT_BYTES && cd_is_pinned(host)) {
-        if (cu_try(d, cudaMemcpyAsync(host, from, n_bytes, cudaMemcpyDeviceToHost, c->stream),
-                   "get")) {
-            (void)cu_try(d, cudaStreamSynchronize(c->stream), "get");
-        }
+    if (cd_is_direct(host, n_bytes)) {
+        cd_direct(d, host, from, n_bytes, cudaMemcpyDeviceToHost, "get");
         return;
     }
     cd_get_pieces(d, (char *)host, (const char *)from, n_bytes);
@@ -469,6 +504,8 @@ static zt_device_ops cd_table(void)
     t.release = cd_release;
     t.put = cd_put;
     t.get = cd_get;
+    t.alloc_host = cd_alloc_host;
+    t.release_host = cd_release_host;
     t.copy = cd_copy;
     t.zero = cd_zero;
     t.sync = cd_sync;

@@ -11,7 +11,7 @@
 #include "engine/device/device.h"
 
 /* Counted up when a struct of device.h or comm.h, or a function here, changes. */
-#define ZT_CUDA_API 2
+#define ZT_CUDA_API 3
 
 #define ZT_CUDA_EXPORT __attribute__((visibility("default")))
 

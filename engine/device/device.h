@@ -12,7 +12,8 @@
  * operation does nothing; zt_device_check() tells.  Callers check once per micro step, and before results leave the
  * process.  An operation given a NULL that it needs fails in the same way.
  *
- * Order: operations of one device happen in the order in which they were called.  A device is used by one thread.
+ * Order: operations of one device happen in the order in which they were called.  A device is used by one thread at
+ * a time; whoever lets several use it keeps them apart.
  */
 #ifndef ZT_DEVICE_DEVICE_H
 #define ZT_DEVICE_DEVICE_H
@@ -271,6 +272,12 @@ typedef struct zt_device_ops {
     void (*release)(zt_device *d, void *p);
     void (*put)(zt_device *d, void *to, const void *host, uint64_t n_bytes);
     void (*get)(zt_device *d, void *host, const void *from, uint64_t n_bytes);
+    /*
+     * Memory of the host, aligned to 64, that put and get are fastest with: a GPU reads and writes it by itself (pinned).
+     * Not counted in `allocated` unless it is the device's own (host).
+     */
+    void *(*alloc_host)(zt_device *d, uint64_t n_bytes);
+    void (*release_host)(zt_device *d, void *p);
     void (*copy)(zt_device *d, void *to, const void *from, uint64_t n_bytes);
     void (*zero)(zt_device *d, void *p, uint64_t n_bytes);
     void (*sync)(zt_device *d);

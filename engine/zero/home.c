@@ -3,9 +3,9 @@
  * (offload).
  *
  * The update is the CPU device's.  Gradients come and rounded weights go in pieces through two
- * buffers: a thread updates one piece while this one, which alone talks to the GPU, brings the next
- * and sends the one before.  With state in files the arrays are the buffers of offload.c, and
- * everything else is the same.
+ * buffers that the GPU copies from and to by itself (alloc_host): a thread updates one piece while
+ * this one, which alone talks to the GPU, brings the next and sends the one before.  With state in
+ * files the arrays are the buffers of offload.c, and everything else is the same.
  *
  * Source: Ren et al. 2021 (ZeRO-Offload).
  */
@@ -21,7 +21,7 @@ typedef enum hm_state { HM_IDLE, HM_READY, HM_DONE } hm_state;
 
 /* A piece between the device and the thread. */
 typedef struct hm_slot {
-    void *grad, *low; /* host */
+    void *grad, *low; /* host, of the device's alloc_host */
     zt_piece piece;
     void *to; /* device: where the new weights go; NULL: nowhere */
     hm_state state;
@@ -110,6 +110,15 @@ int zr_home_new(zt_zero *z, ckpt_err *err)
     return zt_cpu_new(&o->home, o->opts.host_threads, err);
 }
 
+static void *hm_room(zt_zero *z)
+{
+    uint64_t n = (4 * zr_of(z)->homes->room + 63) & ~UINT64_C(63);
+    void *p = z->device->ops->alloc_host(z->device, n);
+
+    zr_of(z)->memory.buffers += p == NULL ? 0 : n;
+    return p;
+}
+
 /* Buffers, once partitions are known. */
 int zr_home_ready(zt_zero *z, ckpt_err *err)
 {
@@ -127,16 +136,15 @@ int zr_home_ready(zt_zero *z, ckpt_err *err)
     // LAMB's norms are of whole partitions: they are not cut
     h->room = most < piece || z->config->optim.type == ZT_OPT_LAMB ? most : piece;
     for (unsigned i = 0; i < 2; i++) {
-        h->slot[i].grad = zr_alloc_home(z, 4 * h->room, &o->memory.buffers);
-        h->slot[i].low = zr_alloc_home(z, 4 * h->room, &o->memory.buffers);
-        if (h->slot[i].grad == NULL || h->slot[i].low == NULL) {
-            return ckpt_fail_memory(err);
-        }
+        h->slot[i].grad = hm_room(z);
+        h->slot[i].low = hm_room(z);
     }
-    return hm_thread(h, err);
+    int rc = zt_device_check(z->device, err); // has kept that there was no memory
+
+    return rc == CKPT_OK ? hm_thread(h, err) : rc;
 }
 
-/* Before the memory goes: nothing is under way afterwards. */
+/* Before other memory goes: nothing is under way afterwards. */
 void zr_home_stop(zt_zero *z)
 {
     zr_home *h = zr_of(z)->homes;
@@ -155,6 +163,10 @@ void zr_home_stop(zt_zero *z)
         pthread_mutex_destroy(&h->lock);
         pthread_cond_destroy(&h->work);
         pthread_cond_destroy(&h->done);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        z->device->ops->release_host(z->device, h->slot[i].grad);
+        z->device->ops->release_host(z->device, h->slot[i].low);
     }
     ckpt_free(h);
     zr_of(z)->homes = NULL;

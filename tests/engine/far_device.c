@@ -175,6 +175,21 @@ static void fr_get(zt_device *d, void *host, const void *from, uint64_t n)
     FR_DO(d, get, (FR_CPU, host, from, n), from);
 }
 
+/* Plain memory of the host: the processor device's. */
+static void *fr_alloc_host(zt_device *d, uint64_t n)
+{
+    void *p = d->err.code == CKPT_OK ? FR_CPU->ops->alloc_host(FR_CPU, n) : NULL;
+
+    if (!p)
+        zt_device_fail(d, CKPT_ELIMIT, "out of memory for a buffer");
+    return p;
+}
+
+static void fr_release_host(zt_device *d, void *p)
+{
+    FR_CPU->ops->release_host(FR_CPU, p);
+}
+
 static void fr_copy(zt_device *d, void *to, const void *from, uint64_t n)
 {
     FR_DO(d, copy, (FR_CPU, to, from, n), to, from);
@@ -196,6 +211,8 @@ static void fr_free(zt_device *d)
 
     if (f->n > 0)
         fprintf(stderr, "far device: %zu blocks were not released\n", f->n);
+    if (f->cpu->allocated > 0)
+        fprintf(stderr, "far device: memory of the host was not released\n");
     (void)munmap(f->base, FR_ROOM);
     zt_device_free(f->cpu);
     ckpt_free(f->span);
@@ -333,6 +350,8 @@ static const zt_device_ops fr_ops = {
     .release = fr_release,
     .put = fr_put,
     .get = fr_get,
+    .alloc_host = fr_alloc_host,
+    .release_host = fr_release_host,
     .copy = fr_copy,
     .zero = fr_zero,
     .sync = fr_sync,

@@ -50,6 +50,38 @@ static void memory(void)
     case_end();
 }
 
+/* The host's memory that copies are fastest with: a put has read it, a get has written it. */
+static void pinned(void)
+{
+    CASE("pinned memory");
+    static const uint64_t sizes[] = {0, 1, 70001, 524289, 5000003};
+    uint64_t before = gpu->allocated;
+    EACH(k, sizes)
+    {
+        uint64_t n = sizes[k], bad = 0;
+        unsigned char *h = gpu->ops->alloc_host(gpu, n), *back = gpu->ops->alloc_host(gpu, n);
+        char *a = gpu->ops->alloc(gpu, n);
+        EXPECT(h && back && (uintptr_t)h % 64 == 0 && (uintptr_t)back % 64 == 0);
+        EXPECT(gpu->allocated == before + n);
+        for (uint64_t i = 0; i < n; i++) {
+            h[i] = (unsigned char)(i * 5 + i / 253);
+        }
+        gpu->ops->put(gpu, a, h, n);
+        memset(h, 0xee, n);
+        gpu->ops->get(gpu, back, a, n);
+        for (uint64_t i = 0; i < n; i++) {
+            bad += back[i] != (unsigned char)(i * 5 + i / 253);
+        }
+        EXPECT(bad == 0);
+        gpu->ops->release(gpu, a);
+        gpu->ops->release_host(gpu, h);
+        gpu->ops->release_host(gpu, back);
+    }
+    gpu->ops->release_host(gpu, NULL);
+    EXPECT(gpu->allocated == before);
+    case_end();
+}
+
 /* Many blocks that come and go: the list of live ones must not lose any. */
 static void many_blocks(void)
 {
@@ -110,6 +142,11 @@ static void ask_most(zt_device *d)
     EXPECT(d->ops->alloc(d, UINT64_MAX) == NULL);
 }
 
+static void ask_too_much_pinned(zt_device *d)
+{
+    EXPECT(d->ops->alloc_host(d, UINT64_MAX) == NULL);
+}
+
 static void scale_nothing(zt_device *d)
 {
     d->ops->scale(d, CKPT_F32, 2, NULL, 3);
@@ -159,6 +196,7 @@ static void failures(void)
 {
     failure("memory", CKPT_ELIMIT, "out of memory", ask_too_much);
     failure("all memory", CKPT_ELIMIT, "out of memory", ask_most);
+    failure("pinned memory", CKPT_ELIMIT, "pinned memory", ask_too_much_pinned);
     failure("no argument", CKPT_EUSAGE, "scale", scale_nothing);
     failure("dtype", CKPT_EUNSUPPORTED, "F32, BF16, F16", scale_bytes);
     failure("foreign pointer", CKPT_EUSAGE, "release", release_wrong);
@@ -586,6 +624,7 @@ int main(int argc, char **argv)
         return rc;
     }
     memory();
+    pinned();
     many_blocks();
     many_shapes();
     failures();
