@@ -3,6 +3,7 @@
  */
 #include "engine/save/live.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ static uint64_t lv_bytes(const zt_image *m, uint64_t n)
 static int lv_take_part(zt_image *m, uint32_t i, bool copy, ckpt_err *err)
 {
     const zt_partition *p = &m->zero->part[i];
+    zt_device *home = zt_zero_home(m->zero);
     const float *from[3];
     int rc = zt_zero_hold(m->zero, i, err);
 
@@ -51,14 +53,15 @@ static int lv_take_part(zt_image *m, uint32_t i, bool copy, ckpt_err *err)
         if (from[k] && !own)
             return ckpt_fail_memory(err);
         if (own)
-            memcpy(own, from[k], (size_t)p->n_elems * sizeof *own);
+            home->ops->get(home, own, from[k], p->n_elems * sizeof *own);
         from[k] = own;
     }
     m->master[i] = from[0];
     m->state[0][i] = from[1];
     m->state[1][i] = from[2];
-    if (!copy)
-        return CKPT_OK;
+    rc = zt_device_check(home, err);
+    if (!copy || rc != CKPT_OK)
+        return rc;
     m->n_held = i;
     return zt_zero_let_go(m->zero, i, false, err);
 }
@@ -75,6 +78,7 @@ static int lv_take_parts(zt_image *m, bool copy, ckpt_err *err)
     size_t n = (size_t)m->zero->n_parts + 1;
     int rc = CKPT_OK;
 
+    m->home = copy ? NULL : zt_zero_home(m->zero);
     m->master = ckpt_alloc(n * sizeof *m->master);
     m->state[0] = ckpt_alloc(n * sizeof *m->master);
     m->state[1] = ckpt_alloc(n * sizeof *m->master);
@@ -104,40 +108,38 @@ static zt_low lv_wanted(const zt_image *m, const zt_param *p, bool model)
     return low;
 }
 
-/* All ranks must gather the same parameters. */
-static bool lv_gathered(const zt_image *m, const zt_param *p)
+/* True if a parameter's weights are copied.  In stage 3 that takes all ranks, who gather alike. */
+static bool lv_gathered(const zt_image *m, size_t i)
 {
-    return p->frozen || m->zero->config->stage == 1 || m->zero->config->stage == 2;
+    const zt_low *low = &m->low[i];
+
+    return m->zero->config->stage == 3 ? m->zero->model->params.at[i].frozen
+                                       : low->at && !low->device;
 }
 
-/* Room for the working weights: what is kept of each, and one whole parameter. */
+/* Room for the working weights that are copied, and for one whole parameter that is cut. */
 static int lv_make_room(zt_image *m, bool model, bool copy, void **whole, ckpt_err *err)
 {
     const zt_params *params = &m->zero->model->params;
     uint64_t longest = 0;
 
     for (size_t i = 0; i < params->n; i++) {
-        zt_low low = lv_wanted(m, &params->at[i], model);
-        longest = params->at[i].n_elems > longest ? params->at[i].n_elems : longest;
-        // In the memory of the processor the weights can be read where they are.
-        bool there =
-            !copy && m->zero->device->host && m->zero->config->stage < 3 && params->at[i].w;
-        if (low.count && there)
-            low.at = params->at[i].w;
-        else if (low.count)
-            low.at = zt_image_alloc(m, lv_bytes(m, low.count));
-        if (low.count && !low.at)
+        zt_low *low = &m->low[i];
+        uint64_t n = params->at[i].n_elems;
+        *low = lv_wanted(m, &params->at[i], model);
+        if (low->count && !copy && m->zero->config->stage < 3) {
+            low->at = (void *)(uintptr_t)params->at[i].w; // only read
+            low->device = m->zero->device;
+        } else if (low->count) {
+            low->at = zt_image_alloc(m, lv_bytes(m, low->count));
+        }
+        if (low->count && !low->at)
             return ckpt_fail_memory(err);
-        m->low[i] = low;
+        if (lv_gathered(m, i) && low->count < n)
+            longest = n > longest ? n : longest;
     }
-    *whole = zt_image_alloc(m, lv_bytes(m, longest));
-    return *whole ? CKPT_OK : ckpt_fail_memory(err);
-}
-
-/* True if a parameter's weights are read in place. */
-static bool lv_in_place(const zt_image *m, size_t i)
-{
-    return m->low[i].at && m->low[i].at == m->zero->model->params.at[i].w;
+    *whole = longest ? zt_image_alloc(m, lv_bytes(m, longest)) : NULL;
+    return longest && !*whole ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
 static int lv_gather(zt_image *m, void *whole, ckpt_err *err)
@@ -146,12 +148,13 @@ static int lv_gather(zt_image *m, void *whole, ckpt_err *err)
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < params->n; i++) {
-        zt_low *low = &m->low[i];
-        if (!lv_gathered(m, &params->at[i]))
+        const zt_low *low = &m->low[i];
+        bool cut = low->count < params->at[i].n_elems;
+        if (!lv_gathered(m, i))
             continue;
-        rc = zt_zero_gather(m->zero, (uint32_t)i, whole, err);
-        if (rc == CKPT_OK && low->at && !lv_in_place(m, i))
-            memcpy((void *)(uintptr_t)low->at, (const uint8_t *)whole + lv_bytes(m, low->first),
+        rc = zt_zero_gather(m->zero, (uint32_t)i, cut ? whole : low->at, err);
+        if (rc == CKPT_OK && cut && low->at)
+            memcpy(low->at, (const uint8_t *)whole + lv_bytes(m, low->first),
                    (size_t)lv_bytes(m, low->count));
     }
     return rc;
@@ -214,12 +217,43 @@ static int lv_by_place(const void *pa, const void *pb)
     return (a->first > b->first) - (a->first < b->first);
 }
 
-static int lv_source(lv_maker *k, const void *memory, uint64_t n_bytes, uint32_t *index)
+/* What lies in the memory of a device that is not the host's; in the map's arena. */
+typedef struct lv_far {
+    ckpt_far far; /* first: a ckpt_far * is one of these */
+    zt_device *device;
+    const char *at;
+} lv_far;
+
+/* Threads that read take turns on the device. */
+static pthread_mutex_t lv_turn = PTHREAD_MUTEX_INITIALIZER;
+
+static int lv_read(const ckpt_far *far, void *to, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const lv_far *f = (const lv_far *)(const void *)far;
+    int rc;
+
+    pthread_mutex_lock(&lv_turn);
+    f->device->ops->get(f->device, to, f->at + at, n);
+    rc = zt_device_check(f->device, err);
+    pthread_mutex_unlock(&lv_turn);
+    return rc;
+}
+
+/* n_bytes in the memory of a device, NULL: the host's. */
+static int lv_source(lv_maker *k, zt_device *of, const void *at, uint64_t n_bytes, uint32_t *index)
 {
     ckpt_source s = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = n_bytes, .n_stored = n_bytes};
 
-    s.memory = (void *)(uintptr_t)memory;
+    s.memory = (void *)(uintptr_t)at;
     s.name = "live memory";
+    if (of && !of->host) {
+        lv_far *far = ckpt_arena_alloc(k->map->arena, sizeof *far);
+        if (!far)
+            return ckpt_fail_memory(k->err);
+        *far = (lv_far){.far = {.read = lv_read}, .device = of, .at = at};
+        s.kind = CKPT_SOURCE_FAR;
+        s.memory = far;
+    }
     return ckpt_map_add_source(k->map, &s, index, k->err);
 }
 
@@ -241,7 +275,7 @@ static int lv_sources(lv_maker *k)
         for (unsigned c = 0; rc == CKPT_OK && c < 3; c++) {
             k->column[3 * i + c] = UINT32_MAX;
             if (at[c])
-                rc = lv_source(k, at[c], m->zero->part[i].n_elems * sizeof(float),
+                rc = lv_source(k, m->home, at[c], m->zero->part[i].n_elems * sizeof(float),
                                &k->column[3 * i + c]);
         }
     }
@@ -311,7 +345,7 @@ static int lv_back_low(lv_maker *k, ckpt_tensor *t, const zt_low *low)
     int rc = CKPT_OK;
 
     if (low->at && low->count)
-        rc = lv_source(k, low->at, low->count * item, &source);
+        rc = lv_source(k, low->device, low->at, low->count * item, &source);
     else
         end = low->first;
     if (rc == CKPT_OK && low->first)

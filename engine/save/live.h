@@ -11,16 +11,21 @@
 #include "engine/save/save.h"
 #include "libckpt/map/state.h"
 
-/* Working weights of one parameter in host memory: elements first .. first + count. */
+/* Working weights of one parameter: elements first .. first + count. */
 typedef struct zt_low {
-    const void *at; /* NULL: not here */
+    void *at;          /* NULL: not here */
+    zt_device *device; /* they are read where they are, in its memory; NULL: a copy, on the host */
     uint64_t first, count;
 } zt_low;
 
-/* What of a run's state this rank can read, in host memory. */
+/*
+ * What of a run's state this rank can read.  What is not copied stays where it is, on a GPU too: the map's sources read
+ * it piece by piece.
+ */
 typedef struct zt_image {
     zt_zero *zero;
     uint32_t n_held;                  /* partitions that zt_zero_hold has given, from the first */
+    zt_device *home;                  /* in whose memory they are; NULL: copies, on the host */
     const float **master, **state[2]; /* per partition */
     zt_low *low;                      /* per parameter of the model */
     void **own;                       /* buffers of this image */
@@ -28,8 +33,8 @@ typedef struct zt_image {
 } zt_image;
 
 /*
- * Take it: partitions are held until the image is dropped, or copied and given back at once.  All
- * ranks call it; they agree on the outcome.
+ * Take it: partitions are held until the image is dropped, or copied to the host and given back at
+ * once.  All ranks call it; they agree on the outcome.
  *
  * model  this rank writes model files that all ranks share: it needs all working weights
  */
@@ -40,7 +45,7 @@ void zt_image_drop(zt_image *image);
 void *zt_image_alloc(zt_image *image, uint64_t n_bytes);
 
 /* The map of an image, with its training state (tree.c) where client is not NULL or with_state is
- * set. */
+ * set.  Until it is freed the device of what is not copied is the map's readers' alone. */
 int zt_live_map(ckpt_map **out, const zt_image *image, const ckpt_value *client, ckpt_err *err);
 
 /* The state of a run for map->states: groups, the trees of a rank's files (engine/save/tree.c). */

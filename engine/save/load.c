@@ -14,7 +14,11 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/ckpt.h"
 
-enum { LD_NAME = 1024, LD_LIST = 360 /* bytes of names in a message */ };
+enum {
+    LD_NAME = 1024,
+    LD_LIST = 360,     /* bytes of names in a message */
+    LD_PIECE = 1 << 20 /* elements on their way to a device at a time: 4 MiB */
+};
 
 typedef struct ld_loader {
     zt_zero *zero;
@@ -22,6 +26,7 @@ typedef struct ld_loader {
     ckpt_reader *reader;
     const ckpt_tensor **from; /* per parameter of the model; NULL: missing */
     float **kept;             /* per parameter: the values of one that is missing; or NULL */
+    float *piece;             /* LD_PIECE elements, where masters are not in the host's memory */
     uint8_t *used;            /* per tensor of the map */
     size_t n_missing, n_unknown;
     bool initial; /* prefixes and left-out parts of names count */
@@ -204,6 +209,8 @@ static void ld_free(ld_loader *l)
     ckpt_free(l->kept);
     ckpt_free(l->from);
     ckpt_free(l->used);
+    if (l->piece)
+        zt_zero_home(l->zero)->ops->release_host(zt_zero_home(l->zero), l->piece);
     ckpt_reader_free(l->reader);
     ckpt_map_free(l->map);
 }
@@ -327,6 +334,27 @@ static int ld_check_moments(const ld_loader *l, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* A run of one column: straight into the host's memory, or piece by piece to a device. */
+static int ld_column(ld_loader *l, const ckpt_tensor *t, const zt_owned *o, float *column,
+                     ckpt_err *err)
+{
+    zt_device *home = zt_zero_home(l->zero);
+    float *to = column + o->at;
+    int rc = CKPT_OK;
+
+    if (t && home->host)
+        return ckpt_reader_read(l->reader, t, o->first, o->count, CKPT_F32, to, err);
+    if (!t)
+        home->ops->zero(home, to, o->count * sizeof *to);
+    for (uint64_t at = 0; t && rc == CKPT_OK && at < o->count; at += LD_PIECE) {
+        uint64_t n = o->count - at < LD_PIECE ? o->count - at : LD_PIECE;
+        rc = ckpt_reader_read(l->reader, t, o->first + at, n, CKPT_F32, l->piece, err);
+        if (rc == CKPT_OK)
+            home->ops->put(home, to + at, l->piece, n * sizeof *to);
+    }
+    return rc;
+}
+
 /* One run of a partition: master, then moments; those that the checkpoint lacks begin at zero. */
 static int ld_run(ld_loader *l, const zt_owned *o, ckpt_err *err)
 {
@@ -337,16 +365,10 @@ static int ld_run(ld_loader *l, const zt_owned *o, ckpt_err *err)
 
     if (!from)
         return CKPT_OK; // keeps what it has
-    rc = ckpt_reader_read(l->reader, from, o->first, o->count, CKPT_F32, p->master + o->at, err);
+    rc = ld_column(l, from, o, p->master, err);
     for (unsigned k = 0; rc == CKPT_OK && k < optim->n_state; k++) {
-        const ckpt_tensor *t = ld_moment(l, optim->state[k], from);
-        if (!p->state[k])
-            continue;
-        if (t)
-            rc = ckpt_reader_read(l->reader, t, o->first, o->count, CKPT_F32, p->state[k] + o->at,
-                                  err);
-        else
-            memset(p->state[k] + o->at, 0, (size_t)o->count * sizeof(float));
+        if (p->state[k])
+            rc = ld_column(l, ld_moment(l, optim->state[k], from), o, p->state[k], err);
     }
     return rc;
 }
@@ -363,6 +385,8 @@ static int ld_partition(ld_loader *l, uint32_t part, ckpt_err *err)
         if (owned[i].partition == part)
             rc = ld_run(l, &owned[i], err);
     }
+    if (rc == CKPT_OK)
+        rc = zt_device_check(zt_zero_home(l->zero), err);
     let = zt_zero_let_go(l->zero, part, true, rc == CKPT_OK ? err : NULL);
     return rc == CKPT_OK ? let : rc;
 }
@@ -390,12 +414,24 @@ static int ld_step(ld_loader *l, int64_t *step, ckpt_err *err)
     return rc;
 }
 
+/* What goes to a device goes through a buffer that it copies from fastest. */
+static int ld_make_room(ld_loader *l, ckpt_err *err)
+{
+    zt_device *home = zt_zero_home(l->zero);
+
+    if (!home->host)
+        l->piece = home->ops->alloc_host(home, LD_PIECE * sizeof *l->piece);
+    return zt_device_check(home, err);
+}
+
 /* Masters, moments and everything beside them. */
 static int ld_state(ld_loader *l, ckpt_err *err)
 {
     int64_t step = -1;
     int rc = ld_step(l, &step, err);
 
+    if (rc == CKPT_OK)
+        rc = ld_make_room(l, err);
     for (uint32_t i = 0; rc == CKPT_OK && i < l->zero->n_parts; i++)
         rc = ld_partition(l, i, err);
     rc = zt_comm_agree(l->zero->comm, rc, err);

@@ -77,14 +77,15 @@ static void wt_own_runs(const wt_writer *w, uint32_t param, float *to)
 {
     size_t n = 0;
     const zt_owned *o = zt_zero_owned(w->zero, &n);
+    zt_device *home = zt_zero_home(w->zero);
     // Without ZeRO everybody has everything: one of them is enough.
     bool mine = w->zero->config->stage > 0 || wt_is_writer(w);
 
     memset(to, 0, (size_t)w->zero->model->params.at[param].n_elems * sizeof *to);
     for (size_t i = 0; mine && i < n; i++) {
         if (o[i].param == param)
-            memcpy(to + o[i].first, w->zero->part[o[i].partition].master + o[i].at,
-                   (size_t)o[i].count * sizeof *to);
+            home->ops->get(home, to + o[i].first, w->zero->part[o[i].partition].master + o[i].at,
+                           o[i].count * sizeof *to);
     }
 }
 
@@ -126,6 +127,8 @@ static int wt_gather(wt_writer *w, ckpt_err *err)
         if (wt_is_wanted(w, &w->zero->model->params.at[i]))
             rc = wt_gather_one(w, i, err);
     }
+    if (rc == CKPT_OK)
+        rc = zt_device_check(zt_zero_home(w->zero), err);
     while (n_held > 0)
         (void)zt_zero_let_go(w->zero, --n_held, false, NULL);
     return rc;

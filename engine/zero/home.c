@@ -80,6 +80,11 @@ bool zr_is_home(const zt_zero *z)
     return zr_of(z)->home != z->device;
 }
 
+zt_device *zt_zero_home(const zt_zero *z)
+{
+    return zr_of(z)->home;
+}
+
 static int hm_thread(zr_home *h, ckpt_err *err)
 {
     if (pthread_mutex_init(&h->lock, NULL) != 0) {

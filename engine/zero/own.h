@@ -103,10 +103,9 @@ typedef struct zr_own {
     zt_onebit **onebit;    /* one per group */
     struct zr_flat *flat;
     struct zr_sharded *sharded;
-    struct zr_files *files;    /* offload to files; NULL: none */
-    bool swapped;              /* masters and state are in files */
-    bool mapped;               /* partitions of weights are in files */
-    zt_partition *device_part; /* zt_zero_hold on a device that is not the host: its pointers */
+    struct zr_files *files; /* offload to files; NULL: none */
+    bool swapped;           /* masters and state are in files */
+    bool mapped;            /* partitions of weights are in files */
 } zr_own;
 
 static inline zr_own *zr_of(const zt_zero *z)
@@ -127,8 +126,8 @@ static inline int zr_code(const ckpt_err *err)
 }
 
 /*
- * Before tensors travel: a communicator of host memory reads what the device must have finished; one of the device's
- * own memory comes after it by itself.
+ * Before tensors travel: a communicator of host memory reads what the device must have finished;
+ * one of the device's own memory comes after it by itself.
  */
 static inline void zr_ready(zt_zero *z)
 {
@@ -180,8 +179,8 @@ int zr_muon(zt_zero *z, float g_scale, ckpt_err *err);
 bool zr_has_muon(const zt_zero *z);
 
 /*
- * home.c: where masters and state are.  new before anything is allocated, ready once partitions are known; stop
- * before memory is given back, free after.
+ * home.c: where masters and state are.  new before anything is allocated, ready once partitions are
+ * known; stop before memory is given back, free after.
  */
 int zr_home_new(zt_zero *z, ckpt_err *err);
 int zr_home_ready(zt_zero *z, ckpt_err *err);

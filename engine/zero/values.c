@@ -2,8 +2,6 @@
  * values.c: values in and out: first values, masters after a resume, runs that this rank owns,
  * whole parameters.
  */
-#include <string.h>
-
 #include "engine/zero/own.h"
 
 #define VA_CHUNK (UINT64_C(1) << 18) /* elements at a time: 1 MiB */
@@ -166,90 +164,20 @@ const zt_owned *zt_zero_owned(const zt_zero *z, size_t *n)
     return zr_of(z)->owned;
 }
 
-/* ---- partitions in host memory ---- */
-
-/* True where masters and state are not in the host's memory. */
-static bool va_is_far(const zt_zero *z)
-{
-    return !zr_of(z)->home->host;
-}
-
-/* Copies of a partition's arrays, for a device whose memory the host cannot read. */
-static int va_to_host(zt_zero *z, uint32_t i, ckpt_err *err)
-{
-    zr_own *o = zr_of(z);
-    zt_partition *p = &z->part[i];
-    float **field[3] = {&p->master, &p->state[0], &p->state[1]}, *host[3] = {NULL};
-    bool room = true;
-    int rc;
-
-    if (o->device_part == NULL) {
-        o->device_part = ckpt_alloc(((size_t)z->n_parts + 1) * sizeof *o->device_part);
-    }
-    if (o->device_part == NULL) {
-        return ckpt_fail_memory(err);
-    }
-    o->device_part[i] = *p;
-    for (unsigned k = 0; k < 3; k++) {
-        if (*field[k] != NULL) {
-            host[k] = ckpt_alloc(4 * (size_t)p->n_elems + 4);
-            room = room && host[k] != NULL;
-        }
-    }
-    for (unsigned k = 0; k < 3 && room; k++) {
-        if (host[k] != NULL) {
-            z->device->ops->get(z->device, host[k], *field[k], 4 * p->n_elems);
-        }
-    }
-    rc = room ? zt_device_check(z->device, err) : ckpt_fail_memory(err);
-    for (unsigned k = 0; k < 3; k++) {
-        if (rc != CKPT_OK) { // the partition stays as it is
-            ckpt_free(host[k]);
-        } else if (host[k] != NULL) {
-            *field[k] = host[k];
-        }
-    }
-    return rc;
-}
-
-/* The copies back, and the device's pointers again. */
-static void va_to_device(zt_zero *z, uint32_t i, bool changed)
-{
-    zt_partition *p = &z->part[i], *d = &zr_of(z)->device_part[i];
-    float *host[3] = {p->master, p->state[0], p->state[1]};
-    float *device[3] = {d->master, d->state[0], d->state[1]};
-
-    for (unsigned k = 0; k < 3; k++) {
-        if (host[k] != NULL && changed) {
-            z->device->ops->put(z->device, device[k], host[k], 4 * p->n_elems);
-        }
-    }
-    z->device->ops->sync(z->device);
-    for (unsigned k = 0; k < 3; k++) {
-        ckpt_free(host[k]);
-    }
-    p->master = device[0];
-    p->state[0] = device[1];
-    p->state[1] = device[2];
-}
+/* ---- partitions in memory ---- */
 
 int zt_zero_hold(zt_zero *z, uint32_t partition, ckpt_err *err)
 {
     if (partition >= z->n_parts) {
         return ckpt_fail(err, CKPT_EUSAGE, "partition %u of %u", partition, z->n_parts);
     }
-    int rc = zr_bring(z, partition, err);
-
-    return rc == CKPT_OK && va_is_far(z) ? va_to_host(z, partition, err) : rc;
+    return zr_bring(z, partition, err);
 }
 
 int zt_zero_let_go(zt_zero *z, uint32_t partition, bool changed, ckpt_err *err)
 {
     if (partition >= z->n_parts) {
         return ckpt_fail(err, CKPT_EUSAGE, "partition %u of %u", partition, z->n_parts);
-    }
-    if (va_is_far(z)) {
-        va_to_device(z, partition, changed);
     }
     return zr_put_back(z, partition, changed, err);
 }

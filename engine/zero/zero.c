@@ -302,7 +302,6 @@ void zt_zero_free(zt_zero *z)
     }
     zr_free_blocks(z);
     zr_home_free(z);
-    ckpt_free(o->device_part);
     ckpt_free(o->owned);
     ckpt_free(o->place);
     ckpt_free(o->muon);

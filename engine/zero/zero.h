@@ -132,8 +132,14 @@ int zt_zero_evaluate(zt_zero *z, const zt_batch *batch, void *logits, double *lo
 const zt_owned *zt_zero_owned(const zt_zero *z, size_t *n);
 
 /*
- * Bring a partition's masters and state into host memory (from files or device), and back after changing them.
- * Between the two calls part->master and state are host pointers.
+ * The device in whose memory masters and state are: z->device, or beside a GPU, with offload, the processor's.  Where
+ * that is not the host's (host), they are read by get and written by put.
+ */
+zt_device *zt_zero_home(const zt_zero *z);
+
+/*
+ * Bring a partition's masters and state into memory (from files), and back after changing them.  Between the two calls
+ * part->master and state are pointers of zt_zero_home(z).
  */
 int zt_zero_hold(zt_zero *z, uint32_t partition, ckpt_err *err);
 int zt_zero_let_go(zt_zero *z, uint32_t partition, bool changed, ckpt_err *err);

@@ -7,10 +7,13 @@
  *
  * Its memory is one range of addresses that has no access rights but during an operation.  Every
  * pointer to a tensor is checked to lie in it, every pointer to the host's memory not to.
- * FAR_DEVICE_OWN=1 in the environment gives each process a device of its own, so that zerotrain
- * takes the way over zt_nccl_comm_new.
+ * Two threads in it at once are caught, too.  In the environment
+ *     FAR_DEVICE_OWN=1   gives each process a device of its own, so that zerotrain takes the way
+ * over zt_nccl_comm_new FAR_DEVICE_MOST=n  ends the process when a copy from or to the host is
+ * longer than n bytes FAR_DEVICE_GETS=n  makes the device fail in the get after n ones
  */
 #define _DEFAULT_SOURCE
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +39,8 @@ typedef struct fr_device {
     size_t top; /* bytes that were ever given out, in pages */
     fr_span *span;
     size_t n, room;
+    uint64_t most, gets; /* of the environment */
+    atomic_flag busy;
 } fr_device;
 
 static fr_device *fr_of(zt_device *d)
@@ -130,6 +135,10 @@ static bool fr_begin(zt_device *d, const char *name, const void *const *far, siz
             abort();
         }
     }
+    if (atomic_flag_test_and_set(&f->busy)) {
+        fprintf(stderr, "far device: %s while another thread is in it\n", name);
+        abort();
+    }
     fr_protect(f, PROT_READ | PROT_WRITE);
     return true;
 }
@@ -140,6 +149,7 @@ static void fr_end(zt_device *d)
     ckpt_err err = {0};
 
     fr_protect(f, PROT_NONE);
+    atomic_flag_clear(&f->busy);
     if (zt_device_check(f->cpu, &err) != CKPT_OK)
         zt_device_fail(d, err.code, err.text);
 }
@@ -163,15 +173,27 @@ static void fr_host(zt_device *d, const void *p)
     } while (0)
 #define FR_CPU (fr_of(d)->cpu)
 
+static void fr_length(const zt_device *d, uint64_t n)
+{
+    if (n > ((const fr_device *)(const void *)d)->most) {
+        fprintf(stderr, "far device: %llu bytes are copied at once\n", (unsigned long long)n);
+        abort();
+    }
+}
+
 static void fr_put(zt_device *d, void *to, const void *host, uint64_t n)
 {
     fr_host(d, host);
+    fr_length(d, n);
     FR_DO(d, put, (FR_CPU, to, host, n), to);
 }
 
 static void fr_get(zt_device *d, void *host, const void *from, uint64_t n)
 {
     fr_host(d, host);
+    fr_length(d, n);
+    if (fr_of(d)->gets-- == 0)
+        zt_device_fail(d, CKPT_EIO, "its memory cannot be read any more");
     FR_DO(d, get, (FR_CPU, host, from, n), from);
 }
 
@@ -400,6 +422,13 @@ int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID])
     return 1;
 }
 
+static uint64_t fr_setting(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? strtoull(text, NULL, 10) : UINT64_MAX;
+}
+
 int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err)
 {
     fr_device *f;
@@ -425,6 +454,9 @@ int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_er
         return rc;
     }
     f->device.ops = &fr_ops;
+    f->most = fr_setting("FAR_DEVICE_MOST");
+    f->gets = fr_setting("FAR_DEVICE_GETS");
+    atomic_flag_clear(&f->busy);
     *out = &f->device;
     return CKPT_OK;
 }

@@ -21,6 +21,7 @@ LLAMA = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'vocab_si
          'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'max_position_embeddings': 32, 'hidden_act': 'silu',
          'rms_norm_eps': 1e-6, 'initializer_range': 0.02, 'tie_word_embeddings': False, 'rope_theta': 10000.0}
 STEPS = 4
+MOST = 17 << 20  # bytes: a save's buffers have 16 MiB at most
 
 
 def optimizer(name, **params):
@@ -87,6 +88,40 @@ class Checks:
                     out.append('%s differs' % os.path.relpath(path, folders[0]))
         return out[:3]
 
+    def in_pieces(self, stage, *options):
+        """No copy is as long as a partition, neither in a save nor in a resume."""
+        folder = self.w.fresh('run')
+        args = ['--deepspeed_config', self.w.write('ds.json', ds_config(stage, 2, kind='bf16')), '--model',
+                self.w.write('wide.json', gpt2(50000, 128, 2, 1)), '--data', self.data]
+        engine_help.ENV['FAR_DEVICE_MOST'] = str(MOST)
+        try:
+            self.run(1, 'cuda', args + ['--max-steps', 1, '--save', folder, *options])
+            self.run(1, 'cuda', args + ['--max-steps', 2, '--load', folder])
+        finally:
+            del engine_help.ENV['FAR_DEVICE_MOST']
+        return []
+
+    def failing(self, world, stage, *options):
+        """A device that fails in any of its copies to the host: an error, the old checkpoint, nothing of the new one."""
+        old, out, told, n = self.w.fresh('run'), [], 0, 0
+        args = ['--deepspeed_config', self.w.write('ds.json', ds_config(stage, 2, kind='bf16')), '--model', self.models['gpt2'], '--data',
+                self.data]
+        self.run(world, 'cuda', args + ['--max-steps', 1, '--save', old])
+        status = 1
+        while status != 0 and not out:
+            engine_help.ENV['FAR_DEVICE_GETS'] = str(n)
+            status, _, err = self.w.run(world, args + ['--device', 'cuda', '--load', old, '--max-steps', 2, '--save', old, *options], 60)
+            del engine_help.ENV['FAR_DEVICE_GETS']
+            names = sorted(os.listdir(old))
+            if status != 0:
+                told += 1
+                bad = status is None or status < 0 or 'cannot be read any more' not in err
+                out += ['get %d: exit %s: %s' % (n, status, err.strip()[-200:])] * bad
+                out += ['get %d: %s' % (n, names)] * (names != ['global_step1', 'latest'])
+                out += ['get %d: latest' % n] * (open(os.path.join(old, 'latest')).read().strip() != 'global_step1')
+            n += 1 + n // (8 if world == 1 else 2)  # what mpirun takes to end
+        return out or ['nothing failed'] * (told < 3)
+
     def classified(self, world):
         """Evaluation and prediction of a classifier of text."""
         base = ['--deepspeed_config', self.w.write('ds.json', ds_config(3, 8)), '--model', SENTIMENT, '--seq', 24]
@@ -143,6 +178,11 @@ def cases(c, w):
     for there, back in (('cpu', 'cuda'), ('cuda', 'cpu')):
         for stage in (1, 2, 3):
             yield 'saved on %s, resumed on %s, stage %d' % (there, back, stage), lambda s=stage, t=there, b=back: c.resumed(2, s, t, b)
+    for stage in (0, 1, 3):
+        yield 'saved and resumed in pieces, stage %d' % stage, lambda s=stage: c.in_pieces(s)
+    for world, stage in ((1, 0), (1, 2), (1, 3), (2, 1)):
+        yield 'fails during a save, stage %d, %d ranks' % (stage, world), lambda s=stage, n=world: c.failing(n, s)
+    yield 'fails during a save in the background', lambda: c.failing(1, 2, '--async-save')
     yield 'evaluation and prediction', lambda: c.classified(1)
     yield 'evaluation and prediction, 2 ranks', lambda: c.classified(2)
     # each process has a device of its own: the communicator is the plugin's
