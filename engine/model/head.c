@@ -112,6 +112,7 @@ typedef struct hd_work {
     int32_t *row, *label;
     void *x, *h, *dh, *kept, *logits;
     uint64_t chunk; /* rows */
+    uint64_t ld;    /* of logits, elements */
     uint64_t n_bytes;
 } hd_work;
 
@@ -122,13 +123,15 @@ static hd_work hd_working(const zt_model *m, uint64_t rows, const zt_lm_body *bo
     hd_work w;
 
     w.chunk = hd_chunk(m, rows);
+    // GPT-2 has 50257 words: matrix products want rows that begin at multiples of their registers
+    w.ld = (m->config.vocab + 63) & ~UINT64_C(63);
     w.row = zt_room_take(&room, rows * sizeof *w.row);
     w.label = zt_room_take(&room, rows * sizeof *w.label);
     w.x = zt_room_elems(&room, m, n);
     w.h = zt_room_elems(&room, m, n);
     w.dh = zt_room_elems(&room, m, n);
     w.kept = zt_room_take(&room, body->kept(m, rows));
-    w.logits = zt_room_elems(&room, m, w.chunk * m->config.vocab);
+    w.logits = zt_room_elems(&room, m, w.chunk * w.ld);
     w.n_bytes = room.used;
     return w;
 }
@@ -180,9 +183,12 @@ static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, 
     bool grad = c->p->train;
     double loss = (double)NAN;
     double part = (double)c->rows / (double)n;
-    zt_map_fw fw = {.x = zt_at(m, w->h, at), .y = w->logits};
-    zt_loss a = {
-        .kind = ZT_CROSS_ENTROPY, .rows = c->rows, .classes = m->config.vocab, .loss = &loss};
+    zt_map_fw fw = {.ldy = w->ld, .x = zt_at(m, w->h, at), .y = w->logits};
+    zt_loss a = {.kind = ZT_CROSS_ENTROPY,
+                 .rows = c->rows,
+                 .classes = m->config.vocab,
+                 .ld = w->ld,
+                 .loss = &loss};
 
     zt_map_forward(c, out, &fw);
     a.label = w->label + first;
@@ -192,7 +198,7 @@ static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, 
     a.factor = c->rows == n ? factor : (float)((double)factor * part);
     m->device->ops->loss(m->device, m->dtype, &a);
     if (grad) {
-        zt_map_bw bw = {.x = fw.x, .dy = w->logits, .dx = zt_at(m, w->dh, at)};
+        zt_map_bw bw = {.lddy = w->ld, .x = fw.x, .dy = w->logits, .dx = zt_at(m, w->dh, at)};
 
         zt_map_backward(c, out, &bw);
     }
