@@ -15,243 +15,225 @@
  */
 #include "engine/device/cuda_attention.h"
 
-/* Keys of a tile, and floats from one row of scores to the next. */
-#define FW_KEYS 64
-#define FW_LD   68
-
 /* ---- tensor family ----------------------------------------------------------------------- */
 
-/* Where things lie in shared memory, in bytes.  Each warp's scores become its probabilities: a row
- * of FW_KEYS of T lies where the row of scores began. */
+/* Where things lie in shared memory, in bytes; the queries come first. */
 typedef struct ck_fw_lay {
-    int k, v, s, shrink, valid, keep, bytes; /* the queries come first */
+    int k, v, valid, keep, bytes;
 } ck_fw_lay;
 
-/* M: 16 M queries a warp.  stages: tiles of keys at a time. */
-template <int W, int M> static __host__ __device__ ck_fw_lay ck_fw_plan(int stages, bool drop)
+/* M: 16 M queries a warp.  K: keys of a tile.  stages: tiles of keys at a time. */
+template <int W, int M, int K>
+static __host__ __device__ ck_fw_lay ck_fw_plan(int stages, bool drop)
 {
-    // T has 2 bytes; all parts are multiples of 32 bytes, as pieces for tensor cores must be
-    const int rows = 16 * M * AT_WARPS, row = 2 * (W + AT_PAD);
+    // T has 2 bytes
+    const int rows = 16 * M * AT_WARPS, row = 2 * (W + CK_TC_PAD);
     ck_fw_lay l;
 
     l.k = rows * row;
-    l.v = l.k + stages * FW_KEYS * row;
-    l.s = l.v + stages * FW_KEYS * row;
-    l.shrink = l.s + rows * FW_LD * 4;
-    l.valid = l.shrink + rows * 4;
-    l.keep = l.valid + stages * FW_KEYS * 4;
-    l.bytes = l.keep + (drop ? rows * FW_KEYS : 0);
+    l.v = l.k + stages * K * row;
+    l.valid = l.v + stages * K * row;
+    l.keep = l.valid + stages * K * 4;
+    l.bytes = l.keep + (drop ? rows * K : 0);
     return l;
 }
 
-/* What a warp works with. */
-template <typename T> struct ck_fw_warp {
-    const T *q;
-    float *s, *shrink;   /* 16 M rows of scores; by what their sums shrink */
+/* What a warp works with.  Four lanes share a row: row m * 16 + half * 8 + lane / 4 for each m and
+ * half. */
+template <typename T, int M> struct ck_fw_warp {
+    T *q;                /* its rows; in the end the room for o */
     const uint8_t *keep; /* of its rows, or unused */
     int q0;              /* its first query */
-    uint32_t rows;       /* ck_at_places */
-    float top, sum;      /* of this lane's row: maximum (times log2 e) and sum so far */
+    float top[M][2];     /* maximum so far, times log2 e */
+    float sum[M][2];     /* what this lane has of the sum so far */
 };
 
 /* A tile of keys. */
 template <typename T> struct ck_fw_keys {
     const T *k, *v;
-    const int *valid;
-    int k0;
+    ck_at_cols at;
 };
 
-/* Copy keys k0 .. k0 + FW_KEYS of the head into stage `at`. */
-template <typename T, int W>
+/* Copy keys k0 .. k0 + K of the head into stage `at`. */
+template <typename T, int W, int K>
 static __device__ __forceinline__ ck_fw_keys<T> ck_fw_load(const cu_at_call &a, const ck_at_head &h,
                                                            char *room, const ck_fw_lay &l,
                                                            const int2 &at_k0)
 {
-    const int size = FW_KEYS * (W + AT_PAD), at = at_k0.x, k0 = at_k0.y;
+    const int size = K * (W + CK_TC_PAD), at = at_k0.x, k0 = at_k0.y;
     T *k = (T *)(void *)(room + l.k) + at * size, *v = (T *)(void *)(room + l.v) + at * size;
-    int *valid = (int *)(void *)(room + l.valid) + at * FW_KEYS;
+    int *valid = (int *)(void *)(room + l.valid) + at * K;
     const T *from_k = (const T *)a.k + ck_at_key(a, h.batch, k0, h.key_head, a.ldk);
     const T *from_v = (const T *)a.v + ck_at_key(a, h.batch, k0, h.key_head, a.ldv);
 
-    ck_at_tile<T, W>(a, k, from_k, a.ldk, FW_KEYS, a.seq - k0);
-    ck_at_tile<T, W>(a, v, from_v, a.ldv, FW_KEYS, a.seq - k0);
-    ck_at_valid(a, h, k0, FW_KEYS, valid);
+    ck_at_tile<T, W>(a, k, from_k, a.ldk, K, a.seq - k0);
+    ck_at_tile<T, W>(a, v, from_v, a.ldv, K, a.seq - k0);
+    ck_at_valid(a, h, k0, K, valid);
     ck_at_batch();
-    return {k, v, valid, k0};
+    return {k, v, {k0, valid}};
 }
 
 /*
- * One step of the running softmax over the warp's scores: they become probabilities relative to the
- * new maxima, in T, in the same place.  A lane has a whole row (M 2) or half of one (M 1).
+ * One step of the running softmax over one row of the warp's scores (row = 2 m + half): they become
+ * probabilities relative to the new maximum.  Returns by what earlier sums shrink.
  */
-template <typename T, int M>
-static __device__ __forceinline__ void ck_fw_softmax(const cu_at_call &a, const ck_at_head &h,
-                                                     ck_fw_warp<T> *w, const ck_fw_keys<T> &t)
+template <typename T, int M, int K>
+static __device__ __forceinline__ float ck_fw_row(ck_fw_warp<T, M> *w, ck_tc_sums (&s)[M][K / 8],
+                                                  int row)
 {
-    const int lane = (int)threadIdx.x % 32, row = lane * M / 2, n = FW_KEYS / (2 / M);
-    const int from = M == 2 ? 0 : lane % 2 * n, q = w->q0 + row;
-    const bool open = ck_at_open(a, w->q0, t.k0, FW_KEYS);
-    const float factor = a.scale * AT_LOG2E, before = w->top;
-    float *s = w->s + row * FW_LD, sum = 0;
-    alignas(16) float x[n];
+    const int m = row / 2, half = row % 2;
+    const float before = w->top[m][half];
+    float top = before, sum = 0;
 
 #pragma unroll
-    for (int c = 0; c < n; c += 4) { // 16 bytes at a time: lanes then use different banks
-        *(float4 *)(void *)&x[c] = *(const float4 *)(const void *)&s[from + c];
+    for (int e = 0; e < K / 4; e++) {
+        // passes NaN over; such a score makes the sum NaN below
+        top = fmaxf(top, s[m][e / 2].x[half * 2 + e % 2]);
     }
-#pragma unroll
-    for (int c = 0; c < n; c++) {
-        x[c] *= factor;
-        if (!open) {
-            x[c] = ck_at_score(a, h, q, t.k0 + from + c, t.valid[from + c], x[c]);
-        }
-        w->top = fmaxf(w->top, x[c]);
-    }
-    // fmaxf passes NaN over; such a score makes the sum NaN below
-    if (M == 1) {
-        w->top = fmaxf(w->top, __shfl_xor_sync(0xFFFFFFFFu, w->top, 1));
-    }
+    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
+    w->top[m][half] = top;
     // -inf: a row that has seen no key yet; 2^(-inf - 0) = 0
-    const float top = w->top > -INFINITY ? w->top : 0.0F;
+    top = top > -INFINITY ? top : 0.0F;
 #pragma unroll
-    for (int c = 0; c < n; c++) {
-        x[c] = exp2f(x[c] - top);
-        sum += x[c]; // not rounded to T, and before dropout
-        if (a.drop && w->keep[row * FW_KEYS + from + c] == 0) {
-            x[c] = 0;
-        }
+    for (int e = 0; e < K / 4; e++) {
+        float &x = s[m][e / 2].x[half * 2 + e % 2];
+
+        x = ck_at_exp2(x - top);
+        sum += x; // not rounded to T, and before dropout
     }
-    if (M == 1) {
-        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-    }
-    w->shrink[row] = exp2f(before - top);
-    w->sum = w->sum * w->shrink[row] + sum;
-    __syncwarp(); // all scores were read
+    const float shrink = ck_at_exp2(before - top);
+
+    w->sum[m][half] = w->sum[m][half] * shrink + sum;
+    return shrink;
+}
+
+/* Dropped probabilities become 0. */
+template <int M, int K>
+static __device__ __forceinline__ void ck_fw_drop(const uint8_t *keep, ck_tc_sums (&s)[M][K / 8])
+{
 #pragma unroll
-    for (int c = 0; c < n; c += 8) {
-        ck_write((T *)(void *)s, from + c, FW_KEYS, true, x + c);
+    for (int e = 0; e < M * (K / 2); e++) {
+        const int m = e / (K / 2), n = e / 4 % (K / 8), i = e % 4;
+        const int r = m * 16 + ck_tc_row(i), c = n * 8 + ck_tc_col(i);
+
+        s[m][n].x[i] = keep[r * K + c] != 0 ? s[m][n].x[i] : 0.0F;
     }
-    __syncwarp();
 }
 
 /* One tile of keys for the warp's queries. */
-template <typename T, int W, int M>
+template <typename T, int W, int M, int K>
 static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_at_head &h,
-                                                  ck_fw_warp<T> *w, const ck_fw_keys<T> &t,
-                                                  ck_at_acc (&o)[M][W / 16])
+                                                  ck_fw_warp<T, M> *w, const ck_fw_keys<T> &t,
+                                                  ck_tc_sums (&o)[M][W / 8])
 {
-    // a softmax needs whole rows, and where a lane's numbers lie is not known: through shared
-    // memory
-    {
-        ck_at_acc s[M][FW_KEYS / 16];
+    ck_tc_sums s[M][K / 8];
+    float shrink[2 * M];
+    bool grown = false;
 
-        ck_at_scores<T, W>(s, w->q, t.k);
+    ck_tc_scores<T, W>(s, w->q, t.k);
+    ck_at_scale(a, h, w->q0, t.at, s);
 #pragma unroll
-        for (int i = 0; i < M * (FW_KEYS / 16); i++) {
-            const int m = i / (FW_KEYS / 16), n = i % (FW_KEYS / 16);
-
-            nvcuda::wmma::store_matrix_sync(w->s + m * 16 * FW_LD + n * 16, s[m][n], FW_LD,
-                                            nvcuda::wmma::mem_row_major);
-        }
+    for (int row = 0; row < 2 * M; row++) {
+        shrink[row] = ck_fw_row<T, M, K>(w, s, row);
+        grown = grown || shrink[row] != 1.0F;
     }
-    __syncwarp();
-    ck_fw_softmax<T, M>(a, h, w, t);
     // after a few tiles the maxima seldom grow
-    if (__any_sync(0xFFFFFFFFu, w->shrink[(int)threadIdx.x % (16 * M)] != 1.0F)) {
+    if (__any_sync(0xFFFFFFFFu, grown)) {
 #pragma unroll
-        for (int i = 0; i < M * (W / 16) * 8; i++) {
-            const int m = i / (W / 16 * 8), n = i / 8 % (W / 16);
+        for (int e = 0; e < M * (W / 8) * 4; e++) {
+            const int m = e / (W / 8 * 4), n = e / 4 % (W / 8), i = e % 4;
 
-            o[m][n].x[i % 8] *= w->shrink[m * 16 + ck_at_place(w->rows, i % 8)];
+            o[m][n].x[i] *= shrink[2 * m + i / 2];
         }
     }
-    ck_at_gather<T, W, M, FW_KEYS / 16>(o, (const T *)(const void *)w->s, 2 * FW_LD, t.v);
+    if (a.drop) {
+        ck_fw_drop<M, K>(w->keep, s);
+    }
+    ck_tc_gather<T, W>(o, s, t.v);
 }
 
 /* o and lse of the warp's queries, from the sums. */
 template <typename T, int W, int M>
 static __device__ __forceinline__ void ck_fw_finish(const cu_at_call &a, const ck_at_head &h,
-                                                    const ck_fw_warp<T> &w,
-                                                    ck_at_acc (&o)[M][W / 16])
+                                                    const ck_fw_warp<T, M> &w,
+                                                    const ck_tc_sums (&o)[M][W / 8])
 {
-    const int lane = (int)threadIdx.x % 32, row = lane * M / 2, q = w.q0 + row;
-    float factor[M];
+    float factor[M][2];
 
-    // one lane of each row writes
-    if (a.lse != NULL && q < a.queries && (M == 2 || lane % 2 == 0)) {
-        a.lse[ck_at_list(a, h.batch, h.head) + q] = w.top * AT_LN2 + logf(w.sum);
+#pragma unroll
+    for (int row = 0; row < 2 * M; row++) {
+        const int m = row / 2, half = row % 2, q = w.q0 + m * 16 + ck_tc_row(half * 2);
+        float sum = w.sum[m][half];
+
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
+        // one lane of each row writes
+        if (a.lse != NULL && q < a.queries && threadIdx.x % 4 == 0) {
+            a.lse[ck_at_list(a, h.batch, h.head) + q] = w.top[m][half] * AT_LN2 + logf(sum);
+        }
+        // rows beyond the last query may divide by 0: they are not written
+        factor[m][half] = a.factor / sum;
     }
-    // rows beyond the last query may divide by 0: they are not written
-    w.shrink[row] = a.factor / w.sum;
-    __syncwarp();
-    for (int m = 0; m < M; m++) {
-        factor[m] = w.shrink[m * 16 + lane / 2];
-    }
-    ck_at_write<T, W, M>(a, o, factor, w.s,
+    ck_at_write<T, W, M>(a, o, factor, w.q,
                          ck_at_queries_of<T>(a, a.o, make_int4(h.batch, w.q0, h.head, 0), a.ldo));
 }
 
-/* The keys that some of queries q0 .. q0 + rows see, from a whole tile on. */
+/* The keys that some of queries q0 .. q0 + rows see, from a whole tile of `cols` on. */
 static __device__ __forceinline__ int2 ck_fw_range(const cu_at_call &a, const ck_at_head &h, int q0,
-                                                   int rows)
+                                                   int rows, int cols)
 {
     if (q0 < h.blind) {
         return make_int2(0, a.seq); // a query without keys looks at all of them
     }
-    return make_int2(h.first / FW_KEYS * FW_KEYS, a.causal ? min(h.last, q0 + rows) : h.last);
+    return make_int2(h.first / cols * cols, a.causal ? min(h.last, q0 + rows) : h.last);
 }
 
 /* A block: 16 M AT_WARPS queries of one head. */
-template <typename T, int W, int M>
+template <typename T, int W, int M, int K>
 static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int stages)
 {
     ZT_SHARED(uint4, shared);
     char *room = (char *)shared;
-    const ck_fw_lay l = ck_fw_plan<W, M>(stages, a.drop);
+    const ck_fw_lay l = ck_fw_plan<W, M, K>(stages, a.drop);
     const int rows = 16 * M * AT_WARPS, first = (int)threadIdx.x / 32 * 16 * M;
     int q0;
     ck_at_head h = ck_at_block_head(a, rows, &q0);
     T *q = (T *)(void *)room;
     uint8_t *keep = (uint8_t *)room + l.keep;
-    float *s = (float *)(void *)(room + l.s) + first * FW_LD;
-    ck_fw_warp<T> w = {q + first * (W + AT_PAD),
-                       s,
-                       (float *)(void *)(room + l.shrink) + first,
-                       keep + first * FW_KEYS,
-                       q0 + first,
-                       0,
-                       -INFINITY,
-                       0};
-    ck_at_acc o[M][W / 16];
+    ck_fw_warp<T, M> w = {q + first * (W + CK_TC_PAD), keep + first * K, q0 + first, {}, {}};
+    ck_tc_sums o[M][W / 8];
 
     ck_at_read_mask(a, &h, (int *)(void *)(room + l.valid)); // its room: not in use yet
-    w.rows = ck_at_find_places(s).row;
-    ck_at_clear(o);
-    const int2 range = ck_fw_range(a, h, q0, rows);
+    for (int m = 0; m < M; m++) {
+        w.top[m][0] = w.top[m][1] = -INFINITY;
+    }
+    ck_tc_clear(o);
+    const int2 range = ck_fw_range(a, h, q0, rows, K);
 
     ck_at_tile<T, W>(a, q, (const T *)a.q + ck_at_query(a, h.batch, q0, h.head, a.ldq), a.ldq, rows,
                      a.queries - q0);
-    ck_fw_keys<T> next = ck_fw_load<T, W>(a, h, room, l, make_int2(0, range.x));
-    for (int k0 = range.x, i = 0; k0 < range.y; k0 += FW_KEYS, i++) {
+    ck_fw_keys<T> next = ck_fw_load<T, W, K>(a, h, room, l, make_int2(0, range.x));
+    for (int k0 = range.x, i = 0; k0 < range.y; k0 += K, i++) {
         const ck_fw_keys<T> keys = next;
-        const bool more = k0 + FW_KEYS < range.y;
+        const bool more = k0 + K < range.y;
 
         // with two stages the copies of the next tile go on during this one's products
         if (stages == 2 && more) {
-            next = ck_fw_load<T, W>(a, h, room, l, make_int2((i + 1) % 2, k0 + FW_KEYS));
+            next = ck_fw_load<T, W, K>(a, h, room, l, make_int2((i + 1) % 2, k0 + K));
         }
         ck_at_arrive(stages == 2 && more);
         if (a.drop) {
-            ck_at_keep(a, h, q0, rows, k0, FW_KEYS, keep);
+            ck_at_keep(a, h, q0, rows, k0, K, keep);
         }
         __syncthreads(); // everybody's copies have arrived
         // with `causal` the block's first warps have nothing to do in its last tile
-        if (ck_at_meets(a, h, w.q0, 16 * M, k0, FW_KEYS)) {
-            ck_fw_step<T, W, M>(a, h, &w, keys, o);
+        if (ck_at_meets(a, h, w.q0, 16 * M, k0, K)) {
+            ck_fw_step<T, W, M, K>(a, h, &w, keys, o);
         }
         __syncthreads(); // before this tile's place is used again
         if (stages == 1 && more) {
-            next = ck_fw_load<T, W>(a, h, room, l, make_int2(0, k0 + FW_KEYS));
+            next = ck_fw_load<T, W, K>(a, h, room, l, make_int2(0, k0 + K));
         }
     }
     ck_fw_finish<T, W, M>(a, h, w, o);
@@ -308,7 +290,7 @@ static __device__ __forceinline__ void ck_fw_plain_keys(const cu_at_call &a, con
                                                         const ck_at_plain &r, int q0,
                                                         float (&o)[N][4][4], ck_fw_stats *m)
 {
-    const int2 range = ck_fw_range(a, h, q0, 64);
+    const int2 range = ck_fw_range(a, h, q0, 64, 64);
     const ck_at_rows<T> q = ck_at_queries_of<T>(a, a.q, make_int4(h.batch, q0, h.head, 0), a.ldq);
 
     for (int k0 = range.x; k0 < range.y; k0 += 64) {
@@ -412,12 +394,14 @@ bool cu_at_whole(const cu_at_call *c, uint64_t size)
     return bits % 16 == 0;
 }
 
-/* Heads up to W: blocks of 16 M AT_WARPS queries. */
-template <typename T, int W, int M> static void cu_fw_tensor(zt_device *d, const cu_at_call &c)
+/* Heads up to W: blocks of 16 M AT_WARPS queries, K keys at a time. */
+template <typename T, int W, int M, int K>
+static void cu_fw_tensor(zt_device *d, const cu_at_call &c)
 {
-    const auto kernel = ck_fw<T, W, M>;
+    const auto kernel = ck_fw<T, W, M, K>;
     const int rows = 16 * M * AT_WARPS;
-    const int bytes[2] = {ck_fw_plan<W, M>(1, c.drop).bytes, ck_fw_plan<W, M>(2, c.drop).bytes};
+    const int bytes[2] = {ck_fw_plan<W, M, K>(1, c.drop).bytes,
+                          ck_fw_plan<W, M, K>(2, c.drop).bytes};
     const int stages = cu_at_stages(d, kernel, bytes);
     const unsigned tiles = (unsigned)((c.queries + rows - 1) / rows);
 
@@ -437,17 +421,17 @@ template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
     ZT_LAUNCH(kernel, grid, AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d), c);
 }
 
-/* By width: 32 queries a warp while their sums and scores fit into its registers. */
+/* By width: tiles whose sums and scores fit into registers (255 of a thread). */
 template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
 {
     if (c.width <= 32) {
-        cu_fw_tensor<T, 32, 2>(d, c);
+        cu_fw_tensor<T, 32, 2, 64>(d, c);
     } else if (c.width <= 64) {
-        cu_fw_tensor<T, 64, 2>(d, c);
+        cu_fw_tensor<T, 64, 2, 64>(d, c);
     } else if (c.width <= 96) {
-        cu_fw_tensor<T, 96, 1>(d, c);
+        cu_fw_tensor<T, 96, 2, 64>(d, c);
     } else if (c.width <= AT_WIDEST) {
-        cu_fw_tensor<T, 128, 1>(d, c);
+        cu_fw_tensor<T, 128, 2, 32>(d, c);
     } else {
         cu_fw_plain<T>(d, c);
     }

@@ -21,10 +21,9 @@
 #ifndef ZT_DEVICE_CUDA_ATTENTION_H
 #define ZT_DEVICE_CUDA_ATTENTION_H
 
-#include <mma.h>
 #include <stdint.h>
 
-#include "engine/device/cuda.h"
+#include "engine/device/cuda_tensor.h"
 
 /* Threads of a block of the tensor family and of the plain one; widest head of the first. */
 #define AT_WARPS   4
@@ -34,10 +33,6 @@
 
 #define AT_LOG2E 1.4426950408889634F
 #define AT_LN2   0.6931471805599453F
-
-/* Rows in shared memory are 16 bytes longer than they need be: eight rows then start in eight
- * different groups of banks, and loads of a 16 x 16 piece do not wait for each other. */
-#define AT_PAD 8
 
 /* A call as kernels see it: strides filled in (elements). */
 typedef struct cu_at_call {
@@ -208,15 +203,33 @@ static __device__ __forceinline__ bool ck_at_open(const cu_at_call &a, int q0, i
     return a.mask == NULL && k0 + cols <= a.seq && (!a.causal || k0 + cols <= q0 + 1);
 }
 
-/* valid[c]: key k0 + c exists and is not masked out. */
+/* Key k exists and is not masked out. */
+static __device__ __forceinline__ bool ck_at_is_valid(const cu_at_call &a, const ck_at_head &h,
+                                                      int k)
+{
+    return k < a.seq && (a.mask == NULL || a.mask[(uint64_t)h.batch * a.seq + k] != 0);
+}
+
+/* valid[c]: key k0 + c is. */
 static __device__ __forceinline__ void ck_at_valid(const cu_at_call &a, const ck_at_head &h, int k0,
                                                    int cols, int *valid)
 {
     for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x) {
-        const int k = k0 + c;
-
-        valid[c] = k < a.seq && (a.mask == NULL || a.mask[(uint64_t)h.batch * a.seq + k] != 0);
+        valid[c] = ck_at_is_valid(a, h, k0 + c);
     }
+}
+
+/* 2^x by the one instruction that there is: relative error 2^-22, results below 2^-126 are 0. */
+static __device__ __forceinline__ float ck_at_exp2(float x)
+{
+#ifdef ZT_EMULATED
+    return exp2f(x);
+#else
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
 }
 
 /* The score of query q and key k as the softmax takes it. */
@@ -305,8 +318,8 @@ static __device__ __forceinline__ void ck_at_arrive(bool but_one)
 }
 
 /*
- * Load `rows` rows of one head into shared memory, W + AT_PAD elements a row; zeros beyond `there`
- * rows and beyond the head's width.
+ * Load `rows` rows of one head into shared memory, W + CK_TC_PAD elements a row; zeros beyond
+ * `there` rows and beyond the head's width.
  */
 template <typename T, int W>
 static __device__ __forceinline__ void ck_at_tile(const cu_at_call &a, T *to, const T *from,
@@ -314,7 +327,7 @@ static __device__ __forceinline__ void ck_at_tile(const cu_at_call &a, T *to, co
 {
     for (int i = (int)threadIdx.x; i < rows * (W / 8); i += AT_THREADS) {
         const int r = i / (W / 8), c = i % (W / 8) * 8;
-        T *at = to + r * (W + AT_PAD) + c;
+        T *at = to + r * (W + CK_TC_PAD) + c;
 
         if (a.vector) {
             const bool ok = r < there && c < a.width;
@@ -331,158 +344,85 @@ static __device__ __forceinline__ void ck_at_tile(const cu_at_call &a, T *to, co
     }
 }
 
-/* ---- tensor cores ------------------------------------------------------------------------ */
+/* ---- scores ------------------------------------------------------------------------------ */
 
-typedef nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> ck_at_acc;
+/* Keys of a tile: valid[c] of key k0 + c (ck_at_valid). */
+typedef struct ck_at_cols {
+    int k0;
+    const int *valid;
+} ck_at_cols;
 
 /*
- * Which row and column of its 16 x 16 piece each of the 8 numbers of this lane is: 4 bits each.
- * CUDA leaves that open, so a piece that holds its own places is loaded and looked at; pieces of
- * one type all have the same layout.
+ * Products of 16 M queries from q0 on (this warp's) and 8 N keys become scores as the softmax takes
+ * them, times log2 e.  Below the diagonal, and without a mask, none of them needs a look.
  */
-typedef struct ck_at_places {
-    uint32_t row, col;
-} ck_at_places;
-
-/* room: 256 floats of this warp in shared memory. */
-static __device__ __forceinline__ ck_at_places ck_at_find_places(float *room)
+template <int M, int N>
+static __device__ __forceinline__ void ck_at_scale(const cu_at_call &a, const ck_at_head &h, int q0,
+                                                   const ck_at_cols &keys, ck_tc_sums (&s)[M][N])
 {
-    ck_at_places p = {0, 0};
-    ck_at_acc f;
+    const float factor = a.scale * AT_LOG2E;
 
-    for (int i = (int)threadIdx.x % 32; i < 256; i += 32) {
-        room[i] = (float)i;
-    }
-    __syncwarp();
-    nvcuda::wmma::load_matrix_sync(f, room, 16, nvcuda::wmma::mem_row_major);
-    __syncwarp();
-    for (int i = 0; i < 8; i++) {
-        const uint32_t at = (uint32_t)f.x[i];
-
-        p.row |= at / 16 << 4 * i;
-        p.col |= at % 16 << 4 * i;
-    }
-    return p;
-}
-
-static __device__ __forceinline__ int ck_at_place(uint32_t places, int i)
-{
-    return (int)(places >> 4 * i & 15u);
-}
-
-template <int M, int N> static __device__ __forceinline__ void ck_at_clear(ck_at_acc (&acc)[M][N])
-{
 #pragma unroll
-    for (int m = 0; m < M; m++) {
+    for (int e = 0; e < M * N * 4; e++) {
+        s[e / 4 / N][e / 4 % N].x[e % 4] *= factor;
+    }
+    if (ck_at_open(a, q0, keys.k0, 8 * N)) {
+        return;
+    }
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            nvcuda::wmma::fill_fragment(acc[m][n], 0.0F);
-        }
+    for (int e = 0; e < M * N * 4; e++) {
+        const int m = e / 4 / N, n = e / 4 % N, i = e % 4, c = n * 8 + ck_tc_col(i);
+        const int q = q0 + m * 16 + ck_tc_row(i);
+
+        s[m][n].x[i] = ck_at_score(a, h, q, keys.k0 + c, keys.valid[c], s[m][n].x[i]);
     }
 }
 
-/* acc = x y': 16 M rows of x, 16 N rows of y, W columns; both W + AT_PAD elements a row. */
-template <typename T, int W, int M, int N>
-static __device__ __forceinline__ void ck_at_scores(ck_at_acc (&acc)[M][N], const T *x, const T *y)
-{
-    using namespace nvcuda::wmma;
-    const int ld = W + AT_PAD;
-
-    ck_at_clear(acc);
-#pragma unroll(W > 64 ? 1 : 2) // more of it takes registers that wide heads do not have
-    for (int k = 0; k < W; k += 16) {
-        fragment<matrix_a, 16, 16, 16, T, row_major> a[M];
-
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            load_matrix_sync(a[m], x + m * 16 * ld + k, ld);
-        }
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            fragment<matrix_b, 16, 16, 16, T, col_major> b;
-
-            load_matrix_sync(b, y + n * 16 * ld + k, ld);
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                mma_sync(acc[m][n], a[m], b, acc[m][n]);
-            }
-        }
-    }
-}
-
-/* acc += p x: p has 16 M rows of 16 K elements (ldp), x 16 K rows of W (W + AT_PAD). */
-template <typename T, int W, int M, int K>
-static __device__ __forceinline__ void ck_at_gather(ck_at_acc (&acc)[M][W / 16], const T *p,
-                                                    int ldp, const T *x)
-{
-    using namespace nvcuda::wmma;
-    const int ld = W + AT_PAD;
-
-#pragma unroll(W > 64 ? 1 : 2)
-    for (int k = 0; k < K; k++) {
-        fragment<matrix_a, 16, 16, 16, T, row_major> a[M];
-
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            load_matrix_sync(a[m], p + m * 16 * ldp + k * 16, ldp);
-        }
-#pragma unroll
-        for (int n = 0; n < W / 16; n++) {
-            fragment<matrix_b, 16, 16, 16, T, row_major> b;
-
-            load_matrix_sync(b, x + k * 16 * ld + n * 16, ld);
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                mma_sync(acc[m][n], a[m], b, acc[m][n]);
-            }
-        }
-    }
-}
-
-/* Rows of the room through which ck_at_write goes; 16 of them are 1280 bytes. */
-#define AT_WRITE 20
+/* ---- writing ----------------------------------------------------------------------------- */
 
 /*
- * Write 16 M rows of W numbers, rounded to T, as far as `to` has rows.
+ * Write 16 M rows of W numbers, rounded to T, as far as `to` has rows: through shared memory, so
+ * that a row goes in pieces of 16 bytes.
  *
- * factor  by which this lane's row (lane / 2 of each 16) is multiplied
- * room    1280 bytes of this warp in shared memory
+ * factor  by which the rows m * 16 + half * 8 + lane / 4 are multiplied
+ * room    16 M rows of W + CK_TC_PAD of this warp in shared memory, that no other warp uses
  */
 template <typename T, int W, int M>
 static __device__ __forceinline__ void
-ck_at_write(const cu_at_call &a, const ck_at_acc (&acc)[M][W / 16], const float (&factor)[M],
-            float *room, const ck_at_rows<T> &to)
+ck_at_write(const cu_at_call &a, const ck_tc_sums (&acc)[M][W / 8], const float (&factor)[M][2],
+            T *room, const ck_at_rows<T> &to)
 {
-    const int r = (int)threadIdx.x % 32 / 2, c = (int)threadIdx.x % 2 * 8;
+    __syncwarp(); // nobody reads what was there any more
+    ck_tc_put<T, W, M>(room, acc, factor);
+    __syncwarp();
+    for (int i = (int)threadIdx.x % 32; i < 16 * M * (W / 8); i += 32) {
+        const int r = i / (W / 8), c = i % (W / 8) * 8, left = a.width - c;
+        const T *from = room + r * (W + CK_TC_PAD) + c;
+        T *at = const_cast<T *>(to.at) + (uint64_t)r * to.ld + c;
 
-#pragma unroll
-    for (int i = 0; i < M * (W / 16); i++) {
-        const int m = i / (W / 16), n = i % (W / 16), left = a.width - n * 16 - c;
-        T *at = const_cast<T *>(to.at) + (uint64_t)(m * 16 + r) * to.ld + n * 16 + c;
-        float x[8];
-
-        nvcuda::wmma::store_matrix_sync(room, acc[m][n], AT_WRITE, nvcuda::wmma::mem_row_major);
-        __syncwarp();
-        for (int j = 0; j < 8; j++) {
-            x[j] = room[r * AT_WRITE + c + j] * factor[m];
+        if (r >= to.there || left <= 0) {
+            continue;
         }
-        if (m * 16 + r < to.there && left > 0) {
-            ck_write(at, 0, (uint64_t)min(left, 8), a.vector, x);
+        if (a.vector) {
+            *(uint4 *)(void *)at = *(const uint4 *)(const void *)from;
+            continue;
         }
-        __syncwarp(); // before the room is used again
+        for (int j = 0; j < min(left, 8); j++) {
+            at[j] = from[j];
+        }
     }
 }
 
 /* The same with one factor for all rows. */
 template <typename T, int W, int M>
 static __device__ __forceinline__ void
-ck_at_write_all(const cu_at_call &a, const ck_at_acc (&acc)[M][W / 16], float factor, float *room,
+ck_at_write_all(const cu_at_call &a, const ck_tc_sums (&acc)[M][W / 8], float factor, T *room,
                 const ck_at_rows<T> &to)
 {
-    float factors[M];
+    float factors[M][2];
 
     for (int m = 0; m < M; m++) {
-        factors[m] = factor;
+        factors[m][0] = factors[m][1] = factor;
     }
     ck_at_write<T, W, M>(a, acc, factors, room, to);
 }

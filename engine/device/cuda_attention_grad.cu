@@ -14,9 +14,8 @@
  * Seven products, two of them a second time: the price of sums without atomic additions.  Factors
  * that are the same for all (scale, 1 / (1 - p_drop) of dv) are applied once, to the sums.
  *
- * Nothing here sums or searches along rows, so the tensor family works on scores where the products
- * leave them, in the registers of a lane (ck_at_places tells which they are), and only p and ds go
- * through shared memory: as T, which the next products need.
+ * In the tensor family p and ds stay in the registers where the products leave scores and their
+ * gradients: rounded to T they are the left factors of the next products (cuda_tensor.h).
  */
 #include "engine/device/cuda_attention.h"
 
@@ -87,31 +86,25 @@ static __device__ __forceinline__ int ck_dkv_next(const cu_at_call &a, const ck_
 
 /*
  * Where things lie in shared memory, in bytes: first the block's 16 M AT_WARPS rows (of q and dout,
- * or of k and v), then what a stage does not move, then the stages, each with 16 N rows of what the
- * block loops over; with constant places, the compiler needs few registers for them.
+ * or of k and v), then the stages, each with 16 N rows of what the block loops over; with constant
+ * places, the compiler needs few registers for them.
  */
 typedef struct ck_bw_lay {
-    int mine_1, p, ds;     /* p, ds: of each warp, [16 M, 16 N + AT_PAD] in T */
-    int list_0, list_1;    /* valid of the block's keys, or lse and delta of its queries */
+    int mine_1;
     int stages, each;      /* where they begin, and bytes of one */
     int y, note_0, note_1; /* in a stage: second tile; lse and delta of its queries, or valid */
     int keep, bytes;
 } ck_bw_lay;
 
-/* keys: the block's rows are keys (then p is kept, and statistics go with the tiles). */
+/* keys: the block's rows are keys (then statistics go with the tiles). */
 template <int W, int M, int N>
 static __host__ __device__ __forceinline__ ck_bw_lay ck_bw_plan(bool keys, int stages, bool drop)
 {
-    const int rows = 16 * M * AT_WARPS, cols = 16 * N, row = 2 * (W + AT_PAD);
-    const int factor = rows * (cols + AT_PAD) * 2;
+    const int rows = 16 * M * AT_WARPS, cols = 16 * N, row = 2 * (W + CK_TC_PAD);
     ck_bw_lay l;
 
     l.mine_1 = rows * row;
-    l.p = 2 * l.mine_1;
-    l.ds = l.p + (keys ? factor : 0);
-    l.list_0 = l.ds + factor;
-    l.list_1 = l.list_0 + rows * 4;
-    l.stages = l.list_1 + (keys ? 0 : rows * 4);
+    l.stages = 2 * l.mine_1;
     l.y = cols * row;
     l.note_0 = 2 * l.y;
     l.note_1 = l.note_0 + cols * 4;
@@ -121,7 +114,8 @@ static __host__ __device__ __forceinline__ ck_bw_lay ck_bw_plan(bool keys, int s
     return l;
 }
 
-/* A tile of what a block loops over: keys and values (with valid), or queries and dout. */
+/* A tile of what a block loops over: keys and values (with valid), or queries and dout (with their
+ * statistics). */
 template <typename T> struct ck_bw_tile {
     const T *x, *y;
     const int *valid;
@@ -129,32 +123,42 @@ template <typename T> struct ck_bw_tile {
     int at; /* its first row */
 };
 
-/* What a warp works with: its rows of mine_0 and mine_1, and its room for factors. */
-template <typename T> struct ck_bw_warp {
-    const T *x, *y;
-    T *p, *ds;
+/*
+ * What a warp works with: its rows of mine_0 and mine_1, which in the end are the room for its
+ * results.  Row m * 16 + half * 8 + lane / 4 has number [m][half].
+ */
+template <typename T, int M> struct ck_bw_warp {
+    T *x, *y;
     int at; /* its first row in the sequence */
     const uint8_t *keep;
-    ck_at_places places;
+    float lse[M][2], delta[M][2]; /* rows are queries: as ck_bw_stats has them */
+    int valid[M][2];              /* rows are keys */
 };
 
 /* One score's probability: s without `scale`, lse times log2 e. */
 static __device__ __forceinline__ float ck_bw_prob(float s, float lse)
 {
-    return s == -INFINITY ? 0.0F : exp2f(s - lse);
+    return s == -INFINITY ? 0.0F : ck_at_exp2(s - lse);
 }
 
-/* lse (times log2 e) and delta of queries q0 .. q0 + n; beyond the last: such that they count
- * nothing.
- */
+/* lse (times log2 e) and delta of a query; beyond the last one: such that it counts nothing. */
+static __device__ __forceinline__ float2 ck_bw_stat(const cu_at_call &a, const ck_at_head &h, int q)
+{
+    const uint64_t i = ck_at_list(a, h.batch, h.head) + q;
+
+    return q < a.queries ? make_float2(a.lse[i] * AT_LOG2E, a.delta[i])
+                         : make_float2(INFINITY, 0.0F);
+}
+
+/* Those of queries q0 .. q0 + n, into shared memory. */
 static __device__ __forceinline__ void ck_bw_stats(const cu_at_call &a, const ck_at_head &h, int q0,
                                                    int n, float *lse, float *delta)
 {
-    const uint64_t list = ck_at_list(a, h.batch, h.head) + q0;
-
     for (int i = (int)threadIdx.x; i < n; i += AT_THREADS) {
-        lse[i] = q0 + i < a.queries ? a.lse[list + i] * AT_LOG2E : INFINITY;
-        delta[i] = q0 + i < a.queries ? a.delta[list + i] : 0.0F;
+        const float2 stat = ck_bw_stat(a, h, q0 + i);
+
+        lse[i] = stat.x;
+        delta[i] = stat.y;
     }
 }
 
@@ -195,72 +199,63 @@ static __device__ __forceinline__ void ck_dq_load(const cu_at_call &a, const ck_
     ck_at_batch();
 }
 
-/* One tile of keys: the warp's ds from its scores and their gradients.  t.lse, t.delta: its rows'.
- */
+/* One tile of keys: the warp's scores s become ds, from their gradients. */
 template <typename T, int M, int N>
-static __device__ __forceinline__ void
-ck_dq_factor(const cu_at_call &a, const ck_at_head &h, const ck_bw_warp<T> &w,
-             const ck_bw_tile<T> &t, const ck_at_acc (&s)[M][N], const ck_at_acc (&dp)[M][N])
+static __device__ __forceinline__ void ck_dq_factor(const cu_at_call &a, const ck_bw_warp<T, M> &w,
+                                                    ck_tc_sums (&s)[M][2 * N],
+                                                    ck_tc_sums (&dp)[M][2 * N])
 {
-    const bool open = ck_at_open(a, w.at, t.at, 16 * N);
-    const float factor = a.scale * AT_LOG2E;
+    if (a.drop) {
+#pragma unroll
+        for (int e = 0; e < M * N * 8; e++) {
+            const int m = e / (N * 8), n = e / 4 % (2 * N), i = e % 4;
+            const int r = m * 16 + ck_tc_row(i), c = n * 8 + ck_tc_col(i);
+            float *d = &dp[m][n].x[i];
 
+            *d = w.keep[r * 16 * N + c] != 0 ? *d * a.factor : 0.0F;
+        }
+    }
 #pragma unroll
     for (int e = 0; e < M * N * 8; e++) {
-        const int m = e / (N * 8), n = e / 8 % N, i = e % 8;
-        const int r = m * 16 + ck_at_place(w.places.row, i);
-        const int c = n * 16 + ck_at_place(w.places.col, i);
-        float x = s[m][n].x[i] * factor, d = dp[m][n].x[i];
+        const int m = e / (N * 8), n = e / 4 % (2 * N), i = e % 4;
 
-        // below the diagonal, and without a mask, no score needs a look
-        if (!open) {
-            x = ck_at_score(a, h, w.at + r, t.at + c, t.valid[c], x);
-        }
-        if (a.drop) {
-            d = w.keep[r * 16 * N + c] != 0 ? d * a.factor : 0.0F;
-        }
-        w.ds[r * (16 * N + AT_PAD) + c] = ck_down<T>(ck_bw_prob(x, t.lse[r]) * (d - t.delta[r]));
+        s[m][n].x[i] =
+            ck_bw_prob(s[m][n].x[i], w.lse[m][i / 2]) * (dp[m][n].x[i] - w.delta[m][i / 2]);
     }
 }
 
 /* One tile of keys for the warp's queries. */
 template <typename T, int W, int M, int N>
 static __device__ __forceinline__ void ck_dq_step(const cu_at_call &a, const ck_at_head &h,
-                                                  const ck_bw_warp<T> &w, const ck_bw_tile<T> &t,
-                                                  ck_at_acc (&dq)[M][W / 16])
+                                                  const ck_bw_warp<T, M> &w, const ck_bw_tile<T> &t,
+                                                  ck_tc_sums (&dq)[M][W / 8])
 {
-    { // scores end here: their registers are free for what follows
-        ck_at_acc s[M][N], dp[M][N];
+    ck_tc_sums s[M][2 * N], dp[M][2 * N];
 
-        ck_at_scores<T, W>(s, w.x, t.x);
-        ck_at_scores<T, W>(dp, w.y, t.y);
-        ck_dq_factor<T, M, N>(a, h, w, t, s, dp);
-    }
-    __syncwarp();
-    ck_at_gather<T, W, M, N>(dq, w.ds, 16 * N + AT_PAD, t.x);
+    ck_tc_scores<T, W>(s, w.x, t.x);
+    ck_tc_scores<T, W>(dp, w.y, t.y);
+    ck_at_scale(a, h, w.at, {t.at, t.valid}, s);
+    ck_dq_factor<T, M, N>(a, w, s, dp);
+    ck_tc_gather<T, W>(dq, s, t.x);
 }
 
 /* The block's own rows into mine_0 and mine_1, and the warp's view of them; `at` counts from the
  * block's first one yet. */
-template <typename T, int W, int M, int N>
-static __device__ __forceinline__ ck_bw_warp<T>
+template <typename T, int W, int M>
+static __device__ __forceinline__ ck_bw_warp<T, M>
 ck_bw_begin(const cu_at_call &a, char *room, const ck_bw_lay &l, const ck_at_rows<T> &x,
             const ck_at_rows<T> &y)
 {
     const int rows = 16 * M * AT_WARPS, first = (int)threadIdx.x / 32 * 16 * M;
-    const int p = first * (16 * N + AT_PAD), at = first * (W + AT_PAD);
-    ck_bw_warp<T> w;
+    const int at = first * (W + CK_TC_PAD);
+    ck_bw_warp<T, M> w;
 
     ck_at_tile<T, W>(a, (T *)(void *)room, x.at, x.ld, rows, x.there);
     ck_at_tile<T, W>(a, (T *)(void *)(room + l.mine_1), y.at, y.ld, rows, y.there);
-    w.x = (const T *)(void *)room + at;
-    w.y = (const T *)(void *)(room + l.mine_1) + at;
-    w.p = (T *)(void *)(room + l.p) + p;
-    w.ds = (T *)(void *)(room + l.ds) + p;
+    w.x = (T *)(void *)room + at;
+    w.y = (T *)(void *)(room + l.mine_1) + at;
     w.at = first;
     w.keep = (const uint8_t *)room + l.keep;
-    // the room for ds is not in use yet
-    w.places = ck_at_find_places((float *)(void *)w.ds);
     return w;
 }
 
@@ -271,20 +266,24 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
     ZT_SHARED(uint4, shared);
     char *room = (char *)shared;
     const ck_bw_lay l = ck_bw_plan<W, M, N>(false, stages, a.drop);
-    const int rows = 16 * M * AT_WARPS, cols = 16 * N, first = (int)threadIdx.x / 32 * 16 * M;
-    float *lse = (float *)(void *)(room + l.list_0), *delta = (float *)(void *)(room + l.list_1);
+    const int rows = 16 * M * AT_WARPS, cols = 16 * N;
     int q0;
     ck_at_head h = ck_at_block_head(a, rows, &q0);
     const int4 at = make_int4(h.batch, q0, h.head, 0);
-    ck_at_acc dq[M][W / 16];
+    ck_tc_sums dq[M][W / 8];
 
-    ck_at_read_mask(a, &h, (int *)(void *)lse);
-    ck_bw_warp<T> w = ck_bw_begin<T, W, M, N>(a, room, l, ck_at_queries_of<T>(a, a.q, at, a.ldq),
+    ck_at_read_mask(a, &h, (int *)(void *)(room + l.stages)); // not in use yet
+    ck_bw_warp<T, M> w = ck_bw_begin<T, W, M>(a, room, l, ck_at_queries_of<T>(a, a.q, at, a.ldq),
                                               ck_at_queries_of<T>(a, a.dout, at, a.lddo));
+    w.keep += w.at * cols;
     w.at += q0;
-    w.keep += first * cols;
-    ck_bw_stats(a, h, q0, rows, lse, delta);
-    ck_at_clear(dq);
+    for (int row = 0; row < 2 * M; row++) {
+        const float2 stat = ck_bw_stat(a, h, w.at + row / 2 * 16 + ck_tc_row(row % 2 * 2));
+
+        w.lse[row / 2][row % 2] = stat.x;
+        w.delta[row / 2][row % 2] = stat.y;
+    }
+    ck_tc_clear(dq);
     int next = ck_dq_next(a, h, q0, make_int2(rows, cols), 0);
     ck_dq_load<T, W, N>(a, h, l, room + l.stages, next);
 
@@ -302,11 +301,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
         }
         __syncthreads();
         if (ck_at_meets(a, h, w.at, 16 * M, k0, cols)) {
-            ck_bw_tile<T> t = ck_bw_view<T>(l, stage, false, k0);
-
-            t.lse = lse + first;
-            t.delta = delta + first;
-            ck_dq_step<T, W, M, N>(a, h, w, t, dq);
+            ck_dq_step<T, W, M, N>(a, h, w, ck_bw_view<T>(l, stage, false, k0), dq);
         }
         __syncthreads(); // before this tile's place is used again
         if (stages == 1 && next < a.seq) {
@@ -314,7 +309,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
         }
     }
     ck_at_write_all<T, W, M>(
-        a, dq, a.scale, (float *)(void *)w.ds,
+        a, dq, a.scale, w.x,
         ck_at_queries_of<T>(a, a.dq, make_int4(h.batch, w.at, h.head, 0), a.ldq));
 }
 
@@ -343,58 +338,70 @@ static __device__ __forceinline__ int ck_dkv_pair(const cu_at_call &a, ck_at_hea
     return t % tiles * cols;
 }
 
-/* One tile of queries: the warp's p and ds (rows are keys) from its scores and their gradients.
- * t.valid: its keys'. */
+/* ck_at_scale where rows are keys (this warp's) and columns the tile's queries. */
 template <typename T, int M, int N>
-static __device__ __forceinline__ void
-ck_dkv_factor(const cu_at_call &a, const ck_at_head &h, const ck_bw_warp<T> &w,
-              const ck_bw_tile<T> &t, const ck_at_acc (&s)[M][N], const ck_at_acc (&dp)[M][N])
+static __device__ __forceinline__ void ck_dkv_scale(const cu_at_call &a, const ck_at_head &h,
+                                                    const ck_bw_warp<T, M> &w, int q0,
+                                                    ck_tc_sums (&s)[M][N])
 {
-    const bool open = ck_at_open(a, t.at, w.at, 16 * M);
     const float factor = a.scale * AT_LOG2E;
 
 #pragma unroll
+    for (int e = 0; e < M * N * 4; e++) {
+        s[e / 4 / N][e / 4 % N].x[e % 4] *= factor;
+    }
+    if (ck_at_open(a, q0, w.at, 16 * M)) {
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < M * N * 4; e++) {
+        const int m = e / 4 / N, n = e / 4 % N, i = e % 4, k = w.at + m * 16 + ck_tc_row(i);
+
+        s[m][n].x[i] =
+            ck_at_score(a, h, q0 + n * 8 + ck_tc_col(i), k, w.valid[m][i / 2], s[m][n].x[i]);
+    }
+}
+
+/* The warp's scores s become p, their gradients ds; the block's keep is [queries, keys], as its
+ * numbers are. */
+template <typename T, int M, int N>
+static __device__ __forceinline__ void
+ck_dkv_factor(const cu_at_call &a, const ck_bw_warp<T, M> &w, const ck_bw_tile<T> &t,
+              ck_tc_sums (&s)[M][2 * N], ck_tc_sums (&ds)[M][2 * N])
+{
+#pragma unroll
     for (int e = 0; e < M * N * 8; e++) {
-        const int m = e / (N * 8), n = e / 8 % N, i = e % 8;
-        const int r = m * 16 + ck_at_place(w.places.row, i);
-        const int c = n * 16 + ck_at_place(w.places.col, i);
-        float x = s[m][n].x[i] * factor, d = dp[m][n].x[i];
-
-        if (!open) {
-            x = ck_at_score(a, h, t.at + c, w.at + r, t.valid[r], x);
-        }
-        const float p = ck_bw_prob(x, t.lse[c]);
-        // the block's keep is [queries, keys], as its numbers are
+        const int m = e / (N * 8), n = e / 4 % (2 * N), i = e % 4;
+        const int r = m * 16 + ck_tc_row(i), c = n * 8 + ck_tc_col(i);
+        const float p = ck_bw_prob(s[m][n].x[i], t.lse[c]);
         const bool kept = !a.drop || w.keep[c * 16 * M * AT_WARPS + r] != 0;
+        const float d = kept ? ds[m][n].x[i] * a.factor : 0.0F;
 
-        d = kept ? d * a.factor : 0.0F;
-        w.p[r * (16 * N + AT_PAD) + c] = ck_down<T>(kept ? p : 0.0F);
-        w.ds[r * (16 * N + AT_PAD) + c] = ck_down<T>(p * (d - t.delta[c]));
+        s[m][n].x[i] = kept ? p : 0.0F;
+        ds[m][n].x[i] = p * (d - t.delta[c]);
     }
 }
 
 /* Sums of one block of keys. */
 template <int W, int M> struct ck_dkv_sums {
-    ck_at_acc k[M][W / 16], v[M][W / 16];
+    ck_tc_sums k[M][W / 8], v[M][W / 8];
 };
 
 /* One tile of queries for the warp's keys. */
 template <typename T, int W, int M, int N>
 static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck_at_head &h,
-                                                   const ck_bw_warp<T> &w, const ck_bw_tile<T> &t,
-                                                   ck_dkv_sums<W, M> *sums)
+                                                   const ck_bw_warp<T, M> &w,
+                                                   const ck_bw_tile<T> &t, ck_dkv_sums<W, M> *sums)
 {
-    {
-        ck_at_acc s[M][N], dp[M][N];
+    ck_tc_sums s[M][2 * N], ds[M][2 * N];
 
-        // rows are keys: p and ds come out turned, as dv and dk need them
-        ck_at_scores<T, W>(s, w.x, t.x);
-        ck_at_scores<T, W>(dp, w.y, t.y);
-        ck_dkv_factor<T, M, N>(a, h, w, t, s, dp);
-    }
-    __syncwarp();
-    ck_at_gather<T, W, M, N>(sums->v, w.p, 16 * N + AT_PAD, t.y);
-    ck_at_gather<T, W, M, N>(sums->k, w.ds, 16 * N + AT_PAD, t.x);
+    // rows are keys: p and ds come out turned, as dv and dk need them
+    ck_tc_scores<T, W>(s, w.x, t.x);
+    ck_tc_scores<T, W>(ds, w.y, t.y);
+    ck_dkv_scale(a, h, w, t.at, s);
+    ck_dkv_factor<T, M, N>(a, w, t, s, ds);
+    ck_tc_gather<T, W>(sums->v, s, t.y);
+    ck_tc_gather<T, W>(sums->k, ds, t.x);
 }
 
 /* A block: dk and dv of 16 M AT_WARPS keys of one key head, from all its query heads in order. */
@@ -404,21 +411,24 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
     ZT_SHARED(uint4, shared);
     char *room = (char *)shared;
     const ck_bw_lay l = ck_bw_plan<W, M, N>(true, stages, a.drop);
-    const int rows = 16 * M * AT_WARPS, cols = 16 * N, first = (int)threadIdx.x / 32 * 16 * M;
+    const int rows = 16 * M * AT_WARPS, cols = 16 * N;
     const int n = a.group * ((a.queries + cols - 1) / cols);
-    int *valid = (int *)(void *)(room + l.list_0), k0;
+    int k0;
     ck_at_head h = ck_dkv_head(a, rows, &k0);
     const int4 at = make_int4(h.batch, k0, h.key_head, 0);
     ck_dkv_sums<W, M> sums;
 
-    ck_at_read_mask(a, &h, valid);
-    ck_bw_warp<T> w = ck_bw_begin<T, W, M, N>(a, room, l, ck_at_keys_of<T>(a, a.k, at, a.ldk),
+    ck_at_read_mask(a, &h, (int *)(void *)(room + l.stages)); // not in use yet
+    ck_bw_warp<T, M> w = ck_bw_begin<T, W, M>(a, room, l, ck_at_keys_of<T>(a, a.k, at, a.ldk),
                                               ck_at_keys_of<T>(a, a.v, at, a.ldv));
+    w.keep += w.at;
     w.at += k0;
-    w.keep += first;
-    ck_at_valid(a, h, k0, rows, valid);
-    ck_at_clear(sums.k);
-    ck_at_clear(sums.v);
+    for (int row = 0; row < 2 * M; row++) {
+        w.valid[row / 2][row % 2] =
+            ck_at_is_valid(a, h, w.at + row / 2 * 16 + ck_tc_row(row % 2 * 2));
+    }
+    ck_tc_clear(sums.k);
+    ck_tc_clear(sums.v);
     int next = ck_dkv_next(a, h, k0, make_int2(rows, cols), 0);
     // keys that no query sees: the first pair is loaded, and not used
     int q0 = ck_dkv_pair(a, &h, cols, next < n ? next : 0);
@@ -440,10 +450,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
         }
         __syncthreads();
         if (ck_at_meets(a, h, q0, cols, w.at, 16 * M)) {
-            ck_bw_tile<T> t = ck_bw_view<T>(l, stage, true, q0);
-
-            t.valid = valid + first;
-            ck_dkv_step<T, W, M, N>(a, h, w, t, &sums);
+            ck_dkv_step<T, W, M, N>(a, h, w, ck_bw_view<T>(l, stage, true, q0), &sums);
         }
         __syncthreads(); // before this tile's place is used again
         if (stages == 1 && next < n) {
@@ -453,10 +460,8 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
     }
     const int4 to = make_int4(h.batch, w.at, h.key_head, 0);
 
-    ck_at_write_all<T, W, M>(a, sums.k, a.scale, (float *)(void *)w.ds,
-                             ck_at_keys_of<T>(a, a.dk, to, a.ldk));
-    ck_at_write_all<T, W, M>(a, sums.v, a.factor, (float *)(void *)w.ds,
-                             ck_at_keys_of<T>(a, a.dv, to, a.ldv));
+    ck_at_write_all<T, W, M>(a, sums.k, a.scale, w.x, ck_at_keys_of<T>(a, a.dk, to, a.ldk));
+    ck_at_write_all<T, W, M>(a, sums.v, a.factor, w.y, ck_at_keys_of<T>(a, a.dv, to, a.ldv));
 }
 
 /* ---- plain family ------------------------------------------------------------------------ */
@@ -623,13 +628,13 @@ template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
 template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
 {
     if (c.width <= 32) {
-        cu_bw_tensor<T, 32, 1, 4, 1, 4>(d, c);
+        cu_bw_tensor<T, 32, 2, 2, 2, 2>(d, c);
     } else if (c.width <= 64) {
-        cu_bw_tensor<T, 64, 1, 4, 1, 4>(d, c);
+        cu_bw_tensor<T, 64, 2, 2, 2, 2>(d, c);
     } else if (c.width <= 96) {
-        cu_bw_tensor<T, 96, 1, 4, 1, 2>(d, c);
+        cu_bw_tensor<T, 96, 2, 2, 1, 2>(d, c);
     } else if (c.width <= AT_WIDEST) {
-        cu_bw_tensor<T, 128, 1, 2, 1, 2>(d, c);
+        cu_bw_tensor<T, 128, 1, 4, 1, 2>(d, c);
     } else {
         cu_bw_plain<T>(d, c);
     }
