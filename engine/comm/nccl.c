@@ -592,6 +592,9 @@ static int nc_meet(nc_comm *n, ncclUniqueId *id, ckpt_err *err)
     zt_comm *below = n->below;
     int rc = CKPT_OK;
 
+    // NCCL takes all its buffers when it starts, not with the first collective of each kind, when
+    // the device's pool may have the rest of the memory; who sets it otherwise means it
+    (void)setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     if (n->base.rank == 0)
         rc = nc_result(n, ncclGetUniqueId(id), "NCCL's id", err);
     rc = zt_comm_agree(below, rc, err);
