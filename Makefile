@@ -265,15 +265,20 @@ check-engine: programs $(B)/engine/comm_mpi $(B)/engine/model_golden
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(B)/gpu/%,$(sort $(wildcard tests/gpu/test_*.c)))
 gpu-tests: $(GPU_TESTS)
 
-# For a machine with a GPU and little else: programs, plugin, tests, and the libraries that they need beside CUDA's and libc.
-# Without NCCL, whose library is larger than all else: on one GPU nobody needs it.
+# For a machine with a GPU and little else: programs, plugin, tests, and the libraries that they need beside CUDA's and the
+# compiler's.  They find these by their own path, so that python3 there keeps its own.  Without NCCL, whose library is larger
+# than all else: on one GPU nobody needs it.
+BUNDLE_LINK = $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../deps' -pie
 gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
 	@rm -rf $(B)/bundle && mkdir -p $(B)/bundle/bin $(B)/bundle/lib $(B)/bundle/gpu $(B)/bundle/deps
-	@cp $(B)/bin/zerotrain $(B)/bin/ckpt $(B)/bundle/bin && cp $(GPU_TESTS) $(B)/bundle/gpu
+	$(Q)$(BUNDLE_LINK) -o $(B)/bundle/bin/zerotrain $(TRAIN_OBJ) $(ENG_LIBS) $(LDLIBS)
+	$(Q)for t in $(notdir $(GPU_TESTS)); do \
+	    $(BUNDLE_LINK) -o $(B)/bundle/gpu/$$t tests/gpu/$$t.c $(ENG_LIBS) $(LDLIBS) || exit 1; done
 	$(Q)$(NVCC) -shared -o $(B)/bundle/lib/libzerotrain-cuda.so $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) \
 	    $(B)/lib/libckpt.a -Xlinker --version-script=engine/device/cuda.map -lcublasLt $(LDLIBS)
-	@ldd $(B)/bundle/*/* 2>/dev/null | awk '$$3 ~ /^\// {print $$3}' | sort -u | \
-	    grep -v '/libc\.so\|/libm\.so\|/libpthread\|/libdl\|/librt\|/libcublas\|/libcuda' | xargs -I{} cp -L {} $(B)/bundle/deps
+	@ldd $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* 2>/dev/null | awk '$$3 ~ /^\// {print $$3}' | sort -u | \
+	    grep -v '/libc\.so\|/libm\.so\|/libpthread\|/libdl\|/librt\|/libstdc++\|/libgcc_s\|/libcublas\|/libcuda' | \
+	    xargs -I{} cp -L {} $(B)/bundle/deps
 	@strip $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* $(B)/bundle/deps/* 2>/dev/null || true
 	@tar -C $(B)/bundle -cJf $(B)/gpu-bundle.tar.xz bin lib gpu deps
 	@ls -l $(B)/gpu-bundle.tar.xz

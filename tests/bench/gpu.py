@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Measure training on one GPU: zerotrain beside PyTorch (compiled, fused AdamW, its own attention), in bf16.
 
-  gpu.py --bin build/bin [--models 124M,1.3B] [--only ours,torch] [--steps 20] [--seq 1024]
+  gpu.py --bin build/bin [--models 124M,1.3B] [--only ours,torch] [--steps 20] [--seq 1024] [--device cuda]
 
 Both get the same shape of model, batch and sequence, random tokens, AdamW with fp32 masters, no dropout.  Each turn is a process of
 its own; the first third of its steps does not count (compiling, first allocations).  Figures: the median of tokens/s, and MFU: the
 share of the GPU's dense bf16 peak that 6 N + 12 L d T operations a token are (Chowdhery et al. 2022, appendix B; N without
-positions), recomputation not counted.  What cannot be measured here is skipped and said so.
+positions), recomputation not counted.  Last, a checkpoint with all optimizer state is saved into memory (/dev/shm where it has
+room).  What cannot be measured here is skipped and said so.
 """
 import argparse
 import json
@@ -46,8 +47,8 @@ def mfu(shape, seq, speed, name):
 
 # ---- zerotrain ----
 
-def ours(a, shape):
-    """(median tokens/s, MiB) of a run."""
+def ours(a, shape, steps, more=()):
+    """(tokens/s of each step, MiB, last loss, what it printed) of a run."""
     layers, width, heads, batch = shape
     work = tempfile.mkdtemp(prefix='bench-gpu-')
     try:
@@ -56,7 +57,7 @@ def ours(a, shape):
             with open(p, 'wb' if isinstance(content, bytes) else 'w') as f:
                 f.write(content if isinstance(content, bytes) else json.dumps(content))
             return p
-        n = (a.steps + 1) * batch * a.seq
+        n = (steps + 1) * batch * a.seq
         x, tokens = 12345, bytearray()
         for _ in range(n):
             x = (x * 1103515245 + 12345) & 0x7fffffff
@@ -68,17 +69,31 @@ def ours(a, shape):
                                   'optimizer': {'type': 'AdamW', 'params': {'lr': 1e-4}}, 'zero_optimization': {'stage': 2},
                                   'steps_per_print': 1, 'gradient_clipping': 1.0})
         metrics = os.path.join(work, 'metrics')
-        p = subprocess.run([os.path.join(a.bin, 'zerotrain'), '--device', 'cuda', '--deepspeed_config', config, '--model', model, '--data',
-                            path('tokens.bin', bytes(tokens)), '--token-dtype', 'uint16', '--seq', str(a.seq), '--max-steps', str(a.steps),
-                            '--metrics', metrics], capture_output=True, text=True, timeout=a.limit)
+        p = subprocess.run([os.path.join(a.bin, 'zerotrain'), '--device', a.device, '--deepspeed_config', config, '--model', model, '--data',
+                            path('tokens.bin', bytes(tokens)), '--token-dtype', 'uint16', '--seq', str(a.seq), '--max-steps', str(steps),
+                            '--metrics', metrics, *more], capture_output=True, text=True, timeout=a.limit)
         if p.returncode:
             raise RuntimeError('zerotrain: exit %d: %s' % (p.returncode, p.stderr.strip()[-300:]))
         with open(metrics) as f:
             lines = [json.loads(x) for x in f]
         mib = re.findall(r'(\d+) MiB a rank', p.stderr)
-        return [x['tokens'] / x['seconds'] for x in lines], int(mib[-1]) if mib else 0, lines[-1]['loss']
+        return [x['tokens'] / x['seconds'] for x in lines], int(mib[-1]) if mib else 0, lines[-1]['loss'], p.stdout + p.stderr
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def saving(a, shape):
+    """(bytes, seconds) of a save after two steps."""
+    need = 16 * parameters(shape)
+    memory = '/dev/shm'
+    base = memory if os.path.isdir(memory) and shutil.disk_usage(memory).free > need else None
+    out = tempfile.mkdtemp(prefix='bench-gpu-', dir=base)
+    try:
+        text = ours(a, shape, 2, ['--save', out, '--profile'])[3]
+        seconds = float(re.search(r'^profile: save +([0-9.]+) s', text, re.M).group(1))
+        return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(out) for f in files), seconds, base or out
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
 
 
 # ---- PyTorch, in a process of its own ----
@@ -158,12 +173,13 @@ def main():
     p.add_argument('--seq', type=int, default=1024)
     p.add_argument('--batch', type=int, default=0, help='micro batch, instead of that of the shape')
     p.add_argument('--limit', type=int, default=240, help='seconds of one turn')
+    p.add_argument('--device', default='cuda', help='cpu: to try this script where there is no GPU')
     p.add_argument('--torch', help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.torch:
         shape = SHAPES[a.torch]
         return torch_main(a, shape[:3] + (a.batch or shape[3],))
-    name = gpu_name()
+    name = gpu_name() if a.device == 'cuda' else 'the processor'
     if not name:
         print('skipped: nvidia-smi shows no GPU')
         return 0
@@ -175,7 +191,7 @@ def main():
         base = None
         for who in a.only.split(','):
             try:
-                speeds, mib, loss = peer(a, model) if who == 'torch' else ours(a, shape)
+                speeds, mib, loss = peer(a, model) if who == 'torch' else ours(a, shape, a.steps)[:3]
             except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as x:
                 print('%-5s %-6s skipped: %s' % (model, who, x))
                 failed += who == 'ours'
@@ -185,6 +201,12 @@ def main():
             print('%-5s %-6s batch %d  %9.0f tokens/s  %6.1f ms/step  MFU %s  %d MiB  last loss %.3f  %.2f of the first' % (
                 model, who, shape[3], speed, 1000 * shape[3] * a.seq / speed, mfu(shape, a.seq, speed, name), mib, loss, speed / base),
                 flush=True)
+        try:
+            n, seconds, where = saving(a, shape)
+            print('%-5s saved  %.2f GB in %.2f s: %.1f GB/s (%s)' % (model, n / 1e9, seconds, n / 1e9 / seconds, where), flush=True)
+        except (RuntimeError, OSError, ValueError, AttributeError, subprocess.TimeoutExpired) as x:
+            print('%-5s saved  skipped: %s' % (model, x))
+            failed += 1
     return 1 if failed else 0
 
 
