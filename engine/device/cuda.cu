@@ -646,6 +646,7 @@ int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_er
     c->deterministic = deterministic;
     c->multiprocessors = (unsigned)prop.multiProcessorCount;
     c->max_shared = prop.sharedMemPerBlockOptin;
+    c->all_shared = prop.sharedMemPerMultiprocessor;
     c->pools = prop.memoryPoolsSupported != 0;
     if (!cd_start(&c->device)) {
         rc = zt_device_check(&c->device, err);

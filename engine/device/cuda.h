@@ -90,6 +90,9 @@ enum { CU_BAD_INDEX = 1, CU_BAD_LABEL = 2 };
 #define CU_SLOTS      8u
 #define CU_SLOT_BYTES (512u << 10)
 
+/* Shared memory that each block takes beside its own (CUDA C++ programming guide, 8.x and 9.0). */
+#define CU_SHARED_OWN 1024u
+
 typedef struct cu_table cu_table; /* live allocations and their sizes */
 typedef struct cu_blas cu_blas;   /* cuda_matmul.cu's own */
 
@@ -98,6 +101,7 @@ typedef struct zt_cuda {
     int ordinal;
     unsigned multiprocessors;
     size_t max_shared; /* bytes of shared memory that a block may ask for */
+    size_t all_shared; /* of a multiprocessor */
     bool deterministic;
     bool pools; /* memory comes from the driver's pool, which keeps what is freed */
     cudaStream_t stream;

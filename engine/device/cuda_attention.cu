@@ -51,39 +51,48 @@ template <typename T, int M> struct ck_fw_warp {
 /* A tile of keys. */
 template <typename T> struct ck_fw_keys {
     const T *k, *v;
-    ck_at_cols at;
+    const int *valid;
+    int k0;
 };
 
-/* Copy keys k0 .. k0 + K of the head into stage `at`. */
+/* The tile from key k0 on, in stage `at`. */
 template <typename T, int W, int K>
-static __device__ __forceinline__ ck_fw_keys<T> ck_fw_load(const cu_at_call &a, const ck_at_head &h,
-                                                           char *room, const ck_fw_lay &l,
-                                                           const int2 &at_k0)
+static __device__ __forceinline__ ck_fw_keys<T> ck_fw_view(char *room, const ck_fw_lay &l, int at,
+                                                           int k0)
 {
-    const int size = K * (W + CK_TC_PAD), at = at_k0.x, k0 = at_k0.y;
-    T *k = (T *)(void *)(room + l.k) + at * size, *v = (T *)(void *)(room + l.v) + at * size;
-    int *valid = (int *)(void *)(room + l.valid) + at * K;
-    const T *from_k = (const T *)a.k + ck_at_key(a, h.batch, k0, h.key_head, a.ldk);
-    const T *from_v = (const T *)a.v + ck_at_key(a, h.batch, k0, h.key_head, a.ldv);
+    const int skip = at * K * (W + CK_TC_PAD);
 
-    ck_at_tile<T, W>(a, k, from_k, a.ldk, K, a.seq - k0);
-    ck_at_tile<T, W>(a, v, from_v, a.ldv, K, a.seq - k0);
-    ck_at_valid(a, h, k0, K, valid);
+    return {(const T *)(void *)(room + l.k) + skip, (const T *)(void *)(room + l.v) + skip,
+            (const int *)(void *)(room + l.valid) + at * K, k0};
+}
+
+/* Copy it there. */
+template <typename T, int W, int K>
+static __device__ __forceinline__ void ck_fw_load(const cu_at_call &a, const ck_at_head &h,
+                                                  const ck_fw_keys<T> &to)
+{
+    const int4 at = make_int4(h.batch, to.k0, h.key_head, 0);
+
+    ck_at_tile<T, W>(a, const_cast<T *>(to.k), ck_at_keys_of<T>(a, a.k, at, a.ldk), K);
+    ck_at_tile<T, W>(a, const_cast<T *>(to.v), ck_at_keys_of<T>(a, a.v, at, a.ldv), K);
+    if (a.mask != NULL) {
+        ck_at_valid(a, h, to.k0, K, const_cast<int *>(to.valid));
+    }
     ck_at_batch();
-    return {k, v, {k0, valid}};
 }
 
 /*
- * One step of the running softmax over one row of the warp's scores (row = 2 m + half): they become
- * probabilities relative to the new maximum.  Returns by what earlier sums shrink.
+ * One step of the running softmax over one row of the warp's scores (row = 2 m + half), which still
+ * lack `factor`: they become probabilities relative to the new maximum.  Returns by what earlier
+ * sums shrink.
  */
 template <typename T, int M, int K>
-static __device__ __forceinline__ float ck_fw_row(ck_fw_warp<T, M> *w, ck_tc_sums (&s)[M][K / 8],
-                                                  int row)
+static __device__ __forceinline__ float ck_fw_row(ck_fw_warp<T, M> *w, float factor,
+                                                  ck_tc_sums (&s)[M][K / 8], int row)
 {
     const int m = row / 2, half = row % 2;
     const float before = w->top[m][half];
-    float top = before, sum = 0;
+    float top = -INFINITY, sum = 0;
 
 #pragma unroll
     for (int e = 0; e < K / 4; e++) {
@@ -92,6 +101,7 @@ static __device__ __forceinline__ float ck_fw_row(ck_fw_warp<T, M> *w, ck_tc_sum
     }
     top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
     top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
+    top = fmaxf(before, top * factor); // factor > 0
     w->top[m][half] = top;
     // -inf: a row that has seen no key yet; 2^(-inf - 0) = 0
     top = top > -INFINITY ? top : 0.0F;
@@ -99,7 +109,7 @@ static __device__ __forceinline__ float ck_fw_row(ck_fw_warp<T, M> *w, ck_tc_sum
     for (int e = 0; e < K / 4; e++) {
         float &x = s[m][e / 2].x[half * 2 + e % 2];
 
-        x = ck_at_exp2(x - top);
+        x = ck_at_exp2(fmaf(x, factor, -top));
         sum += x; // not rounded to T, and before dropout
     }
     const float shrink = ck_at_exp2(before - top);
@@ -132,10 +142,13 @@ static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_
     bool grown = false;
 
     ck_tc_scores<T, W>(s, w->q, t.k);
-    ck_at_scale(a, h, w->q0, t.at, s);
+    // below the diagonal, and without a mask, no score needs a look
+    if (!ck_at_open(a, w->q0, t.k0, K)) {
+        ck_at_hide(a, h, make_int2(w->q0, t.k0), t.valid, s);
+    }
 #pragma unroll
     for (int row = 0; row < 2 * M; row++) {
-        shrink[row] = ck_fw_row<T, M, K>(w, s, row);
+        shrink[row] = ck_fw_row<T, M, K>(w, a.scale * AT_LOG2E, s, row);
         grown = grown || shrink[row] != 1.0F;
     }
     // after a few tiles the maxima seldom grow
@@ -179,16 +192,6 @@ static __device__ __forceinline__ void ck_fw_finish(const cu_at_call &a, const c
                          ck_at_queries_of<T>(a, a.o, make_int4(h.batch, w.q0, h.head, 0), a.ldo));
 }
 
-/* The keys that some of queries q0 .. q0 + rows see, from a whole tile of `cols` on. */
-static __device__ __forceinline__ int2 ck_fw_range(const cu_at_call &a, const ck_at_head &h, int q0,
-                                                   int rows, int cols)
-{
-    if (q0 < h.blind) {
-        return make_int2(0, a.seq); // a query without keys looks at all of them
-    }
-    return make_int2(h.first / cols * cols, a.causal ? min(h.last, q0 + rows) : h.last);
-}
-
 /* A block: 16 M AT_WARPS queries of one head. */
 template <typename T, int W, int M, int K>
 static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int stages)
@@ -209,18 +212,18 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
         w.top[m][0] = w.top[m][1] = -INFINITY;
     }
     ck_tc_clear(o);
-    const int2 range = ck_fw_range(a, h, q0, rows, K);
+    const int2 range = ck_at_range(a, h, q0, rows, K);
 
-    ck_at_tile<T, W>(a, q, (const T *)a.q + ck_at_query(a, h.batch, q0, h.head, a.ldq), a.ldq, rows,
-                     a.queries - q0);
-    ck_fw_keys<T> next = ck_fw_load<T, W, K>(a, h, room, l, make_int2(0, range.x));
+    ck_at_tile<T, W>(a, q, ck_at_queries_of<T>(a, a.q, make_int4(h.batch, q0, h.head, 0), a.ldq),
+                     rows);
+    ck_fw_load<T, W, K>(a, h, ck_fw_view<T, W, K>(room, l, 0, range.x));
     for (int k0 = range.x, i = 0; k0 < range.y; k0 += K, i++) {
-        const ck_fw_keys<T> keys = next;
+        const int at = stages == 2 ? i % 2 : 0;
         const bool more = k0 + K < range.y;
 
         // with two stages the copies of the next tile go on during this one's products
         if (stages == 2 && more) {
-            next = ck_fw_load<T, W, K>(a, h, room, l, make_int2((i + 1) % 2, k0 + K));
+            ck_fw_load<T, W, K>(a, h, ck_fw_view<T, W, K>(room, l, 1 - at, k0 + K));
         }
         ck_at_arrive(stages == 2 && more);
         if (a.drop) {
@@ -229,11 +232,11 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
         __syncthreads(); // everybody's copies have arrived
         // with `causal` the block's first warps have nothing to do in its last tile
         if (ck_at_meets(a, h, w.q0, 16 * M, k0, K)) {
-            ck_fw_step<T, W, M, K>(a, h, &w, keys, o);
+            ck_fw_step<T, W, M, K>(a, h, &w, ck_fw_view<T, W, K>(room, l, at, k0), o);
         }
         __syncthreads(); // before this tile's place is used again
         if (stages == 1 && more) {
-            next = ck_fw_load<T, W, K>(a, h, room, l, make_int2(0, k0 + K));
+            ck_fw_load<T, W, K>(a, h, ck_fw_view<T, W, K>(room, l, 0, k0 + K));
         }
     }
     ck_fw_finish<T, W, M>(a, h, w, o);
@@ -290,7 +293,7 @@ static __device__ __forceinline__ void ck_fw_plain_keys(const cu_at_call &a, con
                                                         const ck_at_plain &r, int q0,
                                                         float (&o)[N][4][4], ck_fw_stats *m)
 {
-    const int2 range = ck_fw_range(a, h, q0, 64, 64);
+    const int2 range = ck_at_range(a, h, q0, 64, 64);
     const ck_at_rows<T> q = ck_at_queries_of<T>(a, a.q, make_int4(h.batch, q0, h.head, 0), a.ldq);
 
     for (int k0 = range.x; k0 < range.y; k0 += 64) {
@@ -348,7 +351,7 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
 
     memset(c, 0, sizeof *c); // c is read, too, where it was refused
     if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || a->q == NULL || a->k == NULL ||
-        a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1)) {
+        a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1) || !(a->scale > 0)) {
         return false;
     }
     if (a->seq > most || a->queries > a->seq || a->width > most || a->batch > most ||
@@ -429,7 +432,7 @@ template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
     } else if (c.width <= 64) {
         cu_fw_tensor<T, 64, 2, 64>(d, c);
     } else if (c.width <= 96) {
-        cu_fw_tensor<T, 96, 2, 64>(d, c);
+        cu_fw_tensor<T, 96, 2, 32>(d, c);
     } else if (c.width <= AT_WIDEST) {
         cu_fw_tensor<T, 128, 2, 32>(d, c);
     } else {

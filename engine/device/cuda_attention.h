@@ -74,13 +74,16 @@ static inline bool cu_at_nothing(const cu_at_call &c)
 bool cu_at_whole(const cu_at_call *c, uint64_t size);
 
 /*
- * How many tiles a kernel can have in flight, and leave to use that much shared memory: 2 (one is
- * loaded while the other is worked on) where the GPU has bytes[1], else 1 of bytes[0].  0: the
- * device has failed.
+ * How many tiles a kernel has in flight, and leave to use that much shared memory: 2 (one is loaded
+ * while the other is worked on) of bytes[1], else 1 of bytes[0].  Two blocks on a multiprocessor
+ * hide more than two tiles of one.  0: the device has failed.
  */
 template <typename F> static int cu_at_stages(zt_device *d, F *kernel, const int (&bytes)[2])
 {
-    const int stages = (size_t)bytes[1] <= cu_of(d)->max_shared ? 2 : 1;
+    const size_t both = cu_of(d)->all_shared / 2, one = (size_t)bytes[0] + CU_SHARED_OWN,
+                 two = (size_t)bytes[1] + CU_SHARED_OWN;
+    const bool fits = (size_t)bytes[1] <= cu_of(d)->max_shared;
+    const int stages = fits && (two <= both || one > both) ? 2 : 1;
     const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                bytes[stages - 1]);
 
@@ -197,6 +200,16 @@ static __device__ __forceinline__ bool ck_at_meets(const cu_at_call &a, const ck
     return k0 < h.last && k0 + cols > h.first && (!a.causal || k0 < min(q0 + rows, a.queries));
 }
 
+/* The keys that some of queries q0 .. q0 + rows see, from a whole tile of `cols` on. */
+static __device__ __forceinline__ int2 ck_at_range(const cu_at_call &a, const ck_at_head &h, int q0,
+                                                   int rows, int cols)
+{
+    if (q0 < h.blind) {
+        return make_int2(0, a.seq); // a query without keys looks at all of them
+    }
+    return make_int2(h.first / cols * cols, a.causal ? min(h.last, q0 + rows) : h.last);
+}
+
 /* Whether each of these queries sees each of these keys (queries that are none: whatever). */
 static __device__ __forceinline__ bool ck_at_open(const cu_at_call &a, int q0, int k0, int cols)
 {
@@ -210,7 +223,7 @@ static __device__ __forceinline__ bool ck_at_is_valid(const cu_at_call &a, const
     return k < a.seq && (a.mask == NULL || a.mask[(uint64_t)h.batch * a.seq + k] != 0);
 }
 
-/* valid[c]: key k0 + c is. */
+/* valid[c]: key k0 + c is.  Without a mask nobody asks. */
 static __device__ __forceinline__ void ck_at_valid(const cu_at_call &a, const ck_at_head &h, int k0,
                                                    int cols, int *valid)
 {
@@ -278,27 +291,28 @@ static __device__ __forceinline__ void ck_at_keep(const cu_at_call &a, const ck_
 
 /* ---- loads ------------------------------------------------------------------------------- */
 
-/* Copy 16 bytes from device to shared memory, or zero them; done after ck_at_arrive. */
+/* Copy 16 bytes from device to shared memory, or zero them; done after ck_at_arrive.  Where nothing
+ * is read, `from` may point anywhere. */
 static __device__ __forceinline__ void ck_at_copy16(void *to, const void *from, bool there)
 {
-#ifndef ZT_EMULATED
+#ifdef ZT_EMULATED
+    zt_emu_copy16(to, from, there);
+#else
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
 
     // beside the arithmetic, without registers; what is not read of the 16 bytes becomes 0
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
                  "r"(there ? 16 : 0)
                  : "memory");
-#else
-    const uint4 zero = {0, 0, 0, 0};
-
-    *(uint4 *)to = there ? *(const uint4 *)from : zero;
 #endif
 }
 
 /* Copies so far are one batch. */
 static __device__ __forceinline__ void ck_at_batch(void)
 {
-#ifndef ZT_EMULATED
+#ifdef ZT_EMULATED
+    zt_emu_copy_batch();
+#else
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
@@ -306,75 +320,91 @@ static __device__ __forceinline__ void ck_at_batch(void)
 /* Wait for this thread's batches, but for the latest one (`but_one`). */
 static __device__ __forceinline__ void ck_at_arrive(bool but_one)
 {
-#ifndef ZT_EMULATED
+#ifdef ZT_EMULATED
+    zt_emu_copy_wait(but_one ? 1 : 0);
+#else
     if (but_one) {
         asm volatile("cp.async.wait_group 1;" ::: "memory");
     } else {
         asm volatile("cp.async.wait_group 0;" ::: "memory");
     }
-#else
-    (void)but_one;
 #endif
 }
 
+/* The same element by element, where rows do not start at multiples of 16 bytes. */
+template <typename T, int W>
+static __device__ __forceinline__ void ck_at_tile_each(int width, T *to, const ck_at_rows<T> &from,
+                                                       int rows)
+{
+    for (int i = (int)threadIdx.x; i < rows * W; i += AT_THREADS) {
+        const int r = i / W, c = i % W;
+
+        to[r * (W + CK_TC_PAD) + c] =
+            r < from.there && c < width ? from.at[r * from.ld + c] : ck_down<T>(0.0F);
+    }
+}
+
 /*
- * Load `rows` rows of one head into shared memory, W + CK_TC_PAD elements a row; zeros beyond
- * `there` rows and beyond the head's width.
+ * Load `rows` rows of one head into shared memory, W + CK_TC_PAD elements a row; zeros beyond the
+ * rows that are there and beyond the head's width.  `rows` is a multiple of 32.
  */
 template <typename T, int W>
-static __device__ __forceinline__ void ck_at_tile(const cu_at_call &a, T *to, const T *from,
-                                                  uint64_t ld, int rows, int there)
+static __device__ __forceinline__ void ck_at_tile(const cu_at_call &a, T *to,
+                                                  const ck_at_rows<T> &from, int rows)
 {
-    for (int i = (int)threadIdx.x; i < rows * (W / 8); i += AT_THREADS) {
-        const int r = i / (W / 8), c = i % (W / 8) * 8;
-        T *at = to + r * (W + CK_TC_PAD) + c;
+    // pieces of 16 bytes: each thread has one column of them, or (W 96) three
+    constexpr int pieces = W / 8, by = AT_THREADS % pieces == 0 ? pieces : 4;
+    constexpr int step = AT_THREADS / by, columns = pieces / by;
+    const int r = (int)threadIdx.x / by, c = (int)threadIdx.x % by * 8;
+    const T *at = from.at + r * from.ld + c;
+    T *room = to + r * (W + CK_TC_PAD) + c;
 
-        if (a.vector) {
-            const bool ok = r < there && c < a.width;
-
-            ck_at_copy16(at, ok ? from + r * ld + c : from, ok);
-            continue;
+    static_assert(pieces % by == 0, "a row is whole in steps");
+    if (!a.vector) {
+        ck_at_tile_each<T, W>(a.width, to, from, rows);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < rows; i += step) {
+#pragma unroll
+        for (int n = 0; n < columns; n++) {
+            ck_at_copy16(room + i * (W + CK_TC_PAD) + n * by * 8, at + n * by * 8,
+                         r + i < from.there && c + n * by * 8 < a.width);
         }
-        for (int j = 0; j < 8; j++) {
-            at[j] = ck_down<T>(0.0F);
-            if (r < there && c + j < a.width) {
-                at[j] = from[r * ld + c + j];
-            }
-        }
+        at += step * from.ld;
     }
 }
 
 /* ---- scores ------------------------------------------------------------------------------ */
 
-/* Keys of a tile: valid[c] of key k0 + c (ck_at_valid). */
-typedef struct ck_at_cols {
-    int k0;
-    const int *valid;
-} ck_at_cols;
-
 /*
- * Products of 16 M queries from q0 on (this warp's) and 8 N keys become scores as the softmax takes
- * them, times log2 e.  Below the diagonal, and without a mask, none of them needs a look.
+ * Products of 16 M queries from q0 on (this warp's) and 8 N keys from k0 on: those that count
+ * nothing become -inf, those of blind queries 0 (ck_at_score).
+ *
+ * valid  of the tile's keys (ck_at_valid); not read without a mask
  */
 template <int M, int N>
-static __device__ __forceinline__ void ck_at_scale(const cu_at_call &a, const ck_at_head &h, int q0,
-                                                   const ck_at_cols &keys, ck_tc_sums (&s)[M][N])
+static __device__ __forceinline__ void ck_at_hide(const cu_at_call &a, const ck_at_head &h,
+                                                  const int2 &q0_k0, const int *valid,
+                                                  ck_tc_sums (&s)[M][N])
 {
-    const float factor = a.scale * AT_LOG2E;
-
+    if (a.mask != NULL) {
 #pragma unroll
-    for (int e = 0; e < M * N * 4; e++) {
-        s[e / 4 / N][e / 4 % N].x[e % 4] *= factor;
-    }
-    if (ck_at_open(a, q0, keys.k0, 8 * N)) {
+        for (int e = 0; e < M * N * 4; e++) {
+            const int m = e / 4 / N, n = e / 4 % N, i = e % 4, c = n * 8 + ck_tc_col(i);
+            const int q = q0_k0.x + m * 16 + ck_tc_row(i);
+
+            s[m][n].x[i] = ck_at_score(a, h, q, q0_k0.y + c, valid[c], s[m][n].x[i]);
+        }
         return;
     }
 #pragma unroll
     for (int e = 0; e < M * N * 4; e++) {
-        const int m = e / 4 / N, n = e / 4 % N, i = e % 4, c = n * 8 + ck_tc_col(i);
-        const int q = q0 + m * 16 + ck_tc_row(i);
+        const int m = e / 4 / N, n = e / 4 % N, i = e % 4;
+        const int q = q0_k0.x + m * 16 + ck_tc_row(i);
+        const int last = (a.causal ? min(q, a.seq - 1) : a.seq - 1) - q0_k0.y;
 
-        s[m][n].x[i] = ck_at_score(a, h, q, keys.k0 + c, keys.valid[c], s[m][n].x[i]);
+        s[m][n].x[i] = n * 8 + ck_tc_col(i) <= last ? s[m][n].x[i] : -INFINITY;
     }
 }
 
@@ -385,7 +415,8 @@ static __device__ __forceinline__ void ck_at_scale(const cu_at_call &a, const ck
  * that a row goes in pieces of 16 bytes.
  *
  * factor  by which the rows m * 16 + half * 8 + lane / 4 are multiplied
- * room    16 M rows of W + CK_TC_PAD of this warp in shared memory, that no other warp uses
+ * room    16 M rows of W + CK_TC_PAD of this warp in shared memory, that no other warp uses, and to
+ *         which no copy is under way
  */
 template <typename T, int W, int M>
 static __device__ __forceinline__ void

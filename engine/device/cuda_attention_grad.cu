@@ -21,29 +21,34 @@
 
 /* ---- what both families share ------------------------------------------------------------ */
 
-/* delta[b, h, t] = sum of dout * o: a warp for each query, heads of one row side by side. */
-template <typename T> static __global__ void __launch_bounds__(AT_THREADS) ck_delta(cu_at_call a)
+/* delta[b, h, t] = sum of dout * o: `lanes` neighbouring threads (a power of two, up to 32) for
+ * each query, heads of one row side by side. */
+template <typename T>
+static __global__ void __launch_bounds__(AT_THREADS) ck_delta(cu_at_call a, unsigned lanes)
 {
     // (batch, row, head), the order of memory
-    const uint64_t i = (uint64_t)blockIdx.x * AT_WARPS + threadIdx.x / 32;
-    const int head = (int)(i % a.heads), batch = (int)(i / a.heads / a.queries);
-    const int row = (int)(i / a.heads % a.queries), lane = (int)threadIdx.x % 32;
+    const unsigned i = (blockIdx.x * AT_THREADS + threadIdx.x) / lanes;
+    const unsigned rows = (unsigned)a.batch * a.queries, head = i % a.heads, row = i / a.heads;
+    const unsigned lane = threadIdx.x % lanes, each = a.vector ? CK_PACK : 1;
+    const T *o = (const T *)a.o + row * a.ldo + (uint64_t)head * a.width;
+    const T *dout = (const T *)a.dout + row * a.lddo + (uint64_t)head * a.width;
     float sum = 0;
 
-    if (i >= (uint64_t)a.batch * a.queries * a.heads) {
-        return; // whole warps only, so the shuffles below are complete
-    }
-    const T *o = (const T *)a.o + ck_at_query(a, batch, row, head, a.ldo);
-    const T *dout = (const T *)a.dout + ck_at_query(a, batch, row, head, a.lddo);
+    for (unsigned c = lane * each; row < rows && c < (unsigned)a.width; c += lanes * each) {
+        float x[CK_PACK] = {}, y[CK_PACK] = {};
 
-    for (int c = lane; c < a.width; c += 32) {
-        sum += ck_up(dout[c]) * ck_up(o[c]);
+        ck_read(x, o, c, c + each, a.vector);
+        ck_read(y, dout, c, c + each, a.vector);
+#pragma unroll
+        for (unsigned k = 0; k < CK_PACK; k++) {
+            sum += x[k] * y[k];
+        }
     }
-    for (int offset = 16; offset > 0; offset /= 2) {
+    for (unsigned offset = lanes / 2; offset > 0; offset /= 2) {
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
     }
-    if (lane == 0) {
-        a.delta[ck_at_list(a, batch, head) + row] = sum;
+    if (lane == 0 && row < rows) {
+        a.delta[ck_at_list(a, row / a.queries, head) + row % a.queries] = sum;
     }
 }
 
@@ -58,28 +63,31 @@ static __device__ __forceinline__ ck_at_head ck_dkv_head(const cu_at_call &a, in
     return h;
 }
 
-/* The next tile of keys from k0 on that meets queries q0 .. q0 + rows; seq or more: none. */
-static __device__ __forceinline__ int ck_dq_next(const cu_at_call &a, const ck_at_head &h, int q0,
-                                                 const int2 &rows_cols, int k0)
-{
-    while (k0 < a.seq && !ck_at_meets(a, h, q0, rows_cols.x, k0, rows_cols.y)) {
-        k0 += rows_cols.y;
-    }
-    return k0;
-}
+/* What a block of keys meets next: a query head of the group (its end: nothing) and the first query
+ * of a tile. */
+typedef struct ck_dkv_pair {
+    int head, q0;
+} ck_dkv_pair;
 
-/* The next pair (query head of the group, tile of queries) from number t on whose queries meet the
- * keys k0 .. ; the number of pairs: none.  rows_cols: keys and queries of a tile. */
-static __device__ __forceinline__ int ck_dkv_next(const cu_at_call &a, const ck_at_head &h, int k0,
-                                                  const int2 &rows_cols, int t)
+/* The first such pair from `p` on whose queries meet keys k0 .. .  rows_cols: keys and queries of a
+ * tile. */
+static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, const ck_at_head &h,
+                                                          int k0, const int2 &rows_cols,
+                                                          ck_dkv_pair p)
 {
-    const int tiles = (a.queries + rows_cols.y - 1) / rows_cols.y;
+    const int cols = rows_cols.y, diagonal = a.causal ? k0 / cols * cols : 0;
 
-    while (t < a.group * tiles &&
-           !ck_at_meets(a, h, t % tiles * rows_cols.y, rows_cols.y, k0, rows_cols.x)) {
-        t++;
+    for (; p.head < a.group; p.head++, p.q0 = 0) {
+        // above the diagonal only blind queries meet anything
+        p.q0 = p.q0 >= h.blind ? max(p.q0, diagonal) : p.q0;
+        while (p.q0 < a.queries && !ck_at_meets(a, h, p.q0, cols, k0, rows_cols.x)) {
+            p.q0 += cols;
+        }
+        if (p.q0 < a.queries) {
+            break;
+        }
     }
-    return t;
+    return p;
 }
 
 /* ---- tensor family ----------------------------------------------------------------------- */
@@ -135,12 +143,6 @@ template <typename T, int M> struct ck_bw_warp {
     int valid[M][2];              /* rows are keys */
 };
 
-/* One score's probability: s without `scale`, lse times log2 e. */
-static __device__ __forceinline__ float ck_bw_prob(float s, float lse)
-{
-    return s == -INFINITY ? 0.0F : ck_at_exp2(s - lse);
-}
-
 /* lse (times log2 e) and delta of a query; beyond the last one: such that it counts nothing. */
 static __device__ __forceinline__ float2 ck_bw_stat(const cu_at_call &a, const ck_at_head &h, int q)
 {
@@ -189,13 +191,13 @@ template <typename T, int W, int N>
 static __device__ __forceinline__ void ck_dq_load(const cu_at_call &a, const ck_at_head &h,
                                                   const ck_bw_lay &l, char *to, int k0)
 {
-    const int cols = 16 * N;
-    const T *k = (const T *)a.k + ck_at_key(a, h.batch, k0, h.key_head, a.ldk);
-    const T *v = (const T *)a.v + ck_at_key(a, h.batch, k0, h.key_head, a.ldv);
+    const int4 at = make_int4(h.batch, k0, h.key_head, 0);
 
-    ck_at_tile<T, W>(a, (T *)(void *)to, k, a.ldk, cols, a.seq - k0);
-    ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), v, a.ldv, cols, a.seq - k0);
-    ck_at_valid(a, h, k0, cols, (int *)(void *)(to + l.note_0));
+    ck_at_tile<T, W>(a, (T *)(void *)to, ck_at_keys_of<T>(a, a.k, at, a.ldk), 16 * N);
+    ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), ck_at_keys_of<T>(a, a.v, at, a.ldv), 16 * N);
+    if (a.mask != NULL) {
+        ck_at_valid(a, h, k0, 16 * N, (int *)(void *)(to + l.note_0));
+    }
     ck_at_batch();
 }
 
@@ -205,6 +207,8 @@ static __device__ __forceinline__ void ck_dq_factor(const cu_at_call &a, const c
                                                     ck_tc_sums (&s)[M][2 * N],
                                                     ck_tc_sums (&dp)[M][2 * N])
 {
+    const float factor = a.scale * AT_LOG2E;
+
     if (a.drop) {
 #pragma unroll
         for (int e = 0; e < M * N * 8; e++) {
@@ -219,8 +223,8 @@ static __device__ __forceinline__ void ck_dq_factor(const cu_at_call &a, const c
     for (int e = 0; e < M * N * 8; e++) {
         const int m = e / (N * 8), n = e / 4 % (2 * N), i = e % 4;
 
-        s[m][n].x[i] =
-            ck_bw_prob(s[m][n].x[i], w.lse[m][i / 2]) * (dp[m][n].x[i] - w.delta[m][i / 2]);
+        s[m][n].x[i] = ck_at_exp2(fmaf(s[m][n].x[i], factor, -w.lse[m][i / 2])) *
+                       (dp[m][n].x[i] - w.delta[m][i / 2]);
     }
 }
 
@@ -234,7 +238,9 @@ static __device__ __forceinline__ void ck_dq_step(const cu_at_call &a, const ck_
 
     ck_tc_scores<T, W>(s, w.x, t.x);
     ck_tc_scores<T, W>(dp, w.y, t.y);
-    ck_at_scale(a, h, w.at, {t.at, t.valid}, s);
+    if (!ck_at_open(a, w.at, t.at, 16 * N)) {
+        ck_at_hide(a, h, make_int2(w.at, t.at), t.valid, s);
+    }
     ck_dq_factor<T, M, N>(a, w, s, dp);
     ck_tc_gather<T, W>(dq, s, t.x);
 }
@@ -250,8 +256,8 @@ ck_bw_begin(const cu_at_call &a, char *room, const ck_bw_lay &l, const ck_at_row
     const int at = first * (W + CK_TC_PAD);
     ck_bw_warp<T, M> w;
 
-    ck_at_tile<T, W>(a, (T *)(void *)room, x.at, x.ld, rows, x.there);
-    ck_at_tile<T, W>(a, (T *)(void *)(room + l.mine_1), y.at, y.ld, rows, y.there);
+    ck_at_tile<T, W>(a, (T *)(void *)room, x, rows);
+    ck_at_tile<T, W>(a, (T *)(void *)(room + l.mine_1), y, rows);
     w.x = (T *)(void *)room + at;
     w.y = (T *)(void *)(room + l.mine_1) + at;
     w.at = first;
@@ -284,18 +290,17 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
         w.delta[row / 2][row % 2] = stat.y;
     }
     ck_tc_clear(dq);
-    int next = ck_dq_next(a, h, q0, make_int2(rows, cols), 0);
-    ck_dq_load<T, W, N>(a, h, l, room + l.stages, next);
+    const int2 range = ck_at_range(a, h, q0, rows, cols);
+    ck_dq_load<T, W, N>(a, h, l, room + l.stages, range.x);
 
-    for (int i = 0; next < a.seq; i++) {
+    for (int k0 = range.x, i = 0; k0 < range.y; k0 += cols, i++) {
         const char *stage = room + l.stages + (stages == 2 ? i % 2 * l.each : 0);
-        const int k0 = next;
+        const bool more = k0 + cols < range.y;
 
-        next = ck_dq_next(a, h, q0, make_int2(rows, cols), k0 + cols);
-        if (stages == 2 && next < a.seq) {
-            ck_dq_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, next);
+        if (stages == 2 && more) {
+            ck_dq_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, k0 + cols);
         }
-        ck_at_arrive(stages == 2 && next < a.seq);
+        ck_at_arrive(stages == 2 && more);
         if (a.drop) {
             ck_at_keep(a, h, q0, rows, k0, cols, (uint8_t *)room + l.keep);
         }
@@ -304,8 +309,8 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
             ck_dq_step<T, W, M, N>(a, h, w, ck_bw_view<T>(l, stage, false, k0), dq);
         }
         __syncthreads(); // before this tile's place is used again
-        if (stages == 1 && next < a.seq) {
-            ck_dq_load<T, W, N>(a, h, l, room + l.stages, next);
+        if (stages == 1 && more) {
+            ck_dq_load<T, W, N>(a, h, l, room + l.stages, k0 + cols);
         }
     }
     ck_at_write_all<T, W, M>(
@@ -318,67 +323,73 @@ template <typename T, int W, int N>
 static __device__ __forceinline__ void ck_dkv_load(const cu_at_call &a, const ck_at_head &h,
                                                    const ck_bw_lay &l, char *to, int q0)
 {
-    const int cols = 16 * N;
-    const T *q = (const T *)a.q + ck_at_query(a, h.batch, q0, h.head, a.ldq);
-    const T *dout = (const T *)a.dout + ck_at_query(a, h.batch, q0, h.head, a.lddo);
+    const int4 at = make_int4(h.batch, q0, h.head, 0);
 
-    ck_at_tile<T, W>(a, (T *)(void *)to, q, a.ldq, cols, a.queries - q0);
-    ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), dout, a.lddo, cols, a.queries - q0);
-    ck_bw_stats(a, h, q0, cols, (float *)(void *)(to + l.note_0), (float *)(void *)(to + l.note_1));
+    ck_at_tile<T, W>(a, (T *)(void *)to, ck_at_queries_of<T>(a, a.q, at, a.ldq), 16 * N);
+    ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), ck_at_queries_of<T>(a, a.dout, at, a.lddo),
+                     16 * N);
+    ck_bw_stats(a, h, q0, 16 * N, (float *)(void *)(to + l.note_0),
+                (float *)(void *)(to + l.note_1));
     ck_at_batch();
 }
 
-/* Head h becomes the one of pair t (ck_dkv_next); returns the first query. */
-static __device__ __forceinline__ int ck_dkv_pair(const cu_at_call &a, ck_at_head *h, int cols,
-                                                  int t)
-{
-    const int tiles = (a.queries + cols - 1) / cols;
-
-    h->head = h->key_head * a.group + t / tiles;
-    return t % tiles * cols;
-}
-
-/* ck_at_scale where rows are keys (this warp's) and columns the tile's queries. */
+/* ck_at_hide where rows are keys (this warp's) and columns queries from q0 on. */
 template <typename T, int M, int N>
-static __device__ __forceinline__ void ck_dkv_scale(const cu_at_call &a, const ck_at_head &h,
-                                                    const ck_bw_warp<T, M> &w, int q0,
-                                                    ck_tc_sums (&s)[M][N])
+static __device__ __forceinline__ void ck_dkv_hide(const cu_at_call &a, const ck_at_head &h,
+                                                   const ck_bw_warp<T, M> &w, int q0,
+                                                   ck_tc_sums (&s)[M][N])
 {
-    const float factor = a.scale * AT_LOG2E;
-
+    if (a.mask != NULL) {
 #pragma unroll
-    for (int e = 0; e < M * N * 4; e++) {
-        s[e / 4 / N][e / 4 % N].x[e % 4] *= factor;
-    }
-    if (ck_at_open(a, q0, w.at, 16 * M)) {
+        for (int e = 0; e < M * N * 4; e++) {
+            const int m = e / 4 / N, n = e / 4 % N, i = e % 4, k = w.at + m * 16 + ck_tc_row(i);
+
+            s[m][n].x[i] =
+                ck_at_score(a, h, q0 + n * 8 + ck_tc_col(i), k, w.valid[m][i / 2], s[m][n].x[i]);
+        }
         return;
     }
 #pragma unroll
     for (int e = 0; e < M * N * 4; e++) {
         const int m = e / 4 / N, n = e / 4 % N, i = e % 4, k = w.at + m * 16 + ck_tc_row(i);
+        const int first = (k >= a.seq ? INT32_MAX : a.causal ? k : 0) - q0;
 
-        s[m][n].x[i] =
-            ck_at_score(a, h, q0 + n * 8 + ck_tc_col(i), k, w.valid[m][i / 2], s[m][n].x[i]);
+        s[m][n].x[i] = n * 8 + ck_tc_col(i) >= first ? s[m][n].x[i] : -INFINITY;
     }
 }
 
-/* The warp's scores s become p, their gradients ds; the block's keep is [queries, keys], as its
- * numbers are. */
+/* The warp's scores s become p, their gradients ds. */
 template <typename T, int M, int N>
-static __device__ __forceinline__ void
-ck_dkv_factor(const cu_at_call &a, const ck_bw_warp<T, M> &w, const ck_bw_tile<T> &t,
-              ck_tc_sums (&s)[M][2 * N], ck_tc_sums (&ds)[M][2 * N])
+static __device__ __forceinline__ void ck_dkv_factor(float factor, const ck_bw_tile<T> &t,
+                                                     ck_tc_sums (&s)[M][N], ck_tc_sums (&ds)[M][N])
 {
 #pragma unroll
-    for (int e = 0; e < M * N * 8; e++) {
-        const int m = e / (N * 8), n = e / 4 % (2 * N), i = e % 4;
+    for (int e = 0; e < M * N * 4; e++) {
+        const int m = e / 4 / N, n = e / 4 % N, i = e % 4, c = n * 8 + ck_tc_col(i);
+        const float p = ck_at_exp2(fmaf(s[m][n].x[i], factor, -t.lse[c]));
+
+        s[m][n].x[i] = p;
+        ds[m][n].x[i] = p * (ds[m][n].x[i] - t.delta[c]);
+    }
+}
+
+/* The same with dropout; the block's keep is [queries, keys], as its numbers are. */
+template <typename T, int M, int N>
+static __device__ __forceinline__ void ck_dkv_drop(const cu_at_call &a, const ck_bw_warp<T, M> &w,
+                                                   const ck_bw_tile<T> &t, ck_tc_sums (&s)[M][N],
+                                                   ck_tc_sums (&ds)[M][N])
+{
+    const float factor = a.scale * AT_LOG2E;
+
+#pragma unroll
+    for (int e = 0; e < M * N * 4; e++) {
+        const int m = e / 4 / N, n = e / 4 % N, i = e % 4;
         const int r = m * 16 + ck_tc_row(i), c = n * 8 + ck_tc_col(i);
-        const float p = ck_bw_prob(s[m][n].x[i], t.lse[c]);
-        const bool kept = !a.drop || w.keep[c * 16 * M * AT_WARPS + r] != 0;
-        const float d = kept ? ds[m][n].x[i] * a.factor : 0.0F;
+        const float p = ck_at_exp2(fmaf(s[m][n].x[i], factor, -t.lse[c]));
+        const bool kept = w.keep[c * 16 * M * AT_WARPS + r] != 0;
 
         s[m][n].x[i] = kept ? p : 0.0F;
-        ds[m][n].x[i] = p * (d - t.delta[c]);
+        ds[m][n].x[i] = p * ((kept ? ds[m][n].x[i] * a.factor : 0.0F) - t.delta[c]);
     }
 }
 
@@ -398,8 +409,14 @@ static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck
     // rows are keys: p and ds come out turned, as dv and dk need them
     ck_tc_scores<T, W>(s, w.x, t.x);
     ck_tc_scores<T, W>(ds, w.y, t.y);
-    ck_dkv_scale(a, h, w, t.at, s);
-    ck_dkv_factor<T, M, N>(a, w, t, s, ds);
+    if (!ck_at_open(a, t.at, w.at, 16 * M)) {
+        ck_dkv_hide(a, h, w, t.at, s);
+    }
+    if (a.drop) {
+        ck_dkv_drop(a, w, t, s, ds);
+    } else {
+        ck_dkv_factor(a.scale * AT_LOG2E, t, s, ds);
+    }
     ck_tc_gather<T, W>(sums->v, s, t.y);
     ck_tc_gather<T, W>(sums->k, ds, t.x);
 }
@@ -412,7 +429,6 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
     char *room = (char *)shared;
     const ck_bw_lay l = ck_bw_plan<W, M, N>(true, stages, a.drop);
     const int rows = 16 * M * AT_WARPS, cols = 16 * N;
-    const int n = a.group * ((a.queries + cols - 1) / cols);
     int k0;
     ck_at_head h = ck_dkv_head(a, rows, &k0);
     const int4 at = make_int4(h.batch, k0, h.key_head, 0);
@@ -429,35 +445,43 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
     }
     ck_tc_clear(sums.k);
     ck_tc_clear(sums.v);
-    int next = ck_dkv_next(a, h, k0, make_int2(rows, cols), 0);
-    // keys that no query sees: the first pair is loaded, and not used
-    int q0 = ck_dkv_pair(a, &h, cols, next < n ? next : 0);
-    ck_dkv_load<T, W, N>(a, h, l, room + l.stages, q0);
+    const int first = h.head;
+    ck_dkv_pair next = ck_dkv_next(a, h, k0, make_int2(rows, cols), {0, 0});
+    if (next.head < a.group) {
+        h.head = first + next.head;
+        ck_dkv_load<T, W, N>(a, h, l, room + l.stages, next.q0);
+    }
 
-    for (int i = 0; next < n; i++) {
+    for (int i = 0; next.head < a.group; i++) {
         const char *stage = room + l.stages + (stages == 2 ? i % 2 * l.each : 0);
-        const int now = next;
+        const ck_dkv_pair now = next;
 
-        next = ck_dkv_next(a, h, k0, make_int2(rows, cols), now + 1);
-        if (stages == 2 && next < n) {
-            q0 = ck_dkv_pair(a, &h, cols, next);
-            ck_dkv_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, q0);
+        next = ck_dkv_next(a, h, k0, make_int2(rows, cols), {now.head, now.q0 + cols});
+        const bool more = next.head < a.group;
+
+        h.head = first + next.head;
+        if (stages == 2 && more) {
+            ck_dkv_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, next.q0);
         }
-        ck_at_arrive(stages == 2 && next < n);
-        q0 = ck_dkv_pair(a, &h, cols, now);
+        ck_at_arrive(stages == 2 && more);
         if (a.drop) {
-            ck_at_keep(a, h, q0, cols, k0, rows, (uint8_t *)room + l.keep);
+            h.head = first + now.head;
+            ck_at_keep(a, h, now.q0, cols, k0, rows, (uint8_t *)room + l.keep);
         }
         __syncthreads();
-        if (ck_at_meets(a, h, q0, cols, w.at, 16 * M)) {
-            ck_dkv_step<T, W, M, N>(a, h, w, ck_bw_view<T>(l, stage, true, q0), &sums);
+        if (ck_at_meets(a, h, now.q0, cols, w.at, 16 * M)) {
+            ck_dkv_step<T, W, M, N>(a, h, w, ck_bw_view<T>(l, stage, true, now.q0), &sums);
         }
         __syncthreads(); // before this tile's place is used again
-        if (stages == 1 && next < n) {
-            q0 = ck_dkv_pair(a, &h, cols, next);
-            ck_dkv_load<T, W, N>(a, h, l, room + l.stages, q0);
+        if (stages == 1 && more) {
+            h.head = first + next.head;
+            ck_dkv_load<T, W, N>(a, h, l, room + l.stages, next.q0);
         }
     }
+    // the block's own rows, where no query sees them: nothing has waited for them yet
+    ck_at_batch();
+    ck_at_arrive(false);
+    __syncthreads();
     const int4 to = make_int4(h.batch, w.at, h.key_head, 0);
 
     ck_at_write_all<T, W, M>(a, sums.k, a.scale, w.x, ck_at_keys_of<T>(a, a.dk, to, a.ldk));
@@ -501,15 +525,14 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dq_plain(cu_at_call a)
     ZT_SHARED(float4, shared);
     const ck_at_plain r = ck_at_plain_room((float *)shared);
     const float factor[4] = {a.scale, a.scale, a.scale, a.scale};
-    const int2 sizes = make_int2(64, 64);
     int q0;
     ck_at_head h = ck_at_block_head(a, 64, &q0);
     const int4 at = make_int4(h.batch, q0, h.head, 0);
     float dq[N][4][4] = {};
 
     ck_at_read_mask(a, &h, r.valid);
-    for (int k0 = ck_dq_next(a, h, q0, sizes, 0); k0 < a.seq;
-         k0 = ck_dq_next(a, h, q0, sizes, k0 + 64)) {
+    const int2 range = ck_at_range(a, h, q0, 64, 64);
+    for (int k0 = range.x; k0 < range.y; k0 += 64) {
         const int4 key = make_int4(h.batch, k0, h.key_head, 0);
         const ck_at_rows<T> keys = ck_at_keys_of<T>(a, a.k, key, a.ldk);
         float s[4][4], dp[4][4];
@@ -537,7 +560,6 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
     const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
     const float factor[4] = {a.factor, a.factor, a.factor, a.factor};
     const int2 sizes = make_int2(64, 64);
-    const int tiles = (a.queries + 63) / 64;
     int k0;
     ck_at_head h = ck_dkv_head(a, 64, &k0);
     const int4 key = make_int4(h.batch, k0, h.key_head, 0);
@@ -545,10 +567,10 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
 
     ck_at_read_mask(a, &h, r.valid);
     ck_at_valid(a, h, k0, 64, r.valid);
-    for (int t = ck_dkv_next(a, h, k0, sizes, 0); t < a.group * tiles;
-         t = ck_dkv_next(a, h, k0, sizes, t + 1)) {
-        h.head = h.key_head * a.group + t / tiles;
-        const int4 at = make_int4(h.batch, t % tiles * 64, h.head, 0);
+    for (ck_dkv_pair p = ck_dkv_next(a, h, k0, sizes, {0, 0}); p.head < a.group;
+         p = ck_dkv_next(a, h, k0, sizes, {p.head, p.q0 + 64})) {
+        h.head = h.key_head * a.group + p.head;
+        const int4 at = make_int4(h.batch, p.q0, h.head, 0);
         const ck_at_rows<T> q = ck_at_queries_of<T>(a, a.q, at, a.ldq);
         const ck_at_rows<T> dout = ck_at_queries_of<T>(a, a.dout, at, a.lddo);
         float s[4][4], dp[4][4];
@@ -615,13 +637,18 @@ template <typename T> static void cu_bw_plain(zt_device *d, const cu_at_call &c)
     ZT_LAUNCH(dkv, dim3(cu_dkv_blocks(c, 64), parts), AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d), c);
 }
 
-/* Fill c.delta; AT_WARPS queries a block. */
+/* Fill c.delta. */
 template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
 {
     const uint64_t n = (uint64_t)c.batch * c.queries * c.heads;
+    unsigned lanes = 32;
 
-    ZT_LAUNCH(ck_delta<T>, (unsigned)((n + AT_WARPS - 1) / AT_WARPS), AT_THREADS, 0, cu_stream(d),
-              c);
+    // a pack for each lane, where rows have fewer than 32
+    while (c.vector && lanes > 1 && lanes / 2 * CK_PACK >= (unsigned)c.width) {
+        lanes /= 2;
+    }
+    ZT_LAUNCH(ck_delta<T>, (unsigned)((n * lanes + AT_THREADS - 1) / AT_THREADS), AT_THREADS, 0,
+              cu_stream(d), c, lanes);
 }
 
 /* By width: tiles such that sums stay in registers (255 of a thread). */

@@ -123,6 +123,7 @@ typedef struct zt_embed_grad {
  * queries    of each sequence only the first ones are asked (what a classifier reads of its last block); 0: all, seq
  * q, o       [batch * queries, heads, width], k, v [batch * seq, kv_heads, width]; query head h uses key head
  *            h / (heads / kv_heads)
+ * scale      of scores, above 0
  * mask       [batch, seq] int32: keys with 0 are masked out; NULL: none.  A query whose keys are all masked gets the
  *            mean of v over all keys of its sequence (with `causal` later ones too), as transformers' explicit
  *            attention does when it masks with the lowest number; its scores still pass gradients on.

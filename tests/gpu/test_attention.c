@@ -637,6 +637,7 @@ static void refused(new_device *make_device, int which)
     m.a.dv = which == 5 ? NULL : m.a.dv;
     m.a.fw.seq = which == 6 ? UINT64_MAX / 2 : m.a.fw.seq;
     m.a.fw.queries = which == 7 ? 4 : 0;
+    m.a.fw.scale = which == 8 ? 0 : m.a.fw.scale;
     if (which < 4 || which >= 6) {
         d->ops->attention(d, CKPT_F32, &m.a.fw);
     } else {
@@ -685,7 +686,7 @@ int main(int argc, char **argv)
         not_finite(gpu, dtypes[t]);
         forward_alone(gpu, dtypes[t]);
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         refused(make_device, i);
     }
     if (zt_device_check(cpu, &err) != CKPT_OK || zt_device_check(gpu, &err) != CKPT_OK) {

@@ -3,7 +3,7 @@
  *
  * One lock stands for the device: kernels and copies of all host threads take turns.
  */
-#include "cuda_runtime.h"
+#include "tensor_core.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -115,6 +115,7 @@ static void em_entry(void)
 {
     for (;;) {
         em.fn(em.arg);
+        zt_emu_copy_end();
         em_thread *t = &em.thread[em.current];
         t->state = EM_DONE;
         zt_emu_switch(&t->place, em.scheduler);

@@ -1,9 +1,10 @@
 /*
- * tensor_core.h: the two instructions by which kernels use tensor cores, for the emulation:
- * mma.m16n8k16 and ldmatrix.x4.
+ * tensor_core.h: the instructions by which kernels use tensor cores, for the emulation:
+ * mma.m16n8k16, ldmatrix.x4, and cp.async, which feeds them (async_copy.cpp).
  *
  * Which lane holds which element is what the PTX ISA says at these instructions ("Matrix fragments
- * for mma.m16n8k16", "ldmatrix").  What the hardware demands of addresses is checked.
+ * for mma.m16n8k16", "ldmatrix").  What the hardware demands of addresses is checked.  Sums are
+ * formed in the order of k and rounded to nearest; the hardware promises neither.
  */
 #ifndef ZT_EMULATE_TENSOR_CORE_H
 #define ZT_EMULATE_TENSOR_CORE_H
@@ -101,5 +102,19 @@ static inline void zt_emu_ldmatrix(uint32_t (&to)[4], const void *row, bool turn
     zt_emu_pieces p = {(const uint16_t *)row, to, turned};
     zt_emu_warp(0xffffffffu, &p, zt_emu_take_pieces);
 }
+
+/* ---- copies (async_copy.cpp) ---- */
+
+/* Begin to copy 16 bytes, or zeros if !there, to shared memory. */
+void zt_emu_copy16(void *to, const void *from, bool there);
+
+/* This thread's copies so far are one batch more. */
+void zt_emu_copy_batch(void);
+
+/* Wait for this thread's batches, but for the latest ones. */
+void zt_emu_copy_wait(unsigned but);
+
+/* The thread ends. */
+void zt_emu_copy_end(void);
 
 #endif
