@@ -69,6 +69,14 @@ typedef struct ck_dkv_pair {
     int head, q0;
 } ck_dkv_pair;
 
+/* h, of the pair's query head. */
+static __device__ __forceinline__ ck_at_head ck_dkv_of(const cu_at_call &a, ck_at_head h,
+                                                       const ck_dkv_pair &p)
+{
+    h.head = h.key_head * a.group + p.head;
+    return h;
+}
+
 /* The first such pair from `p` on whose queries meet keys k0 .. .  rows_cols: keys and queries of a
  * tile. */
 static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, const ck_at_head &h,
@@ -318,17 +326,19 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
         ck_at_queries_of<T>(a, a.dq, make_int4(h.batch, w.at, h.head, 0), a.ldq));
 }
 
-/* Copy queries q0 .. q0 + 16 N of head h.head and what belongs to them to the stage at `to`. */
+/* Copy the pair's 16 N queries and what belongs to them to the stage at `to`. */
 template <typename T, int W, int N>
-static __device__ __forceinline__ void ck_dkv_load(const cu_at_call &a, const ck_at_head &h,
-                                                   const ck_bw_lay &l, char *to, int q0)
+static __device__ __forceinline__ void ck_dkv_load(const cu_at_call &a, const ck_at_head &key_head,
+                                                   const ck_bw_lay &l, char *to,
+                                                   const ck_dkv_pair &p)
 {
-    const int4 at = make_int4(h.batch, q0, h.head, 0);
+    const ck_at_head h = ck_dkv_of(a, key_head, p);
+    const int4 at = make_int4(h.batch, p.q0, h.head, 0);
 
     ck_at_tile<T, W>(a, (T *)(void *)to, ck_at_queries_of<T>(a, a.q, at, a.ldq), 16 * N);
     ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), ck_at_queries_of<T>(a, a.dout, at, a.lddo),
                      16 * N);
-    ck_bw_stats(a, h, q0, 16 * N, (float *)(void *)(to + l.note_0),
+    ck_bw_stats(a, h, p.q0, 16 * N, (float *)(void *)(to + l.note_0),
                 (float *)(void *)(to + l.note_1));
     ck_at_batch();
 }
@@ -398,7 +408,8 @@ template <int W, int M> struct ck_dkv_sums {
     ck_tc_sums k[M][W / 8], v[M][W / 8];
 };
 
-/* One tile of queries for the warp's keys. */
+/* One tile of queries for the warp's keys.
+ * LIMIT: five parameters; the commas of their templates are counted along */
 template <typename T, int W, int M, int N>
 static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck_at_head &h,
                                                    const ck_bw_warp<T, M> &w,
@@ -445,11 +456,9 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
     }
     ck_tc_clear(sums.k);
     ck_tc_clear(sums.v);
-    const int first = h.head;
     ck_dkv_pair next = ck_dkv_next(a, h, k0, make_int2(rows, cols), {0, 0});
     if (next.head < a.group) {
-        h.head = first + next.head;
-        ck_dkv_load<T, W, N>(a, h, l, room + l.stages, next.q0);
+        ck_dkv_load<T, W, N>(a, h, l, room + l.stages, next);
     }
 
     for (int i = 0; next.head < a.group; i++) {
@@ -459,14 +468,12 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
         next = ck_dkv_next(a, h, k0, make_int2(rows, cols), {now.head, now.q0 + cols});
         const bool more = next.head < a.group;
 
-        h.head = first + next.head;
         if (stages == 2 && more) {
-            ck_dkv_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, next.q0);
+            ck_dkv_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, next);
         }
         ck_at_arrive(stages == 2 && more);
         if (a.drop) {
-            h.head = first + now.head;
-            ck_at_keep(a, h, now.q0, cols, k0, rows, (uint8_t *)room + l.keep);
+            ck_at_keep(a, ck_dkv_of(a, h, now), now.q0, cols, k0, rows, (uint8_t *)room + l.keep);
         }
         __syncthreads();
         if (ck_at_meets(a, h, now.q0, cols, w.at, 16 * M)) {
@@ -474,8 +481,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
         }
         __syncthreads(); // before this tile's place is used again
         if (stages == 1 && more) {
-            h.head = first + next.head;
-            ck_dkv_load<T, W, N>(a, h, l, room + l.stages, next.q0);
+            ck_dkv_load<T, W, N>(a, h, l, room + l.stages, next);
         }
     }
     // the block's own rows, where no query sees them: nothing has waited for them yet
@@ -569,7 +575,7 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
     ck_at_valid(a, h, k0, 64, r.valid);
     for (ck_dkv_pair p = ck_dkv_next(a, h, k0, sizes, {0, 0}); p.head < a.group;
          p = ck_dkv_next(a, h, k0, sizes, {p.head, p.q0 + 64})) {
-        h.head = h.key_head * a.group + p.head;
+        h = ck_dkv_of(a, h, p);
         const int4 at = make_int4(h.batch, p.q0, h.head, 0);
         const ck_at_rows<T> q = ck_at_queries_of<T>(a, a.q, at, a.ldq);
         const ck_at_rows<T> dout = ck_at_queries_of<T>(a, a.dout, at, a.lddo);
