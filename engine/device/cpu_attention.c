@@ -638,7 +638,8 @@ static bool at_job_set(at_job *j, zt_device *d, ckpt_dtype dt, const zt_attentio
 {
     *j = (at_job){.device = d, .dt = dt, .a = *a};
     if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || a->q == NULL || a->k == NULL ||
-        a->queries > a->seq || a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1)) {
+        a->queries > a->seq || a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1) ||
+        !(a->scale > 0)) {
         return false;
     }
     j->group = a->heads / a->kv_heads;

@@ -15,7 +15,8 @@
  * keeps them in fp32.  With e the relative rounding of dt (2^-8 bf16, 2^-11 fp16), o moves by at
  * most e times the largest |v|, dv by e times the sum of p |dout|, dq and dk by e times the sums of
  * |ds k| and |ds q|; sums themselves are fp32.  A gradient of a score beyond dt's range (fp16:
- * 65504, before `scale`) becomes infinite, and the loss scaler then sees it.
+ * 65504, before `scale`) becomes infinite, and the loss scaler then sees it.  Where a row of scores
+ * is not finite, dv of later keys of its tile becomes NaN too, as dk does on both.
  * The plain family rounds its outputs only, as the processor does.
  */
 #ifndef ZT_DEVICE_CUDA_ATTENTION_H
@@ -207,7 +208,8 @@ static __device__ __forceinline__ int2 ck_at_range(const cu_at_call &a, const ck
     if (q0 < h.blind) {
         return make_int2(0, a.seq); // a query without keys looks at all of them
     }
-    return make_int2(h.first / cols * cols, a.causal ? min(h.last, q0 + rows) : h.last);
+    return make_int2(h.first / cols * cols,
+                     a.causal ? min(h.last, min(q0 + rows, a.queries)) : h.last);
 }
 
 /* Whether each of these queries sees each of these keys (queries that are none: whatever). */

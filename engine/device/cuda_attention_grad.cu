@@ -27,7 +27,7 @@ template <typename T>
 static __global__ void __launch_bounds__(AT_THREADS) ck_delta(cu_at_call a, unsigned lanes)
 {
     // (batch, row, head), the order of memory
-    const unsigned i = (blockIdx.x * AT_THREADS + threadIdx.x) / lanes;
+    const unsigned i = blockIdx.x * (AT_THREADS / lanes) + threadIdx.x / lanes;
     const unsigned rows = (unsigned)a.batch * a.queries, head = i % a.heads, row = i / a.heads;
     const unsigned lane = threadIdx.x % lanes, each = a.vector ? CK_PACK : 1;
     const T *o = (const T *)a.o + row * a.ldo + (uint64_t)head * a.width;

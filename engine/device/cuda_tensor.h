@@ -139,7 +139,7 @@ static __device__ __forceinline__ void ck_tc_scores(ck_tc_sums (&acc)[M][N], con
     const T *right = y + (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8;
 
     ck_tc_clear(acc);
-#pragma unroll 4
+#pragma unroll(W > 64 && M > 1 ? 1 : 4) // more of it takes registers that these do not have
     for (int k = 0; k < W; k += 16) {
         uint32_t a[M][4];
 

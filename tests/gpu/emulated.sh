@@ -23,6 +23,11 @@ for order in forward reverse; do
     done
 done
 unset ZT_EMULATE_ORDER
+# with little shared memory, tiles are loaded one at a time
+for capability in 80 86; do
+    echo "capability $capability:"
+    ZT_EMULATE_CAPABILITY=$capability step "$b/gpu/test_attention" "$plugin"
+done
 # every model, stage and dtype once; more would only repeat the kernels above, slowly
 step python3 tests/golden/engine.py --bin "$b/bin" --golden tests/fixtures/golden --device cuda --resume gpt2_w1_z0_fp32 \
     gpt2_z0_fp32 gpt2_z1_fp16 gpt2_z2_bf16 gpt2_z3_fp32 bert_z2_fp32 bert_z3_fp16 llama_z3_bf16

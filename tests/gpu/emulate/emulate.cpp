@@ -81,7 +81,7 @@ static em_place em_begin(char *stack, void (*entry)(void))
 
 /* ---- a block ------------------------------------------------------------------------------- */
 
-typedef enum em_state { EM_READY, EM_AT_BARRIER, EM_AT_WARP, EM_DONE } em_state;
+typedef enum em_state { EM_READY, EM_AT_BARRIER, EM_AT_WARP, EM_LATER, EM_DONE } em_state;
 
 typedef struct em_thread {
     em_place place;
@@ -107,6 +107,7 @@ static struct {
     void (*fn)(void *);
     void *arg;
     char *stacks, *shared;
+    size_t n_shared; /* bytes of it that the kernel has asked for */
     bool reverse;
 } em;
 
@@ -127,6 +128,24 @@ static void em_wait(em_state why)
     em_thread *t = &em.thread[em.current];
     t->state = why;
     zt_emu_switch(&t->place, em.scheduler);
+}
+
+void zt_emu_later(void)
+{
+    em_wait(EM_LATER);
+}
+
+/* Those who gave way go on; false: nobody did. */
+static bool em_wake_later(void)
+{
+    bool any = false;
+    for (unsigned i = 0; i < em.n; i++) {
+        if (em.thread[i].state == EM_LATER) {
+            em.thread[i].state = EM_READY;
+            any = true;
+        }
+    }
+    return any;
 }
 
 unsigned zt_emu_barrier(int yes)
@@ -199,7 +218,7 @@ static void em_run_block(void)
     unsigned warps = (em.n + 31) / 32;
     em.n_alive = em.n;
     em.n_waiting = em.yes = 0;
-    memset(em.shared, 0xff, 4096); // what was not written is NaN (the first page must do)
+    memset(em.shared, 0xff, em.n_shared); // what was not written is NaN
     for (unsigned i = 0; i < em.n; i++) {
         em.thread[i].state = EM_READY;
     }
@@ -209,6 +228,9 @@ static void em_run_block(void)
         }
         if (em.n_alive == 0) {
             return;
+        }
+        if (em_wake_later()) {
+            continue;
         }
         if (em.n_waiting != em.n_alive) {
             zt_emu_die("threads wait for others that never come");
@@ -308,6 +330,7 @@ void zt_emu_launch(const void *kernel, dim3 grid, dim3 block, size_t shared, voi
     zt_emu_block_size = block;
     zt_emu_grid_size = grid;
     zt_emu_shared = em.shared;
+    em.n_shared = shared;
     em_number_threads(block);
     for (uint64_t k = 0; k < blocks; k++) {
         uint64_t b = em.reverse ? blocks - 1 - k : k;

@@ -105,6 +105,10 @@ static inline void zt_emu_ldmatrix(uint32_t (&to)[4], const void *row, bool turn
 
 /* ---- copies (async_copy.cpp) ---- */
 
+/* Go on after all threads of the block that can go on have come to where they wait (emulate.cpp).
+ */
+void zt_emu_later(void);
+
 /* Begin to copy 16 bytes, or zeros if !there, to shared memory. */
 void zt_emu_copy16(void *to, const void *from, bool there);
 
