@@ -637,7 +637,13 @@ static void refused(new_device *make_device, int which)
     m.a.dv = which == 5 ? NULL : m.a.dv;
     m.a.fw.seq = which == 6 ? UINT64_MAX / 2 : m.a.fw.seq;
     m.a.fw.queries = which == 7 ? 4 : 0;
-    m.a.fw.scale = which == 8 ? 0 : m.a.fw.scale;
+    m.a.fw.scale = which == 8 ? 0 : which == 9 ? NAN : m.a.fw.scale;
+    // sizes that wrap around where they are multiplied in 32 or 64 bits
+    m.a.fw.batch = which == 10   ? UINT64_C(1) << 32
+                   : which == 11 ? UINT64_C(1) << 63
+                   : which >= 12 ? UINT64_C(1) << 29
+                                 : m.a.fw.batch;
+    m.a.fw.seq = which == 13 ? UINT64_C(1) << 29 : m.a.fw.seq;
     if (which < 4 || which >= 6) {
         d->ops->attention(d, CKPT_F32, &m.a.fw);
     } else {
@@ -686,7 +692,7 @@ int main(int argc, char **argv)
         not_finite(gpu, dtypes[t]);
         forward_alone(gpu, dtypes[t]);
     }
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 14; i++) {
         refused(make_device, i);
     }
     if (zt_device_check(cpu, &err) != CKPT_OK || zt_device_check(gpu, &err) != CKPT_OK) {

@@ -13,6 +13,32 @@
 #include "libckpt/base/mem.h"
 #include "tests/unit/folder_help.h"
 
+/* ---- a folder with a small model, for the time of a group of tests ---- */
+
+static char save_top[FOLDER_PATH];
+
+static const char save_gpt2[] =
+    "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"vocab_size\": 13,"
+    "\"n_positions\": 8, \"n_embd\": 6, \"n_layer\": 2, \"n_head\": 2, \"n_inner\": 10,"
+    "\"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5,"
+    "\"initializer_range\": 0.02, \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"attn_pdrop\": 0.0,"
+    "\"tie_word_embeddings\": true}";
+
+static int save_top_make(void **state)
+{
+    (void)state;
+    folder_new(save_top);
+    folder_text(save_top, "config.json", save_gpt2);
+    return 0;
+}
+
+static int save_top_remove(void **state)
+{
+    (void)state;
+    folder_remove(save_top);
+    return 0;
+}
+
 enum { BOARD_WORLD = 4 };
 
 typedef struct board {

@@ -545,7 +545,7 @@ static void refused(void **state)
     const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, 0};
 
     (void)state;
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 9; i++) {
         problem p = make(&s, CKPT_F32);
         zt_attention_grad a = p.a;
         ckpt_err err = {0};
@@ -556,9 +556,10 @@ static void refused(void **state)
         a.fw.q = i == 2 ? NULL : a.fw.q;
         a.fw.p = i == 3 ? 1.5F : 0;
         a.fw.queries = i == 6 ? 4 : 0;
+        a.fw.scale = i == 7 ? 0 : i == 8 ? NAN : a.fw.scale;
         a.fw.lse = i == 4 ? NULL : a.fw.lse;
         a.dv = i == 5 ? NULL : a.dv;
-        if (i < 4 || i == 6) {
+        if (i < 4 || i >= 6) {
             zt_cpu_attention(d, CKPT_F32, &a.fw);
         } else {
             zt_cpu_attention_grad(d, CKPT_F32, &a);

@@ -14,30 +14,6 @@
 #include "libckpt/map/state.h"
 #include "tests/unit/save_help.h"
 
-static char top[FOLDER_PATH];
-
-static const char gpt2[] =
-    "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"vocab_size\": 13,"
-    "\"n_positions\": 8, \"n_embd\": 6, \"n_layer\": 2, \"n_head\": 2, \"n_inner\": 10,"
-    "\"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5,"
-    "\"initializer_range\": 0.02, \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"attn_pdrop\": 0.0,"
-    "\"tie_word_embeddings\": true}";
-
-static int make_top(void **state)
-{
-    (void)state;
-    folder_new(top);
-    folder_text(top, "config.json", gpt2);
-    return 0;
-}
-
-static int remove_top(void **state)
-{
-    (void)state;
-    folder_remove(top);
-    return 0;
-}
-
 /* ---- values that tell where they are ---- */
 
 /* Element i of column c (0: masters) of a parameter: exact in fp32, not in 16 bits. */
@@ -206,7 +182,7 @@ static save_case case_of(const trip *t, int (*what)(zt_zero *, void *, ckpt_err 
 {
     return (save_case){.world = t->world,
                        .config = config_of(t->stage, t->precision, t->more ? t->more : ""),
-                       .model = top,
+                       .model = save_top,
                        .grouping = t->grouping ? t->grouping : "single",
                        .act = what,
                        .ctx = a};
@@ -219,7 +195,7 @@ static const char *new_run(void)
     char name[32];
 
     snprintf(name, sizeof name, "run%u", count++);
-    return folder_at(top, name);
+    return folder_at(save_top, name);
 }
 
 static void verify(const char *path)
@@ -394,7 +370,7 @@ static void names_that_do_not_fit_are_all_told(void **state)
     // three blocks instead of two: some are missing
     strcpy(other, new_run());
     assert_int_equal(mkdir(other, 0777), 0);
-    snprintf(text, sizeof text, "%s", gpt2);
+    snprintf(text, sizeof text, "%s", save_gpt2);
     *(strstr(text, "\"n_layer\": 2") + 11) = '3';
     folder_text(other, "config.json", text);
     run = case_of(&t, act_load, &a);
@@ -467,7 +443,7 @@ static void weights_go_out_as_files_and_folders(void **state)
             char path[FOLDER_PATH];
             act a = {.path = path, .strict = true};
             save_case run = case_of(&t, act_weights, &a);
-            strcpy(path, folder_at(top, to[i]));
+            strcpy(path, folder_at(save_top, to[i]));
             save_run_well(&run);
             t.stage = 3 - stage;
             t.world = 2;
@@ -481,10 +457,10 @@ static void weights_go_out_as_files_and_folders(void **state)
     // the folder is a model folder by itself
     {
         trip t = {.stage = 1, .world = 1, .precision = ADAMW};
-        act a = {.path = folder_at(top, "hf"), .strict = true};
+        act a = {.path = folder_at(save_top, "hf"), .strict = true};
         save_case run = case_of(&t, act_initial, &a);
         char model[FOLDER_PATH];
-        strcpy(model, folder_at(top, "hf"));
+        strcpy(model, folder_at(save_top, "hf"));
         run.model = model;
         save_run_well(&run);
     }
@@ -610,5 +586,5 @@ int main(void)
         cmocka_unit_test(every_node_has_its_files_and_the_models),
     };
 
-    return cmocka_run_group_tests(tests, make_top, remove_top);
+    return cmocka_run_group_tests(tests, save_top_make, save_top_remove);
 }

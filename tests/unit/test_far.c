@@ -78,6 +78,42 @@ static uint32_t far_source(ckpt_map *map, island *i)
     return index;
 }
 
+/* Maps that nobody has checked ask for bytes beyond the end, and for ones whose place wraps around:
+ * the function is never called for them. */
+static void no_lie_of_a_map_reaches_the_function(void **state)
+{
+    const uint64_t one[1] = {9};
+    const struct {
+        uint64_t at;
+        int64_t stride;
+    } lie[] = {{sizeof values - 35, 4},      {sizeof values, 4},
+               {UINT64_MAX - 3, 4},          {UINT64_MAX - 35, 4},
+               {0, (int64_t)sizeof values},  {4, INT64_MAX},
+               {sizeof values - 4, 1 << 20}, {0, -4}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof lie / sizeof *lie; k++) {
+        const ckpt_axis axis = {0, 9, lie[k].stride};
+        ckpt_map *map = help_map();
+        ckpt_reader *r = NULL;
+        ckpt_err err = {0};
+        float got[9];
+        island i;
+
+        island_new(&i, 0); // each call would be told
+        const ckpt_extent e = {far_source(map, &i), 1, lie[k].at, &axis};
+        help_back(map, help_tensor(map, "lie", CKPT_F32, 1, one), &e, 1);
+        assert_int_not_equal(ckpt_map_check(map, &err), CKPT_OK);
+        ckpt_err_clear(&err);
+        assert_int_equal(ckpt_reader_new(&r, map, &err), CKPT_OK);
+        assert_int_not_equal(ckpt_reader_read(r, map->tensors.at[0], 0, 9, CKPT_F32, got, &err),
+                             CKPT_OK);
+        assert_null(strstr(err.text, "a read that no map asks for"));
+        ckpt_reader_free(r);
+        ckpt_map_free(map);
+    }
+}
+
 /* "halves": the second half first; "turned": the values as a matrix, transposed. */
 static ckpt_map *far_map(island *i)
 {
@@ -260,6 +296,7 @@ int main(void)
         cmocka_unit_test(a_failure_is_told_and_leaves_nothing),
         cmocka_unit_test(the_bytes_are_part_of_a_fingerprint),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(no_lie_of_a_map_reaches_the_function),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

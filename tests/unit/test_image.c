@@ -13,30 +13,6 @@
 #include "engine/save/live.h"
 #include "tests/unit/save_help.h"
 
-static char top[FOLDER_PATH];
-
-static const char gpt2[] =
-    "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"vocab_size\": 13,"
-    "\"n_positions\": 8, \"n_embd\": 6, \"n_layer\": 2, \"n_head\": 2, \"n_inner\": 10,"
-    "\"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5,"
-    "\"initializer_range\": 0.02, \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"attn_pdrop\": 0.0,"
-    "\"tie_word_embeddings\": true}";
-
-static int make_top(void **state)
-{
-    (void)state;
-    folder_new(top);
-    folder_text(top, "config.json", gpt2);
-    return 0;
-}
-
-static int remove_top(void **state)
-{
-    (void)state;
-    folder_remove(top);
-    return 0;
-}
-
 /* ---- a device that is far away ---- */
 
 static const zt_device_ops *near_ops;
@@ -135,8 +111,12 @@ static save_case case_of(int stage, look *l)
              "optimizer: {type: \"AdamW\", params: {lr: 0.01}},"
              "zero_optimization: {stage: %d, sub_group_size: 300}",
              stage);
-    return (save_case){
-        .world = 1, .config = text, .model = top, .grouping = "single", .act = act_look, .ctx = l};
+    return (save_case){.world = 1,
+                       .config = text,
+                       .model = save_top,
+                       .grouping = "single",
+                       .act = act_look,
+                       .ctx = l};
 }
 
 /* ---- tests ---- */
@@ -208,5 +188,5 @@ int main(void)
         cmocka_unit_test(a_device_that_fails_is_told),
     };
 
-    return cmocka_run_group_tests(tests, make_top, remove_top);
+    return cmocka_run_group_tests(tests, save_top_make, save_top_remove);
 }
