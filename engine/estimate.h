@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * estimate.h: how much memory the states of a model take under ZeRO: DeepSpeed's own estimators.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * evaluate.c: evaluation and prediction over shards: stage 3 gathers layer by layer, nothing is
  * consolidated.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * launch.c: hosts and slots, as DeepSpeed's launcher takes them, to an mpirun command.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * main.c: zerotrain, the program: options, communicator, and what was asked for.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * options.c: what a run is told, from the command line and JSON files: one table of options.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * report.c: what a run tells: metrics as JSON lines, progress for people, where the time went.
  */

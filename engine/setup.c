@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * setup.c: a run is put together: configuration, data, model, runtime, first weights.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * deepspeed.c: the directory driver of DeepSpeed ZeRO checkpoints.
  *

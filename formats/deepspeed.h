@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * deepspeed.h: what the files of the DeepSpeed directory driver share.  Not for anyone else.
  *

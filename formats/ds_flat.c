@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_flat.c: stages 1 and 2: from the ranks' slices of a flat buffer to the extents of parameters.
  *

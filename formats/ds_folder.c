@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_folder.c: from what the user named to one tag folder and its files, sorted by rank.
  *

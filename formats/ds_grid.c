@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_grid.c: several model-parallel ranks (tensor x pipeline): each is read like a checkpoint of
  * its own, into a map of its own, which the large map then adopts.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_join.c: the slices of all model-parallel ranks as one checkpoint.
  *

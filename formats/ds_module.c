@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_module.c: the model file: buffers, frozen parameters, 16-bit copies, shared names.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_moe.c: mixtures of experts: the experts' files, and the parameters of all expert-parallel
  * ranks.

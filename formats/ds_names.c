@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_names.c: the file names of a DeepSpeed tag folder: kind, prefix, ranks.
  *

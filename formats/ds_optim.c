@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_optim.c: one rank's optimizer file: where its flat tensors lie, and whether it belongs to rank
  * 0's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_param.c: stage 3: from the ranks' partitions of every parameter to its extents.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_params.c: which parameters there are, in which groups and in which order.
  *

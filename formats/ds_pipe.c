@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_pipe.c: pipeline stages: which layers are whose, and the module of a stage from its layers'
  * files.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_shard.c: one .pt file of a tag folder: its tree, its sources, the flat tensors and step counts
  * in it.

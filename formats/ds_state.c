@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_state.c: a run's parameter groups and optimizer values in the form that writers take
  * (libckpt/map/state.h), and its step counts as tensors.

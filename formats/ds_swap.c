@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_swap.c: stage 3 with NVMe offload: groups whose values stand in swap files beside the shards.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_tree.c: copying a tree of values from a shard's arena into the large map's, without recursion.
  *

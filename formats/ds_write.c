@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_write.c: the writer of ZeRO checkpoints: stage 1, 2 or 3, any world, from any map that has a
  * training state.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_write.h: what the files of the ZeRO writer share.  Not for anyone else.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_write_config.c: values of a ZeRO checkpoint that depend on world, stage or dtype but are no
  * layout: ds_config, version, loss scaler; and what is said about rewriting them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_write_full.c: stage 0: the optimizer inside the model file, whole, in the three forms that
  * DeepSpeed has.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_write_layout.c: where the ZeRO writer puts every parameter: parts, their records in the ranks'
  * files, target tensors.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_write_model.c: the tree of a model file: 16-bit weights or placeholders, buffers, shapes,
  * frozen parameters, counters.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_write_optim.c: the tree of an optimizer file: this rank's slices of masters and moments, and
  * what goes with them.

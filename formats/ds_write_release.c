@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_write_release.c: what the releases of DeepSpeed write differently: keys by table, and padding.
  */

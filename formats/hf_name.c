@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hf_name.c: understands the names of weight files in Hugging Face folders.
  */

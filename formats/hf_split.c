@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hf_split.c: the splitting rule of huggingface_hub.
  */

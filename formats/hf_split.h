@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hf_split.h: which shard of a Hugging Face folder each tensor goes to.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * huggingface.c: reads Hugging Face folders: one weight file, or shards and their index.
  *

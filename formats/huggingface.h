@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * huggingface.h: what the reader and the writer of Hugging Face folders share: the names of weight
  * files.

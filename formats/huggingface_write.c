@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * huggingface_write.c: distributes tensors over the files of a Hugging Face folder.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * json.c: JSON text to a tree of values (through cJSON, behind the gate), and trees to text.
  *

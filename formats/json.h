@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * json.h: JSON text <-> tree of values: safetensors headers, index files, config.json.
  *

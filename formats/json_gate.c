@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * json_gate.c: the strict gate before the JSON parser: a text passes only if it means the same to
  * all.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle.h: the pickle codec: an interpreter that never resolves a name, and a writer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_emit.c: owns single opcodes of written pickles: numbers, texts, names, and the memo.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_emit.h: writing single opcodes of a protocol-2 pickle, and its memo.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_keys.c: owns hashing and equality of dict keys.
  *

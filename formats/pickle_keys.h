@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_keys.h: dict keys as Python compares them, and the check for duplicates.
  */

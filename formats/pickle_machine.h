@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_machine.h: the pickle machine's state, shared by its run (pickle_read.c), its opcodes
  * (pickle_ops.c) and its stack (pickle_stack.c).

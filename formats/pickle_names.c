@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_names.c: owns the list of names that may occur in a pickle, and the rule for all others.
  *

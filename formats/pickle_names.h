@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_names.h: what a dotted Python name in a pickle is to us: known data, a stranger's class,
  * or something that could only be there to run code.

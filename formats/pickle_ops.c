@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_ops.c: owns what each opcode of protocols 0 to 5 does, and the table of them.
  *

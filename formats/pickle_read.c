@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_read.c: owns the run of the pickle machine: the stream, arguments of opcodes, frames, and
  * the closing walk over what was made.

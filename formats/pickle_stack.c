@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_stack.c: owns the pickle machine's stack, its marks, and the memo.
  */

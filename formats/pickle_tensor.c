@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_tensor.c: owns tensors in pickles: the calls of torch._utils and torch._tensor.
  *

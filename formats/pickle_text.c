@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_text.c: owns decoding of what pickles hold as text: the number and string literals of
  * protocol 0, and long integers.

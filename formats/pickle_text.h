@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_text.h: the textual arguments of pickle opcodes: numbers, escapes, long integers.
  */

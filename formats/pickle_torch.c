@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_torch.c: owns what names, calls, persistent ids and states in a pickle become.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_torch.h: what calls and persistent ids in a pickle mean: tensors, storages, sizes, dicts.
  *

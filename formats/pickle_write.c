@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_write.c: owns the pickler: a tree of values as a protocol-2 pickle.
  *

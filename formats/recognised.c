@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * recognised.c: formats that are known by sight and not read yet: each is refused by its own name,
  * never guessed at.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * safetensors.c: reads the headers of safetensors files, as strictly as the library or more.
  *

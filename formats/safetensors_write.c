@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * safetensors_write.c: lays out safetensors files byte for byte as the library writes them.
  *

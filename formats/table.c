@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * table.c: the one list of format drivers.  Adding a format is one line here and one file beside
  * it.

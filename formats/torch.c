@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torch.c: owns the reading of what torch.save writes since torch 1.6: a zip archive with a pickle
  * and one record per storage.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torch_copy.c: copying trees of another map into a file that is to be written, without recursion.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torch_file.h: what the two torch containers, zip and legacy stream, have in common.  Not for
  * anyone else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torch_legacy.c: owns the reading of torch.save's older container, which DeepSpeed still writes
  * when checkpoint_serialization is off: pickles in a row, then the storages.

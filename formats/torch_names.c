@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torch_names.c: owns the way from a tree of values to a list of named tensors.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torch_tree.c: making nodes, storages and views of a torch file that is to be written.
  */

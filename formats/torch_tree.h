@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torch_tree.h: building the tree of a torch file that is to be written.
  *

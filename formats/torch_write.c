@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torch_write.c: owns the writing of torch files: one dict {name: tensor} as torch 2.7 and later
  * save it, so that torch.load reads it with weights_only and with mmap.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_entry.c: owns the reading of sub-parameter and affine entries into rules.
  */

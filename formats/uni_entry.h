@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_entry.h: entries of universal_checkpoint_info that are more than a pattern: sub-parameters
  * and affine maps.

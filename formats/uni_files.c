@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_files.c: reading the many small files of zero/, a few at a time by several threads.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_folder.c: from what the user named to the folder that the converter wrote, and what lies in
  * it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_model.c: the model files of a universal checkpoint, written: the source's own tree with the
  * parts made anew that speak of tensors.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_optim.c: zero/optimizer_state.pt, written: loss scale and parameter groups, in the place
  * where stages 1 and 2 look for them and in that of stage 3.

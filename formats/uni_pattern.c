@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_pattern.c: owns the matching of names against Python patterns: the one user of PCRE2.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_pattern.h: Python regular expressions from checkpoints, tried as re.match tries them.
  *

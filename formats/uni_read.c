@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_read.c: the directory driver of universal checkpoints: from the model file and the files
  * below zero/ to a map.

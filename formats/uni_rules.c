@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_rules.c: owns the reading of universal_checkpoint_info, and finding a parameter's rule in it.
  */

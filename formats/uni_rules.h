@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_rules.h: universal_checkpoint_info: which rule joins the tensor-parallel slices of which
  * parameter.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_state.c: the parameter groups and optimizer values of a universal checkpoint in the form that
  * writers take (libckpt/map/state.h), and its step counts as tensors.

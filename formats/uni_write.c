@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_write.c: the directory driver of universal checkpoints, written: a folder per parameter, one
  * or two model files, and optimizer_state.pt.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * universal.h: what the files of the universal checkpoint driver share.  Not for anyone else.
  *

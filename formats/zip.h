@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zip.h: the zip container as torch uses it: a strict reader, and a writer that fixes every offset
  * before any data are known.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zip_names.c: owns the names of a container's records: their order, finding one, the folder of
  * all.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zip_names.h: what the reader's two files share: names of records in messages, and their order.
  * Internal to formats.

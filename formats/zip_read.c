@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zip_read.c: owns the reading of zip containers: end records, directory, local headers.
  *

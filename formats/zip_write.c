@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zip_write.c: owns the bytes of zip archives that are written: as torch 2.7 and later write them.
  *

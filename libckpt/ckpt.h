@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ckpt.h: open, convert, compare and verify checkpoints of large models.
  *

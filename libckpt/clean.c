@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * clean.c: what interrupted runs left behind in a folder: found by name, removed when nobody uses
  * it.

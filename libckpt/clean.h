@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * clean.h: the names that this library gives to what is not complete yet.
  *

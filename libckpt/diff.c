@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * diff.c: two maps compared by name and value, whatever their formats.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doctor.c: the health of every tag of a run: which are whole, what is wrong with the others, what
  * `latest` is good for.

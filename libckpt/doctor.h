@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doctor.h: what the files of the doctor share.  Not for anyone else.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doctor_latest.c: the file `latest` of a run: what it names, what that is worth, and letting it
  * name another tag.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doctor_tag.c: one tag of a run: is a folder one, how large is it, what is wrong with it.
  *

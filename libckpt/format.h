@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * format.h: the contract of a format driver: bytes <-> map, and nothing else.
  *

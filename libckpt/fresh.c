@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fresh.c: the training state that a run begins with, for maps that hold only weights.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fresh.h: the training state of a run that has not begun: what ckpt_map_warm_start is made of.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * handle.c: what callers may ask of a map: the public look-ups, all borrowed, none allocating.
  */

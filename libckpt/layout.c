@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * layout.c: from a map and a target to the map of what will be written; and the four steps of a
  * conversion in one.

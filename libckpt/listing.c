@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * listing.c: a folder's names, sorted as people count: rank_2 before rank_10.
  */

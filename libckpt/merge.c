@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * merge.c: copies files, sources, tensors and notes from the map of a file into that of a folder.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * merge.h: joining maps of single files into the map of the folder they stand in.
  */

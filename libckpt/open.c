@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * open.c: from a path to a map: what is it, which driver reads it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * order.c: in which order a model gives its parameters to an optimizer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan_run.c: making and running plans as the public header has it: copy/ meets the formats here.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * select.c: keeping and renaming tensors of a map, in place.
  */

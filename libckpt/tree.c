@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tree.c: owns printing the tree of values: options, and finding the sub-tree that a path names.
  */

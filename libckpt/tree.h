@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tree.h: what the two printers of the tree of values share: output, walking, what is shared.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tree_json.c: owns the JSON form of the tree, for programs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tree_put.c: owns the output of the tree printers: buffering, numbers, escapes.
  */

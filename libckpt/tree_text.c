@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tree_text.c: owns the outline form of the tree: one line a value, indented below its container.
  *

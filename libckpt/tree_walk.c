@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tree_walk.c: owns walking the graph of values: children, counting references, numpy's objects.
  */

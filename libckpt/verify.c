@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verify.c: everything that can be said about a checkpoint's soundness without knowing what it
  * should hold.

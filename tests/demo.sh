@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The main job on a real checkpoint: a transformers Trainer folder with DeepSpeed ZeRO-3 shards becomes weights that load anywhere.
 #
 #   demo.sh BUILD_FOLDER

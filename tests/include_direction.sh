@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The include hierarchy: a folder may include only itself and folders before it.  Third-party headers: one file each.
 set -u
 bad=0

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Static checks: analyzers, include direction, exported symbols, the public header alone, shell scripts, manual pages.
 # What is not installed is named and skipped.
 set -u
@@ -75,6 +76,7 @@ mkdir -p build
 check "ckpt.h alone, as C11 and C++17" headers
 [ -f build/lib/libckpt.so.0 ] && check "exported symbols are those of libckpt.map" symbols
 check "include direction" direction
+check "licence lines" sh tests/spdx.sh
 have cppcheck && check cppcheck cppcheck_all
 check "gcc -fanalyzer" analyzer
 # shellcheck disable=SC2046

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cli.c: parsing by table, help texts, and words for sizes and numbers.
  *

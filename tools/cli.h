@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cli.h: command lines.  One table of options per verb drives parsing, usage and help.
  *

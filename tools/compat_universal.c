@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * compat_universal.c: ds_to_universal: the arguments and messages of DeepSpeed's script.
  *

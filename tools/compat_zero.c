@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * compat_zero.c: zero_to_fp32 and zero_to_torch: the arguments, output names and messages of
  * DeepSpeed's scripts.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that building and testing need and that are missing.
 #
 #   sh tools/deps.sh build | demo | check | lint | gpu | fuzz | interop ...     any number of these words

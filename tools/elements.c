@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * elements.c: which elements of which tensor, and reading them.
  *

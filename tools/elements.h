@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * elements.h: some elements of one tensor: found by name and range, read block by block.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * job.h: one conversion: lay out, plan, run with progress and signals, say what was proved.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * json_out.h: a small writer of JSON to stdout: indented, correctly escaped, one value after
  * another.

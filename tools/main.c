@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * main.c: ckpt: the table of verbs, the names of the drop-ins, and the way from an outcome to an
  * exit status.

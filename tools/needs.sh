@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Name the development files that building needs and that are not there.
 #
 #   CC=cc MPI="-lmpi" SGEMM=dnnl|openblas sh tools/needs.sh

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * out.c: stdout with one memory of failure, messages on stderr, and text made harmless.
  *

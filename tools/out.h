@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * out.h: what the tools print.  Results go to stdout, messages to stderr, names never reach a
  * terminal raw.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan.h: what a conversion would write, and what it wrote, as text and as JSON.
  *

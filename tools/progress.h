@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * progress.h: how far a run is, on stderr; and signals, which stop a run through its progress
  * callback.

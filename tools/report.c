@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * report.c: shapes, sums, facts and proofs, said the same way by every verb.
  */

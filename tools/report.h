@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * report.h: what several verbs say about maps and runs, as text and as JSON.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scalar.h: one element of any dtype, decoded for people: printed, or as a double for statistics.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * training.h: opening a source for a target that holds training state: slices, optimizer, order.
  *

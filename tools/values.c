@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * values.c: elements to text, JSON and statistics, in constant memory.
  *

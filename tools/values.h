@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * values.h: printing the elements of a tensor as they are read, block by block: nested text, JSON,
  * or statistics.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_cat.c: ckpt cat: the values of one tensor, as text, JSON, bytes or statistics, in constant
  * memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_clean.c: ckpt clean: remove what interrupted runs of ckpt left in a folder.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_convert.c: ckpt convert: weights from any format that is read to any that is written.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_diff.c: ckpt diff: two checkpoints of any formats, compared by name and value.
  */

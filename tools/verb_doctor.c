@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_doctor.c: ckpt doctor: a table of a run's tags and their health, and what `latest` is good
  * for.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_formats.c: ckpt formats: what can be read and written.
  */

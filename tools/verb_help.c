@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_help.c: the list of commands, the help of one, and the version.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_info.c: ckpt info: what a checkpoint is: format, facts, files, tensors by role and dtype,
  * findings.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_ls.c: ckpt ls: one line per tensor, from headers alone.
  */

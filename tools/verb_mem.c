@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_mem.c: ckpt mem: how much memory the states of a model take in training, under ZeRO.
  */

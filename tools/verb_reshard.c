@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_reshard.c: ckpt reshard: a ZeRO checkpoint for another number of ranks, another stage,
  * another precision, optimizer state and all.

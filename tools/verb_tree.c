@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_tree.c: ckpt tree: everything in a checkpoint that is not tensor bytes, printed, never run.
  */

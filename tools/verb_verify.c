@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verb_verify.c: ckpt verify: everything that can be checked about a checkpoint, one line per
  * finding.

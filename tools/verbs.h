@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verbs.h: every command that main.c's tables list; each is defined in the file of its name.
  */

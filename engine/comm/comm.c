@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comm.c: owns what is the same for every kind of communicator: agreeing on an outcome, knowing a
  * launcher's environment, freeing.

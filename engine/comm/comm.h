@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comm.h: the processes of a run and what they exchange: one table of collective operations per kind of network.
  *

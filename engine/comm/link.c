@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * link.c: the operations of comm.h for host memory: checks, the cases of one rank or no elements,
  * all_reduce from its halves, and the ring of operations that were begun.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * link.h: what every communicator of host memory shares, above the way its bytes travel.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mpi.c: owns the communicator of the processes that an MPI launcher started.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nccl.c: owns the communicator of GPUs: collectives over device memory by NCCL.  Part of the CUDA
  * plugin.

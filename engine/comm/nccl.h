@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nccl.h: what the plugin libzerotrain-cuda.so exports of communicators (nccl.c); nccl_load.c calls it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nccl_load.c: NCCL's communicator from the CUDA plugin, which device/cuda_load.c opens.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * node.c: owns the segments that the ranks of a node share: making and mapping them, the pool's
  * pages, and the meeting point.

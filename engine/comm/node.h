@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * node.h: memory that the ranks of one node share, and where they meet.
  *

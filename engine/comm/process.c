@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * process.c: owns the look at /proc by which a rank learns that another one has ended.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * process.h: which process is which, and whether it still runs.  Linux; processes of one node that
  * see each other's numbers.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * self.c: owns the communicator of one process: every operation is a copy, or nothing.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * staged.c: owns the exchange of a device's memory through the host: get, operate, put, in bounded
  * pieces.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * store.c: the communicator of processes that meet in a folder: started by hand, by srun
  * without MPI, or by torchrun, with nothing but a folder that all of them see.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sum.c: owns the loops that join ranks' values.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sum.h: joining the values of several ranks, element by element, in rank order.
  */

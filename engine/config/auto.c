@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * auto.c: owns "auto": which argument each such value comes from, and the defaults of arguments.
  *

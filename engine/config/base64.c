@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * base64.c: owns base64 in the url-safe alphabet (RFC 4648, section 5), with padding.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * batch.c: owns the three batch sizes: total = micro batch x accumulation steps x ranks.
  *

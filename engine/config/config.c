@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config.c: owns what the keys of a configuration mean together, and which combinations cannot be.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config.h: what a run is told: the ds_config.json, with every key honoured, or refused by name.
  *

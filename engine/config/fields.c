@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fields.c: owns reading the objects of a configuration by their tables: types, ranges, refusals.
  *

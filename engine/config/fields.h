@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fields.h: how the room of the configuration describes its keys: tables, a draft they fill, notes.
  *

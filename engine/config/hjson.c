@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hjson.c: owns reading HJSON, and JSON with it, into a tree of values.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hostfile.c: owns hostfiles, their filters, and what launchers are told about the outcome.
  */

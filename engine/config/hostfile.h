@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hostfile.h: which slots of which hosts a job uses, as DeepSpeed's launcher understands it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * keys.c: owns the tables of keys of ds_config.json: type, range, default, what becomes of each.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * print.c: owns the resolved configuration as JSON.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * data.c: micro batches from a source of samples: which sample goes where, padding, checks.
  */

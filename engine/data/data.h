@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * data.h: micro batches from files: tokens, recorded inputs, or text with labels.
  *

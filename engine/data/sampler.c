@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sampler.c: a permutation of sample numbers that is computed place by place, without a table.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * source.h: what the files of data/ share: a source of samples behind one table.  Not for others.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tensors.c: inputs in a safetensors file, under their names in transformers.
  *

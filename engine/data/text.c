@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * text.c: rows of a label and a text: .tsv (no quoting), .csv (RFC 4180), .jsonl (an object a
  * line).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tokens.c: a long row of tokens in a file, cut into samples: .bin (uint16 or uint32, no header)
  * and .npy.

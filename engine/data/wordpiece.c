@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wordpiece.c: the tokenizer of BERT: text to words, words to the longest pieces of a vocabulary.
  *

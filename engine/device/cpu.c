@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu.c: the CPU device: its table of operations, its memory, and what all operations begin with.
  */

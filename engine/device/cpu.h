@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu.h: the operations of the CPU device, for its table (cpu.c), its tests, and each other.
  *

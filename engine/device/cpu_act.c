@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_act.c: activations on the processor, forward and backward, and the gated one of Llama.
  */

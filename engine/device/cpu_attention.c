@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_attention.c: owns attention on the processor, forward and backward.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_elementwise.c: vectors and blocks of rows on the processor: cast, accumulate, scale, add, sum
  * of squares, rows.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_embed.c: embeddings on the processor, forward and backward.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_loss.c: losses on the processor, with their gradients written over the logits.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_matmul.c: matrix products on the processor: linear maps, their gradients, general products.
  *

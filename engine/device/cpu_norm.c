@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_norm.c: layer norm and RMS norm on the processor, forward and backward.
  *

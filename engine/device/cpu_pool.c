@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_pool.c: a fixed set of threads that wait for jobs, first spinning, then asleep.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_pool.h: the threads of the CPU device, and memory that each of them keeps for itself.
  *

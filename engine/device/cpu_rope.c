@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_rope.c: owns rotary position embedding on the processor (Su et al. 2021), halves rotated.
  */

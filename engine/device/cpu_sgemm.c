@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_sgemm.c: the fp32 matrix product of one thread, by a library: oneDNN, or a BLAS where there
  * is no oneDNN for the processor.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_sgemm.h: the fp32 matrix product of one thread, for use inside workers.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_update.c: optimizer steps on the processor: one pass over weights, state and gradient, in
  * blocks that stay in the first-level cache while they are converted, updated and rounded.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda.cu: the CUDA device: its table of operations, its memory, its errors, and which GPUs it runs
  * on.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda.h: what the files of the CUDA device share: the device, launching, and what kernels begin
  * with.

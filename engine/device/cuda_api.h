@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_api.h: what the plugin libzerotrain-cuda.so exports of devices; comm/nccl.h has the rest of the boundary.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_attention.cu: owns attention on the GPU, forward, and what both directions do on the host.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_attention.h: what attention's kernels share, forward (cuda_attention.cu) and backward
  * (cuda_attention_grad.cu): a call's description, which keys a query sees, dropout, and tiles.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_attention_grad.cu: owns attention on the GPU, backward.
  *

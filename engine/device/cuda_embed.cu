@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_embed.cu: embeddings on the GPU, forward and backward.
  *

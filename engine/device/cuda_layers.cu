@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_layers.cu: element by element on the GPU: activations, Llama's gate, rotation, dropout.
  *

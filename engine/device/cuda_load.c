@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_load.c: owns the opening of the CUDA plugin, and what is said where there is none.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_loss.cu: losses on the GPU, with their gradients written over the logits.
  *

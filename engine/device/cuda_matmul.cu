@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_matmul.cu: matrix products on the GPU by cuBLASLt: linear maps, their gradients, general
  * products.

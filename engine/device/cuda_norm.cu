@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_norm.cu: layer norm and RMS norm on the GPU, forward and backward.
  *

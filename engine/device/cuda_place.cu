@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_place.cu: which GPUs there are, and which interface this plugin has.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_tensor.h: products by tensor cores whose numbers stay in registers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_vector.cu: vectors on the GPU: cast, accumulate, scale, add, sum of squares, rows, optimizer
  * steps.

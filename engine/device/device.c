@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device.c: what all kinds of devices share: the first failure, and the end.
  */

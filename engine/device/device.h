@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device.h: where tensors live and what computes on them: one table of operations per kind of device.
  *

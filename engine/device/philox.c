@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * philox.c: owns the counter-based generator and what is drawn with it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * philox.h: random numbers that depend on a key and a position alone, so that any thread or rank
  * can draw any part of them again.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vmath.h: fp32 functions over 16 elements at a time, in plain C, with the same bits on every
  * processor.

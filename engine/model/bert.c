@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bert.c: BERT (Devlin et al. 2019): embedding, blocks with the norm after each branch, and two
  * heads: classification of the first token (also regression and several labels) and the masked LM.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config.c: owns reading a config.json of transformers: the keys of each architecture, their
  * defaults, and what would change results and is not supported.

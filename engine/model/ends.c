@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ends.c: the first and the last layer of GPT-2 and Llama: an embedding (with learned positions or
  * without), and the final norm with the map to the vocabulary.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpt2.c: GPT-2 with its LM head (Radford et al. 2019): embedding, blocks with the norm before each
  * branch, head.

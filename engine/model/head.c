@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * head.c: the head of language models: the rows that count, logits in chunks of rows, the loss and
  * its gradient.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * init.c: owns the initial values of parameters: the distributions are transformers', the numbers
  * are ours, since they depend on (seed, name, index) alone.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * layers.h: what the architectures share: building the list of parameters, pieces of a tape, linear
  * maps, norms, the head of language models.  Internal to engine/model.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * linear.c: linear maps of layers with or without a LoRA adapter, norms, dropout and pieces of
  * memory: the calls of device operations that all architectures share.

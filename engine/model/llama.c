@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * llama.c: Llama's blocks (Touvron et al. 2023): RMS norm before each branch, rotary positions,
  * grouped heads, SwiGLU.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lora.c: adapters (Hu et al. 2021) as PEFT has them: which modules get one, what is trained, names
  * in a PEFT folder, adapter_config.json in both directions.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model.c: the list of parameters and the chain of layers: building them, looking things up,
  * checking batches.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model.h: a transformer as a chain of layers with hand-written forward and backward passes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * muon.c: the orthogonalised update of a matrix (Jordan et al. 2024), by device operations.
  *

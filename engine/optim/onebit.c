@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * onebit.c: 1-bit Adam (Tang et al. 2021): after a warm-up only the signs of the momentum travel.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * optim.c: the optimizer block of the config: types, settings, defaults.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * optim.h: optimizers, learning rate schedules and the loss scaler, with the settings and defaults of DeepSpeed 0.19.8.
  *

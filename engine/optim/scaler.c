@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scaler.c: the factor on the loss that keeps 16-bit gradients in range (Micikevicius et al. 2018).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * update.c: the arithmetic of one step: from settings, schedule and step number to the numbers that
  * the device's kernel takes.

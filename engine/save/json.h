@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * json.h: trees of values as JSON text: what model folders carry beside their weights.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * keep.h: old checkpoints of a run make room for new ones.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * live.c: a run's memory as a map: partitions, working weights, and who holds what.
  */

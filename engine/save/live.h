@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * live.h: a run's memory as a checkpoint map: what saving reads.
  *

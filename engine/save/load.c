@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * load.c: from any checkpoint that libckpt reads into this rank's partitions.
  *

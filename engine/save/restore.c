@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * restore.c: counters, groups, schedule and scaler of a run that goes on.
  *

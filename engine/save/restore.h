@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * restore.h: the values of a checkpoint that are not tensors, back into a run.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * save.c: one save of all ranks: each writes its own files, together they appear or do not.
  *

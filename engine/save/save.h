@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * save.h: checkpoints of a run: saving is a plan from live memory to files, resuming one from files to live memory.
  *

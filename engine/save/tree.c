@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tree.c: the values that DeepSpeed 0.19.8 saves beside tensors: counters, schedule, scaler, groups
  * of the optimizer.

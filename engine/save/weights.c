@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * weights.c: a run's weights alone, as a safetensors file or a Hugging Face folder; of an adapted
  * model, the adapter as a PEFT folder.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * average.c: the mean of gradients over ranks: which factor is applied when, in which dtype.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * flat.c: stages 0, 1, 2: every rank has all working weights, in one buffer per parameter group.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * groups.c: parameter groups: which parameters, in which order, with which settings.
  */

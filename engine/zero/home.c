@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * home.c: masters and optimizer state in the host's memory while the weights are on a GPU
  * (offload).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * muon.c: Muon under sharding: its directions are made from whole matrices.
  *

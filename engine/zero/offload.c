@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * offload.c: optimizer state and partitions of weights in files (offload to "nvme").
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * own.h: what the files of this folder share and nobody else sees.
  *

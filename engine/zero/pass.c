@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pass.c: forward and backward over the chain of layers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sharded.c: stage 3: every rank has a part of each parameter; whole ones exist only around their
  * use.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * update.c: the optimizer's step over the partitions that this rank owns.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * values.c: values in and out: first values, masters after a resume, runs that this rank owns,
  * whole parameters.

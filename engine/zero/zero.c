@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zero.c: making and freeing the runtime, and the steps that all stages share at a boundary: norm,
  * overflow, clipping, update, counters.

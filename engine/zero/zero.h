@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zero.h: the ZeRO runtime: who holds which part of weights, gradients and optimizer state, and when it travels.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cast.c: owns conversions between floating dtypes, in integer code, and the searches and fixes
  * that need to know how a float is built.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cast.h: conversions between floating dtypes, and counting what is not finite.
  *

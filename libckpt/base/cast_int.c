@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cast_int.c: integers and bools to F32, rounded to nearest even.
  *

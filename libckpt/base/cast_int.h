@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cast_int.h: integers and bools to F32; private to base, found through ckpt_cast_find.
  */

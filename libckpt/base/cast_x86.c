@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cast_x86.c: owns the AVX2 and F16C bodies of the hot conversions and of the search for values
  * that are not finite.

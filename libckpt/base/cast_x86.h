@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cast_x86.h: what cast_x86.c offers to cast.c.  Private to base/.
  *

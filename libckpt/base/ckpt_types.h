@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ckpt_types.h: the types that the public header and every room of the library share.
  *

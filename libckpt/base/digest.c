@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * digest.c: owns CRC-32 and SHA-256; the only file that knows libdeflate, zlib's crc32_combine
  * and OpenSSL's EVP.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * digest.h: CRC-32 (zip's polynomial; libdeflate, joined by zlib) and SHA-256 (OpenSSL EVP).
  */

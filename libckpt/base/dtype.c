@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dtype.c: owns the one table of element types and the look-ups by name.
  *

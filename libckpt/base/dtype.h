@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dtype.h: the table of element types: names in each format, widths, kinds.
  */

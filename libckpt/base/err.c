@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * err.c: owns the texts of failures: the first one is kept, cut to fit, and made safe to print.
  *

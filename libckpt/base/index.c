@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index.c: owns the hash index: open addressing with linear probing, at most half full.
  */

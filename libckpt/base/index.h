@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index.h: a hash index over things that its caller keeps in an array.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mem.c: owns the heap door (with the failure switch for tests) and the arena's blocks.
  */

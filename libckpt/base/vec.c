@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vec.c: owns the growth of typed vectors and of byte buffers.
  */

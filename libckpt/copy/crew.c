@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * crew.c: the only file of the library that starts threads; also the progress callback's throttle.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * crew.h: a few threads that carry out numbered items, with one failure and one way to stop.
  */

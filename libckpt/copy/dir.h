@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dir.h: folders that are made for outputs, synced, searched, and taken away again.
  */

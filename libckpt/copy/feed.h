@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feed.h: the decoded bytes of a map's sources, wherever they are kept.
  *

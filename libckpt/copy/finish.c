@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * finish.c: counting the jobs of files, and what is done with a file that has no more.
  */

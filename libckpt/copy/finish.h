@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * finish.h: output files are finished one by one, as soon as the last of their jobs is done.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gather.c: reading pieces: contiguous ones straight into place, strided ones through a staging
  * buffer.

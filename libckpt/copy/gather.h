@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gather.h: bringing the elements of a region of a tensor together in a buffer.
  */

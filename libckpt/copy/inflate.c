@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inflate.c: owns the use of zlib's decompressor.
  */

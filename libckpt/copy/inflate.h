@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inflate.h: raw deflate streams (zip method 8) into memory of a size that is known beforehand.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * io.h: reading bytes at offsets: from a regular file, or from memory.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * io_memory.c: borrowed memory as a ckpt_io.
  */

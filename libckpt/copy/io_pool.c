@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * io_pool.c: a map's input files, at most so many of them open at a time.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * io_posix.c: regular files as ckpt_io, and reading whole small files.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * job.h: what a job of a plan covers: its region of the logical tensor, and its place in the
  * target.

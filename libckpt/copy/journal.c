@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * journal.c: the fingerprint of a run, and the lines of its journal.
  */

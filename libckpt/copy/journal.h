@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * journal.h: what an interrupted run has finished, for the next run of the same command.
  *

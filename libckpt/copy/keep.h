@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * keep.h: looking at the files that an interrupted run has finished: are they still what its journal says?
  */

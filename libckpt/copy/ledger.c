@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledger.c: from CRCs of stretches to CRCs of records.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledger.h: CRCs of the stretches that workers have read or written, and what they say of whole
  * records.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mean.c: owns the arithmetic of means of slices.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mean.h: the mean of slices, element by element, as torch's sum(slices) / len(slices) computes it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan.c: pairing target tensors with their origins, and cutting target extents into jobs.
  */

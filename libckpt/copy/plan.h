@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan.h: what must be copied to turn one map into another, without touching data.
  *

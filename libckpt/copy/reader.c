@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * reader.c: values of tensors into the caller's memory, checked as a conversion checks them.
  */

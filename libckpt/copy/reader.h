@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * reader.h: values of single tensors into the caller's memory (public: see ckpt.h).
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * run.c: the phases of a run: decode, copy (files are sealed and synced on the way), prove, rename.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * run.h: the executor: carries out a plan with a few threads in constant memory.
  *

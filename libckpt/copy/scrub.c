@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scrub.c: reading whole records to see whether their CRCs hold.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sink.c: files under temporary names, or in a staging folder, and the step that makes them final.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sink.h: writing a set of files so that they appear complete or not at all.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spool.c: decoded records in memory or in a temporary file that has no name.
  */

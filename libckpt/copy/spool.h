@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spool.h: a place for decoded records: memory while there is some, then an unlinked temporary
  * file.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stage.c: the staging folder: entering, resuming, the two renames that count, and taking back.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stage.h: a folder of outputs that gets its name when it is complete, and survives being killed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * work.h: one job of a plan, on one worker: gather, compare, take means, convert, checksum, write.
  */

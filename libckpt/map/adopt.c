@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * adopt.c: moving the numbers of a map's files and sources behind those of the map that takes it
  * over.

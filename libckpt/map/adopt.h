@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * adopt.h: one map taking over another: its files, its sources and everything that names them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check.c: proves a map sound before a byte is read: every element once, from bytes that exist.
  */

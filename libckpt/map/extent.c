@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * extent.c: boxes: cutting flat intervals into boxes, and proving that extents cover a tensor once.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * extent.h: boxes: cutting flat intervals into boxes, and meeting two boxes.
  */

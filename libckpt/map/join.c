@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * join.c: the join of boxes: which bytes of which source fill a region of a logical tensor.
  *

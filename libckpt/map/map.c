@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * map.c: the map itself: files, sources, tensors, their names, facts and findings.
  *

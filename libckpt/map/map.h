@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * map.h: a checkpoint as a map from tensors to bytes (what ckpt.h's opaque ckpt_map is).
  *

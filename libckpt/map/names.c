@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * names.c: which bytes are acceptable as names: of tensors, as text, as one part of a path.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * slices.c: owns the boxes that slices and the whole have in common, and what they make of extents.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * slices.h: how tensor-parallel slices make a full tensor: which box of which slice is which box of
  * the whole.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * slices_extents.c: owns what becomes of the extents of slices in the whole, and the tensors made
  * so.

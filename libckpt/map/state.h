@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * state.h: the state of a training run beside its weights, in one form for every directory format.
  *

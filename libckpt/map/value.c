@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * value.c: the tree of values: making nodes, growing containers, looking things up, comparing.
  */

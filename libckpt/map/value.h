@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * value.h: the tree of everything in a checkpoint that is not tensor bytes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zero_flat.c: ZeRO stages 1 and 2: a parameter group is one flat buffer, cut evenly over the
  * ranks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zero_flat.h: where ZeRO stages 1 and 2 put element i: one flat buffer per parameter group, cut evenly over ranks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zero_param.c: ZeRO stage 3: every parameter is cut alone, its partitions gathered in sub-groups.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zero_param.h: where ZeRO stage 3 puts element i: every parameter cut alone, partitions gathered in sub-groups.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measure the main job: consolidate ZeRO checkpoints of several sizes and worlds.
 
   bench.py --bin build/bin --gen build/gen_zero [--sizes 0.1,1.4,6] [--worlds 2,8,64,1024] [--repeat 3] [--work DIR]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measure training: zerotrain beside PyTorch on one process, and beside DeepSpeed on two ranks.
 
   engine.py --bin build/bin [--quick] [--only ours,torch,ds,save] [--models gpt2,bert] [--rounds 3] [--steps 8] [--work DIR]

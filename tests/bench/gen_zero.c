@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gen_zero.c: write a valid ZeRO checkpoint of any size and world, for benchmarks and interop
  * tests.

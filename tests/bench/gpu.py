@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measure training on one GPU: zerotrain beside PyTorch (compiled, fused AdamW, its own attention), in bf16.
 
   gpu.py --bin build/bin [--models 124M,1.3B] [--only ours,torch] [--steps 20] [--seq 1024] [--device cuda]

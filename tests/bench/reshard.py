@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measure resharding: a whole training state rewritten for another number of ranks, and plans of very large ones.
 
   reshard.py --bin build/bin --gen build/gen_zero [--size 1.4] [--repeat 3] [--script] [--no-run] [--work DIR]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Benchmarks: ours beside `cp` of the same output and DeepSpeed's own script, in one run.  Prints figures, judges nothing.
 #
 #   run.sh BUILD_BIN [bench.py's arguments]          consolidating, then resharding, then training

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Every option that a --help text shows stands in its manual page and in the three completions; every option of a
 # page is one that the program takes.
 #

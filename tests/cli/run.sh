@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Run the command-line cases: tests/cli/<verb>/<case>.sh, each in a fresh folder.
 #
 #   run.sh [--update] [FOLDER OF PROGRAMS [CASE...]]     default: build/bin, every case

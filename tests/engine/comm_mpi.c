@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comm_mpi.c: the communicator of several processes, run under mpirun by run_comm.sh.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * far_device.c: a device whose memory the host cannot touch, as a plugin like that for CUDA, for
  * machines without a GPU.  It computes by the CPU's table, so a run on it must give the CPU's bits;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model_check.h: build a model from an entry of models.json, give it the recorded weights and
  * inputs, run it, and compare with the recorded loss, logits, hidden states and gradients.  Shared

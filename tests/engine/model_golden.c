@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model_golden.c: compare models with recorded losses, logits, hidden states and gradients.
  *

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The communicator of several processes under mpirun: run_comm.sh [PROGRAM]
 # Prints what failed and one closing line.  Without mpirun, or built without MPI, nothing is run.
 set -u

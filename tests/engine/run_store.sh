@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Processes that meet in a folder, without a launcher: run_store.sh FOLDER_OF_TEST_PROGRAMS FOLDER_OF_PROGRAMS
 # Prints what failed and one closing line.
 set -u

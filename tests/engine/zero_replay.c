@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zero_replay.c: trains on recorded inputs and prints what DeepSpeed recorded too: one line per
  * update.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the fault tests share: counting verdicts, running a program, and what is in files and folders."""
 import hashlib
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Targets that are folders (ckpt reshard): whatever fails or is killed at whatever point, the tag folder is the old one or the new one,
 `latest` names a complete one, a failure that is reported leaves nothing behind, and the same command completes what was killed."""
 import os

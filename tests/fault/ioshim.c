@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ioshim.c: an LD_PRELOAD library that makes one chosen system call fail.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Fault injection: failing system calls, full disks, kills, and odd files.  Whatever happens, what stands under the final name is
 the old complete file (or folder: folders.py) or the new complete one, and a failure that can clean up leaves nothing.
 

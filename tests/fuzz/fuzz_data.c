@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_data.c: any bytes as training data, or as a vocabulary.  The first byte says what the rest
  * is; the batches of what is accepted hold only what the model can take.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_ds_config.c: any bytes as a ds_config.json, for several worlds, with and without arguments
  * for "auto"; what is accepted is consistent, and is printed as JSON that means the same.

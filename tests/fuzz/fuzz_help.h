@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_help.h: what targets share: promises, and files for readers that take paths, in a folder of
  * this process that is removed when it ends.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_hjson.c: any bytes as HJSON; what is read is written as JSON, and read again the same, by
  * the strict reader too.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_hostfile.c: hostfile, include and exclude filters (texts with a NUL between them): what is
  * selected stands in the file, and the forms in which it is passed on say the same.

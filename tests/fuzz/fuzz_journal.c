@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_journal.c: any lines as the journal of an interrupted run.  The first byte says whether the
  * lines get their sums here, as a fuzzer cannot guess them; a journal that is this run's can be

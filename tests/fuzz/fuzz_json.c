@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_json.c: any bytes through the gate and the parser; what is read is written, and read again
  * the same.

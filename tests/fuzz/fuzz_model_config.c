@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_model_config.c: any bytes as the config.json of a model; of what is accepted and small the
  * chain of layers is made, with and without adapters.

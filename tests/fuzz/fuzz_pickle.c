@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_pickle.c: any bytes through the pickle reader; what it accepts is printed in both forms,
  * written, read again and written again: the two pickles must be the same.

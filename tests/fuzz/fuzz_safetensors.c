@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_safetensors.c: any bytes as a safetensors file; what is accepted is covered exactly, and
  * laying it out anew and reading that gives the same tensors.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_torch.c: any bytes as a torch file of either container: read, and what was accepted checked.
  */

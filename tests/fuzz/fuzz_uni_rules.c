@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_uni_rules.c: any text as universal_checkpoint_info, asked about names; the rules found are
  * applied to slices of small shapes.  Input: the JSON, a NUL, then names with NULs between them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_universal.c: a run folder with a universal checkpoint, made of the input: opened with its
  * optimizer state, checked, and its values read.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_zip.c: any bytes as a zip archive: opened, every name looked up, every small record read.
  */

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Extract the data.pkl of every torch zip below FOLDER into CORPUS: seeds for the pickle fuzzer."""
 import os
 import sys

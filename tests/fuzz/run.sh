@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Build every fuzz target with libFuzzer, ASan and UBSan, seed it with the fixtures, and run it some seconds.
 #
 #   run.sh [SECONDS [TARGET...]]     60 each, all of them by default; findings are left in build/fuzz/

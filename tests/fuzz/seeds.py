@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Seeds for the targets whose input is more than one plain file.
 
     seeds.py TARGET CORPUS [PROGRAMS]     from the root of the sources

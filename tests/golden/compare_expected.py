@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compare what golden_map reads from checkpoint fixtures with what their expected.json says.
 
     compare_expected.py GOLDEN_MAP SHARED [FIXTURE ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compare what golden_map reads from tensor-parallel, pipeline and expert-parallel checkpoints with expected.json.
 
     compare_grid.py GOLDEN_MAP SHARED [FIXTURE ...]

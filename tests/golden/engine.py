@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Replay recorded DeepSpeed runs with zerotrain and compare losses, norms, rates, scales and final weights, update by update.
 
   engine.py --bin build/bin [--golden ../shared/golden] [--resume] [--worlds 1,2,3] [--device cuda] [name ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Wrong input to zerotrain on two ranks: one clear error before anything is trained, and no hang; and a rank that dies.
 
     engine_bad.py --bin build/bin [--shared ../shared] [-v] [NAME...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What must not change what zerotrain computes, and what a run that is broken off must not lose.
 
     engine_equal.py --bin build/bin [-v] [NAME...]

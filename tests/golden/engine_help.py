@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of zerotrain share: small models and data, and running it on some ranks."""
 import json
 import os

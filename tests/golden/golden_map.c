@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * golden_map.c: print what a checkpoint holds, tensor by tensor, with the SHA-256 of the values an
  * export would write.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Independent readers for what the tools write: safetensors and torch zip files, with Python's standard library only.
 
 Both give {name: (dtype, shape, sha256 of the row-major little-endian bytes)}, in file order.  The pickle is read by an Unpickler

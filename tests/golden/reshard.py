@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Resharding keeps every bit: ZeRO fixtures rewritten for other worlds and stages hold what their expected.json says.
 
     reshard.py --bin build/bin --golden build/golden_map [--gen build/gen_zero] FIXTURES [NAME...]

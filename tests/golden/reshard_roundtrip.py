@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """There and back: a checkpoint resharded to another world and stage and back again is the one it was, file by file.
 
     reshard_roundtrip.py --bin build/bin FIXTURES [NAME...] [-v]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Golden tests: every fixture converted by our tools equals its expected.json, tensor by tensor.
 
   run.py --bin build/bin FIXTURES_FOLDER [NAME...]

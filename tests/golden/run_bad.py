@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Run a corpus of damaged and hostile files through the tools, and hold each verdict against its manifest.
 
   run_bad.py --bin build/bin FOLDER_WITH_MANIFEST [ID...]

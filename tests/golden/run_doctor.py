@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs that were damaged in known ways: the verdict of `ckpt doctor` on each, and what --fix-latest does about it.
 
   run_doctor.py --bin build/bin [--more FOLDER] FIXTURES_FOLDER

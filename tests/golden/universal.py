@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Universal checkpoints: ours against DeepSpeed's, value by value, and both against the checkpoints they were made from.
 
     universal.py --bin build/bin --map GOLDEN_MAP FIXTURES [NAME...]

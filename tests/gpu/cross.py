@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """zerotrain on a GPU beside zerotrain on the processor: the same losses, each other's checkpoints, and memory as reckoned.
 
     cross.py --bin build/bin [--ranks 2] [--memory] [--device cuda] [-v]

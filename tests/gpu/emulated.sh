@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The GPU plugin's kernels on an emulated GPU: emulated.sh BUILD
 # Operations against the processor's, then recorded runs of DeepSpeed and saved and resumed runs through zerotrain.
 set -u

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs on a device whose memory the host cannot reach give the bits of runs on the processor.
 
     far.py --bin build/bin --plugin build/far_device.so [-v] [NAME...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Everything about the GPU's code that needs a GPU: tests, then measurements.  Under eight minutes on one H100.
 #
 #   tests/gpu/run.sh [BUILD]      default: build, from the root of the sources

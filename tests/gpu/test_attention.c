@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_attention.c: attention of a CUDA plugin (real or emulated) against the CPU device's.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_device.c: memory, errors, vectors, products and optimizer steps of a CUDA plugin (real or
  * emulated) against the CPU device's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_help.h: what the tests of a CUDA plugin's operations share: a tensor on two devices, and the
  * comparison.

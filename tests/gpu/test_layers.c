@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_layers.c: activations, norms, embeddings, rotation, dropout and losses of a CUDA plugin
  * (real or emulated) against the CPU device's.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Resume the fixtures' runs in the real DeepSpeed, at any world size and stage, and say what it loaded and what came next.
 
     ds_harness.py FIXTURES [NAME...]      every fixture unchanged, at its own world: losses beside expected.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Stage 3 with NVMe offload: move a real checkpoint's flat groups into swap files and read it again.
 
     ds_swap.py GOLDEN_MAP FIXTURES

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Unmodified DeepSpeed, transformers and peft beside zerotrain: each goes on from what the other wrote.
 
     engine.py --bin build/bin [--golden ../shared/golden] [--fixtures ../shared/fixtures] [--parts abcd] [-v] [NAME...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A run handed from DeepSpeed to zerotrain and back: what one saves the other continues.
 
     engine_resume.py [--engine build/bin/zerotrain] GOLDEN [RUN...]

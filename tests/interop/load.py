@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Load what the tools wrote with the real torch, safetensors, transformers and DeepSpeed, and compare bit for bit.
 
   load.py [--old] --bin build/bin FIXTURES...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Train and save tiny models with the real DeepSpeed on the CPU, consolidate with ours, and compare bit for bit.
 
   real_deepspeed.py --bin build/bin

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Unmodified DeepSpeed goes on from checkpoints that `ckpt reshard` wrote for other worlds and stages.
 
     reshard_resume.py --bin build/bin FIXTURES [NAME...] [-v]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Load what we wrote with the real frameworks, and read what they write now.
 #
 #   run.sh [--install] BUILD_BIN

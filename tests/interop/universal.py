@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Resume from universal checkpoints of ours in the real DeepSpeed, at several stages and worlds.
 
     universal.py --bin build/bin FIXTURES [NAME...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A run begun from a model folder: what DeepSpeed makes of our fresh checkpoint trains as if it had begun by itself.
 
     warm_start.py --bin build/bin [NAME...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config_help.h: configurations from text, accepted or refused with the right words.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * copy_help.h: what the tests of libckpt/copy share: folders that go away, files, and maps made by
  * hand.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device_help.h: what the tests of the CPU device's operations share: random tensors, rounding,
  * comparison.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * folder_help.h: temporary folders for tests that need real files: made, copied, filled, removed.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * golden_help.h: golden data in tests: JSON and tensors, from tests/fixtures/golden or, for what is
  * too large for the repository, from $CKPT_SHARED/golden.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hf_help.h: a folder of its own for each test, and files written into it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model_cases.h: what the tests of models share: cases from the fixtures, gradients as one vector,
  * and their check by differences of the loss.

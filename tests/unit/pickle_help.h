@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_help.h: for tests of pickles: reading bytes, files, and the data.pkl of torch archives.
  */

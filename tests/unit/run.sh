@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Run every unit test program of a folder; print what failed and one closing line.
 set -u
 CKPT_FIXTURES=${CKPT_FIXTURES:-$(pwd)/tests/fixtures}

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * save_help.h: several ranks of a run in one process, each a thread with a runtime of its own, for
  * tests of saving and loading.  What travels between them goes through a board that all can see.

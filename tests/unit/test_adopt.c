@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_adopt.c: one map taking over another: numbers of files and sources, shared things moved
  * once, names, states, and failing memory.

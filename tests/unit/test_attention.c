@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_attention.c: attention on the processor against a plain reference in double, whose gradients
  * are themselves checked with finite differences.

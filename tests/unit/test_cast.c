@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_cast.c: conversions against an oracle that shares no code with them, the processor's own
  * bodies against the portable ones, and the searches and fixes of cast.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_check.c: a whole map is refused when its extents leave their sources, or repeat too much.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_clean.c: which left-overs are ours, and which of them may go.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_comm_self.c: the communicator of one process, and the parts of the others that need no MPI:
  * sums in rank order, launchers' environments, processes that end, and the node's shared memory

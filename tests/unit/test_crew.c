@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_crew.c: every item once, the lowest failure wins, and progress that is told now and then.
  */

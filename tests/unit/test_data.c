@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_data.c: samples from files: permutations, tokens, recorded inputs, text and its tokenizer.
  */

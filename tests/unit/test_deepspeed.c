@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_deepspeed.c: DeepSpeed folders: what is understood, what is refused and in which words.
  *

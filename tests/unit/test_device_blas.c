@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_device_blas.c: linear maps, their gradients and matrix products of the CPU device against
  * double precision.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_device_layers.c: norms, embeddings and losses of the CPU device against double precision.
  */

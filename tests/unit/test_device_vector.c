@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_device_vector.c: memory, threads, vectors and activations of the CPU device.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_digest.c: CRC-32 and SHA-256 against published values, in parts and as a whole.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_doctor.c: the health of tags and of `latest`, and what may be done to it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_ds_config.c: configurations resolved as DeepSpeed and the Trainer resolve them.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_ds_grid.c: tensor-parallel, pipeline and expert-parallel folders: what is understood, what
  * is refused and in which words, and the training state of each.

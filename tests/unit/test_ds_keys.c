@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_ds_keys.c: every key of the tables, arguments for "auto", base64, and memory that runs out.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_ds_names.c: file names of DeepSpeed tag folders, of every release and of none.
  */

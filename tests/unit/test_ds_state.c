@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_ds_state.c: the state of a run as writers take it: groups, order, what the optimizer keeps,
  * sub-group sizes, and step counts as tensors.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_ds_write_release.c: what releases of DeepSpeed write differently: versions, and how each
  * line cuts padding.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_dtype.c: the table of dtypes is complete, and every name leads back to its row.
  */

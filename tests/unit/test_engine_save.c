@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Saving and loading runs: every stage and precision, at one world size and back at another; what a
  * failure leaves; what stays of old checkpoints.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_err.c: failures are kept, cut and cleaned as err.h says; sizes are added without overflow.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_estimate.c: memory for model states: bytes and tables as DeepSpeed's estimators give them.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_evaluate.c: a whole run in one process: means of an evaluation whatever the micro batch,
  * predictions, labels that count for nothing, saving and going on.

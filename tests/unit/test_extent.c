@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_extent.c: cutting intervals into boxes, sizes of shapes, and proving that extents cover
  * once.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_far.c: bytes that only a function can read, through plan, executor, reader, conversion and
  * fingerprint.

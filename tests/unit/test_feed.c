@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_feed.c: deflated records: decoded into memory or a file, refused when size, CRC or stream
  * are wrong.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_fresh.c: training state for maps that have none: orders known, listed and stored, groups,
  * roles, and everything that must be refused.

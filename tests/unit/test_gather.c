@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_gather.c: strided, split, swapped and lazily negated tensors, read by a conversion into
  * memory.

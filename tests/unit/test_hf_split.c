@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_hf_split.c: shards as huggingface_hub assigns them.
  *

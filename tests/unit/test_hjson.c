@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_hjson.c: HJSON as the hjson package of Python reads it, JSON exactly, and what is refused.
  *

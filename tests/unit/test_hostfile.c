@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_hostfile.c: hostfiles and filters against DeepSpeed's launcher, and what is refused.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_huggingface.c: names understood, and folders read through their index.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_huggingface_write.c: tensors distributed over files, the index, and the files that come
  * along.

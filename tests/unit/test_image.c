@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_image.c: what a save copies of a run's memory.  A device whose memory the host can read says
  * that it is far away: what is not copied must come through its get.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_index.c: the hash index: finding, growing, collisions that are refused, failing memory.
  */

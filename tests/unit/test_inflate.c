@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_inflate.c: deflate streams into exact sizes, whole and in steps, and every way they go
  * wrong.

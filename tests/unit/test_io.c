@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_io.c: files, memory, slurping, and the pool that notices changed files.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_join.c: random tensors, cut in every way extents allow, joined with random regions.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_journal.c: what a fingerprint covers, and journals that are cut, changed and continued.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_json.c: what the gate lets through and what not, trees from text, text from trees.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_layout.c: target maps: dtypes, order, ties, files; and a conversion that comes back equal.
  */

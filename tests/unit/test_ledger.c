@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_ledger.c: CRCs of records from CRCs of stretches, in any order, with gaps, overlaps and
  * repeats.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_lora.c: adapters: gradients through them, names and settings as PEFT has them.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_map.c: building a map: files, sources, tensors and their names, extents, facts, findings.
  */

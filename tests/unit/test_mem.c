@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_mem.c: the heap door fails when told to; the arena aligns, zeroes, grows and keeps its
  * limit.

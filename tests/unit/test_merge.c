@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_merge.c: maps of files joined into one map; nothing of them is borrowed.
  */

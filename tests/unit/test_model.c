@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_model.c: models: their parameters, losses and gradients against recorded ones, what the pass
  * settings do, freezing, checking of batches.

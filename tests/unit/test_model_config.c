@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_model_config.c: config.json of transformers: defaults, every key that is honoured, every one
  * that is refused, and what cannot be.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_muon.c: orthogonalised updates against DeepSpeed's, singular values near 1, and what an
  * overflow leaves alone.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_names.c: what may be a name, text, or a part of a path.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_onebit.c: 1-bit Adam on several ranks, each a thread: a run of DeepSpeed's class, the
  * exchange against a plain reference, one bit per element on the wire, failures.

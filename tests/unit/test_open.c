@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_open.c: from a path to a map: files, folders, shards, hints, listings, and formats known by
  * sight only.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_optim.c: the optimizer block of a config, and weights after updates: trajectories of the
  * real classes, equal bits for any number of threads and any cut, conversions.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_options.c: what a run is told: the command line, files of options, what goes together.
  */

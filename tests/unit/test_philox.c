@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_philox.c: the generator against its authors' known answers, its streams against their
  * definition, and the moments of what is drawn.

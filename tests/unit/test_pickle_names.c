@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_pickle_names.c: the judgement on names, by the rules: what is listed, what the standard
  * library has, what torch and numpy have, and everybody else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_pickle_read.c: opcodes, calls, tensors, limits; verdicts on hostile pickles; real files.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_pickle_torch.c: tensors, storages and parameters in pickles: what is taken, and its bounds.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_pickle_write.c: the pickler against bytes that CPython's pickler wrote, and round trips.
  */

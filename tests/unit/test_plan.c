@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_plan.c: pairing of maps, and jobs that cover every target element exactly once.
  */

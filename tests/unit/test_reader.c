@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_reader.c: stretches of tensors into memory, with conversion and checksums.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_rope_dropout.c: rotary embedding and dropout on the processor.
  */

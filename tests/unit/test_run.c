@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_run.c: conversions of maps made by hand: values, proofs, failures, and what is left after
  * them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_safetensors.c: which headers are read and which refused, and the bytes that are laid out.
  */

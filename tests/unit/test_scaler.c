@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_scaler.c: the loss scale update by update against DeepSpeed's own, and the fp16 block.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_schedule.c: learning rates and betas of every schedule against DeepSpeed's own, from the
  * first update and from any later one; settings that are refused.

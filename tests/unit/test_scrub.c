@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_scrub.c: whole records, in ranges and decoded, against their CRCs.
  */

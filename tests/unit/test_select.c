@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_select.c: keeping and renaming tensors of a map, ties included.
  */

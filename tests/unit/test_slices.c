@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_slices.c: joining slices: every rule on small shapes against arrays joined by definition,
  * with each slice cut in all ways a data-parallel run may cut it.

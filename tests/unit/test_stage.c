@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_stage.c: folders that appear complete or not at all: names, journals, resuming, replacing.
  */

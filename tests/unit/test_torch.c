@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_torch.c: what torch archives are read or refused, and that what is written is laid out as
  * torch does it and reads back the same.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_torch_legacy.c: streams of pickles and storages: what is read, what is refused and why, and
  * the two other things that begin alike: tar files and plain pickles.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_torch_names.c: from a tree of values to named tensors: paths, collisions, ties, views.
  */

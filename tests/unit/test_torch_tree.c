@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_torch_tree.c: building the tree of a file to be written: nodes, errors that stick, copies of
  * other trees.

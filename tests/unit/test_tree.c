@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_tree.c: the tree of values as an outline and as JSON: every kind, sharing, limits, paths.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_uni_read.c: universal checkpoints as a map: what the folder may look like, what is read of
  * it, and what is found to be wrong.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_uni_rules.c: universal_checkpoint_info: patterns as Python takes them, precedence, entries
  * of all kinds, and the dicts of real checkpoints.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_uni_write.c: which files a universal checkpoint is made of, what is in them, and what is
  * refused.

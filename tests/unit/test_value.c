@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_value.c: the tree of values: nodes, growing containers, look-ups, enums as integers,
  * equality.

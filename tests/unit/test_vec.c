@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_vec.c: vectors grow, stay as they were when memory is gone, and refuse impossible sizes.
  */

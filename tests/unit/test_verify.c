@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_verify.c: what verify finds in sound and in damaged checkpoints.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_work.c: single jobs: zeros, memory, ties, packed dtypes, and copies that must agree with
  * their masters.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_zero.c: the ZeRO runtime on one process with a tiny GPT-2: all stages do the same thing, bit
  * for bit, in whatever way they keep it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_zero_flat.c: the layout of stages 1 and 2 against worked examples and against a plain list.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_zero_param.c: the layout of stage 3 against worked examples and against plain lists.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_zip.c: which containers are read and which refused, and the bytes of those that are written,
  * beyond 4 GiB as well.

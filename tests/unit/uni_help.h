@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uni_help.h: what the tests of universal checkpoints share: a small run in memory, written to a
  * folder of its own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # ckpt.bash: completion for ckpt, zero_to_fp32, zero_to_torch and ds_to_universal in bash.
 # tests/cli/man_options.sh fails while an option of a --help text is missing here.
 

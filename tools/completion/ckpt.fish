@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # ckpt.fish: completion for ckpt and its drop-ins in fish.
 # tests/cli/man_options.sh fails while an option of a --help text is missing here.
 

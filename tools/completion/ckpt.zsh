@@ -1,4 +1,5 @@
 #compdef ckpt zero_to_fp32 zero_to_torch ds_to_universal zerotrain
+# SPDX-License-Identifier: Apache-2.0
 # ckpt.zsh: completion for ckpt and its drop-ins in zsh; installed as _ckpt.
 # tests/cli/man_options.sh fails while an option of a --help text is missing here.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # No axes, and no elements.
 ckpt cat "$FIXTURES"/safetensors_dtypes/model.safetensors scalar
 ckpt cat "$FIXTURES"/safetensors_dtypes/model.safetensors empty

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # A dtype that is none.
 ckpt cat --dtype float12 "$FIXTURES"/safetensors_dtypes/model.safetensors int16

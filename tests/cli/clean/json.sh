@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # JSON.
 mkdir out
 echo data >out/.model.pt.ckpt-0a1b2c.tmp

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What may be in use stays.
 mkdir -p out/.t4.ckpt-partial
 echo data >out/.t4.ckpt-partial/a.pt

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A journal that a process has locked.
 mkdir -p out/.t4.ckpt-partial
 echo plan >out/.t4.ckpt-partial/journal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is old goes, and nothing else.
 mkdir -p out/.t4.ckpt-partial/zero
 echo data >out/.model.pt.ckpt-0a1b2c.tmp

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # In bfloat16.
 ckpt convert -q --dtype bf16 "$FIXTURES"/hf_bert_sharded m.safetensors
 ckpt ls --include '*pooler*' --include '*.cls.*' --include '*LayerNorm.bias' m.safetensors

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # An output is only replaced on request.
 echo precious >m.safetensors
 ckpt convert -q "$FIXTURES"/z3_bf16_w5_odd/ckpt m.safetensors; echo $?

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One changed byte among the masters: refused, and nothing is written.
 cp -r "$FIXTURES"/z2_bf16_w2_aligned/ckpt run
 chmod -R u+w run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # SIGTERM: the process dies of it, after removing what it had begun.
 # 600 MB of zeros, sparse: long enough to be caught in the middle on any machine
 python3 - <<'END'

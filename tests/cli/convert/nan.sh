@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is not finite is counted, said, and written as it is.
 # two floats: NaN and infinity
 header='{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'

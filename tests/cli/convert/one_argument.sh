@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # A target is needed.
 ckpt convert a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Threads, memory and a second run do not change a byte.
 for j in 1 2 5; do
     mkdir $j

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Inside a tag folder, the configuration is in the folder above, whatever the tag is called by.
 cp -r "$FIXTURES"/hf_trainer_llama_z3_bf16_w2/ckpt run
 chmod -R u+w run

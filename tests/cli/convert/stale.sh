@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Weight files of an earlier conversion are named.
 mkdir out
 touch out/model-00001-of-00009.safetensors out/model.safetensors.index.json

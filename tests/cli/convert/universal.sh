@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A universal checkpoint, and ZeRO checkpoints of every shape made from it: every weight and moment stays what it is.
 ckpt convert -q --to universal "$FIXTURES"/z1_bf16_w3_groups/ckpt run
 ls run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Values that are compared by bits are told apart one by one, and have no distance.
 cp "$FIXTURES"/safetensors_dtypes/model.safetensors m.safetensors
 chmod u+w m.safetensors

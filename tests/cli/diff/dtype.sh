@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Another dtype.
 ckpt convert -q --dtype bf16 --include '*LayerNorm.weight' "$FIXTURES"/hf_bert_sharded m.safetensors
 ckpt diff --include '*LayerNorm.weight' "$FIXTURES"/hf_bert_sharded m.safetensors >out; echo $?; tail -1 out

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Names on one side only.
 ckpt convert -q --exclude '*LayerNorm*' "$FIXTURES"/hf_bert_sharded a.pt
 ckpt convert -q --exclude '*.bias' "$FIXTURES"/hf_bert_sharded b.pt

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One element.
 cp "$FIXTURES"/safetensors_dtypes/model.safetensors m.safetensors
 chmod u+w m.safetensors

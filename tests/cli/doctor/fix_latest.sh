@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `latest` names nothing, and is repaired; then there is nothing to do.
 cp -r "$FIXTURES"/z1_bf16_w2_tags/ckpt run
 chmod -R u+w run

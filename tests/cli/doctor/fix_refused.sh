@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # No tag is whole: `latest` stays.
 cp -r "$FIXTURES"/z3_bf16_w5_odd/ckpt run
 chmod -R u+w run

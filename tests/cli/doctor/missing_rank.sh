@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A shard that is gone: of the tag that `latest` names, then of another one.
 cp -r "$FIXTURES"/z1_bf16_w2_tags/ckpt run
 chmod -R u+w run

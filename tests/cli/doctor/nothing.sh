@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Folders that are no runs.
 mkdir empty
 ckpt doctor empty; echo $?

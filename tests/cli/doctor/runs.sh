@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A Trainer's folder: each checkpoint has a `latest` of its own, and the last one counts.
 mkdir out
 cp -r "$FIXTURES"/hf_trainer_llama_z3_bf16_w2/ckpt out/checkpoint-10

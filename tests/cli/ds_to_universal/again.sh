@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # An output that is there is replaced as a whole: nothing stale stays, not even after a failure.
 cp -R "$FIXTURES"/z2_bf16_w2_aligned/ckpt run
 ds_to_universal -q --input_folder run/global_step4/ --output_folder run/out

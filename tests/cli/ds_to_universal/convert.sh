@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Arguments and lines of the script; both spellings; a slash at the end changes nothing.
 cp -R "$FIXTURES"/z1_bf16_w3_groups/ckpt run
 ds_to_universal --input_folder run/global_step4 --output-folder run/out/ --num_extract_workers 8 --num_merge_workers 1

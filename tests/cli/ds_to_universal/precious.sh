@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A folder that is no universal checkpoint is not replaced.
 mkdir mine empty
 echo precious >mine/file

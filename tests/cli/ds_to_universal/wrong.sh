@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Wrong arguments, and inputs that the script would not read either.
 ds_to_universal --input_folder a
 echo $?

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # JSON.
 ckpt formats --json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A drop-in by its own name, with .py and as a verb shows the same help.
 zero_to_fp32 --help >a
 ln -s "$CKPT/ckpt" zero_to_fp32.py

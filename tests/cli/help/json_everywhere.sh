@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every report is one JSON document of schema 1.
 run=$FIXTURES/z2_bf16_w2_aligned/ckpt
 model=$FIXTURES/hf_bert_sharded

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # A path that does not exist.
 ckpt info nowhere

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A reader that left is no message, and still no success.
 mkfifo pipe
 (ckpt ls "$FIXTURES"/hf_bert_sharded >pipe; echo $? >status) &

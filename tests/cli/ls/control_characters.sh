@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A name cannot drive the terminal.
 # one tensor of one byte, named ESC [ 2 J
 header='{"\u001b[2J":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'

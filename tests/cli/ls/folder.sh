@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # The tensors of a model folder in three files.
 ckpt ls "$FIXTURES"/hf_bert_sharded

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # Roles and places.
 ckpt ls -l "$FIXTURES"/safetensors_dtypes/model.safetensors

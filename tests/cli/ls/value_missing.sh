@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # An option without its value.
 ckpt ls x --include

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # A model and a number.
 ckpt mem --params 10 "$FIXTURES"/hf_bert_sharded

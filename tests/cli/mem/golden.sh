@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every recorded estimate of DeepSpeed's own functions, through --json.
 python3 - "$FIXTURES"/golden/memory_estimates.json <<'EOF'
 import json

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # The largest layer of what?
 ckpt mem --largest-layer 10

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The weights go on, the optimizer begins anew.
 ckpt reshard -q -w 2 --drop-optimizer "$FIXTURES"/z2_bf16_w2_aligned/ckpt run
 ckpt diff "$FIXTURES"/z2_bf16_w2_aligned/ckpt run

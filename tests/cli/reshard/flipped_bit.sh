@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A flipped bit in one shard: nothing appears.
 cp -r "$FIXTURES"/z1_bf16_w3_groups/ckpt run
 f=run/global_step4/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt

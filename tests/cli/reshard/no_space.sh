@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # No room: the folder that is there stays, and nothing half-written takes its name.
 ckpt reshard -q -w 2 "$FIXTURES"/z1_bf16_w3_groups/ckpt out
 (

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The same bytes whatever the threads and buffers, and on the way back.
 src=$FIXTURES/z3_bf16_w5_odd/ckpt
 ckpt reshard -q -j 1 --memory 1MiB -w 3 -s 2 "$src" a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The caller gives the order, in two groups; what is not listed is frozen.
 ckpt ls -q "$FIXTURES"/hf_bert_sharded | grep "layer.*dense.weight" >names
 { echo; echo "# no decay"; ckpt ls -q "$FIXTURES"/hf_bert_sharded | grep "layer.*dense.bias"; } >>names

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The tag folder, a shard, and the tag as an option.
 t=$(cat "$FIXTURES"/z3_bf16_w5_odd/ckpt/latest)
 zero_to_fp32 -q "$FIXTURES"/z3_bf16_w5_odd/ckpt/$t a

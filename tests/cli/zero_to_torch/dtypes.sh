@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Three dtypes, two names each.
 for d in bf16 bfloat16 fp16 float16 fp32 float32; do
     zero_to_torch -q "$FIXTURES"/z2_bf16_w2_aligned/ckpt $d --dtype $d

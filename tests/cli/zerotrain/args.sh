@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # More options from a JSON file; those that follow on the command line win.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 echo '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto"}' >auto.json

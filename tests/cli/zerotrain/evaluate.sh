@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Loss and share of right answers of a trained model; of a fresh one; as a line of metrics.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 train --quiet --max-steps 60 --save run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Frozen parameters keep their values.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 train --max-steps 1 --freeze 'bert.embeddings.*,*.bias' --save-weights one.safetensors 2>&1 | sed -n 's/; ZeRO.*//p'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The list of options: asked for, and without any arguments.
 zerotrain --help >long
 sed -n 1,7p long

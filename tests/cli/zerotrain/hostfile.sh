@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What mpirun is told: hosts and slots of the hostfile, after the filters; not the launcher's own options.
 mkdir bin
 printf '#!/bin/sh\nfor a in "$@"; do printf "%%s " "$a"; done\necho\n' >bin/mpirun

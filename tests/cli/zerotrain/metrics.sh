@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A JSON line for each update; a resumed run adds its own, a fresh one begins anew.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 cat >check.py <<'EOF'

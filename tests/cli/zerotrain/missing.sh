@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Files that are not there: 5.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 try() {

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # No fewer than none.
 zerotrain --max-steps -1

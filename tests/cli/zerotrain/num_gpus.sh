@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Several ranks: mpirun is started by itself, and the checkpoint is one of two ranks.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 train --num_gpus 2 --max-steps 2 --metrics m.jsonl --save run 2>&1 | numbers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Classes and probabilities of every sample, in order; as many right as --evaluate counts.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 train --quiet --max-steps 60 --save run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Only classifiers tell classes.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 python3 -c "open('t.bin', 'wb').write(bytes(2 * 16 * 64))"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The resolved configuration: JSON that, read again, resolves to itself.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 zerotrain --deepspeed_config "$S"/ds_config.json --model "$S" --print-config >one

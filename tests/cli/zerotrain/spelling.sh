@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # '-' and '_' are the same in names, "=" is a blank.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 echo '{"train_micro_batch_size_per_gpu": "auto", "optimizer": {"type": "Adam", "params": {"lr": "auto"}}}' >auto.json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # SIGTERM: the run saves after the update in which it was, and ends well, whatever it was doing.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 for i in 1 2 3 4 5 6 7 8; do

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Checkpoints on the way: tags, keeping the newest, resuming from an older one.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 train --quiet --max-steps 6 --save run --save-every 2 --keep 2 --metrics a.jsonl

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * async_copy.cpp: owns copies to shared memory that go on beside their thread (cp.async), for the
  * emulation: they arrive when the thread waits for them and no earlier, after all other threads

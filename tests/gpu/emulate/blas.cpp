@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * blas.cpp: owns the emulation's matrix products.
  */

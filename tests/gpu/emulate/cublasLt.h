@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cublasLt.h: matrix products of the emulation: the few settings that this project uses.
  *

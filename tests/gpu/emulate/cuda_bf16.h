@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_bf16.h: bfloat16 for the emulation: storage and conversions, rounding to nearest even.
  */

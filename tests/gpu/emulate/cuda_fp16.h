@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_fp16.h: half precision for the emulation: storage and conversions, rounding to nearest even.
  *

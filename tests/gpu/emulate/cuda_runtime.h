@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_runtime.h: the part of CUDA that this project uses, run on the processor: for tests where no
  * GPU is.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emulate.cpp: owns the emulated GPU: its threads, its memory, and the runtime's functions.
  *

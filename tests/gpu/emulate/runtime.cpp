@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * runtime.cpp: owns what the emulated runtime tells about its devices and errors.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tensor_core.h: the instructions by which kernels use tensor cores, for the emulation:
  * mma.m16n8k16, ldmatrix.x4, and cp.async, which feeds them (async_copy.cpp).
