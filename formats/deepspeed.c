@@ -264,6 +264,8 @@ static int ds_read_model(ckpt_ds *ds, ckpt_ds_shard *s)
         rc = ds_check_shared(ds, s);
     if (rc == CKPT_OK)
         rc = ckpt_ds_params_check(ds, s);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_same_model(ds, s);
     return rc == CKPT_OK ? ckpt_ds_part_frozen(ds, s) : rc;
 }
 

@@ -288,6 +288,11 @@ int ckpt_ds_params_read(ckpt_ds *ds);
 /* Equality of two trees, bounded; CKPT_ELIMIT when it could not be found out. */
 int ckpt_ds_same(ckpt_ds *ds, const ckpt_value *a, const ckpt_value *b, bool *same);
 
+/* Settings of optimizer, loss scale, schedule and configuration of another rank than 0: as rank 0's
+ * (ds_same.c).  Errors  CKPT_EMISMATCH: what differs, on which rank, both values. */
+int ckpt_ds_same_optim(ckpt_ds *ds, const ckpt_ds_shard *s);
+int ckpt_ds_same_model(ckpt_ds *ds, const ckpt_ds_shard *s);
+
 /* param_shapes and frozen_param_shapes of another rank equal rank 0's. */
 int ckpt_ds_params_check(ckpt_ds *ds, const ckpt_ds_shard *s);
 
@@ -296,8 +301,10 @@ int ckpt_ds_params_check(ckpt_ds *ds, const ckpt_ds_shard *s);
 /* Find the groups and make the columns, from rank 0's file. */
 int ckpt_ds_optim_begin(ckpt_ds *ds);
 
-/* What an optimizer_state_dict keeps of a flat group (of its first interval), of a parameter group
- * (its entry of param_groups); NULL: nothing. */
+/* What an optimizer_state_dict keeps: the state dict of the optimizer that the wrapper drives; of a
+ * flat group (of its first interval), of a parameter group (its entry of param_groups); NULL:
+ * nothing. */
+const ckpt_value *ckpt_ds_optim_base(const ckpt_ds *ds, const ckpt_value *optim);
 ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group);
 ckpt_value *ckpt_ds_optim_entry(const ckpt_ds *ds, const ckpt_value *optim, size_t group);
 

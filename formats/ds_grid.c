@@ -144,7 +144,7 @@ static uint32_t dsg_mp(const ckpt_ds_grid *grid, uint32_t i)
 static int dsg_same_run(ckpt_ds_grid *grid, uint32_t i)
 {
     static const char *const key[] = {"global_steps", "skipped_steps", "dp_world_size",
-                                      "ds_version"};
+                                      "ds_version", "lr_scheduler"};
     ckpt_ds *ds = grid->ds;
     const ckpt_value *first = ckpt_value_get(grid->slice[0].map->values, "model_states"),
                      *own = ckpt_value_get(grid->slice[i].map->values, "model_states");

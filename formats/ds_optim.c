@@ -42,7 +42,7 @@ static ckpt_value *dso_flat(const ckpt_ds *ds, ckpt_seq list, size_t group, uint
 }
 
 /* The state dict of the optimizer that the wrapper drives. */
-static const ckpt_value *dso_base(const ckpt_ds *ds, const ckpt_value *optim)
+const ckpt_value *ckpt_ds_optim_base(const ckpt_ds *ds, const ckpt_value *optim)
 {
     return ckpt_value_get(optim, ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
 }
@@ -51,7 +51,7 @@ static const ckpt_value *dso_base(const ckpt_ds *ds, const ckpt_value *optim)
 static ckpt_value *dso_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
                              uint32_t interval)
 {
-    const ckpt_value *base = dso_base(ds, optim);
+    const ckpt_value *base = ckpt_ds_optim_base(ds, optim);
     ckpt_seq list = ckpt_value_seq(base);
 
     if (list.n)
@@ -73,7 +73,7 @@ ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size
 
 ckpt_value *ckpt_ds_optim_entry(const ckpt_ds *ds, const ckpt_value *optim, size_t group)
 {
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dso_base(ds, optim), "param_groups"));
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, optim), "param_groups"));
 
     return groups.n == ds->n_groups && group < groups.n ? groups.at[group] : NULL;
 }
@@ -81,7 +81,7 @@ ckpt_value *ckpt_ds_optim_entry(const ckpt_ds *ds, const ckpt_value *optim, size
 const ckpt_value *ckpt_ds_optim_step(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
                                      bool *own)
 {
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dso_base(ds, optim), "param_groups"));
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, optim), "param_groups"));
     const ckpt_value *v = ckpt_value_get(dso_state(ds, optim, group, 0), "step");
 
     // One count of an optimizer's group is raised once per sub-group by some optimizers: it is
@@ -147,7 +147,7 @@ static int dso_state_columns(ckpt_ds *ds)
  */
 static int dso_owners(ckpt_ds *ds)
 {
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(dso_base(ds, ds->optim.optim), "param_groups"));
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, ds->optim.optim), "param_groups"));
     bool sure = ds->stage == 3 && groups.n > 0 && groups.n <= DSO_MAX_GROUPS;
     size_t next = 0;
 
@@ -466,6 +466,8 @@ int ckpt_ds_optim_read(ckpt_ds *ds, ckpt_ds_shard *s)
         rc = dso_check_swapped(ds, s, list);
     if (rc == CKPT_OK && s->rank != 0)
         rc = ckpt_ds_params_check(ds, s);
+    if (rc == CKPT_OK && s->rank != 0)
+        rc = ckpt_ds_same_optim(ds, s);
     ds->broken = ds->broken || before;
     return rc;
 }

@@ -12,9 +12,11 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 passed, failed = 0, 0
 Z1, Z2, Z3, LLAMA = 'z1_bf16_w2_tags', 'z2_bf16_w2_aligned', 'z3_bf16_w5_odd', 'hf_trainer_llama_z3_bf16_w2'
@@ -92,6 +94,17 @@ def drop_optims(run, fixtures):
             os.unlink(os.path.join(run, tag, f))
 
 
+def other_setting(path, was, now):
+    """A number in a file's tree becomes another one, all checksums right: the file of a rank that was trained otherwise."""
+    with zipfile.ZipFile(path) as z:
+        records = [(name, z.read(name)) for name in z.namelist()]
+    was, now = (b'G' + struct.pack('>d', x) for x in (was, now))
+    assert any(was in data for name, data in records if name.endswith('/data.pkl')), path
+    with zipfile.ZipFile(path, 'w') as z:
+        for name, data in records:
+            z.writestr(name, data.replace(was, now) if name.endswith('/data.pkl') else data)
+
+
 # name, fixture, damage(run, fixtures), deep, tag that is judged (None: the only one), state, part of the reason,
 # exit status, exit status with --fix-latest
 CASES = [
@@ -127,6 +140,14 @@ CASES = [
     ('stale rank, stage 2', Z2, numbered_stale_rank, False, None, 'mixed', 'rank_2_mp_rank_00_optim_states.pt: left over',
      5, 5),
     ('two tags mixed', Z1, mix_tags, False, 'global_step2', 'mixed', 'step', 5, 0),
+    ('another weight decay', Z1, lambda r, f: other_setting(shard(r, 'global_step2', 1, 'optim'), 0.01, 0.5), False,
+     'global_step2', 'mixed', 'weight_decay of parameter group 0 is 0.5 on rank 1 and 0.01 on rank 0', 5, 0),
+    ('another clipping', Z1, lambda r, f: other_setting(shard(r, 'global_step2', 1, 'optim'), 1.0, 2.0), False,
+     'global_step2', 'mixed', 'clip_grad is 2 on rank 1 and 1 on rank 0', 5, 0),
+    ('another rate, stage 3', Z3, lambda r, f: other_setting(shard(r, only_tag(r), 3, 'optim'), 0.003, 0.004), False, None,
+     'mixed', 'lr is 0.004 on rank 3 and 0.003 on rank 0', 5, 5),
+    ('another rate in a model file', Z3, lambda r, f: other_setting(shard(r, only_tag(r), 2, 'model'), 0.003, 0.004), False,
+     None, 'mixed', 'ds_config.optimizer.params.lr is 0.004 on rank 2 and 0.003 on rank 0', 5, 5),
     ('latest empty', Z1, lambda r, f: write(os.path.join(r, 'latest'), ''), False, 'global_step2', 'whole', '', 5, 0),
     ('latest names nothing', Z1, lambda r, f: write(os.path.join(r, 'latest'), 'global_step9'), False, 'global_step2',
      'whole', '', 5, 0),
