@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/hf_config.h"
 #include "formats/hf_split.h"
 #include "formats/huggingface.h"
 #include "formats/json.h"
@@ -30,7 +31,8 @@ typedef struct hfw_writer {
     ckpt_err *err;
     uint32_t *shard; /* of each tensor */
     ckpt_hf_sums sums;
-    uint32_t first; /* index of the first shard in to->files */
+    uint32_t first;    /* index of the first shard in to->files */
+    const char *dtype; /* what config.json is to state, as torch spells it; NULL: as it is */
 } hfw_writer;
 
 /* ---- side files ---- */
@@ -65,7 +67,67 @@ static int hfw_add_literal(hfw_writer *w, const char *name, const void *bytes, u
     return rc;
 }
 
-/* Copied whole and unread: the output says of the model what its source said. */
+/*
+ * The dtype that config.json must state: that of most elements, where it is not the source's own.
+ * NULL: the source's stays true, or transformers can make no model in this one (8 bits and less),
+ * and loads these weights into the dtype that is stated.
+ */
+static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
+                                    const ckpt_target *target)
+{
+    static const ckpt_dtype able[] = {CKPT_F64, CKPT_F32, CKPT_F16, CKPT_BF16};
+    uint64_t n[CKPT_N_DTYPES] = {0};
+    ckpt_dtype most = CKPT_DTYPE_NONE;
+
+    // weights of a training checkpoint are its fp32 masters, whatever the model trained in
+    if (target->dtype == CKPT_DTYPE_NONE &&
+        (!from->format ||
+         (strcmp(from->format, "deepspeed") != 0 && strcmp(from->format, "universal") != 0)))
+        return NULL;
+    for (size_t i = 0; i < to->tensors.n; i++) {
+        const ckpt_tensor *t = to->tensors.at[i];
+
+        if (!t->owner && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
+            n[t->dtype] += t->n_elems;
+    }
+    for (unsigned d = 0; d < CKPT_N_DTYPES; d++)
+        most = n[d] > n[most] ? (ckpt_dtype)d : most;
+    for (size_t i = 0; i < sizeof able / sizeof *able; i++) {
+        if (able[i] == most)
+            return ckpt_dtype_get(most)->torch;
+    }
+    return NULL;
+}
+
+/* The n bytes of a side file, changed where they would not be true of the output. */
+static int hfw_add_side_file(hfw_writer *w, const ckpt_listing *list, const char *name,
+                             const char *text, uint64_t n)
+{
+    ckpt_bytes changed = {0};
+    int rc = CKPT_OK;
+
+    if (!w->dtype || strcmp(name, "config.json") != 0)
+        return hfw_add_literal(w, name, text, n);
+    switch (ckpt_hf_config_dtype(&changed, text, n, w->dtype)) {
+    case CKPT_OK:
+        rc = hfw_add_literal(w, name, changed.at, changed.n);
+        break;
+    case CKPT_EFORMAT:
+        rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                           "%s/%s: not a JSON object, so it cannot say that the weights are %s: "
+                           "copied as it is",
+                           list->folder, name, w->dtype);
+        if (rc == CKPT_OK)
+            rc = hfw_add_literal(w, name, text, n);
+        break;
+    default:
+        rc = ckpt_fail_memory(w->err);
+    }
+    ckpt_vec_free(&changed);
+    return rc;
+}
+
+/* Copied whole: the output says of the model what its source said. */
 static int hfw_copy_side_file(hfw_writer *w, const ckpt_listing *list, const ckpt_entry *e)
 {
     char *bytes = NULL;
@@ -79,7 +141,7 @@ static int hfw_copy_side_file(hfw_writer *w, const ckpt_listing *list, const ckp
     int rc =
         path ? ckpt_io_slurp(&bytes, &n, path, HFW_SIDE_MAX, w->err) : ckpt_fail_memory(w->err);
     if (rc == CKPT_OK)
-        rc = hfw_add_literal(w, e->name, bytes, n);
+        rc = hfw_add_side_file(w, list, e->name, bytes, n);
     ckpt_free(bytes);
     return rc;
 }
@@ -273,6 +335,7 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
     w->shard = ckpt_alloc(w->to->tensors.n * sizeof *w->shard);
     int rc = w->shard ? hfw_split(w, target->max_shard_size) : ckpt_fail_memory(w->err);
 
+    w->dtype = hfw_config_dtype(w->to, from, target);
     if (rc == CKPT_OK && target->copy_side_files)
         rc = hfw_side_files(w, from);
     if (rc == CKPT_OK)

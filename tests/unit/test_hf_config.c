@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_hf_config.c: the dtype in a config.json, and nothing else, changes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/hf_config.h"
+
+/* text becomes wanted; wanted NULL: it is refused. */
+static void check(const char *text, const char *wanted)
+{
+    ckpt_bytes out = {0};
+    int rc = ckpt_hf_config_dtype(&out, text, strlen(text), "float16");
+
+    assert_int_equal(rc, wanted ? CKPT_OK : CKPT_EFORMAT);
+    if (wanted) {
+        assert_int_equal(out.n, strlen(wanted));
+        assert_memory_equal(out.at, wanted, out.n);
+    }
+    ckpt_vec_free(&out);
+}
+
+static void test_stated(void **state)
+{
+    (void)state;
+    check("{\n  \"a\": [1, NaN, {\"dtype\": \"x\"}],\n  \"dtype\": \"bfloat16\",\n  \"z\": "
+          "1e-05\n}\n",
+          "{\n  \"a\": [1, NaN, {\"dtype\": \"x\"}],\n  \"dtype\": \"float16\",\n  \"z\": "
+          "1e-05\n}\n");
+    check("{\"torch_dtype\":\"bfloat16\"}", "{\"torch_dtype\":\"float16\"}");
+    check("{\"torch_dtype\": null, \"dtype\" : \"float32\"}",
+          "{\"torch_dtype\": \"float16\", \"dtype\" : \"float16\"}");
+}
+
+/* Configurations of parts have a dtype of their own; quantisation and vocabularies do not. */
+static void test_parts(void **state)
+{
+    (void)state;
+    check(
+        "{\"text_config\": {\"dtype\": \"bfloat16\", \"x_config\": {\"torch_dtype\": null}},"
+        " \"quantization_config\": {\"dtype\": \"int8\"}, \"vocabulary_map\": {\"dtype\": 7,"
+        " \"torch_dtype\": \"q\"}, \"dtype\": \"bfloat16\"}",
+        "{\"text_config\": {\"dtype\": \"float16\", \"x_config\": {\"torch_dtype\": \"float16\"}},"
+        " \"quantization_config\": {\"dtype\": \"int8\"}, \"vocabulary_map\": {\"dtype\": 7,"
+        " \"torch_dtype\": \"q\"}, \"dtype\": \"float16\"}");
+}
+
+static void test_not_stated(void **state)
+{
+    (void)state;
+    check("{\n  \"a\": 1\n}\n", "{\n  \"dtype\": \"float16\",\n  \"a\": 1\n}\n");
+    check("{}", "{\n  \"dtype\": \"float16\"\n}");
+    check(" { \"t_config\": {\"dtype\": \"bfloat16\"}}",
+          " {\n  \"dtype\": \"float16\", \"t_config\": {\"dtype\": \"float16\"}}");
+    // words inside strings are no members, and a dtype that is an object is not one name
+    check("{\"a\": \"\\\"dtype\\\": \\\"x\\\"\", \"b\": [\"dtype\", \"x\"]}",
+          "{\n  \"dtype\": \"float16\",\"a\": \"\\\"dtype\\\": \\\"x\\\"\", \"b\": [\"dtype\", "
+          "\"x\"]}");
+}
+
+static void test_refused(void **state)
+{
+    static const char *const bad[] = {"",         "[]",     "\"dtype\"", "{",     "{\"a\"",
+                                      "{\"a\\",   "{]",     "}",         "{} {}", "{\"a\": [}",
+                                      "{} \"a\"", "{a: 1}", "1"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        check(bad[i], NULL);
+    char deep[200];
+    memset(deep, '[', sizeof deep);
+    memcpy(deep, "{\"a\":", 5);
+    deep[sizeof deep - 1] = '\0';
+    check(deep, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stated),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_not_stated),
+        cmocka_unit_test(test_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
