@@ -4,6 +4,7 @@
  * layout: ds_config, version, loss scaler; and what is said about rewriting them.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,30 +155,97 @@ ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old)
                                                      : "0.19.8");
 }
 
-/* The static scaler of fp32 and bf16 runs, or the dynamic one as it begins
- * (deepspeed/runtime/fp16/loss_scaler.py). */
-static ckpt_value *dwc_new_scaler(ckpt_dsw_file *f)
+/* What stage 0 keeps of the scale beside its optimizer; NULL: the source has none, or was no fp16
+ * run. */
+static const ckpt_value *dwc_numbers(const ckpt_dsw_file *f)
+{
+    const ckpt_value *numbers = ckpt_value_get(f->w->state->model, "optimizer");
+
+    return f->w->state->dtype == CKPT_F16 && ckpt_value_get(numbers, "cur_scale") ? numbers : NULL;
+}
+
+/* A number of ds_config's section fp16. */
+static int64_t dwc_fp16(const ckpt_dsw_file *f, const char *key, int64_t otherwise)
+{
+    int64_t n = otherwise;
+
+    (void)ckpt_value_as_int(ckpt_dsw_config_get(f->w->state, "fp16", key), &n);
+    return n;
+}
+
+/* The scale that ds_config fixes; 0: it moves. */
+static double dwc_fixed_scale(const ckpt_dsw_file *f)
+{
+    const ckpt_value *v = ckpt_dsw_config_get(f->w->state, "fp16", "loss_scale");
+
+    if (v && v->kind == CKPT_V_FLOAT)
+        return v->as.f > 0 ? v->as.f : 0;
+    return v && v->kind == CKPT_V_INT && v->as.i > 0 ? (double)v->as.i : 0;
+}
+
+/* Does the loss scale of the run that is written move? */
+static bool dwc_is_dynamic(const ckpt_dsw_file *f)
+{
+    const ckpt_value *numbers = dwc_numbers(f);
+    int64_t on = 0;
+
+    if (f->w->dtype != CKPT_F16 || !numbers)
+        return f->w->dtype == CKPT_F16 && dwc_fixed_scale(f) == 0;
+    (void)ckpt_value_as_int(ckpt_value_get(numbers, "dynamic_loss_scale"), &on);
+    return on != 0;
+}
+
+/* deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler, as ds_config's fp16 section begins it.
+ */
+static void dwc_dynamic_fields(ckpt_dsw_file *f, ckpt_value *state)
 {
     ckpt_torch_tree *t = &f->t;
-    ckpt_value *state = ckpt_tt_new(t, CKPT_V_DICT);
-    bool dynamic = f->w->dtype == CKPT_F16;
+    ckpt_value *half = ckpt_tt_new(t, CKPT_V_DTYPE);
+    int64_t power = dwc_fp16(f, "initial_scale_power", 16);
+    int64_t hysteresis = dwc_fp16(f, "hysteresis", 2);
 
-    ckpt_tt_put(t, state, "cur_scale", ckpt_tt_float(t, dynamic ? 65536.0 : 1.0));
-    ckpt_tt_put(t, state, "dynamic", ckpt_tt_bool(t, dynamic));
+    ckpt_tt_put(t, state, "cur_scale",
+                ckpt_tt_float(t, ldexp(1.0, power < 0 || power > 127 ? 16 : (int)power)));
+    ckpt_tt_put(t, state, "dynamic", ckpt_tt_bool(t, true));
+    ckpt_tt_put(t, state, "cur_iter", ckpt_tt_int(t, 0));
+    ckpt_tt_put(t, state, "last_overflow_iter", ckpt_tt_int(t, -1));
+    ckpt_tt_put(t, state, "scale_factor", ckpt_tt_float(t, 2.0));
+    ckpt_tt_put(t, state, "scale_window", ckpt_tt_int(t, dwc_fp16(f, "loss_scale_window", 1000)));
+    ckpt_tt_put(t, state, "min_scale", ckpt_tt_int(t, dwc_fp16(f, "min_loss_scale", 1)));
+    ckpt_tt_put(t, state, "delayed_shift", ckpt_tt_int(t, hysteresis));
+    ckpt_tt_put(t, state, "cur_hysteresis", ckpt_tt_int(t, hysteresis));
+    ckpt_tt_put(t, state, "consecutive_hysteresis",
+                ckpt_tt_bool(t, dwc_fp16(f, "consecutive_hysteresis", 0) != 0));
+    ckpt_tt_put(t, state, "raise_error_at_min_scale", ckpt_tt_bool(t, true));
+    if (half)
+        half->as.dtype = CKPT_F16;
+    ckpt_tt_put(t, state, "dtype", half);
+}
+
+/*
+ * A scaler where the source has no object: the static one of fp32 and bf16 runs, or that of an fp16
+ * run as its configuration begins it, with the numbers that stage 0 keeps in place of it.
+ */
+static ckpt_value *dwc_new_scaler(ckpt_dsw_file *f)
+{
+    static const char *const kept[] = {"cur_scale", "cur_iter", "last_overflow_iter",
+                                       "scale_factor", "scale_window"};
+    const ckpt_value *numbers = f->w->dtype == CKPT_F16 ? dwc_numbers(f) : NULL;
+    ckpt_torch_tree *t = &f->t;
+    ckpt_value *state = ckpt_tt_new(t, CKPT_V_DICT);
+    bool dynamic = dwc_is_dynamic(f);
+    double fixed = f->w->dtype == CKPT_F16 ? dwc_fixed_scale(f) : 0;
+
     if (dynamic) {
-        ckpt_value *half = ckpt_tt_new(t, CKPT_V_DTYPE);
-        ckpt_tt_put(t, state, "cur_iter", ckpt_tt_int(t, 0));
-        ckpt_tt_put(t, state, "last_overflow_iter", ckpt_tt_int(t, -1));
-        ckpt_tt_put(t, state, "scale_factor", ckpt_tt_float(t, 2.0));
-        ckpt_tt_put(t, state, "scale_window", ckpt_tt_int(t, 1000));
-        ckpt_tt_put(t, state, "min_scale", ckpt_tt_int(t, 1));
-        ckpt_tt_put(t, state, "delayed_shift", ckpt_tt_int(t, 2));
-        ckpt_tt_put(t, state, "cur_hysteresis", ckpt_tt_int(t, 2));
-        ckpt_tt_put(t, state, "consecutive_hysteresis", ckpt_tt_bool(t, false));
-        ckpt_tt_put(t, state, "raise_error_at_min_scale", ckpt_tt_bool(t, true));
-        if (half)
-            half->as.dtype = CKPT_F16;
-        ckpt_tt_put(t, state, "dtype", half);
+        dwc_dynamic_fields(f, state);
+    } else {
+        ckpt_tt_put(t, state, "cur_scale", ckpt_tt_float(t, fixed > 0 ? fixed : 1.0));
+        ckpt_tt_put(t, state, "dynamic", ckpt_tt_bool(t, false));
+    }
+    for (size_t i = 0; i < (dynamic ? sizeof kept / sizeof *kept : 1); i++) {
+        const ckpt_value *v = ckpt_value_get(numbers, kept[i]);
+        if (v && v->kind != CKPT_V_NONE)
+            ckpt_tt_put(t, state, kept[i], ckpt_tt_copy(t, v));
     }
     return ckpt_tt_object(t, "deepspeed.runtime.fp16.loss_scaler",
                           dynamic ? "DynamicLossScaler" : "LossScaler", CKPT_BY_NEWOBJ,
@@ -198,5 +266,5 @@ ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old)
 {
     if (old && !f->w->new_dtype)
         return ckpt_tt_copy(&f->t, old);
-    return ckpt_tt_bool(&f->t, f->w->dtype == CKPT_F16);
+    return ckpt_tt_bool(&f->t, dwc_is_dynamic(f));
 }

@@ -34,47 +34,6 @@ static bool uo_is_cut(const ckpt_value *key)
     return false;
 }
 
-/* ---- loss scale ---- */
-
-/* Stage 0 keeps the scale's numbers beside the optimizer; a scaler of them. */
-static ckpt_value *uo_scaler_of(ckpt_dsw_file *f, const ckpt_value *numbers)
-{
-    static const char *const key[] = {"cur_scale", "cur_iter", "last_overflow_iter", "scale_factor",
-                                      "scale_window"};
-    ckpt_torch_tree *t = &f->t;
-    int64_t dynamic = 0;
-    ckpt_value *scaler, *state;
-
-    (void)ckpt_value_as_int(ckpt_value_get(numbers, "dynamic_loss_scale"), &dynamic);
-    if (!dynamic) {
-        state = ckpt_tt_new(t, CKPT_V_DICT);
-        ckpt_tt_put(t, state, "cur_scale", ckpt_tt_copy(t, ckpt_value_get(numbers, "cur_scale")));
-        ckpt_tt_put(t, state, "dynamic", ckpt_tt_bool(t, false));
-        return ckpt_tt_object(t, "deepspeed.runtime.fp16.loss_scaler", "LossScaler", CKPT_BY_NEWOBJ,
-                              ckpt_tt_new(t, CKPT_V_TUPLE), state);
-    }
-    scaler = ckpt_dsw_loss_scaler(f, NULL);
-    for (size_t i = 0; scaler && i < sizeof key / sizeof *key; i++) {
-        const ckpt_value *v = ckpt_value_get(numbers, key[i]);
-        if (v)
-            ckpt_tt_put(t, scaler->as.object->state, key[i], ckpt_tt_copy(t, v));
-    }
-    return scaler;
-}
-
-/* loss_scaler must be an object: without one DeepSpeed stops at the first step. */
-static ckpt_value *uo_scaler(ckpt_uni_write *w, ckpt_dsw_file *f, const ckpt_value *osd)
-{
-    const ckpt_value *old = ckpt_value_get(osd, "loss_scaler");
-    const ckpt_value *numbers = ckpt_value_get(w->ds.state->model, "optimizer");
-    bool have = old && old->kind != CKPT_V_NONE;
-
-    if (!have && !w->ds.new_dtype && w->ds.dtype == CKPT_F16 &&
-        ckpt_value_get(numbers, "cur_scale"))
-        return uo_scaler_of(f, numbers);
-    return ckpt_dsw_loss_scaler(f, old);
-}
-
 /* ---- groups ---- */
 
 /* Every group's entry with `params` as the files of universal checkpoints count them. */
@@ -177,7 +136,9 @@ static ckpt_value *uo_tree(ckpt_uni_write *w, ckpt_dsw_file *f)
     ckpt_value *root = ckpt_tt_new(t, CKPT_V_DICT), *groups;
     const ckpt_value *version = ckpt_value_get(osd, "ds_version");
 
-    ckpt_tt_put(t, root, "loss_scaler", uo_scaler(w, f, osd));
+    // Without an object DeepSpeed stops at the first step.
+    ckpt_tt_put(t, root, "loss_scaler",
+                ckpt_dsw_loss_scaler(f, ckpt_value_get(osd, "loss_scaler")));
     ckpt_tt_put(t, root, "dynamic_loss_scale",
                 ckpt_dsw_dynamic(f, ckpt_value_get(osd, "dynamic_loss_scale")));
     ckpt_tt_put(t, root, "overflow", ckpt_tt_bool(t, false));
