@@ -338,9 +338,10 @@ static int ds_read_all(ckpt_ds *ds)
 /* ---- building the map ---- */
 
 /* Where a parameter's elements lie in a column, by the stage's layout. */
-static int ds_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p)
+static int ds_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p,
+                      ckpt_ds_form form)
 {
-    return ds->stage == 3 ? ckpt_ds_part_extents(ds, c, p) : ckpt_ds_flat_extents(ds, c, p);
+    return ds->stage == 3 ? ckpt_ds_part_extents(ds, c, p) : ckpt_ds_flat_extents(ds, c, p, form);
 }
 
 /*
@@ -360,18 +361,31 @@ static int ds_add_param(ckpt_ds *ds, const ckpt_ds_param *p)
     int rc = ckpt_map_add(ds->map, p->name, p->n_name, &like, &t, ds->err);
 
     if (rc == CKPT_OK && p->numel) {
-        rc = ds_extents(ds, c, p);
+        rc = ds_extents(ds, c, p, CKPT_DS_CUT);
         if (rc == CKPT_OK)
             rc = ckpt_ds_extent_back(ds, t);
     }
     return rc == CKPT_OK && ds->stage < 3 ? ckpt_ds_module_twin(ds, t) : rc;
 }
 
-/* One kind of optimizer state, of the parameters whose group keeps it as partitions. */
+/* How a group keeps a kind of state. */
+static int ds_form(ckpt_ds *ds, const ckpt_ds_column *c, uint32_t group, ckpt_ds_form *form)
+{
+    bool holds = false;
+    int rc;
+
+    if (ds->stage < 3)
+        return ckpt_ds_flat_form(ds, c, group, form);
+    rc = ckpt_ds_part_holds(ds, c, group, &holds);
+    *form = holds ? CKPT_DS_CUT : CKPT_DS_ABSENT;
+    return rc;
+}
+
+/* One kind of optimizer state, of the parameters whose group keeps it. */
 static int ds_add_state(ckpt_ds *ds, const ckpt_ds_column *c)
 {
-    uint32_t known = UINT32_MAX; // the group that `holds` is about
-    bool holds = false;
+    uint32_t known = UINT32_MAX; // the group that `form` is about
+    ckpt_ds_form form = CKPT_DS_ABSENT;
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < ds->params.n; i++) {
@@ -379,10 +393,9 @@ static int ds_add_state(ckpt_ds *ds, const ckpt_ds_column *c)
         if (p->group >= ds->group.n)
             continue;
         if (p->group != known)
-            rc = ds->stage == 3 ? ckpt_ds_part_holds(ds, c, p->group, &holds)
-                                : ckpt_ds_flat_holds(ds, c, p->group, &holds);
+            rc = ds_form(ds, c, p->group, &form);
         known = p->group;
-        if (rc != CKPT_OK || !holds)
+        if (rc != CKPT_OK || form == CKPT_DS_ABSENT)
             continue;
         ckpt_tensor like = {.dtype = (ckpt_dtype)c->at[ds->group.at[p->group].part].dtype,
                             .ndim = p->ndim,
@@ -394,7 +407,7 @@ static int ds_add_state(ckpt_ds *ds, const ckpt_ds_column *c)
                   : ckpt_fail_memory(ds->err);
         ds->extent.n = ds->axis.n = 0;
         if (rc == CKPT_OK && p->numel)
-            rc = ds_extents(ds, c, p);
+            rc = ds_extents(ds, c, p, form);
         if (rc == CKPT_OK)
             rc = ckpt_ds_extent_back(ds, t);
     }

@@ -331,12 +331,19 @@ int ckpt_ds_flat_mappings(ckpt_ds *ds, const ckpt_ds_shard *s);
 /* Every slice is as long as its place in the layout asks. */
 int ckpt_ds_flat_check(ckpt_ds *ds);
 
-/* Does a column hold partitions of this group?  *holds is false when no rank has any, or they are
- * something else. */
-int ckpt_ds_flat_holds(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, bool *holds);
+/* How the ranks keep a kind of state of a group. */
+typedef enum ckpt_ds_form {
+    CKPT_DS_ABSENT, /* no rank has any, or it is something else */
+    CKPT_DS_CUT,    /* sliced as the masters are */
+    CKPT_DS_WHOLE   /* of each parameter that touches its slice a rank has all elements (Muon) */
+} ckpt_ds_form;
 
-/* Extents of a parameter in a column, into ds->extent. */
-int ckpt_ds_flat_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p);
+/* The form of a column in a group of stages 1 and 2, by the lengths that the ranks have. */
+int ckpt_ds_flat_form(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, ckpt_ds_form *form);
+
+/* Extents of a parameter in a column, into ds->extent; form is CUT or WHOLE. */
+int ckpt_ds_flat_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p,
+                         ckpt_ds_form form);
 
 /* Add elements first..first+count-1, from element `at` of a flat tensor; merged with the extent
  * before where it goes on. */

@@ -238,30 +238,73 @@ int ckpt_ds_flat_check(ckpt_ds *ds)
     return rc;
 }
 
-int ckpt_ds_flat_holds(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, bool *holds)
+/* The optimizer's state is in the host's memory: there DeepSpeed cuts all of it. */
+static bool dsl_offloads(const ckpt_ds *ds)
+{
+    const ckpt_value *config = ckpt_value_get(ds->model.root, "ds_config");
+    const ckpt_value *device;
+
+    config = config ? config : ckpt_value_get(ds->optim.root, "ds_config");
+    device = ckpt_value_get(
+        ckpt_value_get(ckpt_value_get(config, "zero_optimization"), "offload_optimizer"), "device");
+    return device && !ckpt_value_is(device, "none");
+}
+
+/* What the lengths of a column fit: slices, or all elements of what a slice touches. */
+typedef struct dsl_fit {
+    uint32_t absent, not_cut, not_whole;
+} dsl_fit;
+
+static dsl_fit dsl_fits(const ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_group *g)
+{
+    dsl_fit fit = {0};
+
+    for (uint32_t p = 0; p < g->n_parts * g->lanes; p++) {
+        const ckpt_ds_flat *f = &c->at[g->part + p];
+        uint32_t index = p % g->n_parts;
+        bool absent = f->dtype == CKPT_DTYPE_NONE;
+        fit.absent += absent;
+        fit.not_cut += absent || f->n < dsl_owned(&g->flat, index) || f->n > g->flat.slice;
+        // A rank whose slice no parameter touches has nothing to keep, and no entry for it.
+        fit.not_whole += ds->legacy || f->n != ckpt_zero_whole_size(&g->flat, index);
+    }
+    return fit;
+}
+
+int ckpt_ds_flat_form(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, ckpt_ds_form *form)
 {
     const ckpt_ds_group *g = &ds->group.at[group];
-    uint32_t absent = 0, wrong = 0, all = g->n_parts * g->lanes;
+    uint32_t all = g->n_parts * g->lanes;
+    dsl_fit fit = dsl_fits(ds, c, g);
+    bool whole = fit.absent < all && fit.not_whole == 0, cut = fit.not_cut == 0;
 
-    for (uint32_t p = 0; p < all; p++) {
-        const ckpt_ds_flat *f = &c->at[g->part + p];
-        if (f->dtype == CKPT_DTYPE_NONE)
-            absent++;
-        else if (f->n < dsl_owned(&g->flat, p % g->n_parts) || f->n > g->flat.slice)
-            wrong++;
-    }
-    *holds = absent + wrong == 0;
-    // State that is not cut (Muon keeps whole momentum buffers) is of no partition on any rank.
-    if (*holds || absent == all || (absent == 0 && c->at[g->part].n > g->flat.slice))
+    // Where both fit they are the same, unless pads happen to be as long as what is kept twice.
+    if (whole && cut && g->flat.used > g->flat.before[g->n])
+        cut = strcmp(c->name, "momentum_buffer") != 0 || dsl_offloads(ds);
+    *form = cut ? CKPT_DS_CUT : whole ? CKPT_DS_WHOLE : CKPT_DS_ABSENT;
+    if (*form != CKPT_DS_ABSENT || fit.absent == all)
         return CKPT_OK;
     return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                            "%s: optimizer state %s of group %zu: %" PRIu32 " of %" PRIu32
                            " ranks lack it or have it in "
                            "another length",
-                           ds->dir.path, c->name, group, absent + wrong, all);
+                           ds->dir.path, c->name, group, fit.not_cut, all);
 }
 
-int ckpt_ds_flat_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p)
+/* The first of the ranks that have all elements of a parameter. */
+static int dsl_whole_extents(ckpt_ds *ds, const ckpt_ds_flat *lane, const ckpt_zero_flat *flat,
+                             uint64_t i)
+{
+    ckpt_zero_run run;
+    uint32_t cursor = 0;
+
+    if (!ckpt_zero_whole_next(flat, i, &cursor, &run))
+        return CKPT_OK;
+    return ckpt_ds_extent_add(ds, &lane[run.rank], run.at, run.first, run.count);
+}
+
+int ckpt_ds_flat_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p,
+                         ckpt_ds_form form)
 {
     const ckpt_ds_group *g = &ds->group.at[p->group];
     uint64_t i = (uint64_t)(p - &ds->params.at[g->first]), cursor = 0;
@@ -270,6 +313,8 @@ int ckpt_ds_flat_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_par
     int rc = CKPT_OK;
 
     ds->extent.n = ds->axis.n = 0;
+    if (form == CKPT_DS_WHOLE)
+        return dsl_whole_extents(ds, lane, &g->flat, i % g->n);
     while (rc == CKPT_OK && ckpt_zero_flat_next(&g->flat, i % g->n, &cursor, &run))
         rc = ckpt_ds_extent_add(ds, &lane[run.rank], run.at, run.first, run.count);
     return rc;

@@ -23,6 +23,16 @@ enum {
 
 /* ---- settings ---- */
 
+/* Some state is not cut, which no release loads from an elastic checkpoint. */
+static bool dw_has_whole(const ckpt_dsw *w)
+{
+    bool any = false;
+
+    for (size_t g = 0; g < w->state->group.n; g++)
+        any = any || ckpt_dsw_is_whole(w, &w->state->group.at[g], "momentum_buffer");
+    return any;
+}
+
 /*
  * Elastic checkpoints (state without padding): as the source, or, where it could not show it, as
  * its ds_config asks; that is the default of 0.3.3 to 0.5.9, which load nothing else.
@@ -32,7 +42,7 @@ static bool dw_lean(const ckpt_dsw *w)
     const ckpt_value *asked =
         ckpt_dsw_config_get(w->state, "zero_optimization", "elastic_checkpoint");
 
-    if (w->stage == 3 || w->bf16_optimizer || w->legacy)
+    if (w->stage == 3 || w->bf16_optimizer || w->legacy || dw_has_whole(w))
         return false;
     if (w->state->stage == 1 || w->state->stage == 2)
         return w->state->lean || w->state->legacy;

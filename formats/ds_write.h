@@ -7,6 +7,7 @@
  *     ds_write_layout.c  parameters to flat groups (stages 1, 2) or sub-groups (stage 3), and
  * target tensors ds_write_model.c   the tree of a model file ds_write_optim.c   the tree of an
  * optimizer file ds_write_full.c    stage 0: the optimizer inside the model file
+ *     ds_write_muon.c    the order of Muon's matrices, and momentum that is not cut
  *     ds_write_config.c  values that depend on the world: ds_config, counters
  *
  * The arithmetic is the reader's (libckpt/map/zero_*.h) run the other way.  The source's own trees
@@ -29,6 +30,7 @@ typedef struct ckpt_dsw_column {
     const char *key;  /* "exp_avg"; NULL: the masters */
     ckpt_dtype dtype; /* as written */
     bool zeros;       /* there is nothing to copy */
+    bool whole;       /* not cut: a rank has all of each parameter that its slice touches */
 } ckpt_dsw_column;
 
 CKPT_VEC(ckpt_dsw_columns, ckpt_dsw_column);
@@ -71,6 +73,7 @@ typedef struct ckpt_dsw {
     bool layers, experts; /* parts of the module are files of their own, passed on as they are */
     bool legacy, lean, bf16_optimizer, round_robin, aligned;
     uint64_t sub_group_size, interval;
+    const ckpt_tensor **given; /* the state's parameters in the order of the target's optimizer */
     ckpt_dsw_parts part;
     ckpt_dsw_columns column;
     size_t n_slots;      /* records of flat tensors in one rank's optimizer file */
@@ -137,8 +140,23 @@ const char *ckpt_dsw_name(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i);
 uint32_t *ckpt_dsw_record(ckpt_dsw *w, uint32_t rank, const ckpt_dsw_part *p, size_t column,
                           uint32_t interval);
 
+/* Elements of a column's record on rank `index` of the part, which are all saved where it is whole.
+ */
+uint64_t ckpt_dsw_size(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t column, uint32_t index);
+
 /* Target tensors of all flat tensors and frozen fragments: after all ranks' files were made. */
 int ckpt_dsw_fill(ckpt_dsw *w);
+
+/* ---- ds_write_muon.c ---- */
+
+/*
+ * Make w->given.  Below stage 3 the class sorts its matrices by size.  In stage 3 it does the same, but finds nothing to
+ * sort by where the model was made under zero.Init: there the order stays the source's.
+ */
+int ckpt_dsw_given(ckpt_dsw *w);
+
+/* State of this key is not cut. */
+bool ckpt_dsw_is_whole(const ckpt_dsw *w, const ckpt_group *g, const char *key);
 
 /* ---- ds_write_model.c, ds_write_optim.c ---- */
 

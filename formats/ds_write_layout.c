@@ -47,6 +47,7 @@ static int dwl_push(ckpt_dsw *w, ckpt_dsw_part *p, const char *key, ckpt_dtype d
     if (!c)
         return ckpt_fail_memory(w->err);
     *c = (ckpt_dsw_column){.key = key, .dtype = dtype, .zeros = zeros};
+    c->whole = key && ckpt_dsw_is_whole(w, &w->state->group.at[p->group], key);
     p->n_columns++;
     return CKPT_OK;
 }
@@ -122,7 +123,7 @@ static int dwl_part(ckpt_dsw *w, ckpt_dsw_part **out, const ckpt_group *g, size_
         return ckpt_fail_memory(w->err);
     for (size_t i = 0; i < n; i++) {
         p->origin[i] = order ? (size_t)order[i] : i;
-        p->param[i] = w->state->param.at[first + p->origin[i]];
+        p->param[i] = w->given[first + p->origin[i]];
         size_t t = ckpt_map_index(w->from, p->param[i]->name, strlen(p->param[i]->name));
         if (t == SIZE_MAX)
             return ckpt_fail(w->err, CKPT_EMISSING, "%s: no tensor for parameter %s", w->from->path,
@@ -249,7 +250,7 @@ static int dwl_sub_groups(ckpt_dsw *w, const ckpt_group *g)
     if (!numel || !sub)
         return ckpt_fail_memory(w->err);
     for (size_t i = 0; i < g->n; i++)
-        numel[i] = w->state->param.at[g->first + i]->n_elems;
+        numel[i] = w->given[g->first + i]->n_elems;
     ckpt_zero_sub_groups(numel, g->n, w->world, w->sub_group_size, sub, &next);
     for (size_t i = 0, end; rc == CKPT_OK && i < g->n; i = end) {
         for (end = i + 1; end < g->n && sub[end] == sub[i]; end++)
@@ -374,6 +375,7 @@ int ckpt_dsw_layout(ckpt_dsw *w)
         return ckpt_fail_memory(w->err);
     dwl_number(w);
     dwl_number_known(w);
+    rc = ckpt_dsw_given(w);
     for (size_t g = 0; rc == CKPT_OK && g < w->state->group.n; g++)
         rc = w->stage == 3 ? dwl_sub_groups(w, &w->state->group.at[g])
                            : dwl_flat_group(w, &w->state->group.at[g]);
@@ -403,6 +405,7 @@ void ckpt_dsw_free(ckpt_dsw *w)
     ckpt_free(w->home);
     ckpt_free(w->home_at);
     ckpt_free(w->ds_id);
+    ckpt_free(w->given);
     ckpt_arena_free(w->scratch);
 }
 
@@ -419,7 +422,7 @@ const char *ckpt_dsw_name(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i)
     const ckpt_group *g = &w->state->group.at[p->group];
     // Lane 0's experts have the first numbers, and so those that every rank counts from.
     const ckpt_tensor *t =
-        g->n_lanes > 1 ? w->state->param.at[g->first + p->origin[i]] : p->param[i];
+        g->n_lanes > 1 ? w->given[g->first + p->origin[i]] : p->param[i];
 
     return ckpt_state_name(w->state, t);
 }
@@ -428,6 +431,12 @@ uint32_t *ckpt_dsw_record(ckpt_dsw *w, uint32_t rank, const ckpt_dsw_part *p, si
                           uint32_t interval)
 {
     return &w->record[rank * w->n_slots + p->slot + interval * p->n_columns + column];
+}
+
+uint64_t ckpt_dsw_size(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t column, uint32_t index)
+{
+    return w->column.at[p->column + column].whole ? ckpt_zero_whole_size(&p->flat, index)
+                                                  : p->slice;
 }
 
 /* ---- target tensors ---- */
@@ -465,6 +474,26 @@ static int dwl_fill(ckpt_dsw *w, dwl_runs *r, const char *kind, const ckpt_tenso
     return rc;
 }
 
+/* All of a parameter, on each rank that keeps it. */
+static int dwl_fill_whole(ckpt_dsw *w, dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
+{
+    const ckpt_dsw_column *c = &w->column.at[p->column + column];
+    const ckpt_tensor *donor = ckpt_state_moment(w->from, w->state, c->key, p->param[i]);
+    uint64_t item = ckpt_dtype_get(c->dtype)->bits / 8;
+    uint32_t cursor = 0, lanes = w->state->group.at[p->group].n_lanes;
+    ckpt_zero_run run;
+    int rc = CKPT_OK;
+
+    while (rc == CKPT_OK && donor && ckpt_zero_whole_next(&p->flat, i, &cursor, &run)) {
+        uint32_t rank = p->lane + run.rank * (lanes ? lanes : 1);
+        uint32_t source = *ckpt_dsw_record(w, rank, p, column, 0);
+        if (!dwl_run(r, source, run.at, &run, item))
+            return ckpt_fail_memory(w->err);
+        rc = dwl_fill(w, r, c->key, donor, c->dtype);
+    }
+    return rc;
+}
+
 /* One column of one parameter, over all ranks. */
 static int dwl_fill_param(ckpt_dsw *w, dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
 {
@@ -478,6 +507,8 @@ static int dwl_fill_param(ckpt_dsw *w, dwl_runs *r, const ckpt_dsw_part *p, size
 
     if (c->zeros || param->n_elems == 0 || !donor)
         return CKPT_OK;
+    if (c->whole)
+        return dwl_fill_whole(w, r, p, i, column);
     while (w->stage == 3 ? ckpt_zero_param_next(param->n_elems, w->world, &cursor, &run)
                          : ckpt_zero_flat_next(&p->flat, i, &cursor, &run)) {
         uint32_t interval = run.rank / p->world, rank = p->lane + run.rank % p->world * lanes;

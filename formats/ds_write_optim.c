@@ -11,16 +11,23 @@
 
 /* ---- flat tensors ---- */
 
-/* A record of the rank's slice of a column, and a view of its first n elements. */
-static ckpt_value *dwo_flat(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t column,
-                            uint32_t interval, uint64_t n)
+/* Which slice of a part: of which of its ranks, and in which interval (legacy stage 1). */
+typedef struct dwo_at {
+    uint32_t index, interval;
+} dwo_at;
+
+/* A record of a column on this rank, `index` of the part's, and a view of its first n elements; of
+ * one that is not cut, of all. */
+static ckpt_value *dwo_flat(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t column, dwo_at at,
+                            uint64_t n)
 {
     const ckpt_dsw_column *c = &f->w->column.at[p->column + column];
-    ckpt_storage *s = ckpt_tt_storage(&f->t, c->dtype, p->slice);
-    ckpt_value *v = ckpt_tt_flat(&f->t, s, 0, n);
+    uint64_t size = ckpt_dsw_size(f->w, p, column, at.index);
+    ckpt_storage *s = ckpt_tt_storage(&f->t, c->dtype, size);
+    ckpt_value *v = ckpt_tt_flat(&f->t, s, 0, c->whole ? size : n);
 
     if (s)
-        *ckpt_dsw_record(f->w, f->rank, p, column, interval) = s->source;
+        *ckpt_dsw_record(f->w, f->rank, p, column, at.interval) = s->source;
     return v;
 }
 
@@ -62,7 +69,7 @@ static ckpt_value *dwo_master(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t
 {
     uint32_t virtual = interval * p->world + index;
     uint64_t n = f->w->stage == 3 ? p->slice : ckpt_dsw_saved(f->w, p, virtual);
-    ckpt_value *v = dwo_flat(f, p, 0, interval, n);
+    ckpt_value *v = dwo_flat(f, p, 0, (dwo_at){index, interval}, n);
 
     if (!v)
         return NULL;
@@ -138,7 +145,10 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
         uint64_t n = f->w->lean || f->w->legacy
                          ? ckpt_dsw_saved(f->w, p, interval * p->world + index)
                          : p->slice;
-        ckpt_value *v = c             ? dwo_flat(f, p, c, interval, n)
+        // Nothing of a group on this rank: DeepSpeed made no buffer for it.
+        if (c && f->w->column.at[p->column + c].whole && ckpt_dsw_size(f->w, p, c, index) == 0)
+            continue;
+        ckpt_value *v = c             ? dwo_flat(f, p, c, (dwo_at){index, interval}, n)
                         : f->w->fresh ? dwo_restart(f, e->value)
                                       : ckpt_tt_copy(&f->t, e->value);
         ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, e->key), v);
@@ -148,7 +158,7 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
     if (f->w->legacy && step && !ckpt_value_get(old, "step"))
         ckpt_tt_put(&f->t, dict, "step",
                     f->w->fresh ? dwo_restart(f, step) : ckpt_tt_copy(&f->t, step));
-    return dict;
+    return dict && from.n > 0 && dict->as.map.n == 0 ? NULL : dict;
 }
 
 /* State without its padding, as lists: elastic checkpoints, and legacy stage 1 (a list per

@@ -27,9 +27,11 @@ static bool zf_place(ckpt_zero_flat *z, const uint64_t *numel, const uint64_t *p
 {
     uint64_t at = 0;
 
+    z->before[0] = 0;
     for (uint64_t i = 0; i < z->n_params; i++) {
         z->start[i] = at;
         z->numel[i] = numel[i];
+        z->before[i + 1] = z->before[i] + numel[i]; // at most `at`, which is checked
         if (!ckpt_add(at, numel[i], &at) || (pad != NULL && !ckpt_add(at, pad[i], &at))) {
             return false;
         }
@@ -53,12 +55,13 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
                          "a flat group over %" PRIu32 " ranks, aligned to %" PRIu64 " elements",
                          world, multiple);
     }
-    if (!ckpt_mul(n, sizeof *z.start, &n_bytes) || n_bytes > SIZE_MAX) {
+    if (!ckpt_mul(n, sizeof *z.start, &n_bytes) || n_bytes > SIZE_MAX - sizeof *z.start) {
         return ckpt_fail_memory(err);
     }
     z.start = ckpt_alloc((size_t)n_bytes);
     z.numel = ckpt_alloc((size_t)n_bytes);
-    if (z.start == NULL || z.numel == NULL) {
+    z.before = ckpt_alloc((size_t)n_bytes + sizeof *z.before);
+    if (z.start == NULL || z.numel == NULL || z.before == NULL) {
         ckpt_zero_flat_free(&z);
         return ckpt_fail_memory(err);
     }
@@ -78,6 +81,7 @@ void ckpt_zero_flat_free(ckpt_zero_flat *z)
     }
     ckpt_free(z->start);
     ckpt_free(z->numel);
+    ckpt_free(z->before);
     memset(z, 0, sizeof *z);
 }
 
@@ -113,6 +117,69 @@ uint64_t ckpt_zero_flat_padding(const ckpt_zero_flat *z, uint32_t rank)
         return 0;
     }
     return begin >= z->used ? z->slice : end - z->used;
+}
+
+/* The first parameter with an element at or behind `from`; zf_first(z, 0) is the first of all. */
+static uint64_t zf_first(const ckpt_zero_flat *z, uint64_t from)
+{
+    uint64_t low = 0, high = z->n_params;
+
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+
+        if (z->start[mid] + z->numel[mid] <= from) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low;
+}
+
+/* The first parameter that begins at or behind `end`. */
+static uint64_t zf_end(const ckpt_zero_flat *z, uint64_t end)
+{
+    uint64_t low = 0, high = z->n_params;
+
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+
+        if (z->start[mid] < end) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low;
+}
+
+uint64_t ckpt_zero_whole_size(const ckpt_zero_flat *z, uint32_t rank)
+{
+    uint64_t first, end;
+
+    if (rank >= z->world) {
+        return 0;
+    }
+    first = zf_first(z, rank * z->slice);
+    end = zf_end(z, (rank + UINT64_C(1)) * z->slice);
+    return first < end ? z->before[end] - z->before[first] : 0;
+}
+
+bool ckpt_zero_whole_next(const ckpt_zero_flat *z, uint64_t i, uint32_t *cursor, ckpt_zero_run *run)
+{
+    uint64_t rank;
+
+    if (i >= z->n_params || z->numel[i] == 0) {
+        return false;
+    }
+    rank = z->start[i] / z->slice + *cursor;
+    if (rank > (z->start[i] + z->numel[i] - 1) / z->slice) {
+        return false;
+    }
+    *run = (ckpt_zero_run){.rank = (uint32_t)rank, .count = z->numel[i]};
+    run->at = z->before[i] - z->before[zf_first(z, rank * z->slice)];
+    (*cursor)++;
+    return true;
 }
 
 void ckpt_zero_round_robin(uint64_t n, uint32_t world, uint64_t *out)

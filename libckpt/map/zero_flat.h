@@ -17,6 +17,7 @@ typedef struct ckpt_zero_flat {
     uint64_t n_params;
     uint64_t *start;  /* n_params: first element of each parameter in the flat buffer; caller frees with ckpt_zero_flat_free */
     uint64_t *numel;  /* n_params */
+    uint64_t *before; /* n_params + 1: elements of the parameters before each, pads not counted */
     uint64_t used;    /* N: elements up to the end of the last parameter, alignment pads included */
     uint64_t total;   /* F: N padded to a multiple of `multiple` */
     uint64_t slice;   /* s = F / w: elements per rank */
@@ -51,6 +52,18 @@ bool ckpt_zero_flat_next(const ckpt_zero_flat *z, uint64_t i, uint64_t *cursor, 
 
 /* Elements of rank r's slice that are padding at its end (what 0.16.4 and later cut off). */
 uint64_t ckpt_zero_flat_padding(const ckpt_zero_flat *z, uint32_t rank);
+
+/*
+ * Some state is not cut: each rank keeps, one after another and without pads, all elements of every parameter that its
+ * slice touches (MuonWithAuxAdam's momentum_buffer: _muon_momentum_buffer of stage_1_and_2.py).  A parameter that lies
+ * on several slices is with each of their ranks.
+ */
+
+/* Elements of that on one rank. */
+uint64_t ckpt_zero_whole_size(const ckpt_zero_flat *z, uint32_t rank);
+
+/* The ranks that keep parameter i, ascending, as runs of all of it; `at` counts from what the rank keeps first. */
+bool ckpt_zero_whole_next(const ckpt_zero_flat *z, uint64_t i, uint32_t *cursor, ckpt_zero_run *run);
 
 /* The order in which round_robin_gradients lays out n parameters: out[k] = index of the k-th. */
 void ckpt_zero_round_robin(uint64_t n, uint32_t world, uint64_t *out);

@@ -26,8 +26,6 @@ DTYPE = {'float64': 'F64', 'float32': 'F32', 'float16': 'F16', 'bfloat16': 'BF16
 
 # What cannot be: fixture, stages, worlds, exit status and a part of the message.
 CANNOT = (
-    # Muon saves the momentum of its matrices as whole tensors of each rank, which no rule can cut.
-    ('z2_bf16_w2_muon', STAGES, WORLDS, 3, 'cannot be cut for another world'),
     # Its stage 3 lists parameters in the model's order, which does not say what group they are of.
     ('old0316_z1_fp16_w2', (3,), WORLDS, 3, 'releases before 0.4.3 cannot keep 2 parameter groups in stage 3'),
     # Experts of two ranks; and DeepSpeed has no stage 3 for them.

@@ -32,7 +32,6 @@ PREFIXES = ('z1_', 'z2_', 'z3_', 'uni_', 'old0', 'hf_trainer_')
 OBJECTS = ()
 # Refused on the way: fixture and stages of the detour (reshard.py checks the refusals).
 CANNOT = {
-    'z2_bf16_w2_muon': (1, 2, 3),   # its momentum cannot be cut for another world
     'old0316_z1_fp16_w2': (3,),     # that release cannot keep two groups in stage 3
 }
 # What no file on the way can carry: fixture, stages of the detour, path, and why.  {buffers}, {params}, {tied}: its names.

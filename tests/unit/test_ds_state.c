@@ -294,18 +294,30 @@ static void stage1_elastic(void **unused)
     ckpt_map_free(map);
 }
 
-/* Momentum that is not cut has no tensor; the other group is as usual. */
+/* Momentum of whole matrices, which two ranks both have of the first; the other group is as usual. */
 static void stage2_muon(void **unused)
 {
     (void)unused;
-    ckpt_map *map = open_fixture("z2_bf16_w2_muon", true);
+    ckpt_map *map = open_fixture("z2_bf16_w2_muon", false);
     const ckpt_state *s = the_state(map);
+    const uint64_t at[] = {0, 1073, 1073 + 481}; // in the records of ranks 0, 1, 1
 
     assert_keys(s->group.at[0].entry, "momentum_buffer");
-    assert_null(ckpt_state_moment(map, s, "momentum_buffer", s->param.at[0]));
+    assert_names(s, 0, "out.weight emb.weight fc1.weight");
+    for (size_t i = 0; i < 3; i++) {
+        const ckpt_tensor *m = ckpt_state_moment(map, s, "momentum_buffer", s->param.at[i]);
+        assert_non_null(m);
+        assert_int_equal(m->dtype, CKPT_BF16);
+        assert_int_equal(m->n_elems, s->param.at[i]->n_elems);
+        assert_int_equal(m->n_extents, 1);
+        assert_int_equal(m->extent[0].at, 2 * at[i]);
+        assert_null(ckpt_state_moment(map, s, "exp_avg", s->param.at[i]));
+    }
     assert_true(step_of(map, s->param.at[0]->name) < 0);
     assert_names(s, 1, "fc1.bias");
     assert_true(step_of(map, "fc1.bias") == 4);
+    assert_non_null(ckpt_state_moment(map, s, "exp_avg", s->param.at[3]));
+    assert_null(ckpt_state_moment(map, s, "momentum_buffer", s->param.at[3]));
     ckpt_map_free(map);
 }
 

@@ -193,12 +193,12 @@ static void test_allocation_failure(void **state)
     ckpt_zero_flat z;
 
     (void)state;
-    for (uint64_t n = 0; n < 2; n++) {
+    for (uint64_t n = 0; n < 3; n++) {
         ckpt_alloc_fail_at(n);
         assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 2, 2, 4, NULL), CKPT_ELIMIT);
         assert_null(z.start);
     }
-    ckpt_alloc_fail_at(2);
+    ckpt_alloc_fail_at(3);
     assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 2, 2, 4, NULL), CKPT_OK);
     ckpt_alloc_fail_at(UINT64_MAX);
     ckpt_zero_flat_free(&z);
@@ -263,6 +263,78 @@ static void test_against_list(void **state)
     }
 }
 
+/* What is not cut: parameters whole, with every rank whose slice they touch, one after another. */
+static void test_whole(void **state)
+{
+    const uint64_t numel[] = {1073, 481, 0, 377};
+    const uint64_t pad[] = {7, 7, 0, 7};
+    ckpt_zero_flat z = lay(numel, NULL, 4, 2);
+    ckpt_zero_run run = {0};
+    uint32_t cursor = 0;
+
+    (void)state;
+    // A measured run: rank 0 has out.weight, rank 1 all three.
+    assert_int_equal(ckpt_zero_whole_size(&z, 0), 1073);
+    assert_int_equal(ckpt_zero_whole_size(&z, 1), 1931);
+    assert_int_equal(ckpt_zero_whole_size(&z, 2), 0);
+    for (uint32_t r = 0; r < 2; r++) {
+        assert_true(ckpt_zero_whole_next(&z, 0, &cursor, &run));
+        assert_true(run.rank == r && run.first == 0 && run.count == 1073 && run.at == 0);
+    }
+    assert_false(ckpt_zero_whole_next(&z, 0, &cursor, &run));
+    cursor = 0;
+    assert_false(ckpt_zero_whole_next(&z, 2, &cursor, &run));
+    assert_true(ckpt_zero_whole_next(&z, 3, &cursor, &run));
+    assert_true(run.rank == 1 && run.count == 377 && run.at == 1073 + 481);
+    assert_false(ckpt_zero_whole_next(&z, 3, &cursor, &run));
+    ckpt_zero_flat_free(&z);
+    z = lay(numel, pad, 4, 2); // pads are not kept
+    assert_int_equal(ckpt_zero_whole_size(&z, 0) + ckpt_zero_whole_size(&z, 1), 1073 + 1931);
+    ckpt_zero_flat_free(&z);
+    z = lay(numel + 3, NULL, 1, 500); // slices of 2: the last ranks have nothing
+    assert_int_equal(ckpt_zero_whole_size(&z, 188), 377);
+    assert_int_equal(ckpt_zero_whole_size(&z, 189), 0);
+    ckpt_zero_flat_free(&z);
+}
+
+/* Against a plain list: a rank keeps what touches its slice, in order. */
+static void test_whole_against_list(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 500; round++) {
+        uint64_t numel[N_PARAMS], pad[N_PARAMS];
+        uint32_t world = 1 + (uint32_t)draw(MAX_WORLD), cursor[N_PARAMS] = {0};
+        bool padded = draw(2) == 0;
+        ckpt_zero_flat z;
+
+        for (uint64_t i = 0; i < N_PARAMS; i++) {
+            numel[i] = draw(20);
+            pad[i] = draw(4);
+        }
+        z = lay(numel, padded ? pad : NULL, N_PARAMS, world);
+        for (uint32_t r = 0; r < world; r++) {
+            uint64_t at = 0;
+
+            for (uint64_t i = 0; i < N_PARAMS; i++) {
+                ckpt_zero_run cut = {0}, run = {0};
+                bool touches = false;
+
+                for (uint64_t c = 0; ckpt_zero_flat_next(&z, i, &c, &cut);) {
+                    touches = touches || cut.rank == r;
+                }
+                if (!touches) {
+                    continue;
+                }
+                assert_true(ckpt_zero_whole_next(&z, i, &cursor[i], &run));
+                assert_true(run.rank == r && run.count == numel[i] && run.at == at);
+                at += numel[i];
+            }
+            assert_int_equal(ckpt_zero_whole_size(&z, r), at);
+        }
+        ckpt_zero_flat_free(&z);
+    }
+}
+
 static void test_round_robin(void **state)
 {
     const uint64_t three[] = {0, 3, 6, 1, 4, 2, 5};
@@ -290,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_alignment_paddings), cmocka_unit_test(test_empty_groups),
         cmocka_unit_test(test_old_alignment),      cmocka_unit_test(test_refused),
         cmocka_unit_test(test_allocation_failure), cmocka_unit_test(test_against_list),
+        cmocka_unit_test(test_whole),              cmocka_unit_test(test_whole_against_list),
         cmocka_unit_test(test_round_robin),
     };
 
