@@ -116,6 +116,7 @@ typedef struct zt_progress {
 int zt_report_open(zt_engine *e, ckpt_err *err);
 int zt_report_step(zt_engine *e, const zt_progress *p, ckpt_err *err);
 int zt_report_score(zt_engine *e, const zt_score *s, ckpt_err *err);
+void zt_report_save(const zt_engine *e); /* what a save could not do beside saving, if anything */
 void zt_report_start(const zt_engine *e);
 void zt_report_profile(const zt_engine *e);
 int zt_report_close(zt_engine *e, ckpt_err *err);

@@ -3,6 +3,7 @@
  * launch.c: hosts and slots, as DeepSpeed's launcher takes them, to an mpirun command.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -82,6 +83,18 @@ static char **ln_command(ckpt_arena *arena, const char *const *hosts, int argc, 
     return cmd;
 }
 
+/*
+ * Open MPI refuses to start for root, which is who one is in a container.  Whoever starts this
+ * program as root has decided that already; a variable that is set stays as it is.
+ */
+static void ln_allow_root(void)
+{
+    if (geteuid() == 0) {
+        (void)setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+        (void)setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    }
+}
+
 int zt_launch(const zt_options *opts, int argc, char **argv, ckpt_err *err)
 {
     ckpt_arena *arena = ckpt_arena_new(0);
@@ -97,6 +110,7 @@ int zt_launch(const zt_options *opts, int argc, char **argv, ckpt_err *err)
             rc = ckpt_fail_memory(err);
     }
     if (rc == CKPT_OK) {
+        ln_allow_root();
         execvp("mpirun", cmd);
         rc = ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno,
                            "mpirun cannot be started (Debian: openmpi-bin)");

@@ -2,17 +2,21 @@
 /*
  * main.c: zerotrain, the program: options, communicator, and what was asked for.
  */
+#include <signal.h>
 #include <unistd.h>
 
 #include "ckpt.h"
 #include "engine/engine.h"
 
+static const char mn_usage[] =
+    "Usage: zerotrain --deepspeed_config FILE --model PATH --data FILE [options]\n"
+    "       mpirun -n N zerotrain ...\n"
+    "       zerotrain --hostfile FILE ...\n";
+
 static int mn_help(void)
 {
-    puts("Usage: zerotrain --deepspeed_config FILE --model PATH --data FILE [options]\n"
-         "       mpirun -n N zerotrain ...\n"
-         "       zerotrain --hostfile FILE ...\n\n"
-         "Train, evaluate or predict with ZeRO stages 0 to 3; save and resume DeepSpeed's "
+    puts(mn_usage);
+    puts("Train, evaluate or predict with ZeRO stages 0 to 3; save and resume DeepSpeed's "
          "checkpoints.\n");
     zt_options_help(stdout);
     puts("\nExit status: 0 done, 2 wrong arguments, 3 damaged or unsupported input, 5 missing or\n"
@@ -108,9 +112,15 @@ int main(int argc, char **argv)
     int rc = arena ? zt_options_read(&o, arena, argc, argv, &err) : ckpt_fail_memory(&err),
         status = 0;
 
+    // a closed pipe and a limit on the size of files are errors of a write, not deaths
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
     if (rc == CKPT_OK && (o.help || argc == 1)) {
         ckpt_arena_free(arena);
-        return mn_help();
+        if (o.help)
+            return mn_help();
+        fprintf(stderr, "%s       zerotrain --help\n", mn_usage);
+        return 2;
     }
     if (rc == CKPT_OK && o.version) {
         printf("zerotrain %s\n", ckpt_version());

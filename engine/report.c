@@ -146,6 +146,14 @@ int zt_report_score(zt_engine *e, const zt_score *s, ckpt_err *err)
     return rp_flush(e, err);
 }
 
+void zt_report_save(const zt_engine *e)
+{
+    ckpt_err remark;
+
+    if (zt_save_remark(e->saver, &remark))
+        fprintf(stderr, "zerotrain: warning: %s; the run goes on\n", remark.text);
+}
+
 void zt_report_start(const zt_engine *e)
 {
     const zt_config *c = &e->config;

@@ -108,6 +108,7 @@ static int tr_save(zt_engine *e, ckpt_err *err)
     double t = zt_now();
     int rc = zt_save(e->saver, &s, err);
 
+    zt_report_save(e);
     tr_clock(e, ZT_T_SAVE, t);
     return rc;
 }
@@ -142,6 +143,7 @@ static int tr_finish(zt_engine *e, ckpt_err *err)
     double t = zt_now();
     int rc = zt_save_wait(e->saver, err);
 
+    zt_report_save(e);
     if (rc == CKPT_OK && e->opts->save_weights)
         rc = zt_save_weights(e->saver, e->opts->save_weights, false, err);
     if (rc == CKPT_OK && e->opts->save_model) {

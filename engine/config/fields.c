@@ -373,7 +373,14 @@ static int ds_read_off(ds_context *x, const ds_block *b, const ds_key *k, const 
         if (member == NULL || member->kind == CKPT_V_NONE || ds_is_auto(member)) {
             return ds_note(x, "%s is switched off and ignored", ds_path(b, k->name, path));
         }
-        if (!ds_as_bool(member, &on) || on) {
+        if (!ds_as_bool(member, &on)) {
+            return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s.%s: expected true or false", x->name,
+                             ds_path(b, k->name, path), k->other);
+        }
+        if (on && k->fate == DS_IDLE) {
+            return ds_note(x, "%s has no effect here: %s", ds_path(b, k->name, path), k->why);
+        }
+        if (on) {
             return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s.%s is not supported: %s", x->name,
                              ds_path(b, k->name, path), k->other, k->why);
         }
@@ -430,7 +437,7 @@ static int ds_read_key(ds_context *x, const ds_block *b, const ds_key *k, const 
     if (k->fate == DS_GONE) {
         return ds_refused(x, b, k);
     }
-    if (k->fate == DS_OFF) {
+    if (k->fate == DS_OFF || k->kind == DS_SWITCH) {
         return ds_read_off(x, b, k, v);
     }
     if (ds_is_auto(v) && k->kind != DS_ANY) {

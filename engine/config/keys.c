@@ -43,6 +43,8 @@
     {.name = (key), .kind = DS_INT, .fate = DS_OFF, .min = -TOP, .max = (hi), .why = (w)}
 #define SWITCH(key, member, w) \
     {.name = (key), .other = (member), .kind = DS_SWITCH, .fate = DS_OFF, .why = (w)}
+#define IDLE_SWITCH(key, member, w) \
+    {.name = (key), .other = (member), .kind = DS_SWITCH, .fate = DS_IDLE, .why = (w)}
 
 /* Stored, with a note: the value is kept and printed, and nothing here depends on it. */
 #define KEPT(key, k, f, w) \
@@ -259,7 +261,9 @@ static const ds_block activation = TABLE("activation_checkpointing", activation_
 /* ---- the file ---- */
 
 static const char no_monitor[] =
-    "this engine writes no such records; set its \"enabled\" to false and read the printed steps";
+    "this engine writes no such records; --metrics writes the numbers as JSON lines";
+static const char no_profiler[] =
+    "there is no such profiler; --profile, or wall_clock_breakdown, gives times";
 
 static const ds_key file_keys[] = {
     INT("train_batch_size", c.train_batch, 1, TOP),
@@ -299,14 +303,13 @@ static const ds_key file_keys[] = {
            "Apex is gone from DeepSpeed 0.19; use \"fp16\": {\"enabled\": true} or "
            "\"bf16\": {\"enabled\": true}"),
     SWITCH("torch_autocast", "enabled", "use \"bf16\" or \"fp16\""),
-    SWITCH("flops_profiler", "enabled", "there is no profiler; wall_clock_breakdown gives times"),
-    SWITCH("comms_logger", "enabled",
-           "there is no log of transfers; wall_clock_breakdown gives times"),
+    IDLE_SWITCH("flops_profiler", "enabled", no_profiler),
+    IDLE_SWITCH("comms_logger", "enabled", no_profiler),
     SWITCH("autotuning", "enabled", "this engine does not search for settings; remove the block"),
-    SWITCH("tensorboard", "enabled", no_monitor),
-    SWITCH("wandb", "enabled", no_monitor),
-    SWITCH("comet", "enabled", no_monitor),
-    SWITCH("csv_monitor", "enabled", no_monitor),
+    IDLE_SWITCH("tensorboard", "enabled", no_monitor),
+    IDLE_SWITCH("wandb", "enabled", no_monitor),
+    IDLE_SWITCH("comet", "enabled", no_monitor),
+    IDLE_SWITCH("csv_monitor", "enabled", no_monitor),
     SWITCH("hybrid_engine", "enabled",
            "this engine trains and does not generate; remove the block"),
     SWITCH("data_efficiency", "enabled", "samples are drawn plainly; remove the block"),

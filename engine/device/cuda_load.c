@@ -6,6 +6,7 @@
  * ../lib beside the program (a build folder, or an installation under any prefix), then where the
  * system's loader looks.
  */
+#define _GNU_SOURCE // secure_getenv
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static bool ld_beside(char *out, size_t room)
  * over. */
 static int ld_open(ld_plugin *p, ckpt_err *err)
 {
-    const char *given = getenv("ZEROTRAIN_CUDA_PLUGIN");
+    const char *given = secure_getenv("ZEROTRAIN_CUDA_PLUGIN");
     char path[LD_PATH + 64];
     const char *why;
 

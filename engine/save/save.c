@@ -43,7 +43,8 @@ typedef struct sv_job {
 
 struct zt_saver {
     zt_zero *zero;
-    sv_job *job; /* under way; NULL: none */
+    sv_job *job;     /* under way; NULL: none */
+    ckpt_err remark; /* not told yet */
 };
 
 /* ---- what all ranks must agree on ---- */
@@ -231,8 +232,8 @@ static int sv_begin(sv_job *j, zt_zero *z, const zt_save_opts *o, ckpt_err *err)
     return zt_comm_agree(c, rc, err);
 }
 
-/* Wait for the files, then make them appear; all ranks agree. */
-static int sv_finish(sv_job *j, zt_zero *z, ckpt_err *err)
+/* Wait for the files, then make them appear; all ranks agree.  remark: what is wrong beside it. */
+static int sv_finish(sv_job *j, zt_zero *z, ckpt_err *remark, ckpt_err *err)
 {
     int rc;
 
@@ -249,8 +250,8 @@ static int sv_finish(sv_job *j, zt_zero *z, ckpt_err *err)
         return rc;
     // Only now that the new one is safe may old ones go.
     if (j->writer && j->keep > 0)
-        rc = zt_keep_newest(j->dir, j->tag, j->keep, err);
-    return zt_comm_agree(z->comm, rc, err);
+        (void)zt_keep_newest(j->dir, j->tag, j->keep, remark);
+    return CKPT_OK;
 }
 
 int zt_saver_new(zt_saver **out, zt_zero *zero, ckpt_err *err)
@@ -277,12 +278,19 @@ zt_zero *zt_saver_zero(const zt_saver *s)
     return s->zero;
 }
 
+bool zt_save_remark(zt_saver *s, ckpt_err *out)
+{
+    *out = s->remark;
+    s->remark = (ckpt_err){0};
+    return out->code != CKPT_OK;
+}
+
 int zt_save_wait(zt_saver *s, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
     if (s->job)
-        rc = sv_finish(s->job, s->zero, err);
+        rc = sv_finish(s->job, s->zero, &s->remark, err);
     sv_free(s->job);
     s->job = NULL;
     return rc;

@@ -41,6 +41,12 @@ int zt_save(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
 int zt_save_wait(zt_saver *s, ckpt_err *err);
 
 /*
+ * What went wrong beside a save that is good: an old checkpoint that cannot be removed.  True once
+ * for each, on the rank that met it.
+ */
+bool zt_save_remark(zt_saver *s, ckpt_err *out);
+
+/*
  * Weights alone, by rank 0: fp32 masters, or the working weights (low), to a safetensors file or, where path ends in
  * '/', a Hugging Face folder with config.json, or, of a model with adapters, the adapter's PEFT folder.  All ranks call it.
  */

@@ -139,8 +139,11 @@ static int kp_remove(int dir, const char *shown, const char *name, ckpt_err *err
     (void)snprintf(journal, sizeof journal, "%s/journal", name);
     (void)snprintf(hidden, sizeof hidden, ".%s.ckpt-partial", name);
     fd = openat(dir, journal, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0 || renameat(dir, name, dir, hidden) != 0)
+    if (fd < 0 || renameat(dir, name, dir, hidden) != 0) {
         sys = errno;
+        if (fd >= 0) // it keeps its name: nothing of this stays in it
+            (void)unlinkat(dir, journal, 0);
+    }
     if (fd >= 0)
         (void)close(fd);
     if (sys == 0)
@@ -161,10 +164,12 @@ int zt_keep_newest(const char *dir, const char *tag, int64_t n, ckpt_err *err)
     rc = kp_list(&tags, fd, dir, tag, err);
     if (tags.n > 0)
         qsort(tags.at, tags.n, sizeof *tags.at, kp_order);
-    // `tag` is the first of the n.
-    for (size_t i = 0; rc == CKPT_OK && i < tags.n; i++) {
-        if ((int64_t)i + 1 >= n)
-            rc = kp_remove(fd, dir, tags.at[i].name, err);
+    // `tag` is the first of the n.  One that cannot be removed does not keep the others.
+    for (size_t i = 0; i < tags.n; i++) {
+        int bad = (int64_t)i + 1 < n
+                      ? CKPT_OK
+                      : kp_remove(fd, dir, tags.at[i].name, rc == CKPT_OK ? err : NULL);
+        rc = rc == CKPT_OK ? bad : rc;
     }
     ckpt_vec_free(&tags);
     (void)close(fd);

@@ -142,7 +142,14 @@ static void check_off(const ds_block *b, const ds_key *k)
 
     if (k->kind == DS_SWITCH) {
         (void)snprintf(value, sizeof value, "{\"%s\": true}", k->other);
-        refused(with_key(b, k->name, value), CKPT_EUNSUPPORTED, k->name);
+        if (k->fate == DS_IDLE) {
+            zt_config on = accepted(with_key(b, k->name, value), NULL, 2);
+            assert_true(noted(&on, k->name) && noted(&on, k->why));
+        } else {
+            refused(with_key(b, k->name, value), CKPT_EUNSUPPORTED, k->name);
+        }
+        (void)snprintf(value, sizeof value, "{\"%s\": \"some\"}", k->other);
+        refused(with_key(b, k->name, value), CKPT_EUSAGE, k->other);
         (void)snprintf(value, sizeof value, "{\"%s\": false}", k->other);
         zt_config c = accepted(with_key(b, k->name, value), NULL, 2);
         assert_true(noted(&c, k->name));
@@ -190,12 +197,12 @@ static void check_block(const ds_block *b)
         if (k->fate == DS_GONE) {
             refused(with_key(b, k->name, "false"), CKPT_EUNSUPPORTED, k->name);
             refused(with_key(b, k->name, "{}"), CKPT_EUNSUPPORTED, k->name);
-        } else if (k->fate == DS_OFF) {
+        } else if (k->fate == DS_OFF || k->kind == DS_SWITCH) {
             check_off(b, k);
         } else {
             check_kind(b, k);
         }
-        if (k->fate <= DS_IDLE && k->why != NULL) {
+        if (k->fate <= DS_IDLE && k->kind != DS_SWITCH && k->why != NULL) {
             zt_config c = accepted(with_key(b, k->name, fitting(k->kind)), NULL, 2);
 
             if (!noted(&c, k->name) || !noted(&c, k->why))
