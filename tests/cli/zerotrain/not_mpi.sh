@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Processes of a launcher that MPI knows nothing of would be as many runs over the same files: refused, with the way to do it.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 for told in WORLD_SIZE=2 RANK=1 LOCAL_RANK=1 'SLURM_NTASKS=4 SLURM_PROCID=2' OMPI_COMM_WORLD_RANK=1; do
