@@ -22,9 +22,14 @@ CPPFLAGS += -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilib
 CFLAGS   ?= -O2 -g
 ALL_CFLAGS = -std=c11 $(CFLAGS) -ffp-contract=off -fvisibility=hidden -fstack-protector-strong \
              -fPIC -pthread $(WARN)
+# What the compiler and its headers know of a list of flags, each tried alone.
+known    = $(foreach f,$(1),$(shell printf '\043include <stdio.h>\n' | $(CC) -O2 -Werror -U_FORTIFY_SOURCE $(f) -x c -c -o /dev/null - 2>/dev/null && echo '$(f)'))
 ifeq ($(SAN),)
-CPPFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
-LDFLAGS  += -Wl,-z,relro,-z,now
+FORTIFY  := $(lastword $(call known,-D_FORTIFY_SOURCE=2 -D_FORTIFY_SOURCE=3))
+HARDEN   := $(call known,-fstack-clash-protection -fcf-protection=full -mbranch-protection=standard)
+CPPFLAGS += -U_FORTIFY_SOURCE $(FORTIFY)
+ALL_CFLAGS += $(HARDEN)
+LDFLAGS  += -Wl,-z,relro,-z,now,-z,noexecstack
 else
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDFLAGS  += -fsanitize=$(SAN)
