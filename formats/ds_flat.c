@@ -253,6 +253,8 @@ static bool dsl_offloads(const ckpt_ds *ds)
 /* What the lengths of a column fit: slices, or all elements of what a slice touches. */
 typedef struct dsl_fit {
     uint32_t absent, not_cut, not_whole;
+    uint32_t one;     /* ranks that have one element */
+    uint32_t masters; /* of them those whose masters are more */
 } dsl_fit;
 
 static dsl_fit dsl_fits(const ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_group *g)
@@ -267,6 +269,8 @@ static dsl_fit dsl_fits(const ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_d
         fit.not_cut += absent || f->n < dsl_owned(&g->flat, index) || f->n > g->flat.slice;
         // A rank whose slice no parameter touches has nothing to keep, and no entry for it.
         fit.not_whole += ds->legacy || f->n != ckpt_zero_whole_size(&g->flat, index);
+        fit.one += !absent && f->n == 1;
+        fit.masters += !absent && f->n == 1 && ds->column.at[0].at[g->part + p].n > 1;
     }
     return fit;
 }
@@ -278,6 +282,11 @@ int ckpt_ds_flat_form(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, ckpt_d
     dsl_fit fit = dsl_fits(ds, c, g);
     bool whole = fit.absent < all && fit.not_whole == 0, cut = fit.not_cut == 0;
 
+    // One value for the whole group may have an axis too.
+    if (fit.one == all && (fit.masters || !(whole || cut))) {
+        *form = CKPT_DS_ABSENT;
+        return CKPT_OK;
+    }
     // Where both fit they are the same, unless pads happen to be as long as what is kept twice.
     if (whole && cut && g->flat.used > g->flat.before[g->n])
         cut = strcmp(c->name, "momentum_buffer") != 0 || dsl_offloads(ds);
