@@ -374,6 +374,7 @@ static int dsj_state(dsj *j)
         to->joined = j->ds->dir.n_mp > 1;
         memset(&to->param, 0, sizeof to->param);
         memset(&to->group, 0, sizeof to->group);
+        to->own = NULL; // in another order
     }
     for (size_t g = 0; rc == CKPT_OK && g < most; g++)
         rc = dsj_group(j, to, g, seen);

@@ -28,30 +28,47 @@ ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w)
 
 /* ---- one parameter, or one group ---- */
 
-/* A value of the state's entry for one parameter: a moment in the parameter's shape, or what holds
- * for the group. */
+/* A value of a parameter's state: a tensor that the map has, or what holds for one value. */
 static ckpt_value *dwf_value(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i, const ckpt_pair *e)
 {
+    const ckpt_state *state = f->w->state;
     const ckpt_tensor *param = p->param[i], *moment = NULL;
     bool step = ckpt_value_is(e->key, "step");
 
     if (e->key->kind == CKPT_V_STR)
-        moment = ckpt_state_moment(f->w->from, f->w->state, e->key->as.text.at, param);
-    if (!step && moment && moment->n_elems == param->n_elems)
+        moment = ckpt_state_moment(f->w->from, state, e->key->as.text.at, param);
+    if (!step && moment && (state->own || moment->n_elems == param->n_elems))
         return ckpt_tt_whole(&f->t, moment, moment->dtype);
-    if (step && f->w->state->last_step && i + 1 < p->n && e->value->kind == CKPT_V_INT)
+    if (step && !state->own && state->last_step && i + 1 < p->n && e->value->kind == CKPT_V_INT)
         return ckpt_tt_int(&f->t, 0);
     return ckpt_tt_copy(&f->t, e->value);
 }
 
-/* The state of one parameter; NULL: the optimizer keeps none. */
+/* What the optimizer keeps of one parameter: its own, or its group's. */
+static const ckpt_value *dwf_old(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i)
+{
+    const ckpt_state *state = w->state;
+    const ckpt_group *group = &state->group.at[p->group];
+    size_t at = group->first + p->origin[i], end = group->first + group->n;
+
+    if (!state->own)
+        return group->entry;
+    // Writers may sort a group.
+    if (state->param.at[at] != p->param[i])
+        at = group->first;
+    while (at < end && state->param.at[at] != p->param[i])
+        at++;
+    return at < end ? state->own[at] : NULL;
+}
+
+/* The state of one parameter, its own where the source keeps that; NULL: the optimizer has none. */
 static ckpt_value *dwf_param(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i)
 {
-    const ckpt_value *old = f->w->state->group.at[p->group].entry;
+    const ckpt_value *old = dwf_old(f->w, p, i);
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict;
 
-    if (!old)
+    if (!old || f->w->fresh)
         return NULL;
     // torch counts steps up in place: no two parameters may share one.
     f->t.copied.n = 0;
@@ -80,7 +97,7 @@ static ckpt_value *dwf_group(ckpt_dsw_file *f, const ckpt_dsw_part *p)
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict, *v;
 
-    if (!old)
+    if (!old || f->w->fresh)
         return NULL;
     f->t.copied.n = 0;
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);

@@ -26,18 +26,31 @@ static bool dwl_is_scalar(const ckpt_tensor_value *t)
     return true;
 }
 
-/* The dtype a moment is written in; NONE: some parameter of the part has no such moment. */
-static ckpt_dtype dwl_moment_dtype(const ckpt_dsw *w, const ckpt_dsw_part *p, const char *key)
+/* The dtype a moment is written in; NONE: no parameter of the part has it, or in another size.
+ * *lacking: parameters that have none. */
+static ckpt_dtype dwl_moment_dtype(const ckpt_dsw *w, const ckpt_dsw_part *p, const char *key,
+                                   size_t *lacking)
 {
     ckpt_dtype d = CKPT_DTYPE_NONE;
 
+    *lacking = 0;
     for (size_t i = 0; i < p->n; i++) {
         const ckpt_tensor *m = ckpt_state_moment(w->from, w->state, key, p->param[i]);
-        if (!m || m->n_elems != p->param[i]->n_elems)
+        if (m && m->n_elems != p->param[i]->n_elems)
             return CKPT_DTYPE_NONE;
-        d = m->dtype;
+        *lacking += !m;
+        d = m ? m->dtype : d;
     }
     return w->new_dtype && d != CKPT_DTYPE_NONE ? CKPT_F32 : d;
+}
+
+/* A flat tensor has a place for each of its parameters. */
+static int dwl_note_lacking(ckpt_dsw *w, const ckpt_dsw_part *p, const char *key, size_t lacking)
+{
+    return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                         "optimizer state '%.100s' of group %" PRIu32 ": %zu of %zu parameters "
+                         "have none in the source; theirs begins at zero",
+                         key, p->group, lacking, p->n);
 }
 
 static int dwl_push(ckpt_dsw *w, ckpt_dsw_part *p, const char *key, ckpt_dtype dtype, bool zeros)
@@ -52,35 +65,45 @@ static int dwl_push(ckpt_dsw *w, ckpt_dsw_part *p, const char *key, ckpt_dtype d
     return CKPT_OK;
 }
 
+/* What is neither an element's nor one value cannot be cut. */
+static int dwl_refuse(const ckpt_dsw *w, const ckpt_dsw_part *p, const char *key)
+{
+    return ckpt_fail(
+        w->err, CKPT_EUNSUPPORTED,
+        "%s: optimizer state '%s' of group %" PRIu32 " has neither the parameters' shape nor is it "
+        "one value: it cannot be cut for another world; --drop-optimizer leaves the state out",
+        w->from->path, key, p->group);
+}
+
 /* One entry of the optimizer's state: a column, or something that holds for the group. */
 static int dwl_state(ckpt_dsw *w, ckpt_dsw_part *p, const char *key, const ckpt_value *v)
 {
     if (v->kind == CKPT_V_NONE)
         return dwl_push(w, p, key, CKPT_F32, true);
     if (v->kind != CKPT_V_TENSOR)
-        return CKPT_OK;
+        return v->kind <= CKPT_V_BYTEARRAY || w->fresh ? CKPT_OK : dwl_refuse(w, p, key);
     if (v->as.tensor->ndim == 0)
         return CKPT_OK; // flat tensors have an axis: this is one value for the group
-    ckpt_dtype d = dwl_moment_dtype(w, p, key);
+    size_t lacking = 0;
+    ckpt_dtype d = dwl_moment_dtype(w, p, key, &lacking);
     if (d == CKPT_DTYPE_NONE && (dwl_is_scalar(v->as.tensor) || p->n == 0))
         return CKPT_OK;
     if (w->fresh)
         return dwl_push(w, p, key, w->new_dtype ? CKPT_F32 : v->as.tensor->dtype, true);
     if (d == CKPT_DTYPE_NONE)
-        return ckpt_fail(
-            w->err, CKPT_EUNSUPPORTED,
-            "%s: optimizer state '%s' of group %" PRIu32
-            " has neither the parameters' shape nor is it "
-            "one value: it cannot be cut for another world; --drop-optimizer leaves the state out",
-            w->from->path, key, p->group);
-    return dwl_push(w, p, key, d, false);
+        return dwl_refuse(w, p, key);
+    int rc = lacking ? dwl_note_lacking(w, p, key, lacking) : CKPT_OK;
+    return rc == CKPT_OK ? dwl_push(w, p, key, d, false) : rc;
 }
 
 /* The masters, then what the group's entry of the optimizer's state lists. */
 static int dwl_columns(ckpt_dsw *w, ckpt_dsw_part *p)
 {
     const ckpt_group *g = &w->state->group.at[p->group];
-    ckpt_dict entry = ckpt_value_map(g->entry);
+    ckpt_dsw_full_form form = ckpt_dsw_full_of(w);
+    // Those of stage 0 that have the parameters' shapes stand in no column.
+    bool flat = form == CKPT_DSW_NOT_FULL || form == CKPT_DSW_FLAT;
+    ckpt_dict entry = ckpt_value_map(flat ? g->entry : NULL);
     ckpt_dtype masters = p->n && !w->new_dtype ? p->param[0]->dtype : CKPT_F32;
     // A run without optimizer state may have its weights in 16 bits: masters are float32 all the
     // same.

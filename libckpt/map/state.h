@@ -30,6 +30,8 @@ typedef struct ckpt_state {
     uint32_t mp;             /* model-parallel rank */
     ckpt_tensors param;      /* trained parameters, as the optimizer was given them (round robin undone), by group */
     ckpt_groups group;
+    ckpt_value **own; /* stage 0: per parameter its own optimizer state, a DICT, or NULL; NULL: the
+                         groups' is all */
     ckpt_value *model;       /* tree of the first rank's model file (a DICT), or NULL */
     ckpt_value *optim;       /* tree of the first rank's optimizer file (a DICT), or NULL */
     const char *version;     /* DeepSpeed version, "0.19.8"; NULL: older than 0.4.0, or none */

@@ -1,0 +1,10 @@
+# State of a form that no partition has, or whose parameters are not certain, is refused and not guessed.
+make=$FIXTURES/../cli/stage0.py
+for case in adafactor lbfgs twins; do
+    python3 "$make" $case $case
+    ckpt reshard -q -w 2 -s 2 $case $case.2
+    echo "$case: $?"
+    ckpt reshard -q -w 2 -s 2 --drop-optimizer $case $case.none 2>/dev/null
+    echo "$case without the state: $?"
+done
+ls

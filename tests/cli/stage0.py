@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Make a stage-0 checkpoint (no ZeRO, fp32) as DeepSpeed writes it, without torch.
+
+    stage0.py FOLDER CASE
+
+CASE   adam        torch's Adam
+       fused       DeepSpeed's FusedAdam: the last parameter's count is the group's
+       order       the keys of one parameter's state in another order
+       unused      a parameter that never had a gradient, and so has no state
+       frozen      the optimizer was not given the first parameter
+       steps       a parameter that had a gradient in some steps only
+       nadam       one number more for each parameter, equal in all
+       adafactor   factors in place of a moment, a number that differs
+       hybrid      a state of one element, [1]
+       sgd         no state at all
+       lbfgs       state that is a list; a state of a number that no group lists
+       twins       two groups of the same shapes: which is which cannot be known
+"""
+import io
+import os
+import pickle
+import struct
+import sys
+import types
+import zipfile
+from collections import OrderedDict
+
+SHAPES = (('emb.weight', (4, 2)), ('fc.weight', (3, 2)), ('fc.bias', (3,)), ('out.scale', (1,)))
+
+
+def module(name, **names):
+    made = types.ModuleType(name)
+    for key, value in names.items():
+        value.__module__, value.__qualname__ = name, key
+        setattr(made, key, value)
+    sys.modules[name] = made
+    return made
+
+
+class FloatStorage:
+    """Only named, never made."""
+
+
+def rebuild(*args):
+    """Only named, never called."""
+
+
+rebuild.__name__ = '_rebuild_tensor_v2'
+module('torch', FloatStorage=FloatStorage)
+module('torch._utils', _rebuild_tensor_v2=rebuild)
+
+
+class Storage:
+    def __init__(self, values):
+        self.values = values
+
+
+class Tensor:
+    def __init__(self, values, shape):
+        self.storage, self.shape = Storage(values), tuple(shape)
+
+    def __reduce__(self):
+        stride, n = [], 1
+        for size in reversed(self.shape):
+            stride.insert(0, n)
+            n *= size
+        return rebuild, (self.storage, 0, self.shape, tuple(stride), False, OrderedDict())
+
+
+def filled(shape, by):
+    n = 1
+    for size in shape:
+        n *= size
+    return Tensor([by * (k + 1) for k in range(n)], shape)
+
+
+def scalar(value):
+    return Tensor([value], ())
+
+
+def save(tree, path):
+    records = []
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, obj):
+            if not isinstance(obj, Storage):
+                return None
+            if obj not in records:
+                records.append(obj)
+            return 'storage', FloatStorage, str(records.index(obj)), 'cpu', len(obj.values)
+
+    out = io.BytesIO()
+    Pickler(out, 2).dump(tree)
+    with zipfile.ZipFile(path, 'w', zipfile.ZIP_STORED) as archive:
+        archive.writestr('archive/data.pkl', out.getvalue())
+        archive.writestr('archive/byteorder', 'little')
+        for i, record in enumerate(records):
+            archive.writestr('archive/data/%d' % i, struct.pack('<%df' % len(record.values), *record.values))
+        archive.writestr('archive/version', '3\n')
+
+
+def state_of(case, i, shape):
+    """The state of one parameter as its optimizer keeps it."""
+    one = {'step': scalar(4.0), 'exp_avg': filled(shape, .1 + i), 'exp_avg_sq': filled(shape, .01 + i)}
+    if case == 'fused':
+        one['step'] = 4 if i == len(SHAPES) - 1 else 0
+    if case == 'order' and i == 1:
+        one = dict(reversed(list(one.items())))
+    if case == 'steps' and i == 2:
+        one['step'] = scalar(3.0)
+    if case == 'nadam':
+        one['mu_product'] = scalar(0.5)
+    if case == 'adafactor':
+        one = {'step': 4, 'exp_avg_sq': one['exp_avg_sq'], 'RMS': scalar(0.5 + i)}
+        if len(shape) == 2:
+            del one['exp_avg_sq']
+            one.update(exp_avg_sq_row=filled(shape[:1], .3), exp_avg_sq_col=filled(shape[1:], .2))
+    if case == 'hybrid':
+        one = {'integer_step': 12, 'tensor_step': Tensor([12.0], (1,))}
+    if case == 'lbfgs':
+        one['old_dirs'] = [1.0, 2.0]
+    return one
+
+
+def main():
+    folder, case = sys.argv[1:]
+    shapes = (('a.weight', (2, 2)), ('b.weight', (2, 2))) if case == 'twins' else SHAPES
+    trained = [i for i in range(len(shapes)) if not (case == 'frozen' and i == 0)]
+    state = {k: state_of(case, i, shapes[i][1]) for k, i in enumerate(trained)
+             if not (case == 'unused' and i == 1) and case != 'sgd'}
+    if case == 'lbfgs':
+        state[9] = {'step': 1}
+    numbers = [[0], [1]] if case == 'twins' else [list(range(len(trained)))]
+    groups = [{'lr': 1e-3, 'betas': (0.9, 0.999), 'eps': 1e-8, 'weight_decay': 0.0, 'params': n} for n in numbers]
+    if case == 'fused':
+        groups[0]['step'] = 0
+    tree = {'module': OrderedDict((name, filled(shape, 1.5)) for name, shape in shapes), 'buffer_names': [],
+            'optimizer': {'state': state, 'param_groups': groups}, 'param_shapes': None, 'lr_scheduler': None,
+            'frozen_param_shapes': None, 'frozen_param_fragments': None, 'shared_params': None,
+            'skipped_steps': 0, 'global_steps': 4, 'global_samples': 32, 'dp_world_size': 1, 'mp_world_size': 1,
+            'ds_config': {'train_batch_size': 8}, 'ds_version': '0.19.8'}
+    os.makedirs(folder + '/global_step4')
+    save(tree, folder + '/global_step4/mp_rank_00_model_states.pt')
+    with open(folder + '/latest', 'w', encoding='ascii') as latest:
+        latest.write('global_step4')
+
+
+main()
