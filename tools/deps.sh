@@ -46,5 +46,19 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=sudo
 fi
 echo "installing Debian packages:$missing"
-$as_root apt-get update -qq
-DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
+# Another apt-get may be running (a machine that has just started updates itself): wait for it, ten minutes at most.
+tries=0
+until out=$($as_root apt-get update -qq 2>&1); do
+    case $out in
+    *"Could not get lock"*) ;;
+    *) tries=120 ;;
+    esac
+    tries=$((tries + 1))
+    if [ "$tries" -ge 120 ]; then
+        printf '%s\n' "$out" >&2
+        exit 1
+    fi
+    sleep 5
+done
+# shellcheck disable=SC2086
+DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 $missing >/dev/null

@@ -25,7 +25,12 @@ FIXTURES=$(cd "$here/../fixtures" && pwd) || exit 2
 PATH=$CKPT:$PATH
 export CKPT FIXTURES PATH
 work=$(mktemp -d) || exit 2
-trap 'rm -rf "$work"' EXIT
+# a case may leave a folder that cannot be written to
+tidy() {
+    [ ! -d "$1" ] || chmod -R u+rwX "$1"
+    rm -rf "$1"
+}
+trap 'tidy "$work"' EXIT
 trap 'exit 130' INT TERM
 
 # Folders, seconds and speeds differ from run to run.
@@ -57,7 +62,7 @@ passed=0
 failed=0
 run_case() {
     base=${1%.sh}
-    rm -rf "$work/run"
+    tidy "$work/run"
     mkdir "$work/run"
     # cases that limit descriptors count on having the rest
     (cd "$work/run" && sh "$1" </dev/null >"$work/raw.out" 2>"$work/raw.err" 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-)

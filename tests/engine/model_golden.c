@@ -73,5 +73,6 @@ int main(int argc, char **argv)
             bad += mg_run(argv[1], argv[i], dtypes[j]) ? 0 : 1;
         }
     }
+    printf("models: %d passed, %d failed\n", (argc - 2) * 3 - bad, bad);
     return bad > 0;
 }

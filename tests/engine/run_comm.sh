@@ -1,8 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The communicator of several processes under mpirun: run_comm.sh [PROGRAM]
+# The communicator of several processes under mpirun: run_comm.sh [--some] [PROGRAM]
+# --some: fewer numbers of ranks, and of each operation not every variant.
 # Prints what failed and one closing line.  Without mpirun, or built without MPI, nothing is run.
 set -u
+some=
+if [ "${1:-}" = --some ]; then
+    some=some
+    shift
+fi
 program=${1:-build/engine/comm_mpi}
 passed=0
 failed=0
@@ -40,42 +46,42 @@ if [ $? -eq 77 ]; then
     finish
 fi
 
-# run RANKS ARGUMENTS...: the exit status is mpirun's; 124 when it took more than a minute or so
+# run RANKS ARGUMENTS...: the exit status is mpirun's; 124 when it hangs, which no load of the machine makes it do
 run() {
     n=$1
     shift
-    timeout -k 5 240 mpirun --oversubscribe --bind-to none -n "$n" "$@" >"$log" 2>&1
+    timeout -k 5 900 mpirun --oversubscribe --bind-to none -n "$n" "$@" >"$log" 2>&1
 }
 
 # checks RANKS LABEL [staged]: every operation against sums formed by the test itself
 checks() {
-    run "$1" "$program" "${3:-checks}"
+    # shellcheck disable=SC2086
+    run "$1" "$program" "${3:-checks}" $some
     rc=$?
     good=$(grep -c '^PASS' "$log")
     bad=$(grep -c '^FAIL' "$log")
     passed=$((passed + good))
-    if [ "$rc" -ne 0 ] || [ "$bad" -ne 0 ] || [ "$good" -lt 100 ]; then
+    if [ "$rc" -ne 0 ] || [ "$bad" -ne 0 ] || [ "$good" -lt 50 ]; then
         fail "$2 on $1 ranks: status $rc, $good passed, $bad failed"
     fi
 }
 
-# ends LABEL RANKS TEXT STATUS ARGUMENTS...: the job ends soon, with the text once and the status
-# (any: not zero)
+# ends LABEL RANKS TEXT STATUS ARGUMENTS...: the job ends, with the text and the status (any: not zero, nor that of a hang).
+# Through shared memory the first rank to tell is the only one; without it a rank may tell before the first has ended it.
 ends() {
     label=$1
     n=$2
     text=$3
     status=$4
     shift 4
-    began=$(date +%s)
     run "$n" "$@"
     rc=$?
-    took=$(($(date +%s) - began))
-    if [ "$status" = any ] && [ "$rc" -ne 0 ]; then
+    if [ "$status" = any ] && [ "$rc" -ne 0 ] && [ "$rc" -ne 124 ]; then
         status=$rc
     fi
-    if [ "$took" -gt 30 ] || [ "$rc" != "$status" ] || [ "$(grep -c "$text" "$log")" -ne 1 ]; then
-        fail "$label on $n ranks: status $rc after $took s"
+    told=$(grep -c "$text" "$log")
+    if [ "$rc" != "$status" ] || [ "$told" -lt 1 ] || { [ "$told" -gt 1 ] && [ "$ZT_COMM_SHARED" = 1 ]; }; then
+        fail "$label on $n ranks: status $rc"
     else
         pass
     fi
@@ -87,6 +93,9 @@ for shared in 1 0; do
     counts="1 2 3 4"
     if [ "$shared" -eq 0 ]; then
         counts="2 3" # slower, and nothing new on one and four
+    fi
+    if [ -n "$some" ]; then
+        counts=$((2 + shared))
     fi
     for n in $counts; do
         checks "$n" "checks (shared memory: $shared)"
@@ -106,7 +115,7 @@ for shared in 1 0; do
     # shellcheck disable=SC2016
     for victim in 0 1; do
         ends "a killed rank behind a shell" 3 "^rank . on .*: rank $victim on .* has ended" any \
-            sh -c '"$0" kill "$1"; rc=$?; [ $rc -ne 137 ] || sleep 60; exit $rc' "$program" $victim
+            sh -c '"$0" kill "$1"; rc=$?; [ $rc -ne 137 ] || sleep 1000; exit $rc' "$program" $victim
     done
 done
 ZT_COMM_SHARED=1

@@ -1,8 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Processes that meet in a folder, without a launcher: run_store.sh FOLDER_OF_TEST_PROGRAMS FOLDER_OF_PROGRAMS
+# Processes that meet in a folder, without a launcher: run_store.sh [--some] FOLDER_OF_TEST_PROGRAMS FOLDER_OF_PROGRAMS
 # Prints what failed and one closing line.
+# --some: of each operation not every variant.
 set -u
+some=
+if [ "${1:-}" = --some ]; then
+    some=some
+    shift
+fi
 program=${1:-build/engine}/comm_mpi
 bin=${2:-build/bin}
 passed=0
@@ -30,7 +36,7 @@ ranks() {
     r=0
     while [ "$r" -lt "$n" ]; do
         ZEROTRAIN_STORE=$log/store RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r LOCAL_WORLD_SIZE=$n \
-            timeout -k 5 120 "$@" >"$log/out.$r" 2>&1 &
+            timeout -k 5 900 "$@" >"$log/out.$r" 2>&1 &
         pids="$pids $!"
         r=$((r + 1))
     done
@@ -45,9 +51,10 @@ ranks() {
 }
 
 for n in 1 3; do
-    ranks "$n" "$program" checks
+    # shellcheck disable=SC2086
+    ranks "$n" "$program" checks $some
     good=$(grep -c '^PASS' "$log/out.0")
-    if [ "$status" -eq 0 ] && [ "$good" -ge 100 ] && ! grep -q '^FAIL' "$log"/out.*; then
+    if [ "$status" -eq 0 ] && [ "$good" -ge 50 ] && ! grep -q '^FAIL' "$log"/out.*; then
         passed=$((passed + good))
     else
         fail "operations on $n ranks: status$all, $good passed"
@@ -70,7 +77,7 @@ mkdir -p "$log/used"
 : >"$log/used/rank.0"
 if ZEROTRAIN_STORE=$log/used RANK=0 WORLD_SIZE=2 "$program" checks 2>&1 | grep -q 'empty folder'; then pass; else fail "a used folder"; fi
 if ZEROTRAIN_STORE=$log/new WORLD_SIZE=2 "$program" checks 2>&1 | grep -q 'RANK and WORLD_SIZE'; then pass; else fail "no RANK"; fi
-if ZEROTRAIN_STORE=$log/late ZEROTRAIN_STORE_TIMEOUT=2 RANK=0 WORLD_SIZE=2 timeout 20 "$program" checks 2>&1 | grep -q 'rank 1: nothing came'; then pass; else fail "a rank that does not come"; fi
+if ZEROTRAIN_STORE=$log/late ZEROTRAIN_STORE_TIMEOUT=2 RANK=0 WORLD_SIZE=2 timeout 300 "$program" checks 2>&1 | grep -q 'rank 1: nothing came'; then pass; else fail "a rank that does not come"; fi
 
 # What another process may put into the folder: told in words within seconds, never waited for, never believed.
 # lie NAME WORDS COMMAND...: rank 0 of two, after COMMAND has made the other rank's files
@@ -81,7 +88,7 @@ lie() {
     rm -rf "$log/lie" "$log"/out.*
     mkdir -p "$log/lie"
     (cd "$log/lie" && "$@")
-    ZEROTRAIN_STORE=$log/lie ZEROTRAIN_STORE_TIMEOUT=3 RANK=0 WORLD_SIZE=2 timeout -k 5 20 "$program" checks >"$log/out.0" 2>&1
+    ZEROTRAIN_STORE=$log/lie ZEROTRAIN_STORE_TIMEOUT=3 RANK=0 WORLD_SIZE=2 timeout -k 5 300 "$program" checks >"$log/out.0" 2>&1
     rc=$?
     if [ "$rc" -lt 124 ] && grep -q "$words" "$log/out.0" && ! grep -q '^PASS' "$log/out.0"; then pass; else fail "$name: exit $rc"; fi
 }
@@ -132,7 +139,7 @@ lie 'a link instead of a meeting' 'op.1.1' linked
 lie 'a folder instead of a meeting' 'op.1.1' folded
 lie 'a long farewell that would clear the screen' '?\[2J?myyyy' gave_up
 for n in 0 -1 2x 65537 99999999999999999999 ''; do
-    if ZEROTRAIN_STORE=$log/count RANK=0 WORLD_SIZE=$n timeout 20 "$program" checks 2>&1 | grep -q 'RANK and WORLD_SIZE'; then pass; else fail "WORLD_SIZE='$n'"; fi
+    if ZEROTRAIN_STORE=$log/count RANK=0 WORLD_SIZE=$n timeout 300 "$program" checks 2>&1 | grep -q 'RANK and WORLD_SIZE'; then pass; else fail "WORLD_SIZE='$n'"; fi
 done
 
 # a whole run: its losses are those of the same ranks under one process each

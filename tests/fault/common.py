@@ -18,6 +18,17 @@ def verdict(label, problem):
         passed += 1
 
 
+def turns(some, way, ways, calls):
+    """Numbers of the calls that are to fail in this way: all, or those whose turn it is."""
+    return [n for n in range(1, calls + 1) if not some or n % ways == way]
+
+
+def cpu_seconds():
+    """What ended child processes have computed: unlike the clock it does not know what else runs."""
+    r = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return r.ru_utime + r.ru_stime
+
+
 def content(path):
     if not os.path.exists(path):
         return None
@@ -27,9 +38,10 @@ def content(path):
 
 def run(cmd, env=None, limit=None):
     def setup():
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    p = subprocess.run(cmd, capture_output=True, text=True, env=dict(os.environ, **(env or {})), preexec_fn=setup, timeout=60)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    # without a function to call first, Python need not copy itself for each process
+    p = subprocess.run(cmd, capture_output=True, text=True, env=dict(os.environ, **(env or {})),
+                       preexec_fn=None if limit is None else setup, timeout=600)
     return p.returncode, p.stderr.strip()
 
 

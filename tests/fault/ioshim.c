@@ -13,7 +13,8 @@
  * not carried out and fails with this (close is carried out, as the kernel does).  EINTR spares
  * rename, mkdir and unlink, which have none. short: read, pread, write and pwrite move half of what
  * was asked for, at least 1 byte; other calls are carried out. kill: the process is killed before
- * the call; of write and pwrite half is done. IOSHIM_REPEAT  1: every counted call from IOSHIM_NTH
+ * the call; of write and pwrite half is done. stop: the process stops before the call (SIGSTOP) and
+ * carries it out when it goes on. IOSHIM_REPEAT  1: every counted call from IOSHIM_NTH
  * on fails IOSHIM_PATH    only calls on files whose path holds this text count (paths as given,
  * those that are relative to a descriptor made whole, and as /proc/self/fd has them for
  *                descriptors)
@@ -162,6 +163,10 @@ static shim_fate shim_decide(const char *op, const char *path, int fd)
         return SHIM_PASS;
     if (strcmp(kind, "short") == 0)
         return SHIM_SHORT;
+    if (strcmp(kind, "stop") == 0) {
+        (void)kill(getpid(), SIGSTOP);
+        return SHIM_PASS;
+    }
     if (strcmp(kind, "EINTR") == 0 && shim_listed("rename,mkdir,unlink", op))
         return SHIM_PASS;
     if (strcmp(kind, "kill") == 0) {

@@ -156,7 +156,7 @@ def main():
             check_fixture(golden, os.path.join(fixtures, name), report)
     if not only:
         check_bad(golden, shared, report)
-    print(f"{len(done)} checkpoints compared, {len(failed)} differ")
+    print(f"expected: {len(done) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed or not done else 0
 
 

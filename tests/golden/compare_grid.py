@@ -205,7 +205,7 @@ def main():
             check_joined(golden, path, expected, name, report)
         else:
             check_without_rules(golden, path, expected, name, report)
-    print(f"grids: {report.compared} comparisons of {len(names)} checkpoints, {report.failed} differ")
+    print(f"grids of {len(names)} checkpoints: {report.compared - report.failed} passed, {report.failed} failed")
     return 1 if report.failed or not report.compared else 0
 
 

@@ -154,7 +154,7 @@ class Runner:
             cmd += ['--device', self.device]
         if world > 1:
             cmd = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world)] + cmd
-        p = subprocess.run(cmd, capture_output=True, text=True, env=self.env, timeout=120)
+        p = subprocess.run(cmd, capture_output=True, text=True, env=self.env, timeout=600)
         if p.returncode:
             return [], 'exit %d: %s' % (p.returncode, p.stderr.strip()[:300])
         with open(metrics) as f:
@@ -218,7 +218,7 @@ def main():
                 try:
                     problems, note = check(run)
                 except subprocess.TimeoutExpired:
-                    problems, note = ['did not end within 120 s'], ''
+                    problems, note = ['did not end within 600 s'], ''
                 if problems:
                     failed += 1
                     print('FAIL %s%s: %s%s' % (run['name'], what, '; '.join(problems[:4]), ' (%s)' % note if note else ''))

@@ -75,7 +75,7 @@ class Work:
         ranks = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world)] if world > 1 else []
         return ranks + [self.program, '--threads', '1', '--quiet'] + [str(x) for x in args]
 
-    def run(self, world, args, timeout=60):
+    def run(self, world, args, timeout=300):
         """(exit status, stdout, stderr); status None: it did not end."""
         p = subprocess.Popen(self.command(world, args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              text=True, errors='replace', env=ENV, cwd=self.dir.name)
@@ -132,7 +132,7 @@ def ranks_of(pid):
     return [x for _, x in sorted(found)] or [pid]
 
 
-def wait_for_step(p, metrics, step, timeout=60):
+def wait_for_step(p, metrics, step, timeout=300):
     """Wait until a run has told of that update; False: it ended, or time is out."""
     until = time.time() + timeout
     while time.time() < until:

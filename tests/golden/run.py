@@ -22,7 +22,7 @@ passed, failed = 0, []
 
 
 def run(*cmd):
-    p = subprocess.run(cmd, capture_output=True, text=True, timeout=120)
+    p = subprocess.run(cmd, capture_output=True, text=True, timeout=600)
     return p.returncode, p.stdout, p.stderr
 
 

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from readers import ST, read_safetensors
@@ -35,6 +34,12 @@ def restore_links(top):
                     os.symlink(target.decode(), path)
 
 
+def cpu_seconds():
+    """What ended child processes have computed: unlike the clock it does not know what else runs."""
+    r = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return r.ru_utime + r.ru_stime
+
+
 def execute(bin_, case, root, tmp):
     out = os.path.join(tmp, 'out', 'model.safetensors')
     os.mkdir(os.path.dirname(out))
@@ -48,10 +53,10 @@ def execute(bin_, case, root, tmp):
         cmd = [os.path.join(bin_, 'ckpt'), 'convert', '-q', '--to', 'universal', root, out]
     else:
         cmd = [os.path.join(bin_, 'ckpt'), 'convert', '-q', root, out]
-    t = time.time()
-    p = subprocess.run(cmd, capture_output=True, cwd=work, timeout=60, env=dict(os.environ, CKPT_CANARY_DIR=canary))
+    before = cpu_seconds()
+    p = subprocess.run(cmd, capture_output=True, cwd=work, timeout=600, env=dict(os.environ, CKPT_CANARY_DIR=canary))
     left = [f for d in (os.path.dirname(out), canary, work) for f in os.listdir(d)]
-    return p.returncode, p.stderr.decode('utf-8', 'replace'), time.time() - t, out, left
+    return p.returncode, p.stderr.decode('utf-8', 'replace'), cpu_seconds() - before, out, left
 
 
 def check(case, result, limits, strict):
@@ -60,7 +65,7 @@ def check(case, result, limits, strict):
     if rc < 0 or rc > 128:
         return 'killed by signal %d: %s' % (rc, err[-300:])
     if seconds > limits['seconds'] * (20 if strict else 1):
-        return 'took %.1f s' % seconds
+        return 'took %.1f s of a processor' % seconds
     if case['kind'] not in HANDLED:
         return None if 3 <= rc <= 6 and not left else 'exit %d, left %s' % (rc, left)
     if rc == 0:

@@ -171,7 +171,7 @@ def main():
         failed += bool(bad)
         for text in bad[:4]:
             print('FAILED %s: %s' % (name, text), flush=True)
-    print('universal: %d checkpoints there and back, %d files beside DeepSpeed\'s own, %d failures' % (done, files, failed))
+    print('universal: %d files beside DeepSpeed\'s own; there and back: %d passed, %d failed' % (files, done - failed, failed))
     sys.exit(1 if failed or not done else 0)
 
 
