@@ -444,8 +444,7 @@ const char *ckpt_dsw_name(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i)
 {
     const ckpt_group *g = &w->state->group.at[p->group];
     // Lane 0's experts have the first numbers, and so those that every rank counts from.
-    const ckpt_tensor *t =
-        g->n_lanes > 1 ? w->given[g->first + p->origin[i]] : p->param[i];
+    const ckpt_tensor *t = g->n_lanes > 1 ? w->given[g->first + p->origin[i]] : p->param[i];
 
     return ckpt_state_name(w->state, t);
 }

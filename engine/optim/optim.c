@@ -445,3 +445,11 @@ zt_hyper zt_optim_hyper(const zt_optim *o, bool muon)
 
     return h;
 }
+
+const char *zt_optim_state(const zt_optim *o, bool muon, unsigned i)
+{
+    if (o->type == ZT_OPT_MUON && muon) {
+        return i == 0 ? "momentum_buffer" : NULL;
+    }
+    return i < o->n_state ? o->state[i] : NULL;
+}

@@ -29,8 +29,8 @@ typedef struct zt_optim {
     bool muon_gram;
     int64_t freeze_step;
     /*
-     * State tensors per element and their names in checkpoints; n_state 0..2.  MUON: of the Adam half; matrices
-     * have one, "momentum_buffer".
+     * State tensors per element and their names in checkpoints; n_state 0..2.  MUON: of the Adam half
+     * (zt_optim_state).
      */
     unsigned n_state;
     const char *state[2];    /* "exp_avg", "exp_avg_sq" | "momentum_buffer" | "sum" */
@@ -52,6 +52,9 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
 
 /* True for classes with betas: only theirs does OneCycle change (else the schedule's cycle_momentum is to be cleared). */
 bool zt_optim_has_betas(const zt_optim *o);
+
+/* The name of state i of a group in checkpoints; NULL: it has no such.  muon: of MUON, the matrices' half. */
+const char *zt_optim_state(const zt_optim *o, bool muon, unsigned i);
 
 /* A group's settings before a schedule: lr, betas, weight decay.  muon: of MUON, the matrices' half. */
 zt_hyper zt_optim_hyper(const zt_optim *o, bool muon);

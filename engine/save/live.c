@@ -84,7 +84,8 @@ static int lv_take_parts(zt_image *m, bool copy, ckpt_err *err)
     m->state[0] = ckpt_alloc(n * sizeof *m->master);
     m->state[1] = ckpt_alloc(n * sizeof *m->master);
     m->low = ckpt_alloc((m->zero->model->params.n + 1) * sizeof *m->low);
-    if (!m->master || !m->state[0] || !m->state[1] || !m->low)
+    m->whole = ckpt_alloc((m->zero->model->params.n + 1) * sizeof *m->whole);
+    if (!m->master || !m->state[0] || !m->state[1] || !m->low || !m->whole)
         return ckpt_fail_memory(err);
     for (uint32_t i = 0; rc == CKPT_OK && i < m->zero->n_parts; i++)
         rc = lv_take_part(m, i, copy, err);
@@ -161,6 +162,75 @@ static int lv_gather(zt_image *m, void *whole, ckpt_err *err)
     return rc;
 }
 
+/* ---- momentum of matrices that lie on several ranks ---- */
+
+/* DeepSpeed keeps it with each of them (libckpt/map/zero_flat.h), and so do files. */
+static bool lv_has_wholes(const zt_zero *z)
+{
+    const zt_config *c = z->config;
+
+    return c->optim.type == ZT_OPT_MUON && (c->stage == 1 || c->stage == 2) && z->comm->world > 1 &&
+           !zt_live_is_bf16_optimizer(c) && c->offload_optimizer.place == ZT_ON_DEVICE;
+}
+
+/* This rank's run of a parameter; NULL: none. */
+static const zt_owned *lv_owned(const zt_zero *z, uint32_t param)
+{
+    size_t n = 0;
+    const zt_owned *o = zt_zero_owned(z, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        if (o[i].param == param)
+            return &o[i];
+    }
+    return NULL;
+}
+
+/* One matrix, by a sum of what is zero outside of each rank's run. */
+static int lv_whole(zt_image *m, uint32_t param, ckpt_err *err)
+{
+    zt_zero *z = m->zero;
+    const zt_owned *o = lv_owned(z, param);
+    uint64_t n = z->model->params.at[param].n_elems;
+    float *at = o ? zt_image_alloc(m, n * sizeof *at) : ckpt_alloc((size_t)n * sizeof *at);
+    int rc = zt_comm_agree(z->comm, at ? CKPT_OK : ckpt_fail_memory(err), err);
+
+    if (rc == CKPT_OK)
+        memset(at, 0, (size_t)n * sizeof *at);
+    if (rc == CKPT_OK && o && m->home && !m->home->host)
+        m->home->ops->get(m->home, at + o->first, m->state[0][o->partition] + o->at,
+                          o->count * sizeof *at);
+    else if (rc == CKPT_OK && o)
+        memcpy(at + o->first, m->state[0][o->partition] + o->at, (size_t)o->count * sizeof *at);
+    if (rc == CKPT_OK)
+        rc = z->comm->ops->all_reduce(z->comm, at, n, CKPT_F32, ZT_SUM, err);
+    if (o)
+        m->whole[param] = at;
+    else
+        ckpt_free(at);
+    return rc;
+}
+
+/* All that lie on more than one rank; all ranks see the same ones. */
+static int lv_wholes(zt_image *m, ckpt_err *err)
+{
+    const zt_zero *z = m->zero;
+    int rc = CKPT_OK;
+
+    for (uint32_t g = 0; g < z->n_groups && lv_has_wholes(z); g++) {
+        // A group is one partition of equal length on every rank.
+        uint64_t slice = z->part[g].n_elems, at = 0;
+        for (uint32_t i = 0; rc == CKPT_OK && z->group[g].muon && i < z->group[g].n; i++) {
+            uint32_t param = z->order[z->group[g].first + i];
+            uint64_t n = z->model->params.at[param].n_elems;
+            if (at / slice != (at + n - 1) / slice)
+                rc = lv_whole(m, param, err);
+            at += n;
+        }
+    }
+    return rc;
+}
+
 int zt_image_take(zt_image *m, zt_zero *zero, bool model, bool copy, ckpt_err *err)
 {
     void *whole = NULL;
@@ -173,6 +243,8 @@ int zt_image_take(zt_image *m, zt_zero *zero, bool model, bool copy, ckpt_err *e
     rc = zt_comm_agree(zero->comm, rc, err);
     if (rc == CKPT_OK)
         rc = zt_comm_agree(zero->comm, lv_gather(m, whole, err), err);
+    if (rc == CKPT_OK)
+        rc = zt_comm_agree(zero->comm, lv_wholes(m, err), err);
     if (rc != CKPT_OK)
         zt_image_drop(m);
     return rc;
@@ -189,6 +261,7 @@ void zt_image_drop(zt_image *m)
     ckpt_free(m->state[0]);
     ckpt_free(m->state[1]);
     ckpt_free(m->low);
+    ckpt_free(m->whole);
     *m = (zt_image){0};
 }
 
@@ -407,6 +480,29 @@ static int lv_aliases(lv_maker *k)
     return rc;
 }
 
+/* State c of a parameter. */
+static int lv_moment(lv_maker *k, uint32_t param, unsigned c, const char *kind)
+{
+    const zt_param *p = &k->image->zero->model->params.at[param];
+    const float *whole = c == 0 ? k->image->whole[param] : NULL;
+    const char *name = ckpt_arena_printf(k->map->arena, "%s/%s", kind, p->name);
+    ckpt_tensor like = {.dtype = CKPT_F32,
+                        .ndim = p->ndim,
+                        .shape = p->shape,
+                        .role = CKPT_ROLE_STATE},
+                *t = NULL;
+    uint32_t source = 0;
+    int rc = name ? ckpt_map_add(k->map, name, strlen(name), &like, &t, k->err)
+                  : ckpt_fail_memory(k->err);
+
+    if (rc != CKPT_OK || !whole)
+        return rc == CKPT_OK ? lv_back_column(k, t, param, c + 1) : rc;
+    rc = lv_source(k, NULL, whole, p->n_elems * sizeof *whole, &source);
+    if (rc == CKPT_OK)
+        rc = lv_run(k, source, 0, 0, p->n_elems, sizeof *whole);
+    return rc == CKPT_OK ? lv_back(k, t) : rc;
+}
+
 /* The moments of all trained parameters, kind by kind. */
 static int lv_moments(lv_maker *k)
 {
@@ -414,19 +510,11 @@ static int lv_moments(lv_maker *k)
     int rc = CKPT_OK;
 
     for (unsigned c = 0; c < z->config->optim.n_state; c++) {
-        for (uint32_t i = 0; rc == CKPT_OK && i < z->n_order; i++) {
-            const zt_param *p = &z->model->params.at[z->order[i]];
-            const char *name =
-                ckpt_arena_printf(k->map->arena, "%s/%s", z->config->optim.state[c], p->name);
-            ckpt_tensor like = {.dtype = CKPT_F32,
-                                .ndim = p->ndim,
-                                .shape = p->shape,
-                                .role = CKPT_ROLE_STATE},
-                        *t = NULL;
-            rc = name ? ckpt_map_add(k->map, name, strlen(name), &like, &t, k->err)
-                      : ckpt_fail_memory(k->err);
-            if (rc == CKPT_OK)
-                rc = lv_back_column(k, t, z->order[i], c + 1);
+        for (uint32_t g = 0; g < z->n_groups; g++) {
+            const zt_group *group = &z->group[g];
+            const char *kind = zt_optim_state(&z->config->optim, group->muon, c);
+            for (uint32_t i = 0; rc == CKPT_OK && kind && i < group->n; i++)
+                rc = lv_moment(k, z->order[group->first + i], c, kind);
         }
     }
     return rc;

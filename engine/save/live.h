@@ -29,6 +29,7 @@ typedef struct zt_image {
     zt_device *home;                  /* in whose memory they are; NULL: copies, on the host */
     const float **master, **state[2]; /* per partition */
     zt_low *low;                      /* per parameter of the model */
+    float **whole;                    /* per parameter: all of a state that files do not cut; or NULL */
     void **own;                       /* buffers of this image */
     size_t n_own, room;
 } zt_image;
@@ -57,8 +58,5 @@ bool zt_live_is_bf16_optimizer(const zt_config *config);
 
 /* True where a parameter group's masters are one flat tensor at stage 0 (FusedAdam in 16 bits). */
 bool zt_live_is_fused(const zt_config *config);
-
-/* The optimizer keeps a step count. */
-bool zt_live_has_step(const zt_optim *optim);
 
 #endif

@@ -309,30 +309,63 @@ static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const 
     return t && t->n_elems == param->n_elems ? t : NULL;
 }
 
+/* The checkpoint keeps something per element of a parameter, whatever it is. */
+static bool ld_has_any(const ld_loader *l, const ckpt_tensor *param)
+{
+    const ckpt_state *state = l->map->states.at[0];
+
+    for (size_t g = 0; g < state->group.n; g++) {
+        ckpt_dict entry = ckpt_value_map(state->group.at[g].entry);
+        for (uint64_t i = 0; i < entry.n; i++) {
+            const ckpt_value *key = entry.at[i].key;
+            if (key->kind == CKPT_V_STR && entry.at[i].value->kind == CKPT_V_TENSOR &&
+                !ckpt_value_is(key, "step") &&
+                ckpt_state_moment(l->map, state, key->as.text.at, param))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* What the optimizer keeps for one group (of Muon, for the half that it is). */
+static int ld_check_group(const ld_loader *l, const zt_group *g, ckpt_err *err)
+{
+    const zt_optim *o = &l->zero->config->optim;
+    const char *kind, *other = NULL;
+
+    for (unsigned k = 0; (kind = zt_optim_state(o, g->muon, k)) != NULL; k++) {
+        size_t found = 0;
+        for (uint32_t i = 0; i < g->n && !other; i++) {
+            const ckpt_tensor *t = l->from[l->zero->order[g->first + i]];
+            bool has = t && ld_moment(l, kind, t);
+            found += has;
+            if (t && !has && ld_has_any(l, t))
+                other = t->name;
+        }
+        if (!found || other)
+            return ckpt_fail(err, CKPT_EMISSING,
+                             "%.200s: it has no %s%s%.100s, which the optimizer %s keeps: load the "
+                             "weights alone, or configure the optimizer that it was saved with",
+                             l->map->path, kind, other ? " of " : "", other ? other : "",
+                             o->name ? o->name : "of this run");
+    }
+    return CKPT_OK;
+}
+
 /*
  * A checkpoint after its first update must have what this optimizer keeps: beginning again with
- * moments of zero is no resume.  A parameter may lack it (experts that were never used), all of
- * them may not; with Muon none may: DeepSpeed's momentum of whole matrices is not read.
+ * moments of zero is no resume.  A parameter may have nothing at all (experts that were never
+ * used), but not all of a group, and none may have what another optimizer keeps.
  */
 static int ld_check_moments(const ld_loader *l, ckpt_err *err)
 {
-    const zt_optim *o = &l->zero->config->optim;
     int64_t steps = 0;
+    int rc = CKPT_OK;
 
     (void)ckpt_value_as_int(ckpt_value_get(l->map->states.at[0]->model, "global_steps"), &steps);
-    for (unsigned k = 0; steps > 0 && k < o->n_state; k++) {
-        size_t found = 0;
-        for (uint32_t i = 0; i < l->zero->n_order; i++) {
-            const ckpt_tensor *t = l->from[l->zero->order[i]];
-            found += t && ld_moment(l, o->state[k], t);
-        }
-        if (found < (o->type == ZT_OPT_MUON && k == 0 ? l->zero->n_order : l->zero->n_order > 0))
-            return ckpt_fail(err, CKPT_EMISSING,
-                             "%.200s: it has no %s, which the optimizer %s keeps: load the weights "
-                             "alone, or configure the optimizer that it was saved with",
-                             l->map->path, o->state[k], o->name ? o->name : "of this run");
-    }
-    return CKPT_OK;
+    for (uint32_t g = 0; rc == CKPT_OK && steps > 0 && g < l->zero->n_groups; g++)
+        rc = ld_check_group(l, &l->zero->group[g], err);
+    return rc;
 }
 
 /* A run of one column: straight into the host's memory, or piece by piece to a device. */
@@ -368,8 +401,9 @@ static int ld_run(ld_loader *l, const zt_owned *o, ckpt_err *err)
         return CKPT_OK; // keeps what it has
     rc = ld_column(l, from, o, p->master, err);
     for (unsigned k = 0; rc == CKPT_OK && k < optim->n_state; k++) {
-        if (p->state[k])
-            rc = ld_column(l, ld_moment(l, optim->state[k], from), o, p->state[k], err);
+        const char *kind = zt_optim_state(optim, l->zero->group[p->group].muon, k);
+        if (p->state[k] && kind)
+            rc = ld_column(l, ld_moment(l, kind, from), o, p->state[k], err);
     }
     return rc;
 }

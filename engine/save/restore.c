@@ -78,6 +78,30 @@ static bool rs_groups(zt_zero *z, const ckpt_state *state)
     return found;
 }
 
+/*
+ * Muon's matrices stand by size in files of stage 3, but as the model has them where it was made
+ * under zero.Init, which leaves the class nothing to sort by: then saves list them so too.
+ */
+static bool rs_plain_matrices(const ckpt_state *state)
+{
+    for (size_t g = 0; state->stage == 3 && g < state->group.n; g++) {
+        const ckpt_group *group = &state->group.at[g];
+        int64_t muon = 0;
+        if (!ckpt_value_as_int(ckpt_value_get(group->fields, "use_muon"), &muon) || !muon)
+            continue;
+        for (size_t i = 1; i < group->n; i++) {
+            const ckpt_tensor *a = state->param.at[group->first + i - 1],
+                              *b = state->param.at[group->first + i];
+            uint32_t k = 0, n = a->ndim < b->ndim ? a->ndim : b->ndim;
+            while (k < n && a->shape[k] == b->shape[k])
+                k++;
+            if (k < n ? a->shape[k] < b->shape[k] : a->ndim < b->ndim)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* ---- schedule ---- */
 
 /* Where the checkpoint keeps no groups, the schedule says what they would be. */
@@ -197,6 +221,7 @@ int zt_restore(zt_zero *z, const ckpt_state *state, int64_t step, ckpt_err *err)
         return rc;
     if (__builtin_mul_overflow(z->global_steps, z->config->accumulation, &z->micro_steps))
         return ckpt_fail(err, CKPT_EFORMAT, "global_steps is %" PRId64, z->global_steps);
+    z->plain_matrices = rs_plain_matrices(state);
     z->updates = step >= 0 ? step : z->global_steps - z->skipped;
     if (z->updates < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%" PRId64 " steps, %" PRId64 " of them skipped",

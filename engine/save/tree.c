@@ -151,9 +151,10 @@ bool zt_live_is_fused(const zt_config *c)
            ((tr_is_adam(&c->optim) && !c->optim.torch) || c->optim.type == ZT_OPT_ONEBIT_ADAM);
 }
 
-bool zt_live_has_step(const zt_optim *o)
+/* The optimizer keeps a step count with a group's state. */
+static bool tr_has_step(const tr_maker *m, const zt_group *g)
 {
-    return o->type != ZT_OPT_SGD && o->type != ZT_OPT_MUON;
+    return m->config->optim.type != ZT_OPT_SGD && !g->muon;
 }
 
 /* ---- groups of the optimizer ---- */
@@ -267,20 +268,46 @@ static void tr_lamb(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
     }
 }
 
-/* Lion; Muon, whose groups say which of the two updates they get. */
 static void tr_lion(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
 {
-    const zt_optim *o = &m->config->optim;
-
     tr_put_float(m, v, "lr", g->hyper.lr);
-    if (o->type == ZT_OPT_MUON)
-        tr_put_float(m, v, "momentum", o->momentum);
-    else
-        tr_put(m, v, "betas", tr_betas(m, &g->hyper));
+    tr_put(m, v, "betas", tr_betas(m, &g->hyper));
     if (decay)
         tr_put_float(m, v, "weight_decay", g->hyper.weight_decay);
-    if (o->type == ZT_OPT_MUON)
-        tr_put_bool(m, v, "use_muon", true);
+}
+
+/*
+ * Muon: the matrices' half, or Adam's with what the class that updates it has set beside
+ * (muon_optimizer.py, MuonWithAuxAdam).
+ */
+static void tr_muon(tr_maker *m, ckpt_value *v, const zt_group *g)
+{
+    const zt_optim *o = &m->config->optim;
+    const zt_hyper *h = &g->hyper;
+
+    tr_put_bool(m, v, "use_muon", g->muon);
+    tr_put(m, v, "name", ckpt_value_cstr(m->arena, g->name));
+    tr_put_float(m, v, "lr", h->lr);
+    if (g->muon) {
+        tr_put_float(m, v, "momentum", o->momentum);
+        tr_put(m, v, "weight_decay", tr_number(m, h->weight_decay, h->weight_decay != 0));
+        tr_put(m, v, "ns_method", ckpt_value_cstr(m->arena, o->muon_gram ? "gram" : "standard"));
+        return;
+    }
+    tr_put(m, v, "betas", tr_betas(m, h));
+    tr_put_float(m, v, "eps", o->eps);
+    tr_put(m, v, "weight_decay", tr_number(m, h->weight_decay, h->weight_decay != 0));
+    if (o->torch) {
+        tr_put_bool(m, v, "amsgrad", false);
+        tr_torch_tail(m, v, true);
+        tr_put_bool(m, v, "decoupled_weight_decay", o->decoupled);
+        return;
+    }
+    tr_put_bool(m, v, "bias_correction", true);
+    if (m->config->offload_optimizer.place != ZT_ON_DEVICE)
+        tr_put_bool(m, v, "amsgrad", false);
+    else
+        tr_put_int(m, v, "step", 0); // FusedAdam never counts here
 }
 
 /* A group's entry of param_groups, 'params' last: the writer numbers them. */
@@ -288,7 +315,7 @@ static ckpt_value *tr_fields(tr_maker *m, const zt_group *g)
 {
     ckpt_value *v = tr_new(m, CKPT_V_DICT);
     // What a group was given comes before the class' defaults.
-    bool own = m->zero->n_groups > 1 && g != m->zero->group &&
+    bool own = m->zero->n_groups > 1 && g != m->zero->group && !g->name &&
                g->weight_decay != m->config->optim.weight_decay;
 
     if (!v)
@@ -311,8 +338,10 @@ static ckpt_value *tr_fields(tr_maker *m, const zt_group *g)
         tr_lamb(m, v, g, !own);
         break;
     case ZT_OPT_LION:
-    case ZT_OPT_MUON:
         tr_lion(m, v, g, !own);
+        break;
+    case ZT_OPT_MUON:
+        tr_muon(m, v, g);
         break;
     }
     tr_put(m, v, "params", tr_new(m, CKPT_V_LIST));
@@ -320,10 +349,10 @@ static ckpt_value *tr_fields(tr_maker *m, const zt_group *g)
 }
 
 /* What the optimizer keeps for a group: the step count, flat moments. */
-static ckpt_value *tr_entry(tr_maker *m, ckpt_err *err)
+static ckpt_value *tr_entry(tr_maker *m, const zt_group *g, ckpt_err *err)
 {
     const zt_optim *o = &m->config->optim;
-    bool none = o->n_state == 0 && !zt_live_has_step(o);
+    bool none = !zt_optim_state(o, g->muon, 0) && !tr_has_step(m, g);
     bool torch = o->torch || (o->type == ZT_OPT_ADAGRAD && strcmp(o->state[0], "sum") == 0);
     const uint64_t flat = 2; // any length but that of a single value
     ckpt_value *v;
@@ -332,11 +361,11 @@ static ckpt_value *tr_entry(tr_maker *m, ckpt_err *err)
     if (none || (o->type == ZT_OPT_SGD && m->zero->updates == 0))
         return NULL;
     v = tr_new(m, CKPT_V_DICT);
-    if (v && zt_live_has_step(o))
+    if (v && tr_has_step(m, g))
         tr_put(m, v, "step",
                torch ? tr_step_tensor(m, err) : ckpt_value_int(m->arena, m->zero->updates));
-    for (unsigned i = 0; v && i < o->n_state; i++)
-        tr_put(m, v, o->state[i], tr_shape(m, CKPT_F32, &flat, 1));
+    for (unsigned i = 0; v && zt_optim_state(o, g->muon, i); i++)
+        tr_put(m, v, zt_optim_state(o, g->muon, i), tr_shape(m, CKPT_F32, &flat, 1));
     return v;
 }
 
@@ -347,17 +376,15 @@ static int tr_by_number(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/*
- * A group's parameters as the optimizer was given them: in the model's order, whatever
- * round_robin_gradients has made of it since.
- */
+/* A group's parameters as the optimizer was given them. */
 static int tr_params(tr_maker *m, ckpt_state *state, const zt_group *g, ckpt_err *err)
 {
-    uint32_t *number = ckpt_arena_copy(m->arena, m->zero->order + g->first, g->n * sizeof *number);
+    uint32_t *number = ckpt_arena_copy(m->arena, m->zero->given + g->first, g->n * sizeof *number);
 
     if (!number)
         return ckpt_fail_memory(err);
-    qsort(number, g->n, sizeof *number, tr_by_number);
+    if (m->zero->plain_matrices)
+        qsort(number, g->n, sizeof *number, tr_by_number);
     for (uint32_t i = 0; i < g->n; i++) {
         const char *name = m->zero->model->params.at[number[i]].name;
         ckpt_tensor **slot = ckpt_vec_push(&state->param);
@@ -384,7 +411,7 @@ static int tr_groups(tr_maker *m, ckpt_state *state, ckpt_err *err)
             return ckpt_fail_memory(err);
         *g = (ckpt_group){.first = z->group[i].first, .n = z->group[i].n, .n_lanes = 1};
         g->fields = tr_fields(m, &z->group[i]);
-        g->entry = tr_entry(m, err);
+        g->entry = tr_entry(m, &z->group[i], err);
     }
     return m->bad ? ckpt_fail_memory(err) : CKPT_OK;
 }
@@ -585,7 +612,7 @@ int zt_live_state(ckpt_map *map, const zt_zero *zero, const ckpt_value *client, 
     s->round_robin = c->round_robin && (c->stage == 1 || c->stage == 2);
     s->aligned = c->aligned && (c->stage == 1 || c->stage == 2);
     s->lean = c->elastic_checkpoint && (c->stage == 1 || c->stage == 2) && !s->bf16_optimizer;
-    s->last_step =
-        c->stage == 0 && c->dtype == CKPT_F32 && tr_is_adam(&c->optim) && !c->optim.torch;
+    s->last_step = c->stage == 0 && c->dtype == CKPT_F32 && !c->optim.torch &&
+                   (tr_is_adam(&c->optim) || c->optim.type == ZT_OPT_MUON);
     return m.bad ? ckpt_fail_memory(err) : CKPT_OK;
 }

@@ -2,23 +2,43 @@
 /*
  * groups.c: parameter groups: which parameters, in which order, with which settings.
  */
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "engine/zero/own.h"
 #include "libckpt/map/zero_flat.h"
+
+/* A name has the word in it, in letters of either case. */
+static bool gp_has(const char *name, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (; strlen(name) >= n; name++) {
+        if (strncasecmp(name, word, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /* Muon is for matrices that are neither embeddings nor the output, by name (DeepSpeed's own rule).
  */
 static bool gp_muon(const zt_zero *z, const zt_param *p)
 {
-    return z->config->optim.type == ZT_OPT_MUON && p->ndim >= 2 &&
-           strstr(p->name, "embed") == NULL && strstr(p->name, "lm_head") == NULL;
+    return z->config->optim.type == ZT_OPT_MUON && p->ndim >= 2 && !gp_has(p->name, "embed") &&
+           !gp_has(p->name, "lm_head");
+}
+
+static bool gp_is_split(const zt_zero *z)
+{
+    return strcmp(zr_of(z)->opts.grouping, "decay") == 0;
 }
 
 /* Number of a parameter's group among the four that may be, empty ones included. */
 static uint32_t gp_class(const zt_zero *z, const zt_param *p)
 {
-    bool split = strcmp(zr_of(z)->opts.grouping, "decay") == 0;
+    bool split = gp_is_split(z);
     bool muon = z->config->optim.type == ZT_OPT_MUON;
 
     return (split && p->no_decay ? 2u : 0u) + (muon && !gp_muon(z, p) ? 1u : 0u);
@@ -27,7 +47,7 @@ static uint32_t gp_class(const zt_zero *z, const zt_param *p)
 /* The settings a group begins with, before any schedule. */
 zt_hyper zr_settings(const zt_zero *z, uint32_t group)
 {
-    zt_hyper h = zt_optim_hyper(&z->config->optim, zr_of(z)->muon[group]);
+    zt_hyper h = zt_optim_hyper(&z->config->optim, z->group[group].muon);
 
     h.weight_decay = z->group[group].weight_decay;
     return h;
@@ -60,11 +80,70 @@ static int gp_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
     return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
 
+/* One of Muon's matrices, and what it is sorted by. */
+typedef struct gp_matrix {
+    const zt_param *param;
+    uint32_t number;
+} gp_matrix;
+
+/* Longer axes first, as Python compares tuples; equal ones stay in the model's order. */
+static int gp_by_size(const void *pa, const void *pb)
+{
+    const gp_matrix *a = pa, *b = pb;
+
+    for (uint32_t i = 0; i < a->param->ndim && i < b->param->ndim; i++) {
+        if (a->param->shape[i] != b->param->shape[i]) {
+            return a->param->shape[i] > b->param->shape[i] ? -1 : 1;
+        }
+    }
+    if (a->param->ndim != b->param->ndim) {
+        return a->param->ndim > b->param->ndim ? -1 : 1;
+    }
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+/* MuonWithAuxAdam (deepspeed/runtime/zero/muon/original_muon.py) sorts its matrices. */
+static int gp_sort(zt_zero *z, const zt_group *g, ckpt_err *err)
+{
+    gp_matrix *m = ckpt_alloc(g->n * sizeof *m);
+
+    if (m == NULL) {
+        return ckpt_fail_memory(err);
+    }
+    for (uint32_t i = 0; i < g->n; i++) {
+        uint32_t number = z->order[g->first + i];
+
+        m[i] = (gp_matrix){&z->model->params.at[number], number};
+    }
+    qsort(m, g->n, sizeof *m, gp_by_size);
+    for (uint32_t i = 0; i < g->n; i++) {
+        z->order[g->first + i] = m[i].number;
+    }
+    ckpt_free(m);
+    return CKPT_OK;
+}
+
+/* What DeepSpeed makes of group c: engine.py, _muon_param_groups. */
+static int gp_half(zt_zero *z, zt_group *g, uint32_t c, ckpt_err *err)
+{
+    static const char *const name[2][4] = {
+        {"muon-params", "adam-params", "", ""},
+        {"group0-muon-params", "group0-adam-params", "group1-muon-params", "group1-adam-params"}};
+
+    if (z->config->optim.type != ZT_OPT_MUON) {
+        return CKPT_OK;
+    }
+    g->muon = c % 2 == 0;
+    g->name = name[gp_is_split(z)][c];
+    return g->muon ? gp_sort(z, g, err) : CKPT_OK;
+}
+
 /* Append group of class c unless it is empty. */
 static int gp_add(zt_zero *z, uint32_t c, ckpt_err *err)
 {
     const zt_params *ps = &z->model->params;
     zt_group *g = &z->group[z->n_groups];
+    int rc;
 
     *g = (zt_group){.first = z->n_order};
     for (uint32_t i = 0; i < ps->n; i++) {
@@ -76,8 +155,12 @@ static int gp_add(zt_zero *z, uint32_t c, ckpt_err *err)
     if (g->n == 0) {
         return CKPT_OK;
     }
-    zr_of(z)->muon[z->n_groups] = z->config->optim.type == ZT_OPT_MUON && c % 2 == 0;
+    rc = gp_half(z, g, c, err);
+    if (rc != CKPT_OK) {
+        return rc;
+    }
     gp_settings(z, g, c);
+    memcpy(z->given + g->first, z->order + g->first, g->n * sizeof *z->given);
     for (uint32_t i = g->first; i < z->n_order; i++) {
         zr_of(z)->place[z->order[i]].group = z->n_groups;
     }
@@ -132,10 +215,10 @@ int zr_groups_new(zt_zero *z, ckpt_err *err)
                          o->opts.grouping);
     }
     z->order = ckpt_alloc((n + 1) * sizeof *z->order);
+    z->given = ckpt_alloc((n + 1) * sizeof *z->given);
     z->group = ckpt_alloc(5 * sizeof *z->group);
-    o->muon = ckpt_alloc(5 * sizeof *o->muon);
     o->place = ckpt_alloc((n + 1) * sizeof *o->place);
-    if (z->order == NULL || z->group == NULL || o->muon == NULL || o->place == NULL) {
+    if (z->order == NULL || z->given == NULL || z->group == NULL || o->place == NULL) {
         return ckpt_fail_memory(err);
     }
     for (size_t i = 0; i < n; i++) {

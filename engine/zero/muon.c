@@ -38,7 +38,7 @@ static int mu_work_new(zt_zero *z, mu_work *w, ckpt_err *err)
         const zt_param *p = &z->model->params.at[z->order[i]];
         uint64_t rows, cols, n_bytes;
 
-        if (!o->muon[o->place[z->order[i]].group]) {
+        if (!z->group[o->place[z->order[i]].group].muon) {
             continue;
         }
         mu_shape(p, &rows, &cols);
@@ -137,7 +137,7 @@ static void mu_rescale(zt_zero *z, float g_scale)
     for (uint32_t i = 0; i < z->n_parts; i++) {
         zt_partition *p = &z->part[i];
 
-        if (o->muon[p->group]) {
+        if (z->group[p->group].muon) {
             zr_scale(z, o->grad_dtype, p->n_elems, p->grad, 1 / g_scale);
         }
     }
@@ -153,7 +153,7 @@ int zr_muon(zt_zero *z, float g_scale, ckpt_err *err)
 
     rc = zt_comm_agree(z->comm, rc, err);
     for (uint32_t i = 0; i < z->n_order && rc == CKPT_OK; i++) {
-        if (o->muon[o->place[z->order[i]].group]) {
+        if (z->group[o->place[z->order[i]].group].muon) {
             rc = mu_matrix(z, z->order[i], &w, scale, err);
         }
     }

@@ -87,7 +87,6 @@ typedef struct zr_own {
     zr_wrapper wrapper;
     const zr_stage *stage;
     zr_place *place; /* one per parameter of the model */
-    bool *muon;      /* one per group: its matrices are updated by Muon */
     zt_owned *owned;
     size_t n_owned;
     zr_average average;

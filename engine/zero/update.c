@@ -80,7 +80,7 @@ int zr_update_piece(zt_zero *z, zt_device *d, uint32_t i, const zt_piece *piece,
     const zt_optim *optim = &z->config->optim;
     const zt_hyper *h = &z->group[p->group].hyper;
 
-    if (o->muon[p->group]) {
+    if (z->group[p->group].muon) {
         up_muon(d, piece, h);
     } else if (o->onebit != NULL) {
         return zt_onebit_update(o->onebit[i], optim, h, z->updates, piece, err);

@@ -305,11 +305,11 @@ void zt_zero_free(zt_zero *z)
     zr_home_free(z);
     ckpt_free(o->owned);
     ckpt_free(o->place);
-    ckpt_free(o->muon);
     ckpt_free(o);
     ckpt_free(z->part);
     ckpt_free(z->group);
     ckpt_free(z->order);
+    ckpt_free(z->given);
     ckpt_free(z);
 }
 

@@ -31,6 +31,8 @@ typedef struct zt_group {
     zt_hyper hyper; /* what the next update uses */
     double lr;      /* as configured */
     double weight_decay;
+    bool muon;        /* matrices that Muon updates; else Adam's half of it, or any other type */
+    const char *name; /* as DeepSpeed calls the halves; NULL: another type */
 } zt_group;
 
 /*
@@ -71,7 +73,9 @@ struct zt_zero {
     zt_device *device;
 
     uint32_t *order;    /* trained parameters, group after group, in the order of the flat buffers (round robin's) */
+    uint32_t *given;    /* the same in the order that the optimizer is given: before round robin */
     uint32_t n_order;
+    bool plain_matrices; /* stage 3: saves list Muon's matrices as the model does, not by size (zero.Init) */
     zt_group *group;
     uint32_t n_groups;
     zt_partition *part;

@@ -30,6 +30,7 @@ if [ -x "$venv/bin/python" ]; then
     DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures || status=1
     "$venv/bin/python" tests/interop/real_deepspeed.py --bin "$bin" || status=1
     "$venv/bin/python" tests/interop/warm_start.py --bin "$bin" || status=1
+    "$venv/bin/python" tests/interop/muon.py --bin "$bin" || status=1
     if [ -d ../shared/golden ]; then
         "$venv/bin/python" tests/interop/engine.py --bin "$bin" || status=1
         # after it: what DeepSpeed compiles for its optimizers is there then

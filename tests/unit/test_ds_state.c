@@ -294,7 +294,8 @@ static void stage1_elastic(void **unused)
     ckpt_map_free(map);
 }
 
-/* Momentum of whole matrices, which two ranks both have of the first; the other group is as usual. */
+/* Momentum of whole matrices, which two ranks both have of the first; the other group is as usual.
+ */
 static void stage2_muon(void **unused)
 {
     (void)unused;

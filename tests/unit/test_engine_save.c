@@ -45,7 +45,10 @@ static int visit(zt_zero *z, bool set, ckpt_err *err)
     for (uint32_t p = 0; rc == CKPT_OK && p < z->n_parts; p++) {
         rc = zt_zero_hold(z, p, err);
         for (size_t k = 0; rc == CKPT_OK && k < n; k++) {
+            bool muon = z->group[z->part[p].group].muon;
             for (unsigned c = 0; o[k].partition == p && c <= z->config->optim.n_state; c++) {
+                if (c && !zt_optim_state(&z->config->optim, muon, c - 1))
+                    continue;
                 float *at = (c ? z->part[p].state[c - 1] : z->part[p].master) + o[k].at;
                 for (uint64_t i = 0; i < o[k].count; i++) {
                     float v = value_of(o[k].param, o[k].first + i, c);
@@ -98,7 +101,8 @@ static int same(zt_zero *z, ckpt_err *err)
     if (rc == CKPT_OK && (z->schedule.last != 6 || z->global_samples != 1001))
         rc = ckpt_fail(err, CKPT_EDIFFERS, "schedule at %d", (int)z->schedule.last);
     for (uint32_t g = 0; rc == CKPT_OK && g < z->n_groups; g++) {
-        if (z->group[g].hyper.lr != 0.25 + g || (!bare && z->group[g].hyper.beta1 != 0.75))
+        bool betas = !bare && !z->group[g].muon;
+        if (z->group[g].hyper.lr != 0.25 + g || (betas && z->group[g].hyper.beta1 != 0.75))
             rc = ckpt_fail(err, CKPT_EDIFFERS, "lr %g, beta %g", z->group[g].hyper.lr,
                            z->group[g].hyper.beta1);
     }
@@ -112,6 +116,7 @@ static int same(zt_zero *z, ckpt_err *err)
 
 typedef struct act {
     const char *path, *tag;
+    const char *tensor; /* of each rank's optimizer file */
     bool async, strict, wait_later;
     int64_t keep;
     size_t n_missing;
@@ -149,6 +154,49 @@ static int act_load(zt_zero *z, void *ctx, ckpt_err *err)
     if (rc == CKPT_OK && (!loaded.with_optimizer || strcmp(loaded.tag, "global_step9") != 0))
         rc = ckpt_fail(err, CKPT_EDIFFERS, "tag %s", loaded.tag);
     return rc == CKPT_OK ? same(z, err) : rc;
+}
+
+/* The momentum in this rank's own file, beside what it must be. */
+static int act_save_wholes(zt_zero *z, void *ctx, ckpt_err *err)
+{
+    const act *a = ctx;
+    const zt_group *g = &z->group[0];
+    uint64_t slice = z->part[0].n_elems, from = (uint64_t)z->comm->rank * slice, at = 0, k = 0;
+    char path[FOLDER_PATH];
+    ckpt_reader *reader = NULL;
+    ckpt_map *map = NULL;
+    int rc = act_save(z, ctx, err);
+
+    snprintf(path, sizeof path, "%s/global_step9/zero_pp_rank_%d_mp_rank_00_optim_states.pt",
+             a->path, z->comm->rank);
+    if (rc == CKPT_OK)
+        rc = ckpt_open(&map, path, NULL, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_new(&reader, map, err);
+    const ckpt_tensor *t = rc == CKPT_OK ? ckpt_map_find(map, a->tensor) : NULL;
+    float *own = calloc(4096, sizeof *own);
+    if (rc == CKPT_OK && (!t || !own || t->n_elems > 4096))
+        rc = ckpt_fail(err, CKPT_EMISSING, "no %s", a->tensor);
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_read(reader, t, 0, t->n_elems, CKPT_F32, own, err);
+    for (uint32_t i = 0; rc == CKPT_OK && i < g->n; i++) {
+        uint32_t param = z->order[g->first + i];
+        uint64_t n = z->model->params.at[param].n_elems;
+        bool touches = at + n > from && at < from + slice;
+        at += n;
+        for (uint64_t e = 0; touches && rc == CKPT_OK && e < n; e++, k++) {
+            float want = value_of(param, e, 1);
+            if (k >= t->n_elems || memcmp(&own[k], &want, sizeof want) != 0)
+                rc = ckpt_fail(err, CKPT_EDIFFERS, "element %llu of parameter %u on rank %d",
+                               (unsigned long long)e, param, z->comm->rank);
+        }
+    }
+    if (rc == CKPT_OK && k != t->n_elems)
+        rc = ckpt_fail(err, CKPT_EDIFFERS, "%llu elements", (unsigned long long)t->n_elems);
+    free(own);
+    ckpt_reader_free(reader);
+    ckpt_map_free(map);
+    return rc;
 }
 
 /* ---- configurations ---- */
@@ -270,6 +318,70 @@ static void other_optimizers_come_back(void **state)
                  to = {.stage = 3 - stage, .world = 3, .precision = optimizer[i]};
             there_and_back(&from, &to);
         }
+    }
+}
+
+#define MUON_OF(more) "optimizer: {type: \"Muon\", params: {lr: 0.01, betas: [0.9, 0.95]" more "}},"
+#define MUON          MUON_OF("")
+#define ALL_SUM       ", reduce_scatter: false"
+#define ON_HOST       ", offload_optimizer: {device: \"cpu\"}"
+
+static void muon_comes_back_at_any_world_and_stage(void **state)
+{
+    static const char *const accum = MUON BF16 "data_types: {grad_accum_dtype: \"fp32\"},";
+    const trip trips[][2] = {
+        {{1, 2, MUON, 0, "decay", 0}, {1, 3, MUON, 0, "decay", 0}},
+        {{1, 3, MUON BF16, 0, 0, 0}, {3, 2, MUON BF16, ALL_SUM, 0, 0}},
+        {{1, 3, accum, 0, 0, 0}, {2, 2, MUON BF16, 0, 0, 0}},
+        {{2, 2, MUON BF16, 0, 0, 0}, {1, 3, accum, 0, 0, 0}},
+        {{2, 4, MUON, ", round_robin_gradients: true", "decay", 0}, {2, 1, MUON, 0, "decay", 0}},
+        {{2, 3, MUON, ", elastic_checkpoint: true", 0, 1}, {2, 2, MUON, 0, 0, 0}},
+        {{2, 2, MUON FP16, ON_HOST, 0, 0}, {2, 3, MUON FP16, 0, 0, 1}},
+        {{3, 3, MUON_OF(", torch_adam: true"), ALL_SUM, "decay", 0},
+         {2, 2, MUON_OF(", torch_adam: true"), ON_HOST, "decay", 0}},
+        {{3, 2, MUON BF16, ALL_SUM, 0, 1}, {0, 2, MUON, 0, 0, 0}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof trips / sizeof *trips; i++)
+        there_and_back(&trips[i][0], &trips[i][1]);
+}
+
+/* Matrices by size, whole with every rank that has a part of them. */
+static void muon_saves_whole_momentum_with_every_rank(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage < 3; stage++) {
+        trip t = {.stage = stage, .world = 3, .precision = MUON};
+        char path[FOLDER_PATH];
+        act a = {.path = path,
+                 .tensor = "optimizer_state_dict.base_optimizer_state.state.0.momentum_buffer"};
+        save_case run = case_of(&t, act_save_wholes, &a);
+        strcpy(path, new_run());
+        save_run_well(&run);
+        folder_remove(path);
+    }
+}
+
+/* Other keys: what one half keeps is not there for the other optimizer. */
+static void muon_does_not_go_on_without_its_momentum(void **state)
+{
+    trip adam = {.stage = 2, .world = 2, .precision = ADAMW},
+         muon = {.stage = 2, .world = 2, .precision = MUON};
+    const trip *const pair[2][2] = {{&adam, &muon}, {&muon, &adam}};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        char path[FOLDER_PATH];
+        act a = {.path = path};
+        save_case run = case_of(pair[i][0], act_save, &a);
+        strcpy(path, new_run());
+        save_run_well(&run);
+        run = case_of(pair[i][1], act_load, &a);
+        save_run(&run);
+        assert_int_equal(run.rc[0], CKPT_EMISSING);
+        assert_non_null(strstr(run.err[0].text, i ? "exp_avg" : "momentum_buffer"));
+        folder_remove(path);
     }
 }
 
@@ -577,6 +689,9 @@ int main(void)
         cmocka_unit_test(every_stage_comes_back_at_its_own_world),
         cmocka_unit_test(any_world_and_stage_loads_any_other),
         cmocka_unit_test(other_optimizers_come_back),
+        cmocka_unit_test(muon_comes_back_at_any_world_and_stage),
+        cmocka_unit_test(muon_saves_whole_momentum_with_every_rank),
+        cmocka_unit_test(muon_does_not_go_on_without_its_momentum),
         cmocka_unit_test(what_changes_after_an_asynchronous_save_is_not_in_it),
         cmocka_unit_test(a_failed_save_fails_everywhere_and_leaves_nothing),
         cmocka_unit_test(only_the_newest_stay_and_other_folders_are_left_alone),

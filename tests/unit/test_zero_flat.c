@@ -357,12 +357,18 @@ static void test_round_robin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_ranks_group_0),  cmocka_unit_test(test_two_ranks_group_1),
-        cmocka_unit_test(test_three_ranks),        cmocka_unit_test(test_ranks_of_padding),
-        cmocka_unit_test(test_alignment_paddings), cmocka_unit_test(test_empty_groups),
-        cmocka_unit_test(test_old_alignment),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_allocation_failure), cmocka_unit_test(test_against_list),
-        cmocka_unit_test(test_whole),              cmocka_unit_test(test_whole_against_list),
+        cmocka_unit_test(test_two_ranks_group_0),
+        cmocka_unit_test(test_two_ranks_group_1),
+        cmocka_unit_test(test_three_ranks),
+        cmocka_unit_test(test_ranks_of_padding),
+        cmocka_unit_test(test_alignment_paddings),
+        cmocka_unit_test(test_empty_groups),
+        cmocka_unit_test(test_old_alignment),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_allocation_failure),
+        cmocka_unit_test(test_against_list),
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_whole_against_list),
         cmocka_unit_test(test_round_robin),
     };
 
