@@ -22,9 +22,14 @@ CPPFLAGS += -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilib
 CFLAGS   ?= -O2 -g
 ALL_CFLAGS = -std=c11 $(CFLAGS) -ffp-contract=off -fvisibility=hidden -fstack-protector-strong \
              -fPIC -pthread $(WARN)
+# What the compiler and its headers know of a list of flags, each tried alone.
+known    = $(foreach f,$(1),$(shell printf '\043include <stdio.h>\n' | $(CC) -O2 -Werror -U_FORTIFY_SOURCE $(f) -x c -c -o /dev/null - 2>/dev/null && echo '$(f)'))
 ifeq ($(SAN),)
-CPPFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
-LDFLAGS  += -Wl,-z,relro,-z,now
+FORTIFY  := $(lastword $(call known,-D_FORTIFY_SOURCE=2 -D_FORTIFY_SOURCE=3))
+HARDEN   := $(call known,-fstack-clash-protection -fcf-protection=full -mbranch-protection=standard)
+CPPFLAGS += -U_FORTIFY_SOURCE $(FORTIFY)
+ALL_CFLAGS += $(HARDEN)
+LDFLAGS  += -Wl,-z,relro,-z,now,-z,noexecstack
 else
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDFLAGS  += -fsanitize=$(SAN)
@@ -63,7 +68,8 @@ NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUD
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-rest check-all check-unit check-cli check-golden check-bad check-engine check-fault \
-        check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
+        check-man check-comm check-runs check-refusals rest-comm rest-runs rest-refusals rest-fault rest-reshard \
+        rest-golden rest-bad run-rest check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
         programs
 
 all: $(PROGRAMS) $(LIBS) $(PLUGIN) summary

@@ -77,6 +77,9 @@ check "ckpt.h alone, as C11 and C++17" headers
 [ -f build/lib/libckpt.so.0 ] && check "exported symbols are those of libckpt.map" symbols
 check "include direction" direction
 check "licence lines" sh tests/spdx.sh
+built=$(ls build/bin/ckpt build/bin/zerotrain build/lib/libckpt.so.0 2>/dev/null)
+# shellcheck disable=SC2086
+[ -n "$built" ] && have readelf && check "the programs' hardening" sh tests/hardening.sh $built
 have cppcheck && check cppcheck cppcheck_all
 check "gcc -fanalyzer" analyzer
 # shellcheck disable=SC2046

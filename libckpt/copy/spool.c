@@ -2,7 +2,7 @@
 /*
  * spool.c: decoded records in memory or in a temporary file that has no name.
  */
-#define _GNU_SOURCE // O_TMPFILE
+#define _GNU_SOURCE // O_TMPFILE, secure_getenv
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -32,7 +32,7 @@ struct ckpt_spool {
 
 int ckpt_spool_new(ckpt_spool **out, size_t n, const char *folder, uint64_t heap, ckpt_err *err)
 {
-    const char *where = folder != NULL ? folder : getenv("TMPDIR");
+    const char *where = folder != NULL ? folder : secure_getenv("TMPDIR");
     ckpt_spool *s = ckpt_alloc(sizeof *s);
     size_t n_where;
 

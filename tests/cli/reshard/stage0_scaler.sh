@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Stage 0 keeps its loss scale as numbers beside the optimizer: they are carried, and the rest is as configured.
 ckpt reshard -q -w 2 -s 3 "$FIXTURES"/z0_fp16_w2_fused/ckpt run
 ckpt tree run optim_states.optimizer_state_dict.loss_scaler
