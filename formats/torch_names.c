@@ -61,6 +61,7 @@ typedef struct tn_walk {
     ckpt_index same;   /* into seen */
     ckpt_slots suffix; /* per tensor of the map: last number given to a name like its own */
     uint64_t n_meta;   /* tensors without bytes */
+    uint64_t n_parts;  /* one rank's parts of tensors */
     uint64_t expanded; /* bytes */
 } tn_walk;
 
@@ -348,6 +349,50 @@ static int tn_add(tn_walk *w, const ckpt_tensor_value *v)
     return rc;
 }
 
+/* A class whose objects are one rank's part of a tensor; NULL: another. */
+static const char *tn_part_class(const ckpt_value *v)
+{
+    static const char *const part[] = {"DTensor", "ShardedTensor"};
+    static const char place[] = "torch.distributed.";
+
+    if (v == NULL || v->kind != CKPT_V_GLOBAL ||
+        strncmp(v->as.global.module.at, place, sizeof place - 1) != 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        if (strcmp(v->as.global.name.at, part[i]) == 0)
+            return part[i];
+    }
+    return NULL;
+}
+
+/*
+ * The class of an object that is a part of a tensor, or is made by a function that is given one
+ * (torch._tensor._rebuild_from_type_v2); NULL: it is none.
+ */
+static const char *tn_part(const ckpt_value *v)
+{
+    const ckpt_object *o = v->as.object;
+    ckpt_seq args = ckpt_value_seq(o->args);
+    const char *name = tn_part_class(o->cls);
+
+    for (uint64_t i = 0; name == NULL && i < args.n; i++)
+        name = tn_part_class(args.at[i]);
+    return name;
+}
+
+/* The tensors in it under names of their own would pass for the model: they are not listed. */
+static int tn_tell_part(tn_walk *w, const char *name)
+{
+    if (w->n_parts++ > 0 && w->map->collect)
+        return CKPT_OK;
+    return ckpt_map_problem(w->map, CKPT_EUNSUPPORTED, w->err,
+                            "%s: %.*s is a %s of torch.distributed, and this file holds one "
+                            "rank's part of it: such files are not joined yet; save whole tensors "
+                            "(full_tensor(), FULL_STATE_DICT) instead",
+                            w->io->name, (int)(w->path.n > 200 ? 200 : w->path.n),
+                            w->path.n > 0 ? (const char *)w->path.at : "", name);
+}
+
 /* Meet a node whose path is ready: list it if it is a tensor, enter it if it is a container. */
 static int tn_visit(tn_walk *w, ckpt_value *v, bool named)
 {
@@ -364,6 +409,8 @@ static int tn_visit(tn_walk *w, ckpt_value *v, bool named)
     }
     if (v->mark != 0)
         return CKPT_OK;
+    if (v->kind == CKPT_V_OBJECT && tn_part(v) != NULL)
+        return tn_tell_part(w, tn_part(v));
     slot = ckpt_vec_push(&w->marked);
     if (slot == NULL)
         return ckpt_fail_memory(w->err);

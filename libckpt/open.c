@@ -64,7 +64,9 @@ static int open_with_io(ckpt_map *map, ckpt_io *io, const ckpt_format *format, c
     return rc;
 }
 
-int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_format *format, ckpt_err *err)
+/* One file as a map; with collect, what cannot be mapped is a finding where the driver can go on. */
+static int open_read(ckpt_map **out, const char *path, const ckpt_format *format, bool collect,
+                     ckpt_err *err)
 {
     ckpt_io *io = NULL;
     ckpt_map *map = NULL;
@@ -74,6 +76,7 @@ int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_format *format
     if (rc == CKPT_OK)
         rc = ckpt_map_new(&map, 0, err);
     if (rc == CKPT_OK) {
+        map->collect = collect;
         map->path = ckpt_arena_string(map->arena, path, strlen(path));
         rc = map->path ? open_with_io(map, io, format, err) : ckpt_fail_memory(err);
     }
@@ -84,6 +87,11 @@ int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_format *format
     }
     *out = map;
     return CKPT_OK;
+}
+
+int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_format *format, ckpt_err *err)
+{
+    return open_read(out, path, format, false, err);
 }
 
 /* The folder of a path ("." when it has none), and the name in it; in the map's arena. */
@@ -189,12 +197,11 @@ static int open_require_crc(ckpt_map *map, ckpt_err *err)
 static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *err)
 {
     ckpt_map *read = NULL;
-    int rc = ckpt_format_read(&read, path, NULL, err);
+    int rc = open_read(&read, path, NULL, collect, err);
 
     if (rc == CKPT_OK) {
         ckpt_map_free(*map);
         *map = read;
-        read->collect = collect;
     }
     return rc;
 }

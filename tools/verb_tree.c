@@ -32,6 +32,27 @@ static int tree_write(void *ctx, const char *text, size_t n)
     return out_broken();
 }
 
+/*
+ * Values are worth seeing where tensors are of a kind that is not read: then the reason is a
+ * warning.  What else is wrong with the file ends it.
+ */
+static int tree_open(ckpt_map **map, cli_args *a, ckpt_err *err)
+{
+    const char *text;
+    int severity, code;
+
+    a->open.collect = true;
+    int rc = ckpt_open(map, a->operand[0], &a->open, err);
+    for (size_t i = 0; rc == CKPT_OK && ckpt_map_finding_at(*map, i, &severity, &code, &text);
+         i++) {
+        if (severity == 2 && code != CKPT_EUNSUPPORTED)
+            rc = fail(err, code, "%s", text);
+        else if (severity == 2)
+            say_warning("%s", text);
+    }
+    return rc;
+}
+
 /* The library prints; JSON gets the members that all our documents have. */
 static int tree_run(cli_args *a, ckpt_err *err)
 {
@@ -44,7 +65,7 @@ static int tree_run(cli_args *a, ckpt_err *err)
     tree_out out = {.json = a->json};
     ckpt_map *map = NULL;
 
-    int rc = ckpt_open(&map, a->operand[0], &a->open, err);
+    int rc = tree_open(&map, a, err);
     out.map = map;
     if (rc == CKPT_OK)
         rc = ckpt_tree_print(map, &opts, tree_write, &out, err);
