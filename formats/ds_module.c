@@ -62,6 +62,14 @@ static bool dsm_hollow(const ckpt_ds *ds, const ckpt_text *name)
            dsm_is_empty(e->value->as.tensor);
 }
 
+/* Tied by its address alone: both names hold nothing.  A name without elements that is tied to a
+ * tensor which has some is that tensor all the same. */
+static bool dsm_no_tie(const ckpt_ds *ds, const ckpt_pair *pair)
+{
+    return pair->key->kind == CKPT_V_STR && pair->value->kind == CKPT_V_STR &&
+           dsm_hollow(ds, &pair->key->as.text) && dsm_hollow(ds, &pair->value->as.text);
+}
+
 /* Mark an entry of the module as accounted for; its tensor, or NULL when there is no such tensor.
  */
 static const ckpt_tensor_value *dsm_mark(ckpt_ds *ds, const char *name, uint64_t n, uint8_t as)
@@ -369,7 +377,7 @@ int ckpt_ds_module_sort(ckpt_ds *ds)
     if (!place)
         return ckpt_fail_memory(ds->err);
     for (uint64_t i = 0; i < shared.n; i++) {
-        if (shared.at[i].key->kind == CKPT_V_STR && !dsm_hollow(ds, &shared.at[i].key->as.text))
+        if (shared.at[i].key->kind == CKPT_V_STR && !dsm_no_tie(ds, &shared.at[i]))
             dsm_mark(ds, shared.at[i].key->as.text.at, shared.at[i].key->as.text.n, DSM_ALIAS);
     }
     for (size_t i = 0; i < ds->frozen.n; i++)
@@ -501,6 +509,55 @@ static bool dsm_may_lack(const ckpt_ds *ds, const ckpt_value *kept)
     return false;
 }
 
+/* Two entries of the module over the same elements. */
+static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
+{
+    return a->storage && a->storage == b->storage && a->offset == b->offset &&
+           a->dtype == b->dtype && a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride) == 0);
+}
+
+/*
+ * What the module holds under a tied name is the owner's: of its shape and kind, and where it lies
+ * elsewhere, of its values, which are compared when they are read.
+ */
+static int dsm_alias_copy(ckpt_ds *ds, const ckpt_pair *pair, ckpt_tensor *owner)
+{
+    const ckpt_text *name = &pair->key->as.text, *kept = &pair->value->as.text;
+    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, name->at, name->n),
+                    *of = ckpt_ds_index_find(&ds->by_name, kept->at, kept->n);
+    const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
+    ckpt_tensor *copy = NULL, *end = owner;
+
+    // Stage 3 has placeholders here.
+    if (!v || ds->stage == 3 || (dsm_is_empty(v) && owner->n_elems > 0))
+        return CKPT_OK;
+    if (v->ndim != owner->ndim ||
+        (v->ndim && memcmp(v->shape, owner->shape, v->ndim * sizeof *v->shape) != 0) ||
+        ckpt_dtype_get(v->dtype)->kind != ckpt_dtype_get(owner->dtype)->kind)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: shared_params ties %.100s to %.100s, but the module holds "
+                               "them in different shapes or kinds",
+                               ds->model.path, name->at, kept->at);
+    if (of && of->value->kind == CKPT_V_TENSOR && dsm_same_place(v, of->value->as.tensor))
+        return CKPT_OK;
+    if (v->dtype != owner->dtype && !ckpt_cast_find(v->dtype, owner->dtype))
+        return CKPT_OK;
+    ckpt_tensor like = {.dtype = v->dtype,
+                        .ndim = v->ndim,
+                        .shape = v->shape,
+                        .role = owner->role,
+                        .flags = v->flags};
+    int rc = ckpt_map_add_hidden(ds->map, name->at, name->n, &like, &copy, ds->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_back(ds, &ds->model, v, copy);
+    // Chains are const to those who read a map; this one is still being made.
+    for (; end->twin; memcpy(&end, &end->twin, sizeof end))
+        ;
+    end->twin = copy;
+    return rc;
+}
+
 /* Add one pair of shared_params: the kept name must be there, and must not be tied itself. */
 static int dsm_alias(ckpt_ds *ds, const ckpt_pair *pair)
 {
@@ -510,7 +567,7 @@ static int dsm_alias(ckpt_ds *ds, const ckpt_pair *pair)
     if (alias->kind != CKPT_V_STR || kept->kind != CKPT_V_STR)
         return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: shared_params: expected names",
                          ds->model.path);
-    if (dsm_hollow(ds, &alias->as.text) &&
+    if (dsm_no_tie(ds, pair) &&
         ckpt_map_index(ds->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
         return CKPT_OK; // not tied, only empty as well
     size_t i = ckpt_map_index(ds->map, kept->as.text.at, kept->as.text.n);
@@ -524,7 +581,7 @@ static int dsm_alias(ckpt_ds *ds, const ckpt_pair *pair)
             ds, CKPT_EMISMATCH,
             "%s: shared_params ties %.100s to %.100s, which the checkpoint does not hold",
             ds->model.path, alias->as.text.at, kept->as.text.at);
-    const ckpt_tensor *owner = ds->map->tensors.at[i];
+    ckpt_tensor *owner = ds->map->tensors.at[i];
     if (owner->owner || ckpt_map_index(ds->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
         return ckpt_ds_problem(
             ds, CKPT_EMISMATCH,
@@ -539,7 +596,7 @@ static int dsm_alias(ckpt_ds *ds, const ckpt_pair *pair)
     int rc = ckpt_map_add(ds->map, alias->as.text.at, alias->as.text.n, &like, &t, ds->err);
     if (rc == CKPT_OK)
         t->owner = owner;
-    return rc;
+    return rc == CKPT_OK ? dsm_alias_copy(ds, pair, owner) : rc;
 }
 
 int ckpt_ds_module_add_aliases(ckpt_ds *ds)

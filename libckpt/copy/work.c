@@ -98,6 +98,7 @@ static int work_tell(ckpt_worker *w, const ckpt_job_view *v, const work_pair *p,
     ckpt_dtype d = p->self->dtype, small = p->twin->dtype;
     const ckpt_plan *plan = w->work->plan;
     char value[40], round[40], copy[40];
+    bool tied = strcmp(p->twin->name, v->origin->name) != 0;
 
     work_number(d, w->in + k * ckpt_job_bytes(d, 1), value);
     work_number(small, p->rounded + k * ckpt_job_bytes(small, 1), round);
@@ -107,14 +108,16 @@ static int work_tell(ckpt_worker *w, const ckpt_job_view *v, const work_pair *p,
                                 "%s: tensor %s: element %" PRIu64
                                 " is %s, but %s in another copy of it (%s), which should be "
                                 "equal: a shard may be damaged or of another save",
-                                work_file(plan->from, p->twin), v->origin->name, work_element(v, k),
-                                copy, value, work_file(plan->from, p->self));
+                                work_file(plan->from, p->twin),
+                                tied ? p->twin->name : v->origin->name, work_element(v, k), copy,
+                                value, work_file(plan->from, p->self));
     return ckpt_map_problem(plan->to, CKPT_EMISMATCH, err,
                             "%s: tensor %s: element %" PRIu64
-                            ": master value %s rounds to %s, but the %s copy holds "
+                            ": master value %s rounds to %s, but the %s copy%s%.200s holds "
                             "%s: a shard may be damaged or of another save",
                             work_file(plan->from, p->twin), v->origin->name, work_element(v, k),
-                            value, round, ckpt_dtype_name(small), copy);
+                            value, round, ckpt_dtype_name(small),
+                            tied ? " under the tied name " : "", tied ? p->twin->name : "", copy);
 }
 
 /*

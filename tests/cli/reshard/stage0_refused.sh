@@ -1,5 +1,5 @@
 # State of a form that no partition has, or whose parameters are not certain, is refused and not guessed.
-make=$FIXTURES/../cli/stage0.py
+make=$FIXTURES/../cli/ds_tiny.py
 for case in adafactor lbfgs twins; do
     python3 "$make" $case $case
     ckpt reshard -q -w 2 -s 2 $case $case.2

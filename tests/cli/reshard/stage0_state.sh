@@ -1,5 +1,5 @@
 # From stage 0 to ZeRO: steps as the run counts them, moments by key, values of one element; zeros only where nothing was.
-make=$FIXTURES/../cli/stage0.py
+make=$FIXTURES/../cli/ds_tiny.py
 for case in adam fused order unused frozen steps nadam hybrid sgd; do
     python3 "$make" $case $case
     for stage in 1 2 3; do

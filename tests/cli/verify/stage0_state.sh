@@ -1,5 +1,5 @@
 # Stage 0 keeps optimizer state under numbers: each parameter's is found by its own, and what has no place is named.
-make=$FIXTURES/../cli/stage0.py
+make=$FIXTURES/../cli/ds_tiny.py
 for case in adam fused order unused frozen steps nadam adafactor hybrid sgd lbfgs twins; do
     python3 "$make" $case $case
     echo "== $case"

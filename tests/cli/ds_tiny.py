@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Make a stage-0 checkpoint (no ZeRO, fp32) as DeepSpeed writes it, without torch.
+"""Make a tiny fp32 checkpoint as DeepSpeed writes it, without torch.
 
-    stage0.py FOLDER CASE
+    ds_tiny.py FOLDER CASE
 
-CASE   adam        torch's Adam
+Stage 0, by CASE:
+       adam        torch's Adam
        fused       DeepSpeed's FusedAdam: the last parameter's count is the group's
        order       the keys of one parameter's state in another order
        unused      a parameter that never had a gradient, and so has no state
@@ -15,6 +16,11 @@ CASE   adam        torch's Adam
        sgd         no state at all
        lbfgs       state that is a list; a state of a number that no group lists
        twins       two groups of the same shapes: which is which cannot be known
+Stage 1 of one rank, out.weight tied to emb.weight, by CASE:
+       tied          the same storage under both names
+       tied_copy     a storage of its own with equal values
+       tied_empty    the tied name holds nothing
+       tied_values, tied_shape, tied_kind    the tied name contradicts its owner
 """
 import io
 import os
@@ -41,18 +47,28 @@ class FloatStorage:
     """Only named, never made."""
 
 
+class LongStorage:
+    """Likewise."""
+
+
 def rebuild(*args):
     """Only named, never called."""
 
 
 rebuild.__name__ = '_rebuild_tensor_v2'
-module('torch', FloatStorage=FloatStorage)
+module('torch', FloatStorage=FloatStorage, LongStorage=LongStorage)
 module('torch._utils', _rebuild_tensor_v2=rebuild)
 
 
 class Storage:
     def __init__(self, values):
         self.values = values
+
+    def kind(self):
+        return LongStorage if self.values and isinstance(self.values[0], int) else FloatStorage
+
+    def data(self):
+        return struct.pack('<%d%s' % (len(self.values), 'q' if self.kind() is LongStorage else 'f'), *self.values)
 
 
 class Tensor:
@@ -87,7 +103,7 @@ def save(tree, path):
                 return None
             if obj not in records:
                 records.append(obj)
-            return 'storage', FloatStorage, str(records.index(obj)), 'cpu', len(obj.values)
+            return 'storage', obj.kind(), str(records.index(obj)), 'cpu', len(obj.values)
 
     out = io.BytesIO()
     Pickler(out, 2).dump(tree)
@@ -95,7 +111,7 @@ def save(tree, path):
         archive.writestr('archive/data.pkl', out.getvalue())
         archive.writestr('archive/byteorder', 'little')
         for i, record in enumerate(records):
-            archive.writestr('archive/data/%d' % i, struct.pack('<%df' % len(record.values), *record.values))
+            archive.writestr('archive/data/%d' % i, record.data())
         archive.writestr('archive/version', '3\n')
 
 
@@ -122,8 +138,17 @@ def state_of(case, i, shape):
     return one
 
 
-def main():
-    folder, case = sys.argv[1:]
+def common(module_tree, world, **more):
+    """What every model file has."""
+    tree = {'module': module_tree, 'buffer_names': [], 'optimizer': None, 'param_shapes': None, 'lr_scheduler': None,
+            'frozen_param_shapes': None, 'frozen_param_fragments': None, 'shared_params': None,
+            'skipped_steps': 0, 'global_steps': 4, 'global_samples': 32, 'dp_world_size': world, 'mp_world_size': 1,
+            'ds_config': {'train_batch_size': 8}, 'ds_version': '0.19.8'}
+    tree.update(more)
+    return tree
+
+
+def stage0(case):
     shapes = (('a.weight', (2, 2)), ('b.weight', (2, 2))) if case == 'twins' else SHAPES
     trained = [i for i in range(len(shapes)) if not (case == 'frozen' and i == 0)]
     state = {k: state_of(case, i, shapes[i][1]) for k, i in enumerate(trained)
@@ -134,14 +159,32 @@ def main():
     groups = [{'lr': 1e-3, 'betas': (0.9, 0.999), 'eps': 1e-8, 'weight_decay': 0.0, 'params': n} for n in numbers]
     if case == 'fused':
         groups[0]['step'] = 0
-    tree = {'module': OrderedDict((name, filled(shape, 1.5)) for name, shape in shapes), 'buffer_names': [],
-            'optimizer': {'state': state, 'param_groups': groups}, 'param_shapes': None, 'lr_scheduler': None,
-            'frozen_param_shapes': None, 'frozen_param_fragments': None, 'shared_params': None,
-            'skipped_steps': 0, 'global_steps': 4, 'global_samples': 32, 'dp_world_size': 1, 'mp_world_size': 1,
-            'ds_config': {'train_batch_size': 8}, 'ds_version': '0.19.8'}
-    os.makedirs(folder + '/global_step4')
-    save(tree, folder + '/global_step4/mp_rank_00_model_states.pt')
-    with open(folder + '/latest', 'w', encoding='ascii') as latest:
+    return common(OrderedDict((name, filled(shape, 1.5)) for name, shape in shapes), 1,
+                  optimizer={'state': state, 'param_groups': groups})
+
+
+def tied(case, folder):
+    owner = filled((4, 2), 1.5)
+    alias = {'tied': owner, 'tied_copy': filled((4, 2), 1.5), 'tied_empty': Tensor([], (0,)),
+             'tied_values': filled((4, 2), 2.5), 'tied_shape': filled((2, 4), 1.5),
+             'tied_kind': Tensor([3] * 8, (4, 2))}[case]
+    state = {0: {'step': scalar(4.0), 'exp_avg': filled((8,), .1), 'exp_avg_sq': filled((8,), .2)}}
+    optim = {'zero_stage': 1, 'partition_count': [1], 'group_paddings': [0], 'ds_version': '0.19.8',
+             'single_partition_of_fp32_groups': [filled((8,), 1.5)],
+             'base_optimizer_state': {'state': state, 'param_groups': [{'lr': 1e-3, 'params': [0]}]}}
+    save({'optimizer_state_dict': optim, 'ds_config': {'train_batch_size': 8}, 'ds_version': '0.19.8'},
+         folder + '/zero_pp_rank_0_mp_rank_00_optim_states.pt')
+    return common(OrderedDict([('emb.weight', owner), ('out.weight', alias)]), 1,
+                  param_shapes=[OrderedDict([('emb.weight', (4, 2))])], shared_params={'out.weight': 'emb.weight'})
+
+
+def main():
+    run, case = sys.argv[1:]
+    folder = run + '/global_step4'
+    os.makedirs(folder)
+    tree = tied(case, folder) if case.startswith('tied') else stage0(case)
+    save(tree, folder + '/mp_rank_00_model_states.pt')
+    with open(run + '/latest', 'w', encoding='ascii') as latest:
         latest.write('global_step4')
 
 
