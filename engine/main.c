@@ -102,6 +102,17 @@ static int mn_meet(zt_comm **comm, int rc, ckpt_err *err)
     return zt_comm_agree(*comm, rc, err);
 }
 
+/* --local_rank N says that there are others, whom nobody else has told of. */
+static int mn_local_rank(const zt_options *o, const zt_comm *comm, ckpt_err *err)
+{
+    if (o->local_rank < comm->world)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "--local_rank is %lld, but this process is one of %d: start all of them by "
+                     "mpirun or srun --mpi=pmix, or with ZEROTRAIN_STORE",
+                     (long long)o->local_rank, comm->world);
+}
+
 int main(int argc, char **argv)
 {
     ckpt_err err = {0};
@@ -127,9 +138,13 @@ int main(int argc, char **argv)
         ckpt_arena_free(arena);
         return fflush(stdout) == 0 ? 0 : 7;
     }
+    if (rc == CKPT_OK && !zt_comm_stored())
+        rc = zt_comm_alone(mn_launches(&o), &err);
     if (rc == CKPT_OK && mn_launches(&o))
         rc = zt_launch(&o, argc, argv, &err);
     rc = mn_meet(&comm, rc, &err);
+    if (rc == CKPT_OK)
+        rc = zt_comm_agree(comm, mn_local_rank(&o, comm, &err), &err);
     if (rc == CKPT_OK)
         rc = mn_run(&o, comm, &running, &err);
     if (rc != CKPT_OK)

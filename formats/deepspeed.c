@@ -20,9 +20,10 @@
 #include "formats/deepspeed.h"
 
 enum {
-    DS_SURE = 95,      /* of a folder with `latest` or shards */
-    DS_MAYBE = 40,     /* of a folder with checkpoint-N, or with tags but no `latest` */
-    DS_MAX_LOOKED = 32 /* sub-folders that a probe looks into */
+    DS_SURE = 95,  /* of a folder with `latest` or shards */
+    DS_TAGS = 80,  /* of tags without `latest`: surer than a model beside them, so that it asks */
+    DS_MAYBE = 40, /* of a folder with checkpoint-N */
+    DS_MAX_LOOKED = 256 /* sub-folders that a probe looks into */
 };
 
 int ckpt_ds_problem(ckpt_ds *ds, int code, const char *fmt, ...)
@@ -39,8 +40,7 @@ int ckpt_ds_problem(ckpt_ds *ds, int code, const char *fmt, ...)
 
 /* ---- probing ---- */
 
-/* Does one of the first sub-folders hold shards?  For tags of any name, where `latest` is absent.
- */
+/* Does one of the sub-folders hold shards?  For tags of any name, where `latest` is absent. */
 static bool ds_has_tags(const ckpt_listing *list)
 {
     ckpt_map *map = NULL;
@@ -65,7 +65,9 @@ static bool ds_has_tags(const ckpt_listing *list)
     return found;
 }
 
-/* Certain about `latest` and the names of shards; a guess for folders that may hold such folders.
+/*
+ * Certain about `latest` and the names of shards, sure of tags, guessing of folders that may hold
+ * runs.
  */
 static int ds_probe(const ckpt_listing *list)
 {
@@ -81,7 +83,7 @@ static int ds_probe(const ckpt_listing *list)
         else if (e->is_dir && ckpt_ds_name_run(e->name, &number))
             sure = DS_MAYBE;
     }
-    return sure == 0 && ds_has_tags(list) ? DS_MAYBE : sure;
+    return sure < DS_SURE && ds_has_tags(list) ? DS_TAGS : sure;
 }
 
 /* One shard stands for its folder only when the caller asks for the whole checkpoint. */
@@ -672,7 +674,7 @@ const ckpt_directory ckpt_directory_deepspeed = {
     .name = "deepspeed",
     .note = "ZeRO stages 0 to 3 of DeepSpeed 0.3.14 to 0.19.8, data, tensor, pipeline and expert "
             "parallel; reads run, tag and HF Trainer folders",
-    .caps = CKPT_CAN_READ,
+    .caps = CKPT_CAN_READ | CKPT_HAS_TAGS,
     .probe = ds_probe,
     .gather = ds_gather,
     .part = ds_part,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_same.c: owns what the ranks of a checkpoint must agree on beside their tensors: settings of
  * the optimizer, loss scale, schedule, configuration.

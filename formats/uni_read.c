@@ -679,7 +679,7 @@ const ckpt_directory ckpt_directory_universal = {
     .name = "universal",
     .note = "DeepSpeed universal checkpoints (a folder per parameter); written so that stages 1, 2 "
             "and 3 of any world load them",
-    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS,
+    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_TAGS,
     .probe = ckpt_uni_probe,
     .gather = ur_gather,
     .scatter = ckpt_uni_scatter,

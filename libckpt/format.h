@@ -12,7 +12,13 @@
 #include "libckpt/copy/io.h"
 #include "libckpt/map/map.h"
 
-enum { CKPT_CAN_READ = 1u, CKPT_CAN_WRITE = 2u, CKPT_MAKES_TENSORS = 4u };
+enum {
+    CKPT_CAN_READ = 1u,
+    CKPT_CAN_WRITE = 2u,
+    CKPT_MAKES_TENSORS = 4u,
+    CKPT_HAS_TAGS = 8u /* a folder of it may hold several checkpoints: a tag given by the caller
+                          means such a driver */
+};
 
 typedef struct ckpt_format {
     const char *name;   /* "torch" */

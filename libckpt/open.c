@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/clean.h"
 #include "libckpt/format.h"
 
 enum {
@@ -118,18 +119,37 @@ static const ckpt_directory *open_part(const char *name, bool whole)
     return NULL;
 }
 
-/* The driver that is surest of a folder, or NULL. */
-static const ckpt_directory *open_driver(const ckpt_listing *list)
+/*
+ * The driver with these capabilities that is surest of a folder, apart from one; or NULL.
+ */
+static const ckpt_directory *open_driver(const ckpt_listing *list, unsigned caps,
+                                         const ckpt_directory *but)
 {
     const ckpt_directory *driver = NULL;
     int best = 0;
 
     for (size_t i = 0; ckpt_directories[i]; i++) {
-        int sure = ckpt_directories[i]->probe(list);
+        const ckpt_directory *d = ckpt_directories[i];
+        int sure = (d->caps & caps) == caps && d != but ? d->probe(list) : 0;
         if (sure > best) {
             best = sure;
-            driver = ckpt_directories[i];
+            driver = d;
         }
+    }
+    return driver;
+}
+
+/*
+ * A tag is of a run: whatever else lies in its folder is not meant.  Where no driver sees a run,
+ * the first of those that have tags says what it misses.
+ */
+static const ckpt_directory *open_driver_of_tag(const ckpt_listing *list)
+{
+    const ckpt_directory *driver = open_driver(list, CKPT_HAS_TAGS, NULL);
+
+    for (size_t i = 0; !driver && ckpt_directories[i]; i++) {
+        if (ckpt_directories[i]->caps & CKPT_HAS_TAGS)
+            driver = ckpt_directories[i];
     }
     return driver;
 }
@@ -137,25 +157,50 @@ static const ckpt_directory *open_driver(const ckpt_listing *list)
 /* Nothing here that a driver knows: perhaps one of the sub-folders was meant. */
 static int open_nothing(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
-    const char *hint = "";
+    const char *hint = "", *left = NULL;
     size_t looked = 0;
 
     for (size_t i = 0; i < list->n && !*hint && looked < OPEN_HINTS; i++) {
         ckpt_listing below;
         const char *path = NULL;
-        if (!list->entry[i].is_dir)
+        if (ckpt_left_name(list->entry[i].name) != CKPT_LEFT_NONE)
+            left = list->entry[i].name;
+        if (!list->entry[i].is_dir || left == list->entry[i].name)
             continue;
         looked++;
         path = ckpt_arena_printf(map->arena, "%s/%s", list->folder, list->entry[i].name);
-        if (path && ckpt_listing_read(&below, map, path, NULL) == CKPT_OK && open_driver(&below))
+        if (path && ckpt_listing_read(&below, map, path, NULL) == CKPT_OK &&
+            open_driver(&below, 0, NULL))
             hint = ckpt_arena_printf(map->arena, "; did you mean %s?", path);
         hint = hint ? hint : "";
     }
+    if (left && !*hint)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s: no checkpoint here but %s, which a killed run has left: run its "
+                         "command again, or remove it with ckpt clean",
+                         list->folder, left);
     return ckpt_fail(
         err, CKPT_EMISSING,
         "%s: no checkpoint here: neither 'latest' nor *_states.pt files (DeepSpeed) nor "
         "model.safetensors, pytorch_model.bin or their index (Hugging Face)%s",
         list->folder, hint);
+}
+
+/* The name of a path's last part is one of ours, of what is not complete. */
+static bool open_is_left(const char *path)
+{
+    size_t n = strlen(path), from;
+    char name[256];
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (from = n; from > 0 && path[from - 1] != '/';)
+        from--;
+    if (n - from >= sizeof name)
+        return false;
+    memcpy(name, path + from, n - from);
+    name[n - from] = 0;
+    return ckpt_left_name(name) != CKPT_LEFT_NONE;
 }
 
 /* A folder, by the driver that is surest of it; with a driver: because of the file `part` that was
@@ -164,17 +209,28 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
                        const ckpt_directory *driver, const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_listing list;
-    int rc = ckpt_listing_read(&list, map, folder, err);
+    int rc = open_is_left(folder)
+                 ? ckpt_fail(err, CKPT_EMISSING,
+                             "%s: what a run that has not ended, or was killed, has written so far",
+                             folder)
+                 : ckpt_listing_read(&list, map, folder, err);
 
     if (rc != CKPT_OK)
         return rc;
     list.part = part;
-    driver = driver ? driver : open_driver(&list);
+    if (!driver)
+        driver = opts->tag ? open_driver_of_tag(&list) : open_driver(&list, 0, NULL);
     if (!driver)
         return open_nothing(map, &list, err);
     map->path = folder;
     map->format = driver->name;
-    return driver->gather(map, &list, opts, err);
+    rc = driver->gather(map, &list, opts, err);
+    // What the surest driver cannot choose from may stand beside what another one reads whole
+    if (rc == CKPT_EMISSING && !part && !opts->tag && (driver->caps & CKPT_HAS_TAGS) &&
+        open_driver(&list, CKPT_CAN_READ, driver) && err)
+        (void)strncat(err->text, "; for the model that is in this folder too, name its file",
+                      sizeof err->text - strlen(err->text) - 1);
+    return rc;
 }
 
 /* Formats that carry checksums must have them on every record that tensors use. */
@@ -228,6 +284,10 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         rc = folder ? open_folder(map, folder, NULL, NULL, opts, err) : ckpt_fail_memory(err);
     } else if (rc == CKPT_OK) {
         driver = open_part(name, opts->whole_checkpoint);
+        if (!driver && opts->tag)
+            rc = ckpt_fail(err, CKPT_EUSAGE, "%s: a file, and tags are of a run's folder", path);
+    }
+    if (rc == CKPT_OK && !S_ISDIR(st.st_mode)) {
         rc = driver ? open_folder(map, folder, name, driver, opts, err)
                     : open_file(&map, path, opts->collect, err);
     }

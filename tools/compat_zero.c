@@ -115,6 +115,13 @@ static int zero_run(cli_args *a, ckpt_err *err)
     return rc;
 }
 
+/* The script's name says it: everything floating in float32, frozen 16-bit parameters too. */
+static int zero_to_fp32_run(cli_args *a, ckpt_err *err)
+{
+    a->target.dtype = CKPT_F32;
+    return zero_run(a, err);
+}
+
 /* The script takes only these; ours would take more, but a drop-in's --dtype must not surprise. */
 static int zero_to_torch_run(cli_args *a, ckpt_err *err)
 {
@@ -158,7 +165,7 @@ const cli_verb compat_zero_to_fp32 = {
     .options = fp32_options,
     .min = 2,
     .max = 2,
-    .run = zero_run,
+    .run = zero_to_fp32_run,
 };
 
 const cli_verb compat_zero_to_torch = {

@@ -30,7 +30,8 @@ static long cm_count(const char *name)
     return *end == 0 && n >= 0 ? n : -1;
 }
 
-bool zt_comm_launched(void)
+/* How many processes an MPI launcher says there are; -1: none started this one. */
+static long cm_launched(void)
 {
     // mpirun's own first: it may run inside a Slurm step, whose variables it passes on.
     // Open MPI; MPICH, Intel MPI and srun --mpi=pmi2; MVAPICH; srun of any kind.  A batch script
@@ -42,10 +43,68 @@ bool zt_comm_launched(void)
         long n = cm_count(name[i]);
 
         if (n >= 0) {
-            return n > 1;
+            return n;
         }
     }
-    return false;
+    return -1;
+}
+
+bool zt_comm_launched(void)
+{
+    return cm_launched() > 1;
+}
+
+/* What launchers tell their processes: how many there are, which one this is. */
+typedef struct cm_told {
+    const char *size, *rank;
+    bool torch; /* MPI's ranks may have these too, as scripts for torch.distributed set them */
+    bool job;   /* of the job around the process: who starts mpirun there does it right */
+} cm_told;
+
+static const cm_told cm_launchers[] = {
+    {"WORLD_SIZE", "RANK", true, false},
+    {"LOCAL_WORLD_SIZE", "LOCAL_RANK", true, false},
+    {"SLURM_NTASKS", "SLURM_PROCID", false, true},
+    {"FLUX_JOB_SIZE", "FLUX_TASK_RANK", false, true},
+    {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", false, false},
+    {"HOROVOD_SIZE", "HOROVOD_RANK", false, false},
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", false, false},
+    {"PMI_SIZE", "PMI_RANK", false, false},
+    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", false, false},
+    {"PMIX_SIZE", "PMIX_RANK", false, false},
+    {"PALS_SIZE", "PALS_RANKID", false, false},
+};
+
+int zt_comm_alone(bool launching, ckpt_err *err)
+{
+    long mpi = cm_launched();
+
+    for (size_t i = 0; i < sizeof cm_launchers / sizeof *cm_launchers; i++) {
+        const cm_told *t = &cm_launchers[i];
+        long size = cm_count(t->size), rank = cm_count(t->rank), n = mpi > 1 ? mpi : 1;
+        const char *name = size > 1 ? t->size : t->rank;
+
+        // MPI's launcher, or a step of one task, is nearer than the job around it
+        if ((mpi >= 0 && !t->torch) || (launching && t->job)) {
+            continue;
+        }
+        // on several nodes a local number is below the number of all, as it should be
+        if (strcmp(t->size, "WORLD_SIZE") == 0 ? size <= 1 || size == n : size <= n) {
+            if (rank < n) {
+                continue;
+            }
+            name = t->rank;
+        }
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "%s is %s, and %s: a launcher that is not MPI started several processes, and each "
+            "would train for itself; start them by 'mpirun -n N zerotrain ...' (or srun --mpi=pmix, "
+            "or zerotrain --num_gpus N), or name a folder that all see in ZEROTRAIN_STORE; for a "
+            "run of this many unset %s",
+            name, getenv(name), mpi > 1 ? "MPI's launcher has another number" : "MPI has one",
+            name);
+    }
+    return CKPT_OK;
 }
 
 int zt_comm_agree(zt_comm *c, int rc, ckpt_err *err)

@@ -113,6 +113,16 @@ int zt_comm_nccl(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err)
 /* True if this process was started by an MPI launcher as one of several (from its environment; nothing is called). */
 bool zt_comm_launched(void);
 
+/*
+ * Whether what launchers leave in the environment fits the processes that MPI has, or this one
+ * alone.  torchrun, srun without PMI and others start several processes that MPI knows nothing of:
+ * they would be as many runs, each over the same files.
+ *
+ * launching  this process is about to start mpirun itself
+ * Errors     CKPT_EUSAGE: the variable, and how to start the run
+ */
+int zt_comm_alone(bool launching, ckpt_err *err);
+
 void zt_comm_free(zt_comm *c); /* NULL is fine */
 
 /*

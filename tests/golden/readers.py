@@ -29,6 +29,31 @@ def sha(data):
     return hashlib.sha256(data).hexdigest()
 
 
+class Entry(tuple):
+    """(dtype, shape, SHA-256) of a tensor, with its bytes beside."""
+
+    def __new__(cls, dtype, shape, raw):
+        e = super().__new__(cls, (dtype, shape, sha(raw)))
+        e.raw = raw
+        return e
+
+    def narrowed(self, dtype):
+        """A float32 entry as the 16-bit one that it was widened from; itself if it is none."""
+        n = len(self.raw) // 4
+        if self[0] != 'float32' or dtype not in ('bfloat16', 'float16'):
+            return self
+        if dtype == 'bfloat16':
+            narrow = b''.join(self.raw[i + 2:i + 4] for i in range(0, 4 * n, 4))
+            wide = b''.join(b'\0\0' + narrow[i:i + 2] for i in range(0, 2 * n, 2))
+        else:
+            try:
+                narrow = struct.pack('<%de' % n, *struct.unpack('<%df' % n, self.raw))
+            except OverflowError:
+                return self
+            wide = struct.pack('<%df' % n, *struct.unpack('<%de' % n, narrow))
+        return Entry(dtype, self[1], narrow) if wide == self.raw else self
+
+
 def read_safetensors(path):
     with open(path, 'rb') as f:
         n = struct.unpack('<Q', f.read(8))[0]
@@ -43,7 +68,7 @@ def read_safetensors(path):
             shape = list(e['shape'])
             if dtype == 'float4_e2m1fn_x2':
                 shape[-1] //= 2
-            out[name] = (dtype, shape, sha(f.read(t - b)))
+            out[name] = Entry(dtype, shape, f.read(t - b))
         f.seek(0, 2)
         assert f.tell() == base + max([e['data_offsets'][1] for e in head.values()] or [0]), 'trailing bytes'
     return out, meta
@@ -106,5 +131,5 @@ def read_torch(path):
         for s, st in reversed(list(zip(shape, stride))):
             assert s <= 1 or st == want, 'not contiguous'
             want *= max(s, 1)
-        out[name] = (dtype, list(shape), sha(data[offset * width:(offset + n) * width]))
+        out[name] = Entry(dtype, list(shape), data[offset * width:(offset + n) * width])
     return out

@@ -200,7 +200,9 @@ static void test_abort(void **state)
 /* ---- launchers ---- */
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
-                                        "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"};
+                                        "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID",
+                                        "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK",
+                                        "OMPI_COMM_WORLD_RANK", "FLUX_JOB_SIZE"};
 
 static bool launched(const char *name, const char *value, const char *name2, const char *value2)
 {
@@ -230,6 +232,55 @@ static void test_launched(void **state)
     assert_false(launched("OMPI_COMM_WORLD_SIZE", "many", NULL, NULL));
     assert_false(launched("PMI_SIZE", "", NULL, NULL));
     assert_false(launched(NULL, NULL, NULL, NULL));
+}
+
+/* What the environment names and what MPI has: one of them is wrong, or it is one run. */
+static void test_alone(void **state)
+{
+    static const struct {
+        const char *name, *value, *name2, *value2;
+        bool launching, fine;
+    } row[] = {
+        {NULL, NULL, NULL, NULL, false, true},
+        {"WORLD_SIZE", "2", "RANK", "0", false, false},
+        {"WORLD_SIZE", "2", "RANK", "0", true, false}, // each would start an mpirun
+        {"WORLD_SIZE", "1", "RANK", "0", false, true},
+        {"WORLD_SIZE", "many", NULL, NULL, false, true},
+        {"RANK", "1", NULL, NULL, false, false},
+        {"LOCAL_RANK", "1", NULL, NULL, false, false},
+        {"LOCAL_WORLD_SIZE", "2", NULL, NULL, false, false},
+        {"OMPI_COMM_WORLD_RANK", "1", NULL, NULL, false, false},
+        // a job of several tasks that srun has not started, and what may be done in it
+        {"SLURM_NTASKS", "4", "SLURM_PROCID", "0", false, false},
+        {"SLURM_NTASKS", "4", "SLURM_PROCID", "0", true, true},
+        {"SLURM_NTASKS", "4", "SLURM_STEP_NUM_TASKS", "1", false, true},
+        {"SLURM_NTASKS", "4", "OMPI_COMM_WORLD_SIZE", "8", false, true},
+        {"SLURM_NTASKS", "1", "SLURM_PROCID", "0", false, true},
+        {"FLUX_JOB_SIZE", "4", NULL, NULL, false, false},
+        // MPI's processes, with torch's variables beside
+        {"OMPI_COMM_WORLD_SIZE", "2", "WORLD_SIZE", "2", false, true},
+        {"OMPI_COMM_WORLD_SIZE", "2", "LOCAL_WORLD_SIZE", "1", false, true},
+        {"OMPI_COMM_WORLD_SIZE", "2", "WORLD_SIZE", "4", false, false},
+        {"OMPI_COMM_WORLD_SIZE", "4", "WORLD_SIZE", "2", false, false},
+        {"OMPI_COMM_WORLD_SIZE", "1", "WORLD_SIZE", "2", false, false},
+        {"OMPI_COMM_WORLD_SIZE", "2", "RANK", "2", false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        ckpt_err err = {0};
+        int rc;
+
+        (void)launched(row[i].name, row[i].value, row[i].name2, row[i].value2);
+        rc = zt_comm_alone(row[i].launching, &err);
+        if ((rc == CKPT_OK) != row[i].fine)
+            fail_msg("%s=%s %s: %s", row[i].name, row[i].value, row[i].name2, err.text);
+        if (rc != CKPT_OK) {
+            assert_int_equal(rc, CKPT_EUSAGE);
+            assert_non_null(strstr(err.text, "mpirun"));
+        }
+    }
+    (void)launched(NULL, NULL, NULL, NULL);
 }
 
 /* ---- sums ---- */
@@ -614,6 +665,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_agree, new_self, free_self),
         cmocka_unit_test_setup_teardown(test_abort, new_self, free_self),
         cmocka_unit_test(test_launched),
+        cmocka_unit_test(test_alone),
         cmocka_unit_test(test_sum_order),
         cmocka_unit_test(test_sum_integers),
         cmocka_unit_test(test_sum_lengths),

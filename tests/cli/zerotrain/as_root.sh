@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Open MPI's mpirun refuses root, as in a container, unless told otherwise: where it is started from here, it is.
 mkdir bin
 printf '#!/bin/sh\necho "$OMPI_ALLOW_RUN_AS_ROOT $OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"\n' >bin/mpirun

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A limit on the size of files: an error with its reason, not a death by SIGXFSZ; nothing is left.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 (

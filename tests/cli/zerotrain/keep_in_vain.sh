@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # An old checkpoint that cannot be removed is said, and ends nothing: the others go, the run goes on.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 train --quiet --max-steps 3 --save-every 1 --save run

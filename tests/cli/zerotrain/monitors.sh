@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Records that DeepSpeed writes beside the training: said to be without effect, not a reason to stop.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 on='{"enabled": true, "output_path": "logs", "job_name": "x"}'

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 # Without anything to do: how it is used, and not a success.
 zerotrain
