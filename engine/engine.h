@@ -19,6 +19,7 @@
 #include "engine/config/hostfile.h"
 #include "engine/data/data.h"
 #include "engine/save/save.h"
+#include "libckpt/base/vec.h"
 
 /* What a run is told.  Strings belong to argv or to the arena of zt_options_read. */
 typedef struct zt_options {
@@ -59,6 +60,10 @@ int zt_options_read(zt_options *out, ckpt_arena *arena, int argc, char **argv, c
 /* The list of options, for --help. */
 void zt_options_help(FILE *out);
 
+/* What must be the same on all ranks, as lines of name, tab and value; false: out of memory.  Of what
+ * a path names, only whether it is given. */
+bool zt_options_lines(const zt_options *o, ckpt_bytes *to);
+
 /* Milliseconds of one part of a run, summed. */
 enum { ZT_T_DATA, ZT_T_MICRO, ZT_T_UPDATE, ZT_T_SAVE, ZT_T_EVAL, ZT_T_COUNT };
 
@@ -85,6 +90,13 @@ typedef struct zt_engine {
     FILE *metrics;            /* rank 0 */
     double seconds[ZT_T_COUNT];
 } zt_engine;
+
+/*
+ * agree.c: options, configuration, model and data are the same on all ranks.
+ *
+ * Errors  CKPT_EMISMATCH: what differs, on which rank, both values
+ */
+int zt_agree_start(const zt_engine *e, ckpt_err *err);
 
 /* Everything a run needs, initial or resumed weights included. */
 int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_err *err);

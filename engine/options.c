@@ -282,6 +282,64 @@ int zt_options_read(zt_options *out, ckpt_arena *arena, int argc, char **argv, c
     return out->help || out->version ? CKPT_OK : op_needs(out, err);
 }
 
+/* ---- what all ranks must have ---- */
+
+static bool op_among(const char *const *list, const char *name)
+{
+    while (*list && strcmp(*list, name) != 0)
+        list++;
+    return *list != NULL;
+}
+
+static bool op_line(const zt_options *o, const op_row *row, ckpt_bytes *to)
+{
+    const void *at = (const char *)o + row->at;
+
+    switch (row->kind) {
+    case OP_TEXT: {
+        const char *text = *(const char *const *)at;
+        return ckpt_bytes_printf(to, "--%s\t%s\n", row->name, text ? text : "not given");
+    }
+    case OP_INT:
+    case OP_SIZE:
+        return ckpt_bytes_printf(to, "--%s\t%lld\n", row->name, (long long)*(const int64_t *)at);
+    case OP_REAL:
+        return ckpt_bytes_printf(to, "--%s\t%.17g\n", row->name, *(const double *)at);
+    case OP_FLAG:
+        return ckpt_bytes_printf(to, "--%s\t%s\n", row->name,
+                                 *(const bool *)at ? "given" : "not given");
+    case OP_FILE:
+        break;
+    }
+    return true;
+}
+
+bool zt_options_lines(const zt_options *o, ckpt_bytes *to)
+{
+    // what is behind the path is compared, or the rank's own affair; tags have their own agreement
+    static const char *const own[] = {
+        "deepspeed_config", "model",   "vocab",     "metrics",   "tag",      "device",
+        "threads",          "quiet",   "profile",   "args",      "hostfile", "include",
+        "exclude",          "help",    "num_nodes", "num_gpus",  "version",  "local_rank",
+        NULL};
+    static const char *const path[] = {"init", "data",         "eval-data",  "save",
+                                       "load", "save-weights", "save-model", "predict", NULL};
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < OP_COUNT; i++) {
+        const op_row *row = &op_table[i];
+
+        if (op_among(path, row->name))
+            ok = ckpt_bytes_printf(to, "--%s\t%s\n", row->name,
+                                   *(const char *const *)(const void *)((const char *)o + row->at)
+                                       ? "given"
+                                       : "not given");
+        else if (!op_among(own, row->name))
+            ok = op_line(o, row, to);
+    }
+    return ok;
+}
+
 void zt_options_help(FILE *out)
 {
     for (size_t i = 0; i < OP_COUNT; i++) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "engine/save/same.h"
 
 /* The configuration; what "auto" needs to know of the data comes in a second reading. */
 static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
@@ -363,39 +364,6 @@ static int su_local(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
-/* Ranks that read other files (of nodes of their own) would wait for each other for ever. */
-static int su_same(zt_engine *e, ckpt_err *err)
-{
-    static const char *const name[] = {"updates",
-                                       "parameters",
-                                       "samples",
-                                       "samples to evaluate",
-                                       "samples of a micro batch",
-                                       "tokens of a sample"};
-    enum { N = sizeof name / sizeof name[0] };
-    const double mine[N] = {(double)e->total_steps,
-                            (double)zt_model_count(e->model, false),
-                            e->data ? (double)zt_data_count(e->data) : 0,
-                            e->eval_data ? (double)zt_data_count(e->eval_data) : 0,
-                            (double)e->batch_size,
-                            (double)e->seq};
-    double most[2 * N];
-    int rc;
-
-    for (size_t i = 0; i < N; i++) {
-        most[i] = mine[i];
-        most[N + i] = -mine[i];
-    }
-    rc = e->comm->ops->all_reduce(e->comm, most, 2 * N, CKPT_F64, ZT_MAX, err);
-    for (size_t i = 0; rc == CKPT_OK && i < N; i++) {
-        if (most[i] > -most[N + i])
-            rc = ckpt_fail(err, CKPT_EMISMATCH,
-                           "ranks have from %.0f to %.0f %s: are their files the same?",
-                           -most[N + i], most[i], name[i]);
-    }
-    return rc;
-}
-
 int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_err *err)
 {
     zt_engine *e = ckpt_alloc(sizeof *e);
@@ -406,14 +374,16 @@ int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_e
         rc = e->arena ? su_local(e, err) : ckpt_fail_memory(err);
     }
     rc = zt_comm_agree(comm, rc, err);
-    if (rc == CKPT_OK && !opts->print_config)
-        rc = su_same(e, err);
+    if (rc == CKPT_OK)
+        rc = zt_agree_start(e, err);
     if (rc == CKPT_OK && !opts->print_config)
         rc = su_wire(e, err);
     if (rc == CKPT_OK && !opts->print_config)
         rc = zt_comm_agree(comm, su_zero(e, err), err);
     if (rc == CKPT_OK && !opts->print_config)
         rc = zt_comm_agree(comm, su_weights(e, err), err);
+    if (rc == CKPT_OK && !opts->print_config)
+        rc = zt_same_state(e->zero, err);
     if (rc == CKPT_OK)
         *out = e;
     else

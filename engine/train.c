@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "engine/save/together.h"
 #include "libckpt/copy/dir.h"
 
 /* Set by SIGTERM, SIGINT and SIGUSR1 (which mpirun and srun pass on to the ranks). */
@@ -177,6 +178,9 @@ static int tr_try_outputs(const zt_engine *e, ckpt_err *err)
 
     if (e->comm->rank == 0 && o->save)
         rc = tr_try_folder(o->save, err);
+    rc = zt_comm_agree(e->comm, rc, err);
+    if (rc == CKPT_OK && o->save && e->comm->world > 1)
+        rc = zt_together_try(e->comm, o->save, e->config.node_local, err);
     if (rc == CKPT_OK && e->comm->rank == 0 && o->save_model)
         rc = tr_try_folder(o->save_model, err);
     if (rc == CKPT_OK && e->comm->rank == 0 && slash && slash > o->save_weights) {

@@ -131,4 +131,12 @@ void zt_comm_free(zt_comm *c); /* NULL is fine */
  */
 int zt_comm_agree(zt_comm *c, int rc, ckpt_err *err);
 
+/*
+ * What must be equal on all ranks, as lines of a name, a tab and a value: digests are exchanged,
+ * and rank 0's text where they differ (same.c).  text NULL: this rank had no memory for it.
+ *
+ * Errors  CKPT_EMISMATCH: what differs, on which rank, both values; the same on all ranks
+ */
+int zt_comm_same(zt_comm *c, const char *text, ckpt_err *err);
+
 #endif

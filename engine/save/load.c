@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/save/restore.h"
-#include "engine/save/save.h"
+#include "engine/save/same.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/ckpt.h"
@@ -516,6 +516,10 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
     rc = zt_comm_agree(z->comm, rc, err);
     if (rc == CKPT_OK) {
         ld_tag(l.map, &out);
+        out.n_missing = l.n_missing;
+        rc = zt_same_checkpoint(z->comm, l.map, &out, err);
+    }
+    if (rc == CKPT_OK) {
         // Weights alone are rounded as at a start; frozen ones have no master to go by.
         if (!out.with_optimizer || ld_has_frozen(z->model))
             rc = ld_fill(&l, out.with_optimizer, err);
@@ -523,7 +527,6 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
     if (rc == CKPT_OK && out.with_optimizer)
         rc = ld_state(&l, err);
     out.global_steps = z->global_steps;
-    out.n_missing = l.n_missing;
     out.n_unknown = l.n_unknown;
     ld_free(&l);
     if (rc == CKPT_OK && loaded)
@@ -543,6 +546,8 @@ int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing
         rc = ckpt_fail(err, CKPT_EMISSING,
                        "%.80s: no tensor of it has the name of a parameter (%s)", path, l.missing);
     rc = zt_comm_agree(z->comm, rc, err);
+    if (rc == CKPT_OK)
+        rc = zt_same_checkpoint(z->comm, l.map, &(zt_loaded){.n_missing = l.n_missing}, err);
     if (rc == CKPT_OK)
         rc = ld_fill(&l, false, err);
     if (rc == CKPT_OK && n_missing)

@@ -17,6 +17,8 @@
 
 #include "engine/save/keep.h"
 #include "engine/save/live.h"
+#include "engine/save/same.h"
+#include "engine/save/together.h"
 #include "libckpt/ckpt.h"
 #include "libckpt/copy/stage.h"
 
@@ -27,7 +29,8 @@ typedef struct sv_job {
     char tag[SV_TAG];
     char dir[SV_PATH], stage_path[SV_PATH + 2 * SV_TAG];
     int64_t keep;
-    bool writer; /* makes and commits the folder on this node */
+    bool writer;         /* makes and commits the folder on this node */
+    int32_t *writer_of; /* which rank does, for each */
     zt_image image;
     ckpt_map *from, *to;
     ckpt_map *shell; /* the folder and its pointer, as the stage wants them */
@@ -171,13 +174,15 @@ static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
 }
 
 /* Its part when all files are on the disk. */
-static int sv_commit(sv_job *j, ckpt_err *err)
+static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
     if (!j->writer)
         return CKPT_OK;
-    rc = ckpt_dir_sync_made(&j->path, err);
+    rc = zt_together_look(c, j->to, j->stage_path, j->writer_of, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_dir_sync_made(&j->path, err);
     if (rc == CKPT_OK)
         rc = ckpt_stage_commit(j->stage, err);
     if (rc == CKPT_OK)
@@ -198,6 +203,7 @@ static void sv_free(sv_job *j)
     ckpt_stage_close(j->stage);
     ckpt_dir_close(&j->path);
     ckpt_map_free(j->shell);
+    ckpt_free(j->writer_of);
     ckpt_free(j);
 }
 
@@ -210,6 +216,20 @@ static void *sv_write(void *ctx)
     return NULL;
 }
 
+/* Who writes what all ranks share. */
+static int sv_writers(sv_job *j, const zt_zero *z, ckpt_err *err)
+{
+    zt_comm *c = z->comm;
+    int rc;
+
+    j->writer_of = ckpt_alloc((size_t)c->world * sizeof *j->writer_of);
+    rc = zt_comm_agree(c, j->writer_of ? CKPT_OK : ckpt_fail_memory(err), err);
+    if (rc == CKPT_OK)
+        rc = zt_together_writers(c, z->config->node_local, j->writer_of, err);
+    j->writer = rc == CKPT_OK && j->writer_of[c->rank] == c->rank;
+    return rc;
+}
+
 /* Everything up to the first byte; all ranks agree on the outcome. */
 static int sv_begin(sv_job *j, zt_zero *z, const zt_save_opts *o, ckpt_err *err)
 {
@@ -217,9 +237,12 @@ static int sv_begin(sv_job *j, zt_zero *z, const zt_save_opts *o, ckpt_err *err)
     int rc = zt_comm_agree(c, sv_names(j, z, o, err), err);
 
     j->keep = o->keep;
-    j->writer = (z->config->node_local ? c->local_rank : c->rank) == 0;
     if (rc == CKPT_OK)
         rc = zt_comm_agree(c, sv_agree_tag(j, z, err), err);
+    if (rc == CKPT_OK)
+        rc = zt_same_state(z, err);
+    if (rc == CKPT_OK)
+        rc = sv_writers(j, z, err);
     if (rc != CKPT_OK)
         return rc;
     rc = zt_image_take(&j->image, z, j->writer, o->async, err);
@@ -245,7 +268,7 @@ static int sv_finish(sv_job *j, zt_zero *z, ckpt_err *remark, ckpt_err *err)
         (void)ckpt_fail(err, rc, "%s", j->err.text);
     rc = zt_comm_agree(z->comm, rc, err);
     if (rc == CKPT_OK)
-        rc = zt_comm_agree(z->comm, sv_commit(j, err), err);
+        rc = zt_comm_agree(z->comm, sv_commit(j, z->comm, err), err);
     if (rc != CKPT_OK)
         return rc;
     // Only now that the new one is safe may old ones go.

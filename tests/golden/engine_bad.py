@@ -48,11 +48,13 @@ class Bad:
         every = {**self.good, **changes}
         return [x for k, v in every.items() if v is not None for x in ((k,) if v is True else (k, v))]
 
-    def refused(self, changes, world=2, words=()):
-        """What is wrong with how it was refused."""
+    def refused(self, changes, world=2, words=(), last=None):
+        """What is wrong with how it was refused.  last: changes for the last rank alone."""
         metrics, save = self.w.fresh('metrics'), self.w.fresh('save')
         start = time.time()
-        status, out, err = self.w.run(world, self.arguments({'--metrics': metrics, '--save': save, **changes}), LIMIT)
+        given = {'--metrics': metrics, '--save': save, **changes}
+        other = None if last is None else self.arguments({**given, **last})
+        status, out, err = self.w.run(world, self.arguments(given), LIMIT, other)
         lines = [x for x in err.splitlines() if re.match(r'zerotrain: |rank \d+ on \S+: ', x)]
         if status is None:
             return ['no end after %d s: %s' % (LIMIT, err[-200:])]
@@ -308,6 +310,38 @@ class Bad:
                      {'--save': '/proc/none'}, {'--save-model': '/proc/none'}, {'--save-weights': '/proc/none/w'}, {'--local_rank': 'x'}):
             yield 'arguments %s' % ' '.join('%s %s' % x for x in more.items()), lambda m=more: self.refused(m)
 
+    # ---- one rank was told other things ----
+
+    def apart(self):
+        """Rank 1 of two, or 2 of three, has other options, or other files under the same options."""
+        def other(name, words, world=2, changes=None, **last):
+            last = {'--' + k.replace('_', '-'): v for k, v in last.items()}
+            return 'apart: ' + name, lambda: self.refused(changes or {}, world=world, words=('rank %d' % (world - 1), *words), last=last)
+        config = ds_config(2, 2)
+        for name, change, word in (
+                ('weight decay', {'optimizer': {**config['optimizer'], 'params': {**config['optimizer']['params'], 'weight_decay': 0.5}}},
+                 'optimizer.params.weight_decay'),
+                ('warmup', {'scheduler': {**config['scheduler'], 'params': {**config['scheduler']['params'], 'warmup_num_steps': 7}}},
+                 'scheduler.params.warmup_num_steps'), ('precision', {'bf16': {'enabled': True}}, 'bf16')):
+            yield other('config, ' + name, (word,), **{'deepspeed_config': self.w.write('other.json', {**config, **change})})
+        for key, value in (('seed', 7), ('save_every', 2), ('save', None)):
+            yield other('--%s %s' % (key, value), ('--' + key.replace('_', '-'),), **{key: value})
+        yield other('three ranks', ('ranks that differ: 2',), world=3, seed=8)
+        yield other('model', ('activation of the model',), model=self.w.write('m.json', {**gpt2(), 'activation_function': 'gelu'}))
+        with open(self.data, 'rb') as f:
+            data = bytearray(f.read())
+        data[-8] ^= 1
+        yield other('data', ('file of --data',), data=self.w.write('tokens.safetensors', bytes(data)))
+        weights = [self.w.path('w%d.safetensors' % i) for i in (1, 2)]
+        for i, path in enumerate(weights):
+            status, _, err = self.w.run(1, self.arguments({'--save-weights': path, '--save': self.w.path('s%d' % i), '--seed': i}))
+            if status:
+                raise RuntimeError('the good run: %s' % err)
+        yield other('first weights', ('digest',), changes={'--init': weights[0]}, init=weights[1])
+        loads = [self.w.path('s%d' % i) for i in (0, 1)]
+        yield other('resume', ('digest',), changes={'--load': loads[0], '--max-steps': 9}, load=loads[1])
+        yield other('--save', ('must be one folder',), save=self.w.fresh('elsewhere'))
+
     # ---- a rank dies ----
 
     def dies(self, world, rank, stage):
@@ -347,7 +381,7 @@ def main():
     a = p.parse_intermixed_args()
     b = Bad(a.bin, a.shared)
     passed = failed = 0
-    todo = [x for part in (b.configs, b.models, b.weights, b.scales, b.corpus, b.datas, b.others) for x in part()]
+    todo = [x for part in (b.configs, b.models, b.weights, b.scales, b.corpus, b.datas, b.others, b.apart) for x in part()]
     todo = todo[::4] if a.some else todo
     todo += [('killed rank %d of %d, stage %d' % x, lambda x=x: b.dies(x[1], x[0], x[2])) for x in ((1, 2, 2), (0, 2, 3), (2, 3, 1))[a.some * 2:]]
     todo = [x for x in todo if not a.only or any(o in x[0] for o in a.only)]

@@ -71,13 +71,16 @@ class Work:
             f.write(content if isinstance(content, (bytes, str)) else json.dumps(content))
         return path
 
-    def command(self, world, args):
-        ranks = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world)] if world > 1 else []
-        return ranks + [self.program, '--threads', '1', '--quiet'] + [str(x) for x in args]
+    def command(self, world, args, last=None):
+        """last: other arguments for the last of several ranks."""
+        ranks = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world - (last is not None))] if world > 1 else []
+        program = [self.program, '--threads', '1', '--quiet']
+        more = [':', '-n', '1'] + program + [str(x) for x in last] if last is not None else []
+        return ranks + program + [str(x) for x in args] + more
 
-    def run(self, world, args, timeout=300):
+    def run(self, world, args, timeout=300, last=None):
         """(exit status, stdout, stderr); status None: it did not end."""
-        p = subprocess.Popen(self.command(world, args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        p = subprocess.Popen(self.command(world, args, last), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              text=True, errors='replace', env=ENV, cwd=self.dir.name)
         try:
             out, err = p.communicate(timeout=timeout)

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "ckpt.h"
+#include "engine/save/together.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/save_help.h"
 
@@ -652,6 +653,7 @@ static int act_nodes(zt_zero *z, void *ctx, ckpt_err *err)
 
     z->comm->local_rank = z->comm->rank % 2;
     z->comm->local_world = 2;
+    z->comm->host = z->comm->rank < 2 ? "here" : "there";
     return act_save(z, &a, err);
 }
 
@@ -683,6 +685,104 @@ static void every_node_has_its_files_and_the_models(void **state)
     }
 }
 
+/* ---- ranks that are apart ---- */
+
+/* Each rank has a folder of its own where one is meant. */
+static int act_apart(zt_zero *z, void *ctx, ckpt_err *err)
+{
+    const nodes *n = ctx;
+    act a = {.path = n->path[z->comm->rank % 2]};
+
+    return act_save(z, &a, err);
+}
+
+/* Before anything is trained. */
+static int act_try(zt_zero *z, void *ctx, ckpt_err *err)
+{
+    const nodes *n = ctx;
+
+    return zt_together_try(z->comm, n->path[z->comm->rank % 2], z->config->node_local, err);
+}
+
+/* All ranks fail alike, and say this. */
+static void all_say(const save_case *run, int code, const char *words)
+{
+    for (int i = 0; i < run->world; i++) {
+        if (run->rc[i] != code || !strstr(run->err[i].text, words))
+            fail_msg("rank %d: %d %s", i, run->rc[i], run->err[i].text);
+        assert_string_equal(run->err[i].text, run->err[0].text);
+    }
+}
+
+static void a_folder_that_is_not_one_for_all_is_found(void **state)
+{
+    trip t = {.stage = 2, .world = 3, .precision = ADAMW};
+    nodes n = {0};
+    save_case run = case_of(&t, act_apart, NULL);
+
+    (void)state;
+    run.ctx = &n;
+    zt_together_patience = 0.02;
+    strcpy(n.path[0], new_run());
+    strcpy(n.path[1], new_run());
+    save_run(&run);
+    all_say(&run, CKPT_EMISSING, "shared by all ranks");
+    assert_int_equal(access(folder_at(n.path[0], "latest"), F_OK), -1);
+    assert_int_equal(access(folder_at(n.path[0], "global_step9"), F_OK), -1);
+    folder_remove(n.path[0]);
+    folder_remove(n.path[1]);
+
+    run.act = act_try;
+    save_run(&run); // neither is there
+    all_say(&run, CKPT_EMISMATCH, "rank 1 on here");
+    assert_int_equal(access(n.path[0], F_OK), -1);
+    assert_int_equal(mkdir(n.path[0], 0777), 0);
+    assert_int_equal(mkdir(n.path[1], 0777), 0);
+    save_run(&run);
+    all_say(&run, CKPT_EMISMATCH, "must be one folder");
+    assert_int_equal(rmdir(n.path[0]), 0); // empty
+    assert_int_equal(rmdir(n.path[1]), 0);
+
+    strcpy(n.path[1], n.path[0]);
+    save_run_well(&run);
+    assert_int_equal(access(n.path[0], F_OK), -1); // nothing stays of the trial
+    assert_int_equal(mkdir(n.path[0], 0777), 0);
+    save_run_well(&run);
+    assert_int_equal(rmdir(n.path[0]), 0);
+}
+
+/* Rank 0's schedule has gone another way than the others'. */
+static int act_other_rate(zt_zero *z, void *ctx, ckpt_err *err)
+{
+    const zt_save_opts opts = {.dir = ctx};
+    zt_saver *s = NULL;
+    int rc = live(z, err);
+
+    if (z->comm->rank > 0)
+        z->group[0].hyper.lr *= 2;
+    if (rc == CKPT_OK)
+        rc = zt_saver_new(&s, z, err);
+    if (rc == CKPT_OK)
+        rc = zt_save(s, &opts, err);
+    zt_saver_free(s);
+    return rc;
+}
+
+static void ranks_of_other_states_do_not_save(void **state)
+{
+    trip t = {.stage = 1, .world = 3, .precision = ADAMW};
+    char path[FOLDER_PATH];
+    save_case run = case_of(&t, act_other_rate, NULL);
+
+    (void)state;
+    run.ctx = path;
+    strcpy(path, new_run());
+    save_run(&run);
+    all_say(&run, CKPT_EMISMATCH, "learning rate of group 0");
+    assert_non_null(strstr(run.err[2].text, "ranks that differ: 1, 2"));
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -700,6 +800,8 @@ int main(void)
         cmocka_unit_test(frozen_parameters_come_along),
         cmocka_unit_test(adapters_go_out_as_peft_folders),
         cmocka_unit_test(every_node_has_its_files_and_the_models),
+        cmocka_unit_test(a_folder_that_is_not_one_for_all_is_found),
+        cmocka_unit_test(ranks_of_other_states_do_not_save),
     };
 
     return cmocka_run_group_tests(tests, save_top_make, save_top_remove);

@@ -181,12 +181,86 @@ static int teardown(void **state)
     return 0;
 }
 
+/* The lines of a command line; the caller frees them. */
+static ckpt_bytes lines_of(const char *line)
+{
+    ckpt_bytes to = {0};
+    zt_options o;
+
+    assert_int_equal(read_line(&o, line), CKPT_OK);
+    assert_true(zt_options_lines(&o, &to));
+    assert_true(ckpt_bytes_add(&to, "", 1));
+    return to;
+}
+
+/* What must be the same on all ranks shows in the lines; a rank's own paths and devices do not. */
+static void test_lines(void **state)
+{
+    static const char *const counts[] = {"--seed 3",
+                                         "--max-steps 3",
+                                         "--epochs 2",
+                                         "--save d --keep 2",
+                                         "--save d --async-save",
+                                         "--save d --save-every 2",
+                                         "--save d",
+                                         "--load d",
+                                         "--load d --load-tag t",
+                                         "--load d --module-only",
+                                         "--init f --not-strict",
+                                         "--init f",
+                                         "--data f",
+                                         "--eval-data f",
+                                         "--eval-data f --eval-every 2",
+                                         "--evaluate",
+                                         "--predict f",
+                                         "--save-weights f",
+                                         "--save-model d",
+                                         "--param-groups decay",
+                                         "--freeze x",
+                                         "--lora-rank 2",
+                                         "--lora-alpha 2",
+                                         "--lora-rank 2 --lora-dropout 0.5",
+                                         "--dropout",
+                                         "--activation-checkpointing",
+                                         "--seq 9",
+                                         "--cased",
+                                         "--token-dtype uint32",
+                                         "--no-shuffle",
+                                         "--deterministic",
+                                         "--print-config",
+                                         "--compat-z0-loss-scale",
+                                         "--learning_rate 0.5",
+                                         "--bf16"};
+    static const char *const own[] = {
+        "--deepspeed_config f", "--model f",      "--vocab f", "--metrics f", "--threads 3",
+        "--device cuda",        "--local_rank 1", "--quiet",   "--profile",   "--hostfile h"};
+    ckpt_bytes none = lines_of(""), a = lines_of("--data f --seed 3"),
+               b = lines_of("--seed=3 --data g");
+
+    (void)state;
+    assert_string_equal((char *)a.at, (char *)b.at);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        ckpt_bytes to = lines_of(counts[i]);
+        if (strcmp((char *)to.at, (char *)none.at) == 0)
+            fail_msg("%s does not count", counts[i]);
+        ckpt_vec_free(&to);
+    }
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        ckpt_bytes to = lines_of(own[i]);
+        assert_string_equal((char *)to.at, (char *)none.at);
+        ckpt_vec_free(&to);
+    }
+    ckpt_vec_free(&none);
+    ckpt_vec_free(&a);
+    ckpt_vec_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults), cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_refused),  cmocka_unit_test(test_together),
-        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_files),    cmocka_unit_test(test_lines),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

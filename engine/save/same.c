@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * same.c: files and state of a run as lines to compare between ranks.
+ */
+#include "engine/save/same.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libckpt/base/digest.h"
+
+enum { SA_PIECE = 1 << 16, SA_PIECES = 64, SA_WHOLE = 16 << 20 };
+
+/* ---- files ---- */
+
+/* n bytes from `at` on; a file that ends before them has changed. */
+static int sa_read(int fd, uint8_t *to, size_t n, uint64_t at, const char *path, ckpt_err *err)
+{
+    for (size_t did = 0; did < n;) {
+        ssize_t got = pread(fd, to + did, n - did, (off_t)(at + did));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return ckpt_fail_sys(err, CKPT_EIO, got < 0 ? errno : 0, "%s: cannot be read", path);
+        did += (size_t)got;
+    }
+    return CKPT_OK;
+}
+
+/* All pieces, or those at even distances, the first and the last among them. */
+static int sa_digest(int fd, uint64_t size, bool all, ckpt_sha256 *sha, const char *path,
+                     ckpt_err *err)
+{
+    uint64_t n = size / SA_PIECE + (size % SA_PIECE != 0), few = all ? n : SA_PIECES;
+    uint8_t *piece = ckpt_alloc(SA_PIECE);
+    int rc = piece ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < few; i++) {
+        uint64_t at = (all ? i : (n - 1) * i / (few - 1)) * SA_PIECE;
+        size_t m = size - at < SA_PIECE ? (size_t)(size - at) : SA_PIECE;
+        rc = sa_read(fd, piece, m, at, path, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_sha256_add(sha, piece, m, err);
+    }
+    ckpt_free(piece);
+    return rc;
+}
+
+static int sa_line(ckpt_bytes *lines, const char *name, int fd, uint64_t size, uint64_t whole,
+                   const char *path, ckpt_err *err)
+{
+    bool all = size <= whole || size <= (uint64_t)SA_PIECE * SA_PIECES;
+    uint8_t digest[32];
+    char hex[65];
+    ckpt_sha256 *sha = NULL;
+    int rc = ckpt_sha256_new(&sha, err);
+
+    if (rc == CKPT_OK)
+        rc = sa_digest(fd, size, all, sha, path, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_sha256_end(sha, digest, err);
+    ckpt_sha256_free(sha);
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_sha256_hex(digest, hex);
+    hex[16] = 0;
+    return ckpt_bytes_printf(lines, "%s\t%" PRIu64 " bytes with digest %s\n", name, size, hex)
+               ? CKPT_OK
+               : ckpt_fail_memory(err);
+}
+
+int zt_same_file(ckpt_bytes *lines, const char *name, const char *path, uint64_t whole,
+                 ckpt_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc;
+    struct stat st;
+
+    if (fd < 0)
+        return ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno, "%s", path);
+    if (fstat(fd, &st) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s", path);
+    else if (!S_ISREG(st.st_mode))
+        rc =
+            ckpt_bytes_printf(lines, "%s\tno plain file\n", name) ? CKPT_OK : ckpt_fail_memory(err);
+    else
+        rc = sa_line(lines, name, fd, (uint64_t)st.st_size, whole, path, err);
+    (void)close(fd);
+    return rc;
+}
+
+/* ---- comparing ---- */
+
+int zt_same(zt_comm *c, ckpt_bytes *lines, int rc, ckpt_err *err)
+{
+    if (rc == CKPT_OK && !ckpt_bytes_add(lines, "", 1))
+        rc = ckpt_fail_memory(err);
+    rc = zt_comm_agree(c, rc, err);
+    if (rc == CKPT_OK)
+        rc = zt_comm_same(c, (const char *)lines->at, err);
+    ckpt_vec_free(lines);
+    return rc;
+}
+
+int zt_same_checkpoint(zt_comm *c, const ckpt_map *map, const zt_loaded *loaded, ckpt_err *err)
+{
+    ckpt_bytes lines = {0};
+    int rc = CKPT_OK;
+
+    if (c->world == 1)
+        return rc;
+    if (!ckpt_bytes_printf(&lines,
+                           "tag of the checkpoint\t%s\nits optimizer state\t%s\n"
+                           "its missing parameters\t%zu\n",
+                           loaded->tag, loaded->with_optimizer ? "read" : "not read",
+                           loaded->n_missing))
+        rc = ckpt_fail_memory(err);
+    for (size_t i = 0; rc == CKPT_OK && i < map->files.n; i++) {
+        const char *path = map->files.at[i].path, *slash = strrchr(path, '/');
+        // the name of a single file may be each rank's own
+        rc = zt_same_file(&lines,
+                          map->files.n == 1 ? "file of the checkpoint"
+                          : slash           ? slash + 1
+                                            : path,
+                          path, SA_WHOLE, err);
+    }
+    return zt_same(c, &lines, rc, err);
+}
+
+int zt_same_state(const zt_zero *z, ckpt_err *err)
+{
+    const zt_scaler *s = &z->scaler;
+    ckpt_bytes lines = {0};
+    bool ok = ckpt_bytes_printf(
+                  &lines,
+                  "global_steps\t%" PRId64 "\nglobal_samples\t%" PRId64 "\nskipped_steps\t%" PRId64
+                  "\nmicro steps\t%" PRId64 "\nsteps of the optimizer\t%" PRId64 "\n",
+                  z->global_steps, z->global_samples, z->skipped, z->micro_steps, z->updates) &&
+              ckpt_bytes_printf(&lines,
+                                "loss scale\t%.17g\nits iteration\t%" PRId64
+                                "\nits last overflow\t%" PRId64 "\nits window\t%" PRId64
+                                "\nits hysteresis\t%" PRId64 " of %" PRId64
+                                "\nits factor\t%.17g\nits minimum\t%.17g\n",
+                                s->scale, s->iter, s->last_overflow, s->window, s->left,
+                                s->hysteresis, s->factor, s->min_scale) &&
+              ckpt_bytes_printf(&lines, "step of the schedule\t%" PRId64 "\n", z->schedule.last);
+
+    for (uint32_t i = 0; ok && i < z->n_groups; i++) {
+        const zt_hyper *h = &z->group[i].hyper;
+        ok = ckpt_bytes_printf(&lines,
+                               "learning rate of group %" PRIu32 "\t%.17g\nbetas of group %" PRIu32
+                               "\t%.17g %.17g\nweight decay of group %" PRIu32 "\t%.17g\n",
+                               i, h->lr, i, h->beta1, h->beta2, i, h->weight_decay);
+    }
+    return zt_same(z->comm, &lines, ok ? CKPT_OK : ckpt_fail_memory(err), err);
+}
