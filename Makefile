@@ -363,7 +363,9 @@ $(B)/fault_alloc: tests/fault/alloc.c $(B)/lib/libckpt.a
 check-fault: programs $(B)/ioshim.so $(B)/fault_alloc $(B)/gen_zero
 	@python3 tests/fault/run.py --some --bin $(B)/bin --shim $(B)/ioshim.so --alloc $(B)/fault_alloc --gen $(B)/gen_zero tests/fixtures
 
+# all in memory, and some on a disk
 rest-fault: programs $(B)/ioshim.so $(B)/fault_alloc $(B)/gen_zero
+	@env -u TMPDIR python3 tests/fault/run.py --some --bin $(B)/bin --shim $(B)/ioshim.so --alloc $(B)/fault_alloc --gen $(B)/gen_zero tests/fixtures
 	@python3 tests/fault/run.py --bin $(B)/bin --shim $(B)/ioshim.so --alloc $(B)/fault_alloc --gen $(B)/gen_zero tests/fixtures
 
 # writes valid ZeRO checkpoints of any size and world, for benchmarks and interop tests

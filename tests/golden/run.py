@@ -19,7 +19,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from readers import ST, read_safetensors, read_torch
 
 SKIP_KINDS = ('moe_', 'pipe', 'tp2_', 'autotp', 'dcp_', 'old_dcp', 'numpy', 'gguf', 'accel', 'fsdp', 'hf_trainer_fsdp', 'hsdp', 'lightning',
-              'map_', 'mcore', 'mlegacy', 'peft', 'rl_', 'titan')
+              'map_', 'mcore', 'mlegacy', 'peft', 'rl_', 'titan', 'npz',
+              'k_zenflow')   # its masters and copies differ
+# Frozen parameters of stage 1 that DeepSpeed's script leaves out; the shards have them, and so have our outputs.
+LOST = {'k_frozen_z1': ('lm_head.weight', 'wpe.weight', 'wte.weight')}
 passed, failed = 0, []
 
 
@@ -82,7 +85,8 @@ def read_folder(folder):
 
 
 def allow_buffers(got, want, e):
-    """Where the weights were taken from the live engine they lack the buffers, which belong to the module: compare those apart."""
+    """What is to be compared: without LOST; weights of a live engine lack the buffers, which belong to the module."""
+    got = {k: v for k, v in got.items() if k not in LOST.get(e.get('fixture'), ())}
     if not str(e.get('weights_source', '')).startswith('live engine'):
         return got
     buffers = e.get('buffers') or {}
