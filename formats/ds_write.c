@@ -228,8 +228,14 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         w.layers = w.layers || (kind == CKPT_DS_LAYER && !state->joined);
         w.experts = w.experts || kind == CKPT_DS_EXPERT;
     }
+    if (rc == CKPT_OK && w.stage > 0)
+        rc = ckpt_dsw_full_left_out(&w, w.stage < 3);
     if (rc == CKPT_OK)
         rc = dw_objects(&w);
+    // Before 0.7.0 stage 1 is written under the number of stage 2, whose code it shares.
+    to->claim.stage = w.stage == 1 && !w.legacy && w.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : w.stage;
+    to->claim.world = w.world;
+    to->claim.dtype = w.dtype;
     if (rc == CKPT_OK)
         rc = ckpt_dsw_layout(&w);
     if (rc == CKPT_OK)
@@ -327,6 +333,9 @@ static int dw_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
                          "optimizer gets the parameters",
                          from->path);
     rc = dw_tag(to, from, target, err);
+    to->claim = (ckpt_claim){.made = true,
+                             .fresh = target->fresh_optimizer,
+                             .objects_dropped = target->objects_dropped};
     for (size_t i = 0; rc == CKPT_OK && i < from->states.n; i++)
         rc = dw_state(to, from, from->states.at[i], target, err);
     return rc == CKPT_OK ? dw_whole_files(to, from, target, err) : rc;

@@ -178,6 +178,12 @@ typedef enum ckpt_dsw_full_form {
 
 ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w);
 
+/*
+ * A source without ZeRO, written for a stage of it: what it keeps beside its optimizer and what has no
+ * place there is said (ckpt_dsw_left_out).  clip: the target keeps clip_grad.
+ */
+int ckpt_dsw_full_left_out(const ckpt_dsw *w, bool clip);
+
 /* The model file's `optimizer`; None under ZeRO. */
 ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old);
 
@@ -200,7 +206,13 @@ ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old);
 ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old);
 ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
 
-/* Say what was rewritten, once per folder: "rewritten: dp_world_size 8 -> 4". */
+/*
+ * Say what was rewritten, once per folder: "rewritten: dp_world_size 8 -> 4"; and what has no place in
+ * the target, and why: "left out: clip_grad: stage 3 ...", a warning where a run goes on differently
+ * without it.  Both begin with the value's path: what is not said must be found again (libckpt/claim.h).
+ */
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);
+int ckpt_dsw_left_out(const ckpt_dsw *w, ckpt_severity severity, const char *fmt, ...)
+    CKPT_PRINTF(3, 4);
 
 #endif

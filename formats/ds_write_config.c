@@ -46,22 +46,40 @@ bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const ch
 
 /* ---- telling ---- */
 
+/* ds_config stands in every file, and every file of a run gets the same one: once is enough. */
+static int dwc_once(const ckpt_dsw *w, ckpt_severity severity, const char *head, const char *text)
+{
+    size_t n = strlen(head);
+
+    for (size_t i = 0; i < w->to->findings.n; i++) {
+        const char *said = w->to->findings.at[i].text;
+        if (strncmp(said, head, n) == 0 && strcmp(said + n, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(w->to, severity, w->err, "%s%s", head, text);
+}
+
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...)
 {
-    static const char head[] = "rewritten: ";
     char text[256];
     va_list args;
 
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    // ds_config stands in every file, and every file of a run gets the same one.
-    for (size_t i = 0; i < f->w->to->findings.n; i++) {
-        if (strcmp(f->w->to->findings.at[i].text + sizeof head - 1, text) == 0)
-            return;
-    }
     if (f->t.rc == CKPT_OK)
-        f->t.rc = ckpt_map_note(f->w->to, CKPT_INFO, f->w->err, "%s%s", head, text);
+        f->t.rc = dwc_once(f->w, CKPT_INFO, "rewritten: ", text);
+}
+
+int ckpt_dsw_left_out(const ckpt_dsw *w, ckpt_severity severity, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return dwc_once(w, severity, "left out: ", text);
 }
 
 /* ---- rewriting it ---- */
@@ -264,7 +282,11 @@ ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old)
 
 ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old)
 {
+    int64_t was = 0, is = dwc_is_dynamic(f);
+
     if (old && !f->w->new_dtype)
         return ckpt_tt_copy(&f->t, old);
-    return ckpt_tt_bool(&f->t, dwc_is_dynamic(f));
+    if (ckpt_value_as_int(old, &was) && was != is)
+        ckpt_dsw_say(f, "dynamic_loss_scale -> %s", is ? "true" : "false");
+    return ckpt_tt_bool(&f->t, is != 0);
 }

@@ -205,3 +205,31 @@ ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old)
     }
     return dict;
 }
+
+/* ---- what other stages have no place for ---- */
+
+int ckpt_dsw_full_left_out(const ckpt_dsw *w, bool clip)
+{
+    static const char *const scale[] = {"cur_scale",          "dynamic_loss_scale", "cur_iter",
+                                        "last_overflow_iter", "scale_factor",       "scale_window"};
+    const ckpt_value *from = ckpt_value_get(w->state->model, "optimizer");
+    bool no_scale = w->new_dtype && w->state->dtype == CKPT_F16;
+    int64_t moves = 0;
+    int rc = CKPT_OK;
+
+    if (w->state->stage != 0)
+        return CKPT_OK;
+    (void)ckpt_value_as_int(ckpt_value_get(from, "dynamic_loss_scale"), &moves);
+    // A scale that is fixed is all that a scaler of that kind holds.
+    for (size_t i = no_scale ? 0 : 2; rc == CKPT_OK && i < sizeof scale / sizeof *scale; i++) {
+        if (ckpt_value_get(from, scale[i]) && (no_scale || !moves))
+            rc = ckpt_dsw_left_out(w, CKPT_INFO, "optimizer.%s: %s", scale[i],
+                                   no_scale ? "the run is no longer in fp16"
+                                            : "the loss scale is fixed");
+    }
+    if (rc == CKPT_OK && !clip && ckpt_value_get(from, "clip_grad"))
+        rc = ckpt_dsw_left_out(w, CKPT_INFO,
+                               "optimizer.clip_grad: DeepSpeed keeps none there; its configuration "
+                               "has it");
+    return rc;
+}

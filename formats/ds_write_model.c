@@ -35,10 +35,15 @@ static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_
     return v;
 }
 
-/* What a parameter is kept as in the module: the run's dtype, unless it was another one before. */
+/*
+ * What a parameter is kept as in the module: the run's dtype, unless it was another one before.  Stage
+ * 3's placeholders up to 0.5.10 are F32 whatever the run was.
+ */
 static ckpt_dtype dwm_dtype(const ckpt_dsw *w, const ckpt_value *old)
 {
-    if (!w->new_dtype && old && old->kind == CKPT_V_TENSOR)
+    bool hollow = w->state->stage == 3 && w->from_release < CKPT_DS_RELEASE(0, 6, 0);
+
+    if (!w->new_dtype && !hollow && old && old->kind == CKPT_V_TENSOR)
         return old->as.tensor->dtype;
     return w->dtype;
 }

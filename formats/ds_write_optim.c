@@ -255,12 +255,28 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
     return list;
 }
 
+/* Elastic and legacy files have no param_groups. */
+static int dwo_left_fields(const ckpt_dsw_file *f)
+{
+    const ckpt_state *state = f->w->state;
+
+    for (size_t g = 0; g < state->group.n; g++) {
+        if (state->group.at[g].fields)
+            return ckpt_dsw_left_out(f->w, CKPT_WARNING,
+                                     "param_groups: elastic checkpoints keep no hyper-parameters: "
+                                     "a run goes on with those of its configuration");
+    }
+    return CKPT_OK;
+}
+
 /* The wrapped optimizer's own state_dict. */
 static ckpt_value *dwo_base(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict;
 
+    if ((f->w->lean || f->w->legacy) && f->t.rc == CKPT_OK)
+        f->t.rc = dwo_left_fields(f);
     if (f->w->lean || f->w->legacy)
         return dwo_lean(f);
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
@@ -500,6 +516,13 @@ static bool dwo_is_layout(const ckpt_value *key)
     return false;
 }
 
+/* Of those, values of the run, and no words about the layout. */
+static bool dwo_is_value(const ckpt_value *key)
+{
+    return ckpt_value_is(key, "clip_grad") || ckpt_value_is(key, "overflow") ||
+           ckpt_value_is(key, "loss_scaler") || ckpt_value_is(key, "dynamic_loss_scale");
+}
+
 /* The template without what only the source's own stage has. */
 static ckpt_value *dwo_common(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_dsw_key *table)
 {
@@ -512,6 +535,10 @@ static ckpt_value *dwo_common(ckpt_dsw_file *f, const ckpt_value *old, const ckp
             kept = ckpt_value_is(from.at[i].key, k->key);
         if (kept)
             ckpt_tt_put_at(&f->t, dict, from.at[i].key, from.at[i].value);
+        else if (dwo_is_value(from.at[i].key) && f->t.rc == CKPT_OK)
+            f->t.rc = ckpt_dsw_left_out(f->w, CKPT_INFO,
+                                        "%s: DeepSpeed keeps none there; its configuration has it",
+                                        from.at[i].key->as.text.at);
     }
     return dict;
 }

@@ -249,6 +249,21 @@ static const ckpt_tensor *uw_moment(const ckpt_uni_write *w, const char *kind, c
     return m;
 }
 
+/* A parameter's file of one kind of state: zeros, which is said, where it alone has none. */
+static int uw_moment_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_pair *kind)
+{
+    const char *name = kind->key->as.text.at;
+    const ckpt_tensor *moment = uw_moment(w, name, p);
+    int rc = CKPT_OK;
+
+    if (!moment && !w->ds.fresh && kind->value->kind != CKPT_V_NONE)
+        rc = ckpt_map_note(w->ds.to, CKPT_WARNING, w->ds.err,
+                           "rewritten: %s/%s -> zeros: the source has none of this parameter, and "
+                           "DeepSpeed wants it of all of a group",
+                           name, p->name);
+    return rc == CKPT_OK ? uw_tensor_file(w, p, name, moment) : rc;
+}
+
 /* Any parameter of the group has this kind of state: then DeepSpeed wants it of all. */
 static bool uw_group_has(const ckpt_uni_write *w, const ckpt_group *g, const ckpt_pair *kind)
 {
@@ -313,22 +328,40 @@ static int uw_step_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_grou
 
 /* ---- all of them ---- */
 
+/* What a group's optimizer keeps that has no file: DeepSpeed reads moments and step counts alone. */
+static int uw_left_out(ckpt_uni_write *w, const ckpt_group *g)
+{
+    ckpt_dict kinds = ckpt_value_map(g->entry);
+    int rc = CKPT_OK;
+
+    for (uint64_t k = 0; rc == CKPT_OK && k < kinds.n; k++) {
+        const ckpt_value *key = kinds.at[k].key;
+        bool file = uw_is_kind(&kinds.at[k]) && uw_group_has(w, g, &kinds.at[k]);
+        if (key->kind != CKPT_V_STR || file || ckpt_value_is(key, "step") ||
+            kinds.at[k].value->kind == CKPT_V_NONE)
+            continue;
+        rc = ckpt_dsw_left_out(&w->ds, CKPT_WARNING,
+                               "param_groups[%zu].state.%.200s: universal checkpoints of DeepSpeed "
+                               "have no place for it: a run begins it anew",
+                               (size_t)(g - w->ds.state->group.at), key->as.text.at);
+    }
+    return rc;
+}
+
 /* The folders of a group's parameters. */
 static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
 {
     ckpt_dict kinds = ckpt_value_map(g->entry);
     ckpt_tensor *const *param = w->ds.state->param.at + g->first;
-    int rc = CKPT_OK;
+    int rc = uw_left_out(w, g);
 
     for (size_t i = 0; rc == CKPT_OK && i < g->n; i++)
         rc = uw_tensor_file(w, param[i], "fp32", param[i]);
     for (uint64_t k = 0; rc == CKPT_OK && k < kinds.n; k++) {
         if (!uw_is_kind(&kinds.at[k]) || !uw_group_has(w, g, &kinds.at[k]))
             continue;
-        for (size_t i = 0; rc == CKPT_OK && i < g->n; i++) {
-            const char *kind = kinds.at[k].key->as.text.at;
-            rc = uw_tensor_file(w, param[i], kind, uw_moment(w, kind, param[i]));
-        }
+        for (size_t i = 0; rc == CKPT_OK && i < g->n; i++)
+            rc = uw_moment_file(w, param[i], &kinds.at[k]);
     }
     for (size_t i = 0; rc == CKPT_OK && ckpt_uni_write_steps(w, g) && i < g->n; i++)
         rc = uw_step_file(w, param[i], g);
@@ -414,6 +447,8 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         rc = uw_form(&w);
     }
     if (rc == CKPT_OK)
+        rc = ckpt_dsw_full_left_out(&w.ds, false);
+    if (rc == CKPT_OK)
         rc = uw_warn(&w);
     if (rc == CKPT_OK)
         rc = uw_objects(&w);
@@ -421,6 +456,11 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         rc = uw_rules(&w);
     if (rc == CKPT_OK)
         rc = uw_tag(&w);
+    to->claim = (ckpt_claim){.made = true,
+                             .fresh = w.ds.fresh,
+                             .objects_dropped = target->objects_dropped,
+                             .stage = -1,
+                             .dtype = w.ds.dtype};
     if (rc == CKPT_OK)
         rc = uw_files(&w);
     ckpt_uni_rules_free(w.rules);

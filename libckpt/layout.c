@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libckpt/base/cast.h"
+#include "libckpt/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/format.h"
 
@@ -157,6 +158,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
         rc = lay_metadata(to, from, err);
     if (rc == CKPT_OK)
         rc = lay_files(to, from, target, err);
+    if (rc == CKPT_OK && !to->claim.made)
+        rc = ckpt_claim_tensors(from, to, err);
     if (rc != CKPT_OK) {
         ckpt_map_free(to);
         return rc;

@@ -2,6 +2,7 @@
 /*
  * plan_run.c: making and running plans as the public header has it: copy/ meets the formats here.
  */
+#include "libckpt/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/format.h"
 
@@ -24,5 +25,7 @@ static int plan_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
 int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
                   ckpt_run_report *report, ckpt_err *err)
 {
-    return ckpt_run(plan, folder, opts, plan_seal, report, err);
+    static const ckpt_run_hooks hooks = {.seal = plan_seal, .check = ckpt_claim_check};
+
+    return ckpt_run(plan, folder, opts, &hooks, report, err);
 }

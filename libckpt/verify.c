@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "libckpt/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/format.h"
 
@@ -120,6 +121,8 @@ static int ver_values(ver_state *v, const ckpt_map *map, const ckpt_run_opts *ru
     ckpt_plan *plan = NULL;
     int rc = ver_sink_map(&to, map, err);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_claim_count(map, to, err);
     if (rc == CKPT_OK)
         rc = ckpt_plan_new(&plan, map, to, run, err);
     if (rc == CKPT_OK)

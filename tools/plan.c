@@ -22,7 +22,9 @@ enum {
 };
 
 /* What the library's notes about changed values begin with. */
+/* How findings begin that say what became of single values (libckpt/claim.h). */
 #define PLAN_REWRITTEN "rewritten: "
+#define PLAN_LEFT_OUT  "left out: "
 
 /* ---- the disk ---- */
 
@@ -153,29 +155,48 @@ static void plan_files_text(const convert_job *job)
 
 /* ---- values that were changed ---- */
 
-/* The i-th value that was changed ("dp_world_size 8 -> 4"), or NULL. */
-static const char *plan_rewritten(const ckpt_map *to, size_t i)
+/* The i-th finding that begins so, or NULL; *warned: it is a warning, which is said on stderr. */
+static const char *plan_value(const ckpt_map *to, const char *head, size_t i, bool *warned)
 {
-    size_t n = strlen(PLAN_REWRITTEN);
     const char *text;
     int severity, code;
 
     for (size_t k = 0; ckpt_map_finding_at(to, k, &severity, &code, &text); k++) {
-        if (strncmp(text, PLAN_REWRITTEN, n) == 0 && i-- == 0)
-            return text + n;
+        if (strncmp(text, head, strlen(head)) == 0 && i-- == 0) {
+            *warned = severity > 0;
+            return text + strlen(head);
+        }
     }
     return NULL;
 }
 
-static void plan_rewritten_text(const ckpt_map *to)
+/* What became of single values, but for what was warned of. */
+static void plan_values_text(const ckpt_map *to)
+{
+    static const char *const heads[] = {PLAN_REWRITTEN, PLAN_LEFT_OUT};
+    const char *text;
+    bool warned;
+
+    for (size_t h = 0; h < 2; h++) {
+        for (size_t i = 0; (text = plan_value(to, heads[h], i, &warned)); i++) {
+            if (warned)
+                continue;
+            out_printf("%s", heads[h]);
+            out_text(text);
+            out_printf("\n");
+        }
+    }
+}
+
+static void plan_values_json(json_out *j, const char *key, const ckpt_map *to, const char *head)
 {
     const char *text;
+    bool warned;
 
-    for (size_t i = 0; (text = plan_rewritten(to, i)); i++) {
-        out_printf(PLAN_REWRITTEN);
-        out_text(text);
-        out_printf("\n");
-    }
+    json_open(j, key, '[');
+    for (size_t i = 0; (text = plan_value(to, head, i, &warned)); i++)
+        json_text(j, NULL, text);
+    json_close(j, ']');
 }
 
 /* What else the target's driver noticed: warnings always, notes unless quiet. */
@@ -186,7 +207,9 @@ static void plan_say_findings(const ckpt_map *to, bool notes)
     uint64_t n = 0;
 
     for (size_t i = 0; ckpt_map_finding_at(to, i, &severity, &code, &text); i++) {
-        if (strncmp(text, PLAN_REWRITTEN, strlen(PLAN_REWRITTEN)) == 0)
+        bool value = strncmp(text, PLAN_REWRITTEN, strlen(PLAN_REWRITTEN)) == 0 ||
+                     strncmp(text, PLAN_LEFT_OUT, strlen(PLAN_LEFT_OUT)) == 0;
+        if (value && severity == 0)
             continue;
         // of a run that diverged, every tensor has something to say
         if (severity > 0 && ++n <= PLAN_WARNINGS)
@@ -216,14 +239,10 @@ static void plan_files_json(json_out *j, const ckpt_map *to)
 /* What only targets with training state have: the tag folder, its pointer, changed values. */
 static void plan_training_json(json_out *j, const ckpt_map *to)
 {
-    const char *text;
-
     json_text(j, "folder", ckpt_map_folder(to));
     json_text(j, "pointer", ckpt_map_pointer(to));
-    json_open(j, "rewritten", '[');
-    for (size_t i = 0; (text = plan_rewritten(to, i)); i++)
-        json_text(j, NULL, text);
-    json_close(j, ']');
+    plan_values_json(j, "rewritten", to, PLAN_REWRITTEN);
+    plan_values_json(j, "left_out", to, PLAN_LEFT_OUT);
 }
 
 /* The plan as one document. */
@@ -285,7 +304,7 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
         out_text(job->target.path);
         out_printf("/%s\n", pointer);
     }
-    plan_rewritten_text(job->to);
+    plan_values_text(job->to);
     if (ckpt_map_folder(job->to))
         plan_disk_text(job);
     out_printf("plan: %s, ", count_text(n, ckpt_map_count(job->to), "tensor"));
@@ -339,6 +358,6 @@ void outcome_show(const convert_job *job, const cli_args *a)
         if (job->report.n_files_kept)
             out_printf("continued: %s had been finished before\n",
                        count_text(kept, job->report.n_files_kept, "file"));
-        plan_rewritten_text(job->to);
+        plan_values_text(job->to);
     }
 }

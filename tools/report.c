@@ -173,6 +173,9 @@ void json_report(json_out *j, const char *key, const ckpt_run_report *r)
     json_uint(j, "records_checked", r->n_records_checked);
     json_uint(j, "records_without_crc", r->n_records_no_crc);
     json_uint(j, "elements_compared", r->n_compared);
+    json_uint(j, "state_carried", r->n_state_carried);
+    json_uint(j, "state_rewritten", r->n_state_rewritten);
+    json_uint(j, "state_left_out", r->n_state_left_out);
     json_uint(j, "nan", r->n_nan);
     json_uint(j, "inf", r->n_inf);
     json_real(j, "seconds", r->seconds);
@@ -218,6 +221,23 @@ void json_findings(json_out *j, const char *key, const ckpt_map *map)
     json_close(j, ']');
 }
 
+/* Of training state, entry by entry: what became of it, or, read, how much was understood. */
+static void report_state(char *buf, const ckpt_run_report *r, bool read)
+{
+    uint64_t n = r->n_state_carried + r->n_state_rewritten + r->n_state_left_out;
+
+    if (n == 0)
+        return;
+    if (read)
+        report_add(buf, PROOF_ROOM, "; %" PRIu64 " of %" PRIu64 " entries of training state known",
+                   r->n_state_carried, n);
+    else
+        report_add(buf, PROOF_ROOM,
+                   "; training state: %" PRIu64 " carried, %" PRIu64 " rewritten, %" PRIu64
+                   " left out",
+                   r->n_state_carried, r->n_state_rewritten, r->n_state_left_out);
+}
+
 const char *proof_text(char buf[PROOF_ROOM], const ckpt_run_report *r, const char *did)
 {
     char n[COUNT_ROOM];
@@ -236,5 +256,6 @@ const char *proof_text(char buf[PROOF_ROOM], const ckpt_run_report *r, const cha
         report_add(buf, PROOF_ROOM, "; %" PRIu64 " NaN, %" PRIu64 " infinite", r->n_nan, r->n_inf);
     else
         report_add(buf, PROOF_ROOM, "; no NaN or infinity");
+    report_state(buf, r, strcmp(did, "read") == 0);
     return buf;
 }

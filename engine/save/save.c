@@ -19,7 +19,7 @@
 #include "engine/save/live.h"
 #include "engine/save/same.h"
 #include "engine/save/together.h"
-#include "libckpt/ckpt.h"
+#include "libckpt/claim.h"
 #include "libckpt/copy/stage.h"
 
 enum { SV_TAG = 256, SV_PATH = 4096 };
@@ -173,6 +173,16 @@ static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
     return rc;
 }
 
+/* This rank is the writer of all ranks' folder. */
+static bool sv_sees_all(const sv_job *j, const zt_comm *c)
+{
+    for (int r = 0; r < c->world; r++) {
+        if (j->writer_of[r] != c->rank)
+            return false;
+    }
+    return true;
+}
+
 /* Its part when all files are on the disk. */
 static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
 {
@@ -183,6 +193,9 @@ static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
     rc = zt_together_look(c, j->to, j->stage_path, j->writer_of, err);
     if (rc == CKPT_OK)
         rc = ckpt_dir_sync_made(&j->path, err);
+    // With folders of their own, no node sees the files of all ranks.
+    if (rc == CKPT_OK && sv_sees_all(j, c))
+        rc = ckpt_claim_check(j->from, j->to, j->stage_path, err);
     if (rc == CKPT_OK)
         rc = ckpt_stage_commit(j->stage, err);
     if (rc == CKPT_OK)

@@ -174,6 +174,8 @@ typedef struct ckpt_run_report {
     uint64_t n_files;
     double seconds;
     uint64_t n_files_kept; /* of them, files that an interrupted run had finished; their bytes do not count as written */
+    /* Training state, entry by entry: a moment or step count of a parameter, a value of a group, a scheduler ... */
+    uint64_t n_state_carried, n_state_rewritten, n_state_left_out;
 } ckpt_run_report;
 
 #ifdef __cplusplus

@@ -28,6 +28,7 @@ enum {
 typedef struct run_state {
     ckpt_work work;
     const ckpt_run_opts *opts;
+    const ckpt_run_hooks *hooks;
     ckpt_finish finish;
     unsigned n_workers;
     ckpt_worker *worker;
@@ -191,7 +192,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 }
 
 /* Everything up to the first byte of payload. */
-static int run_prepare(run_state *r, const char *folder, ckpt_run_seal_fn seal, ckpt_err *err)
+static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
     uint64_t block = ckpt_run_block(r->opts->memory, r->opts->jobs);
@@ -205,7 +206,7 @@ static int run_prepare(run_state *r, const char *folder, ckpt_run_seal_fn seal, 
     if (rc == CKPT_OK)
         rc = run_mark_used(r, err);
     if (rc == CKPT_OK)
-        rc = ckpt_finish_open(&r->finish, &r->work, seal, err);
+        rc = ckpt_finish_open(&r->finish, &r->work, r->hooks->seal, err);
     if (rc == CKPT_OK)
         rc = run_make_batches(r, err);
     if (rc == CKPT_OK)
@@ -318,6 +319,21 @@ static int run_note_nonfinite(run_state *r, ckpt_err *err)
     return rc;
 }
 
+/* What was written, looked at while nobody else can see it. */
+static int run_check(run_state *r, ckpt_err *err)
+{
+    char *where;
+    int rc;
+
+    if (r->hooks->check == NULL || r->work.sink == NULL || r->work.plan->to->folder == NULL)
+        return CKPT_OK;
+    where = ckpt_sink_path(r->work.sink);
+    rc = where == NULL ? ckpt_fail_memory(err)
+                       : r->hooks->check(r->work.plan->from, r->work.plan->to, where, err);
+    ckpt_free(where);
+    return rc;
+}
+
 /* The phases in order; each is over before the next begins. */
 static int run_all(run_state *r, ckpt_err *err)
 {
@@ -338,6 +354,8 @@ static int run_all(run_state *r, ckpt_err *err)
         rc = ckpt_finish_rest(&r->finish, r->n_workers, err);
     if (rc == CKPT_OK)
         rc = ckpt_io_pool_check(r->work.feed.pool, err);
+    if (rc == CKPT_OK)
+        rc = run_check(r, err);
     // The last moment at which the caller may still say no.
     if (rc == CKPT_OK)
         rc = ckpt_progress_end(r->work.progress, err);
@@ -355,7 +373,10 @@ static void run_report(const run_state *r, ckpt_run_report *out)
 
     *out = (ckpt_run_report){.n_files = p->to->files.n,
                              .n_files_kept = ckpt_sink_n_kept(r->work.sink),
-                             .n_records_checked = r->n_checked};
+                             .n_records_checked = r->n_checked,
+                             .n_state_carried = p->to->claim.n_carried,
+                             .n_state_rewritten = p->to->claim.n_rewritten,
+                             .n_state_left_out = p->to->claim.n_left_out};
     for (size_t i = 0; i < p->to->tensors.n; i++)
         out->n_tensors += p->origin[i] != NULL;
     for (unsigned i = 0; i < r->n_workers; i++) {
@@ -399,17 +420,20 @@ static void run_free(run_state *r)
 }
 
 int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
-             ckpt_run_seal_fn seal, ckpt_run_report *report, ckpt_err *err)
+             const ckpt_run_hooks *hooks, ckpt_run_report *report, ckpt_err *err)
 {
     static const ckpt_run_opts defaults;
-    run_state r = {.work = {.plan = plan}, .opts = opts != NULL ? opts : &defaults};
+    static const ckpt_run_hooks no_hooks;
+    run_state r = {.work = {.plan = plan},
+                   .opts = opts != NULL ? opts : &defaults,
+                   .hooks = hooks != NULL ? hooks : &no_hooks};
     struct timespec t0 = {0}, t1 = {0};
     int rc;
 
     if (pthread_mutex_init(&r.work.lock, NULL) != 0)
         return ckpt_fail_memory(err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t0);
-    rc = run_prepare(&r, folder, seal, err);
+    rc = run_prepare(&r, folder, err);
     if (rc == CKPT_OK)
         rc = run_all(&r, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);

@@ -23,22 +23,29 @@ uint64_t ckpt_run_block(uint64_t memory, unsigned jobs);
 unsigned ckpt_run_jobs(unsigned jobs);
 
 /*
- * What the format wants done to a target file once all checksums are known (format.h's seal), as
- * the wiring above this room hands it down.
+ * What the wiring above this room hands down; either may be NULL.
+ *
+ * seal   what the format wants done to a target file once all checksums are known (format.h's seal)
+ * check  all files of the one folder that the target makes (to->folder) are written, in `where`: may they appear?
  */
 typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, ckpt_err *err);
 
+typedef struct ckpt_run_hooks {
+    ckpt_run_seal_fn seal;
+    int (*check)(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
+} ckpt_run_hooks;
+
 /*
- * Carry out a plan; ckpt_plan_run is this with the formats' seal.
+ * Carry out a plan; ckpt_plan_run is this with the formats' hooks.
  *
  * folder  receives the target's files; NULL when it has none
- * seal    called once per target file, from any thread but one at a time; all CRCs of that file's sources are known
- *         then; NULL: nothing to seal
+ * hooks   seal is called once per target file, from any thread but one at a time; all CRCs of that file's sources are
+ *         known then.  check is called once, before anything has its final name.  NULL: neither
  * Errors  CKPT_EUSAGE (outputs exist ...), CKPT_EFORMAT (a CRC does not hold), CKPT_EMISMATCH (a
  * copy differs), CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED.  After any of them no output exists.
  */
 int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
-             ckpt_run_seal_fn seal, ckpt_run_report *report, ckpt_err *err);
+             const ckpt_run_hooks *hooks, ckpt_run_report *report, ckpt_err *err);
 
 /*
  * Read whole sources (decoded) and compare their CRCs: what `verify` does with every record of

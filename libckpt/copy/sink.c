@@ -481,6 +481,11 @@ size_t ckpt_sink_n_kept(const ckpt_sink *s)
     return s != NULL ? s->n_kept : 0;
 }
 
+char *ckpt_sink_path(const ckpt_sink *s)
+{
+    return s != NULL && s->stage != NULL ? ckpt_stage_path(s->stage) : NULL;
+}
+
 /* ---- writing ---- */
 
 /* Start write-back of window w and the one before it.  A hint: if it fails, fsync will tell. */

@@ -54,6 +54,12 @@ int ckpt_sink_crc(ckpt_sink *sink, uint32_t i, uint32_t *crc, ckpt_err *err);
  */
 int ckpt_sink_finish(ckpt_sink *sink, const ckpt_journal_entry *entry, size_t n, ckpt_err *err);
 
+/*
+ * Where the files of one folder are before it has its name; NULL: files stand alone, or out of memory.  The caller
+ * frees it.
+ */
+char *ckpt_sink_path(const ckpt_sink *sink);
+
 /* All files are: rename all in order, last file last, and sync the folder; or rename the folder they are in. */
 int ckpt_sink_commit(ckpt_sink *sink, ckpt_err *err);
 

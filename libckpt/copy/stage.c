@@ -405,6 +405,18 @@ int ckpt_stage_fd(const ckpt_stage *s)
     return s->data;
 }
 
+char *ckpt_stage_path(const ckpt_stage *s)
+{
+    const char *above = s->placed ? s->dir->path : s->where;
+    const char *below = s->placed ? s->folder.to : s->folder.from;
+    size_t n = strlen(above) + strlen(below) + 2;
+    char *path = ckpt_alloc(n);
+
+    if (path != NULL)
+        (void)snprintf(path, n, "%s/%s", above, below);
+    return path;
+}
+
 /* ---- beginning ---- */
 
 /* Empty the staging folder of everything but the journal; 0 or an errno value. */

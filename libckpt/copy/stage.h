@@ -41,6 +41,9 @@ int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to, c
 const ckpt_journal_entries *ckpt_stage_kept(const ckpt_stage *s);
 int ckpt_stage_fd(const ckpt_stage *s);
 
+/* The path of that folder, from ckpt_stage_begin on; the caller frees it (ckpt_free).  NULL: out of memory. */
+char *ckpt_stage_path(const ckpt_stage *s);
+
 /*
  * Begin to write: n_kept files were found to be as the journal has them.  *anew: the earlier run's folder is of no use
  * after all, nothing is kept.  From here on ckpt_stage_fd is where files are written.

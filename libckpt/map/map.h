@@ -102,6 +102,20 @@ CKPT_VEC(ckpt_facts, ckpt_fact);
 CKPT_VEC(ckpt_slots, uint32_t);
 CKPT_VEC(ckpt_states, struct ckpt_state *);
 
+/*
+ * What the writer of a training target says it writes, and what became of the source's state when it was read back
+ * (libckpt/claim.h).  An entry is a moment or step count of one parameter, or one value of a tree of values.
+ */
+typedef struct ckpt_claim {
+    bool made;        /* the target holds training state */
+    bool fresh;       /* moments and step counts begin anew */
+    bool objects_dropped; /* values of unknown classes are left out */
+    int stage;        /* as a reader will see it; -1: does not say */
+    uint32_t world;   /* 0: does not say */
+    ckpt_dtype dtype; /* of training; NONE: does not say */
+    uint64_t n_carried, n_rewritten, n_left_out;
+} ckpt_claim;
+
 typedef struct ckpt_map ckpt_map;
 
 CKPT_VEC(ckpt_maps, ckpt_map *);
@@ -129,6 +143,7 @@ struct ckpt_map {
      */
     const char *folder;
     const char *pointer, *pointer_text;
+    ckpt_claim claim; /* written: training state */
 };
 
 /* A new empty map; limit caps its arena (0: default). */

@@ -103,7 +103,6 @@ static inline void uni_trees(uni_run *r, const char *version)
     ckpt_value *model = uni_new(r, CKPT_V_DICT), *optim = uni_new(r, CKPT_V_DICT),
                *osd = uni_new(r, CKPT_V_DICT);
 
-    uni_put(r, model, "module", uni_new(r, CKPT_V_ODICT));
     uni_put(r, model, "optimizer", uni_new(r, CKPT_V_NONE));
     uni_put(r, model, "global_steps", ckpt_value_int(a, 9));
     uni_put(r, model, "dp_world_size", ckpt_value_int(a, 4));
@@ -139,10 +138,10 @@ static inline void uni_make(uni_run *r, const char *version)
     r->state->world = 4;
     r->state->dtype = CKPT_BF16;
     uni_tensor(r, "n", CKPT_ROLE_BUFFER, 0, 0, 0);
-    uni_tensor(r, "f", CKPT_ROLE_FROZEN, 12, 2, 0);
     uni_param(r, "a", 0, 2, 3);
     uni_param(r, "b", 6, 4, 0);
     uni_param(r, "c", 10, 3, 0);
+    uni_tensor(r, "f", CKPT_ROLE_FROZEN, 12, 2, 0);
     ckpt_tensor *tied = uni_tensor(r, "tied", CKPT_ROLE_WEIGHT, 0, 2, 3);
     tied->owner = r->state->param.at[0];
     uni_group(r, 0, 2, 0.1);

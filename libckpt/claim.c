@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * claim.c: parameters, ties, groups, moments and step counts of a training folder, read back and
+ * compared with those it was made of.
+ */
+#include "libckpt/claim.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+
+enum { CL_NODES = 1 << 20 }; /* of trees, looked at one by one */
+
+/* ---- what the whole says ---- */
+
+static int cl_number(ckpt_claim_work *w, const char *what, uint64_t is, uint64_t meant)
+{
+    if (is == meant)
+        return CKPT_OK;
+    return ckpt_fail(w->err, CKPT_EMISMATCH,
+                     "%s: read back before it was made visible, it has %s %" PRIu64
+                     " instead of %" PRIu64 "; nothing was written",
+                     w->to->path, what, is, meant);
+}
+
+static int cl_settings(ckpt_claim_work *w, const ckpt_state *b)
+{
+    const ckpt_claim *c = &w->to->claim;
+    int rc = c->stage >= 0 ? cl_number(w, "stage", (uint64_t)b->stage, (uint64_t)c->stage) : CKPT_OK;
+
+    if (rc == CKPT_OK && c->world)
+        rc = cl_number(w, "a world of", b->world, c->world);
+    if (rc == CKPT_OK && c->dtype != CKPT_DTYPE_NONE && b->dtype != c->dtype)
+        rc = ckpt_fail(w->err, CKPT_EMISMATCH,
+                       "%s: read back before it was made visible, it is of a run in %s instead of "
+                       "%s; nothing was written",
+                       w->to->path, ckpt_dtype_name(b->dtype), ckpt_dtype_name(c->dtype));
+    return rc;
+}
+
+/* ---- tensors ---- */
+
+static bool cl_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
+{
+    return a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
+}
+
+/* The owner's name, or the tensor's own. */
+static const char *cl_owner(const ckpt_tensor *t)
+{
+    return t->owner ? t->owner->name : t->name;
+}
+
+/* A number of a tensor without axes; *has is false for what another process holds. */
+static int cl_scalar(ckpt_reader *r, const ckpt_map *map, const ckpt_tensor *t, bool *has,
+                     double *out, ckpt_err *err)
+{
+    *has = t->n_extents == 1 && t->n_elems == 1 &&
+           map->sources.at[t->extent[0].source].kind != CKPT_SOURCE_ELSEWHERE;
+    return *has ? ckpt_reader_read(r, t, 0, 1, CKPT_F64, out, err) : CKPT_OK;
+}
+
+/* A step count: the same number, or none yet. */
+static int cl_step(ckpt_claim_work *w, const ckpt_tensor *a, const ckpt_tensor *b)
+{
+    double x = 0, y = 0;
+    bool has_x = false, has_y = false;
+    int rc = cl_scalar(w->read_from, w->from, a, &has_x, &x, w->err);
+
+    if (rc == CKPT_OK)
+        rc = cl_scalar(w->read_back, w->back, b, &has_y, &y, w->err);
+    if (rc != CKPT_OK || !has_x)
+        return rc;
+    if (has_y && x == y) {
+        w->to->claim.n_carried++;
+        return CKPT_OK;
+    }
+    if (has_y && w->to->claim.fresh && y == 0) {
+        w->to->claim.n_rewritten++;
+        return CKPT_OK;
+    }
+    return ckpt_claim_differs(w, a->name, "is another number");
+}
+
+/* One tensor of the source. */
+static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
+{
+    size_t at = ckpt_map_index(w->back, a->name, strlen(a->name));
+    const ckpt_tensor *b = at == SIZE_MAX ? NULL : w->back->tensors.at[at];
+
+    if (!b)
+        return ckpt_claim_differs(w, a->name, "is not there");
+    if (!cl_same_shape(a, b))
+        return ckpt_claim_differs(w, a->name, "has another shape");
+    if (strcmp(cl_owner(a), cl_owner(b)) != 0)
+        return ckpt_claim_differs(w, a->name, "is tied to something else");
+    if (a->role != CKPT_ROLE_STATE)
+        return CKPT_OK;
+    if (a->ndim == 0 && a->n_extents == 1)
+        return cl_step(w, a, b);
+    if (w->to->claim.fresh)
+        w->to->claim.n_rewritten++;
+    else
+        w->to->claim.n_carried++;
+    return CKPT_OK;
+}
+
+/* Moments of zero, for which the source has None; step counts of a run in memory, which stand with
+ * its groups. */
+static bool cl_is_made(const ckpt_claim_work *w, const ckpt_tensor *b)
+{
+    if (b->role != CKPT_ROLE_STATE || b->ndim == 0)
+        return b->role == CKPT_ROLE_STATE;
+    for (size_t i = 0; i < w->from->states.n; i++) {
+        const ckpt_state *a = w->from->states.at[i];
+        size_t n = strlen(a->prefix);
+        const char *slash = strncmp(b->name, a->prefix, n) == 0 ? strchr(b->name + n, '/') : NULL;
+        char kind[64];
+        if (!slash || (size_t)(slash - b->name) - n >= sizeof kind)
+            continue;
+        (void)snprintf(kind, sizeof kind, "%.*s", (int)(slash - b->name - (ptrdiff_t)n),
+                       b->name + n);
+        for (size_t g = 0; g < a->group.n; g++) {
+            const ckpt_value *v = ckpt_value_get(a->group.at[g].entry, kind);
+            if (v && (v->kind == CKPT_V_NONE || w->to->claim.fresh))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Nothing is there that the source has not. */
+static int cl_surplus(ckpt_claim_work *w)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->back->tensors.n; i++) {
+        const ckpt_tensor *b = w->back->tensors.at[i];
+        if (!cl_is_made(w, b) && ckpt_map_index(w->from, b->name, strlen(b->name)) == SIZE_MAX)
+            rc = ckpt_claim_differs(w, b->name, "is there, and was not");
+    }
+    return rc;
+}
+
+/* ---- groups ---- */
+
+static int cl_params(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
+{
+    int rc = cl_number(w, "trained parameters:", b->param.n, a->param.n);
+
+    for (size_t i = 0; rc == CKPT_OK && i < a->param.n; i++) {
+        if (strcmp(a->param.at[i]->name, b->param.at[i]->name) != 0)
+            rc = ckpt_fail(w->err, CKPT_EMISMATCH,
+                           "%s: read back before it was made visible, its optimizer has parameter "
+                           "%.200s in the place of %.200s; nothing was written",
+                           w->to->path, b->param.at[i]->name, a->param.at[i]->name);
+    }
+    return rc;
+}
+
+/* An entry of a group's state that is not cut like its parameters, as a number. */
+static int cl_value_number(ckpt_reader *r, const ckpt_map *map, const ckpt_value *v, bool *has,
+                           double *out, ckpt_err *err)
+{
+    static const uint64_t none = 0;
+    const ckpt_tensor_value *tv = v && v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
+    ckpt_axis axis = {0, 1, 1};
+    ckpt_extent e = {.ndim = 1, .axis = &axis};
+    ckpt_tensor t = {.name = "a number", .shape = &none, .n_elems = 1, .extent = &e};
+
+    *has = v && (v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT);
+    *out = v && v->kind == CKPT_V_INT ? (double)v->as.i : *has ? v->as.f : 0;
+    if (!tv || !tv->storage || tv->storage->source >= map->sources.n)
+        return CKPT_OK;
+    uint64_t item = ckpt_dtype_get(tv->dtype)->bits / 8;
+    for (uint32_t i = 0; i < tv->ndim; i++) {
+        if (tv->shape[i] != 1)
+            return CKPT_OK;
+    }
+    if (item == 0 || !ckpt_mul(tv->offset, item, &e.at) ||
+        !ckpt_within(e.at, item, map->sources.at[tv->storage->source].n_bytes))
+        return CKPT_OK;
+    t.dtype = tv->dtype;
+    t.n_extents = 1;
+    axis.stride = (int64_t)item;
+    e.source = tv->storage->source;
+    return cl_scalar(r, map, &t, has, out, err);
+}
+
+/* A name as the map has it for a group's first parameter: moments are compared as tensors. */
+static bool cl_is_moment(const ckpt_claim_work *w, const ckpt_state *a, const ckpt_group *g,
+                         const char *key)
+{
+    return g->n && ckpt_state_moment(w->from, a, key, a->param.at[g->first]) != NULL;
+}
+
+/* One of them, read back: FusedAdam without ZeRO counts steps with a group's last parameter alone. */
+static int cl_entry_back(ckpt_claim_work *w, const ckpt_state *b, const ckpt_group *y,
+                         const char *key, bool *has, double *out)
+{
+    const ckpt_tensor *step = NULL;
+
+    if (b->stage == 0 && strcmp(key, "step") == 0 && y->n)
+        step = ckpt_state_moment(w->back, b, key, b->param.at[y->first + y->n - 1]);
+    if (step)
+        return cl_scalar(w->read_back, w->back, step, has, out, w->err);
+    return cl_value_number(w->read_back, w->back, ckpt_value_get(y->entry, key), has, out, w->err);
+}
+
+/* What group g's state keeps beside moments. */
+static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b, size_t g,
+                    const char *group)
+{
+    const ckpt_group *x = &a->group.at[g], *y = &b->group.at[g];
+    ckpt_dict entry = ckpt_value_map(x->entry);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < entry.n; i++) {
+        const ckpt_value *key = entry.at[i].key, *v = entry.at[i].value, *other;
+        char path[CKPT_CLAIM_PATH];
+        bool has_x = false, has_y = false;
+        double p = 0, q = 0;
+        if (key->kind != CKPT_V_STR || v->kind == CKPT_V_NONE ||
+            cl_is_moment(w, a, x, key->as.text.at))
+            continue;
+        (void)snprintf(path, sizeof path, "%s.state.%.200s", group, key->as.text.at);
+        other = ckpt_value_get(y->entry, key->as.text.at);
+        rc = cl_value_number(w->read_from, w->from, v, &has_x, &p, w->err);
+        if (rc == CKPT_OK)
+            rc = cl_entry_back(w, b, y, key->as.text.at, &has_y, &q);
+        if (rc != CKPT_OK)
+            break;
+        if (has_x && has_y && p == q)
+            w->to->claim.n_carried++;
+        else if (has_x && has_y && w->to->claim.fresh)
+            w->to->claim.n_rewritten++;
+        else if (has_x || has_y)
+            rc = ckpt_claim_differs(w, path, other ? "has another value" : "is not there");
+        else
+            rc = ckpt_claim_tree(w, path, v, other);
+    }
+    return rc;
+}
+
+/* Hyper-parameters; the list of parameters is numbered anew. */
+static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *y, const char *group)
+{
+    ckpt_dict fields = ckpt_value_map(x->fields);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < fields.n; i++) {
+        const ckpt_value *key = fields.at[i].key, *v = fields.at[i].value, *other;
+        char path[CKPT_CLAIM_PATH];
+        if (key->kind != CKPT_V_STR || ckpt_value_is(key, "params"))
+            continue;
+        (void)snprintf(path, sizeof path, "%s.%.200s", group, key->as.text.at);
+        other = ckpt_value_get(y->fields, key->as.text.at);
+        if (w->to->claim.fresh && ckpt_value_is(key, "step") && other)
+            w->to->claim.n_rewritten++;
+        else
+            rc = ckpt_claim_tree(w, path, v, other);
+    }
+    return rc;
+}
+
+static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
+{
+    int rc = cl_number(w, "parameter groups:", b->group.n, a->group.n);
+
+    for (size_t g = 0; rc == CKPT_OK && g < a->group.n; g++) {
+        const ckpt_group *x = &a->group.at[g], *y = &b->group.at[g];
+        char name[64];
+        (void)snprintf(name, sizeof name, "param_groups[%zu]", g);
+        rc = cl_number(w, "in a group, parameters:", y->n, x->n);
+        if (rc == CKPT_OK)
+            rc = cl_number(w, "of a group, lanes:", y->n_lanes, x->n_lanes);
+        if (rc == CKPT_OK)
+            rc = cl_fields(w, x, y, name);
+        if (rc == CKPT_OK)
+            rc = cl_entry(w, a, b, g, name);
+    }
+    return rc;
+}
+
+/* ---- counting alone ---- */
+
+/* A tensor of an optimizer's state that is neither a moment of its parameters nor one number. */
+static bool cl_is_strange(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g,
+                          const ckpt_pair *e)
+{
+    uint64_t n = 1;
+
+    if (e->value->kind != CKPT_V_TENSOR)
+        return false;
+    for (uint32_t i = 0; i < e->value->as.tensor->ndim; i++)
+        n = n && e->value->as.tensor->shape[i] <= UINT64_MAX / n ? n * e->value->as.tensor->shape[i]
+                                                                 : 0;
+    for (size_t i = 0; n != 1 && i < g->n * g->n_lanes && e->key->kind == CKPT_V_STR; i++) {
+        if (ckpt_state_moment(map, s, e->key->as.text.at, s->param.at[g->first + i]))
+            return false;
+    }
+    return n > 1;
+}
+
+static int cl_count_group(const ckpt_map *map, ckpt_map *to, const ckpt_state *s, size_t at,
+                          ckpt_err *err)
+{
+    const ckpt_group *g = &s->group.at[at];
+    ckpt_dict entry = ckpt_value_map(g->entry), fields = ckpt_value_map(g->fields);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; i < fields.n; i++)
+        to->claim.n_carried +=
+            ckpt_value_is(fields.at[i].key, "params") ? 0 : ckpt_claim_leaves(fields.at[i].value);
+    for (uint64_t i = 0; rc == CKPT_OK && i < entry.n; i++) {
+        const ckpt_pair *e = &entry.at[i];
+        if (!cl_is_strange(map, s, g, e)) {
+            bool here = e->key->kind == CKPT_V_STR && g->n &&
+                        ckpt_state_moment(map, s, e->key->as.text.at, s->param.at[g->first]);
+            to->claim.n_carried += here || e->value->kind == CKPT_V_NONE ? 0 : 1;
+            continue;
+        }
+        to->claim.n_left_out++;
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "optimizer state '%.200s' of group %zu is not understood: it has "
+                           "neither its parameters' shapes nor one value, and was not read",
+                           e->key->kind == CKPT_V_STR ? e->key->as.text.at : "?", at);
+    }
+    return rc;
+}
+
+int ckpt_claim_count(const ckpt_map *map, ckpt_map *to, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; i < map->tensors.n; i++)
+        to->claim.n_carried += map->tensors.at[i]->role == CKPT_ROLE_STATE;
+    for (size_t i = 0; rc == CKPT_OK && i < map->states.n; i++) {
+        const ckpt_state *s = map->states.at[i];
+        to->claim.n_carried += ckpt_claim_file_leaves(s);
+        for (size_t g = 0; rc == CKPT_OK && g < s->group.n; g++)
+            rc = cl_count_group(map, to, s, g, err);
+    }
+    return rc;
+}
+
+int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err)
+{
+    uint64_t n = 0;
+    int rc;
+
+    for (size_t i = 0; i < to->tensors.n; i++)
+        n += to->tensors.at[i]->role == CKPT_ROLE_STATE;
+    if (from->states.n == 0 || n == 0)
+        return CKPT_OK;
+    rc = ckpt_claim_count(from, to, err);
+    // Moments that a filter keeps back are left out as asked for.
+    to->claim.n_left_out += to->claim.n_carried - (to->claim.n_carried < n ? to->claim.n_carried : n);
+    to->claim.n_carried = n;
+    return rc == CKPT_OK ? ckpt_map_note(to, CKPT_INFO, err,
+                                         "left out: hyper-parameters, scheduler, loss scale, "
+                                         "counters: what is written holds tensors alone")
+                         : rc;
+}
+
+/* ---- the whole ---- */
+
+static int cl_compare(ckpt_claim_work *w)
+{
+    int rc = cl_number(w, "model-parallel ranks:", w->back->states.n, w->from->states.n);
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->from->states.n; i++) {
+        const ckpt_state *a = w->from->states.at[i], *b = w->back->states.at[i];
+        rc = cl_settings(w, b);
+        if (rc == CKPT_OK)
+            rc = cl_params(w, a, b);
+        if (rc == CKPT_OK)
+            rc = cl_groups(w, a, b);
+        if (rc == CKPT_OK)
+            rc = ckpt_claim_files(w, a, b);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < w->from->tensors.n; i++)
+        rc = cl_tensor(w, w->from->tensors.at[i]);
+    return rc == CKPT_OK ? cl_surplus(w) : rc;
+}
+
+int ckpt_claim_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err)
+{
+    const ckpt_open_opts open = {.with_optimizer = true, .keep_slices = true};
+    ckpt_claim_work w = {.from = from, .to = to, .budget = CL_NODES, .err = err};
+    int rc;
+
+    if (!to->claim.made)
+        return CKPT_OK;
+    rc = ckpt_open(&w.back, where, &open, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_new(&w.read_from, from, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_new(&w.read_back, w.back, err);
+    if (rc == CKPT_OK)
+        rc = cl_compare(&w);
+    ckpt_reader_free(w.read_from);
+    ckpt_reader_free(w.read_back);
+    ckpt_map_free(w.back);
+    return rc;
+}
