@@ -60,7 +60,8 @@ static void dw_stage1_form(ckpt_dsw *w)
 
     if (w->stage != 1)
         return;
-    w->legacy = s->stage == 1 ? s->legacy : s->stage > 0 && w->release < CKPT_DS_RELEASE(0, 4, 0);
+    w->legacy =
+        w->release < CKPT_DS_RELEASE(0, 4, 0) && (s->stage == 1 ? s->legacy : s->stage > 0);
     w->bf16_optimizer = s->stage == 1
                             ? s->bf16_optimizer
                             : w->dtype == CKPT_BF16 && accum && ckpt_value_is(accum, "fp32");
@@ -235,6 +236,7 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     // Before 0.7.0 stage 1 is written under the number of stage 2, whose code it shares.
     to->claim.stage = w.stage == 1 && !w.legacy && w.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : w.stage;
     to->claim.world = w.world;
+    to->claim.other_release = w.release != w.from_release;
     to->claim.dtype = w.dtype;
     if (rc == CKPT_OK)
         rc = ckpt_dsw_layout(&w);

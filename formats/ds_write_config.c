@@ -270,6 +270,30 @@ static ckpt_value *dwc_new_scaler(ckpt_dsw_file *f)
                           ckpt_tt_new(t, CKPT_V_TUPLE), state);
 }
 
+/*
+ * The source's scaler, completed for a release that reads more of it (dtype, raise_error_at_min_scale:
+ * unpickling sets nothing that the file lacks).
+ */
+static ckpt_value *dwc_kept_scaler(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    bool moves = old->kind == CKPT_V_OBJECT && old->as.object->cls &&
+                 ckpt_value_is_global(old->as.object->cls, "deepspeed.runtime.fp16.loss_scaler",
+                                      "DynamicLossScaler");
+    ckpt_value *v = ckpt_tt_copy(&f->t, old), *all;
+
+    if (!moves || !v || f->w->release == f->w->from_release || !v->as.object->state)
+        return v;
+    all = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    dwc_dynamic_fields(f, all);
+    ckpt_dict fields = ckpt_value_map(all);
+    for (uint64_t i = 0; i < fields.n; i++) {
+        const char *key = fields.at[i].key->as.text.at;
+        if (!ckpt_value_get(v->as.object->state, key))
+            ckpt_tt_put(&f->t, v->as.object->state, key, fields.at[i].value);
+    }
+    return v;
+}
+
 ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old)
 {
     bool kept = old && old->kind != CKPT_V_NONE &&
@@ -277,7 +301,7 @@ ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old)
 
     if (!kept && old)
         ckpt_dsw_say(f, "loss_scaler for %s", f->w->dtype == CKPT_F16 ? "fp16" : "fp32 or bf16");
-    return kept ? ckpt_tt_copy(&f->t, old) : dwc_new_scaler(f);
+    return kept ? dwc_kept_scaler(f, old) : dwc_new_scaler(f);
 }
 
 ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old)

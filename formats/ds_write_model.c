@@ -168,6 +168,12 @@ static bool dwm_same(const ckpt_value *a, const ckpt_value *b)
            (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
 }
 
+/* True if the source says that a name is tied to another. */
+static bool dwm_is_alias(const ckpt_dsw *w, const ckpt_text *name)
+{
+    return ckpt_value_get(ckpt_value_get(w->state->model, "shared_params"), name->at) != NULL;
+}
+
 /* A tensor of the module that the map does not hold: a second name of one that it holds, or
  * something to pass on. */
 static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
@@ -182,6 +188,15 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
         size_t at = dwm_index(m->f->w, key->as.text.at, key->as.text.n);
         if (at != SIZE_MAX)
             return dwm_tensor(m, at, value);
+    }
+    // An alias whose owner the save has left out (exclude_frozen_parameters): stage 3 keeps no values.
+    if (m->f->w->stage == 3 && n > 0 && dwm_is_alias(m->f->w, &from.at[self].key->as.text)) {
+        m->f->t.rc = ckpt_dsw_left_out(m->f->w, CKPT_WARNING,
+                                       "module.%.300s: its owner, a frozen parameter, was not "
+                                       "saved, and stage 3 keeps values of owners alone: a run has "
+                                       "to bring them",
+                                       from.at[self].key->as.text.at);
+        return ckpt_tt_flat(&m->f->t, ckpt_tt_storage(&m->f->t, value->as.tensor->dtype, 0), 0, 0);
     }
     // Stage 3 shows a name without values; before 0.9.2 nothing says what it is tied to.
     if (n == 0 && m->f->w->stage < 3 && m->f->w->state->stage == 3)
@@ -363,7 +378,8 @@ static ckpt_value *dwm_shared(ckpt_dsw_file *f, const ckpt_value *old)
 
     if (f->w->stage == 0)
         return dict;
-    bool listed = old && old->kind != CKPT_V_NONE;
+    // Without ZeRO the storages tie names, and this is not read.
+    bool listed = old && old->kind != CKPT_V_NONE && f->w->state->stage > 0;
 
     if (listed && f->rank == 0)
         return ckpt_tt_copy(&f->t, old);

@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 #include "formats/ds_write.h"
 #include "libckpt/base/dtype.h"
@@ -203,14 +204,95 @@ static const ckpt_value *dwo_source(const ckpt_dsw_file *f, const char *key)
     return ckpt_value_get(ckpt_value_get(f->w->state->optim, "optimizer_state_dict"), key);
 }
 
-/* Hyper-parameters of a group whose checkpoint kept none: the optimizer's section of ds_config, and
- * the step. */
-static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f)
+/* (0.9, 0.999) */
+static ckpt_value *dwo_betas(ckpt_dsw_file *f)
+{
+    ckpt_value *v = ckpt_tt_new(&f->t, CKPT_V_TUPLE);
+
+    ckpt_tt_add(&f->t, v, ckpt_tt_float(&f->t, 0.9));
+    ckpt_tt_add(&f->t, v, ckpt_tt_float(&f->t, 0.999));
+    return v;
+}
+
+/*
+ * What Adam's groups have where ds_config does not say it: loading replaces a group whole, and what it
+ * then lacks is a KeyError in the next step.  deepspeed/ops/adam/fused_adam.py and cpu_adam.py, and
+ * torch's AdamW, which share these keys; no one minds those of another.
+ */
+static void dwo_adam_defaults(ckpt_dsw_file *f, ckpt_value *fields)
+{
+    static const struct {
+        const char *key;
+        double number;
+    } numbers[] = {{"lr", 1e-3}, {"eps", 1e-8}, {"weight_decay", 0}};
+    static const char *const off[] = {"amsgrad", "maximize", "capturable", "differentiable"};
+    static const char *const none[] = {"foreach", "fused"};
+    static const char *const on[] = {"bias_correction", "decoupled_weight_decay"};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (!ckpt_value_get(fields, numbers[i].key))
+            ckpt_tt_put(&f->t, fields, numbers[i].key, ckpt_tt_float(&f->t, numbers[i].number));
+    }
+    if (!ckpt_value_get(fields, "betas"))
+        ckpt_tt_put(&f->t, fields, "betas", dwo_betas(f));
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
+        if (!ckpt_value_get(fields, off[i]))
+            ckpt_tt_put(&f->t, fields, off[i], ckpt_tt_bool(&f->t, false));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (!ckpt_value_get(fields, none[i]))
+            ckpt_tt_put(&f->t, fields, none[i], ckpt_tt_new(&f->t, CKPT_V_NONE));
+        if (!ckpt_value_get(fields, on[i]))
+            ckpt_tt_put(&f->t, fields, on[i], ckpt_tt_bool(&f->t, true));
+    }
+}
+
+/* Adam or AdamW, as DeepSpeed reads the name. */
+static bool dwo_is_adam(const ckpt_value *type)
+{
+    return type && type->kind == CKPT_V_STR &&
+           (strcasecmp(type->as.text.at, "adam") == 0 ||
+            strcasecmp(type->as.text.at, "adamw") == 0);
+}
+
+/* Nothing of this is in the source: groups that a program gave others are all alike now. */
+static int dwo_say_fields(const ckpt_dsw_file *f, bool configured)
+{
+    const char *text = configured
+                           ? "rewritten: param_groups -> as configured: elastic checkpoints keep "
+                             "no hyper-parameters; groups that the program gave others differ"
+                           : "rewritten: param_groups -> Adam's defaults (lr 0.001): neither the "
+                             "elastic checkpoint nor a configuration in it says them; set them "
+                             "after loading";
+
+    for (size_t i = 0; i < f->w->to->findings.n; i++) {
+        if (strcmp(f->w->to->findings.at[i].text, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(f->w->to, CKPT_WARNING, f->w->err, "%s", text);
+}
+
+/* Hyper-parameters of a group whose checkpoint kept none (elastic ones): the optimizer's section of
+ * ds_config, and the step. */
+static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f, const ckpt_value *entry)
 {
     const ckpt_value *params = ckpt_dsw_config_get(f->w->state, "optimizer", "params");
+    const ckpt_value *type = ckpt_dsw_config_get(f->w->state, "optimizer", "type");
     const ckpt_value *step = dwo_source(f, "base_optimizer_state_step");
     ckpt_value *fields = params ? ckpt_tt_copy(&f->t, params) : ckpt_tt_new(&f->t, CKPT_V_DICT);
 
+    // Before 0.4.0 files hold no configuration: what the optimizer keeps tells Adam from others.
+    bool adam = type ? dwo_is_adam(type) : ckpt_value_get(entry, "exp_avg_sq") != NULL;
+    if (f->t.rc == CKPT_OK && !type && !adam)
+        f->t.rc = ckpt_fail(f->w->err, CKPT_EUNSUPPORTED,
+                            "%s: an elastic checkpoint keeps no hyper-parameters, and its "
+                            "configuration names no optimizer to take them from: choose stage 1 "
+                            "or 2, which stay elastic",
+                            f->w->from->path);
+    if (adam)
+        dwo_adam_defaults(f, fields);
+    if (f->t.rc == CKPT_OK)
+        f->t.rc = dwo_say_fields(f, type != NULL);
     if (step)
         ckpt_tt_put(&f->t, fields, "step", ckpt_tt_copy(&f->t, step));
     return fields;
@@ -223,6 +305,9 @@ static ckpt_value *dwo_lean_step(ckpt_dsw_file *f, const ckpt_value *old)
     const ckpt_value *step =
         state->group.n ? ckpt_value_get(state->group.at[0].fields, "step") : NULL;
 
+    // 0.19.8 asks for it also where the optimizer counts in its state.
+    if (!step && state->group.n)
+        step = ckpt_value_get(state->group.at[0].entry, "step");
     if (old && !f->w->fresh)
         return ckpt_tt_copy(&f->t, old);
     if (!f->w->lean || !(step || old))
@@ -240,7 +325,7 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
 
     for (size_t g = 0; f->t.rc == CKPT_OK && g < state->group.n; g++) {
         const ckpt_value *old = state->group.at[g].fields;
-        ckpt_value *group = old ? ckpt_tt_copy(&f->t, old) : dwo_fields_of_config(f),
+        ckpt_value *group = old ? ckpt_tt_copy(&f->t, old) : dwo_fields_of_config(f, state->group.at[g].entry),
                    *params = ckpt_tt_new(&f->t, CKPT_V_LIST);
         int64_t number = 0;
         for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index)); number++) {
@@ -298,7 +383,7 @@ static ckpt_value *dwo_stage(ckpt_dsw_file *f, const ckpt_value *old)
     ckpt_value *args;
     int64_t stage = f->w->stage;
 
-    if (old && f->w->stage == f->w->from_stage)
+    if (old && stage == f->w->from_stage && f->w->release == f->w->from_release)
         return ckpt_tt_copy(&f->t, old);
     // Stage 1 was written by stage 2's code under its number before 0.7.0, unless it is the legacy
     // one.

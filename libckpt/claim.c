@@ -85,6 +85,22 @@ static int cl_step(ckpt_claim_work *w, const ckpt_tensor *a, const ckpt_tensor *
     return ckpt_claim_differs(w, a->name, "is another number");
 }
 
+/*
+ * The module of a map's files has the name.  Old releases do not say which of its tensors are buffers,
+ * frozen or tied, so that a reader leaves them out; the files hold them all the same.
+ */
+static bool cl_unlisted(const ckpt_claim_work *w, const ckpt_map *map, const char *name)
+{
+    for (size_t i = 0; w->to->claim.other_release && i < map->states.n; i++) {
+        const ckpt_state *s = map->states.at[i];
+        size_t n = strlen(s->prefix);
+        if (strncmp(name, s->prefix, n) == 0 &&
+            ckpt_value_get(ckpt_value_get(s->model, "module"), name + n))
+            return true;
+    }
+    return false;
+}
+
 /* One tensor of the source. */
 static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
 {
@@ -92,10 +108,11 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
     const ckpt_tensor *b = at == SIZE_MAX ? NULL : w->back->tensors.at[at];
 
     if (!b)
-        return ckpt_claim_differs(w, a->name, "is not there");
+        return cl_unlisted(w, w->back, a->name) ? CKPT_OK
+                                                : ckpt_claim_differs(w, a->name, "is not there");
     if (!cl_same_shape(a, b))
         return ckpt_claim_differs(w, a->name, "has another shape");
-    if (strcmp(cl_owner(a), cl_owner(b)) != 0)
+    if (strcmp(cl_owner(a), cl_owner(b)) != 0 && !w->to->claim.other_release)
         return ckpt_claim_differs(w, a->name, "is tied to something else");
     if (a->role != CKPT_ROLE_STATE)
         return CKPT_OK;
@@ -139,7 +156,8 @@ static int cl_surplus(ckpt_claim_work *w)
 
     for (size_t i = 0; rc == CKPT_OK && i < w->back->tensors.n; i++) {
         const ckpt_tensor *b = w->back->tensors.at[i];
-        if (!cl_is_made(w, b) && ckpt_map_index(w->from, b->name, strlen(b->name)) == SIZE_MAX)
+        if (!cl_is_made(w, b) && !cl_unlisted(w, w->from, b->name) &&
+            ckpt_map_index(w->from, b->name, strlen(b->name)) == SIZE_MAX)
             rc = ckpt_claim_differs(w, b->name, "is there, and was not");
     }
     return rc;
@@ -391,13 +409,18 @@ int ckpt_claim_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt
 {
     const ckpt_open_opts open = {.with_optimizer = true, .keep_slices = true};
     ckpt_claim_work w = {.from = from, .to = to, .budget = CL_NODES, .err = err};
+    ckpt_err why = {0};
     int rc;
 
     if (!to->claim.made)
         return CKPT_OK;
-    rc = ckpt_open(&w.back, where, &open, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_reader_new(&w.read_from, from, err);
+    rc = ckpt_open(&w.back, where, &open, &why);
+    if (rc != CKPT_OK)
+        return ckpt_fail(err, rc,
+                         "%s: what was written could not be read again, so that %.300s cannot be "
+                         "right: %.600s; nothing was made visible",
+                         to->path, from->path, why.text);
+    rc = ckpt_reader_new(&w.read_from, from, err);
     if (rc == CKPT_OK)
         rc = ckpt_reader_new(&w.read_back, w.back, err);
     if (rc == CKPT_OK)

@@ -191,7 +191,7 @@ static int clt_value(ckpt_claim_work *w, const char *path, const ckpt_value *a, 
     if (!a)
         return CKPT_OK;
     if (!b || b->kind == CKPT_V_NONE) {
-        if (a->kind == CKPT_V_NONE || (b && ckpt_value_equal(a, b, 1)))
+        if (ckpt_claim_leaves(a) == 0)
             return CKPT_OK;
         if (clt_dropped(w, a)) {
             w->to->claim.n_left_out++;
@@ -231,6 +231,8 @@ static uint64_t clt_count(const ckpt_value *v, unsigned depth, uint64_t *budget)
     (*budget)--;
     if (v->kind == CKPT_V_OBJECT && v->as.object->state && depth < CLT_DEPTH)
         return clt_count(v->as.object->state, depth + 1, budget);
+    if (v->kind == CKPT_V_SET || v->kind == CKPT_V_FROZENSET)
+        return seq.n;
     if (depth >= CLT_DEPTH || (!clt_is_dict(v) && !clt_is_seq(v)))
         return v->kind != CKPT_V_NONE;
     for (uint64_t i = 0; i < map.n; i++)

@@ -22,10 +22,67 @@ static int plan_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
     return format != NULL && format->seal != NULL ? format->seal(to, file, err) : CKPT_OK;
 }
 
+/* The files that are passed on as they are: nobody looks into them on the way. */
+static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
+{
+    const ckpt_map *from = plan->from;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < plan->to->tensors.n; i++) {
+        const ckpt_tensor *t = plan->origin[i];
+        const ckpt_source *s = t && t->n_extents && t->extent[0].source < from->sources.n
+                                   ? &from->sources.at[t->extent[0].source]
+                                   : NULL;
+        if (!s || !s->whole)
+            continue;
+        const ckpt_map_file *f = &from->files.at[s->file];
+        ckpt_map *read = NULL;
+        ckpt_io *io = NULL;
+        uint32_t index = 0;
+        rc = ckpt_format_read(&read, f->path, NULL, err);
+        ckpt_map_free(read);
+        if (rc == CKPT_OK)
+            rc = ckpt_map_add_file(all, f, &index, err);
+        if (rc != CKPT_OK || !f->format || !f->format->records)
+            continue;
+        rc = ckpt_io_open(&io, f->path, err);
+        if (rc == CKPT_OK)
+            rc = f->format->records(all, io, index, err);
+        ckpt_io_close(io);
+    }
+    return rc;
+}
+
+/* Every record of them must have the CRC it came with, before anything is written. */
+static int plan_check_whole(const ckpt_plan *plan, const ckpt_run_opts *opts, uint64_t *n_checked,
+                            ckpt_err *err)
+{
+    ckpt_run_report report = {0};
+    ckpt_run_opts quiet = opts ? *opts : (ckpt_run_opts){0};
+    ckpt_map *all = NULL;
+    int rc = ckpt_map_new(&all, 0, err);
+
+    // Their bytes count when they are copied.
+    quiet.progress = NULL;
+    if (rc == CKPT_OK)
+        rc = plan_whole_files(plan, all, err);
+    if (rc == CKPT_OK && all->sources.n)
+        rc = ckpt_run_scrub(all, &quiet, &report, err);
+    ckpt_map_free(all);
+    *n_checked = report.n_records_checked;
+    return rc;
+}
+
 int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
                   ckpt_run_report *report, ckpt_err *err)
 {
     static const ckpt_run_hooks hooks = {.seal = plan_seal, .check = ckpt_claim_check};
+    uint64_t n_checked = 0;
+    int rc = folder ? plan_check_whole(plan, opts, &n_checked, err) : CKPT_OK;
 
-    return ckpt_run(plan, folder, opts, &hooks, report, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_run(plan, folder, opts, &hooks, report, err);
+    if (rc == CKPT_OK && report)
+        report->n_records_checked += n_checked;
+    return rc;
 }

@@ -110,6 +110,7 @@ typedef struct ckpt_claim {
     bool made;        /* the target holds training state */
     bool fresh;       /* moments and step counts begin anew */
     bool objects_dropped; /* values of unknown classes are left out */
+    bool other_release;   /* which may list other names of the module as buffers, frozen or tied */
     int stage;        /* as a reader will see it; -1: does not say */
     uint32_t world;   /* 0: does not say */
     ckpt_dtype dtype; /* of training; NONE: does not say */
