@@ -48,7 +48,7 @@ static ckpt_dtype dwl_moment_dtype(const ckpt_dsw *w, const ckpt_dsw_part *p, co
 static int dwl_note_lacking(ckpt_dsw *w, const ckpt_dsw_part *p, const char *key, size_t lacking)
 {
     return ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                         "optimizer state '%.100s' of group %" PRIu32 ": %zu of %zu parameters "
+                         "rewritten: %.100s of group %" PRIu32 ": %zu of %zu parameters "
                          "have none in the source; theirs begins at zero",
                          key, p->group, lacking, p->n);
 }

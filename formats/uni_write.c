@@ -258,8 +258,7 @@ static int uw_moment_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_pa
 
     if (!moment && !w->ds.fresh && kind->value->kind != CKPT_V_NONE)
         rc = ckpt_map_note(w->ds.to, CKPT_WARNING, w->ds.err,
-                           "rewritten: %s/%s -> zeros: the source has none of this parameter, and "
-                           "DeepSpeed wants it of all of a group",
+                           "rewritten: %.200s of %.200s: the source has none; it begins at zero",
                            name, p->name);
     return rc == CKPT_OK ? uw_tensor_file(w, p, name, moment) : rc;
 }

@@ -63,6 +63,36 @@ static int cl_scalar(ckpt_reader *r, const ckpt_map *map, const ckpt_tensor *t, 
     return *has ? ckpt_reader_read(r, t, 0, 1, CKPT_F64, out, err) : CKPT_OK;
 }
 
+/*
+ * The largest step count of the group that counts one for the parameter "step/<parameter>" is of;
+ * false: it was not found.  Without ZeRO each parameter counts its own, and the reader warns where
+ * they differ: a stage of ZeRO keeps the largest for all.
+ */
+static bool cl_group_step(ckpt_claim_work *w, const ckpt_tensor *step, double *out)
+{
+    const ckpt_state *s = w->from->states.n == 1 ? w->from->states.at[0] : NULL;
+    const ckpt_group *of = NULL;
+    bool has = false, any = false;
+    double one = 0;
+
+    for (size_t g = 0; s && s->stage == 0 && !of && g < s->group.n; g++) {
+        for (size_t i = 0; !of && i < s->group.at[g].n; i++) {
+            const ckpt_tensor *p = s->param.at[s->group.at[g].first + i];
+            if (ckpt_state_moment(w->from, s, "step", p) == step)
+                of = &s->group.at[g];
+        }
+    }
+    for (size_t i = 0; of && i < of->n; i++) {
+        const ckpt_tensor *t = ckpt_state_moment(w->from, s, "step", s->param.at[of->first + i]);
+        if (t && cl_scalar(w->read_from, w->from, t, &has, &one, NULL) == CKPT_OK && has &&
+            (!any || one > *out)) {
+            *out = one;
+            any = true;
+        }
+    }
+    return any;
+}
+
 /* A step count: the same number, or none yet. */
 static int cl_step(ckpt_claim_work *w, const ckpt_tensor *a, const ckpt_tensor *b)
 {
@@ -78,7 +108,7 @@ static int cl_step(ckpt_claim_work *w, const ckpt_tensor *a, const ckpt_tensor *
         w->to->claim.n_carried++;
         return CKPT_OK;
     }
-    if (has_y && w->to->claim.fresh && y == 0) {
+    if (has_y && ((w->to->claim.fresh && y == 0) || (cl_group_step(w, a, &x) && x == y))) {
         w->to->claim.n_rewritten++;
         return CKPT_OK;
     }
@@ -107,6 +137,11 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
     size_t at = ckpt_map_index(w->back, a->name, strlen(a->name));
     const ckpt_tensor *b = at == SIZE_MAX ? NULL : w->back->tensors.at[at];
 
+    // Asked to be left out, whatever form it had.
+    if (w->to->claim.fresh && a->role == CKPT_ROLE_STATE && (!b || !cl_same_shape(a, b))) {
+        w->to->claim.n_left_out++;
+        return CKPT_OK;
+    }
     if (!b)
         return cl_unlisted(w, w->back, a->name) ? CKPT_OK
                                                 : ckpt_claim_differs(w, a->name, "is not there");
@@ -125,40 +160,60 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
     return CKPT_OK;
 }
 
+/* The kind of state of a tensor below a state's prefix: "exp_avg"; false: it is none, or another's. */
+static bool cl_kind(const ckpt_state *s, const ckpt_tensor *t, char kind[CKPT_CLAIM_PATH])
+{
+    size_t n = strlen(s->prefix);
+    const char *from = t->name + n, *slash;
+
+    if (t->role != CKPT_ROLE_STATE || strncmp(t->name, s->prefix, n) != 0)
+        return false;
+    slash = strchr(from, '/');
+    if (!slash || slash - from >= CKPT_CLAIM_PATH)
+        return false;
+    memcpy(kind, from, (size_t)(slash - from));
+    kind[slash - from] = 0;
+    return true;
+}
+
 /* Moments of zero, for which the source has None; step counts of a run in memory, which stand with
  * its groups. */
-static bool cl_is_made(const ckpt_claim_work *w, const ckpt_tensor *b)
+static bool cl_is_made(const ckpt_claim_work *w, const ckpt_state *a, const char *kind)
 {
-    if (b->role != CKPT_ROLE_STATE || b->ndim == 0)
-        return b->role == CKPT_ROLE_STATE;
-    for (size_t i = 0; i < w->from->states.n; i++) {
-        const ckpt_state *a = w->from->states.at[i];
-        size_t n = strlen(a->prefix);
-        const char *slash = strncmp(b->name, a->prefix, n) == 0 ? strchr(b->name + n, '/') : NULL;
-        char kind[64];
-        if (!slash || (size_t)(slash - b->name) - n >= sizeof kind)
-            continue;
-        (void)snprintf(kind, sizeof kind, "%.*s", (int)(slash - b->name - (ptrdiff_t)n),
-                       b->name + n);
-        for (size_t g = 0; g < a->group.n; g++) {
-            const ckpt_value *v = ckpt_value_get(a->group.at[g].entry, kind);
-            if (v && (v->kind == CKPT_V_NONE || w->to->claim.fresh))
-                return true;
-        }
+    if (strcmp(kind, "step") == 0)
+        return true;
+    for (size_t g = 0; g < a->group.n; g++) {
+        const ckpt_value *v = ckpt_value_get(a->group.at[g].entry, kind);
+        if (v && (v->kind == CKPT_V_NONE || w->to->claim.fresh))
+            return true;
     }
     return false;
 }
 
-/* Nothing is there that the source has not. */
+/* A tensor that the source has not: nothing, or moments of zero. */
+static int cl_surplus_one(ckpt_claim_work *w, const ckpt_tensor *b)
+{
+    char kind[CKPT_CLAIM_PATH];
+
+    for (size_t i = 0; i < w->from->states.n; i++) {
+        const ckpt_state *a = w->from->states.at[i];
+        if (cl_kind(a, b, kind))
+            return cl_is_made(w, a, kind) ? CKPT_OK
+                                          : ckpt_claim_differs(w, kind, "is there, and was not");
+    }
+    return cl_unlisted(w, w->from, b->name)
+               ? CKPT_OK
+               : ckpt_claim_differs(w, b->name, "is there, and was not");
+}
+
 static int cl_surplus(ckpt_claim_work *w)
 {
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < w->back->tensors.n; i++) {
         const ckpt_tensor *b = w->back->tensors.at[i];
-        if (!cl_is_made(w, b) && !cl_unlisted(w, w->from, b->name) &&
-            ckpt_map_index(w->from, b->name, strlen(b->name)) == SIZE_MAX)
-            rc = ckpt_claim_differs(w, b->name, "is there, and was not");
+        if (ckpt_map_index(w->from, b->name, strlen(b->name)) == SIZE_MAX)
+            rc = cl_surplus_one(w, b);
     }
     return rc;
 }
@@ -253,7 +308,7 @@ static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
             break;
         if (has_x && has_y && p == q)
             w->to->claim.n_carried++;
-        else if (has_x && has_y && w->to->claim.fresh)
+        else if (w->to->claim.fresh)
             w->to->claim.n_rewritten++;
         else if (has_x || has_y)
             rc = ckpt_claim_differs(w, path, other ? "has another value" : "is not there");

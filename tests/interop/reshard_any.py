@@ -10,7 +10,6 @@ own world and stage; each resharded folder must then give the same masters, mome
 state, bit for bit, and the losses of the next steps: in fp32 to 1e-6 (relative), in 16 bits to 1e-3.  Fixtures: every k_*.
 """
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -27,6 +26,8 @@ except ImportError:
 TARGETS = [(w, s) for s in (1, 2, 3) for w in (1, 2, 3)]
 # What is not tried here, and why.
 SKIPPED = {
+    'k_muon_z1': 'Muon asks for settings of its own at each stage',
+    'k_muon_z2': 'Muon asks for settings of its own at each stage',
     'k_zenflow_z2': 'ZenFlow keeps part of the update outside of the checkpoint',
     'k_dst_hybrid_optimizer_state_1': 'its optimizer is a class of a test of DeepSpeed',
 }

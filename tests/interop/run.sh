@@ -40,6 +40,7 @@ if [ -x "$venv/bin/python" ]; then
     "$venv/bin/python" tests/golden/reshard_roundtrip.py --bin "$bin" "$fixtures" || status=1
     if [ -d ../shared/fixtures ]; then
         "$venv/bin/python" tests/interop/reshard_resume.py --bin "$bin" ../shared/fixtures || status=1
+        "$venv/bin/python" tests/interop/reshard_any.py --bin "$bin" ../shared/fixtures || status=1
         "$venv/bin/python" tests/interop/universal.py --bin "$bin" ../shared/fixtures || status=1
         DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/ds_swap.py "$(dirname "$bin")/golden_map" ../shared/fixtures || status=1
     fi
