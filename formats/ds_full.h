@@ -3,6 +3,7 @@
  *
  *     ds_full.c        the module's entries, ties and masters; the map's weights
  *     ds_full_name.c   which parameter a master or a state without a name belongs to
+ *     ds_full_muon.c   the same of Muon's groups, which are sorted by size
  *     ds_full_optim.c  optimizer state, step counts, groups for writers
  */
 #ifndef CKPT_FORMATS_DS_FULL_H
@@ -74,6 +75,18 @@ size_t ckpt_dsu_state_at(ckpt_dsu *u, size_t group, uint64_t slot);
 
 /* Find the group and slot of every entry; what is not certain is left without, and counted. */
 int ckpt_dsu_name(ckpt_dsu *u);
+
+/* ---- ds_full_muon.c ---- */
+
+/* The group's list is sorted by the sizes of its matrices. */
+bool ckpt_dsu_is_muon(const ckpt_dsu *u, size_t group);
+
+/* False: the group is a half of Muon that does not take such a parameter. */
+bool ckpt_dsu_muon_takes(const ckpt_dsu *u, size_t group, const ckpt_dsu_entry *e);
+
+/* The items of a sorted list that are shaped like an entry, which stand together: *n of them, from *first on. */
+void ckpt_dsu_muon_run(ckpt_dsu *u, size_t group, const ckpt_dsu_entry *e, uint64_t *first,
+                       uint64_t *n);
 
 /* ---- ds_full_optim.c ---- */
 

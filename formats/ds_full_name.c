@@ -131,20 +131,41 @@ typedef struct dsn_pass {
     ckpt_dsu *u;
     uint64_t *next;   /* per group: items that were given away */
     uint64_t *length; /* per group */
-    uint32_t *group;  /* per entry: found, or CKPT_DSU_NONE */
+    uint64_t *begin;  /* per group: its first item among those of all */
+    uint64_t
+        *run; /* per item of all: of a run of equal sizes (Muon), at its first, items given away */
+    uint32_t *group; /* per entry: found, or CKPT_DSU_NONE */
     uint64_t *slot;
     uint64_t spare; /* parameters that no group has */
     bool back;      /* from the end */
 } dsn_pass;
 
+/*
+ * The item of a group that is next for an entry, and what was given away of those that it is taken
+ * from; UINT64_MAX: none is left.
+ */
+static uint64_t dsn_next(const dsn_pass *p, uint32_t g, const ckpt_dsu_entry *e, uint64_t **taken)
+{
+    uint64_t first = 0, n = p->length[g];
+
+    *taken = &p->next[g];
+    if (ckpt_dsu_is_muon(p->u, g)) {
+        ckpt_dsu_muon_run(p->u, g, e, &first, &n);
+        *taken = n ? &p->run[p->begin[g] + first] : NULL;
+    }
+    if (n == 0 || **taken >= n)
+        return UINT64_MAX;
+    return first + (p->back ? n - 1 - **taken : **taken);
+}
+
 /* How the next item of a group fits an entry. */
 static dsn_fit dsn_fit_next(const dsn_pass *p, uint32_t g, const ckpt_dsu_entry *e)
 {
     ckpt_dsu *u = p->u;
+    uint64_t *taken, slot = dsn_next(p, g, e, &taken);
 
-    if (p->next[g] >= p->length[g])
+    if (slot == UINT64_MAX || !ckpt_dsu_muon_takes(u, g, e))
         return DSN_NO;
-    uint64_t slot = p->back ? p->length[g] - 1 - p->next[g] : p->next[g];
     if (u->masters.n == 0) {
         size_t at = ckpt_dsu_state_at(u, g, slot);
         return at == SIZE_MAX ? DSN_MAYBE
@@ -178,9 +199,10 @@ static bool dsn_walk(dsn_pass *p)
 {
     ckpt_dsu *u = p->u;
     size_t n = u->entry.n;
-    uint64_t spare = p->spare;
+    uint64_t spare = p->spare, *taken = NULL;
 
     memset(p->next, 0, u->n_groups * sizeof *p->next);
+    memset(p->run, 0, n * sizeof *p->run);
     for (size_t k = 0; k < n; k++) {
         size_t i = p->back ? n - 1 - k : k;
         uint32_t g;
@@ -192,8 +214,9 @@ static bool dsn_walk(dsn_pass *p)
         if (g == CKPT_DSU_NONE)
             continue;
         p->group[i] = g;
-        p->slot[i] = p->back ? p->length[g] - 1 - p->next[g] : p->next[g];
-        p->next[g]++;
+        p->slot[i] = dsn_next(p, g, &u->entry.at[i], &taken);
+        ++*taken;
+        p->next[g] += taken != &p->next[g];
     }
     for (size_t g = 0; g < u->n_groups; g++) {
         if (p->next[g] != p->length[g])
@@ -214,6 +237,7 @@ static bool dsn_lengths(dsn_pass *p)
         p->length[g] = u->masters.n
                            ? ckpt_value_seq(u->masters.at[g]).n
                            : ckpt_value_seq(ckpt_value_get(u->param_groups.at[g], "params")).n;
+        p->begin[g] = items;
         items += p->length[g];
     }
     p->spare = owners - items;
@@ -244,7 +268,7 @@ static int dsn_listed(ckpt_dsu *u)
 {
     size_t n = u->entry.n, groups = u->n_groups;
     dsn_pass front = {.u = u}, back = {.u = u, .back = true};
-    uint64_t *counts = ckpt_alloc((4 * groups + 2 * n + 1) * sizeof *counts);
+    uint64_t *counts = ckpt_alloc((5 * groups + 3 * n + 1) * sizeof *counts);
     uint32_t *found = ckpt_alloc((2 * n + 1) * sizeof *found);
     int rc = counts && found ? CKPT_OK : ckpt_fail_memory(u->ds->err);
 
@@ -255,6 +279,8 @@ static int dsn_listed(ckpt_dsu *u)
         back.length = counts + 3 * groups;
         front.slot = counts + 4 * groups;
         back.slot = front.slot + n;
+        front.run = back.run = back.slot + n;
+        front.begin = back.begin = front.run + n;
         front.group = found;
         back.group = found + n;
         dsn_both(&front, &back);

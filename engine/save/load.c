@@ -500,6 +500,27 @@ static void ld_tag(const ckpt_map *map, zt_loaded *out)
     }
 }
 
+/*
+ * A training checkpoint is not resumed as if it were weights: its optimizer files are missing, or
+ * what they hold could not be told apart, of which the reader has warned.
+ */
+static int ld_check_state(const ld_loader *l, ckpt_err *err)
+{
+    const ckpt_findings *f = &l->map->findings;
+    const char *why = "it has none, or that of several model-parallel ranks";
+
+    if (l->map->states.n == 1 || strcmp(l->map->format, "deepspeed") != 0)
+        return CKPT_OK;
+    for (size_t i = 0; i < f->n; i++) {
+        if (f->at[i].severity == CKPT_WARNING)
+            why = f->at[i].text;
+    }
+    return ckpt_fail(err, CKPT_EMISSING,
+                     "%.200s: no training state was read (%.400s): --module-only begins a run with "
+                     "its weights",
+                     l->map->path, why);
+}
+
 int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *err)
 {
     const ckpt_open_opts open = {
@@ -510,6 +531,8 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
 
     if (rc == CKPT_OK && !opts->not_strict)
         rc = ld_strict(&l, true, err);
+    if (rc == CKPT_OK && !opts->not_strict && !opts->module_only)
+        rc = ld_check_state(&l, err);
     out.with_optimizer = rc == CKPT_OK && !opts->module_only && l.map->states.n == 1;
     if (out.with_optimizer && !opts->not_strict)
         rc = ld_check_moments(&l, err);

@@ -331,6 +331,7 @@ static void muon_comes_back_at_any_world_and_stage(void **state)
 {
     static const char *const accum = MUON BF16 "data_types: {grad_accum_dtype: \"fp32\"},";
     const trip trips[][2] = {
+        {{0, 2, MUON, 0, "decay", 0}, {1, 3, MUON, 0, "decay", 0}},
         {{1, 2, MUON, 0, "decay", 0}, {1, 3, MUON, 0, "decay", 0}},
         {{1, 3, MUON BF16, 0, 0, 0}, {3, 2, MUON BF16, ALL_SUM, 0, 0}},
         {{1, 3, accum, 0, 0, 0}, {2, 2, MUON BF16, 0, 0, 0}},
@@ -384,6 +385,28 @@ static void muon_does_not_go_on_without_its_momentum(void **state)
         assert_non_null(strstr(run.err[0].text, i ? "exp_avg" : "momentum_buffer"));
         folder_remove(path);
     }
+}
+
+/*
+ * Two blocks alike, one of them frozen: stage 0 does not say whose the states are.  Weights alone
+ * are no resume.
+ */
+static void a_run_whose_state_is_not_known_is_not_resumed(void **state)
+{
+    trip t = {.stage = 0, .world = 1, .precision = ADAMW};
+    char path[FOLDER_PATH];
+    act a = {.path = path};
+    save_case run = case_of(&t, act_save, &a);
+
+    (void)state;
+    strcpy(path, new_run());
+    run.freeze = "transformer.h.0.*";
+    save_run_well(&run);
+    run.act = act_load;
+    save_run(&run);
+    assert_int_equal(run.rc[0], CKPT_EMISSING);
+    assert_non_null(strstr(run.err[0].text, "--module-only"));
+    folder_remove(path);
 }
 
 static void what_changes_after_an_asynchronous_save_is_not_in_it(void **state)
@@ -792,6 +815,7 @@ int main(void)
         cmocka_unit_test(muon_comes_back_at_any_world_and_stage),
         cmocka_unit_test(muon_saves_whole_momentum_with_every_rank),
         cmocka_unit_test(muon_does_not_go_on_without_its_momentum),
+        cmocka_unit_test(a_run_whose_state_is_not_known_is_not_resumed),
         cmocka_unit_test(what_changes_after_an_asynchronous_save_is_not_in_it),
         cmocka_unit_test(a_failed_save_fails_everywhere_and_leaves_nothing),
         cmocka_unit_test(only_the_newest_stay_and_other_folders_are_left_alone),
