@@ -43,8 +43,8 @@ typedef struct zt_options {
     const char *device;
     int64_t threads;
     // launching
-    const char *hostfile, *include, *exclude;
-    int64_t num_nodes, num_slots, local_rank;
+    const char *hostfile, *include, *exclude, *slots;
+    int64_t num_nodes, num_slots, local_rank, wait_limit;
     zt_arguments args; /* for "auto" */
 } zt_options;
 

@@ -29,12 +29,23 @@ static bool ln_own(const char *arg, bool *takes_value)
     return false;
 }
 
-/* Without a hostfile: this machine, with one slot for each processor or as many as asked for. */
+/* Slots of this machine: its GPUs where the run is on them, else its processors. */
+static long ln_here(const zt_options *o)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    int gpus = 0;
+    ckpt_err why = {0};
+
+    if (strcmp(o->device, "cpu") != 0 && zt_cuda_count(&gpus, &why) == CKPT_OK && gpus > 0)
+        return gpus;
+    return n > 0 ? n : 1;
+}
+
+/* Without a hostfile: this machine, with as many slots as it has, or as were asked for. */
 static int ln_hosts(zt_hosts *out, ckpt_arena *arena, const zt_options *o, ckpt_err *err)
 {
     const zt_host_filter filter = {o->include, o->exclude, o->num_nodes, o->num_slots};
     zt_hosts all = {0};
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
     char *line;
     int rc;
 
@@ -42,9 +53,7 @@ static int ln_hosts(zt_hosts *out, ckpt_arena *arena, const zt_options *o, ckpt_
         rc = zt_hosts_read(&all, arena, o->hostfile, err);
     } else {
         line = ckpt_arena_printf(arena, "localhost slots=%lld\n",
-                                 (long long)(o->num_slots > 0 ? o->num_slots
-                                             : n > 0          ? n
-                                                              : 1));
+                                 (long long)(o->num_slots > 0 ? o->num_slots : ln_here(o)));
         rc = line ? zt_hosts_parse(&all, arena, line, strlen(line), "local machine", err)
                   : ckpt_fail_memory(err);
     }
@@ -52,10 +61,33 @@ static int ln_hosts(zt_hosts *out, ckpt_arena *arena, const zt_options *o, ckpt_
 }
 
 /*
+ * Which slots the ranks have, in their order, where it is not the first ones of each host: mpirun is
+ * told how many alone, and a rank with a GPU takes that of its number.  NULL: out of memory; "": as
+ * they come.
+ */
+static const char *ln_slots(ckpt_arena *arena, const zt_hosts *hosts)
+{
+    ckpt_bytes list = {0};
+    bool plain = true, ok = true;
+    const char *text;
+
+    for (size_t i = 0; i < hosts->n; i++) {
+        for (uint32_t k = 0; ok && k < hosts->at[i].n_slots; k++) {
+            plain = plain && hosts->at[i].slot[k] == k;
+            ok = ckpt_bytes_printf(&list, "%s%u", list.n ? "," : "--slots=", hosts->at[i].slot[k]);
+        }
+    }
+    text = !ok ? NULL : plain ? "" : ckpt_arena_string(arena, (const char *)list.at, list.n);
+    ckpt_vec_free(&list);
+    return text;
+}
+
+/*
  * mpirun [hosts] program [options].  Ranks are not bound to one processor each: they have threads.
  * --local_rank tells them that they were launched, should a file of --args choose hosts.
  */
-static char **ln_command(ckpt_arena *arena, const char *const *hosts, int argc, char **argv)
+static char **ln_command(ckpt_arena *arena, const char *const *hosts, const char *slots, int argc,
+                         char **argv)
 {
     static const char *const more[] = {"--bind-to", "none"};
     size_t n_hosts = 0, n = 0;
@@ -79,6 +111,8 @@ static char **ln_command(ckpt_arena *arena, const char *const *hosts, int argc, 
         else
             cmd[n++] = argv[i];
     }
+    if (*slots)
+        cmd[n++] = ckpt_arena_string(arena, slots, strlen(slots));
     cmd[n] = ckpt_arena_string(arena, "--local_rank=0", 14);
     return cmd;
 }
@@ -99,13 +133,15 @@ int zt_launch(const zt_options *opts, int argc, char **argv, ckpt_err *err)
 {
     ckpt_arena *arena = ckpt_arena_new(0);
     const char *const *hosts = NULL;
+    const char *slots = NULL;
     zt_hosts chosen = {0};
     char **cmd = NULL;
     int rc = arena ? ln_hosts(&chosen, arena, opts, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK) {
         hosts = zt_hosts_mpirun(arena, &chosen);
-        cmd = hosts ? ln_command(arena, hosts, argc, argv) : NULL;
+        slots = ln_slots(arena, &chosen);
+        cmd = hosts && slots ? ln_command(arena, hosts, slots, argc, argv) : NULL;
         if (!cmd)
             rc = ckpt_fail_memory(err);
     }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "ckpt.h"
+#include "engine/comm/patience.h"
 #include "engine/engine.h"
 
 static const char mn_usage[] =
@@ -142,6 +143,7 @@ int main(int argc, char **argv)
         rc = zt_comm_alone(mn_launches(&o), &err);
     if (rc == CKPT_OK && mn_launches(&o))
         rc = zt_launch(&o, argc, argv, &err);
+    zt_patience_limit(rc == CKPT_OK ? (double)o.wait_limit : 0);
     rc = mn_meet(&comm, rc, &err);
     if (rc == CKPT_OK)
         rc = zt_comm_agree(comm, mn_local_rank(&o, comm, &err), &err);

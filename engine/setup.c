@@ -3,6 +3,7 @@
  * setup.c: a run is put together: configuration, data, model, runtime, first weights.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -165,11 +166,36 @@ static int su_threads(const zt_engine *e, unsigned *out, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The GPU whose number is the rank's on its node; more ranks than GPUs share them. */
+/* The GPU that --slots has for this rank. */
+static int su_slot(const zt_engine *e, int n, int *ordinal, ckpt_err *err)
+{
+    const char *at = e->opts->slots;
+    char *end = NULL;
+    long slot;
+
+    for (int r = 0; at && r < e->comm->rank; r++) {
+        at = strchr(at, ',');
+        at += at != NULL;
+    }
+    slot = at ? strtol(at, &end, 10) : -1;
+    if (!at || end == at || (*end && *end != ',') || slot < 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "--slots %.80s: no number for rank %d", e->opts->slots,
+                         e->comm->rank);
+    if (slot >= n)
+        return ckpt_fail(err, CKPT_EUSAGE, "slot %ld of rank %d on %s: it has %d %s", slot,
+                         e->comm->rank, e->comm->host, n, n == 1 ? "GPU" : "GPUs");
+    *ordinal = (int)slot;
+    return CKPT_OK;
+}
+
+/* The GPU that the launcher chose, or whose number is the rank's on its node; more ranks than GPUs
+ * share them. */
 static int su_gpu(zt_engine *e, unsigned char uuid[16], ckpt_err *err)
 {
     int n = 0, rc = zt_cuda_count(&n, err), ordinal = n > 0 ? e->comm->local_rank % n : 0;
 
+    if (rc == CKPT_OK && e->opts->slots)
+        rc = su_slot(e, n, &ordinal, err);
     if (rc == CKPT_OK)
         rc = zt_cuda_identity(ordinal, uuid, err);
     return rc == CKPT_OK ? zt_cuda_new(&e->device, ordinal, e->opts->deterministic, err) : rc;

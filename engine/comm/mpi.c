@@ -11,7 +11,8 @@
  * number
  *   - on other nodes, the launcher: mpirun ends the whole job when a process is killed; srun does
  * so with --kill-on-bad-exit=1 (and whenever MPI_Abort is called, which the rank's own node does)
- * A rank that hangs without ending is noticed by nobody.
+ * A rank that hangs without ending, or is stopped, is named after some seconds where it can be told
+ * which one it is (patience.h).
  */
 #define _GNU_SOURCE
 #include "engine/comm/comm.h"
@@ -40,7 +41,7 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
 
 #include "engine/comm/link.h"
 #include "engine/comm/node.h"
-#include "engine/comm/process.h"
+#include "engine/comm/patience.h"
 #include "engine/comm/sum.h"
 #include "libckpt/base/mem.h"
 
@@ -64,6 +65,7 @@ typedef struct mp_comm {
     unsigned char *buf; /* two halves of `half` bytes */
     uint64_t half;
     MPI_Request *req; /* two sets of 2 * world */
+    int *peer;        /* whose message each of them is; -1: of all */
     mp_mate *mate;    /* local_world of them */
     ckpt_err broken;  /* the first failure of MPI: messages may be under way for ever */
 } mp_comm;
@@ -108,6 +110,55 @@ static int mp_look(mp_comm *m, const char *what, ckpt_err *err)
 }
 
 /*
+ * Whom requests under way wait for: a rank of this node that is stopped is the one; else the peer
+ * of a request that is not complete (collective ones have none).
+ */
+static zt_missing mp_missing(mp_comm *m, MPI_Request *req, int n)
+{
+    zt_missing who = {.rank = -1};
+    int done = 0;
+
+    for (int i = 0; i < m->link.base.local_world; i++) {
+        const mp_mate *p = &m->mate[i];
+        if (p->rank != m->link.base.rank && zt_process_stopped(p->process)) {
+            return (zt_missing){.rank = (int)p->rank, .host = m->link.host, .process = p->process};
+        }
+    }
+    for (int i = 0; i < n && who.rank < 0; i++) {
+        const int *peer = &m->peer[req + i - m->req];
+        if (req[i] != MPI_REQUEST_NULL && *peer >= 0 &&
+            MPI_Request_get_status(req[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+            who.rank = *peer;
+        }
+    }
+    return who;
+}
+
+/* What is looked at about once a second. */
+static int mp_watch(mp_comm *m, zt_patience *p, MPI_Request *req, int n, const char *what,
+                    ckpt_err *err)
+{
+    zt_missing who;
+    int rc = mp_look(m, what, err);
+
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    who = mp_missing(m, req, n);
+    // two of a node speak: one of them may be who is waited for
+    rc =
+        zt_patience_look(p, what, m->link.base.rank, m->link.base.local_rank < 2, &who, &m->broken);
+    return rc == CKPT_OK ? rc : mp_broken(m, err);
+}
+
+/* A request's place, and whose message it is for; -1: of all. */
+static MPI_Request *mp_at(mp_comm *m, MPI_Request *req, int peer)
+{
+    m->peer[req - m->req] = peer;
+    return req;
+}
+
+/*
  * Complete n requests.  Not MPI_Waitall, which keeps the core busy however long it takes, and never
  * returns when a rank has ended.
  */
@@ -115,9 +166,11 @@ static int mp_wait(mp_comm *m, MPI_Request *req, int n, const zt_call *call, ckp
 {
     const struct timespec pause = {.tv_nsec = 100000};
     const char *what = zt_call_name(call->kind);
-    double began = zt_process_clock(), looked = began, now;
+    double began = zt_process_clock(), now;
+    zt_patience patience;
     int done = 0, rc = CKPT_OK;
 
+    zt_patience_begin(&patience);
     while (rc == CKPT_OK) {
         rc = mp_result(m, MPI_Testall(n, req, &done, MPI_STATUSES_IGNORE), what, err);
         if (rc != CKPT_OK || done) {
@@ -129,9 +182,8 @@ static int mp_wait(mp_comm *m, MPI_Request *req, int n, const zt_call *call, ckp
         } else {
             nanosleep(&pause, NULL);
         }
-        if (now - looked >= MP_LOOK) {
-            looked = now;
-            rc = mp_look(m, what, err);
+        if (now - patience.looked >= MP_LOOK) {
+            rc = mp_watch(m, &patience, req, n, what, err);
         }
     }
     return rc;
@@ -172,12 +224,12 @@ static int mp_post(mp_comm *m, const mp_swap *s, ckpt_err *err)
 
         rc = mp_result(m,
                        MPI_Irecv(s->to + (uint64_t)from * s->step, n_bytes, MPI_BYTE, from, MP_TAG,
-                                 m->comm, &req[0]),
+                                 m->comm, mp_at(m, &req[0], from)),
                        what, err);
         if (rc == CKPT_OK) {
             rc = mp_result(m,
                            MPI_Isend(mp_from(s->call, to, s->at), n_bytes, MPI_BYTE, to, MP_TAG,
-                                     m->comm, &req[1]),
+                                     m->comm, mp_at(m, &req[1], to)),
                            what, err);
         }
     }
@@ -238,10 +290,10 @@ static int mp_reduce_scatter(void *way, const zt_call *call, ckpt_err *err)
 static int mp_gather_small(mp_comm *m, const zt_call *call, void *all, ckpt_err *err)
 {
     int n_bytes = (int)(call->n * call->size);
-    int rc = mp_result(
-        m,
-        MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n_bytes, MPI_BYTE, m->comm, m->req),
-        zt_call_name(call->kind), err);
+    int rc = mp_result(m,
+                       MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n_bytes, MPI_BYTE,
+                                      m->comm, mp_at(m, m->req, -1)),
+                       zt_call_name(call->kind), err);
 
     return rc == CKPT_OK ? mp_wait(m, m->req, 1, call, err) : rc;
 }
@@ -259,13 +311,14 @@ static int mp_ring(mp_comm *m, const zt_call *call, int s, ckpt_err *err)
         uint64_t count = call->n - at < room ? call->n - at : room;
         int n_bytes = (int)(count * call->size);
 
-        rc = mp_result(
-            m, MPI_Irecv(mp_to(call, in, at), n_bytes, MPI_BYTE, left, MP_TAG, m->comm, &m->req[0]),
-            what, err);
+        rc = mp_result(m,
+                       MPI_Irecv(mp_to(call, in, at), n_bytes, MPI_BYTE, left, MP_TAG, m->comm,
+                                 mp_at(m, &m->req[0], left)),
+                       what, err);
         if (rc == CKPT_OK) {
             rc = mp_result(m,
                            MPI_Isend(mp_to(call, out, at), n_bytes, MPI_BYTE, right, MP_TAG,
-                                     m->comm, &m->req[1]),
+                                     m->comm, mp_at(m, &m->req[1], right)),
                            what, err);
         }
         if (rc == CKPT_OK) {
@@ -329,7 +382,7 @@ static int mp_collect(mp_comm *m, const zt_call *call, uint64_t at, uint64_t cou
         if (q != root) {
             rc = mp_result(m,
                            MPI_Irecv(m->buf + (uint64_t)q * n_bytes, (int)n_bytes, MPI_BYTE, q,
-                                     MP_TAG, m->comm, &m->req[n_req++]),
+                                     MP_TAG, m->comm, mp_at(m, &m->req[n_req++], q)),
                            zt_call_name(call->kind), err);
         }
     }
@@ -357,7 +410,7 @@ static int mp_reduce(void *way, const zt_call *call, ckpt_err *err)
         }
         rc = mp_result(m,
                        MPI_Isend(mp_from(call, 0, at), (int)(count * call->size), MPI_BYTE,
-                                 call->root, MP_TAG, m->comm, m->req),
+                                 call->root, MP_TAG, m->comm, mp_at(m, m->req, call->root)),
                        zt_call_name(call->kind), err);
         if (rc == CKPT_OK) {
             rc = mp_wait(m, m->req, 1, call, err);
@@ -375,7 +428,9 @@ static int mp_broadcast(void *way, const zt_call *call, ckpt_err *err)
         uint64_t count = call->n - at < MP_MESSAGE ? call->n - at : MP_MESSAGE;
 
         rc = mp_result(
-            m, MPI_Ibcast(mp_to(call, 0, at), (int)count, MPI_BYTE, call->root, m->comm, m->req),
+            m,
+            MPI_Ibcast(mp_to(call, 0, at), (int)count, MPI_BYTE, call->root, m->comm,
+                       mp_at(m, m->req, call->root == m->link.base.rank ? -1 : call->root)),
             zt_call_name(call->kind), err);
         if (rc == CKPT_OK) {
             rc = mp_wait(m, m->req, 1, call, err);
@@ -414,7 +469,8 @@ static int mp_barrier(void *way, const zt_call *call, ckpt_err *err)
     int rc = mp_broken(m, err);
 
     if (rc == CKPT_OK) {
-        rc = mp_result(m, MPI_Ibarrier(m->comm, m->req), zt_call_name(call->kind), err);
+        rc = mp_result(m, MPI_Ibarrier(m->comm, mp_at(m, m->req, -1)), zt_call_name(call->kind),
+                       err);
     }
     return rc == CKPT_OK ? mp_wait(m, m->req, 1, call, err) : rc;
 }
@@ -471,6 +527,7 @@ static void mp_release(mp_comm *m)
     zt_node_free(m->node);
     ckpt_free(m->buf);
     ckpt_free(m->req);
+    ckpt_free(m->peer);
     ckpt_free(m->mate);
     ckpt_free(m->link.pointers);
     ckpt_free(m);
@@ -587,9 +644,10 @@ static int mp_prepare(mp_comm *m, ckpt_err *err)
     m->half = least > MP_HALF ? least : MP_HALF; // room for one element of each rank from each
     m->buf = ckpt_alloc(2 * m->half);
     m->req = ckpt_alloc(4 * world * sizeof *m->req);
+    m->peer = ckpt_alloc(4 * world * sizeof *m->peer);
     m->mate = ckpt_alloc((size_t)c->local_world * sizeof *m->mate);
     m->link.pointers = ckpt_alloc(world * sizeof *m->link.pointers);
-    bad = mp_poll(m, m->buf && m->req && m->mate && m->link.pointers);
+    bad = mp_poll(m, m->buf && m->req && m->peer && m->mate && m->link.pointers);
     if (bad != -1) {
         return ckpt_fail(err, CKPT_ELIMIT, "rank %d: out of memory", bad);
     }

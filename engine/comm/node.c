@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/comm/process.h"
+#include "engine/comm/patience.h"
 #include "libckpt/base/mem.h"
 #include "libckpt/base/vec.h"
 
@@ -51,9 +51,11 @@ typedef struct nd_head {
     _Alignas(ND_CACHE) _Atomic uint32_t met;     /* meetings so far, modulo 2^32; slept on */
     _Alignas(ND_CACHE) _Atomic uint32_t asleep;
     _Atomic uint32_t ended; /* 1 + a rank found to have ended; 0: none */
+    _Atomic uint32_t late; /* it has not, but was waited for too long */
     _Atomic uint32_t spoken;
 
     _Alignas(ND_CACHE) _Atomic uint32_t left; /* this segment's rank ended in order */
+    _Atomic uint32_t comes;                   /* meetings that it came to, modulo 2^32 */
     // two, used in turns: a rank may start the next operation while another still reads this one's
     nd_record record[2];
 } nd_head;
@@ -397,6 +399,10 @@ static int nd_fail_ended(const zt_node *n, const zt_call *call, ckpt_err *err)
     int q = (int)atomic_load(&n->shared->ended) - 1;
     bool left = atomic_load(&nd_head_of(n, q)->left) != 0;
 
+    if (atomic_load(&n->shared->late)) {
+        return ckpt_fail(err, CKPT_EIO, "%s: rank %d on %s did not come (--wait-limit)",
+                         zt_call_name(call->kind), q, n->host);
+    }
     return ckpt_fail(err, CKPT_EIO, "%s: rank %d on %s (process %lld) has %s",
                      zt_call_name(call->kind), q, n->host, (long long)n->peer[q].card.process.pid,
                      left ? "left the run before its end" : "ended unexpectedly");
@@ -417,6 +423,47 @@ static void nd_look(zt_node *n)
     }
 }
 
+/* Who is not here yet; *first: the lowest rank that is, which speaks for all. */
+static zt_missing nd_missing(const zt_node *n, int *first)
+{
+    uint32_t comes = atomic_load(&nd_head_of(n, n->rank)->comes);
+    zt_missing m = {.rank = -1, .host = n->host};
+
+    *first = n->rank;
+    for (int q = n->world - 1; q >= 0; q--) {
+        uint32_t theirs = atomic_load(&nd_head_of(n, q)->comes);
+
+        if (theirs == comes) {
+            *first = q;
+        } else if (theirs == comes - 1) { // more: it has met everybody and gone on
+            m.more += m.rank >= 0;
+            m.rank = q;
+            m.process = n->peer[q].card.process;
+        }
+    }
+    return m;
+}
+
+/* A look at the others in the course of a wait: have they ended, are they late. */
+static int nd_watch(zt_node *n, zt_patience *p, const zt_call *call, ckpt_err *err)
+{
+    int first = 0, rc;
+    uint32_t none = 0;
+    zt_missing m;
+
+    nd_look(n);
+    m = nd_missing(n, &first);
+    if (m.rank < 0 || atomic_load(&n->shared->ended)) {
+        return CKPT_OK;
+    }
+    rc = zt_patience_look(p, zt_call_name(call->kind), n->rank, first == n->rank, &m, err);
+    if (rc != CKPT_OK) {
+        atomic_store(&n->shared->late, 1);
+        atomic_compare_exchange_strong(&n->shared->ended, &none, (uint32_t)m.rank + 1);
+    }
+    return rc;
+}
+
 static void nd_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -431,7 +478,8 @@ static int nd_wait(zt_node *n, uint32_t before, const zt_call *call, ckpt_err *e
 {
     const struct timespec second = {.tv_sec = 1};
     _Atomic uint32_t *met = &n->shared->met;
-    double looked;
+    zt_patience patience;
+    int rc = CKPT_OK;
 
     for (int i = 0; i < ND_SPINS + ND_YIELDS; i++) {
         if (atomic_load_explicit(met, memory_order_acquire) != before) {
@@ -443,21 +491,20 @@ static int nd_wait(zt_node *n, uint32_t before, const zt_call *call, ckpt_err *e
             sched_yield();
         }
     }
-    looked = zt_process_clock();
+    zt_patience_begin(&patience);
     for (;;) {
         atomic_fetch_add(&n->shared->asleep, 1);
         nd_futex(met, FUTEX_WAIT, before, &second);
         atomic_fetch_sub(&n->shared->asleep, 1);
-        if (zt_process_clock() - looked >= ND_LOOK) {
-            nd_look(n);
-            looked = zt_process_clock();
+        if (zt_process_clock() - patience.looked >= ND_LOOK) {
+            rc = nd_watch(n, &patience, call, err);
         }
         // last, so that a rank that met all others and then ended is no failure here
         if (atomic_load(met) != before) {
             return CKPT_OK;
         }
-        if (atomic_load(&n->shared->ended)) {
-            return nd_fail_ended(n, call, err);
+        if (rc != CKPT_OK || atomic_load(&n->shared->ended)) {
+            return rc != CKPT_OK ? rc : nd_fail_ended(n, call, err);
         }
     }
 }
@@ -471,6 +518,7 @@ int zt_node_again(zt_node *n, const zt_call *call, ckpt_err *err)
         return nd_fail_ended(n, call, err);
     }
     before = atomic_load(&s->met); // cannot change before this rank arrives
+    atomic_fetch_add(&nd_head_of(n, n->rank)->comes, 1);
     if (atomic_fetch_add(&s->arrived, 1) + 1 == (uint32_t)n->world) {
         atomic_store(&s->arrived, 0);
         atomic_store(&s->met, before + 1);

@@ -11,8 +11,8 @@
  *
  * Meeting costs about a microsecond when all ranks are there.  Who waits spins for a moment, then
  * yields, then sleeps in the kernel, and looks once a second whether all others still run: a rank
- * that ended, whatever the cause, is named within about a second.  A rank that hangs is not
- * noticed.
+ * that ended, whatever the cause, is named within about a second.  One that does not come though
+ * it runs, or is stopped, is named after some seconds (patience.h).
  */
 #ifndef ZT_COMM_NODE_H
 #define ZT_COMM_NODE_H

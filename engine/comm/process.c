@@ -69,6 +69,15 @@ bool zt_process_alive(zt_process p)
     return state != 'Z' && state != 'X' && (p.start == 0 || p.start == start);
 }
 
+bool zt_process_stopped(zt_process p)
+{
+    uint64_t start;
+    char state;
+
+    return ps_look(p.pid, &state, &start) && (p.start == 0 || p.start == start) &&
+           (state == 'T' || state == 't');
+}
+
 double zt_process_clock(void)
 {
     struct timespec t;

@@ -22,6 +22,9 @@ zt_process zt_process_self(void);
 /* False if it has ended (a zombie included); true while it runs, and if that cannot be told. */
 bool zt_process_alive(zt_process p);
 
+/* True if it is known to be stopped (SIGSTOP, SIGTSTP, a debugger). */
+bool zt_process_stopped(zt_process p);
+
 /* Seconds that only go forward. */
 double zt_process_clock(void);
 

@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 #include "engine/comm/link.h"
-#include "engine/comm/process.h"
+#include "engine/comm/patience.h"
 #include "engine/comm/sum.h"
 #include "libckpt/base/mem.h"
 
@@ -224,13 +224,30 @@ static int st_look(st_comm *s, int q, double since, ckpt_err *err)
     return st_broken(s, err);
 }
 
+/* Rank q does not come: one of the others says so, and --wait-limit ends it. */
+static int st_late(st_comm *s, int q, zt_patience *p, ckpt_err *err)
+{
+    const st_mate *m = &s->mate[q];
+    bool here = strcmp(m->host, s->link.host) == 0;
+    zt_missing who = {.rank = q, .host = *m->host ? m->host : NULL};
+    int me = s->link.base.rank;
+
+    if (here)
+        who.process = m->process;
+    return zt_patience_look(p, "meeting", me, me == (q == 0), &who, &s->broken) == CKPT_OK
+               ? CKPT_OK
+               : st_broken(s, err);
+}
+
 /* Open a file of rank q when it is there. */
 static int st_await(st_comm *s, const char *name, int q, int *fd, ckpt_err *err)
 {
-    double began = zt_process_clock(), looked = began, now;
+    double began = zt_process_clock(), now;
     struct timespec pause = {.tv_nsec = 50000};
+    zt_patience patience;
     int rc = CKPT_OK;
 
+    zt_patience_begin(&patience);
     for (;;) {
         // a pipe in its place must not be waited for: reading it ends at once
         *fd = openat(s->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -239,9 +256,9 @@ static int st_await(st_comm *s, const char *name, int q, int *fd, ckpt_err *err)
         if (errno != ENOENT && errno != ESTALE)
             return st_sys(s, name, errno, err);
         now = zt_process_clock();
-        if (now - looked > ST_LOOK) {
-            looked = now;
+        if (now - patience.looked > ST_LOOK) {
             rc = st_look(s, q, now - began, err);
+            rc = rc == CKPT_OK ? st_late(s, q, &patience, err) : rc;
         }
         if (rc != CKPT_OK)
             return rc;

@@ -411,16 +411,27 @@ int zt_cuda_api(void)
     return ZT_CUDA_API;
 }
 
+/* Bits of the GPUs that can be opened, in FAR_DEVICE_GPUS; without it there is one. */
+static unsigned long fr_gpus(void)
+{
+    const char *text = getenv("FAR_DEVICE_GPUS");
+
+    return text && *text ? strtoul(text, NULL, 0) : 1;
+}
+
 int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID])
 {
     const char *own = getenv("FAR_DEVICE_OWN");
-    long id = own && *own == '1' ? (long)getpid() : 1;
+    long id = (own && *own == '1' ? (long)getpid() : 1) + ((long)ordinal << 32);
+    int n = 0;
 
-    if (uuid && ordinal == 0) {
+    while (fr_gpus() >> n)
+        n++;
+    if (uuid && ordinal < n) {
         memset(uuid, 0, ZT_CUDA_UUID);
         memcpy(uuid, &id, sizeof id);
     }
-    return 1;
+    return n;
 }
 
 static uint64_t fr_setting(const char *name)
@@ -436,7 +447,7 @@ int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_er
     int rc;
 
     (void)deterministic;
-    if (ordinal != 0)
+    if (ordinal < 0 || ordinal > 30 || !(fr_gpus() >> ordinal & 1))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "there is no GPU %d", ordinal);
     f = ckpt_alloc(sizeof *f);
     if (!f)

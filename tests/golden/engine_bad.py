@@ -369,6 +369,26 @@ class Bad:
         left = [x for x in pids if os.path.exists('/proc/%d' % x)]
         return problems + (['processes are left'] if left else [])
 
+    def stops(self, world, rank, shared):
+        """A rank that is stopped, not ended, is named while it is waited for; --wait-limit ends the wait, and the run."""
+        metrics = self.w.fresh('metrics')
+        p, path = self.w.start(world, self.arguments({'--metrics': metrics, '--max-steps': 10 ** 6, '--wait-limit': 4}),
+                               {'ZT_COMM_SHARED': shared})
+        if not wait_for_step(p, metrics, 5):
+            return ['it does not run: %s' % open(path).read()[-300:]]
+        pids = ranks_of(p.pid)
+        kill(pids[rank], signal.SIGSTOP)
+        try:
+            status = p.wait(2 * LIMIT)
+        except Exception:
+            status = 0
+        for pid in pids + [p.pid]:
+            kill(pid, signal.SIGKILL)
+        p.wait()
+        err = open(path).read()
+        words = ('has waited for rank %d on ' % rank, 'stopped by a signal', ': rank %d on ' % rank, '(--wait-limit)')
+        return (['exit status 0, or no end'] if status == 0 else []) + ['no "%s": %s' % (x, err[-600:]) for x in words if x not in err]
+
 
 def main():
     p = argparse.ArgumentParser()
@@ -384,6 +404,7 @@ def main():
     todo = [x for part in (b.configs, b.models, b.weights, b.scales, b.corpus, b.datas, b.others, b.apart) for x in part()]
     todo = todo[::4] if a.some else todo
     todo += [('killed rank %d of %d, stage %d' % x, lambda x=x: b.dies(x[1], x[0], x[2])) for x in ((1, 2, 2), (0, 2, 3), (2, 3, 1))[a.some * 2:]]
+    todo += [('stopped rank %d of %d, ZT_COMM_SHARED=%s' % x, lambda x=x: b.stops(x[1], x[0], x[2])) for x in ((1, 2, '1'), (0, 3, '0'))[a.some:]]
     todo = [x for x in todo if not a.only or any(o in x[0] for o in a.only)]
 
     def one(case):

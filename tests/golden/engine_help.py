@@ -91,11 +91,12 @@ class Work:
             return None, out, err
         return p.returncode, out, err
 
-    def start(self, world, args):
+    def start(self, world, args, env=()):
         """The same, left running; what it says goes to files."""
         err = self.fresh('stderr')
         with open(err, 'wb') as f:
-            p = subprocess.Popen(self.command(world, args), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=f, env=ENV,
+            p = subprocess.Popen(self.command(world, args), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=f,
+                                 env={**ENV, **dict(env)},
                                  cwd=self.dir.name)
         return p, err
 

@@ -137,6 +137,20 @@ class Checks:
         return [] if status and status > 0 and text in err else ['exit %s: %s' % (status, err[-300:])]
 
 
+    def slots(self):
+        """--slots, which the launcher makes of --include: each rank takes the GPU of its number, or says that there is none."""
+        problems = []
+        engine_help.ENV['FAR_DEVICE_GPUS'] = '0xa'  # 1 and 3 of four
+        for slots, said in (('1,3', ''), ('3,1', ''), ('1,2', 'there is no GPU 2'), ('1,4', 'slot 4 of rank 1'), ('1', 'no number for rank 1'),
+                            ('1,x', 'no number for rank 1')):
+            status, _, err = self.w.run(2, ['--deepspeed_config', self.w.write('ds.json', ds_config(2, 2)), '--model', self.models['gpt2'],
+                                            '--data', self.data, '--max-steps', 1, '--device', 'cuda', '--slots', slots])
+            if (status == 0) != (not said) or said not in err:
+                problems.append('--slots %s: exit %s, %s' % (slots, status, err[-300:]))
+        del engine_help.ENV['FAR_DEVICE_GPUS']
+        return problems
+
+
 def cases(c, w):
     for stage in range(4):
         for world in (1, 2):
@@ -186,6 +200,7 @@ def cases(c, w):
     yield 'fails during a save in the background', lambda: c.failing(1, 2, '--async-save')
     yield 'evaluation and prediction', lambda: c.classified(1)
     yield 'evaluation and prediction, 2 ranks', lambda: c.classified(2)
+    yield 'GPUs that were chosen', c.slots
     # each process has a device of its own: the communicator is the plugin's
     engine_help.ENV['FAR_DEVICE_OWN'] = '1'
     for stage in range(4):

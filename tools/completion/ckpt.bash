@@ -40,8 +40,8 @@ _ckpt_options() {
             "--lora-rank --lora-alpha --lora-dropout --lora-targets --dropout" \
             "--activation-checkpointing --seq --vocab --cased --token-dtype --no-shuffle" \
             "--seed --evaluate --predict --eval-every --print-config --profile --device --deterministic" \
-            "--threads --compat-z0-loss-scale --hostfile --include --exclude --num_nodes" \
-            "--num_gpus --local_rank --args --quiet --per_device_train_batch_size" \
+            "--threads --wait-limit --compat-z0-loss-scale --hostfile --include --exclude --num_nodes" \
+            "--num_gpus --slots --local_rank --args --quiet --per_device_train_batch_size" \
             "--gradient_accumulation_steps --learning_rate --adam_beta1 --adam_beta2" \
             "--adam_epsilon --weight_decay --max_grad_norm --warmup_steps --fp16 --bf16" \
             "--help --version"

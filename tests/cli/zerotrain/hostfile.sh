@@ -10,6 +10,8 @@ try() {
 }
 try --hostfile hosts --model m --deepspeed_config=ds.json
 try --hostfile=hosts --include a@c:1,2 --model m
+try --hostfile hosts --include a:1,3@b:1
+try --hostfile hosts --exclude a:0@b@c
 try --hostfile hosts --exclude b --quiet
 try --num-nodes 2 --hostfile hosts --num_gpus=1 --epochs 3
 try --num_gpus 3 --max-steps 2
