@@ -70,7 +70,7 @@ CKPT_API int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *o
 CKPT_API void ckpt_map_free(ckpt_map *map);
 
 CKPT_API const char *ckpt_map_path(const ckpt_map *map);   /* what was understood: the file or folder read */
-CKPT_API const char *ckpt_map_format(const ckpt_map *map); /* "deepspeed", "torch", "safetensors", "huggingface" ... */
+CKPT_API const char *ckpt_map_format(const ckpt_map *map); /* "deepspeed", "universal", "torch", "safetensors", "hf" */
 
 CKPT_API size_t ckpt_map_count(const ckpt_map *map);
 CKPT_API const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i);

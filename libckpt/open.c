@@ -3,7 +3,9 @@
  * open.c: from a path to a map: what is it, which driver reads it.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "libckpt/clean.h"
@@ -47,12 +49,38 @@ static int open_probe(const ckpt_format **out, ckpt_io *io, ckpt_err *err)
     return rc;
 }
 
+/* What a download left that was not the file: said for what it is, whatever name it has. */
+static int open_impostor(ckpt_io *io, ckpt_err *err)
+{
+    static const char lfs[] = "version https://git-lfs.github.com/spec/";
+    char head[64] = "";
+    const char *s = head;
+    int rc = ckpt_io_read(io, head, io->size < 63 ? io->size : 63, 0, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (strncmp(head, lfs, sizeof lfs - 1) == 0)
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: a Git LFS pointer of %" PRIu64
+                         " bytes, not the file itself; `git lfs pull` in its repository brings it",
+                         io->name, io->size);
+    s += strspn(s, " \t\r\n");
+    if (strncasecmp(s, "<!doctype html", 14) == 0 || strncasecmp(s, "<html", 5) == 0)
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: an HTML page, not a checkpoint; the download ended on a page that "
+                         "says why, which a browser shows",
+                         io->name);
+    return CKPT_OK;
+}
+
 static int open_with_io(ckpt_map *map, ckpt_io *io, const ckpt_format *format, ckpt_err *err)
 {
     ckpt_map_file file = {0};
     uint32_t index = 0;
-    int rc = format ? CKPT_OK : open_probe(&format, io, err);
+    int rc = open_impostor(io, err);
 
+    if (rc == CKPT_OK && !format)
+        rc = open_probe(&format, io, err);
     if (rc != CKPT_OK)
         return rc;
     ckpt_io_identify(io, &file);

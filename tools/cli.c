@@ -17,6 +17,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "tools/near.h"
+
 enum {
     CLI_MAX_OPTIONS = 40,
     CLI_FIRST = 256, /* getopt's values of long options: CLI_FIRST + index, clear of any letter */
@@ -69,25 +71,41 @@ bool cli_uint(uint64_t *out, const char *text, size_t n)
     return n > 0;
 }
 
-/* Bytes in a unit: 1 for none, 0 for an unknown one. */
+/* Bytes in a unit: 1 for none, 0 for an unknown one.  A letter alone is a power of 1000. */
 static uint64_t cli_unit(const char *word)
 {
-    static const char *const names[] = {"KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB"};
+    static const char *const names[] = {"K", "M", "G", "T", "KB", "MB", "GB", "TB",
+                                        "KiB", "MiB", "GiB", "TiB"};
     uint64_t unit = 1;
 
-    if (!*word)
+    if (!*word || strcasecmp(word, "B") == 0)
         return 1;
-    for (size_t i = 0; i < 8; i++) {
-        // the second half of the table starts anew, with powers of 1024
-        unit = i == 4 ? 1 : unit;
-        unit *= i < 4 ? 1000u : 1024u;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        // each row of four starts anew, the last with powers of 1024
+        unit = i % 4 == 0 ? 1 : unit;
+        unit *= i < 8 ? 1000u : 1024u;
         if (strcasecmp(word, names[i]) == 0)
             return unit;
     }
     return 0;
 }
 
-bool cli_size(uint64_t *out, const char *text)
+/* How many a letter stands for where things are counted: 7B parameters are 7 * 10^9. */
+static uint64_t cli_multiple(const char *word)
+{
+    static const char letters[] = "kmbt";
+    const char *found = *word ? strchr(letters, tolower((unsigned char)*word)) : NULL;
+    uint64_t unit = 1;
+
+    if (*word && (!found || word[1]))
+        return 0;
+    for (const char *s = letters; found && s <= found; s++)
+        unit *= 1000;
+    return unit;
+}
+
+/* A number with a unit: fraction and all, but not of a unit of one. */
+static bool cli_scaled(uint64_t *out, const char *text, uint64_t (*unit_of)(const char *word))
 {
     size_t whole = strspn(text, "0123456789"), n_fraction = 0;
     const char *rest = text + whole;
@@ -101,16 +119,21 @@ bool cli_size(uint64_t *out, const char *text)
     }
     for (size_t i = 0; i < n_fraction; i++)
         scale *= 10;
-    uint64_t unit = cli_unit(rest);
+    uint64_t unit = unit_of(rest);
     // half a byte is no size: a fraction needs a unit
     if (unit == 0 || (unit == 1 && n_fraction) || !cli_uint(&x, text, whole))
         return false;
     // one unit less, so that the fraction fits on top
-    if (x > UINT64_MAX / unit - 1)
+    if (x > UINT64_MAX / unit - (unit > 1))
         return false;
     // 10^6 * 1024^4 fits in 64 bits
     *out = x * unit + fraction * unit / scale;
     return true;
+}
+
+bool cli_size(uint64_t *out, const char *text)
+{
+    return cli_scaled(out, text, cli_unit);
 }
 
 /* A plain decimal that is finite and not negative. */
@@ -156,6 +179,8 @@ static bool cli_store(cli_args *a, const cli_option *o, char *word)
         return true;
     case CLI_COUNT64:
         return cli_uint((uint64_t *)(void *)at, word, strlen(word)) && *(uint64_t *)(void *)at > 0;
+    case CLI_MANY:
+        return cli_scaled((uint64_t *)(void *)at, word, cli_multiple) && *(uint64_t *)(void *)at > 0;
     case CLI_NUMBER:
         return cli_number((double *)(void *)at, word);
     case CLI_DTYPE:
@@ -170,10 +195,12 @@ static const char *cli_expected(cli_kind kind)
 {
     switch (kind) {
     case CLI_SIZE:
-        return "a size such as 500MB, 1.5GiB or plain bytes";
+        return "a size such as 500MB, 1.5GiB, 4G or plain bytes";
     case CLI_COUNT:
     case CLI_COUNT64:
         return "a whole number from 1 on";
+    case CLI_MANY:
+        return "a number from 1 on, such as 7B, 350M, 124439808";
     case CLI_NUMBER:
         return "a number from 0 on, such as 1e-6";
     case CLI_DTYPE:
@@ -262,6 +289,31 @@ static const cli_option *cli_by_value(const cli_verb *verb, int c)
     return NULL;
 }
 
+/* A long option that getopt does not know: cut too short, misspelt, or neither. */
+static int cli_unknown(const cli_verb *verb, const char *word, ckpt_err *err)
+{
+    size_t n = strcspn(word, "=");
+    const cli_option *o, *first = NULL, *nearest = NULL;
+    cli_tables tables = {0};
+    near_word near;
+
+    cli_fill(&tables, verb);
+    near_begin(&near, word + 2, n - 2);
+    for (size_t i = 0; (o = cli_option_at(verb, i)); i++) {
+        near_try(&near, tables.names[i]);
+        nearest = near.best == tables.names[i] ? o : nearest;
+        if (strncmp(tables.names[i], word + 2, n - 2) != 0)
+            continue;
+        if (first)
+            return fail(err, CKPT_EUSAGE, "ambiguous option '%.*s': --%s or --%s", (int)n, word,
+                        first->name, o->name);
+        first = o;
+    }
+    return fail(err, CKPT_EUSAGE, "unknown option '%.*s'%s%s%s", (int)n, word,
+                nearest ? "; did you mean --" : "", nearest ? nearest->name : "",
+                nearest ? "?" : "");
+}
+
 /* Why getopt refused a word. */
 static int cli_refuse(const cli_args *a, int c, ckpt_err *err)
 {
@@ -274,7 +326,7 @@ static int cli_refuse(const cli_args *a, int c, ckpt_err *err)
     if (optopt >= CLI_FIRST && o)
         return fail(err, CKPT_EUSAGE, "--%s takes no value", o->name);
     if (optopt == 0)
-        return fail(err, CKPT_EUSAGE, "unknown or ambiguous option '%s'", word);
+        return cli_unknown(a->verb, word, err);
     return fail(err, CKPT_EUSAGE, "unknown option '-%c'", optopt);
 }
 

@@ -59,6 +59,7 @@ typedef enum cli_kind {
     CLI_SIZE,    /* uint64_t: a size word */
     CLI_COUNT,   /* unsigned, at least 1 */
     CLI_COUNT64, /* uint64_t, at least 1 */
+    CLI_MANY,    /* uint64_t, at least 1: a count that may end in K, M, B or T */
     CLI_NUMBER,  /* double, not negative */
     CLI_DTYPE    /* ckpt_dtype */
 } cli_kind;
@@ -100,8 +101,8 @@ const cli_verb *cli_verb_at(size_t i);
 const cli_verb *cli_verb_find(const char *name);
 
 /*
- * Size words: plain bytes, or a number (with a fraction, if need be) and KB MB GB TB (powers of
- * 1000) or KiB MiB GiB TiB (powers of 1024), in any case.  False for anything else.
+ * Size words: plain bytes, or a number (with a fraction, if need be) and KB MB GB TB, short K M G T
+ * (powers of 1000), or KiB MiB GiB TiB (powers of 1024), in any case.  False for anything else.
  */
 bool cli_size(uint64_t *out, const char *text);
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/near.h"
+
 enum { ELEMENTS_BLOCK = 1 << 16, ELEMENTS_MAX_HINTS = 3 };
 
 int elements_each(const elements *r, elements_fn fn, void *ctx, ckpt_err *err)
@@ -38,15 +40,21 @@ int elements_each(const elements *r, elements_fn fn, void *ctx, ckpt_err *err)
 static int elements_unknown(const ckpt_map *map, const char *name, ckpt_err *err)
 {
     char hints[256] = "";
+    near_word near;
     unsigned n = 0;
 
+    near_begin(&near, name, strlen(name));
     // names that hold the word as a part are what was probably meant
     for (size_t i = 0; i < ckpt_map_count(map) && n < ELEMENTS_MAX_HINTS; i++) {
         const char *other = ckpt_map_tensor(map, i)->name;
+        near_try(&near, other);
         if (!strstr(other, name) || strlen(hints) + strlen(other) + 3 > sizeof hints)
             continue;
         (void)strcat(strcat(hints, n++ ? ", " : ""), other);
     }
+    if (n == 0 && near.best)
+        return fail(err, CKPT_EMISSING, "%s: no tensor '%s' among %zu; did you mean '%s'?",
+                    ckpt_map_path(map), name, ckpt_map_count(map), near.best);
     return fail(err, CKPT_EMISSING, "%s: no tensor '%s' among %zu%s%s", ckpt_map_path(map), name,
                 ckpt_map_count(map), n ? "; there are: " : " (ckpt ls lists them)", hints);
 }

@@ -46,6 +46,10 @@ const char *job_format_of(const char *path)
 
 int job_prepare(convert_job *j, ckpt_err *err)
 {
+    if (strcmp(j->target.path, "-") == 0)
+        return fail(err, CKPT_EUSAGE,
+                    "'-': an output is a file or folder, which gets its name when it is complete; "
+                    "nothing is written to standard output (./- is a file of that name)");
     int rc = ckpt_layout(&j->to, j->from, &j->target, err);
 
     if (rc == CKPT_OK)

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/json_out.h"
+#include "tools/near.h"
 #include "tools/progress.h"
 #include "tools/verbs.h"
 
@@ -85,6 +87,8 @@ static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
 /* ckpt without a known verb: its own help and version, or a usage error. */
 static int main_top(int argc, char **argv, ckpt_err *err)
 {
+    near_word near;
+
     if (argc < 2)
         return fail(err, CKPT_EUSAGE, "a command is missing");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
@@ -93,7 +97,12 @@ static int main_top(int argc, char **argv, ckpt_err *err)
         main_version();
         return CKPT_OK;
     }
-    return fail(err, CKPT_EUSAGE, "'%s' is not a command", argv[1]);
+    near_begin(&near, argv[1], strlen(argv[1]));
+    for (size_t i = 0; i < N_VERBS; i++)
+        near_try(&near, verbs[i]->name);
+    return fail(err, CKPT_EUSAGE, "'%s' is not a command%s%s%s", argv[1],
+                near.best ? "; did you mean '" : "", near.best ? near.best : "",
+                near.best ? "'?" : "");
 }
 
 /* The process ends as if the signal had not been caught, so that shells and schedulers see it. */
@@ -104,6 +113,41 @@ static void main_raise(int sig)
     sigemptyset(&action.sa_mask);
     (void)sigaction(sig, &action, NULL);
     (void)raise(sig);
+}
+
+/* --json was asked for, as the words say: they may be what is wrong. */
+static bool main_wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The name of a library code: "EFORMAT" of CKPT_EFORMAT. */
+static const char *main_code(int rc)
+{
+#define MAIN_CODE(name, value, status, text) \
+    if (rc == (value)) \
+        return #name;
+    CKPT_ERRORS(MAIN_CODE)
+#undef MAIN_CODE
+    return "unknown";
+}
+
+/* A document for who asked for one and would get none; one that was begun says itself how it ended. */
+static void main_json(int rc, const ckpt_err *err)
+{
+    json_out j;
+
+    json_begin(&j);
+    json_open(&j, "error", '{');
+    json_text(&j, "code", main_code(rc));
+    json_int(&j, "status", ckpt_err_status(rc));
+    json_text(&j, "text", err->text);
+    json_close(&j, '}');
+    json_end(&j);
 }
 
 /* Report an outcome on stderr and turn it into the exit status. */
@@ -163,6 +207,9 @@ int main(int argc, char **argv)
     rc = main_hold_streams(&err);
     if (rc == CKPT_OK)
         rc = verb ? main_run(verb, argc, argv, &err) : main_top(argc, argv, &err);
+
+    if (rc != CKPT_OK && rc != CKPT_EDIFFERS && !out_begun() && main_wants_json(argc, argv))
+        main_json(rc, &err);
 
     // phase 3: the outcome.  What could not be written outweighs success, never a failure
     int written = out_close(&lost);

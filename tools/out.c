@@ -19,7 +19,7 @@
 static struct {
     const char *program;
     int lost; /* errno of the first failed write to stdout */
-    bool utf8, terminal, colour;
+    bool utf8, terminal, colour, begun;
 } out = {.program = "ckpt"};
 
 /* A variable that is set to something. */
@@ -68,6 +68,11 @@ bool out_broken(void)
     return out.lost != 0;
 }
 
+bool out_begun(void)
+{
+    return out.begun;
+}
+
 /* Remember the first failure; later ones only follow from it. */
 static void out_check(bool ok)
 {
@@ -82,6 +87,7 @@ void out_printf(const char *fmt, ...)
     if (out.lost)
         return;
     // a failed write need not set errno: then it is just an I/O error
+    out.begun = true;
     va_start(args, fmt);
     errno = 0;
     out_check(vfprintf(stdout, fmt, args) >= 0);
@@ -92,6 +98,7 @@ void out_bytes(const void *bytes, size_t n)
 {
     if (out.lost || n == 0)
         return;
+    out.begun = true;
     errno = 0;
     out_check(fwrite(bytes, 1, n, stdout) == n);
 }
@@ -137,6 +144,7 @@ void out_text(const char *text)
 {
     if (out.lost)
         return;
+    out.begun = true;
     errno = 0;
     text_print(stdout, text);
     out_check(!ferror(stdout));

@@ -37,6 +37,9 @@ size_t text_width(const char *text);
 /* A write to stdout failed: stop producing. */
 bool out_broken(void);
 
+/* Anything was printed to stdout. */
+bool out_begun(void);
+
 /*
  * Flush stdout.  CKPT_EIO when anything written to it was lost; err says why, but is left empty for
  * a closed pipe: whoever closed it knows.

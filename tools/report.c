@@ -4,6 +4,7 @@
  */
 #include "tools/report.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -185,11 +186,17 @@ void json_report(json_out *j, const char *key, const ckpt_run_report *r)
 /* A fact that is a number is one in JSON too; its printable form then is its JSON form. */
 void json_facts(json_out *j, const char *key, const ckpt_map *map)
 {
-    const char *k, *text;
+    const char *name, *text;
+    char k[64];
     bool number;
 
     json_open(j, key, '{');
-    for (size_t i = 0; ckpt_map_fact_at(map, i, &k, &text, &number); i++) {
+    for (size_t i = 0; ckpt_map_fact_at(map, i, &name, &text, &number); i++) {
+        size_t n = 0;
+        // facts have names for people; members are written as identifiers are
+        for (; n < sizeof k - 1 && name[n]; n++)
+            k[n] = name[n] == ' ' || name[n] == '-' ? '_' : (char)tolower((unsigned char)name[n]);
+        k[n] = 0;
         if (number)
             json_literal(j, k, text);
         else

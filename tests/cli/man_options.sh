@@ -63,6 +63,17 @@ for verb in $("$bin/ckpt" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/
     done
 done
 
+# fish reads its file without a complaint: what it calls is defined until the end.
+checked=$((checked + 1))
+if sed '1,/^functions -e __ckpt_option/d' tools/completion/ckpt.fish | grep -q __ckpt_option; then
+    complain "tools/completion/ckpt.fish calls what it has removed"
+fi
+if command -v fish >/dev/null 2>&1; then
+    checked=$((checked + 1))
+    said=$(HOME=/nonexistent fish --no-config tools/completion/ckpt.fish 2>&1 | head -n 3)
+    [ -z "$said" ] || complain "tools/completion/ckpt.fish: $said"
+fi
+
 if [ "$failed" -ne 0 ]; then
     echo "man_options: $((checked - failed)) passed, $failed failed"
     exit 1

@@ -122,7 +122,6 @@ __ckpt_option clean f force - 'young files too'
 __ckpt_option diff - tol number 'largest distance that is equal'
 __ckpt_option diff - ignore-dtype - 'dtypes may differ'
 
-functions -e __ckpt_option
 __ckpt_option zerotrain - deepspeed_config value 'ds_config.json (HJSON, or base64 of it)'
 __ckpt_option zerotrain - model value 'config.json of a model, or its folder'
 __ckpt_option zerotrain - init value 'first weights: any checkpoint (default: drawn by --seed)'
@@ -188,3 +187,5 @@ __ckpt_option zerotrain - fp16 - 'for "auto"'
 __ckpt_option zerotrain - bf16 - 'for "auto"'
 __ckpt_option zerotrain - help - 'this list'
 __ckpt_option zerotrain - version - 'the version'
+
+functions -e __ckpt_option
