@@ -137,6 +137,10 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
     size_t at = ckpt_map_index(w->back, a->name, strlen(a->name));
     const ckpt_tensor *b = at == SIZE_MAX ? NULL : w->back->tensors.at[at];
 
+    if (!b && w->unnamed && a->role == CKPT_ROLE_STATE) {
+        w->to->claim.n_carried++;
+        return CKPT_OK;
+    }
     // Asked to be left out, whatever form it had.
     if (w->to->claim.fresh && a->role == CKPT_ROLE_STATE && (!b || !cl_same_shape(a, b))) {
         w->to->claim.n_left_out++;
@@ -441,11 +445,26 @@ int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err)
 
 /* ---- the whole ---- */
 
+/*
+ * Stage 0 numbers its optimizer's parameters and names none: where some of the model's are not among
+ * them, a reader without the model cannot tell whose a state is.  DeepSpeed, which has it, goes on.
+ */
+static int cl_unnamed(ckpt_claim_work *w)
+{
+    w->unnamed = w->to->claim.stage == 0 && w->from->states.n == 1 && w->back->states.n == 0;
+    return w->unnamed ? ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                                      "what is written does not say whose its optimizer state is: "
+                                      "only DeepSpeed with the same model resumes it")
+                      : CKPT_OK;
+}
+
 static int cl_compare(ckpt_claim_work *w)
 {
-    int rc = cl_number(w, "model-parallel ranks:", w->back->states.n, w->from->states.n);
+    int rc = cl_unnamed(w);
 
-    for (size_t i = 0; rc == CKPT_OK && i < w->from->states.n; i++) {
+    if (rc == CKPT_OK && !w->unnamed)
+        rc = cl_number(w, "model-parallel ranks:", w->back->states.n, w->from->states.n);
+    for (size_t i = 0; rc == CKPT_OK && !w->unnamed && i < w->from->states.n; i++) {
         const ckpt_state *a = w->from->states.at[i], *b = w->back->states.at[i];
         rc = cl_settings(w, b);
         if (rc == CKPT_OK)

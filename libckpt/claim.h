@@ -40,6 +40,7 @@ typedef struct ckpt_claim_work {
     ckpt_map *to, *back;
     ckpt_reader *read_from, *read_back;
     uint64_t budget; /* nodes of trees that are still looked at one by one */
+    bool unnamed;    /* read back, it does not say whose its optimizer state is */
     ckpt_err *err;
 } ckpt_claim_work;
 
