@@ -151,8 +151,7 @@ def deepspeed_goes_on(task):
 
 # ---- a: what zerotrain saved, in DeepSpeed ----
 
-# Records of two ranks; those of one and three are all taken.  Muon is not among them: DeepSpeed keeps the momentum of whole
-# matrices, which is not exchanged (zerotrain refuses it, and resumes its own).
+# Records of two ranks; those of one and three are all taken.  Muon is not among them: muon.py has its runs.
 RECORDS = ['gpt2_z%d_%s' % (stage, kind) for stage in range(4) for kind in ('fp32', 'bf16', 'fp16')] + [
     'gpt2_z1_fp32_groups', 'gpt2_z3_bf16_groups', 'gpt2_z2_fp32_roundrobin', 'gpt2_z3_fp32_subgroups', 'gpt2_z1_bf16_gas2_accum32',
     'gpt2_z3_bf16_gas2', 'gpt2_z3_bf16_offload', 'gpt2_z1_fp32_onecycle', 'gpt2_z2_fp32_sgd', 'gpt2_z1_fp32_adagrad',
