@@ -3,10 +3,13 @@
  * engine.h: a training run, from its options to its files.
  *
  *     options.c   what a run is told, from the command line and JSON files
- *     setup.c     configuration, model, runtime, data: made in the order in which they depend on
- * each other train.c     the loop: micro steps, updates, saving, stopping evaluate.c  evaluation
- * and prediction, over shards, without consolidating report.c    metrics as JSON lines, progress,
- * profile launch.c    hosts and slots to an mpirun command main.c      the program
+ *     setup.c     configuration, model, runtime, data, in the order in which they need each other
+ *     agree.c     all ranks were told the same
+ *     train.c     the loop: micro steps, updates, saving, stopping
+ *     evaluate.c  evaluation and prediction, over shards, without consolidating
+ *     report.c    metrics as JSON lines, progress, profile
+ *     launch.c    hosts and slots to an mpirun command
+ *     main.c      the program
  *
  * Every function here is called by all ranks; a failure of one is a failure of all, with the text
  * of the first.

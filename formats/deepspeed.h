@@ -293,6 +293,9 @@ int ckpt_ds_same(ckpt_ds *ds, const ckpt_value *a, const ckpt_value *b, bool *sa
 int ckpt_ds_same_optim(ckpt_ds *ds, const ckpt_ds_shard *s);
 int ckpt_ds_same_model(ckpt_ds *ds, const ckpt_ds_shard *s);
 
+/* The same of another model-parallel rank of a pipeline stage than its first, by their states. */
+int ckpt_ds_same_slices(ckpt_ds *ds, const ckpt_map *first, const ckpt_map *own, uint32_t mp);
+
 /* param_shapes and frozen_param_shapes of another rank equal rank 0's. */
 int ckpt_ds_params_check(ckpt_ds *ds, const ckpt_ds_shard *s);
 

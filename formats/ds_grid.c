@@ -161,6 +161,10 @@ static int dsg_same_run(ckpt_ds_grid *grid, uint32_t i)
                 "by different runs",
                 ds->dir.path, key[k], dsg_mp(grid, i));
     }
+    // stages hold other parameters, and may cut them into other groups
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_same_slices(ds, grid->slice[grid->slice[i].stage * grid->tp].map,
+                                 grid->slice[i].map, i);
     return rc;
 }
 

@@ -160,3 +160,23 @@ int ckpt_ds_same_model(ckpt_ds *ds, const ckpt_ds_shard *s)
 
     return rc == CKPT_OK ? dss_config(ds, s, ds->model.root) : rc;
 }
+
+int ckpt_ds_same_slices(ckpt_ds *ds, const ckpt_map *first, const ckpt_map *own, uint32_t mp)
+{
+    const ckpt_ds_shard s = {.path = ds->dir.path, .rank = mp};
+    const ckpt_groups *a, *b;
+    int rc = CKPT_OK;
+
+    if (first->states.n != 1 || own->states.n != 1)
+        return rc;
+    a = &first->states.at[0]->group;
+    b = &own->states.at[0]->group;
+    if (a->n != b->n)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: model-parallel rank %02" PRIu32
+                               " has %zu parameter groups, the first of its stage %zu",
+                               s.path, mp, b->n, a->n);
+    for (size_t g = 0; rc == CKPT_OK && g < a->n; g++)
+        rc = dss_group(ds, &s, g, ckpt_value_map(a->at[g].fields), b->at[g].fields);
+    return rc;
+}

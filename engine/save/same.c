@@ -13,7 +13,10 @@
 
 #include "libckpt/base/digest.h"
 
-enum { SA_PIECE = 1 << 16, SA_PIECES = 64, SA_WHOLE = 16 << 20 };
+enum { SA_PIECE = 1 << 16, SA_PIECES = 64 };
+
+/* Bytes that a rank reads of a checkpoint of many files, and of one of them. */
+static const uint64_t sa_all = UINT64_C(256) << 20, sa_most = UINT64_C(16) << 20;
 
 /* ---- files ---- */
 
@@ -31,15 +34,16 @@ static int sa_read(int fd, uint8_t *to, size_t n, uint64_t at, const char *path,
     return CKPT_OK;
 }
 
-/* All pieces, or those at even distances, the first and the last among them. */
-static int sa_digest(int fd, uint64_t size, bool all, ckpt_sha256 *sha, const char *path,
+/* `few` pieces at even distances, the first and the last among them; or all that there are. */
+static int sa_digest(int fd, uint64_t size, uint64_t few, ckpt_sha256 *sha, const char *path,
                      ckpt_err *err)
 {
-    uint64_t n = size / SA_PIECE + (size % SA_PIECE != 0), few = all ? n : SA_PIECES;
+    uint64_t n = size / SA_PIECE + (size % SA_PIECE != 0);
+    bool all = few >= n;
     uint8_t *piece = ckpt_alloc(SA_PIECE);
     int rc = piece ? CKPT_OK : ckpt_fail_memory(err);
 
-    for (uint64_t i = 0; rc == CKPT_OK && i < few; i++) {
+    for (uint64_t i = 0; rc == CKPT_OK && i < (all ? n : few); i++) {
         uint64_t at = (all ? i : (n - 1) * i / (few - 1)) * SA_PIECE;
         size_t m = size - at < SA_PIECE ? (size_t)(size - at) : SA_PIECE;
         rc = sa_read(fd, piece, m, at, path, err);
@@ -53,14 +57,15 @@ static int sa_digest(int fd, uint64_t size, bool all, ckpt_sha256 *sha, const ch
 static int sa_line(ckpt_bytes *lines, const char *name, int fd, uint64_t size, uint64_t whole,
                    const char *path, ckpt_err *err)
 {
-    bool all = size <= whole || size <= (uint64_t)SA_PIECE * SA_PIECES;
+    uint64_t pieces = whole / SA_PIECE > 2 ? whole / SA_PIECE : 2;
     uint8_t digest[32];
     char hex[65];
     ckpt_sha256 *sha = NULL;
     int rc = ckpt_sha256_new(&sha, err);
 
     if (rc == CKPT_OK)
-        rc = sa_digest(fd, size, all, sha, path, err);
+        rc = sa_digest(fd, size, size > whole && pieces > SA_PIECES ? SA_PIECES : pieces, sha, path,
+                       err);
     if (rc == CKPT_OK)
         rc = ckpt_sha256_end(sha, digest, err);
     ckpt_sha256_free(sha);
@@ -107,6 +112,7 @@ int zt_same(zt_comm *c, ckpt_bytes *lines, int rc, ckpt_err *err)
 
 int zt_same_checkpoint(zt_comm *c, const ckpt_map *map, const zt_loaded *loaded, ckpt_err *err)
 {
+    uint64_t each = map->files.n ? sa_all / map->files.n : 0;
     ckpt_bytes lines = {0};
     int rc = CKPT_OK;
 
@@ -125,7 +131,7 @@ int zt_same_checkpoint(zt_comm *c, const ckpt_map *map, const zt_loaded *loaded,
                           map->files.n == 1 ? "file of the checkpoint"
                           : slash           ? slash + 1
                                             : path,
-                          path, SA_WHOLE, err);
+                          path, each < sa_most ? each : sa_most, err);
     }
     return zt_same(c, &lines, rc, err);
 }

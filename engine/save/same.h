@@ -11,8 +11,8 @@
 
 /*
  * A line with a file's size and digest: of all of it up to `whole` bytes, beyond that of its ends
- * and of pieces between them (as large as they are, files of weights or tokens that differ do so
- * nearly everywhere).  What is no plain file has a line that says so, and is not read.
+ * and of pieces between them, 4 MiB at most (as large as they are, files of weights or tokens that
+ * differ do so nearly everywhere).  What is no plain file has a line that says so, and is not read.
  *
  * Errors  CKPT_EIO, CKPT_EMISSING: the file cannot be read; CKPT_ELIMIT
  */

@@ -8,6 +8,8 @@
  *     tree.c     the values beside tensors, as DeepSpeed saves them; restore.c: back into a run
  *     weights.c  weights alone: a file, a model folder, an adapter's PEFT folder
  *     snapshot.c which old checkpoints stay
+ *     same.c     what ranks must have equal: files that they read, the state that they are in
+ *     together.c the folder of a run is one for all ranks that write into it
  */
 #ifndef ZT_SAVE_SAVE_H
 #define ZT_SAVE_SAVE_H

@@ -372,7 +372,7 @@ class Bad:
     def stops(self, world, rank, shared):
         """A rank that is stopped, not ended, is named while it is waited for; --wait-limit ends the wait, and the run."""
         metrics = self.w.fresh('metrics')
-        p, path = self.w.start(world, self.arguments({'--metrics': metrics, '--max-steps': 10 ** 6, '--wait-limit': 4}),
+        p, path = self.w.start(world, self.arguments({'--metrics': metrics, '--max-steps': 10 ** 6, '--wait-limit': 8}),
                                {'ZT_COMM_SHARED': shared})
         if not wait_for_step(p, metrics, 5):
             return ['it does not run: %s' % open(path).read()[-300:]]
