@@ -61,9 +61,9 @@ static int ln_hosts(zt_hosts *out, ckpt_arena *arena, const zt_options *o, ckpt_
 }
 
 /*
- * Which slots the ranks have, in their order, where it is not the first ones of each host: mpirun is
- * told how many alone, and a rank with a GPU takes that of its number.  NULL: out of memory; "": as
- * they come.
+ * Which slots the ranks have, in their order, where it is not the first ones of each host: mpirun
+ * is told how many alone, and a rank with a GPU takes that of its number.  NULL: out of memory; "":
+ * as they come.
  */
 static const char *ln_slots(ckpt_arena *arena, const zt_hosts *hosts)
 {

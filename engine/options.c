@@ -321,12 +321,12 @@ bool zt_options_lines(const zt_options *o, ckpt_bytes *to)
 {
     // what is behind the path is compared, or the rank's own affair; tags have their own agreement
     static const char *const own[] = {
-        "deepspeed_config", "model",   "vocab",     "metrics",   "tag",      "device",
-        "threads",          "quiet",   "profile",   "args",      "hostfile", "include",
-        "exclude",          "help",    "num_nodes", "num_gpus",  "version",  "local_rank",
-        NULL};
-    static const char *const path[] = {"init", "data",         "eval-data",  "save",
-                                       "load", "save-weights", "save-model", "predict", NULL};
+        "deepspeed_config", "model",   "vocab",      "metrics", "tag",
+        "device",           "threads", "quiet",      "profile", "args",
+        "hostfile",         "include", "exclude",    "help",    "num_nodes",
+        "num_gpus",         "version", "local_rank", NULL};
+    static const char *const path[] = {"init",         "data",       "eval-data", "save", "load",
+                                       "save-weights", "save-model", "predict",   NULL};
     bool ok = true;
 
     for (size_t i = 0; ok && i < OP_COUNT; i++) {

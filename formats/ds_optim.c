@@ -147,7 +147,8 @@ static int dso_state_columns(ckpt_ds *ds)
  */
 static int dso_owners(ckpt_ds *ds)
 {
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, ds->optim.optim), "param_groups"));
+    ckpt_seq groups =
+        ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, ds->optim.optim), "param_groups"));
     bool sure = ds->stage == 3 && groups.n > 0 && groups.n <= DSO_MAX_GROUPS;
     size_t next = 0;
 

@@ -103,8 +103,7 @@ static int dss_groups(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
     ckpt_seq first = ckpt_value_seq(
                  ckpt_value_get(ckpt_ds_optim_base(ds, ds->optim.optim), "param_groups")),
-             own =
-                 ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, s->optim), "param_groups"));
+             own = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, s->optim), "param_groups"));
     int rc = CKPT_OK;
 
     if (first.n != own.n)

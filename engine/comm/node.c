@@ -51,7 +51,7 @@ typedef struct nd_head {
     _Alignas(ND_CACHE) _Atomic uint32_t met;     /* meetings so far, modulo 2^32; slept on */
     _Alignas(ND_CACHE) _Atomic uint32_t asleep;
     _Atomic uint32_t ended; /* 1 + a rank found to have ended; 0: none */
-    _Atomic uint32_t late; /* it has not, but was waited for too long */
+    _Atomic uint32_t late;  /* it has not, but was waited for too long */
     _Atomic uint32_t spoken;
 
     _Alignas(ND_CACHE) _Atomic uint32_t left; /* this segment's rank ended in order */

@@ -57,15 +57,18 @@ static int sa_digest(int fd, uint64_t size, uint64_t few, ckpt_sha256 *sha, cons
 static int sa_line(ckpt_bytes *lines, const char *name, int fd, uint64_t size, uint64_t whole,
                    const char *path, ckpt_err *err)
 {
-    uint64_t pieces = whole / SA_PIECE > 2 ? whole / SA_PIECE : 2;
+    uint64_t pieces = whole / SA_PIECE > SA_PIECES ? SA_PIECES : whole / SA_PIECE;
     uint8_t digest[32];
     char hex[65];
     ckpt_sha256 *sha = NULL;
     int rc = ckpt_sha256_new(&sha, err);
 
     if (rc == CKPT_OK)
-        rc = sa_digest(fd, size, size > whole && pieces > SA_PIECES ? SA_PIECES : pieces, sha, path,
-                       err);
+        rc = sa_digest(fd, size,
+                       size <= whole ? UINT64_MAX
+                       : pieces < 2  ? 2
+                                     : pieces,
+                       sha, path, err);
     if (rc == CKPT_OK)
         rc = ckpt_sha256_end(sha, digest, err);
     ckpt_sha256_free(sha);

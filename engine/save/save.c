@@ -29,7 +29,7 @@ typedef struct sv_job {
     char tag[SV_TAG];
     char dir[SV_PATH], stage_path[SV_PATH + 2 * SV_TAG];
     int64_t keep;
-    bool writer;         /* makes and commits the folder on this node */
+    bool writer;        /* makes and commits the folder on this node */
     int32_t *writer_of; /* which rank does, for each */
     zt_image image;
     ckpt_map *from, *to;

@@ -199,10 +199,10 @@ static void test_abort(void **state)
 
 /* ---- launchers ---- */
 
-static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
-                                        "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID",
-                                        "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK",
-                                        "OMPI_COMM_WORLD_RANK", "FLUX_JOB_SIZE"};
+static const char *const variables[] = {
+    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",     "MV2_COMM_WORLD_SIZE",  "SLURM_STEP_NUM_TASKS",
+    "SLURM_NTASKS",         "SLURM_PROCID", "WORLD_SIZE",           "RANK",
+    "LOCAL_WORLD_SIZE",     "LOCAL_RANK",   "OMPI_COMM_WORLD_RANK", "FLUX_JOB_SIZE"};
 
 static bool launched(const char *name, const char *value, const char *name2, const char *value2)
 {

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "ckpt.h"
+#include "engine/save/same.h"
 #include "engine/save/together.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/save_help.h"
@@ -806,6 +807,61 @@ static void ranks_of_other_states_do_not_save(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+/* The line of a file, in a buffer of the next call. */
+static const char *line_of(const char *path, uint64_t whole)
+{
+    static char text[512];
+    ckpt_bytes to = {0};
+    ckpt_err err = {0};
+
+    assert_int_equal(zt_same_file(&to, "x", path, whole, &err), CKPT_OK);
+    assert_true(ckpt_bytes_add(&to, "", 1));
+    (void)snprintf(text, sizeof text, "%s", (char *)to.at);
+    ckpt_vec_free(&to);
+    return text;
+}
+
+/* Flip a bit of a file of 300 000 bytes; true: its line is another one then. */
+static bool line_changes(const char *path, long at, uint64_t whole)
+{
+    char before[512];
+    FILE *f = fopen(path, "r+b");
+    bool changed;
+
+    (void)snprintf(before, sizeof before, "%s", line_of(path, whole));
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_not_equal(fputc(1, f), EOF);
+    assert_int_equal(fclose(f), 0);
+    changed = strcmp(before, line_of(path, whole)) != 0;
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(truncate(path, 300000), 0);
+    return changed;
+}
+
+static void files_are_compared_by_what_is_in_them(void **state)
+{
+    char path[FOLDER_PATH];
+    ckpt_bytes to = {0};
+    ckpt_err err = {0};
+
+    (void)state;
+    strcpy(path, folder_at(save_top, "text"));
+    folder_text(save_top, "text", "");
+    assert_non_null(strstr(line_of(path, 1), "x\t0 bytes"));
+    assert_int_equal(truncate(path, 300000), 0);
+    for (long at = 0; at < 300000; at += 299999 / 7)
+        assert_true(line_changes(path, at, 300000));
+    // beyond `whole`: both ends
+    assert_true(line_changes(path, 0, 1000));
+    assert_true(line_changes(path, 299999, 1000));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(zt_same_file(&to, "x", path, 1, &err), CKPT_EMISSING);
+    assert_int_equal(mkfifo(path, 0600), 0); // nobody waits for who writes into it
+    assert_non_null(strstr(line_of(path, 1), "no plain file"));
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -826,6 +882,7 @@ int main(void)
         cmocka_unit_test(every_node_has_its_files_and_the_models),
         cmocka_unit_test(a_folder_that_is_not_one_for_all_is_found),
         cmocka_unit_test(ranks_of_other_states_do_not_save),
+        cmocka_unit_test(files_are_compared_by_what_is_in_them),
     };
 
     return cmocka_run_group_tests(tests, save_top_make, save_top_remove);
