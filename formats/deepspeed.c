@@ -429,6 +429,8 @@ static int ds_build(ckpt_ds *ds)
         rc = ds_add_param(ds, &ds->params.at[i]);
     if (rc == CKPT_OK)
         rc = ckpt_ds_module_add_aliases(ds);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_module_note(ds);
     for (size_t i = 1; rc == CKPT_OK && i < ds->column.n; i++)
         rc = ds_add_state(ds, &ds->column.at[i]);
     return rc;

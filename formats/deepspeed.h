@@ -386,6 +386,9 @@ int ckpt_ds_module_add_buffers(ckpt_ds *ds);
 int ckpt_ds_module_add_frozen(ckpt_ds *ds);
 int ckpt_ds_module_add_aliases(ckpt_ds *ds);
 
+/* Say what about the module's copies is not as in other runs. */
+int ckpt_ds_module_note(ckpt_ds *ds);
+
 /* Add one tensor of a shard under a name. */
 int ckpt_ds_module_add(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_text *name,
                        const ckpt_tensor_value *v, ckpt_role role, ckpt_tensor **out);

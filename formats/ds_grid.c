@@ -288,6 +288,14 @@ static int dsg_choose(const ckpt_ds_grid *grid, bool *keep)
     *keep = ds->opts->keep_slices && ds->dir.n_mp > 1;
     if (*keep || ds->broken || grid->tp == 1 || ckpt_ds_join_info(grid) || ds->opts->slice_rules)
         return CKPT_OK;
+    if (ds->opts->join_first_axis)
+        return ckpt_map_note(
+            ds->map, CKPT_WARNING, ds->err,
+            "%s: no universal_checkpoint_info says how %" PRIu32 " tensor-parallel ranks are "
+            "joined: all of their slices are put together along the first axis, as DeepSpeed does; "
+            "parameters that each rank has whole, or that are cut along another axis, come out "
+            "wrong",
+            ds->dir.path, grid->tp);
     *keep = true;
     // Whoever checks a checkpoint can do so without joining anything.
     if (ds->map->collect)
@@ -300,7 +308,8 @@ static int dsg_choose(const ckpt_ds_grid *grid, bool *keep)
         ds->err, CKPT_EUNSUPPORTED,
         "%s: %" PRIu32 " tensor-parallel ranks, and the files hold no "
         "universal_checkpoint_info that says how their slices are joined: give it with "
-        "--slice-rules FILE (JSON), or take the slices as they are with --keep-slices",
+        "--slice-rules FILE (JSON), or take the slices as they are with --keep-slices "
+        "(ds_to_universal: --inject_missing_state)",
         ds->dir.path, grid->tp);
 }
 

@@ -509,6 +509,16 @@ static bool dsm_may_lack(const ckpt_ds *ds, const ckpt_value *kept)
     return false;
 }
 
+/* ZenFlow updates the important columns of the 16-bit copies at each step, the masters later. */
+static bool dsm_lags(const ckpt_ds *ds)
+{
+    const ckpt_value *config = dsm_get(ds, "ds_config");
+
+    config = config ? config : ckpt_value_get(ds->optim.root, "ds_config");
+    return ckpt_value_map(ckpt_value_get(ckpt_value_get(config, "zero_optimization"), "zenflow"))
+               .n > 0;
+}
+
 /* Two entries of the module over the same elements. */
 static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
 {
@@ -541,13 +551,16 @@ static int dsm_alias_copy(ckpt_ds *ds, const ckpt_pair *pair, ckpt_tensor *owner
                                ds->model.path, name->at, kept->at);
     if (of && of->value->kind == CKPT_V_TENSOR && dsm_same_place(v, of->value->as.tensor))
         return CKPT_OK;
-    if (v->dtype != owner->dtype && !ckpt_cast_find(v->dtype, owner->dtype))
+    if (ds->opts->ignore_copies ||
+        (v->dtype != owner->dtype && !ckpt_cast_find(v->dtype, owner->dtype)))
         return CKPT_OK;
     ckpt_tensor like = {.dtype = v->dtype,
                         .ndim = v->ndim,
                         .shape = v->shape,
                         .role = owner->role,
                         .flags = v->flags};
+    if (dsm_lags(ds))
+        like.flags |= CKPT_TENSOR_LAGS;
     int rc = ckpt_map_add_hidden(ds->map, name->at, name->n, &like, &copy, ds->err);
     if (rc == CKPT_OK)
         rc = ckpt_ds_shard_back(ds, &ds->model, v, copy);
@@ -654,15 +667,28 @@ int ckpt_ds_module_twin(ckpt_ds *ds, ckpt_tensor *t)
         return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                "%s: %.200s is %s in module, but a trained parameter is floating",
                                ds->model.path, t->name, ckpt_dtype_name(v->dtype));
-    if (!ckpt_cast_find(v->dtype, t->dtype) ||
+    if (ds->opts->ignore_copies || !ckpt_cast_find(v->dtype, t->dtype) ||
         ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
         return CKPT_OK;
     ckpt_tensor like = {
         .dtype = v->dtype, .ndim = v->ndim, .shape = v->shape, .role = t->role, .flags = v->flags};
+    if (dsm_lags(ds))
+        like.flags |= CKPT_TENSOR_LAGS;
     int rc = ckpt_map_add_hidden(ds->map, t->name, strlen(t->name), &like, &twin, ds->err);
     if (rc == CKPT_OK)
         rc = ckpt_ds_shard_back(ds, &ds->model, v, twin);
     if (rc == CKPT_OK)
         t->twin = twin;
     return rc;
+}
+
+int ckpt_ds_module_note(ckpt_ds *ds)
+{
+    if (ds->stage == 3 || !dsm_lags(ds))
+        return CKPT_OK;
+    return ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+                         "%s: a ZenFlow run, whose 16-bit copies are updated before the fp32 "
+                         "masters: they differ by design, and the masters are taken, as by "
+                         "DeepSpeed's scripts",
+                         ds->model.path);
 }

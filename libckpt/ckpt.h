@@ -59,6 +59,10 @@ typedef struct ckpt_open_opts {
     bool keep_slices;      /* model-parallel ranks stay apart, as "mp_rank_01/<name>", instead of being joined */
     const char *slice_rules; /* text of a universal_checkpoint_info (JSON) that says how to join them; NULL: the
                                 checkpoint's own */
+    bool join_first_axis; /* tensor-parallel slices that nothing says how to join: along their first
+                             axis (DeepSpeed's
+                             --inject_missing_state); without it they are refused */
+    bool ignore_copies;   /* DeepSpeed: do not compare masters with the module's 16-bit copies */
 } ckpt_open_opts;
 
 /*

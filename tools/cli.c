@@ -378,6 +378,9 @@ void cli_free(cli_args *a)
         free(*word);
     free(a->owned);
     free(a->lists);
+    free(a->rules_text);
+    a->rules_text = NULL;
+    a->open.slice_rules = NULL;
     a->owned = NULL;
     a->lists = NULL;
 }
@@ -411,15 +414,15 @@ int cli_file(char **out, const char *path, const char *what, ckpt_err *err)
 
 int cli_open(ckpt_map **out, cli_args *a, ckpt_err *err)
 {
-    char *rules = NULL;
-    int rc = a->slice_rules ? cli_file(&rules, a->slice_rules, "slice rules", err) : CKPT_OK;
+    return ckpt_open(out, a->operand[0], &a->open, err);
+}
 
-    *out = NULL;
-    a->open.slice_rules = rules;
-    if (rc == CKPT_OK)
-        rc = ckpt_open(out, a->operand[0], &a->open, err);
-    a->open.slice_rules = NULL;
-    free(rules);
+int cli_rules(cli_args *a, ckpt_err *err)
+{
+    int rc =
+        a->slice_rules ? cli_file(&a->rules_text, a->slice_rules, "slice rules", err) : CKPT_OK;
+
+    a->open.slice_rules = a->rules_text;
     return rc;
 }
 

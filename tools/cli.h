@@ -36,7 +36,7 @@ typedef struct cli_args {
     const char *input, *output;
     bool join;                            /* reshard */
     const char *rename, *range;           /* convert; cat */
-    const char *slice_rules, *order;      /* files: ls, info, convert, reshard */
+    const char *slice_rules, *order;      /* files; the first of all that open checkpoints */
     unsigned depth;                       /* tree */
     uint64_t max_items;                   /* tree */
     uint64_t params, largest, gpus, nodes, stage; /* mem */
@@ -47,6 +47,7 @@ typedef struct cli_args {
     ckpt_target target;
     ckpt_run_opts run;
 
+    char *rules_text; /* what --slice-rules names; freed by cli_free */
     char *order_text; /* what --order names; freed by training_free */
     char **owned; /* rewritten copies of argv; freed by cli_free */
     const char **lists;
@@ -114,6 +115,9 @@ int cli_file(char **out, const char *path, const char *what, ckpt_err *err);
 
 /* Open the first operand as --tag, --slice-rules and the others say. */
 int cli_open(ckpt_map **out, cli_args *a, ckpt_err *err);
+
+/* Read the file that --slice-rules names, for all that is opened with a->open. */
+int cli_rules(cli_args *a, ckpt_err *err);
 
 /* The filter that --include, --exclude and --rename make; true when they ask for anything. */
 bool cli_filter(ckpt_filter *out, const cli_args *a);

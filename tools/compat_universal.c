@@ -149,6 +149,7 @@ static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     a->n_operands = 1;
     a->open.with_optimizer = true;
     a->open.whole_checkpoint = true;
+    a->open.join_first_axis = a->inject;
     if (rc == CKPT_OK)
         rc = cli_open(map, a, err);
     if (rc == CKPT_OK && strcmp(ckpt_map_format(*map), "deepspeed") != 0)
@@ -195,12 +196,15 @@ static const cli_option uni_options[] = {
     {"num_merge_workers", 0, CLI_COUNT, AT(n_merge), "N", "taken and not needed (2)"},
     {"keep_temp_folder", 0, CLI_FLAG, AT(keep_temp), NULL, "taken: there is no temporary folder"},
     {"no_strict", 0, CLI_FLAG, AT(no_strict), NULL, "taken: patterns without a match only warn"},
-    {"inject_missing_state", 0, CLI_FLAG, AT(inject), NULL, "taken and not needed: always done"},
+    {"inject_missing_state", 0, CLI_FLAG, AT(inject), NULL,
+     "without rules: join slices by their first axis"},
     {"slice_rules", 0, CLI_TEXT, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
     {"deepspeed_version", 0, CLI_TEXT, AT(target.version), "V", "write for it (the checkpoint's)"},
     {"keep_objects", 0, CLI_FLAG, AT(target.objects_kept), NULL,
      "objects of unknown classes go along"},
     {"drop_objects", 0, CLI_FLAG, AT(target.objects_dropped), NULL, "leave them out"},
+    {"ignore_copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
+     "do not compare masters with 16_bit copies"},
     {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
     {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
     {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},

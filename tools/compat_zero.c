@@ -141,6 +141,10 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
         {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},             \
         {"exclude_frozen_parameters", 0,    CLI_FLAG,                                              \
          AT(open.no_frozen),          NULL, "leave frozen parameters out"},                        \
+        {"keep_slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "slices stay apart"},             \
+        {"slice_rules", 0, CLI_TEXT, AT(slice_rules), "FILE", "how slices are joined (JSON)"},     \
+        {"ignore_copies",        0,    CLI_FLAG,                                                   \
+         AT(open.ignore_copies), NULL, "do not compare masters with 16-bit copies"},               \
         {"debug", 'd', CLI_FLAG, AT(debug), NULL, "also print every parameter"},                   \
         {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},           \
         {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},     \

@@ -125,6 +125,10 @@ static void job_warn_values(const convert_job *j)
     if (r->n_nan || r->n_inf)
         say_warning("%" PRIu64 " NaN and %" PRIu64 " infinite elements were written as they are",
                     r->n_nan, r->n_inf);
+    if (r->n_unlike)
+        say_warning("%" PRIu64 " elements differ from their 16-bit copies, which this kind of run "
+                    "(ZenFlow) updates first: the masters were taken",
+                    r->n_unlike);
     if (r->n_records_no_crc && map_has_records(j->from))
         say_warning("%" PRIu64 " records carry no CRC-32: damage in them cannot be seen",
                     r->n_records_no_crc);

@@ -79,6 +79,8 @@ static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
     else if (rc == CKPT_OK && args.version)
         main_version();
     else if (rc == CKPT_OK)
+        rc = cli_rules(&args, err);
+    if (rc == CKPT_OK && !args.help && !args.version)
         rc = verb->run(&args, err);
     cli_free(&args);
     return rc;

@@ -174,6 +174,7 @@ void json_report(json_out *j, const char *key, const ckpt_run_report *r)
     json_uint(j, "records_checked", r->n_records_checked);
     json_uint(j, "records_without_crc", r->n_records_no_crc);
     json_uint(j, "elements_compared", r->n_compared);
+    json_uint(j, "elements_unlike", r->n_unlike);
     json_uint(j, "state_carried", r->n_state_carried);
     json_uint(j, "state_rewritten", r->n_state_rewritten);
     json_uint(j, "state_left_out", r->n_state_left_out);
@@ -259,6 +260,9 @@ const char *proof_text(char buf[PROOF_ROOM], const ckpt_run_report *r, const cha
     if (r->n_compared)
         report_add(buf, PROOF_ROOM, "; %" PRIu64 " elements equal their 16-bit copy",
                    r->n_compared);
+    if (r->n_unlike)
+        report_add(buf, PROOF_ROOM, "; %" PRIu64 " elements differ from their 16-bit copy",
+                   r->n_unlike);
     if (r->n_nan || r->n_inf)
         report_add(buf, PROOF_ROOM, "; %" PRIu64 " NaN, %" PRIu64 " infinite", r->n_nan, r->n_inf);
     else

@@ -121,6 +121,8 @@ static const cli_option convert_options[] = {
     {"no-frozen", 0, CLI_FLAG, AT(open.no_frozen), NULL, "leave frozen parameters out"},
     {"exclude-frozen", 0, CLI_FLAG, AT(open.no_frozen), NULL, "the same"},
     {"as-file", 0, CLI_FLAG, AT(as_file), NULL, "a shard alone, not its whole checkpoint"},
+    {"ignore-copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
+     "do not compare masters with 16-bit copies"},
     {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},
     {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
     {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},

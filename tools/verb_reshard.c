@@ -58,6 +58,8 @@ static const cli_option reshard_options[] = {
     {"join", 0, CLI_FLAG, AT(join), NULL, "join tensor-parallel slices"},
     {"slice-rules", 0, CLI_TEXT, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
     {"order", 0, CLI_TEXT, AT(order), "FILE", "of weights alone: names in order, or 'stored'"},
+    {"ignore-copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
+     "do not compare masters with 16-bit copies"},
     {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},
     {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
     {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},

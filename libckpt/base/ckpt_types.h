@@ -98,8 +98,10 @@ typedef enum ckpt_role {
 enum {
     CKPT_TENSOR_GRAD = 1u << 0,      /* requires_grad */
     CKPT_TENSOR_PARAMETER = 1u << 1, /* torch.nn.Parameter */
-    CKPT_TENSOR_CONJ = 1u << 2,      /* stored values are the complex conjugate of the logical ones */
-    CKPT_TENSOR_NEG = 1u << 3        /* stored values are the negated logical ones */
+    CKPT_TENSOR_CONJ = 1u << 2, /* stored values are the complex conjugate of the logical ones */
+    CKPT_TENSOR_NEG = 1u << 3,  /* stored values are the negated logical ones */
+    CKPT_TENSOR_LAGS =
+        1u << 4 /* a copy that need not be equal: differences are counted, not refused */
 };
 
 #define CKPT_MAX_DIM 64u
@@ -173,6 +175,8 @@ typedef struct ckpt_run_report {
     uint64_t n_nan, n_inf;
     uint64_t n_files;
     double seconds;
+    uint64_t n_unlike; /* elements that differ from their 16-bit copy in a run that keeps them apart
+                          (ZenFlow) */
     uint64_t n_files_kept; /* of them, files that an interrupted run had finished; their bytes do not count as written */
     /* Training state, entry by entry: a moment or step count of a parameter, a value of a group, a scheduler ... */
     uint64_t n_state_carried, n_state_rewritten, n_state_left_out;

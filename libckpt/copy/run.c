@@ -386,6 +386,7 @@ static void run_report(const run_state *r, ckpt_run_report *out)
         out->n_read += w->gather.n_read + r->extra[i];
         out->n_written += w->n_written;
         out->n_compared += w->n_compared;
+        out->n_unlike += w->n_unlike;
         out->n_nan += w->n_nan;
         out->n_inf += w->n_inf;
     }

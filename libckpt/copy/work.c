@@ -173,6 +173,8 @@ static int work_compare_each(ckpt_worker *w, const ckpt_job_view *v, const ckpt_
     for (uint64_t k = 0; rc == CKPT_OK && k < job->count; k++) {
         if (memcmp(p->rounded + k * size, w->twin + k * size, (size_t)size) == 0)
             w->n_compared++;
+        else if (p->twin->flags & CKPT_TENSOR_LAGS)
+            w->n_unlike++;
         else if (!work_excused(w, p, k))
             rc = work_mismatch(w, v, job->tensor, p, k, err);
     }

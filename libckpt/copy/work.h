@@ -44,7 +44,7 @@ typedef struct ckpt_worker {
     ckpt_segments read, written; /* for the ledgers */
     uint8_t *in, *out, *twin, *sum; /* plan->block bytes each, made when first needed */
     ckpt_work_pending pending;
-    uint64_t n_elems, n_written, n_compared, n_nan, n_inf;
+    uint64_t n_elems, n_written, n_compared, n_unlike, n_nan, n_inf;
 } ckpt_worker;
 
 void ckpt_worker_init(ckpt_worker *w, ckpt_work *work);

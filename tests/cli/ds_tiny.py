@@ -21,6 +21,10 @@ Stage 1 of one rank, out.weight tied to emb.weight, by CASE:
        tied_copy     a storage of its own with equal values
        tied_empty    the tied name holds nothing
        tied_values, tied_shape, tied_kind    the tied name contradicts its owner
+       copies        the module's emb.weight is not what its master says
+       zenflow       the same in a run with ZenFlow
+Stage 0 of two tensor-parallel ranks, without a word on how they are joined:
+       tp
 """
 import io
 import os
@@ -163,26 +167,33 @@ def stage0(case):
                   optimizer={'state': state, 'param_groups': groups})
 
 
-def tied(case, folder):
-    owner = filled((4, 2), 1.5)
-    alias = {'tied': owner, 'tied_copy': filled((4, 2), 1.5), 'tied_empty': Tensor([], (0,)),
+def one_rank(case, folder):
+    owner = filled((4, 2), 1.5 if case.startswith('tied') else 1.25)
+    alias = {'copies': owner, 'zenflow': owner, 'tied': owner, 'tied_copy': filled((4, 2), 1.5), 'tied_empty': Tensor([], (0,)),
              'tied_values': filled((4, 2), 2.5), 'tied_shape': filled((2, 4), 1.5),
              'tied_kind': Tensor([3] * 8, (4, 2))}[case]
     state = {0: {'step': scalar(4.0), 'exp_avg': filled((8,), .1), 'exp_avg_sq': filled((8,), .2)}}
     optim = {'zero_stage': 1, 'partition_count': [1], 'group_paddings': [0], 'ds_version': '0.19.8',
              'single_partition_of_fp32_groups': [filled((8,), 1.5)],
              'base_optimizer_state': {'state': state, 'param_groups': [{'lr': 1e-3, 'params': [0]}]}}
-    save({'optimizer_state_dict': optim, 'ds_config': {'train_batch_size': 8}, 'ds_version': '0.19.8'},
+    config = {'train_batch_size': 8, 'zero_optimization': {'stage': 1}}
+    if case == 'zenflow':
+        config['zero_optimization']['zenflow'] = {'topk_ratio': 0.2}
+    save({'optimizer_state_dict': optim, 'ds_config': config, 'ds_version': '0.19.8'},
          folder + '/zero_pp_rank_0_mp_rank_00_optim_states.pt')
     return common(OrderedDict([('emb.weight', owner), ('out.weight', alias)]), 1,
-                  param_shapes=[OrderedDict([('emb.weight', (4, 2))])], shared_params={'out.weight': 'emb.weight'})
+                  param_shapes=[OrderedDict([('emb.weight', (4, 2))])], shared_params={'out.weight': 'emb.weight'},
+                  ds_config=config)
 
 
 def main():
     run, case = sys.argv[1:]
     folder = run + '/global_step4'
     os.makedirs(folder)
-    tree = tied(case, folder) if case.startswith('tied') else stage0(case)
+    tree = one_rank(case, folder) if case.startswith(('tied', 'copies', 'zenflow')) else stage0(case)
+    if case == 'tp':
+        tree['mp_world_size'] = 2
+        save(tree, folder + '/mp_rank_01_model_states.pt')
     save(tree, folder + '/mp_rank_00_model_states.pt')
     with open(run + '/latest', 'w', encoding='ascii') as latest:
         latest.write('global_step4')

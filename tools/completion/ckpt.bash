@@ -10,20 +10,29 @@ _ckpt_options() {
         ;;
     info) echo "--all --files --tag --keep-slices --slice-rules --json" ;;
     tree) echo "--depth --max-items --tag --json" ;;
-    cat) echo "--dtype --range --all --raw --stats --tag --json --quiet" ;;
+    cat)
+        echo "--dtype --range --all --raw --stats --tag --keep-slices --slice-rules --json --quiet"
+        ;;
     convert)
         echo "--to --dtype --max-shard-size --include --exclude --rename --tag --with-optimizer" \
             "--no-frozen --exclude-frozen --as-file --require-crc --memory --jobs --force" \
             "--no-fsync --no-side-files --dry-run --json --quiet --keep-slices --slice-rules" \
-            "--order --to-tag --drop-optimizer --keep-objects --drop-objects"
+            "--order --to-tag --drop-optimizer --keep-objects --drop-objects --ignore-copies"
         ;;
     reshard)
         echo "--world --stage --dtype --sub-group-size --tag --to-tag --deepspeed-version" \
             "--drop-optimizer --keep-objects --drop-objects --join --slice-rules --order" \
-            "--require-crc --memory --jobs --force --no-fsync --dry-run --json --quiet"
+            "--require-crc --memory --jobs --force --no-fsync --dry-run --json --quiet" \
+            "--ignore-copies"
         ;;
-    verify) echo "--tag --as-file --require-crc --memory --jobs --json --quiet" ;;
-    diff) echo "--tol --ignore-dtype --include --exclude --with-optimizer --json --quiet" ;;
+    verify)
+        echo "--tag --as-file --keep-slices --slice-rules --ignore-copies --require-crc --memory" \
+            "--jobs --json --quiet"
+        ;;
+    diff)
+        echo "--tol --ignore-dtype --include --exclude --with-optimizer --keep-slices" \
+            "--slice-rules --json --quiet"
+        ;;
     doctor) echo "--deep --fix-latest --all --memory --jobs --json --quiet" ;;
     clean) echo "--dry-run --force --json --quiet" ;;
     mem) echo "--stage --num-gpus --num-nodes --params --largest-layer --json" ;;
@@ -31,7 +40,7 @@ _ckpt_options() {
     zero_to_fp32 | zero_to_torch)
         [ "$1" = zero_to_torch ] && echo "--dtype"
         echo "--max_shard_size --safe_serialization --tag --exclude_frozen_parameters --debug" \
-            "--memory --jobs --no-fsync --quiet"
+            "--keep_slices --slice_rules --ignore_copies --memory --jobs --no-fsync --quiet"
         ;;
     zerotrain)
         echo "--deepspeed_config --model --init --data --eval-data --max-steps --epochs" \
@@ -49,7 +58,8 @@ _ckpt_options() {
     ds_to_universal)
         echo "--input_folder --output_folder --num_extract_workers --num_merge_workers" \
             "--keep_temp_folder --no_strict --inject_missing_state --slice_rules" \
-            "--deepspeed_version --keep_objects --drop_objects --memory --jobs --no-fsync --quiet"
+            "--deepspeed_version --keep_objects --drop_objects --ignore_copies" \
+            "--memory --jobs --no-fsync --quiet"
         ;;
     esac
     echo "--help --version"

@@ -42,10 +42,10 @@ end
 for v in convert reshard verify
     __ckpt_option $v - require-crc - 'records must carry a CRC-32'
 end
-for v in ls info convert
+for v in ls info cat convert verify diff
     __ckpt_option $v - keep-slices - 'tensor-parallel slices one by one'
 end
-for v in ls info convert reshard
+for v in ls info cat convert reshard verify diff
     __ckpt_option $v - slice-rules file 'how slices are joined'
 end
 for v in convert reshard
@@ -57,6 +57,16 @@ for v in convert reshard
     __ckpt_option $v f force - 'replace outputs'
     __ckpt_option $v - no-fsync - 'do not wait for the disk'
     __ckpt_option $v n dry-run - 'print the plan'
+end
+for v in convert reshard verify
+    __ckpt_option $v - ignore-copies - 'masters are not compared with 16-bit copies'
+end
+for v in zero_to_fp32 zero_to_torch ds_to_universal
+    __ckpt_option $v - ignore_copies - 'masters are not compared with 16-bit copies'
+end
+for v in zero_to_fp32 zero_to_torch
+    __ckpt_option $v - keep_slices - 'tensor-parallel slices one by one'
+    __ckpt_option $v - slice_rules file 'how slices are joined'
 end
 for v in convert diff
     __ckpt_option $v - with-optimizer - 'also optimizer state'
@@ -77,7 +87,7 @@ __ckpt_option ds_to_universal - num_extract_workers number 'not needed'
 __ckpt_option ds_to_universal - num_merge_workers number 'not needed'
 __ckpt_option ds_to_universal - keep_temp_folder - 'there is none'
 __ckpt_option ds_to_universal - no_strict - 'patterns without a match only warn'
-__ckpt_option ds_to_universal - inject_missing_state - 'always done'
+__ckpt_option ds_to_universal - inject_missing_state - 'join slices by their first axis'
 __ckpt_option ds_to_universal - slice_rules file 'how slices are joined'
 __ckpt_option ds_to_universal - deepspeed_version version 'write for it'
 __ckpt_option ds_to_universal - keep_objects - 'objects of unknown classes go along'

@@ -12,7 +12,8 @@ _ckpt_tensor_names() {
 }
 
 _ckpt_verb() {
-    local -a common tag filter size slices training
+    local -a common tag filter size slices training copies
+    copies=('--ignore-copies[masters are not compared with 16-bit copies]')
     common=('(-h --help)'{-h,--help}'[show the options]' '(-V --version)'{-V,--version}'[show the version]')
     tag=('(-t --tag)'{-t,--tag}'[this tag instead of the latest]:tag')
     filter=('*--include[only names that match]:glob' '*--exclude[no names that match]:glob')
@@ -34,8 +35,9 @@ _ckpt_verb() {
     cat) _arguments $common $tag "--dtype[convert first]:dtype:$_ckpt_dtypes" \
         '(-r --range)'{-r,--range}'[elements]:first\:count' '(-a --all)'{-a,--all}'[every element]' \
         '--raw[bytes]' '(-s --stats)'{-s,--stats}'[statistics]' '--json[print JSON]' \
+        $slices '--keep-slices[slices one by one]' \
         '(-q --quiet)'{-q,--quiet}'[values only]' '1:checkpoint:_files' '2:tensor:_ckpt_tensor_names' ;;
-    convert) _arguments $common $tag $filter $size $slices $training \
+    convert) _arguments $common $tag $filter $size $slices $training $copies \
         '--to[format]:format:(torch safetensors hf hf-bin universal zero)' \
         '--keep-slices[slices stay apart]' \
         "--dtype[of floating tensors]:dtype:$_ckpt_dtypes" '--max-shard-size[largest file]:size' \
@@ -45,7 +47,7 @@ _ckpt_verb() {
         '--no-side-files[no config and tokenizer]' \
         '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' \
         '1:checkpoint:_files' '2:output:_files' ;;
-    reshard) _arguments $common $tag $size $slices $training \
+    reshard) _arguments $common $tag $size $slices $training $copies \
         '(-w --world)'{-w,--world}'[data-parallel ranks]:number' \
         '(-s --stage)'{-s,--stage}'[ZeRO stage]:stage:(1 2 3)' \
         '--dtype[to train in]:dtype:(fp16 bf16 fp32)' '--sub-group-size[elements]:number' \
@@ -53,10 +55,10 @@ _ckpt_verb() {
         '--require-crc[refuse records without CRC-32]' '--json[print JSON]' \
         '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' '1:checkpoint:_files' \
         '2:run folder:_files' ;;
-    verify) _arguments $common $tag $size '--as-file[a shard alone]' \
+    verify) _arguments $common $tag $size $slices $copies '--keep-slices[slices one by one]' '--as-file[a shard alone]' \
         '--require-crc[records without CRC-32 are errors]' '--json[print JSON]' \
         '(-q --quiet)'{-q,--quiet}'[errors only]' '1:checkpoint:_files' ;;
-    diff) _arguments $common $filter '--tol[largest distance]:number' \
+    diff) _arguments $common $filter $slices '--keep-slices[slices one by one]' '--tol[largest distance]:number' \
         '--ignore-dtype[dtypes may differ]' '--with-optimizer[also optimizer state]' \
         '--json[print JSON]' '(-q --quiet)'{-q,--quiet}'[names only]' '1:checkpoint:_files' \
         '2:checkpoint:_files' ;;
@@ -77,6 +79,8 @@ _ckpt_verb() {
         _arguments $common $tag $size $dtype '--max_shard_size[largest file]:size' \
             '--safe_serialization[write safetensors]' '--exclude_frozen_parameters[without them]' \
             '(-d --debug)'{-d,--debug}'[print every parameter]' \
+            '--keep_slices[slices one by one]' '--slice_rules[how slices are joined]:file:_files' \
+            '--ignore_copies[masters are not compared with 16-bit copies]' \
             '--no-fsync[do not wait for the disk]' \
             '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' '1:checkpoint:_files' \
             '2:output:_files' ;;
@@ -149,9 +153,10 @@ _ckpt_verb() {
         '--output_folder[what to make]:folder:_files -/' \
         '--num_extract_workers[not needed]:number' '--num_merge_workers[not needed]:number' \
         '--keep_temp_folder[there is none]' '--no_strict[patterns without a match only warn]' \
-        '--inject_missing_state[always done]' '--slice_rules[how slices are joined]:file:_files' \
+        '--inject_missing_state[join slices by their first axis]' '--slice_rules[how slices are joined]:file:_files' \
         '--deepspeed_version[write for it]:version' \
         '--keep_objects[objects of unknown classes go along]' '--drop_objects[they are left out]' \
+        '--ignore_copies[masters are not compared with 16-bit copies]' \
         '--no-fsync[do not wait for the disk]' \
         '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' ;;
     help) _arguments $common "1:command:(ls info tree cat convert reshard verify diff doctor clean mem formats)" ;;
