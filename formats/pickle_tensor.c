@@ -258,6 +258,24 @@ static int tensor_new(const ckpt_pk *p, ckpt_value **out)
     return v->as.tensor != NULL ? CKPT_OK : ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory");
 }
 
+/* A tensor of a storage that is a part of another, (key, offset, count): inside the part, and from
+ * then on a tensor of the whole. */
+static int tensor_in_view(ckpt_pk *p, ckpt_tensor_value *t, ckpt_seq view)
+{
+    ckpt_storage *whole = t->storage, part = *whole;
+    int rc;
+
+    part.n_elems = (uint64_t)view.at[2]->as.i;
+    part.n_bytes = whole->n_elems ? part.n_elems * (whole->n_bytes / whole->n_elems) : 0;
+    t->storage = &part;
+    rc = tensor_check(p, t);
+    t->storage = whole;
+    if (rc == CKPT_OK && !ckpt_add(t->offset, (uint64_t)view.at[1]->as.i, &t->offset)) {
+        rc = tensor_bad(p, "whose offset is not a count");
+    }
+    return rc;
+}
+
 /* ---- the functions ---- */
 
 /* _rebuild_tensor, _v2, _v3. */
@@ -298,6 +316,9 @@ static int tensor_strided(ckpt_pk *p, ckpt_value **out, ckpt_name_id id, const c
     }
     if (rc == CKPT_OK && t->dtype == CKPT_F4) {
         rc = tensor_unpair(p, t);
+    }
+    if (rc == CKPT_OK && a->at[0]->state != NULL) {
+        rc = tensor_in_view(p, t, ckpt_value_seq(a->at[0]->state));
     }
     return rc == CKPT_OK ? tensor_check(p, t) : rc;
 }

@@ -690,6 +690,28 @@ static int pk_storage_class(const ckpt_pk *p, const ckpt_value *cls, ckpt_dtype 
     return CKPT_OK;
 }
 
+/*
+ * View metadata of the legacy container: None, or (key of the view, offset, count) of files of
+ * 2017, whose storage is that part of the one that is named.  The node keeps it for tensors.
+ */
+static int pk_storage_view(ckpt_pk *p, ckpt_value *v, ckpt_value *view)
+{
+    ckpt_seq part = ckpt_value_seq(view);
+
+    if (view->kind == CKPT_V_NONE) {
+        return CKPT_OK;
+    }
+    if (view->kind != CKPT_V_TUPLE || part.n != 3 || part.at[1]->kind != CKPT_V_INT ||
+        part.at[2]->kind != CKPT_V_INT || part.at[1]->as.i < 0 || part.at[2]->as.i < 0 ||
+        !ckpt_within((uint64_t)part.at[1]->as.i, (uint64_t)part.at[2]->as.i,
+                     v->as.storage->n_elems)) {
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "storage %.*s is viewed beyond its end",
+                            pk_cut(v->as.storage->key), v->as.storage->key.at);
+    }
+    v->state = view;
+    return CKPT_OK;
+}
+
 /* ('storage', class, key, location, numel[, view metadata]). */
 static int pk_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
 {
@@ -701,11 +723,6 @@ static int pk_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
         id->at[3]->kind != CKPT_V_STR || id->at[4]->kind != CKPT_V_INT) {
         return ckpt_pk_fail(p, CKPT_EFORMAT,
                             "a persistent id that is not (storage, class, key, location, count)");
-    }
-    if (p->opts->legacy_storages && id->at[5]->kind != CKPT_V_NONE) {
-        return ckpt_pk_fail(p, CKPT_EUNSUPPORTED,
-                            "a storage that is a view of another one (files "
-                            "of 2017); save it again with a newer torch");
     }
     rc = pk_storage_class(p, id->at[1], &s.dtype);
     if (rc != CKPT_OK) {
@@ -731,7 +748,8 @@ static int pk_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
     }
     v = ckpt_pk_node(p, CKPT_V_STORAGE);
     *out = v;
-    return v == NULL ? CKPT_ELIMIT : pk_find_storage(p, &v->as.storage, &s);
+    rc = v == NULL ? CKPT_ELIMIT : pk_find_storage(p, &v->as.storage, &s);
+    return rc == CKPT_OK && p->opts->legacy_storages ? pk_storage_view(p, v, id->at[5]) : rc;
 }
 
 int ckpt_pk_persistent(ckpt_pk *p, ckpt_value **out, ckpt_value *id)

@@ -128,6 +128,8 @@ static void legacy_ids(void **state)
     static const char with_view[] = PID("torch\nFloatStorage", "\1\0\0\0\x30", "K\4N") ".";
     static const char real_view[] =
         PID("torch\nFloatStorage", "\1\0\0\0\x30", "K\4X\1\0\0\0vK\0K\1\x87") ".";
+    static const char beyond[] =
+        PID("torch\nFloatStorage", "\1\0\0\0\x30", "K\4X\1\0\0\0vK\3K\2\x87") ".";
     static const char module[] = "(X\6\0\0\0modulecmine\nNet\nX\1\0\0\0fX\1\0\0\0stQ)\x81.";
     help_pickle h = help_read(with_view, sizeof with_view - 1, true);
 
@@ -135,7 +137,10 @@ static void legacy_ids(void **state)
     assert_int_equal(h.rc, CKPT_OK);
     help_free(&h);
     h = help_read(real_view, sizeof real_view - 1, true);
-    assert_int_equal(h.rc, CKPT_EUNSUPPORTED);
+    assert_int_equal(h.rc, CKPT_OK);
+    help_free(&h);
+    h = help_read(beyond, sizeof beyond - 1, true);
+    assert_int_equal(h.rc, CKPT_EFORMAT);
     help_free(&h);
     h = help_read(module, sizeof module - 1, true);
     assert_int_equal(h.rc, CKPT_OK);
@@ -145,6 +150,33 @@ static void legacy_ids(void **state)
     h = help_read(module, sizeof module - 1, false);
     assert_int_equal(h.rc, CKPT_EFORMAT);
     help_free(&h);
+}
+
+/* Files of 2017: a tensor in a part of a storage, (key, offset, count) of four elements. */
+static void legacy_views(void **state)
+{
+#define VIEW(at, count, first, n)                                                                  \
+    "ctorch._utils\n_rebuild_tensor\n(" PID("torch\nFloatStorage", "\1\0\0\0\x30",                 \
+                                            "K\4X\1\0\0\0vK" at "K" count "\x87") "K" first "K" n  \
+                                                                                  "\x85K\1\x85tR."
+    static const char inside[] = VIEW("\1", "\2", "\0", "\2");
+    static const char last[] = VIEW("\1", "\3", "\2", "\1");
+    static const char outside[] = VIEW("\1", "\2", "\1", "\2");
+    help_pickle h = help_read(inside, sizeof inside - 1, true);
+
+    (void)state;
+    assert_int_equal(h.rc, CKPT_OK);
+    assert_int_equal(h.p.root->as.tensor->offset, 1);
+    assert_int_equal(h.p.root->as.tensor->storage->n_elems, 4);
+    help_free(&h);
+    h = help_read(last, sizeof last - 1, true);
+    assert_int_equal(h.rc, CKPT_OK);
+    assert_int_equal(h.p.root->as.tensor->offset, 3);
+    help_free(&h);
+    h = help_read(outside, sizeof outside - 1, true);
+    assert_int_equal(h.rc, CKPT_EFORMAT);
+    help_free(&h);
+#undef VIEW
 }
 
 static void float4(void **state)
@@ -226,10 +258,9 @@ static void special_tensors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensor),          cmocka_unit_test(tensor_bounds),
-        cmocka_unit_test(storages),        cmocka_unit_test(legacy_ids),
-        cmocka_unit_test(float4),          cmocka_unit_test(parameters),
-        cmocka_unit_test(special_tensors),
+        cmocka_unit_test(tensor),     cmocka_unit_test(tensor_bounds),   cmocka_unit_test(storages),
+        cmocka_unit_test(legacy_ids), cmocka_unit_test(legacy_views),    cmocka_unit_test(float4),
+        cmocka_unit_test(parameters), cmocka_unit_test(special_tensors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
