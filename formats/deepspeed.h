@@ -7,6 +7,7 @@
  *     ds_shard.c    one .pt file: its tree, its sources, flat tensors and step counts in it
  *     ds_params.c   parameters and groups from param_shapes, also where old releases hid them
  *     ds_optim.c    one rank's optimizer file: flat groups and states, compared with rank 0's
+ *     ds_value.c    what the optimizer keeps once for a group
  *     ds_flat.c     stages 1 and 2: slices to extents, and the check by param_slice_mappings
  *     ds_param.c    stage 3: partitions to extents, frozen fragments
  *     ds_swap.c     stage 3: groups that NVMe offload left in swap files
@@ -321,6 +322,12 @@ int ckpt_ds_optim_read(ckpt_ds *ds, ckpt_ds_shard *s);
 /* Steps of all groups for people: "4", or "4, 4, 7" where they differ; NULL when no optimizer keeps
  * any. */
 const char *ckpt_ds_optim_steps(ckpt_ds *ds);
+
+/* ---- ds_value.c ---- */
+
+/* Say which values of the optimizer's state are not the same on a rank as on rank 0, and which
+ * entries are of no known form. */
+int ckpt_ds_value_check(ckpt_ds *ds, ckpt_ds_shard *s);
 
 /* ---- ds_flat.c: stages 1 and 2 ---- */
 

@@ -464,6 +464,8 @@ int ckpt_ds_optim_read(ckpt_ds *ds, ckpt_ds_shard *s)
         rc = dso_check_dtypes(ds, s);
     if (rc == CKPT_OK && fits)
         rc = dso_check_steps(ds, s);
+    if (rc == CKPT_OK && fits && ds->opts->with_optimizer)
+        rc = ckpt_ds_value_check(ds, s);
     if (rc == CKPT_OK && fits)
         rc = dso_check_swapped(ds, s, list);
     if (rc == CKPT_OK && s->rank != 0)

@@ -23,6 +23,8 @@ Stage 1 of one rank, out.weight tied to emb.weight, by CASE:
        tied_values, tied_shape, tied_kind    the tied name contradicts its owner
        copies        the module's emb.weight is not what its master says
        zenflow       the same in a run with ZenFlow
+Stage 1 of two ranks, by CASE:
+       values        a number of each rank's own, a step of shape [1], a list
 Stage 0 of two tensor-parallel ranks, without a word on how they are joined:
        tp
 """
@@ -186,11 +188,28 @@ def one_rank(case, folder):
                   ds_config=config)
 
 
+def two_ranks(folder):
+    for rank in 0, 1:
+        state = {0: {'step': scalar(4.0), 'exp_avg_sq': filled((4,), .2), 'RMS': scalar(.5 + rank),
+                     'tensor_step': Tensor([4.0], (1,)), 'old_dirs': [1.0]}}
+        flat = Tensor([1.5 * (k + 1) for k in range(4 * rank, 4 * rank + 4)], (4,))
+        optim = {'zero_stage': 1, 'partition_count': [2], 'group_paddings': [0], 'ds_version': '0.19.8',
+                 'single_partition_of_fp32_groups': [flat],
+                 'base_optimizer_state': {'state': state, 'param_groups': [{'lr': 1e-3, 'params': [0]}]}}
+        save({'optimizer_state_dict': optim, 'ds_config': {'train_batch_size': 8}, 'ds_version': '0.19.8'},
+             folder + '/zero_pp_rank_%d_mp_rank_00_optim_states.pt' % rank)
+    return common(OrderedDict([('emb.weight', filled((4, 2), 1.5))]), 2,
+                  param_shapes=[OrderedDict([('emb.weight', (4, 2))])])
+
+
 def main():
     run, case = sys.argv[1:]
     folder = run + '/global_step4'
     os.makedirs(folder)
-    tree = one_rank(case, folder) if case.startswith(('tied', 'copies', 'zenflow')) else stage0(case)
+    if case == 'values':
+        tree = two_ranks(folder)
+    else:
+        tree = one_rank(case, folder) if case.startswith(('tied', 'copies', 'zenflow')) else stage0(case)
     if case == 'tp':
         tree['mp_world_size'] = 2
         save(tree, folder + '/mp_rank_01_model_states.pt')
