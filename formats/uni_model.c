@@ -7,6 +7,7 @@
  * `module` is there for its other readers and for ours.  The file of stage 3 holds placeholders, as
  * a rank's own does.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "formats/universal.h"
@@ -295,6 +296,21 @@ static ckpt_value *um_root(um_file *m)
     return root;
 }
 
+/* Model-parallel ranks were joined: what says how many there were is written anew. */
+static void um_say_joined(um_file *m, const ckpt_value *old)
+{
+    const ckpt_value *degrees = ckpt_value_get(old, "checkpoint_parallel_dimensions");
+    int64_t ranks = 1, tp = 1, pp = 1;
+
+    if (ckpt_value_as_int(ckpt_value_get(old, "mp_world_size"), &ranks) && ranks != 1)
+        ckpt_dsw_say(&m->f, "mp_world_size %" PRId64 " -> 1", ranks);
+    (void)ckpt_value_as_int(ckpt_value_get(degrees, "tp_degree"), &tp);
+    (void)ckpt_value_as_int(ckpt_value_get(degrees, "pp_degree"), &pp);
+    if (tp != 1 || pp != 1)
+        ckpt_dsw_say(&m->f, "checkpoint_parallel_dimensions: %" PRId64 " x %" PRId64 " ranks -> 1",
+                     tp, pp);
+}
+
 /* The tree of one model file. */
 static ckpt_value *um_tree(um_file *m)
 {
@@ -307,6 +323,7 @@ static ckpt_value *um_tree(um_file *m)
     ckpt_tt_put(t, root, "param_shapes", um_shapes(m));
     ckpt_tt_put(t, root, "shared_params", um_shared(m));
     um_frozen(m, root);
+    um_say_joined(m, old);
     ckpt_tt_put(t, root, "mp_world_size", ckpt_tt_int(t, 1));
     if (m->w->ds.state->round_robin && m->w->ds.state->world)
         ckpt_tt_put(t, root, "dp_world_size", ckpt_tt_int(t, m->w->ds.state->world));
