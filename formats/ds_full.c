@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_full.c: stage 0: nothing is partitioned, and the model file holds the optimizer too.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_full.h: what the files that read stage 0 share.  Not for anyone else.
  *

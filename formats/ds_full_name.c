@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_full_name.c: stage 0: which parameter a master or a state without a name belongs to.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ds_full_optim.c: stage 0: the optimizer's state, step counts, and the groups for writers.
  *

@@ -135,13 +135,17 @@ static bool dsm_several(const ckpt_value *v)
 static int dsm_complete(ckpt_ds *ds)
 {
     const ckpt_value *degrees = dsm_get(ds, "checkpoint_parallel_dimensions");
-    const ckpt_value *layers = dsm_get(ds, "ds_autoep_layers");
+    const ckpt_value *layers = dsm_get(ds, "ds_autoep_layers"),
+                     *older = dsm_get(ds, "autoep_layers");
     int64_t tp = 1, pp = 1, n = 0;
 
+    layers = layers ? layers : older;
     if (ckpt_value_map(layers).n || ckpt_value_seq(layers).n ||
         ckpt_value_get(ds->optim.optim, "ds_zero_partition_groups"))
         return ckpt_fail(ds->err, CKPT_EUNSUPPORTED,
-                         "%s: an expert-parallel (AutoEP) checkpoint, not supported yet",
+                         "%s: AutoEP has spread the experts of this run over expert-parallel "
+                         "ranks, which is not read here; DeepSpeed's own ds_to_universal converts "
+                         "such a run",
                          ds->model.path);
     if (dsm_several(dsm_get(ds, "num_experts")) && ds->dir.experts.n == 0)
         return ckpt_ds_problem(ds, CKPT_EMISSING,

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Make a tiny fp32 checkpoint as DeepSpeed writes it, without torch.
 
     ds_tiny.py FOLDER CASE
@@ -25,6 +26,7 @@ Stage 1 of one rank, out.weight tied to emb.weight, by CASE:
        zenflow       the same in a run with ZenFlow
 Stage 1 of two ranks, by CASE:
        values        a number of each rank's own, a step of shape [1], a list
+       autoep        experts spread by AutoEP, as the first releases that had it named them
 Stage 0 of two tensor-parallel ranks, without a word on how they are joined:
        tp
 """
@@ -171,7 +173,8 @@ def stage0(case):
 
 def one_rank(case, folder):
     owner = filled((4, 2), 1.5 if case.startswith('tied') else 1.25)
-    alias = {'copies': owner, 'zenflow': owner, 'tied': owner, 'tied_copy': filled((4, 2), 1.5), 'tied_empty': Tensor([], (0,)),
+    alias = {'copies': owner, 'zenflow': owner, 'autoep': owner,
+             'tied': owner, 'tied_copy': filled((4, 2), 1.5), 'tied_empty': Tensor([], (0,)),
              'tied_values': filled((4, 2), 2.5), 'tied_shape': filled((2, 4), 1.5),
              'tied_kind': Tensor([3] * 8, (4, 2))}[case]
     state = {0: {'step': scalar(4.0), 'exp_avg': filled((8,), .1), 'exp_avg_sq': filled((8,), .2)}}
@@ -185,7 +188,7 @@ def one_rank(case, folder):
          folder + '/zero_pp_rank_0_mp_rank_00_optim_states.pt')
     return common(OrderedDict([('emb.weight', owner), ('out.weight', alias)]), 1,
                   param_shapes=[OrderedDict([('emb.weight', (4, 2))])], shared_params={'out.weight': 'emb.weight'},
-                  ds_config=config)
+                  ds_config=config, **({'autoep_layers': [{'moe_layer_id': 0}]} if case == 'autoep' else {}))
 
 
 def two_ranks(folder):
@@ -209,7 +212,7 @@ def main():
     if case == 'values':
         tree = two_ranks(folder)
     else:
-        tree = one_rank(case, folder) if case.startswith(('tied', 'copies', 'zenflow')) else stage0(case)
+        tree = one_rank(case, folder) if case.startswith(('tied', 'copies', 'zenflow', 'autoep')) else stage0(case)
     if case == 'tp':
         tree['mp_world_size'] = 2
         save(tree, folder + '/mp_rank_01_model_states.pt')
