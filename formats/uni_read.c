@@ -399,6 +399,12 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
     if (!v)
         return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
                                "%s: expected a tensor, bare or as 'param' in a dict", f->job->path);
+    if (p->trained && ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
+        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
+                               "%s: a tensor of %s; masters and moments are float32",
+                               f->job->path, ckpt_dtype_name(v->dtype));
+    if (p->trained && master && v->dtype != CKPT_F32 && u->n_narrow++ == 0)
+        u->narrow = f->job->path;
     like.dtype = v->dtype;
     like.ndim = v->ndim;
     like.shape = v->shape;
@@ -498,6 +504,63 @@ static int ur_check_weights(ckpt_uni *u)
     return rc;
 }
 
+/* Masters in 16 bits: of a run that kept them so, or of files that somebody has cast. */
+static int ur_say_narrow(ckpt_uni *u)
+{
+    if (u->n_narrow == 0)
+        return CKPT_OK;
+    return ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+                         "%s/zero: %zu masters are not float32 (%.300s): they are taken as they are",
+                         u->ds.dir.path, u->n_narrow, u->narrow);
+}
+
+/*
+ * fp32.pt of something that the model file holds, a buffer or a second name: the model file's value
+ * counts, for float32 is not that of every buffer; but the file must be what it seems.
+ */
+static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
+{
+    const ckpt_tensor *t = u->ds.map->tensors.at[f->job->param];
+    const ckpt_tensor_value *v = ur_tensor(f->root);
+    uint32_t source = 0;
+
+    if (!v)
+        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
+                               "%s: expected a tensor, bare or as 'param' in a dict", f->job->path);
+    if (v->ndim != t->ndim ||
+        (v->ndim && memcmp(v->shape, t->shape, v->ndim * sizeof *v->shape) != 0))
+        return ckpt_ds_problem(&u->ds, CKPT_EMISMATCH,
+                               "%s: the tensor has other sizes than %.200s in the model file",
+                               f->job->path, t->name);
+    // Its record is one of the checkpoint's: verify checks it.
+    return v->storage ? ckpt_ds_shard_source(&u->ds, &f->shard, v->storage->source, &source)
+                      : CKPT_OK;
+}
+
+/* Those of all buffers and second names that zero/ has. */
+static int ur_redundant(ckpt_uni *u, ckpt_uni_jobs *jobs)
+{
+    const ckpt_map *map = u->ds.map;
+
+    jobs->n = 0;
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        size_t at = t->owner || t->role == CKPT_ROLE_BUFFER ? ckpt_uni_entry_find(&u->dir, t->name)
+                                                            : SIZE_MAX;
+        const ckpt_uni_entry *e = at != SIZE_MAX ? &u->dir.entry.at[at] : NULL;
+        for (size_t k = 0; e && k < e->n; k++) {
+            if (strcmp(u->dir.file.at[e->first + k], "fp32") != 0)
+                continue;
+            ckpt_uni_job *job = ckpt_vec_push(jobs);
+            const char *path = ckpt_arena_printf(u->ds.map->arena, "%s/fp32.pt", e->path);
+            if (!job || !path)
+                return ckpt_fail_memory(u->ds.err);
+            *job = (ckpt_uni_job){path, "fp32", i};
+        }
+    }
+    return ckpt_uni_files_each(u, jobs, ur_again);
+}
+
 /* The kinds of state that there are, in the order of their names. */
 static int ur_kinds(ckpt_uni *u, ckpt_uni_names *kinds)
 {
@@ -529,6 +592,11 @@ static int ur_values(ckpt_uni *u)
         rc = ur_check_weights(u);
     if (rc == CKPT_OK && u->ds.module.n && !u->ds.broken)
         rc = ckpt_ds_module_add_aliases(&u->ds);
+    if (rc == CKPT_OK)
+        rc = ur_say_narrow(u);
+    // Only who wants to know everything looks at what says nothing new.
+    if (rc == CKPT_OK && u->ds.map->collect && !u->ds.broken)
+        rc = ur_redundant(u, &jobs);
     if (rc == CKPT_OK && u->ds.opts->with_optimizer)
         rc = ur_kinds(u, &kinds);
     for (size_t i = 0; rc == CKPT_OK && i < kinds.n; i++)

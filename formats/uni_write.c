@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "formats/universal.h"
+#include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 
 enum { UW_MAX_LISTED = 5 }; /* names in a message */
@@ -193,14 +194,16 @@ static int uw_cut(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_value *dict, const
     return CKPT_OK;
 }
 
-/* The tensor of a file, all in F32 as DeepSpeed has it; zeros without a donor. */
+/* The tensor of a file, all in F32 as DeepSpeed has it, integers of no parameter too; zeros without a
+ * donor. */
 static ckpt_value *uw_tensor(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_tensor *donor,
                              const ckpt_tensor *like)
 {
     ckpt_dtype d = CKPT_F32;
     ckpt_value *v;
 
-    if (donor && ckpt_dtype_get(donor->dtype)->kind != CKPT_IS_FLOAT)
+    if (donor && ckpt_dtype_get(donor->dtype)->kind != CKPT_IS_FLOAT &&
+        like->role != CKPT_ROLE_BUFFER)
         d = donor->dtype;
     v = donor ? ckpt_tt_whole(t, donor, d) : ckpt_tt_zeros(t, d, like->shape, like->ndim);
     if (!w->flat || !v)
@@ -368,21 +371,35 @@ static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
 }
 
 /*
- * Frozen parameters, as 0.19.8 adds them: a run that trains them from here on finds its master.
- * Buffers and tied names are not read from zero/ by any release, and have no place there.
+ * What is in the module and not trained: DeepSpeed's converter (0.19.8) adds fp32.pt of whatever has
+ * none, frozen parameters, buffers and second names alike, where it comes from stages 1 and 2.  A run
+ * that trains a frozen parameter from here on finds its master; of the others no release reads more
+ * than that the file is there.
  */
-static int uw_frozen(ckpt_uni_write *w)
+static bool uw_adds(const ckpt_uni_write *w, const ckpt_tensor *t)
+{
+    const char *name = ckpt_state_name(w->ds.state, t);
+    int stage = w->ds.state->stage;
+    bool more = (stage == 1 || stage == 2) && w->ds.release >= CKPT_DS_RELEASE(0, 19, 8);
+
+    if (t->role == CKPT_ROLE_STATE || !ckpt_path_part_ok(name, strlen(name)) ||
+        strcmp(name, "optimizer_state.pt") == 0 || !ckpt_cast_find(CKPT_F32, t->dtype))
+        return false;
+    if (t->owner || t->role == CKPT_ROLE_BUFFER)
+        return more;
+    return t->role == CKPT_ROLE_FROZEN && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
+}
+
+static int uw_others(ckpt_uni_write *w)
 {
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && !w->flat && i < w->ds.from->tensors.n; i++) {
-        const ckpt_tensor *t = w->ds.from->tensors.at[i];
-        const char *name = ckpt_state_name(w->ds.state, t);
-        if (t->role != CKPT_ROLE_FROZEN || t->owner ||
-            ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT ||
-            !ckpt_path_part_ok(name, strlen(name)))
+        const ckpt_tensor *t = w->ds.from->tensors.at[i], *of = t->owner ? t->owner : t;
+        if (!uw_adds(w, t))
             continue;
-        rc = uw_tensor_file(w, t, "fp32", t);
+        // A second name shows the module's value, which is rounded.
+        rc = uw_tensor_file(w, t, "fp32", t->owner && of->twin ? of->twin : of);
     }
     return rc;
 }
@@ -399,7 +416,7 @@ static int uw_files(ckpt_uni_write *w)
         rc = ckpt_uni_optim_file(w, "zero/optimizer_state.pt");
     for (size_t g = 0; rc == CKPT_OK && g < w->ds.state->group.n; g++)
         rc = uw_group(w, &w->ds.state->group.at[g]);
-    return rc == CKPT_OK ? uw_frozen(w) : rc;
+    return rc == CKPT_OK ? uw_others(w) : rc;
 }
 
 /* ---- the folder ---- */

@@ -82,6 +82,8 @@ typedef struct ckpt_uni {
     uint64_t *n_part;  /* parameters of each dict of param_shapes */
     size_t n_parts;
     size_t last_step; /* the parameter whose step_tree was copied last */
+    size_t n_narrow;  /* masters that are not float32, and the first's file */
+    const char *narrow;
 } ckpt_uni;
 
 /* ---- uni_folder.c ---- */

@@ -110,6 +110,28 @@ static void copy_file(uni_run *r, const char *from, const char *to)
     ckpt_free(bytes);
 }
 
+/* A file as the converter makes them, {'param': tensor}, of zeros. */
+static void tensor_file(uni_run *r, const char *name, ckpt_dtype dtype, uint64_t n)
+{
+    static const uint8_t zeros[64];
+    const ckpt_source source = {
+        .kind = CKPT_SOURCE_MEMORY, .n_bytes = sizeof zeros, .memory = (void *)(uintptr_t)zeros};
+    const ckpt_tensor like = {.dtype = dtype, .ndim = 1, .shape = &n};
+    const ckpt_run_opts opts = {.no_fsync = true, .force = true, .jobs = 1};
+    const ckpt_target target = {.format = "torch", .path = help_join(&r->dir, name)};
+    ckpt_map *map = NULL;
+    ckpt_tensor *t = NULL;
+    uint32_t index = 0;
+
+    assert_int_equal(ckpt_map_new(&map, 0, &r->err), CKPT_OK);
+    map->path = "zeros";
+    assert_int_equal(ckpt_map_add_source(map, &source, &index, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_map_add(map, "param", 5, &like, &t, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_map_back_whole(map, t, index, 0, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_convert(map, &target, &opts, NULL, &r->err), CKPT_OK);
+    ckpt_map_free(map);
+}
+
 /* A finding that says this. */
 static bool found(const ckpt_map *map, const char *text)
 {
@@ -290,6 +312,40 @@ static void files_of_other_parameters_do_not_fit(void **state)
     refused(r, CKPT_EMISMATCH, "other sizes");
 }
 
+static void masters_are_float32(void **state)
+{
+    uni_run *r = *state;
+
+    tensor_file(r, "out/zero/b/fp32.pt", CKPT_BF16, 4);
+    ckpt_map *map = opened(r);
+    assert_true(found(map, "1 masters are not float32"));
+    ckpt_map_free(map);
+    tensor_file(r, "out/zero/b/fp32.pt", CKPT_I64, 4);
+    refused(r, CKPT_EFORMAT, "a tensor of I64");
+}
+
+/* Files of buffers and second names are looked at by verify alone: the model file counts. */
+static void files_of_what_the_model_holds_are_checked(void **state)
+{
+    static const char *const names[] = {"out/zero/tied/fp32.pt", "out/zero/n/fp32.pt"};
+    uni_run *r = *state;
+
+    for (int i = 0; i < 2; i++) {
+        char sane[FILENAME_MAX];
+        const ckpt_verify_opts opts = {0};
+        snprintf(sane, sizeof sane, "%s", help_join(&r->dir, "sane.pt"));
+        copy_file(r, names[i], "sane.pt");
+        tensor_file(r, names[i], CKPT_F32, 5);
+        ckpt_map_free(opened(r));
+        ckpt_err_clear(&r->err);
+        assert_int_equal(ckpt_verify(r->dir.path, &opts, NULL, &r->err), CKPT_EMISMATCH);
+        copy_file(r, "sane.pt", names[i]);
+        assert_int_equal(unlink(sane), 0);
+        ckpt_err_clear(&r->err);
+        assert_int_equal(ckpt_verify(r->dir.path, &opts, NULL, &r->err), CKPT_OK);
+    }
+}
+
 static void mixed_steps_do_not_fit(void **state)
 {
     uni_run *r = *state;
@@ -384,6 +440,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_model_file_values_remain, make, unmake),
         EACH_FORM(missing_master_is_named),
         cmocka_unit_test_setup_teardown(missing_moment_is_no_loss_of_weights, make, unmake),
+        cmocka_unit_test_setup_teardown(masters_are_float32, make, unmake),
+        cmocka_unit_test_setup_teardown(files_of_what_the_model_holds_are_checked, make, unmake),
         EACH_FORM(files_of_other_parameters_do_not_fit),
         cmocka_unit_test_setup_teardown(mixed_steps_do_not_fit, make, unmake),
         cmocka_unit_test_setup_teardown(leftovers_of_an_earlier_run_are_left_out, make, unmake),

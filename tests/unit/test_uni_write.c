@@ -62,9 +62,10 @@ static void one_folder_serves_all_stages(void **state)
     assert_true(exists(r, "out/zero/b/step.pt"));
     assert_true(exists(r, "out/zero/f/fp32.pt"));
     assert_false(exists(r, "out/zero/f/exp_avg.pt"));
-    // neither buffers, which float32 would damage, nor tied names
-    assert_false(exists(r, "out/zero/n"));
-    assert_false(exists(r, "out/zero/tied"));
+    // DeepSpeed's converter adds whatever the module has beside
+    assert_true(exists(r, "out/zero/n/fp32.pt"));
+    assert_true(exists(r, "out/zero/tied/fp32.pt"));
+    assert_false(exists(r, "out/zero/tied/exp_avg.pt"));
 }
 
 static void pointer_names_the_folder(void **state)
