@@ -445,6 +445,8 @@ static ckpt_value *dwm_degrees(ckpt_dsw_file *f, const ckpt_value *old)
 
     if (old && !f->w->state->joined)
         return ckpt_tt_copy(&f->t, old);
+    if (old)
+        ckpt_dsw_say(f, "checkpoint_parallel_dimensions -> 1: the ranks were joined");
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
     ckpt_tt_put(&f->t, dict, "pp_degree", ckpt_tt_int(&f->t, 1));
     ckpt_tt_put(&f->t, dict, "tp_degree", ckpt_tt_int(&f->t, 1));

@@ -317,6 +317,7 @@ static ckpt_value *um_tree(um_file *m)
     ckpt_torch_tree *t = &m->f.t;
     const ckpt_value *old = m->w->ds.state->model;
     ckpt_value *root = um_root(m), *degrees;
+    int64_t ranks = 1;
 
     ckpt_tt_put(t, root, "module", um_module(m));
     ckpt_tt_put(t, root, "buffer_names", um_buffers(m));
@@ -325,6 +326,8 @@ static ckpt_value *um_tree(um_file *m)
     um_frozen(m, root);
     um_say_joined(m, old);
     ckpt_tt_put(t, root, "mp_world_size", ckpt_tt_int(t, 1));
+    if (ckpt_value_as_int(ckpt_value_get(old, "mp_world_size"), &ranks) && ranks != 1)
+        ckpt_dsw_say(&m->f, "mp_world_size %" PRId64 " -> 1", ranks);
     if (m->w->ds.state->round_robin && m->w->ds.state->world)
         ckpt_tt_put(t, root, "dp_world_size", ckpt_tt_int(t, m->w->ds.state->world));
     if (ckpt_value_get(old, "checkpoint_parallel_dimensions")) {
@@ -332,6 +335,8 @@ static ckpt_value *um_tree(um_file *m)
         ckpt_tt_put(t, degrees, "pp_degree", ckpt_tt_int(t, 1));
         ckpt_tt_put(t, degrees, "tp_degree", ckpt_tt_int(t, 1));
         ckpt_tt_put(t, root, "checkpoint_parallel_dimensions", degrees);
+        if (ranks != 1)
+            ckpt_dsw_say(&m->f, "checkpoint_parallel_dimensions -> 1: the ranks were joined");
     }
     ckpt_tt_put(t, root, "ds_version", ckpt_dsw_version(&m->f, ckpt_value_get(old, "ds_version")));
     ckpt_tt_put(t, root, "universal_checkpoint_info", um_info(m));
