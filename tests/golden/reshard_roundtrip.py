@@ -275,7 +275,7 @@ def grouped(items):
 
 def reshard(ckpt, src, dst, world, stage, more=()):
     p = subprocess.run([ckpt, 'reshard', '-q', src, dst, '--world', str(world), '--stage', str(stage), *more],
-                       capture_output=True, text=True, check=False, timeout=120)
+                       capture_output=True, text=True, check=False, timeout=900)
     return 'exit %d: %s' % (p.returncode, p.stderr.strip()) if p.returncode else ''
 
 

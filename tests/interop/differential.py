@@ -348,7 +348,7 @@ def child(task, rank, folder):
         os._exit(code)
 
 
-def run_task(task, timeout=180):
+def run_task(task, timeout=900):
     """(what rank 0 saw, '') or (None, the error)."""
     import torch
     with tempfile.TemporaryDirectory() as folder:
@@ -442,7 +442,7 @@ def losses_differ(spec, target, got, want):
 # ---- our programs ----
 
 def call(a, *args):
-    p = subprocess.run([os.path.join(a.bin, args[0])] + [str(x) for x in args[1:]], capture_output=True, text=True, check=False, timeout=120)
+    p = subprocess.run([os.path.join(a.bin, args[0])] + [str(x) for x in args[1:]], capture_output=True, text=True, check=False, timeout=900)
     return p.returncode, (p.stderr.strip() or p.stdout.strip())[-500:]
 
 
@@ -518,7 +518,7 @@ def zerotrain(a, spec, target, folder, tag, out, data):
     if target['world'] > 1:
         args = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(target['world'])] + args
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
-    p = subprocess.run(args, capture_output=True, text=True, check=False, timeout=120, env=env)
+    p = subprocess.run(args, capture_output=True, text=True, check=False, timeout=900, env=env)
     if p.returncode:
         return [], ['zerotrain: exit %d: %s' % (p.returncode, (p.stderr or p.stdout).strip()[:400])]
     with open(metrics, encoding='utf-8') as f:

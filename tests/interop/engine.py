@@ -382,7 +382,7 @@ def zerotrain(r, world, args, metrics=None):
         [os.path.join(r.bin, 'zerotrain'), '--threads', '1', '--quiet'] + [str(x) for x in args]
     if metrics and os.path.exists(metrics):
         os.remove(metrics)
-    p = subprocess.run(cmd, capture_output=True, text=True, env=r.env, timeout=120, check=False)
+    p = subprocess.run(cmd, capture_output=True, text=True, env=r.env, timeout=900, check=False)
     if p.returncode:
         return [], 'exit %d: %s' % (p.returncode, p.stderr.strip()[:300])
     if not metrics:

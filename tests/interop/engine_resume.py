@@ -59,7 +59,7 @@ def train(engine, golden, run, folder):
     if run['world'] > 1:
         command = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(run['world'])] + command
     env = {**os.environ, 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=env, check=False)
     if done.returncode:
         raise RuntimeError('zerotrain: ' + (done.stderr or done.stdout).strip()[-400:])
     with open(metrics, encoding='utf-8') as f:
@@ -127,7 +127,7 @@ def finish(golden, run, folder):
                                run['name']], stdout=logs[r], stderr=subprocess.STDOUT, env=env) for r in range(run['world'])]
     try:
         for p in ranks:
-            p.wait(timeout=120)
+            p.wait(timeout=900)
     except subprocess.TimeoutExpired:
         pass
     for p in ranks:

@@ -167,7 +167,7 @@ def deepspeed_run(name, world, first, end, load=None, save=None, stage=None):
         if failed or late:
             error = os.path.join(tmp, 'error%d' % (failed or [0])[0])
             raise RuntimeError('DeepSpeed: ' + (ds_harness.short(open(error, encoding='utf-8').read()) if os.path.exists(error)
-                                                else 'no end after 120 s'))
+                                                else 'no end after 900 s'))
         with open(os.path.join(tmp, 'result'), encoding='utf-8') as f:
             return json.load(f)
 
@@ -190,7 +190,7 @@ def zerotrain(a, name, world, end, load, save=None, stage=None):
         if world > 1:
             command = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world)] + command
         env = {**os.environ, 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=env, check=False)
         if done.returncode:
             raise RuntimeError('zerotrain: ' + (done.stderr or done.stdout).strip()[-400:])
         with open(metrics, encoding='utf-8') as f:
@@ -200,7 +200,7 @@ def zerotrain(a, name, world, end, load, save=None, stage=None):
 
 def reshard(a, src, dst, stage, world):
     p = subprocess.run([os.path.join(a.bin, 'ckpt'), 'reshard', '-q', src, dst, '-w', str(world), '-s', str(stage)],
-                       capture_output=True, text=True, check=False, timeout=60)
+                       capture_output=True, text=True, check=False, timeout=900)
     if p.returncode:
         raise RuntimeError('reshard: exit %d: %s' % (p.returncode, p.stderr.strip()))
 

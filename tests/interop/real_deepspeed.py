@@ -135,7 +135,7 @@ def launch(root, world):
                                        stderr=subprocess.STDOUT), log))
     for p, log in ranks:
         try:
-            code = p.wait(timeout=200)
+            code = p.wait(timeout=900)
         except subprocess.TimeoutExpired:
             code = 'none, it hangs'
         if code:
@@ -147,7 +147,7 @@ def launch(root, world):
 
 
 def tool(bin_, name, *args):
-    p = subprocess.run([os.path.join(bin_, name)] + list(args), capture_output=True, text=True, timeout=60)
+    p = subprocess.run([os.path.join(bin_, name)] + list(args), capture_output=True, text=True, timeout=900)
     assert p.returncode == 0, '%s %s: exit %d: %s' % (name, ' '.join(args), p.returncode, p.stderr.strip())
     return p.stdout
 

@@ -173,7 +173,7 @@ def script_differs(folder, e, stage):
 
 def reshard(a, src, dst, world, stage, more=()):
     p = subprocess.run([os.path.join(a.bin, 'ckpt'), 'reshard', '-q', src, dst, '--world', str(world), '--stage', str(stage), *more],
-                       capture_output=True, text=True, check=False, timeout=60)
+                       capture_output=True, text=True, check=False, timeout=900)
     return ['reshard: exit %d: %s' % (p.returncode, p.stderr.strip())] if p.returncode else []
 
 

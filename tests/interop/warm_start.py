@@ -159,7 +159,7 @@ def case(entry, bin_, folder):
         with open(order, 'w', encoding='utf-8') as f:
             f.write('\n\n'.join('\n'.join(n for n, _ in g) for g in groups(model, entry)) + '\n')
         command += ['--order', order]
-    p = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    p = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if p.returncode:
         return 'exit %d: %s' % (p.returncode, p.stderr.strip())
     return fork_ranks(entry, folder)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One rank's file of distributed tensors: its parts are not exported under names of their own; the values can be seen.
 f=$FIXTURES/torch_dtensor_w2/model_world_size_2_rank_0.pt
 ckpt convert "$f" all.safetensors

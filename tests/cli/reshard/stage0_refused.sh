@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # State of a form that no partition has, or whose parameters are not certain, is refused and not guessed.
 make=$FIXTURES/../cli/ds_tiny.py
 for case in adafactor lbfgs twins; do

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # From stage 0 to ZeRO: steps as the run counts them, moments by key, values of one element; zeros only where nothing was.
 make=$FIXTURES/../cli/ds_tiny.py
 for case in adam fused order unused frozen steps nadam hybrid sgd; do

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Stage 0 keeps optimizer state under numbers: each parameter's is found by its own, and what has no place is named.
 make=$FIXTURES/../cli/ds_tiny.py
 for case in adam fused order unused frozen steps nadam adafactor hybrid sgd lbfgs twins; do
