@@ -290,26 +290,6 @@ typedef struct vl_compare {
     uint64_t left;
 } vl_compare;
 
-/* Note a pair for later; false when they cannot be equal, or a bound is reached. */
-static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
-{
-    vl_two *slot;
-
-    if (a == b) {
-        return true; // the same node, or both absent
-    }
-    if (a == NULL || b == NULL || a->kind != b->kind || c->left == 0) {
-        return false;
-    }
-    c->left--;
-    slot = ckpt_vec_push(&c->todo);
-    if (slot == NULL) {
-        return false;
-    }
-    *slot = (vl_two){a, b};
-    return true;
-}
-
 /* memcmp takes no NULL, not even for 0 bytes. */
 static bool vl_same_text(const ckpt_text *a, const ckpt_text *b)
 {
@@ -373,6 +353,32 @@ static bool vl_same_leaf(const ckpt_value *a, const ckpt_value *b)
         break;
     }
     return false;
+}
+
+/*
+ * Note a pair for later; false when they cannot be equal, or a bound is reached.  Leaves are decided at
+ * once: most comparisons need no memory, and so cannot lack it.
+ */
+static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
+{
+    vl_two *slot;
+
+    if (a == b) {
+        return true; // the same node, or both absent
+    }
+    if (a == NULL || b == NULL || a->kind != b->kind || c->left == 0) {
+        return false;
+    }
+    c->left--;
+    if (vl_is_leaf(a->kind) && !a->state && !b->state) {
+        return vl_same_leaf(a, b);
+    }
+    slot = ckpt_vec_push(&c->todo);
+    if (slot == NULL) {
+        return false;
+    }
+    *slot = (vl_two){a, b};
+    return true;
 }
 
 /* Equal leaves: what keys and members of sets are found by. */

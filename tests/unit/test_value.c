@@ -486,11 +486,15 @@ static void test_equal_bound(void **state)
 
 static void test_equal_without_memory(void **state)
 {
-    ckpt_value *a = num(1), *b = num(1);
+    ckpt_value *one = num(1), *same = num(1), *two = num(2);
+    ckpt_value *a = seq(CKPT_V_LIST, one, NULL), *b = seq(CKPT_V_LIST, same, NULL);
 
     (void)state;
     ckpt_alloc_fail_at(0);
     assert_false(ckpt_value_equal(a, b, 10));
+    // leaves need none: they are not different because memory is short
+    assert_true(ckpt_value_equal(one, same, 10));
+    assert_false(ckpt_value_equal(one, two, 10));
     ckpt_alloc_fail_at(UINT64_MAX);
     assert_true(ckpt_value_equal(a, b, 10));
 }
