@@ -280,8 +280,11 @@ static int hfw_add_shards(hfw_writer *w)
 
 /* ---- index ---- */
 
-/* {"metadata": {"total_size": n}, "weight_map": {...}} in the arena, or NULL. */
-static ckpt_value *hfw_index_tree(const hfw_writer *w, ckpt_arena *a)
+/*
+ * {"metadata": {"total_size": n}, "weight_map": {...}} in the arena, or NULL.  hidden: of the
+ * shards' hidden names.
+ */
+static ckpt_value *hfw_index_tree(const hfw_writer *w, ckpt_arena *a, bool hidden)
 {
     ckpt_value *root = ckpt_value_new(a, CKPT_V_DICT), *map = ckpt_value_new(a, CKPT_V_DICT);
     ckpt_value *meta = ckpt_value_new(a, CKPT_V_DICT),
@@ -293,7 +296,8 @@ static ckpt_value *hfw_index_tree(const hfw_writer *w, ckpt_arena *a)
     for (uint32_t i = 0; ok && i < w->sums.n_shards; i++) {
         char name[64];
         hfw_shard_name(w, i, true, name);
-        file[i] = ckpt_value_cstr(a, name);
+        const char *shown = hidden ? ckpt_arena_printf(a, CKPT_SET_HIDDEN, name) : name;
+        file[i] = shown ? ckpt_value_cstr(a, shown) : NULL;
         ok = file[i] != NULL;
     }
     for (size_t i = 0; ok && i < w->to->tensors.n; i++) {
@@ -306,23 +310,66 @@ static ckpt_value *hfw_index_tree(const hfw_writer *w, ckpt_arena *a)
     return ok ? root : NULL;
 }
 
-/* The index, only where there is more than one shard: loaders look for the plain name first. */
-static int hfw_add_index(hfw_writer *w)
+/* The index as text. */
+static int hfw_index_text(const hfw_writer *w, bool hidden, ckpt_bytes *text)
 {
     static const ckpt_json_style pretty = {.indent = 2, .sort_keys = true, .ascii = true};
     ckpt_arena *a = ckpt_arena_new(0);
-    const ckpt_value *tree = a ? hfw_index_tree(w, a) : NULL;
+    const ckpt_value *tree = a ? hfw_index_tree(w, a, hidden) : NULL;
+    int rc = tree ? ckpt_json_write(text, tree, &pretty, w->err) : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK && !ckpt_bytes_add(text, "\n", 1))
+        rc = ckpt_fail_memory(w->err);
+    ckpt_arena_free(a);
+    return rc;
+}
+
+/* The index, only where there is more than one shard: loaders look for the plain name first. */
+static int hfw_add_index(hfw_writer *w)
+{
     ckpt_bytes text = {0};
     char name[64];
-    int rc = tree ? ckpt_json_write(&text, tree, &pretty, w->err) : ckpt_fail_memory(w->err);
+    int rc = hfw_index_text(w, false, &text);
 
-    if (rc == CKPT_OK && !ckpt_bytes_add(&text, "\n", 1))
-        rc = ckpt_fail_memory(w->err);
     snprintf(name, sizeof name, "%s%s.index.json", w->style->stem, w->style->suffix);
     if (rc == CKPT_OK)
         rc = hfw_add_literal(w, name, text.at, text.n);
     ckpt_vec_free(&text);
-    ckpt_arena_free(a);
+    return rc;
+}
+
+/* ---- the set ---- */
+
+/* How loaders choose: the families in their order, a single file before an index. */
+static ckpt_set_name hfw_look(const char *file_name)
+{
+    ckpt_hf_name n = ckpt_hf_parse_name(file_name);
+    ckpt_set_name out = {.order = 2 * n.family + (n.role == CKPT_HF_INDEX), .kind = n.family};
+
+    // variants are asked for by name
+    if (n.n_variant == 0 && n.role != CKPT_HF_OTHER)
+        out.what = n.role == CKPT_HF_SHARD ? CKPT_SET_PART : CKPT_SET_HEAD;
+    return out;
+}
+
+/* All files of the folder belong together. */
+static int hfw_make_set(hfw_writer *w, const ckpt_target *target)
+{
+    ckpt_bytes text = {0};
+    ckpt_set *set = ckpt_arena_alloc(w->to->arena, sizeof *set);
+    int rc = set ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK && w->sums.n_shards > 1)
+        rc = hfw_index_text(w, true, &text);
+    if (rc == CKPT_OK) {
+        *set = (ckpt_set){
+            .name = "model", .look = hfw_look, .keep_others = target->keep_other_weights};
+        set->n_bridge = text.n;
+        set->bridge = text.n ? ckpt_arena_copy(w->to->arena, text.at, text.n) : NULL;
+        rc = set->bridge || !text.n ? CKPT_OK : ckpt_fail_memory(w->err);
+        w->to->set = set;
+    }
+    ckpt_vec_free(&text);
     return rc;
 }
 
@@ -342,6 +389,8 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
         rc = hfw_add_shards(w);
     if (rc == CKPT_OK && w->sums.n_shards > 1)
         rc = hfw_add_index(w);
+    if (rc == CKPT_OK)
+        rc = hfw_make_set(w, target);
     ckpt_free(w->shard);
     return rc;
 }

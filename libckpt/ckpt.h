@@ -151,6 +151,9 @@ typedef struct ckpt_target {
     ckpt_dtype dtype;        /* of all floating tensors; NONE: each tensor's export dtype */
     uint64_t max_shard_size; /* bytes, folders; 0: no limit */
     bool copy_side_files;    /* hf folders: config.json, tokenizer files ... from beside the source */
+    bool keep_other_weights; /* hf folders, replaced by force: weights of the other kind
+                                (safetensors, .bin) stay even where loaders would prefer them; else
+                                they go */
 
     /* "zero" and "universal": training state.  path is the run folder, the files go into a tag folder in it */
     const char *tag;         /* name of the tag folder; NULL: the source's, or "global_step0" */

@@ -23,6 +23,8 @@
 
 #include "ckpt.h"
 #include "libckpt/base/vec.h"
+#include "libckpt/copy/dir.h"
+#include "libckpt/copy/moves.h"
 
 enum {
     CLEAN_RANDOM = 6,         /* letters and digits in a name of a temporary file */
@@ -292,11 +294,19 @@ static int clean_check_bare(cleaner *c, clean_entry *e, const clean_items *items
 /*
  * A run that replaces a folder may have been killed when the old one was moved away and the new one
  * not yet in its place: the old one is then the only one, and gets its name back before anything is
- * removed.  (stage.h: "old")
+ * removed.  (stage.h: "old")  One that replaced a set of files is finished, or undone.
  */
 static int clean_give_back(cleaner *c, clean_entry *e, int top)
 {
     static const char suffix[] = ".ckpt-partial";
+    const ckpt_mover mover = {.top = c->dir, .aside = top, .shown = c->folder};
+    int sys = ckpt_moves_recover(&mover);
+    if (sys == 0)
+        sys = ckpt_dir_remove(top, "was");
+    if (sys == 0)
+        sys = ckpt_dir_remove(top, "mid");
+    if (sys != 0)
+        return clean_keep(c, e, "what it was replacing cannot be put back: ", strerror(sys));
     size_t n = strlen(e->is.name) - sizeof suffix; // less the dot before, plus the terminator
     const char *name = ckpt_arena_string(c->arena, e->is.name + 1, n);
     struct stat st;

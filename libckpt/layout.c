@@ -111,6 +111,13 @@ static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_f
 
     if (!ckpt_path_part_ok(name, strlen(name)))
         return ckpt_fail(err, CKPT_EUSAGE, "%s: not the name of a file to write", target->path);
+    ckpt_set *set = ckpt_arena_alloc(to->arena, sizeof *set);
+    if (!set)
+        return ckpt_fail_memory(err);
+    *set = (ckpt_set){.name = ckpt_arena_string(to->arena, name, strlen(name))};
+    if (!set->name)
+        return ckpt_fail_memory(err);
+    to->set = set;
     int rc = ckpt_map_add_file(to, &file, &index, err);
     for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++)
         to->tensors.at[i]->file = index;

@@ -72,6 +72,7 @@ static void zero_target(cli_args *a)
         a->target.format = a->safe ? "hf" : "hf-bin";
     // the script overwrites; so do we, but only when everything is written
     a->run.force = true;
+    a->target.keep_other_weights = true;
 }
 
 /*
@@ -86,6 +87,8 @@ static int zero_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
 
     if (rc == CKPT_OK)
         rc = job_run(&job, err);
+    if (rc == CKPT_OK)
+        map_say_findings(job.to, !a->quiet);
     if (rc == CKPT_OK && !a->quiet)
         say_note("%s", job_closing(closing, &job));
     job_free(&job);

@@ -117,6 +117,31 @@ static void job_warn_stale(const convert_job *j, const char *folder)
                     folder, first, count_text(more, n - 1, "more weight file"));
 }
 
+/* For ckpt_clean: sum up what it would remove. */
+static int job_add_leftover(void *ctx, const ckpt_leftover *l)
+{
+    ckpt_leftover *sum = ctx;
+
+    if (!l->kept) {
+        sum->n_files++;
+        sum->n_bytes += l->n_bytes;
+    }
+    return 0;
+}
+
+/* Hidden files that killed runs have left beside our output: nobody sees them, uploads take them.
+ */
+static void job_say_leftovers(const char *folder)
+{
+    ckpt_leftover sum = {0};
+    const ckpt_clean_opts look = {.dry_run = true, .leftover = job_add_leftover, .ctx = &sum};
+    char size[HUMAN_ROOM], count[COUNT_ROOM];
+
+    if (ckpt_clean(folder, &look, NULL) == CKPT_OK && sum.n_files)
+        say_note("%s: killed runs have left %s hidden there, %s: ckpt clean removes them", folder,
+                 count_text(count, sum.n_files, "thing"), human_bytes(size, sum.n_bytes));
+}
+
 /* What was converted all the same, but should not go unseen. */
 static void job_warn_values(const convert_job *j)
 {
@@ -150,6 +175,8 @@ int job_run(convert_job *j, ckpt_err *err)
         // beside a single file or a tag, other files are none of our business
         if (job_model_folder(&j->target))
             job_warn_stale(j, folder);
+        if (!j->quiet)
+            job_say_leftovers(folder);
     }
     free(folder);
     return rc;

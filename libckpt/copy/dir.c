@@ -253,8 +253,7 @@ int ckpt_dir_remove(int at, const char *name)
 
 /* ---- names ---- */
 
-/* Plain parts, divided by single slashes. */
-static bool dir_parts_ok(const char *name)
+bool ckpt_dir_parts_ok(const char *name)
 {
     for (;;) {
         size_t n = strcspn(name, "/");
@@ -274,10 +273,11 @@ static int dir_compare_names(const void *pa, const void *pb)
     return strcmp(*a, *b);
 }
 
-/* True if a name may be given to an output: one part each, but below a folder of their own. */
+/* True if a name may be given to an output: one part each, where they do not belong together. */
 static bool dir_name_ok(const ckpt_map *to, const char *name)
 {
-    return to->folder != NULL ? dir_parts_ok(name) : ckpt_path_part_ok(name, strlen(name));
+    return to->folder != NULL || to->set != NULL ? ckpt_dir_parts_ok(name)
+                                                 : ckpt_path_part_ok(name, strlen(name));
 }
 
 /* No file may be what another one needs as a folder. */

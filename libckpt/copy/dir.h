@@ -56,9 +56,13 @@ int ckpt_dir_walk(int at, const char *name, ckpt_dir_fn fn, void *ctx);
 /* Remove name below `at` with all that is in it; 0 (also when there is nothing) or an errno value. */
 int ckpt_dir_remove(int at, const char *name);
 
+/* True if a name is plain path parts, divided by single slashes. */
+bool ckpt_dir_parts_ok(const char *name);
+
 /*
- * Every file of a map to be written has a plain name (below to->folder: plain parts), no two have the same, and none is
- * what another one needs as a folder.  shown is the folder that messages name.
+ * Every file of a map to be written has a plain name (below to->folder, or of a set: plain parts),
+ * no two have the same, and none is what another one needs as a folder.  shown is the folder that
+ * messages name.
  *
  * Errors   CKPT_EUNSAFE, CKPT_EUSAGE, CKPT_ELIMIT
  */

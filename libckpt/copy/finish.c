@@ -272,7 +272,7 @@ static int fin_files(ckpt_finish *f, const uint32_t *file, size_t n, ckpt_err *e
         rc = fin_records(f, file[i], err);
         if (rc == CKPT_OK)
             rc = fin_seal(f, file[i], err);
-        if (rc == CKPT_OK && to->folder != NULL)
+        if (rc == CKPT_OK && (to->folder != NULL || to->set != NULL))
             rc = fin_sum(f, file[i], &entry[i].crc, err);
         ckpt_vec_free(&f->file[file[i]].seg);
     }

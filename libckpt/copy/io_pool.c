@@ -38,7 +38,7 @@ static unsigned pool_default_open(void)
     if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
         return 64;
     n = lim.rlim_cur / 4;
-    return n < 8 ? 8 : n > 512 ? 512 : (unsigned)n;
+    return n < 2 ? 2 : n > 512 ? 512 : (unsigned)n;
 }
 
 int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open, ckpt_err *err)

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libckpt/base/digest.h"
@@ -13,8 +14,9 @@
 #include "libckpt/copy/journal.h"
 
 enum {
-    JN_VERSION = 1,  /* of the lines and of what the fingerprint covers */
-    JN_BUFFER = 4096 /* bytes that go to the hash at once */
+    JN_VERSION = 2,    /* of the lines and of what the fingerprint covers */
+    JN_BUFFER = 4096,  /* bytes that go to the hash at once */
+    JN_SMALL = 1 << 20 /* bytes of memory that are worth hashing for a set of files */
 };
 
 #define JN_LIMIT (UINT64_C(1) << 30) /* bytes of a journal that is read */
@@ -129,8 +131,21 @@ static void jn_far(jn_hash *h, const ckpt_source *s)
     }
 }
 
-/* Sources; those of memory that is read count with their bytes. */
-static void jn_sources(jn_hash *h, const ckpt_map *map, bool read)
+/* Something that no other run has: what is in memory now, nobody can go on writing later. */
+static void jn_once(jn_hash *h)
+{
+    struct timespec t = {0};
+
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    jn_number(h, (uint64_t)t.tv_sec << 30 ^ (uint64_t)t.tv_nsec);
+    jn_number(h, (uint64_t)getpid());
+}
+
+/*
+ * Sources; those of memory that is read count with their bytes, or, where only small ones do,
+ * make the run one of its own.
+ */
+static void jn_sources(jn_hash *h, const ckpt_map *map, bool read, bool small)
 {
     jn_number(h, map->sources.n);
     for (size_t i = 0; i < map->sources.n; i++) {
@@ -146,7 +161,10 @@ static void jn_sources(jn_hash *h, const ckpt_map *map, bool read)
         // What a record must hold is part of its identity; of records to be written it is not yet
         // known.
         jn_number(h, s->has_crc ? s->crc : UINT64_MAX);
-        if (s->kind == CKPT_SOURCE_MEMORY)
+        if (small && s->n_bytes > JN_SMALL &&
+            (s->kind == CKPT_SOURCE_MEMORY || s->kind == CKPT_SOURCE_FAR))
+            jn_once(h);
+        else if (s->kind == CKPT_SOURCE_MEMORY)
             jn_bytes(h, s->memory, (size_t)s->n_bytes);
         else if (s->kind == CKPT_SOURCE_FAR)
             jn_far(h, s);
@@ -197,14 +215,15 @@ int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *f
     // Files that were never synced are not to be kept by a run that promises synced ones.
     jn_number(&h, no_fsync);
     jn_string(&h, to->folder);
+    jn_string(&h, to->set != NULL ? to->set->name : NULL);
     jn_string(&h, to->pointer);
     jn_string(&h, to->pointer_text);
     jn_files_written(&h, to);
-    jn_sources(&h, to, false);
+    jn_sources(&h, to, false, false);
     jn_tensors(&h, to);
     if (from != NULL) {
         jn_files_read(&h, from);
-        jn_sources(&h, from, true);
+        jn_sources(&h, from, true, to->set != NULL);
         jn_tensors(&h, from);
     }
     jn_flush(&h);

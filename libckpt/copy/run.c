@@ -188,7 +188,13 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
     if (folder == NULL)
         return ckpt_fail(err, CKPT_EUSAGE, "no folder was given for %zu output files",
                          p->to->files.n);
-    return ckpt_sink_open(&r->work.sink, folder, p->to, p->from, &opts, err);
+    int rc = ckpt_sink_open(&r->work.sink, folder, p->to, p->from, &opts, err);
+
+    if (rc == CKPT_OK && ckpt_sink_dropped(r->work.sink) > 0)
+        rc = ckpt_map_note(p->to, CKPT_INFO, err,
+                           "removed what a killed run had left here: %" PRIu64 " bytes",
+                           ckpt_sink_dropped(r->work.sink));
+    return rc;
 }
 
 /* Everything up to the first byte of payload. */
@@ -361,6 +367,11 @@ static int run_all(run_state *r, ckpt_err *err)
         rc = ckpt_progress_end(r->work.progress, err);
     if (rc == CKPT_OK && r->work.sink != NULL)
         rc = ckpt_sink_commit(r->work.sink, err);
+    // What is not told for want of memory has happened all the same.
+    if (rc == CKPT_OK && ckpt_sink_gone(r->work.sink) > 0)
+        (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
+                            "removed the other files of what was replaced here: %zu",
+                            ckpt_sink_gone(r->work.sink));
     return rc;
 }
 

@@ -251,7 +251,7 @@ static unsigned sink_default_open(void)
     if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
         return 64;
     n = lim.rlim_cur / 4;
-    return n < 8 ? 8 : n > 512 ? 512 : (unsigned)n;
+    return n < 2 ? 2 : n > 512 ? 512 : (unsigned)n;
 }
 
 /* The file is not open any more: its descriptor is the caller's to close. */
@@ -429,9 +429,9 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
     if (rc == CKPT_OK)
         rc = ckpt_dir_make(&s->dir, folder, err);
     s->at = s->dir.fd;
-    if (rc == CKPT_OK && target->folder != NULL)
+    if (rc == CKPT_OK && (target->folder != NULL || target->set != NULL))
         rc = sink_open_stage(s, inputs, err);
-    for (size_t i = 0; rc == CKPT_OK && target->folder == NULL && i < s->n; i++) {
+    for (size_t i = 0; rc == CKPT_OK && s->stage == NULL && i < s->n; i++) {
         if (!s->file[i].elsewhere)
             rc = sink_check_existing(s, inputs, s->file[i].name, err);
     }
@@ -474,6 +474,16 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
 bool ckpt_sink_kept(const ckpt_sink *s, uint32_t i)
 {
     return s != NULL && i < s->n && s->kept[i].kept;
+}
+
+size_t ckpt_sink_gone(const ckpt_sink *s)
+{
+    return s != NULL && s->stage != NULL ? ckpt_stage_gone(s->stage) : 0;
+}
+
+uint64_t ckpt_sink_dropped(const ckpt_sink *s)
+{
+    return s != NULL && s->stage != NULL ? ckpt_stage_dropped(s->stage) : 0;
 }
 
 size_t ckpt_sink_n_kept(const ckpt_sink *s)

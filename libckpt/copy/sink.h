@@ -2,11 +2,13 @@
 /*
  * sink.h: writing a set of files so that they appear complete or not at all.
  *
- * Files that stand alone: each is written under a temporary name in the target folder (O_EXCL | O_NOFOLLOW,
- * preallocated), synced, and renamed when all are; then the folder is synced.  Until commit, nothing under a final name
- * changes.  Files that make one folder (target->folder): they are written under their names into a staging folder
- * (stage.h), which is renamed when all are; files that an interrupted run of the same kind has finished are kept.
- * Source of the order: README, "What is promised"; OSDI'14 (ALICE) for why file and folder need fsync.
+ * Files that stand alone: each is written under a temporary name in the target folder (O_EXCL |
+ * O_NOFOLLOW, preallocated), synced, and renamed when all are; then the folder is synced.  Until
+ * commit, nothing under a final name changes.  Files that make one folder (target->folder) or
+ * belong together (target->set): they are written under their names into a staging folder
+ * (stage.h), and get their place when all are; files that an interrupted run of the same kind has
+ * finished are kept. Source of the order: README, "What is promised"; OSDI'14 (ALICE) for why file
+ * and folder need fsync.
  */
 #ifndef CKPT_COPY_SINK_H
 #define CKPT_COPY_SINK_H
@@ -35,6 +37,12 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target, 
 /* True if file i is there already, as an interrupted run has written it.  A NULL sink keeps nothing. */
 bool ckpt_sink_kept(const ckpt_sink *sink, uint32_t i);
 size_t ckpt_sink_n_kept(const ckpt_sink *sink);
+
+/* Files of an old set that were removed with it, after commit. */
+size_t ckpt_sink_gone(const ckpt_sink *sink);
+
+/* Bytes that a killed run had left, of no use to this one: removed. */
+uint64_t ckpt_sink_dropped(const ckpt_sink *sink);
 
 /*
  * Write n bytes at an offset of file i.  Thread safe for disjoint ranges.  Starts write-back early.  Writing to a file

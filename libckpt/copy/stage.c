@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage.c: the staging folder: entering, resuming, the two renames that count, and taking back.
+ * stage.c: the staging folder: entering, resuming, and taking back.
  */
 #define _GNU_SOURCE // renameat2
 #include <errno.h>
@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "libckpt/copy/crew.h"
+#include "libckpt/copy/set.h"
 #include "libckpt/copy/stage.h"
+#include "libckpt/copy/swap.h"
 
 enum {
     STAGE_TRIES = 100, /* to lock a journal that its run keeps taking away */
@@ -21,42 +23,27 @@ enum {
 
 #define STAGE_SUFFIX ".ckpt-partial"
 
-/* How something got its final name, which says how to undo it. */
-typedef enum stage_how {
-    STAGE_NOT,
-    STAGE_MOVED,     /* the name was free */
-    STAGE_EXCHANGED, /* what had the name is now where the new thing was */
-    STAGE_AWAY,      /* what had the name is at its place for old things */
-    STAGE_OVER       /* what had the name is gone */
-} stage_how;
-
-/* Something in the staging folder that gets a final name. */
-typedef struct stage_swap {
-    const char *from, *old; /* in the staging folder */
-    const char *to;         /* in PATH */
-    bool is_folder;
-    bool replace; /* something of that name was there at the start, and may go */
-    stage_how how;
-} stage_swap;
-
 struct ckpt_stage {
     const ckpt_dir *dir; /* PATH; borrowed, like the maps */
     const ckpt_map *to, *inputs;
     ckpt_stage_opts opts;
     char fingerprint[65];
-    char *name;   /* of the staging folder, in PATH */
-    char *where;  /* its path, for messages */
-    int fd;       /* of the staging folder */
-    int data;     /* of the folder that the files are in */
-    bool made;    /* the staging folder is new */
-    bool owned;   /* it is ours to remove */
-    bool match;   /* it holds an earlier run of this kind */
-    bool placed;  /* whose folder has its final name already */
-    bool done;    /* committed */
-    char *text;   /* the names of the folders below, one after the other */
-    char **below; /* those names, outer ones first */
+    char *name;         /* of the staging folder, in PATH */
+    char *where;        /* its path, for messages */
+    char *final;        /* the path of what is written, for messages */
+    uint64_t n_dropped; /* bytes of an earlier run that were of no use */
+    size_t n_gone;      /* files of an old set that the new one does not have */
+    int fd;             /* of the staging folder */
+    int data;           /* of the folder that the files are in */
+    bool made;          /* the staging folder is new */
+    bool owned;         /* it is ours to remove */
+    bool match;         /* it holds an earlier run of this kind */
+    bool placed;        /* whose folder has its final name already */
+    bool done;          /* committed */
+    char *text;         /* the names of the folders below, one after the other */
+    char **below;       /* those names, outer ones first */
     size_t n_below;
-    stage_swap folder, pointer;
+    ckpt_swap folder, pointer;
     ckpt_journal journal;
 };
 
@@ -66,6 +53,8 @@ static int stage_check_names(const ckpt_stage *s, ckpt_err *err)
 {
     const char *folder = s->to->folder, *pointer = s->to->pointer;
 
+    if (folder == NULL)
+        return CKPT_OK;
     if (!ckpt_path_part_ok(folder, strlen(folder)))
         return ckpt_fail(err, CKPT_EUNSAFE, "%s/%s: not a plain folder name", s->dir->path, folder);
     if (strlen(folder) > STAGE_NAME - strlen("." STAGE_SUFFIX))
@@ -139,8 +128,8 @@ static int stage_lock(const ckpt_stage *s, ckpt_err *err)
         return CKPT_OK;
     if (errno == EWOULDBLOCK)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s/%s: another run is writing it just now; wait until it has ended",
-                         s->dir->path, s->to->folder);
+                         "%s: another run is writing it just now; wait until it has ended",
+                         s->final);
     return stage_failed(s, errno, "cannot lock the journal", err);
 }
 
@@ -222,12 +211,28 @@ static bool stage_look(int at, const char *name, struct stat *st)
  * A run that was killed between moving the old folder away and the new one in: move it back.  False
  * if that failed: then nothing may be removed.
  */
-static bool stage_recover(const ckpt_stage *s)
+static bool stage_give_back(const ckpt_stage *s)
 {
     struct stat st;
 
     return !stage_look(s->fd, s->folder.old, &st) || stage_look(s->dir->fd, s->folder.to, &st) ||
            renameat(s->fd, s->folder.old, s->dir->fd, s->folder.to) == 0;
+}
+
+/* The same, and for one that was killed while the files of a set got their names: the old set, or
+ * the new one. */
+static bool stage_recover(const ckpt_stage *s)
+{
+    const ckpt_mover mover = {
+        .top = s->dir->fd, .aside = s->fd, .no_fsync = s->opts.no_fsync, .shown = s->dir->path};
+    int sys = ckpt_moves_recover(&mover);
+
+    if (sys == 0)
+        sys = ckpt_dir_remove(s->fd, "was");
+    if (sys == 0)
+        sys = ckpt_dir_remove(s->fd, "mid");
+    errno = sys;
+    return sys == 0 && stage_give_back(s);
 }
 
 /* True if the folder of that name is the one the journal was about to rename. */
@@ -246,7 +251,8 @@ static int stage_find(ckpt_stage *s, ckpt_err *err)
 
     if (rc != CKPT_OK || !s->match)
         return rc;
-    s->placed = s->journal.has_place && stage_is_place(s, s->dir->fd, s->folder.to);
+    s->placed =
+        s->to->set == NULL && s->journal.has_place && stage_is_place(s, s->dir->fd, s->folder.to);
     if (s->placed)
         s->data = ckpt_dir_open_at(s->dir->fd, s->folder.to);
     else if (!s->journal.has_place || stage_is_place(s, s->fd, s->folder.from))
@@ -272,11 +278,25 @@ static int stage_spare_inputs(const ckpt_stage *s, const char *name, ckpt_err *e
                                s->dir->path, name);
 }
 
+static ckpt_set_job stage_set_job(const ckpt_stage *s)
+{
+    return (ckpt_set_job){.dir = s->dir,
+                          .to = s->to,
+                          .inputs = s->inputs,
+                          .force = s->opts.force,
+                          .no_fsync = s->opts.no_fsync};
+}
+
 /* The folder's name: free, or, with force, of a folder that may go. */
 static int stage_check_folder(ckpt_stage *s, ckpt_err *err)
 {
     struct stat st;
 
+    if (s->to->set != NULL) {
+        const ckpt_set_job job = stage_set_job(s);
+
+        return ckpt_set_check(&job, err);
+    }
     s->folder.replace = stage_look(s->dir->fd, s->folder.to, &st);
     if (!s->folder.replace)
         return errno == ENOENT ? CKPT_OK
@@ -320,22 +340,28 @@ static int stage_check_pointer(ckpt_stage *s, ckpt_err *err)
 
 static int stage_init(ckpt_stage *s, ckpt_err *err)
 {
-    const char *folder = s->to->folder, *path = s->dir->path;
-    size_t n_name = strlen(folder) + sizeof "." STAGE_SUFFIX, n = strlen(path) + 1 + n_name;
+    const ckpt_set *set = s->to->set;
+    const char *folder = set != NULL ? set->name : s->to->folder, *path = s->dir->path;
+    // the name of a set only has to differ from those of others beside it
+    int n_used = (int)strnlen(folder, STAGE_NAME - strlen("." STAGE_SUFFIX));
+    size_t n_name = (size_t)n_used + sizeof "." STAGE_SUFFIX, n = strlen(path) + 1 + n_name;
     int rc = stage_check_names(s, err);
 
     if (rc != CKPT_OK)
         return rc;
     s->name = ckpt_alloc(n_name);
     s->where = ckpt_alloc(n);
-    if (s->name == NULL || s->where == NULL)
+    s->final = ckpt_alloc(strlen(path) + strlen(folder) + 2);
+    if (s->name == NULL || s->where == NULL || s->final == NULL)
         return ckpt_fail_memory(err);
-    (void)snprintf(s->name, n_name, ".%s" STAGE_SUFFIX, folder);
+    (void)snprintf(s->name, n_name, ".%.*s" STAGE_SUFFIX, n_used, folder);
     (void)snprintf(s->where, n, "%s/%s", path, s->name);
+    (void)sprintf(s->final, "%s%s%s", path, set != NULL && set->look != NULL ? "" : "/",
+                  set != NULL && set->look != NULL ? "" : folder);
     s->journal.where = s->where;
     s->journal.no_fsync = s->opts.no_fsync;
-    s->folder = (stage_swap){.from = "new", .old = "old", .to = folder, .is_folder = true};
-    s->pointer = (stage_swap){.from = "pointer", .old = "pointer.old", .to = s->to->pointer};
+    s->folder = (ckpt_swap){.from = "new", .old = "old", .to = folder, .is_folder = true};
+    s->pointer = (ckpt_swap){.from = "pointer", .old = "pointer.old", .to = s->to->pointer};
     rc = stage_list_below(s, err);
     if (rc == CKPT_OK)
         rc = ckpt_journal_fingerprint(s->fingerprint, s->to, s->inputs, s->opts.no_fsync, err);
@@ -358,8 +384,8 @@ static int stage_start(ckpt_stage *s, ckpt_err *err)
         return rc;
     if (!s->made)
         rc = stage_spare_inputs(s, s->name, err);
-    if (rc == CKPT_OK && !stage_recover(s))
-        rc = stage_failed(s, errno, "cannot move back what the folder 'old' holds", err);
+    if (rc == CKPT_OK && !s->made && !stage_recover(s))
+        rc = stage_failed(s, errno, "cannot put back what an interrupted run was replacing", err);
     if (rc != CKPT_OK)
         return rc;
     s->owned = true;
@@ -417,12 +443,23 @@ char *ckpt_stage_path(const ckpt_stage *s)
     return path;
 }
 
+size_t ckpt_stage_gone(const ckpt_stage *s)
+{
+    return s->n_gone;
+}
+
+uint64_t ckpt_stage_dropped(const ckpt_stage *s)
+{
+    return s->n_dropped;
+}
+
 /* ---- beginning ---- */
 
 /* Empty the staging folder of everything but the journal; 0 or an errno value. */
 static int stage_wipe(const ckpt_stage *s)
 {
-    const char *const name[] = {s->folder.from, s->folder.old, s->pointer.from, s->pointer.old};
+    const char *const name[] = {"moves.draft", "was",           "mid",         s->folder.from,
+                                s->folder.old, s->pointer.from, s->pointer.old};
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < sizeof name / sizeof *name; i++)
@@ -430,11 +467,25 @@ static int stage_wipe(const ckpt_stage *s)
     return rc;
 }
 
+/* For ckpt_dir_walk: sum up, journals aside. */
+static int stage_add_size(void *ctx, int at, const char *name, const struct stat *st)
+{
+    uint64_t *sum = ctx;
+
+    (void)at;
+    if (S_ISREG(st->st_mode) && strcmp(name, "journal") != 0)
+        *sum += (uint64_t)st->st_size;
+    return 0;
+}
+
 /* Nothing to continue: away with what is there, and a new journal. */
 static int stage_anew(ckpt_stage *s, ckpt_err *err)
 {
-    int sys = stage_wipe(s), rc;
+    int sys, rc;
 
+    if (!s->made)
+        (void)ckpt_dir_walk(s->dir->fd, s->name, stage_add_size, &s->n_dropped);
+    sys = stage_wipe(s);
     if (s->data >= 0)
         (void)close(s->data);
     s->data = -1;
@@ -492,79 +543,6 @@ int ckpt_stage_begin(ckpt_stage *s, size_t n_kept, bool *anew, ckpt_err *err)
 int ckpt_stage_done(ckpt_stage *s, const ckpt_journal_entry *entry, size_t n, ckpt_err *err)
 {
     return ckpt_journal_files(&s->journal, entry, n, s->to, err);
-}
-
-/* ---- names that change ---- */
-
-/* Where names cannot be exchanged in one step; 0 or an errno value. */
-static int stage_replace(const ckpt_stage *s, stage_swap *w)
-{
-    int sys;
-
-    if (!w->is_folder) {
-        // A rename replaces a file in one step; a second name keeps the old one for undoing.
-        w->how = linkat(s->dir->fd, w->to, s->fd, w->old, 0) == 0 ? STAGE_AWAY : STAGE_OVER;
-        if (renameat(s->fd, w->from, s->dir->fd, w->to) == 0)
-            return 0;
-        sys = errno;
-        w->how = STAGE_NOT;
-        return sys;
-    }
-    if (renameat(s->dir->fd, w->to, s->fd, w->old) != 0)
-        return errno;
-    if (renameat(s->fd, w->from, s->dir->fd, w->to) == 0) {
-        w->how = STAGE_AWAY;
-        return 0;
-    }
-    sys = errno;
-    (void)renameat(s->fd, w->old, s->dir->fd, w->to);
-    return sys;
-}
-
-/* Give a thing its final name; 0 or an errno value (EEXIST: someone else was faster). */
-static int stage_swap_in(const ckpt_stage *s, stage_swap *w)
-{
-    struct stat st;
-
-    if (renameat2(s->fd, w->from, s->dir->fd, w->to, RENAME_NOREPLACE) == 0) {
-        w->how = STAGE_MOVED;
-        return 0;
-    }
-    if (errno == EEXIST && w->replace) {
-        if (renameat2(s->fd, w->from, s->dir->fd, w->to, RENAME_EXCHANGE) == 0) {
-            w->how = STAGE_EXCHANGED;
-            return 0;
-        }
-        return errno == EINVAL || errno == ENOSYS ? stage_replace(s, w) : errno;
-    }
-    // EINVAL, ENOSYS: this file system cannot do that; look, then rename.
-    if (errno != EINVAL && errno != ENOSYS)
-        return errno;
-    if (stage_look(s->dir->fd, w->to, &st))
-        return w->replace ? stage_replace(s, w) : EEXIST;
-    if (renameat(s->fd, w->from, s->dir->fd, w->to) != 0)
-        return errno;
-    w->how = STAGE_MOVED;
-    return 0;
-}
-
-/* Undo it; false if that failed. */
-static bool stage_swap_back(const ckpt_stage *s, stage_swap *w)
-{
-    stage_how how = w->how;
-    int rc = 0;
-
-    if (how == STAGE_OVER)
-        return false;
-    if (how == STAGE_EXCHANGED)
-        rc = renameat2(s->fd, w->from, s->dir->fd, w->to, RENAME_EXCHANGE);
-    if (how == STAGE_MOVED || (how == STAGE_AWAY && w->is_folder))
-        rc = renameat(s->dir->fd, w->to, s->fd, w->from);
-    if (how == STAGE_AWAY && rc == 0)
-        rc = renameat(s->fd, w->old, s->dir->fd, w->to);
-    if (rc == 0)
-        w->how = STAGE_NOT;
-    return rc == 0;
 }
 
 /* ---- making it final ---- */
@@ -645,9 +623,9 @@ static int stage_prepare(ckpt_stage *s, ckpt_err *err)
 }
 
 /* One of the two renames, and its sync: the old name's folder too, for both must agree. */
-static int stage_place(ckpt_stage *s, stage_swap *w, ckpt_err *err)
+static int stage_place(ckpt_stage *s, ckpt_swap *w, ckpt_err *err)
 {
-    int sys = stage_swap_in(s, w);
+    int sys = ckpt_swap_in(s->dir->fd, s->fd, w);
 
     if (sys == EEXIST)
         return ckpt_fail(err, CKPT_EUSAGE,
@@ -664,9 +642,9 @@ static int stage_place(ckpt_stage *s, stage_swap *w, ckpt_err *err)
 /* Take back what has got its name.  If even that fails, leave all to the next run. */
 static int stage_undo(ckpt_stage *s, const ckpt_err *why, ckpt_err *err)
 {
-    bool ok = s->pointer.how == STAGE_NOT || stage_swap_back(s, &s->pointer);
+    bool ok = s->pointer.how == CKPT_SWAP_NOT || ckpt_swap_back(s->dir->fd, s->fd, &s->pointer);
 
-    ok = ok && (s->folder.how == STAGE_NOT || stage_swap_back(s, &s->folder));
+    ok = ok && (s->folder.how == CKPT_SWAP_NOT || ckpt_swap_back(s->dir->fd, s->fd, &s->folder));
     if (ok)
         return ckpt_fail(err, why->code, "%s", why->text);
     s->owned = false;
@@ -676,11 +654,34 @@ static int stage_undo(ckpt_stage *s, const ckpt_err *why, ckpt_err *err)
                      why->text, s->dir->path, s->folder.to);
 }
 
+/* The files of a set get their names. */
+static int stage_commit_set(ckpt_stage *s, ckpt_err *err)
+{
+    const ckpt_set_job job = stage_set_job(s);
+    ckpt_err why = {0};
+    bool stuck = false;
+    int rc = s->opts.no_fsync ? CKPT_OK : stage_sync_folders(s, &why);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_set_commit(&job, s->fd, &s->n_gone, &stuck, &why);
+    s->done = rc == CKPT_OK;
+    s->owned = !stuck;
+    if (rc == CKPT_OK || !stuck)
+        return rc == CKPT_OK ? rc : ckpt_fail(err, rc, "%s", why.text);
+    return ckpt_fail(err, rc,
+                     "%.300s (and %s could not be put back as it was: run the same "
+                     "command again, or ckpt clean)",
+                     why.text, s->final);
+}
+
 int ckpt_stage_commit(ckpt_stage *s, ckpt_err *err)
 {
     ckpt_err why = {0};
-    int rc = stage_prepare(s, err);
+    int rc;
 
+    if (s->to->set != NULL)
+        return stage_commit_set(s, err);
+    rc = stage_prepare(s, err);
     if (rc != CKPT_OK)
         return rc;
     if (!s->placed)
@@ -703,7 +704,10 @@ int ckpt_stage_commit(ckpt_stage *s, ckpt_err *err)
  */
 static void stage_remove(ckpt_stage *s)
 {
-    if ((!s->done && !stage_recover(s)) || stage_wipe(s) != 0)
+    struct stat st;
+
+    // A list of moves that is still there speaks of what is aside.
+    if (stage_look(s->fd, "moves", &st) || (!s->done && !stage_give_back(s)) || stage_wipe(s) != 0)
         return;
     (void)ckpt_dir_remove(s->fd, "journal");
     // Some network file systems keep open files under another name: close first, then remove.
@@ -734,5 +738,6 @@ void ckpt_stage_close(ckpt_stage *s)
     ckpt_free(s->text);
     ckpt_free(s->name);
     ckpt_free(s->where);
+    ckpt_free(s->final);
     ckpt_free(s);
 }

@@ -117,6 +117,36 @@ typedef struct ckpt_claim {
     uint64_t n_carried, n_rewritten, n_left_out;
 } ckpt_claim;
 
+/* What a file's name in a folder is to those who read such folders. */
+typedef enum ckpt_set_what {
+    CKPT_SET_OTHER, /* nothing that they choose by */
+    CKPT_SET_HEAD,  /* they take the first head that is there */
+    CKPT_SET_PART   /* a head leads to it: a shard */
+} ckpt_set_what;
+
+typedef struct ckpt_set_name {
+    uint8_t what;   /* ckpt_set_what */
+    uint32_t order; /* heads: less is preferred */
+    uint32_t kind;  /* which heads and parts belong together: safetensors, .bin */
+} ckpt_set_name;
+
+/*
+ * Written, where files stand in a folder that may hold others and yet are one thing: all of them
+ * replace what is there, or none does.  The last file is the head, and becomes visible last.
+ */
+typedef struct ckpt_set {
+    const char *name; /* of the hidden folder that they are written to: ".NAME.ckpt-partial" */
+    ckpt_set_name (*look)(const char *file_name); /* NULL: one file, which stands for itself */
+    bool keep_others; /* heads of another kind stay, even those that readers would take before the
+                         new one */
+    const char
+        *bridge; /* an index: text that leads to the parts under their hidden names; NULL: none */
+    uint64_t n_bridge;
+} ckpt_set;
+
+/* A part's hidden name, made of its own. */
+#define CKPT_SET_HIDDEN ".%s.ckpt-new"
+
 typedef struct ckpt_map ckpt_map;
 
 CKPT_VEC(ckpt_maps, ckpt_map *);
@@ -145,6 +175,9 @@ struct ckpt_map {
     const char *folder;
     const char *pointer, *pointer_text;
     ckpt_claim claim; /* written: training state */
+
+    const ckpt_set
+        *set; /* without a folder: what the files are together; NULL: each stands alone */
 };
 
 /* A new empty map; limit caps its arena (0: default). */

@@ -5,7 +5,7 @@
  *     IOSHIM_OP=pwrite IOSHIM_NTH=3 IOSHIM_KIND=ENOSPC LD_PRELOAD=.../ioshim.so ckpt convert ...
  *
  * IOSHIM_OP      which calls count, a comma-separated list of: open read pread write pwrite fsync
- *                close rename ftruncate fallocate mkdir unlink; or "any".  open stands for openat
+ *                close rename link ftruncate fallocate mkdir unlink; or "any".  open stands for openat
  *                too, fsync for fdatasync, rename for renameat and renameat2, mkdir for mkdirat,
  *                unlink for unlinkat and rmdir.  Unset: nothing ever fails.
  * IOSHIM_NTH     number of the call that fails, from 1 on; 0 or unset: none (calls are still
@@ -18,6 +18,7 @@
  * on fails IOSHIM_PATH    only calls on files whose path holds this text count (paths as given,
  * those that are relative to a descriptor made whole, and as /proc/self/fd has them for
  *                descriptors)
+ * IOSHIM_NO_LINKS  1: linkat fails with EPERM
  * IOSHIM_FLAGS   1: renameat2 with flags fails with EINVAL, as on file systems that have none
  * IOSHIM_LOG     name of a file: each counted call is added to it as a line "OP PATH", before it is
  *                carried out
@@ -401,6 +402,18 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to)
 int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
 {
     return shim_rename(from_dir, from, to_dir, to, flags);
+}
+
+int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
+{
+    // As on file systems that give a file one name only.
+    if (strcmp(shim_env("IOSHIM_NO_LINKS"), "1") == 0) {
+        errno = EPERM;
+        return -1;
+    }
+    return shim_decide("link", to, to_dir) == SHIM_FAIL
+               ? -1
+               : (int)syscall(SYS_linkat, from_dir, from, to_dir, to, flags);
 }
 
 /* ---- making and removing names ---- */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fault injection: failing system calls, full disks, kills, and odd files.  Whatever happens, what stands under the final name is
-the old complete file (or folder: folders.py) or the new complete one, and a failure that can clean up leaves nothing.
+the old complete file (or folder: folders.py; or set of files: sets.py) or the new complete one, and a failure that can clean up leaves nothing.
 
   run.py [--some] --bin build/bin --shim build/ioshim.so --alloc build/fault_alloc --gen build/gen_zero FIXTURES
 
@@ -20,6 +20,7 @@ import time
 sys.dont_write_bytecode = True
 import common
 import folders
+import sets
 from common import content, cpu_seconds, run, turns, verdict
 
 
@@ -118,7 +119,7 @@ def kills(a, tmp):
             problem = 'exit %d' % rc
         verdict('signal %d, run %d' % (how, i), problem)
         for f in left:
-            os.unlink(os.path.join(out, f))
+            shutil.rmtree(os.path.join(out, f))
     verdict('a run after all that', None if run(cmd + [path])[0] == 0 and content(path) == after else 'fails')
 
 
@@ -171,6 +172,7 @@ def main():
         kills(a, tmp)
         odd_files(a, tmp, local)
         folders.test(a, tmp, local)
+        sets.test(a, tmp)
         for name, fmt in (('z1_bf16_w3_groups', 'safetensors'), ('z3_bf16_w5_odd', 'hf-bin'), ('z3_bf16_w5_odd', 'zero')):
             r = subprocess.run([a.alloc, os.path.join(a.fixtures, name, 'ckpt'), fmt, os.path.join(tmp, 'alloc_' + fmt)],
                                capture_output=True, text=True)

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * moves.c: carrying out, finishing and undoing a list of renames.
+ */
+#define _GNU_SOURCE // renameat2
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libckpt/copy/dir.h"
+#include "libckpt/copy/moves.h"
+
+#define MV_LIMIT (UINT64_C(1) << 30) /* bytes of a list that is read */
+
+static const char mv_name[] = "moves", mv_draft[] = "moves.draft";
+
+/* ---- looking ---- */
+
+static bool mv_there(int at, const char *name, struct stat *st)
+{
+    struct stat other;
+
+    return fstatat(at, name, st != NULL ? st : &other, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* One file has both names. */
+static bool mv_same(int a, const char *name_a, int b, const char *name_b)
+{
+    struct stat sa, sb;
+
+    return mv_there(a, name_a, &sa) && mv_there(b, name_b, &sb) && sa.st_ino == sb.st_ino &&
+           sa.st_dev == sb.st_dev;
+}
+
+/* A move of the kinds that can count was made. */
+static bool mv_done(const ckpt_mover *m, const ckpt_move *v)
+{
+    return v->kind == CKPT_MOVE_OUT ? mv_there(m->aside, v->save, NULL)
+                                    : !mv_there(m->aside, v->from, NULL);
+}
+
+/* ---- one move; all return 0 or an errno value ---- */
+
+/* A rename that replaces nothing. */
+static int mv_rename_free(int from_at, const char *from, int to_at, const char *to)
+{
+    if (renameat2(from_at, from, to_at, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    // EINVAL, ENOSYS: this file system cannot do that; look, then rename.
+    if (errno != EINVAL && errno != ENOSYS)
+        return errno;
+    if (mv_there(to_at, to, NULL))
+        return EEXIST;
+    return renameat(from_at, from, to_at, to) == 0 ? 0 : errno;
+}
+
+/* The old file gets a second name, so that the rename can replace it in one step. */
+static int mv_over(const ckpt_mover *m, const ckpt_move *v)
+{
+    struct stat st;
+
+    if (!mv_there(m->aside, v->from, NULL))
+        return 0;
+    if (mv_there(m->top, v->to, &st) && S_ISDIR(st.st_mode))
+        return EISDIR;
+    if (!mv_there(m->aside, v->save, NULL) && linkat(m->top, v->to, m->aside, v->save, 0) != 0 &&
+        errno != ENOENT && renameat(m->top, v->to, m->aside, v->save) != 0)
+        return errno;
+    return renameat(m->aside, v->from, m->top, v->to) == 0 ? 0 : errno;
+}
+
+static int mv_over_back(const ckpt_mover *m, const ckpt_move *v)
+{
+    bool has_from = mv_there(m->aside, v->from, NULL);
+
+    // Not begun, or no more than linked.
+    if (!mv_there(m->aside, v->save, NULL) || mv_same(m->top, v->to, m->aside, v->save))
+        return 0;
+    if (!has_from && linkat(m->top, v->to, m->aside, v->from, 0) != 0 &&
+        renameat(m->top, v->to, m->aside, v->from) != 0)
+        return errno;
+    return renameat(m->aside, v->save, m->top, v->to) == 0 ? 0 : errno;
+}
+
+static int mv_out(const ckpt_mover *m, const ckpt_move *v)
+{
+    if (mv_there(m->aside, v->save, NULL) || !mv_there(m->top, v->to, NULL))
+        return 0;
+    return renameat(m->top, v->to, m->aside, v->save) == 0 ? 0 : errno;
+}
+
+static int mv_out_back(const ckpt_mover *m, const ckpt_move *v)
+{
+    if (!mv_there(m->aside, v->save, NULL))
+        return 0;
+    return mv_rename_free(m->aside, v->save, m->top, v->to);
+}
+
+static int mv_in(const ckpt_mover *m, const ckpt_move *v)
+{
+    if (!mv_there(m->aside, v->from, NULL))
+        return 0;
+    return mv_rename_free(m->aside, v->from, m->top, v->to);
+}
+
+static int mv_in_back(const ckpt_mover *m, const ckpt_move *v)
+{
+    if (mv_there(m->aside, v->from, NULL) || !mv_there(m->top, v->to, NULL))
+        return 0;
+    return renameat(m->top, v->to, m->aside, v->from) == 0 ? 0 : errno;
+}
+
+static int mv_sync_at(int at, const char *name)
+{
+    int fd = ckpt_dir_open_at(at, name), rc;
+
+    if (fd < 0)
+        return errno == ENOENT ? 0 : errno;
+    rc = ckpt_fsync(fd) == 0 ? 0 : errno;
+    (void)close(fd);
+    return rc;
+}
+
+/* The folders that names move between: those in aside that have files, top, and those in it. */
+static int mv_sync(const ckpt_mover *m, const ckpt_moves *list)
+{
+    static const char *const below[] = {".", "new", "was", "mid"};
+    int rc = 0;
+
+    if (m->no_fsync)
+        return 0;
+    for (size_t i = 0; rc == 0 && i < list->n; i++) {
+        if (list->at[i].kind == CKPT_MOVE_FOLDER)
+            rc = mv_sync_at(m->top, list->at[i].to);
+    }
+    if (rc == 0 && ckpt_fsync(m->top) != 0)
+        rc = errno;
+    for (size_t i = 0; rc == 0 && i < sizeof below / sizeof *below; i++)
+        rc = mv_sync_at(m->aside, below[i]);
+    return rc;
+}
+
+static int mv_make(const ckpt_mover *m, const ckpt_move *v)
+{
+    struct stat st;
+    int sys = mkdirat(m->top, v->to, 0777) == 0 ? 0 : errno;
+
+    return sys == EEXIST && mv_there(m->top, v->to, &st) && S_ISDIR(st.st_mode) ? 0 : sys;
+}
+
+static int mv_do(const ckpt_mover *m, const ckpt_moves *list, const ckpt_move *v)
+{
+    switch ((ckpt_move_kind)v->kind) {
+    case CKPT_MOVE_IN:
+        return mv_in(m, v);
+    case CKPT_MOVE_OUT:
+        return mv_out(m, v);
+    case CKPT_MOVE_OVER:
+        return mv_over(m, v);
+    case CKPT_MOVE_FOLDER:
+        return mv_make(m, v);
+    case CKPT_MOVE_SYNC:
+        return mv_sync(m, list);
+    case CKPT_MOVE_COUNTS:
+        return 0;
+    }
+    return EINVAL;
+}
+
+/* Back to the beginning.  A sync stands for the disk's order in this direction too. */
+static int mv_undo(const ckpt_mover *m, const ckpt_moves *list)
+{
+    int rc = 0;
+
+    for (size_t i = list->n; rc == 0 && i-- > 0;) {
+        const ckpt_move *v = &list->at[i];
+
+        switch ((ckpt_move_kind)v->kind) {
+        case CKPT_MOVE_IN:
+            rc = mv_in_back(m, v);
+            break;
+        case CKPT_MOVE_OUT:
+            rc = mv_out_back(m, v);
+            break;
+        case CKPT_MOVE_OVER:
+            rc = mv_over_back(m, v);
+            break;
+        case CKPT_MOVE_FOLDER:
+            (void)unlinkat(m->top, v->to, AT_REMOVEDIR); // fails where it was there before
+            break;
+        case CKPT_MOVE_SYNC:
+            // best effort: the disk that has just failed must not stand in the way of the names
+            (void)mv_sync(m, list);
+            break;
+        case CKPT_MOVE_COUNTS:
+            break;
+        }
+    }
+    return rc;
+}
+
+/* ---- the list as a file ---- */
+
+/* All of a list's bytes into a file that has its name only when it is whole. */
+static int mv_write(const ckpt_mover *m, const ckpt_bytes *b)
+{
+    size_t done = 0;
+    int fd, rc = 0;
+
+    if (unlinkat(m->aside, mv_draft, 0) != 0 && errno != ENOENT)
+        return errno;
+    do
+        fd = openat(m->aside, mv_draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return errno;
+    while (rc == 0 && done < b->n) {
+        ssize_t put = write(fd, b->at + done, b->n - done);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            rc = put < 0 ? errno : ENOSPC;
+        else
+            done += (size_t)put;
+    }
+    if (rc == 0 && !m->no_fsync && ckpt_fsync(fd) != 0)
+        rc = errno;
+    if (close(fd) != 0 && errno != EINTR && rc == 0)
+        rc = errno;
+    if (rc == 0 && renameat(m->aside, mv_draft, m->aside, mv_name) != 0)
+        rc = errno;
+    if (rc == 0 && !m->no_fsync && ckpt_fsync(m->aside) != 0)
+        rc = errno;
+    return rc;
+}
+
+static bool mv_spell(ckpt_bytes *b, const ckpt_moves *list)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < list->n; i++) {
+        const ckpt_move *v = &list->at[i];
+
+        ok = ckpt_bytes_add(b, &v->kind, 1) && ckpt_bytes_add(b, v->from, strlen(v->from) + 1) &&
+             ckpt_bytes_add(b, v->to, strlen(v->to) + 1) &&
+             ckpt_bytes_add(b, v->save, strlen(v->save) + 1);
+    }
+    return ok && ckpt_bytes_add(b, "E", 1);
+}
+
+/* A path of plain parts below a folder, none of them a link that leads out of it. */
+static bool mv_safe(int at, const char *path)
+{
+    struct stat st;
+    char above[4096];
+
+    if (!ckpt_dir_parts_ok(path) || strlen(path) >= sizeof above)
+        return false;
+    for (const char *p = strchr(path, '/'); p != NULL; p = strchr(p + 1, '/')) {
+        memcpy(above, path, (size_t)(p - path));
+        above[p - path] = 0;
+        if (mv_there(at, above, &st) && !S_ISDIR(st.st_mode))
+            return false;
+    }
+    return true;
+}
+
+/* A list may have come with a folder of somebody else's: it must not reach out of it. */
+static bool mv_is_ours(const ckpt_mover *m, const ckpt_move *v)
+{
+    bool in = v->kind == CKPT_MOVE_IN, out = v->kind == CKPT_MOVE_OUT,
+         over = v->kind == CKPT_MOVE_OVER, folder = v->kind == CKPT_MOVE_FOLDER;
+
+    if (v->kind == CKPT_MOVE_SYNC || v->kind == CKPT_MOVE_COUNTS)
+        return true;
+    return (in || out || over || folder) && mv_safe(m->top, v->to) &&
+           (out || folder || mv_safe(m->aside, v->from)) &&
+           (in || folder || mv_safe(m->aside, v->save));
+}
+
+/* The moves in a list's bytes, which end with a NUL of ours; 0 or an errno value. */
+static int mv_parse(const ckpt_mover *m, const ckpt_bytes *b, ckpt_moves *list)
+{
+    size_t at = 0;
+
+    while (at + 1 < b->n && b->at[at] != 'E') {
+        const char *part[3];
+        ckpt_move *v = ckpt_vec_push(list);
+
+        if (v == NULL)
+            return ENOMEM;
+        v->kind = (char)b->at[at++];
+        for (size_t i = 0; i < 3; i++) {
+            part[i] = (const char *)b->at + at;
+            at += strlen(part[i]) + 1;
+            if (at >= b->n)
+                return EBADMSG;
+        }
+        v->from = part[0];
+        v->to = part[1];
+        v->save = part[2];
+        if (!mv_is_ours(m, v))
+            return EBADMSG;
+    }
+    return at + 2 == b->n ? 0 : EBADMSG;
+}
+
+/* Read the list; *found is false where there is none.  0 or an errno value. */
+static int mv_read(const ckpt_mover *m, ckpt_bytes *b, bool *found)
+{
+    char part[4096];
+    ssize_t n = 1;
+    int fd, rc = 0;
+
+    do
+        fd = openat(m->aside, mv_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    *found = fd >= 0;
+    if (fd < 0)
+        return errno == ENOENT ? 0 : errno;
+    while (rc == 0 && n != 0) {
+        n = read(fd, part, sizeof part);
+        if (n < 0 && errno != EINTR)
+            rc = errno;
+        else if (n > 0 && (b->n > MV_LIMIT || !ckpt_bytes_add(b, part, (size_t)n)))
+            rc = ENOMEM;
+    }
+    (void)close(fd);
+    return rc == 0 && !ckpt_bytes_add(b, "", 1) ? ENOMEM : rc;
+}
+
+/* The list has been carried out, or undone: without its name nobody will look at it again. */
+static int mv_forget(const ckpt_mover *m)
+{
+    int sys = ckpt_dir_remove(m->aside, mv_name);
+
+    if (sys != 0)
+        return sys;
+    return m->no_fsync || ckpt_fsync(m->aside) == 0 ? 0 : errno;
+}
+
+/* ---- the whole ---- */
+
+static int mv_failed(const ckpt_mover *m, const ckpt_move *v, int sys, ckpt_err *err)
+{
+    if (v->kind == CKPT_MOVE_SYNC)
+        return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot sync the folder", m->shown);
+    if (sys == EEXIST)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s/%s: was made by someone else meanwhile; use --force to replace it",
+                         m->shown, v->to);
+    return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: cannot rename", m->shown, v->to);
+}
+
+int ckpt_moves_run(const ckpt_mover *m, const ckpt_moves *list, bool *stuck, ckpt_err *err)
+{
+    ckpt_bytes b = {0};
+    int sys = mv_spell(&b, list) ? mv_write(m, &b) : ENOMEM;
+    int rc = CKPT_OK;
+
+    ckpt_vec_free(&b);
+    *stuck = false;
+    if (sys != 0) {
+        *stuck = mv_forget(m) != 0;
+        return sys == ENOMEM
+                   ? ckpt_fail_memory(err)
+                   : ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot note what is renamed", m->shown);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < list->n; i++) {
+        sys = mv_do(m, list, &list->at[i]);
+        if (sys != 0)
+            rc = mv_failed(m, &list->at[i], sys, err);
+    }
+    if (rc != CKPT_OK)
+        *stuck = mv_undo(m, list) != 0;
+    // Names that are as wanted are not given up for a list that cannot be removed: recovering from
+    // it would change nothing.
+    if (!*stuck)
+        *stuck = mv_forget(m) != 0 && rc != CKPT_OK;
+    return rc;
+}
+
+int ckpt_moves_recover(const ckpt_mover *m)
+{
+    ckpt_bytes b = {0};
+    ckpt_moves list = {0};
+    bool found = false, counts = false;
+    int rc = mv_read(m, &b, &found);
+
+    if (rc == 0 && found)
+        rc = mv_parse(m, &b, &list);
+    for (size_t i = 1; rc == 0 && i < list.n; i++)
+        counts = counts || (list.at[i].kind == CKPT_MOVE_COUNTS && mv_done(m, &list.at[i - 1]));
+    for (size_t i = 0; counts && rc == 0 && i < list.n; i++)
+        rc = mv_do(m, &list, &list.at[i]);
+    if (found && !counts && rc == 0)
+        rc = mv_undo(m, &list);
+    if (found && rc == 0)
+        rc = mv_forget(m);
+    ckpt_vec_free(&list);
+    ckpt_vec_free(&b);
+    return rc;
+}

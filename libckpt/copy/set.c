@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * set.c: from what is in a folder and what is to come to a list of renames.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libckpt/copy/set.h"
+
+enum { SET_BUFFER = 1 << 16 /* bytes of a file that are compared at once */ };
+
+/* A head or part that is there. */
+typedef struct set_old {
+    const char *name;
+    ckpt_set_name is;
+    bool input;        /* it is read */
+    bool ours;         /* a file of the new set has this name */
+    bool goes;         /* it is removed */
+    const char *saved; /* where it lies aside, once it was moved out */
+} set_old;
+
+CKPT_VEC(set_olds, set_old);
+
+typedef struct set_work {
+    const ckpt_dir *dir; /* of the job, like the four below */
+    const ckpt_map *to, *inputs;
+    bool force, no_fsync;
+    int aside;
+    ckpt_arena *arena;
+    set_olds old;
+    ckpt_set_name head_is; /* of the new set's head */
+    size_t head;           /* its index in to->files: always the last one */
+    const set_old *live;   /* what readers take now, or NULL */
+    ckpt_moves list;
+    unsigned n_saved;
+    bool failed; /* out of memory while the list was made */
+    ckpt_err *err;
+} set_work;
+
+/* ---- looking ---- */
+
+static ckpt_set_name set_look(const ckpt_map *to, const char *name)
+{
+    return to->set->look != NULL ? to->set->look(name) : (ckpt_set_name){.what = CKPT_SET_OTHER};
+}
+
+static bool set_there(int at, const char *name, struct stat *st)
+{
+    return fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static bool set_is_input(const set_work *w, const char *name)
+{
+    struct stat st;
+
+    return (set_there(w->dir->fd, name, &st) && ckpt_dir_is_input(w->inputs, &st)) ||
+           (fstatat(w->dir->fd, name, &st, 0) == 0 && ckpt_dir_is_input(w->inputs, &st));
+}
+
+/* Note a name of the folder if readers of such sets look for it. */
+static int set_note_old(set_work *w, const char *name)
+{
+    ckpt_set_name is = set_look(w->to, name);
+    struct stat st;
+    set_old *o;
+
+    if (is.what == CKPT_SET_OTHER || !set_there(w->dir->fd, name, &st) || S_ISDIR(st.st_mode))
+        return CKPT_OK;
+    o = ckpt_vec_push(&w->old);
+    if (o == NULL)
+        return ckpt_fail_memory(w->err);
+    o->is = is;
+    o->input = set_is_input(w, name);
+    o->name = ckpt_arena_string(w->arena, name, strlen(name));
+    for (size_t i = 0; !o->ours && i < w->to->files.n; i++)
+        o->ours = strcmp(w->to->files.at[i].path, name) == 0;
+    return o->name != NULL ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+/* Most preferred first, parts last; by name, so that every run does the same. */
+static int set_order(const void *pa, const void *pb)
+{
+    const set_old *a = pa, *b = pb;
+
+    if (a->is.what != b->is.what)
+        return a->is.what == CKPT_SET_HEAD ? -1 : 1;
+    if (a->is.order != b->is.order)
+        return a->is.order < b->is.order ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static int set_list_old(set_work *w)
+{
+    int fd = openat(w->dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (dir == NULL) {
+        rc = ckpt_fail_sys(w->err, CKPT_EIO, errno, "%s: cannot list the folder", w->dir->path);
+        if (fd >= 0)
+            (void)close(fd);
+        return rc;
+    }
+    errno = 0;
+    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)) != NULL; errno = 0)
+        rc = set_note_old(w, d->d_name);
+    if (rc == CKPT_OK && errno != 0)
+        rc = ckpt_fail_sys(w->err, CKPT_EIO, errno, "%s: cannot list the folder", w->dir->path);
+    (void)closedir(dir);
+    if (w->old.n > 0)
+        qsort(w->old.at, w->old.n, sizeof *w->old.at, set_order);
+    w->live = w->old.n > 0 && w->old.at[0].is.what == CKPT_SET_HEAD ? &w->old.at[0] : NULL;
+    return rc;
+}
+
+/* ---- files beside head and parts ---- */
+
+/* True if a file holds these bytes; one that cannot be read does not. */
+static bool set_holds(int at, const char *name, const uint8_t *bytes, uint64_t n)
+{
+    int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    uint8_t *buffer = ckpt_alloc(SET_BUFFER);
+    struct stat st;
+    bool equal = fd >= 0 && buffer != NULL && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                 (uint64_t)st.st_size == n;
+
+    for (uint64_t done = 0; equal && done < n;) {
+        size_t some = n - done < SET_BUFFER ? (size_t)(n - done) : SET_BUFFER;
+
+        equal = pread(fd, buffer, some, (off_t)done) == (ssize_t)some &&
+                memcmp(buffer, bytes + done, some) == 0;
+        done += some;
+    }
+    ckpt_free(buffer);
+    if (fd >= 0)
+        (void)close(fd);
+    return equal;
+}
+
+static bool set_is_side(const set_work *w, size_t i)
+{
+    return i != w->head && set_look(w->to, w->to->files.at[i].path).what == CKPT_SET_OTHER;
+}
+
+/* True if side file i is there as it is to be: then it is left alone. */
+static bool set_side_stands(const set_work *w, size_t i)
+{
+    const ckpt_map_file *f = &w->to->files.at[i];
+    const ckpt_literal *l = f->literals.n == 1 ? &f->literals.at[0] : NULL;
+
+    if (f->size > 0 && (l == NULL || l->at != 0 || l->n != f->size))
+        return false;
+    return set_holds(w->dir->fd, f->path, l != NULL ? l->bytes : NULL, f->size);
+}
+
+/* True if a file beside head and parts changes while a model is there. */
+static bool set_sides_change(const set_work *w)
+{
+    for (size_t i = 0; w->live != NULL && i < w->to->files.n; i++) {
+        if (set_is_side(w, i) && !set_side_stands(w, i))
+            return true;
+    }
+    return false;
+}
+
+/* ---- what may be replaced, and what goes ---- */
+
+/* A file that is to be written: its name is free, or of a file that may go. */
+static int set_check_name(const set_work *w, const char *name)
+{
+    struct stat st;
+
+    // links to folders elsewhere would take the file out of this one
+    for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
+        char *above = ckpt_arena_string(w->arena, name, (uint64_t)(p - name));
+
+        if (above == NULL)
+            return ckpt_fail_memory(w->err);
+        if (set_there(w->dir->fd, above, &st) && !S_ISDIR(st.st_mode))
+            return ckpt_fail(w->err, CKPT_EUSAGE, "%s/%s: is not a folder; choose another output",
+                             w->dir->path, above);
+    }
+    if (!set_there(w->dir->fd, name, &st))
+        return errno == ENOENT ? CKPT_OK
+                               : ckpt_fail_sys(w->err, CKPT_EIO, errno, "%s/%s: cannot stat",
+                                               w->dir->path, name);
+    if (set_is_input(w, name))
+        return ckpt_fail(w->err, CKPT_EUSAGE,
+                         "%s/%s: is one of the files that are read; choose another output",
+                         w->dir->path, name);
+    if (S_ISDIR(st.st_mode))
+        return ckpt_fail(w->err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output",
+                         w->dir->path, name);
+    if (!w->force)
+        return ckpt_fail(w->err, CKPT_EUSAGE, "%s/%s: exists already; use --force to replace it",
+                         w->dir->path, name);
+    return CKPT_OK;
+}
+
+/* Old heads and parts of one kind; true if readers would take one of them before the new head. */
+static bool set_kind_shadows(const set_work *w, uint32_t kind, const set_old **input)
+{
+    bool shadows = false;
+
+    *input = NULL;
+    for (size_t i = 0; i < w->old.n; i++) {
+        const set_old *o = &w->old.at[i];
+
+        if (o->is.kind != kind)
+            continue;
+        shadows = shadows || (o->is.what == CKPT_SET_HEAD && o->is.order < w->head_is.order);
+        if (o->input)
+            *input = o;
+    }
+    return shadows;
+}
+
+/*
+ * The set replaces all of its own kind, and of other kinds what readers would take before it.  What
+ * is read never goes.
+ */
+static int set_decide(set_work *w, set_old *o)
+{
+    bool same = o->is.kind == w->head_is.kind;
+    const set_old *input = NULL;
+    bool shadows = set_kind_shadows(w, o->is.kind, &input);
+
+    if (o->ours || (!same && (!shadows || w->to->set->keep_others)))
+        return CKPT_OK;
+    if (shadows && input != NULL)
+        return ckpt_fail(w->err, CKPT_EUSAGE,
+                         "%s/%s: is read, and loaders would take it before what is to be written; "
+                         "choose another output",
+                         w->dir->path, input->name);
+    if (shadows && !w->force)
+        return ckpt_fail(w->err, CKPT_EUSAGE,
+                         "%s/%s: exists already, and loaders would take it before what is to be "
+                         "written; use --force to replace it",
+                         w->dir->path, o->name);
+    o->goes = w->force && input == NULL;
+    return CKPT_OK;
+}
+
+/* The files beside a model that is read belong to it. */
+static int set_check_sides(const set_work *w)
+{
+    for (size_t i = 0; set_sides_change(w) && i < w->old.n; i++) {
+        if (w->old.at[i].input)
+            return ckpt_fail(w->err, CKPT_EUSAGE,
+                             "%s/%s: is read, and files beside it would change; choose another "
+                             "output",
+                             w->dir->path, w->old.at[i].name);
+    }
+    return CKPT_OK;
+}
+
+static int set_open(set_work *w)
+{
+    int rc = CKPT_OK;
+
+    w->arena = ckpt_arena_new(0);
+    if (w->arena == NULL)
+        return ckpt_fail_memory(w->err);
+    w->head = w->to->files.n - 1;
+    w->head_is = set_look(w->to, w->to->files.at[w->head].path);
+    if (w->to->set->look != NULL)
+        rc = set_list_old(w);
+    for (size_t i = 0; rc == CKPT_OK && i < w->to->files.n; i++)
+        rc = set_check_name(w, w->to->files.at[i].path);
+    for (size_t i = 0; rc == CKPT_OK && i < w->old.n; i++)
+        rc = set_decide(w, &w->old.at[i]);
+    return rc == CKPT_OK ? set_check_sides(w) : rc;
+}
+
+static void set_close(set_work *w)
+{
+    ckpt_vec_free(&w->old);
+    ckpt_vec_free(&w->list);
+    ckpt_arena_free(w->arena);
+}
+
+static set_work set_begin(const ckpt_set_job *job, ckpt_err *err)
+{
+    return (set_work){.dir = job->dir,
+                      .to = job->to,
+                      .inputs = job->inputs,
+                      .force = job->force,
+                      .no_fsync = job->no_fsync,
+                      .aside = -1,
+                      .err = err};
+}
+
+int ckpt_set_check(const ckpt_set_job *job, ckpt_err *err)
+{
+    set_work w = set_begin(job, err);
+    int rc = set_open(&w);
+
+    set_close(&w);
+    return rc;
+}
+
+/* ---- the list ---- */
+
+static void set_add(set_work *w, ckpt_move_kind kind, const char *from, const char *to,
+                    const char *save)
+{
+    ckpt_move *v =
+        w->failed || from == NULL || to == NULL || save == NULL ? NULL : ckpt_vec_push(&w->list);
+
+    w->failed = v == NULL;
+    if (v != NULL)
+        *v = (ckpt_move){(char)kind, from, to, save};
+}
+
+static void set_mark(set_work *w, ckpt_move_kind kind)
+{
+    set_add(w, kind, "", "", "");
+}
+
+/* A name aside for what is replaced. */
+static const char *set_save(set_work *w)
+{
+    return ckpt_arena_printf(w->arena, "was/%u", w->n_saved++);
+}
+
+static void set_out(set_work *w, set_old *o)
+{
+    o->saved = set_save(w);
+    set_add(w, CKPT_MOVE_OUT, "", o->name, o->saved);
+}
+
+/* Give file i its name; without_old: what had it is gone by then. */
+static void set_put(set_work *w, size_t i, bool without_old)
+{
+    const char *name = w->to->files.at[i].path;
+    const char *from = ckpt_arena_printf(w->arena, "new/%s", name);
+    struct stat st;
+
+    for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/'))
+        set_add(w, CKPT_MOVE_FOLDER, "", ckpt_arena_string(w->arena, name, (uint64_t)(p - name)),
+                "");
+    if (!without_old && w->force && set_there(w->dir->fd, name, &st))
+        set_add(w, CKPT_MOVE_OVER, from, name, set_save(w));
+    else
+        set_add(w, CKPT_MOVE_IN, from, name, "");
+}
+
+/* ---- the three kinds of files ---- */
+
+static void set_put_sides(set_work *w)
+{
+    for (size_t i = 0; i < w->to->files.n; i++) {
+        if (set_is_side(w, i) && !set_side_stands(w, i))
+            set_put(w, i, false);
+    }
+}
+
+static void set_put_parts(set_work *w)
+{
+    for (size_t i = 0; i < w->head; i++) {
+        if (!set_is_side(w, i))
+            set_put(w, i, false);
+    }
+}
+
+/* What goes of the old parts, or of the old heads: the least preferred first, the live one last. */
+static void set_drop(set_work *w, uint8_t what)
+{
+    for (size_t i = w->old.n; i-- > 0;) {
+        set_old *o = &w->old.at[i];
+
+        if (o->goes && o->is.what == what && o->saved == NULL)
+            set_out(w, o);
+    }
+}
+
+/* ---- three ways ---- */
+
+/* The head decides. */
+static void set_by_head(set_work *w)
+{
+    bool shadowed = false;
+
+    set_put_sides(w);
+    set_put_parts(w);
+    set_mark(w, CKPT_MOVE_SYNC);
+    for (size_t i = 0; i < w->old.n; i++) {
+        const set_old *o = &w->old.at[i];
+
+        shadowed =
+            shadowed || (o->goes && o->is.what == CKPT_SET_HEAD && o->is.order < w->head_is.order);
+    }
+    set_put(w, w->head, false);
+    if (!shadowed)
+        set_mark(w, CKPT_MOVE_COUNTS);
+    set_mark(w, CKPT_MOVE_SYNC);
+    set_drop(w, CKPT_SET_HEAD);
+    // the last of them was the one that readers took
+    if (shadowed)
+        set_mark(w, CKPT_MOVE_COUNTS);
+    set_mark(w, CKPT_MOVE_SYNC);
+    set_drop(w, CKPT_SET_PART);
+    set_mark(w, CKPT_MOVE_SYNC);
+}
+
+/* For a moment no head is there. */
+static void set_in_the_dark(set_work *w)
+{
+    for (size_t i = w->old.n; i-- > 0;) {
+        if (w->old.at[i].is.what == CKPT_SET_HEAD)
+            set_out(w, &w->old.at[i]);
+    }
+    set_mark(w, CKPT_MOVE_SYNC);
+    set_drop(w, CKPT_SET_PART);
+    set_put_sides(w);
+    set_put_parts(w);
+    set_mark(w, CKPT_MOVE_SYNC);
+    set_put(w, w->head, true);
+    set_mark(w, CKPT_MOVE_COUNTS);
+    // heads that stay are less preferred than the new one
+    for (size_t i = 0; i < w->old.n; i++) {
+        const set_old *o = &w->old.at[i];
+
+        if (o->is.what == CKPT_SET_HEAD && !o->goes && !o->ours)
+            set_add(w, CKPT_MOVE_IN, o->saved, o->name, "");
+    }
+    set_mark(w, CKPT_MOVE_SYNC);
+}
+
+/* The bridge's index and second names of the parts, aside; false: no bridge can be had. */
+static bool set_build_bridge(set_work *w)
+{
+    const ckpt_set *set = w->to->set;
+    bool ok = mkdirat(w->aside, "mid", 0777) == 0;
+    int fd;
+
+    for (size_t i = 0; ok && i < w->head; i++) {
+        const char *name = w->to->files.at[i].path;
+        const char *from = ckpt_arena_printf(w->arena, "new/%s", name),
+                   *to = ckpt_arena_printf(w->arena, "mid/%zu", i);
+
+        if (!set_is_side(w, i))
+            ok = from != NULL && to != NULL && linkat(w->aside, from, w->aside, to, 0) == 0;
+    }
+    if (!ok)
+        return false;
+    fd = openat(w->aside, "mid/head", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return false;
+    for (size_t done = 0; ok && done < set->n_bridge;) {
+        ssize_t put = write(fd, set->bridge + done, set->n_bridge - done);
+
+        if (put > 0)
+            done += (size_t)put;
+        ok = put > 0 || (put < 0 && errno == EINTR);
+    }
+    ok = ok && (w->no_fsync || ckpt_fsync(fd) == 0);
+    return close(fd) == 0 && ok;
+}
+
+/* The new parts count under hidden names until all have their own. */
+static void set_over_bridge(set_work *w)
+{
+    const char *head = w->to->files.at[w->head].path;
+
+    for (int out = 0; out < 2; out++) {
+        for (size_t i = 0; i < w->head; i++) {
+            const char *hidden =
+                ckpt_arena_printf(w->arena, CKPT_SET_HIDDEN, w->to->files.at[i].path);
+
+            if (set_is_side(w, i))
+                continue;
+            if (out)
+                set_add(w, CKPT_MOVE_OUT, "", hidden, set_save(w));
+            else
+                set_add(w, CKPT_MOVE_IN, ckpt_arena_printf(w->arena, "mid/%zu", i), hidden, "");
+        }
+        set_mark(w, CKPT_MOVE_SYNC);
+        if (out)
+            break;
+        set_add(w, CKPT_MOVE_OVER, "mid/head", head, set_save(w));
+        set_mark(w, CKPT_MOVE_COUNTS);
+        set_mark(w, CKPT_MOVE_SYNC);
+        set_put_parts(w);
+        set_drop(w, CKPT_SET_HEAD);
+        set_drop(w, CKPT_SET_PART);
+        set_mark(w, CKPT_MOVE_SYNC);
+        set_put(w, w->head, false);
+        set_mark(w, CKPT_MOVE_SYNC);
+    }
+}
+
+/* The index that counts now is to be replaced, and parts that it may lead to are, too. */
+static bool set_needs_bridge(const set_work *w)
+{
+    bool parts = false;
+
+    for (size_t i = 0; i < w->old.n; i++)
+        parts = parts || (w->old.at[i].is.what == CKPT_SET_PART && w->old.at[i].ours);
+    return parts && w->live != NULL && w->live->ours;
+}
+
+static void set_make_list(set_work *w)
+{
+    if (set_sides_change(w))
+        set_in_the_dark(w);
+    else if (!set_needs_bridge(w))
+        set_by_head(w);
+    else if (w->to->set->bridge != NULL && set_build_bridge(w))
+        set_over_bridge(w);
+    else
+        set_in_the_dark(w);
+}
+
+int ckpt_set_commit(const ckpt_set_job *job, int aside, size_t *n_gone, bool *stuck, ckpt_err *err)
+{
+    const ckpt_mover mover = {
+        .top = job->dir->fd, .aside = aside, .no_fsync = job->no_fsync, .shown = job->dir->path};
+    set_work w = set_begin(job, err);
+    int rc = set_open(&w);
+
+    *stuck = false;
+    *n_gone = 0;
+    w.aside = aside;
+    if (rc == CKPT_OK && mkdirat(aside, "was", 0777) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot make a folder for what is replaced",
+                           job->dir->path);
+    if (rc == CKPT_OK) {
+        set_make_list(&w);
+        rc = w.failed ? ckpt_fail_memory(err) : ckpt_moves_run(&mover, &w.list, stuck, err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < w.old.n; i++)
+        *n_gone += w.old.at[i].goes;
+    set_close(&w);
+    return rc;
+}
