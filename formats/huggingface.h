@@ -26,6 +26,8 @@ typedef enum ckpt_hf_role {
     CKPT_HF_SHARD
 } ckpt_hf_role;
 
+enum { CKPT_HF_ADAPTER = 2 /* family of adapter_model.safetensors; the next one is its .bin */ };
+
 /* A file name understood. */
 typedef struct ckpt_hf_name {
     ckpt_hf_role role;

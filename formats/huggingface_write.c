@@ -10,13 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/hf_config.h"
+#include "formats/hf_side.h"
 #include "formats/hf_split.h"
 #include "formats/huggingface.h"
 #include "formats/json.h"
 #include "libckpt/base/dtype.h"
-
-#define HFW_SIDE_MAX (UINT64_C(64) << 20) /* bytes of one side file */
 
 /* What differs between the two ways to write. */
 typedef struct hfw_style {
@@ -33,39 +31,8 @@ typedef struct hfw_writer {
     ckpt_hf_sums sums;
     uint32_t first;    /* index of the first shard in to->files */
     const char *dtype; /* what config.json is to state, as torch spells it; NULL: as it is */
+    bool adapter;      /* the source is one of PEFT's, and so is what is written */
 } hfw_writer;
-
-/* ---- side files ---- */
-
-/* Is this a small file that belongs to the model: configuration, tokenizer? */
-static bool hfw_is_side_file(const char *name)
-{
-    static const char *const names[] = {
-        "config.json",       "generation_config.json",   "tokenizer.json", "tokenizer_config.json",
-        "vocab.json",        "special_tokens_map.json",  "vocab.txt",      "merges.txt",
-        "added_tokens.json", "preprocessor_config.json",
-    };
-    size_t n = strlen(name);
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    }
-    return strncmp(name, "chat_template.", 14) == 0 ||
-           (n > 6 && strcmp(name + n - 6, ".model") == 0);
-}
-
-/* A whole small file of the output. */
-static int hfw_add_literal(hfw_writer *w, const char *name, const void *bytes, uint64_t n)
-{
-    ckpt_map_file file = {.path = name, .size = n};
-    uint32_t index = 0;
-    int rc = ckpt_map_add_file(w->to, &file, &index, w->err);
-
-    if (rc == CKPT_OK && n > 0)
-        rc = ckpt_map_add_literal(w->to, index, 0, bytes, n, w->err);
-    return rc;
-}
 
 /*
  * The dtype that config.json must state: that of most elements, where it is not the source's own.
@@ -99,120 +66,23 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
     return NULL;
 }
 
-/* The n bytes of a side file, changed where they would not be true of the output. */
-static int hfw_add_side_file(hfw_writer *w, const ckpt_listing *list, const char *name,
-                             const char *text, uint64_t n)
-{
-    ckpt_bytes changed = {0};
-    int rc = CKPT_OK;
+/* ---- adapters ---- */
 
-    if (!w->dtype || strcmp(name, "config.json") != 0)
-        return hfw_add_literal(w, name, text, n);
-    switch (ckpt_hf_config_dtype(&changed, text, n, w->dtype)) {
-    case CKPT_OK:
-        rc = hfw_add_literal(w, name, changed.at, changed.n);
-        break;
-    case CKPT_EFORMAT:
-        rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                           "%s/%s: not a JSON object, so it cannot say that the weights are %s: "
-                           "copied as it is",
-                           list->folder, name, w->dtype);
-        if (rc == CKPT_OK)
-            rc = hfw_add_literal(w, name, text, n);
-        break;
-    default:
-        rc = ckpt_fail_memory(w->err);
+/* All of the source's files have names of adapters. */
+static bool hfw_is_adapter(const ckpt_map *from)
+{
+    for (size_t i = 0; i < from->files.n; i++) {
+        ckpt_hf_name n = ckpt_hf_parse_name(ckpt_hf_base(from->files.at[i].path));
+
+        if (n.role == CKPT_HF_OTHER || n.family < CKPT_HF_ADAPTER || n.family > CKPT_HF_ADAPTER + 1)
+            return false;
     }
-    ckpt_vec_free(&changed);
-    return rc;
+    return from->files.n > 0;
 }
 
-/* Copied whole: the output says of the model what its source said. */
-static int hfw_copy_side_file(hfw_writer *w, const ckpt_listing *list, const ckpt_entry *e)
+static const char *hfw_stem(const hfw_writer *w)
 {
-    char *bytes = NULL;
-    uint64_t n = 0;
-
-    if (e->size > HFW_SIDE_MAX)
-        return ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                             "%s/%s: %" PRIu64 " bytes are too many for a side file: not copied",
-                             list->folder, e->name, e->size);
-    char *path = ckpt_arena_printf(w->to->arena, "%s/%s", list->folder, e->name);
-    int rc =
-        path ? ckpt_io_slurp(&bytes, &n, path, HFW_SIDE_MAX, w->err) : ckpt_fail_memory(w->err);
-    if (rc == CKPT_OK)
-        rc = hfw_add_side_file(w, list, e->name, bytes, n);
-    ckpt_free(bytes);
-    return rc;
-}
-
-/*
- * The folder a path stands in ("." when it has none), in the map's arena; of "." and "..", which
- * are no names, the folder above.
- */
-static char *hfw_parent(ckpt_map *map, const char *path)
-{
-    size_t n = strlen(path), end;
-
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    end = n;
-    while (n > 0 && path[n - 1] != '/')
-        n--;
-    if ((end - n == 1 || end - n == 2) && strncmp(path + n, "..", end - n) == 0)
-        return ckpt_arena_printf(map->arena, "%.*s/..", (int)end, path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return ckpt_arena_string(map->arena, n ? path : ".", n ? n : 1);
-}
-
-/*
- * Where the side files of a source are: its folder; a DeepSpeed tag (its parent has `latest`): the
- * folder above.
- */
-static int hfw_side_folder(ckpt_map *scratch, const ckpt_map *from, ckpt_listing *out,
-                           ckpt_err *err)
-{
-    const char *folder = from->path ? from->path : ".";
-    ckpt_listing above;
-    ckpt_err ignored = {0};
-    int rc = ckpt_listing_read(out, scratch, folder, &ignored);
-
-    if (rc == CKPT_EMISSING) { // a file: the folder it is in
-        folder = hfw_parent(scratch, folder);
-        return folder ? ckpt_listing_read(out, scratch, folder, err) : ckpt_fail_memory(err);
-    }
-    if (rc != CKPT_OK)
-        return ckpt_fail(err, rc, "%s", ignored.text);
-    if (ckpt_listing_find(out, "latest") || ckpt_listing_find(out, "config.json"))
-        return CKPT_OK;
-    folder = hfw_parent(scratch, folder);
-    if (!folder)
-        return ckpt_fail_memory(err);
-    if (ckpt_listing_read(&above, scratch, folder, &ignored) == CKPT_OK &&
-        ckpt_listing_find(&above, "latest"))
-        *out = above;
-    return CKPT_OK;
-}
-
-/*
- * Listings live in a map of their own: a folder of many files must not stay in the target's
- * arena.
- */
-static int hfw_side_files(hfw_writer *w, const ckpt_map *from)
-{
-    ckpt_map *scratch = NULL;
-    ckpt_listing list = {0};
-    int rc = ckpt_map_new(&scratch, 0, w->err);
-
-    if (rc == CKPT_OK)
-        rc = hfw_side_folder(scratch, from, &list, w->err);
-    for (size_t i = 0; rc == CKPT_OK && i < list.n; i++) {
-        if (!list.entry[i].is_dir && hfw_is_side_file(list.entry[i].name))
-            rc = hfw_copy_side_file(w, &list, &list.entry[i]);
-    }
-    ckpt_map_free(scratch);
-    return rc;
+    return w->adapter ? "adapter_model" : w->style->stem;
 }
 
 /* ---- shards ---- */
@@ -249,9 +119,9 @@ static void hfw_shard_name(const hfw_writer *w, uint32_t i, bool suffix, char ou
     const char *end = suffix ? w->style->suffix : "";
 
     if (w->sums.n_shards == 1)
-        snprintf(out, 64, "%s%s", w->style->stem, end);
+        snprintf(out, 64, "%s%s", hfw_stem(w), end);
     else
-        snprintf(out, 64, "%s-%05" PRIu32 "-of-%05" PRIu32 "%s", w->style->stem, i + 1,
+        snprintf(out, 64, "%s-%05" PRIu32 "-of-%05" PRIu32 "%s", hfw_stem(w), i + 1,
                  w->sums.n_shards, end);
 }
 
@@ -331,9 +201,9 @@ static int hfw_add_index(hfw_writer *w)
     char name[64];
     int rc = hfw_index_text(w, false, &text);
 
-    snprintf(name, sizeof name, "%s%s.index.json", w->style->stem, w->style->suffix);
+    snprintf(name, sizeof name, "%s%s.index.json", hfw_stem(w), w->style->suffix);
     if (rc == CKPT_OK)
-        rc = hfw_add_literal(w, name, text.at, text.n);
+        rc = ckpt_hf_add_literal(w->to, name, text.at, text.n, w->err);
     ckpt_vec_free(&text);
     return rc;
 }
@@ -341,15 +211,26 @@ static int hfw_add_index(hfw_writer *w)
 /* ---- the set ---- */
 
 /* How loaders choose: the families in their order, a single file before an index. */
-static ckpt_set_name hfw_look(const char *file_name)
+static ckpt_set_name hfw_look_at(const char *file_name, bool adapters)
 {
     ckpt_hf_name n = ckpt_hf_parse_name(file_name);
     ckpt_set_name out = {.order = 2 * n.family + (n.role == CKPT_HF_INDEX), .kind = n.family};
+    bool is_adapter = n.family >= CKPT_HF_ADAPTER && n.family < CKPT_HF_ADAPTER + 2;
 
-    // variants are asked for by name
-    if (n.n_variant == 0 && n.role != CKPT_HF_OTHER)
+    // variants are asked for by name, and an adapter is no rival of its model
+    if (n.n_variant == 0 && n.role != CKPT_HF_OTHER && is_adapter == adapters)
         out.what = n.role == CKPT_HF_SHARD ? CKPT_SET_PART : CKPT_SET_HEAD;
     return out;
+}
+
+static ckpt_set_name hfw_look(const char *file_name)
+{
+    return hfw_look_at(file_name, false);
+}
+
+static ckpt_set_name hfw_look_adapter(const char *file_name)
+{
+    return hfw_look_at(file_name, true);
 }
 
 /* All files of the folder belong together. */
@@ -362,8 +243,9 @@ static int hfw_make_set(hfw_writer *w, const ckpt_target *target)
     if (rc == CKPT_OK && w->sums.n_shards > 1)
         rc = hfw_index_text(w, true, &text);
     if (rc == CKPT_OK) {
-        *set = (ckpt_set){
-            .name = "model", .look = hfw_look, .keep_others = target->keep_other_weights};
+        *set = (ckpt_set){.name = w->adapter ? "adapter" : "model",
+                          .look = w->adapter ? hfw_look_adapter : hfw_look,
+                          .keep_others = target->keep_other_weights};
         set->n_bridge = text.n;
         set->bridge = text.n ? ckpt_arena_copy(w->to->arena, text.at, text.n) : NULL;
         rc = set->bridge || !text.n ? CKPT_OK : ckpt_fail_memory(w->err);
@@ -373,6 +255,25 @@ static int hfw_make_set(hfw_writer *w, const ckpt_target *target)
     return rc;
 }
 
+/* transformers 5 holds a layer's experts in one tensor; save_pretrained takes them apart again. */
+static int hfw_note_packed(hfw_writer *w)
+{
+    static const char end[] = ".experts.gate_up_proj";
+
+    for (size_t i = 0; i < w->to->tensors.n; i++) {
+        const ckpt_tensor *t = w->to->tensors.at[i];
+        size_t n = strlen(t->name);
+
+        if (n > sizeof end && t->ndim == 3 && strcmp(t->name + n - (sizeof end - 1), end) == 0)
+            return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                                 "experts are written packed, as transformers 5 holds them "
+                                 "(%.200s): it loads this folder; programs that expect the names "
+                                 "of the hub (experts.0.gate_proj.weight) do not",
+                                 t->name);
+    }
+    return CKPT_OK;
+}
+
 /*
  * Side files, shards, index: files appear in this order, so whoever sees the last one sees them
  * all.
@@ -380,17 +281,22 @@ static int hfw_make_set(hfw_writer *w, const ckpt_target *target)
 static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *target)
 {
     w->shard = ckpt_alloc(w->to->tensors.n * sizeof *w->shard);
-    int rc = w->shard ? hfw_split(w, target->max_shard_size) : ckpt_fail_memory(w->err);
+    w->adapter = hfw_is_adapter(from);
+    // PEFT reads no shards
+    uint64_t limit = w->adapter ? 0 : target->max_shard_size;
+    int rc = w->shard ? hfw_split(w, limit) : ckpt_fail_memory(w->err);
 
     w->dtype = hfw_config_dtype(w->to, from, target);
     if (rc == CKPT_OK && target->copy_side_files)
-        rc = hfw_side_files(w, from);
+        rc = ckpt_hf_side_files(w->to, from, w->dtype, w->adapter, w->err);
     if (rc == CKPT_OK)
         rc = hfw_add_shards(w);
     if (rc == CKPT_OK && w->sums.n_shards > 1)
         rc = hfw_add_index(w);
     if (rc == CKPT_OK)
         rc = hfw_make_set(w, target);
+    if (rc == CKPT_OK)
+        rc = hfw_note_packed(w);
     ckpt_free(w->shard);
     return rc;
 }
