@@ -324,7 +324,8 @@ typedef struct ckpt_clean_opts {
 
 /*
  * Remove what interrupted runs left in a folder: ".NAME.ckpt-XXXXXX.tmp" files that nobody has locked, when the youngest
- * of them is over an hour old; ".NAME.ckpt-partial" folders whose journal nobody has locked.  Follows no link.
+ * of them is over an hour old; ".NAME.ckpt-partial" folders whose journal nobody has locked: what such a run was replacing is put in order first.
+ * Follows no link.
  *
  * Errors   CKPT_EUSAGE: not a folder; CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
  */

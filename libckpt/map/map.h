@@ -144,8 +144,8 @@ typedef struct ckpt_set {
     uint64_t n_bridge;
 } ckpt_set;
 
-/* A part's hidden name, made of its own. */
-#define CKPT_SET_HIDDEN ".%s.ckpt-new"
+/* A part's hidden name, made of its own; readers look at how it ends. */
+#define CKPT_SET_HIDDEN ".ckpt-new.%s"
 
 typedef struct ckpt_map ckpt_map;
 

@@ -24,12 +24,13 @@ if [ -n "$install" ]; then
 fi
 
 build=$(dirname "$bin")
-make -s B="$build" "$build/gen_zero" "$build/golden_map" || status=1
+make -s B="$build" "$build/gen_zero" "$build/golden_map" "$build/ioshim.so" || status=1
 
 if [ -x "$venv/bin/python" ]; then
     DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures || status=1
     "$venv/bin/python" tests/interop/real_deepspeed.py --bin "$bin" || status=1
     "$venv/bin/python" tests/interop/warm_start.py --bin "$bin" || status=1
+    "$venv/bin/python" tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so" || status=1
     "$venv/bin/python" tests/interop/muon.py --bin "$bin" || status=1
     if [ -d ../shared/golden ]; then
         "$venv/bin/python" tests/interop/engine.py --bin "$bin" || status=1
