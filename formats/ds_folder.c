@@ -140,8 +140,8 @@ static int dsf_enter(ckpt_ds *ds, ckpt_listing *list, const char *name)
 /* Enter the highest checkpoint-N that holds `latest`.  *found is false when there is none. */
 static int dsf_enter_run(ckpt_ds *ds, ckpt_listing *list, bool *found)
 {
-    const ckpt_entry *best = NULL;
-    uint64_t highest = 0, number = 0;
+    const ckpt_entry *best = NULL, *passed = NULL;
+    uint64_t highest = 0, highest_passed = 0, number = 0;
 
     for (size_t i = 0; i < list->n; i++) {
         ckpt_listing sub;
@@ -151,18 +151,27 @@ static int dsf_enter_run(ckpt_ds *ds, ckpt_listing *list, bool *found)
         const char *path = dsf_join(ds->map, list->folder, list->entry[i].name);
         if (!path)
             return ckpt_fail_memory(ds->err);
-        if (ckpt_listing_read(&sub, ds->map, path, NULL) != CKPT_OK ||
-            !dsf_has(&sub, "latest", false))
+        if (ckpt_listing_read(&sub, ds->map, path, NULL) != CKPT_OK)
             continue;
+        if (!dsf_has(&sub, "latest", false)) {
+            passed = number > highest_passed || !passed ? &list->entry[i] : passed;
+            highest_passed = number > highest_passed ? number : highest_passed;
+            continue;
+        }
         best = &list->entry[i];
         highest = number;
     }
     *found = best != NULL;
     if (!best)
         return CKPT_OK;
-    int rc =
-        ckpt_map_note(ds->map, CKPT_INFO, ds->err, "%s: taken %s, the highest of its checkpoints",
-                      list->folder, best->name);
+    int rc = passed && highest_passed > highest
+                 ? ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+                                 "%s: taken %s, the highest that has a `latest`: %s has none, and "
+                                 "was not looked at",
+                                 list->folder, best->name, passed->name)
+                 : ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+                                 "%s: taken %s, the highest of its checkpoints", list->folder,
+                                 best->name);
     return rc == CKPT_OK ? dsf_enter(ds, list, best->name) : rc;
 }
 
