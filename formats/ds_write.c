@@ -60,8 +60,7 @@ static void dw_stage1_form(ckpt_dsw *w)
 
     if (w->stage != 1)
         return;
-    w->legacy =
-        w->release < CKPT_DS_RELEASE(0, 4, 0) && (s->stage == 1 ? s->legacy : s->stage > 0);
+    w->legacy = w->release < CKPT_DS_RELEASE(0, 4, 0) && (s->stage == 1 ? s->legacy : s->stage > 0);
     w->bf16_optimizer = s->stage == 1
                             ? s->bf16_optimizer
                             : w->dtype == CKPT_BF16 && accum && ckpt_value_is(accum, "fp32");
@@ -234,7 +233,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     if (rc == CKPT_OK)
         rc = dw_objects(&w);
     // Before 0.7.0 stage 1 is written under the number of stage 2, whose code it shares.
-    to->claim.stage = w.stage == 1 && !w.legacy && w.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : w.stage;
+    to->claim.stage =
+        w.stage == 1 && !w.legacy && w.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : w.stage;
     to->claim.world = w.world;
     to->claim.other_release = w.release != w.from_release;
     to->claim.dtype = w.dtype;
@@ -335,9 +335,8 @@ static int dw_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
                          "optimizer gets the parameters",
                          from->path);
     rc = dw_tag(to, from, target, err);
-    to->claim = (ckpt_claim){.made = true,
-                             .fresh = target->fresh_optimizer,
-                             .objects_dropped = target->objects_dropped};
+    to->claim = (ckpt_claim){
+        .made = true, .fresh = target->fresh_optimizer, .objects_dropped = target->objects_dropped};
     for (size_t i = 0; rc == CKPT_OK && i < from->states.n; i++)
         rc = dw_state(to, from, from->states.at[i], target, err);
     return rc == CKPT_OK ? dw_whole_files(to, from, target, err) : rc;

@@ -271,8 +271,8 @@ static ckpt_value *dwc_new_scaler(ckpt_dsw_file *f)
 }
 
 /*
- * The source's scaler, completed for a release that reads more of it (dtype, raise_error_at_min_scale:
- * unpickling sets nothing that the file lacks).
+ * The source's scaler, completed for a release that reads more of it (dtype,
+ * raise_error_at_min_scale: unpickling sets nothing that the file lacks).
  */
 static ckpt_value *dwc_kept_scaler(ckpt_dsw_file *f, const ckpt_value *old)
 {

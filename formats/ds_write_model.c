@@ -36,8 +36,8 @@ static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_
 }
 
 /*
- * What a parameter is kept as in the module: the run's dtype, unless it was another one before.  Stage
- * 3's placeholders up to 0.5.10 are F32 whatever the run was.
+ * What a parameter is kept as in the module: the run's dtype, unless it was another one before.
+ * Stage 3's placeholders up to 0.5.10 are F32 whatever the run was.
  */
 static ckpt_dtype dwm_dtype(const ckpt_dsw *w, const ckpt_value *old)
 {
@@ -189,7 +189,8 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
         if (at != SIZE_MAX)
             return dwm_tensor(m, at, value);
     }
-    // An alias whose owner the save has left out (exclude_frozen_parameters): stage 3 keeps no values.
+    // An alias whose owner the save has left out (exclude_frozen_parameters): stage 3 keeps no
+    // values.
     if (m->f->w->stage == 3 && n > 0 && dwm_is_alias(m->f->w, &from.at[self].key->as.text)) {
         m->f->t.rc = ckpt_dsw_left_out(m->f->w, CKPT_WARNING,
                                        "module.%.300s: its owner, a frozen parameter, was not "

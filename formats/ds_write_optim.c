@@ -215,9 +215,9 @@ static ckpt_value *dwo_betas(ckpt_dsw_file *f)
 }
 
 /*
- * What Adam's groups have where ds_config does not say it: loading replaces a group whole, and what it
- * then lacks is a KeyError in the next step.  deepspeed/ops/adam/fused_adam.py and cpu_adam.py, and
- * torch's AdamW, which share these keys; no one minds those of another.
+ * What Adam's groups have where ds_config does not say it: loading replaces a group whole, and what
+ * it then lacks is a KeyError in the next step.  deepspeed/ops/adam/fused_adam.py and cpu_adam.py,
+ * and torch's AdamW, which share these keys; no one minds those of another.
  */
 static void dwo_adam_defaults(ckpt_dsw_file *f, ckpt_value *fields)
 {
@@ -325,7 +325,8 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
 
     for (size_t g = 0; f->t.rc == CKPT_OK && g < state->group.n; g++) {
         const ckpt_value *old = state->group.at[g].fields;
-        ckpt_value *group = old ? ckpt_tt_copy(&f->t, old) : dwo_fields_of_config(f, state->group.at[g].entry),
+        ckpt_value *group = old ? ckpt_tt_copy(&f->t, old)
+                                : dwo_fields_of_config(f, state->group.at[g].entry),
                    *params = ckpt_tt_new(&f->t, CKPT_V_LIST);
         int64_t number = 0;
         for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index)); number++) {

@@ -401,8 +401,8 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
                                "%s: expected a tensor, bare or as 'param' in a dict", f->job->path);
     if (p->trained && ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
         return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
-                               "%s: a tensor of %s; masters and moments are float32",
-                               f->job->path, ckpt_dtype_name(v->dtype));
+                               "%s: a tensor of %s; masters and moments are float32", f->job->path,
+                               ckpt_dtype_name(v->dtype));
     if (p->trained && master && v->dtype != CKPT_F32 && u->n_narrow++ == 0)
         u->narrow = f->job->path;
     like.dtype = v->dtype;
@@ -509,9 +509,10 @@ static int ur_say_narrow(ckpt_uni *u)
 {
     if (u->n_narrow == 0)
         return CKPT_OK;
-    return ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
-                         "%s/zero: %zu masters are not float32 (%.300s): they are taken as they are",
-                         u->ds.dir.path, u->n_narrow, u->narrow);
+    return ckpt_map_note(
+        u->ds.map, CKPT_WARNING, u->ds.err,
+        "%s/zero: %zu masters are not float32 (%.300s): they are taken as they are", u->ds.dir.path,
+        u->n_narrow, u->narrow);
 }
 
 /*

@@ -194,8 +194,8 @@ static int uw_cut(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_value *dict, const
     return CKPT_OK;
 }
 
-/* The tensor of a file, all in F32 as DeepSpeed has it, integers of no parameter too; zeros without a
- * donor. */
+/* The tensor of a file, all in F32 as DeepSpeed has it, integers of no parameter too; zeros without
+ * a donor. */
 static ckpt_value *uw_tensor(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_tensor *donor,
                              const ckpt_tensor *like)
 {
@@ -330,7 +330,8 @@ static int uw_step_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_grou
 
 /* ---- all of them ---- */
 
-/* What a group's optimizer keeps that has no file: DeepSpeed reads moments and step counts alone. */
+/* What a group's optimizer keeps that has no file: DeepSpeed reads moments and step counts alone.
+ */
 static int uw_left_out(ckpt_uni_write *w, const ckpt_group *g)
 {
     ckpt_dict kinds = ckpt_value_map(g->entry);
@@ -371,10 +372,10 @@ static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
 }
 
 /*
- * What is in the module and not trained: DeepSpeed's converter (0.19.8) adds fp32.pt of whatever has
- * none, frozen parameters, buffers and second names alike, where it comes from stages 1 and 2.  A run
- * that trains a frozen parameter from here on finds its master; of the others no release reads more
- * than that the file is there.
+ * What is in the module and not trained: DeepSpeed's converter (0.19.8) adds fp32.pt of whatever
+ * has none, frozen parameters, buffers and second names alike, where it comes from stages 1 and 2.
+ * A run that trains a frozen parameter from here on finds its master; of the others no release
+ * reads more than that the file is there.
  */
 static bool uw_adds(const ckpt_uni_write *w, const ckpt_tensor *t)
 {

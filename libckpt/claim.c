@@ -28,7 +28,8 @@ static int cl_number(ckpt_claim_work *w, const char *what, uint64_t is, uint64_t
 static int cl_settings(ckpt_claim_work *w, const ckpt_state *b)
 {
     const ckpt_claim *c = &w->to->claim;
-    int rc = c->stage >= 0 ? cl_number(w, "stage", (uint64_t)b->stage, (uint64_t)c->stage) : CKPT_OK;
+    int rc =
+        c->stage >= 0 ? cl_number(w, "stage", (uint64_t)b->stage, (uint64_t)c->stage) : CKPT_OK;
 
     if (rc == CKPT_OK && c->world)
         rc = cl_number(w, "a world of", b->world, c->world);
@@ -116,8 +117,8 @@ static int cl_step(ckpt_claim_work *w, const ckpt_tensor *a, const ckpt_tensor *
 }
 
 /*
- * The module of a map's files has the name.  Old releases do not say which of its tensors are buffers,
- * frozen or tied, so that a reader leaves them out; the files hold them all the same.
+ * The module of a map's files has the name.  Old releases do not say which of its tensors are
+ * buffers, frozen or tied, so that a reader leaves them out; the files hold them all the same.
  */
 static bool cl_unlisted(const ckpt_claim_work *w, const ckpt_map *map, const char *name)
 {
@@ -164,7 +165,8 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
     return CKPT_OK;
 }
 
-/* The kind of state of a tensor below a state's prefix: "exp_avg"; false: it is none, or another's. */
+/* The kind of state of a tensor below a state's prefix: "exp_avg"; false: it is none, or another's.
+ */
 static bool cl_kind(const ckpt_state *s, const ckpt_tensor *t, char kind[CKPT_CLAIM_PATH])
 {
     size_t n = strlen(s->prefix);
@@ -274,7 +276,8 @@ static bool cl_is_moment(const ckpt_claim_work *w, const ckpt_state *a, const ck
     return g->n && ckpt_state_moment(w->from, a, key, a->param.at[g->first]) != NULL;
 }
 
-/* One of them, read back: FusedAdam without ZeRO counts steps with a group's last parameter alone. */
+/* One of them, read back: FusedAdam without ZeRO counts steps with a group's last parameter alone.
+ */
 static int cl_entry_back(ckpt_claim_work *w, const ckpt_state *b, const ckpt_group *y,
                          const char *key, bool *has, double *out)
 {
@@ -323,7 +326,8 @@ static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
 }
 
 /* Hyper-parameters; the list of parameters is numbered anew. */
-static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *y, const char *group)
+static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *y,
+                     const char *group)
 {
     ckpt_dict fields = ckpt_value_map(x->fields);
     int rc = CKPT_OK;
@@ -435,7 +439,8 @@ int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err)
         return CKPT_OK;
     rc = ckpt_claim_count(from, to, err);
     // Moments that a filter keeps back are left out as asked for.
-    to->claim.n_left_out += to->claim.n_carried - (to->claim.n_carried < n ? to->claim.n_carried : n);
+    to->claim.n_left_out +=
+        to->claim.n_carried - (to->claim.n_carried < n ? to->claim.n_carried : n);
     to->claim.n_carried = n;
     return rc == CKPT_OK ? ckpt_map_note(to, CKPT_INFO, err,
                                          "left out: hyper-parameters, scheduler, loss scale, "
@@ -446,8 +451,9 @@ int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err)
 /* ---- the whole ---- */
 
 /*
- * Stage 0 numbers its optimizer's parameters and names none: where some of the model's are not among
- * them, a reader without the model cannot tell whose a state is.  DeepSpeed, which has it, goes on.
+ * Stage 0 numbers its optimizer's parameters and names none: where some of the model's are not
+ * among them, a reader without the model cannot tell whose a state is.  DeepSpeed, which has it,
+ * goes on.
  */
 static int cl_unnamed(ckpt_claim_work *w)
 {

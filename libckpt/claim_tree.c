@@ -8,8 +8,8 @@
 #include "libckpt/claim.h"
 
 enum {
-    CLT_DEPTH = 12,        /* containers in containers that are compared entry by entry */
-    CLT_NODES = 1 << 20    /* of one value that is compared as a whole */
+    CLT_DEPTH = 12,     /* containers in containers that are compared entry by entry */
+    CLT_NODES = 1 << 20 /* of one value that is compared as a whole */
 };
 
 /*
@@ -56,7 +56,8 @@ static bool clt_is_layout(const ckpt_value *key)
 
 /* ---- what the writer has said ---- */
 
-/* The report `said` is of the path, or of something that holds it: "ds_config.fp16" of "ds_config". */
+/* The report `said` is of the path, or of something that holds it: "ds_config.fp16" of "ds_config".
+ */
 static bool clt_is_of(const char *said, const char *path)
 {
     for (size_t n = 1; path[n - 1]; n++) {
@@ -79,8 +80,7 @@ int ckpt_claim_differs(ckpt_claim_work *w, const char *path, const char *what)
             w->to->claim.n_rewritten++;
             return CKPT_OK;
         }
-        if (strncmp(text, left, sizeof left - 1) == 0 &&
-            clt_is_of(text + sizeof left - 1, path)) {
+        if (strncmp(text, left, sizeof left - 1) == 0 && clt_is_of(text + sizeof left - 1, path)) {
             w->to->claim.n_left_out++;
             return CKPT_OK;
         }
@@ -122,8 +122,7 @@ static void clt_join(char out[CKPT_CLAIM_PATH], const char *path, const ckpt_val
 /* Values of unknown classes are left out where that was asked for. */
 static bool clt_dropped(const ckpt_claim_work *w, const ckpt_value *a)
 {
-    return w->to->claim.objects_dropped &&
-           (a->kind == CKPT_V_OBJECT || a->kind == CKPT_V_GLOBAL);
+    return w->to->claim.objects_dropped && (a->kind == CKPT_V_OBJECT || a->kind == CKPT_V_GLOBAL);
 }
 
 static int clt_value(ckpt_claim_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
@@ -307,8 +306,8 @@ static int clt_module(ckpt_claim_work *w, const ckpt_value *a, const ckpt_value 
 }
 
 /*
- * Without ZeRO the optimizer, and the loss scale with it, is a dict of the model file; its values may
- * stand in the dict of a ZeRO optimizer or in that one's loss scaler.
+ * Without ZeRO the optimizer, and the loss scale with it, is a dict of the model file; its values
+ * may stand in the dict of a ZeRO optimizer or in that one's loss scaler.
  */
 static int clt_full(ckpt_claim_work *w, const ckpt_value *a, const ckpt_value *b)
 {

@@ -148,9 +148,8 @@ static void other_step(run *r)
 
     assert_non_null(step);
     assert_int_equal(ckpt_map_add_source(r->from, &s, &source, &r->err), CKPT_OK);
-    assert_int_equal(ckpt_map_back_whole(r->from, (ckpt_tensor *)(uintptr_t)step, source, 0,
-                                         &r->err),
-                     CKPT_OK);
+    assert_int_equal(
+        ckpt_map_back_whole(r->from, (ckpt_tensor *)(uintptr_t)step, source, 0, &r->err), CKPT_OK);
 }
 
 static void unsaid(run *r)
@@ -267,6 +266,49 @@ static void a_fresh_optimizer_is_rewritten(void **state)
     close_run(&r);
 }
 
+/* Another value for a key of the model file; the old one may be that of other keys too. */
+static void put_model(run *r, const char *key, ckpt_value *v)
+{
+    ckpt_dict *model = &state_of(r)->model->as.map;
+
+    for (uint64_t i = 0; i < model->n; i++) {
+        if (ckpt_value_is(model->at[i].key, key)) {
+            model->at[i].value = v;
+            return;
+        }
+    }
+    fail_msg("no key %s", key);
+}
+
+/* Without ZeRO nobody reads shared_params: what it says must not become what a stage reads. */
+static void ties_of_a_run_without_zero_are_those_of_its_storages(void **state)
+{
+    const ckpt_open_opts open = {.with_optimizer = true, .keep_slices = true};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        ckpt_target target = {.format = "zero", .stage = 1, .world = 2};
+        ckpt_value *v;
+        run r = {0};
+        folder_new(r.dir);
+        folder_join(r.out, r.dir, "out");
+        target.path = r.out;
+        assert_int_equal(ckpt_open(&r.from, "tests/fixtures/z0_fp16_w2_fused/ckpt", &open, &r.err),
+                         CKPT_OK);
+        v = ckpt_value_new(r.from->arena, i ? CKPT_V_DICT : CKPT_V_LIST);
+        put_model(&r, "shared_params", v);
+        if (i)
+            assert_true(ckpt_dict_add_cstr(
+                r.from->arena, &v->as.map, state_of(&r)->param.at[1]->name,
+                ckpt_value_cstr(r.from->arena, state_of(&r)->param.at[0]->name)));
+        if (ckpt_layout(&r.to, r.from, &target, &r.err) != CKPT_OK ||
+            ckpt_plan_new(&r.plan, r.from, r.to, NULL, &r.err) != CKPT_OK ||
+            write_run(&r) != CKPT_OK)
+            fail_msg("%s", r.err.text);
+        close_run(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +317,7 @@ int main(void)
         cmocka_unit_test(universal_folders_are_read_back_too),
         cmocka_unit_test(entries_are_counted),
         cmocka_unit_test(a_fresh_optimizer_is_rewritten),
+        cmocka_unit_test(ties_of_a_run_without_zero_are_those_of_its_storages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
