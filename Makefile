@@ -68,7 +68,7 @@ NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUD
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-rest check-all check-unit check-cli check-golden check-bad check-engine check-fault \
-        check-man check-comm check-runs check-refusals rest-comm rest-runs rest-refusals rest-fault rest-reshard \
+        check-man check-sandbox check-comm check-runs check-refusals rest-comm rest-runs rest-refusals rest-fault rest-reshard \
         rest-golden rest-bad run-rest check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
         programs
 
@@ -258,11 +258,14 @@ $(B)/engine/%: tests/engine/%.c $(ENGINE) $(B)/lib/libckpt.a
 check-unit: $(UNIT_BIN)
 	@sh tests/unit/run.sh $(B)/unit
 
-check-cli: programs check-man
+check-cli: programs check-man check-sandbox
 	@sh tests/cli/run.sh $(B)/bin
 
 check-man: programs
 	@sh tests/cli/man_options.sh $(B)/bin
+
+check-sandbox: programs $(B)/plant.so
+	@sh tests/sandbox/run.sh $(B)/bin $(B)/plant.so tests/fixtures
 
 # prints every tensor of a checkpoint with its SHA-256, optimizer state and 16-bit copies too
 $(B)/golden_map: tests/golden/golden_map.c $(B)/lib/libckpt.a
@@ -355,6 +358,10 @@ check-gpu: programs $(B)/far_device.so gpu-emulated $(GPU_TESTS)
 $(B)/ioshim.so: tests/fault/ioshim.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -O2 -g -fPIC -shared $(WARN) -o $@ $< -ldl
+
+$(B)/plant.so: tests/sandbox/plant.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O2 -g -fPIC -shared $(WARN) -o $@ $<
 
 $(B)/fault_alloc: tests/fault/alloc.c $(B)/lib/libckpt.a
 	@mkdir -p $(@D)

@@ -43,6 +43,18 @@ CKPT_API const char *ckpt_version(void);
 CKPT_API const char *ckpt_err_text(int code);
 CKPT_API int ckpt_err_status(int code);
 
+enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2 }; /* for ckpt_prepare */
+
+/*
+ * For programs that give up rights (Landlock, seccomp) before they open a checkpoint: does now what would be refused later.
+ * CKPT_TO_READ opens the temporary file without a name, in TMPDIR or else /tmp, for decoded records that are too large for
+ * memory; it stays open until the process ends.  CKPT_TO_WRITE loads the configuration of OpenSSL, whose digests guard
+ * outputs that can be resumed.  Before other threads use the library.
+ *
+ * Errors   CKPT_EIO: there is no place for the file; what needs none still works.  CKPT_ELIMIT
+ */
+CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
+
 CKPT_API const char *ckpt_dtype_name(ckpt_dtype d);
 CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API unsigned ckpt_dtype_bits(ckpt_dtype d);

@@ -163,6 +163,9 @@ static bool cli_store(cli_args *a, const cli_option *o, char *word)
         *(bool *)(void *)at = true;
         return true;
     case CLI_TEXT:
+    case CLI_FILE:
+    case CLI_SOURCE:
+    case CLI_OUTPUT:
         *(const char **)(void *)at = word;
         return true;
     case CLI_LIST: {
@@ -207,6 +210,9 @@ static const char *cli_expected(cli_kind kind)
         return "a dtype such as fp32, bf16, fp16";
     case CLI_FLAG:
     case CLI_TEXT:
+    case CLI_FILE:
+    case CLI_SOURCE:
+    case CLI_OUTPUT:
     case CLI_LIST:
         break;
     }

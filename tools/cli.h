@@ -24,7 +24,7 @@ typedef struct cli_args {
     char *const *operand; /* what is not an option, in order; verb->min..max of them */
     int n_operands;
 
-    bool help, version, json, quiet;
+    bool help, version, json, quiet, no_sandbox;
     bool all, details, exact;             /* ls, info, cat */
     bool raw, stats;                      /* cat */
     bool dry_run, as_file, no_side_files; /* convert */
@@ -53,9 +53,19 @@ typedef struct cli_args {
     const char **lists;
 } cli_args;
 
+/* The option of every command that reads what somebody else wrote. */
+#define CLI_NO_SANDBOX                                                                             \
+    {                                                                                              \
+        "no-sandbox", 0, CLI_FLAG, offsetof(cli_args, no_sandbox), NULL,                           \
+            "keep all rights while reading: see ckpt(1)"                                           \
+    }
+
 typedef enum cli_kind {
     CLI_FLAG,    /* bool */
     CLI_TEXT,    /* const char * */
+    CLI_FILE,    /* const char *: a file that is read */
+    CLI_SOURCE,  /* const char *: a checkpoint that is read */
+    CLI_OUTPUT,  /* const char *: a folder that is made beside others */
     CLI_LIST,    /* cli_list; may be given again */
     CLI_SIZE,    /* uint64_t: a size word */
     CLI_COUNT,   /* unsigned, at least 1 */
@@ -82,6 +92,12 @@ typedef struct cli_verb {
     const char *summary;
     const cli_option *options; /* ends with a NULL name; --help and --version need no entry */
     int min, max;              /* operands */
+    /*
+     * A letter for each operand, for the sandbox: 'r' a checkpoint that is read, 'e' a folder in
+     * which files are replaced or removed, 'l' the same with --fix-latest, 'o' an output (file or folder, by format or suffix),
+     * 'd' an output folder, '-' no path.  NULL: no path at all.
+     */
+    const char *uses;
     int (*run)(cli_args *a, ckpt_err *err);
 } cli_verb;
 

@@ -190,15 +190,15 @@ static int uni_run(cli_args *a, ckpt_err *err)
 
 #define AT(field) offsetof(cli_args, field)
 static const cli_option uni_options[] = {
-    {"input_folder", 0, CLI_TEXT, AT(input), "FOLDER", "the checkpoint: RUN/TAG; required"},
-    {"output_folder", 0, CLI_TEXT, AT(output), "FOLDER", "what to make: RUN/OUT; required"},
+    {"input_folder", 0, CLI_SOURCE, AT(input), "FOLDER", "the checkpoint: RUN/TAG; required"},
+    {"output_folder", 0, CLI_OUTPUT, AT(output), "FOLDER", "what to make: RUN/OUT; required"},
     {"num_extract_workers", 0, CLI_COUNT, AT(n_extract), "N", "taken and not needed (4)"},
     {"num_merge_workers", 0, CLI_COUNT, AT(n_merge), "N", "taken and not needed (2)"},
     {"keep_temp_folder", 0, CLI_FLAG, AT(keep_temp), NULL, "taken: there is no temporary folder"},
     {"no_strict", 0, CLI_FLAG, AT(no_strict), NULL, "taken: patterns without a match only warn"},
     {"inject_missing_state", 0, CLI_FLAG, AT(inject), NULL,
      "without rules: join slices by their first axis"},
-    {"slice_rules", 0, CLI_TEXT, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
+    {"slice_rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
     {"deepspeed_version", 0, CLI_TEXT, AT(target.version), "V", "write for it (the checkpoint's)"},
     {"keep_objects", 0, CLI_FLAG, AT(target.objects_kept), NULL,
      "objects of unknown classes go along"},
@@ -209,6 +209,7 @@ static const cli_option uni_options[] = {
     {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
     {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 

@@ -145,7 +145,7 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
         {"exclude_frozen_parameters", 0,    CLI_FLAG,                                              \
          AT(open.no_frozen),          NULL, "leave frozen parameters out"},                        \
         {"keep_slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "slices stay apart"},             \
-        {"slice_rules", 0, CLI_TEXT, AT(slice_rules), "FILE", "how slices are joined (JSON)"},     \
+        {"slice_rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},     \
         {"ignore_copies",        0,    CLI_FLAG,                                                   \
          AT(open.ignore_copies), NULL, "do not compare masters with 16-bit copies"},               \
         {"debug", 'd', CLI_FLAG, AT(debug), NULL, "also print every parameter"},                   \
@@ -153,6 +153,7 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
         {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},     \
         {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},             \
         {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},                     \
+        CLI_NO_SANDBOX,                                                                            \
     {                                                                                              \
         NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \
     }
@@ -172,6 +173,7 @@ const cli_verb compat_zero_to_fp32 = {
     .options = fp32_options,
     .min = 2,
     .max = 2,
+    .uses = "ro",
     .run = zero_to_fp32_run,
 };
 
@@ -183,5 +185,6 @@ const cli_verb compat_zero_to_torch = {
     .options = torch_options,
     .min = 2,
     .max = 2,
+    .uses = "ro",
     .run = zero_to_torch_run,
 };

@@ -15,6 +15,7 @@
 #include "tools/json_out.h"
 #include "tools/near.h"
 #include "tools/progress.h"
+#include "tools/sandbox.h"
 #include "tools/verbs.h"
 
 static const cli_verb *const verbs[] = {
@@ -68,6 +69,20 @@ static void main_version(void)
     out_printf("%s %s\n", out_program(), ckpt_version());
 }
 
+/* Run a command with no more rights than it needs. */
+static int main_confined(cli_args *args, ckpt_err *err)
+{
+    sandbox box = {0};
+    int rc = sandbox_enter(&box, args, err);
+
+    if (rc == CKPT_OK)
+        rc = args->verb->run(args, err);
+    if (rc != CKPT_OK && sandbox_suspect(&box, err))
+        say_note("the sandbox may have refused this: --no-sandbox does without it");
+    sandbox_leave(&box);
+    return rc;
+}
+
 /* Parse and run one command; what went wrong is in err. */
 static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
 {
@@ -81,7 +96,7 @@ static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
     else if (rc == CKPT_OK)
         rc = cli_rules(&args, err);
     if (rc == CKPT_OK && !args.help && !args.version)
-        rc = verb->run(&args, err);
+        rc = main_confined(&args, err);
     cli_free(&args);
     return rc;
 }

@@ -195,10 +195,11 @@ static const cli_option cat_options[] = {
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "of a tensor-parallel slice: mp_rank_01/NAME"},
-    {"slice-rules", 0, CLI_TEXT, offsetof(cli_args, slice_rules), "FILE",
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
      "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "values only"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -210,5 +211,6 @@ const cli_verb verb_cat = {
     .options = cat_options,
     .min = 2,
     .max = 2,
+    .uses = "r-",
     .run = cat_run,
 };

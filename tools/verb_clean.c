@@ -114,6 +114,7 @@ static const cli_option clean_options[] = {
      "temporary files of less than an hour, too"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print only what is kept"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -125,5 +126,6 @@ const cli_verb verb_clean = {
     .options = clean_options,
     .min = 1,
     .max = 1,
+    .uses = "e",
     .run = clean_run,
 };

@@ -105,12 +105,12 @@ static const cli_option convert_options[] = {
      "largest file of a folder (5GB; 0: one file)"},
     {"include", 0, CLI_LIST, AT(include), "GLOB", "only names that match (again: or)"},
     {"exclude", 0, CLI_LIST, AT(exclude), "GLOB", "no names that match"},
-    {"rename", 0, CLI_TEXT, AT(rename), "FILE", "rules, one a line: PATTERN REPLACEMENT"},
+    {"rename", 0, CLI_FILE, AT(rename), "FILE", "rules, one a line: PATTERN REPLACEMENT"},
     {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},
     {"with-optimizer", 0, CLI_FLAG, AT(open.with_optimizer), NULL, "also optimizer state"},
     {"keep-slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "tensor-parallel slices stay apart"},
-    {"slice-rules", 0, CLI_TEXT, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
-    {"order", 0, CLI_TEXT, AT(order), "FILE", "training state: names in order, or 'stored'"},
+    {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
+    {"order", 0, CLI_FILE, AT(order), "FILE", "training state: names in order, or 'stored'"},
     {"to-tag", 0, CLI_TEXT, AT(target.tag), "NAME", "training state: name of the new tag"},
     {"drop-optimizer", 0, CLI_FLAG, AT(target.fresh_optimizer), NULL,
      "training state: moments of zero, step 0"},
@@ -132,6 +132,7 @@ static const cli_option convert_options[] = {
     {"dry-run", 'n', CLI_FLAG, AT(dry_run), NULL, "print the plan, write nothing"},
     {"json", 0, CLI_FLAG, AT(json), NULL, "print the plan or the report as JSON"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -143,5 +144,6 @@ const cli_verb verb_convert = {
     .options = convert_options,
     .min = 2,
     .max = 2,
+    .uses = "ro",
     .run = convert_run,
 };

@@ -175,10 +175,11 @@ static const cli_option diff_options[] = {
      "also optimizer state"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "compare tensor-parallel slices one by one"},
-    {"slice-rules", 0, CLI_TEXT, offsetof(cli_args, slice_rules), "FILE",
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
      "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -190,5 +191,6 @@ const cli_verb verb_diff = {
     .options = diff_options,
     .min = 2,
     .max = 2,
+    .uses = "rr",
     .run = diff_run,
 };

@@ -440,6 +440,7 @@ static const cli_option doctor_options[] = {
      "threads of --deep (one per processor, at most 8)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print the names of whole tags only"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -451,5 +452,6 @@ const cli_verb verb_doctor = {
     .options = doctor_options,
     .min = 1,
     .max = 1,
+    .uses = "l",
     .run = doctor_run_verb,
 };

@@ -2,6 +2,7 @@
 /*
  * verb_help.c: the list of commands, the help of one, and the version.
  */
+#include "tools/sandbox.h"
 #include "tools/verbs.h"
 
 /* The commands from the table, and what exit statuses mean. */
@@ -43,12 +44,15 @@ const cli_verb verb_help = {
     .run = help_run,
 };
 
-/* The same line as ckpt --version. */
+/* The line of ckpt --version, and what protects its user here. */
 static int version_run(cli_args *a, ckpt_err *err)
 {
+    char text[128];
+
     (void)a;
     (void)err;
-    out_printf("ckpt %s\n", ckpt_version());
+    sandbox_describe(text, sizeof text);
+    out_printf("ckpt %s\nsandbox: %s\n", ckpt_version(), text);
     return CKPT_OK;
 }
 
@@ -56,6 +60,6 @@ const cli_verb verb_version = {
     .name = "version",
     .command = "ckpt version",
     .operands = "",
-    .summary = "Show the version.",
+    .summary = "Show the version, and what the sandbox enforces here.",
     .run = version_run,
 };

@@ -186,9 +186,10 @@ static const cli_option info_options[] = {
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "tensor-parallel slices one by one"},
-    {"slice-rules", 0, CLI_TEXT, offsetof(cli_args, slice_rules), "FILE",
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
      "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -200,5 +201,6 @@ const cli_verb verb_info = {
     .options = info_options,
     .min = 1,
     .max = 1,
+    .uses = "r",
     .run = info_run,
 };

@@ -211,10 +211,11 @@ static const cli_option ls_options[] = {
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "tensor-parallel slices one by one"},
-    {"slice-rules", 0, CLI_TEXT, offsetof(cli_args, slice_rules), "FILE",
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
      "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -226,5 +227,6 @@ const cli_verb verb_ls = {
     .options = ls_options,
     .min = 1,
     .max = 1,
+    .uses = "r",
     .run = ls_run,
 };

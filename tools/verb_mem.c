@@ -170,6 +170,7 @@ static const cli_option mem_options[] = {
     {"largest-layer", 0, CLI_MANY, offsetof(cli_args, largest), "N",
      "those of its largest layer (stage 3)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON: bytes of every case"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -181,5 +182,6 @@ const cli_verb verb_mem = {
     .options = mem_options,
     .min = 0,
     .max = 1,
+    .uses = "r",
     .run = mem_run,
 };

@@ -56,8 +56,8 @@ static const cli_option reshard_options[] = {
      "objects of unknown classes go along"},
     {"drop-objects", 0, CLI_FLAG, AT(target.objects_dropped), NULL, "leave them out"},
     {"join", 0, CLI_FLAG, AT(join), NULL, "join tensor-parallel slices"},
-    {"slice-rules", 0, CLI_TEXT, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
-    {"order", 0, CLI_TEXT, AT(order), "FILE", "of weights alone: names in order, or 'stored'"},
+    {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
+    {"order", 0, CLI_FILE, AT(order), "FILE", "of weights alone: names in order, or 'stored'"},
     {"ignore-copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
      "do not compare masters with 16-bit copies"},
     {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},
@@ -68,6 +68,7 @@ static const cli_option reshard_options[] = {
     {"dry-run", 'n', CLI_FLAG, AT(dry_run), NULL, "print the plan, write nothing"},
     {"json", 0, CLI_FLAG, AT(json), NULL, "print the plan or the report as JSON"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -79,5 +80,6 @@ const cli_verb verb_reshard = {
     .options = reshard_options,
     .min = 2,
     .max = 2,
+    .uses = "rd",
     .run = reshard_run,
 };

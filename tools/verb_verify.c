@@ -108,7 +108,7 @@ static const cli_option verify_options[] = {
      "a shard alone, not its checkpoint"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "check tensor-parallel slices one by one"},
-    {"slice-rules", 0, CLI_TEXT, offsetof(cli_args, slice_rules), "FILE",
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
      "how slices are joined (JSON)"},
     {"ignore-copies", 0, CLI_FLAG, offsetof(cli_args, open.ignore_copies), NULL,
      "do not compare masters with 16-bit copies"},
@@ -119,6 +119,7 @@ static const cli_option verify_options[] = {
      "threads (one per processor, at most 8)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print errors only"},
+    CLI_NO_SANDBOX,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
@@ -130,5 +131,6 @@ const cli_verb verb_verify = {
     .options = verify_options,
     .min = 1,
     .max = 1,
+    .uses = "r",
     .run = verify_run,
 };

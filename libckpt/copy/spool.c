@@ -16,14 +16,20 @@
 
 typedef struct spool_record {
     uint8_t *bytes; /* NULL: in the file */
-    uint64_t at;    /* there */
+    uint64_t at, n; /* there, and bytes of it */
     bool begun, whole;
 } spool_record;
+
+/* The file opened ahead, -1: none, and how much of it is taken: each spool takes places of its own. */
+static int spool_ahead = -1;
+static uint64_t spool_ahead_end;
+static pthread_mutex_t spool_ahead_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct ckpt_spool {
     pthread_mutex_t lock;
     char *folder;
     uint64_t heap; /* bytes that may still be taken */
+    bool shared;   /* the file opened ahead will do */
     int fd;        /* -1: no file yet */
     uint64_t end;  /* of the file */
     size_t n;
@@ -43,6 +49,7 @@ int ckpt_spool_new(ckpt_spool **out, size_t n, const char *folder, uint64_t heap
         where = "/tmp";
     n_where = strlen(where) + 1;
     s->fd = -1;
+    s->shared = folder == NULL;
     s->heap = heap;
     s->n = n;
     s->folder = ckpt_alloc(n_where);
@@ -64,7 +71,10 @@ static int spool_create(ckpt_spool *s, ckpt_err *err)
     char *path;
     size_t n = strlen(s->folder) + sizeof "/.ckpt-spool-XXXXXX";
 
-    s->fd = open(s->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (s->shared && spool_ahead >= 0)
+        s->fd = fcntl(spool_ahead, F_DUPFD_CLOEXEC, 0);
+    else
+        s->fd = open(s->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (s->fd >= 0)
         return CKPT_OK;
     // Not every file system has O_TMPFILE: make one under a name and take the name away.
@@ -85,12 +95,19 @@ static int spool_create(ckpt_spool *s, ckpt_err *err)
 /* The next n_bytes of the file, which is made now if there is none. */
 static int spool_reserve_file(ckpt_spool *s, spool_record *r, uint64_t n_bytes, ckpt_err *err)
 {
+    bool shared = s->shared && spool_ahead >= 0;
+    uint64_t *end = shared ? &spool_ahead_end : &s->end, after;
     int rc = s->fd < 0 ? spool_create(s, err) : CKPT_OK;
 
     if (rc != CKPT_OK)
         return rc;
-    r->at = s->end;
-    if (!ckpt_add(s->end, n_bytes, &s->end) || s->end > INT64_MAX)
+    pthread_mutex_lock(&spool_ahead_lock);
+    bool fits = ckpt_add(*end, n_bytes, &after) && after <= INT64_MAX;
+    r->at = *end;
+    r->n = fits ? n_bytes : 0;
+    *end = fits ? after : *end;
+    pthread_mutex_unlock(&spool_ahead_lock);
+    if (!fits)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "%s: decoded records of %" PRIu64 " bytes do not fit a file", s->folder,
                          n_bytes);
@@ -199,6 +216,12 @@ void ckpt_spool_free(ckpt_spool *s)
         return;
     for (size_t i = 0; i < s->n; i++)
         ckpt_free(s->record[i].bytes);
+    // What others share stays: the disk gets our part of it back.
+    for (size_t i = 0; s->shared && spool_ahead >= 0 && i < s->n; i++) {
+        if (s->record[i].n > 0)
+            (void)fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                            (off_t)s->record[i].at, (off_t)s->record[i].n);
+    }
     // The file has no name: closing it is deleting it.
     if (s->fd >= 0)
         (void)close(s->fd);
@@ -206,4 +229,19 @@ void ckpt_spool_free(ckpt_spool *s)
     ckpt_free(s->record);
     ckpt_free(s->folder);
     ckpt_free(s);
+}
+
+int ckpt_spool_prepare(ckpt_err *err)
+{
+    ckpt_spool *s = NULL;
+    int rc = spool_ahead < 0 ? ckpt_spool_new(&s, 0, NULL, 0, err) : CKPT_OK;
+
+    if (rc == CKPT_OK && s != NULL)
+        rc = spool_create(s, err);
+    if (rc == CKPT_OK && s != NULL) {
+        spool_ahead = s->fd;
+        s->fd = -1;
+    }
+    ckpt_spool_free(s);
+    return rc;
 }

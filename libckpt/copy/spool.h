@@ -32,6 +32,14 @@ bool ckpt_spool_has(ckpt_spool *s, size_t i);
 /* n bytes from offset at of record i, which is whole.  Thread safe. */
 int ckpt_spool_read(ckpt_spool *s, size_t i, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
 
+/*
+ * Open the file that spools without a folder share from now on, for a process that cannot open one
+ * later.  Once, before other threads.
+ *
+ * Errors   CKPT_EIO, CKPT_ELIMIT
+ */
+int ckpt_spool_prepare(ckpt_err *err);
+
 void ckpt_spool_free(ckpt_spool *s); /* NULL is fine */
 
 #endif

@@ -60,6 +60,7 @@ int __openat64_2(int dir, const char *path, int flags);
 typedef enum shim_fate { SHIM_PASS, SHIM_FAIL, SHIM_SHORT, SHIM_TORN } shim_fate;
 
 static _Atomic unsigned long shim_calls; /* counted so far */
+static int shim_to_log = -1, shim_to_count = -1;
 
 /* ---- deciding ---- */
 
@@ -125,25 +126,44 @@ static int shim_errno(const char *kind)
     return EIO;
 }
 
+/* A file of ours, under a number that is out of the way; -1: none is wanted. */
+static int shim_file(const char *name, int flags)
+{
+    const char *path = shim_env(name);
+    long fd = -1, high = -1;
+
+    if (path[0] == 0)
+        return -1;
+    fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+    high = fd < 0 ? -1 : syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 200);
+    if (high < 0)
+        _exit(99);
+    (void)syscall(SYS_close, fd);
+    return (int)high;
+}
+
+/* Before main, which may give up the right to open files. */
+__attribute__((constructor)) static void shim_begin(void)
+{
+    shim_to_log = shim_file("IOSHIM_LOG", O_APPEND);
+    shim_to_count = shim_file("IOSHIM_COUNT", O_TRUNC);
+}
+
 /* Note a call. */
 static void shim_log(const char *op, const char *path, int fd)
 {
-    const char *log = shim_env("IOSHIM_LOG");
     char folder[4096] = "", line[8300];
     bool whole = path != NULL && (path[0] == '/' || fd == AT_FDCWD);
-    long to;
     int n;
 
-    if (log[0] == 0)
+    if (shim_to_log < 0)
         return;
     if (!whole)
         shim_path_of(fd, folder);
     n = snprintf(line, sizeof line, "%s %s%s%s\n", op, folder, whole || path == NULL ? "" : "/",
                  path != NULL ? path : "");
-    to = syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND, 0666);
-    if (to < 0 || syscall(SYS_write, to, line, (size_t)n) != n)
+    if (syscall(SYS_write, shim_to_log, line, (size_t)n) != n)
         _exit(99);
-    (void)syscall(SYS_close, to);
 }
 
 /* Count a call and say what becomes of it; on SHIM_FAIL errno is set. */
@@ -196,17 +216,13 @@ static ssize_t shim_wrote(shim_fate fate, ssize_t n)
 /* Tell how many calls there were. */
 __attribute__((destructor)) static void shim_end(void)
 {
-    const char *path = shim_env("IOSHIM_COUNT");
     char text[32];
     int n = snprintf(text, sizeof text, "%lu\n", atomic_load(&shim_calls));
-    long fd;
 
-    if (path[0] == 0 || n < 0)
+    if (shim_to_count < 0 || n < 0)
         return;
-    fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    if (fd < 0 || syscall(SYS_write, fd, text, (size_t)n) != n)
+    if (syscall(SYS_write, shim_to_count, text, (size_t)n) != n)
         _exit(99);
-    (void)syscall(SYS_close, fd);
 }
 
 /* ---- opening ---- */

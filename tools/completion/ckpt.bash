@@ -62,6 +62,10 @@ _ckpt_options() {
             "--memory --jobs --no-fsync --quiet"
         ;;
     esac
+    case "$1" in
+    zerotrain | formats | help | version) ;;
+    *) echo "--no-sandbox" ;;
+    esac
     echo "--help --version"
 }
 

@@ -25,6 +25,9 @@ end
 for v in ls info tree cat convert reshard verify diff doctor clean mem formats
     __ckpt_option $v - json - 'print JSON'
 end
+for v in ls info tree cat convert reshard verify diff doctor clean mem zero_to_fp32 zero_to_torch ds_to_universal
+    __ckpt_option $v - no-sandbox - 'keep all rights'
+end
 for v in ls cat convert reshard verify diff doctor clean formats zero_to_fp32 zero_to_torch ds_to_universal
     __ckpt_option $v q quiet - 'say less'
 end

@@ -15,6 +15,7 @@ _ckpt_verb() {
     local -a common tag filter size slices training copies
     copies=('--ignore-copies[masters are not compared with 16-bit copies]')
     common=('(-h --help)'{-h,--help}'[show the options]' '(-V --version)'{-V,--version}'[show the version]')
+    [[ $1 = (formats|zerotrain) ]] || common+=('--no-sandbox[keep all rights]')
     tag=('(-t --tag)'{-t,--tag}'[this tag instead of the latest]:tag')
     filter=('*--include[only names that match]:glob' '*--exclude[no names that match]:glob')
     size=('--memory[for buffers, in all]:size' '(-j --jobs)'{-j,--jobs}'[threads]:number')

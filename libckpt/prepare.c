@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prepare.c: what is opened late, opened early, for programs that give up rights.
+ */
+#include "libckpt/base/digest.h"
+#include "libckpt/copy/spool.h"
+#include "libckpt/format.h"
+
+/* The first use reads the configuration and what that loads. */
+static int prepare_digest(ckpt_err *err)
+{
+    ckpt_sha256 *sha = NULL;
+    uint8_t digest[32];
+    int rc = ckpt_sha256_new(&sha, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_sha256_end(sha, digest, err);
+    ckpt_sha256_free(sha);
+    return rc;
+}
+
+int ckpt_prepare(unsigned what, ckpt_err *err)
+{
+    int rc = what & CKPT_TO_WRITE ? prepare_digest(err) : CKPT_OK;
+
+    return rc == CKPT_OK && (what & CKPT_TO_READ) ? ckpt_spool_prepare(err) : rc;
+}

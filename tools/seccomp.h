@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * seccomp.h: system calls that a reader of checkpoints never needs fail from now on.
+ */
+#ifndef TOOLS_SECCOMP_H
+#define TOOLS_SECCOMP_H
+
+#include <stdbool.h>
+
+/* This kernel and this processor have it. */
+bool seccomp_known(void);
+
+/* From now on, for this thread and all that it starts; needs no_new_privs.  False: refused. */
+bool seccomp_enforce(void);
+
+#endif
