@@ -58,7 +58,8 @@ static void plant_open(const char *what, const char *path, int flags)
 /* In a child, since success does not return: the child's status is 0 when it was done. */
 static void plant_child(const char *what, int exec)
 {
-    static char *const argv[] = {(char *)"true", NULL};
+    static char name[] = "true";
+    static char *const argv[] = {name, NULL};
     int status = 1;
     pid_t child = fork();
 
