@@ -16,7 +16,9 @@ enum {
     UP_MAX_TEXTS = 1 << 20, /* patterns in all: one for each parameter is usual */
     UP_MAX_REGEX = 4096,    /* of them not plain names: each is tried on every name */
     UP_MAX_CODE = 64 << 20, /* bytes of compiled patterns */
-    UP_MAX_STEPS = 20000,   /* of one match; names like a.0.b take some hundreds */
+    UP_FIRST_STEPS = 32,    /* that one match is given at first ... */
+    UP_MAX_STEPS = 32768,   /* ... and at last; names like a.0.b take some hundreds */
+    UP_ALL_STEPS = 1 << 28, /* of all matches together: a second or two */
     UP_MAX_DEPTH = 1000,    /* nested backtracking points */
     UP_MAX_HEAP = 1024,     /* KiB for one match */
     UP_MAX_NEST = 50        /* parentheses inside each other */
@@ -44,6 +46,7 @@ struct ckpt_uni_patterns {
     pcre2_match_context *match;
     pcre2_match_data *data;
     uint64_t n_code; /* bytes of compiled patterns */
+    uint64_t spent;  /* steps that matches may have taken */
     uint32_t n_regex;
 };
 
@@ -82,7 +85,6 @@ int ckpt_uni_patterns_new(ckpt_uni_patterns **out, ckpt_err *err)
     (void)pcre2_set_max_pattern_length(p->compile, UP_MAX_TEXT);
     (void)pcre2_set_parens_nest_limit(p->compile, UP_MAX_NEST);
     (void)pcre2_set_newline(p->compile, PCRE2_NEWLINE_LF);
-    (void)pcre2_set_match_limit(p->match, UP_MAX_STEPS);
     (void)pcre2_set_depth_limit(p->match, UP_MAX_DEPTH);
     (void)pcre2_set_heap_limit(p->match, UP_MAX_HEAP);
     *out = p;
@@ -243,27 +245,63 @@ int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, ui
     return up_compile(p, t, err);
 }
 
-int ckpt_uni_patterns_match(const ckpt_uni_patterns *p, uint32_t number, const char *name,
-                            uint64_t n, bool *yes, ckpt_err *err)
+/* Take steps out of what all matches have together. */
+static int up_spend(ckpt_uni_patterns *p, const up_text *t, uint64_t n, ckpt_err *err)
+{
+    p->spent += n;
+    if (p->spent <= UP_ALL_STEPS)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_ELIMIT,
+                     "pattern '%.100s': %zu patterns and the names they are tried on need more "
+                     "than %d steps together",
+                     t->text, p->text.n, UP_ALL_STEPS);
+}
+
+/*
+ * PCRE2 does not tell how many steps a match took, but stops at a limit: it is given few, then
+ * four times as many, and what it was given is spent.
+ */
+static int up_regex(ckpt_uni_patterns *p, const up_text *t, const char *name, uint64_t n, int *found,
+                    ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    *found = PCRE2_ERROR_MATCHLIMIT;
+    for (uint32_t steps = UP_FIRST_STEPS;
+         rc == CKPT_OK && *found == PCRE2_ERROR_MATCHLIMIT && steps <= UP_MAX_STEPS; steps *= 4) {
+        // running over a name is no step of PCRE2's, and takes time too
+        rc = up_spend(p, t, steps + n / 16, err);
+        (void)pcre2_set_match_limit(p->match, steps);
+        if (rc == CKPT_OK)
+            *found =
+                pcre2_match(t->code, (PCRE2_SPTR)name, (PCRE2_SIZE)n, 0, 0, p->data, p->match);
+    }
+    return rc;
+}
+
+int ckpt_uni_patterns_match(ckpt_uni_patterns *p, uint32_t number, const char *name, uint64_t n,
+                            bool *yes, ckpt_err *err)
 {
     const up_text *t = &p->text.at[number];
-    int rc;
+    int found = 0;
 
     if (t->kind != UP_REGEX) {
         *yes = (t->kind == UP_EXACT ? n == t->n_literal : n >= t->n_literal) &&
                memcmp(name, t->literal, (size_t)t->n_literal) == 0;
-        return CKPT_OK;
+        return up_spend(p, t, 1, err);
     }
-    rc = pcre2_match(t->code, (PCRE2_SPTR)name, (PCRE2_SIZE)n, 0, 0, p->data, p->match);
-    *yes = rc >= 0;
-    if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH)
+    int rc = up_regex(p, t, name, n, &found, err);
+    if (rc != CKPT_OK)
+        return rc;
+    *yes = found >= 0;
+    if (found >= 0 || found == PCRE2_ERROR_NOMATCH)
         return CKPT_OK;
-    if (rc == PCRE2_ERROR_NOMEMORY)
+    if (found == PCRE2_ERROR_NOMEMORY)
         return ckpt_fail_memory(err);
     return ckpt_fail(err, CKPT_ELIMIT,
                      "pattern '%.100s' on the name '%.*s': stopped (PCRE2 error %d): it needs "
                      "more than %d steps",
-                     t->text, (int)(n < 100 ? n : 100), name, rc, UP_MAX_STEPS);
+                     t->text, (int)(n < 100 ? n : 100), name, found, UP_MAX_STEPS);
 }
 
 const char *ckpt_uni_patterns_exact(const ckpt_uni_patterns *p, uint32_t number, uint64_t *n)

@@ -3,7 +3,8 @@
  * uni_pattern.h: Python regular expressions from checkpoints, tried as re.match tries them.
  *
  * Most patterns are plain names ("^model\.norm\.weight$"): those are compared as text.  The rest is
- * matched by PCRE2, under limits of length, depth, steps and memory.
+ * matched by PCRE2, under limits of length, depth, memory, and of steps: of each match, and of all
+ * together.
  */
 #ifndef CKPT_FORMATS_UNI_PATTERN_H
 #define CKPT_FORMATS_UNI_PATTERN_H
@@ -24,10 +25,13 @@ void ckpt_uni_patterns_free(ckpt_uni_patterns *p); /* NULL is fine */
 int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, uint32_t *number,
                           ckpt_err *err);
 
-/* *yes: the pattern matches at the beginning of the name (n bytes of UTF-8).  Errors: CKPT_ELIMIT.
+/*
+ * *yes: the pattern matches at the beginning of the name (n bytes of UTF-8).
+ *
+ * Errors   CKPT_ELIMIT: this match, or all of p's matches together, need too many steps
  */
-int ckpt_uni_patterns_match(const ckpt_uni_patterns *p, uint32_t number, const char *name,
-                            uint64_t n, bool *yes, ckpt_err *err);
+int ckpt_uni_patterns_match(ckpt_uni_patterns *p, uint32_t number, const char *name, uint64_t n,
+                            bool *yes, ckpt_err *err);
 
 /* The one name that a pattern matches, or NULL if it is not of that kind. */
 const char *ckpt_uni_patterns_exact(const ckpt_uni_patterns *p, uint32_t number, uint64_t *n);

@@ -185,6 +185,60 @@ static void test_many_names(void **state)
     ckpt_uni_rules_free(r);
 }
 
+/* Many matches, each within its own limit, share one: no number of names makes them endless. */
+static void test_all_matches_together(void **state)
+{
+    enum { N = 1000, ENOUGH = 20000 };
+    static char json[N * 20];
+    size_t n = (size_t)snprintf(json, sizeof json, "{\"tp_replicated_parameter_patterns\": [\"x\"");
+    ckpt_err err = {0};
+    ckpt_slice_rule rule;
+    ckpt_uni_rules *r;
+    int rc = CKPT_OK, i = 0;
+
+    (void)state;
+    for (int k = 0; k < N; k++)
+        n += (size_t)snprintf(json + n, sizeof json - n, ",\"(a+)+X%d\"", k);
+    (void)snprintf(json + n, sizeof json - n, "]}");
+    r = rules_of(json);
+    for (; rc == CKPT_OK && i < ENOUGH; i++) {
+        char name[40];
+
+        (void)snprintf(name, sizeof name, "aaaaaa!%d", i);
+        rc = ckpt_uni_rules_find(r, name, strlen(name), &rule, &err);
+    }
+    assert_int_equal(rc, CKPT_ELIMIT);
+    assert_non_null(strstr(err.text, "together"));
+    // and stays refused
+    expect_refusal(r, "another", CKPT_ELIMIT, "together");
+    ckpt_uni_rules_free(r);
+}
+
+/* What a large model of many experts asks for is far below that limit. */
+static void test_a_large_model(void **state)
+{
+    enum { N = 20000 };
+    ckpt_uni_rules *r = rules_of(
+        "{\"parameter_with_row_parallelism_patterns\": "
+        "[\".*\\\\.mlp\\\\.dense_4h_to_h\\\\.weight\", "
+        "\".*self_attention\\\\.dense\\\\.weight\", "
+        "\"transformer\\\\.layers\\\\.\\\\d+\\\\.out\\\\.weight\"], "
+        "\"tp_replicated_parameter_patterns\": [\".*layernorm.*\", \".*\\\\.norm\\\\.weight\", "
+        "\"encoder\\\\.[a-z]+\\\\.\\\\d+\\\\.bias\", \".*\\\\.gate\\\\.(weight|bias)\"]}");
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        char name[100];
+
+        (void)snprintf(name, sizeof name,
+                       "language_model.encoder.layers.%d.experts.%d.mlp.dense_4h_to_h.weight",
+                       i / 64, i % 64);
+        assert_int_equal(find(r, name).kind, CKPT_SLICE_CAT);
+        assert_int_equal(find(r, name).axis, 1);
+    }
+    ckpt_uni_rules_free(r);
+}
+
 /* ---- lists ---- */
 
 #define EVERYTHING                                                                                 \
@@ -577,13 +631,22 @@ static void test_memory_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_foreign_patterns),
-        cmocka_unit_test(test_limits),         cmocka_unit_test(test_many_names),
-        cmocka_unit_test(test_precedence),     cmocka_unit_test(test_two_matches),
-        cmocka_unit_test(test_nothing),        cmocka_unit_test(test_wrong_kinds),
-        cmocka_unit_test(test_sub_parameters), cmocka_unit_test(test_object),
-        cmocka_unit_test(test_affine),         cmocka_unit_test(test_megatron_fixture),
-        cmocka_unit_test(test_autotp_fixture), cmocka_unit_test(test_memory_failures),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_foreign_patterns),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_many_names),
+        cmocka_unit_test(test_all_matches_together),
+        cmocka_unit_test(test_a_large_model),
+        cmocka_unit_test(test_precedence),
+        cmocka_unit_test(test_two_matches),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_wrong_kinds),
+        cmocka_unit_test(test_sub_parameters),
+        cmocka_unit_test(test_object),
+        cmocka_unit_test(test_affine),
+        cmocka_unit_test(test_megatron_fixture),
+        cmocka_unit_test(test_autotp_fixture),
+        cmocka_unit_test(test_memory_failures),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
