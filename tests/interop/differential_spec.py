@@ -34,7 +34,7 @@ OPTIMIZERS = {
     'adamax': dict(how='torch', type='Adamax', params=dict(lr=1e-2)),
     'adadelta': dict(how='torch', type='Adadelta', params=dict(lr=0.5)),
     'adagrad': dict(how='torch', type='Adagrad', params=dict(lr=1e-2, lr_decay=0.01), not_stage3=True),
-    'rmsprop': dict(how='torch', type='RMSprop', params=dict(lr=1e-3, momentum=0.5, centered=True)),
+    'rmsprop': dict(how='torch', type='RMSprop', params=dict(lr=1e-3, momentum=0.5)),
     'rprop': dict(how='torch', type='Rprop', params=dict(lr=1e-3)),
     'asgd': dict(how='torch', type='ASGD', params=dict(lr=1e-2)),
     'adafactor': dict(how='torch', type='Adafactor', params=dict(lr=1e-2), elementwise=False, whole_only=True),
@@ -162,8 +162,9 @@ def make(seed):
     if cls.get('muon'):   # whole matrices: an offloaded one takes another path that the CPU lacks
         spec['zero'].pop('offload_optimizer', None)
     last = 2 if cls.get('not_stage3') or spec['model']['empty'] else 3
-    # of universal checkpoints DeepSpeed's stage 3 loads exp_avg, exp_avg_sq and a step, and nothing else
-    spec['targets'] = targets_of(r, last, last if cls['type'] in ('Adam', 'AdamW') and not cls['params'].get('amsgrad') else 2)
+    # of universal checkpoints DeepSpeed's stage 3 loads exp_avg, exp_avg_sq and a step, and nothing else; those of Muon it cannot load
+    adam = cls['type'] in ('Adam', 'AdamW') and not cls['params'].get('amsgrad')
+    spec['targets'] = targets_of(r, last, 0 if cls.get('muon') else last if adam else 2)
     if engine:
         spec['targets'] = spec['targets'][:1] + [dict(kind='zerotrain', stage=r.randint(int(bool(cls.get('muon'))), last), world=r.randint(1, 3)) for _ in range(2)]
     return spec
@@ -172,7 +173,7 @@ def make(seed):
 def targets_of(r, last, last_universal):
     """Two reshards and now and then a universal folder, to stages up to the last."""
     out = [dict(kind='reshard', stage=r.randint(1, last), world=r.randint(1, 3)) for _ in range(2)]
-    if r.random() < 0.5:
+    if last_universal and r.random() < 0.5:
         out.append(dict(kind='universal', stage=r.randint(1, last_universal), world=r.randint(1, 3)))
     return out
 
