@@ -461,6 +461,8 @@ def weights_differ(a, spec, folder, tag, made, out):
     rc, text = call(a, 'zero_to_fp32', '-q', folder, out, '-t', tag, '--no-fsync')
     if rc:
         return ['zero_to_fp32: exit %d: %s' % (rc, text)]
+    if spec['stage'] == 0 and spec['groups']['n'] > 1 and 'not certain' in text:
+        return []   # masters of several groups have no names: the 16-bit weights come, and it is said
     got = torch.load(os.path.join(out, 'pytorch_model.bin'), weights_only=True)
     try:
         want = script(folder, tag) if spec['stage'] else made['weights']

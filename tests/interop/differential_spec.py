@@ -162,9 +162,11 @@ def make(seed):
     if cls.get('muon'):   # whole matrices: an offloaded one takes another path that the CPU lacks
         spec['zero'].pop('offload_optimizer', None)
     last = 2 if cls.get('not_stage3') or spec['model']['empty'] else 3
-    # of universal checkpoints DeepSpeed's stage 3 loads exp_avg, exp_avg_sq and a step, and nothing else; those of Muon it cannot load
+    # of universal checkpoints DeepSpeed's stage 3 loads exp_avg, exp_avg_sq and a step, and nothing else;
+    # Muon's momentum and NAdam's product of momenta no stage does
     adam = cls['type'] in ('Adam', 'AdamW') and not cls['params'].get('amsgrad')
-    spec['targets'] = targets_of(r, last, 0 if cls.get('muon') else last if adam else 2)
+    alone = cls.get('muon') or cls['type'] == 'NAdam'
+    spec['targets'] = targets_of(r, last, 0 if alone else last if adam else 2)
     if engine:
         spec['targets'] = spec['targets'][:1] + [dict(kind='zerotrain', stage=r.randint(int(bool(cls.get('muon'))), last), world=r.randint(1, 3)) for _ in range(2)]
     return spec
