@@ -127,6 +127,11 @@ def freeze(model, spec):
         p.requires_grad_(n not in which)
 
 
+def lr_from_groups(spec):
+    """Some of DeepSpeed's schedulers take their base rates from the groups at first, and save none."""
+    return isinstance(specs.SCHEDULERS[spec['scheduler']], dict)
+
+
 def make_groups(model, spec, wrong):
     cls, g = specs.OPTIMIZERS[spec['optimizer']], spec['groups']
     params = [p for p in model.parameters() if p.requires_grad and (p.numel() or spec['stage'] < 3)]
@@ -138,7 +143,7 @@ def make_groups(model, spec, wrong):
         if g['named']:
             group['name'] = 'group %d' % i
         if wrong:
-            group.update(lr=WRONG)
+            group.update(lr=group['lr'] if lr_from_groups(spec) else WRONG)
             if not cls['how'] == 'ds':
                 group.update(weight_decay=WRONG)
         if spec['optimizer'] in ('rprop',):
@@ -152,7 +157,7 @@ def make_optimizer(spec, groups, wrong):
     if cls['how'] == 'ds':
         return None
     params = dict(cls['params'])
-    if wrong:
+    if wrong and not lr_from_groups(spec):
         params['lr'] = WRONG
     return getattr(torch.optim, cls['type'])(groups, **params)
 
@@ -303,7 +308,7 @@ def rank_main(task, rank, out):
     if task.universal:
         cfg['checkpoint'] = {'load_universal': True}
         cfg['zero_optimization'].pop('round_robin_gradients', None)   # with it DeepSpeed puts universal files in other places
-    if wrong and 'optimizer' in cfg and not isinstance(specs.SCHEDULERS[spec['scheduler']], dict):
+    if wrong and 'optimizer' in cfg and not lr_from_groups(spec):
         cfg['optimizer']['params']['lr'] = WRONG
     groups = make_groups(model, spec, wrong)
     optimizer = make_optimizer(spec, groups, wrong)
@@ -445,7 +450,7 @@ def losses_differ(spec, target, got, want):
 
 def call(a, *args):
     p = subprocess.run([os.path.join(a.bin, args[0])] + [str(x) for x in args[1:]], capture_output=True, text=True, check=False, timeout=900)
-    return p.returncode, (p.stderr.strip() or p.stdout.strip())[-500:]
+    return p.returncode, p.stderr.strip() or p.stdout.strip()
 
 
 def script(folder, tag):
@@ -461,8 +466,8 @@ def weights_differ(a, spec, folder, tag, made, out):
     rc, text = call(a, 'zero_to_fp32', '-q', folder, out, '-t', tag, '--no-fsync')
     if rc:
         return ['zero_to_fp32: exit %d: %s' % (rc, text)]
-    if spec['stage'] == 0 and spec['groups']['n'] > 1 and 'not certain' in text:
-        return []   # masters of several groups have no names: the 16-bit weights come, and it is said
+    if spec['stage'] == 0 and 'not certain' in text:
+        return []   # stage 0 saves masters without names: where they are not certain the 16-bit weights come, and it is said
     got = torch.load(os.path.join(out, 'pytorch_model.bin'), weights_only=True)
     try:
         want = script(folder, tag) if spec['stage'] else made['weights']
@@ -483,8 +488,9 @@ def weights_differ(a, spec, folder, tag, made, out):
 
 
 def refusal_is_right(spec, text):
-    """Stage 0 state without a per-element form cannot be partitioned, and that of several groups has no names."""
-    if spec['stage'] == 0 and spec['groups']['n'] > 1 and ('no training state was read' in text or 'holds no training state' in text):
+    """Stage 0 state without a per-element form cannot be partitioned; that of several groups or beside frozen ones has no names."""
+    several = spec['groups']['n'] > 1 or spec['model']['frozen'] != 'none' or spec['model']['unused']
+    if spec['stage'] == 0 and several and ('no training state was read' in text or 'holds no training state' in text):
         return True
     return specs.OPTIMIZERS[spec['optimizer']].get('whole_only') and spec['stage'] == 0 and 'variance' in text
 

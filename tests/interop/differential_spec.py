@@ -165,6 +165,8 @@ def make(seed):
     # of universal checkpoints DeepSpeed's stage 3 loads exp_avg, exp_avg_sq and a step, and nothing else;
     # Muon's momentum and NAdam's product of momenta no stage does
     adam = cls['type'] in ('Adam', 'AdamW') and not cls['params'].get('amsgrad')
+    # and with several groups it gives all of them one tensor that counts their steps
+    adam = adam and groups['n'] == 1
     alone = cls.get('muon') or cls['type'] == 'NAdam'
     spec['targets'] = targets_of(r, last, 0 if alone else last if adam else 2)
     if engine:
