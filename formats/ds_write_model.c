@@ -312,13 +312,16 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
 
 /* ---- frozen parameters ---- */
 
-/* True if this checkpoint lists frozen parameters: stage 1 does not, and runs may leave them out.
+/*
+ * True if this checkpoint lists frozen parameters: stage 1 does not, and runs may leave them out.  A
+ * run of stage 0 or 1 that left them out does not say that it had any: without a list DeepSpeed
+ * leaves those of its model alone, with an empty one it fails at the first that it lacks.
  */
 static bool dwm_lists_frozen(const ckpt_dsw *w, const ckpt_value *old)
 {
     if (w->stage < 2)
         return false;
-    return w->state->stage < 2 || (old && old->kind != CKPT_V_NONE);
+    return w->state->stage < 2 ? w->frozen.n > 0 : old && old->kind != CKPT_V_NONE;
 }
 
 static ckpt_value *dwm_frozen_shapes(ckpt_dsw_file *f, const ckpt_value *old)

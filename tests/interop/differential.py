@@ -441,6 +441,8 @@ def losses_differ(spec, target, got, want):
     several = target['kind'] == 'universal' and target['stage'] == 3 and spec['groups']['n'] > 1   # gets group 0's settings
     if not specs.OPTIMIZERS[spec['optimizer']].get('elementwise', True) or several:
         return []
+    if spec['stage'] == 0 and spec['dtype'] == 'fp16' and got['skipped_later'] != want['skipped_later']:
+        return []   # stage 0 of 0.19.8 keeps a loss scale and does not scale by it: only the others overflow
     off = ds_harness.far(got['losses'], want['losses'][:NEXT])
     out = [] if off <= NEAR[spec['dtype']] else ['losses off by %.2g: %s instead of %s' % (off, got['losses'], want['losses'])]
     return out + (numbers_differ('at the end', got['after'], want['after'], spec['stage'] == 0) if len(want['losses']) == NEXT else [])
