@@ -156,7 +156,11 @@ static int dsu_add_entries(ckpt_dsu *u)
 
     for (size_t i = 0; rc == CKPT_OK && i < u->entry.n; i++) {
         const ckpt_dsu_entry *e = &u->entry.at[i];
-        if (e->owner == i && dsu_is_frozen(u, e) && !ds->opts->no_frozen)
+        if (e->owner != i || !dsu_is_frozen(u, e))
+            continue;
+        if (ds->opts->no_frozen)
+            ds->map->effects |= CKPT_TOOK_FROZEN;
+        else
             rc = ckpt_ds_module_add(ds, &ds->model, &e->pair->key->as.text, e->copy,
                                     CKPT_ROLE_FROZEN, &t);
     }

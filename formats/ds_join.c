@@ -404,6 +404,8 @@ static int dsj_rules(dsj *j)
     if (j->grid->tp == 1)
         return CKPT_OK;
     if (j->ds->opts->slice_rules)
+        j->ds->map->effects |= CKPT_TOOK_RULES;
+    if (j->ds->opts->slice_rules)
         return ckpt_uni_rules_parse(&j->rules, j->ds->opts->slice_rules, j->ds->err);
     return ckpt_uni_rules_new(&j->rules, ckpt_ds_join_info(j->grid), j->ds->err);
 }

@@ -477,8 +477,14 @@ int ckpt_ds_module_add_frozen(ckpt_ds *ds)
     ckpt_ds_index fragments = {0};
     ckpt_tensor *t = NULL;
 
-    if (ds->opts->no_frozen)
+    if (ds->opts->no_frozen) {
+        bool any = ds->frozen.n > 0;
+
+        for (uint64_t i = 0; !any && i < ds->module.n; i++)
+            any = ds->seen[i] == DSM_UNLISTED;
+        ds->map->effects |= any ? CKPT_TOOK_FROZEN : 0;
         return CKPT_OK;
+    }
     int rc = ckpt_ds_index_new(&fragments, ckpt_value_map(dsm_get(ds, "frozen_param_fragments")),
                                ds->err);
     for (size_t i = 0; rc == CKPT_OK && i < ds->frozen.n; i++)

@@ -349,10 +349,13 @@ static int dw_probe(const ckpt_listing *list)
     return 0;
 }
 
+const ckpt_dtype ckpt_ds_dtypes[] = {CKPT_F32, CKPT_F16, CKPT_BF16, CKPT_DTYPE_NONE};
+
 const ckpt_directory ckpt_directory_zero = {
     .name = "zero",
     .note = "DeepSpeed ZeRO stages 1 to 3, any world, as 0.3.16 to 0.19.8 write them",
     .caps = CKPT_CAN_WRITE | CKPT_MAKES_TENSORS,
+    .dtypes = ckpt_ds_dtypes,
     .probe = dw_probe,
     .scatter = dw_scatter,
 };

@@ -505,7 +505,7 @@ static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
 const ckpt_directory ckpt_directory_hf = {
     .name = "hf",
     .note = "Hugging Face model folder: reads safetensors and .bin, writes model*.safetensors",
-    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE,
+    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE,
     .probe = hf_probe,
     .gather = hf_gather,
     .scatter = ckpt_hf_scatter,
@@ -515,7 +515,7 @@ const ckpt_directory ckpt_directory_hf = {
 const ckpt_directory ckpt_directory_hf_bin = {
     .name = "hf-bin",
     .note = "Hugging Face model folder written as pytorch_model*.bin",
-    .caps = CKPT_CAN_WRITE,
+    .caps = CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE,
     .probe = hf_probe_none,
     .gather = hf_gather,
     .scatter = ckpt_hf_scatter_bin,

@@ -218,8 +218,12 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
         bool states = ur_has_states(u, e);
         if (ckpt_value_get(shared, e->name) ||
             ckpt_map_index(u->ds.map, like.name, like.n_name) != SIZE_MAX ||
-            ur_known(u, ix, e->name) || (trained && !states) || (!trained && u->ds.opts->no_frozen))
+            ur_known(u, ix, e->name) || (trained && !states))
             continue;
+        if (!trained && u->ds.opts->no_frozen) {
+            u->ds.map->effects |= CKPT_TOOK_FROZEN;
+            continue;
+        }
         if (!trained && (states || (!held && u->ds.module.n))) {
             strange = e->name;
             n_strange++;
@@ -749,6 +753,7 @@ const ckpt_directory ckpt_directory_universal = {
     .note = "DeepSpeed universal checkpoints (a folder per parameter); written so that stages 1, 2 "
             "and 3 of any world load them",
     .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_TAGS,
+    .dtypes = ckpt_ds_dtypes,
     .probe = ckpt_uni_probe,
     .gather = ur_gather,
     .scatter = ckpt_uni_scatter,

@@ -458,7 +458,7 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     w.ds.err = err ? err : &own;
     int rc = uw_state(&w);
     if (rc == CKPT_OK) {
-        w.ds.dtype = d == CKPT_F32 || d == CKPT_F16 || d == CKPT_BF16 ? d : w.ds.state->dtype;
+        w.ds.dtype = d != CKPT_DTYPE_NONE ? d : w.ds.state->dtype;
         w.ds.new_dtype = w.ds.dtype != w.ds.state->dtype;
         w.ds.fresh = target->fresh_optimizer;
         rc = uw_form(&w);

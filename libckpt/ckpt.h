@@ -59,6 +59,9 @@ CKPT_API const char *ckpt_dtype_name(ckpt_dtype d);
 CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API unsigned ckpt_dtype_bits(ckpt_dtype d);
 
+/* Elements of `from` can be converted to `to`; equal dtypes always can. */
+CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);
+
 /* ---- opening ---- */
 
 typedef struct ckpt_open_opts {
@@ -87,6 +90,8 @@ CKPT_API void ckpt_map_free(ckpt_map *map);
 
 CKPT_API const char *ckpt_map_path(const ckpt_map *map);   /* what was understood: the file or folder read */
 CKPT_API const char *ckpt_map_format(const ckpt_map *map); /* "deepspeed", "universal", "torch", "safetensors", "hf" */
+
+CKPT_API unsigned ckpt_map_effects(const ckpt_map *map); /* CKPT_TOOK_*: which options changed what was read */
 
 CKPT_API size_t ckpt_map_count(const ckpt_map *map);
 CKPT_API const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i);
@@ -194,6 +199,14 @@ typedef struct ckpt_target {
  *          CKPT_EUNSUPPORTED: moments without step counts
  */
 CKPT_API int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err);
+
+/*
+ * Can such a target be made: does its format exist, can it be written, does it hold that dtype, and does every field that
+ * is set mean something to it?  Layout asks first; ask before opening a source to fail sooner.
+ *
+ * Errors   CKPT_EUSAGE, naming what can be had instead
+ */
+CKPT_API int ckpt_target_check(const ckpt_target *target, ckpt_err *err);
 
 /* Lay out a target map: names, dtypes, shards and offsets, headers and all; nothing is written. */
 CKPT_API int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
@@ -343,8 +356,22 @@ typedef struct ckpt_clean_opts {
  */
 CKPT_API int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_err *err);
 
-/* The table of formats: false when i is past the end.  caps: 1 read, 2 write. */
+/* What can be done with a format, and which fields of ckpt_target mean something to it. */
+enum {
+    CKPT_CAN_READ = 1u,
+    CKPT_CAN_WRITE = 2u,
+    CKPT_MAKES_TENSORS = 4u, /* training state: tag, stage, world ... */
+    CKPT_TAKES_LIMIT = 8u,   /* max_shard_size */
+    CKPT_TAKES_SIDE = 16u,   /* copy_side_files */
+    CKPT_IS_FOLDER = 32u,    /* path is a folder, not one file */
+    CKPT_HAS_TAGS = 64u      /* read: a run with several checkpoints; ckpt_open_opts.tag chooses one */
+};
+
+/* The table of formats: false when i is past the end; caps: the flags above. */
 CKPT_API bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps);
+
+/* The flags of one format; 0 for an unknown name. */
+CKPT_API unsigned ckpt_format_caps(const char *name);
 
 #ifdef __cplusplus
 }

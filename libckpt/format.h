@@ -12,14 +12,6 @@
 #include "libckpt/copy/io.h"
 #include "libckpt/map/map.h"
 
-enum {
-    CKPT_CAN_READ = 1u,
-    CKPT_CAN_WRITE = 2u,
-    CKPT_MAKES_TENSORS = 4u,
-    CKPT_HAS_TAGS = 8u /* a folder of it may hold several checkpoints: a tag given by the caller
-                          means such a driver */
-};
-
 typedef struct ckpt_format {
     const char *name;   /* "torch" */
     const char *suffix; /* ".pt" */
@@ -66,6 +58,7 @@ typedef struct ckpt_directory {
     const char *name;
     const char *note;
     unsigned caps;
+    const ckpt_dtype *dtypes; /* that a target may ask for, up to NONE; NULL: all that floats convert to */
 
     /* 0..100 from names alone. */
     int (*probe)(const ckpt_listing *list);
@@ -92,6 +85,7 @@ extern const ckpt_format *const ckpt_formats[];
 extern const ckpt_directory *const ckpt_directories[];
 
 const ckpt_format *ckpt_format_find(const char *name);
+const ckpt_directory *ckpt_directory_find(const char *name);
 
 /*
  * Read one file of any known file format into a map of its own.

@@ -27,6 +27,11 @@ const char *ckpt_map_format(const ckpt_map *map)
     return map->format;
 }
 
+unsigned ckpt_map_effects(const ckpt_map *map)
+{
+    return map->effects;
+}
+
 size_t ckpt_map_count(const ckpt_map *map)
 {
     return map->tensors.n;
@@ -116,25 +121,4 @@ bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path
     *record = s->name;
     *at = s->kind == CKPT_SOURCE_FILE && s->coding == CKPT_RAW ? s->at + e->at : UINT64_MAX;
     return true;
-}
-
-bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps)
-{
-    for (size_t k = 0; ckpt_formats[k]; k++) {
-        if (i-- == 0) {
-            *name = ckpt_formats[k]->name;
-            *note = ckpt_formats[k]->note;
-            *caps = ckpt_formats[k]->caps;
-            return true;
-        }
-    }
-    for (size_t k = 0; ckpt_directories[k]; k++) {
-        if (i-- == 0) {
-            *name = ckpt_directories[k]->name;
-            *note = ckpt_directories[k]->note;
-            *caps = ckpt_directories[k]->caps;
-            return true;
-        }
-    }
-    return false;
 }

@@ -3,6 +3,7 @@
  * layout.c: from a map and a target to the map of what will be written; and the four steps of a
  * conversion in one.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "libckpt/base/cast.h"
@@ -68,6 +69,35 @@ static int lay_tensors(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, ck
     return rc;
 }
 
+/* Say which tensors the dtype asked for does not reach: floats that nothing converts. */
+static int lay_unchanged(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, ckpt_err *err)
+{
+    uint64_t n[CKPT_N_DTYPES] = {0}, n_floats = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; i < from->tensors.n; i++) {
+        const ckpt_tensor *t = from->tensors.at[i];
+
+        if (ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT)
+            continue;
+        n_floats++;
+        n[t->dtype] += !ckpt_dtype_converts(wanted, t->dtype);
+    }
+    for (unsigned d = 0; rc == CKPT_OK && d < CKPT_N_DTYPES; d++) {
+        if (n[d] > 0)
+            rc = ckpt_map_note(to, CKPT_WARNING, err,
+                               "%" PRIu64 " tensor%s of %s cannot be converted to %s: written as "
+                               "they are",
+                               n[d], n[d] == 1 ? "" : "s", ckpt_dtype_name((ckpt_dtype)d),
+                               ckpt_dtype_name(wanted));
+    }
+    if (rc == CKPT_OK && n_floats == 0)
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "no tensor is floating: asking for %s changed nothing",
+                           ckpt_dtype_name(wanted));
+    return rc;
+}
+
 /* Metadata goes along, except what speaks of tied names: writers record those anew. */
 static int lay_metadata(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
@@ -84,21 +114,10 @@ static int lay_metadata(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     return CKPT_OK;
 }
 
-static const ckpt_directory *lay_directory(const char *name)
-{
-    for (size_t i = 0; ckpt_directories[i]; i++) {
-        if (strcmp(ckpt_directories[i]->name, name) == 0)
-            return ckpt_directories[i];
-    }
-    return NULL;
-}
-
 /* Formats of training state decide themselves which tensors their files hold. */
 static bool lay_makes_tensors(const char *name)
 {
-    const ckpt_directory *dir = lay_directory(name);
-
-    return dir && (dir->caps & CKPT_MAKES_TENSORS);
+    return ckpt_format_caps(name) & CKPT_MAKES_TENSORS;
 }
 
 static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_format *format,
@@ -128,15 +147,9 @@ static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_f
 static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     const ckpt_format *format = ckpt_format_find(target->format);
-    const ckpt_directory *dir = format ? NULL : lay_directory(target->format);
-    unsigned caps = format ? format->caps : dir ? dir->caps : 0;
+    const ckpt_directory *dir = format ? NULL : ckpt_directory_find(target->format);
     int rc;
 
-    if (!(caps & CKPT_CAN_WRITE))
-        return ckpt_fail(
-            err, CKPT_EUSAGE,
-            "format '%s' %s; formats to write: torch, safetensors, hf, hf-bin, zero, universal",
-            target->format, format || dir ? "cannot be written" : "is unknown");
     to->format = format ? format->name : dir->name;
     if (format)
         rc = lay_single_file(to, target, format, err);
@@ -152,15 +165,19 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     ckpt_map *to = NULL;
-    int rc = ckpt_map_new(&to, 0, err);
+    int rc = ckpt_target_check(target, err);
 
     *out = NULL;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_new(&to, 0, err);
     if (rc == CKPT_OK) {
         to->path = ckpt_arena_string(to->arena, target->path, strlen(target->path));
         rc = to->path ? CKPT_OK : ckpt_fail_memory(err);
     }
     if (rc == CKPT_OK && !lay_makes_tensors(target->format))
         rc = lay_tensors(to, from, target->dtype, err);
+    if (rc == CKPT_OK && !lay_makes_tensors(target->format) && target->dtype != CKPT_DTYPE_NONE)
+        rc = lay_unchanged(to, from, target->dtype, err);
     if (rc == CKPT_OK)
         rc = lay_metadata(to, from, err);
     if (rc == CKPT_OK)

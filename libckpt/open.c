@@ -277,6 +277,20 @@ static int open_require_crc(ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
+/* Which options found something to act on, besides those that drivers know. */
+static void open_effects(ckpt_map *map, const ckpt_directory *driver, bool is_shard)
+{
+    map->effects |= driver && (driver->caps & CKPT_HAS_TAGS) ? CKPT_TOOK_TAG : 0;
+    map->effects |= is_shard ? CKPT_TOOK_WHOLE : 0;
+    for (size_t i = 0; i < map->tensors.n; i++)
+        map->effects |= map->tensors.at[i]->role == CKPT_ROLE_STATE ? CKPT_TOOK_STATE : 0;
+    for (size_t i = 0; i < map->files.n; i++) {
+        const ckpt_format *format = map->files.at[i].format;
+
+        map->effects |= format && format->records ? CKPT_TOOK_CRC : 0;
+    }
+}
+
 /* A single file: what the map says of it is what the file's driver found. */
 static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *err)
 {
@@ -319,6 +333,15 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         rc = driver ? open_folder(map, folder, name, driver, opts, err)
                     : open_file(&map, path, opts->collect, err);
     }
+    if (rc == CKPT_OK)
+        open_effects(map, ckpt_directory_find(map->format),
+                     !S_ISDIR(st.st_mode) && open_part(name, true) != open_part(name, false));
+    // what was asked for by name must not be answered with something else
+    if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_TOOK_TAG))
+        rc = ckpt_fail(err, CKPT_EUSAGE,
+                       "%s: is of format %s, which has no tags, but tag '%s' "
+                       "was asked for",
+                       map->path, map->format, opts->tag);
     if (rc == CKPT_OK && opts->require_crc)
         rc = open_require_crc(map, err);
     if (rc != CKPT_OK) {

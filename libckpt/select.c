@@ -10,6 +10,8 @@
 
 typedef struct sel_rule {
     const char *pattern, *replacement;
+    unsigned line;
+    bool met; /* it has renamed a tensor */
 } sel_rule;
 
 CKPT_VEC(sel_rules, sel_rule);
@@ -32,6 +34,32 @@ static bool sel_keeps(const ckpt_filter *f, const ckpt_tensor *t)
     if (f->include && !sel_any(f->include, t->name))
         return false;
     return !(f->exclude && sel_any(f->exclude, t->name));
+}
+
+/* Say which patterns met nothing that they could act on: misspelt, or for another model. */
+static int sel_unmatched(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
+{
+    const char *const *lists[] = {f->include, f->exclude};
+    static const char *const words[] = {"include", "exclude"};
+    int rc = CKPT_OK;
+
+    for (size_t k = 0; k < 2; k++) {
+        for (const char *const *glob = lists[k]; rc == CKPT_OK && glob && *glob; glob++) {
+            bool met = false;
+
+            for (size_t i = 0; !met && i < map->tensors.n; i++) {
+                const char *name = map->tensors.at[i]->name;
+
+                // what is not included need not be excluded
+                met = fnmatch(*glob, name, 0) == 0 &&
+                      (k == 0 || !f->include || sel_any(f->include, name));
+            }
+            if (!met)
+                rc = ckpt_map_note(map, CKPT_WARNING, err, "%s '%.200s': matches no tensor",
+                                   words[k], *glob);
+        }
+    }
+    return rc;
 }
 
 /* One blank-separated word of a rule line; NULL at its end.  Moves *at past it. */
@@ -73,6 +101,7 @@ static int sel_parse(sel_rules *rules, ckpt_map *map, const char *text, ckpt_err
                 return ckpt_fail_memory(err);
             r->pattern = pattern;
             r->replacement = replacement;
+            r->line = line;
         }
         text += strcspn(text, "\n");
         text += *text == '\n';
@@ -110,13 +139,14 @@ static bool sel_match(const char *p, const char *s, const char *from[], const ch
 
 /* The new name by the first rule that matches; the old one when none does; NULL when memory is
  * exhausted. */
-static const char *sel_rename(const sel_rules *rules, ckpt_arena *a, const char *name)
+static const char *sel_rename(sel_rules *rules, ckpt_arena *a, const char *name)
 {
     const char *from[SEL_MAX_STARS], *to[SEL_MAX_STARS];
 
     for (size_t i = 0; i < rules->n; i++) {
         if (!sel_match(rules->at[i].pattern, name, from, to))
             continue;
+        rules->at[i].met = true;
         ckpt_bytes b = {0};
         unsigned star = 0;
         bool ok = true;
@@ -167,7 +197,7 @@ static void sel_adopt(ckpt_tensor *t, ckpt_tensor *const *all, const bool *keep,
     }
 }
 
-static int sel_apply(ckpt_map *map, const ckpt_filter *f, const sel_rules *rules, ckpt_err *err)
+static int sel_apply(ckpt_map *map, const ckpt_filter *f, sel_rules *rules, ckpt_err *err)
 {
     ckpt_tensors old = map->tensors;
     bool *keep = ckpt_alloc(old.n ? old.n : 1);
@@ -211,7 +241,16 @@ int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
 
     if (rc == CKPT_OK) {
         sel_drop_ties(map);
+        rc = sel_unmatched(map, filter, err);
+    }
+    if (rc == CKPT_OK)
         rc = sel_apply(map, filter, &rules, err);
+    for (size_t i = 0; rc == CKPT_OK && i < rules.n; i++) {
+        if (!rules.at[i].met)
+            rc = ckpt_map_note(map, CKPT_WARNING, err,
+                               "rename rules, line %u: '%.200s' matches no tensor that an earlier "
+                               "rule leaves",
+                               rules.at[i].line, rules.at[i].pattern);
     }
     if (rc == CKPT_OK && before > 0 && map->tensors.n == 0)
         rc = ckpt_fail(err, CKPT_EMISSING,

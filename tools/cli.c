@@ -336,6 +336,26 @@ static int cli_refuse(const cli_args *a, int c, ckpt_err *err)
     return fail(err, CKPT_EUSAGE, "unknown option '-%c'", optopt);
 }
 
+const char *cli_given(const cli_args *a, size_t at)
+{
+    const cli_option *o;
+
+    for (size_t i = 0; (o = cli_option_at(a->verb, i)); i++) {
+        if (o->at == at && (a->given >> i & 1))
+            return o->name;
+    }
+    return NULL;
+}
+
+/* Note that an option was given. */
+static void cli_mark(cli_args *a, const cli_option *o)
+{
+    for (size_t i = 0; cli_option_at(a->verb, i); i++) {
+        if (cli_option_at(a->verb, i) == o)
+            a->given |= UINT64_C(1) << i;
+    }
+}
+
 /* Let getopt walk the words and store each value; it leaves the operands behind optind. */
 static int cli_options(cli_args *a, int argc, ckpt_err *err)
 {
@@ -353,6 +373,7 @@ static int cli_options(cli_args *a, int argc, ckpt_err *err)
         if (!cli_store(a, o, optarg))
             return fail(err, CKPT_EUSAGE, "--%s: '%s' is not %s", o->name, optarg,
                         cli_expected(o->kind));
+        cli_mark(a, o);
     }
     return CKPT_OK;
 }

@@ -37,6 +37,7 @@ typedef struct cli_args {
     bool join;                            /* reshard */
     const char *rename, *range;           /* convert; cat */
     const char *slice_rules, *order;      /* files; the first of all that open checkpoints */
+    bool strict;                          /* warnings are errors */
     unsigned depth;                       /* tree */
     uint64_t max_items;                   /* tree */
     uint64_t params, largest, gpus, nodes, stage; /* mem */
@@ -48,6 +49,7 @@ typedef struct cli_args {
     ckpt_run_opts run;
 
     char *rules_text; /* what --slice-rules names; freed by cli_free */
+    uint64_t given;   /* bit i: the verb's i-th option stands on the command line */
     char *order_text; /* what --order names; freed by training_free */
     char **owned; /* rewritten copies of argv; freed by cli_free */
     const char **lists;
@@ -109,6 +111,9 @@ typedef struct cli_verb {
  */
 int cli_parse(cli_args *a, const cli_verb *verb, int argc, char **argv, ckpt_err *err);
 void cli_free(cli_args *a);
+
+/* The name of the option that sets the field at this offset of cli_args, if it was given, or NULL. */
+const char *cli_given(const cli_args *a, size_t at);
 
 /* Print the help of a verb to stdout. */
 void cli_help(const cli_verb *verb);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "tools/job.h"
+#include "tools/effects.h"
 #include "tools/report.h"
 #include "tools/training.h"
 #include "tools/verbs.h"
@@ -180,6 +181,7 @@ static int uni_run(cli_args *a, ckpt_err *err)
     }
     if (rc == CKPT_OK) {
         map_say_findings(map, !a->quiet);
+        effects_of_source(a, map);
         rc = uni_convert(a, map, err);
     }
     ckpt_map_free(map);

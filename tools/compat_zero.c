@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/effects.h"
 #include "tools/job.h"
 #include "tools/report.h"
 #include "tools/verbs.h"
@@ -64,7 +65,7 @@ static void zero_say(const ckpt_map *map, const cli_args *a)
 }
 
 /* A folder, as the script has it since 0.15.3, or a file where the name is one, as before. */
-static void zero_target(cli_args *a)
+static int zero_target(cli_args *a, ckpt_err *err)
 {
     a->target.path = a->operand[1];
     a->target.format = job_format_of(a->target.path);
@@ -73,6 +74,12 @@ static void zero_target(cli_args *a)
     // the script overwrites; so do we, but only when everything is written
     a->run.force = true;
     a->target.keep_other_weights = true;
+    if (a->safe && strcmp(a->target.format, "torch") == 0)
+        return fail(err, CKPT_EUSAGE,
+                    "--safe_serialization: %s is the name of a torch file; name a folder, or a "
+                    "file ending in .safetensors",
+                    a->target.path);
+    return effects_of_target(a, err);
 }
 
 /*
@@ -100,9 +107,10 @@ static int zero_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;
 
-    zero_target(a);
+    int rc = zero_target(a, err);
     a->open.whole_checkpoint = true;
-    int rc = ckpt_open(&map, a->operand[0], &a->open, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_open(&map, a->operand[0], &a->open, err);
     // the script would not read a model folder either
     if (rc == CKPT_OK && strcmp(ckpt_map_format(map), "deepspeed") != 0)
         rc = fail(err, CKPT_EUNSUPPORTED,
@@ -112,6 +120,7 @@ static int zero_run(cli_args *a, ckpt_err *err)
         if (!a->quiet)
             zero_say(map, a);
         map_say_findings(map, !a->quiet);
+        effects_of_source(a, map);
         rc = zero_convert(a, map, err);
     }
     ckpt_map_free(map);

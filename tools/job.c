@@ -18,13 +18,12 @@
 /* A model folder, in which weights may lie under any of several names. */
 static bool job_model_folder(const ckpt_target *target)
 {
-    return strcmp(target->format, "hf") == 0 || strcmp(target->format, "hf-bin") == 0;
+    return ckpt_format_caps(target->format) & CKPT_TAKES_SIDE;
 }
 
 bool job_into_folder(const ckpt_target *target)
 {
-    return job_model_folder(target) || strcmp(target->format, "zero") == 0 ||
-           strcmp(target->format, "universal") == 0;
+    return ckpt_format_caps(target->format) & CKPT_IS_FOLDER;
 }
 
 /* text ends in end, and has something before it. */
@@ -44,12 +43,23 @@ const char *job_format_of(const char *path)
     return NULL;
 }
 
+void job_settle(ckpt_target *target)
+{
+    unsigned caps = ckpt_format_caps(target->format);
+
+    if (!(caps & CKPT_TAKES_LIMIT))
+        target->max_shard_size = 0;
+    if (!(caps & CKPT_TAKES_SIDE))
+        target->copy_side_files = false;
+}
+
 int job_prepare(convert_job *j, ckpt_err *err)
 {
     if (strcmp(j->target.path, "-") == 0)
         return fail(err, CKPT_EUSAGE,
                     "'-': an output is a file or folder, which gets its name when it is complete; "
                     "nothing is written to standard output (./- is a file of that name)");
+    job_settle(&j->target);
     int rc = ckpt_layout(&j->to, j->from, &j->target, err);
 
     if (rc == CKPT_OK)

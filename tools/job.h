@@ -27,6 +27,9 @@ bool job_into_folder(const ckpt_target *target);
 /* The format that a file name asks for by its suffix, or NULL. */
 const char *job_format_of(const char *path);
 
+/* Take back the defaults of options that mean nothing to the target's format. */
+void job_settle(ckpt_target *target);
+
 /* Lay out and plan; nothing is written. */
 int job_prepare(convert_job *j, ckpt_err *err);
 

@@ -20,6 +20,7 @@ static struct {
     const char *program;
     int lost; /* errno of the first failed write to stdout */
     bool utf8, terminal, colour, begun;
+    uint64_t n_warnings;
 } out = {.program = "ckpt"};
 
 /* A variable that is set to something. */
@@ -202,10 +203,16 @@ void say_error(const char *fmt, ...)
     va_end(args);
 }
 
+uint64_t out_warnings(void)
+{
+    return out.n_warnings;
+}
+
 void say_warning(const char *fmt, ...)
 {
     va_list args;
 
+    out.n_warnings++;
     va_start(args, fmt);
     say("warning", "\033[33m", fmt, args);
     va_end(args);

@@ -51,6 +51,9 @@ void say_error(const char *fmt, ...) CKPT_PRINTF(1, 2);
 void say_warning(const char *fmt, ...) CKPT_PRINTF(1, 2);
 void say_note(const char *fmt, ...) CKPT_PRINTF(1, 2);
 
+/* How many warnings were said so far. */
+uint64_t out_warnings(void);
+
 /* Fill err as the library does; returns code. */
 int fail(ckpt_err *err, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
 

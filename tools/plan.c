@@ -236,6 +236,54 @@ static void plan_files_json(json_out *j, const ckpt_map *to)
     json_close(j, ']');
 }
 
+/* Tensors of the target by dtype, as they are written; weights one by one, with their files. */
+static void plan_tensors_json(json_out *j, const ckpt_map *to)
+{
+    uint64_t n[CKPT_N_DTYPES] = {0};
+
+    for (size_t i = 0; i < ckpt_map_count(to); i++)
+        n[ckpt_map_tensor(to, i)->dtype]++;
+    json_open_flat(j, "dtypes", '{');
+    for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
+        if (n[d] > 0)
+            json_uint(j, ckpt_dtype_name((ckpt_dtype)d), n[d]);
+    }
+    json_close(j, '}');
+    // the parts of training state have no names that users know
+    if (ckpt_map_folder(to))
+        return;
+    json_open(j, "outputs", '[');
+    for (size_t i = 0; i < ckpt_map_count(to) && !out_broken(); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor(to, i);
+
+        json_open_flat(j, NULL, '{');
+        json_text(j, "name", t->name);
+        json_text(j, "dtype", ckpt_dtype_name(t->dtype));
+        json_shape(j, "shape", t);
+        json_text(j, "file", ckpt_map_file_path(to, t->file));
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+/* How many tensors are written in each dtype: "BF16 57, I64 1". */
+static void plan_dtypes_text(const ckpt_map *to)
+{
+    uint64_t n[CKPT_N_DTYPES] = {0};
+    bool more = false;
+
+    for (size_t i = 0; i < ckpt_map_count(to); i++)
+        n[ckpt_map_tensor(to, i)->dtype]++;
+    out_printf("dtypes:");
+    for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
+        if (n[d] == 0)
+            continue;
+        out_printf("%s %s %" PRIu64, more ? "," : "", ckpt_dtype_name((ckpt_dtype)d), n[d]);
+        more = true;
+    }
+    out_printf("%s\n", more ? "" : " none");
+}
+
 /* What only targets with training state have: the tag folder, its pointer, changed values. */
 static void plan_training_json(json_out *j, const ckpt_map *to)
 {
@@ -269,6 +317,7 @@ static void plan_json(const convert_job *job, uint64_t n_read, uint64_t n_write)
         plan_training_json(&j, job->to);
     }
     plan_files_json(&j, job->to);
+    plan_tensors_json(&j, job->to);
     json_end(&j);
 }
 
@@ -307,6 +356,7 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
     plan_values_text(job->to);
     if (ckpt_map_folder(job->to))
         plan_disk_text(job);
+    plan_dtypes_text(job->to);
     out_printf("plan: %s, ", count_text(n, ckpt_map_count(job->to), "tensor"));
     out_printf("%s, read %s, write %s, with %s of buffers; nothing was written\n",
                count_text(n, ckpt_map_n_files(job->to), "file"), human_bytes(a, n_read),
@@ -341,6 +391,7 @@ static void outcome_json(const convert_job *job)
     if (ckpt_map_folder(job->to))
         plan_training_json(&j, job->to);
     plan_files_json(&j, job->to);
+    plan_tensors_json(&j, job->to);
     json_report(&j, "report", &job->report);
     json_findings(&j, "findings", job->from);
     json_end(&j);

@@ -7,14 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/job.h"
+
 bool training_format(const char *format)
 {
-    return strcmp(format, "zero") == 0 || strcmp(format, "universal") == 0;
+    return ckpt_format_caps(format) & CKPT_MAKES_TENSORS;
 }
 
 int training_check(const cli_args *a, ckpt_err *err)
 {
-    ckpt_dtype d = a->target.dtype;
+    ckpt_target target = a->target;
 
     if (a->include.n || a->exclude.n || a->rename)
         return fail(err, CKPT_EUSAGE,
@@ -26,10 +28,8 @@ int training_check(const cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE, "--join and --keep-slices exclude each other");
     if (a->target.stage > 3)
         return fail(err, CKPT_EUSAGE, "--stage: %d is not 1, 2 or 3", a->target.stage);
-    if (d != CKPT_DTYPE_NONE && d != CKPT_F32 && d != CKPT_F16 && d != CKPT_BF16)
-        return fail(err, CKPT_EUSAGE, "--dtype: runs train in fp32, fp16 or bf16, not in %s",
-                    ckpt_dtype_name(d));
-    return CKPT_OK;
+    job_settle(&target);
+    return ckpt_target_check(&target, err);
 }
 
 int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)

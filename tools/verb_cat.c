@@ -171,6 +171,9 @@ static int cat_run(cli_args *a, ckpt_err *err)
         rc = elements_set_range(&r, a->range, err);
     if (rc == CKPT_OK)
         r.dtype = a->target.dtype != CKPT_DTYPE_NONE ? a->target.dtype : r.t->dtype;
+    if (rc == CKPT_OK && !ckpt_dtype_converts(r.dtype, r.t->dtype))
+        rc = fail(err, CKPT_EUSAGE, "--dtype: %s is %s, which is not converted to %s", r.t->name,
+                  ckpt_dtype_name(r.t->dtype), ckpt_dtype_name(r.dtype));
     if (rc == CKPT_OK && !a->raw && scalar_class_of(r.dtype) == SCALAR_NONE)
         rc = fail(err, CKPT_EUNSUPPORTED, "%s: elements of %s can only be had with --raw",
                   r.t->name, ckpt_dtype_name(r.dtype));

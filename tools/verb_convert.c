@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/effects.h"
 #include "tools/job.h"
 #include "tools/plan.h"
 #include "tools/report.h"
@@ -41,11 +42,16 @@ static int convert_target(cli_args *a, ckpt_err *err)
                     "%s: say --to torch, safetensors, hf, hf-bin, universal or zero (its suffix "
                     "names no format)",
                     a->target.path);
+    int rc = effects_of_target(a, err);
+    if (rc != CKPT_OK)
+        return rc;
     a->target.copy_side_files = !a->no_side_files;
+    job_settle(&a->target);
     // model-parallel ranks go on to be ranks; a universal checkpoint has whole tensors
     if (strcmp(a->target.format, "zero") == 0)
         a->open.keep_slices = true;
-    return CKPT_OK;
+    // nothing is read for a target that cannot be made
+    return ckpt_target_check(&a->target, err);
 }
 
 /* Open the source as the target needs it, and say what was understood. */
@@ -57,15 +63,12 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     a->open.whole_checkpoint = !a->as_file;
     if (training_format(a->target.format))
         rc = training_open(map, a, err);
-    else if (a->order)
-        rc = fail(err, CKPT_EUSAGE, "--order is for --to universal and --to zero");
     else
         rc = cli_open(map, a, err);
     if (rc != CKPT_OK)
         return rc;
     if (!a->quiet)
         map_say_understood(*map);
-    map_say_findings(*map, !a->quiet);
     return CKPT_OK;
 }
 
@@ -80,6 +83,10 @@ static int convert_run(cli_args *a, ckpt_err *err)
     convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
     if (rc == CKPT_OK)
         rc = convert_select(map, a, err);
+    if (rc == CKPT_OK) {
+        map_say_findings(map, !a->quiet);
+        effects_of_source(a, map);
+    }
     // everything that can fail without writing has been tried when the first byte is written
     if (rc == CKPT_OK)
         rc = job_prepare(&job, err);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "tools/effects.h"
 #include "tools/report.h"
 #include "tools/verbs.h"
 
@@ -113,8 +114,10 @@ static int diff_open(ckpt_map **map, const char *path, cli_args *a, ckpt_err *er
     // the same names on both sides, or the filter itself would be a difference
     if (rc == CKPT_OK && cli_filter(&filter, a))
         rc = ckpt_map_select(*map, &filter, err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK) {
         map_say_findings(*map, false);
+        effects_of_source(a, *map);
+    }
     return rc;
 }
 

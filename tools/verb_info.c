@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 
+#include "tools/effects.h"
 #include "tools/report.h"
 #include "tools/verbs.h"
 
@@ -172,6 +173,8 @@ static int info_run(cli_args *a, ckpt_err *err)
 
     a->open.with_optimizer = a->all;
     int rc = cli_open(&map, a, err);
+    if (rc == CKPT_OK)
+        effects_of_source(a, map);
     if (rc == CKPT_OK && a->json)
         info_json(map);
     else if (rc == CKPT_OK)

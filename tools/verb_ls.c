@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "tools/effects.h"
 #include "tools/report.h"
 #include "tools/verbs.h"
 
@@ -192,6 +193,7 @@ static int ls_run(cli_args *a, ckpt_err *err)
         rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK) {
         map_say_findings(map, false);
+        effects_of_source(a, map);
         if (a->json)
             ls_json(map, a->details);
         else

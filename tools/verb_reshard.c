@@ -5,6 +5,7 @@
  */
 #include "tools/job.h"
 #include "tools/plan.h"
+#include "tools/effects.h"
 #include "tools/report.h"
 #include "tools/training.h"
 #include "tools/verbs.h"
@@ -25,6 +26,7 @@ static int reshard_run(cli_args *a, ckpt_err *err)
         if (!a->quiet)
             map_say_understood(map);
         map_say_findings(map, !a->quiet);
+        effects_of_source(a, map);
         // everything that can fail without writing has been tried when the first byte is written
         rc = job_prepare(&job, err);
     }

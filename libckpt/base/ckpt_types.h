@@ -39,10 +39,11 @@ extern "C" {
     X(ELIMIT, -8, 6, "out of memory, or over a limit")                     \
     X(EIO, -9, 7, "input/output error")                                    \
     X(EDIGEST, -10, 8, "hash or signature mismatch")                       \
-    X(ECANCELED, -11, 130, "interrupted")
+    X(ECANCELED, -11, 130, "interrupted")                                  \
+    X(EDOUBT, -12, 9, "refused: values would be lost, or something is doubtful")
 
 #define CKPT_ERROR_ENUM(name, value, status, text) CKPT_##name = (value),
-enum { CKPT_ERRORS(CKPT_ERROR_ENUM) CKPT_ERROR_END_ = -12 };
+enum { CKPT_ERRORS(CKPT_ERROR_ENUM) CKPT_ERROR_END_ = -13 };
 #undef CKPT_ERROR_ENUM
 
 /* One failure.  The caller's struct: nothing is allocated, so it works when memory is gone. */
@@ -105,6 +106,17 @@ enum {
 };
 
 #define CKPT_MAX_DIM 64u
+
+/* Options of opening that found something to act on; an option that was set without its flag had no effect. */
+enum {
+    CKPT_TOOK_TAG = 1u << 0,    /* the checkpoint has tags, and was looked up by the one given */
+    CKPT_TOOK_STATE = 1u << 1,  /* with_optimizer: there is optimizer state */
+    CKPT_TOOK_FROZEN = 1u << 2, /* no_frozen: some parameters were left out */
+    CKPT_TOOK_SLICES = 1u << 3, /* keep_slices: there are slices of several model-parallel ranks */
+    CKPT_TOOK_RULES = 1u << 4,  /* slice_rules: slices were joined by them */
+    CKPT_TOOK_WHOLE = 1u << 5,  /* whole_checkpoint: the path names one shard of several files */
+    CKPT_TOOK_CRC = 1u << 6     /* require_crc: the files are of a format that has checksums */
+};
 
 /* One axis of a box: elements start..start+count-1; in the source they lie stride bytes apart. */
 typedef struct ckpt_axis {

@@ -303,6 +303,7 @@ int ckpt_map_adopt(ckpt_map *map, ckpt_map *child, const char *prefix, ckpt_err 
         adopt_move(&a, base);
         rc = prefix ? adopt_enter(map, child, prefix, err) : CKPT_OK;
     }
+    map->effects |= child->effects;
     if (rc == CKPT_OK && !adopt_findings(map, child))
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK && prefix)

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * target.c: owns what can be asked of a target: look-ups in the table of formats, and whether a
+ * target's fields mean something to its format.  What can be had is asked from the drivers and from
+ * the table of conversions, and listed in the messages from there.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/base/cast.h"
+#include "libckpt/format.h"
+
+bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps)
+{
+    for (size_t k = 0; ckpt_formats[k]; k++) {
+        if (i-- == 0) {
+            *name = ckpt_formats[k]->name;
+            *note = ckpt_formats[k]->note;
+            *caps = ckpt_formats[k]->caps;
+            return true;
+        }
+    }
+    for (size_t k = 0; ckpt_directories[k]; k++) {
+        if (i-- == 0) {
+            *name = ckpt_directories[k]->name;
+            *note = ckpt_directories[k]->note;
+            *caps = ckpt_directories[k]->caps | CKPT_IS_FOLDER;
+            return true;
+        }
+    }
+    return false;
+}
+
+unsigned ckpt_format_caps(const char *name)
+{
+    const char *at, *note;
+    unsigned caps;
+
+    for (size_t i = 0; ckpt_format_at(i, &at, &note, &caps); i++) {
+        if (strcmp(at, name) == 0)
+            return caps;
+    }
+    return 0;
+}
+
+const ckpt_directory *ckpt_directory_find(const char *name)
+{
+    for (size_t i = 0; ckpt_directories[i]; i++) {
+        if (strcmp(ckpt_directories[i]->name, name) == 0)
+            return ckpt_directories[i];
+    }
+    return NULL;
+}
+
+bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from)
+{
+    if ((unsigned)to >= CKPT_N_DTYPES || (unsigned)from >= CKPT_N_DTYPES)
+        return false;
+    return to == from || ckpt_cast_find(to, from) != NULL;
+}
+
+/* ---- lists for messages ---- */
+
+/* Room for all names of a table. */
+enum { TGT_LIST = 256 };
+
+/* One more name, after a comma. */
+static void tgt_list_add(char list[TGT_LIST], const char *name)
+{
+    size_t n = strlen(list);
+
+    (void)snprintf(list + n, TGT_LIST - n, "%s%s", n > 0 ? ", " : "", name);
+}
+
+/* The formats with all of these flags. */
+static const char *tgt_formats(char list[TGT_LIST], unsigned with)
+{
+    const char *name, *note;
+    unsigned caps;
+
+    list[0] = '\0';
+    for (size_t i = 0; ckpt_format_at(i, &name, &note, &caps); i++) {
+        if ((caps & with) == with)
+            tgt_list_add(list, name);
+    }
+    return list;
+}
+
+/* ---- checks ---- */
+
+/* True if floats can be written in this dtype to a format. */
+static bool tgt_takes(const ckpt_directory *dir, ckpt_dtype d)
+{
+    if (!dir || !dir->dtypes)
+        return ckpt_cast_find(d, CKPT_F32) != NULL;
+    for (const ckpt_dtype *at = dir->dtypes; *at != CKPT_DTYPE_NONE; at++) {
+        if (*at == d)
+            return true;
+    }
+    return false;
+}
+
+/* A dtype is one that floats convert to, and that the format holds. */
+static int tgt_check_dtype(const ckpt_target *t, ckpt_err *err)
+{
+    const ckpt_directory *dir = ckpt_directory_find(t->format);
+    char list[TGT_LIST] = "";
+
+    if (t->dtype == CKPT_DTYPE_NONE || tgt_takes(dir, t->dtype))
+        return CKPT_OK;
+    for (unsigned d = CKPT_DTYPE_NONE + 1; d < CKPT_N_DTYPES; d++) {
+        if (tgt_takes(dir, (ckpt_dtype)d))
+            tgt_list_add(list, ckpt_dtype_name((ckpt_dtype)d));
+    }
+    if ((unsigned)t->dtype >= CKPT_N_DTYPES)
+        return ckpt_fail(err, CKPT_EUSAGE, "%d is no dtype; floats go to %s as one of %s",
+                         (int)t->dtype, t->format, list);
+    return ckpt_fail(err, CKPT_EUSAGE, "dtype: floats go to %s as one of %s, not as %s", t->format,
+                     list, ckpt_dtype_name(t->dtype));
+}
+
+/* Each field that is set, and the flag a format needs for it. */
+static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
+{
+    const struct {
+        const char *name;
+        bool set;
+        unsigned needs;
+    } field[] = {
+        {"max_shard_size", t->max_shard_size > 0, CKPT_TAKES_LIMIT},
+        {"copy_side_files", t->copy_side_files, CKPT_TAKES_SIDE},
+        {"tag", t->tag != NULL, CKPT_MAKES_TENSORS},
+        {"stage", t->stage != 0, CKPT_MAKES_TENSORS},
+        {"world", t->world > 0, CKPT_MAKES_TENSORS},
+        {"sub_group_size", t->sub_group_size > 0, CKPT_MAKES_TENSORS},
+        {"version", t->version != NULL, CKPT_MAKES_TENSORS},
+        {"fresh_optimizer", t->fresh_optimizer, CKPT_MAKES_TENSORS},
+        {"objects_kept", t->objects_kept, CKPT_MAKES_TENSORS},
+        {"objects_dropped", t->objects_dropped, CKPT_MAKES_TENSORS},
+        {"order_text", t->order_text != NULL, CKPT_MAKES_TENSORS},
+    };
+    char list[TGT_LIST];
+
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+        if (field[i].set && !(caps & field[i].needs))
+            return ckpt_fail(err, CKPT_EUSAGE, "%s means nothing to format %s, only to %s",
+                             field[i].name, t->format,
+                             tgt_formats(list, CKPT_CAN_WRITE | field[i].needs));
+    }
+    if (t->objects_kept && t->objects_dropped)
+        return ckpt_fail(err, CKPT_EUSAGE, "objects_kept and objects_dropped exclude each other");
+    if (t->stage < CKPT_STAGE_NONE || t->stage > 3)
+        return ckpt_fail(err, CKPT_EUSAGE, "stage %d is not 1, 2 or 3", t->stage);
+    return CKPT_OK;
+}
+
+int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
+{
+    unsigned caps;
+    char list[TGT_LIST];
+    int rc;
+
+    if (!target || !target->format || !target->path)
+        return ckpt_fail(err, CKPT_EUSAGE, "a target needs a format and a path");
+    caps = ckpt_format_caps(target->format);
+    if (!(caps & CKPT_CAN_WRITE))
+        return ckpt_fail(err, CKPT_EUSAGE, "format '%s' %s; formats to write: %s", target->format,
+                         ckpt_format_find(target->format) || ckpt_directory_find(target->format)
+                             ? "cannot be written"
+                             : "is unknown",
+                         tgt_formats(list, CKPT_CAN_WRITE));
+    rc = tgt_check_dtype(target, err);
+    return rc == CKPT_OK ? tgt_check_fields(target, caps, err) : rc;
+}
