@@ -37,7 +37,7 @@ typedef struct cli_args {
     bool join;                            /* reshard */
     const char *rename, *range;           /* convert; cat */
     const char *slice_rules, *order;      /* files; the first of all that open checkpoints */
-    bool strict;                          /* warnings are errors */
+    bool strict, allow_overflow;          /* warnings are errors; values may be lost */
     unsigned depth;                       /* tree */
     uint64_t max_items;                   /* tree */
     uint64_t params, largest, gpus, nodes, stage; /* mem */

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/job.h"
 #include "tools/effects.h"
+#include "tools/job.h"
 #include "tools/report.h"
 #include "tools/training.h"
 #include "tools/verbs.h"
@@ -120,18 +120,27 @@ static int uni_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
     const char *stage = map_fact(map, "stage");
     bool flat = stage && strcmp(stage, "3") == 0;
     char closing[CLOSING_ROOM];
-    int rc = CKPT_OK;
+    const char *text;
+    int rc = CKPT_OK, severity, code;
 
     if (!a->quiet)
         out_printf("*** 1. Extracting ZeRO fragments\n");
+    job_refuse(&job.run, true, a->strict);
     rc = job_prepare(&job, err);
     if (rc == CKPT_OK) {
         map_say_findings(job.to, !a->quiet);
+        while (ckpt_map_finding_at(job.to, job.n_said, &severity, &code, &text))
+            job.n_said++;
+        rc = effects_strict(a, err);
+    }
+    if (rc == CKPT_OK) {
         if (!a->quiet)
             out_printf("*** 2. Merging slices .....\n%s*** 3. Saving common optimizer states\n",
                        flat ? "" : "    No AutoEP layers found, skipping\n");
         rc = job_run(&job, err);
     }
+    if (rc == CKPT_OK)
+        job_say_findings(&job, !a->quiet);
     if (rc == CKPT_OK && !a->quiet) {
         out_printf("*** Done!\n");
         say_note("%s", job_closing(closing, &job));
@@ -151,6 +160,7 @@ static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     a->open.with_optimizer = true;
     a->open.whole_checkpoint = true;
     a->open.join_first_axis = a->inject;
+    a->open.require_crc = a->strict;
     if (rc == CKPT_OK)
         rc = cli_open(map, a, err);
     if (rc == CKPT_OK && strcmp(ckpt_map_format(*map), "deepspeed") != 0)
@@ -207,6 +217,7 @@ static const cli_option uni_options[] = {
     {"drop_objects", 0, CLI_FLAG, AT(target.objects_dropped), NULL, "leave them out"},
     {"ignore_copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
      "do not compare masters with 16_bit copies"},
+    {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},
     {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
     {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
     {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},

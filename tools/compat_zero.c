@@ -90,12 +90,19 @@ static int zero_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
 {
     convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
     char closing[CLOSING_ROOM];
-    int rc = job_prepare(&job, err);
+    int rc;
 
+    // the scripts let values overflow: said, and with --strict refused
+    job_refuse(&job.run, true, a->strict);
+    rc = job_prepare(&job, err);
+    if (rc == CKPT_OK) {
+        job_say_findings(&job, !a->quiet);
+        rc = effects_strict(a, err);
+    }
     if (rc == CKPT_OK)
         rc = job_run(&job, err);
     if (rc == CKPT_OK)
-        map_say_findings(job.to, !a->quiet);
+        job_say_findings(&job, !a->quiet);
     if (rc == CKPT_OK && !a->quiet)
         say_note("%s", job_closing(closing, &job));
     job_free(&job);
@@ -109,6 +116,7 @@ static int zero_run(cli_args *a, ckpt_err *err)
 
     int rc = zero_target(a, err);
     a->open.whole_checkpoint = true;
+    a->open.require_crc = a->strict;
     if (rc == CKPT_OK)
         rc = ckpt_open(&map, a->operand[0], &a->open, err);
     // the script would not read a model folder either
@@ -158,6 +166,7 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
         {"ignore_copies",        0,    CLI_FLAG,                                                   \
          AT(open.ignore_copies), NULL, "do not compare masters with 16-bit copies"},               \
         {"debug", 'd', CLI_FLAG, AT(debug), NULL, "also print every parameter"},                   \
+        {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},      \
         {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},           \
         {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},     \
         {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},             \

@@ -152,14 +152,53 @@ static void job_say_leftovers(const char *folder)
                  count_text(count, sum.n_files, "thing"), human_bytes(size, sum.n_bytes));
 }
 
+/* Of a run that diverged, every tensor has something to say: only the first ones are heard. */
+enum { JOB_MOST = 16 };
+
+bool job_is_value(const char *text, int severity)
+{
+    return severity == 0 && (strncmp(text, JOB_REWRITTEN, strlen(JOB_REWRITTEN)) == 0 ||
+                             strncmp(text, JOB_LEFT_OUT, strlen(JOB_LEFT_OUT)) == 0);
+}
+
+void job_say_findings(convert_job *j, bool notes)
+{
+    uint64_t n[2] = {0};
+    const char *text;
+    int severity, code;
+
+    for (; ckpt_map_finding_at(j->to, j->n_said, &severity, &code, &text); j->n_said++) {
+        bool warning = severity > 0;
+
+        if (job_is_value(text, severity) || (!warning && !notes) || ++n[warning] > JOB_MOST)
+            continue;
+        if (warning)
+            say_warning("%s", text);
+        else
+            say_note("%s", text);
+    }
+    if (n[1] > JOB_MOST)
+        say_warning("and %" PRIu64 " more (ckpt verify lists them)", n[1] - JOB_MOST);
+    if (n[0] > JOB_MOST)
+        say_note("and %" PRIu64 " more (--json lists them)", n[0] - JOB_MOST);
+}
+
+void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict)
+{
+    run->no_overflow = !allow_overflow;
+    run->no_doubt = strict;
+}
+
 /* What was converted all the same, but should not go unseen. */
 static void job_warn_values(const convert_job *j)
 {
     const ckpt_run_report *r = &j->report;
 
-    if (r->n_nan || r->n_inf)
-        say_warning("%" PRIu64 " NaN and %" PRIu64 " infinite elements were written as they are",
-                    r->n_nan, r->n_inf);
+    if (r->n_source_nan || r->n_source_inf)
+        say_warning("the source has %" PRIu64 " NaN and %" PRIu64 " infinite elements",
+                    r->n_source_nan, r->n_source_inf);
+    if (r->n_over)
+        say_warning("%" PRIu64 " values were beyond the range of their new dtype", r->n_over);
     if (r->n_unlike)
         say_warning("%" PRIu64 " elements differ from their 16-bit copies, which this kind of run "
                     "(ZenFlow) updates first: the masters were taken",
@@ -180,6 +219,13 @@ int job_run(convert_job *j, ckpt_err *err)
     progress_begin(&p, j->doing ? j->doing : "converting", j->quiet, &j->run);
     int rc = ckpt_plan_run(j->plan, folder, &j->run, &j->report, err);
     progress_end(&p);
+    if (rc == CKPT_EDOUBT) {
+        size_t n = strlen(err->text);
+
+        job_say_findings(j, false);
+        if (j->run.no_overflow && !j->run.no_doubt)
+            (void)snprintf(err->text + n, sizeof err->text - n, " (--allow-overflow writes them)");
+    }
     if (rc == CKPT_OK) {
         job_warn_values(j);
         // beside a single file or a tag, other files are none of our business

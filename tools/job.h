@@ -19,6 +19,7 @@ typedef struct convert_job {
     ckpt_map *to; /* after job_prepare */
     ckpt_plan *plan;
     ckpt_run_report report; /* after job_run */
+    size_t n_said;          /* findings of `to` that were said */
 } convert_job;
 
 /* A target that is a folder, not one file. */
@@ -32,6 +33,22 @@ void job_settle(ckpt_target *target);
 
 /* Lay out and plan; nothing is written. */
 int job_prepare(convert_job *j, ckpt_err *err);
+
+/* How findings begin that say what became of single values (libckpt/claim.h). */
+#define JOB_REWRITTEN "rewritten: "
+#define JOB_LEFT_OUT  "left out: "
+
+/* A note of that kind, which is told as a result. */
+bool job_is_value(const char *text, int severity);
+
+/* Say what was noticed about the target since the last call: warnings, and notes when wanted. */
+void job_say_findings(convert_job *j, bool notes);
+
+/*
+ * Options of a run whose outcome is refused where it is doubtful: overflow is refused unless it is
+ * allowed, with strict every warning.
+ */
+void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict);
 
 /* Carry it out, then warn of what the run noticed and of weight files that were there before. */
 int job_run(convert_job *j, ckpt_err *err);

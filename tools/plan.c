@@ -16,15 +16,9 @@
 #include "tools/report.h"
 
 enum {
-    PLAN_FILES = 12,   /* more files than these are summed up by kind */
-    PLAN_KINDS = 16,   /* kinds that are told apart; what comes after is "other files" */
-    PLAN_WARNINGS = 16 /* of the target's, the first ones are said */
+    PLAN_FILES = 12, /* more files than these are summed up by kind */
+    PLAN_KINDS = 16  /* kinds that are told apart; what comes after is "other files" */
 };
-
-/* What the library's notes about changed values begin with. */
-/* How findings begin that say what became of single values (libckpt/claim.h). */
-#define PLAN_REWRITTEN "rewritten: "
-#define PLAN_LEFT_OUT  "left out: "
 
 /* ---- the disk ---- */
 
@@ -173,7 +167,7 @@ static const char *plan_value(const ckpt_map *to, const char *head, size_t i, bo
 /* What became of single values, but for what was warned of. */
 static void plan_values_text(const ckpt_map *to)
 {
-    static const char *const heads[] = {PLAN_REWRITTEN, PLAN_LEFT_OUT};
+    static const char *const heads[] = {JOB_REWRITTEN, JOB_LEFT_OUT};
     const char *text;
     bool warned;
 
@@ -197,28 +191,6 @@ static void plan_values_json(json_out *j, const char *key, const ckpt_map *to, c
     for (size_t i = 0; (text = plan_value(to, head, i, &warned)); i++)
         json_text(j, NULL, text);
     json_close(j, ']');
-}
-
-/* What else the target's driver noticed: warnings always, notes unless quiet. */
-static void plan_say_findings(const ckpt_map *to, bool notes)
-{
-    const char *text;
-    int severity, code;
-    uint64_t n = 0;
-
-    for (size_t i = 0; ckpt_map_finding_at(to, i, &severity, &code, &text); i++) {
-        bool value = strncmp(text, PLAN_REWRITTEN, strlen(PLAN_REWRITTEN)) == 0 ||
-                     strncmp(text, PLAN_LEFT_OUT, strlen(PLAN_LEFT_OUT)) == 0;
-        if (value && severity == 0)
-            continue;
-        // of a run that diverged, every tensor has something to say
-        if (severity > 0 && ++n <= PLAN_WARNINGS)
-            say_warning("%s", text);
-        else if (severity == 0 && notes)
-            say_note("%s", text);
-    }
-    if (n > PLAN_WARNINGS)
-        say_warning("and %" PRIu64 " more (ckpt verify lists them)", n - PLAN_WARNINGS);
 }
 
 /* ---- JSON ---- */
@@ -289,8 +261,8 @@ static void plan_training_json(json_out *j, const ckpt_map *to)
 {
     json_text(j, "folder", ckpt_map_folder(to));
     json_text(j, "pointer", ckpt_map_pointer(to));
-    plan_values_json(j, "rewritten", to, PLAN_REWRITTEN);
-    plan_values_json(j, "left_out", to, PLAN_LEFT_OUT);
+    plan_values_json(j, "rewritten", to, JOB_REWRITTEN);
+    plan_values_json(j, "left_out", to, JOB_LEFT_OUT);
 }
 
 /* The plan as one document. */
@@ -363,13 +335,13 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
                human_bytes(b, n_write), human_bytes(c, job->run.memory));
 }
 
-void plan_show(const convert_job *job, const cli_args *a)
+void plan_show(convert_job *job, const cli_args *a)
 {
     uint64_t n_read = 0, n_write = 0, n_jobs = 0;
 
     // sizes come from the plan, which has touched no tensor byte
     ckpt_plan_sizes(job->plan, &n_read, &n_write, &n_jobs);
-    plan_say_findings(job->to, !a->quiet);
+    job_say_findings(job, !a->quiet);
     if (a->json)
         plan_json(job, n_read, n_write);
     else
@@ -377,6 +349,18 @@ void plan_show(const convert_job *job, const cli_args *a)
 }
 
 /* ---- the outcome ---- */
+
+/* What else was noticed about the target, and is no member of its own. */
+static void plan_findings_json(json_out *j, const ckpt_map *to)
+{
+    const char *text;
+    int severity, code;
+
+    for (size_t i = 0; ckpt_map_finding_at(to, i, &severity, &code, &text); i++) {
+        if (!job_is_value(text, severity))
+            json_finding(j, severity, text);
+    }
+}
 
 /* The report as one document. */
 static void outcome_json(const convert_job *job)
@@ -393,15 +377,18 @@ static void outcome_json(const convert_job *job)
     plan_files_json(&j, job->to);
     plan_tensors_json(&j, job->to);
     json_report(&j, "report", &job->report);
-    json_findings(&j, "findings", job->from);
+    json_open(&j, "findings", '[');
+    json_findings_of(&j, job->from);
+    plan_findings_json(&j, job->to);
+    json_close(&j, ']');
     json_end(&j);
 }
 
-void outcome_show(const convert_job *job, const cli_args *a)
+void outcome_show(convert_job *job, const cli_args *a)
 {
     char closing[CLOSING_ROOM], kept[COUNT_ROOM];
 
-    plan_say_findings(job->to, !a->quiet);
+    job_say_findings(job, !a->quiet);
     if (a->json) {
         outcome_json(job);
     } else if (!a->quiet) {

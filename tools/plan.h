@@ -11,9 +11,9 @@
 #include "tools/job.h"
 
 /* The plan of a job that was prepared: files, sums, disk; nothing was written. */
-void plan_show(const convert_job *job, const cli_args *a);
+void plan_show(convert_job *job, const cli_args *a);
 
 /* The closing line and what was changed on the way, or the report as JSON. */
-void outcome_show(const convert_job *job, const cli_args *a);
+void outcome_show(convert_job *job, const cli_args *a);
 
 #endif

@@ -180,6 +180,10 @@ void json_report(json_out *j, const char *key, const ckpt_run_report *r)
     json_uint(j, "state_left_out", r->n_state_left_out);
     json_uint(j, "nan", r->n_nan);
     json_uint(j, "inf", r->n_inf);
+    json_uint(j, "source_nan", r->n_source_nan);
+    json_uint(j, "source_inf", r->n_source_inf);
+    json_uint(j, "overflowed", r->n_over);
+    json_uint(j, "rounded_to_zero", r->n_zero);
     json_real(j, "seconds", r->seconds);
     json_close(j, '}');
 }
@@ -214,18 +218,27 @@ static const char *severity_name(int severity)
     return severity >= 0 && severity <= 2 ? names[severity] : "?";
 }
 
-void json_findings(json_out *j, const char *key, const ckpt_map *map)
+void json_finding(json_out *j, int severity, const char *text)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "severity", severity_name(severity));
+    json_text(j, "text", text);
+    json_close(j, '}');
+}
+
+void json_findings_of(json_out *j, const ckpt_map *map)
 {
     const char *text;
     int severity, code;
 
+    for (size_t i = 0; ckpt_map_finding_at(map, i, &severity, &code, &text); i++)
+        json_finding(j, severity, text);
+}
+
+void json_findings(json_out *j, const char *key, const ckpt_map *map)
+{
     json_open(j, key, '[');
-    for (size_t i = 0; ckpt_map_finding_at(map, i, &severity, &code, &text); i++) {
-        json_open(j, NULL, '{');
-        json_text(j, "severity", severity_name(severity));
-        json_text(j, "text", text);
-        json_close(j, '}');
-    }
+    json_findings_of(j, map);
     json_close(j, ']');
 }
 
@@ -267,6 +280,13 @@ const char *proof_text(char buf[PROOF_ROOM], const ckpt_run_report *r, const cha
         report_add(buf, PROOF_ROOM, "; %" PRIu64 " NaN, %" PRIu64 " infinite", r->n_nan, r->n_inf);
     else
         report_add(buf, PROOF_ROOM, "; no NaN or infinity");
+    if (r->n_source_nan != r->n_nan || r->n_source_inf != r->n_inf)
+        report_add(buf, PROOF_ROOM, " (%" PRIu64 " NaN, %" PRIu64 " infinite before)",
+                   r->n_source_nan, r->n_source_inf);
+    if (r->n_over)
+        report_add(buf, PROOF_ROOM, "; %" PRIu64 " beyond the dtype's range", r->n_over);
+    if (r->n_zero)
+        report_add(buf, PROOF_ROOM, "; %" PRIu64 " rounded to 0", r->n_zero);
     report_state(buf, r, strcmp(did, "read") == 0);
     return buf;
 }

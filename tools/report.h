@@ -44,6 +44,10 @@ void json_report(json_out *j, const char *key, const ckpt_run_report *r);
 void json_facts(json_out *j, const char *key, const ckpt_map *map);
 void json_findings(json_out *j, const char *key, const ckpt_map *map);
 
+/* Findings, or one, as members of the array that is open. */
+void json_findings_of(json_out *j, const ckpt_map *map);
+void json_finding(json_out *j, int severity, const char *text);
+
 /*
  * What a run proved: "148 tensors, 355 elements each written once; 592 records' CRC-32 held; ...".
  * did is the verb for the elements: "written", "read".

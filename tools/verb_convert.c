@@ -61,6 +61,7 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 
     // one shard of many holds no whole tensor: it is hardly what is meant
     a->open.whole_checkpoint = !a->as_file;
+    a->open.require_crc = a->open.require_crc || a->strict;
     if (training_format(a->target.format))
         rc = training_open(map, a, err);
     else
@@ -80,6 +81,7 @@ static int convert_run(cli_args *a, ckpt_err *err)
 
     if (rc == CKPT_OK)
         rc = convert_open(&map, a, err);
+    job_refuse(&a->run, a->allow_overflow, a->strict);
     convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
     if (rc == CKPT_OK)
         rc = convert_select(map, a, err);
@@ -90,6 +92,10 @@ static int convert_run(cli_args *a, ckpt_err *err)
     // everything that can fail without writing has been tried when the first byte is written
     if (rc == CKPT_OK)
         rc = job_prepare(&job, err);
+    if (rc == CKPT_OK) {
+        job_say_findings(&job, !a->quiet);
+        rc = effects_strict(a, err);
+    }
     if (rc == CKPT_OK && a->dry_run) {
         plan_show(&job, a);
     } else if (rc == CKPT_OK) {
@@ -131,6 +137,9 @@ static const cli_option convert_options[] = {
     {"ignore-copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
      "do not compare masters with 16-bit copies"},
     {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},
+    {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},
+    {"allow-overflow", 0, CLI_FLAG, AT(allow_overflow), NULL,
+     "values beyond the dtype's range may be lost"},
     {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
     {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
     {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace existing outputs"},

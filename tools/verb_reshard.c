@@ -3,9 +3,9 @@
  * verb_reshard.c: ckpt reshard: a ZeRO checkpoint for another number of ranks, another stage,
  * another precision, optimizer state and all.
  */
+#include "tools/effects.h"
 #include "tools/job.h"
 #include "tools/plan.h"
-#include "tools/effects.h"
 #include "tools/report.h"
 #include "tools/training.h"
 #include "tools/verbs.h"
@@ -19,7 +19,9 @@ static int reshard_run(cli_args *a, ckpt_err *err)
     a->target.path = a->operand[1];
     // tensor, pipeline and expert ranks stay what they are: only data ranks change
     a->open.keep_slices = !a->join;
+    a->open.require_crc = a->open.require_crc || a->strict;
     int rc = training_open(&map, a, err);
+    job_refuse(&a->run, a->allow_overflow, a->strict);
     convert_job job = {
         .from = map, .target = a->target, .run = a->run, .quiet = a->quiet, .doing = "resharding"};
     if (rc == CKPT_OK) {
@@ -29,6 +31,10 @@ static int reshard_run(cli_args *a, ckpt_err *err)
         effects_of_source(a, map);
         // everything that can fail without writing has been tried when the first byte is written
         rc = job_prepare(&job, err);
+    }
+    if (rc == CKPT_OK) {
+        job_say_findings(&job, !a->quiet);
+        rc = effects_strict(a, err);
     }
     if (rc == CKPT_OK && a->dry_run) {
         plan_show(&job, a);
@@ -63,6 +69,9 @@ static const cli_option reshard_options[] = {
     {"ignore-copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
      "do not compare masters with 16-bit copies"},
     {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},
+    {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},
+    {"allow-overflow", 0, CLI_FLAG, AT(allow_overflow), NULL,
+     "values beyond the dtype's range may be lost"},
     {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
     {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
     {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace a tag of that name"},

@@ -112,13 +112,16 @@ CAST_INLINE uint64_t cast_decode(const cast_format *f, uint64_t v)
     return sign | ((a << up) + ((uint64_t)(F64_BIAS - f->bias) << 52));
 }
 
-/* The element nearest to the F64 bits v, ties to even; beyond the largest: infinity, or NaN. */
+/*
+ * The element nearest to the F64 bits v, ties to even; beyond the largest: infinity, or the largest
+ * where there is none.
+ */
 CAST_INLINE uint64_t cast_encode(const cast_format *f, uint64_t v)
 {
     unsigned down = 52 - f->fraction;
     uint64_t sign = v >> 63 << (8 * f->bytes - 1);
     uint64_t top = (1ull << (8 * f->bytes - 1)) - 1;
-    uint64_t inf = f->inf ? top >> f->fraction << f->fraction : top; // what overflow gives
+    uint64_t inf = f->inf ? top >> f->fraction << f->fraction : top; // the first that is not finite
     uint64_t a = v & ~F64_SIGN;
     int exponent = (int)(a >> 52) - F64_BIAS + f->bias;
     uint64_t whole;
@@ -142,7 +145,7 @@ CAST_INLINE uint64_t cast_encode(const cast_format *f, uint64_t v)
     whole = (a + (1ull << (down - 1)) - 1 + (a >> down & 1)) >> down;
     // adding lets a carry, and the hidden bit of a normal number, move into the exponent
     whole += (uint64_t)(exponent - 1) << f->fraction;
-    return sign | (whole < inf ? whole : inf);
+    return sign | (whole < inf ? whole : f->inf ? inf : inf - 1);
 }
 
 /* One element after the other; the formats are constants where this is inlined. */
@@ -377,6 +380,89 @@ void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t 
     }
     *n_nan += found[0];
     *n_inf += found[1];
+}
+
+/* ---- what a conversion loses ---- */
+
+/* Elements of a block in which zeros are counted: a constant, so that compilers use wide registers.
+ */
+#define CAST_ZERO_BLOCK 64u
+
+/* Elements of `bytes` bytes (a constant where this is inlined) that are +0 or -0. */
+CAST_INLINE uint64_t cast_zeros(const unsigned char *p, unsigned bytes, size_t n)
+{
+    const uint64_t top = (1ull << (8 * bytes - 1)) - 1;
+    uint64_t found = 0;
+
+    for (; n >= CAST_ZERO_BLOCK; n -= CAST_ZERO_BLOCK, p += CAST_ZERO_BLOCK * bytes) {
+        uint64_t here = 0;
+
+        for (size_t i = 0; i < CAST_ZERO_BLOCK; i++) {
+            here += (cast_load(p + i * bytes, bytes) & top) == 0;
+        }
+        found += here;
+    }
+    for (size_t i = 0; i < n; i++) {
+        found += (cast_load(p + i * bytes, bytes) & top) == 0;
+    }
+    return found;
+}
+
+static uint64_t cast_count_zeros(ckpt_dtype d, const void *p, size_t n)
+{
+    switch (ckpt_dtype_get(d)->bits) {
+    case 64:
+        return cast_zeros(p, 8, n);
+    case 32:
+        return cast_zeros(p, 4, n);
+    case 16:
+        return cast_zeros(p, 2, n);
+    default:
+        return cast_zeros(p, 1, n);
+    }
+}
+
+/* Elements that E4M3 cannot hold: above 464, which rounds to its largest number 448. */
+static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
+{
+    static const double limit = 464;
+    ckpt_cast_fn wide = ckpt_cast_find(CKPT_F64, from);
+    const unsigned char *at = src;
+    size_t size = ckpt_dtype_get(from)->bits / 8u;
+    uint64_t found = 0;
+    double x[CAST_ZERO_BLOCK];
+
+    while (n > 0) {
+        size_t some = n < CAST_ZERO_BLOCK ? n : CAST_ZERO_BLOCK;
+
+        wide(x, at, some);
+        for (size_t i = 0; i < some; i++) {
+            found += x[i] > limit || x[i] < -limit;
+        }
+        at += some * size;
+        n -= some;
+    }
+    return found;
+}
+
+void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst,
+                     const void *src, size_t n_elems)
+{
+    uint64_t before[2] = {0}, after[2] = {0};
+    const ckpt_dtype_info *a = ckpt_dtype_get(from), *b = ckpt_dtype_get(to);
+
+    // formats of more bits hold all numbers of those with fewer
+    if (to == from || b->bits > a->bits || a->kind != CKPT_IS_FLOAT || b->kind != CKPT_IS_FLOAT) {
+        return;
+    }
+    ckpt_count_nonfinite(from, src, n_elems, &before[0], &before[1]);
+    ckpt_count_nonfinite(to, dst, n_elems, &after[0], &after[1]);
+    if (to == CKPT_F8_E4M3) {
+        sum->n_over += cast_count_saturated(from, src, n_elems);
+    } else {
+        sum->n_over += after[1] - before[1];
+    }
+    sum->n_zero += cast_count_zeros(to, dst, n_elems) - cast_count_zeros(from, src, n_elems);
 }
 
 void ckpt_swap_bytes(void *p, size_t n_bytes, unsigned unit)

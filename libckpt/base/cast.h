@@ -4,8 +4,9 @@
  *
  * Round to nearest, ties to even, exactly once (also F64 to F8; torch goes through F32 and rounds
  * twice).  NaN stays NaN, keeps its sign and the upper bits of its payload, and becomes quiet (BF16
- * to F32 alone is a plain shift).  Overflow gives infinity; E4M3, which has none, gives NaN, so that
- * a lost value is seen and counted (so did earlier releases of torch; 2.15 saturates to 448).
+ * to F32 alone is a plain shift).  Overflow gives infinity; E4M3, which has none, gives its
+ * largest number, 448 with the sign, for infinities too (as torch 2.15; earlier releases gave NaN).
+ * ckpt_count_lost counts what did not fit.
  * Equal dtypes are copied bit for bit.
  * The portable bodies are integer code; AVX2/F16C bodies are chosen at run time and give the same
  * bits (tests/unit/test_cast.c compares them on every 16-bit pattern).
@@ -31,6 +32,19 @@ ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from);
  * *n_nan and *n_inf are added to.
  */
 void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan, uint64_t *n_inf);
+
+/* What a conversion did to values: each counts elements, and is added to. */
+typedef struct ckpt_lost {
+    uint64_t n_over; /* beyond the range: became infinite, or the largest number where that is all */
+    uint64_t n_zero; /* not zero before, and zero now */
+} ckpt_lost;
+
+/*
+ * Compare n elements before and after ckpt_cast_find(to, from).  Pairs that lose nothing, integers
+ * among them, count nothing.
+ */
+void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst, const void *src,
+                     size_t n_elems);
 
 /* Reverse each unit-byte group in place (big-endian files); unit is 1, 2, 4 or 8. */
 void ckpt_swap_bytes(void *p, size_t n_bytes, unsigned unit);

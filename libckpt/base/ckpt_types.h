@@ -175,6 +175,8 @@ typedef struct ckpt_run_opts {
     bool no_fsync;   /* do not wait for the disk: for scratch use only */
     ckpt_progress_fn progress;
     void *progress_ctx;
+    bool no_overflow; /* fail (CKPT_EDOUBT), before any output appears, if a value does not fit its new dtype */
+    bool no_doubt;    /* the same for every warning of the run: values that are not finite ... */
 } ckpt_run_opts;
 
 /* What a run did and proved. */
@@ -184,7 +186,7 @@ typedef struct ckpt_run_report {
     uint64_t n_records_checked; /* records whose CRC held */
     uint64_t n_records_no_crc;  /* records that carry none */
     uint64_t n_compared;        /* elements equal to their 16-bit copy */
-    uint64_t n_nan, n_inf;
+    uint64_t n_nan, n_inf;      /* elements as they were written (read only: as they were read) */
     uint64_t n_files;
     double seconds;
     uint64_t n_unlike; /* elements that differ from their 16-bit copy in a run that keeps them apart
@@ -192,6 +194,9 @@ typedef struct ckpt_run_report {
     uint64_t n_files_kept; /* of them, files that an interrupted run had finished; their bytes do not count as written */
     /* Training state, entry by entry: a moment or step count of a parameter, a value of a group, a scheduler ... */
     uint64_t n_state_carried, n_state_rewritten, n_state_left_out;
+    uint64_t n_source_nan, n_source_inf; /* of the source's elements, before any conversion */
+    uint64_t n_over; /* elements beyond the range of their new dtype: infinite now, or its largest number */
+    uint64_t n_zero; /* elements that were not zero, and were rounded to it */
 } ckpt_run_report;
 
 #ifdef __cplusplus

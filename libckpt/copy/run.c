@@ -218,8 +218,8 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = run_make_workers(r, err);
     r->work.reported = ckpt_alloc(p->to->tensors.n + 1);
-    r->work.nonfinite = ckpt_alloc((p->to->tensors.n + 1) * sizeof *r->work.nonfinite);
-    if (rc == CKPT_OK && (r->work.reported == NULL || r->work.nonfinite == NULL))
+    r->work.tally = ckpt_alloc((p->to->tensors.n + 1) * sizeof *r->work.tally);
+    if (rc == CKPT_OK && (r->work.reported == NULL || r->work.tally == NULL))
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = run_open_sink(r, folder, err);
@@ -307,21 +307,56 @@ static int run_check_records(run_state *r, ckpt_err *err)
     return ckpt_crew_run(r->n_workers, r->n_groups, run_check_record, r, err);
 }
 
-/* Name the tensors with values that are not finite: they are copied as they are, and told. */
-static int run_note_nonfinite(run_state *r, ckpt_err *err)
+/* Name one tensor's values that are not finite, or were lost. */
+static int run_note_tally(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *n, ckpt_err *err)
+{
+    const char *dtype = ckpt_dtype_name(t->dtype);
+    int rc = CKPT_OK;
+
+    if (n->n_nan + n->n_inf > 0)
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "tensor %s: %" PRIu64 " NaN and %" PRIu64 " infinite of %" PRIu64
+                           " values",
+                           t->name, n->n_nan, n->n_inf, t->n_elems);
+    if (rc == CKPT_OK && n->lost.n_over > 0)
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "tensor %s: %" PRIu64 " of %" PRIu64
+                           " values are beyond the range of %s and became %s",
+                           t->name, n->lost.n_over, t->n_elems, dtype,
+                           t->dtype == CKPT_F8_E4M3 ? "its largest number" : "infinite");
+    if (rc == CKPT_OK && n->lost.n_zero > 0)
+        rc = ckpt_map_note(to, CKPT_INFO, err,
+                           "tensor %s: %" PRIu64 " of %" PRIu64
+                           " values are too small for %s and became 0",
+                           t->name, n->lost.n_zero, t->n_elems, dtype);
+    return rc;
+}
+
+/* Name the tensors, then refuse what the caller does not want written. */
+static int run_note_values(run_state *r, ckpt_err *err)
 {
     ckpt_map *to = r->work.plan->to;
+    const ckpt_tensor *first = NULL;
+    uint64_t n_over = 0, n_doubt = 0;
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++) {
-        const uint64_t *n = r->work.nonfinite[i];
+        const ckpt_tally *n = &r->work.tally[i];
 
-        if (n[0] + n[1] > 0)
-            rc = ckpt_map_note(to, CKPT_WARNING, err,
-                               "tensor %s: %" PRIu64 " NaN and %" PRIu64 " infinite of %" PRIu64
-                               " values",
-                               to->tensors.at[i]->name, n[0], n[1], to->tensors.at[i]->n_elems);
+        rc = run_note_tally(to, to->tensors.at[i], n, err);
+        first = first == NULL && n->lost.n_over > 0 ? to->tensors.at[i] : first;
+        n_over += n->lost.n_over;
+        n_doubt += n->n_nan + n->n_inf;
     }
+    if (rc == CKPT_OK && n_over > 0 && (r->opts->no_overflow || r->opts->no_doubt))
+        return ckpt_fail(err, CKPT_EDOUBT,
+                         "%" PRIu64 " value%s beyond the range of %s, first in tensor %s: nothing "
+                         "was written",
+                         n_over, n_over == 1 ? " is" : "s are", ckpt_dtype_name(first->dtype),
+                         first->name);
+    if (rc == CKPT_OK && n_doubt > 0 && r->opts->no_doubt)
+        return ckpt_fail(err, CKPT_EDOUBT,
+                         "%" PRIu64 " values are NaN or infinite: nothing was written", n_doubt);
     return rc;
 }
 
@@ -350,7 +385,7 @@ static int run_all(run_state *r, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = run_collect_segments(r, err);
     if (rc == CKPT_OK)
-        rc = run_note_nonfinite(r, err);
+        rc = run_note_values(r, err);
     if (rc == CKPT_OK)
         rc = run_check_records(r, err);
     // A copy that differs, in records that are as they were written: shards of different saves.
@@ -398,8 +433,12 @@ static void run_report(const run_state *r, ckpt_run_report *out)
         out->n_written += w->n_written;
         out->n_compared += w->n_compared;
         out->n_unlike += w->n_unlike;
-        out->n_nan += w->n_nan;
-        out->n_inf += w->n_inf;
+        out->n_nan += w->tally.n_nan;
+        out->n_inf += w->tally.n_inf;
+        out->n_source_nan += w->tally.n_source_nan;
+        out->n_source_inf += w->tally.n_source_inf;
+        out->n_over += w->tally.lost.n_over;
+        out->n_zero += w->tally.lost.n_zero;
     }
     for (size_t i = 0; i < p->from->sources.n; i++) {
         const ckpt_source *s = &p->from->sources.at[i];
@@ -422,7 +461,7 @@ static void run_free(run_state *r)
     ckpt_vec_free(&r->read);
     ckpt_finish_close(&r->finish);
     ckpt_free(r->work.reported);
-    ckpt_free(r->work.nonfinite);
+    ckpt_free(r->work.tally);
     ckpt_free(r->worker);
     ckpt_free(r->extra);
     ckpt_free(r->used);

@@ -355,25 +355,46 @@ static int work_write(ckpt_worker *w, const ckpt_job_view *v, const uint8_t *byt
 
 /* ---- jobs ---- */
 
-/* Values that are not finite: summed for the report, and by tensor. */
-static void work_count(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job)
+static void work_add(ckpt_tally *sum, const ckpt_tally *t)
 {
-    uint64_t n_nan = 0, n_inf = 0;
+    sum->n_nan += t->n_nan;
+    sum->n_inf += t->n_inf;
+    sum->n_source_nan += t->n_source_nan;
+    sum->n_source_inf += t->n_source_inf;
+    sum->lost.n_over += t->lost.n_over;
+    sum->lost.n_zero += t->lost.n_zero;
+}
 
-    ckpt_count_nonfinite(v->origin->dtype, w->in, (size_t)job->count, &n_nan, &n_inf);
-    if (n_nan + n_inf == 0)
+/*
+ * What a job's values were and what they are in the target, for the report and by tensor.  Both are
+ * looked at: what the source holds is the checkpoint's doing, what the conversion made of it ours.
+ */
+static void work_count(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
+                       const uint8_t *result)
+{
+    size_t n = (size_t)job->count;
+    ckpt_tally t = {0};
+
+    ckpt_count_nonfinite(v->origin->dtype, w->in, n, &t.n_source_nan, &t.n_source_inf);
+    t.n_nan = t.n_source_nan;
+    t.n_inf = t.n_source_inf;
+    if (v->t->dtype != v->origin->dtype) {
+        t.n_nan = t.n_inf = 0;
+        ckpt_count_nonfinite(v->t->dtype, result, n, &t.n_nan, &t.n_inf);
+        ckpt_count_lost(&t.lost, v->t->dtype, v->origin->dtype, result, w->in, n);
+    }
+    if (!t.n_nan && !t.n_inf && !t.n_source_nan && !t.n_source_inf && !t.lost.n_over &&
+        !t.lost.n_zero)
         return;
-    w->n_nan += n_nan;
-    w->n_inf += n_inf;
+    work_add(&w->tally, &t);
     pthread_mutex_lock(&w->work->lock);
-    w->work->nonfinite[job->tensor][0] += n_nan;
-    w->work->nonfinite[job->tensor][1] += n_inf;
+    work_add(&w->work->tally[job->tensor], &t);
     pthread_mutex_unlock(&w->work->lock);
 }
 
 /*
- * One job from reading to writing.  Counting and comparing look at the values as they were stored,
- * before any conversion: what is not finite is the checkpoint's doing, not ours.
+ * One job from reading to writing.  Comparing looks at the values as they were stored, before any
+ * conversion.
  */
 static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
 {
@@ -388,16 +409,17 @@ static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
         rc = work_values(w, &v, job, err);
     if (rc != CKPT_OK)
         return rc;
-    work_count(w, &v, job);
     result = w->in;
-    if (rc == CKPT_OK && v.t->dtype != v.origin->dtype) {
+    if (v.t->dtype != v.origin->dtype) {
         rc = work_buffer(&w->out, plan->block, err);
         if (rc == CKPT_OK)
             ckpt_cast_find(v.t->dtype, v.origin->dtype)(w->out, w->in, (size_t)job->count);
         result = w->out;
     }
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK) {
+        work_count(w, &v, job, result);
         rc = work_write(w, &v, result, job->count, err);
+    }
     w->n_elems += job->count;
     n_bytes = ckpt_job_bytes(v.t->dtype, job->count);
     return rc != CKPT_OK

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "libckpt/base/cast.h"
 #include "libckpt/copy/crew.h"
 #include "libckpt/copy/gather.h"
 #include "libckpt/copy/plan.h"
@@ -14,6 +15,13 @@
 
 /* Buffers of one worker, in blocks: source values, converted values, copies, sums, and small ones. */
 #define CKPT_WORK_BLOCKS 5u
+
+/* What became of values, in elements. */
+typedef struct ckpt_tally {
+    uint64_t n_nan, n_inf;               /* as they are in the target */
+    uint64_t n_source_nan, n_source_inf; /* as they were */
+    ckpt_lost lost;                      /* by the conversion */
+} ckpt_tally;
 
 /* What all workers of a run share. */
 typedef struct ckpt_work {
@@ -25,7 +33,7 @@ typedef struct ckpt_work {
     uint8_t *reported;    /* per target tensor: a mismatch with its copy was told */
     ckpt_err mismatch; /* of the first such tensor: told when all CRCs held, damage explains more */
     uint32_t mismatched; /* that tensor */
-    uint64_t (*nonfinite)[2]; /* per target tensor: NaN and infinite values (under lock) */
+    ckpt_tally *tally; /* per target tensor (under lock) */
     ckpt_progress *progress;
     uint64_t helper; /* bytes of each worker's small buffers: strided reads, small writes */
 } ckpt_work;
@@ -44,7 +52,8 @@ typedef struct ckpt_worker {
     ckpt_segments read, written; /* for the ledgers */
     uint8_t *in, *out, *twin, *sum; /* plan->block bytes each, made when first needed */
     ckpt_work_pending pending;
-    uint64_t n_elems, n_written, n_compared, n_unlike, n_nan, n_inf;
+    uint64_t n_elems, n_written, n_compared, n_unlike;
+    ckpt_tally tally;
 } ckpt_worker;
 
 void ckpt_worker_init(ckpt_worker *w, ckpt_work *work);

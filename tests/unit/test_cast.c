@@ -81,7 +81,7 @@ static unsigned oracle(const narrow *f, double x)
     double to_low, to_high;
 
     if (a >= f->value[high]) {
-        return sign | high; // the pattern after the largest: infinity, or NaN in E4M3
+        return sign | (f->inf ? high : high - 1); // infinity, or the largest where there is none
     }
     while (high - low > 1) {
         unsigned middle = (low + high) / 2;
@@ -95,9 +95,11 @@ static unsigned oracle(const narrow *f, double x)
     to_low = a - f->value[low]; // exact where it decides: neighbours differ by a power of two
     to_high = f->value[high] - a;
     if (to_low == to_high) {
-        return sign | (low % 2 == 0 ? low : high);
+        high = low % 2 == 0 ? low : high;
+    } else if (to_low < to_high) {
+        high = low;
     }
-    return sign | (to_low < to_high ? low : high);
+    return sign | (!f->inf && high == f->n_finite ? high - 1 : high);
 }
 
 static uint64_t load(const void *p, size_t i, unsigned bytes)
@@ -205,6 +207,43 @@ static void ints_round_once(void **state)
     assert_true(got[2] == -1.0f);
     ckpt_cast_find(CKPT_F32, CKPT_U64)(got, &wide[4], 1);
     assert_true(got[0] == 0x1p63f);
+}
+
+/* What a conversion loses, counted once in a block of zeros and small numbers, at any place. */
+static void losses_are_counted(void **state)
+{
+    static const struct {
+        ckpt_dtype to;
+        uint64_t n_over, n_zero;
+    } cases[] = {
+        {CKPT_F16, 3, 4},     // 7e4, 1e30, 3.4e38; 1e-8, 1e-30, 1e-41, -1e-41
+        {CKPT_BF16, 1, 2},    // 3.4028235e38; 1e-41 twice
+        {CKPT_F8_E4M3, 5, 5}, // 465, 7e4, 1e30, 3.4e38 and infinity; 1e-5 as well
+        {CKPT_F8_E5M2, 3, 4}, {CKPT_F64, 0, 0}, {CKPT_F32, 0, 0}, {CKPT_I32, 0, 0},
+    };
+    static const float some[] = {464.0f,   465.0f,  7e4f,  1e30f, 3.4028235e38f,
+                                 INFINITY, NAN,     1e-5f, 1e-8f, 1e-30f,
+                                 1e-41f,   -1e-41f, 0.0f,  -0.0f, 1.0f};
+    enum { N = sizeof some / sizeof *some, ROOM = 300 };
+    float src[ROOM];
+    double dst[ROOM];
+
+    (void)state;
+    for (size_t at = 0; at + N <= ROOM; at += 57) {
+        memset(src, 0, sizeof src);
+        memcpy(src + at, some, sizeof some);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            ckpt_cast_fn cast = ckpt_cast_find(cases[i].to, CKPT_F32);
+            ckpt_lost lost = {1, 1};
+
+            if (cast) {
+                cast(dst, src, ROOM);
+            }
+            ckpt_count_lost(&lost, cases[i].to, CKPT_F32, dst, src, ROOM);
+            assert_int_equal(lost.n_over, cases[i].n_over + 1);
+            assert_int_equal(lost.n_zero, cases[i].n_zero + 1);
+        }
+    }
 }
 
 static void equal_dtypes_are_copied(void **state)
@@ -329,8 +368,9 @@ static void known_bits(void **state)
         {CKPT_F32, CKPT_BF16, 0xff81, 0xff810000},            // shift only
         {CKPT_F8_E4M3, CKPT_F32, 0x43e00000, 0x7e},           // 448, the largest
         {CKPT_F8_E4M3, CKPT_F32, 0x43e80000, 0x7e},           // 464: tie to 448
-        {CKPT_F8_E4M3, CKPT_F32, 0xc3e80001, 0xff},           // beyond: NaN
-        {CKPT_F8_E4M3, CKPT_F32, 0x7f800000, 0x7f},           // infinity: NaN
+        {CKPT_F8_E4M3, CKPT_F32, 0xc3e80001, 0xfe},           // beyond: the largest
+        {CKPT_F8_E4M3, CKPT_F32, 0x7f800000, 0x7e},           // infinity: the largest
+        {CKPT_F8_E4M3, CKPT_F32, 0xffc00000, 0xff},           // NaN stays NaN
         {CKPT_F8_E5M2, CKPT_F32, 0x47700000, 0x7c},           // 61440: tie to infinity
         {CKPT_F8_E5M2, CKPT_F32, 0x476fffff, 0x7b},           // 57344, the largest
         {CKPT_F32, CKPT_F64, 0x3690000000000000, 0x00000000}, // 2^-150: tie to zero
@@ -345,7 +385,7 @@ static void known_bits(void **state)
         {CKPT_F16, CKPT_F64, 0x3ff0020000000001, 0x3c01},
         {CKPT_F8_E5M2, CKPT_F8_E4M3, 0x01, 0x18}, // 2^-9, exact
         {CKPT_F8_E4M3, CKPT_F8_E5M2, 0x01, 0x00}, // 2^-16: below half of 2^-9
-        {CKPT_F8_E4M3, CKPT_F8_E5M2, 0xfc, 0xff},
+        {CKPT_F8_E4M3, CKPT_F8_E5M2, 0xfc, 0xfe},
     };
 
     (void)state;
@@ -625,6 +665,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(found_for_floats_and_ints_to_f32),
         cmocka_unit_test(ints_round_once),
+        cmocka_unit_test(losses_are_counted),
         cmocka_unit_test(equal_dtypes_are_copied),
         cmocka_unit_test(every_narrow_pattern),
         cmocka_unit_test(ties_and_their_neighbours),

@@ -17,13 +17,14 @@ _ckpt_options() {
         echo "--to --dtype --max-shard-size --include --exclude --rename --tag --with-optimizer" \
             "--no-frozen --exclude-frozen --as-file --require-crc --memory --jobs --force" \
             "--no-fsync --no-side-files --dry-run --json --quiet --keep-slices --slice-rules" \
-            "--order --to-tag --drop-optimizer --keep-objects --drop-objects --ignore-copies"
+            "--order --to-tag --drop-optimizer --keep-objects --drop-objects --ignore-copies" \
+            "--strict --allow-overflow"
         ;;
     reshard)
         echo "--world --stage --dtype --sub-group-size --tag --to-tag --deepspeed-version" \
             "--drop-optimizer --keep-objects --drop-objects --join --slice-rules --order" \
             "--require-crc --memory --jobs --force --no-fsync --dry-run --json --quiet" \
-            "--ignore-copies"
+            "--ignore-copies --strict --allow-overflow"
         ;;
     verify)
         echo "--tag --as-file --keep-slices --slice-rules --ignore-copies --require-crc --memory" \
@@ -40,7 +41,7 @@ _ckpt_options() {
     zero_to_fp32 | zero_to_torch)
         [ "$1" = zero_to_torch ] && echo "--dtype"
         echo "--max_shard_size --safe_serialization --tag --exclude_frozen_parameters --debug" \
-            "--keep_slices --slice_rules --ignore_copies --memory --jobs --no-fsync --quiet"
+            "--keep_slices --slice_rules --ignore_copies --strict --memory --jobs --no-fsync --quiet"
         ;;
     zerotrain)
         echo "--deepspeed_config --model --init --data --eval-data --max-steps --epochs" \
@@ -59,7 +60,7 @@ _ckpt_options() {
         echo "--input_folder --output_folder --num_extract_workers --num_merge_workers" \
             "--keep_temp_folder --no_strict --inject_missing_state --slice_rules" \
             "--deepspeed_version --keep_objects --drop_objects --ignore_copies" \
-            "--memory --jobs --no-fsync --quiet"
+            "--strict --memory --jobs --no-fsync --quiet"
         ;;
     esac
     case "$1" in

@@ -22,7 +22,8 @@ _ckpt_verb() {
     slices=('--slice-rules[how slices are joined]:file:_files')
     training=('--order[names in order, or stored]:file:_files' '--to-tag[name of the new tag]:name' \
         '--drop-optimizer[moments of zero]' '--keep-objects[of unknown classes go along]' \
-        '--drop-objects[leave them out]' '(-f --force)'{-f,--force}'[replace outputs]' \
+        '--drop-objects[leave them out]' '--strict[warnings are errors]' \
+        '--allow-overflow[values may be lost]' '(-f --force)'{-f,--force}'[replace outputs]' \
         '--no-fsync[do not wait for the disk]' '(-n --dry-run)'{-n,--dry-run}'[print the plan]')
     case $1 in
     ls) _arguments $common $tag $filter $slices '--keep-slices[slices one by one]' '(-l --long)'{-l,--long}'[role and place]' \
@@ -82,7 +83,7 @@ _ckpt_verb() {
             '(-d --debug)'{-d,--debug}'[print every parameter]' \
             '--keep_slices[slices one by one]' '--slice_rules[how slices are joined]:file:_files' \
             '--ignore_copies[masters are not compared with 16-bit copies]' \
-            '--no-fsync[do not wait for the disk]' \
+            '--no-fsync[do not wait for the disk]' '--strict[warnings are errors]' \
             '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' '1:checkpoint:_files' \
             '2:output:_files' ;;
     zerotrain) _arguments '--deepspeed_config[ds_config.json (HJSON, or base64 of it)]:value:_files' \
@@ -158,7 +159,7 @@ _ckpt_verb() {
         '--deepspeed_version[write for it]:version' \
         '--keep_objects[objects of unknown classes go along]' '--drop_objects[they are left out]' \
         '--ignore_copies[masters are not compared with 16-bit copies]' \
-        '--no-fsync[do not wait for the disk]' \
+        '--no-fsync[do not wait for the disk]' '--strict[warnings are errors]' \
         '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' ;;
     help) _arguments $common "1:command:(ls info tree cat convert reshard verify diff doctor clean mem formats)" ;;
     *) _arguments $common ;;
