@@ -58,6 +58,7 @@ typedef struct tw_file {
     uint32_t file;
     ckpt_err *err;
     ckpt_arena *scratch;    /* holds the tree that becomes the pickle */
+    ckpt_value **node;      /* per tensor of the map: what stands for an owner; NULL: nothing yet */
     ckpt_storage **storage; /* per tensor of the map: the storage it owns; NULL: none so far */
     tw_slots slots;         /* in the order of keys */
     ckpt_bytes pickle;
@@ -154,6 +155,33 @@ static int tw_node(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
     return CKPT_OK;
 }
 
+/* True if one object can stand for both: tied names are the same tensor to whoever loads them. */
+static bool tw_same(const ckpt_tensor_value *v, const ckpt_tensor *t)
+{
+    return v->dtype == t->dtype && v->ndim == t->ndim &&
+           v->flags == (t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)) &&
+           (t->ndim == 0 || memcmp(v->shape, t->shape, t->ndim * sizeof *t->shape) == 0);
+}
+
+/* The node of a tensor: that of its owner, or of the first name met of it, where they are alike. */
+static int tw_value(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
+{
+    const ckpt_tensor *owner = t->owner != NULL ? t->owner : t;
+    size_t at = ckpt_map_index(f->map, owner->name, strlen(owner->name));
+    int rc;
+
+    if (at != SIZE_MAX && f->node[at] != NULL && tw_same(f->node[at]->as.tensor, t)) {
+        *out = f->node[at];
+        return CKPT_OK;
+    }
+    rc = tw_node(f, out, t);
+    if (rc == CKPT_OK)
+        rc = tw_storage(f, &(*out)->as.tensor->storage, owner);
+    if (rc == CKPT_OK && f->node[at] == NULL)
+        f->node[at] = *out;
+    return rc;
+}
+
 /* One entry of the dict. */
 static int tw_entry(tw_file *f, ckpt_value *root, const ckpt_tensor *t)
 {
@@ -161,9 +189,7 @@ static int tw_entry(tw_file *f, ckpt_value *root, const ckpt_tensor *t)
     int rc = tw_check(f, t);
 
     if (rc == CKPT_OK)
-        rc = tw_node(f, &v, t);
-    if (rc == CKPT_OK)
-        rc = tw_storage(f, &v->as.tensor->storage, t->owner != NULL ? t->owner : t);
+        rc = tw_value(f, &v, t);
     if (rc != CKPT_OK)
         return rc;
     key = ckpt_value_str(f->scratch, t->name, strlen(t->name));
@@ -409,7 +435,8 @@ int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 
     f.scratch = ckpt_arena_new(0);
     f.storage = ckpt_alloc((to->tensors.n + 1) * sizeof(ckpt_storage *));
-    if (f.scratch == NULL || f.storage == NULL)
+    f.node = ckpt_alloc((to->tensors.n + 1) * sizeof(ckpt_value *));
+    if (f.scratch == NULL || f.storage == NULL || f.node == NULL)
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = to->files.at[file].tree != NULL ? tw_pickle_tree(&f) : tw_pickle(&f);
@@ -426,6 +453,7 @@ int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
     ckpt_vec_free(&f.pickle);
     ckpt_vec_free(&f.slots);
     ckpt_free(f.storage);
+    ckpt_free(f.node);
     ckpt_arena_free(f.scratch);
     return rc;
 }
