@@ -211,12 +211,14 @@ static void job_warn_values(const convert_job *j)
 int job_run(convert_job *j, ckpt_err *err)
 {
     char *folder = job_folder(&j->target);
+    uint64_t n_read, n_jobs;
     progress p;
 
     if (!folder)
         return fail(err, CKPT_ELIMIT, "out of memory");
     // from here on there may be files to clean up
     progress_begin(&p, j->doing ? j->doing : "converting", j->quiet, &j->run);
+    ckpt_plan_sizes(j->plan, &n_read, &p.size, &n_jobs);
     int rc = ckpt_plan_run(j->plan, folder, &j->run, &j->report, err);
     progress_end(&p);
     if (rc == CKPT_EDOUBT) {

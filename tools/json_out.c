@@ -16,57 +16,38 @@
 
 #include "tools/out.h"
 
-/* Length of the well-formed UTF-8 sequence at s (RFC 3629), 0 when it is none. */
-static size_t json_utf8(const unsigned char *s)
+/* A code point as JSON escapes it. */
+static void json_escape(uint32_t code)
 {
-    unsigned char from = 0x80, to = 0xbf;
-    size_t n;
-
-    if (s[0] < 0x80)
-        return 1;
-    if (s[0] < 0xc2 || s[0] > 0xf4)
-        return 0;
-    n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    // no overlong forms, no surrogates, nothing above U+10FFFF: the first continuation decides
-    if (s[0] == 0xe0)
-        from = 0xa0;
-    else if (s[0] == 0xf0)
-        from = 0x90;
-    if (s[0] == 0xed)
-        to = 0x9f;
-    else if (s[0] == 0xf4)
-        to = 0x8f;
-    if (s[1] < from || s[1] > to)
-        return 0;
-    for (size_t i = 2; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
+    if (code < 0x10000) {
+        out_printf("\\u%04x", code);
+        return;
     }
-    return n;
+    code -= 0x10000;
+    out_printf("\\u%04x\\u%04x", 0xd800 + (code >> 10), 0xdc00 + (code & 0x3ff));
 }
 
-/* A string in quotes: short escapes, \u for other controls, U+FFFD for what is no UTF-8. */
+/* A string in quotes: short escapes, \u for what is not shown, U+FFFD for what is no UTF-8. */
 static void json_string(const char *text)
 {
     static const char special[] = "\b\f\n\r\t\"\\", letter[] = "bfnrt\"\\";
-    const unsigned char *s = (const unsigned char *)text;
 
     out_bytes("\"", 1);
-    while (*s) {
-        const char *found = strchr(special, *s);
-        size_t n = json_utf8(s);
+    while (*text) {
+        const char *found = strchr(special, *text);
+        size_t n = text_utf8(text);
         // found is NULL for the terminator, which the loop never meets
         if (found) {
             out_printf("\\%c", letter[found - special]);
-        } else if (*s < 0x20 || *s == 0x7f) {
-            out_printf("\\u%04x", *s);
         } else if (n == 0) {
             out_bytes("\\ufffd", 6);
             n = 1;
+        } else if (text_hidden(text_code(text, n))) {
+            json_escape(text_code(text, n));
         } else {
-            out_bytes(s, n);
+            out_bytes(text, n);
         }
-        s += n;
+        text += n;
     }
     out_bytes("\"", 1);
 }

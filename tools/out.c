@@ -104,24 +104,85 @@ void out_bytes(const void *bytes, size_t n)
     out_check(fwrite(bytes, 1, n, stdout) == n);
 }
 
-/* Bytes at s that must not reach a terminal as they are: C0, DEL, and C1 as UTF-8 spells it
- * (C2 80..9F). */
-static size_t text_control(const unsigned char *s)
+size_t text_utf8(const char *text)
 {
-    if (s[0] < 0x20 || s[0] == 0x7f)
+    const unsigned char *s = (const unsigned char *)text;
+    unsigned char from = 0x80, to = 0xbf;
+    size_t n;
+
+    if (s[0] < 0x80)
         return 1;
-    return s[0] == 0xc2 && s[1] >= 0x80 && s[1] <= 0x9f ? 2 : 0;
+    if (s[0] < 0xc2 || s[0] > 0xf4)
+        return 0;
+    n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    // no overlong forms, no surrogates, nothing above U+10FFFF: the first continuation decides
+    if (s[0] == 0xe0)
+        from = 0xa0;
+    else if (s[0] == 0xf0)
+        from = 0x90;
+    if (s[0] == 0xed)
+        to = 0x9f;
+    else if (s[0] == 0xf4)
+        to = 0x8f;
+    if (s[1] < from || s[1] > to)
+        return 0;
+    for (size_t i = 2; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    return n;
 }
 
-/* Print to a stream with control characters shown as \xNN. */
+uint32_t text_code(const char *text, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    uint32_t code = n < 2 ? s[0] : s[0] & (0x7fu >> n);
+
+    for (size_t i = 1; i < n; i++)
+        code = code << 6 | (s[i] & 0x3f);
+    return code;
+}
+
+bool text_hidden(uint32_t code)
+{
+    static const struct {
+        uint32_t first, last;
+    } range[] = {
+        {0, 0x1f},         {0x7f, 0x9f},     // C0, DEL, C1
+        {0xad, 0xad},      {0x61c, 0x61c},   // soft hyphen, Arabic letter mark
+        {0x180e, 0x180e},  {0x200b, 0x200f}, // marks without width
+        {0x2028, 0x202e},  {0x2060, 0x206f}, // ends of lines, directions
+        {0xfeff, 0xfeff},  {0xfff9, 0xfffb}, // byte order mark, annotations
+        {0xe0000, 0xe0fff}                   // tags
+    };
+
+    for (size_t i = 0; i < sizeof range / sizeof *range; i++) {
+        if (code >= range[i].first && code <= range[i].last)
+            return true;
+    }
+    return false;
+}
+
+/* Bytes at s that must not reach a terminal as they are; 0: none. */
+static size_t text_control(const unsigned char *s)
+{
+    size_t n = text_utf8((const char *)s);
+
+    if (n == 0)
+        return 1;
+    return text_hidden(text_code((const char *)s, n)) ? n : 0;
+}
+
+/* Print to a stream with what a terminal would act on shown as \xNN. */
 static void text_print(FILE *to, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
 
     while (*s) {
-        size_t n = text_control(s);
-        if (n == 0)
-            (void)putc(*s++, to);
+        size_t n = text_control(s), whole = n ? 0 : text_utf8((const char *)s);
+
+        (void)fwrite(s, 1, whole, to);
+        s += whole;
         for (; n > 0; n--)
             (void)fprintf(to, "\\x%02x", *s++);
     }
@@ -134,9 +195,9 @@ size_t text_width(const char *text)
 
     while (*s) {
         size_t n = text_control(s);
-        // continuation bytes take no column; wide characters are rare in names and only shift a row
-        width += n ? 4 * n : (*s & 0xc0) != 0x80;
-        s += n ? n : 1;
+        // one column for each character; wide ones are rare in names and only shift a row
+        width += n ? 4 * n : 1;
+        s += n ? n : text_utf8((const char *)s);
     }
     return width;
 }

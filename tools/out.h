@@ -26,13 +26,23 @@ bool out_colour(void);
 void out_printf(const char *fmt, ...) CKPT_PRINTF(1, 2);
 void out_bytes(const void *bytes, size_t n);
 
-/* Text from a checkpoint: control characters are shown as \xNN, so that a name cannot drive a
- * terminal. */
+/*
+ * Text from a checkpoint: control characters, marks of direction, characters without width and what
+ * is no UTF-8 are shown as \xNN for each byte, so that a name can neither drive a terminal nor look
+ * like another.
+ */
 void out_text(const char *text);
 
 /* The same, padded with blanks to width columns; text_width counts the columns it takes. */
 void out_padded(const char *text, size_t width);
 size_t text_width(const char *text);
+
+/* Length of the well-formed UTF-8 sequence at text (RFC 3629), 0 when it is none; its code point. */
+size_t text_utf8(const char *text);
+uint32_t text_code(const char *text, size_t n);
+
+/* A code point that a terminal acts on, or does not show. */
+bool text_hidden(uint32_t code);
 
 /* A write to stdout failed: stop producing. */
 bool out_broken(void);

@@ -11,11 +11,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tools/out.h"
 
-enum { BAR_WIDTH = 24 };
+/* Columns: of the bar, and of a terminal that does not say how wide it is. */
+enum { BAR_WIDTH = 24, PROGRESS_COLUMNS = 79 };
 static const double REDRAW_SECONDS = 0.1, LINE_SECONDS = 1.0;
 
 static volatile sig_atomic_t caught;
@@ -81,21 +84,46 @@ static void progress_bar(double part)
     (void)fputs(out_colour() ? "\033[0m " : " ", stderr);
 }
 
-/* One line: percent, bytes, speed, time left. */
+/* Columns of the terminal that a line may take: one less, or the cursor would begin another. */
+static int progress_columns(void)
+{
+    struct winsize size = {0};
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return PROGRESS_COLUMNS;
+    return size.ws_col - 1;
+}
+
+/*
+ * One line: percent, bytes, speed, time left.  Bytes and speed are those that the plan and the
+ * closing line speak of: of what is written, or where nothing is, of what is read.
+ */
 static void progress_show(const progress *p, uint64_t done, uint64_t total, double now)
 {
     double part = total ? (double)done / (double)total : 1, seconds = now - p->start;
-    double speed = seconds > 0 ? (double)done / seconds : 0;
+    uint64_t size = p->size ? p->size : total, have = (uint64_t)(part * (double)size);
+    double speed = seconds > 0 ? (double)have / seconds : 0;
     char a[HUMAN_ROOM], b[HUMAN_ROOM], c[HUMAN_ROOM], left[HUMAN_ROOM] = "?";
+    char head[64], tail[160];
+    int room = progress_columns();
 
     // the mean speed so far: steadier than the last moment's
     if (speed > 0)
-        progress_clock(left, (double)(total - done) / speed);
-    (void)fprintf(stderr, "%s%s %3d%% ", out_terminal() ? "\r" : "", p->label, (int)(part * 100));
-    if (out_terminal())
-        progress_bar(part);
-    (void)fprintf(stderr, "%s of %s, %s/s, %s left%s", human_bytes(a, done), human_bytes(b, total),
-                  human_bytes(c, (uint64_t)speed), left, out_terminal() ? "\033[K" : "\n");
+        progress_clock(left, (double)(size - have) / speed);
+    (void)snprintf(head, sizeof head, "%s %3d%% ", p->label, (int)(part * 100));
+    (void)snprintf(tail, sizeof tail, "%s of %s, %s/s, %s left", human_bytes(a, have),
+                   human_bytes(b, size), human_bytes(c, (uint64_t)speed), left);
+    if (!out_terminal()) {
+        (void)fprintf(stderr, "%s%s\n", head, tail);
+    } else {
+        int n = (int)strlen(head), m = (int)strlen(tail);
+
+        // a narrow terminal loses the bar first, then the end of the line
+        (void)fprintf(stderr, "\r%.*s", room, head);
+        if (n + m + BAR_WIDTH + 1 <= room)
+            progress_bar(part);
+        (void)fprintf(stderr, "%.*s\033[K", room > n ? room - n : 0, tail);
+    }
     (void)fflush(stderr);
 }
 
