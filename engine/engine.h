@@ -39,7 +39,7 @@ typedef struct zt_options {
     int64_t max_steps, epochs, save_every, eval_every, keep, seed;
     // files
     const char *save, *load, *tag, *load_tag, *metrics, *save_weights, *save_model, *predictions;
-    bool module_only, not_strict, async_save;
+    bool module_only, not_strict, strict_config, async_save;
     // what to do
     bool evaluate, print_config, profile, quiet, help, version, checkpointing, z0_quirk,
         deterministic;

@@ -26,6 +26,8 @@ typedef struct op_row {
 static const op_row op_table[] = {
     {"deepspeed_config", OP_TEXT, OP(config), -1, "FILE",
      "ds_config.json (HJSON, or base64 of it)"},
+    {"strict-config", OP_FLAG, OP(strict_config), -1, NULL,
+     "keys that are not known are errors"},
     {"model", OP_TEXT, OP(model), -1, "PATH", "config.json of a model, or its folder"},
     {"init", OP_TEXT, OP(init), -1, "PATH",
      "first weights: any checkpoint (default: drawn by --seed)"},

@@ -158,10 +158,16 @@ void zt_report_start(const zt_engine *e)
 {
     const zt_config *c = &e->config;
 
-    if (e->comm->rank != 0 || e->opts->quiet)
+    if (e->comm->rank != 0)
         return;
-    for (size_t i = 0; c->notes && c->notes[i]; i++)
-        fprintf(stderr, "note: %s\n", c->notes[i]);
+    for (size_t i = 0; c->notes && c->notes[i]; i++) {
+        if (c->note_warns[i])
+            fprintf(stderr, "zerotrain: warning: %s\n", c->notes[i]);
+        else if (!e->opts->quiet)
+            fprintf(stderr, "note: %s\n", c->notes[i]);
+    }
+    if (e->opts->quiet)
+        return;
     fprintf(stderr,
             "%s: %" PRIu64 " parameters, %" PRIu64
             " trained; ZeRO stage %d, %s, %d %s; global batch %" PRId64 " = %" PRId64 " x %" PRId64

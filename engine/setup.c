@@ -22,6 +22,11 @@ static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
     args.total_steps = total;
     args.hidden_size = (int64_t)e->model_config.hidden;
     int rc = zt_config_read(&e->config, e->arena, e->opts->config, &args, e->comm->world, err);
+    for (size_t i = 0; rc == CKPT_OK && e->opts->strict_config && e->config.notes[i]; i++) {
+        if (e->config.note_warns[i])
+            rc = ckpt_fail(err, CKPT_EUSAGE, "%s: %s (--strict-config)", e->opts->config,
+                           e->config.notes[i]);
+    }
     e->config.activation_checkpointing =
         e->config.activation_checkpointing || e->opts->checkpointing;
     e->config.fp16_z0_quirk = e->opts->z0_quirk;

@@ -362,7 +362,8 @@ static int cf_parse(ds_context *x, zt_config *out, ckpt_value *json)
     int rc;
 
     x->note = ckpt_arena_array(x->arena, DS_NOTES + 1, sizeof *x->note); // zeroed: ends with NULL
-    if (x->note == NULL) {
+    x->loud = ckpt_arena_array(x->arena, DS_NOTES + 1, sizeof *x->loud);
+    if (x->note == NULL || x->loud == NULL) {
         return ckpt_fail_memory(x->err);
     }
     if (json->kind != CKPT_V_DICT) {
@@ -384,6 +385,7 @@ static int cf_parse(ds_context *x, zt_config *out, ckpt_value *json)
         *out = d.c;
         out->json = json;
         out->notes = x->note;
+        out->note_warns = x->loud;
     }
     return rc;
 }

@@ -90,6 +90,7 @@ typedef struct zt_config {
 
     /* Remarks for the user, one line each: keys accepted without effect here, tolerated spellings.  NULL-terminated. */
     const char *const *notes;
+    const bool *note_warns; /* of each note: a key is not known, hence without effect, which also quiet runs say */
 } zt_config;
 
 /* Arguments that "auto" values are taken from: the names and defaults of transformers' TrainingArguments. */

@@ -162,6 +162,7 @@ static int ds_unknown(ds_context *x, const ds_block *b, const char *key)
                          near != NULL ? ": did you mean " : "", near != NULL ? near : "",
                          near != NULL ? "?" : "; remove it");
     }
+    x->loud[x->n_notes] = true;
     return ds_note(x, "%s is no known key and is ignored%s%s%s", path,
                    near != NULL ? ": did you mean " : "", near != NULL ? near : "",
                    near != NULL ? "?" : "");

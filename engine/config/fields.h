@@ -21,6 +21,7 @@ typedef struct ds_context {
     const zt_arguments *args; /* or NULL */
     int world;
     const char **note; /* room for DS_NOTES and the NULL after them */
+    bool *loud;        /* of each note: it is a warning */
     size_t n_notes;
 } ds_context;
 

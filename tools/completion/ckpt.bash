@@ -44,7 +44,7 @@ _ckpt_options() {
             "--keep_slices --slice_rules --ignore_copies --strict --memory --jobs --no-fsync --quiet"
         ;;
     zerotrain)
-        echo "--deepspeed_config --model --init --data --eval-data --max-steps --epochs" \
+        echo "--deepspeed_config --strict-config --model --init --data --eval-data --max-steps --epochs" \
             "--metrics --save --save-every --keep --async-save --tag --load --load-tag" \
             "--module-only --not-strict --save-weights --save-model --param-groups --freeze" \
             "--lora-rank --lora-alpha --lora-dropout --lora-targets --dropout" \

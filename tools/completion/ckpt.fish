@@ -140,6 +140,7 @@ __ckpt_option diff - tol number 'largest distance that is equal'
 __ckpt_option diff - ignore-dtype - 'dtypes may differ'
 
 __ckpt_option zerotrain - deepspeed_config value 'ds_config.json (HJSON, or base64 of it)'
+__ckpt_option zerotrain - strict-config - 'keys that are not known are errors'
 __ckpt_option zerotrain - model value 'config.json of a model, or its folder'
 __ckpt_option zerotrain - init value 'first weights: any checkpoint (default: drawn by --seed)'
 __ckpt_option zerotrain - data value 'training data: .bin .npy .safetensors .tsv .csv .jsonl'

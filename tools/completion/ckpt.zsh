@@ -87,6 +87,7 @@ _ckpt_verb() {
             '(-q --quiet)'{-q,--quiet}'[warnings and errors only]' '1:checkpoint:_files' \
             '2:output:_files' ;;
     zerotrain) _arguments '--deepspeed_config[ds_config.json (HJSON, or base64 of it)]:value:_files' \
+        '--strict-config[keys that are not known are errors]' \
         '--model[config.json of a model, or its folder]:value:_files' \
         '--init[first weights, any checkpoint (default, drawn by --seed)]:value:_files' \
         '--data[training data, .bin .npy .safetensors .tsv .csv .jsonl]:value:_files' \
