@@ -231,6 +231,12 @@ CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *e
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 
 /*
+ * Do not check CRCs of records stored as they are, for a look at a few elements of a large one: without this the whole
+ * record is read.  What is read later is not checked either.
+ */
+CKPT_API void ckpt_reader_trust(ckpt_reader *r);
+
+/*
  * Elements first..first+count-1 of a tensor flattened row-major, as dtype (NONE: its own), into buf.
  * The CRC of a record is checked the first time a byte of it is used.
  */

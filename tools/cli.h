@@ -26,7 +26,7 @@ typedef struct cli_args {
 
     bool help, version, json, quiet, no_sandbox;
     bool all, details, exact;             /* ls, info, cat */
-    bool raw, stats;                      /* cat */
+    bool raw, stats, no_crc;              /* cat */
     bool dry_run, as_file, no_side_files; /* convert */
     bool ignore_dtype;                    /* diff */
     bool deep, fix_latest;                /* doctor */

@@ -12,6 +12,7 @@ typedef struct elements {
     const ckpt_tensor *t; /* the name asked for */
     ckpt_dtype dtype;     /* to read in */
     uint64_t first, count;
+    bool no_crc; /* read nothing but these elements */
 } elements;
 
 /* Called for each block in order; returns false to stop. */

@@ -169,6 +169,10 @@ static int cat_run(cli_args *a, ckpt_err *err)
     int rc = elements_open(&map, &r, a, err);
     if (rc == CKPT_OK)
         rc = elements_set_range(&r, a->range, err);
+    r.no_crc = a->no_crc;
+    if (rc == CKPT_OK && a->no_crc && !(ckpt_map_effects(map) & CKPT_TOOK_CRC))
+        say_warning("%s: --no-crc has no effect: files of this format have no checksums",
+                    ckpt_map_path(map));
     if (rc == CKPT_OK)
         r.dtype = a->target.dtype != CKPT_DTYPE_NONE ? a->target.dtype : r.t->dtype;
     if (rc == CKPT_OK && !ckpt_dtype_converts(r.dtype, r.t->dtype))
@@ -193,6 +197,7 @@ static const cli_option cat_options[] = {
     {"dtype", 0, CLI_DTYPE, offsetof(cli_args, target.dtype), "D", "convert to this dtype first"},
     {"range", 'r', CLI_TEXT, offsetof(cli_args, range), "FIRST:COUNT", "elements, row-major"},
     {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "every element, not the first 1000"},
+    {"no-crc", 0, CLI_FLAG, offsetof(cli_args, no_crc), NULL, "read only what is shown, unchecked"},
     {"raw", 0, CLI_FLAG, offsetof(cli_args, raw), NULL, "write little-endian bytes"},
     {"stats", 's', CLI_FLAG, offsetof(cli_args, stats), NULL, "min, max, mean, std, NaN, zeros"},
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},

@@ -14,4 +14,6 @@ CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t fir
                               ckpt_dtype dtype, void *buf, ckpt_err *err);
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 
+CKPT_API void ckpt_reader_trust(ckpt_reader *r);
+
 #endif

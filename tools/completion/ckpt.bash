@@ -11,7 +11,8 @@ _ckpt_options() {
     info) echo "--all --files --tag --keep-slices --slice-rules --json" ;;
     tree) echo "--depth --max-items --tag --json" ;;
     cat)
-        echo "--dtype --range --all --raw --stats --tag --keep-slices --slice-rules --json --quiet"
+        echo "--dtype --range --all --no-crc --raw --stats --tag --keep-slices --slice-rules --json" \
+            "--quiet"
         ;;
     convert)
         echo "--to --dtype --max-shard-size --include --exclude --rename --tag --with-optimizer" \

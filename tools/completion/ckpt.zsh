@@ -36,7 +36,7 @@ _ckpt_verb() {
         '1:checkpoint:_files' '2:path of keys' ;;
     cat) _arguments $common $tag "--dtype[convert first]:dtype:$_ckpt_dtypes" \
         '(-r --range)'{-r,--range}'[elements]:first\:count' '(-a --all)'{-a,--all}'[every element]' \
-        '--raw[bytes]' '(-s --stats)'{-s,--stats}'[statistics]' '--json[print JSON]' \
+        '--no-crc[read only what is shown]' '--raw[bytes]' '(-s --stats)'{-s,--stats}'[statistics]' '--json[print JSON]' \
         $slices '--keep-slices[slices one by one]' \
         '(-q --quiet)'{-q,--quiet}'[values only]' '1:checkpoint:_files' '2:tensor:_ckpt_tensor_names' ;;
     convert) _arguments $common $tag $filter $size $slices $training $copies \
