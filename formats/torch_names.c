@@ -269,13 +269,17 @@ static int tn_back_box(tn_walk *w, ckpt_tensor *t, const ckpt_tensor_value *v, u
     return ckpt_map_back(w->map, t, &e, 1, w->err);
 }
 
-/* Files of the other byte order: the unit to reverse is the dtype's, and one per storage. */
+/*
+ * Files of the other byte order: the unit to reverse is the dtype's, and one per storage.  Dtypes
+ * without a storage class of their own lie in storages of bytes, which torch 2.15 (torch.load,
+ * UntypedStorage.byteswap) leaves as they are: a value is then the same here and there.
+ */
 static int tn_set_swap(tn_walk *w, const ckpt_tensor *t, uint32_t source)
 {
     ckpt_source *s = &w->map->sources.at[source];
     uint8_t unit = ckpt_dtype_get(t->dtype)->swap;
 
-    if (!w->swap || s->swap == unit)
+    if (!w->swap || s->swap == unit || ckpt_dtype_get(t->dtype)->torch_storage == NULL)
         return CKPT_OK;
     if (s->swap != 0)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,

@@ -268,7 +268,12 @@ static void byte_order(void **state)
     assert_string_equal(fact(map, "byte order"), "big");
     done(map, io);
     ckpt_vec_free(&b);
-    expect_records(mixed, CKPT_EUNSUPPORTED, "two dtypes");
+    // uint16 and uint32 lie in a storage of bytes, which torch does not swap
+    pack(&b, mixed);
+    assert_int_equal(read_archive(&map, &io, &b, NULL), CKPT_OK);
+    assert_int_equal(map->sources.at[tensor(map, "w")->extent[0].source].swap, 0);
+    done(map, io);
+    ckpt_vec_free(&b);
     expect_records((const record[]){{"data.pkl", two_views, sizeof two_views - 1},
                                     DATA,
                                     VERSION,
