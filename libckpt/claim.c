@@ -269,11 +269,16 @@ static int cl_value_number(ckpt_reader *r, const ckpt_map *map, const ckpt_value
     return cl_scalar(r, map, &t, has, out, err);
 }
 
-/* A name as the map has it for a group's first parameter: moments are compared as tensors. */
-static bool cl_is_moment(const ckpt_claim_work *w, const ckpt_state *a, const ckpt_group *g,
+/* A name that the map has for a parameter of the group (the first may be empty, and have none):
+ * moments are compared as tensors. */
+static bool cl_is_moment(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g,
                          const char *key)
 {
-    return g->n && ckpt_state_moment(w->from, a, key, a->param.at[g->first]) != NULL;
+    for (size_t i = 0; i < g->n * g->n_lanes; i++) {
+        if (ckpt_state_moment(map, s, key, s->param.at[g->first + i]))
+            return true;
+    }
+    return false;
 }
 
 /* One of them, read back: FusedAdam without ZeRO counts steps with a group's last parameter alone.
@@ -304,7 +309,7 @@ static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
         bool has_x = false, has_y = false;
         double p = 0, q = 0;
         if (key->kind != CKPT_V_STR || v->kind == CKPT_V_NONE ||
-            cl_is_moment(w, a, x, key->as.text.at))
+            cl_is_moment(w->from, a, x, key->as.text.at))
             continue;
         (void)snprintf(path, sizeof path, "%s.state.%.200s", group, key->as.text.at);
         other = ckpt_value_get(y->entry, key->as.text.at);
@@ -379,10 +384,8 @@ static bool cl_is_strange(const ckpt_map *map, const ckpt_state *s, const ckpt_g
     for (uint32_t i = 0; i < e->value->as.tensor->ndim; i++)
         n = n && e->value->as.tensor->shape[i] <= UINT64_MAX / n ? n * e->value->as.tensor->shape[i]
                                                                  : 0;
-    for (size_t i = 0; n != 1 && i < g->n * g->n_lanes && e->key->kind == CKPT_V_STR; i++) {
-        if (ckpt_state_moment(map, s, e->key->as.text.at, s->param.at[g->first + i]))
-            return false;
-    }
+    if (n > 1 && e->key->kind == CKPT_V_STR && cl_is_moment(map, s, g, e->key->as.text.at))
+        return false;
     return n > 1;
 }
 
@@ -399,8 +402,8 @@ static int cl_count_group(const ckpt_map *map, ckpt_map *to, const ckpt_state *s
     for (uint64_t i = 0; rc == CKPT_OK && i < entry.n; i++) {
         const ckpt_pair *e = &entry.at[i];
         if (!cl_is_strange(map, s, g, e)) {
-            bool here = e->key->kind == CKPT_V_STR && g->n &&
-                        ckpt_state_moment(map, s, e->key->as.text.at, s->param.at[g->first]);
+            bool here =
+                e->key->kind == CKPT_V_STR && cl_is_moment(map, s, g, e->key->as.text.at);
             to->claim.n_carried += here || e->value->kind == CKPT_V_NONE ? 0 : 1;
             continue;
         }
