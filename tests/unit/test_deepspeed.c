@@ -362,7 +362,7 @@ static void test_runs(void **state)
     ckpt_map *map = open_fine(s->root, NULL);
     assert_string_equal(fact(map, "tag"), "global_step2");
     assert_non_null(strstr(ckpt_map_path(map), "checkpoint-20/"));
-    assert_int_equal(findings(map, 0), 1);
+    assert_int_equal(findings(map, 1), 1);
     ckpt_map_free(map);
 }
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A copy that is not its master rounded: an error, but for ZenFlow, which updates the copies first; or nobody looks.
 for case in copies zenflow; do
     python3 "$FIXTURES"/../cli/ds_tiny.py $case $case

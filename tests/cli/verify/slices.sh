@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tensor-parallel ranks that nothing says how to join: one by one in every command, or as rules say; joined blindly only
 # where DeepSpeed's script would.
 python3 "$FIXTURES"/../cli/ds_tiny.py run tp

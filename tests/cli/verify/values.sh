@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the optimizer keeps once for a group: a rank that has another value is said, and what has no known form; only that
 # cannot be laid out anew.
 python3 "$FIXTURES"/../cli/ds_tiny.py run values
