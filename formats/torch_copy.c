@@ -10,9 +10,10 @@
 
 #include "formats/pickle_names.h"
 #include "formats/torch_tree.h"
+#include "libckpt/base/index.h"
 #include "libckpt/base/dtype.h"
 
-/* A node and its copy; the list is the work to do and the table of what is known. */
+/* A node and its copy; the list is the work to do, and indexed by address what is known. */
 typedef struct tc_pair {
     const ckpt_value *from;
     ckpt_value *to;
@@ -23,12 +24,20 @@ CKPT_VEC(tc_pairs, tc_pair);
 typedef struct tc_copy {
     ckpt_torch_tree *t;
     tc_pairs node;
+    ckpt_index index; /* nothing is noted in the tree itself: other threads may be copying it */
 } tc_copy;
 
-/* Marks are the walkers' own, also in a tree that is only read. */
-static uint32_t *tc_mark(const ckpt_value *v)
+static bool tc_same(const void *ctx, uint32_t number, const void *key)
 {
-    return &((ckpt_value *)(uintptr_t)v)->mark;
+    const tc_copy *c = ctx;
+
+    return c->node.at[number].from == key;
+}
+
+static void tc_end(tc_copy *c)
+{
+    ckpt_vec_free(&c->node);
+    ckpt_index_free(&c->index);
 }
 
 /* True for what a copy without unknown objects leaves out. */
@@ -46,19 +55,20 @@ static bool tc_ref(tc_copy *c, const ckpt_value *from, ckpt_value **to)
     *to = NULL;
     if (!from)
         return true;
-    if (*tc_mark(from)) {
-        *to = c->node.at[*tc_mark(from) - 1].to;
+    uint32_t hash = ckpt_hash_u64((uintptr_t)from);
+    uint32_t known = ckpt_index_find(&c->index, hash, tc_same, c, from);
+    if (known != CKPT_INDEX_NONE) {
+        *to = c->node.at[known].to;
         return true;
     }
     ckpt_value *copy =
         ckpt_value_new(c->t->scratch, tc_dropped(c, from) ? CKPT_V_NONE : from->kind);
-    tc_pair *p = copy && c->node.n < UINT32_MAX - 1 ? ckpt_vec_push(&c->node) : NULL;
+    tc_pair *p = copy && c->node.n < INT32_MAX ? ckpt_vec_push(&c->node) : NULL;
     if (!p)
         return false;
     *p = (tc_pair){from, copy};
-    *tc_mark(from) = (uint32_t)c->node.n;
     *to = copy;
-    return true;
+    return ckpt_index_add(&c->index, hash, (uint32_t)(c->node.n - 1));
 }
 
 static bool tc_seq(tc_copy *c, const ckpt_seq *from, ckpt_seq *to)
@@ -210,9 +220,7 @@ ckpt_value *ckpt_tt_copy(ckpt_torch_tree *t, const ckpt_value *v)
 
     for (size_t i = 0; ok && i < c.node.n; i++)
         ok = tc_node(&c, c.node.at[i].from, c.node.at[i].to);
-    for (size_t i = 0; i < c.node.n; i++)
-        *tc_mark(c.node.at[i].from) = 0;
-    ckpt_vec_free(&c.node);
+    tc_end(&c);
     if (!ok && t->rc == CKPT_OK)
         t->rc = ckpt_fail_memory(t->err);
     return ok ? out : NULL;
@@ -264,9 +272,7 @@ int ckpt_tt_unknown(const ckpt_value *v, ckpt_value *names, ckpt_arena *arena, c
         else if (ok && from->kind != CKPT_V_STORAGE)
             ok = tc_node(&c, from, c.node.at[i].to);
     }
-    for (size_t i = 0; i < c.node.n; i++)
-        *tc_mark(c.node.at[i].from) = 0;
-    ckpt_vec_free(&c.node);
+    tc_end(&c);
     ckpt_arena_free(t.scratch);
     return ok || !v ? CKPT_OK : ckpt_fail_memory(err);
 }

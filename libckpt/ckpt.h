@@ -17,8 +17,15 @@
  *     ckpt_map_free(map);
  *
  * Conventions: functions that can fail return CKPT_OK or a negative code and fill err (which may be NULL); out-parameters
- * come first and are owned by the caller; pointers returned otherwise are borrowed from the handle.  Option structs may be
- * NULL or zeroed for defaults.  Handles may be read by many threads at once.  The library never prints, exits or installs handlers.
+ * come first and are owned by the caller; pointers returned otherwise are borrowed from the handle.  What is looked up may be
+ * wanted in part: such out-parameters may be NULL.  A path, map, target or callback that is missing is CKPT_EUSAGE, and a
+ * NULL handle has no tensors, facts or files.  Handles may be read by many threads at once.  The library never prints,
+ * exits or installs handlers.
+ *
+ * Option structs, and the report, may be NULL or zeroed for defaults.  Each begins with `size`: sizeof the struct as the
+ * program was compiled, or 0, which stands for the struct of the first release, 0.1.  Later releases append members, so
+ * that programs of before go on working, and refuse members that are set and that they do not have.  Initialise with
+ * {.size = sizeof (ckpt_target), ...} to use what was appended.  Structs that the library hands out grow at their ends too.
  */
 #ifndef CKPT_H
 #define CKPT_H
@@ -65,6 +72,7 @@ CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);
 /* ---- opening ---- */
 
 typedef struct ckpt_open_opts {
+    size_t size; /* sizeof this struct, or 0: see above */
     const char *tag;       /* DeepSpeed: this tag instead of the one in `latest` */
     bool whole_checkpoint; /* a path to one shard means the checkpoint it belongs to, not the file alone */
     bool with_optimizer;   /* also map optimizer state, as tensors named "exp_avg/<parameter>" */
@@ -135,6 +143,7 @@ typedef enum ckpt_tree_format { CKPT_TREE_TEXT, CKPT_TREE_JSON } ckpt_tree_forma
  */
 typedef int (*ckpt_write_fn)(void *ctx, const char *text, size_t n);
 typedef struct ckpt_tree_opts {
+    size_t size; /* sizeof this struct, or 0: see above */
     ckpt_tree_format format;
     const char *path;
     unsigned max_depth;
@@ -145,6 +154,7 @@ CKPT_API int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ck
 /* ---- selecting and renaming ---- */
 
 typedef struct ckpt_filter {
+    size_t size; /* sizeof this struct, or 0: see above */
     const char *const *include; /* NULL-terminated globs; NULL: everything */
     const char *const *exclude; /* NULL-terminated globs */
     const char *rename_text;    /* rules, one a line: PATTERN REPLACEMENT, '*' matches any run; '#' comments; or NULL */
@@ -162,6 +172,7 @@ CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err 
 enum { CKPT_STAGE_NONE = -1 }; /* for ckpt_target.stage */
 
 typedef struct ckpt_target {
+    size_t size; /* sizeof this struct, or 0: see above */
     const char *format;      /* "torch", "safetensors": one file; "hf", "hf-bin": a model folder; "zero": a DeepSpeed
                                 run folder; "universal": one with a universal checkpoint */
     const char *path;        /* the file or folder to write */
@@ -248,8 +259,9 @@ CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t fir
 typedef int (*ckpt_finding_fn)(void *ctx, int severity, int code, const char *text);
 
 typedef struct ckpt_verify_opts {
-    ckpt_open_opts open; /* collect and with_optimizer are taken as set */
-    ckpt_run_opts run;
+    size_t size; /* sizeof this struct, or 0: see above */
+    const ckpt_open_opts *open; /* collect and with_optimizer are taken as set; or NULL */
+    const ckpt_run_opts *run;   /* or NULL */
     ckpt_finding_fn finding; /* receives what is found, or NULL */
     void *finding_ctx;
 } ckpt_verify_opts;
@@ -261,6 +273,7 @@ typedef struct ckpt_verify_opts {
 CKPT_API int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report, ckpt_err *err);
 
 typedef struct ckpt_diff_opts {
+    size_t size; /* sizeof this struct, or 0: see above */
     double tolerance;      /* |a - b| <= tolerance counts as equal; 0: by value (equal bits, or equal after widening) */
     bool ignore_dtype;     /* compare values across dtypes silently */
 } ckpt_diff_opts;
@@ -316,9 +329,10 @@ typedef struct ckpt_run_health {
 
 /* The callbacks get strings that live until ckpt_doctor returns; a non-zero result stops it. */
 typedef struct ckpt_doctor_opts {
+    size_t size; /* sizeof this struct, or 0: see above */
     bool deep;       /* check every CRC and value too, not only structure */
     bool fix_latest; /* let `latest` name the newest whole tag, if it names another or none */
-    ckpt_run_opts run; /* progress: called with (0, 0) before each tag, too */
+    const ckpt_run_opts *run; /* progress: called with (0, 0) before each tag, too; or NULL */
     int (*tag)(void *ctx, const ckpt_tag *tag); /* for each tag of a run, oldest first; or NULL */
     /* Everything noticed: of a tag after tag() for it, then of the run (tag NULL).  code CKPT_OK: a remark, such as
        the left-overs of an interrupted conversion. */
@@ -347,6 +361,7 @@ typedef struct ckpt_leftover {
 } ckpt_leftover;
 
 typedef struct ckpt_clean_opts {
+    size_t size; /* sizeof this struct, or 0: see above */
     bool dry_run; /* remove nothing */
     bool force;   /* young temporary files too; never what a live process holds */
     int (*leftover)(void *ctx, const ckpt_leftover *l); /* called for each; non-zero stops; or NULL */

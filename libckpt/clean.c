@@ -25,6 +25,7 @@
 #include "libckpt/base/vec.h"
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/moves.h"
+#include "libckpt/opts.h"
 
 enum {
     CLEAN_RANDOM = 6,         /* letters and digits in a name of a temporary file */
@@ -427,19 +428,25 @@ static int clean_all(cleaner *c)
 
 int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_err *err)
 {
-    static const ckpt_clean_opts defaults = {0};
+    ckpt_clean_opts own;
     ckpt_err local = {0};
     cleaner c = {.folder = folder,
-                 .opts = opts ? opts : &defaults,
+                 .opts = &own,
                  .now = (int64_t)time(NULL),
                  .err = err && err->code == CKPT_OK ? err : &local};
 
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_clean_opts", err);
+
+    if (rc == CKPT_OK && (!folder || !*folder))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no folder to clean");
+    if (rc != CKPT_OK)
+        return rc;
     c.dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c.dir < 0)
         return ckpt_fail_sys(err, errno == ENOTDIR ? CKPT_EUSAGE : ckpt_open_code(errno), errno,
                              "%s: cannot open the folder", folder);
     c.arena = ckpt_arena_new(0);
-    int rc = c.arena ? clean_all(&c) : ckpt_fail_memory(c.err);
+    rc = c.arena ? clean_all(&c) : ckpt_fail_memory(c.err);
     ckpt_vec_free(&c.all);
     ckpt_arena_free(c.arena);
     (void)close(c.dir);

@@ -7,6 +7,7 @@
 
 #include "libckpt/base/cast.h"
 #include "libckpt/format.h"
+#include "libckpt/opts.h"
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
 
@@ -147,10 +148,13 @@ static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_e
 int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
               ckpt_difference_fn fn, void *ctx, ckpt_err *err)
 {
-    static const ckpt_diff_opts defaults = {0};
-    diff_state s = {.opts = opts ? opts : &defaults, .fn = fn, .ctx = ctx};
-    int rc = ckpt_reader_new(&s.ra, a, err);
+    ckpt_diff_opts own;
+    diff_state s = {.opts = &own, .fn = fn, .ctx = ctx};
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_diff_opts", err);
 
+    if (rc != CKPT_OK)
+        return rc;
+    rc = ckpt_reader_new(&s.ra, a, err);
     if (rc == CKPT_OK)
         rc = ckpt_reader_new(&s.rb, b, err);
     s.a = ckpt_alloc((size_t)DIFF_BLOCK * 16);

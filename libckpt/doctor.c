@@ -10,6 +10,7 @@
 
 #include "libckpt/clean.h"
 #include "libckpt/doctor.h"
+#include "libckpt/opts.h"
 
 /* The last part of a path, without slashes at its end. */
 static const char *doc_base(ckpt_doc *d, const char *path)
@@ -260,18 +261,25 @@ static int doc_folder(ckpt_doc *d, const ckpt_listing *list)
 
 int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err)
 {
-    static const ckpt_doctor_opts defaults = {0};
+    ckpt_doctor_opts own;
     ckpt_err local = {0};
-    ckpt_doc d = {.path = path, .opts = opts ? opts : &defaults, .err = &local};
+    ckpt_doc d = {.path = path, .opts = &own, .err = &local};
     ckpt_listing list;
     struct stat st;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_doctor_opts", err);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_opts_take(&d.run, sizeof d.run, own.run, "ckpt_run_opts", err);
+    if (rc == CKPT_OK && (!path || !*path))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no folder to examine");
+    if (rc != CKPT_OK)
+        return rc;
     if (stat(path, &st) != 0)
         return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
     if (!S_ISDIR(st.st_mode))
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: not a folder; give the run folder, which holds `latest`", path);
-    int rc = ckpt_map_new(&d.map, 0, &local);
+    rc = ckpt_map_new(&d.map, 0, &local);
     if (rc == CKPT_OK)
         rc = ckpt_listing_read(&list, d.map, path, &local);
     if (rc == CKPT_OK)

@@ -44,6 +44,7 @@ typedef struct ckpt_doc_run {
 typedef struct ckpt_doc {
     const char *path;
     const ckpt_doctor_opts *opts;
+    ckpt_run_opts run; /* opts->run, or defaults */
     ckpt_map *map; /* for its arena: listings, texts */
     int code;      /* the verdict on the last run that was looked at, and its text */
     const char *why;

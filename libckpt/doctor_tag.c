@@ -304,7 +304,7 @@ static int doc_examine_deep(ckpt_doc *d, ckpt_doc_tag *t)
 {
     doc_deep deep = {.d = d, .t = t};
     const ckpt_verify_opts opts = {
-        .run = d->opts->run, .finding = doc_deep_finding, .finding_ctx = &deep};
+        .run = &d->run, .finding = doc_deep_finding, .finding_ctx = &deep};
     ckpt_err local = {0};
     size_t before = t->is.n_problems;
     int rc = ckpt_verify(t->path, &opts, NULL, &local);
@@ -338,7 +338,7 @@ int ckpt_doc_tag_examine(ckpt_doc *d, ckpt_doc_tag *t)
     ckpt_err local = {0};
     ckpt_map *map = NULL;
 
-    if (d->opts->run.progress && d->opts->run.progress(d->opts->run.progress_ctx, 0, 0))
+    if (d->run.progress && d->run.progress(d->run.progress_ctx, 0, 0))
         return ckpt_fail(d->err, CKPT_ECANCELED, "%s: stopped", t->path);
     if (!t->has_shards && !t->is.is_universal)
         return doc_note(d, t, CKPT_EMISSING, "holds no *_states.pt files");

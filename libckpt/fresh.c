@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libckpt/format.h"
+#include "libckpt/opts.h"
 #include "libckpt/fresh.h"
 #include "libckpt/map/state.h"
 
@@ -541,16 +542,23 @@ static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *er
 
 int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
-    fr_maker m = {.map = map, .target = target, .err = err};
+    ckpt_target own;
+    fr_maker m = {.map = map, .target = &own, .err = err};
     const char *how = "";
+    int rc = ckpt_opts_take(&own, sizeof own, target, "ckpt_target", err);
 
+    if (rc == CKPT_OK && (!map || !own.format))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map, or no format, to make a training state for");
+    if (rc != CKPT_OK)
+        return rc;
+    target = &own;
     if (map->states.n > 0 && target->order_text)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: it has the order of its parameters: another cannot be given",
                          map->path);
     if (map->states.n > 0)
         return CKPT_OK;
-    int rc = fr_check(map, target, err);
+    rc = fr_check(map, target, err);
     if (rc == CKPT_OK)
         rc = ckpt_state_new(&m.state, map, "", err);
     if (rc == CKPT_OK)

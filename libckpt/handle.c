@@ -17,34 +17,41 @@ unsigned ckpt_dtype_bits(ckpt_dtype d)
     return ckpt_dtype_get(d)->bits;
 }
 
+/* Callers may have no map, and may not want to know everything. */
+#define HANDLE_PUT(to, value)                                                                      \
+    do {                                                                                           \
+        if (to)                                                                                    \
+            *(to) = (value);                                                                       \
+    } while (0)
+
 const char *ckpt_map_path(const ckpt_map *map)
 {
-    return map->path;
+    return map ? map->path : NULL;
 }
 
 const char *ckpt_map_format(const ckpt_map *map)
 {
-    return map->format;
+    return map ? map->format : NULL;
 }
 
 unsigned ckpt_map_effects(const ckpt_map *map)
 {
-    return map->effects;
+    return map ? map->effects : 0;
 }
 
 size_t ckpt_map_count(const ckpt_map *map)
 {
-    return map->tensors.n;
+    return map ? map->tensors.n : 0;
 }
 
 const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i)
 {
-    return i < map->tensors.n ? map->tensors.at[i] : NULL;
+    return map && i < map->tensors.n ? map->tensors.at[i] : NULL;
 }
 
 const ckpt_tensor *ckpt_map_find(const ckpt_map *map, const char *name)
 {
-    size_t i = ckpt_map_index(map, name, strlen(name));
+    size_t i = map && name ? ckpt_map_index(map, name, strlen(name)) : SIZE_MAX;
 
     return i == SIZE_MAX ? NULL : map->tensors.at[i];
 }
@@ -53,72 +60,73 @@ uint64_t ckpt_tensor_bytes(const ckpt_tensor *t)
 {
     uint64_t n = 0;
 
-    return ckpt_dtype_bytes(t->dtype, t->n_elems, &n) ? n : 0;
+    return t && ckpt_dtype_bytes(t->dtype, t->n_elems, &n) ? n : 0;
 }
 
 size_t ckpt_map_n_files(const ckpt_map *map)
 {
-    return map->files.n;
+    return map ? map->files.n : 0;
 }
 
 const char *ckpt_map_file_path(const ckpt_map *map, size_t i)
 {
-    return i < map->files.n ? map->files.at[i].path : NULL;
+    return map && i < map->files.n ? map->files.at[i].path : NULL;
 }
 
 uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i)
 {
-    return i < map->files.n ? map->files.at[i].size : 0;
+    return map && i < map->files.n ? map->files.at[i].size : 0;
 }
 
 const char *ckpt_map_folder(const ckpt_map *map)
 {
-    return map->folder;
+    return map ? map->folder : NULL;
 }
 
 const char *ckpt_map_pointer(const ckpt_map *map)
 {
-    return map->pointer;
+    return map ? map->pointer : NULL;
 }
 
 bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text,
                       bool *is_number)
 {
-    if (i >= map->facts.n)
+    if (!map || i >= map->facts.n)
         return false;
-    *key = map->facts.at[i].key;
-    *text = map->facts.at[i].text;
-    *is_number = map->facts.at[i].is_number;
+    HANDLE_PUT(key, map->facts.at[i].key);
+    HANDLE_PUT(text, map->facts.at[i].text);
+    HANDLE_PUT(is_number, map->facts.at[i].is_number);
     return true;
 }
 
 bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code, const char **text)
 {
-    if (i >= map->findings.n)
+    if (!map || i >= map->findings.n)
         return false;
-    *severity = (int)map->findings.at[i].severity;
-    *code = map->findings.at[i].code;
-    *text = map->findings.at[i].text;
+    HANDLE_PUT(severity, (int)map->findings.at[i].severity);
+    HANDLE_PUT(code, map->findings.at[i].code);
+    HANDLE_PUT(text, map->findings.at[i].text);
     return true;
 }
 
 bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key, const char **text)
 {
-    if (i >= map->metadata.n)
+    if (!map || i >= map->metadata.n)
         return false;
-    *key = map->metadata.at[i].key->as.text.at;
-    *text = map->metadata.at[i].value->as.text.at;
+    HANDLE_PUT(key, map->metadata.at[i].key->as.text.at);
+    HANDLE_PUT(text, map->metadata.at[i].value->as.text.at);
     return true;
 }
 
 bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
                     const char **record, uint64_t *at)
 {
-    if (e->source >= map->sources.n)
+    if (!map || !e || e->source >= map->sources.n)
         return false;
     const ckpt_source *s = &map->sources.at[e->source];
-    *path = s->kind == CKPT_SOURCE_FILE ? map->files.at[s->file].path : NULL;
-    *record = s->name;
-    *at = s->kind == CKPT_SOURCE_FILE && s->coding == CKPT_RAW ? s->at + e->at : UINT64_MAX;
+    HANDLE_PUT(path, s->kind == CKPT_SOURCE_FILE ? map->files.at[s->file].path : NULL);
+    HANDLE_PUT(record, s->name);
+    HANDLE_PUT(at,
+               s->kind == CKPT_SOURCE_FILE && s->coding == CKPT_RAW ? s->at + e->at : UINT64_MAX);
     return true;
 }

@@ -10,6 +10,7 @@
 #include "libckpt/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/format.h"
+#include "libckpt/opts.h"
 
 /* The dtype a tensor is written in. */
 static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)
@@ -162,12 +163,32 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     return rc;
 }
 
+/* What is asked for, complete: without a map, a path and a format nothing can be laid out. */
+static int lay_take(ckpt_target *own, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    int rc = ckpt_opts_take(own, sizeof *own, target, "ckpt_target", err);
+
+    if (rc == CKPT_OK && !from)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map to convert");
+    if (rc == CKPT_OK && (!own->format || !own->path || !*own->path))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no %s to write (ckpt_target.%s)",
+                       own->format ? "path" : "format", own->format ? "path" : "format");
+    return rc;
+}
+
 int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     ckpt_map *to = NULL;
-    int rc = ckpt_target_check(target, err);
+    ckpt_target own;
+    int rc = lay_take(&own, from, target, err);
 
-    *out = NULL;
+    if (rc == CKPT_OK && !out)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no place for what is laid out");
+    if (out)
+        *out = NULL;
+    target = &own;
+    if (rc == CKPT_OK)
+        rc = ckpt_target_check(target, err);
     if (rc == CKPT_OK)
         rc = ckpt_map_new(&to, 0, err);
     if (rc == CKPT_OK) {
@@ -210,8 +231,12 @@ int ckpt_convert(const ckpt_map *from, const ckpt_target *target, const ckpt_run
 {
     ckpt_map *to = NULL;
     ckpt_plan *plan = NULL;
-    int rc = ckpt_layout(&to, from, target, err);
+    ckpt_target own;
+    int rc = lay_take(&own, from, target, err);
 
+    target = &own;
+    if (rc == CKPT_OK)
+        rc = ckpt_layout(&to, from, target, err);
     if (rc == CKPT_OK)
         rc = ckpt_plan_new(&plan, from, to, opts, err);
     if (rc == CKPT_OK) {

@@ -10,6 +10,7 @@
 
 #include "libckpt/clean.h"
 #include "libckpt/format.h"
+#include "libckpt/opts.h"
 
 enum {
     OPEN_HEAD = 512, /* bytes shown to the drivers' probes: tar's magic is at 257 */
@@ -306,17 +307,22 @@ static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *e
 
 int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
-    static const ckpt_open_opts defaults = {0};
+    ckpt_open_opts own;
     const ckpt_directory *driver = NULL;
     const char *folder = NULL, *name = NULL;
     ckpt_map *map = NULL;
     struct stat st;
 
+    if (!out || !path || !*path)
+        return ckpt_fail(err, CKPT_EUSAGE, "no path to open, or no place for what is opened");
     *out = NULL;
-    opts = opts ? opts : &defaults;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_open_opts", err);
+    if (rc != CKPT_OK)
+        return rc;
+    opts = &own;
     if (stat(path, &st) != 0)
         return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
-    int rc = ckpt_map_new(&map, 0, err);
+    rc = ckpt_map_new(&map, 0, err);
     if (rc == CKPT_OK) {
         map->collect = opts->collect;
         rc = open_split(map, path, &folder, &name, err);

@@ -5,13 +5,19 @@
 #include "libckpt/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/format.h"
+#include "libckpt/opts.h"
 
 int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,
                   ckpt_err *err)
 {
-    return ckpt_plan_make(
-        out, from, to,
-        ckpt_run_block(opts != NULL ? opts->memory : 0, opts != NULL ? opts->jobs : 0), err);
+    ckpt_run_opts own;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_run_opts", err);
+
+    if (rc == CKPT_OK && (out == NULL || from == NULL || to == NULL))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map to plan from, or to, or no place for the plan");
+    return rc == CKPT_OK
+               ? ckpt_plan_make(out, from, to, ckpt_run_block(own.memory, own.jobs), err)
+               : rc;
 }
 
 /* The format of a file says what its end looks like; files of no format are literals only. */
@@ -78,11 +84,17 @@ int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts
 {
     static const ckpt_run_hooks hooks = {.seal = plan_seal, .check = ckpt_claim_check};
     uint64_t n_checked = 0;
-    int rc = folder ? plan_check_whole(plan, opts, &n_checked, err) : CKPT_OK;
+    ckpt_run_opts own;
+    ckpt_run_report done = {0};
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_run_opts", err);
 
+    if (rc == CKPT_OK && plan == NULL)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no plan to run");
+    if (rc == CKPT_OK && folder != NULL)
+        rc = plan_check_whole(plan, &own, &n_checked, err);
     if (rc == CKPT_OK)
-        rc = ckpt_run(plan, folder, opts, &hooks, report, err);
-    if (rc == CKPT_OK && report)
-        report->n_records_checked += n_checked;
+        rc = ckpt_run(plan, folder, &own, &hooks, &done, err);
+    done.n_records_checked += rc == CKPT_OK ? n_checked : 0;
+    ckpt_opts_give(report, &done, sizeof done);
     return rc;
 }

@@ -7,6 +7,7 @@
 
 #include "ckpt.h"
 #include "libckpt/map/map.h"
+#include "libckpt/opts.h"
 
 typedef struct sel_rule {
     const char *pattern, *replacement;
@@ -236,8 +237,16 @@ static int sel_apply(ckpt_map *map, const ckpt_filter *f, sel_rules *rules, ckpt
 int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
 {
     sel_rules rules = {0};
-    size_t before = map->tensors.n;
-    int rc = filter->rename_text ? sel_parse(&rules, map, filter->rename_text, err) : CKPT_OK;
+    ckpt_filter own;
+    size_t before = map ? map->tensors.n : 0;
+    int rc = ckpt_opts_take(&own, sizeof own, filter, "ckpt_filter", err);
+
+    if (rc == CKPT_OK && !map)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map to select from");
+    if (rc != CKPT_OK)
+        return rc;
+    filter = &own;
+    rc = filter->rename_text ? sel_parse(&rules, map, filter->rename_text, err) : CKPT_OK;
 
     if (rc == CKPT_OK) {
         sel_drop_ties(map);

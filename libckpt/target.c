@@ -9,22 +9,30 @@
 
 #include "libckpt/base/cast.h"
 #include "libckpt/format.h"
+#include "libckpt/opts.h"
+
+/* The caller may not want to know everything. */
+#define TGT_PUT(to, value)                                                                          \
+    do {                                                                                           \
+        if (to)                                                                                    \
+            *(to) = (value);                                                                       \
+    } while (0)
 
 bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps)
 {
     for (size_t k = 0; ckpt_formats[k]; k++) {
         if (i-- == 0) {
-            *name = ckpt_formats[k]->name;
-            *note = ckpt_formats[k]->note;
-            *caps = ckpt_formats[k]->caps;
+            TGT_PUT(name, ckpt_formats[k]->name);
+            TGT_PUT(note, ckpt_formats[k]->note);
+            TGT_PUT(caps, ckpt_formats[k]->caps);
             return true;
         }
     }
     for (size_t k = 0; ckpt_directories[k]; k++) {
         if (i-- == 0) {
-            *name = ckpt_directories[k]->name;
-            *note = ckpt_directories[k]->note;
-            *caps = ckpt_directories[k]->caps | CKPT_IS_FOLDER;
+            TGT_PUT(name, ckpt_directories[k]->name);
+            TGT_PUT(note, ckpt_directories[k]->note);
+            TGT_PUT(caps, ckpt_directories[k]->caps | CKPT_IS_FOLDER);
             return true;
         }
     }
@@ -156,11 +164,15 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
 
 int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
 {
+    ckpt_target own;
     unsigned caps;
     char list[TGT_LIST];
-    int rc;
+    int rc = ckpt_opts_take(&own, sizeof own, target, "ckpt_target", err);
 
-    if (!target || !target->format || !target->path)
+    if (rc != CKPT_OK)
+        return rc;
+    target = &own;
+    if (!target->format || !target->path)
         return ckpt_fail(err, CKPT_EUSAGE, "a target needs a format and a path");
     caps = ckpt_format_caps(target->format);
     if (!(caps & CKPT_CAN_WRITE))

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "libckpt/map/map.h"
+#include "libckpt/opts.h"
 
 #define TREE_DEPTH 100u
 
@@ -104,12 +105,16 @@ static int tree_select(const ckpt_value **v, const char *path, ckpt_err *err)
 int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_fn fn, void *ctx,
                     ckpt_err *err)
 {
-    static const ckpt_tree_opts none = {0};
-    const ckpt_value *root = map->values;
+    ckpt_tree_opts own;
+    const ckpt_value *root = map != NULL ? map->values : NULL;
     ckpt_tree *t;
-    int rc;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_tree_opts", err);
 
-    opts = opts != NULL ? opts : &none;
+    if (rc != CKPT_OK)
+        return rc;
+    if (map == NULL || fn == NULL)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map to print, or no function that receives it");
+    opts = &own;
     if (root == NULL) {
         return ckpt_fail(err, CKPT_EMISSING, "%s holds tensors only, no tree of values",
                          map->path != NULL ? map->path : "the checkpoint");

@@ -11,6 +11,7 @@
 #include "libckpt/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/format.h"
+#include "libckpt/opts.h"
 
 typedef struct ver_state {
     ckpt_finding_fn fn;
@@ -156,36 +157,44 @@ static int ver_absorb(ver_state *v, int rc, ckpt_err *err)
 int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report,
                 ckpt_err *err)
 {
-    static const ckpt_verify_opts defaults = {0};
-    const ckpt_verify_opts *o = opts ? opts : &defaults;
-    ckpt_open_opts open = o->open;
+    ckpt_verify_opts own;
+    ckpt_open_opts open;
+    ckpt_run_opts run;
     ckpt_run_report records = {0}, values = {0};
-    ver_state v = {.fn = o->finding, .ctx = o->finding_ctx};
+    ver_state v = {0};
     ckpt_err local = {0};
     ckpt_map *map = NULL;
 
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_verify_opts", err);
+    if (rc == CKPT_OK)
+        rc = ckpt_opts_take(&open, sizeof open, own.open, "ckpt_open_opts", err);
+    if (rc == CKPT_OK)
+        rc = ckpt_opts_take(&run, sizeof run, own.run, "ckpt_run_opts", err);
+    if (rc == CKPT_OK && (!path || !*path))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no path to verify");
+    if (rc != CKPT_OK)
+        return rc;
+    v = (ver_state){.fn = own.finding, .ctx = own.finding_ctx};
     open.collect = true;
     open.with_optimizer = true;
-    int rc = ckpt_open(&map, path, &open, &local);
+    rc = ckpt_open(&map, path, &open, &local);
     if (rc == CKPT_OK) {
         ver_say_all(&v, map);
         rc = ver_absorb(&v, ckpt_map_check(map, &local), &local);
         bool sound = v.worst == CKPT_OK;
         if (rc == CKPT_OK)
-            rc = ver_absorb(&v, ver_records(&v, map, &o->run, &records, &local), &local);
+            rc = ver_absorb(&v, ver_records(&v, map, &run, &records, &local), &local);
         // values can only be read where the structure holds
         if (rc == CKPT_OK && sound)
-            rc = ver_absorb(&v, ver_values(&v, map, &o->run, &values, &local), &local);
+            rc = ver_absorb(&v, ver_values(&v, map, &run, &values, &local), &local);
     }
     rc = ver_absorb(&v, rc, &local);
     ckpt_map_free(map);
-    if (report) {
-        *report = values;
-        report->n_records_checked = records.n_records_checked;
-        report->n_records_no_crc = records.n_records_no_crc;
-        report->n_read += records.n_read;
-        report->seconds += records.seconds;
-    }
+    values.n_records_checked = records.n_records_checked;
+    values.n_records_no_crc = records.n_records_no_crc;
+    values.n_read += records.n_read;
+    values.seconds += records.seconds;
+    ckpt_opts_give(report, &values, sizeof values);
     if (rc != CKPT_OK)
         return ckpt_fail(err, rc, "%s", local.text);
     if (v.worst != CKPT_OK)

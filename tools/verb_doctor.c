@@ -402,7 +402,7 @@ static int doctor_run_verb(cli_args *a, ckpt_err *err)
     a->run.progress_ctx = &all;
     const ckpt_doctor_opts opts = {.deep = a->deep,
                                    .fix_latest = a->fix_latest,
-                                   .run = a->run,
+                                   .run = &a->run,
                                    .tag = doctor_keep_tag,
                                    .problem = doctor_keep_problem,
                                    .health = doctor_keep_run,

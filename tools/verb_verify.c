@@ -89,7 +89,7 @@ static int verify_run(cli_args *a, ckpt_err *err)
     }
     progress_begin(&p, "verifying", a->quiet, &a->run);
     const ckpt_verify_opts opts = {
-        .open = a->open, .run = a->run, .finding = verify_finding, .finding_ctx = &v};
+        .open = &a->open, .run = &a->run, .finding = verify_finding, .finding_ctx = &v};
     int rc = ckpt_verify(a->operand[0], &opts, &report, err);
     progress_end(&p);
     if (a->json)

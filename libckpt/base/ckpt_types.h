@@ -169,6 +169,7 @@ typedef struct ckpt_tensor {
 typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
 typedef struct ckpt_run_opts {
+    size_t size; /* sizeof this struct, or 0: see ckpt.h */
     uint64_t memory; /* bytes of payload buffers in all; 0: 256 MiB */
     unsigned jobs;   /* threads; 0: one per processor, at most 8 */
     bool force;      /* replace existing outputs */
@@ -181,6 +182,7 @@ typedef struct ckpt_run_opts {
 
 /* What a run did and proved. */
 typedef struct ckpt_run_report {
+    size_t size; /* sizeof this struct, or 0: see ckpt.h; left as it is */
     uint64_t n_tensors, n_elems;
     uint64_t n_read, n_written; /* payload bytes */
     uint64_t n_records_checked; /* records whose CRC held */

@@ -138,6 +138,9 @@ ckpt_dtype ckpt_dtype_parse(const char *text)
     char low[32]; // longer than every name
     size_t n = 0;
 
+    if (text == NULL) {
+        return CKPT_DTYPE_NONE;
+    }
     if (strncmp(text, "torch.", 6) == 0) {
         text += 6;
     }

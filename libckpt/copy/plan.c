@@ -436,11 +436,11 @@ int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t
 void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write, uint64_t *n_jobs)
 {
     if (n_read != NULL)
-        *n_read = plan->n_read;
+        *n_read = plan != NULL ? plan->n_read : 0;
     if (n_write != NULL)
-        *n_write = plan->n_write;
+        *n_write = plan != NULL ? plan->n_write : 0;
     if (n_jobs != NULL)
-        *n_jobs = plan->jobs.n;
+        *n_jobs = plan != NULL ? plan->jobs.n : 0;
 }
 
 void ckpt_plan_free(ckpt_plan *p)

@@ -53,10 +53,13 @@ static int reader_touch(void *ctx, uint32_t source, ckpt_err *err)
 
 int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err)
 {
-    ckpt_reader *r = ckpt_alloc(sizeof *r);
+    ckpt_reader *r = out != NULL && map != NULL ? ckpt_alloc(sizeof *r) : NULL;
     int rc;
 
-    *out = NULL;
+    if (out != NULL)
+        *out = NULL;
+    if (out == NULL || map == NULL)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map to read, or no place for its reader");
     if (r == NULL)
         return ckpt_fail_memory(err);
     r->map = map;
@@ -75,7 +78,8 @@ int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err)
 
 void ckpt_reader_trust(ckpt_reader *r)
 {
-    r->trusts = true;
+    if (r)
+        r->trusts = true;
 }
 
 void ckpt_reader_free(ckpt_reader *r)
@@ -199,6 +203,8 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
     uint64_t n_bytes;
     int rc;
 
+    if (r == NULL || t == NULL || (buf == NULL && count > 0))
+        return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no buffer to read into");
     for (unsigned i = 0; t->owner != NULL && i < 8; i++)
         t = t->owner;
     if (dtype == CKPT_DTYPE_NONE)

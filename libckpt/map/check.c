@@ -130,6 +130,8 @@ int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
+    if (map == NULL)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map to check");
     for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
 

@@ -87,7 +87,7 @@ static int doctor(const char *path, seen *s, bool deep, bool fix)
 {
     const ckpt_doctor_opts opts = {.deep = deep,
                                    .fix_latest = fix,
-                                   .run = {.jobs = 2, .memory = 1 << 22},
+                                   .run = &(ckpt_run_opts){.jobs = 2, .memory = 1 << 22},
                                    .tag = see_tag,
                                    .problem = see_problem,
                                    .health = see_run,
@@ -515,12 +515,13 @@ static void stops_when_told(void **state)
     assert_int_equal(doctor(run, &s, false, false), CKPT_OK);
     for (unsigned i = 0; i < 4; i++) {
         unsigned left = i;
-        const ckpt_doctor_opts opts = {.run = {.progress = no_further, .progress_ctx = &left}};
+        const ckpt_doctor_opts opts = {
+            .run = &(ckpt_run_opts){.progress = no_further, .progress_ctx = &left}};
         assert_int_equal(ckpt_doctor(run, &opts, NULL), i < 3 ? CKPT_ECANCELED : CKPT_OK);
     }
     unsigned left = 1;
     const ckpt_doctor_opts opts = {.deep = true,
-                                   .run = {.progress = no_further, .progress_ctx = &left}};
+                                   .run = &(ckpt_run_opts){.progress = no_further, .progress_ctx = &left}};
     assert_int_equal(ckpt_doctor(run, &opts, NULL), CKPT_ECANCELED);
 }
 

@@ -34,7 +34,7 @@ static int keep(void *ctx, int severity, int code, const char *text)
 static int verify(const char *name, found *f, ckpt_run_report *report)
 {
     const ckpt_verify_opts opts = {
-        .open = {.whole_checkpoint = true}, .finding = keep, .finding_ctx = f};
+        .open = &(ckpt_open_opts){.whole_checkpoint = true}, .finding = keep, .finding_ctx = f};
     const char *fixtures = getenv("CKPT_FIXTURES");
     char path[1024];
 

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * opts.c: copying option structs between releases.
+ */
+#include "libckpt/opts.h"
+
+#include <string.h>
+
+/* What the first member says, or the size in the first release. */
+static size_t opts_size(const void *theirs, size_t room)
+{
+    size_t size;
+
+    memcpy(&size, theirs, sizeof size);
+    return size != 0 ? size : room;
+}
+
+int ckpt_opts_take(void *own, size_t room, const void *theirs, const char *what, ckpt_err *err)
+{
+    const unsigned char *bytes = theirs;
+    size_t size = theirs != NULL ? opts_size(theirs, room) : 0;
+
+    memset(own, 0, room);
+    if (theirs == NULL)
+        return CKPT_OK;
+    // a member that was never set shows here, before it is believed
+    if (size < sizeof size || size > room + 4096)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: its size cannot be %zu: set it to sizeof, or to 0",
+                         what, size);
+    memcpy(own, theirs, size < room ? size : room);
+    memcpy(own, &room, sizeof room);
+    for (size_t i = room; i < size; i++) {
+        if (bytes[i] != 0)
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "%s: byte %zu is set, and this release of the library has %zu: it is "
+                             "older than the program",
+                             what, i, room);
+    }
+    return CKPT_OK;
+}
+
+void ckpt_opts_give(void *theirs, const void *own, size_t room)
+{
+    size_t said, size;
+
+    if (theirs == NULL)
+        return;
+    memcpy(&said, theirs, sizeof said);
+    size = opts_size(theirs, room);
+    if (size < sizeof size || size > room + 4096)
+        size = room;
+    memset(theirs, 0, size);
+    memcpy(theirs, own, size < room ? size : room);
+    memcpy(theirs, &said, sizeof said);
+}
