@@ -212,14 +212,11 @@ static int sink_create_fd(const ckpt_sink *s, sink_file *f, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A new file, its space and its counters. */
-static int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err)
+/* Space for a new file, and its counters. */
+static int sink_furnish(const ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
-    int rc = sink_create_fd(s, f, err);
+    int rc;
 
-    if (rc != CKPT_OK)
-        return rc;
-    s->open[s->n_open++] = (uint32_t)(f - s->file);
     // Small files get their space when the file system sees what is in them: cheaper, and of many
     // of them the whole is known to fit.
     rc = s->stage != NULL && f->size < SINK_LARGE ? sink_give_size(s, f, err)
@@ -229,6 +226,16 @@ static int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err)
     // Only now is the size known to be one that files can have.
     f->window = ckpt_alloc((size_t)((f->size >> SINK_WINDOW_BITS) + 1) * sizeof *f->window);
     return f->window == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+}
+
+static int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err)
+{
+    int rc = sink_create_fd(s, f, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    s->open[s->n_open++] = (uint32_t)(f - s->file);
+    return sink_furnish(s, f, err);
 }
 
 /* ---- descriptors ---- */
@@ -332,6 +339,8 @@ static int sink_get(ckpt_sink *s, sink_file *f, bool write, ckpt_err *err)
     pthread_mutex_lock(&s->lock);
     if (f->fd < 0)
         rc = sink_wake(s, f, err);
+    else if (f->window == NULL) // another worker made it, and found no room for it
+        rc = sink_furnish(s, f, err);
     if (rc == CKPT_OK) {
         f->n_users++;
         f->used_at = ++s->clock;
