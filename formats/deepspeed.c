@@ -126,6 +126,11 @@ static int ds_find_stage(ckpt_ds *ds)
     return CKPT_OK;
 }
 
+bool ckpt_ds_is_bf16_optimizer(const ckpt_ds *ds)
+{
+    return ds->stage == 1 && !ds->legacy && !ckpt_value_get(ds->optim.optim, "zero_stage");
+}
+
 /* Rank 0's model file: which one it is depends on the stage. */
 static int ds_open_model(ckpt_ds *ds)
 {
@@ -544,7 +549,7 @@ static int ds_facts(ckpt_ds *ds)
     const char *dtype = ds->model.map && ds->seen ? ds_training_dtype(ds) : NULL;
     int rc = CKPT_OK;
 
-    if (ds->stage == 1 && ds->optim.optim && !ckpt_value_get(ds->optim.optim, "zero_stage"))
+    if (ds->optim.optim && ckpt_ds_is_bf16_optimizer(ds))
         rc = ckpt_map_fact(map, ds->err, "layout", "ZeRO stage 1 (BF16_Optimizer)");
     else
         rc = ckpt_map_fact(map, ds->err, "layout", "ZeRO stage %d%s", ds->stage,

@@ -266,6 +266,9 @@ int ckpt_ds_shard_step(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *v, bool 
 /* zero_stage as every release writes it; false if absent or of no known form. */
 bool ckpt_ds_stage(const ckpt_value *v, int *out);
 
+/* Are the files those of BF16_Optimizer, which writes no stage and ignores round_robin_gradients? */
+bool ckpt_ds_is_bf16_optimizer(const ckpt_ds *ds);
+
 /* ds_version of a shard, or NULL before 0.4.0. */
 const ckpt_value *ckpt_ds_version(const ckpt_ds_shard *s);
 

@@ -195,7 +195,9 @@ int ckpt_ds_flat_begin(ckpt_ds *ds)
         rc = dsl_pads(ds, i, numel + g->n, &pad);
         if (rc == CKPT_OK && !ds->broken)
             rc = dsl_layout(ds, i, numel, pad);
-        if (rc == CKPT_OK && !ds->broken && dsl_config(ds, "round_robin_gradients"))
+        // BF16_Optimizer does not know the option.
+        if (rc == CKPT_OK && !ds->broken && dsl_config(ds, "round_robin_gradients") &&
+            !ckpt_ds_is_bf16_optimizer(ds))
             rc = dsl_shuffled(ds, i);
     }
     ckpt_free(numel);

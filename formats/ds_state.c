@@ -387,7 +387,6 @@ int ckpt_ds_state_make(ckpt_ds *ds)
     state->lean = base && base->kind == CKPT_V_LIST;
     state->legacy = ds->legacy;
     state->interval = ds->legacy ? dsr_interval(ds) : 0;
-    state->bf16_optimizer =
-        ds->stage == 1 && !ds->legacy && !ckpt_value_get(ds->optim.optim, "zero_stage");
+    state->bf16_optimizer = ckpt_ds_is_bf16_optimizer(ds);
     return CKPT_OK;
 }

@@ -117,8 +117,9 @@ static int dw_settings(ckpt_dsw *w)
                          w->from->path, s->group.n);
     dw_stage1_form(w);
     w->lean = dw_lean(w);
-    // Stage 1 ignored the option before 0.13.0.
+    // Stage 1 ignored the option before 0.13.0, BF16_Optimizer always.
     w->round_robin =
+        !w->bf16_optimizer &&
         (w->stage == 2 || (w->stage == 1 && w->release >= CKPT_DS_RELEASE(0, 13, 0))) &&
         (s->round_robin || ckpt_dsw_config_flag(s, "zero_optimization", "round_robin_gradients"));
     w->aligned =

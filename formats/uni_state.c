@@ -279,19 +279,26 @@ static ckpt_value *us_model(ckpt_uni *u, ckpt_value *tree)
 /* What the run's configuration says of a layout that is gone. */
 static void us_config(const ckpt_uni *u, ckpt_state *state)
 {
-    const ckpt_value *zero =
-        ckpt_value_get(ckpt_value_get(state->model, "ds_config"), "zero_optimization");
+    const ckpt_value *config = ckpt_value_get(state->model, "ds_config");
+    const ckpt_value *zero = ckpt_value_get(config, "zero_optimization");
     const ckpt_value *size = ckpt_value_get(zero, "sub_group_size");
+    const ckpt_value *accum =
+        ckpt_value_get(ckpt_value_get(config, "data_types"), "grad_accum_dtype");
+    const ckpt_value *version = ckpt_value_get(state->model, "ds_version");
     int64_t n = 0, stage = 0;
+    bool knows;
 
     if (size && size->kind == CKPT_V_FLOAT && size->as.f >= 1 && size->as.f < 9e18)
         state->sub_group_size = (uint64_t)size->as.f;
     else if (ckpt_value_as_int(size, &n) && n > 0)
         state->sub_group_size = (uint64_t)n;
     state->aligned = ckpt_value_as_int(ckpt_value_get(zero, "parameter_alignment"), &n) && n;
-    // param_shapes of such a run are in that order, in the universal checkpoint too.
-    state->round_robin = u->ds.stage != 3 &&
-                         ckpt_value_as_int(ckpt_value_get(zero, "stage"), &stage) && stage == 2 &&
+    // param_shapes of such a run are in that order, in the universal checkpoint too; stage 1 knows
+    // the option since 0.13.0, its BF16_Optimizer (fp32 accumulation) does not.
+    (void)ckpt_value_as_int(ckpt_value_get(zero, "stage"), &stage);
+    knows = stage == 2 || (stage == 1 && ckpt_ds_version_at_least(version, 0, 13, 0) &&
+                           !(accum && ckpt_value_is(accum, "fp32")));
+    state->round_robin = u->ds.stage != 3 && knows &&
                          ckpt_value_as_int(ckpt_value_get(zero, "round_robin_gradients"), &n) && n;
 }
 

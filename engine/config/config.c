@@ -176,6 +176,12 @@ static int cf_scaling(ds_context *x, zt_config *c)
                      c->stage);
 }
 
+bool zt_config_is_bf16_optimizer(const zt_config *c)
+{
+    return c->stage == 1 && c->dtype == CKPT_BF16 && c->accum_dtype == CKPT_F32 &&
+           c->offload_optimizer.place == ZT_ON_DEVICE;
+}
+
 /* Leaving the norm out: only where nothing needs it. */
 static int cf_norm(ds_context *x, const zt_config *c)
 {

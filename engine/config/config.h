@@ -129,6 +129,11 @@ int zt_config_parse(zt_config *out, ckpt_arena *arena, ckpt_value *json, const z
                     ckpt_err *err);
 
 /* JSON of the resolved configuration. */
+/*
+ * True where DeepSpeed wraps the optimizer in its BF16_Optimizer (engine.py, _configure_optimizer), which has
+ * files of its own form and lays parameters out as they come, whatever round_robin_gradients says.
+ */
+bool zt_config_is_bf16_optimizer(const zt_config *c);
 int zt_config_print(const zt_config *c, FILE *out, ckpt_err *err);
 
 #endif

@@ -170,7 +170,7 @@ static bool lv_has_wholes(const zt_zero *z)
     const zt_config *c = z->config;
 
     return c->optim.type == ZT_OPT_MUON && (c->stage == 1 || c->stage == 2) && z->comm->world > 1 &&
-           !zt_live_is_bf16_optimizer(c) && c->offload_optimizer.place == ZT_ON_DEVICE;
+           !zt_config_is_bf16_optimizer(c) && c->offload_optimizer.place == ZT_ON_DEVICE;
 }
 
 /* This rank's run of a parameter; NULL: none. */

@@ -53,9 +53,6 @@ int zt_live_map(ckpt_map **out, const zt_image *image, const ckpt_value *client,
 /* The state of a run for map->states: groups, the trees of a rank's files (engine/save/tree.c). */
 int zt_live_state(ckpt_map *map, const zt_zero *zero, const ckpt_value *client, ckpt_err *err);
 
-/* True where DeepSpeed wraps the optimizer in its BF16_Optimizer. */
-bool zt_live_is_bf16_optimizer(const zt_config *config);
-
 /* True where a parameter group's masters are one flat tensor at stage 0 (FusedAdam in 16 bits). */
 bool zt_live_is_fused(const zt_config *config);
 

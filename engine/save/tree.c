@@ -134,12 +134,6 @@ static ckpt_value *tr_step_tensor(tr_maker *m, ckpt_err *err)
 
 /* ---- what kind of optimizer ---- */
 
-bool zt_live_is_bf16_optimizer(const zt_config *c)
-{
-    return c->stage == 1 && c->dtype == CKPT_BF16 && c->accum_dtype == CKPT_F32 &&
-           c->offload_optimizer.place == ZT_ON_DEVICE;
-}
-
 static bool tr_is_adam(const zt_optim *o)
 {
     return o->type == ZT_OPT_ADAM || o->type == ZT_OPT_ADAMW;
@@ -608,8 +602,9 @@ int zt_live_state(ckpt_map *map, const zt_zero *zero, const ckpt_value *client, 
     s->world = (uint32_t)zero->comm->world;
     s->dtype = c->dtype;
     s->sub_group_size = c->sub_group_size;
-    s->bf16_optimizer = zt_live_is_bf16_optimizer(c);
-    s->round_robin = c->round_robin && (c->stage == 1 || c->stage == 2);
+    s->bf16_optimizer = zt_config_is_bf16_optimizer(c);
+    s->round_robin =
+        c->round_robin && (c->stage == 1 || c->stage == 2) && !zt_config_is_bf16_optimizer(c);
     s->aligned = c->aligned && (c->stage == 1 || c->stage == 2);
     s->lean = c->elastic_checkpoint && (c->stage == 1 || c->stage == 2) && !s->bf16_optimizer;
     s->last_step = c->stage == 0 && c->dtype == CKPT_F32 && !c->optim.torch &&

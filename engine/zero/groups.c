@@ -165,7 +165,8 @@ static int gp_add(zt_zero *z, uint32_t c, ckpt_err *err)
         zr_of(z)->place[z->order[i]].group = z->n_groups;
     }
     z->n_groups++;
-    if (z->config->round_robin && (z->config->stage == 1 || z->config->stage == 2)) {
+    if (z->config->round_robin && (z->config->stage == 1 || z->config->stage == 2) &&
+        !zt_config_is_bf16_optimizer(z->config)) {
         return gp_round_robin(z, g, err);
     }
     return CKPT_OK;
