@@ -35,7 +35,7 @@ echo x >home/password.json
 echo x >home/notes.txt
 echo '{}' >home/tokenizer.json
 ckpt convert home/m.safetensors bare --to hf | cut -c1-13
-find bare -type f
+find bare -type f | LC_ALL=C sort
 # Over an older folder, the folders within are made and replaced, too.
 echo '{"new": 1}' >in/1_Pooling/config.json
 ckpt convert -q -f in out --to hf && cat out/1_Pooling/config.json
