@@ -159,15 +159,16 @@ def make(seed):
                 zero=zero_of(r, stage, dtype, cls), precision=precision_of(r, dtype, stage), client=client_of(r),
                 scheduler=scheduler, gas=r.choice((1, 1, 2)), steps=r.randint(1, 5),
                 clip=r.choice((0.0, 0.0, 0.5)), exclude_frozen=r.random() < 0.1, tag=r.choice((None, None, 'my tag', 'ckpt-1')))
-    if cls.get('muon'):   # whole matrices: an offloaded one takes another path that the CPU lacks
+    if cls.get('muon'):   # stage 0 clips gradients, the others what Muon makes of them; whole matrices: an offloaded one takes another path that the CPU lacks
         spec['zero'].pop('offload_optimizer', None)
+        spec['clip'] = 0.0
     last = 2 if cls.get('not_stage3') or spec['model']['empty'] else 3
     # of universal checkpoints DeepSpeed's stage 3 loads exp_avg, exp_avg_sq and a step, and nothing else;
-    # Muon's momentum and NAdam's product of momenta no stage does
+    # Muon's momentum and the numbers that NAdam and ASGD keep no stage does
     adam = cls['type'] in ('Adam', 'AdamW') and not cls['params'].get('amsgrad')
     # and with several groups it gives all of them one tensor that counts their steps
     adam = adam and groups['n'] == 1
-    alone = cls.get('muon') or cls['type'] == 'NAdam'
+    alone = cls.get('muon') or cls['type'] in ('NAdam', 'ASGD')
     spec['targets'] = targets_of(r, last, 0 if alone else last if adam else 2)
     if engine:
         spec['targets'] = spec['targets'][:1] + [dict(kind='zerotrain', stage=r.randint(int(bool(cls.get('muon'))), last), world=r.randint(1, 3)) for _ in range(2)]
