@@ -10,6 +10,8 @@ mpi=$(pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
 if [ -n "$mpi" ] || pkg-config --exists ompi-c 2>/dev/null; then
     mpi="-DZT_HAVE_MPI $mpi"
 fi
+# as the Makefile has it: another library's cblas.h may be installed
+[ "$(uname -m)" != x86_64 ] || flags="$flags -DZT_ONEDNN"
 sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c engine/*.c engine/*/*.c)
 cores=$(nproc 2>/dev/null || echo 2)
 
