@@ -53,6 +53,7 @@ LOST = (
     (r'', (1,), r"\['frozen_param_(shapes|fragments)'\]$",
      'stage 1 has None there, whether frozen parameters are left out or there are none'),
     (r'old0316_z2', (3,), r"\['module'\]\['({buffers})'\]", 'before 0.4.2 nothing says what a buffer is'),
+    (r'old0316_z2', ANY, r"base_optimizer_state_step", 'a list of states gets the step that later releases ask for'),
     (r'old0316_z3', (1, 2), r"\['param_groups'\]", 'stages 1 and 2 of 0.3.16 keep no hyper-parameters, and there is no ds_config yet'),
     (r'old0316_z3', (1,), r"\['state'\].*\['step'\]", 'kept beside the moments on the way, for want of groups'),
     (r'', (1,), r"\['frozen_param_(shapes|fragments)'\]", 'stage 1 lists no frozen parameters, left out or not'),
@@ -347,7 +348,7 @@ def main():
             if name.startswith(PREFIXES) and os.path.exists(os.path.join(path, 'expected.json')) and (not a.only or name in a.only):
                 with open(os.path.join(path, 'expected.json'), encoding='utf-8') as f:
                     e = json.load(f)
-                if e['stage']:
+                if e.get('stage'):
                     fixture(a, tmp, name, path, e, count)
     passed, failed = count
     print('reshard round trip (torch %s): %d passed, %d failed' % (torch.__version__, passed, failed))
