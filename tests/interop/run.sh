@@ -34,7 +34,7 @@ if [ -x "$venv/bin/python" ]; then
     "$venv/bin/python" tests/interop/muon.py --bin "$bin" || status=1
     # a new seed in each run, unless one is given
     "$venv/bin/python" tests/interop/differential.py --bin "$bin" --seconds "${DIFFERENTIAL_SECONDS:-120}" \
-        ${DIFFERENTIAL_SEED:+--seed "$DIFFERENTIAL_SEED"} || status=1
+        ${DIFFERENTIAL_COUNT:+--count "$DIFFERENTIAL_COUNT"} ${DIFFERENTIAL_SEED:+--seed "$DIFFERENTIAL_SEED"} || status=1
     if [ -d ../shared/golden ]; then
         "$venv/bin/python" tests/interop/engine.py --bin "$bin" || status=1
         # after it: what DeepSpeed compiles for its optimizers is there then
