@@ -73,7 +73,7 @@ static int plan_check_whole(const ckpt_plan *plan, const ckpt_run_opts *opts, ui
     if (rc == CKPT_OK)
         rc = plan_whole_files(plan, all, err);
     if (rc == CKPT_OK && all->sources.n)
-        rc = ckpt_run_scrub(all, &quiet, &report, err);
+        rc = ckpt_run_scrub(all, NULL, &quiet, &report, err);
     ckpt_map_free(all);
     *n_checked = report.n_records_checked;
     return rc;

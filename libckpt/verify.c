@@ -4,8 +4,10 @@
  * should hold.
  *
  * Structure (by opening it with problems collected), every record's CRC, copies against masters,
- * NaN and infinities.
+ * NaN and infinities.  Every byte is read once: the tensors first, whose bytes are summed on the
+ * way, then what no tensor has used.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/claim.h"
@@ -17,6 +19,8 @@ typedef struct ver_state {
     ckpt_finding_fn fn;
     void *ctx;
     int worst; /* CKPT_OK, or the code that decides the outcome */
+    const ckpt_run_opts *run;
+    ckpt_run_report records, values;
 } ver_state;
 
 /* A damaged file outweighs an inconsistency, a refused one outweighs both. */
@@ -50,34 +54,95 @@ static void ver_say_all(ver_state *v, const ckpt_map *map)
     }
 }
 
-/* Check the CRC of every record of every file, whether a tensor uses it or not. */
-static int ver_records(ver_state *v, const ckpt_map *map, const ckpt_run_opts *run,
-                       ckpt_run_report *report, ckpt_err *err)
+/* ---- records ---- */
+
+/* A record of a file, as two maps of the same files see it. */
+static int ver_order(const void *pa, const void *pb)
+{
+    const ckpt_source *a = *(const ckpt_source *const *)pa, *b = *(const ckpt_source *const *)pb;
+
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    if (a->at != b->at)
+        return a->at < b->at ? -1 : 1;
+    if (a->n_bytes != b->n_bytes)
+        return a->n_bytes < b->n_bytes ? -1 : 1;
+    return (a->coding > b->coding) - (a->coding < b->coding);
+}
+
+/*
+ * Let segments of map's sources be of the same records' sources in `all`.  A record that is not
+ * found there, or is another one than it was, loses them, and is read like any other.
+ */
+static int ver_translate(ckpt_segments *read, const ckpt_map *map, const ckpt_map *all,
+                         ckpt_err *err)
+{
+    size_t n = all->sources.n, kept = 0;
+    const ckpt_source **order = ckpt_alloc((n + 1) * sizeof(const ckpt_source *));
+
+    if (!order)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        order[i] = &all->sources.at[i];
+    if (n > 1)
+        qsort(order, n, sizeof(const ckpt_source *), ver_order);
+    for (size_t i = 0; i < read->n; i++) {
+        const ckpt_source *s = &map->sources.at[read->at[i].source], **hit;
+
+        hit = bsearch(&s, order, n, sizeof(const ckpt_source *), ver_order);
+        if (!hit || !(*hit)->has_crc || !s->has_crc || (*hit)->crc != s->crc)
+            continue;
+        read->at[kept] = read->at[i];
+        read->at[kept++].source = (uint32_t)(*hit - all->sources.at);
+    }
+    read->n = kept;
+    ckpt_ledger_sort(read);
+    ckpt_free(order);
+    return CKPT_OK;
+}
+
+/* All records of all files, whether a tensor uses them or not.  Files have the numbers they have in
+ * map. */
+static int ver_list_records(ckpt_map *all, const ckpt_map *map, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    all->collect = true;
+    for (uint32_t i = 0; rc == CKPT_OK && i < map->files.n; i++) {
+        const ckpt_map_file *f = &map->files.at[i];
+        ckpt_io *io = NULL;
+        uint32_t index = 0;
+
+        rc = ckpt_map_add_file(all, f, &index, err);
+        if (rc != CKPT_OK || !f->format || !f->format->records)
+            continue;
+        rc = ckpt_io_open(&io, f->path, err);
+        if (rc == CKPT_OK)
+            rc = f->format->records(all, io, index, err);
+        ckpt_io_close(io);
+    }
+    return rc;
+}
+
+/* Check the CRC of every record; what has been read is summed already. */
+static int ver_records(ver_state *v, const ckpt_map *map, ckpt_segments *read, ckpt_err *err)
 {
     ckpt_map *all = NULL;
     int rc = ckpt_map_new(&all, 0, err);
 
     if (rc == CKPT_OK)
-        all->collect = true;
-    for (uint32_t i = 0; rc == CKPT_OK && i < map->files.n; i++) {
-        const ckpt_map_file *f = &map->files.at[i];
-        ckpt_io *io = NULL;
-        uint32_t index = 0;
-        rc = ckpt_map_add_file(all, f, &index, err);
-        if (rc == CKPT_OK && f->format && f->format->records) {
-            rc = ckpt_io_open(&io, f->path, err);
-            if (rc == CKPT_OK)
-                rc = f->format->records(all, io, index, err);
-            ckpt_io_close(io);
-        }
-    }
+        rc = ver_list_records(all, map, err);
     if (rc == CKPT_OK)
-        rc = ckpt_run_scrub(all, run, report, err);
+        rc = ver_translate(read, map, all, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_run_scrub(all, read, v->run, &v->records, err);
     if (all)
         ver_say_all(v, all);
     ckpt_map_free(all);
     return rc;
 }
+
+/* ---- values ---- */
 
 /* A target that swallows what is written: reading every tensor compares copies and counts what is
  * not finite. */
@@ -115,23 +180,21 @@ static int ver_sink_map(ckpt_map **out, const ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-static int ver_values(ver_state *v, const ckpt_map *map, const ckpt_run_opts *run,
-                      ckpt_run_report *report, ckpt_err *err)
+/* Read every tensor; *out, the target, has the findings. */
+static int ver_values(ver_state *v, const ckpt_map *map, ckpt_map **out, ckpt_segments *read,
+                      ckpt_err *err)
 {
-    ckpt_map *to = NULL;
+    const ckpt_run_hooks hooks = {.read = read};
     ckpt_plan *plan = NULL;
-    int rc = ver_sink_map(&to, map, err);
+    int rc = ver_sink_map(out, map, err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_claim_count(map, to, err);
+        rc = ckpt_claim_count(map, *out, err);
     if (rc == CKPT_OK)
-        rc = ckpt_plan_new(&plan, map, to, run, err);
+        rc = ckpt_plan_new(&plan, map, *out, v->run, err);
     if (rc == CKPT_OK)
-        rc = ckpt_plan_run(plan, NULL, run, report, err);
-    if (to)
-        ver_say_all(v, to);
+        rc = ckpt_run(plan, NULL, v->run, &hooks, &v->values, err);
     ckpt_plan_free(plan);
-    ckpt_map_free(to);
     return rc;
 }
 
@@ -154,16 +217,57 @@ static int ver_absorb(ver_state *v, int rc, ckpt_err *err)
     }
 }
 
+/*
+ * The bytes, of tensors and of all records.  What is said of records comes first: damage explains
+ * more than a copy that differs.
+ */
+static int ver_bytes(ver_state *v, const ckpt_map *map, ckpt_err *err)
+{
+    ckpt_segments read = {0};
+    ckpt_err later = {0};
+    ckpt_map *to = NULL;
+    int rc, rc_values = CKPT_OK;
+
+    // values can only be read where the structure holds
+    if (v->worst == CKPT_OK)
+        rc_values = ver_values(v, map, &to, &read, &later);
+    rc =
+        rc_values == CKPT_ECANCELED ? CKPT_OK : ver_absorb(v, ver_records(v, map, &read, err), err);
+    if (to)
+        ver_say_all(v, to);
+    if (rc == CKPT_OK)
+        rc = ver_absorb(v, rc_values, &later);
+    if (rc != CKPT_OK)
+        rc = ckpt_fail(err, rc, "%s", later.text);
+    ckpt_map_free(to);
+    ckpt_vec_free(&read);
+    return rc;
+}
+
+/* Everything about one checkpoint, each finding said. */
+static int ver_all(ver_state *v, const char *path, const ckpt_open_opts *open, ckpt_err *err)
+{
+    ckpt_map *map = NULL;
+    int rc = ckpt_open(&map, path, open, err);
+
+    if (rc == CKPT_OK) {
+        ver_say_all(v, map);
+        rc = ver_absorb(v, ckpt_map_check(map, err), err);
+    }
+    if (rc == CKPT_OK && map)
+        rc = ver_bytes(v, map, err);
+    ckpt_map_free(map);
+    return ver_absorb(v, rc, err);
+}
+
 int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report,
                 ckpt_err *err)
 {
     ckpt_verify_opts own;
     ckpt_open_opts open;
     ckpt_run_opts run;
-    ckpt_run_report records = {0}, values = {0};
-    ver_state v = {0};
     ckpt_err local = {0};
-    ckpt_map *map = NULL;
+    ver_state v;
 
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_verify_opts", err);
     if (rc == CKPT_OK)
@@ -174,27 +278,15 @@ int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report 
         rc = ckpt_fail(err, CKPT_EUSAGE, "no path to verify");
     if (rc != CKPT_OK)
         return rc;
-    v = (ver_state){.fn = own.finding, .ctx = own.finding_ctx};
+    v = (ver_state){.fn = own.finding, .ctx = own.finding_ctx, .run = &run};
     open.collect = true;
     open.with_optimizer = true;
-    rc = ckpt_open(&map, path, &open, &local);
-    if (rc == CKPT_OK) {
-        ver_say_all(&v, map);
-        rc = ver_absorb(&v, ckpt_map_check(map, &local), &local);
-        bool sound = v.worst == CKPT_OK;
-        if (rc == CKPT_OK)
-            rc = ver_absorb(&v, ver_records(&v, map, &run, &records, &local), &local);
-        // values can only be read where the structure holds
-        if (rc == CKPT_OK && sound)
-            rc = ver_absorb(&v, ver_values(&v, map, &run, &values, &local), &local);
-    }
-    rc = ver_absorb(&v, rc, &local);
-    ckpt_map_free(map);
-    values.n_records_checked = records.n_records_checked;
-    values.n_records_no_crc = records.n_records_no_crc;
-    values.n_read += records.n_read;
-    values.seconds += records.seconds;
-    ckpt_opts_give(report, &values, sizeof values);
+    rc = ver_all(&v, path, &open, &local);
+    v.values.n_records_checked = v.records.n_records_checked;
+    v.values.n_records_no_crc = v.records.n_records_no_crc;
+    v.values.n_read += v.records.n_read;
+    v.values.seconds += v.records.seconds;
+    ckpt_opts_give(report, &v.values, sizeof v.values);
     if (rc != CKPT_OK)
         return ckpt_fail(err, rc, "%s", local.text);
     if (v.worst != CKPT_OK)

@@ -82,11 +82,11 @@ size_t ckpt_ledger_group(const ckpt_segments *all, size_t first)
     return n;
 }
 
-/* True if sorted segments touch no byte twice and none stands for "read it whole". */
-static bool led_disjoint(const ckpt_segment *seg, size_t n)
+bool ckpt_ledger_disjoint(const ckpt_segment *seg, size_t n, uint64_t n_bytes)
 {
     for (size_t i = 0; i < n; i++) {
-        if (seg[i].n == 0 || (i > 0 && seg[i].at - seg[i - 1].at < seg[i - 1].n))
+        if (seg[i].n == 0 || !ckpt_within(seg[i].at, seg[i].n, n_bytes) ||
+            (i > 0 && seg[i].at - seg[i - 1].at < seg[i - 1].n))
             return false;
     }
     return true;
@@ -101,7 +101,7 @@ int ckpt_ledger_record(ckpt_feed *feed, const ckpt_segment *seg, size_t n, uint3
     int rc = CKPT_OK;
 
     *crc = 0;
-    if (!led_disjoint(seg, n)) {
+    if (!ckpt_ledger_disjoint(seg, n, size)) {
         *n_read += size;
         return ckpt_feed_crc(feed, source, 0, size, crc, err);
     }

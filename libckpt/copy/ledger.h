@@ -31,6 +31,10 @@ void ckpt_ledger_sort(ckpt_segments *all);
 /* The segments of one source in a sorted ledger: from entry first on, at most up to n. */
 size_t ckpt_ledger_group(const ckpt_segments *all, size_t first);
 
+/* True if n sorted segments of a record of n_bytes touch no byte twice, and none stands for "read
+ * it whole". */
+bool ckpt_ledger_disjoint(const ckpt_segment *seg, size_t n, uint64_t n_bytes);
+
 /*
  * CRC-32 of a whole record from n sorted segments of it: joined when they are disjoint, gaps being
  * read; else the record is read once more.  n_read is added to.

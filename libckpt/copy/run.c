@@ -205,6 +205,7 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
     int rc = run_count_workers(r, err);
 
     r->work.helper = block / 2 < RUN_HELPER ? block / 2 : RUN_HELPER;
+    r->work.keep = r->hooks->read != NULL;
     for (size_t i = 0; i < p->to->sources.n; i++)
         r->work.keep = r->work.keep || p->to->sources.at[i].kind != CKPT_SOURCE_ZERO;
     if (rc == CKPT_OK)
@@ -292,6 +293,23 @@ static int run_collect_segments(run_state *r, ckpt_err *err)
     for (unsigned i = 0; rc == CKPT_OK && i < r->n_workers; i++)
         rc = ckpt_ledger_move(&r->read, &r->worker[i].read, err);
     ckpt_ledger_sort(&r->read);
+    return rc;
+}
+
+/* Leave the CRCs to the caller; those of decoded records have held. */
+static int run_give_segments(run_state *r, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < r->n_deflated; i++) {
+        const ckpt_source *s = &r->work.plan->from->sources.at[r->deflated[i]];
+
+        if (s->has_crc && s->n_bytes > 0)
+            rc = ckpt_ledger_add(&r->read, r->deflated[i], 0, s->n_bytes, s->crc, err);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_ledger_move(r->hooks->read, &r->read, err);
+    ckpt_ledger_sort(r->hooks->read);
     return rc;
 }
 
@@ -387,7 +405,7 @@ static int run_all(run_state *r, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = run_note_values(r, err);
     if (rc == CKPT_OK)
-        rc = run_check_records(r, err);
+        rc = r->hooks->read != NULL ? run_give_segments(r, err) : run_check_records(r, err);
     // A copy that differs, in records that are as they were written: shards of different saves.
     if (rc == CKPT_OK && r->work.mismatch.code != CKPT_OK)
         rc = ckpt_fail(err, r->work.mismatch.code, "%s", r->work.mismatch.text);

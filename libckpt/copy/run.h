@@ -11,6 +11,7 @@
 #ifndef CKPT_COPY_RUN_H
 #define CKPT_COPY_RUN_H
 
+#include "libckpt/copy/ledger.h"
 #include "libckpt/copy/plan.h"
 
 /*
@@ -23,16 +24,19 @@ uint64_t ckpt_run_block(uint64_t memory, unsigned jobs);
 unsigned ckpt_run_jobs(unsigned jobs);
 
 /*
- * What the wiring above this room hands down; either may be NULL.
+ * What the wiring above this room hands down; each may be NULL.
  *
  * seal   what the format wants done to a target file once all checksums are known (format.h's seal)
- * check  all files of the one folder that the target makes (to->folder) are written, in `where`: may they appear?
+ * check  all files of the one folder that the target makes (to->folder) are written, in `where`:
+ * may they appear? read   no CRC of a record is compared here: those of all that was read are put
+ * in it, sorted, for ckpt_run_scrub
  */
 typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, ckpt_err *err);
 
 typedef struct ckpt_run_hooks {
     ckpt_run_seal_fn seal;
     int (*check)(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
+    ckpt_segments *read;
 } ckpt_run_hooks;
 
 /*
@@ -50,8 +54,11 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
 /*
  * Read whole sources (decoded) and compare their CRCs: what `verify` does with every record of
  * every file. Problems go through ckpt_map_problem(map, CKPT_EFORMAT ...).
+ *
+ * known  CRCs of stretches that were read already, of this map's sources and sorted; they are not
+ * read again unless they overlap.  NULL: none
  */
-int ckpt_run_scrub(ckpt_map *map, const ckpt_run_opts *opts, ckpt_run_report *report,
-                   ckpt_err *err);
+int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opts *opts,
+                   ckpt_run_report *report, ckpt_err *err);
 
 #endif

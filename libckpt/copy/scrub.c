@@ -17,6 +17,7 @@
 typedef struct scrub_range {
     uint64_t at, n;
     uint32_t source, crc;
+    bool known;  /* the CRC is: somebody has read these bytes */
     bool failed; /* could not be read: told already */
 } scrub_range;
 
@@ -24,6 +25,7 @@ CKPT_VEC(scrub_ranges, scrub_range);
 
 typedef struct scrub_state {
     ckpt_map *map;
+    const ckpt_segments *known; /* or NULL */
     ckpt_feed feed;
     ckpt_progress *progress;
     pthread_mutex_t lock; /* of the map's findings */
@@ -37,23 +39,63 @@ static bool scrub_wants(const ckpt_source *s)
     return s->kind == CKPT_SOURCE_FILE && s->has_crc;
 }
 
-/* Cut one record into ranges. */
-static int scrub_cut(scrub_state *s, uint32_t source, ckpt_err *err)
+/* Cut [at, end) of a record into ranges that are to be read. */
+static int scrub_cut(scrub_state *s, uint32_t source, uint64_t at, uint64_t end, ckpt_err *err)
 {
     const ckpt_source *src = &s->map->sources.at[source];
     // A deflated record can only be decoded from its beginning; an empty one is still one range.
-    uint64_t step = src->coding == CKPT_RAW ? SCRUB_RANGE : src->n_bytes, at = 0;
+    uint64_t step = src->coding == CKPT_RAW ? SCRUB_RANGE : src->n_bytes;
 
+    s->report.n_read += end - at;
     do {
         scrub_range *r = ckpt_vec_push(&s->ranges);
 
         if (r == NULL)
             return ckpt_fail_memory(err);
-        *r = (scrub_range){
-            .at = at, .n = src->n_bytes - at < step ? src->n_bytes - at : step, .source = source};
+        *r = (scrub_range){.at = at, .n = end - at < step ? end - at : step, .source = source};
         at += r->n;
-    } while (at < src->n_bytes);
+    } while (at < end);
     return CKPT_OK;
+}
+
+/* The segments of one record and what is between them. */
+static int scrub_join(scrub_state *s, uint32_t source, const ckpt_segment *seg, size_t n,
+                      ckpt_err *err)
+{
+    uint64_t end = s->map->sources.at[source].n_bytes, at = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        scrub_range *r;
+
+        if (seg[i].at > at)
+            rc = scrub_cut(s, source, at, seg[i].at, err);
+        r = rc == CKPT_OK ? ckpt_vec_push(&s->ranges) : NULL;
+        if (r == NULL)
+            return rc == CKPT_OK ? ckpt_fail_memory(err) : rc;
+        *r = (scrub_range){
+            .at = seg[i].at, .n = seg[i].n, .source = source, .crc = seg[i].crc, .known = true};
+        at = seg[i].at + seg[i].n;
+    }
+    return rc == CKPT_OK && at < end ? scrub_cut(s, source, at, end, err) : rc;
+}
+
+/* One record; *next, of the known segments, moves behind those of this source. */
+static int scrub_record(scrub_state *s, uint32_t source, size_t *next, ckpt_err *err)
+{
+    uint64_t size = s->map->sources.at[source].n_bytes;
+    const ckpt_segments *known = s->known;
+    size_t first, n = 0;
+
+    while (known != NULL && *next < known->n && known->at[*next].source < source)
+        ++*next;
+    first = *next;
+    if (known != NULL && first < known->n && known->at[first].source == source)
+        n = ckpt_ledger_group(known, first);
+    *next += n;
+    if (n > 0 && ckpt_ledger_disjoint(&known->at[first], n, size))
+        return scrub_join(s, source, &known->at[first], n, err);
+    return scrub_cut(s, source, 0, size, err);
 }
 
 /* What is wrong with the checkpoint is a finding; what is wrong with us, or an interrupt, stops the
@@ -74,9 +116,12 @@ static int scrub_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
     scrub_state *s = ctx;
     scrub_range *r = &s->ranges.at[item];
     ckpt_err e = {0};
-    int rc = ckpt_feed_crc(&s->feed, r->source, r->at, r->n, &r->crc, &e);
+    int rc;
 
     (void)worker;
+    if (r->known)
+        return CKPT_OK;
+    rc = ckpt_feed_crc(&s->feed, r->source, r->at, r->n, &r->crc, &e);
     if (rc != CKPT_OK) {
         r->failed = true;
         rc = scrub_failed(s, rc, &e, err);
@@ -116,32 +161,30 @@ static int scrub_judge(scrub_state *s, ckpt_err *err)
 /* The list of ranges, and what is needed to read them. */
 static int scrub_prepare(scrub_state *s, const ckpt_run_opts *opts, ckpt_err *err)
 {
-    uint64_t total = 0;
+    size_t next = 0;
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < s->map->sources.n; i++) {
         const ckpt_source *src = &s->map->sources.at[i];
 
-        if (scrub_wants(src)) {
-            rc = scrub_cut(s, (uint32_t)i, err);
-            total += src->n_bytes;
-        } else if (src->kind == CKPT_SOURCE_FILE) {
+        if (scrub_wants(src))
+            rc = scrub_record(s, (uint32_t)i, &next, err);
+        else if (src->kind == CKPT_SOURCE_FILE)
             s->report.n_records_no_crc++;
-        }
     }
-    s->report.n_read = total;
     s->report.n_files = s->map->files.n;
     if (rc == CKPT_OK)
-        rc = ckpt_progress_new(&s->progress, opts, total, err);
+        rc = ckpt_progress_new(&s->progress, opts, s->report.n_read, err);
     // Nothing is spooled: deflated records are decoded, summed and forgotten.
     if (rc == CKPT_OK)
         rc = ckpt_feed_open(&s->feed, s->map, NULL, 0, err);
     return rc;
 }
 
-int ckpt_run_scrub(ckpt_map *map, const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err)
+int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opts *opts,
+                   ckpt_run_report *report, ckpt_err *err)
 {
-    scrub_state s = {.map = map};
+    scrub_state s = {.map = map, .known = known};
     struct timespec t0 = {0}, t1 = {0};
     int rc;
 
