@@ -114,10 +114,16 @@ static int cf_place(ds_context *x, zt_offload *o, int place, const char *key, in
     if (o->place == ZT_ON_DEVICE) {
         return CKPT_OK;
     }
-    if (stage == 0 || (param && stage < 3)) {
+    if (param && stage < 3) {
         o->place = ZT_ON_DEVICE;
-        return ds_note(x, "zero_optimization.%s has no effect: it needs stage %s", key,
-                       param ? "3" : "1, 2 or 3");
+        return ds_note(x, "zero_optimization.%s has no effect: it needs stage 3", key);
+    }
+    if (stage == 0) {
+        o->place = ZT_ON_DEVICE;
+        return ds_note(x,
+                       "zero_optimization.%s moves nothing, which needs stage 1, 2 or 3: it only "
+                       "chooses the optimizer for the processor, as in DeepSpeed",
+                       key);
     }
     if (o->place == ZT_ON_NVME && stage < 3) {
         o->place = ZT_ON_CPU;
@@ -174,6 +180,11 @@ static int cf_scaling(ds_context *x, zt_config *c)
                      "zero_optimization.reduce_scatter to false, or remove it",
                      x->name, c->prescale ? "prescale_gradients" : "gradient_predivide_factor",
                      c->stage);
+}
+
+bool zt_config_is_cpu_optimizer(const zt_config *c)
+{
+    return c->offload_optimizer.asked != ZT_ON_DEVICE;
 }
 
 bool zt_config_is_bf16_optimizer(const zt_config *c)
@@ -284,7 +295,7 @@ static int cf_optimizer(ds_context *x, ds_draft *d)
 {
     zt_config *c = &d->c;
     const ckpt_value *block = d->optimizer;
-    bool host = c->offload_optimizer.place != ZT_ON_DEVICE;
+    bool host = zt_config_is_cpu_optimizer(c);
     int rc = CKPT_OK;
 
     if (block == NULL) {

@@ -128,12 +128,17 @@ int zt_config_read(zt_config *out, ckpt_arena *arena, const char *path_or_base64
 int zt_config_parse(zt_config *out, ckpt_arena *arena, ckpt_value *json, const zt_arguments *args, int world,
                     ckpt_err *err);
 
-/* JSON of the resolved configuration. */
+/*
+ * True where DeepSpeed makes its optimizer for the processor (DeepSpeedCPUAdam and others): an
+ * offload_optimizer block says so, at stage 0 too (engine.py, zero_use_cpu_optimizer).
+ */
+bool zt_config_is_cpu_optimizer(const zt_config *c);
 /*
  * True where DeepSpeed wraps the optimizer in its BF16_Optimizer (engine.py, _configure_optimizer), which has
  * files of its own form and lays parameters out as they come, whatever round_robin_gradients says.
  */
 bool zt_config_is_bf16_optimizer(const zt_config *c);
+/* JSON of the resolved configuration. */
 int zt_config_print(const zt_config *c, FILE *out, ckpt_err *err);
 
 #endif

@@ -141,8 +141,9 @@ static bool tr_is_adam(const zt_optim *o)
 
 bool zt_live_is_fused(const zt_config *c)
 {
-    return c->stage == 0 && c->dtype != CKPT_F32 &&
-           ((tr_is_adam(&c->optim) && !c->optim.torch) || c->optim.type == ZT_OPT_ONEBIT_ADAM);
+    bool adam = tr_is_adam(&c->optim) && !c->optim.torch && !zt_config_is_cpu_optimizer(c);
+
+    return c->stage == 0 && c->dtype != CKPT_F32 && (adam || c->optim.type == ZT_OPT_ONEBIT_ADAM);
 }
 
 /* The optimizer keeps a step count with a group's state. */
@@ -185,7 +186,7 @@ static void tr_torch_tail(tr_maker *m, ckpt_value *v, bool capturable)
 static void tr_adam(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
 {
     const zt_optim *o = &m->config->optim;
-    bool host = m->config->offload_optimizer.place != ZT_ON_DEVICE;
+    bool host = zt_config_is_cpu_optimizer(m->config);
 
     tr_put_float(m, v, "lr", g->hyper.lr);
     if (!o->torch && !host)
@@ -298,7 +299,7 @@ static void tr_muon(tr_maker *m, ckpt_value *v, const zt_group *g)
         return;
     }
     tr_put_bool(m, v, "bias_correction", true);
-    if (m->config->offload_optimizer.place != ZT_ON_DEVICE)
+    if (zt_config_is_cpu_optimizer(m->config))
         tr_put_bool(m, v, "amsgrad", false);
     else
         tr_put_int(m, v, "step", 0); // FusedAdam never counts here
@@ -608,6 +609,7 @@ int zt_live_state(ckpt_map *map, const zt_zero *zero, const ckpt_value *client, 
     s->aligned = c->aligned && (c->stage == 1 || c->stage == 2);
     s->lean = c->elastic_checkpoint && (c->stage == 1 || c->stage == 2) && !s->bf16_optimizer;
     s->last_step = c->stage == 0 && c->dtype == CKPT_F32 && !c->optim.torch &&
+                   !zt_config_is_cpu_optimizer(c) &&
                    (tr_is_adam(&c->optim) || c->optim.type == ZT_OPT_MUON);
     return m.bad ? ckpt_fail_memory(err) : CKPT_OK;
 }

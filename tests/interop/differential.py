@@ -515,7 +515,7 @@ def refusal_is_right(spec, text):
     several = spec['groups']['n'] > 1 or spec['model']['frozen'] != 'none' or spec['model']['unused']
     if spec['stage'] == 0 and several and ('no training state was read' in text or 'holds no training state' in text):
         return True
-    return specs.OPTIMIZERS[spec['optimizer']].get('whole_only') and spec['stage'] == 0 and 'variance' in text
+    return specs.OPTIMIZERS[spec['optimizer']].get('whole_only') and spec['stage'] == 0 and ('variance' in text or 'cannot be cut' in text)
 
 
 def go(a, spec, target, folder, tag, out):

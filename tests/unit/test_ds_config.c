@@ -267,7 +267,7 @@ static const ds_case combined[] = {
     {"gradient_clipping: 0, bf16: {enabled: true}, data_types: {grad_accum_dtype: fp32\n}, "
      "zero_optimization: {stage: 1, compute_grad_norm: false}",
      CKPT_EUSAGE, "compute_grad_norm|bf16"},
-    {"zero_optimization: {cpu_offload: true}", CKPT_OK, "offload_optimizer has no effect"},
+    {"zero_optimization: {cpu_offload: true}", CKPT_OK, "offload_optimizer moves nothing"},
     {"zero_optimization: {stage: 2, cpu_offload_param: true}", CKPT_OK,
      "offload_param has no effect"},
     {"zero_optimization: {stage: 2, cpu_offload: true}", CKPT_OK, "is the old form of"},
@@ -437,6 +437,32 @@ static char *printed(const zt_config *c)
     return text;
 }
 
+/* An offload_optimizer block chooses the class, at stage 0 too, where it moves nothing. */
+static void offload_chooses_the_optimizer(void **state)
+{
+    static const char *const offloads[] = {"cpu_offload: true", "offload_optimizer: {device: cpu\n}",
+                                           "offload_optimizer: {device: none\n}"};
+
+    (void)state;
+    for (int stage = 0; stage < 3; stage += 2) {
+        for (unsigned i = 0; i < 3; i++) {
+            bool host = i < 2;
+            char text[256];
+            zt_config c;
+
+            (void)snprintf(text, sizeof text,
+                           "train_batch_size: 4, optimizer: {type: \"Adagrad\"}, "
+                           "zero_allow_untested_optimizer: true, "
+                           "zero_optimization: {stage: %d, %s}",
+                           stage, offloads[i]);
+            c = accepted(text, NULL, 1);
+            assert_int_equal(zt_config_is_cpu_optimizer(&c), host);
+            assert_string_equal(c.optim.state[0], host ? "exp_avg_sq" : "sum");
+            assert_int_equal(c.offload_optimizer.place, host && stage ? ZT_ON_CPU : ZT_ON_DEVICE);
+        }
+    }
+}
+
 /* What is printed is a configuration that resolves to the same, with known keys alone. */
 static void check_print(ckpt_value *json, int world)
 {
@@ -534,6 +560,7 @@ int main(void)
         TEST(values_arrive),
         TEST(batch_sizes_do_not_overflow),
         TEST(files_and_base64),
+        TEST(offload_chooses_the_optimizer),
         TEST(print_can_be_read_again),
         TEST(recorded_runs_are_accepted),
     };

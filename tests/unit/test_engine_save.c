@@ -366,6 +366,36 @@ static void muon_saves_whole_momentum_with_every_rank(void **state)
     }
 }
 
+/* FusedAdam counts steps in a group's last parameter alone, DeepSpeedCPUAdam in each. */
+static void stage_0_saves_the_optimizer_for_the_processor(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        trip t = {.stage = 0, .world = 2, .precision = ADAMW, .more = i ? ON_HOST : 0};
+        char path[FOLDER_PATH], file[FOLDER_PATH + 64];
+        act a = {.path = path};
+        save_case run = case_of(&t, act_save, &a);
+        ckpt_map *map = NULL;
+        ckpt_err err = {0};
+        int64_t step = -1;
+
+        strcpy(path, new_run());
+        save_run_well(&run);
+        snprintf(file, sizeof file, "%s/global_step9/mp_rank_00_model_states.pt", path);
+        assert_int_equal(ckpt_open(&map, file, NULL, &err), CKPT_OK);
+        const ckpt_value *optimizer = ckpt_value_get(map->values, "optimizer");
+        ckpt_dict states = ckpt_value_map(ckpt_value_get(optimizer, "state"));
+        ckpt_seq groups = ckpt_value_seq(ckpt_value_get(optimizer, "param_groups"));
+        assert_true(states.n > 1 && groups.n == 1);
+        assert_true(ckpt_value_as_int(ckpt_value_get(states.at[0].value, "step"), &step));
+        assert_int_equal(step, i ? 7 : 0);
+        assert_int_equal(!ckpt_value_get(groups.at[0], "amsgrad"), !i);
+        assert_int_equal(!ckpt_value_get(groups.at[0], "step"), i);
+        ckpt_map_free(map);
+        folder_remove(path);
+    }
+}
+
 /* Other keys: what one half keeps is not there for the other optimizer. */
 static void muon_does_not_go_on_without_its_momentum(void **state)
 {
@@ -870,6 +900,7 @@ int main(void)
         cmocka_unit_test(other_optimizers_come_back),
         cmocka_unit_test(muon_comes_back_at_any_world_and_stage),
         cmocka_unit_test(muon_saves_whole_momentum_with_every_rank),
+        cmocka_unit_test(stage_0_saves_the_optimizer_for_the_processor),
         cmocka_unit_test(muon_does_not_go_on_without_its_momentum),
         cmocka_unit_test(a_run_whose_state_is_not_known_is_not_resumed),
         cmocka_unit_test(what_changes_after_an_asynchronous_save_is_not_in_it),
