@@ -70,22 +70,41 @@ size_t ckpt_dsu_state_at(ckpt_dsu *u, size_t group, uint64_t slot)
 
 /* ---- fused ---- */
 
-/* A group's flat tensor is as long as the storage that its parameters are views of. */
-static void dsn_fused(ckpt_dsu *u)
+/* An entry's storage is as long as a group's flat tensor. */
+static bool dsn_is_flat(const ckpt_dsu *u, uint32_t g, const ckpt_dsu_entry *e)
 {
+    const ckpt_value *v = u->masters.at[g];
+
+    return v->kind == CKPT_V_TENSOR && v->as.tensor->ndim == 1 &&
+           v->as.tensor->shape[0] == e->copy->storage->n_elems;
+}
+
+/*
+ * A group's flat tensor is as long as the storage that its parameters are views of.  Another
+ * storage may be as long (a frozen parameter beside a single trained one), or another group's
+ * tensor: then it is not certain whose the values are.
+ */
+static int dsn_fused(ckpt_dsu *u)
+{
+    const ckpt_storage **own = ckpt_alloc(u->n_groups * sizeof *own);
+
+    if (!own)
+        return ckpt_fail_memory(u->ds->err);
     u->named = true;
     for (size_t i = 0; u->named && i < u->entry.n; i++) {
         ckpt_dsu_entry *e = &u->entry.at[i];
         for (uint32_t g = 0; e->copy->storage && g < u->n_groups; g++) {
-            const ckpt_value *v = u->masters.at[g];
-            if (v->kind != CKPT_V_TENSOR || v->as.tensor->ndim != 1 ||
-                v->as.tensor->shape[0] != e->copy->storage->n_elems)
+            if (!dsn_is_flat(u, g, e))
                 continue;
-            u->named = u->named && e->group == CKPT_DSU_NONE;
+            u->named = u->named && e->group == CKPT_DSU_NONE &&
+                       (!own[g] || own[g] == e->copy->storage);
+            own[g] = e->copy->storage;
             e->group = g;
             e->slot = e->copy->offset;
         }
     }
+    ckpt_free(own);
+    return CKPT_OK;
 }
 
 /* ---- lists ---- */
@@ -305,7 +324,7 @@ int ckpt_dsu_name(ckpt_dsu *u)
     if (u->n_groups == 0)
         return CKPT_OK;
     if (u->n_groups <= DSN_MAX_GROUPS && u->fused)
-        dsn_fused(u);
+        rc = dsn_fused(u);
     else if (u->n_groups <= DSN_MAX_GROUPS)
         rc = dsn_listed(u);
     for (size_t i = 0; rc == CKPT_OK && i < u->entry.n; i++) {

@@ -17,6 +17,7 @@ Stage 0, by CASE:
        sgd         no state at all
        lbfgs       state that is a list; a state of a number that no group lists
        twins       two groups of the same shapes: which is which cannot be known
+       flat        FusedAdam in 16 bits: one flat tensor, as long as the storages of a trained and of a frozen parameter
 Stage 1 of one rank, out.weight tied to emb.weight, by CASE:
        tied          the same storage under both names
        tied_copy     a storage of its own with equal values
@@ -157,7 +158,7 @@ def common(module_tree, world, **more):
 
 
 def stage0(case):
-    shapes = (('a.weight', (2, 2)), ('b.weight', (2, 2))) if case == 'twins' else SHAPES
+    shapes = (('a.weight', (2, 2)), ('b.weight', (2, 2))) if case in ('twins', 'flat') else SHAPES
     trained = [i for i in range(len(shapes)) if not (case == 'frozen' and i == 0)]
     state = {k: state_of(case, i, shapes[i][1]) for k, i in enumerate(trained)
              if not (case == 'unused' and i == 1) and case != 'sgd'}
@@ -167,8 +168,11 @@ def stage0(case):
     groups = [{'lr': 1e-3, 'betas': (0.9, 0.999), 'eps': 1e-8, 'weight_decay': 0.0, 'params': n} for n in numbers]
     if case == 'fused':
         groups[0]['step'] = 0
-    return common(OrderedDict((name, filled(shape, 1.5)) for name, shape in shapes), 1,
-                  optimizer={'state': state, 'param_groups': groups})
+    optimizer = {'state': state, 'param_groups': groups}
+    if case == 'flat':
+        optimizer = {'optimizer_state_dict': {'state': {0: state_of(case, 0, (4,))}, 'param_groups': [{'lr': 1e-3, 'params': [0]}]},
+                     'fp32_groups_flat': [filled((4,), 2.5)], 'clip_grad': 0.0}
+    return common(OrderedDict((name, filled(shape, 1.5)) for name, shape in shapes), 1, optimizer=optimizer)
 
 
 def one_rank(case, folder):

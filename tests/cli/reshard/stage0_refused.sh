@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # State of a form that no partition has, or whose parameters are not certain, is refused and not guessed.
 make=$FIXTURES/../cli/ds_tiny.py
-for case in adafactor lbfgs twins; do
+for case in adafactor lbfgs twins flat; do
     python3 "$make" $case $case
     ckpt reshard -q -w 2 -s 2 $case $case.2
     echo "$case: $?"
