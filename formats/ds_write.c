@@ -136,6 +136,32 @@ static int dw_settings(ckpt_dsw *w)
     return CKPT_OK;
 }
 
+/* is_optimized_parameter of deepspeed/runtime/utils.py, which 0.19.7 has not */
+int ckpt_dsw_put_aside(ckpt_dsw *w)
+{
+    const ckpt_state *all = w->state;
+    int rc = CKPT_OK;
+
+    if (w->release >= CKPT_DS_RELEASE(0, 19, 8))
+        rc = ckpt_state_not_empty(&w->state, all, w->to->arena, w->err);
+    if (rc != CKPT_OK || w->state == all)
+        return rc;
+    w->to->claim.no_empty = true;
+    return ckpt_map_note(w->to, CKPT_INFO, w->err,
+                         "left out: optimizer state of %zu trained parameters without elements, "
+                         "which ZeRO counts as frozen from release 0.19.8 on",
+                         all->param.n - w->state->param.n);
+}
+
+bool ckpt_dsw_is_frozen(const ckpt_dsw *w, const ckpt_tensor *t)
+{
+    const char *prefix = w->state->prefix;
+
+    return !t->owner && strncmp(t->name, prefix, strlen(prefix)) == 0 &&
+           (t->role == CKPT_ROLE_FROZEN ||
+            (w->to->claim.no_empty && t->role == CKPT_ROLE_WEIGHT && t->n_elems == 0));
+}
+
 /* Objects of unknown classes are neither passed on nor lost without being asked. */
 static int dw_objects(const ckpt_dsw *w)
 {
@@ -239,6 +265,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     to->claim.world = w.world;
     to->claim.other_release = w.release != w.from_release;
     to->claim.dtype = w.dtype;
+    if (rc == CKPT_OK && w.stage > 0)
+        rc = ckpt_dsw_put_aside(&w);
     if (rc == CKPT_OK)
         rc = ckpt_dsw_layout(&w);
     if (rc == CKPT_OK)

@@ -94,6 +94,17 @@ typedef struct ckpt_dsw_file {
     ckpt_torch_tree t;
 } ckpt_dsw_file;
 
+/* ---- ds_write.c ---- */
+
+/*
+ * From release 0.19.8 on ZeRO counts trained parameters without elements as frozen: leave them out
+ * of w->state, and say so.
+ */
+int ckpt_dsw_put_aside(ckpt_dsw *w);
+
+/* A parameter of this rank that is written as frozen. */
+bool ckpt_dsw_is_frozen(const ckpt_dsw *w, const ckpt_tensor *t);
+
 /* ---- ds_write_release.c ---- */
 
 /* "0.12.6" as a number; NULL: a release before 0.4.0, which wrote none.  -1: no version. */

@@ -288,11 +288,9 @@ static int dwl_sub_groups(ckpt_dsw *w, const ckpt_group *g)
 /* Stage 3 cuts frozen parameters over the model files, if the run saved them at all. */
 static int dwl_frozen(ckpt_dsw *w)
 {
-    size_t n = strlen(w->state->prefix);
-
     for (size_t i = 0; i < w->from->tensors.n; i++) {
         ckpt_tensor *t = w->from->tensors.at[i];
-        if (t->role != CKPT_ROLE_FROZEN || t->owner || strncmp(t->name, w->state->prefix, n) != 0)
+        if (!ckpt_dsw_is_frozen(w, t))
             continue;
         ckpt_tensor **slot = ckpt_vec_push(&w->frozen);
         if (!slot)

@@ -319,9 +319,16 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
  */
 static bool dwm_lists_frozen(const ckpt_dsw *w, const ckpt_value *old)
 {
+    bool any = false;
+
     if (w->stage < 2)
         return false;
-    return w->state->stage < 2 ? w->frozen.n > 0 : old && old->kind != CKPT_V_NONE;
+    if (w->state->stage >= 2)
+        return old && old->kind != CKPT_V_NONE;
+    // One without elements may be a trained one and proves nothing; stage 2 needs no list for it.
+    for (size_t i = 0; i < w->frozen.n; i++)
+        any = any || w->frozen.at[i]->n_elems || w->stage == 3;
+    return any;
 }
 
 static ckpt_value *dwm_frozen_shapes(ckpt_dsw_file *f, const ckpt_value *old)

@@ -205,7 +205,7 @@ static void um_frozen(um_file *m, ckpt_value *root)
     ckpt_value *shapes = ckpt_tt_new(t, CKPT_V_ODICT), *values = ckpt_tt_new(t, CKPT_V_ODICT);
 
     for (size_t i = 0; i < all->n && t->rc == CKPT_OK; i++) {
-        if (all->at[i]->role != CKPT_ROLE_FROZEN || all->at[i]->owner)
+        if (!ckpt_dsw_is_frozen(&m->w->ds, all->at[i]))
             continue;
         ckpt_tt_put_at(t, shapes, um_name(m, all->at[i]), um_size(t, all->at[i]));
         ckpt_tt_put_at(t, values, um_name(m, all->at[i]), um_fragment(m, i));

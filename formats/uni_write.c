@@ -388,7 +388,7 @@ static bool uw_adds(const ckpt_uni_write *w, const ckpt_tensor *t)
         return false;
     if (t->owner || t->role == CKPT_ROLE_BUFFER)
         return more;
-    return t->role == CKPT_ROLE_FROZEN && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
+    return ckpt_dsw_is_frozen(&w->ds, t) && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
 }
 
 static int uw_others(ckpt_uni_write *w)
@@ -478,6 +478,8 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
                              .objects_dropped = target->objects_dropped,
                              .stage = -1,
                              .dtype = w.ds.dtype};
+    if (rc == CKPT_OK)
+        rc = ckpt_dsw_put_aside(&w.ds);
     if (rc == CKPT_OK)
         rc = uw_files(&w);
     ckpt_uni_rules_free(w.rules);

@@ -132,6 +132,39 @@ static bool cl_unlisted(const ckpt_claim_work *w, const ckpt_map *map, const cha
     return false;
 }
 
+/* The kind of state of a tensor below a state's prefix: "exp_avg"; false: it is none, or another's.
+ */
+static bool cl_kind(const ckpt_state *s, const ckpt_tensor *t, char kind[CKPT_CLAIM_PATH])
+{
+    size_t n = strlen(s->prefix);
+    const char *from = t->name + n, *slash;
+
+    if (t->role != CKPT_ROLE_STATE || strncmp(t->name, s->prefix, n) != 0)
+        return false;
+    slash = strchr(from, '/');
+    if (!slash || slash - from >= CKPT_CLAIM_PATH)
+        return false;
+    memcpy(kind, from, (size_t)(slash - from));
+    kind[slash - from] = 0;
+    return true;
+}
+
+/* State of a parameter that is no longer trained. */
+static bool cl_of_empty(const ckpt_claim_work *w, const ckpt_tensor *t)
+{
+    char kind[CKPT_CLAIM_PATH];
+
+    for (size_t k = 0; w->to->claim.no_empty && k < w->from->states.n; k++) {
+        const ckpt_state *s = w->from->states.at[k];
+        for (size_t i = 0; cl_kind(s, t, kind) && i < s->param.n; i++) {
+            if (s->param.at[i]->n_elems == 0 &&
+                ckpt_state_moment(w->from, s, kind, s->param.at[i]) == t)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* One tensor of the source. */
 static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
 {
@@ -143,7 +176,8 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
         return CKPT_OK;
     }
     // Asked to be left out, whatever form it had.
-    if (w->to->claim.fresh && a->role == CKPT_ROLE_STATE && (!b || !cl_same_shape(a, b))) {
+    if ((w->to->claim.fresh && a->role == CKPT_ROLE_STATE && (!b || !cl_same_shape(a, b))) ||
+        (!b && cl_of_empty(w, a))) {
         w->to->claim.n_left_out++;
         return CKPT_OK;
     }
@@ -163,23 +197,6 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
     else
         w->to->claim.n_carried++;
     return CKPT_OK;
-}
-
-/* The kind of state of a tensor below a state's prefix: "exp_avg"; false: it is none, or another's.
- */
-static bool cl_kind(const ckpt_state *s, const ckpt_tensor *t, char kind[CKPT_CLAIM_PATH])
-{
-    size_t n = strlen(s->prefix);
-    const char *from = t->name + n, *slash;
-
-    if (t->role != CKPT_ROLE_STATE || strncmp(t->name, s->prefix, n) != 0)
-        return false;
-    slash = strchr(from, '/');
-    if (!slash || slash - from >= CKPT_CLAIM_PATH)
-        return false;
-    memcpy(kind, from, (size_t)(slash - from));
-    kind[slash - from] = 0;
-    return true;
 }
 
 /* Moments of zero, for which the source has None; step counts of a run in memory, which stand with
@@ -497,6 +514,8 @@ static int cl_compare(ckpt_claim_work *w)
     for (size_t i = 0; rc == CKPT_OK && !w->unnamed && i < w->from->states.n; i++) {
         const ckpt_state *a = w->from->states.at[i], *b = w->back->states.at[i];
         rc = cl_settings(w, b);
+        if (rc == CKPT_OK && w->to->claim.no_empty)
+            rc = ckpt_state_not_empty(&a, a, w->to->arena, w->err);
         if (rc == CKPT_OK)
             rc = cl_params(w, a, b);
         if (rc == CKPT_OK)

@@ -31,6 +31,51 @@ void ckpt_state_free(ckpt_state *state)
     ckpt_vec_free(&state->group);
 }
 
+/* Place i of a group is without elements, in all of its lanes. */
+static bool state_is_empty(const ckpt_state *s, const ckpt_group *g, size_t i)
+{
+    for (uint32_t e = 0; e < g->n_lanes; e++) {
+        if (s->param.at[g->first + e * g->n + i]->n_elems)
+            return false;
+    }
+    return true;
+}
+
+int ckpt_state_not_empty(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
+                         ckpt_err *err)
+{
+    ckpt_state *to = ckpt_arena_copy(arena, s, sizeof *s);
+    size_t n = 0;
+
+    *out = s;
+    if (to == NULL)
+        return ckpt_fail_memory(err);
+    to->param.at = ckpt_arena_array(arena, s->param.n, sizeof *to->param.at);
+    to->group.at = ckpt_arena_array(arena, s->group.n, sizeof *to->group.at);
+    to->own = s->own ? ckpt_arena_array(arena, s->param.n, sizeof(*to->own)) : NULL;
+    if (!to->param.at || !to->group.at || (s->own && !to->own))
+        return ckpt_fail_memory(err);
+    for (size_t k = 0; k < s->group.n; k++) {
+        const ckpt_group *g = &s->group.at[k];
+        size_t first = n;
+        for (size_t i = 0; i < g->n * g->n_lanes; i++) {
+            if (state_is_empty(s, g, i % g->n))
+                continue;
+            to->param.at[n] = s->param.at[g->first + i];
+            if (s->own)
+                to->own[n] = s->own[g->first + i];
+            n++;
+        }
+        to->group.at[k] = *g;
+        to->group.at[k].first = first;
+        to->group.at[k].n = g->n_lanes ? (n - first) / g->n_lanes : 0;
+    }
+    to->param.n = n;
+    if (n < s->param.n)
+        *out = to;
+    return CKPT_OK;
+}
+
 const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param)
 {
     size_t n = strlen(state->prefix);

@@ -55,6 +55,13 @@ int ckpt_state_new(ckpt_state **out, ckpt_map *map, const char *prefix, ckpt_err
 /* Free what the states hold outside the arena (ckpt_map_free calls it). */
 void ckpt_state_free(ckpt_state *state);
 
+/*
+ * A state without its trained parameters of no elements, which releases from 0.19.8 on count as
+ * frozen: a copy in the arena that shares all else with s, or s itself where it has none.
+ */
+int ckpt_state_not_empty(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
+                         ckpt_err *err);
+
 /* The moment of a kind of a parameter: the map's "<kind>/<parameter>" under the state's prefix; NULL: it has none. */
 const ckpt_tensor *ckpt_state_moment(const ckpt_map *map, const ckpt_state *state, const char *kind,
                                      const ckpt_tensor *param);

@@ -10,6 +10,7 @@ Stage 0, by CASE:
        order       the keys of one parameter's state in another order
        unused      a parameter that never had a gradient, and so has no state
        frozen      the optimizer was not given the first parameter
+       empty       a trained parameter without elements
        steps       a parameter that had a gradient in some steps only
        nadam       one number more for each parameter, equal in all
        adafactor   factors in place of a moment, a number that differs
@@ -159,6 +160,8 @@ def common(module_tree, world, **more):
 
 def stage0(case):
     shapes = (('a.weight', (2, 2)), ('b.weight', (2, 2))) if case in ('twins', 'flat') else SHAPES
+    if case == 'empty':
+        shapes = SHAPES[:1] + (('void', (0, 3)),) + SHAPES[1:]
     trained = [i for i in range(len(shapes)) if not (case == 'frozen' and i == 0)]
     state = {k: state_of(case, i, shapes[i][1]) for k, i in enumerate(trained)
              if not (case == 'unused' and i == 1) and case != 'sgd'}

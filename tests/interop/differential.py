@@ -222,6 +222,8 @@ def held_whole(engine):
     names = {id(p): n for n, p in engine.module.named_parameters()}
     weights, state, numbers = {}, {}, {}
     for p, master, entry in whole_groups(engine):
+        if p.numel() == 0:   # stages of ZeRO leave it out of the optimizer
+            continue
         n = names[id(p)]
         weights[n] = master.float().clone()
         for k, v in entry.items():

@@ -147,7 +147,7 @@ def make(seed):
     if cls.get('not_stage3'):
         stage = min(2, stage)
     model = model_of(r)
-    if stage in (0, 3):   # DeepSpeed's stage 3 does not run with a parameter of no elements, stages 1 and 2 put it elsewhere than 0
+    if stage == 3:   # DeepSpeed's stage 3 does not run with a parameter of no elements
         model['empty'] = False
     if cls.get('muon') and stage == 0 and dtype != 'fp32':
         stage = 2
