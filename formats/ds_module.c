@@ -330,6 +330,23 @@ static int dsm_tell(ckpt_ds *ds, const dsm_left *tied, const dsm_left *more, con
     return rc;
 }
 
+/*
+ * Is an entry a second name of what lies in one of the places?  Placeholders of stage 3 have a
+ * storage each, so that one which is shared by two names ties them; where a writer gave all of them
+ * the same, it says nothing.
+ */
+static bool dsm_is_second(const ckpt_ds *ds, const ckpt_tensor_value *v, const dsm_place *place,
+                          size_t n)
+{
+    dsm_place at = {(uintptr_t)v->storage, v->offset};
+    const dsm_place *found = n ? bsearch(&at, place, n, sizeof at, dsm_by_place) : NULL;
+
+    if (!found || ds->stage < 3)
+        return found != NULL;
+    return (found == place || dsm_by_place(found - 1, found) != 0) &&
+           (found + 1 == place + n || dsm_by_place(found + 1, found) != 0);
+}
+
 /* What is in the module and nowhere else: tied names, frozen parameters, those that the optimizer
  * was not given, or, before 0.4.2, perhaps buffers. */
 static int dsm_leftovers(ckpt_ds *ds, const dsm_place *place, size_t n_places)
@@ -341,8 +358,7 @@ static int dsm_leftovers(ckpt_ds *ds, const dsm_place *place, size_t n_places)
         const ckpt_value *key = ds->module.at[i].key, *v = ds->module.at[i].value;
         if (ds->seen[i] != DSM_NEW || key->kind != CKPT_V_STR || v->kind != CKPT_V_TENSOR)
             continue;
-        dsm_place at = {(uintptr_t)v->as.tensor->storage, v->as.tensor->offset};
-        if (n_places && bsearch(&at, place, n_places, sizeof at, dsm_by_place)) {
+        if (dsm_is_second(ds, v->as.tensor, place, n_places)) {
             ds->seen[i] = DSM_ALIAS;
             fits = dsm_left_add(ds, &tied, key);
         } else if (ds->stage < 3 && dsm_get(ds, "buffer_names")) {
@@ -355,17 +371,18 @@ static int dsm_leftovers(ckpt_ds *ds, const dsm_place *place, size_t n_places)
     return fits ? dsm_tell(ds, &tied, &more, &lost) : ckpt_fail_memory(ds->err);
 }
 
-/* The places of all that is listed; at stage 3 only buffers, the other entries are placeholders. */
+/* The places of all that is listed; what is empty has one only as a placeholder of stage 3. */
 static size_t dsm_places(const ckpt_ds *ds, dsm_place *place)
 {
     size_t n = 0;
 
     for (uint64_t i = 0; i < ds->module.n; i++) {
         const ckpt_value *v = ds->module.at[i].value;
-        if (v->kind != CKPT_V_TENSOR || !v->as.tensor->storage || dsm_is_empty(v->as.tensor))
+        bool weight = ds->seen[i] == DSM_TRAINED || ds->seen[i] == DSM_FROZEN;
+        if (v->kind != CKPT_V_TENSOR || !v->as.tensor->storage ||
+            (dsm_is_empty(v->as.tensor) && !(weight && ds->stage == 3)))
             continue;
-        if (ds->seen[i] == DSM_BUFFER ||
-            (ds->stage < 3 && (ds->seen[i] == DSM_TRAINED || ds->seen[i] == DSM_FROZEN)))
+        if (ds->seen[i] == DSM_BUFFER || weight)
             place[n++] = (dsm_place){(uintptr_t)v->as.tensor->storage, v->as.tensor->offset};
     }
     if (n)

@@ -198,6 +198,14 @@ int ckpt_dsw_full_left_out(const ckpt_dsw *w, bool clip);
 /* The model file's `optimizer`; None under ZeRO. */
 ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old);
 
+/* ---- ds_write_model.c ---- */
+
+/*
+ * The map's index of the tensor that entry `self` of the source's module, which the map does not hold
+ * itself, is a second name of: both have one place in one storage.  SIZE_MAX: of none, or nothing says.
+ */
+size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self);
+
 /* ---- ds_write_config.c ---- */
 
 /* The run's ds_config, with what depends on world, stage and dtype rewritten. */

@@ -12,8 +12,6 @@
 #include "formats/ds_write.h"
 #include "libckpt/base/dtype.h"
 
-enum { DWL_NAME = 4096 }; /* bytes of the names that are looked up here */
-
 /* ---- columns: what is kept per element ---- */
 
 /* A tensor of one element that holds for the whole group, like a step count. */
@@ -105,10 +103,10 @@ static int dwl_columns(ckpt_dsw *w, ckpt_dsw_part *p)
     bool flat = form == CKPT_DSW_NOT_FULL || form == CKPT_DSW_FLAT;
     ckpt_dict entry = ckpt_value_map(flat ? g->entry : NULL);
     ckpt_dtype masters = p->n && !w->new_dtype ? p->param[0]->dtype : CKPT_F32;
-    // A run without optimizer state may have its weights in 16 bits: masters are float32 all the
-    // same.
     int rc;
 
+    // A run without optimizer state may have its weights in 16 bits: masters are float32 all the
+    // same.
     if (w->state->stage == 0)
         masters = CKPT_F32;
     p->column = w->column.n;
@@ -308,19 +306,6 @@ static int dwl_frozen(ckpt_dsw *w)
     return CKPT_OK;
 }
 
-/* The map's index of a name of the state; SIZE_MAX: it has no such tensor. */
-static size_t dwl_index(const ckpt_dsw *w, const ckpt_value *name)
-{
-    size_t n = strlen(w->state->prefix);
-    char full[DWL_NAME];
-
-    if (!name || name->kind != CKPT_V_STR || name->as.text.n + n >= sizeof full)
-        return SIZE_MAX;
-    memcpy(full, w->state->prefix, n);
-    memcpy(full + n, name->as.text.at, (size_t)name->as.text.n);
-    return ckpt_map_index(w->from, full, n + (size_t)name->as.text.n);
-}
-
 /*
  * DeepSpeed numbers parameters as the module lists them: state_dict order without buffers and
  * second names.
@@ -333,7 +318,7 @@ static void dwl_number(ckpt_dsw *w)
     for (size_t i = 0; i < w->from->tensors.n; i++)
         w->ds_id[i] = -1;
     for (uint64_t i = 0; i < module.n; i++) {
-        size_t t = dwl_index(w, module.at[i].key);
+        size_t t = ckpt_state_index(w->from, w->state, module.at[i].key);
         const ckpt_tensor *tensor = t == SIZE_MAX ? NULL : w->from->tensors.at[t];
         if (tensor && tensor->role != CKPT_ROLE_BUFFER && !tensor->owner)
             w->ds_id[t] = (int64_t)next++;
@@ -369,7 +354,8 @@ static void dwl_number_known(ckpt_dsw *w)
             if (names.n == 0 || !dwl_ids(flat.at[k], id))
                 continue;
             for (int end = 0; end < 2; end++) {
-                size_t t = dwl_index(w, names.at[end ? names.n - 1 : 0].key);
+                const ckpt_value *name = names.at[end ? names.n - 1 : 0].key;
+                size_t t = ckpt_state_index(w->from, w->state, name);
                 counted = counted && (t == SIZE_MAX || w->ds_id[t] == id[end]);
                 if (pass && t != SIZE_MAX)
                     w->ds_id[t] = id[end];

@@ -141,29 +141,12 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
 
 /* ---- the module ---- */
 
-/* The map's index of a name of the module. */
-static size_t dwm_index(const ckpt_dsw *w, const char *name, uint64_t n)
-{
-    size_t n_prefix = strlen(w->state->prefix);
-    char small[512],
-        *full = n_prefix + n < sizeof small ? small : ckpt_alloc(n_prefix + (size_t)n + 1);
-
-    if (!full)
-        return SIZE_MAX;
-    memcpy(full, w->state->prefix, n_prefix);
-    memcpy(full + n_prefix, name, (size_t)n);
-    size_t at = ckpt_map_index(w->from, full, n_prefix + (size_t)n);
-    if (full != small)
-        ckpt_free(full);
-    return at;
-}
-
 /* Two tensors of a module that are one: tied names, which old releases do not list. */
 static bool dwm_same(const ckpt_value *a, const ckpt_value *b)
 {
     const ckpt_tensor_value *x = a->as.tensor, *y = b->as.tensor;
 
-    return b->kind == CKPT_V_TENSOR && x->storage && x->storage == y->storage &&
+    return b->kind == CKPT_V_TENSOR && x->storage && x->storage == y->storage && x->dtype == y->dtype &&
            x->offset == y->offset && x->ndim == y->ndim &&
            (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
 }
@@ -174,21 +157,32 @@ static bool dwm_is_alias(const ckpt_dsw *w, const ckpt_text *name)
     return ckpt_value_get(ckpt_value_get(w->state->model, "shared_params"), name->at) != NULL;
 }
 
+size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self)
+{
+    const ckpt_value *value = module.at[self].value;
+    size_t kept = SIZE_MAX, n_kept = 0;
+
+    for (uint64_t i = 0; n_kept < 2 && i < module.n; i++) {
+        if (i == self || !dwm_same(value, module.at[i].value))
+            continue;
+        size_t at = ckpt_state_index(w->from, w->state, module.at[i].key);
+        kept = n_kept == 0 ? at : kept;
+        n_kept += at != SIZE_MAX;
+    }
+    // Placeholders of a storage that several names have are not tied (ds_module.c).
+    return n_kept == 1 || w->state->stage < 3 ? kept : SIZE_MAX;
+}
+
 /* A tensor of the module that the map does not hold: a second name of one that it holds, or
- * something to pass on. */
+ * something to pass on; NULL: it has no values. */
 static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
 {
     const ckpt_value *value = from.at[self].value;
     uint64_t n = value->as.tensor->ndim ? value->as.tensor->shape[0] : 1;
+    size_t kept = ckpt_dsw_second(m->f->w, from, self);
 
-    for (uint64_t i = 0; n > 0 && i < from.n; i++) {
-        const ckpt_value *key = from.at[i].key;
-        if (key->kind != CKPT_V_STR || i == self || !dwm_same(value, from.at[i].value))
-            continue;
-        size_t at = dwm_index(m->f->w, key->as.text.at, key->as.text.n);
-        if (at != SIZE_MAX)
-            return dwm_tensor(m, at, value);
-    }
+    if (kept != SIZE_MAX)
+        return dwm_tensor(m, kept, value);
     // An alias whose owner the save has left out (exclude_frozen_parameters): stage 3 keeps no
     // values.
     if (m->f->w->stage == 3 && n > 0 && dwm_is_alias(m->f->w, &from.at[self].key->as.text)) {
@@ -199,7 +193,7 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
                                        from.at[self].key->as.text.at);
         return ckpt_tt_flat(&m->f->t, ckpt_tt_storage(&m->f->t, value->as.tensor->dtype, 0), 0, 0);
     }
-    // Stage 3 shows a name without values; before 0.9.2 nothing says what it is tied to.
+    // A placeholder that nothing says the values of.
     if (n == 0 && m->f->w->stage < 3 && m->f->w->state->stage == 3)
         return NULL;
     return ckpt_tt_copy(&m->f->t, value);
@@ -222,17 +216,17 @@ static void dwm_like(dwm_module *m, const ckpt_value *old)
         bool named = key->kind == CKPT_V_STR && value->kind == CKPT_V_TENSOR;
         if (named && m->f->w->experts && dwm_is_expert(key->as.text.at))
             continue;
-        size_t at = named ? dwm_index(m->f->w, key->as.text.at, key->as.text.n) : SIZE_MAX;
+        size_t at = named ? ckpt_state_index(m->f->w->from, m->f->w->state, key) : SIZE_MAX;
         ckpt_value *v = at != SIZE_MAX ? dwm_tensor(m, at, value)
                         : named        ? dwm_unnamed(m, from, i)
                                        : ckpt_tt_copy(t, value);
         if (v || t->rc != CKPT_OK)
             ckpt_tt_put_at(t, m->dict, ckpt_tt_copy(t, key), v);
         else
-            t->rc = ckpt_map_note(m->f->w->to, CKPT_WARNING, t->err,
-                                  "%s is left out of the module: it has no values here, and this "
-                                  "release does not say what it is tied to",
-                                  key->as.text.at);
+            t->rc = ckpt_dsw_left_out(m->f->w, CKPT_WARNING,
+                                      "module.%.300s: it has no values here, and nothing says what "
+                                      "it is tied to",
+                                      key->as.text.at);
     }
     if (m->dict && old->state)
         m->dict->state = ckpt_tt_copy(t, old->state);

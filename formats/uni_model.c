@@ -65,24 +65,27 @@ static ckpt_value *um_tensor(um_file *m, size_t at)
     return m->made[at];
 }
 
-/* A tensor of the map by a name of the source's module, which has no prefix. */
-static size_t um_find(const um_file *m, const ckpt_text *name)
+/*
+ * The value of entry i of the source's module; NULL: it has none here (a placeholder of stage 3 that
+ * nothing says the values of), which is said.
+ */
+static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at)
 {
-    const ckpt_map *from = m->w->ds.from;
-    const char *prefix = m->w->ds.state->prefix;
-    char *full;
-    size_t at;
+    const ckpt_dsw *w = &m->w->ds;
+    const ckpt_value *key = module.at[i].key, *v = module.at[i].value;
 
-    if (!*prefix)
-        return ckpt_map_index(from, name->at, name->n);
-    full = ckpt_alloc(strlen(prefix) + name->n + 1);
-    if (!full)
-        return SIZE_MAX;
-    memcpy(full, prefix, strlen(prefix));
-    memcpy(full + strlen(prefix), name->at, name->n);
-    at = ckpt_map_index(from, full, strlen(prefix) + name->n);
-    ckpt_free(full);
-    return at;
+    *at = ckpt_state_index(w->from, w->state, key);
+    if (*at == SIZE_MAX && v->kind == CKPT_V_TENSOR)
+        *at = ckpt_dsw_second(w, module, i);
+    if (*at != SIZE_MAX)
+        return um_tensor(m, *at);
+    if (v->kind != CKPT_V_TENSOR || w->state->stage < 3 || m->parts)
+        return ckpt_tt_copy(&m->f.t, v);
+    m->f.t.rc = ckpt_dsw_left_out(w, CKPT_WARNING,
+                                  "module.%.300s: it has no values here, and nothing says what it "
+                                  "is tied to",
+                                  key->kind == CKPT_V_STR ? key->as.text.at : "?");
+    return NULL;
 }
 
 /* `module`: the names of the source's in its order, then what else the map has (joined pipeline
@@ -99,13 +102,12 @@ static ckpt_value *um_module(um_file *m)
     if (!named)
         return NULL;
     for (uint64_t i = 0; i < from.n && t->rc == CKPT_OK; i++) {
-        const ckpt_pair *p = &from.at[i];
-        size_t at = p->key->kind == CKPT_V_STR ? um_find(m, &p->key->as.text) : SIZE_MAX;
+        size_t at;
+        ckpt_value *v = um_entry(m, from, i, &at);
         if (at != SIZE_MAX)
             named[at] = 1;
-        if (at != SIZE_MAX || p->value->kind != CKPT_V_TENSOR)
-            ckpt_tt_put_at(t, module, ckpt_tt_copy(t, p->key),
-                           at != SIZE_MAX ? um_tensor(m, at) : ckpt_tt_copy(t, p->value));
+        if (v)
+            ckpt_tt_put_at(t, module, ckpt_tt_copy(t, from.at[i].key), v);
     }
     for (size_t i = 0; i < all->n && t->rc == CKPT_OK; i++) {
         const ckpt_tensor *one = all->at[i];

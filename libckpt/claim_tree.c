@@ -289,18 +289,24 @@ static int clt_root(ckpt_claim_work *w, const ckpt_value *a, const ckpt_value *b
     return rc;
 }
 
-/* What a module keeps beside tensors. */
-static int clt_module(ckpt_claim_work *w, const ckpt_value *a, const ckpt_value *b)
+/*
+ * What a module keeps beside the tensors of the map: values, and names that no list has.  Those
+ * names must be there again.
+ */
+static int clt_module(ckpt_claim_work *w, const ckpt_state *of, const ckpt_value *a,
+                      const ckpt_value *b)
 {
     ckpt_dict x = ckpt_value_map(a), y = ckpt_value_map(b);
     char path[CKPT_CLAIM_PATH];
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && i < x.n; i++) {
-        if (x.at[i].value->kind == CKPT_V_TENSOR)
-            continue;
-        clt_join(path, "module", x.at[i].key, i);
-        rc = clt_value(w, path, x.at[i].value, clt_partner(&x, i, &y), 0);
+        const ckpt_value *key = x.at[i].key, *v = x.at[i].value;
+        clt_join(path, "module", key, i);
+        if (v->kind != CKPT_V_TENSOR)
+            rc = clt_value(w, path, v, clt_partner(&x, i, &y), 0);
+        else if (ckpt_state_index(w->from, of, key) == SIZE_MAX && !clt_partner(&x, i, &y))
+            rc = ckpt_claim_differs(w, path, "is not there");
     }
     return rc;
 }
@@ -341,7 +347,8 @@ int ckpt_claim_files(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
     if (rc == CKPT_OK)
         rc = clt_root(w, ckpt_value_get(a->optim, "optimizer_state_dict"), optim);
     if (rc == CKPT_OK)
-        rc = clt_module(w, ckpt_value_get(a->model, "module"), ckpt_value_get(b->model, "module"));
+        rc = clt_module(w, a, ckpt_value_get(a->model, "module"),
+                        ckpt_value_get(b->model, "module"));
     if (rc == CKPT_OK && full)
         rc = clt_full(w, full, optim ? optim : ckpt_value_get(b->model, "optimizer"));
     return rc;

@@ -83,6 +83,27 @@ const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param)
     return strncmp(param->name, state->prefix, n) == 0 ? param->name + n : param->name;
 }
 
+size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt_value *name)
+{
+    size_t n = strlen(state->prefix), at = SIZE_MAX;
+    char small[STATE_NAME], *full = small;
+
+    if (name == NULL || name->kind != CKPT_V_STR || name->as.text.n >= SIZE_MAX - n)
+        return SIZE_MAX;
+    if (n == 0)
+        return ckpt_map_index(map, name->as.text.at, (size_t)name->as.text.n);
+    if (n + name->as.text.n > sizeof small)
+        full = ckpt_alloc(n + (size_t)name->as.text.n);
+    if (full != NULL) {
+        memcpy(full, state->prefix, n);
+        memcpy(full + n, name->as.text.at, (size_t)name->as.text.n);
+        at = ckpt_map_index(map, full, n + (size_t)name->as.text.n);
+    }
+    if (full != small)
+        ckpt_free(full);
+    return at;
+}
+
 const ckpt_tensor *ckpt_state_moment(const ckpt_map *map, const ckpt_state *state, const char *kind,
                                      const ckpt_tensor *param)
 {

@@ -66,6 +66,9 @@ int ckpt_state_not_empty(const ckpt_state **out, const ckpt_state *s, ckpt_arena
 const ckpt_tensor *ckpt_state_moment(const ckpt_map *map, const ckpt_state *state, const char *kind,
                                      const ckpt_tensor *param);
 
+/* Where the map has a name of the state's module (a STR of its trees); SIZE_MAX: it has no such tensor. */
+size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt_value *name);
+
 /* A parameter's name without the state's prefix. */
 const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param);
 

@@ -26,6 +26,9 @@ Stage 1 of one rank, out.weight tied to emb.weight, by CASE:
        tied_values, tied_shape, tied_kind    the tied name contradicts its owner
        copies        the module's emb.weight is not what its master says
        zenflow       the same in a run with ZenFlow
+Stage 3 of one rank, by CASE:
+       twice         a layer that the module has under two names: placeholders of one storage, no word in shared_params
+       twice_one     the same, all placeholders on one storage: nothing says what is tied to what
 Stage 1 of two ranks, by CASE:
        values        a number of each rank's own, a step of shape [1], a list
        autoep        experts spread by AutoEP, as the first releases that had it named them
@@ -198,6 +201,21 @@ def one_rank(case, folder):
                   ds_config=config, **({'autoep_layers': [{'moe_layer_id': 0}]} if case == 'autoep' else {}))
 
 
+def parted(case, folder):
+    names = ('emb.weight', 'fc.weight')
+    state = {0: {'step': scalar(4.0), 'exp_avg': filled((16,), .1), 'exp_avg_sq': filled((16,), .2)}}
+    optim = {'zero_stage': 3, 'partition_count': 1, 'fp32_flat_groups': [filled((16,), 1.5)],
+             'optimizer_state_dict': {'state': state, 'param_groups': [{'lr': 1e-3, 'params': [0]}]}}
+    config = {'train_batch_size': 8, 'zero_optimization': {'stage': 3}}
+    save({'optimizer_state_dict': optim, 'ds_config': config, 'ds_version': '0.19.8'},
+         folder + '/zero_pp_rank_0_mp_rank_00_optim_states.pt')
+    first = Tensor([], (0,))
+    hollow = {n: first if case == 'twice_one' else Tensor([], (0,)) for n in names}
+    module_tree = OrderedDict([('emb.weight', hollow['emb.weight']), ('fc.weight', hollow['fc.weight']), ('again.weight', hollow['fc.weight'])])
+    tree = common(module_tree, 1, param_shapes=[OrderedDict((n, (4, 2)) for n in names)], shared_params={}, ds_config=config)
+    save(tree, folder + '/zero_pp_rank_0_mp_rank_00_model_states.pt')
+
+
 def two_ranks(folder):
     for rank in 0, 1:
         state = {0: {'step': scalar(4.0), 'exp_avg_sq': filled((4,), .2), 'RMS': scalar(.5 + rank),
@@ -216,14 +234,18 @@ def main():
     run, case = sys.argv[1:]
     folder = run + '/global_step4'
     os.makedirs(folder)
-    if case == 'values':
+    tree = None
+    if case.startswith('twice'):
+        parted(case, folder)
+    elif case == 'values':
         tree = two_ranks(folder)
     else:
         tree = one_rank(case, folder) if case.startswith(('tied', 'copies', 'zenflow', 'autoep')) else stage0(case)
     if case == 'tp':
         tree['mp_world_size'] = 2
         save(tree, folder + '/mp_rank_01_model_states.pt')
-    save(tree, folder + '/mp_rank_00_model_states.pt')
+    if tree:
+        save(tree, folder + '/mp_rank_00_model_states.pt')
     with open(run + '/latest', 'w', encoding='ascii') as latest:
         latest.write('global_step4')
 
