@@ -666,7 +666,7 @@ static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
                      ckpt_err *err)
 {
     static const ckpt_open_opts defaults = {0};
-    ckpt_ds ds = {.map = map, .opts = opts ? opts : &defaults, .err = err};
+    ckpt_ds ds = {.map = map, .opts = opts ? opts : &defaults, .read = list->read, .err = err};
     int rc = ckpt_ds_folder_find(&ds, list);
 
     if (rc == CKPT_OK)

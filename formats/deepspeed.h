@@ -161,6 +161,7 @@ typedef struct ckpt_ds_index {
 typedef struct ckpt_ds {
     ckpt_map *map;
     const ckpt_open_opts *opts;
+    ckpt_read_file *read; /* what reads a file */
     ckpt_err *err;
     ckpt_ds_folder dir;
     ckpt_ds_shard model, optim; /* rank 0's, kept to compare the others with */

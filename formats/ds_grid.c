@@ -94,7 +94,7 @@ static int dsg_written(ckpt_ds *ds, int64_t *tp, int64_t *pp)
 
     if (!path)
         return CKPT_OK;
-    int rc = ckpt_format_read(&map, path, NULL, &err);
+    int rc = ds->read(&map, path, &err);
     // Damage is told when the file is read for good.
     if (rc != CKPT_OK)
         return rc == CKPT_ELIMIT ? ckpt_fail(ds->err, rc, "%s", err.text) : CKPT_OK;
@@ -187,7 +187,8 @@ static int dsg_read_part(ckpt_ds_grid *grid, uint32_t i, ckpt_ds *first)
 {
     ckpt_ds *ds = grid->ds;
     ckpt_ds_slice *slice = &grid->slice[i];
-    ckpt_ds part = {.opts = ds->opts, .err = ds->err, .pipe = ds->pipe};
+    ckpt_ds part = {
+        .opts = ds->opts, .read = ds->read, .err = ds->err, .pipe = ds->pipe};
 
     slice->stage = grid->ep ? 0 : i / grid->tp;
     slice->tp = grid->ep ? 0 : i % grid->tp;

@@ -147,7 +147,7 @@ static int dsi_open(ckpt_ds_pipe *pipe, ckpt_ds *ds, const char *path, const ckp
 {
     ckpt_map *map = NULL;
     ckpt_err err = {0};
-    int rc = ckpt_format_read(&map, path, NULL, &err);
+    int rc = ds->read(&map, path, &err);
     ckpt_map **slot = rc == CKPT_OK ? ckpt_vec_push(&pipe->open) : NULL;
 
     *out = NULL;

@@ -82,7 +82,7 @@ int ckpt_ds_shard_open(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_ds_part *part)
     memset(s, 0, sizeof *s);
     s->path = part->path;
     s->rank = part->rank;
-    f.rc = ckpt_format_read(&f.map, part->path, NULL, &f.err);
+    f.rc = ds->read(&f.map, part->path, &f.err);
     return dss_enter(ds, s, &f);
 }
 
@@ -90,6 +90,7 @@ int ckpt_ds_shard_open(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_ds_part *part)
 
 /* A batch of files, read by a few threads. */
 typedef struct dss_batch {
+    ckpt_read_file *read;
     const ckpt_ds_part *part;
     dss_read_file *file;
 } dss_batch;
@@ -104,7 +105,7 @@ static int dss_read_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *er
     (void)err;
     memset(f, 0, sizeof *f);
     // A failure is kept with the file: which one is told must not depend on the threads.
-    f->rc = ckpt_format_read(&f->map, b->part[item].path, NULL, &f->err);
+    f->rc = b->read(&f->map, b->part[item].path, &f->err);
     return CKPT_OK;
 }
 
@@ -130,7 +131,7 @@ int ckpt_ds_shard_each(ckpt_ds *ds, const ckpt_ds_parts *parts, size_t first, ck
 {
     unsigned jobs = ckpt_run_jobs(0);
     size_t most = (size_t)jobs * DSS_AHEAD;
-    dss_batch b = {.file = ckpt_alloc(most * sizeof *b.file)};
+    dss_batch b = {.read = ds->read, .file = ckpt_alloc(most * sizeof *b.file)};
     int rc = b.file ? CKPT_OK : ckpt_fail_memory(ds->err);
 
     for (size_t i = first; rc == CKPT_OK && i < parts->n; i += most) {

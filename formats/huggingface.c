@@ -14,7 +14,7 @@
 
 #include "formats/json.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/merge.h"
+#include "libckpt/map/merge.h"
 
 #define HF_INDEX_MAX  (UINT64_C(128) << 20) /* bytes of an index: a million names and more */
 #define HF_CONFIG_MAX (UINT64_C(16) << 20)  /* bytes of a config.json worth reading */
@@ -173,7 +173,7 @@ static int hf_read_file(hf_reader *r, const char *name, ckpt_map **out, ckpt_err
 
     if (!path)
         return ckpt_fail_memory(err);
-    int rc = ckpt_format_read(out, path, NULL, err);
+    int rc = r->list->read(out, path, err);
     if (rc != CKPT_OK)
         return rc;
     const char *format = (*out)->files.n ? (*out)->files.at[0].format->name : "";

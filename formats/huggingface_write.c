@@ -14,11 +14,13 @@
 #include "formats/hf_split.h"
 #include "formats/huggingface.h"
 #include "formats/json.h"
+#include "formats/safetensors.h"
+#include "formats/torch_file.h"
 #include "libckpt/base/dtype.h"
 
 /* What differs between the two ways to write. */
 typedef struct hfw_style {
-    const char *format; /* of the shards */
+    const ckpt_format *format; /* of the shards */
     const char *stem, *suffix;
     bool list_tied; /* tied names stand in the index (and in the files) */
 } hfw_style;
@@ -128,10 +130,7 @@ static void hfw_shard_name(const hfw_writer *w, uint32_t i, bool suffix, char ou
 /* One file for each shard; their sizes are set when their formats place the tensors. */
 static int hfw_add_shards(hfw_writer *w)
 {
-    const ckpt_format *format = ckpt_format_find(w->style->format);
-    int rc = format
-                 ? CKPT_OK
-                 : ckpt_fail(w->err, CKPT_EUNSUPPORTED, "no driver for %s files", w->style->format);
+    int rc = CKPT_OK;
 
     w->first = (uint32_t)w->to->files.n;
     for (uint32_t i = 0; rc == CKPT_OK && i < w->sums.n_shards; i++) {
@@ -140,7 +139,7 @@ static int hfw_add_shards(hfw_writer *w)
         hfw_shard_name(w, i, true, name);
         hfw_shard_name(w, i, false, prefix);
         // torch names an archive's top folder like its file, without the last suffix
-        ckpt_map_file file = {.path = name, .prefix = prefix, .format = format};
+        ckpt_map_file file = {.path = name, .prefix = prefix, .format = w->style->format};
         rc = ckpt_map_add_file(w->to, &file, &index, w->err);
     }
     for (size_t i = 0; rc == CKPT_OK && i < w->to->tensors.n; i++)
@@ -307,7 +306,7 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
  */
 int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
-    static const hfw_style style = {"safetensors", "model", ".safetensors", false};
+    static const hfw_style style = {&ckpt_format_safetensors, "model", ".safetensors", false};
     hfw_writer w = {.to = to, .style = &style, .err = err};
 
     return hfw_scatter(&w, from, target);
@@ -316,7 +315,7 @@ int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targe
 int ckpt_hf_scatter_bin(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
                         ckpt_err *err)
 {
-    static const hfw_style style = {"torch", "pytorch_model", ".bin", true};
+    static const hfw_style style = {&ckpt_format_torch, "pytorch_model", ".bin", true};
     hfw_writer w = {.to = to, .style = &style, .err = err};
 
     return hfw_scatter(&w, from, target);

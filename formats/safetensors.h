@@ -16,6 +16,8 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/format.h"
 
+extern const ckpt_format ckpt_format_safetensors;
+
 #define CKPT_ST_HEADER_MAX UINT64_C(100000000) /* bytes of JSON that the library accepts */
 #define CKPT_ST_METADATA   "__metadata__"
 

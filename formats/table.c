@@ -3,11 +3,10 @@
  * table.c: the one list of format drivers.  Adding a format is one line here and one file beside
  * it.
  */
-#include "libckpt/format.h"
+#include "formats/safetensors.h"
+#include "formats/torch_file.h"
+#include "libckpt/drivers.h"
 
-extern const ckpt_format ckpt_format_torch;
-extern const ckpt_format ckpt_format_torch_legacy;
-extern const ckpt_format ckpt_format_safetensors;
 extern const ckpt_format ckpt_format_gguf;
 extern const ckpt_format ckpt_format_npz;
 extern const ckpt_directory ckpt_directory_deepspeed;

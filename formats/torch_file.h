@@ -13,6 +13,11 @@
 
 #include "formats/pickle.h"
 #include "libckpt/copy/io.h"
+#include "libckpt/format.h"
+
+/* Archives as torch.save writes them since 1.6 (torch.c), and the form before it (torch_legacy.c). */
+extern const ckpt_format ckpt_format_torch;
+extern const ckpt_format ckpt_format_torch_legacy;
 
 /*
  * List the tensors of a tree: adds them to the map with their extents, tied ones to the first.

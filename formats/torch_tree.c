@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
-#include "libckpt/format.h"
+#include "formats/torch_file.h"
 
 /* Remember the first failure. */
 static void *tt_failed(ckpt_torch_tree *t, int rc)
@@ -26,7 +26,7 @@ static void *tt_memory(ckpt_torch_tree *t)
 int ckpt_tt_begin(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, const char *name,
                   ckpt_err *err)
 {
-    ckpt_map_file file = {.path = name, .format = ckpt_format_find("torch")};
+    ckpt_map_file file = {.path = name, .format = &ckpt_format_torch};
 
     memset(t, 0, sizeof *t);
     t->to = to;

@@ -23,6 +23,7 @@ typedef struct ux_read {
 } ux_read;
 
 typedef struct ux_batch {
+    ckpt_read_file *read;
     const ckpt_uni_job *job;
     ux_read *file;
 } ux_batch;
@@ -51,7 +52,7 @@ static int ux_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
     (void)worker;
     (void)err;
     memset(f, 0, sizeof *f);
-    f->rc = ckpt_format_read(&f->map, b->job[item].path, NULL, &f->err);
+    f->rc = b->read(&f->map, b->job[item].path, &f->err);
     if (f->rc == CKPT_OK && strcmp(b->job[item].state, "step") == 0)
         f->rc = ux_step(f, b->job[item].path);
     return CKPT_OK;
@@ -109,7 +110,7 @@ int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_jobs *jobs, ckpt_uni_file_fn
 {
     unsigned threads = ckpt_run_jobs(0);
     size_t most = (size_t)threads * UX_AHEAD;
-    ux_batch b = {.file = ckpt_alloc(most * sizeof *b.file)};
+    ux_batch b = {.read = u->ds.read, .file = ckpt_alloc(most * sizeof *b.file)};
     int rc = b.file ? CKPT_OK : ckpt_fail_memory(u->ds.err);
 
     for (size_t i = 0; rc == CKPT_OK && i < jobs->n; i += most) {

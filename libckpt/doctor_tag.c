@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/drivers.h"
 #include "libckpt/doctor.h"
 
 enum {

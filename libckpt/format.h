@@ -2,7 +2,8 @@
 /*
  * format.h: the contract of a format driver: bytes <-> map, and nothing else.
  *
- * A driver never reads payload, never opens a path by itself, never prints, and knows no other driver.
+ * A driver never reads payload, never opens a path by itself, never prints, and knows no other driver.  It calls nothing of
+ * those who call it: what reads a file of a folder is handed to it (ckpt_listing.read).
  * File formats handle one file; directory formats arrange files that file formats read and write.
  */
 #ifndef CKPT_FORMAT_H
@@ -10,6 +11,7 @@
 
 #include "ckpt.h"
 #include "libckpt/copy/io.h"
+#include "libckpt/copy/listing.h"
 #include "libckpt/map/map.h"
 
 typedef struct ckpt_format {
@@ -40,20 +42,6 @@ typedef struct ckpt_format {
     int (*seal)(ckpt_map *to, uint32_t file, ckpt_err *err);
 } ckpt_format;
 
-/* A folder as directory drivers see it. */
-typedef struct ckpt_entry {
-    const char *name;
-    bool is_dir;
-    uint64_t size;
-} ckpt_entry;
-
-typedef struct ckpt_listing {
-    const char *folder;
-    const ckpt_entry *entry; /* sorted: numbers inside names by value */
-    size_t n;
-    const char *part; /* the file of it that the caller named (see ckpt_directory.part), or NULL */
-} ckpt_listing;
-
 typedef struct ckpt_directory {
     const char *name;
     const char *note;
@@ -63,7 +51,7 @@ typedef struct ckpt_directory {
     /* 0..100 from names alone. */
     int (*probe)(const ckpt_listing *list);
 
-    /* Read all files' headers (with ckpt_format_read) and make one map of logical tensors. */
+    /* Read all files' headers (with list->read) and make one map of logical tensors. */
     int (*gather)(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err);
 
     /*
@@ -79,26 +67,5 @@ typedef struct ckpt_directory {
      */
     int (*part)(const char *file_name);
 } ckpt_directory;
-
-/* The one list of drivers (formats/table.c), NULL-terminated, most specific first. */
-extern const ckpt_format *const ckpt_formats[];
-extern const ckpt_directory *const ckpt_directories[];
-
-const ckpt_format *ckpt_format_find(const char *name);
-const ckpt_directory *ckpt_directory_find(const char *name);
-
-/*
- * Read one file of any known file format into a map of its own.
- *
- * format  the driver to insist on, or NULL to choose by content
- * Errors  CKPT_EFORMAT (unknown or damaged), CKPT_EUNSAFE, CKPT_EUNSUPPORTED, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT
- */
-int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_format *format, ckpt_err *err);
-
-/* List a folder; the listing and all it points to live in the map's arena. */
-int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err);
-
-/* Entry by name, or NULL. */
-const ckpt_entry *ckpt_listing_find(const ckpt_listing *list, const char *name);
 
 #endif

@@ -9,7 +9,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/claim.h"
 #include "libckpt/copy/run.h"
-#include "libckpt/format.h"
+#include "libckpt/drivers.h"
 #include "libckpt/opts.h"
 
 /* The dtype a tensor is written in. */

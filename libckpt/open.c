@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "libckpt/clean.h"
-#include "libckpt/format.h"
+#include "libckpt/drivers.h"
 #include "libckpt/opts.h"
 
 enum {
@@ -74,13 +74,14 @@ static int open_impostor(ckpt_io *io, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int open_with_io(ckpt_map *map, ckpt_io *io, const ckpt_format *format, ckpt_err *err)
+static int open_with_io(ckpt_map *map, ckpt_io *io, ckpt_err *err)
 {
+    const ckpt_format *format = NULL;
     ckpt_map_file file = {0};
     uint32_t index = 0;
     int rc = open_impostor(io, err);
 
-    if (rc == CKPT_OK && !format)
+    if (rc == CKPT_OK)
         rc = open_probe(&format, io, err);
     if (rc != CKPT_OK)
         return rc;
@@ -95,8 +96,7 @@ static int open_with_io(ckpt_map *map, ckpt_io *io, const ckpt_format *format, c
 }
 
 /* One file as a map; with collect, what cannot be mapped is a finding where the driver can go on. */
-static int open_read(ckpt_map **out, const char *path, const ckpt_format *format, bool collect,
-                     ckpt_err *err)
+static int open_read(ckpt_map **out, const char *path, bool collect, ckpt_err *err)
 {
     ckpt_io *io = NULL;
     ckpt_map *map = NULL;
@@ -108,7 +108,7 @@ static int open_read(ckpt_map **out, const char *path, const ckpt_format *format
     if (rc == CKPT_OK) {
         map->collect = collect;
         map->path = ckpt_arena_string(map->arena, path, strlen(path));
-        rc = map->path ? open_with_io(map, io, format, err) : ckpt_fail_memory(err);
+        rc = map->path ? open_with_io(map, io, err) : ckpt_fail_memory(err);
     }
     ckpt_io_close(io);
     if (rc != CKPT_OK) {
@@ -119,9 +119,9 @@ static int open_read(ckpt_map **out, const char *path, const ckpt_format *format
     return CKPT_OK;
 }
 
-int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_format *format, ckpt_err *err)
+int ckpt_format_read(ckpt_map **out, const char *path, ckpt_err *err)
 {
-    return open_read(out, path, format, false, err);
+    return open_read(out, path, false, err);
 }
 
 /* The folder of a path ("." when it has none), and the name in it; in the map's arena. */
@@ -247,6 +247,7 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
     if (rc != CKPT_OK)
         return rc;
     list.part = part;
+    list.read = ckpt_format_read;
     if (!driver)
         driver = opts->tag ? open_driver_of_tag(&list) : open_driver(&list, 0, NULL);
     if (!driver)
@@ -296,7 +297,7 @@ static void open_effects(ckpt_map *map, const ckpt_directory *driver, bool is_sh
 static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *err)
 {
     ckpt_map *read = NULL;
-    int rc = open_read(&read, path, NULL, collect, err);
+    int rc = open_read(&read, path, collect, err);
 
     if (rc == CKPT_OK) {
         ckpt_map_free(*map);

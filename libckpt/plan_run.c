@@ -4,7 +4,7 @@
  */
 #include "libckpt/claim.h"
 #include "libckpt/copy/run.h"
-#include "libckpt/format.h"
+#include "libckpt/drivers.h"
 #include "libckpt/opts.h"
 
 int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,
@@ -45,7 +45,7 @@ static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
         ckpt_map *read = NULL;
         ckpt_io *io = NULL;
         uint32_t index = 0;
-        rc = ckpt_format_read(&read, f->path, NULL, err);
+        rc = ckpt_format_read(&read, f->path, err);
         ckpt_map_free(read);
         if (rc == CKPT_OK)
             rc = ckpt_map_add_file(all, f, &index, err);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "libckpt/base/cast.h"
-#include "libckpt/format.h"
+#include "libckpt/drivers.h"
 #include "libckpt/opts.h"
 
 /* The caller may not want to know everything. */

@@ -21,7 +21,7 @@
 
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/run.h"
-#include "libckpt/format.h"
+#include "libckpt/drivers.h"
 #include "libckpt/map/zero_flat.h"
 #include "libckpt/map/zero_param.h"
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "libckpt/format.h"
+#include "libckpt/drivers.h"
 #include "libckpt/fresh.h"
 #include "libckpt/map/state.h"
 

@@ -17,6 +17,7 @@
 
 #include "formats/huggingface.h"
 #include "formats/json.h"
+#include "libckpt/drivers.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
 #include "tests/unit/hf_help.h"
@@ -61,6 +62,7 @@ static int gather(ckpt_map **out, const char *path, const char *part, bool colle
     }
     if (rc == CKPT_OK) {
         list.part = part;
+        list.read = ckpt_format_read;
         rc = ckpt_directory_hf.gather(*out, &list, &opts, err);
     }
     if (rc != CKPT_OK) {

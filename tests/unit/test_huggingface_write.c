@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "formats/huggingface.h"
+#include "libckpt/drivers.h"
 #include "tests/unit/hf_help.h"
 
 /* A target with tensors a (4 bytes), b (8), c tied to a, d (4), named so that sorting matters. */

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "libckpt/merge.h"
+#include "libckpt/map/merge.h"
 
 static void merges_tensors(void **state)
 {

@@ -9,7 +9,7 @@
 #ifndef UNI_HELP_H
 #define UNI_HELP_H
 
-#include "libckpt/format.h"
+#include "libckpt/drivers.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/copy_help.h"
 

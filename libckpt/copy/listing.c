@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libckpt/format.h"
+#include "libckpt/copy/listing.h"
 
 enum { LISTING_MAX = 4 << 20 }; /* entries: far above any real folder */
 

@@ -2,7 +2,7 @@
 /*
  * merge.c: copies files, sources, tensors and notes from the map of a file into that of a folder.
  */
-#include "libckpt/merge.h"
+#include "libckpt/map/merge.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * listing.h: a folder as directory drivers see it: its names, and what reads one of its files.
+ */
+#ifndef CKPT_LISTING_H
+#define CKPT_LISTING_H
+
+#include "libckpt/map/map.h"
+
+/* Read the headers of one file, of any known format, into a map of its own. */
+typedef int ckpt_read_file(ckpt_map **out, const char *path, ckpt_err *err);
+
+typedef struct ckpt_entry {
+    const char *name;
+    bool is_dir;
+    uint64_t size; /* bytes; 0 of what is no regular file */
+} ckpt_entry;
+
+typedef struct ckpt_listing {
+    const char *folder;
+    const ckpt_entry *entry; /* sorted: numbers inside names by value */
+    size_t n;
+    const char *part;     /* the file of it that the caller named (see ckpt_directory.part), or NULL */
+    ckpt_read_file *read; /* set by who hands the listing to a driver */
+} ckpt_listing;
+
+/*
+ * List a folder; the listing and all it points to live in the map's arena.
+ *
+ * Errors  CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT
+ */
+int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err);
+
+/* Entry by name, or NULL. */
+const ckpt_entry *ckpt_listing_find(const ckpt_listing *list, const char *name);
+
+#endif

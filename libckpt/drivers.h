@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * drivers.h: the list of format drivers, for those who choose one.  Drivers themselves do not include it.
+ */
+#ifndef CKPT_DRIVERS_H
+#define CKPT_DRIVERS_H
+
+#include "libckpt/format.h"
+
+/* The one list of drivers (formats/table.c), NULL-terminated, most specific first. */
+extern const ckpt_format *const ckpt_formats[];
+extern const ckpt_directory *const ckpt_directories[];
+
+/* By name; NULL: there is none. */
+const ckpt_format *ckpt_format_find(const char *name);
+const ckpt_directory *ckpt_directory_find(const char *name);
+
+/*
+ * Read one file of any known file format into a map of its own; the driver is chosen by content.
+ *
+ * Errors  CKPT_EFORMAT (unknown or damaged), CKPT_EUNSAFE, CKPT_EUNSUPPORTED, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT
+ */
+int ckpt_format_read(ckpt_map **out, const char *path, ckpt_err *err);
+
+#endif
