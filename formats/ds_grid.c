@@ -287,7 +287,7 @@ static int dsg_choose(const ckpt_ds_grid *grid, bool *keep)
     ckpt_ds *ds = grid->ds;
 
     *keep = ds->opts->keep_slices && ds->dir.n_mp > 1;
-    ds->map->effects |= *keep ? CKPT_TOOK_SLICES : 0;
+    ds->map->effects |= ds->dir.n_mp > 1 ? CKPT_TOOK_SLICES : 0;
     if (*keep || ds->broken || grid->tp == 1 || ckpt_ds_join_info(grid) || ds->opts->slice_rules)
         return CKPT_OK;
     if (ds->opts->join_first_axis)

@@ -578,8 +578,10 @@ static int dsm_alias_copy(ckpt_ds *ds, const ckpt_pair *pair, ckpt_tensor *owner
                                ds->model.path, name->at, kept->at);
     if (of && of->value->kind == CKPT_V_TENSOR && dsm_same_place(v, of->value->as.tensor))
         return CKPT_OK;
-    if (ds->opts->ignore_copies ||
-        (v->dtype != owner->dtype && !ckpt_cast_find(v->dtype, owner->dtype)))
+    if (v->dtype != owner->dtype && !ckpt_cast_find(v->dtype, owner->dtype))
+        return CKPT_OK;
+    ds->map->effects |= CKPT_TOOK_COPIES;
+    if (ds->opts->ignore_copies)
         return CKPT_OK;
     ckpt_tensor like = {.dtype = v->dtype,
                         .ndim = v->ndim,
@@ -694,8 +696,11 @@ int ckpt_ds_module_twin(ckpt_ds *ds, ckpt_tensor *t)
         return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                "%s: %.200s is %s in module, but a trained parameter is floating",
                                ds->model.path, t->name, ckpt_dtype_name(v->dtype));
-    if (ds->opts->ignore_copies || !ckpt_cast_find(v->dtype, t->dtype) ||
+    if (!ckpt_cast_find(v->dtype, t->dtype) ||
         ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
+        return CKPT_OK;
+    ds->map->effects |= CKPT_TOOK_COPIES;
+    if (ds->opts->ignore_copies)
         return CKPT_OK;
     ckpt_tensor like = {
         .dtype = v->dtype, .ndim = v->ndim, .shape = v->shape, .role = t->role, .flags = v->flags};

@@ -162,26 +162,26 @@ bool ckpt_dsw_is_frozen(const ckpt_dsw *w, const ckpt_tensor *t)
             (w->to->claim.no_empty && t->role == CKPT_ROLE_WEIGHT && t->n_elems == 0));
 }
 
-/* Objects of unknown classes are neither passed on nor lost without being asked. */
-static int dw_objects(const ckpt_dsw *w)
+int ckpt_dsw_objects(const ckpt_dsw *w)
 {
     ckpt_value *names = ckpt_value_new(w->to->arena, CKPT_V_LIST);
     const char *all = "";
     int rc = names ? CKPT_OK : ckpt_fail_memory(w->err);
 
-    if (w->target->objects_kept || w->target->objects_dropped)
-        return rc;
     if (rc == CKPT_OK && w->state->model)
         rc = ckpt_tt_unknown(w->state->model, names, w->to->arena, w->err);
     if (rc == CKPT_OK && w->state->optim)
         rc = ckpt_tt_unknown(w->state->optim, names, w->to->arena, w->err);
-    for (uint64_t i = 0; rc == CKPT_OK && i < names->as.seq.n; i++) {
-        all = ckpt_arena_printf(w->to->arena, "%s%s%s", all, i ? ", " : "",
-                                names->as.seq.at[i]->as.text.at);
-        rc = all ? CKPT_OK : ckpt_fail_memory(w->err);
-    }
     if (rc != CKPT_OK || names->as.seq.n == 0)
         return rc;
+    w->to->effects |= CKPT_TOOK_OBJECTS;
+    if (w->target->objects_kept || w->target->objects_dropped)
+        return CKPT_OK;
+    for (uint64_t i = 0; all && i < names->as.seq.n; i++)
+        all = ckpt_arena_printf(w->to->arena, "%s%s%s", all, i ? ", " : "",
+                                names->as.seq.at[i]->as.text.at);
+    if (!all)
+        return ckpt_fail_memory(w->err);
     return ckpt_fail(w->err, CKPT_EUNSAFE,
                      "%s: holds objects of classes that are not known to be plain data: %.300s; "
                      "--keep-objects writes them back as they are, --drop-objects leaves them out",
@@ -258,7 +258,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     if (rc == CKPT_OK && w.stage > 0)
         rc = ckpt_dsw_full_left_out(&w, w.stage < 3);
     if (rc == CKPT_OK)
-        rc = dw_objects(&w);
+        rc = ckpt_dsw_objects(&w);
+    to->effects |= w.stage == 3 ? CKPT_TOOK_SUB_GROUPS : 0;
     // Before 0.7.0 stage 1 is written under the number of stage 2, whose code it shares.
     to->claim.stage =
         w.stage == 1 && !w.legacy && w.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : w.stage;

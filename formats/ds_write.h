@@ -206,6 +206,16 @@ ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old);
  */
 size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self);
 
+/* ---- ds_write.c ---- */
+
+/*
+ * Objects of unknown classes are neither passed on nor lost without being asked; the target's
+ * effects say whether there are any.
+ *
+ * Errors   CKPT_EUNSAFE: there are, and the target's options say nothing of them
+ */
+int ckpt_dsw_objects(const ckpt_dsw *w);
+
 /* ---- ds_write_config.c ---- */
 
 /* The run's ds_config, with what depends on world, stage and dtype rewritten. */

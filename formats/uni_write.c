@@ -102,33 +102,6 @@ static int uw_rules(ckpt_uni_write *w)
     return ckpt_uni_rules_new(&w->rules, w->info, w->ds.err);
 }
 
-/* Objects of unknown classes are neither passed on nor lost without being asked. */
-static int uw_objects(ckpt_uni_write *w)
-{
-    ckpt_arena *arena = w->ds.to->arena;
-    ckpt_value *names = ckpt_value_new(arena, CKPT_V_LIST);
-    const char *all = "";
-    int rc = names ? CKPT_OK : ckpt_fail_memory(w->ds.err);
-
-    if (w->ds.target->objects_kept || w->ds.target->objects_dropped)
-        return rc;
-    if (rc == CKPT_OK && w->ds.state->model)
-        rc = ckpt_tt_unknown(w->ds.state->model, names, arena, w->ds.err);
-    if (rc == CKPT_OK && w->ds.state->optim)
-        rc = ckpt_tt_unknown(w->ds.state->optim, names, arena, w->ds.err);
-    for (uint64_t i = 0; rc == CKPT_OK && i < names->as.seq.n; i++) {
-        all =
-            ckpt_arena_printf(arena, "%s%s%s", all, i ? ", " : "", names->as.seq.at[i]->as.text.at);
-        rc = all ? CKPT_OK : ckpt_fail_memory(w->ds.err);
-    }
-    if (rc != CKPT_OK || names->as.seq.n == 0)
-        return rc;
-    return ckpt_fail(w->ds.err, CKPT_EUNSAFE,
-                     "%s: holds objects of classes that are not known to be plain data: %.300s; "
-                     "--keep-objects writes them back as they are, --drop-objects leaves them out",
-                     w->ds.from->path, all);
-}
-
 /* ---- one parameter ---- */
 
 /* A path below zero/: names become folders, so they must be good for that. */
@@ -468,7 +441,7 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     if (rc == CKPT_OK)
         rc = uw_warn(&w);
     if (rc == CKPT_OK)
-        rc = uw_objects(&w);
+        rc = ckpt_dsw_objects(&w.ds);
     if (rc == CKPT_OK)
         rc = uw_rules(&w);
     if (rc == CKPT_OK)

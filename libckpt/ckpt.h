@@ -264,6 +264,8 @@ typedef struct ckpt_verify_opts {
     const ckpt_run_opts *run;   /* or NULL */
     ckpt_finding_fn finding; /* receives what is found, or NULL */
     void *finding_ctx;
+    /* Sees the map once its structure has held, and gets finding_ctx; or NULL. */
+    void (*opened)(void *ctx, const ckpt_map *map);
 } ckpt_verify_opts;
 
 /*

@@ -245,7 +245,8 @@ static int ver_bytes(ver_state *v, const ckpt_map *map, ckpt_err *err)
 }
 
 /* Everything about one checkpoint, each finding said. */
-static int ver_all(ver_state *v, const char *path, const ckpt_open_opts *open, ckpt_err *err)
+static int ver_all(ver_state *v, const char *path, const ckpt_verify_opts *opts,
+                   const ckpt_open_opts *open, ckpt_err *err)
 {
     ckpt_map *map = NULL;
     int rc = ckpt_open(&map, path, open, err);
@@ -254,6 +255,8 @@ static int ver_all(ver_state *v, const char *path, const ckpt_open_opts *open, c
         ver_say_all(v, map);
         rc = ver_absorb(v, ckpt_map_check(map, err), err);
     }
+    if (rc == CKPT_OK && v->worst == CKPT_OK && opts->opened)
+        opts->opened(v->ctx, map);
     if (rc == CKPT_OK && map)
         rc = ver_bytes(v, map, err);
     ckpt_map_free(map);
@@ -281,7 +284,7 @@ int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report 
     v = (ver_state){.fn = own.finding, .ctx = own.finding_ctx, .run = &run};
     open.collect = true;
     open.with_optimizer = true;
-    rc = ver_all(&v, path, &open, &local);
+    rc = ver_all(&v, path, &own, &open, &local);
     v.values.n_records_checked = v.records.n_records_checked;
     v.values.n_records_no_crc = v.records.n_records_no_crc;
     v.values.n_read += v.records.n_read;

@@ -347,6 +347,17 @@ const char *cli_given(const cli_args *a, size_t at)
     return NULL;
 }
 
+bool cli_has(const cli_args *a, const char *name)
+{
+    const cli_option *o;
+
+    for (size_t i = 0; (o = cli_option_at(a->verb, i)); i++) {
+        if (strcmp(o->name, name) == 0)
+            return a->given >> i & 1;
+    }
+    return false;
+}
+
 /* Note that an option was given. */
 static void cli_mark(cli_args *a, const cli_option *o)
 {

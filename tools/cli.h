@@ -25,8 +25,8 @@ typedef struct cli_args {
     int n_operands;
 
     bool help, version, json, quiet, no_sandbox;
-    bool all, details, exact;             /* ls, info, cat */
-    bool raw, stats, no_crc;              /* cat */
+    bool all, details, exact;             /* ls, info, doctor */
+    bool whole, raw, stats, no_crc;       /* cat */
     bool dry_run, as_file, no_side_files; /* convert */
     bool ignore_dtype;                    /* diff */
     bool deep, fix_latest;                /* doctor */
@@ -86,6 +86,15 @@ typedef struct cli_option {
     const char *help;
 } cli_option;
 
+/*
+ * An option that has no effect beside another one, or without it: one of the two names is NULL.
+ * Options that only allow something, or set a limit, and demands that the other one meets, are not
+ * meant (effects.h).
+ */
+typedef struct cli_moot {
+    const char *option, *with, *without;
+} cli_moot;
+
 /* One command: a verb of ckpt, or a drop-in. */
 typedef struct cli_verb {
     const char *name;
@@ -93,6 +102,7 @@ typedef struct cli_verb {
     const char *operands; /* "PATH [SUBPATH]" */
     const char *summary;
     const cli_option *options; /* ends with a NULL name; --help and --version need no entry */
+    const cli_moot *moot;      /* ends with a NULL option, or NULL */
     int min, max;              /* operands */
     /*
      * A letter for each operand, for the sandbox: 'r' a checkpoint that is read, 'e' a folder in
@@ -111,6 +121,9 @@ typedef struct cli_verb {
  */
 int cli_parse(cli_args *a, const cli_verb *verb, int argc, char **argv, ckpt_err *err);
 void cli_free(cli_args *a);
+
+/* An option of this name was given. */
+bool cli_has(const cli_args *a, const char *name);
 
 /* The name of the option that sets the field at this offset of cli_args, if it was given, or NULL. */
 const char *cli_given(const cli_args *a, size_t at);

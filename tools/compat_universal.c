@@ -128,6 +128,7 @@ static int uni_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
     job_refuse(&job.run, true, a->strict);
     rc = job_prepare(&job, err);
     if (rc == CKPT_OK) {
+        effects_of_layout(a, map, job.to);
         map_say_findings(job.to, !a->quiet);
         while (ckpt_map_finding_at(job.to, job.n_said, &severity, &code, &text))
             job.n_said++;

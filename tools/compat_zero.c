@@ -183,12 +183,18 @@ static const cli_option torch_options[] = {
     ZERO_OPTIONS,
 };
 
+static const cli_moot zero_moot[] = {
+    {"debug", "quiet", NULL},
+    {NULL, NULL, NULL},
+};
+
 const cli_verb compat_zero_to_fp32 = {
     .name = "zero_to_fp32",
     .command = "zero_to_fp32",
     .operands = "CHECKPOINT_DIR OUTPUT",
     .summary = "Consolidate the weights of a DeepSpeed ZeRO checkpoint in float32.",
     .options = fp32_options,
+    .moot = zero_moot,
     .min = 2,
     .max = 2,
     .uses = "ro",
@@ -201,6 +207,7 @@ const cli_verb compat_zero_to_torch = {
     .operands = "CHECKPOINT_DIR OUTPUT",
     .summary = "Consolidate the weights of a DeepSpeed ZeRO checkpoint in any of three dtypes.",
     .options = torch_options,
+    .moot = zero_moot,
     .min = 2,
     .max = 2,
     .uses = "ro",

@@ -48,29 +48,68 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
+void effects_of_options(const cli_args *a)
+{
+    const cli_moot *m = a->verb->moot;
+
+    for (; m && m->option; m++) {
+        if (!cli_has(a, m->option))
+            continue;
+        if (m->with && cli_has(a, m->with))
+            say_warning("--%s has no effect with --%s", m->option, m->with);
+        if (m->without && !cli_has(a, m->without))
+            say_warning("--%s has no effect without --%s", m->option, m->without);
+    }
+}
+
+/* What an option needs to find, and what to say where that is not there. */
+typedef struct effect {
+    size_t at;
+    unsigned needs;
+    const char *why;
+} effect;
+
+/* A warning for each option that was given and did not find what it needs; the table ends with 0.
+ */
+static void effects_say(const cli_args *a, const effect *e, const ckpt_map *map, unsigned took)
+{
+    for (; e->needs; e++) {
+        const char *given = cli_given(a, e->at);
+
+        if (given && !(took & e->needs))
+            say_warning("%s: --%s has no effect: %s", ckpt_map_path(map), given, e->why);
+    }
+}
+
 void effects_of_source(const cli_args *a, const ckpt_map *map)
 {
-    static const struct {
-        size_t at;
-        unsigned needs;
-        const char *why;
-    } option[] = {
+    static const effect option[] = {
         {AT(open.with_optimizer), CKPT_TOOK_STATE, "there is no optimizer state"},
         {AT(all), CKPT_TOOK_STATE, "there is no optimizer state"},
         {AT(open.no_frozen), CKPT_TOOK_FROZEN, "no parameter is known to be frozen"},
         {AT(open.keep_slices), CKPT_TOOK_SLICES, "no tensor is cut into slices"},
+        {AT(join), CKPT_TOOK_SLICES, "no tensor is cut into slices"},
         {AT(slice_rules), CKPT_TOOK_RULES, "no slices are joined"},
         {AT(as_file), CKPT_TOOK_WHOLE, "this is no shard of several files"},
+        {AT(open.ignore_copies), CKPT_TOOK_COPIES, "no copies are kept beside fp32 masters"},
         {AT(open.require_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
+        {AT(no_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
+        {0},
     };
-    unsigned took = ckpt_map_effects(map);
 
-    for (size_t k = 0; k < sizeof option / sizeof *option; k++) {
-        const char *given = cli_given(a, option[k].at);
+    effects_say(a, option, map, ckpt_map_effects(map));
+}
 
-        if (given && !(took & option[k].needs))
-            say_warning("%s: --%s has no effect: %s", ckpt_map_path(map), given, option[k].why);
-    }
+void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to)
+{
+    static const effect option[] = {
+        {AT(target.objects_kept), CKPT_TOOK_OBJECTS, "it holds no objects of unknown classes"},
+        {AT(target.objects_dropped), CKPT_TOOK_OBJECTS, "it holds no objects of unknown classes"},
+        {AT(target.sub_group_size), CKPT_TOOK_SUB_GROUPS, "only stage 3 has sub-groups"},
+        {0},
+    };
+
+    effects_say(a, option, from, ckpt_map_effects(to));
 }
 
 int effects_strict(const cli_args *a, ckpt_err *err)

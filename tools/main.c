@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/effects.h"
 #include "tools/json_out.h"
 #include "tools/near.h"
 #include "tools/progress.h"
@@ -95,6 +96,8 @@ static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
         main_version();
     else if (rc == CKPT_OK)
         rc = cli_rules(&args, err);
+    if (rc == CKPT_OK && !args.help && !args.version)
+        effects_of_options(&args);
     if (rc == CKPT_OK && !args.help && !args.version)
         rc = main_confined(&args, err);
     cli_free(&args);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "tools/effects.h"
 #include "tools/elements.h"
 #include "tools/report.h"
 #include "tools/values.h"
@@ -77,7 +78,7 @@ static int cat_print_text(elements *r, const cli_args *a, ckpt_err *err)
     bool whole = !a->range;
     values_text v;
 
-    if (whole && !a->all && r->count > CAT_DEFAULT_COUNT)
+    if (whole && !a->whole && r->count > CAT_DEFAULT_COUNT)
         r->count = CAT_DEFAULT_COUNT;
     if (!a->quiet)
         cat_head(r);
@@ -170,9 +171,8 @@ static int cat_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = elements_set_range(&r, a->range, err);
     r.no_crc = a->no_crc;
-    if (rc == CKPT_OK && a->no_crc && !(ckpt_map_effects(map) & CKPT_TOOK_CRC))
-        say_warning("%s: --no-crc has no effect: files of this format have no checksums",
-                    ckpt_map_path(map));
+    if (rc == CKPT_OK)
+        effects_of_source(a, map);
     if (rc == CKPT_OK)
         r.dtype = a->target.dtype != CKPT_DTYPE_NONE ? a->target.dtype : r.t->dtype;
     if (rc == CKPT_OK && !ckpt_dtype_converts(r.dtype, r.t->dtype))
@@ -196,7 +196,7 @@ static int cat_run(cli_args *a, ckpt_err *err)
 static const cli_option cat_options[] = {
     {"dtype", 0, CLI_DTYPE, offsetof(cli_args, target.dtype), "D", "convert to this dtype first"},
     {"range", 'r', CLI_TEXT, offsetof(cli_args, range), "FIRST:COUNT", "elements, row-major"},
-    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "every element, not the first 1000"},
+    {"all", 'a', CLI_FLAG, offsetof(cli_args, whole), NULL, "every element, not the first 1000"},
     {"no-crc", 0, CLI_FLAG, offsetof(cli_args, no_crc), NULL, "read only what is shown, unchecked"},
     {"raw", 0, CLI_FLAG, offsetof(cli_args, raw), NULL, "write little-endian bytes"},
     {"stats", 's', CLI_FLAG, offsetof(cli_args, stats), NULL, "min, max, mean, std, NaN, zeros"},
@@ -211,12 +211,19 @@ static const cli_option cat_options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
+static const cli_moot cat_moot[] = {
+    {"all", "range", NULL},
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
 const cli_verb verb_cat = {
     .name = "cat",
     .command = "ckpt cat",
     .operands = "PATH TENSOR",
     .summary = "Print the values of a tensor.",
     .options = cat_options,
+    .moot = cat_moot,
     .min = 2,
     .max = 2,
     .uses = "r-",

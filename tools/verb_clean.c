@@ -118,12 +118,18 @@ static const cli_option clean_options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
+static const cli_moot clean_moot[] = {
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
 const cli_verb verb_clean = {
     .name = "clean",
     .command = "ckpt clean",
     .operands = "FOLDER",
     .summary = "Remove what interrupted runs of ckpt left in a folder.",
     .options = clean_options,
+    .moot = clean_moot,
     .min = 1,
     .max = 1,
     .uses = "e",

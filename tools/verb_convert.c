@@ -93,6 +93,7 @@ static int convert_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = job_prepare(&job, err);
     if (rc == CKPT_OK) {
+        effects_of_layout(a, map, job.to);
         job_say_findings(&job, !a->quiet);
         rc = effects_strict(a, err);
     }

@@ -186,12 +186,18 @@ static const cli_option diff_options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
+static const cli_moot diff_moot[] = {
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
 const cli_verb verb_diff = {
     .name = "diff",
     .command = "ckpt diff",
     .operands = "A B",
     .summary = "Compare two checkpoints by name and value.",
     .options = diff_options,
+    .moot = diff_moot,
     .min = 2,
     .max = 2,
     .uses = "rr",

@@ -444,12 +444,18 @@ static const cli_option doctor_options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
+static const cli_moot doctor_moot[] = {
+    {"quiet", "json", NULL}, {"all", "quiet", NULL}, {"memory", NULL, "deep"},
+    {"jobs", NULL, "deep"},  {NULL, NULL, NULL},
+};
+
 const cli_verb verb_doctor = {
     .name = "doctor",
     .command = "ckpt doctor",
     .operands = "RUN",
     .summary = "Tell which checkpoints of a run are whole, and what `latest` names.",
     .options = doctor_options,
+    .moot = doctor_moot,
     .min = 1,
     .max = 1,
     .uses = "l",

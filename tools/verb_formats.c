@@ -56,11 +56,17 @@ static const cli_option formats_options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
+static const cli_moot formats_moot[] = {
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
 const cli_verb verb_formats = {
     .name = "formats",
     .command = "ckpt formats",
     .operands = "",
     .summary = "List the formats that can be read and written.",
     .options = formats_options,
+    .moot = formats_moot,
     .run = formats_run,
 };

@@ -221,12 +221,20 @@ static const cli_option ls_options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
+static const cli_moot ls_moot[] = {
+    {"long", "quiet", NULL},
+    {"bytes", "quiet", NULL},
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
 const cli_verb verb_ls = {
     .name = "ls",
     .command = "ckpt ls",
     .operands = "PATH",
     .summary = "List the tensors of a checkpoint.",
     .options = ls_options,
+    .moot = ls_moot,
     .min = 1,
     .max = 1,
     .uses = "r",

@@ -139,6 +139,8 @@ static int mem_run(cli_args *a, ckpt_err *err)
     if (a->stage == 3 && !a->n_operands && !a->largest)
         return fail(err, CKPT_EUSAGE,
                     "--stage 3 of a model known by --params needs --largest-layer");
+    if (a->stage == 2 && a->largest)
+        say_warning("--largest-layer has no effect with --stage 2: only stage 3 gathers layers");
     if (a->gpus > 1 << 24 || a->nodes > 1 << 24 || a->params > UINT64_C(1) << 50)
         return fail(err, CKPT_ELIMIT, "the numbers are too large");
     if (a->n_operands)

@@ -33,6 +33,7 @@ static int reshard_run(cli_args *a, ckpt_err *err)
         rc = job_prepare(&job, err);
     }
     if (rc == CKPT_OK) {
+        effects_of_layout(a, map, job.to);
         job_say_findings(&job, !a->quiet);
         rc = effects_strict(a, err);
     }

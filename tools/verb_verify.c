@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "tools/effects.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/verbs.h"
@@ -26,19 +27,29 @@ static int verify_finding(void *ctx, int severity, int code, const char *text)
 
     v->n_errors += severity > 1;
     v->n_warnings += severity == 1;
+    // quiet means errors only
+    if (severity <= 1 && v->a->quiet)
+        return out_broken();
     if (v->a->json) {
         json_open(&v->j, NULL, '{');
         json_text(&v->j, "severity", name);
         json_int(&v->j, "status", ckpt_err_status(code));
         json_text(&v->j, "text", text);
         json_close(&v->j, '}');
-    } else if (severity > 1 || !v->a->quiet) {
-        // quiet means errors only
+    } else {
         out_printf("%s: ", name);
         out_text(text);
         out_printf("\n");
     }
     return out_broken();
+}
+
+/* The structure has held: what the options found in it. */
+static void verify_opened(void *ctx, const ckpt_map *map)
+{
+    const verify_tally *v = ctx;
+
+    effects_of_source(v->a, map);
 }
 
 /* The closing line. */
@@ -88,8 +99,11 @@ static int verify_run(cli_args *a, ckpt_err *err)
         json_open(&v.j, "findings", '[');
     }
     progress_begin(&p, "verifying", a->quiet, &a->run);
-    const ckpt_verify_opts opts = {
-        .open = &a->open, .run = &a->run, .finding = verify_finding, .finding_ctx = &v};
+    const ckpt_verify_opts opts = {.open = &a->open,
+                                   .run = &a->run,
+                                   .finding = verify_finding,
+                                   .finding_ctx = &v,
+                                   .opened = verify_opened};
     int rc = ckpt_verify(a->operand[0], &opts, &report, err);
     progress_end(&p);
     if (a->json)

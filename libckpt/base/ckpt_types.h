@@ -107,15 +107,19 @@ enum {
 
 #define CKPT_MAX_DIM 64u
 
-/* Options of opening that found something to act on; an option that was set without its flag had no effect. */
+/* Options of opening, or of a target, that found something to act on; an option that was set
+ * without its flag had no effect. */
 enum {
-    CKPT_TOOK_TAG = 1u << 0,    /* the checkpoint has tags, and was looked up by the one given */
-    CKPT_TOOK_STATE = 1u << 1,  /* with_optimizer: there is optimizer state */
-    CKPT_TOOK_FROZEN = 1u << 2, /* no_frozen: some parameters were left out */
-    CKPT_TOOK_SLICES = 1u << 3, /* keep_slices: there are slices of several model-parallel ranks */
-    CKPT_TOOK_RULES = 1u << 4,  /* slice_rules: slices were joined by them */
-    CKPT_TOOK_WHOLE = 1u << 5,  /* whole_checkpoint: the path names one shard of several files */
-    CKPT_TOOK_CRC = 1u << 6     /* require_crc: the files are of a format that has checksums */
+    CKPT_TOOK_TAG = 1u << 0,     /* the checkpoint has tags, and was looked up by the one given */
+    CKPT_TOOK_STATE = 1u << 1,   /* with_optimizer: there is optimizer state */
+    CKPT_TOOK_FROZEN = 1u << 2,  /* no_frozen: some parameters were left out */
+    CKPT_TOOK_SLICES = 1u << 3,  /* keep_slices, or not: there are slices of several ranks */
+    CKPT_TOOK_RULES = 1u << 4,   /* slice_rules: slices were joined by them */
+    CKPT_TOOK_WHOLE = 1u << 5,   /* whole_checkpoint: the path names one shard of several files */
+    CKPT_TOOK_CRC = 1u << 6,     /* require_crc: the files are of a format that has checksums */
+    CKPT_TOOK_COPIES = 1u << 7,  /* ignore_copies: there are 16-bit copies beside masters */
+    CKPT_TOOK_OBJECTS = 1u << 8, /* objects_kept, _dropped: there are objects of unknown classes */
+    CKPT_TOOK_SUB_GROUPS = 1u << 9 /* sub_group_size: the target has sub-groups */
 };
 
 /* One axis of a box: elements start..start+count-1; in the source they lie stride bytes apart. */

@@ -28,8 +28,9 @@ unsigned ckpt_run_jobs(unsigned jobs);
  *
  * seal   what the format wants done to a target file once all checksums are known (format.h's seal)
  * check  all files of the one folder that the target makes (to->folder) are written, in `where`:
- * may they appear? read   no CRC of a record is compared here: those of all that was read are put
- * in it, sorted, for ckpt_run_scrub
+ *        may they appear?
+ * read   no CRC of a record is compared here: those of all that was read are put in it, sorted, for
+ *        ckpt_run_scrub
  */
 typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, ckpt_err *err);
 
@@ -56,7 +57,7 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
  * every file. Problems go through ckpt_map_problem(map, CKPT_EFORMAT ...).
  *
  * known  CRCs of stretches that were read already, of this map's sources and sorted; they are not
- * read again unless they overlap.  NULL: none
+ *        read again unless they overlap.  NULL: none
  */
 int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opts *opts,
                    ckpt_run_report *report, ckpt_err *err);

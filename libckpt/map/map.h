@@ -166,7 +166,7 @@ struct ckpt_map {
     ckpt_facts facts;
     ckpt_states states; /* of training runs: one per model-parallel rank (state.h) */
     ckpt_maps children; /* adopted (adopt.h): freed with this map */
-    unsigned effects;   /* CKPT_TOOK_*: options of opening that changed what was read */
+    unsigned effects;   /* CKPT_TOOK_*: options that found something to act on */
     bool collect; /* keep errors as findings instead of failing (verify) */
 
     /*
