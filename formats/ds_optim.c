@@ -5,10 +5,10 @@
  *
  * Keys, by release and stage (below optimizer_state_dict):
  *     single_partition_of_fp32_groups        stages 1, 2: a slice per group
- *     local_sub_partitions_of_fp32_groups    stage 1 of 0.3.x and legacy_stage1: per group a slice
- * per interval fp32_flat_groups                       stage 3: a flat tensor per sub-group
- *     base_optimizer_state                   stages 1, 2: {'state': {g: {...}}}, or a list per
- * group (elastic) optimizer_state_dict                   stage 3: {'state': {s: {...}}}
+ *     local_sub_partitions_of_fp32_groups    legacy stage 1: per group a slice per interval
+ *     fp32_flat_groups                       stage 3: a flat tensor per sub-group
+ *     base_optimizer_state                   stages 1, 2: {'state': {g: {...}}}; elastic: a list
+ *     optimizer_state_dict                   stage 3: {'state': {s: {...}}}
  */
 #include <inttypes.h>
 #include <string.h>

@@ -4,9 +4,10 @@
  *
  *     ds_write.c         the driver's scatter: settings, files of every rank, `latest`
  *     ds_write_release.c which keys a release of DeepSpeed writes, and how it cuts padding
- *     ds_write_layout.c  parameters to flat groups (stages 1, 2) or sub-groups (stage 3), and
- * target tensors ds_write_model.c   the tree of a model file ds_write_optim.c   the tree of an
- * optimizer file ds_write_full.c    stage 0: the optimizer inside the model file
+ *     ds_write_layout.c  parameters to groups (stages 1, 2) or sub-groups (3), target tensors
+ *     ds_write_model.c   the tree of a model file
+ *     ds_write_optim.c   the tree of an optimizer file
+ *     ds_write_full.c    stage 0: the optimizer inside the model file
  *     ds_write_muon.c    the order of Muon's matrices, and momentum that is not cut
  *     ds_write_config.c  values that depend on the world: ds_config, counters
  *

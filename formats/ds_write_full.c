@@ -5,8 +5,8 @@
  *
  *     plain    fp32: the optimizer's own dict, by number of the parameter
  *     listed   16 bits: fp32_groups, lists of masters shaped like their parameters
- * (FP16_UnfusedOptimizer) flat     16 bits with FusedAdam: fp32_groups_flat, one tensor per group
- * (FP16_Optimizer)
+ *              (FP16_UnfusedOptimizer)
+ *     flat     16 bits with FusedAdam: fp32_groups_flat, one tensor per group (FP16_Optimizer)
  *
  * The template's own keys tell which; ds_full.c reads them.
  */

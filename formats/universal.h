@@ -4,8 +4,8 @@
  *
  *     uni_folder.c   from what the user named to one output folder: its model files, its parameters
  *     uni_files.c    thousands of small torch files, a few at a time by several threads
- *     uni_read.c     the driver's reader: names, shapes and roles from the model file, values from
- * zero/ uni_state.c    parameter groups and optimizer values in the form that writers take
+ *     uni_read.c     the driver's reader: names and roles from the model file, values from zero/
+ *     uni_state.c    parameter groups and optimizer values in the form that writers take
  *     uni_write.c    the driver's writer: which files there are, one folder per parameter
  *     uni_model.c    the two model files, written
  *     uni_optim.c    zero/optimizer_state.pt, written
@@ -15,9 +15,9 @@
  *     run/<tag>/mp_rank_00_model_states.pt          the model file of stages 1 and 2, or
  *               zero_pp_rank_{d}_mp_rank_00_...     those of stage 3
  *               zero/optimizer_state.pt             loss scale, parameter groups
- *               zero/<parameter>/fp32.pt            {'param': tensor ...}, or a bare flat tensor
- * (stage 3) exp_avg.pt ...     the same, one file per kind of state step.pt            a number or
- * a tensor of one element
+ *               zero/<parameter>/fp32.pt            {'param': tensor ...}; stage 3: a flat tensor
+ *                                exp_avg.pt ...     the same, one file per kind of state
+ *                                step.pt            a number or a tensor of one element
  *
  * The model files are DeepSpeed's own, so that what reads them there (formats/deepspeed.h) is used
  * here too.

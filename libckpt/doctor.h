@@ -3,8 +3,8 @@
  * doctor.h: what the files of the doctor share.  Not for anyone else.
  *
  *     doctor_tag.c     one tag: is a folder one, what is wrong with it
- *     doctor_latest.c  the file `latest`: what it names, what that is worth, letting it name
- * another tag doctor.c         runs, folders of runs, and telling about them
+ *     doctor_latest.c  the file `latest`: what it names and what that is worth; changing it
+ *     doctor.c         runs, folders of runs, and telling about them
  */
 #ifndef CKPT_DOCTOR_H
 #define CKPT_DOCTOR_H

@@ -2,10 +2,11 @@
 /*
  * data.h: micro batches from files: tokens, recorded inputs, or text with labels.
  *
- *     tokens.c     .bin (uint16, uint32), .npy, safetensors with input_ids: cut into samples of seq
- * tokens replay.c     safetensors with in/<name> of [micro step, rank, batch, token]: fed in
- * exactly this order text.c       TSV, CSV, JSONL rows of label and text wordpiece.c  BERT's
- * tokenizer from vocab.txt sampler.c    shuffling by seed, and which sample goes to which rank
+ *     tokens.c     .bin (uint16, uint32), .npy, safetensors with input_ids: cut into samples
+ *     replay.c     safetensors with in/<name> of [micro step, rank, batch, token]: fed in as is
+ *     text.c       TSV, CSV, JSONL rows of label and text
+ *     wordpiece.c  BERT's tokenizer from vocab.txt
+ *     sampler.c    shuffling by seed, and which sample goes to which rank
  *
  * Files are untrusted: every size and every token is checked before it is used.
  */
