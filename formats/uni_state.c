@@ -187,6 +187,30 @@ static int us_params(ckpt_uni *u, ckpt_state *state, const ckpt_group *g)
     return rc;
 }
 
+/*
+ * DeepSpeed's converter takes exp_avg, exp_avg_sq and step alone: what else the settings of a group
+ * ask for has no files, and the optimizer's next step fails without it.
+ */
+static int us_lost(ckpt_uni *u, const ckpt_group *g)
+{
+    static const struct {
+        const char *setting, *kind;
+    } wants[] = {{"amsgrad", "max_exp_avg_sq"}, {"momentum_decay", "mu_product"}};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && g->entry && i < sizeof wants / sizeof *wants; i++) {
+        const ckpt_value *v = ckpt_value_get(g->fields, wants[i].setting);
+        bool off = !v || v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && v->as.i == 0);
+        if (!off && !ckpt_value_get(g->entry, wants[i].kind))
+            rc = ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+                               "%s/zero: the optimizer of a group keeps %s (%s is set), which is "
+                               "not here: DeepSpeed's converter leaves it out, and the next step "
+                               "of a run fails without it; convert the original with ckpt",
+                               u->ds.dir.path, wants[i].kind, wants[i].setting);
+    }
+    return rc;
+}
+
 static int us_groups(ckpt_uni *u, ckpt_state *state)
 {
     ckpt_seq list = ckpt_value_seq(ckpt_value_get(u->ds.optim.tree, "param_groups"));
@@ -207,6 +231,8 @@ static int us_groups(ckpt_uni *u, ckpt_state *state)
         rc = us_params(u, state, group);
         if (rc == CKPT_OK)
             rc = us_entry(u, state, group);
+        if (rc == CKPT_OK)
+            rc = us_lost(u, group);
     }
     if (rc == CKPT_OK && next != u->n_parts)
         rc = ckpt_fail(u->ds.err, CKPT_EMISMATCH,

@@ -15,6 +15,7 @@ Stage 0, by CASE:
        nadam       one number more for each parameter, equal in all
        adafactor   factors in place of a moment, a number that differs
        hybrid      a state of one element, [1]
+       amsgrad     a third moment, which a setting asks for
        sgd         no state at all
        lbfgs       state that is a list; a state of a number that no group lists
        twins       two groups of the same shapes: which is which cannot be known
@@ -146,6 +147,8 @@ def state_of(case, i, shape):
             one.update(exp_avg_sq_row=filled(shape[:1], .3), exp_avg_sq_col=filled(shape[1:], .2))
     if case == 'hybrid':
         one = {'integer_step': 12, 'tensor_step': Tensor([12.0], (1,))}
+    if case == 'amsgrad':
+        one['max_exp_avg_sq'] = filled(shape, .02 + i)
     if case == 'lbfgs':
         one['old_dirs'] = [1.0, 2.0]
     return one
@@ -174,6 +177,8 @@ def stage0(case):
     groups = [{'lr': 1e-3, 'betas': (0.9, 0.999), 'eps': 1e-8, 'weight_decay': 0.0, 'params': n} for n in numbers]
     if case == 'fused':
         groups[0]['step'] = 0
+    if case == 'amsgrad':
+        groups[0]['amsgrad'] = True
     optimizer = {'state': state, 'param_groups': groups}
     if case == 'flat':
         optimizer = {'optimizer_state_dict': {'state': {0: state_of(case, 0, (4,))}, 'param_groups': [{'lr': 1e-3, 'params': [0]}]},
