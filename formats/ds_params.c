@@ -280,17 +280,30 @@ static uint64_t dsp_optimizer_groups(const ckpt_ds *ds)
         .n;
 }
 
+/* Nothing says which parameters the flat groups hold. */
+static int dsp_no_shapes(ckpt_ds *ds)
+{
+    // A run without ZeRO has saved over the model file of one with it.
+    if (ckpt_value_map(ckpt_value_get(ds->model.root, "optimizer")).n)
+        return ckpt_fail(ds->err, CKPT_EMISMATCH,
+                         "%s: the model file is of a run without ZeRO and holds the optimizer "
+                         "itself, but optimizer files of a ZeRO run (*_optim_states.pt) stand "
+                         "beside it: they were left behind by another run; move them away",
+                         ds->dir.path);
+    return ckpt_fail(
+        ds->err, CKPT_EUNSUPPORTED,
+        "%s: neither the model file nor the optimizer file holds param_shapes, so nothing says "
+        "which parameters the flat groups hold (DeepSpeed before 0.3.14, or a shard of another "
+        "kind)",
+        ds->dir.path);
+}
+
 int ckpt_ds_params_read(ckpt_ds *ds)
 {
     const ckpt_value *shapes = dsp_find(&ds->model, &ds->optim);
 
     if (!shapes)
-        return ckpt_fail(
-            ds->err, CKPT_EUNSUPPORTED,
-            "%s: neither the model file nor the optimizer file holds param_shapes, so nothing says "
-            "which "
-            "parameters the flat groups hold (DeepSpeed before 0.3.14, or a shard of another kind)",
-            ds->dir.path);
+        return dsp_no_shapes(ds);
     bool one = ckpt_value_map(shapes).n > 0 || shapes->kind != CKPT_V_LIST;
     if (ds->stage == 3 && one && dsp_optimizer_groups(ds) > 1 &&
         !ckpt_ds_version_at_least(ckpt_ds_version(&ds->optim), 0, 4, 3))
