@@ -242,6 +242,9 @@ int ckpt_ds_full_build(ckpt_ds *ds)
         rc = dsu_weights(&u);
     if (rc == CKPT_OK && ds->opts->with_optimizer && u.entry.n && u.optimizer)
         rc = ckpt_dsu_add_optimizer(&u);
+    else if (rc == CKPT_OK && ds->opts->with_optimizer)
+        ds->map->no_state = u.entry.n ? "its model file holds no state of an optimizer"
+                                      : "its model file holds no parameters";
     ckpt_free(u.sorted);
     ckpt_vec_free(&u.entry);
     ckpt_vec_free(&u.number);

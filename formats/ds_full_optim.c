@@ -550,11 +550,16 @@ static int dsf_note_doubt(dsf *f)
 
     if (u->param_groups.n == 0 || u->named)
         return CKPT_OK;
-    return ckpt_map_note(
-        u->ds->map, CKPT_WARNING, u->ds->err,
-        "%s: stage 0 writes its optimizer state under numbers, and for %s%zu parameters it is not "
-        "certain which are which: their state is left out, and the run cannot be resharded",
-        u->ds->model.path, u->doubt ? "" : "all ", u->doubt ? u->doubt : u->entry.n);
+    u->ds->map->no_state = ckpt_arena_printf(
+        u->ds->map->arena,
+        "stage 0 writes its optimizer state under numbers, and for %s%zu parameters it is not "
+        "certain which are which",
+        u->doubt ? "" : "all ", u->doubt ? u->doubt : u->entry.n);
+    if (!u->ds->map->no_state)
+        return ckpt_fail_memory(u->ds->err);
+    return ckpt_map_note(u->ds->map, CKPT_WARNING, u->ds->err,
+                         "%s: %s: their state is left out, and the run cannot be resharded",
+                         u->ds->model.path, u->ds->map->no_state);
 }
 
 int ckpt_dsu_add_optimizer(ckpt_dsu *u)

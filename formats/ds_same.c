@@ -14,6 +14,21 @@
 
 enum { DSS_TEXT = 64 };
 
+/* Which ranks are compared, for messages. */
+typedef struct dss_ranks {
+    const char *path;
+    const char *first; /* "rank 0" */
+    char own[40];      /* "rank 3" */
+} dss_ranks;
+
+static dss_ranks dss_data_ranks(const ckpt_ds_shard *s)
+{
+    dss_ranks r = {.path = s->path, .first = "rank 0"};
+
+    (void)snprintf(r.own, sizeof r.own, "rank %" PRIu32, s->rank);
+    return r;
+}
+
 /* A value in a message. */
 static const char *dss_text(const ckpt_value *v, char *to)
 {
@@ -55,8 +70,8 @@ static void dss_deeper(char *what, size_t room, const ckpt_value **first, const 
     }
 }
 
-/* One value of rank 0 and of another; name: what it is. */
-static int dss_value(ckpt_ds *ds, const ckpt_ds_shard *s, const char *name, const ckpt_value *first,
+/* One value of the first rank and of another; name: what it is. */
+static int dss_value(ckpt_ds *ds, const dss_ranks *r, const char *name, const ckpt_value *first,
                      const ckpt_value *own)
 {
     char what[400], a[DSS_TEXT], b[DSS_TEXT];
@@ -72,13 +87,13 @@ static int dss_value(ckpt_ds *ds, const ckpt_ds_shard *s, const char *name, cons
     (void)snprintf(what, sizeof what, "%.100s", name);
     dss_deeper(what, sizeof what, &first, &own);
     return ckpt_ds_problem(ds, CKPT_EMISMATCH,
-                           "%s: %s is %s on rank %" PRIu32 " and %s on rank 0: the ranks were "
-                           "trained with different settings, or are from different runs",
-                           s->path, what, dss_text(own, b), s->rank, dss_text(first, a));
+                           "%s: %s is %s on %s and %s on %s: the ranks were trained with "
+                           "different settings, or are from different runs",
+                           r->path, what, dss_text(own, b), r->own, dss_text(first, a), r->first);
 }
 
 /* The settings of one parameter group; its list of parameters is compared with their shapes. */
-static int dss_group(ckpt_ds *ds, const ckpt_ds_shard *s, uint64_t g, ckpt_dict first,
+static int dss_group(ckpt_ds *ds, const dss_ranks *r, uint64_t g, ckpt_dict first,
                      const ckpt_value *own)
 {
     char what[160];
@@ -87,14 +102,14 @@ static int dss_group(ckpt_ds *ds, const ckpt_ds_shard *s, uint64_t g, ckpt_dict 
     if (ckpt_value_map(own).n != first.n)
         return ckpt_ds_problem(ds, CKPT_EMISMATCH,
                                "%s: parameter group %" PRIu64 " has %" PRIu64
-                               " settings on rank %" PRIu32 " and %" PRIu64 " on rank 0",
-                               s->path, g, ckpt_value_map(own).n, s->rank, first.n);
+                               " settings on %s and %" PRIu64 " on %s",
+                               r->path, g, ckpt_value_map(own).n, r->own, first.n, r->first);
     for (uint64_t i = 0; rc == CKPT_OK && i < first.n; i++) {
         const ckpt_value *key = first.at[i].key;
         if (key->kind != CKPT_V_STR || ckpt_value_is(key, "params"))
             continue;
         (void)snprintf(what, sizeof what, "%.80s of parameter group %" PRIu64, key->as.text.at, g);
-        rc = dss_value(ds, s, what, first.at[i].value, ckpt_value_get(own, key->as.text.at));
+        rc = dss_value(ds, r, what, first.at[i].value, ckpt_value_get(own, key->as.text.at));
     }
     return rc;
 }
@@ -104,6 +119,7 @@ static int dss_groups(ckpt_ds *ds, const ckpt_ds_shard *s)
     ckpt_seq first = ckpt_value_seq(
                  ckpt_value_get(ckpt_ds_optim_base(ds, ds->optim.optim), "param_groups")),
              own = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, s->optim), "param_groups"));
+    dss_ranks r = dss_data_ranks(s);
     int rc = CKPT_OK;
 
     if (first.n != own.n)
@@ -112,7 +128,7 @@ static int dss_groups(ckpt_ds *ds, const ckpt_ds_shard *s)
                                " on rank 0: the shards are from different runs",
                                s->path, own.n, s->rank, first.n);
     for (uint64_t g = 0; rc == CKPT_OK && g < first.n; g++)
-        rc = dss_group(ds, s, g, ckpt_value_map(first.at[g]), own.at[g]);
+        rc = dss_group(ds, &r, g, ckpt_value_map(first.at[g]), own.at[g]);
     return rc;
 }
 
@@ -129,12 +145,13 @@ static int dss_config(ckpt_ds *ds, const ckpt_ds_shard *s, const ckpt_value *fir
                                       "bf16"};
     const ckpt_value *a = ckpt_value_get(first, "ds_config"),
                      *b = ckpt_value_get(s->root, "ds_config");
+    dss_ranks r = dss_data_ranks(s);
     char what[64];
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && a && b && i < sizeof key / sizeof *key; i++) {
         (void)snprintf(what, sizeof what, "ds_config.%s", key[i]);
-        rc = dss_value(ds, s, what, ckpt_value_get(a, key[i]), ckpt_value_get(b, key[i]));
+        rc = dss_value(ds, &r, what, ckpt_value_get(a, key[i]), ckpt_value_get(b, key[i]));
     }
     return rc;
 }
@@ -142,10 +159,11 @@ static int dss_config(ckpt_ds *ds, const ckpt_ds_shard *s, const ckpt_value *fir
 int ckpt_ds_same_optim(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
     static const char *const key[] = {"clip_grad", "dynamic_loss_scale", "loss_scaler"};
+    dss_ranks r = dss_data_ranks(s);
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < sizeof key / sizeof *key; i++)
-        rc = dss_value(ds, s, key[i], ckpt_value_get(ds->optim.optim, key[i]),
+        rc = dss_value(ds, &r, key[i], ckpt_value_get(ds->optim.optim, key[i]),
                        ckpt_value_get(s->optim, key[i]));
     if (rc == CKPT_OK)
         rc = dss_groups(ds, s);
@@ -154,7 +172,8 @@ int ckpt_ds_same_optim(ckpt_ds *ds, const ckpt_ds_shard *s)
 
 int ckpt_ds_same_model(ckpt_ds *ds, const ckpt_ds_shard *s)
 {
-    int rc = dss_value(ds, s, "lr_scheduler", ckpt_value_get(ds->model.root, "lr_scheduler"),
+    dss_ranks r = dss_data_ranks(s);
+    int rc = dss_value(ds, &r, "lr_scheduler", ckpt_value_get(ds->model.root, "lr_scheduler"),
                        ckpt_value_get(s->root, "lr_scheduler"));
 
     return rc == CKPT_OK ? dss_config(ds, s, ds->model.root) : rc;
@@ -162,20 +181,19 @@ int ckpt_ds_same_model(ckpt_ds *ds, const ckpt_ds_shard *s)
 
 int ckpt_ds_same_slices(ckpt_ds *ds, const ckpt_map *first, const ckpt_map *own, uint32_t mp)
 {
-    const ckpt_ds_shard s = {.path = ds->dir.path, .rank = mp};
+    dss_ranks r = {.path = ds->dir.path, .first = "the first of its stage"};
     const ckpt_groups *a, *b;
     int rc = CKPT_OK;
 
     if (first->states.n != 1 || own->states.n != 1)
         return rc;
+    (void)snprintf(r.own, sizeof r.own, "model-parallel rank %02" PRIu32, mp);
     a = &first->states.at[0]->group;
     b = &own->states.at[0]->group;
     if (a->n != b->n)
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
-                               "%s: model-parallel rank %02" PRIu32
-                               " has %zu parameter groups, the first of its stage %zu",
-                               s.path, mp, b->n, a->n);
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH, "%s: %s has %zu parameter groups, %s %zu",
+                               r.path, r.own, b->n, r.first, a->n);
     for (size_t g = 0; rc == CKPT_OK && g < a->n; g++)
-        rc = dss_group(ds, &s, g, ckpt_value_map(a->at[g].fields), b->at[g].fields);
+        rc = dss_group(ds, &r, g, ckpt_value_map(a->at[g].fields), b->at[g].fields);
     return rc;
 }

@@ -75,6 +75,12 @@ static int dw_from_stage(const ckpt_state *s)
     return shared && ckpt_dsw_config_number(s, "zero_optimization", "stage", 2) == 1 ? 1 : s->stage;
 }
 
+/* What is asked for is a wrong argument; what the source has is not supported. */
+static int dw_wrong(bool asked)
+{
+    return asked ? CKPT_EUSAGE : CKPT_EUNSUPPORTED;
+}
+
 /* What to write, from the target's wishes and the source. */
 static int dw_settings(ckpt_dsw *w)
 {
@@ -98,16 +104,19 @@ static int dw_settings(ckpt_dsw *w)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "%s: a ZeRO checkpoint cannot be written without ZeRO", w->from->path);
     if (w->stage < 0 || w->stage > 3)
-        return ckpt_fail(w->err, CKPT_EUSAGE, "stage %d: ZeRO directories have stage 1, 2 or 3",
-                         w->stage);
+        return ckpt_fail(w->err, dw_wrong(t->stage != 0),
+                         "stage %d: ZeRO directories have stage 1, 2 or 3", w->stage);
     if (w->world > DW_MAX_WORLD)
-        return ckpt_fail(w->err, CKPT_EUSAGE, "a world of %" PRIu32 " ranks: at most %d", w->world,
-                         DW_MAX_WORLD);
+        return ckpt_fail(w->err, dw_wrong(t->world > 0), "a world of %" PRIu32 " ranks: at most %d",
+                         w->world, DW_MAX_WORLD);
     if (w->release < 0)
-        return ckpt_fail(w->err, CKPT_EUSAGE, "'%s' is no release of DeepSpeed, like 0.15.4",
-                         t->version);
+        return ckpt_fail(w->err, dw_wrong(t->version != NULL),
+                         "'%.80s' is no release of DeepSpeed, like 0.15.4: name the one to write "
+                         "for (--deepspeed-version)",
+                         t->version ? t->version : s->version);
     if (w->dtype != CKPT_F32 && w->dtype != CKPT_F16 && w->dtype != CKPT_BF16)
-        return ckpt_fail(w->err, CKPT_EUSAGE, "DeepSpeed trains in fp32, fp16 or bf16, not in %s",
+        return ckpt_fail(w->err, dw_wrong(t->dtype != CKPT_DTYPE_NONE),
+                         "DeepSpeed trains in fp32, fp16 or bf16, not in %s",
                          ckpt_dtype_name(w->dtype));
     // Their files list all parameters in the module's order, and no storages show the groups.
     if (w->stage == 3 && s->group.n > 1 && w->release < CKPT_DS_RELEASE(0, 4, 3))
@@ -348,7 +357,8 @@ static int dw_tag(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
     if (!tag)
         return ckpt_fail_memory(err);
     if (!ckpt_path_part_ok(tag, strlen(tag)))
-        return ckpt_fail(err, CKPT_EUSAGE, "tag '%s' is not the plain name of a folder", tag);
+        return ckpt_fail(err, dw_wrong(target->tag != NULL),
+                         "tag '%s' is not the plain name of a folder", tag);
     to->folder = ckpt_arena_string(to->arena, tag, strlen(tag));
     to->pointer = "latest";
     to->pointer_text = to->folder;
@@ -360,10 +370,7 @@ static int dw_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
     int rc = CKPT_OK;
 
     if (from->states.n == 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: holds no training state, and nothing says in which order the "
-                         "optimizer gets the parameters",
-                         from->path);
+        return ckpt_state_none(from, err);
     rc = dw_tag(to, from, target, err);
     to->claim = (ckpt_claim){
         .made = true, .fresh = target->fresh_optimizer, .objects_dropped = target->objects_dropped};

@@ -220,7 +220,7 @@ static int dwl_flat_group(ckpt_dsw *w, const ckpt_group *g)
     int rc = CKPT_OK;
 
     if (w->world % lanes)
-        return ckpt_fail(w->err, CKPT_EUSAGE,
+        return ckpt_fail(w->err, w->target->world ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
                          "experts are cut over %" PRIu32 " ranks, and %" PRIu32
                          " is no multiple of that: choose a world size that is",
                          lanes, w->world);

@@ -148,7 +148,7 @@ static int hf_choose(hf_reader *r)
     for (size_t i = 0; i < r->list->n && r->kind.n_variant && !r->list->part; i++) {
         ckpt_hf_name n = ckpt_hf_parse_name(r->list->entry[i].name);
         if ((n.role == CKPT_HF_SINGLE || n.role == CKPT_HF_INDEX) && !hf_same_variant(&n, &r->kind))
-            return ckpt_fail(r->err, CKPT_EUSAGE,
+            return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                              "%s: %s and %s are different variants: name the one to read",
                              r->list->folder, best->name, r->list->entry[i].name);
     }

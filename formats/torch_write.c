@@ -117,7 +117,7 @@ static int tw_storage(tw_file *f, ckpt_storage **out, const ckpt_tensor *like)
         return ckpt_fail_memory(f->err);
     *slot = (tw_slot){s, f->map->tensors.at[at]};
     if (!ckpt_dtype_bytes(like->dtype, like->n_elems, &s->n_bytes))
-        return ckpt_fail(f->err, CKPT_EUSAGE, "tensor %.200s: its size overflows", like->name);
+        return ckpt_fail(f->err, CKPT_ELIMIT, "tensor %.200s: its size overflows", like->name);
     s->key.at = ckpt_arena_printf(f->scratch, "%zu", f->slots.n - 1);
     s->location = (ckpt_text){"cpu", 3};
     if (s->key.at == NULL)

@@ -347,11 +347,12 @@ int ckpt_uni_state_make(ckpt_uni *u)
     us_export(u->ds.map);
     if (rc != CKPT_OK)
         return rc;
-    if (u->n_shapes == 0 || !u->ds.model.map)
-        return ckpt_map_note(u->ds.map, CKPT_INFO, u->ds.err,
-                             "%s: no model file with param_shapes: nothing says in which order and "
-                             "groups the optimizer had the parameters",
-                             u->ds.dir.path);
+    if (u->n_shapes == 0 || !u->ds.model.map) {
+        u->ds.map->no_state = "no model file with param_shapes: nothing says in which order and "
+                              "groups the optimizer had the parameters";
+        return ckpt_map_note(u->ds.map, CKPT_INFO, u->ds.err, "%s: %s", u->ds.dir.path,
+                             u->ds.map->no_state);
+    }
     rc = ckpt_ds_state_new(&u->ds, &state);
     if (rc != CKPT_OK)
         return rc;

@@ -26,14 +26,10 @@ static int uw_state(ckpt_uni_write *w)
     const ckpt_map *from = w->ds.from;
 
     if (from->states.n == 0)
-        return ckpt_fail(
-            w->ds.err, CKPT_EUSAGE,
-            "%s: holds no training state, of which a universal checkpoint is made; give "
-            "the order of its parameters with --order to begin one with zero moments",
-            from->path);
+        return ckpt_state_none(from, w->ds.err);
     if (from->states.n > 1)
         return ckpt_fail(
-            w->ds.err, CKPT_EUSAGE,
+            w->ds.err, CKPT_EUNSUPPORTED,
             "%s: %zu model-parallel ranks kept apart: a universal checkpoint holds whole "
             "parameters; let them be joined",
             from->path, from->states.n);

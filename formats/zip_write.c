@@ -73,7 +73,7 @@ int ckpt_zip_place(ckpt_zip_item *item, uint64_t *at, ckpt_err *err)
     uint64_t payload, end;
 
     if (item->n_name > 60000) // header fields count up to 65535, padding included
-        return ckpt_fail(err, CKPT_EUSAGE, "a record name of %zu bytes is too long for a zip file",
+        return ckpt_fail(err, CKPT_ELIMIT, "a record name of %zu bytes is too long for a zip file",
                          (size_t)item->n_name);
     item->header_at = *at;
     if (!ckpt_add(*at, zip_bare_header(item) + CKPT_ZIP_ALIGN - 1, &payload))

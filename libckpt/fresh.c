@@ -529,8 +529,7 @@ static int fr_say(fr_maker *m, const char *how)
 static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
     if (strcmp(map->format, "deepspeed") == 0 || strcmp(map->format, "universal") == 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no training state was read from it",
-                         map->path);
+        return ckpt_state_none(map, err);
     if (strcmp(target->format, "zero") == 0 && target->stage == 0)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: it has no ZeRO stage: say which (--stage 1, 2 or 3)", map->path);

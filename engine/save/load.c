@@ -506,19 +506,17 @@ static void ld_tag(const ckpt_map *map, zt_loaded *out)
  */
 static int ld_check_state(const ld_loader *l, ckpt_err *err)
 {
-    const ckpt_findings *f = &l->map->findings;
-    const char *why = "it has none, or that of several model-parallel ranks";
-
     if (l->map->states.n == 1 || strcmp(l->map->format, "deepspeed") != 0)
         return CKPT_OK;
-    for (size_t i = 0; i < f->n; i++) {
-        if (f->at[i].severity == CKPT_WARNING)
-            why = f->at[i].text;
-    }
+    if (l->map->states.n > 1)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%.200s: the training state of %zu model-parallel ranks: --module-only "
+                         "begins a run with its weights",
+                         l->map->path, l->map->states.n);
     return ckpt_fail(err, CKPT_EMISSING,
                      "%.200s: no training state was read (%.400s): --module-only begins a run with "
                      "its weights",
-                     l->map->path, why);
+                     l->map->path, ckpt_state_why_none(l->map));
 }
 
 int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *err)

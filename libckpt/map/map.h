@@ -167,6 +167,7 @@ struct ckpt_map {
     ckpt_states states; /* of training runs: one per model-parallel rank (state.h) */
     ckpt_maps children; /* adopted (adopt.h): freed with this map */
     unsigned effects;   /* CKPT_TOOK_*: options that found something to act on */
+    const char *no_state; /* why there is no training state where one would be, or NULL */
     bool collect; /* keep errors as findings instead of failing (verify) */
 
     /*

@@ -25,6 +25,32 @@ int ckpt_state_new(ckpt_state **out, ckpt_map *map, const char *prefix, ckpt_err
     return CKPT_OK;
 }
 
+const char *ckpt_state_why_none(const ckpt_map *map)
+{
+    if (map->no_state != NULL)
+        return map->no_state;
+    for (size_t i = map->findings.n; i-- > 0;) {
+        if (map->findings.at[i].severity == CKPT_WARNING)
+            return map->findings.at[i].text;
+    }
+    return "it holds none";
+}
+
+int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
+{
+    // other formats hold weights alone
+    if (map->format != NULL &&
+        (strcmp(map->format, "deepspeed") == 0 || strcmp(map->format, "universal") == 0))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%.150s: no training state was read: %.220s; ckpt convert takes its "
+                         "weights, with which a new run can begin (--order)",
+                         map->path, ckpt_state_why_none(map));
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%.200s: holds no training state, and nothing says in which order the "
+                     "optimizer gets the parameters (--order)",
+                     map->path);
+}
+
 void ckpt_state_free(ckpt_state *state)
 {
     ckpt_vec_free(&state->param);

@@ -72,4 +72,10 @@ size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt
 /* A parameter's name without the state's prefix. */
 const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param);
 
+/* Why a map of training files has no state: what its reader has found, or at least warned of. */
+const char *ckpt_state_why_none(const ckpt_map *map);
+
+/* The refusal of a map without a training state, with the reason and what can be done. */
+int ckpt_state_none(const ckpt_map *map, ckpt_err *err);
+
 #endif

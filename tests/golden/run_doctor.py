@@ -150,7 +150,7 @@ CASES = [
      None, 'mixed', 'ds_config.optimizer.params.lr is 0.004 on rank 2 and 0.003 on rank 0', 5, 5),
     ('another weight decay of a slice', 'tp2_z1_w4', lambda r, f: [other_setting(os.path.join(r, only_tag(r), x), 0.1, 0.5) for x in
      os.listdir(os.path.join(r, only_tag(r))) if x.endswith('mp_rank_01_optim_states.pt')], False, None, 'mixed',
-     'weight_decay of parameter group 0 is 0.5 on rank 1 and 0.1 on rank 0', 5, 5),
+     'weight_decay of parameter group 0 is 0.5 on model-parallel rank 01 and 0.1 on the first of its stage', 5, 5),
     ('latest empty', Z1, lambda r, f: write(os.path.join(r, 'latest'), ''), False, 'global_step2', 'whole', '', 5, 0),
     ('latest names nothing', Z1, lambda r, f: write(os.path.join(r, 'latest'), 'global_step9'), False, 'global_step2',
      'whole', '', 5, 0),
