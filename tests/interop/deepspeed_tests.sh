@@ -5,8 +5,9 @@
 #   deepspeed_tests.sh DIR [BUILD_BIN]
 #
 # DIR is a checkout of DeepSpeed with its tests (DIR/tests/unit); the DeepSpeed that runs is the one of the interop environment
-# (tests/interop/run.sh --install), which also needs pytest, of a release before 8. SELECT is an expression for its -k.  Its tests take the processor and gloo here.  Ends with
-# "N passed, N failed"; a run in which no test called our programs is a failure.
+# (tests/interop/run.sh --install), which also needs pytest, of a release before 8.  Its tests take the processor and gloo here.
+# SELECT is an expression for pytest's -k; LOG a file that gets all that pytest says.  Ends with "N passed, N failed"; a run in
+# which no test called our programs is a failure.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(cd "${1:?usage: deepspeed_tests.sh DIR [BUILD_BIN]}" && pwd) || exit 2
@@ -28,10 +29,11 @@ export OMP_NUM_THREADS=1 LOCAL_SIZE=4 DS_UNITTEST_TIMEOUT=600
 passed=0 failed=0
 # check NAME ARGUMENTS...: one file's tests; every case is counted
 check() {
-    local name=$1 p f
+    local name=$1 p f e
     shift
-    "$venv/bin/python" -m pytest -q -p no:cacheprovider --tb=short ${SELECT:+-k "$SELECT"} "$@" >"$work/log" 2>&1
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider --tb=short -rs ${SELECT:+-k "$SELECT"} "$@" >"$work/log" 2>&1
     sed -i 's/\x1b\[[0-9;]*m//g' "$work/log"
+    [ -z "${LOG:-}" ] || cat "$work/log" >>"$LOG"
     p=$(sed -n 's/.*[^0-9]\([0-9][0-9]*\) passed.*/\1/p' "$work/log" | tail -n 1)
     f=$(sed -n 's/.*[^0-9]*\b\([0-9][0-9]*\) failed.*/\1/p' "$work/log" | tail -n 1)
     e=$(sed -n 's/.*[^0-9]*\b\([0-9][0-9]*\) error.*/\1/p' "$work/log" | tail -n 1)
@@ -39,7 +41,7 @@ check() {
     [ "$((${f:-0} + ${e:-0}))" -eq 0 ] && [ "${p:-0}" -gt 0 ] || tail -n 40 "$work/log"
     passed=$((passed + ${p:-0}))
     failed=$((failed + ${f:-0} + ${e:-0}))
-    [ "${p:-0}" -gt 0 ] || failed=$((failed + 1))
+    [ "$((${p:-0} + ${f:-0} + ${e:-0}))" -gt 0 ] || failed=$((failed + 1))
 }
 check convert unit/checkpoint/test_convert_checkpoint.py
 check shared_weights unit/checkpoint/test_shared_weights.py

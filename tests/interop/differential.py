@@ -30,6 +30,7 @@ import traceback
 os.environ['DS_ACCELERATOR'] = 'cpu'
 try:
     import ds_harness
+    import ranks
     import differential_spec as specs
     from reshard_resume import client_state, same_bits, values_differ
 except ImportError:
@@ -333,48 +334,9 @@ def rank_main(task, rank, out):
         torch.save(r, out)
 
 
-def child(task, rank, folder):
-    """One rank, in a forked process; never returns."""
-    code = 1
-    log = os.open(os.path.join(folder, 'log%d' % rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    try:
-        import torch
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(task.world), LOCAL_SIZE=str(task.world),
-                          MASTER_ADDR='127.0.0.1', MASTER_PORT='0')
-        os.chdir(folder)
-        torch.distributed.init_process_group('gloo', init_method='file://%s/store' % folder, rank=rank, world_size=task.world)
-        rank_main(task, rank, os.path.join(folder, 'result'))
-        torch.distributed.barrier()
-        code = 0
-    except BaseException:
-        with open(os.path.join(folder, 'error%d' % rank), 'w', encoding='utf-8') as f:
-            f.write(traceback.format_exc())
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
-
-
 def run_task(task, timeout=900):
     """(what rank 0 saw, '') or (None, the error)."""
-    import torch
-    with tempfile.TemporaryDirectory() as folder:
-        pids = {}
-        for rank in range(task.world):
-            sys.stdout.flush()
-            pid = os.fork()
-            if pid == 0:
-                child(task, rank, folder)
-            pids[pid] = rank
-        failed, late = ds_harness.reap(pids, timeout)
-        for rank in failed:
-            path = os.path.join(folder, 'error%d' % rank)
-            if os.path.exists(path):
-                return None, open(path, encoding='utf-8').read().strip()
-        if failed or late:
-            return None, 'hangs' if late else 'died: ' + open(os.path.join(folder, 'log%d' % failed[0]), errors='replace').read()[-600:]
-        return torch.load(os.path.join(folder, 'result'), weights_only=False), ''
+    return ranks.run_ranks(task.world, lambda rank, out: rank_main(task, rank, out), timeout)
 
 
 # ---- comparisons ----
@@ -647,7 +609,7 @@ def main():
     count = 1 if a.one is not None else a.count
     start, passed, failed, none, made = time.time(), 0, 0, 0, 0
     print('interop differential: seeds from %d on' % seed, flush=True)
-    ds_harness.prepare()
+    ranks.prepare()
     while made + none < count and (a.seconds is None or time.time() - start < a.seconds):
         tmp = tempfile.mkdtemp(dir='/dev/shm' if os.access('/dev/shm', os.W_OK) else None)
         try:

@@ -14,15 +14,11 @@ wrong weights on purpose: what a checkpoint should bring must come from it.
 import dataclasses
 import json
 import os
-import signal
 import sys
-import tempfile
 import time
-import traceback
 
-os.environ.setdefault('DS_ACCELERATOR', 'cpu')
-os.environ.setdefault('OMP_NUM_THREADS', '1')
-os.environ.setdefault('PYTHONWARNINGS', 'ignore')
+import ranks
+
 STEPS = 5
 WRONG = {'lr': 0.77, 'weight_decay': 0.33}
 KINDS = ('mlp', 'gpt', 'odd', 'reg')
@@ -592,106 +588,21 @@ def rank_main(case, e, rank, out):
         torch.save(r, out)
 
 
-# ---- processes ----
-
-def child(case, e, rank, folder):
-    """One rank, in a forked process; never returns."""
-    code = 1
-    log = os.open(os.path.join(folder, 'log%d' % rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    try:
-        import torch
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(case.world), LOCAL_SIZE=str(case.world),
-                          MASTER_ADDR='127.0.0.1', MASTER_PORT='0')
-        os.chdir(folder)
-        torch.distributed.init_process_group('gloo', init_method='file://%s/store' % folder, rank=rank, world_size=case.world)
-        rank_main(case, e, rank, os.path.join(folder, 'result'))
-        torch.distributed.barrier()
-        code = 0
-    except BaseException:
-        with open(os.path.join(folder, 'error%d' % rank), 'w', encoding='utf-8') as f:
-            f.write(traceback.format_exc())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def reap(pids, timeout):
-    """Wait for all; when one fails or time is out, end those left.  The ranks that failed, or None in time's stead."""
-    left, failed, until = dict(pids), [], time.time() + timeout
-    while left and not failed and time.time() < until:
-        for pid in list(left):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                rank = left.pop(pid)
-                if status:
-                    failed.append(rank)
-        time.sleep(0.01)
-    late = bool(left) and not failed
-    if left and failed:
-        time.sleep(0.3)   # others may say more
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    return failed, late
-
+# ---- cases ----
 
 def run_one(case):
-    import torch
     start = time.time()
     e = case.expected or read_expected(case.fixture, case.tag)
     case = dataclasses.replace(case, fixture=os.path.abspath(case.fixture), folder=os.path.abspath(case.folder))
-    with tempfile.TemporaryDirectory() as folder:
-        pids = {}
-        for rank in range(case.world):
-            sys.stdout.flush()
-            pid = os.fork()
-            if pid == 0:
-                child(case, e, rank, folder)
-            pids[pid] = rank
-        failed, late = reap(pids, case.timeout)
-        if failed or late:
-            text = 'hangs: no end after %d s' % case.timeout
-            for rank in failed:
-                path = os.path.join(folder, 'error%d' % rank)
-                if os.path.exists(path):
-                    text = 'rank %d: %s' % (rank, open(path, encoding='utf-8').read().strip())
-                else:
-                    text = 'rank %d died: %s' % (rank, open(os.path.join(folder, 'log%d' % rank)).read()[-600:])
-            return Result(error=text, seconds=time.time() - start)
-        r = torch.load(os.path.join(folder, 'result'), weights_only=False)
-    return Result(seconds=time.time() - start, **r)
+    r, error = ranks.run_ranks(case.world, lambda rank, out: rank_main(case, e, rank, out), case.timeout)
+    return Result(seconds=time.time() - start, error=error, **(r or {}))
 
 
 def run(cases):
     """(case, Result) of each case, in turn."""
-    prepare()
+    ranks.prepare()
     for case in cases:
         yield case, run_one(case)
-
-
-def prepare(builders=('ShareMemCommBuilder', 'CPUAdamBuilder', 'FusedAdamBuilder')):
-    """Everything heavy once, before any fork (half of a small run would be imports); nothing here may start a thread."""
-    import contextlib
-    import importlib
-    import io
-    import warnings
-    os.environ['TORCHINDUCTOR_COMPILE_THREADS'] = '1'
-    warnings.simplefilter('ignore')
-    import torch
-    torch.set_num_threads(1)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        import deepspeed  # noqa: F401
-        import safetensors.torch  # noqa: F401
-        from deepspeed.accelerator import get_accelerator
-        for name in ('torch._dynamo', 'torch._inductor.compile_fx', 'deepspeed.runtime.zero.muon.muon_optimizer'):
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-        for name in builders:
-            with contextlib.suppress(Exception):   # compiled at the first use; what cannot be fails where it is needed
-                get_accelerator().create_op_builder(name).load(verbose=False)
 
 
 def short(error):

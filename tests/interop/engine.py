@@ -19,13 +19,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 
 os.environ['DS_ACCELERATOR'] = 'cpu'
 os.environ.setdefault('TRANSFORMERS_VERBOSITY', 'error')
 try:
+    import checks
     import ds_harness
+    import ranks
     import torch
 except ImportError:
     print('interop engine: skipped (no torch and DeepSpeed)')
@@ -94,29 +94,6 @@ def rank_main(task, rank, out):
         torch.save({'rows': rows, 'samples': engine.global_samples, 'skipped': engine.skipped_steps}, out)
 
 
-def child(task, rank, folder):
-    """One rank, in a forked process; never returns."""
-    code, world = 1, task['world']
-    log = os.open(os.path.join(folder, 'log%d' % rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    try:
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_SIZE=str(world),
-                          MASTER_ADDR='127.0.0.1', MASTER_PORT='0')
-        torch.distributed.init_process_group('gloo', init_method='file://%s/store' % folder, rank=rank, world_size=world)
-        rank_main(task, rank, os.path.join(folder, 'result'))
-        torch.distributed.barrier()
-        code = 0
-    except BaseException:
-        import traceback
-        with open(os.path.join(folder, 'error%d' % rank), 'w', encoding='utf-8') as f:
-            f.write(traceback.format_exc())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
 def build_ops(config):
     """What DeepSpeed compiles for this optimizer, once, before any rank waits for it."""
     from deepspeed.accelerator import get_accelerator
@@ -131,22 +108,8 @@ def build_ops(config):
 def deepspeed_goes_on(task):
     """(result of rank 0, what went wrong)."""
     build_ops(task['config'])
-    with tempfile.TemporaryDirectory() as folder:
-        pids = {}
-        for rank in range(task['world']):
-            sys.stdout.flush()
-            pid = os.fork()
-            if pid == 0:
-                child(task, rank, folder)
-            pids[pid] = rank
-        failed, late = ds_harness.reap(pids, 120)
-        if late:
-            return None, 'DeepSpeed hangs'
-        if failed:
-            path = os.path.join(folder, 'error%d' % failed[0])
-            text = open(path, encoding='utf-8').read() if os.path.exists(path) else 'died'
-            return None, 'DeepSpeed, rank %d: %s' % (failed[0], ds_harness.short(text))
-        return torch.load(os.path.join(folder, 'result'), weights_only=False), None
+    r, error = ranks.run_ranks(task['world'], lambda rank, out: rank_main(task, rank, out), 120)
+    return r, error and 'DeepSpeed, ' + ds_harness.short(error)
 
 
 # ---- a: what zerotrain saved, in DeepSpeed ----
@@ -581,8 +544,8 @@ def main():
     p.add_argument('-v', '--verbose', action='store_true')
     p.add_argument('only', nargs='*', help='parts of names')
     a = p.parse_intermixed_args()
-    start, passed, failed = time.time(), 0, 0
-    ds_harness.prepare(('ShareMemCommBuilder', 'FusedAdamBuilder'))   # the rest is compiled where a run wants it
+    tally = checks.Tally(a.verbose)
+    ranks.prepare(('ShareMemCommBuilder', 'FusedAdamBuilder'))   # the rest is compiled where a run wants it
     import transformers   # before any fork
     transformers.AutoModelForCausalLM, transformers.AutoModelForSequenceClassification
     transformers.utils.logging.disable_progress_bar()
@@ -592,21 +555,10 @@ def main():
     r.fixtures, r.all = a.fixtures, a.all
     for part in a.parts:
         for name, check in parts[part](r, runs):
-            if a.only and not any(x in name for x in a.only):
-                continue
-            try:
-                problems, note = check()
-            except Exception as x:  # a failure of any kind is a failed check
-                problems, note = ['%s: %s' % (type(x).__name__, x)], ''
-            passed += not problems
-            failed += bool(problems)
-            if problems:
-                print('FAIL %s: %s%s' % (name, '; '.join(problems[:4])[:900], ' (%s)' % note if note else ''), flush=True)
-            elif a.verbose:
-                print('ok   %s: %s' % (name, note), flush=True)
+            if not a.only or any(x in name for x in a.only):
+                tally.call(name, check)
     shutil.rmtree(r.work, ignore_errors=True)
-    print('interop engine: %d passed, %d failed (%.0f s)' % (passed, failed, time.time() - start))
-    return 1 if failed or not passed else 0
+    return tally.end('interop engine')
 
 
 if __name__ == '__main__':

@@ -2,22 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run handed from DeepSpeed to zerotrain and back: what one saves the other continues.
 
-    engine_resume.py [--engine build/bin/zerotrain] GOLDEN [RUN...]
+    engine_resume.py [--bin build/bin] GOLDEN [RUN...] [-v]
 
 GOLDEN holds runs of DeepSpeed (runs_w*.json) with the checkpoint that each saved after update 10 and what it computed from
 there on.  zerotrain resumes that checkpoint, trains up to update 14 and saves; the unmodified DeepSpeed loads the result
-strictly, into a model with other weights, and goes on to 18.  Both parts' losses, learning rates and skipped steps are compared with the
-uninterrupted run's.
+strictly, into a model with other weights, and goes on to 18.  Both parts' losses, learning rates and skipped steps are compared
+with the uninterrupted run's.
 """
-import argparse
 import json
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+os.environ['DS_ACCELERATOR'] = 'cpu'
+try:
+    import checks
+    import ds_harness
+    import ranks
+except ImportError:
+    print('interop engine resume: skipped (no torch and DeepSpeed)')
+    sys.exit(0)
+
 FROM, TURN, END = 10, 14, 18
 RUNS = ('gpt2_z0_fp32', 'gpt2_z0_bf16', 'gpt2_z1_fp16', 'gpt2_z1_bf16_gas2_accum32', 'gpt2_z2_fp32', 'gpt2_z2_fp32_roundrobin',
         'gpt2_z2_bf16_offload', 'gpt2_z3_bf16_groups', 'gpt2_z3_fp32_subgroups')
@@ -49,40 +53,23 @@ def expected(run, first, end):
 def train(engine, golden, run, folder):
     """Resume at FROM, save at TURN; the losses of its updates."""
     config = os.path.join(folder, 'config.json')
-    metrics = os.path.join(folder, 'metrics.jsonl')
     with open(config, 'w', encoding='utf-8') as f:
         json.dump(run['ds_config'], f)
-    command = [engine, '--deepspeed_config', config, '--model', os.path.join(golden, 'run_model_%s.json' % run['model']),
-               '--data', os.path.join(golden, 'run_data_%s.safetensors' % run['model']), '--no-shuffle', '--quiet',
-               '--load', os.path.join(golden, run['ckpt']), '--max-steps', str(TURN), '--save', os.path.join(folder, 'save'),
-               '--metrics', metrics, '--param-groups', 'decay' if run['groups'] else 'single', '--threads', '1']
-    if run['world'] > 1:
-        command = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(run['world'])] + command
-    env = {**os.environ, 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=env, check=False)
-    if done.returncode:
-        raise RuntimeError('zerotrain: ' + (done.stderr or done.stdout).strip()[-400:])
-    with open(metrics, encoding='utf-8') as f:
-        rows = [json.loads(line) for line in f if line.strip()]
-    return [r['loss'] for r in rows if 'loss' in r]
+    options = ['--deepspeed_config', config, '--model', os.path.join(golden, 'run_model_%s.json' % run['model']),
+               '--data', os.path.join(golden, 'run_data_%s.safetensors' % run['model']), '--load', os.path.join(golden, run['ckpt']),
+               '--max-steps', str(TURN), '--save', os.path.join(folder, 'save'),
+               '--param-groups', 'decay' if run['groups'] else 'single']
+    return checks.zerotrain(engine, options, run['world'], os.path.join(folder, 'metrics.jsonl'))
 
 
 # ---- DeepSpeed ----
 
-def worker(golden, name, folder, rank):
+def rank_main(golden, run, folder, rank, out):
     """One rank of DeepSpeed, from TURN to END."""
-    run = find(golden, name)
-    world = run['world']
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_SIZE=str(world),
-                      MASTER_ADDR='127.0.0.1', MASTER_PORT='0')
-    import torch
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group('gloo', init_method='file://%s/store' % folder, rank=rank, world_size=world)
     import deepspeed
+    import torch
     from safetensors.torch import load_file
     from transformers import GPT2Config, GPT2LMHeadModel
-    sys.path.insert(0, HERE)
-    import ds_harness
     ds_harness.patch()
     with open(os.path.join(golden, 'run_model_%s.json' % run['model']), encoding='utf-8') as f:
         config = GPT2Config.from_dict(json.load(f))
@@ -110,36 +97,19 @@ def worker(golden, name, folder, rank):
             engine.step()
             row.append(loss.item())
         rows.append(row)
-    every = [None] * world
+    every = [None] * run['world']
     torch.distributed.all_gather_object(every, rows)
     if rank == 0:
-        losses = [sum(map(sum, at)) / world / gas for at in zip(*every)]
-        with open(os.path.join(folder, 'result'), 'w', encoding='utf-8') as f:
-            json.dump({'loss': losses, 'lr': lrs, 'skipped': engine.skipped_steps}, f)
-    torch.distributed.barrier()
+        losses = [sum(map(sum, at)) / len(every) / gas for at in zip(*every)]
+        torch.save({'loss': losses, 'lr': lrs, 'skipped': engine.skipped_steps}, out)
 
 
 def finish(golden, run, folder):
     """What DeepSpeed makes of the save."""
-    env = {**os.environ, 'DS_ACCELERATOR': 'cpu', 'OMP_NUM_THREADS': '1', 'PYTHONWARNINGS': 'ignore'}
-    logs = [open(os.path.join(folder, 'log%d' % r), 'w+', encoding='utf-8') for r in range(run['world'])]
-    ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), '--worker', str(r), '--folder', folder, golden,
-                               run['name']], stdout=logs[r], stderr=subprocess.STDOUT, env=env) for r in range(run['world'])]
-    try:
-        for p in ranks:
-            p.wait(timeout=900)
-    except subprocess.TimeoutExpired:
-        pass
-    for p in ranks:
-        if p.poll() is None:
-            p.kill()
-            p.wait()
-    result = os.path.join(folder, 'result')
-    if not os.path.exists(result):
-        logs[0].seek(0)
-        raise RuntimeError('DeepSpeed: ' + logs[0].read().strip()[-400:])
-    with open(result, encoding='utf-8') as f:
-        return json.load(f)
+    result, error = ranks.run_ranks(run['world'], lambda rank, out: rank_main(golden, run, folder, rank, out), 900)
+    if error:
+        raise RuntimeError('DeepSpeed: ' + ds_harness.short(error))
+    return result
 
 
 # ---- one run ----
@@ -149,47 +119,33 @@ def far(a, b):
 
 
 def check(engine, golden, name):
-    """'' or what is wrong."""
+    """What is wrong, and how near both came."""
     run = find(golden, name)
-    folder = tempfile.mkdtemp()
-    try:
+    with checks.scratch() as folder:
         ours = far(train(engine, golden, run, folder), expected(run, FROM, TURN))
         result = finish(golden, run, folder)
-    except RuntimeError as e:
-        return str(e)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     theirs = far(result['loss'], expected(run, TURN, END))
     rates = far(result['lr'], [row[0] for row in run['resume']['lr'][TURN - FROM:END - FROM]])
     skipped = sum(run['overflow'][:FROM]) + sum(run['resume']['overflow'][:END - FROM])
-    limit = LIMIT[precision(run)]
-    print('%-28s zerotrain off by %.2g, then DeepSpeed by %.2g' % (name, ours, theirs), flush=True)
+    limit, problems = LIMIT[precision(run)], []
     if ours > limit or theirs > limit:
-        return 'losses are off by more than %g' % limit
+        problems.append('losses are off by more than %g' % limit)
     if rates > 1e-12:
-        return 'learning rates are off by %g' % rates
-    return '' if result['skipped'] == skipped else '%d skipped steps, not %d' % (result['skipped'], skipped)
+        problems.append('learning rates are off by %g' % rates)
+    if result['skipped'] != skipped:
+        problems.append('%d skipped steps, not %d' % (result['skipped'], skipped))
+    return problems, 'zerotrain off by %.2g, then DeepSpeed by %.2g' % (ours, theirs)
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument('--engine', default='build/bin/zerotrain')
-    p.add_argument('--worker', type=int)
-    p.add_argument('--folder')
-    p.add_argument('golden')
-    p.add_argument('runs', nargs='*')
-    a = p.parse_args()
-    if a.worker is not None:
-        worker(a.golden, a.runs[0], a.folder, a.worker)
-        return 0
-    bad = 0
-    for name in a.runs or RUNS:
-        wrong = check(a.engine, a.golden, name)
-        if wrong:
-            bad += 1
-            print('FAIL %s: %s' % (name, wrong), flush=True)
-    print('engine_resume: %d passed, %d failed' % (len(a.runs or RUNS) - bad, bad))
-    return 1 if bad else 0
+    a = checks.arguments('golden')
+    tally = checks.Tally(a.verbose)
+    ranks.prepare()
+    from transformers import GPT2LMHeadModel   # before any fork
+    assert GPT2LMHeadModel
+    for name in a.only or RUNS:
+        tally.call(name, check, os.path.abspath(os.path.join(a.bin, 'zerotrain')), os.path.abspath(a.golden), name)
+    return tally.end('interop engine resume')
 
 
 if __name__ == '__main__':

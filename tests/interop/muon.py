@@ -11,15 +11,13 @@ measure.  Then
     zerotrain where the world is 1.
 All ranks get the same batches, so that a run's losses do not depend on its world.
 """
-import argparse
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
-import time
-import traceback
+
+import checks
+import ranks
 
 os.environ['DS_ACCELERATOR'] = 'cpu'
 os.environ['TORCHDYNAMO_DISABLE'] = '1'   # DeepSpeed compiles its iteration: longer than all of this takes
@@ -93,7 +91,7 @@ def batches(world):
 
 # ---- DeepSpeed ----
 
-def rank_main(job, rank):
+def rank_main(job, rank, out):
     import torch
     import deepspeed
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -124,52 +122,16 @@ def rank_main(job, rank):
     if job['save']:
         engine.save_checkpoint(job['save'])
     if rank == 0:
-        with open(os.path.join(job['tmp'], 'result'), 'w', encoding='utf-8') as f:
-            json.dump(losses, f)
-
-
-def child(job, rank):
-    """One rank, in a forked process; never returns."""
-    code = 1
-    log = os.open(os.path.join(job['tmp'], 'log%d' % rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    try:
-        import torch
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job['world']), LOCAL_SIZE=str(job['world']),
-                          MASTER_ADDR='127.0.0.1', MASTER_PORT='0')
-        torch.distributed.init_process_group('gloo', init_method='file://%s/store' % job['tmp'], rank=rank, world_size=job['world'])
-        rank_main(job, rank)
-        torch.distributed.barrier()
-        code = 0
-    except BaseException:
-        with open(os.path.join(job['tmp'], 'error%d' % rank), 'w', encoding='utf-8') as f:
-            f.write(traceback.format_exc())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        torch.save(losses, out)
 
 
 def deepspeed_run(name, world, first, end, load=None, save=None, stage=None):
     """Losses of the updates first..end-1."""
-    import ds_harness
-    with tempfile.TemporaryDirectory() as tmp:
-        job = {'name': name, 'world': world, 'first': first, 'end': end, 'load': load, 'save': save, 'stage': stage, 'tmp': tmp}
-        pids = {}
-        for rank in range(world):
-            sys.stdout.flush()
-            pid = os.fork()
-            if pid == 0:
-                child(job, rank)
-            pids[pid] = rank
-        failed, late = ds_harness.reap(pids, 120)
-        if failed or late:
-            error = os.path.join(tmp, 'error%d' % (failed or [0])[0])
-            raise RuntimeError('DeepSpeed: ' + (ds_harness.short(open(error, encoding='utf-8').read()) if os.path.exists(error)
-                                                else 'no end after 900 s'))
-        with open(os.path.join(tmp, 'result'), encoding='utf-8') as f:
-            return json.load(f)
+    job = {'name': name, 'first': first, 'end': end, 'load': load, 'save': save, 'stage': stage}
+    losses, error = ranks.run_ranks(world, lambda rank, out: rank_main(job, rank, out), 120)
+    if error:
+        raise RuntimeError('DeepSpeed: ' + error.splitlines()[-1])
+    return losses
 
 
 # ---- our programs ----
@@ -182,100 +144,63 @@ def zerotrain(a, name, world, end, load, save=None, stage=None):
             with open(os.path.join(tmp, file), 'w', encoding='utf-8') as f:
                 json.dump(value, f)
         save_file(batches(world), os.path.join(tmp, 'data.safetensors'))
-        metrics = os.path.join(tmp, 'metrics')
-        command = [os.path.join(a.bin, 'zerotrain'), '--deepspeed_config', os.path.join(tmp, 'config.json'), '--model',
-                   os.path.join(tmp, 'model.json'), '--data', os.path.join(tmp, 'data.safetensors'), '--no-shuffle', '--quiet',
-                   '--load', load, '--max-steps', str(end), '--metrics', metrics, '--threads', '1', '--param-groups',
-                   'decay' if RUNS[name][5] else 'single'] + (['--save', save] if save else [])
-        if world > 1:
-            command = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world)] + command
-        env = {**os.environ, 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=env, check=False)
-        if done.returncode:
-            raise RuntimeError('zerotrain: ' + (done.stderr or done.stdout).strip()[-400:])
-        with open(metrics, encoding='utf-8') as f:
-            rows = [json.loads(line) for line in f if line.strip()]
-        return [r['loss'] for r in rows if 'loss' in r]
-
-
-def reshard(a, src, dst, stage, world):
-    p = subprocess.run([os.path.join(a.bin, 'ckpt'), 'reshard', '-q', src, dst, '-w', str(world), '-s', str(stage)],
-                       capture_output=True, text=True, check=False, timeout=900)
-    if p.returncode:
-        raise RuntimeError('reshard: exit %d: %s' % (p.returncode, p.stderr.strip()))
+        options = ['--deepspeed_config', os.path.join(tmp, 'config.json'), '--model', os.path.join(tmp, 'model.json'),
+                   '--data', os.path.join(tmp, 'data.safetensors'), '--load', load, '--max-steps', str(end),
+                   '--param-groups', 'decay' if RUNS[name][5] else 'single'] + (['--save', save] if save else [])
+        return checks.zerotrain(os.path.join(a.bin, 'zerotrain'), options, world, os.path.join(tmp, 'metrics'))
 
 
 # ---- what is compared ----
 
-class Report:
-    def __init__(self, verbose):
-        self.verbose, self.passed, self.failed = verbose, 0, 0
-
-    def one(self, name, what, want, run):
-        """Run it and compare its losses; its failure is this one's alone."""
-        try:
-            got = run()
-            off = max(abs(x - y) for x, y in zip(got, want)) if len(got) == len(want) and got else float('inf')
-            bad = '' if off <= LIMIT[RUNS[name][2]] else 'losses off by %.2g: %s instead of %s' % (off, got, want)
-        except (RuntimeError, subprocess.TimeoutExpired) as e:
-            off, bad = 0, str(e)
-        self.passed += not bad
-        self.failed += bool(bad)
-        if bad:
-            print('FAIL %s, %s: %s' % (name, what, bad), flush=True)
-        elif self.verbose:
-            print('%s, %s: off by %.2g' % (name, what, off), flush=True)
-        return not bad
+def near(name, want, run):
+    """What is wrong with the losses that run() gives, and how near they came."""
+    got = run()
+    off = max(abs(x - y) for x, y in zip(got, want)) if len(got) == len(want) and got else float('inf')
+    bad = [] if off <= LIMIT[RUNS[name][2]] else ['losses off by %.2g: %s instead of %s' % (off, got, want)]
+    return bad, 'off by %.2g' % off
 
 
-def check(a, report, name, tmp):
-    stage, world = RUNS[name][:2]
+def check(a, tally, name, tmp):
+    world = RUNS[name][1]
     source, turned = os.path.join(tmp, 'source'), os.path.join(tmp, 'turned')
     try:
         deepspeed_run(name, world, 0, SAVED, save=source)
         want = deepspeed_run(name, world, SAVED, END, load=source)
     except RuntimeError as e:
-        report.one(name, 'the original', [0], lambda: (_ for _ in ()).throw(e))
+        tally.add(name + ', the original', [str(e)])
         return
-    if name not in ALONE and report.one(name, 'zerotrain', want[:TURN - SAVED], lambda: zerotrain(a, name, world, TURN, source, turned)):
-        report.one(name, 'DeepSpeed after zerotrain', want[TURN - SAVED:],
+    if name not in ALONE and tally.call(name + ', zerotrain', near, name, want[:TURN - SAVED],
+                                        lambda: zerotrain(a, name, world, TURN, source, turned)):
+        tally.call(name + ', DeepSpeed after zerotrain', near, name, want[TURN - SAVED:],
                    lambda: deepspeed_run(name, world, TURN, END, load=turned))
     for to_stage, to_world in TARGETS.get(name, ()):
         target, where = os.path.join(tmp, 'z%d_w%d' % (to_stage, to_world)), 'stage %d world %d' % (to_stage, to_world)
 
         def resharded(target=target, s=to_stage, w=to_world):
-            reshard(a, source, target, s, w)
+            problems = checks.reshard(a, source, target, w, s)
+            if problems:
+                raise RuntimeError(problems[0])
             return deepspeed_run(name, w, SAVED, END, load=target, stage=s)
-        if report.one(name, 'DeepSpeed after reshard to ' + where, want, resharded) and to_world == 1:
-            report.one(name, 'zerotrain after reshard to ' + where, want,
+        if tally.call('%s, DeepSpeed after reshard to %s' % (name, where), near, name, want, resharded) and to_world == 1:
+            tally.call('%s, zerotrain after reshard to %s' % (name, where), near, name, want,
                        lambda target=target, s=to_stage: zerotrain(a, name, 1, END, target, stage=s))
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument('--bin', default='build/bin')
-    p.add_argument('-v', '--verbose', action='store_true')
-    p.add_argument('only', nargs='*')
-    a = p.parse_intermixed_args()
+    a = checks.arguments()
     a.bin = os.path.abspath(a.bin)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     try:
-        import ds_harness
-        import transformers  # noqa: F401
-        from transformers import GPT2LMHeadModel  # noqa: F401
+        from transformers import GPT2LMHeadModel   # before any fork
+        assert GPT2LMHeadModel
+        ranks.prepare()
     except ImportError:
         print('interop muon: skipped (no torch, transformers and DeepSpeed)')
         return 0
-    ds_harness.prepare()
-    start, report = time.time(), Report(a.verbose)
+    tally = checks.Tally(a.verbose)
     for name in a.only or RUNS:
-        tmp = tempfile.mkdtemp(dir='/dev/shm' if os.access('/dev/shm', os.W_OK) else None)
-        try:
-            check(a, report, name, tmp)
-        finally:
-            shutil.rmtree(tmp, ignore_errors=True)
-    print('interop muon: %d passed, %d failed (%.0f s)' % (report.passed, report.failed, time.time() - start))
-    return 1 if report.failed or not report.passed else 0
+        with checks.scratch() as tmp:
+            check(a, tally, name, tmp)
+    return tally.end('interop muon')
 
 
 if __name__ == '__main__':

@@ -9,15 +9,15 @@ loss of its parameters alone: no batches are needed, and every rank has the same
 own world and stage; each resharded folder must then give the same masters, moments, steps, groups, scaler, counters and client
 state, bit for bit, and the losses of the next steps: in fp32 to 1e-6 (relative), in 16 bits to 1e-3.  Fixtures: every k_*.
 """
-import argparse
 import os
 import sys
 import tempfile
-import time
 
 os.environ['DS_ACCELERATOR'] = 'cpu'
 try:
+    import checks
     import ds_harness
+    import ranks
     import reshard_resume
 except ImportError:
     print('interop reshard any: skipped (no torch and DeepSpeed)')
@@ -120,7 +120,7 @@ def case(name, path, folder, e, world, stage, tag=None):
 def one(a, tmp, name, path, e, src, original, world, stage):
     """Problems of one case."""
     dst = tempfile.mkdtemp(prefix='%s_w%d_z%d_' % (name, world, stage), dir=tmp)
-    problems = reshard_resume.reshard(a, src, dst, world, stage, ('--keep-objects',))
+    problems = checks.reshard(a, src, dst, world, stage, ('--keep-objects',))
     if problems:
         return problems
     r = ds_harness.run_one(case(name, path, dst, e, world, stage))
@@ -132,16 +132,11 @@ def one(a, tmp, name, path, e, src, original, world, stage):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument('--bin', default='build/bin')
-    p.add_argument('-v', '--verbose', action='store_true')
-    p.add_argument('fixtures')
-    p.add_argument('only', nargs='*')
-    a = p.parse_intermixed_args()
-    start, passed, failed = time.time(), 0, 0
-    ds_harness.prepare()
+    a = checks.arguments('fixtures')
+    tally = checks.Tally(a.verbose)
+    ranks.prepare()
     names = a.only or sorted(n for n in os.listdir(a.fixtures) if n.startswith('k_'))
-    with tempfile.TemporaryDirectory(dir='/dev/shm' if os.access('/dev/shm', os.W_OK) else None) as tmp:
+    with checks.scratch() as tmp:
         for name in names:
             if name in SKIPPED:
                 print('%s: not tried: %s' % (name, SKIPPED[name]))
@@ -149,23 +144,12 @@ def main():
             path = os.path.join(a.fixtures, name)
             src, e = describe(name, path)
             original = ds_harness.run_one(case(name, path, src, e, e['world'], e['stage'], e['tag']))
+            if original.error:
+                tally.add(name, ['the original: ' + ds_harness.short(original.error)])
+                continue
             for world, stage in TARGETS:
-                try:
-                    problems = ['the original: ' + ds_harness.short(original.error)] if original.error else \
-                        one(a, tmp, name, path, e, src, original, world, stage)
-                except Exception as x:  # a failure of any kind is a failed check
-                    problems = ['%s: %s' % (type(x).__name__, x)]
-                passed += not problems
-                failed += bool(problems)
-                what = '%s to world %d stage %d' % (name, world, stage)
-                if problems:
-                    print('FAIL %s: %s' % (what, '; '.join(problems[:4])[:900]), flush=True)
-                elif a.verbose:
-                    print('%s: equal' % what, flush=True)
-                if original.error:
-                    break
-    print('interop reshard any: %d passed, %d failed (%.0f s)' % (passed, failed, time.time() - start))
-    return 1 if failed or not passed else 0
+                tally.call('%s to world %d stage %d' % (name, world, stage), one, a, tmp, name, path, e, src, original, world, stage)
+    return tally.end('interop reshard any')
 
 
 if __name__ == '__main__':

@@ -38,12 +38,13 @@ if [ -x "$venv/bin/python" ]; then
     if [ -d ../shared/golden ]; then
         "$venv/bin/python" tests/interop/engine.py --bin "$bin" || status=1
         # after it: what DeepSpeed compiles for its optimizers is there then
-        "$venv/bin/python" tests/interop/engine_resume.py --engine "$bin/zerotrain" ../shared/golden || status=1
+        "$venv/bin/python" tests/interop/engine_resume.py --bin "$bin" ../shared/golden || status=1
     fi
     fixtures=$([ -d ../shared/fixtures ] && echo ../shared/fixtures || echo tests/fixtures)
     "$venv/bin/python" tests/golden/reshard_roundtrip.py --bin "$bin" "$fixtures" || status=1
     if [ -d ../shared/fixtures ]; then
         "$venv/bin/python" tests/interop/reshard_resume.py --bin "$bin" ../shared/fixtures || status=1
+        "$venv/bin/python" tests/interop/reshard_upgrade.py --bin "$bin" ../shared/fixtures || status=1
         "$venv/bin/python" tests/interop/reshard_any.py --bin "$bin" ../shared/fixtures || status=1
         "$venv/bin/python" tests/interop/universal.py --bin "$bin" ../shared/fixtures || status=1
         DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/ds_swap.py "$(dirname "$bin")/golden_map" ../shared/fixtures || status=1

@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import ds_harness
+import ranks
 from ds_harness import Case, far, read_expected, short
 
 # fixture, then (world, stage) to resume at, and the release to write for where it is not the newest
@@ -175,7 +176,7 @@ def main():
     parser.add_argument('names', nargs='*')
     args = parser.parse_args()
     failed = done = 0
-    ds_harness.prepare()
+    ranks.prepare()
     ds_harness.gather = with_steps(ds_harness.gather)
     for name, at, *version in CASES:
         if args.names and name not in args.names:
