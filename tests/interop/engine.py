@@ -544,6 +544,7 @@ def main():
     p.add_argument('-v', '--verbose', action='store_true')
     p.add_argument('only', nargs='*', help='parts of names')
     a = p.parse_intermixed_args()
+    a.bin, a.golden, a.fixtures = (os.path.abspath(x) for x in (a.bin, a.golden, a.fixtures))   # ranks have folders of their own
     tally = checks.Tally(a.verbose)
     ranks.prepare(('ShareMemCommBuilder', 'FusedAdamBuilder'))   # the rest is compiled where a run wants it
     import transformers   # before any fork
