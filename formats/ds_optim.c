@@ -11,6 +11,7 @@
  *     optimizer_state_dict                   stage 3: {'state': {s: {...}}}
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/deepspeed.h"
@@ -236,6 +237,22 @@ static int dso_take(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_seq list, size_t g)
     return rc;
 }
 
+/* The count of a rank is not rank 0's; a negative one: it has none. */
+static int dso_steps_differ(ckpt_ds *ds, const ckpt_ds_shard *s, size_t group, double step)
+{
+    const ckpt_ds_group *g = &ds->group.at[group];
+    char own[32] = "none", first[32] = "none";
+
+    if (!(step < 0))
+        (void)snprintf(own, sizeof own, "%.0f", step);
+    if (g->has_step)
+        (void)snprintf(first, sizeof first, "%.0f", g->step);
+    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                           "%s: optimizer step of group %zu is %s on rank %" PRIu32
+                           " and %s on rank 0: the shards were saved at different steps",
+                           s->path, group, own, s->rank, first);
+}
+
 /* Step counts of all groups: rank 0's are noted, the others' must be equal. */
 static int dso_check_steps(ckpt_ds *ds, ckpt_ds_shard *s)
 {
@@ -251,12 +268,7 @@ static int dso_check_steps(ckpt_ds *ds, ckpt_ds_shard *s)
             group->has_step = has;
             group->step = step;
         } else if (rc == CKPT_OK && (has != group->has_step || (has && !(step == group->step)))) {
-            return ckpt_ds_problem(ds, CKPT_EMISMATCH,
-                                   "%s: optimizer step of group %zu is %.0f on rank %" PRIu32
-                                   " and %.0f on rank 0: the "
-                                   "shards were saved at different steps",
-                                   s->path, g, has ? step : -1.0, s->rank,
-                                   group->has_step ? group->step : -1.0);
+            return dso_steps_differ(ds, s, g, has ? step : -1);
         }
     }
     return rc;

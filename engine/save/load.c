@@ -352,17 +352,32 @@ static int ld_check_group(const ld_loader *l, const zt_group *g, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* No group has optimizer state, of whatever kind. */
+static bool ld_no_state(const ckpt_state *state)
+{
+    bool any = false;
+
+    for (size_t g = 0; g < state->group.n; g++)
+        any = any || ckpt_value_map(state->group.at[g].entry).n;
+    return !any;
+}
+
 /*
  * A checkpoint after its first update must have what this optimizer keeps: beginning again with
  * moments of zero is no resume.  A parameter may have nothing at all (experts that were never
- * used), but not all of a group, and none may have what another optimizer keeps.
+ * used), but not all of a group, and none may have what another optimizer keeps.  Where every
+ * step was skipped (overflow in fp16), the optimizer has not made its state yet.
  */
 static int ld_check_moments(const ld_loader *l, ckpt_err *err)
 {
-    int64_t steps = 0;
+    const ckpt_state *state = l->map->states.at[0];
+    int64_t steps = 0, skipped = 0;
     int rc = CKPT_OK;
 
-    (void)ckpt_value_as_int(ckpt_value_get(l->map->states.at[0]->model, "global_steps"), &steps);
+    (void)ckpt_value_as_int(ckpt_value_get(state->model, "global_steps"), &steps);
+    (void)ckpt_value_as_int(ckpt_value_get(state->model, "skipped_steps"), &skipped);
+    if (skipped >= steps && ld_no_state(state))
+        return CKPT_OK;
     for (uint32_t g = 0; rc == CKPT_OK && steps > 0 && g < l->zero->n_groups; g++)
         rc = ld_check_group(l, &l->zero->group[g], err);
     return rc;

@@ -33,10 +33,15 @@ Stage 3 of one rank, by CASE:
 Stage 1 of two ranks, by CASE:
        values        a number of each rank's own, a step of shape [1], a list
        autoep        experts spread by AutoEP, as the first releases that had it named them
+Stage 1 of two ranks, a GPT-2 after 4 steps; its config.json and tokens.safetensors go beside it, by CASE:
+       skipped       all of them overflowed, and the optimizer has made no state
+       skipped_half  the same, but the second rank's optimizer has
+       skipped_less  one of the steps was not skipped, and there is no state all the same
 Stage 0 of two tensor-parallel ranks, without a word on how they are joined:
        tp
 """
 import io
+import json
 import os
 import pickle
 import struct
@@ -235,6 +240,49 @@ def two_ranks(folder):
                   param_shapes=[OrderedDict([('emb.weight', (4, 2))])])
 
 
+GPT2 = {'architectures': ['GPT2LMHeadModel'], 'model_type': 'gpt2', 'vocab_size': 11, 'n_embd': 4, 'n_head': 2, 'n_layer': 1,
+        'n_positions': 8, 'activation_function': 'gelu_new', 'attn_pdrop': 0.0, 'embd_pdrop': 0.0, 'resid_pdrop': 0.0,
+        'tie_word_embeddings': True}
+
+
+def gpt2_shapes():
+    layer = [('ln_1', (4,)), ('attn.c_attn', (4, 12)), ('attn.c_proj', (4, 4)), ('ln_2', (4,)), ('mlp.c_fc', (4, 16)), ('mlp.c_proj', (16, 4))]
+    every = [('wte.weight', (11, 4)), ('wpe.weight', (8, 4))]
+    for name, shape in [('h.0.' + n, s) for n, s in layer] + [('ln_f', (4,))]:
+        every += [(name + '.weight', shape), (name + '.bias', shape[-1:])]
+    return OrderedDict(('transformer.' + n, s) for n, s in every)
+
+
+def skipped(case, folder):
+    shapes = gpt2_shapes()
+    module_tree, masters = OrderedDict(), []
+    for name, shape in shapes.items():
+        tensor = filled(shape, 0)
+        tensor.storage.values = [((7 * k + len(masters)) % 13 - 6) / 32 + (name.endswith('weight') and 'ln_' in name) for k in range(len(tensor.storage.values))]
+        module_tree[name] = tensor
+        masters += tensor.storage.values
+    module_tree['lm_head.weight'] = module_tree['transformer.wte.weight']
+    n = (len(masters) + 3) // 4 * 2
+    for rank in 0, 1:
+        flat = masters[rank * n:(rank + 1) * n]
+        state = {'step': scalar(1.0), 'exp_avg': filled((len(flat),), .1), 'exp_avg_sq': filled((len(flat),), .1)}
+        optim = {'zero_stage': 1, 'partition_count': [2], 'group_paddings': [rank * (2 * n - len(masters))], 'ds_version': '0.19.8',
+                 'single_partition_of_fp32_groups': [Tensor(flat, (len(flat),))],
+                 'base_optimizer_state': {'state': {0: state} if case == 'skipped_half' and rank else {},
+                                          'param_groups': [{'lr': 1e-3, 'betas': (0.9, 0.999), 'eps': 1e-8, 'weight_decay': 0.0, 'params': [0]}]}}
+        save({'optimizer_state_dict': optim, 'ds_config': {'train_batch_size': 8}, 'ds_version': '0.19.8'},
+             folder + '/zero_pp_rank_%d_mp_rank_00_optim_states.pt' % rank)
+    with open('config.json', 'w', encoding='ascii') as config:
+        json.dump(GPT2, config)
+    ids = struct.pack('<64q', *((5 * k * k + k) % 11 for k in range(64)))
+    entry = {'dtype': 'I64', 'shape': [16, 4]}
+    header = json.dumps({'input_ids': dict(entry, data_offsets=[0, 512]), 'labels': dict(entry, data_offsets=[512, 1024])}).encode()
+    with open('tokens.safetensors', 'wb') as tokens:
+        tokens.write(struct.pack('<Q', len(header)) + header + ids + ids)
+    return common(module_tree, 2, skipped_steps=3 if case == 'skipped_less' else 4, param_shapes=[shapes],
+                  shared_params={'lm_head.weight': 'transformer.wte.weight'})
+
+
 def main():
     run, case = sys.argv[1:]
     folder = run + '/global_step4'
@@ -244,6 +292,8 @@ def main():
         parted(case, folder)
     elif case == 'values':
         tree = two_ranks(folder)
+    elif case.startswith('skipped'):
+        tree = skipped(case, folder)
     else:
         tree = one_rank(case, folder) if case.startswith(('tied', 'copies', 'zenflow', 'autoep')) else stage0(case)
     if case == 'tp':
