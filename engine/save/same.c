@@ -54,21 +54,25 @@ static int sa_digest(int fd, uint64_t size, uint64_t few, ckpt_sha256 *sha, cons
     return rc;
 }
 
-static int sa_line(ckpt_bytes *lines, const char *name, int fd, uint64_t size, uint64_t whole,
-                   const char *path, ckpt_err *err)
+/* What of a file is digested: all of it if it has at most `whole` bytes. */
+static uint64_t sa_pieces(uint64_t size, uint64_t whole)
 {
     uint64_t pieces = whole / SA_PIECE > SA_PIECES ? SA_PIECES : whole / SA_PIECE;
+
+    if (size <= whole)
+        return UINT64_MAX;
+    return pieces < 2 ? 2 : pieces;
+}
+
+/* The digest as text, which is enough to compare. */
+static int sa_hex(int fd, uint64_t size, uint64_t few, char hex[65], const char *path, ckpt_err *err)
+{
     uint8_t digest[32];
-    char hex[65];
     ckpt_sha256 *sha = NULL;
     int rc = ckpt_sha256_new(&sha, err);
 
     if (rc == CKPT_OK)
-        rc = sa_digest(fd, size,
-                       size <= whole ? UINT64_MAX
-                       : pieces < 2  ? 2
-                                     : pieces,
-                       sha, path, err);
+        rc = sa_digest(fd, size, few, sha, path, err);
     if (rc == CKPT_OK)
         rc = ckpt_sha256_end(sha, digest, err);
     ckpt_sha256_free(sha);
@@ -76,9 +80,7 @@ static int sa_line(ckpt_bytes *lines, const char *name, int fd, uint64_t size, u
         return rc;
     ckpt_sha256_hex(digest, hex);
     hex[16] = 0;
-    return ckpt_bytes_printf(lines, "%s\t%" PRIu64 " bytes with digest %s\n", name, size, hex)
-               ? CKPT_OK
-               : ckpt_fail_memory(err);
+    return rc;
 }
 
 int zt_same_file(ckpt_bytes *lines, const char *name, const char *path, uint64_t whole,
@@ -86,6 +88,7 @@ int zt_same_file(ckpt_bytes *lines, const char *name, const char *path, uint64_t
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc;
     struct stat st;
+    char hex[65];
 
     if (fd < 0)
         return ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno, "%s", path);
@@ -94,8 +97,13 @@ int zt_same_file(ckpt_bytes *lines, const char *name, const char *path, uint64_t
     else if (!S_ISREG(st.st_mode))
         rc =
             ckpt_bytes_printf(lines, "%s\tno plain file\n", name) ? CKPT_OK : ckpt_fail_memory(err);
-    else
-        rc = sa_line(lines, name, fd, (uint64_t)st.st_size, whole, path, err);
+    else {
+        uint64_t size = (uint64_t)st.st_size;
+        rc = sa_hex(fd, size, sa_pieces(size, whole), hex, path, err);
+        if (rc == CKPT_OK && !ckpt_bytes_printf(lines, "%s\t%" PRIu64 " bytes with digest %s\n",
+                                                name, size, hex))
+            rc = ckpt_fail_memory(err);
+    }
     (void)close(fd);
     return rc;
 }
