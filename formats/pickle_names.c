@@ -371,6 +371,14 @@ ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why)
     return reason != NULL ? CKPT_NAME_UNSAFE : CKPT_NAME_OPAQUE;
 }
 
+bool ckpt_name_is_sharded(const ckpt_global *name)
+{
+    static const char place[] = "torch.distributed.";
+
+    return pn_same(name->name, "ShardedTensor") && name->module.n >= sizeof place - 1 &&
+           memcmp(name->module.at, place, sizeof place - 1) == 0;
+}
+
 bool ckpt_name_known(const ckpt_value *cls)
 {
     return cls != NULL && cls->kind == CKPT_V_GLOBAL &&

@@ -353,48 +353,42 @@ static int tn_add(tn_walk *w, const ckpt_tensor_value *v)
     return rc;
 }
 
-/* A class whose objects are one rank's part of a tensor; NULL: another. */
-static const char *tn_part_class(const ckpt_value *v)
+/* The class whose objects are one rank's part of a tensor. */
+static bool tn_part_class(const ckpt_value *v)
 {
-    static const char *const part[] = {"DTensor", "ShardedTensor"};
     static const char place[] = "torch.distributed.";
 
-    if (v == NULL || v->kind != CKPT_V_GLOBAL ||
-        strncmp(v->as.global.module.at, place, sizeof place - 1) != 0)
-        return NULL;
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
-        if (strcmp(v->as.global.name.at, part[i]) == 0)
-            return part[i];
-    }
-    return NULL;
+    return v != NULL && v->kind == CKPT_V_GLOBAL &&
+           strncmp(v->as.global.module.at, place, sizeof place - 1) == 0 &&
+           strcmp(v->as.global.name.at, "DTensor") == 0;
 }
 
 /*
- * The class of an object that is a part of a tensor, or is made by a function that is given one
- * (torch._tensor._rebuild_from_type_v2); NULL: it is none.
+ * An object of it, or one that is made by a function that is given the class
+ * (torch._tensor._rebuild_from_type_v2).
  */
-static const char *tn_part(const ckpt_value *v)
+static bool tn_part(const ckpt_value *v)
 {
     const ckpt_object *o = v->as.object;
     ckpt_seq args = ckpt_value_seq(o->args);
-    const char *name = tn_part_class(o->cls);
+    bool is = tn_part_class(o->cls);
 
-    for (uint64_t i = 0; name == NULL && i < args.n; i++)
-        name = tn_part_class(args.at[i]);
-    return name;
+    for (uint64_t i = 0; !is && i < args.n; i++)
+        is = tn_part_class(args.at[i]);
+    return is;
 }
 
 /* The tensors in it under names of their own would pass for the model: they are not listed. */
-static int tn_tell_part(tn_walk *w, const char *name)
+static int tn_tell_part(tn_walk *w)
 {
     if (w->n_parts++ > 0 && w->map->collect)
         return CKPT_OK;
     return ckpt_map_problem(w->map, CKPT_EUNSUPPORTED, w->err,
-                            "%s: %.*s is a %s of torch.distributed, and this file holds one "
+                            "%s: %.*s is a DTensor of torch.distributed, and this file holds one "
                             "rank's part of it: such files are not joined yet; save whole tensors "
                             "(full_tensor(), FULL_STATE_DICT) instead",
                             w->io->name, (int)(w->path.n > 200 ? 200 : w->path.n),
-                            w->path.n > 0 ? (const char *)w->path.at : "", name);
+                            w->path.n > 0 ? (const char *)w->path.at : "");
 }
 
 /* Meet a node whose path is ready: list it if it is a tensor, enter it if it is a container. */
@@ -413,8 +407,8 @@ static int tn_visit(tn_walk *w, ckpt_value *v, bool named)
     }
     if (v->mark != 0)
         return CKPT_OK;
-    if (v->kind == CKPT_V_OBJECT && tn_part(v) != NULL)
-        return tn_tell_part(w, tn_part(v));
+    if (v->kind == CKPT_V_OBJECT && tn_part(v))
+        return tn_tell_part(w);
     slot = ckpt_vec_push(&w->marked);
     if (slot == NULL)
         return ckpt_fail_memory(w->err);
