@@ -65,10 +65,8 @@ static ckpt_value *um_tensor(um_file *m, size_t at)
     return m->made[at];
 }
 
-/*
- * The value of entry i of the source's module; NULL: it has none here (a placeholder of stage 3 that
- * nothing says the values of), which is said.
- */
+/* The value of entry i of the source's module; NULL: a tensor of which nothing is known, that a
+ * reader could take for anything: it stays out, and that is said. */
 static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at)
 {
     const ckpt_dsw *w = &m->w->ds;
@@ -79,11 +77,11 @@ static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at
         *at = ckpt_dsw_second(w, module, i);
     if (*at != SIZE_MAX)
         return um_tensor(m, *at);
-    if (v->kind != CKPT_V_TENSOR || w->state->stage < 3 || m->parts)
+    if (v->kind != CKPT_V_TENSOR)
         return ckpt_tt_copy(&m->f.t, v);
     m->f.t.rc = ckpt_dsw_left_out(w, CKPT_WARNING,
-                                  "module.%.300s: it has no values here, and nothing says what it "
-                                  "is tied to",
+                                  "module.%.300s: it is neither listed, as a parameter or buffer, "
+                                  "nor another name of one that is",
                                   key->kind == CKPT_V_STR ? key->as.text.at : "?");
     return NULL;
 }

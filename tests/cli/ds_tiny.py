@@ -25,6 +25,7 @@ Stage 1 of one rank, out.weight tied to emb.weight, by CASE:
        tied_copy     a storage of its own with equal values
        tied_empty    the tied name holds nothing
        tied_values, tied_shape, tied_kind    the tied name contradicts its owner
+       unlisted      the module has a tensor more, and no list of its buffers
        copies        the module's emb.weight is not what its master says
        zenflow       the same in a run with ZenFlow
 Stage 3 of one rank, by CASE:
@@ -192,8 +193,8 @@ def stage0(case):
 
 
 def one_rank(case, folder):
-    owner = filled((4, 2), 1.5 if case.startswith('tied') else 1.25)
-    alias = {'copies': owner, 'zenflow': owner, 'autoep': owner,
+    owner = filled((4, 2), 1.5 if case.startswith(('tied', 'unlisted')) else 1.25)
+    alias = {'unlisted': filled((4, 2), 2.5), 'copies': owner, 'zenflow': owner, 'autoep': owner,
              'tied': owner, 'tied_copy': filled((4, 2), 1.5), 'tied_empty': Tensor([], (0,)),
              'tied_values': filled((4, 2), 2.5), 'tied_shape': filled((2, 4), 1.5),
              'tied_kind': Tensor([3] * 8, (4, 2))}[case]
@@ -206,8 +207,9 @@ def one_rank(case, folder):
         config['zero_optimization']['zenflow'] = {'topk_ratio': 0.2}
     save({'optimizer_state_dict': optim, 'ds_config': config, 'ds_version': '0.19.8'},
          folder + '/zero_pp_rank_0_mp_rank_00_optim_states.pt')
+    lists = {'buffer_names': None} if case == 'unlisted' else {'shared_params': {'out.weight': 'emb.weight'}}
     return common(OrderedDict([('emb.weight', owner), ('out.weight', alias)]), 1,
-                  param_shapes=[OrderedDict([('emb.weight', (4, 2))])], shared_params={'out.weight': 'emb.weight'},
+                  param_shapes=[OrderedDict([('emb.weight', (4, 2))])], **lists,
                   ds_config=config, **({'autoep_layers': [{'moe_layer_id': 0}]} if case == 'autoep' else {}))
 
 
@@ -295,7 +297,7 @@ def main():
     elif case.startswith('skipped'):
         tree = skipped(case, folder)
     else:
-        tree = one_rank(case, folder) if case.startswith(('tied', 'copies', 'zenflow', 'autoep')) else stage0(case)
+        tree = one_rank(case, folder) if case.startswith(('tied', 'unlisted', 'copies', 'zenflow', 'autoep')) else stage0(case)
     if case == 'tp':
         tree['mp_world_size'] = 2
         save(tree, folder + '/mp_rank_01_model_states.pt')
