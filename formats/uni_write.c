@@ -73,8 +73,22 @@ static int uw_form(ckpt_uni_write *w)
 /* What DeepSpeed makes of it in a run that is configured like the source. */
 static int uw_warn(ckpt_uni_write *w)
 {
-    if (!w->ds.state->round_robin)
-        return CKPT_OK;
+    const ckpt_state *state = w->ds.state;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; i < state->param.n; i++) {
+        if (state->param.at[i]->ndim > 0)
+            continue;
+        // load_hp_checkpoint_state of deepspeed/checkpoint/universal_checkpoint.py asks for chunks
+        rc = ckpt_map_note(w->ds.to, CKPT_WARNING, w->ds.err,
+                           "%.200s has no axes: stages 1 and 2 of DeepSpeed (0.19.8 too) fail to "
+                           "load universal checkpoints with such a parameter, stage 3 and ckpt "
+                           "reshard read them",
+                           state->param.at[i]->name);
+        break;
+    }
+    if (rc != CKPT_OK || !state->round_robin)
+        return rc;
     return ckpt_map_note(
         w->ds.to, CKPT_WARNING, w->ds.err,
         "the run had round_robin_gradients on; with it DeepSpeed (0.19.8 too) puts the "

@@ -16,6 +16,7 @@ Stage 0, by CASE:
        adafactor   factors in place of a moment, a number that differs
        hybrid      a state of one element, [1]
        amsgrad     a third moment, which a setting asks for
+       no_axes     a parameter of shape ()
        sgd         no state at all
        lbfgs       state that is a list; a state of a number that no group lists
        twins       two groups of the same shapes: which is which cannot be known
@@ -172,6 +173,8 @@ def common(module_tree, world, **more):
 
 def stage0(case):
     shapes = (('a.weight', (2, 2)), ('b.weight', (2, 2))) if case in ('twins', 'flat') else SHAPES
+    if case == 'no_axes':
+        shapes = SHAPES + (('gain', ()),)
     if case == 'empty':
         shapes = SHAPES[:1] + (('void', (0, 3)),) + SHAPES[1:]
     trained = [i for i in range(len(shapes)) if not (case == 'frozen' and i == 0)]
