@@ -217,8 +217,10 @@ static ckpt_set_name hfw_look_at(const char *file_name, bool adapters)
     bool is_adapter = n.family >= CKPT_HF_ADAPTER && n.family < CKPT_HF_ADAPTER + 2;
 
     // variants are asked for by name, and an adapter is no rival of its model
-    if (n.n_variant == 0 && n.role != CKPT_HF_OTHER && is_adapter == adapters)
-        out.what = n.role == CKPT_HF_SHARD ? CKPT_SET_PART : CKPT_SET_HEAD;
+    if (n.role != CKPT_HF_OTHER && is_adapter == adapters)
+        out.what = n.n_variant               ? CKPT_SET_NEAR
+                   : n.role == CKPT_HF_SHARD ? CKPT_SET_PART
+                                             : CKPT_SET_HEAD;
     return out;
 }
 

@@ -6,7 +6,6 @@
  */
 #include "tools/job.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +13,6 @@
 
 #include "tools/progress.h"
 #include "tools/report.h"
-
-/* A model folder, in which weights may lie under any of several names. */
-static bool job_model_folder(const ckpt_target *target)
-{
-    return ckpt_format_caps(target->format) & CKPT_TAKES_SIDE;
-}
 
 bool job_into_folder(const ckpt_target *target)
 {
@@ -78,53 +71,6 @@ static char *job_folder(const ckpt_target *target)
     if (!slash)
         return strdup(".");
     return strndup(target->path, slash == target->path ? 1 : (size_t)(slash - target->path));
-}
-
-/* Weight files and indexes, by the names that loaders look for. */
-static bool job_weights_name(const char *name)
-{
-    if (strncmp(name, "pytorch_model", 13) == 0)
-        return job_ends(name, ".bin") || job_ends(name, ".bin.index.json");
-    if (strncmp(name, "model", 5) == 0)
-        return job_ends(name, ".safetensors") || job_ends(name, ".safetensors.index.json");
-    return false;
-}
-
-/* A file of this name is among those of the target. */
-static bool job_wrote(const convert_job *j, const char *name)
-{
-    for (size_t i = 0; i < ckpt_map_n_files(j->to); i++) {
-        if (strcmp(ckpt_map_file_path(j->to, i), name) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Weight files of an earlier conversion that stay beside ours would be loaded with them or instead
- * of them. */
-static void job_warn_stale(const convert_job *j, const char *folder)
-{
-    DIR *dir = opendir(folder);
-    char first[256] = "", more[COUNT_ROOM];
-    struct dirent *e;
-    uint64_t n = 0;
-
-    while (dir && (e = readdir(dir))) {
-        if (!job_weights_name(e->d_name) || job_wrote(j, e->d_name))
-            continue;
-        // the first by name, so that the message does not depend on the folder's order
-        if (n++ == 0 || strcmp(e->d_name, first) < 0)
-            (void)snprintf(first, sizeof first, "%s", e->d_name);
-    }
-    if (dir)
-        (void)closedir(dir);
-    if (n == 1)
-        say_warning("%s/%s is from an earlier conversion and may be loaded instead: remove it",
-                    folder, first);
-    else if (n > 1)
-        say_warning("%s/%s and %s are from an earlier conversion and may be loaded instead: "
-                    "remove them",
-                    folder, first, count_text(more, n - 1, "more weight file"));
 }
 
 /* For ckpt_clean: sum up what it would remove. */
@@ -199,10 +145,6 @@ static void job_warn_values(const convert_job *j)
                     r->n_source_nan, r->n_source_inf);
     if (r->n_over)
         say_warning("%" PRIu64 " values were beyond the range of their new dtype", r->n_over);
-    if (r->n_unlike)
-        say_warning("%" PRIu64 " elements differ from their 16-bit copies, which this kind of run "
-                    "(ZenFlow) updates first: the masters were taken",
-                    r->n_unlike);
     if (r->n_records_no_crc && map_has_records(j->from))
         say_warning("%" PRIu64 " records carry no CRC-32: damage in them cannot be seen",
                     r->n_records_no_crc);
@@ -230,9 +172,6 @@ int job_run(convert_job *j, ckpt_err *err)
     }
     if (rc == CKPT_OK) {
         job_warn_values(j);
-        // beside a single file or a tag, other files are none of our business
-        if (job_model_folder(&j->target))
-            job_warn_stale(j, folder);
         if (!j->quiet)
             job_say_leftovers(folder);
     }

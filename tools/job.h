@@ -50,7 +50,7 @@ void job_say_findings(convert_job *j, bool notes);
  */
 void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict);
 
-/* Carry it out, then warn of what the run noticed and of weight files that were there before. */
+/* Carry it out, then warn of what the run noticed. */
 int job_run(convert_job *j, ckpt_err *err);
 void job_free(convert_job *j);
 

@@ -42,6 +42,7 @@ typedef struct run_state {
     size_t n_groups;
     uint64_t *extra; /* per worker: bytes read to complete records */
     uint64_t n_checked;
+    size_t n_said; /* findings of the target that the caller had before the run */
 } run_state;
 
 unsigned ckpt_run_jobs(unsigned jobs)
@@ -174,6 +175,25 @@ static int run_make_workers(run_state *r, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Weight files of an earlier conversion that stay beside ours would be loaded with them or instead.
+ */
+static int run_note_stays(run_state *r, const char *folder, ckpt_err *err)
+{
+    const ckpt_set_stays *s = ckpt_sink_stays(r->work.sink);
+
+    if (s->n == 0)
+        return CKPT_OK;
+    if (s->n == 1)
+        return ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,
+                             "%s/%s is from an earlier conversion and may be loaded instead: "
+                             "remove it",
+                             folder, s->first);
+    return ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,
+                         "%s/%s and %zu more weight file%s are from an earlier conversion and may "
+                         "be loaded instead: remove them",
+                         folder, s->first, s->n - 1, s->n == 2 ? "" : "s");
+}
+
 /* Outputs are created before anything is read: a full disk or an existing file is told at once. */
 static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 {
@@ -194,7 +214,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
         rc = ckpt_map_note(p->to, CKPT_INFO, err,
                            "removed what a killed run had left here: %" PRIu64 " bytes",
                            ckpt_sink_dropped(r->work.sink));
-    return rc;
+    return rc == CKPT_OK ? run_note_stays(r, folder, err) : rc;
 }
 
 /* Everything up to the first byte of payload. */
@@ -202,7 +222,10 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
     uint64_t block = ckpt_run_block(r->opts->memory, r->opts->jobs);
-    int rc = run_count_workers(r, err);
+    int rc;
+
+    r->n_said = p->to->findings.n;
+    rc = run_count_workers(r, err);
 
     r->work.helper = block / 2 < RUN_HELPER ? block / 2 : RUN_HELPER;
     r->work.keep = r->hooks->read != NULL;
@@ -350,6 +373,33 @@ static int run_note_tally(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *
     return rc;
 }
 
+/* Copies that may differ: ZenFlow's. */
+static int run_note_unlike(run_state *r, ckpt_err *err)
+{
+    uint64_t n = 0;
+
+    for (unsigned i = 0; i < r->n_workers; i++)
+        n += r->worker[i].n_unlike;
+    return n == 0 ? CKPT_OK
+                  : ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,
+                                  "%" PRIu64 " elements differ from their 16-bit copies, which "
+                                  "this kind of run (ZenFlow) updates first: the masters were "
+                                  "taken",
+                                  n);
+}
+
+/* The caller wants no output that there is a warning about, whoever has found it. */
+static int run_refuse_doubt(const run_state *r, ckpt_err *err)
+{
+    const ckpt_findings *f = &r->work.plan->to->findings;
+
+    for (size_t i = r->n_said; r->opts->no_doubt && i < f->n; i++) {
+        if (f->at[i].severity == CKPT_WARNING)
+            return ckpt_fail(err, CKPT_EDOUBT, "%.400s: nothing was written", f->at[i].text);
+    }
+    return CKPT_OK;
+}
+
 /* Name the tensors, then refuse what the caller does not want written. */
 static int run_note_values(run_state *r, ckpt_err *err)
 {
@@ -364,7 +414,8 @@ static int run_note_values(run_state *r, ckpt_err *err)
         rc = run_note_tally(to, to->tensors.at[i], n, err);
         first = first == NULL && n->lost.n_over > 0 ? to->tensors.at[i] : first;
         n_over += n->lost.n_over;
-        n_doubt += n->n_nan + n->n_inf;
+        n_doubt +=
+            n->n_nan + n->n_inf > 0 ? n->n_nan + n->n_inf : n->n_source_nan + n->n_source_inf;
     }
     if (rc == CKPT_OK && n_over > 0 && (r->opts->no_overflow || r->opts->no_doubt))
         return ckpt_fail(err, CKPT_EDOUBT,
@@ -375,7 +426,7 @@ static int run_note_values(run_state *r, ckpt_err *err)
     if (rc == CKPT_OK && n_doubt > 0 && r->opts->no_doubt)
         return ckpt_fail(err, CKPT_EDOUBT,
                          "%" PRIu64 " values are NaN or infinite: nothing was written", n_doubt);
-    return rc;
+    return rc == CKPT_OK && r->work.sink != NULL ? run_note_unlike(r, err) : rc;
 }
 
 /* What was written, looked at while nobody else can see it. */
@@ -415,6 +466,8 @@ static int run_all(run_state *r, ckpt_err *err)
         rc = ckpt_io_pool_check(r->work.feed.pool, err);
     if (rc == CKPT_OK)
         rc = run_check(r, err);
+    if (rc == CKPT_OK && r->work.sink != NULL)
+        rc = run_refuse_doubt(r, err);
     // The last moment at which the caller may still say no.
     if (rc == CKPT_OK)
         rc = ckpt_progress_end(r->work.progress, err);
@@ -503,6 +556,9 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
         return ckpt_fail_memory(err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t0);
     rc = run_prepare(&r, folder, err);
+    // what is doubtful already need not be read
+    if (rc == CKPT_OK)
+        rc = run_refuse_doubt(&r, err);
     if (rc == CKPT_OK)
         rc = run_all(&r, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);

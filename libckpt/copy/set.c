@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -87,7 +88,7 @@ static int set_order(const void *pa, const void *pb)
     const set_old *a = pa, *b = pb;
 
     if (a->is.what != b->is.what)
-        return a->is.what == CKPT_SET_HEAD ? -1 : 1;
+        return a->is.what < b->is.what ? -1 : 1;
     if (a->is.order != b->is.order)
         return a->is.order < b->is.order ? -1 : 1;
     return strcmp(a->name, b->name);
@@ -209,7 +210,7 @@ static bool set_kind_shadows(const set_work *w, uint32_t kind, const set_old **i
     for (size_t i = 0; i < w->old.n; i++) {
         const set_old *o = &w->old.at[i];
 
-        if (o->is.kind != kind)
+        if (o->is.kind != kind || o->is.what == CKPT_SET_NEAR)
             continue;
         shadows = shadows || (o->is.what == CKPT_SET_HEAD && o->is.order < w->head_is.order);
         if (o->input)
@@ -228,7 +229,7 @@ static int set_decide(set_work *w, set_old *o)
     const set_old *input = NULL;
     bool shadows = set_kind_shadows(w, o->is.kind, &input);
 
-    if (o->ours || (!same && (!shadows || w->to->set->keep_others)))
+    if (o->ours || o->is.what == CKPT_SET_NEAR || (!same && (!shadows || w->to->set->keep_others)))
         return CKPT_OK;
     if (shadows && input != NULL)
         return ckpt_fail(w->err, CKPT_EUSAGE,
@@ -248,7 +249,7 @@ static int set_decide(set_work *w, set_old *o)
 static int set_check_sides(const set_work *w)
 {
     for (size_t i = 0; set_sides_change(w) && i < w->old.n; i++) {
-        if (w->old.at[i].input)
+        if (w->old.at[i].input && w->old.at[i].is.what != CKPT_SET_NEAR)
             return ckpt_fail(w->err, CKPT_EUSAGE,
                              "%s/%s: is read, and files beside it would change; choose another "
                              "output",
@@ -293,11 +294,20 @@ static set_work set_begin(const ckpt_set_job *job, ckpt_err *err)
                       .err = err};
 }
 
-int ckpt_set_check(const ckpt_set_job *job, ckpt_err *err)
+int ckpt_set_check(const ckpt_set_job *job, ckpt_set_stays *stays, ckpt_err *err)
 {
     set_work w = set_begin(job, err);
     int rc = set_open(&w);
 
+    *stays = (ckpt_set_stays){0};
+    for (size_t i = 0; rc == CKPT_OK && i < w.old.n; i++) {
+        const set_old *o = &w.old.at[i];
+
+        if (o->ours || o->goes)
+            continue;
+        if (stays->n++ == 0 || strcmp(o->name, stays->first) < 0)
+            (void)snprintf(stays->first, sizeof stays->first, "%s", o->name);
+    }
     set_close(&w);
     return rc;
 }

@@ -25,13 +25,20 @@ typedef struct ckpt_set_job {
     bool no_fsync;
 } ckpt_set_job;
 
+/* Files that readers of such sets look for, and that stay beside the new one: may be loaded
+ * instead. */
+typedef struct ckpt_set_stays {
+    size_t n;
+    char first[256]; /* by name; empty: none */
+} ckpt_set_stays;
+
 /*
  * Look at the folder that a target map's set is to go into.
  *
  * Errors   CKPT_EUSAGE: a file exists, or readers would prefer another set that is there, and force
  *          is off; something that is read, or a folder, stands in the way; CKPT_EIO, CKPT_ELIMIT
  */
-int ckpt_set_check(const ckpt_set_job *job, ckpt_err *err);
+int ckpt_set_check(const ckpt_set_job *job, ckpt_set_stays *stays, ckpt_err *err);
 
 /*
  * Give the files in aside/new their names.

@@ -485,6 +485,13 @@ bool ckpt_sink_kept(const ckpt_sink *s, uint32_t i)
     return s != NULL && i < s->n && s->kept[i].kept;
 }
 
+const ckpt_set_stays *ckpt_sink_stays(const ckpt_sink *s)
+{
+    static const ckpt_set_stays none;
+
+    return s != NULL && s->stage != NULL ? ckpt_stage_stays(s->stage) : &none;
+}
+
 size_t ckpt_sink_gone(const ckpt_sink *s)
 {
     return s != NULL && s->stage != NULL ? ckpt_stage_gone(s->stage) : 0;

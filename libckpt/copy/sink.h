@@ -15,6 +15,7 @@
 
 #include "libckpt/copy/crew.h"
 #include "libckpt/copy/journal.h"
+#include "libckpt/copy/set.h"
 
 typedef struct ckpt_sink ckpt_sink;
 
@@ -37,6 +38,9 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target, 
 /* True if file i is there already, as an interrupted run has written it.  A NULL sink keeps nothing. */
 bool ckpt_sink_kept(const ckpt_sink *sink, uint32_t i);
 size_t ckpt_sink_n_kept(const ckpt_sink *sink);
+
+/* What a set leaves beside it. */
+const ckpt_set_stays *ckpt_sink_stays(const ckpt_sink *sink);
 
 /* Files of an old set that were removed with it, after commit. */
 size_t ckpt_sink_gone(const ckpt_sink *sink);

@@ -32,6 +32,7 @@ struct ckpt_stage {
     char *where;        /* its path, for messages */
     char *final;        /* the path of what is written, for messages */
     uint64_t n_dropped; /* bytes of an earlier run that were of no use */
+    ckpt_set_stays stays;
     size_t n_gone;      /* files of an old set that the new one does not have */
     int fd;             /* of the staging folder */
     int data;           /* of the folder that the files are in */
@@ -295,7 +296,7 @@ static int stage_check_folder(ckpt_stage *s, ckpt_err *err)
     if (s->to->set != NULL) {
         const ckpt_set_job job = stage_set_job(s);
 
-        return ckpt_set_check(&job, err);
+        return ckpt_set_check(&job, &s->stays, err);
     }
     s->folder.replace = stage_look(s->dir->fd, s->folder.to, &st);
     if (!s->folder.replace)
@@ -441,6 +442,11 @@ char *ckpt_stage_path(const ckpt_stage *s)
     if (path != NULL)
         (void)snprintf(path, n, "%s/%s", above, below);
     return path;
+}
+
+const ckpt_set_stays *ckpt_stage_stays(const ckpt_stage *s)
+{
+    return &s->stays;
 }
 
 size_t ckpt_stage_gone(const ckpt_stage *s)

@@ -26,6 +26,7 @@
 
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/journal.h"
+#include "libckpt/copy/set.h"
 
 typedef struct ckpt_stage ckpt_stage;
 
@@ -51,6 +52,9 @@ int ckpt_stage_fd(const ckpt_stage *s);
 
 /* The path of that folder, from ckpt_stage_begin on; the caller frees it (ckpt_free).  NULL: out of memory. */
 char *ckpt_stage_path(const ckpt_stage *s);
+
+/* What a set leaves beside it; from open on. */
+const ckpt_set_stays *ckpt_stage_stays(const ckpt_stage *s);
 
 /* Files of an old set that were removed because the new one has none of their names; after commit.
  */

@@ -122,7 +122,8 @@ typedef struct ckpt_claim {
 typedef enum ckpt_set_what {
     CKPT_SET_OTHER, /* nothing that they choose by */
     CKPT_SET_HEAD,  /* they take the first head that is there */
-    CKPT_SET_PART   /* a head leads to it: a shard */
+    CKPT_SET_PART,  /* a head leads to it: a shard */
+    CKPT_SET_NEAR   /* a variant of such, which they take when asked for by name */
 } ckpt_set_what;
 
 typedef struct ckpt_set_name {
