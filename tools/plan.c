@@ -265,6 +265,18 @@ static void plan_training_json(json_out *j, const ckpt_map *to)
     plan_values_json(j, "left_out", to, JOB_LEFT_OUT);
 }
 
+/* What only the run itself can check. */
+static void plan_unchecked_json(json_out *j, const ckpt_map *to)
+{
+    json_open_flat(j, "not_checked", '[');
+    json_text(j, NULL, "values");
+    json_text(j, NULL, "checksums");
+    json_text(j, NULL, "existing outputs");
+    if (ckpt_map_folder(to))
+        json_text(j, NULL, "read-back");
+    json_close(j, ']');
+}
+
 /* The plan as one document. */
 static void plan_json(const convert_job *job, uint64_t n_read, uint64_t n_write)
 {
@@ -276,6 +288,7 @@ static void plan_json(const convert_job *job, uint64_t n_read, uint64_t n_write)
     json_text(&j, "target", job->target.path);
     json_text(&j, "format", job->target.format);
     json_bool(&j, "dry_run", true);
+    plan_unchecked_json(&j, job->to);
     json_uint(&j, "tensors", ckpt_map_count(job->to));
     json_uint(&j, "bytes_to_read", n_read);
     json_uint(&j, "bytes_to_write", n_write);
@@ -333,6 +346,8 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
     out_printf("%s, read %s, write %s, with %s of buffers; nothing was written\n",
                count_text(n, ckpt_map_n_files(job->to), "file"), human_bytes(a, n_read),
                human_bytes(b, n_write), human_bytes(c, job->run.memory));
+    out_printf("not checked without a run: values, checksums, existing outputs%s\n",
+               ckpt_map_folder(job->to) ? ", reading back what is written" : "");
 }
 
 void plan_show(convert_job *job, const cli_args *a)
