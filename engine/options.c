@@ -9,8 +9,8 @@
 
 #include "engine/engine.h"
 
-/* OP_SIZE: a whole number from 0. */
-typedef enum op_kind { OP_TEXT, OP_INT, OP_SIZE, OP_REAL, OP_FLAG, OP_FILE } op_kind;
+/* OP_SIZE: a whole number from 0.  OP_OUT: files that get their names when they are complete. */
+typedef enum op_kind { OP_TEXT, OP_OUT, OP_INT, OP_SIZE, OP_REAL, OP_FLAG, OP_FILE } op_kind;
 
 typedef struct op_row {
     const char *name;
@@ -26,8 +26,7 @@ typedef struct op_row {
 static const op_row op_table[] = {
     {"deepspeed_config", OP_TEXT, OP(config), -1, "FILE",
      "ds_config.json (HJSON, or base64 of it)"},
-    {"strict-config", OP_FLAG, OP(strict_config), -1, NULL,
-     "keys that are not known are errors"},
+    {"strict-config", OP_FLAG, OP(strict_config), -1, NULL, "keys that are not known are errors"},
     {"model", OP_TEXT, OP(model), -1, "PATH", "config.json of a model, or its folder"},
     {"init", OP_TEXT, OP(init), -1, "PATH",
      "first weights: any checkpoint (default: drawn by --seed)"},
@@ -37,8 +36,9 @@ static const op_row op_table[] = {
     {"max-steps", OP_SIZE, OP(max_steps), -1, "N",
      "updates of the whole run, resumed ones included"},
     {"epochs", OP_SIZE, OP(epochs), -1, "N", "passes over the data (1); --max-steps wins"},
-    {"metrics", OP_TEXT, OP(metrics), -1, "FILE", "a JSON line for each update"},
-    {"save", OP_TEXT, OP(save), -1, "DIR", "write checkpoints there, at the end and when stopped"},
+    {"metrics", OP_TEXT, OP(metrics), -1, "FILE",
+     "a JSON line for each update (-: on standard output)"},
+    {"save", OP_OUT, OP(save), -1, "DIR", "write checkpoints there, at the end and when stopped"},
     {"save-every", OP_SIZE, OP(save_every), -1, "N", "and after every N updates"},
     {"keep", OP_SIZE, OP(keep), -1, "K", "keep the newest K checkpoints only"},
     {"async-save", OP_FLAG, OP(async_save), -1, NULL, "go on while a checkpoint is written"},
@@ -49,9 +49,9 @@ static const op_row op_table[] = {
     {"module-only", OP_FLAG, OP(module_only), -1, NULL, "load weights alone"},
     {"not-strict", OP_FLAG, OP(not_strict), -1, NULL,
      "pass over parameters that are not on both sides"},
-    {"save-weights", OP_TEXT, OP(save_weights), -1, "FILE",
+    {"save-weights", OP_OUT, OP(save_weights), -1, "FILE",
      "fp32 weights at the end, as safetensors"},
-    {"save-model", OP_TEXT, OP(save_model), -1, "DIR",
+    {"save-model", OP_OUT, OP(save_model), -1, "DIR",
      "a Hugging Face folder (with LoRA a PEFT folder)"},
     {"param-groups", OP_TEXT, OP(groups), -1, "KIND",
      "single, or decay: biases and norms without decay"},
@@ -169,6 +169,14 @@ static int op_set(zt_options *o, ckpt_arena *arena, const op_row *row, const cha
     if (row->given >= 0)
         o->args.given[row->given] = true;
     switch (row->kind) {
+    case OP_OUT:
+        if (strcmp(text, "-") == 0)
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "--%s -: it is written to files, not to standard output (./- is a "
+                             "file or folder of that name)",
+                             row->name);
+        *(const char **)at = text;
+        return CKPT_OK;
     case OP_TEXT:
         *(const char **)at = text;
         return CKPT_OK;
@@ -301,6 +309,7 @@ static bool op_line(const zt_options *o, const op_row *row, ckpt_bytes *to)
     const void *at = (const char *)o + row->at;
 
     switch (row->kind) {
+    case OP_OUT:
     case OP_TEXT: {
         const char *text = *(const char *const *)at;
         return ckpt_bytes_printf(to, "--%s\t%s\n", row->name, text ? text : "not given");

@@ -25,7 +25,8 @@ int zt_report_open(zt_engine *e, ckpt_err *err)
     if (e->comm->rank == 0 && e->opts->metrics) {
         // A resumed run, or one that evaluates, goes on in the file of the first.
         bool more = e->loaded.global_steps > 0 || e->opts->evaluate;
-        e->metrics = fopen(e->opts->metrics, more ? "a" : "w");
+        e->metrics =
+            strcmp(e->opts->metrics, "-") == 0 ? stdout : fopen(e->opts->metrics, more ? "a" : "w");
         if (!e->metrics)
             rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
     }
@@ -124,7 +125,8 @@ int zt_report_score(zt_engine *e, const zt_score *s, ckpt_err *err)
     if (e->comm->rank != 0)
         return CKPT_OK;
     if (!e->opts->quiet || e->opts->evaluate) {
-        FILE *out = e->opts->evaluate ? stdout : stderr;
+        // lines of JSON are not mixed with text
+        FILE *out = e->opts->evaluate && e->metrics != stdout ? stdout : stderr;
         fputs("evaluated ", out);
         if (e->opts->evaluate && e->opts->load) // weights alone: the step is not theirs
             rp_loaded(e, out);
@@ -218,7 +220,7 @@ int zt_report_close(zt_engine *e, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    if (e->metrics && fclose(e->metrics) != 0)
+    if (e->metrics && (e->metrics == stdout ? fflush(stdout) : fclose(e->metrics)) != 0)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
     e->metrics = NULL;
     return rc;

@@ -45,6 +45,10 @@ static int uni_split(const char *path, char **folder, char **name, ckpt_err *err
     *folder = at == 0 ? strdup(".") : strndup(path, at > 1 ? at - 1 : 1);
     if (!*name || !*folder)
         return fail(err, CKPT_ELIMIT, "out of memory");
+    if (strcmp(path, "-") == 0)
+        return fail(err, CKPT_EUSAGE,
+                    "--output_folder -: it is a folder, nothing is written to standard output "
+                    "(./- is one of that name)");
     if (**name == '\0' || strcmp(*name, ".") == 0 || strcmp(*name, "..") == 0)
         return fail(err, CKPT_EUSAGE, "--output_folder: '%s' does not name a folder to make", path);
     return CKPT_OK;
