@@ -192,7 +192,7 @@ typedef struct ckpt_ds {
  * Report an inconsistency: fails with the code, or, when collecting, notes it, marks the layout
  * unsure and gives CKPT_OK.
  */
-int ckpt_ds_problem(ckpt_ds *ds, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
+int ckpt_ds_problem(ckpt_ds *ds, int code, const char *fmt, ...) CKPT_PRINTF(3, 4); // ds_problem.c
 
 /* The flat tensor of a rank in a column. */
 static inline size_t ckpt_ds_slot(const ckpt_ds *ds, const ckpt_ds_group *g, uint32_t interval,
@@ -203,7 +203,7 @@ static inline size_t ckpt_ds_slot(const ckpt_ds *ds, const ckpt_ds_group *g, uin
     return g->part + (size_t)interval * ds->world + rank;
 }
 
-/* ---- deepspeed.c ---- */
+/* ---- ds_slice.c ---- */
 
 /*
  * Read the files of ds->dir, one model-parallel rank's, into ds->map: tensors, facts, values, state.
@@ -276,12 +276,20 @@ const ckpt_value *ckpt_ds_version(const ckpt_ds_shard *s);
 /* True if the version is at least a.b.c. */
 bool ckpt_ds_version_at_least(const ckpt_value *version, int a, int b, int c);
 
-/* ---- ds_params.c ---- */
+/* ---- ds_index.c ---- */
 
 /* Sort a dict's str keys; find one: NULL when it is not there. */
 int ckpt_ds_index_new(ckpt_ds_index *out, ckpt_dict dict, ckpt_err *err);
 void ckpt_ds_index_free(ckpt_ds_index *ix);
 const ckpt_pair *ckpt_ds_index_find(const ckpt_ds_index *ix, const char *name, uint64_t n);
+
+/*
+ * Give the model file another module: the entries of `more` behind those that it has (keep), or in
+ * their place.  No name may be there twice.
+ */
+int ckpt_ds_module_set(ckpt_ds *ds, const ckpt_ds_pairs *more, bool keep);
+
+/* ---- ds_params.c ---- */
 
 /* Append the entries of a dict name -> shape. */
 int ckpt_ds_params_add(ckpt_ds *ds, ckpt_ds_params *out, const ckpt_value *dict, uint32_t group,
@@ -304,21 +312,26 @@ int ckpt_ds_same_slices(ckpt_ds *ds, const ckpt_map *first, const ckpt_map *own,
 /* param_shapes and frozen_param_shapes of another rank equal rank 0's. */
 int ckpt_ds_params_check(ckpt_ds *ds, const ckpt_ds_shard *s);
 
-/* ---- ds_optim.c ---- */
-
-/* Find the groups and make the columns, from rank 0's file. */
-int ckpt_ds_optim_begin(ckpt_ds *ds);
+/* ---- ds_optim_dict.c ---- */
 
 /* What an optimizer_state_dict keeps: the state dict of the optimizer that the wrapper drives; of a
- * flat group (of its first interval), of a parameter group (its entry of param_groups); NULL:
- * nothing. */
+ * flat group and interval its state; of a parameter group its entry of param_groups; NULL: nothing. */
 const ckpt_value *ckpt_ds_optim_base(const ckpt_ds *ds, const ckpt_value *optim);
-ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group);
+ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
+                                uint32_t interval);
 ckpt_value *ckpt_ds_optim_entry(const ckpt_ds *ds, const ckpt_value *optim, size_t group);
+
+/* What a rank's list of groups holds for a group and interval; NULL beyond its end. */
+ckpt_value *ckpt_ds_optim_flat(const ckpt_ds *ds, ckpt_seq list, size_t group, uint32_t interval);
 
 /* The step count of a flat group, wherever the release keeps it; *own: in the group's own state. */
 const ckpt_value *ckpt_ds_optim_step(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
                                      bool *own);
+
+/* ---- ds_optim.c ---- */
+
+/* Find the groups and make the columns, from rank 0's file. */
+int ckpt_ds_optim_begin(ckpt_ds *ds);
 
 /* Take in one rank's file: its flat tensors, and everything that must be as in rank 0's. */
 int ckpt_ds_optim_read(ckpt_ds *ds, ckpt_ds_shard *s);
@@ -406,12 +419,6 @@ int ckpt_ds_module_add(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_text *name,
 
 /* The 16-bit copy of a parameter as its twin. */
 int ckpt_ds_module_twin(ckpt_ds *ds, ckpt_tensor *t);
-
-/*
- * Give the model file another module: the entries of `more` behind those that it has (keep), or in
- * their place.  No name may be there twice.
- */
-int ckpt_ds_module_set(ckpt_ds *ds, const ckpt_ds_pairs *more, bool keep);
 
 /* ---- ds_pipe.c: pipeline stages ---- */
 

@@ -41,21 +41,6 @@ static bool dsu_empty(const ckpt_tensor_value *t)
     return false;
 }
 
-bool ckpt_dsu_same_shape(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
-{
-    return a->ndim == b->ndim &&
-           (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
-}
-
-uint64_t ckpt_dsu_elems(const ckpt_tensor_value *t)
-{
-    uint64_t n = 1;
-
-    for (uint32_t i = 0; i < t->ndim; i++)
-        n *= t->shape[i];
-    return n;
-}
-
 /* Tied names are views of the same elements. */
 static int dsu_ties(ckpt_dsu *u)
 {
@@ -205,11 +190,6 @@ static int dsu_add_ties(ckpt_dsu *u)
 }
 
 /* ---- all ---- */
-
-bool ckpt_dsu_is_trained(const ckpt_dsu *u, const ckpt_dsu_entry *e)
-{
-    return e->group != CKPT_DSU_NONE && &u->entry.at[e->owner] == e;
-}
 
 /* Entries by group, and the weights of the map. */
 static int dsu_weights(ckpt_dsu *u)

@@ -52,7 +52,7 @@ typedef struct ckpt_dsu {
     size_t doubt; /* entries whose place is not certain */
 } ckpt_dsu;
 
-/* ---- ds_full.c ---- */
+/* ---- ds_full_entry.c ---- */
 
 /* Equal in every axis. */
 bool ckpt_dsu_same_shape(const ckpt_tensor_value *a, const ckpt_tensor_value *b);
@@ -63,8 +63,6 @@ uint64_t ckpt_dsu_elems(const ckpt_tensor_value *t);
 /* Is it a parameter of a known group? */
 bool ckpt_dsu_is_trained(const ckpt_dsu *u, const ckpt_dsu_entry *e);
 
-/* ---- ds_full_name.c ---- */
-
 /* What holds 'state' and 'param_groups', in the model file or in a copy of its tree. */
 const ckpt_value *ckpt_dsu_base(const ckpt_value *optimizer);
 
@@ -73,6 +71,8 @@ int ckpt_dsu_index(ckpt_dsu *u);
 
 /* Index in `states` of the state of a slot of a group; SIZE_MAX: it has none. */
 size_t ckpt_dsu_state_at(ckpt_dsu *u, size_t group, uint64_t slot);
+
+/* ---- ds_full_name.c ---- */
 
 /* Find the group and slot of every entry; what is not certain is left without, and counted. */
 int ckpt_dsu_name(ckpt_dsu *u);

@@ -17,57 +17,6 @@
 /* Groups of the optimizer: far above any real run. */
 #define DSN_MAX_GROUPS 4096
 
-const ckpt_value *ckpt_dsu_base(const ckpt_value *optimizer)
-{
-    const ckpt_value *inner = ckpt_value_get(optimizer, "optimizer_state_dict");
-
-    return inner ? inner : optimizer;
-}
-
-/* ---- states by number ---- */
-
-static int dsn_by_number(const void *a, const void *b)
-{
-    const ckpt_dsu_number *x = a, *y = b;
-
-    return x->number == y->number ? 0 : x->number < y->number ? -1 : 1;
-}
-
-int ckpt_dsu_index(ckpt_dsu *u)
-{
-    const ckpt_value *base = ckpt_dsu_base(u->optimizer);
-
-    u->param_groups = ckpt_value_seq(ckpt_value_get(base, "param_groups"));
-    u->states = ckpt_value_map(ckpt_value_get(base, "state"));
-    for (uint64_t i = 0; i < u->states.n; i++) {
-        const ckpt_value *key = u->states.at[i].key;
-        ckpt_dsu_number *slot = key->kind == CKPT_V_INT ? ckpt_vec_push(&u->number) : NULL;
-        if (key->kind == CKPT_V_INT && !slot)
-            return ckpt_fail_memory(u->ds->err);
-        if (slot)
-            *slot = (ckpt_dsu_number){.number = key->as.i, .at = (size_t)i};
-    }
-    if (u->number.n)
-        qsort(u->number.at, u->number.n, sizeof *u->number.at, dsn_by_number);
-    return CKPT_OK;
-}
-
-size_t ckpt_dsu_state_at(ckpt_dsu *u, size_t group, uint64_t slot)
-{
-    ckpt_seq params = ckpt_value_seq(
-        group < u->param_groups.n ? ckpt_value_get(u->param_groups.at[group], "params") : NULL);
-    ckpt_dsu_number key = {0}, *found = NULL;
-
-    if (slot >= params.n || !ckpt_value_as_int(params.at[slot], &key.number))
-        return SIZE_MAX;
-    if (u->number.n)
-        found = bsearch(&key, u->number.at, u->number.n, sizeof key, dsn_by_number);
-    if (!found)
-        return SIZE_MAX;
-    found->claimed = true;
-    return found->at;
-}
-
 /* ---- fused ---- */
 
 /* An entry's storage is as long as a group's flat tensor. */

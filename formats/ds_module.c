@@ -189,47 +189,6 @@ static int dsm_gather(ckpt_ds *ds)
     return rc;
 }
 
-/* No name may stand in two of the files that make up the module. */
-static int dsm_twice(ckpt_ds *ds, ckpt_dict dict)
-{
-    ckpt_ds_index names;
-    int rc = ckpt_ds_index_new(&names, dict, ds->err);
-
-    for (size_t i = 1; rc == CKPT_OK && i < names.n; i++) {
-        const ckpt_text *a = &names.at[i - 1]->key->as.text, *b = &names.at[i]->key->as.text;
-        if (a->n == b->n && memcmp(a->at, b->at, a->n) == 0)
-            rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
-                                 "%s: %.200s is in two of the files beside each other: one of them "
-                                 "was left behind by another run",
-                                 ds->dir.path, a->at);
-    }
-    ckpt_ds_index_free(&names);
-    return rc;
-}
-
-int ckpt_ds_module_set(ckpt_ds *ds, const ckpt_ds_pairs *more, bool keep)
-{
-    ckpt_arena *arena = ds->model.map->arena;
-    ckpt_dict root = ckpt_value_map(ds->model.root);
-    ckpt_value *made = ckpt_value_new(arena, CKPT_V_ODICT), *old = NULL;
-    bool fits = made != NULL;
-
-    for (uint64_t i = 0; fits && i < root.n; i++) {
-        if (!ckpt_value_is(root.at[i].key, "module"))
-            continue;
-        old = root.at[i].value;
-        root.at[i].value = made;
-    }
-    ckpt_dict before = keep ? ckpt_value_map(old) : (ckpt_dict){0};
-    if (fits && keep && old)
-        made->state = old->state;
-    for (uint64_t i = 0; fits && i < before.n; i++)
-        fits = ckpt_dict_add(arena, &made->as.map, before.at[i].key, before.at[i].value);
-    for (size_t i = 0; fits && i < more->n; i++)
-        fits = ckpt_dict_add(arena, &made->as.map, more->at[i].key, more->at[i].value);
-    return fits ? dsm_twice(ds, made->as.map) : ckpt_fail_memory(ds->err);
-}
-
 int ckpt_ds_module_begin(ckpt_ds *ds)
 {
     int rc = dsm_complete(ds);

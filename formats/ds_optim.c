@@ -31,71 +31,6 @@ static const char *dso_key(const ckpt_ds *ds)
     return ds->legacy ? "local_sub_partitions_of_fp32_groups" : "single_partition_of_fp32_groups";
 }
 
-/* What a rank's list of groups holds for a group and interval; NULL beyond its end. */
-static ckpt_value *dso_flat(const ckpt_ds *ds, ckpt_seq list, size_t group, uint32_t interval)
-{
-    ckpt_value *v = group < list.n ? list.at[group] : NULL;
-
-    if (!ds->legacy)
-        return v;
-    ckpt_seq inner = ckpt_value_seq(v);
-    return interval < inner.n ? inner.at[interval] : NULL;
-}
-
-/* The state dict of the optimizer that the wrapper drives. */
-const ckpt_value *ckpt_ds_optim_base(const ckpt_ds *ds, const ckpt_value *optim)
-{
-    return ckpt_value_get(optim, ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
-}
-
-/* The optimizer's state of a group: a dict, or NULL. */
-static ckpt_value *dso_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
-                             uint32_t interval)
-{
-    const ckpt_value *base = ckpt_ds_optim_base(ds, optim);
-    ckpt_seq list = ckpt_value_seq(base);
-
-    if (list.n)
-        return dso_flat(ds, list, group, interval);
-    ckpt_dict state = ckpt_value_map(ckpt_value_get(base, "state"));
-    for (uint64_t i = 0; i < state.n; i++) {
-        // Written in ascending order: usually the first look finds it.
-        const ckpt_pair *p = &state.at[(group + i) % state.n];
-        if (p->key->kind == CKPT_V_INT && p->key->as.i >= 0 && (uint64_t)p->key->as.i == group)
-            return p->value;
-    }
-    return NULL;
-}
-
-ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group)
-{
-    return dso_state(ds, optim, group, 0);
-}
-
-ckpt_value *ckpt_ds_optim_entry(const ckpt_ds *ds, const ckpt_value *optim, size_t group)
-{
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, optim), "param_groups"));
-
-    return groups.n == ds->n_groups && group < groups.n ? groups.at[group] : NULL;
-}
-
-const ckpt_value *ckpt_ds_optim_step(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
-                                     bool *own)
-{
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, optim), "param_groups"));
-    const ckpt_value *v = ckpt_value_get(dso_state(ds, optim, group, 0), "step");
-
-    // One count of an optimizer's group is raised once per sub-group by some optimizers: it is
-    // compared between ranks, but says nothing about the run's steps.
-    *own = v != NULL;
-    if (!v)
-        v = ckpt_value_get(ckpt_ds_optim_entry(ds, optim, ds->group.at[group].of), "step");
-    if (!v && groups.n == 1)
-        v = ckpt_value_get(groups.at[0], "step");
-    // Elastic checkpoints keep the count of param_groups alone.
-    return v ? v : ckpt_value_get(optim, "base_optimizer_state_step");
-}
-
 /* ---- columns ---- */
 
 /* The column of a name, made when it is new; NULL stands for the masters, which are made first. */
@@ -131,7 +66,7 @@ static int dso_state_columns(ckpt_ds *ds)
     int rc = CKPT_OK;
 
     for (size_t g = 0; rc == CKPT_OK && g < ds->group.n; g++) {
-        ckpt_dict state = ckpt_value_map(dso_state(ds, ds->optim.optim, g, 0));
+        ckpt_dict state = ckpt_value_map(ckpt_ds_optim_state(ds, ds->optim.optim, g, 0));
         for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++) {
             const ckpt_value *key = state.at[i].key, *v = state.at[i].value;
             if (key->kind == CKPT_V_STR && v->kind == CKPT_V_TENSOR && v->as.tensor->ndim == 1)
@@ -221,8 +156,8 @@ static int dso_take(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_seq list, size_t g)
     for (uint32_t i = 0; rc == CKPT_OK && i < group->intervals; i++) {
         size_t part = ckpt_ds_slot(ds, group, i, s->rank);
         ckpt_dict state =
-            ckpt_value_map(ds->opts->with_optimizer ? dso_state(ds, s->optim, g, i) : NULL);
-        rc = ckpt_ds_shard_flat(ds, s, dso_flat(ds, list, g, i), dso_key(ds),
+            ckpt_value_map(ds->opts->with_optimizer ? ckpt_ds_optim_state(ds, s->optim, g, i) : NULL);
+        rc = ckpt_ds_shard_flat(ds, s, ckpt_ds_optim_flat(ds, list, g, i), dso_key(ds),
                                 &ds->column.at[0].at[part]);
         for (uint64_t k = 0; rc == CKPT_OK && k < state.n; k++) {
             const ckpt_value *v = state.at[k].value, *key = state.at[k].key;

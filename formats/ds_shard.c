@@ -337,6 +337,11 @@ bool ckpt_ds_stage(const ckpt_value *v, int *out)
     return true;
 }
 
+bool ckpt_ds_is_bf16_optimizer(const ckpt_ds *ds)
+{
+    return ds->stage == 1 && !ds->legacy && !ckpt_value_get(ds->optim.optim, "zero_stage");
+}
+
 const ckpt_value *ckpt_ds_version(const ckpt_ds_shard *s)
 {
     const ckpt_value *v = ckpt_value_get(s->optim, "ds_version");

@@ -247,7 +247,7 @@ static void dsr_set_values(const ckpt_ds *ds, const ckpt_state *state, size_t g,
 
     out->fields = ckpt_ds_optim_entry(ds, optim, g);
     if (flat < ds->group.n && ds->group.at[flat].of == g)
-        out->entry = ckpt_ds_optim_state(ds, optim, flat);
+        out->entry = ckpt_ds_optim_state(ds, optim, flat, 0);
     if (out->entry && out->entry->kind != CKPT_V_DICT)
         out->entry = NULL;
 }

@@ -65,8 +65,8 @@ static int dsv_same(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *own, const 
 /* One group's entries against those of rank 0's first sub-group. */
 static int dsv_group(ckpt_ds *ds, ckpt_ds_shard *s, size_t group, size_t first)
 {
-    ckpt_dict own = ckpt_value_map(ckpt_ds_optim_state(ds, s->optim, group));
-    const ckpt_value *other = ckpt_ds_optim_state(ds, ds->optim.optim, first);
+    ckpt_dict own = ckpt_value_map(ckpt_ds_optim_state(ds, s->optim, group, 0));
+    const ckpt_value *other = ckpt_ds_optim_state(ds, ds->optim.optim, first, 0);
     uint32_t of = ds->group.at[group].of;
     bool same = true;
     int rc = CKPT_OK;

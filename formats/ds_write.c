@@ -162,15 +162,6 @@ int ckpt_dsw_put_aside(ckpt_dsw *w)
                          all->param.n - w->state->param.n);
 }
 
-bool ckpt_dsw_is_frozen(const ckpt_dsw *w, const ckpt_tensor *t)
-{
-    const char *prefix = w->state->prefix;
-
-    return !t->owner && strncmp(t->name, prefix, strlen(prefix)) == 0 &&
-           (t->role == CKPT_ROLE_FROZEN ||
-            (w->to->claim.no_empty && t->role == CKPT_ROLE_WEIGHT && t->n_elems == 0));
-}
-
 int ckpt_dsw_objects(const ckpt_dsw *w)
 {
     ckpt_value *names = ckpt_value_new(w->to->arena, CKPT_V_LIST);

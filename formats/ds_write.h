@@ -103,6 +103,18 @@ typedef struct ckpt_dsw_file {
  */
 int ckpt_dsw_put_aside(ckpt_dsw *w);
 
+/* ---- ds_write_form.c ---- */
+
+/* The form in which stage 0 keeps its optimizer. */
+typedef enum ckpt_dsw_full_form {
+    CKPT_DSW_NOT_FULL, /* a ZeRO stage: files of its own */
+    CKPT_DSW_PLAIN,
+    CKPT_DSW_LISTED,
+    CKPT_DSW_FLAT
+} ckpt_dsw_full_form;
+
+ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w);
+
 /* A parameter of this rank that is written as frozen. */
 bool ckpt_dsw_is_frozen(const ckpt_dsw *w, const ckpt_tensor *t);
 
@@ -179,16 +191,6 @@ int ckpt_dsw_optim_file(ckpt_dsw *w, uint32_t rank, const char *name);
 ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
 
 /* ---- ds_write_full.c ---- */
-
-/* The form in which stage 0 keeps its optimizer. */
-typedef enum ckpt_dsw_full_form {
-    CKPT_DSW_NOT_FULL, /* a ZeRO stage: files of its own */
-    CKPT_DSW_PLAIN,
-    CKPT_DSW_LISTED,
-    CKPT_DSW_FLAT
-} ckpt_dsw_full_form;
-
-ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w);
 
 /*
  * A source without ZeRO, written for a stage of it: what it keeps beside its optimizer and what has no

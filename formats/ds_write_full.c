@@ -15,17 +15,6 @@
 #include "formats/ds_write.h"
 #include "libckpt/base/dtype.h"
 
-ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w)
-{
-    const ckpt_value *optimizer = ckpt_value_get(w->state->model, "optimizer");
-
-    if (w->stage != 0)
-        return CKPT_DSW_NOT_FULL;
-    if (ckpt_value_get(optimizer, "fp32_groups_flat"))
-        return CKPT_DSW_FLAT;
-    return ckpt_value_get(optimizer, "fp32_groups") ? CKPT_DSW_LISTED : CKPT_DSW_PLAIN;
-}
-
 /* ---- one parameter, or one group ---- */
 
 /* A value of a parameter's state: a tensor that the map has, or what holds for one value. */

@@ -16,12 +16,6 @@
 #define TEXT_DIGITS_MAX 64u /* of a number in text form; 10^64 takes 27 bytes */
 #define TEXT_LONG_BYTES 32u
 
-/* The failure of every allocation here. */
-static int text_no_memory(const ckpt_pk *p)
-{
-    return ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory");
-}
-
 bool ckpt_pk_text_ok(const char *s, uint64_t n)
 {
     uint64_t from = 0;
@@ -59,7 +53,7 @@ int ckpt_pk_long(const ckpt_pk *p, ckpt_value **out, const uint8_t *bytes, uint6
     if (n > 8) {
         (*out)->as.text.at = ckpt_arena_string(p->arena, (const char *)bytes, n);
         (*out)->as.text.n = n;
-        return (*out)->as.text.at != NULL ? CKPT_OK : text_no_memory(p);
+        return (*out)->as.text.at != NULL ? CKPT_OK : ckpt_pk_no_memory(p);
     }
     low = sign != 0 ? UINT64_MAX : 0;
     for (uint64_t i = n; i-- > 0;) {
@@ -196,7 +190,7 @@ static int text_node(const ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, u
     *out = ckpt_pk_node(p, kind);
     *to = *out == NULL ? NULL : ckpt_arena_alloc(p->arena, room + 1);
     if (*to == NULL) {
-        return text_no_memory(p);
+        return ckpt_pk_no_memory(p);
     }
     (*out)->as.text.at = *to;
     return CKPT_OK;

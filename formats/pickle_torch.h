@@ -2,8 +2,8 @@
 /*
  * pickle_torch.h: what calls and persistent ids in a pickle mean: tensors, storages, sizes, dicts.
  *
- * Shared by the machine (pickle_read.c), which owns the stack, and the calls (pickle_torch.c,
- * pickle_tensor.c), which make nodes.  Nothing here touches the stream.
+ * Shared by the machine (pickle_read.c), which owns the stack, and the calls (pickle_call.c,
+ * pickle_tensor.c, pickle_storage.c), which make nodes.  Nothing here touches the stream.
  */
 #ifndef CKPT_FORMATS_PICKLE_TORCH_H
 #define CKPT_FORMATS_PICKLE_TORCH_H
@@ -45,6 +45,18 @@ typedef struct ckpt_pk {
 
 /* Record a failure, prefixed with the pickle's name and the opcode's offset. */
 int ckpt_pk_fail(const ckpt_pk *p, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
+
+/* Cut a text for a message. */
+static inline int ckpt_pk_cut(ckpt_text s)
+{
+    return s.n > 80 ? 80 : (int)s.n;
+}
+
+/* The failure of every allocation here. */
+static inline int ckpt_pk_no_memory(const ckpt_pk *p)
+{
+    return ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory, or over the limit for one pickle");
+}
 
 /* A node, or NULL with the failure recorded.  Containers are marked for the closing walk. */
 ckpt_value *ckpt_pk_node(const ckpt_pk *p, ckpt_value_kind kind);

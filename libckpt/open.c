@@ -17,15 +17,6 @@ enum {
     OPEN_HINTS = 32  /* sub-folders looked into for a hint */
 };
 
-const ckpt_format *ckpt_format_find(const char *name)
-{
-    for (size_t i = 0; ckpt_formats[i]; i++) {
-        if (strcmp(ckpt_formats[i]->name, name) == 0)
-            return ckpt_formats[i];
-    }
-    return NULL;
-}
-
 /* The driver that is surest about the first bytes, or NULL. */
 static int open_probe(const ckpt_format **out, ckpt_io *io, ckpt_err *err)
 {

@@ -51,15 +51,6 @@ unsigned ckpt_format_caps(const char *name)
     return 0;
 }
 
-const ckpt_directory *ckpt_directory_find(const char *name)
-{
-    for (size_t i = 0; ckpt_directories[i]; i++) {
-        if (strcmp(ckpt_directories[i]->name, name) == 0)
-            return ckpt_directories[i];
-    }
-    return NULL;
-}
-
 bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from)
 {
     if ((unsigned)to >= CKPT_N_DTYPES || (unsigned)from >= CKPT_N_DTYPES)

@@ -51,12 +51,6 @@ int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
                      map->path);
 }
 
-void ckpt_state_free(ckpt_state *state)
-{
-    ckpt_vec_free(&state->param);
-    ckpt_vec_free(&state->group);
-}
-
 /* Place i of a group is without elements, in all of its lanes. */
 static bool state_is_empty(const ckpt_state *s, const ckpt_group *g, size_t i)
 {

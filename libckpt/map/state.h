@@ -53,7 +53,11 @@ typedef struct ckpt_state {
 int ckpt_state_new(ckpt_state **out, ckpt_map *map, const char *prefix, ckpt_err *err);
 
 /* Free what the states hold outside the arena (ckpt_map_free calls it). */
-void ckpt_state_free(ckpt_state *state);
+static inline void ckpt_state_free(ckpt_state *state)
+{
+    ckpt_vec_free(&state->param);
+    ckpt_vec_free(&state->group);
+}
 
 /*
  * A state without its trained parameters of no elements, which releases from 0.19.8 on count as
