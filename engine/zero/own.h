@@ -149,6 +149,7 @@ static inline void *zr_at(void *p, ckpt_dtype dt, uint64_t element)
 void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels);
 /* The same for masters and state, which stay on one rank, where they are at home. */
 void *zr_alloc_home(zt_zero *z, uint64_t n_bytes, uint64_t *count);
+void zr_free_blocks(zt_zero *z); // all of it
 
 /* groups.c */
 int zr_groups_new(zt_zero *z, ckpt_err *err);

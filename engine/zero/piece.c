@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * piece.c: the optimizer's step of one partition, or of a run of it, that is in memory.
+ */
+#include "engine/zero/own.h"
+
+/* Muon's matrices: their gradients are directions already. */
+static void pc_muon(zt_device *d, const zt_piece *piece, const zt_hyper *h)
+{
+    float decay = (float)(1 - h->lr * h->weight_decay);
+    zt_update u = {.kind = ZT_SGD,
+                   .n = piece->n,
+                   .p = piece->p,
+                   .g = piece->g,
+                   .g_dtype = piece->g_dtype,
+                   .g_scale = piece->g_scale,
+                   .low = piece->low,
+                   .low_dtype = piece->low_dtype,
+                   .lr = h->lr,
+                   .first = true};
+
+    if (decay < 1 || decay > 1) {
+        d->ops->scale(d, CKPT_F32, piece->n, piece->p, decay);
+    }
+    d->ops->update(d, &u);
+}
+
+/* LAMB's norms are per tensor at stage 0, per flat partition under ZeRO. */
+static void pc_tensors(zt_zero *z, const zt_partition *p, const zt_piece *all, const zt_hyper *h)
+{
+    for (uint32_t k = p->first; k < p->first + p->n; k++) {
+        const zr_place *at = &zr_of(z)->place[z->order[k]];
+        zt_piece one = *all;
+
+        one.n = z->model->params.at[z->order[k]].n_elems;
+        one.p += at->at;
+        one.g = (const char *)all->g + zr_bytes(all->g_dtype, at->at);
+        for (unsigned s = 0; s < 2; s++) {
+            one.state[s] = all->state[s] == NULL ? NULL : all->state[s] + at->at;
+        }
+        one.low = all->low == NULL ? NULL : zr_at(all->low, all->low_dtype, at->at);
+        zt_optim_update(z->device, &z->config->optim, h, z->updates, &one);
+    }
+}
+
+/* All of a partition, or of a run of it; masters and state are in memory. */
+int zr_update_piece(zt_zero *z, zt_device *d, uint32_t i, const zt_piece *piece, ckpt_err *err)
+{
+    zr_own *o = zr_of(z);
+    const zt_partition *p = &z->part[i];
+    const zt_optim *optim = &z->config->optim;
+    const zt_hyper *h = &z->group[p->group].hyper;
+
+    if (z->group[p->group].muon) {
+        pc_muon(d, piece, h);
+    } else if (o->onebit != NULL) {
+        return zt_onebit_update(o->onebit[i], optim, h, z->updates, piece, err);
+    } else if (optim->type == ZT_OPT_LAMB && z->config->stage == 0) {
+        pc_tensors(z, p, piece, h);
+    } else {
+        zt_optim_update(d, optim, h, z->updates, piece);
+    }
+    return CKPT_OK;
+}
