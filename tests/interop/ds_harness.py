@@ -403,6 +403,29 @@ def step_adamw(name):
     return StepAdamW
 
 
+def hybrid_state(name):
+    """An SGD that counts steps both as an int and as a tensor of one element, as a class of DeepSpeed's tests does."""
+    import torch
+    if name != 'HybridState':
+        return None
+
+    class HybridState(torch.optim.Optimizer):
+        def __init__(self, params, lr=0.1):
+            super().__init__(params, dict(lr=lr))
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            for g in self.param_groups:
+                for p in g['params']:
+                    if p.grad is not None:
+                        s = self.state[p]
+                        s['integer_step'] = s.get('integer_step', 0) + 1
+                        s['tensor_step'] = s.get('tensor_step', torch.zeros(1)) + 1
+                        p.add_(p.grad, alpha=-g['lr'])
+
+    return HybridState
+
+
 def make_optimizer(e, groups):
     """Of runs that made their own; None: DeepSpeed makes it from the configuration."""
     import torch
@@ -410,7 +433,7 @@ def make_optimizer(e, groups):
         return None
     first = {k: v for k, v in e['optimizer']['param_groups'][0].items() if k not in ('params', 'initial_lr', 'step')}
     name = e['optimizer']['cls']
-    cls = step_adamw(name) or getattr(torch.optim, name)
+    cls = step_adamw(name) or hybrid_state(name) or getattr(torch.optim, name)
     if name == 'Adafactor':
         from transformers import Adafactor as cls
     import inspect
@@ -472,7 +495,7 @@ def gather(engine, world, aligned):
         for k, v in entry.items():
             if torch.is_tensor(v) and v.dim() == 1 and v.numel() == flat.numel():
                 mine[k] = v.detach().float()
-            elif k == 'step':
+            elif k.endswith('step'):
                 steps.append(float(v))
                 places += [v.data_ptr()] if torch.is_tensor(v) else []
         ranks = [None] * world
