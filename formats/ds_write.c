@@ -81,25 +81,12 @@ static int dw_wrong(bool asked)
     return asked ? CKPT_EUSAGE : CKPT_EUNSUPPORTED;
 }
 
-/* What to write, from the target's wishes and the source. */
-static int dw_settings(ckpt_dsw *w)
+/* What was settled must be something that DeepSpeed has. */
+static int dw_refuse(const ckpt_dsw *w)
 {
     const ckpt_state *s = w->state;
     const ckpt_target *t = w->target;
 
-    w->from_stage = dw_from_stage(s);
-    w->stage = t->stage == CKPT_STAGE_NONE ? 0
-               : t->stage                  ? t->stage
-               : w->from_stage             ? w->from_stage
-                                           : 1;
-    w->world = t->world ? t->world : s->world ? s->world : 1;
-    w->from_release = s->model ? ckpt_dsw_release(s->version) : CKPT_DS_NEWEST;
-    w->release = t->version ? ckpt_dsw_release(t->version) : w->from_release;
-    w->dtype = t->dtype != CKPT_DTYPE_NONE   ? t->dtype
-               : s->dtype != CKPT_DTYPE_NONE ? s->dtype
-                                             : CKPT_F32;
-    w->new_dtype = w->dtype != s->dtype;
-    w->fresh = t->fresh_optimizer;
     if (w->stage == 0 && s->stage != 0)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "%s: a ZeRO checkpoint cannot be written without ZeRO", w->from->path);
@@ -118,6 +105,32 @@ static int dw_settings(ckpt_dsw *w)
         return ckpt_fail(w->err, dw_wrong(t->dtype != CKPT_DTYPE_NONE),
                          "DeepSpeed trains in fp32, fp16 or bf16, not in %s",
                          ckpt_dtype_name(w->dtype));
+    return CKPT_OK;
+}
+
+/* What to write, from the target's wishes and the source. */
+static int dw_settings(ckpt_dsw *w)
+{
+    const ckpt_state *s = w->state;
+    const ckpt_target *t = w->target;
+    int rc;
+
+    w->from_stage = dw_from_stage(s);
+    w->stage = t->stage == CKPT_STAGE_NONE ? 0
+               : t->stage                  ? t->stage
+               : w->from_stage             ? w->from_stage
+                                           : 1;
+    w->world = t->world ? t->world : s->world ? s->world : 1;
+    w->from_release = s->model ? ckpt_dsw_release(s->version) : CKPT_DS_NEWEST;
+    w->release = t->version ? ckpt_dsw_release(t->version) : w->from_release;
+    w->dtype = t->dtype != CKPT_DTYPE_NONE   ? t->dtype
+               : s->dtype != CKPT_DTYPE_NONE ? s->dtype
+                                             : CKPT_F32;
+    w->new_dtype = w->dtype != s->dtype;
+    w->fresh = t->fresh_optimizer;
+    rc = dw_refuse(w);
+    if (rc != CKPT_OK)
+        return rc;
     // Their files list all parameters in the module's order, and no storages show the groups.
     if (w->stage == 3 && s->group.n > 1 && w->release < CKPT_DS_RELEASE(0, 4, 3))
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
