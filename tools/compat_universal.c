@@ -231,12 +231,18 @@ static const cli_option uni_options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL},
 };
 
+static const cli_moot uni_moot[] = {
+    {"inject_missing_state", "slice_rules", NULL},
+    {NULL, NULL, NULL},
+};
+
 const cli_verb compat_ds_to_universal = {
     .name = "ds_to_universal",
     .command = "ds_to_universal",
     .operands = "--input_folder RUN/TAG --output_folder RUN/OUT",
     .summary = "Convert a DeepSpeed ZeRO checkpoint to a universal one, for any stage and world.",
     .options = uni_options,
+    .moot = uni_moot,
     .min = 0,
     .max = 0,
     .run = uni_run,

@@ -12,6 +12,7 @@ Stage 0, by CASE:
        frozen      the optimizer was not given the first parameter
        empty       a trained parameter without elements
        steps       a parameter that had a gradient in some steps only
+       fork        a release that is none
        nadam       one number more for each parameter, equal in all
        adafactor   factors in place of a moment, a number that differs
        hybrid      a state of one element, [1]
@@ -192,7 +193,10 @@ def stage0(case):
     if case == 'flat':
         optimizer = {'optimizer_state_dict': {'state': {0: state_of(case, 0, (4,))}, 'param_groups': [{'lr': 1e-3, 'params': [0]}]},
                      'fp32_groups_flat': [filled((4,), 2.5)], 'clip_grad': 0.0}
-    return common(OrderedDict((name, filled(shape, 1.5)) for name, shape in shapes), 1, optimizer=optimizer)
+    out = common(OrderedDict((name, filled(shape, 1.5)) for name, shape in shapes), 1, optimizer=optimizer)
+    if case == 'fork':
+        out['ds_version'] = 'fork-7'
+    return out
 
 
 def one_rank(case, folder):

@@ -88,6 +88,7 @@ print("hundreds of cases" if n > 300 else n)
 END
 ckpt doctor -q --jobs 2 "$FIXTURES"/z1_bf16_w2_fp32acc/ckpt
 zero_to_fp32 -q -d "$FIXTURES"/z1_bf16_w2_fp32acc/ckpt fp32
+ds_to_universal -q --inject_missing_state --slice_rules rules.json --input_folder nothing --output_folder here/u
 ckpt mem --stage 2 --params 1M --largest-layer 1K --json >mem.json
 ckpt verify --as-file --keep-slices "$FIXTURES"/z1_bf16_w2_fp32acc/ckpt >verify.txt
 ckpt reshard -q --strict --sub-group-size 1000 "$FIXTURES"/z1_bf16_w2_fp32acc/ckpt strict; echo $?; ls
