@@ -4,15 +4,17 @@
 
     differential.py --bin build/bin [--seed N] [--count N | --seconds S] [-v] [--one SEED]
 
-Each run (differential_spec.py) is trained and saved by the unmodified DeepSpeed, and loaded by it again, with wrong weights and
-hyper-parameters before: what it then holds and its next losses are the measure.  Then
-  * zero_to_fp32 gives what DeepSpeed's own function gives, every floating tensor as float32; of stage 0 the engine's masters;
+Each run (differential_spec.py) is trained and saved by the unmodified DeepSpeed, and loaded by it again, with
+wrong weights and hyper-parameters before: what it then holds and its next losses are the measure.  Then
+  * zero_to_fp32 gives what DeepSpeed's own function gives, every floating tensor as float32; of stage 0 the
+    engine's masters;
   * ckpt verify finds nothing;
-  * ckpt reshard to two other worlds and stages, and ds_to_universal now and then: DeepSpeed loads the result strictly, holds the
-    same masters, moments, steps, groups, scaler, scheduler, counters, client state, buffers, and has the same next losses.
+  * ckpt reshard to two other worlds and stages, and ds_to_universal now and then: DeepSpeed loads the result
+    strictly, holds the same masters, moments, steps, groups, scaler, scheduler, counters, client state,
+    buffers, and has the same next losses.
 Every rank gets the same batch, so the mean gradient is the same at any world.
 
-The seed is new in each run and is printed; --one SEED repeats one spec.  A few minutes are enough for some dozens.
+The seed is new in each run and is printed; --one SEED repeats one spec.  A few minutes are enough for dozens.
 """
 import argparse
 import contextlib
@@ -71,7 +73,8 @@ def make_model(spec, wrong, rest):
             if m['tied']:
                 self.head.weight = self.emb.weight
             for kind in m['buffers']:
-                value = {'f32': torch.rand(d) + 0.5, 'i64': torch.arange(5) + 2 ** 40, 'bool': torch.rand(4) > 0.5, 'bf16': torch.rand(3).bfloat16(),
+                value = {'f32': torch.rand(d) + 0.5, 'i64': torch.arange(5) + 2 ** 40,
+                         'bool': torch.rand(4) > 0.5, 'bf16': torch.rand(3).bfloat16(),
                          'f64': torch.rand(3, dtype=torch.float64), 'hidden': torch.rand(d)}[kind]
                 self.register_buffer('buf_' + kind, value, persistent=kind != 'hidden')
 
@@ -97,16 +100,20 @@ def make_model(spec, wrong, rest):
         torch.manual_seed(1 + spec['seed'] % 2 ** 31)
         with torch.no_grad():
             for n, p in list(model.named_parameters()) + list(model.named_buffers()):
-                kept = n == 'buf_hidden' or (rest or spec['exclude_frozen'] and not n.startswith('buf_')) and not p.requires_grad
-                p.copy_(own[n] if kept else torch.rand(p.shape) if p.is_floating_point() else torch.zeros_like(p))
+                kept = n == 'buf_hidden' or (rest or spec['exclude_frozen']
+                                             and not n.startswith('buf_')) and not p.requires_grad
+                p.copy_(own[n] if kept else torch.rand(p.shape)
+                        if p.is_floating_point() else torch.zeros_like(p))
     return model
 
 
 def gpt2_config(spec):
     import transformers
     m = spec['model']
-    return transformers.GPT2Config(vocab_size=m['vocab'], n_embd=m['d'], n_layer=m['layers'], n_head=2, n_positions=8, attn_pdrop=0.0,
-                                   embd_pdrop=0.0, resid_pdrop=0.0, bos_token_id=0, eos_token_id=0, attn_implementation='eager')
+    return transformers.GPT2Config(vocab_size=m['vocab'], n_embd=m['d'], n_layer=m['layers'], n_head=2,
+                                   n_positions=8, attn_pdrop=0.0,
+                                   embd_pdrop=0.0, resid_pdrop=0.0, bos_token_id=0, eos_token_id=0,
+                                   attn_implementation='eager')
 
 
 def make_gpt2(spec, wrong):
@@ -122,7 +129,8 @@ def loss_of(engine, spec, x, y):
 
 def freeze(model, spec):
     every = [n for n, _ in model.named_parameters()]
-    which = {'none': [], 'first': [n for n in every if n.startswith('layers.0.')], 'emb': ['emb.weight'], 'half': every[::2],
+    which = {'none': [], 'first': [n for n in every if n.startswith('layers.0.')], 'emb': ['emb.weight'],
+             'half': every[::2],
              'all_but_one': [n for n in every if n != 'norm.weight']}[spec['model']['frozen']]
     for n, p in model.named_parameters():
         p.requires_grad_(n not in which)
@@ -168,9 +176,12 @@ def make_scheduler(spec):
     name = spec['scheduler']
     if specs.SCHEDULERS[name] != 'torch':
         return None
-    return {'StepLR': lambda o: s.StepLR(o, 2, 0.7), 'LambdaLR': lambda o: s.LambdaLR(o, lambda n: 1 / (1 + n)),
-            'CosineAnnealingLR': lambda o: s.CosineAnnealingLR(o, 30), 'ExponentialLR': lambda o: s.ExponentialLR(o, 0.9),
-            'SequentialLR': lambda o: s.SequentialLR(o, [s.ConstantLR(o, 0.5, 2), s.ExponentialLR(o, 0.8)], [2])}[name]
+    return {'StepLR': lambda o: s.StepLR(o, 2, 0.7),
+            'LambdaLR': lambda o: s.LambdaLR(o, lambda n: 1 / (1 + n)),
+            'CosineAnnealingLR': lambda o: s.CosineAnnealingLR(o, 30),
+            'ExponentialLR': lambda o: s.ExponentialLR(o, 0.9),
+            'SequentialLR': lambda o: s.SequentialLR(o, [s.ConstantLR(o, 0.5, 2), s.ExponentialLR(o, 0.8)],
+                                                     [2])}[name]
 
 
 def batches(spec, step):
@@ -204,7 +215,8 @@ def whole_groups(engine):
             at, entry = 0, inner.state.get(flat, {})
             for p in params:
                 cut = slice(at, at + p.numel())
-                yield p, flat.detach()[cut].view(p.shape), {k: v[cut].view(p.shape) if hasattr(v, 'numel') and v.numel() == flat.numel() else v
+                yield p, flat.detach()[cut].view(p.shape), {k: v[cut].view(p.shape) if hasattr(v, 'numel')
+                                                            and v.numel() == flat.numel() else v
                                                             for k, v in entry.items()}
                 at += p.numel()
     elif hasattr(opt, 'fp32_groups'):
@@ -228,7 +240,8 @@ def held_whole(engine):
         n = names[id(p)]
         weights[n] = master.float().clone()
         for k, v in entry.items():
-            if torch.is_tensor(v) and v.numel() == p.numel() and v.dim() == p.dim() and (p.dim() or k != 'step'):
+            if torch.is_tensor(v) and v.numel() == p.numel() and v.dim() == p.dim() and \
+                    (p.dim() or k != 'step'):
                 state.setdefault(k, {})[n] = v.detach().float().clone()
             elif not torch.is_tensor(v) or v.numel() == 1:
                 numbers.setdefault(k, []).append(float(v))
@@ -239,7 +252,8 @@ def held(engine, world):
     """The same of any engine, whole on each rank."""
     import torch
     opt = engine.optimizer
-    flat = any(hasattr(opt, a) for a in ('fp32_partitioned_groups_flat', 'single_partition_of_fp32_groups', 'fp32_groups_flat_partition'))
+    flat = any(hasattr(opt, a) for a in ('fp32_partitioned_groups_flat', 'single_partition_of_fp32_groups',
+                                         'fp32_groups_flat_partition'))
     if not flat:
         return held_whole(engine)
     weights, state, _ = ds_harness.gather(engine, world, 0)
@@ -260,13 +274,15 @@ def seen(engine, world, client):
         module = {names[id(p)]: p.detach().clone() for p in every}
     module.update({n: b.detach().clone() for n, b in engine.module.named_buffers() if 'hidden' not in n})
     opt, plain = engine.optimizer, ds_harness.plain
-    scaler = {k: getattr(opt, k) for k in ('cur_scale', 'cur_iter', 'last_overflow_iter', 'scale_factor', 'scale_window', 'dynamic_loss_scale')
+    scaler = {k: getattr(opt, k) for k in ('cur_scale', 'cur_iter', 'last_overflow_iter', 'scale_factor',
+                                           'scale_window', 'dynamic_loss_scale')
               if hasattr(opt, k)}
     inner = getattr(opt, 'loss_scaler', None)
     if inner is not None:
         scaler.update({k: v for k, v in vars(inner).items() if isinstance(v, (int, float, bool))})
     sched = engine.lr_scheduler
-    return dict(weights=weights, state=state, numbers=numbers, module=module, groups=plain(opt.param_groups), scaler=plain(scaler),
+    return dict(weights=weights, state=state, numbers=numbers, module=module, groups=plain(opt.param_groups),
+                scaler=plain(scaler),
                 scheduler=plain(sched.state_dict()) if sched is not None else None, client=client,
                 counters={k: getattr(engine, k) for k in ('global_steps', 'global_samples', 'skipped_steps')})
 
@@ -310,25 +326,30 @@ def rank_main(task, rank, out):
     cfg = specs.config(spec, task.stage)
     if task.universal:
         cfg['checkpoint'] = {'load_universal': True}
-        cfg['zero_optimization'].pop('round_robin_gradients', None)   # with it DeepSpeed puts universal files in other places
+        # with it DeepSpeed puts universal files in other places
+        cfg['zero_optimization'].pop('round_robin_gradients', None)
     if wrong and 'optimizer' in cfg and not lr_from_groups(spec):
         cfg['optimizer']['params']['lr'] = WRONG
     groups = make_groups(model, spec, wrong)
     optimizer = make_optimizer(spec, groups, wrong)
-    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=None if optimizer else groups, optimizer=optimizer,
+    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=None if optimizer else groups,
+                                           optimizer=optimizer,
                                            lr_scheduler=make_scheduler(spec), config=cfg)
     r = {}
     if task.load:
-        path, client = engine.load_checkpoint(task.folder, tag=task.tag, load_module_strict=not spec['exclude_frozen'])
+        path, client = engine.load_checkpoint(task.folder, tag=task.tag,
+                                              load_module_strict=not spec['exclude_frozen'])
         if path is None:
             raise RuntimeError('DeepSpeed loads nothing from %s' % task.folder)
-        r = seen(engine, task.world, {k: v for k, v in (client or {}).items() if k in spec['client'] or k == 'ds_config'})
+        r = seen(engine, task.world, {k: v for k, v in (client or {}).items() if k in spec['client']
+                                      or k == 'ds_config'})
         r['losses'] = train(engine, spec, engine.global_steps, task.steps)
         r['after'] = held(engine, task.world)[2]
         r['skipped_later'] = engine.skipped_steps - r['counters']['skipped_steps']
     else:
         r['losses'] = train(engine, spec, 0, spec['steps'])
-        engine.save_checkpoint(task.folder, tag=spec['tag'], client_state=client_values(spec), exclude_frozen_parameters=spec['exclude_frozen'])
+        engine.save_checkpoint(task.folder, tag=spec['tag'], client_state=client_values(spec),
+                               exclude_frozen_parameters=spec['exclude_frozen'])
         r['weights'] = held(engine, task.world)[0]
     if rank == 0:
         torch.save(r, out)
@@ -351,7 +372,8 @@ def tensors_differ(what, got, want, may_lack=(), zeros=False):
         if not zeros or got[n].any():
             out.append('%s has %s besides' % (what, n))
     wrong = [n for n in want if n in got and not same_bits(got[n], want[n])]
-    return out + (['%s: other values in %d of %d: %s' % (what, len(wrong), len(want), ', '.join(wrong[:3]))] if wrong else [])
+    return out + (['%s: other values in %d of %d: %s' % (what, len(wrong), len(want), ', '.join(wrong[:3]))]
+                  if wrong else [])
 
 
 def objects_same(a, b):
@@ -368,8 +390,8 @@ def objects_same(a, b):
 
 
 def numbers_differ(what, got, want, stage0):
-    """Numbers of optimizer states (steps and others): the same set; of stage 0 the largest, where some parameters have none or
-    FusedAdam counts in one alone."""
+    """Numbers of optimizer states (steps and others): the same set; of stage 0 the largest, where some
+    parameters have none or FusedAdam counts in one alone."""
     out = []
     for k in sorted(set(got) | set(want)):
         g, w = sorted(set(got.get(k, []))), sorted(set(want.get(k, [])))
@@ -379,7 +401,7 @@ def numbers_differ(what, got, want, stage0):
 
 
 def without_groups(spec, target):
-    """Elastic files hold no hyper-parameters: stage 3 gets those of the configuration, and the program says so."""
+    """Elastic files hold no hyper-parameters: stage 3 gets the configuration's, and the program says so."""
     return spec['zero'].get('elastic_checkpoint') and target['kind'] == 'reshard' and target['stage'] == 3
 
 
@@ -389,8 +411,10 @@ def held_differ(spec, target, got, want):
     unused = {n for n in want['weights'] if n.startswith('spare.')}
     out = tensors_differ('masters', got['weights'], want['weights'])
     # whole matrices have Muon's momentum in each engine in another form: the losses are the proof
-    for kind in sorted((set(want['state']) | set(got['state'])) - ({'momentum_buffer'} if spec['optimizer'] == 'ds_muon' else set())):
-        out += tensors_differ('state ' + kind, got['state'].get(kind, {}), want['state'].get(kind, {}), zeros=stage0 and bool(unused))
+    for kind in sorted((set(want['state']) | set(got['state'])) -
+                       ({'momentum_buffer'} if spec['optimizer'] == 'ds_muon' else set())):
+        out += tensors_differ('state ' + kind, got['state'].get(kind, {}), want['state'].get(kind, {}),
+                              zeros=stage0 and bool(unused))
     out += numbers_differ('state', got['numbers'], want['numbers'], stage0)
     if not uni:
         out += tensors_differ('module', got['module'], want['module'])
@@ -401,42 +425,48 @@ def held_differ(spec, target, got, want):
     out += values_differ('counters', got['counters'], want['counters'])
     for k in spec['client']:
         if not objects_same(got['client'].get(k), want['client'].get(k)):
-            out.append('client state %s is %r instead of %r' % (k, got['client'].get(k), want['client'].get(k)))
+            out.append('client state %s is %r instead of %r' % (k, got['client'].get(k),
+                                                                want['client'].get(k)))
     out += values_differ('client', client_state({'ds_config': got['client'].get('ds_config')}).keys(),
                          client_state({'ds_config': want['client'].get('ds_config')}).keys())
     return out
 
 
 def unscaled(spec):
-    """Stage 0 of 0.19.8 does not scale the loss, and divides gradients by the scale: only the others overflow and skip steps, and
-    moments are of other gradients than theirs."""
+    """Stage 0 of 0.19.8 does not scale the loss, and divides gradients by the scale: only the others overflow
+    and skip steps, and moments are of other gradients than theirs."""
     return spec['stage'] == 0 and spec['dtype'] == 'fp16'
 
 
 def losses_off(spec, target, got, want):
-    """How far losses are from those of the run itself; only the first where one of both is unscaled, or has other hyper-parameters
-    (stages 1 and 2 make Adagrad anew: a scheduler keeps the old one)."""
+    """How far losses are from those of the run itself; only the first where one of both is unscaled, or has
+    other hyper-parameters (stages 1 and 2 make Adagrad anew: a scheduler keeps the old one)."""
     other = target['stage'] > 0 or target['kind'] == 'zerotrain'
-    first = without_groups(spec, target) or other and (unscaled(spec) or 'adagrad' in spec['optimizer'] and spec['stage'] == 0)
+    first = without_groups(spec, target) or other and (unscaled(spec) or 'adagrad' in spec['optimizer']
+                                                       and spec['stage'] == 0)
     n = 1 if first else NEXT
     return ds_harness.far(got[:n], want[:n])
 
 
 def losses_differ(spec, target, got, want):
-    several = target['kind'] == 'universal' and target['stage'] == 3 and spec['groups']['n'] > 1   # gets group 0's settings
+    # gets group 0's settings
+    several = target['kind'] == 'universal' and target['stage'] == 3 and spec['groups']['n'] > 1
     if not specs.OPTIMIZERS[spec['optimizer']].get('elementwise', True) or several:
         return []
     if unscaled(spec) and got['skipped_later'] != want['skipped_later']:
         return []
     off = losses_off(spec, target, got['losses'], want['losses'])
-    out = [] if off <= NEAR[spec['dtype']] else ['losses off by %.2g: %s instead of %s' % (off, got['losses'], want['losses'])]
-    return out + (numbers_differ('at the end', got['after'], want['after'], spec['stage'] == 0) if len(want['losses']) == NEXT else [])
+    out = [] if off <= NEAR[spec['dtype']] else \
+        ['losses off by %.2g: %s instead of %s' % (off, got['losses'], want['losses'])]
+    return out + (numbers_differ('at the end', got['after'], want['after'], spec['stage'] == 0)
+                  if len(want['losses']) == NEXT else [])
 
 
 # ---- our programs ----
 
 def call(a, *args):
-    p = subprocess.run([os.path.join(a.bin, args[0])] + [str(x) for x in args[1:]], capture_output=True, text=True, check=False, timeout=900)
+    p = subprocess.run([os.path.join(a.bin, args[0])] + [str(x) for x in args[1:]], capture_output=True,
+                       text=True, check=False, timeout=900)
     return p.returncode, p.stderr.strip() or p.stdout.strip()
 
 
@@ -454,7 +484,8 @@ def weights_differ(a, spec, folder, tag, made, out):
     if rc:
         return ['zero_to_fp32: exit %d: %s' % (rc, text)]
     if spec['stage'] == 0 and ('not certain' in text or 'with certainty' in text):
-        return []   # stage 0 saves masters without names: where they are not certain the 16-bit weights come, and it is said
+        # stage 0 saves masters without names: where they are not certain, the 16-bit weights come, as is said
+        return []
     got = torch.load(os.path.join(out, 'pytorch_model.bin'), weights_only=True)
     try:
         want = script(folder, tag) if spec['stage'] else made['weights']
@@ -475,21 +506,25 @@ def weights_differ(a, spec, folder, tag, made, out):
 
 
 def refusal_is_right(spec, text):
-    """Stage 0 state without a per-element form cannot be partitioned; that of several groups or beside frozen ones has no names."""
+    """Stage 0 state without a per-element form cannot be partitioned; of several groups, it has no names."""
     several = spec['groups']['n'] > 1 or spec['model']['frozen'] != 'none' or spec['model']['unused']
-    if spec['stage'] == 0 and several and ('no training state was read' in text or 'holds no training state' in text):
+    if spec['stage'] == 0 and several and ('no training state was read' in text
+                                           or 'holds no training state' in text):
         return True
-    return specs.OPTIMIZERS[spec['optimizer']].get('whole_only') and spec['stage'] == 0 and ('variance' in text or 'cannot be cut' in text)
+    return specs.OPTIMIZERS[spec['optimizer']].get('whole_only') and spec['stage'] == 0 and \
+        ('variance' in text or 'cannot be cut' in text)
 
 
 def go(a, spec, target, folder, tag, out):
     """Run the program for a target.  (path to load, its tag, problems)"""
     objects = ['--keep-objects'] if 'object' in spec['client'] else []
     if target['kind'] == 'reshard':
-        rc, text = call(a, 'ckpt', 'reshard', '-q', folder, out, '--world', target['world'], '--stage', target['stage'], '-t', tag, *objects)
+        rc, text = call(a, 'ckpt', 'reshard', '-q', folder, out, '--world', target['world'], '--stage',
+                        target['stage'], '-t', tag, *objects)
         return out, tag, [] if rc == 0 else ['reshard: exit %d: %s' % (rc, text)]
     objects = [o.replace('-objects', '_objects') for o in objects]
-    rc, text = call(a, 'ds_to_universal', '-q', '--input_folder', os.path.join(folder, tag), '--output_folder',
+    rc, text = call(a, 'ds_to_universal', '-q', '--input_folder', os.path.join(folder, tag),
+                    '--output_folder',
                     os.path.join(out, 'universal'), *objects)
     return out, 'universal', [] if rc == 0 else ['ds_to_universal: exit %d: %s' % (rc, text)]
 
@@ -500,7 +535,8 @@ def write_data(spec, world, path):
     from safetensors.torch import save_file
     # zerotrain goes on at the last whole batch of its own size
     had = torch.zeros(spec['steps'] * spec['gas'] * spec['world'] // world * world * 4, 6, dtype=torch.int64)
-    every = [x for step in range(spec['steps'], spec['steps'] + 2 * NEXT) for x, _ in batches(spec, step) for _ in range(world)]
+    every = [x for step in range(spec['steps'], spec['steps'] + 2 * NEXT) for x, _ in batches(spec, step)
+             for _ in range(world)]
     save_file({'input_ids': torch.cat([had] + every), 'labels': torch.cat([had] + every)}, path)
 
 
@@ -511,8 +547,10 @@ def zerotrain(a, spec, target, folder, tag, out, data):
     with open(os.path.join(out, 'ds.json'), 'w', encoding='utf-8') as f:
         json.dump(specs.config(spec, target['stage']), f)
     metrics = os.path.join(out, 'metrics')
-    args = [os.path.join(a.bin, 'zerotrain'), '--deepspeed_config', os.path.join(out, 'ds.json'), '--model', out, '--data', data,
-            '--no-shuffle', '--quiet', '--load', folder, '--load-tag', tag, '--max-steps', str(spec['steps'] + NEXT), '--save',
+    args = [os.path.join(a.bin, 'zerotrain'), '--deepspeed_config', os.path.join(out, 'ds.json'), '--model',
+            out, '--data', data,
+            '--no-shuffle', '--quiet', '--load', folder, '--load-tag', tag, '--max-steps',
+            str(spec['steps'] + NEXT), '--save',
             os.path.join(out, 'run'), '--metrics', metrics, '--threads', '1']
     if target['world'] > 1:
         args = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(target['world'])] + args
@@ -525,7 +563,7 @@ def zerotrain(a, spec, target, folder, tag, out, data):
 
 
 def engine_target(a, spec, target, folder, tag, want, tmp):
-    """zerotrain goes on from DeepSpeed's checkpoint at another world and stage, DeepSpeed from zerotrain's."""
+    """zerotrain goes on from DeepSpeed's checkpoint in another world and stage, DeepSpeed from its."""
     out = tempfile.mkdtemp(dir=tmp)
     data = os.path.join(out, 'data.safetensors')
     write_data(spec, target['world'], data)
@@ -535,16 +573,19 @@ def engine_target(a, spec, target, folder, tag, want, tmp):
     near = NEAR[spec['dtype']] * 3   # products are summed in other orders than torch's
     off = losses_off(spec, target, losses, want['losses'])
     if off > near:
-        return ['zerotrain\'s losses are off by %.2g: %s instead of %s' % (off, losses, want['losses'][:NEXT])]
+        return ['zerotrain\'s losses are off by %.2g: %s instead of %s' %
+                (off, losses, want['losses'][:NEXT])]
     got, error = run_task(Task(spec, os.path.join(out, 'run'), True, target['world'], target['stage']))
     if error:
         return ['DeepSpeed, from zerotrain\'s: ' + ds_harness.short(error)]
     off = ds_harness.far(got['losses'], want['losses'][NEXT:])
-    problems = [] if off <= near or unscaled(spec) else ['DeepSpeed\'s losses from zerotrain\'s are off by %.2g: %s instead of %s' %
-                                       (off, got['losses'], want['losses'][NEXT:])]
+    problems = [] if off <= near or unscaled(spec) else \
+        ['DeepSpeed\'s losses from zerotrain\'s are off by %.2g: %s instead of %s' %
+         (off, got['losses'], want['losses'][NEXT:])]
     rates = ('lr', 'initial_lr')
     # where every step was skipped, DeepSpeed has no state yet, and zerotrain has one of zeros
-    groups = [[{k: v for k, v in g.items() if k not in rates and (k, v) != ('step', 0)} for g in x['groups']] for x in (got, want)]
+    groups = [[{k: v for k, v in g.items() if k not in rates and (k, v) != ('step', 0)} for g in x['groups']]
+              for x in (got, want)]
     after = [{k: v for k, v in x['after'].items() if set(v) != {0.0}} for x in (got, want)]
     problems += values_differ('groups', *groups)
     skipped = want['counters']['skipped_steps'] + want['skipped_later'], got['counters']['skipped_steps']
@@ -552,7 +593,8 @@ def engine_target(a, spec, target, folder, tag, want, tmp):
         return problems
     same = {k: v for k, v in want['counters'].items() if k == 'skipped_steps'}
     return problems + numbers_differ('at the end', *after, spec['stage'] == 0 or target['stage'] == 0) + \
-        values_differ('counters', {k: got['counters'][k] for k in same} if not want['skipped_later'] else same, same)
+        values_differ('counters', {k: got['counters'][k] for k in same}
+                      if not want['skipped_later'] else same, same)
 
 
 def one_target(a, spec, target, folder, tag, want, tmp):
@@ -562,7 +604,8 @@ def one_target(a, spec, target, folder, tag, want, tmp):
     path, to_tag, problems = go(a, spec, target, folder, tag, out)
     if problems:
         return [] if refusal_is_right(spec, problems[0]) else problems
-    got, error = run_task(Task(spec, path, True, target['world'], target['stage'], to_tag, target['kind'] == 'universal'))
+    got, error = run_task(Task(spec, path, True, target['world'], target['stage'], to_tag,
+                               target['kind'] == 'universal'))
     if error and target['kind'] == 'universal' and target['stage'] == 3 and ds_harness.SHARED_STEP in error:
         return []   # DeepSpeed's loader gives torch's optimizers one tensor for the steps of all sub-groups
     if error:
@@ -580,14 +623,16 @@ def one(a, seed, tmp):
         return {}, 'DeepSpeed does not run it: ' + ds_harness.short(error)
     tag = open(os.path.join(folder, 'latest'), encoding='utf-8').read().strip()
     twice = any(t['kind'] == 'zerotrain' for t in spec['targets'])
-    want, error = run_task(Task(spec, folder, True, spec['world'], spec['stage'], tag, steps=2 * NEXT if twice else NEXT))
+    want, error = run_task(Task(spec, folder, True, spec['world'], spec['stage'], tag, steps=2 * NEXT
+                                if twice else NEXT))
     found = {'weights': weights_differ(a, spec, folder, tag, made, os.path.join(tmp, 'fp32'))}
     rc, text = call(a, 'ckpt', 'verify', '-q', folder, '-t', tag)
     found['verify'] = ['verify: exit %d: %s' % (rc, text)] if rc else []
     if error:
         return found, 'DeepSpeed does not load it: ' + ds_harness.short(error)
     for target in spec['targets']:
-        found['%s w%d z%d' % (target['kind'], target['world'], target['stage'])] = one_target(a, spec, target, folder, tag, want, tmp)
+        found['%s w%d z%d' % (target['kind'], target['world'], target['stage'])] = \
+            one_target(a, spec, target, folder, tag, want, tmp)
     return found, None
 
 
@@ -633,7 +678,8 @@ def main():
         if bad or a.verbose:
             print('     seed %d: %s' % (seed, describe(specs.make(seed))), flush=True)
         seed += 1
-    print('interop differential: %d checkpoints, %d settings that DeepSpeed does not run or load (%.0f s)' % (made, none, time.time() - start))
+    print('interop differential: %d checkpoints, %d settings that DeepSpeed does not run or load (%.0f s)' %
+          (made, none, time.time() - start))
     print('interop differential: %d passed, %d failed' % (passed, failed))
     return 1 if failed or not passed else 0
 
