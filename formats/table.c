@@ -3,8 +3,8 @@
  * table.c: the one list of format drivers.  Adding a format is one line here and one file beside
  * it.
  */
-#include "formats/safetensors.h"
-#include "formats/torch_file.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/torch.h"
 #include "libckpt/drivers.h"
 
 extern const ckpt_format ckpt_format_gguf;

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libckpt/drivers.h"
 #include "libckpt/doctor.h"
+#include "libckpt/drivers.h"
 
 enum {
     DOC_MAX_PATH = 4200,

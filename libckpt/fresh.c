@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "libckpt/format.h"
-#include "libckpt/opts.h"
 #include "libckpt/fresh.h"
 #include "libckpt/map/state.h"
+#include "libckpt/opts.h"
 
 typedef struct fr_maker {
     ckpt_map *map;

@@ -12,7 +12,7 @@ if [ -n "$mpi" ] || pkg-config --exists ompi-c 2>/dev/null; then
 fi
 # as the Makefile has it: another library's cblas.h may be installed
 [ "$(uname -m)" != x86_64 ] || flags="$flags -DZT_ONEDNN"
-sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/*.c formats/*.c tools/*.c engine/*.c engine/*/*.c)
+sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c formats/*.c formats/*/*.c formats/*/*/*.c tools/*.c engine/*.c engine/*/*.c)
 cores=$(nproc 2>/dev/null || echo 2)
 
 check() {
@@ -52,6 +52,11 @@ direction() {
     sh tests/include_direction.sh
 }
 
+# no two folders call each other; functions and files keep within the house limits
+figures() {
+    python3 tests/figures.py --objects build/obj --limits
+}
+
 # the suppressed kinds follow no flow across a loop or a call here; the compilers' analyzers and the sanitizers do
 cppcheck_all() {
     # shellcheck disable=SC2086
@@ -78,6 +83,7 @@ mkdir -p build
 check "ckpt.h alone, as C11 and C++17" headers
 [ -f build/lib/libckpt.so.0 ] && check "exported symbols are those of libckpt.map" symbols
 check "include direction" direction
+[ -d build/obj ] && check "circles of calls, lengths" figures
 check "licence lines" sh tests/spdx.sh
 built=$(ls build/bin/ckpt build/bin/zerotrain build/lib/libckpt.so.0 2>/dev/null)
 # shellcheck disable=SC2086

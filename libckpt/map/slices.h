@@ -7,7 +7,7 @@
  * Slices may themselves be cut over data-parallel ranks: their extents, flat intervals or boxes,
  * are carried over to the whole.
  *
- *     rule (formats/uni_rules.h) + slices  --ckpt_slices_join-->  one tensor of the map
+ *     rule (formats/rules/rules.h) + slices  --ckpt_slices_join-->  one tensor of the map
  */
 #ifndef CKPT_MAP_SLICES_H
 #define CKPT_MAP_SLICES_H

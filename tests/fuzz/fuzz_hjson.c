@@ -4,7 +4,7 @@
  * the strict reader too.
  */
 #include "engine/config/config.h"
-#include "formats/json.h"
+#include "libckpt/codec/json/json.h"
 #include "tests/fuzz/fuzz_help.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ckpt.h"
-#include "formats/pickle.h"
+#include "libckpt/codec/pickle/pickle.h"
 #include "libckpt/map/map.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

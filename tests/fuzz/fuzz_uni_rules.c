@@ -3,7 +3,7 @@
  * fuzz_uni_rules.c: any text as universal_checkpoint_info, asked about names; the rules found are
  * applied to slices of small shapes.  Input: the JSON, a NUL, then names with NULs between them.
  */
-#include "formats/uni_rules.h"
+#include "formats/rules/rules.h"
 #include "tests/fuzz/fuzz_help.h"
 
 /* Boxes lie inside the whole and inside their slice. */

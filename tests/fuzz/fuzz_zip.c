@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/zip.h"
+#include "libckpt/codec/zip/zip.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

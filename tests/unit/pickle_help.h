@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/pickle.h"
+#include "libckpt/codec/pickle/pickle.h"
 
 /* A pickle as read, with the arena its nodes live in. */
 typedef struct help_pickle {

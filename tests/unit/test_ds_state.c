@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/deepspeed.h"
+#include "formats/deepspeed/deepspeed.h"
 #include "libckpt/copy/run.h"
 
 /* ---- opening ---- */

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "formats/ds_write.h"
+#include "formats/deepspeed/write/write.h"
 
 static void test_versions(void **state)
 {

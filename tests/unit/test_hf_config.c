@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
 
 /* text becomes wanted; wanted NULL: it is refused. */
 static void check(const char *text, const char *wanted)

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "formats/hf_split.h"
+#include "formats/hf/split.h"
 #include "libckpt/base/mem.h"
 
 enum { MAX_ITEMS = 14 };

@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/huggingface.h"
-#include "formats/json.h"
+#include "formats/hf/hf.h"
+#include "libckpt/codec/json/json.h"
 #include "libckpt/drivers.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"

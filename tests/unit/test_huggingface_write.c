@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/huggingface.h"
+#include "formats/hf/hf.h"
 #include "libckpt/drivers.h"
 #include "tests/unit/hf_help.h"
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "formats/json.h"
+#include "libckpt/codec/json/json.h"
 
 #define MAX_BYTES (UINT64_C(64) << 20)
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/torch_file.h"
+#include "formats/torch/torch.h"
 
 static const ckpt_tensor *tensor(const ckpt_map *map, const char *name)
 {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "formats/uni_rules.h"
+#include "formats/rules/rules.h"
 #include "pickle_help.h"
 
 static ckpt_uni_rules *rules_of(const char *json)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/zip.h"
+#include "libckpt/codec/zip/zip.h"
 #include "libckpt/base/digest.h"
 
 /* ---- archives ---- */

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * deepspeed.c: the directory driver of DeepSpeed ZeRO checkpoints.
+ *
+ * A tag folder holds, of one model-parallel rank with n data-parallel ranks,
+ *     mp_rank_00_model_states.pt                         the model (stages 0 to 2)
+ *     zero_pp_rank_{0..n-1}_mp_rank_00_model_states.pt   the model (stage 3: buffers, fragments)
+ *     [bf16_]zero_pp_rank_{0..n-1}_mp_rank_00_optim_states.pt  masters and optimizer state
+ * They are read by slice.c.  Several model-parallel ranks, pipeline stages and experts without
+ * ZeRO are read in parts, each like this, and put together by grid.c.  Checked against DeepSpeed
+ * 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5, 0.12.6 and 0.19.8.
+ */
+#include <string.h>
+
+#include "formats/deepspeed/deepspeed.h"
+
+enum {
+    DS_SURE = 95,  /* of a folder with `latest` or shards */
+    DS_TAGS = 80,  /* of tags without `latest`: surer than a model beside them, so that it asks */
+    DS_MAYBE = 40, /* of a folder with checkpoint-N */
+    DS_MAX_LOOKED = 256 /* sub-folders that a probe looks into */
+};
+
+/* ---- probing ---- */
+
+/* Does one of the sub-folders hold shards?  For tags of any name, where `latest` is absent. */
+static bool ds_has_tags(const ckpt_listing *list)
+{
+    ckpt_map *map = NULL;
+    bool found = false;
+    unsigned looked = 0;
+
+    if (ckpt_map_new(&map, 0, NULL) != CKPT_OK)
+        return false;
+    for (size_t i = 0; !found && i < list->n && looked < DS_MAX_LOOKED; i++) {
+        ckpt_listing sub;
+        if (!list->entry[i].is_dir)
+            continue;
+        looked++;
+        const char *path =
+            ckpt_arena_printf(map->arena, "%s/%s", list->folder, list->entry[i].name);
+        if (!path || ckpt_listing_read(&sub, map, path, NULL) != CKPT_OK)
+            continue;
+        for (size_t k = 0; !found && k < sub.n; k++)
+            found = !sub.entry[k].is_dir && ckpt_ds_name_is_shard(sub.entry[k].name);
+    }
+    ckpt_map_free(map);
+    return found;
+}
+
+/*
+ * Certain about `latest` and the names of shards, sure of tags, guessing of folders that may hold
+ * runs.
+ */
+static int ds_probe(const ckpt_listing *list)
+{
+    uint64_t number = 0;
+    int sure = 0;
+
+    for (size_t i = 0; i < list->n && sure < DS_SURE; i++) {
+        const ckpt_entry *e = &list->entry[i];
+        if (!e->is_dir &&
+            (strcmp(e->name, "latest") == 0 || strcmp(e->name, "latest_universal") == 0 ||
+             ckpt_ds_name_is_shard(e->name)))
+            sure = DS_SURE;
+        else if (e->is_dir && ckpt_ds_name_run(e->name, &number))
+            sure = DS_MAYBE;
+    }
+    return sure < DS_SURE && ds_has_tags(list) ? DS_TAGS : sure;
+}
+
+/* One shard stands for its folder only when the caller asks for the whole checkpoint. */
+static int ds_part(const char *file_name)
+{
+    if (strcmp(file_name, "latest") == 0)
+        return 2;
+    return ckpt_ds_name_is_shard(file_name) ? 1 : 0;
+}
+
+/* ---- reading ---- */
+
+/*
+ * Layer and expert files do not depend on the data ranks: a source for each as a whole, for writers
+ * that pass them on.
+ */
+static int ds_whole_files(ckpt_map *map, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < map->files.n; i++) {
+        const ckpt_map_file *f = &map->files.at[i];
+        const char *slash = strrchr(f->path, '/');
+        ckpt_ds_kind kind = ckpt_ds_name_parse(slash ? slash + 1 : f->path).kind;
+        ckpt_source s = {.kind = CKPT_SOURCE_FILE,
+                         .file = i,
+                         .n_stored = f->size,
+                         .n_bytes = f->size,
+                         .whole = 1};
+        if (kind == CKPT_DS_LAYER || kind == CKPT_DS_EXPERT)
+            rc = ckpt_map_add_source(map, &s, &(uint32_t){0}, err);
+    }
+    return rc;
+}
+
+/*
+ * The driver's one entry.  Collecting (verify), inconsistencies become findings and the gather goes
+ * on as far as it is safe: a map without tensors is then still a valid answer.
+ */
+static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                     ckpt_err *err)
+{
+    static const ckpt_open_opts defaults = {0};
+    ckpt_ds ds = {.map = map, .opts = opts ? opts : &defaults, .read = list->read, .err = err};
+    int rc = ckpt_ds_folder_find(&ds, list);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_grid_needed(&ds) ? ckpt_ds_grid_read(&ds) : ckpt_ds_read(&ds);
+    if (rc == CKPT_OK && ds.opts->with_optimizer)
+        rc = ds_whole_files(map, err);
+    ckpt_ds_free(&ds);
+    return rc;
+}
+
+const ckpt_directory ckpt_directory_deepspeed = {
+    .name = "deepspeed",
+    .note = "ZeRO stages 0 to 3 of DeepSpeed 0.3.14 to 0.19.8, data, tensor, pipeline and expert "
+            "parallel; reads run, tag and HF Trainer folders",
+    .caps = CKPT_CAN_READ | CKPT_HAS_TAGS,
+    .probe = ds_probe,
+    .gather = ds_gather,
+    .part = ds_part,
+};

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * problem.c: what does not fit in a DeepSpeed folder, told or, when collecting, noted.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "formats/deepspeed/deepspeed.h"
+
+int ckpt_ds_problem(ckpt_ds *ds, int code, const char *fmt, ...)
+{
+    char text[sizeof ds->err->text];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    ds->broken = true;
+    return ckpt_map_problem(ds->map, code, ds->err, "%s", text);
+}

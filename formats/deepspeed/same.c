@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * same.c: owns what the ranks of a checkpoint must agree on beside their tensors: settings of
+ * the optimizer, loss scale, schedule, configuration.
+ *
+ * Ranks of one run have them equal, so ranks that differ were trained apart, or are of different
+ * runs.  Rank 0 is the measure; a reader would take its values for all.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/deepspeed/deepspeed.h"
+
+enum { DSS_TEXT = 64 };
+
+/* Which ranks are compared, for messages. */
+typedef struct dss_ranks {
+    const char *path;
+    const char *first; /* "rank 0" */
+    char own[40];      /* "rank 3" */
+} dss_ranks;
+
+static dss_ranks dss_data_ranks(const ckpt_ds_shard *s)
+{
+    dss_ranks r = {.path = s->path, .first = "rank 0"};
+
+    (void)snprintf(r.own, sizeof r.own, "rank %" PRIu32, s->rank);
+    return r;
+}
+
+/* A value in a message. */
+static const char *dss_text(const ckpt_value *v, char *to)
+{
+    if (!v)
+        return "absent";
+    if (v->kind == CKPT_V_INT)
+        (void)snprintf(to, DSS_TEXT, "%" PRId64, v->as.i);
+    else if (v->kind == CKPT_V_FLOAT)
+        (void)snprintf(to, DSS_TEXT, "%.10g", v->as.f);
+    else if (v->kind == CKPT_V_STR)
+        (void)snprintf(to, DSS_TEXT, "%.60s", v->as.text.at);
+    else if (v->kind == CKPT_V_BOOL)
+        return v->as.i ? "True" : "False";
+    else
+        return v->kind == CKPT_V_NONE ? "None" : "another value";
+    return to;
+}
+
+/* Where two dicts differ first: their values there, the key added to the name in `what`. */
+static void dss_deeper(char *what, size_t room, const ckpt_value **first, const ckpt_value **own)
+{
+    for (unsigned depth = 0; depth < 4; depth++) {
+        ckpt_dict a = ckpt_value_map(*first);
+        const ckpt_value *b = NULL;
+        size_t n = strlen(what);
+        uint64_t i = 0;
+
+        for (; i < a.n && ckpt_value_map(*own).n; i++) {
+            const ckpt_value *key = a.at[i].key;
+            b = key->kind == CKPT_V_STR ? ckpt_value_get(*own, key->as.text.at) : a.at[i].value;
+            if (!ckpt_value_equal(a.at[i].value, b, 1 << 16))
+                break;
+        }
+        if (i >= a.n || !ckpt_value_map(*own).n)
+            return;
+        (void)snprintf(what + n, room - n, ".%.60s", a.at[i].key->as.text.at);
+        *first = a.at[i].value;
+        *own = b;
+    }
+}
+
+/* One value of the first rank and of another; name: what it is. */
+static int dss_value(ckpt_ds *ds, const dss_ranks *r, const char *name, const ckpt_value *first,
+                     const ckpt_value *own)
+{
+    char what[400], a[DSS_TEXT], b[DSS_TEXT];
+    bool same = true;
+    int rc = CKPT_OK;
+
+    // A value on a device is a tensor, whose bytes are each rank's own record.
+    if (first && own && first->kind == CKPT_V_TENSOR && own->kind == CKPT_V_TENSOR)
+        return rc;
+    rc = ckpt_ds_same(ds, first, own, &same);
+    if (rc != CKPT_OK || same)
+        return rc;
+    (void)snprintf(what, sizeof what, "%.100s", name);
+    dss_deeper(what, sizeof what, &first, &own);
+    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                           "%s: %s is %s on %s and %s on %s: the ranks were trained with "
+                           "different settings, or are from different runs",
+                           r->path, what, dss_text(own, b), r->own, dss_text(first, a), r->first);
+}
+
+/* The settings of one parameter group; its list of parameters is compared with their shapes. */
+static int dss_group(ckpt_ds *ds, const dss_ranks *r, uint64_t g, ckpt_dict first,
+                     const ckpt_value *own)
+{
+    char what[160];
+    int rc = CKPT_OK;
+
+    if (ckpt_value_map(own).n != first.n)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: parameter group %" PRIu64 " has %" PRIu64
+                               " settings on %s and %" PRIu64 " on %s",
+                               r->path, g, ckpt_value_map(own).n, r->own, first.n, r->first);
+    for (uint64_t i = 0; rc == CKPT_OK && i < first.n; i++) {
+        const ckpt_value *key = first.at[i].key;
+        if (key->kind != CKPT_V_STR || ckpt_value_is(key, "params"))
+            continue;
+        (void)snprintf(what, sizeof what, "%.80s of parameter group %" PRIu64, key->as.text.at, g);
+        rc = dss_value(ds, r, what, first.at[i].value, ckpt_value_get(own, key->as.text.at));
+    }
+    return rc;
+}
+
+static int dss_groups(ckpt_ds *ds, const ckpt_ds_shard *s)
+{
+    ckpt_seq first = ckpt_value_seq(
+                 ckpt_value_get(ckpt_ds_optim_base(ds, ds->optim.optim), "param_groups")),
+             own = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, s->optim), "param_groups"));
+    dss_ranks r = dss_data_ranks(s);
+    int rc = CKPT_OK;
+
+    if (first.n != own.n)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                               "%s: %" PRIu64 " param_groups on rank %" PRIu32 ", %" PRIu64
+                               " on rank 0: the shards are from different runs",
+                               s->path, own.n, s->rank, first.n);
+    for (uint64_t g = 0; rc == CKPT_OK && g < first.n; g++)
+        rc = dss_group(ds, &r, g, ckpt_value_map(first.at[g]), own.at[g]);
+    return rc;
+}
+
+/* What of the configuration decides about the numbers of a run; paths may be a node's own. */
+static int dss_config(ckpt_ds *ds, const ckpt_ds_shard *s, const ckpt_value *first)
+{
+    static const char *const key[] = {"train_batch_size",
+                                      "train_micro_batch_size_per_gpu",
+                                      "gradient_accumulation_steps",
+                                      "gradient_clipping",
+                                      "optimizer",
+                                      "scheduler",
+                                      "fp16",
+                                      "bf16"};
+    const ckpt_value *a = ckpt_value_get(first, "ds_config"),
+                     *b = ckpt_value_get(s->root, "ds_config");
+    dss_ranks r = dss_data_ranks(s);
+    char what[64];
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && a && b && i < sizeof key / sizeof *key; i++) {
+        (void)snprintf(what, sizeof what, "ds_config.%s", key[i]);
+        rc = dss_value(ds, &r, what, ckpt_value_get(a, key[i]), ckpt_value_get(b, key[i]));
+    }
+    return rc;
+}
+
+int ckpt_ds_same_optim(ckpt_ds *ds, const ckpt_ds_shard *s)
+{
+    static const char *const key[] = {"clip_grad", "dynamic_loss_scale", "loss_scaler"};
+    dss_ranks r = dss_data_ranks(s);
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof key / sizeof *key; i++)
+        rc = dss_value(ds, &r, key[i], ckpt_value_get(ds->optim.optim, key[i]),
+                       ckpt_value_get(s->optim, key[i]));
+    if (rc == CKPT_OK)
+        rc = dss_groups(ds, s);
+    return rc == CKPT_OK ? dss_config(ds, s, ds->optim.root) : rc;
+}
+
+int ckpt_ds_same_model(ckpt_ds *ds, const ckpt_ds_shard *s)
+{
+    dss_ranks r = dss_data_ranks(s);
+    int rc = dss_value(ds, &r, "lr_scheduler", ckpt_value_get(ds->model.root, "lr_scheduler"),
+                       ckpt_value_get(s->root, "lr_scheduler"));
+
+    return rc == CKPT_OK ? dss_config(ds, s, ds->model.root) : rc;
+}
+
+int ckpt_ds_same_slices(ckpt_ds *ds, const ckpt_map *first, const ckpt_map *own, uint32_t mp)
+{
+    dss_ranks r = {.path = ds->dir.path, .first = "the first of its stage"};
+    const ckpt_groups *a, *b;
+    int rc = CKPT_OK;
+
+    if (first->states.n != 1 || own->states.n != 1)
+        return rc;
+    (void)snprintf(r.own, sizeof r.own, "model-parallel rank %02" PRIu32, mp);
+    a = &first->states.at[0]->group;
+    b = &own->states.at[0]->group;
+    if (a->n != b->n)
+        return ckpt_ds_problem(ds, CKPT_EMISMATCH, "%s: %s has %zu parameter groups, %s %zu",
+                               r.path, r.own, b->n, r.first, a->n);
+    for (size_t g = 0; rc == CKPT_OK && g < a->n; g++)
+        rc = dss_group(ds, &r, g, ckpt_value_map(a->at[g].fields), b->at[g].fields);
+    return rc;
+}

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stage0_optim.c: stage 0: the optimizer's state, step counts, and the groups for writers.
+ *
+ * Every entry of every parameter's state is taken by its key.  By form it is
+ *     a step count                      "step/<parameter>"; FusedAdam counts in one parameter alone
+ *     a tensor shaped like the parameter, or (fused) a stretch of the group's   "<key>/<parameter>"
+ *     a tensor of another shape (factors)  the same, in its own shape
+ *     one value (a number, [1], None)   holds for the parameter: it stays in the state for writers
+ * and what is none of these is left out and said.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/deepspeed/stage0.h"
+#include "libckpt/base/dtype.h"
+
+enum {
+    DSF_MAX_KEYS = 64, /* kinds of state: no optimizer has more than a few */
+    DSF_MAX_LISTED = 5 /* names in a message */
+};
+
+typedef enum dsf_kind { DSF_STEP, DSF_MOMENT, DSF_SHAPED, DSF_VALUE, DSF_UNKNOWN } dsf_kind;
+
+/* A key of the states, in the order in which they are met. */
+typedef struct dsf_key {
+    const ckpt_value *name; /* a STR */
+    bool value;             /* one element where the parameter has another number of them */
+    size_t n_values, n_unknown;
+} dsf_key;
+
+/* Parameters of one group: sorted[first .. end). */
+typedef struct dsf_range {
+    size_t first, end;
+    size_t last; /* the one that has the largest step; SIZE_MAX: none has any */
+    bool alone;  /* and the others count none: FusedAdam's way */
+} dsf_range;
+
+CKPT_VEC(dsf_ranges, dsf_range);
+
+typedef struct dsf {
+    ckpt_dsu *u;
+    dsf_key key[DSF_MAX_KEYS];
+    size_t n_keys;
+    dsf_ranges range;
+} dsf;
+
+/* Names for people, up to a few. */
+typedef struct dsf_names {
+    const char *text;
+    size_t n;
+} dsf_names;
+
+static int dsf_name(dsf *f, dsf_names *names, const ckpt_dsu_entry *e)
+{
+    ckpt_arena *arena = f->u->ds->map->arena;
+
+    if (names->n++ > DSF_MAX_LISTED)
+        return CKPT_OK;
+    names->text = ckpt_arena_printf(arena, "%s%s%.100s", names->text ? names->text : "",
+                                    names->text ? ", " : "",
+                                    names->n > DSF_MAX_LISTED ? "..." : e->pair->key->as.text.at);
+    return names->text ? CKPT_OK : ckpt_fail_memory(f->u->ds->err);
+}
+
+/* The state of an entry as the model file has it. */
+static ckpt_dict dsf_state(const dsf *f, const ckpt_dsu_entry *e)
+{
+    const ckpt_dict none = {0};
+
+    return e->state == SIZE_MAX ? none : ckpt_value_map(f->u->states.at[e->state].value);
+}
+
+/* ---- keys ---- */
+
+static dsf_key *dsf_find(dsf *f, const ckpt_value *key)
+{
+    for (size_t k = 0; key->kind == CKPT_V_STR && k < f->n_keys; k++) {
+        if (ckpt_value_is(key, f->key[k].name->as.text.at))
+            return &f->key[k];
+    }
+    return NULL;
+}
+
+/* What a state's entry is, by its value and what is known of its key. */
+static dsf_kind dsf_kind_of(const dsf *f, const ckpt_dsu_entry *e, const dsf_key *key,
+                            const ckpt_value *v)
+{
+    const ckpt_tensor_value *t = v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
+
+    if (!key || v->kind > CKPT_V_TENSOR)
+        return DSF_UNKNOWN;
+    if (ckpt_value_is(key->name, "step"))
+        return t && ckpt_dsu_elems(t) != 1 ? DSF_UNKNOWN : DSF_STEP;
+    if (!t)
+        return v->kind <= CKPT_V_BYTEARRAY ? DSF_VALUE : DSF_UNKNOWN;
+    if (ckpt_dsu_elems(t) == 1 && key->value)
+        return DSF_VALUE;
+    if (f->u->fused && t->ndim == 1 && e->copy->storage && t->shape[0] == e->copy->storage->n_elems)
+        return DSF_MOMENT;
+    if (!f->u->fused && ckpt_dsu_same_shape(t, e->copy))
+        return DSF_MOMENT;
+    if (ckpt_dsu_elems(t) == 1)
+        return DSF_VALUE;
+    return f->u->fused ? DSF_UNKNOWN : DSF_SHAPED;
+}
+
+/* Elements that a state shaped like its parameter has. */
+static uint64_t dsf_elems(const dsf *f, const ckpt_dsu_entry *e)
+{
+    if (f->u->fused)
+        return e->copy->storage ? e->copy->storage->n_elems : 0;
+    return ckpt_dsu_elems(e->copy);
+}
+
+/* Note a key of a parameter's state. */
+static int dsf_key_add(dsf *f, const ckpt_dsu_entry *e, const ckpt_pair *p)
+{
+    dsf_key *key = dsf_find(f, p->key);
+
+    if (p->key->kind != CKPT_V_STR)
+        return CKPT_OK;
+    if (!key && f->n_keys == DSF_MAX_KEYS)
+        return ckpt_fail(f->u->ds->err, CKPT_ELIMIT,
+                         "%s: more than %d kinds of optimizer state; the last is \"%.200s\"",
+                         f->u->ds->model.path, DSF_MAX_KEYS, p->key->as.text.at);
+    if (!key) {
+        key = &f->key[f->n_keys++];
+        *key = (dsf_key){.name = p->key};
+    }
+    if (p->value->kind == CKPT_V_TENSOR && ckpt_dsu_elems(p->value->as.tensor) == 1 &&
+        dsf_elems(f, e) != 1)
+        key->value = true;
+    return CKPT_OK;
+}
+
+static int dsf_keys(dsf *f)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; i < f->u->entry.n; i++) {
+        const ckpt_dsu_entry *e = f->u->sorted[i];
+        ckpt_dict state = dsf_state(f, e);
+        for (uint64_t k = 0; rc == CKPT_OK && ckpt_dsu_is_trained(f->u, e) && k < state.n; k++)
+            rc = dsf_key_add(f, e, &state.at[k]);
+    }
+    return rc;
+}
+
+/* ---- tensors ---- */
+
+/* One entry of a parameter's state as a tensor of the map. */
+static int dsf_add(dsf *f, const ckpt_dsu_entry *e, const ckpt_pair *state, dsf_kind kind)
+{
+    ckpt_ds *ds = f->u->ds;
+    const ckpt_tensor_value *v = state->value->as.tensor;
+    const ckpt_tensor_value *shape = kind == DSF_MOMENT ? e->copy : v;
+    const char *name = ckpt_arena_printf(ds->map->arena, "%s/%s", state->key->as.text.at,
+                                         e->pair->key->as.text.at);
+    ckpt_tensor like = {
+        .dtype = v->dtype, .ndim = shape->ndim, .shape = shape->shape, .role = CKPT_ROLE_STATE};
+    if (ckpt_dtype_get(v->dtype)->kind == CKPT_IS_FLOAT)
+        like.export_dtype = CKPT_F32; // whatever the run kept it in, as at the other stages
+    ckpt_ds_flat flat;
+    ckpt_tensor *t = NULL;
+
+    if (!name)
+        return ckpt_fail_memory(ds->err);
+    int rc = ckpt_map_add(ds->map, name, strlen(name), &like, &t, ds->err);
+    if (rc != CKPT_OK || !f->u->fused)
+        return rc == CKPT_OK ? ckpt_ds_shard_back(ds, &ds->model, v, t) : rc;
+    rc = ckpt_ds_shard_flat(ds, &ds->model, state->value, name, &flat);
+    ds->extent.n = ds->axis.n = 0;
+    if (rc == CKPT_OK && t->n_elems)
+        rc = ckpt_ds_extent_add(ds, &flat, e->slot, 0, t->n_elems);
+    return rc == CKPT_OK ? ckpt_ds_extent_back(ds, t) : rc;
+}
+
+/* One kind of state of all parameters that have it. */
+static int dsf_add_key(dsf *f, dsf_key *key)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < f->u->entry.n; i++) {
+        const ckpt_dsu_entry *e = f->u->sorted[i];
+        ckpt_dict state = dsf_state(f, e);
+        for (uint64_t k = 0; rc == CKPT_OK && ckpt_dsu_is_trained(f->u, e) && k < state.n; k++) {
+            if (dsf_find(f, state.at[k].key) != key)
+                continue;
+            dsf_kind kind = dsf_kind_of(f, e, key, state.at[k].value);
+            key->n_values += kind == DSF_VALUE;
+            key->n_unknown += kind == DSF_UNKNOWN;
+            if (kind == DSF_MOMENT || kind == DSF_SHAPED)
+                rc = dsf_add(f, e, &state.at[k], kind);
+        }
+    }
+    return rc;
+}
+
+/* All kinds; what has no place as a tensor is said. */
+static int dsf_add_states(dsf *f)
+{
+    ckpt_ds *ds = f->u->ds;
+    int rc = CKPT_OK;
+
+    for (size_t k = 0; rc == CKPT_OK && k < f->n_keys; k++) {
+        dsf_key *key = &f->key[k];
+        rc = dsf_add_key(f, key);
+        if (rc == CKPT_OK && key->n_unknown)
+            rc = ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+                               "%s: optimizer state '%.100s' of %zu parameters is of no known form "
+                               "and left out of the tensors",
+                               ds->model.path, key->name->as.text.at, key->n_unknown);
+    }
+    return rc;
+}
+
+/* ---- step counts ---- */
+
+/* Where the step of an entry stands: in its own state, or with its group. */
+static const ckpt_value *dsf_step(const dsf *f, const ckpt_dsu_entry *e)
+{
+    const ckpt_value *own =
+        e->state == SIZE_MAX ? NULL : ckpt_value_get(f->u->states.at[e->state].value, "step");
+
+    if (own && own->kind != CKPT_V_NONE)
+        return own;
+    return e->group < f->u->param_groups.n ? ckpt_value_get(f->u->param_groups.at[e->group], "step")
+                                           : NULL;
+}
+
+/* Read every step. */
+static int dsf_read_steps(dsf *f)
+{
+    const ckpt_value *known = NULL;
+    bool has = false;
+    double step = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < f->u->entry.n; i++) {
+        ckpt_dsu_entry *e = f->u->sorted[i];
+        const ckpt_value *v = ckpt_dsu_is_trained(f->u, e) ? dsf_step(f, e) : NULL;
+        if (!v)
+            continue;
+        if (v != known)
+            rc = ckpt_ds_shard_step(f->u->ds, &f->u->ds->model, v, &has, &step);
+        known = v;
+        e->has_step = has;
+        e->step = step;
+    }
+    return rc;
+}
+
+static dsf_range dsf_range_of(const dsf *f, size_t first)
+{
+    dsf_range r = {first, first, SIZE_MAX, false};
+    uint32_t group = f->u->sorted[first]->group;
+
+    while (r.end < f->u->entry.n && f->u->sorted[r.end]->group == group)
+        r.end++;
+    for (size_t i = first; i < r.end; i++) {
+        const ckpt_dsu_entry *e = f->u->sorted[i];
+        if (e->has_step && (r.last == SIZE_MAX || !(e->step < f->u->sorted[r.last]->step)))
+            r.last = i;
+    }
+    return r;
+}
+
+/*
+ * DeepSpeed's FusedAdam raises the count of a group's last parameter alone, and reads no other:
+ * where all but one are 0 the one holds for all.  Other differences are the run's own.
+ */
+static int dsf_agree(dsf *f, dsf_range *r)
+{
+    double most = r->last == SIZE_MAX ? 0 : f->u->sorted[r->last]->step, least = most;
+    size_t counting = 0, others = 0;
+
+    for (size_t i = r->first; i < r->end; i++) {
+        const ckpt_dsu_entry *e = f->u->sorted[i];
+        if (!e->has_step)
+            continue;
+        counting += e->step != 0;
+        others += e->step == 0;
+        least = e->step < least ? e->step : least;
+    }
+    if (counting == 0 || least == most)
+        return CKPT_OK;
+    const ckpt_value *v = dsf_step(f, f->u->sorted[r->last]);
+    r->alone = counting == 1 && others > 0 && v->kind == CKPT_V_INT;
+    for (size_t i = r->first; r->alone && i < r->end; i++)
+        f->u->sorted[i]->step = most;
+    if (r->alone)
+        return CKPT_OK;
+    return ckpt_map_note(f->u->ds->map, CKPT_WARNING, f->u->ds->err,
+                         "%s: the parameters of group %" PRIu32
+                         " count different optimizer steps (%.0f to %.0f): some had no gradient at "
+                         "times; a ZeRO stage keeps one count, which is the largest",
+                         f->u->ds->model.path, f->u->sorted[r->first]->group, least, most);
+}
+
+/* The steps of a group as tensors. */
+static int dsf_add_steps(dsf *f, const dsf_range *r)
+{
+    const ckpt_value *known = NULL;
+    ckpt_ds_scalar step = {0};
+    int rc = CKPT_OK;
+
+    for (size_t i = r->first; rc == CKPT_OK && i < r->end; i++) {
+        const ckpt_dsu_entry *e = f->u->sorted[i];
+        if (!e->has_step || !ckpt_dsu_is_trained(f->u, e))
+            continue;
+        const ckpt_value *v = dsf_step(f, r->alone ? f->u->sorted[r->last] : e);
+        // One value of a group is one source for all of its parameters.
+        if (v != known)
+            rc = ckpt_ds_state_scalar(f->u->ds, &f->u->ds->model, v, &step);
+        known = v;
+        if (rc == CKPT_OK && step.has)
+            rc = ckpt_ds_state_add_scalar(f->u->ds, "step", e->pair->key->as.text.at, &step);
+    }
+    return rc;
+}
+
+/* Step counts of all groups. */
+static int dsf_steps(dsf *f)
+{
+    int rc = dsf_read_steps(f);
+
+    for (size_t i = 0; rc == CKPT_OK && i < f->u->entry.n;) {
+        dsf_range *r = ckpt_vec_push(&f->range);
+        if (!r)
+            return ckpt_fail_memory(f->u->ds->err);
+        *r = dsf_range_of(f, i);
+        i = r->end;
+        if (f->u->sorted[r->first]->group == CKPT_DSU_NONE)
+            continue;
+        rc = dsf_agree(f, r);
+        if (rc == CKPT_OK)
+            rc = dsf_add_steps(f, r);
+    }
+    return rc;
+}
+
+/* ---- groups for writers ---- */
+
+/* The optimizer's states in the copy of the model file's tree that writers take. */
+static ckpt_dict dsf_copied(const ckpt_state *state)
+{
+    const ckpt_value *optimizer = ckpt_value_get(state->model, "optimizer");
+
+    return ckpt_value_map(ckpt_value_get(ckpt_dsu_base(optimizer), "state"));
+}
+
+/* A tensor value over n elements as a flat one. */
+static ckpt_value *dsf_flattened(ckpt_arena *arena, const ckpt_tensor_value *from, uint64_t n)
+{
+    uint64_t *shape = ckpt_arena_copy(arena, &n, sizeof n);
+    uint64_t *stride = ckpt_arena_alloc(arena, sizeof *stride);
+    ckpt_value *v = ckpt_value_new(arena, CKPT_V_TENSOR);
+
+    if (!shape || !stride || !v)
+        return NULL;
+    v->as.tensor = ckpt_arena_copy(arena, from, sizeof *from);
+    if (!v->as.tensor)
+        return NULL;
+    *stride = 1;
+    v->as.tensor->ndim = 1;
+    v->as.tensor->shape = shape;
+    v->as.tensor->stride = stride;
+    return v;
+}
+
+/* Are two values of one key the same? */
+static int dsf_same_value(dsf *f, const ckpt_value *a, const ckpt_value *b, bool *same)
+{
+    ckpt_ds *ds = f->u->ds;
+    bool has[2] = {false, false};
+    double n[2] = {0, 0};
+    int rc = ckpt_ds_shard_step(ds, &ds->model, a, &has[0], &n[0]);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_step(ds, &ds->model, b, &has[1], &n[1]);
+    *same = has[0] && has[1] ? n[0] == n[1] : a->kind == b->kind && ckpt_value_equal(a, b, 4096);
+    return rc;
+}
+
+/* What is said where the parameters of a group differ in a value that ZeRO keeps once. */
+static int dsf_note_value(dsf *f, const ckpt_dsu_entry *e, const ckpt_value *key)
+{
+    return ckpt_map_note(f->u->ds->map, CKPT_WARNING, f->u->ds->err,
+                         "%s: optimizer state '%.100s' differs between the parameters of group "
+                         "%" PRIu32 ": a ZeRO stage keeps one value, which is the first's",
+                         f->u->ds->model.path, key->as.text.at, e->group);
+}
+
+/* Does the value of every parameter of a group equal that of its first? */
+static int dsf_check_value(dsf *f, const dsf_range *r, const ckpt_value *key, const ckpt_value *v)
+{
+    bool same = true;
+    int rc = CKPT_OK;
+
+    for (size_t i = r->first; rc == CKPT_OK && same && i < r->end; i++) {
+        const ckpt_dsu_entry *e = f->u->sorted[i];
+        const ckpt_value *own =
+            e->state == SIZE_MAX || !ckpt_dsu_is_trained(f->u, e)
+                ? NULL
+                : ckpt_value_get(f->u->states.at[e->state].value, key->as.text.at);
+        if (own && own != v)
+            rc = dsf_same_value(f, v, own, &same);
+    }
+    return rc == CKPT_OK && !same ? dsf_note_value(f, f->u->sorted[r->first], key) : rc;
+}
+
+/* Add a parameter's state to its group's, as ZeRO would keep it: flat tensors, one step. */
+static int dsf_merge(dsf *f, const dsf_range *r, size_t i, ckpt_dict copied, ckpt_value *out)
+{
+    ckpt_arena *arena = f->u->ds->map->arena;
+    const ckpt_dsu_entry *e = f->u->sorted[i];
+    ckpt_dict own = dsf_state(f, e);
+    ckpt_dict from =
+        e->state < copied.n ? ckpt_value_map(copied.at[e->state].value) : (ckpt_dict){0};
+    int rc = CKPT_OK;
+
+    for (uint64_t k = 0; rc == CKPT_OK && k < from.n && k < own.n; k++) {
+        const ckpt_value *key = from.at[k].key;
+        ckpt_value *v = from.at[k].value;
+        if (key->kind != CKPT_V_STR || ckpt_value_get(out, key->as.text.at))
+            continue;
+        dsf_kind kind = dsf_kind_of(f, e, dsf_find(f, key), own.at[k].value);
+        if (kind == DSF_STEP && r->last != SIZE_MAX && f->u->sorted[r->last]->state < copied.n)
+            v = ckpt_value_get(copied.at[f->u->sorted[r->last]->state].value, "step");
+        if (kind == DSF_MOMENT && !f->u->fused)
+            v = dsf_flattened(arena, v->as.tensor, ckpt_dsu_elems(e->copy));
+        if (kind == DSF_VALUE)
+            rc = dsf_check_value(f, r, key, own.at[k].value);
+        if (rc == CKPT_OK && (!v || !ckpt_dict_add(arena, &out->as.map, from.at[k].key, v)))
+            rc = ckpt_fail_memory(f->u->ds->err);
+    }
+    return rc;
+}
+
+/* A parameter as the last of the last group. */
+static int dsf_add_param(dsf *f, ckpt_state *state, const ckpt_dsu_entry *e, ckpt_dict copied)
+{
+    const ckpt_text *name = &e->pair->key->as.text;
+    size_t at = ckpt_map_index(f->u->ds->map, name->at, name->n);
+    ckpt_tensor **slot = at == SIZE_MAX ? NULL : ckpt_vec_push(&state->param);
+
+    if (!slot)
+        return ckpt_fail_memory(f->u->ds->err);
+    *slot = f->u->ds->map->tensors.at[at];
+    if (e->state < copied.n)
+        state->own[state->param.n - 1] = copied.at[e->state].value;
+    state->group.at[state->group.n - 1].n++;
+    return CKPT_OK;
+}
+
+/* The parameters of a group and what its state holds. */
+static int dsf_add_group(dsf *f, ckpt_state *state, const dsf_range *r)
+{
+    ckpt_group *group = &state->group.at[state->group.n - 1];
+    ckpt_dict copied = dsf_copied(state);
+    ckpt_value *entry = ckpt_value_new(f->u->ds->map->arena, CKPT_V_DICT);
+    int rc = entry ? CKPT_OK : ckpt_fail_memory(f->u->ds->err);
+
+    state->last_step = state->last_step || r->alone;
+    for (size_t i = r->first; rc == CKPT_OK && i < r->end; i++) {
+        const ckpt_dsu_entry *e = f->u->sorted[i];
+        if (!ckpt_dsu_is_trained(f->u, e))
+            continue;
+        if (e->state != SIZE_MAX)
+            group->entry = entry;
+        if (e->state != SIZE_MAX)
+            rc = dsf_merge(f, r, i, copied, entry);
+        if (rc == CKPT_OK)
+            rc = dsf_add_param(f, state, e, copied);
+    }
+    return rc;
+}
+
+/* The run as a state for writers: groups as the optimizer has them. */
+static int dsf_make_state(dsf *f)
+{
+    ckpt_dsu *u = f->u;
+    ckpt_state *state = NULL;
+    size_t next = 0;
+    int rc = ckpt_ds_state_new(u->ds, &state);
+    const ckpt_value *optimizer = rc == CKPT_OK ? ckpt_value_get(state->model, "optimizer") : NULL;
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_dsu_base(optimizer), "param_groups"));
+
+    if (rc == CKPT_OK)
+        state->own = ckpt_arena_array(u->ds->map->arena, u->entry.n + 1, sizeof *state->own);
+    if (rc == CKPT_OK && !state->own)
+        return ckpt_fail_memory(u->ds->err);
+    for (uint32_t g = 0; rc == CKPT_OK && g < u->n_groups; g++) {
+        ckpt_group *group = ckpt_vec_push(&state->group);
+        if (!group)
+            return ckpt_fail_memory(u->ds->err);
+        *group = (ckpt_group){.first = state->param.n, .n_lanes = 1};
+        group->fields = groups.n == u->n_groups ? groups.at[g] : NULL;
+        if (next < f->range.n && u->sorted[f->range.at[next].first]->group == g)
+            rc = dsf_add_group(f, state, &f->range.at[next++]);
+    }
+    return rc;
+}
+
+/* ---- what is said ---- */
+
+/* States that no group lists, and parameters whose neighbours have a state. */
+static int dsf_note_owners(dsf *f)
+{
+    ckpt_dsu *u = f->u;
+    dsf_names missing = {0};
+    size_t orphans = 0, with = 0;
+    int rc = CKPT_OK;
+
+    for (uint64_t g = 0; g < u->param_groups.n; g++) {
+        uint64_t n = ckpt_value_seq(ckpt_value_get(u->param_groups.at[g], "params")).n;
+        for (uint64_t k = 0; k < n; k++)
+            (void)ckpt_dsu_state_at(u, g, k);
+    }
+    for (size_t i = 0; i < u->number.n; i++)
+        orphans += !u->number.at[i].claimed;
+    for (size_t i = 0; rc == CKPT_OK && i < u->entry.n; i++) {
+        const ckpt_dsu_entry *e = u->sorted[i];
+        if (!ckpt_dsu_is_trained(u, e))
+            continue;
+        with += e->state != SIZE_MAX;
+        if (e->state == SIZE_MAX)
+            rc = dsf_name(f, &missing, e);
+    }
+    orphans += u->states.n - u->number.n;
+    if (rc == CKPT_OK && orphans)
+        rc = ckpt_map_note(u->ds->map, CKPT_WARNING, u->ds->err,
+                           "%s: %zu optimizer states belong to no parameter that a group lists: "
+                           "they are left out",
+                           u->ds->model.path, orphans);
+    if (rc == CKPT_OK && missing.n && with)
+        rc = ckpt_map_note(u->ds->map, CKPT_INFO, u->ds->err,
+                           "%s: %zu of %zu parameters have no optimizer state, perhaps because "
+                           "they never had a gradient (%s)",
+                           u->ds->model.path, missing.n, missing.n + with, missing.text);
+    return rc;
+}
+
+/* States whose parameter is not certain are not guessed. */
+static int dsf_note_doubt(dsf *f)
+{
+    ckpt_dsu *u = f->u;
+
+    if (u->param_groups.n == 0 || u->named)
+        return CKPT_OK;
+    u->ds->map->no_state = ckpt_arena_printf(
+        u->ds->map->arena,
+        "stage 0 writes its optimizer state under numbers, and for %s%zu parameters it is not "
+        "certain which are which",
+        u->doubt ? "" : "all ", u->doubt ? u->doubt : u->entry.n);
+    if (!u->ds->map->no_state)
+        return ckpt_fail_memory(u->ds->err);
+    return ckpt_map_note(u->ds->map, CKPT_WARNING, u->ds->err,
+                         "%s: %s: their state is left out, and the run cannot be resharded",
+                         u->ds->model.path, u->ds->map->no_state);
+}
+
+int ckpt_dsu_add_optimizer(ckpt_dsu *u)
+{
+    dsf *f = ckpt_alloc(sizeof *f);
+    int rc = f ? CKPT_OK : ckpt_fail_memory(u->ds->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    f->u = u;
+    rc = dsf_note_doubt(f);
+    if (rc == CKPT_OK && (u->named || u->doubt))
+        rc = dsf_note_owners(f);
+    if (rc == CKPT_OK)
+        rc = dsf_keys(f);
+    if (rc == CKPT_OK)
+        rc = dsf_add_states(f);
+    if (rc == CKPT_OK)
+        rc = dsf_steps(f);
+    if (rc == CKPT_OK && u->named)
+        rc = dsf_make_state(f);
+    ckpt_vec_free(&f->range);
+    ckpt_free(f);
+    return rc;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * value.c: ZeRO: what the optimizer keeps of a group beside its flat tensors and its step.
+ *
+ * One value (a number, a tensor of one element) holds for the whole group, and writers take that of
+ * rank 0 and of the group's first sub-group: where others have another, it is said.  So is state of
+ * a form that nothing here can cut (lists, dicts, objects).
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/deepspeed/deepspeed.h"
+
+/* Said once, whichever rank shows it first. */
+static int dsv_note(ckpt_ds *ds, size_t group, const ckpt_value *key, const char *what)
+{
+    const char *text =
+        ckpt_arena_printf(ds->map->arena, "%s: optimizer state '%.100s' of group %zu %s",
+                          ds->dir.path, key->as.text.at, group, what);
+
+    if (!text)
+        return ckpt_fail_memory(ds->err);
+    for (size_t i = 0; i < ds->map->findings.n; i++) {
+        if (strcmp(ds->map->findings.at[i].text, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(ds->map, CKPT_WARNING, ds->err, "%s", text);
+}
+
+/* Is it one value, and no slice that happens to have one element? */
+static bool dsv_is_value(const ckpt_ds *ds, const ckpt_ds_shard *s, size_t group,
+                         const ckpt_value *v)
+{
+    const ckpt_ds_group *g = &ds->group.at[group];
+    uint64_t n = 1;
+
+    if (v->kind != CKPT_V_TENSOR)
+        return v->kind <= CKPT_V_BYTEARRAY;
+    for (uint32_t i = 0; i < v->as.tensor->ndim; i++)
+        n *= v->as.tensor->shape[i];
+    return n == 1 &&
+           (v->as.tensor->ndim == 0 || ds->column.at[0].at[ckpt_ds_slot(ds, g, 0, s->rank)].n > 1);
+}
+
+/* Two values of one key; those of numbers are read. */
+static int dsv_same(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *own, const ckpt_value *first,
+                    bool *same)
+{
+    bool has[2] = {false, false};
+    double n[2] = {0, 0};
+    int rc = ckpt_ds_shard_step(ds, s, own, &has[0], &n[0]);
+
+    *same = false;
+    if (!first)
+        return rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_step(ds, &ds->optim, first, &has[1], &n[1]);
+    if (rc == CKPT_OK && has[0] && has[1])
+        *same = n[0] == n[1] || (n[0] != n[0] && n[1] != n[1]);
+    else if (rc == CKPT_OK)
+        *same = own->kind == first->kind && ckpt_value_equal(own, first, 4096);
+    return rc;
+}
+
+/* One group's entries against those of rank 0's first sub-group. */
+static int dsv_group(ckpt_ds *ds, ckpt_ds_shard *s, size_t group, size_t first)
+{
+    ckpt_dict own = ckpt_value_map(ckpt_ds_optim_state(ds, s->optim, group, 0));
+    const ckpt_value *other = ckpt_ds_optim_state(ds, ds->optim.optim, first, 0);
+    uint32_t of = ds->group.at[group].of;
+    bool same = true;
+    int rc = CKPT_OK;
+
+    for (uint64_t k = 0; rc == CKPT_OK && k < own.n; k++) {
+        const ckpt_value *key = own.at[k].key, *v = own.at[k].value;
+        if (key->kind != CKPT_V_STR || ckpt_value_is(key, "step"))
+            continue;
+        if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
+            rc = dsv_note(ds, of, key, "is of no known form: it is left out of the tensors");
+        if (!dsv_is_value(ds, s, group, v))
+            continue;
+        rc = dsv_same(ds, s, v, ckpt_value_get(other, key->as.text.at), &same);
+        if (rc == CKPT_OK && !same)
+            rc = dsv_note(ds, of, key,
+                          "is one value, but not the same everywhere: where the run is laid out "
+                          "anew, rank 0's first is taken");
+    }
+    return rc;
+}
+
+int ckpt_ds_value_check(ckpt_ds *ds, ckpt_ds_shard *s)
+{
+    size_t first = 0;
+    int rc = CKPT_OK;
+
+    for (size_t g = 0; rc == CKPT_OK && g < ds->group.n; g++) {
+        if (ds->group.at[g].of != ds->group.at[first].of)
+            first = g;
+        rc = dsv_group(ds, s, g, first);
+    }
+    return rc;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config.c: values of a ZeRO checkpoint that depend on world, stage or dtype but are no
+ * layout: ds_config, version, loss scaler; and what is said about rewriting them.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/deepspeed/write/write.h"
+
+/* ---- looking into the stored ds_config ---- */
+
+const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *section, const char *key)
+{
+    const ckpt_value *config = ckpt_value_get(state->model, "ds_config");
+
+    if (!config)
+        config = ckpt_value_get(state->optim, "ds_config");
+    if (section)
+        config = ckpt_value_get(config, section);
+    return ckpt_value_get(config, key);
+}
+
+uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, const char *key,
+                                uint64_t otherwise)
+{
+    const ckpt_value *v = ckpt_dsw_config_get(state, section, key);
+
+    if (v && v->kind == CKPT_V_INT && v->as.i > 0)
+        return (uint64_t)v->as.i;
+    // JSON has 5e8 as a float
+    if (v && v->kind == CKPT_V_FLOAT && v->as.f >= 1 && v->as.f < 9e15)
+        return (uint64_t)v->as.f;
+    return otherwise;
+}
+
+bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const char *key)
+{
+    const ckpt_value *v = ckpt_dsw_config_get(state, section, key);
+
+    return v && (v->kind == CKPT_V_BOOL || v->kind == CKPT_V_INT) && v->as.i != 0;
+}
+
+/* ---- telling ---- */
+
+/* ds_config stands in every file, and every file of a run gets the same one: once is enough. */
+static int dwc_once(const ckpt_dsw *w, ckpt_severity severity, const char *head, const char *text)
+{
+    size_t n = strlen(head);
+
+    for (size_t i = 0; i < w->to->findings.n; i++) {
+        const char *said = w->to->findings.at[i].text;
+        if (strncmp(said, head, n) == 0 && strcmp(said + n, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(w->to, severity, w->err, "%s%s", head, text);
+}
+
+void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...)
+{
+    char text[256];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (f->t.rc == CKPT_OK)
+        f->t.rc = dwc_once(f->w, CKPT_INFO, "rewritten: ", text);
+}
+
+int ckpt_dsw_left_out(const ckpt_dsw *w, ckpt_severity severity, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return dwc_once(w, severity, "left out: ", text);
+}
+
+/* ---- rewriting it ---- */
+
+/* A positive int of a dict; 0: absent. */
+static int64_t dwc_int(const ckpt_value *dict, const char *key)
+{
+    const ckpt_value *v = ckpt_value_get(dict, key);
+
+    return v && v->kind == CKPT_V_INT && v->as.i > 0 ? v->as.i : 0;
+}
+
+/*
+ * train_batch_size = micro batch x accumulation x world must hold or DeepSpeed refuses the
+ * configuration: where all three are given, the batch of a rank stays and the sum follows the
+ * world.
+ */
+static void dwc_batch(ckpt_dsw_file *f, ckpt_value *config)
+{
+    int64_t all = dwc_int(config, "train_batch_size"),
+            micro = dwc_int(config, "train_micro_batch_size_per_gpu");
+    int64_t steps = dwc_int(config, "gradient_accumulation_steps"), want;
+
+    if (!all || !micro || !steps || __builtin_mul_overflow(micro, steps, &want) ||
+        __builtin_mul_overflow(want, (int64_t)f->w->world, &want) || want == all)
+        return;
+    // Only a rule that held is kept up: with sequence parallelism, say, it reads otherwise.
+    if (f->w->state->world == 0 || all / f->w->state->world != micro * steps ||
+        all % f->w->state->world)
+        return;
+    ckpt_tt_put(&f->t, config, "train_batch_size", ckpt_tt_int(&f->t, want));
+    ckpt_dsw_say(f, "ds_config.train_batch_size %" PRId64 " -> %" PRId64, all, want);
+}
+
+static void dwc_stage(ckpt_dsw_file *f, ckpt_value *config)
+{
+    ckpt_value *zero = ckpt_value_get(config, "zero_optimization");
+    const ckpt_value *stage = ckpt_value_get(zero, "stage");
+
+    if (!stage || stage->kind != CKPT_V_INT || stage->as.i == f->w->stage ||
+        f->w->from_stage == f->w->stage)
+        return;
+    ckpt_dsw_say(f, "ds_config.zero_optimization.stage %" PRId64 " -> %d", stage->as.i,
+                 f->w->stage);
+    ckpt_tt_put(&f->t, zero, "stage", ckpt_tt_int(&f->t, f->w->stage));
+}
+
+/* fp16.enabled and bf16.enabled say what the run trains in. */
+static void dwc_dtype(ckpt_dsw_file *f, ckpt_value *config)
+{
+    static const char *const section[] = {"fp16", "bf16"};
+    static const ckpt_dtype dtype[] = {CKPT_F16, CKPT_BF16};
+
+    for (int i = 0; f->w->new_dtype && i < 2; i++) {
+        bool on = f->w->dtype == dtype[i];
+        ckpt_value *v = ckpt_value_get(config, section[i]);
+        if (!v && !on)
+            continue;
+        if (!v) {
+            v = ckpt_tt_new(&f->t, CKPT_V_DICT);
+            ckpt_tt_put(&f->t, config, section[i], v);
+        }
+        ckpt_tt_put(&f->t, v, "enabled", ckpt_tt_bool(&f->t, on));
+        ckpt_dsw_say(f, "ds_config.%s.enabled -> %s", section[i], on ? "true" : "false");
+    }
+}
+
+ckpt_value *ckpt_dsw_config(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    if (!old)
+        return ckpt_tt_new(&f->t, CKPT_V_DICT);
+    ckpt_value *config = ckpt_tt_copy(&f->t, old);
+    if (config && config->kind == CKPT_V_DICT) {
+        dwc_batch(f, config);
+        dwc_stage(f, config);
+        dwc_dtype(f, config);
+    }
+    return config;
+}
+
+/* ---- version and loss scale ---- */
+
+ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    const char *wanted = f->w->target->version;
+
+    if (!wanted && old)
+        return ckpt_tt_copy(&f->t, old);
+    return ckpt_tt_str(&f->t, wanted                 ? wanted
+                              : f->w->state->version ? f->w->state->version
+                                                     : "0.19.8");
+}
+
+/* What stage 0 keeps of the scale beside its optimizer; NULL: the source has none, or was no fp16
+ * run. */
+static const ckpt_value *dwc_numbers(const ckpt_dsw_file *f)
+{
+    const ckpt_value *numbers = ckpt_value_get(f->w->state->model, "optimizer");
+
+    return f->w->state->dtype == CKPT_F16 && ckpt_value_get(numbers, "cur_scale") ? numbers : NULL;
+}
+
+/* A number of ds_config's section fp16. */
+static int64_t dwc_fp16(const ckpt_dsw_file *f, const char *key, int64_t otherwise)
+{
+    int64_t n = otherwise;
+
+    (void)ckpt_value_as_int(ckpt_dsw_config_get(f->w->state, "fp16", key), &n);
+    return n;
+}
+
+/* The scale that ds_config fixes; 0: it moves. */
+static double dwc_fixed_scale(const ckpt_dsw_file *f)
+{
+    const ckpt_value *v = ckpt_dsw_config_get(f->w->state, "fp16", "loss_scale");
+
+    if (v && v->kind == CKPT_V_FLOAT)
+        return v->as.f > 0 ? v->as.f : 0;
+    return v && v->kind == CKPT_V_INT && v->as.i > 0 ? (double)v->as.i : 0;
+}
+
+/* Does the loss scale of the run that is written move? */
+static bool dwc_is_dynamic(const ckpt_dsw_file *f)
+{
+    const ckpt_value *numbers = dwc_numbers(f);
+    int64_t on = 0;
+
+    if (f->w->dtype != CKPT_F16 || !numbers)
+        return f->w->dtype == CKPT_F16 && dwc_fixed_scale(f) == 0;
+    (void)ckpt_value_as_int(ckpt_value_get(numbers, "dynamic_loss_scale"), &on);
+    return on != 0;
+}
+
+/* deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler, as ds_config's fp16 section begins it.
+ */
+static void dwc_dynamic_fields(ckpt_dsw_file *f, ckpt_value *state)
+{
+    ckpt_torch_tree *t = &f->t;
+    ckpt_value *half = ckpt_tt_new(t, CKPT_V_DTYPE);
+    int64_t power = dwc_fp16(f, "initial_scale_power", 16);
+    int64_t hysteresis = dwc_fp16(f, "hysteresis", 2);
+
+    ckpt_tt_put(t, state, "cur_scale",
+                ckpt_tt_float(t, ldexp(1.0, power < 0 || power > 127 ? 16 : (int)power)));
+    ckpt_tt_put(t, state, "dynamic", ckpt_tt_bool(t, true));
+    ckpt_tt_put(t, state, "cur_iter", ckpt_tt_int(t, 0));
+    ckpt_tt_put(t, state, "last_overflow_iter", ckpt_tt_int(t, -1));
+    ckpt_tt_put(t, state, "scale_factor", ckpt_tt_float(t, 2.0));
+    ckpt_tt_put(t, state, "scale_window", ckpt_tt_int(t, dwc_fp16(f, "loss_scale_window", 1000)));
+    ckpt_tt_put(t, state, "min_scale", ckpt_tt_int(t, dwc_fp16(f, "min_loss_scale", 1)));
+    ckpt_tt_put(t, state, "delayed_shift", ckpt_tt_int(t, hysteresis));
+    ckpt_tt_put(t, state, "cur_hysteresis", ckpt_tt_int(t, hysteresis));
+    ckpt_tt_put(t, state, "consecutive_hysteresis",
+                ckpt_tt_bool(t, dwc_fp16(f, "consecutive_hysteresis", 0) != 0));
+    ckpt_tt_put(t, state, "raise_error_at_min_scale", ckpt_tt_bool(t, true));
+    if (half)
+        half->as.dtype = CKPT_F16;
+    ckpt_tt_put(t, state, "dtype", half);
+}
+
+/*
+ * A scaler where the source has no object: the static one of fp32 and bf16 runs, or that of an fp16
+ * run as its configuration begins it, with the numbers that stage 0 keeps in place of it.
+ */
+static ckpt_value *dwc_new_scaler(ckpt_dsw_file *f)
+{
+    static const char *const kept[] = {"cur_scale", "cur_iter", "last_overflow_iter",
+                                       "scale_factor", "scale_window"};
+    const ckpt_value *numbers = f->w->dtype == CKPT_F16 ? dwc_numbers(f) : NULL;
+    ckpt_torch_tree *t = &f->t;
+    ckpt_value *state = ckpt_tt_new(t, CKPT_V_DICT);
+    bool dynamic = dwc_is_dynamic(f);
+    double fixed = f->w->dtype == CKPT_F16 ? dwc_fixed_scale(f) : 0;
+
+    if (dynamic) {
+        dwc_dynamic_fields(f, state);
+    } else {
+        ckpt_tt_put(t, state, "cur_scale", ckpt_tt_float(t, fixed > 0 ? fixed : 1.0));
+        ckpt_tt_put(t, state, "dynamic", ckpt_tt_bool(t, false));
+    }
+    for (size_t i = 0; i < (dynamic ? sizeof kept / sizeof *kept : 1); i++) {
+        const ckpt_value *v = ckpt_value_get(numbers, kept[i]);
+        if (v && v->kind != CKPT_V_NONE)
+            ckpt_tt_put(t, state, kept[i], ckpt_tt_copy(t, v));
+    }
+    return ckpt_tt_object(t, "deepspeed.runtime.fp16.loss_scaler",
+                          dynamic ? "DynamicLossScaler" : "LossScaler", CKPT_BY_NEWOBJ,
+                          ckpt_tt_new(t, CKPT_V_TUPLE), state);
+}
+
+/*
+ * The source's scaler, completed for a release that reads more of it (dtype,
+ * raise_error_at_min_scale: unpickling sets nothing that the file lacks).
+ */
+static ckpt_value *dwc_kept_scaler(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    bool moves = old->kind == CKPT_V_OBJECT && old->as.object->cls &&
+                 ckpt_value_is_global(old->as.object->cls, "deepspeed.runtime.fp16.loss_scaler",
+                                      "DynamicLossScaler");
+    ckpt_value *v = ckpt_tt_copy(&f->t, old), *all;
+
+    if (!moves || !v || f->w->release == f->w->from_release || !v->as.object->state)
+        return v;
+    all = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    dwc_dynamic_fields(f, all);
+    ckpt_dict fields = ckpt_value_map(all);
+    for (uint64_t i = 0; i < fields.n; i++) {
+        const char *key = fields.at[i].key->as.text.at;
+        if (!ckpt_value_get(v->as.object->state, key))
+            ckpt_tt_put(&f->t, v->as.object->state, key, fields.at[i].value);
+    }
+    return v;
+}
+
+ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    bool kept = old && old->kind != CKPT_V_NONE &&
+                (!f->w->new_dtype || (f->w->dtype == CKPT_F16) == (f->w->state->dtype == CKPT_F16));
+
+    if (!kept && old)
+        ckpt_dsw_say(f, "loss_scaler for %s", f->w->dtype == CKPT_F16 ? "fp16" : "fp32 or bf16");
+    return kept ? dwc_kept_scaler(f, old) : dwc_new_scaler(f);
+}
+
+ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    int64_t was = 0, is = dwc_is_dynamic(f);
+
+    if (old && !f->w->new_dtype)
+        return ckpt_tt_copy(&f->t, old);
+    if (ckpt_value_as_int(old, &was) && was != is)
+        ckpt_dsw_say(f, "dynamic_loss_scale -> %s", is ? "true" : "false");
+    return ckpt_tt_bool(&f->t, is != 0);
+}

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.c: where the ZeRO writer puts every parameter: parts, their records in the ranks'
+ * files, target tensors.
+ *
+ * Pure arithmetic from libckpt/map/zero_*.h; nothing here knows a key of a file.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/deepspeed/write/write.h"
+#include "libckpt/base/dtype.h"
+
+/* ---- columns: what is kept per element ---- */
+
+/* A tensor of one element that holds for the whole group, like a step count. */
+static bool dwl_is_scalar(const ckpt_tensor_value *t)
+{
+    for (uint32_t i = 0; i < t->ndim; i++) {
+        if (t->shape[i] != 1)
+            return false;
+    }
+    return true;
+}
+
+/* The dtype a moment is written in; NONE: no parameter of the part has it, or in another size.
+ * *lacking: parameters that have none. */
+static ckpt_dtype dwl_moment_dtype(const ckpt_dsw *w, const ckpt_dsw_part *p, const char *key,
+                                   size_t *lacking)
+{
+    ckpt_dtype d = CKPT_DTYPE_NONE;
+
+    *lacking = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const ckpt_tensor *m = ckpt_state_moment(w->from, w->state, key, p->param[i]);
+        if (m && m->n_elems != p->param[i]->n_elems)
+            return CKPT_DTYPE_NONE;
+        *lacking += !m;
+        d = m ? m->dtype : d;
+    }
+    return w->new_dtype && d != CKPT_DTYPE_NONE ? CKPT_F32 : d;
+}
+
+/* A flat tensor has a place for each of its parameters. */
+static int dwl_note_lacking(ckpt_dsw *w, const ckpt_dsw_part *p, const char *key, size_t lacking)
+{
+    return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                         "rewritten: %.100s of group %" PRIu32 ": %zu of %zu parameters "
+                         "have none in the source; theirs begins at zero",
+                         key, p->group, lacking, p->n);
+}
+
+static int dwl_push(ckpt_dsw *w, ckpt_dsw_part *p, const char *key, ckpt_dtype dtype, bool zeros)
+{
+    ckpt_dsw_column *c = ckpt_vec_push(&w->column);
+
+    if (!c)
+        return ckpt_fail_memory(w->err);
+    *c = (ckpt_dsw_column){.key = key, .dtype = dtype, .zeros = zeros};
+    c->whole = key && ckpt_dsw_is_whole(w, &w->state->group.at[p->group], key);
+    p->n_columns++;
+    return CKPT_OK;
+}
+
+/* What is neither an element's nor one value cannot be cut. */
+static int dwl_refuse(const ckpt_dsw *w, const ckpt_dsw_part *p, const char *key)
+{
+    return ckpt_fail(
+        w->err, CKPT_EUNSUPPORTED,
+        "%s: optimizer state '%s' of group %" PRIu32 " has neither the parameters' shape nor is it "
+        "one value: it cannot be cut for another world; --drop-optimizer leaves the state out",
+        w->from->path, key, p->group);
+}
+
+/* One entry of the optimizer's state: a column, or something that holds for the group. */
+static int dwl_state(ckpt_dsw *w, ckpt_dsw_part *p, const char *key, const ckpt_value *v)
+{
+    if (v->kind == CKPT_V_NONE)
+        return dwl_push(w, p, key, CKPT_F32, true);
+    if (v->kind != CKPT_V_TENSOR)
+        return v->kind <= CKPT_V_BYTEARRAY || w->fresh ? CKPT_OK : dwl_refuse(w, p, key);
+    if (v->as.tensor->ndim == 0)
+        return CKPT_OK; // flat tensors have an axis: this is one value for the group
+    size_t lacking = 0;
+    ckpt_dtype d = dwl_moment_dtype(w, p, key, &lacking);
+    if (d == CKPT_DTYPE_NONE && (dwl_is_scalar(v->as.tensor) || p->n == 0))
+        return CKPT_OK;
+    if (w->fresh)
+        return dwl_push(w, p, key, w->new_dtype ? CKPT_F32 : v->as.tensor->dtype, true);
+    if (d == CKPT_DTYPE_NONE)
+        return dwl_refuse(w, p, key);
+    int rc = lacking ? dwl_note_lacking(w, p, key, lacking) : CKPT_OK;
+    return rc == CKPT_OK ? dwl_push(w, p, key, d, false) : rc;
+}
+
+/* The masters, then what the group's entry of the optimizer's state lists. */
+static int dwl_columns(ckpt_dsw *w, ckpt_dsw_part *p)
+{
+    const ckpt_group *g = &w->state->group.at[p->group];
+    ckpt_dsw_full_form form = ckpt_dsw_full_of(w);
+    // Those of stage 0 that have the parameters' shapes stand in no column.
+    bool flat = form == CKPT_DSW_NOT_FULL || form == CKPT_DSW_FLAT;
+    ckpt_dict entry = ckpt_value_map(flat ? g->entry : NULL);
+    ckpt_dtype masters = p->n && !w->new_dtype ? p->param[0]->dtype : CKPT_F32;
+    int rc;
+
+    // A run without optimizer state may have its weights in 16 bits: masters are float32 all the
+    // same.
+    if (w->state->stage == 0)
+        masters = CKPT_F32;
+    p->column = w->column.n;
+    rc = dwl_push(w, p, NULL, masters, false);
+    for (uint64_t i = 0; rc == CKPT_OK && i < entry.n; i++) {
+        if (entry.at[i].key->kind == CKPT_V_STR)
+            rc = dwl_state(w, p, entry.at[i].key->as.text.at, entry.at[i].value);
+    }
+    p->slot = w->n_slots;
+    w->n_slots += p->n_columns * p->intervals;
+    return rc;
+}
+
+/* ---- parts ---- */
+
+/* A part of a group: n parameters of it, from `first` on, in the order given (NULL: as they are).
+ */
+static int dwl_part(ckpt_dsw *w, ckpt_dsw_part **out, const ckpt_group *g, size_t first, size_t n,
+                    const uint64_t *order)
+{
+    ckpt_dsw_part *p = ckpt_vec_push(&w->part);
+    size_t at = w->part.n - 1;
+
+    if (!p)
+        return ckpt_fail_memory(w->err);
+    p->group = (uint32_t)(g - w->state->group.at);
+    p->world = w->world;
+    p->n = n;
+    p->intervals = 1;
+    p->param = ckpt_arena_array(w->scratch, n, sizeof *p->param);
+    p->origin = ckpt_arena_array(w->scratch, n, sizeof *p->origin);
+    p->pad = ckpt_arena_array(w->scratch, n, sizeof *p->pad);
+    p->at = ckpt_arena_array(w->scratch, n, sizeof *p->at);
+    if (!p->param || !p->origin || !p->pad || !p->at)
+        return ckpt_fail_memory(w->err);
+    for (size_t i = 0; i < n; i++) {
+        p->origin[i] = order ? (size_t)order[i] : i;
+        p->param[i] = w->given[first + p->origin[i]];
+        size_t t = ckpt_map_index(w->from, p->param[i]->name, strlen(p->param[i]->name));
+        if (t == SIZE_MAX)
+            return ckpt_fail(w->err, CKPT_EMISSING, "%s: no tensor for parameter %s", w->from->path,
+                             p->param[i]->name);
+        w->home[t] = (uint32_t)at + 1;
+        w->home_at[t] = i;
+    }
+    *out = p;
+    return CKPT_OK;
+}
+
+/* Elements between a parameter's end and the next multiple of what parameter_alignment asks (16
+ * bytes). */
+static void dwl_align(const ckpt_dsw *w, ckpt_dsw_part *p)
+{
+    uint64_t unit = w->dtype == CKPT_F32 ? 4 : 8, at = 0;
+
+    for (size_t i = 0; w->aligned && i + 1 < p->n; i++) {
+        at += p->param[i]->n_elems;
+        p->pad[i] = (unit - at % unit) % unit;
+        at += p->pad[i];
+    }
+}
+
+/* Legacy stage 1: as many intervals as the longest communication asks; returns the multiple of the
+ * flat buffer. */
+static uint64_t dwl_intervals(const ckpt_dsw *w, ckpt_dsw_part *p, uint64_t numel)
+{
+    uint64_t by_size = numel / p->world + (numel % p->world != 0), by_comm = w->interval / p->world;
+
+    // flatten_dense_tensors_sub_partition_aligned of deepspeed/runtime/zero/stage1.py, 0.3.16
+    if (by_comm == 0 || by_size <= by_comm)
+        return by_size * p->world;
+    p->intervals = (uint32_t)(by_size / by_comm + (by_size % by_comm != 0));
+    return by_comm * p->intervals * p->world;
+}
+
+/* Lay out a flat group's buffers: as the data lie, and as they would without round robin. */
+static int dwl_flatten(ckpt_dsw *w, ckpt_dsw_part *p)
+{
+    uint64_t *numel = ckpt_arena_array(w->scratch, p->n, sizeof *numel), total = 0, multiple;
+    uint64_t *plain = ckpt_arena_array(w->scratch, p->n, sizeof *plain);
+
+    if (!numel || !plain)
+        return ckpt_fail_memory(w->err);
+    for (size_t i = 0; i < p->n; i++) {
+        numel[i] = plain[p->origin[i]] = p->param[i]->n_elems;
+        if (!ckpt_add(total, numel[i], &total))
+            return ckpt_fail(w->err, CKPT_EFORMAT, "%s: the size of group %" PRIu32 " overflows",
+                             w->from->path, p->group);
+    }
+    dwl_align(w, p);
+    multiple = (w->release >= CKPT_DS_RELEASE(0, 5, 2) ? 2 : 1) * (uint64_t)p->world;
+    if (w->stage == 0)
+        multiple = 1;
+    if (w->legacy)
+        multiple = dwl_intervals(w, p, total);
+    int rc = ckpt_zero_flat_new(&p->flat, numel, p->pad, p->n, p->world * p->intervals,
+                                multiple ? multiple : 1, w->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_zero_flat_new(&p->plain, plain, NULL, p->n, p->world * p->intervals,
+                                multiple ? multiple : 1, w->err);
+    p->slice = p->flat.slice;
+    return rc;
+}
+
+/* Stages 1 and 2: a part for each group and expert-parallel rank. */
+static int dwl_flat_group(ckpt_dsw *w, const ckpt_group *g)
+{
+    // Without ZeRO every rank holds everything: one flat tensor.
+    uint32_t lanes = g->n_lanes ? g->n_lanes : 1, world = w->stage ? w->world / lanes : 1;
+    uint64_t *order = w->round_robin ? ckpt_arena_array(w->scratch, g->n, sizeof *order) : NULL;
+    int rc = CKPT_OK;
+
+    if (w->world % lanes)
+        return ckpt_fail(w->err, w->target->world ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
+                         "experts are cut over %" PRIu32 " ranks, and %" PRIu32
+                         " is no multiple of that: choose a world size that is",
+                         lanes, w->world);
+    if (w->round_robin && !order)
+        return ckpt_fail_memory(w->err);
+    if (order)
+        ckpt_zero_round_robin(g->n, world, order);
+    for (uint32_t e = 0; rc == CKPT_OK && e < lanes; e++) {
+        ckpt_dsw_part *p = NULL;
+        rc = dwl_part(w, &p, g, g->first + e * g->n, g->n, order);
+        if (rc == CKPT_OK) {
+            p->lane = e;
+            p->world = world;
+            rc = dwl_flatten(w, p);
+        }
+        if (rc == CKPT_OK)
+            rc = dwl_columns(w, p);
+    }
+    return rc;
+}
+
+/* Stage 3: a part for each sub-group. */
+static int dwl_sub_group(ckpt_dsw *w, const ckpt_group *g, size_t first, size_t n)
+{
+    ckpt_dsw_part *p = NULL;
+    int rc = dwl_part(w, &p, g, first, n, NULL);
+
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        p->at[i] = p->slice;
+        if (!ckpt_add(p->slice, ckpt_zero_partition(p->param[i]->n_elems, w->world), &p->slice))
+            rc = ckpt_fail(w->err, CKPT_EFORMAT, "%s: the size of a sub-group overflows",
+                           w->from->path);
+    }
+    return rc == CKPT_OK ? dwl_columns(w, p) : rc;
+}
+
+static int dwl_sub_groups(ckpt_dsw *w, const ckpt_group *g)
+{
+    uint64_t *numel = ckpt_arena_array(w->scratch, g->n, sizeof *numel);
+    uint32_t *sub = ckpt_arena_array(w->scratch, g->n, sizeof *sub), next = 0;
+    int rc = CKPT_OK;
+
+    if (w->experts || g->n_lanes > 1)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "%s: DeepSpeed has no stage 3 for mixtures of experts; choose stage 1 "
+                         "or 2",
+                         w->from->path);
+    if (!numel || !sub)
+        return ckpt_fail_memory(w->err);
+    for (size_t i = 0; i < g->n; i++)
+        numel[i] = w->given[g->first + i]->n_elems;
+    ckpt_zero_sub_groups(numel, g->n, w->world, w->sub_group_size, sub, &next);
+    for (size_t i = 0, end; rc == CKPT_OK && i < g->n; i = end) {
+        for (end = i + 1; end < g->n && sub[end] == sub[i]; end++)
+            ;
+        rc = dwl_sub_group(w, g, g->first + i, end - i);
+    }
+    return rc;
+}
+
+/* ---- parameters that are not trained, and numbers of all ---- */
+
+/* Stage 3 cuts frozen parameters over the model files, if the run saved them at all. */
+static int dwl_frozen(ckpt_dsw *w)
+{
+    for (size_t i = 0; i < w->from->tensors.n; i++) {
+        ckpt_tensor *t = w->from->tensors.at[i];
+        if (!ckpt_dsw_is_frozen(w, t))
+            continue;
+        ckpt_tensor **slot = ckpt_vec_push(&w->frozen);
+        if (!slot)
+            return ckpt_fail_memory(w->err);
+        *slot = t;
+    }
+    uint64_t n_records = 0;
+    if (!ckpt_mul(w->frozen.n + 1, w->world, &n_records) ||
+        n_records > SIZE_MAX / sizeof *w->fragment)
+        return ckpt_fail_memory(w->err);
+    w->fragment = ckpt_alloc((size_t)n_records * sizeof *w->fragment);
+    if (!w->fragment)
+        return ckpt_fail_memory(w->err);
+    memset(w->fragment, 0xff, (size_t)n_records * sizeof *w->fragment); // none made yet
+    return CKPT_OK;
+}
+
+/*
+ * DeepSpeed numbers parameters as the module lists them: state_dict order without buffers and
+ * second names.
+ */
+static void dwl_number(ckpt_dsw *w)
+{
+    ckpt_dict module = ckpt_value_map(ckpt_value_get(w->state->model, "module"));
+    size_t next = 0;
+
+    for (size_t i = 0; i < w->from->tensors.n; i++)
+        w->ds_id[i] = -1;
+    for (uint64_t i = 0; i < module.n; i++) {
+        size_t t = ckpt_state_index(w->from, w->state, module.at[i].key);
+        const ckpt_tensor *tensor = t == SIZE_MAX ? NULL : w->from->tensors.at[t];
+        if (tensor && tensor->role != CKPT_ROLE_BUFFER && !tensor->owner)
+            w->ds_id[t] = (int64_t)next++;
+    }
+}
+
+/* The two numbers of a stage 3 tensor's ds_id, "0_17". */
+static bool dwl_ids(const ckpt_value *flat, long long id[2])
+{
+    const ckpt_value *state = flat && flat->kind == CKPT_V_TENSOR ? flat->as.tensor->state : NULL;
+    const ckpt_value *text = ckpt_value_get(state, "ds_id");
+
+    return text && text->kind == CKPT_V_STR &&
+           sscanf(text->as.text.at, "%lld_%lld", &id[0], &id[1]) == 2 && id[0] >= 0 && id[1] >= 0;
+}
+
+/*
+ * A source of stage 3 shows the numbers of its sub-groups' first and last parameters.  Where they
+ * are not those counted (frozen parameters left out of the save, modules built in another order),
+ * counting proves nothing: the others stay unknown, and their tensors without a number.
+ */
+static void dwl_number_known(ckpt_dsw *w)
+{
+    const ckpt_value *osd = ckpt_value_get(w->state->optim, "optimizer_state_dict");
+    ckpt_seq flat = ckpt_value_seq(ckpt_value_get(osd, "fp32_flat_groups"));
+    ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(w->state->model, "param_shapes"));
+    bool counted = true;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint64_t k = 0; k < flat.n && k < shapes.n; k++) {
+            ckpt_dict names = ckpt_value_map(shapes.at[k]);
+            long long id[2];
+            if (names.n == 0 || !dwl_ids(flat.at[k], id))
+                continue;
+            for (int end = 0; end < 2; end++) {
+                const ckpt_value *name = names.at[end ? names.n - 1 : 0].key;
+                size_t t = ckpt_state_index(w->from, w->state, name);
+                counted = counted && (t == SIZE_MAX || w->ds_id[t] == id[end]);
+                if (pass && t != SIZE_MAX)
+                    w->ds_id[t] = id[end];
+            }
+        }
+        for (size_t i = 0; pass == 0 && !counted && i < w->from->tensors.n; i++)
+            w->ds_id[i] = -1;
+        if (counted)
+            return;
+    }
+}
+
+int ckpt_dsw_layout(ckpt_dsw *w)
+{
+    size_t n = w->from->tensors.n + 1;
+    uint64_t n_records = 0;
+    int rc = CKPT_OK;
+
+    w->scratch = ckpt_arena_new(0);
+    w->home = ckpt_alloc(n * sizeof *w->home);
+    w->home_at = ckpt_alloc(n * sizeof *w->home_at);
+    w->ds_id = ckpt_alloc(n * sizeof *w->ds_id);
+    if (!w->scratch || !w->home || !w->home_at || !w->ds_id)
+        return ckpt_fail_memory(w->err);
+    dwl_number(w);
+    dwl_number_known(w);
+    rc = ckpt_dsw_given(w);
+    for (size_t g = 0; rc == CKPT_OK && g < w->state->group.n; g++)
+        rc = w->stage == 3 ? dwl_sub_groups(w, &w->state->group.at[g])
+                           : dwl_flat_group(w, &w->state->group.at[g]);
+    if (rc == CKPT_OK)
+        rc = dwl_frozen(w);
+    if (rc == CKPT_OK &&
+        (!ckpt_mul(w->n_slots + 1, w->world, &n_records) || n_records > UINT32_MAX))
+        rc = ckpt_fail(w->err, CKPT_ELIMIT,
+                       "%s: %zu records on each of %" PRIu32 " ranks are too many", w->from->path,
+                       w->n_slots, w->world);
+    if (rc == CKPT_OK && !(w->record = ckpt_alloc((size_t)n_records * sizeof *w->record)))
+        rc = ckpt_fail_memory(w->err);
+    return rc;
+}
+
+void ckpt_dsw_free(ckpt_dsw *w)
+{
+    for (size_t i = 0; i < w->part.n; i++) {
+        ckpt_zero_flat_free(&w->part.at[i].flat);
+        ckpt_zero_flat_free(&w->part.at[i].plain);
+    }
+    ckpt_vec_free(&w->part);
+    ckpt_vec_free(&w->column);
+    ckpt_vec_free(&w->frozen);
+    ckpt_free(w->record);
+    ckpt_free(w->fragment);
+    ckpt_free(w->home);
+    ckpt_free(w->home_at);
+    ckpt_free(w->ds_id);
+    ckpt_free(w->given);
+    ckpt_arena_free(w->scratch);
+}
+
+bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t rank, uint32_t *index)
+{
+    uint32_t lanes = group->n_lanes ? group->n_lanes : 1;
+
+    *index = rank / lanes;
+    return rank % lanes == p->lane;
+}
+
+const char *ckpt_dsw_name(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i)
+{
+    const ckpt_group *g = &w->state->group.at[p->group];
+    // Lane 0's experts have the first numbers, and so those that every rank counts from.
+    const ckpt_tensor *t = g->n_lanes > 1 ? w->given[g->first + p->origin[i]] : p->param[i];
+
+    return ckpt_state_name(w->state, t);
+}
+
+uint32_t *ckpt_dsw_record(ckpt_dsw *w, uint32_t rank, const ckpt_dsw_part *p, size_t column,
+                          uint32_t interval)
+{
+    return &w->record[rank * w->n_slots + p->slot + interval * p->n_columns + column];
+}
+
+uint64_t ckpt_dsw_size(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t column, uint32_t index)
+{
+    return w->column.at[p->column + column].whole ? ckpt_zero_whole_size(&p->flat, index)
+                                                  : p->slice;
+}
+
+/* ---- target tensors ---- */
+
+CKPT_VEC(dwl_extents, ckpt_extent);
+CKPT_VEC(dwl_axes, ckpt_axis);
+
+typedef struct dwl_runs {
+    dwl_extents extent;
+    dwl_axes axis;
+} dwl_runs;
+
+static bool dwl_run(dwl_runs *r, uint32_t source, uint64_t at, const ckpt_zero_run *run,
+                    uint64_t item)
+{
+    ckpt_extent *e = ckpt_vec_push(&r->extent);
+    ckpt_axis *a = ckpt_vec_push(&r->axis);
+
+    if (!e || !a)
+        return false;
+    *a = (ckpt_axis){run->first, run->count, (int64_t)item};
+    *e = (ckpt_extent){.source = source, .ndim = 1, .at = at * item};
+    return true;
+}
+
+/* A target tensor over the runs that were gathered. */
+static int dwl_fill(ckpt_dsw *w, dwl_runs *r, const char *kind, const ckpt_tensor *donor,
+                    ckpt_dtype dtype)
+{
+    for (size_t i = 0; i < r->extent.n; i++)
+        r->extent.at[i].axis = &r->axis.at[i];
+    int rc = ckpt_tt_fill(w->to, &(ckpt_torch_fill){kind, donor, dtype}, r->extent.at,
+                          (uint32_t)r->extent.n, w->err);
+    r->extent.n = r->axis.n = 0;
+    return rc;
+}
+
+/* All of a parameter, on each rank that keeps it. */
+static int dwl_fill_whole(ckpt_dsw *w, dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
+{
+    const ckpt_dsw_column *c = &w->column.at[p->column + column];
+    const ckpt_tensor *donor = ckpt_state_moment(w->from, w->state, c->key, p->param[i]);
+    uint64_t item = ckpt_dtype_get(c->dtype)->bits / 8;
+    uint32_t cursor = 0, lanes = w->state->group.at[p->group].n_lanes;
+    ckpt_zero_run run;
+    int rc = CKPT_OK;
+
+    while (rc == CKPT_OK && donor && ckpt_zero_whole_next(&p->flat, i, &cursor, &run)) {
+        uint32_t rank = p->lane + run.rank * (lanes ? lanes : 1);
+        uint32_t source = *ckpt_dsw_record(w, rank, p, column, 0);
+        if (!dwl_run(r, source, run.at, &run, item))
+            return ckpt_fail_memory(w->err);
+        rc = dwl_fill(w, r, c->key, donor, c->dtype);
+    }
+    return rc;
+}
+
+/* One column of one parameter, over all ranks. */
+static int dwl_fill_param(ckpt_dsw *w, dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
+{
+    const ckpt_dsw_column *c = &w->column.at[p->column + column];
+    const ckpt_group *g = &w->state->group.at[p->group];
+    const ckpt_tensor *param = p->param[i],
+                      *donor = c->key ? ckpt_state_moment(w->from, w->state, c->key, param) : param;
+    uint64_t item = ckpt_dtype_get(c->dtype)->bits / 8, cursor = 0;
+    uint32_t lanes = g->n_lanes ? g->n_lanes : 1;
+    ckpt_zero_run run;
+
+    if (c->zeros || param->n_elems == 0 || !donor)
+        return CKPT_OK;
+    if (c->whole)
+        return dwl_fill_whole(w, r, p, i, column);
+    while (w->stage == 3 ? ckpt_zero_param_next(param->n_elems, w->world, &cursor, &run)
+                         : ckpt_zero_flat_next(&p->flat, i, &cursor, &run)) {
+        uint32_t interval = run.rank / p->world, rank = p->lane + run.rank % p->world * lanes;
+        uint32_t source = *ckpt_dsw_record(w, rank, p, column, interval);
+        if (!dwl_run(r, source, p->at[i] + run.at, &run, item))
+            return ckpt_fail_memory(w->err);
+    }
+    return dwl_fill(w, r, c->key ? c->key : "fp32", donor, c->dtype);
+}
+
+/* Stage 3: one frozen parameter over the ranks' model files. */
+static int dwl_fill_frozen(ckpt_dsw *w, dwl_runs *r, size_t i)
+{
+    const ckpt_tensor *t = w->frozen.at[i];
+    uint64_t item = ckpt_dtype_get(t->dtype)->bits / 8, cursor = 0;
+    ckpt_zero_run run;
+
+    if (t->n_elems == 0 || w->fragment[i] == UINT32_MAX)
+        return CKPT_OK;
+    while (ckpt_zero_param_next(t->n_elems, w->world, &cursor, &run)) {
+        if (!dwl_run(r, w->fragment[run.rank * w->frozen.n + i], run.at, &run, item))
+            return ckpt_fail_memory(w->err);
+    }
+    return dwl_fill(w, r, "frozen", t, t->dtype);
+}
+
+int ckpt_dsw_fill(ckpt_dsw *w)
+{
+    dwl_runs r = {0};
+    int rc = CKPT_OK;
+
+    ckpt_dsw_full_form form = ckpt_dsw_full_of(w);
+
+    // Those of stage 0 that have the parameters' shapes were filled when they were made.
+    for (size_t k = 0; form != CKPT_DSW_PLAIN && form != CKPT_DSW_LISTED && k < w->part.n; k++) {
+        const ckpt_dsw_part *p = &w->part.at[k];
+        for (size_t i = 0; rc == CKPT_OK && i < p->n; i++) {
+            for (size_t c = 0; rc == CKPT_OK && c < p->n_columns; c++)
+                rc = dwl_fill_param(w, &r, p, i, c);
+        }
+    }
+    for (size_t i = 0; rc == CKPT_OK && w->stage == 3 && i < w->frozen.n; i++)
+        rc = dwl_fill_frozen(w, &r, i);
+    ckpt_vec_free(&r.extent);
+    ckpt_vec_free(&r.axis);
+    return rc;
+}

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.c: the tree of a model file: 16-bit weights or placeholders, buffers, shapes,
+ * frozen parameters, counters.
+ *
+ * The template is the source's own model file; without one (weights from elsewhere) everything is
+ * made by the table.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/deepspeed/write/write.h"
+#include "libckpt/base/dtype.h"
+
+/* The module of one file while it is made. */
+typedef struct dwm_module {
+    ckpt_dsw_file *f;
+    ckpt_value *dict;
+    ckpt_storage **storage; /* per part: its parameters' 16-bit copies; NULL: not met yet */
+    ckpt_storage *hollow[CKPT_N_DTYPES]; /* stage 3: of the placeholders; NULL: not met yet */
+    ckpt_value **node;                   /* per tensor of the map: its value, once made */
+} dwm_module;
+
+/* ---- parameters ---- */
+
+/* torch's word for a shape: torch.Size, or what the template has. */
+static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_kind kind)
+{
+    ckpt_value *v = ckpt_tt_new(&f->t, kind);
+
+    for (uint32_t i = 0; i < t->ndim; i++)
+        ckpt_tt_add(&f->t, v, ckpt_tt_int(&f->t, (int64_t)t->shape[i]));
+    return v;
+}
+
+/*
+ * What a parameter is kept as in the module: the run's dtype, unless it was another one before.
+ * Stage 3's placeholders up to 0.5.10 are F32 whatever the run was.
+ */
+static ckpt_dtype dwm_dtype(const ckpt_dsw *w, const ckpt_value *old)
+{
+    bool hollow = w->state->stage == 3 && w->from_release < CKPT_DS_RELEASE(0, 6, 0);
+
+    if (!w->new_dtype && !hollow && old && old->kind == CKPT_V_TENSOR)
+        return old->as.tensor->dtype;
+    return w->dtype;
+}
+
+/* Where the 16-bit values come from: the copy if the checkpoint has one, else the masters, rounded.
+ */
+static const ckpt_tensor *dwm_donor(const ckpt_tensor *t, ckpt_dtype d)
+{
+    return t->twin && t->twin->dtype == d && !t->twin->twin ? t->twin : t;
+}
+
+/* Stages 1 and 2: a view of the group's flat storage, as DeepSpeed keeps its module. */
+static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
+{
+    ckpt_dsw_file *f = m->f;
+    ckpt_dsw *w = f->w;
+    uint32_t k = w->home[at] - 1;
+    const ckpt_dsw_part *p = &w->part.at[k];
+    const ckpt_tensor *t = w->from->tensors.at[at];
+    ckpt_dtype d = dwm_dtype(w, old);
+    uint64_t offset = p->flat.start[w->home_at[at]], item = ckpt_dtype_get(d)->bits / 8;
+
+    if (!m->storage[k])
+        m->storage[k] = ckpt_tt_storage(&f->t, d, p->flat.total);
+    // A module of mixed dtypes: the odd one gets a record of its own.
+    if (m->storage[k] && m->storage[k]->dtype != d)
+        return ckpt_tt_whole(&f->t, dwm_donor(t, d), d);
+    ckpt_value *v = ckpt_tt_view(&f->t, m->storage[k], offset, t->shape, t->ndim);
+    if (v && t->n_elems) {
+        ckpt_axis axis = {0, t->n_elems, (int64_t)item};
+        ckpt_extent e = {
+            .source = m->storage[k]->source, .ndim = 1, .at = offset * item, .axis = &axis};
+        f->t.rc =
+            ckpt_tt_fill(w->to, &(ckpt_torch_fill){"module", dwm_donor(t, d), d}, &e, 1, w->err);
+    }
+    return v;
+}
+
+/*
+ * Stage 3: nothing, in a tensor of no elements ((1,) and without meaning up to 0.5.10).  All of a
+ * file share one record, where torch would write one for each: thousands of names, no bytes.
+ */
+static ckpt_value *dwm_placeholder(dwm_module *m, const ckpt_tensor *t, const ckpt_value *old)
+{
+    ckpt_dsw_file *f = m->f;
+    const uint64_t n = f->w->release < CKPT_DS_RELEASE(0, 6, 0);
+    ckpt_dtype d = dwm_dtype(f->w, old);
+
+    if (t->role == CKPT_ROLE_FROZEN && f->w->state->stage != 3)
+        d = t->dtype;
+    if (t->n_elems == 0)
+        return ckpt_tt_zeros(&f->t, d, t->shape, t->ndim);
+    if (!m->hollow[d])
+        m->hollow[d] = ckpt_tt_storage(&f->t, d, n);
+    return ckpt_tt_flat(&f->t, m->hollow[d], 0, n);
+}
+
+/* Another tensor over the same elements. */
+static ckpt_value *dwm_again(ckpt_dsw_file *f, const ckpt_value *v)
+{
+    ckpt_value *twin = ckpt_tt_new(&f->t, CKPT_V_TENSOR);
+
+    if (!twin)
+        return NULL;
+    twin->as.tensor = ckpt_arena_copy(f->t.scratch, v->as.tensor, sizeof *v->as.tensor);
+    if (!twin->as.tensor)
+        f->t.rc = ckpt_fail_memory(f->t.err);
+    return twin->as.tensor ? twin : NULL;
+}
+
+/* The value of a tensor of the map in this file; tied names share its elements. */
+static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
+{
+    ckpt_dsw *w = m->f->w;
+    const ckpt_tensor *t = w->from->tensors.at[at];
+
+    if (t->owner) {
+        at = ckpt_map_index(w->from, t->owner->name, strlen(t->owner->name));
+        t = t->owner;
+    }
+    if (m->node[at])
+        return dwm_again(m->f, m->node[at]);
+    if (w->stage == 3 && (w->home[at] || t->role == CKPT_ROLE_FROZEN))
+        m->node[at] = dwm_placeholder(m, t, old);
+    else if (w->home[at] && (w->stage > 0 || ckpt_dsw_full_of(w) == CKPT_DSW_FLAT))
+        m->node[at] = dwm_view(m, at, old);
+    else if (w->home[at])
+        m->node[at] = ckpt_tt_whole(&m->f->t, dwm_donor(t, dwm_dtype(w, old)), dwm_dtype(w, old));
+    else if (t->role == CKPT_ROLE_BUFFER && old)
+        m->node[at] = ckpt_tt_copy(&m->f->t, old);
+    else
+        m->node[at] = ckpt_tt_whole(&m->f->t, t, t->dtype);
+    return m->node[at];
+}
+
+/* ---- the module ---- */
+
+/* Two tensors of a module that are one: tied names, which old releases do not list. */
+static bool dwm_same(const ckpt_value *a, const ckpt_value *b)
+{
+    const ckpt_tensor_value *x = a->as.tensor, *y = b->as.tensor;
+
+    return b->kind == CKPT_V_TENSOR && x->storage && x->storage == y->storage && x->dtype == y->dtype &&
+           x->offset == y->offset && x->ndim == y->ndim &&
+           (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
+}
+
+/* True if the source says that a name is tied to another. */
+static bool dwm_is_alias(const ckpt_dsw *w, const ckpt_text *name)
+{
+    return ckpt_value_get(ckpt_value_get(w->state->model, "shared_params"), name->at) != NULL;
+}
+
+size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self)
+{
+    const ckpt_value *value = module.at[self].value;
+    size_t kept = SIZE_MAX, n_kept = 0;
+
+    for (uint64_t i = 0; n_kept < 2 && i < module.n; i++) {
+        if (i == self || !dwm_same(value, module.at[i].value))
+            continue;
+        size_t at = ckpt_state_index(w->from, w->state, module.at[i].key);
+        kept = n_kept == 0 ? at : kept;
+        n_kept += at != SIZE_MAX;
+    }
+    // Placeholders of a storage that several names have are not tied (deepspeed/module.c).
+    return n_kept == 1 || w->state->stage < 3 ? kept : SIZE_MAX;
+}
+
+/* A tensor of the module that the map does not hold: a second name of one that it holds, or
+ * something to pass on; NULL: it has no values. */
+static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
+{
+    const ckpt_value *value = from.at[self].value;
+    uint64_t n = value->as.tensor->ndim ? value->as.tensor->shape[0] : 1;
+    size_t kept = ckpt_dsw_second(m->f->w, from, self);
+
+    if (kept != SIZE_MAX)
+        return dwm_tensor(m, kept, value);
+    // An alias whose owner the save has left out (exclude_frozen_parameters): stage 3 keeps no
+    // values.
+    if (m->f->w->stage == 3 && n > 0 && dwm_is_alias(m->f->w, &from.at[self].key->as.text)) {
+        m->f->t.rc = ckpt_dsw_left_out(m->f->w, CKPT_WARNING,
+                                       "module.%.300s: its owner, a frozen parameter, was not "
+                                       "saved, and stage 3 keeps values of owners alone: a run has "
+                                       "to bring them",
+                                       from.at[self].key->as.text.at);
+        return ckpt_tt_flat(&m->f->t, ckpt_tt_storage(&m->f->t, value->as.tensor->dtype, 0), 0, 0);
+    }
+    // A placeholder that nothing says the values of.
+    if (n == 0 && m->f->w->stage < 3 && m->f->w->state->stage == 3)
+        return NULL;
+    return ckpt_tt_copy(&m->f->t, value);
+}
+
+/* Experts of deepspeed/moe: in files of their own. */
+static bool dwm_is_expert(const char *name)
+{
+    return strstr(name, "deepspeed_moe.experts.deepspeed_experts.") != NULL;
+}
+
+/* The names of the source's module, in its order. */
+static void dwm_like(dwm_module *m, const ckpt_value *old)
+{
+    ckpt_torch_tree *t = &m->f->t;
+    ckpt_dict from = ckpt_value_map(old);
+
+    for (uint64_t i = 0; t->rc == CKPT_OK && i < from.n; i++) {
+        const ckpt_value *key = from.at[i].key, *value = from.at[i].value;
+        bool named = key->kind == CKPT_V_STR && value->kind == CKPT_V_TENSOR;
+        if (named && m->f->w->experts && dwm_is_expert(key->as.text.at))
+            continue;
+        size_t at = named ? ckpt_state_index(m->f->w->from, m->f->w->state, key) : SIZE_MAX;
+        ckpt_value *v = at != SIZE_MAX ? dwm_tensor(m, at, value)
+                        : named        ? dwm_unnamed(m, from, i)
+                                       : ckpt_tt_copy(t, value);
+        if (v || t->rc != CKPT_OK)
+            ckpt_tt_put_at(t, m->dict, ckpt_tt_copy(t, key), v);
+        else
+            t->rc = ckpt_dsw_left_out(m->f->w, CKPT_WARNING,
+                                      "module.%.300s: it has no values here, and nothing says what "
+                                      "it is tied to",
+                                      key->as.text.at);
+    }
+    if (m->dict && old->state)
+        m->dict->state = ckpt_tt_copy(t, old->state);
+}
+
+/* Everything that the map holds but moments, and that is not there yet: without a template, or with
+ * a first rank's. */
+static void dwm_rest(dwm_module *m)
+{
+    const ckpt_map *from = m->f->w->from;
+
+    for (size_t i = 0; m->f->t.rc == CKPT_OK && i < from->tensors.n; i++) {
+        const ckpt_tensor *t = from->tensors.at[i];
+        const char *name = ckpt_state_name(m->f->w->state, t);
+        if (t->role != CKPT_ROLE_STATE && !m->node[i] && !(m->f->w->experts && dwm_is_expert(name)))
+            ckpt_tt_put_at(&m->f->t, m->dict, ckpt_tt_str(&m->f->t, name), dwm_tensor(m, i, NULL));
+    }
+}
+
+/* frozen_param_fragments needs the module's nodes too: both are made at once, this one kept aside.
+ */
+typedef struct dwm_file {
+    ckpt_dsw_file f;
+    dwm_module module;
+} dwm_file;
+
+static ckpt_value *dwm_module_make(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    dwm_module *m = &((dwm_file *)f)->module;
+
+    if (f->w->layers)
+        return ckpt_tt_new(&f->t, CKPT_V_NONE);
+    m->dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
+    if (old && ckpt_value_map(old).n)
+        dwm_like(m, old);
+    if (!old || f->w->state->joined)
+        dwm_rest(m);
+    return m->dict;
+}
+
+/* ---- shapes ---- */
+
+/* Names and shapes of a part, as they lie. */
+static ckpt_value *dwm_part_shapes(ckpt_dsw_file *f, const ckpt_dsw_part *p, const ckpt_value *like)
+{
+    ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
+    ckpt_dict from = ckpt_value_map(like);
+    ckpt_value_kind kind = from.n ? from.at[0].value->kind : CKPT_V_SIZE;
+
+    for (size_t i = 0; i < p->n; i++)
+        ckpt_tt_put_at(&f->t, dict, ckpt_tt_str(&f->t, ckpt_dsw_name(f->w, p, i)),
+                       dwm_shape(f, p->param[i], kind));
+    return dict;
+}
+
+ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_seq from = ckpt_value_seq(old);
+    ckpt_value *list;
+
+    if (f->w->stage == 0)
+        return ckpt_tt_new(&f->t, CKPT_V_NONE);
+    // One dict for all groups, in the module's order (0.3.14 to 0.5.3): it does not depend on the
+    // layout.
+    if (old && (old->kind == CKPT_V_DICT || old->kind == CKPT_V_ODICT))
+        return ckpt_tt_copy(&f->t, old);
+    list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+    for (size_t k = 0; k < f->w->part.n; k++) {
+        const ckpt_dsw_part *p = &f->w->part.at[k];
+        // Experts of other ranks have the same names.
+        if (p->lane == 0)
+            ckpt_tt_add(&f->t, list,
+                        dwm_part_shapes(f, p, p->group < from.n ? from.at[p->group] : NULL));
+    }
+    return list;
+}
+
+/* ---- frozen parameters ---- */
+
+/*
+ * True if this checkpoint lists frozen parameters: stage 1 does not, and runs may leave them out.  A
+ * run of stage 0 or 1 that left them out does not say that it had any: without a list DeepSpeed
+ * leaves those of its model alone, with an empty one it fails at the first that it lacks.
+ */
+static bool dwm_lists_frozen(const ckpt_dsw *w, const ckpt_value *old)
+{
+    bool any = false;
+
+    if (w->stage < 2)
+        return false;
+    if (w->state->stage >= 2)
+        return old && old->kind != CKPT_V_NONE;
+    // One without elements may be a trained one and proves nothing; stage 2 needs no list for it.
+    for (size_t i = 0; i < w->frozen.n; i++)
+        any = any || w->frozen.at[i]->n_elems || w->stage == 3;
+    return any;
+}
+
+static ckpt_value *dwm_frozen_shapes(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_dict from = ckpt_value_map(old);
+    ckpt_value *dict;
+
+    if (!dwm_lists_frozen(f->w, old))
+        return ckpt_tt_new(&f->t, CKPT_V_NONE);
+    dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
+    for (size_t i = 0; i < f->w->frozen.n; i++)
+        ckpt_tt_put_at(
+            &f->t, dict, ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, f->w->frozen.at[i])),
+            dwm_shape(f, f->w->frozen.at[i], from.n ? from.at[0].value->kind : CKPT_V_SIZE));
+    return dict;
+}
+
+/* Stage 2: the whole parameter, which the module shows too.  Stage 3: this rank's piece of it,
+ * padded. */
+static ckpt_value *dwm_fragment(ckpt_dsw_file *f, size_t i)
+{
+    ckpt_dsw *w = f->w;
+    const ckpt_tensor *t = w->frozen.at[i];
+    size_t at = ckpt_map_index(w->from, t->name, strlen(t->name));
+
+    if (w->stage != 3)
+        return dwm_tensor(&((dwm_file *)f)->module, at, NULL);
+    if (t->n_elems == 0)
+        return ckpt_tt_zeros(&f->t, t->dtype, t->shape, t->ndim);
+    uint64_t n = ckpt_zero_partition(t->n_elems, w->world);
+    ckpt_storage *s = ckpt_tt_storage(&f->t, t->dtype, n);
+    if (s)
+        w->fragment[f->rank * w->frozen.n + i] = s->source;
+    return ckpt_tt_flat(&f->t, s, 0, n);
+}
+
+static ckpt_value *dwm_fragments(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *dict;
+
+    if (!dwm_lists_frozen(f->w, old))
+        return ckpt_tt_new(&f->t, CKPT_V_NONE);
+    dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
+    for (size_t i = 0; i < f->w->frozen.n; i++)
+        ckpt_tt_put_at(&f->t, dict,
+                       ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, f->w->frozen.at[i])),
+                       dwm_fragment(f, i));
+    return dict;
+}
+
+/* ---- the rest ---- */
+
+/* Tied names: only the first rank's file lists them; made of the map where a release did not. */
+static ckpt_value *dwm_shared(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *dict = ckpt_tt_new(&f->t, f->w->stage ? CKPT_V_DICT : CKPT_V_NONE);
+    const ckpt_map *from = f->w->from;
+
+    if (f->w->stage == 0)
+        return dict;
+    // Without ZeRO the storages tie names, and this is not read.
+    bool listed = old && old->kind != CKPT_V_NONE && f->w->state->stage > 0;
+
+    if (listed && f->rank == 0)
+        return ckpt_tt_copy(&f->t, old);
+    for (size_t i = 0; !listed && f->rank == 0 && i < from->tensors.n; i++) {
+        const ckpt_tensor *t = from->tensors.at[i];
+        if (t->owner && t->role != CKPT_ROLE_STATE)
+            ckpt_tt_put_at(&f->t, dict, ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, t)),
+                           ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, t->owner)));
+    }
+    return dict;
+}
+
+static ckpt_value *dwm_world(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    int64_t was = 0;
+
+    if (ckpt_value_as_int(old, &was) && was != (int64_t)f->w->world)
+        ckpt_dsw_say(f, "dp_world_size %" PRId64 " -> %" PRIu32, was, f->w->world);
+    return ckpt_tt_int(&f->t, f->w->world);
+}
+
+/* Names of the buffers that the map holds. */
+static ckpt_value *dwm_buffers(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    const ckpt_map *from = f->w->from;
+    ckpt_value *list;
+
+    if (old)
+        return ckpt_tt_copy(&f->t, old);
+    list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+    for (size_t i = 0; i < from->tensors.n; i++) {
+        if (from->tensors.at[i]->role == CKPT_ROLE_BUFFER && !from->tensors.at[i]->owner)
+            ckpt_tt_add(&f->t, list,
+                        ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, from->tensors.at[i])));
+    }
+    return list;
+}
+
+/* Counters of a run that begins. */
+static ckpt_value *dwm_zero(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    return old ? ckpt_tt_copy(&f->t, old) : ckpt_tt_int(&f->t, 0);
+}
+
+/* Of the model-parallel ranks; one, where they were joined. */
+static ckpt_value *dwm_mp_world(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    int64_t was = 1;
+
+    if (f->w->state->joined && ckpt_value_as_int(old, &was) && was != 1)
+        ckpt_dsw_say(f, "mp_world_size %" PRId64 " -> 1", was);
+    return old && !f->w->state->joined ? ckpt_tt_copy(&f->t, old) : ckpt_tt_int(&f->t, 1);
+}
+
+static ckpt_value *dwm_sparse_names(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    return old ? ckpt_tt_copy(&f->t, old) : ckpt_tt_new(&f->t, CKPT_V_SET);
+}
+
+static ckpt_value *dwm_degrees(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *dict;
+
+    if (old && !f->w->state->joined)
+        return ckpt_tt_copy(&f->t, old);
+    if (old)
+        ckpt_dsw_say(f, "checkpoint_parallel_dimensions -> 1: the ranks were joined");
+    dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    ckpt_tt_put(&f->t, dict, "pp_degree", ckpt_tt_int(&f->t, 1));
+    ckpt_tt_put(&f->t, dict, "tp_degree", ckpt_tt_int(&f->t, 1));
+    return dict;
+}
+
+/* deepspeed/runtime/engine.py, _save_checkpoint; the releases that changed it. */
+static const ckpt_dsw_key dwm_keys[] = {
+    {"module", 0, 0, dwm_module_make},
+    {"buffer_names", CKPT_DS_RELEASE(0, 4, 2), 0, dwm_buffers},
+    {"optimizer", 0, 0, ckpt_dsw_full},
+    {"param_shapes", CKPT_DS_RELEASE(0, 6, 0), 0, ckpt_dsw_param_shapes},
+    {"frozen_param_shapes", CKPT_DS_RELEASE(0, 9, 1), 0, dwm_frozen_shapes},
+    {"shared_params", CKPT_DS_RELEASE(0, 9, 2), 0, dwm_shared},
+    {"frozen_param_fragments", CKPT_DS_RELEASE(0, 9, 1), 0, dwm_fragments},
+    {"lr_scheduler", 0, 0, NULL},
+    {"data_sampler", CKPT_DS_RELEASE(0, 8, 0), 0, NULL},
+    {"random_ltd", CKPT_DS_RELEASE(0, 8, 0), 0, NULL},
+    {"csr_tensor_module_names", 0, CKPT_DS_RELEASE(0, 5, 5), dwm_sparse_names},
+    {"sparse_tensor_module_names", CKPT_DS_RELEASE(0, 5, 5), CKPT_DS_RELEASE(0, 19, 8),
+     dwm_sparse_names},
+    {"skipped_steps", 0, 0, dwm_zero},
+    {"global_steps", 0, 0, dwm_zero},
+    {"global_samples", 0, 0, dwm_zero},
+    {"dp_world_size", 0, 0, dwm_world},
+    {"mp_world_size", 0, 0, dwm_mp_world},
+    {"checkpoint_parallel_dimensions", CKPT_DS_RELEASE(0, 19, 5), 0, dwm_degrees},
+    {"ds_config", CKPT_DS_RELEASE(0, 4, 0), 0, ckpt_dsw_config},
+    {"ds_version", CKPT_DS_RELEASE(0, 4, 0), 0, ckpt_dsw_version},
+    {NULL, 0, 0, NULL},
+};
+
+int ckpt_dsw_model_file(ckpt_dsw *w, uint32_t rank, const char *name)
+{
+    dwm_file d = {.f = {.w = w, .rank = rank}};
+    bool follow = w->state->model && w->release == w->from_release;
+    ckpt_value *root = NULL;
+    int rc = ckpt_tt_begin(&d.f.t, w->to, w->from, name, w->err);
+
+    if (rc == CKPT_OK)
+        w->to->files.at[d.f.t.file].rank = w->stage < 3 ? UINT32_MAX : rank;
+    d.f.t.drop_objects = w->target->objects_dropped;
+    d.module.f = &d.f;
+    d.module.storage = ckpt_alloc((w->part.n + 1) * sizeof(ckpt_storage *));
+    d.module.node = ckpt_alloc((w->from->tensors.n + 1) * sizeof(ckpt_value *));
+    if (rc == CKPT_OK && (!d.module.storage || !d.module.node))
+        d.f.t.rc = ckpt_fail_memory(w->err);
+    if (d.f.t.rc == CKPT_OK)
+        root = ckpt_dsw_dict(&d.f, w->state->model, dwm_keys, follow);
+    rc = ckpt_tt_end(&d.f.t, root);
+    ckpt_free(d.module.storage);
+    ckpt_free(d.module.node);
+    return rc;
+}

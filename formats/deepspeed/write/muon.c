@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * muon.c: what DeepSpeed's MuonWithAuxAdam makes of its groups of matrices: their order,
+ * and momentum that is not cut.
+ *
+ * Source: deepspeed/runtime/zero/muon/original_muon.py (the order), stage_1_and_2.py
+ * (_muon_momentum_buffer, _apply_muon_updates_cpu_offload) and bf16_optimizer.py of 0.19.8.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/deepspeed/write/write.h"
+
+/* Its parameters are matrices that Muon updates. */
+static bool dwm_is_muon(const ckpt_group *g)
+{
+    int64_t on = 0;
+
+    return ckpt_value_as_int(ckpt_value_get(g->fields, "use_muon"), &on) && on;
+}
+
+/* The run keeps its optimizer in the host's memory. */
+static bool dwm_offloads(const ckpt_dsw *w)
+{
+    const ckpt_value *offload =
+        ckpt_dsw_config_get(w->state, "zero_optimization", "offload_optimizer");
+    const ckpt_value *device = ckpt_value_get(offload, "device");
+
+    return device && !ckpt_value_is(device, "none");
+}
+
+bool ckpt_dsw_is_whole(const ckpt_dsw *w, const ckpt_group *g, const char *key)
+{
+    return (w->stage == 1 || w->stage == 2) && !w->legacy && !w->bf16_optimizer &&
+           strcmp(key, "momentum_buffer") == 0 && dwm_is_muon(g) && !dwm_offloads(w);
+}
+
+/* ---- order ---- */
+
+typedef struct dwm_place {
+    const ckpt_tensor *param;
+    size_t at; /* in the state */
+} dwm_place;
+
+/* Longer axes first, as Python compares tuples; equal ones stay in their order. */
+static int dwm_by_size(const void *pa, const void *pb)
+{
+    const dwm_place *a = pa, *b = pb;
+    uint32_t n = a->param->ndim < b->param->ndim ? a->param->ndim : b->param->ndim;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (a->param->shape[i] != b->param->shape[i])
+            return a->param->shape[i] > b->param->shape[i] ? -1 : 1;
+    }
+    if (a->param->ndim != b->param->ndim)
+        return a->param->ndim > b->param->ndim ? -1 : 1;
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+/* Sort one lane of a group. */
+static int dwm_sort(ckpt_dsw *w, size_t first, size_t n)
+{
+    dwm_place *place = ckpt_alloc((n + 1) * sizeof *place);
+
+    if (!place)
+        return ckpt_fail_memory(w->err);
+    for (size_t i = 0; i < n; i++)
+        place[i] = (dwm_place){w->state->param.at[first + i], first + i};
+    qsort(place, n, sizeof *place, dwm_by_size);
+    for (size_t i = 0; i < n; i++)
+        w->given[first + i] = place[i].param;
+    ckpt_free(place);
+    return CKPT_OK;
+}
+
+int ckpt_dsw_given(ckpt_dsw *w)
+{
+    const ckpt_state *s = w->state;
+    int rc = CKPT_OK;
+
+    w->given = ckpt_alloc((s->param.n + 1) * sizeof *w->given);
+    if (!w->given)
+        return ckpt_fail_memory(w->err);
+    for (size_t i = 0; i < s->param.n; i++)
+        w->given[i] = s->param.at[i];
+    for (size_t k = 0; rc == CKPT_OK && w->stage < 3 && k < s->group.n; k++) {
+        const ckpt_group *g = &s->group.at[k];
+        for (uint32_t e = 0; rc == CKPT_OK && dwm_is_muon(g) && e < (g->n_lanes ? g->n_lanes : 1);
+             e++)
+            rc = dwm_sort(w, g->first + e * g->n, g->n);
+    }
+    return rc;
+}

@@ -1,0 +1,683 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * optim.c: the tree of an optimizer file: this rank's slices of masters and moments, and
+ * what goes with them.
+ */
+#include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+
+#include "formats/deepspeed/write/write.h"
+#include "libckpt/base/dtype.h"
+
+/* ---- flat tensors ---- */
+
+/* Which slice of a part: of which of its ranks, and in which interval (legacy stage 1). */
+typedef struct dwo_at {
+    uint32_t index, interval;
+} dwo_at;
+
+/* A record of a column on this rank, `index` of the part's, and a view of its first n elements; of
+ * one that is not cut, of all. */
+static ckpt_value *dwo_flat(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t column, dwo_at at,
+                            uint64_t n)
+{
+    const ckpt_dsw_column *c = &f->w->column.at[p->column + column];
+    uint64_t size = ckpt_dsw_size(f->w, p, column, at.index);
+    ckpt_storage *s = ckpt_tt_storage(&f->t, c->dtype, size);
+    ckpt_value *v = ckpt_tt_flat(&f->t, s, 0, c->whole ? size : n);
+
+    if (s)
+        *ckpt_dsw_record(f->w, f->rank, p, column, at.interval) = s->source;
+    return v;
+}
+
+/* The part that this rank holds of a group, the next after *at; NULL: no more. */
+static const ckpt_dsw_part *dwo_next(const ckpt_dsw_file *f, size_t *at, uint32_t *index)
+{
+    const ckpt_dsw *w = f->w;
+
+    while (*at < w->part.n) {
+        const ckpt_dsw_part *p = &w->part.at[(*at)++];
+        if (ckpt_dsw_holds(p, &w->state->group.at[p->group], f->rank, index))
+            return p;
+    }
+    return NULL;
+}
+
+/* DeepSpeed's numbers of the first and last parameter of a sub-group, as its tensors carry them
+ * since 0.13.0. */
+static ckpt_value *dwo_ds_id(ckpt_dsw_file *f, const ckpt_dsw_part *p)
+{
+    ckpt_value *state = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    int64_t id[2] = {-1, -1};
+
+    for (int i = 0; i < 2 && p->n; i++) {
+        const char *name = p->param[i ? p->n - 1 : 0]->name;
+        size_t at = ckpt_map_index(f->w->from, name, strlen(name));
+        id[i] = at == SIZE_MAX ? -1 : f->w->ds_id[at];
+    }
+    if (id[0] < 0 || id[1] < 0)
+        return NULL;
+    const char *text = ckpt_arena_printf(f->t.scratch, "%" PRId64 "_%" PRId64, id[0], id[1]);
+    ckpt_tt_put(&f->t, state, "ds_id", text ? ckpt_tt_str(&f->t, text) : NULL);
+    return state;
+}
+
+/* The masters of a part (and interval): what is saved of them leaves padding out. */
+static ckpt_value *dwo_master(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
+                              uint32_t interval)
+{
+    uint32_t virtual = interval * p->world + index;
+    uint64_t n = f->w->stage == 3 ? p->slice : ckpt_dsw_saved(f->w, p, virtual);
+    ckpt_value *v = dwo_flat(f, p, 0, (dwo_at){index, interval}, n);
+
+    if (!v)
+        return NULL;
+    v->as.tensor->flags = CKPT_TENSOR_GRAD;
+    if (f->w->stage == 3 && f->w->release >= CKPT_DS_RELEASE(0, 13, 0)) {
+        v->as.tensor->state = dwo_ds_id(f, p);
+        if (v->as.tensor->state)
+            v->as.tensor->type = ckpt_tt_global(&f->t, "torch", "Tensor");
+    }
+    return v;
+}
+
+/* Masters: a tensor per part, or a list of them per interval (legacy). */
+static ckpt_value *dwo_masters(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST), *inner;
+    const ckpt_dsw_part *p;
+    uint32_t index;
+
+    (void)old;
+    for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index));) {
+        inner = f->w->legacy ? ckpt_tt_new(&f->t, CKPT_V_LIST) : list;
+        for (uint32_t i = 0; i < p->intervals; i++)
+            ckpt_tt_add(&f->t, inner, dwo_master(f, p, index, i));
+        if (f->w->legacy)
+            ckpt_tt_add(&f->t, list, inner);
+    }
+    return list;
+}
+
+/* ---- the optimizer's state ---- */
+
+/* A step that begins anew, of the kind that the run's optimizer keeps. */
+static ckpt_value *dwo_restart(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    if (old->kind == CKPT_V_INT)
+        return ckpt_tt_int(&f->t, 0);
+    if (old->kind == CKPT_V_FLOAT)
+        return ckpt_tt_float(&f->t, 0);
+    if (old->kind == CKPT_V_TENSOR)
+        return ckpt_tt_zeros(&f->t, old->as.tensor->dtype, old->as.tensor->shape,
+                             old->as.tensor->ndim);
+    return ckpt_tt_copy(&f->t, old);
+}
+
+/* The column of a key, or 0. */
+static size_t dwo_column(const ckpt_dsw *w, const ckpt_dsw_part *p, const ckpt_value *key)
+{
+    for (size_t c = 1; c < p->n_columns; c++) {
+        if (ckpt_value_is(key, w->column.at[p->column + c].key))
+            return c;
+    }
+    return 0;
+}
+
+/* The state of a part: the group's entry with this rank's slices in it; NULL: the optimizer keeps
+ * none. */
+static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
+                             uint32_t interval)
+{
+    const ckpt_value *old = f->w->state->group.at[p->group].entry;
+    ckpt_dict from = ckpt_value_map(old);
+    ckpt_value *dict;
+
+    if (!old)
+        return NULL;
+    // Sub-groups of one group must not share a step: torch counts it up in place.
+    f->t.copied.n = 0;
+    dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    for (uint64_t i = 0; f->t.rc == CKPT_OK && i < from.n; i++) {
+        const ckpt_pair *e = &from.at[i];
+        size_t c = dwo_column(f->w, p, e->key);
+        uint64_t n = f->w->lean || f->w->legacy
+                         ? ckpt_dsw_saved(f->w, p, interval * p->world + index)
+                         : p->slice;
+        // Nothing of a group on this rank: DeepSpeed made no buffer for it.
+        if (c && f->w->column.at[p->column + c].whole && ckpt_dsw_size(f->w, p, c, index) == 0)
+            continue;
+        ckpt_value *v = c             ? dwo_flat(f, p, c, (dwo_at){index, interval}, n)
+                        : f->w->fresh ? dwo_restart(f, e->value)
+                                      : ckpt_tt_copy(&f->t, e->value);
+        ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, e->key), v);
+    }
+    // Legacy stage 1 saves no groups: a step that the optimizer kept there would be lost.
+    const ckpt_value *step = ckpt_value_get(f->w->state->group.at[p->group].fields, "step");
+    if (f->w->legacy && step && !ckpt_value_get(old, "step"))
+        ckpt_tt_put(&f->t, dict, "step",
+                    f->w->fresh ? dwo_restart(f, step) : ckpt_tt_copy(&f->t, step));
+    return dict && from.n > 0 && dict->as.map.n == 0 ? NULL : dict;
+}
+
+/* State without its padding, as lists: elastic checkpoints, and legacy stage 1 (a list per
+ * interval). */
+static ckpt_value *dwo_lean(ckpt_dsw_file *f)
+{
+    ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST), *inner, *entry;
+    const ckpt_dsw_part *p;
+    uint32_t index;
+
+    for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index));) {
+        inner = f->w->legacy ? ckpt_tt_new(&f->t, CKPT_V_LIST) : list;
+        for (uint32_t i = 0; i < p->intervals; i++) {
+            entry = dwo_entry(f, p, index, i);
+            ckpt_tt_add(&f->t, inner, entry ? entry : ckpt_tt_new(&f->t, CKPT_V_DICT));
+        }
+        if (f->w->legacy)
+            ckpt_tt_add(&f->t, list, inner);
+    }
+    return list;
+}
+
+/* {number of the part: its state} */
+static ckpt_value *dwo_states(ckpt_dsw_file *f)
+{
+    ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT), *entry;
+    const ckpt_dsw_part *p;
+    uint32_t index;
+    int64_t number = 0;
+
+    for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index)); number++) {
+        entry = dwo_entry(f, p, index, 0);
+        if (entry)
+            ckpt_tt_put_at(&f->t, dict, ckpt_tt_int(&f->t, number), entry);
+    }
+    return dict;
+}
+
+/* What the source keeps below optimizer_state_dict of its optimizer file. */
+static const ckpt_value *dwo_source(const ckpt_dsw_file *f, const char *key)
+{
+    return ckpt_value_get(ckpt_value_get(f->w->state->optim, "optimizer_state_dict"), key);
+}
+
+/* (0.9, 0.999) */
+static ckpt_value *dwo_betas(ckpt_dsw_file *f)
+{
+    ckpt_value *v = ckpt_tt_new(&f->t, CKPT_V_TUPLE);
+
+    ckpt_tt_add(&f->t, v, ckpt_tt_float(&f->t, 0.9));
+    ckpt_tt_add(&f->t, v, ckpt_tt_float(&f->t, 0.999));
+    return v;
+}
+
+/*
+ * What Adam's groups have where ds_config does not say it: loading replaces a group whole, and what
+ * it then lacks is a KeyError in the next step.  deepspeed/ops/adam/fused_adam.py and cpu_adam.py,
+ * and torch's AdamW, which share these keys; no one minds those of another.
+ */
+static void dwo_adam_defaults(ckpt_dsw_file *f, ckpt_value *fields)
+{
+    static const struct {
+        const char *key;
+        double number;
+    } numbers[] = {{"lr", 1e-3}, {"eps", 1e-8}, {"weight_decay", 0}};
+    static const char *const off[] = {"amsgrad", "maximize", "capturable", "differentiable"};
+    static const char *const none[] = {"foreach", "fused"};
+    static const char *const on[] = {"bias_correction", "decoupled_weight_decay"};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (!ckpt_value_get(fields, numbers[i].key))
+            ckpt_tt_put(&f->t, fields, numbers[i].key, ckpt_tt_float(&f->t, numbers[i].number));
+    }
+    if (!ckpt_value_get(fields, "betas"))
+        ckpt_tt_put(&f->t, fields, "betas", dwo_betas(f));
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
+        if (!ckpt_value_get(fields, off[i]))
+            ckpt_tt_put(&f->t, fields, off[i], ckpt_tt_bool(&f->t, false));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (!ckpt_value_get(fields, none[i]))
+            ckpt_tt_put(&f->t, fields, none[i], ckpt_tt_new(&f->t, CKPT_V_NONE));
+        if (!ckpt_value_get(fields, on[i]))
+            ckpt_tt_put(&f->t, fields, on[i], ckpt_tt_bool(&f->t, true));
+    }
+}
+
+/* Adam or AdamW, as DeepSpeed reads the name. */
+static bool dwo_is_adam(const ckpt_value *type)
+{
+    return type && type->kind == CKPT_V_STR &&
+           (strcasecmp(type->as.text.at, "adam") == 0 ||
+            strcasecmp(type->as.text.at, "adamw") == 0);
+}
+
+/* Nothing of this is in the source: groups that a program gave others are all alike now. */
+static int dwo_say_fields(const ckpt_dsw_file *f, bool configured)
+{
+    const char *text = configured
+                           ? "rewritten: param_groups -> as configured: elastic checkpoints keep "
+                             "no hyper-parameters; groups that the program gave others differ"
+                           : "rewritten: param_groups -> Adam's defaults (lr 0.001): neither the "
+                             "elastic checkpoint nor a configuration in it says them; set them "
+                             "after loading";
+
+    for (size_t i = 0; i < f->w->to->findings.n; i++) {
+        if (strcmp(f->w->to->findings.at[i].text, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(f->w->to, CKPT_WARNING, f->w->err, "%s", text);
+}
+
+/* Hyper-parameters of a group whose checkpoint kept none (elastic ones): the optimizer's section of
+ * ds_config, and the step. */
+static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f, const ckpt_value *entry)
+{
+    const ckpt_value *params = ckpt_dsw_config_get(f->w->state, "optimizer", "params");
+    const ckpt_value *type = ckpt_dsw_config_get(f->w->state, "optimizer", "type");
+    const ckpt_value *step = dwo_source(f, "base_optimizer_state_step");
+    ckpt_value *fields = params ? ckpt_tt_copy(&f->t, params) : ckpt_tt_new(&f->t, CKPT_V_DICT);
+
+    // Before 0.4.0 files hold no configuration: what the optimizer keeps tells Adam from others.
+    bool adam = type ? dwo_is_adam(type) : ckpt_value_get(entry, "exp_avg_sq") != NULL;
+    if (f->t.rc == CKPT_OK && !type && !adam)
+        f->t.rc = ckpt_fail(f->w->err, CKPT_EUNSUPPORTED,
+                            "%s: an elastic checkpoint keeps no hyper-parameters, and its "
+                            "configuration names no optimizer to take them from: choose stage 1 "
+                            "or 2, which stay elastic",
+                            f->w->from->path);
+    if (adam)
+        dwo_adam_defaults(f, fields);
+    if (f->t.rc == CKPT_OK)
+        f->t.rc = dwo_say_fields(f, type != NULL);
+    if (step)
+        ckpt_tt_put(&f->t, fields, "step", ckpt_tt_copy(&f->t, step));
+    return fields;
+}
+
+/* Elastic checkpoints keep the groups' step beside the lean state. */
+static ckpt_value *dwo_lean_step(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    const ckpt_state *state = f->w->state;
+    const ckpt_value *step =
+        state->group.n ? ckpt_value_get(state->group.at[0].fields, "step") : NULL;
+
+    // 0.19.8 asks for it also where the optimizer counts in its state.
+    if (!step && state->group.n)
+        step = ckpt_value_get(state->group.at[0].entry, "step");
+    if (old && !f->w->fresh)
+        return ckpt_tt_copy(&f->t, old);
+    if (!f->w->lean || !(step || old))
+        return NULL;
+    return f->w->fresh ? ckpt_tt_int(&f->t, 0) : ckpt_tt_copy(&f->t, step);
+}
+
+/* The optimizer's groups; each lists the numbers of its parts. */
+static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
+{
+    ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+    const ckpt_state *state = f->w->state;
+    const ckpt_dsw_part *p;
+    uint32_t index;
+
+    for (size_t g = 0; f->t.rc == CKPT_OK && g < state->group.n; g++) {
+        const ckpt_value *old = state->group.at[g].fields;
+        ckpt_value *group = old ? ckpt_tt_copy(&f->t, old)
+                                : dwo_fields_of_config(f, state->group.at[g].entry),
+                   *params = ckpt_tt_new(&f->t, CKPT_V_LIST);
+        int64_t number = 0;
+        for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index)); number++) {
+            if (p->group == g)
+                ckpt_tt_add(&f->t, params, ckpt_tt_int(&f->t, number));
+        }
+        if (f->w->fresh && ckpt_value_get(group, "step"))
+            ckpt_tt_put(&f->t, group, "step", ckpt_tt_int(&f->t, 0));
+        ckpt_tt_put(&f->t, group, "params", params);
+        ckpt_tt_add(&f->t, list, group);
+    }
+    return list;
+}
+
+/* Elastic and legacy files have no param_groups. */
+static int dwo_left_fields(const ckpt_dsw_file *f)
+{
+    const ckpt_state *state = f->w->state;
+
+    for (size_t g = 0; g < state->group.n; g++) {
+        if (state->group.at[g].fields)
+            return ckpt_dsw_left_out(f->w, CKPT_WARNING,
+                                     "param_groups: elastic checkpoints keep no hyper-parameters: "
+                                     "a run goes on with those of its configuration");
+    }
+    return CKPT_OK;
+}
+
+/* The wrapped optimizer's own state_dict. */
+static ckpt_value *dwo_base(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_dict from = ckpt_value_map(old);
+    ckpt_value *dict;
+
+    if ((f->w->lean || f->w->legacy) && f->t.rc == CKPT_OK)
+        f->t.rc = dwo_left_fields(f);
+    if (f->w->lean || f->w->legacy)
+        return dwo_lean(f);
+    dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    ckpt_tt_put(&f->t, dict, "state", dwo_states(f));
+    for (uint64_t i = 0; i < from.n; i++) {
+        const ckpt_value *key = from.at[i].key;
+        if (!ckpt_value_is(key, "state") && !ckpt_value_is(key, "param_groups"))
+            ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, key),
+                           ckpt_tt_copy(&f->t, from.at[i].value));
+    }
+    ckpt_tt_put(&f->t, dict, "param_groups", dwo_param_groups(f));
+    return dict;
+}
+
+/* ---- what describes the layout ---- */
+
+static ckpt_value *dwo_stage(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *args;
+    int64_t stage = f->w->stage;
+
+    if (old && stage == f->w->from_stage && f->w->release == f->w->from_release)
+        return ckpt_tt_copy(&f->t, old);
+    // Stage 1 was written by stage 2's code under its number before 0.7.0, unless it is the legacy
+    // one.
+    if (f->w->release < CKPT_DS_RELEASE(0, 7, 0))
+        return ckpt_tt_int(&f->t, stage == 1 && !f->w->legacy ? 2 : stage);
+    args = ckpt_tt_new(&f->t, CKPT_V_TUPLE);
+    ckpt_tt_add(&f->t, args, ckpt_tt_int(&f->t, stage));
+    return ckpt_tt_object(&f->t, "deepspeed.runtime.zero.config", "ZeroStageEnum", CKPT_BY_REDUCE,
+                          args, NULL);
+}
+
+/* One int for all groups in stage 3 and before 0.4.0, else one per group. */
+static ckpt_value *dwo_partition_count(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *list;
+    const ckpt_dsw_part *p;
+    uint32_t index;
+
+    (void)old;
+    if (f->w->stage == 3 || f->w->release < CKPT_DS_RELEASE(0, 4, 0))
+        return ckpt_tt_int(&f->t, f->w->world);
+    list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+    for (size_t at = 0; (p = dwo_next(f, &at, &index));)
+        ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, p->world));
+    return list;
+}
+
+static ckpt_value *dwo_group_paddings(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+    const ckpt_dsw_part *p;
+    uint32_t index;
+
+    (void)old;
+    for (size_t at = 0; (p = dwo_next(f, &at, &index));)
+        ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, (int64_t)ckpt_dsw_padding(f->w, p, index)));
+    return list;
+}
+
+static ckpt_value *dwo_alignments(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST), *one;
+    const ckpt_dsw_part *p;
+    uint32_t index;
+
+    (void)old;
+    for (size_t at = 0; (p = dwo_next(f, &at, &index));) {
+        one = ckpt_tt_new(&f->t, CKPT_V_LIST);
+        for (size_t i = 0; i < p->n; i++)
+            ckpt_tt_add(&f->t, one, ckpt_tt_int(&f->t, (int64_t)p->pad[i]));
+        ckpt_tt_add(&f->t, list, one);
+    }
+    return list;
+}
+
+static ckpt_value *dwo_intervals(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+
+    (void)old;
+    for (size_t k = 0; k < f->w->part.n; k++)
+        ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, f->w->part.at[k].intervals));
+    return list;
+}
+
+/* ---- param_slice_mappings ---- */
+
+/* fragment_address(numel, start) of deepspeed/utils/tensor_fragment.py. */
+static ckpt_value *dwo_address(ckpt_dsw_file *f, uint64_t numel, uint64_t start)
+{
+    ckpt_value *state = ckpt_tt_new(&f->t, CKPT_V_DICT);
+
+    ckpt_tt_put(&f->t, state, "numel", ckpt_tt_int(&f->t, (int64_t)numel));
+    ckpt_tt_put(&f->t, state, "start", ckpt_tt_int(&f->t, (int64_t)start));
+    return ckpt_tt_object(&f->t, "deepspeed.utils.tensor_fragment", "fragment_address",
+                          CKPT_BY_NEWOBJ, ckpt_tt_new(&f->t, CKPT_V_TUPLE), state);
+}
+
+/*
+ * Which parameters touch this rank's slice.  DeepSpeed computes it in the order before
+ * round_robin_gradients, and so wrongly, unless parameter_alignment is on too; readers that go by
+ * it expect to find that.
+ */
+static ckpt_value *dwo_mapping(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index)
+{
+    const ckpt_zero_flat *z = f->w->aligned ? &p->flat : &p->plain;
+    ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
+    uint64_t from = (uint64_t)index * p->slice, to = from + p->slice;
+    size_t *place =
+        ckpt_arena_array(f->t.scratch, p->n, sizeof *place); // group's order -> layout order
+
+    for (size_t i = 0; place && i < p->n; i++)
+        place[p->origin[i]] = i;
+    for (size_t i = 0; place && i < p->n && f->t.rc == CKPT_OK; i++) {
+        size_t k = f->w->aligned ? place[i] : i;
+        uint64_t first = z->start[k] > from ? z->start[k] : from, end = z->start[k] + z->numel[k];
+        if (end > to)
+            end = to;
+        if (first < end)
+            ckpt_tt_put_at(&f->t, dict, ckpt_tt_str(&f->t, ckpt_dsw_name(f->w, p, place[i])),
+                           dwo_address(f, end - first, first - from));
+    }
+    return place ? dict : NULL;
+}
+
+static ckpt_value *dwo_mappings(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+    const ckpt_dsw_part *p;
+    uint32_t index;
+
+    (void)old;
+    for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index));)
+        ckpt_tt_add(&f->t, list, dwo_mapping(f, p, index));
+    return list;
+}
+
+/* ---- the rest ---- */
+
+/* A flag of the last step; a run that begins has had none. */
+static ckpt_value *dwo_overflow(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    return old ? ckpt_tt_copy(&f->t, old) : ckpt_tt_bool(&f->t, false);
+}
+
+/* gradient_clipping of the run, or the release's default. */
+static ckpt_value *dwo_clip(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    const ckpt_value *v = ckpt_dsw_config_get(f->w->state, NULL, "gradient_clipping");
+
+    if (old)
+        return ckpt_tt_copy(&f->t, old);
+    if (v && v->kind == CKPT_V_FLOAT)
+        return ckpt_tt_float(&f->t, v->as.f);
+    if (v && v->kind == CKPT_V_INT)
+        return ckpt_tt_int(&f->t, v->as.i);
+    return ckpt_tt_float(&f->t, f->w->release >= CKPT_DS_RELEASE(0, 19, 3) ? 1.0 : 0.0);
+}
+
+/* Stages 1 and 2: deepspeed/runtime/zero/stage_1_and_2.py, state_dict. */
+static const ckpt_dsw_key dwo_flat_keys[] = {
+    {"loss_scaler", 0, 0, ckpt_dsw_loss_scaler},
+    {"dynamic_loss_scale", 0, 0, ckpt_dsw_dynamic},
+    {"overflow", 0, 0, dwo_overflow},
+    {"clip_grad", CKPT_DS_RELEASE(0, 6, 0), 0, dwo_clip},
+    {"base_optimizer_state", 0, 0, dwo_base},
+    {"base_optimizer_state_step", 0, 0, dwo_lean_step},
+    {"single_partition_of_fp32_groups", 0, 0, dwo_masters},
+    {"zero_stage", 0, 0, dwo_stage},
+    {"group_paddings", CKPT_DS_RELEASE(0, 7, 0), 0, dwo_group_paddings},
+    {"param_alignment_paddings", CKPT_DS_RELEASE(0, 19, 7), 0, dwo_alignments},
+    {"partition_count", 0, 0, dwo_partition_count},
+    {"ds_version", CKPT_DS_RELEASE(0, 4, 0), 0, ckpt_dsw_version},
+    {"param_slice_mappings", CKPT_DS_RELEASE(0, 7, 4), 0, dwo_mappings},
+    {NULL, 0, 0, NULL},
+};
+
+/* Stage 1 with fp32 gradient accumulation: deepspeed/runtime/bf16_optimizer.py. */
+static const ckpt_dsw_key dwo_bf16_keys[] = {
+    {"clip_grad", 0, 0, dwo_clip},
+    {"base_optimizer_state", 0, 0, dwo_base},
+    {"single_partition_of_fp32_groups", 0, 0, dwo_masters},
+    {"groups_padding", 0, CKPT_DS_RELEASE(0, 7, 0), dwo_group_paddings},
+    {"group_paddings", CKPT_DS_RELEASE(0, 7, 0), 0, dwo_group_paddings},
+    {"partition_count", 0, 0, dwo_partition_count},
+    {"ds_version", 0, 0, ckpt_dsw_version},
+    {"param_slice_mappings", CKPT_DS_RELEASE(0, 7, 0), 0, dwo_mappings},
+    {NULL, 0, 0, NULL},
+};
+
+/* Stage 1 of 0.3.x: deepspeed/runtime/zero/stage1.py. */
+static const ckpt_dsw_key dwo_legacy_keys[] = {
+    {"loss_scaler", 0, 0, ckpt_dsw_loss_scaler},
+    {"dynamic_loss_scale", 0, 0, ckpt_dsw_dynamic},
+    {"overflow", 0, 0, dwo_overflow},
+    {"base_optimizer_state", 0, 0, dwo_base},
+    {"zero_stage", 0, 0, dwo_stage},
+    {"partition_count", 0, 0, dwo_partition_count},
+    {"num_comm_intervals_per_group", 0, 0, dwo_intervals},
+    {"local_sub_partitions_of_fp32_groups", 0, 0, dwo_masters},
+    {NULL, 0, 0, NULL},
+};
+
+/* Stage 3: deepspeed/runtime/zero/stage3.py, _rigid_state_dict. */
+static const ckpt_dsw_key dwo_part_keys[] = {
+    {"zero_stage", 0, 0, dwo_stage},
+    {"loss_scaler", 0, 0, ckpt_dsw_loss_scaler},
+    {"dynamic_loss_scale", 0, 0, ckpt_dsw_dynamic},
+    {"overflow", 0, 0, dwo_overflow},
+    {"partition_count", 0, 0, dwo_partition_count},
+    {"optimizer_state_dict", 0, 0, dwo_base},
+    {"fp32_flat_groups", 0, 0, dwo_masters},
+    {NULL, 0, 0, NULL},
+};
+
+static const ckpt_dsw_key *dwo_table(const ckpt_dsw *w)
+{
+    if (w->stage == 3)
+        return dwo_part_keys;
+    return w->legacy ? dwo_legacy_keys : w->bf16_optimizer ? dwo_bf16_keys : dwo_flat_keys;
+}
+
+/* True if a key belongs to the layout of some stage, and so not to every other. */
+static bool dwo_is_layout(const ckpt_value *key)
+{
+    static const ckpt_dsw_key *const table[] = {dwo_flat_keys, dwo_bf16_keys, dwo_legacy_keys,
+                                                dwo_part_keys};
+
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        for (const ckpt_dsw_key *k = table[i]; k->key; k++) {
+            if (ckpt_value_is(key, k->key))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Of those, values of the run, and no words about the layout. */
+static bool dwo_is_value(const ckpt_value *key)
+{
+    return ckpt_value_is(key, "clip_grad") || ckpt_value_is(key, "overflow") ||
+           ckpt_value_is(key, "loss_scaler") || ckpt_value_is(key, "dynamic_loss_scale");
+}
+
+/* The template without what only the source's own stage has. */
+static ckpt_value *dwo_common(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_dsw_key *table)
+{
+    ckpt_dict from = ckpt_value_map(old);
+    ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+
+    for (uint64_t i = 0; i < from.n; i++) {
+        bool kept = !dwo_is_layout(from.at[i].key);
+        for (const ckpt_dsw_key *k = table; !kept && k->key; k++)
+            kept = ckpt_value_is(from.at[i].key, k->key);
+        if (kept)
+            ckpt_tt_put_at(&f->t, dict, from.at[i].key, from.at[i].value);
+        else if (dwo_is_value(from.at[i].key) && f->t.rc == CKPT_OK)
+            f->t.rc = ckpt_dsw_left_out(f->w, CKPT_INFO,
+                                        "%s: DeepSpeed keeps none there; its configuration has it",
+                                        from.at[i].key->as.text.at);
+    }
+    return dict;
+}
+
+/* Stages that share a form share a template. */
+static int dwo_form(bool legacy, bool bf16, int stage)
+{
+    return stage == 3 ? 3 : legacy ? 2 : bf16 ? 1 : stage > 0 ? 0 : -1;
+}
+
+/* The template is a rank's own file of this form; that of a universal checkpoint has no masters. */
+static bool dwo_is_template(const ckpt_value *old, const ckpt_dsw_key *table)
+{
+    for (const ckpt_dsw_key *k = table; k->key; k++) {
+        if (k->make == dwo_masters)
+            return ckpt_value_get(old, k->key) != NULL;
+    }
+    return false;
+}
+
+static ckpt_value *dwo_state_dict(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    const ckpt_dsw *w = f->w;
+    const ckpt_dsw_key *table = dwo_table(w);
+    bool same = dwo_form(w->legacy, w->bf16_optimizer, w->stage) ==
+                dwo_form(w->state->legacy, w->state->bf16_optimizer, w->state->stage);
+
+    if (same && w->lean == w->state->lean && w->release == w->from_release &&
+        dwo_is_template(old, table))
+        return ckpt_dsw_dict(f, old, table, true);
+    return ckpt_dsw_dict(f, dwo_common(f, old, table), table, false);
+}
+
+/* param_shapes stands here before 0.6.0. */
+static const ckpt_dsw_key dwo_root_keys[] = {
+    {"optimizer_state_dict", 0, 0, dwo_state_dict},
+    {"param_shapes", CKPT_DS_RELEASE(0, 3, 14), CKPT_DS_RELEASE(0, 6, 0), ckpt_dsw_param_shapes},
+    {"ds_config", CKPT_DS_RELEASE(0, 4, 0), 0, ckpt_dsw_config},
+    {"ds_version", CKPT_DS_RELEASE(0, 4, 0), 0, ckpt_dsw_version},
+    {NULL, 0, 0, NULL},
+};
+
+int ckpt_dsw_optim_file(ckpt_dsw *w, uint32_t rank, const char *name)
+{
+    ckpt_dsw_file f = {.w = w, .rank = rank};
+    ckpt_value *root = NULL;
+    int rc = ckpt_tt_begin(&f.t, w->to, w->from, name, w->err);
+
+    if (rc == CKPT_OK)
+        w->to->files.at[f.t.file].rank = rank;
+    f.t.drop_objects = w->target->objects_dropped;
+    if (rc == CKPT_OK)
+        root = ckpt_dsw_dict(&f, w->state->optim, dwo_root_keys,
+                             w->state->optim && w->release == w->from_release);
+    return ckpt_tt_end(&f.t, root);
+}

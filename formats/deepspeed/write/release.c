@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * release.c: what the releases of DeepSpeed write differently: keys by table, and padding.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/deepspeed/write/write.h"
+
+int ckpt_dsw_release(const char *version)
+{
+    int part[3] = {0};
+    const char *p = version;
+
+    if (!version)
+        return CKPT_DS_RELEASE(0, 3, 16);
+    for (int i = 0; i < 3; i++) {
+        if (*p < '0' || *p > '9')
+            return i == 0 ? -1 : CKPT_DS_RELEASE(part[0], part[1], part[2]);
+        for (; *p >= '0' && *p <= '9' && part[i] < 1000; p++)
+            part[i] = part[i] * 10 + (*p - '0');
+        if (part[i] > 999)
+            return -1;
+        // "0.12.6+abc" and "0.15" are versions too
+        if (*p != '.')
+            return CKPT_DS_RELEASE(part[0], part[1], part[2]);
+        p++;
+    }
+    return CKPT_DS_RELEASE(part[0], part[1], part[2]);
+}
+
+/* ---- dicts by tables of keys ---- */
+
+static const ckpt_dsw_key *rel_find(const ckpt_dsw_key *table, const ckpt_value *key)
+{
+    for (; table->key; table++) {
+        if (ckpt_value_is(key, table->key))
+            return table;
+    }
+    return NULL;
+}
+
+/* One entry: made (a maker that gives NULL leaves it out), or copied; a key without value is None.
+ */
+static void rel_put(ckpt_dsw_file *f, ckpt_value *dict, ckpt_value *key, const ckpt_dsw_key *k,
+                    const ckpt_value *old)
+{
+    ckpt_value *v = k && k->make ? k->make(f, old)
+                    : old        ? ckpt_tt_copy(&f->t, old)
+                                 : ckpt_tt_new(&f->t, CKPT_V_NONE);
+
+    if (v || f->t.rc != CKPT_OK)
+        ckpt_tt_put_at(&f->t, dict, key, v);
+}
+
+ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_dsw_key *table,
+                          bool follow)
+{
+    ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    ckpt_dict from = ckpt_value_map(old);
+
+    for (const ckpt_dsw_key *k = table; !follow && k->key; k++) {
+        const ckpt_value *v = ckpt_value_get(old, k->key);
+        if (k->since <= f->w->release && (k->until == 0 || f->w->release < k->until))
+            rel_put(f, dict, ckpt_tt_str(&f->t, k->key), k, v);
+        else if (v && v->kind != CKPT_V_NONE && f->t.rc == CKPT_OK)
+            f->t.rc =
+                ckpt_dsw_left_out(f->w, CKPT_INFO, "%s: the release written for has none", k->key);
+    }
+    for (uint64_t i = 0; i < from.n && f->t.rc == CKPT_OK; i++) {
+        const ckpt_dsw_key *k = rel_find(table, from.at[i].key);
+        if (follow || !k)
+            rel_put(f, dict, ckpt_tt_copy(&f->t, from.at[i].key), k, from.at[i].value);
+    }
+    return dict;
+}
+
+/* ---- padding ---- */
+
+uint64_t ckpt_dsw_padding(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index)
+{
+    if (w->release >= CKPT_DS_RELEASE(0, 16, 4))
+        return ckpt_zero_flat_padding(&p->flat, index);
+    // Earlier releases know padding only on the last rank, also where it is longer than the slice.
+    return index + 1 == p->world ? p->flat.total - p->flat.used : 0;
+}
+
+/* A tensor of n elements sliced as Python's [:-cut] does it. */
+static uint64_t rel_cut(uint64_t n, uint64_t cut)
+{
+    if (cut <= n)
+        return n - cut;
+    return cut - n < n ? n - (cut - n) : 0;
+}
+
+uint64_t ckpt_dsw_saved(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index)
+{
+    uint64_t s = p->slice, n = p->flat.used;
+
+    if (w->bf16_optimizer)
+        return s;
+    if (w->release >= CKPT_DS_RELEASE(0, 16, 4) || w->legacy)
+        return s - ckpt_zero_flat_padding(&p->flat, index);
+    if (w->release >= CKPT_DS_RELEASE(0, 7, 0))
+        return rel_cut(s, ckpt_dsw_padding(w, p, index));
+    // Padding to a multiple of w is cut, what the alignment to 2w adds to it stays.
+    return index + 1 == p->world ? rel_cut(s, (p->world - n % p->world) % p->world) : s;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stage0.c: stage 0: the optimizer inside the model file, whole, in the three forms that
+ * DeepSpeed has.
+ *
+ *     plain    fp32: the optimizer's own dict, by number of the parameter
+ *     listed   16 bits: fp32_groups, lists of masters shaped like their parameters
+ *              (FP16_UnfusedOptimizer)
+ *     flat     16 bits with FusedAdam: fp32_groups_flat, one tensor per group (FP16_Optimizer)
+ *
+ * The template's own keys tell which; deepspeed/stage0.c reads them.
+ */
+#include <string.h>
+
+#include "formats/deepspeed/write/write.h"
+#include "libckpt/base/dtype.h"
+
+/* ---- one parameter, or one group ---- */
+
+/* A value of a parameter's state: a tensor that the map has, or what holds for one value. */
+static ckpt_value *dwf_value(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i, const ckpt_pair *e)
+{
+    const ckpt_state *state = f->w->state;
+    const ckpt_tensor *param = p->param[i], *moment = NULL;
+    bool step = ckpt_value_is(e->key, "step");
+
+    if (e->key->kind == CKPT_V_STR)
+        moment = ckpt_state_moment(f->w->from, state, e->key->as.text.at, param);
+    if (!step && moment && (state->own || moment->n_elems == param->n_elems))
+        return ckpt_tt_whole(&f->t, moment, moment->dtype);
+    if (step && !state->own && state->last_step && i + 1 < p->n && e->value->kind == CKPT_V_INT)
+        return ckpt_tt_int(&f->t, 0);
+    return ckpt_tt_copy(&f->t, e->value);
+}
+
+/* What the optimizer keeps of one parameter: its own, or its group's. */
+static const ckpt_value *dwf_old(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i)
+{
+    const ckpt_state *state = w->state;
+    const ckpt_group *group = &state->group.at[p->group];
+    size_t at = group->first + p->origin[i], end = group->first + group->n;
+
+    if (!state->own)
+        return group->entry;
+    // Writers may sort a group.
+    if (state->param.at[at] != p->param[i])
+        at = group->first;
+    while (at < end && state->param.at[at] != p->param[i])
+        at++;
+    return at < end ? state->own[at] : NULL;
+}
+
+/* The state of one parameter, its own where the source keeps that; NULL: the optimizer has none. */
+static ckpt_value *dwf_param(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i)
+{
+    const ckpt_value *old = dwf_old(f->w, p, i);
+    ckpt_dict from = ckpt_value_map(old);
+    ckpt_value *dict;
+
+    if (!old || f->w->fresh)
+        return NULL;
+    // torch counts steps up in place: no two parameters may share one.
+    f->t.copied.n = 0;
+    dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    for (uint64_t k = 0; f->t.rc == CKPT_OK && k < from.n; k++)
+        ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, from.at[k].key),
+                       dwf_value(f, p, i, &from.at[k]));
+    return dict;
+}
+
+/* A column of a group in one tensor, filled with all others (ckpt_dsw_fill). */
+static ckpt_value *dwf_column(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t column)
+{
+    const ckpt_dsw_column *c = &f->w->column.at[p->column + column];
+    ckpt_storage *s = ckpt_tt_storage(&f->t, c->dtype, p->flat.total);
+
+    if (s)
+        *ckpt_dsw_record(f->w, 0, p, column, 0) = s->source;
+    return ckpt_tt_flat(&f->t, s, 0, p->flat.total);
+}
+
+/* The state of a group whose masters are one tensor. */
+static ckpt_value *dwf_group(ckpt_dsw_file *f, const ckpt_dsw_part *p)
+{
+    const ckpt_value *old = f->w->state->group.at[p->group].entry;
+    ckpt_dict from = ckpt_value_map(old);
+    ckpt_value *dict, *v;
+
+    if (!old || f->w->fresh)
+        return NULL;
+    f->t.copied.n = 0;
+    dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    for (uint64_t k = 0; f->t.rc == CKPT_OK && k < from.n; k++) {
+        v = NULL;
+        for (size_t c = 1; c < p->n_columns && !v && f->t.rc == CKPT_OK; c++) {
+            if (ckpt_value_is(from.at[k].key, f->w->column.at[p->column + c].key))
+                v = dwf_column(f, p, c);
+        }
+        ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, from.at[k].key),
+                       v ? v : ckpt_tt_copy(&f->t, from.at[k].value));
+    }
+    return dict;
+}
+
+/* ---- the optimizer's dict ---- */
+
+/* {number: state} over parameters or groups. */
+static ckpt_value *dwf_states(ckpt_dsw_file *f, bool flat)
+{
+    ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT), *entry;
+    int64_t number = 0;
+
+    for (size_t k = 0; k < f->w->part.n; k++) {
+        const ckpt_dsw_part *p = &f->w->part.at[k];
+        size_t n = flat ? 1 : p->n;
+        for (size_t i = 0; f->t.rc == CKPT_OK && i < n; i++, number++) {
+            entry = flat ? dwf_group(f, p) : dwf_param(f, p, i);
+            if (entry)
+                ckpt_tt_put_at(&f->t, dict, ckpt_tt_int(&f->t, number), entry);
+        }
+    }
+    return dict;
+}
+
+/* param_groups; each lists its numbers. */
+static ckpt_value *dwf_param_groups(ckpt_dsw_file *f, bool flat)
+{
+    ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+    int64_t number = 0;
+
+    for (size_t k = 0; f->t.rc == CKPT_OK && k < f->w->part.n; k++) {
+        const ckpt_dsw_part *p = &f->w->part.at[k];
+        const ckpt_value *old = f->w->state->group.at[p->group].fields;
+        ckpt_value *group = old ? ckpt_tt_copy(&f->t, old) : ckpt_tt_new(&f->t, CKPT_V_DICT);
+        ckpt_value *params = ckpt_tt_new(&f->t, CKPT_V_LIST);
+        for (size_t i = 0; i < (flat ? 1 : p->n); i++)
+            ckpt_tt_add(&f->t, params, ckpt_tt_int(&f->t, number++));
+        ckpt_tt_put(&f->t, group, "params", params);
+        ckpt_tt_add(&f->t, list, group);
+    }
+    return list;
+}
+
+static ckpt_value *dwf_base(ckpt_dsw_file *f, bool flat)
+{
+    ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+
+    ckpt_tt_put(&f->t, dict, "state", dwf_states(f, flat));
+    ckpt_tt_put(&f->t, dict, "param_groups", dwf_param_groups(f, flat));
+    return dict;
+}
+
+/* Masters: a tensor per group, or a list of them. */
+static ckpt_value *dwf_masters(ckpt_dsw_file *f, bool flat)
+{
+    ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+
+    for (size_t k = 0; f->t.rc == CKPT_OK && k < f->w->part.n; k++) {
+        const ckpt_dsw_part *p = &f->w->part.at[k];
+        ckpt_value *inner = flat ? list : ckpt_tt_new(&f->t, CKPT_V_LIST);
+        for (size_t i = 0; f->t.rc == CKPT_OK && i < (flat ? 1 : p->n); i++) {
+            ckpt_value *v =
+                flat ? dwf_column(f, p, 0) : ckpt_tt_whole(&f->t, p->param[i], CKPT_F32);
+            if (v)
+                v->as.tensor->flags = CKPT_TENSOR_GRAD;
+            ckpt_tt_add(&f->t, inner, v);
+        }
+        if (!flat)
+            ckpt_tt_add(&f->t, list, inner);
+    }
+    return list;
+}
+
+ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_dsw_full_form form = ckpt_dsw_full_of(f->w);
+    ckpt_dict from = ckpt_value_map(old);
+    bool flat = form == CKPT_DSW_FLAT;
+    ckpt_value *dict;
+
+    if (form == CKPT_DSW_NOT_FULL)
+        return ckpt_tt_new(&f->t, CKPT_V_NONE);
+    if (form == CKPT_DSW_PLAIN)
+        return dwf_base(f, false);
+    dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    for (uint64_t i = 0; f->t.rc == CKPT_OK && i < from.n; i++) {
+        const ckpt_value *key = from.at[i].key;
+        bool base = ckpt_value_is(key, "optimizer_state_dict");
+        bool masters = ckpt_value_is(key, flat ? "fp32_groups_flat" : "fp32_groups");
+        ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, key),
+                       base      ? dwf_base(f, flat)
+                       : masters ? dwf_masters(f, flat)
+                                 : ckpt_tt_copy(&f->t, from.at[i].value));
+    }
+    return dict;
+}
+
+/* ---- what other stages have no place for ---- */
+
+int ckpt_dsw_full_left_out(const ckpt_dsw *w, bool clip)
+{
+    static const char *const scale[] = {"cur_scale",          "dynamic_loss_scale", "cur_iter",
+                                        "last_overflow_iter", "scale_factor",       "scale_window"};
+    const ckpt_value *from = ckpt_value_get(w->state->model, "optimizer");
+    bool no_scale = w->new_dtype && w->state->dtype == CKPT_F16;
+    int64_t moves = 0;
+    int rc = CKPT_OK;
+
+    if (w->state->stage != 0)
+        return CKPT_OK;
+    (void)ckpt_value_as_int(ckpt_value_get(from, "dynamic_loss_scale"), &moves);
+    // A scale that is fixed is all that a scaler of that kind holds.
+    for (size_t i = no_scale ? 0 : 2; rc == CKPT_OK && i < sizeof scale / sizeof *scale; i++) {
+        if (ckpt_value_get(from, scale[i]) && (no_scale || !moves))
+            rc = ckpt_dsw_left_out(w, CKPT_INFO, "optimizer.%s: %s", scale[i],
+                                   no_scale ? "the run is no longer in fp16"
+                                            : "the loss scale is fixed");
+    }
+    if (rc == CKPT_OK && !clip && ckpt_value_get(from, "clip_grad"))
+        rc = ckpt_dsw_left_out(w, CKPT_INFO,
+                               "optimizer.clip_grad: DeepSpeed keeps none there; its configuration "
+                               "has it");
+    return rc;
+}

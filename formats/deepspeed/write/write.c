@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.c: the writer of ZeRO checkpoints: stage 1, 2 or 3, any world, from any map that has a
+ * training state.
+ *
+ * A run folder gets a tag folder with, for each model-parallel rank, model and optimizer files of
+ * every data-parallel rank, and `latest`.  Files of model-parallel runs that do not depend on the
+ * data ranks (layers, experts) go along as they are.  Checked by loading with DeepSpeed 0.19.8 and
+ * by going there and back from 0.3.16 to 0.19.8.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/deepspeed/deepspeed.h"
+#include "formats/deepspeed/write/write.h"
+
+enum {
+    DW_MAX_WORLD = 1 << 20,    /* ranks: the reader's limit too */
+    DW_SUB_GROUP = 1000000000, /* DeepSpeed's default of sub_group_size, elements */
+    DW_INTERVAL = 500000000    /* and of reduce_bucket_size */
+};
+
+/* ---- settings ---- */
+
+/* Some state is not cut, which no release loads from an elastic checkpoint. */
+static bool dw_has_whole(const ckpt_dsw *w)
+{
+    bool any = false;
+
+    for (size_t g = 0; g < w->state->group.n; g++)
+        any = any || ckpt_dsw_is_whole(w, &w->state->group.at[g], "momentum_buffer");
+    return any;
+}
+
+/*
+ * Elastic checkpoints (state without padding): as the source, or, where it could not show it, as
+ * its ds_config asks; that is the default of 0.3.3 to 0.5.9, which load nothing else.
+ */
+static bool dw_lean(const ckpt_dsw *w)
+{
+    const ckpt_value *asked =
+        ckpt_dsw_config_get(w->state, "zero_optimization", "elastic_checkpoint");
+
+    if (w->stage == 3 || w->bf16_optimizer || w->legacy || dw_has_whole(w))
+        return false;
+    if (w->state->stage == 1 || w->state->stage == 2)
+        return w->state->lean || w->state->legacy;
+    if (!asked && w->state->stage == 3)
+        return w->release < CKPT_DS_RELEASE(0, 5, 10);
+    return ckpt_dsw_config_flag(w->state, "zero_optimization", "elastic_checkpoint");
+}
+
+/* Stage 1 has forms of its own: as the source, or, where it is of another stage, as its ds_config
+ * makes DeepSpeed write. */
+static void dw_stage1_form(ckpt_dsw *w)
+{
+    const ckpt_state *s = w->state;
+    const ckpt_value *accum = ckpt_dsw_config_get(s, "data_types", "grad_accum_dtype");
+
+    if (w->stage != 1)
+        return;
+    w->legacy = w->release < CKPT_DS_RELEASE(0, 4, 0) && (s->stage == 1 ? s->legacy : s->stage > 0);
+    w->bf16_optimizer = s->stage == 1
+                            ? s->bf16_optimizer
+                            : w->dtype == CKPT_BF16 && accum && ckpt_value_is(accum, "fp32");
+}
+
+/* Stage of the source: before 0.7.0 stage 1 is written under the number of stage 2, whose code it
+ * shares. */
+static int dw_from_stage(const ckpt_state *s)
+{
+    bool shared = s->stage == 2 && ckpt_dsw_release(s->version) < CKPT_DS_RELEASE(0, 7, 0);
+
+    return shared && ckpt_dsw_config_number(s, "zero_optimization", "stage", 2) == 1 ? 1 : s->stage;
+}
+
+/* What is asked for is a wrong argument; what the source has is not supported. */
+static int dw_wrong(bool asked)
+{
+    return asked ? CKPT_EUSAGE : CKPT_EUNSUPPORTED;
+}
+
+/* What was settled must be something that DeepSpeed has. */
+static int dw_refuse(const ckpt_dsw *w)
+{
+    const ckpt_state *s = w->state;
+    const ckpt_target *t = w->target;
+
+    if (w->stage == 0 && s->stage != 0)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "%s: a ZeRO checkpoint cannot be written without ZeRO", w->from->path);
+    if (w->stage < 0 || w->stage > 3)
+        return ckpt_fail(w->err, dw_wrong(t->stage != 0),
+                         "stage %d: ZeRO directories have stage 1, 2 or 3", w->stage);
+    if (w->world > DW_MAX_WORLD)
+        return ckpt_fail(w->err, dw_wrong(t->world > 0), "a world of %" PRIu32 " ranks: at most %d",
+                         w->world, DW_MAX_WORLD);
+    if (w->release < 0)
+        return ckpt_fail(w->err, dw_wrong(t->version != NULL),
+                         "'%.80s' is no release of DeepSpeed, like 0.15.4: name the one to write "
+                         "for (--deepspeed-version)",
+                         t->version ? t->version : s->version);
+    if (w->dtype != CKPT_F32 && w->dtype != CKPT_F16 && w->dtype != CKPT_BF16)
+        return ckpt_fail(w->err, dw_wrong(t->dtype != CKPT_DTYPE_NONE),
+                         "DeepSpeed trains in fp32, fp16 or bf16, not in %s",
+                         ckpt_dtype_name(w->dtype));
+    return CKPT_OK;
+}
+
+/* What to write, from the target's wishes and the source. */
+static int dw_settings(ckpt_dsw *w)
+{
+    const ckpt_state *s = w->state;
+    const ckpt_target *t = w->target;
+    int rc;
+
+    w->from_stage = dw_from_stage(s);
+    w->stage = t->stage == CKPT_STAGE_NONE ? 0
+               : t->stage                  ? t->stage
+               : w->from_stage             ? w->from_stage
+                                           : 1;
+    w->world = t->world ? t->world : s->world ? s->world : 1;
+    w->from_release = s->model ? ckpt_dsw_release(s->version) : CKPT_DS_NEWEST;
+    w->release = t->version ? ckpt_dsw_release(t->version) : w->from_release;
+    w->dtype = t->dtype != CKPT_DTYPE_NONE   ? t->dtype
+               : s->dtype != CKPT_DTYPE_NONE ? s->dtype
+                                             : CKPT_F32;
+    w->new_dtype = w->dtype != s->dtype;
+    w->fresh = t->fresh_optimizer;
+    rc = dw_refuse(w);
+    if (rc != CKPT_OK)
+        return rc;
+    // Their files list all parameters in the module's order, and no storages show the groups.
+    if (w->stage == 3 && s->group.n > 1 && w->release < CKPT_DS_RELEASE(0, 4, 3))
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "%s: releases before 0.4.3 cannot keep %zu parameter groups in stage 3; "
+                         "choose another stage, or a later release with --deepspeed-version",
+                         w->from->path, s->group.n);
+    dw_stage1_form(w);
+    w->lean = dw_lean(w);
+    // Stage 1 ignored the option before 0.13.0, BF16_Optimizer always.
+    w->round_robin =
+        !w->bf16_optimizer &&
+        (w->stage == 2 || (w->stage == 1 && w->release >= CKPT_DS_RELEASE(0, 13, 0))) &&
+        (s->round_robin || ckpt_dsw_config_flag(s, "zero_optimization", "round_robin_gradients"));
+    w->aligned =
+        w->stage > 0 && w->stage < 3 && w->release >= CKPT_DS_RELEASE(0, 19, 7) &&
+        (s->aligned || ckpt_dsw_config_flag(s, "zero_optimization", "parameter_alignment"));
+    w->sub_group_size =
+        t->sub_group_size ? t->sub_group_size
+        : s->sub_group_size
+            ? s->sub_group_size
+            : ckpt_dsw_config_number(s, "zero_optimization", "sub_group_size", DW_SUB_GROUP);
+    w->interval = s->interval ? s->interval
+                              : ckpt_dsw_config_number(s, "zero_optimization", "reduce_bucket_size",
+                                                       DW_INTERVAL);
+    return CKPT_OK;
+}
+
+/* is_optimized_parameter of deepspeed/runtime/utils.py, which 0.19.7 has not */
+int ckpt_dsw_put_aside(ckpt_dsw *w)
+{
+    const ckpt_state *all = w->state;
+    int rc = CKPT_OK;
+
+    if (w->release >= CKPT_DS_RELEASE(0, 19, 8))
+        rc = ckpt_state_not_empty(&w->state, all, w->to->arena, w->err);
+    if (rc != CKPT_OK || w->state == all)
+        return rc;
+    w->to->claim.no_empty = true;
+    return ckpt_map_note(w->to, CKPT_INFO, w->err,
+                         "left out: optimizer state of %zu trained parameters without elements, "
+                         "which ZeRO counts as frozen from release 0.19.8 on",
+                         all->param.n - w->state->param.n);
+}
+
+int ckpt_dsw_objects(const ckpt_dsw *w)
+{
+    ckpt_value *names = ckpt_value_new(w->to->arena, CKPT_V_LIST);
+    const char *all = "";
+    int rc = names ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK && w->state->model)
+        rc = ckpt_tt_unknown(w->state->model, names, w->to->arena, w->err);
+    if (rc == CKPT_OK && w->state->optim)
+        rc = ckpt_tt_unknown(w->state->optim, names, w->to->arena, w->err);
+    if (rc != CKPT_OK || names->as.seq.n == 0)
+        return rc;
+    w->to->effects |= CKPT_TOOK_OBJECTS;
+    if (w->target->objects_kept || w->target->objects_dropped)
+        return CKPT_OK;
+    for (uint64_t i = 0; all && i < names->as.seq.n; i++)
+        all = ckpt_arena_printf(w->to->arena, "%s%s%s", all, i ? ", " : "",
+                                names->as.seq.at[i]->as.text.at);
+    if (!all)
+        return ckpt_fail_memory(w->err);
+    return ckpt_fail(w->err, CKPT_EUNSAFE,
+                     "%s: holds objects of classes that are not known to be plain data: %.300s; "
+                     "--keep-objects writes them back as they are, --drop-objects leaves them out",
+                     w->from->path, all);
+}
+
+/* ---- files ---- */
+
+/*
+ * The next layer or expert file, from source *i on: the reader gives each a source
+ * of the whole file.  NULL: no more.
+ */
+static const char *dw_next_whole(const ckpt_map *from, uint32_t *i, ckpt_ds_kind *kind)
+{
+    for (; *i < from->sources.n; (*i)++) {
+        const ckpt_source *s = &from->sources.at[*i];
+        if (!s->whole)
+            continue;
+        const char *path = from->files.at[s->file].path, *slash = strrchr(path, '/');
+        *kind = ckpt_ds_name_parse(slash ? slash + 1 : path).kind;
+        return slash ? slash + 1 : path;
+    }
+    return NULL;
+}
+
+/* "zero_pp_rank_3_mp_rank_00_model_states.pt" and its kin. */
+static const char *dw_name(const ckpt_dsw *w, uint32_t rank, bool optim)
+{
+    const char *bf16 =
+        optim && w->dtype == CKPT_BF16 && w->release >= CKPT_DS_RELEASE(0, 6, 2) ? "bf16_" : "";
+    const char *bar = w->release >= CKPT_DS_RELEASE(0, 3, 14) ? "_" : "";
+
+    if (!optim && w->stage < 3)
+        return ckpt_arena_printf(w->to->arena, "mp_rank_%02" PRIu32 "_model_states.pt",
+                                 w->state->mp);
+    if (!optim)
+        return ckpt_arena_printf(w->to->arena,
+                                 "zero_pp_rank_%" PRIu32 "_mp_rank_%02" PRIu32 "_model_states.pt",
+                                 rank, w->state->mp);
+    return ckpt_arena_printf(w->to->arena,
+                             "%szero_pp_rank_%" PRIu32 "_mp_rank_%02" PRIu32 "%soptim_states.pt",
+                             bf16, rank, w->state->mp, bar);
+}
+
+/* All files of one model-parallel rank, then the tensors that fill them. */
+static int dw_files(ckpt_dsw *w)
+{
+    uint32_t n_models = w->stage == 3 ? w->world : 1;
+    int rc = CKPT_OK;
+
+    for (uint32_t r = 0; rc == CKPT_OK && r < w->world; r++) {
+        const char *model = dw_name(w, r, false), *optim = dw_name(w, r, true);
+        if (!model || !optim)
+            return ckpt_fail_memory(w->err);
+        if (r < n_models)
+            rc = ckpt_dsw_model_file(w, r, model);
+        if (rc == CKPT_OK && w->stage > 0)
+            rc = ckpt_dsw_optim_file(w, r, optim);
+    }
+    return rc == CKPT_OK ? ckpt_dsw_fill(w) : rc;
+}
+
+static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
+                    const ckpt_target *target, ckpt_err *err)
+{
+    ckpt_dsw w = {.from = from, .to = to, .state = state, .target = target, .err = err};
+    ckpt_ds_kind kind = CKPT_DS_OTHER;
+    int rc = dw_settings(&w);
+
+    for (uint32_t i = 0; rc == CKPT_OK && dw_next_whole(from, &i, &kind); i++) {
+        w.layers = w.layers || (kind == CKPT_DS_LAYER && !state->joined);
+        w.experts = w.experts || kind == CKPT_DS_EXPERT;
+    }
+    if (rc == CKPT_OK && w.stage > 0)
+        rc = ckpt_dsw_full_left_out(&w, w.stage < 3);
+    if (rc == CKPT_OK)
+        rc = ckpt_dsw_objects(&w);
+    to->effects |= w.stage == 3 ? CKPT_TOOK_SUB_GROUPS : 0;
+    // Before 0.7.0 stage 1 is written under the number of stage 2, whose code it shares.
+    to->claim.stage =
+        w.stage == 1 && !w.legacy && w.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : w.stage;
+    to->claim.world = w.world;
+    to->claim.other_release = w.release != w.from_release;
+    to->claim.dtype = w.dtype;
+    if (rc == CKPT_OK && w.stage > 0)
+        rc = ckpt_dsw_put_aside(&w);
+    if (rc == CKPT_OK)
+        rc = ckpt_dsw_layout(&w);
+    if (rc == CKPT_OK)
+        rc = dw_files(&w);
+    ckpt_dsw_free(&w);
+    return rc;
+}
+
+/* A file that does not depend on the data ranks: its bytes as they are. */
+static int dw_whole_file(ckpt_map *to, const ckpt_map_file *file, const char *name, uint32_t source,
+                         ckpt_err *err)
+{
+    ckpt_map_file made = {.path = name, .size = file->size, .placed = true};
+    ckpt_source s = {
+        .kind = CKPT_SOURCE_FILE, .n_stored = file->size, .n_bytes = file->size, .name = name};
+    ckpt_tensor like = {.dtype = CKPT_U8, .ndim = 1, .shape = &file->size}, *donor = NULL;
+    ckpt_axis axis = {0, file->size, 1}, *own = ckpt_arena_copy(to->arena, &axis, sizeof axis);
+    ckpt_extent e = {.ndim = 1, .axis = &axis},
+                *extent = ckpt_arena_alloc(to->arena, sizeof *extent);
+    int rc = ckpt_map_add_file(to, &made, &s.file, err);
+
+    if (!own || !extent)
+        return ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_source(to, &s, &e.source, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_hidden(to, name, strlen(name), &like, &donor, err);
+    if (rc != CKPT_OK || file->size == 0)
+        return rc;
+    *extent = (ckpt_extent){.source = source, .ndim = 1, .axis = own};
+    donor->extent = extent;
+    donor->n_extents = 1;
+    return ckpt_tt_fill(to, &(ckpt_torch_fill){"file", donor, CKPT_U8}, &e, 1, err);
+}
+
+/* Pass them on; layers that were joined are in the module instead. */
+static int dw_whole_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                          ckpt_err *err)
+{
+    const ckpt_state *state = from->states.at[0];
+    ckpt_ds_kind kind = CKPT_DS_OTHER;
+    const char *name;
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && (name = dw_next_whole(from, &i, &kind)); i++) {
+        if (kind == CKPT_DS_LAYER && state->joined)
+            continue;
+        if (state->joined)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: experts of several model-parallel ranks cannot be joined into "
+                             "files that DeepSpeed reads; leave the ranks as they are",
+                             from->path);
+        if (target->dtype != CKPT_DTYPE_NONE && target->dtype != state->dtype)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: is passed on as it is, in %s: the dtype cannot be changed", name,
+                             ckpt_dtype_name(state->dtype));
+        rc = dw_whole_file(to, &from->files.at[from->sources.at[i].file], name, i, err);
+    }
+    return rc;
+}
+
+/* ---- the folder ---- */
+
+/* Name of the tag folder. */
+static int dw_tag(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    const char *tag = target->tag;
+    int64_t step = 0;
+
+    for (size_t i = 0; !tag && i < from->facts.n; i++) {
+        if (strcmp(from->facts.at[i].key, "tag") == 0)
+            tag = from->facts.at[i].text;
+    }
+    if (!tag) {
+        ckpt_value_as_int(ckpt_value_get(from->states.at[0]->model, "global_steps"), &step);
+        tag = ckpt_arena_printf(to->arena, "global_step%" PRId64, step);
+    }
+    if (!tag)
+        return ckpt_fail_memory(err);
+    if (!ckpt_path_part_ok(tag, strlen(tag)))
+        return ckpt_fail(err, dw_wrong(target->tag != NULL),
+                         "tag '%s' is not the plain name of a folder", tag);
+    to->folder = ckpt_arena_string(to->arena, tag, strlen(tag));
+    to->pointer = "latest";
+    to->pointer_text = to->folder;
+    return to->folder ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+static int dw_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (from->states.n == 0)
+        return ckpt_state_none(from, err);
+    rc = dw_tag(to, from, target, err);
+    to->claim = (ckpt_claim){
+        .made = true, .fresh = target->fresh_optimizer, .objects_dropped = target->objects_dropped};
+    for (size_t i = 0; rc == CKPT_OK && i < from->states.n; i++)
+        rc = dw_state(to, from, from->states.at[i], target, err);
+    return rc == CKPT_OK ? dw_whole_files(to, from, target, err) : rc;
+}
+
+/* Only a target: what it writes is read by the driver "deepspeed". */
+static int dw_probe(const ckpt_listing *list)
+{
+    (void)list;
+    return 0;
+}
+
+const ckpt_dtype ckpt_ds_dtypes[] = {CKPT_F32, CKPT_F16, CKPT_BF16, CKPT_DTYPE_NONE};
+
+const ckpt_directory ckpt_directory_zero = {
+    .name = "zero",
+    .note = "DeepSpeed ZeRO stages 1 to 3, any world, as 0.3.16 to 0.19.8 write them",
+    .caps = CKPT_CAN_WRITE | CKPT_MAKES_TENSORS,
+    .dtypes = ckpt_ds_dtypes,
+    .probe = dw_probe,
+    .scatter = dw_scatter,
+};

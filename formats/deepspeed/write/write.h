@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.h: what the files of the ZeRO writer share.  Not for anyone else.
+ *
+ *     write.c         the driver's scatter: settings, files of every rank, `latest`
+ *     release.c which keys a release of DeepSpeed writes, and how it cuts padding
+ *     layout.c  parameters to groups (stages 1, 2) or sub-groups (3), target tensors
+ *     model.c   the tree of a model file
+ *     optim.c   the tree of an optimizer file
+ *     stage0.c    stage 0: the optimizer inside the model file
+ *     muon.c    the order of Muon's matrices, and momentum that is not cut
+ *     config.c  values that depend on the world: ds_config, counters
+ *
+ * The arithmetic is the reader's (libckpt/map/zero_*.h) run the other way.  The source's own trees
+ * are the templates: what depends on world, stage or dtype is made anew, everything else is copied.
+ */
+#ifndef CKPT_FORMATS_DS_WRITE_H
+#define CKPT_FORMATS_DS_WRITE_H
+
+#include "formats/torch/tree.h"
+#include "libckpt/format.h"
+#include "libckpt/map/state.h"
+#include "libckpt/map/zero_param.h"
+
+/* 0.12.6 as a number that compares. */
+#define CKPT_DS_RELEASE(a, b, c) ((a)*1000000 + (b)*1000 + (c))
+enum { CKPT_DS_NEWEST = 19008 }; /* 0.19.8 */
+
+/* One kind of values of a part: the masters, or a state of the optimizer. */
+typedef struct ckpt_dsw_column {
+    const char *key;  /* "exp_avg"; NULL: the masters */
+    ckpt_dtype dtype; /* as written */
+    bool zeros;       /* there is nothing to copy */
+    bool whole;       /* not cut: a rank has all of each parameter that its slice touches */
+} ckpt_dsw_column;
+
+CKPT_VEC(ckpt_dsw_columns, ckpt_dsw_column);
+
+/* A flat group (stages 1, 2), of one expert-parallel rank where there are several, or a sub-group
+ * (stage 3). */
+typedef struct ckpt_dsw_part {
+    uint32_t group;            /* parameter group */
+    uint32_t lane;             /* ranks lane, lane + n_lanes ... hold it */
+    uint32_t world;            /* how many ranks do */
+    size_t n;                  /* parameters */
+    const ckpt_tensor **param; /* in layout order; in the scratch arena */
+    size_t *origin;            /* layout order -> place in the group */
+    uint64_t *pad;             /* elements behind each parameter (parameter_alignment) */
+    uint64_t *at;              /* stage 3: element offset in the sub-group */
+    uint64_t slice;            /* elements of each rank */
+    ckpt_zero_flat flat;       /* stages 1, 2 */
+    ckpt_zero_flat plain;      /* the same before round_robin_gradients: as mappings have it */
+    uint32_t intervals;        /* stage 1 of 0.3.x: slices per rank; else 1 */
+    size_t column, n_columns;  /* in dsw->column */
+    size_t slot;               /* of its first record in a rank's row of dsw->record */
+} ckpt_dsw_part;
+
+CKPT_VEC(ckpt_dsw_parts, ckpt_dsw_part);
+
+/* One model-parallel rank being written. */
+typedef struct ckpt_dsw {
+    const ckpt_map *from;
+    ckpt_map *to;
+    const ckpt_state *state;
+    const ckpt_target *target;
+    ckpt_err *err;
+    ckpt_arena *scratch; /* of the layout: freed at the end */
+    int stage, from_stage;
+    uint32_t world;
+    int release, from_release;
+    ckpt_dtype dtype;     /* of training */
+    bool new_dtype;       /* differs from the source's */
+    bool fresh;           /* moments of zero */
+    bool layers, experts; /* parts of the module are files of their own, passed on as they are */
+    bool legacy, lean, bf16_optimizer, round_robin, aligned;
+    uint64_t sub_group_size, interval;
+    const ckpt_tensor **given; /* the state's parameters in the order of the target's optimizer */
+    ckpt_dsw_parts part;
+    ckpt_dsw_columns column;
+    size_t n_slots;      /* records of flat tensors in one rank's optimizer file */
+    uint32_t *record;    /* world * n_slots: the target's sources */
+    ckpt_tensors frozen; /* stage 3: parameters cut over the model files */
+    uint32_t *fragment;  /* world * frozen.n: the target's sources */
+    uint32_t
+        *home; /* per tensor of the map: 1 + the part that holds it as a trained parameter, or 0 */
+    size_t *home_at; /* and its place in that part */
+    int64_t *ds_id;  /* per tensor of the map: DeepSpeed's number of a parameter (named_parameters
+                        order), or -1 */
+} ckpt_dsw;
+
+/* One file of it. */
+typedef struct ckpt_dsw_file {
+    ckpt_dsw *w;
+    uint32_t rank;
+    ckpt_torch_tree t;
+} ckpt_dsw_file;
+
+/* ---- write.c ---- */
+
+/*
+ * From release 0.19.8 on ZeRO counts trained parameters without elements as frozen: leave them out
+ * of w->state, and say so.
+ */
+int ckpt_dsw_put_aside(ckpt_dsw *w);
+
+/* ---- form.c ---- */
+
+/* The form in which stage 0 keeps its optimizer. */
+typedef enum ckpt_dsw_full_form {
+    CKPT_DSW_NOT_FULL, /* a ZeRO stage: files of its own */
+    CKPT_DSW_PLAIN,
+    CKPT_DSW_LISTED,
+    CKPT_DSW_FLAT
+} ckpt_dsw_full_form;
+
+ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w);
+
+/* A parameter of this rank that is written as frozen. */
+bool ckpt_dsw_is_frozen(const ckpt_dsw *w, const ckpt_tensor *t);
+
+/* ---- release.c ---- */
+
+/* "0.12.6" as a number; NULL: a release before 0.4.0, which wrote none.  -1: no version. */
+int ckpt_dsw_release(const char *version);
+
+/* Makes the value of a key; old is the template's value, or NULL.  A NULL without failure leaves
+ * the key out. */
+typedef ckpt_value *(*ckpt_dsw_make)(ckpt_dsw_file *f, const ckpt_value *old);
+
+typedef struct ckpt_dsw_key {
+    const char *key;
+    int since, until;   /* first release that writes it, first that does not (0: none) */
+    ckpt_dsw_make make; /* NULL: copied; None where the template lacks it */
+} ckpt_dsw_key;
+
+/*
+ * A dict by a table of keys (ends with a NULL key).  With follow the template's keys are taken as
+ * they are; else those that the release writes, then what the template has beyond the table.
+ */
+ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_dsw_key *table,
+                          bool follow);
+
+/* Elements of a rank's slice that are saved (padding is cut differently by every line of releases).
+ */
+uint64_t ckpt_dsw_saved(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index);
+
+/* What the rank says about its padding (group_paddings). */
+uint64_t ckpt_dsw_padding(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index);
+
+/* ---- layout.c ---- */
+
+int ckpt_dsw_layout(ckpt_dsw *w);
+void ckpt_dsw_free(ckpt_dsw *w);
+
+/* True if a rank holds a part, and as which of its ranks. */
+bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t rank,
+                    uint32_t *index);
+
+/* The name of a part's parameter in files: experts are numbered as each of their ranks counts them.
+ */
+const char *ckpt_dsw_name(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i);
+
+/* The record of a column (and interval) of a part in a rank's file. */
+uint32_t *ckpt_dsw_record(ckpt_dsw *w, uint32_t rank, const ckpt_dsw_part *p, size_t column,
+                          uint32_t interval);
+
+/* Elements of a column's record on rank `index` of the part, which are all saved where it is whole.
+ */
+uint64_t ckpt_dsw_size(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t column, uint32_t index);
+
+/* Target tensors of all flat tensors and frozen fragments: after all ranks' files were made. */
+int ckpt_dsw_fill(ckpt_dsw *w);
+
+/* ---- muon.c ---- */
+
+/*
+ * Make w->given.  Below stage 3 the class sorts its matrices by size.  In stage 3 it does the same, but finds nothing to
+ * sort by where the model was made under zero.Init: there the order stays the source's.
+ */
+int ckpt_dsw_given(ckpt_dsw *w);
+
+/* State of this key is not cut. */
+bool ckpt_dsw_is_whole(const ckpt_dsw *w, const ckpt_group *g, const char *key);
+
+/* ---- model.c, optim.c ---- */
+
+int ckpt_dsw_model_file(ckpt_dsw *w, uint32_t rank, const char *name);
+int ckpt_dsw_optim_file(ckpt_dsw *w, uint32_t rank, const char *name);
+
+/* param_shapes as the release keeps them, in the model or the optimizer file. */
+ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* ---- stage0.c ---- */
+
+/*
+ * A source without ZeRO, written for a stage of it: what it keeps beside its optimizer and what has no
+ * place there is said (ckpt_dsw_left_out).  clip: the target keeps clip_grad.
+ */
+int ckpt_dsw_full_left_out(const ckpt_dsw *w, bool clip);
+
+/* The model file's `optimizer`; None under ZeRO. */
+ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* ---- model.c ---- */
+
+/*
+ * The map's index of the tensor that entry `self` of the source's module, which the map does not hold
+ * itself, is a second name of: both have one place in one storage.  SIZE_MAX: of none, or nothing says.
+ */
+size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self);
+
+/* ---- write.c ---- */
+
+/*
+ * Objects of unknown classes are neither passed on nor lost without being asked; the target's
+ * effects say whether there are any.
+ *
+ * Errors   CKPT_EUNSAFE: there are, and the target's options say nothing of them
+ */
+int ckpt_dsw_objects(const ckpt_dsw *w);
+
+/* ---- config.c ---- */
+
+/* The run's ds_config, with what depends on world, stage and dtype rewritten. */
+ckpt_value *ckpt_dsw_config(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* A value of the source's ds_config, by path ("zero_optimization", "stage"); NULL where it has
+ * none. */
+const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *section,
+                                      const char *key);
+
+/* A number of it, int or float as JSON has it; otherwise as given. */
+uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, const char *key,
+                                uint64_t otherwise);
+bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const char *key);
+
+ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old);
+ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old);
+ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
+
+/*
+ * Say what was rewritten, once per folder: "rewritten: dp_world_size 8 -> 4"; and what has no place in
+ * the target, and why: "left out: clip_grad: stage 3 ...", a warning where a run goes on differently
+ * without it.  Both begin with the value's path: what is not said must be found again (libckpt/claim.h).
+ */
+void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);
+int ckpt_dsw_left_out(const ckpt_dsw *w, ckpt_severity severity, const char *fmt, ...)
+    CKPT_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config.c: owns the dtype that a config.json states for its model.
+ *
+ * transformers creates a model in the dtype that config.json names ("dtype", before 4.56
+ * "torch_dtype") and casts the weights to it while loading, so weights that were converted need
+ * the name changed with them, as save_pretrained does it.  The text is edited in place, not parsed
+ * and written anew: what stands around the name stays byte for byte, NaN and Infinity included,
+ * which Python writes into configurations and JSON does not have.  Checked against transformers
+ * 5.23 (configuration_utils.py, dict_dtype_to_str; modeling_utils.py, _get_dtype).
+ */
+#include <string.h>
+
+#include "formats/hf/config.h"
+
+#define HC_DEPTH 64u /* containers inside each other */
+
+/* An open container. */
+typedef struct hc_frame {
+    bool is_object;
+    bool is_config; /* an object whose "dtype" is that of a model */
+    bool wants_key; /* the next string is a key */
+    const char *key;
+    uint64_t n_key;
+} hc_frame;
+
+typedef struct hc_scan {
+    const char *at;
+    uint64_t n, i;
+    uint64_t copied; /* bytes of the text that have been copied to out, or replaced */
+    const char *dtype;
+    ckpt_bytes *out;
+    hc_frame frame[HC_DEPTH];
+    unsigned depth;
+    uint64_t opened; /* offset behind the outermost brace; 0: not met yet */
+    bool found;      /* the outermost object names a dtype */
+    bool failed;     /* out of memory */
+} hc_scan;
+
+static bool hc_key_is(const hc_frame *f, const char *name)
+{
+    return f->key && f->n_key == strlen(name) && memcmp(f->key, name, f->n_key) == 0;
+}
+
+/* Copy the text up to `to`, then put in text of our own for what lies before `next`. */
+static void hc_replace(hc_scan *s, uint64_t to, uint64_t next, const char *const part[3])
+{
+    bool ok = ckpt_bytes_add(s->out, s->at + s->copied, to - s->copied);
+
+    for (size_t k = 0; k < 3; k++)
+        ok = ok && ckpt_bytes_add(s->out, part[k], strlen(part[k]));
+    s->copied = next;
+    s->failed = s->failed || !ok;
+}
+
+/* A string or a word from `first` to s->i, in quotes where it has some. */
+static void hc_token(hc_scan *s, uint64_t first)
+{
+    hc_frame *f = s->depth > 0 ? &s->frame[s->depth - 1] : NULL;
+    bool is_null = s->i - first == 4 && memcmp(s->at + first, "null", 4) == 0;
+
+    if (!f || !f->is_object)
+        return;
+    if (f->wants_key) {
+        f->key = s->at + first + 1;
+        f->n_key = s->i - first - 2;
+        f->wants_key = false;
+        return;
+    }
+    if (!f->is_config || !(hc_key_is(f, "dtype") || hc_key_is(f, "torch_dtype")) ||
+        !(s->at[first] == '"' || is_null))
+        return;
+    hc_replace(s, first, s->i, (const char *const[3]){"\"", s->dtype, "\""});
+    s->found = s->found || s->depth == 1;
+}
+
+/* Parts of a model have configurations of their own: "text_config", "vision_config". */
+static bool hc_is_part(const hc_frame *f)
+{
+    static const char end[] = "_config";
+    size_t n = sizeof end - 1;
+
+    return f->is_config && f->key && f->n_key > n && !hc_key_is(f, "quantization_config") &&
+           memcmp(f->key + f->n_key - n, end, n) == 0;
+}
+
+/* A bracket; false when it closes nothing, or too many are open. */
+static bool hc_bracket(hc_scan *s, char c)
+{
+    const hc_frame *above = s->depth > 0 ? &s->frame[s->depth - 1] : NULL;
+
+    if (c == '}' || c == ']') {
+        if (!above || above->is_object != (c == '}'))
+            return false;
+        s->depth--;
+        return true;
+    }
+    if (s->depth == HC_DEPTH || (!above && (c != '{' || s->opened > 0)))
+        return false;
+    s->frame[s->depth] = (hc_frame){.is_object = c == '{', .wants_key = c == '{'};
+    s->frame[s->depth].is_config = c == '{' && (!above || hc_is_part(above));
+    if (!above)
+        s->opened = s->i + 1;
+    s->depth++;
+    return true;
+}
+
+/* Move s->i behind the string or word that begins there; false for a string without an end. */
+static bool hc_skip(hc_scan *s)
+{
+    bool quoted = s->at[s->i] == '"';
+
+    for (s->i++; s->i < s->n; s->i++) {
+        char c = s->at[s->i];
+
+        if (!quoted && strchr(" \t\r\n,:{}[]\"", c))
+            return true;
+        if (quoted && c == '"') {
+            s->i++;
+            return true;
+        }
+        if (quoted && c == '\\')
+            s->i++;
+    }
+    return !quoted;
+}
+
+/* Walk over the whole text; false when it is no JSON object. */
+static bool hc_walk(hc_scan *s)
+{
+    while (s->i < s->n) {
+        char c = s->at[s->i];
+        uint64_t first = s->i;
+
+        if (c == '\0')
+            return false;
+        if (strchr("{}[]", c)) {
+            if (!hc_bracket(s, c))
+                return false;
+            s->i++;
+        } else if (strchr(" \t\r\n,:", c)) {
+            if (c == ',' && s->depth > 0)
+                s->frame[s->depth - 1].wants_key = s->frame[s->depth - 1].is_object;
+            s->i++;
+        } else if (!hc_skip(s) || s->i > s->n || s->depth == 0 ||
+                   (c != '"' && s->frame[s->depth - 1].wants_key)) {
+            return false;
+        } else {
+            hc_token(s, first);
+        }
+    }
+    return s->opened > 0 && s->depth == 0;
+}
+
+/* No dtype was stated: state one, as the first member. */
+static void hc_insert(hc_scan *s)
+{
+    uint64_t i = s->opened;
+
+    while (strchr(" \t\r\n", s->at[i]))
+        i++;
+    // parts may have been replaced already: begin anew, their names are found again
+    hc_replace(
+        s, s->opened, s->opened,
+        (const char *const[3]){"\n  \"dtype\": \"", s->dtype, s->at[i] == '}' ? "\"\n" : "\","});
+}
+
+int ckpt_hf_config_dtype(ckpt_bytes *out, const char *text, uint64_t n, const char *dtype)
+{
+    hc_scan s = {.at = text, .n = n, .dtype = dtype, .out = out};
+
+    if (!hc_walk(&s) || s.failed)
+        return s.failed ? CKPT_ELIMIT : CKPT_EFORMAT;
+    if (!s.found) {
+        out->n = 0;
+        s = (hc_scan){.at = text, .n = n, .dtype = dtype, .out = out, .opened = s.opened};
+        hc_insert(&s);
+        s.opened = 0;
+        (void)hc_walk(&s);
+    }
+    if (s.failed || !ckpt_bytes_add(out, text + s.copied, n - s.copied))
+        return CKPT_ELIMIT;
+    return CKPT_OK;
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hf.c: reads Hugging Face folders: one weight file, or shards and their index.
+ *
+ * The index is believed in nothing: every listed tensor must be in exactly the shard it is listed
+ * in, and shards may hold no other; its file names must be plain names in the folder (links are
+ * followed: the hub's cache is made of them).
+ */
+#include "formats/hf/hf.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/map/merge.h"
+
+#define HF_INDEX_MAX  (UINT64_C(128) << 20) /* bytes of an index: a million names and more */
+#define HF_CONFIG_MAX (UINT64_C(16) << 20)  /* bytes of a config.json worth reading */
+
+/* A tensor as the index lists it. */
+typedef struct hf_listed {
+    const char *name, *file;
+    uint32_t shard; /* index in hf_reader.shards */
+    bool found;     /* its shard has it */
+} hf_listed;
+
+typedef struct hf_shard {
+    const char *file;
+    bool broken; /* could not be read: already reported */
+} hf_shard;
+
+CKPT_VEC(hf_shards, hf_shard);
+
+typedef struct hf_reader {
+    ckpt_map *map;
+    const ckpt_listing *list;
+    ckpt_err *err;
+    const char *name; /* of the weight file or index chosen */
+    ckpt_hf_name kind;
+    ckpt_arena *arena; /* of the parsed index; gone after reading */
+    hf_listed *listed; /* sorted by name once shards are known */
+    size_t n_listed;
+    hf_shards shards;        /* sorted by file name */
+    const ckpt_value *total; /* metadata.total_size, or NULL */
+} hf_reader;
+
+/* ---- choosing ---- */
+
+/* No variant is a variant of its own. */
+static bool hf_same_variant(const ckpt_hf_name *a, const ckpt_hf_name *b)
+{
+    return a->n_variant == b->n_variant &&
+           memcmp(a->variant ? a->variant : "", b->variant ? b->variant : "", a->n_variant) == 0;
+}
+
+/* Loaders' preference: no variant before variants, then the family, then single file before index;
+ * less is better. */
+static unsigned hf_rank(const ckpt_hf_name *n)
+{
+    if (n->role == CKPT_HF_OTHER)
+        return UINT32_MAX;
+    unsigned role = n->role == CKPT_HF_SHARD ? 1000u : n->role == CKPT_HF_INDEX ? 1u : 0u;
+    return role + 2 * n->family + (n->n_variant ? 100u : 0u);
+}
+
+/* The best entry of the folder, or NULL; *rank as of hf_rank. */
+static const ckpt_entry *hf_best(const ckpt_listing *list, ckpt_hf_name *kind, unsigned *rank)
+{
+    const ckpt_entry *best = NULL;
+
+    *rank = UINT32_MAX;
+    for (size_t i = 0; i < list->n; i++) {
+        ckpt_hf_name n = ckpt_hf_parse_name(list->entry[i].name);
+        if (!list->entry[i].is_dir && hf_rank(&n) < *rank) {
+            best = &list->entry[i];
+            *rank = hf_rank(&n);
+            *kind = n;
+        }
+    }
+    return best;
+}
+
+/*
+ * Below what a DeepSpeed run gets: the Trainer writes model.safetensors into the folder of a run.
+ */
+static int hf_probe(const ckpt_listing *list)
+{
+    ckpt_hf_name kind;
+    unsigned rank;
+
+    if (!hf_best(list, &kind, &rank))
+        return 0;
+    return kind.role == CKPT_HF_SHARD ? 30 : kind.n_variant ? 50 : 70;
+}
+
+/* hf reads the .bin folders too. */
+static int hf_probe_none(const ckpt_listing *list)
+{
+    (void)list;
+    return 0;
+}
+
+/*
+ * A shard alone is a fragment, an index alone nothing; a single file is whole and is opened as a
+ * file.
+ */
+static int hf_part(const char *file_name)
+{
+    ckpt_hf_name n = ckpt_hf_parse_name(file_name);
+
+    return n.role == CKPT_HF_INDEX ? 2 : n.role == CKPT_HF_SHARD ? 1 : 0;
+}
+
+/* The index that belongs to the shard or index which the caller named. */
+static const ckpt_entry *hf_best_of_part(const hf_reader *r, ckpt_hf_name *kind)
+{
+    ckpt_hf_name asked = ckpt_hf_parse_name(r->list->part);
+
+    for (size_t i = 0; i < r->list->n; i++) {
+        *kind = ckpt_hf_parse_name(r->list->entry[i].name);
+        if (kind->role == CKPT_HF_INDEX && kind->family == asked.family &&
+            hf_same_variant(kind, &asked))
+            return &r->list->entry[i];
+    }
+    *kind = asked;
+    return NULL;
+}
+
+/* Which file to begin with. */
+static int hf_choose(hf_reader *r)
+{
+    unsigned rank = 0;
+    const ckpt_entry *best =
+        r->list->part ? hf_best_of_part(r, &r->kind) : hf_best(r->list, &r->kind, &rank);
+
+    if (!best && !r->list->part)
+        return ckpt_fail(
+            r->err, CKPT_EMISSING,
+            "%s: neither model.safetensors nor pytorch_model.bin nor an index of shards",
+            r->list->folder);
+    if (!best || r->kind.role == CKPT_HF_SHARD)
+        return ckpt_fail(r->err, CKPT_EMISSING,
+                         "%s: shards such as %s, but not their index (*.index.json): copy it too",
+                         r->list->folder, best ? best->name : r->list->part);
+    r->name = best->name;
+    for (size_t i = 0; i < r->list->n && r->kind.n_variant && !r->list->part; i++) {
+        ckpt_hf_name n = ckpt_hf_parse_name(r->list->entry[i].name);
+        if ((n.role == CKPT_HF_SINGLE || n.role == CKPT_HF_INDEX) && !hf_same_variant(&n, &r->kind))
+            return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                             "%s: %s and %s are different variants: name the one to read",
+                             r->list->folder, best->name, r->list->entry[i].name);
+    }
+    return CKPT_OK;
+}
+
+/* folder/name, in the reader's arena; NULL when that is exhausted. */
+static const char *hf_path(hf_reader *r, const char *name)
+{
+    const char *folder = r->list->folder;
+    size_t n = strlen(folder);
+
+    return ckpt_arena_printf(r->arena, n && folder[n - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
+}
+
+/* ---- shards ---- */
+
+/* Read the headers of one file of the folder, which must be a weight file. */
+static int hf_read_file(hf_reader *r, const char *name, ckpt_map **out, ckpt_err *err)
+{
+    const char *path = hf_path(r, name);
+
+    if (!path)
+        return ckpt_fail_memory(err);
+    int rc = r->list->read(out, path, err);
+    if (rc != CKPT_OK)
+        return rc;
+    const char *format = (*out)->files.n ? (*out)->files.at[0].format->name : "";
+    if (strcmp(format, "safetensors") == 0 || strncmp(format, "torch", 5) == 0)
+        return CKPT_OK;
+    ckpt_map_free(*out);
+    *out = NULL;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%s: a %s file among weights; expected safetensors or torch", path, format);
+}
+
+/* For qsort and bsearch: by tensor name; the gate has seen to it that none is there twice. */
+static int hf_listed_order(const void *pa, const void *pb)
+{
+    return strcmp(((const hf_listed *)pa)->name, ((const hf_listed *)pb)->name);
+}
+
+/* Should this tensor of shard s enter the map?  Problems are reported. */
+static int hf_admit(hf_reader *r, const ckpt_tensor *t, uint32_t s, bool *yes)
+{
+    const hf_listed key = {.name = t->name};
+    hf_listed *listed = bsearch(&key, r->listed, r->n_listed, sizeof key, hf_listed_order);
+    const char *file = r->shards.at[s].file;
+
+    *yes = listed && listed->shard == s;
+    if (*yes) {
+        listed->found = true;
+        return CKPT_OK;
+    }
+    // names that a shard's metadata records as tied need not be listed
+    if (t->owner) {
+        *yes = !listed && ckpt_map_index(r->map, t->name, strlen(t->name)) == SIZE_MAX;
+        return CKPT_OK;
+    }
+    if (listed)
+        return ckpt_map_problem(r->map, CKPT_EMISMATCH, r->err,
+                                "%s/%s: tensor \"%.200s\" is in it, but %s places it in %s",
+                                r->list->folder, file, t->name, r->name, listed->file);
+    return ckpt_map_problem(r->map, CKPT_EMISMATCH, r->err,
+                            "%s/%s: tensor \"%.200s\" is in it, but not listed in %s",
+                            r->list->folder, file, t->name, r->name);
+}
+
+/* Move everything of a file's map into the folder's; with an index, tensors as it lists them. */
+static int hf_merge(hf_reader *r, const ckpt_map *sub, uint32_t s)
+{
+    uint32_t file_base, source_base;
+    ckpt_tensor *made;
+    int rc = ckpt_map_merge_files(r->map, sub, &file_base, &source_base, r->err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < sub->tensors.n; i++) {
+        const ckpt_tensor *t = sub->tensors.at[i];
+        bool yes = true;
+        if (r->kind.role == CKPT_HF_INDEX)
+            rc = hf_admit(r, t, s, &yes);
+        if (rc == CKPT_OK && yes)
+            rc = ckpt_map_merge_tensor(r->map, t->name, t, source_base, &made, r->err);
+    }
+    return rc == CKPT_OK ? ckpt_map_merge_notes(r->map, sub, r->err) : rc;
+}
+
+/* Read shard s; one that cannot be read is a problem of the folder, not the end when problems are
+ * collected. */
+static int hf_read_shard(hf_reader *r, uint32_t s)
+{
+    ckpt_err local = {0};
+    ckpt_map *sub = NULL;
+    int rc = hf_read_file(r, r->shards.at[s].file, &sub, &local);
+
+    if (rc == CKPT_ELIMIT || rc == CKPT_EIO)
+        return ckpt_fail(r->err, rc, "%s", local.text);
+    if (rc != CKPT_OK) {
+        r->shards.at[s].broken = true;
+        if (rc == CKPT_EMISSING)
+            return ckpt_map_problem(r->map, rc, r->err, "%s/%s is listed in %s, but is not there",
+                                    r->list->folder, r->shards.at[s].file, r->name);
+        return ckpt_map_problem(r->map, rc, r->err, "%s", local.text);
+    }
+    rc = hf_merge(r, sub, s);
+    ckpt_map_free(sub);
+    return rc;
+}
+
+/* One file with everything; its problems are its own, there is no index to disagree with. */
+static int hf_read_single(hf_reader *r)
+{
+    ckpt_map *sub = NULL;
+    int rc = hf_read_file(r, r->name, &sub, r->err);
+
+    if (rc == CKPT_OK)
+        rc = hf_merge(r, sub, 0);
+    ckpt_map_free(sub);
+    return rc;
+}
+
+/* ---- the index ---- */
+
+/* A small JSON file of the folder, into r's arena. */
+static int hf_read_json(hf_reader *r, const char *name, uint64_t max, ckpt_value **out,
+                        ckpt_err *err)
+{
+    const char *path = hf_path(r, name);
+    char *bytes = NULL;
+    uint64_t n = 0;
+    int rc = path ? ckpt_io_slurp(&bytes, &n, path, max, err) : ckpt_fail_memory(err);
+
+    *out = NULL;
+    if (rc == CKPT_OK) {
+        ckpt_json_text text = {path, 0, bytes, n, max};
+        rc = ckpt_json_parse(out, r->arena, &text, err);
+    }
+    ckpt_free(bytes);
+    return rc;
+}
+
+/* One pair of weight_map. */
+static int hf_list(hf_reader *r, const ckpt_pair *p)
+{
+    const ckpt_text name = p->key->as.text;
+
+    if (p->value->kind != CKPT_V_STR)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s/%s: the shard of \"%.200s\" is not a file name",
+                         r->list->folder, r->name, name.at);
+    const ckpt_text file = p->value->as.text;
+    if (!ckpt_name_ok(name.at, name.n))
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s/%s: a tensor name of %" PRIu64 " bytes",
+                         r->list->folder, r->name, name.n);
+    if (!ckpt_path_part_ok(file.at, file.n))
+        return ckpt_fail(
+            r->err, CKPT_EUNSAFE,
+            "%s/%s: the shard of \"%.100s\" is \"%.100s\": only names of files in the same folder "
+            "are followed",
+            r->list->folder, r->name, name.at, file.at);
+    r->listed[r->n_listed++] = (hf_listed){.name = name.at, .file = file.at};
+    return CKPT_OK;
+}
+
+/* For qsort: by shard, so that equal ones are neighbours. */
+static int hf_file_order(const void *pa, const void *pb)
+{
+    return strcmp(((const hf_listed *)pa)->file, ((const hf_listed *)pb)->file);
+}
+
+/* Number the distinct shards in the order of their names; then sort the tensors by name for
+ * look-ups. */
+static int hf_number_shards(hf_reader *r)
+{
+    qsort(r->listed, r->n_listed, sizeof *r->listed, hf_file_order);
+    for (size_t i = 0; i < r->n_listed; i++) {
+        hf_listed *l = &r->listed[i];
+        if (i == 0 || strcmp(l->file, l[-1].file) != 0) {
+            hf_shard *s = ckpt_vec_push(&r->shards);
+            if (!s)
+                return ckpt_fail_memory(r->err);
+            s->file = l->file;
+        }
+        l->shard = (uint32_t)(r->shards.n - 1);
+    }
+    qsort(r->listed, r->n_listed, sizeof *r->listed, hf_listed_order);
+    return CKPT_OK;
+}
+
+/*
+ * Read the index and check its form; no shard is opened before every file name has been found
+ * safe.
+ */
+static int hf_parse_index(hf_reader *r)
+{
+    ckpt_value *root = NULL;
+    int rc = hf_read_json(r, r->name, HF_INDEX_MAX, &root, r->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    const ckpt_value *weights = ckpt_value_get(root, "weight_map");
+    if (!weights || weights->kind != CKPT_V_DICT || weights->as.map.n == 0)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s/%s: no \"weight_map\" that lists tensors",
+                         r->list->folder, r->name);
+    r->total = ckpt_value_get(ckpt_value_get(root, "metadata"), "total_size");
+    r->listed = ckpt_arena_array(r->arena, weights->as.map.n, sizeof *r->listed);
+    if (!r->listed)
+        return ckpt_fail_memory(r->err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < weights->as.map.n; i++)
+        rc = hf_list(r, &weights->as.map.at[i]);
+    return rc == CKPT_OK ? hf_number_shards(r) : rc;
+}
+
+/* What the index lists and no shard holds. */
+static int hf_check_found(hf_reader *r)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < r->n_listed; i++) {
+        const hf_listed *l = &r->listed[i];
+        if (!l->found && !r->shards.at[l->shard].broken)
+            rc = ckpt_map_problem(r->map, CKPT_EMISSING, r->err,
+                                  "%s/%s lists tensor \"%.200s\" in %s, which does not hold it",
+                                  r->list->folder, r->name, l->name, l->file);
+    }
+    return rc;
+}
+
+/* Weight files of the same set that the index does not name: of an older save, most often. */
+static int hf_check_unlisted(hf_reader *r)
+{
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->list->n; i++) {
+        const char *name = r->list->entry[i].name;
+        ckpt_hf_name kind = ckpt_hf_parse_name(name);
+        bool listed = false;
+        if (kind.role != CKPT_HF_SHARD || kind.family != r->kind.family ||
+            !hf_same_variant(&kind, &r->kind))
+            continue;
+        for (size_t lo = 0, hi = r->shards.n; lo < hi && !listed;) {
+            size_t mid = lo + (hi - lo) / 2;
+            int order = strcmp(r->shards.at[mid].file, name);
+            listed = order == 0;
+            lo = order < 0 ? mid + 1 : lo;
+            hi = order < 0 ? hi : mid;
+        }
+        first = listed || first ? first : name;
+        n += listed ? 0 : 1;
+    }
+    if (n == 0)
+        return CKPT_OK;
+    return ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                         "%s: %zu weight file%s not listed in %s, the first is %s: not read",
+                         r->list->folder, n, n == 1 ? " is" : "s are", r->name, first);
+}
+
+/* Shard after shard in the order of their names, then what only all of them together show. */
+static int hf_read_index(hf_reader *r)
+{
+    int rc = hf_parse_index(r);
+
+    for (uint32_t s = 0; rc == CKPT_OK && s < r->shards.n; s++)
+        rc = hf_read_shard(r, s);
+    if (rc == CKPT_OK)
+        rc = hf_check_found(r);
+    return rc == CKPT_OK ? hf_check_unlisted(r) : rc;
+}
+
+/* ---- facts ---- */
+
+/* A string, or the first of a list of strings, as a fact. */
+static int hf_fact(hf_reader *r, const ckpt_value *config, const char *key, const char *fact)
+{
+    const ckpt_value *v = ckpt_value_get(config, key);
+
+    if (v && v->kind == CKPT_V_LIST && v->as.seq.n > 0)
+        v = v->as.seq.at[0];
+    if (!v || v->kind != CKPT_V_STR)
+        return CKPT_OK;
+    return ckpt_map_fact(r->map, r->err, fact, "%.200s", v->as.text.at);
+}
+
+/* What a config says of the model; that it cannot be read is worth a warning only. */
+static int hf_config(hf_reader *r, const char *name)
+{
+    ckpt_err local = {0};
+    ckpt_value *config = NULL;
+
+    if (!ckpt_listing_find(r->list, name))
+        return CKPT_OK;
+    if (hf_read_json(r, name, HF_CONFIG_MAX, &config, &local) != CKPT_OK)
+        return ckpt_map_note(r->map, CKPT_WARNING, r->err, "%s", local.text);
+    int rc = hf_fact(r, config, "architectures", "architecture");
+    if (rc == CKPT_OK)
+        rc = hf_fact(r, config, "model_type", "model type");
+    if (rc == CKPT_OK)
+        rc = hf_fact(r, config, "peft_type", "adapter");
+    if (rc == CKPT_OK)
+        rc = hf_fact(r, config, "base_model_name_or_path", "base model");
+    return rc;
+}
+
+/* Sizes: as facts, and against the index's total_size (shared bytes once, or once for each name).
+ */
+static int hf_sizes(hf_reader *r)
+{
+    uint64_t once = 0, each = 0, n = 0;
+
+    for (size_t i = 0; i < r->map->tensors.n; i++) {
+        const ckpt_tensor *t = r->map->tensors.at[i];
+        n = 0;
+        (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &n); // held when the tensor was added
+        each += n;
+        once += t->owner ? 0 : n;
+    }
+    int rc =
+        r->shards.n ? ckpt_map_fact_int(r->map, "shards", (int64_t)r->shards.n, r->err) : CKPT_OK;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact_int(r->map, "total bytes", (int64_t)once, r->err);
+    if (rc != CKPT_OK || !r->total)
+        return rc;
+    // some writers kept this number as a float
+    double said = r->total->kind == CKPT_V_INT     ? (double)r->total->as.i
+                  : r->total->kind == CKPT_V_FLOAT ? r->total->as.f
+                                                   : -1;
+    if (said < (double)once || said > (double)each || (said > (double)once && said < (double)each))
+        rc = ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                           "%s/%s: total_size is %.0f, the tensors have %" PRIu64 " bytes",
+                           r->list->folder, r->name, said, once);
+    return rc;
+}
+
+/* ckpt_directory.gather: choose, read, and say what was found. */
+static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                     ckpt_err *err)
+{
+    hf_reader r = {.map = map, .list = list, .err = err, .arena = ckpt_arena_new(0)};
+    int rc = r.arena ? hf_choose(&r) : ckpt_fail_memory(err);
+
+    (void)opts; // a model folder has neither tags nor optimizer state
+    if (rc == CKPT_OK)
+        rc = r.kind.role == CKPT_HF_INDEX ? hf_read_index(&r) : hf_read_single(&r);
+    if (rc == CKPT_OK)
+        rc = hf_sizes(&r);
+    if (rc == CKPT_OK)
+        rc = hf_config(&r, "config.json");
+    if (rc == CKPT_OK)
+        rc = hf_config(&r, "adapter_config.json");
+    ckpt_vec_free(&r.shards);
+    ckpt_arena_free(r.arena);
+    return rc;
+}
+
+const ckpt_directory ckpt_directory_hf = {
+    .name = "hf",
+    .note = "Hugging Face model folder: reads safetensors and .bin, writes model*.safetensors",
+    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE,
+    .probe = hf_probe,
+    .gather = hf_gather,
+    .scatter = ckpt_hf_scatter,
+    .part = hf_part,
+};
+
+const ckpt_directory ckpt_directory_hf_bin = {
+    .name = "hf-bin",
+    .note = "Hugging Face model folder written as pytorch_model*.bin",
+    .caps = CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE,
+    .probe = hf_probe_none,
+    .gather = hf_gather,
+    .scatter = ckpt_hf_scatter_bin,
+};

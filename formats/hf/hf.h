@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hf.h: what the reader and the writer of Hugging Face folders share: the names of weight
+ * files.
+ *
+ * <stem> is model, pytorch_model, adapter_model (PEFT) or diffusion_pytorch_model; a variant
+ * ("fp16") stands for the same weights in another precision:
+ *
+ *     model.safetensors                 model.fp16.safetensors
+ *     model-00001-of-00003.safetensors  model.fp16-00001-of-00003.safetensors
+ *     model.safetensors.index.json      model.safetensors.index.fp16.json
+ *
+ * and the same with .bin (torch.save).  The index names the shard of every tensor:
+ *     {"metadata": {"total_size": bytes}, "weight_map": {name: file}}
+ * Checked against transformers 4.x to 5.23, huggingface_hub 2.4, peft 0.21.
+ */
+#ifndef CKPT_FORMATS_HUGGINGFACE_H
+#define CKPT_FORMATS_HUGGINGFACE_H
+
+#include "libckpt/format.h"
+
+typedef enum ckpt_hf_role {
+    CKPT_HF_OTHER,
+    CKPT_HF_SINGLE,
+    CKPT_HF_INDEX,
+    CKPT_HF_SHARD
+} ckpt_hf_role;
+
+enum { CKPT_HF_ADAPTER = 2 /* family of adapter_model.safetensors; the next one is its .bin */ };
+
+/* A file name understood. */
+typedef struct ckpt_hf_name {
+    ckpt_hf_role role;
+    unsigned family;     /* rank of stem and suffix in the loaders' order of look-up */
+    const char *variant; /* n_variant bytes inside the name, 0 for none */
+    size_t n_variant;
+} ckpt_hf_name;
+
+/* Understand a file name; role OTHER if it is none of the above. */
+ckpt_hf_name ckpt_hf_parse_name(const char *name);
+
+/* ckpt_directory.scatter of "hf" and "hf-bin". */
+int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
+int ckpt_hf_scatter_bin(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                        ckpt_err *err);
+
+extern const ckpt_directory ckpt_directory_hf;
+extern const ckpt_directory ckpt_directory_hf_bin;
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * name.c: understands the names of weight files in Hugging Face folders.
+ */
+#include <string.h>
+
+#include "formats/hf/hf.h"
+
+typedef struct hfn_family {
+    const char *stem, *suffix;
+} hfn_family;
+
+/* In the order in which loaders look. */
+static const hfn_family hfn_families[] = {
+    {"model", ".safetensors"},
+    {"pytorch_model", ".bin"},
+    {"adapter_model", ".safetensors"},
+    {"adapter_model", ".bin"},
+    {"diffusion_pytorch_model", ".safetensors"},
+    {"diffusion_pytorch_model", ".bin"},
+};
+
+/* Without asking the locale. */
+static bool hfn_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Skip a literal text; NULL if it is not there (or p is NULL). */
+static const char *hfn_skip(const char *p, const char *text)
+{
+    size_t n = strlen(text);
+
+    return p && strncmp(p, text, n) == 0 ? p + n : NULL;
+}
+
+/* Skip five digits or more. */
+static const char *hfn_skip_number(const char *p)
+{
+    const char *q = p;
+
+    while (q && hfn_is_digit(*q))
+        q++;
+    return q && q - p >= 5 ? q : NULL;
+}
+
+/* Skip "." and a variant, which has neither '.' nor '-'; NULL if it is empty. */
+static const char *hfn_skip_variant(const char *p, ckpt_hf_name *out)
+{
+    size_t n = strcspn(p + 1, ".-");
+
+    if (*p != '.' || n == 0)
+        return NULL;
+    out->variant = p + 1;
+    out->n_variant = n;
+    return p + 1 + n;
+}
+
+/* What stands after the stem: is it a name of this family? */
+static ckpt_hf_role hfn_rest(const char *rest, const hfn_family *f, ckpt_hf_name *out)
+{
+    const char *index = hfn_skip(hfn_skip(rest, f->suffix), ".index");
+
+    if (index) {
+        const char *end = hfn_skip(index, ".json");
+        if (end && *end == '\0')
+            return CKPT_HF_INDEX;
+        end = hfn_skip(*index ? hfn_skip_variant(index, out) : NULL, ".json");
+        return end && *end == '\0' ? CKPT_HF_INDEX : CKPT_HF_OTHER;
+    }
+    if (strcmp(rest, f->suffix) == 0)
+        return CKPT_HF_SINGLE;
+    if (*rest == '.')
+        rest = hfn_skip_variant(rest, out);
+    if (rest && strcmp(rest, f->suffix) == 0)
+        return CKPT_HF_SINGLE;
+    rest = hfn_skip_number(hfn_skip(rest, "-"));
+    rest = hfn_skip_number(hfn_skip(rest, "-of-"));
+    return rest && strcmp(rest, f->suffix) == 0 ? CKPT_HF_SHARD : CKPT_HF_OTHER;
+}
+
+/*
+ * Families are tried in turn: "model" is not a prefix of the other stems, so the first hit is the
+ * one.
+ */
+ckpt_hf_name ckpt_hf_parse_name(const char *name)
+{
+    for (unsigned i = 0; i < sizeof hfn_families / sizeof *hfn_families; i++) {
+        ckpt_hf_name out = {.family = i};
+        const char *rest = hfn_skip(name, hfn_families[i].stem);
+        if (rest)
+            out.role = hfn_rest(rest, &hfn_families[i], &out);
+        if (out.role != CKPT_HF_OTHER)
+            return out;
+    }
+    return (ckpt_hf_name){.role = CKPT_HF_OTHER};
+}

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * side.c: chooses and copies the files that go along with weights, and names those that do not.
+ */
+#define _POSIX_C_SOURCE 200809L // readlink
+#include "formats/hf/side.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/deepspeed/deepspeed.h"
+#include "formats/hf/config.h"
+#include "formats/hf/hf.h"
+
+enum { SIDE_MAX_LISTED = 12 /* names in a message */ };
+
+#define SIDE_MAX   (UINT64_C(64) << 20) /* bytes of a file that models are known to have */
+#define SIDE_SMALL (UINT64_C(4) << 20)  /* bytes of one of another name */
+
+typedef enum side_kind {
+    SIDE_COPIED,
+    SIDE_COPIED_SMALL, /* unless it is too large to be what its name says */
+    SIDE_LEFT,         /* stays, and is named */
+    SIDE_SILENT        /* stays, as everybody expects: weights that are converted, tags */
+} side_kind;
+
+typedef struct side_work {
+    ckpt_map *to;
+    const ckpt_map *from;
+    const char *dtype;
+    bool adapter;
+    ckpt_listing list; /* the folder */
+    bool is_model;     /* it says that it holds a model */
+    bool has_code;     /* of its own, which its configuration names */
+    ckpt_map *scratch; /* for listings: a folder of many files must not stay in the target's arena */
+    const char *left;  /* what stays, as text */
+    size_t n_left;
+    ckpt_err *err;
+} side_work;
+
+/* ---- names ---- */
+
+static bool side_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+static bool side_begins(const char *name, const char *text)
+{
+    return strncmp(name, text, strlen(text)) == 0;
+}
+
+static bool side_any(const char *name, const char *const *list,
+                     bool (*match)(const char *, const char *))
+{
+    for (; *list; list++) {
+        if (match(name, *list))
+            return true;
+    }
+    return false;
+}
+
+static bool side_equals(const char *name, const char *text)
+{
+    return strcmp(name, text) == 0;
+}
+
+const char *ckpt_hf_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* Names that nothing but models have: copied from any folder. */
+static bool side_is_known(const char *name)
+{
+    static const char *const names[] = {"config.json",
+                                        "generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "vocab.json",
+                                        "vocab.txt",
+                                        "merges.txt",
+                                        "tekken.json",
+                                        "preprocessor_config.json",
+                                        "processor_config.json",
+                                        "image_processor_config.json",
+                                        "video_preprocessor_config.json",
+                                        "quantize_config.json",
+                                        "quantization_config.json",
+                                        NULL};
+
+    return side_any(name, names, side_equals) || side_begins(name, "chat_template.") ||
+           side_ends(name, ".model") || side_ends(name, ".tiktoken");
+}
+
+/* State and records of a training run, which would make a model folder look like one. */
+static bool side_is_of_run(const char *name)
+{
+    static const char *const begins[] = {"trainer_state", "training_args", "ds_config", "optimizer",
+                                         "scheduler",     "rng_state",     "random_states", NULL};
+
+    return side_any(name, begins, side_begins) || side_ends(name, "_results.json");
+}
+
+/* Text of a kind that a model's folder may have. */
+static bool side_is_text(const char *name)
+{
+    static const char *const ends[] = {".json", ".txt",  ".jinja", ".bpe", ".spm",
+                                       ".vocab", ".yaml", ".yml",   ".md",  NULL};
+    static const char *const begins[] = {"LICENSE", "LICENCE", "NOTICE", "USE_POLICY", NULL};
+
+    return (side_any(name, ends, side_ends) && !side_ends(name, ".index.json")) ||
+           side_any(name, begins, side_begins);
+}
+
+/* Code of a model, by the names that transformers gives it. */
+static bool side_is_code(const side_work *w, const char *name)
+{
+    static const char *const begins[] = {"modeling_",         "configuration_",      "tokenization_",
+                                         "processing_",       "image_processing_",   "modular_",
+                                         "video_processing_", "feature_extraction_", NULL};
+
+    return side_ends(name, ".py") && (w->has_code || side_any(name, begins, side_begins));
+}
+
+/* True if the source's weights were read from a file of this name. */
+static bool side_was_read(const side_work *w, const char *name)
+{
+    for (size_t i = 0; i < w->from->files.n; i++) {
+        if (strcmp(ckpt_hf_base(w->from->files.at[i].path), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What becomes of a file of the folder. */
+static side_kind side_of_file(const side_work *w, const char *name)
+{
+    ckpt_hf_name weights = ckpt_hf_parse_name(name);
+    bool adapters = weights.family >= CKPT_HF_ADAPTER && weights.family < CKPT_HF_ADAPTER + 2;
+
+    if (name[0] == '.' || ckpt_ds_name_is_shard(name) || side_begins(name, "latest") ||
+        strcmp(name, "zero_to_fp32.py") == 0 || side_was_read(w, name))
+        return SIDE_SILENT;
+    if (weights.role != CKPT_HF_OTHER)
+        return weights.n_variant == 0 && adapters == w->adapter ? SIDE_SILENT : SIDE_LEFT;
+    if (strcmp(name, "adapter_config.json") == 0)
+        return w->adapter ? SIDE_COPIED : SIDE_LEFT;
+    if (side_is_known(name))
+        return SIDE_COPIED;
+    if (!w->is_model)
+        return SIDE_SILENT;
+    if (side_is_of_run(name))
+        return SIDE_LEFT;
+    return side_is_text(name) || side_is_code(w, name) ? SIDE_COPIED_SMALL : SIDE_LEFT;
+}
+
+/* A folder whose files are part of the model. */
+static side_kind side_of_folder(const side_work *w, const char *name)
+{
+    size_t digits = strspn(name, "0123456789");
+    uint64_t number;
+
+    if (strcmp(name, "additional_chat_templates") == 0)
+        return SIDE_COPIED;
+    // "1_Pooling", "2_Dense": those that modules.json of sentence-transformers names
+    if (digits > 0 && name[digits] == '_' && ckpt_listing_find(&w->list, "modules.json"))
+        return SIDE_COPIED;
+    if (!w->is_model || name[0] == '.' || side_begins(name, "global_step") ||
+        ckpt_ds_name_run(name, &number) ||
+        (w->from->path && strcmp(ckpt_hf_base(w->from->path), name) == 0))
+        return SIDE_SILENT;
+    return SIDE_LEFT;
+}
+
+/* ---- copying ---- */
+
+int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint64_t n,
+                        ckpt_err *err)
+{
+    ckpt_map_file file = {.path = name, .size = n};
+    uint32_t index = 0;
+    int rc = ckpt_map_add_file(to, &file, &index, err);
+
+    if (rc == CKPT_OK && n > 0)
+        rc = ckpt_map_add_literal(to, index, 0, bytes, n, err);
+    return rc;
+}
+
+/* Name what stays. */
+static int side_leave(side_work *w, const char *name, const char *end)
+{
+    if (w->n_left++ < SIDE_MAX_LISTED) {
+        w->left = ckpt_arena_printf(w->scratch->arena, "%s%s%s%s", w->left ? w->left : "",
+                                    w->left ? ", " : "", name, end);
+        return w->left ? CKPT_OK : ckpt_fail_memory(w->err);
+    }
+    return CKPT_OK;
+}
+
+/*
+ * True for a file that is in its folder, or in the blobs of a hub cache, whose snapshots are folders
+ * of links: a stranger's link could lead to anything of ours.
+ */
+static bool side_is_inside(const side_work *w, const char *path)
+{
+    static const char *const blobs[] = {"../../blobs/", "../../../blobs/"};
+    const char *part, *target;
+    char text[512];
+    struct stat st;
+    ssize_t n;
+
+    if (lstat(path, &st) != 0 || S_ISREG(st.st_mode))
+        return true; // what is not there is told when it is opened
+    n = S_ISLNK(st.st_mode) ? readlink(path, text, sizeof text - 1) : -1;
+    if (n < 0)
+        return false;
+    text[n] = 0;
+    part = text;
+    for (size_t i = 0; i < 2; i++) {
+        if (side_begins(text, blobs[i]))
+            part = text + strlen(blobs[i]);
+    }
+    target = ckpt_arena_printf(w->scratch->arena, "%.*s%s", (int)(ckpt_hf_base(path) - path), path,
+                               text);
+    return ckpt_path_part_ok(part, strlen(part)) && target && lstat(target, &st) == 0 &&
+           S_ISREG(st.st_mode);
+}
+
+/* The n bytes of a side file, changed where they would not be true of the output. */
+static int side_add(side_work *w, const char *name, const char *text, uint64_t n)
+{
+    ckpt_bytes changed = {0};
+    int rc = CKPT_OK;
+
+    if (!w->dtype || strcmp(name, "config.json") != 0)
+        return ckpt_hf_add_literal(w->to, name, text, n, w->err);
+    switch (ckpt_hf_config_dtype(&changed, text, n, w->dtype)) {
+    case CKPT_OK:
+        rc = ckpt_hf_add_literal(w->to, name, changed.at, changed.n, w->err);
+        break;
+    case CKPT_EFORMAT:
+        rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                           "%s/%s: not a JSON object, so it cannot say that the weights are %s: "
+                           "copied as it is",
+                           w->list.folder, name, w->dtype);
+        if (rc == CKPT_OK)
+            rc = ckpt_hf_add_literal(w->to, name, text, n, w->err);
+        break;
+    default:
+        rc = ckpt_fail_memory(w->err);
+    }
+    ckpt_vec_free(&changed);
+    return rc;
+}
+
+/* Copied whole: the output says of the model what its source said. */
+static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e, const char *name)
+{
+    char *bytes = NULL;
+    uint64_t n = 0;
+    const char *path = ckpt_arena_printf(w->scratch->arena, "%s/%s", list->folder, e->name);
+
+    if (!path)
+        return ckpt_fail_memory(w->err);
+    if (e->size > SIDE_MAX)
+        return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                             "%s: %" PRIu64 " bytes are too many for a side file: not copied", path,
+                             e->size);
+    if (!side_is_inside(w, path))
+        return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                             "%s: a link that leads out of the folder: not copied", path);
+    int rc = ckpt_io_slurp(&bytes, &n, path, SIDE_MAX, w->err);
+    if (rc == CKPT_OK)
+        rc = side_add(w, name, bytes, n);
+    ckpt_free(bytes);
+    return rc;
+}
+
+static int side_take_file(side_work *w, const ckpt_entry *e)
+{
+    side_kind kind = side_of_file(w, e->name);
+
+    if (kind == SIDE_COPIED || (kind == SIDE_COPIED_SMALL && e->size <= SIDE_SMALL))
+        return side_copy(w, &w->list, e, e->name);
+    return kind == SIDE_SILENT ? CKPT_OK : side_leave(w, e->name, "");
+}
+
+/* The files of a folder within, but not what is in folders in it. */
+static int side_take_folder(side_work *w, const char *name)
+{
+    side_kind kind = side_of_folder(w, name);
+    ckpt_listing below = {0};
+    struct stat st;
+    const char *path = ckpt_arena_printf(w->scratch->arena, "%s/%s", w->list.folder, name);
+    int rc = path ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc != CKPT_OK || kind == SIDE_SILENT)
+        return rc;
+    if (kind == SIDE_LEFT || lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return side_leave(w, name, "/");
+    rc = ckpt_listing_read(&below, w->scratch, path, w->err);
+    for (size_t i = 0; rc == CKPT_OK && i < below.n; i++) {
+        const char *inner = ckpt_arena_printf(w->scratch->arena, "%s/%s", name, below.entry[i].name);
+
+        if (!inner)
+            rc = ckpt_fail_memory(w->err);
+        else if (below.entry[i].is_dir)
+            rc = side_leave(w, inner, "/");
+        else
+            rc = side_copy(w, &below, &below.entry[i], inner);
+    }
+    return rc;
+}
+
+/* ---- the folder ---- */
+
+/*
+ * The folder a path stands in ("." when it has none), in the map's arena; of "." and "..", which
+ * are no names, the folder above.
+ */
+static char *side_parent(ckpt_map *map, const char *path)
+{
+    size_t n = strlen(path), end;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    end = n;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    if ((end - n == 1 || end - n == 2) && strncmp(path + n, "..", end - n) == 0)
+        return ckpt_arena_printf(map->arena, "%.*s/..", (int)end, path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return ckpt_arena_string(map->arena, n ? path : ".", n ? n : 1);
+}
+
+/* A folder says that it holds a model. */
+static bool side_says_model(const ckpt_listing *list)
+{
+    return ckpt_listing_find(list, "config.json") ||
+           ckpt_listing_find(list, "adapter_config.json") || ckpt_listing_find(list, "modules.json");
+}
+
+/*
+ * Where the side files of a source are: its folder; a DeepSpeed tag (its parent has `latest`, or
+ * holds a model): the folder above.
+ */
+static int side_find(side_work *w)
+{
+    const char *folder = w->from->path ? w->from->path : ".";
+    ckpt_listing above;
+    ckpt_err ignored = {0};
+    int rc = ckpt_listing_read(&w->list, w->scratch, folder, &ignored);
+
+    if (rc == CKPT_EMISSING) { // a file: the folder it is in
+        folder = side_parent(w->scratch, folder);
+        return folder ? ckpt_listing_read(&w->list, w->scratch, folder, w->err)
+                      : ckpt_fail_memory(w->err);
+    }
+    if (rc != CKPT_OK)
+        return ckpt_fail(w->err, rc, "%s", ignored.text);
+    if (ckpt_listing_find(&w->list, "latest") || side_says_model(&w->list))
+        return CKPT_OK;
+    folder = side_parent(w->scratch, folder);
+    if (!folder)
+        return ckpt_fail_memory(w->err);
+    if (ckpt_listing_read(&above, w->scratch, folder, &ignored) == CKPT_OK &&
+        (ckpt_listing_find(&above, "latest") || side_says_model(&above)))
+        w->list = above;
+    return CKPT_OK;
+}
+
+/* A configuration names classes of code that stands beside it. */
+static bool side_names_code(const side_work *w)
+{
+    static const char *const names[] = {"config.json", "tokenizer_config.json",
+                                        "processor_config.json", "preprocessor_config.json"};
+    bool found = false;
+
+    for (size_t i = 0; !found && i < sizeof names / sizeof *names; i++) {
+        const ckpt_entry *e = ckpt_listing_find(&w->list, names[i]);
+        const char *path =
+            e ? ckpt_arena_printf(w->scratch->arena, "%s/%s", w->list.folder, names[i]) : NULL;
+        char *text = NULL;
+        uint64_t n = 0;
+
+        found = path && ckpt_io_slurp(&text, &n, path, SIDE_MAX, NULL) == CKPT_OK && text &&
+                strstr(text, "\"auto_map\"");
+        ckpt_free(text);
+    }
+    return found;
+}
+
+int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
+                       ckpt_err *err)
+{
+    side_work w = {.to = to, .from = from, .dtype = dtype, .adapter = adapter, .err = err};
+    int rc = ckpt_map_new(&w.scratch, 0, err);
+
+    if (rc == CKPT_OK)
+        rc = side_find(&w);
+    w.is_model = rc == CKPT_OK && side_says_model(&w.list);
+    w.has_code = w.is_model && side_names_code(&w);
+    for (size_t i = 0; rc == CKPT_OK && i < w.list.n; i++)
+        rc = w.list.entry[i].is_dir ? side_take_folder(&w, w.list.entry[i].name)
+                                    : side_take_file(&w, &w.list.entry[i]);
+    if (rc == CKPT_OK && w.n_left > SIDE_MAX_LISTED)
+        rc = ckpt_map_note(to, CKPT_INFO, err, "%s: left behind: %s and %zu more", w.list.folder,
+                           w.left, w.n_left - SIDE_MAX_LISTED);
+    else if (rc == CKPT_OK && w.n_left)
+        rc = ckpt_map_note(to, CKPT_INFO, err, "%s: left behind: %s", w.list.folder, w.left);
+    ckpt_map_free(w.scratch);
+    return rc;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * side.h: what goes along with the weights of a model folder: configuration, tokenizer, code.
+ *
+ * The rule: of a folder that says it holds a model (config.json, adapter_config.json, modules.json),
+ * every small file that is neither weights nor the state of a training run; of any other folder only
+ * files with the names that models use, for it may be somebody's home.  Folders within: chat
+ * templates, and those of sentence-transformers' modules.  A link is followed only inside the folder
+ * and into a hub cache's blobs.  What is left behind is named.
+ */
+#ifndef CKPT_FORMATS_HF_SIDE_H
+#define CKPT_FORMATS_HF_SIDE_H
+
+#include "libckpt/format.h"
+
+/* A whole small file of the output. */
+int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint64_t n,
+                        ckpt_err *err);
+
+/*
+ * Add the files beside the source to a target map.
+ *
+ * dtype    what config.json is to state, as torch spells it; NULL: as it is
+ * adapter  the output is an adapter: adapter_config.json belongs to it
+ * Errors   CKPT_EIO, CKPT_ELIMIT
+ */
+int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
+                       ckpt_err *err);
+
+/* The last part of a path, in place. */
+const char *ckpt_hf_base(const char *path);
+
+#endif

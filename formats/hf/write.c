@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.c: distributes tensors over the files of a Hugging Face folder.
+ *
+ * Names, order and bytes of the index are those of transformers and zero_to_fp32: indent 2, sorted
+ * keys, a newline at the end.  The index is the last file, so that it appears when all others are
+ * there.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/hf/hf.h"
+#include "formats/hf/side.h"
+#include "formats/hf/split.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/torch.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/codec/json/json.h"
+
+/* What differs between the two ways to write. */
+typedef struct hfw_style {
+    const ckpt_format *format; /* of the shards */
+    const char *stem, *suffix;
+    bool list_tied; /* tied names stand in the index (and in the files) */
+} hfw_style;
+
+typedef struct hfw_writer {
+    ckpt_map *to;
+    const hfw_style *style;
+    ckpt_err *err;
+    uint32_t *shard; /* of each tensor */
+    ckpt_hf_sums sums;
+    uint32_t first;    /* index of the first shard in to->files */
+    const char *dtype; /* what config.json is to state, as torch spells it; NULL: as it is */
+    bool adapter;      /* the source is one of PEFT's, and so is what is written */
+} hfw_writer;
+
+/*
+ * The dtype that config.json must state: that of most elements, where it is not the source's own.
+ * NULL: the source's stays true, or transformers can make no model in this one (8 bits and less),
+ * and loads these weights into the dtype that is stated.
+ */
+static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
+                                    const ckpt_target *target)
+{
+    static const ckpt_dtype able[] = {CKPT_F64, CKPT_F32, CKPT_F16, CKPT_BF16};
+    uint64_t n[CKPT_N_DTYPES] = {0};
+    ckpt_dtype most = CKPT_DTYPE_NONE;
+
+    // weights of a training checkpoint are its fp32 masters, whatever the model trained in
+    if (target->dtype == CKPT_DTYPE_NONE &&
+        (!from->format ||
+         (strcmp(from->format, "deepspeed") != 0 && strcmp(from->format, "universal") != 0)))
+        return NULL;
+    for (size_t i = 0; i < to->tensors.n; i++) {
+        const ckpt_tensor *t = to->tensors.at[i];
+
+        if (!t->owner && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
+            n[t->dtype] += t->n_elems;
+    }
+    for (unsigned d = 0; d < CKPT_N_DTYPES; d++)
+        most = n[d] > n[most] ? (ckpt_dtype)d : most;
+    for (size_t i = 0; i < sizeof able / sizeof *able; i++) {
+        if (able[i] == most)
+            return ckpt_dtype_get(most)->torch;
+    }
+    return NULL;
+}
+
+/* ---- adapters ---- */
+
+/* All of the source's files have names of adapters. */
+static bool hfw_is_adapter(const ckpt_map *from)
+{
+    for (size_t i = 0; i < from->files.n; i++) {
+        ckpt_hf_name n = ckpt_hf_parse_name(ckpt_hf_base(from->files.at[i].path));
+
+        if (n.role == CKPT_HF_OTHER || n.family < CKPT_HF_ADAPTER || n.family > CKPT_HF_ADAPTER + 1)
+            return false;
+    }
+    return from->files.n > 0;
+}
+
+static const char *hfw_stem(const hfw_writer *w)
+{
+    return w->adapter ? "adapter_model" : w->style->stem;
+}
+
+/* ---- shards ---- */
+
+/* Shards by the hub's rule; a tied name goes where its bytes go. */
+static int hfw_split(hfw_writer *w, uint64_t limit)
+{
+    size_t n = w->to->tensors.n;
+    ckpt_hf_item *item = ckpt_alloc(n * sizeof *item);
+    int rc = item ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        const ckpt_tensor *t = w->to->tensors.at[i];
+        item[i].storage = i;
+        if (t->owner)
+            item[i].storage = ckpt_map_index(w->to, t->owner->name, strlen(t->owner->name));
+        if (item[i].storage == SIZE_MAX)
+            rc = ckpt_fail(w->err, CKPT_EMISSING,
+                           "tensor \"%.200s\" is tied to \"%.200s\", which is not written", t->name,
+                           t->owner->name);
+        else if (!ckpt_dtype_bytes(t->dtype, t->n_elems, &item[i].n_bytes))
+            rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                           "tensor \"%.200s\": its elements do not fill whole bytes", t->name);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_hf_split(item, n, limit, w->shard, &w->sums, w->err);
+    ckpt_free(item);
+    return rc;
+}
+
+/* "model.safetensors", or "model-00002-of-00003.safetensors"; with the suffix or without. */
+static void hfw_shard_name(const hfw_writer *w, uint32_t i, bool suffix, char out[64])
+{
+    const char *end = suffix ? w->style->suffix : "";
+
+    if (w->sums.n_shards == 1)
+        snprintf(out, 64, "%s%s", hfw_stem(w), end);
+    else
+        snprintf(out, 64, "%s-%05" PRIu32 "-of-%05" PRIu32 "%s", hfw_stem(w), i + 1,
+                 w->sums.n_shards, end);
+}
+
+/* One file for each shard; their sizes are set when their formats place the tensors. */
+static int hfw_add_shards(hfw_writer *w)
+{
+    int rc = CKPT_OK;
+
+    w->first = (uint32_t)w->to->files.n;
+    for (uint32_t i = 0; rc == CKPT_OK && i < w->sums.n_shards; i++) {
+        char name[64], prefix[64];
+        uint32_t index = 0;
+        hfw_shard_name(w, i, true, name);
+        hfw_shard_name(w, i, false, prefix);
+        // torch names an archive's top folder like its file, without the last suffix
+        ckpt_map_file file = {.path = name, .prefix = prefix, .format = w->style->format};
+        rc = ckpt_map_add_file(w->to, &file, &index, w->err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < w->to->tensors.n; i++)
+        w->to->tensors.at[i]->file = w->first + w->shard[i];
+    return rc;
+}
+
+/* ---- index ---- */
+
+/*
+ * {"metadata": {"total_size": n}, "weight_map": {...}} in the arena, or NULL.  hidden: of the
+ * shards' hidden names.
+ */
+static ckpt_value *hfw_index_tree(const hfw_writer *w, ckpt_arena *a, bool hidden)
+{
+    ckpt_value *root = ckpt_value_new(a, CKPT_V_DICT), *map = ckpt_value_new(a, CKPT_V_DICT);
+    ckpt_value *meta = ckpt_value_new(a, CKPT_V_DICT),
+               *size = ckpt_value_int(a, (int64_t)w->sums.total);
+    ckpt_value **file = ckpt_arena_array(a, w->sums.n_shards, sizeof *file);
+    bool ok = root && map && meta && size && file &&
+              ckpt_dict_add_cstr(a, &meta->as.map, "total_size", size);
+
+    for (uint32_t i = 0; ok && i < w->sums.n_shards; i++) {
+        char name[64];
+        hfw_shard_name(w, i, true, name);
+        const char *shown = hidden ? ckpt_arena_printf(a, CKPT_SET_HIDDEN, name) : name;
+        file[i] = shown ? ckpt_value_cstr(a, shown) : NULL;
+        ok = file[i] != NULL;
+    }
+    for (size_t i = 0; ok && i < w->to->tensors.n; i++) {
+        const ckpt_tensor *t = w->to->tensors.at[i];
+        if (!t->owner || w->style->list_tied)
+            ok = ckpt_dict_add_cstr(a, &map->as.map, t->name, file[w->shard[i]]);
+    }
+    ok = ok && ckpt_dict_add_cstr(a, &root->as.map, "metadata", meta) &&
+         ckpt_dict_add_cstr(a, &root->as.map, "weight_map", map);
+    return ok ? root : NULL;
+}
+
+/* The index as text. */
+static int hfw_index_text(const hfw_writer *w, bool hidden, ckpt_bytes *text)
+{
+    static const ckpt_json_style pretty = {.indent = 2, .sort_keys = true, .ascii = true};
+    ckpt_arena *a = ckpt_arena_new(0);
+    const ckpt_value *tree = a ? hfw_index_tree(w, a, hidden) : NULL;
+    int rc = tree ? ckpt_json_write(text, tree, &pretty, w->err) : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK && !ckpt_bytes_add(text, "\n", 1))
+        rc = ckpt_fail_memory(w->err);
+    ckpt_arena_free(a);
+    return rc;
+}
+
+/* The index, only where there is more than one shard: loaders look for the plain name first. */
+static int hfw_add_index(hfw_writer *w)
+{
+    ckpt_bytes text = {0};
+    char name[64];
+    int rc = hfw_index_text(w, false, &text);
+
+    snprintf(name, sizeof name, "%s%s.index.json", hfw_stem(w), w->style->suffix);
+    if (rc == CKPT_OK)
+        rc = ckpt_hf_add_literal(w->to, name, text.at, text.n, w->err);
+    ckpt_vec_free(&text);
+    return rc;
+}
+
+/* ---- the set ---- */
+
+/* How loaders choose: the families in their order, a single file before an index. */
+static ckpt_set_name hfw_look_at(const char *file_name, bool adapters)
+{
+    ckpt_hf_name n = ckpt_hf_parse_name(file_name);
+    ckpt_set_name out = {.order = 2 * n.family + (n.role == CKPT_HF_INDEX), .kind = n.family};
+    bool is_adapter = n.family >= CKPT_HF_ADAPTER && n.family < CKPT_HF_ADAPTER + 2;
+
+    // variants are asked for by name, and an adapter is no rival of its model
+    if (n.role != CKPT_HF_OTHER && is_adapter == adapters)
+        out.what = n.n_variant               ? CKPT_SET_NEAR
+                   : n.role == CKPT_HF_SHARD ? CKPT_SET_PART
+                                             : CKPT_SET_HEAD;
+    return out;
+}
+
+static ckpt_set_name hfw_look(const char *file_name)
+{
+    return hfw_look_at(file_name, false);
+}
+
+static ckpt_set_name hfw_look_adapter(const char *file_name)
+{
+    return hfw_look_at(file_name, true);
+}
+
+/* All files of the folder belong together. */
+static int hfw_make_set(hfw_writer *w, const ckpt_target *target)
+{
+    ckpt_bytes text = {0};
+    ckpt_set *set = ckpt_arena_alloc(w->to->arena, sizeof *set);
+    int rc = set ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK && w->sums.n_shards > 1)
+        rc = hfw_index_text(w, true, &text);
+    if (rc == CKPT_OK) {
+        *set = (ckpt_set){.name = w->adapter ? "adapter" : "model",
+                          .look = w->adapter ? hfw_look_adapter : hfw_look,
+                          .keep_others = target->keep_other_weights};
+        set->n_bridge = text.n;
+        set->bridge = text.n ? ckpt_arena_copy(w->to->arena, text.at, text.n) : NULL;
+        rc = set->bridge || !text.n ? CKPT_OK : ckpt_fail_memory(w->err);
+        w->to->set = set;
+    }
+    ckpt_vec_free(&text);
+    return rc;
+}
+
+/* transformers 5 holds a layer's experts in one tensor; save_pretrained takes them apart again. */
+static int hfw_note_packed(hfw_writer *w)
+{
+    static const char end[] = ".experts.gate_up_proj";
+
+    for (size_t i = 0; i < w->to->tensors.n; i++) {
+        const ckpt_tensor *t = w->to->tensors.at[i];
+        size_t n = strlen(t->name);
+
+        if (n > sizeof end && t->ndim == 3 && strcmp(t->name + n - (sizeof end - 1), end) == 0)
+            return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                                 "experts are written packed, as transformers 5 holds them "
+                                 "(%.200s): it loads this folder; programs that expect the names "
+                                 "of the hub (experts.0.gate_proj.weight) do not",
+                                 t->name);
+    }
+    return CKPT_OK;
+}
+
+/*
+ * Side files, shards, index: files appear in this order, so whoever sees the last one sees them
+ * all.
+ */
+static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *target)
+{
+    w->shard = ckpt_alloc(w->to->tensors.n * sizeof *w->shard);
+    w->adapter = hfw_is_adapter(from);
+    // PEFT reads no shards
+    uint64_t limit = w->adapter ? 0 : target->max_shard_size;
+    int rc = w->shard ? hfw_split(w, limit) : ckpt_fail_memory(w->err);
+
+    w->dtype = hfw_config_dtype(w->to, from, target);
+    if (rc == CKPT_OK && target->copy_side_files)
+        rc = ckpt_hf_side_files(w->to, from, w->dtype, w->adapter, w->err);
+    if (rc == CKPT_OK)
+        rc = hfw_add_shards(w);
+    if (rc == CKPT_OK && w->sums.n_shards > 1)
+        rc = hfw_add_index(w);
+    if (rc == CKPT_OK)
+        rc = hfw_make_set(w, target);
+    if (rc == CKPT_OK)
+        rc = hfw_note_packed(w);
+    ckpt_free(w->shard);
+    return rc;
+}
+
+/*
+ * safetensors stores a tied name as metadata of its shard; loaders that tie weights do not look
+ * for it.
+ */
+int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    static const hfw_style style = {&ckpt_format_safetensors, "model", ".safetensors", false};
+    hfw_writer w = {.to = to, .style = &style, .err = err};
+
+    return hfw_scatter(&w, from, target);
+}
+
+int ckpt_hf_scatter_bin(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                        ckpt_err *err)
+{
+    static const hfw_style style = {&ckpt_format_torch, "pytorch_model", ".bin", true};
+    hfw_writer w = {.to = to, .style = &style, .err = err};
+
+    return hfw_scatter(&w, from, target);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pattern.c: owns the matching of names against Python patterns: the one user of PCRE2.
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <inttypes.h>
+#include <pcre2.h>
+#include <string.h>
+
+#include "formats/rules/pattern.h"
+#include "libckpt/base/index.h"
+#include "libckpt/base/vec.h"
+
+enum {
+    UP_MAX_TEXT = 4096,     /* bytes of one pattern; a parameter's name has about 60 */
+    UP_MAX_TEXTS = 1 << 20, /* patterns in all: one for each parameter is usual */
+    UP_MAX_REGEX = 4096,    /* of them not plain names: each is tried on every name */
+    UP_MAX_CODE = 64 << 20, /* bytes of compiled patterns */
+    UP_FIRST_STEPS = 32,    /* that one match is given at first ... */
+    UP_MAX_STEPS = 32768,   /* ... and at last; names like a.0.b take some hundreds */
+    UP_ALL_STEPS = 1 << 28, /* of all matches together: a second or two */
+    UP_MAX_DEPTH = 1000,    /* nested backtracking points */
+    UP_MAX_HEAP = 1024,     /* KiB for one match */
+    UP_MAX_NEST = 50        /* parentheses inside each other */
+};
+
+/* How a pattern is tried. */
+typedef enum up_kind { UP_EXACT, UP_PREFIX, UP_REGEX } up_kind;
+
+typedef struct up_text {
+    char *text;    /* as written */
+    char *literal; /* EXACT, PREFIX: what the name must be or begin with */
+    uint64_t n_text, n_literal;
+    pcre2_code *code; /* REGEX */
+    up_kind kind;
+} up_text;
+
+CKPT_VEC(up_texts, up_text);
+
+struct ckpt_uni_patterns {
+    ckpt_arena *arena;
+    up_texts text;
+    ckpt_index index; /* by text */
+    pcre2_general_context *general;
+    pcre2_compile_context *compile;
+    pcre2_match_context *match;
+    pcre2_match_data *data;
+    uint64_t n_code; /* bytes of compiled patterns */
+    uint64_t spent;  /* steps that matches may have taken */
+    uint32_t n_regex;
+};
+
+/* ---- PCRE2's memory goes through our door ---- */
+
+static void *up_alloc(size_t n, void *ctx)
+{
+    (void)ctx;
+    return ckpt_alloc(n);
+}
+
+static void up_free(void *p, void *ctx)
+{
+    (void)ctx;
+    ckpt_free(p);
+}
+
+int ckpt_uni_patterns_new(ckpt_uni_patterns **out, ckpt_err *err)
+{
+    ckpt_uni_patterns *p = ckpt_alloc(sizeof *p);
+
+    *out = NULL;
+    if (p == NULL)
+        return ckpt_fail_memory(err);
+    p->arena = ckpt_arena_new(0);
+    p->general = pcre2_general_context_create(up_alloc, up_free, NULL);
+    if (p->general != NULL) {
+        p->compile = pcre2_compile_context_create(p->general);
+        p->match = pcre2_match_context_create(p->general);
+        p->data = pcre2_match_data_create(1, p->general);
+    }
+    if (p->arena == NULL || p->compile == NULL || p->match == NULL || p->data == NULL) {
+        ckpt_uni_patterns_free(p);
+        return ckpt_fail_memory(err);
+    }
+    (void)pcre2_set_max_pattern_length(p->compile, UP_MAX_TEXT);
+    (void)pcre2_set_parens_nest_limit(p->compile, UP_MAX_NEST);
+    (void)pcre2_set_newline(p->compile, PCRE2_NEWLINE_LF);
+    (void)pcre2_set_depth_limit(p->match, UP_MAX_DEPTH);
+    (void)pcre2_set_heap_limit(p->match, UP_MAX_HEAP);
+    *out = p;
+    return CKPT_OK;
+}
+
+void ckpt_uni_patterns_free(ckpt_uni_patterns *p)
+{
+    if (p == NULL)
+        return;
+    for (size_t i = 0; i < p->text.n; i++)
+        pcre2_code_free(p->text.at[i].code);
+    ckpt_vec_free(&p->text);
+    ckpt_index_free(&p->index);
+    pcre2_match_data_free(p->data);
+    pcre2_match_context_free(p->match);
+    pcre2_compile_context_free(p->compile);
+    pcre2_general_context_free(p->general);
+    ckpt_arena_free(p->arena);
+    ckpt_free(p);
+}
+
+/* ---- understanding a pattern ---- */
+
+static bool up_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/*
+ * If a pattern is plain text, optionally between ^ and $: write the text to `to` (n bytes of room)
+ * and its length, and return true.  Python's re.escape makes such patterns of names.
+ */
+static bool up_plain(up_text *t)
+{
+    const char *s = t->text;
+    uint64_t i = t->n_text > 0 && s[0] == '^' ? 1 : 0, end = t->n_text;
+
+    t->kind = UP_PREFIX;
+    t->n_literal = 0;
+    for (; i < end; i++) {
+        char c = s[i];
+
+        if (c == '$' && i == end - 1) {
+            t->kind = UP_EXACT;
+            return true;
+        }
+        if (c == '\\' && i + 1 < end) {
+            c = s[++i];
+            // a letter or digit after a backslash is a class, an anchor or a reference
+            if (up_letter(c) || (c >= '0' && c <= '9'))
+                return false;
+        } else if (c == '\0' || strchr(".^$*+?{}[]|()\\", c) != NULL) {
+            return false;
+        }
+        t->literal[t->n_literal++] = c;
+    }
+    return true;
+}
+
+/*
+ * What PCRE2 accepts with another meaning than Python, or Python does not accept at all: the place
+ * of the first such thing; NULL if there is none.
+ */
+static const char *up_foreign(const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (*s == '\\') {
+            s++;
+            // \v is one character to Python and a class to PCRE2; \K, \Q, \R, \h ... are PCRE2's
+            // own
+            if (*s == '\0' || (up_letter(*s) && strchr("AbBdDsSwWZafnrtx", *s) == NULL))
+                return s - 1;
+        } else if (strncmp(s, "(*", 2) == 0 || strncmp(s, "[:", 2) == 0 ||
+                   strncmp(s, "{,", 2) == 0) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+static int up_compile(ckpt_uni_patterns *p, up_text *t, ckpt_err *err)
+{
+    const uint32_t options = PCRE2_ANCHORED | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
+    const char *foreign = strlen(t->text) == t->n_text ? up_foreign(t->text) : t->text;
+    unsigned char reason[128] = "";
+    PCRE2_SIZE at = 0;
+    size_t size = 0;
+    int code = 0;
+
+    if (foreign != NULL)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "pattern '%.100s': at byte %zu it would not mean what it means to Python",
+                         t->text, (size_t)(foreign - t->text));
+    if (++p->n_regex > UP_MAX_REGEX)
+        return ckpt_fail(err, CKPT_ELIMIT, "more than %d patterns that are not plain names",
+                         UP_MAX_REGEX);
+    t->code =
+        pcre2_compile((PCRE2_SPTR)t->text, (PCRE2_SIZE)t->n_text, options, &code, &at, p->compile);
+    if (t->code == NULL && code == PCRE2_ERROR_HEAP_FAILED)
+        return ckpt_fail_memory(err);
+    if (t->code == NULL) {
+        (void)pcre2_get_error_message(code, reason, sizeof reason);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "pattern '%.100s': %s (at byte %zu)", t->text,
+                         (const char *)reason, (size_t)at);
+    }
+    (void)pcre2_pattern_info(t->code, PCRE2_INFO_SIZE, &size);
+    p->n_code += size;
+    if (p->n_code > UP_MAX_CODE)
+        return ckpt_fail(err, CKPT_ELIMIT, "patterns need more than %d bytes when compiled",
+                         UP_MAX_CODE);
+    return CKPT_OK;
+}
+
+/* ---- the table ---- */
+
+typedef struct up_key {
+    const char *text;
+    uint64_t n;
+} up_key;
+
+static bool up_same(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_uni_patterns *p = ctx;
+    const up_key *k = key;
+    const up_text *t = &p->text.at[number];
+
+    return t->n_text == k->n && memcmp(t->text, k->text, (size_t)k->n) == 0;
+}
+
+int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, uint32_t *number,
+                          ckpt_err *err)
+{
+    const up_key key = {text, n};
+    uint32_t hash = ckpt_hash_bytes(text, (size_t)n, 0);
+    up_text *t;
+
+    *number = ckpt_index_find(&p->index, hash, up_same, p, &key);
+    if (*number != CKPT_INDEX_NONE)
+        return CKPT_OK;
+    if (n > UP_MAX_TEXT || p->text.n >= UP_MAX_TEXTS)
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "pattern '%.60s...': %" PRIu64 " bytes, and the %zuth; the limits are %d "
+                         "and %d",
+                         text, n, p->text.n + 1, UP_MAX_TEXT, UP_MAX_TEXTS);
+    *number = (uint32_t)p->text.n;
+    t = ckpt_vec_push(&p->text);
+    if (t == NULL)
+        return ckpt_fail_memory(err);
+    t->n_text = n;
+    t->text = ckpt_arena_string(p->arena, text, n);
+    t->literal = ckpt_arena_alloc(p->arena, n + 1);
+    if (t->text == NULL || t->literal == NULL || !ckpt_index_add(&p->index, hash, *number))
+        return ckpt_fail_memory(err);
+    if (up_plain(t))
+        return CKPT_OK;
+    t->kind = UP_REGEX;
+    return up_compile(p, t, err);
+}
+
+/* Take steps out of what all matches have together. */
+static int up_spend(ckpt_uni_patterns *p, const up_text *t, uint64_t n, ckpt_err *err)
+{
+    p->spent += n;
+    if (p->spent <= UP_ALL_STEPS)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_ELIMIT,
+                     "pattern '%.100s': %zu patterns and the names they are tried on need more "
+                     "than %d steps together",
+                     t->text, p->text.n, UP_ALL_STEPS);
+}
+
+/*
+ * PCRE2 does not tell how many steps a match took, but stops at a limit: it is given few, then
+ * four times as many, and what it was given is spent.
+ */
+static int up_regex(ckpt_uni_patterns *p, const up_text *t, const char *name, uint64_t n, int *found,
+                    ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    *found = PCRE2_ERROR_MATCHLIMIT;
+    for (uint32_t steps = UP_FIRST_STEPS;
+         rc == CKPT_OK && *found == PCRE2_ERROR_MATCHLIMIT && steps <= UP_MAX_STEPS; steps *= 4) {
+        // running over a name is no step of PCRE2's, and takes time too
+        rc = up_spend(p, t, steps + n / 16, err);
+        (void)pcre2_set_match_limit(p->match, steps);
+        if (rc == CKPT_OK)
+            *found =
+                pcre2_match(t->code, (PCRE2_SPTR)name, (PCRE2_SIZE)n, 0, 0, p->data, p->match);
+    }
+    return rc;
+}
+
+int ckpt_uni_patterns_match(ckpt_uni_patterns *p, uint32_t number, const char *name, uint64_t n,
+                            bool *yes, ckpt_err *err)
+{
+    const up_text *t = &p->text.at[number];
+    int found = 0;
+
+    if (t->kind != UP_REGEX) {
+        *yes = (t->kind == UP_EXACT ? n == t->n_literal : n >= t->n_literal) &&
+               memcmp(name, t->literal, (size_t)t->n_literal) == 0;
+        return up_spend(p, t, 1, err);
+    }
+    int rc = up_regex(p, t, name, n, &found, err);
+    if (rc != CKPT_OK)
+        return rc;
+    *yes = found >= 0;
+    if (found >= 0 || found == PCRE2_ERROR_NOMATCH)
+        return CKPT_OK;
+    if (found == PCRE2_ERROR_NOMEMORY)
+        return ckpt_fail_memory(err);
+    return ckpt_fail(err, CKPT_ELIMIT,
+                     "pattern '%.100s' on the name '%.*s': stopped (PCRE2 error %d): it needs "
+                     "more than %d steps",
+                     t->text, (int)(n < 100 ? n : 100), name, found, UP_MAX_STEPS);
+}
+
+const char *ckpt_uni_patterns_exact(const ckpt_uni_patterns *p, uint32_t number, uint64_t *n)
+{
+    const up_text *t = &p->text.at[number];
+
+    *n = t->n_literal;
+    return t->kind == UP_EXACT ? t->literal : NULL;
+}
+
+const char *ckpt_uni_patterns_text(const ckpt_uni_patterns *p, uint32_t number)
+{
+    return p->text.at[number].text;
+}
+
+uint32_t ckpt_uni_patterns_count(const ckpt_uni_patterns *p)
+{
+    return (uint32_t)p->text.n;
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch.c: owns the reading of what torch.save writes since torch 1.6: a zip archive with a pickle
+ * and one record per storage.
+ *
+ *     <top>/data.pkl             the pickle
+ *     <top>/data/<key>           bytes of one storage (torch 1.4: tensors/<key>)
+ *     <top>/version              "3" (1.4: "1", 1.5: "2")
+ *     <top>/byteorder            "little" or "big" (since 2.1)
+ *     <top>/.format_version, .storage_alignment, .data/serialization_id: not needed
+ *     <top>/constants.pkl        only in TorchScript archives, which are refused
+ *
+ * <top> is the same for all records.  Checked against torch 1.4 to 2.15.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/torch/torch.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/codec/zip/zip.h"
+#include "libckpt/format.h"
+
+/*
+ * Bytes that data.pkl may have: as it is in the file, or when it must be inflated.  Values take up
+ * to 64 times the pickle's bytes, so a small file must not claim a long one: beyond the first 4
+ * MiB, 16 times what is stored (pickles of real checkpoints shrink to a fifth or sixth).
+ */
+#define TORCH_MAX_PICKLE    (UINT64_C(1) << 30)
+#define TORCH_MAX_INFLATED  (UINT64_C(256) << 20)
+#define TORCH_FREE_INFLATED (UINT64_C(4) << 20)
+#define TORCH_PICKLE_RATIO  UINT64_C(16)
+
+/* Bytes of the small text records, and digits of a version. */
+enum { TORCH_MAX_TEXT = 64, TORCH_MAX_VERSION = 10 };
+
+typedef struct torch_file {
+    ckpt_map *map;
+    ckpt_io *io;
+    uint32_t file;
+    ckpt_err *err;
+    ckpt_zip zip;
+    uint64_t n_top;    /* bytes of the top folder's name */
+    ckpt_bytes name;   /* a record's name in the making */
+    bool swap;         /* the archive says "big" */
+    uint64_t n_no_crc; /* storages whose record has no CRC */
+} torch_file;
+
+static int torch_probe(const uint8_t *head, size_t n, uint64_t size)
+{
+    size_t n_name;
+
+    (void)size;
+    if (n < 4 || memcmp(head, "PK\3\4", 4) != 0)
+        return 0;
+    // torch's records all lie in a folder; other kinds of archives mostly have none at their top.
+    n_name = n < 30 ? 0 : (size_t)(head[26] | head[27] << 8);
+    if (n_name == 0 || n_name > n - 30)
+        return 40;
+    return memchr(head + 30, '/', n_name) != NULL ? 90 : 40;
+}
+
+/* ---- records ---- */
+
+/*
+ * The record <top>/<folder><key>; NULL in *out if there is none.  Case counts: torch itself ignores
+ * it and can be led to another record.
+ */
+static int torch_find(torch_file *f, const ckpt_zip_record **out, const char *folder,
+                      const ckpt_text *key)
+{
+    f->name.n = 0;
+    if (!ckpt_bytes_add(&f->name, f->zip.records.at[0].name, (size_t)f->n_top + 1) ||
+        !ckpt_bytes_add(&f->name, folder, strlen(folder)) ||
+        (key != NULL && !ckpt_bytes_add(&f->name, key->at, (size_t)key->n)))
+        return ckpt_fail_memory(f->err);
+    *out = ckpt_zip_find(&f->zip, (const char *)f->name.at, f->name.n);
+    return CKPT_OK;
+}
+
+/* A short text record without its trailing blanks; text[0] is 0 when there is no such record. */
+static int torch_text(torch_file *f, char text[TORCH_MAX_TEXT + 1], const char *name)
+{
+    const ckpt_zip_record *r;
+    uint8_t *bytes;
+    uint64_t n;
+    int rc = torch_find(f, &r, name, NULL);
+
+    text[0] = '\0';
+    if (rc != CKPT_OK || r == NULL)
+        return rc;
+    rc = ckpt_zip_read(&bytes, &f->zip, r, TORCH_MAX_TEXT, f->err);
+    if (rc != CKPT_OK)
+        return rc;
+    for (n = r->n_bytes;
+         n > 0 && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r' || bytes[n - 1] == ' ');)
+        n--;
+    if (n == 0 || memchr(bytes, 0, (size_t)n) != NULL)
+        rc = ckpt_fail(f->err, CKPT_EFORMAT, "%s: record %s is empty or no text", f->io->name,
+                       r->name);
+    else
+        memcpy(text, bytes, (size_t)n);
+    text[rc == CKPT_OK ? n : 0] = '\0';
+    ckpt_free(bytes);
+    return rc;
+}
+
+/* The archive's format version, 1..10; torch prefers a record .data/version to version. */
+static int torch_version(torch_file *f)
+{
+    char text[TORCH_MAX_TEXT + 1];
+    unsigned version = 0;
+    const char *p;
+    int rc = torch_text(f, text, ".data/version");
+
+    if (rc == CKPT_OK && text[0] == '\0')
+        rc = torch_text(f, text, "version");
+    if (rc != CKPT_OK)
+        return rc;
+    if (text[0] == '\0')
+        return ckpt_fail(f->err, CKPT_EFORMAT,
+                         "%s: no record 'version': a zip archive, but not one of torch.save",
+                         f->io->name);
+    for (p = text; *p >= '0' && *p <= '9' && version <= TORCH_MAX_VERSION; p++)
+        version = version * 10 + (unsigned)(*p - '0');
+    if (*p != '\0' || version < 1 || version > TORCH_MAX_VERSION)
+        return ckpt_fail(f->err, CKPT_EFORMAT,
+                         "%s: format version \"%s\"; versions 1 to %d are known", f->io->name, text,
+                         TORCH_MAX_VERSION);
+    return ckpt_map_fact_int(f->map, "format version", (int64_t)version, f->err);
+}
+
+static int torch_byteorder(torch_file *f)
+{
+    char text[TORCH_MAX_TEXT + 1];
+    int rc = torch_text(f, text, "byteorder");
+
+    if (rc != CKPT_OK || text[0] == '\0') // before torch 2.1: little, whatever the machine
+        return rc;
+    f->swap = strcmp(text, "big") == 0;
+    if (!f->swap && strcmp(text, "little") != 0)
+        return ckpt_fail(f->err, CKPT_EFORMAT,
+                         "%s: byte order \"%s\"; \"little\" and \"big\" are known", f->io->name,
+                         text);
+    return ckpt_map_fact(f->map, f->err, "byte order", "%s", text);
+}
+
+/* What the archive is, by the records that are there or missing. */
+static int torch_kind(torch_file *f, const ckpt_zip_record **pickle)
+{
+    const ckpt_zip_record *constants = NULL, *version = NULL;
+    int rc = torch_find(f, pickle, "data.pkl", NULL);
+
+    if (rc == CKPT_OK)
+        rc = torch_find(f, &constants, "constants.pkl", NULL);
+    if (rc == CKPT_OK)
+        rc = torch_find(f, &version, "version", NULL);
+    if (rc != CKPT_OK)
+        return rc;
+    if (constants != NULL)
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "%s: a TorchScript archive (it holds constants.pkl): a program, not a "
+                         "checkpoint; save its state_dict() with torch.save",
+                         f->io->name);
+    if (*pickle == NULL && version != NULL)
+        return ckpt_fail(
+            f->err, CKPT_EMISSING,
+            "%s: a torch archive without data.pkl: the save died half-way; use another "
+            "checkpoint",
+            f->io->name);
+    if (*pickle == NULL)
+        return ckpt_fail(f->err, CKPT_EFORMAT,
+                         "%s: no data.pkl: a zip archive, but not one of torch.save", f->io->name);
+    return CKPT_OK;
+}
+
+/* ---- storages ---- */
+
+/* A record's bytes as a source. */
+static ckpt_source torch_source(const torch_file *f, const ckpt_zip_record *r)
+{
+    return (ckpt_source){
+        .kind = CKPT_SOURCE_FILE,
+        .coding = r->method == CKPT_ZIP_DEFLATED ? CKPT_DEFLATE : CKPT_RAW,
+        .has_crc = r->has_crc,
+        .crc = r->crc,
+        .file = f->file,
+        .at = r->at,
+        .n_stored = r->n_stored,
+        .n_bytes = r->n_bytes,
+        .name = r->name,
+    };
+}
+
+/* The record must hold exactly the bytes that the pickle says. */
+static int torch_check_size(torch_file *f, const ckpt_storage *s, const ckpt_zip_record *r)
+{
+    bool bomb = r->method == CKPT_ZIP_DEFLATED && r->n_bytes > s->n_bytes;
+
+    if (r->n_bytes == s->n_bytes)
+        return CKPT_OK;
+    return ckpt_fail(f->err, bomb ? CKPT_ELIMIT : CKPT_EFORMAT,
+                     "%s: record %.200s holds %" PRIu64 " bytes, but its tensors need %" PRIu64,
+                     f->io->name, r->name, r->n_bytes, s->n_bytes);
+}
+
+/* Bind one storage to its record. */
+static int torch_bind_one(torch_file *f, ckpt_storage *s)
+{
+    const ckpt_zip_record *r = NULL;
+    ckpt_source source;
+    int rc;
+
+    // The key becomes a part of a record's name: it must not lead anywhere else.
+    if (!ckpt_path_part_ok(s->key.at, s->key.n))
+        return ckpt_fail(f->err, CKPT_EUNSAFE,
+                         "%s: storage key \"%.200s\" could leave the archive's folder", f->io->name,
+                         s->key.at);
+    rc = torch_find(f, &r, "data/", &s->key);
+    if (rc == CKPT_OK && r == NULL)
+        rc = torch_find(f, &r, "tensors/", &s->key);
+    if (rc == CKPT_OK && r == NULL)
+        rc = ckpt_fail(f->err, CKPT_EFORMAT,
+                       "%s: the pickle needs record data/%.200s, which is missing: the save died "
+                       "half-way, or the file was changed",
+                       f->io->name, s->key.at);
+    if (rc == CKPT_OK)
+        rc = torch_check_size(f, s, r);
+    if (rc != CKPT_OK)
+        return rc;
+    source = torch_source(f, r);
+    f->n_no_crc += !r->has_crc;
+    return ckpt_map_add_source(f->map, &source, &s->source, f->err);
+}
+
+static int torch_bind(torch_file *f, const ckpt_storages *storages)
+{
+    int rc = CKPT_OK;
+    size_t i;
+
+    for (i = 0; rc == CKPT_OK && i < storages->n; i++)
+        rc = torch_bind_one(f, storages->at[i]);
+    if (rc == CKPT_OK && f->n_no_crc > 0)
+        rc = ckpt_map_note(f->map, CKPT_WARNING, f->err,
+                           "%s: no checksum in %" PRIu64 " of %zu storages: damage to them would "
+                           "not be noticed",
+                           f->io->name, f->n_no_crc, storages->n);
+    return rc;
+}
+
+/* ---- the file ---- */
+
+/* Tensors, values and remarks from a pickle that was read. */
+static int torch_adopt(torch_file *f, const ckpt_pickle *pickle)
+{
+    int rc = torch_bind(f, &pickle->storages);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_torch_list(f->map, f->io, pickle->root, f->swap, f->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_torch_remark(f->map, f->io, pickle, f->err);
+    if (rc == CKPT_OK && f->zip.n_case_twins > 0)
+        rc = ckpt_map_note(f->map, CKPT_WARNING, f->err,
+                           "%s: records whose names differ by case only: torch itself may read the "
+                           "wrong one",
+                           f->io->name);
+    if (rc == CKPT_OK)
+        f->map->values = pickle->root;
+    return rc;
+}
+
+/* The most bytes that the record of the pickle may hold. */
+static uint64_t torch_max_pickle(const ckpt_zip_record *record)
+{
+    if (record->method == CKPT_ZIP_STORED)
+        return TORCH_MAX_PICKLE;
+    if (record->n_stored > (TORCH_MAX_INFLATED - TORCH_FREE_INFLATED) / TORCH_PICKLE_RATIO)
+        return TORCH_MAX_INFLATED;
+    return TORCH_FREE_INFLATED + record->n_stored * TORCH_PICKLE_RATIO;
+}
+
+static int torch_pickle(torch_file *f, const ckpt_zip_record *record)
+{
+    uint64_t max = torch_max_pickle(record);
+    ckpt_pickle_opts opts = {0};
+    ckpt_pickle pickle = {0};
+    uint8_t *bytes;
+    int rc = ckpt_zip_read(&bytes, &f->zip, record, max, f->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    opts.name = ckpt_arena_printf(f->map->arena, "%s: %s", f->io->name, record->name);
+    rc = opts.name != NULL
+             ? ckpt_pickle_read(&pickle, f->map->arena, bytes, record->n_bytes, &opts, f->err)
+             : ckpt_fail_memory(f->err);
+    ckpt_free(bytes);
+    if (rc == CKPT_OK)
+        rc = torch_adopt(f, &pickle);
+    ckpt_pickle_free(&pickle);
+    return rc;
+}
+
+static int torch_open(torch_file *f)
+{
+    int rc = ckpt_zip_open(&f->zip, f->map->arena, f->io, f->err);
+
+    return rc == CKPT_OK ? ckpt_zip_top(&f->zip, &f->n_top, f->err) : rc;
+}
+
+static void torch_close(torch_file *f)
+{
+    ckpt_zip_close(&f->zip);
+    ckpt_vec_free(&f->name);
+}
+
+static int torch_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
+{
+    torch_file f = {.map = map, .io = io, .file = file, .err = err};
+    const ckpt_zip_record *pickle = NULL;
+    int rc = torch_open(&f);
+
+    if (rc == CKPT_OK)
+        rc = torch_kind(&f, &pickle);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact(map, err, "container", "zip");
+    if (rc == CKPT_OK)
+        rc = torch_version(&f);
+    if (rc == CKPT_OK)
+        rc = torch_byteorder(&f);
+    if (rc == CKPT_OK)
+        rc = torch_pickle(&f, pickle);
+    torch_close(&f);
+    return rc;
+}
+
+/* Every record, whether a tensor uses it or not; those without a CRC are told apart by has_crc. */
+static int torch_records(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
+{
+    torch_file f = {.map = map, .io = io, .file = file, .err = err};
+    int rc = torch_open(&f);
+    uint32_t index;
+    size_t i;
+
+    for (i = 0; rc == CKPT_OK && i < f.zip.records.n; i++) {
+        ckpt_source source = torch_source(&f, &f.zip.records.at[i]);
+
+        if (!f.zip.records.at[i].is_folder)
+            rc = ckpt_map_add_source(map, &source, &index, err);
+    }
+    torch_close(&f);
+    return rc;
+}
+
+const ckpt_format ckpt_format_torch = {
+    .name = "torch",
+    .suffix = ".pt",
+    .note = "torch.save, zip container: read 1.4 to 2.15, written as 2.7 and later do",
+    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE,
+    .probe = torch_probe,
+    .read = torch_read,
+    .records = torch_records,
+    .place = ckpt_torch_place,
+    .seal = ckpt_torch_seal,
+};

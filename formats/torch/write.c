@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.c: owns the writing of torch files: one dict {name: tensor} as torch 2.7 and later
+ * save it, so that torch.load reads it with weights_only and with mmap.
+ *
+ * Records, in this order: data.pkl, .format_version, .storage_alignment, byteorder, data/0 ...,
+ * version, .data/serialization_id.  Everything up to byteorder is fixed by names, dtypes and
+ * shapes; the rest stands between and behind the data and waits for their checksums.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/torch/torch.h"
+#include "libckpt/base/digest.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/codec/zip/zip.h"
+#include "libckpt/format.h"
+
+/* Records before the storages and behind them; digits of the serialization id; files looked back
+ * for a like pickle. */
+enum { TW_FRONT = 4, TW_BACK = 2, TW_ID = 40, TW_ALIKE = 3 };
+
+typedef struct tw_text {
+    const char *name, *text; /* text NULL: not fixed */
+} tw_text;
+
+static const tw_text tw_front[TW_FRONT] = {
+    {"data.pkl", NULL},
+    {".format_version", "1"},
+    {".storage_alignment", "64"},
+    {"byteorder", "little"},
+};
+static const tw_text tw_back[TW_BACK] = {
+    {"version", "3\n"},
+    {".data/serialization_id", NULL},
+};
+
+/* Kept in the file's `state` between place and seal, in the map's arena. */
+typedef struct tw_plan {
+    ckpt_zip_item *item; /* n_items of them, in the order of the file */
+    uint32_t *source;    /* per storage: its index in the map's sources */
+    uint64_t n_items, n_storages;
+    uint64_t directory_at;
+} tw_plan;
+
+/* A storage to be written, and the tensor that it was made for (NULL: it came with a tree). */
+typedef struct tw_slot {
+    ckpt_storage *storage;
+    ckpt_tensor *owner;
+} tw_slot;
+
+CKPT_VEC(tw_slots, tw_slot);
+
+/* One file being laid out. */
+typedef struct tw_file {
+    ckpt_map *map;
+    uint32_t file;
+    ckpt_err *err;
+    ckpt_arena *scratch;    /* holds the tree that becomes the pickle */
+    ckpt_value **node;      /* per tensor of the map: what stands for an owner; NULL: nothing yet */
+    ckpt_storage **storage; /* per tensor of the map: the storage it owns; NULL: none so far */
+    tw_slots slots;         /* in the order of keys */
+    ckpt_bytes pickle;
+    tw_plan *plan;
+} tw_file;
+
+/* ---- the tree ---- */
+
+/* Row-major strides as torch computes them: an axis of no elements counts as one. */
+static bool tw_strides(const ckpt_tensor *t, uint64_t *stride)
+{
+    uint64_t by = 1;
+    uint32_t k;
+
+    for (k = t->ndim; k-- > 0;) {
+        stride[k] = by;
+        if (t->shape[k] > INT64_MAX || !ckpt_mul(by, t->shape[k] > 0 ? t->shape[k] : 1, &by))
+            return false;
+    }
+    return by <= INT64_MAX;
+}
+
+/* What torch can hold at all. */
+static int tw_check(const tw_file *f, const ckpt_tensor *t)
+{
+    const ckpt_dtype_info *d = ckpt_dtype_get(t->dtype);
+
+    if (d->torch == NULL)
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "tensor %.200s: torch has no dtype for %s",
+                         t->name, d->name);
+    // torch's float4 counts pairs along the last axis.
+    if (d->bits < 8 && (t->ndim == 0 || t->shape[t->ndim - 1] % 2 != 0))
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "tensor %.200s: torch holds %s only in pairs along the last axis", t->name,
+                         d->name);
+    return CKPT_OK;
+}
+
+/* The storage of an owner, made and numbered when it is met first, be it through an alias. */
+static int tw_storage(tw_file *f, ckpt_storage **out, const ckpt_tensor *like)
+{
+    size_t at = ckpt_map_index(f->map, like->name, strlen(like->name));
+    const ckpt_dtype_info *d = ckpt_dtype_get(like->dtype);
+    tw_slot *slot;
+    ckpt_storage *s;
+
+    if (at == SIZE_MAX || like->file != f->file)
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "tensor %.200s: another name of it lies in another file", like->name);
+    *out = f->storage[at];
+    if (*out != NULL)
+        return CKPT_OK;
+    s = ckpt_arena_alloc(f->scratch, sizeof *s);
+    slot = s != NULL ? ckpt_vec_push(&f->slots) : NULL;
+    if (slot == NULL)
+        return ckpt_fail_memory(f->err);
+    *slot = (tw_slot){s, f->map->tensors.at[at]};
+    if (!ckpt_dtype_bytes(like->dtype, like->n_elems, &s->n_bytes))
+        return ckpt_fail(f->err, CKPT_ELIMIT, "tensor %.200s: its size overflows", like->name);
+    s->key.at = ckpt_arena_printf(f->scratch, "%zu", f->slots.n - 1);
+    s->location = (ckpt_text){"cpu", 3};
+    if (s->key.at == NULL)
+        return ckpt_fail_memory(f->err);
+    s->key.n = strlen(s->key.at);
+    // Newer dtypes have no storage class of their own: their storages count bytes.
+    s->dtype = d->torch_storage != NULL ? like->dtype : CKPT_DTYPE_NONE;
+    s->n_elems = d->torch_storage != NULL ? like->n_elems : s->n_bytes;
+    s->source = UINT32_MAX;
+    *out = f->storage[at] = s;
+    return CKPT_OK;
+}
+
+/* A tensor's node, all but its storage. */
+static int tw_node(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
+{
+    ckpt_value *v = ckpt_value_new(f->scratch, CKPT_V_TENSOR);
+    uint64_t *stride = ckpt_arena_array(f->scratch, t->ndim, sizeof *stride);
+    ckpt_tensor_value *tensor = ckpt_arena_alloc(f->scratch, sizeof *tensor);
+
+    if (v == NULL || stride == NULL || tensor == NULL)
+        return ckpt_fail_memory(f->err);
+    if (!tw_strides(t, stride))
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "tensor %.200s: too large for torch", t->name);
+    *tensor = (ckpt_tensor_value){
+        .dtype = t->dtype,
+        .ndim = t->ndim,
+        .shape = t->shape,
+        .stride = stride,
+        // What the bytes mean goes along; whether it was a trained parameter does not.
+        .flags = t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG),
+    };
+    v->as.tensor = tensor;
+    *out = v;
+    return CKPT_OK;
+}
+
+/* True if one object can stand for both: tied names are the same tensor to whoever loads them. */
+static bool tw_same(const ckpt_tensor_value *v, const ckpt_tensor *t)
+{
+    return v->dtype == t->dtype && v->ndim == t->ndim &&
+           v->flags == (t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)) &&
+           (t->ndim == 0 || memcmp(v->shape, t->shape, t->ndim * sizeof *t->shape) == 0);
+}
+
+/* The node of a tensor: that of its owner, or of the first name met of it, where they are alike. */
+static int tw_value(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
+{
+    const ckpt_tensor *owner = t->owner != NULL ? t->owner : t;
+    size_t at = ckpt_map_index(f->map, owner->name, strlen(owner->name));
+    int rc;
+
+    if (at != SIZE_MAX && f->node[at] != NULL && tw_same(f->node[at]->as.tensor, t)) {
+        *out = f->node[at];
+        return CKPT_OK;
+    }
+    rc = tw_node(f, out, t);
+    if (rc == CKPT_OK)
+        rc = tw_storage(f, &(*out)->as.tensor->storage, owner);
+    if (rc == CKPT_OK && f->node[at] == NULL)
+        f->node[at] = *out;
+    return rc;
+}
+
+/* One entry of the dict. */
+static int tw_entry(tw_file *f, ckpt_value *root, const ckpt_tensor *t)
+{
+    ckpt_value *key, *v = NULL;
+    int rc = tw_check(f, t);
+
+    if (rc == CKPT_OK)
+        rc = tw_value(f, &v, t);
+    if (rc != CKPT_OK)
+        return rc;
+    key = ckpt_value_str(f->scratch, t->name, strlen(t->name));
+    if (key == NULL || !ckpt_dict_add(f->scratch, &root->as.map, key, v))
+        return ckpt_fail_memory(f->err);
+    return CKPT_OK;
+}
+
+/* A tree that was given: its storages get their keys, then it is pickled as it is. */
+static int tw_pickle_tree(tw_file *f)
+{
+    const ckpt_map_file *file = &f->map->files.at[f->file];
+    size_t i;
+
+    for (i = 0; i < file->storages.n; i++) {
+        tw_slot *slot = ckpt_vec_push(&f->slots);
+        ckpt_storage *s = file->storages.at[i];
+
+        s->key.at = ckpt_arena_printf(f->map->arena, "%zu", i);
+        if (slot == NULL || s->key.at == NULL)
+            return ckpt_fail_memory(f->err);
+        s->key.n = strlen(s->key.at);
+        slot->storage = s;
+    }
+    return ckpt_pickle_write(&f->pickle, file->tree, f->err);
+}
+
+/* All tensors of the file, as a pickle. */
+static int tw_pickle(tw_file *f)
+{
+    ckpt_value *root = ckpt_value_new(f->scratch, CKPT_V_DICT);
+    int rc = root != NULL ? CKPT_OK : ckpt_fail_memory(f->err);
+    size_t i;
+
+    for (i = 0; rc == CKPT_OK && i < f->map->tensors.n; i++) {
+        if (f->map->tensors.at[i]->file == f->file)
+            rc = tw_entry(f, root, f->map->tensors.at[i]);
+    }
+    return rc == CKPT_OK ? ckpt_pickle_write(&f->pickle, root, f->err) : rc;
+}
+
+/* ---- records ---- */
+
+/*
+ * The archive's top folder: torch takes the base name of the path without its last extension, and
+ * "archive" where it must open the path as a stream (names that are not ASCII).
+ */
+static const char *tw_prefix(tw_file *f)
+{
+    const ckpt_map_file *file = &f->map->files.at[f->file];
+    const char *base = file->path, *p, *dot = NULL;
+    size_t n, i;
+
+    if (file->prefix != NULL)
+        return file->prefix;
+    for (p = base; *p != '\0'; p++) {
+        if (*p == '/' || *p == '\\')
+            base = p + 1;
+    }
+    dot = strrchr(base, '.');
+    n = dot != NULL ? (size_t)(dot - base) : strlen(base);
+    for (i = 0; i < n; i++) {
+        if ((unsigned char)base[i] < ' ' || (unsigned char)base[i] > '~')
+            return "archive";
+    }
+    return ckpt_path_part_ok(base, n) ? ckpt_arena_string(f->map->arena, base, n) : "archive";
+}
+
+static int tw_item(tw_file *f, ckpt_zip_item *item, const char *name, uint64_t n_bytes)
+{
+    if (name == NULL)
+        return ckpt_fail_memory(f->err);
+    *item = (ckpt_zip_item){.name = name, .n_name = strlen(name), .n_bytes = n_bytes};
+    return CKPT_OK;
+}
+
+/* Name and size of every record. */
+static int tw_items(tw_file *f)
+{
+    ckpt_arena *a = f->map->arena;
+    const char *prefix = tw_prefix(f);
+    ckpt_zip_item *item = f->plan->item;
+    int rc = prefix != NULL ? CKPT_OK : ckpt_fail_memory(f->err);
+    size_t i;
+
+    for (i = 0; rc == CKPT_OK && i < TW_FRONT; i++) {
+        const char *text = tw_front[i].text;
+
+        rc = tw_item(f, item++, ckpt_arena_printf(a, "%s/%s", prefix, tw_front[i].name),
+                     text != NULL ? strlen(text) : f->pickle.n);
+    }
+    for (i = 0; rc == CKPT_OK && i < f->slots.n; i++)
+        rc = tw_item(f, item++, ckpt_arena_printf(a, "%s/data/%zu", prefix, i),
+                     f->slots.at[i].storage->n_bytes);
+    for (i = 0; rc == CKPT_OK && i < TW_BACK; i++) {
+        const char *text = tw_back[i].text;
+
+        rc = tw_item(f, item++, ckpt_arena_printf(a, "%s/%s", prefix, tw_back[i].name),
+                     text != NULL ? strlen(text) : TW_ID);
+    }
+    return rc;
+}
+
+/* Append a whole small record: header, payload, descriptor. */
+static bool tw_put_small(ckpt_bytes *out, ckpt_zip_item *item, const void *bytes)
+{
+    item->crc = ckpt_crc32(0, bytes, (size_t)item->n_bytes);
+    return ckpt_zip_put_header(out, item) && ckpt_bytes_add(out, bytes, (size_t)item->n_bytes) &&
+           ckpt_zip_put_descriptor(out, item);
+}
+
+/*
+ * The pickle as a literal.  Ranks of a run have the same one, file after file: what the map holds
+ * already is pointed to, so that thousands of ranks cost one copy.
+ */
+static int tw_put_pickle(tw_file *f, uint64_t at)
+{
+    ckpt_map *map = f->map;
+    uint32_t oldest = f->file > TW_ALIKE ? f->file - TW_ALIKE : 0;
+
+    for (uint32_t i = f->file; i-- > oldest;) {
+        const ckpt_literals *had = &map->files.at[i].literals;
+        for (size_t k = 0; k < had->n; k++) {
+            const ckpt_literal same = had->at[k];
+            if (same.n != f->pickle.n || memcmp(same.bytes, f->pickle.at, f->pickle.n) != 0)
+                continue;
+            ckpt_literal *l = ckpt_vec_push(&map->files.at[f->file].literals);
+            if (l == NULL)
+                return ckpt_fail_memory(f->err);
+            *l = (ckpt_literal){at, same.n, same.bytes};
+            return CKPT_OK;
+        }
+    }
+    return ckpt_map_add_literal(map, f->file, at, f->pickle.at, f->pickle.n, f->err);
+}
+
+/* The bytes in front of the first storage's header: they depend on no data. */
+static int tw_put_front(tw_file *f)
+{
+    ckpt_zip_item *pickle = &f->plan->item[0];
+    ckpt_bytes out = {0};
+    bool ok;
+
+    pickle->crc = ckpt_crc32(0, f->pickle.at, f->pickle.n);
+    ok = ckpt_zip_put_header(&out, pickle);
+    int rc = ok ? ckpt_map_add_literal(f->map, f->file, 0, out.at, out.n, f->err)
+                : ckpt_fail_memory(f->err);
+    size_t i;
+
+    if (rc == CKPT_OK)
+        rc = tw_put_pickle(f, pickle->at);
+    out.n = 0;
+    ok = ckpt_zip_put_descriptor(&out, pickle);
+    for (i = 1; ok && i < TW_FRONT; i++)
+        ok = tw_put_small(&out, &f->plan->item[i], tw_front[i].text);
+    if (rc == CKPT_OK)
+        rc = ok ? ckpt_map_add_literal(f->map, f->file, pickle->at + pickle->n_bytes, out.at, out.n,
+                                       f->err)
+                : ckpt_fail_memory(f->err);
+    ckpt_vec_free(&out);
+    return rc;
+}
+
+/* A storage as a source: a new one, which backs its tensor, or the one that a tree's is bound to.
+ */
+static int tw_back_slot(tw_file *f, const tw_slot *slot, const ckpt_zip_item *item, uint32_t *index)
+{
+    ckpt_source source = {
+        .kind = CKPT_SOURCE_FILE,
+        .coding = CKPT_RAW,
+        .file = f->file,
+        .at = item->at,
+        .n_stored = item->n_bytes,
+        .n_bytes = item->n_bytes,
+        .name = item->name,
+    };
+    int rc;
+
+    if (slot->owner == NULL) {
+        *index = slot->storage->source;
+        f->map->sources.at[*index] = source;
+        return CKPT_OK;
+    }
+    rc = ckpt_map_add_source(f->map, &source, index, f->err);
+    if (rc == CKPT_OK && item->n_bytes > 0)
+        rc = ckpt_map_back_whole(f->map, slot->owner, *index, 0, f->err);
+    return rc;
+}
+
+/* Storages as sources, and their tensors' extents. */
+static int tw_back_tensors(tw_file *f)
+{
+    int rc = CKPT_OK;
+    size_t i;
+
+    for (i = 0; rc == CKPT_OK && i < f->slots.n; i++)
+        rc = tw_back_slot(f, &f->slots.at[i], &f->plan->item[TW_FRONT + i], &f->plan->source[i]);
+    return rc;
+}
+
+/* Give every record its place; the file's size follows. */
+static int tw_offsets(tw_file *f)
+{
+    tw_plan *plan = f->plan;
+    uint64_t at = 0, size, i;
+    int rc = CKPT_OK;
+
+    for (i = 0; rc == CKPT_OK && i < plan->n_items; i++)
+        rc = ckpt_zip_place(&plan->item[i], &at, f->err);
+    if (rc != CKPT_OK)
+        return rc;
+    plan->directory_at = at;
+    size = at + CKPT_ZIP_END_SIZE;
+    for (i = 0; i < plan->n_items; i++)
+        size += ckpt_zip_entry_size(&plan->item[i]);
+    if (size < at || size > INT64_MAX)
+        return ckpt_fail(f->err, CKPT_ELIMIT, "%s: a file of more than 2^63 bytes",
+                         f->map->files.at[f->file].path);
+    f->map->files.at[f->file].size = size;
+    f->map->files.at[f->file].state = plan;
+    return CKPT_OK;
+}
+
+static int tw_plan_new(tw_file *f)
+{
+    ckpt_arena *a = f->map->arena;
+    tw_plan *plan = ckpt_arena_alloc(a, sizeof *plan);
+
+    if (plan == NULL)
+        return ckpt_fail_memory(f->err);
+    plan->n_storages = f->slots.n;
+    plan->n_items = TW_FRONT + f->slots.n + TW_BACK;
+    plan->item = ckpt_arena_array(a, plan->n_items, sizeof *plan->item);
+    plan->source = ckpt_arena_array(a, plan->n_storages, sizeof *plan->source);
+    f->plan = plan;
+    return plan->item != NULL && plan->source != NULL ? CKPT_OK : ckpt_fail_memory(f->err);
+}
+
+int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
+{
+    tw_file f = {.map = to, .file = file, .err = err};
+    int rc = CKPT_OK;
+
+    f.scratch = ckpt_arena_new(0);
+    f.storage = ckpt_alloc((to->tensors.n + 1) * sizeof(ckpt_storage *));
+    f.node = ckpt_alloc((to->tensors.n + 1) * sizeof(ckpt_value *));
+    if (f.scratch == NULL || f.storage == NULL || f.node == NULL)
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = to->files.at[file].tree != NULL ? tw_pickle_tree(&f) : tw_pickle(&f);
+    if (rc == CKPT_OK)
+        rc = tw_plan_new(&f);
+    if (rc == CKPT_OK)
+        rc = tw_items(&f);
+    if (rc == CKPT_OK)
+        rc = tw_offsets(&f);
+    if (rc == CKPT_OK)
+        rc = tw_put_front(&f);
+    if (rc == CKPT_OK)
+        rc = tw_back_tensors(&f);
+    ckpt_vec_free(&f.pickle);
+    ckpt_vec_free(&f.slots);
+    ckpt_free(f.storage);
+    ckpt_free(f.node);
+    ckpt_arena_free(f.scratch);
+    return rc;
+}
+
+/* ---- what waits for the data ---- */
+
+/*
+ * The serialization id: two numbers of 20 digits.  torch makes the first from the records' names
+ * with its library's string hash (here: FNV-1a), the second from all checksums; no reader checks
+ * them.
+ */
+static void tw_id(const tw_plan *plan, char out[TW_ID + 1])
+{
+    uint64_t names = UINT64_C(0xCBF29CE484222325), sums = 0, i, k;
+
+    for (i = 0; i + 1 < plan->n_items; i++) {
+        const ckpt_zip_item *item = &plan->item[i];
+
+        for (k = 0; k < item->n_name; k++)
+            names = (names ^ (unsigned char)item->name[k]) * UINT64_C(0x100000001B3);
+        if (item->n_bytes > 0) // records without bytes have no descriptor and do not count
+            sums ^= item->crc + UINT64_C(0x9E3779B9) + (sums << 6) + (sums >> 2);
+    }
+    snprintf(out, TW_ID + 1, "%020" PRIu64 "%020" PRIu64, names, sums);
+}
+
+/* Hand over what has gathered up to a storage's payload (or to the end), and begin anew behind it.
+ */
+static int tw_flush(ckpt_map *to, uint32_t file, ckpt_bytes *out, uint64_t *at, uint64_t next,
+                    ckpt_err *err)
+{
+    int rc = ckpt_map_add_literal(to, file, *at, out->at, out->n, err);
+
+    out->n = 0;
+    *at = next;
+    return rc;
+}
+
+/* Descriptor of each storage with the header of the next: one literal for each gap between data. */
+static int tw_put_gaps(ckpt_map *to, uint32_t file, ckpt_bytes *out, uint64_t *at, ckpt_err *err)
+{
+    tw_plan *plan = to->files.at[file].state;
+    uint64_t i;
+
+    for (i = 0; i < plan->n_storages; i++) {
+        ckpt_zip_item *item = &plan->item[TW_FRONT + i];
+        int rc;
+
+        item->crc = item->n_bytes > 0 ? to->sources.at[plan->source[i]].crc : 0;
+        if (!ckpt_zip_put_header(out, item))
+            return ckpt_fail_memory(err);
+        if (item->n_bytes == 0)
+            continue;
+        rc = tw_flush(to, file, out, at, item->at + item->n_bytes, err);
+        if (rc != CKPT_OK)
+            return rc;
+        if (!ckpt_zip_put_descriptor(out, item))
+            return ckpt_fail_memory(err);
+    }
+    return CKPT_OK;
+}
+
+int ckpt_torch_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
+{
+    tw_plan *plan = to->files.at[file].state;
+    ckpt_zip_item *back = &plan->item[plan->n_items - TW_BACK];
+    uint64_t at = plan->item[TW_FRONT].header_at;
+    ckpt_bytes out = {0};
+    char id[TW_ID + 1];
+    int rc = tw_put_gaps(to, file, &out, &at, err);
+
+    if (rc == CKPT_OK && !tw_put_small(&out, &back[0], tw_back[0].text))
+        rc = ckpt_fail_memory(err);
+    tw_id(plan, id); // covers the version record, whose checksum is known by now
+    if (rc == CKPT_OK &&
+        (!tw_put_small(&out, &back[1], id) ||
+         !ckpt_zip_put_directory(&out, plan->item, plan->n_items, plan->directory_at)))
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = tw_flush(to, file, &out, &at, 0, err);
+    ckpt_vec_free(&out);
+    return rc;
+}

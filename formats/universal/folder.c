@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * folder.c: from what the user named to the folder that the converter wrote, and what lies in
+ * it.
+ *
+ * Taken as input: a run folder with `latest_universal` (or a tag), or the output folder itself. The
+ * folders below zero/ carry the parameters' names; a name with slashes is as many folders deep.
+ * Paths are made from what was listed only, never from names inside files.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/universal/universal.h"
+
+enum {
+    UF_SURE = 98,         /* above the deepspeed driver, which knows the model files' names too */
+    UF_MAX_LATEST = 4096, /* bytes of the file `latest_universal` */
+    UF_MAX_DEPTH = 16,    /* folders below zero/ */
+    UF_MAX_LISTED = 12    /* names in a message */
+};
+
+/* A path below a folder, in the arena; NULL when memory is exhausted. */
+static const char *uf_join(ckpt_map *map, const char *folder, const char *name)
+{
+    size_t n = strlen(folder);
+
+    return ckpt_arena_printf(map->arena, n && folder[n - 1] == '/' ? "%s%s" : "%s/%s", folder,
+                             name);
+}
+
+/* An entry of this name and kind. */
+static bool uf_has(const ckpt_listing *list, const char *name, bool is_dir)
+{
+    const ckpt_entry *e = ckpt_listing_find(list, name);
+
+    return e && e->is_dir == is_dir;
+}
+
+/* Length of a file's name without ".pt"; 0 for other files. */
+static size_t uf_stem(const ckpt_entry *e)
+{
+    size_t n = strlen(e->name);
+
+    return !e->is_dir && n > 3 && strcmp(e->name + n - 3, ".pt") == 0 ? n - 3 : 0;
+}
+
+/* ---- probing ---- */
+
+/* List a folder below another.  *there is false where there is none that can be listed. */
+static int uf_list(ckpt_map *map, ckpt_listing *out, const char *folder, const char *name,
+                   bool *there, ckpt_err *err)
+{
+    const char *path = uf_join(map, folder, name);
+    ckpt_err own = {0};
+    int rc = path ? ckpt_listing_read(out, map, path, &own) : ckpt_fail_memory(&own);
+
+    *there = rc == CKPT_OK;
+    return rc == CKPT_ELIMIT ? ckpt_fail(err, rc, "%s", own.text) : CKPT_OK;
+}
+
+/* Does a folder's zero/ hold optimizer_state.pt, or a folder with fp32.pt? */
+static int uf_is_zero(ckpt_map *map, const char *folder, bool *is, ckpt_err *err)
+{
+    ckpt_listing list, sub;
+    bool there = false;
+    int rc = uf_list(map, &list, folder, "zero", &there, err);
+
+    *is = rc == CKPT_OK && there && uf_has(&list, "optimizer_state.pt", false);
+    for (size_t i = 0; rc == CKPT_OK && there && !*is && i < list.n && i < UF_MAX_LISTED; i++) {
+        bool below = false;
+        if (list.entry[i].is_dir)
+            rc = uf_list(map, &sub, list.folder, list.entry[i].name, &below, err);
+        *is = below && uf_has(&sub, "fp32.pt", false);
+    }
+    return rc;
+}
+
+int ckpt_uni_probe(const ckpt_listing *list)
+{
+    ckpt_map *map = NULL;
+    bool found = false;
+
+    // Where both kinds of checkpoint stand in a run, the one that training resumes from is meant.
+    if (uf_has(list, "latest_universal", false) && !uf_has(list, "latest", false))
+        return UF_SURE;
+    if (!uf_has(list, "zero", true) || ckpt_map_new(&map, 0, NULL) != CKPT_OK)
+        return 0;
+    (void)uf_is_zero(map, list->folder, &found, NULL);
+    ckpt_map_free(map);
+    return found ? UF_SURE : 0;
+}
+
+/* ---- the folder ---- */
+
+/* The universal checkpoints of a run folder, for a message. */
+static int uf_tags(ckpt_uni *u, const ckpt_listing *list, const char **out)
+{
+    ckpt_map *map = u->ds.map;
+    const char *text = NULL;
+    unsigned n = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < list->n && n <= UF_MAX_LISTED; i++) {
+        bool is = false;
+        const char *path =
+            list->entry[i].is_dir ? uf_join(map, list->folder, list->entry[i].name) : NULL;
+        if (path)
+            rc = uf_is_zero(map, path, &is, u->ds.err);
+        if (!is)
+            continue;
+        const char *name = n++ == UF_MAX_LISTED ? "..." : list->entry[i].name;
+        text = text ? ckpt_arena_printf(map->arena, "%s, %s", text, name) : name;
+        rc = text ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+    }
+    *out = text ? text : "none";
+    return rc;
+}
+
+/* CKPT_EMISSING, with the folders that could have been meant. */
+static int uf_no_tag(ckpt_uni *u, const ckpt_listing *list, const char *tag)
+{
+    const char *tags = "none";
+    int rc = uf_tags(u, list, &tags);
+
+    if (rc != CKPT_OK)
+        return rc;
+    return ckpt_fail(u->ds.err, CKPT_EMISSING,
+                     "%s: no folder %s with a universal checkpoint; there are here: %s; choose one "
+                     "with -t/--tag",
+                     list->folder, tag, tags);
+}
+
+/* Read `latest_universal`: one safe path part, white space at its end cut. */
+static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
+{
+    const ckpt_entry *e = ckpt_listing_find(list, "latest_universal");
+    const char *path = uf_join(u->ds.map, list->folder, "latest_universal");
+    char *text = NULL;
+    uint64_t n = 0;
+
+    if (!path)
+        return ckpt_fail_memory(u->ds.err);
+    if (!e) // it was there a moment ago
+        return ckpt_fail(u->ds.err, CKPT_EMISSING, "%s: does not exist", path);
+    if (e->size > UF_MAX_LATEST)
+        return ckpt_fail(u->ds.err, CKPT_EFORMAT,
+                         "%s: %" PRIu64 " bytes, expected the name of a folder (1 to %d bytes)",
+                         path, e->size, UF_MAX_LATEST);
+    int rc = ckpt_io_slurp(&text, &n, path, UF_MAX_LATEST, u->ds.err);
+    if (rc != CKPT_OK)
+        return rc;
+    while (n > 0 && memchr(" \t\r\n\v\f", text[n - 1], 6))
+        n--;
+    // DeepSpeed's converter leaves it empty when its output folder was given with a slash at the
+    // end.
+    if (n == 0)
+        rc = ckpt_fail(u->ds.err, CKPT_EFORMAT,
+                       "%s: empty, expected the name of a folder beside it; choose one with "
+                       "-t/--tag, or give the folder itself",
+                       path);
+    else if (!ckpt_path_part_ok(text, n))
+        rc = ckpt_fail(u->ds.err, CKPT_EUNSAFE,
+                       "%s: '%.*s' is not the plain name of a folder beside it", path,
+                       n < 200 ? (int)n : 200, text);
+    else if (!(*tag = ckpt_arena_string(u->ds.map->arena, text, n)))
+        rc = ckpt_fail_memory(u->ds.err);
+    ckpt_free(text);
+    return rc;
+}
+
+/* Go from the run folder to the checkpoint's own, unless that was given. */
+static int uf_resolve(ckpt_uni *u, ckpt_listing *list)
+{
+    const char *tag = u->ds.opts->tag;
+    int rc = CKPT_OK;
+    bool is = false;
+
+    if (!tag && uf_has(list, "zero", true) && !uf_has(list, "latest_universal", false))
+        return CKPT_OK;
+    if (!tag)
+        rc = uf_latest(u, list, &tag);
+    else if (!ckpt_path_part_ok(tag, strlen(tag)))
+        rc = ckpt_fail(u->ds.err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", tag);
+    if (rc != CKPT_OK)
+        return rc;
+    const char *path = uf_join(u->ds.map, list->folder, tag);
+    if (!path)
+        return ckpt_fail_memory(u->ds.err);
+    if (uf_has(list, tag, true))
+        rc = uf_is_zero(u->ds.map, path, &is, u->ds.err);
+    if (rc == CKPT_OK && !is)
+        rc = uf_no_tag(u, list, tag);
+    if (rc != CKPT_OK)
+        return rc;
+    return ckpt_listing_read(list, u->ds.map, path, u->ds.err);
+}
+
+/* The last part of a path. */
+static const char *uf_base(ckpt_map *map, const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    size_t from = n;
+    while (from > 0 && path[from - 1] != '/')
+        from--;
+    return ckpt_arena_string(map->arena, path + from, n - from);
+}
+
+/* By number, not by text. */
+static int uf_by_rank(const void *a, const void *b)
+{
+    const ckpt_ds_part *x = a, *y = b;
+
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* The model files. */
+static int uf_models(ckpt_uni *u, const ckpt_listing *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        ckpt_ds_name name = ckpt_ds_name_parse(list->entry[i].name);
+        bool whole = name.kind == CKPT_DS_MODEL;
+        if (list->entry[i].is_dir || (!whole && name.kind != CKPT_DS_MODEL_RANK))
+            continue;
+        if (name.mp >= u->dir.n_mp)
+            u->dir.n_mp = name.mp + 1;
+        if (!whole && name.mp > 0)
+            continue;
+        ckpt_ds_part *p = ckpt_vec_push(whole ? &u->dir.whole : &u->dir.parts);
+        if (!p)
+            return ckpt_fail_memory(u->ds.err);
+        p->path = uf_join(u->ds.map, list->folder, list->entry[i].name);
+        p->rank = whole ? name.mp : name.dp;
+        if (!p->path)
+            return ckpt_fail_memory(u->ds.err);
+    }
+    if (u->dir.whole.n)
+        qsort(u->dir.whole.at, u->dir.whole.n, sizeof *u->dir.whole.at, uf_by_rank);
+    if (u->dir.parts.n)
+        qsort(u->dir.parts.at, u->dir.parts.n, sizeof *u->dir.parts.at, uf_by_rank);
+    return CKPT_OK;
+}
+
+/* ---- zero/ ---- */
+
+/* A folder still to be looked at. */
+typedef struct uf_todo {
+    const char *path;
+    const char *name; /* below zero/ */
+    unsigned depth;
+} uf_todo;
+
+CKPT_VEC(uf_todos, uf_todo);
+
+static int uf_later(ckpt_uni *u, uf_todos *todo, const uf_todo *in, const char *name)
+{
+    ckpt_map *map = u->ds.map;
+    uf_todo *t;
+
+    if (in->depth >= UF_MAX_DEPTH)
+        return ckpt_fail(u->ds.err, CKPT_ELIMIT, "%s: more than %d folders deep", in->path,
+                         UF_MAX_DEPTH);
+    t = ckpt_vec_push(todo);
+    if (!t)
+        return ckpt_fail_memory(u->ds.err);
+    t->path = uf_join(map, in->path, name);
+    t->name = *in->name ? uf_join(map, in->name, name) : name;
+    t->depth = in->depth + 1;
+    return t->path && t->name ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+}
+
+/* Its .pt files make a folder an entry; its folders are for later. */
+static int uf_look(ckpt_uni *u, uf_todos *todo, const uf_todo *at)
+{
+    ckpt_uni_entry *entry = NULL;
+    ckpt_listing list;
+    int rc = ckpt_listing_read(&list, u->ds.map, at->path, u->ds.err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < list.n; i++) {
+        size_t n = uf_stem(&list.entry[i]);
+        const char **file;
+        if (list.entry[i].is_dir)
+            rc = uf_later(u, todo, at, list.entry[i].name);
+        if (n == 0 || !*at->name)
+            continue;
+        if (!entry) {
+            entry = ckpt_vec_push(&u->dir.entry);
+            if (!entry)
+                return ckpt_fail_memory(u->ds.err);
+            *entry = (ckpt_uni_entry){at->name, at->path, u->dir.file.n, 0};
+        }
+        file = ckpt_vec_push(&u->dir.file);
+        if (!file || !(*file = ckpt_arena_string(u->ds.map->arena, list.entry[i].name, n)))
+            return ckpt_fail_memory(u->ds.err);
+        entry->n++;
+    }
+    return rc;
+}
+
+static int uf_by_name(const void *a, const void *b)
+{
+    const ckpt_uni_entry *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+/* All folders below zero/, without recursion. */
+static int uf_walk(ckpt_uni *u, const char *zero)
+{
+    uf_todos todo = {0};
+    uf_todo *first = ckpt_vec_push(&todo);
+    int rc = first ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+
+    if (first)
+        *first = (uf_todo){zero, "", 0};
+    while (rc == CKPT_OK && todo.n > 0) {
+        uf_todo at = todo.at[--todo.n];
+        rc = uf_look(u, &todo, &at);
+    }
+    ckpt_vec_free(&todo);
+    if (rc == CKPT_OK && u->dir.entry.n == 0)
+        rc = ckpt_fail(
+            u->ds.err, CKPT_EMISSING,
+            "%s: no parameter here (folders with fp32.pt, exp_avg.pt ...): the conversion "
+            "did not finish, or they were not copied",
+            zero);
+    if (rc == CKPT_OK)
+        qsort(u->dir.entry.at, u->dir.entry.n, sizeof *u->dir.entry.at, uf_by_name);
+    return rc;
+}
+
+int ckpt_uni_folder_find(ckpt_uni *u, const ckpt_listing *list)
+{
+    ckpt_map *map = u->ds.map;
+    ckpt_listing at = *list, zero;
+    int rc = uf_resolve(u, &at);
+
+    if (rc != CKPT_OK)
+        return rc;
+    u->ds.dir.path = at.folder;
+    u->ds.dir.tag = uf_base(map, at.folder);
+    const char *path = uf_join(map, at.folder, "zero");
+    if (!u->ds.dir.tag || !path)
+        return ckpt_fail_memory(u->ds.err);
+    rc = uf_models(u, &at);
+    if (rc == CKPT_OK)
+        rc = ckpt_listing_read(&zero, map, path, u->ds.err);
+    if (rc == CKPT_OK && uf_has(&zero, "optimizer_state.pt", false) &&
+        !(u->dir.optim = uf_join(map, path, "optimizer_state.pt")))
+        rc = ckpt_fail_memory(u->ds.err);
+    return rc == CKPT_OK ? uf_walk(u, path) : rc;
+}
+
+void ckpt_uni_folder_free(ckpt_uni_folder *dir)
+{
+    ckpt_vec_free(&dir->whole);
+    ckpt_vec_free(&dir->parts);
+    ckpt_vec_free(&dir->entry);
+    ckpt_vec_free(&dir->file);
+}
+
+size_t ckpt_uni_entry_find(const ckpt_uni_folder *dir, const char *name)
+{
+    const ckpt_uni_entry key = {.name = name};
+    const ckpt_uni_entry *e =
+        dir->entry.n ? bsearch(&key, dir->entry.at, dir->entry.n, sizeof key, uf_by_name) : NULL;
+
+    return e ? (size_t)(e - dir->entry.at) : SIZE_MAX;
+}

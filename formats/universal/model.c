@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.c: the model files of a universal checkpoint, written: the source's own tree with the
+ * parts made anew that speak of tensors.
+ *
+ * DeepSpeed takes counters, schedules and client state from it, and the weights from zero/;
+ * `module` is there for its other readers and for ours.  The file of stage 3 holds placeholders, as
+ * a rank's own does.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/universal/universal.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/base/index.h"
+
+/* One model file. */
+typedef struct um_file {
+    ckpt_uni_write *w;
+    ckpt_dsw_file f; /* f.t is the tree; f.w is w->ds */
+    bool parts;
+    ckpt_storage *empty; /* of all placeholders */
+    ckpt_value **made;   /* per tensor of the source's map: its value in the module, or NULL */
+} um_file;
+
+/* ---- module ---- */
+
+/* Where the values of a tensor in the dtype of the module are: a copy that the source has, or the
+ * masters. */
+static const ckpt_tensor *um_donor(const ckpt_tensor *t, ckpt_dtype d)
+{
+    // The mean of slices has no copy.
+    for (const ckpt_tensor *c = t; c && !t->addend; c = c->twin) {
+        if (c->dtype == d)
+            return c;
+    }
+    return t;
+}
+
+/* The value of a tensor of the map under one of its names; what is tied is one value. */
+static ckpt_value *um_tensor(um_file *m, size_t at)
+{
+    static const uint64_t none = 0;
+    const ckpt_tensor *t = m->w->ds.from->tensors.at[at];
+    ckpt_torch_tree *tree = &m->f.t;
+    ckpt_dtype d = t->dtype;
+
+    if (t->owner) {
+        size_t owner = ckpt_map_index(m->w->ds.from, t->owner->name, strlen(t->owner->name));
+        if (owner != SIZE_MAX && owner != at && !m->w->ds.from->tensors.at[owner]->owner)
+            return um_tensor(m, owner);
+    }
+    if (m->made[at])
+        return m->made[at];
+    if (t->role == CKPT_ROLE_WEIGHT || (t->role == CKPT_ROLE_FROZEN && m->w->ds.new_dtype &&
+                                        ckpt_dtype_get(d)->kind == CKPT_IS_FLOAT))
+        d = m->w->ds.dtype;
+    if (m->parts && t->role != CKPT_ROLE_BUFFER) {
+        if (!m->empty)
+            m->empty = ckpt_tt_storage(tree, m->w->ds.dtype, 0);
+        m->made[at] = ckpt_tt_view(tree, m->empty, 0, &none, 1);
+    } else {
+        m->made[at] = ckpt_tt_whole(tree, um_donor(t, d), d);
+    }
+    return m->made[at];
+}
+
+/* The value of entry i of the source's module; NULL: a tensor of which nothing is known, that a
+ * reader could take for anything: it stays out, and that is said. */
+static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at)
+{
+    const ckpt_dsw *w = &m->w->ds;
+    const ckpt_value *key = module.at[i].key, *v = module.at[i].value;
+
+    *at = ckpt_state_index(w->from, w->state, key);
+    if (*at == SIZE_MAX && v->kind == CKPT_V_TENSOR)
+        *at = ckpt_dsw_second(w, module, i);
+    if (*at != SIZE_MAX)
+        return um_tensor(m, *at);
+    if (v->kind != CKPT_V_TENSOR)
+        return ckpt_tt_copy(&m->f.t, v);
+    m->f.t.rc = ckpt_dsw_left_out(w, CKPT_WARNING,
+                                  "module.%.300s: it is neither listed, as a parameter or buffer, "
+                                  "nor another name of one that is",
+                                  key->kind == CKPT_V_STR ? key->as.text.at : "?");
+    return NULL;
+}
+
+/* `module`: the names of the source's in its order, then what else the map has (joined pipeline
+ * stages, renamed ones). */
+static ckpt_value *um_module(um_file *m)
+{
+    const ckpt_value *old = ckpt_value_get(m->w->ds.state->model, "module");
+    const ckpt_tensors *all = &m->w->ds.from->tensors;
+    ckpt_torch_tree *t = &m->f.t;
+    ckpt_value *module = ckpt_tt_new(t, CKPT_V_ODICT);
+    ckpt_dict from = ckpt_value_map(old);
+    uint8_t *named = ckpt_alloc(all->n + 1);
+
+    if (!named)
+        return NULL;
+    for (uint64_t i = 0; i < from.n && t->rc == CKPT_OK; i++) {
+        size_t at;
+        ckpt_value *v = um_entry(m, from, i, &at);
+        if (at != SIZE_MAX)
+            named[at] = 1;
+        if (v)
+            ckpt_tt_put_at(t, module, ckpt_tt_copy(t, from.at[i].key), v);
+    }
+    for (size_t i = 0; i < all->n && t->rc == CKPT_OK; i++) {
+        const ckpt_tensor *one = all->at[i];
+        if (named[i] || one->role == CKPT_ROLE_STATE)
+            continue;
+        ckpt_tt_put_at(t, module, ckpt_tt_str(t, ckpt_state_name(m->w->ds.state, one)),
+                       um_tensor(m, i));
+    }
+    ckpt_free(named);
+    if (module && old && old->state && old->kind == CKPT_V_ODICT)
+        module->state = ckpt_tt_copy(t, old->state);
+    return module;
+}
+
+/* ---- what speaks of it ---- */
+
+static ckpt_value *um_size(ckpt_torch_tree *t, const ckpt_tensor *of)
+{
+    ckpt_value *v = ckpt_tt_new(t, CKPT_V_SIZE);
+
+    for (uint32_t i = 0; i < of->ndim; i++)
+        ckpt_tt_add(t, v, ckpt_tt_int(t, (int64_t)of->shape[i]));
+    return v;
+}
+
+/* A name of the map without the state's prefix, as a value. */
+static ckpt_value *um_name(um_file *m, const ckpt_tensor *t)
+{
+    return ckpt_tt_str(&m->f.t, ckpt_state_name(m->w->ds.state, t));
+}
+
+/*
+ * param_shapes: one dict per group.  Runs with round_robin_gradients list their parameters in that
+ * order, which whoever reads the file by its ds_config undoes.
+ */
+static ckpt_value *um_shapes(um_file *m)
+{
+    const ckpt_state *s = m->w->ds.state;
+    ckpt_value *list = ckpt_tt_new(&m->f.t, CKPT_V_LIST);
+    size_t by = !m->parts && s->round_robin && s->world ? s->world : 1;
+
+    for (size_t g = 0; g < s->group.n && m->f.t.rc == CKPT_OK; g++) {
+        ckpt_value *dict = ckpt_tt_new(&m->f.t, CKPT_V_ODICT);
+        for (size_t j = 0; j < by && j < s->group.at[g].n; j++) {
+            for (size_t i = j; i < s->group.at[g].n; i += by) {
+                const ckpt_tensor *p = s->param.at[s->group.at[g].first + i];
+                ckpt_tt_put_at(&m->f.t, dict, um_name(m, p), um_size(&m->f.t, p));
+            }
+        }
+        ckpt_tt_add(&m->f.t, list, dict);
+    }
+    return list;
+}
+
+/* Names of all tensors of a role. */
+static ckpt_value *um_buffers(um_file *m)
+{
+    const ckpt_tensors *all = &m->w->ds.from->tensors;
+    ckpt_value *list = ckpt_tt_new(&m->f.t, CKPT_V_LIST);
+
+    for (size_t i = 0; i < all->n; i++) {
+        if (all->at[i]->role == CKPT_ROLE_BUFFER)
+            ckpt_tt_add(&m->f.t, list, um_name(m, all->at[i]));
+    }
+    return list;
+}
+
+static ckpt_value *um_shared(um_file *m)
+{
+    const ckpt_tensors *all = &m->w->ds.from->tensors;
+    ckpt_value *dict = ckpt_tt_new(&m->f.t, CKPT_V_DICT);
+
+    for (size_t i = 0; i < all->n; i++) {
+        if (all->at[i]->owner && all->at[i]->role != CKPT_ROLE_STATE)
+            ckpt_tt_put_at(&m->f.t, dict, um_name(m, all->at[i]), um_name(m, all->at[i]->owner));
+    }
+    return dict;
+}
+
+/* A frozen parameter whole, which for stage 3 is the fragment of a run of one rank: flat. */
+static ckpt_value *um_fragment(um_file *m, size_t at)
+{
+    const ckpt_tensor *t = m->w->ds.from->tensors.at[at];
+    ckpt_value *v;
+
+    if (!m->parts)
+        return um_tensor(m, at);
+    v = ckpt_tt_whole(&m->f.t, t, t->dtype);
+    return v && t->n_elems ? ckpt_tt_flat(&m->f.t, v->as.tensor->storage, 0, t->n_elems) : v;
+}
+
+/* frozen_param_shapes and frozen_param_fragments. */
+static void um_frozen(um_file *m, ckpt_value *root)
+{
+    const ckpt_tensors *all = &m->w->ds.from->tensors;
+    ckpt_torch_tree *t = &m->f.t;
+    ckpt_value *shapes = ckpt_tt_new(t, CKPT_V_ODICT), *values = ckpt_tt_new(t, CKPT_V_ODICT);
+
+    for (size_t i = 0; i < all->n && t->rc == CKPT_OK; i++) {
+        if (!ckpt_dsw_is_frozen(&m->w->ds, all->at[i]))
+            continue;
+        ckpt_tt_put_at(t, shapes, um_name(m, all->at[i]), um_size(t, all->at[i]));
+        ckpt_tt_put_at(t, values, um_name(m, all->at[i]), um_fragment(m, i));
+    }
+    ckpt_tt_put(t, root, "frozen_param_shapes", shapes);
+    ckpt_tt_put(t, root, "frozen_param_fragments", values);
+}
+
+/* universal_checkpoint_info: the source's, or the version that a release calls its own. */
+static ckpt_value *um_info(um_file *m)
+{
+    ckpt_torch_tree *t = &m->f.t;
+    int release = m->w->ds.release;
+    ckpt_value *dict;
+
+    if (ckpt_value_map(m->w->info).n)
+        return ckpt_tt_copy(t, m->w->info);
+    dict = ckpt_tt_new(t, CKPT_V_DICT);
+    ckpt_tt_put(t, dict, "universal_checkpoint_version",
+                ckpt_tt_float(t, release >= CKPT_DS_RELEASE(0, 19, 6)   ? 0.4
+                                 : release >= CKPT_DS_RELEASE(0, 19, 2) ? 0.3
+                                                                        : 0.2));
+    return dict;
+}
+
+/* ---- the tree ---- */
+
+/* Keys made anew, in DeepSpeed's order; numbers stand in where the source keeps none. */
+static const struct {
+    const char *key;
+    enum { UM_MADE, UM_NONE, UM_ZERO, UM_ONE } what;
+} um_keys[] = {
+    {"module", UM_MADE},
+    {"buffer_names", UM_MADE},
+    {"optimizer", UM_MADE},
+    {"param_shapes", UM_MADE},
+    {"frozen_param_shapes", UM_MADE},
+    {"shared_params", UM_MADE},
+    {"frozen_param_fragments", UM_MADE},
+    {"lr_scheduler", UM_NONE},
+    {"data_sampler", UM_NONE},
+    {"random_ltd", UM_NONE},
+    {"skipped_steps", UM_ZERO},
+    {"global_steps", UM_ZERO},
+    {"global_samples", UM_ZERO},
+    {"dp_world_size", UM_ONE},
+    {"mp_world_size", UM_MADE},
+};
+
+enum { UM_KEYS = sizeof um_keys / sizeof *um_keys };
+
+static bool um_is_made(const ckpt_value *key)
+{
+    bool made = ckpt_value_is(key, "universal_checkpoint_info") ||
+                ckpt_value_is(key, "ds_version") ||
+                ckpt_value_is(key, "checkpoint_parallel_dimensions");
+
+    for (size_t i = 0; i < UM_KEYS && !made; i++)
+        made = um_keys[i].what == UM_MADE && ckpt_value_is(key, um_keys[i].key);
+    return made;
+}
+
+/* All keys with a value of their own, those to be made with None for now. */
+static ckpt_value *um_root(um_file *m)
+{
+    ckpt_torch_tree *t = &m->f.t;
+    ckpt_value *root = ckpt_tt_new(t, CKPT_V_DICT);
+    const ckpt_value *old = m->w->ds.state->model;
+    ckpt_dict from = ckpt_value_map(old);
+
+    for (size_t i = 0; i < UM_KEYS; i++) {
+        const ckpt_value *had = ckpt_value_get(old, um_keys[i].key);
+        ckpt_value *v = um_keys[i].what == UM_ZERO  ? ckpt_tt_int(t, 0)
+                        : um_keys[i].what == UM_ONE ? ckpt_tt_int(t, 1)
+                                                    : ckpt_tt_new(t, CKPT_V_NONE);
+        if (had && um_keys[i].what != UM_MADE)
+            v = ckpt_tt_copy(t, had);
+        ckpt_tt_put_at(t, root, ckpt_tt_str(t, um_keys[i].key), v);
+    }
+    for (uint64_t i = 0; i < from.n && t->rc == CKPT_OK; i++) {
+        const ckpt_pair *p = &from.at[i];
+        if (um_is_made(p->key) ||
+            (p->key->kind == CKPT_V_STR && strlen(p->key->as.text.at) == p->key->as.text.n &&
+             ckpt_value_get(root, p->key->as.text.at)))
+            continue;
+        ckpt_tt_put_at(t, root, ckpt_tt_copy(t, p->key), ckpt_tt_copy(t, p->value));
+    }
+    return root;
+}
+
+/* Model-parallel ranks were joined: what says how many there were is written anew. */
+static void um_say_joined(um_file *m, const ckpt_value *old)
+{
+    const ckpt_value *degrees = ckpt_value_get(old, "checkpoint_parallel_dimensions");
+    int64_t ranks = 1, tp = 1, pp = 1;
+
+    if (ckpt_value_as_int(ckpt_value_get(old, "mp_world_size"), &ranks) && ranks != 1)
+        ckpt_dsw_say(&m->f, "mp_world_size %" PRId64 " -> 1", ranks);
+    (void)ckpt_value_as_int(ckpt_value_get(degrees, "tp_degree"), &tp);
+    (void)ckpt_value_as_int(ckpt_value_get(degrees, "pp_degree"), &pp);
+    if (tp != 1 || pp != 1)
+        ckpt_dsw_say(&m->f, "checkpoint_parallel_dimensions: %" PRId64 " x %" PRId64 " ranks -> 1",
+                     tp, pp);
+}
+
+/* The tree of one model file. */
+static ckpt_value *um_tree(um_file *m)
+{
+    ckpt_torch_tree *t = &m->f.t;
+    const ckpt_value *old = m->w->ds.state->model;
+    ckpt_value *root = um_root(m), *degrees;
+    int64_t ranks = 1;
+
+    ckpt_tt_put(t, root, "module", um_module(m));
+    ckpt_tt_put(t, root, "buffer_names", um_buffers(m));
+    ckpt_tt_put(t, root, "param_shapes", um_shapes(m));
+    ckpt_tt_put(t, root, "shared_params", um_shared(m));
+    um_frozen(m, root);
+    um_say_joined(m, old);
+    ckpt_tt_put(t, root, "mp_world_size", ckpt_tt_int(t, 1));
+    if (ckpt_value_as_int(ckpt_value_get(old, "mp_world_size"), &ranks) && ranks != 1)
+        ckpt_dsw_say(&m->f, "mp_world_size %" PRId64 " -> 1", ranks);
+    if (m->w->ds.state->round_robin && m->w->ds.state->world)
+        ckpt_tt_put(t, root, "dp_world_size", ckpt_tt_int(t, m->w->ds.state->world));
+    if (ckpt_value_get(old, "checkpoint_parallel_dimensions")) {
+        degrees = ckpt_tt_new(t, CKPT_V_DICT);
+        ckpt_tt_put(t, degrees, "pp_degree", ckpt_tt_int(t, 1));
+        ckpt_tt_put(t, degrees, "tp_degree", ckpt_tt_int(t, 1));
+        ckpt_tt_put(t, root, "checkpoint_parallel_dimensions", degrees);
+        if (ranks != 1)
+            ckpt_dsw_say(&m->f, "checkpoint_parallel_dimensions -> 1: the ranks were joined");
+    }
+    ckpt_tt_put(t, root, "ds_version", ckpt_dsw_version(&m->f, ckpt_value_get(old, "ds_version")));
+    ckpt_tt_put(t, root, "universal_checkpoint_info", um_info(m));
+    return root;
+}
+
+int ckpt_uni_model_file(ckpt_uni_write *w, bool parts, const char *name)
+{
+    um_file m = {.w = w, .f = {.w = &w->ds}, .parts = parts};
+    int rc = ckpt_tt_begin(&m.f.t, w->ds.to, w->ds.from, name, w->ds.err);
+
+    m.f.t.drop_objects = w->ds.target->objects_dropped;
+    m.made = ckpt_alloc((w->ds.from->tensors.n + 1) * sizeof(ckpt_value *));
+    if (rc == CKPT_OK && !m.made)
+        m.f.t.rc = ckpt_fail_memory(w->ds.err);
+    ckpt_value *root = rc == CKPT_OK && m.made ? um_tree(&m) : NULL;
+    int ended = ckpt_tt_end(&m.f.t, root);
+    ckpt_free(m.made);
+    return rc != CKPT_OK ? rc : ended;
+}

@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * read.c: the directory driver of universal checkpoints: from the model file and the files
+ * below zero/ to a map.
+ *
+ * Names, order, shapes and roles are the model file's (param_shapes, buffer_names ...); trained
+ * values and states are those of zero/.  Entries of zero/ that are no parameters are copies, which
+ * 0.19.8 makes of everything in `module` by way of float32: for buffers and tied names the model
+ * file's own are taken, so that integers above 2^24 stay what they are. Checked against folders
+ * made by DeepSpeed 0.19.8 from stages 1, 2 and 3, and from tensor-parallel runs.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/universal/universal.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/base/index.h"
+
+enum { UR_MAX_LISTED = 5 }; /* names in a message */
+
+/* ---- the model files ---- */
+
+/* A value of the model file; NULL when it is absent or None. */
+static const ckpt_value *ur_get(const ckpt_uni *u, const char *key)
+{
+    const ckpt_value *v = ckpt_value_get(u->ds.model.root, key);
+
+    return v && v->kind != CKPT_V_NONE ? v : NULL;
+}
+
+/* The stage of the run: by the kind of its model file, and optimizer_state.pt. */
+static int ur_stage(const ckpt_uni *u)
+{
+    int stage = 0;
+
+    if (u->dir.whole.n == 0)
+        return u->dir.parts.n ? 3 : 0;
+    // Ours may stand beside model files of both kinds: the whole module is the better source.
+    if (!ckpt_ds_stage(ckpt_value_get(u->ds.optim.root, "zero_stage"), &stage) || stage == 3 ||
+        stage == 0)
+        return 1;
+    return stage;
+}
+
+static int ur_open(ckpt_uni *u)
+{
+    const ckpt_ds_parts *models = u->dir.whole.n ? &u->dir.whole : &u->dir.parts;
+    ckpt_ds_part optim = {.path = u->dir.optim};
+    int rc = CKPT_OK;
+
+    if (u->dir.optim)
+        rc = ckpt_ds_shard_open(&u->ds, &u->ds.optim, &optim);
+    else
+        rc =
+            ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+                          "%s: no zero/optimizer_state.pt: parameter groups and loss scale are not "
+                          "known, and DeepSpeed will not resume from it",
+                          u->ds.dir.path);
+    if (rc == CKPT_OK && models->n)
+        rc = ckpt_ds_shard_open(&u->ds, &u->ds.model, &models->at[0]);
+    else if (rc == CKPT_OK)
+        rc = ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+                           "%s: no model file (*_model_states.pt): the order of the parameters and "
+                           "the buffers are not known, and DeepSpeed will not resume from it",
+                           u->ds.dir.path);
+    u->ds.stage = ur_stage(u);
+    u->ds.world = u->dir.whole.n ? 1 : (uint32_t)u->dir.parts.n;
+    u->shapes_whole = u->dir.n_mp <= 1;
+    return rc;
+}
+
+/* ---- parameters ---- */
+
+/* Names that are in u->param already. */
+static bool ur_same(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_uni *u = ctx;
+
+    return strcmp(u->param.at[number].shape.name, key) == 0;
+}
+
+/* A parameter of this name is in the list. */
+static bool ur_known(const ckpt_uni *u, const ckpt_index *ix, const char *name)
+{
+    uint32_t hash = ckpt_hash_bytes(name, strlen(name), 0);
+
+    return ckpt_index_find(ix, hash, ur_same, u, name) != CKPT_INDEX_NONE;
+}
+
+/* Append a parameter unless there is one of that name (tied over pipeline stages, or a slice of
+ * it). */
+static int ur_param(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_param *like, bool trained)
+{
+    uint32_t hash = ckpt_hash_bytes(like->name, strlen(like->name), 0);
+    char *name;
+
+    if (ur_known(u, ix, like->name))
+        return CKPT_OK;
+    ckpt_uni_param *p = ckpt_vec_push(&u->param);
+    name = ckpt_arena_string(u->ds.map->arena, like->name, like->n_name);
+    if (!p || !name || !ckpt_index_add(ix, hash, (uint32_t)(u->param.n - 1)))
+        return ckpt_fail_memory(u->ds.err);
+    p->shape = *like;
+    p->shape.name = name;
+    p->trained = trained;
+    p->entry = ckpt_uni_entry_find(&u->dir, name);
+    return CKPT_OK;
+}
+
+/* param_shapes of one model file, as a list of dicts or one dict. */
+static int ur_shapes_of(ckpt_uni *u, ckpt_ds_params *out, const ckpt_value *shapes)
+{
+    ckpt_seq list = ckpt_value_seq(shapes);
+    int rc = CKPT_OK;
+
+    bool one = shapes->kind != CKPT_V_LIST && shapes->kind != CKPT_V_TUPLE;
+
+    if ((one ? 1 : list.n) > u->n_parts)
+        u->n_parts = one ? 1 : list.n;
+    if (one)
+        return ckpt_ds_params_add(&u->ds, out, shapes, 0, "param_shapes");
+    for (uint64_t i = 0; rc == CKPT_OK && i < list.n && i < UINT32_MAX; i++)
+        rc = ckpt_ds_params_add(&u->ds, out, list.at[i], (uint32_t)i, "param_shapes");
+    return rc;
+}
+
+/* What pipeline stages have beyond the first; slices of tensor-parallel ranks add nothing. */
+static int ur_shapes_more(ckpt_uni *u, ckpt_ds_params *out)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 1; rc == CKPT_OK && i < u->dir.whole.n; i++) {
+        ckpt_ds_shard s;
+        size_t from = out->n;
+        rc = ckpt_ds_shard_open(&u->ds, &s, &u->dir.whole.at[i]);
+        const ckpt_value *shapes = s.map ? ckpt_value_get(s.root, "param_shapes") : NULL;
+        if (rc == CKPT_OK && shapes && shapes->kind != CKPT_V_NONE)
+            rc = ur_shapes_of(u, out, shapes);
+        // Names live in the shard until here.
+        for (size_t k = from; rc == CKPT_OK && k < out->n; k++) {
+            out->at[k].name =
+                ckpt_arena_string(u->ds.map->arena, out->at[k].name, out->at[k].n_name);
+            rc = out->at[k].name ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+        }
+        ckpt_ds_shard_close(&s);
+    }
+    return rc;
+}
+
+/* The parameters of the n_parts dicts, group by group, and how many each has. */
+static int ur_shapes(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_params *all)
+{
+    int rc = CKPT_OK;
+
+    u->n_part = ckpt_alloc((u->n_parts + 1) * sizeof *u->n_part);
+    if (!u->n_part)
+        return ckpt_fail_memory(u->ds.err);
+    // One model file has them in order already: the usual case walks the list once.
+    for (size_t g = 0, from = 0; rc == CKPT_OK && g < u->n_parts; g++) {
+        bool sorted = u->dir.whole.n <= 1;
+        size_t before = u->param.n;
+        for (size_t i = sorted ? from : 0; rc == CKPT_OK && i < all->n; i++) {
+            if (all->at[i].group == g)
+                rc = ur_param(u, ix, &all->at[i], true);
+            else if (sorted)
+                break;
+            from = i + 1;
+        }
+        u->n_part[g] = u->param.n - before;
+    }
+    u->n_shapes = u->param.n;
+    return rc;
+}
+
+/* Files of an entry besides the master: only a trained parameter has them. */
+static bool ur_has_states(const ckpt_uni *u, const ckpt_uni_entry *e)
+{
+    return e->n > 1 || (e->n == 1 && strcmp(u->dir.file.at[e->first], "fp32") != 0);
+}
+
+/* Say what of zero/ is left out: strangers, and slices. */
+static int ur_tell(ckpt_uni *u, size_t n_strange, const char *strange, size_t n_cut,
+                   const char *cut)
+{
+    int rc = CKPT_OK;
+
+    if (n_strange)
+        rc = ckpt_map_note(
+            u->ds.map, CKPT_WARNING, u->ds.err,
+            "%s/zero: %zu folders are of parameters that the model file does not list "
+            "(%.200s): left behind by an earlier conversion; left out",
+            u->ds.dir.path, n_strange, strange);
+    if (rc == CKPT_OK && n_cut)
+        rc = ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+                           "%s/zero: %zu tensors that are not trained (%.200s) are left out: the "
+                           "converter keeps one tensor-parallel slice of them",
+                           u->ds.dir.path, n_cut, cut);
+    return rc;
+}
+
+/*
+ * Entries that param_shapes does not list, and that the model file does not hold in a better form.
+ * Where there are no param_shapes, what has optimizer state is a parameter: these are entered
+ * first, as trained.
+ */
+static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
+{
+    const ckpt_value *shared = ur_get(u, "shared_params");
+    const char *strange = "", *cut = "";
+    size_t n_strange = 0, n_cut = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < u->dir.entry.n; i++) {
+        const ckpt_uni_entry *e = &u->dir.entry.at[i];
+        ckpt_ds_param like = {.name = e->name, .n_name = strlen(e->name)};
+        const ckpt_pair *held = ckpt_ds_index_find(&u->ds.by_name, like.name, like.n_name);
+        bool states = ur_has_states(u, e);
+        if (ckpt_value_get(shared, e->name) ||
+            ckpt_map_index(u->ds.map, like.name, like.n_name) != SIZE_MAX ||
+            ur_known(u, ix, e->name) || (trained && !states))
+            continue;
+        if (!trained && u->ds.opts->no_frozen) {
+            u->ds.map->effects |= CKPT_TOOK_FROZEN;
+            continue;
+        }
+        if (!trained && (states || (!held && u->ds.module.n))) {
+            strange = e->name;
+            n_strange++;
+        } else if (!trained && held && u->ds.stage != 3) {
+            // Stage 3's module has placeholders for parameters: those are here or nowhere.
+            cut = u->shapes_whole ? cut : e->name;
+            n_cut += !u->shapes_whole;
+        } else {
+            rc = ur_param(u, ix, &like, trained);
+        }
+    }
+    return rc == CKPT_OK ? ur_tell(u, n_strange, strange, n_cut, cut) : rc;
+}
+
+/* ---- what the model file holds ---- */
+
+/*
+ * The module and its lists.  What says that the run was cut over model-parallel ranks, or has
+ * experts in files of their own, is no reason to look for more here: the tensors of zero/ are
+ * whole.
+ */
+static int ur_module(ckpt_uni *u)
+{
+    ckpt_ds *ds = &u->ds;
+    ckpt_dict all = ckpt_value_map(ds->model.root);
+    ckpt_value *whole = ds->model.root, *seen = ckpt_value_new(ds->map->arena, CKPT_V_DICT);
+
+    if (!seen)
+        return ckpt_fail_memory(ds->err);
+    for (uint64_t i = 0; i < all.n; i++) {
+        bool cut = ckpt_value_is(all.at[i].key, "mp_world_size") ||
+                   ckpt_value_is(all.at[i].key, "checkpoint_parallel_dimensions") ||
+                   ckpt_value_is(all.at[i].key, "num_experts");
+        if (cut)
+            continue;
+        if (!ckpt_dict_add(ds->map->arena, &seen->as.map, all.at[i].key, all.at[i].value))
+            return ckpt_fail_memory(ds->err);
+    }
+    ds->model.root = seen;
+    int rc = ckpt_ds_module_begin(ds);
+    ds->model.root = whole;
+    return rc;
+}
+
+/* Fragments of frozen parameters in the model files of stage 3. */
+static int ur_fragments(ckpt_ds *ds, ckpt_ds_shard *s)
+{
+    return ckpt_ds_part_frozen(ds, s);
+}
+
+/* Those of all ranks, which must all be there. */
+static int ur_frozen_parts(ckpt_uni *u)
+{
+    int rc = ckpt_ds_folder_check(&u->ds, &u->dir.parts, "model");
+
+    if (rc == CKPT_OK && !u->ds.broken)
+        rc = ckpt_ds_part_frozen(&u->ds, &u->ds.model);
+    if (rc == CKPT_OK && !u->ds.broken)
+        rc = ckpt_ds_shard_each(&u->ds, &u->dir.parts, 1, ur_fragments);
+    return rc;
+}
+
+/* Buffers and frozen parameters.  One slice of a frozen parameter is not the parameter: it is left
+ * out, and said. */
+static int ur_held(ckpt_uni *u)
+{
+    ckpt_ds *ds = &u->ds;
+    int rc = ckpt_ds_module_sort(ds);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_module_add_buffers(ds);
+    if (!u->shapes_whole)
+        return rc;
+    if (rc == CKPT_OK && ds->stage == 3 && ds->frozen.n)
+        rc = ur_frozen_parts(u);
+    return rc == CKPT_OK && !ds->broken ? ckpt_ds_module_add_frozen(ds) : rc;
+}
+
+/* The names of u->param as the model file's functions look for them. */
+static int ur_tell_module(ckpt_uni *u)
+{
+    for (size_t i = 0; i < u->param.n; i++) {
+        ckpt_ds_param *p = ckpt_vec_push(&u->ds.params);
+        if (!p)
+            return ckpt_fail_memory(u->ds.err);
+        *p = u->param.at[i].shape;
+    }
+    return CKPT_OK;
+}
+
+/* Which parameters there are, and everything that the model file itself holds. */
+static int ur_model(ckpt_uni *u, ckpt_index *ix)
+{
+    const ckpt_value *shapes = ur_get(u, "param_shapes");
+    ckpt_ds_params all = {0};
+    bool module = ur_get(u, "module") != NULL;
+    int rc = module ? ur_module(u) : CKPT_OK;
+
+    if (rc == CKPT_OK && shapes)
+        rc = ur_shapes_of(u, &all, shapes);
+    if (rc == CKPT_OK && shapes)
+        rc = ur_shapes_more(u, &all);
+    if (rc == CKPT_OK)
+        rc = ur_shapes(u, ix, &all);
+    ckpt_vec_free(&all);
+    // Without param_shapes what has optimizer state is trained, and must not be taken for frozen.
+    if (rc == CKPT_OK && !shapes)
+        rc = ur_others(u, ix, true);
+    if (rc == CKPT_OK)
+        rc = ur_tell_module(u);
+    if (rc == CKPT_OK && module)
+        rc = ur_held(u);
+    return rc == CKPT_OK ? ur_others(u, ix, false) : rc;
+}
+
+/* ---- values ---- */
+
+/* The tensor of a file: bare, or under 'param'. */
+static const ckpt_tensor_value *ur_tensor(const ckpt_value *root)
+{
+    const ckpt_value *v = root;
+
+    if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT)
+        v = ckpt_value_get(v, "param");
+    return v && v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
+}
+
+static bool ur_shape_is(const ckpt_tensor_value *v, const uint64_t *shape, uint32_t ndim)
+{
+    return v->ndim == ndim && (ndim == 0 || memcmp(v->shape, shape, ndim * sizeof *shape) == 0);
+}
+
+/* Back a tensor of the map by a value of its shape, or by the same elements flat, as stage 3 leaves
+ * them. */
+static int ur_back(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value *v, ckpt_tensor *t)
+{
+    ckpt_value wrapped = {.kind = CKPT_V_TENSOR};
+    ckpt_ds_flat flat;
+
+    if (ur_shape_is(v, t->shape, t->ndim))
+        return ckpt_ds_shard_back(&u->ds, &f->shard, v, t);
+    wrapped.as.tensor = (ckpt_tensor_value *)(uintptr_t)v;
+    int rc = ckpt_ds_shard_flat(&u->ds, &f->shard, &wrapped, t->name, &flat);
+    return rc == CKPT_OK && t->n_elems
+               ? ckpt_map_back_whole(u->ds.map, t, flat.source, flat.at, u->ds.err)
+               : rc;
+}
+
+/* Does a value hold the elements of a shape? */
+static int ur_fits(ckpt_uni *u, const ckpt_uni_file *f, const ckpt_tensor_value *v,
+                   const ckpt_tensor *like, bool *fits)
+{
+    uint64_t n = 1;
+
+    for (uint32_t i = 0; i < like->ndim; i++)
+        n *= like->shape[i]; // was checked when the shape was read
+    *fits = ur_shape_is(v, like->shape, like->ndim) || (v->ndim == 1 && v->shape[0] == n);
+    if (*fits)
+        return CKPT_OK;
+    return ckpt_ds_problem(&u->ds, CKPT_EMISMATCH,
+                           "%s: the tensor has %" PRIu32 " axes of other sizes than %s says: the "
+                           "file is of another parameter or run",
+                           f->job->path, v->ndim,
+                           f->job->state && strcmp(f->job->state, "fp32") == 0 ? "param_shapes"
+                                                                               : "fp32.pt");
+}
+
+/* One file with a tensor: the master of a parameter, or one kind of its state. */
+static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
+{
+    ckpt_uni_param *p = &u->param.at[f->job->param];
+    bool master = strcmp(f->job->state, "fp32") == 0, fits = false;
+    const ckpt_tensor_value *v = ur_tensor(f->root);
+    const char *name = p->shape.name;
+    ckpt_tensor like = {0}, *t = NULL;
+
+    if (!v)
+        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
+                               "%s: expected a tensor, bare or as 'param' in a dict", f->job->path);
+    if (p->trained && ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
+        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
+                               "%s: a tensor of %s; masters and moments are float32", f->job->path,
+                               ckpt_dtype_name(v->dtype));
+    if (p->trained && master && v->dtype != CKPT_F32 && u->n_narrow++ == 0)
+        u->narrow = f->job->path;
+    like.dtype = v->dtype;
+    like.ndim = v->ndim;
+    like.shape = v->shape;
+    like.flags = v->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG);
+    like.role = !master ? CKPT_ROLE_STATE : p->trained ? CKPT_ROLE_WEIGHT : CKPT_ROLE_FROZEN;
+    if (!master && p->t) {
+        like.ndim = p->t->ndim;
+        like.shape = p->t->shape;
+    } else if (master && f->job->param < u->n_shapes && u->shapes_whole) {
+        like.ndim = p->shape.ndim;
+        like.shape = p->shape.shape;
+    }
+    int rc = ur_fits(u, f, v, &like, &fits);
+    if (rc != CKPT_OK || !fits)
+        return rc;
+    if (!master)
+        name = ckpt_arena_printf(u->ds.map->arena, "%s/%s", f->job->state, name);
+    rc = name ? ckpt_map_add(u->ds.map, name, strlen(name), &like, &t, u->ds.err)
+              : ckpt_fail_memory(u->ds.err);
+    if (rc == CKPT_OK)
+        rc = ur_back(u, f, v, t);
+    if (rc != CKPT_OK || !master)
+        return rc;
+    p->t = t;
+    // The converter copies model files without the experts, which no release puts there.
+    bool copy = p->trained && u->shapes_whole && u->ds.stage < 3 && u->n_shapes &&
+                ckpt_ds_index_find(&u->ds.by_name, p->shape.name, strlen(p->shape.name));
+    return copy ? ckpt_ds_module_twin(&u->ds, t) : CKPT_OK;
+}
+
+/* A parameter's step count: kept, with the tree of the first. */
+static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
+{
+    ckpt_uni_param *p = &u->param.at[f->job->param];
+    ckpt_value *copy = NULL;
+
+    if (!f->has_step)
+        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT, "%s: expected a number, or a tensor of one",
+                               f->job->path);
+    p->has_step = true;
+    p->step = f->step;
+    // Nearly all are equal: one tree for each run of them is enough.
+    ckpt_uni_param *last = &u->param.at[u->last_step];
+    if (last->step_tree && last->has_step && !(last->step < p->step) && !(last->step > p->step)) {
+        copy = last->step_tree;
+    } else {
+        int rc = ckpt_ds_tree_copy(&u->ds, &f->shard, &copy);
+        if (rc != CKPT_OK)
+            return rc;
+        u->last_step = f->job->param;
+    }
+    p->step_tree = copy;
+    return ckpt_ds_state_scalar(&u->ds, &f->shard, f->root, &p->scalar);
+}
+
+/* A job for each parameter that has a file of this state. */
+static int ur_jobs(ckpt_uni *u, ckpt_uni_jobs *jobs, const char *state)
+{
+    jobs->n = 0;
+    for (size_t i = 0; i < u->param.n; i++) {
+        const ckpt_uni_param *p = &u->param.at[i];
+        const ckpt_uni_entry *e = p->entry != SIZE_MAX ? &u->dir.entry.at[p->entry] : NULL;
+        for (size_t k = 0; e && k < e->n; k++) {
+            if (strcmp(u->dir.file.at[e->first + k], state) != 0)
+                continue;
+            ckpt_uni_job *job = ckpt_vec_push(jobs);
+            const char *path = ckpt_arena_printf(u->ds.map->arena, "%s/%s.pt", e->path, state);
+            if (!job || !path)
+                return ckpt_fail_memory(u->ds.err);
+            *job = (ckpt_uni_job){path, state, i};
+        }
+    }
+    return CKPT_OK;
+}
+
+static int ur_read_state(ckpt_uni *u, ckpt_uni_jobs *jobs, const char *state, ckpt_uni_file_fn fn)
+{
+    int rc = ur_jobs(u, jobs, state);
+
+    return rc == CKPT_OK ? ckpt_uni_files_each(u, jobs, fn) : rc;
+}
+
+/* Every trained parameter has its master. */
+static int ur_check_weights(ckpt_uni *u)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < u->param.n; i++) {
+        const ckpt_uni_param *p = &u->param.at[i];
+        if (!p->t && !u->ds.broken)
+            rc = ckpt_ds_problem(
+                &u->ds, CKPT_EMISSING,
+                "%s/zero: no file fp32.pt for the parameter %.200s, which the model "
+                "file lists: the conversion did not finish, or it was not copied",
+                u->ds.dir.path, p->shape.name);
+    }
+    return rc;
+}
+
+/* Masters in 16 bits: of a run that kept them so, or of files that somebody has cast. */
+static int ur_say_narrow(ckpt_uni *u)
+{
+    if (u->n_narrow == 0)
+        return CKPT_OK;
+    return ckpt_map_note(
+        u->ds.map, CKPT_WARNING, u->ds.err,
+        "%s/zero: %zu masters are not float32 (%.300s): they are taken as they are", u->ds.dir.path,
+        u->n_narrow, u->narrow);
+}
+
+/*
+ * fp32.pt of something that the model file holds, a buffer or a second name: the model file's value
+ * counts, for float32 is not that of every buffer; but the file must be what it seems.
+ */
+static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
+{
+    const ckpt_tensor *t = u->ds.map->tensors.at[f->job->param];
+    const ckpt_tensor_value *v = ur_tensor(f->root);
+    uint32_t source = 0;
+
+    if (!v)
+        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
+                               "%s: expected a tensor, bare or as 'param' in a dict", f->job->path);
+    if (v->ndim != t->ndim ||
+        (v->ndim && memcmp(v->shape, t->shape, v->ndim * sizeof *v->shape) != 0))
+        return ckpt_ds_problem(&u->ds, CKPT_EMISMATCH,
+                               "%s: the tensor has other sizes than %.200s in the model file",
+                               f->job->path, t->name);
+    // Its record is one of the checkpoint's: verify checks it.
+    return v->storage ? ckpt_ds_shard_source(&u->ds, &f->shard, v->storage->source, &source)
+                      : CKPT_OK;
+}
+
+/* Those of all buffers and second names that zero/ has. */
+static int ur_redundant(ckpt_uni *u, ckpt_uni_jobs *jobs)
+{
+    const ckpt_map *map = u->ds.map;
+
+    jobs->n = 0;
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        size_t at = t->owner || t->role == CKPT_ROLE_BUFFER ? ckpt_uni_entry_find(&u->dir, t->name)
+                                                            : SIZE_MAX;
+        const ckpt_uni_entry *e = at != SIZE_MAX ? &u->dir.entry.at[at] : NULL;
+        for (size_t k = 0; e && k < e->n; k++) {
+            if (strcmp(u->dir.file.at[e->first + k], "fp32") != 0)
+                continue;
+            ckpt_uni_job *job = ckpt_vec_push(jobs);
+            const char *path = ckpt_arena_printf(u->ds.map->arena, "%s/fp32.pt", e->path);
+            if (!job || !path)
+                return ckpt_fail_memory(u->ds.err);
+            *job = (ckpt_uni_job){path, "fp32", i};
+        }
+    }
+    return ckpt_uni_files_each(u, jobs, ur_again);
+}
+
+/* The kinds of state that there are, in the order of their names. */
+static int ur_kinds(ckpt_uni *u, ckpt_uni_names *kinds)
+{
+    for (size_t i = 0; i < u->dir.file.n; i++) {
+        const char *name = u->dir.file.at[i];
+        size_t k = 0;
+        int order = 1;
+        while (k < kinds->n && (order = strcmp(kinds->at[k], name)) < 0)
+            k++;
+        if (order == 0 || strcmp(name, "fp32") == 0 || strcmp(name, "step") == 0)
+            continue;
+        const char **last = ckpt_vec_push(kinds);
+        if (!last)
+            return ckpt_fail_memory(u->ds.err);
+        memmove(&kinds->at[k + 1], &kinds->at[k], (kinds->n - 1 - k) * sizeof *kinds->at);
+        kinds->at[k] = name;
+    }
+    return CKPT_OK;
+}
+
+/* Values of all parameters: masters, tied names, and with_optimizer states and step counts. */
+static int ur_values(ckpt_uni *u)
+{
+    ckpt_uni_jobs jobs = {0};
+    ckpt_uni_names kinds = {0};
+    int rc = ur_read_state(u, &jobs, "fp32", ur_add);
+
+    if (rc == CKPT_OK)
+        rc = ur_check_weights(u);
+    if (rc == CKPT_OK && u->ds.module.n && !u->ds.broken)
+        rc = ckpt_ds_module_add_aliases(&u->ds);
+    if (rc == CKPT_OK)
+        rc = ur_say_narrow(u);
+    // Only who wants to know everything looks at what says nothing new.
+    if (rc == CKPT_OK && u->ds.map->collect && !u->ds.broken)
+        rc = ur_redundant(u, &jobs);
+    if (rc == CKPT_OK && u->ds.opts->with_optimizer)
+        rc = ur_kinds(u, &kinds);
+    for (size_t i = 0; rc == CKPT_OK && i < kinds.n; i++)
+        rc = ur_read_state(u, &jobs, kinds.at[i], ur_add);
+    if (rc == CKPT_OK)
+        rc = ur_read_state(u, &jobs, "step", ur_step);
+    ckpt_vec_free(&jobs);
+    ckpt_vec_free(&kinds);
+    return rc;
+}
+
+/* ---- facts and trees ---- */
+
+static int ur_fact_int(ckpt_uni *u, const char *fact, const char *key)
+{
+    int64_t n = 0;
+
+    if (!ckpt_value_as_int(ckpt_value_get(u->ds.model.root, key), &n))
+        return CKPT_OK;
+    return ckpt_map_fact_int(u->ds.map, fact, n, u->ds.err);
+}
+
+/* Steps of the parameters for people: "4", or "4, 7" where they differ, in order of first
+ * appearance. */
+static int ur_fact_steps(ckpt_uni *u)
+{
+    double seen[UR_MAX_LISTED];
+    const char *text = NULL;
+    size_t n = 0, k;
+
+    for (size_t i = 0; i < u->param.n && n < UR_MAX_LISTED; i++) {
+        const ckpt_uni_param *p = &u->param.at[i];
+        for (k = 0; k < n; k++) {
+            if (!(seen[k] < p->step) && !(seen[k] > p->step))
+                break;
+        }
+        if (!p->has_step || k < n)
+            continue;
+        seen[n++] = p->step;
+        text = ckpt_arena_printf(u->ds.map->arena, "%s%s%.0f", text ? text : "", text ? ", " : "",
+                                 p->step);
+        if (!text)
+            return ckpt_fail_memory(u->ds.err);
+    }
+    return text ? ckpt_map_fact(u->ds.map, u->ds.err, "optimizer steps", "%s", text) : CKPT_OK;
+}
+
+static int ur_facts(ckpt_uni *u)
+{
+    ckpt_map *map = u->ds.map;
+    ckpt_err *err = u->ds.err;
+    const ckpt_value *version = u->ds.model.map ? ckpt_ds_version(&u->ds.model) : NULL;
+    uint64_t groups = ckpt_value_seq(ckpt_value_get(u->ds.optim.root, "param_groups")).n;
+    int rc = ckpt_map_fact(map, err, "layout", "universal checkpoint");
+
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact(map, err, "tag", "%s", u->ds.dir.tag);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact(map, err, "tag folder", "%s", u->ds.dir.path);
+    if (rc == CKPT_OK)
+        rc = ur_fact_int(u, "world size", "dp_world_size");
+    if (rc == CKPT_OK && version)
+        rc = ckpt_map_fact(map, err, "DeepSpeed version", "%s", version->as.text.at);
+    if (rc == CKPT_OK && groups)
+        rc = ckpt_map_fact_int(map, "parameter groups", (int64_t)groups, err);
+    if (rc == CKPT_OK)
+        rc = ur_fact_int(u, "step", "global_steps");
+    if (rc == CKPT_OK)
+        rc = ur_fact_int(u, "skipped steps", "skipped_steps");
+    return rc == CKPT_OK ? ur_fact_steps(u) : rc;
+}
+
+/* One tree of the two. */
+static int ur_tree(ckpt_uni *u, ckpt_value *root, const char *key, ckpt_ds_shard *s)
+{
+    ckpt_value *tree = NULL;
+    int rc = s->map ? ckpt_ds_tree_copy(&u->ds, s, &tree) : CKPT_OK;
+
+    if (rc == CKPT_OK && tree && !ckpt_dict_add_cstr(u->ds.map->arena, &root->as.map, key, tree))
+        rc = ckpt_fail_memory(u->ds.err);
+    return rc;
+}
+
+/* The trees side by side, as the deepspeed driver has them. */
+static int ur_trees(ckpt_uni *u)
+{
+    ckpt_value *root = ckpt_value_new(u->ds.map->arena, CKPT_V_DICT);
+    int rc = root ? ur_tree(u, root, "model_states", &u->ds.model) : ckpt_fail_memory(u->ds.err);
+
+    if (rc == CKPT_OK)
+        rc = ur_tree(u, root, "optim_states", &u->ds.optim);
+    u->ds.map->values = root;
+    return rc;
+}
+
+/* ---- the driver ---- */
+
+static void ur_free(ckpt_uni *u)
+{
+    ckpt_ds_module_free(&u->ds);
+    ckpt_vec_free(&u->ds.params);
+    ckpt_vec_free(&u->ds.extent);
+    ckpt_vec_free(&u->ds.axis);
+    ckpt_ds_shard_close(&u->ds.model);
+    ckpt_ds_shard_close(&u->ds.optim);
+    ckpt_uni_folder_free(&u->dir);
+    ckpt_vec_free(&u->param);
+    ckpt_free(u->n_part);
+}
+
+static int ur_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                     ckpt_err *err)
+{
+    static const ckpt_open_opts defaults = {0};
+    ckpt_uni u = {.ds = {.map = map,
+                         .opts = opts ? opts : &defaults,
+                         .read = list->read,
+                         .err = err}};
+    ckpt_index ix = {0};
+    int rc = ckpt_uni_folder_find(&u, list);
+
+    if (rc == CKPT_OK) {
+        map->path = u.ds.dir.path;
+        map->format = "universal";
+        rc = ur_open(&u);
+    }
+    if (rc == CKPT_OK)
+        rc = ur_model(&u, &ix);
+    ckpt_index_free(&ix);
+    if (rc == CKPT_OK)
+        rc = ur_values(&u);
+    if (rc == CKPT_OK)
+        rc = ur_trees(&u);
+    if (rc == CKPT_OK)
+        rc = ckpt_uni_common_step(&u);
+    if (rc == CKPT_OK && !u.ds.broken && u.ds.opts->with_optimizer)
+        rc = ckpt_uni_state_make(&u);
+    if (rc == CKPT_OK)
+        rc = ur_facts(&u);
+    ur_free(&u);
+    return rc;
+}
+
+/* A path to this file means the folder that it names. */
+static int ur_part(const char *file_name)
+{
+    return strcmp(file_name, "latest_universal") == 0 ? 2 : 0;
+}
+
+const ckpt_directory ckpt_directory_universal = {
+    .name = "universal",
+    .note = "DeepSpeed universal checkpoints (a folder per parameter); written so that stages 1, 2 "
+            "and 3 of any world load them",
+    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_TAGS,
+    .dtypes = ckpt_ds_dtypes,
+    .probe = ckpt_uni_probe,
+    .gather = ur_gather,
+    .scatter = ckpt_uni_scatter,
+    .part = ur_part,
+};

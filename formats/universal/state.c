@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * state.c: the parameter groups and optimizer values of a universal checkpoint in the form that
+ * writers take (libckpt/map/state.h), and its step counts as tensors.
+ *
+ * Groups are those of optimizer_state.pt, their parameters those of param_shapes, one dict per
+ * group (stages 1, 2) or per sub-group (stage 3, where 'params' lists the sub-groups of a group).
+ * What a group's optimizer keeps is put together from the files of its parameters.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/universal/universal.h"
+#include "libckpt/base/dtype.h"
+
+/* ---- step counts ---- */
+
+int ckpt_uni_common_step(ckpt_uni *u)
+{
+    const ckpt_value *inner = ckpt_value_get(u->ds.optim.root, "optimizer_state_dict");
+    const ckpt_value *tree = ckpt_value_get(u->ds.optim.tree, "optimizer_state_dict");
+    ckpt_dict state = ckpt_value_map(ckpt_value_get(inner, "state"));
+    ckpt_dict copy = ckpt_value_map(ckpt_value_get(tree, "state"));
+    const ckpt_value *step = state.n ? ckpt_value_get(state.at[0].value, "step") : NULL;
+    ckpt_uni_param like = {0};
+    int rc = CKPT_OK;
+
+    if (u->ds.stage != 3 || !step || copy.n == 0)
+        return CKPT_OK;
+    rc = ckpt_ds_shard_step(&u->ds, &u->ds.optim, step, &like.has_step, &like.step);
+    if (rc == CKPT_OK && like.has_step)
+        rc = ckpt_ds_state_scalar(&u->ds, &u->ds.optim, step, &like.scalar);
+    like.step_tree = ckpt_value_get(copy.at[0].value, "step");
+    for (size_t i = 0; rc == CKPT_OK && like.has_step && i < u->n_shapes; i++) {
+        ckpt_uni_param *p = &u->param.at[i];
+        if (p->has_step)
+            continue;
+        p->has_step = true;
+        p->step = like.step;
+        p->scalar = like.scalar;
+        p->step_tree = like.step_tree;
+    }
+    return rc;
+}
+
+/* One tensor for each parameter, as native checkpoints are given them. */
+static int us_steps(ckpt_uni *u)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < u->param.n; i++) {
+        const ckpt_uni_param *p = &u->param.at[i];
+        if (p->t && p->scalar.has)
+            rc = ckpt_ds_state_add_scalar(&u->ds, "step", p->shape.name, &p->scalar);
+    }
+    return rc;
+}
+
+/* ---- groups ---- */
+
+/* A group's optimizer state counts steps alike for all its parameters, as DeepSpeed asks when it
+ * loads them. */
+static int us_check_steps(ckpt_uni *u, const ckpt_group *g, const ckpt_uni_param **first)
+{
+    *first = NULL;
+    for (size_t i = g->first; i < g->first + g->n; i++) {
+        const ckpt_uni_param *p = &u->param.at[i];
+        if (!p->has_step)
+            continue;
+        if (*first && (p->step < (*first)->step || p->step > (*first)->step))
+            return ckpt_fail(
+                u->ds.err, CKPT_EMISMATCH,
+                "%s/zero: the optimizer counts %.0f steps for %.100s and %.0f for "
+                "%.100s, which are in one group: files of several conversions are mixed",
+                u->ds.dir.path, (*first)->step, (*first)->shape.name, p->step, p->shape.name);
+        *first = *first ? *first : p;
+    }
+    return CKPT_OK;
+}
+
+/* A flat tensor that stands for a kind of state of the whole group. */
+static ckpt_value *us_flat(ckpt_map *map, const ckpt_tensor *t)
+{
+    ckpt_value *v = ckpt_value_new(map->arena, CKPT_V_TENSOR);
+    ckpt_tensor_value *tensor = ckpt_arena_alloc(map->arena, sizeof *tensor);
+    ckpt_storage *s = ckpt_arena_alloc(map->arena, sizeof *s);
+    uint64_t *size = ckpt_arena_array(map->arena, 2, sizeof *size);
+
+    if (!v || !tensor || !s || !size)
+        return NULL;
+    size[0] = t->n_elems;
+    size[1] = 1;
+    *s = (ckpt_storage){.key = {"0", 1}, .location = {"cpu", 3}, .dtype = t->dtype};
+    s->source = t->n_extents ? t->extent[0].source : UINT32_MAX;
+    s->n_elems = t->n_elems;
+    (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &s->n_bytes);
+    *tensor = (ckpt_tensor_value){
+        .storage = s, .dtype = t->dtype, .ndim = 1, .shape = size, .stride = size + 1};
+    v->as.tensor = tensor;
+    return v;
+}
+
+/* Enter the kinds of state that one parameter has and the ones before it had not. */
+static int us_kinds(ckpt_uni *u, const ckpt_state *state, const ckpt_uni_param *p,
+                    ckpt_value *entry)
+{
+    const ckpt_uni_entry *e = p->entry != SIZE_MAX ? &u->dir.entry.at[p->entry] : NULL;
+
+    for (size_t k = 0; e && p->t && k < e->n; k++) {
+        const char *kind = u->dir.file.at[e->first + k];
+        if (strcmp(kind, "fp32") == 0 || strcmp(kind, "step") == 0 || ckpt_value_get(entry, kind))
+            continue;
+        const ckpt_tensor *t = ckpt_state_moment(u->ds.map, state, kind, p->t);
+        ckpt_value *flat = t && t->n_elems ? us_flat(u->ds.map, t) : NULL;
+        if (t && t->n_elems &&
+            (!flat || !ckpt_dict_add_cstr(u->ds.map->arena, &entry->as.map, kind, flat)))
+            return ckpt_fail_memory(u->ds.err);
+    }
+    return CKPT_OK;
+}
+
+/* What the optimizer keeps for a group, as its own state would have it. */
+static int us_entry(ckpt_uni *u, ckpt_state *state, ckpt_group *g)
+{
+    ckpt_value *entry = ckpt_value_new(u->ds.map->arena, CKPT_V_DICT);
+    const ckpt_uni_param *stepped = NULL;
+    int rc = entry ? us_check_steps(u, g, &stepped) : ckpt_fail_memory(u->ds.err);
+
+    if (rc == CKPT_OK && stepped && stepped->step_tree &&
+        !ckpt_dict_add_cstr(u->ds.map->arena, &entry->as.map, "step", stepped->step_tree))
+        rc = ckpt_fail_memory(u->ds.err);
+    for (size_t i = g->first; rc == CKPT_OK && i < g->first + g->n; i++)
+        rc = us_kinds(u, state, &u->param.at[i], entry);
+    g->entry = rc == CKPT_OK && entry->as.map.n ? entry : NULL;
+    return rc;
+}
+
+/* How many dicts of param_shapes, from `next` on, are of a group; 0 where 'params' does not go on
+ * there. */
+static size_t us_parts_of(const ckpt_uni *u, const ckpt_value *fields, size_t next, size_t n_groups)
+{
+    ckpt_seq params = ckpt_value_seq(ckpt_value_get(fields, "params"));
+    int64_t number = 0;
+
+    if (u->n_parts == n_groups)
+        return 1;
+    if (n_groups == 1)
+        return u->n_parts;
+    for (uint64_t i = 0; i < params.n; i++) {
+        if (!ckpt_value_as_int(params.at[i], &number) || number < 0 ||
+            (uint64_t)number != next + i || next + i >= u->n_parts)
+            return 0;
+    }
+    return (size_t)params.n;
+}
+
+/* DeepSpeed's order of n parameters under round_robin_gradients; the n-th of it is where the
+ * optimizer has number i. */
+static void us_round_robin(size_t *order, size_t n, uint32_t world)
+{
+    size_t k = 0;
+
+    for (size_t j = 0; j < world && j < n; j++) {
+        for (size_t i = j; i < n; i += world)
+            order[i] = k++;
+    }
+}
+
+/* The parameters of a group, in the order of the optimizer. */
+static int us_params(ckpt_uni *u, ckpt_state *state, const ckpt_group *g)
+{
+    size_t *order = ckpt_alloc((g->n + 1) * sizeof *order);
+    int rc = order ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < g->n; i++)
+        order[i] = i;
+    if (rc == CKPT_OK && state->round_robin && state->world)
+        us_round_robin(order, g->n, state->world);
+    for (size_t i = 0; rc == CKPT_OK && i < g->n; i++) {
+        ckpt_tensor **slot = ckpt_vec_push(&state->param);
+        if (!slot)
+            rc = ckpt_fail_memory(u->ds.err);
+        else
+            *slot = u->param.at[g->first + order[i]].t;
+    }
+    ckpt_free(order);
+    return rc;
+}
+
+/*
+ * DeepSpeed's converter takes exp_avg, exp_avg_sq and step alone: what else the settings of a group
+ * ask for has no files, and the optimizer's next step fails without it.
+ */
+static int us_lost(ckpt_uni *u, const ckpt_group *g)
+{
+    static const struct {
+        const char *setting, *kind;
+    } wants[] = {{"amsgrad", "max_exp_avg_sq"}, {"momentum_decay", "mu_product"}};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && g->entry && i < sizeof wants / sizeof *wants; i++) {
+        const ckpt_value *v = ckpt_value_get(g->fields, wants[i].setting);
+        bool off = !v || v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && v->as.i == 0);
+        if (!off && !ckpt_value_get(g->entry, wants[i].kind))
+            rc = ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+                               "%s/zero: the optimizer of a group keeps %s (%s is set), which is "
+                               "not here: DeepSpeed's converter leaves it out, and the next step "
+                               "of a run fails without it; convert the original with ckpt",
+                               u->ds.dir.path, wants[i].kind, wants[i].setting);
+    }
+    return rc;
+}
+
+static int us_groups(ckpt_uni *u, ckpt_state *state)
+{
+    ckpt_seq list = ckpt_value_seq(ckpt_value_get(u->ds.optim.tree, "param_groups"));
+    size_t n_groups = list.n ? (size_t)list.n : u->n_parts, next = 0, first = 0;
+    int rc = CKPT_OK;
+
+    for (size_t g = 0; rc == CKPT_OK && g < n_groups; g++) {
+        ckpt_value *fields = g < list.n ? list.at[g] : NULL;
+        size_t n = us_parts_of(u, fields, next, n_groups);
+        ckpt_group *group = ckpt_vec_push(&state->group);
+        if (!group)
+            return ckpt_fail_memory(u->ds.err);
+        *group = (ckpt_group){.first = first, .n_lanes = 1, .fields = fields};
+        for (size_t i = 0; i < n; i++)
+            group->n += u->n_part[next + i];
+        next += n;
+        first += group->n;
+        rc = us_params(u, state, group);
+        if (rc == CKPT_OK)
+            rc = us_entry(u, state, group);
+        if (rc == CKPT_OK)
+            rc = us_lost(u, group);
+    }
+    if (rc == CKPT_OK && next != u->n_parts)
+        rc = ckpt_fail(u->ds.err, CKPT_EMISMATCH,
+                       "%s: param_shapes have %zu groups, zero/optimizer_state.pt has %" PRIu64
+                       ": they are from different conversions",
+                       u->ds.dir.path, u->n_parts, list.n);
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+/* optimizer_state.pt in the form of a rank's optimizer file, without what the groups hold already.
+ */
+static ckpt_value *us_optim(ckpt_uni *u)
+{
+    static const char *const held[] = {"param_groups", "optimizer_state_dict", "fp32_flat_groups"};
+    ckpt_arena *arena = u->ds.map->arena;
+    ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT),
+               *inner = ckpt_value_new(arena, CKPT_V_DICT);
+    ckpt_dict all = ckpt_value_map(u->ds.optim.tree);
+    ckpt_value *config = ckpt_value_get(u->ds.model.tree, "ds_config");
+    ckpt_value *version = ckpt_value_get(u->ds.model.tree, "ds_version");
+    bool fits =
+        root && inner && ckpt_dict_add_cstr(arena, &root->as.map, "optimizer_state_dict", inner);
+
+    for (uint64_t i = 0; fits && i < all.n; i++) {
+        bool drop = false;
+        for (size_t k = 0; k < sizeof held / sizeof *held; k++)
+            drop = drop || ckpt_value_is(all.at[i].key, held[k]);
+        fits = drop || ckpt_dict_add(arena, &inner->as.map, all.at[i].key, all.at[i].value);
+    }
+    if (fits && config)
+        fits = ckpt_dict_add_cstr(arena, &root->as.map, "ds_config", config);
+    if (fits && version)
+        fits = ckpt_dict_add_cstr(arena, &root->as.map, "ds_version", version);
+    return fits ? root : NULL;
+}
+
+/* A dict that says "one slice, one stage". */
+static ckpt_value *us_degrees(ckpt_arena *arena)
+{
+    ckpt_value *v = ckpt_value_new(arena, CKPT_V_DICT), *one = ckpt_value_int(arena, 1);
+
+    return v && one && ckpt_dict_add_cstr(arena, &v->as.map, "pp_degree", one) &&
+                   ckpt_dict_add_cstr(arena, &v->as.map, "tp_degree", one)
+               ? v
+               : NULL;
+}
+
+/* The model file's tree; of a run of several model-parallel ranks, as that of one: tensors are
+ * whole now. */
+static ckpt_value *us_model(ckpt_uni *u, ckpt_value *tree)
+{
+    ckpt_arena *arena = u->ds.map->arena;
+    ckpt_value *root = u->shapes_whole ? tree : ckpt_value_new(arena, CKPT_V_DICT);
+    ckpt_dict all = ckpt_value_map(tree);
+    bool fits = root != NULL;
+
+    for (uint64_t i = 0; fits && !u->shapes_whole && i < all.n; i++) {
+        ckpt_value *v = all.at[i].value;
+        if (ckpt_value_is(all.at[i].key, "mp_world_size"))
+            v = ckpt_value_int(arena, 1);
+        else if (ckpt_value_is(all.at[i].key, "checkpoint_parallel_dimensions"))
+            v = us_degrees(arena);
+        fits = v && ckpt_dict_add(arena, &root->as.map, all.at[i].key, v);
+    }
+    return fits ? root : NULL;
+}
+
+/* What the run's configuration says of a layout that is gone. */
+static void us_config(const ckpt_uni *u, ckpt_state *state)
+{
+    const ckpt_value *config = ckpt_value_get(state->model, "ds_config");
+    const ckpt_value *zero = ckpt_value_get(config, "zero_optimization");
+    const ckpt_value *size = ckpt_value_get(zero, "sub_group_size");
+    const ckpt_value *accum =
+        ckpt_value_get(ckpt_value_get(config, "data_types"), "grad_accum_dtype");
+    const ckpt_value *version = ckpt_value_get(state->model, "ds_version");
+    int64_t n = 0, stage = 0;
+    bool knows;
+
+    if (size && size->kind == CKPT_V_FLOAT && size->as.f >= 1 && size->as.f < 9e18)
+        state->sub_group_size = (uint64_t)size->as.f;
+    else if (ckpt_value_as_int(size, &n) && n > 0)
+        state->sub_group_size = (uint64_t)n;
+    state->aligned = ckpt_value_as_int(ckpt_value_get(zero, "parameter_alignment"), &n) && n;
+    // param_shapes of such a run are in that order, in the universal checkpoint too; stage 1 knows
+    // the option since 0.13.0, its BF16_Optimizer (fp32 accumulation) does not.
+    (void)ckpt_value_as_int(ckpt_value_get(zero, "stage"), &stage);
+    knows = stage == 2 || (stage == 1 && ckpt_ds_version_at_least(version, 0, 13, 0) &&
+                           !(accum && ckpt_value_is(accum, "fp32")));
+    state->round_robin = u->ds.stage != 3 && knows &&
+                         ckpt_value_as_int(ckpt_value_get(zero, "round_robin_gradients"), &n) && n;
+}
+
+/* Optimizer state leaves as F32, whatever a run kept it in. */
+static void us_export(ckpt_map *map)
+{
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor *t = map->tensors.at[i];
+        if (t->role == CKPT_ROLE_STATE && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
+            t->export_dtype = CKPT_F32;
+    }
+}
+
+int ckpt_uni_state_make(ckpt_uni *u)
+{
+    ckpt_state *state = NULL;
+    int64_t world = 0;
+    int rc = us_steps(u);
+
+    us_export(u->ds.map);
+    if (rc != CKPT_OK)
+        return rc;
+    if (u->n_shapes == 0 || !u->ds.model.map) {
+        u->ds.map->no_state = "no model file with param_shapes: nothing says in which order and "
+                              "groups the optimizer had the parameters";
+        return ckpt_map_note(u->ds.map, CKPT_INFO, u->ds.err, "%s: %s", u->ds.dir.path,
+                             u->ds.map->no_state);
+    }
+    rc = ckpt_ds_state_new(&u->ds, &state);
+    if (rc != CKPT_OK)
+        return rc;
+    // The files are of no stage and no world; what the run had is a proposal for those who write
+    // one.
+    if (!ckpt_value_as_int(ckpt_value_get(u->ds.model.root, "dp_world_size"), &world) ||
+        world < 0 || world > UINT32_MAX)
+        world = 0;
+    state->world = (uint32_t)world;
+    state->stage = u->ds.stage;
+    (void)ckpt_ds_stage(ckpt_value_get(u->ds.optim.root, "zero_stage"), &state->stage);
+    state->optim = us_optim(u);
+    state->model = us_model(u, state->model);
+    us_config(u, state);
+    return state->optim && state->model ? us_groups(u, state) : ckpt_fail_memory(u->ds.err);
+}

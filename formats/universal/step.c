@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * step.c: a group's step count, as universal checkpoints keep it.
+ */
+#include "formats/universal/universal.h"
+
+/* A group's step count where its optimizer keeps it: in its state, or (FusedAdam) with the
+ * hyper-parameters. */
+static const ckpt_value *us_step(const ckpt_group *g)
+{
+    const ckpt_value *step = ckpt_value_get(g->entry, "step");
+
+    if (!step || step->kind == CKPT_V_NONE)
+        step = ckpt_value_get(g->fields, "step");
+    return step && step->kind != CKPT_V_NONE ? step : NULL;
+}
+
+/* The same as the map has it, for releases that keep it elsewhere. */
+static const ckpt_tensor *us_step_tensor(const ckpt_uni_write *w, const ckpt_group *g)
+{
+    return g->n
+               ? ckpt_state_moment(w->ds.from, w->ds.state, "step", w->ds.state->param.at[g->first])
+               : NULL;
+}
+
+bool ckpt_uni_write_steps(const ckpt_uni_write *w, const ckpt_group *g)
+{
+    return us_step(g) || us_step_tensor(w, g);
+}
+
+ckpt_value *ckpt_uni_write_step(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_group *g)
+{
+    const ckpt_value *step = us_step(g);
+    const ckpt_tensor *tensor = us_step_tensor(w, g);
+
+    if (!step && !tensor)
+        return ckpt_tt_new(t, CKPT_V_NONE);
+    if (w->ds.fresh)
+        return step && step->kind != CKPT_V_TENSOR ? ckpt_tt_int(t, 0)
+                                                   : ckpt_tt_zeros(t, CKPT_F32, NULL, 0);
+    return step ? ckpt_tt_copy(t, step) : ckpt_tt_whole(t, tensor, CKPT_F32);
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.c: the directory driver of universal checkpoints, written: a folder per parameter, one
+ * or two model files, and optimizer_state.pt.
+ *
+ * From 0.19.3 on DeepSpeed's stage 3 reads the dicts of stages 1 and 2 as well, so that one folder
+ * serves all three: full shapes, both model files, and an optimizer_state.pt with what either looks
+ * for.  Earlier releases get the form of one stage.  Everything is laid out by names and shapes;
+ * what the checkpoint says of fragments (param_slice_mappings) is never used: it is wrong for
+ * round_robin_gradients.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/universal/universal.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/base/dtype.h"
+
+enum { UW_MAX_LISTED = 5 }; /* names in a message */
+
+/* ---- what is asked for ---- */
+
+/* The one state to write. */
+static int uw_state(ckpt_uni_write *w)
+{
+    const ckpt_map *from = w->ds.from;
+
+    if (from->states.n == 0)
+        return ckpt_state_none(from, w->ds.err);
+    if (from->states.n > 1)
+        return ckpt_fail(
+            w->ds.err, CKPT_EUNSUPPORTED,
+            "%s: %zu model-parallel ranks kept apart: a universal checkpoint holds whole "
+            "parameters; let them be joined",
+            from->path, from->states.n);
+    w->ds.state = from->states.at[0];
+    for (size_t g = 0; g < w->ds.state->group.n; g++) {
+        if (w->ds.state->group.at[g].n_lanes > 1)
+            return ckpt_fail(w->ds.err, CKPT_EUNSUPPORTED,
+                             "%s: group %zu holds experts of %" PRIu32
+                             " expert-parallel ranks, which "
+                             "universal checkpoints of DeepSpeed do not hold",
+                             from->path, g, w->ds.state->group.at[g].n_lanes);
+    }
+    return CKPT_OK;
+}
+
+/* The release to write for, and with it the form. */
+static int uw_form(ckpt_uni_write *w)
+{
+    const ckpt_target *target = w->ds.target;
+    const char *version = target->version ? target->version : w->ds.state->version;
+    int stage = target->stage ? target->stage : w->ds.state->stage;
+
+    w->ds.release = version ? ckpt_dsw_release(version) : CKPT_DS_NEWEST;
+    w->ds.stage = stage;
+    if (target->version && w->ds.release < 0)
+        return ckpt_fail(w->ds.err, CKPT_EUSAGE, "'%s' is not a release of DeepSpeed",
+                         target->version);
+    if (w->ds.release < 0)
+        w->ds.release = CKPT_DS_NEWEST;
+    w->whole = w->parts = true;
+    if (w->ds.release >= CKPT_DS_RELEASE(0, 19, 3))
+        return CKPT_OK;
+    w->flat = w->parts = stage == 3;
+    w->whole = stage != 3;
+    return ckpt_map_note(w->ds.to, CKPT_INFO, w->ds.err,
+                         "written for %s of DeepSpeed %s; from release 0.19.3 on one universal "
+                         "checkpoint serves stages 1, 2 and 3 alike",
+                         stage == 3 ? "stage 3" : "stages 1 and 2", version);
+}
+
+/* What DeepSpeed makes of it in a run that is configured like the source. */
+static int uw_warn(ckpt_uni_write *w)
+{
+    const ckpt_state *state = w->ds.state;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; i < state->param.n; i++) {
+        if (state->param.at[i]->ndim > 0)
+            continue;
+        // load_hp_checkpoint_state of deepspeed/checkpoint/universal_checkpoint.py asks for chunks
+        rc = ckpt_map_note(w->ds.to, CKPT_WARNING, w->ds.err,
+                           "%.200s has no axes: stages 1 and 2 of DeepSpeed (0.19.8 too) fail to "
+                           "load universal checkpoints with such a parameter, stage 3 and ckpt "
+                           "reshard read them",
+                           state->param.at[i]->name);
+        break;
+    }
+    if (rc != CKPT_OK || !state->round_robin)
+        return rc;
+    return ckpt_map_note(
+        w->ds.to, CKPT_WARNING, w->ds.err,
+        "the run had round_robin_gradients on; with it DeepSpeed (0.19.8 too) puts the "
+        "values of a universal checkpoint into wrong places: turn it off to resume");
+}
+
+/* How slices are cut, where the source says it: loading with tensor parallelism asks for it again.
+ */
+static int uw_rules(ckpt_uni_write *w)
+{
+    const ckpt_value *optim = ckpt_value_get(w->ds.state->optim, "optimizer_state_dict");
+    ckpt_dict info;
+
+    w->info = ckpt_value_get(w->ds.state->model, "universal_checkpoint_info");
+    if (ckpt_value_map(w->info).n == 0)
+        w->info = ckpt_value_get(optim, "universal_checkpoint_info");
+    info = ckpt_value_map(w->info);
+    // The version alone is what runs without tensor parallelism put there.
+    if (info.n <= 1)
+        return CKPT_OK;
+    return ckpt_uni_rules_new(&w->rules, w->info, w->ds.err);
+}
+
+/* ---- one parameter ---- */
+
+/* A path below zero/: names become folders, so they must be good for that. */
+static const char *uw_path(ckpt_uni_write *w, const char *param, const char *kind)
+{
+    // The one file of that folder would stand in the way of a folder of its name.
+    bool safe = ckpt_path_part_ok(param, strlen(param)) && strcmp(param, "optimizer_state.pt") != 0;
+    const char *path = NULL;
+
+    if (!safe || !ckpt_path_part_ok(kind, strlen(kind))) {
+        ckpt_fail(w->ds.err, CKPT_EUNSAFE,
+                  "%s: '%.200s' cannot be the name of a %s in a universal checkpoint: it is no "
+                  "plain file name of 1 to 255 bytes; rename the parameter",
+                  w->ds.from->path, safe ? kind : param, safe ? "file" : "folder");
+        return NULL;
+    }
+    path = ckpt_arena_printf(w->ds.to->arena, "zero/%s/%s.pt", param, kind);
+    if (!path)
+        ckpt_fail_memory(w->ds.err);
+    return path;
+}
+
+/* SubparamShape(patterns, shape, partition_dim), the sizes along partition_dim told one by one. */
+static ckpt_value *uw_sub_shape(ckpt_torch_tree *t, const ckpt_slice_rule *rule,
+                                const ckpt_tensor *of)
+{
+    ckpt_value *state = ckpt_tt_new(t, CKPT_V_DICT), *shape = ckpt_tt_new(t, CKPT_V_TUPLE);
+    ckpt_value *sizes = ckpt_tt_new(t, CKPT_V_TUPLE);
+    ckpt_seq given = ckpt_value_seq(ckpt_value_get(rule->entry, "shape"));
+    uint64_t even =
+        rule->axis < of->ndim && rule->n_subs ? of->shape[rule->axis] / rule->n_subs : 0;
+
+    for (uint32_t i = 0; i < rule->n_subs; i++)
+        ckpt_tt_add(t, sizes, ckpt_tt_int(t, (int64_t)(rule->sub_size ? rule->sub_size[i] : even)));
+    for (uint64_t i = 0; i < given.n; i++)
+        ckpt_tt_add(t, shape, i == rule->axis ? sizes : ckpt_tt_copy(t, given.at[i]));
+    ckpt_tt_put(t, state, "patterns", ckpt_tt_copy(t, ckpt_value_get(rule->entry, "patterns")));
+    ckpt_tt_put(t, state, "shape", shape);
+    ckpt_tt_put(t, state, "partition_dim", ckpt_tt_int(t, rule->axis));
+    return ckpt_tt_object(t, "deepspeed.checkpoint.universal_checkpoint", "SubparamShape",
+                          CKPT_BY_NEWOBJ, ckpt_tt_new(t, CKPT_V_TUPLE), state);
+}
+
+/* What a load with tensor parallelism must know to cut the tensor again; nothing where there are no
+ * rules. */
+static int uw_cut(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_value *dict, const char *name,
+                  const ckpt_tensor *of)
+{
+    ckpt_slice_rule rule = {.kind = CKPT_SLICE_SAME};
+    int rc =
+        w->rules ? ckpt_uni_rules_find(w->rules, name, strlen(name), &rule, w->ds.err) : CKPT_OK;
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (rule.kind == CKPT_SLICE_CAT || (rule.kind == CKPT_SLICE_SUB && !rule.entry))
+        ckpt_tt_put(t, dict, "cat_dim", ckpt_tt_int(t, rule.axis));
+    if (rule.kind == CKPT_SLICE_SUB && !rule.entry)
+        ckpt_tt_put(t, dict, "param_n_sub_params", ckpt_tt_int(t, rule.n_subs));
+    if (rule.kind == CKPT_SLICE_SUB && rule.entry)
+        ckpt_tt_put(t, dict, "sub_param_shape", uw_sub_shape(t, &rule, of));
+    if (rule.keep_rows)
+        ckpt_tt_put(t, dict, "vocab_tensor", ckpt_tt_bool(t, true));
+    return CKPT_OK;
+}
+
+/* The tensor of a file, all in F32 as DeepSpeed has it, integers of no parameter too; zeros without
+ * a donor. */
+static ckpt_value *uw_tensor(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_tensor *donor,
+                             const ckpt_tensor *like)
+{
+    ckpt_dtype d = CKPT_F32;
+    ckpt_value *v;
+
+    if (donor && ckpt_dtype_get(donor->dtype)->kind != CKPT_IS_FLOAT &&
+        like->role != CKPT_ROLE_BUFFER)
+        d = donor->dtype;
+    v = donor ? ckpt_tt_whole(t, donor, d) : ckpt_tt_zeros(t, d, like->shape, like->ndim);
+    if (!w->flat || !v)
+        return v;
+    return ckpt_tt_flat(t, v->as.tensor->storage, 0, like->n_elems);
+}
+
+/* fp32.pt and its kin. */
+static int uw_tensor_file(ckpt_uni_write *w, const ckpt_tensor *like, const char *kind,
+                          const ckpt_tensor *donor)
+{
+    const char *name = ckpt_state_name(w->ds.state, like), *path = uw_path(w, name, kind);
+    ckpt_torch_tree t;
+    ckpt_value *root = NULL, *tensor;
+
+    if (!path)
+        return w->ds.err->code;
+    int rc = ckpt_tt_begin(&t, w->ds.to, w->ds.from, path, w->ds.err);
+    tensor = rc == CKPT_OK ? uw_tensor(w, &t, donor, like) : NULL;
+    root = w->flat ? tensor : ckpt_tt_new(&t, CKPT_V_DICT);
+    if (rc == CKPT_OK && !w->flat)
+        rc = uw_cut(w, &t, root, name, like);
+    if (!w->flat)
+        ckpt_tt_put(&t, root, "param", tensor);
+    int ended = ckpt_tt_end(&t, root);
+    return rc != CKPT_OK ? rc : ended;
+}
+
+/* A kind of state that an entry of the optimizer names: a flat tensor, or None for moments that are
+ * all zero. */
+static bool uw_is_kind(const ckpt_pair *p)
+{
+    return p->key->kind == CKPT_V_STR && !ckpt_value_is(p->key, "step") &&
+           ((p->value->kind == CKPT_V_TENSOR && p->value->as.tensor->ndim == 1) ||
+            p->value->kind == CKPT_V_NONE);
+}
+
+/* A moment that has its parameter's shape, or NULL. */
+static const ckpt_tensor *uw_moment(const ckpt_uni_write *w, const char *kind, const ckpt_tensor *p)
+{
+    const ckpt_tensor *m = w->ds.fresh ? NULL : ckpt_state_moment(w->ds.from, w->ds.state, kind, p);
+
+    if (!m || m->ndim != p->ndim ||
+        (p->ndim && memcmp(m->shape, p->shape, p->ndim * sizeof *p->shape) != 0))
+        return NULL;
+    return m;
+}
+
+/* A parameter's file of one kind of state: zeros, which is said, where it alone has none. */
+static int uw_moment_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_pair *kind)
+{
+    const char *name = kind->key->as.text.at;
+    const ckpt_tensor *moment = uw_moment(w, name, p);
+    int rc = CKPT_OK;
+
+    if (!moment && !w->ds.fresh && kind->value->kind != CKPT_V_NONE)
+        rc = ckpt_map_note(w->ds.to, CKPT_WARNING, w->ds.err,
+                           "rewritten: %.200s of %.200s: the source has none; it begins at zero",
+                           name, p->name);
+    return rc == CKPT_OK ? uw_tensor_file(w, p, name, moment) : rc;
+}
+
+/* Any parameter of the group has this kind of state: then DeepSpeed wants it of all. */
+static bool uw_group_has(const ckpt_uni_write *w, const ckpt_group *g, const ckpt_pair *kind)
+{
+    if (w->ds.fresh || kind->value->kind == CKPT_V_NONE)
+        return true;
+    for (size_t i = 0; i < g->n; i++) {
+        if (uw_moment(w, kind->key->as.text.at, w->ds.state->param.at[g->first + i]))
+            return true;
+    }
+    return false;
+}
+
+static int uw_step_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_group *g)
+{
+    const char *path = uw_path(w, ckpt_state_name(w->ds.state, p), "step");
+    ckpt_torch_tree t;
+
+    if (!path)
+        return w->ds.err->code;
+    int rc = ckpt_tt_begin(&t, w->ds.to, w->ds.from, path, w->ds.err);
+    ckpt_value *root = rc == CKPT_OK ? ckpt_uni_write_step(w, &t, g) : NULL;
+    int ended = ckpt_tt_end(&t, root);
+    return rc != CKPT_OK ? rc : ended;
+}
+
+/* ---- all of them ---- */
+
+/* What a group's optimizer keeps that has no file: DeepSpeed reads moments and step counts alone.
+ */
+static int uw_left_out(ckpt_uni_write *w, const ckpt_group *g)
+{
+    ckpt_dict kinds = ckpt_value_map(g->entry);
+    int rc = CKPT_OK;
+
+    for (uint64_t k = 0; rc == CKPT_OK && k < kinds.n; k++) {
+        const ckpt_value *key = kinds.at[k].key;
+        bool file = uw_is_kind(&kinds.at[k]) && uw_group_has(w, g, &kinds.at[k]);
+        if (key->kind != CKPT_V_STR || file || ckpt_value_is(key, "step") ||
+            kinds.at[k].value->kind == CKPT_V_NONE)
+            continue;
+        rc = ckpt_dsw_left_out(&w->ds, CKPT_WARNING,
+                               "param_groups[%zu].state.%.200s: universal checkpoints of DeepSpeed "
+                               "have no place for it: a run begins it anew",
+                               (size_t)(g - w->ds.state->group.at), key->as.text.at);
+    }
+    return rc;
+}
+
+/* The folders of a group's parameters. */
+static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
+{
+    ckpt_dict kinds = ckpt_value_map(g->entry);
+    ckpt_tensor *const *param = w->ds.state->param.at + g->first;
+    int rc = uw_left_out(w, g);
+
+    for (size_t i = 0; rc == CKPT_OK && i < g->n; i++)
+        rc = uw_tensor_file(w, param[i], "fp32", param[i]);
+    for (uint64_t k = 0; rc == CKPT_OK && k < kinds.n; k++) {
+        if (!uw_is_kind(&kinds.at[k]) || !uw_group_has(w, g, &kinds.at[k]))
+            continue;
+        for (size_t i = 0; rc == CKPT_OK && i < g->n; i++)
+            rc = uw_moment_file(w, param[i], &kinds.at[k]);
+    }
+    for (size_t i = 0; rc == CKPT_OK && ckpt_uni_write_steps(w, g) && i < g->n; i++)
+        rc = uw_step_file(w, param[i], g);
+    return rc;
+}
+
+/*
+ * What is in the module and not trained: DeepSpeed's converter (0.19.8) adds fp32.pt of whatever
+ * has none, frozen parameters, buffers and second names alike, where it comes from stages 1 and 2.
+ * A run that trains a frozen parameter from here on finds its master; of the others no release
+ * reads more than that the file is there.
+ */
+static bool uw_adds(const ckpt_uni_write *w, const ckpt_tensor *t)
+{
+    const char *name = ckpt_state_name(w->ds.state, t);
+    int stage = w->ds.state->stage;
+    bool more = (stage == 1 || stage == 2) && w->ds.release >= CKPT_DS_RELEASE(0, 19, 8);
+
+    if (t->role == CKPT_ROLE_STATE || !ckpt_path_part_ok(name, strlen(name)) ||
+        strcmp(name, "optimizer_state.pt") == 0 || !ckpt_cast_find(CKPT_F32, t->dtype))
+        return false;
+    if (t->owner || t->role == CKPT_ROLE_BUFFER)
+        return more;
+    return ckpt_dsw_is_frozen(&w->ds, t) && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
+}
+
+static int uw_others(ckpt_uni_write *w)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && !w->flat && i < w->ds.from->tensors.n; i++) {
+        const ckpt_tensor *t = w->ds.from->tensors.at[i], *of = t->owner ? t->owner : t;
+        if (!uw_adds(w, t))
+            continue;
+        // A second name shows the module's value, which is rounded.
+        rc = uw_tensor_file(w, t, "fp32", t->owner && of->twin ? of->twin : of);
+    }
+    return rc;
+}
+
+static int uw_files(ckpt_uni_write *w)
+{
+    int rc = CKPT_OK;
+
+    if (w->whole)
+        rc = ckpt_uni_model_file(w, false, "mp_rank_00_model_states.pt");
+    if (rc == CKPT_OK && w->parts)
+        rc = ckpt_uni_model_file(w, true, "zero_pp_rank_0_mp_rank_00_model_states.pt");
+    if (rc == CKPT_OK)
+        rc = ckpt_uni_optim_file(w, "zero/optimizer_state.pt");
+    for (size_t g = 0; rc == CKPT_OK && g < w->ds.state->group.n; g++)
+        rc = uw_group(w, &w->ds.state->group.at[g]);
+    return rc == CKPT_OK ? uw_others(w) : rc;
+}
+
+/* ---- the folder ---- */
+
+/* Name of the folder, and the file that names it. */
+static int uw_tag(ckpt_uni_write *w)
+{
+    static const char end[] = "_universal";
+    const char *tag = w->ds.target->tag, *of = "global_step0";
+    ckpt_map *to = w->ds.to;
+
+    for (size_t i = 0; !tag && i < w->ds.from->facts.n; i++) {
+        if (strcmp(w->ds.from->facts.at[i].key, "tag") == 0)
+            of = w->ds.from->facts.at[i].text;
+    }
+    // A universal checkpoint written anew keeps its name.
+    size_t n = strlen(of), m = sizeof end - 1;
+    if (!tag)
+        tag = ckpt_arena_printf(to->arena, "%s%s", of,
+                                n > m && strcmp(of + n - m, end) == 0 ? "" : end);
+    if (!tag)
+        return ckpt_fail_memory(w->ds.err);
+    if (!ckpt_path_part_ok(tag, strlen(tag)))
+        return ckpt_fail(w->ds.err, CKPT_EUSAGE, "'%s' is not the plain name of a folder", tag);
+    to->folder = ckpt_arena_string(to->arena, tag, strlen(tag));
+    to->pointer = "latest_universal";
+    to->pointer_text = to->folder;
+    return to->folder ? CKPT_OK : ckpt_fail_memory(w->ds.err);
+}
+
+int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    ckpt_err own = {0};
+    ckpt_uni_write w = {.ds = {.from = from, .to = to, .target = target}};
+    ckpt_dtype d = target->dtype;
+
+    // Codes are passed on through it.
+    w.ds.err = err ? err : &own;
+    int rc = uw_state(&w);
+    if (rc == CKPT_OK) {
+        w.ds.dtype = d != CKPT_DTYPE_NONE ? d : w.ds.state->dtype;
+        w.ds.new_dtype = w.ds.dtype != w.ds.state->dtype;
+        w.ds.fresh = target->fresh_optimizer;
+        rc = uw_form(&w);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_dsw_full_left_out(&w.ds, false);
+    if (rc == CKPT_OK)
+        rc = uw_warn(&w);
+    if (rc == CKPT_OK)
+        rc = ckpt_dsw_objects(&w.ds);
+    if (rc == CKPT_OK)
+        rc = uw_rules(&w);
+    if (rc == CKPT_OK)
+        rc = uw_tag(&w);
+    to->claim = (ckpt_claim){.made = true,
+                             .fresh = w.ds.fresh,
+                             .objects_dropped = target->objects_dropped,
+                             .stage = -1,
+                             .dtype = w.ds.dtype};
+    if (rc == CKPT_OK)
+        rc = ckpt_dsw_put_aside(&w.ds);
+    if (rc == CKPT_OK)
+        rc = uw_files(&w);
+    ckpt_uni_rules_free(w.rules);
+    return rc;
+}

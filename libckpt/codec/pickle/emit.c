@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * emit.c: owns single opcodes of written pickles: numbers, texts, names, and the memo.
+ */
+#include "libckpt/codec/pickle/emit.h"
+
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/codec/pickle/names.h"
+
+#define WR_SHARED_MAX                                                                              \
+    255u /* bytes of a text that is shared by content: storage keys are shorter                    \
+          */
+
+void ckpt_pw_fail(ckpt_pw *w, int code, const char *text)
+{
+    if (w->rc == CKPT_OK) {
+        w->rc = ckpt_fail(w->err, code, "pickle: %s", text);
+    }
+}
+
+/* The failure of every allocation here. */
+static void wr_memory(ckpt_pw *w)
+{
+    ckpt_pw_fail(w, CKPT_ELIMIT, "out of memory");
+}
+
+/* ---- bytes ---- */
+
+/* Bytes as they are. */
+static void wr_raw(ckpt_pw *w, const void *p, uint64_t n)
+{
+    if (w->rc == CKPT_OK && !ckpt_bytes_add(w->out, p, (size_t)n)) {
+        wr_memory(w);
+    }
+}
+
+void ckpt_pw_op(ckpt_pw *w, unsigned op)
+{
+    uint8_t byte = (uint8_t)op;
+
+    wr_raw(w, &byte, 1);
+}
+
+/* An opcode and a little-endian number of n bytes. */
+void ckpt_pw_op_number(ckpt_pw *w, unsigned op, uint64_t number, unsigned n)
+{
+    uint8_t bytes[9] = {(uint8_t)op};
+
+    for (unsigned i = 0; i < n; i++) {
+        bytes[1 + i] = (uint8_t)(number >> 8 * i);
+    }
+    wr_raw(w, bytes, 1 + n);
+}
+
+/* ---- memo ---- */
+
+/* Equal content. */
+static bool wr_text_same(ckpt_text a, ckpt_text b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.at, b.at, (size_t)a.n) == 0);
+}
+
+/* For the index: the same node, or equal texts of the same kind. */
+static bool wr_same(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_pw_known *a = &((const ckpt_pw *)ctx)->known.at[number], *b = key;
+
+    return a->node == b->node && (a->b.at == NULL) == (b->b.at == NULL) &&
+           wr_text_same(a->a, b->a) && wr_text_same(a->b, b->b);
+}
+
+/* Of a node's address, or of a text. */
+static uint32_t wr_hash(const ckpt_pw_known *k)
+{
+    if (k->node != NULL) {
+        return ckpt_hash_u64((uint64_t)(uintptr_t)k->node);
+    }
+    return ckpt_hash_bytes(k->a.at, (size_t)k->a.n, (uint32_t)k->b.n);
+}
+
+/* Store the value just written under the next memo number; nobody will ask for it. */
+void ckpt_pw_put(ckpt_pw *w)
+{
+    if (w->n_memo <= 255) {
+        ckpt_pw_op_number(w, 'q', w->n_memo, 1);
+    } else {
+        ckpt_pw_op_number(w, 'r', w->n_memo, 4);
+    }
+    w->n_memo++;
+}
+
+/* The next memo number stands for this from now on. */
+static void wr_know(ckpt_pw *w, ckpt_pw_known k)
+{
+    ckpt_pw_known *slot = w->rc == CKPT_OK ? ckpt_vec_push(&w->known) : NULL;
+
+    if (slot == NULL) {
+        wr_memory(w);
+        return;
+    }
+    k.number = w->n_memo;
+    *slot = k;
+    if (!ckpt_index_add(&w->index, wr_hash(&k), (uint32_t)(w->known.n - 1))) {
+        wr_memory(w);
+    }
+}
+
+/* Number the value just written, and remember for what. */
+static void wr_put_known(ckpt_pw *w, ckpt_pw_known k)
+{
+    wr_know(w, k);
+    ckpt_pw_put(w);
+}
+
+void ckpt_pw_put_node(ckpt_pw *w, const ckpt_value *v)
+{
+    wr_put_known(w, (ckpt_pw_known){.node = v});
+}
+
+/* Where it stands among the known, or CKPT_INDEX_NONE. */
+static uint32_t wr_find(const ckpt_pw *w, const ckpt_pw_known *k)
+{
+    return ckpt_index_find(&w->index, wr_hash(k), wr_same, w, k);
+}
+
+/* Write a reference to something written before; false if it was not. */
+static bool wr_get(ckpt_pw *w, const ckpt_pw_known *k)
+{
+    uint32_t at = wr_find(w, k);
+    uint32_t number;
+
+    if (at == CKPT_INDEX_NONE) {
+        return false;
+    }
+    number = w->known.at[at].number;
+    ckpt_pw_op_number(w, number <= 255 ? 'h' : 'j', number, number <= 255 ? 1 : 4);
+    return true;
+}
+
+bool ckpt_pw_get_node(ckpt_pw *w, const ckpt_value *v)
+{
+    return wr_get(w, &(ckpt_pw_known){.node = v});
+}
+
+/* ---- leaves ---- */
+
+/* BINUNICODE; the long form would need protocol 4. */
+static void wr_unicode(ckpt_pw *w, ckpt_text s)
+{
+    if (s.n > UINT32_MAX) {
+        ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a text beyond 4 GiB does not fit into a pickle");
+        return;
+    }
+    ckpt_pw_op_number(w, 'X', s.n, 4);
+    wr_raw(w, s.at, s.n);
+}
+
+void ckpt_pw_str(ckpt_pw *w, ckpt_text s, const void *node)
+{
+    ckpt_pw_known as_node = {.node = node}, as_text = {.a = s};
+    bool found = node != NULL && s.n > 0 ? wr_get(w, &as_node) : wr_get(w, &as_text);
+
+    if (found) {
+        return;
+    }
+    wr_unicode(w, s);
+    if (node != NULL) {
+        wr_know(w, as_node);
+    }
+    if (s.n <= WR_SHARED_MAX && wr_find(w, &as_text) == CKPT_INDEX_NONE) {
+        wr_know(w, as_text);
+    }
+    ckpt_pw_put(w);
+}
+
+void ckpt_pw_fresh(ckpt_pw *w, const char *s)
+{
+    wr_unicode(w, (ckpt_text){s, strlen(s)});
+    ckpt_pw_put(w);
+}
+
+void ckpt_pw_cstr(ckpt_pw *w, const char *s)
+{
+    ckpt_pw_str(w, (ckpt_text){s, strlen(s)}, NULL);
+}
+
+void ckpt_pw_name(ckpt_pw *w, ckpt_global g)
+{
+    ckpt_pw_known k;
+
+    ckpt_name_to_python2(&g);
+    k = (ckpt_pw_known){.a = g.module, .b = g.name};
+    if (memchr(g.module.at, '\n', (size_t)g.module.n) != NULL ||
+        memchr(g.name.at, '\n', (size_t)g.name.n) != NULL || g.module.n == 0 || g.name.n == 0) {
+        ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a name that a pickle cannot hold as a line");
+        return;
+    }
+    if (!wr_get(w, &k)) {
+        ckpt_pw_op(w, 'c');
+        wr_raw(w, g.module.at, g.module.n);
+        ckpt_pw_op(w, '\n');
+        wr_raw(w, g.name.at, g.name.n);
+        ckpt_pw_op(w, '\n');
+        wr_put_known(w, k);
+    }
+}
+
+void ckpt_pw_cname(ckpt_pw *w, const char *module, const char *name)
+{
+    ckpt_pw_name(w,
+                 (ckpt_global){.module = {module, strlen(module)}, .name = {name, strlen(name)}});
+}
+
+void ckpt_pw_bool(ckpt_pw *w, bool b)
+{
+    ckpt_pw_op(w, b ? 0x88 : 0x89);
+}
+
+/* LONG1 or LONG4 over two's complement bytes. */
+void ckpt_pw_long(ckpt_pw *w, const void *bytes, uint64_t n)
+{
+    ckpt_pw_op_number(w, n <= 255 ? 0x8A : 0x8B, n, n <= 255 ? 1 : 4);
+    wr_raw(w, bytes, n);
+}
+
+void ckpt_pw_int(ckpt_pw *w, int64_t i)
+{
+    uint8_t bytes[8];
+    unsigned n = 8;
+
+    if (i >= 0 && i <= 0xFF) {
+        ckpt_pw_op_number(w, 'K', (uint64_t)i, 1);
+    } else if (i >= 0 && i <= 0xFFFF) {
+        ckpt_pw_op_number(w, 'M', (uint64_t)i, 2);
+    } else if (i >= INT32_MIN && i <= INT32_MAX) {
+        ckpt_pw_op_number(w, 'J', (uint64_t)i, 4);
+    } else {
+        for (unsigned k = 0; k < 8; k++) {
+            bytes[k] = (uint8_t)((uint64_t)i >> 8 * k);
+        }
+        // a last byte that only repeats the sign is left out
+        while (n > 1 && bytes[n - 1] == (i < 0 ? 0xFF : 0) &&
+               (bytes[n - 2] & 0x80u) == (i < 0 ? 0x80u : 0)) {
+            n--;
+        }
+        ckpt_pw_long(w, bytes, n);
+    }
+}
+
+void ckpt_pw_float(ckpt_pw *w, double f)
+{
+    uint8_t bytes[9] = {'G'};
+    uint64_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    for (unsigned i = 0; i < 8; i++) {
+        bytes[1 + i] = (uint8_t)(bits >> (56 - 8 * i)); // big-endian
+    }
+    wr_raw(w, bytes, sizeof bytes);
+}
+
+/* Bytes as the text whose Latin-1 code they are. */
+static void wr_latin1(ckpt_pw *w, ckpt_text s)
+{
+    uint64_t n = s.n;
+
+    for (uint64_t i = 0; i < s.n; i++) {
+        n += (unsigned char)s.at[i] >= 0x80;
+    }
+    if (n > UINT32_MAX) {
+        wr_unicode(w, (ckpt_text){s.at, n}); // reports it
+        return;
+    }
+    ckpt_pw_op_number(w, 'X', n, 4);
+    for (uint64_t i = 0; i < s.n && w->rc == CKPT_OK; i++) {
+        unsigned c = (unsigned char)s.at[i];
+
+        if (c >= 0x80) {
+            ckpt_pw_op(w, 0xC0u | c >> 6);
+            c = 0x80u | (c & 0x3Fu);
+        }
+        ckpt_pw_op(w, c);
+    }
+    ckpt_pw_put(w);
+}
+
+/* bytes and bytearray are calls in protocol 2. */
+void ckpt_pw_bytes(ckpt_pw *w, const ckpt_value *v)
+{
+    bool array = v->kind == CKPT_V_BYTEARRAY;
+
+    if (ckpt_pw_get_node(w, v)) {
+        return;
+    }
+    if (array || v->as.text.n == 0) {
+        ckpt_pw_cname(w, "builtins", array ? "bytearray" : "bytes");
+    } else {
+        ckpt_pw_cname(w, "_codecs", "encode");
+    }
+    if (v->as.text.n == 0) {
+        ckpt_pw_op(w, ')');
+    } else {
+        wr_latin1(w, v->as.text);
+        ckpt_pw_cstr(w, array ? "latin-1" : "latin1");
+        ckpt_pw_op(w, 0x86);
+        ckpt_pw_put(w);
+    }
+    ckpt_pw_op(w, 'R');
+    ckpt_pw_put_node(w, v);
+}
+
+void ckpt_pw_dtype(ckpt_pw *w, ckpt_dtype d)
+{
+    const char *name = ckpt_dtype_get(d)->torch;
+
+    if (name == NULL) {
+        ckpt_pw_fail(w, CKPT_EUNSUPPORTED,
+                     "a dtype that torch does not have; convert the tensors first");
+        return;
+    }
+    ckpt_pw_cname(w, "torch", name);
+}
+
+/*
+ * Number a node that was made from its parts.  If writing a part wrote the node itself (it
+ * contains itself), drop the n_stack values that were to make it and refer to the first one.
+ */
+bool ckpt_pw_is_recursive(ckpt_pw *w, const ckpt_value *v, uint64_t n_stack)
+{
+    ckpt_pw_known k = {.node = v};
+
+    if (wr_find(w, &k) == CKPT_INDEX_NONE) {
+        return false;
+    }
+    if (n_stack > 3) {
+        ckpt_pw_op(w, '1');
+    }
+    for (uint64_t i = 0; n_stack <= 3 && i < n_stack; i++) {
+        ckpt_pw_op(w, '0');
+    }
+    return wr_get(w, &k);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keys.h: dict keys as Python compares them, and the check for duplicates.
+ */
+#ifndef CKPT_FORMATS_PICKLE_KEYS_H
+#define CKPT_FORMATS_PICKLE_KEYS_H
+
+#include "libckpt/base/index.h"
+#include "libckpt/map/value.h"
+
+/*
+ * Hash a key so that equal keys have equal hashes: True, 1 and 1.0 are one key.
+ *
+ * Errors   CKPT_EFORMAT: it, or an item of a tuple, cannot be a key (lists, dicts, sets, tensors);
+ *          CKPT_ELIMIT: tuples nested or grown beyond what any checkpoint needs.
+ * why      the reason on failure, a static text
+ * cost     grows by what hashing took beyond a usual key: bytes of long texts, items of tuples
+ */
+int ckpt_key_hash(const ckpt_value *key, uint32_t *out, uint64_t *cost, const char **why);
+
+/* True if Python would take both for one key; both must have passed ckpt_key_hash. */
+bool ckpt_key_same(const ckpt_value *a, const ckpt_value *b);
+
+#endif

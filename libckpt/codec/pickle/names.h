@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * names.h: what a dotted Python name in a pickle is to us: known data, a stranger's class,
+ * or something that could only be there to run code.
+ */
+#ifndef CKPT_FORMATS_PICKLE_NAMES_H
+#define CKPT_FORMATS_PICKLE_NAMES_H
+
+#include "libckpt/map/value.h"
+
+typedef enum ckpt_name_id {
+    CKPT_NAME_UNSAFE,   /* refused wherever it is met */
+    CKPT_NAME_OPAQUE,   /* of a package we do not know: kept as it is, never resolved */
+    CKPT_NAME_DATA,     /* a known plain class or its builder: calls make OBJECTs of known kind */
+    CKPT_NAME_DATA_MAP, /* the same, filled by key: defaultdict, Counter */
+    CKPT_NAME_DATA_SEQ, /* the same, filled by appending: deque */
+    CKPT_NAME_CONSTANT, /* a known object that is only named, never called: layouts, Ellipsis */
+    CKPT_NAME_GETATTR,  /* builtins.getattr: only as Enum classes are written by Python 3.11 */
+    CKPT_NAME_RECONSTRUCT, /* copyreg._reconstructor: its first argument is a class */
+    CKPT_NAME_ODICT,
+    CKPT_NAME_SET,
+    CKPT_NAME_FROZENSET,
+    CKPT_NAME_BYTES,
+    CKPT_NAME_BYTEARRAY,
+    CKPT_NAME_ENCODE, /* _codecs.encode: bytes as text */
+    CKPT_NAME_SIZE,
+    CKPT_NAME_DTYPE,
+    CKPT_NAME_STORAGE,  /* typed storage classes */
+    CKPT_NAME_UNTYPED,  /* UntypedStorage */
+    CKPT_NAME_QSTORAGE, /* storages of quantized tensors */
+    CKPT_NAME_TENSOR,   /* tensor classes: types given to _rebuild_from_type_v2 */
+    CKPT_NAME_REBUILD_V1,
+    CKPT_NAME_REBUILD_V2,
+    CKPT_NAME_REBUILD_V3,
+    CKPT_NAME_REBUILD_PARAMETER,
+    CKPT_NAME_REBUILD_PARAMETER_STATE,
+    CKPT_NAME_REBUILD_FROM_TYPE,
+    CKPT_NAME_REBUILD_META,
+    CKPT_NAME_REBUILD_QTENSOR,
+    CKPT_NAME_REBUILD_SPECIAL /* sparse, nested ...: kept as objects */
+} ckpt_name_id;
+
+/*
+ * Classify a name (its Python 3 form).  why, when the name is unsafe, tells the reason: a static
+ * text that completes "names os.system, ..."; may be NULL.
+ */
+ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why);
+
+/* Rewrite a Python 2 name to its Python 3 form in place (only what data uses), and back. */
+void ckpt_name_to_python3(ckpt_global *name);
+void ckpt_name_to_python2(ckpt_global *name);
+
+/* True if the first letter after underscores is a capital, as classes are named. */
+bool ckpt_name_class_like(ckpt_text name);
+
+/* True for ShardedTensor of torch.distributed, whichever module of it a release keeps it in. */
+bool ckpt_name_is_sharded(const ckpt_global *name);
+
+/* True for the name of an OBJECT's class that ckpt knows to be plain data. */
+bool ckpt_name_known(const ckpt_value *cls);
+
+#endif

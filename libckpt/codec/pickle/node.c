@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * node.c: the nodes that a pickle's names, containers and objects become.
+ *
+ * Nothing is resolved: a name is looked up in a list of known names (names.c).
+ */
+#include "libckpt/codec/pickle/node.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/codec/pickle/keys.h"
+#include "libckpt/map/map.h"
+
+#define PK_NAME_MAX 1024u /* bytes of a module's or class's name */
+#define PK_SCAN_MAX 8u    /* pairs of a dict that are compared one by one before an index is made */
+
+int ckpt_pk_fail(const ckpt_pk *p, int code, const char *fmt, ...)
+{
+    char text[400]; // ckpt_fail cuts to a little more than that
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return ckpt_fail(p->err, code, "%s: byte %" PRIu64 ": %s",
+                     p->opts->name != NULL ? p->opts->name : "pickle", p->at, text);
+}
+
+ckpt_value *ckpt_pk_node(const ckpt_pk *p, ckpt_value_kind kind)
+{
+    ckpt_value *v =
+        ckpt_arena_used(p->arena) > p->arena_cap ? NULL : ckpt_value_new(p->arena, kind);
+
+    if (v == NULL) {
+        (void)ckpt_pk_no_memory(p);
+        return NULL;
+    }
+    if (ckpt_value_has_children(v)) { // leaves stay unmarked
+        v->mark = CKPT_PK_FRESH;
+    }
+    return v;
+}
+
+int ckpt_pk_charge(ckpt_pk *p, uint64_t n)
+{
+    if (n > p->n_copies_left) {
+        return ckpt_pk_fail(p, CKPT_ELIMIT, "calls copy more than a file of this size can need");
+    }
+    p->n_copies_left -= n;
+    return CKPT_OK;
+}
+
+/* ---- names ---- */
+
+/* For the index of names. */
+static bool pk_same_name(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_pk *p = ctx;
+    const ckpt_global *a = &p->names.at[number].global->as.global, *b = key;
+
+    return a->module.n == b->module.n && a->name.n == b->name.n &&
+           memcmp(a->module.at, b->module.at, (size_t)a->module.n) == 0 &&
+           memcmp(a->name.at, b->name.at, (size_t)a->name.n) == 0;
+}
+
+/* A name met for the first time: judge it, make its node, list it. */
+static int pk_new_name(ckpt_pk *p, ckpt_value **out, const ckpt_global *g, uint32_t hash)
+{
+    const char *why = NULL;
+    ckpt_name_id id = ckpt_name_find(g, &why);
+    ckpt_pk_name entry = {.id = id};
+    ckpt_pk_name *slot;
+    ckpt_value **listed;
+
+    if (id == CKPT_NAME_UNSAFE) {
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "names %.*s.%.*s, %s; refused", ckpt_pk_cut(g->module),
+                            g->module.at, ckpt_pk_cut(g->name), g->name.at, why);
+    }
+    if (ckpt_name_is_sharded(g)) {
+        return ckpt_pk_fail(p, CKPT_EUNSUPPORTED,
+                            "holds a ShardedTensor of torch.distributed, as FSDP's "
+                            "SHARDED_STATE_DICT and LOCAL_STATE_DICT make it: each rank's file has "
+                            "that rank's shards alone, and they are not joined here; load all of "
+                            "them in a run of as many ranks and save whole tensors "
+                            "(StateDictType.FULL_STATE_DICT)");
+    }
+    entry.global = ckpt_pk_node(p, CKPT_V_GLOBAL);
+    entry.node = entry.global;
+    if (entry.global == NULL) {
+        return CKPT_ELIMIT;
+    }
+    entry.global->as.global = *g;
+    entry.global->as.global.module.at = ckpt_arena_string(p->arena, g->module.at, g->module.n);
+    entry.global->as.global.name.at = ckpt_arena_string(p->arena, g->name.at, g->name.n);
+    entry.global->mark = (uint32_t)p->names.n + 1;
+    if (id == CKPT_NAME_DTYPE) {
+        entry.node = ckpt_pk_node(p, CKPT_V_DTYPE);
+        if (entry.node == NULL) {
+            return CKPT_ELIMIT;
+        }
+        entry.node->as.dtype = ckpt_dtype_from_torch(g->name.at, (size_t)g->name.n);
+    }
+    slot = p->names.n >= CKPT_PK_NUMBER ? NULL : ckpt_vec_push(&p->names);
+    listed = slot == NULL ? NULL : ckpt_vec_push(&p->out->globals);
+    if (listed == NULL || entry.global->as.global.module.at == NULL ||
+        entry.global->as.global.name.at == NULL) {
+        p->names.n -= slot != NULL;
+        return ckpt_pk_no_memory(p);
+    }
+    *slot = entry;
+    *listed = entry.global;
+    *out = entry.node;
+    return ckpt_index_add(&p->name_index, hash, (uint32_t)(p->names.n - 1)) ? CKPT_OK
+                                                                            : ckpt_pk_no_memory(p);
+}
+
+int ckpt_pk_name_node(ckpt_pk *p, ckpt_value **out, ckpt_text module, ckpt_text name)
+{
+    ckpt_global g = {.module = module, .name = name};
+    uint32_t hash, at;
+
+    if (module.n == 0 || name.n == 0) {
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "an empty name of a module or class");
+    }
+    if (module.n > PK_NAME_MAX || name.n > PK_NAME_MAX) {
+        return ckpt_pk_fail(p, CKPT_ELIMIT, "a name of more than 1024 bytes");
+    }
+    ckpt_name_to_python3(&g);
+    hash = ckpt_hash_bytes(g.name.at, (size_t)g.name.n, (uint32_t)g.module.n);
+    at = ckpt_index_find(&p->name_index, hash, pk_same_name, p, &g);
+    if (at != CKPT_INDEX_NONE) {
+        *out = p->names.at[at].node;
+        return CKPT_OK;
+    }
+    return pk_new_name(p, out, &g, hash);
+}
+
+ckpt_name_id ckpt_pk_id(const ckpt_pk *p, const ckpt_value *v)
+{
+    uint32_t number = v->mark & CKPT_PK_NUMBER;
+
+    if (v->kind != CKPT_V_GLOBAL || number == 0) {
+        return CKPT_NAME_UNSAFE;
+    }
+    return p->names.at[number - 1].id;
+}
+
+int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v)
+{
+    if (v->kind == CKPT_V_GLOBAL && ckpt_pk_id(p, v) == CKPT_NAME_GETATTR) {
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "hands the function getattr around; refused");
+    }
+    return CKPT_OK;
+}
+
+/* ---- dicts ---- */
+
+/* For the indexes of dicts. */
+static bool pk_same_key(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_dict *map = ctx;
+
+    return ckpt_key_same(map->at[number].key, key);
+}
+
+int ckpt_pk_hash(ckpt_pk *p, const ckpt_value *key, uint32_t *out)
+{
+    const char *why = NULL;
+    uint64_t cost = 0;
+    int rc = ckpt_key_hash(key, out, &cost, &why);
+
+    return rc != CKPT_OK ? ckpt_pk_fail(p, rc, "%s", why) : ckpt_pk_charge(p, cost);
+}
+
+/* Make the index of a dict that grew beyond a linear scan. */
+static int pk_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
+{
+    ckpt_index *ix = p->dicts.n >= CKPT_PK_NUMBER ? NULL : ckpt_vec_push(&p->dicts);
+    const char *why;
+    uint64_t cost = 0;
+    uint32_t hash;
+
+    if (ix == NULL) {
+        return ckpt_pk_no_memory(p);
+    }
+    v->mark = (v->mark & ~CKPT_PK_NUMBER) | (uint32_t)p->dicts.n;
+    for (uint64_t i = 0; i < map->n; i++) {
+        int rc = ckpt_key_hash(map->at[i].key, &hash, &cost, &why); // it was hashed before
+
+        if (rc != CKPT_OK || !ckpt_index_add(ix, hash, (uint32_t)i)) {
+            return ckpt_pk_no_memory(p);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Tell whether a key is in a dict. */
+static bool pk_has_key(const ckpt_pk *p, const ckpt_value *v, const ckpt_dict *map, uint32_t hash,
+                       const ckpt_value *key)
+{
+    uint32_t number = v->mark & CKPT_PK_NUMBER;
+
+    if (number != 0) {
+        return ckpt_index_find(&p->dicts.at[number - 1], hash, pk_same_key, map, key) !=
+               CKPT_INDEX_NONE;
+    }
+    for (uint64_t i = 0; i < map->n; i++) {
+        if (ckpt_key_same(map->at[i].key, key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The pairs of what takes items by key, or NULL. */
+static ckpt_dict *pk_pairs(const ckpt_pk *p, ckpt_value *v)
+{
+    if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT) {
+        return &v->as.map;
+    }
+    if (v->kind == CKPT_V_OBJECT && v->as.object->cls != NULL) {
+        ckpt_name_id id = ckpt_pk_id(p, v->as.object->cls);
+
+        return id == CKPT_NAME_OPAQUE || id == CKPT_NAME_DATA_MAP ? &v->as.object->pairs : NULL;
+    }
+    return NULL;
+}
+
+int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *value)
+{
+    ckpt_dict *map = pk_pairs(p, dict);
+    uint32_t hash;
+    int rc;
+
+    if (map == NULL) {
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "sets an item of something that is not a dict");
+    }
+    rc = ckpt_pk_check_item(p, key);
+    if (rc == CKPT_OK) {
+        rc = ckpt_pk_check_item(p, value);
+    }
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    rc = ckpt_pk_hash(p, key, &hash);
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    if (map->n == PK_SCAN_MAX) {
+        rc = pk_index_dict(p, dict, map);
+        if (rc != CKPT_OK) {
+            return rc;
+        }
+    }
+    if (pk_has_key(p, dict, map, hash, key)) {
+        return key->kind == CKPT_V_STR
+                   ? ckpt_pk_fail(p, CKPT_EFORMAT, "the key \"%.*s\" is set twice in one dict",
+                                  ckpt_pk_cut(key->as.text), key->as.text.at)
+                   : ckpt_pk_fail(p, CKPT_EFORMAT, "a key is set twice in one dict");
+    }
+    if (map->n >= PK_SCAN_MAX &&
+        !ckpt_index_add(&p->dicts.at[(dict->mark & CKPT_PK_NUMBER) - 1], hash, (uint32_t)map->n)) {
+        return ckpt_pk_no_memory(p);
+    }
+    return ckpt_dict_add(p->arena, map, key, value) ? CKPT_OK : ckpt_pk_no_memory(p);
+}
+
+int ckpt_pk_object(ckpt_pk *p, ckpt_value **out, ckpt_object_form form, ckpt_value *cls,
+                   ckpt_value *args)
+{
+    ckpt_value *v = ckpt_pk_node(p, CKPT_V_OBJECT);
+
+    if (v == NULL) {
+        return CKPT_ELIMIT;
+    }
+    v->as.object = ckpt_arena_alloc(p->arena, sizeof *v->as.object);
+    if (v->as.object == NULL) {
+        return ckpt_pk_no_memory(p);
+    }
+    v->as.object->form = form;
+    v->as.object->cls = cls;
+    v->as.object->args = args;
+    p->out->n_objects += ckpt_pk_id(p, cls) == CKPT_NAME_OPAQUE;
+    *out = v;
+    return CKPT_OK;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * read.c: owns the run of the pickle machine: the stream, arguments of opcodes, frames, and
+ * the closing walk over what was made.
+ *
+ * Limits: stack and memo of 8 Mi entries, memo numbers at most 256 beyond the entries so far,
+ * integers of 256 bytes, nesting of 1000, memory in proportion to the file.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "libckpt/codec/pickle/machine.h"
+
+#define PK_DEPTH_MAX  1000u         /* containers in containers */
+#define PK_ARENA_FREE (64ull << 20) /* bytes any pickle may take */
+#define PK_ARENA_RATE 100u          /* and more per byte of the file: the densest take 64 ... */
+#define PK_ARENA_MUCH                                                                              \
+    (320ull << 20) /* ... up to here; beyond, as much per byte as real ones take: */
+#define PK_ARENA_REAL 32u
+#define PK_COPIES_FREE                                                                             \
+    ((uint64_t)8 << 20) /* items and bytes that calls may copy, beyond its size */
+
+/* ---- reading arguments ---- */
+
+/* The failure of arguments that the file does not hold whole. */
+static int pk_cut_off(const ckpt_pk_machine *m)
+{
+    return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the pickle ends inside an opcode's argument");
+}
+
+/* n bytes as a number. */
+static int pk_number(ckpt_pk_machine *m, unsigned n, bool big_endian, uint64_t *out)
+{
+    *out = 0;
+    if (!ckpt_within(m->pos, n, m->n)) {
+        return pk_cut_off(m);
+    }
+    for (unsigned i = 0; i < n; i++) {
+        *out |= (uint64_t)m->bytes[m->pos + i] << 8 * (big_endian ? n - 1 - i : i);
+    }
+    m->pos += n;
+    return CKPT_OK;
+}
+
+/* Bytes up to a line feed, which is left out. */
+static int pk_line(ckpt_pk_machine *m, ckpt_text *out)
+{
+    const uint8_t *from = m->bytes + m->pos;
+    const uint8_t *end = m->pos < m->n ? memchr(from, '\n', (size_t)(m->n - m->pos)) : NULL;
+
+    if (end == NULL) {
+        return pk_cut_off(m);
+    }
+    *out = (ckpt_text){(const char *)from, (uint64_t)(end - from)};
+    m->pos += out->n + 1;
+    return CKPT_OK;
+}
+
+/* A length of n_length bytes, then that many bytes; they stay where they are. */
+static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
+{
+    uint64_t n;
+    int rc = pk_number(m, n_length, false, &n);
+
+    if (rc != CKPT_OK) {
+        return rc;
+    }
+    // lengths that Python reads as signed and negative are beyond the file here
+    if (!ckpt_within(m->pos, n, m->n)) {
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT,
+                            "a length of %" PRIu64 " with %" PRIu64 " bytes left", n,
+                            m->n - m->pos);
+    }
+    *out = (ckpt_text){(const char *)m->bytes + m->pos, n};
+    m->pos += n;
+    return CKPT_OK;
+}
+
+/* The argument of the opcode at hand. */
+static int pk_argument(ckpt_pk_machine *m, ckpt_pk_form form, ckpt_pk_arg *a)
+{
+    int rc;
+
+    switch (form) {
+    case PK_U1:
+        return pk_number(m, 1, false, &a->number);
+    case PK_U2:
+        return pk_number(m, 2, false, &a->number);
+    case PK_U4:
+        return pk_number(m, 4, false, &a->number);
+    case PK_U8:
+        return pk_number(m, 8, false, &a->number);
+    case PK_F8:
+        return pk_number(m, 8, true, &a->number);
+    case PK_LINE:
+        return pk_line(m, &a->text);
+    case PK_LINES:
+        rc = pk_line(m, &a->text);
+        return rc == CKPT_OK ? pk_line(m, &a->more) : rc;
+    case PK_N1:
+        return pk_counted(m, 1, &a->text);
+    case PK_N4:
+        return pk_counted(m, 4, &a->text);
+    case PK_N8:
+        return pk_counted(m, 8, &a->text);
+    case PK_COUNT1:
+    case PK_COUNT2:
+    case PK_COUNT3:
+        a->number = (uint64_t)form - PK_COUNT1 + 1;
+        return CKPT_OK;
+    case PK_BARE:
+        break;
+    }
+    return CKPT_OK;
+}
+
+/* One opcode. */
+static int pk_step(ckpt_pk_machine *m)
+{
+    const ckpt_pk_op *op;
+    ckpt_pk_arg a = {0};
+    int rc;
+
+    m->p.at = m->pos;
+    if (m->pos >= m->n) {
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the pickle ends without STOP");
+    }
+    op = &ckpt_pk_ops[m->bytes[m->pos]];
+    if (op->run == NULL && op->bare == NULL) {
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "unknown opcode 0x%02X", m->bytes[m->pos]);
+    }
+    m->pos++;
+    rc = pk_argument(m, op->form, &a);
+    if (rc == CKPT_OK && m->frame_end != 0 && m->pos > m->frame_end) {
+        rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "an opcode crosses the end of its frame");
+    }
+    if (rc == CKPT_OK) {
+        rc = op->bare != NULL ? op->bare(m) : op->run(m, &a);
+    }
+    if (m->pos == m->frame_end) {
+        m->frame_end = 0;
+    }
+    return rc;
+}
+
+/* ---- the closing walk ---- */
+
+/* A container on the way from the root, and its next child. */
+typedef struct pk_level {
+    ckpt_value *v;
+    uint64_t next;
+} pk_level;
+
+/* Child i of a node, NULL for an absent one; false past the last. */
+static bool pk_child(const ckpt_value *v, uint64_t i, ckpt_value **out)
+{
+    const ckpt_object *o = v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
+    ckpt_seq seq = o != NULL ? o->items : ckpt_value_seq(v);
+    ckpt_dict map = o != NULL ? o->pairs : ckpt_value_map(v);
+    ckpt_value *own[4] = {v->state};
+
+    if (o != NULL) {
+        own[0] = o->args;
+        own[1] = o->kwargs;
+        own[2] = o->state;
+    } else if (v->kind == CKPT_V_TENSOR) {
+        own[0] = v->as.tensor->state;
+    }
+    if (i < seq.n) {
+        *out = seq.at[i];
+        return true;
+    }
+    i -= seq.n;
+    if (i < map.n * 2) {
+        *out = i % 2 == 0 ? map.at[i / 2].key : map.at[i / 2].value;
+        return true;
+    }
+    i -= map.n * 2;
+    *out = i < 4 ? own[i] : NULL;
+    return i < 4;
+}
+
+/* Visit every container below the root once: take its mark off, and measure the nesting. */
+static int pk_close(ckpt_pk_machine *m)
+{
+    pk_level *level = ckpt_alloc(PK_DEPTH_MAX * sizeof *level);
+    ckpt_value *child = m->p.out->root;
+    size_t depth = 0;
+    int rc = CKPT_OK;
+
+    if (level == NULL) {
+        return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
+    }
+    do {
+        if (child != NULL && (child->mark & CKPT_PK_FRESH) != 0) {
+            child->mark = 0;
+            if (depth == PK_DEPTH_MAX) {
+                rc = ckpt_pk_fail(&m->p, CKPT_ELIMIT, "values nested deeper than 1000");
+                break;
+            }
+            level[depth++] = (pk_level){.v = child};
+        }
+        child = NULL;
+        while (depth > 0 && !pk_child(level[depth - 1].v, level[depth - 1].next++, &child)) {
+            depth--;
+        }
+    } while (depth > 0);
+    ckpt_free(level);
+    for (size_t i = 0; i < m->p.names.n; i++) {
+        m->p.names.at[i].global->mark = 0;
+    }
+    return rc;
+}
+
+/* ---- entry ---- */
+
+/* The nodes that all share. */
+static int pk_begin(ckpt_pk_machine *m)
+{
+    ckpt_pk *p = &m->p;
+
+    p->none = ckpt_pk_node(p, CKPT_V_NONE);
+    p->yes = p->none == NULL ? NULL : ckpt_pk_node(p, CKPT_V_BOOL);
+    p->no = p->yes == NULL ? NULL : ckpt_pk_node(p, CKPT_V_BOOL);
+    p->empty = p->no == NULL ? NULL : ckpt_pk_node(p, CKPT_V_TUPLE);
+    if (p->empty == NULL) {
+        return CKPT_ELIMIT;
+    }
+    p->yes->as.i = 1;
+    p->empty->mark = 0; // holds nothing: not worth a visit
+    return CKPT_OK;
+}
+
+/* Release everything but the result. */
+static void pk_end(ckpt_pk_machine *m)
+{
+    for (size_t i = 0; i < m->p.dicts.n; i++) {
+        ckpt_index_free(&m->p.dicts.at[i]);
+    }
+    ckpt_vec_free(&m->p.dicts);
+    ckpt_vec_free(&m->p.names);
+    ckpt_index_free(&m->p.name_index);
+    ckpt_index_free(&m->p.storage_index);
+    ckpt_vec_free(&m->stack);
+    ckpt_vec_free(&m->memo);
+    ckpt_vec_free(&m->marks);
+}
+
+/* Bytes of the arena that a pickle of n bytes may bring it to. */
+static uint64_t pk_arena_cap(const ckpt_arena *arena, uint64_t n)
+{
+    uint64_t cap;
+
+    if (n > UINT64_MAX / (2 * PK_ARENA_RATE))
+        return UINT64_MAX; // a file of 2^57 bytes does not exist
+    cap = PK_ARENA_FREE + n * PK_ARENA_RATE;
+    if (cap > PK_ARENA_MUCH)
+        cap = n * PK_ARENA_REAL > PK_ARENA_MUCH ? n * PK_ARENA_REAL : PK_ARENA_MUCH;
+    return ckpt_arena_used(arena) + cap;
+}
+
+int ckpt_pickle_read(ckpt_pickle *out, ckpt_arena *arena, const uint8_t *bytes, uint64_t n,
+                     const ckpt_pickle_opts *opts, ckpt_err *err)
+{
+    static const ckpt_pickle_opts none = {0};
+    ckpt_pk_machine m = {.bytes = bytes, .n = n};
+    int rc;
+
+    *out = (ckpt_pickle){0};
+    m.p = (ckpt_pk){.out = out, .arena = arena, .opts = opts != NULL ? opts : &none, .err = err};
+    m.p.arena_cap = pk_arena_cap(arena, n);
+    m.p.n_copies_left = n > UINT64_MAX / 2 ? n : n + PK_COPIES_FREE;
+    rc = pk_begin(&m);
+    while (rc == CKPT_OK && !m.stopped) {
+        rc = pk_step(&m);
+    }
+    if (rc == CKPT_OK) {
+        rc = pk_close(&m);
+    }
+    pk_end(&m);
+    if (rc != CKPT_OK) {
+        ckpt_pickle_free(out);
+    }
+    return rc;
+}
+
+void ckpt_pickle_free(ckpt_pickle *p)
+{
+    ckpt_vec_free(&p->storages);
+    ckpt_vec_free(&p->globals);
+    *p = (ckpt_pickle){0};
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * names.c: owns the names of a container's records: their order, finding one, the folder of
+ * all.
+ *
+ * Some readers fold case: names that differ by nothing else are neighbours here, and counted.
+ */
+#include "libckpt/codec/zip/names.h"
+
+static int zip_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c;
+}
+
+/* Bytes that every name begins with: the folder, mostly; comparing need not look at them. */
+static uint64_t zip_common(const ckpt_zip *zip)
+{
+    const ckpt_zip_record *first = zip->records.at;
+    uint64_t n = first->n_name;
+    size_t i;
+
+    for (i = 1; i < zip->records.n; i++) {
+        const ckpt_zip_record *r = &zip->records.at[i];
+        uint64_t k = 0;
+
+        n = r->n_name < n ? r->n_name : n;
+        if (memcmp(r->name, first->name, (size_t)n) == 0)
+            continue;
+        while (r->name[k] == first->name[k])
+            k++;
+        n = k;
+    }
+    return n;
+}
+
+/* Order of names without regard to case, from byte i on: those before are equal. */
+static int zip_compare_folded(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t i)
+{
+    uint64_t n = n_a < n_b ? n_a : n_b;
+
+    for (; i < n; i++) {
+        int d = zip_lower(a[i]) - zip_lower(b[i]);
+
+        if (d != 0)
+            return d;
+    }
+    return n_a < n_b ? -1 : n_a > n_b;
+}
+
+/* Order of by_name: first as if case did not count, so that names alike but for it are neighbours.
+ */
+static int zip_compare(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t common)
+{
+    int d = zip_compare_folded(a, n_a, b, n_b, common);
+
+    return d != 0 ? d : memcmp(a, b, (size_t)n_a);
+}
+
+/*
+ * Sort indexes by name: merge sort, bottom up, because qsort may allocate behind our back and
+ * hands no context to its callback.
+ */
+static void zip_merge(const ckpt_zip *zip, const uint32_t *from, uint32_t *to, size_t run)
+{
+    const ckpt_zip_record *rec = zip->records.at;
+    size_t n = zip->records.n, lo;
+
+    for (lo = 0; lo < n; lo += 2 * run) {
+        size_t mid = n - lo < run ? n : lo + run, hi = n - lo < 2 * run ? n : lo + 2 * run;
+        size_t a = lo, b = mid, out;
+
+        for (out = lo; out < hi; out++) {
+            bool left = b == hi;
+
+            if (a < mid && b < hi) {
+                const ckpt_zip_record *x = &rec[from[a]], *y = &rec[from[b]];
+
+                left = zip_compare(x->name, x->n_name, y->name, y->n_name, zip->n_common) <= 0;
+            }
+            to[out] = left ? from[a++] : from[b++];
+        }
+    }
+}
+
+int ckpt_zip_sort_names(ckpt_zip *zip, ckpt_err *err)
+{
+    size_t n = zip->records.n, run, i;
+    uint32_t *from = ckpt_alloc(n * sizeof *from), *to = ckpt_alloc(n * sizeof *to);
+
+    zip->by_name = from;
+    if (from == NULL || to == NULL) {
+        ckpt_free(to);
+        return ckpt_fail_memory(err);
+    }
+    for (i = 0; i < n; i++)
+        from[i] = (uint32_t)i;
+    zip->n_common = n > 0 ? zip_common(zip) : 0;
+    for (run = 1; run < n; run *= 2) {
+        uint32_t *swap = from;
+
+        zip_merge(zip, from, to, run);
+        from = to;
+        to = swap;
+    }
+    zip->by_name = from;
+    ckpt_free(to);
+    for (i = 1; i < n; i++) {
+        const ckpt_zip_record *a = &zip->records.at[from[i - 1]], *b = &zip->records.at[from[i]];
+
+        if (zip_compare_folded(a->name, a->n_name, b->name, b->n_name, zip->n_common) != 0)
+            continue;
+        if (memcmp(a->name, b->name, (size_t)a->n_name) == 0)
+            return ckpt_fail(err, zip_odd(a->name, a->n_name),
+                             "%s: record \"%.*s\" is there twice, and readers differ in which one "
+                             "they take",
+                             zip->io->name, zip_show(a->n_name), a->name);
+        zip->n_case_twins++;
+    }
+    return CKPT_OK;
+}
+
+const ckpt_zip_record *ckpt_zip_find(const ckpt_zip *zip, const char *name, uint64_t n_name)
+{
+    size_t lo = 0, hi = zip->records.n;
+
+    if (hi == 0 || n_name < zip->n_common ||
+        memcmp(name, zip->records.at[0].name, (size_t)zip->n_common) != 0)
+        return NULL;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        const ckpt_zip_record *r = &zip->records.at[zip->by_name[mid]];
+        int d = zip_compare(name, n_name, r->name, r->n_name, zip->n_common);
+
+        if (d == 0)
+            return r;
+        if (d < 0)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return NULL;
+}
+
+int ckpt_zip_top(const ckpt_zip *zip, uint64_t *n_top, ckpt_err *err)
+{
+    const ckpt_zip_record *first = zip->records.at;
+    const char *slash = memchr(first->name, '/', (size_t)first->n_name);
+    size_t i;
+
+    if (slash == NULL)
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: record \"%.*s\" lies in no folder: not an archive of torch.save",
+                         zip->io->name, zip_show(first->n_name), first->name);
+    *n_top = (uint64_t)(slash - first->name);
+    for (i = 1; i < zip->records.n; i++) {
+        const ckpt_zip_record *r = &zip->records.at[i];
+
+        if (r->n_name <= *n_top || memcmp(r->name, first->name, (size_t)*n_top + 1) != 0)
+            return ckpt_fail(
+                err, CKPT_EFORMAT, "%s: record \"%.*s\" lies outside the archive's folder \"%.*s\"",
+                zip->io->name, zip_show(r->n_name), r->name, zip_show(*n_top), first->name);
+    }
+    return CKPT_OK;
+}
