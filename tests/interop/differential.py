@@ -401,8 +401,19 @@ def numbers_differ(what, got, want, stage0):
 
 
 def without_groups(spec, target):
-    """Elastic files hold no hyper-parameters: stage 3 gets the configuration's, and the program says so."""
-    return spec['zero'].get('elastic_checkpoint') and target['kind'] == 'reshard' and target['stage'] == 3
+    """Elastic files hold no hyper-parameters: stage 3 gets the configuration's, and the program says so; zerotrain
+    goes on with the rate of the schedule, where DeepSpeed's scheduler begins anew."""
+    if not spec['zero'].get('elastic_checkpoint'):
+        return False
+    return target['stage'] == 3 if target['kind'] == 'reshard' else target['kind'] == 'zerotrain' and lr_from_groups(spec)
+
+
+def without_first_name(spec, error):
+    """Stages 0 and 1 name no frozen parameters: that of a tie of excluded ones is the second name in the module,
+    for which DeepSpeed does not look."""
+    m = spec['model']
+    missed = m['tied'] and m['frozen'] == 'emb' and "KeyError: 'emb.weight'" in error
+    return spec['stage'] < 2 and spec['exclude_frozen'] and missed
 
 
 def held_differ(spec, target, got, want):
@@ -579,7 +590,7 @@ def engine_target(a, spec, target, folder, tag, want, tmp):
     if error:
         return ['DeepSpeed, from zerotrain\'s: ' + ds_harness.short(error)]
     off = ds_harness.far(got['losses'], want['losses'][NEXT:])
-    problems = [] if off <= near or unscaled(spec) else \
+    problems = [] if off <= near or unscaled(spec) or without_groups(spec, target) else \
         ['DeepSpeed\'s losses from zerotrain\'s are off by %.2g: %s instead of %s' %
          (off, got['losses'], want['losses'][NEXT:])]
     rates = ('lr', 'initial_lr')
@@ -608,6 +619,8 @@ def one_target(a, spec, target, folder, tag, want, tmp):
                                target['kind'] == 'universal'))
     if error and target['kind'] == 'universal' and target['stage'] == 3 and ds_harness.SHARED_STEP in error:
         return []   # DeepSpeed's loader gives torch's optimizers one tensor for the steps of all sub-groups
+    if error and without_first_name(spec, error):
+        return []
     if error:
         return ['DeepSpeed: ' + ds_harness.short(error)]
     return held_differ(spec, target, got, want) + losses_differ(spec, target, got, want)
