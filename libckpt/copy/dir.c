@@ -2,6 +2,7 @@
 /*
  * dir.c: making, syncing, searching and removing folders.
  */
+#define _GNU_SOURCE // S_ISVTX
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -46,6 +47,15 @@ static int dir_open(int at, const char *path, int more)
         fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | more);
     while (fd < 0 && errno == EINTR);
     return fd;
+}
+
+bool ckpt_dir_may_follow(int top, int fd)
+{
+    struct stat above, st;
+
+    if (fstat(top, &above) != 0 || fstat(fd, &st) != 0)
+        return false;
+    return !(above.st_mode & S_ISVTX) || st.st_uid == geteuid() || st.st_uid == above.st_uid;
 }
 
 int ckpt_dir_open_at(int at, const char *name)

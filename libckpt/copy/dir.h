@@ -36,6 +36,12 @@ void ckpt_dir_close(ckpt_dir *d);
 int ckpt_fsync(int fd);
 int ckpt_fdatasync(int fd);
 
+/*
+ * True if something below the folder `top` may be followed: it was made by somebody who can rename
+ * what is in top anyway.  In a sticky folder (/tmp) that is this user or the folder's owner.
+ */
+bool ckpt_dir_may_follow(int top, int fd);
+
 /* Descriptor of a folder below `at` that is no link; -1 and errno. */
 int ckpt_dir_open_at(int at, const char *name);
 

@@ -13,7 +13,7 @@
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/moves.h"
 
-#define MV_LIMIT (UINT64_C(1) << 30) /* bytes of a list that is read */
+#define MV_LIMIT (UINT64_C(1) << 26) /* bytes of a list */
 
 static const char mv_name[] = "moves", mv_draft[] = "moves.draft";
 
@@ -35,11 +35,36 @@ static bool mv_same(int a, const char *name_a, int b, const char *name_b)
            sa.st_dev == sb.st_dev;
 }
 
-/* A move of the kinds that can count was made. */
-static bool mv_done(const ckpt_mover *m, const ckpt_move *v)
+/*
+ * A move of the kinds that can count was made, or was not.  0; EBADMSG: what it moves is in neither
+ * place, so that going on and going back could both lose what is there.
+ */
+static int mv_done(const ckpt_mover *m, const ckpt_move *v, bool *done)
 {
-    return v->kind == CKPT_MOVE_OUT ? mv_there(m->aside, v->save, NULL)
-                                    : !mv_there(m->aside, v->from, NULL);
+    bool over = v->kind == CKPT_MOVE_OVER, to = mv_there(m->top, v->to, NULL);
+    bool save = (over || v->kind == CKPT_MOVE_OUT) && mv_there(m->aside, v->save, NULL);
+
+    if (v->kind == CKPT_MOVE_OUT) {
+        *done = save;
+        return save || to ? 0 : EBADMSG;
+    }
+    if (mv_there(m->aside, v->from, NULL)) {
+        *done = false;
+        return 0;
+    }
+    *done = to && !(save && mv_same(m->top, v->to, m->aside, v->save));
+    return to || save ? 0 : EBADMSG;
+}
+
+/* What cannot be looked at is not taken for absent. */
+static int mv_visible(int at, const char *name)
+{
+    struct stat st;
+
+    return *name == 0 || fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno == ENOENT ||
+                   errno == ENOTDIR
+               ? 0
+               : errno;
 }
 
 /* ---- one move; all return 0 or an errno value ---- */
@@ -133,7 +158,7 @@ static int mv_sync(const ckpt_mover *m, const ckpt_moves *list)
     if (m->no_fsync)
         return 0;
     for (size_t i = 0; rc == 0 && i < list->n; i++) {
-        if (list->at[i].kind == CKPT_MOVE_FOLDER)
+        if (list->at[i].kind == CKPT_MOVE_FOLDER || list->at[i].kind == CKPT_MOVE_INTO)
             rc = mv_sync_at(m->top, list->at[i].to);
     }
     if (rc == 0 && ckpt_fsync(m->top) != 0)
@@ -164,6 +189,7 @@ static int mv_do(const ckpt_mover *m, const ckpt_moves *list, const ckpt_move *v
         return mv_make(m, v);
     case CKPT_MOVE_SYNC:
         return mv_sync(m, list);
+    case CKPT_MOVE_INTO:
     case CKPT_MOVE_COUNTS:
         return 0;
     }
@@ -189,12 +215,13 @@ static int mv_undo(const ckpt_mover *m, const ckpt_moves *list)
             rc = mv_over_back(m, v);
             break;
         case CKPT_MOVE_FOLDER:
-            (void)unlinkat(m->top, v->to, AT_REMOVEDIR); // fails where it was there before
+            (void)unlinkat(m->top, v->to, AT_REMOVEDIR); // fails where others use it by now
             break;
         case CKPT_MOVE_SYNC:
             // best effort: the disk that has just failed must not stand in the way of the names
             (void)mv_sync(m, list);
             break;
+        case CKPT_MOVE_INTO:
         case CKPT_MOVE_COUNTS:
             break;
         }
@@ -210,6 +237,8 @@ static int mv_write(const ckpt_mover *m, const ckpt_bytes *b)
     size_t done = 0;
     int fd, rc = 0;
 
+    if (b->n > MV_LIMIT)
+        return EFBIG;
     if (unlinkat(m->aside, mv_draft, 0) != 0 && errno != ENOENT)
         return errno;
     do
@@ -269,17 +298,38 @@ static bool mv_safe(int at, const char *path)
     return true;
 }
 
+/* The path's first part is the hidden folder itself, whose files have names of their own. */
+static bool mv_is_aside(const ckpt_mover *m, const char *path)
+{
+    char first[4096];
+    size_t n = strcspn(path, "/");
+
+    if (n >= sizeof first)
+        return true;
+    memcpy(first, path, n);
+    first[n] = 0;
+    return mv_same(m->top, first, m->aside, ".");
+}
+
+/* What is new lies in "new" or "mid", what was old in "was", and may come back from there. */
+static bool mv_is_kept(const char *path, bool saved)
+{
+    return strncmp(path, "was/", 4) == 0 ||
+           (!saved && (strncmp(path, "new/", 4) == 0 || strncmp(path, "mid/", 4) == 0));
+}
+
 /* A list may have come with a folder of somebody else's: it must not reach out of it. */
 static bool mv_is_ours(const ckpt_mover *m, const ckpt_move *v)
 {
     bool in = v->kind == CKPT_MOVE_IN, out = v->kind == CKPT_MOVE_OUT,
-         over = v->kind == CKPT_MOVE_OVER, folder = v->kind == CKPT_MOVE_FOLDER;
+         over = v->kind == CKPT_MOVE_OVER,
+         folder = v->kind == CKPT_MOVE_FOLDER || v->kind == CKPT_MOVE_INTO;
 
     if (v->kind == CKPT_MOVE_SYNC || v->kind == CKPT_MOVE_COUNTS)
         return true;
-    return (in || out || over || folder) && mv_safe(m->top, v->to) &&
-           (out || folder || mv_safe(m->aside, v->from)) &&
-           (in || folder || mv_safe(m->aside, v->save));
+    return (in || out || over || folder) && mv_safe(m->top, v->to) && !mv_is_aside(m, v->to) &&
+           (out || folder || (mv_is_kept(v->from, false) && mv_safe(m->aside, v->from))) &&
+           (in || folder || (mv_is_kept(v->save, true) && mv_safe(m->aside, v->save)));
 }
 
 /* The moves in a list's bytes, which end with a NUL of ours; 0 or an errno value. */
@@ -309,12 +359,27 @@ static int mv_parse(const ckpt_mover *m, const ckpt_bytes *b, ckpt_moves *list)
     return at + 2 == b->n ? 0 : EBADMSG;
 }
 
+/* An open list is a plain file of moderate size, of somebody who could make its renames without us.
+ */
+static int mv_check(const ckpt_mover *m, int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0)
+        return errno;
+    if (!S_ISREG(st.st_mode))
+        return EBADMSG;
+    if (!ckpt_dir_may_follow(m->top, m->aside) || !ckpt_dir_may_follow(m->top, fd))
+        return EPERM;
+    return (uint64_t)st.st_size > MV_LIMIT ? EFBIG : 0;
+}
+
 /* Read the list; *found is false where there is none.  0 or an errno value. */
 static int mv_read(const ckpt_mover *m, ckpt_bytes *b, bool *found)
 {
     char part[4096];
     ssize_t n = 1;
-    int fd, rc = 0;
+    int fd, rc;
 
     do
         fd = openat(m->aside, mv_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -322,11 +387,14 @@ static int mv_read(const ckpt_mover *m, ckpt_bytes *b, bool *found)
     *found = fd >= 0;
     if (fd < 0)
         return errno == ENOENT ? 0 : errno;
+    rc = mv_check(m, fd);
     while (rc == 0 && n != 0) {
         n = read(fd, part, sizeof part);
         if (n < 0 && errno != EINTR)
             rc = errno;
-        else if (n > 0 && (b->n > MV_LIMIT || !ckpt_bytes_add(b, part, (size_t)n)))
+        else if (n > 0 && b->n > MV_LIMIT)
+            rc = EFBIG;
+        else if (n > 0 && !ckpt_bytes_add(b, part, (size_t)n))
             rc = ENOMEM;
     }
     (void)close(fd);
@@ -384,6 +452,28 @@ int ckpt_moves_run(const ckpt_mover *m, const ckpt_moves *list, bool *stuck, ckp
     return rc;
 }
 
+/* True if a move that counts was made, as far as all of the list can be looked at. */
+static int mv_decide(const ckpt_mover *m, const ckpt_moves *list, bool *counts)
+{
+    bool done = false;
+    int rc = 0;
+
+    *counts = false;
+    for (size_t i = 0; rc == 0 && i < list->n; i++) {
+        const ckpt_move *v = &list->at[i];
+
+        rc = mv_visible(m->top, v->to);
+        if (rc == 0)
+            rc = mv_visible(m->aside, v->from);
+        if (rc == 0)
+            rc = mv_visible(m->aside, v->save);
+        if (rc == 0 && i > 0 && v->kind == CKPT_MOVE_COUNTS)
+            rc = mv_done(m, v - 1, &done);
+        *counts = *counts || done;
+    }
+    return rc;
+}
+
 int ckpt_moves_recover(const ckpt_mover *m)
 {
     ckpt_bytes b = {0};
@@ -393,8 +483,8 @@ int ckpt_moves_recover(const ckpt_mover *m)
 
     if (rc == 0 && found)
         rc = mv_parse(m, &b, &list);
-    for (size_t i = 1; rc == 0 && i < list.n; i++)
-        counts = counts || (list.at[i].kind == CKPT_MOVE_COUNTS && mv_done(m, &list.at[i - 1]));
+    if (rc == 0)
+        rc = mv_decide(m, &list, &counts);
     for (size_t i = 0; counts && rc == 0 && i < list.n; i++)
         rc = mv_do(m, &list, &list.at[i]);
     if (found && !counts && rc == 0)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moves.h: a list of renames that is carried out as a whole or undone as a whole, whatever is killed.
+ * moves.h: a list of renames that is carried out as a whole or undone as a whole, whatever is
+ * killed.
  *
- * Two folders take part: `top`, where names count, and `aside`, a hidden one below it (stage.h).  The
- * list lies in aside as the file "moves" while it is at work.  Every move can be told done from not
- * done by what is there, so that whoever finds the list can go on: when the move that counts (the
- * one that lets readers see what is new) was made, to the end; else back to the beginning.
+ * Two folders take part: `top`, where names count, and `aside`, a hidden one below it (stage.h).
+ * The list lies in aside as the file "moves" while it is at work.  Every move can be told done from
+ * not done by what is there, so that whoever finds the list can go on: when the move that counts
+ * (the one that lets readers see what is new) was made, to the end; else back to the beginning.
  *
  * "moves" is a sequence of moves: a byte of ckpt_move_kind, then from, to and save, each with a NUL
- * behind it; at the end an 'E'.
+ * behind it; at the end an 'E'.  from is below "new", "mid" or "was", save below "was", to
+ * not in aside.
  */
 #ifndef CKPT_COPY_MOVES_H
 #define CKPT_COPY_MOVES_H
@@ -17,12 +19,13 @@
 #include "libckpt/base/vec.h"
 
 typedef enum ckpt_move_kind {
-    CKPT_MOVE_IN = '+',      /* aside/from becomes top/to, a free name */
-    CKPT_MOVE_OUT = '-',     /* top/to becomes aside/save */
-    CKPT_MOVE_OVER = '=',    /* aside/from becomes top/to, whose old file is kept as aside/save */
-    CKPT_MOVE_FOLDER = 'm',  /* the folder top/to is made if it is not there */
-    CKPT_MOVE_SYNC = '.',    /* all before it is on the disk */
-    CKPT_MOVE_COUNTS = '*'   /* the move before it (IN, OUT or OVER) is the one that counts */
+    CKPT_MOVE_IN = '+',     /* aside/from becomes top/to, a free name */
+    CKPT_MOVE_OUT = '-',    /* top/to becomes aside/save */
+    CKPT_MOVE_OVER = '=',   /* aside/from becomes top/to, whose old file is kept as aside/save */
+    CKPT_MOVE_FOLDER = 'm', /* the folder top/to is made if it is not there */
+    CKPT_MOVE_INTO = 'f',   /* the folder top/to, which was there before, gets files */
+    CKPT_MOVE_SYNC = '.',   /* all before it is on the disk */
+    CKPT_MOVE_COUNTS = '*'  /* the move before it (IN, OUT or OVER) is the one that counts */
 } ckpt_move_kind;
 
 typedef struct ckpt_move {
@@ -50,7 +53,8 @@ int ckpt_moves_run(const ckpt_mover *m, const ckpt_moves *list, bool *stuck, ckp
 /*
  * Finish or undo a list that a killed run has left in aside; without one do nothing.
  *
- * Returns  0 or an errno value: then nothing in aside may be removed
+ * Returns  0 or an errno value: then nothing in aside may be removed.  EBADMSG: it is no list, or
+ *          what it moves is lost; EPERM: it is of a user whose list must not be followed here
  */
 int ckpt_moves_recover(const ckpt_mover *m);
 

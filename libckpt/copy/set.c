@@ -349,9 +349,12 @@ static void set_put(set_work *w, size_t i, bool without_old)
     const char *from = ckpt_arena_printf(w->arena, "new/%s", name);
     struct stat st;
 
-    for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/'))
-        set_add(w, CKPT_MOVE_FOLDER, "", ckpt_arena_string(w->arena, name, (uint64_t)(p - name)),
-                "");
+    for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
+        const char *above = ckpt_arena_string(w->arena, name, (uint64_t)(p - name));
+        bool there = above != NULL && set_there(w->dir->fd, above, &st);
+
+        set_add(w, there ? CKPT_MOVE_INTO : CKPT_MOVE_FOLDER, "", above, "");
+    }
     if (!without_old && w->force && set_there(w->dir->fd, name, &st))
         set_add(w, CKPT_MOVE_OVER, from, name, set_save(w));
     else

@@ -160,6 +160,11 @@ static int stage_enter_once(ckpt_stage *s, bool *gone, ckpt_err *err)
     s->fd = ckpt_dir_open_at(s->dir->fd, s->name);
     if (s->fd < 0 && errno != ENOENT)
         return stage_failed(s, errno, "cannot open the folder", err);
+    if (s->fd >= 0 && !ckpt_dir_may_follow(s->dir->fd, s->fd))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: was made by another user, who could change what is written there; "
+                         "choose another output",
+                         s->where);
     do
         s->journal.fd = s->fd < 0
                             ? -1

@@ -126,6 +126,13 @@ def journals():
     yield b'\2' + lines[:30]
 
 
+def moves():
+    """Fields end at '|'."""
+    for text in ('+new/a|c||*|||.|||-|a|was/1|E', 'm|e||+new/a|e/a||*|||E', 'f|d||=new/a|a|was/1|*|||E', '-|a|was/1|=mid/head|d/b|was/2|*|||E',
+                 '=new/gone|a|was/0|*|||-|d/b|was/3|.|||E', '+new/a|out/x||*|||E', '+out/a|x||E', '-|../outside/a|was/1|E'):
+        yield text.replace('|', '\0').encode()
+
+
 def bare(path):
     """A torch file as small as it can be, without checksums, so that changes of its bytes are seen."""
     with tempfile.TemporaryFile() as out:
@@ -180,7 +187,7 @@ def universal(programs):
 def main():
     target, corpus = sys.argv[1:3]
     made = {'fuzz_ds_config': configs, 'fuzz_hjson': configs, 'fuzz_model_config': models, 'fuzz_hostfile': hosts,
-            'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals,
+            'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals, 'fuzz_moves': moves,
             'fuzz_universal': lambda: universal(sys.argv[3])}
     for i, seed in enumerate(made[target]()):
         with open(os.path.join(corpus, 'seed%d' % i), 'wb') as o:
