@@ -14,11 +14,13 @@
 #include "formats/hf/config.h"
 
 #define HC_DEPTH 64u /* containers inside each other */
+#define HC_TAIL  24u /* letters at the end of a key that are looked at */
 
 /* An open container. */
 typedef struct hc_frame {
     bool is_object;
     bool is_config; /* an object whose "dtype" is that of a model */
+    bool is_dtypes; /* an object in the place of a model's dtype: one for each part */
     bool wants_key; /* the next string is a key */
     const char *key;
     uint64_t n_key;
@@ -34,12 +36,63 @@ typedef struct hc_scan {
     unsigned depth;
     uint64_t opened; /* offset behind the outermost brace; 0: not met yet */
     bool found;      /* the outermost object names a dtype */
+    bool odd;        /* a dtype is stated in a way that is not known */
     bool failed;     /* out of memory */
 } hc_scan;
 
+/* The letter that stands at p, n bytes before the key's end; beyond ASCII '?'. */
+static char hc_letter(const char *p, uint64_t n, uint64_t *used)
+{
+    unsigned code = 0;
+
+    *used = 1;
+    if (*p != '\\' || n < 2)
+        return *p;
+    *used = 2;
+    if (p[1] != 'u' || n < 6)
+        return p[1] == 'u' || strchr("bfnrt", p[1]) ? '?' : p[1];
+    *used = 6;
+    for (size_t i = 2; i < 6; i++) {
+        static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+        const char *d = strchr(digits, p[i]);
+        code = d && *d ? code * 16 + (unsigned)((size_t)(d - digits) % 16) : 128;
+    }
+    return code > 0 && code < 128 ? (char)code : '?';
+}
+
+/* How many letters a key has, escapes counted as what they mean, and its last ones. */
+static uint64_t hc_letters(const hc_frame *f, char tail[HC_TAIL + 1])
+{
+    uint64_t n = 0, used;
+
+    memset(tail, 0, HC_TAIL + 1);
+    for (uint64_t i = 0; f->key && i < f->n_key; i += used, n++) {
+        memmove(tail, tail + 1, HC_TAIL - 1);
+        tail[HC_TAIL - 1] = hc_letter(f->key + i, f->n_key - i, &used);
+    }
+    return n;
+}
+
+static bool hc_key_ends(const hc_frame *f, const char *end)
+{
+    char tail[HC_TAIL + 1];
+    size_t n = strlen(end);
+
+    return hc_letters(f, tail) >= n && memcmp(tail + HC_TAIL - n, end, n) == 0;
+}
+
 static bool hc_key_is(const hc_frame *f, const char *name)
 {
-    return f->key && f->n_key == strlen(name) && memcmp(f->key, name, f->n_key) == 0;
+    char tail[HC_TAIL + 1];
+    size_t n = strlen(name);
+
+    return hc_letters(f, tail) == n && memcmp(tail + HC_TAIL - n, name, n) == 0;
+}
+
+/* The next value of the object is the dtype of a model. */
+static bool hc_at_dtype(const hc_frame *f)
+{
+    return f->is_object && f->is_config && (hc_key_is(f, "dtype") || hc_key_is(f, "torch_dtype"));
 }
 
 /* Copy the text up to `to`, then put in text of our own for what lies before `next`. */
@@ -67,9 +120,9 @@ static void hc_token(hc_scan *s, uint64_t first)
         f->wants_key = false;
         return;
     }
-    if (!f->is_config || !(hc_key_is(f, "dtype") || hc_key_is(f, "torch_dtype")) ||
-        !(s->at[first] == '"' || is_null))
+    if (!f->is_dtypes && !hc_at_dtype(f))
         return;
+    s->odd = s->odd || !(s->at[first] == '"' || is_null);
     hc_replace(s, first, s->i, (const char *const[3]){"\"", s->dtype, "\""});
     s->found = s->found || s->depth == 1;
 }
@@ -77,11 +130,7 @@ static void hc_token(hc_scan *s, uint64_t first)
 /* Parts of a model have configurations of their own: "text_config", "vision_config". */
 static bool hc_is_part(const hc_frame *f)
 {
-    static const char end[] = "_config";
-    size_t n = sizeof end - 1;
-
-    return f->is_config && f->key && f->n_key > n && !hc_key_is(f, "quantization_config") &&
-           memcmp(f->key + f->n_key - n, end, n) == 0;
+    return f->is_config && hc_key_ends(f, "_config") && !hc_key_is(f, "quantization_config");
 }
 
 /* A bracket; false when it closes nothing, or too many are open. */
@@ -99,6 +148,11 @@ static bool hc_bracket(hc_scan *s, char c)
         return false;
     s->frame[s->depth] = (hc_frame){.is_object = c == '{', .wants_key = c == '{'};
     s->frame[s->depth].is_config = c == '{' && (!above || hc_is_part(above));
+    if (above && (above->is_dtypes || hc_at_dtype(above))) {
+        s->frame[s->depth].is_dtypes = c == '{';
+        s->odd = s->odd || c != '{';
+        s->found = s->found || s->depth == 1;
+    }
     if (!above)
         s->opened = s->i + 1;
     s->depth++;
@@ -169,7 +223,7 @@ int ckpt_hf_config_dtype(ckpt_bytes *out, const char *text, uint64_t n, const ch
 {
     hc_scan s = {.at = text, .n = n, .dtype = dtype, .out = out};
 
-    if (!hc_walk(&s) || s.failed)
+    if (!hc_walk(&s) || s.failed || s.odd)
         return s.failed ? CKPT_ELIMIT : CKPT_EFORMAT;
     if (!s.found) {
         out->n = 0;

@@ -249,10 +249,11 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
         rc = ckpt_hf_add_literal(w->to, name, changed.at, changed.n, w->err);
         break;
     case CKPT_EFORMAT:
-        rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                           "%s/%s: not a JSON object, so it cannot say that the weights are %s: "
-                           "copied as it is",
-                           w->list.folder, name, w->dtype);
+        rc = ckpt_map_note(
+            w->to, CKPT_WARNING, w->err,
+            "%s/%s: no JSON object that names its dtype, so it cannot say that the weights are %s: "
+            "copied as it is",
+            w->list.folder, name, w->dtype);
         if (rc == CKPT_OK)
             rc = ckpt_hf_add_literal(w->to, name, text, n, w->err);
         break;

@@ -64,6 +64,34 @@ static void test_not_stated(void **state)
           "\"x\"]}");
 }
 
+/* Keys mean what Python reads, however they are spelt. */
+static void test_spelling(void **state)
+{
+    (void)state;
+    check(
+        "{\"d\\u0074ype\":\"bfloat16\",\r\n\"text\\u005fconfig\" : {\"torch_dt\\u0079pe\"\t:null}}",
+        "{\"d\\u0074ype\":\"float16\",\r\n\"text\\u005fconfig\" : "
+        "{\"torch_dt\\u0079pe\"\t:\"float16\"}}");
+    check("{\"dtype\": \"a\", \"dtype\": \"b\"}",
+          "{\"dtype\": \"float16\", \"dtype\": \"float16\"}");
+    check("{\"xdtype\": \"a\", \"dtyp\\u0165\": \"b\", \"dtype\\n\": \"c\", \"\\u64\": 1}",
+          "{\n  \"dtype\": \"float16\",\"xdtype\": \"a\", \"dtyp\\u0165\": \"b\", "
+          "\"dtype\\n\": \"c\", \"\\u64\": 1}");
+}
+
+/* One dtype for each part. */
+static void test_dtype_object(void **state)
+{
+    (void)state;
+    check(
+        "{\"dtype\": {\"\": \"bfloat16\", \"vision_config\": {\"x\": null}}, \"a\": \"b\"}",
+        "{\"dtype\": {\"\": \"float16\", \"vision_config\": {\"x\": \"float16\"}}, \"a\": \"b\"}");
+    check("{\"dtype\": {}}", "{\"dtype\": {}}");
+    check("{\"dtype\": 7}", NULL);
+    check("{\"dtype\": [\"bfloat16\"]}", NULL);
+    check("{\"dtype\": {\"a\": true}}", NULL);
+}
+
 static void test_refused(void **state)
 {
     static const char *const bad[] = {"",         "[]",     "\"dtype\"", "{",     "{\"a\"",
@@ -83,10 +111,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stated),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_not_stated),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_stated),       cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_not_stated),   cmocka_unit_test(test_spelling),
+        cmocka_unit_test(test_dtype_object), cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
