@@ -21,6 +21,7 @@ typedef struct dwm_module {
     ckpt_storage **storage; /* per part: its parameters' 16-bit copies; NULL: not met yet */
     ckpt_storage *hollow[CKPT_N_DTYPES]; /* stage 3: of the placeholders; NULL: not met yet */
     ckpt_value **node;                   /* per tensor of the map: its value, once made */
+    bool *tied;                          /* per tensor of the map: other names share its elements */
 } dwm_module;
 
 /* ---- parameters ---- */
@@ -84,10 +85,12 @@ static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
 
 /*
  * Stage 3: nothing, in a tensor of no elements ((1,) and without meaning up to 0.5.10).  All of a
- * file share one record, where torch would write one for each: thousands of names, no bytes.
+ * file share one record, where torch would write one for each: thousands of names, no bytes.  Tied
+ * names have one of their own: not every release lists them otherwise.
  */
-static ckpt_value *dwm_placeholder(dwm_module *m, const ckpt_tensor *t, const ckpt_value *old)
+static ckpt_value *dwm_placeholder(dwm_module *m, size_t at, const ckpt_value *old)
 {
+    const ckpt_tensor *t = m->f->w->from->tensors.at[at];
     ckpt_dsw_file *f = m->f;
     const uint64_t n = f->w->release < CKPT_DS_RELEASE(0, 6, 0);
     ckpt_dtype d = dwm_dtype(f->w, old);
@@ -96,6 +99,8 @@ static ckpt_value *dwm_placeholder(dwm_module *m, const ckpt_tensor *t, const ck
         d = t->dtype;
     if (t->n_elems == 0)
         return ckpt_tt_zeros(&f->t, d, t->shape, t->ndim);
+    if (m->tied[at])
+        return ckpt_tt_flat(&f->t, ckpt_tt_storage(&f->t, d, n), 0, n);
     if (!m->hollow[d])
         m->hollow[d] = ckpt_tt_storage(&f->t, d, n);
     return ckpt_tt_flat(&f->t, m->hollow[d], 0, n);
@@ -127,7 +132,7 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
     if (m->node[at])
         return dwm_again(m->f, m->node[at]);
     if (w->stage == 3 && (w->home[at] || t->role == CKPT_ROLE_FROZEN))
-        m->node[at] = dwm_placeholder(m, t, old);
+        m->node[at] = dwm_placeholder(m, at, old);
     else if (w->home[at] && (w->stage > 0 || ckpt_dsw_full_of(w) == CKPT_DSW_FLAT))
         m->node[at] = dwm_view(m, at, old);
     else if (w->home[at])
@@ -194,7 +199,8 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
         return ckpt_tt_flat(&m->f->t, ckpt_tt_storage(&m->f->t, value->as.tensor->dtype, 0), 0, 0);
     }
     // A placeholder that nothing says the values of.
-    if (n == 0 && m->f->w->stage < 3 && m->f->w->state->stage == 3)
+    if ((n == 0 || m->f->w->from_release < CKPT_DS_RELEASE(0, 6, 0)) && m->f->w->stage < 3 &&
+        m->f->w->state->stage == 3)
         return NULL;
     return ckpt_tt_copy(&m->f->t, value);
 }
@@ -203,6 +209,27 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
 static bool dwm_is_expert(const char *name)
 {
     return strstr(name, "deepspeed_moe.experts.deepspeed_experts.") != NULL;
+}
+
+/* Which tensors of the map have other names, in the map or in the source's module alone. */
+static void dwm_ties(dwm_module *m, const ckpt_value *old)
+{
+    const ckpt_dsw *w = m->f->w;
+    ckpt_dict from = ckpt_value_map(old);
+    size_t at;
+
+    for (size_t i = 0; i < w->from->tensors.n; i++) {
+        const ckpt_tensor *owner = w->from->tensors.at[i]->owner;
+        if (owner && (at = ckpt_map_index(w->from, owner->name, strlen(owner->name))) != SIZE_MAX)
+            m->tied[at] = true;
+    }
+    for (uint64_t i = 0; i < from.n; i++) {
+        if (from.at[i].key->kind != CKPT_V_STR || from.at[i].value->kind != CKPT_V_TENSOR ||
+            ckpt_state_index(w->from, w->state, from.at[i].key) != SIZE_MAX)
+            continue;
+        if ((at = ckpt_dsw_second(w, from, i)) != SIZE_MAX)
+            m->tied[at] = true;
+    }
 }
 
 /* The names of the source's module, in its order. */
@@ -260,6 +287,7 @@ static ckpt_value *dwm_module_make(ckpt_dsw_file *f, const ckpt_value *old)
     if (f->w->layers)
         return ckpt_tt_new(&f->t, CKPT_V_NONE);
     m->dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
+    dwm_ties(m, old);
     if (old && ckpt_value_map(old).n)
         dwm_like(m, old);
     if (!old || f->w->state->joined)
@@ -497,12 +525,14 @@ int ckpt_dsw_model_file(ckpt_dsw *w, uint32_t rank, const char *name)
     d.module.f = &d.f;
     d.module.storage = ckpt_alloc((w->part.n + 1) * sizeof(ckpt_storage *));
     d.module.node = ckpt_alloc((w->from->tensors.n + 1) * sizeof(ckpt_value *));
-    if (rc == CKPT_OK && (!d.module.storage || !d.module.node))
+    d.module.tied = ckpt_alloc((w->from->tensors.n + 1) * sizeof(bool));
+    if (rc == CKPT_OK && (!d.module.storage || !d.module.node || !d.module.tied))
         d.f.t.rc = ckpt_fail_memory(w->err);
     if (d.f.t.rc == CKPT_OK)
         root = ckpt_dsw_dict(&d.f, w->state->model, dwm_keys, follow);
     rc = ckpt_tt_end(&d.f.t, root);
     ckpt_free(d.module.storage);
     ckpt_free(d.module.node);
+    ckpt_free(d.module.tied);
     return rc;
 }

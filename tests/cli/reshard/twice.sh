@@ -8,6 +8,9 @@ for case in twice twice_one; do
         ckpt diff $case $case.$stage 2>/dev/null
     done
     ckpt tree $case.1 model_states.module
+    # by way of our own placeholders
+    ckpt reshard -q -w 1 -s 2 $case.3 $case.32 2>/dev/null
+    ckpt tree $case.32 model_states.module
 done
 # by way of a universal checkpoint, whose own module nobody loads
 for from in twice twice.1 twice_one; do
