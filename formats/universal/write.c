@@ -70,13 +70,29 @@ static int uw_form(ckpt_uni_write *w)
                          stage == 3 ? "stage 3" : "stages 1 and 2", version);
 }
 
+/* No group counts steps: every one was skipped so far, or the optimizer keeps nothing. */
+static int uw_no_state(ckpt_uni_write *w)
+{
+    const ckpt_state *state = w->ds.state;
+
+    for (size_t g = 0; g < state->group.n; g++) {
+        if (ckpt_uni_write_steps(w, &state->group.at[g]))
+            return CKPT_OK;
+    }
+    // load_hp_checkpoint_state_from_checkpoint_dir_stage3 of deepspeed/runtime/zero/stage3.py
+    return ckpt_map_note(w->ds.to, CKPT_WARNING, w->ds.err,
+                         "the run's optimizer counts no steps yet, or keeps nothing: stage 3 of "
+                         "DeepSpeed (0.19.8 too) fails to load such a universal checkpoint, stages "
+                         "1 and 2 and ckpt reshard read it");
+}
+
 /* What DeepSpeed makes of it in a run that is configured like the source. */
 static int uw_warn(ckpt_uni_write *w)
 {
     const ckpt_state *state = w->ds.state;
-    int rc = CKPT_OK;
+    int rc = uw_no_state(w);
 
-    for (size_t i = 0; i < state->param.n; i++) {
+    for (size_t i = 0; rc == CKPT_OK && i < state->param.n; i++) {
         if (state->param.at[i]->ndim > 0)
             continue;
         // load_hp_checkpoint_state of deepspeed/checkpoint/universal_checkpoint.py asks for chunks

@@ -416,6 +416,14 @@ def without_first_name(spec, error):
     return spec['stage'] < 2 and spec['exclude_frozen'] and missed
 
 
+def universal_fails(target, want, error):
+    """What DeepSpeed's loader of universal checkpoints has not: at stage 3 a run without a step count (the program
+    warns), and a step of its own for each sub-group of torch's optimizers; a rank without an element of a group."""
+    stage3 = ds_harness.SHARED_STEP in error or "KeyError: 'step'" in error and not want['state']
+    return target['stage'] == 3 and stage3 or 'IndexError: list index out of range' in error and \
+        'in load_hp_checkpoint_state_from_checkpoint_dir' in error
+
+
 def held_differ(spec, target, got, want):
     """What DeepSpeed holds after loading ours, beside what it holds after loading its own."""
     uni, stage0 = target['kind'] == 'universal', spec['stage'] == 0
@@ -617,9 +625,7 @@ def one_target(a, spec, target, folder, tag, want, tmp):
         return [] if refusal_is_right(spec, problems[0]) else problems
     got, error = run_task(Task(spec, path, True, target['world'], target['stage'], to_tag,
                                target['kind'] == 'universal'))
-    if error and target['kind'] == 'universal' and target['stage'] == 3 and ds_harness.SHARED_STEP in error:
-        return []   # DeepSpeed's loader gives torch's optimizers one tensor for the steps of all sub-groups
-    if error and without_first_name(spec, error):
+    if error and (without_first_name(spec, error) or target['kind'] == 'universal' and universal_fails(target, want, error)):
         return []
     if error:
         return ['DeepSpeed: ' + ds_harness.short(error)]
@@ -634,6 +640,8 @@ def one(a, seed, tmp):
     made, error = run_task(Task(spec, folder, False, spec['world'], spec['stage']))
     if error:
         return {}, 'DeepSpeed does not run it: ' + ds_harness.short(error)
+    if any(not t.isfinite().all() for t in made['weights'].values()):
+        return {}, 'DeepSpeed runs it into NaN: stage 3 does not clear gradients of parameters that are not used'
     tag = open(os.path.join(folder, 'latest'), encoding='utf-8').read().strip()
     twice = any(t['kind'] == 'zerotrain' for t in spec['targets'])
     want, error = run_task(Task(spec, folder, True, spec['world'], spec['stage'], tag, steps=2 * NEXT
