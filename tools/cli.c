@@ -131,7 +131,11 @@ static bool cli_scaled(uint64_t *out, const char *text, uint64_t (*unit_of)(cons
     return true;
 }
 
-bool cli_size(uint64_t *out, const char *text)
+/*
+ * Size words: plain bytes, or a number (with a fraction, if need be) and KB MB GB TB, short K M G T
+ * (powers of 1000), or KiB MiB GiB TiB (powers of 1024), in any case.  False for anything else.
+ */
+static bool cli_size(uint64_t *out, const char *text)
 {
     return cli_scaled(out, text, cli_unit);
 }

@@ -135,12 +135,6 @@ void cli_help(const cli_verb *verb);
 const cli_verb *cli_verb_at(size_t i);
 const cli_verb *cli_verb_find(const char *name);
 
-/*
- * Size words: plain bytes, or a number (with a fraction, if need be) and KB MB GB TB, short K M G T
- * (powers of 1000), or KiB MiB GiB TiB (powers of 1024), in any case.  False for anything else.
- */
-bool cli_size(uint64_t *out, const char *text);
-
 /* A decimal number without sign or blanks; false when it is none or does not fit. */
 bool cli_uint(uint64_t *out, const char *text, size_t n);
 

@@ -11,7 +11,4 @@
  * data. */
 const char *zt_json_text(ckpt_arena *arena, const ckpt_value *v);
 
-/* Write folder/name: complete or not at all. */
-int zt_save_json(const char *folder, const char *name, const ckpt_value *v, ckpt_err *err);
-
 #endif

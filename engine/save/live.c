@@ -13,7 +13,8 @@
 
 /* ---- an image ---- */
 
-void *zt_image_alloc(zt_image *m, uint64_t n_bytes)
+/* A buffer that lives as long as the image; NULL: out of memory. */
+static void *lv_alloc(zt_image *m, uint64_t n_bytes)
 {
     if (m->n_own == m->room) {
         size_t room = m->room ? 2 * m->room : 16;
@@ -50,7 +51,7 @@ static int lv_take_part(zt_image *m, uint32_t i, bool copy, ckpt_err *err)
     from[1] = p->state[0];
     from[2] = p->state[1];
     for (unsigned k = 0; copy && k < 3; k++) {
-        float *own = from[k] ? zt_image_alloc(m, p->n_elems * sizeof *own) : NULL;
+        float *own = from[k] ? lv_alloc(m, p->n_elems * sizeof *own) : NULL;
         if (from[k] && !own)
             return ckpt_fail_memory(err);
         if (own)
@@ -133,14 +134,14 @@ static int lv_make_room(zt_image *m, bool model, bool copy, void **whole, ckpt_e
             low->at = (void *)(uintptr_t)params->at[i].w; // only read
             low->device = m->zero->device;
         } else if (low->count) {
-            low->at = zt_image_alloc(m, lv_bytes(m, low->count));
+            low->at = lv_alloc(m, lv_bytes(m, low->count));
         }
         if (low->count && !low->at)
             return ckpt_fail_memory(err);
         if (lv_gathered(m, i) && low->count < n)
             longest = n > longest ? n : longest;
     }
-    *whole = longest ? zt_image_alloc(m, lv_bytes(m, longest)) : NULL;
+    *whole = longest ? lv_alloc(m, lv_bytes(m, longest)) : NULL;
     return longest && !*whole ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
@@ -192,7 +193,7 @@ static int lv_whole(zt_image *m, uint32_t param, ckpt_err *err)
     zt_zero *z = m->zero;
     const zt_owned *o = lv_owned(z, param);
     uint64_t n = z->model->params.at[param].n_elems;
-    float *at = o ? zt_image_alloc(m, n * sizeof *at) : ckpt_alloc((size_t)n * sizeof *at);
+    float *at = o ? lv_alloc(m, n * sizeof *at) : ckpt_alloc((size_t)n * sizeof *at);
     int rc = zt_comm_agree(z->comm, at ? CKPT_OK : ckpt_fail_memory(err), err);
 
     if (rc == CKPT_OK)

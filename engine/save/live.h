@@ -43,17 +43,11 @@ typedef struct zt_image {
 int zt_image_take(zt_image *out, zt_zero *zero, bool model, bool copy, ckpt_err *err);
 void zt_image_drop(zt_image *image);
 
-/* A buffer that lives as long as the image; NULL: out of memory. */
-void *zt_image_alloc(zt_image *image, uint64_t n_bytes);
-
 /* The map of an image, with its training state (tree.c) where client is not NULL or with_state is
  * set.  Until it is freed the device of what is not copied is the map's readers' alone. */
 int zt_live_map(ckpt_map **out, const zt_image *image, const ckpt_value *client, ckpt_err *err);
 
 /* The state of a run for map->states: groups, the trees of a rank's files (engine/save/tree.c). */
 int zt_live_state(ckpt_map *map, const zt_zero *zero, const ckpt_value *client, ckpt_err *err);
-
-/* True where a parameter group's masters are one flat tensor at stage 0 (FusedAdam in 16 bits). */
-bool zt_live_is_fused(const zt_config *config);
 
 #endif

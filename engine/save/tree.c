@@ -139,7 +139,8 @@ static bool tr_is_adam(const zt_optim *o)
     return o->type == ZT_OPT_ADAM || o->type == ZT_OPT_ADAMW;
 }
 
-bool zt_live_is_fused(const zt_config *c)
+/* True where a parameter group's masters are one flat tensor at stage 0 (FusedAdam in 16 bits). */
+static bool tr_is_fused(const zt_config *c)
 {
     bool adam = tr_is_adam(&c->optim) && !c->optim.torch && !zt_config_is_cpu_optimizer(c);
 
@@ -459,7 +460,7 @@ static bool tr_overflow(const zt_zero *z)
 static ckpt_value *tr_full(tr_maker *m)
 {
     const zt_scaler *s = &m->zero->scaler;
-    bool fused = zt_live_is_fused(m->config);
+    bool fused = tr_is_fused(m->config);
     ckpt_value *v = tr_new(m, CKPT_V_DICT);
 
     if (!v || m->config->dtype == CKPT_F32)

@@ -232,7 +232,8 @@ static int wt_save_text(const char *folder, const char *name, const char *text, 
     return rc;
 }
 
-int zt_save_json(const char *folder, const char *name, const ckpt_value *v, ckpt_err *err)
+/* Write folder/name: complete or not at all. */
+static int wt_json(const char *folder, const char *name, const ckpt_value *v, ckpt_err *err)
 {
     ckpt_arena *arena = ckpt_arena_new(0);
     int rc = wt_save_text(folder, name, arena ? zt_json_text(arena, v) : NULL, err);
@@ -261,7 +262,7 @@ static int wt_write_folder(wt_writer *w, const char *folder, const ckpt_run_opts
         rc = wt_save_text(folder, "adapter_config.json",
                           zt_lora_config_json(model, w->map->arena, NULL), err);
     else if (rc == CKPT_OK && model->config.json)
-        rc = zt_save_json(folder, "config.json", model->config.json, err);
+        rc = wt_json(folder, "config.json", model->config.json, err);
     return rc;
 }
 

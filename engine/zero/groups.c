@@ -181,7 +181,7 @@ bool zr_is_trained(const zt_zero *z, uint32_t param)
 }
 
 /* First and last layer that use each parameter. */
-void zr_groups_uses(zt_zero *z)
+static void gp_uses(zt_zero *z)
 {
     const zt_layers *ls = &z->model->layers;
     zr_place *place = zr_of(z)->place;
@@ -225,7 +225,7 @@ int zr_groups_new(zt_zero *z, ckpt_err *err)
     for (size_t i = 0; i < n; i++) {
         o->place[i].group = o->place[i].part = ZR_NONE;
     }
-    zr_groups_uses(z);
+    gp_uses(z);
     for (uint32_t c = 0; c < 4; c++) {
         int rc = gp_add(z, c, err);
 

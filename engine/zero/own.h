@@ -153,7 +153,6 @@ void zr_free_blocks(zt_zero *z); // all of it
 
 /* groups.c */
 int zr_groups_new(zt_zero *z, ckpt_err *err);
-void zr_groups_uses(zt_zero *z);
 zt_hyper zr_settings(const zt_zero *z, uint32_t group); /* as configured */
 bool zr_is_trained(const zt_zero *z, uint32_t param);
 
@@ -197,7 +196,6 @@ void zr_masters_write(zt_zero *z, void *low, const float *master, uint64_t n);
 
 /* pass.c */
 int zr_chain_new(zt_zero *z, ckpt_err *err);
-int zr_chain_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err);
 void zr_chain_free(zt_zero *z);
 
 /*

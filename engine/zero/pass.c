@@ -54,7 +54,7 @@ static uint64_t ch_tapes(zt_zero *z, const zt_batch *b, bool train)
 }
 
 /* Room for one micro batch of this shape. */
-int zr_chain_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err)
+static int ch_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err)
 {
     zr_chain *c = &zr_of(z)->chain;
     uint64_t n_layers = z->model->layers.n, n_rows, n_elems, n_bytes;
@@ -90,7 +90,7 @@ int zr_chain_new(zt_zero *z, ckpt_err *err)
     if (c->tape_at == NULL) {
         return ckpt_fail_memory(err);
     }
-    return b.batch > 0 && b.seq > 0 ? zr_chain_reserve(z, &b, true, err) : CKPT_OK;
+    return b.batch > 0 && b.seq > 0 ? ch_reserve(z, &b, true, err) : CKPT_OK;
 }
 
 void zr_chain_free(zt_zero *z)
@@ -240,7 +240,7 @@ int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err
     bool unscaled = o->wrapper == ZR_FP16 && z->config->fp16_z0_quirk;
     double scale = unscaled ? 1 : z->scaler.scale;
     zt_batch in;
-    int rc = zr_chain_reserve(z, batch, true, err);
+    int rc = ch_reserve(z, batch, true, err);
 
     rc = zt_comm_agree(z->comm, rc == CKPT_OK ? ch_bring(z, batch, &in, err) : rc, err);
     if (rc != CKPT_OK) {
@@ -278,7 +278,7 @@ int zt_zero_evaluate(zt_zero *z, const zt_batch *batch, void *logits, double *lo
 {
     zr_own *o = zr_of(z);
     zt_batch in;
-    int rc = zr_chain_reserve(z, batch, false, err);
+    int rc = ch_reserve(z, batch, false, err);
 
     rc = zt_comm_agree(z->comm, rc == CKPT_OK ? ch_bring(z, batch, &in, err) : rc, err);
     if (rc != CKPT_OK) {

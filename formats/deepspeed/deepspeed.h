@@ -500,10 +500,6 @@ int ckpt_ds_state_new(ckpt_ds *ds, ckpt_state **out);
 /* What runs train in, up to NONE: what a target with training state may ask for. */
 extern const ckpt_dtype ckpt_ds_dtypes[];
 
-/* What the run trained in: the dtype of the module's first floating tensor that is no buffer, or as
- * configured; NONE when nothing says. */
-ckpt_dtype ckpt_ds_state_dtype(const ckpt_ds *ds);
-
 /* A value of a shard that holds for many parameters, as four bytes of F32. */
 typedef struct ckpt_ds_scalar {
     bool has;        /* it is a number */

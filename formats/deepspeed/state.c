@@ -45,7 +45,9 @@ static ckpt_dtype dsr_configured_dtype(const ckpt_ds *ds)
     return dsr_is_on(config, "fp16", "enabled") ? CKPT_F16 : CKPT_DTYPE_NONE;
 }
 
-ckpt_dtype ckpt_ds_state_dtype(const ckpt_ds *ds)
+/* What the run trained in: the dtype of the module's first floating tensor that is no buffer, or as
+ * configured; NONE when nothing says. */
+static ckpt_dtype dsr_dtype(const ckpt_ds *ds)
 {
     ckpt_dtype configured = dsr_configured_dtype(ds);
 
@@ -66,7 +68,7 @@ ckpt_dtype ckpt_ds_state_dtype(const ckpt_ds *ds)
 int ckpt_ds_state_new(ckpt_ds *ds, ckpt_state **out)
 {
     const ckpt_value *version = ckpt_ds_version(&ds->model);
-    ckpt_dtype dtype = ckpt_ds_state_dtype(ds);
+    ckpt_dtype dtype = dsr_dtype(ds);
     int64_t world = 0;
     int rc = ckpt_state_new(out, ds->map, "", ds->err);
 

@@ -317,7 +317,3 @@ const char *ckpt_uni_patterns_text(const ckpt_uni_patterns *p, uint32_t number)
     return p->text.at[number].text;
 }
 
-uint32_t ckpt_uni_patterns_count(const ckpt_uni_patterns *p)
-{
-    return (uint32_t)p->text.n;
-}

@@ -36,8 +36,7 @@ int ckpt_uni_patterns_match(ckpt_uni_patterns *p, uint32_t number, const char *n
 /* The one name that a pattern matches, or NULL if it is not of that kind. */
 const char *ckpt_uni_patterns_exact(const ckpt_uni_patterns *p, uint32_t number, uint64_t *n);
 
-/* The pattern as written, terminated; and how many there are. */
+/* The pattern as written, terminated. */
 const char *ckpt_uni_patterns_text(const ckpt_uni_patterns *p, uint32_t number);
-uint32_t ckpt_uni_patterns_count(const ckpt_uni_patterns *p);
 
 #endif

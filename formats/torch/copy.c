@@ -226,18 +226,6 @@ ckpt_value *ckpt_tt_copy(ckpt_torch_tree *t, const ckpt_value *v)
     return ok ? out : NULL;
 }
 
-ckpt_value *ckpt_tt_dict_like(ckpt_torch_tree *t, const ckpt_value *dict)
-{
-    ckpt_dict from = ckpt_value_map(dict);
-    ckpt_value *v = ckpt_tt_new(t, dict ? dict->kind : CKPT_V_DICT);
-
-    for (uint64_t i = 0; v && i < from.n; i++)
-        ckpt_tt_put_at(t, v, from.at[i].key, from.at[i].value);
-    if (v && dict)
-        v->state = dict->state;
-    return t->rc == CKPT_OK ? v : NULL;
-}
-
 /* ---- what is unknown ---- */
 
 /* Note a class's full name, once. */

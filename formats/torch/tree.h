@@ -92,10 +92,6 @@ int ckpt_tt_fill(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_extent *e
 /* A copy of a tree of t->from: what is shared stays shared, tensors' records are copied whole. */
 ckpt_value *ckpt_tt_copy(ckpt_torch_tree *t, const ckpt_value *v);
 
-/* A new dict with the entries of another (not copied), in order: for rewriting some of them by put.
- */
-ckpt_value *ckpt_tt_dict_like(ckpt_torch_tree *t, const ckpt_value *dict);
-
 /* Append to a LIST the full names of all classes in a tree that are unknown here, once each. */
 int ckpt_tt_unknown(const ckpt_value *v, ckpt_value *names, ckpt_arena *arena, ckpt_err *err);
 

@@ -126,25 +126,6 @@ typedef struct ckpt_slice_extents {
 } ckpt_slice_extents;
 
 /*
- * Append the extents of the whole that one slice's bytes give.
- *
- * slice    its extents name sources; flat or boxes; of the shape that ckpt_slices_new was given.  A
- * tensor other than the one given there may be used (a 16-bit copy, a moment) if its shape is
- * equal. copy     0 .. s->n_copies - 1: which holder of elements that several ranks hold Errors
- * CKPT_EUNSUPPORTED: packed elements cut inside a byte; CKPT_EFORMAT: strides beyond 64 bits;
- *          CKPT_ELIMIT
- */
-int ckpt_slices_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_tensor *slice,
-                        uint32_t rank, uint32_t copy, ckpt_err *err);
-
-/*
- * Give t, of the whole's shape, its extents: version `copy`, from all slices of the set.  Flat
- * where that is possible, ascending; boxes otherwise.
- */
-int ckpt_slices_back(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const ckpt_slice_set *set,
-                     uint32_t copy, ckpt_err *err);
-
-/*
  * All of it: enter the whole, set->name, in the map's list, with extents, role, flags and export
  * dtype of the slices.
  *

@@ -286,7 +286,16 @@ static int sx_check(const sx_state *x, const ckpt_extent *e)
                      t->name, x->rank);
 }
 
-int ckpt_slices_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_tensor *slice,
+/*
+ * Append the extents of the whole that one slice's bytes give.
+ *
+ * slice    its extents name sources; flat or boxes; of the shape that ckpt_slices_new was given.
+ *          Another tensor than that may be given (a 16-bit copy, a moment) if its shape is equal.
+ * copy     0 .. s->n_copies - 1: which holder of elements that several ranks hold
+ * Errors   CKPT_EUNSUPPORTED: packed elements cut inside a byte; CKPT_EFORMAT: strides beyond 64
+ *          bits; CKPT_ELIMIT
+ */
+static int sx_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_tensor *slice,
                         uint32_t rank, uint32_t copy, ckpt_err *err)
 {
     sx_state x = {out, s, slice, rank, copy, ckpt_dtype_get(slice->dtype)->bits, err};
@@ -325,7 +334,11 @@ static bool sx_all_flat(const ckpt_tensor *const *slice, uint32_t n)
     return true;
 }
 
-int ckpt_slices_back(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const ckpt_slice_set *set,
+/*
+ * Give t, of the whole's shape, its extents: version `copy`, from all slices of the set.  Flat
+ * where that is possible, ascending; boxes otherwise.
+ */
+static int sx_back(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const ckpt_slice_set *set,
                      uint32_t copy, ckpt_err *err)
 {
     ckpt_slice_extents all = {.flat = s->flat && sx_all_flat(set->slice, set->n)};
@@ -333,7 +346,7 @@ int ckpt_slices_back(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const 
     int rc = CKPT_OK;
 
     for (uint32_t r = 0; rc == CKPT_OK && r < set->n; r++)
-        rc = ckpt_slices_extents(&all, s, set->slice[r], r, copy, err);
+        rc = sx_extents(&all, s, set->slice[r], r, copy, err);
     width = all.flat ? 1 : s->ndim;
     for (size_t i = 0; i < all.extent.n; i++)
         all.extent.at[i].axis = all.axis.at + i * width;
@@ -387,7 +400,7 @@ static int sx_hidden(ckpt_tensor **out, ckpt_map *map, const ckpt_slices *s,
     ckpt_tensor like = sx_like(s, set->slice[0]);
     int rc = ckpt_map_add_hidden(map, set->name, strlen(set->name), &like, out, err);
 
-    return rc == CKPT_OK ? ckpt_slices_back(map, *out, s, set, copy, err) : rc;
+    return rc == CKPT_OK ? sx_back(map, *out, s, set, copy, err) : rc;
 }
 
 /* The twins of all slices of a set, in `room`; false if one has none. */
@@ -476,7 +489,7 @@ int ckpt_slices_join(ckpt_tensor **out, ckpt_map *map, const ckpt_slice_rule *ru
         rc = ckpt_map_add(map, set->name, strlen(set->name), &like, out, err);
     }
     if (rc == CKPT_OK)
-        rc = ckpt_slices_back(map, *out, &s, set, 0, err);
+        rc = sx_back(map, *out, &s, set, 0, err);
     if (rc == CKPT_OK)
         rc = sx_versions(map, *out, &s, set, err);
     ckpt_slices_free(&s);

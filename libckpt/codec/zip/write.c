@@ -56,7 +56,8 @@ static uint64_t zip_bare_header(const ckpt_zip_item *item)
     return 30 + item->n_name + zip_wide_size(item) + 4;
 }
 
-uint64_t ckpt_zip_descriptor_size(const ckpt_zip_item *item)
+/* Bytes of an item's descriptor; 0: it has none. */
+static uint64_t zip_descriptor_size(const ckpt_zip_item *item)
 {
     if (item->n_bytes == 0)
         return 0;
@@ -80,7 +81,7 @@ int ckpt_zip_place(ckpt_zip_item *item, uint64_t *at, ckpt_err *err)
         return ckpt_fail(err, CKPT_ELIMIT, "an archive of more than 2^64 bytes");
     payload -= payload % CKPT_ZIP_ALIGN;
     if (!ckpt_add(payload, item->n_bytes, &end) ||
-        !ckpt_add(end, ckpt_zip_descriptor_size(item), &end))
+        !ckpt_add(end, zip_descriptor_size(item), &end))
         return ckpt_fail(err, CKPT_ELIMIT, "an archive of more than 2^64 bytes");
     item->at = payload;
     *at = end;
@@ -152,7 +153,7 @@ bool ckpt_zip_put_header(ckpt_bytes *out, const ckpt_zip_item *item)
 
 bool ckpt_zip_put_descriptor(ckpt_bytes *out, const ckpt_zip_item *item)
 {
-    uint64_t size = ckpt_zip_descriptor_size(item);
+    uint64_t size = zip_descriptor_size(item);
     unsigned width = size == 24 ? 8 : 4;
 
     if (size == 0)

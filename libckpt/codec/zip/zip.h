@@ -89,8 +89,7 @@ enum { CKPT_ZIP_ALIGN = 64 };
  * descriptor. */
 int ckpt_zip_place(ckpt_zip_item *item, uint64_t *at, ckpt_err *err);
 
-/* Bytes of an item's descriptor (0: it has none), and of its entry in the directory. */
-uint64_t ckpt_zip_descriptor_size(const ckpt_zip_item *item);
+/* Bytes of an item's entry in the directory. */
 uint64_t ckpt_zip_entry_size(const ckpt_zip_item *item);
 
 /* Bytes of the three end records together. */
