@@ -198,9 +198,10 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
                                        from.at[self].key->as.text.at);
         return ckpt_tt_flat(&m->f->t, ckpt_tt_storage(&m->f->t, value->as.tensor->dtype, 0), 0, 0);
     }
-    // A placeholder that nothing says the values of.
-    if ((n == 0 || m->f->w->from_release < CKPT_DS_RELEASE(0, 6, 0)) && m->f->w->stage < 3 &&
-        m->f->w->state->stage == 3)
+    // A placeholder that nothing says the values of; before 0.6.0 it has one element.
+    bool hollow = n == 0 || (n == 1 && value->as.tensor->ndim == 1 &&
+                             m->f->w->from_release < CKPT_DS_RELEASE(0, 6, 0));
+    if (hollow && m->f->w->stage < 3 && m->f->w->state->stage == 3)
         return NULL;
     return ckpt_tt_copy(&m->f->t, value);
 }
