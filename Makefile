@@ -278,6 +278,7 @@ FIXTURES := $(if $(SHARED),$(SHARED)/fixtures,tests/fixtures)
 
 check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
+	@python3 tests/golden/npz.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/reshard.py --some --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero tests/fixtures
 	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map tests/fixtures
 	@python3 tests/golden/run_doctor.py --bin $(B)/bin $(if $(SHARED),--more $(SHARED)/fixtures) tests/fixtures

@@ -393,6 +393,9 @@ enum {
 /* The table of formats: false when i is past the end; caps: the flags above. */
 CKPT_API bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps);
 
+/* The format that is written to a file of this name, by its suffix; NULL: the suffix says nothing. */
+CKPT_API const char *ckpt_format_of(const char *path);
+
 /* The flags of one format; 0 for an unknown name. */
 CKPT_API unsigned ckpt_format_caps(const char *name);
 

@@ -16,7 +16,7 @@
 
 typedef struct ckpt_format {
     const char *name;   /* "torch" */
-    const char *suffix; /* ".pt" */
+    const char *suffixes; /* of its files, a space between: ".pt .pth .bin"; the first is the usual one */
     const char *note;   /* for the table of formats: versions, limits */
     unsigned caps;
 

@@ -39,6 +39,30 @@ bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *ca
     return false;
 }
 
+/* The path ends in one of the suffixes, and has something before it. */
+static bool tgt_ends(const char *path, const char *suffixes)
+{
+    size_t n = strlen(path);
+
+    for (const char *at = suffixes; at && *at;) {
+        size_t m = strcspn(at, " ");
+        if (n > m && memcmp(path + n - m, at, m) == 0)
+            return true;
+        at += m + (at[m] == ' ');
+    }
+    return false;
+}
+
+const char *ckpt_format_of(const char *path)
+{
+    for (size_t i = 0; path && ckpt_formats[i]; i++) {
+        const ckpt_format *f = ckpt_formats[i];
+        if ((f->caps & CKPT_CAN_WRITE) && tgt_ends(path, f->suffixes))
+            return f->name;
+    }
+    return NULL;
+}
+
 unsigned ckpt_format_caps(const char *name)
 {
     const char *at, *note;

@@ -10,7 +10,7 @@ rank() {
     libckpt/copy/*) echo 3 ;;
     libckpt/codec/*) echo 4 ;;
     libckpt/*) echo 5 ;;
-    formats/torch/* | formats/safetensors/* | formats/recognised/* | formats/rules/*) echo 6 ;;
+    formats/torch/* | formats/safetensors/* | formats/recognised/* | formats/rules/* | formats/npz/*) echo 6 ;;
     formats/deepspeed/write/*) echo 8 ;;
     formats/deepspeed/*) echo 7 ;;
     formats/universal/* | formats/hf/*) echo 9 ;;

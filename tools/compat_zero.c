@@ -68,7 +68,7 @@ static void zero_say(const ckpt_map *map, const cli_args *a)
 static int zero_target(cli_args *a, ckpt_err *err)
 {
     a->target.path = a->operand[1];
-    a->target.format = job_format_of(a->target.path);
+    a->target.format = ckpt_format_of(a->target.path);
     if (!a->target.format)
         a->target.format = a->safe ? "hf" : "hf-bin";
     // the script overwrites; so do we, but only when everything is written

@@ -19,23 +19,6 @@ bool job_into_folder(const ckpt_target *target)
     return ckpt_format_caps(target->format) & CKPT_IS_FOLDER;
 }
 
-/* text ends in end, and has something before it. */
-static bool job_ends(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
-const char *job_format_of(const char *path)
-{
-    if (job_ends(path, ".safetensors"))
-        return "safetensors";
-    if (job_ends(path, ".pt") || job_ends(path, ".pth") || job_ends(path, ".bin"))
-        return "torch";
-    return NULL;
-}
-
 void job_settle(ckpt_target *target)
 {
     unsigned caps = ckpt_format_caps(target->format);

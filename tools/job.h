@@ -25,9 +25,6 @@ typedef struct convert_job {
 /* A target that is a folder, not one file. */
 bool job_into_folder(const ckpt_target *target);
 
-/* The format that a file name asks for by its suffix, or NULL. */
-const char *job_format_of(const char *path);
-
 /* Take back the defaults of options that mean nothing to the target's format. */
 void job_settle(ckpt_target *target);
 

@@ -215,7 +215,7 @@ static char *sandbox_output(const cli_args *a, const char *path, char use)
     if (use == 'o' && a->target.format)
         folder = job_into_folder(&a->target);
     else if (use == 'o')
-        folder = !job_format_of(path);
+        folder = !ckpt_format_of(path);
     return folder ? strdup(path) : sandbox_parent(path);
 }
 

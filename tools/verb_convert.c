@@ -36,11 +36,11 @@ static int convert_target(cli_args *a, ckpt_err *err)
     a->target.path = a->operand[1];
     if (!a->target.format)
         // only the name of a file may decide: a folder's says nothing
-        a->target.format = job_format_of(a->target.path);
+        a->target.format = ckpt_format_of(a->target.path);
     if (!a->target.format)
         return fail(err, CKPT_EUSAGE,
-                    "%s: say --to torch, safetensors, hf, hf-bin, universal or zero (its suffix "
-                    "names no format)",
+                    "%s: say --to FORMAT (its suffix names none); ckpt formats lists those that are "
+                    "written",
                     a->target.path);
     int rc = effects_of_target(a, err);
     if (rc != CKPT_OK)
@@ -113,7 +113,7 @@ static int convert_run(cli_args *a, ckpt_err *err)
 #define AT(field) offsetof(cli_args, field)
 static const cli_option convert_options[] = {
     {"to", 0, CLI_TEXT, AT(target.format), "FORMAT",
-     "torch, safetensors, hf, hf-bin, universal or zero"},
+     "torch, safetensors, npz, hf, hf-bin, universal or zero"},
     {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "of all floating tensors (masters: fp32)"},
     {"max-shard-size", 0, CLI_SIZE, AT(target.max_shard_size), "SIZE",
      "largest file of a folder (5GB; 0: one file)"},

@@ -60,21 +60,6 @@ static int rec_gguf_probe(const uint8_t *head, size_t n, uint64_t size)
     return n >= 4 && memcmp(head, "GGUF", 4) == 0 ? 100 : 0;
 }
 
-static int rec_npy_probe(const uint8_t *head, size_t n, uint64_t size)
-{
-    (void)size;
-    if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0)
-        return 100;
-    // an npz is a zip whose first member is called something.npy; torch archives have a folder in
-    // every name
-    if (n < 30 || memcmp(head, "PK\3\4", 4) != 0)
-        return 0;
-    size_t len = (size_t)head[26] | (size_t)head[27] << 8;
-    if (len < 4 || len > n - 30)
-        return 0;
-    return memcmp(head + 30 + len - 4, ".npy", 4) == 0 ? 100 : 0;
-}
-
 static int rec_refuse(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -84,16 +69,8 @@ static int rec_refuse(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 
 const ckpt_format ckpt_format_gguf = {
     .name = "gguf",
-    .suffix = ".gguf",
+    .suffixes = ".gguf",
     .note = "recognised, not read yet",
     .probe = rec_gguf_probe,
-    .read = rec_refuse,
-};
-
-const ckpt_format ckpt_format_npz = {
-    .name = "npz",
-    .suffix = ".npz",
-    .note = "npy and npz: recognised, not read yet",
-    .probe = rec_npy_probe,
     .read = rec_refuse,
 };

@@ -524,7 +524,7 @@ static int leg_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 
 const ckpt_format ckpt_format_torch_legacy = {
     .name = "torch-legacy",
-    .suffix = ".pt",
+    .suffixes = ".pt .pth .bin",
     .note = "torch.save before 1.6, and with the zip container switched off; plain pickles",
     .caps = CKPT_CAN_READ,
     .probe = leg_probe,

@@ -77,7 +77,7 @@ static void what_is_no_checkpoint_is_said(void **state)
     refused(in("absent"), CKPT_EMISSING, "absent");
     refused(in("text/below"), CKPT_EMISSING, "below");
     refused(in("x.gguf"), CKPT_EUNSUPPORTED, "gguf");
-    refused(in("x.npy"), CKPT_EUNSUPPORTED, "npz");
+    refused(in("x.npy"), CKPT_EFORMAT, "header");
 }
 
 static void a_wrong_folder_is_answered_with_the_right_one(void **state)

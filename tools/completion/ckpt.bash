@@ -94,7 +94,7 @@ _ckpt() {
     fi
     case "$prev" in
     --to)
-        mapfile -t COMPREPLY < <(compgen -W "torch safetensors hf hf-bin universal zero" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "torch safetensors npz hf hf-bin universal zero" -- "$cur")
         return
         ;;
     --stage)

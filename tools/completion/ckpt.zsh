@@ -40,7 +40,7 @@ _ckpt_verb() {
         $slices '--keep-slices[slices one by one]' \
         '(-q --quiet)'{-q,--quiet}'[values only]' '1:checkpoint:_files' '2:tensor:_ckpt_tensor_names' ;;
     convert) _arguments $common $tag $filter $size $slices $training $copies \
-        '--to[format]:format:(torch safetensors hf hf-bin universal zero)' \
+        '--to[format]:format:(torch safetensors npz hf hf-bin universal zero)' \
         '--keep-slices[slices stay apart]' \
         "--dtype[of floating tensors]:dtype:$_ckpt_dtypes" '--max-shard-size[largest file]:size' \
         '--rename[rules]:file:_files' '--with-optimizer[also optimizer state]' \

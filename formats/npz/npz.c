@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * npz.c: the driver of numpy's files, and its reader: arrays of a zip, or a single one.
+ *
+ * Arrays of Python objects are pickles, of which nothing is run.  They and what is no number
+ * (strings, dates, records) are named as left out of an archive, and refused alone.
+ */
+#include "formats/npz/npz.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/codec/zip/zip.h"
+#include "libckpt/copy/inflate.h"
+
+enum { NPZ_CHUNK = 4096 }; /* bytes read at once to inflate a header */
+
+static const char npz_end[] = ".npy";
+
+typedef struct npz_file {
+    ckpt_map *map;
+    ckpt_io *io;
+    uint32_t file;
+    ckpt_err *err;
+    uint8_t head[CKPT_NPY_HEADER];
+} npz_file;
+
+/* ---- probing ---- */
+
+static int npz_probe(const uint8_t *head, size_t n, uint64_t size)
+{
+    size_t len = n >= 30 ? (size_t)head[26] | (size_t)head[27] << 8 : 0;
+
+    (void)size;
+    if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0)
+        return 100;
+    // the first member's name; torch's archives have a folder in every name and no such end
+    if (len < 4 || len > n - 30 || memcmp(head, "PK\3\4", 4) != 0)
+        return 0;
+    return memcmp(head + 30 + len - 4, npz_end, 4) == 0 ? 100 : 0;
+}
+
+/* ---- members ---- */
+
+static ckpt_source npz_source(const npz_file *f, const ckpt_zip_record *r)
+{
+    return (ckpt_source){.kind = CKPT_SOURCE_FILE,
+                         .coding = r->method == CKPT_ZIP_DEFLATED ? CKPT_DEFLATE : CKPT_RAW,
+                         .has_crc = r->has_crc,
+                         .crc = r->crc,
+                         .file = f->file,
+                         .at = r->at,
+                         .n_stored = r->n_stored,
+                         .n_bytes = r->n_bytes,
+                         .name = r->name};
+}
+
+/* The first n decoded bytes of a deflated member; *got: those that there are. */
+static int npz_inflate(npz_file *f, const ckpt_source *s, size_t n, size_t *got)
+{
+    ckpt_inflater *z = NULL;
+    uint8_t chunk[NPZ_CHUNK], *out = f->head;
+    uint64_t at = 0;
+    size_t room = n;
+    bool ended = false;
+    int rc = ckpt_inflater_new(&z, f->err);
+
+    while (rc == CKPT_OK && room > 0 && !ended && at < s->n_stored) {
+        uint64_t left = s->n_stored - at;
+        size_t part = left < sizeof chunk ? (size_t)left : sizeof chunk;
+        const uint8_t *in = chunk;
+        rc = ckpt_io_read(f->io, chunk, part, s->at + at, f->err);
+        at += part;
+        if (rc == CKPT_OK)
+            rc = ckpt_inflater_run(z, &in, &part, &out, &room, &ended, f->err);
+    }
+    ckpt_inflater_free(z);
+    *got = n - room;
+    return rc;
+}
+
+/* The first n bytes of a member, as far as it has them, into f->head. */
+static int npz_peek(npz_file *f, const ckpt_source *s, size_t n, size_t *got)
+{
+    *got = s->n_bytes < n ? (size_t)s->n_bytes : n;
+    if (s->coding == CKPT_DEFLATE)
+        return npz_inflate(f, s, *got, got);
+    return *got ? ckpt_io_read(f->io, f->head, *got, s->at, f->err) : CKPT_OK;
+}
+
+static int npz_header(npz_file *f, const ckpt_source *s, ckpt_npy *out)
+{
+    const char *name = s->name ? ckpt_arena_printf(f->map->arena, "%s: %s", f->io->name, s->name)
+                               : f->io->name;
+    uint64_t n = 0;
+    size_t got = 0;
+    int rc = name ? npz_peek(f, s, CKPT_NPY_LEAD, &got) : ckpt_fail_memory(f->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_npy_length(&n, f->head, got, name, f->err);
+    if (rc == CKPT_OK)
+        rc = npz_peek(f, s, (size_t)n, &got);
+    return rc == CKPT_OK ? ckpt_npy_parse(out, f->head, got, name, f->err) : rc;
+}
+
+/* ---- arrays ---- */
+
+/* Column-major: a box whose first axis has the smallest stride. */
+static int npz_back_columns(npz_file *f, ckpt_tensor *t, uint32_t source, const ckpt_npy *a)
+{
+    int64_t stride = ckpt_dtype_get(a->dtype)->bits / 8;
+    ckpt_axis axis[CKPT_MAX_DIM];
+    ckpt_extent e = {.source = source, .ndim = a->ndim, .at = a->n_header, .axis = axis};
+
+    for (uint32_t k = 0; k < a->ndim; k++) {
+        axis[k] = (ckpt_axis){.start = 0, .count = a->shape[k], .stride = stride};
+        stride *= (int64_t)a->shape[k]; // all of them fit the file
+    }
+    return ckpt_map_back(f->map, t, &e, 1, f->err);
+}
+
+static int npz_back(npz_file *f, ckpt_tensor *t, ckpt_source s, const ckpt_npy *a)
+{
+    uint64_t n = 0, all = 0;
+    uint32_t index = 0;
+
+    if (!ckpt_dtype_bytes(a->dtype, t->n_elems, &n) || !ckpt_add(n, a->n_header, &all) ||
+        all != s.n_bytes)
+        return ckpt_fail(f->err, CKPT_EFORMAT,
+                         "%s: array %.200s: shape and type need %" PRIu64 " bytes of data, there "
+                         "are %" PRIu64 ": cut, or something follows",
+                         f->io->name, t->name, n, s.n_bytes - a->n_header);
+    s.swap = a->swap ? ckpt_dtype_get(a->dtype)->swap : 0;
+    int rc = ckpt_map_add_source(f->map, &s, &index, f->err);
+    if (rc != CKPT_OK || n == 0)
+        return rc;
+    if (a->fortran && a->ndim > 1)
+        return npz_back_columns(f, t, index, a);
+    return ckpt_map_back_whole(f->map, t, index, a->n_header, f->err);
+}
+
+/* An array under its name, n bytes of it. */
+static int npz_array(npz_file *f, const ckpt_source *s, const char *name, uint64_t n)
+{
+    ckpt_err own = {0}, *err = f->err;
+    ckpt_npy a;
+    ckpt_tensor *t = NULL;
+
+    f->err = &own;
+    int rc = npz_header(f, s, &a);
+    f->err = err;
+    if (rc == CKPT_OK && a.dtype == CKPT_DTYPE_NONE)
+        rc = ckpt_fail(&own, CKPT_EUNSAFE,
+                       "%s: %.*s: Python objects, kept as a pickle, which is not read", f->io->name,
+                       (int)n, name);
+    // What else an archive holds can be read without it.
+    if ((rc == CKPT_EUNSUPPORTED || rc == CKPT_EUNSAFE) && s->name)
+        return ckpt_map_note(f->map, CKPT_WARNING, err, "left out: %s", own.text);
+    if (rc != CKPT_OK)
+        return ckpt_fail(err, rc, "%s", own.text);
+    ckpt_tensor like = {.dtype = a.dtype, .ndim = a.ndim, .shape = a.shape};
+    rc = ckpt_map_add(f->map, name, n, &like, &t, f->err);
+    if (rc == CKPT_OK)
+        rc = npz_back(f, t, *s, &a);
+    if (rc == CKPT_OK && a.raw)
+        rc = ckpt_map_note(f->map, CKPT_INFO, f->err,
+                           "%s: %s: bytes without a type ('|V%u'), as numpy keeps types that it "
+                           "does not know, bfloat16 above all",
+                           f->io->name, t->name, ckpt_dtype_get(a.dtype)->bits / 8u);
+    return rc;
+}
+
+/* ---- files ---- */
+
+/* The name of an array: its member's, without the end. */
+static int npz_member(npz_file *f, const ckpt_zip_record *r)
+{
+    const uint64_t end = sizeof npz_end - 1;
+    ckpt_source s = npz_source(f, r);
+
+    if (r->is_folder)
+        return CKPT_OK;
+    if (r->n_name <= end || memcmp(r->name + r->n_name - end, npz_end, (size_t)end) != 0)
+        return ckpt_map_note(f->map, CKPT_WARNING, f->err,
+                             "%s: member %.200s is left out: its name does not end in .npy",
+                             f->io->name, r->name);
+    return npz_array(f, &s, r->name, r->n_name - end);
+}
+
+static int npz_zip(npz_file *f)
+{
+    ckpt_zip zip = {0};
+    int rc = ckpt_zip_open(&zip, f->map->arena, f->io, f->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact(f->map, f->err, "container", "zip");
+    for (size_t i = 0; rc == CKPT_OK && i < zip.records.n; i++)
+        rc = npz_member(f, &zip.records.at[i]);
+    ckpt_zip_close(&zip);
+    return rc;
+}
+
+/* A single array has no name but its file's. */
+static int npz_single(npz_file *f)
+{
+    const char *slash = strrchr(f->io->name, '/'), *name = slash ? slash + 1 : f->io->name;
+    size_t n = strlen(name);
+    ckpt_source s = {.kind = CKPT_SOURCE_FILE,
+                     .file = f->file,
+                     .n_stored = f->io->size,
+                     .n_bytes = f->io->size};
+
+    if (n > 4 && memcmp(name + n - 4, npz_end, 4) == 0)
+        n -= 4;
+    return npz_array(f, &s, name, n);
+}
+
+static int npz_begin(npz_file **out, ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
+{
+    npz_file *f = ckpt_alloc(sizeof *f);
+
+    *out = f;
+    if (!f)
+        return ckpt_fail_memory(err);
+    f->map = map;
+    f->io = io;
+    f->file = file;
+    f->err = err;
+    return CKPT_OK;
+}
+
+static bool npz_is_zip(const npz_file *f)
+{
+    return f->head[0] == 'P';
+}
+
+static int npz_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
+{
+    npz_file *f = NULL;
+    int rc = npz_begin(&f, map, io, file, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_io_read(io, f->head, 1, 0, err);
+    if (rc == CKPT_OK)
+        rc = npz_is_zip(f) ? npz_zip(f) : npz_single(f);
+    ckpt_free(f);
+    return rc;
+}
+
+/* Every member, whether it is an array or not. */
+static int npz_records(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
+{
+    npz_file *f = NULL;
+    ckpt_zip zip = {0};
+    uint32_t index;
+    int rc = npz_begin(&f, map, io, file, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_io_read(io, f->head, 1, 0, err);
+    if (rc == CKPT_OK && npz_is_zip(f))
+        rc = ckpt_zip_open(&zip, map->arena, io, err);
+    for (size_t i = 0; rc == CKPT_OK && i < zip.records.n; i++) {
+        ckpt_source s = npz_source(f, &zip.records.at[i]);
+        if (!zip.records.at[i].is_folder)
+            rc = ckpt_map_add_source(map, &s, &index, err);
+    }
+    ckpt_zip_close(&zip);
+    ckpt_free(f);
+    return rc;
+}
+
+const ckpt_format ckpt_format_npz = {
+    .name = "npz",
+    .suffixes = ".npz",
+    .note = "numpy.savez, also compressed, and .npy; written as savez; arrays of numbers",
+    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE,
+    .probe = npz_probe,
+    .read = npz_read,
+    .records = npz_records,
+    .place = ckpt_npz_place,
+    .seal = ckpt_npz_seal,
+};

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.c: lays out npz archives as numpy.savez does: a stored member NAME.npy for each array.
+ *
+ * Headers and data begin at multiples of 64, so that the arrays can be mapped.  Members have no
+ * ties: each name gets its own bytes.
+ */
+#include "formats/npz/npz.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "libckpt/base/digest.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/codec/zip/zip.h"
+
+/* One array, between place and seal, in the map's arena. */
+typedef struct nw_array {
+    const char *header;
+    uint64_t n_header, n_data;
+    uint32_t source; /* in the map; without meaning when n_data is 0 */
+} nw_array;
+
+/* Kept in the file's `state`. */
+typedef struct nw_plan {
+    ckpt_zip_item *item;
+    nw_array *array;
+    uint64_t n, directory_at;
+} nw_plan;
+
+typedef struct nw_writer {
+    ckpt_map *to;
+    uint32_t file;
+    ckpt_err *err;
+    nw_plan *plan;
+    ckpt_bytes header;      /* scratch */
+    uint64_t n_bits;        /* arrays of types that numpy lacks */
+    const char *first_bits; /* the name of one of them */
+} nw_writer;
+
+/* Whoever unpacks the archive must find every member inside the folder. */
+static bool nw_name_ok(const char *name)
+{
+    for (;;) {
+        const char *end = strchr(name, '/');
+        if (!ckpt_path_part_ok(name, end ? (uint64_t)(end - name) : strlen(name)))
+            return false;
+        if (!end)
+            return true;
+        name = end + 1;
+    }
+}
+
+/* Header and sizes of an array. */
+static int nw_array_of(nw_writer *w, const ckpt_tensor *t, nw_array *a, ckpt_zip_item *item)
+{
+    bool as_bits = false;
+    const char *descr = ckpt_npy_descr(t->dtype, &as_bits);
+    uint64_t n = 0;
+
+    if (!descr)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "tensor %.200s: numpy has no dtype for %s; --exclude leaves it out",
+                         t->name, ckpt_dtype_name(t->dtype));
+    if (!nw_name_ok(t->name))
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "tensor %.200s: its name cannot be a member's of an archive; --rename "
+                         "gives it another",
+                         t->name);
+    w->n_bits += as_bits;
+    w->first_bits = as_bits && !w->first_bits ? t->name : w->first_bits;
+    w->header.n = 0;
+    if (!ckpt_npy_put(&w->header, descr, t->shape, t->ndim))
+        return ckpt_fail_memory(w->err);
+    a->n_header = w->header.n;
+    a->header = ckpt_arena_copy(w->to->arena, w->header.at, w->header.n);
+    item->name = ckpt_arena_printf(w->to->arena, "%s.npy", t->name);
+    if (!a->header || !item->name)
+        return ckpt_fail_memory(w->err);
+    item->n_name = strlen(item->name);
+    if (!ckpt_dtype_bytes(t->dtype, t->n_elems, &a->n_data) ||
+        !ckpt_add(a->n_data, a->n_header, &n))
+        return ckpt_fail(w->err, CKPT_ELIMIT, "tensor %.200s: its size overflows", t->name);
+    item->n_bytes = n;
+    return CKPT_OK;
+}
+
+/* A source behind the header, and the tensor's extent. */
+static int nw_back(nw_writer *w, ckpt_tensor *t, nw_array *a, const ckpt_zip_item *item)
+{
+    ckpt_source s = {.kind = CKPT_SOURCE_FILE,
+                     .file = w->file,
+                     .at = item->at + a->n_header,
+                     .n_stored = a->n_data,
+                     .n_bytes = a->n_data,
+                     .name = item->name};
+    int rc;
+
+    if (a->n_data == 0)
+        return CKPT_OK;
+    rc = ckpt_map_add_source(w->to, &s, &a->source, w->err);
+    return rc == CKPT_OK ? ckpt_map_back_whole(w->to, t, a->source, 0, w->err) : rc;
+}
+
+/* Every array of the file in order: its place follows from names, types and shapes. */
+static int nw_arrays(nw_writer *w)
+{
+    nw_plan *p = w->plan;
+    uint64_t at = 0, size, k = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->to->tensors.n; i++) {
+        ckpt_tensor *t = w->to->tensors.at[i];
+        if (t->file != w->file)
+            continue;
+        t->owner = NULL;
+        rc = nw_array_of(w, t, &p->array[k], &p->item[k]);
+        if (rc == CKPT_OK)
+            rc = ckpt_zip_place(&p->item[k], &at, w->err);
+        if (rc == CKPT_OK)
+            rc = nw_back(w, t, &p->array[k], &p->item[k]);
+        k++;
+    }
+    if (rc != CKPT_OK)
+        return rc;
+    p->directory_at = at;
+    size = at + CKPT_ZIP_END_SIZE;
+    for (k = 0; k < p->n; k++)
+        size += ckpt_zip_entry_size(&p->item[k]);
+    if (size < at || size > INT64_MAX)
+        return ckpt_fail(w->err, CKPT_ELIMIT, "%s: a file of more than 2^63 bytes",
+                         w->to->files.at[w->file].path);
+    w->to->files.at[w->file].size = size;
+    w->to->files.at[w->file].state = p;
+    return CKPT_OK;
+}
+
+static int nw_plan_new(nw_writer *w)
+{
+    ckpt_arena *arena = w->to->arena;
+    nw_plan *p = w->plan = ckpt_arena_alloc(arena, sizeof *p);
+
+    if (!p)
+        return ckpt_fail_memory(w->err);
+    for (size_t i = 0; i < w->to->tensors.n; i++)
+        p->n += w->to->tensors.at[i]->file == w->file;
+    p->item = ckpt_arena_array(arena, p->n, sizeof *p->item);
+    p->array = ckpt_arena_array(arena, p->n, sizeof *p->array);
+    return p->item && p->array ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+int ckpt_npz_place(ckpt_map *to, uint32_t file, ckpt_err *err)
+{
+    nw_writer w = {.to = to, .file = file, .err = err};
+    int rc = nw_plan_new(&w);
+
+    if (rc == CKPT_OK)
+        rc = nw_arrays(&w);
+    if (rc == CKPT_OK && w.n_bits)
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "%" PRIu64 " arrays are of types that numpy lacks (%.200s) and written "
+                           "as unsigned integers of the same bits: view them as those of "
+                           "ml_dtypes, or convert with --dtype",
+                           w.n_bits, w.first_bits);
+    ckpt_vec_free(&w.header);
+    return rc;
+}
+
+/* ---- what waits for the data ---- */
+
+/* Hand over what has gathered up to *at. */
+static int nw_flush(ckpt_map *to, uint32_t file, ckpt_bytes *out, uint64_t at, ckpt_err *err)
+{
+    int rc = ckpt_map_add_literal(to, file, at, out->at, out->n, err);
+
+    out->n = 0;
+    return rc;
+}
+
+int ckpt_npz_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
+{
+    nw_plan *p = to->files.at[file].state;
+    uint64_t at = 0;
+    ckpt_bytes out = {0};
+    int rc = CKPT_OK;
+
+    for (uint64_t k = 0; rc == CKPT_OK && k < p->n; k++) {
+        const nw_array *a = &p->array[k];
+        ckpt_zip_item *item = &p->item[k];
+        item->crc = ckpt_crc32(0, a->header, (size_t)a->n_header);
+        if (a->n_data)
+            item->crc = ckpt_crc32_join(item->crc, to->sources.at[a->source].crc, a->n_data);
+        if (!ckpt_zip_put_header(&out, item) ||
+            !ckpt_bytes_add(&out, a->header, (size_t)a->n_header))
+            rc = ckpt_fail_memory(err);
+        if (rc == CKPT_OK && a->n_data) {
+            rc = nw_flush(to, file, &out, at, err);
+            at = item->at + item->n_bytes;
+        }
+        if (rc == CKPT_OK && !ckpt_zip_put_descriptor(&out, item))
+            rc = ckpt_fail_memory(err);
+    }
+    if (rc == CKPT_OK && !ckpt_zip_put_directory(&out, p->item, p->n, p->directory_at))
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = nw_flush(to, file, &out, at, err);
+    ckpt_vec_free(&out);
+    return rc;
+}
