@@ -26,28 +26,36 @@ fi
 build=$(dirname "$bin")
 make -s B="$build" "$build/gen_zero" "$build/golden_map" "$build/ioshim.so" || status=1
 
+# part SCRIPT ARGUMENT...: run it, and say what it took
+part() {
+    local start=$SECONDS
+    "$venv/bin/python" "$@" || status=1
+    echo "-- $(basename "$1"): $((SECONDS - start)) s"
+}
+
 if [ -x "$venv/bin/python" ]; then
-    DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures || status=1
-    "$venv/bin/python" tests/interop/real_deepspeed.py --bin "$bin" || status=1
-    "$venv/bin/python" tests/interop/warm_start.py --bin "$bin" || status=1
-    "$venv/bin/python" tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so" || status=1
-    "$venv/bin/python" tests/interop/muon.py --bin "$bin" || status=1
+    export DS_ACCELERATOR=cpu
+    part tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures
+    part tests/interop/real_deepspeed.py --bin "$bin"
+    part tests/interop/warm_start.py --bin "$bin"
+    part tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so"
+    part tests/interop/muon.py --bin "$bin"
     # a new seed in each run, unless one is given
-    "$venv/bin/python" tests/interop/differential.py --bin "$bin" --seconds "${DIFFERENTIAL_SECONDS:-120}" \
-        ${DIFFERENTIAL_COUNT:+--count "$DIFFERENTIAL_COUNT"} ${DIFFERENTIAL_SEED:+--seed "$DIFFERENTIAL_SEED"} || status=1
+    part tests/interop/differential.py --bin "$bin" --seconds "${DIFFERENTIAL_SECONDS:-120}" \
+        ${DIFFERENTIAL_COUNT:+--count "$DIFFERENTIAL_COUNT"} ${DIFFERENTIAL_SEED:+--seed "$DIFFERENTIAL_SEED"}
     if [ -d ../shared/golden ]; then
-        "$venv/bin/python" tests/interop/engine.py --bin "$bin" || status=1
+        part tests/interop/engine.py --bin "$bin"
         # after it: what DeepSpeed compiles for its optimizers is there then
-        "$venv/bin/python" tests/interop/engine_resume.py --bin "$bin" ../shared/golden || status=1
+        part tests/interop/engine_resume.py --bin "$bin" ../shared/golden
     fi
     fixtures=$([ -d ../shared/fixtures ] && echo ../shared/fixtures || echo tests/fixtures)
-    "$venv/bin/python" tests/golden/reshard_roundtrip.py --bin "$bin" "$fixtures" || status=1
+    part tests/golden/reshard_roundtrip.py --bin "$bin" "$fixtures"
     if [ -d ../shared/fixtures ]; then
-        "$venv/bin/python" tests/interop/reshard_resume.py --bin "$bin" ../shared/fixtures || status=1
-        "$venv/bin/python" tests/interop/reshard_upgrade.py --bin "$bin" ../shared/fixtures || status=1
-        "$venv/bin/python" tests/interop/reshard_any.py --bin "$bin" ../shared/fixtures || status=1
-        "$venv/bin/python" tests/interop/universal.py --bin "$bin" ../shared/fixtures || status=1
-        DS_ACCELERATOR=cpu "$venv/bin/python" tests/interop/ds_swap.py "$(dirname "$bin")/golden_map" ../shared/fixtures || status=1
+        part tests/interop/reshard_resume.py --bin "$bin" ../shared/fixtures
+        part tests/interop/reshard_upgrade.py --bin "$bin" ../shared/fixtures
+        part tests/interop/reshard_any.py --bin "$bin" ../shared/fixtures
+        part tests/interop/universal.py --bin "$bin" ../shared/fixtures
+        part tests/interop/ds_swap.py "$(dirname "$bin")/golden_map" ../shared/fixtures
     fi
 else
     echo "interop: skipped the current torch, safetensors, transformers, DeepSpeed ($venv is absent; run with --install)"
