@@ -28,7 +28,8 @@ rank() {
     *) echo 0 ;;
     esac
 }
-for f in $(find libckpt formats tools engine -name '*.[ch]' -o -name '*.cu'); do
+files=$(find libckpt formats tools engine -name '*.[ch]' -o -name '*.cu')
+for f in $files; do
     mine=$(rank "$f")
     for inc in $(sed -n 's/^#include "\([^"]*\)".*/\1/p' "$f"); do
         case "$inc" in
