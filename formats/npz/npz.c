@@ -3,7 +3,8 @@
  * npz.c: the driver of numpy's files, and its reader: arrays of a zip, or a single one.
  *
  * Arrays of Python objects are pickles, of which nothing is run.  They and what is no number
- * (strings, dates, records) are named as left out of an archive, and refused alone.
+ * (strings, dates, records) are named as left out of an archive, and refused where nothing else is
+ * there.
  */
 #include "formats/npz/npz.h"
 
@@ -23,6 +24,7 @@ typedef struct npz_file {
     ckpt_io *io;
     uint32_t file;
     ckpt_err *err;
+    ckpt_err first; /* why the first array that was left out was */
     uint8_t head[CKPT_NPY_HEADER];
 } npz_file;
 
@@ -155,8 +157,10 @@ static int npz_array(npz_file *f, const ckpt_source *s, const char *name, uint64
                        "%s: %.*s: Python objects, kept as a pickle, which is not read", f->io->name,
                        (int)n, name);
     // What else an archive holds can be read without it.
-    if ((rc == CKPT_EUNSUPPORTED || rc == CKPT_EUNSAFE) && s->name)
+    if ((rc == CKPT_EUNSUPPORTED || rc == CKPT_EUNSAFE) && s->name) {
+        f->first = f->first.code ? f->first : own;
         return ckpt_map_note(f->map, CKPT_WARNING, err, "left out: %s", own.text);
+    }
     if (rc != CKPT_OK)
         return ckpt_fail(err, rc, "%s", own.text);
     ckpt_tensor like = {.dtype = a.dtype, .ndim = a.ndim, .shape = a.shape};
@@ -198,6 +202,8 @@ static int npz_zip(npz_file *f)
     for (size_t i = 0; rc == CKPT_OK && i < zip.records.n; i++)
         rc = npz_member(f, &zip.records.at[i]);
     ckpt_zip_close(&zip);
+    if (rc == CKPT_OK && f->map->tensors.n == 0 && f->first.code)
+        return ckpt_fail(f->err, f->first.code, "%s", f->first.text);
     return rc;
 }
 
