@@ -62,6 +62,8 @@ enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2 }; /* for ckpt_prepare */
  */
 CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
 
+/* Names of element types: "F32", and what users type ("bf16", "float32", any case; CKPT_DTYPE_NONE: unknown); bits of one
+ * element, 0 of CKPT_DTYPE_NONE. */
 CKPT_API const char *ckpt_dtype_name(ckpt_dtype d);
 CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API unsigned ckpt_dtype_bits(ckpt_dtype d);
@@ -101,11 +103,13 @@ CKPT_API const char *ckpt_map_format(const ckpt_map *map); /* "deepspeed", "univ
 
 CKPT_API unsigned ckpt_map_effects(const ckpt_map *map); /* CKPT_TOOK_*: which options changed what was read */
 
+/* Tensors in the order of the checkpoint; they live as long as the map.  NULL: i is past the end. */
 CKPT_API size_t ckpt_map_count(const ckpt_map *map);
 CKPT_API const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i);
 CKPT_API const ckpt_tensor *ckpt_map_find(const ckpt_map *map, const char *name); /* or NULL */
 CKPT_API uint64_t ckpt_tensor_bytes(const ckpt_tensor *t);
 
+/* The files that hold it, or will: path (of targets below the target's path; NULL: i is past the end) and bytes. */
 CKPT_API size_t ckpt_map_n_files(const ckpt_map *map);
 CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
 CKPT_API uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i);

@@ -54,6 +54,7 @@ void ckpt_tree_json(ckpt_tree *t, const ckpt_value *root);
 
 /* ---- output (tree_put.c) ---- */
 
+/* Output gathers and is handed on in pieces; after the first failure nothing more is. */
 void ckpt_tree_fail(ckpt_tree *t, int code, const char *text);
 void ckpt_tree_put(ckpt_tree *t, const char *s, size_t n);
 void ckpt_tree_puts(ckpt_tree *t, const char *s);
@@ -98,6 +99,7 @@ typedef struct ckpt_tree_slot {
     const ckpt_value *key; /* CKPT_TREE_VALUE: the key */
 } ckpt_tree_slot;
 
+/* Slot i of a node: first what it has besides its items, then these. */
 ckpt_tree_slot ckpt_tree_slot_at(const ckpt_value *v, uint64_t i);
 
 /* Slots of a node that come before its items; how many items or pairs it has. */

@@ -71,8 +71,8 @@ def prototypes(lines):
             documented = True
         if deep == 0 and line and not line[0].isspace() and line[0] not in '#/*}' and not line.startswith(('typedef', 'static', 'extern')):
             found = re.match(r'[\w\s\*]*?(\w+)\(', line)
-            if found and '=' not in line and not line.startswith('#'):
-                yield found.group(1), documented
+            if found and '=' not in line and not found.group(1).isupper():
+                yield found.group(1), documented or '/*' in line or '//' in line
         deep += line.count('{') - line.count('}') if not line.startswith('extern "C"') else 0
         deep = max(deep, 0)
 

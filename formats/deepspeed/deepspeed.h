@@ -382,6 +382,13 @@ int ckpt_ds_extent_back(ckpt_ds *ds, ckpt_tensor *t);
 
 /* ---- stage3.c: stage 3 ---- */
 
+/*
+ * Walk the parameters over rank 0's flat tensors, which they fill; compare the other ranks' sizes with rank 0's.
+ *
+ * holds    every rank has a column's state for a sub-group, none (false), or it is a problem
+ * extents  of a parameter in a column, from each rank's partition, into ds->extent
+ * Errors   CKPT_EMISMATCH; CKPT_EFORMAT: sizes overflow
+ */
 int ckpt_ds_part_begin(ckpt_ds *ds);
 int ckpt_ds_part_check(ckpt_ds *ds);
 int ckpt_ds_part_holds(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, bool *holds);
@@ -406,6 +413,7 @@ int ckpt_ds_module_begin(ckpt_ds *ds);
 int ckpt_ds_module_sort(ckpt_ds *ds);
 void ckpt_ds_module_free(ckpt_ds *ds);
 
+/* Buffers, frozen parameters and tied names of the module as tensors of the map. */
 int ckpt_ds_module_add_buffers(ckpt_ds *ds);
 int ckpt_ds_module_add_frozen(ckpt_ds *ds);
 int ckpt_ds_module_add_aliases(ckpt_ds *ds);
@@ -480,6 +488,7 @@ int ckpt_ds_join(ckpt_ds_grid *grid);
 
 /* ---- stage0.c: stage 0 ---- */
 
+/* Masters and optimizer state of the model file as tensors of the map, and the state of the run. */
 int ckpt_ds_full_build(ckpt_ds *ds);
 
 /* ---- tree.c ---- */
@@ -507,6 +516,7 @@ typedef struct ckpt_ds_scalar {
     uint64_t at;     /* bytes */
 } ckpt_ds_scalar;
 
+/* Where one number of the optimizer's state lies; a Python number gets memory of its own. */
 int ckpt_ds_state_scalar(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *v, ckpt_ds_scalar *out);
 
 /* Add the tensor "<kind>/<parameter>" without axes. */

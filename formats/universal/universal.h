@@ -112,6 +112,7 @@ typedef struct ckpt_uni_file {
     double step;
 } ckpt_uni_file;
 
+/* Read the files of a list of jobs, a few at a time by several threads, and hand them on in order. */
 typedef int (*ckpt_uni_file_fn)(ckpt_uni *u, ckpt_uni_file *f);
 int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_jobs *jobs, ckpt_uni_file_fn fn);
 
@@ -137,6 +138,7 @@ typedef struct ckpt_uni_write {
         *rules; /* how tensor-parallel slices are cut; NULL where nothing speaks of any */
 } ckpt_uni_write;
 
+/* The driver's writer: a run folder with one universal checkpoint (ckpt_directory.scatter). */
 int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
 /* The step count of a group as a value of a file, zero for a fresh optimizer; None where the

@@ -113,6 +113,7 @@ typedef enum ckpt_dsw_full_form {
     CKPT_DSW_FLAT
 } ckpt_dsw_full_form;
 
+/* The form of the target, which is that of its source. */
 ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w);
 
 /* A parameter of this rank that is written as frozen. */
@@ -149,6 +150,7 @@ uint64_t ckpt_dsw_padding(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t in
 
 /* ---- layout.c ---- */
 
+/* Groups, parts, columns and records of the target, by arithmetic alone; free: also after a failure. */
 int ckpt_dsw_layout(ckpt_dsw *w);
 void ckpt_dsw_free(ckpt_dsw *w);
 
@@ -184,6 +186,7 @@ bool ckpt_dsw_is_whole(const ckpt_dsw *w, const ckpt_group *g, const char *key);
 
 /* ---- model.c, optim.c ---- */
 
+/* The tree of one rank's file, placed under this name in the target. */
 int ckpt_dsw_model_file(ckpt_dsw *w, uint32_t rank, const char *name);
 int ckpt_dsw_optim_file(ckpt_dsw *w, uint32_t rank, const char *name);
 
@@ -234,6 +237,7 @@ uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, co
                                 uint64_t otherwise);
 bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const char *key);
 
+/* Values of a file as the release written has them, beside what the source had (NULL: nothing). */
 ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old);
 ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old);
 ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
