@@ -70,7 +70,10 @@ if sed '1,/^functions -e __ckpt_option/d' tools/completion/ckpt.fish | grep -q _
 fi
 if command -v fish >/dev/null 2>&1; then
     checked=$((checked + 1))
-    said=$(HOME=/nonexistent fish --no-config tools/completion/ckpt.fish 2>&1 | head -n 3)
+    # fish writes to its home
+    home=$(mktemp -d)
+    said=$(HOME=$home XDG_CONFIG_HOME=$home XDG_DATA_HOME=$home fish --no-config tools/completion/ckpt.fish 2>&1 | head -n 3)
+    rm -rf "$home"
     [ -z "$said" ] || complain "tools/completion/ckpt.fish: $said"
 fi
 
