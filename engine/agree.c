@@ -36,7 +36,7 @@ static bool ag_config_line(ckpt_bytes *to, ag_path *path, const char *line, size
     bool ok = true;
 
     if (!end || (size_t)(end - line) >= n) {
-        path->n -= path->n > 0 && memchr(line, '}', n) != NULL;
+        path->n -= path->n > 0 && memchr(line, '}', n);
         return true;
     }
     value = end + 3;
@@ -127,7 +127,7 @@ static int ag_data(const zt_data *d, const char *option, const char *path, ckpt_
                           "samples of %s\t%" PRIu64 "\nbatches of %s\t%" PRIu64
                           "\nlargest batch of %s\t%" PRIu64 " x %" PRIu64 "\n",
                           option, zt_data_count(d), option, zt_data_batches(d), option, batch, seq);
-    for (size_t i = 0; ok && (class_name = zt_data_class(d, i)) != NULL; i++)
+    for (size_t i = 0; ok && (class_name = zt_data_class(d, i)); i++)
         ok = ckpt_bytes_printf(to, "class %zu of %s\t%s\n", i, option, class_name);
     return rc == CKPT_OK && !ok ? ckpt_fail_memory(err) : rc;
 }

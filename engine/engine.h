@@ -63,8 +63,8 @@ int zt_options_read(zt_options *out, ckpt_arena *arena, int argc, char **argv, c
 /* The list of options, for --help. */
 void zt_options_help(FILE *out);
 
-/* What must be the same on all ranks, as lines of name, tab and value; false: out of memory.  Of what
- * a path names, only whether it is given. */
+/* What must be the same on all ranks, as lines of name, tab and value; false: out of memory.  Of
+ * what a path names, only whether it is given. */
 bool zt_options_lines(const zt_options *o, ckpt_bytes *to);
 
 /* Milliseconds of one part of a run, summed. */
@@ -85,7 +85,7 @@ typedef struct zt_engine {
     zt_data *data, *eval_data;
     zt_saver *saver;
     zt_loaded loaded;
-    const char *vocab;        /* of text; NULL: none */
+    const char *vocab; /* of text; NULL: none */
     bool lower_case;
     size_t n_drawn;           /* parameters that --init lacks */
     uint64_t batch_size, seq; /* micro batch, tokens of a sample */

@@ -27,9 +27,8 @@ static bool es_share(uint64_t per_param, uint64_t params, uint64_t n_gpus, uint6
 {
     uint64_t product;
 
-    if (!ckpt_mul(per_param, params, &product)) {
+    if (!ckpt_mul(per_param, params, &product))
         return false;
-    }
     *out = (uint64_t)((double)product / (double)n_gpus);
     return true;
 }
@@ -41,9 +40,8 @@ static bool es_zero2(const zt_estimate *e, uint64_t n_gpus, es_need *need)
 
     per_param = e->offload_optimizer ? 4 * (n_gpus > 4 ? n_gpus : 4) : 4 * e->gpus;
     if (!ckpt_mul(e->params, 2, &weights) || !ckpt_mul(e->params, per_param, &host) ||
-        (!e->offload_optimizer && !es_share(18, e->params, n_gpus, &share))) {
+        (!e->offload_optimizer && !es_share(18, e->params, n_gpus, &share)))
         return false;
-    }
     need->cpu = (double)host * e->factor;
     return ckpt_add(weights, share, &need->gpu);
 }
@@ -55,20 +53,17 @@ static bool es_zero3(const zt_estimate *e, uint64_t n_gpus, es_need *need)
     double each = 4 * (double)e->gpus; // fp32 copies while the model is made, one per process
     uint64_t layer, share = 0, held = e->offload_param ? 18 : 16, host;
 
-    if (!ckpt_mul(e->largest, 4, &layer) || !ckpt_mul(e->params, held, &host)) {
+    if (!ckpt_mul(e->largest, 4, &layer) || !ckpt_mul(e->params, held, &host))
         return false;
-    }
-    if (!e->offload_optimizer) {
+    if (!e->offload_optimizer)
         need->cpu = (double)(e->zero_init ? e->largest : e->params) * each * e->factor;
-    } else if (e->zero_init) {
+    else if (e->zero_init)
         need->cpu = (double)host * part * e->factor;
-    } else {
+    else
         need->cpu = params * es_max(each, (double)held * part) * e->factor;
-    }
     if (!e->offload_optimizer || !e->offload_param) {
-        if (!es_share(e->offload_optimizer ? 2 : 18, e->params, n_gpus, &share)) {
+        if (!es_share(e->offload_optimizer ? 2 : 18, e->params, n_gpus, &share))
             return false;
-        }
     }
     return ckpt_add(layer, share, &need->gpu);
 }
@@ -79,18 +74,15 @@ int zt_estimate_bytes(const zt_estimate *e, uint64_t *cpu, uint64_t *gpu, ckpt_e
     uint64_t n_gpus;
     bool fits;
 
-    if (e->stage != 2 && e->stage != 3) {
+    if (e->stage != 2 && e->stage != 3)
         return ckpt_fail(err, CKPT_EUSAGE, "memory estimates are for ZeRO stages 2 and 3, not %d",
                          e->stage);
-    }
-    if (e->params == 0 || e->gpus == 0 || e->nodes == 0 || !(e->factor >= 0)) {
+    if (e->params == 0 || e->gpus == 0 || e->nodes == 0 || !(e->factor >= 0))
         return ckpt_fail(err, CKPT_EUSAGE, "memory estimates need parameters, GPUs and nodes > 0");
-    }
     fits = ckpt_mul(e->gpus, e->nodes, &n_gpus) && n_gpus < UINT32_MAX;
     fits = fits && (e->stage == 2 ? es_zero2(e, n_gpus, &need) : es_zero3(e, n_gpus, &need));
-    if (!fits || !(need.cpu < 0x1p63)) {
+    if (!fits || !(need.cpu < 0x1p63))
         return ckpt_fail(err, CKPT_ELIMIT, "memory estimate beyond 64 bits");
-    }
     *cpu = (uint64_t)need.cpu;
     *gpu = need.gpu;
     return CKPT_OK;
@@ -109,13 +101,11 @@ typedef struct es_row {
 static void es_line(const es_row *row, int stage, FILE *out)
 {
     fprintf(out, " %7.2fGB | %6.2fGB | ", (double)row->cpu / 0x1p30, (double)row->gpu / 0x1p30);
-    if (stage == 3) {
+    if (stage == 3)
         fprintf(out, "offload_param=%s, ", row->param ? "cpu " : "none");
-    }
     fprintf(out, "offload_optimizer=%s", row->optimizer ? "cpu " : "none");
-    if (stage == 3) {
+    if (stage == 3)
         fprintf(out, ", zero_init=%d", row->init);
-    }
     fputc('\n', out);
 }
 
@@ -126,9 +116,8 @@ static void es_head(const zt_estimate *e, FILE *out)
     fprintf(out, "HW: Setup with %" PRIu64 " %s, %" PRIu64 " %s per node.\n", e->nodes,
             e->nodes > 1 ? "nodes" : "node", e->gpus, e->gpus > 1 ? "GPUs" : "GPU");
     fprintf(out, "SW: Model with %" PRIu64 "M total params", e->params / 1000000);
-    if (e->stage == 3) {
+    if (e->stage == 3)
         fprintf(out, ", %" PRIu64 "M largest layer params", e->largest / 1000000);
-    }
     fprintf(out, ".\n  per CPU  |  per GPU |   Options\n");
 }
 
@@ -144,15 +133,13 @@ int zt_estimate_print(const zt_estimate *e, FILE *out, ckpt_err *err)
         own.offload_param = row[i].param;
         own.zero_init = row[i].init;
         rc = zt_estimate_bytes(&own, &row[i].cpu, &row[i].gpu, err);
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             return rc;
-        }
     }
     es_head(e, out);
     for (size_t i = 0; i < 6; i++) {
-        if (e->stage == 3 || i == 0 || i == 5) {
+        if (e->stage == 3 || i == 0 || i == 5)
             es_line(&row[i], e->stage, out);
-        }
     }
     return ferror(out) ? ckpt_fail_sys(err, CKPT_EIO, errno, "the estimate was not written")
                        : CKPT_OK;

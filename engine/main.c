@@ -47,15 +47,14 @@ static int mn_run(const zt_options *o, zt_comm *comm, bool *running, ckpt_err *e
     int rc = zt_engine_new(&e, o, comm, err);
 
     *running = rc == CKPT_OK;
-    if (rc == CKPT_OK && o->print_config) {
+    if (rc == CKPT_OK && o->print_config)
         rc = comm->rank == 0 ? zt_config_print(&e->config, stdout, err) : CKPT_OK;
-    } else if (rc == CKPT_OK && o->predictions) {
+    else if (rc == CKPT_OK && o->predictions)
         rc = zt_engine_predict(e, o->predictions, err);
-    } else if (rc == CKPT_OK && o->evaluate) {
+    else if (rc == CKPT_OK && o->evaluate)
         rc = mn_evaluate(e, err);
-    } else if (rc == CKPT_OK) {
+    else if (rc == CKPT_OK)
         rc = zt_engine_train(e, err);
-    }
     zt_engine_free(e);
     return rc;
 }

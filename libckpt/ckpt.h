@@ -2,9 +2,10 @@
 /*
  * ckpt.h: open, convert, compare and verify checkpoints of large models.
  *
- * A checkpoint of any format opens as a map: logical tensors, where their bytes lie, and a tree of values.
- * Opening reads headers only and never runs anything a file contains.  Converting lays out a target map, makes a
- * plan, and runs it in constant memory; outputs appear complete or not at all.
+ * A checkpoint of any format opens as a map: logical tensors, where their bytes lie, and a tree of
+ * values.  Opening reads headers only and never runs anything a file contains.  Converting lays out
+ * a target map, makes a plan, and runs it in constant memory; outputs appear complete or not at
+ * all.
  *
  *     ckpt_map *map = NULL;
  *     ckpt_err err = {0};
@@ -16,16 +17,19 @@
  *         fprintf(stderr, "%s\n", err.text);
  *     ckpt_map_free(map);
  *
- * Conventions: functions that can fail return CKPT_OK or a negative code and fill err (which may be NULL); out-parameters
- * come first and are owned by the caller; pointers returned otherwise are borrowed from the handle.  What is looked up may be
- * wanted in part: such out-parameters may be NULL.  A path, map, target or callback that is missing is CKPT_EUSAGE, and a
- * NULL handle has no tensors, facts or files.  Handles may be read by many threads at once.  The library never prints,
+ * Conventions: functions that can fail return CKPT_OK or a negative code and fill err (which may be
+ * NULL); out-parameters come first and are owned by the caller; pointers returned otherwise are
+ * borrowed from the handle.  What is looked up may be wanted in part: such out-parameters may be
+ * NULL.  A path, map, target or callback that is missing is CKPT_EUSAGE, and a NULL handle has no
+ * tensors, facts or files.  Handles may be read by many threads at once.  The library never prints,
  * exits or installs handlers.
  *
- * Option structs, and the report, may be NULL or zeroed for defaults.  Each begins with `size`: sizeof the struct as the
- * program was compiled, or 0, which stands for the struct of the first release, 0.1.  Later releases append members, so
- * that programs of before go on working, and refuse members that are set and that they do not have.  Initialise with
- * {.size = sizeof (ckpt_target), ...} to use what was appended.  Structs that the library hands out grow at their ends too.
+ * Option structs, and the report, may be NULL or zeroed for defaults.  Each begins with `size`:
+ * sizeof the struct as the program was compiled, or 0, which stands for the struct of the first
+ * release, 0.1.  Later releases append members, so that programs of before go on working, and
+ * refuse members that are set and that they do not have.  Initialise with {.size = sizeof
+ * (ckpt_target), ...} to use what was appended.  Structs that the library hands out grow at their
+ * ends too.
  */
 #ifndef CKPT_H
 #define CKPT_H
@@ -53,17 +57,18 @@ CKPT_API int ckpt_err_status(int code);
 enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2 }; /* for ckpt_prepare */
 
 /*
- * For programs that give up rights (Landlock, seccomp) before they open a checkpoint: does now what would be refused later.
- * CKPT_TO_READ opens the temporary file without a name, in TMPDIR or else /tmp, for decoded records that are too large for
- * memory; it stays open until the process ends.  CKPT_TO_WRITE loads the configuration of OpenSSL, whose digests guard
- * outputs that can be resumed.  Before other threads use the library.
+ * For programs that give up rights (Landlock, seccomp) before they open a checkpoint: does now what
+ * would be refused later.  CKPT_TO_READ opens the temporary file without a name, in TMPDIR or else
+ * /tmp, for decoded records that are too large for memory; it stays open until the process ends.
+ * CKPT_TO_WRITE loads the configuration of OpenSSL, whose digests guard outputs that can be
+ * resumed.  Before other threads use the library.
  *
  * Errors   CKPT_EIO: there is no place for the file; what needs none still works.  CKPT_ELIMIT
  */
 CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
 
-/* Names of element types: "F32", and what users type ("bf16", "float32", any case; CKPT_DTYPE_NONE: unknown); bits of one
- * element, 0 of CKPT_DTYPE_NONE. */
+/* Names of element types: "F32", and what users type ("bf16", "float32", any case; CKPT_DTYPE_NONE:
+ * unknown); bits of one element, 0 of CKPT_DTYPE_NONE. */
 CKPT_API const char *ckpt_dtype_name(ckpt_dtype d);
 CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API unsigned ckpt_dtype_bits(ckpt_dtype d);
@@ -74,64 +79,92 @@ CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);
 /* ---- opening ---- */
 
 typedef struct ckpt_open_opts {
-    size_t size; /* sizeof this struct, or 0: see above */
-    const char *tag;       /* DeepSpeed: this tag instead of the one in `latest` */
-    bool whole_checkpoint; /* a path to one shard means the checkpoint it belongs to, not the file alone */
-    bool with_optimizer;   /* also map optimizer state, as tensors named "exp_avg/<parameter>" */
-    bool no_frozen;        /* leave frozen parameters out */
-    bool collect;          /* keep inconsistencies as findings and go on where possible (verify) */
-    bool require_crc;      /* records without checksum are an error */
-    bool keep_slices;      /* model-parallel ranks stay apart, as "mp_rank_01/<name>", instead of being joined */
-    const char *slice_rules; /* text of a universal_checkpoint_info (JSON) that says how to join them; NULL: the
-                                checkpoint's own */
-    bool join_first_axis; /* tensor-parallel slices that nothing says how to join: along their first
-                             axis (DeepSpeed's
-                             --inject_missing_state); without it they are refused */
-    bool ignore_copies;   /* DeepSpeed: do not compare masters with the module's 16-bit copies */
+    size_t size;     /* sizeof this struct, or 0: see above */
+    const char *tag; /* DeepSpeed: this tag instead of the one in `latest` */
+    /* a path to one shard means the checkpoint it belongs to, not the file alone */
+    bool whole_checkpoint;
+    bool with_optimizer; /* also map optimizer state, as tensors named "exp_avg/<parameter>" */
+    bool no_frozen;      /* leave frozen parameters out */
+    bool collect;        /* keep inconsistencies as findings and go on where possible (verify) */
+    bool require_crc;    /* records without checksum are an error */
+    /* model-parallel ranks stay apart, as "mp_rank_01/<name>", instead of being joined */
+    bool keep_slices;
+    /*
+     * text of a universal_checkpoint_info (JSON) that says how to join them; NULL: the checkpoint's
+     * own
+     */
+    const char *slice_rules;
+    /*
+     * tensor-parallel slices that nothing says how to join: along their first axis (DeepSpeed's
+     * --inject_missing_state); without it they are refused
+     */
+    bool join_first_axis;
+    bool ignore_copies; /* DeepSpeed: do not compare masters with the module's 16-bit copies */
 } ckpt_open_opts;
 
 /*
- * Open a checkpoint: a file of any known format, a model folder, a DeepSpeed run, checkpoint or tag folder, or one of its shards.
+ * Open a checkpoint: a file of any known format, a model folder, a DeepSpeed run, checkpoint or tag
+ * folder, or one of its shards.
  *
- * Errors   CKPT_EMISSING, CKPT_EFORMAT, CKPT_EUNSUPPORTED, CKPT_EUNSAFE, CKPT_EMISMATCH, CKPT_ELIMIT, CKPT_EIO
+ * Errors   CKPT_EMISSING, CKPT_EFORMAT, CKPT_EUNSUPPORTED, CKPT_EUNSAFE, CKPT_EMISMATCH,
+ *          CKPT_ELIMIT, CKPT_EIO
  */
 CKPT_API int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err);
 CKPT_API void ckpt_map_free(ckpt_map *map);
 
-CKPT_API const char *ckpt_map_path(const ckpt_map *map);   /* what was understood: the file or folder read */
-CKPT_API const char *ckpt_map_format(const ckpt_map *map); /* "deepspeed", "universal", "torch", "safetensors", "hf" */
+/* what was understood: the file or folder read */
+CKPT_API const char *ckpt_map_path(const ckpt_map *map);
+/* "deepspeed", "universal", "torch", "safetensors", "hf" */
+CKPT_API const char *ckpt_map_format(const ckpt_map *map);
 
-CKPT_API unsigned ckpt_map_effects(const ckpt_map *map); /* CKPT_TOOK_*: which options changed what was read */
+/* CKPT_TOOK_*: which options changed what was read */
+CKPT_API unsigned ckpt_map_effects(const ckpt_map *map);
 
-/* Tensors in the order of the checkpoint; they live as long as the map.  NULL: i is past the end. */
+/*
+ * Tensors in the order of the checkpoint; they live as long as the map.  NULL: i is past the end.
+ */
 CKPT_API size_t ckpt_map_count(const ckpt_map *map);
 CKPT_API const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i);
 CKPT_API const ckpt_tensor *ckpt_map_find(const ckpt_map *map, const char *name); /* or NULL */
 CKPT_API uint64_t ckpt_tensor_bytes(const ckpt_tensor *t);
 
-/* The files that hold it, or will: path (of targets below the target's path; NULL: i is past the end) and bytes. */
+/*
+ * The files that hold it, or will: path (of targets below the target's path; NULL: i is past the
+ * end) and bytes.
+ */
 CKPT_API size_t ckpt_map_n_files(const ckpt_map *map);
 CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
 CKPT_API uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i);
 
 /*
- * Target maps: name of the folder below the target's path that all files lie in and that appears complete or not at all,
- * and of the small file beside it that names it ("latest"), each NULL when there is none.
+ * Target maps: name of the folder below the target's path that all files lie in and that appears
+ * complete or not at all, and of the small file beside it that names it ("latest"), each NULL when
+ * there is none.
  */
 CKPT_API const char *ckpt_map_folder(const ckpt_map *map);
 CKPT_API const char *ckpt_map_pointer(const ckpt_map *map);
 
 /* What was understood ("stage", "3"), in order; false when i is past the end. */
-CKPT_API bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text, bool *is_number);
+CKPT_API bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text,
+                               bool *is_number);
 
-/* What was noticed: 0 information, 1 warning, 2 error (only with collect); false when i is past the end. */
-CKPT_API bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code, const char **text);
+/*
+ * What was noticed: 0 information, 1 warning, 2 error (only with collect); false when i is past the
+ * end.
+ */
+CKPT_API bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code,
+                                  const char **text);
 
 /* String pairs that the format carries beside tensors (safetensors' __metadata__). */
-CKPT_API bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key, const char **text);
+CKPT_API bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key,
+                                   const char **text);
 
-/* Where an extent's bytes are: path of the file, name of the record (or NULL), offset in the file (UINT64_MAX: compressed). */
-CKPT_API bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path, const char **record, uint64_t *at);
+/*
+ * Where an extent's bytes are: path of the file, name of the record (or NULL), offset in the file
+ * (UINT64_MAX: compressed).
+ */
+CKPT_API bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
+                             const char **record, uint64_t *at);
 
 /* Each element of each tensor is covered exactly once, by bytes that exist. */
 CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
@@ -141,9 +174,9 @@ CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
 typedef enum ckpt_tree_format { CKPT_TREE_TEXT, CKPT_TREE_JSON } ckpt_tree_format;
 
 /*
- * Print the tree of values through a callback, in linear size: shared nodes are printed once and referred to after.
- * max_depth 0 means 100; max_items (per container) 0 means all.  path ("optimizer_state_dict.loss_scaler") selects a
- * sub-tree, NULL the root.
+ * Print the tree of values through a callback, in linear size: shared nodes are printed once and
+ * referred to after.  max_depth 0 means 100; max_items (per container) 0 means all.  path
+ * ("optimizer_state_dict.loss_scaler") selects a sub-tree, NULL the root.
  */
 typedef int (*ckpt_write_fn)(void *ctx, const char *text, size_t n);
 typedef struct ckpt_tree_opts {
@@ -153,21 +186,25 @@ typedef struct ckpt_tree_opts {
     unsigned max_depth;
     uint64_t max_items;
 } ckpt_tree_opts;
-CKPT_API int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_fn fn, void *ctx, ckpt_err *err);
+CKPT_API int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_fn fn,
+                             void *ctx, ckpt_err *err);
 
 /* ---- selecting and renaming ---- */
 
 typedef struct ckpt_filter {
-    size_t size; /* sizeof this struct, or 0: see above */
+    size_t size;                /* sizeof this struct, or 0: see above */
     const char *const *include; /* NULL-terminated globs; NULL: everything */
     const char *const *exclude; /* NULL-terminated globs */
-    const char *rename_text;    /* rules, one a line: PATTERN REPLACEMENT, '*' matches any run; '#' comments; or NULL */
-    bool no_state;              /* drop CKPT_ROLE_STATE */
+    /* rules, one a line: PATTERN REPLACEMENT, '*' matches any run; '#' comments; or NULL */
+    const char *rename_text;
+    bool no_state; /* drop CKPT_ROLE_STATE */
 } ckpt_filter;
 
 /*
- * Keep and rename tensors of a map, in place.  If a kept name is tied to a dropped one it becomes the owner.
- * Errors   CKPT_EUSAGE: a bad rule; CKPT_EMISMATCH: two tensors would get one name; CKPT_EMISSING: nothing is left
+ * Keep and rename tensors of a map, in place.  If a kept name is tied to a dropped one it becomes
+ * the owner.
+ * Errors   CKPT_EUSAGE: a bad rule; CKPT_EMISMATCH: two tensors would get one name; CKPT_EMISSING:
+ *          nothing is left
  */
 CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err);
 
@@ -177,67 +214,83 @@ enum { CKPT_STAGE_NONE = -1 }; /* for ckpt_target.stage */
 
 typedef struct ckpt_target {
     size_t size; /* sizeof this struct, or 0: see above */
-    const char *format;      /* "torch", "safetensors": one file; "hf", "hf-bin": a model folder; "zero": a DeepSpeed
-                                run folder; "universal": one with a universal checkpoint */
+    /*
+     * "torch", "safetensors": one file; "hf", "hf-bin": a model folder; "zero": a DeepSpeed run
+     * folder; "universal": one with a universal checkpoint
+     */
+    const char *format;
     const char *path;        /* the file or folder to write */
     ckpt_dtype dtype;        /* of all floating tensors; NONE: each tensor's export dtype */
     uint64_t max_shard_size; /* bytes, folders; 0: no limit */
-    bool copy_side_files;    /* hf folders: config.json, tokenizer files ... from beside the source */
+    /* hf folders: config.json, tokenizer files ... from beside the source */
+    bool copy_side_files;
     bool keep_other_weights; /* hf folders, replaced by force: weights of the other kind
                                 (safetensors, .bin) stay even where loaders would prefer them; else
                                 they go */
 
-    /* "zero" and "universal": training state.  path is the run folder, the files go into a tag folder in it */
-    const char *tag;         /* name of the tag folder; NULL: the source's, or "global_step0" */
-    int stage;               /* 1, 2, 3; CKPT_STAGE_NONE: without ZeRO ("stage 0"), of a source that is; 0: the
-                                source's */
+    /*
+     * "zero" and "universal": training state.  path is the run folder, the files go into a tag
+     * folder in it
+     */
+    const char *tag; /* name of the tag folder; NULL: the source's, or "global_step0" */
+    /* 1, 2, 3; CKPT_STAGE_NONE: without ZeRO ("stage 0"), of a source that is; 0: the source's */
+    int stage;
     uint32_t world;          /* data-parallel ranks; 0: the source's */
     uint64_t sub_group_size; /* stage 3, elements; 0: the source's, or DeepSpeed's default 1e9 */
-    const char *version;     /* release of DeepSpeed to write for, "0.12.6"; NULL: the source's, or the newest known */
-    bool fresh_optimizer;    /* moments of zero and step 0 instead of the source's */
-    bool objects_kept;       /* objects of unknown classes are written back verbatim ... */
-    bool objects_dropped;    /* ... or left out; neither: they are refused (CKPT_EUNSAFE) */
-    const char *order_text;  /* a source without optimizer state: names of the trained parameters, one a line, in the
-                                order in which the optimizer gets them; an empty line begins a new group, '#' a
-                                comment; '*' stands for all others in the order of the file */
+    /* release of DeepSpeed to write for, "0.12.6"; NULL: the source's, or the newest known */
+    const char *version;
+    bool fresh_optimizer; /* moments of zero and step 0 instead of the source's */
+    bool objects_kept;    /* objects of unknown classes are written back verbatim ... */
+    bool objects_dropped; /* ... or left out; neither: they are refused (CKPT_EUNSAFE) */
+    /*
+     * a source without optimizer state: names of the trained parameters, one a line, in the order
+     * in which the optimizer gets them; an empty line begins a new group, '#' a comment; '*' stands
+     * for all others in the order of the file
+     */
+    const char *order_text;
 } ckpt_target;
 
 /*
- * Give a map of weights alone (a model folder, a torch or safetensors file) the training state of a run that has not
- * begun, so that "zero" and "universal" targets can be laid out from it: AdamW at step 0, moments of zero.  A map that has
- * training state is left as it is.
+ * Give a map of weights alone (a model folder, a torch or safetensors file) the training state of a
+ * run that has not begun, so that "zero" and "universal" targets can be laid out from it: AdamW at
+ * step 0, moments of zero.  A map that has training state is left as it is.
  *
- * The order of the parameters is target->order_text; without it, that of the model type in config.json where it is known,
- * or the file's own for torch files.  Floating tensors that order_text does not list become frozen parameters.
+ * The order of the parameters is target->order_text; without it, that of the model type in
+ * config.json where it is known, or the file's own for torch files.  Floating tensors that
+ * order_text does not list become frozen parameters.
  *
- * Errors   CKPT_EUSAGE: a bad order, none that is known, no stage, world size or dtype; CKPT_EMISSING: nothing to train;
- *          CKPT_EUNSUPPORTED: moments without step counts
+ * Errors   CKPT_EUSAGE: a bad order, none that is known, no stage, world size or dtype;
+ *          CKPT_EMISSING: nothing to train; CKPT_EUNSUPPORTED: moments without step counts
  */
 CKPT_API int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err);
 
 /*
- * Can such a target be made: does its format exist, can it be written, does it hold that dtype, and does every field that
- * is set mean something to it?  Layout asks first; ask before opening a source to fail sooner.
+ * Can such a target be made: does its format exist, can it be written, does it hold that dtype, and
+ * does every field that is set mean something to it?  Layout asks first; ask before opening a
+ * source to fail sooner.
  *
  * Errors   CKPT_EUSAGE, naming what can be had instead
  */
 CKPT_API int ckpt_target_check(const ckpt_target *target, ckpt_err *err);
 
 /* Lay out a target map: names, dtypes, shards and offsets, headers and all; nothing is written. */
-CKPT_API int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
+CKPT_API int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
+                         ckpt_err *err);
 
 /* Plan the copy from a map to a map laid out from it, for the buffers that opts allow. */
-CKPT_API int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts, ckpt_err *err);
-CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write, uint64_t *n_jobs);
+CKPT_API int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to,
+                           const ckpt_run_opts *opts, ckpt_err *err);
+CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write,
+                              uint64_t *n_jobs);
 
 /* Carry it out: folder receives the target map's files. */
-CKPT_API int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts, ckpt_run_report *report,
-                           ckpt_err *err);
+CKPT_API int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
+                           ckpt_run_report *report, ckpt_err *err);
 CKPT_API void ckpt_plan_free(ckpt_plan *plan);
 
 /* The four steps in one: layout, plan, run, free. */
-CKPT_API int ckpt_convert(const ckpt_map *from, const ckpt_target *target, const ckpt_run_opts *opts,
-                          ckpt_run_report *report, ckpt_err *err);
+CKPT_API int ckpt_convert(const ckpt_map *from, const ckpt_target *target,
+                          const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err);
 
 /* ---- reading values ---- */
 
@@ -246,42 +299,45 @@ CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *e
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 
 /*
- * Do not check CRCs of records stored as they are, for a look at a few elements of a large one: without this the whole
- * record is read.  What is read later is not checked either.
+ * Do not check CRCs of records stored as they are, for a look at a few elements of a large one:
+ * without this the whole record is read.  What is read later is not checked either.
  */
 CKPT_API void ckpt_reader_trust(ckpt_reader *r);
 
 /*
- * Elements first..first+count-1 of a tensor flattened row-major, as dtype (NONE: its own), into buf.
- * The CRC of a record is checked the first time a byte of it is used.
+ * Elements first..first+count-1 of a tensor flattened row-major, as dtype (NONE: its own), into
+ * buf.  The CRC of a record is checked the first time a byte of it is used.
  */
-CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count, ckpt_dtype dtype,
-                              void *buf, ckpt_err *err);
+CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                              ckpt_dtype dtype, void *buf, ckpt_err *err);
 
 /* ---- checking ---- */
 
 typedef int (*ckpt_finding_fn)(void *ctx, int severity, int code, const char *text);
 
 typedef struct ckpt_verify_opts {
-    size_t size; /* sizeof this struct, or 0: see above */
+    size_t size;                /* sizeof this struct, or 0: see above */
     const ckpt_open_opts *open; /* collect and with_optimizer are taken as set; or NULL */
     const ckpt_run_opts *run;   /* or NULL */
-    ckpt_finding_fn finding; /* receives what is found, or NULL */
+    ckpt_finding_fn finding;    /* receives what is found, or NULL */
     void *finding_ctx;
     /* Sees the map once its structure has held, and gets finding_ctx; or NULL. */
     void (*opened)(void *ctx, const ckpt_map *map);
 } ckpt_verify_opts;
 
 /*
- * Check everything about a checkpoint: structure, every CRC, copies against masters, NaN and infinities.
+ * Check everything about a checkpoint: structure, every CRC, copies against masters, NaN and
+ * infinities.
  * Returns the most severe problem's code (CKPT_EFORMAT before CKPT_EMISMATCH), or CKPT_OK.
  */
-CKPT_API int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report, ckpt_err *err);
+CKPT_API int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report,
+                         ckpt_err *err);
 
 typedef struct ckpt_diff_opts {
     size_t size; /* sizeof this struct, or 0: see above */
-    double tolerance;      /* |a - b| <= tolerance counts as equal; 0: by value (equal bits, or equal after widening) */
-    bool ignore_dtype;     /* compare values across dtypes silently */
+    /* |a - b| <= tolerance counts as equal; 0: by value (equal bits, or equal after widening) */
+    double tolerance;
+    bool ignore_dtype; /* compare values across dtypes silently */
 } ckpt_diff_opts;
 
 typedef struct ckpt_difference {
@@ -295,8 +351,8 @@ typedef struct ckpt_difference {
 typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
 
 /* Compare two maps by name and value.  CKPT_EDIFFERS when anything differs. */
-CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts, ckpt_difference_fn fn, void *ctx,
-                       ckpt_err *err);
+CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
+                       ckpt_difference_fn fn, void *ctx, ckpt_err *err);
 
 /* ---- runs ---- */
 
@@ -304,8 +360,9 @@ typedef enum ckpt_tag_health {
     CKPT_TAG_WHOLE,
     CKPT_TAG_PARTIAL, /* files are missing: a process did not save, or a copy was cut */
     CKPT_TAG_ROTTEN,  /* files are damaged, or unsafe */
-    CKPT_TAG_MIXED,   /* files of several runs or world sizes lie side by side, or contradict each other */
-    CKPT_TAG_UNKNOWN  /* not judged: a layout that is not read, or the files could not be read */
+    /* files of several runs or world sizes lie side by side, or contradict each other */
+    CKPT_TAG_MIXED,
+    CKPT_TAG_UNKNOWN /* not judged: a layout that is not read, or the files could not be read */
 } ckpt_tag_health;
 
 typedef struct ckpt_tag {
@@ -318,46 +375,53 @@ typedef struct ckpt_tag {
     uint32_t world;     /* 0: not known */
     uint64_t n_bytes;   /* of all its files */
     size_t n_problems;
-    bool is_latest;     /* `latest` names it, after what was fixed (universal: `latest_universal`) */
+    /* `latest` names it, after what was fixed (universal: `latest_universal`) */
+    bool is_latest;
     bool is_universal;
 } ckpt_tag;
 
 /* What the pointer of one run, `latest`, is good for. */
 typedef struct ckpt_run_health {
-    const char *name;    /* "" for the folder itself; "checkpoint-4" for a run in it */
-    const char *pointer; /* "latest"; "latest_universal" where nothing but universal checkpoints are */
-    const char *latest;  /* the tag that the pointer names; NULL: it is not there, or names none */
-    const char *newest;  /* the newest whole tag, which `latest` could name; NULL: none is whole */
-    const char *fixed;   /* the tag that fix_latest made it name; NULL: it was left alone */
-    int code;            /* CKPT_OK: it names a whole tag (after fixing) */
-    const char *reason;  /* "" when it does */
+    const char *name; /* "" for the folder itself; "checkpoint-4" for a run in it */
+    /* "latest"; "latest_universal" where nothing but universal checkpoints are */
+    const char *pointer;
+    const char *latest; /* the tag that the pointer names; NULL: it is not there, or names none */
+    const char *newest; /* the newest whole tag, which `latest` could name; NULL: none is whole */
+    const char *fixed;  /* the tag that fix_latest made it name; NULL: it was left alone */
+    int code;           /* CKPT_OK: it names a whole tag (after fixing) */
+    const char *reason; /* "" when it does */
 } ckpt_run_health;
 
 /* The callbacks get strings that live until ckpt_doctor returns; a non-zero result stops it. */
 typedef struct ckpt_doctor_opts {
-    size_t size; /* sizeof this struct, or 0: see above */
+    size_t size;     /* sizeof this struct, or 0: see above */
     bool deep;       /* check every CRC and value too, not only structure */
     bool fix_latest; /* let `latest` name the newest whole tag, if it names another or none */
     const ckpt_run_opts *run; /* progress: called with (0, 0) before each tag, too; or NULL */
     int (*tag)(void *ctx, const ckpt_tag *tag); /* for each tag of a run, oldest first; or NULL */
-    /* Everything noticed: of a tag after tag() for it, then of the run (tag NULL).  code CKPT_OK: a remark, such as
-       the left-overs of an interrupted conversion. */
+    /* Everything noticed: of a tag after tag() for it, then of the run (tag NULL).  code CKPT_OK: a
+       remark, such as the left-overs of an interrupted conversion. */
     int (*problem)(void *ctx, const char *tag, int code, const char *text);
     int (*health)(void *ctx, const ckpt_run_health *run); /* after the tags of each run; or NULL */
     void *ctx;
 } ckpt_doctor_opts;
 
 /*
- * Look at every tag of a run folder, of each run in a folder of runs (checkpoint-N), or at one tag folder.
+ * Look at every tag of a run folder, of each run in a folder of runs (checkpoint-N), or at one tag
+ * folder.
  *
- * Returns CKPT_OK when `latest` names a whole tag at the end (of several runs: that of the last, which a resume takes;
- * one tag folder: when it is whole), else the code of what is wrong with it, and in err the reason.
- * Errors   CKPT_EMISSING (also: there are no tags here), CKPT_EMISMATCH, CKPT_EFORMAT, CKPT_EUNSAFE, CKPT_EUNSUPPORTED,
- *          CKPT_EUSAGE, CKPT_ELIMIT, CKPT_EIO, CKPT_ECANCELED
+ * Returns CKPT_OK when `latest` names a whole tag at the end (of several runs: that of the last,
+ * which a resume takes; one tag folder: when it is whole), else the code of what is wrong with it,
+ * and in err the reason.
+ * Errors   CKPT_EMISSING (also: there are no tags here), CKPT_EMISMATCH, CKPT_EFORMAT,
+ *          CKPT_EUNSAFE, CKPT_EUNSUPPORTED, CKPT_EUSAGE, CKPT_ELIMIT, CKPT_EIO, CKPT_ECANCELED
  */
 CKPT_API int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err);
 
-/* Something that an interrupted run of this library left behind: a temporary file, or a folder of files not yet complete. */
+/*
+ * Something that an interrupted run of this library left behind: a temporary file, or a folder of
+ * files not yet complete.
+ */
 typedef struct ckpt_leftover {
     const char *name; /* in the folder */
     bool is_dir;
@@ -367,17 +431,18 @@ typedef struct ckpt_leftover {
 } ckpt_leftover;
 
 typedef struct ckpt_clean_opts {
-    size_t size; /* sizeof this struct, or 0: see above */
+    size_t size;  /* sizeof this struct, or 0: see above */
     bool dry_run; /* remove nothing */
     bool force;   /* young temporary files too; never what a live process holds */
-    int (*leftover)(void *ctx, const ckpt_leftover *l); /* called for each; non-zero stops; or NULL */
+    /* called for each; non-zero stops; or NULL */
+    int (*leftover)(void *ctx, const ckpt_leftover *l);
     void *ctx;
 } ckpt_clean_opts;
 
 /*
- * Remove what interrupted runs left in a folder: ".NAME.ckpt-XXXXXX.tmp" files that nobody has locked, when the youngest
- * of them is over an hour old; ".NAME.ckpt-partial" folders whose journal nobody has locked: what such a run was replacing is put in order first.
- * Follows no link.
+ * Remove what interrupted runs left in a folder: ".NAME.ckpt-XXXXXX.tmp" files that nobody has
+ * locked, when the youngest of them is over an hour old; ".NAME.ckpt-partial" folders whose journal
+ * nobody has locked: what such a run was replacing is put in order first.  Follows no link.
  *
  * Errors   CKPT_EUSAGE: not a folder; CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
  */
@@ -391,13 +456,15 @@ enum {
     CKPT_TAKES_LIMIT = 8u,   /* max_shard_size */
     CKPT_TAKES_SIDE = 16u,   /* copy_side_files */
     CKPT_IS_FOLDER = 32u,    /* path is a folder, not one file */
-    CKPT_HAS_TAGS = 64u      /* read: a run with several checkpoints; ckpt_open_opts.tag chooses one */
+    CKPT_HAS_TAGS = 64u /* read: a run with several checkpoints; ckpt_open_opts.tag chooses one */
 };
 
 /* The table of formats: false when i is past the end; caps: the flags above. */
 CKPT_API bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps);
 
-/* The format that is written to a file of this name, by its suffix; NULL: the suffix says nothing. */
+/*
+ * The format that is written to a file of this name, by its suffix; NULL: the suffix says nothing.
+ */
 CKPT_API const char *ckpt_format_of(const char *path);
 
 /* The flags of one format; 0 for an unknown name. */

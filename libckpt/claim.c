@@ -244,8 +244,8 @@ static int cl_surplus(ckpt_claim_work *w)
 /* ---- groups ---- */
 
 /*
- * May parameter i of the source stand elsewhere in its group?  Muon's matrices are sorted by size in
- * stages 1 and 2 and lie as they come in stage 3; no other optimizer's order changes.
+ * May parameter i of the source stand elsewhere in its group?  Muon's matrices are sorted by size
+ * in stages 1 and 2 and lie as they come in stage 3; no other optimizer's order changes.
  */
 static bool cl_moved(const ckpt_state *a, const ckpt_state *b, size_t i)
 {
@@ -440,8 +440,7 @@ static int cl_count_group(const ckpt_map *map, ckpt_map *to, const ckpt_state *s
     for (uint64_t i = 0; rc == CKPT_OK && i < entry.n; i++) {
         const ckpt_pair *e = &entry.at[i];
         if (!cl_is_strange(map, s, g, e)) {
-            bool here =
-                e->key->kind == CKPT_V_STR && cl_is_moment(map, s, g, e->key->as.text.at);
+            bool here = e->key->kind == CKPT_V_STR && cl_is_moment(map, s, g, e->key->as.text.at);
             to->claim.n_carried += here || e->value->kind == CKPT_V_NONE ? 0 : 1;
             continue;
         }

@@ -4,11 +4,12 @@
  * headers, and has to say what the state says that it was made of.
  *
  *     claim.c       parameters, ties, groups, moments, step counts
- *     claim_tree.c  hyper-parameters, scheduler, loss scale, counters, client state: trees of values
+ *     claim_tree.c  hyper-parameters, scheduler, loss scale, counters, client state: trees of
+ *                   values
  *
- * No entry of the source's state is without an owner: it is carried (the same in both), rewritten or
- * left out.  The last two the writer must have said ("rewritten: PATH 3 -> 2", "left out: PATH: why"
- * among the target's findings); what differs and was not said is an error.
+ * No entry of the source's state is without an owner: it is carried (the same in both), rewritten
+ * or left out.  The last two the writer must have said ("rewritten: PATH 3 -> 2", "left out: PATH:
+ * why" among the target's findings); what differs and was not said is an error.
  */
 #ifndef CKPT_CLAIM_H
 #define CKPT_CLAIM_H
@@ -30,7 +31,9 @@ CKPT_API int ckpt_claim_check(const ckpt_map *from, ckpt_map *to, const char *wh
  */
 int ckpt_claim_count(const ckpt_map *map, ckpt_map *to, ckpt_err *err);
 
-/* The same for a file or folder of tensors, which takes along no state but moments and step counts. */
+/*
+ * The same for a file or folder of tensors, which takes along no state but moments and step counts.
+ */
 int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err);
 
 /* ---- between the two files ---- */
@@ -59,7 +62,9 @@ int ckpt_claim_tree(ckpt_claim_work *w, const char *path, const ckpt_value *a, c
 /* The trees of the files of two states, but for what describes their layout. */
 int ckpt_claim_files(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b);
 
-/* How many values are below a node; in the files of a state, but for what describes their layout. */
+/*
+ * How many values are below a node; in the files of a state, but for what describes their layout.
+ */
 uint64_t ckpt_claim_leaves(const ckpt_value *v);
 uint64_t ckpt_claim_file_leaves(const ckpt_state *s);
 

@@ -206,7 +206,7 @@ static int clean_list(cleaner *c, clean_entry *e, clean_items *items, size_t par
         return rc;
     }
     errno = 0;
-    for (struct dirent *d; rc == CKPT_OK && !e->is.kept && (d = readdir(dir)) != NULL; errno = 0) {
+    for (struct dirent *d; rc == CKPT_OK && !e->is.kept && (d = readdir(dir)); errno = 0) {
         struct stat st;
         if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
             continue;
@@ -401,7 +401,7 @@ static int clean_find(cleaner *c)
         return rc;
     }
     errno = 0;
-    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)) != NULL; errno = 0)
+    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)); errno = 0)
         rc = clean_add(c, d->d_name);
     if (rc == CKPT_OK && errno)
         rc = ckpt_fail_sys(c->err, CKPT_EIO, errno, "%s: cannot list the folder", c->folder);

@@ -4,8 +4,8 @@
  *
  * ".NAME.ckpt-XXXXXX.tmp" is a file before its final rename (X: a digit or a small letter),
  * ".NAME.ckpt-partial" a folder of files with a journal.  Both are hidden, and stand beside the
- * final name.  ".ckpt-spool-XXXXXX" (capitals too) is a file of decoded records that lost its name at
- * once, if nothing interrupted that.
+ * final name.  ".ckpt-spool-XXXXXX" (capitals too) is a file of decoded records that lost its name
+ * at once, if nothing interrupted that.
  */
 #ifndef CKPT_CLEAN_H
 #define CKPT_CLEAN_H

@@ -45,8 +45,8 @@ typedef struct ckpt_doc {
     const char *path;
     const ckpt_doctor_opts *opts;
     ckpt_run_opts run; /* opts->run, or defaults */
-    ckpt_map *map; /* for its arena: listings, texts */
-    int code;      /* the verdict on the last run that was looked at, and its text */
+    ckpt_map *map;     /* for its arena: listings, texts */
+    int code;          /* the verdict on the last run that was looked at, and its text */
     const char *why;
     ckpt_err *err;
 } ckpt_doc;

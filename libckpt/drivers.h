@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drivers.h: the list of format drivers, for those who choose one.  Drivers themselves do not include it.
+ * drivers.h: the list of format drivers, for those who choose one.  Drivers themselves do not
+ * include it.
  */
 #ifndef CKPT_DRIVERS_H
 #define CKPT_DRIVERS_H
@@ -18,7 +19,8 @@ const ckpt_directory *ckpt_directory_find(const char *name);
 /*
  * Read one file of any known file format into a map of its own; the driver is chosen by content.
  *
- * Errors  CKPT_EFORMAT (unknown or damaged), CKPT_EUNSAFE, CKPT_EUNSUPPORTED, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT
+ * Errors  CKPT_EFORMAT (unknown or damaged), CKPT_EUNSAFE, CKPT_EUNSUPPORTED, CKPT_EMISSING,
+ *         CKPT_EIO, CKPT_ELIMIT
  */
 int ckpt_format_read(ckpt_map **out, const char *path, ckpt_err *err);
 

@@ -2,9 +2,10 @@
 /*
  * format.h: the contract of a format driver: bytes <-> map, and nothing else.
  *
- * A driver never reads payload, never opens a path by itself, never prints, and knows no other driver.  It calls nothing of
- * those who call it: what reads a file of a folder is handed to it (ckpt_listing.read).
- * File formats handle one file; directory formats arrange files that file formats read and write.
+ * A driver never reads payload, never opens a path by itself, never prints, and knows no other
+ * driver.  It calls nothing of those who call it: what reads a file of a folder is handed to it
+ * (ckpt_listing.read).  File formats handle one file; directory formats arrange files that file
+ * formats read and write.
  */
 #ifndef CKPT_FORMAT_H
 #define CKPT_FORMAT_H
@@ -15,30 +16,39 @@
 #include "libckpt/map/map.h"
 
 typedef struct ckpt_format {
-    const char *name;   /* "torch" */
-    const char *suffixes; /* of its files, a space between: ".pt .pth .bin"; the first is the usual one */
-    const char *note;   /* for the table of formats: versions, limits */
+    const char *name; /* "torch" */
+    /* of its files, a space between: ".pt .pth .bin"; the first is the usual one */
+    const char *suffixes;
+    const char *note; /* for the table of formats: versions, limits */
     unsigned caps;
 
     /* How sure the first n bytes make this driver, 0..100.  No allocation, no failure. */
     int (*probe)(const uint8_t *head, size_t n, uint64_t size);
 
     /*
-     * Read headers: add sources, tensors with extents (names: path of keys in the tree of values, joined by '.'), values,
-     * metadata, facts.  `file` is the index of io's entry in map->files.  Tensor bytes are never read.
+     * Read headers: add sources, tensors with extents (names: path of keys in the tree of values,
+     * joined by '.'), values, metadata, facts.  `file` is the index of io's entry in map->files.
+     * Tensor bytes are never read.
      */
     int (*read)(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err);
 
-    /* Add a source for every record that carries a checksum (for verify); NULL: the format has none. */
+    /*
+     * Add a source for every record that carries a checksum (for verify); NULL: the format has
+     * none.
+     */
     int (*records)(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err);
 
     /*
-     * Fix every offset of target file `file` from names, dtypes and shapes alone: for each tensor of `to` with .file == file, in order,
-     * a source and extents (aliases: none); literals; the file's size.  map->metadata is written where the format can.
+     * Fix every offset of target file `file` from names, dtypes and shapes alone: for each tensor
+     * of `to` with .file == file, in order, a source and extents (aliases: none); literals; the
+     * file's size.  map->metadata is written where the format can.
      */
     int (*place)(ckpt_map *to, uint32_t file, ckpt_err *err);
 
-    /* After all bytes are written: sources' crc are set; add the literals that depend on them.  NULL: nothing. */
+    /*
+     * After all bytes are written: sources' crc are set; add the literals that depend on them.
+     * NULL: nothing.
+     */
     int (*seal)(ckpt_map *to, uint32_t file, ckpt_err *err);
 } ckpt_format;
 
@@ -46,24 +56,27 @@ typedef struct ckpt_directory {
     const char *name;
     const char *note;
     unsigned caps;
-    const ckpt_dtype *dtypes; /* that a target may ask for, up to NONE; NULL: all that floats convert to */
+    /* that a target may ask for, up to NONE; NULL: all that floats convert to */
+    const ckpt_dtype *dtypes;
 
     /* 0..100 from names alone. */
     int (*probe)(const ckpt_listing *list);
 
     /* Read all files' headers (with list->read) and make one map of logical tensors. */
-    int (*gather)(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err);
+    int (*gather)(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                  ckpt_err *err);
 
     /*
-     * Distribute the tensors of `to` (already named, typed, in order) over files: set .file, add files and literals.
-     * With CKPT_MAKES_TENSORS `to` comes without tensors: the driver makes them as its files need them.  A file that it
-     * has placed itself is marked so.
+     * Distribute the tensors of `to` (already named, typed, in order) over files: set .file, add
+     * files and literals.  With CKPT_MAKES_TENSORS `to` comes without tensors: the driver makes
+     * them as its files need them.  A file that it has placed itself is marked so.
      */
     int (*scatter)(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
     /*
-     * Is a file of this name a part of such a folder?  0 no; 1 yes, and the folder is meant when the caller asks for the
-     * whole checkpoint; 2 yes, and it means nothing alone (an index).  NULL: no.
+     * Is a file of this name a part of such a folder?  0 no; 1 yes, and the folder is meant when
+     * the caller asks for the whole checkpoint; 2 yes, and it means nothing alone (an index).
+     * NULL: no.
      */
     int (*part)(const char *file_name);
 } ckpt_directory;

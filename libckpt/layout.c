@@ -164,7 +164,8 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 }
 
 /* What is asked for, complete: without a map, a path and a format nothing can be laid out. */
-static int lay_take(ckpt_target *own, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+static int lay_take(ckpt_target *own, const ckpt_map *from, const ckpt_target *target,
+                    ckpt_err *err)
 {
     int rc = ckpt_opts_take(own, sizeof *own, target, "ckpt_target", err);
 

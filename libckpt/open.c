@@ -86,7 +86,9 @@ static int open_with_io(ckpt_map *map, ckpt_io *io, ckpt_err *err)
     return rc;
 }
 
-/* One file as a map; with collect, what cannot be mapped is a finding where the driver can go on. */
+/*
+ * One file as a map; with collect, what cannot be mapped is a finding where the driver can go on.
+ */
 static int open_read(ckpt_map **out, const char *path, bool collect, ckpt_err *err)
 {
     ckpt_io *io = NULL;
@@ -327,10 +329,9 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         if (!driver && opts->tag)
             rc = ckpt_fail(err, CKPT_EUSAGE, "%s: a file, and tags are of a run's folder", path);
     }
-    if (rc == CKPT_OK && !S_ISDIR(st.st_mode)) {
+    if (rc == CKPT_OK && !S_ISDIR(st.st_mode))
         rc = driver ? open_folder(map, folder, name, driver, opts, err)
                     : open_file(&map, path, opts->collect, err);
-    }
     if (rc == CKPT_OK)
         open_effects(map, ckpt_directory_find(map->format),
                      !S_ISDIR(st.st_mode) && open_part(name, true) != open_part(name, false));

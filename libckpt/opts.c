@@ -18,10 +18,10 @@ static size_t opts_size(const void *theirs, size_t room)
 int ckpt_opts_take(void *own, size_t room, const void *theirs, const char *what, ckpt_err *err)
 {
     const unsigned char *bytes = theirs;
-    size_t size = theirs != NULL ? opts_size(theirs, room) : 0;
+    size_t size = theirs ? opts_size(theirs, room) : 0;
 
     memset(own, 0, room);
-    if (theirs == NULL)
+    if (!theirs)
         return CKPT_OK;
     // a member that was never set shows here, before it is believed
     if (size < sizeof size || size > room + 4096)
@@ -43,7 +43,7 @@ void ckpt_opts_give(void *theirs, const void *own, size_t room)
 {
     size_t said, size;
 
-    if (theirs == NULL)
+    if (!theirs)
         return;
     memcpy(&said, theirs, sizeof said);
     size = opts_size(theirs, room);

@@ -13,11 +13,10 @@ int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckp
     ckpt_run_opts own;
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_run_opts", err);
 
-    if (rc == CKPT_OK && (out == NULL || from == NULL || to == NULL))
+    if (rc == CKPT_OK && (!out || !from || !to))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no map to plan from, or to, or no place for the plan");
-    return rc == CKPT_OK
-               ? ckpt_plan_make(out, from, to, ckpt_run_block(own.memory, own.jobs), err)
-               : rc;
+    return rc == CKPT_OK ? ckpt_plan_make(out, from, to, ckpt_run_block(own.memory, own.jobs), err)
+                         : rc;
 }
 
 /* The format of a file says what its end looks like; files of no format are literals only. */
@@ -25,7 +24,7 @@ static int plan_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
 {
     const ckpt_format *format = to->files.at[file].format;
 
-    return format != NULL && format->seal != NULL ? format->seal(to, file, err) : CKPT_OK;
+    return format && format->seal ? format->seal(to, file, err) : CKPT_OK;
 }
 
 /* The files that are passed on as they are: nobody looks into them on the way. */
@@ -88,9 +87,9 @@ int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts
     ckpt_run_report done = {0};
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_run_opts", err);
 
-    if (rc == CKPT_OK && plan == NULL)
+    if (rc == CKPT_OK && !plan)
         rc = ckpt_fail(err, CKPT_EUSAGE, "no plan to run");
-    if (rc == CKPT_OK && folder != NULL)
+    if (rc == CKPT_OK && folder)
         rc = plan_check_whole(plan, &own, &n_checked, err);
     if (rc == CKPT_OK)
         rc = ckpt_run(plan, folder, &own, &hooks, &done, err);

@@ -12,7 +12,7 @@
 #include "libckpt/opts.h"
 
 /* The caller may not want to know everything. */
-#define TGT_PUT(to, value)                                                                          \
+#define TGT_PUT(to, value)                                                                         \
     do {                                                                                           \
         if (to)                                                                                    \
             *(to) = (value);                                                                       \
@@ -79,7 +79,7 @@ bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from)
 {
     if ((unsigned)to >= CKPT_N_DTYPES || (unsigned)from >= CKPT_N_DTYPES)
         return false;
-    return to == from || ckpt_cast_find(to, from) != NULL;
+    return to == from || ckpt_cast_find(to, from);
 }
 
 /* ---- lists for messages ---- */

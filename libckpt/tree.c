@@ -25,9 +25,8 @@ static size_t tree_number(const char *path, int64_t *out)
     size_t n = path[0] == '-', digits = n;
 
     *out = 0;
-    while (path[n] >= '0' && path[n] <= '9' && n - digits < 18) {
+    while (path[n] >= '0' && path[n] <= '9' && n - digits < 18)
         *out = *out * 10 + (path[n++] - '0');
-    }
     *out = digits == 1 ? -*out : *out;
     return n > digits && (path[n] == '.' || path[n] == '\0') ? n : 0;
 }
@@ -66,15 +65,14 @@ static const ckpt_value *tree_child(const ckpt_value *v, const char *path, size_
     const ckpt_value *found = tree_in_dict(map, path, n);
     int64_t number;
 
-    if (found == NULL && seq.n > 0) {
+    if (!found && seq.n > 0) {
         *n = tree_number(path, &number);
         found = *n > 0 && number >= 0 && (uint64_t)number < seq.n ? seq.at[number] : NULL;
     }
-    if (found == NULL && state != NULL) {
+    if (!found && state) {
         found = tree_in_dict(ckpt_value_map(state), path, n); // attributes
     }
-    if (found == NULL && v->kind == CKPT_V_OBJECT && v->as.object->args != NULL &&
-        tree_begins(path, "args", 4)) {
+    if (!found && v->kind == CKPT_V_OBJECT && v->as.object->args && tree_begins(path, "args", 4)) {
         found = v->as.object->args;
         *n = 4;
     }
@@ -86,16 +84,15 @@ static int tree_select(const ckpt_value **v, const char *path, ckpt_err *err)
 {
     const char *at = path;
 
-    while (at != NULL && *at != '\0') {
+    while (at && *at != '\0') {
         size_t n = 0;
         const ckpt_value *child = tree_child(*v, at, &n);
 
-        if (child == NULL) {
+        if (!child)
             return ckpt_fail(err, CKPT_EMISSING,
                              "nothing is called '%s' below '%.*s'; print the level above to see "
                              "what there is",
                              at, (int)(at == path ? 0 : at - path - 1), path);
-        }
         *v = child;
         at += n + (at[n] == '.');
     }
@@ -106,38 +103,34 @@ int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_
                     ckpt_err *err)
 {
     ckpt_tree_opts own;
-    const ckpt_value *root = map != NULL ? map->values : NULL;
+    const ckpt_value *root = map ? map->values : NULL;
     ckpt_tree *t;
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_tree_opts", err);
 
     if (rc != CKPT_OK)
         return rc;
-    if (map == NULL || fn == NULL)
+    if (!map || !fn)
         return ckpt_fail(err, CKPT_EUSAGE, "no map to print, or no function that receives it");
     opts = &own;
-    if (root == NULL) {
+    if (!root)
         return ckpt_fail(err, CKPT_EMISSING, "%s holds tensors only, no tree of values",
-                         map->path != NULL ? map->path : "the checkpoint");
-    }
+                         map->path ? map->path : "the checkpoint");
     rc = tree_select(&root, opts->path, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     t = ckpt_alloc(sizeof *t); // its buffer is large for a stack
-    if (t == NULL) {
+    if (!t)
         return ckpt_fail_memory(err);
-    }
     t->fn = fn;
     t->ctx = ctx;
     t->err = err;
     t->max_depth = opts->max_depth != 0 ? opts->max_depth : TREE_DEPTH;
     t->max_items = opts->max_items;
     ckpt_tree_survey(t, root);
-    if (opts->format == CKPT_TREE_JSON) {
+    if (opts->format == CKPT_TREE_JSON)
         ckpt_tree_json(t, root);
-    } else {
+    else
         ckpt_tree_text(t, root);
-    }
     ckpt_tree_flush(t);
     rc = t->rc;
     ckpt_vec_free(&t->nodes);

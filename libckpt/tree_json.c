@@ -47,18 +47,16 @@ static void json_name(ckpt_tree *t, const ckpt_global *g)
 static void json_counts(ckpt_tree *t, const char *key, const uint64_t *a, uint32_t n)
 {
     ckpt_tree_printf(t, "\"%s\":[", key);
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < n; k++)
         ckpt_tree_printf(t, "%s%" PRIu64, k > 0 ? "," : "", a[k]);
-    }
     ckpt_tree_puts(t, "]");
 }
 
 /* A flag, only where it is set. */
 static void json_bool(ckpt_tree *t, const char *key, bool b)
 {
-    if (b) {
+    if (b)
         ckpt_tree_printf(t, ",\"%s\":true", key);
-    }
 }
 
 /* {"$tensor": {... , left open for its state. */
@@ -68,17 +66,17 @@ static void json_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
     json_counts(t, "shape", x->shape, x->ndim);
     ckpt_tree_puts(t, ",");
     json_counts(t, "stride", x->stride, x->ndim);
-    if (x->storage != NULL) {
+    if (x->storage) {
         ckpt_tree_puts(t, ",\"storage\":");
         json_text(t, x->storage->key);
         ckpt_tree_printf(t, ",\"offset\":%" PRIu64, x->offset);
     }
-    json_bool(t, "meta", x->storage == NULL);
+    json_bool(t, "meta", !x->storage);
     json_bool(t, "parameter", (x->flags & CKPT_TENSOR_PARAMETER) != 0);
     json_bool(t, "requires_grad", (x->flags & CKPT_TENSOR_GRAD) != 0);
     json_bool(t, "conj", (x->flags & CKPT_TENSOR_CONJ) != 0);
     json_bool(t, "neg", (x->flags & CKPT_TENSOR_NEG) != 0);
-    if (x->type != NULL && x->type->kind == CKPT_V_GLOBAL) {
+    if (x->type && x->type->kind == CKPT_V_GLOBAL) {
         ckpt_tree_puts(t, ",\"type\":");
         json_name(t, &x->type->as.global);
     }
@@ -97,9 +95,8 @@ static void json_storage(ckpt_tree *t, const ckpt_storage *s)
 static void json_numpy(ckpt_tree *t, const ckpt_tree_array *a)
 {
     ckpt_tree_printf(t, "{\"$numpy\":{\"dtype\":\"%c%u\",\"shape\":[", a->kind, a->size);
-    for (uint64_t k = 0; k < a->shape.n; k++) {
+    for (uint64_t k = 0; k < a->shape.n; k++)
         ckpt_tree_printf(t, "%s%" PRId64, k > 0 ? "," : "", a->shape.at[k]->as.i);
-    }
     ckpt_tree_puts(t, "],\"values\":[");
     for (uint64_t i = 0; i < a->n_elems && i < JSON_ELEMS_MAX; i++) {
         // as texts: NaN and 64-bit integers are values too
@@ -126,11 +123,10 @@ static void json_number(ckpt_tree *t, const ckpt_value *v)
                      : v->kind == CKPT_V_INT && v->as.i <= JSON_INT_MAX && v->as.i >= -JSON_INT_MAX;
 
     ckpt_tree_puts(t, plain ? "" : v->kind == CKPT_V_FLOAT ? "{\"$float\":\"" : "{\"$int\":\"");
-    if (v->kind == CKPT_V_FLOAT) {
+    if (v->kind == CKPT_V_FLOAT)
         ckpt_tree_float(t, v->as.f);
-    } else {
+    else
         ckpt_tree_int(t, v);
-    }
     ckpt_tree_puts(t, plain ? "" : "\"}");
 }
 
@@ -184,9 +180,8 @@ static bool json_is_object(const ckpt_value *v)
         const ckpt_value *key = map.at[i].key;
 
         if (key->kind != CKPT_V_STR || key->as.text.n > JSON_KEY_MAX ||
-            (key->as.text.n > 0 && key->as.text.at[0] == '$')) {
+            (key->as.text.n > 0 && key->as.text.at[0] == '$'))
             return false;
-        }
     }
     return v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT;
 }
@@ -212,7 +207,7 @@ static unsigned json_open(ckpt_tree *t, const ckpt_value *v, bool object)
         return 1;
     case CKPT_V_DICT:
     case CKPT_V_ODICT:
-        if (v->state != NULL) {
+        if (v->state) {
             ckpt_tree_puts(t, "{");
             return object ? 2 : 1;
         }
@@ -223,11 +218,10 @@ static unsigned json_open(ckpt_tree *t, const ckpt_value *v, bool object)
         return 2;
     default:
         ckpt_tree_puts(t, "{\"$object\":{\"class\":");
-        if (v->as.object->cls != NULL && v->as.object->cls->kind == CKPT_V_GLOBAL) {
+        if (v->as.object->cls && v->as.object->cls->kind == CKPT_V_GLOBAL)
             json_name(t, &v->as.object->cls->as.global);
-        } else {
+        else
             ckpt_tree_puts(t, "null");
-        }
         return 2;
     }
 }
@@ -244,22 +238,20 @@ static void json_begin(ckpt_tree *t, const ckpt_value *v)
         ckpt_tree_printf(t, "{\"$ref\":%u}", id);
         return;
     }
-    if (id != 0) {
+    if (id != 0)
         ckpt_tree_printf(t, "{\"$id\":%u,\"$value\":", id);
-    }
     if (ckpt_tree_numpy(v, &a)) {
         json_numpy(t, &a);
     } else if (!json_leaf(t, v)) {
         f = t->frames.n < t->max_depth ? ckpt_vec_push(&t->frames) : NULL;
-        if (f != NULL) {
+        if (f) {
             f->v = v;
             f->object = json_is_object(v); // once: it looks at every key
             f->wraps = json_open(t, v, f->object) + (id != 0);
             return;
         }
-        if (t->frames.n < t->max_depth) {
+        if (t->frames.n < t->max_depth)
             ckpt_tree_fail(t, CKPT_ELIMIT, "out of memory");
-        }
         ckpt_tree_puts(t, "{\"$cut\":\"depth\"}");
     }
     ckpt_tree_puts(t, id != 0 ? "}" : "");
@@ -274,7 +266,7 @@ static void json_list_begins(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_
 
         ckpt_tree_puts(t, after_items ? "]" : "");
         ckpt_tree_puts(t, s->role == CKPT_TREE_KEY ? ",\"pairs\":[" : ",\"items\":[");
-    } else if (v->state != NULL) {
+    } else if (v->state) {
         ckpt_tree_puts(t, object ? ",\"$odict\":{" : ",\"$odict\":[");
     }
 }
@@ -293,15 +285,13 @@ static void json_separate(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_slo
         ckpt_tree_puts(t, v->kind == CKPT_V_ODICT ? "\"$state\":" : parts[s->role]);
         break;
     case CKPT_TREE_ITEM:
-        if (s->number == 0) {
+        if (s->number == 0)
             json_list_begins(t, v, s, object);
-        }
         ckpt_tree_puts(t, s->number > 0 ? "," : "");
         break;
     case CKPT_TREE_KEY:
-        if (s->number == 0) {
+        if (s->number == 0)
             json_list_begins(t, v, s, object);
-        }
         ckpt_tree_puts(t, s->number == 0 ? "" : object ? "," : "],");
         ckpt_tree_puts(t, object ? "" : "[");
         break;
@@ -324,7 +314,7 @@ static void json_close(ckpt_tree *t, const ckpt_tree_frame *f, bool object, uint
         in_pairs = v->as.object->pairs.n > 0 && f->n_printed > v->as.object->items.n;
         in_list = ckpt_tree_n_items(v) > 0;
     }
-    if (v->kind == CKPT_V_ODICT && v->state != NULL && v->as.map.n == 0) {
+    if (v->kind == CKPT_V_ODICT && v->state && v->as.map.n == 0) {
         ckpt_tree_puts(t, ",\"$odict\":{"); // nothing began it
     }
     ckpt_tree_puts(t, in_pairs && f->n_printed > 0 ? "]" : "");
@@ -333,9 +323,8 @@ static void json_close(ckpt_tree *t, const ckpt_tree_frame *f, bool object, uint
         ckpt_tree_printf(t, object ? "\"$more\":%" PRIu64 : "{\"$more\":%" PRIu64 "}", n_left);
     }
     ckpt_tree_puts(t, in_list ? "]" : "");
-    for (unsigned i = 0; i < f->wraps; i++) {
+    for (unsigned i = 0; i < f->wraps; i++)
         ckpt_tree_puts(t, "}");
-    }
 }
 
 /* The next part of the innermost container. */
@@ -352,9 +341,8 @@ static void json_step(ckpt_tree *t)
         t->frames.n--;
         return;
     }
-    if (s.v == NULL) {
+    if (!s.v)
         return;
-    }
     f->n_printed += is_item;
     json_separate(t, v, &s, object);
     if (s.role == CKPT_TREE_KEY && object) {
@@ -367,8 +355,7 @@ static void json_step(ckpt_tree *t)
 void ckpt_tree_json(ckpt_tree *t, const ckpt_value *root)
 {
     json_begin(t, root);
-    while (t->rc == CKPT_OK && t->frames.n > 0) {
+    while (t->rc == CKPT_OK && t->frames.n > 0)
         json_step(t);
-    }
     ckpt_tree_puts(t, "\n");
 }

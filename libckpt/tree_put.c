@@ -15,9 +15,8 @@
 
 void ckpt_tree_fail(ckpt_tree *t, int code, const char *text)
 {
-    if (t->rc == CKPT_OK) {
+    if (t->rc == CKPT_OK)
         t->rc = ckpt_fail(t->err, code, "%s", text);
-    }
 }
 
 void ckpt_tree_flush(ckpt_tree *t)
@@ -25,10 +24,9 @@ void ckpt_tree_flush(ckpt_tree *t)
     int rc = t->rc == CKPT_OK && t->n_held > 0 ? t->fn(t->ctx, t->held, t->n_held) : 0;
 
     t->n_held = 0;
-    if (rc != 0) {
+    if (rc != 0)
         ckpt_tree_fail(t, rc < 0 && rc > CKPT_ERROR_END_ ? rc : CKPT_ECANCELED,
                        "the tree of values could not be written");
-    }
 }
 
 void ckpt_tree_put(ckpt_tree *t, const char *s, size_t n)
@@ -40,9 +38,8 @@ void ckpt_tree_put(ckpt_tree *t, const char *s, size_t n)
         t->n_held += part;
         s += part;
         n -= part;
-        if (t->n_held == sizeof t->held) {
+        if (t->n_held == sizeof t->held)
             ckpt_tree_flush(t);
-        }
     }
 }
 
@@ -60,9 +57,8 @@ void ckpt_tree_printf(ckpt_tree *t, const char *fmt, ...)
     va_start(args, fmt);
     n = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (n > 0) {
+    if (n > 0)
         ckpt_tree_put(t, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
-    }
 }
 
 void ckpt_tree_float(ckpt_tree *t, double f)
@@ -80,14 +76,13 @@ void ckpt_tree_float(ckpt_tree *t, double f)
         (void)snprintf(text, sizeof text, "%.*g", digits, f);
     } while (digits++ < 17 && memcmp(&f, &(double){strtod(text, NULL)}, sizeof f) != 0);
     at = strstr(text, point); // the program's locale may have a comma
-    if (at != NULL && strcmp(point, ".") != 0) {
+    if (at && strcmp(point, ".") != 0) {
         *at = '.';
         memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
     }
     ckpt_tree_puts(t, text);
-    if (strpbrk(text, ".e") == NULL) {
+    if (!strpbrk(text, ".e"))
         ckpt_tree_puts(t, ".0");
-    }
 }
 
 /* Two's complement bytes in decimal, by repeated division. */
@@ -115,9 +110,8 @@ static void tree_long(ckpt_tree *t, ckpt_text s)
             rest %= 10;
         }
         digits[--at] = (char)('0' + rest);
-        while (n > 0 && number[n - 1] == 0) {
+        while (n > 0 && number[n - 1] == 0)
             n--;
-        }
     } while (n > 0);
     ckpt_tree_puts(t, minus ? "-" : "");
     ckpt_tree_put(t, digits + at, DIGITS - at);
@@ -125,11 +119,10 @@ static void tree_long(ckpt_tree *t, ckpt_text s)
 
 void ckpt_tree_int(ckpt_tree *t, const ckpt_value *v)
 {
-    if (v->kind == CKPT_V_LONG) {
+    if (v->kind == CKPT_V_LONG)
         tree_long(t, v->as.text);
-    } else {
+    else
         ckpt_tree_printf(t, "%" PRId64, v->as.i);
-    }
 }
 
 /* Bytes of the well-formed character at s, or 0. */
@@ -147,15 +140,14 @@ static bool tree_escape(ckpt_tree *t, unsigned char c, char quote)
     static const char from[] = "\n\r\t\b\f", into[] = "nrtbf";
     const char *at = c != '\0' ? strchr(from, c) : NULL;
 
-    if (c == (unsigned char)quote || c == '\\') {
+    if (c == (unsigned char)quote || c == '\\')
         ckpt_tree_printf(t, "\\%c", c);
-    } else if (at != NULL) {
+    else if (at)
         ckpt_tree_printf(t, "\\%c", into[at - from]);
-    } else if (c < 0x20 || c == 0x7F) {
+    else if (c < 0x20 || c == 0x7F)
         ckpt_tree_printf(t, "\\u%04x", c);
-    } else {
+    else
         return false;
-    }
     return true;
 }
 
@@ -179,9 +171,8 @@ void ckpt_tree_escaped(ckpt_tree *t, ckpt_text s, char quote, uint64_t max)
         }
         i += size;
     }
-    if (end < s.n) {
+    if (end < s.n)
         ckpt_tree_puts(t, "...");
-    }
 }
 
 void ckpt_tree_quoted(ckpt_tree *t, ckpt_text s, char quote, uint64_t max)
@@ -193,7 +184,6 @@ void ckpt_tree_quoted(ckpt_tree *t, ckpt_text s, char quote, uint64_t max)
 
 void ckpt_tree_hex(ckpt_tree *t, ckpt_text s, uint64_t max)
 {
-    for (uint64_t i = 0; i < s.n && i < max; i++) {
+    for (uint64_t i = 0; i < s.n && i < max; i++)
         ckpt_tree_printf(t, "%02x", (unsigned)(unsigned char)s.at[i]);
-    }
 }

@@ -27,9 +27,8 @@ static bool text_is_plain(ckpt_text s)
         char c = s.at[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 
-        if (!letter && (c < '0' || c > '9') && (i == 0 || c == '\0' || strchr(".-/", c) == NULL)) {
+        if (!letter && (c < '0' || c > '9') && (i == 0 || c == '\0' || !strchr(".-/", c)))
             return false;
-        }
         word = word || letter;
     }
     return word && s.n <= TEXT_STR_MAX;
@@ -56,9 +55,8 @@ static void text_name(ckpt_tree *t, const ckpt_value *v)
 static void text_counts(ckpt_tree *t, const uint64_t *a, uint32_t n)
 {
     ckpt_tree_puts(t, "[");
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < n; k++)
         ckpt_tree_printf(t, "%s%" PRIu64, k > 0 ? ", " : "", a[k]);
-    }
     ckpt_tree_puts(t, "]");
 }
 
@@ -68,9 +66,8 @@ static bool text_is_contiguous(const ckpt_tensor_value *x)
     uint64_t expect = 1;
 
     for (uint32_t k = x->ndim; k-- > 0;) {
-        if (x->shape[k] != 1 && x->stride[k] != expect) {
+        if (x->shape[k] != 1 && x->stride[k] != expect)
             return false;
-        }
         expect *= x->shape[k]; // the reader saw to overflow
     }
     return true;
@@ -85,7 +82,7 @@ static void text_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
         ckpt_tree_puts(t, " stride ");
         text_counts(t, x->stride, x->ndim);
     }
-    ckpt_tree_puts(t, x->storage == NULL ? " meta" : "");
+    ckpt_tree_puts(t, !x->storage ? " meta" : "");
     ckpt_tree_puts(t, (x->flags & CKPT_TENSOR_PARAMETER) != 0 ? " parameter" : "");
     ckpt_tree_puts(t, (x->flags & CKPT_TENSOR_GRAD) != 0 ? " requires_grad" : "");
     ckpt_tree_puts(t, (x->flags & CKPT_TENSOR_CONJ) != 0 ? " conj" : "");
@@ -132,9 +129,8 @@ static void text_word(ckpt_tree *t, const ckpt_value *v)
         break;
     case CKPT_V_STR:
         ckpt_tree_quoted(t, v->as.text, '\'', TEXT_STR_MAX);
-        if (v->as.text.n > TEXT_STR_MAX) {
+        if (v->as.text.n > TEXT_STR_MAX)
             ckpt_tree_printf(t, " (%" PRIu64 " bytes)", v->as.text.n);
-        }
         break;
     case CKPT_V_BYTES:
     case CKPT_V_BYTEARRAY:
@@ -190,9 +186,8 @@ static void text_numpy(ckpt_tree *t, const ckpt_tree_array *a)
     ckpt_tree_printf(t, "numpy %s %c%u", a->scalar ? "scalar" : "array", a->kind, a->size);
     if (!a->scalar) {
         ckpt_tree_puts(t, " [");
-        for (uint64_t k = 0; k < a->shape.n; k++) {
+        for (uint64_t k = 0; k < a->shape.n; k++)
             ckpt_tree_printf(t, "%s%" PRId64, k > 0 ? ", " : "", a->shape.at[k]->as.i);
-        }
         ckpt_tree_puts(t, "]");
     }
     for (uint64_t i = 0; i < a->n_elems && i < TEXT_ELEMS_MAX; i++) {
@@ -207,8 +202,7 @@ static bool text_args_inline(const ckpt_value *v)
 {
     const ckpt_value *args = v->as.object->args;
 
-    return v->as.object->cls != NULL && args != NULL && args->kind == CKPT_V_TUPLE &&
-           ckpt_tree_is_inline(args);
+    return v->as.object->cls && args && args->kind == CKPT_V_TUPLE && ckpt_tree_is_inline(args);
 }
 
 /* The class, with its arguments where they are short. */
@@ -217,16 +211,14 @@ static void text_object(ckpt_tree *t, const ckpt_value *v)
     const ckpt_object *o = v->as.object;
 
     ckpt_tree_puts(t, "object ");
-    if (o->cls == NULL) {
+    if (!o->cls)
         ckpt_tree_puts(t, "of a persistent id");
-    } else if (o->cls->kind == CKPT_V_GLOBAL) {
+    else if (o->cls->kind == CKPT_V_GLOBAL)
         text_name(t, o->cls);
-    } else {
+    else
         ckpt_tree_puts(t, "of a computed class");
-    }
-    if (text_args_inline(v) && o->args->as.seq.n > 0) {
+    if (text_args_inline(v) && o->args->as.seq.n > 0)
         text_inline(t, o->args, true);
-    }
 }
 
 /* Kind and count. */
@@ -249,32 +241,29 @@ static void text_container(ckpt_tree *t, const ckpt_value *v)
 /* The line of a value, without its label. */
 static void text_head(ckpt_tree *t, const ckpt_value *v, bool is_array, const ckpt_tree_array *a)
 {
-    if (is_array) {
+    if (is_array)
         text_numpy(t, a);
-    } else if (ckpt_tree_is_inline(v)) {
+    else if (ckpt_tree_is_inline(v))
         text_inline(t, v, false);
-    } else if (v->kind == CKPT_V_OBJECT) {
+    else if (v->kind == CKPT_V_OBJECT)
         text_object(t, v);
-    } else if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT ||
-               (v->kind >= CKPT_V_LIST && v->kind <= CKPT_V_FROZENSET)) {
+    else if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT ||
+             (v->kind >= CKPT_V_LIST && v->kind <= CKPT_V_FROZENSET))
         text_container(t, v);
-    } else {
+    else
         text_word(t, v);
-    }
 }
 
 /* True if lines for parts of the value follow its own. */
 static bool text_has_more(const ckpt_value *v)
 {
-    if (ckpt_tree_is_inline(v)) {
+    if (ckpt_tree_is_inline(v))
         return false;
-    }
     for (uint64_t i = 0; i < ckpt_tree_n_fixed(v); i++) {
         ckpt_tree_slot s = ckpt_tree_slot_at(v, i);
 
-        if (s.v != NULL && !(s.role == CKPT_TREE_ARGS && text_args_inline(v))) {
+        if (s.v && !(s.role == CKPT_TREE_ARGS && text_args_inline(v)))
             return true;
-        }
     }
     return ckpt_tree_n_items(v) > 0;
 }
@@ -292,9 +281,8 @@ static void text_value(ckpt_tree *t, const ckpt_value *v, unsigned indent)
         ckpt_tree_printf(t, "same as &%u\n", id);
         return;
     }
-    if (id != 0) {
+    if (id != 0)
         ckpt_tree_printf(t, "&%u ", id);
-    }
     text_head(t, v, is_array, &a);
     if (is_array || !text_has_more(v)) {
         ckpt_tree_puts(t, "\n");
@@ -306,7 +294,7 @@ static void text_value(ckpt_tree *t, const ckpt_value *v, unsigned indent)
     }
     ckpt_tree_puts(t, "\n");
     f = ckpt_vec_push(&t->frames);
-    if (f == NULL) {
+    if (!f) {
         ckpt_tree_fail(t, CKPT_ELIMIT, "out of memory");
         return;
     }
@@ -344,13 +332,12 @@ static void text_label(ckpt_tree *t, const ckpt_tree_slot *s)
             ckpt_tree_printf(t, "(value %" PRIu64 "): ", s->number);
             break;
         }
-        if (s->key->kind == CKPT_V_STR && text_is_plain(s->key->as.text)) {
+        if (s->key->kind == CKPT_V_STR && text_is_plain(s->key->as.text))
             ckpt_tree_put(t, s->key->as.text.at, (size_t)s->key->as.text.n);
-        } else if (ckpt_tree_is_inline(s->key)) {
+        else if (ckpt_tree_is_inline(s->key))
             text_inline(t, s->key, false);
-        } else {
+        else
             text_word(t, s->key);
-        }
         ckpt_tree_puts(t, ": ");
         break;
     case CKPT_TREE_END:
@@ -361,7 +348,7 @@ static void text_label(ckpt_tree *t, const ckpt_tree_slot *s)
 /* True if a slot is not printed: absent, or part of another line. */
 static bool text_skips(const ckpt_value *v, const ckpt_tree_slot *s)
 {
-    return s->v == NULL || (s->role == CKPT_TREE_KEY && text_key_is_word(s->v)) ||
+    return !s->v || (s->role == CKPT_TREE_KEY && text_key_is_word(s->v)) ||
            (s->role == CKPT_TREE_ARGS && text_args_inline(v));
 }
 
@@ -384,9 +371,8 @@ static void text_step(ckpt_tree *t)
         return;
     }
     if (!text_skips(f->v, &s)) {
-        for (unsigned i = 0; i < indent; i++) {
+        for (unsigned i = 0; i < indent; i++)
             ckpt_tree_puts(t, "  ");
-        }
         text_label(t, &s);
         text_value(t, s.v, indent + 1);
     }
@@ -395,7 +381,6 @@ static void text_step(ckpt_tree *t)
 void ckpt_tree_text(ckpt_tree *t, const ckpt_value *root)
 {
     text_value(t, root, 1);
-    while (t->rc == CKPT_OK && t->frames.n > 0) {
+    while (t->rc == CKPT_OK && t->frames.n > 0)
         text_step(t);
-    }
 }

@@ -60,9 +60,8 @@ ckpt_tree_slot ckpt_tree_slot_at(const ckpt_value *v, uint64_t i)
     ckpt_seq seq = tree_seq(v);
     ckpt_dict map = tree_map(v);
 
-    if (i < n_fixed) {
+    if (i < n_fixed)
         return tree_fixed(v, i);
-    }
     i -= n_fixed;
     if (i < seq.n) {
         return (ckpt_tree_slot){.role = CKPT_TREE_ITEM, .number = i, .v = seq.at[i]};
@@ -116,13 +115,11 @@ bool ckpt_tree_is_inline(const ckpt_value *v)
 
     if ((v->kind != CKPT_V_LIST && v->kind != CKPT_V_TUPLE && v->kind != CKPT_V_SIZE &&
          v->kind != CKPT_V_SET && v->kind != CKPT_V_FROZENSET) ||
-        s.n > TREE_INLINE_MAX) {
+        s.n > TREE_INLINE_MAX)
         return false;
-    }
     for (uint64_t i = 0; i < s.n; i++) {
-        if (!ckpt_tree_is_scalar(s.at[i])) {
+        if (!ckpt_tree_is_scalar(s.at[i]))
             return false;
-        }
     }
     return true;
 }
@@ -145,7 +142,7 @@ static bool tree_is_tracked(const ckpt_value *v)
         return !ckpt_tree_is_inline(v);
     case CKPT_V_DICT:
     case CKPT_V_ODICT:
-        return v->as.map.n > 0 || v->state != NULL;
+        return v->as.map.n > 0 || v->state;
     case CKPT_V_TENSOR:
     case CKPT_V_OBJECT:
         return true;
@@ -182,13 +179,13 @@ static bool tree_count(ckpt_tree *t, const ckpt_value *v)
 {
     ckpt_tree_node *node = tree_find(t, v);
 
-    if (node != NULL) {
+    if (node) {
         node->n_refs++;
         return false;
     }
     node = ckpt_vec_push(&t->nodes);
-    if (node == NULL || !ckpt_index_add(&t->index, ckpt_hash_u64((uint64_t)(uintptr_t)v),
-                                        (uint32_t)(t->nodes.n - 1))) {
+    if (!node || !ckpt_index_add(&t->index, ckpt_hash_u64((uint64_t)(uintptr_t)v),
+                                 (uint32_t)(t->nodes.n - 1))) {
         ckpt_tree_fail(t, CKPT_ELIMIT, "out of memory");
         return false;
     }
@@ -199,18 +196,16 @@ static bool tree_count(ckpt_tree *t, const ckpt_value *v)
 
 void ckpt_tree_survey(ckpt_tree *t, const ckpt_value *root)
 {
-    if (tree_is_tracked(root)) {
+    if (tree_is_tracked(root))
         (void)tree_count(t, root);
-    }
     // the list of nodes is also the queue: each is looked through once, new ones join at the end
     for (size_t next = 0; next < t->nodes.n && t->rc == CKPT_OK; next++) {
         const ckpt_value *v = t->nodes.at[next].v;
         ckpt_tree_slot s;
 
         for (uint64_t i = 0; (s = ckpt_tree_slot_at(v, i)).role != CKPT_TREE_END; i++) {
-            if (s.v != NULL && tree_is_tracked(s.v)) {
+            if (s.v && tree_is_tracked(s.v))
                 (void)tree_count(t, s.v);
-            }
         }
     }
 }
@@ -220,13 +215,11 @@ uint32_t ckpt_tree_share(ckpt_tree *t, const ckpt_value *v, bool *again)
     ckpt_tree_node *node = tree_is_tracked(v) ? tree_find(t, v) : NULL;
 
     *again = false;
-    if (node == NULL || node->n_refs < 2) {
+    if (!node || node->n_refs < 2)
         return 0;
-    }
     *again = node->id != 0;
-    if (node->id == 0) {
+    if (node->id == 0)
         node->id = ++t->n_ids;
-    }
     return node->id;
 }
 
@@ -235,10 +228,9 @@ uint32_t ckpt_tree_share(ckpt_tree *t, const ckpt_value *v, bool *again)
 /* True if v came from calling numpy's function of that name. */
 static bool tree_is_call(const ckpt_value *v, const char *name, uint64_t n_args)
 {
-    const ckpt_object *o = v != NULL && v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
+    const ckpt_object *o = v && v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
 
-    return o != NULL && o->args != NULL && o->args->kind == CKPT_V_TUPLE &&
-           o->args->as.seq.n >= n_args &&
+    return o && o->args && o->args->kind == CKPT_V_TUPLE && o->args->as.seq.n >= n_args &&
            (ckpt_value_is_global(o->cls, "numpy.core.multiarray", name) ||
             ckpt_value_is_global(o->cls, "numpy._core.multiarray", name) ||
             ckpt_value_is_global(o->cls, "numpy", name));
@@ -250,16 +242,13 @@ static bool tree_dtype(const ckpt_value *v, ckpt_tree_array *out)
     const ckpt_value *code;
     ckpt_seq state;
 
-    if (!tree_is_call(v, "dtype", 1)) {
+    if (!tree_is_call(v, "dtype", 1))
         return false;
-    }
     code = v->as.object->args->as.seq.at[0];
     if (code->kind != CKPT_V_STR || code->as.text.n != 2 ||
-        memchr("fiub", code->as.text.at[0], 4) == NULL ||
-        memchr("1248", code->as.text.at[1], 4) == NULL) {
+        !memchr("fiub", code->as.text.at[0], 4) || !memchr("1248", code->as.text.at[1], 4))
         return false;
-    }
-    state = v->as.object->state != NULL ? ckpt_value_seq(v->as.object->state) : (ckpt_seq){0};
+    state = v->as.object->state ? ckpt_value_seq(v->as.object->state) : (ckpt_seq){0};
     out->kind = code->as.text.at[0];
     out->size = (unsigned)(code->as.text.at[1] - '0');
     out->big_endian = state.n > 1 && ckpt_value_is(state.at[1], ">");
@@ -269,9 +258,8 @@ static bool tree_dtype(const ckpt_value *v, ckpt_tree_array *out)
 /* The elements, whole ones only. */
 static bool tree_raw(const ckpt_value *v, ckpt_tree_array *out)
 {
-    if (v->kind != CKPT_V_BYTES || v->as.text.n % out->size != 0) {
+    if (v->kind != CKPT_V_BYTES || v->as.text.n % out->size != 0)
         return false;
-    }
     out->bytes = v->as.text;
     out->n_elems = v->as.text.n / out->size;
     return true;
@@ -287,18 +275,15 @@ bool ckpt_tree_numpy(const ckpt_value *v, ckpt_tree_array *out)
         out->scalar = true;
         return tree_dtype(s.at[0], out) && tree_raw(s.at[1], out) && out->n_elems == 1;
     }
-    if (!tree_is_call(v, "_reconstruct", 1) || v->as.object->state == NULL) {
+    if (!tree_is_call(v, "_reconstruct", 1) || !v->as.object->state)
         return false;
-    }
     s = ckpt_value_seq(v->as.object->state); // (version, shape, dtype, is Fortran, bytes)
-    if (s.n != 5 || s.at[1]->kind != CKPT_V_TUPLE || !tree_dtype(s.at[2], out)) {
+    if (s.n != 5 || s.at[1]->kind != CKPT_V_TUPLE || !tree_dtype(s.at[2], out))
         return false;
-    }
     out->shape = s.at[1]->as.seq;
     for (uint64_t i = 0; i < out->shape.n; i++) {
-        if (out->shape.at[i]->kind != CKPT_V_INT) {
+        if (out->shape.at[i]->kind != CKPT_V_INT)
             return false;
-        }
     }
     return out->shape.n <= CKPT_MAX_DIM && tree_raw(s.at[4], out);
 }
@@ -310,9 +295,8 @@ void ckpt_tree_element(ckpt_tree *t, const ckpt_tree_array *a, uint64_t i)
     double f;
     float f4;
 
-    for (unsigned k = 0; k < a->size; k++) {
+    for (unsigned k = 0; k < a->size; k++)
         bits |= (uint64_t)p[k] << 8 * (a->big_endian ? a->size - 1 - k : k);
-    }
     if (a->kind == 'f' && a->size == 8) {
         memcpy(&f, &bits, sizeof f);
         ckpt_tree_float(t, f);

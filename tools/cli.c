@@ -74,8 +74,8 @@ bool cli_uint(uint64_t *out, const char *text, size_t n)
 /* Bytes in a unit: 1 for none, 0 for an unknown one.  A letter alone is a power of 1000. */
 static uint64_t cli_unit(const char *word)
 {
-    static const char *const names[] = {"K", "M", "G", "T", "KB", "MB", "GB", "TB",
-                                        "KiB", "MiB", "GiB", "TiB"};
+    static const char *const names[] = {"K",  "M",  "G",   "T",   "KB",  "MB",
+                                        "GB", "TB", "KiB", "MiB", "GiB", "TiB"};
     uint64_t unit = 1;
 
     if (!*word || strcasecmp(word, "B") == 0)
@@ -187,7 +187,8 @@ static bool cli_store(cli_args *a, const cli_option *o, char *word)
     case CLI_COUNT64:
         return cli_uint((uint64_t *)(void *)at, word, strlen(word)) && *(uint64_t *)(void *)at > 0;
     case CLI_MANY:
-        return cli_scaled((uint64_t *)(void *)at, word, cli_multiple) && *(uint64_t *)(void *)at > 0;
+        return cli_scaled((uint64_t *)(void *)at, word, cli_multiple) &&
+               *(uint64_t *)(void *)at > 0;
     case CLI_NUMBER:
         return cli_number((double *)(void *)at, word);
     case CLI_DTYPE:

@@ -34,14 +34,14 @@ typedef struct cli_args {
     bool keep_temp, no_strict, inject;    /* ds_to_universal */
     unsigned n_extract, n_merge;
     const char *input, *output;
-    bool join;                            /* reshard */
-    const char *rename, *range;           /* convert; cat */
-    const char *slice_rules, *order;      /* files; the first of all that open checkpoints */
-    bool strict, allow_overflow;          /* warnings are errors; values may be lost */
-    unsigned depth;                       /* tree */
-    uint64_t max_items;                   /* tree */
+    bool join;                       /* reshard */
+    const char *rename, *range;      /* convert; cat */
+    const char *slice_rules, *order; /* files; the first of all that open checkpoints */
+    bool strict, allow_overflow;     /* warnings are errors; values may be lost */
+    unsigned depth;                  /* tree */
+    uint64_t max_items;              /* tree */
     uint64_t params, largest, gpus, nodes, stage; /* mem */
-    double tolerance;                     /* diff */
+    double tolerance;                             /* diff */
     cli_list include, exclude;
 
     ckpt_open_opts open;
@@ -51,7 +51,7 @@ typedef struct cli_args {
     char *rules_text; /* what --slice-rules names; freed by cli_free */
     uint64_t given;   /* bit i: the verb's i-th option stands on the command line */
     char *order_text; /* what --order names; freed by training_free */
-    char **owned; /* rewritten copies of argv; freed by cli_free */
+    char **owned;     /* rewritten copies of argv; freed by cli_free */
     const char **lists;
 } cli_args;
 
@@ -106,8 +106,8 @@ typedef struct cli_verb {
     int min, max;              /* operands */
     /*
      * A letter for each operand, for the sandbox: 'r' a checkpoint that is read, 'e' a folder in
-     * which files are replaced or removed, 'l' the same with --fix-latest, 'o' an output (file or folder, by format or suffix),
-     * 'd' an output folder, '-' no path.  NULL: no path at all.
+     * which files are replaced or removed, 'l' the same with --fix-latest, 'o' an output (file or
+     * folder, by format or suffix), 'd' an output folder, '-' no path.  NULL: no path at all.
      */
     const char *uses;
     int (*run)(cli_args *a, ckpt_err *err);
@@ -125,7 +125,9 @@ void cli_free(cli_args *a);
 /* An option of this name was given. */
 bool cli_has(const cli_args *a, const char *name);
 
-/* The name of the option that sets the field at this offset of cli_args, if it was given, or NULL. */
+/*
+ * The name of the option that sets the field at this offset of cli_args, if it was given, or NULL.
+ */
 const char *cli_given(const cli_args *a, size_t at);
 
 /* Print the help of a verb to stdout. */

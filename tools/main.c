@@ -148,15 +148,17 @@ static bool main_wants_json(int argc, char **argv)
 /* The name of a library code: "EFORMAT" of CKPT_EFORMAT. */
 static const char *main_code(int rc)
 {
-#define MAIN_CODE(name, value, status, text) \
-    if (rc == (value)) \
+#define MAIN_CODE(name, value, status, text)                                                       \
+    if (rc == (value))                                                                             \
         return #name;
     CKPT_ERRORS(MAIN_CODE)
 #undef MAIN_CODE
     return "unknown";
 }
 
-/* A document for who asked for one and would get none; one that was begun says itself how it ended. */
+/*
+ * A document for who asked for one and would get none; one that was begun says itself how it ended.
+ */
 static void main_json(int rc, const ckpt_err *err)
 {
     json_out j;

@@ -37,7 +37,9 @@ void out_text(const char *text);
 void out_padded(const char *text, size_t width);
 size_t text_width(const char *text);
 
-/* Length of the well-formed UTF-8 sequence at text (RFC 3629), 0 when it is none; its code point. */
+/*
+ * Length of the well-formed UTF-8 sequence at text (RFC 3629), 0 when it is none; its code point.
+ */
 size_t text_utf8(const char *text);
 uint32_t text_code(const char *text, size_t n);
 

@@ -18,7 +18,8 @@ typedef struct progress {
         last;       /* seconds of the monotonic clock: when it began, when a line was last shown */
     unsigned tenth; /* the last tenth that was reported */
     bool drawn;     /* a line stands on the terminal */
-    uint64_t size;  /* bytes that the whole stands for, set by the caller; 0: those of the library */
+    /* bytes that the whole stands for, set by the caller; 0: those of the library */
+    uint64_t size;
 } progress;
 
 /* From here to progress_end, SIGINT, SIGTERM and SIGHUP only set a flag, and runs must use opts. */

@@ -38,10 +38,11 @@ static int convert_target(cli_args *a, ckpt_err *err)
         // only the name of a file may decide: a folder's says nothing
         a->target.format = ckpt_format_of(a->target.path);
     if (!a->target.format)
-        return fail(err, CKPT_EUSAGE,
-                    "%s: say --to FORMAT (its suffix names none); ckpt formats lists those that are "
-                    "written",
-                    a->target.path);
+        return fail(
+            err, CKPT_EUSAGE,
+            "%s: say --to FORMAT (its suffix names none); ckpt formats lists those that are "
+            "written",
+            a->target.path);
     int rc = effects_of_target(a, err);
     if (rc != CKPT_OK)
         return rc;

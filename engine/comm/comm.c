@@ -11,9 +11,8 @@
 
 void zt_comm_free(zt_comm *c)
 {
-    if (c) {
+    if (c)
         c->ops->free(c);
-    }
 }
 
 /* A variable's value as a count; -1: not set, or no number. */
@@ -23,9 +22,8 @@ static long cm_count(const char *name)
     char *end = NULL;
     long n;
 
-    if (!text || !*text) {
+    if (!text || !*text)
         return -1;
-    }
     n = strtol(text, &end, 10);
     return *end == 0 && n >= 0 ? n : -1;
 }
@@ -42,9 +40,8 @@ static long cm_launched(void)
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
         long n = cm_count(name[i]);
 
-        if (n >= 0) {
+        if (n >= 0)
             return n;
-        }
     }
     return -1;
 }
@@ -85,14 +82,12 @@ int zt_comm_alone(bool launching, ckpt_err *err)
         const char *name = size > 1 ? t->size : t->rank;
 
         // MPI's launcher, or a step of one task, is nearer than the job around it
-        if ((mpi >= 0 && !t->torch) || (launching && t->job)) {
+        if ((mpi >= 0 && !t->torch) || (launching && t->job))
             continue;
-        }
         // on several nodes a local number is below the number of all, as it should be
         if (strcmp(t->size, "WORLD_SIZE") == 0 ? size <= 1 || size == n : size <= n) {
-            if (rank < n) {
+            if (rank < n)
                 continue;
-            }
             name = t->rank;
         }
         return ckpt_fail(
@@ -121,19 +116,16 @@ int zt_comm_agree(zt_comm *c, int rc, ckpt_err *err)
         ckpt_fail(&told, rc, "%s", ckpt_err_text(rc));
     }
     bad = c->ops->all_reduce(c, &lowest, 1, CKPT_I32, ZT_MIN, &failed);
-    if (bad == CKPT_OK && lowest == INT_MAX) {
+    if (bad == CKPT_OK && lowest == INT_MAX)
         return CKPT_OK;
-    }
-    if (bad == CKPT_OK) {
+    if (bad == CKPT_OK)
         bad = c->ops->broadcast(c, &told, sizeof told, lowest, &failed);
-    }
     if (bad != CKPT_OK) {
         // the others cannot be asked: an own failure is the better explanation
         told = rc != CKPT_OK ? told : failed;
     }
     told.text[sizeof told.text - 1] = 0;
-    if (err) {
+    if (err)
         *err = told;
-    }
     return told.code;
 }

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm.h: the processes of a run and what they exchange: one table of collective operations per kind of network.
+ * comm.h: the processes of a run and what they exchange: one table of collective operations per
+ * kind of network.
  *
- * All ranks call the same operations in the same order.  Buffers are device pointers where the communicator says so
- * (`device`), else host memory.  Operations on device pointers come after what the device was told before, and before
- * what it is told after: nobody has to wait for the device, and results are there for its next operation, not for the
- * host.  Counts are elements.  16-bit sums are formed in fp32 from all ranks' values, in rank
- * order, and rounded once, whatever the algorithm: results depend neither on timing nor on the message's size.  NCCL
- * alone differs: it adds along its own path and rounds 16-bit sums at every hop (comm/nccl.c).
+ * All ranks call the same operations in the same order.  Buffers are device pointers where the
+ * communicator says so (`device`), else host memory.  Operations on device pointers come after what
+ * the device was told before, and before what it is told after: nobody has to wait for the device,
+ * and results are there for its next operation, not for the host.  Counts are elements.  16-bit
+ * sums are formed in fp32 from all ranks' values, in rank order, and rounded once, whatever the
+ * algorithm: results depend neither on timing nor on the message's size.  NCCL alone differs: it
+ * adds along its own path and rounds 16-bit sums at every hop (comm/nccl.c).
  *
- * Errors are values: CKPT_EIO with the rank and the operation.  A rank that fails calls abort, which ends all ranks
- * within seconds with its text; a rank that dies is noticed by the others (within 30 s) and named.  Who notices what
- * is told in mpi.c.  Wrong arguments (CKPT_EUSAGE, EUNSUPPORTED, ELIMIT) are refused before anything is sent.
+ * Errors are values: CKPT_EIO with the rank and the operation.  A rank that fails calls abort,
+ * which ends all ranks within seconds with its text; a rank that dies is noticed by the others
+ * (within 30 s) and named.  Who notices what is told in mpi.c.  Wrong arguments (CKPT_EUSAGE,
+ * EUNSUPPORTED, ELIMIT) are refused before anything is sent.
  */
 #ifndef ZT_COMM_COMM_H
 #define ZT_COMM_COMM_H
@@ -42,10 +45,15 @@ typedef struct zt_comm_ops {
 
     /* dtype: F32, F64, F16, BF16, I32, I64, U8 (U8: gather, broadcast) */
     int (*all_reduce)(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, zt_reduce op, ckpt_err *err);
-    /* to [n] = sum over ranks of their from[rank * n .. ); from [world * n]; to may be from + rank * n. */
-    int (*reduce_scatter)(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt, ckpt_err *err);
+    /*
+     * to [n] = sum over ranks of their from[rank * n .. ); from [world * n]; to may be from + rank
+     * * n.
+     */
+    int (*reduce_scatter)(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt,
+                          ckpt_err *err);
     /* to [world * n] = from [n] of all ranks in order; from may be to + rank * n. */
-    int (*all_gather)(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt, ckpt_err *err);
+    int (*all_gather)(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt,
+                      ckpt_err *err);
     /* x [n] of root = sum over ranks of their x [n], which the others keep. */
     int (*reduce)(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckpt_err *err);
     int (*broadcast)(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err *err);
@@ -54,15 +62,17 @@ typedef struct zt_comm_ops {
     int (*barrier)(zt_comm *c, ckpt_err *err);
 
     /*
-     * Begin a reduce_scatter or all_gather that goes on while the caller computes; buffers stay untouched until wait.
-     * At most ZT_COMM_PENDING are under way; wait completes the oldest first.  A communicator may do it all in wait.
+     * Begin a reduce_scatter or all_gather that goes on while the caller computes; buffers stay
+     * untouched until wait.  At most ZT_COMM_PENDING are under way; wait completes the oldest
+     * first.  A communicator may do it all in wait.
      */
     int (*start)(zt_comm *c, const zt_collective *what, ckpt_err *err);
     int (*wait)(zt_comm *c, ckpt_err *err);
 
     /*
-     * Memory that this communicator moves best (shared between the ranks of a node, registered ...): 64-byte aligned;
-     * NULL when there is none.  Each rank for itself: other ranks need not allocate the same, nor at the same time.
+     * Memory that this communicator moves best (shared between the ranks of a node, registered
+     * ...): 64-byte aligned; NULL when there is none.  Each rank for itself: other ranks need not
+     * allocate the same, nor at the same time.
      */
     void *(*alloc)(zt_comm *c, uint64_t n_bytes);
     void (*release)(zt_comm *c, void *p);
@@ -91,10 +101,11 @@ int zt_comm_self(zt_comm **out, ckpt_err *err);
 int zt_comm_mpi(zt_comm **out, ckpt_err *err);
 
 /*
- * The processes of a run without MPI, which meet in a folder that all of them see (store.c says how it is told, and
- * how large messages fare).
+ * The processes of a run without MPI, which meet in a folder that all of them see (store.c says how
+ * it is told, and how large messages fare).
  *
- * Errors  CKPT_EUSAGE: the environment is incomplete; CKPT_EIO: the folder; a rank that does not come
+ * Errors  CKPT_EUSAGE: the environment is incomplete; CKPT_EIO: the folder; a rank that does not
+ *         come
  */
 int zt_comm_store(zt_comm **out, ckpt_err *err);
 
@@ -102,15 +113,19 @@ int zt_comm_store(zt_comm **out, ckpt_err *err);
 bool zt_comm_stored(void);
 
 /*
- * The processes of `base`, exchanging the memory of `device` through bounded buffers of the host: for several ranks
- * on one GPU, and what NCCL is compared with.  base stays the caller's and outlives the result.
+ * The processes of `base`, exchanging the memory of `device` through bounded buffers of the host:
+ * for several ranks on one GPU, and what NCCL is compared with.  base stays the caller's and
+ * outlives the result.
  */
 int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 
 /* The same by NCCL, for ranks with a GPU each, through the CUDA plugin (nccl_load.c). */
 int zt_comm_nccl(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 
-/* True if this process was started by an MPI launcher as one of several (from its environment; nothing is called). */
+/*
+ * True if this process was started by an MPI launcher as one of several (from its environment;
+ * nothing is called).
+ */
 bool zt_comm_launched(void);
 
 /*
@@ -126,8 +141,9 @@ int zt_comm_alone(bool launching, ckpt_err *err);
 void zt_comm_free(zt_comm *c); /* NULL is fine */
 
 /*
- * Agree on an outcome: every rank passes its own code; if any failed, all get the code and text of the lowest rank
- * that did.  What every step that may fail on one rank alone (opening files, memory) ends with.
+ * Agree on an outcome: every rank passes its own code; if any failed, all get the code and text of
+ * the lowest rank that did.  What every step that may fail on one rank alone (opening files,
+ * memory) ends with.
  */
 int zt_comm_agree(zt_comm *c, int rc, ckpt_err *err);
 

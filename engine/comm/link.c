@@ -32,9 +32,8 @@ const char *zt_call_name(zt_call_kind kind)
 
 void zt_link_name_host(zt_link *l)
 {
-    if (gethostname(l->host, sizeof l->host - 1) != 0 || l->host[0] == 0) {
+    if (gethostname(l->host, sizeof l->host - 1) != 0 || l->host[0] == 0)
         memcpy(l->host, "localhost", sizeof "localhost");
-    }
     l->base.host = l->host;
 }
 
@@ -45,9 +44,8 @@ static void lk_advise(unsigned char *p, uint64_t n_bytes)
     uintptr_t first = ((uintptr_t)p + LK_HUGE - 1) & ~(uintptr_t)(LK_HUGE - 1);
     uintptr_t last = ((uintptr_t)p + (uintptr_t)n_bytes) & ~(uintptr_t)(LK_HUGE - 1);
 
-    if (first < last) {
+    if (first < last)
         (void)madvise(p + (first - (uintptr_t)p), last - first, MADV_HUGEPAGE);
-    }
 #else
     (void)p;
     (void)n_bytes;
@@ -62,9 +60,8 @@ void *zt_link_plain_alloc(void *way, uint64_t n_bytes)
     (void)way;
     // the library's hook counts and caps, but aligns to 16: room for the pointer
     // and for aligning
-    if (!ckpt_add(n_bytes, LK_ALIGN + sizeof p, &n) || n > SIZE_MAX / 2) {
+    if (!ckpt_add(n_bytes, LK_ALIGN + sizeof p, &n) || n > SIZE_MAX / 2)
         return NULL;
-    }
     p = ckpt_alloc((size_t)n);
     if (p) {
         uintptr_t at = ((uintptr_t)p + sizeof p + LK_ALIGN - 1) & ~(uintptr_t)(LK_ALIGN - 1);
@@ -104,11 +101,10 @@ void zt_link_release(zt_comm *c, void *p)
 {
     zt_link *l = lk_of(c);
 
-    if (l->ops) {
+    if (l->ops)
         l->ops->release(l->way, p);
-    } else {
+    else
         zt_link_plain_release(NULL, p);
-    }
 }
 
 int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err)
@@ -119,28 +115,24 @@ int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err)
     uint64_t total;
 
     call->size = info->bits / 8;
-    if (!known && (sum || call->dt != CKPT_U8)) {
+    if (!known && (sum || call->dt != CKPT_U8))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s of %s: this dtype is not exchanged%s",
                          zt_call_name(call->kind), info->name, sum ? " with a sum" : "");
-    }
     if (!ckpt_mul(call->n, call->size, &total) || !ckpt_mul(total, (uint64_t)c->world, &total) ||
-        total > PTRDIFF_MAX) {
+        total > PTRDIFF_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "%s of %llu elements of %s on %d ranks: too many",
                          zt_call_name(call->kind), (unsigned long long)call->n, info->name,
                          c->world);
-    }
-    if (call->n && (!call->to || !call->from)) {
+    if (call->n && (!call->to || !call->from))
         return ckpt_fail(err, CKPT_EUSAGE, "%s: no buffer", zt_call_name(call->kind));
-    }
     return CKPT_OK;
 }
 
 /* One rank has all parts: its part is the result. */
 static int lk_alone(const zt_call *call)
 {
-    if (call->to != call->from) {
+    if (call->to != call->from)
         memmove(call->to, call->from, (size_t)(call->n * call->size));
-    }
     return CKPT_OK;
 }
 
@@ -152,9 +144,8 @@ int zt_link_reduce_scatter(zt_comm *c, void *to, const void *from, uint64_t n, c
         .kind = ZT_CALL_REDUCE_SCATTER, .to = to, .from = from, .n = n, .dt = dt, .op = ZT_SUM};
     int rc = zt_link_check(c, &call, true, err);
 
-    if (rc != CKPT_OK || n == 0) {
+    if (rc != CKPT_OK || n == 0)
         return rc;
-    }
     return l->ops ? l->ops->reduce_scatter(l->way, &call, err) : lk_alone(&call);
 }
 
@@ -165,9 +156,8 @@ int zt_link_all_gather(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_
     zt_call call = {.kind = ZT_CALL_ALL_GATHER, .to = to, .from = from, .n = n, .dt = dt};
     int rc = zt_link_check(c, &call, false, err);
 
-    if (rc != CKPT_OK || n == 0) {
+    if (rc != CKPT_OK || n == 0)
         return rc;
-    }
     return l->ops ? l->ops->all_gather(l->way, &call, err) : lk_alone(&call);
 }
 
@@ -202,13 +192,11 @@ int zt_link_all_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, zt_reduce
     zt_call call = {.kind = ZT_CALL_ALL_REDUCE, .to = x, .from = x, .n = n, .dt = dt, .op = op};
     int rc = zt_link_check(c, &call, true, err);
 
-    if (rc != CKPT_OK || n == 0 || !l->ops) {
+    if (rc != CKPT_OK || n == 0 || !l->ops)
         return rc;
-    }
     call.arg = (uint32_t)op;
-    if (n * call.size * (uint64_t)c->world <= ZT_LINK_SMALL || n < (uint64_t)c->world) {
+    if (n * call.size * (uint64_t)c->world <= ZT_LINK_SMALL || n < (uint64_t)c->world)
         return l->ops->reduce_small(l->way, &call, err);
-    }
     return lk_reduce_large(l, &call, err);
 }
 
@@ -227,12 +215,10 @@ int zt_link_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckp
         .kind = ZT_CALL_REDUCE, .to = x, .from = x, .n = n, .dt = dt, .op = ZT_SUM, .root = root};
     int rc = zt_link_check(c, &call, true, err);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = lk_check_root(c, &call, err);
-    }
-    if (rc != CKPT_OK || n == 0 || !l->ops) {
+    if (rc != CKPT_OK || n == 0 || !l->ops)
         return rc;
-    }
     call.arg = (uint32_t)root;
     return l->ops->reduce(l->way, &call, err);
 }
@@ -244,12 +230,10 @@ int zt_link_broadcast(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err 
         .kind = ZT_CALL_BROADCAST, .to = x, .from = x, .n = n_bytes, .dt = CKPT_U8, .root = root};
     int rc = zt_link_check(c, &call, false, err);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = lk_check_root(c, &call, err);
-    }
-    if (rc != CKPT_OK || n_bytes == 0 || !l->ops) {
+    if (rc != CKPT_OK || n_bytes == 0 || !l->ops)
         return rc;
-    }
     call.arg = (uint32_t)root;
     return l->ops->broadcast(l->way, &call, err);
 }
@@ -261,9 +245,8 @@ int zt_link_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_bytes,
         .kind = ZT_CALL_ALL_TO_ALL, .to = to, .from = from, .n = n_bytes, .dt = CKPT_U8};
     int rc = zt_link_check(c, &call, false, err);
 
-    if (rc != CKPT_OK || n_bytes == 0) {
+    if (rc != CKPT_OK || n_bytes == 0)
         return rc;
-    }
     return l->ops ? l->ops->all_to_all(l->way, &call, err) : lk_alone(&call);
 }
 
@@ -279,10 +262,9 @@ int zt_link_start(zt_comm *c, const zt_collective *what, ckpt_err *err)
 {
     zt_link *l = lk_of(c);
 
-    if (l->n_pending == ZT_COMM_PENDING) {
+    if (l->n_pending == ZT_COMM_PENDING)
         return ckpt_fail(err, CKPT_EUSAGE, "start: %d operations are under way: wait for one first",
                          ZT_COMM_PENDING);
-    }
     l->pending[(l->first + l->n_pending) % ZT_COMM_PENDING] = *what;
     l->n_pending++;
     return CKPT_OK;
@@ -293,14 +275,12 @@ int zt_link_wait(zt_comm *c, ckpt_err *err)
     zt_link *l = lk_of(c);
     zt_collective w;
 
-    if (l->n_pending == 0) {
+    if (l->n_pending == 0)
         return ckpt_fail(err, CKPT_EUSAGE, "wait: no operation is under way");
-    }
     w = l->pending[l->first];
     l->first = (l->first + 1) % ZT_COMM_PENDING;
     l->n_pending--;
-    if (w.kind == ZT_REDUCE_SCATTER) {
+    if (w.kind == ZT_REDUCE_SCATTER)
         return c->ops->reduce_scatter(c, w.to, w.from, w.n, w.dt, err);
-    }
     return c->ops->all_gather(c, w.to, w.from, w.n, w.dt, err);
 }

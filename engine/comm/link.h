@@ -3,9 +3,9 @@
  * link.h: what every communicator of host memory shares, above the way its bytes travel.
  *
  * link.c checks the arguments of comm.h's operations, does what needs no other rank, and composes
- * the rest from seven primitives that a way of travelling (shm.c: one node, mpi.c: several) supplies.
- * All_reduce is reduce_scatter and all_gather in place, so that its sums, too, are formed once, in
- * rank order, by the rank that owns the slice.
+ * the rest from seven primitives that a way of travelling (shm.c: one node, mpi.c: several)
+ * supplies.  All_reduce is reduce_scatter and all_gather in place, so that its sums, too, are
+ * formed once, in rank order, by the rank that owns the slice.
  */
 #ifndef ZT_COMM_LINK_H
 #define ZT_COMM_LINK_H
@@ -84,7 +84,10 @@ int zt_link_wait(zt_comm *c, ckpt_err *err);
 void *zt_link_alloc(zt_comm *c, uint64_t n_bytes);
 void zt_link_release(zt_comm *c, void *p);
 
-/* Fill in the size, and refuse what no memory can hold, `sum` cannot be formed of, or has no buffer. */
+/*
+ * Fill in the size, and refuse what no memory can hold, `sum` cannot be formed of, or has no
+ * buffer.
+ */
 int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err);
 
 /* Plain memory, 64-byte aligned; NULL when there is none. */

@@ -84,9 +84,8 @@ static int mp_result(mp_comm *m, int code, const char *what, ckpt_err *err)
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int n = 0;
 
-    if (code == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS)
         return CKPT_OK;
-    }
     MPI_Error_string(code, text, &n);
     ckpt_fail(&m->broken, CKPT_EIO, "%s: rank %d on %s: %s", what, m->link.base.rank, m->link.host,
               text);
@@ -127,9 +126,8 @@ static zt_missing mp_missing(mp_comm *m, MPI_Request *req, int n)
     for (int i = 0; i < n && who.rank < 0; i++) {
         const int *peer = &m->peer[req + i - m->req];
         if (req[i] != MPI_REQUEST_NULL && *peer >= 0 &&
-            MPI_Request_get_status(req[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+            MPI_Request_get_status(req[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
             who.rank = *peer;
-        }
     }
     return who;
 }
@@ -141,9 +139,8 @@ static int mp_watch(mp_comm *m, zt_patience *p, MPI_Request *req, int n, const c
     zt_missing who;
     int rc = mp_look(m, what, err);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     who = mp_missing(m, req, n);
     // two of a node speak: one of them may be who is waited for
     rc =
@@ -173,18 +170,15 @@ static int mp_wait(mp_comm *m, MPI_Request *req, int n, const zt_call *call, ckp
     zt_patience_begin(&patience);
     while (rc == CKPT_OK) {
         rc = mp_result(m, MPI_Testall(n, req, &done, MPI_STATUSES_IGNORE), what, err);
-        if (rc != CKPT_OK || done) {
+        if (rc != CKPT_OK || done)
             break;
-        }
         now = zt_process_clock();
-        if (now - began < MP_EAGER) {
+        if (now - began < MP_EAGER)
             sched_yield();
-        } else {
+        else
             nanosleep(&pause, NULL);
-        }
-        if (now - patience.looked >= MP_LOOK) {
+        if (now - patience.looked >= MP_LOOK)
             rc = mp_watch(m, &patience, req, n, what, err);
-        }
     }
     return rc;
 }
@@ -226,12 +220,11 @@ static int mp_post(mp_comm *m, const mp_swap *s, ckpt_err *err)
                        MPI_Irecv(s->to + (uint64_t)from * s->step, n_bytes, MPI_BYTE, from, MP_TAG,
                                  m->comm, mp_at(m, &req[0], from)),
                        what, err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = mp_result(m,
                            MPI_Isend(mp_from(s->call, to, s->at), n_bytes, MPI_BYTE, to, MP_TAG,
                                      m->comm, mp_at(m, &req[1], to)),
                            what, err);
-        }
     }
     return rc;
 }
@@ -241,9 +234,8 @@ static void mp_add(mp_comm *m, const mp_swap *s)
     const void **from = m->link.pointers;
     int me = m->link.base.rank, world = m->link.base.world;
 
-    for (int q = 0; q < world; q++) {
+    for (int q = 0; q < world; q++)
         from[q] = s->to + (uint64_t)q * s->step;
-    }
     from[me] = mp_from(s->call, me, s->at);
     zt_sum(mp_to(s->call, 0, s->at), from, world, s->count, s->call->dt, s->call->op);
 }
@@ -265,9 +257,8 @@ static int mp_reduce_scatter(void *way, const zt_call *call, ckpt_err *err)
                          .req = m->req + 2 * h * world};
     }
     s[0].count = n < room ? n : room;
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = mp_post(m, &s[0], err);
-    }
     for (uint64_t at = 0; at < n && rc == CKPT_OK; at += room, i ^= 1) {
         mp_swap *next = &s[i ^ 1];
 
@@ -276,12 +267,10 @@ static int mp_reduce_scatter(void *way, const zt_call *call, ckpt_err *err)
             next->count = n - next->at < room ? n - next->at : room;
             rc = mp_post(m, next, err);
         }
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = mp_wait(m, s[i].req, n_req, call, err);
-        }
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             mp_add(m, &s[i]);
-        }
     }
     return rc;
 }
@@ -315,15 +304,13 @@ static int mp_ring(mp_comm *m, const zt_call *call, int s, ckpt_err *err)
                        MPI_Irecv(mp_to(call, in, at), n_bytes, MPI_BYTE, left, MP_TAG, m->comm,
                                  mp_at(m, &m->req[0], left)),
                        what, err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = mp_result(m,
                            MPI_Isend(mp_to(call, out, at), n_bytes, MPI_BYTE, right, MP_TAG,
                                      m->comm, mp_at(m, &m->req[1], right)),
                            what, err);
-        }
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = mp_wait(m, m->req, 2, call, err);
-        }
     }
     return rc;
 }
@@ -338,15 +325,12 @@ static int mp_all_gather(void *way, const zt_call *call, ckpt_err *err)
     int rc = mp_broken(m, err), world = m->link.base.world;
     unsigned char *own = mp_to(call, m->link.base.rank, 0);
 
-    if (own != call->from) {
+    if (own != call->from)
         memmove(own, call->from, (size_t)(call->n * call->size));
-    }
-    if (rc == CKPT_OK && call->n * call->size * (uint64_t)world <= ZT_LINK_SMALL) {
+    if (rc == CKPT_OK && call->n * call->size * (uint64_t)world <= ZT_LINK_SMALL)
         return mp_gather_small(m, call, call->to, err);
-    }
-    for (int s = 0; s < world - 1 && rc == CKPT_OK; s++) {
+    for (int s = 0; s < world - 1 && rc == CKPT_OK; s++)
         rc = mp_ring(m, call, s, err);
-    }
     return rc;
 }
 
@@ -362,9 +346,8 @@ static int mp_reduce_small(void *way, const zt_call *call, ckpt_err *err)
         rc = mp_gather_small(m, call, m->buf, err);
     }
     if (rc == CKPT_OK) {
-        for (int q = 0; q < world; q++) {
+        for (int q = 0; q < world; q++)
             from[q] = m->buf + (uint64_t)q * n_bytes;
-        }
         zt_sum(call->to, from, world, call->n, call->dt, call->op);
     }
     return rc;
@@ -379,19 +362,16 @@ static int mp_collect(mp_comm *m, const zt_call *call, uint64_t at, uint64_t cou
 
     for (int q = 0; q < world && rc == CKPT_OK; q++) {
         from[q] = q == root ? mp_from(call, 0, at) : m->buf + (uint64_t)q * n_bytes;
-        if (q != root) {
+        if (q != root)
             rc = mp_result(m,
                            MPI_Irecv(m->buf + (uint64_t)q * n_bytes, (int)n_bytes, MPI_BYTE, q,
                                      MP_TAG, m->comm, mp_at(m, &m->req[n_req++], q)),
                            zt_call_name(call->kind), err);
-        }
     }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = mp_wait(m, m->req, n_req, call, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         zt_sum(mp_to(call, 0, at), from, world, count, call->dt, call->op);
-    }
     return rc;
 }
 
@@ -412,9 +392,8 @@ static int mp_reduce(void *way, const zt_call *call, ckpt_err *err)
                        MPI_Isend(mp_from(call, 0, at), (int)(count * call->size), MPI_BYTE,
                                  call->root, MP_TAG, m->comm, mp_at(m, m->req, call->root)),
                        zt_call_name(call->kind), err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = mp_wait(m, m->req, 1, call, err);
-        }
     }
     return rc;
 }
@@ -432,9 +411,8 @@ static int mp_broadcast(void *way, const zt_call *call, ckpt_err *err)
             MPI_Ibcast(mp_to(call, 0, at), (int)count, MPI_BYTE, call->root, m->comm,
                        mp_at(m, m->req, call->root == m->link.base.rank ? -1 : call->root)),
             zt_call_name(call->kind), err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = mp_wait(m, m->req, 1, call, err);
-        }
     }
     return rc;
 }
@@ -444,9 +422,8 @@ static int mp_all_to_all(void *way, const zt_call *call, ckpt_err *err)
     mp_comm *m = way;
     int rc = mp_broken(m, err), me = m->link.base.rank, world = m->link.base.world;
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         memcpy(mp_to(call, me, 0), mp_from(call, me, 0), (size_t)(call->n * call->size));
-    }
     for (uint64_t at = 0; at < call->n && rc == CKPT_OK; at += MP_MESSAGE) {
         mp_swap s = {.call = call,
                      .at = at,
@@ -456,9 +433,8 @@ static int mp_all_to_all(void *way, const zt_call *call, ckpt_err *err)
                      .req = m->req};
 
         rc = mp_post(m, &s, err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = mp_wait(m, m->req, 2 * (world - 1), call, err);
-        }
     }
     return rc;
 }
@@ -468,10 +444,9 @@ static int mp_barrier(void *way, const zt_call *call, ckpt_err *err)
     mp_comm *m = way;
     int rc = mp_broken(m, err);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = mp_result(m, MPI_Ibarrier(m->comm, mp_at(m, m->req, -1)), zt_call_name(call->kind),
                        err);
-    }
     return rc == CKPT_OK ? mp_wait(m, m->req, 1, call, err) : rc;
 }
 
@@ -506,9 +481,8 @@ static void mp_abort(zt_comm *c, int status, const char *text)
     mp_comm *m = (mp_comm *)(void *)c;
     bool first = !m->node || zt_node_first(m->node);
 
-    if (!m->node) {
+    if (!m->node)
         mp_sleep(50 * (c->rank < 20 ? c->rank : 20));
-    }
     fflush(stdout);
     if (first) {
         fprintf(stderr, "rank %d on %s: %s\n", c->rank, c->host, text);
@@ -540,9 +514,8 @@ static void mp_free(zt_comm *c)
     zt_call call = {.kind = ZT_CALL_FREE, .dt = CKPT_U8, .size = 1};
     int rc = m->broken.code;
 
-    if (rc == CKPT_OK && m->link.ops) {
+    if (rc == CKPT_OK && m->link.ops)
         rc = m->link.ops->barrier(m->link.way, &call, NULL);
-    }
     if (rc != CKPT_OK) {
         // messages may still arrive in these buffers: only the node's memory can go
         if (m->node) {
@@ -553,9 +526,8 @@ static void mp_free(zt_comm *c)
     }
     MPI_Comm_free(&m->local);
     MPI_Comm_free(&m->comm);
-    if (m->began) {
+    if (m->began)
         MPI_Finalize();
-    }
     mp_release(m);
 }
 
@@ -592,9 +564,8 @@ static int mp_poll(void *ctx, bool well)
     mp_comm *m = ctx;
     int mine = well ? m->link.base.world : m->link.base.rank, lowest;
 
-    if (MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, m->comm) != MPI_SUCCESS) {
+    if (MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, m->comm) != MPI_SUCCESS)
         return ZT_NODE_LOST;
-    }
     return lowest == m->link.base.world ? -1 : lowest;
 }
 
@@ -605,23 +576,20 @@ static int mp_begin(mp_comm *m, ckpt_err *err)
     int begun = 0, level, rc;
 
     MPI_Initialized(&begun);
-    if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) {
+    if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
         return ckpt_fail(err, CKPT_EIO, "MPI does not start");
-    }
     m->began = !begun;
     rc = mp_result(m, MPI_Comm_dup(MPI_COMM_WORLD, &m->comm), "starting", err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(m->comm, &c->rank);
     MPI_Comm_size(m->comm, &c->world);
-    if (c->world == 1 && zt_comm_launched()) {
+    if (c->world == 1 && zt_comm_launched())
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "the launcher started several processes, but MPI sees only this one: use "
                          "the mpirun of the MPI that this program was built with, or srun "
                          "--mpi=pmix (srun --mpi=list shows what there is)");
-    }
     rc = mp_result(
         m, MPI_Comm_split_type(m->comm, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &m->local),
         "starting", err);
@@ -648,9 +616,8 @@ static int mp_prepare(mp_comm *m, ckpt_err *err)
     m->mate = ckpt_alloc((size_t)c->local_world * sizeof *m->mate);
     m->link.pointers = ckpt_alloc(world * sizeof *m->link.pointers);
     bad = mp_poll(m, m->buf && m->req && m->peer && m->mate && m->link.pointers);
-    if (bad != -1) {
+    if (bad != -1)
         return ckpt_fail(err, CKPT_ELIMIT, "rank %d: out of memory", bad);
-    }
     return mp_result(
         m,
         MPI_Allgather(&me, (int)sizeof me, MPI_BYTE, m->mate, (int)sizeof me, MPI_BYTE, m->local),
@@ -669,9 +636,8 @@ static int mp_share(mp_comm *m)
                          .ctx = m};
     const char *shared = getenv("ZT_COMM_SHARED");
 
-    if (mp_poll(m, c->local_world == c->world && !(shared && strcmp(shared, "0") == 0)) != -1) {
+    if (mp_poll(m, c->local_world == c->world && !(shared && strcmp(shared, "0") == 0)) != -1)
         return CKPT_EUNSUPPORTED;
-    }
     return zt_node_new(&m->node, &opts, NULL);
 }
 
@@ -699,9 +665,8 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
     int rc;
 
     *out = NULL;
-    if (!m) {
+    if (!m)
         return ckpt_fail_memory(err);
-    }
     m->link.base.ops = &mp_ops;
     m->comm = m->local = MPI_COMM_NULL;
     rc = mp_connect(m, err);

@@ -108,9 +108,8 @@ static uint64_t nd_size(void)
 
     size = (size + ND_HUGE - 1) / ND_HUGE * ND_HUGE + ND_POOL;
     // beyond this limit the kernel would end the process instead of returning an error
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) {
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
         size = limit.rlim_cur / ND_HUGE * ND_HUGE;
-    }
     return page == ND_PAGE && size > ND_POOL ? size : 0;
 }
 
@@ -121,13 +120,11 @@ static void nd_make(zt_node *n, nd_card *card)
 
     *card = (nd_card){.process = zt_process_self(), .fd = -1, .size = size};
     n->fd = size ? memfd_create("zt_comm", MFD_CLOEXEC) : -1;
-    if (n->fd < 0) {
+    if (n->fd < 0)
         return;
-    }
     // head and halves get their pages now, so that nobody meets a full memory in them
-    if (ftruncate(n->fd, (off_t)size) == 0 && fallocate(n->fd, 0, 0, (off_t)ND_POOL) == 0) {
+    if (ftruncate(n->fd, (off_t)size) == 0 && fallocate(n->fd, 0, 0, (off_t)ND_POOL) == 0)
         card->fd = n->fd;
-    }
 }
 
 /* Map a rank's segment: the own one by its descriptor, another's through /proc. */
@@ -139,26 +136,22 @@ static bool nd_map(zt_node *n, int rank)
     char path[96];
     void *base;
 
-    if (p->card.fd < 0) {
+    if (p->card.fd < 0)
         return false;
-    }
     if (!own) {
         snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%" PRId64, p->card.process.pid,
                  p->card.fd);
         fd = open(path, O_RDWR | O_CLOEXEC);
     }
-    if (fd < 0) {
+    if (fd < 0)
         return false;
-    }
     // no other rank's numbers are ever written, but rank 0's head is
     base = mmap(NULL, p->card.size, own || rank == 0 ? PROT_READ | PROT_WRITE : PROT_READ,
                 MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (!own) {
+    if (!own)
         close(fd);
-    }
-    if (base == MAP_FAILED) {
+    if (base == MAP_FAILED)
         return false;
-    }
     p->base = base;
     madvise(base, p->card.size, MADV_DONTDUMP);
     madvise(base, p->card.size, MADV_HUGEPAGE);
@@ -170,12 +163,10 @@ static int nd_agree(const zt_node_opts *opts, bool well, ckpt_err *err)
 {
     int bad = opts->poll(opts->ctx, well);
 
-    if (bad == -1) {
+    if (bad == -1)
         return CKPT_OK;
-    }
-    if (bad < 0) {
+    if (bad < 0)
         return ckpt_fail(err, CKPT_EIO, "the ranks of %s cannot be asked", opts->host);
-    }
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "rank %d cannot share memory with the other ranks of %s", bad, opts->host);
 }
@@ -189,19 +180,15 @@ static int nd_join(zt_node *n, const zt_node_opts *opts, nd_card *all, ckpt_err 
 
     nd_make(n, &card);
     rc = opts->tell(opts->ctx, &card, all, sizeof card, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    for (int q = 0; q < n->world; q++) {
+    for (int q = 0; q < n->world; q++)
         n->peer[q].card = all[q];
-    }
-    for (int q = 0; q < n->world && well; q++) {
+    for (int q = 0; q < n->world && well; q++)
         well = nd_map(n, q);
-    }
     rc = nd_agree(opts, well, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         n->shared = nd_head_of(n, 0);
-    }
     return rc;
 }
 
@@ -222,9 +209,8 @@ int zt_node_new(zt_node **out, const zt_node_opts *opts, ckpt_err *err)
         n->pointers = ckpt_alloc(world * sizeof *n->pointers);
     }
     rc = nd_agree(opts, n && all && n->peer && n->pointers, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = nd_join(n, opts, all, err);
-    }
     ckpt_free(all);
     if (rc != CKPT_OK) {
         zt_node_free(n);
@@ -236,17 +222,14 @@ int zt_node_new(zt_node **out, const zt_node_opts *opts, ckpt_err *err)
 
 void zt_node_free(zt_node *n)
 {
-    if (!n) {
+    if (!n)
         return;
-    }
     for (int q = 0; n->peer && q < n->world; q++) {
-        if (n->peer[q].base) {
+        if (n->peer[q].base)
             munmap(n->peer[q].base, n->peer[q].card.size);
-        }
     }
-    if (n->fd >= 0) {
+    if (n->fd >= 0)
         close(n->fd);
-    }
     ckpt_vec_free(&n->pieces);
     ckpt_free(n->pointers);
     ckpt_free(n->peer);
@@ -290,9 +273,8 @@ static uint64_t nd_gap(const zt_node *n, uint64_t n_bytes, size_t *i)
         const nd_piece *p = &n->pieces.at[*i];
 
         at = (at + align - 1) / align * align;
-        if (at <= p->at && n_bytes <= p->at - at) {
+        if (at <= p->at && n_bytes <= p->at - at)
             return at;
-        }
         at = p->at + p->n;
     }
     at = (at + align - 1) / align * align;
@@ -306,15 +288,13 @@ void *zt_node_alloc(zt_node *n, uint64_t n_bytes)
     size_t i;
     int rc;
 
-    if (!ckpt_add(n_bytes ? n_bytes : 1, ND_PAGE - 1, &whole)) {
+    if (!ckpt_add(n_bytes ? n_bytes : 1, ND_PAGE - 1, &whole))
         return NULL;
-    }
     whole = whole / ND_PAGE * ND_PAGE;
     at = nd_gap(n, whole, &i);
     fresh = at == ND_NONE ? NULL : ckpt_vec_push(&n->pieces);
-    if (!fresh) {
+    if (!fresh)
         return NULL;
-    }
     // pages now: without memory this is NULL here, not a signal at the first use
     do {
         rc = fallocate(n->fd, 0, (off_t)at, (off_t)whole);
@@ -335,9 +315,8 @@ static uint64_t nd_place(const zt_node *n, const void *p, uint64_t n_bytes)
     uintptr_t base = (uintptr_t)n->peer[n->rank].base, at = (uintptr_t)p;
     uint64_t size = n->peer[n->rank].card.size;
 
-    if (!p || at < base + ND_POOL || !ckpt_within(at - base, n_bytes, size)) {
+    if (!p || at < base + ND_POOL || !ckpt_within(at - base, n_bytes, size))
         return ND_NONE;
-    }
     return at - base;
 }
 
@@ -373,9 +352,8 @@ static long nd_futex(_Atomic uint32_t *word, int what, uint32_t value, const str
 
 static void nd_wake(zt_node *n)
 {
-    if (atomic_load(&n->shared->asleep)) {
+    if (atomic_load(&n->shared->asleep))
         nd_futex(&n->shared->met, FUTEX_WAKE, INT32_MAX, NULL);
-    }
 }
 
 bool zt_node_first(zt_node *n)
@@ -399,10 +377,9 @@ static int nd_fail_ended(const zt_node *n, const zt_call *call, ckpt_err *err)
     int q = (int)atomic_load(&n->shared->ended) - 1;
     bool left = atomic_load(&nd_head_of(n, q)->left) != 0;
 
-    if (atomic_load(&n->shared->late)) {
+    if (atomic_load(&n->shared->late))
         return ckpt_fail(err, CKPT_EIO, "%s: rank %d on %s did not come (--wait-limit)",
                          zt_call_name(call->kind), q, n->host);
-    }
     return ckpt_fail(err, CKPT_EIO, "%s: rank %d on %s (process %lld) has %s",
                      zt_call_name(call->kind), q, n->host, (long long)n->peer[q].card.process.pid,
                      left ? "left the run before its end" : "ended unexpectedly");
@@ -453,9 +430,8 @@ static int nd_watch(zt_node *n, zt_patience *p, const zt_call *call, ckpt_err *e
 
     nd_look(n);
     m = nd_missing(n, &first);
-    if (m.rank < 0 || atomic_load(&n->shared->ended)) {
+    if (m.rank < 0 || atomic_load(&n->shared->ended))
         return CKPT_OK;
-    }
     rc = zt_patience_look(p, zt_call_name(call->kind), n->rank, first == n->rank, &m, err);
     if (rc != CKPT_OK) {
         atomic_store(&n->shared->late, 1);
@@ -482,30 +458,25 @@ static int nd_wait(zt_node *n, uint32_t before, const zt_call *call, ckpt_err *e
     int rc = CKPT_OK;
 
     for (int i = 0; i < ND_SPINS + ND_YIELDS; i++) {
-        if (atomic_load_explicit(met, memory_order_acquire) != before) {
+        if (atomic_load_explicit(met, memory_order_acquire) != before)
             return CKPT_OK;
-        }
-        if (i < ND_SPINS) {
+        if (i < ND_SPINS)
             nd_pause();
-        } else {
+        else
             sched_yield();
-        }
     }
     zt_patience_begin(&patience);
     for (;;) {
         atomic_fetch_add(&n->shared->asleep, 1);
         nd_futex(met, FUTEX_WAIT, before, &second);
         atomic_fetch_sub(&n->shared->asleep, 1);
-        if (zt_process_clock() - patience.looked >= ND_LOOK) {
+        if (zt_process_clock() - patience.looked >= ND_LOOK)
             rc = nd_watch(n, &patience, call, err);
-        }
         // last, so that a rank that met all others and then ended is no failure here
-        if (atomic_load(met) != before) {
+        if (atomic_load(met) != before)
             return CKPT_OK;
-        }
-        if (rc != CKPT_OK || atomic_load(&n->shared->ended)) {
+        if (rc != CKPT_OK || atomic_load(&n->shared->ended))
             return rc != CKPT_OK ? rc : nd_fail_ended(n, call, err);
-        }
     }
 }
 
@@ -514,9 +485,8 @@ int zt_node_again(zt_node *n, const zt_call *call, ckpt_err *err)
     nd_head *s = n->shared;
     uint32_t before;
 
-    if (atomic_load(&s->ended)) {
+    if (atomic_load(&s->ended))
         return nd_fail_ended(n, call, err);
-    }
     before = atomic_load(&s->met); // cannot change before this rank arrives
     atomic_fetch_add(&nd_head_of(n, n->rank)->comes, 1);
     if (atomic_fetch_add(&s->arrived, 1) + 1 == (uint32_t)n->world) {
@@ -559,9 +529,8 @@ int zt_node_meet(zt_node *n, const zt_call *call, const void *readable, uint64_t
     for (int q = 0; q < n->world && rc == CKPT_OK; q++) {
         const nd_record *r = nd_record_of(n, q, n->turn);
 
-        if (r->kind != mine->kind || r->arg != mine->arg || r->dt != mine->dt || r->n != mine->n) {
+        if (r->kind != mine->kind || r->arg != mine->arg || r->dt != mine->dt || r->n != mine->n)
             rc = nd_fail_differs(mine, r, q, err);
-        }
     }
     return rc;
 }

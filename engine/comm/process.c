@@ -21,24 +21,21 @@ static bool ps_look(int64_t pid, char *state, uint64_t *start)
 
     snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
     f = fopen(path, "re");
-    if (!f) {
+    if (!f)
         return false;
-    }
     n = fread(line, 1, sizeof line - 1, f);
     fclose(f);
     line[n] = 0;
     // the name, field 2, may hold anything: fields are counted from its last bracket
     p = strrchr(line, ')');
-    if (!p || p[1] != ' ') {
+    if (!p || p[1] != ' ')
         return false;
-    }
     *state = p[2];
     p += 2;
     for (int field = 3; field < 22; field++) {
         p = strchr(p, ' ');
-        if (!p) {
+        if (!p)
             return false;
-        }
         p++;
     }
     return sscanf(p, "%" SCNu64, start) == 1;
@@ -49,9 +46,8 @@ zt_process zt_process_self(void)
     zt_process p = {.pid = getpid()};
     char state;
 
-    if (!ps_look(p.pid, &state, &p.start)) {
+    if (!ps_look(p.pid, &state, &p.start))
         p.start = 0;
-    }
     return p;
 }
 
@@ -60,9 +56,8 @@ bool zt_process_alive(zt_process p)
     uint64_t start;
     char state;
 
-    if (kill((pid_t)p.pid, 0) != 0 && errno == ESRCH) {
+    if (kill((pid_t)p.pid, 0) != 0 && errno == ESRCH)
         return false;
-    }
     if (!ps_look(p.pid, &state, &start)) {
         return true; // /proc is hidden: the number alone has to do
     }

@@ -44,9 +44,8 @@ int zt_comm_self(zt_comm **out, ckpt_err *err)
     zt_link *l = ckpt_alloc(sizeof *l);
 
     *out = NULL;
-    if (!l) {
+    if (!l)
         return ckpt_fail_memory(err);
-    }
     l->base.ops = &sf_ops;
     l->base.world = l->base.local_world = 1;
     zt_link_name_host(l);

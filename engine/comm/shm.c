@@ -80,9 +80,8 @@ static int sh_staged(const sh_way *way, sh_chunk *k, bool is_put, ckpt_err *err)
     while (rc == CKPT_OK) {
         way->take(k);
         next = k->at + k->count;
-        if (next == n) {
+        if (next == n)
             break;
-        }
         k->at = next;
         k->count = n - next < room ? n - next : room;
         k->half = zt_node_next_half(k->node);
@@ -94,16 +93,13 @@ static int sh_staged(const sh_way *way, sh_chunk *k, bool is_put, ckpt_err *err)
 
 static bool sh_all_readable(const sh_way *way, const zt_node *node, const zt_call *call)
 {
-    if (!way->direct) {
+    if (!way->direct)
         return false;
-    }
-    if (way->by_root) {
+    if (way->by_root)
         return zt_node_source(node, call->root) != NULL;
-    }
     for (int q = 0; q < zt_node_world(node); q++) {
-        if (!zt_node_source(node, q)) {
+        if (!zt_node_source(node, q))
             return false;
-        }
     }
     return true;
 }
@@ -124,9 +120,8 @@ static int sh_run(zt_node *node, const sh_way *way, const zt_call *call, const v
         readable = NULL;
     }
     rc = zt_node_meet(node, call, readable, n_bytes, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     if (!small && sh_all_readable(way, node, call)) {
         way->direct(node, call);
         return zt_node_again(node, call, err);
@@ -153,9 +148,8 @@ static void sh_take_sum(const sh_chunk *k)
     const void **from = zt_node_pointers(k->node);
     int me = zt_node_rank(k->node), world = zt_node_world(k->node);
 
-    for (int q = 0; q < world; q++) {
+    for (int q = 0; q < world; q++)
         from[q] = sh_half(k, q) + (uint64_t)me * sh_bytes(k);
-    }
     from[me] = sh_from(k->call, me, k->at);
     zt_sum(sh_to(k->call, 0, k->at), from, world, k->count, k->call->dt, k->call->op);
 }
@@ -165,10 +159,9 @@ static void sh_direct_sum(zt_node *node, const zt_call *call)
     const void **from = zt_node_pointers(node);
     int me = zt_node_rank(node), world = zt_node_world(node);
 
-    for (int q = 0; q < world; q++) {
+    for (int q = 0; q < world; q++)
         from[q] =
             (const unsigned char *)zt_node_source(node, q) + (uint64_t)me * call->n * call->size;
-    }
     zt_sum(call->to, from, world, call->n, call->dt, call->op);
 }
 
@@ -216,9 +209,8 @@ static int sh_all_gather(void *node, const zt_call *call, ckpt_err *err)
     void *own = sh_to(call, zt_node_rank(node), 0);
     uint64_t n_bytes = call->n * call->size;
 
-    if (own != call->from) {
+    if (own != call->from)
         memmove(own, call->from, (size_t)n_bytes);
-    }
     // the others may read either copy: one of them may lie in the pool
     return sh_run(node, &way, call, zt_node_holds(node, call->from, n_bytes) ? call->from : own,
                   n_bytes, err);
@@ -231,9 +223,8 @@ static void sh_take_small(const sh_chunk *k)
     const void **from = zt_node_pointers(k->node);
     int world = zt_node_world(k->node);
 
-    for (int q = 0; q < world; q++) {
+    for (int q = 0; q < world; q++)
         from[q] = sh_half(k, q);
-    }
     zt_sum(k->call->to, from, world, k->count, k->call->dt, k->call->op);
 }
 
@@ -248,9 +239,8 @@ static int sh_reduce_small(void *node, const zt_call *call, ckpt_err *err)
 
 static void sh_put_addend(const sh_chunk *k)
 {
-    if (zt_node_rank(k->node) != k->call->root) {
+    if (zt_node_rank(k->node) != k->call->root)
         sh_put_one(k);
-    }
 }
 
 static void sh_take_reduced(const sh_chunk *k)
@@ -258,12 +248,10 @@ static void sh_take_reduced(const sh_chunk *k)
     const void **from = zt_node_pointers(k->node);
     int root = k->call->root, world = zt_node_world(k->node);
 
-    if (zt_node_rank(k->node) != root) {
+    if (zt_node_rank(k->node) != root)
         return;
-    }
-    for (int q = 0; q < world; q++) {
+    for (int q = 0; q < world; q++)
         from[q] = sh_half(k, q);
-    }
     from[root] = sh_from(k->call, 0, k->at);
     zt_sum(sh_to(k->call, 0, k->at), from, world, k->count, k->call->dt, k->call->op);
 }
@@ -273,12 +261,10 @@ static void sh_direct_reduced(zt_node *node, const zt_call *call)
     const void **from = zt_node_pointers(node);
     int world = zt_node_world(node);
 
-    if (zt_node_rank(node) != call->root) {
+    if (zt_node_rank(node) != call->root)
         return;
-    }
-    for (int q = 0; q < world; q++) {
+    for (int q = 0; q < world; q++)
         from[q] = zt_node_source(node, q);
-    }
     zt_sum(call->to, from, world, call->n, call->dt, call->op);
 }
 
@@ -294,23 +280,20 @@ static int sh_reduce(void *node, const zt_call *call, ckpt_err *err)
 
 static void sh_put_root(const sh_chunk *k)
 {
-    if (zt_node_rank(k->node) == k->call->root) {
+    if (zt_node_rank(k->node) == k->call->root)
         sh_put_one(k);
-    }
 }
 
 static void sh_take_root(const sh_chunk *k)
 {
-    if (zt_node_rank(k->node) != k->call->root) {
+    if (zt_node_rank(k->node) != k->call->root)
         memcpy(sh_to(k->call, 0, k->at), sh_half(k, k->call->root), (size_t)sh_bytes(k));
-    }
 }
 
 static void sh_direct_root(zt_node *node, const zt_call *call)
 {
-    if (zt_node_rank(node) != call->root) {
+    if (zt_node_rank(node) != call->root)
         memcpy(call->to, zt_node_source(node, call->root), (size_t)(call->n * call->size));
-    }
 }
 
 static int sh_broadcast(void *node, const zt_call *call, ckpt_err *err)
@@ -373,9 +356,8 @@ static bool sh_allows(const char *path)
     FILE *f = fopen(path, "re");
 
     if (f) {
-        if (!fgets(text, sizeof text, f)) {
+        if (!fgets(text, sizeof text, f))
             text[0] = 0;
-        }
         fclose(f);
     }
     return strchr(text, '[') && !strstr(text, "[never]") && !strstr(text, "[deny]");
@@ -400,11 +382,10 @@ static void *sh_alloc(void *node, uint64_t n_bytes)
 
 static void sh_release(void *node, void *p)
 {
-    if (!p || zt_node_holds(node, p, 0)) {
+    if (!p || zt_node_holds(node, p, 0))
         zt_node_release(node, p);
-    } else {
+    else
         zt_link_plain_release(NULL, p);
-    }
 }
 
 const zt_link_ops zt_shm_ops = {

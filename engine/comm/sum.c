@@ -65,9 +65,8 @@ SM_FOLD(sm_fold_i64, uint64_t, a + b, (b ^ 1ull << 63) > (a ^ 1ull << 63),
 static void sm_pair_f32(float *restrict acc, const float *restrict a, const float *restrict b,
                         size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         acc[i] = a[i] + b[i];
-    }
 }
 
 static void sm_fold(sm_block *s, const unsigned char *x, size_t n, ckpt_dtype dt, zt_reduce op)
@@ -114,13 +113,11 @@ void zt_sum(void *to, const void *const *from, int world, uint64_t n, ckpt_dtype
         } else {
             memcpy(&s.acc, x, m * size);
         }
-        for (; q < world; q++) {
+        for (; q < world; q++)
             sm_fold(&s, (const unsigned char *)from[q] + skip, m, dt, op);
-        }
-        if (narrow) {
+        if (narrow)
             back(out, s.acc.f32, m);
-        } else {
+        else
             memcpy(out, &s.acc, m * size);
-        }
     }
 }

@@ -48,9 +48,8 @@ static bool au_equal(const ckpt_value *a, const ckpt_value *b)
 
     if (a->kind == CKPT_V_LIST && b->kind == CKPT_V_LIST) {
         for (uint64_t i = 0; i < s.n && s.n == t.n; i++) {
-            if (s.at[i]->kind == CKPT_V_LIST || !au_equal(s.at[i], t.at[i])) {
+            if (s.at[i]->kind == CKPT_V_LIST || !au_equal(s.at[i], t.at[i]))
                 return false;
-            }
         }
         return s.n == t.n;
     }
@@ -76,24 +75,20 @@ static int au_apply(const ds_context *x, ckpt_value *json, const au_source *s, a
 {
     ckpt_value *found = ds_find(json, s->path);
 
-    if (found == NULL || found->kind == CKPT_V_NONE) {
+    if (!found || found->kind == CKPT_V_NONE)
         return CKPT_OK;
-    }
-    if (s->unknown != NULL) {
+    if (s->unknown)
         return !ds_is_auto(found) ? CKPT_OK
                                   : ckpt_fail(x->err, CKPT_EUSAGE,
                                               "%s: %s is \"auto\", which needs %s; give that, or "
                                               "a number in the file",
                                               x->name, s->path, s->unknown);
-    }
-    if (s->value == NULL) {
+    if (!s->value)
         return ckpt_fail_memory(x->err);
-    }
-    if (ds_is_auto(found)) {
+    if (ds_is_auto(found))
         *found = *s->value;
-    } else if (s->given && !au_equal(found, s->value)) {
+    else if (s->given && !au_equal(found, s->value))
         au_disagree(list, s, found);
-    }
     return CKPT_OK;
 }
 
@@ -102,9 +97,8 @@ static int au_apply_all(const ds_context *x, ckpt_value *json, const au_source *
 {
     int rc = CKPT_OK;
 
-    for (size_t i = 0; i < n && rc == CKPT_OK; i++) {
+    for (size_t i = 0; i < n && rc == CKPT_OK; i++)
         rc = au_apply(x, json, &s[i], list);
-    }
     return rc;
 }
 
@@ -114,7 +108,7 @@ static ckpt_value *au_pair(ckpt_arena *arena, double a, double b)
 {
     ckpt_value *v = ckpt_value_new(arena, CKPT_V_LIST);
     ckpt_value *first = ckpt_value_float(arena, a), *second = ckpt_value_float(arena, b);
-    bool ok = v != NULL && first != NULL && second != NULL;
+    bool ok = v && first && second;
 
     return ok && ckpt_seq_add(arena, &v->as.seq, first) && ckpt_seq_add(arena, &v->as.seq, second)
                ? v
@@ -129,11 +123,10 @@ static int au_batches(const ds_context *x, ckpt_value *json, au_list *list)
 
     if (a->per_device_train_batch_size < 1 || a->gradient_accumulation_steps < 1 ||
         __builtin_mul_overflow(a->per_device_train_batch_size, (int64_t)x->world, &total) ||
-        __builtin_mul_overflow(total, a->gradient_accumulation_steps, &total)) {
+        __builtin_mul_overflow(total, a->gradient_accumulation_steps, &total))
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "--per_device_train_batch_size and --gradient_accumulation_steps must "
                          "be above 0, and their product with the ranks must fit 63 bits");
-    }
     const au_source s[] = {
         {"train_micro_batch_size_per_gpu", "--per_device_train_batch_size", micro,
          ckpt_value_int(x->arena, a->per_device_train_batch_size), NULL},
@@ -202,9 +195,9 @@ static int au_buckets(const ds_context *x, ckpt_value *json, au_list *list)
     int64_t h = x->args->hidden_size, n = 0;
     const char *width = h < 1 || h > INT32_MAX ? "the model's hidden_size" : NULL;
     ckpt_arena *m = x->arena;
-    bool sharded = stage != NULL && stage->kind == CKPT_V_INT && stage->as.i == 3;
+    bool sharded = stage && stage->kind == CKPT_V_INT && stage->as.i == 3;
 
-    h = width == NULL ? h : 1;
+    h = !width ? h : 1;
     n = h * h;
     const au_source s[] = {
         {"zero_optimization.reduce_bucket_size", "", false, ckpt_value_int(m, n), width},
@@ -223,19 +216,17 @@ static int au_node_local(const ds_context *x, ckpt_value *json)
     ckpt_value *local = ckpt_value_get(block, "use_node_local_storage");
     ckpt_value *yes = ckpt_value_bool(x->arena, true);
 
-    if (!x->args->save_on_each_node || (block != NULL && block->kind != CKPT_V_DICT)) {
+    if (!x->args->save_on_each_node || (block && block->kind != CKPT_V_DICT)) {
         return CKPT_OK; // what is no object is refused when the file is read
     }
-    if (block == NULL) {
+    if (!block) {
         block = ckpt_value_new(x->arena, CKPT_V_DICT);
-        if (!ckpt_dict_add_cstr(x->arena, &json->as.map, "checkpoint", block)) {
+        if (!ckpt_dict_add_cstr(x->arena, &json->as.map, "checkpoint", block))
             return ckpt_fail_memory(x->err);
-        }
     }
-    if (yes == NULL) {
+    if (!yes)
         return ckpt_fail_memory(x->err);
-    }
-    if (local != NULL) {
+    if (local) {
         *local = *yes;
         return CKPT_OK;
     }
@@ -249,18 +240,16 @@ int ds_fill(ds_context *x, ckpt_value *json)
     au_list list = {.n = 0};
     int rc;
 
-    if (x->args == NULL) {
+    if (!x->args)
         return CKPT_OK;
-    }
     rc = au_batches(x, json, &list);
     rc = rc == CKPT_OK ? au_optimizer(x, json, &list) : rc;
     rc = rc == CKPT_OK ? au_schedule(x, json, &list) : rc;
     rc = rc == CKPT_OK ? au_buckets(x, json, &list) : rc;
     rc = rc == CKPT_OK ? au_node_local(x, json) : rc;
-    if (rc == CKPT_OK && list.n > 0) {
+    if (rc == CKPT_OK && list.n > 0)
         return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s (\"auto\" takes the command line's)", x->name,
                          list.text);
-    }
     return rc;
 }
 
@@ -269,31 +258,25 @@ int ds_fill(ds_context *x, ckpt_value *json)
 /* True if an argument was given that the file says nothing about. */
 static bool au_alone(const ds_context *x, zt_argument a, const ckpt_value *json, const char *path)
 {
-    return x->args->given[a] && ds_find(json, path) == NULL;
+    return x->args->given[a] && !ds_find(json, path);
 }
 
 void ds_fill_missing(const ds_context *x, const ckpt_value *json, ds_draft *d)
 {
     const zt_arguments *a = x->args;
 
-    if (a == NULL) {
+    if (!a)
         return;
-    }
-    if (au_alone(x, ZT_ARG_MICRO_BATCH, json, "train_micro_batch_size_per_gpu")) {
+    if (au_alone(x, ZT_ARG_MICRO_BATCH, json, "train_micro_batch_size_per_gpu"))
         d->c.micro_batch = a->per_device_train_batch_size;
-    }
-    if (au_alone(x, ZT_ARG_ACCUMULATION, json, "gradient_accumulation_steps")) {
+    if (au_alone(x, ZT_ARG_ACCUMULATION, json, "gradient_accumulation_steps"))
         d->c.accumulation = a->gradient_accumulation_steps;
-    }
-    if (au_alone(x, ZT_ARG_CLIPPING, json, "gradient_clipping")) {
+    if (au_alone(x, ZT_ARG_CLIPPING, json, "gradient_clipping"))
         d->c.clipping = a->max_grad_norm;
-    }
-    if (au_alone(x, ZT_ARG_FP16, json, "fp16.enabled")) {
+    if (au_alone(x, ZT_ARG_FP16, json, "fp16.enabled"))
         d->c.fp16.enabled = a->fp16;
-    }
-    if (au_alone(x, ZT_ARG_BF16, json, "bf16.enabled") && ds_find(json, "bfloat16") == NULL) {
+    if (au_alone(x, ZT_ARG_BF16, json, "bf16.enabled") && !ds_find(json, "bfloat16"))
         d->bf16 = a->bf16;
-    }
     // Without any batch size in the file, the arguments' defaults count as well.
     if (d->c.train_batch == DS_MISSING && d->c.micro_batch == DS_MISSING) {
         d->c.micro_batch = a->per_device_train_batch_size;

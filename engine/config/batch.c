@@ -21,16 +21,14 @@ static bool bt_complete(zt_config *c, int64_t world)
     bool total = c->train_batch != DS_MISSING, micro = c->micro_batch != DS_MISSING;
     bool steps = c->accumulation != DS_MISSING;
 
-    if (!total && !micro) {
+    if (!total && !micro)
         return false;
-    }
     if (total && micro) {
         c->accumulation = steps ? c->accumulation : c->train_batch / c->micro_batch / world;
         return true;
     }
-    if (!steps) {
+    if (!steps)
         c->accumulation = 1;
-    }
     if (total) {
         c->micro_batch = c->train_batch / world / c->accumulation;
         return true;
@@ -42,20 +40,18 @@ int ds_batch(ds_context *x, zt_config *c)
 {
     int64_t product = 0;
 
-    if (!bt_complete(c, x->world)) {
+    if (!bt_complete(c, x->world))
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: give train_batch_size or train_micro_batch_size_per_gpu (and not "
                          "more than fits 63 bits)",
                          x->name);
-    }
     if (c->micro_batch < 1 || c->accumulation < 1 ||
         !bt_product(c->micro_batch, c->accumulation, x->world, &product) ||
-        product != c->train_batch) {
+        product != c->train_batch)
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: train_batch_size %" PRId64 " is not train_micro_batch_size_per_gpu "
                          "%" PRId64 " x gradient_accumulation_steps %" PRId64 " x %d ranks; make "
                          "it a multiple, or leave one of the three out",
                          x->name, c->train_batch, c->micro_batch, c->accumulation, x->world);
-    }
     return CKPT_OK;
 }

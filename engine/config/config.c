@@ -22,17 +22,15 @@ static int cf_precision(ds_context *x, ds_draft *d)
 {
     const zt_fp16 *f = &d->c.fp16;
 
-    if (f->enabled && d->bf16) {
+    if (f->enabled && d->bf16)
         return ckpt_fail(x->err, CKPT_EUSAGE, "%s: fp16 and bf16 are both enabled; keep one",
                          x->name);
-    }
-    if (f->enabled && f->loss_scale == 0 && (f->window < 1 || f->min_scale < 1)) {
+    if (f->enabled && f->loss_scale == 0 && (f->window < 1 || f->min_scale < 1))
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: fp16.%s is %" PRId64 "; it must be above 0 while the loss scale is "
                          "dynamic (loss_scale 0)",
                          x->name, f->window < 1 ? "loss_scale_window" : "min_loss_scale",
                          f->window < 1 ? f->window : f->min_scale);
-    }
     d->c.dtype = f->enabled ? CKPT_F16 : d->bf16 ? CKPT_BF16 : CKPT_F32;
     d->c.check_grad_overflow = f->enabled || (d->bf16 && d->bf16_overflow);
     return CKPT_OK;
@@ -46,26 +44,22 @@ static int cf_gradient_dtypes(ds_context *x, ds_draft *d)
 
     c->comm_dtype = d->comm_dtype < 0 ? c->dtype : comm[d->comm_dtype];
     c->accum_dtype = d->accum_dtype < 0 ? c->dtype : ds_dtypes[d->accum_dtype];
-    if (d->param_dtype >= 0 && ds_dtypes[d->param_dtype] != c->dtype) {
+    if (d->param_dtype >= 0 && ds_dtypes[d->param_dtype] != c->dtype)
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: data_types.param_dtype %s is not the dtype that fp16 and bf16 "
                          "choose; enable that one, or leave param_dtype out",
                          x->name, ds_dtype_names[d->param_dtype]);
-    }
-    if (c->accum_dtype == c->dtype) {
+    if (c->accum_dtype == c->dtype)
         return CKPT_OK;
-    }
-    if (c->stage == 0) {
+    if (c->stage == 0)
         return ckpt_fail(x->err, CKPT_EUNSUPPORTED,
                          "%s: data_types.grad_accum_dtype other than the model's dtype needs "
                          "zero_optimization.stage 1, 2 or 3",
                          x->name);
-    }
-    if (c->accum_dtype != CKPT_F32) {
+    if (c->accum_dtype != CKPT_F32)
         return ckpt_fail(x->err, CKPT_EUNSUPPORTED,
                          "%s: data_types.grad_accum_dtype may be fp32 or the model's dtype",
                          x->name);
-    }
     return CKPT_OK;
 }
 
@@ -82,20 +76,17 @@ static int cf_old_keys(ds_context *x, const ckpt_value *json, ds_draft *d)
     };
 
     for (size_t i = 0; i < sizeof both / sizeof both[0]; i++) {
-        if (ds_find(json, both[i][0]) != NULL && ds_find(json, both[i][1]) != NULL) {
+        if (ds_find(json, both[i][0]) && ds_find(json, both[i][1]))
             return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s is the old form of %s; keep the new one",
                              x->name, both[i][0], both[i][1]);
-        }
-        if (ds_find(json, both[i][0]) != NULL &&
-            ds_note(x, "%s is the old form of %s", both[i][0], both[i][1]) != CKPT_OK) {
+        if (ds_find(json, both[i][0]) &&
+            ds_note(x, "%s is the old form of %s", both[i][0], both[i][1]) != CKPT_OK)
             return CKPT_ELIMIT;
-        }
     }
-    if (ds_find(json, "zero_optimization.cpu_offload_use_pin_memory") != NULL &&
+    if (ds_find(json, "zero_optimization.cpu_offload_use_pin_memory") &&
         ds_note(x, "zero_optimization.cpu_offload_use_pin_memory is ignored: pin_memory of the "
-                   "offload blocks takes its place") != CKPT_OK) {
+                   "offload blocks takes its place") != CKPT_OK)
         return CKPT_ELIMIT;
-    }
     d->place_optimizer = d->old_offload ? ZT_ON_CPU : d->place_optimizer;
     d->place_param = d->old_offload_param ? ZT_ON_CPU : d->place_param;
     d->c.gather_16bit_on_save = d->c.gather_16bit_on_save || d->old_gather;
@@ -111,9 +102,8 @@ static int cf_place(ds_context *x, zt_offload *o, int place, const char *key, in
     bool param = strcmp(key, "offload_param") == 0;
 
     o->place = o->asked = (zt_place)place;
-    if (o->place == ZT_ON_DEVICE) {
+    if (o->place == ZT_ON_DEVICE)
         return CKPT_OK;
-    }
     if (param && stage < 3) {
         o->place = ZT_ON_DEVICE;
         return ds_note(x, "zero_optimization.%s has no effect: it needs stage 3", key);
@@ -129,12 +119,11 @@ static int cf_place(ds_context *x, zt_offload *o, int place, const char *key, in
         o->place = ZT_ON_CPU;
         return ds_note(x, "zero_optimization.%s: \"nvme\" needs stage 3; host memory is used", key);
     }
-    if (o->place == ZT_ON_NVME && o->path == NULL) {
+    if (o->place == ZT_ON_NVME && !o->path)
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: zero_optimization.%s.device is \"nvme\"; give its nvme_path, a "
                          "folder on a local disk",
                          x->name, key);
-    }
     return CKPT_OK;
 }
 
@@ -143,17 +132,14 @@ static int cf_offload(ds_context *x, const ckpt_value *json, ds_draft *d)
     zt_config *c = &d->c;
     int rc = cf_old_keys(x, json, d);
 
-    if (rc == CKPT_OK && c->offload_optimizer.ratio < 1 && c->stage != 3) {
+    if (rc == CKPT_OK && c->offload_optimizer.ratio < 1 && c->stage != 3)
         rc = ckpt_fail(x->err, CKPT_EUSAGE,
                        "%s: zero_optimization.offload_optimizer.ratio below 1 needs stage 3",
                        x->name);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_place(x, &c->offload_optimizer, d->place_optimizer, "offload_optimizer", c->stage);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_place(x, &c->offload_param, d->place_param, "offload_param", c->stage);
-    }
     return rc;
 }
 
@@ -164,17 +150,14 @@ static int cf_scaling(ds_context *x, zt_config *c)
 {
     bool changed = c->prescale || c->predivide != 1.0;
 
-    if (c->sum_gradients && c->stage == 3) {
+    if (c->sum_gradients && c->stage == 3)
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: gradient_allreduce_op \"sum\" cannot be with stage 3", x->name);
-    }
-    if (!changed || !c->reduce_scatter || c->stage == 0) {
+    if (!changed || !c->reduce_scatter || c->stage == 0)
         return CKPT_OK;
-    }
-    if (c->stage == 1 || (c->stage == 2 && c->sum_gradients)) {
+    if (c->stage == 1 || (c->stage == 2 && c->sum_gradients))
         return ds_note(x, "prescale_gradients and gradient_predivide_factor have no effect: with "
                           "reduce_scatter, gradients are divided by the number of ranks at once");
-    }
     return ckpt_fail(x->err, CKPT_EUNSUPPORTED,
                      "%s: %s cannot be with stage %d and reduce_scatter; set "
                      "zero_optimization.reduce_scatter to false, or remove it",
@@ -198,22 +181,19 @@ static int cf_norm(ds_context *x, const zt_config *c)
 {
     const char *why = NULL;
 
-    if (c->compute_grad_norm) {
+    if (c->compute_grad_norm)
         return CKPT_OK;
-    }
-    if (c->stage != 1 && c->stage != 2) {
+    if (c->stage != 1 && c->stage != 2)
         why = "needs stage 1 or 2";
-    } else if (c->clipping > 0) {
+    else if (c->clipping > 0)
         why = "needs gradient_clipping 0";
-    } else if (c->offload_optimizer.place != ZT_ON_DEVICE) {
+    else if (c->offload_optimizer.place != ZT_ON_DEVICE)
         why = "cannot be with offload_optimizer";
-    } else if (c->stage == 1 && c->dtype == CKPT_BF16 && c->accum_dtype == CKPT_F32) {
+    else if (c->stage == 1 && c->dtype == CKPT_BF16 && c->accum_dtype == CKPT_F32)
         why = "cannot be with bf16 and fp32 accumulation in stage 1";
-    }
-    return why == NULL
-               ? CKPT_OK
-               : ckpt_fail(x->err, CKPT_EUSAGE, "%s: zero_optimization.compute_grad_norm false %s",
-                           x->name, why);
+    return !why ? CKPT_OK
+                : ckpt_fail(x->err, CKPT_EUSAGE, "%s: zero_optimization.compute_grad_norm false %s",
+                            x->name, why);
 }
 
 /* ---- optimizer, schedule, loss scale ---- */
@@ -225,16 +205,15 @@ static ckpt_value *cf_default_optimizer(const ds_context *x)
     const zt_arguments *a = x->args;
     ckpt_value *block = ckpt_value_new(m, CKPT_V_DICT), *params = ckpt_value_new(m, CKPT_V_DICT);
     ckpt_value *betas = ckpt_value_new(m, CKPT_V_LIST);
-    bool ok = block != NULL && params != NULL && betas != NULL;
+    bool ok = block && params && betas;
 
     ok = ok && ckpt_dict_add_cstr(m, &block->as.map, "type", ckpt_value_cstr(m, "AdamW")) &&
          ckpt_dict_add_cstr(m, &block->as.map, "params", params);
-    if (!ok || a == NULL) {
+    if (!ok || !a)
         return ok ? block : NULL;
-    }
     ok = ckpt_seq_add(m, &betas->as.seq, ckpt_value_float(m, a->adam_beta1)) &&
          ckpt_seq_add(m, &betas->as.seq, ckpt_value_float(m, a->adam_beta2)) &&
-         betas->as.seq.at[0] != NULL && betas->as.seq.at[1] != NULL &&
+         betas->as.seq.at[0] && betas->as.seq.at[1] &&
          ckpt_dict_add_cstr(m, &params->as.map, "lr", ckpt_value_float(m, a->learning_rate)) &&
          ckpt_dict_add_cstr(m, &params->as.map, "betas", betas) &&
          ckpt_dict_add_cstr(m, &params->as.map, "eps", ckpt_value_float(m, a->adam_epsilon)) &&
@@ -249,22 +228,18 @@ static void cf_given_params(const ds_context *x, const ckpt_value *block, zt_opt
     const zt_arguments *a = x->args;
     const ckpt_value *p = ckpt_value_get(block, "params");
 
-    if (a == NULL) {
+    if (!a)
         return;
-    }
-    if (a->given[ZT_ARG_LR] && ckpt_value_get(p, "lr") == NULL) {
+    if (a->given[ZT_ARG_LR] && !ckpt_value_get(p, "lr"))
         o->lr = a->learning_rate;
-    }
-    if (ckpt_value_get(p, "betas") == NULL) {
+    if (!ckpt_value_get(p, "betas")) {
         o->beta1 = a->given[ZT_ARG_BETA1] ? a->adam_beta1 : o->beta1;
         o->beta2 = a->given[ZT_ARG_BETA2] ? a->adam_beta2 : o->beta2;
     }
-    if (a->given[ZT_ARG_EPSILON] && ckpt_value_get(p, "eps") == NULL) {
+    if (a->given[ZT_ARG_EPSILON] && !ckpt_value_get(p, "eps"))
         o->eps = a->adam_epsilon;
-    }
-    if (a->given[ZT_ARG_WEIGHT_DECAY] && ckpt_value_get(p, "weight_decay") == NULL) {
+    if (a->given[ZT_ARG_WEIGHT_DECAY] && !ckpt_value_get(p, "weight_decay"))
         o->weight_decay = a->weight_decay;
-    }
 }
 
 /* Optimizers that ZeRO knows in DeepSpeed; others need the user's word. */
@@ -273,21 +248,18 @@ static int cf_tested(ds_context *x, const zt_config *c)
     zt_optim_type t = c->optim.type;
     bool untested = t == ZT_OPT_SGD || t == ZT_OPT_LAMB || t == ZT_OPT_ONEBIT_ADAM;
 
-    if (c->stage > 0 && untested && !c->allow_untested) {
+    if (c->stage > 0 && untested && !c->allow_untested)
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: %s is untested with ZeRO; set zero_allow_untested_optimizer to true "
                          "to use it",
                          x->name, c->optim.name);
-    }
-    if (t == ZT_OPT_LAMB && c->fp16.loss_scale != 0) {
+    if (t == ZT_OPT_LAMB && c->fp16.loss_scale != 0)
         return ckpt_fail(x->err, CKPT_EUSAGE, "%s: LAMB needs a dynamic loss scale: loss_scale 0",
                          x->name);
-    }
-    if (t == ZT_OPT_MUON && c->stage == 3 && c->reduce_scatter) {
+    if (t == ZT_OPT_MUON && c->stage == 3 && c->reduce_scatter)
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: Muon in stage 3 needs zero_optimization.reduce_scatter false",
                          x->name);
-    }
     return CKPT_OK;
 }
 
@@ -298,15 +270,14 @@ static int cf_optimizer(ds_context *x, ds_draft *d)
     bool host = zt_config_is_cpu_optimizer(c);
     int rc = CKPT_OK;
 
-    if (block == NULL) {
+    if (!block) {
         block = cf_default_optimizer(x);
-        rc = block == NULL ? ckpt_fail_memory(x->err)
-                           : ds_note(x, "there is no optimizer block: AdamW with the %s is used",
-                                     x->args != NULL ? "command line's settings" : "defaults");
+        rc = !block ? ckpt_fail_memory(x->err)
+                    : ds_note(x, "there is no optimizer block: AdamW with the %s is used",
+                              x->args ? "command line's settings" : "defaults");
     }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_optim_parse(&c->optim, block, host, x->err);
-    }
     if (rc == CKPT_OK) {
         cf_given_params(x, block, &c->optim);
         rc = cf_tested(x, c);
@@ -321,7 +292,7 @@ static int cf_scaler(ds_context *x, zt_config *c)
     ckpt_value *b = ckpt_value_new(m, CKPT_V_DICT);
     const zt_fp16 *f = &c->fp16;
     bool ok =
-        b != NULL && ckpt_dict_add_cstr(m, &b->as.map, "enabled", ckpt_value_bool(m, f->enabled)) &&
+        b && ckpt_dict_add_cstr(m, &b->as.map, "enabled", ckpt_value_bool(m, f->enabled)) &&
         ckpt_dict_add_cstr(m, &b->as.map, "loss_scale", ckpt_value_float(m, f->loss_scale)) &&
         ckpt_dict_add_cstr(m, &b->as.map, "initial_scale_power", ckpt_value_int(m, f->power)) &&
         ckpt_dict_add_cstr(m, &b->as.map, "loss_scale_window", ckpt_value_int(m, f->window)) &&
@@ -344,12 +315,11 @@ static void cf_simple(const ckpt_value *json, ds_draft *d)
     const ckpt_value *block = ckpt_value_get(json, "activation_checkpointing");
 
     c->stage = (int)d->stage;
-    if (overlap == NULL || overlap->kind == CKPT_V_NONE || ds_is_auto(overlap)) {
+    if (!overlap || overlap->kind == CKPT_V_NONE || ds_is_auto(overlap))
         c->overlap = c->stage == 3;
-    }
     c->sum_gradients = d->allreduce_op == 1; // as op_names in keys.c
     c->tag_validation = (zt_tag_check)d->tag_validation;
-    c->activation_checkpointing = block != NULL && block->kind == CKPT_V_DICT;
+    c->activation_checkpointing = block && block->kind == CKPT_V_DICT;
 }
 
 static int cf_checks(ds_context *x, const ckpt_value *json, ds_draft *d)
@@ -362,11 +332,10 @@ static int cf_checks(ds_context *x, const ckpt_value *json, ds_draft *d)
     rc = rc == CKPT_OK ? cf_offload(x, json, d) : rc;
     rc = rc == CKPT_OK ? cf_scaling(x, c) : rc;
     rc = rc == CKPT_OK ? cf_norm(x, c) : rc;
-    if (rc == CKPT_OK && c->stage == 3 && c->elastic_checkpoint) {
+    if (rc == CKPT_OK && c->stage == 3 && c->elastic_checkpoint)
         rc =
             ds_note(x, "zero_optimization.elastic_checkpoint has no effect in stage 3: checkpoints "
                        "can be resumed at any number of ranks");
-    }
     rc = rc == CKPT_OK ? cf_optimizer(x, d) : rc;
     rc = rc == CKPT_OK ? zt_schedule_parse(&c->schedule, d->scheduler, x->err) : rc;
     c->schedule.cycle_momentum = c->schedule.cycle_momentum && zt_optim_has_betas(&c->optim);
@@ -380,21 +349,17 @@ static int cf_parse(ds_context *x, zt_config *out, ckpt_value *json)
 
     x->note = ckpt_arena_array(x->arena, DS_NOTES + 1, sizeof *x->note); // zeroed: ends with NULL
     x->loud = ckpt_arena_array(x->arena, DS_NOTES + 1, sizeof *x->loud);
-    if (x->note == NULL || x->loud == NULL) {
+    if (!x->note || !x->loud)
         return ckpt_fail_memory(x->err);
-    }
-    if (json->kind != CKPT_V_DICT) {
+    if (json->kind != CKPT_V_DICT)
         return ckpt_fail(x->err, CKPT_EUSAGE, "%s: an object of keys is expected", x->name);
-    }
-    if (x->world < 1) {
+    if (x->world < 1)
         return ckpt_fail(x->err, CKPT_EUSAGE, "a run of %d ranks cannot be", x->world);
-    }
     ds_draft_default(&d);
     rc = ds_fill(x, json);
     rc = rc == CKPT_OK ? ds_read(x, &ds_file, json, &d) : rc;
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     ds_fill_missing(x, json, &d);
     cf_simple(json, &d);
     rc = cf_checks(x, json, &d);
@@ -422,16 +387,14 @@ static int cf_load(ds_context *x, ckpt_value **json, const char *path)
     size_t n = 0;
     int rc;
 
-    if (access(path, F_OK) == 0) {
+    if (access(path, F_OK) == 0)
         return zt_hjson_read(json, x->arena, path, x->err);
-    }
     x->name = "ds_config (base64)";
     text = ds_unbase64(x->arena, path, &n);
-    rc = text != NULL ? zt_hjson_parse(json, x->arena, text, n, x->name, NULL) : CKPT_EFORMAT;
-    if (rc != CKPT_OK || (*json)->kind != CKPT_V_DICT) {
+    rc = text ? zt_hjson_parse(json, x->arena, text, n, x->name, NULL) : CKPT_EFORMAT;
+    if (rc != CKPT_OK || (*json)->kind != CKPT_V_DICT)
         return ckpt_fail(x->err, CKPT_EMISSING,
                          "%.200s: no such file, and not a configuration in base64 either", path);
-    }
     return CKPT_OK;
 }
 

@@ -7,12 +7,14 @@
  *     fields.c   values of a block, by that table
  *     config.c   files, what keys mean together, which combinations cannot be
  *     batch.c    train_batch_size = micro batch x accumulation x world
- *     auto.c     values that are "auto", from the command line as the Trainer of transformers fills them
+ *     auto.c     values that are "auto", from the command line as the Trainer of transformers fills
+ *                them
  *     print.c    the resolved configuration as JSON
  *     hostfile.c hosts, slots, include and exclude filters, ranks
  *     base64.c   the url-safe alphabet, in which launchers pass files as arguments
  *
- * Source: DeepSpeed 0.19.8, runtime/config.py, runtime/zero/config.py, runtime/precision_config.py, launcher/runner.py.
+ * Source: DeepSpeed 0.19.8, runtime/config.py, runtime/zero/config.py, runtime/precision_config.py,
+ * launcher/runner.py.
  */
 #ifndef ZT_CONFIG_CONFIG_H
 #define ZT_CONFIG_CONFIG_H
@@ -22,20 +24,22 @@
 #include "engine/optim/optim.h"
 
 /*
- * Parse HJSON text: comments, trailing commas, unquoted keys and strings, missing outer braces; a key twice in one
- * object is an error.  Objects become DICT, numbers INT or FLOAT, null NONE.  name is for messages, which give the line.
+ * Parse HJSON text: comments, trailing commas, unquoted keys and strings, missing outer braces; a
+ * key twice in one object is an error.  Objects become DICT, numbers INT or FLOAT, null NONE.  name
+ * is for messages, which give the line.
  *
  * Errors  CKPT_EFORMAT, CKPT_ELIMIT (depth over 64, 16 MiB of text)
  */
-int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t n, const char *name, ckpt_err *err);
+int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t n,
+                   const char *name, ckpt_err *err);
 int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
 typedef enum zt_place { ZT_ON_DEVICE, ZT_ON_CPU, ZT_ON_NVME } zt_place;
 
 typedef struct zt_offload {
-    zt_place place;        /* what the stage makes of it */
-    zt_place asked;        /* as the file has it */
-    const char *path;      /* nvme_path */
+    zt_place place;   /* what the stage makes of it */
+    zt_place asked;   /* as the file has it */
+    const char *path; /* nvme_path */
     int64_t buffer_count;
     uint64_t buffer_size, max_in_cpu; /* elements */
     bool pin, pipeline_read, pipeline_write;
@@ -56,15 +60,16 @@ typedef struct zt_config {
     const ckpt_value *json; /* as read, "auto" filled in: goes into checkpoints as ds_config */
 
     int64_t train_batch, micro_batch, accumulation;
-    double clipping; /* 0: none */
-    ckpt_dtype dtype; /* F32, F16, BF16 */
+    double clipping;        /* 0: none */
+    ckpt_dtype dtype;       /* F32, F16, BF16 */
     ckpt_dtype accum_dtype; /* of accumulated gradients */
     ckpt_dtype comm_dtype;  /* of gradients on the way */
-    bool fp16_z0_quirk;     /* --compat-z0-loss-scale: leave out the scaling as 0.19.8's stage 0 does */
+    /* --compat-z0-loss-scale: leave out the scaling as 0.19.8's stage 0 does */
+    bool fp16_z0_quirk;
     bool check_grad_overflow;
     bool prescale;
     double predivide;
-    bool sum_gradients;     /* gradient_allreduce_op */
+    bool sum_gradients; /* gradient_allreduce_op */
     zt_optim optim;
     zt_schedule schedule;
     zt_scaler scaler;
@@ -72,7 +77,8 @@ typedef struct zt_config {
 
     int stage;
     bool contiguous, reduce_scatter, round_robin, overlap, compute_grad_norm, aligned;
-    uint64_t reduce_bucket, gather_bucket, sub_group_size, prefetch_bucket, persistence, model_persistence;
+    uint64_t reduce_bucket, gather_bucket, sub_group_size, prefetch_bucket, persistence,
+        model_persistence;
     uint64_t max_live, max_reuse;
     bool gather_16bit_on_save;
     bool elastic_checkpoint;
@@ -84,30 +90,49 @@ typedef struct zt_config {
     zt_tag_check tag_validation;
     bool load_universal;
     bool activation_checkpointing; /* the block is there, or asked for on the command line */
-    int64_t steps_per_print; /* 0 or not given: every 10 */
+    int64_t steps_per_print;       /* 0 or not given: every 10 */
     bool wall_clock;
     zt_fp16 fp16;
 
-    /* Remarks for the user, one line each: keys accepted without effect here, tolerated spellings.  NULL-terminated. */
+    /*
+     * Remarks for the user, one line each: keys accepted without effect here, tolerated spellings.
+     * NULL-terminated.
+     */
     const char *const *notes;
-    const bool *note_warns; /* of each note: a key is not known, hence without effect, which also quiet runs say */
+    /* of each note: a key is not known, hence without effect, which also quiet runs say */
+    const bool *note_warns;
 } zt_config;
 
-/* Arguments that "auto" values are taken from: the names and defaults of transformers' TrainingArguments. */
+/*
+ * Arguments that "auto" values are taken from: the names and defaults of transformers'
+ * TrainingArguments.
+ */
 typedef struct zt_arguments {
     int64_t per_device_train_batch_size, gradient_accumulation_steps;
-    double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, warmup_steps;
+    double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
+        warmup_steps;
     int64_t total_steps; /* of the run: for schedules */
     int64_t hidden_size; /* of the model; 0: unknown, sizes that need it are an error */
     bool fp16, bf16;
-    bool given[16];      /* which were given on the command line: indexed by zt_argument */
+    bool given[16];         /* which were given on the command line: indexed by zt_argument */
     bool save_on_each_node; /* checkpoints are written on every node */
 } zt_arguments;
 
 /* Places in zt_arguments.given. */
 typedef enum zt_argument {
-    ZT_ARG_MICRO_BATCH, ZT_ARG_ACCUMULATION, ZT_ARG_LR, ZT_ARG_BETA1, ZT_ARG_BETA2, ZT_ARG_EPSILON, ZT_ARG_WEIGHT_DECAY,
-    ZT_ARG_CLIPPING, ZT_ARG_WARMUP, ZT_ARG_FP16, ZT_ARG_BF16, ZT_ARG_TOTAL_STEPS, ZT_ARG_N
+    ZT_ARG_MICRO_BATCH,
+    ZT_ARG_ACCUMULATION,
+    ZT_ARG_LR,
+    ZT_ARG_BETA1,
+    ZT_ARG_BETA2,
+    ZT_ARG_EPSILON,
+    ZT_ARG_WEIGHT_DECAY,
+    ZT_ARG_CLIPPING,
+    ZT_ARG_WARMUP,
+    ZT_ARG_FP16,
+    ZT_ARG_BF16,
+    ZT_ARG_TOTAL_STEPS,
+    ZT_ARG_N
 } zt_argument;
 
 /* TrainingArguments' defaults; total_steps and hidden_size are 0, nothing is given. */
@@ -116,17 +141,17 @@ void zt_arguments_default(zt_arguments *a);
 /*
  * Read, fill and check a configuration.  args NULL: "auto" is as DeepSpeed itself takes it.
  *
- * With args, a value that is "auto" comes from them; a value that is there and differs from an argument that was given is
- * an error that names all such; and what was given is used where the file has no such key.  json is filled in place and,
- * like every text in *out, must outlive it.
+ * With args, a value that is "auto" comes from them; a value that is there and differs from an
+ * argument that was given is an error that names all such; and what was given is used where the
+ * file has no such key.  json is filled in place and, like every text in *out, must outlive it.
  *
- * Errors  CKPT_EUSAGE: a value (key, found, allowed) or the batch sizes; CKPT_EUNSUPPORTED: a key or value that is
- *         not for this engine; CKPT_EFORMAT: not HJSON
+ * Errors  CKPT_EUSAGE: a value (key, found, allowed) or the batch sizes; CKPT_EUNSUPPORTED: a key
+ *         or value that is not for this engine; CKPT_EFORMAT: not HJSON
  */
-int zt_config_read(zt_config *out, ckpt_arena *arena, const char *path_or_base64, const zt_arguments *args,
-                   int world, ckpt_err *err);
-int zt_config_parse(zt_config *out, ckpt_arena *arena, ckpt_value *json, const zt_arguments *args, int world,
-                    ckpt_err *err);
+int zt_config_read(zt_config *out, ckpt_arena *arena, const char *path_or_base64,
+                   const zt_arguments *args, int world, ckpt_err *err);
+int zt_config_parse(zt_config *out, ckpt_arena *arena, ckpt_value *json, const zt_arguments *args,
+                    int world, ckpt_err *err);
 
 /*
  * True where DeepSpeed makes its optimizer for the processor (DeepSpeedCPUAdam and others): an
@@ -134,8 +159,9 @@ int zt_config_parse(zt_config *out, ckpt_arena *arena, ckpt_value *json, const z
  */
 bool zt_config_is_cpu_optimizer(const zt_config *c);
 /*
- * True where DeepSpeed wraps the optimizer in its BF16_Optimizer (engine.py, _configure_optimizer), which has
- * files of its own form and lays parameters out as they come, whatever round_robin_gradients says.
+ * True where DeepSpeed wraps the optimizer in its BF16_Optimizer (engine.py, _configure_optimizer),
+ * which has files of its own form and lays parameters out as they come, whatever
+ * round_robin_gradients says.
  */
 bool zt_config_is_bf16_optimizer(const zt_config *c);
 /* JSON of the resolved configuration. */

@@ -26,35 +26,32 @@ int ds_note(ds_context *x, const char *fmt, ...)
     char line[512];
     va_list ap;
 
-    if (x->n_notes == DS_NOTES) {
+    if (x->n_notes == DS_NOTES)
         return CKPT_OK;
-    }
     va_start(ap, fmt);
     (void)vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     x->note[x->n_notes] = ckpt_arena_string(x->arena, line, strlen(line));
-    if (x->note[x->n_notes] == NULL) {
+    if (!x->note[x->n_notes])
         return ckpt_fail_memory(x->err);
-    }
     x->n_notes++;
     return CKPT_OK;
 }
 
 const char *ds_show(const ckpt_value *v, char out[DS_SHOWN])
 {
-    if (v->kind == CKPT_V_BOOL) {
+    if (v->kind == CKPT_V_BOOL)
         (void)snprintf(out, DS_SHOWN, "%s", v->as.i ? "true" : "false");
-    } else if (v->kind == CKPT_V_INT) {
+    else if (v->kind == CKPT_V_INT)
         (void)snprintf(out, DS_SHOWN, "%" PRId64, v->as.i);
-    } else if (v->kind == CKPT_V_FLOAT) {
+    else if (v->kind == CKPT_V_FLOAT)
         (void)snprintf(out, DS_SHOWN, "%.12g", v->as.f);
-    } else if (v->kind == CKPT_V_STR) {
+    else if (v->kind == CKPT_V_STR)
         (void)snprintf(out, DS_SHOWN, "\"%.48s%s\"", v->as.text.at, v->as.text.n > 48 ? "..." : "");
-    } else if (v->kind == CKPT_V_NONE) {
+    else if (v->kind == CKPT_V_NONE)
         (void)snprintf(out, DS_SHOWN, "null");
-    } else {
+    else
         (void)snprintf(out, DS_SHOWN, v->kind == CKPT_V_LIST ? "a list" : "an object");
-    }
     return out;
 }
 
@@ -77,13 +74,12 @@ ckpt_value *ds_find(const ckpt_value *root, const char *path)
     const char *dot = strchr(path, '.');
     ckpt_value *v;
 
-    while (dot != NULL && (size_t)(dot - path) < sizeof name) {
+    while (dot && (size_t)(dot - path) < sizeof name) {
         memcpy(name, path, (size_t)(dot - path));
         name[dot - path] = '\0';
         v = ckpt_value_get(root, name);
-        if (v == NULL) {
+        if (!v)
             return NULL;
-        }
         root = v;
         path = dot + 1;
         dot = strchr(path, '.');
@@ -107,12 +103,10 @@ static size_t ds_distance(const char *a, const char *b)
 {
     size_t row[DS_WORD + 1], n = strlen(b);
 
-    if (strlen(a) >= DS_WORD || n >= DS_WORD) {
+    if (strlen(a) >= DS_WORD || n >= DS_WORD)
         return DS_WORD;
-    }
-    for (size_t j = 0; j <= n; j++) {
+    for (size_t j = 0; j <= n; j++)
         row[j] = j;
-    }
     for (size_t i = 0; a[i] != '\0'; i++) {
         size_t diagonal = row[0];
 
@@ -152,20 +146,17 @@ static int ds_unknown(ds_context *x, const ds_block *b, const char *key)
     const char *near;
 
     // A text made of nothing but wrong keys must not cost more than its notes do.
-    if (!b->typed && x->n_notes == DS_NOTES) {
+    if (!b->typed && x->n_notes == DS_NOTES)
         return CKPT_OK;
-    }
     near = ds_nearest(b, key);
     (void)ds_path(b, key, path);
-    if (b->typed) {
+    if (b->typed)
         return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s is no known key%s%s%s", x->name, path,
-                         near != NULL ? ": did you mean " : "", near != NULL ? near : "",
-                         near != NULL ? "?" : "; remove it");
-    }
+                         near ? ": did you mean " : "", near ? near : "",
+                         near ? "?" : "; remove it");
     x->loud[x->n_notes] = true;
     return ds_note(x, "%s is no known key and is ignored%s%s%s", path,
-                   near != NULL ? ": did you mean " : "", near != NULL ? near : "",
-                   near != NULL ? "?" : "");
+                   near ? ": did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 /* ---- values ---- */
@@ -176,9 +167,8 @@ static bool ds_as_bool(const ckpt_value *v, bool *out)
     static const char *const no[] = {"false", "0", "no", "off", "f", "n"};
     double f = v->kind == CKPT_V_FLOAT ? v->as.f : 2.0;
 
-    if (v->kind == CKPT_V_BOOL || v->kind == CKPT_V_INT) {
+    if (v->kind == CKPT_V_BOOL || v->kind == CKPT_V_INT)
         f = v->as.i == 0 ? 0.0 : v->as.i == 1 ? 1.0 : 2.0;
-    }
     for (size_t i = 0; v->kind == CKPT_V_STR && i < sizeof yes / sizeof yes[0]; i++) {
         f = strcasecmp(v->as.text.at, yes[i]) == 0 ? 1.0 : f;
         f = strcasecmp(v->as.text.at, no[i]) == 0 ? 0.0 : f;
@@ -199,9 +189,8 @@ static bool ds_as_int(const ckpt_value *v, bool typed, int64_t *out)
         *out = (int64_t)v->as.f;
         return true;
     }
-    if (v->kind != CKPT_V_STR || !typed || v->as.text.n == 0) {
+    if (v->kind != CKPT_V_STR || !typed || v->as.text.n == 0)
         return false;
-    }
     errno = 0;
     *out = strtoll(v->as.text.at, &end, 10);
     return errno == 0 && *end == '\0' && (size_t)(end - v->as.text.at) == v->as.text.n;
@@ -215,9 +204,8 @@ static bool ds_as_real(const ckpt_value *v, bool typed, double *out)
         *out = v->kind == CKPT_V_INT ? (double)v->as.i : v->as.f;
     } else if (v->kind == CKPT_V_STR && typed && v->as.text.n > 0) {
         *out = strtod(v->as.text.at, &end);
-        if ((size_t)(end - v->as.text.at) != v->as.text.n) {
+        if ((size_t)(end - v->as.text.at) != v->as.text.n)
             return false;
-        }
     } else {
         return false;
     }
@@ -236,15 +224,12 @@ static const char *ds_expected(const ds_key *k, char *out, size_t room)
     bool ranged = k->kind == DS_INT || k->kind == DS_SIZE || k->kind == DS_REAL;
     size_t n = (size_t)snprintf(out, room, "%s", plain[k->kind]);
 
-    if (ranged && k->min > -DS_TOP) {
+    if (ranged && k->min > -DS_TOP)
         n += (size_t)snprintf(out + n, room - n, " from %.12g", k->min);
-    }
-    if (ranged && k->max < DS_TOP) {
+    if (ranged && k->max < DS_TOP)
         (void)snprintf(out + n, room - n, " to %.12g", k->max);
-    }
-    for (size_t i = 0; k->kind == DS_CHOICE && k->choice[i] != NULL && n < room; i++) {
+    for (size_t i = 0; k->kind == DS_CHOICE && k->choice[i] && n < room; i++)
         n += (size_t)snprintf(out + n, room - n, "%s %s", i > 0 ? "," : "", k->choice[i]);
-    }
     return out;
 }
 
@@ -274,9 +259,8 @@ static bool ds_put_number(const ds_key *k, bool typed, const ckpt_value *v, void
 
     f = k->kind == DS_REAL ? f : (double)i;
     ok = ok && f >= k->min && f <= k->max;
-    if (!ok || to == NULL) {
+    if (!ok || !to)
         return ok;
-    }
     if (k->kind == DS_REAL) {
         *(double *)to = f;
     } else if (k->kind == DS_SIZE) {
@@ -289,14 +273,13 @@ static bool ds_put_number(const ds_key *k, bool typed, const ckpt_value *v, void
 
 static bool ds_put_choice(const ds_key *k, const ckpt_value *v, void *to)
 {
-    for (int i = 0; v->kind == CKPT_V_STR && k->choice[i] != NULL; i++) {
+    for (int i = 0; v->kind == CKPT_V_STR && k->choice[i]; i++) {
         int order =
             k->fold ? strcasecmp(v->as.text.at, k->choice[i]) : strcmp(v->as.text.at, k->choice[i]);
 
         if (order == 0 && strlen(k->choice[i]) == v->as.text.n) {
-            if (to != NULL) {
+            if (to)
                 *(int *)to = i;
-            }
             return true;
         }
     }
@@ -310,28 +293,24 @@ static bool ds_put(const ds_key *k, bool typed, const ckpt_value *v, void *to)
 
     switch (k->kind) {
     case DS_BOOL:
-        if (!ds_as_bool(v, &b)) {
+        if (!ds_as_bool(v, &b))
             return false;
-        }
-        if (to != NULL) {
+        if (to)
             *(bool *)to = b;
-        }
         return true;
     case DS_INT:
     case DS_SIZE:
     case DS_REAL:
         return ds_put_number(k, typed, v, to);
     case DS_TEXT:
-        if (v->kind == CKPT_V_STR && to != NULL) {
+        if (v->kind == CKPT_V_STR && to)
             *(const char **)to = v->as.text.at;
-        }
         return v->kind == CKPT_V_STR && strlen(v->as.text.at) == v->as.text.n;
     case DS_CHOICE:
         return ds_put_choice(k, v, to);
     case DS_TREE:
-        if (v->kind == CKPT_V_DICT && to != NULL) {
+        if (v->kind == CKPT_V_DICT && to)
             *(const ckpt_value **)to = v;
-        }
         return v->kind == CKPT_V_DICT;
     case DS_ANY:
         return true;
@@ -349,15 +328,12 @@ static bool ds_is_off(const ds_key *k, const ckpt_value *v)
 {
     bool b = false;
 
-    if (v->kind == CKPT_V_NONE || ds_is_auto(v)) {
+    if (v->kind == CKPT_V_NONE || ds_is_auto(v))
         return true;
-    }
-    if (k->kind == DS_INT) {
+    if (k->kind == DS_INT)
         return v->kind != CKPT_V_BOOL && ds_put_number(k, true, v, NULL);
-    }
-    if (v->kind == CKPT_V_DICT) {
+    if (v->kind == CKPT_V_DICT)
         return v->as.map.n == 0;
-    }
     return ds_as_bool(v, &b) && b == (k->min > 0);
 }
 
@@ -368,23 +344,18 @@ static int ds_read_off(ds_context *x, const ds_block *b, const ds_key *k, const 
     bool on = false;
 
     if (k->kind == DS_SWITCH) {
-        if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE) {
+        if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE)
             return ds_wrong(x, b, k, v);
-        }
-        if (member == NULL || member->kind == CKPT_V_NONE || ds_is_auto(member)) {
+        if (!member || member->kind == CKPT_V_NONE || ds_is_auto(member))
             return ds_note(x, "%s is switched off and ignored", ds_path(b, k->name, path));
-        }
-        if (!ds_as_bool(member, &on)) {
+        if (!ds_as_bool(member, &on))
             return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s.%s: expected true or false", x->name,
                              ds_path(b, k->name, path), k->other);
-        }
-        if (on && k->fate == DS_IDLE) {
+        if (on && k->fate == DS_IDLE)
             return ds_note(x, "%s has no effect here: %s", ds_path(b, k->name, path), k->why);
-        }
-        if (on) {
+        if (on)
             return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s.%s is not supported: %s", x->name,
                              ds_path(b, k->name, path), k->other, k->why);
-        }
         return ds_note(x, "%s is switched off and ignored", ds_path(b, k->name, path));
     }
     return ds_is_off(k, v) ? CKPT_OK : ds_refused(x, b, k);
@@ -398,9 +369,8 @@ static const ds_key *ds_lookup(const ds_block *b, const ckpt_value *key)
         const ds_key *k = &b->key[i];
 
         if (ckpt_value_is(key, k->name) ||
-            (k->other != NULL && k->kind != DS_SWITCH && ckpt_value_is(key, k->other))) {
+            (k->other && k->kind != DS_SWITCH && ckpt_value_is(key, k->other)))
             return k;
-        }
     }
     return NULL;
 }
@@ -423,9 +393,8 @@ static int ds_read_auto(ds_context *x, const ds_block *b, const ds_key *k)
     char path[DS_PATH];
 
     (void)ds_path(b, k->name, path);
-    if (b->typed || strcmp(path, "gradient_clipping") == 0) {
+    if (b->typed || strcmp(path, "gradient_clipping") == 0)
         return ds_note(x, "%s is \"auto\": the default is taken", path);
-    }
     return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s is \"auto\", and nothing fills it; give a value",
                      x->name, path);
 }
@@ -435,27 +404,20 @@ static int ds_read_key(ds_context *x, const ds_block *b, const ds_key *k, const 
 {
     char path[DS_PATH];
 
-    if (k->fate == DS_GONE) {
+    if (k->fate == DS_GONE)
         return ds_refused(x, b, k);
-    }
-    if (k->fate == DS_OFF || k->kind == DS_SWITCH) {
+    if (k->fate == DS_OFF || k->kind == DS_SWITCH)
         return ds_read_off(x, b, k, v);
-    }
-    if (ds_is_auto(v) && k->kind != DS_ANY) {
+    if (ds_is_auto(v) && k->kind != DS_ANY)
         return ds_read_auto(x, b, k);
-    }
-    if (v->kind == CKPT_V_NONE && (k->nullable || !b->typed)) {
+    if (v->kind == CKPT_V_NONE && (k->nullable || !b->typed))
         return CKPT_OK;
-    }
-    if (k->kind == DS_BLOCK) {
+    if (k->kind == DS_BLOCK)
         return ds_read_block(x, k, v, d);
-    }
-    if (!ds_put(k, b->typed, v, k->fate == DS_USED ? (char *)d + k->at : NULL)) {
+    if (!ds_put(k, b->typed, v, k->fate == DS_USED ? (char *)d + k->at : NULL))
         return ds_wrong(x, b, k, v);
-    }
-    if (k->why != NULL) {
+    if (k->why)
         return ds_note(x, "%s has no effect here: %s", ds_path(b, k->name, path), k->why);
-    }
     return CKPT_OK;
 }
 
@@ -468,18 +430,16 @@ int ds_read(ds_context *x, const ds_block *b, const ckpt_value *object, ds_draft
         const ds_key *k = ds_lookup(b, key);
         int rc;
 
-        if (k == NULL) {
+        if (!k)
             rc = ds_unknown(x, b, key->as.text.at);
-        } else if (k->other != NULL && k->kind != DS_SWITCH && ckpt_value_is(key, k->other) &&
-                   ckpt_value_get(object, k->name) != NULL) {
+        else if (k->other && k->kind != DS_SWITCH && ckpt_value_is(key, k->other) &&
+                 ckpt_value_get(object, k->name))
             rc = ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s and %s are one key; keep one", x->name,
                            k->name, k->other);
-        } else {
+        else
             rc = ds_read_key(x, b, k, map.at[i].value, d);
-        }
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             return rc;
-        }
     }
     return CKPT_OK;
 }

@@ -66,7 +66,8 @@ typedef struct ds_key {
     ds_fate fate;
     bool nullable; /* null leaves the default; all keys of blocks that are not typed take it */
     bool fold;     /* DS_CHOICE: upper and lower case are the same */
-    size_t at;     /* in ds_draft; unused unless DS_USED.  A DS_BLOCK with it takes true and false */
+    /* in ds_draft; unused unless DS_USED.  A DS_BLOCK with it takes true and false */
+    size_t at;
     double min, max;
     const char *const *choice; /* NULL-terminated */
     const char *why;           /* for notes and refusals */
@@ -91,7 +92,8 @@ void ds_draft_default(ds_draft *d);
 /*
  * Read an object by a table.
  *
- * Errors  CKPT_EUSAGE: a value; CKPT_EUNSUPPORTED: a key that is refused, or unknown in a typed block
+ * Errors  CKPT_EUSAGE: a value; CKPT_EUNSUPPORTED: a key that is refused, or unknown in a typed
+ *         block
  */
 int ds_read(ds_context *x, const ds_block *b, const ckpt_value *object, ds_draft *d);
 
@@ -105,7 +107,10 @@ const char *ds_show(const ckpt_value *v, char out[DS_SHOWN]);
 /* True if v is the string "auto". */
 bool ds_is_auto(const ckpt_value *v);
 
-/* A value below nested objects: "zero_optimization.stage"; NULL if something on the way is not there. */
+/*
+ * A value below nested objects: "zero_optimization.stage"; NULL if something on the way is not
+ * there.
+ */
 ckpt_value *ds_find(const ckpt_value *root, const char *path);
 
 /* batch.c: the three sizes, of which DS_MISSING ones are computed. */

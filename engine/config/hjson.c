@@ -46,9 +46,8 @@ static size_t hj_line(const hj_text *t, size_t at)
 {
     size_t line = 1;
 
-    for (size_t i = 0; i < at && i < t->n; i++) {
+    for (size_t i = 0; i < at && i < t->n; i++)
         line += t->s[i] == '\n';
-    }
     return line;
 }
 
@@ -82,16 +81,14 @@ static int hj_comment(hj_text *t)
 
     if (hj_peek(t, 0) == '/' && hj_peek(t, 1) == '*') {
         for (t->at += 2; hj_peek(t, 0) != '*' || hj_peek(t, 1) != '/'; t->at++) {
-            if (t->at == t->n) {
+            if (t->at == t->n)
                 return hj_fail_at(t, from, "this comment has no end (*/)");
-            }
         }
         t->at += 2;
         return CKPT_OK;
     }
-    while (t->at < t->n && hj_peek(t, 0) != '\n' && hj_peek(t, 0) != '\r') {
+    while (t->at < t->n && hj_peek(t, 0) != '\n' && hj_peek(t, 0) != '\r')
         t->at++;
-    }
     return CKPT_OK;
 }
 
@@ -99,15 +96,12 @@ static int hj_comment(hj_text *t)
 static int hj_skip(hj_text *t)
 {
     for (;;) {
-        while (hj_blank(hj_peek(t, 0))) {
+        while (hj_blank(hj_peek(t, 0)))
             t->at++;
-        }
-        if (!hj_at_comment(t)) {
+        if (!hj_at_comment(t))
             return CKPT_OK;
-        }
-        if (hj_comment(t) != CKPT_OK) {
+        if (hj_comment(t) != CKPT_OK)
             return CKPT_EFORMAT;
-        }
     }
 }
 
@@ -121,13 +115,12 @@ static bool hj_hex4(hj_text *t, uint32_t *out)
         char c = hj_peek(t, i);
         uint32_t digit;
 
-        if (c >= '0' && c <= '9') {
+        if (c >= '0' && c <= '9')
             digit = (uint32_t)(c - '0');
-        } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
+        else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'))
             digit = (uint32_t)((c | 0x20) - 'a') + 10;
-        } else {
+        else
             return false;
-        }
         *out = *out << 4 | digit;
     }
     t->at += 4;
@@ -153,9 +146,8 @@ static bool hj_utf8(ckpt_bytes *to, uint32_t c)
         b[0] = (uint8_t)(0xf0 | c >> 18);
         n = 4;
     }
-    for (size_t i = 1; i < n; i++) {
+    for (size_t i = 1; i < n; i++)
         b[i] = (uint8_t)(0x80 | (c >> (6 * (n - 1 - i)) & 0x3f));
-    }
     return ckpt_bytes_add(to, b, n);
 }
 
@@ -164,19 +156,16 @@ static int hj_unicode(hj_text *t, ckpt_bytes *to)
 {
     uint32_t c, low;
 
-    if (!hj_hex4(t, &c)) {
+    if (!hj_hex4(t, &c))
         return hj_fail(t, "\\u takes four hexadecimal digits");
-    }
     if (c >= 0xd800 && c <= 0xdbff && hj_peek(t, 0) == '\\' && hj_peek(t, 1) == 'u') {
         t->at += 2;
-        if (!hj_hex4(t, &low) || low < 0xdc00 || low > 0xdfff) {
+        if (!hj_hex4(t, &low) || low < 0xdc00 || low > 0xdfff)
             return hj_fail(t, "the second half of a surrogate pair is wrong");
-        }
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
-    if (c >= 0xd800 && c <= 0xdfff) {
+    if (c >= 0xd800 && c <= 0xdfff)
         return hj_fail(t, "half a surrogate pair is no character");
-    }
     return hj_utf8(to, c) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
@@ -191,9 +180,8 @@ static int hj_escape(hj_text *t, ckpt_bytes *to)
         t->at++;
         return hj_unicode(t, to);
     }
-    if (p == NULL) {
+    if (!p)
         return hj_fail(t, "an unknown escape after a backslash");
-    }
     t->at++;
     return ckpt_bytes_add(to, &into[p - from], 1) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
@@ -212,24 +200,20 @@ static int hj_quoted_into(hj_text *t, char quote, ckpt_bytes *to)
             t->at++;
             c = hj_peek(t, 0);
         }
-        if (t->at > run && !ckpt_bytes_add(to, t->s + run, t->at - run)) {
+        if (t->at > run && !ckpt_bytes_add(to, t->s + run, t->at - run))
             return ckpt_fail_memory(t->err);
-        }
-        if (t->at == t->n) {
+        if (t->at == t->n)
             return hj_fail_at(t, from, "this string has no closing quote");
-        }
         t->at++;
-        if (c == quote) {
+        if (c == quote)
             return CKPT_OK;
-        }
         if (c != '\\') {
             t->at--;
             return hj_fail(t, "a control character or line end within a string");
         }
         rc = hj_escape(t, to);
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             return rc;
-        }
     }
 }
 
@@ -238,7 +222,7 @@ static int hj_text_node(hj_text *t, ckpt_bytes *from, int rc, ckpt_value **out)
 {
     if (rc == CKPT_OK) {
         *out = ckpt_value_str(t->arena, (const char *)from->at, from->n);
-        rc = *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+        rc = *out ? CKPT_OK : ckpt_fail_memory(t->err);
     }
     ckpt_vec_free(from);
     return rc;
@@ -274,16 +258,13 @@ static int hj_lines_into(hj_text *t, size_t indent, ckpt_bytes *to)
     while (hj_peek(t, 0) != '\'' || hj_peek(t, 1) != '\'' || hj_peek(t, 2) != '\'') {
         char c = hj_peek(t, 0);
 
-        if (t->at == t->n) {
+        if (t->at == t->n)
             return hj_fail_at(t, from, "this string has no closing '''");
-        }
         t->at++;
-        if (c != '\r' && !ckpt_bytes_add(to, &c, 1)) {
+        if (c != '\r' && !ckpt_bytes_add(to, &c, 1))
             return ckpt_fail_memory(t->err);
-        }
-        if (c == '\n') {
+        if (c == '\n')
             hj_indent(t, indent);
-        }
     }
     t->at += 3;
     to->n -= to->n > 0 && to->at[to->n - 1] == '\n';
@@ -293,9 +274,8 @@ static int hj_lines_into(hj_text *t, size_t indent, ckpt_bytes *to)
 /* Column of the place; each byte is looked at once, however many ask on one line. */
 static size_t hj_column(hj_text *t)
 {
-    for (; t->seen < t->at; t->seen++) {
+    for (; t->seen < t->at; t->seen++)
         t->line = t->s[t->seen] == '\n' ? t->seen + 1 : t->line;
-    }
     return t->at - t->line;
 }
 
@@ -321,9 +301,8 @@ static size_t hj_digits(const char *s, size_t n)
 {
     size_t i = 0;
 
-    while (i < n && s[i] >= '0' && s[i] <= '9') {
+    while (i < n && s[i] >= '0' && s[i] <= '9')
         i++;
-    }
     return i;
 }
 
@@ -332,25 +311,22 @@ static bool hj_is_number(const char *s, size_t n, bool *whole)
 {
     size_t i = n > 0 && s[0] == '-', d = hj_digits(s + i, n - i);
 
-    if (d == 0 || (d > 1 && s[i] == '0')) {
+    if (d == 0 || (d > 1 && s[i] == '0'))
         return false;
-    }
     i += d;
     *whole = i == n;
     if (i < n && s[i] == '.') {
         d = hj_digits(s + i + 1, n - i - 1);
-        if (d == 0) {
+        if (d == 0)
             return false;
-        }
         i += 1 + d;
     }
     if (i < n && (s[i] == 'e' || s[i] == 'E')) {
         i++;
         i += i < n && (s[i] == '+' || s[i] == '-');
         d = hj_digits(s + i, n - i);
-        if (d == 0) {
+        if (d == 0)
             return false;
-        }
         i += d;
     }
     return i == n;
@@ -361,20 +337,19 @@ static int hj_number(hj_text *t, const char *s, size_t n, bool whole, ckpt_value
 {
     const char *copy = ckpt_arena_string(t->arena, s, n); // terminated, for strtoll
 
-    if (copy == NULL) {
+    if (!copy)
         return ckpt_fail_memory(t->err);
-    }
     errno = 0;
     if (whole) {
         long long i = strtoll(copy, NULL, 10);
 
         if (errno == 0) {
             *out = ckpt_value_int(t->arena, i);
-            return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+            return *out ? CKPT_OK : ckpt_fail_memory(t->err);
         }
     }
     *out = ckpt_value_float(t->arena, strtod(copy, NULL));
-    return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+    return *out ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
 static bool hj_same(const char *s, size_t n, const char *word)
@@ -388,29 +363,26 @@ static int hj_word(hj_text *t, const char *s, size_t n, ckpt_value **out)
     bool whole = false;
 
     *out = NULL;
-    if (hj_is_number(s, n, &whole)) {
+    if (hj_is_number(s, n, &whole))
         return hj_number(t, s, n, whole, out);
-    }
-    if (hj_same(s, n, "true") || hj_same(s, n, "false")) {
+    if (hj_same(s, n, "true") || hj_same(s, n, "false"))
         *out = ckpt_value_bool(t->arena, s[0] == 't');
-    } else if (hj_same(s, n, "null")) {
+    else if (hj_same(s, n, "null"))
         *out = ckpt_value_new(t->arena, CKPT_V_NONE);
-    } else if (hj_same(s, n, "NaN")) {
+    else if (hj_same(s, n, "NaN"))
         *out = ckpt_value_float(t->arena, (double)NAN);
-    } else if (hj_same(s, n, "Infinity") || hj_same(s, n, "-Infinity")) {
+    else if (hj_same(s, n, "Infinity") || hj_same(s, n, "-Infinity"))
         *out = ckpt_value_float(t->arena, s[0] == '-' ? -(double)INFINITY : (double)INFINITY);
-    } else {
+    else
         return CKPT_OK;
-    }
-    return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+    return *out ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
 /* Bytes of s[0..n) without the blanks at its end. */
 static size_t hj_trimmed(const char *s, size_t n)
 {
-    while (n > 0 && (unsigned char)s[n - 1] <= ' ') {
+    while (n > 0 && (unsigned char)s[n - 1] <= ' ')
         n--;
-    }
     return n;
 }
 
@@ -425,29 +397,26 @@ static int hj_bare(hj_text *t, ckpt_value **out)
     char c = hj_peek(t, 0);
     bool tried = false; // a word cannot come to be later in the line, once one delimiter was met
 
-    if (c == '\0' || strchr("{}[],:", c) != NULL) {
+    if (c == '\0' || strchr("{}[],:", c))
         return hj_fail(t, c == '\0' ? "the text ends where a value is expected"
                                     : "a punctuator where a value is expected");
-    }
     for (;; t->at++) {
         bool eol = c == '\0' || c == '\n' || c == '\r';
 
-        if (!tried && (eol || strchr(",}]", c) != NULL || hj_at_comment(t))) {
+        if (!tried && (eol || strchr(",}]", c) || hj_at_comment(t))) {
             int rc = hj_word(t, s, hj_trimmed(s, t->at - from), out);
 
             tried = true;
-            if (rc != CKPT_OK || *out != NULL) {
+            if (rc != CKPT_OK || *out)
                 return rc;
-            }
         }
-        if (eol) {
+        if (eol)
             break;
-        }
         c = hj_peek(t, 1);
     }
     t->bare = true;
     *out = ckpt_value_str(t->arena, s, hj_trimmed(s, t->at - from));
-    return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+    return *out ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
 /* ---- objects and arrays ---- */
@@ -460,23 +429,20 @@ static int hj_bare_key(hj_text *t, ckpt_value **out)
     while (hj_peek(t, 0) != ':') {
         char c = hj_peek(t, 0);
 
-        if (c == '\0' || strchr("{}[],", c) != NULL) {
+        if (c == '\0' || strchr("{}[],", c))
             return hj_fail(t, c == '\0' ? "the text ends within an object: a } is missing"
                                         : "a punctuator where a key is expected");
-        }
         t->at++;
     }
     n = hj_trimmed(t->s + from, t->at - from);
-    if (n == 0) {
+    if (n == 0)
         return hj_fail(t, "a colon without a key");
-    }
     for (size_t i = from; i < from + n; i++) {
-        if (hj_blank(t->s[i])) {
+        if (hj_blank(t->s[i]))
             return hj_fail_at(t, from, "a blank within a key: a colon is missing, or quotes are");
-        }
     }
     *out = ckpt_value_str(t->arena, t->s + from, n);
-    return *out != NULL ? CKPT_OK : ckpt_fail_memory(t->err);
+    return *out ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
 /* "key": value, at the place.  The key keeps its offset in mark until the object is complete. */
@@ -487,22 +453,18 @@ static int hj_pair(hj_text *t, ckpt_dict *map)
     char c = hj_peek(t, 0);
     int rc = c == '"' || c == '\'' ? hj_quoted(t, &key) : hj_bare_key(t, &key);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = hj_skip(t);
-    }
-    if (rc == CKPT_OK && hj_peek(t, 0) != ':') {
+    if (rc == CKPT_OK && hj_peek(t, 0) != ':')
         rc = hj_fail(t, "a colon is expected after a key");
-    }
     if (rc == CKPT_OK) {
         t->at++;
         rc = hj_skip(t);
     }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = hj_value(t, &value);
-    }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     key->mark = (uint32_t)from;
     return ckpt_dict_add(t->arena, map, key, value) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
@@ -514,9 +476,8 @@ static int hj_by_key(const void *a, const void *b)
     uint64_t n = x->as.text.n < y->as.text.n ? x->as.text.n : y->as.text.n;
     int order = memcmp(x->as.text.at, y->as.text.at, (size_t)n);
 
-    if (order == 0 && x->as.text.n != y->as.text.n) {
+    if (order == 0 && x->as.text.n != y->as.text.n)
         order = x->as.text.n < y->as.text.n ? -1 : 1;
-    }
     return order != 0 ? order : (x->mark > y->mark) - (x->mark < y->mark);
 }
 
@@ -527,29 +488,23 @@ static int hj_unique(hj_text *t, const ckpt_dict *map)
     const ckpt_value *twice = NULL;
     int rc = CKPT_OK;
 
-    if (map->n == 0) {
+    if (map->n == 0)
         return CKPT_OK;
-    }
-    if (key == NULL) {
+    if (!key)
         return ckpt_fail_memory(t->err);
-    }
-    for (uint64_t i = 0; i < map->n; i++) {
+    for (uint64_t i = 0; i < map->n; i++)
         key[i] = map->at[i].key;
-    }
     qsort(key, (size_t)map->n, sizeof *key, hj_by_key);
-    for (uint64_t i = 1; i < map->n && twice == NULL; i++) {
+    for (uint64_t i = 1; i < map->n && !twice; i++) {
         if (key[i]->as.text.n == key[i - 1]->as.text.n &&
-            memcmp(key[i]->as.text.at, key[i - 1]->as.text.at, (size_t)key[i]->as.text.n) == 0) {
+            memcmp(key[i]->as.text.at, key[i - 1]->as.text.at, (size_t)key[i]->as.text.n) == 0)
             twice = key[i];
-        }
     }
-    if (twice != NULL) {
+    if (twice)
         rc = ckpt_fail(t->err, CKPT_EFORMAT, "%s: line %zu: key \"%.80s\" is there twice; keep one",
                        t->name, hj_line(t, twice->mark), twice->as.text.at);
-    }
-    for (uint64_t i = 0; i < map->n; i++) {
+    for (uint64_t i = 0; i < map->n; i++)
         key[i]->mark = 0;
-    }
     ckpt_free(key);
     return rc;
 }
@@ -575,15 +530,13 @@ static int hj_object(hj_text *t, char end, ckpt_value **out)
     int rc;
 
     *out = ckpt_value_new(t->arena, CKPT_V_DICT);
-    if (*out == NULL) {
+    if (!*out)
         return ckpt_fail_memory(t->err);
-    }
     rc = hj_skip(t);
     while (rc == CKPT_OK && (hj_peek(t, 0) != end || (end == '\0' && t->at < t->n))) {
         rc = hj_pair(t, &(*out)->as.map);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = hj_comma(t);
-        }
     }
     if (rc == CKPT_OK) {
         t->at += end != '\0';
@@ -597,20 +550,17 @@ static int hj_array(hj_text *t, ckpt_value **out)
     int rc;
 
     *out = ckpt_value_new(t->arena, CKPT_V_LIST);
-    if (*out == NULL) {
+    if (!*out)
         return ckpt_fail_memory(t->err);
-    }
     rc = hj_skip(t);
     while (rc == CKPT_OK && hj_peek(t, 0) != ']') {
         ckpt_value *item = NULL;
 
         rc = hj_value(t, &item);
-        if (rc == CKPT_OK && !ckpt_seq_add(t->arena, &(*out)->as.seq, item)) {
+        if (rc == CKPT_OK && !ckpt_seq_add(t->arena, &(*out)->as.seq, item))
             rc = ckpt_fail_memory(t->err);
-        }
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = hj_comma(t);
-        }
     }
     t->at += rc == CKPT_OK;
     return rc;
@@ -623,19 +573,15 @@ static int hj_value(hj_text *t, ckpt_value **out)
     int rc;
 
     t->bare = false;
-    if (c == '\'' && hj_peek(t, 1) == '\'' && hj_peek(t, 2) == '\'') {
+    if (c == '\'' && hj_peek(t, 1) == '\'' && hj_peek(t, 2) == '\'')
         return hj_lines(t, out);
-    }
-    if (c == '"' || c == '\'') {
+    if (c == '"' || c == '\'')
         return hj_quoted(t, out);
-    }
-    if (c != '{' && c != '[') {
+    if (c != '{' && c != '[')
         return hj_bare(t, out);
-    }
-    if (t->depth == HJ_DEPTH) {
+    if (t->depth == HJ_DEPTH)
         return ckpt_fail(t->err, CKPT_ELIMIT, "%s: line %zu: more than %d levels of nesting",
                          t->name, hj_line(t, t->at), HJ_DEPTH);
-    }
     t->depth++;
     t->at++;
     rc = c == '{' ? hj_object(t, '}', out) : hj_array(t, out);
@@ -651,18 +597,15 @@ static size_t hj_sequence(const unsigned char *s, size_t n)
 {
     size_t len = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
 
-    if (len == 1) {
+    if (len == 1)
         return s[0] != 0;
-    }
     if (s[0] < 0xc2 || s[0] > 0xf4 || n < len || (s[0] == 0xe0 && s[1] < 0xa0) ||
         (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xf4 && s[1] > 0x8f)) {
+        (s[0] == 0xf4 && s[1] > 0x8f))
         return 0;
-    }
     for (size_t i = 1; i < len; i++) {
-        if ((s[i] & 0xc0) != 0x80) {
+        if ((s[i] & 0xc0) != 0x80)
             return 0;
-        }
     }
     return len;
 }
@@ -673,9 +616,8 @@ static int hj_check_text(const hj_text *t)
 
     for (size_t i = 0; i < t->n; i += len) {
         len = hj_sequence((const unsigned char *)t->s + i, t->n - i);
-        if (len == 0) {
+        if (len == 0)
             return hj_fail_at(t, i, "this is no UTF-8 text");
-        }
     }
     return CKPT_OK;
 }
@@ -706,10 +648,9 @@ int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t
     int rc;
 
     *out = NULL;
-    if (n > HJ_TEXT) {
+    if (n > HJ_TEXT)
         return ckpt_fail(t.err, CKPT_ELIMIT, "%s: %zu bytes of text, more than %" PRIu64, name, n,
                          HJ_TEXT);
-    }
     rc = hj_check_text(&t);
     if (rc == CKPT_OK) {
         t.at = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -720,15 +661,12 @@ int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t
 
         rc = c == '{' || c == '[' ? hj_value(&t, out) : hj_open_root(&t, out);
     }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = hj_skip(&t);
-    }
-    if (rc == CKPT_OK && t.at < n) {
+    if (rc == CKPT_OK && t.at < n)
         rc = hj_fail(&t, "more text after the end of the value");
-    }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         *out = NULL;
-    }
     return rc;
 }
 
@@ -739,9 +677,8 @@ static int hj_slurp(ckpt_bytes *text, FILE *f, const char *path, ckpt_err *err)
     size_t n;
 
     while (text->n <= HJ_TEXT && (n = fread(block, 1, sizeof block, f)) > 0) {
-        if (!ckpt_bytes_add(text, block, n)) {
+        if (!ckpt_bytes_add(text, block, n))
             return ckpt_fail_memory(err);
-        }
     }
     return ferror(f) ? ckpt_fail_sys(err, CKPT_EIO, errno, "%s", path) : CKPT_OK;
 }
@@ -753,14 +690,12 @@ int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_er
     int rc;
 
     *out = NULL;
-    if (f == NULL) {
+    if (!f)
         return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s", path);
-    }
     rc = hj_slurp(&text, f, path, err);
     (void)fclose(f);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_hjson_parse(out, arena, text.n > 0 ? (const char *)text.at : "", text.n, path, err);
-    }
     ckpt_vec_free(&text);
     return rc;
 }

@@ -29,9 +29,8 @@ static uint32_t hf_number(const char *s, size_t n, size_t *used)
 {
     uint32_t v = 0;
 
-    for (*used = 0; *used < n && s[*used] >= '0' && s[*used] <= '9'; (*used)++) {
+    for (*used = 0; *used < n && s[*used] >= '0' && s[*used] <= '9'; (*used)++)
         v = v > HF_TOTAL ? v : v * 10 + (uint32_t)(s[*used] - '0');
-    }
     return v;
 }
 
@@ -42,9 +41,8 @@ static uint32_t hf_number(const char *s, size_t n, size_t *used)
 static bool hf_good_name(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (s[i] <= ' ' || s[i] > '~' || strchr(",\"\\", s[i]) != NULL) {
+        if (s[i] <= ' ' || s[i] > '~' || strchr(",\"\\", s[i]) != NULL)
             return false;
-        }
     }
     return n > 0 && n < 256 && s[0] != '-';
 }
@@ -54,9 +52,8 @@ static const uint32_t *hf_count(ckpt_arena *arena, uint32_t n)
 {
     uint32_t *slot = ckpt_arena_array(arena, n, sizeof *slot);
 
-    for (uint32_t i = 0; slot != NULL && i < n; i++) {
+    for (uint32_t i = 0; slot && i < n; i++)
         slot[i] = i;
-    }
     return slot;
 }
 
@@ -66,15 +63,13 @@ static bool hf_line(ckpt_arena *arena, const char *s, size_t n, zt_host *out)
     static const char word[] = "slots=";
     size_t name = 0, at, used = 0;
 
-    while (name < n && !hf_blank(s[name])) {
+    while (name < n && !hf_blank(s[name]))
         name++;
-    }
     for (at = name; at < n && hf_blank(s[at]); at++) {
     }
     if (at == name || n - at < sizeof word || memcmp(s + at, word, sizeof word - 1) != 0 ||
-        !hf_good_name(s, name)) {
+        !hf_good_name(s, name))
         return false;
-    }
     at += sizeof word - 1;
     out->n_slots = hf_number(s + at, n - at, &used);
     out->name = ckpt_arena_string(arena, s, name);
@@ -88,31 +83,26 @@ static int hf_take(hf_hosts *list, ckpt_arena *arena, const ckpt_text *line, con
     zt_host host = {0}, *to;
     uint64_t total;
 
-    if (!hf_line(arena, line->at, (size_t)line->n, &host)) {
+    if (!hf_line(arena, line->at, (size_t)line->n, &host))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: \"%.*s\" is no host; expected: name slots=number",
                          where, line->n < 60 ? (int)line->n : 60, line->at);
-    }
-    if (host.name == NULL) {
+    if (!host.name)
         return ckpt_fail_memory(err);
-    }
     total = host.n_slots;
     for (size_t i = 0; i < list->n; i++) {
         total += list->at[i].n_slots;
-        if (strcmp(list->at[i].name, host.name) == 0) {
+        if (strcmp(list->at[i].name, host.name) == 0)
             return ckpt_fail(err, CKPT_EFORMAT, "%s: host %.80s is there twice; keep one line",
                              where, host.name);
-        }
     }
-    if (host.n_slots > HF_SLOTS || list->n == HF_HOSTS || total > HF_TOTAL) {
+    if (host.n_slots > HF_SLOTS || list->n == HF_HOSTS || total > HF_TOTAL)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "%s: at most %d hosts of %d slots, and %d slots in all, are possible",
                          where, HF_HOSTS, HF_SLOTS, HF_TOTAL);
-    }
     host.slot = hf_count(arena, host.n_slots);
     to = ckpt_vec_push(list);
-    if (to == NULL || host.slot == NULL) {
+    if (!to || !host.slot)
         return ckpt_fail_memory(err);
-    }
     *to = host;
     return CKPT_OK;
 }
@@ -154,20 +144,18 @@ int zt_hosts_parse(zt_hosts *out, ckpt_arena *arena, const char *text, size_t n,
     int rc;
 
     *out = (zt_hosts){0};
-    if (n > HF_TEXT) {
+    if (n > HF_TEXT)
         return ckpt_fail(err, CKPT_ELIMIT, "%s: %zu bytes, more than %d", name, n, HF_TEXT);
-    }
     rc = hf_lines(&list, arena, &all, name, err);
-    if (rc == CKPT_OK && list.n == 0) {
+    if (rc == CKPT_OK && list.n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT,
                        "%s: there is no host in it; expected lines of: name "
                        "slots=number",
                        name);
-    }
     if (rc == CKPT_OK) {
         out->n = list.n;
         out->at = ckpt_arena_copy(arena, list.at, list.n * sizeof *list.at);
-        rc = out->at != NULL ? CKPT_OK : ckpt_fail_memory(err);
+        rc = out->at ? CKPT_OK : ckpt_fail_memory(err);
     }
     ckpt_vec_free(&list);
     return rc;
@@ -181,11 +169,10 @@ int zt_hosts_read(zt_hosts *out, ckpt_arena *arena, const char *path, ckpt_err *
     int rc;
 
     *out = (zt_hosts){0};
-    if (text == NULL) {
+    if (!text)
         return ckpt_fail_memory(err);
-    }
     f = fopen(path, "rb");
-    if (f == NULL) {
+    if (!f) {
         ckpt_free(text);
         return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s", path);
     }
@@ -210,10 +197,8 @@ static size_t hf_find(const zt_hosts *hosts, const char *s, size_t n)
 {
     size_t i = 0;
 
-    while (i < hosts->n &&
-           (strlen(hosts->at[i].name) != n || memcmp(hosts->at[i].name, s, n) != 0)) {
+    while (i < hosts->n && (strlen(hosts->at[i].name) != n || memcmp(hosts->at[i].name, s, n) != 0))
         i++;
-    }
     return i;
 }
 
@@ -226,14 +211,12 @@ static int hf_slots(const zt_host *host, hf_mark *mark, const char *s, size_t n,
         uint32_t slot = hf_number(s + at, n - at, &used);
 
         at += used;
-        if (used == 0 || (at < n && s[at] != ',')) {
+        if (used == 0 || (at < n && s[at] != ','))
             return ckpt_fail(err, CKPT_EUSAGE, "\"%.*s\": slots of %.80s are numbers with commas",
                              n < 60 ? (int)n : 60, s, host->name);
-        }
-        if (slot >= host->n_slots) {
+        if (slot >= host->n_slots)
             return ckpt_fail(err, CKPT_EUSAGE, "host %.80s has slots 0 to %d, and no %" PRIu32,
                              host->name, (int)host->n_slots - 1, slot);
-        }
         mark->slot[slot] = 1;
         mark->listed = true;
         at++;
@@ -245,13 +228,12 @@ static int hf_slots(const zt_host *host, hf_mark *mark, const char *s, size_t n,
 static int hf_part(const zt_hosts *all, hf_mark *mark, const char *s, size_t n, ckpt_err *err)
 {
     const char *colon = memchr(s, ':', n);
-    size_t name = colon != NULL ? (size_t)(colon - s) : n, i = hf_find(all, s, name);
+    size_t name = colon ? (size_t)(colon - s) : n, i = hf_find(all, s, name);
 
-    if (i == all->n) {
+    if (i == all->n)
         return ckpt_fail(err, CKPT_EUSAGE, "\"%.*s\" is no host of the hostfile",
                          name < 80 ? (int)name : 80, s);
-    }
-    if (colon == NULL) {
+    if (!colon) {
         mark[i].named = true;
         return CKPT_OK;
     }
@@ -264,12 +246,12 @@ static int hf_parts(const zt_hosts *all, hf_mark *mark, const char *filter, ckpt
     const char *at = filter;
     int rc = CKPT_OK;
 
-    while (rc == CKPT_OK && at != NULL) {
+    while (rc == CKPT_OK && at) {
         const char *end = strchr(at, '@');
-        size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
+        size_t n = end ? (size_t)(end - at) : strlen(at);
 
         rc = hf_part(all, mark, at, n, err);
-        at = end != NULL ? end + 1 : NULL;
+        at = end ? end + 1 : NULL;
     }
     return rc;
 }
@@ -281,12 +263,11 @@ static bool hf_left(ckpt_arena *arena, const zt_host *host, const hf_mark *mark,
     uint32_t *slot = ckpt_arena_array(arena, host->n_slots, sizeof *slot);
 
     *out = (zt_host){.name = host->name, .slot = slot};
-    for (uint32_t i = 0; slot != NULL && i < host->n_slots; i++) {
+    for (uint32_t i = 0; slot && i < host->n_slots; i++) {
         bool meant = mark->listed ? mark->slot[i] != 0 : mark->named;
 
-        if (meant == include) {
+        if (meant == include)
             slot[out->n_slots++] = host->slot[i];
-        }
     }
     return slot != NULL;
 }
@@ -295,29 +276,26 @@ static bool hf_left(ckpt_arena *arena, const zt_host *host, const hf_mark *mark,
 static int hf_choose(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f,
                      ckpt_err *err)
 {
-    bool include = f->include != NULL && f->include[0] != '\0';
+    bool include = f->include && f->include[0] != '\0';
     hf_mark *mark = ckpt_arena_array(arena, all->n, sizeof *mark);
     zt_host *left = ckpt_arena_array(arena, all->n, sizeof *left);
-    int rc = mark != NULL && left != NULL ? CKPT_OK : ckpt_fail_memory(err);
+    int rc = mark && left ? CKPT_OK : ckpt_fail_memory(err);
 
     for (size_t i = 0; i < all->n && rc == CKPT_OK; i++) {
         mark[i].slot = ckpt_arena_alloc(arena, all->at[i].n_slots);
-        rc = mark[i].slot != NULL ? CKPT_OK : ckpt_fail_memory(err);
+        rc = mark[i].slot ? CKPT_OK : ckpt_fail_memory(err);
     }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = hf_parts(all, mark, include ? f->include : f->exclude, err);
-    }
     *out = (zt_hosts){.at = left};
     for (size_t i = 0; i < all->n && rc == CKPT_OK; i++) {
-        if (!hf_left(arena, &all->at[i], &mark[i], include, &left[out->n])) {
+        if (!hf_left(arena, &all->at[i], &mark[i], include, &left[out->n]))
             rc = ckpt_fail_memory(err);
-        } else {
+        else
             out->n += left[out->n].n_slots > 0;
-        }
     }
-    if (rc == CKPT_OK && out->n == 0) {
+    if (rc == CKPT_OK && out->n == 0)
         rc = ckpt_fail(err, CKPT_EUSAGE, "the filter leaves no slot of any host");
-    }
     return rc;
 }
 
@@ -329,57 +307,47 @@ static int hf_first(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const
     const uint32_t *slot = NULL;
 
     *out = (zt_hosts){.at = host, .n = all->n};
-    if (host == NULL) {
+    if (!host)
         return ckpt_fail_memory(err);
-    }
-    if (f->num_nodes > 0 && (uint64_t)f->num_nodes < out->n) {
+    if (f->num_nodes > 0 && (uint64_t)f->num_nodes < out->n)
         out->n = (size_t)f->num_nodes;
-    }
-    if (f->num_slots < 1) {
+    if (f->num_slots < 1)
         return CKPT_OK;
-    }
-    if (f->num_slots > HF_SLOTS) {
+    if (f->num_slots > HF_SLOTS)
         return ckpt_fail(err, CKPT_EUSAGE, "%" PRId64 " slots on each host, more than %d",
                          f->num_slots, HF_SLOTS);
-    }
     slot = hf_count(arena, (uint32_t)f->num_slots);
     for (size_t i = 0; i < out->n; i++) {
         host[i].n_slots = (uint32_t)f->num_slots;
         host[i].slot = slot;
     }
-    return slot != NULL ? CKPT_OK : ckpt_fail_memory(err);
+    return slot ? CKPT_OK : ckpt_fail_memory(err);
 }
 
 int zt_hosts_filter(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f,
                     ckpt_err *err)
 {
-    bool include = f->include != NULL && f->include[0] != '\0';
-    bool exclude = f->exclude != NULL && f->exclude[0] != '\0';
+    bool include = f->include && f->include[0] != '\0';
+    bool exclude = f->exclude && f->exclude[0] != '\0';
     bool counted = f->num_nodes > 0 || f->num_slots > 0;
     uint64_t total = 0;
     int rc = CKPT_OK;
 
     *out = *all;
-    if (include && exclude) {
+    if (include && exclude)
         return ckpt_fail(err, CKPT_EUSAGE, "--include and --exclude cannot be together");
-    }
-    if ((include || exclude) && counted) {
+    if ((include || exclude) && counted)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "--num_nodes and --num_gpus cannot be with --include or --exclude");
-    }
-    if (include || exclude) {
+    if (include || exclude)
         return hf_choose(out, arena, all, f, err);
-    }
-    if (counted) {
+    if (counted)
         rc = hf_first(out, arena, all, f, err);
-    }
-    for (size_t i = 0; rc == CKPT_OK && i < out->n; i++) {
+    for (size_t i = 0; rc == CKPT_OK && i < out->n; i++)
         total += out->at[i].n_slots;
-    }
-    if (rc == CKPT_OK && total == 0) {
+    if (rc == CKPT_OK && total == 0)
         rc = ckpt_fail(err, CKPT_EUSAGE,
                        "the hosts chosen have no slot: there is nothing to run on");
-    }
     return rc;
 }
 
@@ -394,9 +362,8 @@ static bool hf_json(ckpt_bytes *to, const zt_hosts *hosts)
         const zt_host *h = &hosts->at[i];
 
         ok = ok && ckpt_bytes_printf(to, "%s\"%s\": [", i > 0 ? ", " : "", h->name);
-        for (uint32_t j = 0; ok && j < h->n_slots; j++) {
+        for (uint32_t j = 0; ok && j < h->n_slots; j++)
             ok = ckpt_bytes_printf(to, "%s%" PRIu32, j > 0 ? ", " : "", h->slot[j]);
-        }
         ok = ok && ckpt_bytes_printf(to, "]");
     }
     return ok && ckpt_bytes_printf(to, "}");
@@ -432,7 +399,7 @@ const char *const *zt_hosts_mpirun(ckpt_arena *arena, const zt_hosts *hosts)
         argv[1] = ckpt_arena_printf(arena, "%" PRIu64, total);
         argv[2] = "--host";
         argv[3] = ckpt_arena_string(arena, list.n > 0 ? (const char *)list.at : "", list.n);
-        ok = argv[1] != NULL && argv[3] != NULL;
+        ok = argv[1] && argv[3];
     }
     ckpt_vec_free(&list);
     return ok ? argv : NULL;

@@ -27,9 +27,11 @@ typedef struct zt_host_filter {
 } zt_host_filter;
 
 /* Errors  CKPT_EFORMAT: a line (its number); CKPT_EMISSING; CKPT_EUSAGE: a filter */
-int zt_hosts_parse(zt_hosts *out, ckpt_arena *arena, const char *text, size_t n, const char *name, ckpt_err *err);
+int zt_hosts_parse(zt_hosts *out, ckpt_arena *arena, const char *text, size_t n, const char *name,
+                   ckpt_err *err);
 int zt_hosts_read(zt_hosts *out, ckpt_arena *arena, const char *path, ckpt_err *err);
-int zt_hosts_filter(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f, ckpt_err *err);
+int zt_hosts_filter(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f,
+                    ckpt_err *err);
 
 /* {"host": [slots]} as url-safe base64, what DeepSpeed passes as --world_info. */
 const char *zt_hosts_world_info(ckpt_arena *arena, const zt_hosts *hosts);

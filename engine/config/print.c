@@ -29,14 +29,12 @@ static void pr_quoted(FILE *f, const char *s)
     for (; *s != '\0'; s++) {
         unsigned char c = (unsigned char)*s;
 
-        if (c == '"' || c == '\\') {
+        if (c == '"' || c == '\\')
             (void)fputc('\\', f);
-        }
-        if (c < 0x20) {
+        if (c < 0x20)
             (void)fprintf(f, "\\u%04x", c);
-        } else {
+        else
             (void)fputc(c, f);
-        }
     }
     (void)fputc('"', f);
 }
@@ -53,9 +51,8 @@ static void pr_key(pr_out *p, const char *key)
 
 static void pr_open(pr_out *p, const char *key)
 {
-    if (key != NULL) {
+    if (key)
         pr_key(p, key);
-    }
     (void)fputc('{', p->f);
     p->depth++;
     p->comma = false;
@@ -64,9 +61,8 @@ static void pr_open(pr_out *p, const char *key)
 static void pr_close(pr_out *p)
 {
     p->depth--;
-    if (p->comma) {
+    if (p->comma)
         (void)fprintf(p->f, "\n%*s", (int)(p->depth * 2), "");
-    }
     (void)fputc('}', p->f);
     p->comma = true;
 }
@@ -78,14 +74,12 @@ static void pr_number(FILE *f, double x)
 
     for (int digits = 15; digits <= 17; digits++) {
         (void)snprintf(text, sizeof text, "%.*g", digits, x);
-        if (strtod(text, NULL) == x) {
+        if (strtod(text, NULL) == x)
             break;
-        }
     }
     (void)fputs(text, f);
-    if (strpbrk(text, ".en") == NULL) {
+    if (!strpbrk(text, ".en"))
         (void)fputs(".0", f);
-    }
 }
 
 static void pr_real(pr_out *p, const char *key, double x)
@@ -116,11 +110,10 @@ static void pr_bool(pr_out *p, const char *key, bool b)
 static void pr_text(pr_out *p, const char *key, const char *text)
 {
     pr_key(p, key);
-    if (text != NULL) {
+    if (text)
         pr_quoted(p->f, text);
-    } else {
+    else
         (void)fputs("null", p->f);
-    }
 }
 
 /* A list of numbers, as schedules have one per parameter group. */
@@ -156,16 +149,13 @@ static void pr_settings(pr_out *p, const void *from, const pr_setting *s, size_t
         const ckpt_value *list = NULL;
         double x = 0;
 
-        if ((s[i].types >> type & 1) == 0) {
+        if ((s[i].types >> type & 1) == 0)
             continue;
-        }
-        if (s[i].list != 0) {
+        if (s[i].list != 0)
             memcpy(&list, (const char *)from + s[i].list, sizeof list);
-        }
-        if (s[i].kind == PR_REAL) {
+        if (s[i].kind == PR_REAL)
             memcpy(&x, at, sizeof x);
-        }
-        if (list != NULL) {
+        if (list) {
             pr_list(p, s[i].key, list);
         } else if (s[i].kind == PR_BOOL) {
             pr_bool(p, s[i].key, *(const bool *)at);
@@ -222,15 +212,12 @@ static void pr_optim(pr_out *p, const zt_optim *o)
         pr_number(p->f, o->beta2);
         (void)fputc(']', p->f);
     }
-    if ((adam && !o->torch) || o->type == ZT_OPT_LAMB) {
+    if ((adam && !o->torch) || o->type == ZT_OPT_LAMB)
         pr_bool(p, "bias_correction", o->bias_correction);
-    }
-    if (o->type == ZT_OPT_MUON) {
+    if (o->type == ZT_OPT_MUON)
         pr_text(p, "ns_method", o->muon_gram ? "gram" : "standard");
-    }
-    if (o->type == ZT_OPT_ADAGRAD && o->torch) {
+    if (o->type == ZT_OPT_ADAGRAD && o->torch)
         pr_real(p, "lr_decay", o->lr_decay);
-    }
     pr_close(p);
     pr_close(p);
 }
@@ -270,17 +257,15 @@ static const pr_setting pr_schedule_settings[] = {
 
 static void pr_schedule(pr_out *p, const zt_schedule *s)
 {
-    if (s->type == ZT_SCHEDULE_NONE) {
+    if (s->type == ZT_SCHEDULE_NONE)
         return;
-    }
     pr_open(p, "scheduler");
     pr_text(p, "type", s->name);
     pr_open(p, "params");
     pr_settings(p, s, pr_schedule_settings,
                 sizeof pr_schedule_settings / sizeof pr_schedule_settings[0], (unsigned)s->type);
-    if ((BIT(s->type) & (WARM | COS)) != 0) {
+    if ((BIT(s->type) & (WARM | COS)) != 0)
         pr_text(p, "warmup_type", s->linear ? "linear" : "log");
-    }
     pr_close(p);
     pr_close(p);
 }
@@ -353,9 +338,8 @@ static void pr_precision(pr_out *p, const zt_config *c)
     pr_close(p);
     pr_open(p, "bf16");
     pr_bool(p, "enabled", c->dtype == CKPT_BF16);
-    if (c->dtype == CKPT_BF16) {
+    if (c->dtype == CKPT_BF16)
         pr_bool(p, "check_grad_overflow", c->check_grad_overflow);
-    }
     pr_close(p);
     pr_text(p, "communication_data_type", pr_dtype(c->comm_dtype));
     pr_open(p, "data_types");
@@ -405,8 +389,7 @@ int zt_config_print(const zt_config *c, FILE *out, ckpt_err *err)
     pr_rest(&p, c);
     pr_close(&p);
     (void)fputc('\n', out);
-    if (fflush(out) != 0 || ferror(out)) {
+    if (fflush(out) != 0 || ferror(out))
         return ckpt_fail_sys(err, CKPT_EIO, errno, "the configuration could not be printed");
-    }
     return CKPT_OK;
 }

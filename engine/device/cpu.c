@@ -33,9 +33,8 @@ static void cd_advise(void *p, uint64_t n)
 #ifdef MADV_HUGEPAGE
     uintptr_t first = ((uintptr_t)p + CD_PAGE - 1) & ~(CD_PAGE - 1);
     uintptr_t last = ((uintptr_t)p + (uintptr_t)n) & ~(CD_PAGE - 1);
-    if (n >= CD_LARGE && last > first) {
+    if (n >= CD_LARGE && last > first)
         (void)madvise((char *)p + (first - (uintptr_t)p), last - first, MADV_HUGEPAGE);
-    }
 #else
     (void)p;
     (void)n;
@@ -44,13 +43,11 @@ static void cd_advise(void *p, uint64_t n)
 
 static void *cd_alloc(zt_device *d, uint64_t n_bytes)
 {
-    if (!d || d->err.code != CKPT_OK) {
+    if (!d || d->err.code != CKPT_OK)
         return NULL;
-    }
     char *memory = NULL;
-    if (n_bytes <= SIZE_MAX - 2 * CD_ALIGN) {
+    if (n_bytes <= SIZE_MAX - 2 * CD_ALIGN)
         memory = ckpt_alloc((size_t)n_bytes + 2 * CD_ALIGN);
-    }
     if (!memory) {
         zt_device_fail(d, CKPT_ELIMIT, "out of memory for a tensor");
         return NULL;
@@ -67,9 +64,8 @@ static void *cd_alloc(zt_device *d, uint64_t n_bytes)
 
 static void cd_release(zt_device *d, void *p)
 {
-    if (!p) {
+    if (!p)
         return;
-    }
     const cd_head *head = (const cd_head *)(void *)((char *)p - CD_ALIGN);
     d->allocated -= head->n_bytes;
     ckpt_free(head->memory);
@@ -84,18 +80,16 @@ static void cd_copy_range(void *ctx, uint64_t first, uint64_t last, unsigned wor
 {
     const cd_bytes *b = ctx;
     (void)worker;
-    if (b->from) {
+    if (b->from)
         memcpy(b->to + first, b->from + first, last - first);
-    } else {
+    else
         memset(b->to + first, 0, last - first);
-    }
 }
 
 static void cd_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
 {
-    if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || (to && from), "copy") || n_bytes == 0) {
+    if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || (to && from), "copy") || n_bytes == 0)
         return;
-    }
     uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
     if ((a > b ? a - b : b - a) < n_bytes) {
         memmove(to, from, n_bytes); // they overlap
@@ -107,9 +101,8 @@ static void cd_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
 
 static void cd_zero(zt_device *d, void *p, uint64_t n_bytes)
 {
-    if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || p, "zero")) {
+    if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || p, "zero"))
         return;
-    }
     cd_bytes job = {p, NULL};
     zt_cpu_parallel(d, n_bytes, CD_COPY, cd_copy_range, &job);
 }
@@ -166,9 +159,8 @@ static const zt_device_ops cd_ops = {
 int zt_cpu_new(zt_device **out, unsigned n_threads, ckpt_err *err)
 {
     zt_cpu *c = ckpt_alloc(sizeof *c);
-    if (!c) {
+    if (!c)
         return ckpt_fail_memory(err);
-    }
     int rc = zt_cpu_pool_new(&c->pool, n_threads, err);
     if (rc != CKPT_OK) {
         ckpt_free(c);

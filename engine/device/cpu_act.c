@@ -198,11 +198,10 @@ ZT_INLINE void ac_v_load(zt_v *v, const float *p, uint64_t n)
 ZT_INLINE void ac_v_store(float *p, const zt_v *v, uint64_t n)
 {
     // two calls: a length that is known becomes one store
-    if (n >= ZT_LANES) {
+    if (n >= ZT_LANES)
         zt_v_store(p, v);
-    } else {
+    else
         memcpy(p, v, n * sizeof *p);
-    }
 }
 
 ZT_CLONES static void ac_block(zt_act act, uint64_t n, float *y, const float *x)
@@ -286,9 +285,8 @@ static float *ac_out(ckpt_dtype dt, void *y, uint64_t at, float *room)
 
 static void ac_put(ckpt_dtype dt, void *y, uint64_t at, const float *from, uint64_t n)
 {
-    if (dt != CKPT_F32) {
+    if (dt != CKPT_F32)
         zt_cpu_store(dt, y, at, from, n);
-    }
 }
 
 static void ac_act_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
@@ -301,11 +299,10 @@ static void ac_act_range(void *ctx, uint64_t first, uint64_t last, unsigned work
         a.n = ac_count(at, last);
         float *out = ac_out(j->dt, a.dx, at, room);
         const float *pre = zt_cpu_read(j->dt, a.pre, at, a.n, in);
-        if (a.dy) {
+        if (a.dy)
             ac_grad_block(&a, out, pre, zt_cpu_read(j->dt, a.dy, at, a.n, in2));
-        } else {
+        else
             ac_block(a.act, a.n, out, pre);
-        }
         ac_put(j->dt, a.dx, at, out, a.n);
     }
 }
@@ -317,9 +314,8 @@ static bool ac_known(zt_act act)
 
 void zt_cpu_act(zt_device *d, ckpt_dtype dt, zt_act act, uint64_t n, void *y, const void *x)
 {
-    if (!zt_cpu_ready(d, dt, ac_known(act) && (n == 0 || (x && y)), "act")) {
+    if (!zt_cpu_ready(d, dt, ac_known(act) && (n == 0 || (x && y)), "act"))
         return;
-    }
     ac_job j = {.dt = dt, .a = {.act = act, .n = n, .pre = x, .dx = y}};
     zt_cpu_parallel(d, n, AC_GRAIN, ac_act_range, &j);
 }
@@ -327,9 +323,8 @@ void zt_cpu_act(zt_device *d, ckpt_dtype dt, zt_act act, uint64_t n, void *y, co
 void zt_cpu_act_grad(zt_device *d, ckpt_dtype dt, const zt_act_grad *a)
 {
     bool ok = a && ac_known(a->act) && (a->n == 0 || (a->pre && a->dy && a->dx));
-    if (!zt_cpu_ready(d, dt, ok, "act_grad")) {
+    if (!zt_cpu_ready(d, dt, ok, "act_grad"))
         return;
-    }
     ac_job j = {.dt = dt, .a = *a};
     zt_cpu_parallel(d, a->n, AC_GRAIN, ac_act_range, &j);
 }
@@ -350,9 +345,8 @@ static void ac_swiglu_range(void *ctx, uint64_t first, uint64_t last, unsigned w
 
 void zt_cpu_swiglu(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 {
-    if (!zt_cpu_ready(d, dt, a && (a->n == 0 || (a->gate && a->up && a->y)), "swiglu")) {
+    if (!zt_cpu_ready(d, dt, a && (a->n == 0 || (a->gate && a->up && a->y)), "swiglu"))
         return;
-    }
     ac_job j = {.dt = dt, .s = *a};
     zt_cpu_parallel(d, a->n, AC_GRAIN, ac_swiglu_range, &j);
 }
@@ -378,9 +372,8 @@ static void ac_swiglu_grad_range(void *ctx, uint64_t first, uint64_t last, unsig
 void zt_cpu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 {
     bool ok = a && (a->n == 0 || (a->gate && a->up && a->dy && a->dgate && a->dup));
-    if (!zt_cpu_ready(d, dt, ok, "swiglu_grad")) {
+    if (!zt_cpu_ready(d, dt, ok, "swiglu_grad"))
         return;
-    }
     ac_job j = {.dt = dt, .s = *a};
     zt_cpu_parallel(d, a->n, AC_GRAIN, ac_swiglu_grad_range, &j);
 }

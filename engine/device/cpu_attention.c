@@ -84,7 +84,7 @@ static uint64_t at_least(uint64_t a, uint64_t b)
 /* The next n floats of a worker's scratch, up to whole lanes; base NULL: only count them. */
 static float *at_take(float *base, uint64_t *used, uint64_t n)
 {
-    float *p = base != NULL ? base + *used : NULL;
+    float *p = base ? base + *used : NULL;
 
     *used += at_lanes(n);
     return p;
@@ -96,17 +96,15 @@ static uint64_t at_lay(const at_job *j, at_room *r, float *base)
     const uint64_t seq = j->a.seq, width = j->a.width;
     const uint64_t rows = at_least(at_lanes(j->a.queries), AT_Q);
     const uint64_t cols = at_least(at_lanes(seq), AT_K);
-    const uint64_t whole = j->grad != NULL ? seq * width : 0;
+    const uint64_t whole = j->grad ? seq * width : 0;
     uint64_t used = 0;
     float **const blocks[] = {&r->q, &r->o, &r->dout, &r->acc};
     float **const lists[] = {&r->top, &r->sum, &r->fresh, &r->shrink, &r->lse, &r->delta};
 
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         *blocks[i] = at_take(base, &used, rows * width);
-    }
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         *lists[i] = at_take(base, &used, rows);
-    }
     r->k = at_take(base, &used, cols * width);
     r->v = at_take(base, &used, cols * width);
     r->s = at_take(base, &used, rows * cols);
@@ -124,9 +122,8 @@ static bool at_room_new(const at_job *j, unsigned worker, at_room *r)
     const uint64_t n = at_lay(j, r, NULL);
     float *base = (float *)zt_cpu_scratch(j->device, worker, n * sizeof(float));
 
-    if (base == NULL) {
+    if (!base)
         return false;
-    }
     at_lay(j, r, base);
     return true;
 }
@@ -140,9 +137,8 @@ static at_view at_rows(const at_job *j, const void *x, uint64_t at, uint64_t ld,
     if (j->dt == CKPT_F32) {
         return (at_view){(const float *)x + at, ld};
     }
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         zt_cpu_load(j->dt, room + i * width, x, at + i * ld, width);
-    }
     return (at_view){room, width};
 }
 
@@ -150,9 +146,8 @@ static at_view at_rows(const at_job *j, const void *x, uint64_t at, uint64_t ld,
 static void at_write(const at_job *j, void *x, uint64_t at, uint64_t ld, uint64_t n,
                      const float *from)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         zt_cpu_store(j->dt, x, at + i * ld, from + i * j->a.width, j->a.width);
-    }
 }
 
 /* ---- which keys count -------------------------------------------------------------------- */
@@ -161,12 +156,12 @@ static void at_write(const at_job *j, void *x, uint64_t at, uint64_t ld, uint64_
 static void at_read_mask(at_head *h)
 {
     const zt_attention *a = &h->job->a;
-    const int32_t *mask = a->mask != NULL ? a->mask + h->batch * a->seq : NULL;
+    const int32_t *mask = a->mask ? a->mask + h->batch * a->seq : NULL;
 
     h->first = a->seq;
     h->last = 0;
     for (uint64_t i = 0; i < at_lanes(a->seq); i++) {
-        const bool counts = i < a->seq && (mask == NULL || mask[i] != 0);
+        const bool counts = i < a->seq && (!mask || mask[i] != 0);
 
         h->room->valid[i] = counts ? -1 : 0;
         if (counts) {
@@ -210,17 +205,15 @@ ZT_INLINE void at_seen(zt_vi *seen, const at_head *h, const at_block *b, uint64_
     const uint64_t q = b->q0 + r, k = b->k0 + c;
 
     memcpy(seen, h->room->valid + k, sizeof *seen);
-    if (h->job->a.causal && k + ZT_LANES > q + 1) {
+    if (h->job->a.causal && k + ZT_LANES > q + 1)
         *seen &= lane <= (q < k ? -1 : (int32_t)(q - k));
-    }
 }
 
 /* A query that sees no key: equal scores for all keys, none for the lanes after them. */
 static void at_blind_row(const at_block *b, float *s)
 {
-    for (uint64_t c = 0; c < b->ld; c++) {
+    for (uint64_t c = 0; c < b->ld; c++)
         s[c] = c < b->cols ? 0.0F : -INFINITY;
-    }
 }
 
 /* ---- products ---------------------------------------------------------------------------- */
@@ -337,11 +330,10 @@ ZT_CLONES static void at_softmax(const at_head *h, const at_block *b)
         float *s = m->s + r * b->ld;
         float top = 0.0F;
 
-        if (b->q0 + r < h->blind) {
+        if (b->q0 + r < h->blind)
             at_blind_row(b, s);
-        } else {
+        else
             top = at_hide(h, b, r, s);
-        }
         top = m->top[r] > top ? m->top[r] : top;
         // -inf: a row that has seen no key yet; exp(-inf - 0) = 0
         m->shrink[r] = m->top[r] - (top > -INFINITY ? top : 0.0F);
@@ -374,9 +366,8 @@ ZT_CLONES static void at_scale(float *x, uint64_t rows, uint64_t width, const fl
             v = v * factor[r];
             zt_v_store(x + i, &v);
         }
-        for (; i < width; i++) {
+        for (; i < width; i++)
             x[i] *= factor[r];
-        }
     }
 }
 
@@ -387,9 +378,8 @@ static void at_drop(const at_head *h, const at_block *b)
         float *s = h->room->s + r * b->ld;
 
         at_keep(h, b, r);
-        for (uint64_t c = 0; c < b->cols; c++) {
+        for (uint64_t c = 0; c < b->cols; c++)
             s[c] *= h->room->keep[c];
-        }
     }
 }
 
@@ -410,17 +400,15 @@ static void at_finish(const at_head *h, const at_block *b)
     const at_job *j = h->job;
     const at_room *m = h->room;
 
-    for (uint64_t r = 0; r < b->rows; r++) {
+    for (uint64_t r = 0; r < b->rows; r++)
         m->shrink[r] = 1.0F / m->sum[r];
-    }
     at_scale(m->acc, b->rows, j->a.width, m->shrink);
     at_write(j, j->a.o, at_query(h, b, j->a.ldo), j->a.ldo, b->rows, m->acc);
-    if (j->a.lse != NULL) {
+    if (j->a.lse) {
         float *lse = j->a.lse + (h->batch * j->a.heads + h->head) * j->a.queries + b->q0;
 
-        for (uint64_t r = 0; r < b->rows; r++) {
+        for (uint64_t r = 0; r < b->rows; r++)
             lse[r] = m->top[r] + logf(m->sum[r]);
-        }
     }
 }
 
@@ -445,12 +433,10 @@ static void at_forward(const at_head *h, at_block *b)
 
         at_scores(h, b, a->scale, (const at_view[2]){q, k}, m->s);
         at_softmax(h, b);
-        if (!b->first) {
+        if (!b->first)
             at_scale(m->acc, b->rows, a->width, m->shrink);
-        }
-        if (a->p > 0) {
+        if (a->p > 0)
             at_drop(h, b);
-        }
         at_gather(h, b, 1.0F, m->s, v);
     }
     at_finish(h, b);
@@ -463,9 +449,8 @@ static void at_forward_body(void *ctx, uint64_t first, uint64_t last, unsigned w
     at_room room;
     at_head h = {.job = j, .room = &room, .batch = UINT64_MAX};
 
-    if (!at_room_new(j, worker, &room)) {
+    if (!at_room_new(j, worker, &room))
         return;
-    }
     for (uint64_t i = first; i < last; i++) {
         const uint64_t q0 = i % j->n_blocks * AT_Q, row = i / j->n_blocks;
         at_block b = {.q0 = q0, .rows = at_least(AT_Q, j->a.queries - q0)};
@@ -499,9 +484,8 @@ ZT_CLONES static void at_delta(const at_view *x, const at_view *y, uint64_t rows
             sum += u * v;
         }
         out[r] = zt_v_sum(&sum);
-        for (; i < width; i++) {
+        for (; i < width; i++)
             out[r] += p[i] * q[i];
-        }
     }
 }
 
@@ -517,9 +501,8 @@ ZT_INLINE void at_row_grad(const at_head *h, const at_block *b, uint64_t r, cons
     zt_v zero;
 
     zt_v_fill(&zero, 0.0F);
-    if (blind) {
+    if (blind)
         at_blind_row(b, s);
-    }
     for (uint64_t c = 0; c < b->ld; c += ZT_LANES) {
         zt_v p, d, f;
 
@@ -534,7 +517,7 @@ ZT_INLINE void at_row_grad(const at_head *h, const at_block *b, uint64_t r, cons
             mask = ~mask;
             zt_v_select(&p, &mask, &zero);
         }
-        if (keep != NULL) {
+        if (keep) {
             zt_v_load(&f, keep + c);
             d = p * (d * f - m->delta[r]);
             p = p * f;
@@ -551,9 +534,8 @@ ZT_CLONES static void at_block_grad(const at_head *h, const at_block *b)
     const bool drop = h->job->a.p > 0;
 
     for (uint64_t r = 0; r < b->rows; r++) {
-        if (drop) {
+        if (drop)
             at_keep(h, b, r);
-        }
         at_row_grad(h, b, r, drop ? h->room->keep : NULL);
     }
 }
@@ -609,9 +591,8 @@ static void at_backward_body(void *ctx, uint64_t first, uint64_t last, unsigned 
     at_room room;
     at_head h = {.job = j, .room = &room};
 
-    if (!at_room_new(j, worker, &room)) {
+    if (!at_room_new(j, worker, &room))
         return;
-    }
     for (uint64_t i = first; i < last; i++) {
         const uint64_t key_head = i % a->kv_heads;
         const at_block all = {.k0 = 0};
@@ -638,11 +619,9 @@ static void at_backward_body(void *ctx, uint64_t first, uint64_t last, unsigned 
 static bool at_job_set(at_job *j, zt_device *d, ckpt_dtype dt, const zt_attention *a)
 {
     *j = (at_job){.device = d, .dt = dt, .a = *a};
-    if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || a->q == NULL || a->k == NULL ||
-        a->queries > a->seq || a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1) ||
-        !(a->scale > 0)) {
+    if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || !a->q || !a->k || a->queries > a->seq ||
+        !a->v || !a->o || !(a->p >= 0 && a->p <= 1) || !(a->scale > 0))
         return false;
-    }
     j->group = a->heads / a->kv_heads;
     j->a.queries = a->queries != 0 ? a->queries : a->seq;
     j->n_blocks = (j->a.queries + AT_Q - 1) / AT_Q;
@@ -675,8 +654,8 @@ void zt_cpu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
 void zt_cpu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
 {
     at_job j;
-    const bool ok = at_job_set(&j, d, dt, &a->fw) && a->fw.lse != NULL && a->dout != NULL &&
-                    a->dq != NULL && a->dk != NULL && a->dv != NULL;
+    const bool ok =
+        at_job_set(&j, d, dt, &a->fw) && a->fw.lse && a->dout && a->dq && a->dk && a->dv;
 
     if (zt_cpu_ready(d, dt, ok, "attention_grad")) {
         const uint64_t each = 5 * j.a.queries * a->fw.seq * a->fw.width * j.group;

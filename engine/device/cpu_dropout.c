@@ -23,15 +23,13 @@ static void do_block(const do_job *j, uint64_t at, uint64_t n)
     zt_cpu_load(j->dt, x, a->x, at, n);
     if (a->p > 0) {
         zt_philox_keep(a->seed, a->p, at, n, other);
-        for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n; i++)
             x[i] *= other[i];
-        }
     }
-    if (a->add != NULL) {
+    if (a->add) {
         zt_cpu_load(j->dt, other, a->add, at, n);
-        for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n; i++)
             x[i] += other[i];
-        }
     }
     zt_cpu_store(j->dt, a->y, at, x, n);
 }
@@ -41,17 +39,15 @@ static void do_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
     const do_job *j = (const do_job *)ctx;
 
     (void)worker;
-    for (uint64_t at = first; at < last; at += ZT_CPU_BLOCK) {
+    for (uint64_t at = first; at < last; at += ZT_CPU_BLOCK)
         do_block(j, at, last - at < ZT_CPU_BLOCK ? last - at : ZT_CPU_BLOCK);
-    }
 }
 
 void zt_cpu_dropout(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
 {
     do_job j = {.dt = dt, .a = a};
-    const bool ok = a->x != NULL && a->y != NULL && a->p >= 0 && a->p <= 1;
+    const bool ok = a->x && a->y && a->p >= 0 && a->p <= 1;
 
-    if (zt_cpu_ready(d, dt, ok, "dropout")) {
+    if (zt_cpu_ready(d, dt, ok, "dropout"))
         zt_cpu_parallel(d, a->n, DO_GRAIN, do_body, &j);
-    }
 }

@@ -37,12 +37,10 @@ void zt_cpu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const 
                  ckpt_dtype from_dtype)
 {
     ckpt_cast_fn fn = ckpt_cast_find(to_dtype, from_dtype);
-    if (!zt_cpu_ready(d, CKPT_F32, fn && (n == 0 || (to && from)), "cast")) {
+    if (!zt_cpu_ready(d, CKPT_F32, fn && (n == 0 || (to && from)), "cast"))
         return;
-    }
-    if (to == from && to_dtype == from_dtype) {
+    if (to == from && to_dtype == from_dtype)
         return;
-    }
     ew_cast c = {fn, to, from, ckpt_dtype_get(to_dtype)->bits / 8u,
                  ckpt_dtype_get(from_dtype)->bits / 8u};
     zt_cpu_parallel(d, n, EW_GRAIN, ew_cast_range, &c);
@@ -52,26 +50,23 @@ void zt_cpu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const 
 
 ZT_CLONES static void ew_scale(float *y, const float *x, uint64_t n, float factor)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         y[i] = x[i] * factor;
-    }
 }
 
 /* y = a + b. */
 ZT_CLONES static void ew_sum(float *y, const float *a, const float *b, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         y[i] = a[i] + b[i];
-    }
 }
 
 /* y += factor * x, the product rounded. */
 ZT_CLONES static void ew_scaled_sum(float *restrict y, const float *restrict x, uint64_t n,
                                     float factor)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         y[i] += x[i] * factor;
-    }
 }
 
 /* One block of acc (+)= factor * x where a dtype is not F32. */
@@ -102,34 +97,30 @@ static void ew_accumulate_range(void *ctx, uint64_t first, uint64_t last, unsign
     if (a->acc_dtype == CKPT_F32 && a->x_dtype == CKPT_F32) {
         float *acc = (float *)a->acc + first;
         const float *x = (const float *)a->x + first;
-        if (a->add) {
+        if (a->add)
             ew_scaled_sum(acc, x, last - first, a->factor);
-        } else {
+        else
             ew_scale(acc, x, last - first, a->factor);
-        }
         return;
     }
-    for (uint64_t at = first; at < last; at += ZT_CPU_BLOCK) {
+    for (uint64_t at = first; at < last; at += ZT_CPU_BLOCK)
         ew_accumulate_block(a, at, last - at < ZT_CPU_BLOCK ? last - at : ZT_CPU_BLOCK);
-    }
 }
 
 void zt_cpu_accumulate(zt_device *d, const zt_accumulate *a)
 {
     if (!zt_cpu_ready(d, a ? a->acc_dtype : CKPT_F32, a && (a->n == 0 || (a->acc && a->x)),
                       "accumulate") ||
-        !zt_cpu_ready(d, a->x_dtype, true, "accumulate")) {
+        !zt_cpu_ready(d, a->x_dtype, true, "accumulate"))
         return;
-    }
     zt_accumulate job = *a;
     zt_cpu_parallel(d, job.n, EW_GRAIN, ew_accumulate_range, &job);
 }
 
 void zt_cpu_scale(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor)
 {
-    if (!zt_cpu_ready(d, dt, n == 0 || x, "scale")) {
+    if (!zt_cpu_ready(d, dt, n == 0 || x, "scale"))
         return;
-    }
     zt_accumulate job = {
         .n = n, .acc = x, .acc_dtype = dt, .x = x, .x_dtype = dt, .factor = factor};
     zt_cpu_parallel(d, n, EW_GRAIN, ew_accumulate_range, &job);
@@ -137,9 +128,8 @@ void zt_cpu_scale(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor
 
 void zt_cpu_add(zt_device *d, ckpt_dtype dt, uint64_t n, void *y, const void *x)
 {
-    if (!zt_cpu_ready(d, dt, n == 0 || (y && x), "add")) {
+    if (!zt_cpu_ready(d, dt, n == 0 || (y && x), "add"))
         return;
-    }
     zt_accumulate job = {
         .n = n, .acc = y, .acc_dtype = dt, .x = x, .x_dtype = dt, .factor = 1.0F, .add = true};
     zt_cpu_parallel(d, n, EW_GRAIN, ew_accumulate_range, &job);
@@ -190,12 +180,10 @@ ZT_CLONES static double ew_square_sum(const float *x, uint64_t n)
         }
     }
     double total = 0;
-    for (unsigned k = 0; k < 16; k++) {
+    for (unsigned k = 0; k < 16; k++)
         total += sum[k / 8][k % 8];
-    }
-    for (; i < n; i++) {
+    for (; i < n; i++)
         total += (double)x[i] * (double)x[i];
-    }
     return total;
 }
 
@@ -218,9 +206,8 @@ static void ew_squares_range(void *ctx, uint64_t first, uint64_t last, unsigned 
 
 double zt_cpu_sum_squares(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x)
 {
-    if (!zt_cpu_ready(d, dt, n == 0 || x, "sum_squares")) {
+    if (!zt_cpu_ready(d, dt, n == 0 || x, "sum_squares"))
         return 0;
-    }
     double sum[EW_SUMS];
     uint64_t blocks = n / ZT_CPU_BLOCK + 1;
     uint64_t stretch = (blocks / EW_SUMS + 1) * ZT_CPU_BLOCK;
@@ -229,9 +216,8 @@ double zt_cpu_sum_squares(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x
     ew_squares job = {dt, x, n, stretch, sum};
     zt_cpu_parallel(d, count, 1, ew_squares_range, &job);
     double total = 0;
-    for (uint64_t k = 0; k < count; k++) {
+    for (uint64_t k = 0; k < count; k++)
         total += sum[k];
-    }
     return total;
 }
 
@@ -266,9 +252,8 @@ static void ew_rows_range(void *ctx, uint64_t first, uint64_t last, unsigned wor
 void zt_cpu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a)
 {
     bool empty = a && (a->rows == 0 || a->width == 0);
-    if (!zt_cpu_ready(d, dt, a && (empty || (a->from && a->to)), "rows") || empty) {
+    if (!zt_cpu_ready(d, dt, a && (empty || (a->from && a->to)), "rows") || empty)
         return;
-    }
     ew_rows job = {dt, *a};
     job.r.ld_to = a->ld_to ? a->ld_to : a->width;
     job.r.ld_from = a->ld_from ? a->ld_from : a->width;

@@ -19,9 +19,8 @@
 
 ZT_CLONES static void em_add(float *y, const float *a, const float *b, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         y[i] = a[i] + b[i];
-    }
 }
 
 /* ---- forward ------------------------------------------------------------------------------- */
@@ -43,9 +42,8 @@ static bool em_row(const em_job *j, uint64_t row, float *sum, float *room)
     const zt_embed *a = &j->a;
     uint64_t n = a->width;
     int32_t kind = a->kind ? a->kind[row] : 0;
-    if (!em_in_table(a->token[row], a->vocab) || (a->type && !em_in_table(kind, a->n_types))) {
+    if (!em_in_table(a->token[row], a->vocab) || (a->type && !em_in_table(kind, a->n_types)))
         return false;
-    }
     const float *x = zt_cpu_read(j->dt, a->word, (uint64_t)a->token[row] * n, n, sum);
     if (a->type) {
         em_add(sum, x, zt_cpu_read(j->dt, a->type, (uint64_t)kind * n, n, room), n);
@@ -80,9 +78,8 @@ static bool em_sizes(uint64_t rows, uint64_t width)
 void zt_cpu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
 {
     bool ok = a && (a->rows == 0 || (a->token && a->word && a->y && (!a->position || a->seq > 0)));
-    if (!zt_cpu_ready(d, dt, ok && em_sizes(a->rows, a->width), "embed")) {
+    if (!zt_cpu_ready(d, dt, ok && em_sizes(a->rows, a->width), "embed"))
         return;
-    }
     em_job j = {d, dt, *a};
     zt_cpu_parallel(d, a->rows, EM_GRAIN / a->width + 1, em_rows, &j);
 }
@@ -136,12 +133,10 @@ static void em_columns(void *ctx, uint64_t first, uint64_t last, unsigned worker
 
 static void em_table_grad(zt_device *d, em_table *t)
 {
-    if (!t->add) {
+    if (!t->add)
         d->ops->zero(d, t->grad, t->n_rows * t->width * zt_cpu_size(t->dt));
-    }
-    if (t->n > 0) {
+    if (t->n > 0)
         zt_cpu_parallel(d, t->width, EM_COLUMNS, em_columns, t);
-    }
 }
 
 static int em_compare(const void *a, const void *b)
@@ -157,12 +152,10 @@ static bool em_sort(em_table *t, uint64_t *order, const int32_t *index, uint64_t
     t->n = 0;
     for (uint64_t i = 0; i < rows; i++) {
         int32_t k = index ? index[i] : 0;
-        if (!em_in_table(k, t->n_rows)) {
+        if (!em_in_table(k, t->n_rows))
             return false;
-        }
-        if (k != skip) {
+        if (k != skip)
             order[t->n++] = (uint64_t)k << 32 | i;
-        }
     }
     qsort(order, t->n, sizeof *order, em_compare);
     return true;
@@ -174,9 +167,8 @@ static void em_by_position(em_table *t, uint64_t *order, uint64_t rows, uint64_t
     t->order = order;
     t->n = 0;
     for (uint64_t k = 0; k < seq; k++) {
-        for (uint64_t i = k; i < rows; i += seq) {
+        for (uint64_t i = k; i < rows; i += seq)
             order[t->n++] = k << 32 | i;
-        }
     }
 }
 
@@ -199,18 +191,16 @@ static void em_grads(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a, uint64
         t.n_rows = a->vocab;
         ok = em_sort(&t, order, a->token, a->rows, a->padding);
     }
-    if (ok && a->dword) {
+    if (ok && a->dword)
         em_table_grad(d, &t);
-    }
     if (ok && a->dkind) {
         t.grad = a->dkind;
         t.add = a->kind_add;
         t.n_rows = a->n_types;
         ok = em_sort(&t, order, a->kind, a->rows, -1);
     }
-    if (ok && a->dkind) {
+    if (ok && a->dkind)
         em_table_grad(d, &t);
-    }
     if (!ok) {
         zt_device_fail(d, CKPT_EUSAGE, "embed_grad: a token or kind is not in its table");
     } else if (a->dposition) {
@@ -224,9 +214,8 @@ static void em_grads(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a, uint64
 
 void zt_cpu_embed_grad(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, em_grad_ok(a), "embed_grad")) {
+    if (!zt_cpu_ready(d, dt, em_grad_ok(a), "embed_grad"))
         return;
-    }
     uint64_t *order = ckpt_alloc((size_t)(a->rows + 1) * sizeof *order);
     if (!order) {
         zt_device_fail(d, CKPT_ELIMIT, "embed_grad: out of memory");

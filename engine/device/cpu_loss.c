@@ -38,9 +38,8 @@ ZT_CLONES static float lo_max(const float *x, uint64_t n)
         }
         top = zt_v_top(&most);
     }
-    for (; i < n; i++) {
+    for (; i < n; i++)
         top = x[i] > top ? x[i] : top;
-    }
     return top;
 }
 
@@ -64,18 +63,16 @@ ZT_CLONES static double lo_exp(float *out, const float *x, uint64_t n, float top
         v -= top;
         zt_v_exp(&v);
         memcpy(out + i, &v, (n - i) * sizeof *x);
-        for (; i < n; i++) {
+        for (; i < n; i++)
             total += (double)out[i];
-        }
     }
     return total;
 }
 
 ZT_CLONES static void lo_scale(float *y, uint64_t n, float factor)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         y[i] *= factor;
-    }
 }
 
 /* ---- cross entropy ------------------------------------------------------------------------- */
@@ -110,9 +107,8 @@ static void lo_entropy_row(const lo_job *j, uint64_t row, float *room)
     int32_t label = a->label[row];
     void *logits = zt_cpu_at(j->dt, a->logits, at);
     if (label == ZT_IGNORE) {
-        if (a->grad) {
+        if (a->grad)
             memset(logits, 0, n * zt_cpu_size(j->dt));
-        }
         return;
     }
     if (label < 0 || (uint64_t)label >= n) {
@@ -124,16 +120,14 @@ static void lo_entropy_row(const lo_job *j, uint64_t row, float *room)
     float *out = j->dt == CKPT_F32 ? logits : room;
     double sum = a->grad ? lo_exp_row(out, x, n, top) : lo_exp_sum(x, n, top);
     j->row_loss[row] = log(sum) - ((double)own - (double)top);
-    if (!a->grad) {
+    if (!a->grad)
         return;
-    }
     double scale = (double)j->factor / sum;
     double at_label = (double)out[label] / sum - 1.0;
     lo_scale(out, n, (float)scale);
     out[label] = (float)(at_label * (double)j->factor);
-    if (j->dt != CKPT_F32) {
+    if (j->dt != CKPT_F32)
         zt_cpu_store(j->dt, logits, 0, out, n);
-    }
 }
 
 /* ---- mean squared error, binary cross entropy ---------------------------------------------- */
@@ -165,9 +159,8 @@ static void lo_element_row(const lo_job *j, uint64_t row, float *room)
         room[i] = (float)(slope * (double)j->factor);
     }
     j->row_loss[row] = sum;
-    if (a->grad) {
+    if (a->grad)
         zt_cpu_store(j->dt, a->logits, row * a->ld, room, n);
-    }
 }
 
 /* ---- all ----------------------------------------------------------------------------------- */
@@ -177,33 +170,29 @@ static void lo_rows(void *ctx, uint64_t first, uint64_t last, unsigned worker)
     const lo_job *j = ctx;
     float *room = zt_cpu_scratch(j->device, worker, j->a.classes * sizeof *room);
     for (uint64_t row = first; room && row < last; row++) {
-        if (j->a.kind == ZT_CROSS_ENTROPY) {
+        if (j->a.kind == ZT_CROSS_ENTROPY)
             lo_entropy_row(j, row, room);
-        } else {
+        else
             lo_element_row(j, row, room);
-        }
     }
 }
 
 /* What the sum of losses is divided by. */
 static double lo_count(const zt_loss *a)
 {
-    if (a->kind != ZT_CROSS_ENTROPY) {
+    if (a->kind != ZT_CROSS_ENTROPY)
         return (double)a->rows * (double)a->classes;
-    }
     uint64_t n = 0;
-    for (uint64_t i = 0; i < a->rows; i++) {
+    for (uint64_t i = 0; i < a->rows; i++)
         n += a->label[i] != ZT_IGNORE;
-    }
     return (double)n;
 }
 
 static bool lo_ok(const zt_loss *a)
 {
     if (!a || !a->loss || a->classes == 0 || a->classes > UINT64_MAX / 64 ||
-        (a->ld != 0 && a->ld < a->classes)) {
+        (a->ld != 0 && a->ld < a->classes))
         return false;
-    }
     bool known = a->kind == ZT_CROSS_ENTROPY || a->kind == ZT_MSE || a->kind == ZT_BCE;
     bool against = a->kind == ZT_CROSS_ENTROPY ? a->label != NULL : a->target != NULL;
     return known && (a->rows == 0 || (a->logits && against)) && a->rows <= UINT64_MAX / 64;
@@ -211,9 +200,8 @@ static bool lo_ok(const zt_loss *a)
 
 void zt_cpu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a)
 {
-    if (!zt_cpu_ready(d, dt, lo_ok(a), "loss")) {
+    if (!zt_cpu_ready(d, dt, lo_ok(a), "loss"))
         return;
-    }
     lo_job j = {.device = d, .dt = dt, .a = *a};
     double count = lo_count(a), sum = 0;
     j.a.ld = a->ld ? a->ld : a->classes;
@@ -224,9 +212,8 @@ void zt_cpu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a)
         return;
     }
     zt_cpu_parallel(d, a->rows, LO_GRAIN / a->classes + 1, lo_rows, &j);
-    for (uint64_t i = 0; i < a->rows; i++) {
+    for (uint64_t i = 0; i < a->rows; i++)
         sum += j.row_loss[i];
-    }
     ckpt_free(j.row_loss);
     *a->loss = sum / count;
 }

@@ -88,11 +88,10 @@ static void bl_plan(bl_product *p)
     if (work < BL_WORTH) {
         down = across = 1;
     } else if (down * across < 8 && down * across % 2 == 1) {
-        if (p->m > p->n) {
+        if (p->m > p->n)
             down++;
-        } else {
+        else
             across++;
-        }
     }
     if (p->m == 0 || p->n == 0) {
         p->tiles = 0;
@@ -127,20 +126,18 @@ static uint64_t bl_b_at(const bl_product *p, const bl_tile *t, uint64_t k)
 
 ZT_CLONES static void bl_add(float *restrict y, const float *restrict x, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         y[i] += x[i];
-    }
 }
 
 /* Bias first: BLAS adds its product to what is there. */
 static void bl_start(float *c, uint64_t ld, const bl_tile *t, const float *bias, bool add)
 {
     for (uint64_t i = 0; i < t->m; i++) {
-        if (add) {
+        if (add)
             bl_add(c + i * ld, bias, t->n);
-        } else {
+        else
             memcpy(c + i * ld, bias, t->n * sizeof *c);
-        }
     }
 }
 
@@ -170,9 +167,8 @@ static void bl_tile_f32(zt_device *d, const bl_product *p, const bl_tile *t)
     zt_cpu_sgemm(d, &g);
     if (p->act != ZT_ACT_NONE) {
         float *y = (float *)p->c + t->row * p->ldc + t->column;
-        for (uint64_t i = 0; i < t->m; i++) {
+        for (uint64_t i = 0; i < t->m; i++)
             zt_cpu_act_block(p->act, t->n, y + i * p->ldc, c + i * ldc);
-        }
     }
 }
 
@@ -185,9 +181,8 @@ typedef struct bl_room {
 /* Convert `rows` rows of `width` elements; dense in `to`. */
 static void bl_panel(ckpt_dtype dt, float *to, const void *from, uint64_t ld, const bl_tile *size)
 {
-    for (uint64_t i = 0; i < size->m; i++) {
+    for (uint64_t i = 0; i < size->m; i++)
         zt_cpu_load(dt, to + i * size->n, from, (size->row + i) * ld + size->column, size->n);
-    }
 }
 
 static void bl_panels(ckpt_dtype dt, const bl_product *p, const bl_tile *t, const bl_room *room,
@@ -210,14 +205,12 @@ static void bl_start_16(ckpt_dtype dt, const bl_product *p, const bl_tile *t, fl
     float bias[ZT_CPU_BLOCK];
     for (uint64_t i = 0; i < t->m; i++) {
         float *row = c + i * t->n;
-        if (p->beta != 0.0F) {
+        if (p->beta != 0.0F)
             zt_cpu_load(dt, row, p->c, (t->row + i) * p->ldc + t->column, t->n);
-        } else {
+        else
             memset(row, 0, t->n * sizeof *row);
-        }
-        for (uint64_t j = 0; p->beta != 0.0F && p->beta != 1.0F && j < t->n; j++) {
+        for (uint64_t j = 0; p->beta != 0.0F && p->beta != 1.0F && j < t->n; j++)
             row[j] *= p->beta;
-        }
         for (uint64_t j = 0; p->bias && j < t->n; j += ZT_CPU_BLOCK) {
             uint64_t n = t->n - j < ZT_CPU_BLOCK ? t->n - j : ZT_CPU_BLOCK;
             bl_add(row + j, zt_cpu_read(dt, p->bias, t->column + j, n, bias), n);
@@ -248,9 +241,8 @@ static void bl_tile_16(const bl_job *j, const bl_product *p, const bl_tile *t, u
     uint64_t depth = p->k < BL_DEPTH ? p->k : BL_DEPTH;
     uint64_t floats = t->m * depth + depth * t->n + t->m * t->n;
     bl_room room = {.a = zt_cpu_scratch(j->device, worker, floats * sizeof(float))};
-    if (!room.a) {
+    if (!room.a)
         return;
-    }
     room.b = room.a + t->m * depth;
     room.c = room.b + depth * t->n;
     bl_start_16(j->dt, p, t, room.c);
@@ -301,22 +293,20 @@ static void bl_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
         uint64_t k = i;
         const bl_product *p = NULL;
         for (unsigned which = 0; which < 2 && !p; which++) {
-            if (k < j->p[which].tiles) {
+            if (k < j->p[which].tiles)
                 p = &j->p[which];
-            } else {
+            else
                 k -= j->p[which].tiles;
-            }
         }
         if (!p) {
             bl_column_block(j->dt, &j->sums, k * BL_COLUMNS);
             continue;
         }
         bl_tile t = bl_tile_at(p, k);
-        if (j->dt == CKPT_F32) {
+        if (j->dt == CKPT_F32)
             bl_tile_f32(j->device, p, &t);
-        } else {
+        else
             bl_tile_16(j, p, &t, worker);
-        }
     }
 }
 
@@ -334,13 +324,11 @@ static void bl_run(bl_job *j)
             zt_device_fail(j->device, CKPT_ELIMIT, "matrix product: a side is over 2^31 - 1");
             return;
         }
-        if (j->p[i].c) {
+        if (j->p[i].c)
             bl_plan(&j->p[i]);
-        }
     }
-    if (j->sums.to) {
+    if (j->sums.to)
         j->sums.blocks = j->sums.width / BL_COLUMNS + (j->sums.width % BL_COLUMNS != 0);
-    }
     zt_cpu_parallel(j->device, j->p[0].tiles + j->p[1].tiles + j->sums.blocks, 1, bl_range, j);
 }
 
@@ -358,9 +346,8 @@ static bool bl_linear_ok(const zt_linear *a)
 
 void zt_cpu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
 {
-    if (!zt_cpu_ready(d, dt, bl_linear_ok(a), "linear") || a->rows == 0) {
+    if (!zt_cpu_ready(d, dt, bl_linear_ok(a), "linear") || a->rows == 0)
         return;
-    }
     bl_job j = {.device = d,
                 .dt = dt,
                 .p = {{.b_transposed = !a->w_in_out,
@@ -426,16 +413,13 @@ static bool bl_grad_ok(const zt_linear_grad *a)
 
 void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, bl_grad_ok(a), "linear_grad")) {
+    if (!zt_cpu_ready(d, dt, bl_grad_ok(a), "linear_grad"))
         return;
-    }
     bl_job j = {.device = d, .dt = dt};
-    if (a->dx) {
+    if (a->dx)
         bl_plan_dx(&j.p[0], a);
-    }
-    if (a->dw) {
+    if (a->dw)
         bl_plan_dw(&j.p[1], a);
-    }
     j.sums = (bl_column_sums){.x = a->dy,
                               .to = a->db,
                               .rows = a->rows,
@@ -449,9 +433,8 @@ void zt_cpu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a)
 {
     bool empty = a && (a->m == 0 || a->n == 0);
     bool ok = a && (empty || (a->c && (a->k == 0 || (a->a && a->b))));
-    if (!zt_cpu_ready(d, dt, ok, "matmul") || empty) {
+    if (!zt_cpu_ready(d, dt, ok, "matmul") || empty)
         return;
-    }
     uint64_t k = a->k ? a->k : 1; // rows of no elements still need a stride
     bl_job j = {.device = d,
                 .dt = dt,

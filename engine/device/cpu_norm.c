@@ -31,9 +31,8 @@ typedef struct nm_job {
 ZT_INLINE double nm_total(const zt_v *sum)
 {
     double total = 0;
-    for (unsigned i = 0; i < 2 * ZT_LANES; i++) {
+    for (unsigned i = 0; i < 2 * ZT_LANES; i++)
         total += (double)sum[i / ZT_LANES][i % ZT_LANES];
-    }
     return total;
 }
 
@@ -49,9 +48,8 @@ ZT_CLONES static double nm_sum(const float *x, uint64_t n)
         }
     }
     double total = nm_total(sum);
-    for (; i < n; i++) {
+    for (; i < n; i++)
         total += (double)x[i];
-    }
     return total;
 }
 
@@ -90,9 +88,8 @@ ZT_CLONES static double nm_dot(const float *a, const float *b, uint64_t n)
         }
     }
     double total = nm_total(sum);
-    for (; i < n; i++) {
+    for (; i < n; i++)
         total += (double)a[i] * (double)b[i];
-    }
     return total;
 }
 
@@ -101,30 +98,26 @@ ZT_CLONES static double nm_dot(const float *a, const float *b, uint64_t n)
 /* out = (x - mean) * rstd. */
 ZT_CLONES static void nm_standard(float *out, const float *x, uint64_t n, float mean, float rstd)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         out[i] = (x[i] - mean) * rstd;
-    }
 }
 
 /* y = y * w + b; b NULL: none. */
 ZT_CLONES static void nm_affine(float *y, const float *w, const float *b, uint64_t n)
 {
     if (!b) {
-        for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n; i++)
             y[i] *= w[i];
-        }
         return;
     }
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         y[i] = y[i] * w[i] + b[i];
-    }
 }
 
 ZT_CLONES static void nm_add(float *y, const float *a, const float *b, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         y[i] = a[i] + b[i];
-    }
 }
 
 /* Round to dt, as if stored and read again; `room` takes 2n bytes. */
@@ -141,14 +134,12 @@ static const float *nm_input(const nm_job *j, uint64_t at, float *room, float *r
 {
     const zt_norm *a = &j->fw;
     const float *x = zt_cpu_read(j->dt, a->x, at, a->width, room);
-    if (!a->add) {
+    if (!a->add)
         return x;
-    }
     nm_add(room, x, zt_cpu_read(j->dt, a->add, at, a->width, room2), a->width);
     nm_round(j->dt, room, a->width, room2);
-    if (a->sum) {
+    if (a->sum)
         zt_cpu_store(j->dt, a->sum, at, room, a->width);
-    }
     return room;
 }
 
@@ -164,19 +155,15 @@ static void nm_forward_row(const nm_job *j, uint64_t row, const float *wb, float
     float rstd = 1.0F / sqrtf(variance + a->eps);
     float *y = j->dt == CKPT_F32 ? (float *)a->y + at : out;
     nm_standard(y, s, n, mean, rstd);
-    if (a->rms) {
+    if (a->rms)
         nm_round(j->dt, y, n, spare);
-    }
     nm_affine(y, wb, a->b ? wb + n : NULL, n);
-    if (j->dt != CKPT_F32) {
+    if (j->dt != CKPT_F32)
         zt_cpu_store(j->dt, a->y, at, y, n);
-    }
-    if (a->mean) {
+    if (a->mean)
         a->mean[row] = mean;
-    }
-    if (a->rstd) {
+    if (a->rstd)
         a->rstd[row] = rstd;
-    }
 }
 
 static void nm_forward_rows(void *ctx, uint64_t first, uint64_t last, unsigned worker)
@@ -184,17 +171,14 @@ static void nm_forward_rows(void *ctx, uint64_t first, uint64_t last, unsigned w
     const nm_job *j = ctx;
     uint64_t n = j->fw.width;
     float *room = zt_cpu_scratch(j->device, worker, 5 * n * sizeof(float));
-    if (!room) {
+    if (!room)
         return;
-    }
     float *wb = room + 3 * n;
     zt_cpu_load(j->dt, wb, j->fw.w, 0, n);
-    if (j->fw.b) {
+    if (j->fw.b)
         zt_cpu_load(j->dt, wb + n, j->fw.b, 0, n);
-    }
-    for (uint64_t row = first; row < last; row++) {
+    for (uint64_t row = first; row < last; row++)
         nm_forward_row(j, row, wb, room);
-    }
 }
 
 static bool nm_sizes(uint64_t rows, uint64_t width)
@@ -206,9 +190,8 @@ static bool nm_sizes(uint64_t rows, uint64_t width)
 void zt_cpu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a)
 {
     bool ok = a && (a->rows == 0 || (a->x && a->w && a->y && nm_sizes(a->rows, a->width)));
-    if (!zt_cpu_ready(d, dt, ok && !(a->rms && a->b), "norm") || a->rows == 0) {
+    if (!zt_cpu_ready(d, dt, ok && !(a->rms && a->b), "norm") || a->rows == 0)
         return;
-    }
     nm_job j = {.device = d, .dt = dt, .fw = *a};
     zt_cpu_parallel(d, a->rows, NM_GRAIN / a->width + 1, nm_forward_rows, &j);
 }
@@ -220,9 +203,8 @@ ZT_CLONES static void nm_dx(float *restrict out, const float *g, const float *xh
                             const float *c)
 {
     float c1 = c[0], c2 = c[1], rstd = c[2];
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         out[i] = (g[i] - c1 - xhat[i] * c2) * rstd;
-    }
 }
 
 static void nm_dx_row(const nm_job *j, uint64_t row, const float *w, float *room)
@@ -233,17 +215,15 @@ static void nm_dx_row(const nm_job *j, uint64_t row, const float *w, float *room
     const float *x = zt_cpu_read(j->dt, a->x, at, n, xhat);
     nm_standard(xhat, x, n, a->rms ? 0.0F : a->mean[row], a->rstd[row]);
     const float *dy = zt_cpu_read(j->dt, a->dy, at, n, g);
-    if (dy != g) {
+    if (dy != g)
         memcpy(g, dy, n * sizeof *g);
-    }
     nm_affine(g, w, NULL, n);
     float c[3] = {0.0F, 0.0F, a->rstd[row]};
     c[0] = a->rms ? 0.0F : (float)(nm_sum(g, n) / (double)n);
     c[1] = (float)(nm_dot(g, xhat, n) / (double)n);
     nm_dx(out, g, xhat, n, c);
-    if (a->dx_add) {
+    if (a->dx_add)
         nm_add(out, out, zt_cpu_read(j->dt, a->dx, at, n, xhat), n);
-    }
     zt_cpu_store(j->dt, a->dx, at, out, n);
 }
 
@@ -252,13 +232,11 @@ static void nm_dx_rows(void *ctx, uint64_t first, uint64_t last, unsigned worker
     const nm_job *j = ctx;
     uint64_t n = j->bw.width;
     float *room = zt_cpu_scratch(j->device, worker, 4 * n * sizeof(float));
-    if (!room) {
+    if (!room)
         return;
-    }
     zt_cpu_load(j->dt, room + 3 * n, j->bw.w, 0, n);
-    for (uint64_t row = first; row < last; row++) {
+    for (uint64_t row = first; row < last; row++)
         nm_dx_row(j, row, room + 3 * n, room);
-    }
 }
 
 /* ---- backward: weights --------------------------------------------------------------------- */
@@ -295,51 +273,42 @@ static void nm_sums_block(const nm_job *j, uint64_t column, uint64_t n)
         uint64_t at = row * a->width + column;
         const float *x = zt_cpu_read(j->dt, a->x, at, n, xhat);
         nm_standard(xhat, x, n, a->rms ? 0.0F : a->mean[row], a->rstd[row]);
-        if (a->rms) {
+        if (a->rms)
             nm_round(j->dt, xhat, n, spare);
-        }
         nm_sums_row(&s, xhat, zt_cpu_read(j->dt, a->dy, at, n, room), n);
-        if (row % NM_ROWS == NM_ROWS - 1) {
+        if (row % NM_ROWS == NM_ROWS - 1)
             nm_sums_flush(&s);
-        }
     }
     nm_sums_flush(&s);
-    if (a->dw) {
+    if (a->dw)
         zt_cpu_put_sum(j->dt, a->dw, column, s.w, n, a->w_add);
-    }
-    if (a->db) {
+    if (a->db)
         zt_cpu_put_sum(j->dt, a->db, column, s.b, n, a->b_add);
-    }
 }
 
 static void nm_sums_columns(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 {
     (void)worker;
-    for (uint64_t c = first; c < last; c += NM_COLUMNS) {
+    for (uint64_t c = first; c < last; c += NM_COLUMNS)
         nm_sums_block(ctx, c, last - c < NM_COLUMNS ? last - c : NM_COLUMNS);
-    }
 }
 
 static bool nm_grad_ok(const zt_norm_grad *a)
 {
-    if (!a || a->width == 0 || (a->rms && a->db)) {
+    if (!a || a->width == 0 || (a->rms && a->db))
         return false;
-    }
     return a->rows == 0 ||
            (a->x && a->w && a->dy && a->rstd && (a->rms || a->mean) && nm_sizes(a->rows, a->width));
 }
 
 void zt_cpu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, nm_grad_ok(a), "norm_grad")) {
+    if (!zt_cpu_ready(d, dt, nm_grad_ok(a), "norm_grad"))
         return;
-    }
     nm_job j = {.device = d, .dt = dt, .bw = *a};
     // before dx, which may overwrite dy or x
-    if (a->dw || a->db) {
+    if (a->dw || a->db)
         zt_cpu_parallel(d, a->width, NM_COLUMNS, nm_sums_columns, &j);
-    }
-    if (a->dx) {
+    if (a->dx)
         zt_cpu_parallel(d, a->rows, NM_GRAIN / a->width + 1, nm_dx_rows, &j);
-    }
 }

@@ -66,9 +66,8 @@ static void cp_run_share(zt_cpu_pool *p, cp_worker *from, unsigned number)
 {
     for (;;) {
         uint64_t i = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
-        if (i >= from->end) {
+        if (i >= from->end)
             return;
-        }
         uint64_t first = i * p->length;
         uint64_t last = p->total - first < p->length ? p->total : first + p->length;
         p->body(p->ctx, first, last, number);
@@ -78,9 +77,8 @@ static void cp_run_share(zt_cpu_pool *p, cp_worker *from, unsigned number)
 /* Take ranges, of the own share first, until there are none. */
 static void cp_run(zt_cpu_pool *p, unsigned number)
 {
-    for (unsigned i = 0; i < p->n; i++) {
+    for (unsigned i = 0; i < p->n; i++)
         cp_run_share(p, &p->worker[(number + i) % p->n], number);
-    }
 }
 
 /* The state once there is another job than `seen`. */
@@ -89,18 +87,16 @@ static uint64_t cp_await(zt_cpu_pool *p, uint64_t seen)
     uint64_t s = 0;
     for (unsigned i = 0; i < p->spins; i++) {
         s = atomic_load(&p->state);
-        if (s >> 32 != seen) {
+        if (s >> 32 != seen)
             return s;
-        }
         cp_pause();
     }
     pthread_mutex_lock(&p->mutex);
     // the caller stores the state, then reads `sleeping`; here it is the other way round: one of
     // the two notices
     atomic_fetch_add(&p->sleeping, 1);
-    while ((s = atomic_load(&p->state)) >> 32 == seen) {
+    while ((s = atomic_load(&p->state)) >> 32 == seen)
         pthread_cond_wait(&p->work, &p->mutex);
-    }
     atomic_fetch_sub(&p->sleeping, 1);
     pthread_mutex_unlock(&p->mutex);
     return s;
@@ -113,9 +109,8 @@ static void *cp_main(void *arg)
     uint64_t seen = 0;
     for (;;) {
         uint64_t s = cp_await(p, seen);
-        if (atomic_load(&p->stop)) {
+        if (atomic_load(&p->stop))
             return NULL;
-        }
         seen = s >> 32;
         while (s & CP_OPEN) {
             if (atomic_compare_exchange_weak(&p->state, &s, s + 1)) {
@@ -160,9 +155,8 @@ void zt_cpu_parallel(zt_device *d, uint64_t n, uint64_t grain, zt_cpu_body body,
 {
     zt_cpu_pool *p = ((zt_cpu *)d)->pool;
     grain = grain ? grain : 1;
-    if (n == 0) {
+    if (n == 0)
         return;
-    }
     if (n <= grain || p->n_started == 0) {
         body(ctx, 0, n, 0);
         return;
@@ -174,11 +168,10 @@ void zt_cpu_parallel(zt_device *d, uint64_t n, uint64_t grain, zt_cpu_body body,
     cp_run(p, 0);
     uint64_t s = atomic_fetch_and(&p->state, ~(uint64_t)CP_OPEN);
     for (unsigned i = 0; s & CP_COUNT; i++) {
-        if (i < p->spins) {
+        if (i < p->spins)
             cp_pause();
-        } else {
+        else
             sched_yield();
-        }
         s = atomic_load(&p->state);
     }
 }
@@ -209,9 +202,8 @@ void *zt_cpu_scratch(zt_device *d, unsigned worker, uint64_t n_bytes)
 static unsigned cp_processors(void)
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
         return 1;
-    }
     int n = CPU_COUNT(&set);
     return n > 0 ? (unsigned)n : 1;
 }
@@ -238,15 +230,13 @@ int zt_cpu_pool_new(zt_cpu_pool **out, unsigned n_threads, ckpt_err *err)
 {
     unsigned processors = cp_processors();
     unsigned n = n_threads ? n_threads : processors;
-    if (n > CP_MAX_THREADS) {
+    if (n > CP_MAX_THREADS)
         return ckpt_fail(err, CKPT_ELIMIT, "%u threads for the CPU device; at most %u", n,
                          CP_MAX_THREADS);
-    }
     size_t bytes = sizeof(zt_cpu_pool) + n * sizeof(cp_worker);
     void *memory = ckpt_alloc(bytes + 64);
-    if (!memory) {
+    if (!memory)
         return ckpt_fail_memory(err);
-    }
     zt_cpu_pool *p = (void *)((char *)memory + (64 - (uintptr_t)memory % 64) % 64);
     p->memory = memory;
     p->n = n;
@@ -269,17 +259,14 @@ int zt_cpu_pool_new(zt_cpu_pool **out, unsigned n_threads, ckpt_err *err)
 
 void zt_cpu_pool_free(zt_cpu_pool *p)
 {
-    if (!p) {
+    if (!p)
         return;
-    }
     atomic_store(&p->stop, true);
     cp_publish(p, 0);
-    for (unsigned i = 1; i <= p->n_started; i++) {
+    for (unsigned i = 1; i <= p->n_started; i++)
         pthread_join(p->worker[i].thread, NULL);
-    }
-    for (unsigned i = 0; i < p->n; i++) {
+    for (unsigned i = 0; i < p->n; i++)
         ckpt_free(p->worker[i].scratch);
-    }
     pthread_cond_destroy(&p->work);
     pthread_mutex_destroy(&p->mutex);
     ckpt_free(p->memory);

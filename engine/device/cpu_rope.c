@@ -79,17 +79,15 @@ static void rp_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
     for (uint64_t row = first; row < last; row++) {
         const uint64_t at = row % a->seq * half;
 
-        for (uint64_t h = 0; h < a->heads; h++) {
+        for (uint64_t h = 0; h < a->heads; h++)
             rp_head(j, row * j->ld + h * a->width, a->cos + at, a->sin + at);
-        }
     }
 }
 
 void zt_cpu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
 {
     rp_job j = {.dt = dt, .a = a};
-    const bool ok =
-        a->x != NULL && a->cos != NULL && a->sin != NULL && a->seq > 0 && a->width % 2 == 0;
+    const bool ok = a->x && a->cos && a->sin && a->seq > 0 && a->width % 2 == 0;
 
     if (zt_cpu_ready(d, dt, ok, "rope")) {
         const uint64_t n = a->heads * a->width;

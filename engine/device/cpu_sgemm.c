@@ -13,9 +13,8 @@ static void sg_scale(const zt_sgemm *g)
 {
     for (uint64_t i = 0; i < g->m; i++) {
         float *row = g->c + i * g->ldc;
-        for (uint64_t j = 0; j < g->n; j++) {
+        for (uint64_t j = 0; j < g->n; j++)
             row[j] = g->beta == 0.0F ? 0.0F : g->beta * row[j];
-        }
     }
 }
 
@@ -62,12 +61,10 @@ static bool sg_product(const zt_sgemm *g)
 
 void zt_cpu_sgemm(zt_device *d, const zt_sgemm *g)
 {
-    if (g->m == 0 || g->n == 0) {
+    if (g->m == 0 || g->n == 0)
         return;
-    }
-    if (g->k == 0) {
+    if (g->k == 0)
         sg_scale(g);
-    } else if (!sg_product(g)) {
+    else if (!sg_product(g))
         zt_device_fail(d, CKPT_ELIMIT, "matrix product: out of memory");
-    }
 }

@@ -37,9 +37,8 @@ typedef struct up_job {
 ZT_CLONES static void up_scale(float *restrict out, const float *restrict g, uint64_t n,
                                float factor)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         out[i] = g[i] * factor;
-    }
 }
 
 /* Square roots of a block.  Compilers leave sqrtf alone, as it may set errno. */
@@ -50,13 +49,11 @@ static void up_roots(uint64_t n, float *restrict out, const float *restrict x, f
 #if defined(__SSE__)
     const __m128 add = _mm_set1_ps(plus);
 
-    for (; i + 4 <= n; i += 4) {
+    for (; i + 4 <= n; i += 4)
         _mm_storeu_ps(out + i, _mm_sqrt_ps(_mm_add_ps(_mm_loadu_ps(x + i), add)));
-    }
 #endif
-    for (; i < n; i++) {
+    for (; i < n; i++)
         out[i] = sqrtf(x[i] + plus);
-    }
 }
 
 /* Kingma & Ba 2015; decoupled: Loshchilov & Hutter 2019. */
@@ -81,9 +78,8 @@ ZT_CLONES static void up_adam(const up_job *j, uint64_t n, float *restrict p,
     const float den = j->denominator, step = -j->step, eps = j->eps;
     const float beside = j->a->decoupled ? -j->lr * j->decay : 0.0f;
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         p[i] = (p[i] + p[i] * beside) + m[i] / (root[i] * den + eps) * step;
-    }
 }
 
 /* Duchi et al. 2011. */
@@ -104,9 +100,8 @@ ZT_CLONES static void up_adagrad(const up_job *j, uint64_t n, float *restrict p,
 {
     const float eps = j->eps, decay = j->decay, lr = -j->lr;
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         p[i] = p[i] + (g[i] + p[i] * decay) / (root[i] + eps) * lr;
-    }
 }
 
 /* Chen et al. 2023.  What a blend of exactly 0 does depends on the class that is followed. */
@@ -165,9 +160,8 @@ ZT_CLONES static void up_direction(const up_job *j, uint64_t n, const float *res
 {
     const float decay = j->decay, eps = j->a->eps_inside ? 0.0f : j->eps;
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         u[i] = m[i] / (u[i] + eps) + p[i] * decay;
-    }
 }
 
 static void up_lamb_direction(const up_job *j, uint64_t at, uint64_t n, float *u)
@@ -180,9 +174,8 @@ static void up_lamb_direction(const up_job *j, uint64_t at, uint64_t n, float *u
 
 ZT_CLONES static void up_move(uint64_t n, float *restrict p, const float *restrict u, float factor)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         p[i] = p[i] - u[i] * factor;
-    }
 }
 
 /* Eight sums side by side: the order is fixed and the adder is kept busy. */
@@ -190,9 +183,8 @@ static double up_squares(uint64_t n, const float *x)
 {
     double s[8] = {0};
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         s[i & 7] += (double)x[i] * (double)x[i];
-    }
     return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
@@ -235,11 +227,10 @@ static void up_block(const up_job *j, uint64_t at, uint64_t n, const float *g)
         up_lion(j, n, p, m, g);
         break;
     case ZT_SGD:
-        if (m) {
+        if (m)
             up_momentum(j, n, p, m, g);
-        } else {
+        else
             up_sgd(j, n, p, g);
-        }
         break;
     case ZT_LAMB:
     default:
@@ -258,9 +249,8 @@ static void up_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
         uint64_t n = last - at < ZT_CPU_BLOCK ? last - at : ZT_CPU_BLOCK;
 
         up_block(j, at, n, up_gradient(a, at, n, room));
-        if (a->low) {
+        if (a->low)
             zt_cpu_store(a->low_dtype, a->low, at, a->p + at, n);
-        }
     }
 }
 
@@ -303,9 +293,8 @@ static void up_lamb_range(void *ctx, uint64_t first, uint64_t last, unsigned wor
 
         up_lamb_direction(j, at, n, u);
         up_move(n, a->p + at, u, j->step);
-        if (a->low) {
+        if (a->low)
             zt_cpu_store(a->low_dtype, a->low, at, a->p + at, n);
-        }
     }
 }
 
@@ -328,9 +317,8 @@ static void up_lamb(zt_device *d, up_job *j)
     double sum_p = 0, sum_u = 0;
 
     j->sum = zt_cpu_scratch(d, 0, stretches * 2 * sizeof *j->sum);
-    if (!j->sum) {
+    if (!j->sum)
         return;
-    }
     zt_cpu_parallel(d, stretches, 1, up_lamb_norms, j);
     for (uint64_t s = 0; s < stretches; s++) {
         sum_p += j->sum[2 * s];
@@ -347,9 +335,8 @@ static bool up_complete(const zt_update *a)
 
     if (!a->p || !a->g ||
         (a->low && a->low_dtype != CKPT_F32 && a->low_dtype != CKPT_BF16 &&
-         a->low_dtype != CKPT_F16)) {
+         a->low_dtype != CKPT_F16))
         return false;
-    }
     return (!(adam || a->kind == ZT_LION) || a->m) && (!(adam || a->kind == ZT_ADAGRAD) || a->v);
 }
 
@@ -357,9 +344,8 @@ void zt_cpu_update(zt_device *d, const zt_update *a)
 {
     up_job j = {.a = a};
 
-    if (!zt_cpu_ready(d, a->g_dtype, a->n == 0 || up_complete(a), "update") || a->n == 0) {
+    if (!zt_cpu_ready(d, a->g_dtype, a->n == 0 || up_complete(a), "update") || a->n == 0)
         return;
-    }
     j.lr = (float)a->lr;
     j.beta1 = (float)a->beta1;
     j.beta2 = (float)a->beta2;
@@ -372,9 +358,8 @@ void zt_cpu_update(zt_device *d, const zt_update *a)
     j.step = (float)a->step_size;
     j.denominator = (float)a->denominator;
     j.dampening = (float)(1.0 - a->dampening);
-    if (a->kind == ZT_LAMB) {
+    if (a->kind == ZT_LAMB)
         up_lamb(d, &j);
-    } else {
+    else
         zt_cpu_parallel(d, a->n, UP_GRAIN, up_range, &j);
-    }
 }

@@ -10,9 +10,8 @@
 
 bool zt_cpu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation)
 {
-    if (!d || d->err.code != CKPT_OK) {
+    if (!d || d->err.code != CKPT_OK)
         return false;
-    }
     char text[160] = "";
     int code = CKPT_OK;
     const char *what = NULL;
@@ -43,9 +42,8 @@ void zt_cpu_store(ckpt_dtype dt, void *to, uint64_t at, const float *from, uint6
 
 const float *zt_cpu_read(ckpt_dtype dt, const void *x, uint64_t at, uint64_t n, float *room)
 {
-    if (dt == CKPT_F32) {
+    if (dt == CKPT_F32)
         return (const float *)x + at;
-    }
     zt_cpu_load(dt, room, x, at, n);
     return room;
 }

@@ -19,9 +19,8 @@
 bool cu_try(zt_device *d, cudaError_t e, const char *what)
 {
     char text[200];
-    if (e == cudaSuccess) {
+    if (e == cudaSuccess)
         return true;
-    }
     snprintf(text, sizeof text, "%s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
     zt_device_fail(d, e == cudaErrorMemoryAllocation ? CKPT_ELIMIT : CKPT_EIO, text);
     return false;
@@ -39,9 +38,8 @@ static bool cd_select(zt_device *d)
     static thread_local int selected = -1;
     int ordinal = cu_of(d)->ordinal;
     if (selected != ordinal) {
-        if (!cu_try(d, cudaSetDevice(ordinal), "choosing the GPU")) {
+        if (!cu_try(d, cudaSetDevice(ordinal), "choosing the GPU"))
             return false;
-        }
         selected = ordinal;
     }
     return true;
@@ -50,9 +48,8 @@ static bool cd_select(zt_device *d)
 bool cu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation)
 {
     char text[160];
-    if (!d || d->err.code != CKPT_OK) {
+    if (!d || d->err.code != CKPT_OK)
         return false;
-    }
     if (!ok) {
         snprintf(text, sizeof text, "%s: an argument that it needs is missing or out of range",
                  operation);
@@ -88,9 +85,8 @@ static size_t cd_place(const cu_table *t, const char *p)
 static void cd_insert(cu_table *t, cd_live live)
 {
     size_t i = cd_place(t, live.p);
-    while (t->at[i].p) {
+    while (t->at[i].p)
         i = (i + 1) & (t->size - 1);
-    }
     t->at[i] = live;
     t->used++;
 }
@@ -98,18 +94,15 @@ static void cd_insert(cu_table *t, cd_live live)
 /* Make room for one more; false: no memory. */
 static bool cd_reserve(cu_table *t)
 {
-    if (t->size > 2 * (t->used + 1)) {
+    if (t->size > 2 * (t->used + 1))
         return true;
-    }
     cu_table bigger = {NULL, t->size ? 2 * t->size : 1024, 0};
     bigger.at = (cd_live *)ckpt_alloc(bigger.size * sizeof *bigger.at);
-    if (!bigger.at) {
+    if (!bigger.at)
         return false;
-    }
     for (size_t i = 0; i < t->size; i++) {
-        if (t->at[i].p) {
+        if (t->at[i].p)
             cd_insert(&bigger, t->at[i]);
-        }
     }
     ckpt_free(t->at);
     *t = bigger;
@@ -119,16 +112,13 @@ static bool cd_reserve(cu_table *t)
 /* Take p out; false: it is not there. */
 static bool cd_remove(cu_table *t, const char *p, uint64_t *n_bytes)
 {
-    if (t->size == 0) {
+    if (t->size == 0)
         return false;
-    }
     size_t i = cd_place(t, p), mask = t->size - 1;
-    while (t->at[i].p && t->at[i].p != p) {
+    while (t->at[i].p && t->at[i].p != p)
         i = (i + 1) & mask;
-    }
-    if (!t->at[i].p) {
+    if (!t->at[i].p)
         return false;
-    }
     *n_bytes = t->at[i].n_bytes;
     t->at[i].p = NULL;
     t->used--;
@@ -152,12 +142,10 @@ static bool cd_remove(cu_table *t, const char *p, uint64_t *n_bytes)
 static cudaError_t cd_take(zt_cuda *c, void **p, uint64_t n_bytes)
 {
     uint64_t n = n_bytes < CD_ALIGN ? CD_ALIGN : n_bytes;
-    if (n > SIZE_MAX - CD_ALIGN) {
+    if (n > SIZE_MAX - CD_ALIGN)
         return cudaErrorMemoryAllocation;
-    }
-    if (!c->pools) {
+    if (!c->pools)
         return cudaMalloc(p, (size_t)n);
-    }
     cudaError_t e = cudaMallocAsync(p, (size_t)n, c->stream);
     cudaMemPool_t pool;
     if (e == cudaErrorMemoryAllocation && cudaStreamSynchronize(c->stream) == cudaSuccess &&
@@ -183,9 +171,8 @@ static void *cd_alloc(zt_device *d, uint64_t n_bytes)
 {
     zt_cuda *c = cu_of(d);
     void *p = NULL;
-    if (!cu_ready(d, CKPT_F32, true, "alloc")) {
+    if (!cu_ready(d, CKPT_F32, true, "alloc"))
         return NULL;
-    }
     if (!cd_reserve(c->table)) {
         zt_device_fail(d, CKPT_ELIMIT, "out of memory for the list of tensors");
         return NULL;
@@ -214,17 +201,15 @@ static void cd_release(zt_device *d, void *p)
 {
     zt_cuda *c = cu_of(d);
     uint64_t n_bytes = 0;
-    if (!p || !d) {
+    if (!p || !d)
         return;
-    }
     if (!cd_remove(c->table, (char *)p, &n_bytes)) {
         zt_device_fail(d, CKPT_EUSAGE, "release: that is no tensor of this device");
         return;
     }
     d->allocated -= n_bytes;
-    if (cd_select(d)) {
+    if (cd_select(d))
         cd_give(c, p);
-    }
 }
 
 void *cu_scratch(zt_device *d, uint64_t n_bytes)
@@ -235,9 +220,8 @@ void *cu_scratch(zt_device *d, uint64_t n_bytes)
         cd_give(c, c->scratch);
         c->scratch = NULL;
         c->scratch_bytes = 0;
-        if (!cu_try(d, cd_take(c, &c->scratch, n_bytes), "out of memory for an operation")) {
+        if (!cu_try(d, cd_take(c, &c->scratch, n_bytes), "out of memory for an operation"))
             return NULL;
-        }
         c->scratch_bytes = n_bytes;
     }
     return c->scratch;
@@ -246,9 +230,8 @@ void *cu_scratch(zt_device *d, uint64_t n_bytes)
 static void *cd_alloc_host(zt_device *d, uint64_t n_bytes)
 {
     void *p = NULL;
-    if (!cu_ready(d, CKPT_F32, true, "alloc_host")) {
+    if (!cu_ready(d, CKPT_F32, true, "alloc_host"))
         return NULL;
-    }
     cudaError_t e = n_bytes > SIZE_MAX - CD_ALIGN
                         ? cudaErrorMemoryAllocation
                         : cudaHostAlloc(&p, (size_t)n_bytes + CD_ALIGN, cudaHostAllocDefault);
@@ -257,9 +240,8 @@ static void *cd_alloc_host(zt_device *d, uint64_t n_bytes)
 
 static void cd_release_host(zt_device *d, void *p)
 {
-    if (d && p && cd_select(d)) {
+    if (d && p && cd_select(d))
         (void)cudaFreeHost(p);
-    }
 }
 
 /* ---- copies ---- */
@@ -269,9 +251,8 @@ static char *cd_slot(zt_device *d, unsigned *which)
 {
     zt_cuda *c = cu_of(d);
     *which = c->slot++ % CU_SLOTS;
-    if (!cu_try(d, cudaEventSynchronize(c->slot_free[*which]), "waiting for a copy")) {
+    if (!cu_try(d, cudaEventSynchronize(c->slot_free[*which]), "waiting for a copy"))
         return NULL;
-    }
     return c->slots + (size_t)*which * CU_SLOT_BYTES;
 }
 
@@ -301,18 +282,16 @@ static void cd_direct(zt_device *d, void *to, const void *from, uint64_t n_bytes
                       cudaMemcpyKind kind, const char *what)
 {
     zt_cuda *c = cu_of(d);
-    if (cu_try(d, cudaMemcpyAsync(to, from, n_bytes, kind, c->stream), what)) {
+    if (cu_try(d, cudaMemcpyAsync(to, from, n_bytes, kind, c->stream), what))
         (void)cu_try(d, cudaStreamSynchronize(c->stream), what);
-    }
 }
 
 /* The host's bytes are taken before this returns; the GPU gets them in the order of the stream. */
 static void cd_put(zt_device *d, void *to, const void *host, uint64_t n_bytes)
 {
     zt_cuda *c = cu_of(d);
-    if (!cu_ready(d, CKPT_F32, n_bytes == 0 || (to && host), "put")) {
+    if (!cu_ready(d, CKPT_F32, n_bytes == 0 || (to && host), "put"))
         return;
-    }
     if (cd_is_direct(host, n_bytes)) {
         cd_direct(d, to, host, n_bytes, cudaMemcpyHostToDevice, "put");
         return;
@@ -321,15 +300,13 @@ static void cd_put(zt_device *d, void *to, const void *host, uint64_t n_bytes)
         unsigned i = 0;
         size_t n = cd_piece(n_bytes, at);
         char *room = cd_slot(d, &i);
-        if (!room) {
+        if (!room)
             return;
-        }
         memcpy(room, (const char *)host + at, n);
         if (!cu_try(d, cudaMemcpyAsync((char *)to + at, room, n, cudaMemcpyHostToDevice, c->stream),
                     "put") ||
-            !cu_try(d, cudaEventRecord(c->slot_free[i], c->stream), "put")) {
+            !cu_try(d, cudaEventRecord(c->slot_free[i], c->stream), "put"))
             return;
-        }
     }
 }
 
@@ -343,9 +320,8 @@ typedef struct cd_coming {
 static bool cd_arrive(zt_device *d, cd_coming *k)
 {
     if (k->n > 0) {
-        if (!cu_try(d, cudaEventSynchronize(cu_of(d)->slot_free[k->slot]), "get")) {
+        if (!cu_try(d, cudaEventSynchronize(cu_of(d)->slot_free[k->slot]), "get"))
             return false;
-        }
         memcpy(k->to, k->room, k->n);
     }
     k->n = 0;
@@ -360,34 +336,29 @@ static void cd_get_pieces(zt_device *d, char *host, const char *from, uint64_t n
     unsigned turn = 0;
     for (uint64_t at = 0; at < n_bytes; at += CU_SLOT_BYTES) {
         cd_coming *k = &coming[turn++ % (CU_SLOTS / 2)];
-        if (!cd_arrive(d, k)) {
+        if (!cd_arrive(d, k))
             return;
-        }
         k->room = cd_slot(d, &k->slot);
-        if (!k->room) {
+        if (!k->room)
             return;
-        }
         size_t n = cd_piece(n_bytes, at);
         if (!cu_try(d, cudaMemcpyAsync(k->room, from + at, n, cudaMemcpyDeviceToHost, c->stream),
                     "get") ||
-            !cu_try(d, cudaEventRecord(c->slot_free[k->slot], c->stream), "get")) {
+            !cu_try(d, cudaEventRecord(c->slot_free[k->slot], c->stream), "get"))
             return;
-        }
         k->to = host + at;
         k->n = n;
     }
     for (unsigned i = 0; i < CU_SLOTS / 2; i++) {
-        if (!cd_arrive(d, &coming[i])) {
+        if (!cd_arrive(d, &coming[i]))
             return;
-        }
     }
 }
 
 static void cd_get(zt_device *d, void *host, const void *from, uint64_t n_bytes)
 {
-    if (!cu_ready(d, CKPT_F32, n_bytes == 0 || (host && from), "get") || n_bytes == 0) {
+    if (!cu_ready(d, CKPT_F32, n_bytes == 0 || (host && from), "get") || n_bytes == 0)
         return;
-    }
     if (cd_is_direct(host, n_bytes)) {
         cd_direct(d, host, from, n_bytes, cudaMemcpyDeviceToHost, "get");
         return;
@@ -398,18 +369,15 @@ static void cd_get(zt_device *d, void *host, const void *from, uint64_t n_bytes)
 static void cd_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
 {
     zt_cuda *c = cu_of(d);
-    if (!cu_ready(d, CKPT_F32, n_bytes == 0 || (to && from), "copy") || n_bytes == 0 ||
-        to == from) {
+    if (!cu_ready(d, CKPT_F32, n_bytes == 0 || (to && from), "copy") || n_bytes == 0 || to == from)
         return;
-    }
     uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
     if ((a > b ? a - b : b - a) < n_bytes) { // they overlap
         void *room = cu_scratch(d, n_bytes);
         if (!room ||
             !cu_try(d, cudaMemcpyAsync(room, from, n_bytes, cudaMemcpyDeviceToDevice, c->stream),
-                    "copy")) {
+                    "copy"))
             return;
-        }
         from = room;
     }
     (void)cu_try(d, cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToDevice, c->stream),
@@ -418,9 +386,8 @@ static void cd_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
 
 static void cd_zero(zt_device *d, void *p, uint64_t n_bytes)
 {
-    if (cu_ready(d, CKPT_F32, n_bytes == 0 || p, "zero") && n_bytes > 0) {
+    if (cu_ready(d, CKPT_F32, n_bytes == 0 || p, "zero") && n_bytes > 0)
         (void)cu_try(d, cudaMemsetAsync(p, 0, n_bytes, cu_stream(d)), "zero");
-    }
 }
 
 bool cu_fetch(zt_device *d)
@@ -429,22 +396,19 @@ bool cu_fetch(zt_device *d)
     size_t n = sizeof *c->notes;
     if (!cu_try(d, cudaMemcpyAsync(c->host_notes, c->notes, n, cudaMemcpyDeviceToHost, c->stream),
                 "a result") ||
-        !cu_try(d, cudaStreamSynchronize(c->stream), "an operation on the GPU")) {
+        !cu_try(d, cudaStreamSynchronize(c->stream), "an operation on the GPU"))
         return false;
-    }
-    if (c->host_notes->bad & CU_BAD_INDEX) {
+    if (c->host_notes->bad & CU_BAD_INDEX)
         zt_device_fail(d, CKPT_EUSAGE, "embed: a token or kind is not in its table");
-    } else if (c->host_notes->bad & CU_BAD_LABEL) {
+    else if (c->host_notes->bad & CU_BAD_LABEL)
         zt_device_fail(d, CKPT_EUSAGE, "loss: a label is not one of the classes");
-    }
     return c->host_notes->bad == 0;
 }
 
 static void cd_sync(zt_device *d)
 {
-    if (cu_ready(d, CKPT_F32, true, "sync")) {
+    if (cu_ready(d, CKPT_F32, true, "sync"))
         (void)cu_fetch(d);
-    }
 }
 
 unsigned cu_grid(zt_device *d, uint64_t n, unsigned per_block)
@@ -460,29 +424,24 @@ unsigned cu_grid(zt_device *d, uint64_t n, unsigned per_block)
 static void cd_free_pinned(zt_cuda *c)
 {
     for (unsigned i = 0; i < CU_SLOTS; i++) {
-        if (c->slot_free[i]) {
+        if (c->slot_free[i])
             (void)cudaEventDestroy(c->slot_free[i]);
-        }
     }
-    if (c->slots) {
+    if (c->slots)
         (void)cudaFreeHost(c->slots);
-    }
-    if (c->host_notes) {
+    if (c->host_notes)
         (void)cudaFreeHost(c->host_notes);
-    }
 }
 
 static void cd_free(zt_device *d)
 {
     zt_cuda *c = cu_of(d);
     (void)cd_select(d);
-    if (c->stream) {
+    if (c->stream)
         (void)cudaStreamSynchronize(c->stream);
-    }
     cu_blas_free(c->blas);
-    for (size_t i = 0; c->table && i < c->table->size; i++) {
+    for (size_t i = 0; c->table && i < c->table->size; i++)
         cd_give(c, c->table->at[i].p);
-    }
     cd_give(c, c->scratch);
     cd_give(c, c->notes);
     cd_free_pinned(c);
@@ -544,7 +503,7 @@ static int cd_check(int ordinal, cudaDeviceProp *prop, ckpt_err *err)
     cudaError_t e = cudaGetDeviceCount(&n);
     (void)cudaGetLastError();
     (void)cudaDriverGetVersion(&driver);
-    if (e == cudaErrorInsufficientDriver || (driver > 0 && driver / 1000 < built / 1000)) {
+    if (e == cudaErrorInsufficientDriver || (driver > 0 && driver / 1000 < built / 1000))
         return driver == 0
                    ? ckpt_fail(err, CKPT_EUNSUPPORTED,
                                "no NVIDIA driver is loaded; this build needs one "
@@ -554,30 +513,24 @@ static int cd_check(int ordinal, cudaDeviceProp *prop, ckpt_err *err)
                                "the NVIDIA driver is too old: it is for CUDA %d.%d, "
                                "this build needs %d.%d or later",
                                driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10);
-    }
-    if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0)) {
+    if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "no NVIDIA GPU is visible to this process; one of compute "
                          "capability %d.%d or later is needed",
                          CD_CAPABILITY / 10, CD_CAPABILITY % 10);
-    }
-    if (e != cudaSuccess) {
+    if (e != cudaSuccess)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "CUDA does not start: %s", cudaGetErrorString(e));
-    }
-    if (ordinal < 0 || ordinal >= n) {
+    if (ordinal < 0 || ordinal >= n)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "GPU number %d is asked for, this process sees %d",
                          ordinal, n);
-    }
     e = cudaGetDeviceProperties(prop, ordinal);
-    if (e != cudaSuccess) {
+    if (e != cudaSuccess)
         return ckpt_fail(err, CKPT_EIO, "GPU %d: %s", ordinal, cudaGetErrorString(e));
-    }
-    if (prop->major * 10 + prop->minor < CD_CAPABILITY) {
+    if (prop->major * 10 + prop->minor < CD_CAPABILITY)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "GPU %d (%s) has compute capability %d.%d, %d.%d or later is needed",
                          ordinal, prop->name, prop->major, prop->minor, CD_CAPABILITY / 10,
                          CD_CAPABILITY % 10);
-    }
     return CKPT_OK;
 }
 
@@ -598,14 +551,12 @@ static bool cd_start_pinned(zt_device *d)
     if (!cu_try(d, cudaHostAlloc((void **)&c->slots, n, cudaHostAllocDefault), "pinned memory") ||
         !cu_try(d,
                 cudaHostAlloc((void **)&c->host_notes, sizeof *c->host_notes, cudaHostAllocDefault),
-                "pinned memory")) {
+                "pinned memory"))
         return false;
-    }
     for (unsigned i = 0; i < CU_SLOTS; i++) {
         if (!cu_try(d, cudaEventCreateWithFlags(&c->slot_free[i], cudaEventDisableTiming),
-                    "an event")) {
+                    "an event"))
             return false;
-        }
     }
     return true;
 }
@@ -622,9 +573,8 @@ static bool cd_start(zt_device *d)
         !cu_try(d, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") ||
         !cd_start_pinned(d) ||
         !cu_try(d, cd_take(c, (void **)&c->notes, sizeof *c->notes), "out of memory") ||
-        !cu_try(d, cudaMemsetAsync(c->notes, 0, sizeof *c->notes, c->stream), "zero")) {
+        !cu_try(d, cudaMemsetAsync(c->notes, 0, sizeof *c->notes, c->stream), "zero"))
         return false;
-    }
     c->blas = cu_blas_new(c);
     return c->blas && cu_fetch(d);
 }
@@ -634,13 +584,11 @@ int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_er
     static zt_device_ops table;
     cudaDeviceProp prop;
     int rc = cd_check(ordinal, &prop, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     zt_cuda *c = (zt_cuda *)ckpt_alloc(sizeof *c);
-    if (!c) {
+    if (!c)
         return ckpt_fail_memory(err);
-    }
     table = cd_table();
     c->device.ops = &table;
     c->ordinal = ordinal;

@@ -251,19 +251,16 @@ static __device__ __forceinline__ void ck_read(float *x, const T *p, uint64_t at
             uint4 whole[sizeof(T) / 2];
             T each[CK_PACK];
         } u = {};
-        for (unsigned i = 0; i < sizeof(T) / 2; i++) {
+        for (unsigned i = 0; i < sizeof(T) / 2; i++)
             u.whole[i] = ((const uint4 *)(const void *)(p + at))[i];
-        }
 #pragma unroll
-        for (unsigned i = 0; i < CK_PACK; i++) {
+        for (unsigned i = 0; i < CK_PACK; i++)
             x[i] = ck_up(u.each[i]);
-        }
         return;
     }
 #pragma unroll
-    for (unsigned i = 0; i < CK_PACK; i++) {
+    for (unsigned i = 0; i < CK_PACK; i++)
         x[i] = at + i < n ? ck_up(p[at + i]) : 0.0F;
-    }
 }
 
 /* The reverse: each element is rounded; nothing is written from n on. */
@@ -277,19 +274,16 @@ static __device__ __forceinline__ void ck_write(T *p, uint64_t at, uint64_t n, b
             T each[CK_PACK];
         } u = {};
 #pragma unroll
-        for (unsigned i = 0; i < CK_PACK; i++) {
+        for (unsigned i = 0; i < CK_PACK; i++)
             u.each[i] = ck_down<T>(x[i]);
-        }
-        for (unsigned i = 0; i < sizeof(T) / 2; i++) {
+        for (unsigned i = 0; i < sizeof(T) / 2; i++)
             ((uint4 *)(void *)(p + at))[i] = u.whole[i];
-        }
         return;
     }
 #pragma unroll
     for (unsigned i = 0; i < CK_PACK; i++) {
-        if (at + i < n) {
+        if (at + i < n)
             p[at + i] = ck_down<T>(x[i]);
-        }
     }
 }
 
@@ -297,25 +291,23 @@ static __device__ __forceinline__ void ck_write(T *p, uint64_t at, uint64_t n, b
 static __device__ __forceinline__ void ck_read_as(ckpt_dtype dt, float *x, const void *p,
                                                   uint64_t at, uint64_t n, bool wide)
 {
-    if (dt == CKPT_F32) {
+    if (dt == CKPT_F32)
         ck_read(x, (const float *)p, at, n, wide);
-    } else if (dt == CKPT_BF16) {
+    else if (dt == CKPT_BF16)
         ck_read(x, (const __nv_bfloat16 *)p, at, n, wide);
-    } else {
+    else
         ck_read(x, (const __half *)p, at, n, wide);
-    }
 }
 
 static __device__ __forceinline__ void ck_write_as(ckpt_dtype dt, void *p, uint64_t at, uint64_t n,
                                                    bool wide, const float *x)
 {
-    if (dt == CKPT_F32) {
+    if (dt == CKPT_F32)
         ck_write((float *)p, at, n, wide, x);
-    } else if (dt == CKPT_BF16) {
+    else if (dt == CKPT_BF16)
         ck_write((__nv_bfloat16 *)p, at, n, wide, x);
-    } else {
+    else
         ck_write((__half *)p, at, n, wide, x);
-    }
 }
 
 /* This thread's number in the grid, and the number of threads. */
@@ -334,18 +326,15 @@ static __device__ __forceinline__ uint64_t ck_threads(void)
 template <typename V> static __device__ __forceinline__ V ck_block_sum(V x)
 {
     ZT_SHARED_ARRAY(V, part, 32);
-    for (int by = 16; by > 0; by /= 2) {
+    for (int by = 16; by > 0; by /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, by);
-    }
     __syncthreads(); // an earlier sum may still be read
-    if (threadIdx.x % 32 == 0) {
+    if (threadIdx.x % 32 == 0)
         part[threadIdx.x / 32] = x;
-    }
     __syncthreads();
     V sum = 0;
-    for (unsigned i = 0; i < blockDim.x / 32; i++) {
+    for (unsigned i = 0; i < blockDim.x / 32; i++)
         sum += part[i];
-    }
     return sum;
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_api.h: what the plugin libzerotrain-cuda.so exports of devices; comm/nccl.h has the rest of the boundary.
+ * cuda_api.h: what the plugin libzerotrain-cuda.so exports of devices; comm/nccl.h has the rest of
+ * the boundary.
  *
- * The plugin is opened by cuda_load.c when a run asks for a GPU, so the program itself starts where no CUDA library
- * is installed.  Both sides share the structs of device.h and comm.h: they must come from one build, which
- * zt_cuda_api() tells.  Memory and errors do not cross: each side frees what it has allocated, through the tables.
+ * The plugin is opened by cuda_load.c when a run asks for a GPU, so the program itself starts where
+ * no CUDA library is installed.  Both sides share the structs of device.h and comm.h: they must
+ * come from one build, which zt_cuda_api() tells.  Memory and errors do not cross: each side frees
+ * what it has allocated, through the tables.
  */
 #ifndef ZT_DEVICE_CUDA_API_H
 #define ZT_DEVICE_CUDA_API_H
@@ -27,7 +29,8 @@ ZT_CUDA_EXPORT int zt_cuda_api(void);
 #define ZT_CUDA_UUID 16
 
 /*
- * The number of GPUs that this process may use (CUDA_VISIBLE_DEVICES counts), 0: none, or no driver.
+ * The number of GPUs that this process may use (CUDA_VISIBLE_DEVICES counts), 0: none, or no
+ * driver.
  *
  * uuid  the identity of number `ordinal`, which must be below the number; NULL: not wanted
  */
@@ -36,11 +39,13 @@ ZT_CUDA_EXPORT int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID]);
 /*
  * GPU number `ordinal` as a device.
  *
- * deterministic  also where it costs time: libraries' algorithms are chosen so that repeated runs have equal bits
- * Errors         CKPT_EUNSUPPORTED: no GPU, a driver that is too old, compute capability below 8.0 (the text says what
- *                was found and what is needed); CKPT_ELIMIT
+ * deterministic  also where it costs time: libraries' algorithms are chosen so that repeated runs
+ *                have equal bits
+ * Errors         CKPT_EUNSUPPORTED: no GPU, a driver that is too old, compute capability below 8.0
+ *                (the text says what was found and what is needed); CKPT_ELIMIT
  */
-ZT_CUDA_EXPORT int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err);
+ZT_CUDA_EXPORT int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic,
+                                      ckpt_err *err);
 
 /* The cudaStream_t on which all work of the device is queued. */
 ZT_CUDA_EXPORT void *zt_cuda_stream(zt_device *d);

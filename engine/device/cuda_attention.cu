@@ -76,9 +76,8 @@ static __device__ __forceinline__ void ck_fw_load(const cu_at_call &a, const ck_
 
     ck_at_tile<T, W>(a, const_cast<T *>(to.k), ck_at_keys_of<T>(a, a.k, at, a.ldk), K);
     ck_at_tile<T, W>(a, const_cast<T *>(to.v), ck_at_keys_of<T>(a, a.v, at, a.ldv), K);
-    if (a.mask != NULL) {
+    if (a.mask)
         ck_at_valid(a, h, to.k0, K, const_cast<int *>(to.valid));
-    }
     ck_at_batch();
 }
 
@@ -144,9 +143,8 @@ static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_
 
     ck_tc_scores<T, W>(s, w->q, t.k);
     // below the diagonal, and without a mask, no score needs a look
-    if (!ck_at_open(a, w->q0, t.k0, K)) {
+    if (!ck_at_open(a, w->q0, t.k0, K))
         ck_at_hide(a, h, make_int2(w->q0, t.k0), t.valid, s);
-    }
 #pragma unroll
     for (int row = 0; row < 2 * M; row++) {
         shrink[row] = ck_fw_row<T, M, K>(w, a.scale * AT_LOG2E, s, row);
@@ -161,9 +159,8 @@ static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_
             o[m][n].x[i] *= shrink[2 * m + i / 2];
         }
     }
-    if (a.drop) {
+    if (a.drop)
         ck_fw_drop<M, K>(w->keep, s);
-    }
     ck_tc_gather<T, W>(o, s, t.v);
 }
 
@@ -183,9 +180,8 @@ static __device__ __forceinline__ void ck_fw_finish(const cu_at_call &a, const c
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
         // one lane of each row writes
-        if (a.lse != NULL && q < a.queries && threadIdx.x % 4 == 0) {
+        if (a.lse && q < a.queries && threadIdx.x % 4 == 0)
             a.lse[ck_at_list(a, h.batch, h.head) + q] = w.top[m][half] * AT_LN2 + logf(sum);
-        }
         // rows beyond the last query may divide by 0: they are not written
         factor[m][half] = a.factor / sum;
     }
@@ -209,9 +205,8 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
     ck_tc_sums o[M][W / 8];
 
     ck_at_read_mask(a, &h, (int *)(void *)(room + l.valid)); // its room: not in use yet
-    for (int m = 0; m < M; m++) {
+    for (int m = 0; m < M; m++)
         w.top[m][0] = w.top[m][1] = -INFINITY;
-    }
     ck_tc_clear(o);
     const int2 range = ck_at_range(a, h, q0, rows, K);
 
@@ -223,22 +218,18 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
         const bool more = k0 + K < range.y;
 
         // with two stages the copies of the next tile go on during this one's products
-        if (stages == 2 && more) {
+        if (stages == 2 && more)
             ck_fw_load<T, W, K>(a, h, ck_fw_view<T, W, K>(room, l, 1 - at, k0 + K));
-        }
         ck_at_arrive(stages == 2 && more);
-        if (a.drop) {
+        if (a.drop)
             ck_at_keep(a, h, q0, rows, k0, K, keep);
-        }
         __syncthreads(); // everybody's copies have arrived
         // with `causal` the block's first warps have nothing to do in its last tile
-        if (ck_at_meets(a, h, w.q0, 16 * M, k0, K)) {
+        if (ck_at_meets(a, h, w.q0, 16 * M, k0, K))
             ck_fw_step<T, W, M, K>(a, h, &w, ck_fw_view<T, W, K>(room, l, at, k0), o);
-        }
         __syncthreads(); // before this tile's place is used again
-        if (stages == 1 && more) {
+        if (stages == 1 && more)
             ck_fw_load<T, W, K>(a, h, ck_fw_view<T, W, K>(room, l, 0, k0 + K));
-        }
     }
     ck_fw_finish<T, W, M>(a, h, w, o);
 }
@@ -268,9 +259,8 @@ static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, 
             m->top[i] = fmaxf(m->top[i], s[i][j]);
         }
         // 16 neighbours have the row: half a warp
-        for (int offset = 8; offset > 0; offset /= 2) {
+        for (int offset = 8; offset > 0; offset /= 2)
             m->top[i] = fmaxf(m->top[i], __shfl_xor_sync(0xFFFFFFFFu, m->top[i], offset));
-        }
         // -inf: a row that has seen no key yet; exp(-inf - 0) = 0
         const float top = m->top[i] > -INFINITY ? m->top[i] : 0.0F;
 
@@ -279,9 +269,8 @@ static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, 
             sum += s[i][j];
             s[i][j] = a.drop && r.keep[(y + i) * 64 + x + j] == 0 ? 0.0F : s[i][j];
         }
-        for (int offset = 8; offset > 0; offset /= 2) {
+        for (int offset = 8; offset > 0; offset /= 2)
             sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
-        }
         m->shrink[i] = expf(before - top);
         m->sum[i] = m->sum[i] * m->shrink[i] + sum;
     }
@@ -302,16 +291,14 @@ static __device__ __forceinline__ void ck_fw_plain_keys(const cu_at_call &a, con
         float s[4][4];
 
         ck_at_valid(a, h, k0, 64, r.valid);
-        if (a.drop) {
+        if (a.drop)
             ck_at_keep(a, h, q0, 64, k0, 64, r.keep);
-        }
         // its barriers are also those between valid, keep and their readers
         ck_at_plain_scores(s, q, ck_at_keys_of<T>(a, a.k, at, a.ldk), a.width, r);
         ck_fw_plain_softmax(a, h, r, make_int2(q0, k0), s, m);
 #pragma unroll
-        for (int i = 0; i < N * 16; i++) {
+        for (int i = 0; i < N * 16; i++)
             o[i / 16][i / 4 % 4][i % 4] *= m->shrink[i / 4 % 4];
-        }
         ck_at_plain_put(r, s);
         ck_at_plain_gather<T, N>(o, ck_at_keys_of<T>(a, a.v, at, a.ldv), a.width, r);
     }
@@ -335,9 +322,8 @@ static __global__ void __launch_bounds__(AT_PLAIN, N == 1 ? 2 : 1) ck_fw_plain(c
     ck_fw_plain_keys<T, N>(a, h, r, q0, o, &m);
     for (int i = 0; i < 4; i++) {
         m.shrink[i] = a.factor / m.sum[i];
-        if (a.lse != NULL && blockIdx.y == 0 && threadIdx.x % 16 == 0 && q0 + y + i < a.queries) {
+        if (a.lse && blockIdx.y == 0 && threadIdx.x % 16 == 0 && q0 + y + i < a.queries)
             a.lse[ck_at_list(a, h.batch, h.head) + q0 + y + i] = m.top[i] + logf(m.sum[i]);
-        }
     }
     ck_at_plain_write<T, N>(o, m.shrink,
                             ck_at_queries_of<T>(a, a.o, make_int4(h.batch, q0, h.head, 0), a.ldo),
@@ -351,15 +337,13 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     const uint64_t most = INT32_MAX / 2; // kernels count rows, heads and blocks in 32 bits
 
     memset(c, 0, sizeof *c); // c is read, too, where it was refused
-    if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || a->q == NULL || a->k == NULL ||
-        a->v == NULL || a->o == NULL || !(a->p >= 0 && a->p <= 1) || !(a->scale > 0)) {
+    if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || !a->q || !a->k || !a->v || !a->o ||
+        !(a->p >= 0 && a->p <= 1) || !(a->scale > 0))
         return false;
-    }
     if (a->seq > most || a->queries > a->seq || a->width > most || a->batch > most ||
         a->heads > most || a->batch * a->heads > most ||
-        a->batch * a->heads * (a->seq / AT_WARPS + 1) > most) {
+        a->batch * a->heads * (a->seq / AT_WARPS + 1) > most)
         return false;
-    }
     c->batch = (int)a->batch;
     c->seq = (int)a->seq;
     c->queries = (int)(a->queries != 0 ? a->queries : a->seq);
@@ -392,9 +376,8 @@ bool cu_at_whole(const cu_at_call *c, uint64_t size)
     const void *const p[] = {c->q, c->k, c->v, c->o, c->dout, c->dq, c->dk, c->dv};
     uint64_t bits = (c->ldq | c->ldk | c->ldv | c->ldo | c->lddo | (uint64_t)c->width) * size;
 
-    for (size_t i = 0; i < sizeof p / sizeof *p; i++) {
+    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
         bits |= (uint64_t)(uintptr_t)p[i];
-    }
     return bits % 16 == 0;
 }
 
@@ -409,10 +392,9 @@ static void cu_fw_tensor(zt_device *d, const cu_at_call &c)
     const int stages = cu_at_stages(d, kernel, bytes);
     const unsigned tiles = (unsigned)((c.queries + rows - 1) / rows);
 
-    if (stages != 0) {
+    if (stages != 0)
         ZT_LAUNCH(kernel, tiles * (unsigned)(c.batch * c.heads), AT_THREADS, bytes[stages - 1],
                   cu_stream(d), c, stages);
-    }
 }
 
 /* fp32, or heads beyond AT_WIDEST: each block has 128 columns of o. */
@@ -428,17 +410,16 @@ template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
 /* By width: tiles whose sums and scores fit into registers (255 of a thread). */
 template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.width <= 32) {
+    if (c.width <= 32)
         cu_fw_tensor<T, 32, 2, 64>(d, c);
-    } else if (c.width <= 64) {
+    else if (c.width <= 64)
         cu_fw_tensor<T, 64, 2, 64>(d, c);
-    } else if (c.width <= 96) {
+    else if (c.width <= 96)
         cu_fw_tensor<T, 96, 2, 32>(d, c);
-    } else if (c.width <= AT_WIDEST) {
+    else if (c.width <= AT_WIDEST)
         cu_fw_tensor<T, 128, 2, 32>(d, c);
-    } else {
+    else
         cu_fw_plain<T>(d, c);
-    }
 }
 
 void cu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
@@ -446,16 +427,14 @@ void cu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
     cu_at_call c;
     const bool ok = cu_at_set(&c, a);
 
-    if (!cu_ready(d, dt, ok, "attention") || cu_at_nothing(c)) {
+    if (!cu_ready(d, dt, ok, "attention") || cu_at_nothing(c))
         return;
-    }
     c.vector = cu_at_whole(&c, 2);
-    if (dt == CKPT_F32) {
+    if (dt == CKPT_F32)
         cu_fw_plain<float>(d, c);
-    } else if (dt == CKPT_F16) {
+    else if (dt == CKPT_F16)
         cu_fw_width<__half>(d, c);
-    } else {
+    else
         cu_fw_width<__nv_bfloat16>(d, c);
-    }
     cu_launched(d, "attention");
 }

@@ -161,9 +161,8 @@ static __device__ __forceinline__ void ck_at_read_mask(const cu_at_call &a, ck_a
 
     h->first = h->blind = 0;
     h->last = a.seq;
-    if (a.mask == NULL) {
+    if (!a.mask)
         return;
-    }
     for (int i = (int)threadIdx.x; i < a.seq; i += (int)blockDim.x) {
         if (a.mask[(uint64_t)h->batch * a.seq + i] != 0) {
             first = i < first ? i : first;
@@ -193,12 +192,10 @@ static __device__ __forceinline__ void ck_at_read_mask(const cu_at_call &a, ck_a
 static __device__ __forceinline__ bool ck_at_meets(const cu_at_call &a, const ck_at_head &h, int q0,
                                                    int rows, int k0, int cols)
 {
-    if (q0 >= a.queries || k0 >= a.seq) {
+    if (q0 >= a.queries || k0 >= a.seq)
         return false;
-    }
-    if (q0 < h.blind) {
+    if (q0 < h.blind)
         return true;
-    }
     return k0 < h.last && k0 + cols > h.first && (!a.causal || k0 < min(q0 + rows, a.queries));
 }
 
@@ -216,23 +213,22 @@ static __device__ __forceinline__ int2 ck_at_range(const cu_at_call &a, const ck
 /* Whether each of these queries sees each of these keys (queries that are none: whatever). */
 static __device__ __forceinline__ bool ck_at_open(const cu_at_call &a, int q0, int k0, int cols)
 {
-    return a.mask == NULL && k0 + cols <= a.seq && (!a.causal || k0 + cols <= q0 + 1);
+    return !a.mask && k0 + cols <= a.seq && (!a.causal || k0 + cols <= q0 + 1);
 }
 
 /* Key k exists and is not masked out. */
 static __device__ __forceinline__ bool ck_at_is_valid(const cu_at_call &a, const ck_at_head &h,
                                                       int k)
 {
-    return k < a.seq && (a.mask == NULL || a.mask[(uint64_t)h.batch * a.seq + k] != 0);
+    return k < a.seq && (!a.mask || a.mask[(uint64_t)h.batch * a.seq + k] != 0);
 }
 
 /* valid[c]: key k0 + c is.  Without a mask nobody asks. */
 static __device__ __forceinline__ void ck_at_valid(const cu_at_call &a, const ck_at_head &h, int k0,
                                                    int cols, int *valid)
 {
-    for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x) {
+    for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x)
         valid[c] = ck_at_is_valid(a, h, k0 + c);
-    }
 }
 
 /* 2^x by the one instruction that there is: relative error 2^-22, results below 2^-126 are 0. */
@@ -252,9 +248,8 @@ static __device__ __forceinline__ float ck_at_exp2(float x)
 static __device__ __forceinline__ float ck_at_score(const cu_at_call &a, const ck_at_head &h, int q,
                                                     int k, int valid, float s)
 {
-    if (q < h.blind) {
+    if (q < h.blind)
         return k < a.seq ? 0.0F : -INFINITY;
-    }
     return valid != 0 && (!a.causal || k <= q) ? s : -INFINITY;
 }
 
@@ -278,16 +273,14 @@ static __device__ __forceinline__ void ck_at_keep(const cu_at_call &a, const ck_
         const uint64_t group = first / 64 + i / 16 % groups;
         uint32_t word[4];
 
-        if (group * 64 >= first + cols) {
+        if (group * 64 >= first + cols)
             continue;
-        }
         ck_philox(a.seed, group * 16 + lane, word);
         for (int w = 0; w < 4; w++) {
             const int64_t c = (int64_t)(group * 64 + 16 * w + lane - first);
 
-            if (c >= 0 && c < cols) {
+            if (c >= 0 && c < cols)
                 keep[r * cols + c] = (int)(word[w] >> 8) >= a.least;
-            }
         }
     }
 }
@@ -326,11 +319,10 @@ static __device__ __forceinline__ void ck_at_arrive(bool but_one)
 #ifdef ZT_EMULATED
     zt_emu_copy_wait(but_one ? 1 : 0);
 #else
-    if (but_one) {
+    if (but_one)
         asm volatile("cp.async.wait_group 1;" ::: "memory");
-    } else {
+    else
         asm volatile("cp.async.wait_group 0;" ::: "memory");
-    }
 #endif
 }
 
@@ -370,10 +362,9 @@ static __device__ __forceinline__ void ck_at_tile(const cu_at_call &a, T *to,
 #pragma unroll
     for (int i = 0; i < rows; i += step) {
 #pragma unroll
-        for (int n = 0; n < columns; n++) {
+        for (int n = 0; n < columns; n++)
             ck_at_copy16(room + i * (W + CK_TC_PAD) + n * by * 8, at + n * by * 8,
                          r + i < from.there && c + n * by * 8 < a.width);
-        }
         at += step * from.ld;
     }
 }
@@ -391,7 +382,7 @@ static __device__ __forceinline__ void ck_at_hide(const cu_at_call &a, const ck_
                                                   const int2 &q0_k0, const int *valid,
                                                   ck_tc_sums (&s)[M][N])
 {
-    if (a.mask != NULL) {
+    if (a.mask) {
 #pragma unroll
         for (int e = 0; e < M * N * 4; e++) {
             const int m = e / 4 / N, n = e / 4 % N, i = e % 4, c = n * 8 + ck_tc_col(i);
@@ -434,16 +425,14 @@ ck_at_write(const cu_at_call &a, const ck_tc_sums (&acc)[M][W / 8], const float 
         const T *from = room + r * (W + CK_TC_PAD) + c;
         T *at = const_cast<T *>(to.at) + (uint64_t)r * to.ld + c;
 
-        if (r >= to.there || left <= 0) {
+        if (r >= to.there || left <= 0)
             continue;
-        }
         if (a.vector) {
             *(uint4 *)(void *)at = *(const uint4 *)(const void *)from;
             continue;
         }
-        for (int j = 0; j < min(left, 8); j++) {
+        for (int j = 0; j < min(left, 8); j++)
             at[j] = from[j];
-        }
     }
 }
 
@@ -455,9 +444,8 @@ ck_at_write_all(const cu_at_call &a, const ck_tc_sums (&acc)[M][W / 8], float fa
 {
     float factors[M][2];
 
-    for (int m = 0; m < M; m++) {
+    for (int m = 0; m < M; m++)
         factors[m][0] = factors[m][1] = factor;
-    }
     ck_at_write<T, W, M>(a, acc, factors, room, to);
 }
 
@@ -511,9 +499,8 @@ static __device__ __forceinline__ void ck_at_plain_outer(float (&s)[4][4], const
     const float a[4] = {x.x, x.y, x.z, x.w}, b[4] = {y.x, y.y, y.z, y.w};
 
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16; i++)
         s[i / 4][i % 4] += a[i / 4] * b[i % 4];
-    }
 }
 
 /* s = x y' for 64 rows of each: this thread's rows threadIdx.x / 16 * 4 .. of x, % 16 * 4 .. of y.
@@ -525,18 +512,16 @@ static __device__ __forceinline__ void ck_at_plain_scores(float (&s)[4][4], cons
 {
     const float *u = r.x + threadIdx.x / 16 * 4, *v = r.y + threadIdx.x % 16 * 4;
 
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16; i++)
         s[i / 4][i % 4] = 0;
-    }
     for (int c0 = 0; c0 < width; c0 += 32) {
         __syncthreads(); // nobody reads what was there any more
         ck_at_plain_turn(r.x, x, c0, width);
         ck_at_plain_turn(r.y, y, c0, width);
         __syncthreads();
 #pragma unroll 4
-        for (int c = 0; c < 32; c++) {
+        for (int c = 0; c < 32; c++)
             ck_at_plain_outer(s, u + c * AT_LD, v + c * AT_LD);
-        }
     }
 }
 
@@ -546,9 +531,8 @@ static __device__ __forceinline__ void ck_at_plain_put(const ck_at_plain &r, con
     float *to = r.p + threadIdx.x % 16 * 4 * AT_LD + threadIdx.x / 16 * 4;
 
     __syncthreads(); // nobody reads the ones before any more
-    for (int j = 0; j < 4; j++) {
+    for (int j = 0; j < 4; j++)
         *(float4 *)(void *)(to + j * AT_LD) = make_float4(s[0][j], s[1][j], s[2][j], s[3][j]);
-    }
 }
 
 /* o += p x, columns blockIdx.y * 64 N .. of x. */
@@ -572,9 +556,8 @@ ck_at_plain_gather(float (&o)[N][4][4], const ck_at_rows<T> &x, int width, const
         }
         __syncthreads();
 #pragma unroll 4
-        for (int k = 0; k < 64; k++) {
+        for (int k = 0; k < 64; k++)
             ck_at_plain_outer(o[n], u + k * AT_LD, v + k * AT_LD);
-        }
     }
 }
 
@@ -591,9 +574,8 @@ static __device__ __forceinline__ void ck_at_plain_write(const float (&o)[N][4][
         const int r = (int)threadIdx.x / 16 * 4 + e / 4 % 4;
         const int c = ((int)blockIdx.y * N + e / 16) * 64 + (int)threadIdx.x % 16 * 4 + e % 4;
 
-        if (r < to.there && c < width) {
+        if (r < to.there && c < width)
             at[r * to.ld + c] = ck_down<T>(o[e / 16][e / 4 % 4][e % 4] * factor[e / 4 % 4]);
-        }
     }
 }
 

@@ -41,16 +41,13 @@ static __global__ void __launch_bounds__(AT_THREADS) ck_delta(cu_at_call a, unsi
         ck_read(x, o, c, c + each, a.vector);
         ck_read(y, dout, c, c + each, a.vector);
 #pragma unroll
-        for (unsigned k = 0; k < CK_PACK; k++) {
+        for (unsigned k = 0; k < CK_PACK; k++)
             sum += x[k] * y[k];
-        }
     }
-    for (unsigned offset = lanes / 2; offset > 0; offset /= 2) {
+    for (unsigned offset = lanes / 2; offset > 0; offset /= 2)
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
-    }
-    if (lane == 0 && row < rows) {
+    if (lane == 0 && row < rows)
         a.delta[ck_at_list(a, row / a.queries, head) + row % a.queries] = sum;
-    }
 }
 
 /* The key head of this block in the pass over keys; *k0: its first key (early ones first). */
@@ -89,12 +86,10 @@ static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, c
     for (; p.head < a.group; p.head++, p.q0 = 0) {
         // above the diagonal only blind queries meet anything
         p.q0 = p.q0 >= h.blind ? max(p.q0, diagonal) : p.q0;
-        while (p.q0 < a.queries && !ck_at_meets(a, h, p.q0, cols, k0, rows_cols.x)) {
+        while (p.q0 < a.queries && !ck_at_meets(a, h, p.q0, cols, k0, rows_cols.x))
             p.q0 += cols;
-        }
-        if (p.q0 < a.queries) {
+        if (p.q0 < a.queries)
             break;
-        }
     }
     return p;
 }
@@ -204,9 +199,8 @@ static __device__ __forceinline__ void ck_dq_load(const cu_at_call &a, const ck_
 
     ck_at_tile<T, W>(a, (T *)(void *)to, ck_at_keys_of<T>(a, a.k, at, a.ldk), 16 * N);
     ck_at_tile<T, W>(a, (T *)(void *)(to + l.y), ck_at_keys_of<T>(a, a.v, at, a.ldv), 16 * N);
-    if (a.mask != NULL) {
+    if (a.mask)
         ck_at_valid(a, h, k0, 16 * N, (int *)(void *)(to + l.note_0));
-    }
     ck_at_batch();
 }
 
@@ -247,9 +241,8 @@ static __device__ __forceinline__ void ck_dq_step(const cu_at_call &a, const ck_
 
     ck_tc_scores<T, W>(s, w.x, t.x);
     ck_tc_scores<T, W>(dp, w.y, t.y);
-    if (!ck_at_open(a, w.at, t.at, 16 * N)) {
+    if (!ck_at_open(a, w.at, t.at, 16 * N))
         ck_at_hide(a, h, make_int2(w.at, t.at), t.valid, s);
-    }
     ck_dq_factor<T, M, N>(a, w, s, dp);
     ck_tc_gather<T, W>(dq, s, t.x);
 }
@@ -306,21 +299,17 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
         const char *stage = room + l.stages + (stages == 2 ? i % 2 * l.each : 0);
         const bool more = k0 + cols < range.y;
 
-        if (stages == 2 && more) {
+        if (stages == 2 && more)
             ck_dq_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, k0 + cols);
-        }
         ck_at_arrive(stages == 2 && more);
-        if (a.drop) {
+        if (a.drop)
             ck_at_keep(a, h, q0, rows, k0, cols, (uint8_t *)room + l.keep);
-        }
         __syncthreads();
-        if (ck_at_meets(a, h, w.at, 16 * M, k0, cols)) {
+        if (ck_at_meets(a, h, w.at, 16 * M, k0, cols))
             ck_dq_step<T, W, M, N>(a, h, w, ck_bw_view<T>(l, stage, false, k0), dq);
-        }
         __syncthreads(); // before this tile's place is used again
-        if (stages == 1 && more) {
+        if (stages == 1 && more)
             ck_dq_load<T, W, N>(a, h, l, room + l.stages, k0 + cols);
-        }
     }
     ck_at_write_all<T, W, M>(
         a, dq, a.scale, w.x,
@@ -350,7 +339,7 @@ static __device__ __forceinline__ void ck_dkv_hide(const cu_at_call &a, const ck
                                                    const ck_bw_warp<T, M> &w, int q0,
                                                    ck_tc_sums (&s)[M][N])
 {
-    if (a.mask != NULL) {
+    if (a.mask) {
 #pragma unroll
         for (int e = 0; e < M * N * 4; e++) {
             const int m = e / 4 / N, n = e / 4 % N, i = e % 4, k = w.at + m * 16 + ck_tc_row(i);
@@ -421,14 +410,12 @@ static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck
     // rows are keys: p and ds come out turned, as dv and dk need them
     ck_tc_scores<T, W>(s, w.x, t.x);
     ck_tc_scores<T, W>(ds, w.y, t.y);
-    if (!ck_at_open(a, t.at, w.at, 16 * M)) {
+    if (!ck_at_open(a, t.at, w.at, 16 * M))
         ck_dkv_hide(a, h, w, t.at, s);
-    }
-    if (a.drop) {
+    if (a.drop)
         ck_dkv_drop(a, w, t, s, ds);
-    } else {
+    else
         ck_dkv_factor(a.scale * AT_LOG2E, t, s, ds);
-    }
     ck_tc_gather<T, W>(sums->v, s, t.y);
     ck_tc_gather<T, W>(sums->k, ds, t.x);
 }
@@ -451,16 +438,14 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
                                               ck_at_keys_of<T>(a, a.v, at, a.ldv));
     w.keep += w.at;
     w.at += k0;
-    for (int row = 0; row < 2 * M; row++) {
+    for (int row = 0; row < 2 * M; row++)
         w.valid[row / 2][row % 2] =
             ck_at_is_valid(a, h, w.at + row / 2 * 16 + ck_tc_row(row % 2 * 2));
-    }
     ck_tc_clear(sums.k);
     ck_tc_clear(sums.v);
     ck_dkv_pair next = ck_dkv_next(a, h, k0, make_int2(rows, cols), {0, 0});
-    if (next.head < a.group) {
+    if (next.head < a.group)
         ck_dkv_load<T, W, N>(a, h, l, room + l.stages, next);
-    }
 
     for (int i = 0; next.head < a.group; i++) {
         const char *stage = room + l.stages + (stages == 2 ? i % 2 * l.each : 0);
@@ -469,21 +454,17 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
         next = ck_dkv_next(a, h, k0, make_int2(rows, cols), {now.head, now.q0 + cols});
         const bool more = next.head < a.group;
 
-        if (stages == 2 && more) {
+        if (stages == 2 && more)
             ck_dkv_load<T, W, N>(a, h, l, room + l.stages + (i + 1) % 2 * l.each, next);
-        }
         ck_at_arrive(stages == 2 && more);
-        if (a.drop) {
+        if (a.drop)
             ck_at_keep(a, ck_dkv_of(a, h, now), now.q0, cols, k0, rows, (uint8_t *)room + l.keep);
-        }
         __syncthreads();
-        if (ck_at_meets(a, h, now.q0, cols, w.at, 16 * M)) {
+        if (ck_at_meets(a, h, now.q0, cols, w.at, 16 * M))
             ck_dkv_step<T, W, M, N>(a, h, w, ck_bw_view<T>(l, stage, true, now.q0), &sums);
-        }
         __syncthreads(); // before this tile's place is used again
-        if (stages == 1 && more) {
+        if (stages == 1 && more)
             ck_dkv_load<T, W, N>(a, h, l, room + l.stages, next);
-        }
     }
     // the block's own rows, where no query sees them: nothing has waited for them yet
     ck_at_batch();
@@ -545,9 +526,8 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dq_plain(cu_at_call a)
         float s[4][4], dp[4][4];
 
         ck_at_valid(a, h, k0, 64, r.valid);
-        if (a.drop) {
+        if (a.drop)
             ck_at_keep(a, h, q0, 64, k0, 64, r.keep);
-        }
         ck_at_plain_scores(s, ck_at_queries_of<T>(a, a.q, at, a.ldq), keys, a.width, r);
         ck_at_plain_scores(dp, ck_at_queries_of<T>(a, a.dout, at, a.lddo),
                            ck_at_keys_of<T>(a, a.v, key, a.ldv), a.width, r);
@@ -582,9 +562,8 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
         const ck_at_rows<T> dout = ck_at_queries_of<T>(a, a.dout, at, a.lddo);
         float s[4][4], dp[4][4];
 
-        if (a.drop) {
+        if (a.drop)
             ck_at_keep(a, h, at.y, 64, k0, 64, r.keep);
-        }
         ck_at_plain_scores(s, ck_at_keys_of<T>(a, a.k, key, a.ldk), q, a.width, r);
         ck_at_plain_scores(dp, ck_at_keys_of<T>(a, a.v, key, a.ldv), dout, a.width, r);
         ck_bw_plain_factor(a, h, r, make_int4(at.y, k0, 1, 0), s, dp);
@@ -651,9 +630,8 @@ template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
     unsigned lanes = 32;
 
     // a pack for each lane, where rows have fewer than 32
-    while (c.vector && lanes > 1 && lanes / 2 * CK_PACK >= (unsigned)c.width) {
+    while (c.vector && lanes > 1 && lanes / 2 * CK_PACK >= (unsigned)c.width)
         lanes /= 2;
-    }
     ZT_LAUNCH(ck_delta<T>, (unsigned)((n * lanes + AT_THREADS - 1) / AT_THREADS), AT_THREADS, 0,
               cu_stream(d), c, lanes);
 }
@@ -661,28 +639,25 @@ template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
 /* By width: tiles such that sums stay in registers (255 of a thread). */
 template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.width <= 32) {
+    if (c.width <= 32)
         cu_bw_tensor<T, 32, 2, 2, 2, 2>(d, c);
-    } else if (c.width <= 64) {
+    else if (c.width <= 64)
         cu_bw_tensor<T, 64, 2, 2, 2, 2>(d, c);
-    } else if (c.width <= 96) {
+    else if (c.width <= 96)
         cu_bw_tensor<T, 96, 2, 2, 1, 2>(d, c);
-    } else if (c.width <= AT_WIDEST) {
+    else if (c.width <= AT_WIDEST)
         cu_bw_tensor<T, 128, 1, 4, 1, 2>(d, c);
-    } else {
+    else
         cu_bw_plain<T>(d, c);
-    }
 }
 
 void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
 {
     cu_at_call c;
-    const bool ok = cu_at_set(&c, &a->fw) && a->fw.lse != NULL && a->dout != NULL &&
-                    a->dq != NULL && a->dk != NULL && a->dv != NULL;
+    const bool ok = cu_at_set(&c, &a->fw) && a->fw.lse && a->dout && a->dq && a->dk && a->dv;
 
-    if (!cu_ready(d, dt, ok, "attention_grad") || cu_at_nothing(c)) {
+    if (!cu_ready(d, dt, ok, "attention_grad") || cu_at_nothing(c))
         return;
-    }
     c.lddo = a->lddo != 0 ? a->lddo : a->fw.heads * a->fw.width;
     c.dout = a->dout;
     c.dq = a->dq;
@@ -690,9 +665,8 @@ void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
     c.dv = a->dv;
     c.vector = cu_at_whole(&c, 2);
     c.delta = (float *)cu_scratch(d, (uint64_t)c.batch * c.heads * c.queries * sizeof(float));
-    if (c.delta == NULL) {
+    if (!c.delta)
         return;
-    }
     if (dt == CKPT_F32) {
         cu_bw_delta<float>(d, c);
         cu_bw_plain<float>(d, c);

@@ -24,9 +24,8 @@ static __device__ __forceinline__ bool ck_in_table(int32_t index, uint64_t n)
 static __device__ __forceinline__ void ck_pack_add(float *x, const float *y)
 {
 #pragma unroll
-    for (unsigned i = 0; i < CK_PACK; i++) {
+    for (unsigned i = 0; i < CK_PACK; i++)
         x[i] += y[i];
-    }
 }
 
 template <typename T>
@@ -64,9 +63,8 @@ static bool em_sizes(uint64_t rows, uint64_t width)
 void cu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
 {
     bool ok = a && (a->rows == 0 || (a->token && a->word && a->y && (!a->position || a->seq > 0)));
-    if (!cu_ready(d, dt, ok && em_sizes(a->rows, a->width), "embed") || a->rows == 0) {
+    if (!cu_ready(d, dt, ok && em_sizes(a->rows, a->width), "embed") || a->rows == 0)
         return;
-    }
     bool wide = cu_wide(a->word, a->position, a->type, a->width) && cu_wide(a->y, NULL, NULL, 0);
     unsigned grid = cu_grid(d, a->rows * (a->width + CK_PACK - 1), EM_THREADS * CK_PACK);
     CU_DTYPE(dt, T,
@@ -90,9 +88,8 @@ static __global__ void __launch_bounds__(EM_THREADS)
     for (uint64_t i = ck_thread(); i < n; i += ck_threads()) {
         int32_t k = i < x.rows && x.index ? x.index[i] : 0;
         bool there = ck_in_table(k, x.n_rows);
-        if (i < x.rows && !there) {
+        if (i < x.rows && !there)
             notes->bad = CU_BAD_INDEX;
-        }
         key[i] = i < x.rows && there && k != x.skip ? (uint64_t)k << 32 | i : EM_NONE;
     }
 }
@@ -119,9 +116,8 @@ static __global__ void __launch_bounds__(EM_TILE / 2)
 {
     ZT_SHARED_ARRAY(uint64_t, tile, EM_TILE);
     uint64_t base = (uint64_t)blockIdx.x * EM_TILE;
-    for (unsigned i = threadIdx.x; i < EM_TILE; i += EM_TILE / 2) {
+    for (unsigned i = threadIdx.x; i < EM_TILE; i += EM_TILE / 2)
         tile[i] = key[base + i];
-    }
     for (uint64_t run = first; run <= last; run *= 2) {
         for (uint64_t by = run / 2 < EM_TILE / 2 ? run / 2 : EM_TILE / 2; by > 0; by /= 2) {
             uint64_t i = ck_pair(threadIdx.x, by);
@@ -130,9 +126,8 @@ static __global__ void __launch_bounds__(EM_TILE / 2)
         }
     }
     __syncthreads();
-    for (unsigned i = threadIdx.x; i < EM_TILE; i += EM_TILE / 2) {
+    for (unsigned i = threadIdx.x; i < EM_TILE; i += EM_TILE / 2)
         key[base + i] = tile[i];
-    }
 }
 
 /* One step at a distance beyond a tile. */
@@ -151,10 +146,9 @@ static void em_sort(zt_device *d, uint64_t *key, uint64_t n)
     unsigned tiles = (unsigned)(n / EM_TILE);
     ZT_LAUNCH(ck_sort_tile, tiles, EM_TILE / 2, 0, cu_stream(d), key, 2, EM_TILE);
     for (uint64_t run = 2 * EM_TILE; run <= n; run *= 2) {
-        for (uint64_t by = run / 2; by >= EM_TILE; by /= 2) {
+        for (uint64_t by = run / 2; by >= EM_TILE; by /= 2)
             ZT_LAUNCH(ck_sort_step, cu_grid(d, n / 2, EM_THREADS), EM_THREADS, 0, cu_stream(d), key,
                       n, run, by);
-        }
         ZT_LAUNCH(ck_sort_tile, tiles, EM_TILE / 2, 0, cu_stream(d), key, run, run);
     }
 }
@@ -184,13 +178,11 @@ static __device__ __forceinline__ void ck_put_pack(const em_table &t, int64_t ro
 {
     T *to = (T *)t.grad + (uint64_t)row * t.width;
     float sum[CK_PACK], old[CK_PACK] = {};
-    if (t.add) {
+    if (t.add)
         ck_read(old, to, at, t.width, t.wide);
-    }
 #pragma unroll
-    for (unsigned i = 0; i < CK_PACK; i++) {
+    for (unsigned i = 0; i < CK_PACK; i++)
         sum[i] = t.add ? old[i] + ck_round<T>(x[i]) : x[i];
-    }
     ck_write(to, at, t.width, t.wide, sum);
 }
 
@@ -211,11 +203,10 @@ static __device__ __forceinline__ void ck_chunk(const em_table &t, uint64_t chun
             ck_read(x, (const T *)t.dy + (t.key[i] & UINT32_MAX) * t.width, at, t.width, t.wide);
             ck_pack_add(sum, x);
         }
-        if (row != before && (i < end || next != row)) {
+        if (row != before && (i < end || next != row))
             ck_put_pack<T>(t, row, at, sum);
-        } else {
+        else
             ck_write(t.part + (2 * chunk + (row != before)) * t.width, at, t.width, t.wide, sum);
-        }
         before = -1; // only the first row of the chunk can go on
         row = next;
     }
@@ -224,9 +215,8 @@ static __device__ __forceinline__ void ck_chunk(const em_table &t, uint64_t chun
 template <typename T> static __global__ void __launch_bounds__(EM_THREADS) ck_chunks(em_table t)
 {
     uint64_t packs = (t.width + CK_PACK - 1) / CK_PACK;
-    for (uint64_t i = ck_thread(); i < t.chunks * packs; i += ck_threads()) {
+    for (uint64_t i = ck_thread(); i < t.chunks * packs; i += ck_threads())
         ck_chunk<T>(t, i / packs, i % packs * CK_PACK);
-    }
 }
 
 /* Put together the row that begins in this chunk (at its end) and goes on. */
@@ -251,9 +241,8 @@ static __device__ __forceinline__ void ck_join(const em_table &t, uint64_t chunk
 template <typename T> static __global__ void __launch_bounds__(EM_THREADS) ck_joins(em_table t)
 {
     uint64_t packs = (t.width + CK_PACK - 1) / CK_PACK;
-    for (uint64_t i = ck_thread(); i < t.chunks * packs; i += ck_threads()) {
+    for (uint64_t i = ck_thread(); i < t.chunks * packs; i += ck_threads())
         ck_join<T>(t, i / packs, i % packs * CK_PACK);
-    }
 }
 
 /* Rows of dy by their position: they lie `seq` apart, no sorting needed. */
@@ -269,9 +258,8 @@ static __global__ void __launch_bounds__(EM_THREADS)
             ck_read(x, (const T *)t.dy + row * t.width, at, t.width, t.wide);
             ck_pack_add(sum, x);
         }
-        if (position < rows) {
+        if (position < rows)
             ck_put_pack<T>(t, (int64_t)position, at, sum);
-        }
     }
 }
 
@@ -290,9 +278,8 @@ static void em_begin(const em_call *c, em_table *t, void *grad, uint64_t n_rows,
     t->grad = grad;
     t->add = add;
     t->wide = cu_wide(c->a->dy, grad, NULL, c->a->width);
-    if (!add) {
+    if (!add)
         c->d->ops->zero(c->d, grad, n_rows * c->a->width * cu_size(c->dt));
-    }
 }
 
 static void em_by_index(const em_call *c, em_table *t, const int32_t *index, int64_t skip,
@@ -340,13 +327,11 @@ static void em_tables(const em_call *c, em_table *t)
 
 void cu_embed_grad(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a)
 {
-    if (!cu_ready(d, dt, em_grad_ok(a), "embed_grad")) {
+    if (!cu_ready(d, dt, em_grad_ok(a), "embed_grad"))
         return;
-    }
     em_call c = {d, dt, a, NULL, EM_TILE};
-    while (c.n_keys < a->rows) {
+    while (c.n_keys < a->rows)
         c.n_keys *= 2;
-    }
     em_table t = {};
     t.n = c.n_keys;
     t.width = a->width;
@@ -354,9 +339,8 @@ void cu_embed_grad(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a)
     t.dy = a->dy;
     uint64_t keys = c.n_keys * sizeof *c.key;
     char *room = (char *)cu_scratch(d, keys + 2 * t.chunks * a->width * sizeof *t.part);
-    if (!room) {
+    if (!room)
         return;
-    }
     c.key = (uint64_t *)(void *)room;
     t.key = c.key;
     t.part = (float *)(void *)(room + keys);

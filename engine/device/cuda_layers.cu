@@ -93,9 +93,8 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_act(zt_act act, zt_rows 
         uint64_t row = a.rows == 1 ? 0 : i / packs, at = (i - row * packs) * CK_PACK;
         float x[CK_PACK];
         ck_read(x, (const T *)a.from + row * a.ld_from, at, a.width, wide);
-        for (unsigned k = 0; k < CK_PACK; k++) {
+        for (unsigned k = 0; k < CK_PACK; k++)
             x[k] = ck_act_of(act, x[k]);
-        }
         ck_write((T *)a.to + row * a.ld_to, at, a.width, wide, x);
     }
 }
@@ -135,9 +134,8 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_act_grad(zt_act_grad a, 
         float x[CK_PACK], dy[CK_PACK];
         ck_read(x, (const T *)a.pre, at, a.n, wide);
         ck_read(dy, (const T *)a.dy, at, a.n, wide);
-        for (unsigned k = 0; k < CK_PACK; k++) {
+        for (unsigned k = 0; k < CK_PACK; k++)
             dy[k] = ck_act_slope(a.act, x[k], dy[k]);
-        }
         ck_write((T *)a.dx, at, a.n, wide, dy);
     }
 }
@@ -145,9 +143,8 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_act_grad(zt_act_grad a, 
 void cu_act_grad(zt_device *d, ckpt_dtype dt, const zt_act_grad *a)
 {
     bool ok = a && la_known(a->act) && (a->n == 0 || (a->pre && a->dy && a->dx));
-    if (!cu_ready(d, dt, ok, "act_grad") || a->n == 0) {
+    if (!cu_ready(d, dt, ok, "act_grad") || a->n == 0)
         return;
-    }
     bool wide = cu_wide(a->pre, a->dy, a->dx, 0);
     CU_DTYPE(dt, T,
              ZT_LAUNCH(ck_act_grad<T>, la_grid(d, a->n), LA_THREADS, 0, cu_stream(d), *a, wide));
@@ -161,18 +158,16 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu(zt_swiglu a, bool
         float gate[CK_PACK], up[CK_PACK];
         ck_read(gate, (const T *)a.gate, at, a.n, wide);
         ck_read(up, (const T *)a.up, at, a.n, wide);
-        for (unsigned k = 0; k < CK_PACK; k++) {
+        for (unsigned k = 0; k < CK_PACK; k++)
             gate[k] = gate[k] * ck_sigmoid(gate[k]) * up[k];
-        }
         ck_write((T *)a.y, at, a.n, wide, gate);
     }
 }
 
 void cu_swiglu(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 {
-    if (!cu_ready(d, dt, a && (a->n == 0 || (a->gate && a->up && a->y)), "swiglu") || a->n == 0) {
+    if (!cu_ready(d, dt, a && (a->n == 0 || (a->gate && a->up && a->y)), "swiglu") || a->n == 0)
         return;
-    }
     bool wide = cu_wide(a->gate, a->up, a->y, 0);
     CU_DTYPE(dt, T,
              ZT_LAUNCH(ck_swiglu<T>, la_grid(d, a->n), LA_THREADS, 0, cu_stream(d), *a, wide));
@@ -200,9 +195,8 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu_grad(zt_swiglu a,
 void cu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 {
     bool ok = a && (a->n == 0 || (a->gate && a->up && a->dy && a->dgate && a->dup));
-    if (!cu_ready(d, dt, ok, "swiglu_grad") || a->n == 0) {
+    if (!cu_ready(d, dt, ok, "swiglu_grad") || a->n == 0)
         return;
-    }
     bool wide = cu_wide(a->gate, a->up, a->dy, 0) && cu_wide(a->dgate, a->dup, NULL, 0);
     CU_DTYPE(dt, T,
              ZT_LAUNCH(ck_swiglu_grad<T>, la_grid(d, a->n), LA_THREADS, 0, cu_stream(d), *a, wide));
@@ -239,9 +233,8 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_rope(zt_rope a, bool wid
 void cu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
 {
     bool ok = a && a->x && a->cos && a->sin && a->seq > 0 && a->width % 2 == 0;
-    if (!cu_ready(d, dt, ok, "rope") || a->rows == 0 || a->heads == 0 || a->width == 0) {
+    if (!cu_ready(d, dt, ok, "rope") || a->rows == 0 || a->heads == 0 || a->width == 0)
         return;
-    }
     zt_rope r = *a;
     r.ld = a->ld ? a->ld : a->heads * a->width;
     bool wide = cu_wide(r.x, r.cos, r.sin, r.ld | r.width / 2);
@@ -280,9 +273,8 @@ template <typename T> static __global__ void __launch_bounds__(LA_THREADS) ck_dr
     for (uint64_t b = ck_thread(); b / 16 * 64 < j.a.n; b += ck_threads()) {
         uint32_t word[4];
         ck_philox(j.a.seed, b, word);
-        for (unsigned w = 0; w < 4; w++) {
+        for (unsigned w = 0; w < 4; w++)
             ck_drop<T>(j, b / 16 * 64 + w * 16 + b % 16, word[w]);
-        }
     }
 }
 
@@ -302,9 +294,8 @@ static void la_no_drop(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
 void cu_dropout(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
 {
     bool ok = a && a->x && a->y && a->p >= 0 && a->p <= 1;
-    if (!cu_ready(d, dt, ok, "dropout") || a->n == 0) {
+    if (!cu_ready(d, dt, ok, "dropout") || a->n == 0)
         return;
-    }
     if (a->p == 0) {
         la_no_drop(d, dt, a);
         return;

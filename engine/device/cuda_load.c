@@ -59,13 +59,12 @@ static int ld_open(ld_plugin *p, ckpt_err *err)
     char path[LD_PATH + 64];
     const char *why;
 
-    if (given && *given) {
+    if (given && *given)
         p->handle = dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    } else if (ld_beside(path, sizeof path) && access(path, F_OK) == 0) {
+    else if (ld_beside(path, sizeof path) && access(path, F_OK) == 0)
         p->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    } else {
+    else
         p->handle = dlopen(LD_NAME, RTLD_NOW | RTLD_LOCAL);
-    }
     if (p->handle)
         return CKPT_OK;
     why = dlerror();

@@ -23,25 +23,21 @@ typedef struct lo_job {
 static __global__ void __launch_bounds__(LO_TOTAL) ck_loss_count(lo_job j)
 {
     double n = 0;
-    for (uint64_t i = threadIdx.x; i < j.a.rows; i += LO_TOTAL) {
+    for (uint64_t i = threadIdx.x; i < j.a.rows; i += LO_TOTAL)
         n += j.a.label[i] != ZT_IGNORE;
-    }
     n = ck_block_sum(n);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         j.notes->count = n;
-    }
 }
 
 static __global__ void __launch_bounds__(LO_TOTAL) ck_loss_total(lo_job j)
 {
     double sum = 0;
-    for (uint64_t i = threadIdx.x; i < j.a.rows; i += LO_TOTAL) {
+    for (uint64_t i = threadIdx.x; i < j.a.rows; i += LO_TOTAL)
         sum += j.row_loss[i];
-    }
     sum = ck_block_sum(sum);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         j.notes->sum = sum;
-    }
 }
 
 /* ---- cross entropy ---- */
@@ -71,14 +67,12 @@ static __device__ __forceinline__ lo_sum ck_merge_block(lo_sum s)
         s = threadIdx.x & (unsigned)by ? ck_merge(other, s) : ck_merge(s, other);
     }
     __syncthreads();
-    if (threadIdx.x % 32 == 0) {
+    if (threadIdx.x % 32 == 0)
         part[threadIdx.x / 32] = s;
-    }
     __syncthreads();
     s = part[0];
-    for (unsigned i = 1; i < blockDim.x / 32; i++) {
+    for (unsigned i = 1; i < blockDim.x / 32; i++)
         s = ck_merge(s, part[i]);
-    }
     return s;
 }
 
@@ -86,16 +80,14 @@ static __device__ __forceinline__ lo_sum ck_merge_block(lo_sum s)
 static __device__ __forceinline__ void ck_take(lo_sum *s, const float *x, unsigned n)
 {
     float top = s->top;
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n; i++)
         top = x[i] > top ? x[i] : top;
-    }
     if (top > s->top) {
         s->sum *= expf(s->top - top);
         s->top = top;
     }
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n; i++)
         s->sum += x[i] == -INFINITY ? 0.0F : expf(x[i] - top);
-    }
 }
 
 /* Elements before the first that lies on a multiple of 16 bytes: rows may begin anywhere. */
@@ -136,9 +128,8 @@ static __device__ __forceinline__ void ck_row_grad(T *x, uint64_t n, lo_sum s, u
     float v[CK_PACK];
     for (uint64_t i = threadIdx.x * CK_PACK; i < body; i += LO_THREADS * CK_PACK) {
         ck_read(v, x + head, i, body, true);
-        for (unsigned k = 0; k < CK_PACK; k++) {
+        for (unsigned k = 0; k < CK_PACK; k++)
             v[k] = head + i + k == label ? at_label : expf(v[k] - s.top) * scale;
-        }
         ck_write(x + head, i, body, true, v);
     }
     for (uint64_t i = threadIdx.x; i < n - body; i += LO_THREADS) {
@@ -155,21 +146,18 @@ static __device__ __forceinline__ void ck_entropy_row(const lo_job &j, uint64_t 
     uint64_t n = j.a.classes;
     bool bad = label != ZT_IGNORE && (label < 0 || (uint64_t)label >= n);
     if (label == ZT_IGNORE || bad) {
-        for (uint64_t i = threadIdx.x; j.a.grad && i < n; i += LO_THREADS) {
+        for (uint64_t i = threadIdx.x; j.a.grad && i < n; i += LO_THREADS)
             x[i] = ck_down<T>(0.0F);
-        }
         if (threadIdx.x == 0) {
             j.row_loss[row] = 0;
-            if (bad) {
+            if (bad)
                 j.notes->bad = CU_BAD_LABEL;
-            }
         }
         return;
     }
     lo_sum s = ck_row_sum(x, n);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         j.row_loss[row] = log((double)s.sum) - ((double)ck_up(x[label]) - (double)s.top);
-    }
     if (j.a.grad) {
         __syncthreads(); // the label's logit has been read
         ck_row_grad(x, n, s, (uint64_t)label, factor);
@@ -179,9 +167,8 @@ static __device__ __forceinline__ void ck_entropy_row(const lo_job &j, uint64_t 
 template <typename T> static __global__ void __launch_bounds__(LO_THREADS) ck_entropy(lo_job j)
 {
     float factor = (float)((double)j.a.factor / j.notes->count);
-    for (uint64_t row = blockIdx.x; row < j.a.rows; row += gridDim.x) {
+    for (uint64_t row = blockIdx.x; row < j.a.rows; row += gridDim.x)
         ck_entropy_row<T>(j, row, factor);
-    }
 }
 
 /* ---- mean squared error, binary cross entropy ---- */
@@ -211,14 +198,12 @@ static __global__ void __launch_bounds__(LO_THREADS) ck_elements(lo_job j, float
             double slope = 0;
             sum += ck_element(j.a.kind, (double)ck_up(x[i]),
                               (double)j.a.target[row * j.a.classes + i], &slope);
-            if (j.a.grad) {
+            if (j.a.grad)
                 x[i] = ck_down<T>((float)(slope * (double)factor));
-            }
         }
         sum = ck_block_sum(sum);
-        if (threadIdx.x == 0) {
+        if (threadIdx.x == 0)
             j.row_loss[row] = sum;
-        }
     }
 }
 
@@ -227,9 +212,8 @@ static __global__ void __launch_bounds__(LO_THREADS) ck_elements(lo_job j, float
 static bool lo_ok(const zt_loss *a)
 {
     if (!a || !a->loss || a->classes == 0 || a->classes > UINT64_MAX / 64 ||
-        (a->ld != 0 && a->ld < a->classes)) {
+        (a->ld != 0 && a->ld < a->classes))
         return false;
-    }
     bool known = a->kind == ZT_CROSS_ENTROPY || a->kind == ZT_MSE || a->kind == ZT_BCE;
     bool against = a->kind == ZT_CROSS_ENTROPY ? a->label != NULL : a->target != NULL;
     return known && (a->rows == 0 || (a->logits && against)) && a->rows <= UINT64_MAX / 64;
@@ -250,18 +234,16 @@ static void lo_launch(zt_device *d, ckpt_dtype dt, const lo_job *j, double count
 
 void cu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a)
 {
-    if (!cu_ready(d, dt, lo_ok(a), "loss")) {
+    if (!cu_ready(d, dt, lo_ok(a), "loss"))
         return;
-    }
     double count = a->kind == ZT_CROSS_ENTROPY ? 0 : (double)a->rows * (double)a->classes;
     if (a->rows == 0) {
         *a->loss = 0 / count; // the mean of nothing
         return;
     }
     lo_job j = {*a, (double *)cu_scratch(d, a->rows * sizeof(double)), cu_of(d)->notes};
-    if (!j.row_loss) {
+    if (!j.row_loss)
         return;
-    }
     j.a.ld = a->ld ? a->ld : a->classes;
     lo_launch(d, dt, &j, count);
     if (cu_launched(d, "loss") && cu_fetch(d)) {

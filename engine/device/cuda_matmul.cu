@@ -66,9 +66,8 @@ struct cu_blas {
 static bool mm_try(zt_device *d, cublasStatus_t s)
 {
     char text[120];
-    if (s == CUBLAS_STATUS_SUCCESS) {
+    if (s == CUBLAS_STATUS_SUCCESS)
         return true;
-    }
     snprintf(text, sizeof text, "cuBLASLt: %s (%d)", cublasLtGetStatusString(s), (int)s);
     zt_device_fail(d, s == CUBLAS_STATUS_ALLOC_FAILED ? CKPT_ELIMIT : CKPT_EIO, text);
     return false;
@@ -78,14 +77,12 @@ static bool mm_try(zt_device *d, cublasStatus_t s)
 
 static void mm_drop(mm_plan *p)
 {
-    if (p->desc) {
+    if (p->desc)
         (void)cublasLtMatmulDescDestroy(p->desc);
-    }
     cublasLtMatrixLayout_t layouts[] = {p->a, p->b, p->c};
     for (unsigned i = 0; i < 3; i++) {
-        if (layouts[i]) {
+        if (layouts[i])
             (void)cublasLtMatrixLayoutDestroy(layouts[i]);
-        }
     }
     memset(p, 0, sizeof *p);
 }
@@ -122,9 +119,8 @@ static uint64_t mm_hash(const mm_key *k)
 {
     uint64_t word[sizeof *k / 8], h = 0xcbf29ce484222325u;
     memcpy(word, k, sizeof word);
-    for (unsigned i = 0; i < sizeof word / sizeof *word; i++) {
+    for (unsigned i = 0; i < sizeof word / sizeof *word; i++)
         h = (h ^ word[i]) * 0x100000001b3u;
-    }
     return h ^ h >> 29;
 }
 
@@ -177,15 +173,13 @@ static bool mm_choose(zt_device *d, mm_plan *p)
     if (!mm_prefer(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->key.align_b) ||
         !mm_prefer(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p->key.align_a) ||
         !mm_prefer(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p->key.align_c) ||
-        !mm_prefer(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->key.align_c)) {
+        !mm_prefer(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->key.align_c))
         return false;
-    }
     cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(b->handle, p->desc, p->a, p->b, p->c, p->c,
                                                       b->preference, 1, &result, &found);
     p->none = s == CUBLAS_STATUS_NOT_SUPPORTED || (s == CUBLAS_STATUS_SUCCESS && found == 0);
-    if (p->none) {
+    if (p->none)
         return true;
-    }
     p->algo = result.algo;
     return mm_try(d, s);
 }
@@ -196,16 +190,14 @@ static mm_plan *mm_find(zt_device *d, ckpt_dtype dt, const mm_product *p)
     cu_blas *b = cu_of(d)->blas;
     mm_key key = mm_key_of(dt, p);
     if (b->used > MM_PLANS / 4 * 3) {
-        for (unsigned i = 0; i < MM_PLANS; i++) {
+        for (unsigned i = 0; i < MM_PLANS; i++)
             mm_drop(&b->plan[i]);
-        }
         b->used = 0;
     }
     unsigned i = (unsigned)mm_hash(&key) % MM_PLANS;
     while (b->plan[i].key.used) {
-        if (memcmp(&b->plan[i].key, &key, sizeof key) == 0) {
+        if (memcmp(&b->plan[i].key, &key, sizeof key) == 0)
             return &b->plan[i];
-        }
         i = (i + 1) % MM_PLANS;
     }
     mm_plan *plan = &b->plan[i];
@@ -247,18 +239,14 @@ cu_blas *cu_blas_new(zt_cuda *c)
 
 void cu_blas_free(cu_blas *b)
 {
-    if (!b) {
+    if (!b)
         return;
-    }
-    for (unsigned i = 0; i < MM_PLANS; i++) {
+    for (unsigned i = 0; i < MM_PLANS; i++)
         mm_drop(&b->plan[i]);
-    }
-    if (b->preference) {
+    if (b->preference)
         (void)cublasLtMatmulPreferenceDestroy(b->preference);
-    }
-    if (b->handle) {
+    if (b->handle)
         (void)cublasLtDestroy(b->handle);
-    }
     (void)cudaFree(b->workspace);
     ckpt_free(b);
 }
@@ -284,9 +272,8 @@ static __global__ void __launch_bounds__(MM_SIDE *MM_SIDE) ck_plain(mm_product p
         a[y * (MM_SIDE + 1) + x] = row < p.m && k + x < p.k ? ck_up(*pa) : 0.0F;
         b[y * (MM_SIDE + 1) + x] = column < p.n && k + y < p.k ? ck_up(*pb) : 0.0F;
         __syncthreads();
-        for (unsigned i = 0; i < MM_SIDE; i++) {
+        for (unsigned i = 0; i < MM_SIDE; i++)
             sum += a[y * (MM_SIDE + 1) + i] * b[i * (MM_SIDE + 1) + x];
-        }
     }
     if (row < p.m && column < p.n) {
         T *c = (T *)p.c + row * p.ldc + column;
@@ -313,9 +300,8 @@ static void mm_plain(zt_device *d, ckpt_dtype dt, const mm_product *p)
 /* The library reads a bias in whole registers: one that lies elsewhere is copied first. */
 static const void *mm_bias(zt_device *d, ckpt_dtype dt, const mm_product *p)
 {
-    if (mm_align(p->bias) == 16) {
+    if (mm_align(p->bias) == 16)
         return p->bias;
-    }
     size_t n = p->n * cu_size(dt);
     void *room = cu_scratch(d, n);
     return room && cu_try(d,
@@ -335,9 +321,8 @@ static bool mm_fits(const mm_product *p)
 static void mm_run(zt_device *d, ckpt_dtype dt, const mm_product *p)
 {
     cu_blas *b = cu_of(d)->blas;
-    if (p->m == 0 || p->n == 0) {
+    if (p->m == 0 || p->n == 0)
         return;
-    }
     if (!mm_fits(p)) {
         zt_device_fail(d, CKPT_ELIMIT, "matrix product: a side is over 2^31 - 1");
         return;
@@ -348,14 +333,12 @@ static void mm_run(zt_device *d, ckpt_dtype dt, const mm_product *p)
         (void)cu_launched(d, "matrix product");
         return;
     }
-    if (!plan) {
+    if (!plan)
         return;
-    }
     if (p->bias) {
         const void *bias = mm_bias(d, dt, p);
-        if (!bias || !mm_set_bias(d, plan, bias)) {
+        if (!bias || !mm_set_bias(d, plan, bias))
             return;
-        }
     }
     (void)mm_try(d, cublasLtMatmul(b->handle, plan->desc, &p->alpha, p->b, plan->a, p->a, plan->b,
                                    &p->beta, p->c, plan->c, p->c, plan->c, &plan->algo,
@@ -378,17 +361,15 @@ template <typename T> static __global__ void __launch_bounds__(MM_THREADS) ck_co
 {
     uint64_t packs = (s.width + CK_PACK - 1) / CK_PACK, pack = ck_thread();
     uint64_t first = blockIdx.y * s.each, last = first + s.each < s.rows ? first + s.each : s.rows;
-    if (pack >= packs) {
+    if (pack >= packs)
         return;
-    }
     float sum[CK_PACK] = {};
     for (uint64_t row = first; row < last; row++) {
         float x[CK_PACK];
         ck_read(x, (const T *)s.x + row * s.ld, pack * CK_PACK, s.width, s.wide);
 #pragma unroll
-        for (unsigned i = 0; i < CK_PACK; i++) {
+        for (unsigned i = 0; i < CK_PACK; i++)
             sum[i] += x[i];
-        }
     }
     ck_write(s.part + blockIdx.y * s.width, pack * CK_PACK, s.width, s.wide, sum);
 }
@@ -401,17 +382,14 @@ static __global__ void __launch_bounds__(MM_THREADS) ck_columns_total(mm_columns
     unsigned lane = threadIdx.x / side;
     uint64_t column = (uint64_t)blockIdx.x * side + threadIdx.x % side;
     float sum = 0.0F;
-    for (unsigned i = lane; column < s.width && i < s.chunks; i += MM_LANES) {
+    for (unsigned i = lane; column < s.width && i < s.chunks; i += MM_LANES)
         sum += s.part[i * s.width + column];
-    }
     lanes[threadIdx.x] = sum;
     __syncthreads();
-    if (lane > 0 || column >= s.width) {
+    if (lane > 0 || column >= s.width)
         return;
-    }
-    for (unsigned i = 1; i < MM_LANES; i++) {
+    for (unsigned i = 1; i < MM_LANES; i++)
         sum += lanes[i * side + threadIdx.x];
-    }
     ck_put_sum((T *)s.to + column, sum, s.add);
 }
 
@@ -424,9 +402,8 @@ static void mm_column_sums(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a,
     s.each = a->rows / s.chunks + (a->rows % s.chunks != 0);
     s.wide = cu_wide(a->dy, NULL, NULL, lddy) && a->out % CK_PACK == 0;
     s.part = (float *)cu_scratch(d, s.chunks * a->out * sizeof *s.part);
-    if (!s.part) {
+    if (!s.part)
         return;
-    }
     uint64_t packs = (a->out + CK_PACK - 1) / CK_PACK;
     // few columns: smaller blocks, so that rows are read by more of the GPU
     unsigned threads = packs < MM_THREADS ? (unsigned)(packs + 31) / 32 * 32 : MM_THREADS;
@@ -453,9 +430,8 @@ static bool mm_linear_ok(const zt_linear *a)
 
 void cu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
 {
-    if (!cu_ready(d, dt, mm_linear_ok(a), "linear") || a->rows == 0) {
+    if (!cu_ready(d, dt, mm_linear_ok(a), "linear") || a->rows == 0)
         return;
-    }
     uint64_t ldy = mm_ld(a->ldy, a->out);
     bool kept = a->act != ZT_ACT_NONE && a->pre; // dense, unlike y
     mm_product p = {false,
@@ -488,9 +464,8 @@ static bool mm_grad_ok(const zt_linear_grad *a)
 
 void cu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
 {
-    if (!cu_ready(d, dt, mm_grad_ok(a), "linear_grad")) {
+    if (!cu_ready(d, dt, mm_grad_ok(a), "linear_grad"))
         return;
-    }
     uint64_t lddy = mm_ld(a->lddy, a->out), ldx = mm_ld(a->ldx, a->in);
     bool flip = a->w_in_out;
     if (a->dx) { // dx = dy w
@@ -527,18 +502,16 @@ void cu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
                         a->dw};
         mm_run(d, dt, &p);
     }
-    if (a->db && d->err.code == CKPT_OK) {
+    if (a->db && d->err.code == CKPT_OK)
         mm_column_sums(d, dt, a, lddy);
-    }
 }
 
 void cu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a)
 {
     bool empty = a && (a->m == 0 || a->n == 0);
     bool ok = a && (empty || (a->c && (a->k == 0 || (a->a && a->b))));
-    if (!cu_ready(d, dt, ok, "matmul") || empty) {
+    if (!cu_ready(d, dt, ok, "matmul") || empty)
         return;
-    }
     mm_product p = {a->a_transposed,
                     a->b_transposed,
                     a->m,

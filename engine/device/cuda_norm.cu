@@ -11,7 +11,8 @@
 
 #include "engine/device/cuda.h"
 
-#define NM_MOST 512u /* threads of a block: half of what is allowed, for twice the registers each  \
+#define NM_MOST                                                                                    \
+    512u /* threads of a block: half of what is allowed, for twice the registers each  \
                       */
 #define NM_BLOCKS  1024u  /* partial sums of weights' gradients: as many blocks share the rows, */
 #define NM_LEAST   256u   /* fewer where blocks are large, */
@@ -36,9 +37,8 @@ static __device__ __forceinline__ void ck_nm_read(nm_part<TURNS> *p, const T *x,
                                                   bool wide)
 {
 #pragma unroll
-    for (unsigned t = 0; t < TURNS; t++) {
+    for (unsigned t = 0; t < TURNS; t++)
         ck_read(p->x + t * CK_PACK, x, ck_nm_at(t), width, wide);
-    }
 }
 
 /* ---- forward ---- */
@@ -49,20 +49,17 @@ static __device__ __forceinline__ void ck_nm_input(const zt_norm &a, uint64_t at
                                                    nm_part<TURNS> *s)
 {
     ck_nm_read(s, (const T *)a.x + at, a.width, wide);
-    if (!a.add) {
+    if (!a.add)
         return;
-    }
 #pragma unroll
     for (unsigned t = 0; t < TURNS; t++) {
         float *x = s->x + t * CK_PACK, y[CK_PACK];
         ck_read(y, (const T *)a.add + at, ck_nm_at(t), a.width, wide);
 #pragma unroll
-        for (unsigned i = 0; i < CK_PACK; i++) {
+        for (unsigned i = 0; i < CK_PACK; i++)
             x[i] = ck_round<T>(x[i] + y[i]);
-        }
-        if (a.sum) {
+        if (a.sum)
             ck_write((T *)a.sum + at, ck_nm_at(t), a.width, wide, x);
-        }
     }
 }
 
@@ -85,9 +82,8 @@ static __device__ __forceinline__ double ck_nm_sum(const nm_part<TURNS> &s)
 {
     float sum = 0.0F;
 #pragma unroll
-    for (unsigned i = 0; i < TURNS * CK_PACK; i++) {
+    for (unsigned i = 0; i < TURNS * CK_PACK; i++)
         sum += s.x[i];
-    }
     return (double)sum;
 }
 
@@ -99,9 +95,8 @@ static __device__ __forceinline__ void ck_nm_output(const zt_norm &a, uint64_t a
     for (unsigned t = 0; t < TURNS; t++) {
         float *x = s->x + t * CK_PACK, w[CK_PACK], b[CK_PACK] = {};
         ck_read(w, (const T *)a.w, ck_nm_at(t), a.width, wide);
-        if (a.b) {
+        if (a.b)
             ck_read(b, (const T *)a.b, ck_nm_at(t), a.width, wide);
-        }
 #pragma unroll
         for (unsigned i = 0; i < CK_PACK; i++) {
             float v = (x[i] - m.x) * m.y;
@@ -126,12 +121,10 @@ static __global__ void __launch_bounds__(NM_MOST) ck_norm(zt_norm a, bool wide)
         float rstd = 1.0F / sqrtf(variance + a.eps);
         ck_nm_output<T, TURNS>(a, at, wide, &s, make_float2(mean, rstd));
         if (threadIdx.x == 0) {
-            if (a.mean) {
+            if (a.mean)
                 a.mean[row] = mean;
-            }
-            if (a.rstd) {
+            if (a.rstd)
                 a.rstd[row] = rstd;
-            }
         }
     }
 }
@@ -162,20 +155,17 @@ static bool nm_sizes(uint64_t rows, uint64_t width)
 void cu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a)
 {
     bool ok = a && (a->rows == 0 || (a->x && a->w && a->y && nm_sizes(a->rows, a->width)));
-    if (!cu_ready(d, dt, ok && !(a->rms && a->b), "norm") || a->rows == 0 ||
-        !nm_fits(d, a->width)) {
+    if (!cu_ready(d, dt, ok && !(a->rms && a->b), "norm") || a->rows == 0 || !nm_fits(d, a->width))
         return;
-    }
     bool wide = cu_wide(a->x, a->add, a->sum, a->width) && cu_wide(a->w, a->b, a->y, 0);
     unsigned threads = nm_threads(a->width), grid = cu_grid(d, a->rows, 1);
-    if (a->width <= (uint64_t)threads * CK_PACK) {
+    if (a->width <= (uint64_t)threads * CK_PACK)
         CU_DTYPE(dt, T, ZT_LAUNCH((ck_norm<T, 1>), grid, threads, 0, cu_stream(d), *a, wide));
-    } else if (a->width <= (uint64_t)threads * CK_PACK * 2) {
+    else if (a->width <= (uint64_t)threads * CK_PACK * 2)
         CU_DTYPE(dt, T, ZT_LAUNCH((ck_norm<T, 2>), grid, threads, 0, cu_stream(d), *a, wide));
-    } else {
+    else
         CU_DTYPE(dt, T,
                  ZT_LAUNCH((ck_norm<T, NM_TURNS>), grid, threads, 0, cu_stream(d), *a, wide));
-    }
     (void)cu_launched(d, "norm");
 }
 
@@ -189,22 +179,19 @@ static __device__ __forceinline__ void ck_nm_dx(const zt_norm_grad &a, uint64_t 
 {
     float dot = 0.0F;
 #pragma unroll
-    for (unsigned i = 0; i < TURNS * CK_PACK; i++) {
+    for (unsigned i = 0; i < TURNS * CK_PACK; i++)
         dot += g->x[i] * xhat.x[i];
-    }
     double count = (double)a.width;
     float c1 = a.rms ? 0.0F : (float)(ck_block_sum(ck_nm_sum(*g)) / count);
     float c2 = (float)(ck_block_sum((double)dot) / count);
 #pragma unroll
     for (unsigned t = 0; t < TURNS; t++) {
         float *x = g->x + t * CK_PACK, old[CK_PACK] = {};
-        if (a.dx_add) {
+        if (a.dx_add)
             ck_read(old, (const T *)a.dx + at, ck_nm_at(t), a.width, wide);
-        }
 #pragma unroll
-        for (unsigned i = 0; i < CK_PACK; i++) {
+        for (unsigned i = 0; i < CK_PACK; i++)
             x[i] = (x[i] - c1 - xhat.x[t * CK_PACK + i] * c2) * rstd + old[i];
-        }
         ck_write((T *)a.dx + at, ck_nm_at(t), a.width, wide, x);
     }
 }
@@ -231,9 +218,8 @@ static __global__ void __launch_bounds__(NM_MOST)
             xhat.x[i] = v;
             g.x[i] *= w.x[i];
         }
-        if (a.dx) {
+        if (a.dx)
             ck_nm_dx<T, TURNS>(a, at, wide, &g, xhat, rstd);
-        }
     }
     for (unsigned t = 0; part && t < TURNS; t++) {
         ck_write(part + blockIdx.x * a.width, ck_nm_at(t), a.width, wide, dw.x + t * CK_PACK);
@@ -258,19 +244,16 @@ static __global__ void __launch_bounds__(NM_COLUMNS *NM_LANES)
     lanes[threadIdx.x] = w;
     lanes[threadIdx.x + NM_COLUMNS * NM_LANES] = b;
     __syncthreads();
-    if (lane > 0 || column >= a.width) {
+    if (lane > 0 || column >= a.width)
         return;
-    }
     for (unsigned i = 1; i < NM_LANES; i++) {
         w += lanes[i * NM_COLUMNS + c];
         b += lanes[(NM_LANES + i) * NM_COLUMNS + c];
     }
-    if (a.dw) {
+    if (a.dw)
         ck_put_sum((T *)a.dw + column, w, a.w_add);
-    }
-    if (a.db) {
+    if (a.db)
         ck_put_sum((T *)a.db + column, b, a.b_add);
-    }
 }
 
 /* A function of sizes alone: the sums' bits must not depend on the GPU. */
@@ -283,9 +266,8 @@ static unsigned nm_blocks(uint64_t rows, unsigned threads)
 
 static bool nm_grad_ok(const zt_norm_grad *a)
 {
-    if (!a || a->width == 0 || (a->rms && a->db)) {
+    if (!a || a->width == 0 || (a->rms && a->db))
         return false;
-    }
     return a->rows == 0 ||
            (a->x && a->w && a->dy && a->rstd && (a->rms || a->mean) && nm_sizes(a->rows, a->width));
 }
@@ -293,19 +275,16 @@ static bool nm_grad_ok(const zt_norm_grad *a)
 /* Without rows the weights' gradients are 0. */
 static void nm_no_rows(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
 {
-    if (a->dw && !a->w_add) {
+    if (a->dw && !a->w_add)
         d->ops->zero(d, a->dw, a->width * cu_size(dt));
-    }
-    if (a->db && !a->b_add) {
+    if (a->db && !a->b_add)
         d->ops->zero(d, a->db, a->width * cu_size(dt));
-    }
 }
 
 void cu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
 {
-    if (!cu_ready(d, dt, nm_grad_ok(a), "norm_grad") || !nm_fits(d, a->width)) {
+    if (!cu_ready(d, dt, nm_grad_ok(a), "norm_grad") || !nm_fits(d, a->width))
         return;
-    }
     if (a->rows == 0) {
         nm_no_rows(d, dt, a);
         return;
@@ -314,20 +293,18 @@ void cu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
          wide = cu_wide(a->x, a->dy, a->dx, a->width) && cu_wide(a->w, NULL, NULL, 0);
     unsigned threads = nm_threads(a->width), blocks = nm_blocks(a->rows, threads);
     float *part = weights ? (float *)cu_scratch(d, 2 * blocks * a->width * sizeof *part) : NULL;
-    if (weights && !part) {
+    if (weights && !part)
         return;
-    }
-    if (a->width <= (uint64_t)threads * CK_PACK) {
+    if (a->width <= (uint64_t)threads * CK_PACK)
         CU_DTYPE(dt, T,
                  ZT_LAUNCH((ck_norm_grad<T, 1>), blocks, threads, 0, cu_stream(d), *a, wide, part));
-    } else if (a->width <= (uint64_t)threads * CK_PACK * 2) {
+    else if (a->width <= (uint64_t)threads * CK_PACK * 2)
         CU_DTYPE(dt, T,
                  ZT_LAUNCH((ck_norm_grad<T, 2>), blocks, threads, 0, cu_stream(d), *a, wide, part));
-    } else {
+    else
         CU_DTYPE(dt, T,
                  ZT_LAUNCH((ck_norm_grad<T, NM_TURNS>), blocks, threads, 0, cu_stream(d), *a, wide,
                            part));
-    }
     if (weights) {
         unsigned grid = (unsigned)((a->width + NM_COLUMNS - 1) / NM_COLUMNS);
         CU_DTYPE(dt, T,

@@ -21,7 +21,7 @@ int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID])
         (void)cudaGetLastError();
         return 0;
     }
-    if (uuid != NULL && ordinal >= 0 && ordinal < n) {
+    if (uuid && ordinal >= 0 && ordinal < n) {
         memset(uuid, 0, ZT_CUDA_UUID);
 #ifdef ZT_EMULATED
         // every process emulates one and the same GPU: ranks share it
@@ -29,9 +29,8 @@ int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID])
 #else
         cudaDeviceProp prop;
 
-        if (cudaGetDeviceProperties(&prop, ordinal) == cudaSuccess) {
+        if (cudaGetDeviceProperties(&prop, ordinal) == cudaSuccess)
             memcpy(uuid, prop.uuid.bytes, ZT_CUDA_UUID);
-        }
 #endif
     }
     return n;

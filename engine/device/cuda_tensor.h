@@ -46,9 +46,8 @@ static __device__ __forceinline__ int ck_tc_col(int i)
 template <int M, int N> static __device__ __forceinline__ void ck_tc_clear(ck_tc_sums (&acc)[M][N])
 {
 #pragma unroll
-    for (int i = 0; i < M * N * 4; i++) {
+    for (int i = 0; i < M * N * 4; i++)
         acc[i / 4 / N][i / 4 % N].x[i % 4] = 0;
-    }
 }
 
 /* ---- instructions ------------------------------------------------------------------------ */
@@ -145,9 +144,8 @@ static __device__ __forceinline__ void ck_tc_scores(ck_tc_sums (&acc)[M][N], con
         uint32_t a[M][4];
 
 #pragma unroll
-        for (int m = 0; m < M; m++) {
+        for (int m = 0; m < M; m++)
             ck_tc_load(a[m], left + m * 16 * ld + k);
-        }
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             uint32_t b[4];

@@ -39,9 +39,8 @@ static __global__ void __launch_bounds__(VE_THREADS) ck_accumulate(zt_accumulate
     for (uint64_t at = ck_thread() * CK_PACK; at < a.n; at += ck_threads() * CK_PACK) {
         float x[CK_PACK], acc[CK_PACK];
         ck_read_as(a.x_dtype, x, a.x, at, a.n, wide);
-        if (a.add) {
+        if (a.add)
             ck_read_as(a.acc_dtype, acc, a.acc, at, a.n, wide);
-        }
         for (unsigned i = 0; i < CK_PACK; i++) {
             if (a.factor != 1.0F) {
                 x[i] *= a.factor;
@@ -69,9 +68,8 @@ void cu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void
              ckpt_dtype from_dtype)
 {
     if (!cu_ready(d, to_dtype, n == 0 || (to && from), "cast") ||
-        !cu_ready(d, from_dtype, true, "cast")) {
+        !cu_ready(d, from_dtype, true, "cast"))
         return;
-    }
     if (to_dtype == from_dtype) { // bit for bit
         d->ops->copy(d, to, from, n * cu_size(to_dtype));
         return;
@@ -84,9 +82,8 @@ void cu_accumulate(zt_device *d, const zt_accumulate *a)
 {
     bool ok = a && (a->n == 0 || (a->acc && a->x));
     if (cu_ready(d, a ? a->acc_dtype : CKPT_F32, ok, "accumulate") &&
-        cu_ready(d, a->x_dtype, true, "accumulate")) {
+        cu_ready(d, a->x_dtype, true, "accumulate"))
         ve_accumulate(d, a, "accumulate");
-    }
 }
 
 void cu_scale(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor)
@@ -118,9 +115,8 @@ static __global__ void __launch_bounds__(VE_THREADS) ck_rows(zt_rows a, bool wid
         ck_read(x, (const T *)a.from + row * a.ld_from, at, a.width, wide);
         if (a.add) {
             ck_read(y, to, at, a.width, wide);
-            for (unsigned k = 0; k < CK_PACK; k++) {
+            for (unsigned k = 0; k < CK_PACK; k++)
                 x[k] = y[k] + x[k];
-            }
         }
         ck_write(to, at, a.width, wide, x);
     }
@@ -129,9 +125,8 @@ static __global__ void __launch_bounds__(VE_THREADS) ck_rows(zt_rows a, bool wid
 void cu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a)
 {
     bool empty = a && (a->rows == 0 || a->width == 0);
-    if (!cu_ready(d, dt, a && (empty || (a->from && a->to)), "rows") || empty) {
+    if (!cu_ready(d, dt, a && (empty || (a->from && a->to)), "rows") || empty)
         return;
-    }
     zt_rows r = *a;
     r.ld_to = a->ld_to ? a->ld_to : a->width;
     r.ld_from = a->ld_from ? a->ld_from : a->width;
@@ -150,14 +145,12 @@ static __global__ void __launch_bounds__(VE_THREADS)
     for (uint64_t at = ck_thread() * CK_PACK; at < n; at += ck_threads() * CK_PACK) {
         float v[CK_PACK];
         ck_read_as(dt, v, x, at, n, wide);
-        for (unsigned i = 0; i < CK_PACK; i++) {
+        for (unsigned i = 0; i < CK_PACK; i++)
             sum += (double)v[i] * (double)v[i];
-        }
     }
     sum = ck_block_sum(sum);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         part[blockIdx.x] = sum;
-    }
 }
 
 /* One block: the sum of n partial sums. */
@@ -165,13 +158,11 @@ static __global__ void __launch_bounds__(VE_THREADS)
     ck_squares_total(const double *part, unsigned n, cu_notes *notes)
 {
     double sum = 0;
-    for (unsigned i = threadIdx.x; i < n; i += VE_THREADS) {
+    for (unsigned i = threadIdx.x; i < n; i += VE_THREADS)
         sum += part[i];
-    }
     sum = ck_block_sum(sum);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         notes->sum = sum;
-    }
 }
 
 static unsigned ve_sums(uint64_t n)
@@ -182,15 +173,13 @@ static unsigned ve_sums(uint64_t n)
 
 double cu_sum_squares(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x)
 {
-    if (!cu_ready(d, dt, n == 0 || x, "sum_squares") || n == 0) {
+    if (!cu_ready(d, dt, n == 0 || x, "sum_squares") || n == 0)
         return 0;
-    }
     double *part = (double *)cu_scratch(d, VE_SUMS * sizeof *part);
     unsigned blocks = ve_sums(n);
     bool wide = cu_wide(x, NULL, NULL, 0);
-    if (!part) {
+    if (!part)
         return 0;
-    }
     ZT_LAUNCH(ck_squares, blocks, VE_THREADS, 0, cu_stream(d), dt, x, n, wide, part);
     ZT_LAUNCH(ck_squares_total, 1, VE_THREADS, 0, cu_stream(d), part, blocks, cu_of(d)->notes);
     return cu_launched(d, "sum_squares") && cu_fetch(d) ? cu_of(d)->host_notes->sum : 0;
@@ -273,37 +262,31 @@ static __device__ __forceinline__ void ck_load(const ve_update &j, uint64_t at, 
                                                bool gradient)
 {
     ck_read(k->p, j.a.p, at, j.a.n, j.wide);
-    if (j.a.m) {
+    if (j.a.m)
         ck_read(k->m, j.a.m, at, j.a.n, j.wide);
-    }
-    if (j.a.v) {
+    if (j.a.v)
         ck_read(k->v, j.a.v, at, j.a.n, j.wide);
-    }
     if (gradient) {
         ck_read_as(j.a.g_dtype, k->g, j.a.g, at, j.a.n, j.wide);
-        for (unsigned i = 0; i < CK_PACK; i++) {
+        for (unsigned i = 0; i < CK_PACK; i++)
             k->g[i] *= j.a.g_scale;
-        }
     }
 }
 
 static __device__ __forceinline__ void ck_store(const ve_update &j, uint64_t at, const ve_pack &k)
 {
     ck_write(j.a.p, at, j.a.n, j.wide, k.p);
-    if (j.a.low) {
+    if (j.a.low)
         ck_write_as(j.a.low_dtype, j.a.low, at, j.a.n, j.wide, k.p);
-    }
 }
 
 static __device__ __forceinline__ void ck_store_state(const ve_update &j, uint64_t at,
                                                       const ve_pack &k)
 {
-    if (j.a.m) {
+    if (j.a.m)
         ck_write(j.a.m, at, j.a.n, j.wide, k.m);
-    }
-    if (j.a.v) {
+    if (j.a.v)
         ck_write(j.a.v, at, j.a.n, j.wide, k.v);
-    }
 }
 
 /* Any kind but LAMB. */
@@ -390,9 +373,8 @@ static __global__ void __launch_bounds__(VE_THREADS)
         ratio = ratio > (float)j.a.max_coeff ? (float)j.a.max_coeff : ratio;
         ratio = ratio < (float)j.a.min_coeff ? (float)j.a.min_coeff : ratio;
     }
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         notes->ratio = j.step * ratio;
-    }
 }
 
 static __global__ void __launch_bounds__(VE_THREADS) ck_lamb(ve_update j, const cu_notes *notes)
@@ -425,9 +407,8 @@ static void ve_lamb(zt_device *d, const ve_update *j)
 static bool ve_complete(const zt_update *a)
 {
     bool adam = a->kind == ZT_ADAM || a->kind == ZT_LAMB;
-    if (!a->p || !a->g || (a->low && !ve_float(a->low_dtype))) {
+    if (!a->p || !a->g || (a->low && !ve_float(a->low_dtype)))
         return false;
-    }
     return (!(adam || a->kind == ZT_LION) || a->m) && (!(adam || a->kind == ZT_ADAGRAD) || a->v);
 }
 
@@ -435,9 +416,8 @@ void cu_update(zt_device *d, const zt_update *a)
 {
     ve_update j = {};
     if (!cu_ready(d, a ? a->g_dtype : CKPT_F32, a && (a->n == 0 || ve_complete(a)), "update") ||
-        a->n == 0) {
+        a->n == 0)
         return;
-    }
     j.a = *a;
     j.lr = (float)a->lr;
     j.beta1 = (float)a->beta1;
@@ -452,10 +432,9 @@ void cu_update(zt_device *d, const zt_update *a)
     j.denominator = (float)a->denominator;
     j.dampening = (float)(1.0 - a->dampening);
     j.wide = cu_wide(a->p, a->g, a->low, 0) && cu_wide(a->m, a->v, NULL, 0);
-    if (a->kind == ZT_LAMB) {
+    if (a->kind == ZT_LAMB)
         ve_lamb(d, &j);
-    } else {
+    else
         ZT_LAUNCH(ck_update, ve_grid(d, a->n), VE_THREADS, 0, cu_stream(d), j);
-    }
     (void)cu_launched(d, "update");
 }

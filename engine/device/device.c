@@ -11,9 +11,8 @@ static pthread_mutex_t dv_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void zt_device_fail(zt_device *d, int code, const char *text)
 {
-    if (!d || code == CKPT_OK) {
+    if (!d || code == CKPT_OK)
         return;
-    }
     pthread_mutex_lock(&dv_mutex);
     ckpt_fail(&d->err, code, "%s device: %s", d->ops ? d->ops->name : "a", text ? text : "failed");
     pthread_mutex_unlock(&dv_mutex);
@@ -21,21 +20,18 @@ void zt_device_fail(zt_device *d, int code, const char *text)
 
 int zt_device_check(zt_device *d, ckpt_err *err)
 {
-    if (!d) {
+    if (!d)
         return ckpt_fail(err, CKPT_EUSAGE, "no device");
-    }
     pthread_mutex_lock(&dv_mutex);
     ckpt_err first = d->err;
     pthread_mutex_unlock(&dv_mutex);
-    if (first.code == CKPT_OK) {
+    if (first.code == CKPT_OK)
         return CKPT_OK;
-    }
     return ckpt_fail(err, first.code, "%s", first.text);
 }
 
 void zt_device_free(zt_device *d)
 {
-    if (d) {
+    if (d)
         d->ops->free(d);
-    }
 }

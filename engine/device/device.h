@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device.h: where tensors live and what computes on them: one table of operations per kind of device.
+ * device.h: where tensors live and what computes on them: one table of operations per kind of
+ * device.
  *
- * Everything above this table (models, ZeRO runtime, optimizers, checkpoints) is written against it alone; a new
- * kind of device is a new table.  Pointers to tensors are device pointers: only where `host` is set may the caller
- * read them.  Tensors are dense and row-major unless a struct has an `ld` (elements from one row to the next; 0: dense).
+ * Everything above this table (models, ZeRO runtime, optimizers, checkpoints) is written against it
+ * alone; a new kind of device is a new table.  Pointers to tensors are device pointers: only where
+ * `host` is set may the caller read them.  Tensors are dense and row-major unless a struct has an
+ * `ld` (elements from one row to the next; 0: dense).
  *
- * Precision: `dt` is the dtype that the model is trained in: CKPT_F32, CKPT_BF16 or CKPT_F16.  Weights, activations
- * and their gradients have it.  Each operation computes in fp32 and rounds its outputs once (to nearest even).
+ * Precision: `dt` is the dtype that the model is trained in: CKPT_F32, CKPT_BF16 or CKPT_F16.
+ * Weights, activations and their gradients have it.  Each operation computes in fp32 and rounds its
+ * outputs once (to nearest even).
  *
- * Errors: operations return nothing.  The first failure (memory, a kernel's) is kept in the device and every later
- * operation does nothing; zt_device_check() tells.  Callers check once per micro step, and before results leave the
- * process.  An operation given a NULL that it needs fails in the same way.
+ * Errors: operations return nothing.  The first failure (memory, a kernel's) is kept in the device
+ * and every later operation does nothing; zt_device_check() tells.  Callers check once per micro
+ * step, and before results leave the process.  An operation given a NULL that it needs fails in the
+ * same way.
  *
- * Order: operations of one device happen in the order in which they were called.  A device is used by one thread at
- * a time; whoever lets several use it keeps them apart.
+ * Order: operations of one device happen in the order in which they were called.  A device is used
+ * by one thread at a time; whoever lets several use it keeps them apart.
  */
 #ifndef ZT_DEVICE_DEVICE_H
 #define ZT_DEVICE_DEVICE_H
@@ -34,7 +38,8 @@ typedef enum zt_act { ZT_ACT_NONE, ZT_GELU, ZT_GELU_TANH, ZT_RELU, ZT_TANH, ZT_S
  *
  * w      [out, in], or [in, out] with w_in_out (GPT-2's Conv1D)
  * b      [out] or NULL
- * pre    where x w' + b is kept for the backward pass when act is not NONE (may be NULL in evaluation); else unused
+ * pre    where x w' + b is kept for the backward pass when act is not NONE (may be NULL in
+ *        evaluation); else unused
  */
 typedef struct zt_linear {
     uint64_t rows, in, out;
@@ -76,8 +81,9 @@ typedef struct zt_matmul {
  *
  * sum        where s is kept when add is given (may be x or add itself)
  * mean,rstd  [rows] fp32, kept for the backward pass (mean unused by rms); NULL in evaluation
- * Source     y = (s - mean) * rstd * w + b, rstd = 1/sqrt(var + eps), biased variance (Ba et al. 2016);
- *            rms: y = w * round(s / sqrt(mean(s^2) + eps)) (Zhang & Sennrich 2019, rounding as in LlamaRMSNorm)
+ * Source     y = (s - mean) * rstd * w + b, rstd = 1/sqrt(var + eps), biased variance (Ba et al.
+ *            2016); rms: y = w * round(s / sqrt(mean(s^2) + eps)) (Zhang & Sennrich 2019, rounding
+ *            as in LlamaRMSNorm)
  */
 typedef struct zt_norm {
     uint64_t rows, width;
@@ -88,7 +94,10 @@ typedef struct zt_norm {
     float *mean, *rstd;
 } zt_norm;
 
-/* Its gradients.  x is s.  dx_add: dx += (the residual's gradient is there already).  dw, db as in zt_linear_grad. */
+/*
+ * Its gradients.  x is s.  dx_add: dx += (the residual's gradient is there already).  dw, db as in
+ * zt_linear_grad.
+ */
 typedef struct zt_norm_grad {
     uint64_t rows, width;
     bool rms, dx_add, w_add, b_add;
@@ -98,8 +107,8 @@ typedef struct zt_norm_grad {
 } zt_norm_grad;
 
 /*
- * y[i] = word[token[i]] + position[i % seq] + type[kind[i]]; position and type may be NULL (kind NULL: row 0).
- * Tokens were checked against `vocab` and kinds against `n_types` by the caller.
+ * y[i] = word[token[i]] + position[i % seq] + type[kind[i]]; position and type may be NULL (kind
+ * NULL: row 0).  Tokens were checked against `vocab` and kinds against `n_types` by the caller.
  */
 typedef struct zt_embed {
     uint64_t rows, seq, width, vocab, n_types;
@@ -108,26 +117,33 @@ typedef struct zt_embed {
     void *y;
 } zt_embed;
 
-/* Its gradients: rows with equal indices add up (in fp32, rounded once).  padding: row of `word` that gets none; -1. */
+/*
+ * Its gradients: rows with equal indices add up (in fp32, rounded once).  padding: row of `word`
+ * that gets none; -1.
+ */
 typedef struct zt_embed_grad {
     uint64_t rows, seq, n_positions, width, vocab, n_types;
     int64_t padding;
     const int32_t *token, *kind;
     const void *dy;
-    void *dword, *dposition, *dkind; /* NULL: frozen, or none.  All of [vocab, width] is written unless added to */
+    /* NULL: frozen, or none.  All of [vocab, width] is written unless added to */
+    void *dword, *dposition, *dkind;
     bool word_add, position_add, kind_add;
 } zt_embed_grad;
 
 /*
- * Scaled dot-product attention with grouped heads.  A head's vector starts at row * ld + head * width.
+ * Scaled dot-product attention with grouped heads.  A head's vector starts at row * ld + head *
+ * width.
  *
- * queries    of each sequence only the first ones are asked (what a classifier reads of its last block); 0: all, seq
- * q, o       [batch * queries, heads, width], k, v [batch * seq, kv_heads, width]; query head h uses key head
- *            h / (heads / kv_heads)
+ * queries    of each sequence only the first ones are asked (what a classifier reads of its last
+ *            block); 0: all, seq
+ * q, o       [batch * queries, heads, width], k, v [batch * seq, kv_heads, width]; query head h
+ *            uses key head h / (heads / kv_heads)
  * scale      of scores, above 0
- * mask       [batch, seq] int32: keys with 0 are masked out; NULL: none.  A query whose keys are all masked gets the
- *            mean of v over all keys of its sequence (with `causal` later ones too), as transformers' explicit
- *            attention does when it masks with the lowest number; its scores still pass gradients on.
+ * mask       [batch, seq] int32: keys with 0 are masked out; NULL: none.  A query whose keys are
+ *            all masked gets the mean of v over all keys of its sequence (with `causal` later ones
+ *            too), as transformers' explicit attention does when it masks with the lowest number;
+ *            its scores still pass gradients on.
  * lse        [batch, heads, queries] fp32: log of the sum of exponents, for the backward pass
  * p, seed    dropout on probabilities: rate, and the key of its mask (zt_dropout); p 0: none
  * No T x T matrix outlives the call (Dao et al. 2022).
@@ -154,8 +170,9 @@ typedef struct zt_attention_grad {
 } zt_attention_grad;
 
 /*
- * Rotate the two halves of each head's vector in place: (a, b) -> (a cos - b sin, b cos + a sin); inverse for gradients.
- * x [rows, heads, width] with ld; cos, sin [seq, width / 2] in fp32, already rounded to dt by the caller.
+ * Rotate the two halves of each head's vector in place: (a, b) -> (a cos - b sin, b cos + a sin);
+ * inverse for gradients.  x [rows, heads, width] with ld; cos, sin [seq, width / 2] in fp32,
+ * already rounded to dt by the caller.
  */
 typedef struct zt_rope {
     uint64_t rows, seq, heads, width, ld;
@@ -165,8 +182,9 @@ typedef struct zt_rope {
 } zt_rope;
 
 /*
- * y = x * keep / (1 - p) [+ add].  keep[i] depends on (seed, i) alone (Philox4x32-10, Salmon et al. 2011), so the backward
- * pass and recomputation call it again with the same seed.  y may be x or add.
+ * y = x * keep / (1 - p) [+ add].  keep[i] depends on (seed, i) alone (Philox4x32-10, Salmon et al.
+ * 2011), so the backward pass and recomputation call it again with the same seed.  y may be x or
+ * add.
  */
 typedef struct zt_dropout {
     uint64_t n, seed;
@@ -176,16 +194,17 @@ typedef struct zt_dropout {
 } zt_dropout;
 
 typedef enum zt_loss_kind {
-    ZT_CROSS_ENTROPY, /* label [rows] int32; ZT_IGNORE rows count for nothing; mean over the others (0/0 = NaN) */
-    ZT_MSE,           /* target [rows, classes] float; mean over all elements */
-    ZT_BCE            /* target [rows, classes] float in 0..1; with logits; mean over all elements */
+    /* label [rows] int32; ZT_IGNORE rows count for nothing; mean over the others (0/0 = NaN) */
+    ZT_CROSS_ENTROPY,
+    ZT_MSE, /* target [rows, classes] float; mean over all elements */
+    ZT_BCE  /* target [rows, classes] float in 0..1; with logits; mean over all elements */
 } zt_loss_kind;
 
 #define ZT_IGNORE (-100)
 
 /*
- * Mean loss of logits [rows, classes] (ld): *loss on the host.  With `grad` the logits are overwritten by
- * factor * d loss / d logits.
+ * Mean loss of logits [rows, classes] (ld): *loss on the host.  With `grad` the logits are
+ * overwritten by factor * d loss / d logits.
  */
 typedef struct zt_loss {
     zt_loss_kind kind;
@@ -211,9 +230,11 @@ typedef enum zt_update_kind { ZT_ADAM, ZT_SGD, ZT_ADAGRAD, ZT_LION, ZT_LAMB } zt
 /*
  * One optimizer step over n elements of an fp32 master copy; formulas: optim/optim.h.
  *
- * g          gradient in g_dtype, multiplied by g_scale (unscaling and clipping in one) before use; not changed
+ * g          gradient in g_dtype, multiplied by g_scale (unscaling and clipping in one) before use;
+ *            not changed
  * m, v       state [n], fp32; NULL where the kind has none
- * low        where the new value is also written, rounded to low_dtype; NULL: nowhere (or p itself is the weight)
+ * low        where the new value is also written, rounded to low_dtype; NULL: nowhere (or p itself
+ *            is the weight)
  */
 typedef struct zt_update {
     zt_update_kind kind;
@@ -231,11 +252,16 @@ typedef struct zt_update {
     bool first;         /* SGD: momentum buffers are new */
     bool nesterov, eps_inside;
     double dampening, min_coeff, max_coeff;
-    bool exact;   /* ADAM: 1 - beta is formed in fp64, as in torch; else in fp32, as in DeepSpeed's kernels */
-    bool zero_up; /* LION: a blend of 0 moves the weight up (CUDA class); else by its sign bit (CPU class) */
+    /* ADAM: 1 - beta is formed in fp64, as in torch; else in fp32, as in DeepSpeed's kernels */
+    bool exact;
+    /* LION: a blend of 0 moves the weight up (CUDA class); else by its sign bit (CPU class) */
+    bool zero_up;
 } zt_update;
 
-/* acc = factor * x, or acc += factor * x; with a factor other than 1 the product is rounded to x_dtype first. */
+/*
+ * acc = factor * x, or acc += factor * x; with a factor other than 1 the product is rounded to
+ * x_dtype first.
+ */
 typedef struct zt_accumulate {
     uint64_t n;
     void *acc;
@@ -258,8 +284,8 @@ typedef struct zt_act_grad {
 typedef struct zt_swiglu {
     uint64_t n;
     const void *gate, *up;
-    void *y;                /* forward */
-    const void *dy;         /* backward */
+    void *y;        /* forward */
+    const void *dy; /* backward */
     void *dgate, *dup;
 } zt_swiglu;
 
@@ -267,16 +293,16 @@ typedef struct zt_device_ops {
     const char *name; /* "cpu", "cuda" */
 
     /*
-     * Memory: n bytes aligned to 64, contents undefined; NULL and a kept error when there is none.  After put and get
-     * the host's bytes may be used: put has read them, get has written them.
+     * Memory: n bytes aligned to 64, contents undefined; NULL and a kept error when there is none.
+     * After put and get the host's bytes may be used: put has read them, get has written them.
      */
     void *(*alloc)(zt_device *d, uint64_t n_bytes);
     void (*release)(zt_device *d, void *p);
     void (*put)(zt_device *d, void *to, const void *host, uint64_t n_bytes);
     void (*get)(zt_device *d, void *host, const void *from, uint64_t n_bytes);
     /*
-     * Memory of the host, aligned to 64, that put and get are fastest with: a GPU reads and writes it by itself (pinned).
-     * Not counted in `allocated` unless it is the device's own (host).
+     * Memory of the host, aligned to 64, that put and get are fastest with: a GPU reads and writes
+     * it by itself (pinned).  Not counted in `allocated` unless it is the device's own (host).
      */
     void *(*alloc_host)(zt_device *d, uint64_t n_bytes);
     void (*release_host)(zt_device *d, void *p);
@@ -286,7 +312,8 @@ typedef struct zt_device_ops {
     void (*free)(zt_device *d);
 
     /* Vectors of n elements. */
-    void (*cast)(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void *from, ckpt_dtype from_dtype);
+    void (*cast)(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void *from,
+                 ckpt_dtype from_dtype);
     void (*accumulate)(zt_device *d, const zt_accumulate *a);
     void (*scale)(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor);
     void (*add)(zt_device *d, ckpt_dtype dt, uint64_t n, void *y, const void *x); /* y += x */
@@ -320,19 +347,21 @@ struct zt_device {
     bool host;          /* device pointers are host pointers */
     uint64_t allocated; /* bytes now, and at most so far */
     uint64_t peak;
-    ckpt_err err;       /* the first failure; code CKPT_OK: none */
+    ckpt_err err; /* the first failure; code CKPT_OK: none */
 };
 
 /*
- * The processor: fp32 matrix products by a BLAS, everything over n_threads threads (0: as many as processors this
- * process may run on).  Results do not depend on the number of threads.
+ * The processor: fp32 matrix products by a BLAS, everything over n_threads threads (0: as many as
+ * processors this process may run on).  Results do not depend on the number of threads.
  */
 int zt_cpu_new(zt_device **out, unsigned n_threads, ckpt_err *err);
 
 /*
- * A GPU, through the plugin that cuda_load.c opens (cuda_api.h says what it needs); `deterministic` as there.
+ * A GPU, through the plugin that cuda_load.c opens (cuda_api.h says what it needs); `deterministic`
+ * as there.
  *
- * Errors  CKPT_EUNSUPPORTED: built without CUDA, the plugin or a library of it is missing, no GPU, one that is too old
+ * Errors  CKPT_EUNSUPPORTED: built without CUDA, the plugin or a library of it is missing, no GPU,
+ *         one that is too old
  */
 int zt_cuda_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err);
 

@@ -37,9 +37,8 @@ void zt_philox(uint32_t out[4], const uint32_t key[2], const uint32_t counter[4]
         c[2] = (uint32_t)(a >> 32) ^ c[3] ^ (key[1] + round * PX_ADD_1);
         c[3] = (uint32_t)a;
     }
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 4; i++)
         out[i] = c[i];
-    }
 }
 
 typedef uint32_t px_u32 __attribute__((vector_size(64)));
@@ -121,9 +120,8 @@ ZT_CLONES void zt_philox_keep(uint64_t seed, float p, uint64_t first, uint64_t n
         const unsigned count = px_part(group, first + i, first + n, &from);
 
         px_blocks(seed, group * PX_SIDE, words);
-        for (unsigned w = 0; w < PX_WORDS; w++) {
+        for (unsigned w = 0; w < PX_WORDS; w++)
             keep[w] = (int32_t)(words[w] >> 8) >= least ? factor : 0.0F;
-        }
         memcpy(out + i, keep + from, count * sizeof *out);
         i += count;
     }
@@ -153,9 +151,8 @@ void zt_philox_normal(uint64_t seed, double std, uint64_t first, uint64_t n, flo
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t at = first + i;
 
-        if (i == 0 || at % 2 == 0) {
+        if (i == 0 || at % 2 == 0)
             px_pair(seed, at / 2, pair);
-        }
         out[i] = (float)(std * pair[at % 2]);
     }
 }

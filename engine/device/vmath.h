@@ -50,9 +50,8 @@ ZT_INLINE void zt_v_store(float *p, const zt_v *v)
 
 ZT_INLINE void zt_v_fill(zt_v *v, float x)
 {
-    for (unsigned i = 0; i < ZT_LANES; i++) {
+    for (unsigned i = 0; i < ZT_LANES; i++)
         (*v)[i] = x;
-    }
 }
 
 /* v = mask ? a : v, lane by lane; mask lanes are 0 or -1. */
@@ -81,9 +80,8 @@ ZT_INLINE float zt_v_sum(const zt_v *v)
 
     zt_v_store(t, v);
     for (unsigned half = ZT_LANES / 2; half > 0; half /= 2) {
-        for (unsigned i = 0; i < half; i++) {
+        for (unsigned i = 0; i < half; i++)
             t[i] += t[i + half];
-        }
     }
     return t[0];
 }
@@ -94,9 +92,8 @@ ZT_INLINE float zt_v_top(const zt_v *v)
 
     zt_v_store(t, v);
     for (unsigned half = ZT_LANES / 2; half > 0; half /= 2) {
-        for (unsigned i = 0; i < half; i++) {
+        for (unsigned i = 0; i < half; i++)
             t[i] = t[i + half] > t[i] ? t[i + half] : t[i];
-        }
     }
     return t[0];
 }
@@ -123,9 +120,8 @@ ZT_INLINE void zt_v_exp(zt_v *x)
     memcpy(&bits, &y, sizeof bits);
     memcpy(&power, &t, sizeof power);
     // times 2^n: n, below 2^8, is added to the exponent
-    for (unsigned i = 0; i < ZT_LANES; i++) {
+    for (unsigned i = 0; i < ZT_LANES; i++)
         bits[i] = (int32_t)((uint32_t)bits[i] + ((uint32_t)power[i] << 23));
-    }
     memcpy(&y, &bits, sizeof y);
     zt_v_fill(&edge, 0.0F);
     mask = at < -0x1.5d589ep+6F;

@@ -72,9 +72,8 @@ static bt_kept bt_keep(const zt_model *m, const zt_layer *l, const zt_batch *b, 
     t.mean2 = zt_room_floats(&room, rows);
     t.rstd2 = zt_room_floats(&room, rows);
     t.lse = zt_room_floats(&room, rows * m->config.heads);
-    for (int i = 0; i < BT_MAPS; i++) {
+    for (int i = 0; i < BT_MAPS; i++)
         t.low[i] = zt_room_take(&room, zt_map_low(m, &k->map[i], bt_map_rows(m, l, b, i)));
-    }
     t.n_bytes = room.used;
     return t;
 }
@@ -96,7 +95,7 @@ static bt_work bt_working(const zt_model *m, const zt_layer *l, const zt_batch *
 
     w.d_act = zt_room_elems(&room, m, n_act > n_qkv ? n_act : n_qkv);
     w.d_kv = w.d_act;
-    w.d_q = scratch != NULL ? zt_at(m, w.d_kv, 2 * all * f->hidden) : NULL;
+    w.d_q = scratch ? zt_at(m, w.d_kv, 2 * all * f->hidden) : NULL;
     w.ds = zt_room_elems(&room, m, rows * f->hidden);
     w.d_o = w.ds;
     w.d_first = zt_room_elems(&room, m, bt_few(m, l) ? rows * f->hidden : 0);
@@ -206,16 +205,15 @@ static void bt_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     uint64_t n = m->config.hidden;
     float drop = m->config.dropout_hidden;
     zt_attention a = bt_attention(&c, &t);
-    const void *own = t.first != NULL ? t.first : x;
+    const void *own = t.first ? t.first : x;
     zt_map_fw o = {.x = t.o, .y = t.s1, .low = t.low[BT_O], .spare = spare};
     zt_norm n1 = {.x = own, .add = t.s1, .sum = t.s1, .y = t.x1, .mean = t.mean1, .rstd = t.rstd1};
     zt_map_fw up = {.act = m->config.act, .x = t.x1, .y = t.act, .pre = t.pre};
     zt_map_fw down = {.x = t.act, .y = t.s2, .low = t.low[BT_DOWN], .spare = spare};
     zt_norm n2 = {.x = t.x1, .add = t.s2, .sum = t.s2, .y = y, .mean = t.mean2, .rstd = t.rstd2};
 
-    if (t.first != NULL) {
+    if (t.first)
         bt_pick(&c, x, t.first);
-    }
     bt_fw_qkv(&c, k, &t, x, own, spare);
     m->device->ops->attention(m->device, m->dtype, &a);
     zt_map_forward(&c, &k->map[BT_O], &o); // s1, s2: the branches until the norms add their inputs
@@ -280,7 +278,7 @@ static void bt_bw_kv(const zt_call *c, const zt_block *k, const bt_kept *t, cons
         zt_map_bw g = {.lddy = 2 * n, .x = x, .dx = dx, .low = t->low[i], .spare = w->spare};
 
         // all rows: dx has the gradient of s1 already; else that is apart, and this the first part
-        g.dx_add = i == BT_V || t->first == NULL;
+        g.dx_add = i == BT_V || !t->first;
         g.dy = zt_at(m, w->d_kv, i == BT_K ? 0 : n);
         zt_map_backward(&all, &k->map[i], &g);
     }
@@ -294,22 +292,20 @@ static void bt_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_call c = {m, p, l->number, bt_rows(m, l, &p->in)};
     bt_kept t = bt_keep(m, l, &p->in, tape);
     bt_work w = bt_working(m, l, &p->in, p->scratch);
-    const void *own = t.first != NULL ? t.first : x;
-    void *d_own = t.first != NULL ? w.d_first : dx;
+    const void *own = t.first ? t.first : x;
+    void *d_own = t.first ? w.d_first : dx;
     zt_norm_grad n2 = {.x = t.s2, .dy = dy, .mean = t.mean2, .rstd = t.rstd2, .dx = w.ds};
     zt_norm_grad n1 = {.x = t.s1, .dy = w.ds, .mean = t.mean1, .rstd = t.rstd1, .dx = d_own};
 
-    if (!zt_wants_backward(m, l)) {
+    if (!zt_wants_backward(m, l))
         return;
-    }
     zt_affine_backward(&c, &k->norm[1], &n2);
     bt_bw_inner(&c, k, &t, &w);
     zt_affine_backward(&c, &k->norm[0], &n1);
     bt_bw_attention(&c, k, &t, &w, own, d_own);
     bt_bw_kv(&c, k, &t, &w, x, dx);
-    if (t.first != NULL) {
+    if (t.first)
         bt_return(&c, w.d_first, dx);
-    }
 }
 
 /* ---- embedding: LN(word + position + type) ---- */
@@ -400,9 +396,8 @@ static void bt_stem_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, c
 
     (void)x;
     (void)dx;
-    if (!zt_wants_backward(m, l)) {
+    if (!zt_wants_backward(m, l))
         return;
-    }
     if (p->train && m->config.dropout_embed > 0.0F) {
         void *masked = zt_room_elems(&room, m, n);
 
@@ -578,14 +573,12 @@ static bool bt_class_loss(const zt_call *c, const bt_class *t, void *logits, boo
         .kind = ZT_CROSS_ENTROPY, .rows = c->rows, .classes = m->config.labels, .grad = grad};
 
     c->p->loss = (double)NAN;
-    if (classes ? in->labels == NULL : in->targets == NULL) {
+    if (classes ? !in->labels : !in->targets)
         return false;
-    }
     a.label = in->labels;
     a.target = in->targets;
-    if (!classes) {
+    if (!classes)
         a.kind = m->config.multi_label ? ZT_BCE : ZT_MSE;
-    }
     if (!classes && m->dtype != CKPT_F32) {
         d->ops->cast(d, n, t->rounded, m->dtype, in->targets, CKPT_F32);
         d->ops->cast(d, n, t->target, CKPT_F32, t->rounded, m->dtype);
@@ -604,7 +597,7 @@ static void bt_class_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
 {
     zt_call c = {m, p, l->number, p->in.batch};
     bt_class t = bt_class_at(m, &p->in, p->scratch);
-    void *logits = p->logits != NULL ? p->logits : t.logits;
+    void *logits = p->logits ? p->logits : t.logits;
 
     (void)tape;
     (void)y;
@@ -720,20 +713,17 @@ int zt_bert_build(zt_build *b)
 {
     const zt_model_config *f = &b->m->config;
 
-    if (f->arch == ZT_BERT_MLM && !f->tied) {
+    if (f->arch == ZT_BERT_MLM && !f->tied)
         return ckpt_fail(
             b->err, CKPT_EUNSUPPORTED,
             "tie_word_embeddings is false: the masked LM head must share the word embeddings");
-    }
     bt_build_stem(b);
-    for (uint64_t i = 0; i < f->layers; i++) {
+    for (uint64_t i = 0; i < f->layers; i++)
         bt_build_block(b, i);
-    }
-    if (f->arch == ZT_BERT_MLM) {
+    if (f->arch == ZT_BERT_MLM)
         bt_build_mlm(b);
-    } else {
+    else
         bt_build_class(b);
-    }
     zt_build_close(b);
     return b->rc;
 }

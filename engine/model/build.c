@@ -11,9 +11,8 @@
 
 static void bd_fail_memory(zt_build *b)
 {
-    if (b->rc == CKPT_OK) {
+    if (b->rc == CKPT_OK)
         b->rc = ckpt_fail_memory(b->err);
-    }
 }
 
 void zt_build_close(zt_build *b)
@@ -25,9 +24,8 @@ void zt_build_close(zt_build *b)
 
         l->param = ckpt_arena_copy(m->arena, b->used, b->n_used * sizeof *b->used);
         l->n_params = (uint32_t)b->n_used;
-        if (l->param == NULL) {
+        if (!l->param)
             bd_fail_memory(b);
-        }
     }
     b->n_used = 0;
 }
@@ -37,11 +35,10 @@ void zt_build_layer(zt_build *b, const zt_layer_ops *ops, bool is_block, const c
     zt_layer *l;
 
     zt_build_close(b);
-    if (b->rc != CKPT_OK) {
+    if (b->rc != CKPT_OK)
         return;
-    }
-    l = name != NULL ? ckpt_vec_push(&b->m->layers) : NULL;
-    if (l == NULL) {
+    l = name ? ckpt_vec_push(&b->m->layers) : NULL;
+    if (!l) {
         bd_fail_memory(b);
         return;
     }
@@ -55,23 +52,20 @@ void zt_build_layer(zt_build *b, const zt_layer_ops *ops, bool is_block, const c
 void zt_build_use(zt_build *b, uint32_t param)
 {
     if (b->rc == CKPT_OK &&
-        ckpt_vec_grow_((void **)&b->used, &b->n_used, &b->room_used, sizeof *b->used)) {
+        ckpt_vec_grow_((void **)&b->used, &b->n_used, &b->room_used, sizeof *b->used))
         b->used[b->n_used - 1] = param;
-    } else {
+    else
         bd_fail_memory(b);
-    }
 }
 
 const char *zt_build_name(zt_build *b, const char *prefix, const char *suffix)
 {
     const char *name = NULL;
 
-    if (prefix != NULL) {
+    if (prefix)
         name = ckpt_arena_printf(b->m->arena, "%s%s", prefix, suffix);
-    }
-    if (name == NULL) {
+    if (!name)
         bd_fail_memory(b);
-    }
     return name;
 }
 
@@ -82,17 +76,16 @@ static uint32_t bd_add(zt_build *b, const char *name, const uint64_t *shape, uin
 
     for (uint32_t i = 0; i < ndim; i++) {
         if (!ckpt_mul(n, shape[i], &n) || n == 0 || n > BD_MAX_ELEMS) {
-            b->rc =
-                b->rc != CKPT_OK
-                    ? b->rc
-                    : ckpt_fail(b->err, CKPT_ELIMIT,
-                                "%s would have %s elements: check the sizes in config.json",
-                                name != NULL ? name : "a parameter", n == 0 ? "no" : "too many");
+            b->rc = b->rc != CKPT_OK
+                        ? b->rc
+                        : ckpt_fail(b->err, CKPT_ELIMIT,
+                                    "%s would have %s elements: check the sizes in config.json",
+                                    name ? name : "a parameter", n == 0 ? "no" : "too many");
             return ZT_NO_PARAM;
         }
     }
-    p = b->rc == CKPT_OK && name != NULL ? ckpt_vec_push(&b->m->params) : NULL;
-    if (p == NULL) {
+    p = b->rc == CKPT_OK && name ? ckpt_vec_push(&b->m->params) : NULL;
+    if (!p) {
         bd_fail_memory(b);
         return ZT_NO_PARAM;
     }
@@ -121,9 +114,8 @@ uint32_t zt_build_vector(zt_build *b, const char *name, uint64_t n, bool ones)
 {
     uint32_t i = bd_add(b, name, &n, 1);
 
-    if (i != ZT_NO_PARAM) {
+    if (i != ZT_NO_PARAM)
         b->m->params.at[i].init = ones ? ZT_INIT_ONE : ZT_INIT_ZERO;
-    }
     return i;
 }
 
@@ -133,9 +125,8 @@ zt_affine zt_build_norm(zt_build *b, const char *module, bool bias)
     zt_affine a = {.b = ZT_NO_PARAM};
 
     a.w = zt_build_vector(b, zt_build_name(b, module, ".weight"), n, true);
-    if (bias) {
+    if (bias)
         a.b = zt_build_vector(b, zt_build_name(b, module, ".bias"), n, false);
-    }
     return a;
 }
 
@@ -150,10 +141,9 @@ zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *s)
     l.site = ZT_SITE_MAP + b->n_maps++;
     l.w = s->w_in_out ? zt_build_matrix(b, name, s->in, s->out, s->std)
                       : zt_build_matrix(b, name, s->out, s->in, s->std);
-    if (s->bias) {
+    if (s->bias)
         l.b = zt_build_vector(b, zt_build_name(b, module, ".bias"), s->out, false);
-    }
-    if (rank > 0 && module != NULL && zt_lora_targets(b->m, module)) {
+    if (rank > 0 && module && zt_lora_targets(b->m, module)) {
         float std = zt_lora_std(s->in);
 
         l.lora_a = zt_build_matrix(b, zt_build_name(b, module, ".lora_A.weight"), rank, s->in, std);
@@ -167,7 +157,7 @@ void zt_build_alias(zt_build *b, const char *name, uint32_t param)
 {
     zt_alias *a = b->rc == CKPT_OK ? ckpt_vec_push(&b->m->aliases) : NULL;
 
-    if (a == NULL) {
+    if (!a) {
         bd_fail_memory(b);
         return;
     }

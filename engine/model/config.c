@@ -164,7 +164,7 @@ enum { CF_ACTIVATIONS = sizeof activations / sizeof *activations };
 
 static bool cf_null(const ckpt_value *v)
 {
-    return v == NULL || v->kind == CKPT_V_NONE;
+    return !v || v->kind == CKPT_V_NONE;
 }
 
 /* A member that is not null; else NULL. */
@@ -204,10 +204,9 @@ static int cf_fail(const cf_file *f, const char *key, const ckpt_value *v, const
 {
     double x;
 
-    if (cf_number(v, &x)) {
+    if (cf_number(v, &x))
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s is %.15g; expected %s", f->name, key, x,
                          expected);
-    }
     return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s is %s; expected %s", f->name, key,
                      cf_kind_name(v), expected);
 }
@@ -215,9 +214,8 @@ static int cf_fail(const cf_file *f, const char *key, const ckpt_value *v, const
 /* A positive whole number. */
 static int cf_size(const cf_file *f, const char *key, const ckpt_value *v, uint64_t *out)
 {
-    if (v->kind != CKPT_V_INT || v->as.i < 1 || v->as.i > CF_MAX_SIZE) {
+    if (v->kind != CKPT_V_INT || v->as.i < 1 || v->as.i > CF_MAX_SIZE)
         return cf_fail(f, key, v, "a whole number from 1 to 2147483647");
-    }
     *out = (uint64_t)v->as.i;
     return CKPT_OK;
 }
@@ -225,9 +223,8 @@ static int cf_size(const cf_file *f, const char *key, const ckpt_value *v, uint6
 /* A finite number in least .. most. */
 static int cf_real(const cf_file *f, const char *key, const ckpt_value *v, double most, double *out)
 {
-    if (!cf_number(v, out) || !(*out >= 0 && *out <= most)) {
+    if (!cf_number(v, out) || !(*out >= 0 && *out <= most))
         return cf_fail(f, key, v, most <= 1 ? "a number from 0 to 1" : "a number, 0 or more");
-    }
     return CKPT_OK;
 }
 
@@ -248,9 +245,8 @@ static int cf_store(const cf_file *f, const cf_field *d, const char *key, const 
     if (d->kind == CF_BOOL) {
         const bool b = v->as.i != 0;
 
-        if (v->kind != CKPT_V_BOOL) {
+        if (v->kind != CKPT_V_BOOL)
             return cf_fail(f, key, v, "true or false");
-        }
         memcpy(to, &b, sizeof b);
         return CKPT_OK;
     }
@@ -267,24 +263,22 @@ static void cf_default(const cf_file *f, const cf_field *d)
     const bool b = d->otherwise > 0;
     const float x = (float)d->otherwise;
 
-    if (d->kind == CF_SIZE) {
+    if (d->kind == CF_SIZE)
         memcpy(to, &n, sizeof n);
-    } else if (d->kind == CF_BOOL) {
+    else if (d->kind == CF_BOOL)
         memcpy(to, &b, sizeof b);
-    } else {
+    else
         memcpy(to, &x, sizeof x);
-    }
 }
 
 /* null stands for a default only where transformers has it so. */
 static int cf_field_read(const cf_file *f, const cf_field *d)
 {
-    const char *key =
-        d->other != NULL && ckpt_value_get(f->json, d->other) != NULL ? d->other : d->key;
+    const char *key = d->other && ckpt_value_get(f->json, d->other) ? d->other : d->key;
     const ckpt_value *v = ckpt_value_get(f->json, key);
     const bool may_be_null = d->otherwise < 0 || strcmp(key, "attention_dropout") == 0;
 
-    if (v == NULL || (may_be_null && cf_null(v))) {
+    if (!v || (may_be_null && cf_null(v))) {
         cf_default(f, d);
         return CKPT_OK;
     }
@@ -316,10 +310,9 @@ static int cf_refuse(const cf_file *f, const cf_refusal *table)
     for (; table->key != NULL; table++) {
         const ckpt_value *v = ckpt_value_get(f->json, table->key);
 
-        if (v != NULL && !cf_idle(v) && !(table->only != NULL && ckpt_value_is(v, table->only))) {
+        if (v && !cf_idle(v) && !(table->only && ckpt_value_is(v, table->only)))
             return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "%s: %s is %s: %s", f->name, table->key,
                              cf_kind_name(v), table->why);
-        }
     }
     return CKPT_OK;
 }
@@ -330,9 +323,8 @@ static int cf_refuse(const cf_file *f, const cf_refusal *table)
 static const cf_class *cf_class_named(const ckpt_value *name)
 {
     for (size_t i = 0; i < CF_CLASSES; i++) {
-        if (ckpt_value_is(name, classes[i].class_name)) {
+        if (ckpt_value_is(name, classes[i].class_name))
             return &classes[i];
-        }
     }
     return NULL;
 }
@@ -345,15 +337,13 @@ static const cf_class *cf_class_of_type(const ckpt_value *json)
 {
     const ckpt_value *type = ckpt_value_get(json, "model_type");
     const ckpt_value *names = cf_get(json, "id2label");
-    const bool labels = cf_get(json, "problem_type") != NULL ||
-                        cf_get(json, "num_labels") != NULL ||
-                        (names != NULL && ckpt_value_map(names).n != 2);
+    const bool labels = cf_get(json, "problem_type") || cf_get(json, "num_labels") ||
+                        (names && ckpt_value_map(names).n != 2);
 
     for (size_t i = 0; i < CF_CLASSES; i++) {
         if (ckpt_value_is(type, classes[i].model_type) &&
-            (labels || classes[i].arch != ZT_BERT_CLASSIFIER)) {
+            (labels || classes[i].arch != ZT_BERT_CLASSIFIER))
             return &classes[i];
-        }
     }
     return NULL;
 }
@@ -367,31 +357,27 @@ static int cf_choose(const cf_file *f, const cf_class **out)
     const char *found = "";
 
     *out = NULL;
-    if (named != NULL && named->kind != CKPT_V_LIST) {
+    if (named && named->kind != CKPT_V_LIST)
         return cf_fail(f, "architectures", named, "a list of class names");
-    }
-    if (type != NULL && type->kind != CKPT_V_STR) {
+    if (type && type->kind != CKPT_V_STR)
         return cf_fail(f, "model_type", type, "a name");
-    }
-    for (uint64_t i = 0; i < list.n && *out == NULL; i++) {
+    for (uint64_t i = 0; i < list.n && !*out; i++) {
         *out = cf_class_named(list.at[i]);
         found = list.at[i]->kind == CKPT_V_STR ? list.at[i]->as.text.at : "no name";
     }
     if (list.n == 0) {
         *out = cf_class_of_type(f->json);
-        found = type != NULL ? type->as.text.at : "neither architectures nor model_type";
+        found = type ? type->as.text.at : "neither architectures nor model_type";
     }
-    if (*out == NULL) {
+    if (!*out)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "%s: found %s; the models that can be trained are "
                          "BertForSequenceClassification, BertForMaskedLM, GPT2LMHeadModel and "
                          "LlamaForCausalLM",
                          f->name, found);
-    }
-    if (type != NULL && !ckpt_value_is(type, (*out)->model_type)) {
+    if (type && !ckpt_value_is(type, (*out)->model_type))
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s does not go with model_type %s", f->name,
                          (*out)->class_name, type->as.text.at);
-    }
     return CKPT_OK;
 }
 
@@ -403,9 +389,8 @@ static int cf_act(const cf_file *f, const char *key, zt_act otherwise)
     const bool gated = f->out->arch == ZT_LLAMA;
 
     f->out->act = otherwise;
-    if (v == NULL) {
+    if (!v)
         return CKPT_OK;
-    }
     for (size_t i = 0; i < CF_ACTIVATIONS; i++) {
         if (ckpt_value_is(v, activations[i].name) && (!gated || activations[i].act == ZT_SILU)) {
             f->out->act = activations[i].act;
@@ -424,22 +409,20 @@ static int cf_padding(const cf_file *f, int64_t otherwise)
     const int64_t vocab = (int64_t)f->out->vocab;
     int64_t row = otherwise;
 
-    if (v != NULL && v->kind == CKPT_V_INT) {
+    if (v && v->kind == CKPT_V_INT) {
         row = v->as.i < 0 && v->as.i >= -vocab ? v->as.i + vocab : v->as.i;
-        if (row < 0 || row >= vocab) {
+        if (row < 0 || row >= vocab)
             return cf_fail(f, "pad_token_id", v, "a token of the vocabulary");
-        }
-    } else if (v != NULL && v->kind != CKPT_V_NONE) {
+    } else if (v && v->kind != CKPT_V_NONE) {
         return cf_fail(f, "pad_token_id", v, "a token, or null");
-    } else if (v != NULL) {
+    } else if (v) {
         row = -1;
     }
-    if (row >= vocab) {
+    if (row >= vocab)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: pad_token_id is absent and %" PRId64
                          " by default, beyond the vocabulary of %" PRId64,
                          f->name, row, vocab);
-    }
     f->out->padding = row;
     return CKPT_OK;
 }
@@ -451,17 +434,14 @@ static int cf_labels(const cf_file *f)
     const ckpt_value *number = cf_get(f->json, "num_labels");
 
     f->out->labels = 2;
-    if (names != NULL && names->kind != CKPT_V_DICT) {
+    if (names && names->kind != CKPT_V_DICT)
         return cf_fail(f, "id2label", names, "an object");
-    }
-    if (names != NULL) {
+    if (names)
         f->out->labels = names->as.map.n;
-    } else if (number != NULL) {
+    else if (number)
         return cf_size(f, "num_labels", number, &f->out->labels);
-    }
-    if (f->out->labels == 0) {
+    if (f->out->labels == 0)
         return cf_fail(f, "id2label", names, "at least one label");
-    }
     return CKPT_OK;
 }
 
@@ -471,20 +451,18 @@ static int cf_problem(const cf_file *f)
     const ckpt_value *v = cf_get(f->json, "problem_type");
     zt_model_config *c = f->out;
 
-    if (v == NULL || (ckpt_value_is(v, "regression") && c->labels == 1) ||
-        (ckpt_value_is(v, "single_label_classification") && c->labels > 1)) {
+    if (!v || (ckpt_value_is(v, "regression") && c->labels == 1) ||
+        (ckpt_value_is(v, "single_label_classification") && c->labels > 1))
         return CKPT_OK;
-    }
     if (ckpt_value_is(v, "multi_label_classification")) {
         c->multi_label = true;
         return CKPT_OK;
     }
-    if (ckpt_value_is(v, "regression")) {
+    if (ckpt_value_is(v, "regression"))
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "%s: problem_type is regression with %" PRIu64
                          " labels; only one is supported",
                          f->name, c->labels);
-    }
     return cf_fail(f, "problem_type", v,
                    c->labels == 1 ? "regression or multi_label_classification for one label"
                                   : "regression, single_label_classification or "
@@ -498,12 +476,10 @@ static int cf_rope_number(const cf_file *f, const ckpt_value *rope, const char *
 {
     const ckpt_value *v = cf_get(rope, key);
 
-    if (v == NULL) {
+    if (!v)
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: rope_type llama3 without %s", f->name, key);
-    }
-    if (!cf_number(v, out) || !(*out > 0 && *out < 1e30)) {
+    if (!cf_number(v, out) || !(*out > 0 && *out < 1e30))
         return cf_fail(f, key, v, "a number above 0");
-    }
     return CKPT_OK;
 }
 
@@ -512,21 +488,17 @@ static int cf_rope_llama3(const cf_file *f, const ckpt_value *rope)
     zt_model_config *c = f->out;
     int rc = cf_rope_number(f, rope, "factor", &c->rope_factor);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_rope_number(f, rope, "low_freq_factor", &c->rope_low);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_rope_number(f, rope, "high_freq_factor", &c->rope_high);
-    }
     c->rope_old = (double)c->positions;
-    if (rc == CKPT_OK && cf_get(rope, "original_max_position_embeddings") != NULL) {
+    if (rc == CKPT_OK && cf_get(rope, "original_max_position_embeddings"))
         rc = cf_rope_number(f, rope, "original_max_position_embeddings", &c->rope_old);
-    }
-    if (rc == CKPT_OK && !(c->rope_high > c->rope_low)) {
+    if (rc == CKPT_OK && !(c->rope_high > c->rope_low))
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: high_freq_factor %g must be above low_freq_factor %g", f->name,
                          c->rope_high, c->rope_low);
-    }
     c->rope_llama3 = true;
     return rc;
 }
@@ -536,14 +508,12 @@ static int cf_rope_theta(const cf_file *f, const ckpt_value *rope)
 {
     const ckpt_value *v = cf_get(rope, "rope_theta");
 
-    if (v == NULL) {
+    if (!v)
         v = cf_get(f->json, "rope_theta");
-    }
     f->out->rope_theta = 10000;
-    if (v != NULL && (!cf_number(v, &f->out->rope_theta) ||
-                      !(f->out->rope_theta > 0 && f->out->rope_theta < 1e30))) {
+    if (v && (!cf_number(v, &f->out->rope_theta) ||
+              !(f->out->rope_theta > 0 && f->out->rope_theta < 1e30)))
         return cf_fail(f, "rope_theta", v, "a number above 0");
-    }
     return CKPT_OK;
 }
 
@@ -553,10 +523,9 @@ static int cf_rope_whole(const cf_file *f, const ckpt_value *dict)
     const ckpt_value *v = cf_get(dict, "partial_rotary_factor");
     double x;
 
-    if (v != NULL && !(cf_number(v, &x) && x == 1)) {
+    if (v && !(cf_number(v, &x) && x == 1))
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "%s: partial_rotary_factor other than 1 is not supported", f->name);
-    }
     return CKPT_OK;
 }
 
@@ -567,37 +536,31 @@ static int cf_rope(const cf_file *f)
     const ckpt_value *rope = cf_get(f->json, key), *type;
     int rc;
 
-    if (rope == NULL || cf_idle(rope)) {
+    if (!rope || cf_idle(rope)) {
         key = "rope_parameters";
         rope = cf_get(f->json, key);
     }
-    if (rope != NULL && rope->kind != CKPT_V_DICT) {
+    if (rope && rope->kind != CKPT_V_DICT)
         return cf_fail(f, key, rope, "an object");
-    }
     for (uint64_t i = 0; i < ckpt_value_map(rope).n; i++) {
-        if (rope->as.map.at[i].value->kind == CKPT_V_DICT) {
+        if (rope->as.map.at[i].value->kind == CKPT_V_DICT)
             return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                              "%s: %s differs from layer to layer, which is not supported", f->name,
                              key);
-        }
     }
     type = cf_get(rope, "rope_type");
-    type = type != NULL ? type : cf_get(rope, "type");
+    type = type ? type : cf_get(rope, "type");
     rc = cf_rope_theta(f, rope);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_rope_whole(f, rope);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_rope_whole(f, f->json);
-    }
-    if (rc != CKPT_OK || type == NULL || ckpt_value_is(type, "default")) {
+    if (rc != CKPT_OK || !type || ckpt_value_is(type, "default"))
         return rc;
-    }
-    if (!ckpt_value_is(type, "llama3")) {
+    if (!ckpt_value_is(type, "llama3"))
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "%s: rope_type %s is not supported; default and llama3 are", f->name,
                          cf_kind_name(type));
-    }
     return cf_rope_llama3(f, rope);
 }
 
@@ -606,14 +569,12 @@ static int cf_slices(const cf_file *f)
 {
     const ckpt_value *v = cf_get(f->json, "pretraining_tp");
 
-    if (v != NULL && v->kind != CKPT_V_INT) {
+    if (v && v->kind != CKPT_V_INT)
         return cf_fail(f, "pretraining_tp", v, "a whole number");
-    }
-    if (v != NULL && v->as.i > 1) {
+    if (v && v->as.i > 1)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "%s: pretraining_tp is %" PRId64 "; only 1 is supported", f->name,
                          v->as.i);
-    }
     return CKPT_OK;
 }
 
@@ -626,17 +587,14 @@ static int cf_bert(const cf_file *f)
 
     c->scale_attention = c->attention_bias = c->mlp_bias = true;
     c->dropout_embed = c->dropout_hidden;
-    if (c->dropout_classifier < 0) {
+    if (c->dropout_classifier < 0)
         c->dropout_classifier = c->dropout_hidden;
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_padding(f, 0);
-    }
     if (rc == CKPT_OK && c->arch == ZT_BERT_CLASSIFIER) {
         rc = cf_labels(f);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = cf_problem(f);
-        }
     }
     return rc;
 }
@@ -647,9 +605,8 @@ static int cf_gpt2(const cf_file *f)
 
     c->attention_bias = c->mlp_bias = true;
     c->padding = -1;
-    if (c->inner == 0) {
+    if (c->inner == 0)
         c->inner = 4 * c->hidden;
-    }
     return cf_act(f, "activation_function", ZT_GELU_TANH);
 }
 
@@ -658,12 +615,10 @@ static int cf_llama(const cf_file *f)
     int rc = cf_act(f, "hidden_act", ZT_SILU);
 
     f->out->scale_attention = true;
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_padding(f, -1);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_slices(f);
-    }
     return rc == CKPT_OK ? cf_rope(f) : rc;
 }
 
@@ -687,32 +642,28 @@ static int cf_check(const cf_file *f)
     zt_model_config *c = f->out;
     uint64_t n;
 
-    if (c->hidden % c->heads != 0) {
+    if (c->hidden % c->heads != 0)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: hidden size %" PRIu64 " is not a multiple of the %" PRIu64
                          " attention heads",
                          f->name, c->hidden, c->heads);
-    }
     c->head_width = c->head_width != 0 ? c->head_width : c->hidden / c->heads;
     c->kv_heads = c->kv_heads != 0 ? c->kv_heads : c->heads;
-    if (c->heads % c->kv_heads != 0) {
+    if (c->heads % c->kv_heads != 0)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: %" PRIu64 " attention heads are not a multiple of %" PRIu64
                          " key heads (num_key_value_heads)",
                          f->name, c->heads, c->kv_heads);
-    }
-    if (c->arch == ZT_LLAMA && c->head_width % 2 != 0) {
+    if (c->arch == ZT_LLAMA && c->head_width % 2 != 0)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: heads of width %" PRIu64
                          " cannot be rotated by halves (head_dim must be even)",
                          f->name, c->head_width);
-    }
-    if (c->layers > CF_MAX_LAYERS || !cf_elems(c, &n) || n > CF_MAX_ELEMS) {
+    if (c->layers > CF_MAX_LAYERS || !cf_elems(c, &n) || n > CF_MAX_ELEMS)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: %" PRIu64 " layers of width %" PRIu64 ", %" PRIu64
                          " tokens: larger than any model can be",
                          f->name, c->layers, c->hidden, c->vocab);
-    }
     return CKPT_OK;
 }
 
@@ -722,28 +673,23 @@ static int cf_read(const cf_file *f)
     zt_model_config *c = f->out;
     int rc = CKPT_OK;
 
-    if (f->json->kind != CKPT_V_DICT) {
+    if (f->json->kind != CKPT_V_DICT)
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: not an object but %s", f->name,
                          cf_kind_name(f->json));
-    }
     rc = cf_choose(f, &class);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     c->arch = class->arch;
     c->class_name = class->class_name;
     c->model_type = class->model_type;
     c->json = f->json;
     rc = cf_refuse(f, common_refusals);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = cf_refuse(f, class->refusals);
-    }
-    for (const cf_field *d = class->fields; rc == CKPT_OK && d->key != NULL; d++) {
+    for (const cf_field *d = class->fields; rc == CKPT_OK && d->key; d++)
         rc = cf_field_read(f, d);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = c->arch == ZT_LLAMA ? cf_llama(f) : c->arch == ZT_GPT2 ? cf_gpt2(f) : cf_bert(f);
-    }
     return rc == CKPT_OK ? cf_check(f) : rc;
 }
 
@@ -755,16 +701,13 @@ int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *pa
     int rc;
 
     *out = (zt_model_config){.padding = -1};
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         f.name = ckpt_arena_printf(arena, "%s/config.json", path);
-    }
-    if (f.name == NULL) {
+    if (!f.name)
         return ckpt_fail_memory(err);
-    }
     rc = zt_hjson_read(&json, arena, f.name, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     f.json = json;
     return cf_read(&f);
 }

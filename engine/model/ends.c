@@ -62,9 +62,8 @@ static void en_embed_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
     (void)dx;
     e.dword = zt_grad(m, own->word, &e.word_add);
     e.dposition = zt_grad(m, own->position, &e.position_add);
-    if (e.dword == NULL && e.dposition == NULL) {
+    if (!e.dword && !e.dposition)
         return;
-    }
     if (p->train && m->config.dropout_embed > 0.0F) {
         zt_drop(&c, ZT_SITE_EMBED, m->config.dropout_embed,
                 &(zt_dropout){.n = c.rows * m->config.hidden, .x = dy, .y = p->scratch});

@@ -42,9 +42,8 @@ static gp_kept gp_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
     t.mean2 = zt_room_floats(&room, rows);
     t.rstd2 = zt_room_floats(&room, rows);
     t.lse = zt_room_floats(&room, rows * m->config.heads);
-    for (int i = 0; i < GP_MAPS; i++) {
+    for (int i = 0; i < GP_MAPS; i++)
         t.low[i] = zt_room_take(&room, zt_map_low(m, &k->map[i], rows));
-    }
     t.n_bytes = room.used;
     return t;
 }
@@ -202,12 +201,10 @@ static void gp_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_norm_grad norm = {
         .dx_add = true, .x = x, .dy = w.d_h, .mean = t.mean1, .rstd = t.rstd1, .dx = dx};
 
-    if (!zt_wants_backward(m, l)) {
+    if (!zt_wants_backward(m, l))
         return;
-    }
-    if (dx != dy) {
+    if (dx != dy)
         m->device->ops->copy(m->device, dx, dy, c.rows * m->config.hidden * zt_elem(m));
-    }
     gp_bw_inner(&c, k, &t, &w, dx);
     gp_bw_attention(&c, l, &t, &w, dx);
     zt_affine_backward(&c, &k->norm[0], &norm);
@@ -249,9 +246,8 @@ int zt_gpt2_build(zt_build *b)
     own->word = zt_build_matrix(b, "transformer.wte.weight", f->vocab, f->hidden, f->init_range);
     own->position =
         zt_build_matrix(b, "transformer.wpe.weight", f->positions, f->hidden, f->init_range);
-    for (uint64_t i = 0; i < f->layers; i++) {
+    for (uint64_t i = 0; i < f->layers; i++)
         gp_build_block(b, i);
-    }
     zt_build_layer(b, &zt_lm_ops, false, "lm_head");
     own->norm = zt_build_norm(b, "transformer.ln_f", true);
     zt_build_lm_out(b, "lm_head.weight");

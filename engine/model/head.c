@@ -24,9 +24,8 @@ double zt_round_to(ckpt_dtype dt, double v)
     float f = (float)v;
     uint16_t low;
 
-    if (dt == CKPT_F32) {
+    if (dt == CKPT_F32)
         return (double)f;
-    }
     ckpt_cast_find(dt, CKPT_F32)(&low, &f, 1);
     ckpt_cast_find(CKPT_F32, dt)(&f, &low, 1);
     return (double)f;
@@ -41,9 +40,8 @@ float zt_loss_factor(const zt_call *c, bool loss_in_dt)
     const zt_pass *p = c->p;
     ckpt_dtype dt = loss_in_dt ? c->m->dtype : CKPT_F32;
 
-    if (p->accumulation == 0) {
+    if (p->accumulation == 0)
         return p->loss_factor;
-    }
     return (float)zt_round_to(dt, zt_round_to(dt, p->scale) / (double)p->accumulation);
 }
 
@@ -78,11 +76,10 @@ static bool hd_rows_new(hd_rows *r, const zt_call *c, bool shifted)
     uint64_t n = c->rows;
 
     *r = (hd_rows){0};
-    if (c->p->in.labels == NULL) {
+    if (!c->p->in.labels)
         return false;
-    }
     r->memory = ckpt_alloc(4 * n * sizeof *r->memory);
-    if (r->memory == NULL) {
+    if (!r->memory) {
         zt_device_fail(d, CKPT_ELIMIT, "out of memory for the labels of a micro batch");
         return false;
     }
@@ -90,9 +87,8 @@ static bool hd_rows_new(hd_rows *r, const zt_call *c, bool shifted)
     r->label = r->row + n;
     r->all = r->label + n;
     d->ops->get(d, r->memory, c->p->in.labels, n * sizeof *r->memory);
-    if (zt_device_check(d, NULL) == CKPT_OK) {
+    if (zt_device_check(d, NULL) == CKPT_OK)
         hd_pick(r, r->memory, &c->p->in, shifted);
-    }
     return r->n > 0;
 }
 
@@ -234,9 +230,8 @@ static void hd_all_logits(const zt_call *c, const zt_lm_body *body, const hd_row
 
     body->fw(c, w.kept, x, w.h);
     zt_map_forward(c, &zt_own_of(m)->out, &fw);
-    if (r->n == 0) {
+    if (r->n == 0)
         return;
-    }
     d->ops->put(d, w.label, r->all, c->rows * sizeof *w.label);
     a.label = w.label;
     a.logits = c->p->logits;
@@ -256,7 +251,7 @@ void zt_lm_forward(const zt_call *c, const zt_lm_body *body, const void *x)
     }
     c->p->loss = (double)NAN;
     any = hd_rows_new(&r, c, body->shifted);
-    if (c->p->logits != NULL) {
+    if (c->p->logits) {
         hd_all_logits(c, body, &r, x);
     } else if (any) {
         few.rows = r.n;
@@ -278,9 +273,8 @@ static void hd_nothing(const zt_call *c, void *dx)
         bool add;
         void *g = zt_grad(m, l->param[i], &add);
 
-        if (g != NULL && !add) {
+        if (g && !add)
             d->ops->zero(d, g, m->params.at[l->param[i]].n_elems * zt_elem(m));
-        }
     }
     d->ops->zero(d, dx, c->rows * m->config.hidden * zt_elem(m));
 }
@@ -292,7 +286,7 @@ void zt_lm_backward(const zt_call *c, const zt_lm_body *body, const void *x, voi
     zt_call few = *c;
 
     c->p->loss = (double)NAN;
-    if (c->p->in.labels == NULL) {
+    if (!c->p->in.labels) {
         zt_device_fail(c->m->device, CKPT_EUSAGE,
                        "training needs labels, the micro batch has none");
         return;

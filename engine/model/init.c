@@ -13,9 +13,8 @@ static uint64_t in_hash(const char *name)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
 
-    for (; *name != '\0'; name++) {
+    for (; *name != '\0'; name++)
         h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    }
     return h;
 }
 
@@ -53,9 +52,8 @@ static void in_normal(const zt_model *m, const zt_param *p, uint64_t seed, uint6
     if (padding >= 0) {
         const uint64_t from = (uint64_t)padding * p->shape[1], to = from + p->shape[1];
 
-        for (uint64_t i = from > first ? from : first; i < to && i < first + count; i++) {
+        for (uint64_t i = from > first ? from : first; i < to && i < first + count; i++)
             out[i - first] = 0.0F;
-        }
     }
 }
 
@@ -68,7 +66,6 @@ void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t fi
         in_normal(m, p, seed, first, count, out);
         return;
     }
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < count; i++)
         out[i] = p->init == ZT_INIT_ONE ? 1.0F : 0.0F;
-    }
 }

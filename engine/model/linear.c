@@ -10,7 +10,7 @@ enum { LN_ALIGN = 64 };
 
 void *zt_room_take(zt_room *r, uint64_t n_bytes)
 {
-    void *p = r->base != NULL ? r->base + r->used : NULL;
+    void *p = r->base ? r->base + r->used : NULL;
 
     r->used += (n_bytes + LN_ALIGN - 1) / LN_ALIGN * LN_ALIGN;
     return p;
@@ -41,9 +41,8 @@ void zt_drop(const zt_call *c, uint32_t site, float p, const zt_dropout *a)
 
     d.p = ln_rate(c, p);
     d.seed = zt_seed(c, site);
-    if (d.p > 0.0F || d.add != NULL || d.x != d.y) {
+    if (d.p > 0.0F || d.add || d.x != d.y)
         c->m->device->ops->dropout(c->m->device, c->m->dtype, &d);
-    }
 }
 
 void *zt_grad(zt_model *m, uint32_t param, bool *add)
@@ -51,13 +50,11 @@ void *zt_grad(zt_model *m, uint32_t param, bool *add)
     zt_param *p;
 
     *add = false;
-    if (param == ZT_NO_PARAM) {
+    if (param == ZT_NO_PARAM)
         return NULL;
-    }
     p = &m->params.at[param];
-    if (p->frozen || p->g == NULL) {
+    if (p->frozen || !p->g)
         return NULL;
-    }
     *add = p->g_add;
     zt_param_written(p);
     return p->g;
@@ -66,9 +63,8 @@ void *zt_grad(zt_model *m, uint32_t param, bool *add)
 bool zt_wants_backward(const zt_model *m, const zt_layer *l)
 {
     for (size_t i = 0; i < m->params.n; i++) {
-        if (!m->params.at[i].frozen && m->params.at[i].layer <= l->number) {
+        if (!m->params.at[i].frozen && m->params.at[i].layer <= l->number)
             return true;
-        }
     }
     return false;
 }
@@ -90,9 +86,8 @@ uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows)
 {
     zt_room room = {0};
 
-    if (!ln_adapted(l)) {
+    if (!ln_adapted(l))
         return 0;
-    }
     zt_room_elems(&room, m, rows * m->lora.rank);
     if (m->lora.dropout > 0.0F) {
         zt_room_elems(&room, m, rows * l->in);
@@ -109,9 +104,8 @@ static float ln_scaling(const zt_model *m)
 /* x as the adapter sees it: itself, or its dropped copy in `to`. */
 static const void *ln_dropped(const zt_call *c, const zt_map *l, const void *x, void *to)
 {
-    if (ln_rate(c, c->m->lora.dropout) <= 0.0F) {
+    if (ln_rate(c, c->m->lora.dropout) <= 0.0F)
         return x;
-    }
     zt_drop(c, l->site, c->m->lora.dropout, &(zt_dropout){.n = c->rows * l->in, .x = x, .y = to});
     return to;
 }
@@ -122,7 +116,7 @@ static void ln_adapter_forward(const zt_call *c, const zt_map *l, const zt_map_f
     const zt_device_ops *ops = m->device->ops;
     zt_room room = {.base = f->spare};
     const void *x =
-        ln_dropped(c, l, f->x, f->spare != NULL ? zt_room_elems(&room, m, c->rows * l->in) : NULL);
+        ln_dropped(c, l, f->x, f->spare ? zt_room_elems(&room, m, c->rows * l->in) : NULL);
     zt_linear down = {.rows = c->rows, .in = l->in, .out = m->lora.rank, .x = x, .y = f->low};
     zt_linear up = {.rows = c->rows,
                     .in = m->lora.rank,
@@ -161,11 +155,11 @@ static void ln_adapter_backward(const zt_call *c, const zt_map *l, const zt_map_
 
     down.x = ln_dropped(c, l, g->x, dropped);
     down.w = zt_weight(m, l->lora_a);
-    down.dx = g->dx != NULL && drops ? d_dropped : g->dx;
+    down.dx = g->dx && drops ? d_dropped : g->dx;
     down.dx_add = !drops;
     down.dw = zt_grad(m, l->lora_a, &down.w_add);
     ops->linear_grad(m->device, m->dtype, &down);
-    if (drops && g->dx != NULL) {
+    if (drops && g->dx) {
         const zt_dropout d = {.n = c->rows * l->in, .x = d_dropped, .add = g->dx, .y = g->dx};
 
         zt_drop(c, l->site, m->lora.dropout, &d);
@@ -195,12 +189,10 @@ void zt_map_forward(const zt_call *c, const zt_map *l, const zt_map_fw *f)
     a.y = split ? f->pre : f->y;
     a.pre = split ? NULL : f->pre;
     ops->linear(m->device, m->dtype, &a);
-    if (ln_adapted(l)) {
+    if (ln_adapted(l))
         ln_adapter_forward(c, l, f);
-    }
-    if (split) {
+    if (split)
         ops->act(m->device, m->dtype, f->act, c->rows * l->out, f->y, f->pre);
-    }
 }
 
 void zt_map_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g)
@@ -221,12 +213,10 @@ void zt_map_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g)
 
     a.dw = zt_grad(m, l->w, &a.w_add);
     a.db = zt_grad(m, l->b, &a.b_add);
-    if (a.dx != NULL || a.dw != NULL || a.db != NULL) {
+    if (a.dx || a.dw || a.db)
         m->device->ops->linear_grad(m->device, m->dtype, &a);
-    }
-    if (ln_adapted(l)) {
+    if (ln_adapted(l))
         ln_adapter_backward(c, l, g);
-    }
 }
 
 /*
@@ -255,9 +245,8 @@ const void *zt_branch_grad(const zt_call *c, uint32_t site, const void *dy, uint
 {
     float p = c->m->config.dropout_hidden;
 
-    if (ln_rate(c, p) <= 0.0F) {
+    if (ln_rate(c, p) <= 0.0F)
         return dy;
-    }
     zt_drop(c, site, p, &(zt_dropout){.n = c->rows * width, .x = dy, .y = spare});
     return spare;
 }

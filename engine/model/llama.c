@@ -47,9 +47,8 @@ static ll_kept ll_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
     t.rstd1 = zt_room_floats(&room, rows);
     t.rstd2 = zt_room_floats(&room, rows);
     t.lse = zt_room_floats(&room, rows * f->heads);
-    for (int i = 0; i < ZT_MAPS; i++) {
+    for (int i = 0; i < ZT_MAPS; i++)
         t.low[i] = zt_room_take(&room, zt_map_low(m, &k->map[i], rows));
-    }
     t.n_bytes = room.used;
     return t;
 }
@@ -113,12 +112,10 @@ static float ll_frequency(const zt_model_config *f, uint64_t j)
     double length = 2.0 * 3.14159265358979323846 / (double)inv;
     double smooth;
 
-    if (!f->rope_llama3 || length < f->rope_old / f->rope_high) {
+    if (!f->rope_llama3 || length < f->rope_old / f->rope_high)
         return inv;
-    }
-    if (length > f->rope_old / f->rope_low) {
+    if (length > f->rope_old / f->rope_low)
         return (float)((double)inv / f->rope_factor);
-    }
     smooth = (f->rope_old / length - f->rope_low) / (f->rope_high - f->rope_low);
     return (float)((1.0 - smooth) * (double)inv / f->rope_factor + smooth * (double)inv);
 }
@@ -147,16 +144,15 @@ static bool ll_rope_tables(zt_model *m, uint64_t seq)
     uint64_t n = seq * (m->config.head_width / 2);
     float *host;
 
-    if (own->rope_rows >= seq) {
+    if (own->rope_rows >= seq)
         return true;
-    }
     d->ops->release(d, own->cos_table);
     d->ops->release(d, own->sin_table);
     own->rope_rows = 0;
     own->cos_table = d->ops->alloc(d, n * sizeof *host);
     own->sin_table = d->ops->alloc(d, n * sizeof *host);
     host = ckpt_alloc(2 * n * sizeof *host);
-    if (own->cos_table == NULL || own->sin_table == NULL || host == NULL) {
+    if (!own->cos_table || !own->sin_table || !host) {
         ckpt_free(host);
         zt_device_fail(d, CKPT_ELIMIT, "out of memory for the table of rotary positions");
         return false;
@@ -323,12 +319,10 @@ static void ll_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     ll_work w = ll_working(m, k, &p->in, p->scratch);
     zt_norm_grad norm = {.dx_add = true, .x = x, .dy = w.d_h, .rstd = t.rstd1, .dx = dx};
 
-    if (!zt_wants_backward(m, l)) {
+    if (!zt_wants_backward(m, l))
         return;
-    }
-    if (dx != dy) {
+    if (dx != dy)
         m->device->ops->copy(m->device, dx, dy, c.rows * m->config.hidden * zt_elem(m));
-    }
     ll_bw_inner(&c, k, &t, &w, dx);
     ll_bw_attention(&c, k, &t, &w, dx);
     zt_affine_backward(&c, &k->norm[0], &norm);
@@ -361,9 +355,8 @@ static void ll_build_block(zt_build *b, uint64_t i)
     };
 
     zt_build_layer(b, &ll_block_ops, true, name);
-    for (int j = 0; j < ZT_MAPS; j++) {
+    for (int j = 0; j < ZT_MAPS; j++)
         k->map[j] = zt_build_map(b, zt_build_name(b, name, maps[j].module), &maps[j].shape);
-    }
     k->norm[0] = zt_build_norm(b, zt_build_name(b, name, ".input_layernorm"), false);
     k->norm[1] = zt_build_norm(b, zt_build_name(b, name, ".post_attention_layernorm"), false);
 }
@@ -376,9 +369,8 @@ int zt_llama_build(zt_build *b)
     zt_build_layer(b, &zt_stem_ops, false, "model.embed_tokens");
     own->word = zt_build_matrix(b, "model.embed_tokens.weight", f->vocab, f->hidden, f->init_range);
     own->position = ZT_NO_PARAM;
-    for (uint64_t i = 0; i < f->layers; i++) {
+    for (uint64_t i = 0; i < f->layers; i++)
         ll_build_block(b, i);
-    }
     zt_build_layer(b, &zt_lm_ops, false, "lm_head");
     own->norm = zt_build_norm(b, "model.norm", false);
     zt_build_lm_out(b, "lm_head.weight");

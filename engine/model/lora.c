@@ -37,9 +37,8 @@ static bool lr_next(const char **list, lr_token *t)
 /* The module's name, or the end of it after a dot, is the target. */
 static bool lr_matches(const char *module, size_t n, const lr_token *t)
 {
-    if (t->n == strlen(LR_ALL) && strncmp(t->at, LR_ALL, t->n) == 0) {
+    if (t->n == strlen(LR_ALL) && strncmp(t->at, LR_ALL, t->n) == 0)
         return true;
-    }
     return n >= t->n && strncmp(module + n - t->n, t->at, t->n) == 0 &&
            (n == t->n || module[n - t->n - 1] == '.');
 }
@@ -50,13 +49,11 @@ bool zt_lora_targets(const zt_model *m, const char *module)
     lr_token t;
 
     // trained whole, as PEFT does for sequence classification
-    if (m->config.arch == ZT_BERT_CLASSIFIER && strcmp(module, "classifier") == 0) {
+    if (m->config.arch == ZT_BERT_CLASSIFIER && strcmp(module, "classifier") == 0)
         return false;
-    }
     while (lr_next(&list, &t)) {
-        if (lr_matches(module, strlen(module), &t)) {
+        if (lr_matches(module, strlen(module), &t))
             return true;
-        }
     }
     return false;
 }
@@ -86,20 +83,17 @@ int zt_lora_begin(zt_model *m, const zt_lora *lora, ckpt_err *err)
 {
     const char *targets = lora->targets;
 
-    if (lora->rank > m->config.hidden * 8 || !isfinite(lora->alpha) || lora->alpha <= 0.0) {
+    if (lora->rank > m->config.hidden * 8 || !isfinite(lora->alpha) || lora->alpha <= 0.0)
         return ckpt_fail(err, CKPT_EUSAGE, "LoRA: rank %" PRIu64 " or alpha %g is out of range",
                          lora->rank, lora->alpha);
-    }
-    if (!(lora->dropout >= 0.0F && lora->dropout < 1.0F)) {
+    if (!(lora->dropout >= 0.0F && lora->dropout < 1.0F))
         return ckpt_fail(err, CKPT_EUSAGE, "LoRA: dropout %g is not in 0 to 1",
                          (double)lora->dropout);
-    }
-    if (targets == NULL || targets[0] == '\0') {
+    if (!targets || targets[0] == '\0')
         targets = lr_default_targets(m->config.arch);
-    }
     m->lora = *lora;
     m->lora.targets = ckpt_arena_string(m->arena, targets, strlen(targets));
-    return m->lora.targets == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+    return !m->lora.targets ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
 static bool lr_ends(const char *name, const char *end)
@@ -133,9 +127,8 @@ static bool lr_found(const zt_model *m, const lr_token *t)
     for (size_t i = 0; i < m->params.n; i++) {
         const zt_param *p = &m->params.at[i];
 
-        if (lr_is_adapter(p) && lr_matches(p->name, lr_module_length(p), t)) {
+        if (lr_is_adapter(p) && lr_matches(p->name, lr_module_length(p), t))
             return true;
-        }
     }
     return false;
 }
@@ -146,14 +139,12 @@ int zt_lora_finish(zt_model *m, ckpt_err *err)
     lr_token t;
 
     while (lr_next(&list, &t)) {
-        if (!lr_found(m, &t)) {
+        if (!lr_found(m, &t))
             return ckpt_fail(err, CKPT_EUSAGE, "LoRA: no linear map of %s is named '%.*s'",
                              m->config.class_name, (int)t.n, t.at);
-        }
     }
-    for (size_t i = 0; i < m->params.n; i++) {
+    for (size_t i = 0; i < m->params.n; i++)
         m->params.at[i].frozen = !lr_trained(m, &m->params.at[i]);
-    }
     return CKPT_OK;
 }
 
@@ -164,9 +155,8 @@ static void lr_cut(char *s, const char *part)
 {
     size_t n = strlen(part);
 
-    for (char *at = strstr(s, part); at != NULL; at = strstr(at, part)) {
+    for (char *at = strstr(s, part); at != NULL; at = strstr(at, part))
         memmove(at, at + n, strlen(at + n) + 1);
-    }
 }
 
 bool zt_lora_plain_name(char *out, size_t room, const char *name)
@@ -174,15 +164,13 @@ bool zt_lora_plain_name(char *out, size_t room, const char *name)
     size_t prefix = strlen(LR_PREFIX);
     size_t n = strlen(name);
 
-    if (n >= room || strncmp(name, LR_PREFIX, prefix) != 0) {
+    if (n >= room || strncmp(name, LR_PREFIX, prefix) != 0)
         return false;
-    }
     memcpy(out, name + prefix, n - prefix + 1);
     lr_cut(out, ".base_layer");
     lr_cut(out, ".modules_to_save.default");
-    if (lr_ends(out, ".default.weight")) {
+    if (lr_ends(out, ".default.weight"))
         lr_cut(out, ".default");
-    }
     return true;
 }
 
@@ -191,17 +179,15 @@ const zt_alias *zt_lora_saved(const zt_model *m, ckpt_arena *arena, size_t *n)
     zt_alias *out = ckpt_arena_array(arena, m->params.n, sizeof *out);
 
     *n = 0;
-    for (size_t i = 0; out != NULL && i < m->params.n; i++) {
+    for (size_t i = 0; out && i < m->params.n; i++) {
         const zt_param *p = &m->params.at[i];
 
-        if (!lr_trained(m, p)) {
+        if (!lr_trained(m, p))
             continue;
-        }
         out[*n].param = (uint32_t)i;
         out[*n].name = ckpt_arena_printf(arena, LR_PREFIX "%s", p->name);
-        if (out[*n].name == NULL) {
+        if (!out[*n].name)
             return NULL;
-        }
         *n += 1;
     }
     return out;
@@ -232,9 +218,8 @@ static bool lr_put_targets(ckpt_bytes *b, const char *list)
     const char *between = "";
     lr_token t;
 
-    if (strcmp(list, LR_ALL) == 0) {
+    if (strcmp(list, LR_ALL) == 0)
         return lr_put_string(b, LR_ALL, strlen(LR_ALL));
-    }
     ok = ckpt_bytes_add(b, "[", 1);
     while (ok && lr_next(&list, &t)) {
         ok = ckpt_bytes_printf(b, "%s", between) && lr_put_string(b, t.at, t.n);
@@ -263,7 +248,7 @@ static bool lr_put_config(ckpt_bytes *b, const zt_model *m, const char *base)
     bool whole = l->alpha == floor(l->alpha) && l->alpha < 1e15; // PEFT has an int
     bool ok = ckpt_bytes_printf(b, "{\n  \"base_model_name_or_path\": ");
 
-    ok = ok && (base != NULL ? lr_put_string(b, base, strlen(base)) : ckpt_bytes_printf(b, "null"));
+    ok = ok && (base ? lr_put_string(b, base, strlen(base)) : ckpt_bytes_printf(b, "null"));
     ok = ok && ckpt_bytes_printf(b, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n",
                                  m->config.arch == ZT_GPT2 ? "true" : "false");
     ok =
@@ -287,9 +272,8 @@ const char *zt_lora_config_json(const zt_model *m, ckpt_arena *arena, const char
     ckpt_bytes b = {0};
     const char *text = NULL;
 
-    if (m->lora.rank > 0 && lr_put_config(&b, m, base_model)) {
+    if (m->lora.rank > 0 && lr_put_config(&b, m, base_model))
         text = ckpt_arena_string(arena, (const char *)b.at, b.n);
-    }
     ckpt_vec_free(&b);
     return text;
 }
@@ -298,9 +282,8 @@ const char *zt_lora_config_json(const zt_model *m, ckpt_arena *arena, const char
 
 static bool lr_is_nothing(const ckpt_value *v)
 {
-    if (v == NULL || v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && v->as.i == 0)) {
+    if (!v || v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && v->as.i == 0))
         return true;
-    }
     return (v->kind == CKPT_V_DICT && ckpt_value_map(v).n == 0) ||
            (v->kind == CKPT_V_LIST && ckpt_value_seq(v).n == 0);
 }
@@ -329,18 +312,15 @@ static int lr_refuse_others(const ckpt_value *json, const char *path, ckpt_err *
                                        "monteclora_config"};
     const ckpt_value *bias = ckpt_value_get(json, "bias");
 
-    if (!ckpt_value_is(ckpt_value_get(json, "peft_type"), "LORA")) {
+    if (!ckpt_value_is(ckpt_value_get(json, "peft_type"), "LORA"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: peft_type is not LORA", path);
-    }
-    if (!lr_is_nothing(bias) && !ckpt_value_is(bias, "none")) {
+    if (!lr_is_nothing(bias) && !ckpt_value_is(bias, "none"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: bias is not none: biases are not trained here", path);
-    }
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (!lr_is_nothing(ckpt_value_get(json, keys[i]))) {
+        if (!lr_is_nothing(ckpt_value_get(json, keys[i])))
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: %s is set, which is not supported", path,
                              keys[i]);
-        }
     }
     return CKPT_OK;
 }
@@ -350,13 +330,12 @@ static bool lr_number(const ckpt_value *v, double *out)
 {
     int64_t i;
 
-    if (v != NULL && v->kind == CKPT_V_FLOAT) {
+    if (v && v->kind == CKPT_V_FLOAT) {
         *out = v->as.f;
         return true;
     }
-    if (v == NULL || v->kind != CKPT_V_INT || !ckpt_value_as_int(v, &i)) {
+    if (!v || v->kind != CKPT_V_INT || !ckpt_value_as_int(v, &i))
         return false;
-    }
     *out = (double)i;
     return true;
 }
@@ -368,21 +347,19 @@ static int lr_read_targets(zt_lora *out, ckpt_arena *arena, const ckpt_value *v,
     ckpt_seq seq = ckpt_value_seq(v);
     const char *list = "";
 
-    if (v != NULL && v->kind == CKPT_V_STR) {
+    if (v && v->kind == CKPT_V_STR) {
         seq.n = 1; // the value itself
     }
     for (uint64_t i = 0; i < seq.n; i++) {
         const ckpt_value *item = v->kind == CKPT_V_STR ? v : seq.at[i];
 
         if (item->kind != CKPT_V_STR ||
-            strcspn(item->as.text.at, "*[](){}^$|\\?+, ") != item->as.text.n) {
+            strcspn(item->as.text.at, "*[](){}^$|\\?+, ") != item->as.text.n)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
                              "%s: target_modules has something else than names of modules", path);
-        }
         list = ckpt_arena_printf(arena, "%s%s%s", list, i > 0 ? "," : "", item->as.text.at);
-        if (list == NULL) {
+        if (!list)
             return ckpt_fail_memory(err);
-        }
     }
     out->targets = list;
     return CKPT_OK;
@@ -396,20 +373,16 @@ static int lr_read(zt_lora *out, ckpt_arena *arena, const ckpt_value *json, cons
     double dropout = 0;
     int rc = lr_refuse_others(json, path, err);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     *out = (zt_lora){0};
     if (!lr_number(ckpt_value_get(json, "r"), &rank) || rank < 1 || rank > 65536 ||
-        rank != floor(rank)) {
+        rank != floor(rank))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: r is not a whole number from 1 to 65536", path);
-    }
-    if (!lr_number(ckpt_value_get(json, "lora_alpha"), &out->alpha)) {
+    if (!lr_number(ckpt_value_get(json, "lora_alpha"), &out->alpha))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: lora_alpha is not a number", path);
-    }
-    if (drop != NULL && !lr_number(drop, &dropout)) {
+    if (drop && !lr_number(drop, &dropout))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: lora_dropout is not a number", path);
-    }
     out->rank = (uint64_t)rank;
     out->dropout = (float)dropout;
     return lr_read_targets(out, arena, ckpt_value_get(json, "target_modules"), path, err);
@@ -422,9 +395,8 @@ int zt_lora_read(zt_lora *out, ckpt_arena *arena, const char *path, ckpt_err *er
 
     if (!lr_ends(path, ".json")) {
         path = ckpt_arena_printf(arena, "%s/adapter_config.json", path);
-        if (path == NULL) {
+        if (!path)
             return ckpt_fail_memory(err);
-        }
     }
     rc = zt_hjson_read(&json, arena, path, err);
     return rc == CKPT_OK ? lr_read(out, arena, json, path, err) : rc;

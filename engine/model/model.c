@@ -18,28 +18,23 @@ static int md_check_config(const zt_model_config *f, ckpt_err *err)
     uint64_t heads;
 
     if (f->vocab == 0 || f->hidden == 0 || f->layers == 0 || f->inner == 0 || f->head_width == 0 ||
-        f->heads == 0 || f->kv_heads == 0 || f->positions == 0) {
+        f->heads == 0 || f->kv_heads == 0 || f->positions == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "model: a size is 0");
-    }
-    if (f->vocab > INT32_MAX || f->layers > UINT16_MAX || f->positions > INT32_MAX) {
+    if (f->vocab > INT32_MAX || f->layers > UINT16_MAX || f->positions > INT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "model: vocabulary, layers or positions beyond any model's");
-    }
     if (!ckpt_mul(f->heads, f->head_width, &heads) || (!llama && heads != f->hidden) ||
-        f->heads % f->kv_heads != 0 || (!llama && f->kv_heads != f->heads)) {
+        f->heads % f->kv_heads != 0 || (!llama && f->kv_heads != f->heads))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "model: %" PRIu64 " heads (%" PRIu64 " of keys) of width %" PRIu64
                          " do not fit a hidden size of %" PRIu64,
                          f->heads, f->kv_heads, f->head_width, f->hidden);
-    }
-    if (llama && f->head_width % 2 != 0) {
+    if (llama && f->head_width % 2 != 0)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "model: rotary positions need an even head_dim, found %" PRIu64,
                          f->head_width);
-    }
-    if (f->arch == ZT_BERT_CLASSIFIER && f->labels == 0) {
+    if (f->arch == ZT_BERT_CLASSIFIER && f->labels == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "model: a classifier without labels");
-    }
     return CKPT_OK;
 }
 
@@ -49,9 +44,8 @@ static int md_build(zt_model *m, ckpt_err *err)
     int rc = CKPT_OK;
 
     b.own->block = ckpt_arena_array(m->arena, m->config.layers, sizeof *b.own->block);
-    if (b.own->block == NULL) {
+    if (!b.own->block)
         return ckpt_fail_memory(err);
-    }
     switch (m->config.arch) {
     case ZT_BERT_CLASSIFIER:
     case ZT_BERT_MLM:
@@ -73,19 +67,16 @@ static int md_fill(zt_model *m, const zt_model_config *config, const zt_lora *lo
     int rc;
 
     m->arena = ckpt_arena_new(0);
-    if (m->arena == NULL) {
+    if (!m->arena)
         return ckpt_fail_memory(err);
-    }
     m->config = *config;
     m->own = ckpt_arena_alloc(m->arena, sizeof(zt_own));
-    if (m->own == NULL) {
+    if (!m->own)
         return ckpt_fail_memory(err);
-    }
-    if (lora != NULL && lora->rank > 0) {
+    if (lora && lora->rank > 0) {
         rc = zt_lora_begin(m, lora, err);
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             return rc;
-        }
     }
     rc = md_build(m, err);
     return rc == CKPT_OK && m->lora.rank > 0 ? zt_lora_finish(m, err) : rc;
@@ -98,17 +89,14 @@ int zt_model_new(zt_model **out, zt_device *device, ckpt_dtype dtype, const zt_m
     int rc = md_check_config(config, err);
 
     *out = NULL;
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    if (dtype != CKPT_F32 && dtype != CKPT_F16 && dtype != CKPT_BF16) {
+    if (dtype != CKPT_F32 && dtype != CKPT_F16 && dtype != CKPT_BF16)
         return ckpt_fail(err, CKPT_EUSAGE, "a model computes in F32, F16 or BF16, not in %s",
                          ckpt_dtype_name(dtype));
-    }
     m = ckpt_alloc(sizeof *m);
-    if (m == NULL) {
+    if (!m)
         return ckpt_fail_memory(err);
-    }
     m->device = device;
     m->dtype = dtype;
     rc = md_fill(m, config, lora, err);
@@ -122,10 +110,9 @@ int zt_model_new(zt_model **out, zt_device *device, ckpt_dtype dtype, const zt_m
 
 void zt_model_free(zt_model *m)
 {
-    if (m == NULL) {
+    if (!m)
         return;
-    }
-    if (m->own != NULL && m->device != NULL) {
+    if (m->own && m->device) {
         m->device->ops->release(m->device, zt_own_of(m)->cos_table);
         m->device->ops->release(m->device, zt_own_of(m)->sin_table);
     }
@@ -154,14 +141,12 @@ uint64_t zt_model_scratch(const zt_model *m, const zt_batch *b)
 static uint32_t md_find(const zt_model *m, const char *name)
 {
     for (size_t i = 0; i < m->params.n; i++) {
-        if (strcmp(m->params.at[i].name, name) == 0) {
+        if (strcmp(m->params.at[i].name, name) == 0)
             return (uint32_t)i;
-        }
     }
     for (size_t i = 0; i < m->aliases.n; i++) {
-        if (strcmp(m->aliases.at[i].name, name) == 0) {
+        if (strcmp(m->aliases.at[i].name, name) == 0)
             return m->aliases.at[i].param;
-        }
     }
     return UINT32_MAX;
 }
@@ -172,9 +157,8 @@ uint32_t zt_model_find(const zt_model *m, const char *name)
     char plain[512];
 
     // an adapted model as PEFT names it
-    if (i == UINT32_MAX && zt_lora_plain_name(plain, sizeof plain, name)) {
+    if (i == UINT32_MAX && zt_lora_plain_name(plain, sizeof plain, name))
         i = md_find(m, plain);
-    }
     return i;
 }
 
@@ -196,9 +180,8 @@ static size_t md_frozen(const zt_model *m)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < m->params.n; i++) {
+    for (size_t i = 0; i < m->params.n; i++)
         n += m->params.at[i].frozen ? 1 : 0;
-    }
     return n;
 }
 
@@ -211,24 +194,20 @@ int zt_model_freeze(zt_model *m, const char *globs, size_t *n, ckpt_err *err)
         char glob[512];
 
         length = strcspn(at, ",");
-        if (length == 0) {
+        if (length == 0)
             continue;
-        }
-        if (length >= sizeof glob) {
+        if (length >= sizeof glob)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "a pattern of parameters to freeze is longer than %zu bytes",
                              sizeof glob - 1);
-        }
         memcpy(glob, at, length);
         glob[length] = '\0';
-        if (md_freeze(m, glob) == 0) {
+        if (md_freeze(m, glob) == 0)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "no parameter is named like '%s', which is to be frozen", glob);
-        }
     }
-    if (n != NULL) {
+    if (n)
         *n = md_frozen(m) - before;
-    }
     return CKPT_OK;
 }
 
@@ -236,9 +215,8 @@ uint64_t zt_model_count(const zt_model *m, bool trained)
 {
     uint64_t n = 0;
 
-    for (size_t i = 0; i < m->params.n; i++) {
+    for (size_t i = 0; i < m->params.n; i++)
         n += trained && m->params.at[i].frozen ? 0 : m->params.at[i].n_elems;
-    }
     return n;
 }
 
@@ -251,11 +229,10 @@ static int md_check_range(const char *what, const int32_t *v, uint64_t n, uint64
     bool may_ignore = what[0] == 'l';
 
     for (uint64_t i = 0; i < n; i++) {
-        if ((v[i] < 0 || (uint64_t)v[i] >= limit) && !(may_ignore && v[i] == ZT_IGNORE)) {
+        if ((v[i] < 0 || (uint64_t)v[i] >= limit) && !(may_ignore && v[i] == ZT_IGNORE))
             return ckpt_fail(err, CKPT_EFORMAT,
                              "%s: number %" PRIu64 " is %" PRId32 ", the model has 0 to %" PRIu64,
                              what, i, v[i], limit - 1);
-        }
     }
     return CKPT_OK;
 }
@@ -265,9 +242,8 @@ static int md_check_labels(const zt_model *m, const zt_batch *b, ckpt_err *err)
     const zt_model_config *f = &m->config;
     bool classifier = f->arch == ZT_BERT_CLASSIFIER;
 
-    if (b->labels == NULL || (classifier && (f->labels == 1 || f->multi_label))) {
+    if (!b->labels || (classifier && (f->labels == 1 || f->multi_label)))
         return CKPT_OK;
-    }
     return classifier ? md_check_range("labels", b->labels, b->batch, f->labels, err)
                       : md_check_range("labels", b->labels, zt_batch_rows(b), f->vocab, err);
 }
@@ -276,20 +252,17 @@ static int md_check_size(const zt_model *m, const zt_batch *b, ckpt_err *err)
 {
     uint64_t rows;
 
-    if (b->batch == 0 || b->seq == 0 || !ckpt_mul(b->batch, b->seq, &rows) || rows > INT32_MAX) {
+    if (b->batch == 0 || b->seq == 0 || !ckpt_mul(b->batch, b->seq, &rows) || rows > INT32_MAX)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "a micro batch of %" PRIu64 " samples of %" PRIu64 " tokens", b->batch,
                          b->seq);
-    }
     // rotary positions have no table to run out of
-    if (m->config.arch != ZT_LLAMA && b->seq > m->config.positions) {
+    if (m->config.arch != ZT_LLAMA && b->seq > m->config.positions)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "samples of %" PRIu64 " tokens, the model has %" PRIu64 " positions",
                          b->seq, m->config.positions);
-    }
-    if (b->input_ids == NULL) {
+    if (!b->input_ids)
         return ckpt_fail(err, CKPT_EMISSING, "a micro batch without input_ids");
-    }
     return CKPT_OK;
 }
 
@@ -299,18 +272,15 @@ int zt_model_check_batch(const zt_model *m, const zt_batch *b, ckpt_err *err)
     bool bert = f->arch == ZT_BERT_CLASSIFIER || f->arch == ZT_BERT_MLM;
     int rc = md_check_size(m, b, err);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     rc = md_check_range("input_ids", b->input_ids, zt_batch_rows(b), f->vocab, err);
-    if (rc == CKPT_OK && b->attention_mask != NULL) {
+    if (rc == CKPT_OK && b->attention_mask)
         rc = md_check_range("attention_mask", b->attention_mask, zt_batch_rows(b), 2, err);
-    }
-    if (rc == CKPT_OK && b->token_type_ids != NULL) {
-        if (!bert) {
+    if (rc == CKPT_OK && b->token_type_ids) {
+        if (!bert)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
                              "token_type_ids are for BERT, this model is %s", f->class_name);
-        }
         rc = md_check_range("token_type_ids", b->token_type_ids, zt_batch_rows(b), f->types, err);
     }
     return rc == CKPT_OK ? md_check_labels(m, b, err) : rc;

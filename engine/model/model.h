@@ -2,10 +2,11 @@
 /*
  * model.h: a transformer as a chain of layers with hand-written forward and backward passes.
  *
- * A model is a list of parameters (in the order of named_parameters() of transformers, which is the order of ZeRO's flat
- * groups) and a chain of layers: an embedding, blocks, a head that ends in the loss.  Each layer names the parameters
- * it uses.  A layer never sees how they are stored: whoever runs the chain (zero/pass.h) makes `w` and `g` of its
- * parameters valid before each call and may take them away after it.  Tied weights are one parameter that two layers use.
+ * A model is a list of parameters (in the order of named_parameters() of transformers, which is the
+ * order of ZeRO's flat groups) and a chain of layers: an embedding, blocks, a head that ends in the
+ * loss.  Each layer names the parameters it uses.  A layer never sees how they are stored: whoever
+ * runs the chain (zero/pass.h) makes `w` and `g` of its parameters valid before each call and may
+ * take them away after it.  Tied weights are one parameter that two layers use.
  *
  *     model.c     the list of parameters, names, aliases, groups; sizes
  *     config.c    config.json of a Hugging Face folder
@@ -33,18 +34,20 @@ typedef struct zt_model_config {
     const char *class_name; /* "BertForSequenceClassification" */
     const char *model_type; /* "bert", "gpt2", "llama" */
     uint64_t vocab, positions, hidden, layers, heads, kv_heads, head_width, inner, types;
-    uint64_t labels;        /* classifier: classes; 1: regression */
+    uint64_t labels; /* classifier: classes; 1: regression */
     bool multi_label;
     float norm_eps, init_range;
     zt_act act;
-    bool tied;              /* input and output embeddings are one parameter */
+    bool tied; /* input and output embeddings are one parameter */
     bool attention_bias, mlp_bias;
-    bool scale_attention, scale_by_layer; /* GPT-2: scale_attn_weights, scale_attn_by_inverse_layer_idx */
-    int64_t padding;        /* BERT: pad_token_id; -1: none */
+    /* GPT-2: scale_attn_weights, scale_attn_by_inverse_layer_idx */
+    bool scale_attention, scale_by_layer;
+    int64_t padding; /* BERT: pad_token_id; -1: none */
     double rope_theta;
     bool rope_llama3;
     double rope_factor, rope_low, rope_high, rope_old;
-    float dropout_embed, dropout_attention, dropout_hidden, dropout_classifier; /* as config.json has them */
+    /* as config.json has them */
+    float dropout_embed, dropout_attention, dropout_hidden, dropout_classifier;
     const ckpt_value *json; /* the whole of it, for writing a model folder */
 } zt_model_config;
 
@@ -53,16 +56,16 @@ typedef struct zt_param {
     const char *name; /* "transformer.h.0.attn.c_attn.weight" */
     uint32_t ndim;
     uint64_t shape[4], n_elems;
-    uint32_t layer;   /* the first layer that uses it */
-    bool frozen;      /* not trained: g stays NULL */
-    bool no_decay;    /* not more than one axis: the `decay` grouping gives it no weight decay */
+    uint32_t layer; /* the first layer that uses it */
+    bool frozen;    /* not trained: g stays NULL */
+    bool no_decay;  /* not more than one axis: the `decay` grouping gives it no weight decay */
     enum { ZT_INIT_NORMAL, ZT_INIT_ZERO, ZT_INIT_ONE } init;
     float init_std;
 
     /* Set by whoever runs the chain, valid while a layer that uses it is held. */
-    const void *w;    /* [shape] in the model's dtype */
-    void *g;          /* where its gradient goes, model's dtype; NULL: not wanted */
-    bool g_add;       /* g holds a part already: add; else overwrite, then set (zt_param_written) */
+    const void *w; /* [shape] in the model's dtype */
+    void *g;       /* where its gradient goes, model's dtype; NULL: not wanted */
+    bool g_add;    /* g holds a part already: add; else overwrite, then set (zt_param_written) */
 } zt_param;
 CKPT_VEC(zt_params, zt_param);
 
@@ -77,47 +80,53 @@ CKPT_VEC(zt_aliases, zt_alias);
 typedef struct zt_batch {
     uint64_t batch, seq;
     const int32_t *input_ids, *attention_mask, *token_type_ids;
-    const int32_t *labels;  /* [batch, seq], or [batch] for classes; ZT_IGNORE counts for nothing */
-    const float *targets;   /* regression, several labels: [batch, labels] */
-    bool spare; /* evaluation: nothing is left for this rank; it takes part, but the result must not count */
+    const int32_t *labels; /* [batch, seq], or [batch] for classes; ZT_IGNORE counts for nothing */
+    const float *targets;  /* regression, several labels: [batch, labels] */
+    /* evaluation: nothing is left for this rank; it takes part, but the result must not count */
+    bool spare;
 } zt_batch;
 
 /* One run of the chain over one micro batch. */
 typedef struct zt_pass {
     zt_batch in;
-    bool train;        /* dropout, and what the backward pass needs is kept */
-    uint64_t seed;     /* of dropout: differs by step, micro step and rank; layers add their own number */
+    bool train; /* dropout, and what the backward pass needs is kept */
+    /* of dropout: differs by step, micro step and rank; layers add their own number */
+    uint64_t seed;
     /*
-     * What the gradient of the loss is multiplied by: scale / accumulation, each step rounded as torch does it in the
-     * dtype of the loss (BERT in fp16: a scale over 65504 makes every gradient not finite).  accumulation 0: loss_factor.
+     * What the gradient of the loss is multiplied by: scale / accumulation, each step rounded as
+     * torch does it in the dtype of the loss (BERT in fp16: a scale over 65504 makes every gradient
+     * not finite).  accumulation 0: loss_factor.
      */
     double scale;
     int64_t accumulation;
     float loss_factor;
     /*
-     * Mean over this micro batch, in the precision that transformers has it.  Set by the head: by its fw in
-     * evaluation, by its bw in training (so that logits live for one chunk of rows only).
+     * Mean over this micro batch, in the precision that transformers has it.  Set by the head: by
+     * its fw in evaluation, by its bw in training (so that logits live for one chunk of rows only).
      */
     double loss;
-    void *scratch;     /* workspace for one call, zt_model_scratch() bytes */
-    void *logits;      /* evaluation: where the head leaves them, model's dtype; NULL: nowhere */
+    void *scratch; /* workspace for one call, zt_model_scratch() bytes */
+    void *logits;  /* evaluation: where the head leaves them, model's dtype; NULL: nowhere */
 } zt_pass;
 
 typedef struct zt_model zt_model;
 typedef struct zt_layer zt_layer;
 
 /*
- * One kind of layer.  x: [batch * seq, hidden] in (NULL for the embedding), y the same out (NULL for the head); a
- * classifier's last block hands on the first row of each sample alone, [batch, hidden], and gets their gradients back.
- * tape: tape() bytes that fw fills and bw reads (given in evaluation too), x is still there in bw.  bw turns dy into dx (NULL for the embedding)
- * and writes the parameters' gradients; the head has dy NULL and begins from the loss.  dx may be dy.
+ * One kind of layer.  x: [batch * seq, hidden] in (NULL for the embedding), y the same out (NULL
+ * for the head); a classifier's last block hands on the first row of each sample alone, [batch,
+ * hidden], and gets their gradients back.  tape: tape() bytes that fw fills and bw reads (given in
+ * evaluation too), x is still there in bw.  bw turns dy into dx (NULL for the embedding) and writes
+ * the parameters' gradients; the head has dy NULL and begins from the loss.  dx may be dy.
  * Failures are kept in the device.
  */
 typedef struct zt_layer_ops {
-    uint64_t (*tape)(const zt_model *m, const zt_layer *l, const zt_batch *b);    /* bytes */
-    uint64_t (*scratch)(const zt_model *m, const zt_layer *l, const zt_batch *b); /* bytes, of fw or bw */
+    uint64_t (*tape)(const zt_model *m, const zt_layer *l, const zt_batch *b); /* bytes */
+    /* bytes, of fw or bw */
+    uint64_t (*scratch)(const zt_model *m, const zt_layer *l, const zt_batch *b);
     void (*fw)(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y);
-    void (*bw)(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, const void *dy, void *dx);
+    void (*bw)(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
+               const void *dy, void *dx);
 } zt_layer_ops;
 
 struct zt_layer {
@@ -132,10 +141,13 @@ CKPT_VEC(zt_layers, zt_layer);
 
 /* LoRA (Hu et al. 2021): y += alpha / rank * (x a') b', a [rank, in] normal, b [out, rank] zero. */
 typedef struct zt_lora {
-    uint64_t rank;      /* 0: none */
+    uint64_t rank; /* 0: none */
     double alpha;
     float dropout;
-    const char *targets; /* "query,value": last parts of the names of linear maps, by comma; NULL: PEFT's for this model */
+    /*
+     * "query,value": last parts of the names of linear maps, by comma; NULL: PEFT's for this model
+     */
+    const char *targets;
 } zt_lora;
 
 struct zt_model {
@@ -152,13 +164,18 @@ struct zt_model {
 };
 
 /*
- * Read a config.json (path of the file or of its folder).  Everything that changes results is honoured or refused by name.
+ * Read a config.json (path of the file or of its folder).  Everything that changes results is
+ * honoured or refused by name.
  *
- * Errors  CKPT_EMISSING, CKPT_EFORMAT (key, found), CKPT_EUNSUPPORTED (architecture or setting), CKPT_EIO
+ * Errors  CKPT_EMISSING, CKPT_EFORMAT (key, found), CKPT_EUNSUPPORTED (architecture or setting),
+ *         CKPT_EIO
  */
 int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
-/* The chain and its parameters; nothing is allocated for weights.  lora NULL: none (else all else is frozen). */
+/*
+ * The chain and its parameters; nothing is allocated for weights.  lora NULL: none (else all else
+ * is frozen).
+ */
 int zt_model_new(zt_model **out, zt_device *device, ckpt_dtype dtype, const zt_model_config *config,
                  const zt_lora *lora, ckpt_err *err);
 void zt_model_free(zt_model *m);
@@ -175,30 +192,37 @@ int zt_model_freeze(zt_model *m, const char *globs, size_t *n, ckpt_err *err);
 /* Sum of elements of all, and of trained parameters. */
 uint64_t zt_model_count(const zt_model *m, bool trained);
 
-/* Check a batch against the model: vocabulary, positions, kinds, classes.  Host copy of the inputs. */
+/*
+ * Check a batch against the model: vocabulary, positions, kinds, classes.  Host copy of the inputs.
+ */
 int zt_model_check_batch(const zt_model *m, const zt_batch *host, ckpt_err *err);
 
 /*
- * The initial value of one parameter, elements first .. first+count, fp32, into host memory: drawn with Philox from
- * (seed, name, index), so any rank can draw its own part alone.
+ * The initial value of one parameter, elements first .. first+count, fp32, into host memory: drawn
+ * with Philox from (seed, name, index), so any rank can draw its own part alone.
  */
-void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t first, uint64_t count, float *out);
+void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t first, uint64_t count,
+                   float *out);
 
 /* ---- adapters as PEFT folders: adapter_config.json and adapter_model.safetensors ---- */
 
 /*
- * Read adapter_config.json (its path, or the folder's); what is set there and not supported is refused by name.
+ * Read adapter_config.json (its path, or the folder's); what is set there and not supported is
+ * refused by name.
  *
  * Errors  CKPT_EMISSING, CKPT_EFORMAT, CKPT_EUNSUPPORTED, CKPT_EIO
  */
 int zt_lora_read(zt_lora *out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
-/* Text of adapter_config.json for an adapted model; base_model: name or path of the base, or NULL.  NULL: no memory. */
+/*
+ * Text of adapter_config.json for an adapted model; base_model: name or path of the base, or NULL.
+ * NULL: no memory.
+ */
 const char *zt_lora_config_json(const zt_model *m, ckpt_arena *arena, const char *base_model);
 
 /*
- * The tensors of adapter_model.safetensors: their names there, and the parameters.  NULL: no memory.  zt_model_find
- * knows these names too, so that loading needs no table.
+ * The tensors of adapter_model.safetensors: their names there, and the parameters.  NULL: no
+ * memory.  zt_model_find knows these names too, so that loading needs no table.
  */
 const zt_alias *zt_lora_saved(const zt_model *m, ckpt_arena *arena, size_t *n);
 

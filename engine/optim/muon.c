@@ -178,9 +178,8 @@ static void mu_fill(const mu_job *j)
 {
     float block[256];
 
-    for (size_t i = 0; i < 256; i++) {
+    for (size_t i = 0; i < 256; i++)
         block[i] = MU_A;
-    }
     for (uint64_t i = 0; i < j->n; i += 256) {
         uint64_t n = j->n - i < 256 ? j->n - i : 256;
 
@@ -210,9 +209,8 @@ static void mu_gram_method(zt_device *d, mu_job *j, float *g, char *scratch)
         mu_fill(j);
         result = mu_by_gram(j);
     }
-    if (result != g) {
+    if (result != g)
         d->ops->copy(d, g, result, whole);
-    }
 }
 
 /* The same in bf16, on X itself. */
@@ -265,12 +263,10 @@ void zt_muon_direction(zt_device *d, const zt_optim *o, uint64_t rows, uint64_t 
     j.n = j.tall ? cols : rows;
     j.m = j.tall ? rows : cols;
     mu_blend(d, o->momentum, rows * cols, g, momentum);
-    if (o->muon_gram) {
+    if (o->muon_gram)
         mu_gram_method(d, &j, g, scratch);
-    } else {
+    else
         mu_standard_method(d, &j, g, scratch);
-    }
-    if (j.tall) {
+    if (j.tall)
         d->ops->scale(d, CKPT_F32, rows * cols, g, (float)sqrt((double)rows / (double)cols));
-    }
 }

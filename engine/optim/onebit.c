@@ -46,13 +46,11 @@ int zt_onebit_new(zt_onebit **out, struct zt_comm *c, zt_device *d, uint64_t n, 
     zt_onebit *b;
 
     *out = NULL;
-    if (n > (UINT64_MAX >> 3) - unit) {
+    if (n > (UINT64_MAX >> 3) - unit)
         return ckpt_fail(err, CKPT_ELIMIT, "OneBitAdam: a group of too many elements");
-    }
     b = ckpt_alloc(sizeof *b);
-    if (!b) {
+    if (!b)
         return ckpt_fail_memory(err);
-    }
     b->c = c;
     b->d = d;
     b->n = n;
@@ -102,9 +100,8 @@ static float ob_compress(uint8_t *bits, float *x, uint64_t n)
     double sum = 0;
     float scale;
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         sum += (double)x[i] * (double)x[i];
-    }
     scale = (float)(sqrt(sum) / sqrt((double)n));
     memset(bits, 0, (size_t)(n / 8));
     for (uint64_t i = 0; i < n; i++) {
@@ -125,9 +122,8 @@ static float ob_serve(zt_onebit *b)
     for (uint64_t i = 0; i < b->chunk; i++) {
         float sum = 0;
 
-        for (uint64_t r = 0; r < world; r++) {
+        for (uint64_t r = 0; r < world; r++)
             sum += ob_sign(b->in + r * (b->chunk / 8), i) * (b->scale[r] * share);
-        }
         b->server[i] += sum;
     }
     return ob_compress(b->out, b->server, b->chunk);
@@ -141,24 +137,20 @@ static int ob_exchange(zt_onebit *b, float *m, ckpt_err *err)
     float scale;
     int rc;
 
-    for (uint64_t i = 0; i < b->n; i++) {
+    for (uint64_t i = 0; i < b->n; i++)
         b->worker[i] += m[i];
-    }
     scale = ob_compress(b->out, b->worker, b->padded);
     rc = ops->all_to_all(b->c, b->in, b->out, bytes, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ops->all_gather(b->c, b->scale, &scale, 1, CKPT_F32, err);
-    }
     if (rc == CKPT_OK) {
         scale = ob_serve(b);
         rc = ops->all_gather(b->c, b->in, b->out, bytes, CKPT_U8, err);
     }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ops->all_gather(b->c, b->scale, &scale, 1, CKPT_F32, err);
-    }
-    for (uint64_t i = 0; rc == CKPT_OK && i < b->n; i++) {
+    for (uint64_t i = 0; rc == CKPT_OK && i < b->n; i++)
         m[i] = ob_sign(b->in, i) * b->scale[i / b->chunk];
-    }
     return rc;
 }
 
@@ -230,13 +222,11 @@ int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t
     bool warm = zt_onebit_warm(o, t);
     int rc = CKPT_OK;
 
-    if (piece->n != b->n) {
+    if (piece->n != b->n)
         return ckpt_fail(err, CKPT_EUSAGE, "OneBitAdam: a piece of %llu elements, made for %llu",
                          (unsigned long long)piece->n, (unsigned long long)b->n);
-    }
-    if (t <= 1 || b->n == 0) {
+    if (t <= 1 || b->n == 0)
         return CKPT_OK;
-    }
     if (!warm) {
         // after a failure of the device all ranks still meet in the exchange
         ob_blend(b->d, h, piece);

@@ -116,9 +116,8 @@ static const op_type op_types[] = {
 /* A finite number.  Strings are none: DeepSpeed's classes fail on "1e-5" as well. */
 static bool op_number(const ckpt_value *v, double *out)
 {
-    if (v->kind != CKPT_V_INT && v->kind != CKPT_V_FLOAT) {
+    if (v->kind != CKPT_V_INT && v->kind != CKPT_V_FLOAT)
         return false;
-    }
     *out = v->kind == CKPT_V_INT ? (double)v->as.i : v->as.f;
     return isfinite(*out);
 }
@@ -129,9 +128,8 @@ static const char *op_shown(const ckpt_value *v)
     static const char *const kinds[] = {"null",       "a boolean", "an integer",
                                         "an integer", "a number",  "a string"};
 
-    if (v->kind == CKPT_V_LIST) {
+    if (v->kind == CKPT_V_LIST)
         return "a list";
-    }
     return (size_t)v->kind < sizeof kinds / sizeof *kinds ? kinds[v->kind] : "an object";
 }
 
@@ -140,9 +138,8 @@ static int op_find_type(zt_optim *o, const ckpt_value *block, ckpt_err *err)
 {
     const ckpt_value *name = ckpt_value_get(block, "type");
 
-    if (!name || name->kind != CKPT_V_STR) {
+    if (!name || name->kind != CKPT_V_STR)
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer: \"type\" with the name of one is missing");
-    }
     o->name = name->as.text.at;
     for (size_t i = 0; i < sizeof op_types / sizeof *op_types; i++) {
         const op_type *t = &op_types[i];
@@ -167,21 +164,18 @@ static int op_flag(const ckpt_value *params, const char *key, bool *out, ckpt_er
 {
     const ckpt_value *v = ckpt_value_get(params, key);
 
-    if (v && v->kind != CKPT_V_BOOL) {
+    if (v && v->kind != CKPT_V_BOOL)
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: true or false, not %s", key,
                          op_shown(v));
-    }
-    if (v) {
+    if (v)
         *out = v->as.i != 0;
-    }
     return CKPT_OK;
 }
 
 static unsigned op_adam_class(const zt_optim *o, bool offload)
 {
-    if (o->torch) {
+    if (o->torch)
         return OP_TORCH_ADAM;
-    }
     return offload ? OP_CPU_ADAM : OP_FUSED_ADAM;
 }
 
@@ -266,10 +260,9 @@ static int op_betas(zt_optim *o, const ckpt_value *v, ckpt_err *err)
 
     if (v->kind != CKPT_V_LIST || seq.n != 2 || !op_number(seq.at[0], &o->beta1) ||
         !op_number(seq.at[1], &o->beta2) || o->beta1 < 0 || o->beta1 >= 1 || o->beta2 < 0 ||
-        o->beta2 >= 1) {
+        o->beta2 >= 1)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "optimizer.params.betas: two numbers from 0 to below 1 expected");
-    }
     return CKPT_OK;
 }
 
@@ -278,10 +271,9 @@ static int op_must(const op_setting *s, const ckpt_value *v, ckpt_err *err)
 {
     double x = v->kind == CKPT_V_BOOL ? (double)v->as.i : 0;
 
-    if (v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE && !op_number(v, &x)) {
+    if (v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE && !op_number(v, &x))
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: a wrong value, %s", s->name,
                          op_shown(v));
-    }
     // null: not asked for, as in Python
     return v->kind == CKPT_V_NONE || x == s->must
                ? CKPT_OK
@@ -299,28 +291,25 @@ static int op_set(zt_optim *o, const op_setting *s, const ckpt_value *v, ckpt_er
 
     switch (s->kind) {
     case OP_NUMBER:
-        if (!op_number(v, &x) || x < 0) {
+        if (!op_number(v, &x) || x < 0)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "optimizer.params.%s: a number >= 0 expected, not %s", s->name,
                              x < 0 ? "a negative one" : op_shown(v));
-        }
         memcpy(at, &x, sizeof x);
         return CKPT_OK;
     case OP_PAIR:
         return op_betas(o, v, err);
     case OP_BOOL:
-        if (v->kind != CKPT_V_BOOL) {
+        if (v->kind != CKPT_V_BOOL)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "optimizer.params.%s: true or false expected, not %s", s->name,
                              op_shown(v));
-        }
         *(bool *)at = v->as.i != 0;
         return CKPT_OK;
     case OP_COUNT:
-        if (!op_number(v, &x) || x < 0 || x > 0x1p53 || x != floor(x)) {
+        if (!op_number(v, &x) || x < 0 || x > 0x1p53 || x != floor(x))
             return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: an integer >= 0 expected",
                              s->name);
-        }
         *(int64_t *)(void *)at = (int64_t)x;
         return CKPT_OK;
     case OP_METHOD:
@@ -346,10 +335,9 @@ static int op_unknown(const zt_optim *o, const char *key, unsigned class, ckpt_e
     for (size_t i = 0; i < OP_N; i++) {
         size_t add = strlen(op_settings[i].name);
 
-        if ((op_settings[i].classes & class) && n + add + 3 < sizeof known) {
+        if ((op_settings[i].classes & class) && n + add + 3 < sizeof known)
             n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "",
                                   op_settings[i].name);
-        }
     }
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer.params.%s: not a setting of %s here (%s)",
                      key, o->name, known);
@@ -360,19 +348,16 @@ static int op_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err *
 {
     const char *key;
 
-    if (pair->key->kind != CKPT_V_STR) {
+    if (pair->key->kind != CKPT_V_STR)
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params: keys are strings");
-    }
     key = pair->key->as.text.at;
-    if (strcmp(key, "max_grad_norm") == 0) {
+    if (strcmp(key, "max_grad_norm") == 0)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "optimizer.params.max_grad_norm is not a setting of optimizers: write "
                          "\"gradient_clipping\" at the top level");
-    }
     for (size_t i = 0; i < OP_N; i++) {
-        if ((op_settings[i].classes & class) && strcmp(op_settings[i].name, key) == 0) {
+        if ((op_settings[i].classes & class) && strcmp(op_settings[i].name, key) == 0)
             return op_set(o, &op_settings[i], pair->value, err);
-        }
     }
     return op_unknown(o, key, class, err);
 }
@@ -381,10 +366,9 @@ static int op_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err *
 static int op_finish(zt_optim *o, ckpt_err *err)
 {
     if (o->type == ZT_OPT_SGD) {
-        if (o->nesterov && (o->momentum <= 0 || o->dampening != 0)) {
+        if (o->nesterov && (o->momentum <= 0 || o->dampening != 0))
             return ckpt_fail(err, CKPT_EUSAGE,
                              "optimizer.params.nesterov needs a momentum and no dampening");
-        }
         op_states(o, o->momentum > 0 ? "momentum_buffer" : NULL, NULL);
     }
     if (o->type == ZT_OPT_MUON && isnan(o->lr)) {
@@ -392,9 +376,8 @@ static int op_finish(zt_optim *o, ckpt_err *err)
         o->lr = 0.02;
         o->adam_lr = isnan(o->adam_lr) ? 3e-4 : o->adam_lr;
     }
-    if (o->type == ZT_OPT_MUON && o->momentum >= 1) {
+    if (o->type == ZT_OPT_MUON && o->momentum >= 1)
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.momentum: below 1 expected");
-    }
     return CKPT_OK;
 }
 
@@ -408,10 +391,9 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
 
     memset(out, 0, sizeof *out);
     rc = op_find_type(out, block, err);
-    if (rc == CKPT_OK && params && params->kind != CKPT_V_NONE && params->kind != CKPT_V_DICT) {
+    if (rc == CKPT_OK && params && params->kind != CKPT_V_NONE && params->kind != CKPT_V_DICT)
         rc = ckpt_fail(err, CKPT_EUSAGE, "optimizer.params: an object expected, not %s",
                        op_shown(params));
-    }
     adam = out->type == ZT_OPT_ADAM || out->type == ZT_OPT_ADAMW || out->type == ZT_OPT_MUON;
     out->decoupled = true;
     if (rc == CKPT_OK && adam) {
@@ -419,15 +401,13 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
         rc = rc == CKPT_OK ? op_flag(params, "torch_adam", &out->torch, err) : rc;
         out->decoupled = out->decoupled || out->type == ZT_OPT_ADAMW;
     }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     class = op_class(out, offload);
     out->torch = out->torch || (class & OP_TORCH) != 0;
     op_defaults(out, class);
-    for (uint64_t i = 0; i < map.n && rc == CKPT_OK; i++) {
+    for (uint64_t i = 0; i < map.n && rc == CKPT_OK; i++)
         rc = op_one(out, &map.at[i], class, err);
-    }
     return rc == CKPT_OK ? op_finish(out, err) : rc;
 }
 
@@ -448,8 +428,7 @@ zt_hyper zt_optim_hyper(const zt_optim *o, bool muon)
 
 const char *zt_optim_state(const zt_optim *o, bool muon, unsigned i)
 {
-    if (o->type == ZT_OPT_MUON && muon) {
+    if (o->type == ZT_OPT_MUON && muon)
         return i == 0 ? "momentum_buffer" : NULL;
-    }
     return i < o->n_state ? o->state[i] : NULL;
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optim.h: optimizers, learning rate schedules and the loss scaler, with the settings and defaults of DeepSpeed 0.19.8.
+ * optim.h: optimizers, learning rate schedules and the loss scaler, with the settings and defaults
+ * of DeepSpeed 0.19.8.
  *
- * Optimizers work on flat fp32 pieces (any cut of parameters: all of them are element by element, except LAMB, whose
- * norms are per piece).  The arithmetic over elements is the device's (zt_update); this is the arithmetic per step.
+ * Optimizers work on flat fp32 pieces (any cut of parameters: all of them are element by element,
+ * except LAMB, whose norms are per piece).  The arithmetic over elements is the device's
+ * (zt_update); this is the arithmetic per step.
  */
 #ifndef ZT_OPTIM_OPTIM_H
 #define ZT_OPTIM_OPTIM_H
@@ -13,14 +15,22 @@
 #include "libckpt/map/value.h"
 
 typedef enum zt_optim_type {
-    ZT_OPT_ADAM, ZT_OPT_ADAMW, ZT_OPT_SGD, ZT_OPT_ADAGRAD, ZT_OPT_LION, ZT_OPT_LAMB, ZT_OPT_ONEBIT_ADAM, ZT_OPT_MUON
+    ZT_OPT_ADAM,
+    ZT_OPT_ADAMW,
+    ZT_OPT_SGD,
+    ZT_OPT_ADAGRAD,
+    ZT_OPT_LION,
+    ZT_OPT_LAMB,
+    ZT_OPT_ONEBIT_ADAM,
+    ZT_OPT_MUON
 } zt_optim_type;
 
 /* The optimizer block of the config, resolved. */
 typedef struct zt_optim {
     zt_optim_type type;
-    const char *name;        /* as the config spells it */
-    bool torch;              /* torch_adam, or torch's own class: state keys and defaults of torch */
+    const char *name; /* as the config spells it */
+    /* torch_adam, or torch's own class: state keys and defaults of torch */
+    bool torch;
     double lr, beta1, beta2, eps, weight_decay;
     bool bias_correction, decoupled, eps_inside;
     double momentum, dampening, min_coeff, max_coeff;
@@ -29,13 +39,13 @@ typedef struct zt_optim {
     bool muon_gram;
     int64_t freeze_step;
     /*
-     * State tensors per element and their names in checkpoints; n_state 0..2.  MUON: of the Adam half
-     * (zt_optim_state).
+     * State tensors per element and their names in checkpoints; n_state 0..2.  MUON: of the Adam
+     * half (zt_optim_state).
      */
     unsigned n_state;
-    const char *state[2];    /* "exp_avg", "exp_avg_sq" | "momentum_buffer" | "sum" */
-    double lr_decay;         /* Adagrad of torch */
-    bool zero_up;            /* Lion: see zt_update */
+    const char *state[2]; /* "exp_avg", "exp_avg_sq" | "momentum_buffer" | "sum" */
+    double lr_decay;      /* Adagrad of torch */
+    bool zero_up;         /* Lion: see zt_update */
 } zt_optim;
 
 /* What may differ between parameter groups, and changes with the schedule. */
@@ -44,19 +54,30 @@ typedef struct zt_hyper {
 } zt_hyper;
 
 /*
- * Read {"type": ..., "params": {...}}.  offload: the optimizer runs on the host although the model does not.
+ * Read {"type": ..., "params": {...}}.  offload: the optimizer runs on the host although the model
+ * does not.
  *
- * Errors  CKPT_EUNSUPPORTED: a type or setting that is not known or cannot be (named); CKPT_EUSAGE: a value
+ * Errors  CKPT_EUNSUPPORTED: a type or setting that is not known or cannot be (named); CKPT_EUSAGE:
+ *         a value
  */
 int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_err *err);
 
-/* True for classes with betas: only theirs does OneCycle change (else the schedule's cycle_momentum is to be cleared). */
+/*
+ * True for classes with betas: only theirs does OneCycle change (else the schedule's cycle_momentum
+ * is to be cleared).
+ */
 bool zt_optim_has_betas(const zt_optim *o);
 
-/* The name of state i of a group in checkpoints; NULL: it has no such.  muon: of MUON, the matrices' half. */
+/*
+ * The name of state i of a group in checkpoints; NULL: it has no such.  muon: of MUON, the
+ * matrices' half.
+ */
 const char *zt_optim_state(const zt_optim *o, bool muon, unsigned i);
 
-/* A group's settings before a schedule: lr, betas, weight decay.  muon: of MUON, the matrices' half. */
+/*
+ * A group's settings before a schedule: lr, betas, weight decay.  muon: of MUON, the matrices'
+ * half.
+ */
 zt_hyper zt_optim_hyper(const zt_optim *o, bool muon);
 
 /* One piece of a parameter group. */
@@ -71,15 +92,22 @@ typedef struct zt_piece {
 } zt_piece;
 
 /*
- * Update one piece in place.  t: number of this update, from 1.  All types but ONEBIT_ADAM, and MUON for its Adam part.
+ * Update one piece in place.  t: number of this update, from 1.  All types but ONEBIT_ADAM, and
+ * MUON for its Adam part.
  * Source  the papers and formulas named in update.c
  */
-void zt_optim_update(zt_device *d, const zt_optim *o, const zt_hyper *h, int64_t t, const zt_piece *piece);
+void zt_optim_update(zt_device *d, const zt_optim *o, const zt_hyper *h, int64_t t,
+                     const zt_piece *piece);
 
 /* ---- schedules ---- */
 
 typedef enum zt_schedule_type {
-    ZT_SCHEDULE_NONE, ZT_WARMUP, ZT_WARMUP_DECAY, ZT_WARMUP_COSINE, ZT_RANGE_TEST, ZT_ONE_CYCLE
+    ZT_SCHEDULE_NONE,
+    ZT_WARMUP,
+    ZT_WARMUP_DECAY,
+    ZT_WARMUP_COSINE,
+    ZT_RANGE_TEST,
+    ZT_ONE_CYCLE
 } zt_schedule_type;
 
 typedef struct zt_schedule {
@@ -94,14 +122,20 @@ typedef struct zt_schedule {
     double first_size, second_size, decay_size, decay_lr, decay_mom, min_mom, max_mom;
     int64_t first_stairs, second_stairs;
     bool cycle_momentum;
-    /* Lists with one number per group, where the config has them instead of min_lr, max_lr, min_mom, max_mom. */
+    /*
+     * Lists with one number per group, where the config has them instead of min_lr, max_lr,
+     * min_mom, max_mom.
+     */
     const ckpt_value *min_lrs, *max_lrs, *min_moms, *max_moms;
 } zt_schedule;
 
 /* Read {"type": ..., "params": {...}}; block NULL: constant. */
 int zt_schedule_parse(zt_schedule *out, const ckpt_value *block, ckpt_err *err);
 
-/* CKPT_EUSAGE if a list of s does not have one number for each of n groups.  Before zt_schedule_begin. */
+/*
+ * CKPT_EUSAGE if a list of s does not have one number for each of n groups.  Before
+ * zt_schedule_begin.
+ */
 int zt_schedule_check(const zt_schedule *s, size_t n, ckpt_err *err);
 
 /* Set the groups' hyper-parameters for update 0 (a new run); own_lr: each group's configured lr. */
@@ -141,15 +175,18 @@ void zt_onebit_free(zt_onebit *b);
 bool zt_onebit_warm(const zt_optim *o, int64_t t);
 
 /* Update all n elements; piece->g is the averaged gradient while warm, this rank's own after. */
-int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t t, const zt_piece *piece,
-                     ckpt_err *err);
+int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t t,
+                     const zt_piece *piece, ckpt_err *err);
 
 /* ---- Muon (Jordan et al. 2024) ---- */
 
-/* Replace g [rows, cols] (fp32) by the orthogonalised update, momentum [rows, cols] updated; scratch: see size. */
+/*
+ * Replace g [rows, cols] (fp32) by the orthogonalised update, momentum [rows, cols] updated;
+ * scratch: see size.
+ */
 uint64_t zt_muon_scratch(uint64_t rows, uint64_t cols); /* bytes */
-void zt_muon_direction(zt_device *d, const zt_optim *o, uint64_t rows, uint64_t cols, float *g, float *momentum,
-                       void *scratch);
+void zt_muon_direction(zt_device *d, const zt_optim *o, uint64_t rows, uint64_t cols, float *g,
+                       float *momentum, void *scratch);
 
 /* Apply directions: p = p (1 - lr weight_decay) - lr g g_scale; state is not used. */
 void zt_muon_apply(zt_device *d, const zt_hyper *h, const zt_piece *piece);

@@ -33,9 +33,8 @@ static bool sc_number(const ckpt_value *v, double *out)
         *out = v->kind == CKPT_V_INT ? (double)v->as.i : v->as.f;
         return isfinite(*out);
     }
-    if (v->kind != CKPT_V_STR || v->as.text.n == 0) {
+    if (v->kind != CKPT_V_STR || v->as.text.n == 0)
         return false;
-    }
     *out = strtod(v->as.text.at, &end);
     return end == v->as.text.at + v->as.text.n && isfinite(*out);
 }
@@ -46,12 +45,10 @@ static int sc_integer(const ckpt_value *block, const char *key, int64_t *out, ck
     const ckpt_value *v = sc_get(block, key);
     double x;
 
-    if (!v) {
+    if (!v)
         return CKPT_OK;
-    }
-    if (!sc_number(v, &x) || x != floor(x) || fabs(x) > 0x1p53) {
+    if (!sc_number(v, &x) || x != floor(x) || fabs(x) > 0x1p53)
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.%s: an integer expected", key);
-    }
     *out = (int64_t)x;
     return CKPT_OK;
 }
@@ -64,9 +61,8 @@ static int sc_flag(const ckpt_value *block, const char *key, bool *out, ckpt_err
     const ckpt_value *v = sc_get(block, key);
     double x;
 
-    if (!v) {
+    if (!v)
         return CKPT_OK;
-    }
     if (v->kind == CKPT_V_BOOL) {
         *out = v->as.i != 0;
         return CKPT_OK;
@@ -97,43 +93,36 @@ static bool sc_positive(double v)
 /* What a dynamic scale needs; the original checks these only then. */
 static int sc_limits(const zt_scaler *s, int64_t power, int64_t min, ckpt_err *err)
 {
-    if (power < -1022 || power > 1023) {
+    if (power < -1022 || power > 1023)
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.initial_scale_power: -1022 to 1023 expected");
-    }
-    if (s->window <= 0) {
+    if (s->window <= 0)
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.loss_scale_window: an integer > 0 expected");
-    }
-    if (min <= 0) {
+    if (min <= 0)
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.min_loss_scale: an integer > 0 expected");
-    }
-    if (!sc_between(s->hysteresis, -SC_MOST, SC_MOST)) {
+    if (!sc_between(s->hysteresis, -SC_MOST, SC_MOST))
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.hysteresis: at most 2^53 either way expected");
-    }
     return CKPT_OK;
 }
 
 int zt_scaler_check(const zt_scaler *s, ckpt_err *err)
 {
-    if (!sc_positive(s->scale) || !sc_positive(s->factor) || !sc_positive(s->min_scale)) {
+    if (!sc_positive(s->scale) || !sc_positive(s->factor) || !sc_positive(s->min_scale))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "the checkpoint's loss scale is %g, its factor %g, its minimum %g: "
                          "numbers above 0 expected",
                          s->scale, s->factor, s->min_scale);
-    }
     if (!sc_between(s->window, 1, SC_MOST) || !sc_between(s->iter, 0, SC_MOST) ||
-        !sc_between(s->last_overflow, -1, s->iter)) {
+        !sc_between(s->last_overflow, -1, s->iter))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "the checkpoint's loss scale has a window of %" PRId64
                          " steps, is at step %" PRId64 " and had its last overflow at %" PRId64
                          ": that cannot be",
                          s->window, s->iter, s->last_overflow);
-    }
-    if (!sc_between(s->hysteresis, -SC_MOST, SC_MOST) || !sc_between(s->left, -SC_MOST, SC_MOST)) {
+    if (!sc_between(s->hysteresis, -SC_MOST, SC_MOST) || !sc_between(s->left, -SC_MOST, SC_MOST))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "the checkpoint's loss scale has a hysteresis of %" PRId64 ", %" PRId64
                          " left: beyond any count",
                          s->hysteresis, s->left);
-    }
     return CKPT_OK;
 }
 
@@ -149,9 +138,8 @@ int zt_scaler_parse(zt_scaler *out, const ckpt_value *block, bool fp16, int stag
     out->hysteresis = 2;
     out->last_overflow = -1;
     out->touched = true; // constants are floats
-    if (v && (!sc_number(v, &scale) || scale < 0)) {
+    if (v && (!sc_number(v, &scale) || scale < 0))
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.loss_scale: a number >= 0 expected (0: dynamic)");
-    }
     rc = sc_integer(block, "initial_scale_power", &power, err);
     rc = rc == CKPT_OK ? sc_integer(block, "loss_scale_window", &out->window, err) : rc;
     rc = rc == CKPT_OK ? sc_integer(block, "hysteresis", &out->hysteresis, err) : rc;
@@ -159,9 +147,8 @@ int zt_scaler_parse(zt_scaler *out, const ckpt_value *block, bool fp16, int stag
     rc = rc == CKPT_OK ? sc_flag(block, "consecutive_hysteresis", &out->consecutive, err) : rc;
     out->left = out->hysteresis;
     out->min_scale = (double)min;
-    if (rc != CKPT_OK || !fp16) {
+    if (rc != CKPT_OK || !fp16)
         return rc;
-    }
     out->dynamic = scale == 0;
     if (!out->dynamic) {
         out->scale = scale;
@@ -181,12 +168,11 @@ static int sc_lower(zt_scaler *s, ckpt_err *err)
         s->left--;
         return CKPT_OK;
     }
-    if (!s->stage0 && s->scale == s->min_scale) {
+    if (!s->stage0 && s->scale == s->min_scale)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "gradients overflow although the loss scale is at its minimum of %g: the "
                          "run cannot go on (lower the learning rate, or use bf16)",
                          s->min_scale);
-    }
     // the minimum is an integer in the config, and so is the scale that becomes it
     s->touched = s->min_scale <= next;
     s->scale = s->touched ? next : s->min_scale;
@@ -199,9 +185,8 @@ static void sc_calm(zt_scaler *s)
     int64_t since = s->iter - s->last_overflow - 1;
     bool raise = since > 0 && since % s->window == 0;
 
-    if (!s->stage0 && (s->consecutive || raise)) {
+    if (!s->stage0 && (s->consecutive || raise))
         s->left = s->hysteresis;
-    }
     if (raise) {
         s->scale *= s->factor;
         s->touched = true;

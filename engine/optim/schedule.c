@@ -114,9 +114,8 @@ static const struct {
 /* A finite number; true and false are none here, although Python would take them. */
 static bool sd_number(const ckpt_value *v, double *out)
 {
-    if (!v || (v->kind != CKPT_V_INT && v->kind != CKPT_V_FLOAT)) {
+    if (!v || (v->kind != CKPT_V_INT && v->kind != CKPT_V_FLOAT))
         return false;
-    }
     *out = v->kind == CKPT_V_INT ? (double)v->as.i : v->as.f;
     return isfinite(*out);
 }
@@ -134,13 +133,11 @@ static int sd_list(zt_schedule *s, const sd_key *k, const ckpt_value *v, ckpt_er
     double *at = (double *)(void *)((char *)s + k->at);
     double x;
 
-    if (v->kind != CKPT_V_LIST) {
+    if (v->kind != CKPT_V_LIST)
         return sd_number(v, at) ? CKPT_OK : sd_bad(k->name, "a number, or one for each group", err);
-    }
     for (uint64_t i = 0; i < seq.n; i++) {
-        if (!sd_number(seq.at[i], &x)) {
+        if (!sd_number(seq.at[i], &x))
             return sd_bad(k->name, "a list of numbers", err);
-        }
         *at = x;
     }
     memcpy((char *)s + k->list, &v, sizeof v);
@@ -152,9 +149,8 @@ static int sd_count(zt_schedule *s, const sd_key *k, const ckpt_value *v, ckpt_e
     double x;
 
     // HJSON's reader turns 1000.0 into an integer; other fractions are errors in the original too
-    if (!sd_number(v, &x) || fabs(x) > 0x1p53 || x != floor(x) || (k->kind == SD_STEPS && x <= 0)) {
+    if (!sd_number(v, &x) || fabs(x) > 0x1p53 || x != floor(x) || (k->kind == SD_STEPS && x <= 0))
         return sd_bad(k->name, k->kind == SD_STEPS ? "an integer > 0" : "an integer", err);
-    }
     *(int64_t *)(void *)((char *)s + k->at) = (int64_t)x;
     return CKPT_OK;
 }
@@ -171,9 +167,8 @@ static int sd_set(zt_schedule *s, const sd_key *k, const ckpt_value *v, ckpt_err
 {
     void *at = (char *)s + k->at;
 
-    if (v->kind == CKPT_V_NONE && sd_may_be_null(s, k)) {
+    if (v->kind == CKPT_V_NONE && sd_may_be_null(s, k))
         return CKPT_OK;
-    }
     switch (k->kind) {
     case SD_NUMBER:
         return sd_number(v, at) ? CKPT_OK : sd_bad(k->name, "a number", err);
@@ -195,9 +190,8 @@ static int sd_set(zt_schedule *s, const sd_key *k, const ckpt_value *v, ckpt_err
 static const sd_key *sd_find(const sd_key *keys, const char *name)
 {
     for (; keys->name; keys++) {
-        if (strcmp(keys->name, name) == 0) {
+        if (strcmp(keys->name, name) == 0)
             return keys;
-        }
     }
     return NULL;
 }
@@ -217,10 +211,9 @@ static int sd_params(zt_schedule *s, const sd_key *keys, const ckpt_value *param
                            s->name);
     }
     for (; rc == CKPT_OK && keys->name; keys++) {
-        if (keys->required && !ckpt_value_get(params, keys->name)) {
+        if (keys->required && !ckpt_value_get(params, keys->name))
             rc = ckpt_fail(err, CKPT_EUSAGE, "scheduler.params.%s: %s needs it", keys->name,
                            s->name);
-        }
     }
     return rc;
 }
@@ -247,20 +240,16 @@ static void sd_defaults(zt_schedule *s)
 static int sd_finish(zt_schedule *s, ckpt_err *err)
 {
     s->step_size = (double)s->warmup;
-    if (s->type != ZT_RANGE_TEST) {
+    if (s->type != ZT_RANGE_TEST)
         s->warmup = s->warmup < 2 ? 2 : s->warmup;
-    }
     s->second_size = isnan(s->second_size) ? s->first_size : s->second_size;
     s->second_stairs = s->second_stairs < 0 ? s->first_stairs : s->second_stairs;
-    if (s->type != ZT_ONE_CYCLE) {
+    if (s->type != ZT_ONE_CYCLE)
         return CKPT_OK;
-    }
-    if (s->first_size <= 0) {
+    if (s->first_size <= 0)
         return sd_bad("cycle_first_step_size", "a number > 0", err);
-    }
-    if (s->second_size < 0) {
+    if (s->second_size < 0)
         return sd_bad("cycle_second_step_size", "a number >= 0", err);
-    }
     return s->decay_size < 0 ? sd_bad("decay_step_size", "a number >= 0", err) : CKPT_OK;
 }
 
@@ -268,11 +257,10 @@ static int sd_finish(zt_schedule *s, ckpt_err *err)
 static int sd_not_here(const char *name, ckpt_err *err)
 {
     for (size_t i = 0; i < sizeof sd_others / sizeof *sd_others; i++) {
-        if (strcmp(sd_others[i].name, name) == 0) {
+        if (strcmp(sd_others[i].name, name) == 0)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
                              "scheduler.type \"%s\" is not supported; nearest here: %s", name,
                              sd_others[i].instead);
-        }
     }
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "scheduler.type \"%s\" is not supported; there are WarmupLR, WarmupDecayLR, "
@@ -291,16 +279,13 @@ int zt_schedule_parse(zt_schedule *out, const ckpt_value *block, ckpt_err *err)
     if (!type || type->kind == CKPT_V_NONE) {
         return CKPT_OK; // a block without a type counts as none
     }
-    if (type->kind != CKPT_V_STR) {
+    if (type->kind != CKPT_V_STR)
         return ckpt_fail(err, CKPT_EUSAGE, "scheduler.type: a name expected");
-    }
-    if (params && params->kind != CKPT_V_DICT && params->kind != CKPT_V_NONE) {
+    if (params && params->kind != CKPT_V_DICT && params->kind != CKPT_V_NONE)
         return ckpt_fail(err, CKPT_EUSAGE, "scheduler.params: an object expected");
-    }
     for (size_t i = 0; i < sizeof sd_types / sizeof *sd_types; i++) {
-        if (!ckpt_value_is(type, sd_types[i].name)) {
+        if (!ckpt_value_is(type, sd_types[i].name))
             continue;
-        }
         out->type = sd_types[i].type;
         out->name = sd_types[i].name;
         sd_defaults(out);
@@ -317,12 +302,11 @@ int zt_schedule_check(const zt_schedule *s, size_t n, ckpt_err *err)
                                          "highest momenta"};
 
     for (size_t i = 0; i < 4; i++) {
-        if (lists[i] && lists[i]->as.seq.n != n) {
+        if (lists[i] && lists[i]->as.seq.n != n)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "scheduler.params: %llu %s for %zu parameter groups; give one number, "
                              "or one for each",
                              (unsigned long long)lists[i]->as.seq.n, names[i], n);
-        }
     }
     return CKPT_OK;
 }
@@ -330,9 +314,8 @@ int zt_schedule_check(const zt_schedule *s, size_t n, ckpt_err *err)
 /* The number of group i. */
 static double sd_of(const ckpt_value *list, size_t i, double all)
 {
-    if (list && i < list->as.seq.n) {
+    if (list && i < list->as.seq.n)
         (void)sd_number(list->as.seq.at[i], &all);
-    }
     return all;
 }
 
@@ -352,14 +335,12 @@ static double sd_warm_lr(const zt_schedule *s, double min, double max)
     double k = (double)s->last, n = (double)s->warmup, total = (double)s->total;
     double gamma = 1;
 
-    if (s->last < 0) {
+    if (s->last < 0)
         return min;
-    }
-    if (s->last < s->warmup) {
+    if (s->last < s->warmup)
         gamma = sd_gamma(s);
-    } else if (s->type == ZT_WARMUP_DECAY) {
+    else if (s->type == ZT_WARMUP_DECAY)
         gamma = fmax(0.0, (total - k) / fmax(1.0, total - n));
-    }
     return min + (max - min) * gamma;
 }
 
@@ -368,12 +349,10 @@ static double sd_cosine_lr(const zt_schedule *s, double own)
 {
     double done, left, ratio;
 
-    if (s->last < 0) {
+    if (s->last < 0)
         return 0;
-    }
-    if (s->last < s->warmup) {
+    if (s->last < s->warmup)
         return own * (s->min_ratio + sd_gamma(s) * (1. - s->min_ratio));
-    }
     done = (double)(s->last - s->warmup + 1);
     left = (double)(s->total - s->warmup > 1 ? s->total - s->warmup : 1);
     ratio = (1 + cos(SD_PI * fmin(1.0, done / left))) / 2;
@@ -478,7 +457,6 @@ void zt_schedule_begin(zt_schedule *s, zt_hyper *group, const double *own_lr, si
 void zt_schedule_step(zt_schedule *s, zt_hyper *group, const double *own_lr, size_t n)
 {
     s->last++;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         sd_group(s, &group[i], own_lr[i], i);
-    }
 }

@@ -28,9 +28,8 @@ static void ud_adam(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t 
     u->exact = o->torch;
     u->step_size = h->lr;
     u->denominator = 1;
-    if (!o->bias_correction) {
+    if (!o->bias_correction)
         return;
-    }
     if (o->torch) {
         u->step_size = h->lr / (1 - pow(h->beta1, (double)t));
         u->denominator = 1 / sqrt(1 - pow(h->beta2, (double)t));

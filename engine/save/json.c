@@ -70,7 +70,7 @@ static bool js_float(js_text *t, double f)
         if (strtod(text, NULL) == f)
             break;
     }
-    return js_puts(t, text) && (strpbrk(text, ".e") != NULL || js_puts(t, ".0"));
+    return js_puts(t, text) && (strpbrk(text, ".e") || js_puts(t, ".0"));
 }
 
 static bool js_value(js_text *t, const ckpt_value *v, unsigned depth);

@@ -20,8 +20,8 @@ typedef struct zt_low {
 } zt_low;
 
 /*
- * What of a run's state this rank can read.  What is not copied stays where it is, on a GPU too: the map's sources read
- * it piece by piece.
+ * What of a run's state this rank can read.  What is not copied stays where it is, on a GPU too:
+ * the map's sources read it piece by piece.
  */
 typedef struct zt_image {
     zt_zero *zero;
@@ -29,8 +29,9 @@ typedef struct zt_image {
     zt_device *home;                  /* in whose memory they are; NULL: copies, on the host */
     const float **master, **state[2]; /* per partition */
     zt_low *low;                      /* per parameter of the model */
-    float **whole;                    /* per parameter: all of a state that files do not cut; or NULL */
-    void **own;                       /* buffers of this image */
+    /* per parameter: all of a state that files do not cut; or NULL */
+    float **whole;
+    void **own; /* buffers of this image */
     size_t n_own, room;
 } zt_image;
 

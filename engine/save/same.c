@@ -65,7 +65,8 @@ static uint64_t sa_pieces(uint64_t size, uint64_t whole)
 }
 
 /* The digest as text, which is enough to compare. */
-static int sa_hex(int fd, uint64_t size, uint64_t few, char hex[65], const char *path, ckpt_err *err)
+static int sa_hex(int fd, uint64_t size, uint64_t few, char hex[65], const char *path,
+                  ckpt_err *err)
 {
     uint8_t digest[32];
     ckpt_sha256 *sha = NULL;
@@ -100,8 +101,8 @@ int zt_same_file(ckpt_bytes *lines, const char *name, const char *path, uint64_t
     else {
         uint64_t size = (uint64_t)st.st_size;
         rc = sa_hex(fd, size, sa_pieces(size, whole), hex, path, err);
-        if (rc == CKPT_OK && !ckpt_bytes_printf(lines, "%s\t%" PRIu64 " bytes with digest %s\n",
-                                                name, size, hex))
+        if (rc == CKPT_OK &&
+            !ckpt_bytes_printf(lines, "%s\t%" PRIu64 " bytes with digest %s\n", name, size, hex))
             rc = ckpt_fail_memory(err);
     }
     (void)close(fd);

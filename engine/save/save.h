@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * save.h: checkpoints of a run: saving is a plan from live memory to files, resuming one from files to live memory.
+ * save.h: checkpoints of a run: saving is a plan from live memory to files, resuming one from files
+ * to live memory.
  *
  *     live.c     the runtime's memory as a ckpt_map with its training state (libckpt/map/state.h)
- *     save.c     each rank writes its own files of DeepSpeed's layout; together they appear or do not
- *     load.c     any checkpoint that libckpt reads, at any world size and stage, into this rank's partitions
+ *     save.c     each rank writes its own files of DeepSpeed's layout; together they appear or do
+ *                not
+ *     load.c     any checkpoint that libckpt reads, at any world size and stage, into this rank's
+ *                partitions
  *     tree.c     the values beside tensors, as DeepSpeed saves them; restore.c: back into a run
  *     weights.c  weights alone: a file, a model folder, an adapter's PEFT folder
  *     snapshot.c which old checkpoints stay
@@ -18,9 +21,9 @@
 
 typedef struct zt_save_opts {
     const char *dir;
-    const char *tag;    /* NULL: "global_step<N>" */
-    int64_t keep;       /* the newest K tags stay; 0: all */
-    bool async;         /* return when memory may change again; the files follow (zt_save_wait) */
+    const char *tag; /* NULL: "global_step<N>" */
+    int64_t keep;    /* the newest K tags stay; 0: all */
+    bool async;      /* return when memory may change again; the files follow (zt_save_wait) */
     const ckpt_value *client_state; /* DICT, goes into the model file as keys of its own; or NULL */
 } zt_save_opts;
 
@@ -34,8 +37,9 @@ void zt_saver_free(zt_saver *s); /* a save under way is given up; NULL is fine *
 zt_zero *zt_saver_zero(const zt_saver *s);
 
 /*
- * Save: all ranks call it.  DeepSpeed's files for this stage and world (model_states, optim_states, `latest`; in stage 3
- * with gather_16bit_on_save pytorch_model.bin's place is zt_save_weights).  Nothing of a failed save is visible.
+ * Save: all ranks call it.  DeepSpeed's files for this stage and world (model_states, optim_states,
+ * `latest`; in stage 3 with gather_16bit_on_save pytorch_model.bin's place is zt_save_weights).
+ * Nothing of a failed save is visible.
  */
 int zt_save(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
 
@@ -49,16 +53,18 @@ int zt_save_wait(zt_saver *s, ckpt_err *err);
 bool zt_save_remark(zt_saver *s, ckpt_err *out);
 
 /*
- * Weights alone, by rank 0: fp32 masters, or the working weights (low), to a safetensors file or, where path ends in
- * '/', a Hugging Face folder with config.json, or, of a model with adapters, the adapter's PEFT folder.  All ranks call it.
+ * Weights alone, by rank 0: fp32 masters, or the working weights (low), to a safetensors file or,
+ * where path ends in '/', a Hugging Face folder with config.json, or, of a model with adapters, the
+ * adapter's PEFT folder.  All ranks call it.
  */
 int zt_save_weights(zt_saver *s, const char *path, bool low, ckpt_err *err);
 
 typedef struct zt_load_opts {
-    const char *path;   /* run folder, tag folder, or a consolidated or universal checkpoint */
-    const char *tag;    /* NULL: `latest` */
-    bool module_only;   /* weights alone */
-    bool not_strict;    /* parameters that are missing keep their values; unknown ones are passed over */
+    const char *path; /* run folder, tag folder, or a consolidated or universal checkpoint */
+    const char *tag;  /* NULL: `latest` */
+    bool module_only; /* weights alone */
+    /* parameters that are missing keep their values; unknown ones are passed over */
+    bool not_strict;
 } zt_load_opts;
 
 typedef struct zt_loaded {
@@ -71,7 +77,10 @@ typedef struct zt_loaded {
 /* All ranks call it; each reads only what it holds.  Ends with zt_zero_refresh. */
 int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *err);
 
-/* Initial weights from a checkpoint: names as they are, with a prefix ("w0/"), or with the model's left out. */
+/*
+ * Initial weights from a checkpoint: names as they are, with a prefix ("w0/"), or with the model's
+ * left out.
+ */
 int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing, ckpt_err *err);
 
 #endif

@@ -55,7 +55,7 @@ static bool kp_is_tag(int dir, const char *name)
 
     if (!d && fd >= 0)
         (void)close(fd);
-    for (struct dirent *e; d && !found && (e = readdir(d)) != NULL;)
+    for (struct dirent *e; d && !found && (e = readdir(d));)
         found = kp_ends(e->d_name, "_model_states.pt");
     if (d)
         (void)closedir(d);
@@ -122,7 +122,7 @@ static int kp_empty(int dir, const char *name)
             (void)close(fd);
         return rc;
     }
-    for (struct dirent *e; rc == 0 && (e = readdir(d)) != NULL;) {
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
             strcmp(e->d_name, "journal") != 0)
             rc = ckpt_dir_remove(dirfd(d), e->d_name);

@@ -80,9 +80,8 @@ void zr_average_plan(zt_zero *z)
 /* Multiply in place; a factor of 1 costs nothing. */
 void zr_scale(zt_zero *z, ckpt_dtype dt, uint64_t n, void *x, float factor)
 {
-    if (factor < 1 || factor > 1) {
+    if (factor < 1 || factor > 1)
         z->device->ops->scale(z->device, dt, n, x, factor);
-    }
 }
 
 /* Both factors before the sum. */
@@ -100,12 +99,10 @@ static void *av_buffer(zt_zero *z, ckpt_err *err)
     zr_own *o = zr_of(z);
     uint64_t n = AV_CAST * (uint64_t)z->comm->world;
 
-    if (o->cast == NULL) {
+    if (!o->cast)
         o->cast = zr_alloc(z, zr_bytes(z->config->comm_dtype, n), &o->memory.buffers, true);
-    }
-    if (zt_comm_agree(z->comm, o->cast == NULL ? ckpt_fail_memory(err) : CKPT_OK, err) != CKPT_OK) {
+    if (zt_comm_agree(z->comm, !o->cast ? ckpt_fail_memory(err) : CKPT_OK, err) != CKPT_OK)
         return NULL;
-    }
     return o->cast;
 }
 
@@ -121,32 +118,27 @@ int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, int root, ckpt_err *e
     uint64_t step = c == dt ? n : AV_CAST * (uint64_t)z->comm->world;
     int rc = CKPT_OK;
 
-    if (z->comm->world == 1 || n == 0) {
+    if (z->comm->world == 1 || n == 0)
         return CKPT_OK;
-    }
-    if (c != dt && av_buffer(z, err) == NULL) {
+    if (c != dt && !av_buffer(z, err))
         return zr_code(err);
-    }
     zr_scale(z, dt, n, x, o->average.source);
     for (uint64_t at = 0; at < n && rc == CKPT_OK; at += step) {
         uint64_t part = n - at < step ? n - at : step;
         void *from = zr_at(x, dt, at);
         void *sum = c == dt ? from : o->cast;
 
-        if (c != dt) {
+        if (c != dt)
             ops->cast(z->device, part, sum, c, from, dt);
-        }
         av_before(z, c, part, sum);
         zr_ready(z);
         rc = root < 0 ? z->wire->ops->all_reduce(z->wire, sum, part, c, ZT_SUM, err)
                       : z->wire->ops->reduce(z->wire, sum, part, c, root, err);
-        if (root >= 0 && root != z->comm->rank) {
+        if (root >= 0 && root != z->comm->rank)
             continue;
-        }
         zr_scale(z, c, part, sum, o->average.after);
-        if (c != dt) {
+        if (c != dt)
             ops->cast(z->device, part, from, dt, sum, c);
-        }
     }
     return rc;
 }
@@ -160,16 +152,14 @@ static int av_scatter_cast(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, c
     uint64_t rank = (uint64_t)z->comm->rank, world = (uint64_t)z->comm->world;
     int rc = CKPT_OK;
 
-    if (av_buffer(z, err) == NULL) {
+    if (!av_buffer(z, err))
         return zr_code(err);
-    }
     for (uint64_t at = 0; at < slice && rc == CKPT_OK; at += AV_CAST) {
         uint64_t n = slice - at < AV_CAST ? slice - at : AV_CAST;
         void *mine = zr_at(o->cast, c, rank * n);
 
-        for (uint64_t r = 0; r < world; r++) {
+        for (uint64_t r = 0; r < world; r++)
             ops->cast(z->device, n, zr_at(o->cast, c, r * n), c, zr_at(x, dt, r * slice + at), dt);
-        }
         av_before(z, c, world * n, o->cast);
         zr_ready(z);
         rc = z->wire->ops->reduce_scatter(z->wire, mine, o->cast, n, c, err);
@@ -190,13 +180,11 @@ int zr_sum_scatter(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, ckpt_err 
     void *mine = zr_at(x, dt, (uint64_t)z->comm->rank * slice);
     int rc;
 
-    if (z->comm->world == 1 || slice == 0) {
+    if (z->comm->world == 1 || slice == 0)
         return CKPT_OK;
-    }
     zr_scale(z, dt, all, x, o->average.source);
-    if (z->config->comm_dtype != dt) {
+    if (z->config->comm_dtype != dt)
         return av_scatter_cast(z, x, dt, slice, err);
-    }
     av_before(z, dt, all, x);
     zr_ready(z);
     rc = z->wire->ops->reduce_scatter(z->wire, mine, x, slice, dt, err);

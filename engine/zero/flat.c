@@ -57,12 +57,10 @@ static int fl_layout(zt_zero *z, uint32_t i, ckpt_err *err)
     ckpt_zero_flat *lay = &fl_of(z)->group[i].lay;
     int rc;
 
-    if (numel == NULL) {
+    if (!numel)
         return ckpt_fail_memory(err);
-    }
-    for (uint32_t k = 0; k < g->n; k++) {
+    for (uint32_t k = 0; k < g->n; k++)
         numel[k] = z->model->params.at[z->order[g->first + k]].n_elems;
-    }
     rc = ckpt_zero_flat_new(lay, numel, NULL, g->n, world,
                             z->config->stage == 0 ? 1 : 2 * (uint64_t)world, err);
     ckpt_free(numel);
@@ -89,10 +87,10 @@ static void fl_buffers(zt_zero *z, uint32_t i)
     g->w = zr_alloc(z, zr_bytes(dt, g->lay.total), &o->memory.weights, true);
     if (o->flat->resident) {
         g->g = zr_alloc(z, zr_bytes(dt, g->lay.total), &o->memory.gradients, true);
-        p->grad = g->g == NULL ? NULL : zr_at(g->g, dt, mine);
+        p->grad = !g->g ? NULL : zr_at(g->g, dt, mine);
     } else if (z->config->stage == 1) {
         g->acc = zr_alloc(z, zr_bytes(gd, g->lay.total), &o->memory.gradients, true);
-        p->grad = g->acc == NULL ? NULL : zr_at(g->acc, gd, mine);
+        p->grad = !g->acc ? NULL : zr_at(g->acc, gd, mine);
     } else {
         p->grad = zr_alloc(z, zr_bytes(gd, g->lay.slice), &o->memory.gradients, false);
     }
@@ -101,9 +99,8 @@ static void fl_buffers(zt_zero *z, uint32_t i)
     }
     p->master = o->alias ? zr_at(g->w, CKPT_F32, mine)
                          : zr_alloc_home(z, 4 * p->n_elems, &o->memory.masters);
-    for (unsigned s = 0; s < z->config->optim.n_state; s++) {
+    for (unsigned s = 0; s < z->config->optim.n_state; s++)
         p->state[s] = zr_alloc_home(z, 4 * p->n_elems, &o->memory.state);
-    }
 }
 
 /* Weights that are not trained. */
@@ -116,14 +113,12 @@ static int fl_frozen(zt_zero *z, ckpt_err *err)
     for (uint32_t i = 0; i < ps->n; i++) {
         if (!zr_is_trained(z, i)) {
             f->frozen_at[i] = n;
-            if (!ckpt_add(n, (ps->at[i].n_elems + 31) & ~UINT64_C(31), &n)) {
+            if (!ckpt_add(n, (ps->at[i].n_elems + 31) & ~UINT64_C(31), &n))
                 return ckpt_fail(err, CKPT_ELIMIT, "frozen parameters: too many elements");
-            }
         }
     }
-    if (n > 0) {
+    if (n > 0)
         f->frozen = zr_alloc(z, zr_bytes(z->model->dtype, n), &zr_of(z)->memory.weights, false);
-    }
     return CKPT_OK;
 }
 
@@ -162,9 +157,8 @@ static int fl_bucket(zt_zero *z, ckpt_err *err)
     }
     f->piece = ckpt_alloc((z->n_order + 1) * sizeof *f->piece);
     f->tied = ckpt_alloc((z->model->params.n + 1) * sizeof *f->tied);
-    if (f->piece == NULL || f->tied == NULL) {
+    if (!f->piece || !f->tied)
         return ckpt_fail_memory(err);
-    }
     f->bucket = zr_alloc(z, f->room * dt_bytes, &o->memory.buffers, true);
     for (uint32_t i = 0; i < z->n_order; i++) {
         const zr_place *p = &o->place[z->order[i]];
@@ -195,9 +189,8 @@ static void fl_point(zt_zero *z)
             continue;
         }
         p->w = zr_at(f->group[at->group].w, dt, at->at);
-        if (f->resident) {
+        if (f->resident)
             p->g = zr_at(f->group[at->group].g, dt, at->at);
-        }
     }
 }
 
@@ -211,31 +204,25 @@ static int fl_setup(zt_zero *z, ckpt_err *err)
 
     o->flat = f;
     z->part = ckpt_alloc((z->n_groups + 1) * sizeof *z->part);
-    if (f == NULL || z->part == NULL) {
+    if (!f || !z->part)
         return ckpt_fail_memory(err);
-    }
     f->group = ckpt_alloc((z->n_groups + 1) * sizeof *f->group);
     f->frozen_at = ckpt_alloc((z->model->params.n + 1) * sizeof *f->frozen_at);
-    if (f->group == NULL || f->frozen_at == NULL) {
+    if (!f->group || !f->frozen_at)
         return ckpt_fail_memory(err);
-    }
     f->resident = o->grad_dtype == z->model->dtype && (c->stage < 2 || z->comm->world == 1);
     z->n_parts = z->n_groups;
     for (uint32_t i = 0; rc == CKPT_OK && i < z->n_groups; i++) {
         rc = fl_layout(z, i, err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             fl_buffers(z, i);
-        }
     }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = fl_frozen(z, err);
-    }
-    if (rc == CKPT_OK && !f->resident) {
+    if (rc == CKPT_OK && !f->resident)
         rc = fl_bucket(z, err);
-    }
-    if (rc == CKPT_OK && !o->failed) {
+    if (rc == CKPT_OK && !o->failed)
         fl_point(z);
-    }
     return rc;
 }
 
@@ -243,12 +230,10 @@ static void fl_free(zt_zero *z)
 {
     zr_flat *f = fl_of(z);
 
-    if (f == NULL) {
+    if (!f)
         return;
-    }
-    for (uint32_t i = 0; f->group != NULL && i < z->n_groups; i++) {
+    for (uint32_t i = 0; f->group && i < z->n_groups; i++)
         ckpt_zero_flat_free(&f->group[i].lay);
-    }
     ckpt_free(f->group);
     ckpt_free(f->frozen_at);
     ckpt_free(f->piece);
@@ -290,7 +275,7 @@ static void fl_keep(zt_zero *z, uint32_t param, const void *x, ckpt_dtype dt)
     zt_accumulate a = {
         .acc_dtype = o->grad_dtype, .x_dtype = dt, .factor = 1, .add = !fl_first_micro(z)};
 
-    if (g->acc == NULL) {
+    if (!g->acc) {
         begin = (uint64_t)z->comm->rank * g->lay.slice;
         end = begin + g->lay.slice;
     }
@@ -302,8 +287,8 @@ static void fl_keep(zt_zero *z, uint32_t param, const void *x, ckpt_dtype dt)
     }
     a.n = to - from;
     a.x = (const char *)x + zr_bytes(dt, from - at->at);
-    a.acc = g->acc != NULL ? zr_at(g->acc, o->grad_dtype, from)
-                           : zr_at(z->part[at->part].grad, o->grad_dtype, from - begin);
+    a.acc = g->acc ? zr_at(g->acc, o->grad_dtype, from)
+                   : zr_at(z->part[at->part].grad, o->grad_dtype, from - begin);
     z->device->ops->accumulate(z->device, &a);
 }
 
@@ -339,9 +324,8 @@ static int fl_collect(zt_zero *z, uint32_t param, void *x, fl_run *run, ckpt_err
         void *from = zr_at(x, dt, i);
 
         part = n - i < left ? n - i : left;
-        if (run->x && (run->root != root || zr_at(run->x, dt, run->n) != from)) {
+        if (run->x && (run->root != root || zr_at(run->x, dt, run->n) != from))
             rc = fl_reduce_run(z, run, err);
-        }
         if (!run->x) {
             *run = (fl_run){.x = from, .root = root};
         }
@@ -359,15 +343,12 @@ static int fl_flush(zt_zero *z, ckpt_err *err)
     fl_run run = {0};
     int rc = CKPT_OK;
 
-    for (uint32_t i = 0; reduce && rc == CKPT_OK && i < f->n_pieces; i++) {
+    for (uint32_t i = 0; reduce && rc == CKPT_OK && i < f->n_pieces; i++)
         rc = fl_collect(z, f->piece[i].param, zr_at(f->bucket, dt, f->piece[i].at), &run, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = fl_reduce_run(z, &run, err);
-    }
-    for (uint32_t i = 0; rc == CKPT_OK && i < f->n_pieces; i++) {
+    for (uint32_t i = 0; rc == CKPT_OK && i < f->n_pieces; i++)
         fl_keep(z, f->piece[i].param, zr_at(f->bucket, dt, f->piece[i].at), dt);
-    }
     f->fill = 0;
     f->n_pieces = 0;
     return rc;
@@ -380,12 +361,10 @@ static int fl_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     const zt_layer *layer = &z->model->layers.at[l];
     int rc = CKPT_OK;
 
-    if (!backward || f->resident) {
+    if (!backward || f->resident)
         return CKPT_OK;
-    }
-    if (f->fill > 0 && f->fill + fl_layer_elems(z, l) > f->limit) {
+    if (f->fill > 0 && f->fill + fl_layer_elems(z, l) > f->limit)
         rc = fl_flush(z, err);
-    }
     for (uint32_t k = 0; k < layer->n_params; k++) {
         uint32_t i = layer->param[k];
         const zr_place *at = &zr_of(z)->place[i];
@@ -396,7 +375,7 @@ static int fl_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
         }
         p->g_add = false;
         p->g = f->tied[i];
-        if (p->g == NULL) {
+        if (!p->g) {
             p->g = zr_at(f->bucket, z->model->dtype, f->fill);
             f->piece[f->n_pieces++] = (fl_piece){.param = i, .at = f->fill};
             f->fill += p->n_elems;
@@ -411,9 +390,8 @@ static int fl_reduce_tied(zt_zero *z, uint32_t param, ckpt_err *err)
     fl_run run = {0};
     int rc = CKPT_OK;
 
-    if (z->config->stage == 2) {
+    if (z->config->stage == 2)
         rc = fl_collect(z, param, z->model->params.at[param].g, &run, err);
-    }
     return rc == CKPT_OK ? fl_reduce_run(z, &run, err) : rc;
 }
 
@@ -425,20 +403,17 @@ static int fl_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     ckpt_dtype dt = z->model->dtype;
     int rc = CKPT_OK;
 
-    if (!backward || f->resident) {
+    if (!backward || f->resident)
         return CKPT_OK;
-    }
     for (uint32_t k = 0; k < layer->n_params; k++) {
         uint32_t i = layer->param[k];
         zt_param *p = &z->model->params.at[i];
 
-        if (zr_of(z)->place[i].group == ZR_NONE || zr_of(z)->place[i].first != l) {
+        if (zr_of(z)->place[i].group == ZR_NONE || zr_of(z)->place[i].first != l)
             continue;
-        }
-        if (!p->g_add) {
+        if (!p->g_add)
             z->device->ops->zero(z->device, p->g, zr_bytes(dt, p->n_elems));
-        }
-        if (f->tied[i] != NULL) {
+        if (f->tied[i]) {
             rc = rc == CKPT_OK ? fl_reduce_tied(z, i, err) : rc;
             fl_keep(z, i, p->g, dt);
         }
@@ -477,8 +452,8 @@ static int fl_reduce(zt_zero *z, ckpt_err *err)
                         zt_onebit_warm(&z->config->optim, z->updates + 1);
 
             rc = warm ? zr_sum(z, g->g, z->model->dtype, g->lay.total, -1, err) : CKPT_OK;
-        } else if (g->g != NULL || g->acc != NULL) {
-            rc = zr_sum_scatter(z, g->g != NULL ? g->g : g->acc, o->grad_dtype, g->lay.slice, err);
+        } else if (g->g || g->acc) {
+            rc = zr_sum_scatter(z, g->g ? g->g : g->acc, o->grad_dtype, g->lay.slice, err);
         }
     }
     return rc;
@@ -490,17 +465,15 @@ static int fl_publish(zt_zero *z, ckpt_err *err)
     ckpt_dtype dt = z->model->dtype;
     int rc = CKPT_OK;
 
-    if (z->config->stage == 0 || z->comm->world == 1) {
+    if (z->config->stage == 0 || z->comm->world == 1)
         return CKPT_OK;
-    }
     zr_ready(z);
     for (uint32_t i = 0; i < z->n_groups && rc == CKPT_OK; i++) {
         fl_group *g = &fl_of(z)->group[i];
         const void *mine = zr_at(g->w, dt, (uint64_t)z->comm->rank * g->lay.slice);
 
-        if (g->lay.slice > 0) {
+        if (g->lay.slice > 0)
             rc = z->wire->ops->all_gather(z->wire, g->w, mine, g->lay.slice, dt, err);
-        }
     }
     return rc;
 }

@@ -15,9 +15,8 @@ static bool gp_has(const char *name, const char *word)
     size_t n = strlen(word);
 
     for (; strlen(name) >= n; name++) {
-        if (strncasecmp(name, word, n) == 0) {
+        if (strncasecmp(name, word, n) == 0)
             return true;
-        }
     }
     return false;
 }
@@ -67,15 +66,14 @@ static int gp_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
     uint64_t *at = ckpt_alloc(g->n * sizeof *at);
     uint32_t *old = ckpt_alloc(g->n * sizeof *old);
 
-    if (at != NULL && old != NULL) {
+    if (at && old) {
         memcpy(old, z->order + g->first, g->n * sizeof *old);
         ckpt_zero_round_robin(g->n, (uint32_t)z->comm->world, at);
-        for (uint32_t i = 0; i < g->n; i++) {
+        for (uint32_t i = 0; i < g->n; i++)
             z->order[g->first + i] = old[at[i]];
-        }
     }
     ckpt_free(at);
-    bool ok = old != NULL && at != NULL;
+    bool ok = old && at;
     ckpt_free(old);
     return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
@@ -92,13 +90,11 @@ static int gp_by_size(const void *pa, const void *pb)
     const gp_matrix *a = pa, *b = pb;
 
     for (uint32_t i = 0; i < a->param->ndim && i < b->param->ndim; i++) {
-        if (a->param->shape[i] != b->param->shape[i]) {
+        if (a->param->shape[i] != b->param->shape[i])
             return a->param->shape[i] > b->param->shape[i] ? -1 : 1;
-        }
     }
-    if (a->param->ndim != b->param->ndim) {
+    if (a->param->ndim != b->param->ndim)
         return a->param->ndim > b->param->ndim ? -1 : 1;
-    }
     return (a->number > b->number) - (a->number < b->number);
 }
 
@@ -107,18 +103,16 @@ static int gp_sort(zt_zero *z, const zt_group *g, ckpt_err *err)
 {
     gp_matrix *m = ckpt_alloc(g->n * sizeof *m);
 
-    if (m == NULL) {
+    if (!m)
         return ckpt_fail_memory(err);
-    }
     for (uint32_t i = 0; i < g->n; i++) {
         uint32_t number = z->order[g->first + i];
 
         m[i] = (gp_matrix){&z->model->params.at[number], number};
     }
     qsort(m, g->n, sizeof *m, gp_by_size);
-    for (uint32_t i = 0; i < g->n; i++) {
+    for (uint32_t i = 0; i < g->n; i++)
         z->order[g->first + i] = m[i].number;
-    }
     ckpt_free(m);
     return CKPT_OK;
 }
@@ -130,9 +124,8 @@ static int gp_half(zt_zero *z, zt_group *g, uint32_t c, ckpt_err *err)
         {"muon-params", "adam-params", "", ""},
         {"group0-muon-params", "group0-adam-params", "group1-muon-params", "group1-adam-params"}};
 
-    if (z->config->optim.type != ZT_OPT_MUON) {
+    if (z->config->optim.type != ZT_OPT_MUON)
         return CKPT_OK;
-    }
     g->muon = c % 2 == 0;
     g->name = name[gp_is_split(z)][c];
     return g->muon ? gp_sort(z, g, err) : CKPT_OK;
@@ -147,28 +140,23 @@ static int gp_add(zt_zero *z, uint32_t c, ckpt_err *err)
 
     *g = (zt_group){.first = z->n_order};
     for (uint32_t i = 0; i < ps->n; i++) {
-        if (zr_is_trained(z, i) && gp_class(z, &ps->at[i]) == c) {
+        if (zr_is_trained(z, i) && gp_class(z, &ps->at[i]) == c)
             z->order[z->n_order++] = i;
-        }
     }
     g->n = z->n_order - g->first;
-    if (g->n == 0) {
+    if (g->n == 0)
         return CKPT_OK;
-    }
     rc = gp_half(z, g, c, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     gp_settings(z, g, c);
     memcpy(z->given + g->first, z->order + g->first, g->n * sizeof *z->given);
-    for (uint32_t i = g->first; i < z->n_order; i++) {
+    for (uint32_t i = g->first; i < z->n_order; i++)
         zr_of(z)->place[z->order[i]].group = z->n_groups;
-    }
     z->n_groups++;
     if (z->config->round_robin && (z->config->stage == 1 || z->config->stage == 2) &&
-        !zt_config_is_bf16_optimizer(z->config)) {
+        !zt_config_is_bf16_optimizer(z->config))
         return gp_round_robin(z, g, err);
-    }
     return CKPT_OK;
 }
 
@@ -186,9 +174,8 @@ static void gp_uses(zt_zero *z)
     const zt_layers *ls = &z->model->layers;
     zr_place *place = zr_of(z)->place;
 
-    for (uint32_t i = 0; i < z->model->params.n; i++) {
+    for (uint32_t i = 0; i < z->model->params.n; i++)
         place[i].first = place[i].last = ZR_NONE;
-    }
     for (uint32_t l = 0; l < ls->n; l++) {
         for (uint32_t k = 0; k < ls->at[l].n_params; k++) {
             zr_place *p = &place[ls->at[l].param[k]];
@@ -207,31 +194,26 @@ int zr_groups_new(zt_zero *z, ckpt_err *err)
     size_t n = z->model->params.n;
     zr_own *o = zr_of(z);
 
-    if (n >= ZR_NONE) {
+    if (n >= ZR_NONE)
         return ckpt_fail(err, CKPT_ELIMIT, "a model of %zu parameters", n);
-    }
-    if (strcmp(o->opts.grouping, "single") != 0 && strcmp(o->opts.grouping, "decay") != 0) {
+    if (strcmp(o->opts.grouping, "single") != 0 && strcmp(o->opts.grouping, "decay") != 0)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "grouping of parameters \"%s\": \"single\" or \"decay\" is expected",
                          o->opts.grouping);
-    }
     z->order = ckpt_alloc((n + 1) * sizeof *z->order);
     z->given = ckpt_alloc((n + 1) * sizeof *z->given);
     z->group = ckpt_alloc(5 * sizeof *z->group);
     o->place = ckpt_alloc((n + 1) * sizeof *o->place);
-    if (z->order == NULL || z->given == NULL || z->group == NULL || o->place == NULL) {
+    if (!z->order || !z->given || !z->group || !o->place)
         return ckpt_fail_memory(err);
-    }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         o->place[i].group = o->place[i].part = ZR_NONE;
-    }
     gp_uses(z);
     for (uint32_t c = 0; c < 4; c++) {
         int rc = gp_add(z, c, err);
 
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             return rc;
-        }
     }
     return CKPT_OK;
 }

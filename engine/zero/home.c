@@ -54,18 +54,15 @@ static void *hm_worker(void *ctx)
         hm_slot *s = &h->slot[next];
         ckpt_err err = {0};
 
-        while (s->state != HM_READY && !h->stop) {
+        while (s->state != HM_READY && !h->stop)
             pthread_cond_wait(&h->work, &h->lock);
-        }
-        if (s->state != HM_READY) {
+        if (s->state != HM_READY)
             break;
-        }
         pthread_mutex_unlock(&h->lock);
         int rc = zr_update_piece(h->zero, zr_of(h->zero)->home, h->part, &s->piece, &err);
         pthread_mutex_lock(&h->lock);
-        if (rc != CKPT_OK && h->err.code == CKPT_OK) {
+        if (rc != CKPT_OK && h->err.code == CKPT_OK)
             h->err = err;
-        }
         s->state = HM_DONE;
         next ^= 1;
         pthread_cond_signal(&h->done);
@@ -88,9 +85,8 @@ zt_device *zt_zero_home(const zt_zero *z)
 
 static int hm_thread(zr_home *h, ckpt_err *err)
 {
-    if (pthread_mutex_init(&h->lock, NULL) != 0) {
+    if (pthread_mutex_init(&h->lock, NULL) != 0)
         return ckpt_fail_memory(err);
-    }
     (void)pthread_cond_init(&h->work, NULL);
     (void)pthread_cond_init(&h->done, NULL);
     h->locks = true;
@@ -105,13 +101,11 @@ int zr_home_new(zt_zero *z, ckpt_err *err)
     zr_own *o = zr_of(z);
 
     o->home = z->device;
-    if (z->device->host || z->config->offload_optimizer.place == ZT_ON_DEVICE) {
+    if (z->device->host || z->config->offload_optimizer.place == ZT_ON_DEVICE)
         return CKPT_OK;
-    }
     o->homes = ckpt_alloc(sizeof *o->homes);
-    if (o->homes == NULL) {
+    if (!o->homes)
         return ckpt_fail_memory(err);
-    }
     o->homes->zero = z;
     return zt_cpu_new(&o->home, o->opts.host_threads, err);
 }
@@ -121,7 +115,7 @@ static void *hm_room(zt_zero *z)
     uint64_t n = (4 * zr_of(z)->homes->room + 63) & ~UINT64_C(63);
     void *p = z->device->ops->alloc_host(z->device, n);
 
-    zr_of(z)->memory.buffers += p == NULL ? 0 : n;
+    zr_of(z)->memory.buffers += !p ? 0 : n;
     return p;
 }
 
@@ -132,13 +126,11 @@ int zr_home_ready(zt_zero *z, ckpt_err *err)
     zr_home *h = o->homes;
     uint64_t most = 64, piece = z->config->reduce_bucket;
 
-    if (h == NULL) {
+    if (!h)
         return CKPT_OK;
-    }
     piece = piece < 64 ? 64 : piece > HM_PIECE ? HM_PIECE : piece;
-    for (uint32_t i = 0; i < z->n_parts; i++) {
+    for (uint32_t i = 0; i < z->n_parts; i++)
         most = z->part[i].n_elems > most ? z->part[i].n_elems : most;
-    }
     // LAMB's norms are of whole partitions: they are not cut
     h->room = most < piece || z->config->optim.type == ZT_OPT_LAMB ? most : piece;
     for (unsigned i = 0; i < 2; i++) {
@@ -155,9 +147,8 @@ void zr_home_stop(zt_zero *z)
 {
     zr_home *h = zr_of(z)->homes;
 
-    if (h == NULL) {
+    if (!h)
         return;
-    }
     if (h->threaded) {
         pthread_mutex_lock(&h->lock);
         h->stop = true;
@@ -181,9 +172,8 @@ void zr_home_stop(zt_zero *z)
 /* After all memory has gone. */
 void zr_home_free(zt_zero *z)
 {
-    if (zr_of(z)->home != NULL && zr_is_home(z)) {
+    if (zr_of(z)->home && zr_is_home(z))
         zt_device_free(zr_of(z)->home);
-    }
     zr_of(z)->home = NULL;
 }
 
@@ -195,13 +185,11 @@ static void hm_settle(zr_home *h, hm_slot *s)
     zt_zero *z = h->zero;
 
     pthread_mutex_lock(&h->lock);
-    while (s->state == HM_READY) {
+    while (s->state == HM_READY)
         pthread_cond_wait(&h->done, &h->lock);
-    }
     pthread_mutex_unlock(&h->lock);
-    if (s->state == HM_DONE && s->to != NULL) {
+    if (s->state == HM_DONE && s->to)
         z->device->ops->put(z->device, s->to, s->low, zr_bytes(s->piece.low_dtype, s->piece.n));
-    }
     s->state = HM_IDLE;
 }
 
@@ -213,11 +201,10 @@ static void hm_give(zr_home *h, hm_slot *s, const zt_piece *all, uint64_t at, ui
     s->piece = *all;
     s->piece.n = n;
     s->piece.p = all->p + at;
-    for (unsigned k = 0; k < 2; k++) {
-        s->piece.state[k] = all->state[k] == NULL ? NULL : all->state[k] + at;
-    }
-    s->to = all->low == NULL ? NULL : zr_at(all->low, all->low_dtype, at);
-    s->piece.low = s->to == NULL ? NULL : s->low;
+    for (unsigned k = 0; k < 2; k++)
+        s->piece.state[k] = !all->state[k] ? NULL : all->state[k] + at;
+    s->to = !all->low ? NULL : zr_at(all->low, all->low_dtype, at);
+    s->piece.low = !s->to ? NULL : s->low;
     s->piece.g = s->grad;
     d->ops->get(d, s->grad, (const char *)all->g + zr_bytes(all->g_dtype, at),
                 zr_bytes(all->g_dtype, n));
@@ -243,9 +230,8 @@ int zr_home_update(zt_zero *z, uint32_t part, const zt_piece *piece, ckpt_err *e
     // the older one first
     hm_settle(h, &h->slot[h->next]);
     hm_settle(h, &h->slot[h->next ^ 1]);
-    if (h->err.code != CKPT_OK) {
+    if (h->err.code != CKPT_OK)
         return ckpt_fail(err, h->err.code, "%s", h->err.text);
-    }
     return zt_device_check(zr_of(z)->home, err);
 }
 
@@ -256,7 +242,7 @@ void zr_masters_read(zt_zero *z, float *master, const void *low, uint64_t n)
     zr_home *h = zr_of(z)->homes;
     ckpt_dtype dt = z->model->dtype;
 
-    if (h == NULL) {
+    if (!h) {
         z->device->ops->cast(z->device, n, master, CKPT_F32, low, dt);
         return;
     }
@@ -275,7 +261,7 @@ void zr_masters_write(zt_zero *z, void *low, const float *master, uint64_t n)
     zr_home *h = zr_of(z)->homes;
     ckpt_dtype dt = z->model->dtype;
 
-    if (h == NULL) {
+    if (!h) {
         z->device->ops->cast(z->device, n, low, dt, master, CKPT_F32);
         return;
     }

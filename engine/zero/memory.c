@@ -12,13 +12,13 @@ static void *mm_take(zt_zero *z, zt_device *of, uint64_t n_bytes, uint64_t *coun
     zr_block *b = ckpt_vec_push(&o->blocks);
     uint64_t n = n_bytes < 64 ? 64 : (n_bytes + 63) & ~UINT64_C(63);
 
-    if (b == NULL || n < n_bytes) {
+    if (!b || n < n_bytes) {
         o->failed = true;
         return NULL;
     }
     b->of = of;
     b->p = of ? of->ops->alloc(of, n) : z->wire->ops->alloc(z->wire, n);
-    if (b->p == NULL) {
+    if (!b->p) {
         o->failed = true;
         return NULL;
     }
@@ -45,14 +45,12 @@ void zr_free_blocks(zt_zero *z)
     for (size_t i = o->blocks.n; i-- > 0;) {
         const zr_block *b = &o->blocks.at[i];
 
-        if (b->p == NULL) {
+        if (!b->p)
             continue;
-        }
-        if (b->of != NULL) {
+        if (b->of)
             b->of->ops->release(b->of, b->p);
-        } else {
+        else
             z->wire->ops->release(z->wire, b->p);
-        }
     }
     ckpt_vec_free(&o->blocks);
 }

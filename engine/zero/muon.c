@@ -38,9 +38,8 @@ static int mu_work_new(zt_zero *z, mu_work *w, ckpt_err *err)
         const zt_param *p = &z->model->params.at[z->order[i]];
         uint64_t rows, cols, n_bytes;
 
-        if (!z->group[o->place[z->order[i]].group].muon) {
+        if (!z->group[o->place[z->order[i]].group].muon)
             continue;
-        }
         mu_shape(p, &rows, &cols);
         n_bytes = zt_muon_scratch(rows, cols);
         w->n = p->n_elems > w->n ? p->n_elems : w->n;
@@ -49,9 +48,8 @@ static int mu_work_new(zt_zero *z, mu_work *w, ckpt_err *err)
     w->g = ops->alloc(z->device, 4 * w->n + 64);
     w->momentum = ops->alloc(z->device, 4 * w->n + 64);
     w->scratch = ops->alloc(z->device, w->n_bytes + 64);
-    if (w->g == NULL || w->momentum == NULL || w->scratch == NULL) {
+    if (!w->g || !w->momentum || !w->scratch)
         return ckpt_fail_memory(err);
-    }
     return CKPT_OK;
 }
 
@@ -68,9 +66,8 @@ static zt_owned mu_owned(const zt_zero *z, uint32_t param)
     const zr_own *o = zr_of(z);
 
     for (size_t i = 0; i < o->n_owned; i++) {
-        if (o->owned[i].param == param) {
+        if (o->owned[i].param == param)
             return o->owned[i];
-        }
     }
     return (zt_owned){.param = param, .partition = o->place[param].part};
 }
@@ -88,40 +85,35 @@ static int mu_matrix(zt_zero *z, uint32_t param, mu_work *w, float g_scale, ckpt
     int rc = CKPT_OK;
 
     mu_shape(p, &rows, &cols);
-    if (own.count > 0) {
+    if (own.count > 0)
         rc = zr_bring(z, own.partition, err);
-    }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     if (own.count < p->n_elems) {
         ops->zero(z->device, w->g, 4 * p->n_elems);
         ops->zero(z->device, w->momentum, 4 * p->n_elems);
     }
     if (own.count > 0) {
         ops->cast(z->device, own.count, w->g + own.first, CKPT_F32, grad, o->grad_dtype);
-        if (zr_is_home(z)) {
+        if (zr_is_home(z))
             ops->put(z->device, w->momentum + own.first, part->state[0] + own.at, 4 * own.count);
-        } else {
+        else
             ops->copy(z->device, w->momentum + own.first, part->state[0] + own.at, 4 * own.count);
-        }
     }
     if (z->config->stage > 0 && z->comm->world > 1) {
         zr_ready(z);
         rc = z->wire->ops->all_reduce(z->wire, w->g, p->n_elems, CKPT_F32, ZT_SUM, err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = z->wire->ops->all_reduce(z->wire, w->momentum, p->n_elems, CKPT_F32, ZT_SUM, err);
-        }
     }
     zr_scale(z, CKPT_F32, p->n_elems, w->g, g_scale);
     zt_muon_direction(z->device, &z->config->optim, rows, cols, w->g, w->momentum, w->scratch);
     if (own.count > 0) {
         ops->cast(z->device, own.count, grad, o->grad_dtype, w->g + own.first, CKPT_F32);
-        if (zr_is_home(z)) {
+        if (zr_is_home(z))
             ops->get(z->device, part->state[0] + own.at, w->momentum + own.first, 4 * own.count);
-        } else {
+        else
             ops->copy(z->device, part->state[0] + own.at, w->momentum + own.first, 4 * own.count);
-        }
     }
     return rc == CKPT_OK && own.count > 0 ? zr_put_back(z, own.partition, true, err) : rc;
 }
@@ -137,9 +129,8 @@ static void mu_rescale(zt_zero *z, float g_scale)
     for (uint32_t i = 0; i < z->n_parts; i++) {
         zt_partition *p = &z->part[i];
 
-        if (z->group[p->group].muon) {
+        if (z->group[p->group].muon)
             zr_scale(z, o->grad_dtype, p->n_elems, p->grad, 1 / g_scale);
-        }
     }
 }
 
@@ -153,9 +144,8 @@ int zr_muon(zt_zero *z, float g_scale, ckpt_err *err)
 
     rc = zt_comm_agree(z->comm, rc, err);
     for (uint32_t i = 0; i < z->n_order && rc == CKPT_OK; i++) {
-        if (z->group[o->place[z->order[i]].group].muon) {
+        if (z->group[o->place[z->order[i]].group].muon)
             rc = mu_matrix(z, z->order[i], &w, scale, err);
-        }
     }
     mu_rescale(z, scale);
     mu_work_free(z, &w);

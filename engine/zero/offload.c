@@ -9,7 +9,8 @@
  * of mapped files back.
  *
  * Files are scratch space: they begin as zeros with each run and are removed at its end.
- * On a host device "cpu" means the memory that is used anyway; beside a GPU the buffers are the host's (home.c).
+ * On a host device "cpu" means the memory that is used anyway; beside a GPU the buffers are the
+ * host's (home.c).
  */
 #define _DEFAULT_SOURCE // madvise
 
@@ -87,12 +88,10 @@ static int of_transfer(int fd, char *p, uint64_t n, bool write)
         ssize_t did =
             write ? pwrite(fd, p + at, part, (off_t)at) : pread(fd, p + at, part, (off_t)at);
 
-        if (did < 0 && errno == EINTR) {
+        if (did < 0 && errno == EINTR)
             continue;
-        }
-        if (did <= 0) {
+        if (did <= 0)
             return did < 0 ? errno : ENODATA;
-        }
         at += (uint64_t)did;
     }
     return 0;
@@ -117,17 +116,14 @@ static int of_job(zr_files *f, uint32_t part, char *mem, bool write, ckpt_err *e
 
     of_name(name, sizeof name, part);
     fd = openat(f->dir.fd, name, (write ? O_WRONLY : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
+    if (fd < 0)
         return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s", f->dir.path, name);
-    }
     sys = of_transfer(fd, mem, of_bytes(f->zero, part), write);
-    if (close(fd) != 0 && sys == 0) {
+    if (close(fd) != 0 && sys == 0)
         sys = errno;
-    }
-    if (sys != 0) {
+    if (sys != 0)
         return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: %s optimizer state", f->dir.path, name,
                              write ? "writing" : "reading");
-    }
     return CKPT_OK;
 }
 
@@ -138,12 +134,10 @@ static void *of_worker(void *ctx)
 
     pthread_mutex_lock(&f->lock);
     for (;;) {
-        while (f->n_queue == 0 && !f->stop) {
+        while (f->n_queue == 0 && !f->stop)
             pthread_cond_wait(&f->work, &f->lock);
-        }
-        if (f->n_queue == 0) {
+        if (f->n_queue == 0)
             break;
-        }
         uint32_t i = f->queue[0];
         of_slot s = f->slot[i];
         ckpt_err err = {0};
@@ -151,9 +145,8 @@ static void *of_worker(void *ctx)
         pthread_mutex_unlock(&f->lock);
         int rc = of_job(f, s.part, s.mem, s.state == OF_WRITE, &err);
         pthread_mutex_lock(&f->lock);
-        if (rc != CKPT_OK && f->err.code == CKPT_OK) {
+        if (rc != CKPT_OK && f->err.code == CKPT_OK)
             f->err = err;
-        }
         memmove(f->queue, f->queue + 1, (f->n_queue - 1) * sizeof *f->queue);
         f->n_queue--;
         f->slot[i].state = OF_IDLE;
@@ -175,17 +168,15 @@ static void of_submit(zr_files *f, of_slot *s, of_state what)
 /* Until the slot's request is done. */
 static void of_wait(zr_files *f, const of_slot *s)
 {
-    while (s->state != OF_IDLE) {
+    while (s->state != OF_IDLE)
         pthread_cond_wait(&f->done, &f->lock);
-    }
 }
 
 static of_slot *of_find(zr_files *f, uint32_t part)
 {
     for (uint32_t i = 0; i < f->n_slots; i++) {
-        if (f->slot[i].part == part && f->slot[i].mem != NULL) {
+        if (f->slot[i].part == part && f->slot[i].mem)
             return &f->slot[i];
-        }
     }
     return NULL;
 }
@@ -198,12 +189,11 @@ static of_slot *of_vacant(zr_files *f, bool wait)
     for (uint32_t i = 0; i < f->n_planned; i++) {
         of_slot *s = &f->slot[i];
 
-        if (s->held == 0 && s->state == OF_IDLE) {
+        if (s->held == 0 && s->state == OF_IDLE)
             return s;
-        }
         busy = s->held == 0 ? s : busy;
     }
-    if (busy != NULL && wait) {
+    if (busy && wait) {
         of_wait(f, busy);
         return busy;
     }
@@ -226,23 +216,18 @@ static of_slot *of_extra(zr_files *f, uint32_t part, ckpt_err *err)
     void *at = MAP_FAILED;
     int fd;
 
-    while (f->slot[i].mem != NULL) {
+    while (f->slot[i].mem)
         i++;
-    }
     of_name(name, sizeof name, part);
     fd = openat(f->dir.fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd >= 0) {
+    if (fd >= 0)
         at = mmap(NULL, of_mapped(f, part), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (at == MAP_FAILED) {
+    if (at == MAP_FAILED)
         (void)ckpt_fail_sys(err, CKPT_EIO, errno, "mapping %s/%s", f->dir.path, name);
-    }
-    if (fd >= 0) {
+    if (fd >= 0)
         (void)close(fd);
-    }
-    if (at == MAP_FAILED) {
+    if (at == MAP_FAILED)
         return NULL;
-    }
     f->slot[i] = (of_slot){.mem = at, .part = part, .extra = true};
     f->n_slots = i >= f->n_slots ? i + 1 : f->n_slots;
     return &f->slot[i];
@@ -260,10 +245,9 @@ static void of_point(zr_files *f, uint32_t part, const of_slot *s)
     zt_partition *p = &f->zero->part[part];
     uint64_t stride = of_stride(f->zero, part);
 
-    p->master = s == NULL ? NULL : (void *)s->mem;
-    for (unsigned k = 0; k < f->zero->config->optim.n_state; k++) {
-        p->state[k] = s == NULL ? NULL : (void *)(s->mem + stride * (k + 1));
-    }
+    p->master = !s ? NULL : (void *)s->mem;
+    for (unsigned k = 0; k < f->zero->config->optim.n_state; k++)
+        p->state[k] = !s ? NULL : (void *)(s->mem + stride * (k + 1));
 }
 
 /* What the thread has met, if anything: told once, by the next call. */
@@ -277,17 +261,16 @@ static of_slot *of_bring(zr_files *f, uint32_t part, ckpt_err *err)
 {
     of_slot *s = of_find(f, part);
 
-    if (s == NULL) {
+    if (!s) {
         s = of_vacant(f, true);
-        if (s != NULL) {
+        if (s) {
             s->part = part;
             of_submit(f, s, OF_READ);
         } else {
             s = of_extra(f, part, err);
         }
-        if (s == NULL) {
+        if (!s)
             return NULL;
-        }
     }
     s->held++;
     of_wait(f, s);
@@ -299,20 +282,19 @@ int zr_bring(zt_zero *z, uint32_t part, ckpt_err *err)
     zr_files *f = zr_of(z)->files;
     int rc;
 
-    if (!zr_of(z)->swapped) {
+    if (!zr_of(z)->swapped)
         return CKPT_OK;
-    }
     pthread_mutex_lock(&f->lock);
     of_slot *s = of_bring(f, part, err);
 
-    rc = s == NULL ? zr_code(err) : of_error(f, err);
+    rc = !s ? zr_code(err) : of_error(f, err);
     if (rc == CKPT_OK) {
         of_point(f, part, s);
         // The next one while this one is worked on.
-        if (part + 1 < z->n_parts && of_find(f, part + 1) == NULL) {
+        if (part + 1 < z->n_parts && !of_find(f, part + 1)) {
             of_slot *ahead = of_vacant(f, false);
 
-            if (ahead != NULL) {
+            if (ahead) {
                 ahead->part = part + 1;
                 of_submit(f, ahead, OF_READ);
             }
@@ -327,14 +309,13 @@ int zr_put_back(zt_zero *z, uint32_t part, bool changed, ckpt_err *err)
     zr_files *f = zr_of(z)->files;
     int rc;
 
-    if (!zr_of(z)->swapped) {
+    if (!zr_of(z)->swapped)
         return CKPT_OK;
-    }
     z->device->ops->sync(z->device);
     pthread_mutex_lock(&f->lock);
     of_slot *s = of_find(f, part);
 
-    if (s == NULL || s->held == 0) {
+    if (!s || s->held == 0) {
         pthread_mutex_unlock(&f->lock);
         return ckpt_fail(err, CKPT_EUSAGE, "partition %u was not held", part);
     }
@@ -343,12 +324,10 @@ int zr_put_back(zt_zero *z, uint32_t part, bool changed, ckpt_err *err)
         of_wait(f, s);
         of_submit(f, s, OF_WRITE);
     }
-    if (s->held == 0) {
+    if (s->held == 0)
         of_point(f, part, NULL);
-    }
-    if (s->held == 0 && s->extra) {
+    if (s->held == 0 && s->extra)
         of_unmap(f, s);
-    }
     rc = of_error(f, err);
     pthread_mutex_unlock(&f->lock);
     return rc;
@@ -359,13 +338,11 @@ int zr_settle(zt_zero *z, ckpt_err *err)
     zr_files *f = zr_of(z)->files;
     int rc;
 
-    if (!zr_of(z)->swapped) {
+    if (!zr_of(z)->swapped)
         return CKPT_OK;
-    }
     pthread_mutex_lock(&f->lock);
-    while (f->n_queue > 0) {
+    while (f->n_queue > 0)
         pthread_cond_wait(&f->done, &f->lock);
-    }
     rc = of_error(f, err);
     pthread_mutex_unlock(&f->lock);
     return rc;
@@ -380,14 +357,12 @@ static int of_create(const ckpt_dir *dir, const char *name, uint64_t n, ckpt_err
     int sys = fd < 0 ? errno : 0;
 
     // Reserved now: a full disk is told before the run, not in the middle of it.
-    if (sys == 0 && n > 0) {
+    if (sys == 0 && n > 0)
         sys = posix_fallocate(fd, 0, (off_t)n);
-    }
     if (sys != 0) {
         (void)ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s of %" PRIu64 " bytes", dir->path, name, n);
-        if (fd >= 0) {
+        if (fd >= 0)
             (void)close(fd);
-        }
         return -1;
     }
     return fd;
@@ -401,16 +376,15 @@ void *zr_files_low(zt_zero *z, uint64_t n_bytes, uint32_t id, ckpt_err *err)
     char name[64];
     int fd;
 
-    if (m == NULL) {
+    if (!m) {
         (void)ckpt_fail_memory(err);
         return NULL;
     }
     *m = (of_map){.n_bytes = n, .id = id};
     of_param_name(name, sizeof name, id);
     fd = of_create(&f->param_dir, name, n, err);
-    if (fd < 0) {
+    if (fd < 0)
         return NULL;
-    }
     m->at = mmap(NULL, (size_t)n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     (void)close(fd);
     if (m->at == MAP_FAILED) {
@@ -426,10 +400,9 @@ void zr_files_cool(zt_zero *z)
 
     // Dirty pages stay in the kernel's cache until they are written: nothing is lost, only our
     // mapping of them.
-    for (size_t i = 0; f != NULL && i < f->maps.n; i++) {
-        if (f->maps.at[i].at != NULL) {
+    for (size_t i = 0; f && i < f->maps.n; i++) {
+        if (f->maps.at[i].at)
             (void)madvise(f->maps.at[i].at, (size_t)f->maps.at[i].n_bytes, MADV_DONTNEED);
-        }
     }
 }
 
@@ -442,17 +415,15 @@ static int of_folder(zt_zero *z, ckpt_dir *dir, const char *base, const char *ki
     int n = snprintf(path, sizeof path, "%s/zero_stage_%d/%s/rank%d", base, z->config->stage, kind,
                      z->comm->rank);
 
-    if (n < 0 || (size_t)n >= sizeof path) {
+    if (n < 0 || (size_t)n >= sizeof path)
         return ckpt_fail(err, CKPT_EUSAGE, "nvme_path of more than 4000 bytes");
-    }
     return ckpt_dir_make(dir, path, err);
 }
 
 static int of_thread(zr_files *f, ckpt_err *err)
 {
-    if (pthread_mutex_init(&f->lock, NULL) != 0) {
+    if (pthread_mutex_init(&f->lock, NULL) != 0)
         return ckpt_fail_memory(err);
-    }
     (void)pthread_cond_init(&f->work, NULL);
     (void)pthread_cond_init(&f->done, NULL);
     f->locks = true;
@@ -473,24 +444,20 @@ int zr_files_new(zt_zero *z, ckpt_err *err)
     zr_files *f;
     int rc = CKPT_OK;
 
-    if (!state && !param) {
+    if (!state && !param)
         return CKPT_OK;
-    }
     f = ckpt_alloc(sizeof *f);
-    if (f == NULL) {
+    if (!f)
         return ckpt_fail_memory(err);
-    }
     zr_of(z)->files = f;
     zr_of(z)->swapped = state;
     zr_of(z)->mapped = param;
     f->zero = z;
     f->dir = f->param_dir = CKPT_DIR_NONE;
-    if (state) {
+    if (state)
         rc = of_folder(z, &f->dir, c->offload_optimizer.path, "optimizer", err);
-    }
-    if (rc == CKPT_OK && param) {
+    if (rc == CKPT_OK && param)
         rc = of_folder(z, &f->param_dir, c->offload_param.path, kind, err);
-    }
     return rc;
 }
 
@@ -500,9 +467,8 @@ int zr_files_ready(zt_zero *z, ckpt_err *err)
     zr_files *f = zr_of(z)->files;
     uint64_t count = (uint64_t)z->config->offload_optimizer.buffer_count;
 
-    if (!zr_of(z)->swapped) {
+    if (!zr_of(z)->swapped)
         return CKPT_OK;
-    }
     for (uint32_t i = 0; i < z->n_parts; i++) {
         char name[64];
         int fd;
@@ -510,9 +476,8 @@ int zr_files_ready(zt_zero *z, ckpt_err *err)
         f->slot_bytes = of_bytes(z, i) > f->slot_bytes ? of_bytes(z, i) : f->slot_bytes;
         of_name(name, sizeof name, i);
         fd = of_create(&f->dir, name, of_bytes(z, i), err);
-        if (fd < 0) {
+        if (fd < 0)
             return zr_code(err);
-        }
         (void)close(fd);
     }
     f->n_planned = count < OF_SLOTS ? (count < 1 ? 1 : count) : OF_SLOTS;
@@ -521,17 +486,14 @@ int zr_files_ready(zt_zero *z, ckpt_err *err)
     f->n_slots = (uint32_t)f->n_planned;
     f->slot = ckpt_alloc(f->n_room * sizeof *f->slot);
     f->queue = ckpt_alloc(f->n_room * sizeof *f->queue);
-    if (f->slot == NULL || f->queue == NULL) {
+    if (!f->slot || !f->queue)
         return ckpt_fail_memory(err);
-    }
-    for (uint32_t i = 0; i < f->n_room; i++) {
+    for (uint32_t i = 0; i < f->n_room; i++)
         f->slot[i].part = ZR_NONE;
-    }
     for (uint32_t i = 0; i < f->n_planned; i++) {
         f->slot[i].mem = zr_alloc_home(z, f->slot_bytes, &zr_of(z)->memory.buffers);
-        if (f->slot[i].mem == NULL) {
+        if (!f->slot[i].mem)
             return ckpt_fail_memory(err);
-        }
     }
     return of_thread(f, err);
 }
@@ -547,9 +509,8 @@ static void of_remove(zt_zero *z)
         (void)unlinkat(f->dir.fd, name, 0);
     }
     for (size_t i = 0; i < f->maps.n; i++) {
-        if (f->maps.at[i].at != NULL) {
+        if (f->maps.at[i].at)
             (void)munmap(f->maps.at[i].at, (size_t)f->maps.at[i].n_bytes);
-        }
         of_param_name(name, sizeof name, f->maps.at[i].id);
         (void)unlinkat(f->param_dir.fd, name, 0);
     }
@@ -562,9 +523,8 @@ void zr_files_free(zt_zero *z)
 {
     zr_files *f = zr_of(z)->files;
 
-    if (f == NULL) {
+    if (!f)
         return;
-    }
     if (f->threaded) {
         pthread_mutex_lock(&f->lock);
         f->stop = true;
@@ -578,9 +538,8 @@ void zr_files_free(zt_zero *z)
         pthread_cond_destroy(&f->done);
     }
     for (uint32_t i = 0; i < f->n_slots; i++) {
-        if (f->slot[i].extra) {
+        if (f->slot[i].extra)
             of_unmap(f, &f->slot[i]);
-        }
     }
     of_remove(z);
     ckpt_free(f->slot);

@@ -122,7 +122,7 @@ static inline uint64_t zr_bytes(ckpt_dtype dt, uint64_t n)
 /* The code of a failure that was put into err (which callers may leave out). */
 static inline int zr_code(const ckpt_err *err)
 {
-    return err != NULL && err->code != CKPT_OK ? err->code : CKPT_ELIMIT;
+    return err && err->code != CKPT_OK ? err->code : CKPT_ELIMIT;
 }
 
 /*
@@ -131,9 +131,8 @@ static inline int zr_code(const ckpt_err *err)
  */
 static inline void zr_ready(zt_zero *z)
 {
-    if (z->wire->device == NULL) {
+    if (!z->wire->device)
         z->device->ops->sync(z->device);
-    }
 }
 
 static inline void *zr_at(void *p, ckpt_dtype dt, uint64_t element)

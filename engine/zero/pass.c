@@ -13,14 +13,13 @@ static int ch_grow(zt_zero *z, void **p, uint64_t *have, uint64_t n, ckpt_err *e
 {
     const zt_device_ops *ops = z->device->ops;
 
-    if (n <= *have && *p != NULL) {
+    if (n <= *have && *p)
         return CKPT_OK;
-    }
     ops->release(z->device, *p);
     zr_of(z)->memory.activations -= *have;
     *have = 0;
     *p = ops->alloc(z->device, n < 64 ? 64 : n);
-    if (*p == NULL) {
+    if (!*p) {
         (void)zt_device_check(z->device, err);
         return ckpt_fail_memory(err);
     }
@@ -62,21 +61,17 @@ static int ch_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err)
 
     if (!ckpt_mul(b->batch, b->seq, &n_rows) ||
         !ckpt_mul(n_rows, z->model->config.hidden, &n_elems) ||
-        n_elems > UINT64_MAX / 64 / (n_layers + 1)) {
+        n_elems > UINT64_MAX / 64 / (n_layers + 1))
         return ckpt_fail(err, CKPT_ELIMIT, "a micro batch of that size");
-    }
     c->row_bytes = ch_round(zr_bytes(z->model->dtype, n_elems));
     n_bytes = c->row_bytes * (train ? n_layers : 2);
     rc = ch_grow(z, &c->x, &c->x_bytes, n_bytes, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ch_grow(z, &c->tape, &c->tape_bytes, ch_tapes(z, b, train), err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ch_grow(z, &c->scratch, &c->scratch_bytes, zt_model_scratch(z->model, b), err);
-    }
-    if (rc == CKPT_OK && train) {
+    if (rc == CKPT_OK && train)
         rc = ch_grow(z, &c->grad, &c->grad_bytes, c->row_bytes, err);
-    }
     return rc;
 }
 
@@ -87,9 +82,8 @@ int zr_chain_new(zt_zero *z, ckpt_err *err)
     zt_batch b = {.batch = o->opts.max_batch, .seq = o->opts.max_seq};
 
     c->tape_at = ckpt_alloc((z->model->layers.n + 1) * sizeof *c->tape_at);
-    if (c->tape_at == NULL) {
+    if (!c->tape_at)
         return ckpt_fail_memory(err);
-    }
     return b.batch > 0 && b.seq > 0 ? ch_reserve(z, &b, true, err) : CKPT_OK;
 }
 
@@ -124,7 +118,7 @@ static ch_inputs ch_inputs_of(const zt_zero *z, const zt_batch *b)
                     b->batch * m->labels * sizeof(float)}};
 
     for (unsigned i = 0; i < 5; i++) {
-        in.n_bytes[i] = in.host[i] != NULL ? in.n_bytes[i] : 0;
+        in.n_bytes[i] = in.host[i] ? in.n_bytes[i] : 0;
         in.at[i] = in.all;
         in.all += ch_round(in.n_bytes[i]);
     }
@@ -140,16 +134,14 @@ static int ch_bring(zt_zero *z, const zt_batch *b, zt_batch *out, ckpt_err *err)
     int rc;
 
     *out = *b;
-    if (z->device->host) {
+    if (z->device->host)
         return CKPT_OK;
-    }
     in = ch_inputs_of(z, b);
     rc = ch_grow(z, &c->inputs, &c->inputs_bytes, in.all, err);
     for (unsigned i = 0; i < 5 && rc == CKPT_OK; i++) {
         at[i] = in.n_bytes[i] > 0 ? (char *)c->inputs + in.at[i] : NULL;
-        if (at[i] != NULL) {
+        if (at[i])
             z->device->ops->put(z->device, (char *)c->inputs + in.at[i], in.host[i], in.n_bytes[i]);
-        }
     }
     if (rc == CKPT_OK) {
         out->input_ids = at[0];
@@ -209,9 +201,8 @@ static int ch_backward(zt_zero *z, zt_pass *p, ckpt_err *err)
         bool head = l + 1 == n;
 
         rc = o->stage->hold(z, l, true, err);
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             break;
-        }
         if (o->opts.keep_activations_not && !head) { // the head's tape is still the last one filled
             ch_forward_layer(z, p, l);
         }
@@ -243,9 +234,8 @@ int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err
     int rc = ch_reserve(z, batch, true, err);
 
     rc = zt_comm_agree(z->comm, rc == CKPT_OK ? ch_bring(z, batch, &in, err) : rc, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     zt_pass p = {.in = in,
                  .train = true,
                  .seed = ch_seed(z),
@@ -257,19 +247,15 @@ int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err
     o->training = true;
     (void)ch_tapes(z, batch, true);
     rc = o->stage->begin(z, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ch_forward(z, &p, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ch_backward(z, &p, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = o->stage->end(z, err);
-    }
     o->training = false;
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_device_check(z->device, err);
-    }
     *loss = p.loss;
     return zt_comm_agree(z->comm, rc, err);
 }
@@ -281,20 +267,17 @@ int zt_zero_evaluate(zt_zero *z, const zt_batch *batch, void *logits, double *lo
     int rc = ch_reserve(z, batch, false, err);
 
     rc = zt_comm_agree(z->comm, rc == CKPT_OK ? ch_bring(z, batch, &in, err) : rc, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     zt_pass p = {.in = in, .scratch = o->chain.scratch, .logits = logits};
 
     o->training = false;
     (void)ch_tapes(z, batch, false);
     rc = ch_forward(z, &p, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = o->stage->end(z, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_device_check(z->device, err);
-    }
     *loss = p.loss;
     return zt_comm_agree(z->comm, rc, err);
 }

@@ -19,9 +19,8 @@ static void pc_muon(zt_device *d, const zt_piece *piece, const zt_hyper *h)
                    .lr = h->lr,
                    .first = true};
 
-    if (decay < 1 || decay > 1) {
+    if (decay < 1 || decay > 1)
         d->ops->scale(d, CKPT_F32, piece->n, piece->p, decay);
-    }
     d->ops->update(d, &u);
 }
 
@@ -35,10 +34,9 @@ static void pc_tensors(zt_zero *z, const zt_partition *p, const zt_piece *all, c
         one.n = z->model->params.at[z->order[k]].n_elems;
         one.p += at->at;
         one.g = (const char *)all->g + zr_bytes(all->g_dtype, at->at);
-        for (unsigned s = 0; s < 2; s++) {
-            one.state[s] = all->state[s] == NULL ? NULL : all->state[s] + at->at;
-        }
-        one.low = all->low == NULL ? NULL : zr_at(all->low, all->low_dtype, at->at);
+        for (unsigned s = 0; s < 2; s++)
+            one.state[s] = !all->state[s] ? NULL : all->state[s] + at->at;
+        one.low = !all->low ? NULL : zr_at(all->low, all->low_dtype, at->at);
         zt_optim_update(z->device, &z->config->optim, h, z->updates, &one);
     }
 }
@@ -51,14 +49,13 @@ int zr_update_piece(zt_zero *z, zt_device *d, uint32_t i, const zt_piece *piece,
     const zt_optim *optim = &z->config->optim;
     const zt_hyper *h = &z->group[p->group].hyper;
 
-    if (z->group[p->group].muon) {
+    if (z->group[p->group].muon)
         pc_muon(d, piece, h);
-    } else if (o->onebit != NULL) {
+    else if (o->onebit)
         return zt_onebit_update(o->onebit[i], optim, h, z->updates, piece, err);
-    } else if (optim->type == ZT_OPT_LAMB && z->config->stage == 0) {
+    else if (optim->type == ZT_OPT_LAMB && z->config->stage == 0)
         pc_tensors(z, p, piece, h);
-    } else {
+    else
         zt_optim_update(d, optim, h, z->updates, piece);
-    }
     return CKPT_OK;
 }

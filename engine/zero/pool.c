@@ -12,7 +12,7 @@ int zr_pool_new(zr_pool *p, uint32_t room, ckpt_err *err)
 {
     *p = (zr_pool){.room = room, .limit = UINT64_MAX};
     p->span = ckpt_alloc(((size_t)room + 1) * sizeof *p->span);
-    return p->span == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+    return !p->span ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
 void zr_pool_free(zr_pool *p)
@@ -27,12 +27,10 @@ uint64_t zr_pool_take(zr_pool *p, uint64_t n_bytes)
     uint64_t at = 0;
     uint32_t i = 0;
 
-    for (; i < p->n && p->span[i].at - at < n; i++) {
+    for (; i < p->n && p->span[i].at - at < n; i++)
         at = p->span[i].at + p->span[i].n_bytes;
-    }
-    if (p->n == p->room || n > p->limit || at > p->limit - n) {
+    if (p->n == p->room || n > p->limit || at > p->limit - n)
         return UINT64_MAX;
-    }
     memmove(p->span + i + 1, p->span + i, (p->n - i) * sizeof *p->span);
     p->span[i] = (zr_span){.at = at, .n_bytes = n};
     p->n++;

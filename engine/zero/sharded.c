@@ -109,9 +109,8 @@ static int sh_land(zt_zero *z, ckpt_err *err)
         s->where[f.param] = SH_HERE;
         return rc;
     }
-    if (!s->dry && !f.direct) {
+    if (!s->dry && !f.direct)
         sh_add(z, &f);
-    }
     zr_pool_give(&s->g_pool, f.at);
     return rc;
 }
@@ -121,9 +120,8 @@ static int sh_land_all(zt_zero *z, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    while (sh_of(z)->n_flights > 0 && rc == CKPT_OK) {
+    while (sh_of(z)->n_flights > 0 && rc == CKPT_OK)
         rc = sh_land(z, err);
-    }
     return rc;
 }
 
@@ -133,12 +131,11 @@ static int sh_start(zt_zero *z, const sh_flight *f, const zt_collective *what, c
     zr_sharded *s = sh_of(z);
     int rc = CKPT_OK;
 
-    if (s->n_flights == ZT_COMM_PENDING) {
+    if (s->n_flights == ZT_COMM_PENDING)
         rc = sh_land(z, err);
-    }
     s->flight[(s->head + s->n_flights) % ZT_COMM_PENDING] = *f;
     s->n_flights++;
-    if (rc == CKPT_OK && what != NULL && z->comm->world > 1) {
+    if (rc == CKPT_OK && what && z->comm->world > 1) {
         zr_ready(z);
         rc = z->wire->ops->start(z->wire, what, err);
     }
@@ -166,9 +163,8 @@ static int sh_fetch(zt_zero *z, uint32_t param, bool *room, ckpt_err *err)
     zr_sharded *s = sh_of(z);
 
     *room = true;
-    if (s->where[param] != SH_GONE) {
+    if (s->where[param] != SH_GONE)
         return CKPT_OK;
-    }
     uint64_t at = zr_pool_take(&s->w_pool, zr_bytes(z->model->dtype, sh_padded(z, param)));
 
     if (at == UINT64_MAX) {
@@ -214,9 +210,8 @@ static bool sh_next(const zt_zero *z, uint32_t l, bool backward, uint32_t *next)
 static bool sh_uses(const zt_layer *layer, uint32_t param)
 {
     for (uint32_t k = 0; k < layer->n_params; k++) {
-        if (layer->param[k] == param) {
+        if (layer->param[k] == param)
             return true;
-        }
     }
     return false;
 }
@@ -231,20 +226,17 @@ static int sh_need(zt_zero *z, uint32_t l, ckpt_err *err)
 
     for (uint32_t k = 0; k < layer->n_params && rc == CKPT_OK; k++) {
         rc = sh_fetch(z, layer->param[k], &room, err);
-        if (rc == CKPT_OK && !room) {
+        if (rc == CKPT_OK && !room)
             rc = ckpt_fail(err, CKPT_ELIMIT, "%s: the planned pool of weights is too small",
                            layer->name);
-        }
     }
     for (uint32_t k = 0; k < layer->n_params && rc == CKPT_OK; k++) {
         uint32_t p = layer->param[k];
 
-        while (s->where[p] != SH_HERE && rc == CKPT_OK) {
+        while (s->where[p] != SH_HERE && rc == CKPT_OK)
             rc = sh_land(z, err);
-        }
-        if (!s->dry && s->w_at[p] != SH_AWAY) {
+        if (!s->dry && s->w_at[p] != SH_AWAY)
             z->model->params.at[p].w = s->w + s->w_at[p];
-        }
     }
     return rc;
 }
@@ -259,20 +251,17 @@ static int sh_prefetch(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     bool room = true;
     int rc = CKPT_OK;
 
-    if (!sh_next(z, l, backward, &next)) {
+    if (!sh_next(z, l, backward, &next))
         return CKPT_OK;
-    }
     const zt_layer *layer = &z->model->layers.at[next];
 
     for (uint32_t k = 0; k < layer->n_params && rc == CKPT_OK && room; k++) {
         uint64_t n = sh_padded(z, layer->param[k]);
 
-        if (s->where[layer->param[k]] != SH_GONE) {
+        if (s->where[layer->param[k]] != SH_GONE)
             continue;
-        }
-        if (n > budget || s->live + n > z->config->max_live) {
+        if (n > budget || s->live + n > z->config->max_live)
             break;
-        }
         budget -= n;
         rc = sh_fetch(z, layer->param[k], &room, err);
     }
@@ -293,14 +282,12 @@ static int sh_open(zt_zero *z, uint32_t l, ckpt_err *err)
         zt_param *p = &z->model->params.at[i];
         uint64_t padded = sh_padded(z, i);
 
-        if (sh_place(z, i)->group == ZR_NONE || sh_place(z, i)->last != l) {
+        if (sh_place(z, i)->group == ZR_NONE || sh_place(z, i)->last != l)
             continue;
-        }
         s->g_at[i] = zr_pool_take(&s->g_pool, zr_bytes(dt, padded));
-        if (s->g_at[i] == UINT64_MAX) {
+        if (s->g_at[i] == UINT64_MAX)
             return ckpt_fail(err, CKPT_ELIMIT, "%s: the planned pool of gradients is too small",
                              p->name);
-        }
         if (!s->dry) {
             p->g = s->g + s->g_at[i];
             p->g_add = false;
@@ -319,16 +306,13 @@ static int sh_cast(zt_zero *z, uint32_t param, ckpt_err *err)
     ckpt_dtype dt = z->model->dtype, c = z->config->comm_dtype;
     uint64_t padded = sh_padded(z, param), at;
 
-    if (c == dt) {
+    if (c == dt)
         return CKPT_OK;
-    }
     at = zr_pool_take(&s->g_pool, zr_bytes(c, padded));
-    if (at == UINT64_MAX) {
+    if (at == UINT64_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "the planned pool of gradients is too small");
-    }
-    if (!s->dry) {
+    if (!s->dry)
         z->device->ops->cast(z->device, padded, s->g + at, c, s->g + s->g_at[param], dt);
-    }
     zr_pool_give(&s->g_pool, s->g_at[param]);
     s->g_at[param] = at;
     return CKPT_OK;
@@ -348,15 +332,13 @@ static int sh_send(zt_zero *z, uint32_t param, ckpt_err *err)
         z->device->ops->zero(z->device, p->g, zr_bytes(z->model->dtype, p->n_elems));
     }
     rc = sh_cast(z, param, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     sh_flight f = {.param = param, .reduce = true, .at = s->g_at[param]};
 
     s->g_at[param] = SH_AWAY;
-    if (s->dry) {
+    if (s->dry)
         return sh_start(z, &f, NULL, err);
-    }
     void *whole = s->g + f.at;
     zt_collective what = {.kind = ZT_REDUCE_SCATTER, .from = whole, .n = at->chunk, .dt = c};
 
@@ -378,9 +360,8 @@ static int sh_send_layer(zt_zero *z, uint32_t l, ckpt_err *err)
     uint32_t n_reduce = 0;
     int rc = CKPT_OK;
 
-    for (uint32_t i = 0; i < s->n_flights; i++) {
+    for (uint32_t i = 0; i < s->n_flights; i++)
         n_reduce += s->flight[(s->head + i) % ZT_COMM_PENDING].reduce;
-    }
     while (n_reduce > 0 && rc == CKPT_OK) {
         n_reduce -= s->flight[s->head].reduce;
         rc = sh_land(z, err);
@@ -388,9 +369,8 @@ static int sh_send_layer(zt_zero *z, uint32_t l, ckpt_err *err)
     for (uint32_t k = 0; k < layer->n_params && rc == CKPT_OK; k++) {
         uint32_t i = layer->param[k];
 
-        if (sh_place(z, i)->group != ZR_NONE && sh_place(z, i)->first == l) {
+        if (sh_place(z, i)->group != ZR_NONE && sh_place(z, i)->first == l)
             rc = sh_send(z, i, err);
-        }
     }
     return rc;
 }
@@ -422,9 +402,8 @@ static int sh_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     for (uint32_t k = 0; k < layer->n_params && z->comm->world > 1; k++) {
         uint32_t i = layer->param[k];
 
-        if (s->persistent[i] == NULL && !(more && sh_uses(&z->model->layers.at[next], i))) {
+        if (!s->persistent[i] && !(more && sh_uses(&z->model->layers.at[next], i)))
             sh_drop(z, i);
-        }
     }
     return rc;
 }
@@ -455,9 +434,8 @@ static int sh_reduce(zt_zero *z, ckpt_err *err)
     for (uint32_t i = 0; sh_of(z)->direct && i < z->n_order; i++) {
         zt_param *p = &z->model->params.at[z->order[i]];
 
-        if (!p->g_add) {
+        if (!p->g_add)
             z->device->ops->zero(z->device, p->g, zr_bytes(z->model->dtype, p->n_elems));
-        }
     }
     return CKPT_OK;
 }
@@ -469,9 +447,8 @@ static int sh_publish(zt_zero *z, ckpt_err *err)
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; i < z->model->params.n && rc == CKPT_OK; i++) {
-        if (s->persistent[i] != NULL && (zr_is_trained(z, i) || !s->frozen_out)) {
+        if (s->persistent[i] && (zr_is_trained(z, i) || !s->frozen_out))
             rc = sh_gather_to(z, i, s->persistent[i], err);
-        }
     }
     rc = rc == CKPT_OK ? sh_land_all(z, err) : rc;
     s->frozen_out = true;
@@ -500,9 +477,8 @@ static int sh_whole(zt_zero *z, uint32_t param, const void **out, ckpt_err *err)
     const zr_place *p = sh_place(z, param);
 
     *out = z->comm->world == 1 ? sh_mine(z, param) : s->persistent[param];
-    if (*out != NULL || p->chunk == 0) {
+    if (*out || p->chunk == 0)
         return CKPT_OK;
-    }
     *out = s->w; // between steps the pool is empty, and it has room for any parameter
     zr_ready(z);
     return z->wire->ops->all_gather(z->wire, s->w, sh_mine(z, param), p->chunk, z->model->dtype,
@@ -519,14 +495,13 @@ static int sh_sub_groups(zt_zero *z, uint32_t group, uint32_t *next, ckpt_err *e
     uint32_t *sub = ckpt_alloc(g->n * sizeof *sub);
     uint32_t world = (uint32_t)z->comm->world;
 
-    if (numel == NULL || sub == NULL) {
+    if (!numel || !sub) {
         ckpt_free(numel);
         ckpt_free(sub);
         return ckpt_fail_memory(err);
     }
-    for (uint32_t k = 0; k < g->n; k++) {
+    for (uint32_t k = 0; k < g->n; k++)
         numel[k] = z->model->params.at[z->order[g->first + k]].n_elems;
-    }
     ckpt_zero_sub_groups(numel, g->n, world, z->config->sub_group_size, sub, next);
     for (uint32_t k = 0; k < g->n; k++) {
         zt_partition *p = &z->part[sub[k]];
@@ -556,17 +531,14 @@ static int sh_buffers(zt_zero *z, uint32_t i, ckpt_err *err)
 
     p->low = o->mapped ? zr_files_low(z, n_bytes, i, err)
                        : zr_alloc(z, n_bytes, &o->memory.weights, true);
-    if (o->mapped && p->low == NULL) {
+    if (o->mapped && !p->low)
         return zr_code(err);
-    }
     p->grad = zr_alloc(z, zr_bytes(o->grad_dtype, p->n_elems), &o->memory.gradients, true);
-    if (o->swapped) {
+    if (o->swapped)
         return CKPT_OK;
-    }
     p->master = o->alias ? p->low : zr_alloc_home(z, 4 * p->n_elems, &o->memory.masters);
-    for (unsigned s = 0; s < z->config->optim.n_state; s++) {
+    for (unsigned s = 0; s < z->config->optim.n_state; s++)
         p->state[s] = zr_alloc_home(z, 4 * p->n_elems, &o->memory.state);
-    }
     return CKPT_OK;
 }
 
@@ -586,9 +558,8 @@ static void sh_frozen(zt_zero *z)
             n += p->chunk;
         }
     }
-    if (n > 0) {
+    if (n > 0)
         o->sharded->frozen = zr_alloc(z, zr_bytes(z->model->dtype, n), &o->memory.weights, true);
-    }
 }
 
 /* Which parameters stay gathered: at most stage3_param_persistence_threshold elements each. */
@@ -601,9 +572,8 @@ static void sh_persist(zt_zero *z)
     for (uint32_t i = 0; i < z->model->params.n && z->comm->world > 1; i++) {
         uint64_t n = z->model->params.at[i].n_elems;
 
-        if (n == 0 || n > z->config->persistence || n > left) {
+        if (n == 0 || n > z->config->persistence || n > left)
             continue;
-        }
         left -= n;
         o->place[i].persistent = true;
         s->where[i] = SH_HERE;
@@ -646,7 +616,7 @@ static int sh_pools(zt_zero *z, ckpt_err *err)
     for (uint32_t i = 0; i < z->model->params.n; i++) {
         uint64_t n = zr_bytes(z->model->dtype, sh_padded(z, i));
 
-        most = s->persistent[i] == NULL && n > most ? n : most;
+        most = !s->persistent[i] && n > most ? n : most;
     }
     if (z->comm->world > 1) {
         s->w = zr_alloc(z, most, &o->memory.buffers, true);
@@ -656,9 +626,8 @@ static int sh_pools(zt_zero *z, ckpt_err *err)
         s->g_pool.limit = s->g_pool.peak;
         s->g = zr_alloc(z, s->g_pool.peak, &o->memory.buffers, true);
     }
-    if (s->w_pool.n + s->g_pool.n > 0) {
+    if (s->w_pool.n + s->g_pool.n > 0)
         return ckpt_fail(err, CKPT_ELIMIT, "the plan of a step leaves gathered parameters behind");
-    }
     return CKPT_OK;
 }
 
@@ -687,16 +656,14 @@ static int sh_tables(zt_zero *z, ckpt_err *err)
 
     zr_of(z)->sharded = s;
     z->part = ckpt_alloc(((size_t)z->n_order + 1) * sizeof *z->part);
-    if (s == NULL || z->part == NULL) {
+    if (!s || !z->part)
         return ckpt_fail_memory(err);
-    }
     s->where = ckpt_alloc(n * sizeof *s->where);
     s->w_at = ckpt_alloc(n * sizeof *s->w_at);
     s->g_at = ckpt_alloc(n * sizeof *s->g_at);
     s->persistent = ckpt_alloc(n * sizeof *s->persistent);
-    if (s->where == NULL || s->w_at == NULL || s->g_at == NULL || s->persistent == NULL) {
+    if (!s->where || !s->w_at || !s->g_at || !s->persistent)
         return ckpt_fail_memory(err);
-    }
     memset(s->w_at, 0xff, n * sizeof *s->w_at);
     memset(s->g_at, 0xff, n * sizeof *s->g_at);
     s->direct = z->comm->world == 1 && zr_of(z)->grad_dtype == z->model->dtype;
@@ -711,28 +678,23 @@ static int sh_setup(zt_zero *z, ckpt_err *err)
     zr_own *o = zr_of(z);
     int rc = sh_tables(z, err);
 
-    for (uint32_t i = 0; i < z->n_groups && rc == CKPT_OK; i++) {
+    for (uint32_t i = 0; i < z->n_groups && rc == CKPT_OK; i++)
         rc = sh_sub_groups(z, i, &z->n_parts, err);
-    }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    for (uint32_t i = 0; i < z->n_parts && rc == CKPT_OK; i++) {
+    for (uint32_t i = 0; i < z->n_parts && rc == CKPT_OK; i++)
         rc = sh_buffers(z, i, err);
-    }
     rc = zt_comm_agree(z->comm, rc, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     sh_frozen(z);
     sh_persist(z);
     if (!o->failed) {
         rc = sh_plan(z, err);
         rc = rc == CKPT_OK ? sh_pools(z, err) : rc;
     }
-    if (rc == CKPT_OK && !o->failed) {
+    if (rc == CKPT_OK && !o->failed)
         sh_point(z);
-    }
     return rc;
 }
 
@@ -740,9 +702,8 @@ static void sh_free(zt_zero *z)
 {
     zr_sharded *s = sh_of(z);
 
-    if (s == NULL) {
+    if (!s)
         return;
-    }
     ckpt_free(s->where);
     ckpt_free(s->w_at);
     ckpt_free(s->g_at);

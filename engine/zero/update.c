@@ -11,12 +11,10 @@ void *zr_low(zt_zero *z, uint32_t i)
     uint64_t first, count;
     uint32_t k = p->first;
 
-    if (o->alias) {
+    if (o->alias)
         return NULL;
-    }
-    if (p->low != NULL) {
+    if (p->low)
         return p->low;
-    }
     // Stages 0 to 2: the group's buffer is one piece, so any owned parameter tells where the
     // partition's begins.
     for (; k < p->first + p->n; k++) {
@@ -43,9 +41,8 @@ static int up_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
         zt_partition *p = &z->part[i];
 
         rc = zr_bring(z, i, err);
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             break;
-        }
         zt_piece piece = {.n = p->n_elems,
                           .p = p->master,
                           .state = {p->state[0], p->state[1]},
@@ -57,9 +54,8 @@ static int up_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
 
         rc = zr_is_home(z) ? zr_home_update(z, i, &piece, err)
                            : zr_update_piece(z, z->device, i, &piece, err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = zr_put_back(z, i, true, err);
-        }
     }
     return rc == CKPT_OK ? zr_settle(z, err) : rc;
 }
@@ -77,17 +73,15 @@ int zr_update(zt_zero *z, float g_scale, ckpt_err *err)
  */
 int zr_update_initial(zt_zero *z, ckpt_err *err)
 {
-    if (zr_of(z)->wrapper != ZR_FP16) {
+    if (zr_of(z)->wrapper != ZR_FP16)
         return CKPT_OK;
-    }
     for (uint32_t i = 0; i < z->n_parts; i++) {
         zt_partition *p = &z->part[i];
 
         z->device->ops->zero(z->device, p->grad, zr_bytes(zr_of(z)->grad_dtype, p->n_elems));
     }
-    for (uint32_t i = 0; i < z->n_groups; i++) {
+    for (uint32_t i = 0; i < z->n_groups; i++)
         z->group[i].hyper = zr_settings(z, i);
-    }
     z->updates = 1;
     return up_all(z, 1, false, err);
 }

@@ -18,14 +18,13 @@ static int va_new(zt_zero *z, va_way *w, ckpt_err *err)
     w->host = ckpt_alloc(VA_CHUNK * sizeof *w->host);
     w->device = z->device->host ? (void *)w->host
                                 : z->device->ops->alloc(z->device, VA_CHUNK * sizeof *w->host);
-    return w->host == NULL || w->device == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+    return !w->host || !w->device ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
 static void va_free(zt_zero *z, va_way *w)
 {
-    if (!z->device->host) {
+    if (!z->device->host)
         z->device->ops->release(z->device, w->device);
-    }
     ckpt_free(w->host);
 }
 
@@ -47,9 +46,8 @@ static int va_param(zt_zero *z, uint32_t i, const va_source *from, va_way *w, ck
         uint64_t n = count - at < VA_CHUNK ? count - at : VA_CHUNK;
 
         rc = from->value(from->ctx, i, first + at, n, w->host, err);
-        if (!z->device->host) {
+        if (!z->device->host)
             z->device->ops->put(z->device, w->device, w->host, n * sizeof *w->host);
-        }
         z->device->ops->cast(z->device, n, low + zr_bytes(dt, at), dt, w->device, CKPT_F32);
         z->device->ops->sync(z->device);
     }
@@ -63,9 +61,8 @@ static int va_params(zt_zero *z, const va_source *from, bool trained, ckpt_err *
     int rc = va_new(z, &w, err);
 
     for (uint32_t i = 0; i < z->model->params.n && rc == CKPT_OK; i++) {
-        if (zr_is_trained(z, i) == trained) {
+        if (zr_is_trained(z, i) == trained)
             rc = va_param(z, i, from, &w, err);
-        }
     }
     va_free(z, &w);
     return rc;
@@ -82,15 +79,12 @@ static int va_masters(zt_zero *z, ckpt_err *err)
         void *low = zr_low(z, i);
 
         rc = zr_bring(z, i, err);
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             break;
-        }
-        if (low != NULL) {
+        if (low)
             zr_masters_read(z, p->master, low, p->n_elems);
-        }
-        for (unsigned s = 0; s < z->config->optim.n_state; s++) {
+        for (unsigned s = 0; s < z->config->optim.n_state; s++)
             home->ops->zero(home, p->state[s], 4 * p->n_elems);
-        }
         rc = zr_put_back(z, i, true, err);
     }
     return rc;
@@ -104,26 +98,20 @@ int zt_zero_fill(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err)
     const va_source from = {.value = value, .ctx = ctx};
     int rc = va_params(z, &from, false, err);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = va_params(z, &from, true, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = va_masters(z, err);
-    }
     rc = zt_comm_agree(z->comm, rc, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_of(z)->stage->publish(z, err);
-    }
     z->updates = 0;
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_update_initial(z, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_rates_begin(z, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_device_check(z->device, err);
-    }
     return zt_comm_agree(z->comm, rc, err);
 }
 
@@ -143,7 +131,7 @@ int zt_zero_refresh(zt_zero *z, ckpt_err *err)
         zt_partition *p = &z->part[i];
         void *low = zr_low(z, i);
 
-        if (low == NULL) {
+        if (!low) {
             continue; // masters are the working weights
         }
         rc = zr_bring(z, i, err);
@@ -152,9 +140,8 @@ int zt_zero_refresh(zt_zero *z, ckpt_err *err)
             rc = zr_put_back(z, i, false, err);
         }
     }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_device_check(z->device, err);
-    }
     rc = zt_comm_agree(z->comm, rc, err);
     return rc == CKPT_OK ? zr_of(z)->stage->publish(z, err) : rc;
 }
@@ -169,17 +156,15 @@ const zt_owned *zt_zero_owned(const zt_zero *z, size_t *n)
 
 int zt_zero_hold(zt_zero *z, uint32_t partition, ckpt_err *err)
 {
-    if (partition >= z->n_parts) {
+    if (partition >= z->n_parts)
         return ckpt_fail(err, CKPT_EUSAGE, "partition %u of %u", partition, z->n_parts);
-    }
     return zr_bring(z, partition, err);
 }
 
 int zt_zero_let_go(zt_zero *z, uint32_t partition, bool changed, ckpt_err *err)
 {
-    if (partition >= z->n_parts) {
+    if (partition >= z->n_parts)
         return ckpt_fail(err, CKPT_EUSAGE, "partition %u of %u", partition, z->n_parts);
-    }
     return zr_put_back(z, partition, changed, err);
 }
 

@@ -22,53 +22,41 @@ static int zr_check(const zt_zero *z, ckpt_err *err)
     const zt_config *c = z->config;
     bool scaled = c->prescale || c->predivide < 1 || c->predivide > 1;
 
-    if (c->stage < 0 || c->stage > 3 || c->accumulation < 1) {
+    if (c->stage < 0 || c->stage > 3 || c->accumulation < 1)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "zero_optimization.stage %d, gradient_accumulation_steps %" PRId64,
                          c->stage, c->accumulation);
-    }
-    if (z->comm->world > 1 && (z->wire->device ? z->wire->device != z->device : !z->device->host)) {
+    if (z->comm->world > 1 && (z->wire->device ? z->wire->device != z->device : !z->device->host))
         return ckpt_fail(err, CKPT_EUSAGE,
                          "the communicator \"%s\" does not reach the memory of %s",
                          z->wire->ops->name, z->device->ops->name);
-    }
-    if (c->dtype != z->model->dtype) {
+    if (c->dtype != z->model->dtype)
         return ckpt_fail(err, CKPT_EUSAGE, "the model is in %s, the configuration asks for %s",
                          ckpt_dtype_name(z->model->dtype), ckpt_dtype_name(c->dtype));
-    }
-    if (c->stage == 0 && c->accum_dtype != c->dtype) {
+    if (c->stage == 0 && c->accum_dtype != c->dtype)
         return zr_refuse(err, "stage 0 with data_types.grad_accum_dtype other than the model's "
                               "dtype: use stage 1, 2 or 3");
-    }
-    if (c->stage == 2 && scaled) {
+    if (c->stage == 2 && scaled)
         return zr_refuse(err, "stage 2 with prescale_gradients or gradient_predivide_factor: "
                               "leave them out, gradients are divided before the sum anyway");
-    }
-    if (c->stage == 3 && c->sum_gradients) {
+    if (c->stage == 3 && c->sum_gradients)
         return zr_refuse(err, "stage 3 with gradient_allreduce_op \"sum\": use \"mean\"");
-    }
-    if (c->stage > 0 && c->optim.type == ZT_OPT_ONEBIT_ADAM) {
+    if (c->stage > 0 && c->optim.type == ZT_OPT_ONEBIT_ADAM)
         return zr_refuse(err, "OneBitAdam with ZeRO: its compressed exchange replaces the sharded "
                               "one; set zero_optimization.stage to 0");
-    }
-    if (c->stage == 0 && c->dtype != CKPT_F32 && c->optim.type == ZT_OPT_MUON) {
+    if (c->stage == 0 && c->dtype != CKPT_F32 && c->optim.type == ZT_OPT_MUON)
         return zr_refuse(err, "Muon with 16 bits at stage 0, whose flat copies have no matrices: "
                               "use stage 1, 2 or 3");
-    }
-    if (c->stage > 0 && c->stage < 3 && c->aligned) {
+    if (c->stage > 0 && c->stage < 3 && c->aligned)
         return zr_refuse(err, "zero_optimization.parameter_alignment");
-    }
-    if (c->stage != 3 && c->offload_param.place != ZT_ON_DEVICE) {
+    if (c->stage != 3 && c->offload_param.place != ZT_ON_DEVICE)
         return zr_refuse(err, "offload_param needs stage 3");
-    }
-    if (!z->device->host && c->offload_param.place != ZT_ON_DEVICE) {
+    if (!z->device->host && c->offload_param.place != ZT_ON_DEVICE)
         return zr_refuse(err,
                          "offload_param on a GPU: weights that are not in use stay in its memory, "
                          "cut by the number of ranks; leave it out (offload_optimizer works)");
-    }
-    if (c->stage == 0 && c->offload_optimizer.place != ZT_ON_DEVICE) {
+    if (c->stage == 0 && c->offload_optimizer.place != ZT_ON_DEVICE)
         return zr_refuse(err, "offload_optimizer needs stage 1, 2 or 3");
-    }
     return CKPT_OK;
 }
 
@@ -77,13 +65,11 @@ static int zr_check(const zt_zero *z, ckpt_err *err)
  */
 static zr_wrapper zr_which(const zt_config *c)
 {
-    if (c->stage == 0) {
+    if (c->stage == 0)
         return c->dtype == CKPT_F32 ? ZR_BARE : ZR_FP16;
-    }
     if (c->stage == 1 && c->dtype == CKPT_BF16 && c->accum_dtype == CKPT_F32 &&
-        c->offload_optimizer.place == ZT_ON_DEVICE) {
+        c->offload_optimizer.place == ZT_ON_DEVICE)
         return ZR_BF16;
-    }
     return c->stage == 3 ? ZR_ZERO3 : ZR_ZERO12;
 }
 
@@ -93,9 +79,8 @@ static int zr_list_owned(zt_zero *z, ckpt_err *err)
     zr_own *o = zr_of(z);
 
     o->owned = ckpt_alloc((z->n_order + 1) * sizeof *o->owned);
-    if (o->owned == NULL) {
+    if (!o->owned)
         return ckpt_fail_memory(err);
-    }
     for (uint32_t i = 0; i < z->n_order; i++) {
         uint32_t p = z->order[i];
         const zr_place *at = &o->place[p];
@@ -118,16 +103,13 @@ static int zr_onebit_setup(zt_zero *z, ckpt_err *err)
     zr_own *o = zr_of(z);
     int rc = CKPT_OK;
 
-    if (z->config->optim.type != ZT_OPT_ONEBIT_ADAM) {
+    if (z->config->optim.type != ZT_OPT_ONEBIT_ADAM)
         return CKPT_OK;
-    }
     o->onebit = ckpt_alloc((z->n_groups + 1) * sizeof *o->onebit);
-    if (o->onebit == NULL) {
+    if (!o->onebit)
         return ckpt_fail_memory(err);
-    }
-    for (uint32_t i = 0; rc == CKPT_OK && i < z->n_groups; i++) {
+    for (uint32_t i = 0; rc == CKPT_OK && i < z->n_groups; i++)
         rc = zt_onebit_new(&o->onebit[i], z->comm, z->device, z->part[i].n_elems, err);
-    }
     return rc;
 }
 
@@ -137,45 +119,35 @@ static int zr_setup(zt_zero *z, ckpt_err *err)
     zr_own *o = zr_of(z);
     int rc = zr_check(z, err);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_groups_new(z, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_schedule_check(&z->schedule, z->n_groups, err);
-    }
     o->wrapper = zr_which(z->config);
     o->grad_dtype = z->config->accum_dtype;
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_home_new(z, err);
-    }
     o->alias = z->model->dtype == CKPT_F32 && !zr_is_home(z) &&
                z->config->offload_optimizer.place != ZT_ON_NVME;
     o->stage = z->config->stage == 3 ? &zr_sharded_stage : &zr_flat_stage;
     // From here on ranks allocate memory that they share: all go on together, or none does.
     rc = zt_comm_agree(z->comm, rc, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     zr_average_plan(z);
     rc = zt_comm_agree(z->comm, zr_files_new(z, err), err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = o->stage->setup(z, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_files_ready(z, err);
-    }
-    if (rc == CKPT_OK && !o->failed) {
+    if (rc == CKPT_OK && !o->failed)
         rc = zr_home_ready(z, err);
-    }
-    if (rc == CKPT_OK && o->failed) {
+    if (rc == CKPT_OK && o->failed)
         rc = ckpt_fail(err, CKPT_ELIMIT, "no memory for weights, gradients and optimizer state");
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_list_owned(z, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_chain_new(z, err);
-    }
     rc = zt_comm_agree(z->comm, rc, err);
     return rc == CKPT_OK ? zr_onebit_setup(z, err) : rc;
 }
@@ -188,15 +160,14 @@ int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm
     int rc;
 
     *out = NULL;
-    if (z == NULL || o == NULL) {
+    if (!z || !o) {
         ckpt_free(z);
         ckpt_free(o);
         return zt_comm_agree(comm, ckpt_fail_memory(err), err);
     }
     o->opts = *opts;
-    if (o->opts.grouping == NULL) {
+    if (!o->opts.grouping)
         o->opts.grouping = "single";
-    }
     *z = (zt_zero){.model = model,
                    .config = config,
                    .comm = comm,
@@ -206,9 +177,8 @@ int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm
                    .scaler = config->scaler,
                    .own = o};
     rc = zr_setup(z, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_device_check(z->device, err);
-    }
     rc = zt_comm_agree(comm, rc, err);
     if (rc != CKPT_OK) {
         zt_zero_free(z);
@@ -230,22 +200,19 @@ static void zr_unpoint(zt_zero *z)
 
 void zt_zero_free(zt_zero *z)
 {
-    if (z == NULL) {
+    if (!z)
         return;
-    }
     zr_own *o = zr_of(z);
 
     zr_unpoint(z);
-    for (uint32_t i = 0; o->onebit != NULL && i < z->n_groups; i++) {
+    for (uint32_t i = 0; o->onebit && i < z->n_groups; i++)
         zt_onebit_free(o->onebit[i]);
-    }
     ckpt_free(o->onebit);
     zr_home_stop(z);
     zr_files_free(z);
     zr_chain_free(z);
-    if (o->stage != NULL) {
+    if (o->stage)
         o->stage->free(z);
-    }
     zr_free_blocks(z);
     zr_home_free(z);
     ckpt_free(o->owned);
@@ -288,7 +255,7 @@ static int zr_norm(zt_zero *z, double *norm, ckpt_err *err)
 
     if (z->config->stage > 0) {
         rc = z->comm->ops->all_reduce(z->comm, &sum, 1, CKPT_F64, ZT_SUM, err);
-    } else if (o->onebit != NULL) {
+    } else if (o->onebit) {
         // After the warm-up every rank has gradients of its own; all must agree on skipping.
         rc = z->comm->ops->all_reduce(z->comm, &sum, 1, CKPT_F64, ZT_MAX, err);
     }
@@ -303,9 +270,8 @@ static bool zr_looks(const zt_zero *z)
     case ZR_BARE:
         return false;
     case ZR_ZERO12:
-        if (z->config->dtype == CKPT_F32) {
+        if (z->config->dtype == CKPT_F32)
             return z->config->compute_grad_norm;
-        }
         return z->config->dtype == CKPT_F16 || z->config->check_grad_overflow;
     case ZR_FP16:
     case ZR_BF16:
@@ -326,9 +292,8 @@ static int zr_measure_grads(zt_zero *z, zr_measure *m, ckpt_err *err)
     // ZeRO forms Muon's directions before it clips: the norm is that of the directions.
     if (rc == CKPT_OK && muon_first && !m->bad) {
         rc = zr_muon(z, 1, err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = zr_norm(z, &m->norm, err);
-        }
     }
     return rc;
 }
@@ -358,23 +323,21 @@ static int zr_next_rates(zt_zero *z, bool begin, ckpt_err *err)
     zt_hyper *h = ckpt_alloc((z->n_groups + 1) * sizeof *h);
     double *lr = ckpt_alloc((z->n_groups + 1) * sizeof *lr);
 
-    for (uint32_t i = 0; h != NULL && lr != NULL && i < z->n_groups; i++) {
+    for (uint32_t i = 0; h && lr && i < z->n_groups; i++) {
         h[i] = z->group[i].hyper;
         lr[i] = z->group[i].lr;
     }
-    if (h == NULL || lr == NULL) {
+    if (!h || !lr) {
         ckpt_free(h);
         ckpt_free(lr);
         return ckpt_fail_memory(err);
     }
-    if (begin) {
+    if (begin)
         zt_schedule_begin(&z->schedule, h, lr, z->n_groups);
-    } else {
+    else
         zt_schedule_step(&z->schedule, h, lr, z->n_groups);
-    }
-    for (uint32_t i = 0; i < z->n_groups; i++) {
+    for (uint32_t i = 0; i < z->n_groups; i++)
         z->group[i].hyper = h[i];
-    }
     ckpt_free(h);
     ckpt_free(lr);
     return CKPT_OK;
@@ -392,17 +355,14 @@ static int zr_apply(zt_zero *z, double norm, ckpt_err *err)
     float factor = (float)(zr_factor(z, norm) * (double)o->average.fold);
     int rc = CKPT_OK;
 
-    if (zr_has_muon(z) && (o->wrapper == ZR_BARE || o->wrapper == ZR_BF16)) {
+    if (zr_has_muon(z) && (o->wrapper == ZR_BARE || o->wrapper == ZR_BF16))
         rc = zr_muon(z, factor, err);
-    }
     z->updates++;
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_update(z, factor, err);
-    }
     rc = zt_comm_agree(z->comm, rc, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = o->stage->publish(z, err);
-    }
     return rc == CKPT_OK ? zr_next_rates(z, false, err) : rc;
 }
 
@@ -425,34 +385,28 @@ static int zr_boundary(zt_zero *z, zt_step *step, ckpt_err *err)
     double before = z->scaler.scale;
     int rc = o->stage->reduce(z, err);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zr_measure_grads(z, &m, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_device_check(z->device, err);
-    }
     rc = zt_comm_agree(z->comm, rc, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     *step = (zt_step){
         .lr = z->n_groups > 0 ? z->group[0].hyper.lr : 0, .loss_scale = before, .skipped = m.bad};
     // The scaler moves before gradients are unscaled: at a doubling they are divided by the new
     // scale (measured).
     rc = zt_scaler_update(&z->scaler, m.bad, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     step->grad_norm = m.bad ? HUGE_VAL : zr_reported(z, m.norm, before);
-    if (!m.bad) {
+    if (!m.bad)
         rc = zr_apply(z, m.norm, err);
-    }
     z->skipped += m.bad;
     z->global_steps++;
     z->global_samples += z->config->train_batch;
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_device_check(z->device, err);
-    }
     return zt_comm_agree(z->comm, rc, err);
 }
 
@@ -465,9 +419,8 @@ int zt_zero_step(zt_zero *z, zt_step *step, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    if (zt_zero_boundary(z)) {
+    if (zt_zero_boundary(z))
         rc = zr_boundary(z, step, err);
-    }
     z->micro_steps++;
     return rc;
 }

@@ -84,7 +84,8 @@ typedef struct ckpt_ds_folder {
     ckpt_ds_parts models; /* one per rank: stage 3 */
     ckpt_ds_parts optims;
     ckpt_ds_parts experts, layers; /* parts of the model beside it */
-    ckpt_ds_parts expps;           /* stage 0 with experts: the optimizer of each expert-parallel rank */
+    /* stage 0 with experts: the optimizer of each expert-parallel rank */
+    ckpt_ds_parts expps;
     bool offloaded; /* has offloaded_tensors/ */
 } ckpt_ds_folder;
 
@@ -95,7 +96,8 @@ typedef struct ckpt_ds_shard {
     ckpt_map *map;
     const char *path;
     uint32_t rank;
-    uint32_t *file;          /* shard's file -> the large map's: its own, then those merged into it */
+    /* shard's file -> the large map's: its own, then those merged into it */
+    uint32_t *file;
     uint32_t *source;        /* shard's source -> the large map's, UINT32_MAX: not copied yet */
     ckpt_value *root;        /* a DICT */
     const ckpt_value *optim; /* optimizer files: optimizer_state_dict */
@@ -123,12 +125,15 @@ typedef struct ckpt_ds_param {
 
 /* A parameter group (stages 1, 2) or a sub-group (stage 3). */
 typedef struct ckpt_ds_group {
-    size_t first, n;         /* its parameters (stage 3: set by the walk over flat sizes) */
-    size_t part;             /* index of its first flat tensor in a column */
-    uint32_t of;             /* parameter group that it belongs to (stages 1, 2: its own number) */
-    uint32_t n_parts;        /* flat tensors over all ranks of a lane, in layout order */
-    uint32_t lanes;          /* experts: expert-parallel ranks, of which each has its own parameters; else 1.
-                                Parameters and flat tensors of lane e follow those of lane e - 1 */
+    size_t first, n;  /* its parameters (stage 3: set by the walk over flat sizes) */
+    size_t part;      /* index of its first flat tensor in a column */
+    uint32_t of;      /* parameter group that it belongs to (stages 1, 2: its own number) */
+    uint32_t n_parts; /* flat tensors over all ranks of a lane, in layout order */
+    /*
+     * experts: expert-parallel ranks, of which each has its own parameters; else 1. Parameters and
+     * flat tensors of lane e follow those of lane e - 1
+     */
+    uint32_t lanes;
     uint32_t intervals;      /* stage 1 of 0.3.x: communication intervals; else 1 */
     ckpt_zero_flat flat;     /* stages 1, 2 */
     ckpt_zero_flat shuffled; /* round_robin_gradients: as param_slice_mappings were computed */
@@ -170,14 +175,16 @@ typedef struct ckpt_ds {
     uint8_t *seen;              /* per entry of module: accounted for */
     int stage;
     uint32_t world;
-    bool placed;    /* rank 0 was read and laid out: other ranks can be compared with it */
-    bool broken;    /* collecting, and something makes the layout unsure: no tensors */
-    bool legacy;    /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
-    size_t n_parts; /* of each column */
+    bool placed;     /* rank 0 was read and laid out: other ranks can be compared with it */
+    bool broken;     /* collecting, and something makes the layout unsure: no tensors */
+    bool legacy;     /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
+    size_t n_parts;  /* of each column */
     size_t n_groups; /* parameter groups */
     struct ckpt_ds_pipe *pipe; /* pipeline runs: which layers are whose (pipe.c); borrowed */
-    const char *optimizer;     /* stage 0 with experts: the file that has this rank's optimizer, or NULL */
-    uint32_t ep, ep_rank;      /* the same: expert-parallel ranks, and which of them is read; ep 0: none */
+    /* stage 0 with experts: the file that has this rank's optimizer, or NULL */
+    const char *optimizer;
+    /* the same: expert-parallel ranks, and which of them is read; ep 0: none */
+    uint32_t ep, ep_rank;
     ckpt_ds_params params;
     ckpt_ds_groups group;
     ckpt_ds_columns column; /* [0] masters */
@@ -206,8 +213,8 @@ static inline size_t ckpt_ds_slot(const ckpt_ds *ds, const ckpt_ds_group *g, uin
 /* ---- slice.c ---- */
 
 /*
- * Read the files of ds->dir, one model-parallel rank's, into ds->map: tensors, facts, values, state.
- * Collecting, ds->broken says that no tensors could be made.
+ * Read the files of ds->dir, one model-parallel rank's, into ds->map: tensors, facts, values,
+ * state.  Collecting, ds->broken says that no tensors could be made.
  */
 int ckpt_ds_read(ckpt_ds *ds);
 
@@ -221,8 +228,8 @@ int ckpt_ds_folder_find(ckpt_ds *ds, const ckpt_listing *list);
 void ckpt_ds_folder_free(ckpt_ds_folder *dir);
 
 /*
- * The files of one model-parallel rank: of `slice`, its tensor-parallel rank, among the layer files.
- * What is given must be freed, also after a failure.
+ * The files of one model-parallel rank: of `slice`, its tensor-parallel rank, among the layer
+ * files.  What is given must be freed, also after a failure.
  */
 int ckpt_ds_folder_slice(ckpt_ds *ds, uint32_t mp, uint32_t slice, ckpt_ds_folder *out);
 
@@ -267,7 +274,9 @@ int ckpt_ds_shard_step(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *v, bool 
 /* zero_stage as every release writes it; false if absent or of no known form. */
 bool ckpt_ds_stage(const ckpt_value *v, int *out);
 
-/* Are the files those of BF16_Optimizer, which writes no stage and ignores round_robin_gradients? */
+/*
+ * Are the files those of BF16_Optimizer, which writes no stage and ignores round_robin_gradients?
+ */
 bool ckpt_ds_is_bf16_optimizer(const ckpt_ds *ds);
 
 /* ds_version of a shard, or NULL before 0.4.0. */
@@ -315,7 +324,8 @@ int ckpt_ds_params_check(ckpt_ds *ds, const ckpt_ds_shard *s);
 /* ---- optim_dict.c ---- */
 
 /* What an optimizer_state_dict keeps: the state dict of the optimizer that the wrapper drives; of a
- * flat group and interval its state; of a parameter group its entry of param_groups; NULL: nothing. */
+ * flat group and interval its state; of a parameter group its entry of param_groups; NULL:
+ * nothing. */
 const ckpt_value *ckpt_ds_optim_base(const ckpt_ds *ds, const ckpt_value *optim);
 ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
                                 uint32_t interval);
@@ -383,7 +393,8 @@ int ckpt_ds_extent_back(ckpt_ds *ds, ckpt_tensor *t);
 /* ---- stage3.c: stage 3 ---- */
 
 /*
- * Walk the parameters over rank 0's flat tensors, which they fill; compare the other ranks' sizes with rank 0's.
+ * Walk the parameters over rank 0's flat tensors, which they fill; compare the other ranks' sizes
+ * with rank 0's.
  *
  * holds    every rank has a column's state for a sub-group, none (false), or it is a problem
  * extents  of a parameter in a column, from each rank's partition, into ds->extent
@@ -449,7 +460,9 @@ int ckpt_ds_moe_module(ckpt_ds *ds);
 /* Expert-parallel ranks of a group, as rank 0's files show them. */
 uint32_t ckpt_ds_moe_lanes(const ckpt_ds *ds, size_t group);
 
-/* The parameters of the other expert-parallel ranks, behind rank 0's, under global expert numbers. */
+/*
+ * The parameters of the other expert-parallel ranks, behind rank 0's, under global expert numbers.
+ */
 int ckpt_ds_moe_params(ckpt_ds *ds);
 
 /* Stage 0: the optimizer of the expert-parallel rank that is read instead of the model file's. */
@@ -465,10 +478,10 @@ int ckpt_ds_grid_read(ckpt_ds *ds);
 
 /* One part of a model: a model-parallel rank, or an expert-parallel one of stage 0. */
 typedef struct ckpt_ds_slice {
-    ckpt_map *map;     /* adopted by the large map */
-    uint32_t stage;    /* pipeline stage */
-    uint32_t tp;       /* tensor-parallel rank in it */
-    bool broken;       /* collecting, and no tensors could be made */
+    ckpt_map *map;  /* adopted by the large map */
+    uint32_t stage; /* pipeline stage */
+    uint32_t tp;    /* tensor-parallel rank in it */
+    bool broken;    /* collecting, and no tensors could be made */
     bool adopted;
 } ckpt_ds_slice;
 

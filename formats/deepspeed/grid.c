@@ -187,8 +187,7 @@ static int dsg_read_part(ckpt_ds_grid *grid, uint32_t i, ckpt_ds *first)
 {
     ckpt_ds *ds = grid->ds;
     ckpt_ds_slice *slice = &grid->slice[i];
-    ckpt_ds part = {
-        .opts = ds->opts, .read = ds->read, .err = ds->err, .pipe = ds->pipe};
+    ckpt_ds part = {.opts = ds->opts, .read = ds->read, .err = ds->err, .pipe = ds->pipe};
 
     slice->stage = grid->ep ? 0 : i / grid->tp;
     slice->tp = grid->ep ? 0 : i % grid->tp;

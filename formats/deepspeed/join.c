@@ -2,11 +2,12 @@
 /*
  * join.c: the slices of all model-parallel ranks as one checkpoint.
  *
- * Tensor-parallel slices are joined by the rules of universal_checkpoint_info (formats/rules/rules.h)
- * or of the user; moments by their parameter's.  Buffers that no rule names, step counts and
- * everything without axes are replicated.  Pipeline stages follow each other; a parameter that
- * several stages have (tied layers) is one tensor, and the others are copies that must be equal.
- * The one training state has the groups of all stages joined by their numbers.
+ * Tensor-parallel slices are joined by the rules of universal_checkpoint_info
+ * (formats/rules/rules.h) or of the user; moments by their parameter's.  Buffers that no rule
+ * names, step counts and everything without axes are replicated.  Pipeline stages follow each
+ * other; a parameter that several stages have (tied layers) is one tensor, and the others are
+ * copies that must be equal.  The one training state has the groups of all stages joined by their
+ * numbers.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -391,7 +392,7 @@ static int dsj_unused(dsj *j)
     const char *pattern;
     int rc = CKPT_OK;
 
-    while (rc == CKPT_OK && (pattern = ckpt_uni_rules_unused(j->rules, &cursor)) != NULL)
+    while (rc == CKPT_OK && (pattern = ckpt_uni_rules_unused(j->rules, &cursor)))
         rc = ckpt_map_note(j->ds->map, CKPT_WARNING, j->ds->err,
                            "%s: the rule for '%.200s' matches no parameter", j->ds->dir.path,
                            pattern);

@@ -155,8 +155,8 @@ static int dso_take(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_seq list, size_t g)
 
     for (uint32_t i = 0; rc == CKPT_OK && i < group->intervals; i++) {
         size_t part = ckpt_ds_slot(ds, group, i, s->rank);
-        ckpt_dict state =
-            ckpt_value_map(ds->opts->with_optimizer ? ckpt_ds_optim_state(ds, s->optim, g, i) : NULL);
+        ckpt_dict state = ckpt_value_map(
+            ds->opts->with_optimizer ? ckpt_ds_optim_state(ds, s->optim, g, i) : NULL);
         rc = ckpt_ds_shard_flat(ds, s, ckpt_ds_optim_flat(ds, list, g, i), dso_key(ds),
                                 &ds->column.at[0].at[part]);
         for (uint64_t k = 0; rc == CKPT_OK && k < state.n; k++) {

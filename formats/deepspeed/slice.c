@@ -259,7 +259,7 @@ static int one_read_all(ckpt_ds *ds)
 
 /* Where a parameter's elements lie in a column, by the stage's layout. */
 static int one_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p,
-                      ckpt_ds_form form)
+                       ckpt_ds_form form)
 {
     return ds->stage == 3 ? ckpt_ds_part_extents(ds, c, p) : ckpt_ds_flat_extents(ds, c, p, form);
 }

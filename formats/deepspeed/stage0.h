@@ -85,7 +85,10 @@ bool ckpt_dsu_is_muon(const ckpt_dsu *u, size_t group);
 /* False: the group is a half of Muon that does not take such a parameter. */
 bool ckpt_dsu_muon_takes(const ckpt_dsu *u, size_t group, const ckpt_dsu_entry *e);
 
-/* The items of a sorted list that are shaped like an entry, which stand together: *n of them, from *first on. */
+/*
+ * The items of a sorted list that are shaped like an entry, which stand together: *n of them, from
+ * *first on.
+ */
 void ckpt_dsu_muon_run(ckpt_dsu *u, size_t group, const ckpt_dsu_entry *e, uint64_t *first,
                        uint64_t *n);
 

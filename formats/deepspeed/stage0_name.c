@@ -45,8 +45,8 @@ static int dsn_fused(ckpt_dsu *u)
         for (uint32_t g = 0; e->copy->storage && g < u->n_groups; g++) {
             if (!dsn_is_flat(u, g, e))
                 continue;
-            u->named = u->named && e->group == CKPT_DSU_NONE &&
-                       (!own[g] || own[g] == e->copy->storage);
+            u->named =
+                u->named && e->group == CKPT_DSU_NONE && (!own[g] || own[g] == e->copy->storage);
             own[g] = e->copy->storage;
             e->group = g;
             e->slot = e->copy->offset;

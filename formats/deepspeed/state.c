@@ -225,7 +225,7 @@ static int dsr_add_params(ckpt_ds *ds, ckpt_state *state, const ckpt_group *grou
     const uint64_t *order = all ? dsr_round_robin(ds, ds->params.at[first].group) : NULL;
     int rc = CKPT_OK;
 
-    state->round_robin = state->round_robin || order != NULL;
+    state->round_robin = state->round_robin || order;
     for (size_t i = 0; rc == CKPT_OK && i < all; i++) {
         size_t from = order ? first + i / n * n + order[i % n] : first + i;
         rc = dsr_add_param(ds, state, &ds->params.at[from]);

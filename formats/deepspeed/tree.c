@@ -189,7 +189,7 @@ int ckpt_ds_tree_copy(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_value **out)
     }
     c.storage.at = ckpt_alloc((s->map->sources.n + 1) * sizeof *c.storage.at);
     c.storage.n = c.storage.at ? s->map->sources.n : 0;
-    fits = c.storage.at != NULL && dst_ref(&c, s->root, out);
+    fits = c.storage.at && dst_ref(&c, s->root, out);
     for (size_t i = 0; fits && i < c.node.n; i++)
         fits = dst_fill(&c, c.node.at[i].from, c.node.at[i].to);
     for (size_t i = 0; i < c.node.n; i++)

@@ -35,8 +35,9 @@ typedef struct side_work {
     ckpt_listing list; /* the folder */
     bool is_model;     /* it says that it holds a model */
     bool has_code;     /* of its own, which its configuration names */
-    ckpt_map *scratch; /* for listings: a folder of many files must not stay in the target's arena */
-    const char *left;  /* what stays, as text */
+    /* for listings: a folder of many files must not stay in the target's arena */
+    ckpt_map *scratch;
+    const char *left; /* what stays, as text */
     size_t n_left;
     ckpt_err *err;
 } side_work;
@@ -105,8 +106,9 @@ static bool side_is_known(const char *name)
 /* State and records of a training run, which would make a model folder look like one. */
 static bool side_is_of_run(const char *name)
 {
-    static const char *const begins[] = {"trainer_state", "training_args", "ds_config", "optimizer",
-                                         "scheduler",     "rng_state",     "random_states", NULL};
+    static const char *const begins[] = {
+        "trainer_state", "training_args", "ds_config",     "optimizer",
+        "scheduler",     "rng_state",     "random_states", NULL};
 
     return side_any(name, begins, side_begins) || side_ends(name, "_results.json");
 }
@@ -114,7 +116,7 @@ static bool side_is_of_run(const char *name)
 /* Text of a kind that a model's folder may have. */
 static bool side_is_text(const char *name)
 {
-    static const char *const ends[] = {".json", ".txt",  ".jinja", ".bpe", ".spm",
+    static const char *const ends[] = {".json",  ".txt",  ".jinja", ".bpe", ".spm",
                                        ".vocab", ".yaml", ".yml",   ".md",  NULL};
     static const char *const begins[] = {"LICENSE", "LICENCE", "NOTICE", "USE_POLICY", NULL};
 
@@ -125,9 +127,9 @@ static bool side_is_text(const char *name)
 /* Code of a model, by the names that transformers gives it. */
 static bool side_is_code(const side_work *w, const char *name)
 {
-    static const char *const begins[] = {"modeling_",         "configuration_",      "tokenization_",
-                                         "processing_",       "image_processing_",   "modular_",
-                                         "video_processing_", "feature_extraction_", NULL};
+    static const char *const begins[] = {
+        "modeling_", "configuration_",    "tokenization_",       "processing_", "image_processing_",
+        "modular_",  "video_processing_", "feature_extraction_", NULL};
 
     return side_ends(name, ".py") && (w->has_code || side_any(name, begins, side_begins));
 }
@@ -208,8 +210,8 @@ static int side_leave(side_work *w, const char *name, const char *end)
 }
 
 /*
- * True for a file that is in its folder, or in the blobs of a hub cache, whose snapshots are folders
- * of links: a stranger's link could lead to anything of ours.
+ * True for a file that is in its folder, or in the blobs of a hub cache, whose snapshots are
+ * folders of links: a stranger's link could lead to anything of ours.
  */
 static bool side_is_inside(const side_work *w, const char *path)
 {
@@ -311,7 +313,8 @@ static int side_take_folder(side_work *w, const char *name)
         return side_leave(w, name, "/");
     rc = ckpt_listing_read(&below, w->scratch, path, w->err);
     for (size_t i = 0; rc == CKPT_OK && i < below.n; i++) {
-        const char *inner = ckpt_arena_printf(w->scratch->arena, "%s/%s", name, below.entry[i].name);
+        const char *inner =
+            ckpt_arena_printf(w->scratch->arena, "%s/%s", name, below.entry[i].name);
 
         if (!inner)
             rc = ckpt_fail_memory(w->err);
@@ -349,7 +352,8 @@ static char *side_parent(ckpt_map *map, const char *path)
 static bool side_says_model(const ckpt_listing *list)
 {
     return ckpt_listing_find(list, "config.json") ||
-           ckpt_listing_find(list, "adapter_config.json") || ckpt_listing_find(list, "modules.json");
+           ckpt_listing_find(list, "adapter_config.json") ||
+           ckpt_listing_find(list, "modules.json");
 }
 
 /*

@@ -2,11 +2,11 @@
 /*
  * side.h: what goes along with the weights of a model folder: configuration, tokenizer, code.
  *
- * The rule: of a folder that says it holds a model (config.json, adapter_config.json, modules.json),
- * every small file that is neither weights nor the state of a training run; of any other folder only
- * files with the names that models use, for it may be somebody's home.  Folders within: chat
- * templates, and those of sentence-transformers' modules.  A link is followed only inside the folder
- * and into a hub cache's blobs.  What is left behind is named.
+ * The rule: of a folder that says it holds a model (config.json, adapter_config.json,
+ * modules.json), every small file that is neither weights nor the state of a training run; of any
+ * other folder only files with the names that models use, for it may be somebody's home.  Folders
+ * within: chat templates, and those of sentence-transformers' modules.  A link is followed only
+ * inside the folder and into a hub cache's blobs.  What is left behind is named.
  */
 #ifndef CKPT_FORMATS_HF_SIDE_H
 #define CKPT_FORMATS_HF_SIDE_H

@@ -19,17 +19,14 @@ typedef struct npy_type {
 
 /* Types that numpy lacks come last: they are written as bits, and never found by their descr. */
 static const npy_type npy_types[] = {
-    {CKPT_F64, "<f8", false},       {CKPT_F32, "<f4", false},
-    {CKPT_F16, "<f2", false},       {CKPT_I64, "<i8", false},
-    {CKPT_I32, "<i4", false},       {CKPT_I16, "<i2", false},
-    {CKPT_I8, "|i1", false},        {CKPT_U64, "<u8", false},
-    {CKPT_U32, "<u4", false},       {CKPT_U16, "<u2", false},
-    {CKPT_U8, "|u1", false},        {CKPT_BOOL, "|b1", false},
-    {CKPT_C128, "<c16", false},     {CKPT_C64, "<c8", false},
-    {CKPT_BITS8, "|V1", false},     {CKPT_BITS16, "|V2", false},
-    {CKPT_BF16, "<u2", true},       {CKPT_F8_E4M3, "|u1", true},
-    {CKPT_F8_E5M2, "|u1", true},    {CKPT_F8_E4M3FNUZ, "|u1", true},
-    {CKPT_F8_E5M2FNUZ, "|u1", true}, {CKPT_F8_E8M0, "|u1", true},
+    {CKPT_F64, "<f8", false},    {CKPT_F32, "<f4", false},        {CKPT_F16, "<f2", false},
+    {CKPT_I64, "<i8", false},    {CKPT_I32, "<i4", false},        {CKPT_I16, "<i2", false},
+    {CKPT_I8, "|i1", false},     {CKPT_U64, "<u8", false},        {CKPT_U32, "<u4", false},
+    {CKPT_U16, "<u2", false},    {CKPT_U8, "|u1", false},         {CKPT_BOOL, "|b1", false},
+    {CKPT_C128, "<c16", false},  {CKPT_C64, "<c8", false},        {CKPT_BITS8, "|V1", false},
+    {CKPT_BITS16, "|V2", false}, {CKPT_BF16, "<u2", true},        {CKPT_F8_E4M3, "|u1", true},
+    {CKPT_F8_E5M2, "|u1", true}, {CKPT_F8_E4M3FNUZ, "|u1", true}, {CKPT_F8_E5M2FNUZ, "|u1", true},
+    {CKPT_F8_E8M0, "|u1", true},
 };
 
 enum { NPY_TYPES = sizeof npy_types / sizeof *npy_types };
@@ -172,7 +169,7 @@ static int npy_descr(npy_text *t, ckpt_npy *out)
     rc = npy_string(t, &s);
     if (rc != CKPT_OK)
         return rc;
-    if (s.n == 0 || strchr("<>|=", s.at[0]) == NULL)
+    if (s.n == 0 || !strchr("<>|=", s.at[0]))
         return npy_bad(t, "has a descr without byte order");
     if (s.n == 2 && s.at[1] == 'O')
         return CKPT_OK;

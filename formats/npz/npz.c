@@ -93,8 +93,8 @@ static int npz_peek(npz_file *f, const ckpt_source *s, size_t n, size_t *got)
 
 static int npz_header(npz_file *f, const ckpt_source *s, ckpt_npy *out)
 {
-    const char *name = s->name ? ckpt_arena_printf(f->map->arena, "%s: %s", f->io->name, s->name)
-                               : f->io->name;
+    const char *name =
+        s->name ? ckpt_arena_printf(f->map->arena, "%s: %s", f->io->name, s->name) : f->io->name;
     uint64_t n = 0;
     size_t got = 0;
     int rc = name ? npz_peek(f, s, CKPT_NPY_LEAD, &got) : ckpt_fail_memory(f->err);
@@ -212,10 +212,8 @@ static int npz_single(npz_file *f)
 {
     const char *slash = strrchr(f->io->name, '/'), *name = slash ? slash + 1 : f->io->name;
     size_t n = strlen(name);
-    ckpt_source s = {.kind = CKPT_SOURCE_FILE,
-                     .file = f->file,
-                     .n_stored = f->io->size,
-                     .n_bytes = f->io->size};
+    ckpt_source s = {
+        .kind = CKPT_SOURCE_FILE, .file = f->file, .n_stored = f->io->size, .n_bytes = f->io->size};
 
     if (n > 4 && memcmp(name + n - 4, npz_end, 4) == 0)
         n -= 4;

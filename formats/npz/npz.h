@@ -7,8 +7,8 @@
  *     "\x93NUMPY"  6 bytes
  *     version      2 bytes: 1.0 (length of 2 bytes), 2.0 and 3.0 (of 4; 3.0 is UTF-8)
  *     length       of what follows before the data, little-endian
- *     header       a Python dict {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, padded
- *                  with spaces to a multiple of 64 from the file's begin, and a newline
+ *     header       a Python dict {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), },
+ *                  padded with spaces to a multiple of 64 from the file's begin, and a newline
  *     data         the elements, row-major, or column-major with fortran_order
  *
  * An archive is a zip with a member NAME.npy for each array.
@@ -27,10 +27,10 @@ enum {
 };
 
 typedef struct ckpt_npy {
-    ckpt_dtype dtype;  /* NONE: Python objects, kept as a pickle */
-    bool swap;         /* big-endian */
-    bool fortran;      /* column-major */
-    bool raw;          /* numpy knows no type for it ('|V2': what bfloat16 of ml_dtypes becomes) */
+    ckpt_dtype dtype; /* NONE: Python objects, kept as a pickle */
+    bool swap;        /* big-endian */
+    bool fortran;     /* column-major */
+    bool raw;         /* numpy knows no type for it ('|V2': what bfloat16 of ml_dtypes becomes) */
     uint32_t ndim;
     uint64_t shape[CKPT_MAX_DIM];
     uint64_t n_header; /* bytes before the data */

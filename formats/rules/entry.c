@@ -25,7 +25,7 @@ static bool ue_read_counts(ue_counts *out, ckpt_arena *arena, const ckpt_value *
 
     out->n = seq.n;
     out->at = ckpt_arena_array(arena, seq.n + 1, sizeof *out->at);
-    if (out->at == NULL || v == NULL ||
+    if (!out->at || !v ||
         (v->kind != CKPT_V_LIST && v->kind != CKPT_V_TUPLE && v->kind != CKPT_V_SIZE))
         return false;
     for (uint64_t i = 0; i < seq.n; i++) {
@@ -81,7 +81,7 @@ static int ue_sub_shape(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
     const ckpt_value *cut;
     int64_t *view;
 
-    if (shape == NULL || seq.n == 0 || seq.n > CKPT_MAX_DIM)
+    if (!shape || seq.n == 0 || seq.n > CKPT_MAX_DIM)
         return ue_bad_sub(rule, "its shape is no tuple of 1 to 64 entries", err);
     // Python counts negative axes from the end.
     if (axis < 0)
@@ -89,7 +89,7 @@ static int ue_sub_shape(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
     if (axis < 0 || (uint64_t)axis >= seq.n)
         return ue_bad_sub(rule, "its partition_dim is outside its shape", err);
     view = ckpt_arena_array(arena, seq.n, sizeof *view);
-    if (view == NULL)
+    if (!view)
         return ckpt_fail_memory(err);
     for (uint64_t i = 0; i < seq.n; i++) {
         if (!ue_view_entry(seq.at[i], &view[i]))
@@ -126,13 +126,13 @@ static int ue_sub_width(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
         return ue_bad_sub(rule, "sub_param_shard_widths is of another number of sub-parameters",
                           err);
     all = ckpt_arena_array(arena, n_ranks * rule->n_subs, sizeof *all);
-    if (all == NULL)
+    if (!all)
         return ckpt_fail_memory(err);
     for (uint64_t k = 0; k < seq.n; k++) {
         ue_counts row;
 
         if (!ue_read_counts(&row, arena, seq.at[k]) || row.n != n_ranks)
-            return row.at == NULL
+            return !row.at
                        ? ckpt_fail_memory(err)
                        : ue_bad_sub(rule, "sub_param_shard_widths are no lists of one length", err);
         memcpy(all + k * n_ranks, row.at, n_ranks * sizeof *row.at);
@@ -149,10 +149,10 @@ int ckpt_uni_sub_read(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_value
     int64_t axis = 0;
     int rc;
 
-    if (dim == NULL || !ckpt_value_as_int(dim, &axis))
+    if (!dim || !ckpt_value_as_int(dim, &axis))
         return ue_bad_sub(rule, "its partition_dim is no integer", err);
     rc = ue_sub_shape(rule, arena, ckpt_value_get(fields, "shape"), axis, err);
-    return rc == CKPT_OK && width != NULL ? ue_sub_width(rule, arena, width, err) : rc;
+    return rc == CKPT_OK && width ? ue_sub_width(rule, arena, width, err) : rc;
 }
 
 /* ---- affine maps ---- */
@@ -170,7 +170,7 @@ typedef struct ue_affine {
 static int ue_bad(const ue_affine *a, const char *what)
 {
     // `what` is NULL where memory was exhausted
-    if (what == NULL)
+    if (!what)
         return ckpt_fail_memory(a->err);
     return ckpt_fail(a->err, CKPT_EFORMAT, "affine_map: '%.150s': %s", a->pattern, what);
 }
@@ -206,14 +206,13 @@ static int ue_ranks(ue_affine *a, const ckpt_value *ranks)
     if (map.n == 0 || map.n > CKPT_SLICES_MAX_RANKS)
         return ue_bad(a, "no ranks, or too many");
     a->pieces = ckpt_arena_array(a->arena, map.n, sizeof *a->pieces);
-    if (a->pieces == NULL)
+    if (!a->pieces)
         return ckpt_fail_memory(a->err);
     for (uint64_t i = 0; i < map.n; i++) {
         const ckpt_value *list = ckpt_value_get(map.at[i].value, "pieces");
         uint64_t rank = 0;
 
-        if (!ue_rank(map.at[i].key, map.n, &rank) || a->pieces[rank] != NULL || list == NULL ||
-            !ue_is_list(list))
+        if (!ue_rank(map.at[i].key, map.n, &rank) || a->pieces[rank] || !list || !ue_is_list(list))
             return ue_bad(a, "its ranks are not numbered from 0 on, or lack their pieces");
         a->pieces[rank] = list;
         // a list may be shared by many ranks: the sum is bounded before anything is made of it
@@ -234,11 +233,11 @@ static int ue_side(const ue_affine *a, const ckpt_value *v, uint32_t ndim, uint6
     ue_counts strides;
     int64_t x;
 
-    if (v == NULL || !ue_is_list(v) || seq.n != 2 || !ckpt_value_as_int(seq.at[0], &x) || x < 0)
+    if (!v || !ue_is_list(v) || seq.n != 2 || !ckpt_value_as_int(seq.at[0], &x) || x < 0)
         return ue_bad(a, "a piece without its offset");
     *at = (uint64_t)x;
     if (!ue_read_counts(&strides, a->arena, seq.at[1]) || strides.n != ndim)
-        return ue_bad(a, strides.at != NULL ? "a piece without its strides" : NULL);
+        return ue_bad(a, strides.at ? "a piece without its strides" : NULL);
     *by = strides.at;
     return CKPT_OK;
 }
@@ -248,7 +247,7 @@ static bool ue_unscaled(const ckpt_value *v)
 {
     int64_t x = 0;
 
-    if (v == NULL)
+    if (!v)
         return true;
     if (v->kind == CKPT_V_FLOAT)
         return v->as.f >= 1 && v->as.f <= 1; // NaN is neither
@@ -263,7 +262,7 @@ static int ue_piece(ue_affine *a, uint32_t rank, const ckpt_value *v)
 
     p->rank = rank;
     if (!ue_read_counts(&shape, a->arena, ckpt_value_get(v, "shape")) || shape.n > CKPT_MAX_DIM)
-        return ue_bad(a, shape.at != NULL ? "a piece without its shape" : NULL);
+        return ue_bad(a, shape.at ? "a piece without its shape" : NULL);
     p->count = shape.at;
     p->ndim = (uint32_t)shape.n;
     if (!ue_unscaled(ckpt_value_get(v, "scale")))
@@ -286,18 +285,18 @@ int ckpt_uni_affine_read(const ckpt_affine **out, ckpt_arena *arena, const ckpt_
     int rc;
 
     *out = NULL;
-    if (map == NULL)
+    if (!map)
         return ckpt_fail_memory(err);
     if (!ue_read_counts(&shape, arena, ckpt_value_get(v, "logical_shape")) ||
         shape.n > CKPT_MAX_DIM)
-        return ue_bad(&a, shape.at != NULL ? "no logical_shape" : NULL);
+        return ue_bad(&a, shape.at ? "no logical_shape" : NULL);
     map->shape = shape.at;
     map->ndim = (uint32_t)shape.n;
     rc = ue_ranks(&a, ckpt_value_get(v, "ranks"));
     if (rc != CKPT_OK)
         return rc;
     map->piece = a.piece = ckpt_arena_array(arena, a.n_room + 1, sizeof *a.piece);
-    if (a.piece == NULL)
+    if (!a.piece)
         return ckpt_fail_memory(err);
     for (uint32_t r = 0; rc == CKPT_OK && r < map->n_ranks; r++) {
         ckpt_seq list = a.pieces[r]->as.seq;

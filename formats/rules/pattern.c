@@ -69,16 +69,16 @@ int ckpt_uni_patterns_new(ckpt_uni_patterns **out, ckpt_err *err)
     ckpt_uni_patterns *p = ckpt_alloc(sizeof *p);
 
     *out = NULL;
-    if (p == NULL)
+    if (!p)
         return ckpt_fail_memory(err);
     p->arena = ckpt_arena_new(0);
     p->general = pcre2_general_context_create(up_alloc, up_free, NULL);
-    if (p->general != NULL) {
+    if (p->general) {
         p->compile = pcre2_compile_context_create(p->general);
         p->match = pcre2_match_context_create(p->general);
         p->data = pcre2_match_data_create(1, p->general);
     }
-    if (p->arena == NULL || p->compile == NULL || p->match == NULL || p->data == NULL) {
+    if (!p->arena || !p->compile || !p->match || !p->data) {
         ckpt_uni_patterns_free(p);
         return ckpt_fail_memory(err);
     }
@@ -93,7 +93,7 @@ int ckpt_uni_patterns_new(ckpt_uni_patterns **out, ckpt_err *err)
 
 void ckpt_uni_patterns_free(ckpt_uni_patterns *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     for (size_t i = 0; i < p->text.n; i++)
         pcre2_code_free(p->text.at[i].code);
@@ -137,7 +137,7 @@ static bool up_plain(up_text *t)
             // a letter or digit after a backslash is a class, an anchor or a reference
             if (up_letter(c) || (c >= '0' && c <= '9'))
                 return false;
-        } else if (c == '\0' || strchr(".^$*+?{}[]|()\\", c) != NULL) {
+        } else if (c == '\0' || strchr(".^$*+?{}[]|()\\", c)) {
             return false;
         }
         t->literal[t->n_literal++] = c;
@@ -156,7 +156,7 @@ static const char *up_foreign(const char *s)
             s++;
             // \v is one character to Python and a class to PCRE2; \K, \Q, \R, \h ... are PCRE2's
             // own
-            if (*s == '\0' || (up_letter(*s) && strchr("AbBdDsSwWZafnrtx", *s) == NULL))
+            if (*s == '\0' || (up_letter(*s) && !strchr("AbBdDsSwWZafnrtx", *s)))
                 return s - 1;
         } else if (strncmp(s, "(*", 2) == 0 || strncmp(s, "[:", 2) == 0 ||
                    strncmp(s, "{,", 2) == 0) {
@@ -175,7 +175,7 @@ static int up_compile(ckpt_uni_patterns *p, up_text *t, ckpt_err *err)
     size_t size = 0;
     int code = 0;
 
-    if (foreign != NULL)
+    if (foreign)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "pattern '%.100s': at byte %zu it would not mean what it means to Python",
                          t->text, (size_t)(foreign - t->text));
@@ -184,9 +184,9 @@ static int up_compile(ckpt_uni_patterns *p, up_text *t, ckpt_err *err)
                          UP_MAX_REGEX);
     t->code =
         pcre2_compile((PCRE2_SPTR)t->text, (PCRE2_SIZE)t->n_text, options, &code, &at, p->compile);
-    if (t->code == NULL && code == PCRE2_ERROR_HEAP_FAILED)
+    if (!t->code && code == PCRE2_ERROR_HEAP_FAILED)
         return ckpt_fail_memory(err);
-    if (t->code == NULL) {
+    if (!t->code) {
         (void)pcre2_get_error_message(code, reason, sizeof reason);
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "pattern '%.100s': %s (at byte %zu)", t->text,
                          (const char *)reason, (size_t)at);
@@ -232,12 +232,12 @@ int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, ui
                          text, n, p->text.n + 1, UP_MAX_TEXT, UP_MAX_TEXTS);
     *number = (uint32_t)p->text.n;
     t = ckpt_vec_push(&p->text);
-    if (t == NULL)
+    if (!t)
         return ckpt_fail_memory(err);
     t->n_text = n;
     t->text = ckpt_arena_string(p->arena, text, n);
     t->literal = ckpt_arena_alloc(p->arena, n + 1);
-    if (t->text == NULL || t->literal == NULL || !ckpt_index_add(&p->index, hash, *number))
+    if (!t->text || !t->literal || !ckpt_index_add(&p->index, hash, *number))
         return ckpt_fail_memory(err);
     if (up_plain(t))
         return CKPT_OK;
@@ -261,8 +261,8 @@ static int up_spend(ckpt_uni_patterns *p, const up_text *t, uint64_t n, ckpt_err
  * PCRE2 does not tell how many steps a match took, but stops at a limit: it is given few, then
  * four times as many, and what it was given is spent.
  */
-static int up_regex(ckpt_uni_patterns *p, const up_text *t, const char *name, uint64_t n, int *found,
-                    ckpt_err *err)
+static int up_regex(ckpt_uni_patterns *p, const up_text *t, const char *name, uint64_t n,
+                    int *found, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
@@ -273,8 +273,7 @@ static int up_regex(ckpt_uni_patterns *p, const up_text *t, const char *name, ui
         rc = up_spend(p, t, steps + n / 16, err);
         (void)pcre2_set_match_limit(p->match, steps);
         if (rc == CKPT_OK)
-            *found =
-                pcre2_match(t->code, (PCRE2_SPTR)name, (PCRE2_SIZE)n, 0, 0, p->data, p->match);
+            *found = pcre2_match(t->code, (PCRE2_SPTR)name, (PCRE2_SIZE)n, 0, 0, p->data, p->match);
     }
     return rc;
 }
@@ -316,4 +315,3 @@ const char *ckpt_uni_patterns_text(const ckpt_uni_patterns *p, uint32_t number)
 {
     return p->text.at[number].text;
 }
-

@@ -89,7 +89,7 @@ static bool ur_same(const void *ctx, uint32_t number, const void *key)
         ckpt_uni_patterns_exact(k->rules->patterns, k->list->entry.at[number].pattern, &n);
 
     (void)ctx;
-    return text != NULL && n == k->n && memcmp(text, k->name, (size_t)n) == 0;
+    return text && n == k->n && memcmp(text, k->name, (size_t)n) == 0;
 }
 
 /* Append a pattern to a list. */
@@ -113,13 +113,13 @@ static int ur_add(ckpt_uni_rules *r, ur_list which, const ckpt_value *text, cons
     }
     r->counted.at[pattern] |= which >= UR_SAME && which <= UR_VOCABULARY;
     e = ckpt_vec_push(&list->entry);
-    if (e == NULL)
+    if (!e)
         return ckpt_fail_memory(err);
     *e = (ur_entry){.pattern = pattern, .value = value};
     key.name = ckpt_uni_patterns_exact(r->patterns, pattern, &key.n);
-    if (key.name == NULL) {
+    if (!key.name) {
         open = ckpt_vec_push(&list->open);
-        if (open == NULL)
+        if (!open)
             return ckpt_fail_memory(err);
         *open = number;
         return CKPT_OK;
@@ -140,7 +140,7 @@ static int ur_read_list(ckpt_uni_rules *r, ur_list which, const ckpt_value *v,
     ckpt_seq seq = ckpt_value_seq(v);
     int rc = CKPT_OK;
 
-    if (v == NULL || v->kind == CKPT_V_NONE)
+    if (!v || v->kind == CKPT_V_NONE)
         return CKPT_OK;
     if (v->kind != CKPT_V_LIST && v->kind != CKPT_V_TUPLE && v->kind != CKPT_V_SET)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: not a list of patterns", ur_keys[which]);
@@ -155,7 +155,7 @@ static int ur_read_dict(ckpt_uni_rules *r, ur_list which, const ckpt_value *v, c
     ckpt_dict map = ckpt_value_map(v);
     int rc = CKPT_OK;
 
-    if (v == NULL || v->kind == CKPT_V_NONE)
+    if (!v || v->kind == CKPT_V_NONE)
         return CKPT_OK;
     if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_ODICT)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: not a dict of patterns", ur_keys[which]);
@@ -170,11 +170,11 @@ static int ur_read_affine(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
     const ckpt_value *version = ckpt_value_get(v, "version");
     int64_t n = 1;
 
-    if (v == NULL || v->kind == CKPT_V_NONE)
+    if (!v || v->kind == CKPT_V_NONE)
         return CKPT_OK;
     if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_ODICT)
         return ckpt_fail(err, CKPT_EFORMAT, "affine_map: not a dict");
-    if (version != NULL && !ckpt_value_as_int(version, &n))
+    if (version && !ckpt_value_as_int(version, &n))
         return ckpt_fail(err, CKPT_EFORMAT, "affine_map: its version is no integer");
     if (n > 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -195,7 +195,7 @@ static int ur_read_widths(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
     const ckpt_value **of = ckpt_alloc((r->used.n + 1) * sizeof *of); // by pattern
     ckpt_dict map = ckpt_value_map(v);
     uint32_t pattern;
-    int rc = of != NULL ? CKPT_OK : ckpt_fail_memory(err);
+    int rc = of ? CKPT_OK : ckpt_fail_memory(err);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
         const ckpt_value *key = map.at[i].key;
@@ -220,12 +220,12 @@ static int ur_read_subs(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err
     ckpt_seq seq = ckpt_value_seq(v);
     int rc = CKPT_OK;
 
-    if (v != NULL && v->kind != CKPT_V_NONE && v->kind != CKPT_V_LIST && v->kind != CKPT_V_TUPLE)
+    if (v && v->kind != CKPT_V_NONE && v->kind != CKPT_V_LIST && v->kind != CKPT_V_TUPLE)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: not a list", ur_keys[UR_SUB]);
     for (uint64_t i = 0; rc == CKPT_OK && i < seq.n; i++) {
         const ckpt_value *patterns = ckpt_value_get(ur_fields(seq.at[i]), "patterns");
 
-        if (patterns == NULL)
+        if (!patterns)
             return ckpt_fail(err, CKPT_EFORMAT, "%s: entry %" PRIu64 " has no patterns",
                              ur_keys[UR_SUB], i);
         rc = ur_read_list(r, UR_SUB, patterns, seq.at[i], err);
@@ -240,11 +240,11 @@ static int ur_read_numbers(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *
     const ckpt_value *rows = ckpt_value_get(info, "original_vocab_size");
     int64_t n = 0;
 
-    if (version != NULL && version->kind == CKPT_V_FLOAT)
+    if (version && version->kind == CKPT_V_FLOAT)
         r->version = version->as.f;
-    else if (version != NULL && ckpt_value_as_int(version, &n))
+    else if (version && ckpt_value_as_int(version, &n))
         r->version = (double)n;
-    if (rows == NULL || rows->kind == CKPT_V_NONE)
+    if (!rows || rows->kind == CKPT_V_NONE)
         return CKPT_OK;
     if (!ckpt_value_as_int(rows, &n) || n <= 0)
         return ckpt_fail(err, CKPT_EFORMAT, "original_vocab_size: not a positive integer");
@@ -258,7 +258,7 @@ static int ur_read(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
     static const ur_list plain[] = {UR_SAME, UR_MEAN, UR_TWO, UR_ROW, UR_VOCABULARY, UR_PIPELINE};
     int rc = CKPT_OK;
 
-    if (info == NULL)
+    if (!info)
         return CKPT_OK;
     if (info->kind != CKPT_V_DICT && info->kind != CKPT_V_ODICT)
         return ckpt_fail(err, CKPT_EFORMAT, "universal_checkpoint_info: not a dict");
@@ -279,10 +279,10 @@ int ckpt_uni_rules_new(ckpt_uni_rules **out, const ckpt_value *info, ckpt_err *e
     int rc;
 
     *out = NULL;
-    if (r == NULL)
+    if (!r)
         return ckpt_fail_memory(err);
     r->arena = ckpt_arena_new(0);
-    rc = r->arena != NULL ? ckpt_uni_patterns_new(&r->patterns, err) : ckpt_fail_memory(err);
+    rc = r->arena ? ckpt_uni_patterns_new(&r->patterns, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = ur_read(r, info, err);
     if (rc == CKPT_OK)
@@ -301,7 +301,7 @@ int ckpt_uni_rules_parse(ckpt_uni_rules **out, const char *text, ckpt_err *err)
     int rc;
 
     *out = NULL;
-    if (arena == NULL)
+    if (!arena)
         return ckpt_fail_memory(err);
     rc = ckpt_json_parse(&info, arena, &json, err);
     if (rc == CKPT_OK)
@@ -316,7 +316,7 @@ int ckpt_uni_rules_parse(ckpt_uni_rules **out, const char *text, ckpt_err *err)
 
 void ckpt_uni_rules_free(ckpt_uni_rules *r)
 {
-    if (r == NULL)
+    if (!r)
         return;
     for (unsigned i = 0; i < UR_N_LISTS; i++) {
         ckpt_vec_free(&r->list[i].entry);
@@ -362,7 +362,7 @@ static int ur_match(const ckpt_uni_rules *r, ur_list which, ur_name name, ur_ent
                                      ur_same, NULL, &key);
 
     *out = exact != CKPT_INDEX_NONE ? &list->entry.at[exact] : NULL;
-    if (strict && *out != NULL && (*out)->twice)
+    if (strict && *out && (*out)->twice)
         return ur_two(r, which, name, *out, *out, err);
     for (size_t i = 0; i < list->open.n; i++) {
         ur_entry *e = &list->entry.at[list->open.at[i]];
@@ -371,9 +371,9 @@ static int ur_match(const ckpt_uni_rules *r, ur_list which, ur_name name, ur_ent
 
         if (rc != CKPT_OK)
             return rc;
-        if (yes && strict && *out != NULL)
+        if (yes && strict && *out)
             return ur_two(r, which, name, *out, e, err);
-        if (yes && (*out == NULL || e < *out))
+        if (yes && (!*out || e < *out))
             *out = e;
         if (yes && !strict)
             break;
@@ -386,7 +386,7 @@ static int ur_use(ckpt_uni_rules *r, ur_list which, ur_name name, ur_entry **out
 {
     int rc = ur_match(r, which, name, out, err);
 
-    if (rc == CKPT_OK && *out != NULL && which >= UR_SAME && which <= UR_VOCABULARY)
+    if (rc == CKPT_OK && *out && which >= UR_SAME && which <= UR_VOCABULARY)
         r->used.at[(*out)->pattern] = 1;
     return rc;
 }
@@ -416,7 +416,7 @@ static int ur_affine(ckpt_uni_rules *r, ur_name name, ur_entry *e, ckpt_slice_ru
 
         rc = ur_use(r, others[i], name, &ignored, err);
     }
-    if (rc == CKPT_OK && e->affine == NULL)
+    if (rc == CKPT_OK && !e->affine)
         rc = ckpt_uni_affine_read(&e->affine, r->arena, e->value, text, err);
     rule->kind = CKPT_SLICE_AFFINE;
     rule->affine = e->affine;
@@ -431,14 +431,14 @@ static int ur_sub(ckpt_uni_rules *r, ur_entry *e, ckpt_slice_rule *rule, ckpt_er
     ckpt_slice_rule *made = NULL;
     int rc = CKPT_OK;
 
-    if (e->rule == NULL && r->version >= 0.4 && e->width == NULL)
+    if (!e->rule && r->version >= 0.4 && !e->width)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "sub_param_shard_widths: nothing about '%.150s', which "
                          "universal_checkpoint_version %g wants",
                          text, r->version);
-    if (e->rule == NULL) {
+    if (!e->rule) {
         made = ckpt_arena_alloc(r->arena, sizeof *made);
-        if (made == NULL)
+        if (!made)
             return ckpt_fail_memory(err);
         made->pattern = text;
         made->entry = e->value;
@@ -465,17 +465,17 @@ static int ur_lists(ckpt_uni_rules *r, ur_name name, ckpt_slice_rule *rule, ckpt
 
     for (size_t i = 0; rc == CKPT_OK && i < sizeof step / sizeof *step; i++) {
         rc = ur_use(r, step[i].list, name, &e, err);
-        if (rc == CKPT_OK && e != NULL) {
+        if (rc == CKPT_OK && e) {
             *rule = step[i].rule;
             rule->pattern = ckpt_uni_patterns_text(r->patterns, e->pattern);
             return CKPT_OK;
         }
     }
-    if (rc == CKPT_OK && sub != NULL)
+    if (rc == CKPT_OK && sub)
         return ur_sub(r, sub, rule, err);
     if (rc == CKPT_OK)
         rc = ur_use(r, UR_ROW, name, &e, err);
-    if (rc == CKPT_OK && e != NULL) {
+    if (rc == CKPT_OK && e) {
         rule->axis = 1;
         rule->pattern = ckpt_uni_patterns_text(r->patterns, e->pattern);
     }
@@ -490,15 +490,15 @@ int ckpt_uni_rules_find(ckpt_uni_rules *rules, const char *name, uint64_t n_name
     int rc = ur_match(rules, UR_REFUSED, key, &e, err);
 
     *rule = (ckpt_slice_rule){0};
-    if (rc == CKPT_OK && e != NULL)
+    if (rc == CKPT_OK && e)
         return ur_refuse(key, e, err);
     if (rc == CKPT_OK)
         rc = ur_match(rules, UR_AFFINE, key, &e, err);
     if (rc == CKPT_OK)
-        rc = e != NULL ? ur_affine(rules, key, e, rule, err) : ur_lists(rules, key, rule, err);
+        rc = e ? ur_affine(rules, key, e, rule, err) : ur_lists(rules, key, rule, err);
     if (rc == CKPT_OK)
         rc = ur_use(rules, UR_VOCABULARY, key, &e, err);
-    if (rc != CKPT_OK || e == NULL)
+    if (rc != CKPT_OK || !e)
         return rc;
     if (rules->vocabulary == 0)
         return ckpt_fail(err, CKPT_EFORMAT,

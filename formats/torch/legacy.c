@@ -112,7 +112,7 @@ static int leg_skip_line(leg_file *f, uint64_t *at)
         if (rc != CKPT_OK)
             return rc;
         newline = memchr(p, '\n', (size_t)n);
-        if (newline != NULL) {
+        if (newline) {
             *at += (uint64_t)(newline - p) + 1;
             return CKPT_OK;
         }
@@ -217,8 +217,8 @@ static int leg_pickle(leg_file *f, ckpt_pickle *out)
     opts.name =
         ckpt_arena_printf(f->map->arena, "%s: pickle at offset %" PRIu64, f->io->name, f->at);
     bytes = ckpt_alloc((size_t)n + 1);
-    rc = bytes != NULL && opts.name != NULL ? ckpt_io_read(f->io, bytes, n, f->at, f->err)
-                                            : ckpt_fail_memory(f->err);
+    rc = bytes && opts.name ? ckpt_io_read(f->io, bytes, n, f->at, f->err)
+                            : ckpt_fail_memory(f->err);
     if (rc == CKPT_OK)
         rc = ckpt_pickle_read(out, f->map->arena, bytes, n, &opts, f->err);
     ckpt_free(bytes);
@@ -342,7 +342,7 @@ static int leg_read_system(leg_file *f)
                        f->io->name);
     if (rc == CKPT_OK) {
         v = ckpt_value_get(system.root, "little_endian");
-        f->big = v != NULL && v->kind == CKPT_V_BOOL && v->as.i == 0;
+        f->big = v && v->kind == CKPT_V_BOOL && v->as.i == 0;
     }
     ckpt_pickle_free(&version);
     ckpt_pickle_free(&system);
@@ -422,9 +422,9 @@ static int leg_bind_one(leg_file *f, ckpt_storage *const *sorted, size_t n, cons
     ckpt_source source = {.kind = CKPT_SOURCE_FILE, .coding = CKPT_RAW, .file = f->file};
     int rc;
 
-    if (s == NULL || s->source != UINT32_MAX)
+    if (!s || s->source != UINT32_MAX)
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: the list of storages names one %s", f->io->name,
-                         s == NULL ? "that no tensor uses" : "twice");
+                         !s ? "that no tensor uses" : "twice");
     rc = leg_check_count(f, s);
     if (rc != CKPT_OK)
         return rc;
@@ -438,8 +438,8 @@ static int leg_bind_one(leg_file *f, ckpt_storage *const *sorted, size_t n, cons
     source.n_stored = source.n_bytes = s->n_bytes;
     source.name = ckpt_arena_printf(f->map->arena, "storage %.100s", s->key.at);
     f->at += s->n_bytes;
-    return source.name != NULL ? ckpt_map_add_source(f->map, &source, &s->source, f->err)
-                               : ckpt_fail_memory(f->err);
+    return source.name ? ckpt_map_add_source(f->map, &source, &s->source, f->err)
+                       : ckpt_fail_memory(f->err);
 }
 
 /* The list of keys and the storages: exactly those that the pickle names, up to the file's end. */
@@ -449,7 +449,7 @@ static int leg_bind(leg_file *f, const ckpt_storages *storages)
     ckpt_storage **sorted = ckpt_alloc((n + 1) * sizeof(ckpt_storage *));
     ckpt_pickle keys = {0};
     ckpt_seq list = {0};
-    int rc = sorted != NULL ? leg_pickle(f, &keys) : ckpt_fail_memory(f->err);
+    int rc = sorted ? leg_pickle(f, &keys) : ckpt_fail_memory(f->err);
 
     if (rc == CKPT_OK) {
         list = ckpt_value_seq(keys.root);

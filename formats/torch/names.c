@@ -125,7 +125,7 @@ static bool tn_push_part(tn_walk *w, const tn_frame *from, const tn_child *c)
 
     if (from->named && !ckpt_bytes_add(&w->path, ".", 1))
         return false;
-    if (key == NULL)
+    if (!key)
         return ckpt_bytes_printf(&w->path, "%" PRIu64, c->index);
     switch (key->kind) {
     case CKPT_V_STR:
@@ -224,7 +224,7 @@ static int tn_tie(tn_walk *w, ckpt_tensor *t, const ckpt_tensor_value *v)
         return CKPT_OK;
     }
     seen = ckpt_vec_push(&w->seen);
-    if (seen == NULL)
+    if (!seen)
         return ckpt_fail_memory(w->err);
     *seen = (tn_seen){v, t};
     if (!ckpt_index_add(&w->same, hash, (uint32_t)(w->seen.n - 1)))
@@ -279,7 +279,7 @@ static int tn_set_swap(tn_walk *w, const ckpt_tensor *t, uint32_t source)
     ckpt_source *s = &w->map->sources.at[source];
     uint8_t unit = ckpt_dtype_get(t->dtype)->swap;
 
-    if (!w->swap || s->swap == unit || ckpt_dtype_get(t->dtype)->torch_storage == NULL)
+    if (!w->swap || s->swap == unit || !ckpt_dtype_get(t->dtype)->torch_storage)
         return CKPT_OK;
     if (s->swap != 0)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
@@ -336,7 +336,7 @@ static int tn_add(tn_walk *w, const ckpt_tensor_value *v)
     ckpt_tensor *t;
     int rc;
 
-    if (v->storage == NULL) {
+    if (!v->storage) {
         w->n_meta++;
         return CKPT_OK;
     }
@@ -348,7 +348,7 @@ static int tn_add(tn_walk *w, const ckpt_tensor_value *v)
     if (rc != CKPT_OK || t->n_elems == 0)
         return rc;
     rc = tn_tie(w, t, v);
-    if (rc == CKPT_OK && t->owner == NULL)
+    if (rc == CKPT_OK && !t->owner)
         rc = tn_back(w, t, v);
     return rc;
 }
@@ -358,7 +358,7 @@ static bool tn_part_class(const ckpt_value *v)
 {
     static const char place[] = "torch.distributed.";
 
-    return v != NULL && v->kind == CKPT_V_GLOBAL &&
+    return v && v->kind == CKPT_V_GLOBAL &&
            strncmp(v->as.global.module.at, place, sizeof place - 1) == 0 &&
            strcmp(v->as.global.name.at, "DTensor") == 0;
 }
@@ -402,7 +402,7 @@ static int tn_visit(tn_walk *w, ckpt_value *v, bool named)
         int rc = tn_add(w, v->as.tensor);
 
         w->path.n = n_path; // without the number that made it unique
-        if (rc != CKPT_OK || v->as.tensor->state == NULL)
+        if (rc != CKPT_OK || !v->as.tensor->state)
             return rc;
     }
     if (v->mark != 0)
@@ -410,12 +410,12 @@ static int tn_visit(tn_walk *w, ckpt_value *v, bool named)
     if (v->kind == CKPT_V_OBJECT && tn_part(v))
         return tn_tell_part(w);
     slot = ckpt_vec_push(&w->marked);
-    if (slot == NULL)
+    if (!slot)
         return ckpt_fail_memory(w->err);
     *slot = v;
     v->mark = 1;
     frame = ckpt_vec_push(&w->stack);
-    if (frame == NULL)
+    if (!frame)
         return ckpt_fail_memory(w->err);
     *frame = (tn_frame){v, 0, n_path, named};
     return CKPT_OK;
@@ -433,7 +433,7 @@ static int tn_run(tn_walk *w, ckpt_value *root)
             w->stack.n--;
             continue;
         }
-        if (c.v == NULL || !ckpt_value_has_children(c.v))
+        if (!c.v || !ckpt_value_has_children(c.v))
             continue;
         w->path.n = top->n_path;
         if (c.named && !tn_push_part(w, top, &c))

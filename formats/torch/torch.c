@@ -56,7 +56,7 @@ static int torch_probe(const uint8_t *head, size_t n, uint64_t size)
     n_name = n < 30 ? 0 : (size_t)(head[26] | head[27] << 8);
     if (n_name == 0 || n_name > n - 30)
         return 40;
-    return memchr(head + 30, '/', n_name) != NULL ? 90 : 40;
+    return memchr(head + 30, '/', n_name) ? 90 : 40;
 }
 
 /* ---- records ---- */
@@ -71,7 +71,7 @@ static int torch_find(torch_file *f, const ckpt_zip_record **out, const char *fo
     f->name.n = 0;
     if (!ckpt_bytes_add(&f->name, f->zip.records.at[0].name, (size_t)f->n_top + 1) ||
         !ckpt_bytes_add(&f->name, folder, strlen(folder)) ||
-        (key != NULL && !ckpt_bytes_add(&f->name, key->at, (size_t)key->n)))
+        (key && !ckpt_bytes_add(&f->name, key->at, (size_t)key->n)))
         return ckpt_fail_memory(f->err);
     *out = ckpt_zip_find(&f->zip, (const char *)f->name.at, f->name.n);
     return CKPT_OK;
@@ -86,7 +86,7 @@ static int torch_text(torch_file *f, char text[TORCH_MAX_TEXT + 1], const char *
     int rc = torch_find(f, &r, name, NULL);
 
     text[0] = '\0';
-    if (rc != CKPT_OK || r == NULL)
+    if (rc != CKPT_OK || !r)
         return rc;
     rc = ckpt_zip_read(&bytes, &f->zip, r, TORCH_MAX_TEXT, f->err);
     if (rc != CKPT_OK)
@@ -94,7 +94,7 @@ static int torch_text(torch_file *f, char text[TORCH_MAX_TEXT + 1], const char *
     for (n = r->n_bytes;
          n > 0 && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r' || bytes[n - 1] == ' ');)
         n--;
-    if (n == 0 || memchr(bytes, 0, (size_t)n) != NULL)
+    if (n == 0 || memchr(bytes, 0, (size_t)n))
         rc = ckpt_fail(f->err, CKPT_EFORMAT, "%s: record %s is empty or no text", f->io->name,
                        r->name);
     else
@@ -156,18 +156,18 @@ static int torch_kind(torch_file *f, const ckpt_zip_record **pickle)
         rc = torch_find(f, &version, "version", NULL);
     if (rc != CKPT_OK)
         return rc;
-    if (constants != NULL)
+    if (constants)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "%s: a TorchScript archive (it holds constants.pkl): a program, not a "
                          "checkpoint; save its state_dict() with torch.save",
                          f->io->name);
-    if (*pickle == NULL && version != NULL)
+    if (!*pickle && version)
         return ckpt_fail(
             f->err, CKPT_EMISSING,
             "%s: a torch archive without data.pkl: the save died half-way; use another "
             "checkpoint",
             f->io->name);
-    if (*pickle == NULL)
+    if (!*pickle)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: no data.pkl: a zip archive, but not one of torch.save", f->io->name);
     return CKPT_OK;
@@ -216,9 +216,9 @@ static int torch_bind_one(torch_file *f, ckpt_storage *s)
                          "%s: storage key \"%.200s\" could leave the archive's folder", f->io->name,
                          s->key.at);
     rc = torch_find(f, &r, "data/", &s->key);
-    if (rc == CKPT_OK && r == NULL)
+    if (rc == CKPT_OK && !r)
         rc = torch_find(f, &r, "tensors/", &s->key);
-    if (rc == CKPT_OK && r == NULL)
+    if (rc == CKPT_OK && !r)
         rc = ckpt_fail(f->err, CKPT_EFORMAT,
                        "%s: the pickle needs record data/%.200s, which is missing: the save died "
                        "half-way, or the file was changed",

@@ -86,7 +86,7 @@ static int tw_check(const tw_file *f, const ckpt_tensor *t)
 {
     const ckpt_dtype_info *d = ckpt_dtype_get(t->dtype);
 
-    if (d->torch == NULL)
+    if (!d->torch)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "tensor %.200s: torch has no dtype for %s",
                          t->name, d->name);
     // torch's float4 counts pairs along the last axis.
@@ -109,23 +109,23 @@ static int tw_storage(tw_file *f, ckpt_storage **out, const ckpt_tensor *like)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "tensor %.200s: another name of it lies in another file", like->name);
     *out = f->storage[at];
-    if (*out != NULL)
+    if (*out)
         return CKPT_OK;
     s = ckpt_arena_alloc(f->scratch, sizeof *s);
-    slot = s != NULL ? ckpt_vec_push(&f->slots) : NULL;
-    if (slot == NULL)
+    slot = s ? ckpt_vec_push(&f->slots) : NULL;
+    if (!slot)
         return ckpt_fail_memory(f->err);
     *slot = (tw_slot){s, f->map->tensors.at[at]};
     if (!ckpt_dtype_bytes(like->dtype, like->n_elems, &s->n_bytes))
         return ckpt_fail(f->err, CKPT_ELIMIT, "tensor %.200s: its size overflows", like->name);
     s->key.at = ckpt_arena_printf(f->scratch, "%zu", f->slots.n - 1);
     s->location = (ckpt_text){"cpu", 3};
-    if (s->key.at == NULL)
+    if (!s->key.at)
         return ckpt_fail_memory(f->err);
     s->key.n = strlen(s->key.at);
     // Newer dtypes have no storage class of their own: their storages count bytes.
-    s->dtype = d->torch_storage != NULL ? like->dtype : CKPT_DTYPE_NONE;
-    s->n_elems = d->torch_storage != NULL ? like->n_elems : s->n_bytes;
+    s->dtype = d->torch_storage ? like->dtype : CKPT_DTYPE_NONE;
+    s->n_elems = d->torch_storage ? like->n_elems : s->n_bytes;
     s->source = UINT32_MAX;
     *out = f->storage[at] = s;
     return CKPT_OK;
@@ -138,7 +138,7 @@ static int tw_node(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
     uint64_t *stride = ckpt_arena_array(f->scratch, t->ndim, sizeof *stride);
     ckpt_tensor_value *tensor = ckpt_arena_alloc(f->scratch, sizeof *tensor);
 
-    if (v == NULL || stride == NULL || tensor == NULL)
+    if (!v || !stride || !tensor)
         return ckpt_fail_memory(f->err);
     if (!tw_strides(t, stride))
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "tensor %.200s: too large for torch", t->name);
@@ -166,18 +166,18 @@ static bool tw_same(const ckpt_tensor_value *v, const ckpt_tensor *t)
 /* The node of a tensor: that of its owner, or of the first name met of it, where they are alike. */
 static int tw_value(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
 {
-    const ckpt_tensor *owner = t->owner != NULL ? t->owner : t;
+    const ckpt_tensor *owner = t->owner ? t->owner : t;
     size_t at = ckpt_map_index(f->map, owner->name, strlen(owner->name));
     int rc;
 
-    if (at != SIZE_MAX && f->node[at] != NULL && tw_same(f->node[at]->as.tensor, t)) {
+    if (at != SIZE_MAX && f->node[at] && tw_same(f->node[at]->as.tensor, t)) {
         *out = f->node[at];
         return CKPT_OK;
     }
     rc = tw_node(f, out, t);
     if (rc == CKPT_OK)
         rc = tw_storage(f, &(*out)->as.tensor->storage, owner);
-    if (rc == CKPT_OK && f->node[at] == NULL)
+    if (rc == CKPT_OK && !f->node[at])
         f->node[at] = *out;
     return rc;
 }
@@ -193,7 +193,7 @@ static int tw_entry(tw_file *f, ckpt_value *root, const ckpt_tensor *t)
     if (rc != CKPT_OK)
         return rc;
     key = ckpt_value_str(f->scratch, t->name, strlen(t->name));
-    if (key == NULL || !ckpt_dict_add(f->scratch, &root->as.map, key, v))
+    if (!key || !ckpt_dict_add(f->scratch, &root->as.map, key, v))
         return ckpt_fail_memory(f->err);
     return CKPT_OK;
 }
@@ -209,7 +209,7 @@ static int tw_pickle_tree(tw_file *f)
         ckpt_storage *s = file->storages.at[i];
 
         s->key.at = ckpt_arena_printf(f->map->arena, "%zu", i);
-        if (slot == NULL || s->key.at == NULL)
+        if (!slot || !s->key.at)
             return ckpt_fail_memory(f->err);
         s->key.n = strlen(s->key.at);
         slot->storage = s;
@@ -221,7 +221,7 @@ static int tw_pickle_tree(tw_file *f)
 static int tw_pickle(tw_file *f)
 {
     ckpt_value *root = ckpt_value_new(f->scratch, CKPT_V_DICT);
-    int rc = root != NULL ? CKPT_OK : ckpt_fail_memory(f->err);
+    int rc = root ? CKPT_OK : ckpt_fail_memory(f->err);
     size_t i;
 
     for (i = 0; rc == CKPT_OK && i < f->map->tensors.n; i++) {
@@ -243,14 +243,14 @@ static const char *tw_prefix(tw_file *f)
     const char *base = file->path, *p, *dot = NULL;
     size_t n, i;
 
-    if (file->prefix != NULL)
+    if (file->prefix)
         return file->prefix;
     for (p = base; *p != '\0'; p++) {
         if (*p == '/' || *p == '\\')
             base = p + 1;
     }
     dot = strrchr(base, '.');
-    n = dot != NULL ? (size_t)(dot - base) : strlen(base);
+    n = dot ? (size_t)(dot - base) : strlen(base);
     for (i = 0; i < n; i++) {
         if ((unsigned char)base[i] < ' ' || (unsigned char)base[i] > '~')
             return "archive";
@@ -260,7 +260,7 @@ static const char *tw_prefix(tw_file *f)
 
 static int tw_item(tw_file *f, ckpt_zip_item *item, const char *name, uint64_t n_bytes)
 {
-    if (name == NULL)
+    if (!name)
         return ckpt_fail_memory(f->err);
     *item = (ckpt_zip_item){.name = name, .n_name = strlen(name), .n_bytes = n_bytes};
     return CKPT_OK;
@@ -272,14 +272,14 @@ static int tw_items(tw_file *f)
     ckpt_arena *a = f->map->arena;
     const char *prefix = tw_prefix(f);
     ckpt_zip_item *item = f->plan->item;
-    int rc = prefix != NULL ? CKPT_OK : ckpt_fail_memory(f->err);
+    int rc = prefix ? CKPT_OK : ckpt_fail_memory(f->err);
     size_t i;
 
     for (i = 0; rc == CKPT_OK && i < TW_FRONT; i++) {
         const char *text = tw_front[i].text;
 
         rc = tw_item(f, item++, ckpt_arena_printf(a, "%s/%s", prefix, tw_front[i].name),
-                     text != NULL ? strlen(text) : f->pickle.n);
+                     text ? strlen(text) : f->pickle.n);
     }
     for (i = 0; rc == CKPT_OK && i < f->slots.n; i++)
         rc = tw_item(f, item++, ckpt_arena_printf(a, "%s/data/%zu", prefix, i),
@@ -288,7 +288,7 @@ static int tw_items(tw_file *f)
         const char *text = tw_back[i].text;
 
         rc = tw_item(f, item++, ckpt_arena_printf(a, "%s/%s", prefix, tw_back[i].name),
-                     text != NULL ? strlen(text) : TW_ID);
+                     text ? strlen(text) : TW_ID);
     }
     return rc;
 }
@@ -317,7 +317,7 @@ static int tw_put_pickle(tw_file *f, uint64_t at)
             if (same.n != f->pickle.n || memcmp(same.bytes, f->pickle.at, f->pickle.n) != 0)
                 continue;
             ckpt_literal *l = ckpt_vec_push(&map->files.at[f->file].literals);
-            if (l == NULL)
+            if (!l)
                 return ckpt_fail_memory(f->err);
             *l = (ckpt_literal){at, same.n, same.bytes};
             return CKPT_OK;
@@ -368,7 +368,7 @@ static int tw_back_slot(tw_file *f, const tw_slot *slot, const ckpt_zip_item *it
     };
     int rc;
 
-    if (slot->owner == NULL) {
+    if (!slot->owner) {
         *index = slot->storage->source;
         f->map->sources.at[*index] = source;
         return CKPT_OK;
@@ -418,14 +418,14 @@ static int tw_plan_new(tw_file *f)
     ckpt_arena *a = f->map->arena;
     tw_plan *plan = ckpt_arena_alloc(a, sizeof *plan);
 
-    if (plan == NULL)
+    if (!plan)
         return ckpt_fail_memory(f->err);
     plan->n_storages = f->slots.n;
     plan->n_items = TW_FRONT + f->slots.n + TW_BACK;
     plan->item = ckpt_arena_array(a, plan->n_items, sizeof *plan->item);
     plan->source = ckpt_arena_array(a, plan->n_storages, sizeof *plan->source);
     f->plan = plan;
-    return plan->item != NULL && plan->source != NULL ? CKPT_OK : ckpt_fail_memory(f->err);
+    return plan->item && plan->source ? CKPT_OK : ckpt_fail_memory(f->err);
 }
 
 int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
@@ -436,10 +436,10 @@ int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
     f.scratch = ckpt_arena_new(0);
     f.storage = ckpt_alloc((to->tensors.n + 1) * sizeof(ckpt_storage *));
     f.node = ckpt_alloc((to->tensors.n + 1) * sizeof(ckpt_value *));
-    if (f.scratch == NULL || f.storage == NULL || f.node == NULL)
+    if (!f.scratch || !f.storage || !f.node)
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK)
-        rc = to->files.at[file].tree != NULL ? tw_pickle_tree(&f) : tw_pickle(&f);
+        rc = to->files.at[file].tree ? tw_pickle_tree(&f) : tw_pickle(&f);
     if (rc == CKPT_OK)
         rc = tw_plan_new(&f);
     if (rc == CKPT_OK)

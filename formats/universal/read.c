@@ -716,10 +716,8 @@ static int ur_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
                      ckpt_err *err)
 {
     static const ckpt_open_opts defaults = {0};
-    ckpt_uni u = {.ds = {.map = map,
-                         .opts = opts ? opts : &defaults,
-                         .read = list->read,
-                         .err = err}};
+    ckpt_uni u = {
+        .ds = {.map = map, .opts = opts ? opts : &defaults, .read = list->read, .err = err}};
     ckpt_index ix = {0};
     int rc = ckpt_uni_folder_find(&u, list);
 

@@ -19,8 +19,8 @@
  *                                exp_avg.pt ...     the same, one file per kind of state
  *                                step.pt            a number or a tensor of one element
  *
- * The model files are DeepSpeed's own, so that what reads them there (formats/deepspeed/deepspeed.h) is used
- * here too.
+ * The model files are DeepSpeed's own, so that what reads them there
+ * (formats/deepspeed/deepspeed.h) is used here too.
  */
 #ifndef CKPT_FORMATS_UNIVERSAL_H
 #define CKPT_FORMATS_UNIVERSAL_H
@@ -112,7 +112,9 @@ typedef struct ckpt_uni_file {
     double step;
 } ckpt_uni_file;
 
-/* Read the files of a list of jobs, a few at a time by several threads, and hand them on in order. */
+/*
+ * Read the files of a list of jobs, a few at a time by several threads, and hand them on in order.
+ */
 typedef int (*ckpt_uni_file_fn)(ckpt_uni *u, ckpt_uni_file *f);
 int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_jobs *jobs, ckpt_uni_file_fn fn);
 

@@ -94,16 +94,14 @@ CAST_INLINE uint64_t cast_decode(const cast_format *f, uint64_t v)
     if (f->bytes == 8) {
         return v; // what is made of it next treats its NaNs
     }
-    if (f->inf ? a >= inf : a == top) {
+    if (f->inf ? a >= inf : a == top)
         return sign | F64_INF | (a & ~inf) << up | (f->inf && a == inf ? 0 : F64_QUIET);
-    }
     if (a >> f->fraction == 0) {
         // zero, or subnormal: a * 2^(1 - bias - fraction); shift its first one to the hidden bit
         unsigned lead;
 
-        if (a == 0) {
+        if (a == 0)
             return sign;
-        }
         lead = 63 - (unsigned)__builtin_clzll(a);
         a = (a << (52 - lead)) - (1ull << 52);
         return sign |
@@ -126,12 +124,10 @@ CAST_INLINE uint64_t cast_encode(const cast_format *f, uint64_t v)
     int exponent = (int)(a >> 52) - F64_BIAS + f->bias;
     uint64_t whole;
 
-    if (f->bytes == 8) {
+    if (f->bytes == 8)
         return v;
-    }
-    if (a > F64_INF) {
+    if (a > F64_INF)
         return sign | inf | (((a | F64_QUIET) & (F64_QUIET * 2 - 1)) >> down);
-    }
     if (a >> 52 == 0 || exponent < -(int)f->fraction) {
         return sign; // below half of the smallest subnormal
     }
@@ -172,13 +168,11 @@ CAST_INLINE void cast_run(unsigned char *restrict dst, const unsigned char *rest
         cast_each(dst, src, n, to, from);
         return;
     }
-    for (unsigned k = 0; k < 256; k++) {
+    for (unsigned k = 0; k < 256; k++)
         pattern[k] = (unsigned char)k;
-    }
     cast_each(made, pattern, 256, to, from);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         memcpy(dst + i * to->bytes, made + (size_t)src[i] * to->bytes, to->bytes);
-    }
 }
 
 #define CAST_PAIR(to, from)                                                                        \
@@ -234,9 +228,8 @@ static void cast_F32_BF16(void *restrict dst, const void *restrict src, size_t n
     unsigned char *d = dst;
     const unsigned char *s = src;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         cast_store(d + 4 * i, 4, cast_load(s + 2 * i, 2) << 16);
-    }
 }
 
 #define CAST_COPY(bytes)                                                                           \
@@ -271,9 +264,8 @@ ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from)
     // unsigned: what lies before F64 is large too
     unsigned row = (unsigned)to - CKPT_F64, column = (unsigned)from - CKPT_F64;
 
-    if (row >= CAST_N || column >= CAST_N) {
+    if (row >= CAST_N || column >= CAST_N)
         return ckpt_cast_find_int(to, from);
-    }
     return cast_table[row][column];
 }
 
@@ -281,7 +273,7 @@ ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from)
 {
     ckpt_cast_fn fast = ckpt_cast_find_x86(to, from);
 
-    return fast != NULL ? fast : ckpt_cast_find_portable(to, from);
+    return fast ? fast : ckpt_cast_find_portable(to, from);
 }
 
 /*
@@ -306,12 +298,10 @@ static const cast_special cast_specials[] = {
 /* The dtype of a complex number's parts; any other dtype is its own part. */
 static ckpt_dtype cast_part(ckpt_dtype d)
 {
-    if (d == CKPT_C128) {
+    if (d == CKPT_C128)
         return CKPT_F64;
-    }
-    if (d == CKPT_C64) {
+    if (d == CKPT_C64)
         return CKPT_F32;
-    }
     return d == CKPT_C32 ? CKPT_F16 : d;
 }
 
@@ -352,10 +342,9 @@ void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t 
     const cast_special *s = NULL;
     uint64_t found[2] = {0, 0};
 
-    for (size_t i = 0; i < sizeof cast_specials / sizeof *cast_specials; i++) {
+    for (size_t i = 0; i < sizeof cast_specials / sizeof *cast_specials; i++)
         s = cast_specials[i].dtype == part ? &cast_specials[i] : s;
-    }
-    while (s != NULL && n_elems > 0) {
+    while (s && n_elems > 0) {
         // an even number of parts is skipped: whole elements
         size_t skip = ckpt_finite_prefix_x86(part, at, n_elems * parts) / parts;
         size_t some = n_elems - skip < CAST_COUNT_BLOCK ? n_elems - skip : CAST_COUNT_BLOCK;
@@ -397,14 +386,12 @@ CAST_INLINE uint64_t cast_zeros(const unsigned char *p, unsigned bytes, size_t n
     for (; n >= CAST_ZERO_BLOCK; n -= CAST_ZERO_BLOCK, p += CAST_ZERO_BLOCK * bytes) {
         uint64_t here = 0;
 
-        for (size_t i = 0; i < CAST_ZERO_BLOCK; i++) {
+        for (size_t i = 0; i < CAST_ZERO_BLOCK; i++)
             here += (cast_load(p + i * bytes, bytes) & top) == 0;
-        }
         found += here;
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         found += (cast_load(p + i * bytes, bytes) & top) == 0;
-    }
     return found;
 }
 
@@ -436,9 +423,8 @@ static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
         size_t some = n < CAST_ZERO_BLOCK ? n : CAST_ZERO_BLOCK;
 
         wide(x, at, some);
-        for (size_t i = 0; i < some; i++) {
+        for (size_t i = 0; i < some; i++)
             found += x[i] > limit || x[i] < -limit;
-        }
         at += some * size;
         n -= some;
     }
@@ -452,16 +438,14 @@ void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void 
     const ckpt_dtype_info *a = ckpt_dtype_get(from), *b = ckpt_dtype_get(to);
 
     // formats of more bits hold all numbers of those with fewer
-    if (to == from || b->bits > a->bits || a->kind != CKPT_IS_FLOAT || b->kind != CKPT_IS_FLOAT) {
+    if (to == from || b->bits > a->bits || a->kind != CKPT_IS_FLOAT || b->kind != CKPT_IS_FLOAT)
         return;
-    }
     ckpt_count_nonfinite(from, src, n_elems, &before[0], &before[1]);
     ckpt_count_nonfinite(to, dst, n_elems, &after[0], &after[1]);
-    if (to == CKPT_F8_E4M3) {
+    if (to == CKPT_F8_E4M3)
         sum->n_over += cast_count_saturated(from, src, n_elems);
-    } else {
+    else
         sum->n_over += after[1] - before[1];
-    }
     sum->n_zero += cast_count_zeros(to, dst, n_elems) - cast_count_zeros(from, src, n_elems);
 }
 
@@ -469,9 +453,8 @@ void ckpt_swap_bytes(void *p, size_t n_bytes, unsigned unit)
 {
     unsigned char *at = p;
 
-    if (unit < 2) {
+    if (unit < 2)
         return;
-    }
     for (; n_bytes >= unit; n_bytes -= unit, at += unit) {
         // the load is in the machine's order, so the upper bytes of the swapped word are the
         // element
@@ -493,9 +476,8 @@ static void cast_flip(ckpt_dtype part, unsigned char *p, size_t n_parts, size_t 
     bool whole = info->kind == CKPT_IS_INT || info->kind == CKPT_IS_UINT;
     uint64_t sign = bytes == 0 ? 0 : 1ull << (8 * bytes - 1);
 
-    if (part == CKPT_F8_E8M0 || bytes == 0 || (!whole && info->kind != CKPT_IS_FLOAT)) {
+    if (part == CKPT_F8_E8M0 || bytes == 0 || (!whole && info->kind != CKPT_IS_FLOAT))
         return;
-    }
     for (size_t i = first; i < n_parts; i += step) {
         uint64_t v = cast_load(p + i * bytes, bytes);
         // zero and NaN of the FNUZ formats have no other sign
@@ -514,7 +496,6 @@ void ckpt_negate(ckpt_dtype d, void *p, size_t n_elems)
 
 void ckpt_conjugate(ckpt_dtype d, void *p, size_t n_elems)
 {
-    if (ckpt_dtype_get(d)->kind == CKPT_IS_COMPLEX) {
+    if (ckpt_dtype_get(d)->kind == CKPT_IS_COMPLEX)
         cast_flip(cast_part(d), p, 2 * n_elems, 1, 2);
-    }
 }

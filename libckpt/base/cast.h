@@ -19,8 +19,8 @@
 typedef void (*ckpt_cast_fn)(void *restrict dst, const void *restrict src, size_t n_elems);
 
 /*
- * The function for a pair among F64 F32 F16 BF16 F8_E4M3 F8_E5M2 (equal pairs: memcpy), or for an integer or
- * bool to F32; else NULL.
+ * The function for a pair among F64 F32 F16 BF16 F8_E4M3 F8_E5M2 (equal pairs: memcpy), or for an
+ * integer or bool to F32; else NULL.
  */
 ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from);
 
@@ -28,14 +28,16 @@ ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from);
 ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from);
 
 /*
- * Count NaN and infinite elements among n of dtype d (0 for dtypes that are not floating or complex);
- * *n_nan and *n_inf are added to.
+ * Count NaN and infinite elements among n of dtype d (0 for dtypes that are not floating or
+ * complex); *n_nan and *n_inf are added to.
  */
-void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan, uint64_t *n_inf);
+void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan,
+                          uint64_t *n_inf);
 
 /* What a conversion did to values: each counts elements, and is added to. */
 typedef struct ckpt_lost {
-    uint64_t n_over; /* beyond the range: became infinite, or the largest number where that is all */
+    /* beyond the range: became infinite, or the largest number where that is all */
+    uint64_t n_over;
     uint64_t n_zero; /* not zero before, and zero now */
 } ckpt_lost;
 
@@ -43,13 +45,15 @@ typedef struct ckpt_lost {
  * Compare n elements before and after ckpt_cast_find(to, from).  Pairs that lose nothing, integers
  * among them, count nothing.
  */
-void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst, const void *src,
-                     size_t n_elems);
+void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst,
+                     const void *src, size_t n_elems);
 
 /* Reverse each unit-byte group in place (big-endian files); unit is 1, 2, 4 or 8. */
 void ckpt_swap_bytes(void *p, size_t n_bytes, unsigned unit);
 
-/* Resolve torch's lazy bits in place: flip the sign of every element, or of imaginary parts only. */
+/*
+ * Resolve torch's lazy bits in place: flip the sign of every element, or of imaginary parts only.
+ */
 void ckpt_negate(ckpt_dtype d, void *p, size_t n_elems);
 void ckpt_conjugate(ckpt_dtype d, void *p, size_t n_elems);
 

@@ -54,9 +54,8 @@ static bool x86_usable(void)
 static void x86_tail(ckpt_dtype to, ckpt_dtype from, unsigned char *dst, const unsigned char *src,
                      size_t n)
 {
-    if (n > 0) {
+    if (n > 0)
         ckpt_cast_find_portable(to, from)(dst, src, n);
-    }
 }
 
 /* Eight F32 as eight BF16 in the lower halves of 32-bit lanes. */
@@ -172,9 +171,8 @@ X86_INLINE size_t x86_search(const unsigned char *p, size_t n_bytes, long long m
         __m256i d = x86_full(p + at + 96, full, bytes);
         __m256i any = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
 
-        if (!_mm256_testz_si256(any, any)) {
+        if (!_mm256_testz_si256(any, any))
             break;
-        }
     }
     return at;
 }
@@ -208,16 +206,15 @@ ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from)
 {
     ckpt_cast_fn fn = NULL;
 
-    if (to == CKPT_BF16 && from == CKPT_F32) {
+    if (to == CKPT_BF16 && from == CKPT_F32)
         fn = x86_f32_bf16;
-    } else if (to == CKPT_F32 && from == CKPT_BF16) {
+    else if (to == CKPT_F32 && from == CKPT_BF16)
         fn = x86_bf16_f32;
-    } else if (to == CKPT_F16 && from == CKPT_F32) {
+    else if (to == CKPT_F16 && from == CKPT_F32)
         fn = x86_f32_f16;
-    } else if (to == CKPT_F32 && from == CKPT_F16) {
+    else if (to == CKPT_F32 && from == CKPT_F16)
         fn = x86_f16_f32;
-    }
-    return fn != NULL && x86_usable() ? fn : NULL;
+    return fn && x86_usable() ? fn : NULL;
 }
 
 size_t ckpt_finite_prefix_x86(ckpt_dtype d, const void *p, size_t n_elems)

@@ -2,8 +2,8 @@
 /*
  * ckpt_types.h: the types that the public header and every room of the library share.
  *
- * Error codes, dtypes, boxes, extents, tensors, and what a run is told and tells.  Installed beside ckpt.h, which includes it.
- * Compiles alone as C11 and C++17.
+ * Error codes, dtypes, boxes, extents, tensors, and what a run is told and tells.  Installed beside
+ * ckpt.h, which includes it.  Compiles alone as C11 and C++17.
  */
 #ifndef CKPT_TYPES_H
 #define CKPT_TYPES_H
@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define CKPT_API __attribute__((visibility("default")))
+#define CKPT_API               __attribute__((visibility("default")))
 #define CKPT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
 #define CKPT_API
@@ -27,19 +27,19 @@ extern "C" {
 /*
  * Every outcome: X(name, value, exit status of the tools, text).  Values never change meaning.
  */
-#define CKPT_ERRORS(X)                                                     \
-    X(OK, 0, 0, "success")                                                 \
-    X(EDIFFERS, -1, 1, "the compared checkpoints differ")                  \
-    X(EUSAGE, -2, 2, "wrong argument")                                     \
-    X(EFORMAT, -3, 3, "damaged or malformed file")                         \
-    X(EUNSUPPORTED, -4, 3, "well formed, but not supported")               \
-    X(EUNSAFE, -5, 4, "refused: the file asks to run code or to leave its folder") \
-    X(EMISSING, -6, 5, "a file or tensor is missing")                      \
-    X(EMISMATCH, -7, 5, "ranks or replicas disagree")                      \
-    X(ELIMIT, -8, 6, "out of memory, or over a limit")                     \
-    X(EIO, -9, 7, "input/output error")                                    \
-    X(EDIGEST, -10, 8, "hash or signature mismatch")                       \
-    X(ECANCELED, -11, 130, "interrupted")                                  \
+#define CKPT_ERRORS(X)                                                                             \
+    X(OK, 0, 0, "success")                                                                         \
+    X(EDIFFERS, -1, 1, "the compared checkpoints differ")                                          \
+    X(EUSAGE, -2, 2, "wrong argument")                                                             \
+    X(EFORMAT, -3, 3, "damaged or malformed file")                                                 \
+    X(EUNSUPPORTED, -4, 3, "well formed, but not supported")                                       \
+    X(EUNSAFE, -5, 4, "refused: the file asks to run code or to leave its folder")                 \
+    X(EMISSING, -6, 5, "a file or tensor is missing")                                              \
+    X(EMISMATCH, -7, 5, "ranks or replicas disagree")                                              \
+    X(ELIMIT, -8, 6, "out of memory, or over a limit")                                             \
+    X(EIO, -9, 7, "input/output error")                                                            \
+    X(EDIGEST, -10, 8, "hash or signature mismatch")                                               \
+    X(ECANCELED, -11, 130, "interrupted")                                                          \
     X(EDOUBT, -12, 9, "refused: values would be lost, or something is doubtful")
 
 #define CKPT_ERROR_ENUM(name, value, status, text) CKPT_##name = (value),
@@ -63,14 +63,14 @@ typedef enum ckpt_dtype {
     CKPT_F32,
     CKPT_F16,
     CKPT_BF16,
-    CKPT_F8_E4M3,     /* torch float8_e4m3fn: no infinity, NaN is S.1111.111 */
+    CKPT_F8_E4M3, /* torch float8_e4m3fn: no infinity, NaN is S.1111.111 */
     CKPT_F8_E5M2,
     CKPT_F8_E4M3FNUZ,
     CKPT_F8_E5M2FNUZ,
-    CKPT_F8_E8M0,     /* torch float8_e8m0fnu: powers of two */
+    CKPT_F8_E8M0, /* torch float8_e8m0fnu: powers of two */
     CKPT_F6_E2M3,
     CKPT_F6_E3M2,
-    CKPT_F4,          /* e2m1, two in a byte */
+    CKPT_F4, /* e2m1, two in a byte */
     CKPT_I64,
     CKPT_I32,
     CKPT_I16,
@@ -80,20 +80,21 @@ typedef enum ckpt_dtype {
     CKPT_U16,
     CKPT_U8,
     CKPT_BOOL,
-    CKPT_C128,        /* two F64 */
-    CKPT_C64,         /* two F32 */
-    CKPT_C32,         /* two F16 */
-    CKPT_BITS8,       /* torch bits8, bits1x8, bits2x4, bits4x2: bytes without arithmetic */
+    CKPT_C128,  /* two F64 */
+    CKPT_C64,   /* two F32 */
+    CKPT_C32,   /* two F16 */
+    CKPT_BITS8, /* torch bits8, bits1x8, bits2x4, bits4x2: bytes without arithmetic */
     CKPT_BITS16,
     CKPT_N_DTYPES
 } ckpt_dtype;
 
 /* What a tensor is in its checkpoint. */
 typedef enum ckpt_role {
-    CKPT_ROLE_WEIGHT = 0, /* a plain tensor, or a trained parameter (fp32 masters where there are any) */
-    CKPT_ROLE_FROZEN,     /* a parameter that is not trained */
-    CKPT_ROLE_BUFFER,     /* module state that is not a parameter */
-    CKPT_ROLE_STATE       /* optimizer state; its name is "<state>/<parameter>" */
+    /* a plain tensor, or a trained parameter (fp32 masters where there are any) */
+    CKPT_ROLE_WEIGHT = 0,
+    CKPT_ROLE_FROZEN, /* a parameter that is not trained */
+    CKPT_ROLE_BUFFER, /* module state that is not a parameter */
+    CKPT_ROLE_STATE   /* optimizer state; its name is "<state>/<parameter>" */
 } ckpt_role;
 
 enum {
@@ -137,7 +138,7 @@ typedef struct ckpt_axis {
  * and end on whole bytes exist, and their stride is 0.
  */
 typedef struct ckpt_extent {
-    uint32_t source;       /* index in the map's table of sources */
+    uint32_t source; /* index in the map's table of sources */
     uint32_t ndim;
     uint64_t at;           /* byte offset in the source of the box's first element */
     const ckpt_axis *axis; /* ndim of them, in the map's arena */
@@ -145,8 +146,8 @@ typedef struct ckpt_extent {
 
 /* A logical tensor of a map.  Everything it points to lives and dies with the map. */
 typedef struct ckpt_tensor {
-    const char *name; /* UTF-8, no NUL inside */
-    ckpt_dtype dtype; /* of the elements as the extents hold them */
+    const char *name;        /* UTF-8, no NUL inside */
+    ckpt_dtype dtype;        /* of the elements as the extents hold them */
     ckpt_dtype export_dtype; /* what an export without --dtype writes; NONE: the same as dtype */
     uint32_t ndim;
     const uint64_t *shape; /* elements; row-major */
@@ -154,34 +155,45 @@ typedef struct ckpt_tensor {
     uint32_t role;         /* ckpt_role */
     uint32_t flags;        /* CKPT_TENSOR_* */
     uint32_t n_extents;
-    uint32_t file;                   /* target maps: the output file that holds it */
-    const ckpt_extent *extent;       /* cover each element exactly once; flat ones are ascending */
-    const struct ckpt_tensor *owner; /* tied: the tensor of this map that holds the bytes, or NULL */
-    const struct ckpt_tensor *twin;  /* a copy of the same or lower precision, equal to this one rounded, or NULL; it
-                                        may have a twin in turn; not itself in the map's list */
-    const struct ckpt_tensor *addend; /* a slice to take the mean with: the values of this tensor are those of its
-                                        extents plus those of all addends in turn, divided by their number; or NULL;
-                                        not itself in the map's list */
-    const char *origin;              /* target maps: its name in the map it was laid out from */
-    const struct ckpt_tensor *donor; /* target maps: where the values come from, when that is no tensor of the list of
-                                        the map it was laid out from; its extents name that map's sources */
+    uint32_t file;             /* target maps: the output file that holds it */
+    const ckpt_extent *extent; /* cover each element exactly once; flat ones are ascending */
+    /* tied: the tensor of this map that holds the bytes, or NULL */
+    const struct ckpt_tensor *owner;
+    /*
+     * a copy of the same or lower precision, equal to this one rounded, or NULL; it may have a twin
+     * in turn; not itself in the map's list
+     */
+    const struct ckpt_tensor *twin;
+    /*
+     * a slice to take the mean with: the values of this tensor are those of its extents plus those
+     * of all addends in turn, divided by their number; or NULL; not itself in the map's list
+     */
+    const struct ckpt_tensor *addend;
+    const char *origin; /* target maps: its name in the map it was laid out from */
+    /*
+     * target maps: where the values come from, when that is no tensor of the list of the map it was
+     * laid out from; its extents name that map's sources
+     */
+    const struct ckpt_tensor *donor;
 } ckpt_tensor;
 
 /*
- * Called now and then from one thread at a time with bytes done; a non-zero return cancels the run (CKPT_ECANCELED).
+ * Called now and then from one thread at a time with bytes done; a non-zero return cancels the run
+ * (CKPT_ECANCELED).
  */
 typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
 typedef struct ckpt_run_opts {
-    size_t size; /* sizeof this struct, or 0: see ckpt.h */
+    size_t size;     /* sizeof this struct, or 0: see ckpt.h */
     uint64_t memory; /* bytes of payload buffers in all; 0: 256 MiB */
     unsigned jobs;   /* threads; 0: one per processor, at most 8 */
     bool force;      /* replace existing outputs */
     bool no_fsync;   /* do not wait for the disk: for scratch use only */
     ckpt_progress_fn progress;
     void *progress_ctx;
-    bool no_overflow; /* fail (CKPT_EDOUBT), before any output appears, if a value does not fit its new dtype */
-    bool no_doubt;    /* the same for every warning of the run: values that are not finite ... */
+    /* fail (CKPT_EDOUBT), before any output appears, if a value does not fit its new dtype */
+    bool no_overflow;
+    bool no_doubt; /* the same for every warning of the run: values that are not finite ... */
 } ckpt_run_opts;
 
 /* What a run did and proved. */
@@ -197,11 +209,16 @@ typedef struct ckpt_run_report {
     double seconds;
     uint64_t n_unlike; /* elements that differ from their 16-bit copy in a run that keeps them apart
                           (ZenFlow) */
-    uint64_t n_files_kept; /* of them, files that an interrupted run had finished; their bytes do not count as written */
-    /* Training state, entry by entry: a moment or step count of a parameter, a value of a group, a scheduler ... */
+    /* of them, files that an interrupted run had finished; their bytes do not count as written */
+    uint64_t n_files_kept;
+    /*
+     * Training state, entry by entry: a moment or step count of a parameter, a value of a group, a
+     * scheduler ...
+     */
     uint64_t n_state_carried, n_state_rewritten, n_state_left_out;
     uint64_t n_source_nan, n_source_inf; /* of the source's elements, before any conversion */
-    uint64_t n_over; /* elements beyond the range of their new dtype: infinite now, or its largest number */
+    /* elements beyond the range of their new dtype: infinite now, or its largest number */
+    uint64_t n_over;
     uint64_t n_zero; /* elements that were not zero, and were rounded to it */
 } ckpt_run_report;
 

@@ -50,11 +50,10 @@ int ckpt_sha256_new(ckpt_sha256 **out, ckpt_err *err)
     ckpt_sha256 *s = ckpt_alloc(sizeof *s);
 
     *out = NULL;
-    if (s == NULL) {
+    if (!s)
         return ckpt_fail_memory(err);
-    }
     s->ctx = EVP_MD_CTX_new();
-    if (s->ctx == NULL || EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) != 1) {
+    if (!s->ctx || EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) != 1) {
         ckpt_sha256_free(s);
         return sha_fail(err);
     }
@@ -71,15 +70,14 @@ int ckpt_sha256_end(ckpt_sha256 *s, uint8_t out[32], ckpt_err *err)
 {
     // the second call makes s ready for the next digest
     if (EVP_DigestFinal_ex(s->ctx, out, NULL) != 1 ||
-        EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) != 1) {
+        EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) != 1)
         return sha_fail(err);
-    }
     return CKPT_OK;
 }
 
 void ckpt_sha256_free(ckpt_sha256 *s)
 {
-    if (s != NULL) {
+    if (s) {
         EVP_MD_CTX_free(s->ctx);
         ckpt_free(s);
     }

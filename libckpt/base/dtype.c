@@ -95,15 +95,14 @@ const ckpt_dtype_info *ckpt_dtype_get(ckpt_dtype d)
 /* True if the n bytes at s are the terminated text name, which may be NULL. */
 static bool dtype_same(const char *name, const char *s, size_t n)
 {
-    return name != NULL && strlen(name) == n && memcmp(name, s, n) == 0;
+    return name && strlen(name) == n && memcmp(name, s, n) == 0;
 }
 
 ckpt_dtype ckpt_dtype_from_safetensors(const char *name, size_t n)
 {
     for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
-        if (dtype_table[d].safetensors && dtype_same(dtype_table[d].name, name, n)) {
+        if (dtype_table[d].safetensors && dtype_same(dtype_table[d].name, name, n))
             return (ckpt_dtype)d;
-        }
     }
     return CKPT_DTYPE_NONE;
 }
@@ -111,14 +110,12 @@ ckpt_dtype ckpt_dtype_from_safetensors(const char *name, size_t n)
 ckpt_dtype ckpt_dtype_from_torch(const char *name, size_t n)
 {
     for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
-        if (dtype_same(dtype_table[d].torch, name, n)) {
+        if (dtype_same(dtype_table[d].torch, name, n))
             return (ckpt_dtype)d;
-        }
     }
     for (size_t i = 0; i < sizeof dtype_torch_alias / sizeof *dtype_torch_alias; i++) {
-        if (dtype_same(dtype_torch_alias[i].name, name, n)) {
+        if (dtype_same(dtype_torch_alias[i].name, name, n))
             return dtype_torch_alias[i].dtype;
-        }
     }
     return CKPT_DTYPE_NONE;
 }
@@ -126,9 +123,8 @@ ckpt_dtype ckpt_dtype_from_torch(const char *name, size_t n)
 ckpt_dtype ckpt_dtype_from_torch_storage(const char *name, size_t n)
 {
     for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
-        if (dtype_same(dtype_table[d].torch_storage, name, n)) {
+        if (dtype_same(dtype_table[d].torch_storage, name, n))
             return (ckpt_dtype)d;
-        }
     }
     return CKPT_DTYPE_NONE;
 }
@@ -138,16 +134,13 @@ ckpt_dtype ckpt_dtype_parse(const char *text)
     char low[32]; // longer than every name
     size_t n = 0;
 
-    if (text == NULL) {
+    if (!text)
         return CKPT_DTYPE_NONE;
-    }
-    if (strncmp(text, "torch.", 6) == 0) {
+    if (strncmp(text, "torch.", 6) == 0)
         text += 6;
-    }
     for (; text[n] != '\0'; n++) {
-        if (n == sizeof low) {
+        if (n == sizeof low)
             return CKPT_DTYPE_NONE;
-        }
         low[n] = (char)tolower((unsigned char)text[n]);
     }
     // our own names are the only ones with capitals
@@ -155,17 +148,14 @@ ckpt_dtype ckpt_dtype_parse(const char *text)
         const char *name = dtype_table[d].name;
         size_t i = 0;
 
-        while (i < n && tolower((unsigned char)name[i]) == low[i]) {
+        while (i < n && tolower((unsigned char)name[i]) == low[i])
             i++;
-        }
-        if (i == n && name[n] == '\0') {
+        if (i == n && name[n] == '\0')
             return (ckpt_dtype)d;
-        }
     }
     for (size_t i = 0; i < sizeof dtype_user_alias / sizeof *dtype_user_alias; i++) {
-        if (dtype_same(dtype_user_alias[i].name, low, n)) {
+        if (dtype_same(dtype_user_alias[i].name, low, n))
             return dtype_user_alias[i].dtype;
-        }
     }
     return ckpt_dtype_from_torch(low, n);
 }
@@ -179,15 +169,12 @@ bool ckpt_dtype_bytes(ckpt_dtype d, uint64_t n_elems, uint64_t *out)
 {
     unsigned bits = ckpt_dtype_get(d)->bits;
 
-    if (bits == 0) {
+    if (bits == 0)
         return false;
-    }
-    if (bits % 8 == 0) {
+    if (bits % 8 == 0)
         return ckpt_mul(n_elems, bits / 8, out);
-    }
-    if (!ckpt_mul(n_elems, bits, out) || *out % 8 != 0) {
+    if (!ckpt_mul(n_elems, bits, out) || *out % 8 != 0)
         return false;
-    }
     *out /= 8;
     return true;
 }

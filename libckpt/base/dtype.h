@@ -7,16 +7,27 @@
 
 #include "libckpt/base/err.h"
 
-typedef enum ckpt_kind_of { CKPT_IS_FLOAT, CKPT_IS_INT, CKPT_IS_UINT, CKPT_IS_BOOL, CKPT_IS_COMPLEX, CKPT_IS_BITS } ckpt_kind_of;
+typedef enum ckpt_kind_of {
+    CKPT_IS_FLOAT,
+    CKPT_IS_INT,
+    CKPT_IS_UINT,
+    CKPT_IS_BOOL,
+    CKPT_IS_COMPLEX,
+    CKPT_IS_BITS
+} ckpt_kind_of;
 
 typedef struct ckpt_dtype_info {
-    const char *name;          /* ours and safetensors': "F32"; for types safetensors lacks: "C128", "BITS8" */
-    const char *torch;         /* attribute of the module torch: "float32"; NULL when torch has none */
-    const char *torch_storage; /* typed storage class: "FloatStorage"; NULL when torch writes it untyped */
-    bool safetensors;          /* the safetensors format has it */
-    uint8_t bits;              /* per element */
-    uint8_t swap;              /* bytes that a big-endian file reverses together (C64: 4); 1 = none */
-    uint8_t st_order;          /* rank in safetensors' own order of dtypes, for its writer */
+    /* ours and safetensors': "F32"; for types safetensors lacks: "C128", "BITS8" */
+    const char *name;
+    /* attribute of the module torch: "float32"; NULL when torch has none */
+    const char *torch;
+    /* typed storage class: "FloatStorage"; NULL when torch writes it untyped */
+    const char *torch_storage;
+    bool safetensors; /* the safetensors format has it */
+    uint8_t bits;     /* per element */
+    /* bytes that a big-endian file reverses together (C64: 4); 1 = none */
+    uint8_t swap;
+    uint8_t st_order; /* rank in safetensors' own order of dtypes, for its writer */
     ckpt_kind_of kind;
 } ckpt_dtype_info;
 
@@ -25,10 +36,14 @@ const ckpt_dtype_info *ckpt_dtype_get(ckpt_dtype d);
 
 /* Look-ups by exact name; CKPT_DTYPE_NONE when unknown. */
 ckpt_dtype ckpt_dtype_from_safetensors(const char *name, size_t n);
-ckpt_dtype ckpt_dtype_from_torch(const char *name, size_t n);         /* "bfloat16"; aliases "half", "float" ... */
+/* "bfloat16"; aliases "half", "float" ... */
+ckpt_dtype ckpt_dtype_from_torch(const char *name, size_t n);
 ckpt_dtype ckpt_dtype_from_torch_storage(const char *name, size_t n); /* "BFloat16Storage" */
 
-/* What users type: bf16, bfloat16, fp16, float16, half, fp32, float32, fp64, fp8_e4m3 ... ; any case. */
+/*
+ * What users type: bf16, bfloat16, fp16, float16, half, fp32, float32, fp64, fp8_e4m3 ... ; any
+ * case.
+ */
 CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API const char *ckpt_dtype_name(ckpt_dtype d); /* "F32" */
 

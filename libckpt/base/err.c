@@ -25,9 +25,8 @@ static size_t err_utf8(const unsigned char *s, size_t n)
     unsigned char low = 0x80, high = 0xbf; // bounds of the second byte
     size_t len = 0;
 
-    if (s[0] < 0x80) {
+    if (s[0] < 0x80)
         return s[0] >= 0x20 && s[0] != 0x7f;
-    }
     if (s[0] >= 0xc2 && s[0] <= 0xdf) {
         len = 2;
         low = s[0] == 0xc2 ? 0xa0 : 0x80; // U+0080..U+009F are C1 controls
@@ -40,13 +39,11 @@ static size_t err_utf8(const unsigned char *s, size_t n)
         low = s[0] == 0xf0 ? 0x90 : 0x80;
         high = s[0] == 0xf4 ? 0x8f : 0xbf;
     }
-    if (len == 0 || len > n || s[1] < low || s[1] > high) {
+    if (len == 0 || len > n || s[1] < low || s[1] > high)
         return 0;
-    }
     for (size_t i = 2; i < len; i++) {
-        if ((s[i] & 0xc0) != 0x80) {
+        if ((s[i] & 0xc0) != 0x80)
             return 0;
-        }
     }
     return len;
 }
@@ -75,16 +72,14 @@ static void err_trim(char *text)
     size_t n = strlen(text);
     size_t tail = 0; // continuation bytes at the end
 
-    while (tail < 3 && tail < n && ((unsigned char)text[n - 1 - tail] & 0xc0) == 0x80) {
+    while (tail < 3 && tail < n && ((unsigned char)text[n - 1 - tail] & 0xc0) == 0x80)
         tail++;
-    }
     if (tail < n) {
         unsigned char lead = (unsigned char)text[n - 1 - tail];
         size_t need = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
 
-        if (lead >= 0xc0 && tail + 1 < need) {
+        if (lead >= 0xc0 && tail + 1 < need)
             text[n - 1 - tail] = '\0';
-        }
     }
 }
 
@@ -107,12 +102,10 @@ int ckpt_fail(ckpt_err *err, int code, const char *fmt, ...)
 {
     va_list args;
 
-    if (err == NULL) {
+    if (!err)
         return code;
-    }
-    if (err->code != CKPT_OK) {
+    if (err->code != CKPT_OK)
         return err->code;
-    }
     err->code = code;
     err->sys = 0;
     va_start(args, fmt);
@@ -132,21 +125,18 @@ int ckpt_fail_sys(ckpt_err *err, int code, int sys, const char *fmt, ...)
     va_list args;
     size_t n;
 
-    if (err == NULL) {
+    if (!err)
         return code;
-    }
-    if (err->code != CKPT_OK) {
+    if (err->code != CKPT_OK)
         return err->code;
-    }
     err->code = code;
     err->sys = sys;
     va_start(args, fmt);
     // a long name is cut, the reason never is
     err_format(err, sizeof err->text - ERR_SYS_ROOM - 2, fmt, args);
     va_end(args);
-    if (strerror_r(sys, reason, sizeof reason) != 0) {
+    if (strerror_r(sys, reason, sizeof reason) != 0)
         snprintf(reason, sizeof reason, "errno %d", sys);
-    }
     n = strlen(err->text);
     snprintf(err->text + n, sizeof err->text - n, ": %s", reason);
     return code;
@@ -159,7 +149,7 @@ int ckpt_fail_memory(ckpt_err *err)
 
 void ckpt_err_clear(ckpt_err *err)
 {
-    if (err != NULL) {
+    if (err) {
         err->code = CKPT_OK;
         err->sys = 0;
         err->text[0] = '\0';

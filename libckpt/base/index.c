@@ -43,18 +43,15 @@ uint32_t ckpt_index_find(const ckpt_index *ix, uint32_t hash, ckpt_same_fn same,
 {
     size_t mask = ix->room - 1;
 
-    if (ix->room == 0) {
+    if (ix->room == 0)
         return CKPT_INDEX_NONE;
-    }
     for (size_t i = 0; i < INDEX_PROBES_MAX; i++) {
         const ckpt_index_slot *s = &ix->at[(hash + i) & mask];
 
-        if (s->number == 0) {
+        if (s->number == 0)
             break;
-        }
-        if (s->hash == hash && same(ctx, s->number - 1, key)) {
+        if (s->hash == hash && same(ctx, s->number - 1, key))
             return s->number - 1;
-        }
     }
     return CKPT_INDEX_NONE;
 }
@@ -79,9 +76,8 @@ static bool index_grow(ckpt_index *ix)
     size_t room = ix->room == 0 ? INDEX_ROOM_MIN : ix->room * 2;
     ckpt_index_slot *at = room > SIZE_MAX / sizeof *at ? NULL : ckpt_alloc(room * sizeof *at);
 
-    if (at == NULL) {
+    if (!at)
         return false;
-    }
     for (size_t i = 0; i < ix->room; i++) {
         if (ix->at[i].number != 0 && !index_put(at, room, ix->at[i])) {
             ckpt_free(at);
@@ -96,9 +92,8 @@ static bool index_grow(ckpt_index *ix)
 
 bool ckpt_index_add(ckpt_index *ix, uint32_t hash, uint32_t number)
 {
-    if (ix->n >= ix->room / 2 && !index_grow(ix)) {
+    if (ix->n >= ix->room / 2 && !index_grow(ix))
         return false;
-    }
     if (!index_put(ix->at, ix->room, (ckpt_index_slot){.hash = hash, .number = number + 1})) {
         return false;
     }

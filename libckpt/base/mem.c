@@ -43,16 +43,13 @@ static bool mem_allowed(size_t n)
 {
     uint64_t left = atomic_load_explicit(&mem_left, memory_order_relaxed);
 
-    if (n > PTRDIFF_MAX) {
+    if (n > PTRDIFF_MAX)
         return false;
-    }
     do {
-        if (left == MEM_FOREVER) {
+        if (left == MEM_FOREVER)
             return true;
-        }
-        if (left == 0) {
+        if (left == 0)
             return false;
-        }
     } while (!atomic_compare_exchange_weak_explicit(&mem_left, &left, left - 1,
                                                     memory_order_relaxed, memory_order_relaxed));
     return true;
@@ -60,17 +57,15 @@ static bool mem_allowed(size_t n)
 
 void *ckpt_alloc(size_t n)
 {
-    if (!mem_allowed(n)) {
+    if (!mem_allowed(n))
         return NULL;
-    }
     return calloc(1, n == 0 ? 1 : n);
 }
 
 void *ckpt_resize(void *p, size_t n)
 {
-    if (!mem_allowed(n)) {
+    if (!mem_allowed(n))
         return NULL;
-    }
     return realloc(p, n == 0 ? 1 : n); // realloc(p, 0) may free p: never ask for it
 }
 
@@ -91,7 +86,7 @@ static arena_block *arena_block_new(uint64_t size)
 
     _Static_assert(sizeof(arena_block) % ARENA_ALIGN == 0, "what follows the header is aligned");
     _Static_assert(_Alignof(max_align_t) >= ARENA_ALIGN, "the heap aligns enough");
-    if (b != NULL) {
+    if (b) {
         b->size = size;
         b->used = sizeof *b;
     }
@@ -103,9 +98,8 @@ ckpt_arena *ckpt_arena_new(uint64_t limit)
     arena_block *b = arena_block_new(ARENA_BLOCK_MIN);
     ckpt_arena *a;
 
-    if (b == NULL) {
+    if (!b)
         return NULL;
-    }
     a = (ckpt_arena *)(void *)((char *)b + b->used);
     b->used += sizeof *a;
     a->now = b;
@@ -117,9 +111,9 @@ ckpt_arena *ckpt_arena_new(uint64_t limit)
 
 void ckpt_arena_free(ckpt_arena *a)
 {
-    arena_block *b = a == NULL ? NULL : a->now;
+    arena_block *b = !a ? NULL : a->now;
 
-    while (b != NULL) {
+    while (b) {
         arena_block *next =
             b->next; // one of the blocks holds the arena itself: a is gone from here on
 
@@ -142,14 +136,12 @@ static arena_block *arena_grow(ckpt_arena *a, uint64_t n)
     uint64_t size = alone ? need : a->next_size;
     arena_block *b;
 
-    if (need > left) {
+    if (need > left)
         return NULL;
-    }
     size = size > left ? left : size;
     b = arena_block_new(size);
-    if (b == NULL) {
+    if (!b)
         return NULL;
-    }
     a->reserved += size;
     if (alone) {
         b->next = a->now->next;
@@ -170,15 +162,13 @@ void *ckpt_arena_alloc(ckpt_arena *a, uint64_t n)
 
     // handed <= limit always holds, so this also bounds the rounding below
     if (n > a->limit - a->handed || !ckpt_add(step, ARENA_ALIGN - 1, &step) ||
-        step > UINT64_MAX / 2) {
+        step > UINT64_MAX / 2)
         return NULL;
-    }
     step -= step % ARENA_ALIGN;
     if (b->size - b->used < step) {
         b = arena_grow(a, step);
-        if (b == NULL) {
+        if (!b)
             return NULL;
-        }
     }
     p = (char *)b + b->used;
     b->used += step;
@@ -197,9 +187,8 @@ void *ckpt_arena_copy(ckpt_arena *a, const void *p, uint64_t n)
 {
     void *out = ckpt_arena_alloc(a, n);
 
-    if (out != NULL && n > 0) {
+    if (out && n > 0)
         memcpy(out, p, (size_t)n);
-    }
     return out;
 }
 
@@ -208,7 +197,7 @@ char *ckpt_arena_string(ckpt_arena *a, const char *s, uint64_t n)
     uint64_t room;
     char *out = ckpt_add(n, 1, &room) ? ckpt_arena_alloc(a, room) : NULL;
 
-    if (out != NULL && n > 0) {
+    if (out && n > 0) {
         memcpy(out, s, (size_t)n); // the terminator is there: arena memory is zeroed
     }
     return out;
@@ -223,12 +212,10 @@ char *ckpt_arena_printf(ckpt_arena *a, const char *fmt, ...)
     va_start(args, fmt);
     va_copy(again, args);
     n = vsnprintf(NULL, 0, fmt, args);
-    if (n >= 0) {
+    if (n >= 0)
         out = ckpt_arena_alloc(a, (uint64_t)n + 1);
-    }
-    if (out != NULL) {
+    if (out)
         vsnprintf(out, (size_t)n + 1, fmt, again);
-    }
     va_end(again);
     va_end(args);
     return out;

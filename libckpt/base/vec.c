@@ -22,9 +22,8 @@ static bool vec_room(size_t *room, size_t want, size_t first, size_t size)
 
     next = next < first ? first : next;
     next = next < want ? want : next;
-    if (next > SIZE_MAX / size) {
+    if (next > SIZE_MAX / size)
         return false;
-    }
     *room = next;
     return true;
 }
@@ -39,13 +38,11 @@ bool ckpt_vec_grow_(void **at, size_t *n, size_t *room, size_t size)
         size_t more = *room;
         char *bigger;
 
-        if (*n == SIZE_MAX || !vec_room(&more, *n + 1, VEC_ROOM_FIRST, size)) {
+        if (*n == SIZE_MAX || !vec_room(&more, *n + 1, VEC_ROOM_FIRST, size))
             return false;
-        }
         bigger = ckpt_resize(data, more * size);
-        if (bigger == NULL) {
+        if (!bigger)
             return false;
-        }
         data = bigger;
         memcpy(at, &data, sizeof data);
         *room = more;
@@ -61,16 +58,13 @@ static bool bytes_reserve(ckpt_bytes *b, size_t n)
     size_t room = b->room;
     uint8_t *bigger;
 
-    if (n <= b->room - b->n) {
+    if (n <= b->room - b->n)
         return true;
-    }
-    if (n > SIZE_MAX - b->n || !vec_room(&room, b->n + n, BYTES_ROOM_FIRST, 1)) {
+    if (n > SIZE_MAX - b->n || !vec_room(&room, b->n + n, BYTES_ROOM_FIRST, 1))
         return false;
-    }
     bigger = ckpt_resize(b->at, room);
-    if (bigger == NULL) {
+    if (!bigger)
         return false;
-    }
     b->at = bigger;
     b->room = room;
     return true;
@@ -78,14 +72,12 @@ static bool bytes_reserve(ckpt_bytes *b, size_t n)
 
 bool ckpt_bytes_add(ckpt_bytes *b, const void *p, size_t n)
 {
-    if (!bytes_reserve(b, n)) {
+    if (!bytes_reserve(b, n))
         return false;
-    }
-    if (n > 0 && p != NULL) {
+    if (n > 0 && p)
         memcpy(b->at + b->n, p, n);
-    } else if (n > 0) {
+    else if (n > 0)
         memset(b->at + b->n, 0, n);
-    }
     b->n += n;
     return true;
 }

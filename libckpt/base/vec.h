@@ -2,9 +2,9 @@
 /*
  * vec.h: typed growing arrays.
  *
- *     CKPT_VEC(ckpt_u64s, uint64_t)      declares  typedef struct { uint64_t *at; size_t n, room; } ckpt_u64s;
- *     uint64_t *p = ckpt_vec_push(&v);   one more zeroed element at the end, or NULL (v unchanged)
- *     ckpt_vec_free(&v);                 frees and zeroes
+ *     CKPT_VEC(ckpt_u64s, uint64_t)      declares  typedef struct { uint64_t *at; size_t n, room; }
+ *     ckpt_u64s; uint64_t *p = ckpt_vec_push(&v);   one more zeroed element at the end, or NULL (v
+ *     unchanged) ckpt_vec_free(&v);                 frees and zeroes
  *
  * A zeroed struct is an empty vector.
  */
@@ -13,14 +13,16 @@
 
 #include "libckpt/base/mem.h"
 
-#define CKPT_VEC(name, type) \
-    typedef struct name {    \
-        type *at;            \
-        size_t n, room;      \
+#define CKPT_VEC(name, type)                                                                       \
+    typedef struct name {                                                                          \
+        type *at;                                                                                  \
+        size_t n, room;                                                                            \
     } name
 
-#define ckpt_vec_push(v) \
-    (ckpt_vec_grow_((void **)&(v)->at, &(v)->n, &(v)->room, sizeof *(v)->at) ? &(v)->at[(v)->n - 1] : NULL)
+#define ckpt_vec_push(v)                                                                           \
+    (ckpt_vec_grow_((void **)&(v)->at, &(v)->n, &(v)->room, sizeof *(v)->at)                       \
+         ? &(v)->at[(v)->n - 1]                                                                    \
+         : NULL)
 
 #define ckpt_vec_free(v) (ckpt_free((v)->at), (v)->at = NULL, (v)->n = (v)->room = 0)
 

@@ -23,11 +23,11 @@ int ckpt_progress_new(ckpt_progress **out, const ckpt_run_opts *opts, uint64_t t
     ckpt_progress *p = ckpt_alloc(sizeof *p);
 
     *out = NULL;
-    if (p == NULL || pthread_mutex_init(&p->lock, NULL) != 0) {
+    if (!p || pthread_mutex_init(&p->lock, NULL) != 0) {
         ckpt_free(p);
         return ckpt_fail_memory(err);
     }
-    if (opts != NULL) {
+    if (opts) {
         p->fn = opts->progress;
         p->ctx = opts->progress_ctx;
     }
@@ -54,7 +54,7 @@ static bool crew_tick(ckpt_progress *p)
 /* Call back, with the lock held: one thread at a time, and never again after a no. */
 static int crew_tell(ckpt_progress *p, ckpt_err *err)
 {
-    if (!p->canceled && p->fn != NULL && p->fn(p->ctx, p->done, p->total) != 0)
+    if (!p->canceled && p->fn && p->fn(p->ctx, p->done, p->total) != 0)
         p->canceled = true;
     return p->canceled ? ckpt_fail(err, CKPT_ECANCELED, "interrupted") : CKPT_OK;
 }
@@ -65,7 +65,7 @@ int ckpt_progress_add(ckpt_progress *p, uint64_t n, ckpt_err *err)
 
     pthread_mutex_lock(&p->lock);
     p->done = p->done + n < p->total ? p->done + n : p->total;
-    if (p->canceled || (p->fn != NULL && crew_tick(p)))
+    if (p->canceled || (p->fn && crew_tick(p)))
         rc = crew_tell(p, err);
     pthread_mutex_unlock(&p->lock);
     return rc;
@@ -84,7 +84,7 @@ int ckpt_progress_end(ckpt_progress *p, ckpt_err *err)
 
 void ckpt_progress_free(ckpt_progress *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     pthread_mutex_destroy(&p->lock);
     ckpt_free(p);
@@ -175,7 +175,7 @@ int ckpt_crew_run(unsigned n_workers, uint64_t n_items, ckpt_crew_fn fn, void *c
     pthread_mutex_destroy(&s.lock);
     if (s.rc == CKPT_OK)
         return CKPT_OK;
-    if (err != NULL && err->code == CKPT_OK)
+    if (err && err->code == CKPT_OK)
         *err = s.first;
     return s.rc;
 }

@@ -90,7 +90,7 @@ int ckpt_dir_make(ckpt_dir *d, const char *path, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "the output folder has no name");
     d->path = ckpt_alloc(n + 1);
     d->made = ckpt_alloc((n + 1) * sizeof *d->made);
-    if (d->path == NULL || d->made == NULL)
+    if (!d->path || !d->made)
         return ckpt_fail_memory(err);
     memcpy(d->path, path, n);
     for (size_t i = 1; i <= n; i++) {
@@ -122,14 +122,14 @@ int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err)
 
         d->path[at] = 0;
         slash = strrchr(d->path, '/');
-        if (slash != NULL)
+        if (slash)
             *slash = 0;
-        fd = dir_open(AT_FDCWD, slash == NULL ? "." : slash == d->path ? "/" : d->path, 0);
+        fd = dir_open(AT_FDCWD, !slash ? "." : slash == d->path ? "/" : d->path, 0);
         if (fd < 0 || ckpt_fsync(fd) != 0)
             rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot sync the folder", d->path);
         if (fd >= 0)
             (void)close(fd);
-        if (slash != NULL)
+        if (slash)
             *slash = '/';
         d->path[at] = was;
     }
@@ -173,7 +173,7 @@ static int dir_enter(dir_level *l, int at, const char *name, const struct stat *
     if (fd < 0)
         return errno;
     l->stream = fdopendir(fd);
-    if (l->stream != NULL)
+    if (l->stream)
         return 0;
     (void)close(fd);
     return ENOMEM;
@@ -187,9 +187,9 @@ static int dir_next(const dir_level *l, const char **name)
     do {
         errno = 0;
         e = readdir(l->stream);
-    } while (e != NULL && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
-    *name = e != NULL ? e->d_name : NULL;
-    return e != NULL ? 0 : errno;
+    } while (e && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
+    *name = e ? e->d_name : NULL;
+    return e ? 0 : errno;
 }
 
 /* One step: into a folder, out of one, or over something else. */
@@ -203,7 +203,7 @@ static int dir_step(dir_level *level, size_t *n, ckpt_dir_fn fn, void *ctx)
     rc = dir_next(l, &name);
     if (rc != 0)
         return rc;
-    if (name == NULL) {
+    if (!name) {
         (void)closedir(l->stream);
         --*n;
         st.st_mode = S_IFDIR;
@@ -286,8 +286,7 @@ static int dir_compare_names(const void *pa, const void *pb)
 /* True if a name may be given to an output: one part each, where they do not belong together. */
 static bool dir_name_ok(const ckpt_map *to, const char *name)
 {
-    return to->folder != NULL || to->set != NULL ? ckpt_dir_parts_ok(name)
-                                                 : ckpt_path_part_ok(name, strlen(name));
+    return to->folder || to->set ? ckpt_dir_parts_ok(name) : ckpt_path_part_ok(name, strlen(name));
 }
 
 /* No file may be what another one needs as a folder. */
@@ -324,7 +323,7 @@ int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err)
     const char **name = ckpt_alloc((to->files.n + 1) * sizeof *name);
     int rc = CKPT_OK;
 
-    if (name == NULL)
+    if (!name)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < to->files.n; i++)
         name[i] = to->files.at[i].path;
@@ -347,14 +346,14 @@ int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err)
 
 bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st)
 {
-    for (size_t i = 0; inputs != NULL && i < inputs->files.n; i++) {
+    for (size_t i = 0; inputs && i < inputs->files.n; i++) {
         const ckpt_map_file *f = &inputs->files.at[i];
         struct stat in;
 
         if (f->ino == (uint64_t)st->st_ino && f->dev == (uint64_t)st->st_dev)
             return true;
         // Maps made by hand know no identity.
-        if (f->ino == 0 && f->path != NULL && stat(f->path, &in) == 0 && in.st_ino == st->st_ino &&
+        if (f->ino == 0 && f->path && stat(f->path, &in) == 0 && in.st_ino == st->st_ino &&
             in.st_dev == st->st_dev)
             return true;
     }

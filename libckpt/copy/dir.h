@@ -14,7 +14,8 @@ typedef struct ckpt_dir {
     char *path; /* without slashes at its end */
     int fd;     /* -1: not open */
     size_t n_made;
-    size_t *made; /* lengths, within path, of the folders that were made: the first is the outermost */
+    /* lengths, within path, of the folders that were made: the first is the outermost */
+    size_t *made;
 } ckpt_dir;
 
 /* Zeroed, but not open: what ckpt_dir_close takes. */
@@ -26,12 +27,14 @@ int ckpt_dir_make(ckpt_dir *d, const char *path, ckpt_err *err);
 /* A new folder is only safe once its parent is synced. */
 int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err);
 
-/* Close; folders that were made are removed if nothing is in them.  To keep them set n_made to 0. */
+/*
+ * Close; folders that were made are removed if nothing is in them.  To keep them set n_made to 0.
+ */
 void ckpt_dir_close(ckpt_dir *d);
 
 /*
- * fsync and fdatasync that go on when interrupted.  A sync that failed is final: the kernel may have
- * dropped the pages.
+ * fsync and fdatasync that go on when interrupted.  A sync that failed is final: the kernel may
+ * have dropped the pages.
  */
 int ckpt_fsync(int fd);
 int ckpt_fdatasync(int fd);
@@ -59,7 +62,9 @@ typedef int (*ckpt_dir_fn)(void *ctx, int at, const char *name, const struct sta
  */
 int ckpt_dir_walk(int at, const char *name, ckpt_dir_fn fn, void *ctx);
 
-/* Remove name below `at` with all that is in it; 0 (also when there is nothing) or an errno value. */
+/*
+ * Remove name below `at` with all that is in it; 0 (also when there is nothing) or an errno value.
+ */
 int ckpt_dir_remove(int at, const char *name);
 
 /* True if a name is plain path parts, divided by single slashes. */

@@ -43,7 +43,7 @@ void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n)
                            ? map->files.at[s->file].path
                            : "memory";
 
-    if (s->name != NULL)
+    if (s->name)
         (void)snprintf(text, n, "%s: record '%s'", path, s->name);
     else
         (void)snprintf(text, n, "%s: bytes from %" PRIu64, path, s->at);
@@ -148,7 +148,7 @@ static int feed_inflate_run(ckpt_feed *s, uint32_t index, feed_take_fn take, voi
         return feed_bad_stream(&f, "is too short for", err);
     f.in = ckpt_alloc(FEED_CHUNK);
     f.out = ckpt_alloc(FEED_CHUNK);
-    rc = f.in == NULL || f.out == NULL ? ckpt_fail_memory(err) : ckpt_inflater_new(&f.z, err);
+    rc = !f.in || !f.out ? ckpt_fail_memory(err) : ckpt_inflater_new(&f.z, err);
     if (rc == CKPT_OK)
         rc = feed_inflate_loop(&f, err);
     ckpt_inflater_free(f.z);
@@ -272,7 +272,7 @@ int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: %" PRIu64 " bytes at offset %" PRIu64
                          " are another process' to read: the layout and this process' part differ",
-                         src->name != NULL ? src->name : "memory", n, at);
+                         src->name ? src->name : "memory", n, at);
     if (!ckpt_within(at, n, src->n_bytes))
         return feed_outside(s, source, n, at, err);
     if (src->kind == CKPT_SOURCE_MEMORY) {
@@ -297,7 +297,7 @@ static int feed_crc_read(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n,
 {
     uint64_t room = n < FEED_CHUNK ? n : FEED_CHUNK;
     uint8_t *buf = ckpt_alloc(room > 0 ? (size_t)room : 1);
-    int rc = buf == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+    int rc = !buf ? ckpt_fail_memory(err) : CKPT_OK;
 
     while (rc == CKPT_OK && n > 0) {
         uint64_t some = n < room ? n : room;

@@ -28,7 +28,7 @@ static int fin_group_sources(ckpt_finish *f, ckpt_err *err)
 
     f->source = ckpt_alloc((to->sources.n + 1) * sizeof *f->source);
     f->first = ckpt_alloc((n + 2) * sizeof *f->first);
-    if (f->source == NULL || f->first == NULL)
+    if (!f->source || !f->first)
         return ckpt_fail_memory(err);
     // Counted two places further on, the groups' beginnings come out one further on, and filling
     // the groups moves each of them to where it belongs.
@@ -54,12 +54,12 @@ int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_run_seal_fn seal, ckp
 {
     *f = (ckpt_finish){.work = work, .seal = seal};
     f->file = ckpt_alloc((work->plan->to->files.n + 1) * sizeof *f->file);
-    return f->file == NULL ? ckpt_fail_memory(err) : fin_group_sources(f, err);
+    return !f->file ? ckpt_fail_memory(err) : fin_group_sources(f, err);
 }
 
 void ckpt_finish_close(ckpt_finish *f)
 {
-    for (size_t i = 0; f->file != NULL && i < f->work->plan->to->files.n; i++)
+    for (size_t i = 0; f->file && i < f->work->plan->to->files.n; i++)
         ckpt_vec_free(&f->file[i].seg);
     ckpt_vec_free(&f->ready);
     ckpt_vec_free(&f->loose);
@@ -106,7 +106,7 @@ static int fin_deal(ckpt_finish *f, ckpt_segments *written, ckpt_err *err)
         ckpt_segments *list = s->kind == CKPT_SOURCE_FILE ? &f->file[s->file].seg : &f->loose;
         ckpt_segment *seg = ckpt_vec_push(list);
 
-        if (seg == NULL)
+        if (!seg)
             return ckpt_fail_memory(err);
         *seg = written->at[i];
     }
@@ -124,7 +124,7 @@ static int fin_count(ckpt_finish *f, size_t first, size_t end, ckpt_err *err)
 
         if (file != last && file != UINT32_MAX && --f->file[file].n_left == 0) {
             slot = ckpt_vec_push(&f->ready);
-            if (slot == NULL)
+            if (!slot)
                 return ckpt_fail_memory(err);
             *slot = file;
             f->file[file].taken = true;
@@ -200,7 +200,7 @@ static int fin_seal(ckpt_finish *f, uint32_t file, ckpt_err *err)
 
     // The map's arena, findings and vectors belong to all.
     pthread_mutex_lock(&f->work->lock);
-    if (f->seal != NULL)
+    if (f->seal)
         rc = f->seal(to, file, err);
     pthread_mutex_unlock(&f->work->lock);
     for (size_t i = 0; rc == CKPT_OK && i < l->n; i++)
@@ -265,14 +265,14 @@ static int fin_files(ckpt_finish *f, const uint32_t *file, size_t n, ckpt_err *e
 {
     const ckpt_map *to = f->work->plan->to;
     ckpt_journal_entry *entry = ckpt_alloc((n + 1) * sizeof *entry);
-    int rc = entry != NULL ? CKPT_OK : ckpt_fail_memory(err);
+    int rc = entry ? CKPT_OK : ckpt_fail_memory(err);
 
     for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
         entry[i] = (ckpt_journal_entry){.file = file[i], .size = to->files.at[file[i]].size};
         rc = fin_records(f, file[i], err);
         if (rc == CKPT_OK)
             rc = fin_seal(f, file[i], err);
-        if (rc == CKPT_OK && (to->folder != NULL || to->set != NULL))
+        if (rc == CKPT_OK && (to->folder || to->set))
             rc = fin_sum(f, file[i], &entry[i].crc, err);
         ckpt_vec_free(&f->file[file[i]].seg);
     }
@@ -328,7 +328,7 @@ static int fin_add_idle(ckpt_finish *f, ckpt_err *err)
         if (f->file[i].taken || f->work->plan->to->files.at[i].elsewhere)
             continue;
         slot = ckpt_vec_push(&f->ready);
-        if (slot == NULL)
+        if (!slot)
             return ckpt_fail_memory(err);
         *slot = (uint32_t)i;
     }
@@ -378,7 +378,7 @@ int ckpt_finish_rest(ckpt_finish *f, unsigned n_workers, ckpt_err *err)
     if (rc != CKPT_OK || f->ready.n == 0)
         return rc;
     g.first = ckpt_alloc((f->ready.n + 1) * sizeof *g.first);
-    if (g.first == NULL)
+    if (!g.first)
         return ckpt_fail_memory(err);
     fin_cut(&g);
     rc = ckpt_crew_run(n_workers, g.n, fin_group, &g, err);

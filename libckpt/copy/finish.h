@@ -2,9 +2,9 @@
 /*
  * finish.h: output files are finished one by one, as soon as the last of their jobs is done.
  *
- * Finished means: checksums of its records known, sealed by its format, on the disk, and noted in the journal where there
- * is one.  The worker that does the last job of a file sees to that; small files are finished a few at a time, so that
- * they share syncs.
+ * Finished means: checksums of its records known, sealed by its format, on the disk, and noted in
+ * the journal where there is one.  The worker that does the last job of a file sees to that; small
+ * files are finished a few at a time, so that they share syncs.
  */
 #ifndef CKPT_COPY_FINISH_H
 #define CKPT_COPY_FINISH_H
@@ -15,7 +15,8 @@
 typedef struct ckpt_finish_file ckpt_finish_file;
 
 typedef struct ckpt_finish {
-    ckpt_work *work; /* its lock protects the target map, and all of this but what a file's finisher owns */
+    /* its lock protects the target map, and all of this but what a file's finisher owns */
+    ckpt_work *work;
     ckpt_run_seal_fn seal;
     ckpt_finish_file *file; /* one per file of the target */
     uint32_t *source;       /* sources of files, grouped by file */
@@ -31,7 +32,9 @@ int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_run_seal_fn seal, ckp
 /* Jobs first..end-1 are going to be done together.  Told for all jobs before any is done. */
 void ckpt_finish_expect(ckpt_finish *f, size_t first, size_t end);
 
-/* They are: worker w has written them and has their segments.  Thread safe for different workers. */
+/*
+ * They are: worker w has written them and has their segments.  Thread safe for different workers.
+ */
 int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, ckpt_err *err);
 
 /* All jobs are done: finish what is left, files without jobs among them. */

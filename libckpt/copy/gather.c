@@ -55,8 +55,7 @@ static bool ga_wants_crc(const ga_piece *p)
 {
     const ckpt_source *s = ga_source(p);
 
-    return p->g->segments != NULL && s->has_crc && s->kind == CKPT_SOURCE_FILE &&
-           s->coding == CKPT_RAW;
+    return p->g->segments && s->has_crc && s->kind == CKPT_SOURCE_FILE && s->coding == CKPT_RAW;
 }
 
 /* A record that is used in a way no segment describes: the ledger reads it once more. */
@@ -150,9 +149,9 @@ static int ga_need_stage(ckpt_gather *g, ckpt_err *err)
 {
     if (g->n_stage == 0)
         g->n_stage = CKPT_GATHER_STAGE;
-    if (g->stage == NULL)
+    if (!g->stage)
         g->stage = ckpt_alloc(g->n_stage);
-    return g->stage == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+    return !g->stage ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
 /*
@@ -305,7 +304,7 @@ static int ga_take(void *ctx, const ckpt_piece *in, ckpt_err *err)
     if (in->source >= r->g->feed->map->sources.n)
         return ckpt_fail(err, CKPT_EUSAGE, "the map has no source %" PRIu32, in->source);
     s = ga_source(&p);
-    if (r->g->touch != NULL)
+    if (r->g->touch)
         rc = r->g->touch(r->g->touch_ctx, in->source, err);
     if (rc != CKPT_OK)
         return rc;

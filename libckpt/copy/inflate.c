@@ -37,9 +37,8 @@ int ckpt_inflater_new(ckpt_inflater **out, ckpt_err *err)
     ckpt_inflater *z = ckpt_alloc(sizeof *z);
 
     *out = NULL;
-    if (z == NULL) {
+    if (!z)
         return ckpt_fail_memory(err);
-    }
     z->stream.zalloc = inf_alloc;
     z->stream.zfree = inf_free;
     // Negative window bits: a raw stream, without zlib's own header and checksum.
@@ -53,7 +52,7 @@ int ckpt_inflater_new(ckpt_inflater **out, ckpt_err *err)
 
 void ckpt_inflater_free(ckpt_inflater *z)
 {
-    if (z != NULL) {
+    if (z) {
         inflateEnd(&z->stream);
         ckpt_free(z);
     }
@@ -95,35 +94,31 @@ int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_
     if (z->ended || rc == Z_BUF_ERROR) { // the latter only says that no more progress is possible
         return CKPT_OK;
     }
-    if (rc == Z_MEM_ERROR) {
+    if (rc == Z_MEM_ERROR)
         return ckpt_fail_memory(err);
-    }
     return ckpt_fail(err, CKPT_EFORMAT, "damaged compressed data (%s)",
-                     s->msg != NULL ? s->msg : "not a deflate stream");
+                     s->msg ? s->msg : "not a deflate stream");
 }
 
 /* How a whole stream ended, compared with how it should have. */
 static int inf_judge(bool ended, size_t in_left, size_t out_left, uint64_t n_out, ckpt_err *err)
 {
     if (!ended) {
-        if (out_left > 0) {
+        if (out_left > 0)
             return ckpt_fail(err, CKPT_EFORMAT,
                              "compressed data end after %" PRIu64 " of %" PRIu64 " bytes",
                              n_out - out_left, n_out);
-        }
         return ckpt_fail(err, in_left > 0 ? CKPT_ELIMIT : CKPT_EFORMAT,
                          "compressed data do not end after the %" PRIu64 " bytes they should hold",
                          n_out);
     }
-    if (out_left > 0) {
+    if (out_left > 0)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "compressed data hold %" PRIu64 " bytes where %" PRIu64 " are expected",
                          n_out - out_left, n_out);
-    }
-    if (in_left > 0) {
+    if (in_left > 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%zu bytes follow the end of the compressed data",
                          in_left);
-    }
     return CKPT_OK;
 }
 
@@ -136,17 +131,14 @@ int ckpt_inflate_all(void *out, uint64_t n_out, const void *in, uint64_t n_in, c
     bool ended = false;
     int rc;
 
-    if (n_in > SIZE_MAX || n_out > SIZE_MAX) {
+    if (n_in > SIZE_MAX || n_out > SIZE_MAX)
         return ckpt_fail_memory(err);
-    }
     rc = ckpt_inflater_new(&z, err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     rc = ckpt_inflater_run(z, &from, &in_left, &to, &out_left, &ended, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = inf_judge(ended, in_left, out_left, n_out, err);
-    }
     ckpt_inflater_free(z);
     return rc;
 }

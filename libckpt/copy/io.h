@@ -12,14 +12,16 @@ typedef struct ckpt_io ckpt_io;
 struct ckpt_io {
     const char *name; /* for messages: the path */
     uint64_t size;    /* bytes, as fstat saw it at opening */
-    /* Exactly n bytes at offset at, which the caller has checked against size; CKPT_EIO otherwise. */
+    /*
+     * Exactly n bytes at offset at, which the caller has checked against size; CKPT_EIO otherwise.
+     */
     int (*read_at)(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
     void (*close)(ckpt_io *io);
 };
 
 /*
- * Open a regular file for reading: O_CLOEXEC | O_NONBLOCK, then fstat must say S_ISREG, so that a FIFO
- * or a device named as a shard neither blocks nor lies.
+ * Open a regular file for reading: O_CLOEXEC | O_NONBLOCK, then fstat must say S_ISREG, so that a
+ * FIFO or a device named as a shard neither blocks nor lies.
  *
  * Errors   CKPT_EMISSING (ENOENT), CKPT_EIO, CKPT_EFORMAT (not a regular file), CKPT_ELIMIT
  */
@@ -37,15 +39,20 @@ void ckpt_io_identify(const ckpt_io *io, ckpt_map_file *out);
 void ckpt_io_close(ckpt_io *io); /* NULL is fine */
 
 /*
- * A pool that keeps at most max_open files of a map open (a 1024-rank directory exceeds the usual limit of
- * descriptors).  Thread safe.  Opening checks that the file is still the one the map was read from.
+ * A pool that keeps at most max_open files of a map open (a 1024-rank directory exceeds the usual
+ * limit of descriptors).  Thread safe.  Opening checks that the file is still the one the map was
+ * read from.
  */
 typedef struct ckpt_io_pool ckpt_io_pool;
 
 int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open, ckpt_err *err);
-int ckpt_io_pool_read(ckpt_io_pool *pool, uint32_t file, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
+int ckpt_io_pool_read(ckpt_io_pool *pool, uint32_t file, void *buf, uint64_t n, uint64_t at,
+                      ckpt_err *err);
 
-/* Every file that was read is still the same (size, mtime, ctime, inode): else CKPT_EIO, "changed while being read". */
+/*
+ * Every file that was read is still the same (size, mtime, ctime, inode): else CKPT_EIO, "changed
+ * while being read".
+ */
 int ckpt_io_pool_check(ckpt_io_pool *pool, ckpt_err *err);
 void ckpt_io_pool_free(ckpt_io_pool *pool);
 

@@ -33,7 +33,7 @@ int ckpt_io_memory(ckpt_io **out, const char *name, const void *bytes, uint64_t 
     iom_file *f = ckpt_alloc(sizeof *f + n_name);
 
     *out = NULL;
-    if (f == NULL)
+    if (!f)
         return ckpt_fail_memory(err);
     memcpy(f->name, name, n_name);
     f->bytes = bytes;

@@ -47,7 +47,7 @@ int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open,
     size_t n = map->files.n;
 
     *out = NULL;
-    if (p == NULL)
+    if (!p)
         return ckpt_fail_memory(err);
     p->map = map;
     p->n = n;
@@ -55,7 +55,7 @@ int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open,
     // One spare element: an allocation of nothing may be NULL.
     p->file = ckpt_alloc((n + 1) * sizeof *p->file);
     p->open = ckpt_alloc((n + 1) * sizeof *p->open);
-    if (p->file == NULL || p->open == NULL || pthread_mutex_init(&p->lock, NULL) != 0) {
+    if (!p->file || !p->open || pthread_mutex_init(&p->lock, NULL) != 0) {
         ckpt_free(p->open);
         ckpt_free(p->file);
         ckpt_free(p);
@@ -140,7 +140,7 @@ static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&p->lock);
-    if (p->file[i].io == NULL)
+    if (!p->file[i].io)
         rc = pool_open(p, i, err);
     if (rc == CKPT_OK) {
         p->file[i].was_read = true;
@@ -202,7 +202,7 @@ int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
 
 void ckpt_io_pool_free(ckpt_io_pool *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     while (p->n_open > 0)
         pool_close(p, 0);

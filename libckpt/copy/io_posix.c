@@ -106,7 +106,7 @@ int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
     int rc;
 
     *out = NULL;
-    if (f == NULL)
+    if (!f)
         return ckpt_fail_memory(err);
     rc = iop_open_fd(&f->fd, path, err);
     if (rc != CKPT_OK) {
@@ -155,7 +155,7 @@ void ckpt_io_identify(const ckpt_io *io, ckpt_map_file *out)
 
 void ckpt_io_close(ckpt_io *io)
 {
-    if (io != NULL)
+    if (io)
         io->close(io);
 }
 
@@ -173,7 +173,7 @@ int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_
     if (rc == CKPT_OK) {
         // One more byte: a terminator for callers that read text.
         p = io->size < SIZE_MAX ? ckpt_alloc((size_t)io->size + 1) : NULL;
-        rc = p == NULL ? ckpt_fail_memory(err) : ckpt_io_read(io, p, io->size, 0, err);
+        rc = !p ? ckpt_fail_memory(err) : ckpt_io_read(io, p, io->size, 0, err);
     }
     if (rc == CKPT_OK) {
         *out = p;

@@ -60,8 +60,8 @@ static void jn_number(jn_hash *h, uint64_t x)
 /* With its length, so that no two lists of strings look the same; NULL differs from "". */
 static void jn_string(jn_hash *h, const char *s)
 {
-    jn_number(h, s != NULL ? strlen(s) : UINT64_MAX);
-    if (s != NULL)
+    jn_number(h, s ? strlen(s) : UINT64_MAX);
+    if (s)
         jn_bytes(h, s, strlen(s));
 }
 
@@ -70,7 +70,7 @@ static void jn_one_tensor(jn_hash *h, const ckpt_tensor *t)
 {
     jn_string(h, t->name);
     jn_string(h, t->origin);
-    jn_string(h, t->owner != NULL ? t->owner->name : NULL);
+    jn_string(h, t->owner ? t->owner->name : NULL);
     jn_number(h, (uint64_t)t->dtype);
     jn_number(h, t->flags);
     jn_number(h, t->ndim);
@@ -111,7 +111,7 @@ static void jn_tensors(jn_hash *h, const ckpt_map *map)
 
         jn_chains(h, t);
         jn_number(h, t->donor != NULL);
-        if (t->donor != NULL)
+        if (t->donor)
             jn_chains(h, t->donor);
     }
 }
@@ -215,13 +215,13 @@ int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *f
     // Files that were never synced are not to be kept by a run that promises synced ones.
     jn_number(&h, no_fsync);
     jn_string(&h, to->folder);
-    jn_string(&h, to->set != NULL ? to->set->name : NULL);
+    jn_string(&h, to->set ? to->set->name : NULL);
     jn_string(&h, to->pointer);
     jn_string(&h, to->pointer_text);
     jn_files_written(&h, to);
     jn_sources(&h, to, false, false);
     jn_tensors(&h, to);
-    if (from != NULL) {
+    if (from) {
         jn_files_read(&h, from);
         jn_sources(&h, from, true, to->set != NULL);
         jn_tensors(&h, from);
@@ -273,7 +273,7 @@ static const char *jn_line(char **next, const char *end)
     const char *p = line;
     uint64_t crc;
 
-    if (stop == NULL)
+    if (!stop)
         return NULL;
     *stop = 0;
     // Eight digits, and a rest that has this sum.
@@ -300,7 +300,7 @@ static int jn_take(ckpt_journal *j, const char *p, bool *ok, ckpt_err *err)
     if (!*ok)
         return CKPT_OK;
     e = ckpt_vec_push(&j->entry);
-    if (e == NULL)
+    if (!e)
         return ckpt_fail_memory(err);
     *e = (ckpt_journal_entry){.file = (uint32_t)file, .crc = (uint32_t)crc, .size = size};
     return CKPT_OK;
@@ -316,12 +316,12 @@ static int jn_lines(ckpt_journal *j, char *text, uint64_t n, const char *fingerp
     bool ok = true;
     int rc = CKPT_OK;
 
-    *match = p != NULL && jn_word(&p, "ckpt-journal ") && jn_parse(&p, 10, ' ', &version) &&
+    *match = p && jn_word(&p, "ckpt-journal ") && jn_parse(&p, 10, ' ', &version) &&
              version == JN_VERSION && strcmp(p, fingerprint) == 0;
     while (*match && rc == CKPT_OK && ok) {
         j->end = (uint64_t)(next - text);
         p = jn_line(&next, text + n);
-        if (p == NULL)
+        if (!p)
             break;
         rc = jn_take(j, p, &ok, err);
     }
@@ -341,7 +341,7 @@ int ckpt_journal_read(ckpt_journal *j, const char *fingerprint, bool *match, ckp
     if (st.st_size <= 0 || (uint64_t)st.st_size > JN_LIMIT)
         return CKPT_OK;
     text = ckpt_alloc((size_t)st.st_size + 1);
-    if (text == NULL)
+    if (!text)
         return ckpt_fail_memory(err);
     while (rc == CKPT_OK && done < (uint64_t)st.st_size) {
         ssize_t got = pread(j->fd, text + done, (size_t)st.st_size - (size_t)done, (off_t)done);

@@ -2,9 +2,10 @@
 /*
  * journal.h: what an interrupted run has finished, for the next run of the same command.
  *
- * A text file.  Its first line says which run it belongs to, by a fingerprint of everything that determines the
- * output; each further line names a finished file, or the folder that is about to get its name.  Every line begins with
- * the CRC-32 of its rest, so that a line torn by a power cut counts as not written, and ends the journal.
+ * A text file.  Its first line says which run it belongs to, by a fingerprint of everything that
+ * determines the output; each further line names a finished file, or the folder that is about to
+ * get its name.  Every line begins with the CRC-32 of its rest, so that a line torn by a power cut
+ * counts as not written, and ends the journal.
  */
 #ifndef CKPT_COPY_JOURNAL_H
 #define CKPT_COPY_JOURNAL_H
@@ -34,14 +35,16 @@ typedef struct ckpt_journal {
 } ckpt_journal;
 
 /*
- * 64 hexadecimal digits of SHA-256 over all that determines what a run writes: folder, pointer, files and literals,
- * tensors and their extents on both sides, the identity of every file read (path, size, dev, ino, mtime), and the bytes
- * of what is read from memory.
+ * 64 hexadecimal digits of SHA-256 over all that determines what a run writes: folder, pointer,
+ * files and literals, tensors and their extents on both sides, the identity of every file read
+ * (path, size, dev, ino, mtime), and the bytes of what is read from memory.
  */
 int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from, bool no_fsync,
                              ckpt_err *err);
 
-/* j->fd, where and no_fsync are set; *match: it is the journal of this run, and its lines are in j. */
+/*
+ * j->fd, where and no_fsync are set; *match: it is the journal of this run, and its lines are in j.
+ */
 int ckpt_journal_read(ckpt_journal *j, const char *fingerprint, bool *match, ckpt_err *err);
 
 /* Empty it and write the first line; or cut off what follows the last whole line. */

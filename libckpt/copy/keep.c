@@ -26,7 +26,7 @@ int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc,
     int rc = CKPT_OK;
 
     *crc = 0;
-    if (buf == NULL)
+    if (!buf)
         return ckpt_fail_memory(err);
     while (rc == CKPT_OK && done < size && got > 0) {
         do
@@ -37,7 +37,7 @@ int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc,
             *crc = ckpt_crc32(*crc, buf, (size_t)got);
             done += (uint64_t)got;
         }
-        if (progress != NULL)
+        if (progress)
             rc = ckpt_progress_add(progress, 0, err);
     }
     ckpt_free(buf);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.h: looking at the files that an interrupted run has finished: are they still what its journal says?
+ * keep.h: looking at the files that an interrupted run has finished: are they still what its
+ * journal says?
  */
 #ifndef CKPT_COPY_KEEP_H
 #define CKPT_COPY_KEEP_H
@@ -24,12 +25,13 @@ typedef struct ckpt_keep {
 } ckpt_keep;
 
 /*
- * Read every file that is listed; kept[] has one zeroed element per file.  A file that is not there or cannot be read is
- * not kept: no reason to fail.
+ * Read every file that is listed; kept[] has one zeroed element per file.  A file that is not there
+ * or cannot be read is not kept: no reason to fail.
  *
  * Errors   CKPT_ELIMIT, CKPT_ECANCELED
  */
-int ckpt_keep_look(ckpt_kept *kept, const ckpt_keep *where, const ckpt_journal_entries *list, ckpt_err *err);
+int ckpt_keep_look(ckpt_kept *kept, const ckpt_keep *where, const ckpt_journal_entries *list,
+                   ckpt_err *err);
 
 /* CRC-32 of the first `size` bytes behind a descriptor; *whole: there were that many. */
 int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc, bool *whole,

@@ -16,7 +16,7 @@ int ckpt_ledger_add(ckpt_segments *s, uint32_t source, uint64_t at, uint64_t n, 
     if (n == 0 && s->n > 0 && s->at[s->n - 1].n == 0 && s->at[s->n - 1].source == source)
         return CKPT_OK;
     p = ckpt_vec_push(s);
-    if (p == NULL)
+    if (!p)
         return ckpt_fail_memory(err);
     *p = (ckpt_segment){at, n, source, crc};
     return CKPT_OK;
@@ -35,7 +35,7 @@ int ckpt_ledger_move(ckpt_segments *all, ckpt_segments *from, ckpt_err *err)
         return CKPT_OK;
     }
     p = ckpt_resize(all->at, (all->n + from->n) * sizeof *p);
-    if (p == NULL)
+    if (!p)
         return ckpt_fail_memory(err);
     memcpy(p + all->n, from->at, from->n * sizeof *p);
     all->at = p;

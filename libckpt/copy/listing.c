@@ -86,7 +86,7 @@ int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt
         return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot list the folder",
                              folder);
     errno = 0;
-    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)) != NULL; errno = 0) {
+    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)); errno = 0) {
         if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
             rc = listing_add(&all, map, dirfd(dir), d->d_name, err);
     }

@@ -20,7 +20,8 @@ typedef struct ckpt_listing {
     const char *folder;
     const ckpt_entry *entry; /* sorted: numbers inside names by value */
     size_t n;
-    const char *part;     /* the file of it that the caller named (see ckpt_directory.part), or NULL */
+    /* the file of it that the caller named (see ckpt_directory.part), or NULL */
+    const char *part;
     ckpt_read_file *read; /* set by who hands the listing to a driver */
 } ckpt_listing;
 

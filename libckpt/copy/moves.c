@@ -23,7 +23,7 @@ static bool mv_there(int at, const char *name, struct stat *st)
 {
     struct stat other;
 
-    return fstatat(at, name, st != NULL ? st : &other, AT_SYMLINK_NOFOLLOW) == 0;
+    return fstatat(at, name, st ? st : &other, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* One file has both names. */
@@ -341,7 +341,7 @@ static int mv_parse(const ckpt_mover *m, const ckpt_bytes *b, ckpt_moves *list)
         const char *part[3];
         ckpt_move *v = ckpt_vec_push(list);
 
-        if (v == NULL)
+        if (!v)
             return ENOMEM;
         v->kind = (char)b->at[at++];
         for (size_t i = 0; i < 3; i++) {

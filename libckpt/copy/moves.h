@@ -29,7 +29,7 @@ typedef enum ckpt_move_kind {
 } ckpt_move_kind;
 
 typedef struct ckpt_move {
-    char kind; /* ckpt_move_kind */
+    char kind;                    /* ckpt_move_kind */
     const char *from, *to, *save; /* "" where the kind has none */
 } ckpt_move;
 
@@ -43,8 +43,8 @@ typedef struct ckpt_mover {
 } ckpt_mover;
 
 /*
- * Write the list down and carry it out.  A failure undoes it; *stuck: even that failed, and what lies
- * in aside must stay for ckpt_moves_recover.
+ * Write the list down and carry it out.  A failure undoes it; *stuck: even that failed, and what
+ * lies in aside must stay for ckpt_moves_recover.
  *
  * Errors   CKPT_EUSAGE: a name that was to be free is not; CKPT_EIO, CKPT_ELIMIT
  */

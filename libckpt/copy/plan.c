@@ -93,7 +93,7 @@ static int plan_check_twins(const ckpt_tensor *o, ckpt_err *err)
     for (const ckpt_tensor *twin = o->twin; twin != NULL; twin = twin->twin) {
         bool same = twin->dtype == o->dtype && ckpt_dtype_get(o->dtype)->bits % 8 == 0;
 
-        if (!same && ckpt_cast_find(twin->dtype, o->dtype) == NULL)
+        if (!same && !ckpt_cast_find(twin->dtype, o->dtype))
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
                              "tensor %s: %s values cannot be compared with their %s copy", o->name,
                              ckpt_dtype_name(o->dtype), ckpt_dtype_name(twin->dtype));
@@ -111,10 +111,10 @@ static int plan_check_addends(const ckpt_tensor *o, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    if (o->addend != NULL && ckpt_mean_dtype(o->dtype) == CKPT_DTYPE_NONE)
+    if (o->addend && ckpt_mean_dtype(o->dtype) == CKPT_DTYPE_NONE)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: there is no mean of %s values",
                          o->name, ckpt_dtype_name(o->dtype));
-    for (const ckpt_tensor *a = o->addend; rc == CKPT_OK && a != NULL; a = a->addend) {
+    for (const ckpt_tensor *a = o->addend; rc == CKPT_OK && a; a = a->addend) {
         if (a->dtype != o->dtype || !plan_same_shape(o, a))
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "tensor %s: the mean of slices that differ: %" PRIu64
@@ -129,15 +129,15 @@ static int plan_check_addends(const ckpt_tensor *o, ckpt_err *err)
 /* Where one target tensor's values come from, its owner if it is tied; NULL: nowhere. */
 static const ckpt_tensor *plan_origin(const ckpt_plan *p, const ckpt_tensor *t, const char *name)
 {
-    size_t at = t->donor != NULL ? 0 : ckpt_map_index(p->from, name, strlen(name));
+    size_t at = t->donor ? 0 : ckpt_map_index(p->from, name, strlen(name));
     const ckpt_tensor *o = t->donor;
 
     if (at == SIZE_MAX)
         return NULL;
-    if (o == NULL)
+    if (!o)
         o = p->from->tensors.at[at];
     // A tied tensor's bytes are its owner's; owners own, but a chain costs nothing to follow.
-    for (unsigned n = 0; o->owner != NULL && n < 8; n++)
+    for (unsigned n = 0; o->owner && n < 8; n++)
         o = o->owner;
     return o;
 }
@@ -146,11 +146,11 @@ static const ckpt_tensor *plan_origin(const ckpt_plan *p, const ckpt_tensor *t, 
 static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
 {
     const ckpt_tensor *t = p->to->tensors.at[i];
-    const char *name = t->origin != NULL ? t->origin : t->name;
+    const char *name = t->origin ? t->origin : t->name;
     const ckpt_tensor *o = plan_origin(p, t, name);
     int rc;
 
-    if (o == NULL)
+    if (!o)
         return ckpt_fail(err, CKPT_EMISSING, "tensor %s: there is no tensor %s to make it from",
                          t->name, name);
     p->origin[i] = (ckpt_tensor *)(uintptr_t)o;
@@ -159,7 +159,7 @@ static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
                          "tensor %s: %" PRIu64 " elements on %" PRIu32
                          " axes are to be made from %" PRIu64 " on %" PRIu32,
                          t->name, t->n_elems, t->ndim, o->n_elems, o->ndim);
-    if (t->dtype != o->dtype && ckpt_cast_find(t->dtype, o->dtype) == NULL)
+    if (t->dtype != o->dtype && !ckpt_cast_find(t->dtype, o->dtype))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "tensor %s: %s cannot be converted to %s; leave its dtype as it is",
                          t->name, ckpt_dtype_name(o->dtype), ckpt_dtype_name(t->dtype));
@@ -177,7 +177,7 @@ static uint64_t plan_width(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t 
 {
     uint64_t wide = plan_max(ckpt_job_bytes(t->dtype, n), ckpt_job_bytes(o->dtype, n));
 
-    if (o->addend != NULL)
+    if (o->addend)
         wide = plan_max(wide, ckpt_job_bytes(ckpt_mean_dtype(o->dtype), n));
     for (const ckpt_tensor *slice = o; slice != NULL; slice = slice->addend) {
         for (const ckpt_tensor *twin = slice->twin; twin != NULL; twin = twin->twin)
@@ -191,7 +191,7 @@ static bool plan_elsewhere(const ckpt_plan *p, const ckpt_extent *e)
 {
     const ckpt_source *s = e->source < p->to->sources.n ? &p->to->sources.at[e->source] : NULL;
 
-    return s != NULL && s->kind == CKPT_SOURCE_FILE && s->file < p->to->files.n &&
+    return s && s->kind == CKPT_SOURCE_FILE && s->file < p->to->files.n &&
            p->to->files.at[s->file].elsewhere;
 }
 
@@ -248,7 +248,7 @@ static int plan_push(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t firs
 {
     ckpt_job *job = ckpt_vec_push(&p->jobs);
 
-    if (job == NULL)
+    if (!job)
         return ckpt_fail_memory(err);
     *job = (ckpt_job){(uint32_t)tensor, extent, first, count};
     return CKPT_OK;
@@ -301,7 +301,7 @@ static int plan_tensor(ckpt_plan *p, size_t i, uint64_t block, ckpt_err *err)
     uint64_t step, n_elems = 0;
     int rc = CKPT_OK;
 
-    if (t->owner != NULL)
+    if (t->owner)
         return CKPT_OK;
     rc = plan_pair(p, i, err);
     if (rc != CKPT_OK || t->n_elems == 0)
@@ -381,7 +381,7 @@ static int plan_sort(ckpt_plan *p, ckpt_err *err)
     if (plan_sorted(p))
         return CKPT_OK;
     key = ckpt_alloc(p->jobs.n * sizeof *key);
-    if (key == NULL)
+    if (!key)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < p->jobs.n; i++)
         plan_key_of(&key[i], p, &p->jobs.at[i]);
@@ -412,12 +412,12 @@ int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t
     int rc = CKPT_OK;
 
     *out = NULL;
-    if (p == NULL)
+    if (!p)
         return ckpt_fail_memory(err);
     p->from = from;
     p->to = to;
     p->origin = ckpt_alloc((to->tensors.n + 1) * sizeof *p->origin);
-    if (p->origin == NULL)
+    if (!p->origin)
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK && to->tensors.n > UINT32_MAX)
         rc = ckpt_fail(err, CKPT_ELIMIT, "%zu tensors are too many", to->tensors.n);
@@ -435,17 +435,17 @@ int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t
 
 void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write, uint64_t *n_jobs)
 {
-    if (n_read != NULL)
-        *n_read = plan != NULL ? plan->n_read : 0;
-    if (n_write != NULL)
-        *n_write = plan != NULL ? plan->n_write : 0;
-    if (n_jobs != NULL)
-        *n_jobs = plan != NULL ? plan->jobs.n : 0;
+    if (n_read)
+        *n_read = plan ? plan->n_read : 0;
+    if (n_write)
+        *n_write = plan ? plan->n_write : 0;
+    if (n_jobs)
+        *n_jobs = plan ? plan->jobs.n : 0;
 }
 
 void ckpt_plan_free(ckpt_plan *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     ckpt_vec_free(&p->jobs);
     ckpt_free(p->origin);

@@ -53,22 +53,22 @@ static int reader_touch(void *ctx, uint32_t source, ckpt_err *err)
 
 int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err)
 {
-    ckpt_reader *r = out != NULL && map != NULL ? ckpt_alloc(sizeof *r) : NULL;
+    ckpt_reader *r = out && map ? ckpt_alloc(sizeof *r) : NULL;
     int rc;
 
-    if (out != NULL)
+    if (out)
         *out = NULL;
-    if (out == NULL || map == NULL)
+    if (!out || !map)
         return ckpt_fail(err, CKPT_EUSAGE, "no map to read, or no place for its reader");
-    if (r == NULL)
+    if (!r)
         return ckpt_fail_memory(err);
     r->map = map;
     r->gather.feed = &r->feed;
     r->gather.touch = reader_touch;
     r->gather.touch_ctx = r;
     r->checked = ckpt_alloc(map->sources.n + 1);
-    rc = r->checked == NULL ? ckpt_fail_memory(err)
-                            : ckpt_feed_open(&r->feed, map, NULL, READER_SPOOL, err);
+    rc = !r->checked ? ckpt_fail_memory(err)
+                     : ckpt_feed_open(&r->feed, map, NULL, READER_SPOOL, err);
     if (rc == CKPT_OK)
         *out = r;
     else
@@ -84,7 +84,7 @@ void ckpt_reader_trust(ckpt_reader *r)
 
 void ckpt_reader_free(ckpt_reader *r)
 {
-    if (r == NULL)
+    if (!r)
         return;
     ckpt_gather_free(&r->gather);
     ckpt_feed_close(&r->feed);
@@ -113,12 +113,12 @@ static int reader_mean(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uin
     uint32_t n = 0;
     int rc = CKPT_OK;
 
-    if (r->sum == NULL)
+    if (!r->sum)
         r->sum = ckpt_alloc(READER_BLOCK);
-    if (r->sum == NULL)
+    if (!r->sum)
         return ckpt_fail_memory(err);
     memset(r->sum, 0, (size_t)ckpt_job_bytes(ckpt_mean_dtype(t->dtype), count));
-    for (const ckpt_tensor *a = t; rc == CKPT_OK && a != NULL; a = a->addend) {
+    for (const ckpt_tensor *a = t; rc == CKPT_OK && a; a = a->addend) {
         rc = reader_gather(r, a, first, count, buf, err);
         if (rc == CKPT_OK)
             ckpt_mean_add(t->dtype, r->sum, buf, count);
@@ -134,7 +134,7 @@ static uint64_t reader_step(const ckpt_tensor *t)
 {
     uint64_t size = ckpt_job_bytes(t->dtype, 1);
 
-    if (t->addend != NULL && size < ckpt_job_bytes(ckpt_mean_dtype(t->dtype), 1))
+    if (t->addend && size < ckpt_job_bytes(ckpt_mean_dtype(t->dtype), 1))
         size = ckpt_job_bytes(ckpt_mean_dtype(t->dtype), 1);
     return READER_BLOCK / size;
 }
@@ -147,7 +147,7 @@ static int reader_values(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, u
     uint64_t step;
     int rc = CKPT_OK;
 
-    if (t->addend == NULL)
+    if (!t->addend)
         return reader_gather(r, t, first, count, buf, err);
     step = reader_step(t);
     for (uint64_t done = 0; rc == CKPT_OK && done < count; done += step) {
@@ -167,9 +167,9 @@ static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
     uint8_t *to = buf;
     int rc = CKPT_OK;
 
-    if (r->block == NULL)
+    if (!r->block)
         r->block = ckpt_alloc(READER_BLOCK);
-    if (r->block == NULL)
+    if (!r->block)
         return ckpt_fail_memory(err);
     for (uint64_t done = 0; rc == CKPT_OK && done < part->count; done += step) {
         uint64_t n = part->count - done < step ? part->count - done : step;
@@ -203,9 +203,9 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
     uint64_t n_bytes;
     int rc;
 
-    if (r == NULL || t == NULL || (buf == NULL && count > 0))
+    if (!r || !t || (!buf && count > 0))
         return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no buffer to read into");
-    for (unsigned i = 0; t->owner != NULL && i < 8; i++)
+    for (unsigned i = 0; t->owner && i < 8; i++)
         t = t->owner;
     if (dtype == CKPT_DTYPE_NONE)
         dtype = t->dtype;
@@ -215,7 +215,7 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
                          "tensor %s: cannot read %" PRIu64 " elements from %" PRIu64
                          " on, of %" PRIu64,
                          t->name, count, first, t->n_elems);
-    if (dtype != t->dtype && ckpt_cast_find(dtype, t->dtype) == NULL)
+    if (dtype != t->dtype && !ckpt_cast_find(dtype, t->dtype))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s", t->name,
                          ckpt_dtype_name(t->dtype), ckpt_dtype_name(dtype));
     rc = reader_check_addends(t, err);

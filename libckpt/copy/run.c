@@ -115,10 +115,10 @@ static int run_mark_used(run_state *r, ckpt_err *err)
 
     r->used = ckpt_alloc(sources->n + 1);
     r->deflated = ckpt_alloc((sources->n + 1) * sizeof *r->deflated);
-    if (r->used == NULL || r->deflated == NULL)
+    if (!r->used || !r->deflated)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < p->to->tensors.n; i++) {
-        if (p->origin[i] == NULL || p->to->tensors.at[i]->n_elems == 0)
+        if (!p->origin[i] || p->to->tensors.at[i]->n_elems == 0)
             continue;
         for (const ckpt_tensor *t = p->origin[i]; t != NULL; t = t->addend) {
             run_mark_tensor(r, t);
@@ -142,7 +142,7 @@ static int run_make_batches(run_state *r, ckpt_err *err)
     size_t n_jobs = 0;
 
     r->batch = ckpt_alloc((p->jobs.n + 1) * sizeof *r->batch);
-    if (r->batch == NULL)
+    if (!r->batch)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < p->jobs.n; i++) {
         uint64_t n =
@@ -168,7 +168,7 @@ static int run_make_workers(run_state *r, ckpt_err *err)
 {
     r->worker = ckpt_alloc(r->n_workers * sizeof *r->worker);
     r->extra = ckpt_alloc(r->n_workers * sizeof *r->extra);
-    if (r->worker == NULL || r->extra == NULL)
+    if (!r->worker || !r->extra)
         return ckpt_fail_memory(err);
     for (unsigned i = 0; i < r->n_workers; i++)
         ckpt_worker_init(&r->worker[i], &r->work);
@@ -205,7 +205,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 
     if (p->to->files.n == 0)
         return CKPT_OK;
-    if (folder == NULL)
+    if (!folder)
         return ckpt_fail(err, CKPT_EUSAGE, "no folder was given for %zu output files",
                          p->to->files.n);
     int rc = ckpt_sink_open(&r->work.sink, folder, p->to, p->from, &opts, err);
@@ -243,7 +243,7 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
         rc = run_make_workers(r, err);
     r->work.reported = ckpt_alloc(p->to->tensors.n + 1);
     r->work.tally = ckpt_alloc((p->to->tensors.n + 1) * sizeof *r->work.tally);
-    if (rc == CKPT_OK && (r->work.reported == NULL || r->work.tally == NULL))
+    if (rc == CKPT_OK && (!r->work.reported || !r->work.tally))
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = run_open_sink(r, folder, err);
@@ -340,7 +340,7 @@ static int run_give_segments(run_state *r, ckpt_err *err)
 static int run_check_records(run_state *r, ckpt_err *err)
 {
     r->group = ckpt_alloc((r->work.plan->from->sources.n + 1) * sizeof *r->group);
-    if (r->group == NULL)
+    if (!r->group)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < r->read.n; i += ckpt_ledger_group(&r->read, i))
         r->group[r->n_groups++] = i;
@@ -412,7 +412,7 @@ static int run_note_values(run_state *r, ckpt_err *err)
         const ckpt_tally *n = &r->work.tally[i];
 
         rc = run_note_tally(to, to->tensors.at[i], n, err);
-        first = first == NULL && n->lost.n_over > 0 ? to->tensors.at[i] : first;
+        first = !first && n->lost.n_over > 0 ? to->tensors.at[i] : first;
         n_over += n->lost.n_over;
         n_doubt +=
             n->n_nan + n->n_inf > 0 ? n->n_nan + n->n_inf : n->n_source_nan + n->n_source_inf;
@@ -426,7 +426,7 @@ static int run_note_values(run_state *r, ckpt_err *err)
     if (rc == CKPT_OK && n_doubt > 0 && r->opts->no_doubt)
         return ckpt_fail(err, CKPT_EDOUBT,
                          "%" PRIu64 " values are NaN or infinite: nothing was written", n_doubt);
-    return rc == CKPT_OK && r->work.sink != NULL ? run_note_unlike(r, err) : rc;
+    return rc == CKPT_OK && r->work.sink ? run_note_unlike(r, err) : rc;
 }
 
 /* What was written, looked at while nobody else can see it. */
@@ -435,11 +435,11 @@ static int run_check(run_state *r, ckpt_err *err)
     char *where;
     int rc;
 
-    if (r->hooks->check == NULL || r->work.sink == NULL || r->work.plan->to->folder == NULL)
+    if (!r->hooks->check || !r->work.sink || !r->work.plan->to->folder)
         return CKPT_OK;
     where = ckpt_sink_path(r->work.sink);
-    rc = where == NULL ? ckpt_fail_memory(err)
-                       : r->hooks->check(r->work.plan->from, r->work.plan->to, where, err);
+    rc = !where ? ckpt_fail_memory(err)
+                : r->hooks->check(r->work.plan->from, r->work.plan->to, where, err);
     ckpt_free(where);
     return rc;
 }
@@ -456,7 +456,7 @@ static int run_all(run_state *r, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = run_note_values(r, err);
     if (rc == CKPT_OK)
-        rc = r->hooks->read != NULL ? run_give_segments(r, err) : run_check_records(r, err);
+        rc = r->hooks->read ? run_give_segments(r, err) : run_check_records(r, err);
     // A copy that differs, in records that are as they were written: shards of different saves.
     if (rc == CKPT_OK && r->work.mismatch.code != CKPT_OK)
         rc = ckpt_fail(err, r->work.mismatch.code, "%s", r->work.mismatch.text);
@@ -466,12 +466,12 @@ static int run_all(run_state *r, ckpt_err *err)
         rc = ckpt_io_pool_check(r->work.feed.pool, err);
     if (rc == CKPT_OK)
         rc = run_check(r, err);
-    if (rc == CKPT_OK && r->work.sink != NULL)
+    if (rc == CKPT_OK && r->work.sink)
         rc = run_refuse_doubt(r, err);
     // The last moment at which the caller may still say no.
     if (rc == CKPT_OK)
         rc = ckpt_progress_end(r->work.progress, err);
-    if (rc == CKPT_OK && r->work.sink != NULL)
+    if (rc == CKPT_OK && r->work.sink)
         rc = ckpt_sink_commit(r->work.sink, err);
     // What is not told for want of memory has happened all the same.
     if (rc == CKPT_OK && ckpt_sink_gone(r->work.sink) > 0)
@@ -525,7 +525,7 @@ static void run_free(run_state *r)
 {
     ckpt_sink_close(r->work.sink);
     ckpt_feed_close(&r->work.feed);
-    for (unsigned i = 0; r->worker != NULL && i < r->n_workers; i++)
+    for (unsigned i = 0; r->worker && i < r->n_workers; i++)
         ckpt_worker_free(&r->worker[i]);
     ckpt_progress_free(r->work.progress);
     pthread_mutex_destroy(&r->work.lock);
@@ -547,8 +547,8 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
     static const ckpt_run_opts defaults;
     static const ckpt_run_hooks no_hooks;
     run_state r = {.work = {.plan = plan},
-                   .opts = opts != NULL ? opts : &defaults,
-                   .hooks = hooks != NULL ? hooks : &no_hooks};
+                   .opts = opts ? opts : &defaults,
+                   .hooks = hooks ? hooks : &no_hooks};
     struct timespec t0 = {0}, t1 = {0};
     int rc;
 
@@ -562,7 +562,7 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
     if (rc == CKPT_OK)
         rc = run_all(&r, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);
-    if (rc == CKPT_OK && report != NULL) {
+    if (rc == CKPT_OK && report) {
         run_report(&r, report);
         report->seconds =
             (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);

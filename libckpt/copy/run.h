@@ -2,11 +2,12 @@
 /*
  * run.h: the executor: carries out a plan with a few threads in constant memory.
  *
- * Each worker takes the next job, reads its pieces (checksumming every byte of records that have a CRC), compares
- * the twin, converts, counts what is not finite, checksums the result and writes it.  A file whose jobs are done is sealed
- * and synced at once (finish.h).  When all are, records that were read only in part are read to their end, all CRCs are
- * compared, and the files get their names.  Result and bytes do not depend on the number of threads, nor on how often a
- * run into a folder (to->folder) was interrupted and started again.
+ * Each worker takes the next job, reads its pieces (checksumming every byte of records that have a
+ * CRC), compares the twin, converts, counts what is not finite, checksums the result and writes it.
+ * A file whose jobs are done is sealed and synced at once (finish.h).  When all are, records that
+ * were read only in part are read to their end, all CRCs are compared, and the files get their
+ * names.  Result and bytes do not depend on the number of threads, nor on how often a run into a
+ * folder (to->folder) was interrupted and started again.
  */
 #ifndef CKPT_COPY_RUN_H
 #define CKPT_COPY_RUN_H
@@ -15,8 +16,8 @@
 #include "libckpt/copy/plan.h"
 
 /*
- * Memory the workers may use in all is opts->memory; block sizes follow from it.  The plan's own block must not
- * exceed ckpt_run_block(memory, jobs).
+ * Memory the workers may use in all is opts->memory; block sizes follow from it.  The plan's own
+ * block must not exceed ckpt_run_block(memory, jobs).
  */
 uint64_t ckpt_run_block(uint64_t memory, unsigned jobs);
 
@@ -44,8 +45,9 @@ typedef struct ckpt_run_hooks {
  * Carry out a plan; ckpt_plan_run is this with the formats' hooks.
  *
  * folder  receives the target's files; NULL when it has none
- * hooks   seal is called once per target file, from any thread but one at a time; all CRCs of that file's sources are
- *         known then.  check is called once, before anything has its final name.  NULL: neither
+ * hooks   seal is called once per target file, from any thread but one at a time; all CRCs of that
+ *         file's sources are known then.  check is called once, before anything has its final name.
+ *         NULL: neither
  * Errors  CKPT_EUSAGE (outputs exist ...), CKPT_EFORMAT (a CRC does not hold), CKPT_EMISMATCH (a
  * copy differs), CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED.  After any of them no output exists.
  */

@@ -50,7 +50,7 @@ static int scrub_cut(scrub_state *s, uint32_t source, uint64_t at, uint64_t end,
     do {
         scrub_range *r = ckpt_vec_push(&s->ranges);
 
-        if (r == NULL)
+        if (!r)
             return ckpt_fail_memory(err);
         *r = (scrub_range){.at = at, .n = end - at < step ? end - at : step, .source = source};
         at += r->n;
@@ -71,7 +71,7 @@ static int scrub_join(scrub_state *s, uint32_t source, const ckpt_segment *seg, 
         if (seg[i].at > at)
             rc = scrub_cut(s, source, at, seg[i].at, err);
         r = rc == CKPT_OK ? ckpt_vec_push(&s->ranges) : NULL;
-        if (r == NULL)
+        if (!r)
             return rc == CKPT_OK ? ckpt_fail_memory(err) : rc;
         *r = (scrub_range){
             .at = seg[i].at, .n = seg[i].n, .source = source, .crc = seg[i].crc, .known = true};
@@ -87,10 +87,10 @@ static int scrub_record(scrub_state *s, uint32_t source, size_t *next, ckpt_err 
     const ckpt_segments *known = s->known;
     size_t first, n = 0;
 
-    while (known != NULL && *next < known->n && known->at[*next].source < source)
+    while (known && *next < known->n && known->at[*next].source < source)
         ++*next;
     first = *next;
-    if (known != NULL && first < known->n && known->at[first].source == source)
+    if (known && first < known->n && known->at[first].source == source)
         n = ckpt_ledger_group(known, first);
     *next += n;
     if (n > 0 && ckpt_ledger_disjoint(&known->at[first], n, size))
@@ -193,8 +193,7 @@ int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opt
     (void)clock_gettime(CLOCK_MONOTONIC, &t0);
     rc = scrub_prepare(&s, opts, err);
     if (rc == CKPT_OK)
-        rc = ckpt_crew_run(ckpt_run_jobs(opts != NULL ? opts->jobs : 0), s.ranges.n, scrub_item, &s,
-                           err);
+        rc = ckpt_crew_run(ckpt_run_jobs(opts ? opts->jobs : 0), s.ranges.n, scrub_item, &s, err);
     if (rc == CKPT_OK)
         rc = scrub_judge(&s, err);
     if (rc == CKPT_OK)
@@ -202,7 +201,7 @@ int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opt
     if (rc == CKPT_OK)
         rc = ckpt_progress_end(s.progress, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);
-    if (report != NULL) {
+    if (report) {
         *report = s.report;
         report->seconds =
             (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);

@@ -46,7 +46,7 @@ typedef struct set_work {
 
 static ckpt_set_name set_look(const ckpt_map *to, const char *name)
 {
-    return to->set->look != NULL ? to->set->look(name) : (ckpt_set_name){.what = CKPT_SET_OTHER};
+    return to->set->look ? to->set->look(name) : (ckpt_set_name){.what = CKPT_SET_OTHER};
 }
 
 static bool set_there(int at, const char *name, struct stat *st)
@@ -72,14 +72,14 @@ static int set_note_old(set_work *w, const char *name)
     if (is.what == CKPT_SET_OTHER || !set_there(w->dir->fd, name, &st) || S_ISDIR(st.st_mode))
         return CKPT_OK;
     o = ckpt_vec_push(&w->old);
-    if (o == NULL)
+    if (!o)
         return ckpt_fail_memory(w->err);
     o->is = is;
     o->input = set_is_input(w, name);
     o->name = ckpt_arena_string(w->arena, name, strlen(name));
     for (size_t i = 0; !o->ours && i < w->to->files.n; i++)
         o->ours = strcmp(w->to->files.at[i].path, name) == 0;
-    return o->name != NULL ? CKPT_OK : ckpt_fail_memory(w->err);
+    return o->name ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
 /* Most preferred first, parts last; by name, so that every run does the same. */
@@ -99,14 +99,14 @@ static int set_list_old(set_work *w)
     int fd = openat(w->dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 
-    if (dir == NULL) {
+    if (!dir) {
         rc = ckpt_fail_sys(w->err, CKPT_EIO, errno, "%s: cannot list the folder", w->dir->path);
         if (fd >= 0)
             (void)close(fd);
         return rc;
     }
     errno = 0;
-    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)) != NULL; errno = 0)
+    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)); errno = 0)
         rc = set_note_old(w, d->d_name);
     if (rc == CKPT_OK && errno != 0)
         rc = ckpt_fail_sys(w->err, CKPT_EIO, errno, "%s: cannot list the folder", w->dir->path);
@@ -125,7 +125,7 @@ static bool set_holds(int at, const char *name, const uint8_t *bytes, uint64_t n
     int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     uint8_t *buffer = ckpt_alloc(SET_BUFFER);
     struct stat st;
-    bool equal = fd >= 0 && buffer != NULL && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+    bool equal = fd >= 0 && buffer && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
                  (uint64_t)st.st_size == n;
 
     for (uint64_t done = 0; equal && done < n;) {
@@ -152,15 +152,15 @@ static bool set_side_stands(const set_work *w, size_t i)
     const ckpt_map_file *f = &w->to->files.at[i];
     const ckpt_literal *l = f->literals.n == 1 ? &f->literals.at[0] : NULL;
 
-    if (f->size > 0 && (l == NULL || l->at != 0 || l->n != f->size))
+    if (f->size > 0 && (!l || l->at != 0 || l->n != f->size))
         return false;
-    return set_holds(w->dir->fd, f->path, l != NULL ? l->bytes : NULL, f->size);
+    return set_holds(w->dir->fd, f->path, l ? l->bytes : NULL, f->size);
 }
 
 /* True if a file beside head and parts changes while a model is there. */
 static bool set_sides_change(const set_work *w)
 {
-    for (size_t i = 0; w->live != NULL && i < w->to->files.n; i++) {
+    for (size_t i = 0; w->live && i < w->to->files.n; i++) {
         if (set_is_side(w, i) && !set_side_stands(w, i))
             return true;
     }
@@ -178,7 +178,7 @@ static int set_check_name(const set_work *w, const char *name)
     for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
         char *above = ckpt_arena_string(w->arena, name, (uint64_t)(p - name));
 
-        if (above == NULL)
+        if (!above)
             return ckpt_fail_memory(w->err);
         if (set_there(w->dir->fd, above, &st) && !S_ISDIR(st.st_mode))
             return ckpt_fail(w->err, CKPT_EUSAGE, "%s/%s: is not a folder; choose another output",
@@ -231,7 +231,7 @@ static int set_decide(set_work *w, set_old *o)
 
     if (o->ours || o->is.what == CKPT_SET_NEAR || (!same && (!shadows || w->to->set->keep_others)))
         return CKPT_OK;
-    if (shadows && input != NULL)
+    if (shadows && input)
         return ckpt_fail(w->err, CKPT_EUSAGE,
                          "%s/%s: is read, and loaders would take it before what is to be written; "
                          "choose another output",
@@ -241,7 +241,7 @@ static int set_decide(set_work *w, set_old *o)
                          "%s/%s: exists already, and loaders would take it before what is to be "
                          "written; use --force to replace it",
                          w->dir->path, o->name);
-    o->goes = w->force && input == NULL;
+    o->goes = w->force && !input;
     return CKPT_OK;
 }
 
@@ -263,11 +263,11 @@ static int set_open(set_work *w)
     int rc = CKPT_OK;
 
     w->arena = ckpt_arena_new(0);
-    if (w->arena == NULL)
+    if (!w->arena)
         return ckpt_fail_memory(w->err);
     w->head = w->to->files.n - 1;
     w->head_is = set_look(w->to, w->to->files.at[w->head].path);
-    if (w->to->set->look != NULL)
+    if (w->to->set->look)
         rc = set_list_old(w);
     for (size_t i = 0; rc == CKPT_OK && i < w->to->files.n; i++)
         rc = set_check_name(w, w->to->files.at[i].path);
@@ -317,11 +317,10 @@ int ckpt_set_check(const ckpt_set_job *job, ckpt_set_stays *stays, ckpt_err *err
 static void set_add(set_work *w, ckpt_move_kind kind, const char *from, const char *to,
                     const char *save)
 {
-    ckpt_move *v =
-        w->failed || from == NULL || to == NULL || save == NULL ? NULL : ckpt_vec_push(&w->list);
+    ckpt_move *v = w->failed || !from || !to || !save ? NULL : ckpt_vec_push(&w->list);
 
-    w->failed = v == NULL;
-    if (v != NULL)
+    w->failed = !v;
+    if (v)
         *v = (ckpt_move){(char)kind, from, to, save};
 }
 
@@ -351,7 +350,7 @@ static void set_put(set_work *w, size_t i, bool without_old)
 
     for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
         const char *above = ckpt_arena_string(w->arena, name, (uint64_t)(p - name));
-        bool there = above != NULL && set_there(w->dir->fd, above, &st);
+        bool there = above && set_there(w->dir->fd, above, &st);
 
         set_add(w, there ? CKPT_MOVE_INTO : CKPT_MOVE_FOLDER, "", above, "");
     }
@@ -385,7 +384,7 @@ static void set_drop(set_work *w, uint8_t what)
     for (size_t i = w->old.n; i-- > 0;) {
         set_old *o = &w->old.at[i];
 
-        if (o->goes && o->is.what == what && o->saved == NULL)
+        if (o->goes && o->is.what == what && !o->saved)
             set_out(w, o);
     }
 }
@@ -456,7 +455,7 @@ static bool set_build_bridge(set_work *w)
                    *to = ckpt_arena_printf(w->arena, "mid/%zu", i);
 
         if (!set_is_side(w, i))
-            ok = from != NULL && to != NULL && linkat(w->aside, from, w->aside, to, 0) == 0;
+            ok = from && to && linkat(w->aside, from, w->aside, to, 0) == 0;
     }
     if (!ok)
         return false;
@@ -513,7 +512,7 @@ static bool set_needs_bridge(const set_work *w)
 
     for (size_t i = 0; i < w->old.n; i++)
         parts = parts || (w->old.at[i].is.what == CKPT_SET_PART && w->old.at[i].ours);
-    return parts && w->live != NULL && w->live->ours;
+    return parts && w->live && w->live->ours;
 }
 
 static void set_make_list(set_work *w)
@@ -522,7 +521,7 @@ static void set_make_list(set_work *w)
         set_in_the_dark(w);
     else if (!set_needs_bridge(w))
         set_by_head(w);
-    else if (w->to->set->bridge != NULL && set_build_bridge(w))
+    else if (w->to->set->bridge && set_build_bridge(w))
         set_over_bridge(w);
     else
         set_in_the_dark(w);

@@ -69,7 +69,7 @@ struct ckpt_sink {
 /* The name a file has for now. */
 static const char *sink_name(const sink_file *f)
 {
-    return f->temp != NULL ? f->temp : f->name;
+    return f->temp ? f->temp : f->name;
 }
 
 /* ---- what stands in the way ---- */
@@ -192,18 +192,18 @@ static int sink_reserve(const ckpt_sink *s, const sink_file *f, ckpt_err *err)
 /* A file under a temporary name, or under its own in the staging folder, where it has no rival. */
 static int sink_create_fd(const ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
-    unsigned tries = s->stage != NULL ? 3 : SINK_TRIES;
+    unsigned tries = s->stage ? 3 : SINK_TRIES;
 
-    if (s->stage == NULL && f->temp == NULL)
+    if (!s->stage && !f->temp)
         f->temp = ckpt_alloc(SINK_NAME);
-    if (s->stage == NULL && f->temp == NULL)
+    if (!s->stage && !f->temp)
         return ckpt_fail_memory(err);
     for (unsigned i = 0; i < tries && f->fd < 0; i++) {
-        if (f->temp != NULL)
+        if (f->temp)
             sink_temp_name(f);
         f->fd =
             openat(s->at, sink_name(f), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (f->fd < 0 && errno != EINTR && (errno != EEXIST || s->stage != NULL))
+        if (f->fd < 0 && errno != EINTR && (errno != EEXIST || s->stage))
             break;
     }
     if (f->fd < 0)
@@ -219,13 +219,12 @@ static int sink_furnish(const ckpt_sink *s, sink_file *f, ckpt_err *err)
 
     // Small files get their space when the file system sees what is in them: cheaper, and of many
     // of them the whole is known to fit.
-    rc = s->stage != NULL && f->size < SINK_LARGE ? sink_give_size(s, f, err)
-                                                  : sink_reserve(s, f, err);
+    rc = s->stage && f->size < SINK_LARGE ? sink_give_size(s, f, err) : sink_reserve(s, f, err);
     if (rc != CKPT_OK)
         return rc;
     // Only now is the size known to be one that files can have.
     f->window = ckpt_alloc((size_t)((f->size >> SINK_WINDOW_BITS) + 1) * sizeof *f->window);
-    return f->window == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+    return !f->window ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
 static int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err)
@@ -307,10 +306,10 @@ static int sink_make_room(ckpt_sink *s, ckpt_err *err)
     for (unsigned i = 0; i < s->n_open; i++) {
         sink_file *f = &s->file[s->open[i]];
 
-        if (f->n_users == 0 && (oldest == NULL || f->used_at < oldest->used_at))
+        if (f->n_users == 0 && (!oldest || f->used_at < oldest->used_at))
             oldest = f;
     }
-    return oldest == NULL ? CKPT_OK : sink_rest(s, oldest, err);
+    return !oldest ? CKPT_OK : sink_rest(s, oldest, err);
 }
 
 /* Open a resting file again, or make it if it is not there yet. */
@@ -339,7 +338,7 @@ static int sink_get(ckpt_sink *s, sink_file *f, bool write, ckpt_err *err)
     pthread_mutex_lock(&s->lock);
     if (f->fd < 0)
         rc = sink_wake(s, f, err);
-    else if (f->window == NULL) // another worker made it, and found no room for it
+    else if (!f->window) // another worker made it, and found no room for it
         rc = sink_furnish(s, f, err);
     if (rc == CKPT_OK) {
         f->n_users++;
@@ -390,7 +389,7 @@ static int sink_keep(ckpt_sink *s, ckpt_err *err)
 /* Everything that needs no disk. */
 static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, ckpt_err *err)
 {
-    const char *below = target->folder != NULL ? target->folder : "";
+    const char *below = target->folder ? target->folder : "";
     size_t n = strlen(folder), n_shown;
 
     while (n > 1 && folder[n - 1] == '/')
@@ -403,7 +402,7 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
     s->open = ckpt_alloc((s->n + 1) * sizeof *s->open);
     s->file = ckpt_alloc((s->n + 1) * sizeof *s->file);
     s->kept = ckpt_alloc((s->n + 1) * sizeof *s->kept);
-    if (s->shown == NULL || s->open == NULL || s->file == NULL || s->kept == NULL)
+    if (!s->shown || !s->open || !s->file || !s->kept)
         return ckpt_fail_memory(err);
     (void)snprintf(s->shown, n_shown, "%.*s%s%s", (int)n, folder, below[0] != 0 ? "/" : "", below);
     for (size_t i = 0; i < s->n; i++) {
@@ -438,9 +437,9 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
     if (rc == CKPT_OK)
         rc = ckpt_dir_make(&s->dir, folder, err);
     s->at = s->dir.fd;
-    if (rc == CKPT_OK && (target->folder != NULL || target->set != NULL))
+    if (rc == CKPT_OK && (target->folder || target->set))
         rc = sink_open_stage(s, inputs, err);
-    for (size_t i = 0; rc == CKPT_OK && s->stage == NULL && i < s->n; i++) {
+    for (size_t i = 0; rc == CKPT_OK && !s->stage && i < s->n; i++) {
         if (!s->file[i].elsewhere)
             rc = sink_check_existing(s, inputs, s->file[i].name, err);
     }
@@ -448,8 +447,7 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
         rc = sink_check_space(s, err);
     for (size_t i = 0; rc == CKPT_OK && i < s->n; i++) {
         // In a staging folder there may be very many small files: each comes when it is written.
-        if (s->kept[i].kept || s->file[i].elsewhere ||
-            (s->stage != NULL && s->file[i].size < SINK_LARGE))
+        if (s->kept[i].kept || s->file[i].elsewhere || (s->stage && s->file[i].size < SINK_LARGE))
             continue;
         rc = sink_make_room(s, err);
         if (rc == CKPT_OK)
@@ -465,12 +463,12 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
     int rc;
 
     *out = NULL;
-    if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0) {
+    if (!s || pthread_mutex_init(&s->lock, NULL) != 0) {
         ckpt_free(s);
         return ckpt_fail_memory(err);
     }
     s->dir = CKPT_DIR_NONE;
-    if (opts != NULL)
+    if (opts)
         s->opts = *opts;
     rc = sink_begin(s, folder, target, inputs, err);
     if (rc == CKPT_OK)
@@ -482,34 +480,34 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
 
 bool ckpt_sink_kept(const ckpt_sink *s, uint32_t i)
 {
-    return s != NULL && i < s->n && s->kept[i].kept;
+    return s && i < s->n && s->kept[i].kept;
 }
 
 const ckpt_set_stays *ckpt_sink_stays(const ckpt_sink *s)
 {
     static const ckpt_set_stays none;
 
-    return s != NULL && s->stage != NULL ? ckpt_stage_stays(s->stage) : &none;
+    return s && s->stage ? ckpt_stage_stays(s->stage) : &none;
 }
 
 size_t ckpt_sink_gone(const ckpt_sink *s)
 {
-    return s != NULL && s->stage != NULL ? ckpt_stage_gone(s->stage) : 0;
+    return s && s->stage ? ckpt_stage_gone(s->stage) : 0;
 }
 
 uint64_t ckpt_sink_dropped(const ckpt_sink *s)
 {
-    return s != NULL && s->stage != NULL ? ckpt_stage_dropped(s->stage) : 0;
+    return s && s->stage ? ckpt_stage_dropped(s->stage) : 0;
 }
 
 size_t ckpt_sink_n_kept(const ckpt_sink *s)
 {
-    return s != NULL ? s->n_kept : 0;
+    return s ? s->n_kept : 0;
 }
 
 char *ckpt_sink_path(const ckpt_sink *s)
 {
-    return s != NULL && s->stage != NULL ? ckpt_stage_path(s->stage) : NULL;
+    return s && s->stage ? ckpt_stage_path(s->stage) : NULL;
 }
 
 /* ---- writing ---- */
@@ -683,7 +681,7 @@ int ckpt_sink_finish(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ck
         rc = s->kept[entry[i].file].kept ? sink_compare_kept(s, &entry[i], err)
                                          : ckpt_sink_sync(s, entry[i].file, err);
     // Files that are kept have their lines already: those between them go in runs.
-    for (size_t i = 0; s->stage != NULL && rc == CKPT_OK && i <= n; i++) {
+    for (size_t i = 0; s->stage && rc == CKPT_OK && i <= n; i++) {
         if (i < n && !s->kept[entry[i].file].kept)
             continue;
         if (i > first)
@@ -752,15 +750,15 @@ int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
     int rc = s->opts.no_fsync ? CKPT_OK : ckpt_dir_sync_made(&s->dir, err);
     ckpt_err why = {0};
 
-    if (rc == CKPT_OK && s->stage != NULL)
+    if (rc == CKPT_OK && s->stage)
         rc = ckpt_stage_commit(s->stage, err);
     if (rc != CKPT_OK)
         return rc;
-    for (size_t i = 0; s->stage == NULL && i < s->n; i++) {
+    for (size_t i = 0; !s->stage && i < s->n; i++) {
         if (!s->file[i].elsewhere && sink_rename(s, &s->file[i], &why) != CKPT_OK)
             return sink_take_back(s, i, &why, err);
     }
-    if (s->stage == NULL && !s->opts.no_fsync && ckpt_fsync(s->dir.fd) != 0) {
+    if (!s->stage && !s->opts.no_fsync && ckpt_fsync(s->dir.fd) != 0) {
         (void)ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->shown);
         return sink_take_back(s, s->n, &why, err);
     }
@@ -771,14 +769,14 @@ int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
 
 void ckpt_sink_close(ckpt_sink *s)
 {
-    if (s == NULL)
+    if (!s)
         return;
-    for (size_t i = 0; s->file != NULL && i < s->n; i++) {
+    for (size_t i = 0; s->file && i < s->n; i++) {
         sink_file *f = &s->file[i];
 
         if (f->fd >= 0)
             (void)close(f->fd);
-        if (s->stage == NULL && f->made && !f->renamed)
+        if (!s->stage && f->made && !f->renamed)
             (void)unlinkat(s->at, f->temp, 0);
         ckpt_free(f->window);
         ckpt_free(f->temp);

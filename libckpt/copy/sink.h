@@ -27,15 +27,18 @@ typedef struct ckpt_sink_opts {
 } ckpt_sink_opts;
 
 /*
- * Make the folder (and its parents) if absent, check free space (CKPT_EIO with the bytes needed), refuse existing
- * names without force and any target that is one of `inputs`' files (dev and ino), and create one temporary
- * file per file of `target`; in a staging folder only the large ones, the others when they are first written.
- * Both maps are borrowed.
+ * Make the folder (and its parents) if absent, check free space (CKPT_EIO with the bytes needed),
+ * refuse existing names without force and any target that is one of `inputs`' files (dev and ino),
+ * and create one temporary file per file of `target`; in a staging folder only the large ones, the
+ * others when they are first written.  Both maps are borrowed.
  */
-int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target, const ckpt_map *inputs,
-                   const ckpt_sink_opts *opts, ckpt_err *err);
+int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
+                   const ckpt_map *inputs, const ckpt_sink_opts *opts, ckpt_err *err);
 
-/* True if file i is there already, as an interrupted run has written it.  A NULL sink keeps nothing. */
+/*
+ * True if file i is there already, as an interrupted run has written it.  A NULL sink keeps
+ * nothing.
+ */
 bool ckpt_sink_kept(const ckpt_sink *sink, uint32_t i);
 size_t ckpt_sink_n_kept(const ckpt_sink *sink);
 
@@ -49,10 +52,11 @@ size_t ckpt_sink_gone(const ckpt_sink *sink);
 uint64_t ckpt_sink_dropped(const ckpt_sink *sink);
 
 /*
- * Write n bytes at an offset of file i.  Thread safe for disjoint ranges.  Starts write-back early.  Writing to a file
- * that is kept does nothing.
+ * Write n bytes at an offset of file i.  Thread safe for disjoint ranges.  Starts write-back early.
+ * Writing to a file that is kept does nothing.
  */
-int ckpt_sink_write(ckpt_sink *sink, uint32_t i, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err);
+int ckpt_sink_write(ckpt_sink *sink, uint32_t i, const void *bytes, uint64_t n, uint64_t at,
+                    ckpt_err *err);
 
 /* fsync and close file i (thread safe; once per file). */
 int ckpt_sink_sync(ckpt_sink *sink, uint32_t i, ckpt_err *err);
@@ -61,18 +65,22 @@ int ckpt_sink_sync(ckpt_sink *sink, uint32_t i, ckpt_err *err);
 int ckpt_sink_crc(ckpt_sink *sink, uint32_t i, uint32_t *crc, ckpt_err *err);
 
 /*
- * n files are complete: sync them, then note them in the staging folder's journal.  entry[].crc is only looked at there;
- * for a file that is kept it is what this run would have written, and must be what is there.  Thread safe.
+ * n files are complete: sync them, then note them in the staging folder's journal.  entry[].crc is
+ * only looked at there; for a file that is kept it is what this run would have written, and must be
+ * what is there.  Thread safe.
  */
 int ckpt_sink_finish(ckpt_sink *sink, const ckpt_journal_entry *entry, size_t n, ckpt_err *err);
 
 /*
- * Where the files of one folder are before it has its name; NULL: files stand alone, or out of memory.  The caller
- * frees it.
+ * Where the files of one folder are before it has its name; NULL: files stand alone, or out of
+ * memory.  The caller frees it.
  */
 char *ckpt_sink_path(const ckpt_sink *sink);
 
-/* All files are: rename all in order, last file last, and sync the folder; or rename the folder they are in. */
+/*
+ * All files are: rename all in order, last file last, and sync the folder; or rename the folder
+ * they are in.
+ */
 int ckpt_sink_commit(ckpt_sink *sink, ckpt_err *err);
 
 /* Frees; what was not committed is unlinked, folders made for it are removed again. */

@@ -20,7 +20,9 @@ typedef struct spool_record {
     bool begun, whole;
 } spool_record;
 
-/* The file opened ahead, -1: none, and how much of it is taken: each spool takes places of its own. */
+/*
+ * The file opened ahead, -1: none, and how much of it is taken: each spool takes places of its own.
+ */
 static int spool_ahead = -1;
 static uint64_t spool_ahead_end;
 static pthread_mutex_t spool_ahead_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -38,23 +40,23 @@ struct ckpt_spool {
 
 int ckpt_spool_new(ckpt_spool **out, size_t n, const char *folder, uint64_t heap, ckpt_err *err)
 {
-    const char *where = folder != NULL ? folder : secure_getenv("TMPDIR");
+    const char *where = folder ? folder : secure_getenv("TMPDIR");
     ckpt_spool *s = ckpt_alloc(sizeof *s);
     size_t n_where;
 
     *out = NULL;
-    if (s == NULL)
+    if (!s)
         return ckpt_fail_memory(err);
-    if (where == NULL || where[0] == 0)
+    if (!where || where[0] == 0)
         where = "/tmp";
     n_where = strlen(where) + 1;
     s->fd = -1;
-    s->shared = folder == NULL;
+    s->shared = !folder;
     s->heap = heap;
     s->n = n;
     s->folder = ckpt_alloc(n_where);
     s->record = ckpt_alloc((n + 1) * sizeof *s->record);
-    if (s->folder == NULL || s->record == NULL || pthread_mutex_init(&s->lock, NULL) != 0) {
+    if (!s->folder || !s->record || pthread_mutex_init(&s->lock, NULL) != 0) {
         ckpt_free(s->record);
         ckpt_free(s->folder);
         ckpt_free(s);
@@ -79,7 +81,7 @@ static int spool_create(ckpt_spool *s, ckpt_err *err)
         return CKPT_OK;
     // Not every file system has O_TMPFILE: make one under a name and take the name away.
     path = ckpt_alloc(n);
-    if (path == NULL)
+    if (!path)
         return ckpt_fail_memory(err);
     (void)snprintf(path, n, "%s/.ckpt-spool-XXXXXX", s->folder);
     s->fd = mkostemp(path, O_CLOEXEC);
@@ -129,7 +131,7 @@ int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err)
     // fit.
     if (n_bytes > 0 && n_bytes <= s->heap) {
         r->bytes = ckpt_alloc((size_t)n_bytes);
-        if (r->bytes == NULL)
+        if (!r->bytes)
             rc = ckpt_fail_memory(err);
         else
             s->heap -= n_bytes;
@@ -147,7 +149,7 @@ int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uin
     const spool_record *r = &s->record[i];
     const uint8_t *p = bytes;
 
-    if (r->bytes != NULL) {
+    if (r->bytes) {
         memcpy(r->bytes + at, p, (size_t)n);
         return CKPT_OK;
     }
@@ -190,7 +192,7 @@ int ckpt_spool_read(ckpt_spool *s, size_t i, void *buf, uint64_t n, uint64_t at,
     const spool_record *r = &s->record[i];
     uint8_t *p = buf;
 
-    if (r->bytes != NULL) {
+    if (r->bytes) {
         memcpy(p, r->bytes + at, (size_t)n);
         return CKPT_OK;
     }
@@ -212,7 +214,7 @@ int ckpt_spool_read(ckpt_spool *s, size_t i, void *buf, uint64_t n, uint64_t at,
 
 void ckpt_spool_free(ckpt_spool *s)
 {
-    if (s == NULL)
+    if (!s)
         return;
     for (size_t i = 0; i < s->n; i++)
         ckpt_free(s->record[i].bytes);
@@ -236,9 +238,9 @@ int ckpt_spool_prepare(ckpt_err *err)
     ckpt_spool *s = NULL;
     int rc = spool_ahead < 0 ? ckpt_spool_new(&s, 0, NULL, 0, err) : CKPT_OK;
 
-    if (rc == CKPT_OK && s != NULL)
+    if (rc == CKPT_OK && s)
         rc = spool_create(s, err);
-    if (rc == CKPT_OK && s != NULL) {
+    if (rc == CKPT_OK && s) {
         spool_ahead = s->fd;
         s->fd = -1;
     }

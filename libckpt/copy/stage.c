@@ -33,16 +33,16 @@ struct ckpt_stage {
     char *final;        /* the path of what is written, for messages */
     uint64_t n_dropped; /* bytes of an earlier run that were of no use */
     ckpt_set_stays stays;
-    size_t n_gone;      /* files of an old set that the new one does not have */
-    int fd;             /* of the staging folder */
-    int data;           /* of the folder that the files are in */
-    bool made;          /* the staging folder is new */
-    bool owned;         /* it is ours to remove */
-    bool match;         /* it holds an earlier run of this kind */
-    bool placed;        /* whose folder has its final name already */
-    bool done;          /* committed */
-    char *text;         /* the names of the folders below, one after the other */
-    char **below;       /* those names, outer ones first */
+    size_t n_gone; /* files of an old set that the new one does not have */
+    int fd;        /* of the staging folder */
+    int data;      /* of the folder that the files are in */
+    bool made;     /* the staging folder is new */
+    bool owned;    /* it is ours to remove */
+    bool match;    /* it holds an earlier run of this kind */
+    bool placed;   /* whose folder has its final name already */
+    bool done;     /* committed */
+    char *text;    /* the names of the folders below, one after the other */
+    char **below;  /* those names, outer ones first */
     size_t n_below;
     ckpt_swap folder, pointer;
     ckpt_journal journal;
@@ -54,15 +54,15 @@ static int stage_check_names(const ckpt_stage *s, ckpt_err *err)
 {
     const char *folder = s->to->folder, *pointer = s->to->pointer;
 
-    if (folder == NULL)
+    if (!folder)
         return CKPT_OK;
     if (!ckpt_path_part_ok(folder, strlen(folder)))
         return ckpt_fail(err, CKPT_EUNSAFE, "%s/%s: not a plain folder name", s->dir->path, folder);
     if (strlen(folder) > STAGE_NAME - strlen("." STAGE_SUFFIX))
         return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: a name of more than %zu bytes", s->dir->path,
                          folder, STAGE_NAME - strlen("." STAGE_SUFFIX));
-    if (pointer != NULL && (!ckpt_path_part_ok(pointer, strlen(pointer)) ||
-                            strcmp(pointer, folder) == 0 || s->to->pointer_text == NULL))
+    if (pointer && (!ckpt_path_part_ok(pointer, strlen(pointer)) || strcmp(pointer, folder) == 0 ||
+                    !s->to->pointer_text))
         return ckpt_fail(err, CKPT_EUNSAFE, "%s/%s: not a plain file name", s->dir->path, pointer);
     return CKPT_OK;
 }
@@ -90,7 +90,7 @@ static int stage_list_below(ckpt_stage *s, ckpt_err *err)
     }
     s->text = at = ckpt_alloc(n_text + 1);
     s->below = ckpt_alloc((n + 1) * sizeof *s->below);
-    if (s->text == NULL || s->below == NULL)
+    if (!s->text || !s->below)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < s->to->files.n; i++) {
         const char *name = s->to->files.at[i].path;
@@ -257,8 +257,7 @@ static int stage_find(ckpt_stage *s, ckpt_err *err)
 
     if (rc != CKPT_OK || !s->match)
         return rc;
-    s->placed =
-        s->to->set == NULL && s->journal.has_place && stage_is_place(s, s->dir->fd, s->folder.to);
+    s->placed = !s->to->set && s->journal.has_place && stage_is_place(s, s->dir->fd, s->folder.to);
     if (s->placed)
         s->data = ckpt_dir_open_at(s->dir->fd, s->folder.to);
     else if (!s->journal.has_place || stage_is_place(s, s->fd, s->folder.from))
@@ -298,7 +297,7 @@ static int stage_check_folder(ckpt_stage *s, ckpt_err *err)
 {
     struct stat st;
 
-    if (s->to->set != NULL) {
+    if (s->to->set) {
         const ckpt_set_job job = stage_set_job(s);
 
         return ckpt_set_check(&job, &s->stays, err);
@@ -324,7 +323,7 @@ static int stage_check_pointer(ckpt_stage *s, ckpt_err *err)
 {
     struct stat st;
 
-    if (s->pointer.to == NULL)
+    if (!s->pointer.to)
         return CKPT_OK;
     s->pointer.replace = stage_look(s->dir->fd, s->pointer.to, &st);
     if (!s->pointer.replace)
@@ -347,7 +346,7 @@ static int stage_check_pointer(ckpt_stage *s, ckpt_err *err)
 static int stage_init(ckpt_stage *s, ckpt_err *err)
 {
     const ckpt_set *set = s->to->set;
-    const char *folder = set != NULL ? set->name : s->to->folder, *path = s->dir->path;
+    const char *folder = set ? set->name : s->to->folder, *path = s->dir->path;
     // the name of a set only has to differ from those of others beside it
     int n_used = (int)strnlen(folder, STAGE_NAME - strlen("." STAGE_SUFFIX));
     size_t n_name = (size_t)n_used + sizeof "." STAGE_SUFFIX, n = strlen(path) + 1 + n_name;
@@ -358,12 +357,12 @@ static int stage_init(ckpt_stage *s, ckpt_err *err)
     s->name = ckpt_alloc(n_name);
     s->where = ckpt_alloc(n);
     s->final = ckpt_alloc(strlen(path) + strlen(folder) + 2);
-    if (s->name == NULL || s->where == NULL || s->final == NULL)
+    if (!s->name || !s->where || !s->final)
         return ckpt_fail_memory(err);
     (void)snprintf(s->name, n_name, ".%.*s" STAGE_SUFFIX, n_used, folder);
     (void)snprintf(s->where, n, "%s/%s", path, s->name);
-    (void)sprintf(s->final, "%s%s%s", path, set != NULL && set->look != NULL ? "" : "/",
-                  set != NULL && set->look != NULL ? "" : folder);
+    (void)sprintf(s->final, "%s%s%s", path, set && set->look ? "" : "/",
+                  set && set->look ? "" : folder);
     s->journal.where = s->where;
     s->journal.no_fsync = s->opts.no_fsync;
     s->folder = (ckpt_swap){.from = "new", .old = "old", .to = folder, .is_folder = true};
@@ -410,7 +409,7 @@ int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to,
     int rc;
 
     *out = NULL;
-    if (s == NULL || pthread_mutex_init(&s->journal.lock, NULL) != 0) {
+    if (!s || pthread_mutex_init(&s->journal.lock, NULL) != 0) {
         ckpt_free(s);
         return ckpt_fail_memory(err);
     }
@@ -444,7 +443,7 @@ char *ckpt_stage_path(const ckpt_stage *s)
     size_t n = strlen(above) + strlen(below) + 2;
     char *path = ckpt_alloc(n);
 
-    if (path != NULL)
+    if (path)
         (void)snprintf(path, n, "%s/%s", above, below);
     return path;
 }
@@ -623,7 +622,7 @@ static int stage_prepare(ckpt_stage *s, ckpt_err *err)
     struct stat st;
     int rc = s->opts.no_fsync || s->placed ? CKPT_OK : stage_sync_folders(s, err);
 
-    if (rc == CKPT_OK && s->pointer.to != NULL)
+    if (rc == CKPT_OK && s->pointer.to)
         rc = stage_write_pointer(s, err);
     if (rc == CKPT_OK && !s->placed) {
         if (fstat(s->data, &st) != 0)
@@ -690,7 +689,7 @@ int ckpt_stage_commit(ckpt_stage *s, ckpt_err *err)
     ckpt_err why = {0};
     int rc;
 
-    if (s->to->set != NULL)
+    if (s->to->set)
         return stage_commit_set(s, err);
     rc = stage_prepare(s, err);
     if (rc != CKPT_OK)
@@ -699,7 +698,7 @@ int ckpt_stage_commit(ckpt_stage *s, ckpt_err *err)
         rc = stage_place(s, &s->folder, &why);
     else if (!s->opts.no_fsync && ckpt_fsync(s->dir->fd) != 0)
         rc = ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->dir->path);
-    if (rc == CKPT_OK && s->pointer.to != NULL)
+    if (rc == CKPT_OK && s->pointer.to)
         rc = stage_place(s, &s->pointer, &why);
     if (rc != CKPT_OK)
         return stage_undo(s, &why, err);
@@ -732,7 +731,7 @@ static void stage_remove(ckpt_stage *s)
 
 void ckpt_stage_close(ckpt_stage *s)
 {
-    if (s == NULL)
+    if (!s)
         return;
     if (s->data >= 0)
         (void)close(s->data);
@@ -741,7 +740,7 @@ void ckpt_stage_close(ckpt_stage *s)
     stage_leave(s);
     // A folder that was made, but whose journal could not be: empty unless it is another run's by
     // now.
-    if (s->made && !s->owned && s->name != NULL)
+    if (s->made && !s->owned && s->name)
         (void)unlinkat(s->dir->fd, s->name, AT_REMOVEDIR);
     pthread_mutex_destroy(&s->journal.lock);
     ckpt_vec_free(&s->journal.entry);

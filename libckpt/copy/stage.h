@@ -43,14 +43,20 @@ typedef struct ckpt_stage_opts {
  * Errors   CKPT_EUSAGE: PATH/<folder> exists and force is off, or holds an input; another run is
  * writing there; CKPT_EUNSAFE: a name is no path part
  */
-int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to, const ckpt_map *inputs,
-                    const ckpt_stage_opts *opts, ckpt_err *err);
+int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to,
+                    const ckpt_map *inputs, const ckpt_stage_opts *opts, ckpt_err *err);
 
-/* Files that the earlier run has finished, and the folder that they are in; to be looked at before they are trusted. */
+/*
+ * Files that the earlier run has finished, and the folder that they are in; to be looked at before
+ * they are trusted.
+ */
 const ckpt_journal_entries *ckpt_stage_kept(const ckpt_stage *s);
 int ckpt_stage_fd(const ckpt_stage *s);
 
-/* The path of that folder, from ckpt_stage_begin on; the caller frees it (ckpt_free).  NULL: out of memory. */
+/*
+ * The path of that folder, from ckpt_stage_begin on; the caller frees it (ckpt_free).  NULL: out of
+ * memory.
+ */
 char *ckpt_stage_path(const ckpt_stage *s);
 
 /* What a set leaves beside it; from open on. */
@@ -65,8 +71,9 @@ size_t ckpt_stage_gone(const ckpt_stage *s);
 uint64_t ckpt_stage_dropped(const ckpt_stage *s);
 
 /*
- * Begin to write: n_kept files were found to be as the journal has them.  *anew: the earlier run's folder is of no use
- * after all, nothing is kept.  From here on ckpt_stage_fd is where files are written.
+ * Begin to write: n_kept files were found to be as the journal has them.  *anew: the earlier run's
+ * folder is of no use after all, nothing is kept.  From here on ckpt_stage_fd is where files are
+ * written.
  */
 int ckpt_stage_begin(ckpt_stage *s, size_t n_kept, bool *anew, ckpt_err *err);
 

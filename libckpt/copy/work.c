@@ -37,9 +37,9 @@ void ckpt_worker_free(ckpt_worker *w)
 /* Buffers are made when first needed: a run without twins, casts or means has none for them. */
 static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
-    if (*p == NULL)
+    if (!*p)
         *p = ckpt_alloc(n > 0 ? (size_t)n : 1);
-    return *p == NULL ? ckpt_fail_memory(err) : CKPT_OK;
+    return !*p ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
 /* ---- comparing with copies ---- */
@@ -51,7 +51,7 @@ static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
     uint64_t size = ckpt_job_bytes(d, 1);
     double x = 0;
 
-    if (wide != NULL) {
+    if (wide) {
         wide(&x, p, 1);
         (void)snprintf(text, 40, "%.9g", x);
         return;
@@ -219,7 +219,7 @@ static int work_gather(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *j
     if (rc != CKPT_OK)
         return rc;
     ckpt_gather_resolve(t, w->in, job->count);
-    for (const ckpt_tensor *twin = t->twin; rc == CKPT_OK && twin != NULL; twin = twin->twin) {
+    for (const ckpt_tensor *twin = t->twin; rc == CKPT_OK && twin; twin = twin->twin) {
         work_pair p = {.self = t, .twin = twin};
 
         rc = work_compare(w, v, job, &p, err);
@@ -234,13 +234,13 @@ static int work_values(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *j
     uint32_t n = 0;
     int rc;
 
-    if (v->origin->addend == NULL)
+    if (!v->origin->addend)
         return work_gather(w, v, job, v->origin, err);
     rc = work_buffer(&w->sum, w->work->plan->block, err);
     if (rc != CKPT_OK)
         return rc;
     memset(w->sum, 0, (size_t)ckpt_job_bytes(ckpt_mean_dtype(d), job->count));
-    for (const ckpt_tensor *t = v->origin; rc == CKPT_OK && t != NULL; t = t->addend) {
+    for (const ckpt_tensor *t = v->origin; rc == CKPT_OK && t; t = t->addend) {
         rc = work_gather(w, v, job, t, err);
         if (rc == CKPT_OK)
             ckpt_mean_add(d, w->sum, w->in, job->count);

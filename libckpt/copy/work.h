@@ -13,7 +13,9 @@
 #include "libckpt/copy/plan.h"
 #include "libckpt/copy/sink.h"
 
-/* Buffers of one worker, in blocks: source values, converted values, copies, sums, and small ones. */
+/*
+ * Buffers of one worker, in blocks: source values, converted values, copies, sums, and small ones.
+ */
 #define CKPT_WORK_BLOCKS 5u
 
 /* What became of values, in elements. */
@@ -33,7 +35,7 @@ typedef struct ckpt_work {
     uint8_t *reported;    /* per target tensor: a mismatch with its copy was told */
     ckpt_err mismatch; /* of the first such tensor: told when all CRCs held, damage explains more */
     uint32_t mismatched; /* that tensor */
-    ckpt_tally *tally; /* per target tensor (under lock) */
+    ckpt_tally *tally;   /* per target tensor (under lock) */
     ckpt_progress *progress;
     uint64_t helper; /* bytes of each worker's small buffers: strided reads, small writes */
 } ckpt_work;
@@ -49,7 +51,7 @@ typedef struct ckpt_work_pending {
 typedef struct ckpt_worker {
     ckpt_work *work;
     ckpt_gather gather;
-    ckpt_segments read, written; /* for the ledgers */
+    ckpt_segments read, written;    /* for the ledgers */
     uint8_t *in, *out, *twin, *sum; /* plan->block bytes each, made when first needed */
     ckpt_work_pending pending;
     uint64_t n_elems, n_written, n_compared, n_unlike;

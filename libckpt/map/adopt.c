@@ -39,7 +39,7 @@ static bool adopt_extents(adopt *a, const ckpt_tensor *t)
 
     if (t->n_extents == 0)
         return true;
-    if (run == NULL)
+    if (!run)
         return false;
     memcpy(&run->at, &t->extent, sizeof run->at);
     run->n = t->n_extents;
@@ -63,10 +63,10 @@ static bool adopt_see(adopt *a, ckpt_value *v)
 {
     ckpt_value **slot;
 
-    if (v == NULL || v->mark)
+    if (!v || v->mark)
         return true;
     slot = ckpt_vec_push(&a->node);
-    if (slot == NULL)
+    if (!slot)
         return false;
     *slot = v;
     v->mark = 1;
@@ -95,9 +95,9 @@ static bool adopt_storage(adopt *a, ckpt_storage *s)
 {
     ckpt_storage **slot = s ? ckpt_vec_push(&a->storage) : NULL;
 
-    if (s == NULL)
+    if (!s)
         return true;
-    if (slot != NULL)
+    if (slot)
         *slot = s;
     return slot != NULL;
 }
@@ -277,7 +277,7 @@ static bool adopt_findings(ckpt_map *map, ckpt_map *child)
         ckpt_finding copy = child->findings.at[i];
         copy.text = ckpt_arena_string(map->arena, text, strlen(text));
         ckpt_finding *slot = copy.text ? ckpt_vec_push(&map->findings) : NULL;
-        if (slot == NULL)
+        if (!slot)
             return false;
         *slot = copy;
     }

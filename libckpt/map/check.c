@@ -26,9 +26,8 @@ static bool chk_packed(const ckpt_extent *e, unsigned bits, chk_use *use)
 {
     uint64_t n_bits;
 
-    if (e->ndim != 1 || e->axis[0].stride != 0) {
+    if (e->ndim != 1 || e->axis[0].stride != 0)
         return false;
-    }
     use->n_elems = e->axis[0].count;
     return ckpt_mul(use->n_elems, bits, &n_bits) && n_bits % 8 == 0 &&
            ckpt_add(e->at, n_bits / 8, &use->end);
@@ -44,15 +43,12 @@ static bool chk_strided(const ckpt_extent *e, unsigned bits, chk_use *use)
     for (uint32_t j = 0; j < e->ndim; j++) {
         const ckpt_axis *a = &e->axis[j];
 
-        if (a->stride < 0 || !ckpt_mul(use->n_elems, a->count, &use->n_elems)) {
+        if (a->stride < 0 || !ckpt_mul(use->n_elems, a->count, &use->n_elems))
             return false;
-        }
         if (a->count > 1) {
             use->broadcast |= a->stride == 0;
-            if (!ckpt_mul(a->count - 1, (uint64_t)a->stride, &span) ||
-                !ckpt_add(last, span, &last)) {
+            if (!ckpt_mul(a->count - 1, (uint64_t)a->stride, &span) || !ckpt_add(last, span, &last))
                 return false;
-            }
         }
     }
     if (use->n_elems == 0) {
@@ -67,33 +63,30 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
                       ckpt_err *err)
 {
     const ckpt_source *s = &map->sources.at[e->source];
-    const char *record = s->name != NULL ? s->name : "its data";
+    const char *record = s->name ? s->name : "its data";
     unsigned bits = ckpt_dtype_get(t->dtype)->bits;
     chk_use use = {0};
     uint64_t n_bytes = 0;
     bool ok = bits % 8 != 0 ? chk_packed(e, bits, &use) : chk_strided(e, bits, &use);
 
-    if (!ok || !ckpt_mul(use.n_elems, bits, &n_bytes)) {
+    if (!ok || !ckpt_mul(use.n_elems, bits, &n_bytes))
         return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
                          t->name);
-    }
     n_bytes /= 8;
     if (s->kind == CKPT_SOURCE_ZERO || s->kind == CKPT_SOURCE_ELSEWHERE) {
         return CKPT_OK; // zeros without end; another process' business
     }
-    if (use.end > s->n_bytes) {
+    if (use.end > s->n_bytes)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "tensor '%.200s': ends at byte %" PRIu64 " of %.100s, which has %" PRIu64
                          ": the file is cut short, or the tensor's size is wrong",
                          t->name, use.end, record, s->n_bytes);
-    }
     if ((use.broadcast || n_bytes > s->n_bytes) &&
-        t->n_elems > CHK_MAX_BROADCAST / (bits < 8 ? 1 : bits / 8)) {
+        t->n_elems > CHK_MAX_BROADCAST / (bits < 8 ? 1 : bits / 8))
         return ckpt_fail(err, CKPT_ELIMIT,
                          "tensor '%.200s': %" PRIu64 " elements made of the %" PRIu64
                          " bytes of %.100s by repetition; the limit is 1 GiB",
                          t->name, t->n_elems, s->n_bytes, record);
-    }
     return CKPT_OK;
 }
 
@@ -103,11 +96,10 @@ static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
     int rc = ckpt_extent_check(t, err);
 
     for (uint32_t i = 0; rc == CKPT_OK && i < t->n_extents; i++) {
-        if (t->extent[i].source >= map->sources.n) {
+        if (t->extent[i].source >= map->sources.n)
             return ckpt_fail(err, CKPT_EFORMAT,
                              "tensor '%.200s': record %" PRIu32 ", but there are only %zu", t->name,
                              t->extent[i].source, map->sources.n);
-        }
         rc = chk_extent(map, t, &t->extent[i], err);
     }
     return rc;
@@ -118,10 +110,9 @@ static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    for (const ckpt_tensor *slice = t; rc == CKPT_OK && slice != NULL; slice = slice->addend) {
-        for (const ckpt_tensor *c = slice; rc == CKPT_OK && c != NULL; c = c->twin) {
-            rc = c->owner == NULL ? chk_extents(map, c, err) : CKPT_OK;
-        }
+    for (const ckpt_tensor *slice = t; rc == CKPT_OK && slice; slice = slice->addend) {
+        for (const ckpt_tensor *c = slice; rc == CKPT_OK && c; c = c->twin)
+            rc = !c->owner ? chk_extents(map, c, err) : CKPT_OK;
     }
     return rc;
 }
@@ -130,12 +121,12 @@ int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    if (map == NULL)
+    if (!map)
         return ckpt_fail(err, CKPT_EUSAGE, "no map to check");
     for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
 
-        if (t->owner != NULL) {
+        if (t->owner) {
             continue; // an alias: its owner is in the list as well
         }
         rc = chk_tensor(map, t, err);

@@ -28,11 +28,10 @@ bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out)
     bool empty = false;
 
     for (unsigned j = 0; j < ndim; j++) {
-        if (shape[j] == 0) {
+        if (shape[j] == 0)
             empty = true;
-        } else if (!ckpt_mul(n, shape[j], &n)) {
+        else if (!ckpt_mul(n, shape[j], &n))
             return false;
-        }
     }
     *out = empty ? 0 : n;
     return true;
@@ -100,9 +99,8 @@ static int xt_flat_order(const void *a, const void *b)
     const ckpt_axis *x = ((const ckpt_extent *)a)->axis;
     const ckpt_axis *y = ((const ckpt_extent *)b)->axis;
 
-    if (x->start != y->start) {
+    if (x->start != y->start)
         return x->start < y->start ? -1 : 1;
-    }
     return x->count < y->count ? -1 : x->count > y->count;
 }
 
@@ -118,9 +116,8 @@ static uint64_t xt_count(const ckpt_extent *e)
 {
     uint64_t n = 1;
 
-    for (uint32_t j = 0; j < e->ndim; j++) {
+    for (uint32_t j = 0; j < e->ndim; j++)
         n *= e->axis[j].count;
-    }
     return n;
 }
 
@@ -132,16 +129,14 @@ static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
     for (uint32_t i = 0; i < t->n_extents; i++) {
         const ckpt_axis *a = &t->extent[i].axis[0];
 
-        if (t->extent[i].ndim != 1) {
+        if (t->extent[i].ndim != 1)
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "tensor '%.200s': its extents are flat and boxes in turn", t->name);
-        }
-        if (!ckpt_within(a->start, a->count, t->n_elems)) {
+        if (!ckpt_within(a->start, a->count, t->n_elems))
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "tensor '%.200s': elements from %" PRIu64 " on, %" PRIu64
                              " of them, in a tensor of %" PRIu64,
                              t->name, a->start, a->count, t->n_elems);
-        }
         if (a->start != next) { // empty ones too: searching relies on the order
             return ckpt_fail(err, CKPT_EMISMATCH, "tensor '%.200s': element %" PRIu64 " is %s",
                              t->name, a->start < next ? a->start : next,
@@ -149,12 +144,11 @@ static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
         }
         next += a->count;
     }
-    if (next != t->n_elems) {
+    if (next != t->n_elems)
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "tensor '%.200s': element %" PRIu64
                          " is not covered by any shard (%" PRIu64 " of %" PRIu64 " are missing)",
                          t->name, next, t->n_elems - next, t->n_elems);
-    }
     return CKPT_OK;
 }
 
@@ -165,24 +159,21 @@ static int xt_check_inside(const ckpt_tensor *t, uint64_t *covered, ckpt_err *er
     for (uint32_t i = 0; i < t->n_extents; i++) {
         const ckpt_extent *e = &t->extent[i];
 
-        if (e->ndim != t->ndim) {
+        if (e->ndim != t->ndim)
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "tensor '%.200s': its extents are flat and boxes in turn", t->name);
-        }
         for (uint32_t j = 0; j < e->ndim; j++) {
-            if (!ckpt_within(e->axis[j].start, e->axis[j].count, t->shape[j])) {
+            if (!ckpt_within(e->axis[j].start, e->axis[j].count, t->shape[j]))
                 return ckpt_fail(err, CKPT_EMISMATCH,
                                  "tensor '%.200s': axis %" PRIu32 " from %" PRIu64 " on, %" PRIu64
                                  " of them, in an axis of %" PRIu64,
                                  t->name, j, e->axis[j].start, e->axis[j].count, t->shape[j]);
-            }
         }
-        if (!ckpt_add(*covered, xt_count(e), covered)) {
+        if (!ckpt_add(*covered, xt_count(e), covered))
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "tensor '%.200s': its elements are covered many "
                              "times over",
                              t->name);
-        }
     }
     return CKPT_OK;
 }
@@ -199,9 +190,8 @@ static uint32_t xt_sweep_axis(const ckpt_tensor *t)
     for (uint32_t j = 0; j < t->ndim; j++) {
         double sum = 0;
 
-        for (uint32_t i = 0; i < t->n_extents; i++) {
+        for (uint32_t i = 0; i < t->n_extents; i++)
             sum += (double)t->extent[i].axis[j].count / (double)t->shape[j];
-        }
         if (j == 0 || sum < least) {
             best = j;
             least = sum;
@@ -221,9 +211,8 @@ static int xt_compare(const void *a, const void *b)
     const xt_key *x = a;
     const xt_key *y = b;
 
-    if (x->start != y->start) {
+    if (x->start != y->start)
         return x->start < y->start ? -1 : 1;
-    }
     return x->extent < y->extent ? -1 : x->extent > y->extent;
 }
 
@@ -237,9 +226,8 @@ static bool xt_meet(const ckpt_tensor *t, const ckpt_extent *a, const ckpt_exten
         const ckpt_axis *y = &b->axis[j];
         uint64_t low = x->start > y->start ? x->start : y->start;
 
-        if (low >= x->start + x->count || low >= y->start + y->count) {
+        if (low >= x->start + x->count || low >= y->start + y->count)
             return false;
-        }
         *first = *first * t->shape[j] + low;
     }
     return true;
@@ -258,16 +246,14 @@ static int xt_sweep(const ckpt_tensor *t, const xt_key *key, uint32_t n, uint32_
         for (uint32_t k = i + 1; k < n && key[k].start < end; k++) {
             uint64_t first;
 
-            if (xt_meet(t, a, &t->extent[key[k].extent], &first)) {
+            if (xt_meet(t, a, &t->extent[key[k].extent], &first))
                 return ckpt_fail(err, CKPT_EMISMATCH,
                                  "tensor '%.200s': element %" PRIu64 " is covered twice", t->name,
                                  first);
-            }
-            if (++pairs > XT_MAX_PAIRS) {
+            if (++pairs > XT_MAX_PAIRS)
                 return ckpt_fail(err, CKPT_ELIMIT,
                                  "tensor '%.200s': its %" PRIu32 " boxes are too many to compare",
                                  t->name, t->n_extents);
-            }
         }
     }
     return CKPT_OK;
@@ -281,9 +267,8 @@ static int xt_check_disjoint(const ckpt_tensor *t, ckpt_err *err)
     xt_key *key = ckpt_alloc(t->n_extents * sizeof *key);
     int rc;
 
-    if (key == NULL) {
+    if (!key)
         return ckpt_fail_memory(err);
-    }
     for (uint32_t i = 0; i < t->n_extents; i++) {
         if (xt_count(&t->extent[i]) > 0) {
             key[n++] = (xt_key){t->extent[i].axis[axis].start, i};
@@ -302,12 +287,10 @@ static bool xt_holds(const ckpt_tensor *t, const ckpt_extent *e, uint64_t at, ui
         const ckpt_axis *x = &e->axis[j];
         uint64_t index = at % t->shape[j];
 
-        if (index < x->start || index - x->start >= x->count) {
+        if (index < x->start || index - x->start >= x->count)
             return false;
-        }
-        if (j == t->ndim - 1) {
+        if (j == t->ndim - 1)
             *skip = x->start + x->count - index;
-        }
         at /= t->shape[j];
     }
     return true;
@@ -341,16 +324,14 @@ static int xt_check_boxes(const ckpt_tensor *t, ckpt_err *err)
     uint64_t covered;
     int rc = xt_check_inside(t, &covered, err);
 
-    if (rc == CKPT_OK && t->n_extents > 1 && t->n_elems > 0) {
+    if (rc == CKPT_OK && t->n_extents > 1 && t->n_elems > 0)
         rc = xt_check_disjoint(t, err);
-    }
     if (rc == CKPT_OK && covered != t->n_elems) {
         uint64_t hole = xt_first_hole(t);
         char first[48] = "some elements";
 
-        if (hole != UINT64_MAX) {
+        if (hole != UINT64_MAX)
             (void)snprintf(first, sizeof first, "element %" PRIu64, hole);
-        }
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "tensor '%.200s': %s not covered by any shard (%" PRIu64 " of %" PRIu64
                          " are missing)",
@@ -361,8 +342,7 @@ static int xt_check_boxes(const ckpt_tensor *t, ckpt_err *err)
 
 int ckpt_extent_check(const ckpt_tensor *t, ckpt_err *err)
 {
-    if (t->n_extents == 0 || ckpt_extent_is_flat(t, &t->extent[0])) {
+    if (t->n_extents == 0 || ckpt_extent_is_flat(t, &t->extent[0]))
         return xt_check_flat(t, err);
-    }
     return xt_check_boxes(t, err);
 }

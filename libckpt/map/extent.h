@@ -17,7 +17,8 @@
  * Errors   none; preconditions are asserted.
  * Source   own derivation; all small shapes up to 5 axes are checked in tests/unit/test_extent.c
  */
-unsigned ckpt_extent_cut(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to, ckpt_axis *out);
+unsigned ckpt_extent_cut(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
+                         ckpt_axis *out);
 
 /*
  * The first box of such a cut alone, into ndim axes: returns the element after it, where the next
@@ -32,14 +33,18 @@ bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out);
 /* True if an extent of this tensor is flat: an interval of the flattened tensor. */
 bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e);
 
-/* Put flat extents in ascending order of what they cover; empty ones come before others that begin there. */
+/*
+ * Put flat extents in ascending order of what they cover; empty ones come before others that begin
+ * there.
+ */
 void ckpt_extent_sort(ckpt_extent *extent, uint32_t n);
 
 /*
  * Check that a tensor's extents cover each element exactly once.
  *
  * Flat extents must be ascending (linear time); boxes are compared pairwise.
- * Errors   CKPT_EMISMATCH: hole, overlap or an extent outside the tensor, naming the first element concerned.
+ * Errors   CKPT_EMISMATCH: hole, overlap or an extent outside the tensor, naming the first element
+ *          concerned.
  */
 int ckpt_extent_check(const ckpt_tensor *t, ckpt_err *err);
 

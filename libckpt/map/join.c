@@ -95,9 +95,8 @@ static void jn_piece_axis(ckpt_piece *p, uint64_t count, uint64_t from_by, uint6
 {
     uint64_t from_row, to_row;
 
-    if (count == 1) {
+    if (count == 1)
         return;
-    }
     if (p->ndim > 0 && ckpt_mul(from_by, count, &from_row) && ckpt_mul(to_by, count, &to_row) &&
         (uint64_t)p->axis[p->ndim - 1].from_by == from_row &&
         p->axis[p->ndim - 1].to_by == to_row) {
@@ -125,9 +124,8 @@ static int jn_deliver(jn_state *j, ckpt_piece *p)
         p->ndim = 1;
     }
     for (uint32_t a = 0; a < p->ndim; a++) {
-        if (!jn_move(&last, p->axis[a].count - 1, (uint64_t)p->axis[a].from_by)) {
+        if (!jn_move(&last, p->axis[a].count - 1, (uint64_t)p->axis[a].from_by))
             return jn_overflow(j);
-        }
     }
     j->delivered += p->n_elems;
     return j->fn(j->ctx, p, j->err);
@@ -145,9 +143,8 @@ static int jn_meet(jn_state *j, uint32_t source)
         uint64_t end = jn_min(from->start[g] + from->count[g], to->start[g] + to->count[g]);
 
         low[g] = jn_max(from->start[g], to->start[g]);
-        if (end <= low[g]) {
+        if (end <= low[g])
             return CKPT_OK;
-        }
         count[g] = end - low[g];
     }
     p.source = source;
@@ -156,9 +153,8 @@ static int jn_meet(jn_state *j, uint32_t source)
     p.to = to->base;
     p.n_elems = 1;
     for (unsigned g = 0; g < j->n; g++) {
-        if (from->by[g] > INT64_MAX || !jn_move(&p.at, low[g] - from->start[g], from->by[g])) {
+        if (from->by[g] > INT64_MAX || !jn_move(&p.at, low[g] - from->start[g], from->by[g]))
             return jn_overflow(j);
-        }
         // On the region's side all sums stay below its number of elements.
         p.to += (low[g] - to->start[g]) * to->by[g];
         p.n_elems *= count[g];
@@ -179,16 +175,14 @@ static uint32_t jn_search(const ckpt_tensor *t, uint64_t element)
         const ckpt_axis *a = t->extent[mid].axis;
 
         // Before the element: it starts there, and ends there.
-        if (a->start < element && a->count <= element - a->start) {
+        if (a->start < element && a->count <= element - a->start)
             low = mid + 1;
-        } else {
+        else
             high = mid;
-        }
     }
     // Empty extents that begin exactly here cover nothing.
-    while (low < t->n_extents && t->extent[low].axis[0].count == 0) {
+    while (low < t->n_extents && t->extent[low].axis[0].count == 0)
         low++;
-    }
     return low;
 }
 
@@ -214,10 +208,9 @@ static int jn_flat_piece(jn_state *j, const ckpt_extent *e, uint64_t at, uint64_
     p.n_elems = count;
     p.ndim = 0;
     if (j->bits % 8 != 0) {
-        if (!jn_packed(j, at - a->start, count, &p.at)) {
+        if (!jn_packed(j, at - a->start, count, &p.at))
             return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
                              "tensor '%.200s': cut inside a byte of packed elements", j->t->name);
-        }
         p.ndim = 1;
         p.axis[0].count = count;
         p.axis[0].from_by = 0;
@@ -242,23 +235,18 @@ static int jn_flat_flat(jn_state *j, uint64_t first, uint64_t count)
         const ckpt_extent *e;
         uint64_t stop;
 
-        if (i >= t->n_extents) {
+        if (i >= t->n_extents)
             return jn_hole(j, next);
-        }
         e = &t->extent[i];
-        if (e->ndim != 1) {
+        if (e->ndim != 1)
             return jn_mixed(j);
-        }
-        if (e->axis[0].count == 0) {
+        if (e->axis[0].count == 0)
             continue;
-        }
         // Only the first may begin before what is wanted next.
-        if (e->axis[0].start > next || !ckpt_add(e->axis[0].start, e->axis[0].count, &stop)) {
+        if (e->axis[0].start > next || !ckpt_add(e->axis[0].start, e->axis[0].count, &stop))
             return jn_hole(j, next);
-        }
-        if (stop <= next || (next > first && e->axis[0].start < next)) {
+        if (stop <= next || (next > first && e->axis[0].start < next))
             return jn_twice(j, e->axis[0].start);
-        }
         stop = jn_min(stop, end);
         rc = jn_flat_piece(j, e, next, stop - next, next - first);
         next = stop;
@@ -273,9 +261,8 @@ static bool jn_merges(const ckpt_tensor *t, const ckpt_axis *axis, unsigned a, u
 {
     uint64_t row;
 
-    if (axis[b].start != 0 || axis[b].count != t->shape[b]) {
+    if (axis[b].start != 0 || axis[b].count != t->shape[b])
         return false;
-    }
     return axis[a].count <= 1 || (ckpt_mul((uint64_t)axis[b].stride, t->shape[b], &row) &&
                                   row == (uint64_t)axis[a].stride);
 }
@@ -284,16 +271,13 @@ static bool jn_merges(const ckpt_tensor *t, const ckpt_axis *axis, unsigned a, u
  * used). */
 static bool jn_all_merge(const ckpt_tensor *t, const ckpt_axis *region, unsigned a, unsigned b)
 {
-    if (region != NULL && (region[b].start != 0 || region[b].count != t->shape[b])) {
+    if (region && (region[b].start != 0 || region[b].count != t->shape[b]))
         return false;
-    }
-    if (ckpt_extent_is_flat(t, &t->extent[0])) {
+    if (ckpt_extent_is_flat(t, &t->extent[0]))
         return true;
-    }
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        if (!jn_merges(t, t->extent[i].axis, a, b)) {
+        if (!jn_merges(t, t->extent[i].axis, a, b))
             return false;
-        }
     }
     return true;
 }
@@ -306,9 +290,8 @@ static void jn_merge(jn_state *j, const ckpt_axis *region)
 
     j->n = 0;
     for (unsigned a = 0; a < t->ndim; a++) {
-        if (t->shape[a] == 1) {
+        if (t->shape[a] == 1)
             continue;
-        }
         if (j->n > 0 && jn_all_merge(t, region, j->last[j->n - 1], a)) {
             j->shape[j->n - 1] *= t->shape[a];
         } else {
@@ -363,9 +346,8 @@ static bool jn_fold_extent(jn_state *j, const ckpt_extent *e)
     }
     jn_fold(j, e->axis, &j->from);
     j->from.base = e->at;
-    for (unsigned g = 0; g < j->n; g++) {
+    for (unsigned g = 0; g < j->n; g++)
         j->from.by[g] = (uint64_t)e->axis[j->last[g]].stride;
-    }
     return true;
 }
 
@@ -390,9 +372,8 @@ static int jn_boxes(jn_state *j)
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < j->t->n_extents; i++) {
-        if (jn_fold_extent(j, &j->t->extent[i])) {
+        if (jn_fold_extent(j, &j->t->extent[i]))
             rc = jn_meet(j, j->t->extent[i].source);
-        }
     }
     return rc;
 }
@@ -402,9 +383,8 @@ static int jn_boxes_flat(jn_state *j, uint64_t first, uint64_t count)
 {
     int rc = CKPT_OK;
 
-    for (unsigned g = 0; g < j->n; g++) {
+    for (unsigned g = 0; g < j->n; g++)
         j->to.by[g] = j->unit[g];
-    }
     for (uint64_t at = first; rc == CKPT_OK && at < first + count;) {
         j->to.base = at - first;
         at = jn_cut(j, at, first + count, &j->to);
@@ -419,19 +399,16 @@ static int jn_flat_extent_box(jn_state *j, const ckpt_extent *e, uint64_t from, 
     uint64_t stride = (uint64_t)e->axis[0].stride;
     int rc = CKPT_OK;
 
-    if (e->axis[0].stride < 0) {
+    if (e->axis[0].stride < 0)
         return jn_overflow(j);
-    }
     for (unsigned g = 0; g < j->n; g++) {
-        if (!ckpt_mul(j->unit[g], stride, &j->from.by[g])) {
+        if (!ckpt_mul(j->unit[g], stride, &j->from.by[g]))
             return jn_overflow(j);
-        }
     }
     while (rc == CKPT_OK && from < to) {
         j->from.base = e->at;
-        if (!jn_move(&j->from.base, from - e->axis[0].start, stride)) {
+        if (!jn_move(&j->from.base, from - e->axis[0].start, stride))
             return jn_overflow(j);
-        }
         from = jn_cut(j, from, to, &j->from);
         rc = jn_meet(j, e->source);
     }
@@ -455,18 +432,14 @@ static int jn_flat_box(jn_state *j)
         const ckpt_extent *e = &t->extent[i];
         uint64_t end;
 
-        if (e->ndim != 1) {
+        if (e->ndim != 1)
             return jn_mixed(j);
-        }
-        if (e->axis[0].start > last) {
+        if (e->axis[0].start > last)
             break;
-        }
-        if (!ckpt_add(e->axis[0].start, e->axis[0].count, &end) || end > t->n_elems) {
+        if (!ckpt_add(e->axis[0].start, e->axis[0].count, &end) || end > t->n_elems)
             return jn_overflow(j);
-        }
-        if (e->axis[0].count > 0 && e->axis[0].start < next) {
+        if (e->axis[0].count > 0 && e->axis[0].start < next)
             return jn_twice(j, e->axis[0].start);
-        }
         next = jn_max(next, end);
         rc = jn_flat_extent_box(j, e, jn_max(e->axis[0].start, first), jn_min(end, last + 1));
     }
@@ -482,20 +455,18 @@ static int jn_check_region(const jn_state *j, const ckpt_axis *region, unsigned 
     const ckpt_tensor *t = j->t;
     bool flat = n_axes == 1;
 
-    if (!flat && n_axes != t->ndim) {
+    if (!flat && n_axes != t->ndim)
         return ckpt_fail(j->err, CKPT_EUSAGE, "tensor '%.200s': a region of %u axes in %" PRIu32,
                          t->name, n_axes, t->ndim);
-    }
     *n_elems = 1;
     for (unsigned a = 0; a < n_axes; a++) {
         uint64_t size = flat ? t->n_elems : t->shape[a];
 
-        if (!ckpt_within(region[a].start, region[a].count, size)) {
+        if (!ckpt_within(region[a].start, region[a].count, size))
             return ckpt_fail(j->err, CKPT_EMISMATCH,
                              "tensor '%.200s': elements from %" PRIu64 " on, %" PRIu64
                              " of them, are wanted of %" PRIu64,
                              t->name, region[a].start, region[a].count, size);
-        }
         *n_elems *= region[a].count; // at most the tensor's own
     }
     return CKPT_OK;
@@ -506,22 +477,19 @@ static int jn_check_boxes(const jn_state *j)
 {
     const ckpt_tensor *t = j->t;
 
-    if (j->bits % 8 != 0) {
+    if (j->bits % 8 != 0)
         return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
                          "tensor '%.200s': packed elements (%s) in boxes", t->name,
                          ckpt_dtype_name(t->dtype));
-    }
     for (uint32_t i = 0; i < t->n_extents; i++) {
         const ckpt_extent *e = &t->extent[i];
 
-        if (e->ndim != t->ndim) {
+        if (e->ndim != t->ndim)
             return jn_mixed(j);
-        }
         for (uint32_t a = 0; a < e->ndim; a++) {
             if (!ckpt_within(e->axis[a].start, e->axis[a].count, t->shape[a]) ||
-                e->axis[a].stride < 0) {
+                e->axis[a].stride < 0)
                 return jn_overflow(j);
-            }
         }
     }
     return CKPT_OK;
@@ -532,16 +500,13 @@ static int jn_region_box(jn_state *j, const ckpt_axis *region, bool flat_extents
 {
     jn_merge(j, region);
     jn_fold_region(j, region);
-    if (!flat_extents) {
+    if (!flat_extents)
         return jn_boxes(j);
-    }
-    if (j->n == 1) {
+    if (j->n == 1)
         return jn_flat_flat(j, j->to.start[0], j->to.count[0]);
-    }
-    if (j->bits % 8 != 0) {
+    if (j->bits % 8 != 0)
         return ckpt_fail(j->err, CKPT_EUNSUPPORTED, "tensor '%.200s': a box of packed elements",
                          j->t->name);
-    }
     return jn_flat_box(j);
 }
 
@@ -565,16 +530,13 @@ int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ck
         n_axes = 1;
     }
     rc = jn_check_region(&j, region, n_axes, &n_elems);
-    if (rc != CKPT_OK || n_elems == 0) {
+    if (rc != CKPT_OK || n_elems == 0)
         return rc;
-    }
-    if (t->n_extents == 0) {
+    if (t->n_extents == 0)
         return jn_hole(&j, 0);
-    }
     rc = flat_extents ? CKPT_OK : jn_check_boxes(&j);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     if (n_axes > 1) {
         rc = jn_region_box(&j, region, flat_extents);
     } else if (flat_extents) {
@@ -583,10 +545,9 @@ int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ck
         jn_merge(&j, NULL);
         rc = jn_boxes_flat(&j, region->start, region->count);
     }
-    if (rc == CKPT_OK && j.delivered != n_elems) {
+    if (rc == CKPT_OK && j.delivered != n_elems)
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "tensor '%.200s': %" PRIu64 " of %" PRIu64 " elements are covered",
                          t->name, j.delivered, n_elems);
-    }
     return rc;
 }

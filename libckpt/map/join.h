@@ -10,8 +10,8 @@
 /*
  * One copy: a box of elements, from a source to a region.
  *
- * Axes are merged where both sides allow it, so a contiguous copy has ndim 1 and stride == item size.
- * Axis 0 is the slowest.  Packed dtypes (F4, F6) always have ndim 1, stride 0.
+ * Axes are merged where both sides allow it, so a contiguous copy has ndim 1 and stride == item
+ * size.  Axis 0 is the slowest.  Packed dtypes (F4, F6) always have ndim 1, stride 0.
  */
 typedef struct ckpt_piece {
     uint32_t source; /* index in the map's sources */
@@ -26,18 +26,24 @@ typedef struct ckpt_piece {
     } axis[CKPT_MAX_DIM];
 } ckpt_piece;
 
-/* Receives the pieces in ascending order of region offset where the extents are flat; a non-zero return stops the join. */
+/*
+ * Receives the pieces in ascending order of region offset where the extents are flat; a non-zero
+ * return stops the join.
+ */
 typedef int (*ckpt_piece_fn)(void *ctx, const ckpt_piece *piece, ckpt_err *err);
 
 /*
  * Find the pieces that fill a region of a tensor.
  *
  * t       the tensor whose extents are the sources
- * region  n_axes == t->ndim: a box (strides ignored); n_axes == 1: an interval of the flattened tensor
+ * region  n_axes == t->ndim: a box (strides ignored); n_axes == 1: an interval of the flattened
+ *         tensor
  * fn      called for each piece; together they cover the region exactly once
- * Errors  CKPT_EMISMATCH if the extents leave elements of the region uncovered or cover them twice; whatever fn returned.
+ * Errors  CKPT_EMISMATCH if the extents leave elements of the region uncovered or cover them twice;
+ *         whatever fn returned.
  * Cost    flat extents, flat region: logarithmic in the number of extents plus the pieces found.
  */
-int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ckpt_piece_fn fn, void *ctx, ckpt_err *err);
+int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ckpt_piece_fn fn,
+              void *ctx, ckpt_err *err);
 
 #endif

@@ -32,11 +32,10 @@ int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err)
     ckpt_map *map = ckpt_alloc(sizeof *map);
 
     *out = NULL;
-    if (map == NULL) {
+    if (!map)
         return ckpt_fail_memory(err);
-    }
     map->arena = ckpt_arena_new(limit);
-    if (map->arena == NULL) {
+    if (!map->arena) {
         ckpt_free(map);
         return ckpt_fail_memory(err);
     }
@@ -47,9 +46,8 @@ int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err)
 /* Literals are the only vectors inside other entries; everything else is one level deep. */
 void ckpt_map_free(ckpt_map *map)
 {
-    if (map == NULL) {
+    if (!map)
         return;
-    }
     for (size_t i = 0; i < map->files.n; i++) {
         ckpt_vec_free(&map->files.at[i].literals);
         ckpt_vec_free(&map->files.at[i].storages);
@@ -74,9 +72,8 @@ void ckpt_map_free(ckpt_map *map)
 /* Replace *text, unless it is NULL, by a copy in the map's arena; false when that is exhausted. */
 static bool map_keep(ckpt_map *map, const char **text)
 {
-    if (*text == NULL) {
+    if (!*text)
         return true;
-    }
     *text = ckpt_arena_string(map->arena, *text, strlen(*text));
     return *text != NULL;
 }
@@ -93,16 +90,13 @@ int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index,
     // The vectors have one owner: the new entry begins with none.
     memset(&copy.literals, 0, sizeof copy.literals);
     memset(&copy.storages, 0, sizeof copy.storages);
-    if (map->files.n >= UINT32_MAX) {
+    if (map->files.n >= UINT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "more than 2^32 files in a checkpoint");
-    }
-    if (!map_keep(map, &copy.path) || !map_keep(map, &copy.prefix)) {
+    if (!map_keep(map, &copy.path) || !map_keep(map, &copy.prefix))
         return ckpt_fail_memory(err);
-    }
     slot = ckpt_vec_push(&map->files);
-    if (slot == NULL) {
+    if (!slot)
         return ckpt_fail_memory(err);
-    }
     *slot = copy;
     *index = (uint32_t)(map->files.n - 1);
     return CKPT_OK;
@@ -115,16 +109,13 @@ int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *inde
     ckpt_source *slot;
 
     // UINT32_MAX itself means "not bound yet" in storages.
-    if (map->sources.n >= UINT32_MAX) {
+    if (map->sources.n >= UINT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "more than 2^32 records in a checkpoint");
-    }
-    if (!map_keep(map, &copy.name)) {
+    if (!map_keep(map, &copy.name))
         return ckpt_fail_memory(err);
-    }
     slot = ckpt_vec_push(&map->sources);
-    if (slot == NULL) {
+    if (!slot)
         return ckpt_fail_memory(err);
-    }
     *slot = copy;
     *index = (uint32_t)(map->sources.n - 1);
     return CKPT_OK;
@@ -137,15 +128,13 @@ int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *
     void *copy = NULL;
     ckpt_literal *slot;
 
-    if (file >= map->files.n) {
+    if (file >= map->files.n)
         return ckpt_fail(err, CKPT_EUSAGE, "literal for file %" PRIu32 " of %zu", file,
                          map->files.n);
-    }
     copy = ckpt_arena_copy(map->arena, n > 0 ? bytes : "", n);
-    slot = copy != NULL ? ckpt_vec_push(&map->files.at[file].literals) : NULL;
-    if (slot == NULL) {
+    slot = copy ? ckpt_vec_push(&map->files.at[file].literals) : NULL;
+    if (!slot)
         return ckpt_fail_memory(err);
-    }
     *slot = (ckpt_literal){.at = at, .n = n, .bytes = copy};
     return CKPT_OK;
 }
@@ -160,9 +149,8 @@ static uint64_t map_hash(const ckpt_map *map, const char *name, size_t n)
 {
     uint64_t h = UINT64_C(14695981039346656037) ^ (uint64_t)(uintptr_t)map;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         h = (h ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
-    }
     h ^= h >> 32;
     h *= UINT64_C(0x9E3779B97F4A7C15);
     return h ^ (h >> 29);
@@ -177,9 +165,8 @@ static uint32_t *map_slot(const ckpt_map *map, const char *name, size_t n)
     while (map->slots.at[i] != 0) {
         const char *other = map->tensors.at[map->slots.at[i] - 1]->name;
 
-        if (strlen(other) == n && memcmp(other, name, n) == 0) {
+        if (strlen(other) == n && memcmp(other, name, n) == 0)
             break;
-        }
         i = (i + 1) & mask;
     }
     return &map->slots.at[i];
@@ -194,13 +181,11 @@ static bool map_slots_for(ckpt_map *map, size_t n)
     while (want / 3 * 2 < n) {
         want *= 2; // n < 2^32, far from overflow
     }
-    if (want == map->slots.n) {
+    if (want == map->slots.n)
         return true;
-    }
     bigger.at = ckpt_alloc(want * sizeof *bigger.at);
-    if (bigger.at == NULL) {
+    if (!bigger.at)
         return false;
-    }
     bigger.n = bigger.room = want;
     ckpt_vec_free(&map->slots);
     map->slots = bigger;
@@ -223,19 +208,17 @@ size_t ckpt_map_index(const ckpt_map *map, const char *name, size_t n)
 /* The table may be larger than needed after tensors were dropped; it is cleared, not shrunk. */
 int ckpt_map_reindex(ckpt_map *map, ckpt_err *err)
 {
-    if (map->tensors.n >= UINT32_MAX || !map_slots_for(map, map->tensors.n)) {
+    if (map->tensors.n >= UINT32_MAX || !map_slots_for(map, map->tensors.n))
         return ckpt_fail_memory(err);
-    }
     memset(map->slots.at, 0, map->slots.n * sizeof *map->slots.at);
     for (size_t i = 0; i < map->tensors.n; i++) {
         const char *name = map->tensors.at[i]->name;
         size_t n = strlen(name);
         uint32_t *slot = map_slot(map, name, n);
 
-        if (*slot != 0) {
+        if (*slot != 0)
             return ckpt_fail(err, CKPT_EMISMATCH, "two tensors are named '%.*s'", map_shown(n),
                              name);
-        }
         *slot = (uint32_t)(i + 1);
     }
     return CKPT_OK;
@@ -256,32 +239,27 @@ static int map_check_new(const ckpt_map *map, const char *name, uint64_t n_name,
     const char *file = map_file(map);
     uint64_t n_bytes;
 
-    if (!ckpt_name_ok(name, n_name)) {
+    if (!ckpt_name_ok(name, n_name))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: name of %" PRIu64 " bytes, '%.*s': must be UTF-8 without NUL, at "
                          "most 64 KiB",
                          file, n_name, map_shown(n_name), name);
-    }
-    if (like->ndim > CKPT_MAX_DIM) {
+    if (like->ndim > CKPT_MAX_DIM)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: tensor '%.*s': %" PRIu32 " axes, at most %u", file,
                          map_shown(n_name), name, like->ndim, CKPT_MAX_DIM);
-    }
-    if (like->dtype <= CKPT_DTYPE_NONE || like->dtype >= CKPT_N_DTYPES) {
+    if (like->dtype <= CKPT_DTYPE_NONE || like->dtype >= CKPT_N_DTYPES)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: tensor '%.*s': unknown dtype", file,
                          map_shown(n_name), name);
-    }
-    if (!ckpt_shape_elems(like->shape, like->ndim, n_elems)) {
+    if (!ckpt_shape_elems(like->shape, like->ndim, n_elems))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: tensor '%.*s': its shape has more than 2^64 "
                          "elements",
                          file, map_shown(n_name), name);
-    }
-    if (!ckpt_dtype_bytes(like->dtype, *n_elems, &n_bytes)) {
+    if (!ckpt_dtype_bytes(like->dtype, *n_elems, &n_bytes))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: tensor '%.*s': %" PRIu64 " elements of %s are more than 2^64 bytes, "
                          "or end inside a byte",
                          file, map_shown(n_name), name, *n_elems, ckpt_dtype_name(like->dtype));
-    }
     return CKPT_OK;
 }
 
@@ -298,22 +276,18 @@ int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const 
     int rc = map_check_new(map, name, n_name, like, &n_elems, err);
 
     *out = NULL;
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     t = ckpt_arena_array(map->arena, 1, sizeof *t);
     shape = ckpt_arena_array(map->arena, like->ndim, sizeof *shape);
-    if (t == NULL || shape == NULL) {
+    if (!t || !shape)
         return ckpt_fail_memory(err);
-    }
     *t = *like;
     t->name = ckpt_arena_string(map->arena, n_name > 0 ? name : "", n_name);
-    if (t->name == NULL) {
+    if (!t->name)
         return ckpt_fail_memory(err);
-    }
-    if (like->ndim > 0) {
+    if (like->ndim > 0)
         memcpy(shape, like->shape, like->ndim * sizeof *shape);
-    }
     t->shape = shape;
     t->n_elems = n_elems;
     t->n_extents = 0;
@@ -331,20 +305,16 @@ int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_te
     int rc = ckpt_map_add_hidden(map, name, n_name, like, &t, err);
 
     *out = NULL;
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    if (ckpt_map_index(map, t->name, (size_t)n_name) != SIZE_MAX) {
+    if (ckpt_map_index(map, t->name, (size_t)n_name) != SIZE_MAX)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: two tensors are named '%.*s'", map_file(map),
                          map_shown(n_name), t->name);
-    }
-    if (map->tensors.n >= UINT32_MAX - 1 || !map_slots_for(map, map->tensors.n + 1)) {
+    if (map->tensors.n >= UINT32_MAX - 1 || !map_slots_for(map, map->tensors.n + 1))
         return ckpt_fail_memory(err);
-    }
     slot = ckpt_vec_push(&map->tensors);
-    if (slot == NULL) {
+    if (!slot)
         return ckpt_fail_memory(err);
-    }
     *slot = t;
     *map_slot(map, t->name, (size_t)n_name) = (uint32_t)map->tensors.n;
     *out = t;
@@ -357,16 +327,14 @@ static int map_check_extents(const ckpt_map *map, const ckpt_tensor *t, const ck
 {
     *n_axes = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (extent[i].ndim != 1 && (extent[i].ndim != t->ndim || t->ndim == 0)) {
+        if (extent[i].ndim != 1 && (extent[i].ndim != t->ndim || t->ndim == 0))
             return ckpt_fail(err, CKPT_EFORMAT,
                              "tensor '%.*s': an extent of %" PRIu32 " axes, expected 1 or %" PRIu32,
                              MAP_SHOWN, t->name, extent[i].ndim, t->ndim);
-        }
-        if (extent[i].source >= map->sources.n) {
+        if (extent[i].source >= map->sources.n)
             return ckpt_fail(err, CKPT_EFORMAT,
                              "tensor '%.*s': record %" PRIu32 ", but there are only %zu", MAP_SHOWN,
                              t->name, extent[i].source, map->sources.n);
-        }
         *n_axes += extent[i].ndim; // n * 64 fits easily
     }
     return CKPT_OK;
@@ -376,9 +344,8 @@ static int map_check_extents(const ckpt_map *map, const ckpt_tensor *t, const ck
 static bool map_is_empty(const ckpt_extent *e)
 {
     for (uint32_t j = 0; j < e->ndim; j++) {
-        if (e->axis[j].count == 0) {
+        if (e->axis[j].count == 0)
             return true;
-        }
     }
     return false;
 }
@@ -393,19 +360,16 @@ int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint
     ckpt_axis *axis;
     int rc = map_check_extents(map, t, extent, n, &n_axes, err);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     copy = ckpt_arena_array(map->arena, n, sizeof *copy);
     axis = ckpt_arena_array(map->arena, n_axes, sizeof *axis);
-    if (copy == NULL || axis == NULL) {
+    if (!copy || !axis)
         return ckpt_fail_memory(err);
-    }
     for (uint32_t i = 0; i < n; i++) {
         // Ranks that hold none of a tensor's elements leave empty boxes; nobody needs them.
-        if (t->n_elems > 0 && map_is_empty(&extent[i])) {
+        if (t->n_elems > 0 && map_is_empty(&extent[i]))
             continue;
-        }
         copy[kept] = extent[i];
         copy[kept++].axis = axis;
         memcpy(axis, extent[i].axis, extent[i].ndim * sizeof *axis);
@@ -438,11 +402,10 @@ static void map_tame(char *text)
     bool utf8 = ckpt_utf8_ok(text, strlen(text));
 
     for (; *p != 0; p++) {
-        if (*p < 0x20 || *p == 0x7F || (*p >= 0x80 && !utf8)) {
+        if (*p < 0x20 || *p == 0x7F || (*p >= 0x80 && !utf8))
             *p = '?';
-        } else if (p[0] == 0xC2 && p[1] < 0xA0) {
+        else if (p[0] == 0xC2 && p[1] < 0xA0)
             p[0] = p[1] = '?';
-        }
     }
 }
 
@@ -456,10 +419,9 @@ CKPT_PRINTF(2, 0) static char *map_vprintf(ckpt_map *map, const char *fmt, va_li
     va_copy(again, args);
     n = vsnprintf(NULL, 0, fmt, again);
     va_end(again);
-    if (n >= 0) {
+    if (n >= 0)
         text = ckpt_arena_alloc(map->arena, (uint64_t)n + 1);
-    }
-    if (text != NULL) {
+    if (text) {
         (void)vsnprintf(text, (size_t)n + 1, fmt, args);
         map_tame(text);
     }
@@ -473,12 +435,11 @@ static int map_put_fact(ckpt_map *map, const char *key, char *text, const int64_
     ckpt_fact fact = {.text = text, .is_number = number != NULL};
     ckpt_fact *slot;
 
-    fact.number = number != NULL ? *number : 0;
-    fact.key = text != NULL ? ckpt_arena_string(map->arena, key, strlen(key)) : NULL;
-    slot = fact.key != NULL ? ckpt_vec_push(&map->facts) : NULL;
-    if (slot == NULL) {
+    fact.number = number ? *number : 0;
+    fact.key = text ? ckpt_arena_string(map->arena, key, strlen(key)) : NULL;
+    slot = fact.key ? ckpt_vec_push(&map->facts) : NULL;
+    if (!slot)
         return ckpt_fail_memory(err);
-    }
     *slot = fact;
     return CKPT_OK;
 }
@@ -506,11 +467,10 @@ int ckpt_map_fact_int(ckpt_map *map, const char *key, int64_t number, ckpt_err *
 static int map_put_finding(ckpt_map *map, ckpt_severity severity, int code, const char *text,
                            ckpt_err *err)
 {
-    ckpt_finding *slot = text != NULL ? ckpt_vec_push(&map->findings) : NULL;
+    ckpt_finding *slot = text ? ckpt_vec_push(&map->findings) : NULL;
 
-    if (slot == NULL) {
+    if (!slot)
         return ckpt_fail_memory(err);
-    }
     *slot = (ckpt_finding){.severity = severity, .code = code, .text = text};
     return CKPT_OK;
 }

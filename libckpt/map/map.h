@@ -3,8 +3,9 @@
  * map.h: a checkpoint as a map from tensors to bytes (what ckpt.h's opaque ckpt_map is).
  *
  * Files, the sources (byte ranges of files, or memory) in them, the logical tensors whose extents
- * name sources, the tree of values, and what was noticed on the way.  The same structure describes what is read and what is to be written: a
- * driver's `place` gives a target map its files, sources, extents and literal bytes.
+ * name sources, the tree of values, and what was noticed on the way.  The same structure describes
+ * what is read and what is to be written: a driver's `place` gives a target map its files, sources,
+ * extents and literal bytes.
  */
 #ifndef CKPT_MAP_MAP_H
 #define CKPT_MAP_MAP_H
@@ -18,15 +19,18 @@ typedef enum ckpt_source_kind {
     CKPT_SOURCE_FILE,   /* n_stored bytes of a file */
     CKPT_SOURCE_MEMORY, /* a buffer of this process */
     CKPT_SOURCE_ZERO,   /* zeros without end (padding) */
-    CKPT_SOURCE_ELSEWHERE, /* what another process holds: it counts for layouts, reading it is an error */
-    CKPT_SOURCE_FAR     /* n_bytes that a function of whoever made the map reads: a GPU's memory (ckpt_far) */
+    /* what another process holds: it counts for layouts, reading it is an error */
+    CKPT_SOURCE_ELSEWHERE,
+    /* n_bytes that a function of whoever made the map reads: a GPU's memory (ckpt_far) */
+    CKPT_SOURCE_FAR
 } ckpt_source_kind;
 
 /*
- * Bytes that cannot be had through a pointer.  Whoever makes the map makes this the first member of a struct of its
- * own and keeps it as long as the map.
+ * Bytes that cannot be had through a pointer.  Whoever makes the map makes this the first member of
+ * a struct of its own and keeps it as long as the map.
  *
- * read  n bytes from offset `at`, all inside the source, to memory of the host.  Several threads call it at once.
+ * read  n bytes from offset `at`, all inside the source, to memory of the host.  Several threads
+ *       call it at once.
  */
 typedef struct ckpt_far ckpt_far;
 struct ckpt_far {
@@ -36,19 +40,24 @@ struct ckpt_far {
 typedef enum ckpt_coding { CKPT_RAW, CKPT_DEFLATE } ckpt_coding;
 
 typedef struct ckpt_source {
-    uint8_t kind;      /* ckpt_source_kind */
-    uint8_t coding;    /* ckpt_coding of the stored bytes; offsets in extents are always into the decoded ones */
-    uint8_t swap;      /* bytes in a file of the other byte order */
-    uint8_t whole;     /* a whole file to be passed on: its records, checked elsewhere, are inside */
+    uint8_t kind; /* ckpt_source_kind */
+    /* ckpt_coding of the stored bytes; offsets in extents are always into the decoded ones */
+    uint8_t coding;
+    uint8_t swap; /* bytes in a file of the other byte order */
+    /* a whole file to be passed on: its records, checked elsewhere, are inside */
+    uint8_t whole;
     uint8_t has_crc;   /* crc is known and must hold when any byte is used */
     uint32_t crc;      /* CRC-32 of the decoded bytes */
     uint32_t file;     /* index in the map's files (kind FILE) */
     uint64_t at;       /* byte offset in the file */
     uint64_t n_stored; /* bytes in the file */
     uint64_t n_bytes;  /* decoded bytes */
-    void *memory;      /* kind MEMORY: n_bytes; owned by whoever made the map; written to by plans that fill it.
-                          kind FAR: a ckpt_far; only read */
-    const char *name;  /* for messages: "archive/data/3"; may be NULL */
+    /*
+     * kind MEMORY: n_bytes; owned by whoever made the map; written to by plans that fill it. kind
+     * FAR: a ckpt_far; only read
+     */
+    void *memory;
+    const char *name; /* for messages: "archive/data/3"; may be NULL */
 } ckpt_source;
 
 /* Bytes that a driver wants written as they are: headers, directories, whole small files. */
@@ -65,17 +74,26 @@ typedef struct ckpt_map_file {
     const char *path;   /* read: as opened.  written: relative to the target folder */
     const char *prefix; /* written torch files: name of the archive's top folder; else NULL */
     uint64_t size;
-    uint64_t dev, ino;            /* read: identity, checked again when the file is opened and at the end */
+    /* read: identity, checked again when the file is opened and at the end */
+    uint64_t dev, ino;
     int64_t mtime_s, mtime_ns, ctime_s, ctime_ns;
     const struct ckpt_format *format;
     ckpt_literals literals; /* written */
-    ckpt_value *tree;       /* written torch files: the tree to pickle; NULL: a dict of the file's tensors */
-    ckpt_storages storages; /* of tree, in the order of their records; each bound to a source of this map whose
-                               n_bytes are set and whose place the driver fixes */
-    void *state;            /* written: the driver's own, between place and seal; in the arena */
-    bool placed;            /* written: its place was fixed by the directory driver already */
-    uint32_t rank; /* written: data-parallel rank whose file it is; UINT32_MAX: the same whichever rank writes it */
-    bool elsewhere;         /* written: by another process, which lays out the same: not planned, not made here */
+    /* written torch files: the tree to pickle; NULL: a dict of the file's tensors */
+    ckpt_value *tree;
+    /*
+     * of tree, in the order of their records; each bound to a source of this map whose n_bytes are
+     * set and whose place the driver fixes
+     */
+    ckpt_storages storages;
+    void *state; /* written: the driver's own, between place and seal; in the arena */
+    bool placed; /* written: its place was fixed by the directory driver already */
+    /*
+     * written: data-parallel rank whose file it is; UINT32_MAX: the same whichever rank writes it
+     */
+    uint32_t rank;
+    /* written: by another process, which lays out the same: not planned, not made here */
+    bool elsewhere;
 } ckpt_map_file;
 
 typedef enum ckpt_severity { CKPT_INFO, CKPT_WARNING, CKPT_ERROR } ckpt_severity;
@@ -103,12 +121,13 @@ CKPT_VEC(ckpt_slots, uint32_t);
 CKPT_VEC(ckpt_states, struct ckpt_state *);
 
 /*
- * What the writer of a training target says it writes, and what became of the source's state when it was read back
- * (libckpt/claim.h).  An entry is a moment or step count of one parameter, or one value of a tree of values.
+ * What the writer of a training target says it writes, and what became of the source's state when
+ * it was read back (libckpt/claim.h).  An entry is a moment or step count of one parameter, or one
+ * value of a tree of values.
  */
 typedef struct ckpt_claim {
-    bool made;        /* the target holds training state */
-    bool fresh;       /* moments and step counts begin anew */
+    bool made;            /* the target holds training state */
+    bool fresh;           /* moments and step counts begin anew */
     bool objects_dropped; /* values of unknown classes are left out */
     bool other_release;   /* which may list other names of the module as buffers, frozen or tied */
     bool no_empty;    /* the source's trained parameters without elements are no longer trained */
@@ -162,19 +181,21 @@ struct ckpt_map {
     ckpt_tensors tensors; /* in the order the checkpoint has them */
     ckpt_slots slots;     /* hash table over names: index + 1, 0 = free */
     ckpt_value *values;   /* root of the tree of values, or NULL */
-    ckpt_dict metadata;   /* str -> str that the format carries beside tensors (safetensors' __metadata__) */
+    /* str -> str that the format carries beside tensors (safetensors' __metadata__) */
+    ckpt_dict metadata;
     ckpt_findings findings;
     ckpt_facts facts;
-    ckpt_states states; /* of training runs: one per model-parallel rank (state.h) */
-    ckpt_maps children; /* adopted (adopt.h): freed with this map */
-    unsigned effects;   /* CKPT_TOOK_*: options that found something to act on */
+    ckpt_states states;   /* of training runs: one per model-parallel rank (state.h) */
+    ckpt_maps children;   /* adopted (adopt.h): freed with this map */
+    unsigned effects;     /* CKPT_TOOK_*: options that found something to act on */
     const char *no_state; /* why there is no training state where one would be, or NULL */
-    bool collect; /* keep errors as findings instead of failing (verify) */
+    bool collect;         /* keep errors as findings instead of failing (verify) */
 
     /*
-     * Written, where all files make one folder that appears complete or not at all: its name below the target's path
-     * (one path part; files may then lie in folders of their own, "zero/w/fp32.pt"), and a small file beside it that
-     * is replaced last of all ("latest" and its text).  NULL: files stand alone.
+     * Written, where all files make one folder that appears complete or not at all: its name below
+     * the target's path (one path part; files may then lie in folders of their own,
+     * "zero/w/fp32.pt"), and a small file beside it that is replaced last of all ("latest" and its
+     * text).  NULL: files stand alone.
      */
     const char *folder;
     const char *pointer, *pointer_text;
@@ -191,23 +212,28 @@ CKPT_API void ckpt_map_free(ckpt_map *map);
 /* Append; indexes are stable.  path and name are copied. */
 int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index, ckpt_err *err);
 int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *index, ckpt_err *err);
-int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *bytes, uint64_t n, ckpt_err *err);
+int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *bytes, uint64_t n,
+                         ckpt_err *err);
 
 /*
  * Append a tensor.  Name and shape are copied.
  *
- * Errors   CKPT_EFORMAT: the name is not acceptable (reliability 3.5: UTF-8, at most 64 KiB, no NUL) or already there,
- *          more than CKPT_MAX_DIM axes, or the size overflows.
+ * Errors   CKPT_EFORMAT: the name is not acceptable (reliability 3.5: UTF-8, at most 64 KiB, no
+ *          NUL) or already there, more than CKPT_MAX_DIM axes, or the size overflows.
  */
-int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like, ckpt_tensor **out,
-                 ckpt_err *err);
+int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
+                 ckpt_tensor **out, ckpt_err *err);
 
 /* The same without entering it in the list: for twins. */
-int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like, ckpt_tensor **out,
-                        ckpt_err *err);
+int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
+                        ckpt_tensor **out, ckpt_err *err);
 
-/* Give a tensor its extents: n of them, copied with their axes; empty ones are left out if it has elements. */
-int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n, ckpt_err *err);
+/*
+ * Give a tensor its extents: n of them, copied with their axes; empty ones are left out if it has
+ * elements.
+ */
+int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n,
+                  ckpt_err *err);
 
 /* One flat extent that covers the whole tensor, contiguous from byte at of a source. */
 int ckpt_map_back_whole(ckpt_map *map, ckpt_tensor *t, uint32_t source, uint64_t at, ckpt_err *err);
@@ -222,15 +248,18 @@ size_t ckpt_map_index(const ckpt_map *map, const char *name, size_t n);
 int ckpt_map_reindex(ckpt_map *map, ckpt_err *err);
 
 /* Facts and findings: text is copied.  Failing to store one is CKPT_ELIMIT. */
-int ckpt_map_fact(ckpt_map *map, ckpt_err *err, const char *key, const char *fmt, ...) CKPT_PRINTF(4, 5);
+int ckpt_map_fact(ckpt_map *map, ckpt_err *err, const char *key, const char *fmt, ...)
+    CKPT_PRINTF(4, 5);
 int ckpt_map_fact_int(ckpt_map *map, const char *key, int64_t number, ckpt_err *err);
-int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const char *fmt, ...) CKPT_PRINTF(4, 5);
+int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const char *fmt, ...)
+    CKPT_PRINTF(4, 5);
 
 /*
  * An inconsistency: with map->collect it becomes a finding and the result is CKPT_OK, so that the
  * reader goes on and reports them all; else it fails with the code.
  */
-int ckpt_map_problem(ckpt_map *map, int code, ckpt_err *err, const char *fmt, ...) CKPT_PRINTF(4, 5);
+int ckpt_map_problem(ckpt_map *map, int code, ckpt_err *err, const char *fmt, ...)
+    CKPT_PRINTF(4, 5);
 
 /* Each tensor covered exactly once by extents that lie inside their sources (owners only). */
 CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);

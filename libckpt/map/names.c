@@ -19,9 +19,8 @@ static unsigned nm_sequence(const unsigned char *s, uint64_t n)
     unsigned len = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
     unsigned char low = 0x80, high = 0xBF;
 
-    if (len == 0 || len > n || s[0] > 0xF4) {
+    if (len == 0 || len > n || s[0] > 0xF4)
         return 0;
-    }
     if (s[0] == 0xE0) {
         low = 0xA0; // shorter forms exist for less
     } else if (s[0] == 0xED) {
@@ -31,13 +30,11 @@ static unsigned nm_sequence(const unsigned char *s, uint64_t n)
     } else if (s[0] == 0xF4) {
         high = 0x8F; // beyond U+10FFFF
     }
-    if (len > 1 && (s[1] < low || s[1] > high)) {
+    if (len > 1 && (s[1] < low || s[1] > high))
         return 0;
-    }
     for (unsigned k = 2; k < len; k++) {
-        if ((s[k] & 0xC0) != 0x80) {
+        if ((s[k] & 0xC0) != 0x80)
             return 0;
-        }
     }
     return len;
 }
@@ -50,9 +47,8 @@ bool ckpt_utf8_ok(const char *s, uint64_t n)
     while (at < n) {
         unsigned len = nm_sequence(p + at, n - at);
 
-        if (len == 0) {
+        if (len == 0)
             return false;
-        }
         at += len;
     }
     return true;
@@ -60,25 +56,21 @@ bool ckpt_utf8_ok(const char *s, uint64_t n)
 
 bool ckpt_name_ok(const char *name, uint64_t n)
 {
-    if (n > NM_MAX_NAME) {
+    if (n > NM_MAX_NAME)
         return false;
-    }
     // The empty name is allowed: it is the path of a tensor that is the root of its file.
-    return n == 0 || (memchr(name, 0, (size_t)n) == NULL && ckpt_utf8_ok(name, n));
+    return n == 0 || (!memchr(name, 0, (size_t)n) && ckpt_utf8_ok(name, n));
 }
 
 bool ckpt_path_part_ok(const char *s, uint64_t n)
 {
-    if (n < 1 || n > NM_MAX_PART) {
+    if (n < 1 || n > NM_MAX_PART)
         return false;
-    }
-    if (s[0] == '.' && (n == 1 || (n == 2 && s[1] == '.'))) {
+    if (s[0] == '.' && (n == 1 || (n == 2 && s[1] == '.')))
         return false;
-    }
     for (uint64_t k = 0; k < n; k++) {
-        if (s[k] == '/' || s[k] == '\\' || s[k] == '\0') {
+        if (s[k] == '/' || s[k] == '\\' || s[k] == '\0')
             return false;
-        }
     }
     return true;
 }

@@ -49,7 +49,7 @@ static int sl_room(ckpt_slices *s, uint64_t n_boxes, ckpt_err *err)
     s->first = ckpt_alloc((s->n_ranks + 1) * sizeof *s->first);
     s->box = ckpt_alloc((n_boxes + 1) * sizeof *s->box);
     s->numbers = ckpt_alloc((n_boxes * per_box + 1) * sizeof *s->numbers);
-    if (s->shape == NULL || s->first == NULL || s->box == NULL || s->numbers == NULL)
+    if (!s->shape || !s->first || !s->box || !s->numbers)
         return ckpt_fail_memory(err);
     return CKPT_OK;
 }
@@ -134,9 +134,9 @@ static uint64_t sl_width(const sl_cut *c, uint32_t k, uint32_t rank)
 {
     const ckpt_slice_rule *rule = c->rule;
 
-    if (rule->width != NULL)
+    if (rule->width)
         return rule->width[(uint64_t)k * rule->n_widths + rank];
-    if (rule->sub_size != NULL)
+    if (rule->sub_size)
         return rule->sub_size[k] / c->set->n;
     return c->set->slice[rank]->shape[c->axis] / c->n_subs;
 }
@@ -186,7 +186,7 @@ static bool sl_view(const sl_cut *c, uint64_t *before, uint64_t *after)
         if (i == rule->axis)
             continue;
         if (rule->view[i] < 0) {
-            if (open != NULL)
+            if (open)
                 return false;
             open = side;
         } else if (!ckpt_mul(*side, (uint64_t)rule->view[i], side)) {
@@ -195,9 +195,9 @@ static bool sl_view(const sl_cut *c, uint64_t *before, uint64_t *after)
     }
     if (!ckpt_mul(known, *before, &known) || !ckpt_mul(known, *after, &known) || known == 0)
         return false;
-    if (open != NULL)
+    if (open)
         *open *= n_elems / known;
-    return n_elems % known == 0 && (open != NULL || n_elems == known);
+    return n_elems % known == 0 && (open || n_elems == known);
 }
 
 /* True if axis j of the slices is `outer` times the cut axis of the view in units of `unit`. */
@@ -231,7 +231,7 @@ static int sl_bad_subs(const sl_cut *c, ckpt_err *err)
                      " ranks do not make up the slices (rank 0 holds %s): the rule for '%.60s' is "
                      "of another model",
                      c->set->name, c->n_subs, c->set->n, sl_shape_text(c->set->slice[0], a),
-                     c->rule->pattern != NULL ? c->rule->pattern : "");
+                     c->rule->pattern ? c->rule->pattern : "");
 }
 
 /* The numbers of a SUB rule, against themselves. */
@@ -239,16 +239,16 @@ static int sl_check_subs(const sl_cut *c, ckpt_err *err)
 {
     const ckpt_slice_rule *rule = c->rule;
 
-    if (c->n_subs == 0 || (rule->width != NULL && rule->n_widths != c->set->n))
+    if (c->n_subs == 0 || (rule->width && rule->n_widths != c->set->n))
         return sl_bad_subs(c, err);
-    for (uint32_t k = 0; k < c->n_subs && rule->sub_size != NULL; k++) {
+    for (uint32_t k = 0; k < c->n_subs && rule->sub_size; k++) {
         uint64_t sum = 0;
 
-        for (uint32_t r = 0; r < c->set->n && rule->width != NULL; r++) {
+        for (uint32_t r = 0; r < c->set->n && rule->width; r++) {
             if (!ckpt_add(sum, sl_width(c, k, r), &sum))
                 return sl_bad_subs(c, err);
         }
-        if (rule->width != NULL ? sum != rule->sub_size[k] : rule->sub_size[k] % c->set->n != 0)
+        if (rule->width ? sum != rule->sub_size[k] : rule->sub_size[k] % c->set->n != 0)
             return sl_bad_subs(c, err);
     }
     return CKPT_OK;
@@ -259,7 +259,7 @@ static int sl_sub_axis(sl_cut *c, ckpt_err *err)
 {
     const ckpt_slice_rule *rule = c->rule;
     uint32_t ndim = c->set->slice[0]->ndim;
-    bool sized = rule->sub_size != NULL || rule->width != NULL;
+    bool sized = rule->sub_size || rule->width;
     uint64_t before = 1, after = 1;
     int rc = sl_check_subs(c, err);
 
@@ -383,7 +383,7 @@ static int sl_make_cut(ckpt_slices *s, sl_cut *c, ckpt_err *err)
         n_boxes = UINT64_MAX;
     rc = sl_room(s, n_boxes, err);
     room = rc == CKPT_OK ? ckpt_alloc((2 * (size_t)c->n_subs + 1) * sizeof *room) : NULL;
-    if (rc == CKPT_OK && room == NULL)
+    if (rc == CKPT_OK && !room)
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = sl_starts(s, c, room + c->n_subs, err);
@@ -499,7 +499,7 @@ static int sl_find_copies(ckpt_slices *s, ckpt_err *err)
 {
     sl_key *key = ckpt_alloc((s->n_boxes + 1) * sizeof *key);
 
-    if (key == NULL)
+    if (!key)
         return ckpt_fail_memory(err);
     for (uint64_t i = 0; i < s->n_boxes; i++)
         key[i] = (sl_key){&s->box[i], s->ndim, i};
@@ -525,23 +525,23 @@ static int sl_find_copies(ckpt_slices *s, ckpt_err *err)
 static int sl_check_cover(const ckpt_slices *s, const ckpt_tensor *slice, uint32_t rank,
                           ckpt_tensor *like, ckpt_err *err)
 {
-    uint64_t first = slice != NULL ? s->first[rank] : 0;
-    uint64_t end = slice != NULL ? s->first[rank + 1] : s->n_boxes;
+    uint64_t first = slice ? s->first[rank] : 0;
+    uint64_t end = slice ? s->first[rank + 1] : s->n_boxes;
     ckpt_extent *extent = ckpt_alloc((end - first + 1) * sizeof *extent);
     ckpt_axis *axis = ckpt_alloc(((end - first) * s->ndim + 1) * sizeof *axis);
-    int rc = extent != NULL && axis != NULL ? CKPT_OK : ckpt_fail_memory(err);
+    int rc = extent && axis ? CKPT_OK : ckpt_fail_memory(err);
 
-    like->shape = slice != NULL ? slice->shape : s->shape;
-    like->n_elems = slice != NULL ? slice->n_elems : s->n_elems;
+    like->shape = slice ? slice->shape : s->shape;
+    like->n_elems = slice ? slice->n_elems : s->n_elems;
     like->extent = extent;
     for (uint64_t i = first; rc == CKPT_OK && i < end; i++) {
         const ckpt_slice_box *b = &s->box[i];
         ckpt_axis *a = axis + (i - first) * s->ndim;
 
-        if (slice == NULL && b->copy != 0)
+        if (!slice && b->copy != 0)
             continue;
         for (uint32_t k = 0; k < s->ndim; k++)
-            a[k] = (ckpt_axis){slice != NULL ? b->from[k] : b->to[k], b->count[k], 0};
+            a[k] = (ckpt_axis){slice ? b->from[k] : b->to[k], b->count[k], 0};
         extent[like->n_extents++] = (ckpt_extent){.ndim = s->ndim, .axis = a};
     }
     if (rc == CKPT_OK && s->ndim == 1)

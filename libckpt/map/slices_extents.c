@@ -59,12 +59,12 @@ static int sx_push(sx_state *x, uint32_t source, uint64_t at, const ckpt_axis *a
     for (uint32_t a = 0; a < ndim; a++) {
         ckpt_axis *to = ckpt_vec_push(&x->out->axis);
 
-        if (to == NULL)
+        if (!to)
             return ckpt_fail_memory(x->err);
         *to = axis[a];
     }
     e = ckpt_vec_push(&x->out->extent);
-    if (e == NULL)
+    if (!e)
         return ckpt_fail_memory(x->err);
     *e = (ckpt_extent){.source = source, .ndim = ndim, .at = at};
     return CKPT_OK;
@@ -296,7 +296,7 @@ static int sx_check(const sx_state *x, const ckpt_extent *e)
  *          bits; CKPT_ELIMIT
  */
 static int sx_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_tensor *slice,
-                        uint32_t rank, uint32_t copy, ckpt_err *err)
+                      uint32_t rank, uint32_t copy, ckpt_err *err)
 {
     sx_state x = {out, s, slice, rank, copy, ckpt_dtype_get(slice->dtype)->bits, err};
     int rc = CKPT_OK;
@@ -339,7 +339,7 @@ static bool sx_all_flat(const ckpt_tensor *const *slice, uint32_t n)
  * where that is possible, ascending; boxes otherwise.
  */
 static int sx_back(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const ckpt_slice_set *set,
-                     uint32_t copy, ckpt_err *err)
+                   uint32_t copy, ckpt_err *err)
 {
     ckpt_slice_extents all = {.flat = s->flat && sx_all_flat(set->slice, set->n)};
     size_t width;
@@ -372,7 +372,7 @@ static int sx_check_set(const ckpt_slices *s, const ckpt_slice_set *set, ckpt_er
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "tensor '%.200s': %s on tensor-parallel rank 0, %s on rank %" PRIu32,
                              set->name, ckpt_dtype_name(a->dtype), ckpt_dtype_name(b->dtype), r);
-        if (b->ndim != s->ndim || b->owner != NULL)
+        if (b->ndim != s->ndim || b->owner)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "tensor '%.200s': the slice of rank %" PRIu32
                              " is an alias, or of another shape",
@@ -408,7 +408,7 @@ static bool sx_next_twins(ckpt_slice_set *set, const ckpt_tensor **room)
 {
     for (uint32_t r = 0; r < set->n; r++) {
         room[r] = set->slice[r]->twin;
-        if (room[r] == NULL)
+        if (!room[r])
             return false;
     }
     set->slice = room;
@@ -438,9 +438,9 @@ static int sx_twins(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const c
     const ckpt_tensor **room = ckpt_alloc(set->n * sizeof *room);
     ckpt_slice_set twins = *set;
     ckpt_tensor *tail = t;
-    int rc = room != NULL ? CKPT_OK : ckpt_fail_memory(err);
+    int rc = room ? CKPT_OK : ckpt_fail_memory(err);
 
-    while (tail->twin != NULL)
+    while (tail->twin)
         tail = (ckpt_tensor *)(uintptr_t)tail->twin;
     while (rc == CKPT_OK && sx_next_twins(&twins, room))
         rc = sx_chain(map, &tail, s, &twins, range, err);

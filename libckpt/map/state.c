@@ -15,11 +15,11 @@ int ckpt_state_new(ckpt_state **out, ckpt_map *map, const char *prefix, ckpt_err
     ckpt_state **slot;
 
     *out = NULL;
-    if (s == NULL)
+    if (!s)
         return ckpt_fail_memory(err);
     s->prefix = ckpt_arena_string(map->arena, prefix, strlen(prefix));
-    slot = s->prefix != NULL ? ckpt_vec_push(&map->states) : NULL;
-    if (slot == NULL)
+    slot = s->prefix ? ckpt_vec_push(&map->states) : NULL;
+    if (!slot)
         return ckpt_fail_memory(err);
     *slot = *out = s;
     return CKPT_OK;
@@ -27,7 +27,7 @@ int ckpt_state_new(ckpt_state **out, ckpt_map *map, const char *prefix, ckpt_err
 
 const char *ckpt_state_why_none(const ckpt_map *map)
 {
-    if (map->no_state != NULL)
+    if (map->no_state)
         return map->no_state;
     for (size_t i = map->findings.n; i-- > 0;) {
         if (map->findings.at[i].severity == CKPT_WARNING)
@@ -39,7 +39,7 @@ const char *ckpt_state_why_none(const ckpt_map *map)
 int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
 {
     // other formats hold weights alone
-    if (map->format != NULL &&
+    if (map->format &&
         (strcmp(map->format, "deepspeed") == 0 || strcmp(map->format, "universal") == 0))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%.150s: no training state was read: %.220s; ckpt convert takes its "
@@ -68,7 +68,7 @@ int ckpt_state_not_empty(const ckpt_state **out, const ckpt_state *s, ckpt_arena
     size_t n = 0;
 
     *out = s;
-    if (to == NULL)
+    if (!to)
         return ckpt_fail_memory(err);
     to->param.at = ckpt_arena_array(arena, s->param.n, sizeof *to->param.at);
     to->group.at = ckpt_arena_array(arena, s->group.n, sizeof *to->group.at);
@@ -108,13 +108,13 @@ size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt
     size_t n = strlen(state->prefix), at = SIZE_MAX;
     char small[STATE_NAME], *full = small;
 
-    if (name == NULL || name->kind != CKPT_V_STR || name->as.text.n >= SIZE_MAX - n)
+    if (!name || name->kind != CKPT_V_STR || name->as.text.n >= SIZE_MAX - n)
         return SIZE_MAX;
     if (n == 0)
         return ckpt_map_index(map, name->as.text.at, (size_t)name->as.text.n);
     if (n + name->as.text.n > sizeof small)
         full = ckpt_alloc(n + (size_t)name->as.text.n);
-    if (full != NULL) {
+    if (full) {
         memcpy(full, state->prefix, n);
         memcpy(full + n, name->as.text.at, (size_t)name->as.text.n);
         at = ckpt_map_index(map, full, n + (size_t)name->as.text.n);
@@ -131,7 +131,7 @@ const ckpt_tensor *ckpt_state_moment(const ckpt_map *map, const ckpt_state *stat
     size_t n = strlen(state->prefix) + strlen(kind) + 1 + strlen(name), at;
     char small[STATE_NAME], *full = n < sizeof small ? small : ckpt_alloc(n + 1);
 
-    if (full == NULL)
+    if (!full)
         return NULL;
     (void)snprintf(full, n + 1, "%s%s/%s", state->prefix, kind, name);
     at = ckpt_map_index(map, full, n);

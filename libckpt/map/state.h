@@ -2,10 +2,10 @@
 /*
  * state.h: the state of a training run beside its weights, in one form for every directory format.
  *
- * Parameters in layout order, cut into the optimizer's groups; per group its hyper-parameters and what its state holds
- * that is not per element (step counts); and the trees of values that the checkpoint's first rank saved.  Readers of
- * training checkpoints fill it, writers lay files out from it; moments themselves are tensors of the map, named
- * "<state>/<parameter>".
+ * Parameters in layout order, cut into the optimizer's groups; per group its hyper-parameters and
+ * what its state holds that is not per element (step counts); and the trees of values that the
+ * checkpoint's first rank saved.  Readers of training checkpoints fill it, writers lay files out
+ * from it; moments themselves are tensors of the map, named "<state>/<parameter>".
  */
 #ifndef CKPT_MAP_STATE_H
 #define CKPT_MAP_STATE_H
@@ -14,26 +14,34 @@
 
 /* A parameter group of the optimizer. */
 typedef struct ckpt_group {
-    size_t first, n;      /* its parameters: state->param[first .. first+n) of lane 0; lane e begins n * e later */
-    uint32_t n_lanes;     /* expert parallel ranks that hold different parameters of this group; else 1 */
-    ckpt_value *fields;   /* its entry of param_groups, 'params' included; NULL: the checkpoint keeps none */
-    ckpt_value *entry;    /* its optimizer state as the first rank saved it (the group's first sub-group), a DICT: flat
-                             tensors in it stand for the map's "<key>/<parameter>", everything else holds for the whole
-                             group; NULL: none */
+    /* its parameters: state->param[first .. first+n) of lane 0; lane e begins n * e later */
+    size_t first, n;
+    /* expert parallel ranks that hold different parameters of this group; else 1 */
+    uint32_t n_lanes;
+    /* its entry of param_groups, 'params' included; NULL: the checkpoint keeps none */
+    ckpt_value *fields;
+    /*
+     * its optimizer state as the first rank saved it (the group's first sub-group), a DICT: flat
+     * tensors in it stand for the map's "<key>/<parameter>", everything else holds for the whole
+     * group; NULL: none
+     */
+    ckpt_value *entry;
 } ckpt_group;
 
 CKPT_VEC(ckpt_groups, ckpt_group);
 
 /* The state of one model-parallel rank (a run without model parallelism has one). */
 typedef struct ckpt_state {
-    const char *prefix;      /* before its tensors' names in the map: "mp_rank_01/"; "" for a plain run */
-    uint32_t mp;             /* model-parallel rank */
-    ckpt_tensors param;      /* trained parameters, as the optimizer was given them (round robin undone), by group */
+    /* before its tensors' names in the map: "mp_rank_01/"; "" for a plain run */
+    const char *prefix;
+    uint32_t mp; /* model-parallel rank */
+    /* trained parameters, as the optimizer was given them (round robin undone), by group */
+    ckpt_tensors param;
     ckpt_groups group;
-    ckpt_value **own; /* stage 0: per parameter its own optimizer state, a DICT, or NULL; NULL: the
+    ckpt_value **own;  /* stage 0: per parameter its own optimizer state, a DICT, or NULL; NULL: the
                          groups' is all */
-    ckpt_value *model;       /* tree of the first rank's model file (a DICT), or NULL */
-    ckpt_value *optim;       /* tree of the first rank's optimizer file (a DICT), or NULL */
+    ckpt_value *model; /* tree of the first rank's model file (a DICT), or NULL */
+    ckpt_value *optim; /* tree of the first rank's optimizer file (a DICT), or NULL */
     const char *version;     /* DeepSpeed version, "0.19.8"; NULL: older than 0.4.0, or none */
     int stage;               /* ZeRO stage of the source; 0: none */
     uint32_t world;          /* data-parallel ranks of the source; 0: not known */
@@ -41,12 +49,16 @@ typedef struct ckpt_state {
     uint64_t sub_group_size; /* elements; 0: not known */
     bool round_robin;        /* stages 1 and 2: parameters were laid out in round-robin order */
     bool aligned;            /* parameter_alignment was on */
-    bool lean;               /* optimizer state was saved without its padding, as a list (elastic checkpoints) */
-    bool legacy;             /* stage 1 of 0.3.x: partitions by communication interval */
-    uint64_t interval;       /* legacy: elements of all ranks together per interval (the last may be smaller) */
-    bool joined;             /* several model-parallel ranks made one: the trees are the first one's */
-    bool bf16_optimizer;     /* stage 1 as BF16_Optimizer saves it */
-    bool last_step;          /* stage 0 in fp32: only a group's last parameter counts steps (FusedAdam) */
+    /* optimizer state was saved without its padding, as a list (elastic checkpoints) */
+    bool lean;
+    bool legacy; /* stage 1 of 0.3.x: partitions by communication interval */
+    /* legacy: elements of all ranks together per interval (the last may be smaller) */
+    uint64_t interval;
+    /* several model-parallel ranks made one: the trees are the first one's */
+    bool joined;
+    bool bf16_optimizer; /* stage 1 as BF16_Optimizer saves it */
+    /* stage 0 in fp32: only a group's last parameter counts steps (FusedAdam) */
+    bool last_step;
 } ckpt_state;
 
 /* A new state of the map, at the end of map->states; prefix is copied. */
@@ -66,11 +78,17 @@ static inline void ckpt_state_free(ckpt_state *state)
 int ckpt_state_not_empty(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
                          ckpt_err *err);
 
-/* The moment of a kind of a parameter: the map's "<kind>/<parameter>" under the state's prefix; NULL: it has none. */
+/*
+ * The moment of a kind of a parameter: the map's "<kind>/<parameter>" under the state's prefix;
+ * NULL: it has none.
+ */
 const ckpt_tensor *ckpt_state_moment(const ckpt_map *map, const ckpt_state *state, const char *kind,
                                      const ckpt_tensor *param);
 
-/* Where the map has a name of the state's module (a STR of its trees); SIZE_MAX: it has no such tensor. */
+/*
+ * Where the map has a name of the state's module (a STR of its trees); SIZE_MAX: it has no such
+ * tensor.
+ */
 size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt_value *name);
 
 /* A parameter's name without the state's prefix. */

@@ -15,9 +15,8 @@ ckpt_value *ckpt_value_new(ckpt_arena *a, ckpt_value_kind kind)
 {
     ckpt_value *v = ckpt_arena_alloc(a, sizeof *v);
 
-    if (v != NULL) {
+    if (v)
         v->kind = kind;
-    }
     return v;
 }
 
@@ -25,9 +24,8 @@ ckpt_value *ckpt_value_int(ckpt_arena *a, int64_t i)
 {
     ckpt_value *v = ckpt_value_new(a, CKPT_V_INT);
 
-    if (v != NULL) {
+    if (v)
         v->as.i = i;
-    }
     return v;
 }
 
@@ -35,9 +33,8 @@ ckpt_value *ckpt_value_float(ckpt_arena *a, double f)
 {
     ckpt_value *v = ckpt_value_new(a, CKPT_V_FLOAT);
 
-    if (v != NULL) {
+    if (v)
         v->as.f = f;
-    }
     return v;
 }
 
@@ -45,9 +42,8 @@ ckpt_value *ckpt_value_bool(ckpt_arena *a, bool b)
 {
     ckpt_value *v = ckpt_value_new(a, CKPT_V_BOOL);
 
-    if (v != NULL) {
+    if (v)
         v->as.i = b ? 1 : 0;
-    }
     return v;
 }
 
@@ -56,12 +52,11 @@ ckpt_value *ckpt_value_str(ckpt_arena *a, const char *s, uint64_t n)
 {
     ckpt_value *v = ckpt_value_new(a, CKPT_V_STR);
 
-    if (v == NULL) {
+    if (!v)
         return NULL;
-    }
     v->as.text.at = ckpt_arena_string(a, n > 0 ? s : "", n);
     v->as.text.n = n;
-    return v->as.text.at != NULL ? v : NULL;
+    return v->as.text.at ? v : NULL;
 }
 
 ckpt_value *ckpt_value_cstr(ckpt_arena *a, const char *s)
@@ -81,21 +76,17 @@ static void *vl_grown(ckpt_arena *a, void *old, uint64_t n, uint64_t *room, uint
     uint64_t more;
     void *array;
 
-    if (n < *room) {
+    if (n < *room)
         return old;
-    }
     // Four at first: most containers of a checkpoint are tiny.
-    if (n > UINT64_MAX / 2) {
+    if (n > UINT64_MAX / 2)
         return NULL;
-    }
     more = n < 2 ? 4 : n * 2;
     array = ckpt_arena_array(a, more, size);
-    if (array == NULL) {
+    if (!array)
         return NULL;
-    }
-    if (n > 0) {
+    if (n > 0)
         memcpy(array, old, (size_t)(n * size));
-    }
     *room = more;
     return array;
 }
@@ -105,9 +96,8 @@ bool ckpt_seq_add(ckpt_arena *a, ckpt_seq *seq, ckpt_value *item)
 {
     ckpt_value **at = vl_grown(a, seq->at, seq->n, &seq->room, sizeof *at);
 
-    if (at == NULL) {
+    if (!at)
         return false;
-    }
     seq->at = at;
     seq->at[seq->n++] = item;
     return true;
@@ -118,9 +108,8 @@ bool ckpt_dict_add(ckpt_arena *a, ckpt_dict *map, ckpt_value *key, ckpt_value *v
 {
     ckpt_pair *at = vl_grown(a, map->at, map->n, &map->room, sizeof *at);
 
-    if (at == NULL) {
+    if (!at)
         return false;
-    }
     map->at = at;
     map->at[map->n++] = (ckpt_pair){key, value};
     return true;
@@ -129,9 +118,9 @@ bool ckpt_dict_add(ckpt_arena *a, ckpt_dict *map, ckpt_value *key, ckpt_value *v
 /* value NULL is taken for an exhausted arena, so that makers can be nested without a check each. */
 bool ckpt_dict_add_cstr(ckpt_arena *a, ckpt_dict *map, const char *key, ckpt_value *value)
 {
-    ckpt_value *k = value != NULL ? ckpt_value_cstr(a, key) : NULL;
+    ckpt_value *k = value ? ckpt_value_cstr(a, key) : NULL;
 
-    return k != NULL && ckpt_dict_add(a, map, k, value);
+    return k && ckpt_dict_add(a, map, k, value);
 }
 
 /* ---- looking up ---- */
@@ -175,12 +164,12 @@ bool ckpt_value_has_children(const ckpt_value *v)
 
 bool ckpt_value_is(const ckpt_value *v, const char *s)
 {
-    return v != NULL && v->kind == CKPT_V_STR && vl_text_is(&v->as.text, s);
+    return v && v->kind == CKPT_V_STR && vl_text_is(&v->as.text, s);
 }
 
 bool ckpt_value_is_global(const ckpt_value *v, const char *module, const char *name)
 {
-    return v != NULL && v->kind == CKPT_V_GLOBAL && vl_text_is(&v->as.global.module, module) &&
+    return v && v->kind == CKPT_V_GLOBAL && vl_text_is(&v->as.global.module, module) &&
            vl_text_is(&v->as.global.name, name);
 }
 
@@ -192,7 +181,7 @@ ckpt_seq ckpt_value_seq(const ckpt_value *v)
 {
     ckpt_seq view = {0};
 
-    if (v != NULL && v->kind >= CKPT_V_LIST && v->kind <= CKPT_V_FROZENSET) {
+    if (v && v->kind >= CKPT_V_LIST && v->kind <= CKPT_V_FROZENSET) {
         view.at = v->as.seq.at;
         view.n = v->as.seq.n;
     }
@@ -203,7 +192,7 @@ ckpt_dict ckpt_value_map(const ckpt_value *v)
 {
     ckpt_dict view = {0};
 
-    if (v != NULL && (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT)) {
+    if (v && (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT)) {
         view.at = v->as.map.at;
         view.n = v->as.map.n;
     }
@@ -216,9 +205,8 @@ ckpt_value *ckpt_value_get(const ckpt_value *v, const char *key)
     ckpt_dict map = ckpt_value_map(v);
 
     for (uint64_t i = 0; i < map.n; i++) {
-        if (ckpt_value_is(map.at[i].key, key)) {
+        if (ckpt_value_is(map.at[i].key, key))
             return map.at[i].value;
-        }
     }
     return NULL;
 }
@@ -232,10 +220,8 @@ static bool vl_stage_by_name(const ckpt_seq *args, int64_t *out)
     static const char *const stages[] = {"disabled", "optimizer_states", "gradients", "weights"};
     const ckpt_value *cls = args->at[0];
 
-    if (cls == NULL || cls->kind != CKPT_V_GLOBAL ||
-        !vl_text_is(&cls->as.global.name, "ZeroStageEnum")) {
+    if (!cls || cls->kind != CKPT_V_GLOBAL || !vl_text_is(&cls->as.global.name, "ZeroStageEnum"))
         return false;
-    }
     for (int i = 0; i < 4; i++) {
         if (ckpt_value_is(args->at[1], stages[i])) {
             *out = i;
@@ -251,22 +237,19 @@ bool ckpt_value_as_int(const ckpt_value *v, int64_t *out)
     const ckpt_object *o;
     ckpt_seq args;
 
-    if (v == NULL) {
+    if (!v)
         return false;
-    }
     if (v->kind == CKPT_V_INT || v->kind == CKPT_V_BOOL) {
         *out = v->as.i;
         return true;
     }
-    if (v->kind != CKPT_V_OBJECT || v->as.object == NULL || v->as.object->form != CKPT_BY_REDUCE) {
+    if (v->kind != CKPT_V_OBJECT || !v->as.object || v->as.object->form != CKPT_BY_REDUCE)
         return false;
-    }
     o = v->as.object;
     args = ckpt_value_seq(o->args);
-    if (o->cls == NULL || o->cls->kind != CKPT_V_GLOBAL) {
+    if (!o->cls || o->cls->kind != CKPT_V_GLOBAL)
         return false;
-    }
-    if (args.n == 1 && args.at[0] != NULL && args.at[0]->kind == CKPT_V_INT) {
+    if (args.n == 1 && args.at[0] && args.at[0]->kind == CKPT_V_INT) {
         *out = args.at[0]->as.i;
         return true;
     }
@@ -305,15 +288,14 @@ static bool vl_is_leaf(ckpt_value_kind kind)
 /* Storages without their bytes: what is stored, and how much. */
 static bool vl_same_storage(const ckpt_storage *a, const ckpt_storage *b)
 {
-    return a == b || (a != NULL && b != NULL && a->dtype == b->dtype && a->n_elems == b->n_elems);
+    return a == b || (a && b && a->dtype == b->dtype && a->n_elems == b->n_elems);
 }
 
 /* Strides and offsets differ between views of equal content, so they do not count. */
 static bool vl_same_tensor(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
 {
-    if (a == NULL || b == NULL || a->dtype != b->dtype || a->ndim != b->ndim) {
+    if (!a || !b || a->dtype != b->dtype || a->ndim != b->ndim)
         return a == b;
-    }
     return a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
 }
 
@@ -356,8 +338,8 @@ static bool vl_same_leaf(const ckpt_value *a, const ckpt_value *b)
 }
 
 /*
- * Note a pair for later; false when they cannot be equal, or a bound is reached.  Leaves are decided at
- * once: most comparisons need no memory, and so cannot lack it.
+ * Note a pair for later; false when they cannot be equal, or a bound is reached.  Leaves are
+ * decided at once: most comparisons need no memory, and so cannot lack it.
  */
 static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
 {
@@ -366,17 +348,14 @@ static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
     if (a == b) {
         return true; // the same node, or both absent
     }
-    if (a == NULL || b == NULL || a->kind != b->kind || c->left == 0) {
+    if (!a || !b || a->kind != b->kind || c->left == 0)
         return false;
-    }
     c->left--;
-    if (vl_is_leaf(a->kind) && !a->state && !b->state) {
+    if (vl_is_leaf(a->kind) && !a->state && !b->state)
         return vl_same_leaf(a, b);
-    }
     slot = ckpt_vec_push(&c->todo);
-    if (slot == NULL) {
+    if (!slot)
         return false;
-    }
     *slot = (vl_two){a, b};
     return true;
 }
@@ -384,20 +363,17 @@ static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
 /* Equal leaves: what keys and members of sets are found by. */
 static bool vl_is_same_leaf(const ckpt_value *a, const ckpt_value *b)
 {
-    return a == b || (a != NULL && b != NULL && a->kind == b->kind && vl_is_leaf(a->kind) &&
-                      vl_same_leaf(a, b));
+    return a == b || (a && b && a->kind == b->kind && vl_is_leaf(a->kind) && vl_same_leaf(a, b));
 }
 
 /* Lists, tuples, sizes: element by element. */
 static bool vl_seqs(vl_compare *c, const ckpt_seq *a, const ckpt_seq *b)
 {
-    if (a->n != b->n) {
+    if (a->n != b->n)
         return false;
-    }
     for (uint64_t i = 0; i < a->n; i++) {
-        if (!vl_later(c, a->at[i], b->at[i])) {
+        if (!vl_later(c, a->at[i], b->at[i]))
             return false;
-        }
     }
     return true;
 }
@@ -408,9 +384,8 @@ static bool vl_seqs(vl_compare *c, const ckpt_seq *a, const ckpt_seq *b)
  */
 static bool vl_sets(vl_compare *c, const ckpt_seq *a, const ckpt_seq *b)
 {
-    if (a->n != b->n) {
+    if (a->n != b->n)
         return false;
-    }
     for (uint64_t i = 0; i < a->n; i++) {
         uint64_t k = i;
         uint64_t tried = 1;
@@ -421,9 +396,8 @@ static bool vl_sets(vl_compare *c, const ckpt_seq *a, const ckpt_seq *b)
             tried++;
             c->left--;
         }
-        if (!vl_is_same_leaf(a->at[i], b->at[k]) && !vl_later(c, a->at[i], b->at[i])) {
+        if (!vl_is_same_leaf(a->at[i], b->at[k]) && !vl_later(c, a->at[i], b->at[i]))
             return false;
-        }
     }
     return true;
 }
@@ -434,32 +408,28 @@ static const ckpt_pair *vl_partner(vl_compare *c, const ckpt_dict *a, const ckpt
 {
     const ckpt_value *key = a->at[i].key;
 
-    if (ordered || vl_is_same_leaf(key, b->at[i].key)) {
+    if (ordered || vl_is_same_leaf(key, b->at[i].key))
         return &b->at[i];
-    }
     for (uint64_t k = 0; k < b->n && c->left > 0; k++) {
-        if (vl_is_same_leaf(key, b->at[k].key)) {
+        if (vl_is_same_leaf(key, b->at[k].key))
             return &b->at[k];
-        }
         c->left--;
     }
     // A key that is no leaf (a tuple) is compared with the one in its place.
-    return key != NULL && !vl_is_leaf(key->kind) ? &b->at[i] : NULL;
+    return key && !vl_is_leaf(key->kind) ? &b->at[i] : NULL;
 }
 
 /* Equal numbers of pairs, each of which has a partner: keys of a dict are distinct. */
 static bool vl_dicts(vl_compare *c, const ckpt_dict *a, const ckpt_dict *b, bool ordered)
 {
-    if (a->n != b->n) {
+    if (a->n != b->n)
         return false;
-    }
     for (uint64_t i = 0; i < a->n; i++) {
         const ckpt_pair *other = vl_partner(c, a, b, i, ordered);
 
-        if (other == NULL || !vl_later(c, a->at[i].key, other->key) ||
-            !vl_later(c, a->at[i].value, other->value)) {
+        if (!other || !vl_later(c, a->at[i].key, other->key) ||
+            !vl_later(c, a->at[i].value, other->value))
             return false;
-        }
     }
     return true;
 }
@@ -467,9 +437,8 @@ static bool vl_dicts(vl_compare *c, const ckpt_dict *a, const ckpt_dict *b, bool
 /* Inert calls: the same callable, arguments, state and items. */
 static bool vl_objects(vl_compare *c, const ckpt_object *a, const ckpt_object *b)
 {
-    if (a == NULL || b == NULL || a->form != b->form) {
+    if (!a || !b || a->form != b->form)
         return a == b;
-    }
     return vl_later(c, a->cls, b->cls) && vl_later(c, a->args, b->args) &&
            vl_later(c, a->kwargs, b->kwargs) && vl_later(c, a->state, b->state) &&
            vl_seqs(c, &a->items, &b->items) && vl_dicts(c, &a->pairs, &b->pairs, false);
@@ -478,21 +447,16 @@ static bool vl_objects(vl_compare *c, const ckpt_object *a, const ckpt_object *b
 /* One pair: decide leaves, note the children of the others for later. */
 static bool vl_step(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
 {
-    if (!vl_later(c, a->state, b->state)) {
+    if (!vl_later(c, a->state, b->state))
         return false;
-    }
-    if (vl_is_leaf(a->kind)) {
+    if (vl_is_leaf(a->kind))
         return vl_same_leaf(a, b);
-    }
-    if (a->kind == CKPT_V_SET || a->kind == CKPT_V_FROZENSET) {
+    if (a->kind == CKPT_V_SET || a->kind == CKPT_V_FROZENSET)
         return vl_sets(c, &a->as.seq, &b->as.seq);
-    }
-    if (a->kind == CKPT_V_DICT || a->kind == CKPT_V_ODICT) {
+    if (a->kind == CKPT_V_DICT || a->kind == CKPT_V_ODICT)
         return vl_dicts(c, &a->as.map, &b->as.map, a->kind == CKPT_V_ODICT);
-    }
-    if (a->kind == CKPT_V_OBJECT) {
+    if (a->kind == CKPT_V_OBJECT)
         return vl_objects(c, a->as.object, b->as.object);
-    }
     return vl_seqs(c, &a->as.seq, &b->as.seq);
 }
 

@@ -5,7 +5,8 @@
  * Python's data model as far as checkpoints need it, inert: an unknown class stays a node with its
  * name, arguments and state, and can be written back, but nothing is ever resolved or called.
  * Nodes live in an arena and are shared by pointer: the tree is a graph (possibly cyclic) whose
- * identities are the pickle's.  Walk it with a visited mark or a depth limit, never by plain recursion.
+ * identities are the pickle's.  Walk it with a visited mark or a depth limit, never by plain
+ * recursion.
  */
 #ifndef CKPT_MAP_VALUE_H
 #define CKPT_MAP_VALUE_H
@@ -14,11 +15,12 @@
 
 typedef enum ckpt_value_kind {
     CKPT_V_NONE,
-    CKPT_V_BOOL,      /* as.i: 0 or 1 */
-    CKPT_V_INT,       /* as.i */
-    CKPT_V_LONG,      /* beyond 64 bits: as.text holds two's complement bytes, little-endian */
-    CKPT_V_FLOAT,     /* as.f */
-    CKPT_V_STR,       /* as.text: UTF-8 (lone surrogates only where a pickle had them), may hold NULs */
+    CKPT_V_BOOL,  /* as.i: 0 or 1 */
+    CKPT_V_INT,   /* as.i */
+    CKPT_V_LONG,  /* beyond 64 bits: as.text holds two's complement bytes, little-endian */
+    CKPT_V_FLOAT, /* as.f */
+    /* as.text: UTF-8 (lone surrogates only where a pickle had them), may hold NULs */
+    CKPT_V_STR,
     CKPT_V_BYTES,     /* as.text */
     CKPT_V_BYTEARRAY, /* as.text */
     CKPT_V_LIST,      /* as.seq */
@@ -27,12 +29,14 @@ typedef enum ckpt_value_kind {
     CKPT_V_SET,       /* as.seq */
     CKPT_V_FROZENSET, /* as.seq */
     CKPT_V_DICT,      /* as.map, insertion order */
-    CKPT_V_ODICT,     /* collections.OrderedDict: as.map; state = what BUILD gave it (_metadata), or NULL */
-    CKPT_V_GLOBAL,    /* a class or function merely named: as.global */
-    CKPT_V_DTYPE,     /* torch.<dtype>: as.dtype, or, when this build does not know it, a GLOBAL instead */
-    CKPT_V_STORAGE,   /* a bare storage: as.storage */
-    CKPT_V_TENSOR,    /* as.tensor */
-    CKPT_V_OBJECT     /* anything made by a call or a class: as.object */
+    /* collections.OrderedDict: as.map; state = what BUILD gave it (_metadata), or NULL */
+    CKPT_V_ODICT,
+    CKPT_V_GLOBAL, /* a class or function merely named: as.global */
+    /* torch.<dtype>: as.dtype, or, when this build does not know it, a GLOBAL instead */
+    CKPT_V_DTYPE,
+    CKPT_V_STORAGE, /* a bare storage: as.storage */
+    CKPT_V_TENSOR,  /* as.tensor */
+    CKPT_V_OBJECT   /* anything made by a call or a class: as.object */
 } ckpt_value_kind;
 
 typedef struct ckpt_value ckpt_value;
@@ -43,8 +47,8 @@ typedef struct ckpt_text {
 } ckpt_text;
 
 /*
- * Containers.  room is the array's size where ckpt_seq_add or ckpt_dict_add made it; whoever sets at
- * and n to an array of exactly n leaves it 0, and adding to it then copies first.
+ * Containers.  room is the array's size where ckpt_seq_add or ckpt_dict_add made it; whoever sets
+ * at and n to an array of exactly n leaves it 0, and adding to it then copies first.
  */
 typedef struct ckpt_seq {
     ckpt_value **at;
@@ -74,7 +78,7 @@ typedef struct ckpt_storage {
     ckpt_dtype dtype;   /* CKPT_DTYPE_NONE: untyped; n_elems then counts bytes */
     uint64_t n_elems;
     uint64_t n_bytes;
-    uint32_t source;    /* index in the map's sources, UINT32_MAX until bound to a record */
+    uint32_t source; /* index in the map's sources, UINT32_MAX until bound to a record */
 } ckpt_storage;
 
 typedef struct ckpt_tensor_value {
@@ -89,7 +93,12 @@ typedef struct ckpt_tensor_value {
     ckpt_value *type;       /* GLOBAL of the subclass given to _rebuild_from_type_v2, or NULL */
 } ckpt_tensor_value;
 
-typedef enum ckpt_object_form { CKPT_BY_REDUCE, CKPT_BY_NEWOBJ, CKPT_BY_NEWOBJ_EX, CKPT_BY_PERSID } ckpt_object_form;
+typedef enum ckpt_object_form {
+    CKPT_BY_REDUCE,
+    CKPT_BY_NEWOBJ,
+    CKPT_BY_NEWOBJ_EX,
+    CKPT_BY_PERSID
+} ckpt_object_form;
 
 typedef struct ckpt_object {
     ckpt_object_form form;
@@ -144,16 +153,21 @@ bool ckpt_value_is(const ckpt_value *v, const char *s);
 /* True for GLOBAL module.name. */
 bool ckpt_value_is_global(const ckpt_value *v, const char *module, const char *name);
 
-/* Sequence view of LIST, TUPLE, SIZE, SET, FROZENSET (else an empty one); map view of DICT, ODICT. */
+/*
+ * Sequence view of LIST, TUPLE, SIZE, SET, FROZENSET (else an empty one); map view of DICT, ODICT.
+ */
 ckpt_seq ckpt_value_seq(const ckpt_value *v);
 ckpt_dict ckpt_value_map(const ckpt_value *v);
 
-/* INT or BOOL into *out, or, where a checkpoint may keep it so, an OBJECT enum whose one argument is an int. */
+/*
+ * INT or BOOL into *out, or, where a checkpoint may keep it so, an OBJECT enum whose one argument
+ * is an int.
+ */
 bool ckpt_value_as_int(const ckpt_value *v, int64_t *out);
 
 /*
- * Equality by content of two trees without tensors, bounded: false as soon as more than max_nodes pairs
- * were compared.  Tensors compare by dtype and shape only.
+ * Equality by content of two trees without tensors, bounded: false as soon as more than max_nodes
+ * pairs were compared.  Tensors compare by dtype and shape only.
  */
 bool ckpt_value_equal(const ckpt_value *a, const ckpt_value *b, uint64_t max_nodes);
 

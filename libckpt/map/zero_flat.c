@@ -32,9 +32,8 @@ static bool zf_place(ckpt_zero_flat *z, const uint64_t *numel, const uint64_t *p
         z->start[i] = at;
         z->numel[i] = numel[i];
         z->before[i + 1] = z->before[i] + numel[i]; // at most `at`, which is checked
-        if (!ckpt_add(at, numel[i], &at) || (pad != NULL && !ckpt_add(at, pad[i], &at))) {
+        if (!ckpt_add(at, numel[i], &at) || (pad && !ckpt_add(at, pad[i], &at)))
             return false;
-        }
     }
     z->used = at;
     return true;
@@ -50,18 +49,16 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
 
     memset(out, 0, sizeof *out);
     // Slices are equal only if the alignment is a multiple of the ranks.
-    if (world == 0 || multiple == 0 || multiple % world != 0) {
+    if (world == 0 || multiple == 0 || multiple % world != 0)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "a flat group over %" PRIu32 " ranks, aligned to %" PRIu64 " elements",
                          world, multiple);
-    }
-    if (!ckpt_mul(n, sizeof *z.start, &n_bytes) || n_bytes > SIZE_MAX - sizeof *z.start) {
+    if (!ckpt_mul(n, sizeof *z.start, &n_bytes) || n_bytes > SIZE_MAX - sizeof *z.start)
         return ckpt_fail_memory(err);
-    }
     z.start = ckpt_alloc((size_t)n_bytes);
     z.numel = ckpt_alloc((size_t)n_bytes);
     z.before = ckpt_alloc((size_t)n_bytes + sizeof *z.before);
-    if (z.start == NULL || z.numel == NULL || z.before == NULL) {
+    if (!z.start || !z.numel || !z.before) {
         ckpt_zero_flat_free(&z);
         return ckpt_fail_memory(err);
     }
@@ -76,9 +73,8 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
 
 void ckpt_zero_flat_free(ckpt_zero_flat *z)
 {
-    if (z == NULL) {
+    if (!z)
         return;
-    }
     ckpt_free(z->start);
     ckpt_free(z->numel);
     ckpt_free(z->before);
@@ -90,9 +86,8 @@ bool ckpt_zero_flat_next(const ckpt_zero_flat *z, uint64_t i, uint64_t *cursor, 
     uint64_t at, left, room;
 
     // Also ends at once for a parameter without elements, so slice > 0 below.
-    if (i >= z->n_params || *cursor >= z->numel[i]) {
+    if (i >= z->n_params || *cursor >= z->numel[i])
         return false;
-    }
     at = z->start[i] + *cursor;
     left = z->numel[i] - *cursor;
     room = z->slice - at % z->slice;
@@ -108,14 +103,12 @@ uint64_t ckpt_zero_flat_padding(const ckpt_zero_flat *z, uint32_t rank)
 {
     uint64_t begin, end;
 
-    if (rank >= z->world) {
+    if (rank >= z->world)
         return 0;
-    }
     begin = rank * z->slice; // at most total
     end = begin + z->slice;
-    if (end <= z->used) {
+    if (end <= z->used)
         return 0;
-    }
     return begin >= z->used ? z->slice : end - z->used;
 }
 
@@ -127,11 +120,10 @@ static uint64_t zf_first(const ckpt_zero_flat *z, uint64_t from)
     while (low < high) {
         uint64_t mid = low + (high - low) / 2;
 
-        if (z->start[mid] + z->numel[mid] <= from) {
+        if (z->start[mid] + z->numel[mid] <= from)
             low = mid + 1;
-        } else {
+        else
             high = mid;
-        }
     }
     return low;
 }
@@ -144,11 +136,10 @@ static uint64_t zf_end(const ckpt_zero_flat *z, uint64_t end)
     while (low < high) {
         uint64_t mid = low + (high - low) / 2;
 
-        if (z->start[mid] < end) {
+        if (z->start[mid] < end)
             low = mid + 1;
-        } else {
+        else
             high = mid;
-        }
     }
     return low;
 }
@@ -157,9 +148,8 @@ uint64_t ckpt_zero_whole_size(const ckpt_zero_flat *z, uint32_t rank)
 {
     uint64_t first, end;
 
-    if (rank >= z->world) {
+    if (rank >= z->world)
         return 0;
-    }
     first = zf_first(z, rank * z->slice);
     end = zf_end(z, (rank + UINT64_C(1)) * z->slice);
     return first < end ? z->before[end] - z->before[first] : 0;
@@ -169,13 +159,11 @@ bool ckpt_zero_whole_next(const ckpt_zero_flat *z, uint64_t i, uint32_t *cursor,
 {
     uint64_t rank;
 
-    if (i >= z->n_params || z->numel[i] == 0) {
+    if (i >= z->n_params || z->numel[i] == 0)
         return false;
-    }
     rank = z->start[i] / z->slice + *cursor;
-    if (rank > (z->start[i] + z->numel[i] - 1) / z->slice) {
+    if (rank > (z->start[i] + z->numel[i] - 1) / z->slice)
         return false;
-    }
     *run = (ckpt_zero_run){.rank = (uint32_t)rank, .count = z->numel[i]};
     run->at = z->before[i] - z->before[zf_first(z, rank * z->slice)];
     (*cursor)++;
@@ -187,8 +175,7 @@ void ckpt_zero_round_robin(uint64_t n, uint32_t world, uint64_t *out)
     uint64_t k = 0;
 
     for (uint64_t j = 0; j < world && j < n; j++) {
-        for (uint64_t i = j; i < n; i += world) {
+        for (uint64_t i = j; i < n; i += world)
             out[k++] = i;
-        }
     }
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero_flat.h: where ZeRO stages 1 and 2 put element i: one flat buffer per parameter group, cut evenly over ranks.
+ * zero_flat.h: where ZeRO stages 1 and 2 put element i: one flat buffer per parameter group, cut
+ * evenly over ranks.
  *
  * Pure arithmetic, used by the reader, by the writer and by the engine.
- * Source: deepspeed/runtime/zero/stage_1_and_2.py, releases 0.3.16 to 0.19.8, and the measurements in README's
- * table of formats; "w" is the world size, all numbers are elements.
+ * Source: deepspeed/runtime/zero/stage_1_and_2.py, releases 0.3.16 to 0.19.8, and the measurements
+ * in README's table of formats; "w" is the world size, all numbers are elements.
  */
 #ifndef CKPT_MAP_ZERO_FLAT_H
 #define CKPT_MAP_ZERO_FLAT_H
@@ -15,7 +16,11 @@
 typedef struct ckpt_zero_flat {
     uint32_t world;
     uint64_t n_params;
-    uint64_t *start;  /* n_params: first element of each parameter in the flat buffer; caller frees with ckpt_zero_flat_free */
+    /*
+     * n_params: first element of each parameter in the flat buffer; caller frees with
+     * ckpt_zero_flat_free
+     */
+    uint64_t *start;
     uint64_t *numel;  /* n_params */
     uint64_t *before; /* n_params + 1: elements of the parameters before each, pads not counted */
     uint64_t used;    /* N: elements up to the end of the last parameter, alignment pads included */
@@ -31,8 +36,8 @@ typedef struct ckpt_zero_flat {
  * multiple  F is a multiple of this: 2w since 0.5.2, w before
  * Errors    CKPT_EFORMAT on overflow or world 0; CKPT_ELIMIT
  */
-int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_t *pad, uint64_t n, uint32_t world,
-                       uint64_t multiple, ckpt_err *err);
+int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_t *pad, uint64_t n,
+                       uint32_t world, uint64_t multiple, ckpt_err *err);
 void ckpt_zero_flat_free(ckpt_zero_flat *z);
 
 /* A run of a parameter's elements inside one rank's slice. */
@@ -54,16 +59,20 @@ bool ckpt_zero_flat_next(const ckpt_zero_flat *z, uint64_t i, uint64_t *cursor, 
 uint64_t ckpt_zero_flat_padding(const ckpt_zero_flat *z, uint32_t rank);
 
 /*
- * Some state is not cut: each rank keeps, one after another and without pads, all elements of every parameter that its
- * slice touches (MuonWithAuxAdam's momentum_buffer: _muon_momentum_buffer of stage_1_and_2.py).  A parameter that lies
- * on several slices is with each of their ranks.
+ * Some state is not cut: each rank keeps, one after another and without pads, all elements of every
+ * parameter that its slice touches (MuonWithAuxAdam's momentum_buffer: _muon_momentum_buffer of
+ * stage_1_and_2.py).  A parameter that lies on several slices is with each of their ranks.
  */
 
 /* Elements of that on one rank. */
 uint64_t ckpt_zero_whole_size(const ckpt_zero_flat *z, uint32_t rank);
 
-/* The ranks that keep parameter i, ascending, as runs of all of it; `at` counts from what the rank keeps first. */
-bool ckpt_zero_whole_next(const ckpt_zero_flat *z, uint64_t i, uint32_t *cursor, ckpt_zero_run *run);
+/*
+ * The ranks that keep parameter i, ascending, as runs of all of it; `at` counts from what the rank
+ * keeps first.
+ */
+bool ckpt_zero_whole_next(const ckpt_zero_flat *z, uint64_t i, uint32_t *cursor,
+                          ckpt_zero_run *run);
 
 /* The order in which round_robin_gradients lays out n parameters: out[k] = index of the k-th. */
 void ckpt_zero_round_robin(uint64_t n, uint32_t world, uint64_t *out);

@@ -20,9 +20,8 @@ bool ckpt_zero_param_next(uint64_t numel, uint32_t world, uint64_t *cursor, ckpt
     uint64_t part = ckpt_zero_partition(numel, world);
     uint64_t left, room;
 
-    if (part == 0 || *cursor >= numel) {
+    if (part == 0 || *cursor >= numel)
         return false;
-    }
     left = numel - *cursor;
     run->rank = (uint32_t)(*cursor / part); // < world: cursor < numel <= part * world
     run->first = *cursor;

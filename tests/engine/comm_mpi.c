@@ -46,20 +46,18 @@ static buffer take(memory m, uint64_t n)
     buffer b = {.pool = m == POOL || (m == MIXED && comm->rank % 2 == 0)};
 
     b.p = b.pool ? comm->ops->alloc(comm, n) : malloc(n ? n : 1);
-    if (!b.p) {
+    if (!b.p)
         comm->ops->abort(comm, 1, "no memory for a test");
-    }
     memset(b.p, 0x55, n);
     return b;
 }
 
 static void give(buffer b)
 {
-    if (b.pool) {
+    if (b.pool)
         comm->ops->release(comm, b.p);
-    } else {
+    else
         free(b.p);
-    }
 }
 
 static uint64_t mix(uint64_t x)
@@ -114,17 +112,15 @@ static void value(ckpt_dtype dt, int rank, uint64_t i, void *out)
 
 static double join(double a, double b, zt_reduce op)
 {
-    if (op == ZT_SUM) {
+    if (op == ZT_SUM)
         return a + b;
-    }
     return op == ZT_MAX ? fmax(a, b) : fmin(a, b);
 }
 
 static int64_t join_int(int64_t a, int64_t b, zt_reduce op)
 {
-    if (op == ZT_SUM) {
+    if (op == ZT_SUM)
         return (int64_t)((uint64_t)a + (uint64_t)b);
-    }
     return op == ZT_MAX ? (a > b ? a : b) : (a < b ? a : b);
 }
 
@@ -167,11 +163,10 @@ static void expect(ckpt_dtype dt, uint64_t i, zt_reduce op, void *out)
             f = q ? (float)join((double)f, (double)v4, op) : v4;
         }
     }
-    if (dt == CKPT_F64) {
+    if (dt == CKPT_F64)
         memcpy(out, &d, 8);
-    } else {
+    else
         ckpt_cast_find_portable(dt, CKPT_F32)(out, &f, 1);
-    }
 }
 
 /* ---- cases ---- */
@@ -180,9 +175,8 @@ static void fill(unsigned char *p, ckpt_dtype dt, uint64_t n)
 {
     uint32_t w = width(dt);
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         value(dt, comm->rank, i, p + i * w);
-    }
 }
 
 static bool is_joined(const unsigned char *p, ckpt_dtype dt, zt_reduce op, uint64_t at, uint64_t n)
@@ -191,9 +185,8 @@ static bool is_joined(const unsigned char *p, ckpt_dtype dt, zt_reduce op, uint6
 
     for (uint64_t i = 0; i < n; i++) {
         expect(dt, at + i, op, raw);
-        if (memcmp(raw, p + i * width(dt), width(dt)) != 0) {
+        if (memcmp(raw, p + i * width(dt), width(dt)) != 0)
             return false;
-        }
     }
     return true;
 }
@@ -206,9 +199,8 @@ static bool is_of(const unsigned char *p, ckpt_dtype dt, int rank, uint64_t at, 
 
     for (uint64_t i = 0; i < n; i++) {
         value(dt, rank, at + i, raw);
-        if (memcmp(raw, p + i * w, w) != 0) {
+        if (memcmp(raw, p + i * w, w) != 0)
             return false;
-        }
     }
     return true;
 }
@@ -255,9 +247,8 @@ static bool all_gather(memory m, ckpt_dtype dt, uint64_t n, bool in_place)
 
     fill(in, dt, n);
     ok = comm->ops->all_gather(comm, to.p, in, n, dt, &err) == CKPT_OK;
-    for (int q = 0; q < comm->world && ok; q++) {
+    for (int q = 0; q < comm->world && ok; q++)
         ok = is_of(to.p + (uint64_t)q * n * width(dt), dt, q, 0, n);
-    }
     give(from);
     give(to);
     return ok;
@@ -300,9 +291,8 @@ static bool all_to_all(memory m, uint64_t n)
 
     fill(from.p, CKPT_U8, whole);
     ok = comm->ops->all_to_all(comm, to.p, from.p, n, &err) == CKPT_OK;
-    for (int q = 0; q < comm->world && ok; q++) {
+    for (int q = 0; q < comm->world && ok; q++)
         ok = is_of(to.p + (uint64_t)q * n, CKPT_U8, q, (uint64_t)comm->rank * n, n);
-    }
     give(from);
     give(to);
     return ok;
@@ -345,11 +335,10 @@ static bool pending(void)
     ok = comm->ops->start(comm, &w, NULL) == CKPT_EUSAGE && ok;
     for (int i = 0; i < ZT_COMM_PENDING; i++) {
         ok = comm->ops->wait(comm, &err) == CKPT_OK && ok;
-        if (i % 2) {
+        if (i % 2)
             ok = is_of(to[i].p + (world - 1) * N * 4, CKPT_F32, comm->world - 1, 0, N) && ok;
-        } else {
+        else
             ok = is_joined(to[i].p, CKPT_F32, ZT_SUM, (uint64_t)comm->rank * N, N) && ok;
-        }
     }
     ok = comm->ops->wait(comm, NULL) == CKPT_EUSAGE && ok;
     for (int i = 0; i < ZT_COMM_PENDING; i++) {
@@ -370,18 +359,16 @@ static bool agreement(void)
         char text[64];
         int lowest = 0, rc = CKPT_OK;
 
-        if (fails) {
+        if (fails)
             rc = ckpt_fail(&e, comm->rank % 2 ? CKPT_EFORMAT : CKPT_ELIMIT, "trouble on rank %d",
                            comm->rank);
-        }
         rc = zt_comm_agree(comm, rc, &e);
         if (set == 0) {
             ok = rc == CKPT_OK && e.code == CKPT_OK && ok;
             continue;
         }
-        while (!(set >> lowest & 1)) {
+        while (!(set >> lowest & 1))
             lowest++;
-        }
         snprintf(text, sizeof text, "trouble on rank %d", lowest);
         ok = rc == (lowest % 2 ? CKPT_EFORMAT : CKPT_ELIMIT) && e.code == rc &&
              strcmp(e.text, text) == 0 && ok;
@@ -399,26 +386,23 @@ static bool allocation(void)
     enum { N = 24 };
     unsigned char *p[N] = {NULL};
     uint64_t size[N] = {0};
-    bool ok = comm->ops->alloc(comm, UINT64_MAX / 2) == NULL;
+    bool ok = !comm->ops->alloc(comm, UINT64_MAX / 2);
 
     for (int step = 0; step < 600; step++) {
         uint64_t h = mix((uint64_t)(step * comm->world + comm->rank) + 5);
         int i = (int)(h % N);
 
-        for (uint64_t k = 0; p[i] && k < size[i]; k += 997) {
+        for (uint64_t k = 0; p[i] && k < size[i]; k += 997)
             ok = p[i][k] == (unsigned char)i && ok;
-        }
         comm->ops->release(comm, p[i]);
         size[i] = (h >> 8) % (step % 50 ? 20000 : 5000000);
         p[i] = comm->ops->alloc(comm, size[i]);
         ok = p[i] && (uintptr_t)p[i] % 64 == 0 && ok;
-        if (p[i]) {
+        if (p[i])
             memset(p[i], i, size[i]);
-        }
     }
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         comm->ops->release(comm, p[i]);
-    }
     comm->ops->release(comm, NULL);
     return ok;
 }
@@ -459,11 +443,10 @@ static void report(const char *name, bool ok)
     int rc = zt_comm_agree(
         comm, ok ? CKPT_OK : ckpt_fail(&e, CKPT_EDIFFERS, "rank %d: %s", comm->rank, err.text), &e);
 
-    if (comm->rank == 0 && rc == CKPT_OK) {
+    if (comm->rank == 0 && rc == CKPT_OK)
         printf("PASS %s\n", name);
-    } else if (comm->rank == 0) {
+    else if (comm->rank == 0)
         printf("FAIL %s: %s\n", name, e.text);
-    }
     fflush(stdout);
 }
 
@@ -485,9 +468,8 @@ static void checks_of(memory m, ckpt_dtype dt)
             continue; // the paths are the same: time
         }
         if (dt != CKPT_U8) {
-            for (int op = 0; op < 3; op++) {
+            for (int op = 0; op < 3; op++)
                 ok[op] = all_reduce(m, dt, n, (zt_reduce)op);
-            }
             ok[3] = reduce_scatter(m, dt, n, false) && reduce_scatter(m, dt, n, true) &&
                     reduce(m, dt, n);
         } else {
@@ -509,13 +491,11 @@ static void checks(void)
 
     report("identity", identity());
     for (int m = some ? MIXED : POOL; m <= MIXED; m++) {
-        for (size_t t = 0; t < sizeof type / sizeof *type; t++) {
+        for (size_t t = 0; t < sizeof type / sizeof *type; t++)
             checks_of((memory)m, type[t]);
-        }
     }
-    if (!some) {
+    if (!some)
         report("broadcast past a message", broadcast(POOL, 17000001) && broadcast(HEAP, 17000001));
-    }
     report("nan wins", nan_wins());
     report("pending", pending());
     report("agreement", agreement());
@@ -531,12 +511,10 @@ static int loop_once(buffer x, uint64_t n)
 {
     int rc = comm->ops->all_reduce(comm, x.p, n, CKPT_F32, ZT_MAX, &err);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = comm->ops->broadcast(comm, x.p, n, 0, &err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = comm->ops->barrier(comm, &err);
-    }
     return rc;
 }
 
@@ -581,13 +559,11 @@ static int agree(int victim)
 {
     int rc = CKPT_OK;
 
-    if (comm->rank == victim) {
+    if (comm->rank == victim)
         rc = ckpt_fail(&err, CKPT_EMISSING, "rank %d misses its file", comm->rank);
-    }
     rc = zt_comm_agree(comm, rc, &err);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         comm->ops->abort(comm, ckpt_err_status(rc), err.text);
-    }
     return 1;
 }
 
@@ -645,16 +621,14 @@ static void bench_one(const char *name, memory m, moved move, uint64_t part)
 
         comm->ops->barrier(comm, &err);
         t = seconds();
-        if (move(w.p, p.p, part / 4) != CKPT_OK) {
+        if (move(w.p, p.p, part / 4) != CKPT_OK)
             comm->ops->abort(comm, 1, err.text);
-        }
         t = seconds() - t;
         best = t < best ? t : best;
     }
-    if (comm->rank == 0) {
+    if (comm->rank == 0)
         printf("%-20s %-5s %6.2f GB/s  %8.2f ms\n", name, memory_name[m],
                (double)whole / best * 1e-9, best * 1e3);
-    }
     give(w);
     give(p);
 }
@@ -665,12 +639,10 @@ static void bench_small(void)
 
     comm->ops->barrier(comm, &err);
     t = seconds();
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; i++)
         comm->ops->all_reduce(comm, &x, 1, CKPT_F64, ZT_MAX, &err);
-    }
-    if (comm->rank == 0) {
+    if (comm->rank == 0)
         printf("%-20s       %8.2f us each\n", "all_reduce of 1", (seconds() - t) / 2000 * 1e6);
-    }
 }
 
 static int bench(uint64_t mib)
@@ -722,17 +694,13 @@ int main(int argc, char **argv)
         zt_comm_free(comm);
         return 0;
     }
-    if (strcmp(what, "bench") == 0) {
+    if (strcmp(what, "bench") == 0)
         return bench(number > 0 ? (uint64_t)number : 64);
-    }
-    if (strcmp(what, "differ") == 0) {
+    if (strcmp(what, "differ") == 0)
         return differ();
-    }
-    if (strcmp(what, "agree") == 0) {
+    if (strcmp(what, "agree") == 0)
         return agree(number);
-    }
-    if (strcmp(what, "abort") == 0 && number < 0) {
+    if (strcmp(what, "abort") == 0 && number < 0)
         comm->ops->abort(comm, 9, "the test's own trouble");
-    }
     return end_in_loop(what, number);
 }

@@ -93,13 +93,12 @@ static inline int mc_config(zt_model_config *out, ckpt_arena *arena, const ckpt_
     ckpt_dict map = ckpt_value_map(ckpt_value_get(entry, "config"));
     int rc;
 
-    if (mkdtemp(folder) != NULL) {
+    if (mkdtemp(folder)) {
         snprintf(path, sizeof path, "%s/config.json", folder);
         f = fopen(path, "w");
     }
-    if (f == NULL) {
+    if (!f)
         return ckpt_fail(err, CKPT_EIO, "no temporary file");
-    }
     fprintf(f, "{\"architectures\": [\"%s\"]", ckpt_value_get(entry, "cls")->as.text.at);
     for (uint64_t i = 0; i < map.n; i++) {
         if (strcmp(map.at[i].key->as.text.at, "architectures") != 0) {
@@ -120,9 +119,8 @@ static inline const ckpt_value *mc_entry(const ckpt_value *all, const char *name
     ckpt_seq models = ckpt_value_seq(ckpt_value_get(all, "models"));
 
     for (uint64_t i = 0; i < models.n; i++) {
-        if (ckpt_value_is(ckpt_value_get(models.at[i], "name"), name)) {
+        if (ckpt_value_is(ckpt_value_get(models.at[i], "name"), name))
             return models.at[i];
-        }
     }
     return NULL;
 }
@@ -135,17 +133,14 @@ static inline void *mc_read(mc_case *c, const char *prefix, const char *name, ck
     void *p;
 
     t = ckpt_map_find(c->map, ckpt_arena_printf(c->arena, "%s%s", prefix, name));
-    if (t == NULL) {
+    if (!t)
         return NULL;
-    }
     *n = 1;
-    for (uint32_t i = 0; i < t->ndim; i++) {
+    for (uint32_t i = 0; i < t->ndim; i++)
         *n *= t->shape[i];
-    }
     p = ckpt_arena_alloc(c->arena, *n * 8);
-    if (p != NULL && ckpt_reader_read(c->reader, t, 0, *n, dtype, p, &c->err) != CKPT_OK) {
+    if (p && ckpt_reader_read(c->reader, t, 0, *n, dtype, p, &c->err) != CKPT_OK)
         return NULL;
-    }
     return p;
 }
 
@@ -156,7 +151,7 @@ static inline int32_t *mc_ints(mc_case *c, const char *name)
     int64_t *wide = mc_read(c, "in/", name, CKPT_I64, &n);
     int32_t *out = (int32_t *)wide;
 
-    for (uint64_t i = 0; wide != NULL && i < n; i++) {
+    for (uint64_t i = 0; wide && i < n; i++) {
         int64_t v = wide[i];
 
         out[i] = (int32_t)v;
@@ -173,11 +168,10 @@ static inline uint64_t mc_size(const mc_case *c)
 
 static inline void *mc_put(mc_case *c, const void *host, uint64_t n_bytes)
 {
-    void *p = host != NULL ? c->device->ops->alloc(c->device, n_bytes) : NULL;
+    void *p = host ? c->device->ops->alloc(c->device, n_bytes) : NULL;
 
-    if (p != NULL) {
+    if (p)
         c->device->ops->put(c->device, p, host, n_bytes);
-    }
     return p;
 }
 
@@ -206,18 +200,16 @@ static inline int mc_inputs(mc_case *c)
     const ckpt_tensor *labels = ckpt_map_find(c->map, "in/labels");
     uint64_t n = 0, rows;
 
-    if (ids == NULL || ids->ndim != 2 || labels == NULL) {
+    if (!ids || ids->ndim != 2 || !labels)
         return ckpt_fail(&c->err, CKPT_EFORMAT, "no in/input_ids or in/labels");
-    }
     c->host = (zt_batch){.batch = ids->shape[0], .seq = ids->shape[1]};
     c->host.input_ids = mc_ints(c, "input_ids");
     c->host.attention_mask = mc_ints(c, "attention_mask");
     c->host.token_type_ids = mc_ints(c, "token_type_ids");
-    if (labels->dtype == CKPT_I64) {
+    if (labels->dtype == CKPT_I64)
         c->host.labels = mc_ints(c, "labels");
-    } else {
+    else
         c->host.targets = mc_read(c, "in/", "labels", CKPT_F32, &n);
-    }
     rows = c->host.batch * c->host.seq;
     c->batch = c->host;
     c->batch.input_ids = mc_put(c, c->host.input_ids, rows * 4);
@@ -239,18 +231,15 @@ static inline int mc_weights(mc_case *c)
         uint64_t n = 0;
         float *v = mc_read(c, "w/", p->name, CKPT_F32, &n);
 
-        if (v == NULL &&
-            strstr(p->name, ".lora_") != NULL) { // ours: small numbers that are all different
+        if (!v && strstr(p->name, ".lora_")) { // ours: small numbers that are all different
             n = p->n_elems;
             v = ckpt_arena_alloc(c->arena, n * 4);
-            for (uint64_t j = 0; j < n; j++) {
+            for (uint64_t j = 0; j < n; j++)
                 v[j] = 0.1F * sinf((float)(j * 7 + i));
-            }
         }
-        if (v == NULL || n != p->n_elems) {
+        if (!v || n != p->n_elems)
             return ckpt_fail(&c->err, CKPT_EMISMATCH, "w/%s: missing, or %" PRIu64 " elements",
                              p->name, n);
-        }
         c->weight[i] = mc_put_values(c, v, n);
         c->grad[i] = c->device->ops->alloc(c->device, n * mc_size(c));
         p->w = c->weight[i];
@@ -284,15 +273,15 @@ static inline void mc_close(mc_case *c)
 {
     zt_device *d = c->device;
 
-    for (size_t i = 0; c->model != NULL && i < c->model->params.n && c->weight != NULL; i++) {
+    for (size_t i = 0; c->model && i < c->model->params.n && c->weight; i++) {
         d->ops->release(d, c->weight[i]);
         d->ops->release(d, c->grad[i]);
     }
-    for (size_t i = 0; c->model != NULL && i < c->model->layers.n && c->x != NULL; i++) {
+    for (size_t i = 0; c->model && i < c->model->layers.n && c->x; i++) {
         d->ops->release(d, c->x[i]);
         d->ops->release(d, c->tape[i]);
     }
-    if (d != NULL) {
+    if (d) {
         const void *inputs[] = {c->batch.input_ids, c->batch.attention_mask,
                                 c->batch.token_type_ids, c->batch.labels, c->batch.targets};
 
@@ -331,41 +320,31 @@ static inline int mc_open(mc_case *c, const char *folder, const char *name, cons
     int rc;
 
     *c = (mc_case){.name = name, .arena = ckpt_arena_new(0)};
-    if (c->arena == NULL) {
+    if (!c->arena)
         return ckpt_fail_memory(&c->err);
-    }
     rc = zt_hjson_read(&all, c->arena, ckpt_arena_printf(c->arena, "%s/models.json", folder),
                        &c->err);
     c->entry = rc == CKPT_OK ? mc_entry(all, name) : NULL;
-    if (rc == CKPT_OK && c->entry == NULL) {
+    if (rc == CKPT_OK && !c->entry)
         rc = ckpt_fail(&c->err, CKPT_EMISSING, "models.json has no '%s'", name);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = mc_config(&config, c->arena, c->entry, &c->err);
-    }
-    if (rc == CKPT_OK && opts->edit != NULL) {
+    if (rc == CKPT_OK && opts->edit)
         opts->edit(&config);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc =
             ckpt_open(&c->map, ckpt_arena_printf(c->arena, "%s/model_%s.safetensors", folder, name),
                       NULL, &c->err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_reader_new(&c->reader, c->map, &c->err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_cpu_new(&c->device, 2, &c->err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_model_new(&c->model, c->device, opts->dtype, &config, opts->lora, &c->err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = mc_weights(c);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = mc_inputs(c);
-    }
     return rc == CKPT_OK ? mc_buffers(c) : rc;
 }
 
@@ -399,9 +378,8 @@ static inline void mc_backward(mc_case *c, zt_pass *p)
 /* Gradients begin anew. */
 static inline void mc_clear(mc_case *c)
 {
-    for (size_t i = 0; i < c->model->params.n; i++) {
+    for (size_t i = 0; i < c->model->params.n; i++)
         c->model->params.at[i].g_add = false;
-    }
 }
 
 /* One training pass with scale S over `accumulation` steps. */
@@ -433,9 +411,8 @@ static inline double mc_largest(const float *v, uint64_t n)
 {
     double most = 0;
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         most = fabs((double)v[i]) > most ? fabs((double)v[i]) : most;
-    }
     return most;
 }
 
@@ -448,9 +425,8 @@ static inline double mc_distance(const float *a, const float *b, uint64_t n)
         double d = fabs((double)a[i] - (double)b[i]);
 
         most = d <= most ? most : d;
-        if (isnan(d)) {
+        if (isnan(d))
             return (double)INFINITY;
-        }
     }
     return most;
 }
@@ -460,7 +436,7 @@ static inline double mc_want(const mc_case *c, const char *dtype, const char *wh
     const ckpt_value *low = ckpt_value_get(ckpt_value_get(c->entry, "low_precision"), dtype);
     const ckpt_value *v = ckpt_value_get(low, what);
 
-    return v != NULL && v->kind == CKPT_V_FLOAT ? v->as.f : (double)NAN;
+    return v && v->kind == CKPT_V_FLOAT ? v->as.f : (double)NAN;
 }
 
 static inline void mc_compare_grads(mc_case *c, mc_result *r)
@@ -472,7 +448,7 @@ static inline void mc_compare_grads(mc_case *c, mc_result *r)
         uint64_t n = 0;
         const float *want = mc_read(c, "grad/", m->params.at[i].name, CKPT_F32, &n);
 
-        global = want != NULL && mc_largest(want, n) > global ? mc_largest(want, n) : global;
+        global = want && mc_largest(want, n) > global ? mc_largest(want, n) : global;
     }
     r->worst_name = "";
     for (size_t i = 0; i < m->params.n; i++) {
@@ -481,12 +457,11 @@ static inline void mc_compare_grads(mc_case *c, mc_result *r)
         const float *want = mc_read(c, "grad/", m->params.at[i].name, CKPT_F32, &n);
         double most, d;
 
-        for (uint64_t j = 0; j < n; j++) {
+        for (uint64_t j = 0; j < n; j++)
             squares += (double)got[j] * (double)got[j];
-        }
-        most = want != NULL ? mc_largest(want, n) : 0;
+        most = want ? mc_largest(want, n) : 0;
         most = most > 1e-3 * global ? most : 1e-3 * global;
-        d = want != NULL ? mc_distance(got, want, n) / most : (double)INFINITY;
+        d = want ? mc_distance(got, want, n) / most : (double)INFINITY;
         if (d > r->worst_grad) {
             r->worst_grad = d;
             r->worst_name = m->params.at[i].name;
@@ -530,9 +505,8 @@ static inline void mc_compare_hidden(mc_case *c, mc_result *r)
         }
         snprintf(name, sizeof name, "%" PRIu64, i);
         want = mc_read(c, "hidden/", name, CKPT_F32, &n_want);
-        d = want != NULL && n_want == n
-                ? mc_hidden(c, c->x[i], want, classifier && i == m->config.layers)
-                : (double)INFINITY;
+        d = want && n_want == n ? mc_hidden(c, c->x[i], want, classifier && i == m->config.layers)
+                                : (double)INFINITY;
         r->worst_hidden = d > r->worst_hidden ? d : r->worst_hidden;
     }
 }
@@ -548,9 +522,8 @@ static inline int mc_compare(mc_case *c, mc_result *r)
     loss = mc_read(c, "", "loss", CKPT_F32, &n);
     norm = mc_read(c, "", "gradnorm64", CKPT_F64, &n);
     logits = mc_read(c, "", "logits", CKPT_F32, &n);
-    if (loss == NULL || norm == NULL || logits == NULL) {
+    if (!loss || !norm || !logits)
         return ckpt_fail(&c->err, CKPT_EFORMAT, "no loss, gradnorm64 or logits");
-    }
     r->want_loss = (double)*loss;
     r->want_norm = *norm;
     r->loss = mc_evaluate(c, c->logits);

@@ -47,14 +47,12 @@ static bool mg_run(const char *folder, const char *name, const char *dtype)
     bool ok = false;
     int rc = mc_open(&c, folder, name, &(mc_opts){.dtype = ckpt_dtype_parse(dtype)});
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = mc_compare(&c, &r);
-    }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         printf("FAIL %-18s %s: %s\n", name, dtype, c.err.text);
-    } else {
+    else
         ok = fp32 ? mg_fp32(name, &r) : mg_low(&c, dtype, &r);
-    }
     mc_close(&c);
     return ok;
 }
@@ -69,9 +67,8 @@ int main(int argc, char **argv)
         return 2;
     }
     for (int i = 2; i < argc; i++) {
-        for (size_t j = 0; j < sizeof dtypes / sizeof *dtypes; j++) {
+        for (size_t j = 0; j < sizeof dtypes / sizeof *dtypes; j++)
             bad += mg_run(argv[1], argv[i], dtypes[j]) ? 0 : 1;
-        }
     }
     printf("models: %d passed, %d failed\n", (argc - 2) * 3 - bad, bad);
     return bad > 0;

@@ -40,9 +40,8 @@ static int rp_value(void *ctx, uint32_t param, uint64_t first, uint64_t count, f
 
     snprintf(name, sizeof name, "w0/%s", r->model->params.at[param].name);
     t = ckpt_map_find(r->data, name);
-    if (t == NULL) {
+    if (!t)
         return ckpt_fail(err, CKPT_EMISSING, "no tensor %s", name);
-    }
     return ckpt_reader_read(r->reader, t, first, count, CKPT_F32, out, err);
 }
 
@@ -57,12 +56,10 @@ static int rp_input(rp_run *r, const char *name, uint64_t i, const int32_t **out
     int rc;
 
     *out = NULL;
-    if (t == NULL) {
+    if (!t)
         return CKPT_OK;
-    }
-    for (uint32_t k = 2; k < t->ndim; k++) {
+    for (uint32_t k = 2; k < t->ndim; k++)
         n *= t->shape[k];
-    }
     if (t->ndim > 3) {
         shape[0] = t->shape[2];
         shape[1] = t->shape[3];
@@ -71,9 +68,8 @@ static int rp_input(rp_run *r, const char *name, uint64_t i, const int32_t **out
     v = r->device->ops->alloc(r->device, n * sizeof *v);
     rc = ckpt_reader_read(r->reader, t, (i * t->shape[1] + (uint64_t)r->comm->rank) * n, n,
                           CKPT_DTYPE_NONE, wide, err);
-    for (uint64_t k = 0; k < n; k++) {
+    for (uint64_t k = 0; k < n; k++)
         v[k] = (int32_t)wide[k];
-    }
     ckpt_free(wide);
     *out = v;
     return rc;
@@ -84,15 +80,12 @@ static int rp_batch(rp_run *r, uint64_t i, zt_batch *b, ckpt_err *err)
     uint64_t shape[2] = {0, 0};
     int rc = rp_input(r, "in/input_ids", i, &b->input_ids, shape, err);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = rp_input(r, "in/attention_mask", i, &b->attention_mask, shape, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = rp_input(r, "in/token_type_ids", i, &b->token_type_ids, shape, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = rp_input(r, "in/labels", i, &b->labels, shape, err);
-    }
     b->batch = shape[0];
     b->seq = shape[1];
     return rc;
@@ -119,12 +112,10 @@ static int rp_update(rp_run *r, uint64_t s, double *loss, zt_step *step, ckpt_er
         zt_batch b = {0};
 
         rc = rp_batch(r, s * gas + j, &b, err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = zt_zero_micro(r->zero, &b, &loss[j], err);
-        }
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = zt_zero_step(r->zero, step, err);
-        }
         rp_drop(r, &b);
     }
     return rc;
@@ -140,15 +131,13 @@ static int rp_train(rp_run *r, uint64_t steps, ckpt_err *err)
         zt_step step = {0};
 
         rc = rp_update(r, s, loss, &step, err);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = r->comm->ops->all_gather(r->comm, all, loss, gas * sizeof *all, CKPT_U8, err);
-        }
         if (rc == CKPT_OK && r->comm->rank == 0) {
             printf("%" PRIu64 " %.17g %.17g %.17g %d", s, step.grad_norm, step.lr, step.loss_scale,
                    step.skipped);
-            for (uint64_t k = 0; k < gas * world; k++) {
+            for (uint64_t k = 0; k < gas * world; k++)
                 printf(" %.17g", all[k]);
-            }
             printf("\n");
         }
     }
@@ -175,10 +164,9 @@ static int rp_whole(rp_run *r, uint32_t param, float *out, ckpt_err *err)
             }
         }
     }
-    if (rc == CKPT_OK && r->config.stage > 0) {
+    if (rc == CKPT_OK && r->config.stage > 0)
         rc = r->comm->ops->all_reduce(r->comm, out, r->model->params.at[param].n_elems, CKPT_F32,
                                       ZT_SUM, err);
-    }
     return rc;
 }
 
@@ -192,16 +180,15 @@ static int rp_weights(rp_run *r, const char *path, ckpt_err *err)
         float *w = ckpt_alloc(p->n_elems * sizeof *w);
 
         rc = rp_whole(r, i, w, err);
-        if (f != NULL) {
+        if (f) {
             fprintf(f, "%s\n", p->name);
             fwrite(&p->n_elems, sizeof p->n_elems, 1, f);
             fwrite(w, sizeof *w, p->n_elems, f);
         }
         ckpt_free(w);
     }
-    if (f != NULL && fclose(f) != 0) {
+    if (f && fclose(f) != 0)
         return ckpt_fail(err, CKPT_EIO, "%s: not written", path);
-    }
     return rc;
 }
 
@@ -211,22 +198,17 @@ static int rp_open(rp_run *r, char **argv, ckpt_err *err)
 
     r->arena = ckpt_arena_new(0);
     rc = zt_comm_launched() ? zt_comm_mpi(&r->comm, err) : zt_comm_self(&r->comm, err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_cpu_new(&r->device, 1, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_config_read(&r->config, r->arena, argv[3], NULL, r->comm->world, err);
-    }
     r->config.fp16_z0_quirk = getenv("REPLAY_QUIRK") != NULL;
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_model_config_read(&r->model_config, r->arena, argv[1], err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_model_new(&r->model, r->device, r->config.dtype, &r->model_config, NULL, err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_open(&r->data, argv[2], NULL, err);
-    }
     return rc == CKPT_OK ? ckpt_reader_new(&r->reader, r->data, err) : rc;
 }
 
@@ -245,21 +227,16 @@ int main(int argc, char **argv)
                          .keep_activations_not = argc > 7};
 
     rc = rp_open(&r, argv, &err);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_zero_new(&r.zero, r.model, &r.config, r.comm, &opts, &err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_zero_fill(r.zero, rp_value, &r, &err);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = rp_train(&r, strtoull(argv[4], NULL, 10), &err);
-    }
-    if (rc == CKPT_OK && argc > 6) {
+    if (rc == CKPT_OK && argc > 6)
         rc = rp_weights(&r, argv[6], &err);
-    }
-    if (rc != CKPT_OK) {
-        fprintf(stderr, "rank %d: %s\n", r.comm != NULL ? r.comm->rank : -1, err.text);
-    }
+    if (rc != CKPT_OK)
+        fprintf(stderr, "rank %d: %s\n", r.comm ? r.comm->rank : -1, err.text);
     zt_zero_free(r.zero);
     zt_model_free(r.model);
     ckpt_reader_free(r.reader);

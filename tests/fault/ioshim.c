@@ -5,9 +5,9 @@
  *     IOSHIM_OP=pwrite IOSHIM_NTH=3 IOSHIM_KIND=ENOSPC LD_PRELOAD=.../ioshim.so ckpt convert ...
  *
  * IOSHIM_OP      which calls count, a comma-separated list of: open read pread write pwrite fsync
- *                close rename link ftruncate fallocate mkdir unlink; or "any".  open stands for openat
- *                too, fsync for fdatasync, rename for renameat and renameat2, mkdir for mkdirat,
- *                unlink for unlinkat and rmdir.  Unset: nothing ever fails.
+ *                close rename link ftruncate fallocate mkdir unlink; or "any".  open stands for
+ *                openat too, fsync for fdatasync, rename for renameat and renameat2, mkdir for
+ *                mkdirat, unlink for unlinkat and rmdir.  Unset: nothing ever fails.
  * IOSHIM_NTH     number of the call that fails, from 1 on; 0 or unset: none (calls are still
  * counted) IOSHIM_KIND    EIO (default), ENOSPC, EINTR, EACCES, EMFILE, ENOSYS, EINVAL: the call is
  * not carried out and fails with this (close is carried out, as the kernel does).  EINTR spares
@@ -68,7 +68,7 @@ static const char *shim_env(const char *name)
 {
     const char *v = getenv(name);
 
-    return v != NULL ? v : "";
+    return v ? v : "";
 }
 
 /* True if the list names op. */
@@ -103,9 +103,9 @@ static bool shim_wanted(const char *path, int fd)
     const char *text = shim_env("IOSHIM_PATH");
     char name[4096];
 
-    if (text[0] == 0 || (path != NULL && strstr(path, text) != NULL))
+    if (text[0] == 0 || (path && strstr(path, text)))
         return true;
-    if (path != NULL && (path[0] == '/' || fd == AT_FDCWD))
+    if (path && (path[0] == '/' || fd == AT_FDCWD))
         return false;
     shim_path_of(fd, name);
     return strstr(name, text) != NULL;
@@ -153,15 +153,15 @@ __attribute__((constructor)) static void shim_begin(void)
 static void shim_log(const char *op, const char *path, int fd)
 {
     char folder[4096] = "", line[8300];
-    bool whole = path != NULL && (path[0] == '/' || fd == AT_FDCWD);
+    bool whole = path && (path[0] == '/' || fd == AT_FDCWD);
     int n;
 
     if (shim_to_log < 0)
         return;
     if (!whole)
         shim_path_of(fd, folder);
-    n = snprintf(line, sizeof line, "%s %s%s%s\n", op, folder, whole || path == NULL ? "" : "/",
-                 path != NULL ? path : "");
+    n = snprintf(line, sizeof line, "%s %s%s%s\n", op, folder, whole || !path ? "" : "/",
+                 path ? path : "");
     if (syscall(SYS_write, shim_to_log, line, (size_t)n) != n)
         _exit(99);
 }

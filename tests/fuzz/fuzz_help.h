@@ -48,7 +48,7 @@ static inline const char *fuzz_folder(void)
 
     if (fuzz_root[0] == '\0') {
         snprintf(fuzz_root, sizeof fuzz_root, "%s/fuzz-XXXXXX", tmp ? tmp : "/tmp");
-        fuzz_require(mkdtemp(fuzz_root) != NULL && atexit(fuzz_leave) == 0);
+        fuzz_require(mkdtemp(fuzz_root) && atexit(fuzz_leave) == 0);
     }
     return fuzz_root;
 }

@@ -16,9 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Abort when the promise does not hold: the fuzzer then keeps the input. */
 static void fuzz_require(bool held)
 {
-    if (!held) {
+    if (!held)
         abort();
-    }
 }
 
 static int fuzz_count(void *ctx, const char *text, size_t n)
@@ -48,7 +47,7 @@ static void fuzz_round_trip(ckpt_value *root)
     ckpt_arena *a = ckpt_arena_new(0);
     int rc = ckpt_pickle_write(&first, root, NULL);
 
-    fuzz_require(a != NULL && (rc == CKPT_OK || rc == CKPT_EUNSUPPORTED || rc == CKPT_ELIMIT));
+    fuzz_require(a && (rc == CKPT_OK || rc == CKPT_EUNSUPPORTED || rc == CKPT_ELIMIT));
     if (rc == CKPT_OK) {
         rc = ckpt_pickle_read(&again, a, first.at, first.n, &opts, NULL);
         fuzz_require(rc == CKPT_OK || rc == CKPT_ELIMIT); // protocol 2 can take more room
@@ -74,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     fuzz_require(a != NULL);
     if (ckpt_pickle_read(&p, a, data, size, &opts, NULL) == CKPT_OK) {
-        fuzz_require(p.root != NULL && p.end <= size);
+        fuzz_require(p.root && p.end <= size);
         fuzz_print(p.root, CKPT_TREE_TEXT, size);
         fuzz_print(p.root, CKPT_TREE_JSON, size);
         fuzz_round_trip(p.root);

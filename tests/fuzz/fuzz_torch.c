@@ -44,7 +44,7 @@ static void read_as(const ckpt_format *format, const uint8_t *bytes, size_t n)
         check(map, n);
     else if (err.code == CKPT_OK || err.text[0] == '\0')
         abort();
-    if (format->records != NULL)
+    if (format->records)
         (void)format->records(map, io, index, NULL);
     ckpt_io_close(io);
     ckpt_map_free(map);

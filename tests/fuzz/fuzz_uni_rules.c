@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     fuzz_text(json, sizeof json, &data, &size);
     rc = ckpt_uni_rules_parse(&rules, json, &err);
-    fuzz_require(rc == CKPT_OK ? rules != NULL : rules == NULL && err.text[0] != '\0');
+    fuzz_require(rc == CKPT_OK ? rules != NULL : !rules && err.text[0] != '\0');
     if (rc != CKPT_OK)
         return 0;
     for (unsigned i = 0; i < 8 && (size > 0 || i == 0); i++) {
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             apply(&rule);
         (void)ckpt_uni_rules_first_stage(rules, name, n, &first, NULL);
     }
-    while (ckpt_uni_rules_unused(rules, &cursor) != NULL)
+    while (ckpt_uni_rules_unused(rules, &cursor))
         ;
     ckpt_uni_rules_free(rules);
     return 0;

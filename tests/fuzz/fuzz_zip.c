@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     ckpt_err err = {0};
     uint64_t n_top;
 
-    if (arena == NULL || ckpt_io_memory(&io, "fuzz.zip", bytes, n, &err) != CKPT_OK)
+    if (!arena || ckpt_io_memory(&io, "fuzz.zip", bytes, n, &err) != CKPT_OK)
         abort();
     if (ckpt_zip_open(&zip, arena, io, &err) == CKPT_OK) {
         for (size_t i = 0; i < zip.records.n; i++) {
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
             // What was accepted must be found again, and lie inside the file.
             if (ckpt_zip_find(&zip, r->name, r->n_name) != r || !ckpt_within(r->at, r->n_stored, n))
                 abort();
-            if (ckpt_zip_read(&out, &zip, r, 1u << 20, NULL) != CKPT_OK && out != NULL)
+            if (ckpt_zip_read(&out, &zip, r, 1u << 20, NULL) != CKPT_OK && out)
                 abort();
             ckpt_free(out);
         }

@@ -76,20 +76,19 @@ static void verdict(bool ok, const problem *p, const char *what, const char *det
 {
     n_passed += ok;
     n_failed += !ok;
-    if (!ok) {
+    if (!ok)
         printf("FAIL %s %s: B %d T %d H %d/%d W %d gap %d causal %d mask %d p %g lay %d queries "
                "%d: %s\n",
                ckpt_dtype_name(p->dt), what, (int)p->s.batch, (int)p->s.seq, (int)p->s.heads,
                (int)p->s.kv_heads, (int)p->s.width, (int)p->s.gap, p->s.causal, (int)p->s.mask,
                (double)p->s.p, (int)p->s.how, (int)p->s.queries, detail);
-    }
 }
 
 static void *new_array(uint64_t n, size_t size)
 {
     void *p = calloc(n + 1, size);
 
-    if (p == NULL) {
+    if (!p) {
         fprintf(stderr, "no memory\n");
         exit(2);
     }
@@ -164,21 +163,18 @@ static problem make(const shape *s, ckpt_dtype dt)
     p.n_out = lay_out(s, p.rows, out);
     p.n_lse = rows_of(s, Q) * s->heads;
     // dq, dk, dv have the strides of q, k, v
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         p.at[i == 3 ? O : DQ + i] = out[i];
-    }
     p.in = (char *)new_array(p.n_in, 4);
     p.value = (float *)new_array(p.n_in, sizeof(float));
     zt_philox_normal(5, 1.0, 0, p.n_in, p.value);
     ckpt_cast_find(dt, CKPT_F32)(p.in, p.value, p.n_in);
     ckpt_cast_find(CKPT_F32, dt)(p.value, p.in, p.n_in);
-    for (uint64_t i = 0; i < p.n_in; i++) {
+    for (uint64_t i = 0; i < p.n_in; i++)
         p.top = fmax(p.top, fabs((double)p.value[i]));
-    }
     p.mask = (int32_t *)new_array(p.rows, sizeof *p.mask);
-    for (uint64_t i = 0; i < p.rows; i++) {
+    for (uint64_t i = 0; i < p.rows; i++)
         p.mask[i] = counts(s, i / s->seq, i % s->seq) ? 3 : 0;
-    }
     for (int i = O; i < N_TENSORS; i++) {
         p.b[i].rounded = (double *)new_array(p.rows * p.at[i].row, sizeof(double));
         p.b[i].noise = (double *)new_array(p.rows * p.at[i].row, sizeof(double));
@@ -229,9 +225,8 @@ static double dot(const float *a, const float *b, uint64_t n)
 {
     double sum = 0;
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         sum += (double)a[i] * (double)b[i];
-    }
     return sum;
 }
 
@@ -272,9 +267,8 @@ static void add_bounds(problem *p, const one *x)
     const double scale = 1 / sqrt((double)s->width);
     double delta = 0;
 
-    for (uint64_t t = 0; t < s->seq; t++) {
+    for (uint64_t t = 0; t < s->seq; t++)
         delta += x->p[t] * (double)x->keep[t] * dot(dout, vector_of(p, V, x, t), s->width);
-    }
     for (uint64_t t = 0; t < s->seq; t++) {
         const float *k = vector_of(p, K, x, t), *v = vector_of(p, V, x, t);
         const uint64_t o = dense(p, O, x, x->t), dk = dense(p, DK, x, t);
@@ -327,9 +321,8 @@ static void *give(zt_device *d, const void *from, uint64_t n_bytes)
 {
     void *p = d->ops->alloc(d, n_bytes);
 
-    if (p != NULL) {
+    if (p)
         d->ops->put(d, p, from, n_bytes);
-    }
     return p;
 }
 
@@ -402,12 +395,10 @@ static answer compute(zt_device *d, const problem *p, const answer *start, int p
     held m = hold(d, p, start);
     answer r = blank(p);
 
-    if ((passes & FORWARD) != 0) {
+    if ((passes & FORWARD) != 0)
         d->ops->attention(d, p->dt, &m.a.fw);
-    }
-    if ((passes & BACKWARD) != 0) {
+    if ((passes & BACKWARD) != 0)
         d->ops->attention_grad(d, p->dt, &m.a);
-    }
     d->ops->get(d, r.out, m.out, p->n_out * size_of(p->dt));
     d->ops->get(d, r.lse, m.lse, p->n_lse * sizeof(float));
     d->ops->sync(d);
@@ -454,10 +445,9 @@ static void compare(const problem *p, int what, const answer *want, const answer
         const double w = (double)element(p, want, e), g = (double)element(p, got, e);
 
         ok = fabs(g - w) <= allowed(p, what, i, w);
-        if (!ok) {
+        if (!ok)
             snprintf(text, sizeof text, "row %d column %d is %.9g, not %.9g within %.3g",
                      (int)(i / at.row), (int)(i % at.row), g, w, allowed(p, what, i, w));
-        }
     }
     verdict(ok, p, names[what], text);
 }
@@ -471,9 +461,8 @@ static void compare_lse(const problem *p, const answer *want, const answer *got)
         const double w = (double)want->lse[i], g = (double)got->lse[i];
 
         ok = fabs(g - w) <= 3e-6 * (1 + fabs(w));
-        if (!ok) {
+        if (!ok)
             snprintf(text, sizeof text, "%d is %.9g, not %.9g", (int)i, g, w);
-        }
     }
     verdict(ok, p, "lse", text);
 }
@@ -486,13 +475,11 @@ static void compare_gaps(const problem *p, const answer *got)
     bool ok = true;
 
     for (int w = O; w < N_TENSORS; w++) {
-        for (uint64_t r = 0; r < rows_of(&p->s, w); r++) {
+        for (uint64_t r = 0; r < rows_of(&p->s, w); r++)
             memset(left + p->at[w].at + r * p->at[w].ld, 1, p->at[w].row);
-        }
     }
-    for (uint64_t i = 0; i < p->n_out * size; i++) {
+    for (uint64_t i = 0; i < p->n_out * size; i++)
         ok = ok && (left[i / size] || got->out[i] == 0x5A);
-    }
     free(left);
     verdict(ok, p, "gaps", "something was written between rows");
 }
@@ -513,9 +500,8 @@ static void check(zt_device *cpu, zt_device *gpu, const shape *s, ckpt_dtype dt)
     answer got_grad = compute(gpu, &p, &want, BACKWARD);
     answer again = compute(gpu, &p, &want, BACKWARD);
 
-    for (int w = DQ; w < N_TENSORS; w++) {
+    for (int w = DQ; w < N_TENSORS; w++)
         compare(&p, w, &want_grad, &got_grad);
-    }
     compare_gaps(&p, &got_grad);
     verdict(memcmp(again.out, got_grad.out, p.n_out * size_of(dt)) == 0, &p, "again",
             "the second run has other bits");
@@ -645,11 +631,10 @@ static void refused(new_device *make_device, int which)
                    : which >= 12 ? UINT64_C(1) << 29
                                  : m.a.fw.batch;
     m.a.fw.seq = which == 13 ? UINT64_C(1) << 29 : m.a.fw.seq;
-    if (which < 4 || which >= 6) {
+    if (which < 4 || which >= 6)
         d->ops->attention(d, CKPT_F32, &m.a.fw);
-    } else {
+    else
         d->ops->attention_grad(d, CKPT_F32, &m.a);
-    }
     verdict(zt_device_check(d, &later) != CKPT_OK, &p, "refused", "a call that cannot be");
     let_go(d, &m);
     zt_device_free(d);
@@ -662,9 +647,9 @@ static new_device *load(const char *path)
 {
     new_device *f = NULL;
     void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    void *found = plugin != NULL ? dlsym(plugin, "zt_cuda_device_new") : NULL;
+    void *found = plugin ? dlsym(plugin, "zt_cuda_device_new") : NULL;
 
-    if (found == NULL) {
+    if (!found) {
         fprintf(stderr, "test_attention: %s\n", dlerror());
         return NULL;
     }
@@ -678,7 +663,7 @@ int main(int argc, char **argv)
     zt_device *cpu = NULL, *gpu = NULL;
     new_device *make_device = argc == 2 ? load(argv[1]) : NULL;
 
-    if (make_device == NULL) {
+    if (!make_device) {
         fprintf(stderr, "usage: test_attention PLUGIN\n");
         return 2;
     }
@@ -687,15 +672,13 @@ int main(int argc, char **argv)
         return 2;
     }
     for (size_t t = 0; t < N_DTYPES; t++) {
-        for (size_t i = 0; i < N_SHAPES; i++) {
+        for (size_t i = 0; i < N_SHAPES; i++)
             check(cpu, gpu, &shapes[i], dtypes[t]);
-        }
         not_finite(gpu, dtypes[t]);
         forward_alone(gpu, dtypes[t]);
     }
-    for (int i = 0; i < 14; i++) {
+    for (int i = 0; i < 14; i++)
         refused(make_device, i);
-    }
     if (zt_device_check(cpu, &err) != CKPT_OK || zt_device_check(gpu, &err) != CKPT_OK) {
         printf("FAIL %s\n", err.text);
         n_failed++;

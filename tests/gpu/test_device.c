@@ -21,9 +21,8 @@ static void memory(void)
     {
         uint64_t n = sizes[k];
         unsigned char *h = malloc(n + 1), *back = calloc(n + 1, 1);
-        for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n; i++)
             h[i] = (unsigned char)(i * 7 + i / 255);
-        }
         char *a = gpu->ops->alloc(gpu, n + 1), *b = gpu->ops->alloc(gpu, n + 64);
         EXPECT(a && b && (uintptr_t)a % 64 == 0 && (uintptr_t)b % 64 == 0);
         EXPECT(gpu->allocated == before + 2 * n + 65 && gpu->peak >= gpu->allocated);
@@ -34,9 +33,8 @@ static void memory(void)
         gpu->ops->copy(gpu, b + 5, b + 3, n); // overlapping
         gpu->ops->get(gpu, back, b + 5, n);
         uint64_t bad = 0;
-        for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n; i++)
             bad += back[i] != (unsigned char)(i * 7 + i / 255);
-        }
         EXPECT(bad == 0);
         unsigned char edge[8] = {9};
         gpu->ops->get(gpu, edge, b + 5 + n, 1);
@@ -64,15 +62,13 @@ static void pinned(void)
         char *a = gpu->ops->alloc(gpu, n);
         EXPECT(h && back && (uintptr_t)h % 64 == 0 && (uintptr_t)back % 64 == 0);
         EXPECT(gpu->allocated == before + n);
-        for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n; i++)
             h[i] = (unsigned char)(i * 5 + i / 253);
-        }
         gpu->ops->put(gpu, a, h, n);
         memset(h, 0xee, n);
         gpu->ops->get(gpu, back, a, n);
-        for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n; i++)
             bad += back[i] != (unsigned char)(i * 5 + i / 253);
-        }
         EXPECT(bad == 0);
         gpu->ops->release(gpu, a);
         gpu->ops->release_host(gpu, h);
@@ -99,9 +95,8 @@ static void many_blocks(void)
         gpu->ops->release(gpu, p[k]);
         p[k] = gpu->ops->alloc(gpu, k);
     }
-    for (unsigned i = 0; i < N; i++) {
+    for (unsigned i = 0; i < N; i++)
         gpu->ops->release(gpu, p[i]);
-    }
     EXPECT(gpu->allocated == before);
     case_end();
 }
@@ -125,7 +120,7 @@ static void failure(const char *name, int code, const char *text, void (*make)(z
         d->ops->scale(d, CKPT_F32, 2, p, 3); // does nothing
         d->ops->get(d, y, p, sizeof y);
         EXPECT(y[0] == 0 && y[1] == 0);
-        EXPECT(d->ops->alloc(d, 4) == NULL);
+        EXPECT(!d->ops->alloc(d, 4));
         d->ops->release(d, p);
         EXPECT(d->allocated == 0);
         zt_device_free(d);
@@ -135,17 +130,17 @@ static void failure(const char *name, int code, const char *text, void (*make)(z
 
 static void ask_too_much(zt_device *d)
 {
-    EXPECT(d->ops->alloc(d, (uint64_t)1 << 50) == NULL);
+    EXPECT(!d->ops->alloc(d, (uint64_t)1 << 50));
 }
 
 static void ask_most(zt_device *d)
 {
-    EXPECT(d->ops->alloc(d, UINT64_MAX) == NULL);
+    EXPECT(!d->ops->alloc(d, UINT64_MAX));
 }
 
 static void ask_too_much_pinned(zt_device *d)
 {
-    EXPECT(d->ops->alloc_host(d, UINT64_MAX) == NULL);
+    EXPECT(!d->ops->alloc_host(d, UINT64_MAX));
 }
 
 static void scale_nothing(zt_device *d)
@@ -206,10 +201,10 @@ static void failures(void)
     CASE("no such GPU");
     zt_device *d = NULL;
     ckpt_err err = {0};
-    EXPECT(new_gpu(&d, 4096, false, &err) == CKPT_EUNSUPPORTED && d == NULL);
+    EXPECT(new_gpu(&d, 4096, false, &err) == CKPT_EUNSUPPORTED && !d);
     EXPECT(strstr(err.text, "4096") != NULL);
     ckpt_err_clear(&err);
-    EXPECT(new_gpu(&d, -1, false, &err) == CKPT_EUNSUPPORTED && d == NULL);
+    EXPECT(new_gpu(&d, -1, false, &err) == CKPT_EUNSUPPORTED && !d);
     case_end();
 }
 
@@ -509,9 +504,8 @@ static void linear_grad(const shape *s, ckpt_dtype dt, unsigned flags)
         pair_new(dt, s->in * s->out, 1, 5, 0),   pair_new(dt, s->out, 1, 6, flags & 1)};
     for (unsigned turn = 0; turn < 2; turn++) {
         char *p[6];
-        for (unsigned i = 0; i < 6; i++) {
+        for (unsigned i = 0; i < 6; i++)
             p[i] = turn ? t[i].g : t[i].c;
-        }
         a.x = p[0];
         a.w = p[1];
         a.dy = p[2];
@@ -524,9 +518,8 @@ static void linear_grad(const shape *s, ckpt_dtype dt, unsigned flags)
     // the processor rounds a product before it adds it to what is there
     double extra = 2 * eps_of(dt) * sqrt((double)s->rows);
     mostly_same(&t[3]); // sums of dx are rounded once on both
-    if (!a.w_add) {
+    if (!a.w_add)
         mostly_same(&t[4]);
-    }
     near(&t[3], 2.01, noise(s->out) + (a.dx_add ? 2 * eps_of(dt) * sqrt((double)s->out) : 0));
     near(&t[4], 2.01, noise(s->rows) + (a.w_add ? extra : 0));
     near(&t[5], 2.01, noise(s->rows) + (a.b_add ? extra : 0));
@@ -607,9 +600,8 @@ static void products(ckpt_dtype dt)
             linear(&shapes[i], dt, flags % 24);
             linear_grad(&shapes[i], dt, flags % 16);
         }
-        for (unsigned n = 0; n < 8; n++) {
+        for (unsigned n = 0; n < 8; n++)
             matmul(&shapes[i], dt, n);
-        }
     }
     for (flags = 0; flags < 24; flags++) {
         linear(&shapes[3], dt, flags);
@@ -621,9 +613,8 @@ static void products(ckpt_dtype dt)
 int main(int argc, char **argv)
 {
     int rc = begin(argc, argv);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     memory();
     pinned();
     many_blocks();
@@ -641,8 +632,7 @@ int main(int argc, char **argv)
         rows(dtypes[i]);
         products(dtypes[i]);
     }
-    for (int kind = ZT_ADAM; kind <= ZT_LAMB; kind++) {
+    for (int kind = ZT_ADAM; kind <= ZT_LAMB; kind++)
         updates((zt_update_kind)kind);
-    }
     return end("device");
 }

@@ -114,9 +114,8 @@ static inline pair pair_new(ckpt_dtype dt, uint64_t n, double scale, uint64_t se
 {
     float *v = calloc(n + 1, sizeof *v);
     char *bytes = calloc(n + 1, sizeof *v);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         v[i] = (float)((2.0 * uniform(&seed) - 1.0) * scale);
-    }
     ckpt_cast_find(dt, CKPT_F32)(bytes, v, n);
     pair p = pair_from(dt, n, bytes, skew);
     free(v);
@@ -133,9 +132,8 @@ static inline void pair_free(pair *p)
 
 static inline void pairs_free(pair *p, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         pair_free(&p[i]);
-    }
 }
 
 static inline void fetch(pair *p)
@@ -174,12 +172,10 @@ static inline void mostly_same(pair *p)
 {
     uint64_t differ = 0, size = size_of(p->dt);
     fetch(p);
-    for (uint64_t i = 0; i < p->n; i++) {
+    for (uint64_t i = 0; i < p->n; i++)
         differ += memcmp(p->c + i * size, p->got + i * size, size) != 0;
-    }
-    if (size == 2 && p->n >= 64 && differ > p->n / 20) {
+    if (size == 2 && p->n >= 64 && differ > p->n / 20)
         fail("elements with other bits", differ, (double)differ, 0);
-    }
 }
 
 /* Equal bits; NaNs may differ in theirs. */

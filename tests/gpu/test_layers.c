@@ -122,9 +122,8 @@ static void norm(uint64_t rows, uint64_t n, ckpt_dtype dt, unsigned flags)
     norm_run(cpu, dt, p[0], &shape, flags);
     norm_run(gpu, dt, p[1], &shape, flags);
     double rstd = 1;
-    for (uint64_t i = 0; i < rows; i++) {
+    for (uint64_t i = 0; i < rows; i++)
         rstd = fmax(rstd, (double)value_at(CKPT_F32, t[RSTD].c, i));
-    }
     double rms_flip =
         rms ? 4 * eps_of(dt) * rstd : 0; // a rounding of the normalized value may go the other way
     same(&t[SUM]);
@@ -151,9 +150,8 @@ static void norms(ckpt_dtype dt)
     unsigned flags = 0;
     EACH(i, shape)
     {
-        for (unsigned n = 0; n < 8; n++, flags += 11) {
+        for (unsigned n = 0; n < 8; n++, flags += 11)
             norm(shape[i][0], shape[i][1], dt, flags % 64);
-        }
     }
     CASE("norm_grad %s without rows", ckpt_dtype_name(dt));
     pair w = pair_new(dt, 9, 1, 1, 0);
@@ -254,9 +252,8 @@ static void embeds(ckpt_dtype dt)
     unsigned flags = 0;
     EACH(i, lookups)
     {
-        for (unsigned n = 0; n < 5; n++, flags += 7) {
+        for (unsigned n = 0; n < 5; n++, flags += 7)
             embed(&lookups[i], dt, flags % 32);
-        }
     }
 }
 
@@ -342,9 +339,8 @@ static void loss(const losses *s, ckpt_dtype dt, zt_loss_kind kind, unsigned fla
     pair x = pair_new(dt, s->rows * ld, flags & 2 ? 30 : 4, 1, flags & 1);
     pair target = pair_new(CKPT_F32, s->rows * s->classes, 1, 2, 0);
     int32_t *label[2] = {indices(s->rows, s->classes, 3), NULL};
-    for (uint64_t i = 0; s->ignore && i < s->rows; i += 3) {
+    for (uint64_t i = 0; s->ignore && i < s->rows; i += 3)
         label[0][i] = ZT_IGNORE;
-    }
     label[1] = ints_to_gpu(label[0], s->rows);
     double got[2] = {-1, -1};
     zt_loss a = {.kind = kind, .rows = s->rows, .classes = s->classes, .ld = s->ld, .factor = 512};
@@ -357,9 +353,8 @@ static void loss(const losses *s, ckpt_dtype dt, zt_loss_kind kind, unsigned fla
         zt_device *d = turn ? gpu : cpu;
         d->ops->loss(d, dt, &a);
     }
-    if (!(fabs(got[0] - got[1]) <= 2e-6 * (1 + fabs(got[0])))) {
+    if (!(fabs(got[0] - got[1]) <= 2e-6 * (1 + fabs(got[0]))))
         fail("loss", 0, got[1], got[0]);
-    }
     double most = 512 / (double)(kind == ZT_CROSS_ENTROPY ? s->rows : s->rows * s->classes);
     near(&x, a.grad ? 2.01 : 0, a.grad ? 4e-6 * most : 0);
     mostly_same(&x);
@@ -404,9 +399,8 @@ static void all_losses(ckpt_dtype dt)
 {
     EACH(i, loss_shapes)
     {
-        for (unsigned flags = 0; flags < 8; flags++) {
+        for (unsigned flags = 0; flags < 8; flags++)
             loss(&loss_shapes[i], dt, ZT_CROSS_ENTROPY, flags);
-        }
         loss(&loss_shapes[i], dt, ZT_MSE, i % 2 ? 4 : 5);
         loss(&loss_shapes[i], dt, ZT_BCE, i % 2 ? 5 : 6);
         loss(&loss_shapes[i], dt, ZT_BCE, 0);
@@ -416,14 +410,12 @@ static void all_losses(ckpt_dtype dt)
 int main(int argc, char **argv)
 {
     int rc = begin(argc, argv);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     EACH(i, dtypes)
     {
-        for (int act = ZT_ACT_NONE; act <= ZT_SILU; act++) {
+        for (int act = ZT_ACT_NONE; act <= ZT_SILU; act++)
             acts(dtypes[i], (zt_act)act);
-        }
         swiglu(dtypes[i]);
         norms(dtypes[i]);
         embeds(dtypes[i]);

@@ -18,7 +18,7 @@ static inline int new_arena(void **state)
 {
     (void)state;
     arena = ckpt_arena_new(0);
-    return arena == NULL;
+    return !arena;
 }
 
 static inline int free_arena(void **state)
@@ -71,7 +71,7 @@ static inline void refused_args(const char *text, const zt_arguments *args, int 
         size_t n = strcspn(says, "|");
 
         (void)snprintf(part, sizeof part, "%.*s", (int)n, says);
-        if (strstr(err.text, part) == NULL)
+        if (!strstr(err.text, part))
             fail_msg("%s: '%s' does not say '%s'", text, err.text, part);
         says += n + (says[n] == '|');
     }
@@ -85,9 +85,8 @@ static inline void refused(const char *text, int code, const char *says)
 static inline bool noted(const zt_config *c, const char *says)
 {
     for (size_t i = 0; c->notes[i] != NULL; i++) {
-        if (strstr(c->notes[i], says) != NULL) {
+        if (strstr(c->notes[i], says))
             return true;
-        }
     }
     return false;
 }
@@ -96,7 +95,7 @@ static inline const ckpt_value *get(const ckpt_value *v, const char *path)
 {
     const ckpt_value *found = ds_find(v, path);
 
-    if (found == NULL)
+    if (!found)
         fail_msg("the fixture has no %s", path);
     return found;
 }
@@ -117,19 +116,17 @@ static inline bool same(const ckpt_value *a, const ckpt_value *b)
     ckpt_seq s = ckpt_value_seq(a), t = ckpt_value_seq(b);
     ckpt_dict m = ckpt_value_map(a), n = ckpt_value_map(b);
 
-    if (a->kind == CKPT_V_STR) {
+    if (a->kind == CKPT_V_STR)
         return ckpt_value_is(b, a->as.text.at);
-    }
     if (a->kind == CKPT_V_LIST || a->kind == CKPT_V_DICT) {
         bool equal = a->kind == b->kind && s.n == t.n && m.n == n.n;
 
-        for (uint64_t i = 0; equal && i < s.n; i++) {
+        for (uint64_t i = 0; equal && i < s.n; i++)
             equal = same(s.at[i], t.at[i]);
-        }
         for (uint64_t i = 0; equal && i < m.n; i++) {
             const ckpt_value *other = ckpt_value_get(b, m.at[i].key->as.text.at);
 
-            equal = other != NULL && same(m.at[i].value, other);
+            equal = other && same(m.at[i].value, other);
         }
         return equal;
     }

@@ -25,8 +25,7 @@ static inline void help_dir_make(help_dir *d)
 {
     const char *base = getenv("TMPDIR");
 
-    (void)snprintf(d->path, sizeof d->path, "%.200s/ckpt-test-XXXXXX",
-                   base != NULL ? base : "/tmp");
+    (void)snprintf(d->path, sizeof d->path, "%.200s/ckpt-test-XXXXXX", base ? base : "/tmp");
     assert_non_null(mkdtemp(d->path));
 }
 
@@ -36,7 +35,7 @@ static inline void help_remove(const char *path)
     DIR *dir = opendir(path);
     struct dirent *e;
 
-    while (dir != NULL && (e = readdir(dir)) != NULL) {
+    while (dir && (e = readdir(dir))) {
         char sub[600];
 
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
@@ -45,7 +44,7 @@ static inline void help_remove(const char *path)
             unlink(sub) != 0)
             help_remove(sub);
     }
-    if (dir != NULL)
+    if (dir)
         (void)closedir(dir);
     (void)rmdir(path);
 }
@@ -57,9 +56,9 @@ static inline int help_count(const char *path)
     struct dirent *e;
     int n = 0;
 
-    if (dir == NULL)
+    if (!dir)
         return -1;
-    while ((e = readdir(dir)) != NULL)
+    while ((e = readdir(dir)))
         n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
     (void)closedir(dir);
     return n;

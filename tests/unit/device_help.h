@@ -56,9 +56,8 @@ static inline dh_tensor dh_new(ckpt_dtype dt, uint64_t n, double scale, uint64_t
     dh_tensor t = {dt, n, malloc(n * dh_size(dt) + 1), malloc(n * sizeof(float) + 1)};
     assert_non_null(t.p);
     assert_non_null(t.v);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         t.v[i] = (float)((2.0 * dh_uniform(&seed) - 1.0) * scale);
-    }
     ckpt_cast_find(dt, CKPT_F32)(t.p, t.v, n);
     dh_read(&t, t.v);
     return t;
@@ -89,10 +88,9 @@ static inline void dh_near(const dh_tensor *t, uint64_t i, double expected, dh_b
     ckpt_cast_find(CKPT_F32, t->dt)(&got, (const char *)t->p + i * dh_size(t->dt), 1);
     double allowed = b.roundings * dh_eps(t->dt) * fabs(expected) + b.noise;
     allowed += t->dt == CKPT_F16 ? 0x1p-24 : 0;
-    if (!(fabs((double)got - expected) <= allowed)) {
+    if (!(fabs((double)got - expected) <= allowed))
         fail_msg("element %llu of %llu: %.9g, expected %.9g within %.3g", (unsigned long long)i,
                  (unsigned long long)t->n, (double)got, expected, allowed);
-    }
 }
 
 static inline zt_device *dh_device(unsigned threads)
@@ -107,9 +105,8 @@ static inline zt_device *dh_device(unsigned threads)
 static inline void dh_done(zt_device *d)
 {
     ckpt_err err = {0};
-    if (zt_device_check(d, &err) != CKPT_OK) {
+    if (zt_device_check(d, &err) != CKPT_OK)
         fail_msg("%s", err.text);
-    }
     zt_device_free(d);
 }
 
@@ -146,9 +143,8 @@ static inline double dh_act(zt_act act, double x)
 /* Derivative by central difference; exact enough for fp32 (relu: not at 0). */
 static inline double dh_slope(zt_act act, double x)
 {
-    if (act == ZT_RELU) {
+    if (act == ZT_RELU)
         return x > 0;
-    }
     double h = 1e-5;
     return (dh_act(act, x + h) - dh_act(act, x - h)) / (2 * h);
 }

@@ -95,7 +95,7 @@ static inline void folder_copy(const char *from, const char *to)
 
     assert_non_null(dir);
     (void)mkdir(to, 0777);
-    while ((e = readdir(dir)) != NULL) {
+    while ((e = readdir(dir))) {
         char a[FOLDER_PATH], b[FOLDER_PATH];
         if (e->d_name[0] == '.')
             continue;
@@ -117,7 +117,7 @@ static inline void folder_remove(const char *path)
     struct stat st;
     DIR *dir = opendir(path);
 
-    while (dir && (e = readdir(dir)) != NULL) {
+    while (dir && (e = readdir(dir))) {
         char a[FOLDER_PATH];
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;

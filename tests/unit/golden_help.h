@@ -21,12 +21,10 @@ static inline bool gold_path(char out[512], const char *name)
     const char *shared = getenv("CKPT_SHARED");
 
     (void)snprintf(out, 512, "tests/fixtures/golden/%s", name);
-    if (access(out, R_OK) == 0) {
+    if (access(out, R_OK) == 0)
         return true;
-    }
-    if (!shared) {
+    if (!shared)
         return false;
-    }
     (void)snprintf(out, 512, "%s/golden/%s", shared, name);
     return access(out, R_OK) == 0;
 }
@@ -38,9 +36,8 @@ static inline const ckpt_value *gold_json(ckpt_arena *arena, const char *name)
     ckpt_err err = {0};
 
     assert_true(gold_path(path, name));
-    if (zt_hjson_read(&v, arena, path, &err) != CKPT_OK) {
+    if (zt_hjson_read(&v, arena, path, &err) != CKPT_OK)
         fail_msg("%s: %s", path, err.text);
-    }
     return v;
 }
 
@@ -52,12 +49,10 @@ static inline const ckpt_value *gold_parse(ckpt_arena *arena, const char *text)
     ckpt_err err = {0};
 
     assert_non_null(own);
-    for (char *at = strchr(own, '\''); at; at = strchr(at, '\'')) {
+    for (char *at = strchr(own, '\''); at; at = strchr(at, '\''))
         *at = '"';
-    }
-    if (zt_hjson_parse(&v, arena, own, strlen(own), "test", &err) != CKPT_OK) {
+    if (zt_hjson_parse(&v, arena, own, strlen(own), "test", &err) != CKPT_OK)
         fail_msg("%s: %s", text, err.text);
-    }
     return v;
 }
 
@@ -79,9 +74,8 @@ static inline double gold_number(const ckpt_value *v, const char *key)
 {
     const ckpt_value *found = ckpt_value_get(v, key);
 
-    if (!found) {
+    if (!found)
         fail_msg("no key %s", key);
-    }
     return gold_value(found);
 }
 
@@ -99,9 +93,8 @@ static inline ckpt_seq gold_list(const ckpt_value *v, const char *key)
 {
     const ckpt_value *found = ckpt_value_get(v, key);
 
-    if (!found || found->kind != CKPT_V_LIST) {
+    if (!found || found->kind != CKPT_V_LIST)
         fail_msg("no list %s", key);
-    }
     return found->as.seq;
 }
 
@@ -121,9 +114,8 @@ static inline bool gold_open(gold_file *f, const char *name)
         return false;
     }
     if (ckpt_open(&f->map, path, NULL, &err) != CKPT_OK ||
-        ckpt_reader_new(&f->reader, f->map, &err) != CKPT_OK) {
+        ckpt_reader_new(&f->reader, f->map, &err) != CKPT_OK)
         fail_msg("%s: %s", path, err.text);
-    }
     return true;
 }
 
@@ -143,15 +135,13 @@ static inline float *gold_tensor(const gold_file *f, const char *a, const char *
 
     (void)snprintf(name, sizeof name, "%s/%s", a, b);
     t = ckpt_map_find(f->map, name);
-    if (!t) {
+    if (!t)
         return NULL;
-    }
     *n = t->n_elems;
     out = malloc(t->n_elems * sizeof *out + 1);
     assert_non_null(out);
-    if (ckpt_reader_read(f->reader, t, 0, t->n_elems, CKPT_F32, out, &err) != CKPT_OK) {
+    if (ckpt_reader_read(f->reader, t, 0, t->n_elems, CKPT_F32, out, &err) != CKPT_OK)
         fail_msg("%s: %s", name, err.text);
-    }
     return out;
 }
 

@@ -22,9 +22,8 @@ static const char *const with_tensors[] = {"bert_cls", "gpt2_masked", "llama_gqa
 
 static inline void open_case(mc_case *c, const char *name, const mc_opts *opts)
 {
-    if (mc_open(c, GOLDEN, name, opts) != CKPT_OK) {
+    if (mc_open(c, GOLDEN, name, opts) != CKPT_OK)
         fail_msg("%s: %s", name, c->err.text);
-    }
 }
 
 /* All gradients one after the other, fp32; those of frozen parameters are left out. */
@@ -51,14 +50,12 @@ static inline void shift_weights(mc_case *c, double by)
         uint64_t n = p->n_elems;
         float *w, *g;
 
-        if (p->frozen) {
+        if (p->frozen)
             continue;
-        }
         w = mc_get_values(c, c->weight[i], n);
         g = mc_get_values(c, c->grad[i], n);
-        for (uint64_t j = 0; j < n; j++) {
+        for (uint64_t j = 0; j < n; j++)
             w[j] += (float)(by * (double)g[j]);
-        }
         c->device->ops->put(c->device, c->weight[i], w, n * sizeof *w);
     }
 }
@@ -74,24 +71,21 @@ static inline void check_by_differences(mc_case *c, uint64_t seed)
     mc_clear(c);
     mc_train(c, seed, 1, 1);
     g = gradients(c, &n);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         squares += (double)g[i] * (double)g[i];
-    }
     assert_true(squares > 0);
     step = 4e-3 / squares; // the loss moves by 4e-3 each way
     // the gradients must stay: what the further passes write goes elsewhere
-    for (size_t i = 0; i < c->model->params.n; i++) {
+    for (size_t i = 0; i < c->model->params.n; i++)
         c->model->params.at[i].g = NULL;
-    }
     shift_weights(c, step);
     up = mc_train(c, seed, 1, 1);
     shift_weights(c, -2 * step);
     down = mc_train(c, seed, 1, 1);
     assert_int_equal(zt_device_check(c->device, &c->err), CKPT_OK);
-    if (fabs((up - down) / (2 * step) - squares) > 5e-3 * squares) {
+    if (fabs((up - down) / (2 * step) - squares) > 5e-3 * squares)
         fail_msg("%s: difference %g, gradient's square %g", c->name, (up - down) / (2 * step),
                  squares);
-    }
 }
 
 #endif

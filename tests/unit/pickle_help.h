@@ -52,9 +52,8 @@ static inline uint8_t *help_file(const char *path, size_t *n)
     uint8_t *bytes;
     long size;
 
-    if (f == NULL) {
+    if (!f)
         return NULL;
-    }
     assert_int_equal(fseek(f, 0, SEEK_END), 0);
     size = ftell(f);
     rewind(f);
@@ -83,14 +82,12 @@ static inline const uint8_t *help_data_pkl(const uint8_t *zip, size_t n, size_t 
         size_t at, from;
 
         if (help_u32(zip + i) != 0x02014B50 || i + 46 + n_name > n || n_name < 9 ||
-            memcmp(name + n_name - 9, "/data.pkl", 9) != 0) {
+            memcmp(name + n_name - 9, "/data.pkl", 9) != 0)
             continue;
-        }
         at = help_u32(zip + i + 42);
         *n_pkl = help_u32(zip + i + 24);
-        if (at + 30 > n || zip[i + 10] != 0) {
+        if (at + 30 > n || zip[i + 10] != 0)
             return NULL;
-        }
         from = at + 30 + zip[at + 26] + (size_t)(zip[at + 28] | zip[at + 29] << 8);
         return from + *n_pkl <= n ? zip + from : NULL;
     }
@@ -103,9 +100,8 @@ static inline const char *help_fixtures(void)
     static char path[4096];
     const char *shared = getenv("CKPT_SHARED");
 
-    if (shared == NULL) {
+    if (!shared)
         return getenv("CKPT_FIXTURES");
-    }
     (void)snprintf(path, sizeof path, "%s/fixtures", shared);
     return path;
 }

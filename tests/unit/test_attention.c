@@ -98,15 +98,14 @@ static int32_t *draw_mask(const shape *s)
             const uint64_t pad = (b + 1) * s->seq / (s->batch + 2);
             bool on = true;
 
-            if (s->mask == RIGHT) {
+            if (s->mask == RIGHT)
                 on = t < s->seq - pad;
-            } else if (s->mask == LEFT) {
+            else if (s->mask == LEFT)
                 on = t >= pad;
-            } else if (s->mask == HOLES) {
+            else if (s->mask == HOLES)
                 on = (t * 7 + b) % 3 != 0;
-            } else if (s->mask == ONE_EMPTY) {
+            else if (s->mask == ONE_EMPTY)
                 on = b != 0;
-            }
             m[b * s->seq + t] = on;
         }
     }
@@ -194,9 +193,8 @@ static double dot(const double *a, const double *b, uint64_t n)
 {
     double sum = 0;
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         sum += a[i] * b[i];
-    }
     return sum;
 }
 
@@ -209,7 +207,7 @@ static double ref_softmax(const problem *p, const one *x)
 
     for (uint64_t t = 0; t < s->seq; t++) {
         const bool on =
-            (!s->causal || t <= x->t) && (p->a.fw.mask == NULL || p->mask[x->b * s->seq + t] != 0);
+            (!s->causal || t <= x->t) && (!p->a.fw.mask || p->mask[x->b * s->seq + t] != 0);
 
         x->s[t] =
             on ? (double)p->a.fw.scale * dot(x->q, p->k + at_k(s, x->b, t, x->h), s->width) : -1e30;
@@ -219,9 +217,8 @@ static double ref_softmax(const problem *p, const one *x)
         x->s[t] = exp(x->s[t] - top);
         sum += x->s[t];
     }
-    for (uint64_t t = 0; t < s->seq; t++) {
+    for (uint64_t t = 0; t < s->seq; t++)
         x->s[t] /= sum;
-    }
     return (top > -1e29 ? top : 0) + log(sum);
 }
 
@@ -232,10 +229,9 @@ static void ref_keep(const problem *p, const one *x)
     for (uint64_t t = 0; t < s->seq; t++) {
         float f = 1.0F;
 
-        if (s->p > 0) {
+        if (s->p > 0)
             zt_philox_keep(p->a.fw.seed, s->p,
                            ((x->b * s->heads + x->h) * asked(s) + x->t) * s->seq + t, 1, &f);
-        }
         x->keep[t] = (double)f;
     }
 }
@@ -252,9 +248,8 @@ static void ref_one(problem *p, const one *x, bool grad)
     ref_keep(p, x);
     for (uint64_t i = 0; i < s->width; i++) {
         p->o[at + i] = 0;
-        for (uint64_t t = 0; t < s->seq; t++) {
+        for (uint64_t t = 0; t < s->seq; t++)
             p->o[at + i] += x->s[t] * x->keep[t] * p->v[at_k(s, x->b, t, x->h) + i];
-        }
     }
     delta = dot(dout, p->o + at, s->width);
     for (uint64_t t = 0; grad && t < s->seq; t++) {
@@ -307,16 +302,14 @@ static void close_to(const problem *p, const void *x, const double *want, uint64
     const uint64_t n = rows * row;
     double top = 1; // inputs are about 1: what cancels may leave that much rounding
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         top = fabs(want[i]) > top ? fabs(want[i]) : top;
-    }
     for (uint64_t i = 0; i < n; i++) {
         const double g = got(p, x, i, row);
 
-        if (!(fabs(g - want[i]) <= tolerance[0] * top + tolerance[1] * fabs(want[i]))) {
+        if (!(fabs(g - want[i]) <= tolerance[0] * top + tolerance[1] * fabs(want[i])))
             fail_msg("T %d H %d/%d W %d: element %d is %.9g, not %.9g", (int)p->s.seq,
                      (int)p->s.heads, (int)p->s.kv_heads, (int)p->s.width, (int)i, g, want[i]);
-        }
     }
 }
 
@@ -328,9 +321,8 @@ static void gaps_clean(const problem *p, const void *x, uint64_t row, uint64_t r
     for (uint64_t r = 0; r < rows; r++) {
         const char *gap = (const char *)x + (r * (row + p->s.gap) + row) * size;
 
-        for (uint64_t i = 0; i < p->s.gap * size; i++) {
+        for (uint64_t i = 0; i < p->s.gap * size; i++)
             assert_int_equal(gap[i], 0);
-        }
     }
 }
 
@@ -363,9 +355,8 @@ static void check(const shape *s, ckpt_dtype dt, const double tolerance[4])
     gaps_clean(&p, p.a.dq, rq, queries);
     gaps_clean(&p, p.a.dk, rk, keys);
     gaps_clean(&p, p.a.dv, rk, keys);
-    for (uint64_t i = 0; i < queries * s->heads; i++) {
+    for (uint64_t i = 0; i < queries * s->heads; i++)
         assert_true(fabs((double)p.a.fw.lse[i] - p.lse[i]) <= 2e-6 * (1 + fabs(p.lse[i])));
-    }
     discard(&p);
 }
 
@@ -560,11 +551,10 @@ static void refused(void **state)
         a.fw.scale = i == 7 ? 0 : i == 8 ? NAN : a.fw.scale;
         a.fw.lse = i == 4 ? NULL : a.fw.lse;
         a.dv = i == 5 ? NULL : a.dv;
-        if (i < 4 || i >= 6) {
+        if (i < 4 || i >= 6)
             zt_cpu_attention(d, CKPT_F32, &a.fw);
-        } else {
+        else
             zt_cpu_attention_grad(d, CKPT_F32, &a);
-        }
         assert_int_not_equal(zt_device_check(d, &err), CKPT_OK);
         assert_true(got(&p, p.a.fw.o, 0, 8) == 0);
         assert_true(got(&p, p.a.dq, 0, 8) == 0);

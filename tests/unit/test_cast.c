@@ -66,9 +66,8 @@ static int make_tables(void **state)
 static int free_tables(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_NARROWS; i++) {
+    for (int i = 0; i < N_NARROWS; i++)
         free(narrows[i].value);
-    }
     return 0;
 }
 
@@ -86,19 +85,17 @@ static unsigned oracle(const narrow *f, double x)
     while (high - low > 1) {
         unsigned middle = (low + high) / 2;
 
-        if (f->value[middle] <= a) {
+        if (f->value[middle] <= a)
             low = middle;
-        } else {
+        else
             high = middle;
-        }
     }
     to_low = a - f->value[low]; // exact where it decides: neighbours differ by a power of two
     to_high = f->value[high] - a;
-    if (to_low == to_high) {
+    if (to_low == to_high)
         high = low % 2 == 0 ? low : high;
-    } else if (to_low < to_high) {
+    else if (to_low < to_high)
         high = low;
-    }
     return sign | (!f->inf && high == f->n_finite ? high - 1 : high);
 }
 
@@ -155,9 +152,8 @@ static void check_narrowing(ckpt_dtype from, const void *src, size_t n)
         const narrow *f = &narrows[t];
         const void *out;
 
-        if (f->dtype == from) {
+        if (f->dtype == from)
             continue;
-        }
         out = convert(f->dtype, from, src, n);
         for (size_t i = 0; i < n; i++) {
             uint64_t bits = load(src, i, bytes_of(from)), got = load(out, i, f->bytes);
@@ -167,10 +163,9 @@ static void check_narrowing(ckpt_dtype from, const void *src, size_t n)
                 assert_int_equal(got >> (8 * f->bytes - 1), bits >> (8 * bytes_of(from) - 1));
                 continue;
             }
-            if (got != oracle(f, x[i])) {
+            if (got != oracle(f, x[i]))
                 fail_msg("%s %.17g: %x, not %x", ckpt_dtype_name(f->dtype), x[i], (unsigned)got,
                          oracle(f, x[i]));
-            }
         }
     }
 }
@@ -236,9 +231,8 @@ static void losses_are_counted(void **state)
             ckpt_cast_fn cast = ckpt_cast_find(cases[i].to, CKPT_F32);
             ckpt_lost lost = {1, 1};
 
-            if (cast) {
+            if (cast)
                 cast(dst, src, ROOM);
-            }
             ckpt_count_lost(&lost, cases[i].to, CKPT_F32, dst, src, ROOM);
             assert_int_equal(lost.n_over, cases[i].n_over + 1);
             assert_int_equal(lost.n_zero, cases[i].n_zero + 1);
@@ -273,20 +267,18 @@ static void every_narrow_pattern(void **state)
         const narrow *f = &narrows[t];
         unsigned n = 1u << (8 * f->bytes), sign = n / 2;
 
-        for (unsigned k = 0; k < n; k++) {
+        for (unsigned k = 0; k < n; k++)
             memcpy(all + k * f->bytes, &k, f->bytes);
-        }
         memcpy(wide, convert(CKPT_F64, f->dtype, all, n), n * sizeof *wide);
         for (unsigned k = 0; k < n; k++) {
             unsigned a = k & (sign - 1);
             double want = a < f->n_finite ? f->value[a] : HUGE_VAL;
 
             assert_int_equal(signbit(wide[k]) != 0, k >= sign);
-            if (a < f->n_finite || (f->inf && a == f->n_finite)) {
+            if (a < f->n_finite || (f->inf && a == f->n_finite))
                 assert_true(fabs(wide[k]) == want);
-            } else {
+            else
                 assert_true(isnan(wide[k]));
-            }
         }
         // through every format that holds all its values, and back: the same bits, NaN made quiet
         for (int w = 0; w < 2; w++) {
@@ -296,9 +288,8 @@ static void every_narrow_pattern(void **state)
             for (unsigned k = 0; k < n; k++) {
                 uint64_t want = k, got = load(again, k, f->bytes);
 
-                if (is_nan(f->dtype, k) && f->inf) {
+                if (is_nan(f->dtype, k) && f->inf)
                     want |= 1u << (f->fraction - 1);
-                }
                 assert_int_equal(got, want);
             }
         }
@@ -334,11 +325,10 @@ static void ties_and_their_neighbours(void **state)
         check_narrowing(CKPT_F64, x, n);
         for (size_t i = 0; i < n; i++) {
             y[i] = (float)x[i]; // a neighbour in F64 falls on the tie itself: fine, then
-            if (i % 5 == 2) {
+            if (i % 5 == 2)
                 y[i] = nextafterf(y[i], 0);
-            } else if (i % 5 == 4) {
+            else if (i % 5 == 4)
                 y[i] = nextafterf(y[i], y[i] > 0 ? INFINITY : -INFINITY);
-            }
         }
         check_narrowing(CKPT_F32, y, n);
     }
@@ -392,9 +382,8 @@ static void known_bits(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const void *out = convert(cases[i].to, cases[i].from, &cases[i].in, 1);
 
-        if (load(out, 0, bytes_of(cases[i].to)) != cases[i].out) {
+        if (load(out, 0, bytes_of(cases[i].to)) != cases[i].out)
             fail_msg("case %zu: %llx", i, (unsigned long long)load(out, 0, bytes_of(cases[i].to)));
-        }
     }
 }
 
@@ -409,12 +398,10 @@ static void f32_over_its_range(void **state)
     for (unsigned turn = 0; at < 1ull << 32; turn++) {
         size_t n = 0;
 
-        for (; n < BLOCK && at < 1ull << 32; n++, at += STRIDE) {
+        for (; n < BLOCK && at < 1ull << 32; n++, at += STRIDE)
             x[n] = (uint32_t)at;
-        }
-        for (int to = 0; to < N_FLOATS; to++) {
+        for (int to = 0; to < N_FLOATS; to++)
             convert(floats[to], CKPT_F32, x, n);
-        }
         if (turn % 16 == 0) {
             check_narrowing(CKPT_F32, x, n); // bisection is slow
         }
@@ -451,9 +438,8 @@ static void f64_against_the_processor(void **state)
             memcpy(&bits, &f, 4);
             assert_int_equal(load(out, i, 4), bits);
         }
-        if (turn % 16 == 0) {
+        if (turn % 16 == 0)
             check_narrowing(CKPT_F64, x, BLOCK);
-        }
     }
 }
 
@@ -463,9 +449,8 @@ static void odd_lengths_and_addresses(void **state)
     unsigned char src[8 * 80], dst[8 * 80], want[8 * 80];
 
     (void)state;
-    for (size_t i = 0; i < sizeof src; i++) {
+    for (size_t i = 0; i < sizeof src; i++)
         src[i] = (unsigned char)(i * 101 + i / 7);
-    }
     for (int to = 0; to < N_FLOATS; to++) {
         for (int from = 0; from < N_FLOATS; from++) {
             unsigned wide = bytes_of(floats[to]);
@@ -497,9 +482,8 @@ static void floating_point_mode_does_not_matter(void **state)
         // subnormals of F32, and numbers that are subnormal in F16
         x[i] = i % 2 ? i * 4093 : 0x33000000u + i * 20011;
     }
-    for (int to = 0; to < N_FLOATS; to++) {
+    for (int to = 0; to < N_FLOATS; to++)
         memcpy(normal[to], convert(floats[to], CKPT_F32, x, 4096), 4096 * bytes_of(floats[to]));
-    }
     _mm_setcsr(mode | 0x8040 | 0x6000); // flush to zero, denormals are zero, round towards zero
     for (int to = 0; to < N_FLOATS; to++) {
         const void *out = convert(floats[to], CKPT_F32, x, 4096);
@@ -590,9 +574,8 @@ static void counts_at_every_place(void **state)
                 memcpy(x + k * w, &max, w);
             }
         }
-        for (size_t k = 0; k < N; k++) {
+        for (size_t k = 0; k < N; k++)
             memcpy(raw + k * w, k % 2 ? &nan : &inf, w);
-        }
         assert_count(d, raw, N, N / 2, N / 2);
     }
 }

@@ -109,9 +109,8 @@ static void test_pending(void **state)
     int32_t from[64], to[64] = {0};
     int begun = 0, done = 0;
 
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < 64; i++)
         from[i] = 100 + i;
-    }
     while (done < 40) {
         zt_collective w = {.n = 1, .dt = CKPT_I32, .to = &to[begun], .from = &from[begun]};
         int rc;
@@ -206,15 +205,12 @@ static const char *const variables[] = {
 
 static bool launched(const char *name, const char *value, const char *name2, const char *value2)
 {
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
         unsetenv(variables[i]);
-    }
-    if (name) {
+    if (name)
         setenv(name, value, 1);
-    }
-    if (name2) {
+    if (name2)
         setenv(name2, value2, 1);
-    }
     return zt_comm_launched();
 }
 
@@ -343,17 +339,14 @@ static void sum_case(size_t n, int world, int alias)
     for (size_t i = 0; i < SUM_N; i++) {
         float sum = 0;
 
-        for (int q = 0; q < SUM_WORLD; q++) {
+        for (int q = 0; q < SUM_WORLD; q++)
             x[q][i] = sinf((float)(i * 31 + (size_t)q * 977)) * (q % 2 ? 1e4f : 1e-3f);
-        }
-        for (int q = 0; q < world; q++) {
+        for (int q = 0; q < world; q++)
             sum = q ? sum + x[q][i] : x[q][i];
-        }
         expected[i] = i < n ? sum : to[i];
     }
-    for (int q = 0; q < SUM_WORLD; q++) {
+    for (int q = 0; q < SUM_WORLD; q++)
         from[q] = x[q];
-    }
     zt_sum(to, from, world, n, CKPT_F32, ZT_SUM);
     assert_memory_equal(to, expected, sizeof expected);
 }
@@ -366,9 +359,8 @@ static void test_sum_lengths(void **state)
     (void)state;
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
         for (int world = 1; world <= SUM_WORLD; world++) {
-            for (int alias = -1; alias < world; alias++) {
+            for (int alias = -1; alias < world; alias++)
                 sum_case(lengths[l], world, alias);
-            }
         }
     }
 }
@@ -448,9 +440,8 @@ static void board_meet(board *b)
         atomic_store(&b->arrived, 0);
         atomic_store(&b->rounds, round + 1);
     }
-    while (atomic_load(&b->rounds) == round) {
+    while (atomic_load(&b->rounds) == round)
         usleep(100);
-    }
 }
 
 static int tell(void *ctx, const void *mine, void *all, uint64_t n_bytes, ckpt_err *err)
@@ -472,9 +463,8 @@ static int poll(void *ctx, bool well)
 
     c->b->well[c->rank] = well && !c->refuses;
     board_meet(c->b);
-    for (int q = WORLD - 1; q >= 0; q--) {
+    for (int q = WORLD - 1; q >= 0; q--)
         bad = c->b->well[q] ? bad : q;
-    }
     board_meet(c->b);
     return bad;
 }
@@ -508,9 +498,8 @@ static int run_ranks(body what, int killed)
     }
     for (int r = 0; r < WORLD; r++) {
         waitpid(child[r], &status, 0);
-        if (r != killed && !(WIFEXITED(status) && WEXITSTATUS(status) == 0) && !bad) {
+        if (r != killed && !(WIFEXITED(status) && WEXITSTATUS(status) == 0) && !bad)
             bad = r + 1;
-        }
     }
     munmap(b, sizeof *b);
     return bad;
@@ -530,23 +519,19 @@ static int body_sums(child_of *c)
         float *y = round < 3 ? x + (size_t)c->rank * N : malloc(N * sizeof *y);
         zt_call call = {.kind = ZT_CALL_REDUCE_SCATTER, .n = N, .dt = CKPT_F32, .size = 4};
 
-        for (int i = 0; i < N * WORLD; i++) {
+        for (int i = 0; i < N * WORLD; i++)
             x[i] = (float)(i % 1000 + c->rank);
-        }
         call.to = y;
         call.from = x;
         ok = zt_shm_ops.reduce_scatter(n, &call, NULL) == CKPT_OK;
-        for (int i = 0; i < N && ok; i++) {
+        for (int i = 0; i < N && ok; i++)
             ok = y[i] == (float)(WORLD * ((c->rank * N + i) % 1000) + 3);
-        }
-        if (round >= 3) {
+        if (round >= 3)
             free(y);
-        }
-        if (pool) {
+        if (pool)
             zt_node_release(n, x);
-        } else {
+        else
             free(x);
-        }
     }
     zt_node_free(n);
     return ok ? 0 : 1;
@@ -603,20 +588,16 @@ static int body_killed(child_of *c)
     zt_node *n;
     int rc = open_node(&n, c, NULL);
 
-    for (int i = 0; i < 50 && rc == CKPT_OK; i++) {
+    for (int i = 0; i < 50 && rc == CKPT_OK; i++)
         rc = zt_shm_ops.barrier(n, &call, NULL);
-    }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return 1;
-    }
-    if (c->rank == 1) {
+    if (c->rank == 1)
         raise(SIGKILL);
-    }
     began = zt_process_clock();
     rc = zt_shm_ops.barrier(n, &call, &err);
-    if (rc != CKPT_EIO || !strstr(err.text, "barrier: rank 1 on here") || !zt_node_broken(n)) {
+    if (rc != CKPT_EIO || !strstr(err.text, "barrier: rank 1 on here") || !zt_node_broken(n))
         return 2;
-    }
     rc = zt_shm_ops.barrier(n, &call, NULL);
     zt_node_free(n);
     return rc == CKPT_EIO && zt_process_clock() - began < 20 ? 0 : 3;
@@ -632,9 +613,8 @@ static int body_left(child_of *c)
 
     other.kind = ZT_CALL_FREE;
     if (rc != CKPT_OK || zt_shm_ops.barrier(n, c->rank == 2 ? &other : &call, &err) != CKPT_EIO ||
-        !strstr(err.text, "all ranks must make the same calls")) {
+        !strstr(err.text, "all ranks must make the same calls"))
         return 1;
-    }
     if (c->rank == 2) {
         zt_node_leave(n);
         sleep(3); // alive, and yet gone

@@ -36,9 +36,8 @@ static void check_linear(const zt_linear *a, const dh_tensor *t)
         uint64_t i = e / a->out, o = e % a->out;
         double s = a->b ? (double)b->v[o] : 0;
         s += a->y_add ? (double)y->v[i * a->ldy + o] : 0;
-        for (uint64_t k = 0; k < a->in; k++) {
+        for (uint64_t k = 0; k < a->in; k++)
             s += (double)x->v[i * a->ldx + k] * weight(a, w, k, o);
-        }
         if (a->act == ZT_ACT_NONE) {
             dh_near(y, i * a->ldy + o, s, bound);
             continue;
@@ -76,9 +75,8 @@ static void try_linear(const shape *s, ckpt_dtype dt, unsigned flags)
         zt_device *d = dh_device(threads);
         d->ops->linear(d, dt, &a);
         dh_done(d);
-        if (threads == 1) {
+        if (threads == 1)
             check_linear(&a, t);
-        }
         dh_same(&first_y, &t[3]);
         dh_same(&first_pre, &t[4]);
         DH_EACH(i, t)
@@ -149,10 +147,9 @@ static void check_dx(const zt_linear_grad *a, const dh_tensor *t)
     for (uint64_t e = 0; e < total; e += step) {
         uint64_t i = e / a->in, k = e % a->in;
         double s = a->dx_add ? (double)dx->v[i * a->lddx + k] : 0;
-        for (uint64_t o = 0; o < a->out; o++) {
+        for (uint64_t o = 0; o < a->out; o++)
             s += (double)dy->v[i * a->lddy + o] *
                  (double)w->v[a->w_in_out ? k * a->out + o : o * a->in + k];
-        }
         dh_near(dx, i * a->lddx + k, s, (dh_bound){1.01, noise(a->out, 1.2)});
     }
 }
@@ -166,18 +163,16 @@ static void check_dw(const zt_linear_grad *a, const dh_tensor *t)
         uint64_t k = a->w_in_out ? e / a->out : e % a->in;
         uint64_t o = a->w_in_out ? e % a->out : e / a->in;
         double s = 0, old = a->w_add ? (double)dw->v[e] : 0;
-        for (uint64_t i = 0; i < a->rows; i++) {
+        for (uint64_t i = 0; i < a->rows; i++)
             s += (double)x->v[i * a->ldx + k] * (double)dy->v[i * a->lddy + o];
-        }
         // the new part is rounded before it is added
         dh_near(dw, e, s + old,
                 (dh_bound){1.01, noise(a->rows, 1.2) + (a->w_add ? eps * fabs(s) : 0)});
     }
     for (uint64_t o = 0; o < a->out; o++) {
         double s = 0, old = a->b_add ? (double)db->v[o] : 0;
-        for (uint64_t i = 0; i < a->rows; i++) {
+        for (uint64_t i = 0; i < a->rows; i++)
             s += (double)dy->v[i * a->lddy + o];
-        }
         dh_near(db, o, s + old,
                 (dh_bound){1.01, noise(a->rows, 2) + (a->b_add ? eps * fabs(s) : 0)});
     }
@@ -211,17 +206,15 @@ static void try_grad(const shape *s, ckpt_dtype dt, unsigned flags)
             check_dx(&a, t);
             check_dw(&a, t);
         }
-        for (unsigned i = 0; i < 3; i++) {
+        for (unsigned i = 0; i < 3; i++)
             dh_same(&first[i], &t[3 + i]);
-        }
         DH_EACH(i, t)
         {
             dh_free(&t[i]);
         }
     }
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 3; i++)
         free(first[i]);
-    }
 }
 
 static void linear_grad(void **state)
@@ -297,10 +290,9 @@ static void try_matmul(const shape *s, ckpt_dtype dt, unsigned flags)
         for (uint64_t e = 0; threads == 1 && e < c.n; e += step) {
             uint64_t i = e / a.n, j = e % a.n;
             double sum = 0;
-            for (uint64_t k = 0; k < a.k; k++) {
+            for (uint64_t k = 0; k < a.k; k++)
                 sum += (double)x.v[a.a_transposed ? k * a.m + i : i * a.k + k] *
                        (double)y.v[a.b_transposed ? j * a.k + k : k * a.n + j];
-            }
             dh_near(&c, e, 0.75 * sum + (double)a.beta * (double)c.v[e],
                     (dh_bound){1.01, noise(a.k, 1.2)});
         }

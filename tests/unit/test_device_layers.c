@@ -10,9 +10,8 @@ static const struct {
 
 static void free_all(dh_tensor *t, unsigned n)
 {
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n; i++)
         dh_free(&t[i]);
-    }
 }
 
 /* ---- norm ---------------------------------------------------------------------------------- */
@@ -23,12 +22,10 @@ enum { X, ADD, W, B, SUM, Y, DY, DX, DW, DB, N_NORM };
 static void moments(const float *x, uint64_t n, bool rms, double *mean, double *rstd)
 {
     double m = 0, v = 0;
-    for (uint64_t i = 0; i < n && !rms; i++) {
+    for (uint64_t i = 0; i < n && !rms; i++)
         m += (double)x[i] / (double)n;
-    }
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         v += ((double)x[i] - m) * ((double)x[i] - m) / (double)n;
-    }
     *mean = m;
     *rstd = 1 / sqrt(v + (double)1e-5F);
 }
@@ -106,9 +103,8 @@ static void try_norm(uint64_t rows, uint64_t n, ckpt_dtype dt, unsigned flags)
     void *first[4] = {NULL, NULL, NULL, NULL};
     for (unsigned threads = 1; threads <= 3; threads++) {
         dh_tensor t[N_NORM];
-        for (unsigned i = 0; i < N_NORM; i++) {
+        for (unsigned i = 0; i < N_NORM; i++)
             t[i] = dh_new(dt, i == W || i == B || i >= DW ? n : rows * n, 1, i + 1);
-        }
         float *mean = malloc(rows * sizeof *mean), *rstd = malloc(rows * sizeof *rstd);
         bool rms = flags & 1, add = flags & 2;
         zt_norm f = {.rows = rows, .width = n, .rms = rms, .eps = 1e-5F, .mean = mean};
@@ -153,9 +149,8 @@ static void try_norm(uint64_t rows, uint64_t n, ckpt_dtype dt, unsigned flags)
         free(mean);
         free(rstd);
     }
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 4; i++)
         free(first[i]);
-    }
 }
 
 static void norm(void **state)
@@ -172,9 +167,8 @@ static void norm(void **state)
             }
         }
     }
-    for (flags = 0; flags < 16; flags++) {
+    for (flags = 0; flags < 16; flags++)
         try_norm(9, 50, CKPT_F32, flags);
-    }
 }
 
 /* dx over dy: the weights' gradients are as before.  A large common offset does no harm. */
@@ -186,9 +180,8 @@ static void norm_in_place(void **state)
     dh_tensor dy = dh_new(CKPT_F32, R * N, 1, 3), dx = dh_new(CKPT_F32, R * N, 1, 4);
     dh_tensor dw = dh_new(CKPT_F32, N, 1, 5), dw2 = dh_new(CKPT_F32, N, 1, 6);
     float mean[R], rstd[R], *values = x.p;
-    for (unsigned i = 0; i < R * N; i++) {
+    for (unsigned i = 0; i < R * N; i++)
         values[i] += 1000.0F;
-    }
     dh_read(&x, x.v);
     zt_norm f = {.rows = R, .width = N, .eps = 1e-5F, .x = x.p, .w = w.p, .b = w.p};
     f.y = dx.p;
@@ -266,12 +259,10 @@ static void check_embed_grad(const zt_embed_grad *a, const dh_tensor *t)
         bool skipped = a->padding >= 0 && i / a->width == (uint64_t)a->padding;
         check_table(&t[DWORD], i, skipped ? 0 : gathered(a, &t[EDY], a->token, i), a->word_add);
     }
-    for (uint64_t i = 0; i < POSITIONS * a->width; i++) {
+    for (uint64_t i = 0; i < POSITIONS * a->width; i++)
         check_table(&t[DPOSITION], i, gathered(a, &t[EDY], NULL, i), a->position_add);
-    }
-    for (uint64_t i = 0; i < TYPES * a->width; i++) {
+    for (uint64_t i = 0; i < TYPES * a->width; i++)
         check_table(&t[DKIND], i, gathered(a, &t[EDY], a->kind, i), a->kind_add);
-    }
 }
 
 static void try_embed(uint64_t n, ckpt_dtype dt, unsigned flags)
@@ -318,14 +309,12 @@ static void try_embed(uint64_t n, ckpt_dtype dt, unsigned flags)
             check_embed_grad(&g, t);
         }
         dh_same(&first[0], &t[EY]);
-        for (unsigned i = 0; i < 3; i++) {
+        for (unsigned i = 0; i < 3; i++)
             dh_same(&first[1 + i], &t[DWORD + i]);
-        }
         free_all(t, N_EMBED);
     }
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 4; i++)
         free(first[i]);
-    }
 }
 
 static void embed(void **state)
@@ -336,9 +325,8 @@ static void embed(void **state)
     {
         DH_EACH(k, dh_dtypes)
         {
-            for (unsigned flags = 0; flags < 8; flags++) {
+            for (unsigned flags = 0; flags < 8; flags++)
                 try_embed(widths[i], dh_dtypes[k], flags);
-            }
         }
     }
 }
@@ -349,15 +337,13 @@ static void embed(void **state)
 static double reference(const zt_loss *a, const float *x, double *grad)
 {
     double sum = 0, count = 0;
-    for (uint64_t r = 0; r < a->rows; r++) {
+    for (uint64_t r = 0; r < a->rows; r++)
         count += a->kind == ZT_CROSS_ENTROPY ? a->label[r] != ZT_IGNORE : (double)a->classes;
-    }
     for (uint64_t r = 0; r < a->rows; r++) {
         const float *row = x + r * a->ld;
         double total = 0;
-        for (uint64_t i = 0; i < a->classes; i++) {
+        for (uint64_t i = 0; i < a->classes; i++)
             total += exp((double)row[i]);
-        }
         for (uint64_t i = 0; i < a->classes; i++) {
             double v = (double)row[i], *g = &grad[r * a->classes + i];
             double t = a->target ? (double)a->target[r * a->classes + i] : 0;
@@ -383,14 +369,12 @@ static void try_loss(zt_loss_kind kind, uint64_t rows, uint64_t classes, ckpt_dt
     double first_loss = 0;
     int32_t label[200];
     uint64_t seed = rows * 7 + classes, ld = classes + rows % 2 * 3;
-    for (uint64_t i = 0; i < rows; i++) {
+    for (uint64_t i = 0; i < rows; i++)
         label[i] = i % 5 == 4 ? ZT_IGNORE : (int32_t)(dh_uniform(&seed) * (double)classes);
-    }
     float *target = malloc(rows * classes * sizeof *target);
     double *grad = malloc(rows * classes * sizeof *grad);
-    for (uint64_t i = 0; i < rows * classes; i++) {
+    for (uint64_t i = 0; i < rows * classes; i++)
         target[i] = (float)dh_uniform(&seed);
-    }
     for (unsigned threads = 1; threads <= 3; threads++) {
         dh_tensor x = dh_new(dt, rows * ld, 8, 1);
         double loss = -1, only = -2;
@@ -453,9 +437,8 @@ static void loss_extremes(void **state)
     zt_device *d = dh_device(2);
     d->ops->loss(d, CKPT_F32, &a);
     assert_true(got == 0.0);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         assert_true(x[i] == 0.0F);
-    }
     label[0] = label[1] = ZT_IGNORE;
     x[1] = 5;
     a.rows = 2;

@@ -21,9 +21,8 @@ static void memory(void **state)
     assert_true((uintptr_t)a % 64 == 0 && (uintptr_t)b % 64 == 0);
     assert_true(d->allocated == 12000001 && d->peak == 12000001);
     d->ops->zero(d, b, 9000000);
-    for (size_t i = 0; i < 3000001; i++) {
+    for (size_t i = 0; i < 3000001; i++)
         a[i] = (unsigned char)(i * 7 + i / 255);
-    }
     d->ops->put(d, b + 1, a, 3000001);
     assert_memory_equal(b + 1, a, 3000001);
     assert_true(b[0] == 0 && b[3000002] == 0 && b[8999999] == 0);
@@ -193,9 +192,8 @@ static void mark(void *ctx, uint64_t first, uint64_t last, unsigned worker)
         room[i - first] = i;
         m->seen[i]++;
     }
-    for (uint64_t i = first; i < last; i++) {
+    for (uint64_t i = first; i < last; i++)
         m->wrong[worker] |= room[i - first] != i;
-    }
 }
 
 /* Every element exactly once, ranges at multiples of the grain, scratch to oneself. */
@@ -215,9 +213,8 @@ static void ranges(void **state)
                 assert_non_null(m.seen);
                 zt_cpu_parallel(d, m.n, m.grain, mark, &m);
                 assert_false(m.wrong[0] || m.wrong[1] || m.wrong[2]);
-                for (uint64_t k = 0; k < m.n; k++) {
+                for (uint64_t k = 0; k < m.n; k++)
                     assert_int_equal(m.seen[k], 1);
-                }
                 free(m.seen);
             }
         }
@@ -284,9 +281,8 @@ static void accumulate(void **state)
     (void)state;
     DH_EACH(i, lengths)
     {
-        for (unsigned flags = 0; flags < 36; flags++) {
+        for (unsigned flags = 0; flags < 36; flags++)
             try_accumulate(lengths[i], flags);
-        }
     }
 }
 
@@ -324,9 +320,8 @@ static void sum_squares(void **state)
         {
             dh_tensor x = dh_new(dh_dtypes[k], sizes[i], 100, 1);
             double got[3], expected = 0;
-            for (uint64_t e = 0; e < x.n; e++) {
+            for (uint64_t e = 0; e < x.n; e++)
                 expected += (double)x.v[e] * (double)x.v[e];
-            }
             for (unsigned threads = 1; threads <= 3; threads++) {
                 zt_device *d = dh_device(threads);
                 got[threads - 1] = d->ops->sum_squares(d, x.dt, x.n, x.p);
@@ -347,9 +342,8 @@ static void sum_squares_extremes(void **state)
     uint64_t n = 40000;
     float *x = malloc(n * sizeof *x);
     assert_non_null(x);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         x[i] = 3e38F;
-    }
     zt_device *d = dh_device(2);
     double big = d->ops->sum_squares(d, CKPT_F32, n, x);
     assert_true(fabs(big / (9e76 * 4e4) - 1) < 1e-6);
@@ -414,22 +408,19 @@ static void act_limits(void **state)
     enum { N = 20000 };
     static float x[N], y[N];
     zt_device *d = dh_device(1);
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         x[i] = (float)((i % 2 ? -1 : 1) * exp(-30 + 33.0 * i / N));
-    }
     d->ops->act(d, CKPT_F32, ZT_TANH, N, y, x);
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         assert_true(fabs((double)y[i] - tanh((double)x[i])) <= 1.5e-7 * fabs(tanh((double)x[i])));
-    }
     static const float edge[4] = {INFINITY, -INFINITY, NAN, 0};
     static const float expected[6][4] = {
         {INFINITY, -INFINITY, NAN, 0}, {INFINITY, NAN, NAN, 0}, {INFINITY, NAN, NAN, 0},
         {INFINITY, 0, NAN, 0},         {1, -1, NAN, 0},         {INFINITY, NAN, NAN, 0}};
     for (zt_act a = ZT_ACT_NONE; a <= ZT_SILU; a++) {
         d->ops->act(d, CKPT_F32, a, 4, y, edge);
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; i++)
             assert_true(isnan(expected[a][i]) ? isnan(y[i]) : y[i] == expected[a][i]);
-        }
     }
     dh_done(d);
 }
@@ -441,21 +432,18 @@ static void gelu_accuracy(void **state)
     enum { N = 20000 };
     static float x[N], y[N];
     zt_device *d = dh_device(1);
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         x[i] = (float)(10.0 * i / N);
-    }
     d->ops->act(d, CKPT_F32, ZT_GELU, N, y, x);
     for (int i = 0; i < N; i++) {
         double v = dh_act(ZT_GELU, (double)x[i]);
         assert_true(fabs((double)y[i] - v) <= 2.4e-7 * v);
     }
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         x[i] = -x[i];
-    }
     d->ops->act(d, CKPT_F32, ZT_GELU, N, y, x);
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         assert_true(fabs((double)y[i] - dh_act(ZT_GELU, (double)x[i])) <= 3e-7);
-    }
     dh_done(d);
 }
 
@@ -524,9 +512,8 @@ static void try_rows(const zt_rows *shape, ckpt_dtype dt, unsigned threads)
     dh_done(d);
     for (uint64_t i = 0; i < to.n; i++) {
         double v = (double)to.v[i];
-        if (i % to_ld < r.width) {
+        if (i % to_ld < r.width)
             v = (r.add ? v : 0) + (double)from.v[i / to_ld * from_ld + i % to_ld];
-        }
         dh_near(&to, i, rounded(dt, v), (dh_bound){0, 0});
     }
     dh_free(&to);

@@ -520,8 +520,8 @@ static void stops_when_told(void **state)
         assert_int_equal(ckpt_doctor(run, &opts, NULL), i < 3 ? CKPT_ECANCELED : CKPT_OK);
     }
     unsigned left = 1;
-    const ckpt_doctor_opts opts = {.deep = true,
-                                   .run = &(ckpt_run_opts){.progress = no_further, .progress_ctx = &left}};
+    const ckpt_doctor_opts opts = {
+        .deep = true, .run = &(ckpt_run_opts){.progress = no_further, .progress_ctx = &left}};
     assert_int_equal(ckpt_doctor(run, &opts, NULL), CKPT_ECANCELED);
 }
 

@@ -48,11 +48,10 @@ static void check_offload(const zt_offload *o, const ckpt_value *want)
     assert_string_equal(places[o->asked], get(want, "device")->as.text.at);
     assert_int_equal(o->buffer_count, get(want, "buffer_count")->as.i);
     assert_int_equal(o->pin, flag(want, "pin_memory"));
-    if (get(want, "nvme_path")->kind == CKPT_V_NONE) {
+    if (get(want, "nvme_path")->kind == CKPT_V_NONE)
         assert_null(o->path);
-    } else {
+    else
         assert_string_equal(o->path, get(want, "nvme_path")->as.text.at);
-    }
 }
 
 static void check_precision(const zt_config *c, const ckpt_value *want)
@@ -105,7 +104,7 @@ static void check_refusal(int rc, const ckpt_err *err, const ckpt_value *error)
     const ckpt_value *where = ckpt_value_get(error, "where");
 
     assert_true(rc == CKPT_EUSAGE || rc == CKPT_EUNSUPPORTED);
-    if (where != NULL && strstr(err->text, where->as.text.at) == NULL)
+    if (where && !strstr(err->text, where->as.text.at))
         fail_msg("%s does not name %s", err->text, where->as.text.at);
 }
 
@@ -124,9 +123,9 @@ static void as_deepspeed_does(void **state)
         int rc =
             zt_config_parse(&c, arena, json, NULL, (int)get(cases.at[i], "world_size")->as.i, &err);
 
-        if ((rc == CKPT_OK) != (error == NULL))
+        if ((rc == CKPT_OK) != (!error))
             fail_msg("case %d: %s", (int)i, err.text);
-        if (error != NULL) {
+        if (error) {
             check_refusal(rc, &err, error);
         } else {
             check_resolved(&c, get(cases.at[i], "resolved"));
@@ -156,9 +155,8 @@ static void file_syntax(void **state)
         assert_int_equal(fclose(f), 0);
         rc = zt_config_read(&c, arena, path, NULL, 1, NULL);
         assert_int_equal(rc, flag(cases.at[i], "ok") ? CKPT_OK : CKPT_EFORMAT);
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             assert_int_equal(c.train_batch, get(cases.at[i], "train_batch_size")->as.i);
-        }
     }
     assert_int_equal(unlink(path), 0);
 }
@@ -185,9 +183,8 @@ static zt_arguments arguments_of(const ckpt_value *c)
     a.save_on_each_node = flag(t, "save_on_each_node");
     a.hidden_size = get(c, "hidden_size")->as.i;
     a.total_steps = get(c, "num_training_steps")->as.i;
-    for (size_t i = 0; i < ZT_ARG_N; i++) {
+    for (size_t i = 0; i < ZT_ARG_N; i++)
         a.given[i] = true;
-    }
     return a;
 }
 
@@ -208,9 +205,8 @@ static void as_the_trainer_does(void **state)
 
         if ((rc == CKPT_OK) != (wrong.n == 0))
             fail_msg("case %d: %s", (int)i, err.text);
-        for (uint64_t j = 0; j < wrong.n; j++) {
+        for (uint64_t j = 0; j < wrong.n; j++)
             assert_non_null(strstr(err.text, wrong.at[j]->as.text.at));
-        }
         if (rc == CKPT_OK) {
             const char *dtype = get(cases.at[i], "dtype")->as.text.at;
 
@@ -440,7 +436,8 @@ static char *printed(const zt_config *c)
 /* An offload_optimizer block chooses the class, at stage 0 too, where it moves nothing. */
 static void offload_chooses_the_optimizer(void **state)
 {
-    static const char *const offloads[] = {"cpu_offload: true", "offload_optimizer: {device: cpu\n}",
+    static const char *const offloads[] = {"cpu_offload: true",
+                                           "offload_optimizer: {device: cpu\n}",
                                            "offload_optimizer: {device: none\n}"};
 
     (void)state;
@@ -475,7 +472,7 @@ static void check_print(ckpt_value *json, int world)
     text = printed(&c);
     again = accepted(text, NULL, world);
     for (size_t i = 0; again.notes[i] != NULL; i++) {
-        if (strstr(again.notes[i], "is no known key") != NULL)
+        if (strstr(again.notes[i], "is no known key"))
             fail_msg("%s in %s", again.notes[i], text);
     }
     assert_string_equal(printed(&again), text);
@@ -514,10 +511,9 @@ static void print_can_be_read_again(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < cases.n; i++) {
-        if (ckpt_value_get(cases.at[i], "error") == NULL) {
+        if (!ckpt_value_get(cases.at[i], "error"))
             check_print(ckpt_value_get(cases.at[i], "ds_config"),
                         (int)get(cases.at[i], "world_size")->as.i);
-        }
     }
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
         char text[512];
@@ -534,18 +530,16 @@ static void recorded_runs_are_accepted(void **state)
     size_t runs = 0;
 
     (void)state;
-    if (shared == NULL) {
+    if (!shared)
         skip();
-    }
     for (int world = 1; world <= 3; world++) {
         char path[1024];
         ckpt_seq list;
 
         (void)snprintf(path, sizeof path, "%s/golden/runs_w%d.json", shared, world);
         list = ckpt_value_seq(get(file(path), "runs"));
-        for (uint64_t i = 0; i < list.n; i++, runs++) {
+        for (uint64_t i = 0; i < list.n; i++, runs++)
             check_print(ckpt_value_get(list.at[i], "ds_config"), world);
-        }
     }
     assert_true(runs > 60);
 }
@@ -553,16 +547,11 @@ static void recorded_runs_are_accepted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(as_deepspeed_does),
-        TEST(file_syntax),
-        TEST(as_the_trainer_does),
-        TEST(combinations),
-        TEST(values_arrive),
-        TEST(batch_sizes_do_not_overflow),
-        TEST(files_and_base64),
-        TEST(offload_chooses_the_optimizer),
-        TEST(print_can_be_read_again),
-        TEST(recorded_runs_are_accepted),
+        TEST(as_deepspeed_does),       TEST(file_syntax),
+        TEST(as_the_trainer_does),     TEST(combinations),
+        TEST(values_arrive),           TEST(batch_sizes_do_not_overflow),
+        TEST(files_and_base64),        TEST(offload_chooses_the_optimizer),
+        TEST(print_can_be_read_again), TEST(recorded_runs_are_accepted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

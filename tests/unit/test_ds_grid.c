@@ -61,7 +61,7 @@ static int remove_tree(const char *path)
     struct dirent *e;
     DIR *d = opendir(path);
 
-    while (d && (e = readdir(d)) != NULL) {
+    while (d && (e = readdir(d))) {
         char below[PATH_MAX];
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
@@ -110,7 +110,7 @@ static void link_tag(scratch *s, const char *tag, const char *without)
     snprintf(folder, sizeof folder, "%s/%s", fixtures, tag);
     d = opendir(folder);
     assert_non_null(d);
-    while ((e = readdir(d)) != NULL) {
+    while ((e = readdir(d))) {
         if (strstr(e->d_name, ".pt") && (!without || !strstr(e->d_name, without)))
             link_as(s, e->d_name, tag, e->d_name);
     }

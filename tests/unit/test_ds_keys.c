@@ -116,7 +116,7 @@ static const char *with_key(const ds_block *b, const char *key, const char *valu
     static char text[512];
     const char *dot = strchr(b->name, '.');
 
-    if (dot != NULL) {
+    if (dot) {
         (void)snprintf(text, sizeof text, "{train_batch_size: 4, \"%.*s\": {\"%s\": {\"%s\": %s}}}",
                        (int)(dot - b->name), b->name, dot + 1, key, value);
     } else if (b->name[0] != '\0') {
@@ -170,23 +170,19 @@ static void check_off(const ds_block *b, const ds_key *k)
 /* Wrong kinds are refused by name. */
 static void check_kind(const ds_block *b, const ds_key *k)
 {
-    if (k->kind != DS_ANY) {
+    if (k->kind != DS_ANY)
         refused(with_key(b, k->name, "[1]"), CKPT_EUSAGE, k->name);
-    }
     if (k->kind == DS_INT || k->kind == DS_SIZE) {
         refused(with_key(b, k->name, "1.5"), CKPT_EUSAGE, k->name);
         refused(with_key(b, k->name, "true"), CKPT_EUSAGE, k->name);
         refused(with_key(b, k->name, "1e19"), CKPT_EUSAGE, k->name);
     }
-    if (k->kind == DS_SIZE) {
+    if (k->kind == DS_SIZE)
         refused(with_key(b, k->name, "-1"), CKPT_EUSAGE, k->name);
-    }
-    if (k->kind == DS_REAL) {
+    if (k->kind == DS_REAL)
         refused(with_key(b, k->name, "Infinity"), CKPT_EUSAGE, k->name);
-    }
-    if (k->kind == DS_BOOL || k->kind == DS_CHOICE) {
+    if (k->kind == DS_BOOL || k->kind == DS_CHOICE)
         refused(with_key(b, k->name, "\"maybe\""), CKPT_EUSAGE, k->name);
-    }
 }
 
 static void check_block(const ds_block *b)
@@ -202,15 +198,14 @@ static void check_block(const ds_block *b)
         } else {
             check_kind(b, k);
         }
-        if (k->fate <= DS_IDLE && k->kind != DS_SWITCH && k->why != NULL) {
+        if (k->fate <= DS_IDLE && k->kind != DS_SWITCH && k->why) {
             zt_config c = accepted(with_key(b, k->name, fitting(k->kind)), NULL, 2);
 
             if (!noted(&c, k->name) || !noted(&c, k->why))
                 fail_msg("%s: no note", k->name);
         }
-        if (k->kind == DS_BLOCK) {
+        if (k->kind == DS_BLOCK)
             check_block(k->block);
-        }
     }
 }
 
@@ -241,14 +236,12 @@ static void notes_are_bounded(void **state)
     zt_config c;
 
     (void)state;
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < 10000; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, ",\"key%d\":0", i);
-    }
     (void)snprintf(text + n, sizeof text - n, "}");
     c = accepted(text, NULL, 1);
-    while (c.notes[notes] != NULL) {
+    while (c.notes[notes])
         notes++;
-    }
     assert_int_equal(notes, DS_NOTES);
 }
 
@@ -274,9 +267,8 @@ static void base64_both_ways(void **state)
         }
     }
     assert_string_equal(ds_unbase64(arena, "+//+", &n), "\xfb\xff\xfe");
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_null(ds_unbase64(arena, wrong[i], &n));
-    }
 }
 
 /* ---- memory ---- */

@@ -26,17 +26,15 @@ static void every_row_is_filled_and_found(void **state)
         assert_ptr_equal(ckpt_dtype_name(d), info->name);
         assert_int_equal(ckpt_dtype_from_safetensors(info->name, strlen(info->name)),
                          info->safetensors ? d : CKPT_DTYPE_NONE);
-        if (info->torch != NULL) {
+        if (info->torch) {
             assert_int_equal(ckpt_dtype_from_torch(info->torch, strlen(info->torch)), d);
             assert_int_equal(ckpt_dtype_parse(info->torch), d);
         }
-        if (info->torch_storage != NULL) {
+        if (info->torch_storage)
             assert_int_equal(
                 ckpt_dtype_from_torch_storage(info->torch_storage, strlen(info->torch_storage)), d);
-        }
-        for (size_t k = 0; info->name[k] != '\0'; k++) {
+        for (size_t k = 0; info->name[k] != '\0'; k++)
             low[k] = (char)tolower((unsigned char)info->name[k]);
-        }
         assert_int_equal(ckpt_dtype_parse(info->name), d);
         assert_int_equal(ckpt_dtype_parse(low), d);
         // the group that a big-endian file reverses is a whole part of the element
@@ -69,9 +67,8 @@ static void safetensors_order(void **state)
         assert_int_not_equal(d, CKPT_DTYPE_NONE);
         assert_int_equal(ckpt_dtype_get(d)->st_order, i);
     }
-    for (int d = 0; d < CKPT_N_DTYPES; d++) {
+    for (int d = 0; d < CKPT_N_DTYPES; d++)
         n += ckpt_dtype_get((ckpt_dtype)d)->safetensors;
-    }
     assert_int_equal(n, sizeof order / sizeof *order);
 }
 
@@ -142,14 +139,12 @@ static void names_of_torch(void **state)
       };
 
     (void)state;
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         assert_int_equal(ckpt_dtype_from_torch(dtypes[i].name, strlen(dtypes[i].name)),
                          dtypes[i].d);
-    }
-    for (size_t i = 0; i < sizeof storages / sizeof *storages; i++) {
+    for (size_t i = 0; i < sizeof storages / sizeof *storages; i++)
         assert_int_equal(ckpt_dtype_from_torch_storage(storages[i].name, strlen(storages[i].name)),
                          storages[i].d);
-    }
     // names are counted, not terminated
     assert_int_equal(ckpt_dtype_from_torch("float32xyz", 7), CKPT_F32);
     assert_int_equal(ckpt_dtype_from_torch("float32\0", 8), CKPT_DTYPE_NONE);
@@ -191,9 +186,8 @@ static void names_that_users_type(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         assert_int_equal(ckpt_dtype_parse(want[i].text), want[i].d);
-    }
 }
 
 static void bytes_of_elements(void **state)

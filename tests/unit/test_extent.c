@@ -47,9 +47,8 @@ static uint64_t first_of(const uint64_t *shape, unsigned ndim, const ckpt_axis *
 {
     uint64_t at = 0;
 
-    for (unsigned j = 0; j < ndim; j++) {
+    for (unsigned j = 0; j < ndim; j++)
         at = at * shape[j] + box[j].start;
-    }
     return at;
 }
 
@@ -68,9 +67,8 @@ static void check_cut(const uint64_t *shape, unsigned ndim, uint64_t n, uint64_t
         assert_int_equal(box[b * ndim].stride, 0);
     }
     assert_int_equal(next, to);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         assert_int_equal(seen[i], i >= from && i < to);
-    }
 }
 
 /* All intervals of all shapes with sizes 1..3; of 5 axes every interval of a prime step. */
@@ -80,9 +78,8 @@ static void test_cut_all_small_shapes(void **state)
     for (unsigned ndim = 1; ndim <= MAX_AXES; ndim++) {
         unsigned n_shapes = 1;
 
-        for (unsigned j = 0; j < ndim; j++) {
+        for (unsigned j = 0; j < ndim; j++)
             n_shapes *= 3;
-        }
         for (unsigned s = 0; s < n_shapes; s++) {
             uint64_t shape[MAX_AXES], n = 1;
             unsigned rest = s;
@@ -94,9 +91,8 @@ static void test_cut_all_small_shapes(void **state)
             }
             // Every interval up to 81 elements; of larger tensors all ends for every seventh start.
             for (uint64_t from = 0; from <= n; from += n > 81 ? 7 : 1) {
-                for (uint64_t to = from; to <= n; to++) {
+                for (uint64_t to = from; to <= n; to++)
                     check_cut(shape, ndim, n, from, to);
-                }
             }
         }
     }
@@ -130,9 +126,8 @@ static void test_cut_many_axes(void **state)
 
     (void)state;
     assert_non_null(box);
-    for (unsigned j = 0; j < CKPT_MAX_DIM; j++) {
+    for (unsigned j = 0; j < CKPT_MAX_DIM; j++)
         shape[j] = j == 40 ? 9 : 1;
-    }
     assert_int_equal(ckpt_extent_cut(shape, CKPT_MAX_DIM, 2, 7, box), 1);
     assert_int_equal(box[40].start, 2);
     assert_int_equal(box[40].count, 5);

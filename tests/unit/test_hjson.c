@@ -75,8 +75,8 @@ static void check(const hj_case *c, size_t n)
         int rc = zt_hjson_parse(&v, arena, c[i].text, strlen(c[i].text), "t", &err);
 
         assert_int_equal(rc, err.code);
-        if (c[i].tree == NULL) {
-            if (rc != CKPT_EFORMAT || v != NULL || strstr(err.text, "t: line ") != err.text)
+        if (!c[i].tree) {
+            if (rc != CKPT_EFORMAT || v || strstr(err.text, "t: line ") != err.text)
                 fail_msg("%s: accepted, or refused oddly: %s", c[i].text, err.text);
         } else {
             if (rc != CKPT_OK)
@@ -329,7 +329,7 @@ static void memory_runs_out(void **state)
         ckpt_alloc_fail_at(n);
         rc = zt_hjson_parse(&v, arena, text, sizeof text - 1, "t", &err);
         ckpt_alloc_fail_at(UINT64_MAX);
-        assert_true(rc == CKPT_OK || (rc == CKPT_ELIMIT && v == NULL));
+        assert_true(rc == CKPT_OK || (rc == CKPT_ELIMIT && !v));
         ckpt_arena_free(arena);
         assert_true(n < 100);
     }

@@ -33,9 +33,8 @@ static void check_hosts(const zt_hosts *h, const ckpt_value *active)
 
         assert_string_equal(h->at[i].name, map.at[i].key->as.text.at);
         assert_int_equal(h->at[i].n_slots, slots.n);
-        for (uint64_t j = 0; j < slots.n; j++) {
+        for (uint64_t j = 0; j < slots.n; j++)
             assert_int_equal(h->at[i].slot[j], slots.at[j]->as.i);
-        }
     }
 }
 
@@ -69,11 +68,10 @@ static void check_case(ckpt_arena *arena, const ckpt_value *c)
     ckpt_err err = {0};
     int rc = zt_hosts_parse(&all, arena, text->at, (size_t)text->n, "hostfile", &err);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = zt_hosts_filter(&left, arena, &all, &f, &err);
-    }
     assert_int_equal(rc, err.code);
-    if (ckpt_value_get(c, "error") != NULL) {
+    if (ckpt_value_get(c, "error")) {
         assert_true(rc == CKPT_EFORMAT || rc == CKPT_EUSAGE);
         return;
     }
@@ -94,9 +92,8 @@ static void as_deepspeed_does(void **state)
     assert_int_equal(zt_hjson_read(&json, arena, "tests/fixtures/golden/launcher.json", &err), 0);
     cases = ckpt_value_seq(ckpt_value_get(json, "cases"));
     assert_int_equal(cases.n, 19);
-    for (uint64_t i = 0; i < cases.n; i++) {
+    for (uint64_t i = 0; i < cases.n; i++)
         check_case(arena, cases.at[i]);
-    }
     ckpt_arena_free(arena);
 }
 
@@ -133,7 +130,7 @@ static void files_are_checked(void **state)
         zt_hosts h;
         int rc = zt_hosts_parse(&h, arena, cases[i].text, strlen(cases[i].text), "hf", &err);
 
-        if (rc != cases[i].code || strstr(err.text, cases[i].says) == NULL)
+        if (rc != cases[i].code || !strstr(err.text, cases[i].says))
             fail_msg("%s: %d %s", cases[i].text, rc, err.text);
         ckpt_arena_free(arena);
     }
@@ -149,9 +146,8 @@ static void totals_are_bounded(void **state)
     zt_hosts h;
 
     (void)state;
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 17; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "h%d slots=65536\n", i);
-    }
     assert_int_equal(zt_hosts_parse(&h, arena, text, n, "hf", &err), CKPT_ELIMIT);
     assert_non_null(strstr(err.text, "line 17"));
     ckpt_arena_free(arena);
@@ -201,11 +197,10 @@ static void filters_are_checked(void **state)
 
         assert_int_equal(zt_hosts_parse(&all, arena, text, sizeof text - 1, "hf", &err), CKPT_OK);
         assert_int_equal(zt_hosts_filter(&left, arena, &all, &f, &err), c->code);
-        if (c->code == CKPT_OK) {
+        if (c->code == CKPT_OK)
             assert_string_equal(zt_hosts_mpirun(arena, &left)[3], c->hosts);
-        } else if (strstr(err.text, c->hosts) == NULL) {
+        else if (!strstr(err.text, c->hosts))
             fail_msg("case %zu: %s", i, err.text);
-        }
         ckpt_arena_free(arena);
     }
 }
@@ -283,7 +278,7 @@ static void memory_runs_out(void **state)
         rc = zt_hosts_parse(&all, arena, text, sizeof text - 1, "hf", NULL);
         rc = rc == CKPT_OK ? zt_hosts_filter(&left, arena, &all, &f, NULL) : rc;
         info = rc == CKPT_OK ? zt_hosts_world_info(arena, &left) : NULL;
-        rc = rc == CKPT_OK && info == NULL ? CKPT_ELIMIT : rc;
+        rc = rc == CKPT_OK && !info ? CKPT_ELIMIT : rc;
         ckpt_alloc_fail_at(UINT64_MAX);
         assert_true(rc == CKPT_OK || rc == CKPT_ELIMIT);
         ckpt_arena_free(arena);

@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "formats/hf/hf.h"
-#include "libckpt/codec/json/json.h"
-#include "libckpt/drivers.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/drivers.h"
 #include "tests/unit/hf_help.h"
 
 /* A safetensors file of U8 tensors: names, each with as many bytes as its name has letters. */

@@ -25,9 +25,8 @@ static void find_and_grow(void **state)
 
     (void)state;
     assert_int_equal(ckpt_index_find(&ix, 1, same, NULL, &key), CKPT_INDEX_NONE);
-    for (uint32_t i = 0; i < 100000; i++) {
+    for (uint32_t i = 0; i < 100000; i++)
         assert_true(ckpt_index_add(&ix, ckpt_hash_u64(i * UINT64_C(3)), i));
-    }
     assert_int_equal(ix.n, 100000);
     for (key = 0; key < 300000; key++) {
         uint32_t at = ckpt_index_find(&ix, ckpt_hash_u64(key), same, NULL, &key);
@@ -47,9 +46,8 @@ static void collisions(void **state)
     uint64_t key;
 
     (void)state;
-    while (n < 100000 && ckpt_index_add(&ix, 42, n)) {
+    while (n < 100000 && ckpt_index_add(&ix, 42, n))
         n++;
-    }
     assert_int_equal(n, 1024);
     key = (n - 1) * UINT64_C(3);
     assert_int_equal(ckpt_index_find(&ix, 42, same, NULL, &key), n - 1);
@@ -62,9 +60,8 @@ static void hashes(void **state)
 
     (void)state;
     assert_int_equal(ckpt_hash_bytes(text, 20, 7), ckpt_hash_bytes(text, 20, 7));
-    for (size_t n = 0; n < sizeof text - 1; n++) {
+    for (size_t n = 0; n < sizeof text - 1; n++)
         assert_int_not_equal(ckpt_hash_bytes(text, n, 7), ckpt_hash_bytes(text, n + 1, 7));
-    }
     assert_int_not_equal(ckpt_hash_bytes(text, 20, 7), ckpt_hash_bytes(text, 20, 8));
     assert_int_not_equal(ckpt_hash_u64(0), ckpt_hash_u64(1));
 }
@@ -77,9 +74,8 @@ static void no_memory(void **state)
     ckpt_alloc_fail_at(0);
     assert_false(ckpt_index_add(&ix, 1, 0));
     ckpt_alloc_fail_at(UINT64_MAX);
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < 8; i++)
         assert_true(ckpt_index_add(&ix, i, i));
-    }
     ckpt_alloc_fail_at(0);
     assert_false(ckpt_index_add(&ix, 8, 8)); // has to grow
     ckpt_alloc_fail_at(UINT64_MAX);

@@ -55,9 +55,8 @@ static void begin(unsigned ndim, ckpt_dtype dtype)
     fx.t.extent = fx.extent;
     fx.item = ckpt_dtype_get(dtype)->bits / 8;
     for (unsigned s = 0; s < N_SOURCES; s++) {
-        for (unsigned i = 0; i < SOURCE_BYTES; i++) {
+        for (unsigned i = 0; i < SOURCE_BYTES; i++)
             fx.source[s][i] = (uint8_t)draw(256);
-        }
     }
 }
 
@@ -94,9 +93,8 @@ static void lay_out(ckpt_axis *axis, bool identity, bool broadcasts)
     unsigned order[MAX_AXES];
     uint64_t by = fx.item;
 
-    for (unsigned j = 0; j < e->ndim; j++) {
+    for (unsigned j = 0; j < e->ndim; j++)
         order[j] = e->ndim - 1 - j;
-    }
     for (unsigned j = e->ndim; !identity && j-- > 1;) {
         unsigned k = (unsigned)draw(j + 1), keep = order[j];
 
@@ -106,9 +104,8 @@ static void lay_out(ckpt_axis *axis, bool identity, bool broadcasts)
     for (unsigned j = 0; j < e->ndim; j++) {
         ckpt_axis *a = &axis[order[j]];
 
-        if (!identity && draw(4) == 0) {
+        if (!identity && draw(4) == 0)
             by += fx.item * draw(3);
-        }
         a->stride = broadcasts && draw(3) == 0 ? 0 : (int64_t)by;
         by = a->stride == 0 ? by : by * (a->count > 0 ? a->count : 1);
     }
@@ -124,9 +121,8 @@ static unsigned cut_axis(uint64_t n, unsigned max_parts, uint64_t *bounds)
 
     bounds[0] = 0;
     bounds[k] = n;
-    for (unsigned i = 1; i < k; i++) {
+    for (unsigned i = 1; i < k; i++)
         bounds[i] = draw(n + 1);
-    }
     for (unsigned i = 1; i < k; i++) {
         for (unsigned m = i; m > 1 && bounds[m] < bounds[m - 1]; m--) {
             uint64_t keep = bounds[m];
@@ -198,9 +194,8 @@ static const uint8_t *look(const ckpt_extent *e, uint64_t i)
         uint64_t index = i % fx.shape[j];
 
         i /= fx.shape[j];
-        if (index < a[j].start || index - a[j].start >= a[j].count) {
+        if (index < a[j].start || index - a[j].start >= a[j].count)
             return NULL;
-        }
         at += (int64_t)(index - a[j].start) * a[j].stride;
     }
     return fx.source[e->source] + at;
@@ -212,7 +207,7 @@ static void find_all(void)
         for (uint32_t k = 0; k < fx.t.n_extents; k++) {
             const uint8_t *p = look(&fx.extent[k], i);
 
-            if (p != NULL) {
+            if (p) {
                 assert_null(fx.where[i]);
                 fx.where[i] = p;
             }
@@ -280,9 +275,8 @@ static unsigned join_flat(uint64_t first, uint64_t count)
     g.ascending = true;
     g.n = count;
     assert_int_equal(ckpt_join(&fx.t, &region, 1, gather, &g, &err), CKPT_OK);
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < count; i++)
         assert_ptr_equal(g.at[i], fx.where[first + i]);
-    }
     assert_true(g.ascending || !ckpt_extent_is_flat(&fx.t, &fx.extent[0]));
     return g.n_pieces;
 }
@@ -293,9 +287,8 @@ static unsigned join_box(const ckpt_axis *region)
     uint64_t n = 1;
 
     memset(&g, 0, sizeof g);
-    for (unsigned j = 0; j < fx.t.ndim; j++) {
+    for (unsigned j = 0; j < fx.t.ndim; j++)
         n *= region[j].count;
-    }
     g.n = n;
     assert_int_equal(ckpt_join(&fx.t, region, fx.t.ndim, gather, &g, NULL), CKPT_OK);
     for (uint64_t i = 0; i < n; i++) {

@@ -119,9 +119,8 @@ static void what_is_written_reads_back_equal(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++) {
-        const ckpt_target target = {.format = format[i],
-                                    .path = path(format[i]),
-                                    .max_shard_size = i < 2 ? 0 : 20};
+        const ckpt_target target = {
+            .format = format[i], .path = path(format[i]), .max_shard_size = i < 2 ? 0 : 20};
         ckpt_run_report report = {0};
         ckpt_map *from = make(), *back = NULL;
         ckpt_err err = {0};

@@ -35,9 +35,8 @@ static void lora_begins_as_base(void **state)
         open_case(&base, with_tensors[k], &(mc_opts){.dtype = CKPT_BF16});
         open_case(&c, with_tensors[k], &(mc_opts){.dtype = CKPT_BF16, .lora = &lora_all});
         for (size_t i = 0; i < c.model->params.n; i++) {
-            if (strstr(c.model->params.at[i].name, "lora_B") != NULL) {
+            if (strstr(c.model->params.at[i].name, "lora_B"))
                 c.device->ops->zero(c.device, c.weight[i], c.model->params.at[i].n_elems * 2);
-            }
         }
         assert_true(mc_evaluate(&c, NULL) == mc_evaluate(&base, NULL));
         mc_close(&base);
@@ -72,9 +71,8 @@ static void lora_names(void **state)
     assert_string_equal(saved[0].name,
                         "base_model.model.bert.encoder.layer.0.attention.self.query.lora_A.weight");
     assert_string_equal(saved[n - 1].name, "base_model.model.classifier.bias");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         assert_int_equal(zt_model_find(c.model, saved[i].name), saved[i].param);
-    }
     // names of a PEFT model in memory, as a DeepSpeed run of one has them
     assert_int_equal(
         zt_model_find(
@@ -170,7 +168,7 @@ static void lora_refusals(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(read_lora_text(arena, cases[i].text, &err), cases[i].code);
-        assert_true(cases[i].code == CKPT_OK || strstr(err.text, cases[i].says) != NULL);
+        assert_true(cases[i].code == CKPT_OK || strstr(err.text, cases[i].says));
     }
     ckpt_arena_free(arena);
 }

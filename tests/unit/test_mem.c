@@ -18,9 +18,8 @@ static void assert_zeroed(const void *p, size_t n)
 {
     const unsigned char *at = p;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         assert_int_equal(at[i], 0);
-    }
 }
 
 static void heap_zeroes_and_resizes(void **state)
@@ -33,9 +32,8 @@ static void heap_zeroes_and_resizes(void **state)
     memset(p, 'x', 1000);
     q = ckpt_resize(p, 5000);
     assert_non_null(q);
-    for (size_t i = 0; i < 1000; i++) {
+    for (size_t i = 0; i < 1000; i++)
         assert_int_equal(q[i], 'x');
-    }
     q = ckpt_resize(q, 0); // still ours to free, never freed behind our back
     assert_non_null(q);
     ckpt_free(q);
@@ -91,9 +89,8 @@ static void countdown_is_exact_over_threads(void **state)
 
     (void)state;
     ckpt_alloc_fail_at(ALLOWED);
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, allocate_many, &won[i]), 0);
-    }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(thread[i], NULL);
         sum += won[i];
@@ -125,9 +122,8 @@ static void arena_gives_separate_zeroed_memory(void **state)
     for (size_t i = 0; i < N; i++) {
         size_t n = i * 7919 % 601 + (i % 500 == 0 ? 300000 : 0);
 
-        for (size_t k = 0; k < n; k++) {
+        for (size_t k = 0; k < n; k++)
             assert_int_equal(p[i][k], i % 251 + 1);
-        }
     }
     assert_int_equal(ckpt_arena_used(a), sum);
     ckpt_arena_free(a);
@@ -142,12 +138,11 @@ static void small_arena_is_one_allocation(void **state)
     ckpt_alloc_fail_at(1);
     a = ckpt_arena_new(0);
     assert_non_null(a);
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60; i++)
         assert_non_null(ckpt_arena_alloc(a, 64));
-    }
     // the block of 4 KiB cannot hold 8 KiB in all: then, and only then, the heap is asked
     for (int i = 0; i < 60; i++) {
-        if (ckpt_arena_alloc(a, 64) == NULL) {
+        if (!ckpt_arena_alloc(a, 64)) {
             ckpt_alloc_fail_at(UINT64_MAX);
             assert_non_null(ckpt_arena_alloc(a, 64));
             ckpt_arena_free(a);
@@ -183,9 +178,8 @@ static void arena_limit_holds(void **state)
         assert_null(ckpt_arena_alloc(a, limits[i] + 1));
         assert_null(ckpt_arena_alloc(a, UINT64_MAX));
         assert_null(ckpt_arena_alloc(a, UINT64_MAX - 20));
-        while (ckpt_arena_alloc(a, 48) != NULL) {
+        while (ckpt_arena_alloc(a, 48))
             assert_true(ckpt_arena_used(a) <= limits[i]);
-        }
         // full, but not much too early: headers and rounding cost less than a third
         assert_true(ckpt_arena_used(a) + 48 > limits[i] - limits[i] / 3);
         ckpt_arena_free(a);
@@ -203,9 +197,8 @@ static void arena_survives_failed_allocation(void **state)
     ckpt_alloc_fail_at(3);
     a = ckpt_arena_new(0);
     assert_non_null(a);
-    while (ckpt_arena_alloc(a, 100) != NULL) {
+    while (ckpt_arena_alloc(a, 100))
         got++;
-    }
     ckpt_alloc_fail_at(UINT64_MAX);
     assert_in_range(got, 100, 1000);
     assert_non_null(ckpt_arena_alloc(a, 100));

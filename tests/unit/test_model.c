@@ -24,9 +24,8 @@ static zt_model *build(ckpt_arena *arena, zt_device *d, const ckpt_value *entry,
     ckpt_err err = {0};
 
     if (mc_config(&config, arena, entry, &err) != CKPT_OK ||
-        zt_model_new(&m, d, CKPT_F32, &config, lora, &err) != CKPT_OK) {
+        zt_model_new(&m, d, CKPT_F32, &config, lora, &err) != CKPT_OK)
         fail_msg("%s", err.text);
-    }
     return m;
 }
 
@@ -43,17 +42,15 @@ static void check_structure(const zt_model *m, const ckpt_value *entry)
 
         assert_string_equal(p->name, order.at[i]->as.text.at);
         assert_int_equal(p->ndim, shape.n);
-        for (uint64_t j = 0; j < shape.n; j++) {
+        for (uint64_t j = 0; j < shape.n; j++)
             assert_int_equal(p->shape[j], shape.at[j]->as.i);
-        }
         assert_int_equal(p->no_decay, shape.n == 1);
         assert_int_equal(zt_model_find(m, p->name), i);
     }
     assert_int_equal(zt_model_count(m, false), ckpt_value_get(entry, "numel")->as.i);
     assert_int_equal(m->aliases.n, extra.n);
-    for (uint64_t i = 0; i < extra.n; i++) {
+    for (uint64_t i = 0; i < extra.n; i++)
         assert_int_not_equal(zt_model_find(m, extra.at[i]->as.text.at), UINT32_MAX);
-    }
 }
 
 /* Each layer names its parameters, all are named, and `layer` is the first that does. */
@@ -73,9 +70,8 @@ static void check_layers(const zt_model *m)
             first[p] = first[p] == UINT32_MAX ? l : first[p];
         }
     }
-    for (size_t i = 0; i < m->params.n; i++) {
+    for (size_t i = 0; i < m->params.n; i++)
         assert_int_equal(m->params.at[i].layer, first[i]);
-    }
 }
 
 static void structure(void **state)
@@ -132,9 +128,8 @@ static void check_golden(const char *folder, const char *name)
     assert_true(fabs(r.norm - r.want_norm) <= 1e-5 * r.want_norm);
     assert_true(r.worst_logit <= 5e-6);
     assert_true(r.worst_hidden <= 5e-6);
-    if (r.worst_grad > 1e-5) {
+    if (r.worst_grad > 1e-5)
         fail_msg("%s: gradient of %s is off by %g", name, r.worst_name, r.worst_grad);
-    }
     mc_close(&c);
 }
 
@@ -143,10 +138,9 @@ static void golden_fp32(void **state)
     const char *shared = getenv("CKPT_SHARED");
 
     (void)state;
-    for (size_t i = 0; i < sizeof with_tensors / sizeof *with_tensors; i++) {
+    for (size_t i = 0; i < sizeof with_tensors / sizeof *with_tensors; i++)
         check_golden(GOLDEN, with_tensors[i]);
-    }
-    for (size_t i = 0; shared != NULL && i < N_NAMES; i++) {
+    for (size_t i = 0; shared && i < N_NAMES; i++) {
         char folder[512];
 
         snprintf(folder, sizeof folder, "%s/golden", shared);
@@ -190,9 +184,8 @@ static void golden_16_bits(void **state)
 static bool all_finite(const float *v, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
-        if (!isfinite(v[i])) {
+        if (!isfinite(v[i]))
             return false;
-        }
     }
     return true;
 }

@@ -31,9 +31,8 @@ static int set_up(void **state)
 {
     (void)state;
     arena = ckpt_arena_new(0);
-    if (arena == NULL || mkdtemp(folder) == NULL) {
+    if (!arena || !mkdtemp(folder))
         return -1;
-    }
     (void)snprintf(file, sizeof file, "%s/config.json", folder);
     return 0;
 }
@@ -63,9 +62,8 @@ static zt_model_config good(const char *text)
     zt_model_config c;
     ckpt_err err;
 
-    if (reading(&c, text, &err) != CKPT_OK) {
+    if (reading(&c, text, &err) != CKPT_OK)
         fail_msg("%s: %s", text, err.text);
-    }
     return c;
 }
 
@@ -76,9 +74,8 @@ static void bad(const char *text, int code, const char *word)
     ckpt_err err;
     const int rc = reading(&c, text, &err);
 
-    if (rc != code || strstr(err.text, word) == NULL) {
+    if (rc != code || !strstr(err.text, word))
         fail_msg("%s: code %d, not %d, or no \"%s\" in \"%s\"", text, rc, code, word, err.text);
-    }
 }
 
 static void near(float got, double want)
@@ -449,7 +446,7 @@ static void golden_files(void **state)
     ckpt_err err = {0};
 
     (void)state;
-    for (size_t i = 0; shared != NULL && i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; shared && i < sizeof cases / sizeof *cases; i++) {
         char path[500];
 
         (void)snprintf(path, sizeof path, "%s/golden/run_model_%s.json", shared, cases[i].name);

@@ -48,9 +48,8 @@ static zt_optim muon(bool gram)
 static void near(const char *what, const float *got, const float *want, uint64_t n, double bound)
 {
     for (uint64_t i = 0; i < n; i++) {
-        if (!(fabs((double)got[i] - (double)want[i]) <= bound)) {
+        if (!(fabs((double)got[i] - (double)want[i]) <= bound))
             fail_msg("%s[%d]: %.8g instead of %.8g", what, (int)i, (double)got[i], (double)want[i]);
-        }
     }
 }
 
@@ -103,13 +102,11 @@ static void test_golden(void **state)
     gold_file f;
 
     (void)state;
-    if (!gold_open(&f, "optim_muon.safetensors")) {
+    if (!gold_open(&f, "optim_muon.safetensors"))
         return;
-    }
     assert_int_equal(list.n, 8);
-    for (uint64_t i = 0; i < list.n; i++) {
+    for (uint64_t i = 0; i < list.n; i++)
         check_case(list.at[i], &f);
-    }
     gold_close(&f);
 }
 
@@ -148,10 +145,9 @@ static void check_orthogonal(bool gram, uint64_t rows, uint64_t cols)
         double sum = 0;
 
         for (uint64_t i = 0; i < rows; i++) {
-            for (uint64_t k = 0; k < cols; k++) {
+            for (uint64_t k = 0; k < cols; k++)
                 sum += ((i == s) - 2.0 / (double)rows) * (double)g[i * cols + k] *
                        ((k == s) - 2.0 / (double)cols);
-            }
         }
         assert_true(fabs(sum) / scale > 0.6 && fabs(sum) / scale < 1.3);
     }

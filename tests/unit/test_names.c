@@ -46,13 +46,11 @@ static void test_utf8_every_code_point(void **state)
         unsigned n = encode(c, s);
         bool good = c < 0xD800 || (c > 0xDFFF && c <= 0x10FFFF);
 
-        if (ckpt_utf8_ok(s, n) != good) {
+        if (ckpt_utf8_ok(s, n) != good)
             fail_msg("U+%04X", (unsigned)c);
-        }
         // Cut short it is never well formed.
-        if (n > 1 && ckpt_utf8_ok(s, n - 1)) {
+        if (n > 1 && ckpt_utf8_ok(s, n - 1))
             fail_msg("U+%04X cut", (unsigned)c);
-        }
     }
 }
 
@@ -84,9 +82,8 @@ static void test_utf8_malformed(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        if (ckpt_utf8_ok(bad[i], strlen(bad[i]))) {
+        if (ckpt_utf8_ok(bad[i], strlen(bad[i])))
             fail_msg("case %zu", i);
-        }
     }
     for (unsigned a = 0; a < 256; a++) {
         for (unsigned b = 0; b < 256; b++) {

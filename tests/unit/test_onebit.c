@@ -40,9 +40,8 @@ static void team_put(zt_comm *c, const void *from, uint64_t n_bytes)
 {
     team *t = team_of(c);
 
-    if (c->rank == 0) {
+    if (c->rank == 0)
         t->bytes += n_bytes;
-    }
     t->from[c->rank] = from;
     (void)pthread_barrier_wait(&t->all);
 }
@@ -58,10 +57,9 @@ static int team_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_by
         t->n_first = all;
     }
     team_put(c, from, all);
-    for (int r = 0; r < c->world; r++) {
+    for (int r = 0; r < c->world; r++)
         memcpy((char *)to + (uint64_t)r * n_bytes,
                (const char *)t->from[r] + (uint64_t)c->rank * n_bytes, n_bytes);
-    }
     (void)pthread_barrier_wait(&t->all);
     return CKPT_OK;
 }
@@ -73,9 +71,8 @@ static int team_all_gather(zt_comm *c, void *to, const void *from, uint64_t n, c
 
     (void)err;
     team_put(c, from, n_bytes);
-    for (int r = 0; r < c->world; r++) {
+    for (int r = 0; r < c->world; r++)
         memcpy((char *)to + (uint64_t)r * n_bytes, team_of(c)->from[r], n_bytes);
-    }
     (void)pthread_barrier_wait(&team_of(c)->all);
     return CKPT_OK;
 }
@@ -144,9 +141,8 @@ static void team_run(team *t, rank_run *r, int world)
     }
     for (int i = 0; i < world; i++) {
         assert_int_equal(pthread_join(thread[i], NULL), 0);
-        if (r[i].rc != CKPT_OK) {
+        if (r[i].rc != CKPT_OK)
             fail_msg("rank %d: %s", i, r[i].err.text);
-        }
     }
     (void)pthread_barrier_destroy(&t->all);
 }
@@ -174,9 +170,8 @@ static void rank_free(rank_run *r)
 static void near(const char *what, const float *got, const float *want, uint64_t n, double bound)
 {
     for (uint64_t i = 0; i < n; i++) {
-        if (!(fabs((double)got[i] - (double)want[i]) <= bound)) {
+        if (!(fabs((double)got[i] - (double)want[i]) <= bound))
             fail_msg("%s[%d]: %.9g instead of %.9g", what, (int)i, (double)got[i], (double)want[i]);
-        }
     }
 }
 
@@ -184,9 +179,8 @@ static void near(const char *what, const float *got, const float *want, uint64_t
 
 static void mean_of(float *out, const float *a, const float *b, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         out[i] = (a[i] + b[i]) / 2;
-    }
 }
 
 static void check_tensor(const gold_file *f, const char *tensor, const zt_optim *o)
@@ -245,15 +239,13 @@ static void test_golden(void **state)
         ckpt_dict_add_cstr(arena, &block->as.map, "params", ckpt_value_get(json, "params")));
     assert_int_equal(zt_optim_parse(&o, block, false, &err), CKPT_OK);
     o.lr = gold_number(json, "lr");
-    for (uint64_t k = 0; k < STEPS; k++) {
+    for (uint64_t k = 0; k < STEPS; k++)
         assert_int_equal(zt_onebit_warm(&o, (int64_t)k + 1),
                          gold_value(gold_list(json, "gradients_allreduced").at[k]) > 0);
-    }
     if (gold_open(&f[0], "onebit_adam_rank0.safetensors")) {
         assert_true(gold_open(&f[1], "onebit_adam_rank1.safetensors"));
-        for (size_t i = 0; i < 4; i++) {
+        for (size_t i = 0; i < 4; i++)
             check_tensor(f, tensors[i], &o);
-        }
         gold_close(&f[0]);
         gold_close(&f[1]);
     }
@@ -274,9 +266,8 @@ static double squeeze(double *x, double *sign, uint64_t n)
 {
     double sum = 0, scale;
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         sum += x[i] * x[i];
-    }
     scale = sqrt(sum / (double)n);
     for (uint64_t i = 0; i < n; i++) {
         sign[i] = scale * sign_of(x[i]);
@@ -296,19 +287,16 @@ static void plain_exchange(plain *s, int world, uint64_t padded, const double m[
     uint64_t chunk = padded / (uint64_t)world;
 
     for (int r = 0; r < world; r++) {
-        for (uint64_t i = 0; i < LENGTH; i++) {
+        for (uint64_t i = 0; i < LENGTH; i++)
             s->worker[r][i] += m[r][i];
-        }
         (void)squeeze(s->worker[r], s->sent[r], padded);
     }
     for (uint64_t i = 0; i < padded; i++) {
-        for (int r = 0; r < world; r++) {
+        for (int r = 0; r < world; r++)
             s->server[i] += s->sent[r][i] / world;
-        }
     }
-    for (int r = 0; r < world; r++) {
+    for (int r = 0; r < world; r++)
         (void)squeeze(s->server + (uint64_t)r * chunk, s->back + (uint64_t)r * chunk, chunk);
-    }
     memcpy(out, s->back, LENGTH * sizeof *out);
 }
 
@@ -343,9 +331,8 @@ static void plain_run(const rank_run *r, int world, uint64_t padded, float *p_se
         }
         if (!warm) {
             plain_exchange(&s, world, padded, (const double(*)[LENGTH])m, all);
-            for (int w = 0; w < world; w++) {
+            for (int w = 0; w < world; w++)
                 memcpy(m[w], all, sizeof all);
-            }
         }
         for (uint64_t i = 0; i < LENGTH; i++) {
             p[i] -= k == 0
@@ -414,9 +401,8 @@ static void test_packing(void **state)
     team t;
 
     (void)state;
-    for (size_t i = 0; i < RUN * FEW; i++) {
+    for (size_t i = 0; i < RUN * FEW; i++)
         g[i] = (float)value(&seed);
-    }
     rank_room(&r, FEW, RUN);
     team_run(&t, &r, 1);
     assert_int_equal(t.n_first, 3); // 24 bits

@@ -65,9 +65,8 @@ static zt_optim parse(const char *text, bool offload)
     zt_optim o;
     ckpt_err err = {0};
 
-    if (zt_optim_parse(&o, gold_parse(arena, text), offload, &err) != CKPT_OK) {
+    if (zt_optim_parse(&o, gold_parse(arena, text), offload, &err) != CKPT_OK)
         fail_msg("%s: %s", text, err.text);
-    }
     return o;
 }
 
@@ -77,9 +76,8 @@ static void refuse(const char *text, bool offload, int code, const char *says)
     ckpt_err err = {0};
     int rc = zt_optim_parse(&o, gold_parse(arena, text), offload, &err);
 
-    if (rc != code || !strstr(err.text, says)) {
+    if (rc != code || !strstr(err.text, says))
         fail_msg("%s: code %d '%s', expected %d and '%s'", text, rc, err.text, code, says);
-    }
 }
 
 /* ---- trajectories ---- */
@@ -92,17 +90,14 @@ static const ckpt_value *block_of(size_t i, const ckpt_value *golden)
     ckpt_dict given = ckpt_value_map(ckpt_value_get(golden, "params"));
     bool fine = true;
 
-    for (uint64_t k = 0; k < given.n; k++) {
+    for (uint64_t k = 0; k < given.n; k++)
         fine = fine && ckpt_dict_add(arena, &params->as.map, given.at[k].key, given.at[k].value);
-    }
-    if (cases[i].flag) {
+    if (cases[i].flag)
         fine = fine && ckpt_dict_add_cstr(arena, &params->as.map, cases[i].flag,
                                           ckpt_value_bool(arena, cases[i].set));
-    }
-    if (strcmp(cases[i].name, "adam_l2_torch") == 0) {
+    if (strcmp(cases[i].name, "adam_l2_torch") == 0)
         fine = fine && ckpt_dict_add_cstr(arena, &params->as.map, "adam_w_mode",
                                           ckpt_value_bool(arena, false));
-    }
     fine = fine &&
            ckpt_dict_add_cstr(arena, &block->as.map, "type", ckpt_value_cstr(arena, cases[i].type));
     fine = fine && ckpt_dict_add_cstr(arena, &block->as.map, "params", params);
@@ -118,10 +113,9 @@ static void same_weights(const char *what, const float *got, const float *want, 
         double bound = 5e-7 + 1e-5 * fabs((double)want[i] - (double)start[i]);
         double off = fabs((double)got[i] - (double)want[i]);
 
-        if (!(off <= bound)) {
+        if (!(off <= bound))
             fail_msg("%s: step %u, element %d: %.9g instead of %.9g", what, k, (int)i,
                      (double)got[i], (double)want[i]);
-        }
     }
 }
 
@@ -135,19 +129,16 @@ static void same_state(const gold_file *f, const char *what, const char *key, co
     float *want = gold_tensor(f, key, tensor, &n);
     double top = 0;
 
-    if (!want) {
+    if (!want)
         fail_msg("%s: no %s/%s", what, key, tensor);
-    }
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         top = fmax(top, fabs((double)want[i]));
-    }
     for (uint64_t i = 0; i < n; i++) {
         double off = fabs((double)got[i] - (double)want[i]);
 
-        if (!(off <= share * top + 1e-12)) {
+        if (!(off <= share * top + 1e-12))
             fail_msg("%s: %s/%s[%d] is %.9g instead of %.9g", what, key, tensor, (int)i,
                      (double)got[i], (double)want[i]);
-        }
     }
     free(want);
 }
@@ -173,9 +164,8 @@ static void trajectory(const zt_optim *o, const gold_file *common, const gold_fi
         assert_int_equal(zt_device_check(cpu, &err), CKPT_OK);
         same_weights(what, p, want + k * n, p0, n, k);
     }
-    for (unsigned s = 0; s < o->n_state; s++) {
+    for (unsigned s = 0; s < o->n_state; s++)
         same_state(f, what, o->state[s], tensor, s == 0 ? m : v);
-    }
     free(p0);
     free(g);
     free(want);
@@ -201,15 +191,12 @@ static void test_trajectories(void **state)
 
         assert_string_equal(gold_text(list.at[i], "name"), cases[i].name);
         (void)snprintf(name, sizeof name, "optim_%s.safetensors", cases[i].name);
-        if (!gold_open(&f, name)) {
+        if (!gold_open(&f, name))
             continue;
-        }
-        if (zt_optim_parse(&o, block_of(i, list.at[i]), cases[i].offload, &err) != CKPT_OK) {
+        if (zt_optim_parse(&o, block_of(i, list.at[i]), cases[i].offload, &err) != CKPT_OK)
             fail_msg("%s: %s", cases[i].name, err.text);
-        }
-        for (size_t t = 0; t < N_TENSORS; t++) {
+        for (size_t t = 0; t < N_TENSORS; t++)
             trajectory(&o, &common, &f, rates, cases[i].name, tensors[t]);
-        }
         gold_close(&f);
     }
     gold_close(&common);
@@ -232,9 +219,8 @@ static uint32_t noise(uint32_t *seed)
 
 static void fill(float *x, uint64_t n, uint32_t seed, double scale)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         x[i] = (float)(scale * ((double)noise(&seed) / 8388608.0 - 1));
-    }
 }
 
 static bits bits_new(void)
@@ -246,9 +232,8 @@ static bits bits_new(void)
     fill(b.p, N, 1, 1);
     fill(b.m, N, 2, 1e-3);
     fill(b.v, N, 3, 1e-6);
-    for (size_t i = 0; i < N; i++) {
+    for (size_t i = 0; i < N; i++)
         b.v[i] = fabsf(b.v[i]);
-    }
     memset(b.low, 0, N * sizeof *b.low);
     return b;
 }
@@ -362,9 +347,8 @@ static void test_scaled_gradient(void **state)
     fill(wide, FEW, 9, 10);
     ckpt_cast_find(CKPT_BF16, CKPT_F32)(g, wide, FEW);
     ckpt_cast_find(CKPT_F32, CKPT_BF16)(wide, g, FEW);
-    for (size_t i = 0; i < FEW; i++) {
+    for (size_t i = 0; i < FEW; i++)
         ready[i] = wide[i] * (1.0f / 3);
-    }
     zt_optim_update(cpu, &o, &h, 1, &a);
     zt_optim_update(cpu, &o, &h, 1, &b);
     assert_int_equal(zt_device_check(cpu, &err), CKPT_OK);
@@ -408,9 +392,8 @@ static void check_defaults(const char *text, bool offload, const double want[5],
     const double got[5] = {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay};
 
     for (size_t i = 0; i < 5; i++) {
-        if (got[i] != want[i]) {
+        if (got[i] != want[i])
             fail_msg("%s: default %d is %g, not %g", text, (int)i, got[i], want[i]);
-        }
     }
     assert_string_equal(o.n_state ? o.state[0] : "", state);
 }

@@ -228,7 +228,8 @@ static void test_lines(void **state)
                                          "--no-shuffle",
                                          "--deterministic",
                                          "--print-config",
-                                         "--compat-z0-loss-scale", "--wait-limit 9",
+                                         "--compat-z0-loss-scale",
+                                         "--wait-limit 9",
                                          "--learning_rate 0.5",
                                          "--bf16"};
     static const char *const own[] = {

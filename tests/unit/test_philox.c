@@ -67,9 +67,8 @@ static void words_depend_on_position(void **state)
 
             out[n] = 0xabcd1234;
             zt_philox_words(seed, starts[s], n, out);
-            for (uint64_t i = 0; i < n; i++) {
+            for (uint64_t i = 0; i < n; i++)
                 assert_int_equal(out[i], word(seed, starts[s] + i));
-            }
             assert_int_equal(out[n], 0xabcd1234);
         }
     }
@@ -129,9 +128,8 @@ static void moments(void **state)
     assert_true(fabs(fourth / n - 3) < 5 * sqrt(96 / n));
     assert_true(fabs(beside / n) < 5 / sqrt(n));
     zt_philox_keep(42, 0.1F, 0, MANY, x);
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < MANY; i++)
         kept += x[i] > 0;
-    }
     assert_true(fabs(kept / n - 0.9) < 5 * sqrt(0.09 / n));
     free(x);
 }
@@ -152,9 +150,8 @@ static void normal_in_parts(void **state)
     zt_philox_normal(8, 0.02, 1000, 101, part);
     assert_memory_not_equal(whole, part, sizeof whole);
     zt_philox_normal(7, 2.0, 1000, 101, part);
-    for (int i = 0; i < 101; i++) {
+    for (int i = 0; i < 101; i++)
         assert_true(fabs((double)part[i] - 100 * (double)whole[i]) <= 1e-6 * fabs((double)part[i]));
-    }
 }
 
 /* ---- initial values of parameters -------------------------------------------------------- */
@@ -191,13 +188,11 @@ static void initial_values(void **state)
     (void)state;
     zt_model_draw(&m, BIAS, 1, 0, 60, x);
     zt_model_draw(&m, NORM, 1, 0, 60, y);
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60; i++)
         assert_true(x[i] == 0 && y[i] == 1);
-    }
     zt_model_draw(&m, WEIGHT, 1, 0, 60, x);
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60; i++)
         assert_true(x[i] != 0 && fabs((double)x[i]) < 0.02 * 6);
-    }
     zt_model_draw(&m, OTHER, 1, 0, 60, y);
     assert_memory_not_equal(x, y, sizeof x);
     zt_model_draw(&m, WEIGHT, 2, 0, 60, y);
@@ -216,18 +211,15 @@ static void padding_row(void **state)
 
     (void)state;
     zt_model_draw(&m, WORDS, 1, 0, 60, whole);
-    for (uint64_t i = 0; i < 60; i++) {
+    for (uint64_t i = 0; i < 60; i++)
         assert_int_equal(whole[i] == 0, i / 6 == 3);
-    }
-    for (uint64_t i = 0; i < 60; i += 5) {
+    for (uint64_t i = 0; i < 60; i += 5)
         zt_model_draw(&m, WORDS, 1, i, 5, part + i);
-    }
     assert_memory_equal(whole, part, sizeof whole);
     m.config.padding = -1;
     zt_model_draw(&m, WORDS, 1, 0, 60, whole);
-    for (uint64_t i = 0; i < 60; i++) {
+    for (uint64_t i = 0; i < 60; i++)
         assert_true(whole[i] != 0);
-    }
 }
 
 int main(void)

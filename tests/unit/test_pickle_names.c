@@ -117,9 +117,8 @@ static void unsafe_names(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof unsafe_list / sizeof *unsafe_list; i++) {
-        if (id_of(unsafe_list[i][0], unsafe_list[i][1]) != CKPT_NAME_UNSAFE) {
+        if (id_of(unsafe_list[i][0], unsafe_list[i][1]) != CKPT_NAME_UNSAFE)
             fail_msg("%s.%s is let through", unsafe_list[i][0], unsafe_list[i][1]);
-        }
     }
 }
 
@@ -138,9 +137,8 @@ static void opaque_names(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (id_of(list[i][0], list[i][1]) != CKPT_NAME_OPAQUE) {
+        if (id_of(list[i][0], list[i][1]) != CKPT_NAME_OPAQUE)
             fail_msg("%s.%s is not opaque", list[i][0], list[i][1]);
-        }
     }
 }
 
@@ -153,9 +151,8 @@ static void library_is_sorted(void **state)
         "zoneinfo"};
 
     (void)state;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         assert_int_equal(id_of(ends[i], "Anything"), CKPT_NAME_UNSAFE);
-    }
 }
 
 static void class_like(void **state)

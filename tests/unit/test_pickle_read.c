@@ -139,9 +139,8 @@ static void containers(void **state)
     assert_int_equal(h.p.root->as.seq.at[5]->as.map.n, 2);
     assert_int_equal(h.p.root->as.seq.at[6]->kind, CKPT_V_SET);
     assert_int_equal(h.p.root->as.seq.at[7]->kind, CKPT_V_FROZENSET);
-    for (unsigned i = 0; i < 10; i++) {
+    for (unsigned i = 0; i < 10; i++)
         assert_int_equal(h.p.root->as.seq.at[i]->mark, 0);
-    }
     help_free(&h);
     EXPECT(CKPT_OK, "]2a."); // a list in itself
     EXPECT(CKPT_EFORMAT, ")K\1a.");
@@ -179,9 +178,8 @@ static void many_keys(void **state)
 
     (void)state;
     assert_true(ckpt_bytes_add(&b, "}(", 2));
-    for (unsigned i = 0; i < 5000; i++) {
+    for (unsigned i = 0; i < 5000; i++)
         assert_true(ckpt_bytes_printf(&b, "I%u\nN", i));
-    }
     assert_true(ckpt_bytes_add(&b, "u.", 2));
     h = help_read(b.at, b.n, false);
     assert_int_equal(h.rc, CKPT_OK);
@@ -401,13 +399,11 @@ static void copies_are_bounded(void **state)
 
     (void)state;
     assert_true(ckpt_bytes_add(&b, "c__builtin__\nset\np0\n](", 22));
-    for (unsigned i = 0; i < 20000; i++) {
+    for (unsigned i = 0; i < 20000; i++)
         assert_true(ckpt_bytes_add(&b, "N", 1));
-    }
     assert_true(ckpt_bytes_add(&b, "e\x85p1\n0", 6));
-    for (unsigned i = 0; i < 20000; i++) {
+    for (unsigned i = 0; i < 20000; i++)
         assert_true(ckpt_bytes_add(&b, "h\0h\1R0", 6));
-    }
     assert_true(ckpt_bytes_add(&b, ".", 1));
     h = help_read(b.at, b.n, false);
     assert_int_equal(h.rc, CKPT_ELIMIT);
@@ -428,9 +424,8 @@ static void long_keys_are_bounded(void **state)
                                "q\0"
                                "0",
                                3));
-    for (unsigned i = 0; i < 20000; i++) {
+    for (unsigned i = 0; i < 20000; i++)
         assert_true(ckpt_bytes_add(&b, "}h\0Nsa", 6));
-    }
     assert_true(ckpt_bytes_add(&b, ".", 1));
     h = help_read(b.at, b.n, false);
     assert_int_equal(h.rc, CKPT_ELIMIT);
@@ -492,9 +487,8 @@ static void bad_corpus(void **state)
     char path[8192];
 
     (void)state;
-    if (shared == NULL) {
+    if (!shared)
         skip();
-    }
     for (size_t i = 0; i < sizeof bad_cases / sizeof *bad_cases; i++) {
         size_t n = 0, n_pkl = 0;
         uint8_t *zip;
@@ -503,14 +497,12 @@ static void bad_corpus(void **state)
 
         (void)snprintf(path, sizeof path, "%s/bad/pt/%s.pt", shared, bad_cases[i].id);
         zip = help_file(path, &n);
-        pkl = zip == NULL ? NULL : help_data_pkl(zip, n, &n_pkl);
-        if (pkl == NULL) {
+        pkl = !zip ? NULL : help_data_pkl(zip, n, &n_pkl);
+        if (!pkl)
             fail_msg("%s has no data.pkl", path);
-        }
         h = help_read(pkl, n_pkl, false);
-        if (h.rc != bad_cases[i].code) {
+        if (h.rc != bad_cases[i].code)
             fail_msg("%s: %d, not %d: %s", bad_cases[i].id, h.rc, bad_cases[i].code, h.err.text);
-        }
         help_free(&h);
         free(zip);
     }
@@ -523,14 +515,12 @@ static uint8_t *objects_pkl(const uint8_t **pkl, size_t *n_pkl)
     size_t n = 0;
     uint8_t *zip;
 
-    if (help_fixtures() == NULL) {
+    if (!help_fixtures())
         skip();
-    }
     (void)snprintf(path, sizeof path, "%s/torch_objects/zip.pt", help_fixtures());
     zip = help_file(path, &n);
-    if (zip == NULL) {
+    if (!zip)
         skip();
-    }
     *pkl = help_data_pkl(zip, n, n_pkl);
     assert_non_null(*pkl);
     return zip;

@@ -17,9 +17,8 @@ static void writes_as(const void *from, size_t n_from, const void *to, size_t n_
     help_pickle h = help_read(from, n_from, false);
     ckpt_bytes b = {0};
 
-    if (h.rc != CKPT_OK) {
+    if (h.rc != CKPT_OK)
         fail_msg("not read: %s", h.err.text);
-    }
     assert_int_equal(ckpt_pickle_write(&b, h.p.root, NULL), CKPT_OK);
     assert_int_equal(b.n, n_to);
     assert_memory_equal(b.at, to, n_to);
@@ -276,23 +275,22 @@ static void real_files(void **state)
     char path[8192];
 
     (void)state;
-    for (size_t i = 0; help_fixtures() != NULL && i < sizeof files / sizeof *files; i++) {
+    for (size_t i = 0; help_fixtures() && i < sizeof files / sizeof *files; i++) {
         size_t n = 0, n_pkl = 0;
         uint8_t *zip;
         const uint8_t *pkl;
 
         (void)snprintf(path, sizeof path, "%s/%s", help_fixtures(), files[i]);
         zip = help_file(path, &n);
-        pkl = zip == NULL ? NULL : help_data_pkl(zip, n, &n_pkl);
-        if (pkl != NULL) {
+        pkl = !zip ? NULL : help_data_pkl(zip, n, &n_pkl);
+        if (pkl) {
             writes_as(pkl, n_pkl, pkl, n_pkl);
             n_found++;
         }
         free(zip);
     }
-    if (n_found == 0) {
+    if (n_found == 0)
         skip();
-    }
 }
 
 int main(void)

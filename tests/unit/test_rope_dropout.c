@@ -104,20 +104,18 @@ static void check_rope(const turn *t, size_t k)
         const uint64_t row = i / ld, e = i % ld % t->width, angle = row % t->seq * half + e % half;
         const double co = (double)c[angle], si = (double)s[angle], here = (double)at(dt, old, i);
 
-        if (i % ld >= t->heads * t->width) {
+        if (i % ld >= t->heads * t->width)
             assert_true(at(dt, x, i) == at(dt, old, i));
-        } else if (e < half) {
+        else if (e < half)
             near(at(dt, x, i), here * co - (double)at(dt, old, i + half) * si, half_ulp[k]);
-        } else {
+        else
             near(at(dt, x, i), here * co + (double)at(dt, old, i - half) * si, half_ulp[k]);
-        }
     }
     // the transpose of a rotation is its inverse
     a.inverse = true;
     zt_cpu_rope(d, dt, &a);
-    for (uint64_t i = 0; i < t->rows * ld; i++) {
+    for (uint64_t i = 0; i < t->rows * ld; i++)
         assert_true(fabs((double)at(dt, x, i) - (double)at(dt, old, i)) < 16 * half_ulp[k]);
-    }
     done(d);
     free(x), free(old), free(c), free(s);
 }
@@ -129,9 +127,8 @@ static void rope(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < 3; k++)
             check_rope(&turns[i], k);
-        }
     }
 }
 
@@ -176,9 +173,8 @@ static void check_dropout(size_t k, float p, bool add, unsigned threads)
     for (uint64_t i = 0; i < N - 1; i++) {
         float want = at(dt, x, i) * keep[i], rounded = 0;
 
-        if (add) {
+        if (add)
             want += at(dt, more, i);
-        }
         ckpt_cast_find(dt, CKPT_F32)(&rounded, &want, 1);
         assert_true(at(dt, y, i) == at(dt, &rounded, 0));
     }
@@ -208,9 +204,8 @@ static void dropout_in_place(void **state)
     zt_device *d = device(2);
 
     (void)state;
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         y[i] = 1;
-    }
     zt_cpu_dropout(d, CKPT_F32, &(zt_dropout){.n = N, .seed = 4, .p = 0.3F, .x = y, .y = y});
     zt_cpu_dropout(d, CKPT_F32,
                    &(zt_dropout){.n = N, .seed = 4, .p = 0.3F, .x = x, .add = sum, .y = sum});

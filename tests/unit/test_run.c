@@ -130,7 +130,7 @@ static void expect_failure(zero3 *z, const ckpt_run_opts *opts, int code, const 
     ckpt_err err = {0};
 
     assert_int_equal(help_convert(&dir, z->from, z->to, opts, NULL, &err), code);
-    if (strstr(err.text, word) == NULL)
+    if (!strstr(err.text, word))
         fail_msg("'%s' is not in '%s'", word, err.text);
     assert_int_equal(help_count(help_join(&dir, "out")), -1);
 }
@@ -299,7 +299,7 @@ static int watch(void *ctx, uint64_t done, uint64_t total)
     w->done = done;
     w->total = total;
     w->saw_final = w->saw_final || access(help_join(&dir, "out/out.bin"), F_OK) == 0;
-    if (w->touch != NULL && w->n_calls == 0)
+    if (w->touch && w->n_calls == 0)
         assert_int_equal(utime(w->touch, &past), 0);
     if (w->die && done == total)
         (void)kill(getpid(), SIGKILL);

@@ -14,8 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/codec/json/json.h"
 #include "formats/safetensors/safetensors.h"
+#include "libckpt/codec/json/json.h"
 
 /* A file: the header's length, the header, and n_data bytes of data that nobody looks at. */
 typedef struct st_case {

@@ -39,11 +39,10 @@ static void check_state(const ckpt_value *c, const zt_scaler *s, uint64_t i)
     bool left = !gold_has(c, "cur_hysteresis") || s->left == at(c, "cur_hysteresis", i);
 
     if (s->scale != gold_value(scale) || s->touched != (scale->kind == CKPT_V_FLOAT) ||
-        s->last_overflow != at(c, "last_overflow_iter", i) || !left) {
+        s->last_overflow != at(c, "last_overflow_iter", i) || !left)
         fail_msg("%s, update %d: scale %g (float: %d), left %d, last overflow %d",
                  gold_text(c, "name"), (int)i, s->scale, s->touched, (int)s->left,
                  (int)s->last_overflow);
-    }
 }
 
 static void check_case(const ckpt_value *c)
@@ -75,9 +74,8 @@ static void test_golden(void **state)
 
     (void)state;
     assert_int_equal(list.n, 16);
-    for (uint64_t i = 0; i < list.n; i++) {
+    for (uint64_t i = 0; i < list.n; i++)
         check_case(list.at[i]);
-    }
 }
 
 static zt_scaler parse(const char *text, bool fp16)
@@ -85,9 +83,8 @@ static zt_scaler parse(const char *text, bool fp16)
     zt_scaler s;
     ckpt_err err = {0};
 
-    if (zt_scaler_parse(&s, gold_parse(arena, text), fp16, 1, &err) != CKPT_OK) {
+    if (zt_scaler_parse(&s, gold_parse(arena, text), fp16, 1, &err) != CKPT_OK)
         fail_msg("%s: %s", text, err.text);
-    }
     return s;
 }
 
@@ -101,9 +98,8 @@ static void test_constant(void **state)
 
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        for (int k = 0; k < 5; k++) {
+        for (int k = 0; k < 5; k++)
             assert_int_equal(zt_scaler_update(&s[i], k % 2 == 0, &err), CKPT_OK);
-        }
         assert_true(!s[i].dynamic && s[i].scale == want[i] && s[i].touched);
     }
 }

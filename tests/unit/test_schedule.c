@@ -32,9 +32,8 @@ static int teardown(void **state)
 
 static void near(const char *what, uint64_t k, double got, double want)
 {
-    if (!(fabs(got - want) <= 1e-12 * fabs(want))) {
+    if (!(fabs(got - want) <= 1e-12 * fabs(want)))
         fail_msg("%s: update %d: %.17g instead of %.17g", what, (int)k, got, want);
-    }
 }
 
 /* An entry per update: a number, or a list with one per group. */
@@ -48,9 +47,8 @@ static zt_schedule parse(const ckpt_value *c)
     zt_schedule s;
     ckpt_err err = {0};
 
-    if (zt_schedule_parse(&s, c, &err) != CKPT_OK) {
+    if (zt_schedule_parse(&s, c, &err) != CKPT_OK)
         fail_msg("%s: %s", gold_text(c, "name"), err.text);
-    }
     // a case without betas stands for an optimizer that has none
     s.cycle_momentum = s.cycle_momentum && gold_has(c, "betas");
     return s;
@@ -68,9 +66,8 @@ static void check_update(const ckpt_value *c, const zt_hyper *h, size_t n, uint6
 {
     const char *name = gold_text(c, "name");
 
-    for (size_t g = 0; g < n; g++) {
+    for (size_t g = 0; g < n; g++)
         near(name, k, h[g].lr, per_group(gold_list(c, "lr").at[k], g));
-    }
     if (gold_has(c, "betas_seq")) {
         near(name, k, h[0].beta1, gold_value(gold_list(c, "betas_seq").at[k]->as.seq.at[0]));
         near(name, k, h[0].beta2, gold_value(gold_list(c, "betas_seq").at[k]->as.seq.at[1]));
@@ -113,10 +110,9 @@ static void check_resume(const ckpt_value *c)
         s.last =
             (int64_t)gold_number(ckpt_value_get(list.at[i], "state_dict"), "last_batch_iteration");
         zt_schedule_step(&s, h, own, n);
-        for (size_t g = 0; g < n; g++) {
+        for (size_t g = 0; g < n; g++)
             near(gold_text(c, "name"), (uint64_t)s.last, h[g].lr,
                  gold_value(gold_list(list.at[i], "lr_after_next_step").at[g]));
-        }
     }
 }
 
@@ -144,9 +140,8 @@ static void test_golden_errors(void **state)
         ckpt_err err = {0};
         int rc = zt_schedule_parse(&s, list.at[i], &err);
 
-        if (rc == CKPT_OK) {
+        if (rc == CKPT_OK)
             rc = zt_schedule_check(&s, 1, &err);
-        }
         assert_int_equal(rc, CKPT_EUSAGE);
     }
 }
@@ -157,9 +152,8 @@ static void refuse(const char *text, int code, const char *says)
     ckpt_err err = {0};
     int rc = zt_schedule_parse(&s, gold_parse(arena, text), &err);
 
-    if (rc != code || !strstr(err.text, says)) {
+    if (rc != code || !strstr(err.text, says))
         fail_msg("%s: code %d '%s', expected %d and '%s'", text, rc, err.text, code, says);
-    }
 }
 
 static void test_refused(void **state)

@@ -107,7 +107,7 @@ static void expect_refusal(const ckpt_map *map, const ckpt_map *inputs, const ck
 
     assert_int_equal(ckpt_sink_open(&s, dir.path, map, inputs, opts, &err), code);
     assert_null(s);
-    if (strstr(err.text, word) == NULL)
+    if (!strstr(err.text, word))
         fail_msg("'%s' is not in '%s'", word, err.text);
 }
 

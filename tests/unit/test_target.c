@@ -62,7 +62,8 @@ static void test_formats(void **state)
     refused(NULL, "needs a format and a path");
     refused(&(ckpt_target){.path = "x"}, "needs a format and a path");
     refused(&(ckpt_target){.format = "hf"}, "needs a format and a path");
-    refused(&(ckpt_target){.format = "nonsense", .path = "x"}, "torch, safetensors, npz, universal, hf");
+    refused(&(ckpt_target){.format = "nonsense", .path = "x"},
+            "torch, safetensors, npz, universal, hf");
     refused(&(ckpt_target){.format = "gguf", .path = "x"}, "cannot be written");
     assert_int_equal(ckpt_format_caps("nonsense"), 0);
     assert_true(ckpt_format_caps("hf") & CKPT_IS_FOLDER);

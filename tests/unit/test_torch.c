@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/codec/zip/zip.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/codec/zip/zip.h"
 #include "libckpt/format.h"
 
 extern const ckpt_format ckpt_format_torch;
@@ -53,7 +53,7 @@ static void expect(const ckpt_bytes *b, int code, const char *text)
     ckpt_err err = {0};
     int rc = read_archive(&map, &io, b, &err);
 
-    if (rc != code || (text != NULL && strstr(err.text, text) == NULL))
+    if (rc != code || (text && !strstr(err.text, text)))
         fail_msg("expected %d \"%s\", got %d \"%s\"", code, text, rc, err.text);
     done(map, io);
 }
@@ -79,8 +79,7 @@ static const char *fact(const ckpt_map *map, const char *key)
 static bool noted(const ckpt_map *map, ckpt_severity severity, const char *text)
 {
     for (size_t i = 0; i < map->findings.n; i++) {
-        if (map->findings.at[i].severity == severity &&
-            strstr(map->findings.at[i].text, text) != NULL)
+        if (map->findings.at[i].severity == severity && strstr(map->findings.at[i].text, text))
             return true;
     }
     return false;
@@ -356,7 +355,7 @@ static void add(ckpt_map *to, const char *name, ckpt_dtype dtype, const uint64_t
 {
     ckpt_tensor like = {.dtype = dtype, .ndim = ndim, .shape = shape}, *made;
 
-    like.owner = owner != NULL ? tensor(to, owner) : NULL;
+    like.owner = owner ? tensor(to, owner) : NULL;
     assert_int_equal(ckpt_map_add(to, name, strlen(name), &like, &made, NULL), CKPT_OK);
 }
 
@@ -380,7 +379,7 @@ static ckpt_map *all_dtypes(const char *path)
     for (int d = CKPT_F64; d < CKPT_N_DTYPES; d++) {
         const ckpt_dtype_info *info = ckpt_dtype_get((ckpt_dtype)d);
 
-        if (info->torch != NULL)
+        if (info->torch)
             add(to, info->name, (ckpt_dtype)d, shape, 2, NULL);
     }
     add(to, "tied", CKPT_F32, shape, 2, "F32");
@@ -441,7 +440,7 @@ static void round_trip(void **state)
         assert_int_equal(a->ndim, c->ndim);
         assert_true(a->ndim == 0 || memcmp(a->shape, c->shape, a->ndim * sizeof *a->shape) == 0);
         assert_int_equal(a->owner != NULL, c->owner != NULL);
-        if (a->owner != NULL || a->n_elems == 0)
+        if (a->owner || a->n_elems == 0)
             continue;
         assert_int_equal(to->sources.at[a->extent[0].source].at,
                          back->sources.at[c->extent[0].source].at);

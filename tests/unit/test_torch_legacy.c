@@ -78,7 +78,7 @@ static void expect(const char *bytes, size_t n, int code, const char *text)
     ckpt_err err = {0};
     int rc = read_bytes(&map, &io, bytes, n, &err);
 
-    if (rc != code || (text != NULL && strstr(err.text, text) == NULL))
+    if (rc != code || (text && !strstr(err.text, text)))
         fail_msg("expected %d \"%s\", got %d \"%s\"", code, text, rc, err.text);
     if (code != CKPT_OK)
         assert_non_null(strstr(err.text, "t.pt"));

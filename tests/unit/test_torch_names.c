@@ -26,8 +26,7 @@ static const ckpt_tensor *tensor(const ckpt_map *map, const char *name)
 static bool noted(const ckpt_map *map, ckpt_severity severity, const char *text)
 {
     for (size_t i = 0; i < map->findings.n; i++) {
-        if (map->findings.at[i].severity == severity &&
-            strstr(map->findings.at[i].text, text) != NULL)
+        if (map->findings.at[i].severity == severity && strstr(map->findings.at[i].text, text))
             return true;
     }
     return false;
@@ -315,11 +314,10 @@ static void many_tensors(void **state)
         v = ckpt_value_new(t.a, CKPT_V_OBJECT);
         v->as.object = ckpt_arena_alloc(t.a, sizeof *v->as.object);
         assert_true(ckpt_seq_add(t.a, &v->as.object->items, leaf(&t, 0, 0, 1)));
-        if (i == 0) {
+        if (i == 0)
             set(&t, root, "o", v);
-        } else {
+        else
             inner->as.object->state = v;
-        }
         inner = v;
     }
     assert_int_equal(ckpt_torch_list(t.map, t.io, root, false, NULL), CKPT_OK);

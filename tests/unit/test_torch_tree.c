@@ -11,8 +11,8 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "libckpt/codec/pickle/pickle.h"
 #include "formats/torch/tree.h"
+#include "libckpt/codec/pickle/pickle.h"
 
 typedef struct fix {
     ckpt_map *from, *to;

@@ -26,12 +26,10 @@ static char *print(const void *pickle, size_t n, const ckpt_tree_opts *opts)
     ckpt_bytes b = {0};
     ckpt_err err = {0};
 
-    if (h.rc != CKPT_OK) {
+    if (h.rc != CKPT_OK)
         fail_msg("not read: %s", h.err.text);
-    }
-    if (ckpt_tree_print(&map, opts, collect, &b, &err) != CKPT_OK) {
+    if (ckpt_tree_print(&map, opts, collect, &b, &err) != CKPT_OK)
         fail_msg("not printed: %s", err.text);
-    }
     assert_true(ckpt_bytes_add(&b, "", 1));
     help_free(&h);
     return (char *)b.at;
@@ -302,9 +300,8 @@ static void laughs(void **state)
 
     (void)state;
     assert_true(ckpt_bytes_add(&b, "]", 1));
-    for (unsigned i = 0; i < 59; i++) {
+    for (unsigned i = 0; i < 59; i++)
         assert_true(ckpt_bytes_printf(&b, "p%u\n0](g%u\ng%u\ne", i, i, i));
-    }
     assert_true(ckpt_bytes_add(&b, ".", 1));
     text = print(b.at, b.n, &opts);
     assert_true(strlen(text) < 59 * 200);

@@ -49,7 +49,7 @@ static void expect_bad(const char *json, int code, const char *word)
 
     assert_int_equal(ckpt_uni_rules_parse(&r, json, &err), code);
     assert_null(r);
-    if (strstr(err.text, word) == NULL)
+    if (!strstr(err.text, word))
         fail_msg("%s: %s", json, err.text);
 }
 
@@ -270,7 +270,7 @@ static void test_precedence(void **state)
     rule = find(r, "glu.w");
     assert_int_equal(rule.kind, CKPT_SLICE_SUB);
     assert_int_equal(rule.n_subs, 2);
-    assert_true(rule.sub_size == NULL && rule.width == NULL && rule.entry == NULL);
+    assert_true(!rule.sub_size && !rule.width && !rule.entry);
     assert_int_equal(find(r, "glu2").n_subs, 2); // two sub-parameters come before the others
     rule = find(r, "qkv.w");
     assert_int_equal(rule.n_subs, 3);
@@ -282,7 +282,7 @@ static void test_precedence(void **state)
     rule = find(r, "row.w");
     assert_int_equal(rule.kind * 10 + rule.axis, 1);
     rule = find(r, "other");
-    assert_true(rule.kind == CKPT_SLICE_CAT && rule.axis == 0 && rule.pattern == NULL);
+    assert_true(rule.kind == CKPT_SLICE_CAT && rule.axis == 0 && !rule.pattern);
     rule = find(r, "emb.w");
     assert_true(rule.kind == CKPT_SLICE_CAT && rule.keep_rows == 29);
     expect_refusal(r, "odd.w", CKPT_EUNSUPPORTED, "heads do not divide");
@@ -388,7 +388,7 @@ static void test_sub_parameters(void **state)
     ckpt_uni_rules_free(r);
     r = sub_rules(", \"shape\": [3, -1], \"partition_dim\": 0", "");
     rule = find(r, "w");
-    assert_true(rule.n_subs == 3 && rule.sub_size == NULL && rule.width == NULL);
+    assert_true(rule.n_subs == 3 && !rule.sub_size && !rule.width);
     ckpt_uni_rules_free(r);
     expect_bad_sub(", \"shape\": [3, -1]", "", "partition_dim");
     expect_bad_sub(", \"shape\": [3, -1], \"partition_dim\": 2", "", "outside its shape");
@@ -523,9 +523,9 @@ static bool fixture(const char *name, help_pickle *h, const ckpt_value **info)
     size_t n = 0, n_pkl = 0;
 
     (void)snprintf(path, sizeof path, "%s/%s/ckpt/global_step4/mp_rank_00_model_states.pt",
-                   dir != NULL ? dir : "", name);
-    bytes = dir != NULL ? help_file(path, &n) : NULL;
-    if (bytes == NULL)
+                   dir ? dir : "", name);
+    bytes = dir ? help_file(path, &n) : NULL;
+    if (!bytes)
         return false;
     pkl = help_data_pkl(bytes, n, &n_pkl);
     assert_non_null(pkl);

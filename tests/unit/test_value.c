@@ -20,7 +20,7 @@ static int setup(void **state)
 {
     (void)state;
     arena = ckpt_arena_new(0);
-    return arena == NULL;
+    return !arena;
 }
 
 static int teardown(void **state)
@@ -47,8 +47,8 @@ static ckpt_value *seq(ckpt_value_kind kind, ckpt_value *a, ckpt_value *b)
 {
     ckpt_value *v = ckpt_value_new(arena, kind);
 
-    assert_true(a == NULL || ckpt_seq_add(arena, &v->as.seq, a));
-    assert_true(b == NULL || ckpt_seq_add(arena, &v->as.seq, b));
+    assert_true(!a || ckpt_seq_add(arena, &v->as.seq, a));
+    assert_true(!b || ckpt_seq_add(arena, &v->as.seq, b));
     return v;
 }
 
@@ -58,7 +58,7 @@ static ckpt_value *dict(ckpt_value_kind kind, const char *k1, ckpt_value *v1, co
     ckpt_value *v = ckpt_value_new(arena, kind);
 
     assert_true(ckpt_dict_add_cstr(arena, &v->as.map, k1, v1));
-    assert_true(k2 == NULL || ckpt_dict_add_cstr(arena, &v->as.map, k2, v2));
+    assert_true(!k2 || ckpt_dict_add_cstr(arena, &v->as.map, k2, v2));
     return v;
 }
 
@@ -87,9 +87,8 @@ static ckpt_value *tensor(ckpt_dtype dtype, uint32_t ndim, uint64_t size)
     ckpt_value *v = ckpt_value_new(arena, CKPT_V_TENSOR);
     uint64_t *shape = ckpt_arena_array(arena, ndim, sizeof *shape);
 
-    for (uint32_t j = 0; j < ndim; j++) {
+    for (uint32_t j = 0; j < ndim; j++)
         shape[j] = size;
-    }
     v->as.tensor = ckpt_arena_alloc(arena, sizeof *v->as.tensor);
     v->as.tensor->dtype = dtype;
     v->as.tensor->ndim = ndim;
@@ -126,9 +125,8 @@ static void test_grow(void **state)
 
     (void)state;
     before = ckpt_arena_used(arena);
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < 10000; i++)
         assert_true(ckpt_seq_add(arena, &s, NULL));
-    }
     // Amortised: all the arrays together are less than four times the last one's contents.
     assert_true(ckpt_arena_used(arena) - before < 4 * 10000 * sizeof *s.at);
     s = (ckpt_seq){0};
@@ -188,13 +186,12 @@ static void test_exhausted(void **state)
 
     (void)state;
     assert_non_null(small);
-    while (ckpt_seq_add(small, &s, NULL)) {
+    while (ckpt_seq_add(small, &s, NULL))
         assert_true(s.n < 8192);
-    }
     n = s.n;
     assert_false(ckpt_seq_add(small, &s, NULL));
     assert_int_equal(s.n, n);
-    while (ckpt_value_int(small, 1) != NULL) {
+    while (ckpt_value_int(small, 1)) {
     }
     assert_null(ckpt_value_float(small, 1));
     assert_null(ckpt_value_bool(small, true));

@@ -36,9 +36,8 @@ static void push_grows_and_zeroes(void **state)
     }
     assert_int_equal(v.n, 10000);
     assert_true(v.room < 20001);
-    for (uint32_t i = 0; i < 10000; i++) {
+    for (uint32_t i = 0; i < 10000; i++)
         assert_true(v.at[i].a == i && v.at[i].b == ~i && v.at[i].c == 'x');
-    }
     v.n = 5; // popped elements come back zeroed
     assert_int_equal(ckpt_vec_push(&v)->c, 0);
     ckpt_vec_free(&v);
@@ -57,14 +56,12 @@ static void push_without_memory_changes_nothing(void **state)
     assert_null(v.at);
     assert_int_equal(v.n, 0);
     ckpt_alloc_fail_at(2);
-    while (ckpt_vec_push(&v) != NULL) {
+    while (ckpt_vec_push(&v))
         v.at[v.n - 1].a = v.n;
-    }
     assert_int_equal(v.n, v.room);
     assert_in_range(v.n, 2, 1000);
-    for (size_t i = 0; i < v.n; i++) {
+    for (size_t i = 0; i < v.n; i++)
         assert_int_equal(v.at[i].a, i + 1);
-    }
     ckpt_alloc_fail_at(UINT64_MAX);
     assert_non_null(ckpt_vec_push(&v));
     ckpt_vec_free(&v);

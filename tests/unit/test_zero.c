@@ -104,14 +104,12 @@ static int prepare(run *r, const char *json, int stage, const char *frozen)
     assert_int_equal(zt_comm_self(&r->comm, &r->err), CKPT_OK);
     assert_int_equal(zt_cpu_new(&r->device, 1, &r->err), CKPT_OK);
     if (zt_hjson_parse(&v, r->arena, text, (size_t)n, "test", &r->err) != CKPT_OK ||
-        zt_config_parse(&r->config, r->arena, v, NULL, 1, &r->err) != CKPT_OK) {
+        zt_config_parse(&r->config, r->arena, v, NULL, 1, &r->err) != CKPT_OK)
         fail_msg("%s", r->err.text);
-    }
     assert_int_equal(zt_model_new(&r->model, r->device, r->config.dtype, &tiny, NULL, &r->err),
                      CKPT_OK);
-    if (frozen != NULL) {
+    if (frozen)
         assert_int_equal(zt_model_freeze(r->model, frozen, &n_frozen, &r->err), CKPT_OK);
-    }
     return r->err.code;
 }
 
@@ -128,9 +126,8 @@ static void start_with(run *r, const char *json, int stage, const zt_zero_opts *
 {
     prepare(r, json, stage, NULL);
     if (zt_zero_new(&r->zero, r->model, &r->config, r->comm, opts, &r->err) != CKPT_OK ||
-        zt_zero_fill(r->zero, value, NULL, &r->err) != CKPT_OK) {
+        zt_zero_fill(r->zero, value, NULL, &r->err) != CKPT_OK)
         fail_msg("%s", r->err.text);
-    }
 }
 
 static void start(run *r, const char *json, int stage)
@@ -144,9 +141,8 @@ static int32_t tokens[BATCH * SEQ];
 
 static zt_batch batch_of(uint64_t i)
 {
-    for (uint64_t k = 0; k < BATCH * SEQ; k++) {
+    for (uint64_t k = 0; k < BATCH * SEQ; k++)
         tokens[k] = (int32_t)((k * 7 + i * 3 + k * k) % VOCAB);
-    }
     return (zt_batch){.batch = BATCH, .seq = SEQ, .input_ids = tokens, .labels = tokens};
 }
 
@@ -160,9 +156,8 @@ static zt_step train(run *r, uint64_t n, bool same)
         zt_batch b = batch_of(same ? 0 : i);
 
         if (zt_zero_micro(r->zero, &b, &loss, &r->err) != CKPT_OK ||
-            zt_zero_step(r->zero, &step, &r->err) != CKPT_OK) {
+            zt_zero_step(r->zero, &step, &r->err) != CKPT_OK)
             fail_msg("%s", r->err.text);
-        }
         assert_true(isfinite(loss));
     }
     return step;
@@ -309,9 +304,8 @@ static void test_accumulation_is_a_mean(void **state)
     uint64_t n = masters(&r, b);
 
     finish(&r);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         assert_true(fabsf(a[i] - b[i]) < 1e-6f);
-    }
 }
 
 static void test_overflow_is_skipped(void **state)
@@ -357,9 +351,8 @@ static void test_initial_step(void **state)
     assert_int_equal(r.zero->updates, 1);
     masters(&r, b);
     finish(&r);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         assert_true(fabsf(b[i] - a[i] * (1 - 0.01f * 0.1f)) <= 3e-7f * fabsf(a[i]));
-    }
 }
 
 /* Every element of every trained parameter is owned once, and lies inside its partition. */
@@ -505,9 +498,8 @@ static void test_nvme(void **state)
     assert_null(r.zero->part[0].master);
     train(&r, 3, false);
     // All at once, as a save that goes on in the background holds them.
-    for (uint32_t i = 0; i < r.zero->n_parts; i++) {
+    for (uint32_t i = 0; i < r.zero->n_parts; i++)
         assert_int_equal(zt_zero_hold(r.zero, i, &r.err), CKPT_OK);
-    }
     for (uint32_t i = 0; i < r.zero->n_parts; i++) {
         assert_non_null(r.zero->part[i].master);
         assert_int_equal(zt_zero_let_go(r.zero, i, false, &r.err), CKPT_OK);
@@ -526,9 +518,8 @@ static void refused(const char *json, int stage, const char *word)
     prepare(&r, json, stage, NULL);
     assert_int_equal(zt_zero_new(&r.zero, r.model, &r.config, r.comm, &opts, &r.err),
                      CKPT_EUNSUPPORTED);
-    if (strstr(r.err.text, word) == NULL) {
+    if (!strstr(r.err.text, word))
         fail_msg("\"%s\" does not name %s", r.err.text, word);
-    }
     assert_null(r.zero);
     finish(&r);
 }
@@ -573,9 +564,8 @@ static void test_other_optimizers(void **state)
         for (int stage = 0; stage <= (k == 0 ? 0 : 3); stage++) {
             prepare(&r, json, stage, NULL);
             if (zt_zero_new(&r.zero, r.model, &r.config, r.comm, &opts, &r.err) != CKPT_OK ||
-                zt_zero_fill(r.zero, value, NULL, &r.err) != CKPT_OK) {
+                zt_zero_fill(r.zero, value, NULL, &r.err) != CKPT_OK)
                 fail_msg("%s at stage %d: %s", type[k], stage, r.err.text);
-            }
             masters(&r, a);
             train(&r, 3, false);
             uint64_t n = masters(&r, b);

@@ -108,9 +108,8 @@ static void test_ranks_of_padding(void **state)
     (void)state;
     assert_int_equal(z.total, 16);
     assert_int_equal(z.slice, 2);
-    for (uint32_t r = 0; r < 8; r++) {
+    for (uint32_t r = 0; r < 8; r++)
         assert_int_equal(ckpt_zero_flat_padding(&z, r), padding[r]);
-    }
     expect_end(&z, 1, 0); // a parameter without elements has no run
     expect_run(&z, 2, &cursor, (ckpt_zero_run){1, 0, 1, 1});
     expect_run(&z, 2, &cursor, (ckpt_zero_run){2, 1, 1, 0});
@@ -230,9 +229,8 @@ static void test_against_list(void **state)
         for (uint64_t i = 0; i < N_PARAMS; i++) {
             numel[i] = draw(20);
             pad[i] = draw(4);
-            for (uint64_t e = 0; e < numel[i]; e++) {
+            for (uint64_t e = 0; e < numel[i]; e++)
                 flat[n++] = 1000 * (i + 1) + e;
-            }
             n += padded ? pad[i] : 0;
         }
         z = lay(numel, padded ? pad : NULL, N_PARAMS, world);
@@ -245,19 +243,17 @@ static void test_against_list(void **state)
             for (uint64_t cursor = 0; ckpt_zero_flat_next(&z, i, &cursor, &run);) {
                 assert_int_equal(run.first, next);
                 assert_true(run.count > 0 && run.at + run.count <= z.slice && run.rank < world);
-                for (uint64_t e = 0; e < run.count; e++) {
+                for (uint64_t e = 0; e < run.count; e++)
                     assert_int_equal(flat[run.rank * z.slice + run.at + e],
                                      1000 * (i + 1) + run.first + e);
-                }
                 next += run.count;
             }
             assert_int_equal(next, numel[i]);
             covered += next;
         }
         assert_true(covered <= n);
-        for (uint32_t r = 0; r < world; r++) {
+        for (uint32_t r = 0; r < world; r++)
             n += ckpt_zero_flat_padding(&z, r);
-        }
         assert_int_equal(n, z.total); // what is cut off is exactly the padding
         ckpt_zero_flat_free(&z);
     }
@@ -319,12 +315,10 @@ static void test_whole_against_list(void **state)
                 ckpt_zero_run cut = {0}, run = {0};
                 bool touches = false;
 
-                for (uint64_t c = 0; ckpt_zero_flat_next(&z, i, &c, &cut);) {
+                for (uint64_t c = 0; ckpt_zero_flat_next(&z, i, &c, &cut);)
                     touches = touches || cut.rank == r;
-                }
-                if (!touches) {
+                if (!touches)
                     continue;
-                }
                 assert_true(ckpt_zero_whole_next(&z, i, &cursor[i], &run));
                 assert_true(run.rank == r && run.count == numel[i] && run.at == at);
                 at += numel[i];
@@ -344,13 +338,11 @@ static void test_round_robin(void **state)
     ckpt_zero_round_robin(7, 3, out);
     assert_memory_equal(out, three, sizeof three);
     ckpt_zero_round_robin(7, 1, out);
-    for (uint64_t i = 0; i < 7; i++) {
+    for (uint64_t i = 0; i < 7; i++)
         assert_int_equal(out[i], i);
-    }
     ckpt_zero_round_robin(7, UINT32_MAX, out); // more ranks than parameters: as they are
-    for (uint64_t i = 0; i < 7; i++) {
+    for (uint64_t i = 0; i < 7; i++)
         assert_int_equal(out[i], i);
-    }
     ckpt_zero_round_robin(0, 3, NULL);
 }
 

@@ -61,9 +61,8 @@ static void test_ranks_of_padding(void **state)
 
     (void)state;
     // 9 elements over 8 ranks: 2 each, so five ranks have some.
-    for (unsigned r = 0; r < 5; r++) {
+    for (unsigned r = 0; r < 5; r++)
         assert_true(ckpt_zero_param_next(9, 8, &cursor, &run));
-    }
     assert_int_equal(run.rank, 4);
     assert_int_equal(run.count, 1);
     assert_false(ckpt_zero_param_next(9, 8, &cursor, &run));
@@ -93,9 +92,8 @@ static void expect_groups(const uint64_t *numel, uint64_t n, uint64_t size, cons
 
     assert_true(n <= 8);
     ckpt_zero_sub_groups(numel, n, 3, size, group, &next);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         assert_int_equal(group[i], 5 + want[i]);
-    }
     assert_int_equal(next, 5 + want_next);
 }
 
@@ -163,9 +161,8 @@ static void test_inverse(void **state)
 
         at[i] = n;
         for (unsigned r = 0; r < W; r++) {
-            for (uint64_t e = 0; e < p; e++) {
+            for (uint64_t e = 0; e < p; e++)
                 flat[r][n + e] = r * p + e < numel[i] ? 100 * i + r * p + e : 999999;
-            }
         }
         n += p;
     }
@@ -175,9 +172,8 @@ static void test_inverse(void **state)
         uint64_t next = 0;
 
         for (uint64_t cursor = 0; ckpt_zero_param_next(numel[i], W, &cursor, &run);) {
-            for (uint64_t e = 0; e < run.count; e++) {
+            for (uint64_t e = 0; e < run.count; e++)
                 assert_int_equal(flat[run.rank][at[i] + run.at + e], 100 * i + next++);
-            }
         }
         assert_int_equal(next, numel[i]);
     }

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/codec/zip/zip.h"
 #include "libckpt/base/digest.h"
+#include "libckpt/codec/zip/zip.h"
 
 /* ---- archives ---- */
 
@@ -104,7 +104,7 @@ static void expect(const ckpt_bytes *b, int code, const char *text)
 
     if (rc == CKPT_OK)
         rc = ckpt_zip_top(&zip, &n_top, &err);
-    if (rc != code || (code != CKPT_OK && strstr(err.text, text) == NULL))
+    if (rc != code || (code != CKPT_OK && !strstr(err.text, text)))
         fail_msg("expected %d \"%s\", got %d \"%s\"", code, text, rc, err.text);
     if (code != CKPT_OK)
         assert_non_null(strstr(err.text, "t.pt"));

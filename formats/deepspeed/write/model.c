@@ -151,8 +151,8 @@ static bool dwm_same(const ckpt_value *a, const ckpt_value *b)
 {
     const ckpt_tensor_value *x = a->as.tensor, *y = b->as.tensor;
 
-    return b->kind == CKPT_V_TENSOR && x->storage && x->storage == y->storage && x->dtype == y->dtype &&
-           x->offset == y->offset && x->ndim == y->ndim &&
+    return b->kind == CKPT_V_TENSOR && x->storage && x->storage == y->storage &&
+           x->dtype == y->dtype && x->offset == y->offset && x->ndim == y->ndim &&
            (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
 }
 
@@ -336,8 +336,8 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
 /* ---- frozen parameters ---- */
 
 /*
- * True if this checkpoint lists frozen parameters: stage 1 does not, and runs may leave them out.  A
- * run of stage 0 or 1 that left them out does not say that it had any: without a list DeepSpeed
+ * True if this checkpoint lists frozen parameters: stage 1 does not, and runs may leave them out.
+ * A run of stage 0 or 1 that left them out does not say that it had any: without a list DeepSpeed
  * leaves those of its model alone, with an empty one it fails at the first that it lacks.
  */
 static bool dwm_lists_frozen(const ckpt_dsw *w, const ckpt_value *old)

@@ -150,7 +150,10 @@ uint64_t ckpt_dsw_padding(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t in
 
 /* ---- layout.c ---- */
 
-/* Groups, parts, columns and records of the target, by arithmetic alone; free: also after a failure. */
+/*
+ * Groups, parts, columns and records of the target, by arithmetic alone; free: also after a
+ * failure.
+ */
 int ckpt_dsw_layout(ckpt_dsw *w);
 void ckpt_dsw_free(ckpt_dsw *w);
 
@@ -176,8 +179,9 @@ int ckpt_dsw_fill(ckpt_dsw *w);
 /* ---- muon.c ---- */
 
 /*
- * Make w->given.  Below stage 3 the class sorts its matrices by size.  In stage 3 it does the same, but finds nothing to
- * sort by where the model was made under zero.Init: there the order stays the source's.
+ * Make w->given.  Below stage 3 the class sorts its matrices by size.  In stage 3 it does the same,
+ * but finds nothing to sort by where the model was made under zero.Init: there the order stays the
+ * source's.
  */
 int ckpt_dsw_given(ckpt_dsw *w);
 
@@ -196,8 +200,8 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
 /* ---- stage0.c ---- */
 
 /*
- * A source without ZeRO, written for a stage of it: what it keeps beside its optimizer and what has no
- * place there is said (ckpt_dsw_left_out).  clip: the target keeps clip_grad.
+ * A source without ZeRO, written for a stage of it: what it keeps beside its optimizer and what has
+ * no place there is said (ckpt_dsw_left_out).  clip: the target keeps clip_grad.
  */
 int ckpt_dsw_full_left_out(const ckpt_dsw *w, bool clip);
 
@@ -207,8 +211,9 @@ ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old);
 /* ---- model.c ---- */
 
 /*
- * The map's index of the tensor that entry `self` of the source's module, which the map does not hold
- * itself, is a second name of: both have one place in one storage.  SIZE_MAX: of none, or nothing says.
+ * The map's index of the tensor that entry `self` of the source's module, which the map does not
+ * hold itself, is a second name of: both have one place in one storage.  SIZE_MAX: of none, or
+ * nothing says.
  */
 size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self);
 
@@ -243,9 +248,10 @@ ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old);
 ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
 
 /*
- * Say what was rewritten, once per folder: "rewritten: dp_world_size 8 -> 4"; and what has no place in
- * the target, and why: "left out: clip_grad: stage 3 ...", a warning where a run goes on differently
- * without it.  Both begin with the value's path: what is not said must be found again (libckpt/claim.h).
+ * Say what was rewritten, once per folder: "rewritten: dp_world_size 8 -> 4"; and what has no place
+ * in the target, and why: "left out: clip_grad: stage 3 ...", a warning where a run goes on
+ * differently without it.  Both begin with the value's path: what is not said must be found again
+ * (libckpt/claim.h).
  */
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);
 int ckpt_dsw_left_out(const ckpt_dsw *w, ckpt_severity severity, const char *fmt, ...)

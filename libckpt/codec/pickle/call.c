@@ -16,17 +16,14 @@ static int pk_call_odict(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
     ckpt_seq items;
     int rc;
 
-    if (v == NULL) {
+    if (!v)
         return CKPT_ELIMIT;
-    }
     *out = v;
-    if (args->n == 0) {
+    if (args->n == 0)
         return CKPT_OK;
-    }
     items = ckpt_value_seq(args->at[0]);
-    if (args->n != 1 || (args->at[0]->kind != CKPT_V_LIST && args->at[0]->kind != CKPT_V_TUPLE)) {
+    if (args->n != 1 || (args->at[0]->kind != CKPT_V_LIST && args->at[0]->kind != CKPT_V_TUPLE))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "OrderedDict takes one list of pairs");
-    }
     rc = ckpt_pk_charge(p, items.n);
     for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++) {
         ckpt_seq pair = ckpt_value_seq(items.at[i]);
@@ -44,24 +41,19 @@ static int pk_call_set(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const
     uint32_t hash;
     int rc;
 
-    if (v == NULL) {
+    if (!v)
         return CKPT_ELIMIT;
-    }
     *out = v;
-    if (args->n == 0) {
+    if (args->n == 0)
         return CKPT_OK;
-    }
-    if (args->n != 1 ||
-        (args->at[0]->kind != CKPT_V_LIST && args->at[0]->kind != CKPT_V_TUPLE &&
-         args->at[0]->kind != CKPT_V_SET && args->at[0]->kind != CKPT_V_FROZENSET)) {
+    if (args->n != 1 || (args->at[0]->kind != CKPT_V_LIST && args->at[0]->kind != CKPT_V_TUPLE &&
+                         args->at[0]->kind != CKPT_V_SET && args->at[0]->kind != CKPT_V_FROZENSET))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a set takes one list of items");
-    }
     v->as.seq = ckpt_value_seq(args->at[0]);
     v->mark |= CKPT_PK_FIXED;
     rc = ckpt_pk_charge(p, v->as.seq.n);
-    for (uint64_t i = 0; rc == CKPT_OK && i < v->as.seq.n; i++) {
+    for (uint64_t i = 0; rc == CKPT_OK && i < v->as.seq.n; i++)
         rc = ckpt_pk_hash(p, v->as.seq.at[i], &hash);
-    }
     return rc;
 }
 
@@ -75,9 +67,8 @@ static bool pk_latin1(ckpt_text s, char *out, uint64_t *n_out)
 
         if (c >= 0x80) {
             // the text is valid UTF-8: C2 and C3 lead exactly the characters 80 to FF
-            if (c != 0xC2 && c != 0xC3) {
+            if (c != 0xC2 && c != 0xC3)
                 return false;
-            }
             c = (c & 3) << 6 | ((unsigned char)s.at[++i] & 0x3Fu);
         }
         out[n++] = (char)c;
@@ -90,9 +81,8 @@ static bool pk_latin1(ckpt_text s, char *out, uint64_t *n_out)
 static bool pk_is_one_of(const ckpt_value *v, const char *const *list)
 {
     for (; *list != NULL; list++) {
-        if (ckpt_value_is(v, *list)) {
+        if (ckpt_value_is(v, *list))
             return true;
-        }
     }
     return false;
 }
@@ -101,9 +91,8 @@ static bool pk_is_one_of(const ckpt_value *v, const char *const *list)
 static bool pk_is_ascii(ckpt_text s)
 {
     for (uint64_t i = 0; i < s.n; i++) {
-        if ((unsigned char)s.at[i] >= 0x80) {
+        if ((unsigned char)s.at[i] >= 0x80)
             return false;
-        }
     }
     return true;
 }
@@ -117,28 +106,23 @@ static int pk_encode(ckpt_pk *p, ckpt_text *out, const ckpt_value *text, const c
     char *bytes;
     int rc;
 
-    if (!as_latin && !pk_is_one_of(coding, plain)) {
+    if (!as_latin && !pk_is_one_of(coding, plain))
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "asks for a codec other than Latin-1 or UTF-8");
-    }
-    if (text->kind != CKPT_V_STR) {
+    if (text->kind != CKPT_V_STR)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "encodes something that is not text");
-    }
     rc = ckpt_pk_charge(p, text->as.text.n);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     if (pk_is_ascii(text->as.text) || ckpt_value_is(coding, "utf-8") ||
         ckpt_value_is(coding, "utf8")) {
         *out = text->as.text; // the same bytes: no copy
         return CKPT_OK;
     }
     bytes = as_latin ? ckpt_arena_alloc(p->arena, text->as.text.n + 1) : NULL;
-    if (as_latin && bytes == NULL) {
+    if (as_latin && !bytes)
         return ckpt_pk_no_memory(p);
-    }
-    if (!as_latin || !pk_latin1(text->as.text, bytes, &out->n)) {
+    if (!as_latin || !pk_latin1(text->as.text, bytes, &out->n))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "text that its encoding cannot express");
-    }
     out->at = bytes;
     return CKPT_OK;
 }
@@ -148,21 +132,17 @@ static int pk_call_bytes(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, con
 {
     ckpt_value *v = ckpt_pk_node(p, kind);
 
-    if (v == NULL) {
+    if (!v)
         return CKPT_ELIMIT;
-    }
     *out = v;
     v->as.text.at = "";
-    if (args->n == 0) {
+    if (args->n == 0)
         return CKPT_OK;
-    }
-    if (args->n == 2) {
+    if (args->n == 2)
         return pk_encode(p, &v->as.text, args->at[0], args->at[1]);
-    }
     if (args->n != 1 ||
-        (args->at[0]->kind != CKPT_V_BYTES && args->at[0]->kind != CKPT_V_BYTEARRAY)) {
+        (args->at[0]->kind != CKPT_V_BYTES && args->at[0]->kind != CKPT_V_BYTEARRAY))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "bytes from something that is not bytes");
-    }
     v->as.text = args->at[0]->as.text; // never changed in place: may be shared
     return CKPT_OK;
 }
@@ -174,17 +154,14 @@ static int pk_call_size(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
     ckpt_seq items = args->n == 1 ? ckpt_value_seq(args->at[0]) : (ckpt_seq){0};
     int rc = ckpt_pk_charge(p, items.n);
 
-    if (v == NULL || rc != CKPT_OK) {
+    if (!v || rc != CKPT_OK)
         return CKPT_ELIMIT;
-    }
     if (args->n != 1 || (args->at[0]->kind != CKPT_V_TUPLE && args->at[0]->kind != CKPT_V_LIST &&
-                         args->at[0]->kind != CKPT_V_SIZE)) {
+                         args->at[0]->kind != CKPT_V_SIZE))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "torch.Size takes one tuple");
-    }
     for (uint64_t i = 0; i < items.n; i++) {
-        if (items.at[i]->kind != CKPT_V_INT || items.at[i]->as.i < 0) {
+        if (items.at[i]->kind != CKPT_V_INT || items.at[i]->as.i < 0)
             return ckpt_pk_fail(p, CKPT_EFORMAT, "torch.Size holds something else than a size");
-        }
     }
     v->as.seq = items; // a list may grow later, but these items stay where they are
     *out = v;
@@ -194,16 +171,14 @@ static int pk_call_size(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
 /* A plain attribute name: letters, digits and underscores, none of them first. */
 static bool pk_is_attribute(const ckpt_value *v)
 {
-    if (v->kind != CKPT_V_STR || v->as.text.n == 0 || v->as.text.at[0] == '_') {
+    if (v->kind != CKPT_V_STR || v->as.text.n == 0 || v->as.text.at[0] == '_')
         return false;
-    }
     for (uint64_t i = 0; i < v->as.text.n; i++) {
         char c = v->as.text.at[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 
-        if (!letter && (i == 0 || c < '0' || c > '9')) {
+        if (!letter && (i == 0 || c < '0' || c > '9'))
             return false;
-        }
     }
     return true;
 }
@@ -216,9 +191,8 @@ static int pk_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckp
     int rc;
 
     if ((id != CKPT_NAME_OPAQUE && id != CKPT_NAME_DATA) ||
-        !ckpt_name_class_like(a->at[0]->as.global.name) || !pk_is_attribute(a->at[1])) {
+        !ckpt_name_class_like(a->at[0]->as.global.name) || !pk_is_attribute(a->at[1]))
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls getattr on something else than an Enum class");
-    }
     rc = ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     p->out->n_objects += rc == CKPT_OK && id == CKPT_NAME_OPAQUE;
     return rc;
@@ -231,9 +205,8 @@ static int pk_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee,
     ckpt_name_id id = a->n > 0 ? ckpt_pk_id(p, a->at[0]) : CKPT_NAME_UNSAFE;
     int rc;
 
-    if (id == CKPT_NAME_UNSAFE) {
+    if (id == CKPT_NAME_UNSAFE)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "reconstructs something that is not a named class");
-    }
     rc = ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     p->out->n_objects += rc == CKPT_OK && id == CKPT_NAME_OPAQUE;
     return rc;
@@ -244,12 +217,10 @@ static int pk_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee,
 /* Only named things are called, with a tuple. */
 static int pk_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckpt_value *args)
 {
-    if (args->kind != CKPT_V_TUPLE) {
+    if (args->kind != CKPT_V_TUPLE)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a call whose arguments are not a tuple");
-    }
-    if (ckpt_pk_id(p, callee) == CKPT_NAME_UNSAFE) {
+    if (ckpt_pk_id(p, callee) == CKPT_NAME_UNSAFE)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls the result of something else; refused");
-    }
     return CKPT_OK;
 }
 
@@ -258,12 +229,10 @@ int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *a
     int rc = pk_check_callee(p, callee, args);
     ckpt_name_id id = ckpt_pk_id(p, callee);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    if (ckpt_pk_rebuilds(id)) {
+    if (ckpt_pk_rebuilds(id))
         return ckpt_pk_tensor(p, out, callee, args);
-    }
     switch ((int)id) {
     case CKPT_NAME_ODICT:
         return pk_call_odict(p, out, &args->as.seq);
@@ -276,9 +245,8 @@ int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *a
     case CKPT_NAME_BYTEARRAY:
         return pk_call_bytes(p, out, CKPT_V_BYTEARRAY, &args->as.seq);
     case CKPT_NAME_ENCODE:
-        if (args->as.seq.n != 2) {
+        if (args->as.seq.n != 2)
             return ckpt_pk_fail(p, CKPT_EFORMAT, "_codecs.encode takes a text and an encoding");
-        }
         return pk_call_bytes(p, out, CKPT_V_BYTES, &args->as.seq);
     case CKPT_NAME_SIZE:
         return pk_call_size(p, out, &args->as.seq);
@@ -303,28 +271,22 @@ int ckpt_pk_make(ckpt_pk *p, ckpt_value **out, ckpt_value *cls, ckpt_value *args
     int rc = pk_check_callee(p, cls, args);
     int id = (int)ckpt_pk_id(p, cls);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    if (id == CKPT_NAME_GETATTR) {
+    if (id == CKPT_NAME_GETATTR)
         return ckpt_pk_check_item(p, cls);
-    }
-    if (kwargs == NULL && (id == CKPT_NAME_ODICT || id == CKPT_NAME_SET || id == CKPT_NAME_SIZE ||
-                           id == CKPT_NAME_FROZENSET || id == CKPT_NAME_BYTEARRAY)) {
+    if (!kwargs && (id == CKPT_NAME_ODICT || id == CKPT_NAME_SET || id == CKPT_NAME_SIZE ||
+                    id == CKPT_NAME_FROZENSET || id == CKPT_NAME_BYTEARRAY))
         return ckpt_pk_call(p, out, cls, args);
-    }
     if (id != CKPT_NAME_OPAQUE && id != CKPT_NAME_DATA && id != CKPT_NAME_DATA_MAP &&
-        id != CKPT_NAME_DATA_SEQ) {
+        id != CKPT_NAME_DATA_SEQ)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "makes an object of %.*s, which is no class for that",
                             ckpt_pk_cut(cls->as.global.name), cls->as.global.name.at);
-    }
-    if (kwargs != NULL && kwargs->kind != CKPT_V_DICT) {
+    if (kwargs && kwargs->kind != CKPT_V_DICT)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "named arguments that are not a dict");
-    }
-    rc = ckpt_pk_object(p, out, kwargs == NULL ? CKPT_BY_NEWOBJ : CKPT_BY_NEWOBJ_EX, cls, args);
-    if (rc == CKPT_OK) {
+    rc = ckpt_pk_object(p, out, !kwargs ? CKPT_BY_NEWOBJ : CKPT_BY_NEWOBJ_EX, cls, args);
+    if (rc == CKPT_OK)
         (*out)->as.object->kwargs = kwargs;
-    }
     return rc;
 }
 
@@ -334,13 +296,11 @@ int ckpt_pk_build(ckpt_pk *p, ckpt_value *v, ckpt_value *state)
                         : v->kind == CKPT_V_ODICT ? &v->state
                                                   : NULL;
 
-    if (v->kind == CKPT_V_GLOBAL) {
+    if (v->kind == CKPT_V_GLOBAL)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "changes the class or function %.*s itself",
                             ckpt_pk_cut(v->as.global.name), v->as.global.name.at);
-    }
-    if (slot == NULL || *slot != NULL) {
+    if (!slot || *slot)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "sets the state of something that takes none");
-    }
     *slot = state;
     return ckpt_pk_check_item(p, state);
 }

@@ -15,9 +15,8 @@
 
 void ckpt_pw_fail(ckpt_pw *w, int code, const char *text)
 {
-    if (w->rc == CKPT_OK) {
+    if (w->rc == CKPT_OK)
         w->rc = ckpt_fail(w->err, code, "pickle: %s", text);
-    }
 }
 
 /* The failure of every allocation here. */
@@ -31,9 +30,8 @@ static void wr_memory(ckpt_pw *w)
 /* Bytes as they are. */
 static void wr_raw(ckpt_pw *w, const void *p, uint64_t n)
 {
-    if (w->rc == CKPT_OK && !ckpt_bytes_add(w->out, p, (size_t)n)) {
+    if (w->rc == CKPT_OK && !ckpt_bytes_add(w->out, p, (size_t)n))
         wr_memory(w);
-    }
 }
 
 void ckpt_pw_op(ckpt_pw *w, unsigned op)
@@ -48,9 +46,8 @@ void ckpt_pw_op_number(ckpt_pw *w, unsigned op, uint64_t number, unsigned n)
 {
     uint8_t bytes[9] = {(uint8_t)op};
 
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n; i++)
         bytes[1 + i] = (uint8_t)(number >> 8 * i);
-    }
     wr_raw(w, bytes, 1 + n);
 }
 
@@ -67,27 +64,25 @@ static bool wr_same(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_pw_known *a = &((const ckpt_pw *)ctx)->known.at[number], *b = key;
 
-    return a->node == b->node && (a->b.at == NULL) == (b->b.at == NULL) &&
-           wr_text_same(a->a, b->a) && wr_text_same(a->b, b->b);
+    return a->node == b->node && (!a->b.at) == (!b->b.at) && wr_text_same(a->a, b->a) &&
+           wr_text_same(a->b, b->b);
 }
 
 /* Of a node's address, or of a text. */
 static uint32_t wr_hash(const ckpt_pw_known *k)
 {
-    if (k->node != NULL) {
+    if (k->node)
         return ckpt_hash_u64((uint64_t)(uintptr_t)k->node);
-    }
     return ckpt_hash_bytes(k->a.at, (size_t)k->a.n, (uint32_t)k->b.n);
 }
 
 /* Store the value just written under the next memo number; nobody will ask for it. */
 void ckpt_pw_put(ckpt_pw *w)
 {
-    if (w->n_memo <= 255) {
+    if (w->n_memo <= 255)
         ckpt_pw_op_number(w, 'q', w->n_memo, 1);
-    } else {
+    else
         ckpt_pw_op_number(w, 'r', w->n_memo, 4);
-    }
     w->n_memo++;
 }
 
@@ -96,15 +91,14 @@ static void wr_know(ckpt_pw *w, ckpt_pw_known k)
 {
     ckpt_pw_known *slot = w->rc == CKPT_OK ? ckpt_vec_push(&w->known) : NULL;
 
-    if (slot == NULL) {
+    if (!slot) {
         wr_memory(w);
         return;
     }
     k.number = w->n_memo;
     *slot = k;
-    if (!ckpt_index_add(&w->index, wr_hash(&k), (uint32_t)(w->known.n - 1))) {
+    if (!ckpt_index_add(&w->index, wr_hash(&k), (uint32_t)(w->known.n - 1)))
         wr_memory(w);
-    }
 }
 
 /* Number the value just written, and remember for what. */
@@ -131,9 +125,8 @@ static bool wr_get(ckpt_pw *w, const ckpt_pw_known *k)
     uint32_t at = wr_find(w, k);
     uint32_t number;
 
-    if (at == CKPT_INDEX_NONE) {
+    if (at == CKPT_INDEX_NONE)
         return false;
-    }
     number = w->known.at[at].number;
     ckpt_pw_op_number(w, number <= 255 ? 'h' : 'j', number, number <= 255 ? 1 : 4);
     return true;
@@ -160,18 +153,15 @@ static void wr_unicode(ckpt_pw *w, ckpt_text s)
 void ckpt_pw_str(ckpt_pw *w, ckpt_text s, const void *node)
 {
     ckpt_pw_known as_node = {.node = node}, as_text = {.a = s};
-    bool found = node != NULL && s.n > 0 ? wr_get(w, &as_node) : wr_get(w, &as_text);
+    bool found = node && s.n > 0 ? wr_get(w, &as_node) : wr_get(w, &as_text);
 
-    if (found) {
+    if (found)
         return;
-    }
     wr_unicode(w, s);
-    if (node != NULL) {
+    if (node)
         wr_know(w, as_node);
-    }
-    if (s.n <= WR_SHARED_MAX && wr_find(w, &as_text) == CKPT_INDEX_NONE) {
+    if (s.n <= WR_SHARED_MAX && wr_find(w, &as_text) == CKPT_INDEX_NONE)
         wr_know(w, as_text);
-    }
     ckpt_pw_put(w);
 }
 
@@ -192,8 +182,8 @@ void ckpt_pw_name(ckpt_pw *w, ckpt_global g)
 
     ckpt_name_to_python2(&g);
     k = (ckpt_pw_known){.a = g.module, .b = g.name};
-    if (memchr(g.module.at, '\n', (size_t)g.module.n) != NULL ||
-        memchr(g.name.at, '\n', (size_t)g.name.n) != NULL || g.module.n == 0 || g.name.n == 0) {
+    if (memchr(g.module.at, '\n', (size_t)g.module.n) ||
+        memchr(g.name.at, '\n', (size_t)g.name.n) || g.module.n == 0 || g.name.n == 0) {
         ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a name that a pickle cannot hold as a line");
         return;
     }
@@ -237,14 +227,12 @@ void ckpt_pw_int(ckpt_pw *w, int64_t i)
     } else if (i >= INT32_MIN && i <= INT32_MAX) {
         ckpt_pw_op_number(w, 'J', (uint64_t)i, 4);
     } else {
-        for (unsigned k = 0; k < 8; k++) {
+        for (unsigned k = 0; k < 8; k++)
             bytes[k] = (uint8_t)((uint64_t)i >> 8 * k);
-        }
         // a last byte that only repeats the sign is left out
         while (n > 1 && bytes[n - 1] == (i < 0 ? 0xFF : 0) &&
-               (bytes[n - 2] & 0x80u) == (i < 0 ? 0x80u : 0)) {
+               (bytes[n - 2] & 0x80u) == (i < 0 ? 0x80u : 0))
             n--;
-        }
         ckpt_pw_long(w, bytes, n);
     }
 }
@@ -266,9 +254,8 @@ static void wr_latin1(ckpt_pw *w, ckpt_text s)
 {
     uint64_t n = s.n;
 
-    for (uint64_t i = 0; i < s.n; i++) {
+    for (uint64_t i = 0; i < s.n; i++)
         n += (unsigned char)s.at[i] >= 0x80;
-    }
     if (n > UINT32_MAX) {
         wr_unicode(w, (ckpt_text){s.at, n}); // reports it
         return;
@@ -291,14 +278,12 @@ void ckpt_pw_bytes(ckpt_pw *w, const ckpt_value *v)
 {
     bool array = v->kind == CKPT_V_BYTEARRAY;
 
-    if (ckpt_pw_get_node(w, v)) {
+    if (ckpt_pw_get_node(w, v))
         return;
-    }
-    if (array || v->as.text.n == 0) {
+    if (array || v->as.text.n == 0)
         ckpt_pw_cname(w, "builtins", array ? "bytearray" : "bytes");
-    } else {
+    else
         ckpt_pw_cname(w, "_codecs", "encode");
-    }
     if (v->as.text.n == 0) {
         ckpt_pw_op(w, ')');
     } else {
@@ -315,7 +300,7 @@ void ckpt_pw_dtype(ckpt_pw *w, ckpt_dtype d)
 {
     const char *name = ckpt_dtype_get(d)->torch;
 
-    if (name == NULL) {
+    if (!name) {
         ckpt_pw_fail(w, CKPT_EUNSUPPORTED,
                      "a dtype that torch does not have; convert the tensors first");
         return;
@@ -331,14 +316,11 @@ bool ckpt_pw_is_recursive(ckpt_pw *w, const ckpt_value *v, uint64_t n_stack)
 {
     ckpt_pw_known k = {.node = v};
 
-    if (wr_find(w, &k) == CKPT_INDEX_NONE) {
+    if (wr_find(w, &k) == CKPT_INDEX_NONE)
         return false;
-    }
-    if (n_stack > 3) {
+    if (n_stack > 3)
         ckpt_pw_op(w, '1');
-    }
-    for (uint64_t i = 0; n_stack <= 3 && i < n_stack; i++) {
+    for (uint64_t i = 0; n_stack <= 3 && i < n_stack; i++)
         ckpt_pw_op(w, '0');
-    }
     return wr_get(w, &k);
 }

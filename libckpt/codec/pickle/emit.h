@@ -69,7 +69,10 @@ void ckpt_pw_fresh(ckpt_pw *w, const char *s); /* never shared */
 void ckpt_pw_name(ckpt_pw *w, ckpt_global g);
 void ckpt_pw_cname(ckpt_pw *w, const char *module, const char *name);
 
-/* One value, by the shortest opcode that holds it; a long is n bytes, little-endian, two's complement. */
+/*
+ * One value, by the shortest opcode that holds it; a long is n bytes, little-endian, two's
+ * complement.
+ */
 void ckpt_pw_bool(ckpt_pw *w, bool b);
 void ckpt_pw_int(ckpt_pw *w, int64_t i);
 void ckpt_pw_long(ckpt_pw *w, const void *bytes, uint64_t n);

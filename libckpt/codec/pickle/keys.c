@@ -92,9 +92,8 @@ int ckpt_key_hash(const ckpt_value *key, uint32_t *out, uint64_t *cost, const ch
     key_level level[KEY_DEPTH];
     uint32_t depth = 0, nodes = 0, h = 0;
 
-    if (!key_is_tuple(key)) {
+    if (!key_is_tuple(key))
         return key_hash_leaf(key, out, cost, why);
-    }
     level[depth++] = (key_level){.tuple = key};
     while (depth > 0) {
         key_level *l = &level[depth - 1];
@@ -117,9 +116,8 @@ int ckpt_key_hash(const ckpt_value *key, uint32_t *out, uint64_t *cost, const ch
             continue;
         }
         rc = key_hash_leaf(v, &leaf, cost, why);
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             return rc;
-        }
         h = ckpt_hash_u64(((uint64_t)h << 32) + leaf);
     }
     *out = h;
@@ -132,19 +130,15 @@ static bool key_same_leaf(const ckpt_value *a, const ckpt_value *b)
 {
     int64_t x, y;
 
-    if (a == b) {
+    if (a == b)
         return true;
-    }
-    if (key_as_int(a, &x)) {
+    if (key_as_int(a, &x))
         return key_as_int(b, &y) && x == y;
-    }
-    if (a->kind != b->kind) {
+    if (a->kind != b->kind)
         return false;
-    }
-    if (a->kind == CKPT_V_STR || a->kind == CKPT_V_BYTES || a->kind == CKPT_V_LONG) {
+    if (a->kind == CKPT_V_STR || a->kind == CKPT_V_BYTES || a->kind == CKPT_V_LONG)
         return a->as.text.n == b->as.text.n &&
                memcmp(a->as.text.at, b->as.text.at, (size_t)a->as.text.n) == 0;
-    }
     if (a->kind == CKPT_V_FLOAT) {
         return a->as.f >= b->as.f && a->as.f <= b->as.f; // NaN equals nothing
     }
@@ -156,25 +150,22 @@ bool ckpt_key_same(const ckpt_value *a, const ckpt_value *b)
     key_level level[KEY_DEPTH + 1];
     uint32_t depth = 0;
 
-    if (!key_is_tuple(a) || !key_is_tuple(b)) {
+    if (!key_is_tuple(a) || !key_is_tuple(b))
         return key_same_leaf(a, b);
-    }
     level[depth++] = (key_level){.tuple = a, .other = b};
     while (depth > 0) {
         key_level *l = &level[depth - 1];
 
-        if (l->tuple->as.seq.n != l->other->as.seq.n) {
+        if (l->tuple->as.seq.n != l->other->as.seq.n)
             return false;
-        }
         if (l->i == l->tuple->as.seq.n) {
             depth--;
             continue;
         }
         a = l->tuple->as.seq.at[l->i];
         b = l->other->as.seq.at[l->i++];
-        if (a == b) {
+        if (a == b)
             continue;
-        }
         if (key_is_tuple(a) && key_is_tuple(b) && depth <= KEY_DEPTH) {
             level[depth++] = (key_level){.tuple = a, .other = b};
         } else if (!key_same_leaf(a, b)) {

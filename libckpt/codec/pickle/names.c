@@ -265,9 +265,8 @@ static bool pn_same(ckpt_text s, const char *text)
 static bool pn_among(ckpt_text s, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (pn_same(s, list[i])) {
+        if (pn_same(s, list[i]))
             return true;
-        }
     }
     return false;
 }
@@ -279,9 +278,8 @@ static bool pn_top(ckpt_text module, char *out, size_t room)
     size_t n = 0;
 
     while (n < module.n && module.at[n] != '.') {
-        if (n + 1 == room) {
+        if (n + 1 == room)
             return false;
-        }
         out[n] = module.at[n];
         n++;
     }
@@ -302,9 +300,8 @@ static bool pn_is_framework(const char *top)
     static const char *const list[] = {"torch", "numpy", "functorch", "torchgen", "caffe2"};
 
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (strcmp(top, list[i]) == 0) {
+        if (strcmp(top, list[i]) == 0)
             return true;
-        }
     }
     return false;
 }
@@ -313,9 +310,8 @@ bool ckpt_name_class_like(ckpt_text name)
 {
     uint64_t i = 0;
 
-    while (i < name.n && name.at[i] == '_') {
+    while (i < name.n && name.at[i] == '_')
         i++;
-    }
     return i < name.n && name.at[i] >= 'A' && name.at[i] <= 'Z';
 }
 
@@ -323,27 +319,22 @@ bool ckpt_name_class_like(ckpt_text name)
 static ckpt_name_id pn_listed(const ckpt_global *g)
 {
     for (size_t i = 0; i < sizeof pn_table / sizeof *pn_table; i++) {
-        if (pn_same(g->name, pn_table[i].name) && pn_same(g->module, pn_table[i].module)) {
+        if (pn_same(g->name, pn_table[i].name) && pn_same(g->module, pn_table[i].module))
             return pn_table[i].id;
-        }
     }
     if (pn_same(g->module, "torch")) {
-        if (ckpt_dtype_from_torch(g->name.at, (size_t)g->name.n) != CKPT_DTYPE_NONE) {
+        if (ckpt_dtype_from_torch(g->name.at, (size_t)g->name.n) != CKPT_DTYPE_NONE)
             return CKPT_NAME_DTYPE;
-        }
-        if (ckpt_dtype_from_torch_storage(g->name.at, (size_t)g->name.n) != CKPT_DTYPE_NONE) {
+        if (ckpt_dtype_from_torch_storage(g->name.at, (size_t)g->name.n) != CKPT_DTYPE_NONE)
             return CKPT_NAME_STORAGE;
-        }
         if (pn_among(g->name, pn_torch_constants,
-                     sizeof pn_torch_constants / sizeof *pn_torch_constants)) {
+                     sizeof pn_torch_constants / sizeof *pn_torch_constants))
             return CKPT_NAME_CONSTANT;
-        }
     }
     if (pn_same(g->module, "numpy") &&
         pn_among(g->name, pn_numpy_constants,
-                 sizeof pn_numpy_constants / sizeof *pn_numpy_constants)) {
+                 sizeof pn_numpy_constants / sizeof *pn_numpy_constants))
         return CKPT_NAME_CONSTANT;
-    }
     return CKPT_NAME_OPAQUE;
 }
 
@@ -353,22 +344,19 @@ ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why)
     const char *reason = NULL;
     char top[32]; // longer than every module of the lists
 
-    if (id != CKPT_NAME_OPAQUE) {
+    if (id != CKPT_NAME_OPAQUE)
         return id;
-    }
-    if (memchr(name->name.at, '.', (size_t)name->name.n) != NULL) {
+    if (memchr(name->name.at, '.', (size_t)name->name.n)) {
         reason = "a dotted name that reaches through modules";
     } else if (pn_top(name->module, top, sizeof top)) {
-        if (pn_is_stdlib(top)) {
+        if (pn_is_stdlib(top))
             reason = "a part of Python's standard library that is not plain data";
-        } else if (pn_is_framework(top) && !ckpt_name_class_like(name->name)) {
+        else if (pn_is_framework(top) && !ckpt_name_class_like(name->name))
             reason = "a function that no checkpoint needs";
-        }
     }
-    if (why != NULL) {
+    if (why)
         *why = reason;
-    }
-    return reason != NULL ? CKPT_NAME_UNSAFE : CKPT_NAME_OPAQUE;
+    return reason ? CKPT_NAME_UNSAFE : CKPT_NAME_OPAQUE;
 }
 
 bool ckpt_name_is_sharded(const ckpt_global *name)
@@ -381,7 +369,7 @@ bool ckpt_name_is_sharded(const ckpt_global *name)
 
 bool ckpt_name_known(const ckpt_value *cls)
 {
-    return cls != NULL && cls->kind == CKPT_V_GLOBAL &&
+    return cls && cls->kind == CKPT_V_GLOBAL &&
            ckpt_name_find(&cls->as.global, NULL) != CKPT_NAME_OPAQUE;
 }
 

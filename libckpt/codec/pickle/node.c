@@ -27,7 +27,7 @@ int ckpt_pk_fail(const ckpt_pk *p, int code, const char *fmt, ...)
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     return ckpt_fail(p->err, code, "%s: byte %" PRIu64 ": %s",
-                     p->opts->name != NULL ? p->opts->name : "pickle", p->at, text);
+                     p->opts->name ? p->opts->name : "pickle", p->at, text);
 }
 
 ckpt_value *ckpt_pk_node(const ckpt_pk *p, ckpt_value_kind kind)
@@ -35,7 +35,7 @@ ckpt_value *ckpt_pk_node(const ckpt_pk *p, ckpt_value_kind kind)
     ckpt_value *v =
         ckpt_arena_used(p->arena) > p->arena_cap ? NULL : ckpt_value_new(p->arena, kind);
 
-    if (v == NULL) {
+    if (!v) {
         (void)ckpt_pk_no_memory(p);
         return NULL;
     }
@@ -47,9 +47,8 @@ ckpt_value *ckpt_pk_node(const ckpt_pk *p, ckpt_value_kind kind)
 
 int ckpt_pk_charge(ckpt_pk *p, uint64_t n)
 {
-    if (n > p->n_copies_left) {
+    if (n > p->n_copies_left)
         return ckpt_pk_fail(p, CKPT_ELIMIT, "calls copy more than a file of this size can need");
-    }
     p->n_copies_left -= n;
     return CKPT_OK;
 }
@@ -76,38 +75,33 @@ static int pk_new_name(ckpt_pk *p, ckpt_value **out, const ckpt_global *g, uint3
     ckpt_pk_name *slot;
     ckpt_value **listed;
 
-    if (id == CKPT_NAME_UNSAFE) {
+    if (id == CKPT_NAME_UNSAFE)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "names %.*s.%.*s, %s; refused", ckpt_pk_cut(g->module),
                             g->module.at, ckpt_pk_cut(g->name), g->name.at, why);
-    }
-    if (ckpt_name_is_sharded(g)) {
+    if (ckpt_name_is_sharded(g))
         return ckpt_pk_fail(p, CKPT_EUNSUPPORTED,
                             "holds a ShardedTensor of torch.distributed, as FSDP's "
                             "SHARDED_STATE_DICT and LOCAL_STATE_DICT make it: each rank's file has "
                             "that rank's shards alone, and they are not joined here; load all of "
                             "them in a run of as many ranks and save whole tensors "
                             "(StateDictType.FULL_STATE_DICT)");
-    }
     entry.global = ckpt_pk_node(p, CKPT_V_GLOBAL);
     entry.node = entry.global;
-    if (entry.global == NULL) {
+    if (!entry.global)
         return CKPT_ELIMIT;
-    }
     entry.global->as.global = *g;
     entry.global->as.global.module.at = ckpt_arena_string(p->arena, g->module.at, g->module.n);
     entry.global->as.global.name.at = ckpt_arena_string(p->arena, g->name.at, g->name.n);
     entry.global->mark = (uint32_t)p->names.n + 1;
     if (id == CKPT_NAME_DTYPE) {
         entry.node = ckpt_pk_node(p, CKPT_V_DTYPE);
-        if (entry.node == NULL) {
+        if (!entry.node)
             return CKPT_ELIMIT;
-        }
         entry.node->as.dtype = ckpt_dtype_from_torch(g->name.at, (size_t)g->name.n);
     }
     slot = p->names.n >= CKPT_PK_NUMBER ? NULL : ckpt_vec_push(&p->names);
-    listed = slot == NULL ? NULL : ckpt_vec_push(&p->out->globals);
-    if (listed == NULL || entry.global->as.global.module.at == NULL ||
-        entry.global->as.global.name.at == NULL) {
+    listed = !slot ? NULL : ckpt_vec_push(&p->out->globals);
+    if (!listed || !entry.global->as.global.module.at || !entry.global->as.global.name.at) {
         p->names.n -= slot != NULL;
         return ckpt_pk_no_memory(p);
     }
@@ -123,12 +117,10 @@ int ckpt_pk_name_node(ckpt_pk *p, ckpt_value **out, ckpt_text module, ckpt_text 
     ckpt_global g = {.module = module, .name = name};
     uint32_t hash, at;
 
-    if (module.n == 0 || name.n == 0) {
+    if (module.n == 0 || name.n == 0)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "an empty name of a module or class");
-    }
-    if (module.n > PK_NAME_MAX || name.n > PK_NAME_MAX) {
+    if (module.n > PK_NAME_MAX || name.n > PK_NAME_MAX)
         return ckpt_pk_fail(p, CKPT_ELIMIT, "a name of more than 1024 bytes");
-    }
     ckpt_name_to_python3(&g);
     hash = ckpt_hash_bytes(g.name.at, (size_t)g.name.n, (uint32_t)g.module.n);
     at = ckpt_index_find(&p->name_index, hash, pk_same_name, p, &g);
@@ -143,17 +135,15 @@ ckpt_name_id ckpt_pk_id(const ckpt_pk *p, const ckpt_value *v)
 {
     uint32_t number = v->mark & CKPT_PK_NUMBER;
 
-    if (v->kind != CKPT_V_GLOBAL || number == 0) {
+    if (v->kind != CKPT_V_GLOBAL || number == 0)
         return CKPT_NAME_UNSAFE;
-    }
     return p->names.at[number - 1].id;
 }
 
 int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v)
 {
-    if (v->kind == CKPT_V_GLOBAL && ckpt_pk_id(p, v) == CKPT_NAME_GETATTR) {
+    if (v->kind == CKPT_V_GLOBAL && ckpt_pk_id(p, v) == CKPT_NAME_GETATTR)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "hands the function getattr around; refused");
-    }
     return CKPT_OK;
 }
 
@@ -184,16 +174,14 @@ static int pk_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
     uint64_t cost = 0;
     uint32_t hash;
 
-    if (ix == NULL) {
+    if (!ix)
         return ckpt_pk_no_memory(p);
-    }
     v->mark = (v->mark & ~CKPT_PK_NUMBER) | (uint32_t)p->dicts.n;
     for (uint64_t i = 0; i < map->n; i++) {
         int rc = ckpt_key_hash(map->at[i].key, &hash, &cost, &why); // it was hashed before
 
-        if (rc != CKPT_OK || !ckpt_index_add(ix, hash, (uint32_t)i)) {
+        if (rc != CKPT_OK || !ckpt_index_add(ix, hash, (uint32_t)i))
             return ckpt_pk_no_memory(p);
-        }
     }
     return CKPT_OK;
 }
@@ -204,14 +192,12 @@ static bool pk_has_key(const ckpt_pk *p, const ckpt_value *v, const ckpt_dict *m
 {
     uint32_t number = v->mark & CKPT_PK_NUMBER;
 
-    if (number != 0) {
+    if (number != 0)
         return ckpt_index_find(&p->dicts.at[number - 1], hash, pk_same_key, map, key) !=
                CKPT_INDEX_NONE;
-    }
     for (uint64_t i = 0; i < map->n; i++) {
-        if (ckpt_key_same(map->at[i].key, key)) {
+        if (ckpt_key_same(map->at[i].key, key))
             return true;
-        }
     }
     return false;
 }
@@ -219,10 +205,9 @@ static bool pk_has_key(const ckpt_pk *p, const ckpt_value *v, const ckpt_dict *m
 /* The pairs of what takes items by key, or NULL. */
 static ckpt_dict *pk_pairs(const ckpt_pk *p, ckpt_value *v)
 {
-    if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT) {
+    if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT)
         return &v->as.map;
-    }
-    if (v->kind == CKPT_V_OBJECT && v->as.object->cls != NULL) {
+    if (v->kind == CKPT_V_OBJECT && v->as.object->cls) {
         ckpt_name_id id = ckpt_pk_id(p, v->as.object->cls);
 
         return id == CKPT_NAME_OPAQUE || id == CKPT_NAME_DATA_MAP ? &v->as.object->pairs : NULL;
@@ -236,36 +221,29 @@ int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *
     uint32_t hash;
     int rc;
 
-    if (map == NULL) {
+    if (!map)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "sets an item of something that is not a dict");
-    }
     rc = ckpt_pk_check_item(p, key);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_check_item(p, value);
-    }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     rc = ckpt_pk_hash(p, key, &hash);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     if (map->n == PK_SCAN_MAX) {
         rc = pk_index_dict(p, dict, map);
-        if (rc != CKPT_OK) {
+        if (rc != CKPT_OK)
             return rc;
-        }
     }
-    if (pk_has_key(p, dict, map, hash, key)) {
+    if (pk_has_key(p, dict, map, hash, key))
         return key->kind == CKPT_V_STR
                    ? ckpt_pk_fail(p, CKPT_EFORMAT, "the key \"%.*s\" is set twice in one dict",
                                   ckpt_pk_cut(key->as.text), key->as.text.at)
                    : ckpt_pk_fail(p, CKPT_EFORMAT, "a key is set twice in one dict");
-    }
     if (map->n >= PK_SCAN_MAX &&
-        !ckpt_index_add(&p->dicts.at[(dict->mark & CKPT_PK_NUMBER) - 1], hash, (uint32_t)map->n)) {
+        !ckpt_index_add(&p->dicts.at[(dict->mark & CKPT_PK_NUMBER) - 1], hash, (uint32_t)map->n))
         return ckpt_pk_no_memory(p);
-    }
     return ckpt_dict_add(p->arena, map, key, value) ? CKPT_OK : ckpt_pk_no_memory(p);
 }
 
@@ -274,13 +252,11 @@ int ckpt_pk_object(ckpt_pk *p, ckpt_value **out, ckpt_object_form form, ckpt_val
 {
     ckpt_value *v = ckpt_pk_node(p, CKPT_V_OBJECT);
 
-    if (v == NULL) {
+    if (!v)
         return CKPT_ELIMIT;
-    }
     v->as.object = ckpt_arena_alloc(p->arena, sizeof *v->as.object);
-    if (v->as.object == NULL) {
+    if (!v->as.object)
         return ckpt_pk_no_memory(p);
-    }
     v->as.object->form = form;
     v->as.object->cls = cls;
     v->as.object->args = args;

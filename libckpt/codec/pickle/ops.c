@@ -19,10 +19,9 @@
 /* PROTO: the protocol only matters to the report; opcodes of later ones are taken too. */
 static int op_proto(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
-    if (a->number > 5) {
+    if (a->number > 5)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "pickle protocol %" PRIu64 "; 0 to 5 are known",
                             a->number);
-    }
     m->p.out->protocol = (int)a->number;
     return CKPT_OK;
 }
@@ -30,9 +29,8 @@ static int op_proto(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 /* FRAME: a promise that the next bytes hold whole opcodes; checked, not needed. */
 static int op_frame(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
-    if (!ckpt_within(m->pos, a->number, m->n) || m->frame_end != 0) {
+    if (!ckpt_within(m->pos, a->number, m->n) || m->frame_end != 0)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a frame that leaves the file or another frame");
-    }
     m->frame_end = a->number > 0 ? m->pos + a->number : 0;
     return CKPT_OK;
 }
@@ -42,18 +40,15 @@ static int op_stop(ckpt_pk_machine *m)
 {
     int rc = ckpt_pk_pop(m, &m->p.out->root);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     m->stopped = true;
     m->p.out->end = m->pos;
-    if (m->stack.n > 0 || m->marks.n > 0) {
+    if (m->stack.n > 0 || m->marks.n > 0)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "values are left over at the end");
-    }
-    if (m->pos < m->frame_end || (m->pos < m->n && !m->p.opts->may_continue)) {
+    if (m->pos < m->frame_end || (m->pos < m->n && !m->p.opts->may_continue))
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "%" PRIu64 " bytes follow the end of the pickle",
                             m->n - m->pos);
-    }
     return ckpt_pk_check_item(&m->p, m->p.out->root);
 }
 
@@ -62,9 +57,8 @@ static int op_mark(ckpt_pk_machine *m)
 {
     size_t *mark = m->marks.n < PK_MARKS_MAX ? ckpt_vec_push(&m->marks) : NULL;
 
-    if (mark == NULL) {
+    if (!mark)
         return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "more than 8388608 marks");
-    }
     *mark = m->stack.n;
     return CKPT_OK;
 }
@@ -159,9 +153,8 @@ static int pk_push_int(ckpt_pk_machine *m, int64_t i)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_INT);
 
-    if (v != NULL) {
+    if (v)
         v->as.i = i;
-    }
     return ckpt_pk_push(m, v);
 }
 
@@ -197,9 +190,8 @@ static int op_long_bytes(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     ckpt_value *v = NULL;
     int rc;
 
-    if (a->text.n > PK_LONG_MAX) {
+    if (a->text.n > PK_LONG_MAX)
         return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "an integer of %" PRIu64 " bytes", a->text.n);
-    }
     rc = ckpt_pk_long(&m->p, &v, (const uint8_t *)a->text.at, a->text.n);
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
@@ -218,9 +210,8 @@ static int op_binfloat(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_FLOAT);
 
-    if (v != NULL) {
+    if (v)
         memcpy(&v->as.f, &a->number, sizeof v->as.f);
-    }
     return ckpt_pk_push(m, v);
 }
 
@@ -231,12 +222,11 @@ static int pk_push_text(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_text s)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, kind);
 
-    if (v != NULL) {
+    if (v) {
         v->as.text.at = ckpt_arena_string(m->p.arena, s.at, s.n);
         v->as.text.n = s.n;
-        if (v->as.text.at == NULL) {
+        if (!v->as.text.at)
             return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
-        }
     }
     return ckpt_pk_push(m, v);
 }
@@ -244,9 +234,8 @@ static int pk_push_text(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_text s)
 /* BINUNICODE and its short and long forms. */
 static int op_unicode(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
-    if (!ckpt_pk_text_ok(a->text.at, a->text.n)) {
+    if (!ckpt_pk_text_ok(a->text.at, a->text.n))
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "text that is not UTF-8");
-    }
     return pk_push_text(m, CKPT_V_STR, a->text);
 }
 
@@ -296,31 +285,26 @@ static int pk_sequence(ckpt_pk_machine *m, ckpt_value **out, ckpt_value_kind kin
 {
     int rc = CKPT_OK;
 
-    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++) {
+    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++)
         rc = ckpt_pk_check_item(&m->p, items.at[i]);
-    }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     if (kind == CKPT_V_TUPLE && items.n == 0) {
         *out = m->p.empty;
         return CKPT_OK;
     }
     *out = ckpt_pk_node(&m->p, kind);
-    if (*out == NULL) {
+    if (!*out)
         return CKPT_ELIMIT;
-    }
     if (kind == CKPT_V_TUPLE) {
         (*out)->as.seq.at = ckpt_arena_copy(m->p.arena, items.at, items.n * sizeof *items.at);
         (*out)->as.seq.n = items.n;
-        return (*out)->as.seq.at != NULL ? CKPT_OK
-                                         : ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
+        return (*out)->as.seq.at ? CKPT_OK : ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
     }
     // what may grow later must be laid out by the one who grows it
     for (uint64_t i = 0; i < items.n; i++) {
-        if (!ckpt_seq_add(m->p.arena, &(*out)->as.seq, items.at[i])) {
+        if (!ckpt_seq_add(m->p.arena, &(*out)->as.seq, items.at[i]))
             return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
-        }
     }
     return CKPT_OK;
 }
@@ -345,9 +329,8 @@ static int op_small_tuple(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_seq items = {.n = a->number};
 
-    if (ckpt_pk_height(m) < items.n) {
+    if (ckpt_pk_height(m) < items.n)
         return ckpt_pk_short(m);
-    }
     m->stack.n -= (size_t)items.n;
     items.at = &m->stack.at[m->stack.n];
     return pk_push_sequence(m, CKPT_V_TUPLE, items);
@@ -398,9 +381,8 @@ static int pk_check_hashable(ckpt_pk_machine *m, ckpt_seq items)
     uint32_t hash;
     int rc = CKPT_OK;
 
-    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++) {
+    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++)
         rc = ckpt_pk_hash(&m->p, items.at[i], &hash);
-    }
     return rc;
 }
 
@@ -410,9 +392,8 @@ static int op_frozenset(ckpt_pk_machine *m)
     ckpt_seq items;
     int rc = ckpt_pk_take(m, &items);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = pk_check_hashable(m, items);
-    }
     return rc == CKPT_OK ? pk_push_sequence(m, CKPT_V_FROZENSET, items) : rc;
 }
 
@@ -421,12 +402,10 @@ static ckpt_seq *pk_items(const ckpt_pk_machine *m, ckpt_value *v, ckpt_value_ki
 {
     ckpt_name_id id;
 
-    if (v->kind == kind && (v->mark & CKPT_PK_FIXED) == 0) {
+    if (v->kind == kind && (v->mark & CKPT_PK_FIXED) == 0)
         return &v->as.seq;
-    }
-    if (v->kind != CKPT_V_OBJECT || v->as.object->cls == NULL) {
+    if (v->kind != CKPT_V_OBJECT || !v->as.object->cls)
         return NULL;
-    }
     id = ckpt_pk_id(&m->p, v->as.object->cls);
     return id == CKPT_NAME_OPAQUE || id == CKPT_NAME_DATA_SEQ ? &v->as.object->items : NULL;
 }
@@ -438,18 +417,15 @@ static int pk_append(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
     ckpt_seq *to;
     int rc = ckpt_pk_peek(m, &v);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     to = pk_items(m, v, kind);
-    if (to == NULL) {
+    if (!to)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "appends to something that takes no items");
-    }
     for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++) {
         rc = ckpt_pk_check_item(&m->p, items.at[i]);
-        if (rc == CKPT_OK && !ckpt_seq_add(m->p.arena, to, items.at[i])) {
+        if (rc == CKPT_OK && !ckpt_seq_add(m->p.arena, to, items.at[i]))
             rc = ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
-        }
     }
     return rc;
 }
@@ -478,9 +454,8 @@ static int op_additems(ckpt_pk_machine *m)
     ckpt_seq items;
     int rc = ckpt_pk_take(m, &items);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = pk_check_hashable(m, items);
-    }
     return rc == CKPT_OK ? pk_append(m, CKPT_V_SET, items) : rc;
 }
 
@@ -490,16 +465,13 @@ static int pk_set_pairs(ckpt_pk_machine *m, ckpt_seq items)
     ckpt_value *v;
     int rc = ckpt_pk_peek(m, &v);
 
-    if (rc == CKPT_OK && items.n % 2 != 0) {
+    if (rc == CKPT_OK && items.n % 2 != 0)
         rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a key without a value");
-    }
     if (rc == CKPT_OK && items.n == 0 && v->kind != CKPT_V_DICT && v->kind != CKPT_V_ODICT &&
-        v->kind != CKPT_V_OBJECT) {
+        v->kind != CKPT_V_OBJECT)
         rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "sets items of something that is not a dict");
-    }
-    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i += 2) {
+    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i += 2)
         rc = ckpt_pk_set_item(&m->p, v, items.at[i], items.at[i + 1]);
-    }
     return rc;
 }
 
@@ -508,9 +480,8 @@ static int op_setitem(ckpt_pk_machine *m)
 {
     ckpt_seq pair = {.n = 2};
 
-    if (ckpt_pk_height(m) < 3) {
+    if (ckpt_pk_height(m) < 3)
         return ckpt_pk_short(m);
-    }
     m->stack.n -= 2;
     pair.at = &m->stack.at[m->stack.n];
     return pk_set_pairs(m, pair);
@@ -530,14 +501,12 @@ static int op_dict(ckpt_pk_machine *m)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_DICT);
     ckpt_seq items;
-    int rc = v == NULL ? CKPT_ELIMIT : ckpt_pk_take(m, &items);
+    int rc = !v ? CKPT_ELIMIT : ckpt_pk_take(m, &items);
 
-    if (rc == CKPT_OK && items.n % 2 != 0) {
+    if (rc == CKPT_OK && items.n % 2 != 0)
         rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a key without a value");
-    }
-    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i += 2) {
+    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i += 2)
         rc = ckpt_pk_set_item(&m->p, v, items.at[i], items.at[i + 1]);
-    }
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
@@ -547,9 +516,8 @@ static int op_dict(ckpt_pk_machine *m)
 static bool pk_is_name(ckpt_text s)
 {
     for (uint64_t i = 0; i < s.n; i++) {
-        if ((unsigned char)s.at[i] < 0x20 || s.at[i] == 0x7F) {
+        if ((unsigned char)s.at[i] < 0x20 || s.at[i] == 0x7F)
             return false;
-        }
     }
     return ckpt_utf8_ok(s.at, s.n);
 }
@@ -560,9 +528,8 @@ static int op_global(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     ckpt_value *v = NULL;
     int rc;
 
-    if (!pk_is_name(a->text) || !pk_is_name(a->more)) {
+    if (!pk_is_name(a->text) || !pk_is_name(a->more))
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a name that no module or class can have");
-    }
     rc = ckpt_pk_name_node(&m->p, &v, a->text, a->more);
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
@@ -573,15 +540,12 @@ static int op_stack_global(ckpt_pk_machine *m)
     ckpt_value *module = NULL, *name = NULL;
     int rc = ckpt_pk_pop(m, &name);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_pop(m, &module);
-    }
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    if (module->kind != CKPT_V_STR || name->kind != CKPT_V_STR) {
+    if (module->kind != CKPT_V_STR || name->kind != CKPT_V_STR)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a name that is not text");
-    }
     return op_global(m, &(ckpt_pk_arg){.text = module->as.text, .more = name->as.text});
 }
 
@@ -591,12 +555,10 @@ static int op_reduce(ckpt_pk_machine *m)
     ckpt_value *args, *callee, *v = NULL;
     int rc = ckpt_pk_pop(m, &args);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_pop(m, &callee);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_call(&m->p, &v, callee, args);
-    }
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
@@ -606,12 +568,10 @@ static int op_newobj(ckpt_pk_machine *m)
     ckpt_value *args, *cls, *v = NULL;
     int rc = ckpt_pk_pop(m, &args);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_pop(m, &cls);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_make(&m->p, &v, cls, args, NULL);
-    }
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
@@ -621,15 +581,12 @@ static int op_newobj_ex(ckpt_pk_machine *m)
     ckpt_value *kwargs, *args, *cls, *v = NULL;
     int rc = ckpt_pk_pop(m, &kwargs);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_pop(m, &args);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_pop(m, &cls);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_make(&m->p, &v, cls, args, kwargs);
-    }
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
@@ -639,9 +596,8 @@ static int pk_call_with(ckpt_pk_machine *m, ckpt_value *callee, ckpt_seq items)
     ckpt_value *args = NULL, *v = NULL;
     int rc = pk_sequence(m, &args, CKPT_V_TUPLE, items);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_call(&m->p, &v, callee, args);
-    }
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
@@ -665,12 +621,10 @@ static int op_obj(ckpt_pk_machine *m)
     ckpt_seq items;
     int rc = ckpt_pk_take(m, &items);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    if (items.n == 0) {
+    if (items.n == 0)
         return ckpt_pk_short(m);
-    }
     return pk_call_with(m, items.at[0], (ckpt_seq){.at = items.at + 1, .n = items.n - 1});
 }
 
@@ -680,9 +634,8 @@ static int op_build(ckpt_pk_machine *m)
     ckpt_value *state, *v;
     int rc = ckpt_pk_pop(m, &state);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_peek(m, &v);
-    }
     return rc == CKPT_OK ? ckpt_pk_build(&m->p, v, state) : rc;
 }
 
@@ -692,9 +645,8 @@ static int op_binpersid(ckpt_pk_machine *m)
     ckpt_value *id, *v = NULL;
     int rc = ckpt_pk_pop(m, &id);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = ckpt_pk_persistent(&m->p, &v, id);
-    }
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 

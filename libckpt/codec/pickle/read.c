@@ -32,12 +32,10 @@ static int pk_cut_off(const ckpt_pk_machine *m)
 static int pk_number(ckpt_pk_machine *m, unsigned n, bool big_endian, uint64_t *out)
 {
     *out = 0;
-    if (!ckpt_within(m->pos, n, m->n)) {
+    if (!ckpt_within(m->pos, n, m->n))
         return pk_cut_off(m);
-    }
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n; i++)
         *out |= (uint64_t)m->bytes[m->pos + i] << 8 * (big_endian ? n - 1 - i : i);
-    }
     m->pos += n;
     return CKPT_OK;
 }
@@ -48,9 +46,8 @@ static int pk_line(ckpt_pk_machine *m, ckpt_text *out)
     const uint8_t *from = m->bytes + m->pos;
     const uint8_t *end = m->pos < m->n ? memchr(from, '\n', (size_t)(m->n - m->pos)) : NULL;
 
-    if (end == NULL) {
+    if (!end)
         return pk_cut_off(m);
-    }
     *out = (ckpt_text){(const char *)from, (uint64_t)(end - from)};
     m->pos += out->n + 1;
     return CKPT_OK;
@@ -62,15 +59,13 @@ static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
     uint64_t n;
     int rc = pk_number(m, n_length, false, &n);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     // lengths that Python reads as signed and negative are beyond the file here
-    if (!ckpt_within(m->pos, n, m->n)) {
+    if (!ckpt_within(m->pos, n, m->n))
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT,
                             "a length of %" PRIu64 " with %" PRIu64 " bytes left", n,
                             m->n - m->pos);
-    }
     *out = (ckpt_text){(const char *)m->bytes + m->pos, n};
     m->pos += n;
     return CKPT_OK;
@@ -122,24 +117,19 @@ static int pk_step(ckpt_pk_machine *m)
     int rc;
 
     m->p.at = m->pos;
-    if (m->pos >= m->n) {
+    if (m->pos >= m->n)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the pickle ends without STOP");
-    }
     op = &ckpt_pk_ops[m->bytes[m->pos]];
-    if (op->run == NULL && op->bare == NULL) {
+    if (!op->run && !op->bare)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "unknown opcode 0x%02X", m->bytes[m->pos]);
-    }
     m->pos++;
     rc = pk_argument(m, op->form, &a);
-    if (rc == CKPT_OK && m->frame_end != 0 && m->pos > m->frame_end) {
+    if (rc == CKPT_OK && m->frame_end != 0 && m->pos > m->frame_end)
         rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "an opcode crosses the end of its frame");
-    }
-    if (rc == CKPT_OK) {
-        rc = op->bare != NULL ? op->bare(m) : op->run(m, &a);
-    }
-    if (m->pos == m->frame_end) {
+    if (rc == CKPT_OK)
+        rc = op->bare ? op->bare(m) : op->run(m, &a);
+    if (m->pos == m->frame_end)
         m->frame_end = 0;
-    }
     return rc;
 }
 
@@ -155,11 +145,11 @@ typedef struct pk_level {
 static bool pk_child(const ckpt_value *v, uint64_t i, ckpt_value **out)
 {
     const ckpt_object *o = v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
-    ckpt_seq seq = o != NULL ? o->items : ckpt_value_seq(v);
-    ckpt_dict map = o != NULL ? o->pairs : ckpt_value_map(v);
+    ckpt_seq seq = o ? o->items : ckpt_value_seq(v);
+    ckpt_dict map = o ? o->pairs : ckpt_value_map(v);
     ckpt_value *own[4] = {v->state};
 
-    if (o != NULL) {
+    if (o) {
         own[0] = o->args;
         own[1] = o->kwargs;
         own[2] = o->state;
@@ -188,11 +178,10 @@ static int pk_close(ckpt_pk_machine *m)
     size_t depth = 0;
     int rc = CKPT_OK;
 
-    if (level == NULL) {
+    if (!level)
         return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
-    }
     do {
-        if (child != NULL && (child->mark & CKPT_PK_FRESH) != 0) {
+        if (child && (child->mark & CKPT_PK_FRESH) != 0) {
             child->mark = 0;
             if (depth == PK_DEPTH_MAX) {
                 rc = ckpt_pk_fail(&m->p, CKPT_ELIMIT, "values nested deeper than 1000");
@@ -201,14 +190,12 @@ static int pk_close(ckpt_pk_machine *m)
             level[depth++] = (pk_level){.v = child};
         }
         child = NULL;
-        while (depth > 0 && !pk_child(level[depth - 1].v, level[depth - 1].next++, &child)) {
+        while (depth > 0 && !pk_child(level[depth - 1].v, level[depth - 1].next++, &child))
             depth--;
-        }
     } while (depth > 0);
     ckpt_free(level);
-    for (size_t i = 0; i < m->p.names.n; i++) {
+    for (size_t i = 0; i < m->p.names.n; i++)
         m->p.names.at[i].global->mark = 0;
-    }
     return rc;
 }
 
@@ -220,12 +207,11 @@ static int pk_begin(ckpt_pk_machine *m)
     ckpt_pk *p = &m->p;
 
     p->none = ckpt_pk_node(p, CKPT_V_NONE);
-    p->yes = p->none == NULL ? NULL : ckpt_pk_node(p, CKPT_V_BOOL);
-    p->no = p->yes == NULL ? NULL : ckpt_pk_node(p, CKPT_V_BOOL);
-    p->empty = p->no == NULL ? NULL : ckpt_pk_node(p, CKPT_V_TUPLE);
-    if (p->empty == NULL) {
+    p->yes = !p->none ? NULL : ckpt_pk_node(p, CKPT_V_BOOL);
+    p->no = !p->yes ? NULL : ckpt_pk_node(p, CKPT_V_BOOL);
+    p->empty = !p->no ? NULL : ckpt_pk_node(p, CKPT_V_TUPLE);
+    if (!p->empty)
         return CKPT_ELIMIT;
-    }
     p->yes->as.i = 1;
     p->empty->mark = 0; // holds nothing: not worth a visit
     return CKPT_OK;
@@ -234,9 +220,8 @@ static int pk_begin(ckpt_pk_machine *m)
 /* Release everything but the result. */
 static void pk_end(ckpt_pk_machine *m)
 {
-    for (size_t i = 0; i < m->p.dicts.n; i++) {
+    for (size_t i = 0; i < m->p.dicts.n; i++)
         ckpt_index_free(&m->p.dicts.at[i]);
-    }
     ckpt_vec_free(&m->p.dicts);
     ckpt_vec_free(&m->p.names);
     ckpt_index_free(&m->p.name_index);
@@ -267,20 +252,17 @@ int ckpt_pickle_read(ckpt_pickle *out, ckpt_arena *arena, const uint8_t *bytes, 
     int rc;
 
     *out = (ckpt_pickle){0};
-    m.p = (ckpt_pk){.out = out, .arena = arena, .opts = opts != NULL ? opts : &none, .err = err};
+    m.p = (ckpt_pk){.out = out, .arena = arena, .opts = opts ? opts : &none, .err = err};
     m.p.arena_cap = pk_arena_cap(arena, n);
     m.p.n_copies_left = n > UINT64_MAX / 2 ? n : n + PK_COPIES_FREE;
     rc = pk_begin(&m);
-    while (rc == CKPT_OK && !m.stopped) {
+    while (rc == CKPT_OK && !m.stopped)
         rc = pk_step(&m);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = pk_close(&m);
-    }
     pk_end(&m);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         ckpt_pickle_free(out);
-    }
     return rc;
 }
 

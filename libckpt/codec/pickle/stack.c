@@ -18,13 +18,12 @@ int ckpt_pk_push(ckpt_pk_machine *m, ckpt_value *v)
 {
     ckpt_value **top;
 
-    if (v == NULL) {
+    if (!v) {
         return CKPT_ELIMIT; // recorded where it was made
     }
     top = m->stack.n < PK_ENTRIES_MAX ? ckpt_vec_push(&m->stack) : NULL;
-    if (top == NULL) {
+    if (!top)
         return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "a stack of more than 8388608 values");
-    }
     *top = v;
     return CKPT_OK;
 }
@@ -38,9 +37,8 @@ size_t ckpt_pk_height(const ckpt_pk_machine *m)
 int ckpt_pk_pop(ckpt_pk_machine *m, ckpt_value **out)
 {
     *out = NULL;
-    if (ckpt_pk_height(m) == 0) {
+    if (ckpt_pk_height(m) == 0)
         return ckpt_pk_short(m);
-    }
     *out = m->stack.at[--m->stack.n];
     return CKPT_OK;
 }
@@ -48,9 +46,8 @@ int ckpt_pk_pop(ckpt_pk_machine *m, ckpt_value **out)
 int ckpt_pk_peek(const ckpt_pk_machine *m, ckpt_value **out)
 {
     *out = NULL;
-    if (ckpt_pk_height(m) == 0) {
+    if (ckpt_pk_height(m) == 0)
         return ckpt_pk_short(m);
-    }
     *out = m->stack.at[m->stack.n - 1];
     return CKPT_OK;
 }
@@ -61,11 +58,10 @@ int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out)
     size_t from;
 
     *out = (ckpt_seq){0};
-    if (m->marks.n == 0) {
+    if (m->marks.n == 0)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "closes a MARK that was never opened");
-    }
     from = m->marks.at[--m->marks.n];
-    out->at = m->stack.at != NULL ? m->stack.at + from : NULL;
+    out->at = m->stack.at ? m->stack.at + from : NULL;
     out->n = m->stack.n - from;
     m->stack.n = from;
     return CKPT_OK;
@@ -76,28 +72,24 @@ int ckpt_pk_remember(ckpt_pk_machine *m, uint64_t number)
     ckpt_value *v;
     int rc = ckpt_pk_peek(m, &v);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    if (number > m->n_memo + PK_MEMO_GAP || number >= PK_ENTRIES_MAX) {
+    if (number > m->n_memo + PK_MEMO_GAP || number >= PK_ENTRIES_MAX)
         return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "memo number %" PRIu64 " after %" PRIu64 " entries",
                             number, m->n_memo);
-    }
     while (m->memo.n <= number) {
-        if (ckpt_vec_push(&m->memo) == NULL) {
+        if (ckpt_vec_push(&m->memo) == NULL)
             return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
-        }
     }
-    m->n_memo += m->memo.at[number] == NULL;
+    m->n_memo += !m->memo.at[number];
     m->memo.at[number] = v;
     return CKPT_OK;
 }
 
 int ckpt_pk_recall(ckpt_pk_machine *m, uint64_t number)
 {
-    if (number >= m->memo.n || m->memo.at[number] == NULL) {
+    if (number >= m->memo.n || !m->memo.at[number])
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "memo number %" PRIu64 " was never stored",
                             number);
-    }
     return ckpt_pk_push(m, m->memo.at[number]);
 }

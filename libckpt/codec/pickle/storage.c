@@ -29,18 +29,15 @@ static int pk_find_storage(ckpt_pk *p, ckpt_storage **out, const ckpt_storage *s
 
     if (at != CKPT_INDEX_NONE) {
         *out = p->out->storages.at[at];
-        if ((*out)->dtype != s->dtype || (*out)->n_elems != s->n_elems) {
+        if ((*out)->dtype != s->dtype || (*out)->n_elems != s->n_elems)
             return ckpt_pk_fail(p, CKPT_EFORMAT, "storage %.*s is used with two dtypes or lengths",
                                 ckpt_pk_cut(s->key), s->key.at);
-        }
         return CKPT_OK;
     }
     copy = ckpt_arena_copy(p->arena, s, sizeof *s);
-    slot = copy == NULL ? NULL : ckpt_vec_push(&p->out->storages);
-    if (slot == NULL ||
-        !ckpt_index_add(&p->storage_index, hash, (uint32_t)(p->out->storages.n - 1))) {
+    slot = !copy ? NULL : ckpt_vec_push(&p->out->storages);
+    if (!slot || !ckpt_index_add(&p->storage_index, hash, (uint32_t)(p->out->storages.n - 1)))
         return ckpt_pk_no_memory(p);
-    }
     *slot = copy;
     *out = copy;
     return CKPT_OK;
@@ -51,15 +48,13 @@ static int pk_storage_class(const ckpt_pk *p, const ckpt_value *cls, ckpt_dtype 
 {
     ckpt_name_id id = ckpt_pk_id(p, cls);
 
-    if (id == CKPT_NAME_QSTORAGE) {
+    if (id == CKPT_NAME_QSTORAGE)
         return ckpt_pk_fail(p, CKPT_EUNSUPPORTED,
                             "a quantized tensor (storage class %.*s); store "
                             "its dequantized values instead",
                             ckpt_pk_cut(cls->as.global.name), cls->as.global.name.at);
-    }
-    if (id != CKPT_NAME_STORAGE && id != CKPT_NAME_UNTYPED) {
+    if (id != CKPT_NAME_STORAGE && id != CKPT_NAME_UNTYPED)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id without a known storage class");
-    }
     *out = id == CKPT_NAME_UNTYPED ? CKPT_DTYPE_NONE
                                    : ckpt_dtype_from_torch_storage(cls->as.global.name.at,
                                                                    (size_t)cls->as.global.name.n);
@@ -74,16 +69,14 @@ static int pk_storage_view(ckpt_pk *p, ckpt_value *v, ckpt_value *view)
 {
     ckpt_seq part = ckpt_value_seq(view);
 
-    if (view->kind == CKPT_V_NONE) {
+    if (view->kind == CKPT_V_NONE)
         return CKPT_OK;
-    }
     if (view->kind != CKPT_V_TUPLE || part.n != 3 || part.at[1]->kind != CKPT_V_INT ||
         part.at[2]->kind != CKPT_V_INT || part.at[1]->as.i < 0 || part.at[2]->as.i < 0 ||
         !ckpt_within((uint64_t)part.at[1]->as.i, (uint64_t)part.at[2]->as.i,
-                     v->as.storage->n_elems)) {
+                     v->as.storage->n_elems))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "storage %.*s is viewed beyond its end",
                             ckpt_pk_cut(v->as.storage->key), v->as.storage->key.at);
-    }
     v->state = view;
     return CKPT_OK;
 }
@@ -96,14 +89,12 @@ static int pk_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
     int rc;
 
     if (id->n != (p->opts->legacy_storages ? 6u : 5u) || id->at[2]->kind != CKPT_V_STR ||
-        id->at[3]->kind != CKPT_V_STR || id->at[4]->kind != CKPT_V_INT) {
+        id->at[3]->kind != CKPT_V_STR || id->at[4]->kind != CKPT_V_INT)
         return ckpt_pk_fail(p, CKPT_EFORMAT,
                             "a persistent id that is not (storage, class, key, location, count)");
-    }
     rc = pk_storage_class(p, id->at[1], &s.dtype);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     s.key = id->at[2]->as.text;
     s.location = id->at[3]->as.text;
     s.n_elems = (uint64_t)id->at[4]->as.i;
@@ -117,14 +108,13 @@ static int pk_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
     s.n_bytes = s.n_elems;
     if (id->at[4]->as.i < 0 ||
         (s.dtype != CKPT_DTYPE_NONE && !ckpt_dtype_bytes(s.dtype, s.n_elems, &s.n_bytes)) ||
-        s.n_bytes > INT64_MAX) {
+        s.n_bytes > INT64_MAX)
         return ckpt_pk_fail(p, CKPT_EFORMAT,
                             "storage %.*s has an impossible length of %" PRId64 " elements",
                             ckpt_pk_cut(s.key), s.key.at, id->at[4]->as.i);
-    }
     v = ckpt_pk_node(p, CKPT_V_STORAGE);
     *out = v;
-    rc = v == NULL ? CKPT_ELIMIT : pk_find_storage(p, &v->as.storage, &s);
+    rc = !v ? CKPT_ELIMIT : pk_find_storage(p, &v->as.storage, &s);
     return rc == CKPT_OK && p->opts->legacy_storages ? pk_storage_view(p, v, id->at[5]) : rc;
 }
 
@@ -132,17 +122,14 @@ int ckpt_pk_persistent(ckpt_pk *p, ckpt_value **out, ckpt_value *id)
 {
     ckpt_seq a = ckpt_value_seq(id);
 
-    if (id->kind != CKPT_V_TUPLE || a.n < 2) {
+    if (id->kind != CKPT_V_TUPLE || a.n < 2)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id that is not a tuple");
-    }
-    if (ckpt_value_is(a.at[0], "storage")) {
+    if (ckpt_value_is(a.at[0], "storage"))
         return pk_storage_id(p, out, &a);
-    }
     // ('module', class, file of its source, source): stands for the class; the source is ignored
     if (ckpt_value_is(a.at[0], "module") && p->opts->legacy_storages) {
-        if (a.n != 4 || ckpt_pk_id(p, a.at[1]) == CKPT_NAME_UNSAFE) {
+        if (a.n != 4 || ckpt_pk_id(p, a.at[1]) == CKPT_NAME_UNSAFE)
             return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id that names no class");
-        }
         *out = a.at[1];
         return CKPT_OK;
     }

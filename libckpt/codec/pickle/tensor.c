@@ -39,20 +39,16 @@ static int tensor_sizes(const ckpt_pk *p, const ckpt_value *v, const uint64_t **
     ckpt_seq s = ckpt_value_seq(v);
     uint64_t *a;
 
-    if (v->kind != CKPT_V_TUPLE && v->kind != CKPT_V_SIZE && v->kind != CKPT_V_LIST) {
+    if (v->kind != CKPT_V_TUPLE && v->kind != CKPT_V_SIZE && v->kind != CKPT_V_LIST)
         return tensor_bad(p, "whose size or stride is not a tuple");
-    }
-    if (s.n > CKPT_MAX_DIM) {
+    if (s.n > CKPT_MAX_DIM)
         return tensor_bad(p, "of more than 64 axes");
-    }
     a = ckpt_arena_array(p->arena, s.n, sizeof *a);
-    if (a == NULL) {
+    if (!a)
         return ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory");
-    }
     for (uint64_t i = 0; i < s.n; i++) {
-        if (s.at[i]->kind != CKPT_V_INT || s.at[i]->as.i < 0) {
+        if (s.at[i]->kind != CKPT_V_INT || s.at[i]->as.i < 0)
             return tensor_bad(p, "whose size or stride holds something else than a count");
-        }
         a[i] = (uint64_t)s.at[i]->as.i;
     }
     *out = a;
@@ -67,12 +63,10 @@ static int tensor_shape(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value
     uint32_t n = 0;
     int rc = tensor_sizes(p, size, &t->shape, &t->ndim);
 
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = tensor_sizes(p, stride, &t->stride, &n);
-    }
-    if (rc == CKPT_OK && n != t->ndim) {
+    if (rc == CKPT_OK && n != t->ndim)
         rc = tensor_bad(p, "with as many strides as it does not have axes");
-    }
     return rc;
 }
 
@@ -83,9 +77,8 @@ static bool tensor_volume(const ckpt_tensor_value *t, uint64_t *out, bool *empty
     *empty = false;
     for (uint32_t k = 0; k < t->ndim; k++) {
         *empty = *empty || t->shape[k] == 0;
-        if (t->shape[k] != 0 && !ckpt_mul(*out, t->shape[k], out)) {
+        if (t->shape[k] != 0 && !ckpt_mul(*out, t->shape[k], out))
             return false;
-        }
     }
     return true;
 }
@@ -97,9 +90,8 @@ static bool tensor_last(const ckpt_tensor_value *t, uint64_t *out)
 
     *out = t->offset;
     for (uint32_t k = 0; k < t->ndim; k++) {
-        if (!ckpt_mul(t->shape[k] - 1, t->stride[k], &way) || !ckpt_add(*out, way, out)) {
+        if (!ckpt_mul(t->shape[k] - 1, t->stride[k], &way) || !ckpt_add(*out, way, out))
             return false;
-        }
     }
     return true;
 }
@@ -108,9 +100,8 @@ static bool tensor_last(const ckpt_tensor_value *t, uint64_t *out)
 static bool tensor_broadcasts(const ckpt_tensor_value *t)
 {
     for (uint32_t k = 0; k < t->ndim; k++) {
-        if (t->shape[k] > 1 && t->stride[k] == 0) {
+        if (t->shape[k] > 1 && t->stride[k] == 0)
             return true;
-        }
     }
     return false;
 }
@@ -125,27 +116,22 @@ static int tensor_check(const ckpt_pk *p, const ckpt_tensor_value *t)
     uint64_t volume, n_bytes, last;
     bool empty;
 
-    if (!tensor_volume(t, &volume, &empty) || volume > UINT64_MAX / 16) {
+    if (!tensor_volume(t, &volume, &empty) || volume > UINT64_MAX / 16)
         return wide && !empty
                    ? ckpt_pk_fail(p, CKPT_ELIMIT, "a broadcast tensor of more than 2^60 elements")
                    : tensor_bad(p, "whose size overflows");
-    }
-    if (empty) {
+    if (empty)
         return t->offset <= UINT64_MAX / 16 ? CKPT_OK : tensor_bad(p, "whose offset overflows");
-    }
-    if (!tensor_last(t, &last) || last >= room) {
+    if (!tensor_last(t, &last) || last >= room)
         return ckpt_pk_fail(
             p, CKPT_EFORMAT,
             "a tensor reaches past the end of its storage %.*s of %" PRIu64 " elements",
             t->storage->key.n > 80 ? 80 : (int)t->storage->key.n, t->storage->key.at, room);
-    }
     n_bytes = bits < 8 ? volume * bits / 8 : volume * (bits / 8);
-    if (n_bytes <= t->storage->n_bytes) {
+    if (n_bytes <= t->storage->n_bytes)
         return CKPT_OK;
-    }
-    if (!wide) {
+    if (!wide)
         return tensor_bad(p, "whose axes overlap in its storage");
-    }
     return n_bytes <= TENSOR_BROADCAST_MAX
                ? CKPT_OK
                : ckpt_pk_fail(p, CKPT_ELIMIT,
@@ -164,9 +150,8 @@ static int tensor_unpair(const ckpt_pk *p, ckpt_tensor_value *t)
     uint64_t expect = 1;
     bool ok = t->ndim > 0 && ckpt_mul(t->offset, 2, &t->offset);
 
-    if (shape == NULL || stride == NULL) {
+    if (!shape || !stride)
         return ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory");
-    }
     for (uint32_t k = t->ndim; ok && k-- > 0;) {
         ok = (shape[k] <= 1 || stride[k] == expect) && ckpt_mul(expect, shape[k], &expect);
         if (k + 1 == t->ndim) {
@@ -188,9 +173,8 @@ static int tensor_unpair(const ckpt_pk *p, ckpt_tensor_value *t)
 /* requires_grad. */
 static int tensor_grad(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value *v)
 {
-    if (v->kind != CKPT_V_BOOL) {
+    if (v->kind != CKPT_V_BOOL)
         return tensor_bad(p, "whose requires_grad is not a bool");
-    }
     t->flags |= v->as.i != 0 ? CKPT_TENSOR_GRAD : 0u;
     return CKPT_OK;
 }
@@ -198,9 +182,8 @@ static int tensor_grad(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value 
 /* Hooks hold functions; torch.save writes them empty. */
 static int tensor_hooks(const ckpt_pk *p, const ckpt_value *v)
 {
-    if (v->kind != CKPT_V_ODICT && v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE) {
+    if (v->kind != CKPT_V_ODICT && v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE)
         return tensor_bad(p, "whose hooks are not a dict");
-    }
     return ckpt_value_map(v).n == 0
                ? CKPT_OK
                : ckpt_pk_fail(p, CKPT_EUNSUPPORTED, "a tensor with hooks, which are functions");
@@ -211,21 +194,18 @@ static int tensor_metadata(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_va
 {
     ckpt_dict map = ckpt_value_map(v);
 
-    if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE) {
+    if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE)
         return tensor_bad(p, "whose metadata is not a dict");
-    }
     for (uint64_t i = 0; i < map.n; i++) {
         const ckpt_pair *e = &map.at[i];
         uint32_t flag = ckpt_value_is(e->key, "conj")  ? CKPT_TENSOR_CONJ
                         : ckpt_value_is(e->key, "neg") ? CKPT_TENSOR_NEG
                                                        : 0u;
 
-        if (flag == 0) {
+        if (flag == 0)
             return ckpt_pk_fail(p, CKPT_EUNSUPPORTED, "a tensor with metadata of an unknown kind");
-        }
-        if (e->value->kind != CKPT_V_BOOL) {
+        if (e->value->kind != CKPT_V_BOOL)
             return tensor_bad(p, "whose metadata is not a bool");
-        }
         t->flags |= e->value->as.i != 0 ? flag : 0u;
     }
     return CKPT_OK;
@@ -238,10 +218,9 @@ static int tensor_dtype(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value
         t->dtype = v->as.dtype;
         return CKPT_OK;
     }
-    if (v->kind == CKPT_V_GLOBAL) {
+    if (v->kind == CKPT_V_GLOBAL)
         return ckpt_pk_fail(p, CKPT_EUNSUPPORTED, "a tensor of dtype %s, which is not known",
                             v->as.global.name.at);
-    }
     return tensor_bad(p, "without a dtype");
 }
 
@@ -250,12 +229,11 @@ static int tensor_new(const ckpt_pk *p, ckpt_value **out)
 {
     ckpt_value *v = ckpt_pk_node(p, CKPT_V_TENSOR);
 
-    if (v == NULL) {
+    if (!v)
         return CKPT_ELIMIT;
-    }
     v->as.tensor = ckpt_arena_alloc(p->arena, sizeof *v->as.tensor);
     *out = v;
-    return v->as.tensor != NULL ? CKPT_OK : ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory");
+    return v->as.tensor ? CKPT_OK : ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory");
 }
 
 /* A tensor of a storage that is a part of another, (key, offset, count): inside the part, and from
@@ -270,9 +248,8 @@ static int tensor_in_view(ckpt_pk *p, ckpt_tensor_value *t, ckpt_seq view)
     t->storage = &part;
     rc = tensor_check(p, t);
     t->storage = whole;
-    if (rc == CKPT_OK && !ckpt_add(t->offset, (uint64_t)view.at[1]->as.i, &t->offset)) {
+    if (rc == CKPT_OK && !ckpt_add(t->offset, (uint64_t)view.at[1]->as.i, &t->offset))
         rc = tensor_bad(p, "whose offset is not a count");
-    }
     return rc;
 }
 
@@ -286,40 +263,32 @@ static int tensor_strided(ckpt_pk *p, ckpt_value **out, ckpt_name_id id, const c
     ckpt_tensor_value *t;
     int rc = tensor_new(p, out);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    if (a->n < least || a->n > most || a->at[0]->kind != CKPT_V_STORAGE) {
+    if (a->n < least || a->n > most || a->at[0]->kind != CKPT_V_STORAGE)
         return tensor_bad(p, "whose arguments are not a storage, an offset, sizes and strides");
-    }
     t = (*out)->as.tensor;
     t->storage = a->at[0]->as.storage;
     t->dtype = t->storage->dtype;
-    if (a->at[1]->kind != CKPT_V_INT || a->at[1]->as.i < 0) {
+    if (a->at[1]->kind != CKPT_V_INT || a->at[1]->as.i < 0)
         return tensor_bad(p, "whose offset is not a count");
-    }
     t->offset = (uint64_t)a->at[1]->as.i;
     rc = tensor_shape(p, t, a->at[2], a->at[3]);
     if (rc == CKPT_OK && least > 4) {
         rc = tensor_grad(p, t, a->at[4]);
         rc = rc != CKPT_OK ? rc : tensor_hooks(p, a->at[5]);
     }
-    if (rc == CKPT_OK && id == CKPT_NAME_REBUILD_V3) {
+    if (rc == CKPT_OK && id == CKPT_NAME_REBUILD_V3)
         rc = t->dtype == CKPT_DTYPE_NONE ? tensor_dtype(p, t, a->at[6])
                                          : tensor_bad(p, "with a dtype beside a typed storage");
-    }
-    if (rc == CKPT_OK && a->n > least) {
+    if (rc == CKPT_OK && a->n > least)
         rc = tensor_metadata(p, t, a->at[least]);
-    }
-    if (rc == CKPT_OK && t->dtype == CKPT_DTYPE_NONE) {
+    if (rc == CKPT_OK && t->dtype == CKPT_DTYPE_NONE)
         rc = tensor_bad(p, "without a dtype: its storage is untyped");
-    }
-    if (rc == CKPT_OK && t->dtype == CKPT_F4) {
+    if (rc == CKPT_OK && t->dtype == CKPT_F4)
         rc = tensor_unpair(p, t);
-    }
-    if (rc == CKPT_OK && a->at[0]->state != NULL) {
+    if (rc == CKPT_OK && a->at[0]->state)
         rc = tensor_in_view(p, t, ckpt_value_seq(a->at[0]->state));
-    }
     return rc == CKPT_OK ? tensor_check(p, t) : rc;
 }
 
@@ -331,26 +300,20 @@ static int tensor_meta(ckpt_pk *p, ckpt_value **out, const ckpt_seq *a)
     ckpt_tensor_value *t;
     int rc = tensor_new(p, out);
 
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     t = (*out)->as.tensor;
-    if (a->n != 4) {
+    if (a->n != 4)
         return tensor_bad(p, "on device meta whose arguments are not dtype, size, stride, grad");
-    }
     rc = tensor_dtype(p, t, a->at[0]);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = tensor_shape(p, t, a->at[1], a->at[2]);
-    }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = tensor_grad(p, t, a->at[3]);
-    }
-    if (rc == CKPT_OK && t->dtype == CKPT_F4) {
+    if (rc == CKPT_OK && t->dtype == CKPT_F4)
         rc = tensor_unpair(p, t);
-    }
-    if (rc == CKPT_OK && (!tensor_volume(t, &volume, &empty) || volume > UINT64_MAX / 16)) {
+    if (rc == CKPT_OK && (!tensor_volume(t, &volume, &empty) || volume > UINT64_MAX / 16))
         rc = tensor_bad(p, "whose size overflows");
-    }
     return rc;
 }
 
@@ -361,30 +324,25 @@ static int tensor_parameter(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ck
     bool with_state = ckpt_pk_id(p, callee) == CKPT_NAME_REBUILD_PARAMETER_STATE;
     int rc;
 
-    if (a->n != (with_state ? 4u : 3u)) {
+    if (a->n != (with_state ? 4u : 3u))
         return tensor_bad(p, "that is a parameter with a wrong number of arguments");
-    }
     if (a->at[0]->kind == CKPT_V_OBJECT) { // a parameter of a sparse or wrapped kind
         p->out->n_special++;
         return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     }
-    if (a->at[0]->kind != CKPT_V_TENSOR) {
+    if (a->at[0]->kind != CKPT_V_TENSOR)
         return tensor_bad(p, "that is a parameter of something else");
-    }
     rc = tensor_new(p, out);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
     *(*out)->as.tensor = *a->at[0]->as.tensor;
     (*out)->as.tensor->flags &= ~(uint32_t)CKPT_TENSOR_GRAD;
     (*out)->as.tensor->flags |= CKPT_TENSOR_PARAMETER;
     rc = tensor_grad(p, (*out)->as.tensor, a->at[1]);
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc = tensor_hooks(p, a->at[2]);
-    }
-    if (rc == CKPT_OK && with_state) {
+    if (rc == CKPT_OK && with_state)
         (*out)->as.tensor->state = a->at[3];
-    }
     return rc;
 }
 
@@ -419,23 +377,18 @@ static int tensor_from_type(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ck
     ckpt_name_id inner = a->n == 4 ? ckpt_pk_id(p, a->at[0]) : CKPT_NAME_UNSAFE;
     int rc;
 
-    if (a->n != 4) {
+    if (a->n != 4)
         return tensor_bad(p, "rebuilt from its type with a wrong number of arguments");
-    }
-    if (!ckpt_pk_rebuilds(inner) || inner == CKPT_NAME_REBUILD_FROM_TYPE) {
+    if (!ckpt_pk_rebuilds(inner) || inner == CKPT_NAME_REBUILD_FROM_TYPE)
         return ckpt_pk_fail(p, CKPT_EUNSAFE,
                             "asks _rebuild_from_type_v2 to call something that makes no tensor");
-    }
-    if (a->at[1]->kind != CKPT_V_GLOBAL || a->at[2]->kind != CKPT_V_TUPLE) {
+    if (a->at[1]->kind != CKPT_V_GLOBAL || a->at[2]->kind != CKPT_V_TUPLE)
         return tensor_bad(p, "rebuilt from its type without a type or arguments");
-    }
     rc = tensor_plain(p, out, a->at[0], a->at[2]);
-    if (rc != CKPT_OK) {
+    if (rc != CKPT_OK)
         return rc;
-    }
-    if ((*out)->kind != CKPT_V_TENSOR) {
+    if ((*out)->kind != CKPT_V_TENSOR)
         return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
-    }
     (*out)->as.tensor->type = a->at[1];
     (*out)->as.tensor->state = a->at[3];
     return CKPT_OK;

@@ -20,16 +20,14 @@ bool ckpt_pk_text_ok(const char *s, uint64_t n)
 {
     uint64_t from = 0;
 
-    if (ckpt_utf8_ok(s, n)) {
+    if (ckpt_utf8_ok(s, n))
         return true;
-    }
     // cut at single surrogates (ED A0..BF xx); what lies between must be plain UTF-8
     for (uint64_t i = 0; i + 3 <= n; i++) {
         if ((unsigned char)s[i] == 0xED && ((unsigned char)s[i + 1] & 0xE0u) == 0xA0 &&
             ((unsigned char)s[i + 2] & 0xC0u) == 0x80) {
-            if (!ckpt_utf8_ok(s + from, i - from)) {
+            if (!ckpt_utf8_ok(s + from, i - from))
                 return false;
-            }
             i += 2;
             from = i + 1;
         }
@@ -43,22 +41,19 @@ int ckpt_pk_long(const ckpt_pk *p, ckpt_value **out, const uint8_t *bytes, uint6
     uint8_t sign = n > 0 && (bytes[n - 1] & 0x80u) != 0 ? 0xFF : 0;
 
     // a last byte that only repeats the sign says nothing
-    while (n > 0 && bytes[n - 1] == sign && (n == 1 || ((bytes[n - 2] ^ sign) & 0x80u) == 0)) {
+    while (n > 0 && bytes[n - 1] == sign && (n == 1 || ((bytes[n - 2] ^ sign) & 0x80u) == 0))
         n--;
-    }
     *out = ckpt_pk_node(p, n <= 8 ? CKPT_V_INT : CKPT_V_LONG);
-    if (*out == NULL) {
+    if (!*out)
         return CKPT_ELIMIT;
-    }
     if (n > 8) {
         (*out)->as.text.at = ckpt_arena_string(p->arena, (const char *)bytes, n);
         (*out)->as.text.n = n;
-        return (*out)->as.text.at != NULL ? CKPT_OK : ckpt_pk_no_memory(p);
+        return (*out)->as.text.at ? CKPT_OK : ckpt_pk_no_memory(p);
     }
     low = sign != 0 ? UINT64_MAX : 0;
-    for (uint64_t i = n; i-- > 0;) {
+    for (uint64_t i = n; i-- > 0;)
         low = low << 8 | bytes[i];
-    }
     memcpy(&(*out)->as.i, &low, sizeof low);
     return CKPT_OK;
 }
@@ -70,16 +65,13 @@ int ckpt_pk_decimal(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     uint64_t i = minus, n = s.n - (s.n > 0 && s.at[s.n - 1] == 'L');
     unsigned carry;
 
-    if (n - i > TEXT_DIGITS_MAX && n > i) {
+    if (n - i > TEXT_DIGITS_MAX && n > i)
         return ckpt_pk_fail(p, CKPT_ELIMIT, "a number of more than 64 digits in text form");
-    }
-    if (n <= i || (s.at[i] == '0' && n - i > 1)) {
+    if (n <= i || (s.at[i] == '0' && n - i > 1))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a number that is not written as one");
-    }
     for (; i < n; i++) {
-        if (s.at[i] < '0' || s.at[i] > '9') {
+        if (s.at[i] < '0' || s.at[i] > '9')
             return ckpt_pk_fail(p, CKPT_EFORMAT, "a number that is not written as one");
-        }
         carry = (unsigned)(s.at[i] - '0');
         for (size_t k = 0; k < sizeof number; k++) {
             carry += number[k] * 10u;
@@ -103,9 +95,8 @@ int ckpt_pk_memo_number(const ckpt_pk *p, ckpt_text s, uint64_t *out)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a memo number that is not one");
     }
     for (uint64_t i = 0; i < s.n; i++) {
-        if (s.at[i] < '0' || s.at[i] > '9') {
+        if (s.at[i] < '0' || s.at[i] > '9')
             return ckpt_pk_fail(p, CKPT_EFORMAT, "a memo number that is not one");
-        }
         *out = *out * 10 + (uint64_t)(s.at[i] - '0');
     }
     return CKPT_OK;
@@ -117,29 +108,25 @@ int ckpt_pk_float(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     char *end, *point;
     double f;
 
-    if (s.n > TEXT_DIGITS_MAX) {
+    if (s.n > TEXT_DIGITS_MAX)
         return ckpt_pk_fail(p, CKPT_ELIMIT, "a number of more than 64 digits in text form");
-    }
     memcpy(text, s.at, (size_t)s.n);
     text[s.n] = '\0';
     for (uint64_t i = 0; i < s.n; i++) {
         // what repr(float) uses, "inf" and "nan" included
-        if (strchr("0123456789+-.eEinfa", text[i]) == NULL || text[i] == '\0') {
+        if (!strchr("0123456789+-.eEinfa", text[i]) || text[i] == '\0')
             return ckpt_pk_fail(p, CKPT_EFORMAT, "a number that is not written as one");
-        }
     }
     point = strchr(text, '.');
-    if (point != NULL) {
+    if (point) {
         *point = *localeconv()->decimal_point; // strtod obeys the program's locale
     }
     f = strtod(text, &end);
-    if (s.n == 0 || *end != '\0') {
+    if (s.n == 0 || *end != '\0')
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a number that is not written as one");
-    }
     *out = ckpt_pk_node(p, CKPT_V_FLOAT);
-    if (*out == NULL) {
+    if (!*out)
         return CKPT_ELIMIT;
-    }
     (*out)->as.f = f;
     return CKPT_OK;
 }
@@ -169,15 +156,13 @@ static char *text_put(char *to, uint32_t c)
 static bool text_hex(ckpt_text s, uint64_t at, unsigned n, uint32_t *out)
 {
     *out = 0;
-    if (!ckpt_within(at, n, s.n)) {
+    if (!ckpt_within(at, n, s.n))
         return false;
-    }
     for (uint64_t i = at; i < at + n; i++) {
         char c = s.at[i];
 
-        if (!isxdigit((unsigned char)c)) {
+        if (!isxdigit((unsigned char)c))
             return false;
-        }
         *out = *out << 4 | (uint32_t)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
     }
     return true;
@@ -188,10 +173,9 @@ static int text_node(const ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, u
                      char **to)
 {
     *out = ckpt_pk_node(p, kind);
-    *to = *out == NULL ? NULL : ckpt_arena_alloc(p->arena, room + 1);
-    if (*to == NULL) {
+    *to = !*out ? NULL : ckpt_arena_alloc(p->arena, room + 1);
+    if (!*to)
         return ckpt_pk_no_memory(p);
-    }
     (*out)->as.text.at = *to;
     return CKPT_OK;
 }
@@ -208,9 +192,8 @@ int ckpt_pk_unicode(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
         if (c == '\\' && (next == 'u' || next == 'U')) {
             unsigned digits = next == 'u' ? 4 : 8;
 
-            if (!text_hex(s, i + 2, digits, &c) || c > 0x10FFFF) {
+            if (!text_hex(s, i + 2, digits, &c) || c > 0x10FFFF)
                 return ckpt_pk_fail(p, CKPT_EFORMAT, "text with a broken escape");
-            }
             i += 1 + digits;
         } else if (c == '\\' && next == '\\') {
             to = text_put(to, c); // an even number of backslashes escapes nothing
@@ -218,9 +201,8 @@ int ckpt_pk_unicode(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
         }
         to = text_put(to, c);
     }
-    if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         (*out)->as.text.n = (uint64_t)(to - (*out)->as.text.at);
-    }
     return rc;
 }
 
@@ -231,15 +213,14 @@ static bool text_escape(ckpt_text s, uint64_t *i, char **to)
     const char *simple = s.at[*i] != '\0' ? strchr(from, s.at[*i]) : NULL;
     uint32_t c = 0;
 
-    if (simple != NULL) {
+    if (simple) {
         *(*to)++ = into[simple - from];
         (*i)++;
         return true;
     }
     if (s.at[*i] == 'x') {
-        if (!text_hex(s, *i + 1, 2, &c)) {
+        if (!text_hex(s, *i + 1, 2, &c))
             return false;
-        }
         *(*to)++ = (char)c;
         *i += 3;
         return true;
@@ -249,9 +230,8 @@ static bool text_escape(ckpt_text s, uint64_t *i, char **to)
         return true;
     }
     for (unsigned digits = 0; digits < 3 && *i < s.n; digits++, (*i)++) {
-        if (s.at[*i] < '0' || s.at[*i] > '7') {
+        if (s.at[*i] < '0' || s.at[*i] > '7')
             break;
-        }
         c = c << 3 | (uint32_t)(s.at[*i] - '0');
     }
     *(*to)++ = (char)c;
@@ -276,23 +256,20 @@ int ckpt_pk_string(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     char *to;
     int rc;
 
-    if (s.n < 2 || (s.at[0] != '\'' && s.at[0] != '"') || s.at[s.n - 1] != s.at[0]) {
+    if (s.n < 2 || (s.at[0] != '\'' && s.at[0] != '"') || s.at[s.n - 1] != s.at[0])
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a string without its quotes");
-    }
     s.n--;
     rc = text_node(p, out, CKPT_V_STR, s.n, &to); // escapes only get shorter
     while (rc == CKPT_OK && i < s.n) {
-        if (s.at[i] != '\\') {
+        if (s.at[i] != '\\')
             *to++ = s.at[i++];
-        } else if (++i == s.n || !text_escape(s, &i, &to)) {
+        else if (++i == s.n || !text_escape(s, &i, &to))
             return ckpt_pk_fail(p, CKPT_EFORMAT, "a string with a broken escape");
-        }
     }
     if (rc == CKPT_OK) {
         (*out)->as.text.n = (uint64_t)(to - (*out)->as.text.at);
-        if (!ckpt_pk_text_ok((*out)->as.text.at, (*out)->as.text.n)) {
+        if (!ckpt_pk_text_ok((*out)->as.text.at, (*out)->as.text.n))
             (*out)->kind = CKPT_V_BYTES;
-        }
     }
     return rc;
 }

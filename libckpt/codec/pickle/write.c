@@ -24,19 +24,17 @@ static void wr_storage(ckpt_pw *w, const ckpt_storage *s)
 
     ckpt_pw_op(w, '(');
     ckpt_pw_cstr(w, "storage");
-    if (cls != NULL) {
+    if (cls)
         ckpt_pw_cname(w, "torch", cls);
-    } else {
+    else
         ckpt_pw_cname(w, "torch.storage", "UntypedStorage");
-    }
     ckpt_pw_str(w, s->key, NULL);
-    if (s->location.at == NULL) {
+    if (!s->location.at)
         ckpt_pw_cstr(w, "cpu");
-    } else {
+    else
         ckpt_pw_str(w, s->location, NULL);
-    }
     // the untyped class counts bytes
-    ckpt_pw_int(w, (int64_t)(cls != NULL ? s->n_elems : s->n_bytes));
+    ckpt_pw_int(w, (int64_t)(cls ? s->n_elems : s->n_bytes));
     ckpt_pw_op(w, 't');
     ckpt_pw_put(w);
     ckpt_pw_op(w, 'Q');
@@ -56,12 +54,10 @@ static void wr_tuple_end(ckpt_pw *w, uint64_t n)
 /* A tuple of sizes or strides. */
 static void wr_counts(ckpt_pw *w, const uint64_t *a, uint32_t n)
 {
-    if (n > 3) {
+    if (n > 3)
         ckpt_pw_op(w, '(');
-    }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         ckpt_pw_int(w, (int64_t)a[i]);
-    }
     wr_tuple_end(w, n);
 }
 
@@ -106,9 +102,8 @@ static void wr_metadata(ckpt_pw *w, uint32_t flags)
 
     ckpt_pw_op(w, '}');
     ckpt_pw_put(w);
-    if (both) {
+    if (both)
         ckpt_pw_op(w, '(');
-    }
     if ((flags & CKPT_TENSOR_CONJ) != 0) {
         ckpt_pw_fresh(w, "conj");
         ckpt_pw_bool(w, true);
@@ -123,16 +118,14 @@ static void wr_metadata(ckpt_pw *w, uint32_t flags)
 /* True if torch has a class for the storage's dtype; else it is written untyped. */
 static bool wr_is_typed(const ckpt_tensor_value *t)
 {
-    return t->storage->dtype != CKPT_DTYPE_NONE &&
-           ckpt_dtype_get(t->storage->dtype)->torch_storage != NULL;
+    return t->storage->dtype != CKPT_DTYPE_NONE && ckpt_dtype_get(t->storage->dtype)->torch_storage;
 }
 
 /* Name of the function that makes the bare tensor. */
 static const char *wr_function(const ckpt_tensor_value *t)
 {
-    if (t->storage == NULL) {
+    if (!t->storage)
         return "_rebuild_meta_tensor_no_storage";
-    }
     return wr_is_typed(t) ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3";
 }
 
@@ -143,7 +136,7 @@ static void wr_arguments(ckpt_pw *w, const ckpt_tensor_value *t)
     bool grad = (t->flags & CKPT_TENSOR_GRAD) != 0 && (t->flags & CKPT_TENSOR_PARAMETER) == 0;
 
     ckpt_pw_op(w, '(');
-    if (t->storage == NULL) {
+    if (!t->storage) {
         ckpt_pw_dtype(w, t->dtype);
         wr_shape(w, t);
         ckpt_pw_bool(w, grad);
@@ -151,20 +144,17 @@ static void wr_arguments(ckpt_pw *w, const ckpt_tensor_value *t)
         ckpt_pw_put(w);
         return;
     }
-    if (wr_is_typed(t) && t->storage->dtype != t->dtype) {
+    if (wr_is_typed(t) && t->storage->dtype != t->dtype)
         ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a tensor over a storage of another dtype");
-    }
     wr_storage(w, t->storage);
     ckpt_pw_int(w, (int64_t)(t->dtype == CKPT_F4 ? t->offset / 2 : t->offset));
     wr_shape(w, t);
     ckpt_pw_bool(w, grad);
     wr_hooks(w);
-    if (!wr_is_typed(t)) {
+    if (!wr_is_typed(t))
         ckpt_pw_dtype(w, t->dtype);
-    }
-    if ((t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)) != 0) {
+    if ((t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)) != 0)
         wr_metadata(w, t->flags);
-    }
     ckpt_pw_op(w, 't');
     ckpt_pw_put(w);
 }
@@ -194,10 +184,9 @@ static wr_shape_of wr_tensor_form(const ckpt_tensor_value *t)
 {
     bool parameter = (t->flags & CKPT_TENSOR_PARAMETER) != 0;
 
-    if (t->type != NULL || (t->state != NULL && !parameter)) {
+    if (t->type || (t->state && !parameter))
         return WR_FROM_TYPE;
-    }
-    return t->state != NULL ? WR_WITH_STATE : parameter ? WR_PARAMETER : WR_PLAIN;
+    return t->state ? WR_WITH_STATE : parameter ? WR_PARAMETER : WR_PLAIN;
 }
 
 /* Everything of a tensor up to its state; forms without state are complete then. */
@@ -223,16 +212,14 @@ static void wr_tensor_begin(ckpt_pw *w, const ckpt_tensor_value *t, const ckpt_v
     case WR_FROM_TYPE:
         ckpt_pw_cname(w, "torch._tensor", "_rebuild_from_type_v2");
         ckpt_pw_op(w, '(');
-        if ((t->flags & CKPT_TENSOR_PARAMETER) != 0) {
+        if ((t->flags & CKPT_TENSOR_PARAMETER) != 0)
             ckpt_pw_cname(w, "torch._utils", "_rebuild_parameter");
-        } else {
+        else
             ckpt_pw_cname(w, "torch._utils", wr_function(t));
-        }
-        if (t->type != NULL && t->type->kind == CKPT_V_GLOBAL) {
+        if (t->type && t->type->kind == CKPT_V_GLOBAL)
             ckpt_pw_name(w, t->type->as.global);
-        } else {
+        else
             ckpt_pw_cname(w, "torch", "Tensor");
-        }
         if ((t->flags & CKPT_TENSOR_PARAMETER) != 0) {
             wr_parameter_arguments(w, t);
             wr_tuple_end(w, 3);
@@ -251,12 +238,10 @@ static void wr_size(ckpt_pw *w, const ckpt_value *v)
     const ckpt_seq *s = &v->as.seq;
 
     ckpt_pw_cname(w, "torch", "Size");
-    if (s->n > 3) {
+    if (s->n > 3)
         ckpt_pw_op(w, '(');
-    }
-    for (uint64_t i = 0; i < s->n; i++) {
+    for (uint64_t i = 0; i < s->n; i++)
         ckpt_pw_int(w, s->at[i]->as.i);
-    }
     wr_tuple_end(w, s->n);
     wr_tuple_end(w, 1);
     ckpt_pw_op(w, 'R');
@@ -268,11 +253,10 @@ static void wr_push(ckpt_pw *w, ckpt_value *v)
 {
     ckpt_pw_frame *f = w->frames.n < WR_DEPTH_MAX ? ckpt_vec_push(&w->frames) : NULL;
 
-    if (f == NULL) {
+    if (!f)
         ckpt_pw_fail(w, CKPT_ELIMIT, "values nested too deep to be written, or out of memory");
-    } else {
+    else
         f->v = v;
-    }
 }
 
 /* Write the head of a container and leave the rest to its frame. */
@@ -301,9 +285,8 @@ static void wr_begin(ckpt_pw *w, ckpt_value *v)
         break;
     case CKPT_V_TENSOR:
         wr_tensor_begin(w, v->as.tensor, v);
-        if (wr_tensor_form(v->as.tensor) < WR_WITH_STATE) {
+        if (wr_tensor_form(v->as.tensor) < WR_WITH_STATE)
             return;
-        }
         break;
     default: // tuples and objects begin with their items
         break;
@@ -360,11 +343,10 @@ static void wr_value(ckpt_pw *w, ckpt_value *v)
     if (v->kind == CKPT_V_TUPLE && v->as.seq.n == 0) {
         ckpt_pw_op(w, ')');
     } else if (!ckpt_pw_get_node(w, v)) {
-        if (v->kind == CKPT_V_SIZE) {
+        if (v->kind == CKPT_V_SIZE)
             wr_size(w, v);
-        } else {
+        else
             wr_begin(w, v);
-        }
     }
 }
 
@@ -388,15 +370,12 @@ static void wr_between(ckpt_pw *w, const wr_batches *b, uint64_t i)
     uint64_t item = i / b->per, first = item == 0 ? 0 : (item - 1) / WR_BATCH * WR_BATCH;
     bool alone = b->n - first == 1 && (b->iterated || b->n == 1);
 
-    if (i % b->per != 0 || b->n == 0) {
+    if (i % b->per != 0 || b->n == 0)
         return;
-    }
-    if (item == b->n || (item > 0 && item % WR_BATCH == 0)) {
+    if (item == b->n || (item > 0 && item % WR_BATCH == 0))
         ckpt_pw_op(w, alone ? b->one : b->many);
-    }
-    if (item < b->n && item % WR_BATCH == 0 && !(b->n - item == 1 && (b->iterated || b->n == 1))) {
+    if (item < b->n && item % WR_BATCH == 0 && !(b->n - item == 1 && (b->iterated || b->n == 1)))
         ckpt_pw_op(w, '(');
-    }
     // a plain dict of a multiple of 1000 ends with an empty batch
     if (item == b->n && item % WR_BATCH == 0 && b->per == 2 && !b->iterated) {
         ckpt_pw_op(w, '(');
@@ -410,20 +389,19 @@ static void wr_between(ckpt_pw *w, const wr_batches *b, uint64_t i)
  */
 static bool wr_items(ckpt_pw *w, const ckpt_seq *seq, const ckpt_dict *map, bool iterated)
 {
-    wr_batches b = map != NULL ? wr_dict : wr_list;
+    wr_batches b = map ? wr_dict : wr_list;
     size_t level = w->frames.n;
 
-    b.n = map != NULL ? map->n : seq->n;
+    b.n = map ? map->n : seq->n;
     b.iterated = iterated;
     while (w->rc == CKPT_OK && w->frames.n == level) {
         uint64_t i = w->frames.at[level - 1].i++;
         ckpt_value *v;
 
         wr_between(w, &b, i);
-        if (i == b.n * b.per) {
+        if (i == b.n * b.per)
             return true;
-        }
-        v = map == NULL ? seq->at[i] : i % 2 == 0 ? map->at[i / 2].key : map->at[i / 2].value;
+        v = !map ? seq->at[i] : i % 2 == 0 ? map->at[i / 2].key : map->at[i / 2].value;
         wr_value(w, v);
     }
     return false;
@@ -444,9 +422,8 @@ static void wr_go_tuple(ckpt_pw *w, ckpt_value *v)
     while (w->rc == CKPT_OK && w->frames.n == level) {
         uint64_t i = w->frames.at[level - 1].i++;
 
-        if (i == 0 && s->n > 3) {
+        if (i == 0 && s->n > 3)
             ckpt_pw_op(w, '(');
-        }
         if (i == s->n) {
             if (!ckpt_pw_is_recursive(w, v, s->n)) {
                 ckpt_pw_op(w, s->n > 3 ? 't' : 0x84 + (unsigned)s->n);
@@ -465,9 +442,8 @@ static void wr_go_set(ckpt_pw *w, ckpt_value *v)
     if (wr_items(w, &v->as.seq, NULL, false)) {
         wr_tuple_end(w, 1);
         ckpt_pw_op(w, 'R');
-        if (!ckpt_pw_is_recursive(w, v, 1)) {
+        if (!ckpt_pw_is_recursive(w, v, 1))
             ckpt_pw_put_node(w, v);
-        }
         wr_pop(w);
     }
 }
@@ -478,18 +454,16 @@ static void wr_go_odict(ckpt_pw *w, ckpt_value *v)
     ckpt_pw_frame *f = &w->frames.at[w->frames.n - 1];
 
     if (f->part == 0) {
-        if (!wr_items(w, NULL, &v->as.map, true)) {
+        if (!wr_items(w, NULL, &v->as.map, true))
             return;
-        }
-        f->part = v->state != NULL ? 1 : 3;
+        f->part = v->state ? 1 : 3;
     }
     if (f->part == 1) {
         f->part = 2;
         wr_value(w, v->state); // f may have moved
     } else {
-        if (f->part == 2) {
+        if (f->part == 2)
             ckpt_pw_op(w, 'b');
-        }
         wr_pop(w);
     }
 }
@@ -500,7 +474,7 @@ static void wr_go_tensor(ckpt_pw *w, ckpt_value *v)
     ckpt_pw_frame *f = &w->frames.at[w->frames.n - 1];
 
     if (f->part++ == 0) {
-        if (v->as.tensor->state != NULL) {
+        if (v->as.tensor->state) {
             wr_value(w, v->as.tensor->state);
         } else {
             ckpt_pw_op(w, '}');
@@ -511,9 +485,8 @@ static void wr_go_tensor(ckpt_pw *w, ckpt_value *v)
     ckpt_pw_op(w, 't');
     ckpt_pw_put(w);
     ckpt_pw_op(w, 'R');
-    if (!ckpt_pw_is_recursive(w, v, 1)) {
+    if (!ckpt_pw_is_recursive(w, v, 1))
         ckpt_pw_put_node(w, v);
-    }
     wr_pop(w);
 }
 
@@ -528,9 +501,8 @@ static bool wr_make_object(ckpt_pw *w, ckpt_value *v)
         return false;
     }
     ckpt_pw_op(w, ops[v->as.object->form]);
-    if (ckpt_pw_is_recursive(w, v, 1)) {
+    if (ckpt_pw_is_recursive(w, v, 1))
         return false;
-    }
     ckpt_pw_put_node(w, v);
     return true;
 }
@@ -547,9 +519,8 @@ static void wr_go_object(ckpt_pw *w, ckpt_value *v)
     case 0:
     case 1:
     case 2:
-        if (parts[f->part++] != NULL) {
+        if (parts[f->part++])
             wr_value(w, parts[f->part - 1]);
-        }
         return;
     case 3:
         f->part = wr_make_object(w, v) ? 4 : 8;
@@ -564,10 +535,9 @@ static void wr_go_object(ckpt_pw *w, ckpt_value *v)
         }
         return;
     case 6:
-        f->part = o->state != NULL ? 7 : 8;
-        if (o->state != NULL) {
+        f->part = o->state ? 7 : 8;
+        if (o->state)
             wr_value(w, o->state);
-        }
         return;
     case 7:
         ckpt_pw_op(w, 'b');
@@ -586,14 +556,12 @@ static void wr_step(ckpt_pw *w)
 
     switch ((int)v->kind) {
     case CKPT_V_LIST:
-        if (wr_items(w, &v->as.seq, NULL, false)) {
+        if (wr_items(w, &v->as.seq, NULL, false))
             wr_pop(w);
-        }
         return;
     case CKPT_V_DICT:
-        if (wr_items(w, NULL, &v->as.map, false)) {
+        if (wr_items(w, NULL, &v->as.map, false))
             wr_pop(w);
-        }
         return;
     case CKPT_V_TUPLE:
         wr_go_tuple(w, v);
@@ -621,13 +589,11 @@ int ckpt_pickle_write(ckpt_bytes *out, ckpt_value *root, ckpt_err *err)
 
     ckpt_pw_op_number(&w, 0x80, 2, 1);
     wr_value(&w, root);
-    while (w.rc == CKPT_OK && w.frames.n > 0) {
+    while (w.rc == CKPT_OK && w.frames.n > 0)
         wr_step(&w);
-    }
     ckpt_pw_op(&w, '.');
-    if (w.rc != CKPT_OK) {
+    if (w.rc != CKPT_OK)
         out->n = n_before;
-    }
     ckpt_vec_free(&w.known);
     ckpt_vec_free(&w.frames);
     ckpt_index_free(&w.index);

@@ -88,7 +88,7 @@ int ckpt_zip_sort_names(ckpt_zip *zip, ckpt_err *err)
     uint32_t *from = ckpt_alloc(n * sizeof *from), *to = ckpt_alloc(n * sizeof *to);
 
     zip->by_name = from;
-    if (from == NULL || to == NULL) {
+    if (!from || !to) {
         ckpt_free(to);
         return ckpt_fail_memory(err);
     }
@@ -147,7 +147,7 @@ int ckpt_zip_top(const ckpt_zip *zip, uint64_t *n_top, ckpt_err *err)
     const char *slash = memchr(first->name, '/', (size_t)first->n_name);
     size_t i;
 
-    if (slash == NULL)
+    if (!slash)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: record \"%.*s\" lies in no folder: not an archive of torch.save",
                          zip->io->name, zip_show(first->n_name), first->name);

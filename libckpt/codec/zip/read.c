@@ -87,7 +87,7 @@ static int zip_need(zip_window *w, ckpt_io *io, uint64_t at, uint64_t n, uint64_
         ckpt_free(w->bytes);
         w->room = w->n = 0;
         w->bytes = ckpt_alloc((size_t)ahead);
-        if (w->bytes == NULL)
+        if (!w->bytes)
             return ckpt_fail_memory(err);
         w->room = ahead;
     }
@@ -111,7 +111,7 @@ static int zip_find_end(const zip_window *tail, const ckpt_io *io, uint64_t *at,
 
     for (; (size_t)(end - p) >= 4; p++) {
         p = memchr(p, 'P', (size_t)(end - p) - 3);
-        if (p == NULL)
+        if (!p)
             break;
         if (!zip_signature(p, 5, 6))
             continue;
@@ -274,18 +274,18 @@ static int zip_check_name(const ckpt_io *io, const ckpt_zip_record *r, ckpt_err 
     uint64_t n = r->is_folder ? r->n_name - 1 : r->n_name;
     const char *part = r->name, *end = r->name + n;
 
-    if (memchr(r->name, 0, (size_t)r->n_name) != NULL || !ckpt_utf8_ok(r->name, r->n_name))
+    if (memchr(r->name, 0, (size_t)r->n_name) || !ckpt_utf8_ok(r->name, r->n_name))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: record name \"%.*s\" is not text", io->name,
                          zip_show(r->n_name), r->name);
     for (;;) {
         const char *slash = memchr(part, '/', (size_t)(end - part));
-        const char *stop = slash != NULL ? slash : end;
+        const char *stop = slash ? slash : end;
 
         if (!ckpt_path_part_ok(part, (uint64_t)(stop - part)))
             return ckpt_fail(err, CKPT_EUNSAFE,
                              "%s: record name \"%.*s\" could leave the folder it is unpacked in",
                              io->name, zip_show(r->n_name), r->name);
-        if (slash == NULL)
+        if (!slash)
             return CKPT_OK;
         part = slash + 1;
     }
@@ -301,7 +301,7 @@ static int zip_sizes(const ckpt_io *io, ckpt_zip_record *r, const zip_entry *e, 
     unsigned i;
 
     if (!zip_extra(e->extra, e->n_extra, ZIP_EXTRA_64, &wide, &n_wide) ||
-        !zip_extra(e->extra, e->n_extra, ZIP_EXTRA_NAME, &unicode, &n_unicode) || unicode != NULL)
+        !zip_extra(e->extra, e->n_extra, ZIP_EXTRA_NAME, &unicode, &n_unicode) || unicode)
         return ckpt_fail(err, zip_odd(r->name, r->n_name),
                          "%s: record \"%.*s\": malformed or second-name extra field", io->name,
                          zip_show(r->n_name), r->name);
@@ -371,10 +371,10 @@ static int zip_read_entries(ckpt_zip *zip, ckpt_arena *arena, const uint8_t *p,
                              "%s: entry %" PRIu64 " of %" PRIu64 " of the zip directory is damaged",
                              zip->io->name, i, dir->n);
         r = ckpt_vec_push(&zip->records);
-        if (r == NULL)
+        if (!r)
             return ckpt_fail_memory(err);
         r->name = ckpt_arena_string(arena, (const char *)e.name, e.n_name);
-        if (r->name == NULL)
+        if (!r->name)
             return ckpt_fail_memory(err);
         r->n_name = e.n_name;
         r->is_folder = e.n_name > 1 && r->name[e.n_name - 1] == '/';
@@ -545,7 +545,7 @@ static int zip_read_locals(ckpt_zip *zip, const zip_directory *dir, zip_window *
     ckpt_zip_record **order = ckpt_alloc(n * sizeof *order);
     int rc;
 
-    if (order == NULL)
+    if (!order)
         return ckpt_fail_memory(err);
     rc = zip_sort_places(order, zip, dir, err);
     for (i = 0; rc == CKPT_OK && i < n; i++)
@@ -615,7 +615,7 @@ static int zip_decode(uint8_t *out, const ckpt_zip *zip, const ckpt_zip_record *
     if (r->method == CKPT_ZIP_STORED)
         return ckpt_io_read(zip->io, out, r->n_bytes, r->at, err);
     packed = ckpt_alloc((size_t)r->n_stored);
-    if (packed == NULL)
+    if (!packed)
         return ckpt_fail_memory(err);
     rc = ckpt_io_read(zip->io, packed, r->n_stored, r->at, err);
     if (rc == CKPT_OK)
@@ -651,7 +651,7 @@ int ckpt_zip_read(uint8_t **out, const ckpt_zip *zip, const ckpt_zip_record *rec
                          ": more than any packer makes of them",
                          zip->io->name, n, record->name, record->n_stored, record->n_bytes);
     bytes = ckpt_alloc((size_t)record->n_bytes + 1);
-    if (bytes == NULL)
+    if (!bytes)
         return ckpt_fail_memory(err);
     rc = zip_decode(bytes, zip, record, err);
     if (rc == CKPT_OK && record->has_crc &&

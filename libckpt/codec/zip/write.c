@@ -80,8 +80,7 @@ int ckpt_zip_place(ckpt_zip_item *item, uint64_t *at, ckpt_err *err)
     if (!ckpt_add(*at, zip_bare_header(item) + CKPT_ZIP_ALIGN - 1, &payload))
         return ckpt_fail(err, CKPT_ELIMIT, "an archive of more than 2^64 bytes");
     payload -= payload % CKPT_ZIP_ALIGN;
-    if (!ckpt_add(payload, item->n_bytes, &end) ||
-        !ckpt_add(end, zip_descriptor_size(item), &end))
+    if (!ckpt_add(payload, item->n_bytes, &end) || !ckpt_add(end, zip_descriptor_size(item), &end))
         return ckpt_fail(err, CKPT_ELIMIT, "an archive of more than 2^64 bytes");
     item->at = payload;
     *at = end;

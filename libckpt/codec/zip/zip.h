@@ -41,7 +41,7 @@ typedef struct ckpt_zip {
     ckpt_io *io;              /* borrowed */
     ckpt_zip_records records; /* in the order of the directory */
     uint32_t *by_name;        /* indexes of records, sorted by name */
-    uint64_t n_common; /* bytes that all names begin with */
+    uint64_t n_common;        /* bytes that all names begin with */
     uint64_t n_case_twins;    /* names that differ from another one by upper and lower case only */
 } ckpt_zip;
 

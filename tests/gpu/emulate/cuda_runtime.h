@@ -149,9 +149,8 @@ template <typename T> static void zt_emu_exchange(void **args, unsigned mask)
     for (int i = 0; i < 32; i++) {
         if (mask >> i & 1) {
             zt_emu_value<T> *v = (zt_emu_value<T> *)args[i];
-            if (!(mask >> v->from & 1)) {
+            if (!(mask >> v->from & 1))
                 zt_emu_die("a shuffle reads a lane that does not take part");
-            }
             v->out = ((zt_emu_value<T> *)args[v->from])->in;
         }
     }
@@ -198,13 +197,11 @@ struct zt_emu_vote {
 static inline void zt_emu_votes(void **args, unsigned mask)
 {
     unsigned all = 0;
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 32; i++)
         all |= mask >> i & 1 && ((zt_emu_vote *)args[i])->yes ? 1u << i : 0;
-    }
     for (int i = 0; i < 32; i++) {
-        if (mask >> i & 1) {
+        if (mask >> i & 1)
             ((zt_emu_vote *)args[i])->all = all;
-        }
     }
 }
 

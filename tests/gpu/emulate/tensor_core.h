@@ -32,9 +32,8 @@ struct zt_emu_product {
 template <typename T> static void zt_emu_multiply(void **args, unsigned mask)
 {
     float a[16][16], b[16][8];
-    if (mask != 0xffffffffu) {
+    if (mask != 0xffffffffu)
         zt_emu_die("mma: not all lanes of the warp are there");
-    }
     for (unsigned lane = 0; lane < 32; lane++) {
         const zt_emu_product *p = (const zt_emu_product *)args[lane];
         unsigned group = lane / 4, in_group = lane % 4;
@@ -52,9 +51,8 @@ template <typename T> static void zt_emu_multiply(void **args, unsigned mask)
         for (unsigned i = 0; i < 4; i++) {
             unsigned row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + i % 2;
             float sum = p->c[i];
-            for (unsigned k = 0; k < 16; k++) {
+            for (unsigned k = 0; k < 16; k++)
                 sum += a[row][k] * b[k][column];
-            }
             p->c[i] = sum;
         }
     }
@@ -77,9 +75,8 @@ struct zt_emu_pieces {
 
 static inline void zt_emu_take_pieces(void **args, unsigned mask)
 {
-    if (mask != 0xffffffffu) {
+    if (mask != 0xffffffffu)
         zt_emu_die("ldmatrix: not all lanes of the warp are there");
-    }
     for (unsigned lane = 0; lane < 32; lane++) {
         const zt_emu_pieces *mine = (const zt_emu_pieces *)args[lane];
         for (unsigned i = 0; i < 8; i++) {
@@ -97,9 +94,8 @@ static inline void zt_emu_take_pieces(void **args, unsigned mask)
 /* Four 8 x 8 pieces of 16-bit numbers; lane l gives the place of row l % 8 of piece l / 8. */
 static inline void zt_emu_ldmatrix(uint32_t (&to)[4], const void *row, bool turned)
 {
-    if ((uintptr_t)row % 16 != 0) {
+    if ((uintptr_t)row % 16 != 0)
         zt_emu_die("ldmatrix: a row's address is no multiple of 16 bytes");
-    }
     zt_emu_pieces p = {(const uint16_t *)row, to, turned};
     zt_emu_warp(0xffffffffu, &p, zt_emu_take_pieces);
 }
