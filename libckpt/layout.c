@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "libckpt/base/cast.h"
-#include "libckpt/claim.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/claim/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/drivers.h"
-#include "libckpt/opts.h"
 
 /* The dtype a tensor is written in. */
 static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)

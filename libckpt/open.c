@@ -8,9 +8,9 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "libckpt/clean.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/copy/left.h"
 #include "libckpt/drivers.h"
-#include "libckpt/opts.h"
 
 enum {
     OPEN_HEAD = 512, /* bytes shown to the drivers' probes: tar's magic is at 257 */

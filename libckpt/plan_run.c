@@ -2,10 +2,12 @@
 /*
  * plan_run.c: making and running plans as the public header has it: copy/ meets the formats here.
  */
-#include "libckpt/claim.h"
+#include "libckpt/plan_run.h"
+
+#include "libckpt/base/opts.h"
+#include "libckpt/claim/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/drivers.h"
-#include "libckpt/opts.h"
 
 int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,
                   ckpt_err *err)
@@ -78,10 +80,30 @@ static int plan_check_whole(const ckpt_plan *plan, const ckpt_run_opts *opts, ui
     return rc;
 }
 
+int ckpt_plan_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err)
+{
+    const ckpt_open_opts open = {.with_optimizer = true, .keep_slices = true};
+    ckpt_map *back = NULL;
+    ckpt_err why = {0};
+    int rc;
+
+    if (!to->claim.made)
+        return CKPT_OK;
+    rc = ckpt_open(&back, where, &open, &why);
+    if (rc != CKPT_OK)
+        return ckpt_fail(err, rc,
+                         "%s: what was written could not be read again, so that %.300s cannot be "
+                         "right: %.600s; nothing was made visible",
+                         to->path, from->path, why.text);
+    rc = ckpt_claim_compare(from, to, back, err);
+    ckpt_map_free(back);
+    return rc;
+}
+
 int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
                   ckpt_run_report *report, ckpt_err *err)
 {
-    static const ckpt_run_hooks hooks = {.seal = plan_seal, .check = ckpt_claim_check};
+    static const ckpt_run_hooks hooks = {.seal = plan_seal, .check = ckpt_plan_check};
     uint64_t n_checked = 0;
     ckpt_run_opts own;
     ckpt_run_report done = {0};

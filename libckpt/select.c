@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "ckpt.h"
+#include "libckpt/base/opts.h"
 #include "libckpt/map/map.h"
-#include "libckpt/opts.h"
 
 typedef struct sel_rule {
     const char *pattern, *replacement;

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "libckpt/base/cast.h"
+#include "libckpt/base/opts.h"
 #include "libckpt/drivers.h"
-#include "libckpt/opts.h"
 
 /* The caller may not want to know everything. */
 #define TGT_PUT(to, value)                                                                         \

@@ -8,7 +8,8 @@ rank() {
     libckpt/base/*) echo 1 ;;
     libckpt/map/*) echo 2 ;;
     libckpt/copy/*) echo 3 ;;
-    libckpt/codec/*) echo 4 ;;
+    libckpt/codec/* | libckpt/claim/*) echo 4 ;;
+    libckpt/ask/* | libckpt/start/*) echo 10 ;;
     libckpt/*) echo 5 ;;
     formats/torch/* | formats/safetensors/* | formats/recognised/* | formats/rules/* | formats/npz/*) echo 6 ;;
     formats/deepspeed/write/*) echo 8 ;;

@@ -31,7 +31,7 @@ void job_settle(ckpt_target *target);
 /* Lay out and plan; nothing is written. */
 int job_prepare(convert_job *j, ckpt_err *err);
 
-/* How findings begin that say what became of single values (libckpt/claim.h). */
+/* How findings begin that say what became of single values (libckpt/claim/claim.h). */
 #define JOB_REWRITTEN "rewritten: "
 #define JOB_LEFT_OUT  "left out: "
 

@@ -19,8 +19,8 @@
 #include "engine/save/live.h"
 #include "engine/save/same.h"
 #include "engine/save/together.h"
-#include "libckpt/claim.h"
 #include "libckpt/copy/stage.h"
+#include "libckpt/plan_run.h"
 
 enum { SV_TAG = 256, SV_PATH = 4096 };
 
@@ -195,7 +195,7 @@ static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
         rc = ckpt_dir_sync_made(&j->path, err);
     // With folders of their own, no node sees the files of all ranks.
     if (rc == CKPT_OK && sv_sees_all(j, c))
-        rc = ckpt_claim_check(j->from, j->to, j->stage_path, err);
+        rc = ckpt_plan_check(j->from, j->to, j->stage_path, err);
     if (rc == CKPT_OK)
         rc = ckpt_stage_commit(j->stage, err);
     if (rc == CKPT_OK)

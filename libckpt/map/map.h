@@ -122,7 +122,7 @@ CKPT_VEC(ckpt_states, struct ckpt_state *);
 
 /*
  * What the writer of a training target says it writes, and what became of the source's state when
- * it was read back (libckpt/claim.h).  An entry is a moment or step count of one parameter, or one
+ * it was read back (libckpt/claim/claim.h).  An entry is a moment or step count of one parameter, or one
  * value of a tree of values.
  */
 typedef struct ckpt_claim {

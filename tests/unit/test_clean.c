@@ -22,7 +22,7 @@
 #include "folder_help.h"
 #include "libckpt/base/mem.h"
 #include "libckpt/ckpt.h"
-#include "libckpt/clean.h"
+#include "libckpt/copy/left.h"
 
 static const char temp_a[] = ".model.pt.ckpt-0a1b2c.tmp",
                   temp_b[] = ".w.safetensors.ckpt-zzzzzz.tmp",

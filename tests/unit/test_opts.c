@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 #include "ckpt.h"
-#include "libckpt/opts.h"
+#include "libckpt/base/opts.h"
 
 static ckpt_map *map;
 static char path[1024];

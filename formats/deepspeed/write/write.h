@@ -251,7 +251,7 @@ ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
  * Say what was rewritten, once per folder: "rewritten: dp_world_size 8 -> 4"; and what has no place
  * in the target, and why: "left out: clip_grad: stage 3 ...", a warning where a run goes on
  * differently without it.  Both begin with the value's path: what is not said must be found again
- * (libckpt/claim.h).
+ * (libckpt/claim/claim.h).
  */
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);
 int ckpt_dsw_left_out(const ckpt_dsw *w, ckpt_severity severity, const char *fmt, ...)

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/ask/tree.h"
 #include "libckpt/map/map.h"
-#include "libckpt/tree.h"
 
 void ckpt_tree_fail(ckpt_tree *t, int code, const char *text)
 {

@@ -8,8 +8,6 @@
  * removed through a link, and nothing that has not our name, kind and content.
  */
 #define _GNU_SOURCE // flock, O_DIRECTORY
-#include "libckpt/clean.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,13 +20,13 @@
 #include <unistd.h>
 
 #include "ckpt.h"
+#include "libckpt/base/opts.h"
 #include "libckpt/base/vec.h"
 #include "libckpt/copy/dir.h"
+#include "libckpt/copy/left.h"
 #include "libckpt/copy/moves.h"
-#include "libckpt/opts.h"
 
 enum {
-    CLEAN_RANDOM = 6,         /* letters and digits in a name of a temporary file */
     CLEAN_AGE = 3600,         /* seconds without a write after which a temporary file is dead */
     CLEAN_MAX_PATH = 4000,    /* bytes, within a folder of ours */
     CLEAN_MAX_ITEMS = 1 << 24 /* files and folders in one of ours */
@@ -61,46 +59,6 @@ typedef struct cleaner {
     int64_t now, youngest; /* of the temporary files: the last write to any of them */
     ckpt_err *err;
 } cleaner;
-
-/* ---- names ---- */
-
-/* The end of a string is this, and something stands before it. */
-static bool clean_ends(const char *name, size_t n, const char *end)
-{
-    size_t m = strlen(end);
-
-    return n > m && memcmp(name + n - m, end, m) == 0;
-}
-
-/* The random part of a name: it ends the string, or is what stands before ".tmp". */
-static bool clean_is_random(const char *s, bool at_end)
-{
-    static const char lower[] = "0123456789abcdefghijklmnopqrstuvwxyz",
-                      any[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-
-    return strspn(s, at_end ? any : lower) == CLEAN_RANDOM && (!at_end || !s[CLEAN_RANDOM]);
-}
-
-ckpt_left_kind ckpt_left_name(const char *name)
-{
-    static const char mark[] = ".ckpt-", tail[] = ".tmp", spool[] = ".ckpt-spool-";
-    size_t n = strlen(name), n_mark = sizeof mark - 1, n_tail = sizeof tail - 1;
-
-    if (name[0] != '.')
-        return CKPT_LEFT_NONE;
-    // decoded records, see spool.c: a name for a moment only
-    if (strncmp(name, spool, sizeof spool - 1) == 0)
-        return clean_is_random(name + sizeof spool - 1, true) ? CKPT_LEFT_FILE : CKPT_LEFT_NONE;
-    // a dot, at least one byte of the final name, and the ending
-    if (clean_ends(name + 1, n - 1, ".ckpt-partial"))
-        return CKPT_LEFT_FOLDER;
-    if (!clean_ends(name + 1, n - 1, tail) || n < 2 + n_mark + CLEAN_RANDOM + n_tail)
-        return CKPT_LEFT_NONE;
-    const char *random = name + n - n_tail - CLEAN_RANDOM;
-    return memcmp(random - n_mark, mark, n_mark) == 0 && clean_is_random(random, false)
-               ? CKPT_LEFT_FILE
-               : CKPT_LEFT_NONE;
-}
 
 /* ---- helpers ---- */
 

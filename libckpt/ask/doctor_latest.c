@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libckpt/doctor.h"
+#include "libckpt/ask/doctor.h"
 
 enum {
     DOC_MAX_POINTER = 4096, /* bytes of `latest` */

@@ -2,12 +2,12 @@
 /*
  * tree.c: owns printing the tree of values: options, and finding the sub-tree that a path names.
  */
-#include "libckpt/tree.h"
+#include "libckpt/ask/tree.h"
 
 #include <string.h>
 
+#include "libckpt/base/opts.h"
 #include "libckpt/map/map.h"
-#include "libckpt/opts.h"
 
 #define TREE_DEPTH 100u
 

@@ -11,8 +11,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "libckpt/ask/tree.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/tree.h"
 
 #define TEXT_STR_MAX   120u /* bytes shown of a text */
 #define TEXT_BYTES_MAX 32u

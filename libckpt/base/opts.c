@@ -2,7 +2,7 @@
 /*
  * opts.c: copying option structs between releases.
  */
-#include "libckpt/opts.h"
+#include "libckpt/base/opts.h"
 
 #include <string.h>
 

@@ -3,9 +3,9 @@
  * claim.h: what was written is read back as a claim: a training folder is opened again from its own
  * headers, and has to say what the state says that it was made of.
  *
- *     claim.c       parameters, ties, groups, moments, step counts
- *     claim_tree.c  hyper-parameters, scheduler, loss scale, counters, client state: trees of
- *                   values
+ *     claim.c  parameters, ties, groups, moments, step counts
+ *     tree.c   hyper-parameters, scheduler, loss scale, counters, client state: trees of
+ *              values
  *
  * No entry of the source's state is without an owner: it is carried (the same in both), rewritten
  * or left out.  The last two the writer must have said ("rewritten: PATH 3 -> 2", "left out: PATH:
@@ -14,16 +14,17 @@
 #ifndef CKPT_CLAIM_H
 #define CKPT_CLAIM_H
 
-#include "libckpt/ckpt.h"
+#include "libckpt/copy/reader.h"
 #include "libckpt/map/state.h"
 
 /*
- * Compare the folder of training state at `where` with the map it was laid out from.
+ * Compare what was written, read back, with the map it was laid out from.
  *
  * to      the target map: claim says what was meant, findings what was rewritten; gets the counts
- * Errors  CKPT_EMISMATCH: it says something else; what ckpt_open gives
+ * back    what the written folder of training state says, opened with its optimizer, slices kept
+ * Errors  CKPT_EMISMATCH: it says something else
  */
-CKPT_API int ckpt_claim_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
+int ckpt_claim_compare(const ckpt_map *from, ckpt_map *to, const ckpt_map *back, ckpt_err *err);
 
 /*
  * What a map of training state (opened with its optimizer) holds, into to->claim: entries that were
@@ -40,7 +41,8 @@ int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err);
 
 typedef struct ckpt_claim_work {
     const ckpt_map *from;
-    ckpt_map *to, *back;
+    ckpt_map *to;
+    const ckpt_map *back;
     ckpt_reader *read_from, *read_back;
     uint64_t budget; /* nodes of trees that are still looked at one by one */
     bool unnamed;    /* read back, it does not say whose its optimizer state is */

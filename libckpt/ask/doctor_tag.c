@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libckpt/doctor.h"
+#include "libckpt/ask/doctor.h"
 #include "libckpt/drivers.h"
 
 enum {

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/opts.h"
 #include "libckpt/format.h"
-#include "libckpt/fresh.h"
 #include "libckpt/map/state.h"
-#include "libckpt/opts.h"
+#include "libckpt/start/fresh.h"
 
 typedef struct fr_maker {
     ckpt_map *map;

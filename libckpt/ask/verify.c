@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/claim.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/claim/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/format.h"
-#include "libckpt/opts.h"
 
 typedef struct ver_state {
     ckpt_finding_fn fn;

@@ -3,7 +3,7 @@
  * claim.c: parameters, ties, groups, moments and step counts of a training folder, read back and
  * compared with those it was made of.
  */
-#include "libckpt/claim.h"
+#include "libckpt/claim/claim.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -527,28 +527,16 @@ static int cl_compare(ckpt_claim_work *w)
     return rc == CKPT_OK ? cl_surplus(w) : rc;
 }
 
-int ckpt_claim_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err)
+int ckpt_claim_compare(const ckpt_map *from, ckpt_map *to, const ckpt_map *back, ckpt_err *err)
 {
-    const ckpt_open_opts open = {.with_optimizer = true, .keep_slices = true};
-    ckpt_claim_work w = {.from = from, .to = to, .budget = CL_NODES, .err = err};
-    ckpt_err why = {0};
-    int rc;
+    ckpt_claim_work w = {.from = from, .to = to, .back = back, .budget = CL_NODES, .err = err};
+    int rc = ckpt_reader_new(&w.read_from, from, err);
 
-    if (!to->claim.made)
-        return CKPT_OK;
-    rc = ckpt_open(&w.back, where, &open, &why);
-    if (rc != CKPT_OK)
-        return ckpt_fail(err, rc,
-                         "%s: what was written could not be read again, so that %.300s cannot be "
-                         "right: %.600s; nothing was made visible",
-                         to->path, from->path, why.text);
-    rc = ckpt_reader_new(&w.read_from, from, err);
     if (rc == CKPT_OK)
-        rc = ckpt_reader_new(&w.read_back, w.back, err);
+        rc = ckpt_reader_new(&w.read_back, back, err);
     if (rc == CKPT_OK)
         rc = cl_compare(&w);
     ckpt_reader_free(w.read_from);
     ckpt_reader_free(w.read_back);
-    ckpt_map_free(w.back);
     return rc;
 }

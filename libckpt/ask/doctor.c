@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libckpt/clean.h"
-#include "libckpt/doctor.h"
-#include "libckpt/opts.h"
+#include "libckpt/ask/doctor.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/copy/left.h"
 
 /* The last part of a path, without slashes at its end. */
 static const char *doc_base(ckpt_doc *d, const char *path)

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "libckpt/tree.h"
+#include "libckpt/ask/tree.h"
 
 #define TREE_INLINE_MAX 16u /* items of a sequence on one line */
 #define TREE_WORD_MAX   48u /* bytes of a text among them */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/fresh.h"
+#include "libckpt/start/fresh.h"
 
 /*
  * modules stand in order, parted by blanks; each stands for its weight, its bias, or itself.  One

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * claim_tree.c: values of the source's files found again in those that were written, or reported.
+ * tree.c: values of the source's files found again in those that were written, or reported.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/claim.h"
+#include "libckpt/claim/claim.h"
 
 enum {
     CLT_DEPTH = 12,     /* containers in containers that are compared entry by entry */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "libckpt/base/cast.h"
+#include "libckpt/base/opts.h"
 #include "libckpt/format.h"
-#include "libckpt/opts.h"
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clean.h: the names that this library gives to what is not complete yet.
+ * left.h: the names that this library gives to what is not complete yet.
  *
  * ".NAME.ckpt-XXXXXX.tmp" is a file before its final rename (X: a digit or a small letter),
  * ".NAME.ckpt-partial" a folder of files with a journal.  Both are hidden, and stand beside the
  * final name.  ".ckpt-spool-XXXXXX" (capitals too) is a file of decoded records that lost its name
  * at once, if nothing interrupted that.
  */
-#ifndef CKPT_CLEAN_H
-#define CKPT_CLEAN_H
+#ifndef CKPT_COPY_LEFT_H
+#define CKPT_COPY_LEFT_H
 
 typedef enum ckpt_left_kind { CKPT_LEFT_NONE, CKPT_LEFT_FILE, CKPT_LEFT_FOLDER } ckpt_left_kind;
 
