@@ -40,7 +40,7 @@ LDLIBS   := -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lpthread -lm
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
 TOOL_SRC := $(sort $(wildcard tools/*.c))
 ENG_SRC  := $(filter-out engine/main.c engine/comm/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
-UNIT_SRC := $(sort $(wildcard tests/unit/test_*.c))
+UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/obj/%.o)
@@ -196,15 +196,14 @@ $(B)/emulated/libzerotrain-cuda.so: $(EMU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(
 gpu-emulated: $(B)/emulated/libzerotrain-cuda.so
 
 # A plugin that computes on the processor in memory that the host cannot reach.
-$(B)/far_device.so: tests/engine/far_device.c $(ENGINE) $(B)/lib/libckpt.a
+$(B)/far_device.so: tests/gpu/far_device.c $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -shared -o $@ $< -Wl,--version-script=engine/device/cuda.map $(ENG_LIBS) $(LDLIBS)
 
 # Tests of a plugin take its path: the real and the emulated one alike.
 $(B)/gpu/test_%: tests/gpu/test_%.c $(ENGINE) $(B)/lib/libckpt.a
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(ENG_LIBS) $(LDLIBS)
+	$(TEST_PROGRAM)
 
 $(ENGINE): $(ENG_OBJ)
 	@mkdir -p $(@D)
@@ -251,12 +250,16 @@ $(B)/unit/%: tests/unit/%.c $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< -lcmocka $(ENG_LIBS) $(LDLIBS)
 
-$(B)/engine/%: tests/engine/%.c $(ENGINE) $(B)/lib/libckpt.a
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(ENG_LIBS) $(LDLIBS)
+# and those that want several processes, or recorded models
+TEST_PROGRAM = $(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(ENG_LIBS) $(LDLIBS)
+$(B)/comm/%: tests/comm/%.c $(ENGINE) $(B)/lib/libckpt.a
+	$(TEST_PROGRAM)
+
+$(B)/replay/%: tests/replay/%.c $(ENGINE) $(B)/lib/libckpt.a
+	$(TEST_PROGRAM)
 
 check-unit: $(UNIT_BIN)
-	@sh tests/unit/run.sh $(B)/unit
+	@sh tests/unit/run.sh $(UNIT_BIN)
 
 check-cli: programs check-man check-sandbox
 	@sh tests/cli/run.sh $(B)/bin
@@ -265,7 +268,7 @@ check-man: programs
 	@sh tests/cli/man_options.sh $(B)/bin
 
 check-sandbox: programs $(B)/plant.so
-	@sh tests/sandbox/run.sh $(B)/bin $(B)/plant.so tests/fixtures
+	@sh tests/hostile/sandbox.sh $(B)/bin $(B)/plant.so tests/fixtures
 
 # prints every tensor of a checkpoint with its SHA-256, optimizer state and 16-bit copies too
 $(B)/golden_map: tests/golden/golden_map.c $(B)/lib/libckpt.a
@@ -284,7 +287,7 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/run_doctor.py --bin $(B)/bin $(if $(SHARED),--more $(SHARED)/fixtures) tests/fixtures
 
 check-bad: programs
-	@python3 tests/golden/run_bad.py --bin $(B)/bin tests/fixtures/bad
+	@python3 tests/hostile/run_bad.py --bin $(B)/bin tests/fixtures/bad
 
 rest-reshard: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/reshard.py --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero $(FIXTURES)
@@ -299,36 +302,36 @@ endif
 
 rest-bad: programs
 ifneq ($(SHARED),)
-	@python3 tests/golden/run_bad.py --bin $(B)/bin $(SHARED)/bad
+	@python3 tests/hostile/run_bad.py --bin $(B)/bin $(SHARED)/bad
 endif
 
 # the engine: collectives between processes; recorded runs of DeepSpeed replayed; what must not change a run; what is refused
 check-engine: check-comm check-runs check-refusals
 
-check-comm: programs $(B)/engine/comm_mpi
-	@sh tests/engine/run_comm.sh --some $(B)/engine/comm_mpi
-	@sh tests/engine/run_store.sh --some $(B)/engine $(B)/bin
+check-comm: programs $(B)/comm/comm_mpi
+	@sh tests/comm/run_comm.sh --some $(B)/comm/comm_mpi
+	@sh tests/comm/run_store.sh --some $(B)/comm $(B)/bin
 
 check-runs: programs
-	@python3 tests/golden/engine.py --bin $(B)/bin --golden tests/fixtures/golden --resume
-	@python3 tests/golden/engine_equal.py --some --bin $(B)/bin
+	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden --resume
+	@python3 tests/replay/equal.py --some --bin $(B)/bin
 
 check-refusals: programs
-	@python3 tests/golden/engine_bad.py --some --bin $(B)/bin
+	@python3 tests/hostile/engine_bad.py --some --bin $(B)/bin
 
-rest-comm: programs $(B)/engine/comm_mpi
-	@sh tests/engine/run_comm.sh $(B)/engine/comm_mpi
-	@sh tests/engine/run_store.sh $(B)/engine $(B)/bin
+rest-comm: programs $(B)/comm/comm_mpi
+	@sh tests/comm/run_comm.sh $(B)/comm/comm_mpi
+	@sh tests/comm/run_store.sh $(B)/comm $(B)/bin
 
-rest-runs: programs $(B)/engine/model_golden
-	@python3 tests/golden/engine_equal.py --bin $(B)/bin
+rest-runs: programs $(B)/replay/models
+	@python3 tests/replay/equal.py --bin $(B)/bin
 ifneq ($(SHARED),)
-	@$(B)/engine/model_golden $(SHARED)/golden bert_cls bert_mlm bert_reg gpt2 gpt2_masked llama3_tied_bias llama_gqa
-	@python3 tests/golden/engine.py --bin $(B)/bin --golden $(SHARED)/golden --resume
+	@$(B)/replay/models $(SHARED)/golden bert_cls bert_mlm bert_reg gpt2 gpt2_masked llama3_tied_bias llama_gqa
+	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden $(SHARED)/golden --resume
 endif
 
 rest-refusals: programs
-	@python3 tests/golden/engine_bad.py --bin $(B)/bin
+	@python3 tests/hostile/engine_bad.py --bin $(B)/bin
 
 # the GPU's kernels without a GPU, and everything above them on a device that is far from the host
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(B)/gpu/%,$(sort $(wildcard tests/gpu/test_*.c)))
@@ -360,7 +363,7 @@ $(B)/ioshim.so: tests/fault/ioshim.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -O2 -g -fPIC -shared $(WARN) -o $@ $< -ldl
 
-$(B)/plant.so: tests/sandbox/plant.c
+$(B)/plant.so: tests/hostile/plant.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -O2 -g -fPIC -shared $(WARN) -o $@ $<
 
@@ -393,7 +396,7 @@ bench: programs
 	@bash tests/bench/run.sh $(B)/bin
 
 lint:
-	@sh tests/lint.sh
+	@sh tests/lint/run.sh
 
 fmt:
 	clang-format -i $$(git ls-files '*.c' '*.h')

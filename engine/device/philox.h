@@ -4,7 +4,7 @@
  * can draw any part of them again.
  *
  * Source  Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
- *         SC 2011.  The known answers of its authors are in tests/unit/test_philox.c.
+ *         SC 2011.  The known answers of its authors are in tests/unit/engine/device/test_philox.c.
  *
  * Streams: block b of a seed has the counter {b low, b high, 0, 0}.  16 blocks make 64 elements,
  * word by word: element i is word i % 64 / 16 of block i / 64 * 16 + i % 16.  Normal values come

@@ -9,7 +9,7 @@
  * ckpt_count_lost counts what did not fit.
  * Equal dtypes are copied bit for bit.
  * The portable bodies are integer code; AVX2/F16C bodies are chosen at run time and give the same
- * bits (tests/unit/test_cast.c compares them on every 16-bit pattern).
+ * bits (tests/unit/base/test_cast.c compares them on every 16-bit pattern).
  */
 #ifndef CKPT_BASE_CAST_H
 #define CKPT_BASE_CAST_H

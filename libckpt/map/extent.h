@@ -15,7 +15,7 @@
  * out      room for (2*ndim-1) * ndim axes: box b begins at out + b*ndim; strides are left 0
  * Returns  the number of boxes, ascending; together they cover the interval exactly once.
  * Errors   none; preconditions are asserted.
- * Source   own derivation; all small shapes up to 5 axes are checked in tests/unit/test_extent.c
+ * Source   own derivation; all small shapes up to 5 axes are checked in tests/unit/map/test_extent.c
  */
 unsigned ckpt_extent_cut(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
                          ckpt_axis *out);

@@ -11,8 +11,8 @@ import os
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'golden'))
-from engine_help import ENV, Work, ds_config, gpt2, read_lines, write_tokens
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'replay'))
+from training import ENV, Work, ds_config, gpt2, read_lines, write_tokens
 
 STEPS = 6
 NEAR = {'fp32': 1e-5, 'bf16': 1e-2, 'fp16': 4e-3}  # relative, of losses: sums are formed in another order

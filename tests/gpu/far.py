@@ -4,7 +4,7 @@
 
     far.py --bin build/bin --plugin build/far_device.so [-v] [NAME...]
 
-The plugin computes by the processor's operations (tests/engine/far_device.c) and ends the process when anybody above them touches
+The plugin computes by the processor's operations (tests/gpu/far_device.c) and ends the process when anybody above them touches
 its memory or gives it the host's.  So what differs here, or dies, is a mistake of the runtime, of saving, of loading or of a
 communicator.
 """
@@ -13,9 +13,9 @@ import os
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'golden'))
-import engine_help
-from engine_help import Work, ds_config, gpt2, read_lines, write_tokens
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'replay'))
+import training
+from training import Work, ds_config, gpt2, read_lines, write_tokens
 
 SENTIMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'sentiment')
 LLAMA = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'vocab_size': 97, 'hidden_size': 24, 'intermediate_size': 40,
@@ -94,12 +94,12 @@ class Checks:
         folder = self.w.fresh('run')
         args = ['--deepspeed_config', self.w.write('ds.json', ds_config(stage, 2, kind='bf16')), '--model',
                 self.w.write('wide.json', gpt2(50000, 128, 2, 1)), '--data', self.data]
-        engine_help.ENV['FAR_DEVICE_MOST'] = str(MOST)
+        training.ENV['FAR_DEVICE_MOST'] = str(MOST)
         try:
             self.run(1, 'cuda', args + ['--max-steps', 1, '--save', folder, *options])
             self.run(1, 'cuda', args + ['--max-steps', 2, '--load', folder])
         finally:
-            del engine_help.ENV['FAR_DEVICE_MOST']
+            del training.ENV['FAR_DEVICE_MOST']
         return []
 
     def failing(self, world, stage, *options):
@@ -110,9 +110,9 @@ class Checks:
         self.run(world, 'cuda', args + ['--max-steps', 1, '--save', old])
         status = 1
         while status != 0 and not out:
-            engine_help.ENV['FAR_DEVICE_GETS'] = str(n)
+            training.ENV['FAR_DEVICE_GETS'] = str(n)
             status, _, err = self.w.run(world, args + ['--device', 'cuda', '--load', old, '--max-steps', 2, '--save', old, *options], 60)
-            del engine_help.ENV['FAR_DEVICE_GETS']
+            del training.ENV['FAR_DEVICE_GETS']
             names = sorted(os.listdir(old))
             if status != 0:
                 told += 1
@@ -140,14 +140,14 @@ class Checks:
     def slots(self):
         """--slots, which the launcher makes of --include: each rank takes the GPU of its number, or says that there is none."""
         problems = []
-        engine_help.ENV['FAR_DEVICE_GPUS'] = '0xa'  # 1 and 3 of four
+        training.ENV['FAR_DEVICE_GPUS'] = '0xa'  # 1 and 3 of four
         for slots, said in (('1,3', ''), ('3,1', ''), ('1,2', 'there is no GPU 2'), ('1,4', 'slot 4 of rank 1'), ('1', 'no number for rank 1'),
                             ('1,x', 'no number for rank 1')):
             status, _, err = self.w.run(2, ['--deepspeed_config', self.w.write('ds.json', ds_config(2, 2)), '--model', self.models['gpt2'],
                                             '--data', self.data, '--max-steps', 1, '--device', 'cuda', '--slots', slots])
             if (status == 0) != (not said) or said not in err:
                 problems.append('--slots %s: exit %s, %s' % (slots, status, err[-300:]))
-        del engine_help.ENV['FAR_DEVICE_GPUS']
+        del training.ENV['FAR_DEVICE_GPUS']
         return problems
 
 
@@ -202,10 +202,10 @@ def cases(c, w):
     yield 'evaluation and prediction, 2 ranks', lambda: c.classified(2)
     yield 'GPUs that were chosen', c.slots
     # each process has a device of its own: the communicator is the plugin's
-    engine_help.ENV['FAR_DEVICE_OWN'] = '1'
+    training.ENV['FAR_DEVICE_OWN'] = '1'
     for stage in range(4):
         yield 'the plugin\'s communicator, stage %d' % stage, lambda s=stage: c.same(2, ds_config(s, 2, 2, 'bf16'))
-    del engine_help.ENV['FAR_DEVICE_OWN']
+    del training.ENV['FAR_DEVICE_OWN']
 
 
 def main():
@@ -215,7 +215,7 @@ def main():
     p.add_argument('-v', '--verbose', action='store_true')
     p.add_argument('only', nargs='*', help='parts of names')
     a = p.parse_intermixed_args()
-    engine_help.ENV['ZEROTRAIN_CUDA_PLUGIN'] = os.path.abspath(a.plugin)
+    training.ENV['ZEROTRAIN_CUDA_PLUGIN'] = os.path.abspath(a.plugin)
     w = Work(a.bin)
     os.mkdir(w.path('swap'))
     c = Checks(w)

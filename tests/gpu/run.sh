@@ -77,10 +77,10 @@ golden=tests/fixtures/golden
 [ -d ../shared/golden ] && golden=../shared/golden
 [ -d shared/golden ] && golden=shared/golden
 # one rank by itself; two ranks share the GPU, through the host
-step "recorded runs of DeepSpeed, one rank" python3 tests/golden/engine.py --bin "$bin" --golden $golden --device cuda --resume --worlds 1
+step "recorded runs of DeepSpeed, one rank" python3 tests/replay/deepspeed.py --bin "$bin" --golden $golden --device cuda --resume --worlds 1
 if command -v mpirun >/dev/null 2>&1; then
     # the small set: starting a process on a GPU takes its time
-    step "recorded runs of DeepSpeed, two ranks" python3 tests/golden/engine.py --bin "$bin" --golden tests/fixtures/golden --device cuda --resume --worlds 2
+    step "recorded runs of DeepSpeed, two ranks" python3 tests/replay/deepspeed.py --bin "$bin" --golden tests/fixtures/golden --device cuda --resume --worlds 2
 else
     step "two ranks that meet in a folder" python3 tests/gpu/cross.py --bin "$bin" --ranks 2
 fi

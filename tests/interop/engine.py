@@ -10,7 +10,7 @@
   c  transformers loads what --save-model wrote, torch what zero_to_fp32 made of a saved run: same losses and logits
   d  peft loads the adapters of a LoRA run on their base model: same losses and logits; adapters are saved and resumed
 
-Records and data: ../golden/engine.py, whose tolerances hold here too.
+Records and data: ../replay/deepspeed.py, whose tolerances hold here too.
 """
 import argparse
 import importlib.util
@@ -31,8 +31,8 @@ except ImportError:
     print('interop engine: skipped (no torch and DeepSpeed)')
     sys.exit(0)
 
-spec = importlib.util.spec_from_file_location('golden_engine', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'golden',
-                                                                           'engine.py'))
+spec = importlib.util.spec_from_file_location('golden_engine', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'replay',
+                                                                           'deepspeed.py'))
 golden = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(golden)
 

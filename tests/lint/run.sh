@@ -1,0 +1,97 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Static checks: analyzers, include direction, exported symbols, the public header alone, shell scripts, manual pages.
+# What is not installed is named and skipped.
+set -u
+failed=0
+passed=0
+flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base"
+mpi=$(pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
+if [ -n "$mpi" ] || pkg-config --exists ompi-c 2>/dev/null; then
+    mpi="-DZT_HAVE_MPI $mpi"
+fi
+# as the Makefile has it: another library's cblas.h may be installed
+[ "$(uname -m)" != x86_64 ] || flags="$flags -DZT_ONEDNN"
+sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c formats/*.c formats/*/*.c formats/*/*/*.c tools/*.c engine/*.c engine/*/*.c)
+cores=$(nproc 2>/dev/null || echo 2)
+
+check() {
+    name=$1
+    shift
+    if out=$("$@" 2>&1); then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $name"
+        printf '%s\n' "$out" | head -n 40
+    fi
+}
+
+have() {
+    command -v "$1" >/dev/null 2>&1 || {
+        echo "skipped: $1 is not installed"
+        return 1
+    }
+}
+
+# shellcheck disable=SC2086
+headers() {
+    printf '#include "ckpt.h"\nint main(void) { return ckpt_version() == 0; }\n' >build/header_test.c
+    cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c &&
+        { ! command -v g++ >/dev/null || g++ -x c++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c; }
+}
+
+symbols() {
+    nm -D --defined-only build/lib/libckpt.so.0 | awk '$2 ~ /[TDBR]/ {print $3}' | sed 's/@.*//' | grep -v '^LIBCKPT' | sort >build/exported
+    sed -n 's/^ *\(ckpt_[a-z0-9_]*\);/\1/p' libckpt/libckpt.map | sort >build/listed
+    diff build/exported build/listed
+}
+
+# a folder may include only itself and what stands before it in the list
+direction() {
+    sh tests/lint/include_direction.sh
+}
+
+# no two folders call each other; functions and files keep within the house limits
+figures() {
+    python3 tests/lint/figures.py --objects build/obj --limits
+}
+
+# the suppressed kinds follow no flow across a loop or a call here; the compilers' analyzers and the sanitizers do
+cppcheck_all() {
+    # shellcheck disable=SC2086
+    cppcheck -q -j "$cores" --std=c11 --enable=warning,portability --error-exitcode=1 --inline-suppr \
+        --suppress=missingIncludeSystem --suppress=uninitvar --suppress=legacyUninitvar --suppress=uninitStructMember \
+        --suppress=ctuuninitvar --suppress=incorrectLogicOperator --suppress=nullPointer --suppress=zerodivcond -I. -Ilibckpt -Ilibckpt/base $sources
+}
+
+# Without the kinds that need to know that a failure's code is never 0; in the kernels also without those that do not
+# follow vectors (GNU C's vector types look uninitialised, their shifts too wide).
+analyze() {
+    # shellcheck disable=SC2086
+    xargs -P "$cores" -n 1 cc $flags $mpi -O1 -fanalyzer -Wno-analyzer-null-dereference -Wno-analyzer-null-argument \
+        -Wno-analyzer-malloc-leak "$@" -Werror -c -o /dev/null
+}
+
+analyzer() {
+    printf '%s\n' "$sources" | grep -v '^engine/device/' | analyze &&
+        printf '%s\n' "$sources" | grep '^engine/device/' |
+        analyze -Wno-analyzer-use-of-uninitialized-value -Wno-analyzer-shift-count-overflow
+}
+
+mkdir -p build
+check "ckpt.h alone, as C11 and C++17" headers
+[ -f build/lib/libckpt.so.0 ] && check "exported symbols are those of libckpt.map" symbols
+check "include direction" direction
+[ -d build/obj ] && check "circles of calls, lengths" figures
+check "licence lines" sh tests/lint/spdx.sh
+built=$(ls build/bin/ckpt build/bin/zerotrain build/lib/libckpt.so.0 2>/dev/null)
+# shellcheck disable=SC2086
+[ -n "$built" ] && have readelf && check "the programs' hardening" sh tests/lint/hardening.sh $built
+have cppcheck && check cppcheck cppcheck_all
+check "gcc -fanalyzer" analyzer
+# shellcheck disable=SC2046
+have shellcheck && check shellcheck shellcheck -S warning $(git ls-files '*.sh' | grep -v '^tests/cli/.*/') .ci/run
+have mandoc && check "manual pages" sh -c "cd man && mandoc -T lint -W warning *"
+echo "lint: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * help.h: what the tests of models share: cases from the fixtures, gradients as one vector,
+ * and their check by differences of the loss.
+ */
+#ifndef TESTS_UNIT_ENGINE_MODEL_HELP_H
+#define TESTS_UNIT_ENGINE_MODEL_HELP_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/replay/model_check.h"
+
+#define GOLDEN "tests/fixtures/golden"
+
+/* Those whose tensors are among the fixtures. */
+static const char *const with_tensors[] = {"bert_cls", "gpt2_masked", "llama_gqa"};
+
+static inline void open_case(mc_case *c, const char *name, const mc_opts *opts)
+{
+    if (mc_open(c, GOLDEN, name, opts) != CKPT_OK)
+        fail_msg("%s: %s", name, c->err.text);
+}
+
+/* All gradients one after the other, fp32; those of frozen parameters are left out. */
+static inline float *gradients(mc_case *c, uint64_t *n)
+{
+    float *all = ckpt_arena_array(c->arena, zt_model_count(c->model, true), sizeof *all);
+
+    *n = 0;
+    for (size_t i = 0; i < c->model->params.n; i++) {
+        const zt_param *p = &c->model->params.at[i];
+
+        if (!p->frozen) {
+            memcpy(all + *n, mc_get_values(c, c->grad[i], p->n_elems), p->n_elems * sizeof *all);
+            *n += p->n_elems;
+        }
+    }
+    return all;
+}
+
+static inline void shift_weights(mc_case *c, double by)
+{
+    for (size_t i = 0; i < c->model->params.n; i++) {
+        const zt_param *p = &c->model->params.at[i];
+        uint64_t n = p->n_elems;
+        float *w, *g;
+
+        if (p->frozen)
+            continue;
+        w = mc_get_values(c, c->weight[i], n);
+        g = mc_get_values(c, c->grad[i], n);
+        for (uint64_t j = 0; j < n; j++)
+            w[j] += (float)(by * (double)g[j]);
+        c->device->ops->put(c->device, c->weight[i], w, n * sizeof *w);
+    }
+}
+
+/* d loss along the gradient is the gradient's square: true only if every part of the backward pass
+ * is right. */
+static inline void check_by_differences(mc_case *c, uint64_t seed)
+{
+    uint64_t n;
+    const float *g;
+    double squares = 0, step, up, down;
+
+    mc_clear(c);
+    mc_train(c, seed, 1, 1);
+    g = gradients(c, &n);
+    for (uint64_t i = 0; i < n; i++)
+        squares += (double)g[i] * (double)g[i];
+    assert_true(squares > 0);
+    step = 4e-3 / squares; // the loss moves by 4e-3 each way
+    // the gradients must stay: what the further passes write goes elsewhere
+    for (size_t i = 0; i < c->model->params.n; i++)
+        c->model->params.at[i].g = NULL;
+    shift_weights(c, step);
+    up = mc_train(c, seed, 1, 1);
+    shift_weights(c, -2 * step);
+    down = mc_train(c, seed, 1, 1);
+    assert_int_equal(zt_device_check(c->device, &c->err), CKPT_OK);
+    if (fabs((up - down) / (2 * step) - squares) > 5e-3 * squares)
+        fail_msg("%s: difference %g, gradient's square %g", c->name, (up - down) / (2 * step),
+                 squares);
+}
+
+#endif
