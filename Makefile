@@ -39,7 +39,7 @@ LDLIBS   := -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lpthread -lm
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
 TOOL_SRC := $(sort $(wildcard tools/*.c))
-ENG_SRC  := $(filter-out engine/main.c engine/comm/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
+ENG_SRC  := $(filter-out engine/main.c engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
@@ -63,7 +63,7 @@ CUDA     ?=
 NVCC     := $(if $(SAN)$(filter no,$(CUDA)),,$(shell command -v nvcc 2>/dev/null))
 CUDA_DIR := $(if $(NVCC),$(abspath $(dir $(realpath $(NVCC)))/..))
 PLUGIN   := $(if $(NVCC),$(B)/lib/libzerotrain-cuda.so)
-GPU_SRC  := $(sort $(wildcard engine/device/cuda*.cu))
+GPU_SRC  := $(sort $(wildcard engine/cuda/*.cu))
 NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUDA_DIR)/include -x c -E - >/dev/null 2>&1 && echo yes))
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
@@ -128,7 +128,7 @@ $(CUDA_MARK):
 	@mkdir -p $(@D)
 	@rm -f $(B)/cuda.on $(B)/cuda.off
 	@touch $@
-$(B)/obj/engine/device/cuda_load.o: $(CUDA_MARK)
+$(B)/obj/engine/cuda/load.o: $(CUDA_MARK)
 
 $(B)/obj/%.o: %.c | $(B)/needs
 	@mkdir -p $(@D)
@@ -139,7 +139,7 @@ $(B)/obj/%.o: %.c | $(B)/needs
 $(B)/obj/engine/device/%.o $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
 $(B)/obj/engine/comm/mpi.o: CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI_CFLAGS))
 
-$(B)/obj/engine/device/cuda_load.o: CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)
+$(B)/obj/engine/cuda/load.o: CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)
 
 # ---- the GPU plugin --------------------------------------------------------------------------
 # Code for compute capability 8.0 and 9.0, and for later ones what the driver translates.  No fast-math: results are
@@ -150,22 +150,22 @@ GPU_OBJ  := $(GPU_SRC:%.cu=$(B)/gpu/%.o)
 # the small pieces of the engine that a plugin has copies of
 GPU_C    := engine/device/device.o engine/device/philox.o engine/comm/comm.o engine/comm/process.o
 
-$(B)/gpu/engine/device/cuda_vector.o: NVFLAGS += -fmad=false
+$(B)/gpu/engine/cuda/vector.o: NVFLAGS += -fmad=false
 
 $(B)/gpu/%.o: %.cu
 	@mkdir -p $(@D)
 	@echo "  NVCC  $<"
 	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
-$(B)/gpu/engine/comm/nccl.o: engine/comm/nccl.c | $(B)/needs
+$(B)/gpu/engine/cuda/nccl.o: engine/cuda/nccl.c | $(B)/needs
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(if $(NCCL),-DZT_HAVE_NCCL) -isystem $(CUDA_DIR)/include -MMD -MP -c -o $@ $<
 
-$(B)/lib/libzerotrain-cuda.so: $(GPU_OBJ) $(B)/gpu/engine/comm/nccl.o $(GPU_C:%=$(B)/obj/%) $(B)/lib/libckpt.a engine/device/cuda.map
+$(B)/lib/libzerotrain-cuda.so: $(GPU_OBJ) $(B)/gpu/engine/cuda/nccl.o $(GPU_C:%=$(B)/obj/%) $(B)/lib/libckpt.a engine/cuda/plugin.map
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(NVCC) -shared -o $@ $(filter %.o %.a,$^) -Xlinker --version-script=engine/device/cuda.map,-rpath,$(CUDA_DIR)/lib64 \
+	$(Q)$(NVCC) -shared -o $@ $(filter %.o %.a,$^) -Xlinker --version-script=engine/cuda/plugin.map,-rpath,$(CUDA_DIR)/lib64 \
 	    -lcublasLt $(if $(NCCL),-lnccl) $(LDLIBS)
 
 # The same sources for g++, on an emulated GPU: for machines without one.
@@ -185,13 +185,13 @@ $(B)/emulated/%.o: %.cpp
 	@echo "  EMU   $<"
 	$(Q)$(CXX) $(EMUFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/emulated/nccl.o: engine/comm/nccl.c | $(B)/needs
+$(B)/emulated/nccl.o: engine/cuda/nccl.c | $(B)/needs
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/emulated/libzerotrain-cuda.so: $(EMU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) $(B)/lib/libckpt.a engine/device/cuda.map
+$(B)/emulated/libzerotrain-cuda.so: $(EMU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) $(B)/lib/libckpt.a engine/cuda/plugin.map
 	@echo "  LINK  $@"
-	$(Q)$(CXX) -shared -pthread -o $@ $(filter %.o %.a,$^) -Wl,--version-script=engine/device/cuda.map,-z,defs $(LDLIBS)
+	$(Q)$(CXX) -shared -pthread -o $@ $(filter %.o %.a,$^) -Wl,--version-script=engine/cuda/plugin.map,-z,defs $(LDLIBS)
 
 gpu-emulated: $(B)/emulated/libzerotrain-cuda.so
 
@@ -199,7 +199,7 @@ gpu-emulated: $(B)/emulated/libzerotrain-cuda.so
 $(B)/far_device.so: tests/gpu/far_device.c $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -shared -o $@ $< -Wl,--version-script=engine/device/cuda.map $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -shared -o $@ $< -Wl,--version-script=engine/cuda/plugin.map $(ENG_LIBS) $(LDLIBS)
 
 # Tests of a plugin take its path: the real and the emulated one alike.
 $(B)/gpu/test_%: tests/gpu/test_%.c $(ENGINE) $(B)/lib/libckpt.a
@@ -347,7 +347,7 @@ gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
 	$(Q)for t in $(notdir $(GPU_TESTS)); do \
 	    $(BUNDLE_LINK) -o $(B)/bundle/gpu/$$t tests/gpu/$$t.c $(ENG_LIBS) $(LDLIBS) || exit 1; done
 	$(Q)$(NVCC) -shared -o $(B)/bundle/lib/libzerotrain-cuda.so $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) \
-	    $(B)/lib/libckpt.a -Xlinker --version-script=engine/device/cuda.map -lcublasLt $(LDLIBS)
+	    $(B)/lib/libckpt.a -Xlinker --version-script=engine/cuda/plugin.map -lcublasLt $(LDLIBS)
 	@ldd $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* 2>/dev/null | awk '$$3 ~ /^\// {print $$3}' | sort -u | \
 	    grep -v '/libc\.so\|/libm\.so\|/libpthread\|/libdl\|/librt\|/libstdc++\|/libgcc_s\|/libcublas\|/libcuda' | \
 	    xargs -I{} cp -L {} $(B)/bundle/deps
@@ -451,5 +451,5 @@ help:
 	@echo "make clean         remove build/"
 	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, B=build folder"
 
--include $(GPU_OBJ:.o=.d) $(EMU_OBJ:.o=.d) $(B)/gpu/engine/comm/nccl.d $(B)/emulated/nccl.d $(GPU_TESTS:=.d)
+-include $(GPU_OBJ:.o=.d) $(EMU_OBJ:.o=.d) $(B)/gpu/engine/cuda/nccl.d $(B)/emulated/nccl.d $(GPU_TESTS:=.d)
 -include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d) $(TRAIN_OBJ:.o=.d) $(UNIT_BIN:=.d)

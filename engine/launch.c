@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/cuda/load.h"
 #include "engine/engine.h"
 
 /* Options that are the launcher's own; all others go on to the ranks. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/cuda/load.h"
 #include "engine/engine.h"
 #include "engine/save/same.h"
 
@@ -268,7 +269,7 @@ static int su_wire(zt_engine *e, ckpt_err *err)
         return rc;
     rc = su_own_gpus(e, &own, err);
     if (rc == CKPT_OK && own)
-        rc = zt_comm_agree(e->comm, zt_comm_nccl(&e->wire, e->comm, e->device, err), err);
+        rc = zt_comm_agree(e->comm, zt_cuda_comm(&e->wire, e->comm, e->device, err), err);
     else if (rc == CKPT_OK)
         rc = zt_comm_staged(&e->wire, e->comm, e->device, err);
     return rc;

@@ -9,7 +9,7 @@
  * and results are there for its next operation, not for the host.  Counts are elements.  16-bit
  * sums are formed in fp32 from all ranks' values, in rank order, and rounded once, whatever the
  * algorithm: results depend neither on timing nor on the message's size.  NCCL alone differs: it
- * adds along its own path and rounds 16-bit sums at every hop (comm/nccl.c).
+ * adds along its own path and rounds 16-bit sums at every hop (cuda/nccl.c).
  *
  * Errors are values: CKPT_EIO with the rank and the operation.  A rank that fails calls abort,
  * which ends all ranks within seconds with its text; a rank that dies is noticed by the others
@@ -118,9 +118,6 @@ bool zt_comm_stored(void);
  * outlives the result.
  */
 int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
-
-/* The same by NCCL, for ranks with a GPU each, through the CUDA plugin (nccl_load.c). */
-int zt_comm_nccl(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 
 /*
  * True if this process was started by an MPI launcher as one of several (from its environment;

@@ -356,22 +356,6 @@ struct zt_device {
  */
 int zt_cpu_new(zt_device **out, unsigned n_threads, ckpt_err *err);
 
-/*
- * A GPU, through the plugin that cuda_load.c opens (cuda_api.h says what it needs); `deterministic`
- * as there.
- *
- * Errors  CKPT_EUNSUPPORTED: built without CUDA, the plugin or a library of it is missing, no GPU,
- *         one that is too old
- */
-int zt_cuda_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err);
-
-/* GPUs that this process sees, at least one (errors as above), and the identity of one of them. */
-int zt_cuda_count(int *n, ckpt_err *err);
-int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err);
-
-/* Another function of the plugin into the pointer at `to`: a communicator comes from it, too. */
-int zt_cuda_find(const char *name, void *to, ckpt_err *err);
-
 /* CKPT_OK, or the first failure of the device's operations so far. */
 int zt_device_check(zt_device *d, ckpt_err *err);
 

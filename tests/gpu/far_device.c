@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/comm/nccl.h"
+#include "engine/cuda/api.h"
 #include "libckpt/base/mem.h"
 
 #define FR_ROOM  ((size_t)1 << 36) /* addresses, not memory */

@@ -6,7 +6,7 @@
  *
  * Both devices get the same numbers.  How far they may differ is no guess: for each output element
  * a reference in double also sums the absolute values of what is added up, and tensor cores may
- * round each of those factors to the dtype once (engine/device/cuda_attention.h); fp32 arithmetic
+ * round each of those factors to the dtype once (engine/cuda/attention.h); fp32 arithmetic
  * gets a few ulp of the same sums.
  */
 #include <dlfcn.h>

@@ -20,7 +20,7 @@ rank() {
     tools/*) echo 11 ;;
     engine/device/*) echo 21 ;;
     engine/comm/*) echo 22 ;;
-    engine/optim/*) echo 23 ;;
+    engine/cuda/* | engine/optim/*) echo 23 ;;
     engine/config/*) echo 24 ;;
     engine/model/*) echo 25 ;;
     engine/data/* | engine/zero/*) echo 26 ;;

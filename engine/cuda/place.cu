@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_place.cu: which GPUs there are, and which interface this plugin has.
+ * place.cu: which GPUs there are, and which interface this plugin has.
  */
 #include <cuda_runtime.h>
 #include <string.h>
 
-#include "engine/device/cuda_api.h"
+#include "engine/cuda/api.h"
 
 int zt_cuda_api(void)
 {

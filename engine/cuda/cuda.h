@@ -3,12 +3,12 @@
  * cuda.h: what the files of the CUDA device share: the device, launching, and what kernels begin
  * with.
  *
- *     cuda.cu            the table, memory, capability
- *     cuda_vector.cu     vectors and optimizer steps (compiled without fused multiply-add)
- *     cuda_matmul.cu     linear, linear_grad, matmul by cuBLASLt
- *     cuda_layers.cu     activations, rotation, dropout
- *     cuda_norm.cu cuda_embed.cu cuda_loss.cu cuda_attention.cu cuda_attention_grad.cu
- *     cuda_place.cu      which GPUs there are
+ *     device.cu     the table, memory, capability
+ *     vector.cu     vectors and optimizer steps (compiled without fused multiply-add)
+ *     matmul.cu     linear, linear_grad, matmul by cuBLASLt
+ *     layers.cu     activations, rotation, dropout
+ *     norm.cu embed.cu loss.cu attention.cu attention_grad.cu
+ *     place.cu      which GPUs there are
  *
  * What operations mean is said at their structs in device.h.  Everything runs on one stream; sums
  * have an order that depends on sizes alone.  The same sources run on the processor in tests
@@ -17,8 +17,8 @@
  *
  * Names: cu_ on the host, ck_ in kernels.
  */
-#ifndef ZT_DEVICE_CUDA_H
-#define ZT_DEVICE_CUDA_H
+#ifndef ZT_CUDA_CUDA_H
+#define ZT_CUDA_CUDA_H
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -27,10 +27,9 @@
 #include <stdint.h>
 
 extern "C" {
-#include "engine/device/device.h"
 #include "libckpt/base/mem.h"
 }
-#include "engine/device/cuda_api.h"
+#include "engine/cuda/api.h"
 
 /* ---- launching ---- */
 
@@ -95,7 +94,7 @@ enum { CU_BAD_INDEX = 1, CU_BAD_LABEL = 2 };
 #define CU_SHARED_OWN 1024u
 
 typedef struct cu_table cu_table; /* live allocations and their sizes */
-typedef struct cu_blas cu_blas;   /* cuda_matmul.cu's own */
+typedef struct cu_blas cu_blas;   /* matmul.cu's own */
 
 typedef struct zt_cuda {
     zt_device device; /* first: a zt_device * is a zt_cuda * */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_attention_grad.cu: owns attention on the GPU, backward.
+ * attention_grad.cu: owns attention on the GPU, backward.
  *
  * Probabilities come back from the kept log of the sum (Dao et al. 2022).  Two passes compute them:
  * one has a block for some queries and loops over keys (dq), one has a block for some keys and
@@ -16,9 +16,9 @@
  * that are the same for all (scale, 1 / (1 - p_drop) of dv) are applied once, to the sums.
  *
  * In the tensor family p and ds stay in the registers where the products leave scores and their
- * gradients: rounded to T they are the left factors of the next products (cuda_tensor.h).
+ * gradients: rounded to T they are the left factors of the next products (tensor.h).
  */
-#include "engine/device/cuda_attention.h"
+#include "engine/cuda/attention.h"
 
 /* ---- what both families share ------------------------------------------------------------ */
 

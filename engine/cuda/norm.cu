@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_norm.cu: layer norm and RMS norm on the GPU, forward and backward.
+ * norm.cu: layer norm and RMS norm on the GPU, forward and backward.
  *
  * A block works on one row at a time and keeps it in registers, a pack of 8 elements per thread and
  * turn.  Backward, a fixed number of blocks share the rows; each sums what its rows give to the
@@ -9,7 +9,7 @@
  */
 #include <math.h>
 
-#include "engine/device/cuda.h"
+#include "engine/cuda/cuda.h"
 
 #define NM_MOST                                                                                    \
     512u /* threads of a block: half of what is allowed, for twice the registers each  \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_tensor.h: products by tensor cores whose numbers stay in registers.
+ * tensor.h: products by tensor cores whose numbers stay in registers.
  *
  * The unit is mma.m16n8k16: [16, 16] of T by [16, 8], summed in fp32.  The PTX ISA says which lane
  * holds what ("Matrix fragments for mma.m16n8k16"); with g = lane / 4 and t = lane % 4,
@@ -16,10 +16,10 @@
  * Matrices in shared memory have CK_TC_PAD elements more a row than columns: eight rows then start
  * in eight different groups of banks, and loads do not wait for each other.
  */
-#ifndef ZT_DEVICE_CUDA_TENSOR_H
-#define ZT_DEVICE_CUDA_TENSOR_H
+#ifndef ZT_CUDA_TENSOR_H
+#define ZT_CUDA_TENSOR_H
 
-#include "engine/device/cuda.h"
+#include "engine/cuda/cuda.h"
 
 #ifdef ZT_EMULATED
 #include "tensor_core.h"

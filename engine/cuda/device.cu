@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.cu: the CUDA device: its table of operations, its memory, its errors, and which GPUs it runs
+ * device.cu: the CUDA device: its table of operations, its memory, its errors, and which GPUs it runs
  * on.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/device/cuda.h"
+#include "engine/cuda/cuda.h"
 
 /* The least that the kernels need: bfloat16 on tensor cores and cp.async came with 8.0. */
 #define CD_CAPABILITY 80

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_loss.cu: losses on the GPU, with their gradients written over the logits.
+ * loss.cu: losses on the GPU, with their gradients written over the logits.
  *
  * A block takes a row: its maximum and sum of exponents in one pass, the gradient in a second one,
  * which finds the row in the second-level cache.  Losses of rows are added up in fp64 by one block,
@@ -8,7 +8,7 @@
  */
 #include <math.h>
 
-#include "engine/device/cuda.h"
+#include "engine/cuda/cuda.h"
 
 #define LO_THREADS 512u
 #define LO_TOTAL   1024u /* threads of the block that adds up rows */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_layers.cu: element by element on the GPU: activations, Llama's gate, rotation, dropout.
+ * layers.cu: element by element on the GPU: activations, Llama's gate, rotation, dropout.
  *
  * A thread moves packs of 8 elements; memory bounds all of these kernels.
  */
 #include <math.h>
 
-#include "engine/device/cuda.h"
+#include "engine/cuda/cuda.h"
 
 #define LA_THREADS 256u
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_attention.cu: owns attention on the GPU, forward, and what both directions do on the host.
+ * attention.cu: owns attention on the GPU, forward, and what both directions do on the host.
  *
  * A block takes some queries of one head and meets the keys tile by tile; a running maximum and sum
  * are kept per query, and what was summed so far is scaled down when the maximum grows (Milakov &
@@ -14,7 +14,7 @@
  * scores there, and comes off again in lse.  Dropped probabilities leave o, not the sum; what is
  * kept is multiplied by 1 / (1 - p) once, with the division.
  */
-#include "engine/device/cuda_attention.h"
+#include "engine/cuda/attention.h"
 
 /* ---- tensor family ----------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_load.c: owns the opening of the CUDA plugin, and what is said where there is none.
+ * load.c: owns the opening of the CUDA plugin, and what is said where there is none.
  *
  * Where it is looked for: the path in ZEROTRAIN_CUDA_PLUGIN, which then is the only one; else
  * ../lib beside the program (a build folder, or an installation under any prefix), then where the
@@ -14,7 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/device/cuda_api.h"
+#include "engine/cuda/load.h"
+
+#include "engine/cuda/api.h"
 
 #define LD_NAME "libzerotrain-cuda.so"
 #define LD_PATH 4096
@@ -25,6 +27,7 @@ typedef struct ld_plugin {
     int (*api)(void);
     int (*gpus)(int, unsigned char *);
     int (*device)(zt_device **, int, bool, ckpt_err *);
+    int (*comm)(zt_comm **, zt_comm *, zt_device *, ckpt_err *);
     ckpt_err err; /* why there is none */
     bool tried;
 } ld_plugin;
@@ -95,7 +98,7 @@ static int ld_look(ld_plugin *p, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     if (!ld_find(p, "zt_cuda_api", &p->api) || !ld_find(p, "zt_cuda_gpus", &p->gpus) ||
-        !ld_find(p, "zt_cuda_device_new", &p->device))
+        !ld_find(p, "zt_cuda_device_new", &p->device) || !ld_find(p, "zt_nccl_comm_new", &p->comm))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", LD_NAME);
     if (p->api() != ZT_CUDA_API)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -155,12 +158,11 @@ int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err)
     return rc;
 }
 
-int zt_cuda_find(const char *name, void *to, ckpt_err *err)
+int zt_cuda_comm(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err)
 {
     const ld_plugin *p;
     int rc = ld_get(&p, err);
 
-    if (rc == CKPT_OK && !ld_find(p, name, to))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s has no %s", LD_NAME, name);
-    return rc;
+    *out = NULL;
+    return rc == CKPT_OK ? p->comm(out, base, device, err) : rc;
 }

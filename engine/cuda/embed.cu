@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_embed.cu: embeddings on the GPU, forward and backward.
+ * embed.cu: embeddings on the GPU, forward and backward.
  *
  * Backward, rows of dy that go to the same row of a table add up.  They are sorted by that row
  * (index << 32 | row of dy: no two keys are equal, so any sort gives one order), cut into chunks of
  * equal length, and summed chunk by chunk; rows of the table that span chunks are put together from
  * the chunks' sums, in order.  No atomics, no waiting.
  */
-#include "engine/device/cuda.h"
+#include "engine/cuda/cuda.h"
 
 #define EM_THREADS 128u
 #define EM_TILE    2048u /* keys that a block sorts in shared memory, with half as many threads */

@@ -20,7 +20,7 @@
  * kernels.  (ncclCommAbort would let them end as if they had succeeded, under a rank that goes on.)
  */
 #define _GNU_SOURCE
-#include "engine/comm/nccl.h"
+#include "engine/cuda/api.h"
 
 #ifndef ZT_HAVE_NCCL
 

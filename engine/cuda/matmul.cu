@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_matmul.cu: matrix products on the GPU by cuBLASLt: linear maps, their gradients, general
+ * matmul.cu: matrix products on the GPU by cuBLASLt: linear maps, their gradients, general
  * products.
  *
  * Products of 16-bit matrices run on tensor cores and add up in fp32; those of fp32 are exact fp32
@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/device/cuda.h"
+#include "engine/cuda/cuda.h"
 
 /* Recommended by NVIDIA for 9.0; less would do before it. */
 #define MM_WORKSPACE ((size_t)32 << 20)

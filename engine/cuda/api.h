@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_api.h: what the plugin libzerotrain-cuda.so exports of devices; comm/nccl.h has the rest of
- * the boundary.
+ * api.h: what the plugin libzerotrain-cuda.so exports: devices, and the communicator of NCCL.
  *
- * The plugin is opened by cuda_load.c when a run asks for a GPU, so the program itself starts where
+ * The plugin is opened by load.c when a run asks for a GPU, so the program itself starts where
  * no CUDA library is installed.  Both sides share the structs of device.h and comm.h: they must
  * come from one build, which zt_cuda_api() tells.  Memory and errors do not cross: each side frees
  * what it has allocated, through the tables.
  */
-#ifndef ZT_DEVICE_CUDA_API_H
-#define ZT_DEVICE_CUDA_API_H
+#ifndef ZT_CUDA_API_H
+#define ZT_CUDA_API_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "engine/comm/comm.h"
 #include "engine/device/device.h"
 
 /* Counted up when a struct of device.h or comm.h, or a function here, changes. */
 #define ZT_CUDA_API 3
 
 #define ZT_CUDA_EXPORT __attribute__((visibility("default")))
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* ZT_CUDA_API of the build that the plugin comes from. */
 ZT_CUDA_EXPORT int zt_cuda_api(void);
@@ -49,6 +49,16 @@ ZT_CUDA_EXPORT int zt_cuda_device_new(zt_device **out, int ordinal, bool determi
 
 /* The cudaStream_t on which all work of the device is queued. */
 ZT_CUDA_EXPORT void *zt_cuda_stream(zt_device *d);
+
+/*
+ * Collectives over the memory of `device`, by NCCL.  All ranks call it.
+ *
+ * base    the processes: spreads NCCL's id and is what abort ends; it stays the caller's, and
+ *         outlives the result
+ * Errors  CKPT_EUNSUPPORTED: built without NCCL; CKPT_EIO: NCCL's own (two ranks on one GPU are one
+ *         of them)
+ */
+ZT_CUDA_EXPORT int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 
 #ifdef __cplusplus
 }

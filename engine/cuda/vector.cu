@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_vector.cu: vectors on the GPU: cast, accumulate, scale, add, sum of squares, rows, optimizer
+ * vector.cu: vectors on the GPU: cast, accumulate, scale, add, sum of squares, rows, optimizer
  * steps.
  *
  * Every element is computed alone, by operations that round once each and in the order of
@@ -11,7 +11,7 @@
  */
 #include <math.h>
 
-#include "engine/device/cuda.h"
+#include "engine/cuda/cuda.h"
 
 #define VE_THREADS 256u
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_attention.h: what attention's kernels share, forward (cuda_attention.cu) and backward
- * (cuda_attention_grad.cu): a call's description, which keys a query sees, dropout, and tiles.
+ * attention.h: what attention's kernels share, forward (attention.cu) and backward
+ * (attention_grad.cu): a call's description, which keys a query sees, dropout, and tiles.
  *
  * Scores exist for one pair of tiles at a time (Dao et al. 2022, Dao 2023).  There are two families
  * of kernels, each forward and backward:
@@ -20,12 +20,12 @@
  * is not finite, dv of later keys of its tile becomes NaN too, as dk does on both.
  * The plain family rounds its outputs only, as the processor does.
  */
-#ifndef ZT_DEVICE_CUDA_ATTENTION_H
-#define ZT_DEVICE_CUDA_ATTENTION_H
+#ifndef ZT_CUDA_ATTENTION_H
+#define ZT_CUDA_ATTENTION_H
 
 #include <stdint.h>
 
-#include "engine/device/cuda_tensor.h"
+#include "engine/cuda/tensor.h"
 
 /* Threads of a block of the tensor family and of the plain one; widest head of the first. */
 #define AT_WARPS   4
