@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Run the command-line cases: tests/cli/<verb>/<case>.sh, each in a fresh folder.
+# Run the command-line cases: tests/cli/<verb>/<case>.sh, each in a fresh folder, as many at a time as there are processors.
 #
 #   run.sh [--update] [FOLDER OF PROGRAMS [CASE...]]     default: build/bin, every case
 #
@@ -13,9 +13,9 @@ NO_COLOR=1
 export LC_ALL NO_COLOR
 unset POSIXLY_CORRECT
 
-update=
+[ -n "${CLI_RESULTS:-}" ] || CLI_UPDATE=
 if [ "${1:-}" = --update ]; then
-    update=1
+    CLI_UPDATE=1
     shift
 fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,14 +24,11 @@ CKPT=$(cd "${1:-build/bin}" && pwd) || exit 2
 FIXTURES=$(cd "$here/../fixtures" && pwd) || exit 2
 PATH=$CKPT:$PATH
 export CKPT FIXTURES PATH
-work=$(mktemp -d) || exit 2
 # a case may leave a folder that cannot be written to
 tidy() {
     [ ! -d "$1" ] || chmod -R u+rwX "$1"
     rm -rf "$1"
 }
-trap 'tidy "$work"' EXIT
-trap 'exit 130' INT TERM
 
 # Folders, seconds and speeds differ from run to run, and what takes a second shows its progress.
 normalise() {
@@ -58,12 +55,12 @@ keep() {
     fi
 }
 
-passed=0
-failed=0
+# Its report is a file of its own, so that two do not mix; it is empty for a case that passed.
 run_case() {
     base=${1%.sh}
-    tidy "$work/run"
-    mkdir "$work/run"
+    work=$CLI_RESULTS/$$
+    tidy "$work"
+    mkdir -p "$work/run"
     # cases that limit descriptors count on having the rest
     (cd "$work/run" && sh "$1" </dev/null >"$work/raw.out" 2>"$work/raw.err" 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-)
     status=$?
@@ -72,29 +69,42 @@ run_case() {
     : >"$work/exit"
     [ "$status" -eq 0 ] || echo "$status" >"$work/exit"
     for part in out err exit; do
-        if [ -n "$update" ]; then
+        if [ -n "$CLI_UPDATE" ]; then
             keep "$base.$part" "$work/$part"
         elif ! same "$base.$part" "$work/$part"; then
             echo "FAILED ${base#"$here"/}.$part"
             [ -f "$base.$part" ] || : >"$work/nothing"
             diff -u "$([ -f "$base.$part" ] && echo "$base.$part" || echo "$work/nothing")" "$work/$part" |
                 sed -n '3,40p'
-            failed=$((failed + 1))
-            return
+            break
         fi
-    done
-    passed=$((passed + 1))
+    done >"$work/report"
+    mv "$work/report" "$CLI_RESULTS/$(printf '%s' "${base#"$here"/}" | tr / _).report"
+    tidy "$work"
 }
+
+# the script calls itself for each case
+if [ -n "${CLI_RESULTS:-}" ]; then
+    run_case "$1"
+    exit 0
+fi
+CLI_RESULTS=$(mktemp -d) || exit 2
+trap 'tidy "$CLI_RESULTS"' EXIT
+trap 'exit 130' INT TERM
+export CLI_RESULTS CLI_UPDATE
 
 if [ $# -eq 0 ]; then
     set -- "$here"/*/*.sh
 fi
 for case in "$@"; do
     case "$case" in
-    /*) ;;
-    *) case=$PWD/$case ;;
+    /*) printf '%s\n' "$case" ;;
+    *) printf '%s\n' "$PWD/$case" ;;
     esac
-    run_case "$case"
-done
+done | xargs -n 1 -P "$(nproc 2>/dev/null || echo 2)" sh "$here/run.sh" "$CKPT"
+cat "$CLI_RESULTS"/*.report
+passed=$(find "$CLI_RESULTS" -maxdepth 1 -name '*.report' -empty | wc -l)
+# a case without a report has not passed
+failed=$(($# - passed))
 echo "command line: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]
