@@ -38,14 +38,17 @@ LDLIBS   := -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lpthread -lm
 
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
-TOOL_SRC := $(sort $(wildcard tools/*.c))
-ENG_SRC  := $(filter-out engine/main.c engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
+TOOL_SRC := $(sort $(wildcard tools/*.c tools/*/*.c))
+ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/obj/%.o)
 ENG_OBJ  := $(ENG_SRC:%.c=$(B)/obj/%.o)
-TRAIN_OBJ := $(B)/obj/engine/main.o
+CKPT_MAIN := $(B)/obj/tools/main.o
+TRAIN_MAIN := $(B)/obj/tools/zerotrain/main.o
+# what the programs share, and tests take pieces of
+TOOLS    := $(B)/obj/tools.a
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
 PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal \
             $(B)/bin/zerotrain
@@ -210,10 +213,10 @@ $(ENGINE): $(ENG_OBJ)
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(B)/bin/zerotrain: $(TRAIN_OBJ) $(ENGINE) $(B)/lib/libckpt.a
+$(B)/bin/zerotrain: $(TRAIN_MAIN) $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TRAIN_OBJ) $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TRAIN_MAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
 
 $(B)/lib/libckpt.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
@@ -229,10 +232,15 @@ $(B)/lib/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
 $(B)/lib/libckpt.so: $(B)/lib/libckpt.so.$(SOVER)
 	$(Q)ln -sf libckpt.so.$(SOVER) $@
 
-$(B)/bin/ckpt: $(TOOL_OBJ) $(ENGINE) $(B)/lib/libckpt.a
+$(TOOLS): $(filter-out $(CKPT_MAIN) $(TRAIN_MAIN),$(TOOL_OBJ))
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(B)/bin/ckpt: $(CKPT_MAIN) $(TOOLS) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TOOL_OBJ) $(ENGINE) $(B)/lib/libckpt.a $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LDLIBS)
 
 $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal: $(B)/bin/ckpt
 	$(Q)ln -sf ckpt $@
@@ -246,9 +254,9 @@ summary: $(PROGRAMS) $(LIBS)
 # Tests of one unit are compiled plainly: the compiler's time is most of theirs.
 $(UNIT_BIN): private CFLAGS := -O0 -g
 $(UNIT_BIN): private CPPFLAGS := $(filter-out -D_FORTIFY_SOURCE=%,$(CPPFLAGS))
-$(B)/unit/%: tests/unit/%.c $(ENGINE) $(B)/lib/libckpt.a
+$(B)/unit/%: tests/unit/%.c $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< -lcmocka $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< -lcmocka $(TOOLS) $(ENG_LIBS) $(LDLIBS)
 
 # and those that want several processes, or recorded models
 TEST_PROGRAM = $(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(ENG_LIBS) $(LDLIBS)
@@ -343,7 +351,7 @@ gpu-tests: $(GPU_TESTS)
 BUNDLE_LINK = $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../deps' -pie
 gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
 	@rm -rf $(B)/bundle && mkdir -p $(B)/bundle/bin $(B)/bundle/lib $(B)/bundle/gpu $(B)/bundle/deps
-	$(Q)$(BUNDLE_LINK) -o $(B)/bundle/bin/zerotrain $(TRAIN_OBJ) $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(BUNDLE_LINK) -o $(B)/bundle/bin/zerotrain $(TRAIN_MAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
 	$(Q)for t in $(notdir $(GPU_TESTS)); do \
 	    $(BUNDLE_LINK) -o $(B)/bundle/gpu/$$t tests/gpu/$$t.c $(ENG_LIBS) $(LDLIBS) || exit 1; done
 	$(Q)$(NVCC) -shared -o $(B)/bundle/lib/libzerotrain-cuda.so $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) \
@@ -452,4 +460,4 @@ help:
 	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, B=build folder"
 
 -include $(GPU_OBJ:.o=.d) $(EMU_OBJ:.o=.d) $(B)/gpu/engine/cuda/nccl.d $(B)/emulated/nccl.d $(GPU_TESTS:=.d)
--include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d) $(TRAIN_OBJ:.o=.d) $(UNIT_BIN:=.d)
+-include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d) $(UNIT_BIN:=.d)

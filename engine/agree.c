@@ -135,8 +135,8 @@ static int ag_data(const zt_data *d, const char *option, const char *path, ckpt_
 static int ag_lines(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
 {
     const zt_options *o = e->opts;
-    bool ok = ckpt_bytes_printf(to, "release of zerotrain\t%s\n", ckpt_version()) &&
-              zt_options_lines(o, to);
+    bool ok = ckpt_bytes_printf(to, "release of zerotrain\t%s\n%s", ckpt_version(),
+                                o->alike ? o->alike : "");
     int rc = ok ? ag_config(e, to, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK && !ag_model(&e->model_config, to))

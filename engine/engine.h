@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine.h: a training run, from its options to its files.
+ * engine.h: a training run as a library: tools/zerotrain is the program around it.
  *
- *     options.c   what a run is told, from the command line and JSON files
  *     setup.c     configuration, model, runtime, data, in the order in which they need each other
  *     agree.c     all ranks were told the same
- *     train.c     the loop: micro steps, updates, saving, stopping
+ *     train.c     updates, saves, and what is written at the end
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
- *     report.c    metrics as JSON lines, progress, profile
- *     launch.c    hosts and slots to an mpirun command
- *     main.c      the program
  *
  * Every function here is called by all ranks; a failure of one is a failure of all, with the text
  * of the first.
@@ -17,14 +13,16 @@
 #ifndef ZT_ENGINE_H
 #define ZT_ENGINE_H
 
+#include <signal.h>
 #include <stdio.h>
 
+#include "engine/comm/patience.h"
 #include "engine/config/hostfile.h"
 #include "engine/data/data.h"
 #include "engine/save/save.h"
 #include "libckpt/base/vec.h"
 
-/* What a run is told.  Strings belong to argv or to the arena of zt_options_read. */
+/* What a run is told.  Strings belong to the caller. */
 typedef struct zt_options {
     // what is trained
     const char *config, *model, *init, *groups, *freeze, *lora_targets;
@@ -49,23 +47,10 @@ typedef struct zt_options {
     const char *hostfile, *include, *exclude, *slots;
     int64_t num_nodes, num_slots, local_rank, wait_limit;
     zt_arguments args; /* for "auto" */
+    // what every rank must have been told alike, as lines of name, tab and value; NULL: nothing
+    const char *alike;
+    const volatile sig_atomic_t *stop; /* not 0: this rank shall end early; NULL: never */
 } zt_options;
-
-/*
- * Options from the command line; "--args FILE" takes more of them from a JSON object, under the
- * same names.
- * '-' and '_' are the same in names.
- *
- * Errors  CKPT_EUSAGE: the option, and what it wants; CKPT_EFORMAT, CKPT_EMISSING: the JSON file
- */
-int zt_options_read(zt_options *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err);
-
-/* The list of options, for --help. */
-void zt_options_help(FILE *out);
-
-/* What must be the same on all ranks, as lines of name, tab and value; false: out of memory.  Of
- * what a path names, only whether it is given. */
-bool zt_options_lines(const zt_options *o, ckpt_bytes *to);
 
 /* Milliseconds of one part of a run, summed. */
 enum { ZT_T_DATA, ZT_T_MICRO, ZT_T_UPDATE, ZT_T_SAVE, ZT_T_EVAL, ZT_T_COUNT };
@@ -90,7 +75,6 @@ typedef struct zt_engine {
     size_t n_drawn;           /* parameters that --init lacks */
     uint64_t batch_size, seq; /* micro batch, tokens of a sample */
     int64_t total_steps;      /* updates of the whole run */
-    FILE *metrics;            /* rank 0 */
     double seconds[ZT_T_COUNT];
 } zt_engine;
 
@@ -105,8 +89,26 @@ int zt_agree_start(const zt_engine *e, ckpt_err *err);
 int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_err *err);
 void zt_engine_free(zt_engine *e);
 
-/* Train to the end; SIGTERM, SIGINT and SIGUSR1 save (where --save is given) and end it early. */
-int zt_engine_train(zt_engine *e, ckpt_err *err);
+/* What is to be written at the end must be known to be impossible at the start: folders of outputs.
+ */
+int zt_engine_try_outputs(const zt_engine *e, ckpt_err *err);
+
+/* What an update did; loss over all ranks. */
+typedef struct zt_progress {
+    zt_step step;
+    double loss;
+    uint64_t tokens;
+    double seconds;
+} zt_progress;
+
+/* The micro steps of one update, and the update.  *stop: it was the last, or a rank shall end. */
+int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err);
+
+/* A checkpoint in opts->save; an asynchronous one ends in zt_engine_finish. */
+int zt_engine_save(zt_engine *e, ckpt_err *err);
+
+/* What is written once, at the end: opts->save_weights, opts->save_model. */
+int zt_engine_finish(zt_engine *e, ckpt_err *err);
 
 /* Mean loss, and for classifiers the share of right answers (NaN: no classes), over opts->eval_data
  * or data. */
@@ -119,30 +121,6 @@ int zt_engine_evaluate(zt_engine *e, zt_data *data, zt_score *score, ckpt_err *e
 /* Classes and their probabilities of every sample, as JSON lines in order, by rank 0. */
 int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err);
 
-/* ---- report.c ---- */
-
-/* What an update did, for people and for metrics; loss over all ranks. */
-typedef struct zt_progress {
-    zt_step step;
-    double loss;
-    uint64_t tokens;
-    double seconds;
-} zt_progress;
-int zt_report_open(zt_engine *e, ckpt_err *err);
-int zt_report_step(zt_engine *e, const zt_progress *p, ckpt_err *err);
-int zt_report_score(zt_engine *e, const zt_score *s, ckpt_err *err);
-void zt_report_save(const zt_engine *e); /* what a save could not do beside saving, if anything */
-void zt_report_start(const zt_engine *e);
-void zt_report_profile(const zt_engine *e);
-int zt_report_close(zt_engine *e, ckpt_err *err);
 double zt_now(void); /* seconds, monotonic */
-
-/* ---- launch.c ---- */
-
-/*
- * Replace this process by an mpirun that starts it on the hosts chosen; returns only on failure.
- * Errors  as zt_hosts_read and zt_hosts_filter; CKPT_EMISSING: no mpirun
- */
-int zt_launch(const zt_options *opts, int argc, char **argv, ckpt_err *err);
 
 #endif

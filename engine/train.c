@@ -1,42 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * train.c: the loop of a run.
+ * train.c: one update after another: micro steps, the update, saving, what is written at the end.
  */
-#define _XOPEN_SOURCE 700 // sigaltstack
-
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine/engine.h"
 #include "engine/save/together.h"
 #include "libckpt/copy/dir.h"
 
-/* Set by SIGTERM, SIGINT and SIGUSR1 (which mpirun and srun pass on to the ranks). */
-static volatile sig_atomic_t tr_stop;
-
-static void tr_signal(int number)
+double zt_now(void)
 {
-    tr_stop = number;
-}
+    struct timespec t;
 
-/* The second one ends the process at once. */
-static void tr_catch(void)
-{
-    // a stack of its own: see cpu_sgemm.h
-    static char stack[1 << 16];
-    const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
-    struct sigaction a;
-
-    memset(&a, 0, sizeof a);
-    (void)sigaltstack(&alternate, NULL);
-    a.sa_handler = tr_signal;
-    a.sa_flags = (int)(SA_RESTART | SA_RESETHAND | SA_ONSTACK);
-    sigaction(SIGTERM, &a, NULL);
-    sigaction(SIGINT, &a, NULL);
-    sigaction(SIGUSR1, &a, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Adds the seconds since `from`, and returns now. */
@@ -52,7 +33,7 @@ static double tr_clock(zt_engine *e, int part, double from)
  * all. */
 static int tr_agree(zt_engine *e, double *loss, bool *stop, uint64_t *tokens, ckpt_err *err)
 {
-    double all[3] = {*loss, tr_stop ? 1 : 0, (double)*tokens};
+    double all[3] = {*loss, e->opts->stop && *e->opts->stop ? 1 : 0, (double)*tokens};
     int rc = e->comm->ops->all_reduce(e->comm, all, 3, CKPT_F64, ZT_SUM, err);
 
     *loss = all[0] / ((double)e->comm->world * (double)e->config.accumulation);
@@ -71,8 +52,7 @@ static uint64_t tr_first(const zt_engine *e)
                : (uint64_t)e->zero->global_samples / each;
 }
 
-/* The micro steps of one update, and the update. */
-static int tr_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
+int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
 {
     uint64_t first = tr_first(e);
     double start = zt_now(), t = start;
@@ -97,10 +77,11 @@ static int tr_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = tr_agree(e, &p->loss, stop, &p->tokens, err);
     p->seconds = zt_now() - start;
+    *stop = *stop || e->zero->global_steps >= e->total_steps;
     return rc;
 }
 
-static int tr_save(zt_engine *e, ckpt_err *err)
+int zt_engine_save(zt_engine *e, ckpt_err *err)
 {
     const zt_save_opts s = {.dir = e->opts->save,
                             .tag = e->opts->tag,
@@ -109,42 +90,15 @@ static int tr_save(zt_engine *e, ckpt_err *err)
     double t = zt_now();
     int rc = zt_save(e->saver, &s, err);
 
-    zt_report_save(e);
     tr_clock(e, ZT_T_SAVE, t);
     return rc;
 }
 
-static int tr_score(zt_engine *e, ckpt_err *err)
-{
-    zt_score score;
-    int rc = zt_engine_evaluate(e, e->eval_data, &score, err);
-
-    return rc == CKPT_OK ? zt_comm_agree(e->comm, zt_report_score(e, &score, err), err) : rc;
-}
-
-/* What is due after an update: saved first, and whoever was told to stop does not evaluate. */
-static int tr_after(zt_engine *e, bool last, ckpt_err *err)
-{
-    const zt_options *o = e->opts;
-    int64_t step = e->zero->global_steps;
-    bool end = step >= e->total_steps;
-    int rc = CKPT_OK;
-
-    if (o->save && (last || (o->save_every > 0 && step % o->save_every == 0)))
-        rc = tr_save(e, err);
-    if (rc == CKPT_OK && e->eval_data &&
-        (end || (!last && o->eval_every > 0 && step % o->eval_every == 0)))
-        rc = tr_score(e, err);
-    return rc;
-}
-
-/* What is written once, at the end. */
-static int tr_finish(zt_engine *e, ckpt_err *err)
+int zt_engine_finish(zt_engine *e, ckpt_err *err)
 {
     double t = zt_now();
     int rc = zt_save_wait(e->saver, err);
 
-    zt_report_save(e);
     if (rc == CKPT_OK && e->opts->save_weights)
         rc = zt_save_weights(e->saver, e->opts->save_weights, false, err);
     if (rc == CKPT_OK && e->opts->save_model) {
@@ -169,8 +123,7 @@ static int tr_try_folder(const char *path, ckpt_err *err)
     return rc;
 }
 
-/* What is written at the end must be known to be impossible at the start: folders of outputs. */
-static int tr_try_outputs(const zt_engine *e, ckpt_err *err)
+int zt_engine_try_outputs(const zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
     const char *slash = o->save_weights ? strrchr(o->save_weights, '/') : NULL;
@@ -189,30 +142,4 @@ static int tr_try_outputs(const zt_engine *e, ckpt_err *err)
         rc = folder ? tr_try_folder(folder, err) : ckpt_fail_memory(err);
     }
     return zt_comm_agree(e->comm, rc, err);
-}
-
-int zt_engine_train(zt_engine *e, ckpt_err *err)
-{
-    bool stop = e->zero->global_steps >= e->total_steps;
-    int rc = tr_try_outputs(e, err), closed;
-
-    if (rc == CKPT_OK)
-        rc = zt_report_open(e, err);
-    tr_catch();
-    zt_report_start(e);
-    while (rc == CKPT_OK && !stop) {
-        zt_progress p;
-
-        rc = tr_step(e, &p, &stop, err);
-        stop = stop || e->zero->global_steps >= e->total_steps;
-        if (rc == CKPT_OK)
-            rc = zt_comm_agree(e->comm, zt_report_step(e, &p, err), err);
-        if (rc == CKPT_OK)
-            rc = tr_after(e, stop, err);
-    }
-    if (rc == CKPT_OK)
-        rc = tr_finish(e, err);
-    zt_report_profile(e);
-    closed = zt_report_close(e, rc == CKPT_OK ? err : NULL);
-    return rc == CKPT_OK ? zt_comm_agree(e->comm, closed, err) : rc;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/estimate.h"
+#include "tools/estimate.h"
 #include "tools/json_out.h"
 #include "tools/verbs.h"
 
@@ -72,10 +72,10 @@ static void mem_engine(const cli_args *a)
                    human_bytes(n, mem_rank(a->params, a->gpus * a->nodes, s)));
 }
 
-static int mem_json_case(json_out *j, const zt_estimate *e, ckpt_err *err)
+static int mem_json_case(json_out *j, const estimate *e, ckpt_err *err)
 {
     uint64_t cpu, gpu;
-    int rc = zt_estimate_bytes(e, &cpu, &gpu, err);
+    int rc = estimate_bytes(e, &cpu, &gpu, err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -91,7 +91,7 @@ static int mem_json_case(json_out *j, const zt_estimate *e, ckpt_err *err)
 }
 
 /* Every way to offload. */
-static int mem_json(const cli_args *a, zt_estimate *e, ckpt_err *err)
+static int mem_json(const cli_args *a, estimate *e, ckpt_err *err)
 {
     json_out j;
     int rc = CKPT_OK;
@@ -126,7 +126,7 @@ static int mem_json(const cli_args *a, zt_estimate *e, ckpt_err *err)
 
 static int mem_run(cli_args *a, ckpt_err *err)
 {
-    zt_estimate e = {.factor = ZT_ESTIMATE_FACTOR};
+    estimate e = {.factor = ESTIMATE_FACTOR};
     int rc = CKPT_OK;
 
     a->gpus = a->gpus ? a->gpus : 1;
@@ -154,7 +154,7 @@ static int mem_run(cli_args *a, ckpt_err *err)
     for (e.stage = 2; rc == CKPT_OK && e.stage <= 3; e.stage++) {
         if ((a->stage && a->stage != (uint64_t)e.stage) || (e.stage == 3 && !e.largest))
             continue;
-        rc = zt_estimate_print(&e, stdout, err);
+        rc = estimate_print(&e, stdout, err);
         out_printf("\n");
     }
     if (rc == CKPT_OK)

@@ -12,7 +12,7 @@ if [ -n "$mpi" ] || pkg-config --exists ompi-c 2>/dev/null; then
 fi
 # as the Makefile has it: another library's cblas.h may be installed
 [ "$(uname -m)" != x86_64 ] || flags="$flags -DZT_ONEDNN"
-sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c formats/*.c formats/*/*.c formats/*/*/*.c tools/*.c engine/*.c engine/*/*.c)
+sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c formats/*.c formats/*/*.c formats/*/*/*.c tools/*.c tools/*/*.c engine/*.c engine/*/*.c)
 cores=$(nproc 2>/dev/null || echo 2)
 
 check() {

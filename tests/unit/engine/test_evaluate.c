@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "engine/engine.h"
+#include "tools/zerotrain/zerotrain.h"
 
 #define FIXTURE "tests/fixtures/sentiment"
 
@@ -37,7 +37,7 @@ static int engine_of(zt_engine **e, zt_options *o, const char *line)
     }
     *e = NULL;
     err = (ckpt_err){0};
-    rc = zt_options_read(o, arena, argc, argv, &err);
+    rc = options_read(o, arena, argc, argv, &err);
     return rc == CKPT_OK ? zt_engine_new(e, o, comm, &err) : rc;
 }
 
@@ -177,7 +177,7 @@ static void train(int64_t micro, const char *more)
     zt_engine *e;
 
     assert_int_equal(engine_of(&e, &o, line_of(micro, more)), CKPT_OK);
-    assert_int_equal(zt_engine_train(e, &err), CKPT_OK);
+    assert_int_equal(run_train(e, &err), CKPT_OK);
     zt_engine_free(e);
 }
 

@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #include "ckpt.h"
-#include "engine/comm/patience.h"
-#include "engine/engine.h"
+#include "tools/zerotrain/zerotrain.h"
 
 static const char mn_usage[] =
     "Usage: zerotrain --deepspeed_config FILE --model PATH --data FILE [options]\n"
@@ -19,26 +18,11 @@ static int mn_help(void)
     puts(mn_usage);
     puts("Train, evaluate or predict with ZeRO stages 0 to 3; save and resume DeepSpeed's "
          "checkpoints.\n");
-    zt_options_help(stdout);
+    options_help(stdout);
     puts("\nExit status: 0 done, 2 wrong arguments, 3 damaged or unsupported input, 5 missing or\n"
          "inconsistent parts, 6 a limit was reached (memory; the smallest loss scale), 7 "
          "input/output error.");
     return fflush(stdout) == 0 ? 0 : 7;
-}
-
-/* --evaluate: the score on standard output, and as a line of --metrics. */
-static int mn_evaluate(zt_engine *e, ckpt_err *err)
-{
-    zt_score score;
-    int rc = zt_report_open(e, err), closed;
-
-    if (rc == CKPT_OK)
-        rc = zt_engine_evaluate(e, e->eval_data ? e->eval_data : e->data, &score, err);
-    if (rc == CKPT_OK)
-        rc = zt_comm_agree(e->comm, zt_report_score(e, &score, err), err);
-    zt_report_profile(e);
-    closed = zt_report_close(e, rc == CKPT_OK ? err : NULL);
-    return rc == CKPT_OK ? zt_comm_agree(e->comm, closed, err) : rc;
 }
 
 static int mn_run(const zt_options *o, zt_comm *comm, bool *running, ckpt_err *err)
@@ -52,9 +36,9 @@ static int mn_run(const zt_options *o, zt_comm *comm, bool *running, ckpt_err *e
     else if (rc == CKPT_OK && o->predictions)
         rc = zt_engine_predict(e, o->predictions, err);
     else if (rc == CKPT_OK && o->evaluate)
-        rc = mn_evaluate(e, err);
+        rc = run_evaluate(e, err);
     else if (rc == CKPT_OK)
-        rc = zt_engine_train(e, err);
+        rc = run_train(e, err);
     zt_engine_free(e);
     return rc;
 }
@@ -120,9 +104,9 @@ int main(int argc, char **argv)
     zt_comm *comm = NULL;
     zt_options o;
     bool running = false;
-    int rc = arena ? zt_options_read(&o, arena, argc, argv, &err) : ckpt_fail_memory(&err),
-        status = 0;
+    int rc = arena ? options_read(&o, arena, argc, argv, &err) : ckpt_fail_memory(&err), status = 0;
 
+    o.stop = &run_stop;
     // a closed pipe and a limit on the size of files are errors of a write, not deaths
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -141,7 +125,7 @@ int main(int argc, char **argv)
     if (rc == CKPT_OK && !zt_comm_stored())
         rc = zt_comm_alone(mn_launches(&o), &err);
     if (rc == CKPT_OK && mn_launches(&o))
-        rc = zt_launch(&o, argc, argv, &err);
+        rc = launch(&o, argc, argv, &err);
     zt_patience_limit(rc == CKPT_OK ? (double)o.wait_limit : 0);
     rc = mn_meet(&comm, rc, &err);
     if (rc == CKPT_OK)

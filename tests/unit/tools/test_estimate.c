@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "engine/estimate.h"
 #include "tests/unit/engine/help.h"
+#include "tools/estimate.h"
 
 static uint64_t count(const ckpt_value *c, const char *key)
 {
@@ -27,26 +27,26 @@ static void test_golden(void **state)
     assert_int_equal(list.n, 120);
     for (uint64_t i = 0; i < list.n; i++) {
         const ckpt_value *c = list.at[i];
-        zt_estimate e = {.stage = (int)count(c, "stage"),
-                         .params = count(c, "total_params"),
-                         .largest = count(c, "largest_layer_params"),
-                         .gpus = count(c, "gpus_per_node"),
-                         .nodes = count(c, "nodes"),
-                         .offload_optimizer = count(c, "offload_optimizer") != 0,
-                         .offload_param = count(c, "offload_param") != 0,
-                         .zero_init = count(c, "zero_init") != 0,
-                         .factor = gold_number(json, "additional_buffer_factor")};
+        estimate e = {.stage = (int)count(c, "stage"),
+                      .params = count(c, "total_params"),
+                      .largest = count(c, "largest_layer_params"),
+                      .gpus = count(c, "gpus_per_node"),
+                      .nodes = count(c, "nodes"),
+                      .offload_optimizer = count(c, "offload_optimizer") != 0,
+                      .offload_param = count(c, "offload_param") != 0,
+                      .zero_init = count(c, "zero_init") != 0,
+                      .factor = gold_number(json, "additional_buffer_factor")};
         uint64_t cpu = 0, gpu = 0;
         ckpt_err err = {0};
 
-        assert_int_equal(zt_estimate_bytes(&e, &cpu, &gpu, &err), CKPT_OK);
+        assert_int_equal(estimate_bytes(&e, &cpu, &gpu, &err), CKPT_OK);
         assert_int_equal(cpu, count(c, "cpu_bytes"));
         assert_int_equal(gpu, count(c, "gpu_bytes"));
     }
     ckpt_arena_free(arena);
 }
 
-static void check_table(zt_estimate e, const char *want)
+static void check_table(estimate e, const char *want)
 {
     char *text = NULL;
     size_t n = 0;
@@ -54,7 +54,7 @@ static void check_table(zt_estimate e, const char *want)
     ckpt_err err = {0};
 
     assert_non_null(out);
-    assert_int_equal(zt_estimate_print(&e, out, &err), CKPT_OK);
+    assert_int_equal(estimate_print(&e, out, &err), CKPT_OK);
     assert_int_equal(fclose(out), 0);
     assert_string_equal(text, want);
     free(text);
@@ -63,9 +63,9 @@ static void check_table(zt_estimate e, const char *want)
 /* T0_3B on one GPU: the example of the transformers documentation. */
 static void test_tables(void **state)
 {
-    const zt_estimate t0 = {
-        .stage = 2, .params = 2783959040, .gpus = 1, .nodes = 1, .factor = ZT_ESTIMATE_FACTOR};
-    zt_estimate e = t0;
+    const estimate t0 = {
+        .stage = 2, .params = 2783959040, .gpus = 1, .nodes = 1, .factor = ESTIMATE_FACTOR};
+    estimate e = t0;
 
     (void)state;
     check_table(e, "Estimated memory needed for params, optim states and gradients for a:\n"
@@ -92,12 +92,12 @@ static void test_tables(void **state)
 /* Several nodes, another factor: run with the original. */
 static void test_more_nodes(void **state)
 {
-    zt_estimate e = {.stage = 3,
-                     .params = 70553706496,
-                     .largest = 262144000,
-                     .gpus = 5,
-                     .nodes = 7,
-                     .factor = 1.3};
+    estimate e = {.stage = 3,
+                  .params = 70553706496,
+                  .largest = 262144000,
+                  .gpus = 5,
+                  .nodes = 7,
+                  .factor = 1.3};
 
     (void)state;
     check_table(
@@ -115,9 +115,9 @@ static void test_more_nodes(void **state)
 
 static void test_refused(void **state)
 {
-    const zt_estimate good = {
+    const estimate good = {
         .stage = 3, .params = 10, .largest = 1, .gpus = 1, .nodes = 1, .factor = 1.5};
-    zt_estimate bad[7] = {good, good, good, good, good, good, good};
+    estimate bad[7] = {good, good, good, good, good, good, good};
     uint64_t cpu, gpu;
     FILE *nowhere = fopen("/dev/null", "w");
 
@@ -134,8 +134,8 @@ static void test_refused(void **state)
         ckpt_err err = {0};
         int want = i == 4 || i == 5 ? CKPT_ELIMIT : CKPT_EUSAGE;
 
-        assert_int_equal(zt_estimate_bytes(&bad[i], &cpu, &gpu, &err), want);
-        assert_int_equal(zt_estimate_print(&bad[i], nowhere, &err), want);
+        assert_int_equal(estimate_bytes(&bad[i], &cpu, &gpu, &err), want);
+        assert_int_equal(estimate_print(&bad[i], nowhere, &err), want);
     }
     fclose(nowhere);
 }

@@ -6,10 +6,11 @@
  * gradients), 8 (Adam).  Where the original multiplies floats, the same doubles are formed in the
  * same order, so that the truncated results agree to the byte.
  */
-#include "engine/estimate.h"
+#include "tools/estimate.h"
 
-#include <errno.h>
 #include <inttypes.h>
+
+#include "tools/out.h"
 
 /* Both results as numbers before truncation. */
 typedef struct es_need {
@@ -27,33 +28,35 @@ static bool es_share(uint64_t per_param, uint64_t params, uint64_t n_gpus, uint6
 {
     uint64_t product;
 
-    if (!ckpt_mul(per_param, params, &product))
+    if (__builtin_mul_overflow(per_param, params, &product))
         return false;
     *out = (uint64_t)((double)product / (double)n_gpus);
     return true;
 }
 
 /* Host: all fp32 states of the node's share, or a 4-byte copy of the model per process. */
-static bool es_zero2(const zt_estimate *e, uint64_t n_gpus, es_need *need)
+static bool es_zero2(const estimate *e, uint64_t n_gpus, es_need *need)
 {
     uint64_t weights, share = 0, per_param, host;
 
     per_param = e->offload_optimizer ? 4 * (n_gpus > 4 ? n_gpus : 4) : 4 * e->gpus;
-    if (!ckpt_mul(e->params, 2, &weights) || !ckpt_mul(e->params, per_param, &host) ||
+    if (__builtin_mul_overflow(e->params, 2, &weights) ||
+        __builtin_mul_overflow(e->params, per_param, &host) ||
         (!e->offload_optimizer && !es_share(18, e->params, n_gpus, &share)))
         return false;
     need->cpu = (double)host * e->factor;
-    return ckpt_add(weights, share, &need->gpu);
+    return !__builtin_add_overflow(weights, share, &need->gpu);
 }
 
 /* GPU: the largest layer in 16 bits with its gradient, and a share of what is not offloaded. */
-static bool es_zero3(const zt_estimate *e, uint64_t n_gpus, es_need *need)
+static bool es_zero3(const estimate *e, uint64_t n_gpus, es_need *need)
 {
     double part = 1 / (double)e->nodes, params = (double)e->params;
     double each = 4 * (double)e->gpus; // fp32 copies while the model is made, one per process
     uint64_t layer, share = 0, held = e->offload_param ? 18 : 16, host;
 
-    if (!ckpt_mul(e->largest, 4, &layer) || !ckpt_mul(e->params, held, &host))
+    if (__builtin_mul_overflow(e->largest, 4, &layer) ||
+        __builtin_mul_overflow(e->params, held, &host))
         return false;
     if (!e->offload_optimizer)
         need->cpu = (double)(e->zero_init ? e->largest : e->params) * each * e->factor;
@@ -65,24 +68,24 @@ static bool es_zero3(const zt_estimate *e, uint64_t n_gpus, es_need *need)
         if (!es_share(e->offload_optimizer ? 2 : 18, e->params, n_gpus, &share))
             return false;
     }
-    return ckpt_add(layer, share, &need->gpu);
+    return !__builtin_add_overflow(layer, share, &need->gpu);
 }
 
-int zt_estimate_bytes(const zt_estimate *e, uint64_t *cpu, uint64_t *gpu, ckpt_err *err)
+int estimate_bytes(const estimate *e, uint64_t *cpu, uint64_t *gpu, ckpt_err *err)
 {
     es_need need = {0, 0};
     uint64_t n_gpus;
     bool fits;
 
     if (e->stage != 2 && e->stage != 3)
-        return ckpt_fail(err, CKPT_EUSAGE, "memory estimates are for ZeRO stages 2 and 3, not %d",
-                         e->stage);
+        return fail(err, CKPT_EUSAGE, "memory estimates are for ZeRO stages 2 and 3, not %d",
+                    e->stage);
     if (e->params == 0 || e->gpus == 0 || e->nodes == 0 || !(e->factor >= 0))
-        return ckpt_fail(err, CKPT_EUSAGE, "memory estimates need parameters, GPUs and nodes > 0");
-    fits = ckpt_mul(e->gpus, e->nodes, &n_gpus) && n_gpus < UINT32_MAX;
+        return fail(err, CKPT_EUSAGE, "memory estimates need parameters, GPUs and nodes > 0");
+    fits = !__builtin_mul_overflow(e->gpus, e->nodes, &n_gpus) && n_gpus < UINT32_MAX;
     fits = fits && (e->stage == 2 ? es_zero2(e, n_gpus, &need) : es_zero3(e, n_gpus, &need));
     if (!fits || !(need.cpu < 0x1p63))
-        return ckpt_fail(err, CKPT_ELIMIT, "memory estimate beyond 64 bits");
+        return fail(err, CKPT_ELIMIT, "memory estimate beyond 64 bits");
     *cpu = (uint64_t)need.cpu;
     *gpu = need.gpu;
     return CKPT_OK;
@@ -110,7 +113,7 @@ static void es_line(const es_row *row, int stage, FILE *out)
 }
 
 /* The table's head; millions are cut off, not rounded. */
-static void es_head(const zt_estimate *e, FILE *out)
+static void es_head(const estimate *e, FILE *out)
 {
     fprintf(out, "Estimated memory needed for params, optim states and gradients for a:\n");
     fprintf(out, "HW: Setup with %" PRIu64 " %s, %" PRIu64 " %s per node.\n", e->nodes,
@@ -121,18 +124,18 @@ static void es_head(const zt_estimate *e, FILE *out)
     fprintf(out, ".\n  per CPU  |  per GPU |   Options\n");
 }
 
-int zt_estimate_print(const zt_estimate *e, FILE *out, ckpt_err *err)
+int estimate_print(const estimate *e, FILE *out, ckpt_err *err)
 {
     es_row row[6] = {{1, 1, 1, 0, 0}, {1, 1, 0, 0, 0}, {1, 0, 1, 0, 0},
                      {1, 0, 0, 0, 0}, {0, 0, 1, 0, 0}, {0, 0, 0, 0, 0}};
-    zt_estimate own = *e;
+    estimate own = *e;
     int rc;
 
     for (size_t i = 0; i < 6; i++) {
         own.offload_optimizer = row[i].optimizer;
         own.offload_param = row[i].param;
         own.zero_init = row[i].init;
-        rc = zt_estimate_bytes(&own, &row[i].cpu, &row[i].gpu, err);
+        rc = estimate_bytes(&own, &row[i].cpu, &row[i].gpu, err);
         if (rc != CKPT_OK)
             return rc;
     }
@@ -141,6 +144,5 @@ int zt_estimate_print(const zt_estimate *e, FILE *out, ckpt_err *err)
         if (e->stage == 3 || i == 0 || i == 5)
             es_line(&row[i], e->stage, out);
     }
-    return ferror(out) ? ckpt_fail_sys(err, CKPT_EIO, errno, "the estimate was not written")
-                       : CKPT_OK;
+    return ferror(out) ? fail(err, CKPT_EIO, "the estimate was not written") : CKPT_OK;
 }

@@ -6,37 +6,37 @@
  * counted.  Source: estimate_zero{2,3}_model_states_mem_needs of DeepSpeed 0.19.8
  * (runtime/zero/stage_1_and_2.py, stage3.py), whose results and tables are reproduced exactly.
  */
-#ifndef ZT_ESTIMATE_H
-#define ZT_ESTIMATE_H
+#ifndef ESTIMATE_H
+#define ESTIMATE_H
 
 #include <stdio.h>
 
-#include "libckpt/base/err.h"
+#include "ckpt.h"
 
-#define ZT_ESTIMATE_FACTOR 1.5 /* the estimators' additional_buffer_factor */
+#define ESTIMATE_FACTOR 1.5 /* the estimators' additional_buffer_factor */
 
 /*
  * params   of the model in elements, shared ones once
  * largest  parameters of the largest layer: a module's own, without its children (stage 3 only)
  * factor   on host memory, for buffers beside the states
  */
-typedef struct zt_estimate {
+typedef struct estimate {
     int stage; /* 2 or 3 */
     uint64_t params, largest;
     uint64_t gpus, nodes; /* GPUs of each node */
     bool offload_optimizer;
     bool offload_param, zero_init; /* stage 3 only */
     double factor;
-} zt_estimate;
+} estimate;
 
 /*
  * Bytes of host memory per node, and of each GPU.
  *
  * Errors  CKPT_EUSAGE: a stage, or a count of 0; CKPT_ELIMIT: beyond 64 bits
  */
-int zt_estimate_bytes(const zt_estimate *e, uint64_t *cpu, uint64_t *gpu, ckpt_err *err);
+int estimate_bytes(const estimate *e, uint64_t *cpu, uint64_t *gpu, ckpt_err *err);
 
 /* The estimator's table of all ways to offload; the booleans of e are not used. */
-int zt_estimate_print(const zt_estimate *e, FILE *out, ckpt_err *err);
+int estimate_print(const estimate *e, FILE *out, ckpt_err *err);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "tools/zerotrain/zerotrain.h"
 
 /* OP_SIZE: a whole number from 0.  OP_OUT: files that get their names when they are complete. */
 typedef enum op_kind { OP_TEXT, OP_OUT, OP_INT, OP_SIZE, OP_REAL, OP_FLAG, OP_FILE } op_kind;
@@ -265,36 +265,6 @@ static int op_needs(const zt_options *o, ckpt_err *err)
     return CKPT_OK;
 }
 
-int zt_options_read(zt_options *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err)
-{
-    *out = (zt_options){
-        .groups = "single", .lora_alpha = 16, .seed = 42, .device = "cpu", .local_rank = -1};
-    zt_arguments_default(&out->args);
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i], *equals = strchr(name, '=');
-        const op_row *row;
-        int rc;
-
-        if (strncmp(name, "--", 2) != 0)
-            return ckpt_fail(err, CKPT_EUSAGE, "'%s' is no option: they begin with --", name);
-        row = op_find(name + 2, equals ? (size_t)(equals - name) - 2 : strlen(name) - 2);
-        if (!row)
-            return ckpt_fail(err, CKPT_EUSAGE, "there is no option '%s'", name);
-        if (row->kind == OP_FLAG && equals)
-            return ckpt_fail(err, CKPT_EUSAGE, "--%s takes no value", row->name);
-        if (row->kind != OP_FLAG && !equals && i + 1 == argc)
-            return ckpt_fail(err, CKPT_EUSAGE, "--%s wants a value", row->name);
-        rc = op_set(out, arena, row,
-                    row->kind == OP_FLAG ? NULL
-                    : equals             ? equals + 1
-                                         : argv[++i],
-                    err);
-        if (rc != CKPT_OK)
-            return rc;
-    }
-    return out->help || out->version ? CKPT_OK : op_needs(out, err);
-}
-
 /* ---- what all ranks must have ---- */
 
 static bool op_among(const char *const *list, const char *name)
@@ -328,7 +298,8 @@ static bool op_line(const zt_options *o, const op_row *row, ckpt_bytes *to)
     return true;
 }
 
-bool zt_options_lines(const zt_options *o, ckpt_bytes *to)
+/* What must be the same on all ranks.  Of what a path names, only whether it is given. */
+static bool op_lines(const zt_options *o, ckpt_bytes *to)
 {
     // what is behind the path is compared, or the rank's own affair; tags have their own agreement
     static const char *const own[] = {
@@ -354,7 +325,52 @@ bool zt_options_lines(const zt_options *o, ckpt_bytes *to)
     return ok;
 }
 
-void zt_options_help(FILE *out)
+static int op_alike(zt_options *o, ckpt_arena *arena, ckpt_err *err)
+{
+    ckpt_bytes lines = {0};
+
+    if (op_lines(o, &lines))
+        o->alike = ckpt_arena_string(arena, (const char *)lines.at, lines.n);
+    ckpt_vec_free(&lines);
+    return o->alike ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+/* ---- the command line ---- */
+
+int options_read(zt_options *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err)
+{
+    *out = (zt_options){
+        .groups = "single", .lora_alpha = 16, .seed = 42, .device = "cpu", .local_rank = -1};
+    zt_arguments_default(&out->args);
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i], *equals = strchr(name, '=');
+        const op_row *row;
+        int rc;
+
+        if (strncmp(name, "--", 2) != 0)
+            return ckpt_fail(err, CKPT_EUSAGE, "'%s' is no option: they begin with --", name);
+        row = op_find(name + 2, equals ? (size_t)(equals - name) - 2 : strlen(name) - 2);
+        if (!row)
+            return ckpt_fail(err, CKPT_EUSAGE, "there is no option '%s'", name);
+        if (row->kind == OP_FLAG && equals)
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s takes no value", row->name);
+        if (row->kind != OP_FLAG && !equals && i + 1 == argc)
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s wants a value", row->name);
+        rc = op_set(out, arena, row,
+                    row->kind == OP_FLAG ? NULL
+                    : equals             ? equals + 1
+                                         : argv[++i],
+                    err);
+        if (rc != CKPT_OK)
+            return rc;
+    }
+    if (out->help || out->version)
+        return CKPT_OK;
+    int rc = op_needs(out, err);
+    return rc == CKPT_OK ? op_alike(out, arena, err) : rc;
+}
+
+void options_help(FILE *out)
 {
     for (size_t i = 0; i < OP_COUNT; i++) {
         const op_row *row = &op_table[i];

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "engine/cuda/load.h"
-#include "engine/engine.h"
+#include "tools/zerotrain/zerotrain.h"
 
 /* Options that are the launcher's own; all others go on to the ranks. */
 static bool ln_own(const char *arg, bool *takes_value)
@@ -130,7 +130,7 @@ static void ln_allow_root(void)
     }
 }
 
-int zt_launch(const zt_options *opts, int argc, char **argv, ckpt_err *err)
+int launch(const zt_options *opts, int argc, char **argv, ckpt_err *err)
 {
     ckpt_arena *arena = ckpt_arena_new(0);
     const char *const *hosts = NULL;

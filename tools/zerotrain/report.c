@@ -6,28 +6,20 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
-#include "engine/engine.h"
+#include "tools/zerotrain/zerotrain.h"
 
-double zt_now(void)
+int report_open(report *r, ckpt_err *err)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-int zt_report_open(zt_engine *e, ckpt_err *err)
-{
+    const zt_engine *e = r->engine;
     int rc = CKPT_OK;
 
     if (e->comm->rank == 0 && e->opts->metrics) {
         // A resumed run, or one that evaluates, goes on in the file of the first.
         bool more = e->loaded.global_steps > 0 || e->opts->evaluate;
-        e->metrics =
+        r->metrics =
             strcmp(e->opts->metrics, "-") == 0 ? stdout : fopen(e->opts->metrics, more ? "a" : "w");
-        if (!e->metrics)
+        if (!r->metrics)
             rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
     }
     return zt_comm_agree(e->comm, rc, err);
@@ -42,9 +34,10 @@ static void rp_number(FILE *f, const char *key, double v)
         fprintf(f, ", \"%s\": null", key);
 }
 
-static int rp_flush(zt_engine *e, ckpt_err *err)
+static int rp_flush(report *r, ckpt_err *err)
 {
-    if (fputc('\n', e->metrics) == EOF || fflush(e->metrics) != 0)
+    const zt_engine *e = r->engine;
+    if (fputc('\n', r->metrics) == EOF || fflush(r->metrics) != 0)
         return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
     return CKPT_OK;
 }
@@ -83,8 +76,9 @@ static void rp_progress(const zt_engine *e, const zt_progress *p)
                 1048576);
 }
 
-int zt_report_step(zt_engine *e, const zt_progress *p, ckpt_err *err)
+int report_step(report *r, const zt_progress *p, ckpt_err *err)
 {
+    const zt_engine *e = r->engine;
     int64_t every = e->config.steps_per_print > 0 ? e->config.steps_per_print : 10;
     int64_t step = e->zero->global_steps;
 
@@ -94,18 +88,18 @@ int zt_report_step(zt_engine *e, const zt_progress *p, ckpt_err *err)
         rp_overflow(e, &p->step);
     if (!e->opts->quiet && (step % every == 0 || step == e->total_steps))
         rp_progress(e, p);
-    if (!e->metrics)
+    if (!r->metrics)
         return CKPT_OK;
-    fprintf(e->metrics, "{\"step\": %" PRId64, step);
-    rp_number(e->metrics, "loss", p->loss);
-    rp_number(e->metrics, "grad_norm", p->step.grad_norm);
-    rp_number(e->metrics, "lr", p->step.lr);
-    rp_number(e->metrics, "loss_scale", p->step.loss_scale);
-    fprintf(e->metrics, ", \"skipped\": %s, \"tokens\": %" PRIu64,
+    fprintf(r->metrics, "{\"step\": %" PRId64, step);
+    rp_number(r->metrics, "loss", p->loss);
+    rp_number(r->metrics, "grad_norm", p->step.grad_norm);
+    rp_number(r->metrics, "lr", p->step.lr);
+    rp_number(r->metrics, "loss_scale", p->step.loss_scale);
+    fprintf(r->metrics, ", \"skipped\": %s, \"tokens\": %" PRIu64,
             p->step.skipped ? "true" : "false", p->tokens);
-    rp_number(e->metrics, "seconds", p->seconds);
-    fputc('}', e->metrics);
-    return rp_flush(e, err);
+    rp_number(r->metrics, "seconds", p->seconds);
+    fputc('}', r->metrics);
+    return rp_flush(r, err);
 }
 
 /* What was loaded: the path, and the tag where the path leaves it open. */
@@ -118,15 +112,16 @@ static void rp_loaded(const zt_engine *e, FILE *out)
     fprintf(out, "%s%s%s", path, named || path[n - 1] == '/' ? "" : "/", named ? "" : tag);
 }
 
-int zt_report_score(zt_engine *e, const zt_score *s, ckpt_err *err)
+int report_score(report *r, const zt_score *s, ckpt_err *err)
 {
+    const zt_engine *e = r->engine;
     int64_t step = e->zero->global_steps;
 
     if (e->comm->rank != 0)
         return CKPT_OK;
     if (!e->opts->quiet || e->opts->evaluate) {
         // lines of JSON are not mixed with text
-        FILE *out = e->opts->evaluate && e->metrics != stdout ? stdout : stderr;
+        FILE *out = e->opts->evaluate && r->metrics != stdout ? stdout : stderr;
         fputs("evaluated ", out);
         if (e->opts->evaluate && e->opts->load) // weights alone: the step is not theirs
             rp_loaded(e, out);
@@ -139,25 +134,27 @@ int zt_report_score(zt_engine *e, const zt_score *s, ckpt_err *err)
         if (e->opts->evaluate && fflush(out) != 0)
             return ckpt_fail_sys(err, CKPT_EIO, errno, "the score cannot be written");
     }
-    if (!e->metrics)
+    if (!r->metrics)
         return CKPT_OK;
-    fprintf(e->metrics, "{\"step\": %" PRId64 ", \"evaluation\": true", step);
-    rp_number(e->metrics, "eval_loss", s->loss);
-    rp_number(e->metrics, "eval_accuracy", s->accuracy);
-    fprintf(e->metrics, ", \"samples\": %" PRIu64 "}", s->samples);
-    return rp_flush(e, err);
+    fprintf(r->metrics, "{\"step\": %" PRId64 ", \"evaluation\": true", step);
+    rp_number(r->metrics, "eval_loss", s->loss);
+    rp_number(r->metrics, "eval_accuracy", s->accuracy);
+    fprintf(r->metrics, ", \"samples\": %" PRIu64 "}", s->samples);
+    return rp_flush(r, err);
 }
 
-void zt_report_save(const zt_engine *e)
+void report_save(const report *r)
 {
+    const zt_engine *e = r->engine;
     ckpt_err remark;
 
     if (zt_save_remark(e->saver, &remark))
         fprintf(stderr, "zerotrain: warning: %s; the run goes on\n", remark.text);
 }
 
-void zt_report_start(const zt_engine *e)
+void report_start(const report *r)
 {
+    const zt_engine *e = r->engine;
     const zt_config *c = &e->config;
 
     if (e->comm->rank != 0)
@@ -194,8 +191,9 @@ void zt_report_start(const zt_engine *e)
         fprintf(stderr, "note: all %" PRId64 " updates are made already\n", e->total_steps);
 }
 
-void zt_report_profile(const zt_engine *e)
+void report_profile(const report *r)
 {
+    const zt_engine *e = r->engine;
     static const char *const name[ZT_T_COUNT] = {"data", "forward and backward", "update", "save",
                                                  "evaluate"};
     double sum = 0;
@@ -216,12 +214,13 @@ void zt_report_profile(const zt_engine *e)
             m.weights, m.masters, m.state, m.gradients, m.buffers, m.activations);
 }
 
-int zt_report_close(zt_engine *e, ckpt_err *err)
+int report_close(report *r, ckpt_err *err)
 {
+    const zt_engine *e = r->engine;
     int rc = CKPT_OK;
 
-    if (e->metrics && (e->metrics == stdout ? fflush(stdout) : fclose(e->metrics)) != 0)
+    if (r->metrics && (r->metrics == stdout ? fflush(stdout) : fclose(r->metrics)) != 0)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
-    e->metrics = NULL;
+    r->metrics = NULL;
     return rc;
 }

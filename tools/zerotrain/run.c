@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c: a run from its first update to its last, with what it tells on the way.
+ */
+#define _XOPEN_SOURCE 700 // sigaltstack
+
+#include <signal.h>
+#include <string.h>
+
+#include "tools/zerotrain/zerotrain.h"
+
+volatile sig_atomic_t run_stop;
+
+static void run_signal(int number)
+{
+    run_stop = number;
+}
+
+/* The second one ends the process at once. */
+static void run_catch(void)
+{
+    // a stack of its own: see cpu_sgemm.h
+    static char stack[1 << 16];
+    const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction a;
+
+    memset(&a, 0, sizeof a);
+    (void)sigaltstack(&alternate, NULL);
+    a.sa_handler = run_signal;
+    a.sa_flags = (int)(SA_RESTART | SA_RESETHAND | SA_ONSTACK);
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGUSR1, &a, NULL);
+}
+
+/* The score of a file, told. */
+static int run_score(report *r, zt_data *data, ckpt_err *err)
+{
+    zt_engine *e = r->engine;
+    zt_score score;
+    int rc = zt_engine_evaluate(e, data, &score, err);
+
+    return rc == CKPT_OK ? zt_comm_agree(e->comm, report_score(r, &score, err), err) : rc;
+}
+
+/* What is due after an update: saved first, and whoever was told to stop does not evaluate. */
+static int run_after(report *r, bool last, ckpt_err *err)
+{
+    zt_engine *e = r->engine;
+    const zt_options *o = e->opts;
+    int64_t step = e->zero->global_steps;
+    bool end = step >= e->total_steps;
+    int rc = CKPT_OK;
+
+    if (o->save && (last || (o->save_every > 0 && step % o->save_every == 0))) {
+        rc = zt_engine_save(e, err);
+        report_save(r);
+    }
+    if (rc == CKPT_OK && e->eval_data &&
+        (end || (!last && o->eval_every > 0 && step % o->eval_every == 0)))
+        rc = run_score(r, e->eval_data, err);
+    return rc;
+}
+
+/* The last words of a run; a failure to write them counts where nothing failed before. */
+static int run_end(report *r, int rc, ckpt_err *err)
+{
+    int closed;
+
+    report_profile(r);
+    closed = report_close(r, rc == CKPT_OK ? err : NULL);
+    return rc == CKPT_OK ? zt_comm_agree(r->engine->comm, closed, err) : rc;
+}
+
+int run_train(zt_engine *e, ckpt_err *err)
+{
+    report r = {.engine = e};
+    bool stop = e->zero->global_steps >= e->total_steps;
+    int rc = zt_engine_try_outputs(e, err);
+
+    if (rc == CKPT_OK)
+        rc = report_open(&r, err);
+    run_catch();
+    report_start(&r);
+    while (rc == CKPT_OK && !stop) {
+        zt_progress p;
+
+        rc = zt_engine_step(e, &p, &stop, err);
+        if (rc == CKPT_OK)
+            rc = zt_comm_agree(e->comm, report_step(&r, &p, err), err);
+        if (rc == CKPT_OK)
+            rc = run_after(&r, stop, err);
+    }
+    if (rc == CKPT_OK) {
+        rc = zt_engine_finish(e, err);
+        report_save(&r);
+    }
+    return run_end(&r, rc, err);
+}
+
+int run_evaluate(zt_engine *e, ckpt_err *err)
+{
+    report r = {.engine = e};
+    int rc = report_open(&r, err);
+
+    if (rc == CKPT_OK)
+        rc = run_score(&r, e->eval_data ? e->eval_data : e->data, err);
+    return run_end(&r, rc, err);
+}
