@@ -110,14 +110,17 @@ static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
                      ckpt_err *err)
 {
     static const ckpt_open_opts defaults = {0};
-    ckpt_ds ds = {.map = map, .opts = opts ? opts : &defaults, .read = list->read, .err = err};
-    int rc = ckpt_ds_folder_find(&ds, list);
+    ckpt_ds_job job = {.map = map, .opts = opts ? opts : &defaults, .read = list->read, .err = err};
+    ckpt_ds_folder dir = {0};
+    ckpt_ds_run run = {0};
+    int rc = ckpt_ds_folder_find(&job, &dir, list);
 
     if (rc == CKPT_OK)
-        rc = ckpt_ds_grid_needed(&ds) ? ckpt_ds_grid_read(&ds) : ckpt_ds_read(&ds);
-    if (rc == CKPT_OK && ds.opts->with_optimizer)
+        rc = ckpt_ds_grid_needed(&dir) ? ckpt_ds_grid_read(&job, &dir)
+                                       : ckpt_ds_read(&job, &dir, NULL, &run);
+    if (rc == CKPT_OK && job.opts->with_optimizer)
         rc = ds_whole_files(map, err);
-    ckpt_ds_free(&ds);
+    ckpt_ds_folder_free(&dir);
     return rc;
 }
 

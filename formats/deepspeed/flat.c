@@ -14,44 +14,61 @@
 
 /* ---- extents ---- */
 
-int ckpt_ds_extent_add(ckpt_ds *ds, const ckpt_ds_flat *from, uint64_t at, uint64_t first,
-                       uint64_t count)
+int ckpt_ds_extent_add(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, const ckpt_ds_flat *from,
+                       uint64_t at, uint64_t first, uint64_t count)
 {
     uint64_t item = ckpt_dtype_get((ckpt_dtype)from->dtype)->bits / 8;
     uint64_t byte = from->at + at * item;
-    size_t n = ds->extent.n;
+    size_t n = boxes->extent.n;
 
     if (item == 0 || !ckpt_within(at, count, from->n))
-        return ckpt_fail(ds->err, CKPT_EMISMATCH,
+        return ckpt_fail(job->err, CKPT_EMISMATCH,
                          "%s: a flat tensor of %" PRIu64 " elements lacks elements %" PRIu64
                          " to %" PRIu64,
-                         ds->dir.path, from->n, at, at + count);
+                         job->map->path, from->n, at, at + count);
     if (n > 0) {
-        ckpt_extent *e = &ds->extent.at[n - 1];
-        ckpt_axis *a = &ds->axis.at[n - 1];
+        ckpt_extent *e = &boxes->extent.at[n - 1];
+        ckpt_axis *a = &boxes->axis.at[n - 1];
         if (e->source == from->source && a->start + a->count == first &&
             e->at + a->count * item == byte) {
             a->count += count;
             return CKPT_OK;
         }
     }
-    ckpt_extent *e = ckpt_vec_push(&ds->extent);
-    ckpt_axis *a = e ? ckpt_vec_push(&ds->axis) : NULL;
+    ckpt_extent *e = ckpt_vec_push(&boxes->extent);
+    ckpt_axis *a = e ? ckpt_vec_push(&boxes->axis) : NULL;
     if (!a)
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     *e = (ckpt_extent){.source = from->source, .ndim = 1, .at = byte};
     *a = (ckpt_axis){.start = first, .count = count, .stride = (int64_t)item};
     return CKPT_OK;
 }
 
-int ckpt_ds_extent_back(ckpt_ds *ds, ckpt_tensor *t)
+int ckpt_ds_extent_back(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, ckpt_tensor *t)
 {
     // The axes stand still only now.
-    for (size_t i = 0; i < ds->extent.n; i++)
-        ds->extent.at[i].axis = &ds->axis.at[i];
-    if (ds->extent.n > UINT32_MAX)
-        return ckpt_fail_memory(ds->err);
-    return ckpt_map_back(ds->map, t, ds->extent.at, (uint32_t)ds->extent.n, ds->err);
+    for (size_t i = 0; i < boxes->extent.n; i++)
+        boxes->extent.at[i].axis = &boxes->axis.at[i];
+    if (boxes->extent.n > UINT32_MAX)
+        return ckpt_fail_memory(job->err);
+    return ckpt_map_back(job->map, t, boxes->extent.at, (uint32_t)boxes->extent.n, job->err);
+}
+
+void ckpt_ds_boxes_free(ckpt_ds_boxes *boxes)
+{
+    ckpt_vec_free(&boxes->extent);
+    ckpt_vec_free(&boxes->axis);
+}
+
+int ckpt_ds_flat_back(const ckpt_ds_job *job, const ckpt_ds_flat *from, uint64_t at, ckpt_tensor *t)
+{
+    ckpt_ds_boxes boxes = {0};
+    int rc = t->n_elems ? ckpt_ds_extent_add(job, &boxes, from, at, 0, t->n_elems) : CKPT_OK;
+
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_extent_back(job, &boxes, t);
+    ckpt_ds_boxes_free(&boxes);
+    return rc;
 }
 
 /* ---- layout ---- */
@@ -70,59 +87,61 @@ static uint64_t dsl_owned(const ckpt_zero_flat *z, uint32_t p)
  * Lay out one group.  The alignment is not written anywhere: it is the first of the known ones that
  * gives rank 0 a slice of the length it has.
  */
-static int dsl_layout(ckpt_ds *ds, size_t index, const uint64_t *numel, const uint64_t *pad)
+static int dsl_layout(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
+                      size_t index, const uint64_t *numel, const uint64_t *pad)
 {
-    ckpt_ds_group *g = &ds->group.at[index];
-    uint64_t have = ds->column.at[0].at[g->part].n;
+    ckpt_ds_group *g = &layout->group.at[index];
+    uint64_t have = layout->column.at[0].at[g->part].n;
     // Since 0.5.2 the flat buffer is a multiple of twice the world size (of experts: of the ranks
     // that share them), before of the world size; the intervals of legacy stage 1 are as long as
     // they are.
     uint64_t multiple[2] = {2 * (uint64_t)g->n_parts, g->n_parts};
 
-    if (ds->legacy && !ckpt_mul(have ? have : 1, g->n_parts, &multiple[0]))
-        return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: the size of group %zu overflows",
-                         ds->optim.path, index);
-    for (int i = 0; i < (ds->legacy ? 1 : 2); i++) {
+    if (head->legacy && !ckpt_mul(have ? have : 1, g->n_parts, &multiple[0]))
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: the size of group %zu overflows",
+                         head->optim.path, index);
+    for (int i = 0; i < (head->legacy ? 1 : 2); i++) {
         ckpt_err why = {0};
         int rc = ckpt_zero_flat_new(&g->flat, numel, pad, g->n, g->n_parts, multiple[i], &why);
         if (rc != CKPT_OK)
-            return ckpt_fail(ds->err, rc, "%s: group %zu: %s", ds->optim.path, index, why.text);
+            return ckpt_fail(job->err, rc, "%s: group %zu: %s", head->optim.path, index, why.text);
         uint64_t owned = dsl_owned(&g->flat, 0);
         if (owned <= have && have <= g->flat.slice && g->flat.slice * g->n_parts >= g->flat.used)
             return CKPT_OK;
-        if (i == 0 && !ds->legacy)
+        if (i == 0 && !head->legacy)
             ckpt_zero_flat_free(&g->flat);
     }
     return ckpt_ds_problem(
-        ds, CKPT_EMISMATCH,
+        job, CKPT_EMISMATCH,
         "%s: param_shapes of group %zu add up to %" PRIu64 " elements, %" PRIu64 " on each of "
         "%" PRIu32 " parts, but the slice of rank 0 has %" PRIu64 ": model and optimizer files are "
         "from different runs",
-        ds->optim.path, index, g->flat.used, g->flat.slice, g->n_parts, have);
+        head->optim.path, index, g->flat.used, g->flat.slice, g->n_parts, have);
 }
 
 /* The pads after a group's parameters (param_alignment_paddings): *pad NULL when there are none. */
-static int dsl_pads(ckpt_ds *ds, size_t index, uint64_t *room, uint64_t **pad)
+static int dsl_pads(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                    size_t index, uint64_t *room, uint64_t **pad)
 {
-    const ckpt_ds_group *g = &ds->group.at[index];
-    ckpt_seq all = ckpt_value_seq(ckpt_value_get(ds->optim.optim, "param_alignment_paddings"));
+    const ckpt_ds_group *g = &layout->group.at[index];
+    ckpt_seq all = ckpt_value_seq(ckpt_value_get(head->optim.optim, "param_alignment_paddings"));
     ckpt_seq list = ckpt_value_seq(index < all.n ? all.at[index] : NULL);
 
     *pad = NULL;
     if (list.n == 0)
         return CKPT_OK;
     if (list.n != g->n)
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: param_alignment_paddings of group %zu has %" PRIu64
                                " entries for %zu parameters",
-                               ds->optim.path, index, list.n, g->n);
+                               head->optim.path, index, list.n, g->n);
     for (uint64_t i = 0; i < list.n; i++) {
         int64_t n = 0;
         if (!ckpt_value_as_int(list.at[i], &n) || n < 0)
-            return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+            return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                    "%s: param_alignment_paddings of group %zu: entry %" PRIu64
                                    " is %" PRId64 ", expected a number of elements",
-                                   ds->optim.path, index, i, n);
+                                   head->optim.path, index, i, n);
         room[i] = (uint64_t)n;
     }
     *pad = room;
@@ -130,12 +149,12 @@ static int dsl_pads(ckpt_ds *ds, size_t index, uint64_t *room, uint64_t **pad)
 }
 
 /* ds_config's zero_optimization.<key> is true. */
-static bool dsl_config(const ckpt_ds *ds, const char *key)
+static bool dsl_config(const ckpt_ds_head *head, const char *key)
 {
-    const ckpt_value *config = ckpt_value_get(ds->model.root, "ds_config");
+    const ckpt_value *config = ckpt_value_get(head->model.root, "ds_config");
     int64_t on = 0;
 
-    config = config ? config : ckpt_value_get(ds->optim.root, "ds_config");
+    config = config ? config : ckpt_value_get(head->optim.root, "ds_config");
     return ckpt_value_as_int(ckpt_value_get(ckpt_value_get(config, "zero_optimization"), key),
                              &on) &&
            on;
@@ -146,107 +165,114 @@ static bool dsl_config(const ckpt_ds *ds, const char *key)
  * original order (deepspeed/runtime/zero/stage_1_and_2.py, _link_all_hp_params, up to 0.19.8): lay
  * those out as well.
  */
-static int dsl_shuffled(ckpt_ds *ds, size_t index)
+static int dsl_shuffled(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
+                        size_t index)
 {
-    ckpt_ds_group *g = &ds->group.at[index];
+    ckpt_ds_group *g = &layout->group.at[index];
     uint64_t *numel = ckpt_alloc((g->n + 1) * sizeof *numel);
 
     g->order = ckpt_alloc((g->n + 1) * sizeof *g->order);
     if (!numel || !g->order) {
         ckpt_free(numel);
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     }
     // numel holds first the indexes: parameter i of the layout is original parameter numel[i].
-    ckpt_zero_round_robin(g->n, ds->world / g->lanes, numel);
+    ckpt_zero_round_robin(g->n, head->world / g->lanes, numel);
     for (size_t i = 0; i < g->n; i++)
         g->order[numel[i]] = i;
     for (size_t i = 0; i < g->n; i++)
-        numel[i] = ds->params.at[g->first + g->order[i]].numel;
+        numel[i] = layout->params.at[g->first + g->order[i]].numel;
     int rc = ckpt_zero_flat_new(&g->shuffled, numel, NULL, g->n, g->n_parts,
-                                g->flat.slice * g->n_parts, ds->err);
+                                g->flat.slice * g->n_parts, job->err);
     ckpt_free(numel);
     return rc;
 }
 
 /* Elements that belong to no parameter would be lost. */
-static int dsl_nobody(ckpt_ds *ds, size_t index)
+static int dsl_nobody(ckpt_ds_job *job, const ckpt_ds_head *head, size_t index)
 {
     return ckpt_ds_problem(
-        ds, CKPT_EMISMATCH,
+        job, CKPT_EMISMATCH,
         "%s: group %zu holds elements, but param_shapes list no parameter of it: "
         "model and optimizer files are from different runs",
-        ds->optim.path, index);
+        head->optim.path, index);
 }
 
-int ckpt_ds_flat_begin(ckpt_ds *ds)
+int ckpt_ds_flat_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout)
 {
-    uint64_t *numel = ckpt_alloc((ds->params.n + 1) * 2 * sizeof *numel);
-    int rc = numel ? CKPT_OK : ckpt_fail_memory(ds->err);
+    uint64_t *numel = ckpt_alloc((layout->params.n + 1) * 2 * sizeof *numel);
+    int rc = numel ? CKPT_OK : ckpt_fail_memory(job->err);
 
-    for (size_t i = 0; rc == CKPT_OK && i < ds->group.n && !ds->broken; i++) {
-        const ckpt_ds_group *g = &ds->group.at[i];
+    for (size_t i = 0; rc == CKPT_OK && i < layout->group.n && !job->broken; i++) {
+        const ckpt_ds_group *g = &layout->group.at[i];
         uint64_t *pad = NULL;
-        if (g->n == 0 && ds->column.at[0].at[g->part].n > 0)
-            rc = dsl_nobody(ds, i);
+        if (g->n == 0 && layout->column.at[0].at[g->part].n > 0)
+            rc = dsl_nobody(job, head, i);
         if (g->n == 0)
             continue;
         for (size_t k = 0; k < g->n; k++)
-            numel[k] = ds->params.at[g->first + k].numel;
-        rc = dsl_pads(ds, i, numel + g->n, &pad);
-        if (rc == CKPT_OK && !ds->broken)
-            rc = dsl_layout(ds, i, numel, pad);
+            numel[k] = layout->params.at[g->first + k].numel;
+        rc = dsl_pads(job, head, layout, i, numel + g->n, &pad);
+        if (rc == CKPT_OK && !job->broken)
+            rc = dsl_layout(job, head, layout, i, numel, pad);
         // BF16_Optimizer does not know the option.
-        if (rc == CKPT_OK && !ds->broken && dsl_config(ds, "round_robin_gradients") &&
-            !ckpt_ds_is_bf16_optimizer(ds))
-            rc = dsl_shuffled(ds, i);
+        if (rc == CKPT_OK && !job->broken && dsl_config(head, "round_robin_gradients") &&
+            !ckpt_ds_is_bf16_optimizer(head))
+            rc = dsl_shuffled(job, head, layout, i);
     }
     ckpt_free(numel);
     return rc;
 }
 
-void ckpt_ds_flat_free(ckpt_ds *ds)
+void ckpt_ds_layout_free(ckpt_ds_layout *layout)
 {
-    for (size_t i = 0; i < ds->group.n; i++) {
-        ckpt_zero_flat_free(&ds->group.at[i].flat);
-        ckpt_zero_flat_free(&ds->group.at[i].shuffled);
-        ckpt_free(ds->group.at[i].order);
+    for (size_t i = 0; i < layout->group.n; i++) {
+        ckpt_zero_flat_free(&layout->group.at[i].flat);
+        ckpt_zero_flat_free(&layout->group.at[i].shuffled);
+        ckpt_free(layout->group.at[i].order);
     }
+    for (size_t i = 0; i < layout->column.n; i++)
+        ckpt_free(layout->column.at[i].at);
+    ckpt_vec_free(&layout->column);
+    ckpt_vec_free(&layout->group);
+    ckpt_vec_free(&layout->params);
 }
 
 /* ---- checks ---- */
 
-int ckpt_ds_flat_check(ckpt_ds *ds)
+int ckpt_ds_flat_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
+                       const ckpt_ds_layout *layout)
 {
     int rc = CKPT_OK;
 
-    for (size_t i = 0; i < ds->group.n; i++) {
-        const ckpt_ds_group *g = &ds->group.at[i];
+    for (size_t i = 0; i < layout->group.n; i++) {
+        const ckpt_ds_group *g = &layout->group.at[i];
         for (uint32_t p = 0; rc == CKPT_OK && g->n && p < g->n_parts * g->lanes; p++) {
-            const ckpt_ds_flat *slice = &ds->column.at[0].at[g->part + p];
+            const ckpt_ds_flat *slice = &layout->column.at[0].at[g->part + p];
             uint64_t have = slice->n, owned = dsl_owned(&g->flat, p % g->n_parts);
             uint32_t rank =
-                g->lanes > 1 ? p / g->n_parts + p % g->n_parts * g->lanes : p % ds->world;
+                g->lanes > 1 ? p / g->n_parts + p % g->n_parts * g->lanes : p % head->world;
             // Without a dtype: the file could not be read, which has been said.
             if (slice->dtype == CKPT_DTYPE_NONE)
                 continue;
             if (have < owned || have > g->flat.slice)
-                rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+                rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
                                      "%s: the slice of group %zu has %" PRIu64
                                      " elements, expected %" PRIu64 " to "
                                      "%" PRIu64 ": the shard is from another run",
-                                     ds->dir.optims.at[rank].path, i, have, owned, g->flat.slice);
+                                     dir->optims.at[rank].path, i, have, owned, g->flat.slice);
         }
     }
     return rc;
 }
 
 /* The optimizer's state is in the host's memory: there DeepSpeed cuts all of it. */
-static bool dsl_offloads(const ckpt_ds *ds)
+static bool dsl_offloads(const ckpt_ds_head *head)
 {
-    const ckpt_value *config = ckpt_value_get(ds->model.root, "ds_config");
+    const ckpt_value *config = ckpt_value_get(head->model.root, "ds_config");
     const ckpt_value *device;
 
-    config = config ? config : ckpt_value_get(ds->optim.root, "ds_config");
+    config = config ? config : ckpt_value_get(head->optim.root, "ds_config");
     device = ckpt_value_get(
         ckpt_value_get(ckpt_value_get(config, "zero_optimization"), "offload_optimizer"), "device");
     return device && !ckpt_value_is(device, "none");
@@ -259,7 +285,8 @@ typedef struct dsl_fit {
     uint32_t masters; /* of them those whose masters are more */
 } dsl_fit;
 
-static dsl_fit dsl_fits(const ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_group *g)
+static dsl_fit dsl_fits(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                        const ckpt_ds_column *c, const ckpt_ds_group *g)
 {
     dsl_fit fit = {0};
 
@@ -270,18 +297,19 @@ static dsl_fit dsl_fits(const ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_d
         fit.absent += absent;
         fit.not_cut += absent || f->n < dsl_owned(&g->flat, index) || f->n > g->flat.slice;
         // A rank whose slice no parameter touches has nothing to keep, and no entry for it.
-        fit.not_whole += ds->legacy || f->n != ckpt_zero_whole_size(&g->flat, index);
+        fit.not_whole += head->legacy || f->n != ckpt_zero_whole_size(&g->flat, index);
         fit.one += !absent && f->n == 1;
-        fit.masters += !absent && f->n == 1 && ds->column.at[0].at[g->part + p].n > 1;
+        fit.masters += !absent && f->n == 1 && layout->column.at[0].at[g->part + p].n > 1;
     }
     return fit;
 }
 
-int ckpt_ds_flat_form(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, ckpt_ds_form *form)
+int ckpt_ds_flat_form(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                      const ckpt_ds_column *c, size_t group, ckpt_ds_form *form)
 {
-    const ckpt_ds_group *g = &ds->group.at[group];
+    const ckpt_ds_group *g = &layout->group.at[group];
     uint32_t all = g->n_parts * g->lanes;
-    dsl_fit fit = dsl_fits(ds, c, g);
+    dsl_fit fit = dsl_fits(head, layout, c, g);
     bool whole = fit.absent < all && fit.not_whole == 0, cut = fit.not_cut == 0;
 
     // One value for the whole group may have an axis too.
@@ -291,43 +319,43 @@ int ckpt_ds_flat_form(ckpt_ds *ds, const ckpt_ds_column *c, size_t group, ckpt_d
     }
     // Where both fit they are the same, unless pads happen to be as long as what is kept twice.
     if (whole && cut && g->flat.used > g->flat.before[g->n])
-        cut = strcmp(c->name, "momentum_buffer") != 0 || dsl_offloads(ds);
+        cut = strcmp(c->name, "momentum_buffer") != 0 || dsl_offloads(head);
     *form = cut ? CKPT_DS_CUT : whole ? CKPT_DS_WHOLE : CKPT_DS_ABSENT;
     if (*form != CKPT_DS_ABSENT || fit.absent == all)
         return CKPT_OK;
-    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+    return ckpt_ds_problem(job, CKPT_EMISMATCH,
                            "%s: optimizer state %s of group %zu: %" PRIu32 " of %" PRIu32
                            " ranks lack it or have it in "
                            "another length",
-                           ds->dir.path, c->name, group, fit.not_cut, all);
+                           job->map->path, c->name, group, fit.not_cut, all);
 }
 
 /* The first of the ranks that have all elements of a parameter. */
-static int dsl_whole_extents(ckpt_ds *ds, const ckpt_ds_flat *lane, const ckpt_zero_flat *flat,
-                             uint64_t i)
+static int dsl_whole_extents(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, const ckpt_ds_flat *lane,
+                             const ckpt_zero_flat *flat, uint64_t i)
 {
     ckpt_zero_run run;
     uint32_t cursor = 0;
 
     if (!ckpt_zero_whole_next(flat, i, &cursor, &run))
         return CKPT_OK;
-    return ckpt_ds_extent_add(ds, &lane[run.rank], run.at, run.first, run.count);
+    return ckpt_ds_extent_add(job, boxes, &lane[run.rank], run.at, run.first, run.count);
 }
 
-int ckpt_ds_flat_extents(ckpt_ds *ds, const ckpt_ds_column *c, const ckpt_ds_param *p,
-                         ckpt_ds_form form)
+int ckpt_ds_flat_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout, ckpt_ds_boxes *boxes,
+                         const ckpt_ds_column *c, const ckpt_ds_param *p, ckpt_ds_form form)
 {
-    const ckpt_ds_group *g = &ds->group.at[p->group];
-    uint64_t i = (uint64_t)(p - &ds->params.at[g->first]), cursor = 0;
+    const ckpt_ds_group *g = &layout->group.at[p->group];
+    uint64_t i = (uint64_t)(p - &layout->params.at[g->first]), cursor = 0;
     const ckpt_ds_flat *lane = &c->at[g->part + (size_t)(i / g->n) * g->n_parts];
     ckpt_zero_run run;
     int rc = CKPT_OK;
 
-    ds->extent.n = ds->axis.n = 0;
+    boxes->extent.n = boxes->axis.n = 0;
     if (form == CKPT_DS_WHOLE)
-        return dsl_whole_extents(ds, lane, &g->flat, i % g->n);
+        return dsl_whole_extents(job, boxes, lane, &g->flat, i % g->n);
     while (rc == CKPT_OK && ckpt_zero_flat_next(&g->flat, i % g->n, &cursor, &run))
-        rc = ckpt_ds_extent_add(ds, &lane[run.rank], run.at, run.first, run.count);
+        rc = ckpt_ds_extent_add(job, boxes, &lane[run.rank], run.at, run.first, run.count);
     return rc;
 }
 
@@ -368,8 +396,8 @@ typedef struct dsl_mapping {
 } dsl_mapping;
 
 /* Compare one group's mapping with a layout; the name of the first difference, or NULL. */
-static const char *dsl_compare(const ckpt_ds *ds, const ckpt_ds_group *g, const ckpt_zero_flat *z,
-                               const uint64_t *order, const dsl_mapping *m)
+static const char *dsl_compare(const ckpt_ds_layout *layout, const ckpt_ds_group *g,
+                               const ckpt_zero_flat *z, const uint64_t *order, const dsl_mapping *m)
 {
     const ckpt_dict mapping = m->entries;
     const ckpt_ds_index *by_name = m->by_name;
@@ -377,7 +405,7 @@ static const char *dsl_compare(const ckpt_ds *ds, const ckpt_ds_group *g, const 
     uint64_t from = rank * z->slice, to = from + z->slice, entry = 0;
 
     for (uint64_t i = dsl_first_after(z, from); i < z->n_params && z->start[i] < to; i++) {
-        const ckpt_ds_param *p = &ds->params.at[g->first + (order ? order[i] : i)];
+        const ckpt_ds_param *p = &layout->params.at[g->first + (order ? order[i] : i)];
         uint64_t first = z->start[i] > from ? z->start[i] : from;
         uint64_t end = z->start[i] + z->numel[i] < to ? z->start[i] + z->numel[i] : to;
         if (z->numel[i] == 0)
@@ -397,70 +425,72 @@ static const char *dsl_compare(const ckpt_ds *ds, const ckpt_ds_group *g, const 
 
 /* With round_robin_gradients and parameter_alignment both, the addresses follow the data, but are
  * listed in the original order. */
-static int dsl_any_order(const ckpt_ds *ds, const ckpt_ds_group *g, ckpt_dict mapping,
-                         uint32_t rank, const char **at)
+static int dsl_any_order(const ckpt_ds_job *job, const ckpt_ds_layout *layout,
+                         const ckpt_ds_group *g, ckpt_dict mapping, uint32_t rank, const char **at)
 {
     ckpt_ds_index by_name = {0};
-    int rc = ckpt_ds_index_new(&by_name, mapping, ds->err);
+    int rc = ckpt_ds_index_new(&by_name, mapping, job->err);
 
     if (rc == CKPT_OK)
-        *at = dsl_compare(ds, g, &g->flat, NULL, &(dsl_mapping){mapping, &by_name, rank});
+        *at = dsl_compare(layout, g, &g->flat, NULL, &(dsl_mapping){mapping, &by_name, rank});
     ckpt_ds_index_free(&by_name);
     return rc;
 }
 
 /* Said once: other tools go by the mappings, and scramble such a checkpoint. */
-static int dsl_note_shuffled(ckpt_ds *ds)
+static int dsl_note_shuffled(const ckpt_ds_job *job)
 {
-    return ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+    return ckpt_map_note(job->map, CKPT_INFO, job->err,
                          "%s: param_slice_mappings follow the order before round_robin_gradients; "
                          "laid out by param_shapes, which follow the data",
-                         ds->dir.path);
+                         job->map->path);
 }
 
 /* Check one group of one rank; *shuffled is set where the mapping follows the original order. */
-static int dsl_check_mapping(ckpt_ds *ds, const ckpt_ds_shard *s, size_t group, ckpt_dict mapping,
-                             bool *shuffled)
+static int dsl_check_mapping(ckpt_ds_job *job, const ckpt_ds_layout *layout, const ckpt_ds_shard *s,
+                             size_t group, ckpt_dict mapping, bool *shuffled)
 {
-    const ckpt_ds_group *g = &ds->group.at[group];
+    const ckpt_ds_group *g = &layout->group.at[group];
     const dsl_mapping listed = {mapping, NULL, s->rank / g->lanes};
-    const char *at = g->n ? dsl_compare(ds, g, &g->flat, NULL, &listed) : NULL;
+    const char *at = g->n ? dsl_compare(layout, g, &g->flat, NULL, &listed) : NULL;
     int rc = CKPT_OK;
 
     if (!at)
         return CKPT_OK;
-    if (g->order && !dsl_compare(ds, g, &g->shuffled, g->order, &listed)) {
+    if (g->order && !dsl_compare(layout, g, &g->shuffled, g->order, &listed)) {
         *shuffled = true;
         return CKPT_OK;
     }
     if (g->order)
-        rc = dsl_any_order(ds, g, mapping, s->rank / g->lanes, &at);
+        rc = dsl_any_order(job, layout, g, mapping, s->rank / g->lanes, &at);
     if (rc != CKPT_OK || !at)
         return rc;
-    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+    return ckpt_ds_problem(job, CKPT_EMISMATCH,
                            "%s: param_slice_mappings of group %zu contradict the layout at %.200s: "
                            "this is not the shard of rank %" PRIu32 " of this run",
                            s->path, group, at, s->rank);
 }
 
-int ckpt_ds_flat_mappings(ckpt_ds *ds, const ckpt_ds_shard *s)
+int ckpt_ds_flat_mappings(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                          const ckpt_ds_shard *s)
 {
     const ckpt_value *all = ckpt_value_get(s->optim, "param_slice_mappings");
     ckpt_seq list = ckpt_value_seq(all);
     bool shuffled = false;
     int rc = CKPT_OK;
 
-    if (ds->legacy || ds->broken)
+    if (head->legacy || job->broken)
         return CKPT_OK;
-    if (!all != !ckpt_value_get(ds->optim.optim, "param_slice_mappings"))
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+    if (!all != !ckpt_value_get(head->optim.optim, "param_slice_mappings"))
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: rank %" PRIu32
                                " and rank 0: one has param_slice_mappings, the other has not: the "
                                "shards are from different runs",
                                s->path, s->rank);
     if (!all)
         return CKPT_OK;
-    for (size_t i = 0; rc == CKPT_OK && i < ds->group.n; i++)
-        rc = dsl_check_mapping(ds, s, i, ckpt_value_map(i < list.n ? list.at[i] : NULL), &shuffled);
-    return rc == CKPT_OK && shuffled && s->rank == 0 ? dsl_note_shuffled(ds) : rc;
+    for (size_t i = 0; rc == CKPT_OK && i < layout->group.n; i++)
+        rc = dsl_check_mapping(job, layout, s, i, ckpt_value_map(i < list.n ? list.at[i] : NULL),
+                               &shuffled);
+    return rc == CKPT_OK && shuffled && s->rank == 0 ? dsl_note_shuffled(job) : rc;
 }

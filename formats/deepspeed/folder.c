@@ -59,7 +59,7 @@ static bool dsf_has(const ckpt_listing *list, const char *name, bool is_dir)
 }
 
 /* The tags of a run folder: sub-folders that hold shards.  "none" when there are none. */
-static int dsf_tags(ckpt_ds *ds, const ckpt_listing *list, const char **out)
+static int dsf_tags(const ckpt_ds_job *job, const ckpt_listing *list, const char **out)
 {
     const char *text = NULL;
     unsigned n = 0;
@@ -69,76 +69,77 @@ static int dsf_tags(ckpt_ds *ds, const ckpt_listing *list, const char **out)
         ckpt_listing sub;
         if (!list->entry[i].is_dir)
             continue;
-        const char *path = dsf_join(ds->map, list->folder, list->entry[i].name);
+        const char *path = dsf_join(job->map, list->folder, list->entry[i].name);
         if (!path)
-            return ckpt_fail_memory(ds->err);
+            return ckpt_fail_memory(job->err);
         // A folder that cannot be listed is no tag to offer.
-        if (ckpt_listing_read(&sub, ds->map, path, NULL) != CKPT_OK || !dsf_has_shards(&sub))
+        if (ckpt_listing_read(&sub, job->map, path, NULL) != CKPT_OK || !dsf_has_shards(&sub))
             continue;
         const char *name = n == DSF_MAX_LISTED ? "..." : list->entry[i].name;
-        text = text ? ckpt_arena_printf(ds->map->arena, "%s, %s", text, name) : name;
+        text = text ? ckpt_arena_printf(job->map->arena, "%s, %s", text, name) : name;
         n++;
-        rc = text ? CKPT_OK : ckpt_fail_memory(ds->err);
+        rc = text ? CKPT_OK : ckpt_fail_memory(job->err);
     }
     *out = text ? text : "none";
     return rc;
 }
 
 /* CKPT_EMISSING, with the tags that could have been meant. */
-static int dsf_no_tag(ckpt_ds *ds, const ckpt_listing *list, const char *reason, const char *tag)
+static int dsf_no_tag(const ckpt_ds_job *job, const ckpt_listing *list, const char *reason,
+                      const char *tag)
 {
     const char *tags = "none";
-    int rc = dsf_tags(ds, list, &tags);
+    int rc = dsf_tags(job, list, &tags);
 
     if (rc != CKPT_OK)
         return rc;
-    return ckpt_fail(ds->err, CKPT_EMISSING, "%s: %s%s%s; tags here: %s; choose one with -t/--tag",
+    return ckpt_fail(job->err, CKPT_EMISSING, "%s: %s%s%s; tags here: %s; choose one with -t/--tag",
                      list->folder, reason, tag ? " " : "", tag ? tag : "", tags);
 }
 
 /* Read `latest`: one safe path part, white space at its end cut. */
-static int dsf_latest(ckpt_ds *ds, const ckpt_listing *list, const char **tag)
+static int dsf_latest(const ckpt_ds_job *job, const ckpt_listing *list, const char **tag)
 {
     char *text = NULL;
     uint64_t n = 0;
-    const char *path = dsf_join(ds->map, list->folder, "latest");
+    const char *path = dsf_join(job->map, list->folder, "latest");
     const ckpt_entry *e = ckpt_listing_find(list, "latest");
 
     if (!path)
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     if (e->size > DSF_MAX_LATEST)
-        return ckpt_fail(ds->err, CKPT_EFORMAT,
+        return ckpt_fail(job->err, CKPT_EFORMAT,
                          "%s: %" PRIu64 " bytes, expected the name of a tag (1 to %d bytes)", path,
                          e->size, DSF_MAX_LATEST);
-    int rc = ckpt_io_slurp(&text, &n, path, DSF_MAX_LATEST, ds->err);
+    int rc = ckpt_io_slurp(&text, &n, path, DSF_MAX_LATEST, job->err);
     if (rc != CKPT_OK)
         return rc;
     // Not strchr: a NUL is no white space, and makes the name unsafe.
     while (n > 0 && memchr(" \t\r\n\v\f", text[n - 1], 6))
         n--;
     if (n == 0)
-        rc = ckpt_fail(ds->err, CKPT_EFORMAT,
+        rc = ckpt_fail(job->err, CKPT_EFORMAT,
                        "%s: empty, expected the name of a tag; choose one with -t/--tag", path);
     else if (!ckpt_path_part_ok(text, n))
-        rc = ckpt_fail(ds->err, CKPT_EUNSAFE,
+        rc = ckpt_fail(job->err, CKPT_EUNSAFE,
                        "%s: '%.*s' is not the plain name of a folder beside it", path,
                        n < 200 ? (int)n : 200, text);
-    else if (!(*tag = ckpt_arena_string(ds->map->arena, text, n)))
-        rc = ckpt_fail_memory(ds->err);
+    else if (!(*tag = ckpt_arena_string(job->map->arena, text, n)))
+        rc = ckpt_fail_memory(job->err);
     ckpt_free(text);
     return rc;
 }
 
 /* Enter a sub-folder. */
-static int dsf_enter(ckpt_ds *ds, ckpt_listing *list, const char *name)
+static int dsf_enter(const ckpt_ds_job *job, ckpt_listing *list, const char *name)
 {
-    const char *path = dsf_join(ds->map, list->folder, name);
+    const char *path = dsf_join(job->map, list->folder, name);
 
-    return path ? ckpt_listing_read(list, ds->map, path, ds->err) : ckpt_fail_memory(ds->err);
+    return path ? ckpt_listing_read(list, job->map, path, job->err) : ckpt_fail_memory(job->err);
 }
 
 /* Enter the highest checkpoint-N that holds `latest`.  *found is false when there is none. */
-static int dsf_enter_run(ckpt_ds *ds, ckpt_listing *list, bool *found)
+static int dsf_enter_run(const ckpt_ds_job *job, ckpt_listing *list, bool *found)
 {
     const ckpt_entry *best = NULL, *passed = NULL;
     uint64_t highest = 0, highest_passed = 0, number = 0;
@@ -148,10 +149,10 @@ static int dsf_enter_run(ckpt_ds *ds, ckpt_listing *list, bool *found)
         if (!list->entry[i].is_dir || !ckpt_ds_name_run(list->entry[i].name, &number) ||
             (best && number < highest))
             continue;
-        const char *path = dsf_join(ds->map, list->folder, list->entry[i].name);
+        const char *path = dsf_join(job->map, list->folder, list->entry[i].name);
         if (!path)
-            return ckpt_fail_memory(ds->err);
-        if (ckpt_listing_read(&sub, ds->map, path, NULL) != CKPT_OK)
+            return ckpt_fail_memory(job->err);
+        if (ckpt_listing_read(&sub, job->map, path, NULL) != CKPT_OK)
             continue;
         if (!dsf_has(&sub, "latest", false)) {
             passed = number > highest_passed || !passed ? &list->entry[i] : passed;
@@ -165,82 +166,82 @@ static int dsf_enter_run(ckpt_ds *ds, ckpt_listing *list, bool *found)
     if (!best)
         return CKPT_OK;
     int rc = passed && highest_passed > highest
-                 ? ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+                 ? ckpt_map_note(job->map, CKPT_WARNING, job->err,
                                  "%s: taken %s, the highest that has a `latest`: %s has none, and "
                                  "was not looked at",
                                  list->folder, best->name, passed->name)
-                 : ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+                 : ckpt_map_note(job->map, CKPT_INFO, job->err,
                                  "%s: taken %s, the highest of its checkpoints", list->folder,
                                  best->name);
-    return rc == CKPT_OK ? dsf_enter(ds, list, best->name) : rc;
+    return rc == CKPT_OK ? dsf_enter(job, list, best->name) : rc;
 }
 
 /* Layouts that are recognised but not handled, by what stands in the folder. */
-static int dsf_refuse(ckpt_ds *ds, const ckpt_listing *list)
+static int dsf_refuse(const ckpt_ds_job *job, const ckpt_listing *list)
 {
     const char *what = NULL;
 
     if (dsf_has(list, ".metadata", false))
         what = "a torch.distributed.checkpoint folder (.metadata), which this driver does not read";
     else if (dsf_has(list, "zero", true) || (dsf_has(list, "latest_universal", false) &&
-                                             !dsf_has(list, "latest", false) && !ds->opts->tag))
+                                             !dsf_has(list, "latest", false) && !job->opts->tag))
         what = "a universal checkpoint; give this folder itself to read it";
-    return what ? ckpt_fail(ds->err, CKPT_EUNSUPPORTED, "%s: %s", list->folder, what) : CKPT_OK;
+    return what ? ckpt_fail(job->err, CKPT_EUNSUPPORTED, "%s: %s", list->folder, what) : CKPT_OK;
 }
 
 /* A tag given by the caller: the sub-folder of that name. */
-static int dsf_enter_tag(ckpt_ds *ds, ckpt_listing *list, const char *tag)
+static int dsf_enter_tag(const ckpt_ds_job *job, ckpt_listing *list, const char *tag)
 {
     bool found = false;
 
     if (!ckpt_path_part_ok(tag, strlen(tag)))
-        return ckpt_fail(ds->err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", tag);
+        return ckpt_fail(job->err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", tag);
     int rc = CKPT_OK;
     if (!dsf_has(list, tag, true))
-        rc = dsf_enter_run(ds, list, &found);
+        rc = dsf_enter_run(job, list, &found);
     if (rc == CKPT_OK && !dsf_has(list, tag, true))
-        rc = dsf_no_tag(ds, list, "no folder for the tag", tag);
-    return rc == CKPT_OK ? dsf_enter(ds, list, tag) : rc;
+        rc = dsf_no_tag(job, list, "no folder for the tag", tag);
+    return rc == CKPT_OK ? dsf_enter(job, list, tag) : rc;
 }
 
 /* Go down until the folder itself holds shards. */
-static int dsf_resolve(ckpt_ds *ds, ckpt_listing *list)
+static int dsf_resolve(const ckpt_ds_job *job, ckpt_listing *list)
 {
     const char *tag = NULL;
     bool found = true;
-    int rc = dsf_refuse(ds, list);
+    int rc = dsf_refuse(job, list);
 
-    if (rc == CKPT_OK && ds->opts->tag)
-        rc = dsf_enter_tag(ds, list, ds->opts->tag);
+    if (rc == CKPT_OK && job->opts->tag)
+        rc = dsf_enter_tag(job, list, job->opts->tag);
     for (int depth = 0; rc == CKPT_OK && depth < DSF_MAX_DEPTH; depth++) {
-        rc = dsf_refuse(ds, list);
+        rc = dsf_refuse(job, list);
         if (rc != CKPT_OK || (dsf_has_shards(list) && !dsf_has(list, "latest", false)))
             return rc;
         if (dsf_has(list, "latest", false)) {
-            rc = dsf_latest(ds, list, &tag);
+            rc = dsf_latest(job, list, &tag);
             if (rc == CKPT_OK && !dsf_has(list, tag, true))
-                rc = dsf_no_tag(ds, list, "`latest` names a tag that does not exist:", tag);
+                rc = dsf_no_tag(job, list, "`latest` names a tag that does not exist:", tag);
             if (rc == CKPT_OK)
-                rc = dsf_enter(ds, list, tag);
-            if (rc == CKPT_OK && !dsf_has_shards(list) && dsf_refuse(ds, list) == CKPT_OK)
-                rc = ckpt_fail(ds->err, CKPT_EMISSING,
+                rc = dsf_enter(job, list, tag);
+            if (rc == CKPT_OK && !dsf_has_shards(list) && dsf_refuse(job, list) == CKPT_OK)
+                rc = ckpt_fail(job->err, CKPT_EMISSING,
                                "%s: the tag folder holds no *_states.pt files", list->folder);
         } else {
-            rc = dsf_enter_run(ds, list, &found);
+            rc = dsf_enter_run(job, list, &found);
             if (rc == CKPT_OK && !found)
-                rc = dsf_no_tag(ds, list, "no file `latest` and no tag given", NULL);
+                rc = dsf_no_tag(job, list, "no file `latest` and no tag given", NULL);
         }
     }
     return rc;
 }
 
 /* Append a rank's file. */
-static int dsf_add(ckpt_ds *ds, ckpt_ds_parts *parts, const ckpt_ds_name *name, const char *path)
+static int dsf_add(ckpt_ds_parts *parts, const ckpt_ds_name *name, const char *path, ckpt_err *err)
 {
     ckpt_ds_part *p = ckpt_vec_push(parts);
 
     if (!p)
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(err);
     *p = (ckpt_ds_part){.path = path,
                         .rank = name->dp,
                         .mp = name->mp,
@@ -282,20 +283,21 @@ static bool dsf_like_shard(const char *name)
 }
 
 /* Note one entry of the tag folder. */
-static int dsf_take(ckpt_ds *ds, const ckpt_listing *list, const ckpt_entry *e)
+static int dsf_take(ckpt_ds_job *job, ckpt_ds_folder *dir, const ckpt_listing *list,
+                    const ckpt_entry *e)
 {
     ckpt_ds_name name = ckpt_ds_name_parse(e->name);
-    ckpt_ds_parts *parts = dsf_list(&ds->dir, name.kind);
+    ckpt_ds_parts *parts = dsf_list(dir, name.kind);
 
     if (!e->is_dir && name.kind == CKPT_DS_OTHER && dsf_like_shard(e->name))
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s/%s: named like an optimizer file, but of no known rank: move it "
                                "away",
                                list->folder, e->name);
     if (e->is_dir || !parts)
         return CKPT_OK;
-    const char *path = dsf_join(ds->map, list->folder, e->name);
-    return path ? dsf_add(ds, parts, &name, path) : ckpt_fail_memory(ds->err);
+    const char *path = dsf_join(job->map, list->folder, e->name);
+    return path ? dsf_add(parts, &name, path, job->err) : ckpt_fail_memory(job->err);
 }
 
 /* By number, not by text: rank 2 stands before rank 10. */
@@ -319,11 +321,11 @@ static void dsf_sort(ckpt_ds_parts *parts)
 }
 
 /* The file of a model that is kept whole: two names may mean one rank (mp_rank_0, mp_rank_00). */
-static int dsf_whole(ckpt_ds *ds, ckpt_ds_folder *dir)
+static int dsf_whole(ckpt_ds_job *job, ckpt_ds_folder *dir)
 {
     for (size_t i = 1; i < dir->wholes.n; i++) {
         if (dir->wholes.at[i - 1].mp == dir->wholes.at[i].mp)
-            return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+            return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                    "%s: rank %" PRIu32
                                    " has two model files, this and %s: one of them was left behind "
                                    "by another run; move it away",
@@ -361,10 +363,9 @@ static bool dsf_pick(const ckpt_ds_parts *from, uint32_t mp, ckpt_ds_parts *out)
     return true;
 }
 
-int ckpt_ds_folder_slice(ckpt_ds *ds, uint32_t mp, uint32_t slice, ckpt_ds_folder *out)
+int ckpt_ds_folder_slice(ckpt_ds_job *job, const ckpt_ds_folder *dir, uint32_t mp, uint32_t slice,
+                         ckpt_ds_folder *out)
 {
-    const ckpt_ds_folder *dir = &ds->dir;
-
     memset(out, 0, sizeof *out);
     out->path = dir->path;
     out->tag = dir->tag;
@@ -374,32 +375,32 @@ int ckpt_ds_folder_slice(ckpt_ds *ds, uint32_t mp, uint32_t slice, ckpt_ds_folde
     if (!dsf_pick(&dir->wholes, mp, &out->wholes) || !dsf_pick(&dir->models, mp, &out->models) ||
         !dsf_pick(&dir->optims, mp, &out->optims) || !dsf_pick(&dir->experts, mp, &out->experts) ||
         !dsf_pick(&dir->expps, mp, &out->expps) || !dsf_pick(&dir->layers, slice, &out->layers))
-        return ckpt_fail_memory(ds->err);
-    return dsf_whole(ds, out);
+        return ckpt_fail_memory(job->err);
+    return dsf_whole(job, out);
 }
 
-int ckpt_ds_folder_find(ckpt_ds *ds, const ckpt_listing *list)
+int ckpt_ds_folder_find(ckpt_ds_job *job, ckpt_ds_folder *dir, const ckpt_listing *list)
 {
     ckpt_listing at = *list;
-    int rc = dsf_resolve(ds, &at);
+    int rc = dsf_resolve(job, &at);
 
     for (size_t i = 0; rc == CKPT_OK && i < at.n; i++)
-        rc = dsf_take(ds, &at, &at.entry[i]);
+        rc = dsf_take(job, dir, &at, &at.entry[i]);
     if (rc != CKPT_OK)
         return rc;
-    dsf_sort(&ds->dir.wholes);
-    dsf_sort(&ds->dir.models);
-    dsf_sort(&ds->dir.optims);
-    dsf_sort(&ds->dir.experts);
-    dsf_sort(&ds->dir.layers);
-    dsf_sort(&ds->dir.expps);
-    ds->dir.n_mp = dsf_ranks(&ds->dir);
-    ds->dir.path = at.folder;
-    ds->dir.offloaded = dsf_has(&at, "offloaded_tensors", true);
-    ds->dir.tag = dsf_base(ds->map, at.folder);
-    if (!ds->dir.tag)
-        return ckpt_fail_memory(ds->err);
-    return ds->dir.n_mp == 1 ? dsf_whole(ds, &ds->dir) : CKPT_OK;
+    dsf_sort(&dir->wholes);
+    dsf_sort(&dir->models);
+    dsf_sort(&dir->optims);
+    dsf_sort(&dir->experts);
+    dsf_sort(&dir->layers);
+    dsf_sort(&dir->expps);
+    dir->n_mp = dsf_ranks(dir);
+    dir->path = at.folder;
+    dir->offloaded = dsf_has(&at, "offloaded_tensors", true);
+    dir->tag = dsf_base(job->map, at.folder);
+    if (!dir->tag)
+        return ckpt_fail_memory(job->err);
+    return dir->n_mp == 1 ? dsf_whole(job, dir) : CKPT_OK;
 }
 
 void ckpt_ds_folder_free(ckpt_ds_folder *dir)
@@ -435,7 +436,7 @@ static const char *dsf_missing(ckpt_map *map, const ckpt_ds_parts *parts, uint32
     return text;
 }
 
-const char *ckpt_ds_folder_lost(ckpt_ds *ds, const ckpt_ds_parts *parts, uint32_t rank)
+const char *ckpt_ds_folder_lost(const ckpt_ds_job *job, const ckpt_ds_parts *parts, uint32_t rank)
 {
     static const char mark[] = "zero_pp_rank_";
     const char *like = parts->at[0].path, *slash = strrchr(like, '/');
@@ -445,42 +446,42 @@ const char *ckpt_ds_folder_lost(ckpt_ds *ds, const ckpt_ds_parts *parts, uint32_
     if (!at)
         return like;
     at += sizeof mark - 1;
-    const char *path = ckpt_arena_printf(ds->map->arena, "%.*s%" PRIu32 "%s", (int)(at - like),
+    const char *path = ckpt_arena_printf(job->map->arena, "%.*s%" PRIu32 "%s", (int)(at - like),
                                          like, rank, at + strspn(at, "0123456789"));
     return path ? path : like;
 }
 
-int ckpt_ds_folder_check(ckpt_ds *ds, const ckpt_ds_parts *parts, const char *what)
+int ckpt_ds_folder_check(ckpt_ds_job *job, const ckpt_ds_parts *parts, const char *what)
 {
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i + 1 < parts->n; i++) {
         const ckpt_ds_part *a = &parts->at[i], *b = &parts->at[i + 1];
         if (a->rank == b->rank)
-            rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+            rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
                                  "%s: rank %" PRIu32
                                  " has two %s files, this and %s: one of them was left behind by "
                                  "another run; move it away",
                                  a->path, a->rank, what, b->path);
         else if (a->bf16 != b->bf16)
-            rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+            rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
                                  "%s: the %s files of ranks %" PRIu32 " and %" PRIu32
                                  " differ in the prefix bf16_: "
                                  "they are from different runs",
                                  b->path, what, a->rank, b->rank);
-        if (ds->broken)
+        if (job->broken)
             break;
     }
     uint32_t first = 0;
     const char *missing = parts->n && parts->at[parts->n - 1].rank >= parts->n
-                              ? dsf_missing(ds->map, parts, &first)
+                              ? dsf_missing(job->map, parts, &first)
                               : NULL;
     if (rc == CKPT_OK && missing)
         rc = ckpt_ds_problem(
-            ds, CKPT_EMISSING,
+            job, CKPT_EMISSING,
             "%s: missing: the %s file of rank %s, though there are some up to rank "
             "%" PRIu32 ": a process did not save, the file was not copied, or the "
             "others are of an earlier, larger run",
-            ckpt_ds_folder_lost(ds, parts, first), what, missing, parts->at[parts->n - 1].rank);
+            ckpt_ds_folder_lost(job, parts, first), what, missing, parts->at[parts->n - 1].rank);
     return rc;
 }

@@ -17,9 +17,9 @@
 #include "libckpt/base/index.h"
 #include "libckpt/map/adopt.h"
 
-bool ckpt_ds_grid_needed(const ckpt_ds *ds)
+bool ckpt_ds_grid_needed(const ckpt_ds_folder *dir)
 {
-    return ds->dir.n_mp > 1 || ds->dir.layers.n || ds->dir.expps.n;
+    return dir->n_mp > 1 || dir->layers.n || dir->expps.n;
 }
 
 /* ---- which ranks there are ---- */
@@ -34,14 +34,13 @@ static void dsg_mark(const ckpt_ds_parts *parts, uint8_t *seen, size_t n)
 }
 
 /* Every rank up to the highest has files. */
-static int dsg_ranks(ckpt_ds *ds)
+static int dsg_ranks(ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
-    const ckpt_ds_folder *dir = &ds->dir;
     size_t n = dir->wholes.n + dir->models.n + dir->optims.n, first = 0;
     uint8_t *seen = ckpt_alloc(n + 1);
 
     if (!seen)
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     // With more ranks than files one of the first n + 1 is missing.
     dsg_mark(&dir->wholes, seen, n + 1);
     dsg_mark(&dir->models, seen, n + 1);
@@ -52,7 +51,7 @@ static int dsg_ranks(ckpt_ds *ds)
     if (first == dir->n_mp)
         return CKPT_OK;
     return ckpt_ds_problem(
-        ds, CKPT_EMISSING,
+        job, CKPT_EMISSING,
         "%s: missing: no file of model-parallel rank %02zu, though there are some up "
         "to rank %02" PRIu32 ": a process did not save, its files were not copied, "
         "or the others are of an earlier, larger run",
@@ -86,18 +85,18 @@ static uint32_t dsg_slices(const ckpt_ds_folder *dir)
 }
 
 /* checkpoint_parallel_dimensions of the first model file, where it has them. */
-static int dsg_written(ckpt_ds *ds, int64_t *tp, int64_t *pp)
+static int dsg_written(const ckpt_ds_job *job, const ckpt_ds_folder *dir, int64_t *tp, int64_t *pp)
 {
-    const char *path = dsg_model(&ds->dir, 0);
+    const char *path = dsg_model(dir, 0);
     ckpt_map *map = NULL;
     ckpt_err err = {0};
 
     if (!path)
         return CKPT_OK;
-    int rc = ds->read(&map, path, &err);
+    int rc = job->read(&map, path, &err);
     // Damage is told when the file is read for good.
     if (rc != CKPT_OK)
-        return rc == CKPT_ELIMIT ? ckpt_fail(ds->err, rc, "%s", err.text) : CKPT_OK;
+        return rc == CKPT_ELIMIT ? ckpt_fail(job->err, rc, "%s", err.text) : CKPT_OK;
     const ckpt_value *written = ckpt_value_get(map->values, "checkpoint_parallel_dimensions");
     if (!ckpt_value_as_int(ckpt_value_get(written, "tp_degree"), tp) ||
         !ckpt_value_as_int(ckpt_value_get(written, "pp_degree"), pp))
@@ -109,24 +108,23 @@ static int dsg_written(ckpt_ds *ds, int64_t *tp, int64_t *pp)
 /* How the ranks are arranged. */
 static int dsg_degrees(ckpt_ds_grid *grid)
 {
-    ckpt_ds *ds = grid->ds;
-    uint32_t n = ds->dir.n_mp;
+    uint32_t n = grid->dir->n_mp;
     int64_t tp = 0, pp = 0;
-    int rc = dsg_written(ds, &tp, &pp);
+    int rc = dsg_written(grid->job, grid->dir, &tp, &pp);
 
     if (rc != CKPT_OK)
         return rc;
     // Where they contradict the files, reading the model file says so.
     if (tp < 1 || pp < 1 || tp > n || pp > n || tp * pp != n)
-        tp = ds->dir.layers.n ? dsg_slices(&ds->dir) : n;
+        tp = grid->dir->layers.n ? dsg_slices(grid->dir) : n;
     if (tp < 1 || n % tp != 0)
         return ckpt_ds_problem(
-            ds, CKPT_EMISSING,
+            grid->job, CKPT_EMISSING,
             "%s: missing: layers have files of %" PRId64
             " tensor-parallel ranks, but there are %" PRIu32
             " model-parallel ranks: a process did not save, or its files were not "
             "copied",
-            ds->dir.path, tp, n);
+            grid->job->map->path, tp, n);
     grid->tp = (uint32_t)tp;
     grid->pp = n / grid->tp;
     return CKPT_OK;
@@ -145,96 +143,100 @@ static int dsg_same_run(ckpt_ds_grid *grid, uint32_t i)
 {
     static const char *const key[] = {"global_steps", "skipped_steps", "dp_world_size",
                                       "ds_version", "lr_scheduler"};
-    ckpt_ds *ds = grid->ds;
     const ckpt_value *first = ckpt_value_get(grid->slice[0].map->values, "model_states"),
                      *own = ckpt_value_get(grid->slice[i].map->values, "model_states");
     bool same = true;
     int rc = CKPT_OK;
 
     for (size_t k = 0; rc == CKPT_OK && first && own && k < sizeof key / sizeof *key; k++) {
-        rc = ckpt_ds_same(ds, ckpt_value_get(first, key[k]), ckpt_value_get(own, key[k]), &same);
+        rc = ckpt_ds_same(grid->job, ckpt_value_get(first, key[k]), ckpt_value_get(own, key[k]),
+                          &same);
         if (rc == CKPT_OK && !same)
             rc = ckpt_ds_problem(
-                ds, CKPT_EMISMATCH,
+                grid->job, CKPT_EMISMATCH,
                 "%s: %s of model-parallel rank %02" PRIu32
                 " differs from rank 00's: the files were saved at different steps or "
                 "by different runs",
-                ds->dir.path, key[k], dsg_mp(grid, i));
+                grid->job->map->path, key[k], dsg_mp(grid, i));
     }
     // stages hold other parameters, and may cut them into other groups
     if (rc == CKPT_OK)
-        rc = ckpt_ds_same_slices(ds, grid->slice[grid->slice[i].stage * grid->tp].map,
+        rc = ckpt_ds_same_slices(grid->job, grid->slice[grid->slice[i].stage * grid->tp].map,
                                  grid->slice[i].map, i);
     return rc;
 }
 
 /* Ranks and stage are those of the first part. */
-static int dsg_same_world(ckpt_ds_grid *grid, const ckpt_ds *part, const ckpt_ds *first)
+static int dsg_same_world(ckpt_ds_grid *grid, uint32_t mp, const ckpt_ds_run *own,
+                          const ckpt_ds_run *first)
 {
-    if (part->world == first->world && part->stage == first->stage)
+    if (own->world == first->world && own->stage == first->stage)
         return CKPT_OK;
     return ckpt_ds_problem(
-        grid->ds, part->world < first->world ? CKPT_EMISSING : CKPT_EMISMATCH,
+        grid->job, own->world < first->world ? CKPT_EMISSING : CKPT_EMISMATCH,
         "%s: model-parallel rank %02" PRIu32 " has optimizer files of %" PRIu32
         " ranks and ZeRO stage %d, rank 00 of %" PRIu32
         " and stage %d: a process did not save, or files of another run are among "
         "them",
-        grid->ds->dir.path, part->dir.mp, part->world, part->stage, first->world, first->stage);
+        grid->job->map->path, mp, own->world, own->stage, first->world, first->stage);
 }
 
 /* One part, into a map of its own.  `first` keeps what later parts must agree with. */
-static int dsg_read_part(ckpt_ds_grid *grid, uint32_t i, ckpt_ds *first)
+static int dsg_read_part(ckpt_ds_grid *grid, uint32_t i, const ckpt_ds_pipe *pipe,
+                         ckpt_ds_run *first)
 {
-    ckpt_ds *ds = grid->ds;
     ckpt_ds_slice *slice = &grid->slice[i];
-    ckpt_ds part = {.opts = ds->opts, .read = ds->read, .err = ds->err, .pipe = ds->pipe};
+    ckpt_ds_job part = {.opts = grid->job->opts, .read = grid->job->read, .err = grid->job->err};
+    ckpt_ds_folder dir = {0};
+    ckpt_ds_run run = {0};
 
     slice->stage = grid->ep ? 0 : i / grid->tp;
     slice->tp = grid->ep ? 0 : i % grid->tp;
-    int rc = ckpt_map_new(&slice->map, 0, ds->err);
+    int rc = ckpt_map_new(&slice->map, 0, part.err);
     if (rc != CKPT_OK)
         return rc;
     part.map = slice->map;
-    part.map->collect = ds->map->collect;
+    part.map->collect = grid->job->map->collect;
+    rc = ckpt_ds_folder_slice(grid->job, grid->dir, dsg_mp(grid, i), slice->tp, &dir);
     if (grid->ep) {
-        part.ep = grid->ep;
-        part.ep_rank = i;
-        part.optimizer = ds->dir.expps.at[i].path;
+        dir.ep = grid->ep;
+        dir.ep_rank = i;
+        dir.optimizer = grid->dir->expps.at[i].path;
     }
-    rc = ckpt_ds_folder_slice(ds, dsg_mp(grid, i), slice->tp, &part.dir);
     if (rc == CKPT_OK)
-        rc = ckpt_ds_read(&part);
+        rc = ckpt_ds_read(&part, &dir, pipe, &run);
     slice->broken = part.broken;
     if (rc == CKPT_OK && i == 0)
-        *first = (ckpt_ds){.world = part.world, .stage = part.stage};
+        *first = run;
     else if (rc == CKPT_OK)
-        rc = dsg_same_world(grid, &part, first);
-    ckpt_ds_free(&part);
+        rc = dsg_same_world(grid, dir.mp, &run, first);
+    ckpt_ds_folder_free(&dir);
     return rc == CKPT_OK && i > 0 ? dsg_same_run(grid, i) : rc;
 }
 
 /* All parts; pipelines are looked over first. */
 static int dsg_read_parts(ckpt_ds_grid *grid)
 {
-    ckpt_ds *ds = grid->ds, first = {0};
+    ckpt_ds_job *job = grid->job;
+    ckpt_ds_pipe *pipe = NULL;
+    ckpt_ds_run first = {0};
     const char **model = ckpt_alloc(grid->pp * sizeof *model);
-    int rc = model ? CKPT_OK : ckpt_fail_memory(ds->err);
+    int rc = model ? CKPT_OK : ckpt_fail_memory(job->err);
     bool all = true;
 
     for (uint32_t s = 0; rc == CKPT_OK && s < grid->pp; s++) {
-        model[s] = dsg_model(&ds->dir, s * grid->tp);
+        model[s] = dsg_model(grid->dir, s * grid->tp);
         all = all && model[s];
     }
     // Without a model file of each stage the parts will be found missing.
-    if (rc == CKPT_OK && ds->dir.layers.n && all)
-        rc = ckpt_ds_pipe_new(&ds->pipe, ds, model, grid->pp);
+    if (rc == CKPT_OK && grid->dir->layers.n && all)
+        rc = ckpt_ds_pipe_new(&pipe, job, grid->dir, model, grid->pp);
     ckpt_free(model);
     for (uint32_t i = 0; rc == CKPT_OK && i < grid->n; i++)
-        rc = dsg_read_part(grid, i, &first);
-    ckpt_ds_pipe_free(ds->pipe);
-    ds->pipe = NULL;
+        rc = dsg_read_part(grid, i, pipe, &first);
+    ckpt_ds_pipe_free(pipe);
     for (uint32_t i = 0; rc == CKPT_OK && i < grid->n; i++)
-        ds->broken = ds->broken || grid->slice[i].broken;
+        job->broken = job->broken || grid->slice[i].broken;
     return rc;
 }
 
@@ -243,8 +245,8 @@ static int dsg_read_parts(ckpt_ds_grid *grid)
 /* The first part's facts, and the arrangement. */
 static int dsg_facts(const ckpt_ds_grid *grid)
 {
-    ckpt_map *map = grid->ds->map, *first = grid->slice[0].map;
-    ckpt_err *err = grid->ds->err;
+    ckpt_map *map = grid->job->map, *first = grid->slice[0].map;
+    ckpt_err *err = grid->job->err;
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < first->facts.n; i++) {
@@ -264,71 +266,69 @@ static int dsg_facts(const ckpt_ds_grid *grid)
 /* Values of all ranks side by side; of one rank, as they are. */
 static int dsg_values(const ckpt_ds_grid *grid)
 {
-    ckpt_map *map = grid->ds->map;
+    ckpt_map *map = grid->job->map;
     char name[32];
 
     map->values = grid->slice[0].map->values;
-    if (grid->ds->dir.n_mp == 1)
+    if (grid->dir->n_mp == 1)
         return CKPT_OK;
     map->values = ckpt_value_new(map->arena, CKPT_V_DICT);
     for (uint32_t i = 0; map->values && i < grid->n; i++) {
         (void)snprintf(name, sizeof name, "mp_rank_%02" PRIu32, i);
         if (grid->slice[i].map->values &&
             !ckpt_dict_add_cstr(map->arena, &map->values->as.map, name, grid->slice[i].map->values))
-            return ckpt_fail_memory(grid->ds->err);
+            return ckpt_fail_memory(grid->job->err);
     }
-    return map->values ? CKPT_OK : ckpt_fail_memory(grid->ds->err);
+    return map->values ? CKPT_OK : ckpt_fail_memory(grid->job->err);
 }
 
 /* Can, and should, slices be joined?  *keep: they stay apart. */
 static int dsg_choose(const ckpt_ds_grid *grid, bool *keep)
 {
-    ckpt_ds *ds = grid->ds;
-
-    *keep = ds->opts->keep_slices && ds->dir.n_mp > 1;
-    ds->map->effects |= ds->dir.n_mp > 1 ? CKPT_TOOK_SLICES : 0;
-    if (*keep || ds->broken || grid->tp == 1 || ckpt_ds_join_info(grid) || ds->opts->slice_rules)
+    *keep = grid->job->opts->keep_slices && grid->dir->n_mp > 1;
+    grid->job->map->effects |= grid->dir->n_mp > 1 ? CKPT_TOOK_SLICES : 0;
+    if (*keep || grid->job->broken || grid->tp == 1 || ckpt_ds_join_info(grid) ||
+        grid->job->opts->slice_rules)
         return CKPT_OK;
-    if (ds->opts->join_first_axis)
+    if (grid->job->opts->join_first_axis)
         return ckpt_map_note(
-            ds->map, CKPT_WARNING, ds->err,
+            grid->job->map, CKPT_WARNING, grid->job->err,
             "%s: no universal_checkpoint_info says how %" PRIu32 " tensor-parallel ranks are "
             "joined: all of their slices are put together along the first axis, as DeepSpeed does; "
             "parameters that each rank has whole, or that are cut along another axis, come out "
             "wrong",
-            ds->dir.path, grid->tp);
+            grid->job->map->path, grid->tp);
     *keep = true;
     // Whoever checks a checkpoint can do so without joining anything.
-    if (ds->map->collect)
-        return ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+    if (grid->job->map->collect)
+        return ckpt_map_note(grid->job->map, CKPT_INFO, grid->job->err,
                              "%s: %" PRIu32
                              " tensor-parallel ranks, and no universal_checkpoint_info "
                              "says how to join them: looked at one by one",
-                             ds->dir.path, grid->tp);
+                             grid->job->map->path, grid->tp);
     return ckpt_fail(
-        ds->err, CKPT_EUNSUPPORTED,
+        grid->job->err, CKPT_EUNSUPPORTED,
         "%s: %" PRIu32 " tensor-parallel ranks, and the files hold no "
         "universal_checkpoint_info that says how their slices are joined: give it with "
         "--slice-rules FILE (JSON), or take the slices as they are with --keep-slices "
         "(ds_to_universal: --inject_missing_state)",
-        ds->dir.path, grid->tp);
+        grid->job->map->path, grid->tp);
 }
 
 /* Adopt all parts. */
 static int dsg_adopt(ckpt_ds_grid *grid, bool keep)
 {
-    ckpt_ds *ds = grid->ds;
     char prefix[32];
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < grid->n; i++) {
-        size_t n = ds->map->states.n;
+        size_t n = grid->job->map->states.n;
         (void)snprintf(prefix, sizeof prefix, "mp_rank_%02" PRIu32 "/", i);
-        rc = ckpt_map_adopt(ds->map, grid->slice[i].map, keep && !ds->broken ? prefix : NULL,
-                            ds->err);
+        rc = ckpt_map_adopt(grid->job->map, grid->slice[i].map,
+                            keep && !grid->job->broken ? prefix : NULL, grid->job->err);
         grid->slice[i].adopted = rc == CKPT_OK;
-        for (; rc == CKPT_OK && n < ds->map->states.n; n++)
-            ds->map->states.at[n]->mp = i;
+        for (; rc == CKPT_OK && n < grid->job->map->states.n; n++)
+            grid->job->map->states.at[n]->mp = i;
     }
     return rc;
 }
@@ -373,68 +373,67 @@ static int dsg_unite_files(ckpt_map *map, ckpt_err *err)
 /* With parts found missing no others are read. */
 static int dsg_whole(ckpt_ds_grid *grid)
 {
-    ckpt_ds *ds = grid->ds;
-    const ckpt_ds_parts *expps = &ds->dir.expps;
-    int rc = dsg_ranks(ds);
+    const ckpt_ds_parts *expps = &grid->dir->expps;
+    int rc = dsg_ranks(grid->job, grid->dir);
 
-    if (rc == CKPT_OK && !ds->broken)
+    if (rc == CKPT_OK && !grid->job->broken)
         rc = dsg_degrees(grid);
-    if (rc == CKPT_OK && ds->dir.offloaded && ds->dir.n_mp > 1)
+    if (rc == CKPT_OK && grid->dir->offloaded && grid->dir->n_mp > 1)
         return ckpt_fail(
-            ds->err, CKPT_EUNSUPPORTED,
+            grid->job->err, CKPT_EUNSUPPORTED,
             "%s: swap files of NVMe offload (offloaded_tensors) of several model-parallel "
             "ranks: which file is whose is not known",
-            ds->dir.path);
-    if (rc == CKPT_OK && expps->n && (ds->dir.n_mp > 1 || ds->dir.layers.n))
+            grid->job->map->path);
+    if (rc == CKPT_OK && expps->n && (grid->dir->n_mp > 1 || grid->dir->layers.n))
         return ckpt_fail(
-            ds->err, CKPT_EUNSUPPORTED,
+            grid->job->err, CKPT_EUNSUPPORTED,
             "%s: experts without ZeRO on several model-parallel ranks: which optimizer "
             "file is whose is not known",
-            ds->dir.path);
-    if (rc == CKPT_OK && expps->n && ds->dir.optims.n)
+            grid->job->map->path);
+    if (rc == CKPT_OK && expps->n && grid->dir->optims.n)
         rc = ckpt_ds_problem(
-            ds, CKPT_EMISMATCH,
+            grid->job, CKPT_EMISMATCH,
             "%s: of a run without ZeRO, beside optimizer files of ZeRO such as %s: one "
             "of them was left behind by another run",
-            expps->at[0].path, ds->dir.optims.at[0].path);
+            expps->at[0].path, grid->dir->optims.at[0].path);
     for (uint32_t i = 0; rc == CKPT_OK && i < expps->n; i++) {
         if (expps->at[i].rank != i)
             return ckpt_ds_problem(
-                ds, CKPT_EMISSING,
+                grid->job, CKPT_EMISSING,
                 "%s: missing: the optimizer file of expert-parallel rank %" PRIu32
                 " (expp_rank_%" PRIu32 "_*): a process did not save, or it was not "
                 "copied",
-                ds->dir.path, i, i);
+                grid->job->map->path, i, i);
     }
     return rc;
 }
 
-int ckpt_ds_grid_read(ckpt_ds *ds)
+int ckpt_ds_grid_read(ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
-    ckpt_ds_grid grid = {.ds = ds, .tp = 1, .pp = 1, .ep = (uint32_t)ds->dir.expps.n};
+    ckpt_ds_grid grid = {.job = job, .dir = dir, .tp = 1, .pp = 1, .ep = (uint32_t)dir->expps.n};
     bool keep = false;
-    int rc = dsg_whole(&grid);
 
-    ds->map->path = ds->dir.path;
-    ds->map->format = "deepspeed";
-    if (rc != CKPT_OK || ds->broken)
+    job->map->path = dir->path;
+    job->map->format = "deepspeed";
+    int rc = dsg_whole(&grid);
+    if (rc != CKPT_OK || job->broken)
         return rc;
-    grid.n = grid.ep ? grid.ep : ds->dir.n_mp;
+    grid.n = grid.ep ? grid.ep : dir->n_mp;
     grid.slice = ckpt_alloc(grid.n * sizeof *grid.slice);
     if (!grid.slice)
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     rc = dsg_read_parts(&grid);
     if (rc == CKPT_OK)
         rc = dsg_choose(&grid, &keep);
     if (rc == CKPT_OK)
         rc = dsg_adopt(&grid, keep);
     if (rc == CKPT_OK)
-        rc = dsg_unite_files(ds->map, ds->err);
+        rc = dsg_unite_files(job->map, job->err);
     if (rc == CKPT_OK)
         rc = dsg_facts(&grid);
     if (rc == CKPT_OK)
         rc = dsg_values(&grid);
-    if (rc == CKPT_OK && !keep && !ds->broken)
+    if (rc == CKPT_OK && !keep && !job->broken)
         rc = ckpt_ds_join(&grid);
     for (uint32_t i = 0; i < grid.n; i++) {
         if (!grid.slice[i].adopted)

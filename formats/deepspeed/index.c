@@ -68,27 +68,28 @@ const ckpt_pair *ckpt_ds_index_find(const ckpt_ds_index *ix, const char *name, u
 /* ---- a module of several files ---- */
 
 /* No name may stand in two of the files that make up the module. */
-static int dsk_twice(ckpt_ds *ds, ckpt_dict dict)
+static int dsk_twice(ckpt_ds_job *job, ckpt_dict dict)
 {
     ckpt_ds_index names;
-    int rc = ckpt_ds_index_new(&names, dict, ds->err);
+    int rc = ckpt_ds_index_new(&names, dict, job->err);
 
     for (size_t i = 1; rc == CKPT_OK && i < names.n; i++) {
         const ckpt_text *a = &names.at[i - 1]->key->as.text, *b = &names.at[i]->key->as.text;
         if (a->n == b->n && memcmp(a->at, b->at, a->n) == 0)
-            rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+            rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
                                  "%s: %.200s is in two of the files beside each other: one of them "
                                  "was left behind by another run",
-                                 ds->dir.path, a->at);
+                                 job->map->path, a->at);
     }
     ckpt_ds_index_free(&names);
     return rc;
 }
 
-int ckpt_ds_module_set(ckpt_ds *ds, const ckpt_ds_pairs *more, bool keep)
+int ckpt_ds_module_set(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_pairs *more,
+                       bool keep)
 {
-    ckpt_arena *arena = ds->model.map->arena;
-    ckpt_dict root = ckpt_value_map(ds->model.root);
+    ckpt_arena *arena = head->model.map->arena;
+    ckpt_dict root = ckpt_value_map(head->model.root);
     ckpt_value *made = ckpt_value_new(arena, CKPT_V_ODICT), *old = NULL;
     bool fits = made != NULL;
 
@@ -105,5 +106,5 @@ int ckpt_ds_module_set(ckpt_ds *ds, const ckpt_ds_pairs *more, bool keep)
         fits = ckpt_dict_add(arena, &made->as.map, before.at[i].key, before.at[i].value);
     for (size_t i = 0; fits && i < more->n; i++)
         fits = ckpt_dict_add(arena, &made->as.map, more->at[i].key, more->at[i].value);
-    return fits ? dsk_twice(ds, made->as.map) : ckpt_fail_memory(ds->err);
+    return fits ? dsk_twice(job, made->as.map) : ckpt_fail_memory(job->err);
 }

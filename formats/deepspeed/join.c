@@ -19,7 +19,7 @@ CKPT_VEC(dsj_set, const ckpt_tensor *);
 
 typedef struct dsj {
     ckpt_ds_grid *grid;
-    ckpt_ds *ds;
+    ckpt_ds_job *job;
     ckpt_uni_rules *rules; /* NULL: one tensor-parallel rank */
     dsj_set slice;         /* of the tensor at hand */
     dsj_set hidden;        /* in the list, but a copy of another: taken out at the end */
@@ -63,10 +63,10 @@ static const char *dsj_param(const ckpt_tensor *t)
 /* A slice that is missing, or is something else than rank 0's. */
 static int dsj_differs(dsj *j, const ckpt_tensor *t, uint32_t mp, const char *how)
 {
-    return ckpt_ds_problem(j->ds, CKPT_EMISMATCH,
+    return ckpt_ds_problem(j->job, CKPT_EMISMATCH,
                            "%s: %.200s %s on model-parallel rank %02" PRIu32
                            ": the files are from different runs",
-                           j->ds->dir.path, t->name, how, mp);
+                           j->job->map->path, t->name, how, mp);
 }
 
 /* The slices of a tensor of a stage's first rank, into j->slice. */
@@ -87,7 +87,7 @@ static int dsj_collect(dsj *j, uint32_t stage, const ckpt_tensor *t)
             return dsj_differs(j, t, mp, "has another dtype or number of axes");
         const ckpt_tensor **slot = ckpt_vec_push(&j->slice);
         if (!slot)
-            return ckpt_fail_memory(j->ds->err);
+            return ckpt_fail_memory(j->job->err);
         *slot = s;
     }
     return CKPT_OK;
@@ -101,7 +101,7 @@ static int dsj_rule(dsj *j, const ckpt_tensor *t, ckpt_slice_rule *rule)
     *rule = (ckpt_slice_rule){.kind = CKPT_SLICE_SAME};
     if (t->ndim == 0)
         return CKPT_OK;
-    int rc = ckpt_uni_rules_find(j->rules, param, strlen(param), rule, j->ds->err);
+    int rc = ckpt_uni_rules_find(j->rules, param, strlen(param), rule, j->job->err);
     if (rc == CKPT_OK && t->role == CKPT_ROLE_BUFFER && !rule->pattern)
         *rule = (ckpt_slice_rule){.kind = CKPT_SLICE_SAME, .keep_rows = rule->keep_rows};
     return rc;
@@ -110,12 +110,12 @@ static int dsj_rule(dsj *j, const ckpt_tensor *t, ckpt_slice_rule *rule)
 /* Enter the joined tensor of j->slice under a name. */
 static int dsj_enter(dsj *j, const char *name, const ckpt_tensor *t, ckpt_tensor **out)
 {
-    ckpt_map *map = j->ds->map;
+    ckpt_map *map = j->job->map;
     ckpt_slice_rule rule;
     int rc;
 
     if (j->grid->tp == 1) {
-        rc = ckpt_map_add(map, name, strlen(name), t, out, j->ds->err);
+        rc = ckpt_map_add(map, name, strlen(name), t, out, j->job->err);
         if (rc == CKPT_OK) {
             (*out)->extent = t->extent;
             (*out)->n_extents = t->n_extents;
@@ -124,7 +124,7 @@ static int dsj_enter(dsj *j, const char *name, const ckpt_tensor *t, ckpt_tensor
     }
     const ckpt_slice_set set = {name, j->slice.at, (uint32_t)j->slice.n};
     rc = dsj_rule(j, t, &rule);
-    return rc == CKPT_OK ? ckpt_slices_join(out, map, &rule, &set, j->ds->err) : rc;
+    return rc == CKPT_OK ? ckpt_slices_join(out, map, &rule, &set, j->job->err) : rc;
 }
 
 /*
@@ -134,23 +134,23 @@ static int dsj_enter(dsj *j, const char *name, const ckpt_tensor *t, ckpt_tensor
 static int dsj_copy(dsj *j, ckpt_tensor *first, uint32_t stage, const ckpt_tensor *t)
 {
     const char *name =
-        ckpt_arena_printf(j->ds->map->arena, "%s (part %" PRIu32 ")", t->name, stage);
+        ckpt_arena_printf(j->job->map->arena, "%s (part %" PRIu32 ")", t->name, stage);
     ckpt_tensor *made = NULL, *end;
-    int rc = name ? dsj_enter(j, name, t, &made) : ckpt_fail_memory(j->ds->err);
+    int rc = name ? dsj_enter(j, name, t, &made) : ckpt_fail_memory(j->job->err);
 
     if (rc != CKPT_OK)
         return rc;
     if (made->dtype != first->dtype || made->ndim != first->ndim || made->role != first->role ||
         (made->ndim && memcmp(made->shape, first->shape, made->ndim * sizeof *made->shape) != 0))
         return ckpt_ds_problem(
-            j->ds, CKPT_EMISMATCH,
+            j->job, CKPT_EMISMATCH,
             "%s: %.200s has another dtype or shape in part %" PRIu32
             " of the model than in the first that has it: they are from different "
             "runs",
-            j->ds->dir.path, t->name, stage);
+            j->job->map->path, t->name, stage);
     const ckpt_tensor **slot = ckpt_vec_push(&j->hidden);
     if (!slot)
-        return ckpt_fail_memory(j->ds->err);
+        return ckpt_fail_memory(j->job->err);
     *slot = made;
     // Chains are const to those who read a map; this one is still being made.
     for (end = made; end->twin; memcpy(&end, &end->twin, sizeof end))
@@ -177,7 +177,7 @@ static bool dsj_is_same(const ckpt_map *map, const ckpt_tensor *a, const ckpt_te
 /* One tensor of a stage's first rank. */
 static int dsj_tensor(dsj *j, uint32_t stage, const ckpt_tensor *t)
 {
-    ckpt_map *map = j->ds->map;
+    ckpt_map *map = j->job->map;
     size_t at = ckpt_map_index(map, t->name, strlen(t->name));
     ckpt_tensor *made = NULL;
     int rc = dsj_collect(j, stage, t);
@@ -211,7 +211,7 @@ static int dsj_surplus(dsj *j, uint32_t stage)
 /* A tied name, once its owner is there. */
 static int dsj_alias(dsj *j, const ckpt_tensor *t)
 {
-    ckpt_map *map = j->ds->map;
+    ckpt_map *map = j->job->map;
     size_t owner = ckpt_map_index(map, t->owner->name, strlen(t->owner->name));
     ckpt_tensor *made = NULL;
 
@@ -219,7 +219,7 @@ static int dsj_alias(dsj *j, const ckpt_tensor *t)
         return CKPT_OK;
     ckpt_tensor like = *map->tensors.at[owner];
     like.twin = like.addend = NULL;
-    int rc = ckpt_map_add(map, t->name, strlen(t->name), &like, &made, j->ds->err);
+    int rc = ckpt_map_add(map, t->name, strlen(t->name), &like, &made, j->job->err);
     if (rc == CKPT_OK)
         made->owner = map->tensors.at[owner];
     return rc;
@@ -258,7 +258,7 @@ static int dsj_tensors(dsj *j)
 /* Take the copies out of the list again. */
 static int dsj_hide(dsj *j)
 {
-    ckpt_map *map = j->ds->map;
+    ckpt_map *map = j->job->map;
     size_t n = 0, h = 0;
 
     if (j->hidden.n == 0)
@@ -271,7 +271,7 @@ static int dsj_hide(dsj *j)
             map->tensors.at[n++] = map->tensors.at[i];
     }
     map->tensors.n = n;
-    return ckpt_map_reindex(map, j->ds->err);
+    return ckpt_map_reindex(map, j->job->err);
 }
 
 /* ---- the training state ---- */
@@ -288,7 +288,7 @@ static const ckpt_state *dsj_state_of(const dsj *j, uint32_t stage)
 static int dsj_add_params(dsj *j, ckpt_state *to, const ckpt_state *from, size_t first, size_t n,
                           uint8_t *seen)
 {
-    ckpt_map *map = j->ds->map;
+    ckpt_map *map = j->job->map;
 
     for (size_t i = first; i < first + n; i++) {
         const char *name = from->param.at[i]->name;
@@ -298,7 +298,7 @@ static int dsj_add_params(dsj *j, ckpt_state *to, const ckpt_state *from, size_t
         seen[at] = 1;
         ckpt_tensor **slot = ckpt_vec_push(&to->param);
         if (!slot)
-            return ckpt_fail_memory(j->ds->err);
+            return ckpt_fail_memory(j->job->err);
         *slot = map->tensors.at[at];
     }
     return CKPT_OK;
@@ -323,7 +323,7 @@ static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
     int rc = CKPT_OK;
 
     if (!group)
-        return ckpt_fail_memory(j->ds->err);
+        return ckpt_fail_memory(j->job->err);
     *group = (ckpt_group){.first = to->param.n, .n_lanes = parts ? j->grid->ep : 1};
     for (uint32_t s = 0; s < dsj_stages(j); s++) {
         const ckpt_state *from = dsj_state_of(j, s);
@@ -345,16 +345,16 @@ static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
     }
     group->n = (to->param.n - group->first) / group->n_lanes;
     if (rc == CKPT_OK && group->n * group->n_lanes != to->param.n - group->first)
-        rc = ckpt_fail(j->ds->err, CKPT_EUNSUPPORTED,
+        rc = ckpt_fail(j->job->err, CKPT_EUNSUPPORTED,
                        "%s: parameter group %zu has experts in some pipeline stages only",
-                       j->ds->dir.path, g);
+                       j->job->map->path, g);
     return rc;
 }
 
 /* One state for all: rank 0's, with everybody's parameters. */
 static int dsj_state(dsj *j)
 {
-    ckpt_map *map = j->ds->map;
+    ckpt_map *map = j->job->map;
     const ckpt_state *first = dsj_state_of(j, 0);
     ckpt_state *to = NULL;
     size_t most = 0;
@@ -366,13 +366,13 @@ static int dsj_state(dsj *j)
         most = own->group.n > most ? own->group.n : most;
     }
     uint8_t *seen = ckpt_alloc(map->tensors.n + 1);
-    int rc = seen ? ckpt_state_new(&to, map, "", j->ds->err) : ckpt_fail_memory(j->ds->err);
+    int rc = seen ? ckpt_state_new(&to, map, "", j->job->err) : ckpt_fail_memory(j->job->err);
     if (rc == CKPT_OK) {
         const char *prefix = to->prefix;
         *to = *first;
         to->prefix = prefix;
         to->mp = 0;
-        to->joined = j->ds->dir.n_mp > 1;
+        to->joined = j->grid->dir->n_mp > 1;
         memset(&to->param, 0, sizeof to->param);
         memset(&to->group, 0, sizeof to->group);
         to->own = NULL; // in another order
@@ -393,8 +393,8 @@ static int dsj_unused(dsj *j)
     int rc = CKPT_OK;
 
     while (rc == CKPT_OK && (pattern = ckpt_uni_rules_unused(j->rules, &cursor)))
-        rc = ckpt_map_note(j->ds->map, CKPT_WARNING, j->ds->err,
-                           "%s: the rule for '%.200s' matches no parameter", j->ds->dir.path,
+        rc = ckpt_map_note(j->job->map, CKPT_WARNING, j->job->err,
+                           "%s: the rule for '%.200s' matches no parameter", j->job->map->path,
                            pattern);
     return rc;
 }
@@ -404,16 +404,16 @@ static int dsj_rules(dsj *j)
 {
     if (j->grid->tp == 1)
         return CKPT_OK;
-    if (j->ds->opts->slice_rules)
-        j->ds->map->effects |= CKPT_TOOK_RULES;
-    if (j->ds->opts->slice_rules)
-        return ckpt_uni_rules_parse(&j->rules, j->ds->opts->slice_rules, j->ds->err);
-    return ckpt_uni_rules_new(&j->rules, ckpt_ds_join_info(j->grid), j->ds->err);
+    if (j->job->opts->slice_rules)
+        j->job->map->effects |= CKPT_TOOK_RULES;
+    if (j->job->opts->slice_rules)
+        return ckpt_uni_rules_parse(&j->rules, j->job->opts->slice_rules, j->job->err);
+    return ckpt_uni_rules_new(&j->rules, ckpt_ds_join_info(j->grid), j->job->err);
 }
 
 int ckpt_ds_join(ckpt_ds_grid *grid)
 {
-    dsj j = {.grid = grid, .ds = grid->ds};
+    dsj j = {.grid = grid, .job = grid->job};
     int rc = dsj_rules(&j);
 
     if (rc == CKPT_OK)
@@ -422,7 +422,7 @@ int ckpt_ds_join(ckpt_ds_grid *grid)
         rc = dsj_hide(&j);
     if (rc == CKPT_OK && j.rules)
         rc = dsj_unused(&j);
-    if (rc == CKPT_OK && !j.ds->broken)
+    if (rc == CKPT_OK && !j.job->broken)
         rc = dsj_state(&j);
     ckpt_uni_rules_free(j.rules);
     ckpt_vec_free(&j.slice);

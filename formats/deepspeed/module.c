@@ -30,9 +30,9 @@ static bool dsm_is_float(ckpt_dtype d)
 }
 
 /* A value of the model file; NULL when it is absent or None. */
-static const ckpt_value *dsm_get(const ckpt_ds *ds, const char *key)
+static const ckpt_value *dsm_get(const ckpt_ds_head *head, const char *key)
 {
-    const ckpt_value *v = ckpt_value_get(ds->model.root, key);
+    const ckpt_value *v = ckpt_value_get(head->model.root, key);
 
     return v && v->kind != CKPT_V_NONE ? v : NULL;
 }
@@ -54,64 +54,68 @@ static bool dsm_is_empty(const ckpt_tensor_value *v)
 /* True if the module holds this name without any element.  All such tensors have address 0, so that
  * shared_params ties each to the first of them, whatever their shapes.  Placeholders do not count.
  */
-static bool dsm_hollow(const ckpt_ds *ds, const ckpt_text *name)
+static bool dsm_hollow(const ckpt_ds_head *head, const ckpt_ds_module *module,
+                       const ckpt_text *name)
 {
-    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, name->at, name->n);
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, name->at, name->n);
 
-    return ds->stage != 3 && e && e->value->kind == CKPT_V_TENSOR &&
+    return head->stage != 3 && e && e->value->kind == CKPT_V_TENSOR &&
            dsm_is_empty(e->value->as.tensor);
 }
 
 /* Tied by its address alone: both names hold nothing.  A name without elements that is tied to a
  * tensor which has some is that tensor all the same. */
-static bool dsm_no_tie(const ckpt_ds *ds, const ckpt_pair *pair)
+static bool dsm_no_tie(const ckpt_ds_head *head, const ckpt_ds_module *module,
+                       const ckpt_pair *pair)
 {
     return pair->key->kind == CKPT_V_STR && pair->value->kind == CKPT_V_STR &&
-           dsm_hollow(ds, &pair->key->as.text) && dsm_hollow(ds, &pair->value->as.text);
+           dsm_hollow(head, module, &pair->key->as.text) &&
+           dsm_hollow(head, module, &pair->value->as.text);
 }
 
 /* Mark an entry of the module as accounted for; its tensor, or NULL when there is no such tensor.
  */
-static const ckpt_tensor_value *dsm_mark(ckpt_ds *ds, const char *name, uint64_t n, uint8_t as)
+static const ckpt_tensor_value *dsm_mark(ckpt_ds_module *module, const char *name, uint64_t n,
+                                         uint8_t as)
 {
-    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, name, n);
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, name, n);
 
     if (!e)
         return NULL;
     // A tied name that is a buffer as well stays one, and is found to be stored already.
-    if (as != DSM_ALIAS || ds->seen[e - ds->module.at] != DSM_BUFFER)
-        ds->seen[e - ds->module.at] = as;
+    if (as != DSM_ALIAS || module->seen[e - module->dict.at] != DSM_BUFFER)
+        module->seen[e - module->dict.at] = as;
     return e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
 }
 
 /* Tied layers of a pipeline: only the first stage that has one has it in a layer's file. */
-static bool dsm_is_elsewhere(const ckpt_ds *ds, const char *name)
+static bool dsm_is_elsewhere(const ckpt_ds_module *module, const char *name)
 {
-    return ds->dir.layers.n && strncmp(name, CKPT_DS_TIED, strlen(CKPT_DS_TIED)) == 0;
+    return module->layered && strncmp(name, CKPT_DS_TIED, strlen(CKPT_DS_TIED)) == 0;
 }
 
 /* Mark what buffer_names lists; a listed buffer that is not there is a problem of the file. */
-static int dsm_buffers(ckpt_ds *ds)
+static int dsm_buffers(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module)
 {
-    const ckpt_value *listed = dsm_get(ds, "buffer_names");
+    const ckpt_value *listed = dsm_get(head, "buffer_names");
     ckpt_seq names = ckpt_value_seq(listed);
     int rc = CKPT_OK;
 
     if (listed && listed->kind != CKPT_V_LIST && listed->kind != CKPT_V_TUPLE &&
         listed->kind != CKPT_V_SET)
-        return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: buffer_names is not a list of names",
-                         ds->model.path);
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: buffer_names is not a list of names",
+                         head->model.path);
     for (uint64_t i = 0; rc == CKPT_OK && i < names.n; i++) {
         const ckpt_value *name = names.at[i];
         if (name->kind != CKPT_V_STR)
-            return ckpt_fail(ds->err, CKPT_EFORMAT,
-                             "%s: buffer_names: entry %" PRIu64 " is not a name", ds->model.path,
+            return ckpt_fail(job->err, CKPT_EFORMAT,
+                             "%s: buffer_names: entry %" PRIu64 " is not a name", head->model.path,
                              i);
-        if (!dsm_mark(ds, name->as.text.at, name->as.text.n, DSM_BUFFER) &&
-            !dsm_is_elsewhere(ds, name->as.text.at))
-            rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+        if (!dsm_mark(module, name->as.text.at, name->as.text.n, DSM_BUFFER) &&
+            !dsm_is_elsewhere(module, name->as.text.at))
+            rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
                                  "%s: buffer_names lists %.200s, but module has no such tensor",
-                                 ds->model.path, name->as.text.at);
+                                 head->model.path, name->as.text.at);
     }
     return rc;
 }
@@ -128,98 +132,104 @@ static bool dsm_several(const ckpt_value *v)
     return several;
 }
 
+int ckpt_ds_module_whole(const ckpt_ds_job *job, const ckpt_ds_head *head)
+{
+    const ckpt_value *layers = dsm_get(head, "ds_autoep_layers"),
+                     *older = dsm_get(head, "autoep_layers");
+
+    layers = layers ? layers : older;
+    if (ckpt_value_map(layers).n || ckpt_value_seq(layers).n ||
+        ckpt_value_get(head->optim.optim, "ds_zero_partition_groups"))
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                         "%s: AutoEP has spread the experts of this run over expert-parallel "
+                         "ranks, which is not read here; DeepSpeed's own ds_to_universal converts "
+                         "such a run",
+                         head->model.path);
+    return CKPT_OK;
+}
+
 /*
  * Runs of more dimensions than data: the files of all model-parallel ranks, and those of the
  * experts, must be here, because one slice is not the model.
  */
-static int dsm_complete(ckpt_ds *ds)
+static int dsm_complete(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head)
 {
-    const ckpt_value *degrees = dsm_get(ds, "checkpoint_parallel_dimensions");
-    const ckpt_value *layers = dsm_get(ds, "ds_autoep_layers"),
-                     *older = dsm_get(ds, "autoep_layers");
+    const ckpt_value *degrees = dsm_get(head, "checkpoint_parallel_dimensions");
     int64_t tp = 1, pp = 1, n = 0;
+    int rc = ckpt_ds_module_whole(job, head);
 
-    layers = layers ? layers : older;
-    if (ckpt_value_map(layers).n || ckpt_value_seq(layers).n ||
-        ckpt_value_get(ds->optim.optim, "ds_zero_partition_groups"))
-        return ckpt_fail(ds->err, CKPT_EUNSUPPORTED,
-                         "%s: AutoEP has spread the experts of this run over expert-parallel "
-                         "ranks, which is not read here; DeepSpeed's own ds_to_universal converts "
-                         "such a run",
-                         ds->model.path);
-    if (dsm_several(dsm_get(ds, "num_experts")) && ds->dir.experts.n == 0)
-        return ckpt_ds_problem(ds, CKPT_EMISSING,
+    if (rc != CKPT_OK)
+        return rc;
+    if (dsm_several(dsm_get(head, "num_experts")) && dir->experts.n == 0)
+        return ckpt_ds_problem(job, CKPT_EMISSING,
                                "%s: missing: a mixture of experts without the files of its experts "
                                "(layer_*_expert_*_model_states.pt): they were not copied",
-                               ds->dir.path);
+                               job->map->path);
     (void)ckpt_value_as_int(ckpt_value_get(degrees, "tp_degree"), &tp);
     (void)ckpt_value_as_int(ckpt_value_get(degrees, "pp_degree"), &pp);
-    if (!ckpt_value_as_int(dsm_get(ds, "mp_world_size"), &n) || n < 1)
-        n = ds->dir.n_mp;
+    if (!ckpt_value_as_int(dsm_get(head, "mp_world_size"), &n) || n < 1)
+        n = dir->n_mp;
     if (degrees && tp > 0 && pp > 0 && tp <= INT32_MAX && pp <= INT32_MAX)
         n = tp * pp;
-    if (n == ds->dir.n_mp)
+    if (n == dir->n_mp)
         return CKPT_OK;
-    return ckpt_ds_problem(ds, n > ds->dir.n_mp ? CKPT_EMISSING : CKPT_EMISMATCH,
+    return ckpt_ds_problem(job, n > dir->n_mp ? CKPT_EMISSING : CKPT_EMISMATCH,
                            "%s: of a run of %" PRId64 " model-parallel (tensor x pipeline) ranks, "
                            "but there are files of %" PRIu32 ": %s",
-                           ds->model.path, n, ds->dir.n_mp,
-                           n > ds->dir.n_mp ? "missing: a process did not save, or its files were "
-                                              "not copied"
-                                            : "those of an earlier, larger run were left behind");
+                           head->model.path, n, dir->n_mp,
+                           n > dir->n_mp ? "missing: a process did not save, or its files were "
+                                           "not copied"
+                                         : "those of an earlier, larger run were left behind");
 }
 
-/* What the model file lacks of the module, from the files beside it. */
-static int dsm_gather(ckpt_ds *ds)
+int ckpt_ds_module_gather(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,
+                          const ckpt_ds_pipe *pipe)
 {
-    const ckpt_value *module = ckpt_value_get(ds->model.root, "module");
-    int rc = CKPT_OK;
+    const ckpt_value *module = ckpt_value_get(head->model.root, "module");
+    int rc = dsm_complete(job, dir, head);
 
-    if (module && module->kind == CKPT_V_NONE)
-        rc = ckpt_ds_pipe_module(ds);
-    else if (ds->dir.layers.n)
-        rc = ckpt_ds_problem(ds, CKPT_EMISMATCH,
+    if (rc == CKPT_OK && module && module->kind == CKPT_V_NONE)
+        rc = ckpt_ds_pipe_module(job, dir, head, pipe);
+    else if (rc == CKPT_OK && dir->layers.n)
+        rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
                              "%s: holds a whole module, but there are also files of pipeline "
                              "layers, such as %s: one of them was left behind by another run",
-                             ds->model.path, ds->dir.layers.at[0].path);
-    if (rc == CKPT_OK && ds->dir.experts.n)
-        rc = ckpt_ds_moe_module(ds);
-    if (rc == CKPT_OK && ds->optimizer)
-        rc = ckpt_ds_moe_optimizer(ds);
+                             head->model.path, dir->layers.at[0].path);
+    if (rc == CKPT_OK && dir->experts.n)
+        rc = ckpt_ds_moe_module(job, dir, head);
+    if (rc == CKPT_OK && dir->optimizer)
+        rc = ckpt_ds_moe_optimizer(job, dir, head);
     return rc;
 }
 
-int ckpt_ds_module_begin(ckpt_ds *ds)
+int ckpt_ds_module_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module)
 {
-    int rc = dsm_complete(ds);
-
-    if (rc == CKPT_OK)
-        rc = dsm_gather(ds);
     // What was noted may be the very absence of a module.
-    if (rc != CKPT_OK || ds->broken)
-        return rc;
-    const ckpt_value *module = ckpt_value_get(ds->model.root, "module");
-    if (!module || (module->kind != CKPT_V_DICT && module->kind != CKPT_V_ODICT))
-        return ckpt_fail(ds->err, CKPT_EFORMAT,
-                         "%s: not a DeepSpeed model file: it has no dict `module`", ds->model.path);
-    ds->module = ckpt_value_map(module);
-    ds->seen = ckpt_alloc(ds->module.n + 1);
-    rc =
-        ds->seen ? ckpt_ds_index_new(&ds->by_name, ds->module, ds->err) : ckpt_fail_memory(ds->err);
+    if (job->broken)
+        return CKPT_OK;
+    const ckpt_value *entries = ckpt_value_get(head->model.root, "module");
+    if (!entries || (entries->kind != CKPT_V_DICT && entries->kind != CKPT_V_ODICT))
+        return ckpt_fail(job->err, CKPT_EFORMAT,
+                         "%s: not a DeepSpeed model file: it has no dict `module`",
+                         head->model.path);
+    module->dict = ckpt_value_map(entries);
+    module->seen = ckpt_alloc(module->dict.n + 1);
+    int rc = module->seen ? ckpt_ds_index_new(&module->by_name, module->dict, job->err)
+                          : ckpt_fail_memory(job->err);
     if (rc == CKPT_OK)
-        rc = dsm_buffers(ds);
-    const ckpt_value *frozen = dsm_get(ds, "frozen_param_shapes");
+        rc = dsm_buffers(job, head, module);
+    const ckpt_value *frozen = dsm_get(head, "frozen_param_shapes");
     if (rc == CKPT_OK && frozen)
-        rc = ckpt_ds_params_add(ds, &ds->frozen, frozen, 0, "frozen_param_shapes");
+        rc = ckpt_ds_params_add(job, &module->frozen, frozen, 0, "frozen_param_shapes");
     return rc;
 }
 
-void ckpt_ds_module_free(ckpt_ds *ds)
+void ckpt_ds_module_free(ckpt_ds_module *module)
 {
-    ckpt_ds_index_free(&ds->by_name);
-    ckpt_free(ds->seen);
-    ckpt_free(ds->fragment);
-    ckpt_vec_free(&ds->frozen);
+    ckpt_ds_index_free(&module->by_name);
+    ckpt_free(module->seen);
+    ckpt_free(module->fragment);
+    ckpt_vec_free(&module->frozen);
 }
 
 /* Where a buffer, or the module's copy of a parameter, lies. */
@@ -239,11 +249,11 @@ static int dsm_by_place(const void *a, const void *b)
 }
 
 /* Append names to a list for people, up to a few. */
-static bool dsm_list(ckpt_ds *ds, const char **text, size_t n, const char *name)
+static bool dsm_list(const ckpt_ds_job *job, const char **text, size_t n, const char *name)
 {
     if (n > DSM_MAX_LISTED)
         return true;
-    *text = ckpt_arena_printf(ds->map->arena, "%s%s%.100s", *text ? *text : "", *text ? ", " : "",
+    *text = ckpt_arena_printf(job->map->arena, "%s%s%.100s", *text ? *text : "", *text ? ", " : "",
                               n == DSM_MAX_LISTED ? "..." : name);
     return *text != NULL;
 }
@@ -254,35 +264,36 @@ typedef struct dsm_left {
     size_t n;
 } dsm_left;
 
-static bool dsm_left_add(ckpt_ds *ds, dsm_left *left, const ckpt_value *key)
+static bool dsm_left_add(const ckpt_ds_job *job, dsm_left *left, const ckpt_value *key)
 {
-    return dsm_list(ds, &left->names, left->n++, key->as.text.at);
+    return dsm_list(job, &left->names, left->n++, key->as.text.at);
 }
 
 /* Tell of what was left over. */
-static int dsm_tell(ckpt_ds *ds, const dsm_left *tied, const dsm_left *more, const dsm_left *lost)
+static int dsm_tell(const ckpt_ds_job *job, const ckpt_ds_head *head, const dsm_left *tied,
+                    const dsm_left *more, const dsm_left *lost)
 {
-    const char *file = ds->model.path;
+    const char *file = head->model.path;
     int rc = CKPT_OK;
 
     if (tied->n)
-        rc = ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+        rc = ckpt_map_note(job->map, CKPT_INFO, job->err,
                            "%s: %zu tied names share the elements of another parameter or buffer "
                            "and are not listed by this release (%s)",
                            file, tied->n, tied->names);
     // Stage 1 and releases before 0.9.1 list no frozen ones: nothing strange there.
-    if (rc == CKPT_OK && more->n && dsm_get(ds, "frozen_param_shapes"))
-        rc = ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+    if (rc == CKPT_OK && more->n && dsm_get(head, "frozen_param_shapes"))
+        rc = ckpt_map_note(job->map, CKPT_INFO, job->err,
                            "%s: %zu parameters are unknown to the optimizer, trained or not, and "
                            "come from the module, as it stores them (%s)",
                            file, more->n, more->names);
-    if (rc == CKPT_OK && lost->n && ds->stage == 3)
-        rc = ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+    if (rc == CKPT_OK && lost->n && head->stage == 3)
+        rc = ckpt_map_note(job->map, CKPT_WARNING, job->err,
                            "%s: %zu names of the module are left out, having no values here: tied "
                            "within one layer, or never given to the optimizer (%s)",
                            file, lost->n, lost->names);
     else if (rc == CKPT_OK && lost->n)
-        rc = ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+        rc = ckpt_map_note(job->map, CKPT_WARNING, job->err,
                            "%s: %zu tensors of the module are left out, because this release does "
                            "not say whether they are buffers or frozen parameters (%s)",
                            file, lost->n, lost->names);
@@ -294,13 +305,13 @@ static int dsm_tell(ckpt_ds *ds, const dsm_left *tied, const dsm_left *more, con
  * storage each, so that one which is shared by two names ties them; where a writer gave all of them
  * the same, it says nothing.
  */
-static bool dsm_is_second(const ckpt_ds *ds, const ckpt_tensor_value *v, const dsm_place *place,
-                          size_t n)
+static bool dsm_is_second(const ckpt_ds_head *head, const ckpt_tensor_value *v,
+                          const dsm_place *place, size_t n)
 {
     dsm_place at = {(uintptr_t)v->storage, v->offset};
     const dsm_place *found = n ? bsearch(&at, place, n, sizeof at, dsm_by_place) : NULL;
 
-    if (!found || ds->stage < 3)
+    if (!found || head->stage < 3)
         return found != NULL;
     return (found == place || dsm_by_place(found - 1, found) != 0) &&
            (found + 1 == place + n || dsm_by_place(found + 1, found) != 0);
@@ -308,40 +319,41 @@ static bool dsm_is_second(const ckpt_ds *ds, const ckpt_tensor_value *v, const d
 
 /* What is in the module and nowhere else: tied names, frozen parameters, those that the optimizer
  * was not given, or, before 0.4.2, perhaps buffers. */
-static int dsm_leftovers(ckpt_ds *ds, const dsm_place *place, size_t n_places)
+static int dsm_leftovers(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
+                         const dsm_place *place, size_t n_places)
 {
     dsm_left tied = {0}, more = {0}, lost = {0};
     bool fits = true;
 
-    for (uint64_t i = 0; fits && i < ds->module.n; i++) {
-        const ckpt_value *key = ds->module.at[i].key, *v = ds->module.at[i].value;
-        if (ds->seen[i] != DSM_NEW || key->kind != CKPT_V_STR || v->kind != CKPT_V_TENSOR)
+    for (uint64_t i = 0; fits && i < module->dict.n; i++) {
+        const ckpt_value *key = module->dict.at[i].key, *v = module->dict.at[i].value;
+        if (module->seen[i] != DSM_NEW || key->kind != CKPT_V_STR || v->kind != CKPT_V_TENSOR)
             continue;
-        if (dsm_is_second(ds, v->as.tensor, place, n_places)) {
-            ds->seen[i] = DSM_ALIAS;
-            fits = dsm_left_add(ds, &tied, key);
-        } else if (ds->stage < 3 && dsm_get(ds, "buffer_names")) {
-            ds->seen[i] = DSM_UNLISTED;
-            fits = dsm_left_add(ds, &more, key);
+        if (dsm_is_second(head, v->as.tensor, place, n_places)) {
+            module->seen[i] = DSM_ALIAS;
+            fits = dsm_left_add(job, &tied, key);
+        } else if (head->stage < 3 && dsm_get(head, "buffer_names")) {
+            module->seen[i] = DSM_UNLISTED;
+            fits = dsm_left_add(job, &more, key);
         } else {
-            fits = dsm_left_add(ds, &lost, key);
+            fits = dsm_left_add(job, &lost, key);
         }
     }
-    return fits ? dsm_tell(ds, &tied, &more, &lost) : ckpt_fail_memory(ds->err);
+    return fits ? dsm_tell(job, head, &tied, &more, &lost) : ckpt_fail_memory(job->err);
 }
 
 /* The places of all that is listed; what is empty has one only as a placeholder of stage 3. */
-static size_t dsm_places(const ckpt_ds *ds, dsm_place *place)
+static size_t dsm_places(const ckpt_ds_head *head, const ckpt_ds_module *module, dsm_place *place)
 {
     size_t n = 0;
 
-    for (uint64_t i = 0; i < ds->module.n; i++) {
-        const ckpt_value *v = ds->module.at[i].value;
-        bool weight = ds->seen[i] == DSM_TRAINED || ds->seen[i] == DSM_FROZEN;
+    for (uint64_t i = 0; i < module->dict.n; i++) {
+        const ckpt_value *v = module->dict.at[i].value;
+        bool weight = module->seen[i] == DSM_TRAINED || module->seen[i] == DSM_FROZEN;
         if (v->kind != CKPT_V_TENSOR || !v->as.tensor->storage ||
-            (dsm_is_empty(v->as.tensor) && !(weight && ds->stage == 3)))
+            (dsm_is_empty(v->as.tensor) && !(weight && head->stage == 3)))
             continue;
-        if (ds->seen[i] == DSM_BUFFER || weight)
+        if (module->seen[i] == DSM_BUFFER || weight)
             place[n++] = (dsm_place){(uintptr_t)v->as.tensor->storage, v->as.tensor->offset};
     }
     if (n)
@@ -349,29 +361,30 @@ static size_t dsm_places(const ckpt_ds *ds, dsm_place *place)
     return n;
 }
 
-int ckpt_ds_module_sort(ckpt_ds *ds)
+int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
+                        const ckpt_ds_params *trained)
 {
-    ckpt_dict shared = ckpt_value_map(dsm_get(ds, "shared_params"));
-    dsm_place *place = ckpt_alloc((ds->module.n + 1) * sizeof *place);
+    ckpt_dict shared = ckpt_value_map(dsm_get(head, "shared_params"));
+    dsm_place *place = ckpt_alloc((module->dict.n + 1) * sizeof *place);
 
     if (!place)
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     for (uint64_t i = 0; i < shared.n; i++) {
-        if (shared.at[i].key->kind == CKPT_V_STR && !dsm_no_tie(ds, &shared.at[i]))
-            dsm_mark(ds, shared.at[i].key->as.text.at, shared.at[i].key->as.text.n, DSM_ALIAS);
+        if (shared.at[i].key->kind == CKPT_V_STR && !dsm_no_tie(head, module, &shared.at[i]))
+            dsm_mark(module, shared.at[i].key->as.text.at, shared.at[i].key->as.text.n, DSM_ALIAS);
     }
-    for (size_t i = 0; i < ds->frozen.n; i++)
-        dsm_mark(ds, ds->frozen.at[i].name, ds->frozen.at[i].n_name, DSM_FROZEN);
-    for (size_t i = 0; i < ds->params.n; i++)
-        dsm_mark(ds, ds->params.at[i].name, ds->params.at[i].n_name, DSM_TRAINED);
-    int rc = dsm_leftovers(ds, place, dsm_places(ds, place));
+    for (size_t i = 0; i < module->frozen.n; i++)
+        dsm_mark(module, module->frozen.at[i].name, module->frozen.at[i].n_name, DSM_FROZEN);
+    for (size_t i = 0; i < trained->n; i++)
+        dsm_mark(module, trained->at[i].name, trained->at[i].n_name, DSM_TRAINED);
+    int rc = dsm_leftovers(job, head, module, place, dsm_places(head, module, place));
     ckpt_free(place);
     return rc;
 }
 
 /* ---- adding ---- */
 
-int ckpt_ds_module_add(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_text *name,
+int ckpt_ds_module_add(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_text *name,
                        const ckpt_tensor_value *v, ckpt_role role, ckpt_tensor **out)
 {
     ckpt_tensor like = {.dtype = v->dtype,
@@ -380,26 +393,27 @@ int ckpt_ds_module_add(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_text *name,
                         .role = role,
                         .flags = v->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)};
     ckpt_tensor *t = NULL;
-    int rc = ckpt_map_add(ds->map, name->at, name->n, &like, &t, ds->err);
+    int rc = ckpt_map_add(job->map, name->at, name->n, &like, &t, job->err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_back(ds, s, v, t);
+        rc = ckpt_ds_shard_back(job, s, v, t);
     *out = t;
     return rc;
 }
 
-int ckpt_ds_module_add_buffers(ckpt_ds *ds)
+int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
+                               const ckpt_ds_module *module)
 {
-    const bool keeps = ckpt_ds_version_at_least(ckpt_ds_version(&ds->model), 0, 19, 8);
-    const bool zero = ds->stage > 0; // the script does not read stage 0
+    const bool keeps = ckpt_ds_version_at_least(ckpt_ds_version(&head->model), 0, 19, 8);
+    const bool zero = head->stage > 0; // the script does not read stage 0
     ckpt_tensor *t = NULL;
     int rc = CKPT_OK;
 
-    for (uint64_t i = 0; rc == CKPT_OK && i < ds->module.n; i++) {
-        const ckpt_pair *e = &ds->module.at[i];
-        if (ds->seen[i] != DSM_BUFFER || e->value->kind != CKPT_V_TENSOR)
+    for (uint64_t i = 0; rc == CKPT_OK && i < module->dict.n; i++) {
+        const ckpt_pair *e = &module->dict.at[i];
+        if (module->seen[i] != DSM_BUFFER || e->value->kind != CKPT_V_TENSOR)
             continue;
-        rc = ckpt_ds_module_add(ds, &ds->model, &e->key->as.text, e->value->as.tensor,
+        rc = ckpt_ds_module_add(job, &head->model, &e->key->as.text, e->value->as.tensor,
                                 CKPT_ROLE_BUFFER, &t);
         // As zero_to_fp32 of the release that saved it: floating buffers become float32, and so did
         // all others until 0.19.7.
@@ -411,7 +425,8 @@ int ckpt_ds_module_add_buffers(ckpt_ds *ds)
 }
 
 /* A frozen parameter of stage 2: kept whole in rank 0's file. */
-static int dsm_add_whole(ckpt_ds *ds, const ckpt_ds_param *p, const ckpt_ds_index *fragments)
+static int dsm_add_whole(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_param *p,
+                         const ckpt_ds_index *fragments)
 {
     const ckpt_pair *e = ckpt_ds_index_find(fragments, p->name, p->n_name);
     const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
@@ -420,59 +435,62 @@ static int dsm_add_whole(ckpt_ds *ds, const ckpt_ds_param *p, const ckpt_ds_inde
 
     if (!v)
         return ckpt_ds_problem(
-            ds, CKPT_EMISSING,
+            job, CKPT_EMISSING,
             "%s: frozen_param_fragments lacks %.200s, which frozen_param_shapes lists",
-            ds->model.path, p->name);
+            head->model.path, p->name);
     if (v->ndim != p->ndim ||
         (p->ndim && memcmp(v->shape, p->shape, p->ndim * sizeof *p->shape) != 0))
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: frozen parameter %.200s has another shape in "
                                "frozen_param_fragments than in frozen_param_shapes",
-                               ds->model.path, p->name);
-    return ckpt_ds_module_add(ds, &ds->model, &name, v, CKPT_ROLE_FROZEN, &t);
+                               head->model.path, p->name);
+    return ckpt_ds_module_add(job, &head->model, &name, v, CKPT_ROLE_FROZEN, &t);
 }
 
 /* A frozen parameter of stage 3: partitioned like the others, in the model files. */
-static int dsm_add_parts(ckpt_ds *ds, size_t i)
+static int dsm_add_parts(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                         const ckpt_ds_module *module, ckpt_ds_boxes *boxes, size_t i)
 {
-    const ckpt_ds_param *p = &ds->frozen.at[i];
-    ckpt_tensor like = {.dtype = (ckpt_dtype)ds->fragment[i * ds->world].dtype,
+    const ckpt_ds_param *p = &module->frozen.at[i];
+    ckpt_tensor like = {.dtype = (ckpt_dtype)module->fragment[i * head->world].dtype,
                         .ndim = p->ndim,
                         .shape = p->shape,
                         .role = CKPT_ROLE_FROZEN};
     ckpt_tensor *t = NULL;
-    int rc = ckpt_map_add(ds->map, p->name, p->n_name, &like, &t, ds->err);
+    int rc = ckpt_map_add(job->map, p->name, p->n_name, &like, &t, job->err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_ds_part_frozen_extents(ds, i);
-    return rc == CKPT_OK ? ckpt_ds_extent_back(ds, t) : rc;
+        rc = ckpt_ds_part_frozen_extents(job, head, module, boxes, i);
+    return rc == CKPT_OK ? ckpt_ds_extent_back(job, boxes, t) : rc;
 }
 
-int ckpt_ds_module_add_frozen(ckpt_ds *ds)
+int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module)
 {
     ckpt_ds_index fragments = {0};
+    ckpt_ds_boxes boxes = {0};
     ckpt_tensor *t = NULL;
 
-    if (ds->opts->no_frozen) {
-        bool any = ds->frozen.n > 0;
+    if (job->opts->no_frozen) {
+        bool any = module->frozen.n > 0;
 
-        for (uint64_t i = 0; !any && i < ds->module.n; i++)
-            any = ds->seen[i] == DSM_UNLISTED;
-        ds->map->effects |= any ? CKPT_TOOK_FROZEN : 0;
+        for (uint64_t i = 0; !any && i < module->dict.n; i++)
+            any = module->seen[i] == DSM_UNLISTED;
+        job->map->effects |= any ? CKPT_TOOK_FROZEN : 0;
         return CKPT_OK;
     }
-    int rc = ckpt_ds_index_new(&fragments, ckpt_value_map(dsm_get(ds, "frozen_param_fragments")),
-                               ds->err);
-    for (size_t i = 0; rc == CKPT_OK && i < ds->frozen.n; i++)
-        rc = ds->stage == 3 ? dsm_add_parts(ds, i)
-                            : dsm_add_whole(ds, &ds->frozen.at[i], &fragments);
+    int rc = ckpt_ds_index_new(&fragments, ckpt_value_map(dsm_get(head, "frozen_param_fragments")),
+                               job->err);
+    for (size_t i = 0; rc == CKPT_OK && i < module->frozen.n; i++)
+        rc = head->stage == 3 ? dsm_add_parts(job, head, module, &boxes, i)
+                              : dsm_add_whole(job, head, &module->frozen.at[i], &fragments);
     // Stage 1 and releases before 0.9.1 list none: what is left in the module is frozen.
-    for (uint64_t i = 0; rc == CKPT_OK && i < ds->module.n; i++) {
-        const ckpt_pair *e = &ds->module.at[i];
-        if (ds->seen[i] == DSM_UNLISTED)
-            rc = ckpt_ds_module_add(ds, &ds->model, &e->key->as.text, e->value->as.tensor,
+    for (uint64_t i = 0; rc == CKPT_OK && i < module->dict.n; i++) {
+        const ckpt_pair *e = &module->dict.at[i];
+        if (module->seen[i] == DSM_UNLISTED)
+            rc = ckpt_ds_module_add(job, &head->model, &e->key->as.text, e->value->as.tensor,
                                     CKPT_ROLE_FROZEN, &t);
     }
+    ckpt_ds_boxes_free(&boxes);
     ckpt_ds_index_free(&fragments);
     return rc;
 }
@@ -481,14 +499,15 @@ int ckpt_ds_module_add_frozen(ckpt_ds *ds)
 
 /* True if the kept name of a tied pair may be absent: it is frozen, and frozen ones are left out.
  */
-static bool dsm_may_lack(const ckpt_ds *ds, const ckpt_value *kept)
+static bool dsm_may_lack(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                         const ckpt_ds_module *module, const ckpt_value *kept)
 {
-    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, kept->as.text.at, kept->as.text.n);
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, kept->as.text.at, kept->as.text.n);
 
-    if (!dsm_get(ds, "frozen_param_shapes"))
-        return !e || (ds->opts->no_frozen && ds->seen[e - ds->module.at] == DSM_UNLISTED);
-    for (size_t i = 0; ds->opts->no_frozen && i < ds->frozen.n; i++) {
-        const ckpt_ds_param *p = &ds->frozen.at[i];
+    if (!dsm_get(head, "frozen_param_shapes"))
+        return !e || (job->opts->no_frozen && module->seen[e - module->dict.at] == DSM_UNLISTED);
+    for (size_t i = 0; job->opts->no_frozen && i < module->frozen.n; i++) {
+        const ckpt_ds_param *p = &module->frozen.at[i];
         if (p->n_name == kept->as.text.n && memcmp(p->name, kept->as.text.at, p->n_name) == 0)
             return true;
     }
@@ -496,11 +515,11 @@ static bool dsm_may_lack(const ckpt_ds *ds, const ckpt_value *kept)
 }
 
 /* ZenFlow updates the important columns of the 16-bit copies at each step, the masters later. */
-static bool dsm_lags(const ckpt_ds *ds)
+static bool dsm_lags(const ckpt_ds_head *head)
 {
-    const ckpt_value *config = dsm_get(ds, "ds_config");
+    const ckpt_value *config = dsm_get(head, "ds_config");
 
-    config = config ? config : ckpt_value_get(ds->optim.root, "ds_config");
+    config = config ? config : ckpt_value_get(head->optim.root, "ds_config");
     return ckpt_value_map(ckpt_value_get(ckpt_value_get(config, "zero_optimization"), "zenflow"))
                .n > 0;
 }
@@ -517,41 +536,42 @@ static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *
  * What the module holds under a tied name is the owner's: of its shape and kind, and where it lies
  * elsewhere, of its values, which are compared when they are read.
  */
-static int dsm_alias_copy(ckpt_ds *ds, const ckpt_pair *pair, ckpt_tensor *owner)
+static int dsm_alias_copy(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                          const ckpt_pair *pair, ckpt_tensor *owner)
 {
     const ckpt_text *name = &pair->key->as.text, *kept = &pair->value->as.text;
-    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, name->at, name->n),
-                    *of = ckpt_ds_index_find(&ds->by_name, kept->at, kept->n);
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, name->at, name->n),
+                    *of = ckpt_ds_index_find(&module->by_name, kept->at, kept->n);
     const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
     ckpt_tensor *copy = NULL, *end = owner;
 
     // Stage 3 has placeholders here.
-    if (!v || ds->stage == 3 || (dsm_is_empty(v) && owner->n_elems > 0))
+    if (!v || head->stage == 3 || (dsm_is_empty(v) && owner->n_elems > 0))
         return CKPT_OK;
     if (v->ndim != owner->ndim ||
         (v->ndim && memcmp(v->shape, owner->shape, v->ndim * sizeof *v->shape) != 0) ||
         ckpt_dtype_get(v->dtype)->kind != ckpt_dtype_get(owner->dtype)->kind)
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: shared_params ties %.100s to %.100s, but the module holds "
                                "them in different shapes or kinds",
-                               ds->model.path, name->at, kept->at);
+                               head->model.path, name->at, kept->at);
     if (of && of->value->kind == CKPT_V_TENSOR && dsm_same_place(v, of->value->as.tensor))
         return CKPT_OK;
     if (v->dtype != owner->dtype && !ckpt_cast_find(v->dtype, owner->dtype))
         return CKPT_OK;
-    ds->map->effects |= CKPT_TOOK_COPIES;
-    if (ds->opts->ignore_copies)
+    job->map->effects |= CKPT_TOOK_COPIES;
+    if (job->opts->ignore_copies)
         return CKPT_OK;
     ckpt_tensor like = {.dtype = v->dtype,
                         .ndim = v->ndim,
                         .shape = v->shape,
                         .role = owner->role,
                         .flags = v->flags};
-    if (dsm_lags(ds))
+    if (dsm_lags(head))
         like.flags |= CKPT_TENSOR_LAGS;
-    int rc = ckpt_map_add_hidden(ds->map, name->at, name->n, &like, &copy, ds->err);
+    int rc = ckpt_map_add_hidden(job->map, name->at, name->n, &like, &copy, job->err);
     if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_back(ds, &ds->model, v, copy);
+        rc = ckpt_ds_shard_back(job, &head->model, v, copy);
     // Chains are const to those who read a map; this one is still being made.
     for (; end->twin; memcpy(&end, &end->twin, sizeof end))
         ;
@@ -560,57 +580,58 @@ static int dsm_alias_copy(ckpt_ds *ds, const ckpt_pair *pair, ckpt_tensor *owner
 }
 
 /* Add one pair of shared_params: the kept name must be there, and must not be tied itself. */
-static int dsm_alias(ckpt_ds *ds, const ckpt_pair *pair)
+static int dsm_alias(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                     const ckpt_pair *pair)
 {
     const ckpt_value *alias = pair->key, *kept = pair->value;
     ckpt_tensor *t = NULL;
 
     if (alias->kind != CKPT_V_STR || kept->kind != CKPT_V_STR)
-        return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: shared_params: expected names",
-                         ds->model.path);
-    if (dsm_no_tie(ds, pair) &&
-        ckpt_map_index(ds->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: shared_params: expected names",
+                         head->model.path);
+    if (dsm_no_tie(head, module, pair) &&
+        ckpt_map_index(job->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
         return CKPT_OK; // not tied, only empty as well
-    size_t i = ckpt_map_index(ds->map, kept->as.text.at, kept->as.text.n);
-    if (i == SIZE_MAX && dsm_may_lack(ds, kept))
+    size_t i = ckpt_map_index(job->map, kept->as.text.at, kept->as.text.n);
+    if (i == SIZE_MAX && dsm_may_lack(job, head, module, kept))
         return ckpt_map_note(
-            ds->map, CKPT_INFO, ds->err,
+            job->map, CKPT_INFO, job->err,
             "%s: %.100s is left out with %.100s, the frozen parameter it is tied to",
-            ds->model.path, alias->as.text.at, kept->as.text.at);
+            head->model.path, alias->as.text.at, kept->as.text.at);
     if (i == SIZE_MAX)
         return ckpt_ds_problem(
-            ds, CKPT_EMISMATCH,
+            job, CKPT_EMISMATCH,
             "%s: shared_params ties %.100s to %.100s, which the checkpoint does not hold",
-            ds->model.path, alias->as.text.at, kept->as.text.at);
-    ckpt_tensor *owner = ds->map->tensors.at[i];
-    if (owner->owner || ckpt_map_index(ds->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
+            head->model.path, alias->as.text.at, kept->as.text.at);
+    ckpt_tensor *owner = job->map->tensors.at[i];
+    if (owner->owner || ckpt_map_index(job->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
         return ckpt_ds_problem(
-            ds, CKPT_EMISMATCH,
+            job, CKPT_EMISMATCH,
             "%s: shared_params ties %.100s to %.100s: one of them is tied or stored already",
-            ds->model.path, alias->as.text.at, kept->as.text.at);
+            head->model.path, alias->as.text.at, kept->as.text.at);
     ckpt_tensor like = {.dtype = owner->dtype,
                         .export_dtype = owner->export_dtype,
                         .ndim = owner->ndim,
                         .shape = owner->shape,
                         .role = owner->role,
                         .flags = owner->flags};
-    int rc = ckpt_map_add(ds->map, alias->as.text.at, alias->as.text.n, &like, &t, ds->err);
+    int rc = ckpt_map_add(job->map, alias->as.text.at, alias->as.text.n, &like, &t, job->err);
     if (rc == CKPT_OK)
         t->owner = owner;
-    return rc == CKPT_OK ? dsm_alias_copy(ds, pair, owner) : rc;
+    return rc == CKPT_OK ? dsm_alias_copy(job, head, module, pair, owner) : rc;
 }
 
-int ckpt_ds_module_add_aliases(ckpt_ds *ds)
+int ckpt_ds_module_add_aliases(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module)
 {
-    const ckpt_value *listed = dsm_get(ds, "shared_params");
+    const ckpt_value *listed = dsm_get(head, "shared_params");
     ckpt_dict shared = ckpt_value_map(listed);
     int rc = CKPT_OK;
 
     if (listed && listed->kind != CKPT_V_DICT && listed->kind != CKPT_V_ODICT)
-        return ckpt_fail(ds->err, CKPT_EFORMAT, "%s: shared_params is not a dict of names",
-                         ds->model.path);
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: shared_params is not a dict of names",
+                         head->model.path);
     for (uint64_t i = 0; rc == CKPT_OK && i < shared.n; i++)
-        rc = dsm_alias(ds, &shared.at[i]);
+        rc = dsm_alias(job, head, module, &shared.at[i]);
     return rc;
 }
 
@@ -622,64 +643,65 @@ static bool dsm_is_expert(const char *name)
 }
 
 /* The module lacks a trained parameter: that of a tied layer stands in another stage's file. */
-static int dsm_no_twin(ckpt_ds *ds, const ckpt_tensor *t)
+static int dsm_no_twin(ckpt_ds_job *job, const ckpt_ds_module *module, const ckpt_tensor *t)
 {
     const char *where = dsm_is_expert(t->name) ? "an expert" : "a layer";
 
-    if (dsm_is_elsewhere(ds, t->name))
+    if (dsm_is_elsewhere(module, t->name))
         return CKPT_OK;
-    return ckpt_ds_problem(ds, CKPT_EMISSING,
+    return ckpt_ds_problem(job, CKPT_EMISSING,
                            "%s: missing: no file of %s holds %.200s, which param_shapes lists: it "
                            "was not copied, or is of another run",
-                           ds->dir.path, where, t->name);
+                           job->map->path, where, t->name);
 }
 
-int ckpt_ds_module_twin(ckpt_ds *ds, ckpt_tensor *t)
+int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                        ckpt_tensor *t)
 {
-    const ckpt_pair *e = ckpt_ds_index_find(&ds->by_name, t->name, strlen(t->name));
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, t->name, strlen(t->name));
     const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
     ckpt_tensor *twin = NULL;
 
-    if (!v && (ds->dir.layers.n || dsm_is_expert(t->name)))
-        return dsm_no_twin(ds, t);
+    if (!v && (module->layered || dsm_is_expert(t->name)))
+        return dsm_no_twin(job, module, t);
     if (!v)
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
-                               "%s: module lacks %.200s, which param_shapes lists", ds->model.path,
-                               t->name);
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: module lacks %.200s, which param_shapes lists",
+                               head->model.path, t->name);
     if (v->ndim != t->ndim ||
         (t->ndim && memcmp(v->shape, t->shape, t->ndim * sizeof *t->shape) != 0))
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: %.200s has another shape in module than in param_shapes",
-                               ds->model.path, t->name);
+                               head->model.path, t->name);
     if (ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: %.200s is %s in module, but a trained parameter is floating",
-                               ds->model.path, t->name, ckpt_dtype_name(v->dtype));
+                               head->model.path, t->name, ckpt_dtype_name(v->dtype));
     if (!ckpt_cast_find(v->dtype, t->dtype) ||
         ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
         return CKPT_OK;
-    ds->map->effects |= CKPT_TOOK_COPIES;
-    if (ds->opts->ignore_copies)
+    job->map->effects |= CKPT_TOOK_COPIES;
+    if (job->opts->ignore_copies)
         return CKPT_OK;
     ckpt_tensor like = {
         .dtype = v->dtype, .ndim = v->ndim, .shape = v->shape, .role = t->role, .flags = v->flags};
-    if (dsm_lags(ds))
+    if (dsm_lags(head))
         like.flags |= CKPT_TENSOR_LAGS;
-    int rc = ckpt_map_add_hidden(ds->map, t->name, strlen(t->name), &like, &twin, ds->err);
+    int rc = ckpt_map_add_hidden(job->map, t->name, strlen(t->name), &like, &twin, job->err);
     if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_back(ds, &ds->model, v, twin);
+        rc = ckpt_ds_shard_back(job, &head->model, v, twin);
     if (rc == CKPT_OK)
         t->twin = twin;
     return rc;
 }
 
-int ckpt_ds_module_note(ckpt_ds *ds)
+int ckpt_ds_module_note(const ckpt_ds_job *job, const ckpt_ds_head *head)
 {
-    if (ds->stage == 3 || !dsm_lags(ds))
+    if (head->stage == 3 || !dsm_lags(head))
         return CKPT_OK;
-    return ckpt_map_note(ds->map, CKPT_INFO, ds->err,
+    return ckpt_map_note(job->map, CKPT_INFO, job->err,
                          "%s: a ZenFlow run, whose 16-bit copies are updated before the fp32 "
                          "masters: they differ by design, and the masters are taken, as by "
                          "DeepSpeed's scripts",
-                         ds->model.path);
+                         head->model.path);
 }

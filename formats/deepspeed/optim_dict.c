@@ -7,31 +7,33 @@
 #include "formats/deepspeed/deepspeed.h"
 
 /* What a rank's list of groups holds for a group and interval; NULL beyond its end. */
-ckpt_value *ckpt_ds_optim_flat(const ckpt_ds *ds, ckpt_seq list, size_t group, uint32_t interval)
+ckpt_value *ckpt_ds_optim_flat(const ckpt_ds_head *head, ckpt_seq list, size_t group,
+                               uint32_t interval)
 {
     ckpt_value *v = group < list.n ? list.at[group] : NULL;
 
-    if (!ds->legacy)
+    if (!head->legacy)
         return v;
     ckpt_seq inner = ckpt_value_seq(v);
     return interval < inner.n ? inner.at[interval] : NULL;
 }
 
 /* The state dict of the optimizer that the wrapper drives. */
-const ckpt_value *ckpt_ds_optim_base(const ckpt_ds *ds, const ckpt_value *optim)
+const ckpt_value *ckpt_ds_optim_base(const ckpt_ds_head *head, const ckpt_value *optim)
 {
-    return ckpt_value_get(optim, ds->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+    return ckpt_value_get(optim,
+                          head->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
 }
 
 /* The optimizer's state of a group: a dict, or NULL. */
-ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
+ckpt_value *ckpt_ds_optim_state(const ckpt_ds_head *head, const ckpt_value *optim, size_t group,
                                 uint32_t interval)
 {
-    const ckpt_value *base = ckpt_ds_optim_base(ds, optim);
+    const ckpt_value *base = ckpt_ds_optim_base(head, optim);
     ckpt_seq list = ckpt_value_seq(base);
 
     if (list.n)
-        return ckpt_ds_optim_flat(ds, list, group, interval);
+        return ckpt_ds_optim_flat(head, list, group, interval);
     ckpt_dict state = ckpt_value_map(ckpt_value_get(base, "state"));
     for (uint64_t i = 0; i < state.n; i++) {
         // Written in ascending order: usually the first look finds it.
@@ -42,24 +44,28 @@ ckpt_value *ckpt_ds_optim_state(const ckpt_ds *ds, const ckpt_value *optim, size
     return NULL;
 }
 
-ckpt_value *ckpt_ds_optim_entry(const ckpt_ds *ds, const ckpt_value *optim, size_t group)
+ckpt_value *ckpt_ds_optim_entry(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                                const ckpt_value *optim, size_t group)
 {
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, optim), "param_groups"));
+    ckpt_seq groups =
+        ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(head, optim), "param_groups"));
 
-    return groups.n == ds->n_groups && group < groups.n ? groups.at[group] : NULL;
+    return groups.n == layout->n_groups && group < groups.n ? groups.at[group] : NULL;
 }
 
-const ckpt_value *ckpt_ds_optim_step(const ckpt_ds *ds, const ckpt_value *optim, size_t group,
-                                     bool *own)
+const ckpt_value *ckpt_ds_optim_step(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                                     const ckpt_value *optim, size_t group, bool *own)
 {
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, optim), "param_groups"));
-    const ckpt_value *v = ckpt_value_get(ckpt_ds_optim_state(ds, optim, group, 0), "step");
+    ckpt_seq groups =
+        ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(head, optim), "param_groups"));
+    const ckpt_value *v = ckpt_value_get(ckpt_ds_optim_state(head, optim, group, 0), "step");
 
     // One count of an optimizer's group is raised once per sub-group by some optimizers: it is
     // compared between ranks, but says nothing about the run's steps.
     *own = v != NULL;
     if (!v)
-        v = ckpt_value_get(ckpt_ds_optim_entry(ds, optim, ds->group.at[group].of), "step");
+        v = ckpt_value_get(ckpt_ds_optim_entry(head, layout, optim, layout->group.at[group].of),
+                           "step");
     if (!v && groups.n == 1)
         v = ckpt_value_get(groups.at[0], "step");
     // Elastic checkpoints keep the count of param_groups alone.

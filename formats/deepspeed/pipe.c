@@ -63,7 +63,6 @@ struct ckpt_ds_pipe {
     dsi_names name;    /* of all stages; with ZeRO */
     dsi_entries entry; /* of all layers, ascending; without ZeRO */
     dsi_loans loan;
-    uint32_t reading; /* stage */
 };
 
 /* ---- what the model files say ---- */
@@ -143,21 +142,22 @@ static bool dsi_masters(dsi_stage *st, const ckpt_value *optimizer)
 
 /* Open a file for the survey; *out is NULL where a collecting reader will hear of the damage later.
  */
-static int dsi_open(ckpt_ds_pipe *pipe, ckpt_ds *ds, const char *path, const ckpt_value **out)
+static int dsi_open(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const char *path,
+                    const ckpt_value **out)
 {
     ckpt_map *map = NULL;
     ckpt_err err = {0};
-    int rc = ds->read(&map, path, &err);
+    int rc = job->read(&map, path, &err);
     ckpt_map **slot = rc == CKPT_OK ? ckpt_vec_push(&pipe->open) : NULL;
 
     *out = NULL;
-    if (rc != CKPT_OK && ds->map->collect && rc != CKPT_ELIMIT && rc != CKPT_EIO)
+    if (rc != CKPT_OK && job->map->collect && rc != CKPT_ELIMIT && rc != CKPT_EIO)
         return CKPT_OK;
     if (rc != CKPT_OK)
-        return ckpt_fail(ds->err, rc, "%s", err.text);
+        return ckpt_fail(job->err, rc, "%s", err.text);
     if (!slot) {
         ckpt_map_free(map);
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     }
     *slot = map;
     *out = map->values;
@@ -165,11 +165,11 @@ static int dsi_open(ckpt_ds_pipe *pipe, ckpt_ds *ds, const char *path, const ckp
 }
 
 /* One stage's model file. */
-static int dsi_survey(ckpt_ds_pipe *pipe, ckpt_ds *ds, uint32_t stage, const char *path)
+static int dsi_survey(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage, const char *path)
 {
     dsi_stage *st = &pipe->stage[stage];
     const ckpt_value *root = NULL;
-    int rc = dsi_open(pipe, ds, path, &root);
+    int rc = dsi_open(pipe, job, path, &root);
     const ckpt_value *shapes = ckpt_value_get(root, "param_shapes");
     const ckpt_value *optimizer = ckpt_value_get(root, "optimizer");
     const ckpt_value *inner = ckpt_value_get(optimizer, "optimizer_state_dict");
@@ -184,19 +184,19 @@ static int dsi_survey(ckpt_ds_pipe *pipe, ckpt_ds *ds, uint32_t stage, const cha
     if (fits && root && !st->whole)
         fits =
             dsi_masters(st, ckpt_value_get(optimizer, "fp32_groups") || !inner ? optimizer : inner);
-    return rc == CKPT_OK && !fits ? ckpt_fail_memory(ds->err) : rc;
+    return rc == CKPT_OK && !fits ? ckpt_fail_memory(job->err) : rc;
 }
 
 /* Note that a stage trains an entry of an earlier stage's layer. */
-static int dsi_lend(ckpt_ds_pipe *pipe, ckpt_ds *ds, const dsi_loan *loan)
+static int dsi_lend(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const dsi_loan *loan)
 {
     dsi_loan *slot = pipe->loan.n < DSI_MAX_LOANS ? ckpt_vec_push(&pipe->loan) : NULL;
 
     if (pipe->loan.n == DSI_MAX_LOANS && !slot)
-        return ckpt_fail(ds->err, CKPT_ELIMIT, "%s: more than %d tied parameters", ds->dir.path,
+        return ckpt_fail(job->err, CKPT_ELIMIT, "%s: more than %d tied parameters", job->map->path,
                          DSI_MAX_LOANS);
     if (!slot)
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     *slot = *loan;
     return CKPT_OK;
 }
@@ -217,7 +217,7 @@ static int dsi_by_name(const void *a, const void *b)
 }
 
 /* The lowest layer of each stage; a name that an earlier stage has too is not its own, but lent. */
-static int dsi_lowest(ckpt_ds_pipe *pipe, ckpt_ds *ds)
+static int dsi_lowest(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
 {
     int rc = CKPT_OK;
 
@@ -230,7 +230,7 @@ static int dsi_lowest(ckpt_ds_pipe *pipe, ckpt_ds *ds)
             memcmp(before->text.at, name->text.at, name->text.n) == 0) {
             size_t dot = strcspn(name->text.at, ".") + 1;
             rc = dsi_lend(
-                pipe, ds,
+                pipe, job,
                 &(dsi_loan){{name->text.at + dot, name->text.n - dot}, name->layer, name->stage});
         } else if (name->layer < st->first) {
             st->first = name->layer;
@@ -241,21 +241,21 @@ static int dsi_lowest(ckpt_ds_pipe *pipe, ckpt_ds *ds)
 
 /* Each stage reaches to the first layer of the next; layers that nobody names stand with the one
  * before. */
-static int dsi_by_names(ckpt_ds_pipe *pipe, ckpt_ds *ds)
+static int dsi_by_names(ckpt_ds_pipe *pipe, ckpt_ds_job *job)
 {
     uint64_t next = UINT64_MAX;
-    int rc = dsi_lowest(pipe, ds);
+    int rc = dsi_lowest(pipe, job);
 
     if (rc != CKPT_OK)
         return rc;
     for (uint32_t s = pipe->n; s-- > 0;) {
         dsi_stage *st = &pipe->stage[s];
         if (st->first != UINT64_MAX && st->first >= next)
-            return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+            return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                    "%s: param_shapes of pipeline stage %" PRIu32
                                    " begin at layer %" PRIu64 ", those of the next at %" PRIu64
                                    ": the files are from different runs",
-                                   ds->dir.path, s, st->first, next);
+                                   job->map->path, s, st->first, next);
         st->to = next;
         next = st->from = s == 0 ? 0 : st->first == UINT64_MAX ? next : st->first;
     }
@@ -265,16 +265,16 @@ static int dsi_by_names(ckpt_ds_pipe *pipe, ckpt_ds *ds)
 /* ---- stages from shapes ---- */
 
 /* The tensors of all layers, of tensor-parallel rank 0. */
-static int dsi_entries_read(ckpt_ds_pipe *pipe, ckpt_ds *ds)
+static int dsi_entries_read(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
     const ckpt_value *root = NULL;
     int rc = CKPT_OK;
 
-    for (size_t i = 0; rc == CKPT_OK && i < ds->dir.layers.n; i++) {
-        const ckpt_ds_part *part = &ds->dir.layers.at[i];
+    for (size_t i = 0; rc == CKPT_OK && i < dir->layers.n; i++) {
+        const ckpt_ds_part *part = &dir->layers.at[i];
         if (part->mp != 0)
             continue;
-        rc = dsi_open(pipe, ds, part->path, &root);
+        rc = dsi_open(pipe, job, part->path, &root);
         ckpt_dict dict = ckpt_value_map(root);
         for (uint64_t k = 0; rc == CKPT_OK && k < dict.n; k++) {
             const ckpt_pair *p = &dict.at[k];
@@ -282,7 +282,7 @@ static int dsi_entries_read(ckpt_ds_pipe *pipe, ckpt_ds *ds)
                 continue;
             dsi_entry *e = ckpt_vec_push(&pipe->entry);
             if (!e)
-                return ckpt_fail_memory(ds->err);
+                return ckpt_fail_memory(job->err);
             *e = (dsi_entry){part->rank, &p->key->as.text, p->value->as.tensor};
         }
     }
@@ -340,7 +340,8 @@ static bool dsi_fits(const ckpt_ds_pipe *pipe, const dsi_stage *st, size_t begin
 }
 
 /* Note the entries of earlier layers that a stage trains too. */
-static int dsi_borrow(ckpt_ds_pipe *pipe, ckpt_ds *ds, uint32_t stage, size_t begin, size_t tied)
+static int dsi_borrow(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage, size_t begin,
+                      size_t tied)
 {
     size_t at = 0;
     int rc = CKPT_OK;
@@ -349,14 +350,14 @@ static int dsi_borrow(ckpt_ds_pipe *pipe, ckpt_ds *ds, uint32_t stage, size_t be
         // It was found before.
         (void)dsi_only(pipe, pipe->stage[stage].master.at[i], begin, &at);
         const dsi_entry *e = &pipe->entry.at[at];
-        rc = dsi_lend(pipe, ds, &(dsi_loan){*e->name, e->layer, stage});
+        rc = dsi_lend(pipe, job, &(dsi_loan){*e->name, e->layer, stage});
     }
     return rc;
 }
 
 /* Nothing says which layers are whose: the first stage takes all, and masters stay without names.
  */
-static int dsi_unsure(ckpt_ds_pipe *pipe, ckpt_ds *ds)
+static int dsi_unsure(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
 {
     for (uint32_t s = 0; s < pipe->n; s++) {
         pipe->stage[s].from = s == 0 ? 0 : UINT64_MAX;
@@ -364,16 +365,16 @@ static int dsi_unsure(ckpt_ds_pipe *pipe, ckpt_ds *ds)
     }
     pipe->loan.n = 0;
     return ckpt_map_note(
-        ds->map, CKPT_INFO, ds->err,
+        job->map, CKPT_INFO, job->err,
         "%s: pipeline stages without ZeRO: the optimizers' tensors do not show which "
         "layers are whose; weights are taken from the layers' files",
-        ds->dir.path);
+        job->map->path);
 }
 
-static int dsi_by_shapes(ckpt_ds_pipe *pipe, ckpt_ds *ds)
+static int dsi_by_shapes(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
     size_t begin = 0, end = 0;
-    int rc = dsi_entries_read(pipe, ds);
+    int rc = dsi_entries_read(pipe, job, dir);
 
     for (uint32_t s = 0; rc == CKPT_OK && s < pipe->n; s++) {
         dsi_stage *st = &pipe->stage[s];
@@ -382,12 +383,12 @@ static int dsi_by_shapes(ckpt_ds_pipe *pipe, ckpt_ds *ds)
         while (!fits && tied < most)
             fits = dsi_fits(pipe, st, begin, ++tied, &end);
         if (!fits || (s + 1 == pipe->n && end != pipe->entry.n))
-            return dsi_unsure(pipe, ds);
+            return dsi_unsure(pipe, job);
         st->from = s == 0 ? 0 : pipe->entry.at[begin].layer;
         st->to = UINT64_MAX;
         if (s > 0)
             pipe->stage[s - 1].to = st->from;
-        rc = dsi_borrow(pipe, ds, s, begin, tied);
+        rc = dsi_borrow(pipe, job, s, begin, tied);
         begin = end;
     }
     return rc;
@@ -395,26 +396,27 @@ static int dsi_by_shapes(ckpt_ds_pipe *pipe, ckpt_ds *ds)
 
 /* ---- making ---- */
 
-int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds *ds, const char *const *model, uint32_t n)
+int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder *dir,
+                     const char *const *model, uint32_t n)
 {
     ckpt_ds_pipe *pipe = ckpt_alloc(sizeof *pipe);
     bool whole = true;
 
     *out = pipe;
     if (!pipe)
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     pipe->stage = ckpt_alloc(n * sizeof *pipe->stage);
     if (!pipe->stage)
-        return ckpt_fail_memory(ds->err);
+        return ckpt_fail_memory(job->err);
     pipe->n = n;
-    pipe->tp = ds->dir.n_mp / n;
+    pipe->tp = dir->n_mp / n;
     int rc = CKPT_OK;
     for (uint32_t s = 0; rc == CKPT_OK && s < n; s++) {
-        rc = dsi_survey(pipe, ds, s, model[s]);
+        rc = dsi_survey(pipe, job, s, model[s]);
         whole = whole && pipe->stage[s].whole;
     }
     if (rc == CKPT_OK)
-        rc = whole ? dsi_by_names(pipe, ds) : dsi_by_shapes(pipe, ds);
+        rc = whole ? dsi_by_names(pipe, job) : dsi_by_shapes(pipe, job, dir);
     return rc;
 }
 
@@ -437,46 +439,56 @@ void ckpt_ds_pipe_free(ckpt_ds_pipe *pipe)
 /* ---- the module of a stage ---- */
 
 /* Does the stage want this entry of a layer's file? */
-static bool dsi_wants(const ckpt_ds_pipe *pipe, uint64_t layer, const ckpt_text *name)
+static bool dsi_wants(const ckpt_ds_pipe *pipe, uint32_t stage, uint64_t layer,
+                      const ckpt_text *name)
 {
-    const dsi_stage *st = &pipe->stage[pipe->reading];
+    const dsi_stage *st = &pipe->stage[stage];
 
     if (layer >= st->from && layer < st->to)
         return true;
     for (size_t i = 0; i < pipe->loan.n; i++) {
         const dsi_loan *l = &pipe->loan.at[i];
-        if (l->stage == pipe->reading && l->layer == layer &&
+        if (l->stage == stage && l->layer == layer &&
             (!name || (l->name.n == name->n && memcmp(l->name.at, name->at, name->n) == 0)))
             return true;
     }
     return false;
 }
 
+/* The entries of a stage's layers, while their files are read. */
+typedef struct dsi_taking {
+    ckpt_ds_job *job;
+    ckpt_ds_head *head;
+    const ckpt_ds_pipe *pipe;
+    uint32_t stage;
+    ckpt_ds_pairs pairs;
+} dsi_taking;
+
 /* One layer's file: its entries join the module under the layer's number. */
-static int dsi_take(ckpt_ds *ds, ckpt_ds_shard *s)
+static int dsi_take(void *ctx, ckpt_ds_shard *s)
 {
-    ckpt_ds_pipe *pipe = ds->pipe;
+    dsi_taking *t = ctx;
     ckpt_dict dict = ckpt_value_map(s->root);
-    ckpt_arena *arena = ds->model.map->arena;
+    ckpt_arena *arena = t->head->model.map->arena;
 
     for (uint64_t i = 0; i < dict.n; i++) {
         const ckpt_value *key = dict.at[i].key;
-        if (key->kind != CKPT_V_STR || !dsi_wants(pipe, s->rank, &key->as.text))
+        if (key->kind != CKPT_V_STR || !dsi_wants(t->pipe, t->stage, s->rank, &key->as.text))
             continue;
         const char *name = ckpt_arena_printf(arena, "%" PRIu32 ".%s", s->rank, key->as.text.at);
         ckpt_value *full = name ? ckpt_value_cstr(arena, name) : NULL;
-        ckpt_pair *p = full ? ckpt_vec_push(&ds->pairs) : NULL;
+        ckpt_pair *p = full ? ckpt_vec_push(&t->pairs) : NULL;
         if (!p)
-            return ckpt_fail_memory(ds->err);
+            return ckpt_fail_memory(t->job->err);
         *p = (ckpt_pair){full, dict.at[i].value};
     }
-    return ckpt_ds_shard_merge(ds, &ds->model, s);
+    return ckpt_ds_shard_merge(t->job, &t->head->model, s);
 }
 
 /* A name in any dict of param_shapes. */
-static const ckpt_value *dsi_shape(const ckpt_ds *ds, const ckpt_text *name)
+static const ckpt_value *dsi_shape(const ckpt_ds_head *head, const ckpt_text *name)
 {
-    const ckpt_value *shapes = ckpt_value_get(ds->model.root, "param_shapes");
+    const ckpt_value *shapes = ckpt_value_get(head->model.root, "param_shapes");
     ckpt_seq list = ckpt_value_seq(shapes);
     const ckpt_value *found = NULL;
 
@@ -499,9 +511,9 @@ static bool dsi_is_of(const ckpt_value *v, const ckpt_value *shape)
 }
 
 /* Is a name in buffer_names? */
-static bool dsi_is_buffer(const ckpt_ds *ds, const ckpt_text *name)
+static bool dsi_is_buffer(const ckpt_ds_head *head, const ckpt_text *name)
 {
-    ckpt_seq list = ckpt_value_seq(ckpt_value_get(ds->model.root, "buffer_names"));
+    ckpt_seq list = ckpt_value_seq(ckpt_value_get(head->model.root, "buffer_names"));
     bool found = false;
 
     for (uint64_t i = 0; !found && i < list.n; i++)
@@ -513,7 +525,8 @@ static bool dsi_is_buffer(const ckpt_ds *ds, const ckpt_text *name)
  * Give the entry of a tied layer the name that the model file has for it: the one entry that is not
  * listed itself, of that name behind the number, and of that shape (NULL: a buffer, of any).
  */
-static void dsi_tied_entry(ckpt_ds *ds, ckpt_value *tied, const ckpt_value *shape)
+static void dsi_tied_entry(const ckpt_ds_head *head, ckpt_ds_pairs *pairs, ckpt_value *tied,
+                           const ckpt_value *shape)
 {
     const char *dot = NULL;
     ckpt_pair *found = NULL;
@@ -522,11 +535,11 @@ static void dsi_tied_entry(ckpt_ds *ds, ckpt_value *tied, const ckpt_value *shap
     if (tied->kind == CKPT_V_STR &&
         strncmp(tied->as.text.at, CKPT_DS_TIED, strlen(CKPT_DS_TIED)) == 0)
         dot = strchr(tied->as.text.at + strlen(CKPT_DS_TIED), '.');
-    for (size_t i = 0; dot && i < ds->pairs.n; i++) {
-        ckpt_pair *p = &ds->pairs.at[i];
+    for (size_t i = 0; dot && i < pairs->n; i++) {
+        ckpt_pair *p = &pairs->at[i];
         const char *own = strchr(p->key->as.text.at, '.');
         if (own && strcmp(own, dot) == 0 && (!shape || dsi_is_of(p->value, shape)) &&
-            !dsi_shape(ds, &p->key->as.text) && !dsi_is_buffer(ds, &p->key->as.text)) {
+            !dsi_shape(head, &p->key->as.text) && !dsi_is_buffer(head, &p->key->as.text)) {
             found = p;
             n++;
         }
@@ -536,44 +549,46 @@ static void dsi_tied_entry(ckpt_ds *ds, ckpt_value *tied, const ckpt_value *shap
 }
 
 /* The names of tied parameters and buffers. */
-static void dsi_tied(ckpt_ds *ds)
+static void dsi_tied(const ckpt_ds_head *head, ckpt_ds_pairs *pairs)
 {
-    ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(ds->model.root, "param_shapes"));
-    ckpt_seq buffers = ckpt_value_seq(ckpt_value_get(ds->model.root, "buffer_names"));
+    ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(head->model.root, "param_shapes"));
+    ckpt_seq buffers = ckpt_value_seq(ckpt_value_get(head->model.root, "buffer_names"));
 
     for (uint64_t g = 0; g < shapes.n; g++) {
         ckpt_dict dict = ckpt_value_map(shapes.at[g]);
         for (uint64_t i = 0; i < dict.n; i++)
-            dsi_tied_entry(ds, dict.at[i].key, dict.at[i].value);
+            dsi_tied_entry(head, pairs, dict.at[i].key, dict.at[i].value);
     }
     for (uint64_t i = 0; i < buffers.n; i++)
-        dsi_tied_entry(ds, buffers.at[i], NULL);
+        dsi_tied_entry(head, pairs, buffers.at[i], NULL);
 }
 
-int ckpt_ds_pipe_module(ckpt_ds *ds)
+int ckpt_ds_pipe_module(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,
+                        const ckpt_ds_pipe *pipe)
 {
-    ckpt_ds_pipe *pipe = ds->pipe;
+    dsi_taking t = {.job = job, .head = head, .pipe = pipe};
     ckpt_ds_parts parts = {0};
     bool fits = true;
 
     if (!pipe)
-        return ckpt_ds_problem(ds, CKPT_EMISSING,
+        return ckpt_ds_problem(job, CKPT_EMISSING,
                                "%s: missing: module is None, as pipeline stages have it, but no "
                                "layer_*-model_states.pt stands beside it: they were not copied",
-                               ds->model.path);
-    pipe->reading = ds->dir.mp / pipe->tp < pipe->n ? ds->dir.mp / pipe->tp : 0;
-    ds->pairs.n = 0;
-    for (size_t i = 0; fits && i < ds->dir.layers.n; i++) {
-        const ckpt_ds_part *part = &ds->dir.layers.at[i];
-        ckpt_ds_part *p = dsi_wants(pipe, part->rank, NULL) ? ckpt_vec_push(&parts) : NULL;
+                               head->model.path);
+    t.stage = dir->mp / pipe->tp < pipe->n ? dir->mp / pipe->tp : 0;
+    for (size_t i = 0; fits && i < dir->layers.n; i++) {
+        const ckpt_ds_part *part = &dir->layers.at[i];
+        ckpt_ds_part *p = dsi_wants(pipe, t.stage, part->rank, NULL) ? ckpt_vec_push(&parts) : NULL;
         if (p)
             *p = *part;
-        fits = p || !dsi_wants(pipe, part->rank, NULL);
+        fits = p || !dsi_wants(pipe, t.stage, part->rank, NULL);
     }
-    int rc = fits ? ckpt_ds_shard_each(ds, &parts, 0, dsi_take) : ckpt_fail_memory(ds->err);
+    int rc = fits ? ckpt_ds_shard_each(job, &parts, 0, dsi_take, &t) : ckpt_fail_memory(job->err);
     ckpt_vec_free(&parts);
-    if (rc != CKPT_OK)
-        return rc;
-    dsi_tied(ds);
-    return ckpt_ds_module_set(ds, &ds->pairs, false);
+    if (rc == CKPT_OK) {
+        dsi_tied(head, &t.pairs);
+        rc = ckpt_ds_module_set(job, head, &t.pairs, false);
+    }
+    ckpt_vec_free(&t.pairs);
+    return rc;
 }

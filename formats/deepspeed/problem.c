@@ -7,14 +7,14 @@
 
 #include "formats/deepspeed/deepspeed.h"
 
-int ckpt_ds_problem(ckpt_ds *ds, int code, const char *fmt, ...)
+int ckpt_ds_problem(ckpt_ds_job *job, int code, const char *fmt, ...)
 {
-    char text[sizeof ds->err->text];
+    char text[sizeof job->err->text];
     va_list args;
 
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    ds->broken = true;
-    return ckpt_map_problem(ds->map, code, ds->err, "%s", text);
+    job->broken = true;
+    return ckpt_map_problem(job->map, code, job->err, "%s", text);
 }

@@ -71,8 +71,8 @@ static void dss_deeper(char *what, size_t room, const ckpt_value **first, const 
 }
 
 /* One value of the first rank and of another; name: what it is. */
-static int dss_value(ckpt_ds *ds, const dss_ranks *r, const char *name, const ckpt_value *first,
-                     const ckpt_value *own)
+static int dss_value(ckpt_ds_job *job, const dss_ranks *r, const char *name,
+                     const ckpt_value *first, const ckpt_value *own)
 {
     char what[400], a[DSS_TEXT], b[DSS_TEXT];
     bool same = true;
@@ -81,26 +81,26 @@ static int dss_value(ckpt_ds *ds, const dss_ranks *r, const char *name, const ck
     // A value on a device is a tensor, whose bytes are each rank's own record.
     if (first && own && first->kind == CKPT_V_TENSOR && own->kind == CKPT_V_TENSOR)
         return rc;
-    rc = ckpt_ds_same(ds, first, own, &same);
+    rc = ckpt_ds_same(job, first, own, &same);
     if (rc != CKPT_OK || same)
         return rc;
     (void)snprintf(what, sizeof what, "%.100s", name);
     dss_deeper(what, sizeof what, &first, &own);
-    return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+    return ckpt_ds_problem(job, CKPT_EMISMATCH,
                            "%s: %s is %s on %s and %s on %s: the ranks were trained with "
                            "different settings, or are from different runs",
                            r->path, what, dss_text(own, b), r->own, dss_text(first, a), r->first);
 }
 
 /* The settings of one parameter group; its list of parameters is compared with their shapes. */
-static int dss_group(ckpt_ds *ds, const dss_ranks *r, uint64_t g, ckpt_dict first,
+static int dss_group(ckpt_ds_job *job, const dss_ranks *r, uint64_t g, ckpt_dict first,
                      const ckpt_value *own)
 {
     char what[160];
     int rc = CKPT_OK;
 
     if (ckpt_value_map(own).n != first.n)
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: parameter group %" PRIu64 " has %" PRIu64
                                " settings on %s and %" PRIu64 " on %s",
                                r->path, g, ckpt_value_map(own).n, r->own, first.n, r->first);
@@ -109,31 +109,32 @@ static int dss_group(ckpt_ds *ds, const dss_ranks *r, uint64_t g, ckpt_dict firs
         if (key->kind != CKPT_V_STR || ckpt_value_is(key, "params"))
             continue;
         (void)snprintf(what, sizeof what, "%.80s of parameter group %" PRIu64, key->as.text.at, g);
-        rc = dss_value(ds, r, what, first.at[i].value, ckpt_value_get(own, key->as.text.at));
+        rc = dss_value(job, r, what, first.at[i].value, ckpt_value_get(own, key->as.text.at));
     }
     return rc;
 }
 
-static int dss_groups(ckpt_ds *ds, const ckpt_ds_shard *s)
+static int dss_groups(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s)
 {
     ckpt_seq first = ckpt_value_seq(
-                 ckpt_value_get(ckpt_ds_optim_base(ds, ds->optim.optim), "param_groups")),
-             own = ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(ds, s->optim), "param_groups"));
+                 ckpt_value_get(ckpt_ds_optim_base(head, head->optim.optim), "param_groups")),
+             own =
+                 ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(head, s->optim), "param_groups"));
     dss_ranks r = dss_data_ranks(s);
     int rc = CKPT_OK;
 
     if (first.n != own.n)
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH,
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: %" PRIu64 " param_groups on rank %" PRIu32 ", %" PRIu64
                                " on rank 0: the shards are from different runs",
                                s->path, own.n, s->rank, first.n);
     for (uint64_t g = 0; rc == CKPT_OK && g < first.n; g++)
-        rc = dss_group(ds, &r, g, ckpt_value_map(first.at[g]), own.at[g]);
+        rc = dss_group(job, &r, g, ckpt_value_map(first.at[g]), own.at[g]);
     return rc;
 }
 
 /* What of the configuration decides about the numbers of a run; paths may be a node's own. */
-static int dss_config(ckpt_ds *ds, const ckpt_ds_shard *s, const ckpt_value *first)
+static int dss_config(ckpt_ds_job *job, const ckpt_ds_shard *s, const ckpt_value *first)
 {
     static const char *const key[] = {"train_batch_size",
                                       "train_micro_batch_size_per_gpu",
@@ -151,37 +152,37 @@ static int dss_config(ckpt_ds *ds, const ckpt_ds_shard *s, const ckpt_value *fir
 
     for (size_t i = 0; rc == CKPT_OK && a && b && i < sizeof key / sizeof *key; i++) {
         (void)snprintf(what, sizeof what, "ds_config.%s", key[i]);
-        rc = dss_value(ds, &r, what, ckpt_value_get(a, key[i]), ckpt_value_get(b, key[i]));
+        rc = dss_value(job, &r, what, ckpt_value_get(a, key[i]), ckpt_value_get(b, key[i]));
     }
     return rc;
 }
 
-int ckpt_ds_same_optim(ckpt_ds *ds, const ckpt_ds_shard *s)
+int ckpt_ds_same_optim(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s)
 {
     static const char *const key[] = {"clip_grad", "dynamic_loss_scale", "loss_scaler"};
     dss_ranks r = dss_data_ranks(s);
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < sizeof key / sizeof *key; i++)
-        rc = dss_value(ds, &r, key[i], ckpt_value_get(ds->optim.optim, key[i]),
+        rc = dss_value(job, &r, key[i], ckpt_value_get(head->optim.optim, key[i]),
                        ckpt_value_get(s->optim, key[i]));
     if (rc == CKPT_OK)
-        rc = dss_groups(ds, s);
-    return rc == CKPT_OK ? dss_config(ds, s, ds->optim.root) : rc;
+        rc = dss_groups(job, head, s);
+    return rc == CKPT_OK ? dss_config(job, s, head->optim.root) : rc;
 }
 
-int ckpt_ds_same_model(ckpt_ds *ds, const ckpt_ds_shard *s)
+int ckpt_ds_same_model(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s)
 {
     dss_ranks r = dss_data_ranks(s);
-    int rc = dss_value(ds, &r, "lr_scheduler", ckpt_value_get(ds->model.root, "lr_scheduler"),
+    int rc = dss_value(job, &r, "lr_scheduler", ckpt_value_get(head->model.root, "lr_scheduler"),
                        ckpt_value_get(s->root, "lr_scheduler"));
 
-    return rc == CKPT_OK ? dss_config(ds, s, ds->model.root) : rc;
+    return rc == CKPT_OK ? dss_config(job, s, head->model.root) : rc;
 }
 
-int ckpt_ds_same_slices(ckpt_ds *ds, const ckpt_map *first, const ckpt_map *own, uint32_t mp)
+int ckpt_ds_same_slices(ckpt_ds_job *job, const ckpt_map *first, const ckpt_map *own, uint32_t mp)
 {
-    dss_ranks r = {.path = ds->dir.path, .first = "the first of its stage"};
+    dss_ranks r = {.path = job->map->path, .first = "the first of its stage"};
     const ckpt_groups *a, *b;
     int rc = CKPT_OK;
 
@@ -191,9 +192,9 @@ int ckpt_ds_same_slices(ckpt_ds *ds, const ckpt_map *first, const ckpt_map *own,
     a = &first->states.at[0]->group;
     b = &own->states.at[0]->group;
     if (a->n != b->n)
-        return ckpt_ds_problem(ds, CKPT_EMISMATCH, "%s: %s has %zu parameter groups, %s %zu",
+        return ckpt_ds_problem(job, CKPT_EMISMATCH, "%s: %s has %zu parameter groups, %s %zu",
                                r.path, r.own, b->n, r.first, a->n);
     for (size_t g = 0; rc == CKPT_OK && g < a->n; g++)
-        rc = dss_group(ds, &r, g, ckpt_value_map(a->at[g].fields), b->at[g].fields);
+        rc = dss_group(job, &r, g, ckpt_value_map(a->at[g].fields), b->at[g].fields);
     return rc;
 }

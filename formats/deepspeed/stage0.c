@@ -48,7 +48,7 @@ static int dsu_ties(ckpt_dsu *u)
     ckpt_dsu_entry **sorted = ckpt_alloc((n + 1) * sizeof *sorted);
 
     if (!sorted)
-        return ckpt_fail_memory(u->ds->err);
+        return ckpt_fail_memory(u->job->err);
     for (size_t i = 0; i < n; i++)
         sorted[i] = &u->entry.at[i];
     if (n)
@@ -66,15 +66,13 @@ static int dsu_ties(ckpt_dsu *u)
 /* All entries but the buffers, which were marked before. */
 static int dsu_collect(ckpt_dsu *u)
 {
-    ckpt_ds *ds = u->ds;
-
-    for (uint64_t i = 0; i < ds->module.n; i++) {
-        const ckpt_pair *p = &ds->module.at[i];
-        if (ds->seen[i] || p->key->kind != CKPT_V_STR || p->value->kind != CKPT_V_TENSOR)
+    for (uint64_t i = 0; i < u->module->dict.n; i++) {
+        const ckpt_pair *p = &u->module->dict.at[i];
+        if (u->module->seen[i] || p->key->kind != CKPT_V_STR || p->value->kind != CKPT_V_TENSOR)
             continue;
         ckpt_dsu_entry *e = ckpt_vec_push(&u->entry);
         if (!e)
-            return ckpt_fail_memory(ds->err);
+            return ckpt_fail_memory(u->job->err);
         *e = (ckpt_dsu_entry){.pair = p,
                               .copy = p->value->as.tensor,
                               .owner = u->entry.n - 1,
@@ -89,7 +87,6 @@ static int dsu_collect(ckpt_dsu *u)
 /* The master of an entry as a map's tensor, the module's entry as its twin. */
 static int dsu_add_master(ckpt_dsu *u, const ckpt_dsu_entry *e)
 {
-    ckpt_ds *ds = u->ds;
     const ckpt_value *group = u->masters.at[e->group];
     const ckpt_value *v = u->fused ? group : ckpt_value_seq(group).at[e->slot];
     const ckpt_text *name = &e->pair->key->as.text;
@@ -99,18 +96,16 @@ static int dsu_add_master(ckpt_dsu *u, const ckpt_dsu_entry *e)
     ckpt_tensor *t = NULL;
 
     if (!u->fused) {
-        int rc = ckpt_ds_module_add(ds, &ds->model, name, v->as.tensor, CKPT_ROLE_WEIGHT, &t);
-        return rc == CKPT_OK ? ckpt_ds_module_twin(ds, t) : rc;
+        int rc =
+            ckpt_ds_module_add(u->job, &u->head->model, name, v->as.tensor, CKPT_ROLE_WEIGHT, &t);
+        return rc == CKPT_OK ? ckpt_ds_module_twin(u->job, u->head, u->module, t) : rc;
     }
-    int rc = ckpt_ds_shard_flat(ds, &ds->model, v, "fp32_groups_flat", &flat);
+    int rc = ckpt_ds_shard_flat(u->job, &u->head->model, v, "fp32_groups_flat", &flat);
     if (rc == CKPT_OK)
-        rc = ckpt_map_add(ds->map, name->at, name->n, &like, &t, ds->err);
-    ds->extent.n = ds->axis.n = 0;
-    if (rc == CKPT_OK && t->n_elems)
-        rc = ckpt_ds_extent_add(ds, &flat, e->slot, 0, t->n_elems);
+        rc = ckpt_map_add(u->job->map, name->at, name->n, &like, &t, u->job->err);
     if (rc == CKPT_OK)
-        rc = ckpt_ds_extent_back(ds, t);
-    return rc == CKPT_OK ? ckpt_ds_module_twin(ds, t) : rc;
+        rc = ckpt_ds_flat_back(u->job, &flat, e->slot, t);
+    return rc == CKPT_OK ? ckpt_ds_module_twin(u->job, u->head, u->module, t) : rc;
 }
 
 /* Masters first by group, then by place in it; entries without one stay in the module's order. */
@@ -135,7 +130,6 @@ static bool dsu_is_frozen(const ckpt_dsu *u, const ckpt_dsu_entry *e)
 /* Frozen parameters first, then trained ones by group. */
 static int dsu_add_entries(ckpt_dsu *u)
 {
-    ckpt_ds *ds = u->ds;
     ckpt_tensor *t = NULL;
     int rc = CKPT_OK;
 
@@ -143,10 +137,10 @@ static int dsu_add_entries(ckpt_dsu *u)
         const ckpt_dsu_entry *e = &u->entry.at[i];
         if (e->owner != i || !dsu_is_frozen(u, e))
             continue;
-        if (ds->opts->no_frozen)
-            ds->map->effects |= CKPT_TOOK_FROZEN;
+        if (u->job->opts->no_frozen)
+            u->job->map->effects |= CKPT_TOOK_FROZEN;
         else
-            rc = ckpt_ds_module_add(ds, &ds->model, &e->pair->key->as.text, e->copy,
+            rc = ckpt_ds_module_add(u->job, &u->head->model, &e->pair->key->as.text, e->copy,
                                     CKPT_ROLE_FROZEN, &t);
     }
     for (size_t i = 0; rc == CKPT_OK && i < u->entry.n; i++) {
@@ -156,7 +150,7 @@ static int dsu_add_entries(ckpt_dsu *u)
         if (e->group != CKPT_DSU_NONE && u->masters.n)
             rc = dsu_add_master(u, e);
         else
-            rc = ckpt_ds_module_add(ds, &ds->model, &e->pair->key->as.text, e->copy,
+            rc = ckpt_ds_module_add(u->job, &u->head->model, &e->pair->key->as.text, e->copy,
                                     CKPT_ROLE_WEIGHT, &t);
     }
     return rc;
@@ -165,7 +159,7 @@ static int dsu_add_entries(ckpt_dsu *u)
 /* Names that share an owner's elements come last, as everywhere. */
 static int dsu_add_ties(ckpt_dsu *u)
 {
-    ckpt_map *map = u->ds->map;
+    ckpt_map *map = u->job->map;
     ckpt_tensor *t = NULL;
     int rc = CKPT_OK;
 
@@ -182,7 +176,7 @@ static int dsu_add_ties(ckpt_dsu *u)
                             .shape = owner->shape,
                             .role = owner->role,
                             .flags = owner->flags};
-        rc = ckpt_map_add(map, name->at, name->n, &like, &t, u->ds->err);
+        rc = ckpt_map_add(map, name->at, name->n, &like, &t, u->job->err);
         if (rc == CKPT_OK)
             t->owner = owner;
     }
@@ -198,7 +192,7 @@ static int dsu_weights(ckpt_dsu *u)
 
     u->sorted = ckpt_alloc((u->entry.n + 1) * sizeof *u->sorted);
     if (!u->sorted)
-        return ckpt_fail_memory(u->ds->err);
+        return ckpt_fail_memory(u->job->err);
     for (size_t i = 0; i < u->entry.n; i++)
         u->sorted[i] = &u->entry.at[i];
     if (u->entry.n)
@@ -207,10 +201,10 @@ static int dsu_weights(ckpt_dsu *u)
     return rc == CKPT_OK ? dsu_add_ties(u) : rc;
 }
 
-int ckpt_ds_full_build(ckpt_ds *ds)
+int ckpt_ds_full_build(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_module *module)
 {
-    ckpt_dsu u = {.ds = ds};
-    const ckpt_value *optimizer = ckpt_value_get(ds->model.root, "optimizer");
+    ckpt_dsu u = {.job = job, .head = head, .module = module};
+    const ckpt_value *optimizer = ckpt_value_get(head->model.root, "optimizer");
     int rc = dsu_collect(&u);
 
     u.optimizer = optimizer && optimizer->kind == CKPT_V_DICT ? optimizer : NULL;
@@ -220,11 +214,11 @@ int ckpt_ds_full_build(ckpt_ds *ds)
         rc = ckpt_dsu_name(&u);
     if (rc == CKPT_OK)
         rc = dsu_weights(&u);
-    if (rc == CKPT_OK && ds->opts->with_optimizer && u.entry.n && u.optimizer)
+    if (rc == CKPT_OK && job->opts->with_optimizer && u.entry.n && u.optimizer)
         rc = ckpt_dsu_add_optimizer(&u);
-    else if (rc == CKPT_OK && ds->opts->with_optimizer)
-        ds->map->no_state = u.entry.n ? "its model file holds no state of an optimizer"
-                                      : "its model file holds no parameters";
+    else if (rc == CKPT_OK && job->opts->with_optimizer)
+        job->map->no_state = u.entry.n ? "its model file holds no state of an optimizer"
+                                       : "its model file holds no parameters";
     ckpt_free(u.sorted);
     ckpt_vec_free(&u.entry);
     ckpt_vec_free(&u.number);

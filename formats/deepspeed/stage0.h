@@ -38,7 +38,9 @@ typedef struct ckpt_dsu_number {
 CKPT_VEC(ckpt_dsu_numbers, ckpt_dsu_number);
 
 typedef struct ckpt_dsu {
-    ckpt_ds *ds;
+    ckpt_ds_job *job;
+    ckpt_ds_head *head;
+    ckpt_ds_module *module;
     ckpt_dsu_entries entry; /* in module order */
     const ckpt_value *optimizer;
     ckpt_seq masters;        /* per group a list, or (fused) a flat tensor; n 0: a plain fp32 run */

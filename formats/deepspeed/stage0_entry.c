@@ -53,7 +53,7 @@ int ckpt_dsu_index(ckpt_dsu *u)
         const ckpt_value *key = u->states.at[i].key;
         ckpt_dsu_number *slot = key->kind == CKPT_V_INT ? ckpt_vec_push(&u->number) : NULL;
         if (key->kind == CKPT_V_INT && !slot)
-            return ckpt_fail_memory(u->ds->err);
+            return ckpt_fail_memory(u->job->err);
         if (slot)
             *slot = (ckpt_dsu_number){.number = key->as.i, .at = (size_t)i};
     }

@@ -38,7 +38,7 @@ static int dsn_fused(ckpt_dsu *u)
     const ckpt_storage **own = ckpt_alloc(u->n_groups * sizeof *own);
 
     if (!own)
-        return ckpt_fail_memory(u->ds->err);
+        return ckpt_fail_memory(u->job->err);
     u->named = true;
     for (size_t i = 0; u->named && i < u->entry.n; i++) {
         ckpt_dsu_entry *e = &u->entry.at[i];
@@ -211,7 +211,7 @@ static bool dsn_lengths(dsn_pass *p)
     }
     p->spare = owners - items;
     // Of a pipeline's layers it is not always known which are whose: none may be too many.
-    return items > 0 && items <= owners && (p->spare == 0 || !u->ds->pipe);
+    return items > 0 && items <= owners && (p->spare == 0 || !u->module->layered);
 }
 
 /* Both ways; where they agree, the place is certain. */
@@ -239,7 +239,7 @@ static int dsn_listed(ckpt_dsu *u)
     dsn_pass front = {.u = u}, back = {.u = u, .back = true};
     uint64_t *counts = ckpt_alloc((5 * groups + 3 * n + 1) * sizeof *counts);
     uint32_t *found = ckpt_alloc((2 * n + 1) * sizeof *found);
-    int rc = counts && found ? CKPT_OK : ckpt_fail_memory(u->ds->err);
+    int rc = counts && found ? CKPT_OK : ckpt_fail_memory(u->job->err);
 
     if (rc == CKPT_OK) {
         front.next = counts;
@@ -285,9 +285,9 @@ int ckpt_dsu_name(ckpt_dsu *u)
     }
     if (rc != CKPT_OK || u->named || u->masters.n == 0)
         return rc;
-    return ckpt_map_note(u->ds->map, CKPT_WARNING, u->ds->err,
+    return ckpt_map_note(u->job->map, CKPT_WARNING, u->job->err,
                          "%s: stage 0 writes its fp32 master weights without names, and here they "
                          "cannot be told apart "
                          "with certainty: the module's own, rounded values are taken",
-                         u->ds->model.path);
+                         u->head->model.path);
 }

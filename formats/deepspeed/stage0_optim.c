@@ -54,14 +54,14 @@ typedef struct dsf_names {
 
 static int dsf_name(dsf *f, dsf_names *names, const ckpt_dsu_entry *e)
 {
-    ckpt_arena *arena = f->u->ds->map->arena;
+    ckpt_arena *arena = f->u->job->map->arena;
 
     if (names->n++ > DSF_MAX_LISTED)
         return CKPT_OK;
     names->text = ckpt_arena_printf(arena, "%s%s%.100s", names->text ? names->text : "",
                                     names->text ? ", " : "",
                                     names->n > DSF_MAX_LISTED ? "..." : e->pair->key->as.text.at);
-    return names->text ? CKPT_OK : ckpt_fail_memory(f->u->ds->err);
+    return names->text ? CKPT_OK : ckpt_fail_memory(f->u->job->err);
 }
 
 /* The state of an entry as the model file has it. */
@@ -122,9 +122,9 @@ static int dsf_key_add(dsf *f, const ckpt_dsu_entry *e, const ckpt_pair *p)
     if (p->key->kind != CKPT_V_STR)
         return CKPT_OK;
     if (!key && f->n_keys == DSF_MAX_KEYS)
-        return ckpt_fail(f->u->ds->err, CKPT_ELIMIT,
+        return ckpt_fail(f->u->job->err, CKPT_ELIMIT,
                          "%s: more than %d kinds of optimizer state; the last is \"%.200s\"",
-                         f->u->ds->model.path, DSF_MAX_KEYS, p->key->as.text.at);
+                         f->u->head->model.path, DSF_MAX_KEYS, p->key->as.text.at);
     if (!key) {
         key = &f->key[f->n_keys++];
         *key = (dsf_key){.name = p->key};
@@ -153,10 +153,9 @@ static int dsf_keys(dsf *f)
 /* One entry of a parameter's state as a tensor of the map. */
 static int dsf_add(dsf *f, const ckpt_dsu_entry *e, const ckpt_pair *state, dsf_kind kind)
 {
-    ckpt_ds *ds = f->u->ds;
     const ckpt_tensor_value *v = state->value->as.tensor;
     const ckpt_tensor_value *shape = kind == DSF_MOMENT ? e->copy : v;
-    const char *name = ckpt_arena_printf(ds->map->arena, "%s/%s", state->key->as.text.at,
+    const char *name = ckpt_arena_printf(f->u->job->map->arena, "%s/%s", state->key->as.text.at,
                                          e->pair->key->as.text.at);
     ckpt_tensor like = {
         .dtype = v->dtype, .ndim = shape->ndim, .shape = shape->shape, .role = CKPT_ROLE_STATE};
@@ -166,15 +165,12 @@ static int dsf_add(dsf *f, const ckpt_dsu_entry *e, const ckpt_pair *state, dsf_
     ckpt_tensor *t = NULL;
 
     if (!name)
-        return ckpt_fail_memory(ds->err);
-    int rc = ckpt_map_add(ds->map, name, strlen(name), &like, &t, ds->err);
+        return ckpt_fail_memory(f->u->job->err);
+    int rc = ckpt_map_add(f->u->job->map, name, strlen(name), &like, &t, f->u->job->err);
     if (rc != CKPT_OK || !f->u->fused)
-        return rc == CKPT_OK ? ckpt_ds_shard_back(ds, &ds->model, v, t) : rc;
-    rc = ckpt_ds_shard_flat(ds, &ds->model, state->value, name, &flat);
-    ds->extent.n = ds->axis.n = 0;
-    if (rc == CKPT_OK && t->n_elems)
-        rc = ckpt_ds_extent_add(ds, &flat, e->slot, 0, t->n_elems);
-    return rc == CKPT_OK ? ckpt_ds_extent_back(ds, t) : rc;
+        return rc == CKPT_OK ? ckpt_ds_shard_back(f->u->job, &f->u->head->model, v, t) : rc;
+    rc = ckpt_ds_shard_flat(f->u->job, &f->u->head->model, state->value, name, &flat);
+    return rc == CKPT_OK ? ckpt_ds_flat_back(f->u->job, &flat, e->slot, t) : rc;
 }
 
 /* One kind of state of all parameters that have it. */
@@ -201,17 +197,16 @@ static int dsf_add_key(dsf *f, dsf_key *key)
 /* All kinds; what has no place as a tensor is said. */
 static int dsf_add_states(dsf *f)
 {
-    ckpt_ds *ds = f->u->ds;
     int rc = CKPT_OK;
 
     for (size_t k = 0; rc == CKPT_OK && k < f->n_keys; k++) {
         dsf_key *key = &f->key[k];
         rc = dsf_add_key(f, key);
         if (rc == CKPT_OK && key->n_unknown)
-            rc = ckpt_map_note(ds->map, CKPT_WARNING, ds->err,
+            rc = ckpt_map_note(f->u->job->map, CKPT_WARNING, f->u->job->err,
                                "%s: optimizer state '%.100s' of %zu parameters is of no known form "
                                "and left out of the tensors",
-                               ds->model.path, key->name->as.text.at, key->n_unknown);
+                               f->u->head->model.path, key->name->as.text.at, key->n_unknown);
     }
     return rc;
 }
@@ -244,7 +239,7 @@ static int dsf_read_steps(dsf *f)
         if (!v)
             continue;
         if (v != known)
-            rc = ckpt_ds_shard_step(f->u->ds, &f->u->ds->model, v, &has, &step);
+            rc = ckpt_ds_shard_step(f->u->job, &f->u->head->model, v, &has, &step);
         known = v;
         e->has_step = has;
         e->step = step;
@@ -292,11 +287,11 @@ static int dsf_agree(dsf *f, dsf_range *r)
         f->u->sorted[i]->step = most;
     if (r->alone)
         return CKPT_OK;
-    return ckpt_map_note(f->u->ds->map, CKPT_WARNING, f->u->ds->err,
+    return ckpt_map_note(f->u->job->map, CKPT_WARNING, f->u->job->err,
                          "%s: the parameters of group %" PRIu32
                          " count different optimizer steps (%.0f to %.0f): some had no gradient at "
                          "times; a ZeRO stage keeps one count, which is the largest",
-                         f->u->ds->model.path, f->u->sorted[r->first]->group, least, most);
+                         f->u->head->model.path, f->u->sorted[r->first]->group, least, most);
 }
 
 /* The steps of a group as tensors. */
@@ -313,10 +308,10 @@ static int dsf_add_steps(dsf *f, const dsf_range *r)
         const ckpt_value *v = dsf_step(f, r->alone ? f->u->sorted[r->last] : e);
         // One value of a group is one source for all of its parameters.
         if (v != known)
-            rc = ckpt_ds_state_scalar(f->u->ds, &f->u->ds->model, v, &step);
+            rc = ckpt_ds_state_scalar(f->u->job, &f->u->head->model, v, &step);
         known = v;
         if (rc == CKPT_OK && step.has)
-            rc = ckpt_ds_state_add_scalar(f->u->ds, "step", e->pair->key->as.text.at, &step);
+            rc = ckpt_ds_state_add_scalar(f->u->job, "step", e->pair->key->as.text.at, &step);
     }
     return rc;
 }
@@ -329,7 +324,7 @@ static int dsf_steps(dsf *f)
     for (size_t i = 0; rc == CKPT_OK && i < f->u->entry.n;) {
         dsf_range *r = ckpt_vec_push(&f->range);
         if (!r)
-            return ckpt_fail_memory(f->u->ds->err);
+            return ckpt_fail_memory(f->u->job->err);
         *r = dsf_range_of(f, i);
         i = r->end;
         if (f->u->sorted[r->first]->group == CKPT_DSU_NONE)
@@ -373,13 +368,12 @@ static ckpt_value *dsf_flattened(ckpt_arena *arena, const ckpt_tensor_value *fro
 /* Are two values of one key the same? */
 static int dsf_same_value(dsf *f, const ckpt_value *a, const ckpt_value *b, bool *same)
 {
-    ckpt_ds *ds = f->u->ds;
     bool has[2] = {false, false};
     double n[2] = {0, 0};
-    int rc = ckpt_ds_shard_step(ds, &ds->model, a, &has[0], &n[0]);
+    int rc = ckpt_ds_shard_step(f->u->job, &f->u->head->model, a, &has[0], &n[0]);
 
     if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_step(ds, &ds->model, b, &has[1], &n[1]);
+        rc = ckpt_ds_shard_step(f->u->job, &f->u->head->model, b, &has[1], &n[1]);
     *same = has[0] && has[1] ? n[0] == n[1] : a->kind == b->kind && ckpt_value_equal(a, b, 4096);
     return rc;
 }
@@ -387,10 +381,10 @@ static int dsf_same_value(dsf *f, const ckpt_value *a, const ckpt_value *b, bool
 /* What is said where the parameters of a group differ in a value that ZeRO keeps once. */
 static int dsf_note_value(dsf *f, const ckpt_dsu_entry *e, const ckpt_value *key)
 {
-    return ckpt_map_note(f->u->ds->map, CKPT_WARNING, f->u->ds->err,
+    return ckpt_map_note(f->u->job->map, CKPT_WARNING, f->u->job->err,
                          "%s: optimizer state '%.100s' differs between the parameters of group "
                          "%" PRIu32 ": a ZeRO stage keeps one value, which is the first's",
-                         f->u->ds->model.path, key->as.text.at, e->group);
+                         f->u->head->model.path, key->as.text.at, e->group);
 }
 
 /* Does the value of every parameter of a group equal that of its first? */
@@ -414,7 +408,7 @@ static int dsf_check_value(dsf *f, const dsf_range *r, const ckpt_value *key, co
 /* Add a parameter's state to its group's, as ZeRO would keep it: flat tensors, one step. */
 static int dsf_merge(dsf *f, const dsf_range *r, size_t i, ckpt_dict copied, ckpt_value *out)
 {
-    ckpt_arena *arena = f->u->ds->map->arena;
+    ckpt_arena *arena = f->u->job->map->arena;
     const ckpt_dsu_entry *e = f->u->sorted[i];
     ckpt_dict own = dsf_state(f, e);
     ckpt_dict from =
@@ -434,7 +428,7 @@ static int dsf_merge(dsf *f, const dsf_range *r, size_t i, ckpt_dict copied, ckp
         if (kind == DSF_VALUE)
             rc = dsf_check_value(f, r, key, own.at[k].value);
         if (rc == CKPT_OK && (!v || !ckpt_dict_add(arena, &out->as.map, from.at[k].key, v)))
-            rc = ckpt_fail_memory(f->u->ds->err);
+            rc = ckpt_fail_memory(f->u->job->err);
     }
     return rc;
 }
@@ -443,12 +437,12 @@ static int dsf_merge(dsf *f, const dsf_range *r, size_t i, ckpt_dict copied, ckp
 static int dsf_add_param(dsf *f, ckpt_state *state, const ckpt_dsu_entry *e, ckpt_dict copied)
 {
     const ckpt_text *name = &e->pair->key->as.text;
-    size_t at = ckpt_map_index(f->u->ds->map, name->at, name->n);
+    size_t at = ckpt_map_index(f->u->job->map, name->at, name->n);
     ckpt_tensor **slot = at == SIZE_MAX ? NULL : ckpt_vec_push(&state->param);
 
     if (!slot)
-        return ckpt_fail_memory(f->u->ds->err);
-    *slot = f->u->ds->map->tensors.at[at];
+        return ckpt_fail_memory(f->u->job->err);
+    *slot = f->u->job->map->tensors.at[at];
     if (e->state < copied.n)
         state->own[state->param.n - 1] = copied.at[e->state].value;
     state->group.at[state->group.n - 1].n++;
@@ -460,8 +454,8 @@ static int dsf_add_group(dsf *f, ckpt_state *state, const dsf_range *r)
 {
     ckpt_group *group = &state->group.at[state->group.n - 1];
     ckpt_dict copied = dsf_copied(state);
-    ckpt_value *entry = ckpt_value_new(f->u->ds->map->arena, CKPT_V_DICT);
-    int rc = entry ? CKPT_OK : ckpt_fail_memory(f->u->ds->err);
+    ckpt_value *entry = ckpt_value_new(f->u->job->map->arena, CKPT_V_DICT);
+    int rc = entry ? CKPT_OK : ckpt_fail_memory(f->u->job->err);
 
     state->last_step = state->last_step || r->alone;
     for (size_t i = r->first; rc == CKPT_OK && i < r->end; i++) {
@@ -484,18 +478,18 @@ static int dsf_make_state(dsf *f)
     ckpt_dsu *u = f->u;
     ckpt_state *state = NULL;
     size_t next = 0;
-    int rc = ckpt_ds_state_new(u->ds, &state);
+    int rc = ckpt_ds_state_new(u->job, u->head, u->module, &state);
     const ckpt_value *optimizer = rc == CKPT_OK ? ckpt_value_get(state->model, "optimizer") : NULL;
     ckpt_seq groups = ckpt_value_seq(ckpt_value_get(ckpt_dsu_base(optimizer), "param_groups"));
 
     if (rc == CKPT_OK)
-        state->own = ckpt_arena_array(u->ds->map->arena, u->entry.n + 1, sizeof *state->own);
+        state->own = ckpt_arena_array(u->job->map->arena, u->entry.n + 1, sizeof *state->own);
     if (rc == CKPT_OK && !state->own)
-        return ckpt_fail_memory(u->ds->err);
+        return ckpt_fail_memory(u->job->err);
     for (uint32_t g = 0; rc == CKPT_OK && g < u->n_groups; g++) {
         ckpt_group *group = ckpt_vec_push(&state->group);
         if (!group)
-            return ckpt_fail_memory(u->ds->err);
+            return ckpt_fail_memory(u->job->err);
         *group = (ckpt_group){.first = state->param.n, .n_lanes = 1};
         group->fields = groups.n == u->n_groups ? groups.at[g] : NULL;
         if (next < f->range.n && u->sorted[f->range.at[next].first]->group == g)
@@ -531,15 +525,15 @@ static int dsf_note_owners(dsf *f)
     }
     orphans += u->states.n - u->number.n;
     if (rc == CKPT_OK && orphans)
-        rc = ckpt_map_note(u->ds->map, CKPT_WARNING, u->ds->err,
+        rc = ckpt_map_note(u->job->map, CKPT_WARNING, u->job->err,
                            "%s: %zu optimizer states belong to no parameter that a group lists: "
                            "they are left out",
-                           u->ds->model.path, orphans);
+                           u->head->model.path, orphans);
     if (rc == CKPT_OK && missing.n && with)
-        rc = ckpt_map_note(u->ds->map, CKPT_INFO, u->ds->err,
+        rc = ckpt_map_note(u->job->map, CKPT_INFO, u->job->err,
                            "%s: %zu of %zu parameters have no optimizer state, perhaps because "
                            "they never had a gradient (%s)",
-                           u->ds->model.path, missing.n, missing.n + with, missing.text);
+                           u->head->model.path, missing.n, missing.n + with, missing.text);
     return rc;
 }
 
@@ -550,22 +544,22 @@ static int dsf_note_doubt(dsf *f)
 
     if (u->param_groups.n == 0 || u->named)
         return CKPT_OK;
-    u->ds->map->no_state = ckpt_arena_printf(
-        u->ds->map->arena,
+    u->job->map->no_state = ckpt_arena_printf(
+        u->job->map->arena,
         "stage 0 writes its optimizer state under numbers, and for %s%zu parameters it is not "
         "certain which are which",
         u->doubt ? "" : "all ", u->doubt ? u->doubt : u->entry.n);
-    if (!u->ds->map->no_state)
-        return ckpt_fail_memory(u->ds->err);
-    return ckpt_map_note(u->ds->map, CKPT_WARNING, u->ds->err,
+    if (!u->job->map->no_state)
+        return ckpt_fail_memory(u->job->err);
+    return ckpt_map_note(u->job->map, CKPT_WARNING, u->job->err,
                          "%s: %s: their state is left out, and the run cannot be resharded",
-                         u->ds->model.path, u->ds->map->no_state);
+                         u->head->model.path, u->job->map->no_state);
 }
 
 int ckpt_dsu_add_optimizer(ckpt_dsu *u)
 {
     dsf *f = ckpt_alloc(sizeof *f);
-    int rc = f ? CKPT_OK : ckpt_fail_memory(u->ds->err);
+    int rc = f ? CKPT_OK : ckpt_fail_memory(u->job->err);
 
     if (rc != CKPT_OK)
         return rc;

@@ -37,7 +37,7 @@ static bool dsw_is_id(const ckpt_text *t)
     return i == t->n && parts == 1 && digits > 0;
 }
 
-const char *ckpt_ds_swap_id(ckpt_ds *ds, const ckpt_value *v)
+const char *ckpt_ds_swap_id(const ckpt_ds_job *job, const ckpt_value *v)
 {
     const ckpt_tensor_value *t = v && v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
     const ckpt_value *id =
@@ -45,17 +45,17 @@ const char *ckpt_ds_swap_id(ckpt_ds *ds, const ckpt_value *v)
 
     if (!id || id->kind != CKPT_V_STR || !dsw_is_id(&id->as.text))
         return NULL;
-    return ckpt_arena_string(ds->map->arena, id->as.text.at, id->as.text.n);
+    return ckpt_arena_string(job->map->arena, id->as.text.at, id->as.text.n);
 }
 
 /* Add one swap file and let a flat tensor lie at its beginning. */
-static int dsw_file(ckpt_ds *ds, const char *path, ckpt_ds_flat *flat)
+static int dsw_file(const ckpt_ds_job *job, const char *path, ckpt_ds_flat *flat)
 {
     ckpt_map_file file = {0};
     ckpt_source source = {.kind = CKPT_SOURCE_FILE};
     ckpt_io *io = NULL;
     uint64_t n_bytes = 0;
-    int rc = ckpt_io_open(&io, path, ds->err);
+    int rc = ckpt_io_open(&io, path, job->err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -63,36 +63,37 @@ static int dsw_file(ckpt_ds *ds, const char *path, ckpt_ds_flat *flat)
     uint64_t size = io->size;
     if (!ckpt_dtype_bytes((ckpt_dtype)flat->dtype, flat->n, &n_bytes) || size < n_bytes ||
         size - n_bytes >= DSW_MAX_PAD)
-        rc = ckpt_fail(ds->err, CKPT_EMISMATCH,
+        rc = ckpt_fail(job->err, CKPT_EMISMATCH,
                        "%s: %" PRIu64 " bytes, expected %" PRIu64
                        " and a little padding for %" PRIu64 " elements",
                        path, size, n_bytes, flat->n);
     if (rc == CKPT_OK)
-        rc = ckpt_map_add_file(ds->map, &file, &source.file, ds->err);
+        rc = ckpt_map_add_file(job->map, &file, &source.file, job->err);
     ckpt_io_close(io);
     source.n_stored = source.n_bytes = n_bytes;
     flat->at = 0;
-    return rc == CKPT_OK ? ckpt_map_add_source(ds->map, &source, &flat->source, ds->err) : rc;
+    return rc == CKPT_OK ? ckpt_map_add_source(job->map, &source, &flat->source, job->err) : rc;
 }
 
-int ckpt_ds_swap_bind(ckpt_ds *ds, ckpt_ds_column *c)
+int ckpt_ds_swap_bind(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                      const ckpt_ds_layout *layout, ckpt_ds_column *c)
 {
     int rc = CKPT_OK;
 
     // A state's name becomes part of a path.
     if (c->name && !ckpt_path_part_ok(c->name, strlen(c->name)))
         return CKPT_OK;
-    for (size_t g = 0; g < ds->group.n; g++) {
-        const ckpt_ds_group *group = &ds->group.at[g];
-        for (uint32_t r = 0; rc == CKPT_OK && group->swapped && r < ds->world; r++) {
+    for (size_t g = 0; g < layout->group.n; g++) {
+        const ckpt_ds_group *group = &layout->group.at[g];
+        for (uint32_t r = 0; rc == CKPT_OK && group->swapped && r < head->world; r++) {
             ckpt_ds_flat *flat = &c->at[group->part + r];
             if (flat->dtype == CKPT_DTYPE_NONE || (c->name && flat->n != 0))
                 continue;
-            flat->n = ds->column.at[0].at[group->part].n;
+            flat->n = layout->column.at[0].at[group->part].n;
             const char *path = ckpt_arena_printf(
-                ds->map->arena, "%s/offloaded_tensors/rank%02" PRIu32 "/%s%s%s.tensor.swp",
-                ds->dir.path, r, c->name ? c->name : "", c->name ? "-" : "", group->swapped);
-            rc = path ? dsw_file(ds, path, flat) : ckpt_fail_memory(ds->err);
+                job->map->arena, "%s/offloaded_tensors/rank%02" PRIu32 "/%s%s%s.tensor.swp",
+                job->map->path, r, c->name ? c->name : "", c->name ? "-" : "", group->swapped);
+            rc = path ? dsw_file(job, path, flat) : ckpt_fail_memory(job->err);
         }
     }
     return rc;

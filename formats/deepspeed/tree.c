@@ -22,7 +22,7 @@ CKPT_VEC(dst_pairs, dst_pair);
 CKPT_VEC(dst_storages, dst_storage);
 
 typedef struct dst_copy {
-    ckpt_ds *ds;
+    const ckpt_ds_job *job;
     ckpt_ds_shard *shard;
     ckpt_arena *arena;
     dst_pairs node;
@@ -98,7 +98,7 @@ static bool dst_storage_copy(dst_copy *c, const ckpt_storage *from, ckpt_storage
         !dst_text(c, &from->location, &copy->location))
         return false;
     copy->source = UINT32_MAX;
-    if (slot && ckpt_ds_shard_source(c->ds, c->shard, source, &copy->source) != CKPT_OK)
+    if (slot && ckpt_ds_shard_source(c->job, c->shard, source, &copy->source) != CKPT_OK)
         return false;
     if (slot && !slot->from)
         *slot = (dst_storage){from, copy};
@@ -178,9 +178,9 @@ static bool dst_fill(dst_copy *c, const ckpt_value *from, ckpt_value *to)
     return true;
 }
 
-int ckpt_ds_tree_copy(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_value **out)
+int ckpt_ds_tree_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, ckpt_value **out)
 {
-    dst_copy c = {.ds = ds, .shard = s, .arena = ds->map->arena};
+    dst_copy c = {.job = job, .shard = s, .arena = job->map->arena};
     bool fits = true;
 
     if (s->tree) {
@@ -197,5 +197,5 @@ int ckpt_ds_tree_copy(ckpt_ds *ds, ckpt_ds_shard *s, ckpt_value **out)
     ckpt_vec_free(&c.node);
     ckpt_free(c.storage.at);
     s->tree = fits ? *out : NULL;
-    return fits ? CKPT_OK : ckpt_fail_memory(ds->err);
+    return fits ? CKPT_OK : ckpt_fail_memory(job->err);
 }

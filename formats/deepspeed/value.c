@@ -12,49 +12,49 @@
 #include "formats/deepspeed/deepspeed.h"
 
 /* Said once, whichever rank shows it first. */
-static int dsv_note(ckpt_ds *ds, size_t group, const ckpt_value *key, const char *what)
+static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what)
 {
     const char *text =
-        ckpt_arena_printf(ds->map->arena, "%s: optimizer state '%.100s' of group %zu %s",
-                          ds->dir.path, key->as.text.at, group, what);
+        ckpt_arena_printf(job->map->arena, "%s: optimizer state '%.100s' of group %zu %s",
+                          job->map->path, key->as.text.at, group, what);
 
     if (!text)
-        return ckpt_fail_memory(ds->err);
-    for (size_t i = 0; i < ds->map->findings.n; i++) {
-        if (strcmp(ds->map->findings.at[i].text, text) == 0)
+        return ckpt_fail_memory(job->err);
+    for (size_t i = 0; i < job->map->findings.n; i++) {
+        if (strcmp(job->map->findings.at[i].text, text) == 0)
             return CKPT_OK;
     }
-    return ckpt_map_note(ds->map, CKPT_WARNING, ds->err, "%s", text);
+    return ckpt_map_note(job->map, CKPT_WARNING, job->err, "%s", text);
 }
 
 /* Is it one value, and no slice that happens to have one element? */
-static bool dsv_is_value(const ckpt_ds *ds, const ckpt_ds_shard *s, size_t group,
-                         const ckpt_value *v)
+static bool dsv_is_value(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                         const ckpt_ds_shard *s, size_t group, const ckpt_value *v)
 {
-    const ckpt_ds_group *g = &ds->group.at[group];
+    const ckpt_ds_group *g = &layout->group.at[group];
     uint64_t n = 1;
 
     if (v->kind != CKPT_V_TENSOR)
         return v->kind <= CKPT_V_BYTEARRAY;
     for (uint32_t i = 0; i < v->as.tensor->ndim; i++)
         n *= v->as.tensor->shape[i];
-    return n == 1 &&
-           (v->as.tensor->ndim == 0 || ds->column.at[0].at[ckpt_ds_slot(ds, g, 0, s->rank)].n > 1);
+    return n == 1 && (v->as.tensor->ndim == 0 ||
+                      layout->column.at[0].at[ckpt_ds_slot(g, head->world, 0, s->rank)].n > 1);
 }
 
 /* Two values of one key; those of numbers are read. */
-static int dsv_same(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *own, const ckpt_value *first,
-                    bool *same)
+static int dsv_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
+                    const ckpt_value *own, const ckpt_value *first, bool *same)
 {
     bool has[2] = {false, false};
     double n[2] = {0, 0};
-    int rc = ckpt_ds_shard_step(ds, s, own, &has[0], &n[0]);
+    int rc = ckpt_ds_shard_step(job, s, own, &has[0], &n[0]);
 
     *same = false;
     if (!first)
         return rc;
     if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_step(ds, &ds->optim, first, &has[1], &n[1]);
+        rc = ckpt_ds_shard_step(job, &head->optim, first, &has[1], &n[1]);
     if (rc == CKPT_OK && has[0] && has[1])
         *same = n[0] == n[1] || (n[0] != n[0] && n[1] != n[1]);
     else if (rc == CKPT_OK)
@@ -63,11 +63,12 @@ static int dsv_same(ckpt_ds *ds, ckpt_ds_shard *s, const ckpt_value *own, const 
 }
 
 /* One group's entries against those of rank 0's first sub-group. */
-static int dsv_group(ckpt_ds *ds, ckpt_ds_shard *s, size_t group, size_t first)
+static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                     ckpt_ds_shard *s, size_t group, size_t first)
 {
-    ckpt_dict own = ckpt_value_map(ckpt_ds_optim_state(ds, s->optim, group, 0));
-    const ckpt_value *other = ckpt_ds_optim_state(ds, ds->optim.optim, first, 0);
-    uint32_t of = ds->group.at[group].of;
+    ckpt_dict own = ckpt_value_map(ckpt_ds_optim_state(head, s->optim, group, 0));
+    const ckpt_value *other = ckpt_ds_optim_state(head, head->optim.optim, first, 0);
+    uint32_t of = layout->group.at[group].of;
     bool same = true;
     int rc = CKPT_OK;
 
@@ -76,27 +77,28 @@ static int dsv_group(ckpt_ds *ds, ckpt_ds_shard *s, size_t group, size_t first)
         if (key->kind != CKPT_V_STR || ckpt_value_is(key, "step"))
             continue;
         if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
-            rc = dsv_note(ds, of, key, "is of no known form: it is left out of the tensors");
-        if (!dsv_is_value(ds, s, group, v))
+            rc = dsv_note(job, of, key, "is of no known form: it is left out of the tensors");
+        if (!dsv_is_value(head, layout, s, group, v))
             continue;
-        rc = dsv_same(ds, s, v, ckpt_value_get(other, key->as.text.at), &same);
+        rc = dsv_same(job, head, s, v, ckpt_value_get(other, key->as.text.at), &same);
         if (rc == CKPT_OK && !same)
-            rc = dsv_note(ds, of, key,
+            rc = dsv_note(job, of, key,
                           "is one value, but not the same everywhere: where the run is laid out "
                           "anew, rank 0's first is taken");
     }
     return rc;
 }
 
-int ckpt_ds_value_check(ckpt_ds *ds, ckpt_ds_shard *s)
+int ckpt_ds_value_check(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                        ckpt_ds_shard *s)
 {
     size_t first = 0;
     int rc = CKPT_OK;
 
-    for (size_t g = 0; rc == CKPT_OK && g < ds->group.n; g++) {
-        if (ds->group.at[g].of != ds->group.at[first].of)
+    for (size_t g = 0; rc == CKPT_OK && g < layout->group.n; g++) {
+        if (layout->group.at[g].of != layout->group.at[first].of)
             first = g;
-        rc = dsv_group(ds, s, g, first);
+        rc = dsv_group(job, head, layout, s, g, first);
     }
     return rc;
 }

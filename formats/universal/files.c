@@ -31,7 +31,7 @@ typedef struct ux_batch {
 /* A step count is a value of the tree or a tensor of one element, whose bytes are read here. */
 static int ux_step(ux_read *f, const char *path)
 {
-    ckpt_ds alone = {.err = &f->err};
+    const ckpt_ds_job alone = {.err = &f->err};
     ckpt_ds_shard s = {.map = f->map, .path = path};
     int rc = ckpt_ds_shard_step(&alone, &s, f->map->values, &f->has_step, &f->step);
 
@@ -72,9 +72,9 @@ static int ux_enter(ckpt_uni *u, ckpt_ds_shard *s)
     s->file = ckpt_alloc(sizeof *s->file);
     s->source = ckpt_alloc((s->map->sources.n + 1) * sizeof *s->source);
     if (!s->file || !s->source)
-        return ckpt_fail_memory(u->ds.err);
+        return ckpt_fail_memory(u->job.err);
     memset(s->source, 0xff, (s->map->sources.n + 1) * sizeof *s->source);
-    return ckpt_map_add_file(u->ds.map, &s->map->files.at[0], s->file, u->ds.err);
+    return ckpt_map_add_file(u->job.map, &s->map->files.at[0], s->file, u->job.err);
 }
 
 /* Take over a file that was read, and hand it on. */
@@ -84,11 +84,11 @@ static int ux_hand(ckpt_uni *u, const ckpt_uni_job *job, ux_read *r, ckpt_uni_fi
     ckpt_ds_shard *s = &f.shard;
     int rc = CKPT_OK;
 
-    if (r->rc != CKPT_OK && u->ds.map->collect && ux_about_file(r->rc))
-        return ckpt_ds_problem(&u->ds, r->rc, "%s", r->err.text);
+    if (r->rc != CKPT_OK && u->job.map->collect && ux_about_file(r->rc))
+        return ckpt_ds_problem(&u->job, r->rc, "%s", r->err.text);
     if (r->rc != CKPT_OK) {
-        if (u->ds.err && u->ds.err->code == CKPT_OK)
-            *u->ds.err = r->err;
+        if (u->job.err && u->job.err->code == CKPT_OK)
+            *u->job.err = r->err;
         return r->rc;
     }
     s->map = r->map;
@@ -100,7 +100,7 @@ static int ux_hand(ckpt_uni *u, const ckpt_uni_job *job, ux_read *r, ckpt_uni_fi
         if (rc == CKPT_OK)
             rc = fn(u, &f);
     } else {
-        rc = ckpt_ds_problem(&u->ds, CKPT_EFORMAT, "%s: not a torch file", job->path);
+        rc = ckpt_ds_problem(&u->job, CKPT_EFORMAT, "%s: not a torch file", job->path);
     }
     ckpt_ds_shard_close(s);
     return rc;
@@ -110,8 +110,8 @@ int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_jobs *jobs, ckpt_uni_file_fn
 {
     unsigned threads = ckpt_run_jobs(0);
     size_t most = (size_t)threads * UX_AHEAD;
-    ux_batch b = {.read = u->ds.read, .file = ckpt_alloc(most * sizeof *b.file)};
-    int rc = b.file ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+    ux_batch b = {.read = u->job.read, .file = ckpt_alloc(most * sizeof *b.file)};
+    int rc = b.file ? CKPT_OK : ckpt_fail_memory(u->job.err);
 
     for (size_t i = 0; rc == CKPT_OK && i < jobs->n; i += most) {
         size_t n = jobs->n - i < most ? jobs->n - i : most;
@@ -119,7 +119,7 @@ int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_jobs *jobs, ckpt_uni_file_fn
         // What no thread came to counts as not read.
         for (size_t k = 0; k < n; k++)
             b.file[k] = (ux_read){.rc = CKPT_ELIMIT};
-        rc = ckpt_crew_run(n < threads ? (unsigned)n : threads, n, ux_item, &b, u->ds.err);
+        rc = ckpt_crew_run(n < threads ? (unsigned)n : threads, n, ux_item, &b, u->job.err);
         for (size_t k = 0; k < n; k++) {
             if (rc == CKPT_OK)
                 rc = ux_hand(u, &b.job[k], &b.file[k], fn);

@@ -96,7 +96,7 @@ int ckpt_uni_probe(const ckpt_listing *list)
 /* The universal checkpoints of a run folder, for a message. */
 static int uf_tags(ckpt_uni *u, const ckpt_listing *list, const char **out)
 {
-    ckpt_map *map = u->ds.map;
+    ckpt_map *map = u->job.map;
     const char *text = NULL;
     unsigned n = 0;
     int rc = CKPT_OK;
@@ -106,12 +106,12 @@ static int uf_tags(ckpt_uni *u, const ckpt_listing *list, const char **out)
         const char *path =
             list->entry[i].is_dir ? uf_join(map, list->folder, list->entry[i].name) : NULL;
         if (path)
-            rc = uf_is_zero(map, path, &is, u->ds.err);
+            rc = uf_is_zero(map, path, &is, u->job.err);
         if (!is)
             continue;
         const char *name = n++ == UF_MAX_LISTED ? "..." : list->entry[i].name;
         text = text ? ckpt_arena_printf(map->arena, "%s, %s", text, name) : name;
-        rc = text ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+        rc = text ? CKPT_OK : ckpt_fail_memory(u->job.err);
     }
     *out = text ? text : "none";
     return rc;
@@ -125,7 +125,7 @@ static int uf_no_tag(ckpt_uni *u, const ckpt_listing *list, const char *tag)
 
     if (rc != CKPT_OK)
         return rc;
-    return ckpt_fail(u->ds.err, CKPT_EMISSING,
+    return ckpt_fail(u->job.err, CKPT_EMISSING,
                      "%s: no folder %s with a universal checkpoint; there are here: %s; choose one "
                      "with -t/--tag",
                      list->folder, tag, tags);
@@ -135,19 +135,19 @@ static int uf_no_tag(ckpt_uni *u, const ckpt_listing *list, const char *tag)
 static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
 {
     const ckpt_entry *e = ckpt_listing_find(list, "latest_universal");
-    const char *path = uf_join(u->ds.map, list->folder, "latest_universal");
+    const char *path = uf_join(u->job.map, list->folder, "latest_universal");
     char *text = NULL;
     uint64_t n = 0;
 
     if (!path)
-        return ckpt_fail_memory(u->ds.err);
+        return ckpt_fail_memory(u->job.err);
     if (!e) // it was there a moment ago
-        return ckpt_fail(u->ds.err, CKPT_EMISSING, "%s: does not exist", path);
+        return ckpt_fail(u->job.err, CKPT_EMISSING, "%s: does not exist", path);
     if (e->size > UF_MAX_LATEST)
-        return ckpt_fail(u->ds.err, CKPT_EFORMAT,
+        return ckpt_fail(u->job.err, CKPT_EFORMAT,
                          "%s: %" PRIu64 " bytes, expected the name of a folder (1 to %d bytes)",
                          path, e->size, UF_MAX_LATEST);
-    int rc = ckpt_io_slurp(&text, &n, path, UF_MAX_LATEST, u->ds.err);
+    int rc = ckpt_io_slurp(&text, &n, path, UF_MAX_LATEST, u->job.err);
     if (rc != CKPT_OK)
         return rc;
     while (n > 0 && memchr(" \t\r\n\v\f", text[n - 1], 6))
@@ -155,16 +155,16 @@ static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
     // DeepSpeed's converter leaves it empty when its output folder was given with a slash at the
     // end.
     if (n == 0)
-        rc = ckpt_fail(u->ds.err, CKPT_EFORMAT,
+        rc = ckpt_fail(u->job.err, CKPT_EFORMAT,
                        "%s: empty, expected the name of a folder beside it; choose one with "
                        "-t/--tag, or give the folder itself",
                        path);
     else if (!ckpt_path_part_ok(text, n))
-        rc = ckpt_fail(u->ds.err, CKPT_EUNSAFE,
+        rc = ckpt_fail(u->job.err, CKPT_EUNSAFE,
                        "%s: '%.*s' is not the plain name of a folder beside it", path,
                        n < 200 ? (int)n : 200, text);
-    else if (!(*tag = ckpt_arena_string(u->ds.map->arena, text, n)))
-        rc = ckpt_fail_memory(u->ds.err);
+    else if (!(*tag = ckpt_arena_string(u->job.map->arena, text, n)))
+        rc = ckpt_fail_memory(u->job.err);
     ckpt_free(text);
     return rc;
 }
@@ -172,7 +172,7 @@ static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
 /* Go from the run folder to the checkpoint's own, unless that was given. */
 static int uf_resolve(ckpt_uni *u, ckpt_listing *list)
 {
-    const char *tag = u->ds.opts->tag;
+    const char *tag = u->job.opts->tag;
     int rc = CKPT_OK;
     bool is = false;
 
@@ -181,19 +181,19 @@ static int uf_resolve(ckpt_uni *u, ckpt_listing *list)
     if (!tag)
         rc = uf_latest(u, list, &tag);
     else if (!ckpt_path_part_ok(tag, strlen(tag)))
-        rc = ckpt_fail(u->ds.err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", tag);
+        rc = ckpt_fail(u->job.err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", tag);
     if (rc != CKPT_OK)
         return rc;
-    const char *path = uf_join(u->ds.map, list->folder, tag);
+    const char *path = uf_join(u->job.map, list->folder, tag);
     if (!path)
-        return ckpt_fail_memory(u->ds.err);
+        return ckpt_fail_memory(u->job.err);
     if (uf_has(list, tag, true))
-        rc = uf_is_zero(u->ds.map, path, &is, u->ds.err);
+        rc = uf_is_zero(u->job.map, path, &is, u->job.err);
     if (rc == CKPT_OK && !is)
         rc = uf_no_tag(u, list, tag);
     if (rc != CKPT_OK)
         return rc;
-    return ckpt_listing_read(list, u->ds.map, path, u->ds.err);
+    return ckpt_listing_read(list, u->job.map, path, u->job.err);
 }
 
 /* The last part of a path. */
@@ -231,11 +231,11 @@ static int uf_models(ckpt_uni *u, const ckpt_listing *list)
             continue;
         ckpt_ds_part *p = ckpt_vec_push(whole ? &u->dir.whole : &u->dir.parts);
         if (!p)
-            return ckpt_fail_memory(u->ds.err);
-        p->path = uf_join(u->ds.map, list->folder, list->entry[i].name);
+            return ckpt_fail_memory(u->job.err);
+        p->path = uf_join(u->job.map, list->folder, list->entry[i].name);
         p->rank = whole ? name.mp : name.dp;
         if (!p->path)
-            return ckpt_fail_memory(u->ds.err);
+            return ckpt_fail_memory(u->job.err);
     }
     if (u->dir.whole.n)
         qsort(u->dir.whole.at, u->dir.whole.n, sizeof *u->dir.whole.at, uf_by_rank);
@@ -257,19 +257,19 @@ CKPT_VEC(uf_todos, uf_todo);
 
 static int uf_later(ckpt_uni *u, uf_todos *todo, const uf_todo *in, const char *name)
 {
-    ckpt_map *map = u->ds.map;
+    ckpt_map *map = u->job.map;
     uf_todo *t;
 
     if (in->depth >= UF_MAX_DEPTH)
-        return ckpt_fail(u->ds.err, CKPT_ELIMIT, "%s: more than %d folders deep", in->path,
+        return ckpt_fail(u->job.err, CKPT_ELIMIT, "%s: more than %d folders deep", in->path,
                          UF_MAX_DEPTH);
     t = ckpt_vec_push(todo);
     if (!t)
-        return ckpt_fail_memory(u->ds.err);
+        return ckpt_fail_memory(u->job.err);
     t->path = uf_join(map, in->path, name);
     t->name = *in->name ? uf_join(map, in->name, name) : name;
     t->depth = in->depth + 1;
-    return t->path && t->name ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+    return t->path && t->name ? CKPT_OK : ckpt_fail_memory(u->job.err);
 }
 
 /* Its .pt files make a folder an entry; its folders are for later. */
@@ -277,7 +277,7 @@ static int uf_look(ckpt_uni *u, uf_todos *todo, const uf_todo *at)
 {
     ckpt_uni_entry *entry = NULL;
     ckpt_listing list;
-    int rc = ckpt_listing_read(&list, u->ds.map, at->path, u->ds.err);
+    int rc = ckpt_listing_read(&list, u->job.map, at->path, u->job.err);
 
     for (size_t i = 0; rc == CKPT_OK && i < list.n; i++) {
         size_t n = uf_stem(&list.entry[i]);
@@ -289,12 +289,12 @@ static int uf_look(ckpt_uni *u, uf_todos *todo, const uf_todo *at)
         if (!entry) {
             entry = ckpt_vec_push(&u->dir.entry);
             if (!entry)
-                return ckpt_fail_memory(u->ds.err);
+                return ckpt_fail_memory(u->job.err);
             *entry = (ckpt_uni_entry){at->name, at->path, u->dir.file.n, 0};
         }
         file = ckpt_vec_push(&u->dir.file);
-        if (!file || !(*file = ckpt_arena_string(u->ds.map->arena, list.entry[i].name, n)))
-            return ckpt_fail_memory(u->ds.err);
+        if (!file || !(*file = ckpt_arena_string(u->job.map->arena, list.entry[i].name, n)))
+            return ckpt_fail_memory(u->job.err);
         entry->n++;
     }
     return rc;
@@ -312,7 +312,7 @@ static int uf_walk(ckpt_uni *u, const char *zero)
 {
     uf_todos todo = {0};
     uf_todo *first = ckpt_vec_push(&todo);
-    int rc = first ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+    int rc = first ? CKPT_OK : ckpt_fail_memory(u->job.err);
 
     if (first)
         *first = (uf_todo){zero, "", 0};
@@ -323,7 +323,7 @@ static int uf_walk(ckpt_uni *u, const char *zero)
     ckpt_vec_free(&todo);
     if (rc == CKPT_OK && u->dir.entry.n == 0)
         rc = ckpt_fail(
-            u->ds.err, CKPT_EMISSING,
+            u->job.err, CKPT_EMISSING,
             "%s: no parameter here (folders with fp32.pt, exp_avg.pt ...): the conversion "
             "did not finish, or they were not copied",
             zero);
@@ -334,23 +334,23 @@ static int uf_walk(ckpt_uni *u, const char *zero)
 
 int ckpt_uni_folder_find(ckpt_uni *u, const ckpt_listing *list)
 {
-    ckpt_map *map = u->ds.map;
+    ckpt_map *map = u->job.map;
     ckpt_listing at = *list, zero;
     int rc = uf_resolve(u, &at);
 
     if (rc != CKPT_OK)
         return rc;
-    u->ds.dir.path = at.folder;
-    u->ds.dir.tag = uf_base(map, at.folder);
+    map->path = at.folder;
+    u->tag = uf_base(map, at.folder);
     const char *path = uf_join(map, at.folder, "zero");
-    if (!u->ds.dir.tag || !path)
-        return ckpt_fail_memory(u->ds.err);
+    if (!u->tag || !path)
+        return ckpt_fail_memory(u->job.err);
     rc = uf_models(u, &at);
     if (rc == CKPT_OK)
-        rc = ckpt_listing_read(&zero, map, path, u->ds.err);
+        rc = ckpt_listing_read(&zero, map, path, u->job.err);
     if (rc == CKPT_OK && uf_has(&zero, "optimizer_state.pt", false) &&
         !(u->dir.optim = uf_join(map, path, "optimizer_state.pt")))
-        rc = ckpt_fail_memory(u->ds.err);
+        rc = ckpt_fail_memory(u->job.err);
     return rc == CKPT_OK ? uf_walk(u, path) : rc;
 }
 

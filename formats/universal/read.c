@@ -24,7 +24,7 @@ enum { UR_MAX_LISTED = 5 }; /* names in a message */
 /* A value of the model file; NULL when it is absent or None. */
 static const ckpt_value *ur_get(const ckpt_uni *u, const char *key)
 {
-    const ckpt_value *v = ckpt_value_get(u->ds.model.root, key);
+    const ckpt_value *v = ckpt_value_get(u->head.model.root, key);
 
     return v && v->kind != CKPT_V_NONE ? v : NULL;
 }
@@ -37,7 +37,7 @@ static int ur_stage(const ckpt_uni *u)
     if (u->dir.whole.n == 0)
         return u->dir.parts.n ? 3 : 0;
     // Ours may stand beside model files of both kinds: the whole module is the better source.
-    if (!ckpt_ds_stage(ckpt_value_get(u->ds.optim.root, "zero_stage"), &stage) || stage == 3 ||
+    if (!ckpt_ds_stage(ckpt_value_get(u->head.optim.root, "zero_stage"), &stage) || stage == 3 ||
         stage == 0)
         return 1;
     return stage;
@@ -50,22 +50,22 @@ static int ur_open(ckpt_uni *u)
     int rc = CKPT_OK;
 
     if (u->dir.optim)
-        rc = ckpt_ds_shard_open(&u->ds, &u->ds.optim, &optim);
+        rc = ckpt_ds_shard_open(&u->job, &u->head.optim, &optim);
     else
         rc =
-            ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+            ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
                           "%s: no zero/optimizer_state.pt: parameter groups and loss scale are not "
                           "known, and DeepSpeed will not resume from it",
-                          u->ds.dir.path);
+                          u->job.map->path);
     if (rc == CKPT_OK && models->n)
-        rc = ckpt_ds_shard_open(&u->ds, &u->ds.model, &models->at[0]);
+        rc = ckpt_ds_shard_open(&u->job, &u->head.model, &models->at[0]);
     else if (rc == CKPT_OK)
-        rc = ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+        rc = ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
                            "%s: no model file (*_model_states.pt): the order of the parameters and "
                            "the buffers are not known, and DeepSpeed will not resume from it",
-                           u->ds.dir.path);
-    u->ds.stage = ur_stage(u);
-    u->ds.world = u->dir.whole.n ? 1 : (uint32_t)u->dir.parts.n;
+                           u->job.map->path);
+    u->head.stage = ur_stage(u);
+    u->head.world = u->dir.whole.n ? 1 : (uint32_t)u->dir.parts.n;
     u->shapes_whole = u->dir.n_mp <= 1;
     return rc;
 }
@@ -98,9 +98,9 @@ static int ur_param(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_param *like, bool
     if (ur_known(u, ix, like->name))
         return CKPT_OK;
     ckpt_uni_param *p = ckpt_vec_push(&u->param);
-    name = ckpt_arena_string(u->ds.map->arena, like->name, like->n_name);
+    name = ckpt_arena_string(u->job.map->arena, like->name, like->n_name);
     if (!p || !name || !ckpt_index_add(ix, hash, (uint32_t)(u->param.n - 1)))
-        return ckpt_fail_memory(u->ds.err);
+        return ckpt_fail_memory(u->job.err);
     p->shape = *like;
     p->shape.name = name;
     p->trained = trained;
@@ -119,9 +119,9 @@ static int ur_shapes_of(ckpt_uni *u, ckpt_ds_params *out, const ckpt_value *shap
     if ((one ? 1 : list.n) > u->n_parts)
         u->n_parts = one ? 1 : list.n;
     if (one)
-        return ckpt_ds_params_add(&u->ds, out, shapes, 0, "param_shapes");
+        return ckpt_ds_params_add(&u->job, out, shapes, 0, "param_shapes");
     for (uint64_t i = 0; rc == CKPT_OK && i < list.n && i < UINT32_MAX; i++)
-        rc = ckpt_ds_params_add(&u->ds, out, list.at[i], (uint32_t)i, "param_shapes");
+        rc = ckpt_ds_params_add(&u->job, out, list.at[i], (uint32_t)i, "param_shapes");
     return rc;
 }
 
@@ -133,15 +133,15 @@ static int ur_shapes_more(ckpt_uni *u, ckpt_ds_params *out)
     for (size_t i = 1; rc == CKPT_OK && i < u->dir.whole.n; i++) {
         ckpt_ds_shard s;
         size_t from = out->n;
-        rc = ckpt_ds_shard_open(&u->ds, &s, &u->dir.whole.at[i]);
+        rc = ckpt_ds_shard_open(&u->job, &s, &u->dir.whole.at[i]);
         const ckpt_value *shapes = s.map ? ckpt_value_get(s.root, "param_shapes") : NULL;
         if (rc == CKPT_OK && shapes && shapes->kind != CKPT_V_NONE)
             rc = ur_shapes_of(u, out, shapes);
         // Names live in the shard until here.
         for (size_t k = from; rc == CKPT_OK && k < out->n; k++) {
             out->at[k].name =
-                ckpt_arena_string(u->ds.map->arena, out->at[k].name, out->at[k].n_name);
-            rc = out->at[k].name ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+                ckpt_arena_string(u->job.map->arena, out->at[k].name, out->at[k].n_name);
+            rc = out->at[k].name ? CKPT_OK : ckpt_fail_memory(u->job.err);
         }
         ckpt_ds_shard_close(&s);
     }
@@ -155,7 +155,7 @@ static int ur_shapes(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_params *all)
 
     u->n_part = ckpt_alloc((u->n_parts + 1) * sizeof *u->n_part);
     if (!u->n_part)
-        return ckpt_fail_memory(u->ds.err);
+        return ckpt_fail_memory(u->job.err);
     // One model file has them in order already: the usual case walks the list once.
     for (size_t g = 0, from = 0; rc == CKPT_OK && g < u->n_parts; g++) {
         bool sorted = u->dir.whole.n <= 1;
@@ -187,15 +187,15 @@ static int ur_tell(ckpt_uni *u, size_t n_strange, const char *strange, size_t n_
 
     if (n_strange)
         rc = ckpt_map_note(
-            u->ds.map, CKPT_WARNING, u->ds.err,
+            u->job.map, CKPT_WARNING, u->job.err,
             "%s/zero: %zu folders are of parameters that the model file does not list "
             "(%.200s): left behind by an earlier conversion; left out",
-            u->ds.dir.path, n_strange, strange);
+            u->job.map->path, n_strange, strange);
     if (rc == CKPT_OK && n_cut)
-        rc = ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+        rc = ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
                            "%s/zero: %zu tensors that are not trained (%.200s) are left out: the "
                            "converter keeps one tensor-parallel slice of them",
-                           u->ds.dir.path, n_cut, cut);
+                           u->job.map->path, n_cut, cut);
     return rc;
 }
 
@@ -214,20 +214,20 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
     for (size_t i = 0; rc == CKPT_OK && i < u->dir.entry.n; i++) {
         const ckpt_uni_entry *e = &u->dir.entry.at[i];
         ckpt_ds_param like = {.name = e->name, .n_name = strlen(e->name)};
-        const ckpt_pair *held = ckpt_ds_index_find(&u->ds.by_name, like.name, like.n_name);
+        const ckpt_pair *held = ckpt_ds_index_find(&u->module.by_name, like.name, like.n_name);
         bool states = ur_has_states(u, e);
         if (ckpt_value_get(shared, e->name) ||
-            ckpt_map_index(u->ds.map, like.name, like.n_name) != SIZE_MAX ||
+            ckpt_map_index(u->job.map, like.name, like.n_name) != SIZE_MAX ||
             ur_known(u, ix, e->name) || (trained && !states))
             continue;
-        if (!trained && u->ds.opts->no_frozen) {
-            u->ds.map->effects |= CKPT_TOOK_FROZEN;
+        if (!trained && u->job.opts->no_frozen) {
+            u->job.map->effects |= CKPT_TOOK_FROZEN;
             continue;
         }
-        if (!trained && (states || (!held && u->ds.module.n))) {
+        if (!trained && (states || (!held && u->module.dict.n))) {
             strange = e->name;
             n_strange++;
-        } else if (!trained && held && u->ds.stage != 3) {
+        } else if (!trained && held && u->head.stage != 3) {
             // Stage 3's module has placeholders for parameters: those are here or nowhere.
             cut = u->shapes_whole ? cut : e->name;
             n_cut += !u->shapes_whole;
@@ -247,68 +247,55 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
  */
 static int ur_module(ckpt_uni *u)
 {
-    ckpt_ds *ds = &u->ds;
-    ckpt_dict all = ckpt_value_map(ds->model.root);
-    ckpt_value *whole = ds->model.root, *seen = ckpt_value_new(ds->map->arena, CKPT_V_DICT);
+    int rc = ckpt_ds_module_whole(&u->job, &u->head);
 
-    if (!seen)
-        return ckpt_fail_memory(ds->err);
-    for (uint64_t i = 0; i < all.n; i++) {
-        bool cut = ckpt_value_is(all.at[i].key, "mp_world_size") ||
-                   ckpt_value_is(all.at[i].key, "checkpoint_parallel_dimensions") ||
-                   ckpt_value_is(all.at[i].key, "num_experts");
-        if (cut)
-            continue;
-        if (!ckpt_dict_add(ds->map->arena, &seen->as.map, all.at[i].key, all.at[i].value))
-            return ckpt_fail_memory(ds->err);
-    }
-    ds->model.root = seen;
-    int rc = ckpt_ds_module_begin(ds);
-    ds->model.root = whole;
-    return rc;
+    return rc == CKPT_OK ? ckpt_ds_module_begin(&u->job, &u->head, &u->module) : rc;
 }
 
 /* Fragments of frozen parameters in the model files of stage 3. */
-static int ur_fragments(ckpt_ds *ds, ckpt_ds_shard *s)
+static int ur_fragments(void *ctx, ckpt_ds_shard *s)
 {
-    return ckpt_ds_part_frozen(ds, s);
+    ckpt_uni *u = ctx;
+
+    return ckpt_ds_part_frozen(&u->job, &u->head, &u->module, s);
 }
 
 /* Those of all ranks, which must all be there. */
 static int ur_frozen_parts(ckpt_uni *u)
 {
-    int rc = ckpt_ds_folder_check(&u->ds, &u->dir.parts, "model");
+    int rc = ckpt_ds_folder_check(&u->job, &u->dir.parts, "model");
 
-    if (rc == CKPT_OK && !u->ds.broken)
-        rc = ckpt_ds_part_frozen(&u->ds, &u->ds.model);
-    if (rc == CKPT_OK && !u->ds.broken)
-        rc = ckpt_ds_shard_each(&u->ds, &u->dir.parts, 1, ur_fragments);
+    if (rc == CKPT_OK && !u->job.broken)
+        rc = ckpt_ds_part_frozen(&u->job, &u->head, &u->module, &u->head.model);
+    if (rc == CKPT_OK && !u->job.broken)
+        rc = ckpt_ds_shard_each(&u->job, &u->dir.parts, 1, ur_fragments, u);
     return rc;
 }
 
 /* Buffers and frozen parameters.  One slice of a frozen parameter is not the parameter: it is left
  * out, and said. */
-static int ur_held(ckpt_uni *u)
+static int ur_held(ckpt_uni *u, const ckpt_ds_params *trained)
 {
-    ckpt_ds *ds = &u->ds;
-    int rc = ckpt_ds_module_sort(ds);
+    ckpt_ds_module *module = &u->module;
+    int rc = ckpt_ds_module_sort(&u->job, &u->head, module, trained);
 
     if (rc == CKPT_OK)
-        rc = ckpt_ds_module_add_buffers(ds);
+        rc = ckpt_ds_module_add_buffers(&u->job, &u->head, module);
     if (!u->shapes_whole)
         return rc;
-    if (rc == CKPT_OK && ds->stage == 3 && ds->frozen.n)
+    if (rc == CKPT_OK && u->head.stage == 3 && module->frozen.n)
         rc = ur_frozen_parts(u);
-    return rc == CKPT_OK && !ds->broken ? ckpt_ds_module_add_frozen(ds) : rc;
+    return rc == CKPT_OK && !u->job.broken ? ckpt_ds_module_add_frozen(&u->job, &u->head, module)
+                                           : rc;
 }
 
-/* The names of u->param as the model file's functions look for them. */
-static int ur_tell_module(ckpt_uni *u)
+/* The parameters as the model file's functions look for them. */
+static int ur_trained(const ckpt_uni *u, ckpt_ds_params *out)
 {
     for (size_t i = 0; i < u->param.n; i++) {
-        ckpt_ds_param *p = ckpt_vec_push(&u->ds.params);
+        ckpt_ds_param *p = ckpt_vec_push(out);
         if (!p)
-            return ckpt_fail_memory(u->ds.err);
+            return ckpt_fail_memory(u->job.err);
         *p = u->param.at[i].shape;
     }
     return CKPT_OK;
@@ -318,7 +305,7 @@ static int ur_tell_module(ckpt_uni *u)
 static int ur_model(ckpt_uni *u, ckpt_index *ix)
 {
     const ckpt_value *shapes = ur_get(u, "param_shapes");
-    ckpt_ds_params all = {0};
+    ckpt_ds_params all = {0}, trained = {0};
     bool module = ur_get(u, "module") != NULL;
     int rc = module ? ur_module(u) : CKPT_OK;
 
@@ -332,10 +319,11 @@ static int ur_model(ckpt_uni *u, ckpt_index *ix)
     // Without param_shapes what has optimizer state is trained, and must not be taken for frozen.
     if (rc == CKPT_OK && !shapes)
         rc = ur_others(u, ix, true);
-    if (rc == CKPT_OK)
-        rc = ur_tell_module(u);
     if (rc == CKPT_OK && module)
-        rc = ur_held(u);
+        rc = ur_trained(u, &trained);
+    if (rc == CKPT_OK && module)
+        rc = ur_held(u, &trained);
+    ckpt_vec_free(&trained);
     return rc == CKPT_OK ? ur_others(u, ix, false) : rc;
 }
 
@@ -364,11 +352,11 @@ static int ur_back(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value *v, ck
     ckpt_ds_flat flat;
 
     if (ur_shape_is(v, t->shape, t->ndim))
-        return ckpt_ds_shard_back(&u->ds, &f->shard, v, t);
+        return ckpt_ds_shard_back(&u->job, &f->shard, v, t);
     wrapped.as.tensor = (ckpt_tensor_value *)(uintptr_t)v;
-    int rc = ckpt_ds_shard_flat(&u->ds, &f->shard, &wrapped, t->name, &flat);
+    int rc = ckpt_ds_shard_flat(&u->job, &f->shard, &wrapped, t->name, &flat);
     return rc == CKPT_OK && t->n_elems
-               ? ckpt_map_back_whole(u->ds.map, t, flat.source, flat.at, u->ds.err)
+               ? ckpt_map_back_whole(u->job.map, t, flat.source, flat.at, u->job.err)
                : rc;
 }
 
@@ -383,7 +371,7 @@ static int ur_fits(ckpt_uni *u, const ckpt_uni_file *f, const ckpt_tensor_value 
     *fits = ur_shape_is(v, like->shape, like->ndim) || (v->ndim == 1 && v->shape[0] == n);
     if (*fits)
         return CKPT_OK;
-    return ckpt_ds_problem(&u->ds, CKPT_EMISMATCH,
+    return ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
                            "%s: the tensor has %" PRIu32 " axes of other sizes than %s says: the "
                            "file is of another parameter or run",
                            f->job->path, v->ndim,
@@ -401,10 +389,10 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
     ckpt_tensor like = {0}, *t = NULL;
 
     if (!v)
-        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
+        return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
                                "%s: expected a tensor, bare or as 'param' in a dict", f->job->path);
     if (p->trained && ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
-        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
+        return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
                                "%s: a tensor of %s; masters and moments are float32", f->job->path,
                                ckpt_dtype_name(v->dtype));
     if (p->trained && master && v->dtype != CKPT_F32 && u->n_narrow++ == 0)
@@ -425,18 +413,18 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
     if (rc != CKPT_OK || !fits)
         return rc;
     if (!master)
-        name = ckpt_arena_printf(u->ds.map->arena, "%s/%s", f->job->state, name);
-    rc = name ? ckpt_map_add(u->ds.map, name, strlen(name), &like, &t, u->ds.err)
-              : ckpt_fail_memory(u->ds.err);
+        name = ckpt_arena_printf(u->job.map->arena, "%s/%s", f->job->state, name);
+    rc = name ? ckpt_map_add(u->job.map, name, strlen(name), &like, &t, u->job.err)
+              : ckpt_fail_memory(u->job.err);
     if (rc == CKPT_OK)
         rc = ur_back(u, f, v, t);
     if (rc != CKPT_OK || !master)
         return rc;
     p->t = t;
     // The converter copies model files without the experts, which no release puts there.
-    bool copy = p->trained && u->shapes_whole && u->ds.stage < 3 && u->n_shapes &&
-                ckpt_ds_index_find(&u->ds.by_name, p->shape.name, strlen(p->shape.name));
-    return copy ? ckpt_ds_module_twin(&u->ds, t) : CKPT_OK;
+    bool copy = p->trained && u->shapes_whole && u->head.stage < 3 && u->n_shapes &&
+                ckpt_ds_index_find(&u->module.by_name, p->shape.name, strlen(p->shape.name));
+    return copy ? ckpt_ds_module_twin(&u->job, &u->head, &u->module, t) : CKPT_OK;
 }
 
 /* A parameter's step count: kept, with the tree of the first. */
@@ -446,7 +434,7 @@ static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
     ckpt_value *copy = NULL;
 
     if (!f->has_step)
-        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT, "%s: expected a number, or a tensor of one",
+        return ckpt_ds_problem(&u->job, CKPT_EFORMAT, "%s: expected a number, or a tensor of one",
                                f->job->path);
     p->has_step = true;
     p->step = f->step;
@@ -455,13 +443,13 @@ static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
     if (last->step_tree && last->has_step && !(last->step < p->step) && !(last->step > p->step)) {
         copy = last->step_tree;
     } else {
-        int rc = ckpt_ds_tree_copy(&u->ds, &f->shard, &copy);
+        int rc = ckpt_ds_tree_copy(&u->job, &f->shard, &copy);
         if (rc != CKPT_OK)
             return rc;
         u->last_step = f->job->param;
     }
     p->step_tree = copy;
-    return ckpt_ds_state_scalar(&u->ds, &f->shard, f->root, &p->scalar);
+    return ckpt_ds_state_scalar(&u->job, &f->shard, f->root, &p->scalar);
 }
 
 /* A job for each parameter that has a file of this state. */
@@ -475,9 +463,9 @@ static int ur_jobs(ckpt_uni *u, ckpt_uni_jobs *jobs, const char *state)
             if (strcmp(u->dir.file.at[e->first + k], state) != 0)
                 continue;
             ckpt_uni_job *job = ckpt_vec_push(jobs);
-            const char *path = ckpt_arena_printf(u->ds.map->arena, "%s/%s.pt", e->path, state);
+            const char *path = ckpt_arena_printf(u->job.map->arena, "%s/%s.pt", e->path, state);
             if (!job || !path)
-                return ckpt_fail_memory(u->ds.err);
+                return ckpt_fail_memory(u->job.err);
             *job = (ckpt_uni_job){path, state, i};
         }
     }
@@ -498,12 +486,12 @@ static int ur_check_weights(ckpt_uni *u)
 
     for (size_t i = 0; rc == CKPT_OK && i < u->param.n; i++) {
         const ckpt_uni_param *p = &u->param.at[i];
-        if (!p->t && !u->ds.broken)
+        if (!p->t && !u->job.broken)
             rc = ckpt_ds_problem(
-                &u->ds, CKPT_EMISSING,
+                &u->job, CKPT_EMISSING,
                 "%s/zero: no file fp32.pt for the parameter %.200s, which the model "
                 "file lists: the conversion did not finish, or it was not copied",
-                u->ds.dir.path, p->shape.name);
+                u->job.map->path, p->shape.name);
     }
     return rc;
 }
@@ -514,9 +502,9 @@ static int ur_say_narrow(ckpt_uni *u)
     if (u->n_narrow == 0)
         return CKPT_OK;
     return ckpt_map_note(
-        u->ds.map, CKPT_WARNING, u->ds.err,
-        "%s/zero: %zu masters are not float32 (%.300s): they are taken as they are", u->ds.dir.path,
-        u->n_narrow, u->narrow);
+        u->job.map, CKPT_WARNING, u->job.err,
+        "%s/zero: %zu masters are not float32 (%.300s): they are taken as they are",
+        u->job.map->path, u->n_narrow, u->narrow);
 }
 
 /*
@@ -525,27 +513,27 @@ static int ur_say_narrow(ckpt_uni *u)
  */
 static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
 {
-    const ckpt_tensor *t = u->ds.map->tensors.at[f->job->param];
+    const ckpt_tensor *t = u->job.map->tensors.at[f->job->param];
     const ckpt_tensor_value *v = ur_tensor(f->root);
     uint32_t source = 0;
 
     if (!v)
-        return ckpt_ds_problem(&u->ds, CKPT_EFORMAT,
+        return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
                                "%s: expected a tensor, bare or as 'param' in a dict", f->job->path);
     if (v->ndim != t->ndim ||
         (v->ndim && memcmp(v->shape, t->shape, v->ndim * sizeof *v->shape) != 0))
-        return ckpt_ds_problem(&u->ds, CKPT_EMISMATCH,
+        return ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
                                "%s: the tensor has other sizes than %.200s in the model file",
                                f->job->path, t->name);
     // Its record is one of the checkpoint's: verify checks it.
-    return v->storage ? ckpt_ds_shard_source(&u->ds, &f->shard, v->storage->source, &source)
+    return v->storage ? ckpt_ds_shard_source(&u->job, &f->shard, v->storage->source, &source)
                       : CKPT_OK;
 }
 
 /* Those of all buffers and second names that zero/ has. */
 static int ur_redundant(ckpt_uni *u, ckpt_uni_jobs *jobs)
 {
-    const ckpt_map *map = u->ds.map;
+    const ckpt_map *map = u->job.map;
 
     jobs->n = 0;
     for (size_t i = 0; i < map->tensors.n; i++) {
@@ -557,9 +545,9 @@ static int ur_redundant(ckpt_uni *u, ckpt_uni_jobs *jobs)
             if (strcmp(u->dir.file.at[e->first + k], "fp32") != 0)
                 continue;
             ckpt_uni_job *job = ckpt_vec_push(jobs);
-            const char *path = ckpt_arena_printf(u->ds.map->arena, "%s/fp32.pt", e->path);
+            const char *path = ckpt_arena_printf(u->job.map->arena, "%s/fp32.pt", e->path);
             if (!job || !path)
-                return ckpt_fail_memory(u->ds.err);
+                return ckpt_fail_memory(u->job.err);
             *job = (ckpt_uni_job){path, "fp32", i};
         }
     }
@@ -579,7 +567,7 @@ static int ur_kinds(ckpt_uni *u, ckpt_uni_names *kinds)
             continue;
         const char **last = ckpt_vec_push(kinds);
         if (!last)
-            return ckpt_fail_memory(u->ds.err);
+            return ckpt_fail_memory(u->job.err);
         memmove(&kinds->at[k + 1], &kinds->at[k], (kinds->n - 1 - k) * sizeof *kinds->at);
         kinds->at[k] = name;
     }
@@ -595,14 +583,14 @@ static int ur_values(ckpt_uni *u)
 
     if (rc == CKPT_OK)
         rc = ur_check_weights(u);
-    if (rc == CKPT_OK && u->ds.module.n && !u->ds.broken)
-        rc = ckpt_ds_module_add_aliases(&u->ds);
+    if (rc == CKPT_OK && u->module.dict.n && !u->job.broken)
+        rc = ckpt_ds_module_add_aliases(&u->job, &u->head, &u->module);
     if (rc == CKPT_OK)
         rc = ur_say_narrow(u);
     // Only who wants to know everything looks at what says nothing new.
-    if (rc == CKPT_OK && u->ds.map->collect && !u->ds.broken)
+    if (rc == CKPT_OK && u->job.map->collect && !u->job.broken)
         rc = ur_redundant(u, &jobs);
-    if (rc == CKPT_OK && u->ds.opts->with_optimizer)
+    if (rc == CKPT_OK && u->job.opts->with_optimizer)
         rc = ur_kinds(u, &kinds);
     for (size_t i = 0; rc == CKPT_OK && i < kinds.n; i++)
         rc = ur_read_state(u, &jobs, kinds.at[i], ur_add);
@@ -619,9 +607,9 @@ static int ur_fact_int(ckpt_uni *u, const char *fact, const char *key)
 {
     int64_t n = 0;
 
-    if (!ckpt_value_as_int(ckpt_value_get(u->ds.model.root, key), &n))
+    if (!ckpt_value_as_int(ckpt_value_get(u->head.model.root, key), &n))
         return CKPT_OK;
-    return ckpt_map_fact_int(u->ds.map, fact, n, u->ds.err);
+    return ckpt_map_fact_int(u->job.map, fact, n, u->job.err);
 }
 
 /* Steps of the parameters for people: "4", or "4, 7" where they differ, in order of first
@@ -641,26 +629,26 @@ static int ur_fact_steps(ckpt_uni *u)
         if (!p->has_step || k < n)
             continue;
         seen[n++] = p->step;
-        text = ckpt_arena_printf(u->ds.map->arena, "%s%s%.0f", text ? text : "", text ? ", " : "",
+        text = ckpt_arena_printf(u->job.map->arena, "%s%s%.0f", text ? text : "", text ? ", " : "",
                                  p->step);
         if (!text)
-            return ckpt_fail_memory(u->ds.err);
+            return ckpt_fail_memory(u->job.err);
     }
-    return text ? ckpt_map_fact(u->ds.map, u->ds.err, "optimizer steps", "%s", text) : CKPT_OK;
+    return text ? ckpt_map_fact(u->job.map, u->job.err, "optimizer steps", "%s", text) : CKPT_OK;
 }
 
 static int ur_facts(ckpt_uni *u)
 {
-    ckpt_map *map = u->ds.map;
-    ckpt_err *err = u->ds.err;
-    const ckpt_value *version = u->ds.model.map ? ckpt_ds_version(&u->ds.model) : NULL;
-    uint64_t groups = ckpt_value_seq(ckpt_value_get(u->ds.optim.root, "param_groups")).n;
+    ckpt_map *map = u->job.map;
+    ckpt_err *err = u->job.err;
+    const ckpt_value *version = u->head.model.map ? ckpt_ds_version(&u->head.model) : NULL;
+    uint64_t groups = ckpt_value_seq(ckpt_value_get(u->head.optim.root, "param_groups")).n;
     int rc = ckpt_map_fact(map, err, "layout", "universal checkpoint");
 
     if (rc == CKPT_OK)
-        rc = ckpt_map_fact(map, err, "tag", "%s", u->ds.dir.tag);
+        rc = ckpt_map_fact(map, err, "tag", "%s", u->tag);
     if (rc == CKPT_OK)
-        rc = ckpt_map_fact(map, err, "tag folder", "%s", u->ds.dir.path);
+        rc = ckpt_map_fact(map, err, "tag folder", "%s", u->job.map->path);
     if (rc == CKPT_OK)
         rc = ur_fact_int(u, "world size", "dp_world_size");
     if (rc == CKPT_OK && version)
@@ -678,22 +666,22 @@ static int ur_facts(ckpt_uni *u)
 static int ur_tree(ckpt_uni *u, ckpt_value *root, const char *key, ckpt_ds_shard *s)
 {
     ckpt_value *tree = NULL;
-    int rc = s->map ? ckpt_ds_tree_copy(&u->ds, s, &tree) : CKPT_OK;
+    int rc = s->map ? ckpt_ds_tree_copy(&u->job, s, &tree) : CKPT_OK;
 
-    if (rc == CKPT_OK && tree && !ckpt_dict_add_cstr(u->ds.map->arena, &root->as.map, key, tree))
-        rc = ckpt_fail_memory(u->ds.err);
+    if (rc == CKPT_OK && tree && !ckpt_dict_add_cstr(u->job.map->arena, &root->as.map, key, tree))
+        rc = ckpt_fail_memory(u->job.err);
     return rc;
 }
 
 /* The trees side by side, as the deepspeed driver has them. */
 static int ur_trees(ckpt_uni *u)
 {
-    ckpt_value *root = ckpt_value_new(u->ds.map->arena, CKPT_V_DICT);
-    int rc = root ? ur_tree(u, root, "model_states", &u->ds.model) : ckpt_fail_memory(u->ds.err);
+    ckpt_value *root = ckpt_value_new(u->job.map->arena, CKPT_V_DICT);
+    int rc = root ? ur_tree(u, root, "model_states", &u->head.model) : ckpt_fail_memory(u->job.err);
 
     if (rc == CKPT_OK)
-        rc = ur_tree(u, root, "optim_states", &u->ds.optim);
-    u->ds.map->values = root;
+        rc = ur_tree(u, root, "optim_states", &u->head.optim);
+    u->job.map->values = root;
     return rc;
 }
 
@@ -701,12 +689,9 @@ static int ur_trees(ckpt_uni *u)
 
 static void ur_free(ckpt_uni *u)
 {
-    ckpt_ds_module_free(&u->ds);
-    ckpt_vec_free(&u->ds.params);
-    ckpt_vec_free(&u->ds.extent);
-    ckpt_vec_free(&u->ds.axis);
-    ckpt_ds_shard_close(&u->ds.model);
-    ckpt_ds_shard_close(&u->ds.optim);
+    ckpt_ds_module_free(&u->module);
+    ckpt_ds_shard_close(&u->head.model);
+    ckpt_ds_shard_close(&u->head.optim);
     ckpt_uni_folder_free(&u->dir);
     ckpt_vec_free(&u->param);
     ckpt_free(u->n_part);
@@ -717,12 +702,11 @@ static int ur_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
 {
     static const ckpt_open_opts defaults = {0};
     ckpt_uni u = {
-        .ds = {.map = map, .opts = opts ? opts : &defaults, .read = list->read, .err = err}};
+        .job = {.map = map, .opts = opts ? opts : &defaults, .read = list->read, .err = err}};
     ckpt_index ix = {0};
     int rc = ckpt_uni_folder_find(&u, list);
 
     if (rc == CKPT_OK) {
-        map->path = u.ds.dir.path;
         map->format = "universal";
         rc = ur_open(&u);
     }
@@ -735,7 +719,7 @@ static int ur_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
         rc = ur_trees(&u);
     if (rc == CKPT_OK)
         rc = ckpt_uni_common_step(&u);
-    if (rc == CKPT_OK && !u.ds.broken && u.ds.opts->with_optimizer)
+    if (rc == CKPT_OK && !u.job.broken && u.job.opts->with_optimizer)
         rc = ckpt_uni_state_make(&u);
     if (rc == CKPT_OK)
         rc = ur_facts(&u);

@@ -17,19 +17,19 @@
 
 int ckpt_uni_common_step(ckpt_uni *u)
 {
-    const ckpt_value *inner = ckpt_value_get(u->ds.optim.root, "optimizer_state_dict");
-    const ckpt_value *tree = ckpt_value_get(u->ds.optim.tree, "optimizer_state_dict");
+    const ckpt_value *inner = ckpt_value_get(u->head.optim.root, "optimizer_state_dict");
+    const ckpt_value *tree = ckpt_value_get(u->head.optim.tree, "optimizer_state_dict");
     ckpt_dict state = ckpt_value_map(ckpt_value_get(inner, "state"));
     ckpt_dict copy = ckpt_value_map(ckpt_value_get(tree, "state"));
     const ckpt_value *step = state.n ? ckpt_value_get(state.at[0].value, "step") : NULL;
     ckpt_uni_param like = {0};
     int rc = CKPT_OK;
 
-    if (u->ds.stage != 3 || !step || copy.n == 0)
+    if (u->head.stage != 3 || !step || copy.n == 0)
         return CKPT_OK;
-    rc = ckpt_ds_shard_step(&u->ds, &u->ds.optim, step, &like.has_step, &like.step);
+    rc = ckpt_ds_shard_step(&u->job, &u->head.optim, step, &like.has_step, &like.step);
     if (rc == CKPT_OK && like.has_step)
-        rc = ckpt_ds_state_scalar(&u->ds, &u->ds.optim, step, &like.scalar);
+        rc = ckpt_ds_state_scalar(&u->job, &u->head.optim, step, &like.scalar);
     like.step_tree = ckpt_value_get(copy.at[0].value, "step");
     for (size_t i = 0; rc == CKPT_OK && like.has_step && i < u->n_shapes; i++) {
         ckpt_uni_param *p = &u->param.at[i];
@@ -51,7 +51,7 @@ static int us_steps(ckpt_uni *u)
     for (size_t i = 0; rc == CKPT_OK && i < u->param.n; i++) {
         const ckpt_uni_param *p = &u->param.at[i];
         if (p->t && p->scalar.has)
-            rc = ckpt_ds_state_add_scalar(&u->ds, "step", p->shape.name, &p->scalar);
+            rc = ckpt_ds_state_add_scalar(&u->job, "step", p->shape.name, &p->scalar);
     }
     return rc;
 }
@@ -69,10 +69,10 @@ static int us_check_steps(ckpt_uni *u, const ckpt_group *g, const ckpt_uni_param
             continue;
         if (*first && (p->step < (*first)->step || p->step > (*first)->step))
             return ckpt_fail(
-                u->ds.err, CKPT_EMISMATCH,
+                u->job.err, CKPT_EMISMATCH,
                 "%s/zero: the optimizer counts %.0f steps for %.100s and %.0f for "
                 "%.100s, which are in one group: files of several conversions are mixed",
-                u->ds.dir.path, (*first)->step, (*first)->shape.name, p->step, p->shape.name);
+                u->job.map->path, (*first)->step, (*first)->shape.name, p->step, p->shape.name);
         *first = *first ? *first : p;
     }
     return CKPT_OK;
@@ -110,11 +110,11 @@ static int us_kinds(ckpt_uni *u, const ckpt_state *state, const ckpt_uni_param *
         const char *kind = u->dir.file.at[e->first + k];
         if (strcmp(kind, "fp32") == 0 || strcmp(kind, "step") == 0 || ckpt_value_get(entry, kind))
             continue;
-        const ckpt_tensor *t = ckpt_state_moment(u->ds.map, state, kind, p->t);
-        ckpt_value *flat = t && t->n_elems ? us_flat(u->ds.map, t) : NULL;
+        const ckpt_tensor *t = ckpt_state_moment(u->job.map, state, kind, p->t);
+        ckpt_value *flat = t && t->n_elems ? us_flat(u->job.map, t) : NULL;
         if (t && t->n_elems &&
-            (!flat || !ckpt_dict_add_cstr(u->ds.map->arena, &entry->as.map, kind, flat)))
-            return ckpt_fail_memory(u->ds.err);
+            (!flat || !ckpt_dict_add_cstr(u->job.map->arena, &entry->as.map, kind, flat)))
+            return ckpt_fail_memory(u->job.err);
     }
     return CKPT_OK;
 }
@@ -122,13 +122,13 @@ static int us_kinds(ckpt_uni *u, const ckpt_state *state, const ckpt_uni_param *
 /* What the optimizer keeps for a group, as its own state would have it. */
 static int us_entry(ckpt_uni *u, ckpt_state *state, ckpt_group *g)
 {
-    ckpt_value *entry = ckpt_value_new(u->ds.map->arena, CKPT_V_DICT);
+    ckpt_value *entry = ckpt_value_new(u->job.map->arena, CKPT_V_DICT);
     const ckpt_uni_param *stepped = NULL;
-    int rc = entry ? us_check_steps(u, g, &stepped) : ckpt_fail_memory(u->ds.err);
+    int rc = entry ? us_check_steps(u, g, &stepped) : ckpt_fail_memory(u->job.err);
 
     if (rc == CKPT_OK && stepped && stepped->step_tree &&
-        !ckpt_dict_add_cstr(u->ds.map->arena, &entry->as.map, "step", stepped->step_tree))
-        rc = ckpt_fail_memory(u->ds.err);
+        !ckpt_dict_add_cstr(u->job.map->arena, &entry->as.map, "step", stepped->step_tree))
+        rc = ckpt_fail_memory(u->job.err);
     for (size_t i = g->first; rc == CKPT_OK && i < g->first + g->n; i++)
         rc = us_kinds(u, state, &u->param.at[i], entry);
     g->entry = rc == CKPT_OK && entry->as.map.n ? entry : NULL;
@@ -170,7 +170,7 @@ static void us_round_robin(size_t *order, size_t n, uint32_t world)
 static int us_params(ckpt_uni *u, ckpt_state *state, const ckpt_group *g)
 {
     size_t *order = ckpt_alloc((g->n + 1) * sizeof *order);
-    int rc = order ? CKPT_OK : ckpt_fail_memory(u->ds.err);
+    int rc = order ? CKPT_OK : ckpt_fail_memory(u->job.err);
 
     for (size_t i = 0; rc == CKPT_OK && i < g->n; i++)
         order[i] = i;
@@ -179,7 +179,7 @@ static int us_params(ckpt_uni *u, ckpt_state *state, const ckpt_group *g)
     for (size_t i = 0; rc == CKPT_OK && i < g->n; i++) {
         ckpt_tensor **slot = ckpt_vec_push(&state->param);
         if (!slot)
-            rc = ckpt_fail_memory(u->ds.err);
+            rc = ckpt_fail_memory(u->job.err);
         else
             *slot = u->param.at[g->first + order[i]].t;
     }
@@ -202,18 +202,18 @@ static int us_lost(ckpt_uni *u, const ckpt_group *g)
         const ckpt_value *v = ckpt_value_get(g->fields, wants[i].setting);
         bool off = !v || v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && v->as.i == 0);
         if (!off && !ckpt_value_get(g->entry, wants[i].kind))
-            rc = ckpt_map_note(u->ds.map, CKPT_WARNING, u->ds.err,
+            rc = ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
                                "%s/zero: the optimizer of a group keeps %s (%s is set), which is "
                                "not here: DeepSpeed's converter leaves it out, and the next step "
                                "of a run fails without it; convert the original with ckpt",
-                               u->ds.dir.path, wants[i].kind, wants[i].setting);
+                               u->job.map->path, wants[i].kind, wants[i].setting);
     }
     return rc;
 }
 
 static int us_groups(ckpt_uni *u, ckpt_state *state)
 {
-    ckpt_seq list = ckpt_value_seq(ckpt_value_get(u->ds.optim.tree, "param_groups"));
+    ckpt_seq list = ckpt_value_seq(ckpt_value_get(u->head.optim.tree, "param_groups"));
     size_t n_groups = list.n ? (size_t)list.n : u->n_parts, next = 0, first = 0;
     int rc = CKPT_OK;
 
@@ -222,7 +222,7 @@ static int us_groups(ckpt_uni *u, ckpt_state *state)
         size_t n = us_parts_of(u, fields, next, n_groups);
         ckpt_group *group = ckpt_vec_push(&state->group);
         if (!group)
-            return ckpt_fail_memory(u->ds.err);
+            return ckpt_fail_memory(u->job.err);
         *group = (ckpt_group){.first = first, .n_lanes = 1, .fields = fields};
         for (size_t i = 0; i < n; i++)
             group->n += u->n_part[next + i];
@@ -235,10 +235,10 @@ static int us_groups(ckpt_uni *u, ckpt_state *state)
             rc = us_lost(u, group);
     }
     if (rc == CKPT_OK && next != u->n_parts)
-        rc = ckpt_fail(u->ds.err, CKPT_EMISMATCH,
+        rc = ckpt_fail(u->job.err, CKPT_EMISMATCH,
                        "%s: param_shapes have %zu groups, zero/optimizer_state.pt has %" PRIu64
                        ": they are from different conversions",
-                       u->ds.dir.path, u->n_parts, list.n);
+                       u->job.map->path, u->n_parts, list.n);
     return rc;
 }
 
@@ -249,12 +249,12 @@ static int us_groups(ckpt_uni *u, ckpt_state *state)
 static ckpt_value *us_optim(ckpt_uni *u)
 {
     static const char *const held[] = {"param_groups", "optimizer_state_dict", "fp32_flat_groups"};
-    ckpt_arena *arena = u->ds.map->arena;
+    ckpt_arena *arena = u->job.map->arena;
     ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT),
                *inner = ckpt_value_new(arena, CKPT_V_DICT);
-    ckpt_dict all = ckpt_value_map(u->ds.optim.tree);
-    ckpt_value *config = ckpt_value_get(u->ds.model.tree, "ds_config");
-    ckpt_value *version = ckpt_value_get(u->ds.model.tree, "ds_version");
+    ckpt_dict all = ckpt_value_map(u->head.optim.tree);
+    ckpt_value *config = ckpt_value_get(u->head.model.tree, "ds_config");
+    ckpt_value *version = ckpt_value_get(u->head.model.tree, "ds_version");
     bool fits =
         root && inner && ckpt_dict_add_cstr(arena, &root->as.map, "optimizer_state_dict", inner);
 
@@ -286,7 +286,7 @@ static ckpt_value *us_degrees(ckpt_arena *arena)
  * whole now. */
 static ckpt_value *us_model(ckpt_uni *u, ckpt_value *tree)
 {
-    ckpt_arena *arena = u->ds.map->arena;
+    ckpt_arena *arena = u->job.map->arena;
     ckpt_value *root = u->shapes_whole ? tree : ckpt_value_new(arena, CKPT_V_DICT);
     ckpt_dict all = ckpt_value_map(tree);
     bool fits = root != NULL;
@@ -324,7 +324,7 @@ static void us_config(const ckpt_uni *u, ckpt_state *state)
     (void)ckpt_value_as_int(ckpt_value_get(zero, "stage"), &stage);
     knows = stage == 2 || (stage == 1 && ckpt_ds_version_at_least(version, 0, 13, 0) &&
                            !(accum && ckpt_value_is(accum, "fp32")));
-    state->round_robin = u->ds.stage != 3 && knows &&
+    state->round_robin = u->head.stage != 3 && knows &&
                          ckpt_value_as_int(ckpt_value_get(zero, "round_robin_gradients"), &n) && n;
 }
 
@@ -344,28 +344,28 @@ int ckpt_uni_state_make(ckpt_uni *u)
     int64_t world = 0;
     int rc = us_steps(u);
 
-    us_export(u->ds.map);
+    us_export(u->job.map);
     if (rc != CKPT_OK)
         return rc;
-    if (u->n_shapes == 0 || !u->ds.model.map) {
-        u->ds.map->no_state = "no model file with param_shapes: nothing says in which order and "
-                              "groups the optimizer had the parameters";
-        return ckpt_map_note(u->ds.map, CKPT_INFO, u->ds.err, "%s: %s", u->ds.dir.path,
-                             u->ds.map->no_state);
+    if (u->n_shapes == 0 || !u->head.model.map) {
+        u->job.map->no_state = "no model file with param_shapes: nothing says in which order and "
+                               "groups the optimizer had the parameters";
+        return ckpt_map_note(u->job.map, CKPT_INFO, u->job.err, "%s: %s", u->job.map->path,
+                             u->job.map->no_state);
     }
-    rc = ckpt_ds_state_new(&u->ds, &state);
+    rc = ckpt_ds_state_new(&u->job, &u->head, &u->module, &state);
     if (rc != CKPT_OK)
         return rc;
     // The files are of no stage and no world; what the run had is a proposal for those who write
     // one.
-    if (!ckpt_value_as_int(ckpt_value_get(u->ds.model.root, "dp_world_size"), &world) ||
+    if (!ckpt_value_as_int(ckpt_value_get(u->head.model.root, "dp_world_size"), &world) ||
         world < 0 || world > UINT32_MAX)
         world = 0;
     state->world = (uint32_t)world;
-    state->stage = u->ds.stage;
-    (void)ckpt_ds_stage(ckpt_value_get(u->ds.optim.root, "zero_stage"), &state->stage);
+    state->stage = u->head.stage;
+    (void)ckpt_ds_stage(ckpt_value_get(u->head.optim.root, "zero_stage"), &state->stage);
     state->optim = us_optim(u);
     state->model = us_model(u, state->model);
     us_config(u, state);
-    return state->optim && state->model ? us_groups(u, state) : ckpt_fail_memory(u->ds.err);
+    return state->optim && state->model ? us_groups(u, state) : ckpt_fail_memory(u->job.err);
 }

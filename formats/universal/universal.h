@@ -72,9 +72,12 @@ typedef struct ckpt_uni_param {
 
 CKPT_VEC(ckpt_uni_params, ckpt_uni_param);
 
-/* The state of one gather.  ds holds the model file and what is read from it. */
+/* The state of one gather. */
 typedef struct ckpt_uni {
-    ckpt_ds ds;
+    ckpt_ds_job job;
+    ckpt_ds_head head; /* the model file, and zero/optimizer_state.pt */
+    ckpt_ds_module module;
+    const char *tag;
     ckpt_uni_folder dir;
     ckpt_uni_params param; /* those of param_shapes in their order; then what only zero/ knows */
     size_t n_shapes;       /* how many param_shapes lists */
@@ -91,7 +94,7 @@ typedef struct ckpt_uni {
 /* 0..100 from names, and from what zero/ holds. */
 int ckpt_uni_probe(const ckpt_listing *list);
 
-/* Find the folder, its model files and its parameters; sets ds.dir.path and ds.dir.tag. */
+/* Find the folder, its model files and its parameters; sets the map's path and u->tag. */
 int ckpt_uni_folder_find(ckpt_uni *u, const ckpt_listing *list);
 void ckpt_uni_folder_free(ckpt_uni_folder *dir);
 

@@ -463,9 +463,13 @@ static void stage0_groups(void **unused)
 
 enum { MADE_PARAMS = 6 };
 
+static const ckpt_ds_module no_module;
+
 /* A stage-3 run of one rank as the reader knows it after its files were read. */
 typedef struct made_run {
-    ckpt_ds ds;
+    ckpt_ds_job job;
+    ckpt_ds_head head;
+    ckpt_ds_layout layout;
     ckpt_err err;
     ckpt_ds_flat flat[MADE_PARAMS];
 } made_run;
@@ -473,11 +477,11 @@ typedef struct made_run {
 /* One sub-group. */
 static void made_sub_group(made_run *r, uint32_t of, uint64_t n)
 {
-    ckpt_ds_group *g = ckpt_vec_push(&r->ds.group);
+    ckpt_ds_group *g = ckpt_vec_push(&r->layout.group);
 
     assert_non_null(g);
     g->of = of;
-    g->part = r->ds.group.n - 1;
+    g->part = r->layout.group.n - 1;
     g->n_parts = g->intervals = 1;
     r->flat[g->part] = (ckpt_ds_flat){.n = n, .dtype = CKPT_F32};
 }
@@ -486,9 +490,9 @@ static void made_sub_group(made_run *r, uint32_t of, uint64_t n)
 static void made_param(made_run *r, const char *name, const uint64_t *numel)
 {
     const ckpt_tensor like = {.dtype = CKPT_F32, .ndim = 1, .shape = numel};
-    ckpt_ds_param *p = ckpt_vec_push(&r->ds.params);
+    ckpt_ds_param *p = ckpt_vec_push(&r->layout.params);
     ckpt_tensor *t = NULL;
-    size_t g = r->ds.group.n - 1;
+    size_t g = r->layout.group.n - 1;
 
     assert_non_null(p);
     *p = (ckpt_ds_param){.name = name,
@@ -499,7 +503,7 @@ static void made_param(made_run *r, const char *name, const uint64_t *numel)
                          .numel = *numel,
                          .at = r->flat[g].n};
     r->flat[g].n += *numel;
-    assert_int_equal(ckpt_map_add(r->ds.map, name, strlen(name), &like, &t, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_map_add(r->job.map, name, strlen(name), &like, &t, &r->err), CKPT_OK);
 }
 
 /* A dict {key: value} in a map's arena. */
@@ -516,36 +520,36 @@ static ckpt_value *made_dict(ckpt_map *map, const char *key, ckpt_value *value)
 static void made_begin(made_run *r, ckpt_value *(*size)(ckpt_arena *arena))
 {
     static const ckpt_open_opts opts = {.with_optimizer = true};
-    ckpt_ds *ds = &r->ds;
 
     memset(r, 0, sizeof *r);
-    ds->opts = &opts;
-    ds->err = &r->err;
-    ds->stage = 3;
-    ds->world = 1;
-    ds->dir.path = "made";
-    assert_int_equal(ckpt_map_new(&ds->map, 0, &r->err), CKPT_OK);
-    assert_int_equal(ckpt_map_new(&ds->model.map, 0, &r->err), CKPT_OK);
-    assert_int_equal(ckpt_map_new(&ds->optim.map, 0, &r->err), CKPT_OK);
-    ckpt_map *m = ds->model.map, *o = ds->optim.map;
-    ds->model.root = made_dict(
+    r->job.opts = &opts;
+    r->job.err = &r->err;
+    r->head.stage = 3;
+    r->head.world = 1;
+    assert_int_equal(ckpt_map_new(&r->job.map, 0, &r->err), CKPT_OK);
+    r->job.map->path = "made";
+    assert_int_equal(ckpt_map_new(&r->head.model.map, 0, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&r->head.optim.map, 0, &r->err), CKPT_OK);
+    ckpt_map *m = r->head.model.map, *o = r->head.optim.map;
+    r->head.model.root = made_dict(
         m, "ds_config",
         made_dict(m, "zero_optimization", made_dict(m, "sub_group_size", size(m->arena))));
-    ds->optim.root = made_dict(o, "optimizer_state_dict", ckpt_value_new(o->arena, CKPT_V_DICT));
-    ds->optim.optim = ckpt_value_get(ds->optim.root, "optimizer_state_dict");
-    ckpt_ds_column *c = ckpt_vec_push(&ds->column);
+    r->head.optim.root =
+        made_dict(o, "optimizer_state_dict", ckpt_value_new(o->arena, CKPT_V_DICT));
+    r->head.optim.optim = ckpt_value_get(r->head.optim.root, "optimizer_state_dict");
+    ckpt_ds_column *c = ckpt_vec_push(&r->layout.column);
     assert_non_null(c);
     c->at = r->flat;
 }
 
 static void made_end(made_run *r)
 {
-    ckpt_vec_free(&r->ds.column);
-    ckpt_vec_free(&r->ds.group);
-    ckpt_vec_free(&r->ds.params);
-    ckpt_ds_shard_close(&r->ds.model);
-    ckpt_ds_shard_close(&r->ds.optim);
-    ckpt_map_free(r->ds.map);
+    ckpt_vec_free(&r->layout.column);
+    ckpt_vec_free(&r->layout.group);
+    ckpt_vec_free(&r->layout.params);
+    ckpt_ds_shard_close(&r->head.model);
+    ckpt_ds_shard_close(&r->head.optim);
+    ckpt_map_free(r->job.map);
 }
 
 static ckpt_value *size_1e9(ckpt_arena *a)
@@ -575,11 +579,11 @@ static const ckpt_state *made_two_groups(made_run *r)
     made_param(r, "c", &forty);
     made_sub_group(r, 1, 0);
     made_param(r, "d", &ten);
-    r->ds.n_groups = 2;
-    if (ckpt_ds_state_make(&r->ds) != CKPT_OK)
+    r->layout.n_groups = 2;
+    if (ckpt_ds_state_make(&r->job, &r->head, &no_module, &r->layout) != CKPT_OK)
         fail_msg("%s", r->err.text);
-    assert_int_equal(r->ds.map->states.n, 1);
-    return r->ds.map->states.at[0];
+    assert_int_equal(r->job.map->states.n, 1);
+    return r->job.map->states.at[0];
 }
 
 /* The configuration is contradicted by what was closed: 11 to 30 elements give these sub-groups. */
@@ -599,7 +603,7 @@ static void size_from_sub_groups(void **unused)
         ckpt_zero_sub_groups(numel, 3, 1, s->sub_group_size, group, &next);
         assert_int_equal(group[1], 0);
         assert_int_equal(group[2], 1);
-        assert_int_equal(r.ds.map->findings.n, 0);
+        assert_int_equal(r.job.map->findings.n, 0);
         assert_int_equal(s->group.n, 2);
         assert_names(s, 0, "a b c");
         assert_names(s, 1, "d");
@@ -622,12 +626,12 @@ static void size_of_no_sub_groups(void **unused)
     made_sub_group(&r, 0, 0);
     made_param(&r, "c", &forty);
     made_param(&r, "d", &ten);
-    r.ds.n_groups = 1;
-    assert_int_equal(ckpt_ds_state_make(&r.ds), CKPT_OK);
-    assert_int_equal(r.ds.map->states.at[0]->sub_group_size, 0);
-    assert_int_equal(r.ds.map->findings.n, 1);
-    assert_int_equal(r.ds.map->findings.at[0].severity, CKPT_WARNING);
-    assert_non_null(strstr(r.ds.map->findings.at[0].text, "sub_group_size"));
+    r.layout.n_groups = 1;
+    assert_int_equal(ckpt_ds_state_make(&r.job, &r.head, &no_module, &r.layout), CKPT_OK);
+    assert_int_equal(r.job.map->states.at[0]->sub_group_size, 0);
+    assert_int_equal(r.job.map->findings.n, 1);
+    assert_int_equal(r.job.map->findings.at[0].severity, CKPT_WARNING);
+    assert_non_null(strstr(r.job.map->findings.at[0].text, "sub_group_size"));
     made_end(&r);
 }
 
@@ -641,9 +645,9 @@ static void size_of_one_sub_group(void **unused)
     made_sub_group(&r, 0, 0);
     made_param(&r, "a", &forty);
     made_param(&r, "b", &ten);
-    r.ds.n_groups = 1;
-    assert_int_equal(ckpt_ds_state_make(&r.ds), CKPT_OK);
-    assert_int_equal(r.ds.map->states.at[0]->sub_group_size, 1000000000);
+    r.layout.n_groups = 1;
+    assert_int_equal(ckpt_ds_state_make(&r.job, &r.head, &no_module, &r.layout), CKPT_OK);
+    assert_int_equal(r.job.map->states.at[0]->sub_group_size, 1000000000);
     made_end(&r);
 }
 
@@ -656,17 +660,17 @@ static void parameters_without_place(void **unused)
     made_begin(&r, size_1e9);
     made_sub_group(&r, 1, 0);
     made_param(&r, "a", &ten);
-    r.ds.n_groups = 1;
-    assert_int_equal(ckpt_ds_state_make(&r.ds), CKPT_EMISMATCH);
+    r.layout.n_groups = 1;
+    assert_int_equal(ckpt_ds_state_make(&r.job, &r.head, &no_module, &r.layout), CKPT_EMISMATCH);
     assert_non_null(strstr(r.err.text, "belongs to no group"));
     made_end(&r);
 
     made_begin(&r, size_1e9);
     made_sub_group(&r, 0, 0);
     made_param(&r, "a", &ten);
-    r.ds.params.at[0].name = "z";
-    r.ds.n_groups = 1;
-    assert_int_equal(ckpt_ds_state_make(&r.ds), CKPT_EFORMAT);
+    r.layout.params.at[0].name = "z";
+    r.layout.n_groups = 1;
+    assert_int_equal(ckpt_ds_state_make(&r.job, &r.head, &no_module, &r.layout), CKPT_EFORMAT);
     made_end(&r);
 }
 
@@ -681,9 +685,9 @@ static void out_of_memory(void **unused)
         made_begin(&r, size_1e9);
         made_sub_group(&r, 0, 0);
         made_param(&r, "a", &ten);
-        r.ds.n_groups = 1;
+        r.layout.n_groups = 1;
         ckpt_alloc_fail_at(n);
-        rc = ckpt_ds_state_make(&r.ds);
+        rc = ckpt_ds_state_make(&r.job, &r.head, &no_module, &r.layout);
         ckpt_alloc_fail_at(UINT64_MAX);
         assert_true(rc == CKPT_OK || rc == CKPT_ELIMIT);
         made_end(&r);
