@@ -5,76 +5,60 @@
  * Ranks of several nodes read their own files: another configuration, model, seed or text trains,
  * and saves, what nobody asked for.  Paths may differ; what is behind them may not.
  */
-#define _POSIX_C_SOURCE 200809L // open_memstream
-
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ckpt.h"
 #include "engine/engine.h"
 #include "engine/save/same.h"
+#include "libckpt/codec/json/json.h"
 
-enum { AG_DEPTH = 16, AG_KEY = 80 };
+enum { AG_PATH = 512 };
 
 /* Files of data are compared as a whole up to here. */
 static const uint64_t ag_whole = UINT64_C(1) << 30;
 
 /* ---- the configuration ---- */
 
-/* Keys of the objects that are open. */
-typedef struct ag_path {
-    char key[AG_DEPTH][AG_KEY];
-    unsigned n;
-} ag_path;
-
-/* A line of zt_config_print: one key, a bracket, or both. */
-static bool ag_config_line(ckpt_bytes *to, ag_path *path, const char *line, size_t n)
+/* A line for each key below v, whose own keys are `path`, each with a point behind it. */
+static int ag_config_below(ckpt_bytes *to, const char *path, const ckpt_value *v, ckpt_err *err)
 {
-    const char *key = memchr(line, '"', n), *end = key ? strstr(key, "\": ") : NULL, *value;
-    size_t left;
-    bool ok = true;
+    static const ckpt_json_style style = {.flat_lists = true};
+    ckpt_dict map = ckpt_value_map(v);
+    int rc = CKPT_OK;
 
-    if (!end || (size_t)(end - line) >= n) {
-        path->n -= path->n > 0 && memchr(line, '}', n);
-        return true;
+    for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
+        const char *key = map.at[i].key->as.text.at;
+        char below[AG_PATH];
+
+        (void)snprintf(below, sizeof below, "%s%s.", path, key);
+        if (map.at[i].value->kind == CKPT_V_DICT) {
+            rc = ag_config_below(to, below, map.at[i].value, err); // as deep as zt_config_tree
+            continue;
+        }
+        if (!ckpt_bytes_printf(to, "%s%s of the configuration\t", path, key))
+            return ckpt_fail_memory(err);
+        rc = ckpt_json_write(to, map.at[i].value, &style, err);
+        if (rc == CKPT_OK && !ckpt_bytes_add(to, "\n", 1))
+            rc = ckpt_fail_memory(err);
     }
-    value = end + 3;
-    left = n - (size_t)(value - line);
-    if (path->n < AG_DEPTH)
-        (void)snprintf(path->key[path->n], AG_KEY, "%.*s", (int)(end - key - 1), key + 1);
-    if (*value == '{') {
-        path->n += path->n < AG_DEPTH;
-        return true;
-    }
-    for (unsigned i = 0; ok && i < path->n; i++)
-        ok = ckpt_bytes_printf(to, "%s.", path->key[i]);
-    left -= left > 0 && value[left - 1] == ',';
-    return ok && ckpt_bytes_printf(to, "%.*s of the configuration\t%.*s\n", (int)(end - key - 1),
-                                   key + 1, (int)left, value);
+    return rc;
 }
 
 /* The resolved configuration, a line for each key. */
 static int ag_config(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
 {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    int rc = f ? zt_config_print(&e->config, f, err) : ckpt_fail_memory(err);
-    ag_path path = {.n = 0};
-    bool ok = true;
+    ckpt_arena *arena = ckpt_arena_new(0);
+    const ckpt_value *tree = arena ? zt_config_tree(&e->config, arena) : NULL;
+    int rc = tree ? ag_config_below(to, "", tree, err) : ckpt_fail_memory(err);
 
-    if (f && fclose(f) != 0 && rc == CKPT_OK)
+    ckpt_arena_free(arena);
+    if (rc == CKPT_OK &&
+        !ckpt_bytes_printf(to, "activation_checkpointing of the configuration\t%d\n",
+                           e->config.activation_checkpointing))
         rc = ckpt_fail_memory(err);
-    for (size_t at = 0; rc == CKPT_OK && ok && at < n;) {
-        size_t m = strcspn(text + at, "\n");
-        ok = ag_config_line(to, &path, text + at, m);
-        at += m + 1;
-    }
-    free(text);
-    ok = ok && ckpt_bytes_printf(to, "activation_checkpointing of the configuration\t%d\n",
-                                 e->config.activation_checkpointing);
-    return rc == CKPT_OK && !ok ? ckpt_fail_memory(err) : rc;
+    return rc;
 }
 
 /* ---- model and data ---- */

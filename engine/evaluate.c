@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "libckpt/codec/json/json.h"
 
 /* Logits of a classifier, on the device and on the host. */
 typedef struct ev_logits {
@@ -152,26 +153,11 @@ int zt_engine_evaluate(zt_engine *e, zt_data *data, zt_score *score, ckpt_err *e
     return rc;
 }
 
-static void ev_name(FILE *out, const char *name)
-{
-    fputs(", \"name\": \"", out);
-    for (; *name; name++) {
-        if ((unsigned char)*name < 0x20)
-            fprintf(out, "\\u%04x", (unsigned)*name);
-        else
-            fprintf(out, *name == '"' || *name == '\\' ? "\\%c" : "%c", *name);
-    }
-    fputc('"', out);
-}
-
 /* A number as JSON has it: what is not finite is null. */
-static void ev_number(FILE *out, const char *before, double x)
+static bool ev_number(ckpt_bytes *to, const char *before, double x)
 {
-    fputs(before, out);
-    if (x - x == 0)
-        fprintf(out, "%.9g", x);
-    else
-        fputs("null", out);
+    return ckpt_bytes_printf(to, "%s", before) &&
+           (isfinite(x) ? ckpt_bytes_printf(to, "%.9g", x) : ckpt_bytes_printf(to, "null"));
 }
 
 /* The name of a class: of the data's labels, or of the model's id2label. */
@@ -186,35 +172,39 @@ static const char *ev_class(const zt_engine *e, uint64_t class)
     return name || !v || v->kind != CKPT_V_STR ? name : v->as.text.at;
 }
 
-/* One sample's line: its class and the probability of each (softmax; several labels: sigmoid; one:
- * the value). */
-static void ev_line(const zt_engine *e, FILE *out, uint64_t sample, const float *x)
+/* The class of a sample, and its name where it has one. */
+static bool ev_put_class(const zt_engine *e, ckpt_bytes *to, uint64_t class)
+{
+    const char *name = ev_class(e, class);
+    bool ok = ckpt_bytes_printf(to, ", \"class\": %" PRIu64, class);
+
+    return ok && (!name || (ckpt_bytes_printf(to, ", \"name\": ") &&
+                            ckpt_json_string(to, name, strlen(name), false)));
+}
+
+/*
+ * One sample's line: its class and the probability of each (softmax; several labels: sigmoid; one:
+ * the value).
+ */
+static bool ev_line(const zt_engine *e, ckpt_bytes *to, uint64_t sample, const float *x)
 {
     uint64_t n = e->model_config.labels;
     bool several = e->model_config.multi_label;
     double sum = 0, top = -HUGE_VAL;
+    bool ok = ckpt_bytes_printf(to, "{\"sample\": %" PRIu64, sample);
 
-    fprintf(out, "{\"sample\": %" PRIu64, sample);
-    if (n == 1 && !several) {
-        ev_number(out, ", \"value\": ", (double)x[0]);
-        fputs("}\n", out);
-        return;
-    }
+    if (n == 1 && !several)
+        return ok && ev_number(to, ", \"value\": ", (double)x[0]) && ckpt_bytes_add(to, "}\n", 2);
     for (uint64_t i = 0; i < n; i++)
         top = fmax(top, (double)x[i]);
     for (uint64_t i = 0; i < n; i++)
         sum += exp((double)x[i] - top);
-    if (!several) {
-        uint64_t best = ev_best(x, n);
-        const char *name = ev_class(e, best);
-        fprintf(out, ", \"class\": %" PRIu64, best);
-        if (name)
-            ev_name(out, name);
-    }
-    for (uint64_t i = 0; i < n; i++)
-        ev_number(out, i ? ", " : ", \"probabilities\": [",
-                  several ? 1 / (1 + exp(-(double)x[i])) : exp((double)x[i] - top) / sum);
-    fputs("]}\n", out);
+    if (!several)
+        ok = ok && ev_put_class(e, to, ev_best(x, n));
+    for (uint64_t i = 0; ok && i < n; i++)
+        ok = ev_number(to, i ? ", " : ", \"probabilities\": [",
+                       several ? 1 / (1 + exp(-(double)x[i])) : exp((double)x[i] - top) / sum);
+    return ok && ckpt_bytes_add(to, "]}\n", 3);
 }
 
 /* Lines of all ranks' samples of one micro batch, in order. */
@@ -224,8 +214,16 @@ static int ev_write(const ev_logits *l, uint64_t i, const float *all, FILE *out,
     uint64_t room = l->room, n = e->model_config.labels;
     uint64_t first = i * (uint64_t)e->comm->world * room, count = zt_data_count(e->data);
 
-    for (uint64_t k = 0; k < room * (uint64_t)e->comm->world && first + k < count; k++)
-        ev_line(e, out, first + k, all + k * n);
+    ckpt_bytes text = {0};
+    bool ok = true;
+
+    for (uint64_t k = 0; ok && k < room * (uint64_t)e->comm->world && first + k < count; k++)
+        ok = ev_line(e, &text, first + k, all + k * n);
+    if (ok)
+        (void)fwrite(text.at, 1, text.n, out);
+    ckpt_vec_free(&text);
+    if (!ok)
+        return ckpt_fail_memory(err);
     return ferror(out) ? ckpt_fail_sys(err, CKPT_EIO, errno, "the predictions cannot be written")
                        : CKPT_OK;
 }

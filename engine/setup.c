@@ -11,6 +11,7 @@
 #include "engine/cuda/load.h"
 #include "engine/engine.h"
 #include "engine/save/same.h"
+#include "libckpt/codec/json/json.h"
 
 /* The configuration; what "auto" needs to know of the data comes in a second reading. */
 static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
@@ -58,7 +59,7 @@ static int su_tokenizer(zt_engine *e, ckpt_err *err)
     e->vocab = e->opts->vocab ? e->opts->vocab : su_beside(e, "vocab.txt");
     e->lower_case = !e->opts->cased;
     if (path)
-        rc = zt_hjson_read(&json, e->arena, path, err);
+        rc = ckpt_json_read(&json, e->arena, path, ZT_JSON_BYTES, err);
     lower = ckpt_value_get(json, "do_lower_case");
     if (lower && lower->kind == CKPT_V_BOOL)
         e->lower_case = e->lower_case && lower->as.i;

@@ -34,6 +34,9 @@ int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t
                    const char *name, ckpt_err *err);
 int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
+/* Bytes that a JSON file beside a model, or one of options, may have. */
+#define ZT_JSON_BYTES (UINT64_C(16) << 20)
+
 typedef enum zt_place { ZT_ON_DEVICE, ZT_ON_CPU, ZT_ON_NVME } zt_place;
 
 typedef struct zt_offload {
@@ -164,7 +167,15 @@ bool zt_config_is_cpu_optimizer(const zt_config *c);
  * round_robin_gradients says.
  */
 bool zt_config_is_bf16_optimizer(const zt_config *c);
-/* JSON of the resolved configuration. */
+
+/*
+ * The resolved configuration in the shape of ds_config.json, so that what is printed can be read
+ * again and means the same; every setting that the optimizer and the schedule have is there.
+ * NULL: memory is exhausted.  Texts are borrowed from c.
+ */
+const ckpt_value *zt_config_tree(const zt_config *c, ckpt_arena *arena);
+
+/* The same as JSON.  Errors: CKPT_EIO, CKPT_ELIMIT. */
 int zt_config_print(const zt_config *c, FILE *out, ckpt_err *err);
 
 #endif

@@ -5,129 +5,96 @@
  * The shape is that of ds_config.json, so that what is printed can be read again and means the
  * same.  Optimizer and schedule are printed with every setting they have, from tables.
  */
+#include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/config/config.h"
+#include "libckpt/codec/json/json.h"
 
-/* Where the next line goes: depth of nesting, and whether an item comes before it. */
-typedef struct pr_out {
-    FILE *f;
-    unsigned depth;
-    bool comma;
-} pr_out;
+enum { PR_DEPTH = 8 };
 
-/* ---- pieces of JSON ---- */
+/* The tree as far as it is made: the objects that are open, the outermost first. */
+typedef struct pr_tree {
+    ckpt_arena *arena;
+    ckpt_value *open[PR_DEPTH];
+    unsigned depth; /* of them; the last one takes the next member */
+    bool failed;    /* memory was exhausted */
+} pr_tree;
 
-static void pr_quoted(FILE *f, const char *s)
+/* ---- members ---- */
+
+/* A member of the innermost object; v NULL: there was no memory for it. */
+static void pr_add(pr_tree *p, const char *key, ckpt_value *v)
 {
-    (void)fputc('"', f);
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
-
-        if (c == '"' || c == '\\')
-            (void)fputc('\\', f);
-        if (c < 0x20)
-            (void)fprintf(f, "\\u%04x", c);
-        else
-            (void)fputc(c, f);
-    }
-    (void)fputc('"', f);
+    p->failed =
+        p->failed || !v || !ckpt_dict_add_cstr(p->arena, &p->open[p->depth - 1]->as.map, key, v);
 }
 
-/* The comma and line before an item, its indentation and its key. */
-static void pr_key(pr_out *p, const char *key)
+/* Members up to the next pr_close are those of a new object; key NULL: of the root. */
+static void pr_open(pr_tree *p, const char *key)
 {
-    (void)fputs(p->comma ? ",\n" : "\n", p->f);
-    (void)fprintf(p->f, "%*s", (int)(p->depth * 2), "");
-    pr_quoted(p->f, key);
-    (void)fputs(": ", p->f);
-    p->comma = true;
-}
+    ckpt_value *v = ckpt_value_new(p->arena, CKPT_V_DICT);
 
-static void pr_open(pr_out *p, const char *key)
-{
+    assert(p->depth < PR_DEPTH && (p->depth > 0) == (key != NULL));
     if (key)
-        pr_key(p, key);
-    (void)fputc('{', p->f);
-    p->depth++;
-    p->comma = false;
+        pr_add(p, key, v);
+    p->open[p->depth++] = v;
+    p->failed = p->failed || !v;
 }
 
-static void pr_close(pr_out *p)
+static void pr_close(pr_tree *p)
 {
     p->depth--;
-    if (p->comma)
-        (void)fprintf(p->f, "\n%*s", (int)(p->depth * 2), "");
-    (void)fputc('}', p->f);
-    p->comma = true;
 }
 
-/* The shortest digits that give the same double; with a point or exponent, so that it stays one. */
-static void pr_number(FILE *f, double x)
+static void pr_real(pr_tree *p, const char *key, double x)
 {
-    char text[40];
-
-    for (int digits = 15; digits <= 17; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, x);
-        if (strtod(text, NULL) == x)
-            break;
-    }
-    (void)fputs(text, f);
-    if (!strpbrk(text, ".en"))
-        (void)fputs(".0", f);
+    pr_add(p, key, ckpt_value_float(p->arena, x));
 }
 
-static void pr_real(pr_out *p, const char *key, double x)
+static void pr_int(pr_tree *p, const char *key, int64_t i)
 {
-    pr_key(p, key);
-    pr_number(p->f, x);
+    pr_add(p, key, ckpt_value_int(p->arena, i));
 }
 
-static void pr_int(pr_out *p, const char *key, int64_t i)
+static void pr_bool(pr_tree *p, const char *key, bool b)
 {
-    pr_key(p, key);
-    (void)fprintf(p->f, "%" PRId64, i);
-}
-
-static void pr_size(pr_out *p, const char *key, uint64_t n)
-{
-    pr_key(p, key);
-    (void)fprintf(p->f, "%" PRIu64, n);
-}
-
-static void pr_bool(pr_out *p, const char *key, bool b)
-{
-    pr_key(p, key);
-    (void)fputs(b ? "true" : "false", p->f);
+    pr_add(p, key, ckpt_value_bool(p->arena, b));
 }
 
 /* text NULL: null */
-static void pr_text(pr_out *p, const char *key, const char *text)
+static void pr_text(pr_tree *p, const char *key, const char *text)
 {
-    pr_key(p, key);
-    if (text)
-        pr_quoted(p->f, text);
-    else
-        (void)fputs("null", p->f);
+    pr_add(p, key, text ? ckpt_value_cstr(p->arena, text) : ckpt_value_new(p->arena, CKPT_V_NONE));
 }
 
-/* A list of numbers, as schedules have one per parameter group. */
-static void pr_list(pr_out *p, const char *key, const ckpt_value *list)
+static bool pr_item(pr_tree *p, ckpt_value *list, double x)
 {
-    ckpt_seq s = ckpt_value_seq(list);
+    ckpt_value *v = ckpt_value_float(p->arena, x);
 
-    pr_key(p, key);
-    (void)fputc('[', p->f);
-    for (uint64_t i = 0; i < s.n; i++) {
-        (void)fputs(i > 0 ? ", " : "", p->f);
-        pr_number(p->f, s.at[i]->kind == CKPT_V_INT ? (double)s.at[i]->as.i : s.at[i]->as.f);
-    }
-    (void)fputc(']', p->f);
+    return v && ckpt_seq_add(p->arena, &list->as.seq, v);
+}
+
+/* A list of numbers, as schedules have one per parameter group; printed as floats. */
+static void pr_list(pr_tree *p, const char *key, const ckpt_value *from)
+{
+    ckpt_value *list = ckpt_value_new(p->arena, CKPT_V_LIST);
+    ckpt_seq s = ckpt_value_seq(from);
+    bool ok = list;
+
+    for (uint64_t i = 0; ok && i < s.n; i++)
+        ok = pr_item(p, list, s.at[i]->kind == CKPT_V_INT ? (double)s.at[i]->as.i : s.at[i]->as.f);
+    pr_add(p, key, ok ? list : NULL);
+}
+
+static void pr_pair(pr_tree *p, const char *key, double a, double b)
+{
+    ckpt_value *list = ckpt_value_new(p->arena, CKPT_V_LIST);
+
+    pr_add(p, key, list && pr_item(p, list, a) && pr_item(p, list, b) ? list : NULL);
 }
 
 /* ---- settings by table ---- */
@@ -142,7 +109,7 @@ typedef struct pr_setting {
     unsigned types;
 } pr_setting;
 
-static void pr_settings(pr_out *p, const void *from, const pr_setting *s, size_t n, unsigned type)
+static void pr_settings(pr_tree *p, const void *from, const pr_setting *s, size_t n, unsigned type)
 {
     for (size_t i = 0; i < n; i++) {
         const char *at = (const char *)from + s[i].at;
@@ -194,7 +161,7 @@ static const pr_setting pr_optim_settings[] = {
     {"adam_lr", PR_REAL, OPT(adam_lr), 0, MUON},
 };
 
-static void pr_optim(pr_out *p, const zt_optim *o)
+static void pr_optim(pr_tree *p, const zt_optim *o)
 {
     bool betas = o->type != ZT_OPT_SGD && o->type != ZT_OPT_ADAGRAD;
     bool adam = o->type == ZT_OPT_ADAM || o->type == ZT_OPT_ADAMW;
@@ -204,14 +171,8 @@ static void pr_optim(pr_out *p, const zt_optim *o)
     pr_open(p, "params");
     pr_settings(p, o, pr_optim_settings, sizeof pr_optim_settings / sizeof pr_optim_settings[0],
                 (unsigned)o->type);
-    if (betas) {
-        pr_key(p, "betas");
-        (void)fputc('[', p->f);
-        pr_number(p->f, o->beta1);
-        (void)fputs(", ", p->f);
-        pr_number(p->f, o->beta2);
-        (void)fputc(']', p->f);
-    }
+    if (betas)
+        pr_pair(p, "betas", o->beta1, o->beta2);
     if ((adam && !o->torch) || o->type == ZT_OPT_LAMB)
         pr_bool(p, "bias_correction", o->bias_correction);
     if (o->type == ZT_OPT_MUON)
@@ -255,7 +216,7 @@ static const pr_setting pr_schedule_settings[] = {
     {"last_batch_iteration", PR_INT, SCH(last), 0, ALL},
 };
 
-static void pr_schedule(pr_out *p, const zt_schedule *s)
+static void pr_schedule(pr_tree *p, const zt_schedule *s)
 {
     if (s->type == ZT_SCHEDULE_NONE)
         return;
@@ -278,7 +239,7 @@ static const char *pr_dtype(ckpt_dtype t)
 }
 
 /* What the file asks for, which the stage may have no use for; null when it does not. */
-static void pr_offload(pr_out *p, const char *key, const zt_offload *o, bool param)
+static void pr_offload(pr_tree *p, const char *key, const zt_offload *o, bool param)
 {
     if (o->asked == ZT_ON_DEVICE) {
         pr_text(p, key, NULL);
@@ -290,8 +251,8 @@ static void pr_offload(pr_out *p, const char *key, const zt_offload *o, bool par
     pr_int(p, "buffer_count", o->buffer_count);
     pr_bool(p, "pin_memory", o->pin);
     if (param) {
-        pr_size(p, "buffer_size", o->buffer_size);
-        pr_size(p, "max_in_cpu", o->max_in_cpu);
+        pr_int(p, "buffer_size", (int64_t)o->buffer_size);
+        pr_int(p, "max_in_cpu", (int64_t)o->max_in_cpu);
     } else {
         pr_bool(p, "pipeline_read", o->pipeline_read);
         pr_bool(p, "pipeline_write", o->pipeline_write);
@@ -300,32 +261,32 @@ static void pr_offload(pr_out *p, const char *key, const zt_offload *o, bool par
     pr_close(p);
 }
 
-static void pr_zero(pr_out *p, const zt_config *c)
+static void pr_zero(pr_tree *p, const zt_config *c)
 {
     pr_open(p, "zero_optimization");
     pr_int(p, "stage", c->stage);
     pr_bool(p, "contiguous_gradients", c->contiguous);
     pr_bool(p, "reduce_scatter", c->reduce_scatter);
-    pr_size(p, "reduce_bucket_size", c->reduce_bucket);
-    pr_size(p, "allgather_bucket_size", c->gather_bucket);
+    pr_int(p, "reduce_bucket_size", (int64_t)c->reduce_bucket);
+    pr_int(p, "allgather_bucket_size", (int64_t)c->gather_bucket);
     pr_bool(p, "overlap_comm", c->overlap);
     pr_bool(p, "compute_grad_norm", c->compute_grad_norm);
     pr_bool(p, "elastic_checkpoint", c->elastic_checkpoint);
     pr_bool(p, "round_robin_gradients", c->round_robin);
     pr_bool(p, "parameter_alignment", c->aligned);
-    pr_size(p, "sub_group_size", c->sub_group_size);
-    pr_size(p, "stage3_prefetch_bucket_size", c->prefetch_bucket);
-    pr_size(p, "stage3_param_persistence_threshold", c->persistence);
-    pr_size(p, "stage3_model_persistence_threshold", c->model_persistence);
-    pr_size(p, "stage3_max_live_parameters", c->max_live);
-    pr_size(p, "stage3_max_reuse_distance", c->max_reuse);
+    pr_int(p, "sub_group_size", (int64_t)c->sub_group_size);
+    pr_int(p, "stage3_prefetch_bucket_size", (int64_t)c->prefetch_bucket);
+    pr_int(p, "stage3_param_persistence_threshold", (int64_t)c->persistence);
+    pr_int(p, "stage3_model_persistence_threshold", (int64_t)c->model_persistence);
+    pr_int(p, "stage3_max_live_parameters", (int64_t)c->max_live);
+    pr_int(p, "stage3_max_reuse_distance", (int64_t)c->max_reuse);
     pr_bool(p, "stage3_gather_16bit_weights_on_model_save", c->gather_16bit_on_save);
     pr_offload(p, "offload_optimizer", &c->offload_optimizer, false);
     pr_offload(p, "offload_param", &c->offload_param, true);
     pr_close(p);
 }
 
-static void pr_precision(pr_out *p, const zt_config *c)
+static void pr_precision(pr_tree *p, const zt_config *c)
 {
     pr_open(p, "fp16");
     pr_bool(p, "enabled", c->fp16.enabled);
@@ -347,7 +308,7 @@ static void pr_precision(pr_out *p, const zt_config *c)
     pr_close(p);
 }
 
-static void pr_rest(pr_out *p, const zt_config *c)
+static void pr_rest(pr_tree *p, const zt_config *c)
 {
     static const char *const tags[] = {"WARN", "IGNORE", "FAIL"}; // as zt_tag_check
 
@@ -356,7 +317,7 @@ static void pr_rest(pr_out *p, const zt_config *c)
     pr_text(p, "gradient_allreduce_op", c->sum_gradients ? "sum" : "mean");
     pr_bool(p, "zero_allow_untested_optimizer", c->allow_untested);
     pr_open(p, "aio");
-    pr_size(p, "block_size", c->aio_block);
+    pr_int(p, "block_size", (int64_t)c->aio_block);
     pr_int(p, "queue_depth", c->aio_depth);
     pr_int(p, "intra_op_parallelism", c->aio_threads);
     pr_close(p);
@@ -373,9 +334,9 @@ static void pr_rest(pr_out *p, const zt_config *c)
     pr_bool(p, "wall_clock_breakdown", c->wall_clock);
 }
 
-int zt_config_print(const zt_config *c, FILE *out, ckpt_err *err)
+const ckpt_value *zt_config_tree(const zt_config *c, ckpt_arena *arena)
 {
-    pr_out p = {.f = out};
+    pr_tree p = {.arena = arena};
 
     pr_open(&p, NULL);
     pr_int(&p, "train_batch_size", c->train_batch);
@@ -388,8 +349,24 @@ int zt_config_print(const zt_config *c, FILE *out, ckpt_err *err)
     pr_zero(&p, c);
     pr_rest(&p, c);
     pr_close(&p);
-    (void)fputc('\n', out);
-    if (fflush(out) != 0 || ferror(out))
-        return ckpt_fail_sys(err, CKPT_EIO, errno, "the configuration could not be printed");
-    return CKPT_OK;
+    return p.failed ? NULL : p.open[0];
+}
+
+int zt_config_print(const zt_config *c, FILE *out, ckpt_err *err)
+{
+    static const ckpt_json_style style = {.indent = 2, .flat_lists = true};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    const ckpt_value *tree = arena ? zt_config_tree(c, arena) : NULL;
+    ckpt_bytes text = {0};
+    int rc = tree ? ckpt_json_write(&text, tree, &style, err) : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK) {
+        (void)fwrite(text.at, 1, text.n, out);
+        (void)fputc('\n', out);
+        if (fflush(out) != 0 || ferror(out))
+            rc = ckpt_fail_sys(err, CKPT_EIO, errno, "the configuration could not be printed");
+    }
+    ckpt_vec_free(&text);
+    ckpt_arena_free(arena);
+    return rc;
 }

@@ -17,6 +17,7 @@
 
 #include "engine/config/config.h"
 #include "engine/data/source.h"
+#include "libckpt/codec/json/json.h"
 #include "libckpt/map/map.h"
 
 typedef struct tx_row {
@@ -191,8 +192,9 @@ static const char *tx_member(tx_source *s, const ckpt_value *object, bool text)
 static int tx_object(tx_source *s, ckpt_value **out, const char *text, size_t n, uint64_t line,
                      ckpt_err *err)
 {
+    const ckpt_json_text json = {.name = "in it", .at = text, .n = n, .max = n};
     ckpt_err why = {0};
-    int rc = zt_hjson_parse(out, s->arena, text, n, "in it", &why);
+    int rc = ckpt_json_parse(out, s->arena, &json, &why);
 
     return rc == CKPT_OK ? rc
                          : ckpt_fail(err, rc, "%s: line %" PRIu64 " is no object (%s)", s->path,

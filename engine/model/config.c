@@ -15,6 +15,7 @@
 
 #include "engine/config/config.h"
 #include "engine/model/model.h"
+#include "libckpt/codec/json/json.h"
 
 /* Sizes are at most this: tokens and positions are int32. */
 #define CF_MAX_SIZE   INT32_MAX
@@ -705,7 +706,7 @@ int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *pa
         f.name = ckpt_arena_printf(arena, "%s/config.json", path);
     if (!f.name)
         return ckpt_fail_memory(err);
-    rc = zt_hjson_read(&json, arena, f.name, err);
+    rc = ckpt_json_read(&json, arena, f.name, ZT_JSON_BYTES, err);
     if (rc != CKPT_OK)
         return rc;
     f.json = json;

@@ -9,6 +9,8 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/config/config.h"
@@ -195,209 +197,89 @@ const zt_alias *zt_lora_saved(const zt_model *m, ckpt_arena *arena, size_t *n)
 
 /* ---- adapter_config.json ---- */
 
-static bool lr_put_string(ckpt_bytes *b, const char *s, size_t n)
+/* What is given: a text where it is one name or "all-linear", else a list of names. */
+static ckpt_value *lr_target_value(ckpt_arena *arena, const char *list)
 {
-    bool ok = ckpt_bytes_add(b, "\"", 1);
-
-    for (size_t i = 0; ok && i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-
-        if (c < 0x20) {
-            ok = ckpt_bytes_printf(b, "\\u%04x", c);
-        } else {
-            ok = (c != '"' && c != '\\') || ckpt_bytes_add(b, "\\", 1);
-            ok = ok && ckpt_bytes_add(b, &s[i], 1);
-        }
-    }
-    return ok && ckpt_bytes_add(b, "\"", 1);
-}
-
-static bool lr_put_targets(ckpt_bytes *b, const char *list)
-{
-    bool ok = true;
-    const char *between = "";
+    ckpt_value *v = ckpt_value_new(arena, CKPT_V_LIST);
     lr_token t;
 
     if (strcmp(list, LR_ALL) == 0)
-        return lr_put_string(b, LR_ALL, strlen(LR_ALL));
-    ok = ckpt_bytes_add(b, "[", 1);
-    while (ok && lr_next(&list, &t)) {
-        ok = ckpt_bytes_printf(b, "%s", between) && lr_put_string(b, t.at, t.n);
-        between = ", ";
+        return ckpt_value_cstr(arena, LR_ALL);
+    while (v && lr_next(&list, &t)) {
+        ckpt_value *name = ckpt_value_str(arena, t.at, t.n);
+        if (!name || !ckpt_seq_add(arena, &v->as.seq, name))
+            return NULL;
     }
-    return ok && ckpt_bytes_add(b, "]", 1);
+    return v;
+}
+
+/* The modules that are trained as wholes: a classifier's head. */
+static ckpt_value *lr_whole_modules(ckpt_arena *arena, zt_arch arch)
+{
+    static const char heads[] = "classifier,score";
+
+    return arch == ZT_BERT_CLASSIFIER ? lr_target_value(arena, heads)
+                                      : ckpt_value_new(arena, CKPT_V_NONE);
 }
 
 static const char *lr_task(zt_arch arch)
 {
     switch (arch) {
     case ZT_BERT_CLASSIFIER:
-        return "\"SEQ_CLS\"";
+        return "SEQ_CLS";
     case ZT_GPT2:
     case ZT_LLAMA:
-        return "\"CAUSAL_LM\"";
+        return "CAUSAL_LM";
     case ZT_BERT_MLM:
         break;
     }
-    return "null";
+    return NULL;
 }
 
-static bool lr_put_config(ckpt_bytes *b, const zt_model *m, const char *base)
+/* A rate of float precision by the fewest digits that say it: 0.1, as users gave it. */
+static ckpt_value *lr_rate(ckpt_arena *arena, float rate)
+{
+    char text[32];
+
+    for (int digits = 1; digits <= 9; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, (double)rate);
+        if ((float)strtod(text, NULL) == rate)
+            break;
+    }
+    return ckpt_value_float(arena, strtod(text, NULL));
+}
+
+const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena)
 {
     const zt_lora *l = &m->lora;
     bool whole = l->alpha == floor(l->alpha) && l->alpha < 1e15; // PEFT has an int
-    bool ok = ckpt_bytes_printf(b, "{\n  \"base_model_name_or_path\": ");
+    const char *task = lr_task(m->config.arch);
+    const struct {
+        const char *key;
+        ckpt_value *value;
+    } member[] = {
+        {"base_model_name_or_path", ckpt_value_new(arena, CKPT_V_NONE)},
+        {"bias", ckpt_value_cstr(arena, "none")},
+        {"fan_in_fan_out", ckpt_value_bool(arena, m->config.arch == ZT_GPT2)},
+        {"inference_mode", ckpt_value_bool(arena, true)},
+        {"init_lora_weights", ckpt_value_bool(arena, true)},
+        {"lora_alpha",
+         whole ? ckpt_value_int(arena, (int64_t)l->alpha) : ckpt_value_float(arena, l->alpha)},
+        {"lora_dropout", lr_rate(arena, l->dropout)},
+        {"modules_to_save", lr_whole_modules(arena, m->config.arch)},
+        {"peft_type", ckpt_value_cstr(arena, "LORA")},
+        {"r", ckpt_value_int(arena, (int64_t)l->rank)},
+        {"target_modules", lr_target_value(arena, l->targets)},
+        {"task_type", task ? ckpt_value_cstr(arena, task) : ckpt_value_new(arena, CKPT_V_NONE)},
+        {"use_dora", ckpt_value_bool(arena, false)},
+        {"use_rslora", ckpt_value_bool(arena, false)},
+    };
+    ckpt_value *out = ckpt_value_new(arena, CKPT_V_DICT);
 
-    ok = ok && (base ? lr_put_string(b, base, strlen(base)) : ckpt_bytes_printf(b, "null"));
-    ok = ok && ckpt_bytes_printf(b, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n",
-                                 m->config.arch == ZT_GPT2 ? "true" : "false");
-    ok =
-        ok && ckpt_bytes_printf(b, "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n");
-    ok = ok && ckpt_bytes_printf(
-                   b, whole ? "  \"lora_alpha\": %.0f,\n" : "  \"lora_alpha\": %.17g,\n", l->alpha);
-    ok = ok && ckpt_bytes_printf(b, "  \"lora_dropout\": %.9g,\n", (double)l->dropout);
-    ok = ok && ckpt_bytes_printf(
-                   b, "  \"modules_to_save\": %s,\n",
-                   m->config.arch == ZT_BERT_CLASSIFIER ? "[\"classifier\", \"score\"]" : "null");
-    ok = ok && ckpt_bytes_printf(b, "  \"peft_type\": \"LORA\",\n  \"r\": %" PRIu64 ",\n", l->rank);
-    ok = ok && ckpt_bytes_printf(b, "  \"target_modules\": ") && lr_put_targets(b, l->targets);
-    return ok &&
-           ckpt_bytes_printf(
-               b, ",\n  \"task_type\": %s,\n  \"use_dora\": false,\n  \"use_rslora\": false\n}\n",
-               lr_task(m->config.arch));
-}
-
-const char *zt_lora_config_json(const zt_model *m, ckpt_arena *arena, const char *base_model)
-{
-    ckpt_bytes b = {0};
-    const char *text = NULL;
-
-    if (m->lora.rank > 0 && lr_put_config(&b, m, base_model))
-        text = ckpt_arena_string(arena, (const char *)b.at, b.n);
-    ckpt_vec_free(&b);
-    return text;
-}
-
-/* ---- reading adapter_config.json ---- */
-
-static bool lr_is_nothing(const ckpt_value *v)
-{
-    if (!v || v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && v->as.i == 0))
-        return true;
-    return (v->kind == CKPT_V_DICT && ckpt_value_map(v).n == 0) ||
-           (v->kind == CKPT_V_LIST && ckpt_value_seq(v).n == 0);
-}
-
-/* Settings that change results and are not for this engine must not be there. */
-static int lr_refuse_others(const ckpt_value *json, const char *path, ckpt_err *err)
-{
-    static const char *const keys[] = {"use_dora",
-                                       "use_rslora",
-                                       "use_qalora",
-                                       "lora_bias",
-                                       "rank_pattern",
-                                       "alpha_pattern",
-                                       "layers_to_transform",
-                                       "layers_pattern",
-                                       "exclude_modules",
-                                       "layer_replication",
-                                       "target_parameters",
-                                       "trainable_token_indices",
-                                       "alora_invocation_tokens",
-                                       "megatron_config",
-                                       "use_bdlora",
-                                       "arrow_config",
-                                       "kasa_config",
-                                       "velora_config",
-                                       "monteclora_config"};
-    const ckpt_value *bias = ckpt_value_get(json, "bias");
-
-    if (!ckpt_value_is(ckpt_value_get(json, "peft_type"), "LORA"))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: peft_type is not LORA", path);
-    if (!lr_is_nothing(bias) && !ckpt_value_is(bias, "none"))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: bias is not none: biases are not trained here", path);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (!lr_is_nothing(ckpt_value_get(json, keys[i])))
-            return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: %s is set, which is not supported", path,
-                             keys[i]);
+    for (size_t i = 0; out && i < sizeof member / sizeof *member; i++) {
+        if (!member[i].value ||
+            !ckpt_dict_add_cstr(arena, &out->as.map, member[i].key, member[i].value))
+            return NULL;
     }
-    return CKPT_OK;
-}
-
-/* An int or a float; false: neither. */
-static bool lr_number(const ckpt_value *v, double *out)
-{
-    int64_t i;
-
-    if (v && v->kind == CKPT_V_FLOAT) {
-        *out = v->as.f;
-        return true;
-    }
-    if (!v || v->kind != CKPT_V_INT || !ckpt_value_as_int(v, &i))
-        return false;
-    *out = (double)i;
-    return true;
-}
-
-/* A list of names, or one name, with commas between. */
-static int lr_read_targets(zt_lora *out, ckpt_arena *arena, const ckpt_value *v, const char *path,
-                           ckpt_err *err)
-{
-    ckpt_seq seq = ckpt_value_seq(v);
-    const char *list = "";
-
-    if (v && v->kind == CKPT_V_STR) {
-        seq.n = 1; // the value itself
-    }
-    for (uint64_t i = 0; i < seq.n; i++) {
-        const ckpt_value *item = v->kind == CKPT_V_STR ? v : seq.at[i];
-
-        if (item->kind != CKPT_V_STR ||
-            strcspn(item->as.text.at, "*[](){}^$|\\?+, ") != item->as.text.n)
-            return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "%s: target_modules has something else than names of modules", path);
-        list = ckpt_arena_printf(arena, "%s%s%s", list, i > 0 ? "," : "", item->as.text.at);
-        if (!list)
-            return ckpt_fail_memory(err);
-    }
-    out->targets = list;
-    return CKPT_OK;
-}
-
-static int lr_read(zt_lora *out, ckpt_arena *arena, const ckpt_value *json, const char *path,
-                   ckpt_err *err)
-{
-    const ckpt_value *drop = ckpt_value_get(json, "lora_dropout");
-    double rank = 0;
-    double dropout = 0;
-    int rc = lr_refuse_others(json, path, err);
-
-    if (rc != CKPT_OK)
-        return rc;
-    *out = (zt_lora){0};
-    if (!lr_number(ckpt_value_get(json, "r"), &rank) || rank < 1 || rank > 65536 ||
-        rank != floor(rank))
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: r is not a whole number from 1 to 65536", path);
-    if (!lr_number(ckpt_value_get(json, "lora_alpha"), &out->alpha))
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: lora_alpha is not a number", path);
-    if (drop && !lr_number(drop, &dropout))
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: lora_dropout is not a number", path);
-    out->rank = (uint64_t)rank;
-    out->dropout = (float)dropout;
-    return lr_read_targets(out, arena, ckpt_value_get(json, "target_modules"), path, err);
-}
-
-int zt_lora_read(zt_lora *out, ckpt_arena *arena, const char *path, ckpt_err *err)
-{
-    ckpt_value *json = NULL;
-    int rc;
-
-    if (!lr_ends(path, ".json")) {
-        path = ckpt_arena_printf(arena, "%s/adapter_config.json", path);
-        if (!path)
-            return ckpt_fail_memory(err);
-    }
-    rc = zt_hjson_read(&json, arena, path, err);
-    return rc == CKPT_OK ? lr_read(out, arena, json, path, err) : rc;
+    return out;
 }

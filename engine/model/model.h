@@ -206,19 +206,8 @@ void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t fi
 
 /* ---- adapters as PEFT folders: adapter_config.json and adapter_model.safetensors ---- */
 
-/*
- * Read adapter_config.json (its path, or the folder's); what is set there and not supported is
- * refused by name.
- *
- * Errors  CKPT_EMISSING, CKPT_EFORMAT, CKPT_EUNSUPPORTED, CKPT_EIO
- */
-int zt_lora_read(zt_lora *out, ckpt_arena *arena, const char *path, ckpt_err *err);
-
-/*
- * Text of adapter_config.json for an adapted model; base_model: name or path of the base, or NULL.
- * NULL: no memory.
- */
-const char *zt_lora_config_json(const zt_model *m, ckpt_arena *arena, const char *base_model);
+/* adapter_config.json of an adapted model, as PEFT has it.  NULL: no memory. */
+const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena);
 
 /*
  * The tensors of adapter_model.safetensors: their names there, and the parameters.  NULL: no

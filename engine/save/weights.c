@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/save/json.h"
 #include "engine/save/save.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/ckpt.h"
+#include "libckpt/codec/json/json.h"
 #include "libckpt/copy/dir.h"
 #include "libckpt/map/map.h"
 
@@ -192,7 +192,7 @@ static int wt_map(wt_writer *w, ckpt_err *err)
 
 /* ---- config.json ---- */
 
-static int wt_put_text(int fd, const char *text, size_t n)
+static int wt_put_text(int fd, const uint8_t *text, size_t n)
 {
     while (n > 0) {
         ssize_t put = write(fd, text, n);
@@ -206,20 +206,20 @@ static int wt_put_text(int fd, const char *text, size_t n)
     return ckpt_fsync(fd) == 0 ? 0 : errno;
 }
 
-/* A small file: complete or not at all.  text NULL: there was no memory to make it. */
-static int wt_save_text(const char *folder, const char *name, const char *text, ckpt_err *err)
+/* A small file: complete or not at all. */
+static int wt_save_text(const char *folder, const char *name, const ckpt_bytes *text, ckpt_err *err)
 {
     char temp[WT_PATH], final[WT_PATH];
     int a = snprintf(temp, sizeof temp, "%s/.%s.ckpt-config.tmp", folder, name);
     int b = snprintf(final, sizeof final, "%s/%s", folder, name);
-    int fd = -1, sys = 0, rc = text ? CKPT_OK : ckpt_fail_memory(err);
+    int fd = -1, sys = 0, rc = CKPT_OK;
 
     if (rc == CKPT_OK && (a >= WT_PATH || b >= WT_PATH))
         rc = ckpt_fail(err, CKPT_EUSAGE, "%.200s: the path is too long", folder);
     if (rc == CKPT_OK) {
         (void)unlink(temp);
         fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        sys = fd < 0 ? errno : wt_put_text(fd, text, strlen(text));
+        sys = fd < 0 ? errno : wt_put_text(fd, text->at, text->n);
         if (fd >= 0 && close(fd) != 0 && sys == 0)
             sys = errno;
         if (sys == 0 && rename(temp, final) != 0)
@@ -232,13 +232,18 @@ static int wt_save_text(const char *folder, const char *name, const char *text, 
     return rc;
 }
 
-/* Write folder/name: complete or not at all. */
+/* Write folder/name: complete or not at all.  v NULL: there was no memory to make it. */
 static int wt_json(const char *folder, const char *name, const ckpt_value *v, ckpt_err *err)
 {
-    ckpt_arena *arena = ckpt_arena_new(0);
-    int rc = wt_save_text(folder, name, arena ? zt_json_text(arena, v) : NULL, err);
+    static const ckpt_json_style style = {.indent = 2};
+    ckpt_bytes text = {0};
+    int rc = v ? ckpt_json_write(&text, v, &style, err) : ckpt_fail_memory(err);
 
-    ckpt_arena_free(arena);
+    if (rc == CKPT_OK && !ckpt_bytes_add(&text, "\n", 1))
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = wt_save_text(folder, name, &text, err);
+    ckpt_vec_free(&text);
     return rc;
 }
 
@@ -259,8 +264,7 @@ static int wt_write_folder(wt_writer *w, const char *folder, const ckpt_run_opts
     }
     rc = ckpt_convert(w->map, &target, run, NULL, err);
     if (rc == CKPT_OK && w->adapter)
-        rc = wt_save_text(folder, "adapter_config.json",
-                          zt_lora_config_json(model, w->map->arena, NULL), err);
+        rc = wt_json(folder, "adapter_config.json", zt_lora_config(model, w->map->arena), err);
     else if (rc == CKPT_OK && model->config.json)
         rc = wt_json(folder, "config.json", model->config.json, err);
     return rc;

@@ -276,17 +276,9 @@ static int hf_read_json(hf_reader *r, const char *name, uint64_t max, ckpt_value
                         ckpt_err *err)
 {
     const char *path = hf_path(r, name);
-    char *bytes = NULL;
-    uint64_t n = 0;
-    int rc = path ? ckpt_io_slurp(&bytes, &n, path, max, err) : ckpt_fail_memory(err);
 
     *out = NULL;
-    if (rc == CKPT_OK) {
-        ckpt_json_text text = {path, 0, bytes, n, max};
-        rc = ckpt_json_parse(out, r->arena, &text, err);
-    }
-    ckpt_free(bytes);
-    return rc;
+    return path ? ckpt_json_read(out, r->arena, path, max, err) : ckpt_fail_memory(err);
 }
 
 /* One pair of weight_map. */

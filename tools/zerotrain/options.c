@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/codec/json/json.h"
 #include "tools/zerotrain/zerotrain.h"
 
 /* OP_SIZE: a whole number from 0.  OP_OUT: files that get their names when they are complete. */
@@ -223,7 +224,7 @@ static int op_member(zt_options *o, ckpt_arena *arena, const ckpt_pair *pair, ck
 static int op_file(zt_options *o, ckpt_arena *arena, const char *path, ckpt_err *err)
 {
     ckpt_value *v = NULL;
-    int rc = zt_hjson_read(&v, arena, path, err);
+    int rc = ckpt_json_read(&v, arena, path, ZT_JSON_BYTES, err);
 
     if (rc == CKPT_OK && v->kind != CKPT_V_DICT)
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: expected an object of options", path);

@@ -16,6 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "libckpt/codec/json/json.h"
+#include "libckpt/copy/io.h"
 #include "libckpt/map/map.h"
 
 /* ---- reading ---- */
@@ -174,11 +175,26 @@ int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text,
     return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "%s", local.text);
 }
 
+int ckpt_json_read(ckpt_value **out, ckpt_arena *a, const char *path, uint64_t max, ckpt_err *err)
+{
+    ckpt_json_text text = {.name = path, .max = max};
+    char *bytes = NULL;
+    int rc = ckpt_io_slurp(&bytes, &text.n, path, max, err);
+
+    *out = NULL;
+    text.at = bytes;
+    if (rc == CKPT_OK)
+        rc = ckpt_json_parse(out, a, &text, err);
+    ckpt_free(bytes);
+    return rc;
+}
+
 /* ---- writing ---- */
 
 /* One open container of the explicit stack. */
 typedef struct json_open {
     bool is_dict;
+    bool flat;       /* on one line: a list that is to be, or inside one */
     ckpt_pair *pair; /* of a dict: its pairs in the order to write; owned when sorted */
     ckpt_value **item;
     uint64_t n, i;
@@ -299,6 +315,16 @@ static bool json_break(json_writer *w)
     return ok;
 }
 
+/* What stands before the next item of a container. */
+static bool json_between(json_writer *w, const json_open *o)
+{
+    if (o->i > 0 && !ckpt_bytes_add(w->out, ",", 1))
+        return false;
+    if (o->flat)
+        return o->i == 0 || ckpt_bytes_add(w->out, " ", 1);
+    return json_break(w);
+}
+
 /* Begin a dict or a sequence; an empty one is written at once. */
 static int json_begin(json_writer *w, const ckpt_value *v)
 {
@@ -323,6 +349,7 @@ static int json_begin(json_writer *w, const ckpt_value *v)
         qsort(o.pair, (size_t)o.n, sizeof *o.pair, json_pair_order);
         o.owned = true;
     }
+    o.flat = w->style->flat_lists && (!dict || (w->depth > 0 && w->open[w->depth - 1].flat));
     w->open[w->depth++] = o;
     return ckpt_bytes_add(w->out, dict ? "{" : "[", 1) ? CKPT_OK : ckpt_fail_memory(w->err);
 }
@@ -369,12 +396,12 @@ static int json_advance(json_writer *w)
 
     if (o->i == o->n) {
         w->depth--;
-        bool ok = json_break(w) && ckpt_bytes_add(w->out, o->is_dict ? "}" : "]", 1);
+        bool ok = (o->flat || json_break(w)) && ckpt_bytes_add(w->out, o->is_dict ? "}" : "]", 1);
         if (o->owned)
             ckpt_free(o->pair);
         return ok ? CKPT_OK : ckpt_fail_memory(w->err);
     }
-    if ((o->i > 0 && !ckpt_bytes_add(w->out, ",", 1)) || !json_break(w))
+    if (!json_between(w, o))
         return ckpt_fail_memory(w->err);
     uint64_t i = o->i++;
     if (!o->is_dict)

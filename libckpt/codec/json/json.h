@@ -43,9 +43,17 @@ int ckpt_json_gate(const ckpt_json_text *text, ckpt_bytes *kinds, ckpt_err *err)
  */
 int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text, ckpt_err *err);
 
+/*
+ * The same of a whole file of at most `max` bytes.
+ *
+ * Errors   those of the gate; CKPT_EMISSING, CKPT_EIO
+ */
+int ckpt_json_read(ckpt_value **out, ckpt_arena *a, const char *path, uint64_t max, ckpt_err *err);
+
 typedef struct ckpt_json_style {
     unsigned indent; /* spaces for each level; 0: one line without blanks */
     bool sort_keys;  /* by code point, as Python's sort_keys */
+    bool flat_lists; /* a list stands on one line, whatever the indent */
     bool ascii; /* escape all but printable ASCII, as Python does; else only what JSON demands */
 } ckpt_json_style;
 

@@ -324,7 +324,7 @@ static void deepest_tree(void **state)
 static void check_write(const char *in, unsigned indent, bool sort, bool ascii,
                         const char *expected)
 {
-    ckpt_json_style style = {indent, sort, ascii};
+    ckpt_json_style style = {.indent = indent, .sort_keys = sort, .ascii = ascii};
     ckpt_arena *a = ckpt_arena_new(0);
     ckpt_bytes out = {0};
     ckpt_err err = {0};
@@ -362,6 +362,28 @@ static void text_from_tree(void **state)
                 0, false, true,
                 "[0.1,-0.0,1e+16,1000000000000000.0,123456789.125,0.0001,1e-05,1.5e+300,5e-324,"
                 "1.7976931348623157e+308,100.0]");
+}
+
+/* Lists, and what is in them, on one line each; dicts as the indent has them. */
+static void lists_on_a_line(void **state)
+{
+    static const ckpt_json_style style = {.indent = 2, .flat_lists = true};
+    ckpt_arena *a = ckpt_arena_new(0);
+    ckpt_bytes out = {0};
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(
+        ckpt_json_write(&out,
+                        parse(a, "{\"b\": [1, [2, {\"x\": [], \"y\": 3}]], \"c\": {\"d\": 4}}"),
+                        &style, &err),
+        CKPT_OK);
+    assert_true(ckpt_bytes_add(&out, "", 1));
+    assert_string_equal(
+        (char *)out.at,
+        "{\n  \"b\": [1, [2, {\"x\": [], \"y\": 3}]],\n  \"c\": {\n    \"d\": 4\n  }\n}");
+    ckpt_vec_free(&out);
+    ckpt_arena_free(a);
 }
 
 static void text_refused(void **state)
@@ -436,6 +458,7 @@ int main(void)
         cmocka_unit_test(tree_without_infinity),
         cmocka_unit_test(deepest_tree),
         cmocka_unit_test(text_from_tree),
+        cmocka_unit_test(lists_on_a_line),
         cmocka_unit_test(text_refused),
         cmocka_unit_test(memory_runs_out),
     };
