@@ -318,7 +318,6 @@ check-engine: check-comm check-runs check-refusals
 
 check-comm: programs $(B)/comm/comm_mpi
 	@sh tests/comm/run_comm.sh --some $(B)/comm/comm_mpi
-	@sh tests/comm/run_store.sh --some $(B)/comm $(B)/bin
 
 check-runs: programs
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden --resume
@@ -329,7 +328,6 @@ check-refusals: programs
 
 rest-comm: programs $(B)/comm/comm_mpi
 	@sh tests/comm/run_comm.sh $(B)/comm/comm_mpi
-	@sh tests/comm/run_store.sh $(B)/comm $(B)/bin
 
 rest-runs: programs $(B)/replay/models
 	@python3 tests/replay/equal.py --bin $(B)/bin

@@ -94,9 +94,7 @@ int zt_comm_alone(bool launching, ckpt_err *err)
             err, CKPT_EUSAGE,
             "%s is %s, and %s: a launcher that is not MPI started several processes, and each "
             "would train for itself; start them by 'mpirun -n N zerotrain ...' (or srun "
-            "--mpi=pmix, "
-            "or zerotrain --num_gpus N), or name a folder that all see in ZEROTRAIN_STORE; for a "
-            "run of this many unset %s",
+            "--mpi=pmix, or zerotrain --num_gpus N); for a run of this many unset %s",
             name, getenv(name), mpi > 1 ? "MPI's launcher has another number" : "MPI has one",
             name);
     }

@@ -101,18 +101,6 @@ int zt_comm_self(zt_comm **out, ckpt_err *err);
 int zt_comm_mpi(zt_comm **out, ckpt_err *err);
 
 /*
- * The processes of a run without MPI, which meet in a folder that all of them see (store.c says how
- * it is told, and how large messages fare).
- *
- * Errors  CKPT_EUSAGE: the environment is incomplete; CKPT_EIO: the folder; a rank that does not
- *         come
- */
-int zt_comm_store(zt_comm **out, ckpt_err *err);
-
-/* True if the environment names such a folder and several processes. */
-bool zt_comm_stored(void);
-
-/*
  * The processes of `base`, exchanging the memory of `device` through bounded buffers of the host:
  * for several ranks on one GPU, and what NCCL is compared with.  base stays the caller's and
  * outlives the result.

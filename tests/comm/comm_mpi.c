@@ -12,9 +12,6 @@
  *     comm_mpi agree RANK      RANK fails, the others do not: all end with its code
  *     comm_mpi bench [MIB]     GB/s of the large operations
  *
- * With ZEROTRAIN_STORE in the environment the processes are those of a folder (store.c), started by
- * hand.
- *
  * Values are a function of rank and index, so every rank knows what all others hold.
  */
 #include <inttypes.h>
@@ -426,9 +423,7 @@ static bool identity(void)
     int32_t sum = 1, local = comm->local_rank == 0;
     bool ok = comm->rank >= 0 && comm->rank < comm->world && comm->local_rank >= 0 &&
               comm->local_rank < comm->local_world && comm->host[0] &&
-              strcmp(comm->ops->name, comm->device       ? "staged"
-                                      : zt_comm_stored() ? "store"
-                                                         : "mpi") == 0;
+              strcmp(comm->ops->name, comm->device ? "staged" : "mpi") == 0;
 
     ok = comm->ops->all_reduce(comm, &sum, 1, CKPT_I32, ZT_SUM, &err) == CKPT_OK && ok;
     ok = comm->ops->all_reduce(comm, &local, 1, CKPT_I32, ZT_SUM, &err) == CKPT_OK && ok;
@@ -665,7 +660,7 @@ int main(int argc, char **argv)
     int number = argc > 2 ? atoi(argv[2]) : -1;
 
     some = argc > 2 && strcmp(argv[2], "some") == 0;
-    if ((zt_comm_stored() ? zt_comm_store : zt_comm_mpi)(&comm, &err) != CKPT_OK) {
+    if (zt_comm_mpi(&comm, &err) != CKPT_OK) {
         fprintf(stderr, "%s\n", err.text);
         return err.code == CKPT_EUNSUPPORTED ? 77 : 1;
     }

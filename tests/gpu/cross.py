@@ -4,15 +4,14 @@
 
     cross.py --bin build/bin [--ranks 2] [--memory] [--device cuda] [-v]
 
-Ranks meet in a folder (ZEROTRAIN_STORE), so that no MPI is needed; several of them share the GPU.
+Several ranks share the GPU.
 """
 import argparse
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'replay'))
-from training import ENV, Work, ds_config, gpt2, read_lines, write_tokens
+from training import Work, ds_config, gpt2, read_lines, write_tokens
 
 STEPS = 6
 NEAR = {'fp32': 1e-5, 'bf16': 1e-2, 'fp16': 4e-3}  # relative, of losses: sums are formed in another order
@@ -25,26 +24,13 @@ class Checks:
         self.data = work.path('tokens.safetensors')
         write_tokens(self.data, 96, 24, 97)
 
-    def ranks(self, world, args):
-        """The same command on each rank; raises what went wrong."""
-        store = self.w.fresh('store')
-        ps = []
-        for r in range(world):
-            env = dict(ENV)
-            if world > 1:
-                env.update(ZEROTRAIN_STORE=store, RANK=str(r), WORLD_SIZE=str(world), LOCAL_RANK=str(r), LOCAL_WORLD_SIZE=str(world))
-            ps.append(subprocess.Popen([self.w.program, '--threads', '1'] + [str(x) for x in args], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=self.w.dir.name))
-        out = [p.communicate(timeout=150) for p in ps]
-        for p, (_, err) in zip(ps, out):
-            if p.returncode:
-                raise RuntimeError('exit %d: %s' % (p.returncode, err.strip()[-300:]))
-        return out[0][1]
-
     def train(self, world, device, config, *more):
+        """What it measured, and what it said; raises what went wrong."""
         metrics = self.w.fresh('metrics')
-        text = self.ranks(world, ['--deepspeed_config', self.w.write('ds.json', config), '--model', self.model, '--data', self.data,
-                                  '--device', device, '--metrics', metrics, *more])
+        status, _, text = self.w.run(world, ['--deepspeed_config', self.w.write('ds.json', config), '--model', self.model,
+                                             '--data', self.data, '--device', device, '--metrics', metrics, *more], timeout=150)
+        if status != 0:
+            raise RuntimeError('exit %s: %s' % (status, text.strip()[-300:]))
         return read_lines(metrics), text
 
     def near(self, got, want, kind):
@@ -107,7 +93,7 @@ def main():
     p.add_argument('--device', default='cuda')
     p.add_argument('-v', '--verbose', action='store_true')
     a = p.parse_args()
-    c = Checks(Work(a.bin), a.device)
+    c = Checks(Work(a.bin, quiet=False), a.device)
     passed = failed = 0
     for name, check in cases(c, a):
         try:

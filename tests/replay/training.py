@@ -52,8 +52,8 @@ def ds_config(stage, micro, accumulation=1, kind='fp32', zero=None, **more):
 class Work:
     """A folder, and zerotrain run in it."""
 
-    def __init__(self, bin_):
-        self.program = os.path.join(os.path.abspath(bin_), 'zerotrain')
+    def __init__(self, bin_, quiet=True):
+        self.program = [os.path.join(os.path.abspath(bin_), 'zerotrain'), '--threads', '1'] + ['--quiet'] * quiet
         self.dir = tempfile.TemporaryDirectory(prefix='ckpt-engine-', dir='/dev/shm' if os.access('/dev/shm', os.W_OK) else None)
         self.n = 0
 
@@ -74,9 +74,8 @@ class Work:
     def command(self, world, args, last=None):
         """last: other arguments for the last of several ranks."""
         ranks = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world - (last is not None))] if world > 1 else []
-        program = [self.program, '--threads', '1', '--quiet']
-        more = [':', '-n', '1'] + program + [str(x) for x in last] if last is not None else []
-        return ranks + program + [str(x) for x in args] + more
+        more = [':', '-n', '1'] + self.program + [str(x) for x in last] if last is not None else []
+        return ranks + self.program + [str(x) for x in args] + more
 
     def run(self, world, args, timeout=300, last=None):
         """(exit status, stdout, stderr); status None: it did not end."""

@@ -65,7 +65,7 @@ static int mn_fail(zt_comm *comm, bool running, const ckpt_err *err)
 /* Hosts or slots were chosen, and no launcher started this process already (it passes its rank). */
 static bool mn_launches(const zt_options *o)
 {
-    return !zt_comm_launched() && !zt_comm_stored() && o->local_rank < 0 &&
+    return !zt_comm_launched() && o->local_rank < 0 &&
            (o->hostfile || o->include || o->exclude || o->num_slots > 0 || o->num_nodes > 0);
 }
 
@@ -77,11 +77,9 @@ static int mn_meet(zt_comm **comm, int rc, ckpt_err *err)
 {
     ckpt_err alone = {0};
 
-    if (!zt_comm_launched() && !zt_comm_stored())
+    if (!zt_comm_launched())
         return rc == CKPT_OK ? zt_comm_self(comm, err) : rc;
-    // the folder was named for this run; a launcher's variables may be those of the job around it
-    if ((zt_comm_stored() ? zt_comm_store : zt_comm_mpi)(comm, rc == CKPT_OK ? err : &alone) !=
-        CKPT_OK)
+    if (zt_comm_mpi(comm, rc == CKPT_OK ? err : &alone) != CKPT_OK)
         return rc == CKPT_OK ? err->code : rc;
     return zt_comm_agree(*comm, rc, err);
 }
@@ -93,7 +91,7 @@ static int mn_local_rank(const zt_options *o, const zt_comm *comm, ckpt_err *err
         return CKPT_OK;
     return ckpt_fail(err, CKPT_EUSAGE,
                      "--local_rank is %lld, but this process is one of %d: start all of them by "
-                     "mpirun or srun --mpi=pmix, or with ZEROTRAIN_STORE",
+                     "mpirun or srun --mpi=pmix",
                      (long long)o->local_rank, comm->world);
 }
 
@@ -122,7 +120,7 @@ int main(int argc, char **argv)
         ckpt_arena_free(arena);
         return fflush(stdout) == 0 ? 0 : 7;
     }
-    if (rc == CKPT_OK && !zt_comm_stored())
+    if (rc == CKPT_OK)
         rc = zt_comm_alone(mn_launches(&o), &err);
     if (rc == CKPT_OK && mn_launches(&o))
         rc = launch(&o, argc, argv, &err);
