@@ -114,7 +114,7 @@ CKPT_API void ckpt_map_free(ckpt_map *map);
 
 /* what was understood: the file or folder read */
 CKPT_API const char *ckpt_map_path(const ckpt_map *map);
-/* "deepspeed", "universal", "torch", "safetensors", "hf" */
+/* the name of the format it was read as: "deepspeed" */
 CKPT_API const char *ckpt_map_format(const ckpt_map *map);
 
 /* CKPT_TOOK_*: which options changed what was read */
@@ -147,6 +147,9 @@ CKPT_API const char *ckpt_map_pointer(const ckpt_map *map);
 /* What was understood ("stage", "3"), in order; false when i is past the end. */
 CKPT_API bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text,
                                bool *is_number);
+
+/* The same for programs: those that have a meaning of their own.  A NULL map: nothing is known. */
+CKPT_API void ckpt_map_known(const ckpt_map *map, ckpt_known *out);
 
 /*
  * What was noticed: 0 information, 1 warning, 2 error (only with collect); false when i is past the
@@ -213,12 +216,8 @@ CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err 
 enum { CKPT_STAGE_NONE = -1 }; /* for ckpt_target.stage */
 
 typedef struct ckpt_target {
-    size_t size; /* sizeof this struct, or 0: see above */
-    /*
-     * "torch", "safetensors": one file; "hf", "hf-bin": a model folder; "zero": a DeepSpeed run
-     * folder; "universal": one with a universal checkpoint
-     */
-    const char *format;
+    size_t size;             /* sizeof this struct, or 0: see above */
+    const char *format;      /* "hf": what ckpt_format_at lists with CKPT_CAN_WRITE */
     const char *path;        /* the file or folder to write */
     ckpt_dtype dtype;        /* of all floating tensors; NONE: each tensor's export dtype */
     uint64_t max_shard_size; /* bytes, folders; 0: no limit */
@@ -448,19 +447,40 @@ typedef struct ckpt_clean_opts {
  */
 CKPT_API int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_err *err);
 
+/* ---- formats ---- */
+
 /* What can be done with a format, and which fields of ckpt_target mean something to it. */
 enum {
     CKPT_CAN_READ = 1u,
     CKPT_CAN_WRITE = 2u,
-    CKPT_MAKES_TENSORS = 4u, /* training state: tag, stage, world ... */
+    CKPT_MAKES_TENSORS = 4u, /* written: training state; tag, stage, world ... mean something */
     CKPT_TAKES_LIMIT = 8u,   /* max_shard_size */
-    CKPT_TAKES_SIDE = 16u,   /* copy_side_files */
+    CKPT_TAKES_SIDE = 16u,   /* copy_side_files, keep_other_weights */
     CKPT_IS_FOLDER = 32u,    /* path is a folder, not one file */
-    CKPT_HAS_TAGS = 64u /* read: a run with several checkpoints; ckpt_open_opts.tag chooses one */
+    CKPT_HAS_TAGS = 64u,     /* read: a run with several checkpoints; ckpt_open_opts.tag chooses */
+    CKPT_HOLDS_STATE = 128u, /* read: of runs, with the state of their optimizers */
+    CKPT_KEEPS_ORDER = 256u, /* read: tensors stand in the order in which a model gave them */
+    CKPT_HAS_RANKS = 512u    /* written: a file for each rank, so that stage and world are needed,
+                                and model-parallel slices (keep_slices) stay apart */
 };
 
-/* The table of formats: false when i is past the end; caps: the flags above. */
-CKPT_API bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps);
+/* What a format's driver says of it; lives as long as the program. */
+typedef struct ckpt_format_info {
+    const char *name;     /* "torch", as in ckpt_target.format and ckpt_map_format */
+    const char *aliases;  /* other names for ckpt_target.format, a space between; or NULL */
+    const char *suffixes; /* ".pt .pth .bin", the usual one first; NULL: names tell nothing */
+    const char *signs;    /* what a folder is known by, for people; or NULL */
+    const char *note;     /* a line for people: versions, limits */
+    unsigned caps;        /* the flags above */
+    /* that floats can be written in, up to NONE; NULL: all that they convert to */
+    const ckpt_dtype *dtypes;
+} ckpt_format_info;
+
+/* The table of formats, files before folders; NULL: i is past the end. */
+CKPT_API const ckpt_format_info *ckpt_format_at(size_t i);
+
+/* A format by its name or another name of it; NULL: unknown. */
+CKPT_API const ckpt_format_info *ckpt_format_named(const char *name);
 
 /*
  * The format that is written to a file of this name, by its suffix; NULL: the suffix says nothing.

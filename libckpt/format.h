@@ -16,11 +16,7 @@
 #include "libckpt/map/map.h"
 
 typedef struct ckpt_format {
-    const char *name; /* "torch" */
-    /* of its files, a space between: ".pt .pth .bin"; the first is the usual one */
-    const char *suffixes;
-    const char *note; /* for the table of formats: versions, limits */
-    unsigned caps;
+    ckpt_format_info is; /* what it says of itself, which all others ask instead of knowing it */
 
     /* How sure the first n bytes make this driver, 0..100.  No allocation, no failure. */
     int (*probe)(const uint8_t *head, size_t n, uint64_t size);
@@ -53,11 +49,7 @@ typedef struct ckpt_format {
 } ckpt_format;
 
 typedef struct ckpt_directory {
-    const char *name;
-    const char *note;
-    unsigned caps;
-    /* that a target may ask for, up to NONE; NULL: all that floats convert to */
-    const ckpt_dtype *dtypes;
+    ckpt_format_info is; /* the same; CKPT_IS_FOLDER is set */
 
     /* 0..100 from names alone. */
     int (*probe)(const ckpt_listing *list);

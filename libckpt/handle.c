@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/opts.h"
 #include "libckpt/format.h"
 
 const char *ckpt_version(void)
@@ -97,6 +98,13 @@ bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const cha
     HANDLE_PUT(text, map->facts.at[i].text);
     HANDLE_PUT(is_number, map->facts.at[i].is_number);
     return true;
+}
+
+void ckpt_map_known(const ckpt_map *map, ckpt_known *out)
+{
+    static const ckpt_known nothing = {.size = sizeof nothing, .stage = -1, .step = -1};
+
+    ckpt_opts_give(out, map ? &map->known : &nothing, sizeof nothing);
 }
 
 bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code, const char **text)

@@ -151,7 +151,7 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     const ckpt_directory *dir = format ? NULL : ckpt_directory_find(target->format);
     int rc;
 
-    to->format = format ? format->name : dir->name;
+    to->format = format ? format->is.name : dir->is.name;
     if (format)
         rc = lay_single_file(to, target, format, err);
     else
@@ -174,6 +174,9 @@ static int lay_take(ckpt_target *own, const ckpt_map *from, const ckpt_target *t
     if (rc == CKPT_OK && (!own->format || !own->path || !*own->path))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no %s to write (ckpt_target.%s)",
                        own->format ? "path" : "format", own->format ? "path" : "format");
+    // from here on a format has one name
+    if (rc == CKPT_OK && ckpt_format_named(own->format))
+        own->format = ckpt_format_named(own->format)->name;
     return rc;
 }
 

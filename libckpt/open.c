@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -13,15 +14,31 @@
 #include "libckpt/drivers.h"
 
 enum {
-    OPEN_HEAD = 512, /* bytes shown to the drivers' probes: tar's magic is at 257 */
-    OPEN_HINTS = 32  /* sub-folders looked into for a hint */
+    OPEN_HEAD = 512,  /* bytes shown to the drivers' probes: tar's magic is at 257 */
+    OPEN_NAMES = 256, /* of a list of formats in a message */
+    OPEN_HINTS = 32   /* sub-folders looked into for a hint */
 };
+
+/* The file formats that are read, for a message. */
+static const char *open_names(char names[OPEN_NAMES])
+{
+    size_t n = 0;
+
+    names[0] = 0;
+    for (size_t i = 0; ckpt_formats[i] && n < OPEN_NAMES; i++) {
+        const ckpt_format_info *f = &ckpt_formats[i]->is;
+        if (f->caps & CKPT_CAN_READ)
+            n += (size_t)snprintf(names + n, OPEN_NAMES - n, "%s%s", n ? ", " : "", f->name);
+    }
+    return names;
+}
 
 /* The driver that is surest about the first bytes, or NULL. */
 static int open_probe(const ckpt_format **out, ckpt_io *io, ckpt_err *err)
 {
     uint8_t head[OPEN_HEAD];
     size_t n = io->size < OPEN_HEAD ? (size_t)io->size : OPEN_HEAD;
+    char names[OPEN_NAMES];
     int best = 0;
 
     *out = NULL;
@@ -33,12 +50,12 @@ static int open_probe(const ckpt_format **out, ckpt_io *io, ckpt_err *err)
             *out = ckpt_formats[i];
         }
     }
-    if (rc == CKPT_OK && !*out)
-        rc = ckpt_fail(err, CKPT_EFORMAT,
-                       n ? "%s: not a checkpoint file of a known format (torch, safetensors)"
-                         : "%s: the file is empty (0 bytes)",
-                       io->name);
-    return rc;
+    if (rc != CKPT_OK || *out)
+        return rc;
+    if (n == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: the file is empty (0 bytes)", io->name);
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: not a checkpoint file of a known format (%s)",
+                     io->name, open_names(names));
 }
 
 /* What a download left that was not the file: said for what it is, whatever name it has. */
@@ -80,7 +97,8 @@ static int open_with_io(ckpt_map *map, ckpt_io *io, ckpt_err *err)
     file.format = format;
     rc = ckpt_map_add_file(map, &file, &index, err);
     if (rc == CKPT_OK) {
-        map->format = format->name;
+        map->format = format->is.name;
+        map->known.training = format->is.caps & CKPT_HOLDS_STATE;
         rc = format->read(map, io, index, err);
     }
     return rc;
@@ -152,7 +170,7 @@ static const ckpt_directory *open_driver(const ckpt_listing *list, unsigned caps
 
     for (size_t i = 0; ckpt_directories[i]; i++) {
         const ckpt_directory *d = ckpt_directories[i];
-        int sure = (d->caps & caps) == caps && d != but ? d->probe(list) : 0;
+        int sure = (d->is.caps & caps) == caps && d != but ? d->probe(list) : 0;
         if (sure > best) {
             best = sure;
             driver = d;
@@ -170,7 +188,7 @@ static const ckpt_directory *open_driver_of_tag(const ckpt_listing *list)
     const ckpt_directory *driver = open_driver(list, CKPT_HAS_TAGS, NULL);
 
     for (size_t i = 0; !driver && ckpt_directories[i]; i++) {
-        if (ckpt_directories[i]->caps & CKPT_HAS_TAGS)
+        if (ckpt_directories[i]->is.caps & CKPT_HAS_TAGS)
             driver = ckpt_directories[i];
     }
     return driver;
@@ -179,7 +197,7 @@ static const ckpt_directory *open_driver_of_tag(const ckpt_listing *list)
 /* Nothing here that a driver knows: perhaps one of the sub-folders was meant. */
 static int open_nothing(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
-    const char *hint = "", *left = NULL;
+    const char *hint = "", *left = NULL, *signs = "";
     size_t looked = 0;
 
     for (size_t i = 0; i < list->n && !*hint && looked < OPEN_HINTS; i++) {
@@ -201,11 +219,13 @@ static int open_nothing(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
                          "%s: no checkpoint here but %s, which a killed run has left: run its "
                          "command again, or remove it with ckpt clean",
                          list->folder, left);
-    return ckpt_fail(
-        err, CKPT_EMISSING,
-        "%s: no checkpoint here: neither 'latest' nor *_states.pt files (DeepSpeed) nor "
-        "model.safetensors, pytorch_model.bin or their index (Hugging Face)%s",
-        list->folder, hint);
+    for (size_t i = 0; signs && ckpt_directories[i]; i++) {
+        const char *sign = ckpt_directories[i]->is.signs;
+        if (sign)
+            signs = ckpt_arena_printf(map->arena, "%s%s%s", signs, *signs ? " nor " : "", sign);
+    }
+    return ckpt_fail(err, CKPT_EMISSING, "%s: no checkpoint here: neither %s%s", list->folder,
+                     signs ? signs : "", hint);
 }
 
 /* The name of a path's last part is one of ours, of what is not complete. */
@@ -246,10 +266,11 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
     if (!driver)
         return open_nothing(map, &list, err);
     map->path = folder;
-    map->format = driver->name;
+    map->format = driver->is.name;
+    map->known.training = driver->is.caps & CKPT_HOLDS_STATE;
     rc = driver->gather(map, &list, opts, err);
     // What the surest driver cannot choose from may stand beside what another one reads whole
-    if (rc == CKPT_EMISSING && !part && !opts->tag && (driver->caps & CKPT_HAS_TAGS) &&
+    if (rc == CKPT_EMISSING && !part && !opts->tag && (driver->is.caps & CKPT_HAS_TAGS) &&
         open_driver(&list, CKPT_CAN_READ, driver) && err)
         (void)strncat(err->text, "; for the model that is in this folder too, name its file",
                       sizeof err->text - strlen(err->text) - 1);
@@ -275,7 +296,7 @@ static int open_require_crc(ckpt_map *map, ckpt_err *err)
 /* Which options found something to act on, besides those that drivers know. */
 static void open_effects(ckpt_map *map, const ckpt_directory *driver, bool is_shard)
 {
-    map->effects |= driver && (driver->caps & CKPT_HAS_TAGS) ? CKPT_TOOK_TAG : 0;
+    map->effects |= driver && (driver->is.caps & CKPT_HAS_TAGS) ? CKPT_TOOK_TAG : 0;
     map->effects |= is_shard ? CKPT_TOOK_WHOLE : 0;
     for (size_t i = 0; i < map->tensors.n; i++)
         map->effects |= map->tensors.at[i]->role == CKPT_ROLE_STATE ? CKPT_TOOK_STATE : 0;

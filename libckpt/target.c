@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target.c: owns what can be asked of a target: look-ups in the table of formats, and whether a
- * target's fields mean something to its format.  What can be had is asked from the drivers and from
+ * target.c: owns what can be asked of a target: whether its fields mean something to its format.  What can be had is asked from the drivers and from
  * the table of conversions, and listed in the messages from there.
  */
 #include <stdio.h>
@@ -10,70 +9,6 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/drivers.h"
-
-/* The caller may not want to know everything. */
-#define TGT_PUT(to, value)                                                                         \
-    do {                                                                                           \
-        if (to)                                                                                    \
-            *(to) = (value);                                                                       \
-    } while (0)
-
-bool ckpt_format_at(size_t i, const char **name, const char **note, unsigned *caps)
-{
-    for (size_t k = 0; ckpt_formats[k]; k++) {
-        if (i-- == 0) {
-            TGT_PUT(name, ckpt_formats[k]->name);
-            TGT_PUT(note, ckpt_formats[k]->note);
-            TGT_PUT(caps, ckpt_formats[k]->caps);
-            return true;
-        }
-    }
-    for (size_t k = 0; ckpt_directories[k]; k++) {
-        if (i-- == 0) {
-            TGT_PUT(name, ckpt_directories[k]->name);
-            TGT_PUT(note, ckpt_directories[k]->note);
-            TGT_PUT(caps, ckpt_directories[k]->caps | CKPT_IS_FOLDER);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The path ends in one of the suffixes, and has something before it. */
-static bool tgt_ends(const char *path, const char *suffixes)
-{
-    size_t n = strlen(path);
-
-    for (const char *at = suffixes; at && *at;) {
-        size_t m = strcspn(at, " ");
-        if (n > m && memcmp(path + n - m, at, m) == 0)
-            return true;
-        at += m + (at[m] == ' ');
-    }
-    return false;
-}
-
-const char *ckpt_format_of(const char *path)
-{
-    for (size_t i = 0; path && ckpt_formats[i]; i++) {
-        const ckpt_format *f = ckpt_formats[i];
-        if ((f->caps & CKPT_CAN_WRITE) && tgt_ends(path, f->suffixes))
-            return f->name;
-    }
-    return NULL;
-}
-
-unsigned ckpt_format_caps(const char *name)
-{
-    const char *at, *note;
-    unsigned caps;
-
-    for (size_t i = 0; ckpt_format_at(i, &at, &note, &caps); i++) {
-        if (strcmp(at, name) == 0)
-            return caps;
-    }
-    return 0;
-}
 
 bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from)
 {
@@ -98,13 +33,12 @@ static void tgt_list_add(char list[TGT_LIST], const char *name)
 /* The formats with all of these flags. */
 static const char *tgt_formats(char list[TGT_LIST], unsigned with)
 {
-    const char *name, *note;
-    unsigned caps;
+    const ckpt_format_info *f;
 
     list[0] = '\0';
-    for (size_t i = 0; ckpt_format_at(i, &name, &note, &caps); i++) {
-        if ((caps & with) == with)
-            tgt_list_add(list, name);
+    for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
+        if ((f->caps & with) == with)
+            tgt_list_add(list, f->name);
     }
     return list;
 }
@@ -112,11 +46,11 @@ static const char *tgt_formats(char list[TGT_LIST], unsigned with)
 /* ---- checks ---- */
 
 /* True if floats can be written in this dtype to a format. */
-static bool tgt_takes(const ckpt_directory *dir, ckpt_dtype d)
+static bool tgt_takes(const ckpt_format_info *f, ckpt_dtype d)
 {
-    if (!dir || !dir->dtypes)
+    if (!f->dtypes)
         return ckpt_cast_find(d, CKPT_F32) != NULL;
-    for (const ckpt_dtype *at = dir->dtypes; *at != CKPT_DTYPE_NONE; at++) {
+    for (const ckpt_dtype *at = f->dtypes; *at != CKPT_DTYPE_NONE; at++) {
         if (*at == d)
             return true;
     }
@@ -126,13 +60,13 @@ static bool tgt_takes(const ckpt_directory *dir, ckpt_dtype d)
 /* A dtype is one that floats convert to, and that the format holds. */
 static int tgt_check_dtype(const ckpt_target *t, ckpt_err *err)
 {
-    const ckpt_directory *dir = ckpt_directory_find(t->format);
+    const ckpt_format_info *f = ckpt_format_named(t->format);
     char list[TGT_LIST] = "";
 
-    if (t->dtype == CKPT_DTYPE_NONE || tgt_takes(dir, t->dtype))
+    if (t->dtype == CKPT_DTYPE_NONE || tgt_takes(f, t->dtype))
         return CKPT_OK;
     for (unsigned d = CKPT_DTYPE_NONE + 1; d < CKPT_N_DTYPES; d++) {
-        if (tgt_takes(dir, (ckpt_dtype)d))
+        if (tgt_takes(f, (ckpt_dtype)d))
             tgt_list_add(list, ckpt_dtype_name((ckpt_dtype)d));
     }
     if ((unsigned)t->dtype >= CKPT_N_DTYPES)
@@ -192,9 +126,7 @@ int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
     caps = ckpt_format_caps(target->format);
     if (!(caps & CKPT_CAN_WRITE))
         return ckpt_fail(err, CKPT_EUSAGE, "format '%s' %s; formats to write: %s", target->format,
-                         ckpt_format_find(target->format) || ckpt_directory_find(target->format)
-                             ? "cannot be written"
-                             : "is unknown",
+                         ckpt_format_named(target->format) ? "cannot be written" : "is unknown",
                          tgt_formats(list, CKPT_CAN_WRITE));
     rc = tgt_check_dtype(target, err);
     return rc == CKPT_OK ? tgt_check_fields(target, caps, err) : rc;

@@ -194,6 +194,12 @@ static bool cli_store(cli_args *a, const cli_option *o, char *word)
     case CLI_DTYPE:
         *(ckpt_dtype *)(void *)at = ckpt_dtype_parse(word);
         return *(ckpt_dtype *)(void *)at != CKPT_DTYPE_NONE;
+    case CLI_FORMAT: {
+        const ckpt_format_info *f = ckpt_format_named(word);
+        // what is unknown, or only read, is refused with a list of what there is
+        *(const char **)(void *)at = f ? f->name : word;
+        return true;
+    }
     }
     return false;
 }
@@ -219,6 +225,7 @@ static const char *cli_expected(cli_kind kind)
     case CLI_SOURCE:
     case CLI_OUTPUT:
     case CLI_LIST:
+    case CLI_FORMAT:
         break;
     }
     return "a value";
@@ -480,18 +487,41 @@ bool cli_filter(ckpt_filter *out, const cli_args *a)
 
 /* ---- help ---- */
 
+enum { CLI_FORMATS_ROOM = 160 }; /* a list of formats */
+
+/* "torch, safetensors or hf": the formats that are written. */
+static const char *cli_formats(char text[CLI_FORMATS_ROOM])
+{
+    const ckpt_format_info *f, *last = NULL;
+    size_t n = 0;
+
+    text[0] = 0;
+    for (size_t i = 0; (f = ckpt_format_at(i)) && n < CLI_FORMATS_ROOM; i++) {
+        if (!(f->caps & CKPT_CAN_WRITE))
+            continue;
+        if (last)
+            n +=
+                (size_t)snprintf(text + n, CLI_FORMATS_ROOM - n, "%s%s", n ? ", " : "", last->name);
+        last = f;
+    }
+    if (last && n < CLI_FORMATS_ROOM)
+        (void)snprintf(text + n, CLI_FORMATS_ROOM - n, "%s%s", n ? " or " : "", last->name);
+    return text;
+}
+
 /* One option: its forms in the left column, its text in the right one or on the next line. */
 static void cli_help_option(const cli_option *o)
 {
-    char left[64];
+    char left[64], formats[CLI_FORMATS_ROOM];
+    const char *help = o->kind == CLI_FORMAT ? cli_formats(formats) : o->help;
     int n = snprintf(left, sizeof left, "  %c%c%c --%s%s%s", o->letter ? '-' : ' ',
                      o->letter ? o->letter : ' ', o->letter ? ',' : ' ', o->name,
                      o->value ? " " : "", o->value ? o->value : "");
 
     if (n >= CLI_HELP_COLUMN)
-        out_printf("%s\n%*s%s\n", left, CLI_HELP_COLUMN, "", o->help);
+        out_printf("%s\n%*s%s\n", left, CLI_HELP_COLUMN, "", help);
     else
-        out_printf("%-*s%s\n", CLI_HELP_COLUMN, left, o->help);
+        out_printf("%-*s%s\n", CLI_HELP_COLUMN, left, help);
 }
 
 void cli_help(const cli_verb *verb)

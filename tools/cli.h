@@ -74,7 +74,8 @@ typedef enum cli_kind {
     CLI_COUNT64, /* uint64_t, at least 1 */
     CLI_MANY,    /* uint64_t, at least 1: a count that may end in K, M, B or T */
     CLI_NUMBER,  /* double, not negative */
-    CLI_DTYPE    /* ckpt_dtype */
+    CLI_DTYPE,   /* ckpt_dtype */
+    CLI_FORMAT   /* const char *: a format that is written; help lists them */
 } cli_kind;
 
 typedef struct cli_option {

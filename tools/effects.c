@@ -24,8 +24,8 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         {AT(target.objects_kept), CKPT_MAKES_TENSORS},
         {AT(target.objects_dropped), CKPT_MAKES_TENSORS},
     };
-    unsigned caps = ckpt_format_caps(a->target.format), can;
-    const char *name, *note;
+    unsigned caps = ckpt_format_caps(a->target.format);
+    const ckpt_format_info *f;
     char list[200] = "";
     size_t n = 0;
 
@@ -34,9 +34,9 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
 
         if (!given || (caps & option[k].needs))
             continue;
-        for (size_t i = 0; ckpt_format_at(i, &name, &note, &can); i++) {
-            if ((can & CKPT_CAN_WRITE) && (can & option[k].needs) && n < sizeof list)
-                n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", name);
+        for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
+            if ((f->caps & CKPT_CAN_WRITE) && (f->caps & option[k].needs) && n < sizeof list)
+                n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", f->name);
         }
         return fail(err, CKPT_EUSAGE, "--%s means nothing to format %s, only to %s", given,
                     a->target.format, list);

@@ -49,7 +49,7 @@ static int convert_target(cli_args *a, ckpt_err *err)
     a->target.copy_side_files = !a->no_side_files;
     job_settle(&a->target);
     // model-parallel ranks go on to be ranks; a universal checkpoint has whole tensors
-    if (strcmp(a->target.format, "zero") == 0)
+    if (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS)
         a->open.keep_slices = true;
     // nothing is read for a target that cannot be made
     return ckpt_target_check(&a->target, err);
@@ -113,8 +113,7 @@ static int convert_run(cli_args *a, ckpt_err *err)
 
 #define AT(field) offsetof(cli_args, field)
 static const cli_option convert_options[] = {
-    {"to", 0, CLI_TEXT, AT(target.format), "FORMAT",
-     "torch, safetensors, npz, hf, hf-bin, universal or zero"},
+    {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
     {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "of all floating tensors (masters: fp32)"},
     {"max-shard-size", 0, CLI_SIZE, AT(target.max_shard_size), "SIZE",
      "largest file of a folder (5GB; 0: one file)"},

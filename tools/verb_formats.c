@@ -5,24 +5,20 @@
 #include "tools/report.h"
 #include "tools/verbs.h"
 
-/* Bits of ckpt_format_at's caps. */
-enum { CAN_READ = 1, CAN_WRITE = 2 };
-
 /* The table as JSON. */
 static void formats_json(void)
 {
-    const char *name, *note;
-    unsigned caps;
+    const ckpt_format_info *f;
     json_out j;
 
     json_begin(&j);
     json_open(&j, "formats", '[');
-    for (size_t i = 0; ckpt_format_at(i, &name, &note, &caps); i++) {
+    for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
         json_open(&j, NULL, '{');
-        json_text(&j, "name", name);
-        json_bool(&j, "read", caps & CAN_READ);
-        json_bool(&j, "write", caps & CAN_WRITE);
-        json_text(&j, "note", note);
+        json_text(&j, "name", f->name);
+        json_bool(&j, "read", f->caps & CKPT_CAN_READ);
+        json_bool(&j, "write", f->caps & CKPT_CAN_WRITE);
+        json_text(&j, "note", f->note);
         json_close(&j, '}');
     }
     json_close(&j, ']');
@@ -32,20 +28,19 @@ static void formats_json(void)
 /* A line per format: name, what can be done, remark. */
 static int formats_run(cli_args *a, ckpt_err *err)
 {
-    const char *name, *note;
-    unsigned caps;
+    const ckpt_format_info *f;
 
     (void)err;
     if (a->json) {
         formats_json();
         return CKPT_OK;
     }
-    for (size_t i = 0; ckpt_format_at(i, &name, &note, &caps); i++) {
+    for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
         if (a->quiet)
-            out_printf("%s\n", name);
+            out_printf("%s\n", f->name);
         else
-            out_printf("%-14s%-6s%-7s%s\n", name, caps & CAN_READ ? "read" : "",
-                       caps & CAN_WRITE ? "write" : "", note ? note : "");
+            out_printf("%-14s%-6s%-7s%s\n", f->name, f->caps & CKPT_CAN_READ ? "read" : "",
+                       f->caps & CKPT_CAN_WRITE ? "write" : "", f->note);
     }
     return CKPT_OK;
 }

@@ -505,14 +505,7 @@ static bool ld_has_frozen(const zt_model *model)
 /* The folder that was read, as `latest` names it. */
 static void ld_tag(const ckpt_map *map, zt_loaded *out)
 {
-    const char *key = NULL, *text = NULL;
-    bool number;
-
-    out->tag[0] = 0;
-    for (size_t i = 0; ckpt_map_fact_at(map, i, &key, &text, &number); i++) {
-        if (strcmp(key, "tag") == 0)
-            (void)snprintf(out->tag, sizeof out->tag, "%.255s", text);
-    }
+    (void)snprintf(out->tag, sizeof out->tag, "%.255s", map->known.tag ? map->known.tag : "");
 }
 
 /*

@@ -125,10 +125,15 @@ static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
 }
 
 const ckpt_directory ckpt_directory_deepspeed = {
-    .name = "deepspeed",
-    .note = "ZeRO stages 0 to 3 of DeepSpeed 0.3.14 to 0.19.8, data, tensor, pipeline and expert "
-            "parallel; reads run, tag and HF Trainer folders",
-    .caps = CKPT_CAN_READ | CKPT_HAS_TAGS,
+    .is =
+        {
+            .name = "deepspeed",
+            .signs = "'latest' nor *_states.pt files (DeepSpeed)",
+            .note = "ZeRO stages 0 to 3 of DeepSpeed 0.3.14 to 0.19.8, data, tensor, pipeline and "
+                    "expert "
+                    "parallel; reads run, tag and HF Trainer folders",
+            .caps = CKPT_CAN_READ | CKPT_HAS_TAGS | CKPT_HOLDS_STATE | CKPT_IS_FOLDER,
+        },
     .probe = ds_probe,
     .gather = ds_gather,
     .part = ds_part,

@@ -176,7 +176,7 @@ static int hf_read_file(hf_reader *r, const char *name, ckpt_map **out, ckpt_err
     int rc = r->list->read(out, path, err);
     if (rc != CKPT_OK)
         return rc;
-    const char *format = (*out)->files.n ? (*out)->files.at[0].format->name : "";
+    const char *format = (*out)->files.n ? (*out)->files.at[0].format->is.name : "";
     if (strcmp(format, "safetensors") == 0 || strncmp(format, "torch", 5) == 0)
         return CKPT_OK;
     ckpt_map_free(*out);
@@ -495,9 +495,16 @@ static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
 }
 
 const ckpt_directory ckpt_directory_hf = {
-    .name = "hf",
-    .note = "Hugging Face model folder: reads safetensors and .bin, writes model*.safetensors",
-    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE,
+    .is =
+        {
+            .name = "hf",
+            .aliases = "huggingface",
+            .signs = "model.safetensors, pytorch_model.bin or their index (Hugging Face)",
+            .note =
+                "Hugging Face model folder: reads safetensors and .bin, writes model*.safetensors",
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE |
+                    CKPT_IS_FOLDER,
+        },
     .probe = hf_probe,
     .gather = hf_gather,
     .scatter = ckpt_hf_scatter,
@@ -505,9 +512,12 @@ const ckpt_directory ckpt_directory_hf = {
 };
 
 const ckpt_directory ckpt_directory_hf_bin = {
-    .name = "hf-bin",
-    .note = "Hugging Face model folder written as pytorch_model*.bin",
-    .caps = CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE,
+    .is =
+        {
+            .name = "hf-bin",
+            .note = "Hugging Face model folder written as pytorch_model*.bin",
+            .caps = CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE | CKPT_IS_FOLDER,
+        },
     .probe = hf_probe_none,
     .gather = hf_gather,
     .scatter = ckpt_hf_scatter_bin,

@@ -275,10 +275,14 @@ static int npz_records(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 }
 
 const ckpt_format ckpt_format_npz = {
-    .name = "npz",
-    .suffixes = ".npz",
-    .note = "numpy.savez, also compressed, and .npy; written as savez; arrays of numbers",
-    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE,
+    .is =
+        {
+            .name = "npz",
+            .aliases = "numpy",
+            .suffixes = ".npz",
+            .note = "numpy.savez, also compressed, and .npy; written as savez; arrays of numbers",
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE,
+        },
     .probe = npz_probe,
     .read = npz_read,
     .records = npz_records,

@@ -46,8 +46,12 @@ static int rec_dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_op
 }
 
 const ckpt_directory ckpt_directory_dcp = {
-    .name = "dcp",
-    .note = "PyTorch distributed checkpoint: recognised, not read yet",
+    .is =
+        {
+            .name = "dcp",
+            .note = "PyTorch distributed checkpoint: recognised, not read yet",
+            .caps = CKPT_IS_FOLDER,
+        },
     .probe = rec_dcp_probe,
     .gather = rec_dcp_gather,
 };
@@ -64,13 +68,16 @@ static int rec_refuse(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "%s: a file of format %s, which is recognised but not supported yet", io->name,
-                     map->files.at[file].format->name);
+                     map->files.at[file].format->is.name);
 }
 
 const ckpt_format ckpt_format_gguf = {
-    .name = "gguf",
-    .suffixes = ".gguf",
-    .note = "recognised, not read yet",
+    .is =
+        {
+            .name = "gguf",
+            .suffixes = ".gguf",
+            .note = "recognised, not read yet",
+        },
     .probe = rec_gguf_probe,
     .read = rec_refuse,
 };

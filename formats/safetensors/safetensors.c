@@ -361,10 +361,13 @@ static int st_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 }
 
 const ckpt_format ckpt_format_safetensors = {
-    .name = "safetensors",
-    .suffixes = ".safetensors",
-    .note = "as safetensors 0.8.0; 22 dtypes, header up to 100 MB",
-    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE,
+    .is =
+        {
+            .name = "safetensors",
+            .suffixes = ".safetensors",
+            .note = "as safetensors 0.8.0; 22 dtypes, header up to 100 MB",
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE,
+        },
     .probe = st_probe,
     .read = st_read,
     .place = ckpt_safetensors_place,

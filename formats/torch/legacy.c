@@ -523,10 +523,13 @@ static int leg_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 }
 
 const ckpt_format ckpt_format_torch_legacy = {
-    .name = "torch-legacy",
-    .suffixes = ".pt .pth .bin",
-    .note = "torch.save before 1.6, and with the zip container switched off; plain pickles",
-    .caps = CKPT_CAN_READ,
+    .is =
+        {
+            .name = "torch-legacy",
+            .suffixes = ".pt .pth .bin",
+            .note = "torch.save before 1.6, and with the zip container switched off; plain pickles",
+            .caps = CKPT_CAN_READ | CKPT_KEEPS_ORDER,
+        },
     .probe = leg_probe,
     .read = leg_read,
 };

@@ -351,10 +351,14 @@ static int torch_records(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *er
 }
 
 const ckpt_format ckpt_format_torch = {
-    .name = "torch",
-    .suffixes = ".pt .pth .bin",
-    .note = "torch.save, zip container: read 1.4 to 2.15, written as 2.7 and later do",
-    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE,
+    .is =
+        {
+            .name = "torch",
+            .aliases = "pytorch pt",
+            .suffixes = ".pt .pth .bin",
+            .note = "torch.save, zip container: read 1.4 to 2.15, written as 2.7 and later do",
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_KEEPS_ORDER,
+        },
     .probe = torch_probe,
     .read = torch_read,
     .records = torch_records,

@@ -734,11 +734,17 @@ static int ur_part(const char *file_name)
 }
 
 const ckpt_directory ckpt_directory_universal = {
-    .name = "universal",
-    .note = "DeepSpeed universal checkpoints (a folder per parameter); written so that stages 1, 2 "
-            "and 3 of any world load them",
-    .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_TAGS,
-    .dtypes = ckpt_ds_dtypes,
+    .is =
+        {
+            .name = "universal",
+            .signs = "'latest_universal' (universal checkpoints)",
+            .note = "DeepSpeed universal checkpoints (a folder per parameter); written so that "
+                    "stages 1, 2 "
+                    "and 3 of any world load them",
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_TAGS |
+                    CKPT_HOLDS_STATE | CKPT_IS_FOLDER,
+            .dtypes = ckpt_ds_dtypes,
+        },
     .probe = ckpt_uni_probe,
     .gather = ur_gather,
     .scatter = ckpt_uni_scatter,

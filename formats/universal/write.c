@@ -388,13 +388,10 @@ static int uw_files(ckpt_uni_write *w)
 static int uw_tag(ckpt_uni_write *w)
 {
     static const char end[] = "_universal";
-    const char *tag = w->ds.target->tag, *of = "global_step0";
+    const char *tag = w->ds.target->tag, *known = w->ds.from->known.tag;
+    const char *of = known ? known : "global_step0";
     ckpt_map *to = w->ds.to;
 
-    for (size_t i = 0; !tag && i < w->ds.from->facts.n; i++) {
-        if (strcmp(w->ds.from->facts.at[i].key, "tag") == 0)
-            of = w->ds.from->facts.at[i].text;
-    }
     // A universal checkpoint written anew keeps its name.
     size_t n = strlen(of), m = sizeof end - 1;
     if (!tag)

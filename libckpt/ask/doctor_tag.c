@@ -130,13 +130,13 @@ static int doc_note(ckpt_doc *d, ckpt_doc_tag *t, int code, const char *text)
 
 /* ---- looking at folders ---- */
 
-/* The name of a shard, of the driver whose shards make a folder a tag. */
+/* The name of a shard, of a driver whose shards make a folder a tag. */
 static bool doc_is_shard(const char *name)
 {
     for (size_t i = 0; ckpt_directories[i]; i++) {
         const ckpt_directory *dir = ckpt_directories[i];
-        if (strcmp(dir->name, "deepspeed") == 0)
-            return dir->part && dir->part(name) == 1;
+        if ((dir->is.caps & CKPT_HAS_TAGS) && dir->part && dir->part(name) == 1)
+            return true;
     }
     return false;
 }
@@ -264,17 +264,9 @@ int ckpt_doc_tag_new(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_doc_run *run, cons
 /* What was understood of it, and when it was written. */
 static void doc_facts(ckpt_doc_tag *t, const ckpt_map *map)
 {
-    for (size_t i = 0; i < map->facts.n; i++) {
-        const ckpt_fact *f = &map->facts.at[i];
-        if (!f->is_number || f->number < 0)
-            continue;
-        if (strcmp(f->key, "step") == 0)
-            t->is.step = f->number;
-        else if (strcmp(f->key, "stage") == 0)
-            t->is.stage = (int)f->number;
-        else if (strcmp(f->key, "world size") == 0)
-            t->is.world = (uint32_t)f->number;
-    }
+    t->is.step = map->known.step;
+    t->is.stage = map->known.stage;
+    t->is.world = map->known.world;
     for (size_t i = 0; i < map->files.n; i++) {
         const ckpt_map_file *f = &map->files.at[i];
         if (f->mtime_s > t->mtime_s || (f->mtime_s == t->mtime_s && f->mtime_ns > t->mtime_ns)) {

@@ -178,6 +178,22 @@ typedef struct ckpt_tensor {
 } ckpt_tensor;
 
 /*
+ * What is known of the training that a checkpoint is of: the facts that programs act on.  Texts live
+ * as long as the map; NULL: not known.
+ */
+typedef struct ckpt_known {
+    size_t size;              /* sizeof this struct, or 0: see ckpt.h; left as it is */
+    bool training;            /* the format keeps training state (CKPT_HOLDS_STATE) */
+    int stage;                /* of ZeRO; -1: not known */
+    uint32_t world;           /* data-parallel ranks; 0: not known */
+    int64_t step;             /* global_steps; -1: not known */
+    const char *tag;          /* "global_step4" */
+    const char *version;      /* of DeepSpeed: "0.12.6" */
+    const char *model_type;   /* config.json: "llama" */
+    const char *architecture; /* config.json: "LlamaForCausalLM" */
+} ckpt_known;
+
+/*
  * Called now and then from one thread at a time with bytes done; a non-zero return cancels the run
  * (CKPT_ECANCELED).
  */

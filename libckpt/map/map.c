@@ -39,6 +39,7 @@ int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err)
         ckpt_free(map);
         return ckpt_fail_memory(err);
     }
+    map->known = (ckpt_known){.size = sizeof map->known, .stage = -1, .step = -1};
     *out = map;
     return CKPT_OK;
 }
@@ -428,6 +429,32 @@ CKPT_PRINTF(2, 0) static char *map_vprintf(ckpt_map *map, const char *fmt, va_li
     return text;
 }
 
+/* The facts that programs act on, by their names for people; the first of a name counts. */
+static void map_known(ckpt_known *k, const ckpt_fact *f)
+{
+    const struct {
+        const char *key, **text;
+    } texts[] = {
+        {"tag", &k->tag},
+        {"DeepSpeed version", &k->version},
+        {"model type", &k->model_type},
+        {"architecture", &k->architecture},
+    };
+
+    for (size_t i = 0; !f->is_number && i < sizeof texts / sizeof *texts; i++) {
+        if (!*texts[i].text && strcmp(f->key, texts[i].key) == 0)
+            *texts[i].text = f->text;
+    }
+    if (!f->is_number || f->number < 0)
+        return;
+    if (k->stage < 0 && strcmp(f->key, "stage") == 0)
+        k->stage = f->number <= 3 ? (int)f->number : -1;
+    else if (k->step < 0 && strcmp(f->key, "step") == 0)
+        k->step = f->number;
+    else if (k->world == 0 && strcmp(f->key, "world size") == 0)
+        k->world = f->number <= UINT32_MAX ? (uint32_t)f->number : 0;
+}
+
 /* text NULL stands for an arena that was exhausted while it was made. */
 static int map_put_fact(ckpt_map *map, const char *key, char *text, const int64_t *number,
                         ckpt_err *err)
@@ -441,6 +468,7 @@ static int map_put_fact(ckpt_map *map, const char *key, char *text, const int64_
     if (!slot)
         return ckpt_fail_memory(err);
     *slot = fact;
+    map_known(&map->known, slot);
     return CKPT_OK;
 }
 

@@ -185,6 +185,7 @@ struct ckpt_map {
     ckpt_dict metadata;
     ckpt_findings findings;
     ckpt_facts facts;
+    ckpt_known known;     /* of the facts, those with a meaning of their own */
     ckpt_states states;   /* of training runs: one per model-parallel rank (state.h) */
     ckpt_maps children;   /* adopted (adopt.h): freed with this map */
     unsigned effects;     /* CKPT_TOOK_*: options that found something to act on */

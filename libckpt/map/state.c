@@ -39,8 +39,7 @@ const char *ckpt_state_why_none(const ckpt_map *map)
 int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
 {
     // other formats hold weights alone
-    if (map->format &&
-        (strcmp(map->format, "deepspeed") == 0 || strcmp(map->format, "universal") == 0))
+    if (map->known.training)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%.150s: no training state was read: %.220s; ckpt convert takes its "
                          "weights, with which a new run can begin (--order)",

@@ -288,7 +288,7 @@ static bool fr_keeps_order(const ckpt_map *map)
 {
     for (size_t i = 0; i < map->files.n; i++) {
         const ckpt_format *format = map->files.at[i].format;
-        if (!format || strncmp(format->name, "torch", 5) != 0)
+        if (!format || !(format->is.caps & CKPT_KEEPS_ORDER))
             return false;
     }
     return map->files.n > 0;
@@ -324,7 +324,7 @@ static int fr_order(fr_maker *m, const char **how)
     *how = "of the file";
     if (fr_keeps_order(m->map))
         return fr_stored(m);
-    const char *path = m->map->path, *type = ckpt_order_fact(m->map, "model type");
+    const char *path = m->map->path, *type = m->map->known.model_type;
     if (odd)
         return ckpt_fail(m->err, CKPT_EUSAGE,
                          "%.100s: the order of its parameters is not known: %.80s is no parameter "
@@ -528,12 +528,14 @@ static int fr_say(fr_maker *m, const char *how)
 /* What a native target needs and no source of weights says. */
 static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
-    if (strcmp(map->format, "deepspeed") == 0 || strcmp(map->format, "universal") == 0)
+    bool ranks = ckpt_format_caps(target->format) & CKPT_HAS_RANKS;
+
+    if (map->known.training)
         return ckpt_state_none(map, err);
-    if (strcmp(target->format, "zero") == 0 && target->stage == 0)
+    if (ranks && target->stage == 0)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: it has no ZeRO stage: say which (--stage 1, 2 or 3)", map->path);
-    if (strcmp(target->format, "zero") == 0 && target->world == 0)
+    if (ranks && target->world == 0)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: it has no world size: say which (--world N)",
                          map->path);
     return CKPT_OK;

@@ -30,7 +30,4 @@ int ckpt_order_known(ckpt_tensors *out, const ckpt_map *map, bool *known, const 
  */
 int ckpt_order_ties(ckpt_map *map, ckpt_err *err);
 
-/* The value of a fact of the map, or NULL. */
-const char *ckpt_order_fact(const ckpt_map *map, const char *key);
-
 #endif

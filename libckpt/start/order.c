@@ -137,15 +137,6 @@ static bool fo_ends(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-const char *ckpt_order_fact(const ckpt_map *map, const char *key)
-{
-    for (size_t i = 0; i < map->facts.n; i++) {
-        if (strcmp(map->facts.at[i].key, key) == 0)
-            return map->facts.at[i].text;
-    }
-    return NULL;
-}
-
 /* ---- what may be a parameter ---- */
 
 /* Another name beside this one: the last part of `name`, n bytes before it, replaced. */
@@ -264,7 +255,7 @@ static int fo_compare(const void *pa, const void *pb)
 /* The architecture that a map's config.json names, or NULL. */
 static const fo_arch *fo_arch_of(const ckpt_map *map)
 {
-    const char *type = ckpt_order_fact(map, "model type");
+    const char *type = map->known.model_type;
 
     for (size_t i = 0; type && i < sizeof fo_archs / sizeof *fo_archs; i++) {
         const char *types = fo_archs[i].types, *word;
@@ -318,7 +309,7 @@ static int fo_tie(ckpt_map *map, const fo_arch *arch, const char *word, size_t n
 
 int ckpt_order_ties(ckpt_map *map, ckpt_err *err)
 {
-    const char *model = ckpt_order_fact(map, "architecture"), *word;
+    const char *model = map->known.architecture, *word;
     const fo_arch *arch = fo_arch_of(map);
     const char *ties = arch ? arch->ties : "";
     int rc = CKPT_OK;

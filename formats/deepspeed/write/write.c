@@ -347,13 +347,9 @@ static int dw_whole_files(ckpt_map *to, const ckpt_map *from, const ckpt_target 
 /* Name of the tag folder. */
 static int dw_tag(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
-    const char *tag = target->tag;
+    const char *tag = target->tag ? target->tag : from->known.tag;
     int64_t step = 0;
 
-    for (size_t i = 0; !tag && i < from->facts.n; i++) {
-        if (strcmp(from->facts.at[i].key, "tag") == 0)
-            tag = from->facts.at[i].text;
-    }
     if (!tag) {
         ckpt_value_as_int(ckpt_value_get(from->states.at[0]->model, "global_steps"), &step);
         tag = ckpt_arena_printf(to->arena, "global_step%" PRId64, step);
@@ -393,10 +389,13 @@ static int dw_probe(const ckpt_listing *list)
 const ckpt_dtype ckpt_ds_dtypes[] = {CKPT_F32, CKPT_F16, CKPT_BF16, CKPT_DTYPE_NONE};
 
 const ckpt_directory ckpt_directory_zero = {
-    .name = "zero",
-    .note = "DeepSpeed ZeRO stages 1 to 3, any world, as 0.3.16 to 0.19.8 write them",
-    .caps = CKPT_CAN_WRITE | CKPT_MAKES_TENSORS,
-    .dtypes = ckpt_ds_dtypes,
+    .is =
+        {
+            .name = "zero",
+            .note = "DeepSpeed ZeRO stages 1 to 3, any world, as 0.3.16 to 0.19.8 write them",
+            .caps = CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_RANKS | CKPT_IS_FOLDER,
+            .dtypes = ckpt_ds_dtypes,
+        },
     .probe = dw_probe,
     .scatter = dw_scatter,
 };

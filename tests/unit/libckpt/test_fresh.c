@@ -455,8 +455,10 @@ static void refusals(void **state)
     target.world = 0;
     refused(map, &target, CKPT_EUSAGE, "--world");
     map->format = "deepspeed";
+    map->known.training = true;
     refused(map, &zero, CKPT_EUNSUPPORTED, "no training state was read");
     map->format = "torch";
+    map->known.training = false;
     target.format = "universal";
     target.stage = 0;
     started(map, &target);

@@ -161,16 +161,21 @@ static void listings_count_as_people_do(void **state)
 
 static void formats_are_listed(void **state)
 {
-    const char *name, *note;
-    unsigned caps;
+    const ckpt_format_info *f;
     size_t n = 0;
 
     (void)state;
-    while (ckpt_format_at(n, &name, &note, &caps)) {
-        assert_true(strlen(name) > 1 && strlen(note) > 5);
+    while ((f = ckpt_format_at(n))) {
+        assert_true(strlen(f->name) > 1 && strlen(f->note) > 5);
+        assert_ptr_equal(ckpt_format_named(f->name), f);
         n++;
     }
     assert_true(n >= 8);
+    assert_string_equal(ckpt_format_named("pytorch")->name, "torch");
+    assert_string_equal(ckpt_format_named("huggingface")->name, "hf");
+    assert_null(ckpt_format_named("pytorch pt"));
+    assert_null(ckpt_format_named(""));
+    assert_null(ckpt_format_named(NULL));
 }
 
 int main(void)

@@ -105,11 +105,18 @@ static void lookups(void **state)
     assert_null(ckpt_map_pointer(NULL));
     assert_false(ckpt_map_fact_at(NULL, 0, NULL, NULL, NULL));
     assert_true(ckpt_map_fact_at(map, 0, NULL, NULL, NULL));
+    ckpt_known known = {0};
+    ckpt_map_known(NULL, &known);
+    assert_int_equal(known.stage, -1);
+    ckpt_map_known(map, NULL);
+    ckpt_map_known(map, &known);
+    assert_false(known.training);
+    assert_int_equal(known.world, 0);
     assert_false(ckpt_map_finding_at(NULL, 0, NULL, NULL, NULL));
     assert_false(ckpt_map_metadata_at(NULL, 0, NULL, NULL));
     assert_false(ckpt_map_where(map, NULL, NULL, NULL, NULL));
     assert_true(ckpt_map_where(map, ckpt_map_tensor(map, 0)->extent, NULL, NULL, NULL));
-    assert_true(ckpt_format_at(0, NULL, NULL, NULL));
+    assert_null(ckpt_format_at(SIZE_MAX));
 }
 
 /* A struct of three releases: one member, two, and a third that we do not know. */

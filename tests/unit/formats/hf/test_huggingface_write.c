@@ -42,7 +42,7 @@ static ckpt_map *target_map(void)
 static int scatter(const ckpt_directory *dir, ckpt_map *to, const char *from, uint64_t limit,
                    bool side, ckpt_err *err)
 {
-    ckpt_target target = {.format = dir->name, .max_shard_size = limit, .copy_side_files = side};
+    ckpt_target target = {.format = dir->is.name, .max_shard_size = limit, .copy_side_files = side};
     ckpt_map *source = NULL;
 
     assert_int_equal(ckpt_map_new(&source, 0, NULL), CKPT_OK);
@@ -72,7 +72,7 @@ static void scatters_single(void **state)
     assert_int_equal(scatter(&ckpt_directory_hf, to, "x", 0, false, NULL), CKPT_OK);
     assert_int_equal(to->files.n, 1);
     assert_string_equal(to->files.at[0].path, "model.safetensors");
-    assert_string_equal(to->files.at[0].format->name, "safetensors");
+    assert_string_equal(to->files.at[0].format->is.name, "safetensors");
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(to->tensors.at[i]->file, 0);
     ckpt_map_free(to);
@@ -111,7 +111,7 @@ static void scatters_bin(void **state)
     assert_int_equal(to->files.n, 4);
     assert_string_equal(to->files.at[1].path, "pytorch_model-00002-of-00003.bin");
     assert_string_equal(to->files.at[1].prefix, "pytorch_model-00002-of-00003");
-    assert_string_equal(to->files.at[1].format->name, "torch");
+    assert_string_equal(to->files.at[1].format->is.name, "torch");
     check_text_file(to, 3, "pytorch_model.bin.index.json",
                     "{\n  \"metadata\": {\n    \"total_size\": 16\n  },\n  \"weight_map\": {\n"
                     "    \"x.c\": \"pytorch_model-00001-of-00003.bin\",\n"
