@@ -23,6 +23,7 @@ typedef struct json_out {
 void json_begin(json_out *j);
 void json_end(json_out *j);
 
+/* Begin and end an object or array: bracket is '{' or '[', then '}' or ']'. */
 void json_open(json_out *j, const char *key, char bracket);
 void json_close(json_out *j, char bracket);
 

@@ -12,6 +12,7 @@
 enum { SHAPE_ROOM = 256 };
 const char *shape_text(char buf[SHAPE_ROOM], const ckpt_tensor *t);
 
+/* "weight", "frozen", "buffer" or "state": a CKPT_ROLE_* as --json and listings have it; static. */
 const char *role_name(uint32_t role);
 
 /* Sums over a map: tied names count once in elements and bytes. */

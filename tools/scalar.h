@@ -26,6 +26,7 @@ typedef struct scalar {
     uint64_t as_unsigned;
 } scalar;
 
+/* What the elements of a dtype are. */
 scalar_class scalar_class_of(ckpt_dtype d);
 
 /* Element i of a buffer of dtype d (in this machine's byte order, as ckpt_reader_read gives it). */

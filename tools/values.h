@@ -24,6 +24,7 @@ void values_text_add(values_text *v, const scalar *s);
 /* End the line; brackets of a text that was cut short stay open. */
 void values_text_end(values_text *v);
 
+/* One element as the next member of the array that is open; complex: [real, imaginary]. */
 void values_json_add(json_out *j, const scalar *s);
 
 /* Running statistics; NaN and infinities are counted and left out of the sums. */
@@ -32,6 +33,7 @@ typedef struct values_stats {
     double min, max, mean, m2; /* m2: sum of squared distances from the mean (Welford) */
 } values_stats;
 
+/* Take one more value in; v is zeroed at first. */
 void values_stats_add(values_stats *v, double x);
 
 /* Standard deviation of the finite elements (divided by n, as numpy does by default). */

@@ -53,6 +53,7 @@ typedef struct zt_node_opts {
 int zt_node_new(zt_node **out, const zt_node_opts *opts, ckpt_err *err);
 void zt_node_free(zt_node *n); /* NULL is fine */
 
+/* Of zt_node_opts. */
 int zt_node_rank(const zt_node *n);
 int zt_node_world(const zt_node *n);
 

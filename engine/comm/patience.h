@@ -23,6 +23,7 @@ typedef struct zt_missing {
     zt_process process; /* pid 0: unknown, or of another host */
 } zt_missing;
 
+/* The wait begins now. */
 void zt_patience_begin(zt_patience *p);
 
 /*

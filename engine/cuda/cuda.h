@@ -167,6 +167,8 @@ static inline bool cu_wide(const void *a, const void *b, const void *c, uint64_t
 cu_blas *cu_blas_new(zt_cuda *c); /* NULL: the device has failed */
 void cu_blas_free(cu_blas *b);
 
+/* The operations of the table: what they compute and which shapes they take is said at their
+ * structs in device.h; all return at once, the work is queued on the stream. */
 void cu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void *from,
              ckpt_dtype from_dtype);
 void cu_accumulate(zt_device *d, const zt_accumulate *a);

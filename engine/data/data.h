@@ -30,8 +30,14 @@ typedef struct zt_data_opts {
     const zt_model_config *model;
 } zt_data_opts;
 
+/*
+ * Open a data file and count its samples; what opts points to must outlive *out.
+ *
+ * Errors   CKPT_EFORMAT: no samples, tokens outside the vocabulary, damaged; CKPT_EUSAGE: not for
+ *          this model or world; CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT (memory)
+ */
 int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err);
-void zt_data_free(zt_data *d);
+void zt_data_free(zt_data *d); /* NULL is fine */
 
 /*
  * Samples, and micro batches of a rank in one pass: the same number on all ranks.  Sample k of
@@ -64,8 +70,13 @@ const char *zt_data_class(const zt_data *d, size_t i);
 /* ---- WordPiece ---- */
 
 typedef struct zt_wordpiece zt_wordpiece;
+
+/* vocab.txt: one piece a line, its number is that of the line.  Errors: CKPT_EFORMAT ([UNK], [CLS], [SEP]
+ * or [PAD] is missing), CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT. */
 int zt_wordpiece_read(zt_wordpiece **out, const char *vocab_path, bool lower_case, ckpt_err *err);
-void zt_wordpiece_free(zt_wordpiece *w);
+void zt_wordpiece_free(zt_wordpiece *w); /* NULL is fine */
+
+uint32_t zt_wordpiece_size(const zt_wordpiece *w); /* pieces */
 
 /*
  * [CLS] text [SEP], the text cut so that all fits in max tokens, as transformers' BertTokenizer.

@@ -16,6 +16,7 @@
 
 #include "engine/device/device.h"
 
+/* Vectors of n elements. */
 void zt_cpu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void *from,
                  ckpt_dtype from_dtype);
 void zt_cpu_accumulate(zt_device *d, const zt_accumulate *a);
@@ -23,6 +24,7 @@ void zt_cpu_scale(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor
 void zt_cpu_add(zt_device *d, ckpt_dtype dt, uint64_t n, void *y, const void *x);
 double zt_cpu_sum_squares(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x);
 
+/* Layers; dt is the dtype of activations and weights. */
 void zt_cpu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a);
 void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a);
 void zt_cpu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a);

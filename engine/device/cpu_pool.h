@@ -25,6 +25,7 @@ typedef void (*zt_cpu_body)(void *ctx, uint64_t first, uint64_t last, unsigned w
 int zt_cpu_pool_new(zt_cpu_pool **out, unsigned n_threads, ckpt_err *err);
 void zt_cpu_pool_free(zt_cpu_pool *p);
 
+/* Workers of a CPU device, the calling thread among them: at least 1. */
 unsigned zt_cpu_threads(const zt_device *d);
 
 /*

@@ -43,11 +43,13 @@ ZT_INLINE void zt_v_load(zt_v *v, const float *p)
     memcpy(v, p, sizeof *v);
 }
 
+/* ZT_LANES floats to p, of any alignment. */
 ZT_INLINE void zt_v_store(float *p, const zt_v *v)
 {
     memcpy(p, v, sizeof *v);
 }
 
+/* Every lane = x. */
 ZT_INLINE void zt_v_fill(zt_v *v, float x)
 {
     for (unsigned i = 0; i < ZT_LANES; i++)
@@ -73,7 +75,7 @@ ZT_INLINE void zt_v_max(zt_v *v, const zt_v *x)
     zt_v_select(v, &more, x);
 }
 
-/* Sum and maximum of the lanes, as a tree. */
+/* Sum of the lanes, as a tree: the order does not depend on the registers' width. */
 ZT_INLINE float zt_v_sum(const zt_v *v)
 {
     float t[ZT_LANES];
@@ -86,6 +88,7 @@ ZT_INLINE float zt_v_sum(const zt_v *v)
     return t[0];
 }
 
+/* The largest lane; of NaN nothing is promised. */
 ZT_INLINE float zt_v_top(const zt_v *v)
 {
     float t[ZT_LANES];

@@ -92,6 +92,7 @@ zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *shape);
 extern const zt_layer_ops zt_stem_ops, zt_lm_ops;
 void zt_build_lm_out(zt_build *b, const char *name);
 
+/* Add the parameters and layers of an architecture, in the order of named_parameters(). */
 int zt_bert_build(zt_build *b);
 int zt_gpt2_build(zt_build *b);
 int zt_llama_build(zt_build *b);
@@ -247,7 +248,14 @@ typedef struct zt_lm_body {
     bool loss_in_dt;      /* the loss has the model's dtype (BERT), else fp32 */
 } zt_lm_body;
 
+/* Bytes of scratch that the two passes of a head need for a batch of this shape. */
 uint64_t zt_lm_scratch(const zt_model *m, const zt_batch *b, const zt_lm_body *body);
+
+/*
+ * The head of a language model: x [rows, hidden] to logits and loss, in chunks of rows so that all
+ * logits never exist at once.  In training the forward pass does nothing: the backward pass
+ * computes loss and dx [rows, hidden] together.  Rows without a label cost nothing.
+ */
 void zt_lm_forward(const zt_call *c, const zt_lm_body *body, const void *x);
 void zt_lm_backward(const zt_call *c, const zt_lm_body *body, const void *x, void *dx);
 

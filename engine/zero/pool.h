@@ -23,6 +23,7 @@ typedef struct zr_pool {
     uint64_t limit, peak; /* bytes; limit UINT64_MAX: dry */
 } zr_pool;
 
+/* A dry pool for at most `room` places at a time; set limit for one that holds memory. */
 int zr_pool_new(zr_pool *p, uint32_t room, ckpt_err *err);
 void zr_pool_free(zr_pool *p);
 

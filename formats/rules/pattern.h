@@ -13,6 +13,7 @@
 
 typedef struct ckpt_uni_patterns ckpt_uni_patterns;
 
+/* An empty list of patterns.  Errors: CKPT_ELIMIT (memory). */
 int ckpt_uni_patterns_new(ckpt_uni_patterns **out, ckpt_err *err);
 void ckpt_uni_patterns_free(ckpt_uni_patterns *p); /* NULL is fine */
 

@@ -510,17 +510,6 @@ int ckpt_uni_rules_find(ckpt_uni_rules *rules, const char *name, uint64_t n_name
     return CKPT_OK;
 }
 
-int ckpt_uni_rules_first_stage(const ckpt_uni_rules *rules, const char *name, uint64_t n_name,
-                               bool *yes, ckpt_err *err)
-{
-    const ur_name key = {name, n_name};
-    ur_entry *e = NULL;
-    int rc = ur_match(rules, UR_PIPELINE, key, &e, err);
-
-    *yes = e != NULL;
-    return rc;
-}
-
 const char *ckpt_uni_rules_unused(const ckpt_uni_rules *rules, size_t *cursor)
 {
     for (size_t i = *cursor; i < rules->used.n; i++) {
@@ -531,14 +520,4 @@ const char *ckpt_uni_rules_unused(const ckpt_uni_rules *rules, size_t *cursor)
     }
     *cursor = rules->used.n;
     return NULL;
-}
-
-uint64_t ckpt_uni_rules_vocabulary(const ckpt_uni_rules *rules)
-{
-    return rules->vocabulary;
-}
-
-double ckpt_uni_rules_version(const ckpt_uni_rules *rules)
-{
-    return rules->version;
 }

@@ -42,21 +42,13 @@ int ckpt_uni_rules_parse(ckpt_uni_rules **out, const char *text, ckpt_err *err);
 int ckpt_uni_rules_find(ckpt_uni_rules *rules, const char *name, uint64_t n_name,
                         ckpt_slice_rule *rule, ckpt_err *err);
 
-/* *yes: the parameter is replicated over pipeline stages and must be taken from the first stage
- * that has it. */
-int ckpt_uni_rules_first_stage(const ckpt_uni_rules *rules, const char *name, uint64_t n_name,
-                               bool *yes, ckpt_err *err);
-
 /*
  * The next listed pattern that matched no parameter so far (affine and pipeline patterns need not),
  * or NULL. *cursor begins as 0.  DeepSpeed's converter stops on them unless --no_strict.
  */
 const char *ckpt_uni_rules_unused(const ckpt_uni_rules *rules, size_t *cursor);
 
-/* original_vocab_size, 0 if there is none; universal_checkpoint_version, 0 if there is none. */
-uint64_t ckpt_uni_rules_vocabulary(const ckpt_uni_rules *rules);
-double ckpt_uni_rules_version(const ckpt_uni_rules *rules);
-
-void ckpt_uni_rules_free(ckpt_uni_rules *rules);
+/* With all that ckpt_uni_rules_find pointed to. */
+void ckpt_uni_rules_free(ckpt_uni_rules *rules); /* NULL is fine */
 
 #endif

@@ -15,10 +15,15 @@ uint32_t ckpt_crc32_join(uint32_t crc_a, uint32_t crc_b, uint64_t n_b);
 
 typedef struct ckpt_sha256 ckpt_sha256;
 
+/* A digest of nothing yet.  Errors: CKPT_ELIMIT (memory), CKPT_EIO (OpenSSL has no SHA-256). */
 int ckpt_sha256_new(ckpt_sha256 **out, ckpt_err *err);
+
+/* n more bytes. */
 int ckpt_sha256_add(ckpt_sha256 *s, const void *p, size_t n, ckpt_err *err);
-int ckpt_sha256_end(ckpt_sha256 *s, uint8_t out[32], ckpt_err *err); /* s may then be used anew */
-void ckpt_sha256_free(ckpt_sha256 *s);
+
+/* The digest of all bytes so far; s may then be used anew. */
+int ckpt_sha256_end(ckpt_sha256 *s, uint8_t out[32], ckpt_err *err);
+void ckpt_sha256_free(ckpt_sha256 *s); /* NULL is fine */
 
 /* 64 hexadecimal digits and a terminator. */
 void ckpt_sha256_hex(const uint8_t digest[32], char out[65]);

@@ -147,15 +147,6 @@ int ckpt_fail_memory(ckpt_err *err)
     return ckpt_fail(err, CKPT_ELIMIT, "out of memory");
 }
 
-void ckpt_err_clear(ckpt_err *err)
-{
-    if (err) {
-        err->code = CKPT_OK;
-        err->sys = 0;
-        err->text[0] = '\0';
-    }
-}
-
 #define ERR_TEXT(name, value, status, text)                                                        \
     case value:                                                                                    \
         return text;

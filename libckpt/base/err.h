@@ -34,9 +34,6 @@ int ckpt_open_code(int sys);
 /* Shorthand: CKPT_ELIMIT, "out of memory". */
 int ckpt_fail_memory(ckpt_err *err);
 
-/* Forget what is in err. */
-void ckpt_err_clear(ckpt_err *err);
-
 /* Public as well: the fixed text and the tools' exit status of a code. */
 CKPT_API const char *ckpt_err_text(int code);
 CKPT_API int ckpt_err_status(int code);

@@ -38,6 +38,7 @@ uint32_t ckpt_index_find(const ckpt_index *ix, uint32_t hash, ckpt_same_fn same,
 /* Enter thing `number` (below 2^31); false: memory is exhausted, or too many hashes collide. */
 bool ckpt_index_add(ckpt_index *ix, uint32_t hash, uint32_t number);
 
+/* Release the table (not the things it numbers) and make it empty: it may be filled anew. */
 void ckpt_index_free(ckpt_index *ix);
 
 /* Hashes: of n bytes continuing from seed, and of a number (or a pointer cast to one). */

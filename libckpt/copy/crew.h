@@ -10,6 +10,7 @@
 /* How far the run has come: told to the caller's callback at most 20 times a second. */
 typedef struct ckpt_progress ckpt_progress;
 
+/* For a run of `total` bytes; opts (NULL: nobody listens) names the callback. */
 int ckpt_progress_new(ckpt_progress **out, const ckpt_run_opts *opts, uint64_t total,
                       ckpt_err *err);
 

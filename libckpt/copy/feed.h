@@ -54,6 +54,7 @@ void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n)
     "%s: CRC-32 is %08" PRIx32 ", expected %08" PRIx32                                             \
     ": one or more bits changed since it was written; restore the file"
 
+/* Closes what ckpt_feed_open opened, whether it succeeded or not; zeroed feeds are fine. */
 void ckpt_feed_close(ckpt_feed *s);
 
 #endif

@@ -40,6 +40,7 @@ int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, c
 /* All jobs are done: finish what is left, files without jobs among them. */
 int ckpt_finish_rest(ckpt_finish *f, unsigned n_workers, ckpt_err *err);
 
+/* Releases what it holds; files that are not finished stay as they are, for the sink to undo. */
 void ckpt_finish_close(ckpt_finish *f);
 
 #endif

@@ -36,6 +36,7 @@ int ckpt_gather_region(ckpt_gather *g, const ckpt_tensor *t, const ckpt_axis *re
 /* Resolve the lazy bits of a tensor (conjugate, negate) in n gathered elements. */
 void ckpt_gather_resolve(const ckpt_tensor *t, void *buf, uint64_t n_elems);
 
+/* Release the stage; feed and segments belong to the user. */
 void ckpt_gather_free(ckpt_gather *g);
 
 #endif

@@ -21,6 +21,7 @@ int ckpt_inflate_all(void *out, uint64_t n_out, const void *in, uint64_t n_in, c
 /* A stream in progress; memory is about 40 KiB, whatever the stream's size. */
 typedef struct ckpt_inflater ckpt_inflater;
 
+/* A raw deflate stream (no zlib header).  Errors: CKPT_ELIMIT (memory). */
 int ckpt_inflater_new(ckpt_inflater **out, ckpt_err *err);
 
 /*

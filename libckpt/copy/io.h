@@ -45,7 +45,12 @@ void ckpt_io_close(ckpt_io *io); /* NULL is fine */
  */
 typedef struct ckpt_io_pool ckpt_io_pool;
 
+/* For the files of map, which must outlive the pool; max_open 0: what the limits of the process
+ * allow. */
 int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open, ckpt_err *err);
+
+/* Exactly n bytes at offset `at` of a file of the map.  Errors: those of ckpt_io_open and
+ * ckpt_io_read; CKPT_EIO: not the file any more that the map was read from. */
 int ckpt_io_pool_read(ckpt_io_pool *pool, uint32_t file, void *buf, uint64_t n, uint64_t at,
                       ckpt_err *err);
 

@@ -18,6 +18,7 @@ typedef struct ckpt_job_view {
     uint64_t to;                    /* byte offset in the target's source of the first element */
 } ckpt_job_view;
 
+/* Take apart a job of the plan; the view borrows from the plan's maps. */
 void ckpt_job_look(ckpt_job_view *out, const ckpt_plan *plan, const ckpt_job *job);
 
 /* Bytes of n elements of a dtype; packed ones are whole bytes here (plan.c sees to that). */

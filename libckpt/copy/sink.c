@@ -591,7 +591,8 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
 
 /* ---- making it final ---- */
 
-int ckpt_sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
+/* fsync and close file i, once per file; files are synced side by side. */
+static int sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
 {
     sink_file *f = &s->file[i];
     int rc, fd;
@@ -679,7 +680,7 @@ int ckpt_sink_finish(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ck
         sink_start_write_back(s, entry, n);
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)
         rc = s->kept[entry[i].file].kept ? sink_compare_kept(s, &entry[i], err)
-                                         : ckpt_sink_sync(s, entry[i].file, err);
+                                         : sink_sync(s, entry[i].file, err);
     // Files that are kept have their lines already: those between them go in runs.
     for (size_t i = 0; s->stage && rc == CKPT_OK && i <= n; i++) {
         if (i < n && !s->kept[entry[i].file].kept)

@@ -58,9 +58,6 @@ uint64_t ckpt_sink_dropped(const ckpt_sink *sink);
 int ckpt_sink_write(ckpt_sink *sink, uint32_t i, const void *bytes, uint64_t n, uint64_t at,
                     ckpt_err *err);
 
-/* fsync and close file i (thread safe; once per file). */
-int ckpt_sink_sync(ckpt_sink *sink, uint32_t i, ckpt_err *err);
-
 /* CRC-32 of all bytes of file i, read back.  Thread safe. */
 int ckpt_sink_crc(ckpt_sink *sink, uint32_t i, uint32_t *crc, ckpt_err *err);
 

@@ -58,11 +58,13 @@ typedef struct ckpt_worker {
     ckpt_tally tally;
 } ckpt_worker;
 
+/* A worker of `work`, which must outlive it; buffers are made when they are first needed. */
 void ckpt_worker_init(ckpt_worker *w, ckpt_work *work);
 
 /* Carry out jobs first..end-1 of the plan. */
 int ckpt_worker_jobs(ckpt_worker *w, size_t first, size_t end, ckpt_err *err);
 
+/* Release its buffers.  Results that were not written out yet are lost. */
 void ckpt_worker_free(ckpt_worker *w);
 
 #endif

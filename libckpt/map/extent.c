@@ -74,20 +74,6 @@ uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t fro
     return from + count;
 }
 
-unsigned ckpt_extent_cut(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
-                         ckpt_axis *out)
-{
-    unsigned n = 0;
-
-    assert(from <= to);
-    while (from < to) {
-        assert(n < 2 * ndim - 1);
-        from = ckpt_extent_cut_next(shape, ndim, from, to, out + (size_t)n * ndim);
-        n++;
-    }
-    return n;
-}
-
 bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e)
 {
     (void)t; // a 1-axis tensor's boxes are intervals as well

@@ -8,21 +8,14 @@
 #include "libckpt/base/err.h"
 
 /*
- * Cut elements from..to-1 of a flattened row-major tensor into boxes.
+ * The first box of elements from..to-1 of a flattened row-major tensor.
  *
  * shape    ndim sizes in elements, all > 0; 1 <= ndim <= CKPT_MAX_DIM
- * from,to  elements, from <= to <= product of shape
- * out      room for (2*ndim-1) * ndim axes: box b begins at out + b*ndim; strides are left 0
- * Returns  the number of boxes, ascending; together they cover the interval exactly once.
- * Errors   none; preconditions are asserted.
+ * from,to  elements, from < to <= product of shape
+ * out      ndim axes; strides are left 0
+ * Returns  the element after the box, where the next cut goes on: repeated, at most 2*ndim-1 boxes
+ *          cover the interval exactly once.
  * Source   own derivation; all small shapes up to 5 axes are checked in tests/unit/map/test_extent.c
- */
-unsigned ckpt_extent_cut(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
-                         ckpt_axis *out);
-
-/*
- * The first box of such a cut alone, into ndim axes: returns the element after it, where the next
- * cut goes on.  Here from < to; for loops that must not hold all boxes at once.
  */
 uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
                               ckpt_axis *out);

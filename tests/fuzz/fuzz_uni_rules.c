@@ -58,14 +58,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     for (unsigned i = 0; i < 8 && (size > 0 || i == 0); i++) {
         ckpt_slice_rule rule = {0};
-        bool first = false;
         size_t n = strlen(fuzz_text(name, sizeof name, &data, &size));
 
         rc = ckpt_uni_rules_find(rules, name, n, &rule, &err);
         fuzz_require(rc == CKPT_OK || err.text[0] != '\0');
         if (rc == CKPT_OK)
             apply(&rule);
-        (void)ckpt_uni_rules_first_stage(rules, name, n, &first, NULL);
     }
     while (ckpt_uni_rules_unused(rules, &cursor))
         ;

@@ -203,7 +203,7 @@ static void failures(void)
     ckpt_err err = {0};
     EXPECT(new_gpu(&d, 4096, false, &err) == CKPT_EUNSUPPORTED && !d);
     EXPECT(strstr(err.text, "4096") != NULL);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     EXPECT(new_gpu(&d, -1, false, &err) == CKPT_EUNSUPPORTED && !d);
     case_end();
 }

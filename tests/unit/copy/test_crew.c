@@ -105,13 +105,13 @@ static void test_progress(void **state)
     l.stop_at = l.n_calls + 1;
     assert_int_equal(ckpt_progress_end(p, &err), CKPT_ECANCELED);
     l.stop_at = 0;
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(ckpt_progress_add(p, 1, &err), CKPT_ECANCELED);
     assert_int_equal(ckpt_progress_end(p, &err), CKPT_ECANCELED);
     ckpt_progress_free(p);
     ckpt_progress_free(NULL);
     // nobody listens
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(ckpt_progress_new(&p, NULL, 10, &err), CKPT_OK);
     assert_int_equal(ckpt_progress_add(p, 5, &err), CKPT_OK);
     assert_int_equal(ckpt_progress_end(p, &err), CKPT_OK);

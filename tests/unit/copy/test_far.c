@@ -12,9 +12,9 @@
 #include <pthread.h>
 
 #include "ckpt.h"
-#include "tests/unit/copy/help.h"
 #include "libckpt/copy/journal.h"
 #include "libckpt/copy/reader.h"
+#include "tests/unit/copy/help.h"
 
 enum { ROWS = 300, WIDTH = 1000, N = ROWS * WIDTH };
 
@@ -105,7 +105,7 @@ static void no_lie_of_a_map_reaches_the_function(void **state)
         const ckpt_extent e = {far_source(map, &i), 1, lie[k].at, &axis};
         help_back(map, help_tensor(map, "lie", CKPT_F32, 1, one), &e, 1);
         assert_int_not_equal(ckpt_map_check(map, &err), CKPT_OK);
-        ckpt_err_clear(&err);
+        err = (ckpt_err){0};
         assert_int_equal(ckpt_reader_new(&r, map, &err), CKPT_OK);
         assert_int_not_equal(ckpt_reader_read(r, map->tensors.at[0], 0, 9, CKPT_F32, got, &err),
                              CKPT_OK);
@@ -277,7 +277,7 @@ static void what_does_not_fit_is_refused(void **state)
     help_whole(from, t, 0, 0);
     assert_int_equal(ckpt_map_check(from, &err), CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "island"));
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     // it is read, never written
     from->tensors.n--;
     to->sources.at[0].kind = CKPT_SOURCE_FAR;

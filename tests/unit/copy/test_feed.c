@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/copy/help.h"
 #include "libckpt/copy/reader.h"
+#include "tests/unit/copy/help.h"
 
 static help_dir dir;
 
@@ -77,22 +77,22 @@ static void test_deflated(void **state)
     assert_int_equal(convert_deflated(&b, &(claim){b.n, 200000, crc ^ 1, 0}, got, &err),
                      CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "CRC-32"));
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(convert_deflated(&b, &(claim){b.n, 200004, crc, 0}, got, &err), CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "ends before"));
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(convert_deflated(&b, &(claim){b.n - 7, 200000, crc, 0}, got, &err),
                      CKPT_EFORMAT);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     // a size that this stream could never reach reserves nothing
     assert_int_equal(convert_deflated(&b, &(claim){b.n, UINT64_C(1) << 50, crc, 0}, got, &err),
                      CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "too short"));
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_true(ckpt_bytes_add(&b, "tail", 4));
     assert_int_equal(convert_deflated(&b, &(claim){b.n, 200000, crc, 0}, got, &err), CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "left over"));
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     b.at[0] = 0x07; // no such block type
     assert_int_equal(convert_deflated(&b, &(claim){b.n, 200000, crc, 0}, got, &err), CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "z: record 'rec'"));

@@ -38,13 +38,13 @@ static void test_open_refuses(void **state)
     assert_int_equal(ckpt_io_open(&io, help_join(&dir, "absent"), &err), CKPT_EMISSING);
     assert_null(io);
     assert_non_null(strstr(err.text, "absent"));
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(ckpt_io_open(&io, dir.path, &err), CKPT_EFORMAT);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     // a FIFO without a writer must not block
     assert_int_equal(mkfifo(help_join(&dir, "fifo"), 0600), 0);
     assert_int_equal(ckpt_io_open(&io, help_join(&dir, "fifo"), &err), CKPT_EFORMAT);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(ckpt_io_open(&io, "/dev/zero", &err), CKPT_EFORMAT);
     assert_null(io);
 }
@@ -69,9 +69,9 @@ static void test_read_ranges(void **state)
         assert_memory_equal(got, bytes + 4983, 17);
         assert_int_equal(ckpt_io_read(io[i], got, 0, 5000, &err), CKPT_OK);
         assert_int_equal(ckpt_io_read(io[i], got, 18, 4983, &err), CKPT_EFORMAT);
-        ckpt_err_clear(&err);
+        err = (ckpt_err){0};
         assert_int_equal(ckpt_io_read(io[i], got, 1, UINT64_MAX, &err), CKPT_EFORMAT);
-        ckpt_err_clear(&err);
+        err = (ckpt_err){0};
     }
     ckpt_io_identify(io[0], &id);
     assert_int_equal(id.size, 5000);
@@ -101,7 +101,7 @@ static void test_slurp(void **state)
     for (unsigned i = 0;; i++) {
         int rc;
 
-        ckpt_err_clear(&err);
+        err = (ckpt_err){0};
         ckpt_alloc_fail_at(i);
         rc = ckpt_io_slurp(&p, &n, help_join(&dir, "small"), 4, &err);
         ckpt_alloc_fail_at(UINT64_MAX);
@@ -193,7 +193,7 @@ static void test_pool_notices_changes(void **state)
     help_write(c, bytes, FILE_BYTES - 1);
     assert_int_equal(ckpt_io_pool_read(pool, 1, bytes, 10, 0, &err), CKPT_EIO);
     assert_non_null(strstr(err.text, "changed"));
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(ckpt_io_pool_check(pool, &err), CKPT_OK);
     // same size, other time
     assert_int_equal(ckpt_io_pool_read(pool, 0, bytes, 10, 0, &err), CKPT_OK);

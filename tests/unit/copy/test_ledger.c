@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/copy/help.h"
 #include "libckpt/copy/ledger.h"
+#include "tests/unit/copy/help.h"
 
 enum { SIZE = 1000000 };
 
@@ -149,7 +149,7 @@ static void test_written(void **state)
     assert_int_equal(ckpt_ledger_written(all.at, all.n, sizeof out, &crc, &err), CKPT_OK);
     assert_int_equal(crc, ckpt_crc32(0, out, sizeof out));
     assert_int_equal(ckpt_ledger_written(all.at, all.n, 9999, &crc, &err), CKPT_EMISMATCH);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     add(&all, 9999, 2);
     assert_int_equal(ckpt_ledger_written(all.at, all.n, sizeof out, &crc, &err), CKPT_EMISMATCH);
     assert_non_null(strstr(err.text, "twice"));

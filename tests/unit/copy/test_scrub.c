@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/copy/help.h"
 #include "libckpt/base/digest.h"
+#include "tests/unit/copy/help.h"
 
 static help_dir dir;
 
@@ -64,7 +64,7 @@ static void test_scrub(void **state)
     map->sources.at[3].crc ^= 0x80;
     assert_int_equal(ckpt_run_scrub(map, NULL, &opts, &report, &err), CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "big: record 'rec'"));
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     map->collect = true;
     assert_int_equal(ckpt_run_scrub(map, NULL, &opts, &report, &err), CKPT_OK);
     assert_int_equal(map->findings.n, 2);

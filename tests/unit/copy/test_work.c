@@ -11,8 +11,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "tests/unit/copy/help.h"
 #include "libckpt/base/cast.h"
+#include "tests/unit/copy/help.h"
 
 static help_dir dir;
 
@@ -145,7 +145,7 @@ static void test_twins(void **state)
     tw.copy[10] ^= 1;
     tw.to->collect = true;
     tw.to->findings.n = 0;
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(help_convert(&dir, tw.from, tw.to, &opts, &report, &err), CKPT_OK);
     assert_int_equal(tw.to->findings.n, 2);
     assert_int_equal(tw.to->findings.at[0].code, CKPT_EMISMATCH);
@@ -223,7 +223,7 @@ static void test_chain_of_twins(void **state)
     copy[1][7] = copy[2][7] = copy[0][7];
     // the last of the chain, in its last element
     copy[2][CHAIN - 1] ^= 1;
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(help_convert(&dir, from, to, &opts, &report, &err), CKPT_EMISMATCH);
     assert_non_null(strstr(err.text, "tensor w: element 49999: master value"));
     assert_non_null(strstr(err.text, "F16 copy"));

@@ -18,6 +18,20 @@
 
 enum { MAX_AXES = 5, MAX_ELEMS = 243 };
 
+/* All boxes of an interval, one after another in out; returns their number. */
+static unsigned cut(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
+                    ckpt_axis *out)
+{
+    unsigned n = 0;
+
+    while (from < to) {
+        assert_true(n < 2 * ndim - 1);
+        from = ckpt_extent_cut_next(shape, ndim, from, to, out + (size_t)n * ndim);
+        n++;
+    }
+    return n;
+}
+
 /* Mark the elements of a box of a small tensor; returns their number. */
 static unsigned mark_box(const uint64_t *shape, unsigned ndim, const ckpt_axis *box, uint8_t *seen,
                          uint64_t n)
@@ -57,9 +71,8 @@ static void check_cut(const uint64_t *shape, unsigned ndim, uint64_t n, uint64_t
     ckpt_axis box[(2 * MAX_AXES - 1) * MAX_AXES];
     uint8_t seen[MAX_ELEMS] = {0};
     uint64_t next = from;
-    unsigned n_boxes = ckpt_extent_cut(shape, ndim, from, to, box);
+    unsigned n_boxes = cut(shape, ndim, from, to, box);
 
-    assert_true(n_boxes <= 2 * ndim - 1);
     for (unsigned b = 0; b < n_boxes; b++) {
         // Ascending without a gap: each box is itself an interval that begins where the last ended.
         assert_int_equal(first_of(shape, ndim, box + b * ndim), next);
@@ -105,9 +118,9 @@ static void test_cut_large(void **state)
     ckpt_axis box[15];
 
     (void)state;
-    assert_int_equal(ckpt_extent_cut(shape, 3, 0, n, box), 1);
+    assert_int_equal(cut(shape, 3, 0, n, box), 1);
     assert_int_equal(box[0].count, shape[0]);
-    assert_int_equal(ckpt_extent_cut(shape, 3, 1, n - 1, box), 5);
+    assert_int_equal(cut(shape, 3, 1, n - 1, box), 5);
     // 1 + a row less, its plane less a row, the planes between, and back.
     assert_int_equal(box[2].start, 1);
     assert_int_equal(box[2].count, shape[2] - 1);
@@ -128,7 +141,7 @@ static void test_cut_many_axes(void **state)
     assert_non_null(box);
     for (unsigned j = 0; j < CKPT_MAX_DIM; j++)
         shape[j] = j == 40 ? 9 : 1;
-    assert_int_equal(ckpt_extent_cut(shape, CKPT_MAX_DIM, 2, 7, box), 1);
+    assert_int_equal(cut(shape, CKPT_MAX_DIM, 2, 7, box), 1);
     assert_int_equal(box[40].start, 2);
     assert_int_equal(box[40].count, 5);
     ckpt_free(box);

@@ -377,7 +377,7 @@ static void test_problems(void **state)
     assert_string_equal(err.text, "rank 2 of 4");
     assert_int_equal(map->findings.n, 0);
     map->collect = true;
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(ckpt_map_problem(map, CKPT_EMISMATCH, &err, "rank %d of %d", 3, 4), CKPT_OK);
     assert_int_equal(err.code, CKPT_OK);
     assert_int_equal(map->findings.n, 1);

@@ -166,7 +166,7 @@ static void test_agree(void **state)
     assert_int_equal(zt_comm_agree(c, CKPT_EMISSING, &err), CKPT_EMISSING);
     assert_string_equal(err.text, "no such thing");
     // a code without a text gets the usual one
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(zt_comm_agree(c, CKPT_ELIMIT, &err), CKPT_ELIMIT);
     assert_string_equal(err.text, ckpt_err_text(CKPT_ELIMIT));
     assert_int_equal(zt_comm_agree(c, CKPT_EIO, NULL), CKPT_EIO);
@@ -621,7 +621,7 @@ static int body_left(child_of *c)
         zt_node_free(n);
         return 0;
     }
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     rc = zt_shm_ops.barrier(n, &call, &err);
     zt_node_free(n);
     return rc == CKPT_EIO && strstr(err.text, "rank 2") && strstr(err.text, "left") ? 0 : 2;

@@ -405,13 +405,13 @@ static void files_and_base64(void **state)
     assert_int_equal(c.dtype, CKPT_F16);
     assert_int_equal(zt_config_read(&c, arena, "no/such.json", NULL, 2, &err), CKPT_EMISSING);
     assert_non_null(strstr(err.text, "no/such.json"));
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(zt_config_read(&c, arena, "nosuch", NULL, 2, &err), CKPT_EMISSING);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(zt_config_read(&c, arena, "", NULL, 2, &err), CKPT_EMISSING);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(zt_config_parse(&c, arena, json_of("[1]"), NULL, 2, &err), CKPT_EUSAGE);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(zt_config_parse(&c, arena, json_of("{}"), NULL, 0, &err), CKPT_EUSAGE);
 }
 

@@ -148,7 +148,7 @@ static void rope_refused(void **state)
         zt_cpu_rope(d, CKPT_F32, &a);
         assert_int_not_equal(zt_device_check(d, &err), CKPT_OK);
         assert_true(x[0] == 1 && x[5] == 6);
-        ckpt_err_clear(&err);
+        err = (ckpt_err){0};
         zt_device_free(d);
     }
 }
@@ -234,7 +234,7 @@ static void dropout_refused(void **state)
         zt_cpu_dropout(d, CKPT_F32, &a);
         assert_int_not_equal(zt_device_check(d, &err), CKPT_OK);
         assert_true(x[0] == 1 && x[1] == 2);
-        ckpt_err_clear(&err);
+        err = (ckpt_err){0};
         zt_device_free(d);
     }
 }

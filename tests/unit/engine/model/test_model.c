@@ -506,7 +506,7 @@ static int check_with(mc_case *c, const int32_t *ids, const int32_t *mask, const
     b.attention_mask = mask;
     b.token_type_ids = kinds;
     b.labels = labels;
-    ckpt_err_clear(&c->err);
+    c->err = (ckpt_err){0};
     return zt_model_check_batch(c->model, &b, &c->err);
 }
 

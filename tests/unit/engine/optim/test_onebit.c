@@ -449,23 +449,23 @@ static void test_failures(void **state)
         assert_null(b);
     }
     ckpt_alloc_fail_at(UINT64_MAX);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(zt_onebit_new(&b, &c, d, 16, &err), CKPT_OK);
     zt_onebit_free(b);
     b = NULL;
     d->host = true;
     assert_int_equal(zt_onebit_new(&b, &c, d, UINT64_MAX / 4, &err), CKPT_ELIMIT);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     for (uint64_t n = 0; n < 6; n++) {
         ckpt_alloc_fail_at(n);
         assert_int_equal(zt_onebit_new(&b, &c, d, 16, &err), CKPT_ELIMIT);
         assert_null(b);
     }
     ckpt_alloc_fail_at(UINT64_MAX);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(zt_onebit_new(&b, &c, d, 16, &err), CKPT_OK);
     assert_int_equal(zt_onebit_update(b, &o, &h, 3, &piece, &err), CKPT_EIO);
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     piece.n = 15;
     assert_int_equal(zt_onebit_update(b, &o, &h, 3, &piece, &err), CKPT_EUSAGE);
     zt_onebit_free(b);

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/engine/help.h"
 #include "libckpt/base/cast.h"
+#include "tests/unit/engine/help.h"
 
 enum { STEPS = 20, N_TENSORS = 4 };
 
@@ -374,7 +374,7 @@ static void test_missing_buffers(void **state)
     assert_int_not_equal(zt_device_check(d, &err), CKPT_OK);
     zt_device_free(d);
 
-    ckpt_err_clear(&err);
+    err = (ckpt_err){0};
     assert_int_equal(zt_cpu_new(&d, 1, &err), CKPT_OK);
     o.type = ZT_OPT_ONEBIT_ADAM; // has a function of its own
     zt_optim_update(d, &o, &h, 1, &piece);

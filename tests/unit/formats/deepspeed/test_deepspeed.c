@@ -562,7 +562,7 @@ static void fail_allocations(const char *name)
 
     snprintf(path, sizeof path, "%s/%s", fixtures, name);
     for (; rc != CKPT_OK && n < 100000; n++) {
-        ckpt_err_clear(&err);
+        err = (ckpt_err){0};
         ckpt_alloc_fail_at(n);
         rc = ckpt_open(&map, path, &opts, &err);
         ckpt_alloc_fail_at(UINT64_MAX);

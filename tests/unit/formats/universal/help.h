@@ -163,7 +163,7 @@ static inline int uni_write(uni_run *r, const ckpt_target *like)
 
     target.format = "universal";
     target.path = r->dir.path;
-    ckpt_err_clear(&r->err);
+    r->err = (ckpt_err){0};
     return ckpt_convert(r->map, &target, &opts, NULL, &r->err);
 }
 
@@ -172,7 +172,7 @@ static inline int uni_open(uni_run *r, ckpt_map **out, bool with_optimizer)
 {
     ckpt_open_opts opts = {.with_optimizer = with_optimizer};
 
-    ckpt_err_clear(&r->err);
+    r->err = (ckpt_err){0};
     return ckpt_open(out, r->dir.path, &opts, &r->err);
 }
 

@@ -295,7 +295,7 @@ static void every_failed_allocation_is_a_limit(void **state)
     int rc = CKPT_ELIMIT;
 
     for (uint64_t n = 0; rc != CKPT_OK && n < 100000; n += n < 50 ? 1 : 1 + n / 7) {
-        ckpt_err_clear(&r->err);
+        r->err = (ckpt_err){0};
         ckpt_alloc_fail_at(n);
         rc = ckpt_layout(&to, r->map, &target, &r->err);
         ckpt_alloc_fail_at(UINT64_MAX);
