@@ -12,41 +12,34 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/effects.h"
-#include "tools/json_out.h"
-#include "tools/near.h"
-#include "tools/progress.h"
-#include "tools/sandbox.h"
-#include "tools/verbs.h"
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/verbs.h"
+#include "tools/cli/json_out.h"
+#include "tools/cli/near.h"
+#include "tools/cli/progress.h"
+#include "tools/sandbox/sandbox.h"
 
-static const cli_verb *const verbs[] = {
-    &verb_ls,   &verb_info,   &verb_tree,  &verb_cat, &verb_convert, &verb_reshard, &verb_verify,
-    &verb_diff, &verb_doctor, &verb_clean, &verb_mem, &verb_formats, &verb_help,    &verb_version,
+/* Verbs in the order of the help text, then the drop-ins. */
+static const cli_verb *const commands[] = {
+    &verb_ls,
+    &verb_info,
+    &verb_tree,
+    &verb_cat,
+    &verb_convert,
+    &verb_reshard,
+    &verb_verify,
+    &verb_diff,
+    &verb_doctor,
+    &verb_clean,
+    &verb_mem,
+    &verb_formats,
+    &verb_help,
+    &verb_version,
+    &compat_zero_to_fp32,
+    &compat_zero_to_torch,
+    &compat_ds_to_universal,
+    NULL,
 };
-
-static const cli_verb *const dropins[] = {&compat_zero_to_fp32, &compat_zero_to_torch,
-                                          &compat_ds_to_universal};
-
-enum { N_VERBS = sizeof verbs / sizeof *verbs, N_DROPINS = sizeof dropins / sizeof *dropins };
-
-const cli_verb *cli_verb_at(size_t i)
-{
-    return i < N_VERBS ? verbs[i] : NULL;
-}
-
-const cli_verb *cli_verb_find(const char *name)
-{
-    for (size_t i = 0; i < N_VERBS; i++) {
-        if (strcmp(verbs[i]->name, name) == 0)
-            return verbs[i];
-    }
-    // drop-ins are commands too, but not in the list of help
-    for (size_t i = 0; i < N_DROPINS; i++) {
-        if (strcmp(dropins[i]->name, name) == 0)
-            return dropins[i];
-    }
-    return NULL;
-}
 
 /* The drop-in that argv[0] names, with or without folder and ".py"; NULL for ckpt itself. */
 static const cli_verb *main_dropin(const char *argv0)
@@ -57,9 +50,9 @@ static const cli_verb *main_dropin(const char *argv0)
     // a link of the script's own name stands in for it
     if (n > 3 && strcmp(name + n - 3, ".py") == 0)
         n -= 3;
-    for (size_t i = 0; i < N_DROPINS; i++) {
-        if (strlen(dropins[i]->name) == n && strncmp(dropins[i]->name, name, n) == 0)
-            return dropins[i];
+    for (const cli_verb *const *v = commands; *v; v++) {
+        if ((*v)->compat && strlen((*v)->name) == n && strncmp((*v)->name, name, n) == 0)
+            return *v;
     }
     return NULL;
 }
@@ -87,7 +80,7 @@ static int main_confined(cli_args *args, ckpt_err *err)
 /* Parse and run one command; what went wrong is in err. */
 static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
 {
-    cli_args args = {0};
+    cli_args args = {.commands = commands};
     int rc = cli_parse(&args, verb, argc, argv, err);
 
     if (rc == CKPT_OK && args.help)
@@ -112,14 +105,14 @@ static int main_top(int argc, char **argv, ckpt_err *err)
     if (argc < 2)
         return fail(err, CKPT_EUSAGE, "a command is missing");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return verb_help.run(&(cli_args){.verb = &verb_help}, err);
+        return verb_help.run(&(cli_args){.commands = commands}, err);
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         main_version();
         return CKPT_OK;
     }
     near_begin(&near, argv[1], strlen(argv[1]));
-    for (size_t i = 0; i < N_VERBS; i++)
-        near_try(&near, verbs[i]->name);
+    for (const cli_verb *const *v = commands; !(*v)->compat; v++)
+        near_try(&near, (*v)->name);
     return fail(err, CKPT_EUSAGE, "'%s' is not a command%s%s%s", argv[1],
                 near.best ? "; did you mean '" : "", near.best ? near.best : "",
                 near.best ? "'?" : "");
@@ -221,7 +214,7 @@ int main(int argc, char **argv)
 
     // phase 2: the command.  Drop-ins may also be called as verbs: ckpt zero_to_fp32 ...
     if (!dropin && argc > 1)
-        verb = cli_verb_find(argv[1]);
+        verb = cli_find(commands, argv[1]);
     if (verb && !dropin) {
         argc--;
         argv++;

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/engine/help.h"
-#include "tools/estimate.h"
+#include "tools/ckpt/estimate.h"
 
 static uint64_t count(const ckpt_value *c, const char *key)
 {

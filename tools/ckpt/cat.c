@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cat.c: ckpt cat: the values of one tensor, as text, JSON, bytes or statistics, in constant
+ * memory.
+ */
+#include <inttypes.h>
+#include <math.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/elements.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/values.h"
+#include "tools/ckpt/verbs.h"
+
+enum { CAT_DEFAULT_COUNT = 1000 };
+
+/* Bytes as they are in the buffer; a block of packed elements fills whole bytes. */
+static bool cat_raw(void *ctx, const elements *r, const void *buf, size_t n)
+{
+    (void)ctx;
+    out_bytes(buf, (size_t)(((uint64_t)n * ckpt_dtype_bits(r->dtype) + 7) / 8));
+    return true;
+}
+
+/* Elements into nested text; ctx is the values_text. */
+static bool cat_text(void *ctx, const elements *r, const void *buf, size_t n)
+{
+    scalar s;
+
+    for (size_t i = 0; i < n && !out_broken(); i++) {
+        scalar_get(&s, r->dtype, buf, i);
+        values_text_add(ctx, &s);
+    }
+    return true;
+}
+
+/* Elements into an array; ctx is the json_out. */
+static bool cat_json(void *ctx, const elements *r, const void *buf, size_t n)
+{
+    scalar s;
+
+    for (size_t i = 0; i < n && !out_broken(); i++) {
+        scalar_get(&s, r->dtype, buf, i);
+        values_json_add(ctx, &s);
+    }
+    return true;
+}
+
+/* Elements into sums; ctx is the values_stats. */
+static bool cat_stats(void *ctx, const elements *r, const void *buf, size_t n)
+{
+    scalar s;
+
+    for (size_t i = 0; i < n; i++) {
+        scalar_get(&s, r->dtype, buf, i);
+        values_stats_add(ctx, scalar_real(&s));
+    }
+    return true;
+}
+
+/* ---- the four ways to print ---- */
+
+/* "name: F32 [29, 13]": what the values are, above them. */
+static void cat_head(const elements *r)
+{
+    char shape[SHAPE_ROOM];
+
+    out_text(r->t->name);
+    out_printf(": %s %s", ckpt_dtype_name(r->t->dtype), shape_text(shape, r->t));
+    if (r->dtype != r->t->dtype)
+        out_printf(" as %s", ckpt_dtype_name(r->dtype));
+    out_printf("\n");
+}
+
+/* The first thousand elements unless more is asked for: a screen, not a flood. */
+static int cat_print_text(elements *r, const cli_args *a, ckpt_err *err)
+{
+    bool whole = !a->range;
+    values_text v;
+
+    if (whole && !a->whole && r->count > CAT_DEFAULT_COUNT)
+        r->count = CAT_DEFAULT_COUNT;
+    if (!a->quiet)
+        cat_head(r);
+    // a range is printed flat: where it stands in the rows says little
+    if (whole)
+        values_text_begin(&v, r->t->ndim, r->t->shape, r->t->n_elems);
+    else
+        values_text_begin(&v, 1, &r->count, r->count);
+    int rc = elements_each(r, cat_text, &v, err);
+    values_text_end(&v);
+    if (rc == CKPT_OK && whole && r->count < r->t->n_elems && !a->quiet)
+        out_printf("... %" PRIu64 " more of %" PRIu64
+                   " elements (--all prints them, --range a part)\n",
+                   r->t->n_elems - r->count, r->t->n_elems);
+    return rc;
+}
+
+/* What JSON says before values or statistics. */
+static void cat_json_head(json_out *j, const elements *r)
+{
+    json_begin(j);
+    json_text(j, "name", r->t->name);
+    json_text(j, "dtype", ckpt_dtype_name(r->dtype));
+    json_shape(j, "shape", r->t);
+    json_uint(j, "first", r->first);
+    json_uint(j, "count", r->count);
+}
+
+/* Every element asked for: machine output is never cut. */
+static int cat_print_json(const elements *r, ckpt_err *err)
+{
+    json_out j;
+
+    cat_json_head(&j, r);
+    json_open_flat(&j, "values", '[');
+    int rc = elements_each(r, cat_json, &j, err);
+    json_close(&j, ']');
+    json_end(&j);
+    return rc;
+}
+
+/* One pass; nothing is kept but the sums. */
+static int cat_print_stats(const elements *r, const cli_args *a, ckpt_err *err)
+{
+    scalar_class is = scalar_class_of(r->dtype);
+    values_stats v = {0};
+    json_out j;
+
+    if (is == SCALAR_COMPLEX || is == SCALAR_BITS)
+        return fail(err, CKPT_EUSAGE, "%s: --stats needs real numbers, not %s", r->t->name,
+                    ckpt_dtype_name(r->dtype));
+    int rc = elements_each(r, cat_stats, &v, err);
+    if (rc != CKPT_OK)
+        return rc;
+    // no finite element: there is no least and no greatest
+    if (v.n == v.n_nan + v.n_inf)
+        v.min = v.max = v.mean = (double)NAN;
+    if (a->json) {
+        cat_json_head(&j, r);
+        json_open(&j, "stats", '{');
+        json_real(&j, "min", v.min);
+        json_real(&j, "max", v.max);
+        json_real(&j, "mean", v.mean);
+        json_real(&j, "std", values_stats_std(&v));
+        json_uint(&j, "nan", v.n_nan);
+        json_uint(&j, "inf", v.n_inf);
+        json_uint(&j, "zero", v.n_zero);
+        json_close(&j, '}');
+        json_end(&j);
+        return CKPT_OK;
+    }
+    if (!a->quiet)
+        cat_head(r);
+    out_printf("min %.9g  max %.9g  mean %.9g  std %.9g\n", v.min, v.max, v.mean,
+               values_stats_std(&v));
+    out_printf("%" PRIu64 " elements: %" PRIu64 " zero, %" PRIu64 " NaN, %" PRIu64 " infinite\n",
+               v.n, v.n_zero, v.n_nan, v.n_inf);
+    return CKPT_OK;
+}
+
+/* Find the tensor and the range, then print in the way asked for. */
+static int cat_run(cli_args *a, ckpt_err *err)
+{
+    ckpt_map *map = NULL;
+    elements r = {0};
+
+    if (a->raw + a->json > 1 || a->raw + a->stats > 1)
+        return fail(err, CKPT_EUSAGE, "--raw goes with neither --json nor --stats");
+    int rc = elements_open(&map, &r, a, err);
+    if (rc == CKPT_OK)
+        rc = elements_set_range(&r, a->range, err);
+    r.no_crc = a->no_crc;
+    if (rc == CKPT_OK)
+        effects_of_source(a, map);
+    if (rc == CKPT_OK)
+        r.dtype = a->target.dtype != CKPT_DTYPE_NONE ? a->target.dtype : r.t->dtype;
+    if (rc == CKPT_OK && !ckpt_dtype_converts(r.dtype, r.t->dtype))
+        rc = fail(err, CKPT_EUSAGE, "--dtype: %s is %s, which is not converted to %s", r.t->name,
+                  ckpt_dtype_name(r.t->dtype), ckpt_dtype_name(r.dtype));
+    if (rc == CKPT_OK && !a->raw && scalar_class_of(r.dtype) == SCALAR_NONE)
+        rc = fail(err, CKPT_EUNSUPPORTED, "%s: elements of %s can only be had with --raw",
+                  r.t->name, ckpt_dtype_name(r.dtype));
+    if (rc == CKPT_OK && a->raw)
+        rc = elements_each(&r, cat_raw, NULL, err);
+    else if (rc == CKPT_OK && a->stats)
+        rc = cat_print_stats(&r, a, err);
+    else if (rc == CKPT_OK && a->json)
+        rc = cat_print_json(&r, err);
+    else if (rc == CKPT_OK)
+        rc = cat_print_text(&r, a, err);
+    ckpt_map_free(map);
+    return rc;
+}
+
+static const cli_option cat_options[] = {
+    {"dtype", 0, CLI_DTYPE, offsetof(cli_args, target.dtype), "D", "convert to this dtype first"},
+    {"range", 'r', CLI_TEXT, offsetof(cli_args, range), "FIRST:COUNT", "elements, row-major"},
+    {"all", 'a', CLI_FLAG, offsetof(cli_args, whole), NULL, "every element, not the first 1000"},
+    {"no-crc", 0, CLI_FLAG, offsetof(cli_args, no_crc), NULL, "read only what is shown, unchecked"},
+    {"raw", 0, CLI_FLAG, offsetof(cli_args, raw), NULL, "write little-endian bytes"},
+    {"stats", 's', CLI_FLAG, offsetof(cli_args, stats), NULL, "min, max, mean, std, NaN, zeros"},
+    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
+    {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
+     "of a tensor-parallel slice: mp_rank_01/NAME"},
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
+     "how slices are joined (JSON)"},
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "values only"},
+    CLI_NO_SANDBOX,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+static const cli_moot cat_moot[] = {
+    {"all", "range", NULL},
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
+const cli_verb verb_cat = {
+    .name = "cat",
+    .command = "ckpt cat",
+    .operands = "PATH TENSOR",
+    .summary = "Print the values of a tensor.",
+    .options = cat_options,
+    .moot = cat_moot,
+    .min = 2,
+    .max = 2,
+    .uses = "r-",
+    .run = cat_run,
+};

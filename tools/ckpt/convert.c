@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * convert.c: ckpt convert: weights from any format that is read to any that is written.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/job.h"
+#include "tools/ckpt/plan.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/training.h"
+#include "tools/ckpt/verbs.h"
+
+/* Apply --include, --exclude and --rename to the map, if any was given. */
+static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
+{
+    char *rules = NULL;
+    ckpt_filter filter;
+    int rc = CKPT_OK;
+
+    if (!cli_filter(&filter, a))
+        return CKPT_OK;
+    if (a->rename)
+        rc = cli_file(&rules, a->rename, "rename rules", err);
+    filter.rename_text = rules;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_select(map, &filter, err);
+    free(rules);
+    return rc;
+}
+
+/* Settle what the options leave open: format, shard size, memory. */
+static int convert_target(cli_args *a, ckpt_err *err)
+{
+    a->target.path = a->operand[1];
+    if (!a->target.format)
+        // only the name of a file may decide: a folder's says nothing
+        a->target.format = ckpt_format_of(a->target.path);
+    if (!a->target.format)
+        return fail(
+            err, CKPT_EUSAGE,
+            "%s: say --to FORMAT (its suffix names none); ckpt formats lists those that are "
+            "written",
+            a->target.path);
+    int rc = effects_of_target(a, err);
+    if (rc != CKPT_OK)
+        return rc;
+    a->target.copy_side_files = !a->no_side_files;
+    job_settle(&a->target);
+    // model-parallel ranks go on to be ranks; a universal checkpoint has whole tensors
+    if (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS)
+        a->open.keep_slices = true;
+    // nothing is read for a target that cannot be made
+    return ckpt_target_check(&a->target, err);
+}
+
+/* Open the source as the target needs it, and say what was understood. */
+static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
+{
+    int rc;
+
+    // one shard of many holds no whole tensor: it is hardly what is meant
+    a->open.whole_checkpoint = !a->as_file;
+    a->open.require_crc = a->open.require_crc || a->strict;
+    if (training_format(a->target.format))
+        rc = training_open(map, a, err);
+    else
+        rc = cli_open(map, a, err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (!a->quiet)
+        map_say_understood(*map);
+    return CKPT_OK;
+}
+
+/* Open, select, lay out, plan; then show the plan or carry it out. */
+static int convert_run(cli_args *a, ckpt_err *err)
+{
+    ckpt_map *map = NULL;
+    int rc = convert_target(a, err);
+
+    if (rc == CKPT_OK)
+        rc = convert_open(&map, a, err);
+    job_refuse(&a->run, a->allow_overflow, a->strict);
+    convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
+    if (rc == CKPT_OK)
+        rc = convert_select(map, a, err);
+    if (rc == CKPT_OK) {
+        map_say_findings(map, !a->quiet);
+        effects_of_source(a, map);
+    }
+    // everything that can fail without writing has been tried when the first byte is written
+    if (rc == CKPT_OK)
+        rc = job_prepare(&job, err);
+    if (rc == CKPT_OK) {
+        effects_of_layout(a, map, job.to);
+        job_say_findings(&job, !a->quiet);
+        rc = effects_strict(a, err);
+    }
+    if (rc == CKPT_OK && a->dry_run) {
+        plan_show(&job, a);
+    } else if (rc == CKPT_OK) {
+        rc = job_run(&job, err);
+        if (rc == CKPT_OK)
+            outcome_show(&job, a);
+    }
+    job_free(&job);
+    training_free(a);
+    ckpt_map_free(map);
+    return rc;
+}
+
+#define AT(field) offsetof(cli_args, field)
+static const cli_option convert_options[] = {
+    {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
+    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "of all floating tensors (masters: fp32)"},
+    {"max-shard-size", 0, CLI_SIZE, AT(target.max_shard_size), "SIZE",
+     "largest file of a folder (5GB; 0: one file)"},
+    {"include", 0, CLI_LIST, AT(include), "GLOB", "only names that match (again: or)"},
+    {"exclude", 0, CLI_LIST, AT(exclude), "GLOB", "no names that match"},
+    {"rename", 0, CLI_FILE, AT(rename), "FILE", "rules, one a line: PATTERN REPLACEMENT"},
+    {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},
+    {"with-optimizer", 0, CLI_FLAG, AT(open.with_optimizer), NULL, "also optimizer state"},
+    {"keep-slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "tensor-parallel slices stay apart"},
+    {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
+    {"order", 0, CLI_FILE, AT(order), "FILE", "training state: names in order, or 'stored'"},
+    {"to-tag", 0, CLI_TEXT, AT(target.tag), "NAME", "training state: name of the new tag"},
+    {"drop-optimizer", 0, CLI_FLAG, AT(target.fresh_optimizer), NULL,
+     "training state: moments of zero, step 0"},
+    {"keep-objects", 0, CLI_FLAG, AT(target.objects_kept), NULL,
+     "training state: objects of unknown classes go along"},
+    {"drop-objects", 0, CLI_FLAG, AT(target.objects_dropped), NULL,
+     "training state: leave them out"},
+    {"no-frozen", 0, CLI_FLAG, AT(open.no_frozen), NULL, "leave frozen parameters out"},
+    {"exclude-frozen", 0, CLI_FLAG, AT(open.no_frozen), NULL, "the same"},
+    {"as-file", 0, CLI_FLAG, AT(as_file), NULL, "a shard alone, not its whole checkpoint"},
+    {"ignore-copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
+     "do not compare masters with 16-bit copies"},
+    {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},
+    {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},
+    {"allow-overflow", 0, CLI_FLAG, AT(allow_overflow), NULL,
+     "values beyond the dtype's range may be lost"},
+    {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
+    {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
+    {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace existing outputs"},
+    {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk (scratch use)"},
+    {"no-side-files", 0, CLI_FLAG, AT(no_side_files), NULL, "do not copy config and tokenizer"},
+    {"dry-run", 'n', CLI_FLAG, AT(dry_run), NULL, "print the plan, write nothing"},
+    {"json", 0, CLI_FLAG, AT(json), NULL, "print the plan or the report as JSON"},
+    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    CLI_NO_SANDBOX,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+const cli_verb verb_convert = {
+    .name = "convert",
+    .command = "ckpt convert",
+    .operands = "SRC DST",
+    .summary = "Convert the weights of a checkpoint to another format.",
+    .options = convert_options,
+    .min = 2,
+    .max = 2,
+    .uses = "ro",
+    .run = convert_run,
+};

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * diff.c: ckpt diff: two checkpoints of any formats, compared by name and value.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/verbs.h"
+
+typedef struct diff_out {
+    const cli_args *a;
+    json_out j;
+    const char *last; /* name of the last difference: one tensor may have two */
+    uint64_t n_names;
+} diff_out;
+
+/* "[3, 17]": where element i of a tensor flattened row-major stands. */
+static void diff_index(const ckpt_tensor *t, uint64_t i)
+{
+    uint64_t span = t->n_elems;
+
+    // spans shrink axis by axis: what is left over is the index below
+    out_printf("[");
+    for (uint32_t k = 0; k < t->ndim && span > 0; k++) {
+        span /= t->shape[k] ? t->shape[k] : 1;
+        out_printf("%s%" PRIu64, k ? ", " : "", i / span);
+        i %= span;
+    }
+    out_printf("]");
+}
+
+/* One line: what differs, the name, and how. */
+static void diff_text(const ckpt_difference *d)
+{
+    char a[SHAPE_ROOM], b[SHAPE_ROOM];
+
+    out_printf("%s: ", d->what);
+    out_text(d->name);
+    if (strcmp(d->what, "shape") == 0) {
+        out_printf(" %s in A, %s in B", shape_text(a, d->a), shape_text(b, d->b));
+    } else if (strcmp(d->what, "dtype") == 0) {
+        out_printf(" %s in A, %s in B", ckpt_dtype_name(d->a->dtype), ckpt_dtype_name(d->b->dtype));
+    } else if (strcmp(d->what, "values") == 0) {
+        out_printf(" %" PRIu64 " of %" PRIu64 " elements, the first at ", d->n_different,
+                   d->a->n_elems);
+        diff_index(d->a, d->first);
+        // values that are compared by bits differ, but not by so much
+        if (!(d->max_abs < 0))
+            out_printf(", by at most %.9g", d->max_abs);
+    }
+    out_printf("\n");
+}
+
+/* One of the two tensors; null when there is none. */
+static void diff_json_side(json_out *j, const char *key, const ckpt_tensor *t)
+{
+    if (!t) {
+        json_text(j, key, NULL);
+        return;
+    }
+    json_open(j, key, '{');
+    json_text(j, "dtype", ckpt_dtype_name(t->dtype));
+    json_shape(j, "shape", t);
+    json_close(j, '}');
+}
+
+/* One difference as an object; values carry how many, where first and how far. */
+static void diff_json(json_out *j, const ckpt_difference *d)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "name", d->name);
+    json_text(j, "what", d->what);
+    diff_json_side(j, "a", d->a);
+    diff_json_side(j, "b", d->b);
+    if (strcmp(d->what, "values") == 0) {
+        json_uint(j, "elements_different", d->n_different);
+        json_uint(j, "first", d->first);
+        if (d->max_abs < 0)
+            json_text(j, "max_abs", NULL);
+        else
+            json_real(j, "max_abs", d->max_abs);
+    }
+    json_close(j, '}');
+}
+
+/* The library's callback for each difference. */
+static int diff_one(void *ctx, const ckpt_difference *d)
+{
+    diff_out *out = ctx;
+
+    // the two differences of one name follow each other
+    bool again = out->last && strcmp(out->last, d->name) == 0;
+    out->n_names += !again;
+    out->last = d->name;
+    if (out->a->json) {
+        diff_json(&out->j, d);
+    } else if (!out->a->quiet) {
+        diff_text(d);
+    } else if (!again) {
+        out_text(d->name);
+        out_printf("\n");
+    }
+    return out_broken();
+}
+
+/* Open one side and apply the filter to it. */
+static int diff_open(ckpt_map **map, const char *path, cli_args *a, ckpt_err *err)
+{
+    ckpt_filter filter;
+
+    int rc = ckpt_open(map, path, &a->open, err);
+    // the same names on both sides, or the filter itself would be a difference
+    if (rc == CKPT_OK && cli_filter(&filter, a))
+        rc = ckpt_map_select(*map, &filter, err);
+    if (rc == CKPT_OK) {
+        map_say_findings(*map, false);
+        effects_of_source(a, *map);
+    }
+    return rc;
+}
+
+/* Compare, print, and say how it ended. */
+static int diff_maps(cli_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
+{
+    ckpt_diff_opts opts = {.tolerance = a->tolerance, .ignore_dtype = a->ignore_dtype};
+    diff_out out = {.a = a};
+    char n[COUNT_ROOM];
+
+    if (a->json) {
+        json_begin(&out.j);
+        json_text(&out.j, "a", ckpt_map_path(ma));
+        json_text(&out.j, "b", ckpt_map_path(mb));
+        json_open(&out.j, "differences", '[');
+    }
+    int rc = ckpt_diff(ma, mb, &opts, diff_one, &out, err);
+    if (a->json) {
+        json_close(&out.j, ']');
+        json_uint(&out.j, "tensors_a", ckpt_map_count(ma));
+        json_uint(&out.j, "tensors_b", ckpt_map_count(mb));
+        json_uint(&out.j, "tensors_different", out.n_names);
+        json_bool(&out.j, "equal", rc == CKPT_OK);
+        json_end(&out.j);
+    } else if (!a->quiet && rc == CKPT_OK) {
+        out_printf("equal: %s\n", count_text(n, ckpt_map_count(ma), "tensor"));
+    } else if (!a->quiet && rc == CKPT_EDIFFERS) {
+        out_printf("different: %s, A has %zu, B has %zu\n", count_text(n, out.n_names, "tensor"),
+                   ckpt_map_count(ma), ckpt_map_count(mb));
+    }
+    return rc;
+}
+
+/* Shards stand for their checkpoints on both sides. */
+static int diff_run(cli_args *a, ckpt_err *err)
+{
+    ckpt_map *ma = NULL, *mb = NULL;
+
+    a->open.whole_checkpoint = true;
+    int rc = diff_open(&ma, a->operand[0], a, err);
+    if (rc == CKPT_OK)
+        rc = diff_open(&mb, a->operand[1], a, err);
+    if (rc == CKPT_OK)
+        rc = diff_maps(a, ma, mb, err);
+    ckpt_map_free(ma);
+    ckpt_map_free(mb);
+    return rc;
+}
+
+static const cli_option diff_options[] = {
+    {"tol", 0, CLI_NUMBER, offsetof(cli_args, tolerance), "X", "|a - b| <= X is equal (0)"},
+    {"ignore-dtype", 0, CLI_FLAG, offsetof(cli_args, ignore_dtype), NULL,
+     "other floating dtypes are no difference"},
+    {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB",
+     "only names that match (again: or)"},
+    {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB", "no names that match"},
+    {"with-optimizer", 0, CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL,
+     "also optimizer state"},
+    {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
+     "compare tensor-parallel slices one by one"},
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
+     "how slices are joined (JSON)"},
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
+    CLI_NO_SANDBOX,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+static const cli_moot diff_moot[] = {
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
+const cli_verb verb_diff = {
+    .name = "diff",
+    .command = "ckpt diff",
+    .operands = "A B",
+    .summary = "Compare two checkpoints by name and value.",
+    .options = diff_options,
+    .moot = diff_moot,
+    .min = 2,
+    .max = 2,
+    .uses = "rr",
+    .run = diff_run,
+};

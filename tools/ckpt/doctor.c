@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * doctor.c: ckpt doctor: a table of a run's tags and their health, and what `latest` is good
+ * for.
+ *
+ * The library tells run by run; all is kept until the end, so that the columns of one table line
+ * up.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/verbs.h"
+#include "tools/cli/progress.h"
+
+/* Something noticed about a tag, or with tag SIZE_MAX about run `run`. */
+typedef struct doctor_problem {
+    size_t tag, run;
+    int code;
+    char *text;
+} doctor_problem;
+
+typedef struct doctor_tag {
+    ckpt_tag is; /* its strings are copies */
+    size_t run;
+} doctor_tag;
+
+typedef struct doctor_run {
+    ckpt_run_health is; /* its strings are copies; NULL becomes "" */
+} doctor_run;
+
+typedef struct doctor_all {
+    const cli_args *a;
+    int (*step)(void *ctx, uint64_t done, uint64_t total); /* progress of the tools */
+    void *step_ctx;
+    doctor_tag *tag;
+    doctor_problem *problem;
+    doctor_run *run;
+    size_t n_tags, n_problems, n_runs;
+    bool lost; /* memory is exhausted */
+} doctor_all;
+
+static const char *const health_names[] = {"whole", "partial", "rotten", "mixed", "unknown"};
+
+/* ---- keeping ---- */
+
+/* One more element at the end of an array, zeroed; NULL: memory is exhausted. */
+static void *doctor_more(doctor_all *all, void **array, size_t *n, size_t size)
+{
+    void *p = realloc(*array, (*n + 1) * size);
+
+    if (!p) {
+        all->lost = true;
+        return NULL;
+    }
+    *array = p;
+    char *slot = (char *)p + *n * size;
+    memset(slot, 0, size);
+    (*n)++;
+    return slot;
+}
+
+/* A copy of a string, "" for NULL. */
+static char *doctor_copy(doctor_all *all, const char *text)
+{
+    char *copy = strdup(text ? text : "");
+
+    all->lost = all->lost || !copy;
+    return copy;
+}
+
+static int doctor_keep_tag(void *ctx, const ckpt_tag *tag)
+{
+    doctor_all *all = ctx;
+    void *array = all->tag;
+    doctor_tag *t = doctor_more(all, &array, &all->n_tags, sizeof *t);
+
+    all->tag = array;
+    if (t) {
+        *t = (doctor_tag){.is = *tag, .run = all->n_runs};
+        t->is.name = doctor_copy(all, tag->name);
+        t->is.reason = doctor_copy(all, tag->reason);
+    }
+    return all->lost;
+}
+
+static int doctor_keep_problem(void *ctx, const char *tag, int code, const char *text)
+{
+    doctor_all *all = ctx;
+    void *array = all->problem;
+    doctor_problem *p = doctor_more(all, &array, &all->n_problems, sizeof *p);
+
+    all->problem = array;
+    if (p)
+        *p = (doctor_problem){.tag = tag ? all->n_tags - 1 : SIZE_MAX,
+                              .run = all->n_runs,
+                              .code = code,
+                              .text = doctor_copy(all, text)};
+    return all->lost;
+}
+
+static int doctor_keep_run(void *ctx, const ckpt_run_health *run)
+{
+    doctor_all *all = ctx;
+    void *array = all->run;
+    doctor_run *r = doctor_more(all, &array, &all->n_runs, sizeof *r);
+
+    all->run = array;
+    if (r) {
+        r->is.name = doctor_copy(all, run->name);
+        r->is.pointer = doctor_copy(all, run->pointer);
+        r->is.latest = doctor_copy(all, run->latest);
+        r->is.newest = doctor_copy(all, run->newest);
+        r->is.fixed = doctor_copy(all, run->fixed);
+        r->is.reason = doctor_copy(all, run->reason);
+        r->is.code = run->code;
+    }
+    return all->lost;
+}
+
+/* Strings that were copied are ours to free, though the structs of the library say const. */
+static void doctor_drop(const char *text)
+{
+    union {
+        const char *borrowed;
+        char *own;
+    } u = {.borrowed = text};
+
+    free(u.own);
+}
+
+static void doctor_free(doctor_all *all)
+{
+    for (size_t i = 0; i < all->n_tags; i++) {
+        doctor_drop(all->tag[i].is.name);
+        doctor_drop(all->tag[i].is.reason);
+    }
+    for (size_t i = 0; i < all->n_problems; i++)
+        free(all->problem[i].text);
+    for (size_t i = 0; i < all->n_runs; i++) {
+        doctor_drop(all->run[i].is.name);
+        doctor_drop(all->run[i].is.pointer);
+        doctor_drop(all->run[i].is.latest);
+        doctor_drop(all->run[i].is.newest);
+        doctor_drop(all->run[i].is.fixed);
+        doctor_drop(all->run[i].is.reason);
+    }
+    free(all->tag);
+    free(all->problem);
+    free(all->run);
+}
+
+/* ---- text ---- */
+
+/* A number that may not be known, to the right of a column. */
+static void doctor_number(int64_t n, bool known, int width)
+{
+    if (known)
+        out_printf("%*" PRId64, width, n);
+    else
+        out_printf("%*s", width, "-");
+}
+
+/* One tag as a row; with --all each of its problems and remarks below it. */
+static void doctor_row(const doctor_all *all, size_t i, size_t width)
+{
+    const ckpt_tag *t = &all->tag[i].is;
+    char bytes[HUMAN_ROOM];
+
+    out_printf("%c ", t->is_latest ? '*' : ' ');
+    out_padded(t->name, width);
+    doctor_number(t->step, t->step >= 0, 10);
+    doctor_number(t->stage, t->stage >= 0, 7);
+    doctor_number(t->world, t->world > 0, 7);
+    out_printf("%10s  %s", human_bytes(bytes, t->n_bytes), health_names[t->health]);
+    if (t->is_universal)
+        out_printf(", universal");
+    if (*t->reason && !all->a->all)
+        out_printf(": ");
+    if (!all->a->all)
+        out_text(t->reason);
+    if (t->n_problems > 1 && !all->a->all)
+        out_printf(" (1 of %zu problems)", t->n_problems);
+    out_printf("\n");
+    for (size_t k = 0; all->a->all && k < all->n_problems; k++) {
+        if (all->problem[k].tag != i)
+            continue;
+        out_printf("      %s: ", all->problem[k].code == CKPT_OK ? "warning" : "error");
+        out_text(all->problem[k].text);
+        out_printf("\n");
+    }
+}
+
+static void doctor_table(const doctor_all *all)
+{
+    size_t width = text_width("tag");
+
+    for (size_t i = 0; i < all->n_tags; i++) {
+        size_t w = text_width(all->tag[i].is.name);
+        width = w > width ? w : width;
+    }
+    if (all->n_tags) {
+        out_printf("  ");
+        out_padded("tag", width);
+        out_printf("%10s%7s%7s%10s  state\n", "step", "stage", "world", "size");
+    }
+    for (size_t i = 0; i < all->n_tags && !out_broken(); i++)
+        doctor_row(all, i, width);
+}
+
+/* The tag that the pointer of a run names, or NULL. */
+static const ckpt_tag *doctor_latest(const doctor_all *all, size_t run)
+{
+    for (size_t i = 0; i < all->n_tags; i++) {
+        const ckpt_tag *t = &all->tag[i].is;
+        bool universal = strcmp(all->run[run].is.pointer, "latest") != 0;
+        if (all->tag[i].run == run && t->is_latest && t->is_universal == universal)
+            return t;
+    }
+    return NULL;
+}
+
+/* "checkpoint-4/latest: ", the beginning of what is said about a pointer. */
+static void doctor_pointer(const ckpt_run_health *r)
+{
+    out_text(r->name);
+    out_printf("%s%s: ", *r->name ? "/" : "", r->pointer);
+}
+
+/* The closing line of a run: what `latest` is good for, what was done, what could be. */
+static void doctor_verdict(const doctor_all *all, size_t i)
+{
+    const ckpt_run_health *r = &all->run[i].is;
+    const ckpt_tag *t = doctor_latest(all, i);
+
+    // a tag folder alone has no pointer
+    if (!*r->pointer)
+        return;
+    if (*r->fixed) {
+        doctor_pointer(r);
+        out_printf("now names ");
+        out_text(r->fixed);
+        out_printf(", which is whole; before, it %s", *r->latest ? "named " : "named no tag");
+        out_text(r->latest);
+    } else if (r->code == CKPT_OK || (t && t->health != CKPT_TAG_WHOLE && !all->a->fix_latest)) {
+        doctor_pointer(r);
+        out_text(r->latest);
+        out_printf(" is %s", health_names[t ? t->health : CKPT_TAG_WHOLE]);
+    } else {
+        // the reason names the pointer; why the tag is bad is said in the table, too
+        out_text(r->name);
+        out_printf("%s", *r->name ? ": " : "");
+        out_text(r->reason);
+    }
+    if (*r->newest && !all->a->fix_latest && strcmp(r->newest, r->latest) != 0) {
+        out_printf("; %s whole tag is ", r->code == CKPT_OK ? "a newer" : "the newest");
+        out_text(r->newest);
+        out_printf("%s", strcmp(r->pointer, "latest") == 0 ? " (see --fix-latest)" : "");
+    }
+    out_printf("\n");
+}
+
+static void doctor_text(const doctor_all *all)
+{
+    doctor_table(all);
+    for (size_t i = 0; i < all->n_problems; i++) {
+        const doctor_problem *p = &all->problem[i];
+        if (p->tag != SIZE_MAX)
+            continue;
+        out_printf("%s: ", p->code == CKPT_OK ? "note" : "warning");
+        out_text(p->text);
+        out_printf("\n");
+    }
+    for (size_t i = 0; i < all->n_runs && !out_broken(); i++)
+        doctor_verdict(all, i);
+}
+
+/* Quiet: names of the whole tags. */
+static void doctor_names(const doctor_all *all)
+{
+    for (size_t i = 0; i < all->n_tags && !out_broken(); i++) {
+        if (all->tag[i].is.health != CKPT_TAG_WHOLE)
+            continue;
+        out_text(all->tag[i].is.name);
+        out_printf("\n");
+    }
+}
+
+/* ---- JSON ---- */
+
+/* What was noticed about a tag, or (tag SIZE_MAX) about a run. */
+static void doctor_json_problems(json_out *j, const doctor_all *all, size_t tag, size_t run)
+{
+    json_open(j, tag == SIZE_MAX ? "notes" : "problems", '[');
+    for (size_t i = 0; i < all->n_problems; i++) {
+        const doctor_problem *p = &all->problem[i];
+        if (p->tag != tag || p->run != run)
+            continue;
+        json_open(j, NULL, '{');
+        json_int(j, "status", ckpt_err_status(p->code));
+        json_text(j, "text", p->text);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+/* null for what is not there. */
+static void doctor_json_text(json_out *j, const char *key, const char *text)
+{
+    json_text(j, key, *text ? text : NULL);
+}
+
+static void doctor_json_number(json_out *j, const char *key, int64_t n, bool known)
+{
+    if (known)
+        json_int(j, key, n);
+    else
+        json_text(j, key, NULL);
+}
+
+static void doctor_json_tag(json_out *j, const doctor_all *all, size_t i)
+{
+    const ckpt_tag *t = &all->tag[i].is;
+
+    json_open(j, NULL, '{');
+    json_text(j, "name", t->name);
+    json_text(j, "state", health_names[t->health]);
+    json_int(j, "status", ckpt_err_status(t->code));
+    json_text(j, "reason", t->reason);
+    doctor_json_number(j, "step", t->step, t->step >= 0);
+    doctor_json_number(j, "stage", t->stage, t->stage >= 0);
+    doctor_json_number(j, "world", t->world, t->world > 0);
+    json_uint(j, "bytes", t->n_bytes);
+    json_bool(j, "latest", t->is_latest);
+    json_bool(j, "universal", t->is_universal);
+    doctor_json_problems(j, all, i, all->tag[i].run);
+    json_close(j, '}');
+}
+
+static void doctor_json_run(json_out *j, const doctor_all *all, size_t i)
+{
+    const ckpt_run_health *r = &all->run[i].is;
+
+    json_open(j, NULL, '{');
+    json_text(j, "name", r->name);
+    json_bool(j, "ok", r->code == CKPT_OK);
+    json_int(j, "status", ckpt_err_status(r->code));
+    json_text(j, "reason", r->reason);
+    doctor_json_text(j, "pointer", r->pointer);
+    doctor_json_text(j, "latest", r->latest);
+    doctor_json_text(j, "newest_whole", r->newest);
+    doctor_json_text(j, "fixed", r->fixed);
+    json_open(j, "tags", '[');
+    for (size_t k = 0; k < all->n_tags; k++) {
+        if (all->tag[k].run == i)
+            doctor_json_tag(j, all, k);
+    }
+    json_close(j, ']');
+    doctor_json_problems(j, all, SIZE_MAX, i);
+    json_close(j, '}');
+}
+
+/* The document is complete whatever happened. */
+static void doctor_json(const doctor_all *all, int rc, const ckpt_err *err)
+{
+    json_out j;
+
+    json_begin(&j);
+    json_text(&j, "path", all->a->operand[0]);
+    json_bool(&j, "ok", rc == CKPT_OK);
+    json_int(&j, "status", ckpt_err_status(rc));
+    if (rc != CKPT_OK)
+        json_text(&j, "reason", err->text);
+    json_open(&j, "runs", '[');
+    for (size_t i = 0; i < all->n_runs; i++)
+        doctor_json_run(&j, all, i);
+    json_close(&j, ']');
+    json_end(&j);
+}
+
+/* ---- the verb ---- */
+
+/* Between tags the library only asks whether to go on: nothing is to be shown then. */
+static int doctor_step(void *ctx, uint64_t done, uint64_t total)
+{
+    doctor_all *all = ctx;
+
+    return total == 0 ? progress_signal() != 0 : all->step(all->step_ctx, done, total);
+}
+
+static int doctor_run_verb(cli_args *a, ckpt_err *err)
+{
+    doctor_all all = {.a = a};
+    progress p;
+
+    progress_begin(&p, "reading", a->quiet, &a->run);
+    all.step = a->run.progress;
+    all.step_ctx = a->run.progress_ctx;
+    a->run.progress = doctor_step;
+    a->run.progress_ctx = &all;
+    const ckpt_doctor_opts opts = {.deep = a->deep,
+                                   .fix_latest = a->fix_latest,
+                                   .run = &a->run,
+                                   .tag = doctor_keep_tag,
+                                   .problem = doctor_keep_problem,
+                                   .health = doctor_keep_run,
+                                   .ctx = &all};
+    int rc = ckpt_doctor(a->operand[0], &opts, err);
+    progress_end(&p);
+    bool told = all.n_runs && rc == all.run[all.n_runs - 1].is.code && !all.lost;
+    if (all.lost) {
+        *err = (ckpt_err){0};
+        rc = fail(err, CKPT_ELIMIT, "out of memory");
+    }
+    if (a->json)
+        doctor_json(&all, rc, err);
+    else if (a->quiet)
+        doctor_names(&all);
+    else
+        doctor_text(&all);
+    // the table, or the document, has said it already
+    if (a->json ? rc != CKPT_ECANCELED : told && !a->quiet && *all.run[all.n_runs - 1].is.pointer)
+        err->text[0] = 0;
+    doctor_free(&all);
+    return rc;
+}
+
+static const cli_option doctor_options[] = {
+    {"deep", 'd', CLI_FLAG, offsetof(cli_args, deep), NULL,
+     "read everything: each CRC, each value, not only structure"},
+    {"fix-latest", 0, CLI_FLAG, offsetof(cli_args, fix_latest), NULL,
+     "let `latest` name the newest whole tag"},
+    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL,
+     "every problem of a tag, not only the gravest"},
+    {"memory", 0, CLI_SIZE, offsetof(cli_args, run.memory), "SIZE",
+     "for buffers of --deep, in all (256MiB)"},
+    {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N",
+     "threads of --deep (one per processor, at most 8)"},
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print the names of whole tags only"},
+    CLI_NO_SANDBOX,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+static const cli_moot doctor_moot[] = {
+    {"quiet", "json", NULL}, {"all", "quiet", NULL}, {"memory", NULL, "deep"},
+    {"jobs", NULL, "deep"},  {NULL, NULL, NULL},
+};
+
+const cli_verb verb_doctor = {
+    .name = "doctor",
+    .command = "ckpt doctor",
+    .operands = "RUN",
+    .summary = "Tell which checkpoints of a run are whole, and what `latest` names.",
+    .options = doctor_options,
+    .moot = doctor_moot,
+    .min = 1,
+    .max = 1,
+    .uses = "l",
+    .run = doctor_run_verb,
+};

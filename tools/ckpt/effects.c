@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * effects.c: owns what each option needs in order to have an effect.  Whether a format or a source
+ * has that is asked from the library; the tables here only say what an option is about.
+ */
+#include "tools/ckpt/effects.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define AT(field) offsetof(cli_args, field)
+
+int effects_of_target(const cli_args *a, ckpt_err *err)
+{
+    static const struct {
+        size_t at;
+        unsigned needs;
+    } option[] = {
+        {AT(target.max_shard_size), CKPT_TAKES_LIMIT},
+        {AT(no_side_files), CKPT_TAKES_SIDE},
+        {AT(order), CKPT_MAKES_TENSORS},
+        {AT(target.tag), CKPT_MAKES_TENSORS},
+        {AT(target.fresh_optimizer), CKPT_MAKES_TENSORS},
+        {AT(target.objects_kept), CKPT_MAKES_TENSORS},
+        {AT(target.objects_dropped), CKPT_MAKES_TENSORS},
+    };
+    unsigned caps = ckpt_format_caps(a->target.format);
+    const ckpt_format_info *f;
+    char list[200] = "";
+    size_t n = 0;
+
+    for (size_t k = 0; k < sizeof option / sizeof *option; k++) {
+        const char *given = cli_given(a, option[k].at);
+
+        if (!given || (caps & option[k].needs))
+            continue;
+        for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
+            if ((f->caps & CKPT_CAN_WRITE) && (f->caps & option[k].needs) && n < sizeof list)
+                n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", f->name);
+        }
+        return fail(err, CKPT_EUSAGE, "--%s means nothing to format %s, only to %s", given,
+                    a->target.format, list);
+    }
+    // training state is that of all ranks, and a shard has one's
+    if ((caps & CKPT_MAKES_TENSORS) && cli_given(a, AT(as_file)))
+        return fail(err, CKPT_EUSAGE, "--as-file: format %s is made of whole checkpoints",
+                    a->target.format);
+    return CKPT_OK;
+}
+
+void effects_of_options(const cli_args *a)
+{
+    const cli_moot *m = a->verb->moot;
+
+    for (; m && m->option; m++) {
+        if (!cli_has(a, m->option))
+            continue;
+        if (m->with && cli_has(a, m->with))
+            say_warning("--%s has no effect with --%s", m->option, m->with);
+        if (m->without && !cli_has(a, m->without))
+            say_warning("--%s has no effect without --%s", m->option, m->without);
+    }
+}
+
+/* What an option needs to find, and what to say where that is not there. */
+typedef struct effect {
+    size_t at;
+    unsigned needs;
+    const char *why;
+} effect;
+
+/* A warning for each option that was given and did not find what it needs; the table ends with 0.
+ */
+static void effects_say(const cli_args *a, const effect *e, const ckpt_map *map, unsigned took)
+{
+    for (; e->needs; e++) {
+        const char *given = cli_given(a, e->at);
+
+        if (given && !(took & e->needs))
+            say_warning("%s: --%s has no effect: %s", ckpt_map_path(map), given, e->why);
+    }
+}
+
+void effects_of_source(const cli_args *a, const ckpt_map *map)
+{
+    static const effect option[] = {
+        {AT(open.with_optimizer), CKPT_TOOK_STATE, "there is no optimizer state"},
+        {AT(all), CKPT_TOOK_STATE, "there is no optimizer state"},
+        {AT(open.no_frozen), CKPT_TOOK_FROZEN, "no parameter is known to be frozen"},
+        {AT(open.keep_slices), CKPT_TOOK_SLICES, "no tensor is cut into slices"},
+        {AT(join), CKPT_TOOK_SLICES, "no tensor is cut into slices"},
+        {AT(slice_rules), CKPT_TOOK_RULES, "no slices are joined"},
+        {AT(as_file), CKPT_TOOK_WHOLE, "this is no shard of several files"},
+        {AT(open.ignore_copies), CKPT_TOOK_COPIES, "no copies are kept beside fp32 masters"},
+        {AT(open.require_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
+        {AT(no_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
+        {0},
+    };
+
+    effects_say(a, option, map, ckpt_map_effects(map));
+}
+
+void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to)
+{
+    static const effect option[] = {
+        {AT(target.objects_kept), CKPT_TOOK_OBJECTS, "it holds no objects of unknown classes"},
+        {AT(target.objects_dropped), CKPT_TOOK_OBJECTS, "it holds no objects of unknown classes"},
+        {AT(target.sub_group_size), CKPT_TOOK_SUB_GROUPS, "only stage 3 has sub-groups"},
+        {0},
+    };
+
+    effects_say(a, option, from, ckpt_map_effects(to));
+}
+
+int effects_strict(const cli_args *a, ckpt_err *err)
+{
+    uint64_t n = out_warnings();
+
+    if (!a->strict || n == 0)
+        return CKPT_OK;
+    return fail(err, CKPT_EDOUBT, "--strict: refused because of %s above",
+                n == 1 ? "the warning" : "the warnings");
+}

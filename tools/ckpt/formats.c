@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * formats.c: ckpt formats: what can be read and written.
+ */
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/verbs.h"
+
+/* The table as JSON. */
+static void formats_json(void)
+{
+    const ckpt_format_info *f;
+    json_out j;
+
+    json_begin(&j);
+    json_open(&j, "formats", '[');
+    for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
+        json_open(&j, NULL, '{');
+        json_text(&j, "name", f->name);
+        json_bool(&j, "read", f->caps & CKPT_CAN_READ);
+        json_bool(&j, "write", f->caps & CKPT_CAN_WRITE);
+        json_text(&j, "note", f->note);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_end(&j);
+}
+
+/* A line per format: name, what can be done, remark. */
+static int formats_run(cli_args *a, ckpt_err *err)
+{
+    const ckpt_format_info *f;
+
+    (void)err;
+    if (a->json) {
+        formats_json();
+        return CKPT_OK;
+    }
+    for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
+        if (a->quiet)
+            out_printf("%s\n", f->name);
+        else
+            out_printf("%-14s%-6s%-7s%s\n", f->name, f->caps & CKPT_CAN_READ ? "read" : "",
+                       f->caps & CKPT_CAN_WRITE ? "write" : "", f->note);
+    }
+    return CKPT_OK;
+}
+
+static const cli_option formats_options[] = {
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+static const cli_moot formats_moot[] = {
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
+const cli_verb verb_formats = {
+    .name = "formats",
+    .command = "ckpt formats",
+    .operands = "",
+    .summary = "List the formats that can be read and written.",
+    .options = formats_options,
+    .moot = formats_moot,
+    .run = formats_run,
+};

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * help.c: the list of commands, the help of one, and the version.
+ */
+#include "tools/ckpt/verbs.h"
+#include "tools/sandbox/sandbox.h"
+
+/* The commands from the table, and what exit statuses mean. */
+static int help_list(const cli_verb *const *commands)
+{
+    out_printf("Usage: ckpt COMMAND [options] ...\n\n"
+               "Open, convert, compare and verify checkpoints of large models.\n\nCommands:\n");
+    for (; !(*commands)->compat; commands++)
+        out_printf("  %-10s%s\n", (*commands)->name, (*commands)->summary);
+    out_printf("\nAlso, as programs or commands: zero_to_fp32, zero_to_torch, ds_to_universal;\n"
+               "and the program that trains: zerotrain.\n"
+               "'ckpt help COMMAND' or 'ckpt COMMAND --help' shows the options of one.\n\n"
+               "Exit status: 0 done, 1 differences found, 2 wrong arguments, 3 damaged or\n"
+               "unsupported input, 4 refused as unsafe, 5 missing or inconsistent parts,\n"
+               "6 a limit was reached, 7 input/output error, 9 values would be lost or\n"
+               "something is doubtful, 130 interrupted.\n");
+    return CKPT_OK;
+}
+
+/* Without a command, the list. */
+static int help_run(cli_args *a, ckpt_err *err)
+{
+    if (a->n_operands == 0)
+        return help_list(a->commands);
+    const cli_verb *v = cli_find(a->commands, a->operand[0]);
+    if (!v)
+        return fail(err, CKPT_EUSAGE, "'%s' is not a command", a->operand[0]);
+    cli_help(v);
+    return CKPT_OK;
+}
+
+const cli_verb verb_help = {
+    .name = "help",
+    .command = "ckpt help",
+    .operands = "[COMMAND]",
+    .summary = "Show the commands, or the options of one.",
+    .max = 1,
+    .run = help_run,
+};
+
+/* The line of ckpt --version, and what protects its user here. */
+static int version_run(cli_args *a, ckpt_err *err)
+{
+    char text[128];
+
+    (void)a;
+    (void)err;
+    sandbox_describe(text, sizeof text);
+    out_printf("ckpt %s\nsandbox: %s\n", ckpt_version(), text);
+    return CKPT_OK;
+}
+
+const cli_verb verb_version = {
+    .name = "version",
+    .command = "ckpt version",
+    .operands = "",
+    .summary = "Show the version, and what the sandbox enforces here.",
+    .run = version_run,
+};

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * info.c: ckpt info: what a checkpoint is: format, facts, files, tensors by role and dtype,
+ * findings.
+ */
+#include <inttypes.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/verbs.h"
+
+/* How much of a map is of one role and one dtype. */
+typedef struct info_class {
+    uint64_t n_tensors, n_elems, n_bytes;
+} info_class;
+
+enum { INFO_ROLES = CKPT_ROLE_STATE + 1, INFO_COLUMN = 18, INFO_FILES = 16 };
+
+/* Called for each class that has tensors, by role, then dtype. */
+typedef void (*info_class_fn)(json_out *j, uint32_t role, int dtype, const info_class *c);
+
+/* Count first, then report: a checkpoint has few classes, however many tensors. */
+static void info_classes(const ckpt_map *map, info_class_fn fn, json_out *j)
+{
+    info_class classes[INFO_ROLES][CKPT_N_DTYPES] = {0};
+
+    for (size_t i = 0; i < ckpt_map_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        // tied names are counted in the sum above, not by class
+        if (t->owner || t->role >= INFO_ROLES || t->dtype >= CKPT_N_DTYPES)
+            continue;
+        info_class *c = &classes[t->role][t->dtype];
+        c->n_tensors++;
+        c->n_elems += t->n_elems;
+        c->n_bytes += ckpt_tensor_bytes(t);
+    }
+    for (uint32_t role = 0; role < INFO_ROLES; role++) {
+        for (int d = 0; d < CKPT_N_DTYPES; d++) {
+            if (classes[role][d].n_tensors)
+                fn(j, role, d, &classes[role][d]);
+        }
+    }
+}
+
+/* Bytes of all files, headers and all. */
+static uint64_t info_file_bytes(const ckpt_map *map)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < ckpt_map_n_files(map); i++)
+        n += ckpt_map_file_size(map, i);
+    return n;
+}
+
+/* ---- JSON ---- */
+
+/* One class as an object. */
+static void info_json_class(json_out *j, uint32_t role, int dtype, const info_class *c)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "role", role_name(role));
+    json_text(j, "dtype", ckpt_dtype_name((ckpt_dtype)dtype));
+    json_uint(j, "tensors", c->n_tensors);
+    json_uint(j, "elements", c->n_elems);
+    json_uint(j, "bytes", c->n_bytes);
+    json_close(j, '}');
+}
+
+/* Everything as one document, with every file. */
+static void info_json(const ckpt_map *map)
+{
+    const char *key, *text;
+    map_totals sum;
+    json_out j;
+
+    map_count(&sum, map);
+    json_begin(&j);
+    json_text(&j, "path", ckpt_map_path(map));
+    json_text(&j, "format", ckpt_map_format(map));
+    json_facts(&j, "facts", map);
+    json_open(&j, "files", '[');
+    for (size_t i = 0; i < ckpt_map_n_files(map); i++) {
+        json_open(&j, NULL, '{');
+        json_text(&j, "path", ckpt_map_file_path(map, i));
+        json_uint(&j, "bytes", ckpt_map_file_size(map, i));
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_uint(&j, "n_tensors", sum.n_tensors);
+    json_uint(&j, "n_tied", sum.n_tied);
+    json_uint(&j, "n_elements", sum.n_elems);
+    json_uint(&j, "n_bytes", sum.n_bytes);
+    json_open(&j, "classes", '[');
+    info_classes(map, info_json_class, &j);
+    json_close(&j, ']');
+    json_open(&j, "metadata", '{');
+    for (size_t i = 0; ckpt_map_metadata_at(map, i, &key, &text); i++)
+        json_text(&j, key, text);
+    json_close(&j, '}');
+    json_findings(&j, "findings", map);
+    json_end(&j);
+}
+
+/* ---- text ---- */
+
+/* A row of two columns. */
+static void info_line(const char *key, const char *text)
+{
+    out_padded(key, INFO_COLUMN);
+    out_text(text);
+    out_printf("\n");
+}
+
+/* One class as a row under "tensors". */
+static void info_text_class(json_out *j, uint32_t role, int dtype, const info_class *c)
+{
+    char elems[HUMAN_ROOM], bytes[HUMAN_ROOM], n[COUNT_ROOM];
+
+    (void)j;
+    out_printf("%*s%-8s%-12s%14s, %s elements, %s\n", (int)INFO_COLUMN, "", role_name(role),
+               ckpt_dtype_name((ckpt_dtype)dtype), count_text(n, c->n_tensors, "tensor"),
+               human_count(elems, c->n_elems), human_bytes(bytes, c->n_bytes));
+}
+
+/* Files with their sizes; of very many, only the first. */
+static void info_text_files(const ckpt_map *map, bool all)
+{
+    size_t n = ckpt_map_n_files(map), shown = all || n <= INFO_FILES ? n : INFO_FILES;
+    char bytes[HUMAN_ROOM];
+
+    out_padded("files", INFO_COLUMN);
+    out_printf("%zu, %s\n", n, human_bytes(bytes, info_file_bytes(map)));
+    for (size_t i = 0; i < shown && !out_broken(); i++) {
+        out_printf("%*s%8s  ", (int)INFO_COLUMN, "",
+                   human_bytes(bytes, ckpt_map_file_size(map, i)));
+        out_text(map_relative(map, ckpt_map_file_path(map, i)));
+        out_printf("\n");
+    }
+    if (shown < n)
+        out_printf("%*s... and %zu more (--files lists them)\n", (int)INFO_COLUMN, "", n - shown);
+}
+
+/* Rows from what it is to what was noticed. */
+static void info_text(const ckpt_map *map, bool all_files)
+{
+    const char *key, *text;
+    int severity, code;
+    bool number;
+
+    info_line("path", ckpt_map_path(map));
+    info_line("format", ckpt_map_format(map));
+    for (size_t i = 0; ckpt_map_fact_at(map, i, &key, &text, &number); i++)
+        info_line(key, text);
+    info_text_files(map, all_files);
+    out_padded("tensors", INFO_COLUMN);
+    map_summary(map);
+    info_classes(map, info_text_class, NULL);
+    for (size_t i = 0; ckpt_map_metadata_at(map, i, &key, &text); i++) {
+        out_padded(i ? "" : "metadata", INFO_COLUMN);
+        out_text(key);
+        out_printf(" = ");
+        out_text(text);
+        out_printf("\n");
+    }
+    for (size_t i = 0; ckpt_map_finding_at(map, i, &severity, &code, &text); i++)
+        info_line(severity > 0 ? "warning" : "note", text);
+}
+
+/* Headers only: nothing here reads a tensor. */
+static int info_run(cli_args *a, ckpt_err *err)
+{
+    ckpt_map *map = NULL;
+
+    a->open.with_optimizer = a->all;
+    int rc = cli_open(&map, a, err);
+    if (rc == CKPT_OK)
+        effects_of_source(a, map);
+    if (rc == CKPT_OK && a->json)
+        info_json(map);
+    else if (rc == CKPT_OK)
+        info_text(map, a->details);
+    ckpt_map_free(map);
+    return rc;
+}
+
+static const cli_option info_options[] = {
+    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "also optimizer state"},
+    {"files", 'f', CLI_FLAG, offsetof(cli_args, details), NULL, "list every file"},
+    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
+    {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
+     "tensor-parallel slices one by one"},
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
+     "how slices are joined (JSON)"},
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    CLI_NO_SANDBOX,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+const cli_verb verb_info = {
+    .name = "info",
+    .command = "ckpt info",
+    .operands = "PATH",
+    .summary = "Tell what a checkpoint is, and of what it consists.",
+    .options = info_options,
+    .min = 1,
+    .max = 1,
+    .uses = "r",
+    .run = info_run,
+};

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job.c: one conversion from its options to its closing line.
+ *
+ * Layout and plan come first and touch no tensor byte, so that a dry run is the same up to here.
+ */
+#include "tools/ckpt/job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ckpt/report.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/progress.h"
+
+void job_settle(ckpt_target *target)
+{
+    unsigned caps = ckpt_format_caps(target->format);
+
+    if (!(caps & CKPT_TAKES_LIMIT))
+        target->max_shard_size = 0;
+    if (!(caps & CKPT_TAKES_SIDE))
+        target->copy_side_files = false;
+}
+
+int job_prepare(convert_job *j, ckpt_err *err)
+{
+    if (strcmp(j->target.path, "-") == 0)
+        return fail(err, CKPT_EUSAGE,
+                    "'-': an output is a file or folder, which gets its name when it is complete; "
+                    "nothing is written to standard output (./- is a file of that name)");
+    job_settle(&j->target);
+    int rc = ckpt_layout(&j->to, j->from, &j->target, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_plan_new(&j->plan, j->from, j->to, &j->run, err);
+    return rc;
+}
+
+/* The folder that receives the files: the target itself, or the one its file is in.  The caller
+ * frees it. */
+static char *job_folder(const ckpt_target *target)
+{
+    const char *slash = strrchr(target->path, '/');
+
+    if (cli_into_folder(target))
+        return strdup(target->path);
+    if (!slash)
+        return strdup(".");
+    return strndup(target->path, slash == target->path ? 1 : (size_t)(slash - target->path));
+}
+
+/* For ckpt_clean: sum up what it would remove. */
+static int job_add_leftover(void *ctx, const ckpt_leftover *l)
+{
+    ckpt_leftover *sum = ctx;
+
+    if (!l->kept) {
+        sum->n_files++;
+        sum->n_bytes += l->n_bytes;
+    }
+    return 0;
+}
+
+/* Hidden files that killed runs have left beside our output: nobody sees them, uploads take them.
+ */
+static void job_say_leftovers(const char *folder)
+{
+    ckpt_leftover sum = {0};
+    const ckpt_clean_opts look = {.dry_run = true, .leftover = job_add_leftover, .ctx = &sum};
+    char size[HUMAN_ROOM], count[COUNT_ROOM];
+
+    if (ckpt_clean(folder, &look, NULL) == CKPT_OK && sum.n_files)
+        say_note("%s: killed runs have left %s hidden there, %s: ckpt clean removes them", folder,
+                 count_text(count, sum.n_files, "thing"), human_bytes(size, sum.n_bytes));
+}
+
+/* Of a run that diverged, every tensor has something to say: only the first ones are heard. */
+enum { JOB_MOST = 16 };
+
+bool job_is_value(const char *text, int severity)
+{
+    return severity == 0 && (strncmp(text, JOB_REWRITTEN, strlen(JOB_REWRITTEN)) == 0 ||
+                             strncmp(text, JOB_LEFT_OUT, strlen(JOB_LEFT_OUT)) == 0);
+}
+
+void job_say_findings(convert_job *j, bool notes)
+{
+    uint64_t n[2] = {0};
+    const char *text;
+    int severity, code;
+
+    for (; ckpt_map_finding_at(j->to, j->n_said, &severity, &code, &text); j->n_said++) {
+        bool warning = severity > 0;
+
+        if (job_is_value(text, severity) || (!warning && !notes) || ++n[warning] > JOB_MOST)
+            continue;
+        if (warning)
+            say_warning("%s", text);
+        else
+            say_note("%s", text);
+    }
+    if (n[1] > JOB_MOST)
+        say_warning("and %" PRIu64 " more (ckpt verify lists them)", n[1] - JOB_MOST);
+    if (n[0] > JOB_MOST)
+        say_note("and %" PRIu64 " more (--json lists them)", n[0] - JOB_MOST);
+}
+
+void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict)
+{
+    run->no_overflow = !allow_overflow;
+    run->no_doubt = strict;
+}
+
+/* What was converted all the same, but should not go unseen. */
+static void job_warn_values(const convert_job *j)
+{
+    const ckpt_run_report *r = &j->report;
+
+    if (r->n_source_nan || r->n_source_inf)
+        say_warning("the source has %" PRIu64 " NaN and %" PRIu64 " infinite elements",
+                    r->n_source_nan, r->n_source_inf);
+    if (r->n_over)
+        say_warning("%" PRIu64 " values were beyond the range of their new dtype", r->n_over);
+    if (r->n_records_no_crc && map_has_records(j->from))
+        say_warning("%" PRIu64 " records carry no CRC-32: damage in them cannot be seen",
+                    r->n_records_no_crc);
+}
+
+int job_run(convert_job *j, ckpt_err *err)
+{
+    char *folder = job_folder(&j->target);
+    uint64_t n_read, n_jobs;
+    progress p;
+
+    if (!folder)
+        return fail(err, CKPT_ELIMIT, "out of memory");
+    // from here on there may be files to clean up
+    progress_begin(&p, j->doing ? j->doing : "converting", j->quiet, &j->run);
+    ckpt_plan_sizes(j->plan, &n_read, &p.size, &n_jobs);
+    int rc = ckpt_plan_run(j->plan, folder, &j->run, &j->report, err);
+    progress_end(&p);
+    if (rc == CKPT_EDOUBT) {
+        size_t n = strlen(err->text);
+
+        job_say_findings(j, false);
+        if (j->run.no_overflow && !j->run.no_doubt)
+            (void)snprintf(err->text + n, sizeof err->text - n, " (--allow-overflow writes them)");
+    }
+    if (rc == CKPT_OK) {
+        job_warn_values(j);
+        if (!j->quiet)
+            job_say_leftovers(folder);
+    }
+    free(folder);
+    return rc;
+}
+
+void job_free(convert_job *j)
+{
+    ckpt_plan_free(j->plan);
+    ckpt_map_free(j->to);
+    j->plan = NULL;
+    j->to = NULL;
+}
+
+const char *job_closing(char buf[CLOSING_ROOM], const convert_job *j)
+{
+    const ckpt_run_report *r = &j->report;
+    char bytes[HUMAN_ROOM], speed[HUMAN_ROOM], files[COUNT_ROOM], proof[PROOF_ROOM];
+    bool quick = r->seconds < 1;
+
+    // a clock too coarse for a tiny run gives no speed rather than an infinite one
+    (void)human_bytes(speed, r->seconds > 0 ? (uint64_t)((double)r->n_written / r->seconds) : 0);
+    (void)snprintf(buf, CLOSING_ROOM, "wrote %s, %s in %.*f %s (%s/s): %s",
+                   count_text(files, r->n_files, "file"), human_bytes(bytes, r->n_written),
+                   quick ? 0 : 1, quick ? r->seconds * 1000 : r->seconds, quick ? "ms" : "s", speed,
+                   proof_text(proof, r, "written"));
+    return buf;
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ls.c: ckpt ls: one line per tensor, from headers alone.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/verbs.h"
+
+/* Columns as wide as the widest entry, within reason. */
+typedef struct ls_widths {
+    size_t name, dtype, shape;
+} ls_widths;
+
+enum { LS_MAX_NAME = 60, LS_MAX_SHAPE = 28 };
+
+/* The larger of two widths, the second cut to what is sensible. */
+static size_t ls_wider(size_t a, size_t b, size_t most)
+{
+    b = b < most ? b : most;
+    return a > b ? a : b;
+}
+
+/* A first pass over the map, so that columns line up. */
+static void ls_measure(ls_widths *w, const ckpt_map *map)
+{
+    char shape[SHAPE_ROOM];
+
+    *w = (ls_widths){0};
+    for (size_t i = 0; i < ckpt_map_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        w->name = ls_wider(w->name, text_width(t->name), LS_MAX_NAME);
+        w->dtype = ls_wider(w->dtype, text_width(ckpt_dtype_name(t->dtype)), LS_MAX_NAME);
+        w->shape = ls_wider(w->shape, text_width(shape_text(shape, t)), LS_MAX_SHAPE);
+    }
+}
+
+/* "  weight  2 extents, first in FILE (RECORD) at 832". */
+static void ls_where(const ckpt_map *map, const ckpt_tensor *t)
+{
+    const char *path, *record;
+    char n[COUNT_ROOM];
+    uint64_t at;
+
+    out_printf("  %s", role_name(t->role));
+    if (t->export_dtype != CKPT_DTYPE_NONE && t->export_dtype != t->dtype)
+        out_printf(", exported as %s", ckpt_dtype_name(t->export_dtype));
+    // tied and empty tensors have no place
+    if (t->n_extents == 0 || !ckpt_map_where(map, &t->extent[0], &path, &record, &at))
+        return;
+    out_printf(", %s in ", count_text(n, t->n_extents, "extent"));
+    out_text(path ? map_relative(map, path) : "memory");
+    if (record) {
+        out_printf(" (");
+        out_text(record);
+        out_printf(")");
+    }
+    // inside a compressed record, an offset in the file means nothing
+    if (at != UINT64_MAX)
+        out_printf(" at %" PRIu64, at);
+    else if (path)
+        out_printf(" compressed");
+}
+
+/* One tensor: name, dtype, shape, then size or owner, then details. */
+static void ls_line(const ckpt_map *map, const ckpt_tensor *t, const ls_widths *w,
+                    const cli_args *a)
+{
+    char shape[SHAPE_ROOM], bytes[HUMAN_ROOM];
+
+    out_padded(t->name, w->name);
+    out_printf("  ");
+    out_padded(ckpt_dtype_name(t->dtype), w->dtype);
+    out_printf("  ");
+    out_padded(shape_text(shape, t), w->shape);
+    if (t->owner) {
+        out_printf("  -> ");
+        out_text(t->owner->name);
+    } else if (a->exact) {
+        out_printf("  %14" PRIu64, ckpt_tensor_bytes(t));
+    } else {
+        out_printf("  %7s", human_bytes(bytes, ckpt_tensor_bytes(t)));
+    }
+    if (a->details)
+        ls_where(map, t);
+    out_printf("\n");
+}
+
+/* Where each box of a tensor lies: its elements per axis, and the first one's place. */
+static void ls_json_extents(json_out *j, const ckpt_map *map, const ckpt_tensor *t)
+{
+    const char *path, *record;
+    uint64_t at;
+
+    json_open(j, "extents", '[');
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        const ckpt_extent *e = &t->extent[i];
+        if (!ckpt_map_where(map, e, &path, &record, &at))
+            continue;
+        json_open(j, NULL, '{');
+        json_text(j, "file", path);
+        json_text(j, "record", record);
+        if (at == UINT64_MAX)
+            json_text(j, "offset", NULL);
+        else
+            json_uint(j, "offset", at);
+        json_open_flat(j, "box", '[');
+        for (uint32_t k = 0; k < e->ndim; k++) {
+            json_open(j, NULL, '[');
+            json_uint(j, NULL, e->axis[k].start);
+            json_uint(j, NULL, e->axis[k].count);
+            json_int(j, NULL, e->axis[k].stride);
+            json_close(j, ']');
+        }
+        json_close(j, ']');
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+/* One tensor as an object. */
+static void ls_json_tensor(json_out *j, const ckpt_map *map, const ckpt_tensor *t, bool details)
+{
+    // NONE: an export keeps the dtype
+    ckpt_dtype out = t->export_dtype != CKPT_DTYPE_NONE ? t->export_dtype : t->dtype;
+
+    json_open(j, NULL, '{');
+    json_text(j, "name", t->name);
+    json_text(j, "dtype", ckpt_dtype_name(t->dtype));
+    json_text(j, "export_dtype", ckpt_dtype_name(out));
+    json_shape(j, "shape", t);
+    json_uint(j, "elements", t->n_elems);
+    json_uint(j, "bytes", ckpt_tensor_bytes(t));
+    json_text(j, "role", role_name(t->role));
+    json_text(j, "owner", t->owner ? t->owner->name : NULL);
+    if (details)
+        ls_json_extents(j, map, t);
+    json_close(j, '}');
+}
+
+/* The map as one document. */
+static void ls_json(const ckpt_map *map, bool details)
+{
+    map_totals sum;
+    json_out j;
+
+    map_count(&sum, map);
+    json_begin(&j);
+    json_text(&j, "path", ckpt_map_path(map));
+    json_text(&j, "format", ckpt_map_format(map));
+    json_uint(&j, "n_tensors", sum.n_tensors);
+    json_uint(&j, "n_tied", sum.n_tied);
+    json_uint(&j, "n_elements", sum.n_elems);
+    json_uint(&j, "n_bytes", sum.n_bytes);
+    json_open(&j, "tensors", '[');
+    for (size_t i = 0; i < sum.n_tensors && !out_broken(); i++)
+        ls_json_tensor(&j, map, ckpt_map_tensor(map, i), details);
+    json_close(&j, ']');
+    json_end(&j);
+}
+
+/* The table and its last line, or names alone. */
+static void ls_text(const ckpt_map *map, const cli_args *a)
+{
+    ls_widths w;
+
+    ls_measure(&w, map);
+    for (size_t i = 0; i < ckpt_map_count(map) && !out_broken(); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        if (!a->quiet) {
+            ls_line(map, t, &w, a);
+            continue;
+        }
+        out_text(t->name);
+        out_printf("\n");
+    }
+    if (!a->quiet)
+        map_summary(map);
+}
+
+/* Open, filter, print. */
+static int ls_run(cli_args *a, ckpt_err *err)
+{
+    ckpt_map *map = NULL;
+    ckpt_filter filter;
+
+    // state triples the list, and few want it
+    a->open.with_optimizer = a->all;
+    int rc = cli_open(&map, a, err);
+    if (rc == CKPT_OK && cli_filter(&filter, a))
+        rc = ckpt_map_select(map, &filter, err);
+    if (rc == CKPT_OK) {
+        map_say_findings(map, false);
+        effects_of_source(a, map);
+        if (a->json)
+            ls_json(map, a->details);
+        else
+            ls_text(map, a);
+    }
+    ckpt_map_free(map);
+    return rc;
+}
+
+static const cli_option ls_options[] = {
+    {"long", 'l', CLI_FLAG, offsetof(cli_args, details), NULL, "also role and where the bytes are"},
+    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "also optimizer state"},
+    {"bytes", 'b', CLI_FLAG, offsetof(cli_args, exact), NULL, "exact sizes in bytes"},
+    {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB",
+     "only names that match (again: or)"},
+    {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB", "no names that match"},
+    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
+    {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
+     "tensor-parallel slices one by one"},
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
+     "how slices are joined (JSON)"},
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
+    CLI_NO_SANDBOX,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+static const cli_moot ls_moot[] = {
+    {"long", "quiet", NULL},
+    {"bytes", "quiet", NULL},
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
+const cli_verb verb_ls = {
+    .name = "ls",
+    .command = "ckpt ls",
+    .operands = "PATH",
+    .summary = "List the tensors of a checkpoint.",
+    .options = ls_options,
+    .moot = ls_moot,
+    .min = 1,
+    .max = 1,
+    .uses = "r",
+    .run = ls_run,
+};

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * training.c: sources for targets that hold training state.
+ */
+#include "tools/ckpt/training.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ckpt/job.h"
+
+bool training_format(const char *format)
+{
+    return ckpt_format_caps(format) & CKPT_MAKES_TENSORS;
+}
+
+int training_check(const cli_args *a, ckpt_err *err)
+{
+    ckpt_target target = a->target;
+
+    if (a->include.n || a->exclude.n || a->rename)
+        return fail(err, CKPT_EUSAGE,
+                    "--include, --exclude and --rename are for weights alone: training state is "
+                    "written whole");
+    if (a->target.objects_kept && a->target.objects_dropped)
+        return fail(err, CKPT_EUSAGE, "--keep-objects and --drop-objects exclude each other");
+    if (a->join && a->open.keep_slices)
+        return fail(err, CKPT_EUSAGE, "--join and --keep-slices exclude each other");
+    if (a->target.stage > 3)
+        return fail(err, CKPT_EUSAGE, "--stage: %d is not 1, 2 or 3", a->target.stage);
+    job_settle(&target);
+    return ckpt_target_check(&target, err);
+}
+
+int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
+{
+    int rc = training_check(a, err);
+
+    *map = NULL;
+    a->open.with_optimizer = true;
+    a->open.whole_checkpoint = true;
+    if (rc == CKPT_OK && a->order && strcmp(a->order, "stored") != 0)
+        rc = cli_file(&a->order_text, a->order, "the order", err);
+    // one pattern stands for all names as the file has them
+    a->target.order_text = a->order_text ? a->order_text : a->order ? "*" : NULL;
+    if (rc == CKPT_OK)
+        rc = cli_open(map, a, err);
+    return rc == CKPT_OK ? ckpt_map_warm_start(*map, &a->target, err) : rc;
+}
+
+void training_free(cli_args *a)
+{
+    free(a->order_text);
+    a->order_text = NULL;
+    a->target.order_text = NULL;
+}

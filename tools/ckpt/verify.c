@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verify.c: ckpt verify: everything that can be checked about a checkpoint, one line per
+ * finding.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/verbs.h"
+#include "tools/cli/progress.h"
+
+/* What was found so far. */
+typedef struct verify_tally {
+    const cli_args *a;
+    json_out j;
+    uint64_t n_errors, n_warnings;
+} verify_tally;
+
+/* The library's callback for each finding, as they come. */
+static int verify_finding(void *ctx, int severity, int code, const char *text)
+{
+    static const char *const names[] = {"note", "warning", "error"};
+    const char *name = names[severity > 1 ? 2 : severity == 1];
+    verify_tally *v = ctx;
+
+    v->n_errors += severity > 1;
+    v->n_warnings += severity == 1;
+    // quiet means errors only
+    if (severity <= 1 && v->a->quiet)
+        return out_broken();
+    if (v->a->json) {
+        json_open(&v->j, NULL, '{');
+        json_text(&v->j, "severity", name);
+        json_int(&v->j, "status", ckpt_err_status(code));
+        json_text(&v->j, "text", text);
+        json_close(&v->j, '}');
+    } else {
+        out_printf("%s: ", name);
+        out_text(text);
+        out_printf("\n");
+    }
+    return out_broken();
+}
+
+/* The structure has held: what the options found in it. */
+static void verify_opened(void *ctx, const ckpt_map *map)
+{
+    const verify_tally *v = ctx;
+
+    effects_of_source(v->a, map);
+}
+
+/* The closing line. */
+static void verify_close(const verify_tally *v, int rc, const ckpt_run_report *r)
+{
+    char proof[PROOF_ROOM], bytes[HUMAN_ROOM], e[COUNT_ROOM], w[COUNT_ROOM];
+
+    if (rc == CKPT_OK) {
+        out_printf("ok: %s read: %s", human_bytes(bytes, r->n_read), proof_text(proof, r, "read"));
+        if (v->n_warnings)
+            out_printf("; %s", count_text(w, v->n_warnings, "warning"));
+        out_printf("\n");
+    } else {
+        out_printf("%s, %s\n", count_text(e, v->n_errors, "error"),
+                   count_text(w, v->n_warnings, "warning"));
+    }
+}
+
+/* The verdict after the findings; the document is complete whatever happened. */
+static void verify_close_json(verify_tally *v, int rc, const ckpt_run_report *r,
+                              const ckpt_err *err)
+{
+    json_close(&v->j, ']');
+    json_bool(&v->j, "ok", rc == CKPT_OK);
+    json_int(&v->j, "status", ckpt_err_status(rc));
+    json_uint(&v->j, "errors", v->n_errors);
+    json_uint(&v->j, "warnings", v->n_warnings);
+    // not about the checkpoint: memory, I/O, an interrupt
+    if (rc != CKPT_OK && v->n_errors == 0)
+        json_text(&v->j, "failure", err->text);
+    json_report(&v->j, "report", r);
+    json_end(&v->j);
+}
+
+/* Findings are the result; only what is not about the checkpoint is left for main to report. */
+static int verify_run(cli_args *a, ckpt_err *err)
+{
+    ckpt_run_report report = {0};
+    verify_tally v = {.a = a};
+    progress p;
+
+    // rot in one shard is rot in the checkpoint
+    a->open.whole_checkpoint = !a->as_file;
+    if (a->json) {
+        json_begin(&v.j);
+        json_text(&v.j, "path", a->operand[0]);
+        json_open(&v.j, "findings", '[');
+    }
+    progress_begin(&p, "verifying", a->quiet, &a->run);
+    const ckpt_verify_opts opts = {.open = &a->open,
+                                   .run = &a->run,
+                                   .finding = verify_finding,
+                                   .finding_ctx = &v,
+                                   .opened = verify_opened};
+    int rc = ckpt_verify(a->operand[0], &opts, &report, err);
+    progress_end(&p);
+    if (a->json)
+        verify_close_json(&v, rc, &report, err);
+    else if (!a->quiet && (rc == CKPT_OK || v.n_errors))
+        verify_close(&v, rc, &report);
+    // the findings on stdout have said it already
+    if (v.n_errors && rc != CKPT_ECANCELED)
+        err->text[0] = 0;
+    return rc;
+}
+
+static const cli_option verify_options[] = {
+    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
+    {"as-file", 0, CLI_FLAG, offsetof(cli_args, as_file), NULL,
+     "a shard alone, not its checkpoint"},
+    {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
+     "check tensor-parallel slices one by one"},
+    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
+     "how slices are joined (JSON)"},
+    {"ignore-copies", 0, CLI_FLAG, offsetof(cli_args, open.ignore_copies), NULL,
+     "do not compare masters with 16-bit copies"},
+    {"require-crc", 0, CLI_FLAG, offsetof(cli_args, open.require_crc), NULL,
+     "records without CRC-32 are errors"},
+    {"memory", 0, CLI_SIZE, offsetof(cli_args, run.memory), "SIZE", "for buffers, in all (256MiB)"},
+    {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N",
+     "threads (one per processor, at most 8)"},
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print errors only"},
+    CLI_NO_SANDBOX,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+const cli_verb verb_verify = {
+    .name = "verify",
+    .command = "ckpt verify",
+    .operands = "PATH",
+    .summary = "Check every structure and every byte of a checkpoint.",
+    .options = verify_options,
+    .min = 1,
+    .max = 1,
+    .uses = "r",
+    .run = verify_run,
+};

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ds_to_universal.c: ds_to_universal: the arguments and messages of DeepSpeed's script.
+ *
+ * stdout has the lines that users' logs are searched for; ours go to stderr.  What the script gets
+ * wrong is not repeated: runs without universal_checkpoint_info convert, a slash behind the output
+ * folder changes nothing, the folder is replaced as a whole when it is complete, and
+ * round_robin_gradients come out right.
+ */
+#include <dirent.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/job.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/training.h"
+#include "tools/ckpt/verbs.h"
+
+enum { UNI_EXTRACT = 4, UNI_MERGE = 2 }; /* the script's defaults */
+
+/* Length of a path without slashes at its end. */
+static size_t uni_length(const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n;
+}
+
+/*
+ * The run folder and the name below it that an output folder stands for; the caller frees both. The
+ * script takes what follows the last slash, so that "out/" has no name.
+ */
+static int uni_split(const char *path, char **folder, char **name, ckpt_err *err)
+{
+    size_t n = uni_length(path), at = n;
+
+    while (at > 0 && path[at - 1] != '/')
+        at--;
+    *name = strndup(path + at, n - at);
+    *folder = at == 0 ? strdup(".") : strndup(path, at > 1 ? at - 1 : 1);
+    if (!*name || !*folder)
+        return fail(err, CKPT_ELIMIT, "out of memory");
+    if (strcmp(path, "-") == 0)
+        return fail(err, CKPT_EUSAGE,
+                    "--output_folder -: it is a folder, nothing is written to standard output "
+                    "(./- is one of that name)");
+    if (**name == '\0' || strcmp(*name, ".") == 0 || strcmp(*name, "..") == 0)
+        return fail(err, CKPT_EUSAGE, "--output_folder: '%s' does not name a folder to make", path);
+    return CKPT_OK;
+}
+
+/* Both folders are needed, and must differ. */
+static int uni_check(cli_args *a, ckpt_err *err)
+{
+    if (!a->input || !a->output)
+        return fail(err, CKPT_EUSAGE, "--%s is required",
+                    a->input ? "output_folder" : "input_folder");
+    if (uni_length(a->input) == uni_length(a->output) &&
+        strncmp(a->input, a->output, uni_length(a->input)) == 0)
+        return fail(err, CKPT_EUSAGE, "--output_folder: it is the input folder");
+    a->n_extract = a->n_extract ? a->n_extract : UNI_EXTRACT;
+    a->n_merge = a->n_merge ? a->n_merge : UNI_MERGE;
+    a->target.format = "universal";
+    // the script overwrites; so do we, but only when everything is written
+    a->run.force = true;
+    if (a->keep_temp && !a->quiet)
+        say_note("--keep_temp_folder: nothing is kept, because there is no temporary folder");
+    return CKPT_OK;
+}
+
+/*
+ * The output replaces what is there as a whole; the script only adds files to it.  So what is there
+ * must be an earlier conversion, also one of the script that did not finish, or empty.
+ */
+static int uni_replaceable(const char *path, ckpt_err *err)
+{
+    DIR *dir = opendir(path);
+    bool empty = true, ours = false;
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir))) {
+        bool dots = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+        empty = empty && dots;
+        ours = ours || strcmp(e->d_name, "zero") == 0 || strcmp(e->d_name, "tmp") == 0;
+    }
+    if (dir)
+        (void)closedir(dir);
+    if (empty || ours)
+        return CKPT_OK;
+    return fail(err, CKPT_EUSAGE,
+                "%s: holds something else than a universal checkpoint, and would be replaced as a "
+                "whole; choose another output",
+                path);
+}
+
+/* The lines before anything is read. */
+static void uni_say(const cli_args *a)
+{
+    out_printf("args = Namespace(input_folder='");
+    out_text(a->input);
+    out_printf("', output_folder='");
+    out_text(a->output);
+    out_printf("', num_extract_workers=%u, num_merge_workers=%u, keep_temp_folder=%s, strict=%s, "
+               "inject_missing_state=%s)\n",
+               a->n_extract, a->n_merge, a->keep_temp ? "True" : "False",
+               a->no_strict ? "False" : "True", a->inject ? "True" : "False");
+    out_printf("Convert DeepSpeed Checkpoint to Universal Checkpoint\n");
+    out_printf("Converting DeepSpeed checkpoint in ");
+    out_text(a->input);
+    out_printf(" to Universal checkpoint in ");
+    out_text(a->output);
+    out_printf("\n");
+}
+
+/* Lay out, write, and say what was proved. */
+static int uni_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
+{
+    convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
+    const char *stage = map_fact(map, "stage");
+    bool flat = stage && strcmp(stage, "3") == 0;
+    char closing[CLOSING_ROOM];
+    const char *text;
+    int rc = CKPT_OK, severity, code;
+
+    if (!a->quiet)
+        out_printf("*** 1. Extracting ZeRO fragments\n");
+    job_refuse(&job.run, true, a->strict);
+    rc = job_prepare(&job, err);
+    if (rc == CKPT_OK) {
+        effects_of_layout(a, map, job.to);
+        map_say_findings(job.to, !a->quiet);
+        while (ckpt_map_finding_at(job.to, job.n_said, &severity, &code, &text))
+            job.n_said++;
+        rc = effects_strict(a, err);
+    }
+    if (rc == CKPT_OK) {
+        if (!a->quiet)
+            out_printf("*** 2. Merging slices .....\n%s*** 3. Saving common optimizer states\n",
+                       flat ? "" : "    No AutoEP layers found, skipping\n");
+        rc = job_run(&job, err);
+    }
+    if (rc == CKPT_OK)
+        job_say_findings(&job, !a->quiet);
+    if (rc == CKPT_OK && !a->quiet) {
+        out_printf("*** Done!\n");
+        say_note("%s", job_closing(closing, &job));
+    }
+    job_free(&job);
+    return rc;
+}
+
+/* A DeepSpeed checkpoint with its optimizer; the script reads nothing else either. */
+static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
+{
+    int rc = training_check(a, err);
+
+    // cli_open opens the first operand, and the script has none
+    a->operand = (char *const *)(uintptr_t)&a->input;
+    a->n_operands = 1;
+    a->open.with_optimizer = true;
+    a->open.whole_checkpoint = true;
+    a->open.join_first_axis = a->inject;
+    a->open.require_crc = a->strict;
+    if (rc == CKPT_OK)
+        rc = cli_open(map, a, err);
+    if (rc == CKPT_OK && strcmp(ckpt_map_format(*map), "deepspeed") != 0)
+        rc = fail(err, CKPT_EUNSUPPORTED,
+                  "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert --to universal "
+                  "reads it)",
+                  ckpt_map_path(*map), ckpt_map_format(*map));
+    return rc;
+}
+
+/* The whole of the script. */
+static int uni_run(cli_args *a, ckpt_err *err)
+{
+    char *folder = NULL, *name = NULL;
+    ckpt_map *map = NULL;
+    int rc = uni_check(a, err);
+
+    if (rc == CKPT_OK)
+        rc = uni_split(a->output, &folder, &name, err);
+    if (rc == CKPT_OK)
+        rc = uni_replaceable(a->output, err);
+    if (rc == CKPT_OK) {
+        a->target.path = folder;
+        a->target.tag = name;
+        if (!a->quiet)
+            uni_say(a);
+        rc = uni_open(&map, a, err);
+    }
+    if (rc == CKPT_OK) {
+        map_say_findings(map, !a->quiet);
+        effects_of_source(a, map);
+        rc = uni_convert(a, map, err);
+    }
+    ckpt_map_free(map);
+    free(folder);
+    free(name);
+    return rc;
+}
+
+#define AT(field) offsetof(cli_args, field)
+static const cli_option uni_options[] = {
+    {"input_folder", 0, CLI_SOURCE, AT(input), "FOLDER", "the checkpoint: RUN/TAG; required"},
+    {"output_folder", 0, CLI_OUTPUT, AT(output), "FOLDER", "what to make: RUN/OUT; required"},
+    {"num_extract_workers", 0, CLI_COUNT, AT(n_extract), "N", "taken and not needed (4)"},
+    {"num_merge_workers", 0, CLI_COUNT, AT(n_merge), "N", "taken and not needed (2)"},
+    {"keep_temp_folder", 0, CLI_FLAG, AT(keep_temp), NULL, "taken: there is no temporary folder"},
+    {"no_strict", 0, CLI_FLAG, AT(no_strict), NULL, "taken: patterns without a match only warn"},
+    {"inject_missing_state", 0, CLI_FLAG, AT(inject), NULL,
+     "without rules: join slices by their first axis"},
+    {"slice_rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
+    {"deepspeed_version", 0, CLI_TEXT, AT(target.version), "V", "write for it (the checkpoint's)"},
+    {"keep_objects", 0, CLI_FLAG, AT(target.objects_kept), NULL,
+     "objects of unknown classes go along"},
+    {"drop_objects", 0, CLI_FLAG, AT(target.objects_dropped), NULL, "leave them out"},
+    {"ignore_copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
+     "do not compare masters with 16_bit copies"},
+    {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},
+    {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
+    {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
+    {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},
+    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    CLI_NO_SANDBOX,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+};
+
+static const cli_moot uni_moot[] = {
+    {"inject_missing_state", "slice_rules", NULL},
+    {NULL, NULL, NULL},
+};
+
+const cli_verb compat_ds_to_universal = {
+    .name = "ds_to_universal",
+    .command = "ds_to_universal",
+    .operands = "--input_folder RUN/TAG --output_folder RUN/OUT",
+    .summary = "Convert a DeepSpeed ZeRO checkpoint to a universal one, for any stage and world.",
+    .options = uni_options,
+    .moot = uni_moot,
+    .min = 0,
+    .max = 0,
+    .run = uni_run,
+    .compat = true,
+};

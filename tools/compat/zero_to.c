@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * zero_to.c: zero_to_fp32 and zero_to_torch: the arguments, output names and messages of
+ * DeepSpeed's scripts.
+ *
+ * stdout has the lines that users' logs are searched for; ours go to stderr.  What the scripts get
+ * wrong is not repeated: outputs are replaced only when they are complete, damage ends the run,
+ * tied weights are written once.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/job.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/verbs.h"
+
+/* Parameters of a role that are stored under their own name, as the script counts them. */
+static void zero_count(const ckpt_map *map, uint32_t role, uint64_t *n_params, uint64_t *n_elems)
+{
+    *n_params = *n_elems = 0;
+    for (size_t i = 0; i < ckpt_map_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        if (t->role != role || t->owner)
+            continue;
+        *n_params += 1;
+        *n_elems += t->n_elems;
+    }
+}
+
+/* The script's line for frozen parameters appears only when there are some. */
+static void zero_say_count(const ckpt_map *map, uint32_t role, const char *which)
+{
+    uint64_t n_params, n_elems;
+
+    zero_count(map, role, &n_params, &n_elems);
+    if (n_params || role == CKPT_ROLE_WEIGHT)
+        out_printf("Reconstructed %sfp32 state dict with %" PRIu64 " params %" PRIu64 " elements\n",
+                   which, n_params, n_elems);
+}
+
+/* The lines that the script prints while it reads, from the facts of the map. */
+static void zero_say(const ckpt_map *map, const cli_args *a)
+{
+    const char *stage = map_fact(map, "stage"), *world = map_fact(map, "world size");
+    const char *version = map_fact(map, "DeepSpeed version"), *folder = map_fact(map, "tag folder");
+    char shape[SHAPE_ROOM];
+
+    // the parser prints these four lines before it saves
+    out_printf("Processing zero checkpoint '");
+    out_text(folder ? folder : ckpt_map_path(map));
+    out_printf("'\nParsing checkpoint created by deepspeed==");
+    out_text(version ? version : "unknown");
+    out_printf("\nDetected checkpoint of type zero stage %s, world_size: %s\n", stage ? stage : "?",
+               world ? world : "?");
+    for (size_t i = 0; a->debug && i < ckpt_map_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        out_text(t->name);
+        out_printf(" full shape: %s unpartitioned numel %" PRIu64 "\n", shape_text(shape, t),
+                   t->n_elems);
+    }
+    zero_say_count(map, CKPT_ROLE_FROZEN, "Frozen ");
+    zero_say_count(map, CKPT_ROLE_WEIGHT, stage && strcmp(stage, "3") == 0 ? "Trainable " : "");
+}
+
+/* A folder, as the script has it since 0.15.3, or a file where the name is one, as before. */
+static int zero_target(cli_args *a, ckpt_err *err)
+{
+    a->target.path = a->operand[1];
+    a->target.format = ckpt_format_of(a->target.path);
+    if (!a->target.format)
+        a->target.format = a->safe ? "hf" : "hf-bin";
+    // the script overwrites; so do we, but only when everything is written
+    a->run.force = true;
+    a->target.keep_other_weights = true;
+    if (a->safe && strcmp(a->target.format, "torch") == 0)
+        return fail(err, CKPT_EUSAGE,
+                    "--safe_serialization: %s is the name of a torch file; name a folder, or a "
+                    "file ending in .safetensors",
+                    a->target.path);
+    return effects_of_target(a, err);
+}
+
+/*
+ * The same conversion as ckpt convert; what it proved goes to stderr, where logs of the script
+ * have nothing.
+ */
+static int zero_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
+{
+    convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
+    char closing[CLOSING_ROOM];
+    int rc;
+
+    // the scripts let values overflow: said, and with --strict refused
+    job_refuse(&job.run, true, a->strict);
+    rc = job_prepare(&job, err);
+    if (rc == CKPT_OK) {
+        job_say_findings(&job, !a->quiet);
+        rc = effects_strict(a, err);
+    }
+    if (rc == CKPT_OK)
+        rc = job_run(&job, err);
+    if (rc == CKPT_OK)
+        job_say_findings(&job, !a->quiet);
+    if (rc == CKPT_OK && !a->quiet)
+        say_note("%s", job_closing(closing, &job));
+    job_free(&job);
+    return rc;
+}
+
+/* Both drop-ins: a whole DeepSpeed checkpoint in, whatever of its paths was given. */
+static int zero_run(cli_args *a, ckpt_err *err)
+{
+    ckpt_map *map = NULL;
+
+    int rc = zero_target(a, err);
+    a->open.whole_checkpoint = true;
+    a->open.require_crc = a->strict;
+    if (rc == CKPT_OK)
+        rc = ckpt_open(&map, a->operand[0], &a->open, err);
+    // the script would not read a model folder either
+    if (rc == CKPT_OK && strcmp(ckpt_map_format(map), "deepspeed") != 0)
+        rc = fail(err, CKPT_EUNSUPPORTED,
+                  "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert reads it)",
+                  ckpt_map_path(map), ckpt_map_format(map));
+    if (rc == CKPT_OK) {
+        if (!a->quiet)
+            zero_say(map, a);
+        map_say_findings(map, !a->quiet);
+        effects_of_source(a, map);
+        rc = zero_convert(a, map, err);
+    }
+    ckpt_map_free(map);
+    return rc;
+}
+
+/* The script's name says it: everything floating in float32, frozen 16-bit parameters too. */
+static int zero_to_fp32_run(cli_args *a, ckpt_err *err)
+{
+    a->target.dtype = CKPT_F32;
+    return zero_run(a, err);
+}
+
+/* The script takes only these; ours would take more, but a drop-in's --dtype must not surprise. */
+static int zero_to_torch_run(cli_args *a, ckpt_err *err)
+{
+    if (a->target.dtype == CKPT_DTYPE_NONE)
+        return fail(err, CKPT_EUSAGE, "--dtype is required: bf16, fp16 or fp32");
+    if (a->target.dtype != CKPT_BF16 && a->target.dtype != CKPT_F16 && a->target.dtype != CKPT_F32)
+        return fail(err, CKPT_EUSAGE, "--dtype: %s is not bf16, fp16 or fp32",
+                    ckpt_dtype_name(a->target.dtype));
+    return zero_run(a, err);
+}
+
+#define AT(field) offsetof(cli_args, field)
+#define ZERO_OPTIONS                                                                               \
+    {"max_shard_size",          0,      CLI_SIZE,                                                  \
+     AT(target.max_shard_size), "SIZE", "largest file of the output (5GB; 0: one file)"},          \
+        {"safe_serialization", 0, CLI_FLAG, AT(safe), NULL, "write safetensors, not .bin files"},  \
+        {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},             \
+        {"exclude_frozen_parameters", 0,    CLI_FLAG,                                              \
+         AT(open.no_frozen),          NULL, "leave frozen parameters out"},                        \
+        {"keep_slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "slices stay apart"},             \
+        {"slice_rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},     \
+        {"ignore_copies",        0,    CLI_FLAG,                                                   \
+         AT(open.ignore_copies), NULL, "do not compare masters with 16-bit copies"},               \
+        {"debug", 'd', CLI_FLAG, AT(debug), NULL, "also print every parameter"},                   \
+        {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},      \
+        {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},           \
+        {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},     \
+        {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},             \
+        {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"}, CLI_NO_SANDBOX,     \
+    {                                                                                              \
+        NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \
+    }
+
+static const cli_option fp32_options[] = {ZERO_OPTIONS};
+
+static const cli_option torch_options[] = {
+    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "bf16, fp16 or fp32; required"},
+    ZERO_OPTIONS,
+};
+
+static const cli_moot zero_moot[] = {
+    {"debug", "quiet", NULL},
+    {NULL, NULL, NULL},
+};
+
+const cli_verb compat_zero_to_fp32 = {
+    .name = "zero_to_fp32",
+    .command = "zero_to_fp32",
+    .operands = "CHECKPOINT_DIR OUTPUT",
+    .summary = "Consolidate the weights of a DeepSpeed ZeRO checkpoint in float32.",
+    .options = fp32_options,
+    .moot = zero_moot,
+    .min = 2,
+    .max = 2,
+    .uses = "ro",
+    .run = zero_to_fp32_run,
+    .compat = true,
+};
+
+const cli_verb compat_zero_to_torch = {
+    .name = "zero_to_torch",
+    .command = "zero_to_torch",
+    .operands = "CHECKPOINT_DIR OUTPUT",
+    .summary = "Consolidate the weights of a DeepSpeed ZeRO checkpoint in any of three dtypes.",
+    .options = torch_options,
+    .moot = zero_moot,
+    .min = 2,
+    .max = 2,
+    .uses = "ro",
+    .run = zero_to_torch_run,
+    .compat = true,
+};

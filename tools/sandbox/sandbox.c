@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sandbox.c: which paths a command line needs, and giving up all others.
+ *
+ * A link in a source may point anywhere (the caches of Hugging Face are made of links), so the
+ * links that are there when a command starts are looked for and what they name is allowed.
+ */
+#define _GNU_SOURCE /* d_type */
+#include "tools/sandbox/sandbox.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/sandbox/landlock.h"
+#include "tools/sandbox/seccomp.h"
+
+enum {
+    SANDBOX_DEPTH = 8,        /* folders within each other that are searched for links */
+    SANDBOX_ENTRIES = 1 << 18 /* names that are looked at, in all */
+};
+
+/* Sanitizers trace the process and read /proc: what they find matters more. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANDBOX_NONE 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANDBOX_NONE 1
+#endif
+#ifndef SANDBOX_NONE
+#define SANDBOX_NONE 0
+#endif
+
+/* The search for links. */
+typedef struct sandbox_walk {
+    int rules;
+    unsigned use;
+    size_t left; /* names that may still be looked at */
+    bool tag;    /* shards were seen directly in the folder that it began with */
+} sandbox_walk;
+
+/* ---- sources ---- */
+
+/* A descriptor of a folder, for reading its names or (O_PATH) only for its place. */
+static int sandbox_open(int at, const char *path, int how)
+{
+    int fd;
+
+    do
+        fd = openat(at, path, how | O_DIRECTORY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static bool sandbox_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Folders are entered, links allowed and then entered like folders.  fd is closed. */
+static void sandbox_search(sandbox_walk *w, int fd, unsigned depth)
+{
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *e;
+
+    if (!dir && fd >= 0)
+        (void)close(fd);
+    while (dir && w->left > 0 && (e = readdir(dir))) {
+        struct stat st;
+        unsigned char type = e->d_type;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        w->left--;
+        if (depth == 0 && (sandbox_ends(e->d_name, "_states.pt") || strcmp(e->d_name, "zero") == 0))
+            w->tag = true;
+        // not every file system tells the kind with the name
+        if (type == DT_UNKNOWN && fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            type = S_ISLNK(st.st_mode) ? DT_LNK : S_ISDIR(st.st_mode) ? DT_DIR : DT_REG;
+        if (type == DT_LNK)
+            (void)landlock_allow(w->rules, fd, e->d_name, w->use);
+        if ((type == DT_LNK || type == DT_DIR) && depth < SANDBOX_DEPTH)
+            sandbox_search(w, sandbox_open(fd, e->d_name, O_RDONLY), depth + 1);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+/* The folder a path stands in, "." when it names none; the caller frees it. */
+static char *sandbox_parent(const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n ? strndup(path, n) : strdup(".");
+}
+
+/* A tag's run folder: as the path is spelled, and as the tree has it. */
+static void sandbox_above(int rules, const char *path)
+{
+    char *parent = sandbox_parent(path);
+    int fd = sandbox_open(AT_FDCWD, path, O_PATH);
+
+    if (parent)
+        (void)landlock_allow(rules, AT_FDCWD, parent, LANDLOCK_READ);
+    if (fd >= 0) {
+        (void)landlock_allow(rules, fd, "..", LANDLOCK_READ);
+        (void)close(fd);
+    }
+    free(parent);
+}
+
+/*
+ * A checkpoint that is read (and, by use, changed): a folder with all below it; of a file the
+ * folder it is in, since shards, indexes and configurations lie side by side.  A tag's run folder
+ * has its `latest` and side files.
+ */
+static void sandbox_source(int rules, const char *path, unsigned use)
+{
+    sandbox_walk w = {.rules = rules, .use = use, .left = SANDBOX_ENTRIES};
+    struct stat st;
+
+    (void)landlock_allow(rules, AT_FDCWD, path, use);
+    if (stat(path, &st) != 0)
+        return;
+    char *folder = S_ISDIR(st.st_mode) ? strdup(path) : sandbox_parent(path);
+    if (!folder)
+        return;
+    (void)landlock_allow(rules, AT_FDCWD, folder, use);
+    // beside a file only links in its own folder can be meant
+    sandbox_search(&w, sandbox_open(AT_FDCWD, folder, O_RDONLY),
+                   S_ISDIR(st.st_mode) ? 0 : SANDBOX_DEPTH);
+    if (w.tag || !S_ISDIR(st.st_mode))
+        sandbox_above(rules, folder);
+    free(folder);
+}
+
+/* ---- the output ---- */
+
+/* The folder that holds s->folder up to byte n, synced: a power cut does not lose what is made. */
+static int sandbox_sync(const char *folder, ckpt_err *err)
+{
+    char *parent = sandbox_parent(folder);
+    int fd = parent ? sandbox_open(AT_FDCWD, parent, O_RDONLY) : -1, rc = CKPT_OK, done;
+
+    do
+        done = fd < 0 ? -1 : fsync(fd);
+    while (fd >= 0 && done != 0 && errno == EINTR);
+    if (done != 0)
+        rc = fail(err, CKPT_EIO, "%s: cannot sync the folder: %s", parent ? parent : folder,
+                  strerror(errno));
+    if (fd >= 0)
+        (void)close(fd);
+    free(parent);
+    return rc;
+}
+
+/* One folder of the path, which now ends at byte n. */
+static int sandbox_make_one(sandbox *s, size_t n, bool sync, ckpt_err *err)
+{
+    struct stat st;
+
+    if (mkdir(s->folder, 0777) == 0) {
+        s->made[s->n_made++] = n;
+        return sync ? sandbox_sync(s->folder, err) : CKPT_OK;
+    }
+    int sys = errno;
+    if (stat(s->folder, &st) == 0 && S_ISDIR(st.st_mode))
+        return CKPT_OK;
+    return fail(err, CKPT_EIO, "%s: cannot create the folder: %s", s->folder, strerror(sys));
+}
+
+/* Make what is missing of the output's folder, outermost first. */
+static int sandbox_make(sandbox *s, bool sync, ckpt_err *err)
+{
+    size_t n = strlen(s->folder);
+    int rc = CKPT_OK;
+
+    while (n > 1 && s->folder[n - 1] == '/')
+        s->folder[--n] = 0;
+    s->made = calloc(n + 1, sizeof *s->made);
+    if (!s->made)
+        return fail(err, CKPT_ELIMIT, "out of memory");
+    for (size_t i = 1; rc == CKPT_OK && i <= n; i++) {
+        char was = s->folder[i];
+        if (was != '/' && was != 0)
+            continue;
+        s->folder[i] = 0;
+        rc = sandbox_make_one(s, i, sync, err);
+        s->folder[i] = was;
+    }
+    return rc;
+}
+
+/* Where the files of an output go: the folder itself, or the one that its file is in. */
+static char *sandbox_output(const cli_args *a, const char *path, char use)
+{
+    bool folder = use == 'd';
+
+    if (use == 'o' && a->target.format)
+        folder = cli_into_folder(&a->target);
+    else if (use == 'o')
+        folder = !ckpt_format_of(path);
+    return folder ? strdup(path) : sandbox_parent(path);
+}
+
+/* The output's folder may be read and written; those made for it can be removed again. */
+static int sandbox_allow_output(const sandbox *s, int rules, ckpt_err *err)
+{
+    if (!landlock_allow(rules, AT_FDCWD, s->folder, LANDLOCK_READ | LANDLOCK_WRITE))
+        return fail(err, CKPT_EIO, "%s: cannot open the folder: %s", s->folder, strerror(errno));
+    if (s->n_made == 0)
+        return CKPT_OK;
+    char *outermost = strndup(s->folder, s->made[0]);
+    char *parent = outermost ? sandbox_parent(outermost) : NULL;
+    if (parent)
+        (void)landlock_allow(rules, AT_FDCWD, parent, LANDLOCK_RMDIR);
+    free(parent);
+    free(outermost);
+    return CKPT_OK;
+}
+
+/* ---- command lines ---- */
+
+/* Calls fn for each path that the command line names, with the letter of its use (cli.h). */
+typedef int (*sandbox_fn)(void *ctx, const cli_args *a, const char *path, char use);
+
+static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
+{
+    const cli_option *o = a->verb->options;
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < a->n_operands && a->verb->uses && a->verb->uses[i]; i++)
+        rc = fn(ctx, a, a->operand[i], a->verb->uses[i]);
+    for (; rc == 0 && o && o->name; o++) {
+        const char *path = NULL;
+        if (o->kind == CLI_FILE || o->kind == CLI_SOURCE || o->kind == CLI_OUTPUT)
+            memcpy(&path, (const char *)a + o->at, sizeof path);
+        if (path)
+            rc = fn(ctx, a, path, o->kind == CLI_FILE ? 'f' : o->kind == CLI_SOURCE ? 'r' : 'p');
+    }
+    return rc;
+}
+
+/* This command changes what is in the folder. */
+static bool sandbox_edits(const cli_args *a, char use)
+{
+    return use == 'e' || (use == 'l' && a->fix_latest);
+}
+
+typedef struct sandbox_paths {
+    sandbox *s;
+    int rules;
+    bool any, writes; /* something is read; something is changed */
+    ckpt_err *err;
+} sandbox_paths;
+
+/* First round: is there anything to protect from, and where does the output go? */
+static int sandbox_plan(void *ctx, const cli_args *a, const char *path, char use)
+{
+    sandbox_paths *p = ctx;
+    bool output = use == 'o' || use == 'd' || use == 'p';
+
+    p->any = p->any || !output;
+    p->writes = p->writes || sandbox_edits(a, use) || (output && !a->dry_run);
+    if (!output || p->s->folder)
+        return CKPT_OK;
+    p->s->folder = sandbox_output(a, path, use);
+    if (!p->s->folder)
+        return fail(p->err, CKPT_ELIMIT, "out of memory");
+    return a->dry_run ? CKPT_OK : sandbox_make(p->s, !a->run.no_fsync, p->err);
+}
+
+/* Second round: what is named may be used. */
+static int sandbox_rule(void *ctx, const cli_args *a, const char *path, char use)
+{
+    const sandbox_paths *p = ctx;
+
+    if (use == 'f')
+        (void)landlock_allow(p->rules, AT_FDCWD, path, LANDLOCK_READ);
+    else if (sandbox_edits(a, use))
+        sandbox_source(p->rules, path, LANDLOCK_READ | LANDLOCK_WRITE);
+    else if (use == 'r' || use == 'l')
+        sandbox_source(p->rules, path, LANDLOCK_READ);
+    return CKPT_OK;
+}
+
+/* The rules for files, where the kernel has them. */
+static int sandbox_files(sandbox_paths *p, const cli_args *a)
+{
+    bool output = p->s->folder && p->writes;
+    int rc = CKPT_OK;
+
+    p->rules = landlock_new(p->writes);
+    if (p->rules < 0)
+        return CKPT_OK;
+    // what would be opened later, and cannot be then
+    (void)ckpt_prepare(output ? CKPT_TO_WRITE : CKPT_TO_READ, NULL);
+    (void)sandbox_each(a, sandbox_rule, p);
+    if (output)
+        rc = sandbox_allow_output(p->s, p->rules, p->err);
+    else if (p->s->folder)
+        (void)landlock_allow(p->rules, AT_FDCWD, p->s->folder, LANDLOCK_READ);
+    // how many processors there are
+    (void)landlock_allow(p->rules, AT_FDCWD, "/sys/devices/system/cpu", LANDLOCK_READ);
+    p->s->files = landlock_enforce(p->rules);
+    return rc;
+}
+
+int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err)
+{
+    sandbox_paths p = {.s = s, .err = err};
+
+    if (a->no_sandbox || SANDBOX_NONE)
+        return CKPT_OK;
+    int rc = sandbox_each(a, sandbox_plan, &p);
+    // help texts and tables of formats come from nobody else
+    if (rc != CKPT_OK || !p.any)
+        return rc;
+    rc = sandbox_files(&p, a);
+    (void)seccomp_enforce();
+    return rc;
+}
+
+void sandbox_leave(sandbox *s)
+{
+    while (s->n_made > 0) {
+        s->folder[s->made[--s->n_made]] = 0;
+        (void)rmdir(s->folder);
+    }
+    free(s->made);
+    free(s->folder);
+    *s = (sandbox){0};
+}
+
+bool sandbox_suspect(const sandbox *s, const ckpt_err *err)
+{
+    const char *end = strstr(err->text, ": ");
+    char path[sizeof err->text];
+
+    if (!s->files || !end || !strstr(err->text, strerror(EACCES)))
+        return false;
+    (void)snprintf(path, sizeof path, "%.*s", (int)(end - err->text), err->text);
+    // this call asks for the user's rights alone
+    return access(path, R_OK) == 0;
+}
+
+void sandbox_describe(char *out, size_t room)
+{
+    int abi = landlock_abi();
+
+    if (SANDBOX_NONE)
+        (void)snprintf(out, room, "none: built with a sanitizer");
+    else if (abi && seccomp_known())
+        (void)snprintf(out, room, "files (Landlock %d%s), system calls (seccomp), no new rights",
+                       abi, abi < 2 ? ", readers only" : "");
+    else if (abi)
+        (void)snprintf(out, room,
+                       "files (Landlock %d%s), no new rights; this kernel has no seccomp", abi,
+                       abi < 2 ? ", readers only" : "");
+    else if (seccomp_known())
+        (void)snprintf(out, room,
+                       "system calls (seccomp), no new rights; this kernel has no Landlock");
+    else
+        (void)snprintf(out, room, "none: this kernel has neither Landlock nor seccomp");
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * seccomp.c: the list of system calls that are refused, and the filter that refuses them.
+ *
+ * A list of what is refused, not of what is allowed: the C library, OpenSSL and the threads change
+ * the calls they make with every release, and a new one must not end a conversion.  What gives
+ * power over something else than this process's own memory and files is on it; files are Landlock's
+ * part.  A refused call fails with EPERM, which every caller expects of a call.
+ */
+#define _GNU_SOURCE /* syscall */
+#include "tools/sandbox/seccomp.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#define SC_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define SC_ARCH AUDIT_ARCH_AARCH64
+#elif defined(__riscv) && __riscv_xlen == 64
+#define SC_ARCH AUDIT_ARCH_RISCV64
+#else
+#define SC_ARCH 0 /* no filter: the numbers below would be those of another processor */
+#endif
+
+/* Numbers that every processor shares; headers may be older than the kernel. */
+enum {
+    SC_PIDFD_SEND_SIGNAL = 424,
+    SC_IO_URING_FIRST = 425, /* setup, enter, register */
+    SC_OPEN_TREE = 428,      /* move_mount, fsopen, fsconfig, fsmount, fspick, pidfd_open */
+    SC_PIDFD_OPEN = 434,
+    SC_PIDFD_GETFD = 438,
+    SC_PROCESS_MADVISE = 440,
+    SC_MOUNT_SETATTR = 442
+};
+
+static const int sc_refused[] = {
+    // other programs
+    SYS_execve,
+    SYS_execveat,
+    // the network; a socket that is stdout is written like a file
+    SYS_socket,
+    SYS_socketpair,
+    SYS_connect,
+    SYS_bind,
+    SYS_listen,
+    SYS_accept,
+    SYS_accept4,
+    SYS_sendto,
+    SYS_sendmsg,
+    SYS_sendmmsg,
+    SYS_recvfrom,
+    SYS_recvmsg,
+    SYS_recvmmsg,
+    // other processes
+    SYS_ptrace,
+    SYS_process_vm_readv,
+    SYS_process_vm_writev,
+    SYS_kcmp,
+    SYS_tkill,
+    SYS_rt_sigqueueinfo,
+    SYS_rt_tgsigqueueinfo,
+    SC_PIDFD_SEND_SIGNAL,
+    SC_PIDFD_OPEN,
+    SC_PIDFD_GETFD,
+    SC_PROCESS_MADVISE,
+    SYS_shmget,
+    SYS_shmat,
+    SYS_msgget,
+    SYS_semget,
+    SYS_mq_open,
+    SYS_setpriority,
+    SYS_move_pages,
+    SYS_migrate_pages,
+    // other views of the file system, and files without their path
+    SYS_mount,
+    SYS_umount2,
+    SYS_pivot_root,
+    SYS_chroot,
+    SYS_unshare,
+    SYS_setns,
+    SC_OPEN_TREE,
+    SC_OPEN_TREE + 1,
+    SC_OPEN_TREE + 2,
+    SC_OPEN_TREE + 3,
+    SC_OPEN_TREE + 4,
+    SC_OPEN_TREE + 5,
+    SC_MOUNT_SETATTR,
+    SYS_open_by_handle_at,
+    SYS_quotactl,
+    SYS_swapon,
+    SYS_swapoff,
+    // calls that other calls can be hidden in, and doors into the kernel
+    SC_IO_URING_FIRST,
+    SC_IO_URING_FIRST + 1,
+    SC_IO_URING_FIRST + 2,
+    SYS_bpf,
+    SYS_perf_event_open,
+    SYS_userfaultfd,
+    SYS_add_key,
+    SYS_request_key,
+    SYS_keyctl,
+    SYS_fanotify_init,
+    // the machine
+    SYS_reboot,
+    SYS_kexec_load,
+    SYS_init_module,
+    SYS_finit_module,
+    SYS_delete_module,
+    SYS_acct,
+    SYS_settimeofday,
+    SYS_clock_settime,
+    SYS_adjtimex,
+    SYS_clock_adjtime,
+    SYS_sethostname,
+    SYS_setdomainname,
+    SYS_syslog,
+    SYS_vhangup,
+    SYS_personality,
+    // who this is
+    SYS_setuid,
+    SYS_setgid,
+    SYS_setreuid,
+    SYS_setregid,
+    SYS_setresuid,
+    SYS_setresgid,
+    SYS_setgroups,
+    SYS_setfsuid,
+    SYS_setfsgid,
+    SYS_capset,
+};
+
+enum { SC_N = sizeof sc_refused / sizeof *sc_refused, SC_ROOM = 2 * SC_N + 32 };
+
+#define SC_FIELD(field) ((uint32_t)offsetof(struct seccomp_data, field))
+/* the low half of an argument: the processors above are little-endian */
+#define SC_LOAD(field)   (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, SC_FIELD(field))
+#define SC_END(action)   (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, (action))
+#define SC_SKIP(k, t, f) (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (k), (t), (f))
+#define SC_REFUSE        (SECCOMP_RET_ERRNO | EPERM)
+
+/* A call that may be made only on this process itself, named by its first argument. */
+static size_t sc_self(struct sock_filter *at, uint32_t call)
+{
+    at[0] = SC_SKIP(call, 0, 4);
+    at[1] = SC_LOAD(args[0]);
+    at[2] = SC_SKIP((uint32_t)getpid(), 0, 1);
+    at[3] = SC_END(SECCOMP_RET_ALLOW);
+    at[4] = SC_END(SC_REFUSE);
+    return 5;
+}
+
+/* Typing into the terminal in the user's name. */
+static size_t sc_typing(struct sock_filter *at)
+{
+    const uint32_t linux_console = 0x541C; /* TIOCLINUX pastes what is selected */
+
+    at[0] = SC_SKIP(SYS_ioctl, 0, 5);
+    at[1] = SC_LOAD(args[1]);
+    at[2] = SC_SKIP(TIOCSTI, 2, 0);
+    at[3] = SC_SKIP(linux_console, 1, 0);
+    at[4] = SC_END(SECCOMP_RET_ALLOW);
+    at[5] = SC_END(SC_REFUSE);
+    return 6;
+}
+
+/* The filter; how many instructions it has. */
+static size_t sc_filter(struct sock_filter at[SC_ROOM])
+{
+    size_t n = 0;
+
+    // numbers of another processor's calls mean something else
+    at[n++] = SC_LOAD(arch);
+    at[n++] = SC_SKIP(SC_ARCH, 1, 0);
+    at[n++] = SC_END(SC_REFUSE);
+    at[n++] = SC_LOAD(nr);
+#if defined(__x86_64__)
+    // x32 has the same processor and numbers of its own
+    at[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);
+    at[n++] = SC_END(SC_REFUSE);
+#endif
+    for (size_t i = 0; i < SC_N; i++) {
+        at[n++] = SC_SKIP((uint32_t)sc_refused[i], 0, 1);
+        at[n++] = SC_END(SC_REFUSE);
+    }
+    n += sc_self(at + n, SYS_kill);
+    n += sc_self(at + n, SYS_tgkill);
+    n += sc_typing(at + n);
+    at[n++] = SC_END(SECCOMP_RET_ALLOW);
+    return n;
+}
+
+bool seccomp_known(void)
+{
+    uint32_t action = SECCOMP_RET_ERRNO;
+
+    return SC_ARCH != 0 && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+}
+
+bool seccomp_enforce(void)
+{
+    struct sock_filter filter[SC_ROOM];
+    const struct sock_fprog program = {.len = (unsigned short)sc_filter(filter), .filter = filter};
+
+    if (SC_ARCH == 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return false;
+    // no code of others runs here, so that slower memory accesses would protect nothing
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+                   &program) == 0 ||
+           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+}
