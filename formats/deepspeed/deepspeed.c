@@ -6,13 +6,24 @@
  *     mp_rank_00_model_states.pt                         the model (stages 0 to 2)
  *     zero_pp_rank_{0..n-1}_mp_rank_00_model_states.pt   the model (stage 3: buffers, fragments)
  *     [bf16_]zero_pp_rank_{0..n-1}_mp_rank_00_optim_states.pt  masters and optimizer state
- * They are read by slice.c.  Several model-parallel ranks, pipeline stages and experts without
+ * From files to the map, each step with a small value that the next ones only read:
+ *     folder/  the files of a tag folder, by rank                        ckpt_ds_folder
+ *     shard/   one file: its tree, its flat tensors                      ckpt_ds_shard
+ *     layout/  rank 0's two files (ckpt_ds_head); groups, parameters and
+ *              the ranks' flat tensors; stages 1 to 3 to extents         ckpt_ds_layout
+ *     module/  the model's state_dict, from layer and expert files too   ckpt_ds_module
+ *     stage0/  masters and moments kept whole
+ *     join/    all of this for one model-parallel rank; several ranks in one map
+ *     write/   the other way
+ * A ckpt_ds_job says where the result goes.  Several model-parallel ranks, pipeline stages and experts without
  * ZeRO are read in parts, each like this, and put together by grid.c.  Checked against DeepSpeed
  * 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5, 0.12.6 and 0.19.8.
  */
 #include <string.h>
 
-#include "formats/deepspeed/deepspeed.h"
+#include "formats/deepspeed/folder/names.h"
+#include "formats/deepspeed/join/grid.h"
+#include "formats/deepspeed/join/slice.h"
 
 enum {
     DS_SURE = 95,  /* of a folder with `latest` or shards */

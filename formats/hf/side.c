@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/deepspeed/deepspeed.h"
+#include "formats/deepspeed/folder/names.h"
 #include "formats/hf/config.h"
 #include "formats/hf/hf.h"
 

@@ -257,7 +257,7 @@ static int ur_fragments(void *ctx, ckpt_ds_shard *s)
 {
     ckpt_uni *u = ctx;
 
-    return ckpt_ds_part_frozen(&u->job, &u->head, &u->module, s);
+    return ckpt_ds_frozen_read(&u->job, &u->head, &u->module, s);
 }
 
 /* Those of all ranks, which must all be there. */
@@ -266,7 +266,7 @@ static int ur_frozen_parts(ckpt_uni *u)
     int rc = ckpt_ds_folder_check(&u->job, &u->dir.parts, "model");
 
     if (rc == CKPT_OK && !u->job.broken)
-        rc = ckpt_ds_part_frozen(&u->job, &u->head, &u->module, &u->head.model);
+        rc = ckpt_ds_frozen_read(&u->job, &u->head, &u->module, &u->head.model);
     if (rc == CKPT_OK && !u->job.broken)
         rc = ckpt_ds_shard_each(&u->job, &u->dir.parts, 1, ur_fragments, u);
     return rc;

@@ -20,12 +20,13 @@
  *                                step.pt            a number or a tensor of one element
  *
  * The model files are DeepSpeed's own, so that what reads them there
- * (formats/deepspeed/deepspeed.h) is used here too.
+ * (formats/deepspeed/module) is used here too.
  */
 #ifndef CKPT_FORMATS_UNIVERSAL_H
 #define CKPT_FORMATS_UNIVERSAL_H
 
-#include "formats/deepspeed/deepspeed.h"
+#include "formats/deepspeed/module/module.h"
+#include "formats/deepspeed/module/state.h"
 #include "formats/deepspeed/write/write.h"
 #include "formats/rules/rules.h"
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/deepspeed/deepspeed.h"
+#include "formats/deepspeed/folder/names.h"
 #include "formats/deepspeed/write/write.h"
 
 enum {

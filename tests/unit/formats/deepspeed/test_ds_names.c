@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "formats/deepspeed/deepspeed.h"
+#include "formats/deepspeed/folder/names.h"
 
 typedef struct name_case {
     const char *name;

@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/deepspeed/deepspeed.h"
+#include "formats/deepspeed/module/state.h"
 #include "libckpt/copy/run.h"
+#include "libckpt/map/zero_param.h"
 
 /* ---- opening ---- */
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job.c: what does not fit in a DeepSpeed folder, told or, when collecting, noted.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "formats/deepspeed/folder/job.h"
+
+int ckpt_ds_problem(ckpt_ds_job *job, int code, const char *fmt, ...)
+{
+    char text[sizeof job->err->text];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    job->broken = true;
+    return ckpt_map_problem(job->map, code, job->err, "%s", text);
+}

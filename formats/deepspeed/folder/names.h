@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * names.h: file names of a DeepSpeed tag folder: kind, prefix, ranks.
+ */
+#ifndef CKPT_FORMATS_DS_NAMES_H
+#define CKPT_FORMATS_DS_NAMES_H
+
+#include "libckpt/ckpt.h"
+
+typedef enum ckpt_ds_kind {
+    CKPT_DS_OTHER,
+    CKPT_DS_MODEL,      /* mp_rank_00_model_states.pt */
+    CKPT_DS_MODEL_RANK, /* zero_pp_rank_3_mp_rank_00_model_states.pt */
+    CKPT_DS_OPTIM,      /* [bf16_]zero_pp_rank_3_mp_rank_00[_]optim_states.pt */
+    CKPT_DS_EXPERT,     /* [layer_0_]expert_1_mp_rank_00_model_states.pt */
+    CKPT_DS_LAYER,      /* layer_03-model_states.pt, layer_03-model_00-model_states.pt */
+    CKPT_DS_EXPP        /* expp_rank_0_mp_rank_00_optim_states.pt */
+} ckpt_ds_kind;
+
+typedef struct ckpt_ds_name {
+    ckpt_ds_kind kind;
+    bool bf16;   /* has the prefix bf16_ */
+    uint32_t dp; /* data-parallel rank; 0 where the name has none.  Layer files: the layer; expert
+                    files: the expert; expp files: the expert-parallel rank */
+    uint32_t mp; /* model-parallel rank; of layer files the tensor-parallel one */
+    uint32_t layer; /* expert files: the number of their layer among those that have experts */
+    bool has_layer; /* their name tells it */
+} ckpt_ds_name;
+
+/* What a file name says; kind OTHER for everything that DeepSpeed does not write. */
+ckpt_ds_name ckpt_ds_name_parse(const char *name);
+
+/* True for the names of model and optimizer shards, of all kinds. */
+bool ckpt_ds_name_is_shard(const char *name);
+
+/* N of "checkpoint-N" in *out; false for any other name. */
+bool ckpt_ds_name_run(const char *name, uint64_t *out);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * optim_dict.c: where an optimizer_state_dict keeps what: states and settings of its groups.
+ *
+ * The keys are listed in optim.c.
+ */
+#include "formats/deepspeed/layout/layout.h"
+
+/* What a rank's list of groups holds for a group and interval; NULL beyond its end. */
+ckpt_value *ckpt_ds_optim_flat(const ckpt_ds_head *head, ckpt_seq list, size_t group,
+                               uint32_t interval)
+{
+    ckpt_value *v = group < list.n ? list.at[group] : NULL;
+
+    if (!head->legacy)
+        return v;
+    ckpt_seq inner = ckpt_value_seq(v);
+    return interval < inner.n ? inner.at[interval] : NULL;
+}
+
+/* The state dict of the optimizer that the wrapper drives. */
+const ckpt_value *ckpt_ds_optim_base(const ckpt_ds_head *head, const ckpt_value *optim)
+{
+    return ckpt_value_get(optim,
+                          head->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+}
+
+/* The optimizer's state of a group: a dict, or NULL. */
+ckpt_value *ckpt_ds_optim_state(const ckpt_ds_head *head, const ckpt_value *optim, size_t group,
+                                uint32_t interval)
+{
+    const ckpt_value *base = ckpt_ds_optim_base(head, optim);
+    ckpt_seq list = ckpt_value_seq(base);
+
+    if (list.n)
+        return ckpt_ds_optim_flat(head, list, group, interval);
+    ckpt_dict state = ckpt_value_map(ckpt_value_get(base, "state"));
+    for (uint64_t i = 0; i < state.n; i++) {
+        // Written in ascending order: usually the first look finds it.
+        const ckpt_pair *p = &state.at[(group + i) % state.n];
+        if (p->key->kind == CKPT_V_INT && p->key->as.i >= 0 && (uint64_t)p->key->as.i == group)
+            return p->value;
+    }
+    return NULL;
+}
+
+ckpt_value *ckpt_ds_optim_entry(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                                const ckpt_value *optim, size_t group)
+{
+    ckpt_seq groups =
+        ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(head, optim), "param_groups"));
+
+    return groups.n == layout->n_groups && group < groups.n ? groups.at[group] : NULL;
+}
+
+const ckpt_value *ckpt_ds_optim_step(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                                     const ckpt_value *optim, size_t group, bool *own)
+{
+    ckpt_seq groups =
+        ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(head, optim), "param_groups"));
+    const ckpt_value *v = ckpt_value_get(ckpt_ds_optim_state(head, optim, group, 0), "step");
+
+    // One count of an optimizer's group is raised once per sub-group by some optimizers: it is
+    // compared between ranks, but says nothing about the run's steps.
+    *own = v != NULL;
+    if (!v)
+        v = ckpt_value_get(ckpt_ds_optim_entry(head, layout, optim, layout->group.at[group].of),
+                           "step");
+    if (!v && groups.n == 1)
+        v = ckpt_value_get(groups.at[0], "step");
+    // Elastic checkpoints keep the count of param_groups alone.
+    return v ? v : ckpt_value_get(optim, "base_optimizer_state_step");
+}
+
+const ckpt_value *ckpt_ds_head_get(const ckpt_ds_head *head, const char *key)
+{
+    const ckpt_value *v = ckpt_value_get(head->model.root, key);
+
+    return v && v->kind != CKPT_V_NONE ? v : NULL;
+}
+
+bool ckpt_ds_is_bf16_optimizer(const ckpt_ds_head *head)
+{
+    return head->stage == 1 && !head->legacy && !ckpt_value_get(head->optim.optim, "zero_stage");
+}

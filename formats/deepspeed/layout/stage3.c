@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stage3.c: stage 3: from the ranks' partitions of every parameter to its extents.
+ *
+ * A rank's flat tensor of a sub-group is the concatenation of its partitions of the sub-group's
+ * parameters.  The padding behind the last rank's partition is uninitialised memory: no extent ever
+ * touches it.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/deepspeed/layout/stage3.h"
+
+/*
+ * Give rank 0's empty tensors of the groups in swap files their length, which only param_shapes
+ * tell: it has one dict per sub-group, and so the parameters still know theirs.
+ */
+static int dsz_swapped_lengths(const ckpt_ds_job *job, const ckpt_ds_folder *dir,
+                               const ckpt_ds_head *head, ckpt_ds_layout *layout)
+{
+    ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(head->model.root, "param_shapes"));
+    bool known = layout->group.n > 0 && shapes.n == layout->group.n;
+    ckpt_ds_flat *flat = layout->column.at[0].at;
+
+    for (size_t g = 0; g < layout->group.n; g++) {
+        // Releases before 0.13.0 name swap files by addresses in a process that is gone.
+        if (!layout->group.at[g].swapped && dir->offloaded && flat[layout->group.at[g].part].n == 0)
+            return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                             "%s: sub-group %zu was offloaded to NVMe, and nothing says which file "
+                             "in offloaded_tensors holds it",
+                             head->optim.path, g);
+        if (layout->group.at[g].swapped && !known)
+            return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                             "%s: sub-group %zu was offloaded to NVMe, and param_shapes do not say "
+                             "which parameters it "
+                             "holds",
+                             head->optim.path, g);
+    }
+    for (size_t i = 0; known && i < layout->params.n; i++) {
+        const ckpt_ds_param *p = &layout->params.at[i];
+        // the parameters may come from another file's param_shapes
+        if (p->group >= layout->group.n)
+            return ckpt_fail(job->err, CKPT_EMISMATCH,
+                             "%s: %.200s is said to be in sub-group %" PRIu32 " of %zu",
+                             head->optim.path, p->name, p->group, layout->group.n);
+        const ckpt_ds_group *g = &layout->group.at[p->group];
+        uint64_t *n = &flat[g->part].n;
+        if (g->swapped && !ckpt_add(*n, ckpt_zero_partition(p->numel, head->world), n))
+            return ckpt_fail(job->err, CKPT_EFORMAT,
+                             "%s: the size of sub-group %" PRIu32 " overflows", head->optim.path,
+                             p->group);
+    }
+    return CKPT_OK;
+}
+
+/*
+ * Walk the parameters over rank 0's flat tensors: a partition never straddles two of them, and
+ * together they fill them.
+ */
+int ckpt_ds_stage3_begin(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
+                         ckpt_ds_layout *layout)
+{
+    const ckpt_ds_flat *flat = layout->column.at[0].at;
+    uint64_t at = 0;
+    size_t g = 0;
+    int rc = dsz_swapped_lengths(job, dir, head, layout);
+
+    if (rc != CKPT_OK)
+        return rc;
+    for (size_t i = 0; i < layout->params.n; i++) {
+        ckpt_ds_param *p = &layout->params.at[i];
+        uint64_t n = ckpt_zero_partition(p->numel, head->world);
+        while (n > 0 && g < layout->group.n && at == flat[layout->group.at[g].part].n) {
+            g++;
+            at = 0;
+        }
+        if (n > 0 && (g == layout->group.n || n > flat[layout->group.at[g].part].n - at))
+            return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                                   "%s: param_shapes ask for a partition of %" PRIu64
+                                   " elements for %.200s, but the "
+                                   "flat groups of rank 0 end before: model and optimizer files "
+                                   "are from different runs",
+                                   head->optim.path, n, p->name);
+        p->group = (uint32_t)(g < layout->group.n ? g : 0);
+        p->at = n ? at : 0;
+        at += n;
+    }
+    for (; g < layout->group.n; g++, at = 0) {
+        if (flat[layout->group.at[g].part].n != at)
+            return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                                   "%s: sub-group %zu has %" PRIu64
+                                   " elements on rank 0, param_shapes account for "
+                                   "%" PRIu64 ": model and optimizer files are from different runs",
+                                   head->optim.path, g, flat[layout->group.at[g].part].n, at);
+    }
+    return CKPT_OK;
+}
+
+int ckpt_ds_stage3_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
+                         const ckpt_ds_layout *layout)
+{
+    for (size_t g = 0; g < layout->group.n; g++) {
+        const ckpt_ds_flat *flat = &layout->column.at[0].at[layout->group.at[g].part];
+        for (uint32_t r = 1; r < head->world; r++) {
+            // Without a dtype: the file could not be read, which has been said.
+            if (flat[r].n == flat[0].n || flat[r].dtype == CKPT_DTYPE_NONE)
+                continue;
+            int rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
+                                     "%s: sub-group %zu has %" PRIu64 " elements on rank %" PRIu32
+                                     ", %" PRIu64 " on "
+                                     "rank 0: the shard is from another run",
+                                     dir->optims.at[r].path, g, flat[r].n, r, flat[0].n);
+            if (rc != CKPT_OK)
+                return rc;
+        }
+    }
+    return CKPT_OK;
+}
+
+int ckpt_ds_stage3_holds(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                         const ckpt_ds_column *c, size_t group, bool *holds)
+{
+    const ckpt_ds_group *g = &layout->group.at[group];
+    uint32_t absent = 0, wrong = 0;
+
+    for (uint32_t r = 0; r < head->world; r++) {
+        const ckpt_ds_flat *f = &c->at[g->part + r];
+        if (f->dtype == CKPT_DTYPE_NONE)
+            absent++;
+        else if (f->n != layout->column.at[0].at[g->part + r].n)
+            wrong++;
+    }
+    *holds = absent + wrong == 0;
+    if (*holds || absent == head->world || (absent == 0 && wrong == head->world))
+        return CKPT_OK;
+    return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                           "%s: optimizer state %s of sub-group %zu: %" PRIu32 " of %" PRIu32
+                           " ranks lack it or have it "
+                           "in another length",
+                           job->map->path, c->name, group, absent + wrong, head->world);
+}
+
+/* The runs of numel elements over the ranks' flats, from element `at` of each. */
+int ckpt_ds_stage3_boxes(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_boxes *boxes,
+                         const ckpt_ds_flat *flat, uint64_t at, uint64_t numel)
+{
+    uint64_t cursor = 0;
+    ckpt_zero_run run;
+    int rc = CKPT_OK;
+
+    boxes->extent.n = boxes->axis.n = 0;
+    while (rc == CKPT_OK && ckpt_zero_param_next(numel, head->world, &cursor, &run))
+        rc = ckpt_ds_extent_add(job, boxes, &flat[run.rank], at + run.at, run.first, run.count);
+    return rc;
+}
+
+int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                           const ckpt_ds_layout *layout, ckpt_ds_boxes *boxes,
+                           const ckpt_ds_column *c, const ckpt_ds_param *p)
+{
+    return ckpt_ds_stage3_boxes(job, head, boxes, &c->at[layout->group.at[p->group].part], p->at,
+                                p->numel);
+}

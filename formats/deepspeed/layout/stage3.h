@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stage3.h: stage 3: from the ranks' partitions of every parameter to its extents.
+ *
+ *     stage3.c  partitions, frozen fragments
+ *     swap.c    groups that NVMe offload left in swap files
+ */
+#ifndef CKPT_FORMATS_DS_STAGE3_H
+#define CKPT_FORMATS_DS_STAGE3_H
+
+#include "formats/deepspeed/layout/boxes.h"
+#include "formats/deepspeed/layout/layout.h"
+#include "libckpt/map/zero_param.h"
+
+/*
+ * Walk the parameters over rank 0's flat tensors, which they fill; compare the other ranks' sizes
+ * with rank 0's.
+ *
+ * holds    every rank has a column's state for a sub-group, none (false), or it is a problem
+ * extents  of a parameter in a column, from each rank's partition, into boxes
+ * Errors   CKPT_EMISMATCH; CKPT_EFORMAT: sizes overflow
+ */
+int ckpt_ds_stage3_begin(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
+                         ckpt_ds_layout *layout);
+int ckpt_ds_stage3_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
+                         const ckpt_ds_layout *layout);
+int ckpt_ds_stage3_holds(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                         const ckpt_ds_column *c, size_t group, bool *holds);
+int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                           const ckpt_ds_layout *layout, ckpt_ds_boxes *boxes,
+                           const ckpt_ds_column *c, const ckpt_ds_param *p);
+
+/* The same of numel elements, from element `at` of each rank's flat tensor on. */
+int ckpt_ds_stage3_boxes(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_boxes *boxes,
+                         const ckpt_ds_flat *flat, uint64_t at, uint64_t numel);
+
+/* The id of the swap file behind an empty flat tensor, or NULL. */
+const char *ckpt_ds_swap_id(const ckpt_ds_job *job, const ckpt_value *v);
+
+/* Let a column's tensors of the groups that were swapped out point into their swap files. */
+int ckpt_ds_swap_bind(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                      const ckpt_ds_layout *layout, ckpt_ds_column *c);
+
+#endif

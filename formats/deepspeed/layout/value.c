@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * value.c: ZeRO: what the optimizer keeps of a group beside its flat tensors and its step.
+ *
+ * One value (a number, a tensor of one element) holds for the whole group, and writers take that of
+ * rank 0 and of the group's first sub-group: where others have another, it is said.  So is state of
+ * a form that nothing here can cut (lists, dicts, objects).
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/deepspeed/layout/layout.h"
+
+/* Said once, whichever rank shows it first. */
+static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what)
+{
+    const char *text =
+        ckpt_arena_printf(job->map->arena, "%s: optimizer state '%.100s' of group %zu %s",
+                          job->map->path, key->as.text.at, group, what);
+
+    if (!text)
+        return ckpt_fail_memory(job->err);
+    for (size_t i = 0; i < job->map->findings.n; i++) {
+        if (strcmp(job->map->findings.at[i].text, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(job->map, CKPT_WARNING, job->err, "%s", text);
+}
+
+/* Is it one value, and no slice that happens to have one element? */
+static bool dsv_is_value(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                         const ckpt_ds_shard *s, size_t group, const ckpt_value *v)
+{
+    const ckpt_ds_group *g = &layout->group.at[group];
+    uint64_t n = 1;
+
+    if (v->kind != CKPT_V_TENSOR)
+        return v->kind <= CKPT_V_BYTEARRAY;
+    for (uint32_t i = 0; i < v->as.tensor->ndim; i++)
+        n *= v->as.tensor->shape[i];
+    return n == 1 && (v->as.tensor->ndim == 0 ||
+                      layout->column.at[0].at[ckpt_ds_slot(g, head->world, 0, s->rank)].n > 1);
+}
+
+/* Two values of one key; those of numbers are read. */
+static int dsv_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
+                    const ckpt_value *own, const ckpt_value *first, bool *same)
+{
+    bool has[2] = {false, false};
+    double n[2] = {0, 0};
+    int rc = ckpt_ds_shard_step(job, s, own, &has[0], &n[0]);
+
+    *same = false;
+    if (!first)
+        return rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_step(job, &head->optim, first, &has[1], &n[1]);
+    if (rc == CKPT_OK && has[0] && has[1])
+        *same = n[0] == n[1] || (n[0] != n[0] && n[1] != n[1]);
+    else if (rc == CKPT_OK)
+        *same = own->kind == first->kind && ckpt_value_equal(own, first, 4096);
+    return rc;
+}
+
+/* One group's entries against those of rank 0's first sub-group. */
+static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                     ckpt_ds_shard *s, size_t group, size_t first)
+{
+    ckpt_dict own = ckpt_value_map(ckpt_ds_optim_state(head, s->optim, group, 0));
+    const ckpt_value *other = ckpt_ds_optim_state(head, head->optim.optim, first, 0);
+    uint32_t of = layout->group.at[group].of;
+    bool same = true;
+    int rc = CKPT_OK;
+
+    for (uint64_t k = 0; rc == CKPT_OK && k < own.n; k++) {
+        const ckpt_value *key = own.at[k].key, *v = own.at[k].value;
+        if (key->kind != CKPT_V_STR || ckpt_value_is(key, "step"))
+            continue;
+        if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
+            rc = dsv_note(job, of, key, "is of no known form: it is left out of the tensors");
+        if (!dsv_is_value(head, layout, s, group, v))
+            continue;
+        rc = dsv_same(job, head, s, v, ckpt_value_get(other, key->as.text.at), &same);
+        if (rc == CKPT_OK && !same)
+            rc = dsv_note(job, of, key,
+                          "is one value, but not the same everywhere: where the run is laid out "
+                          "anew, rank 0's first is taken");
+    }
+    return rc;
+}
+
+int ckpt_ds_value_check(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                        ckpt_ds_shard *s)
+{
+    size_t first = 0;
+    int rc = CKPT_OK;
+
+    for (size_t g = 0; rc == CKPT_OK && g < layout->group.n; g++) {
+        if (layout->group.at[g].of != layout->group.at[first].of)
+            first = g;
+        rc = dsv_group(job, head, layout, s, g, first);
+    }
+    return rc;
+}

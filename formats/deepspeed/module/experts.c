@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * experts.c: mixtures of experts: what their files add to the model file.
+ *
+ * `module` lacks the experts: each has a file, under its global number.  Without ZeRO each
+ * expert-parallel rank has an optimizer file of its own too.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/deepspeed/module/experts.h"
+#include "formats/deepspeed/module/module.h"
+
+/* ---- files ---- */
+
+/* num_experts of the model file for a layer that has experts; 0: it does not say. */
+static uint64_t dse_expected(const ckpt_ds_head *head, const ckpt_ds_part *part)
+{
+    const ckpt_value *v = ckpt_value_get(head->model.root, "num_experts");
+    ckpt_seq list = ckpt_value_seq(v);
+    int64_t n = 0;
+
+    if (list.n == 1)
+        v = list.at[0];
+    else if (list.n)
+        v = part->has_layer && part->layer < list.n ? list.at[part->layer] : NULL;
+    return ckpt_value_as_int(v, &n) && n > 0 ? (uint64_t)n : 0;
+}
+
+/* Say which file of a layer is missing, or one too many. */
+static int dse_wrong(ckpt_ds_job *job, const ckpt_ds_part *near, uint64_t want, uint64_t expected)
+{
+    if (expected && want >= expected)
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: expert %" PRIu32 " of a layer that has %" PRIu64
+                               " experts: left behind by another run; move it away",
+                               near->path, near->rank, expected);
+    return ckpt_ds_problem(job, CKPT_EMISSING,
+                           "%s: missing: the file of expert %" PRIu64
+                           " of the layer that %s is of: a "
+                           "process did not save, or it was not copied",
+                           job->map->path, want, near->path);
+}
+
+/* Experts of each layer are 0 .. num_experts - 1, each once. */
+static int dse_check_files(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head)
+{
+    const ckpt_ds_parts *parts = &dir->experts;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0, end; rc == CKPT_OK && i < parts->n; i = end) {
+        const ckpt_ds_part *first = &parts->at[i];
+        uint64_t expected = dse_expected(head, first);
+        for (end = i; end < parts->n && parts->at[end].layer == first->layer &&
+                      parts->at[end].has_layer == first->has_layer;
+             end++) {
+            const ckpt_ds_part *p = &parts->at[end];
+            // One is enough to say: all behind a missing one are out of place.
+            if (p->rank != end - i || (expected && p->rank >= expected))
+                return dse_wrong(job, p, end - i, expected);
+        }
+        if (rc == CKPT_OK && expected > end - i)
+            rc = dse_wrong(job, first, end - i, expected);
+    }
+    return rc;
+}
+
+/* The experts' entries, while their files are read. */
+typedef struct dse_taking {
+    ckpt_ds_job *job;
+    ckpt_ds_head *head;
+    ckpt_ds_pairs pairs;
+} dse_taking;
+
+/* One expert's file. */
+static int dse_take(void *ctx, ckpt_ds_shard *s)
+{
+    dse_taking *t = ctx;
+    ckpt_dict dict = ckpt_value_map(s->root);
+
+    for (uint64_t i = 0; i < dict.n; i++) {
+        const ckpt_value *key = dict.at[i].key;
+        uint64_t number = 0;
+        size_t at = 0, n = 0;
+        if (key->kind != CKPT_V_STR)
+            continue;
+        if (!ckpt_ds_expert_number(key->as.text.at, &at, &n, &number) || number != s->rank)
+            return ckpt_ds_problem(t->job, CKPT_EMISMATCH,
+                                   "%s: holds %.200s, which is no parameter of expert %" PRIu32,
+                                   s->path, key->as.text.at, s->rank);
+        ckpt_pair *p = ckpt_vec_push(&t->pairs);
+        if (!p)
+            return ckpt_fail_memory(t->job->err);
+        *p = dict.at[i];
+    }
+    return ckpt_ds_shard_merge(t->job, &t->head->model, s);
+}
+
+/* Stage 0 is read per expert-parallel rank: is this file of the one that is read? */
+static bool dse_is_mine(const ckpt_ds_folder *dir, const ckpt_ds_part *part)
+{
+    const ckpt_ds_parts *all = &dir->experts;
+    uint64_t n = 0;
+
+    if (dir->ep < 2)
+        return true;
+    for (size_t i = 0; i < all->n; i++)
+        n += all->at[i].layer == part->layer && all->at[i].has_layer == part->has_layer;
+    return part->rank / (n / dir->ep ? n / dir->ep : 1) == dir->ep_rank;
+}
+
+int ckpt_ds_moe_module(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head)
+{
+    dse_taking t = {.job = job, .head = head};
+    const ckpt_value *num = ckpt_value_get(head->model.root, "num_experts");
+    ckpt_ds_parts mine = {0};
+
+    if (!num || num->kind == CKPT_V_NONE)
+        return ckpt_ds_problem(
+            job, CKPT_EMISMATCH,
+            "%s: beside a model file without num_experts, that is, without experts: "
+            "left behind by another run; move it away",
+            dir->experts.at[0].path);
+    int rc = dse_check_files(job, dir, head);
+    for (size_t i = 0; rc == CKPT_OK && i < dir->experts.n; i++) {
+        bool is_mine = dse_is_mine(dir, &dir->experts.at[i]);
+        ckpt_ds_part *p = is_mine ? ckpt_vec_push(&mine) : NULL;
+        if (p)
+            *p = dir->experts.at[i];
+        else if (is_mine)
+            rc = ckpt_fail_memory(job->err);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_each(job, &mine, 0, dse_take, &t);
+    ckpt_vec_free(&mine);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_module_set(job, head, &t.pairs, true);
+    ckpt_vec_free(&t.pairs);
+    return rc;
+}
+
+/* ---- stage 0 ---- */
+
+/* "ep_size_2" among the names of parameter groups; 0: none. */
+static uint64_t dse_size(const ckpt_value *optimizer)
+{
+    const ckpt_value *inner = ckpt_value_get(optimizer, "optimizer_state_dict");
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(inner ? inner : optimizer, "param_groups"));
+    static const char mark[] = "ep_size_";
+
+    for (uint64_t g = 0; g < groups.n; g++) {
+        const ckpt_value *name = ckpt_value_get(groups.at[g], "name");
+        if (name && name->kind == CKPT_V_STR &&
+            strncmp(name->as.text.at, mark, sizeof mark - 1) == 0)
+            return strtoull(name->as.text.at + sizeof mark - 1, NULL, 10);
+    }
+    return 0;
+}
+
+int ckpt_ds_moe_optimizer(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head)
+{
+    ckpt_dict root = ckpt_value_map(head->model.root);
+    ckpt_ds_part part = {.path = dir->optimizer, .rank = dir->ep_rank};
+    ckpt_ds_shard s;
+    int rc = ckpt_ds_shard_open(job, &s, &part);
+
+    if (rc != CKPT_OK || !s.map)
+        return rc;
+    ckpt_value *optimizer = ckpt_value_get(s.root, "optimizer");
+    uint64_t size = dse_size(optimizer);
+    if (!optimizer)
+        rc = ckpt_ds_problem(job, CKPT_EFORMAT, "%s: holds no optimizer", s.path);
+    else if (size && size != dir->ep)
+        rc = ckpt_ds_problem(job, size > dir->ep ? CKPT_EMISSING : CKPT_EMISMATCH,
+                             "%s: of a run of %" PRIu64 " expert-parallel ranks, but %" PRIu32
+                             " have files here (expp_rank_*): %s",
+                             s.path, size, dir->ep,
+                             size > dir->ep
+                                 ? "missing: a process did not save, or its files were not "
+                                   "copied"
+                                 : "those of an earlier, larger run were left behind");
+    if (rc == CKPT_OK && optimizer)
+        rc = ckpt_ds_shard_merge(job, &head->model, &s);
+    for (uint64_t i = 0; rc == CKPT_OK && optimizer && i < root.n; i++) {
+        if (ckpt_value_is(root.at[i].key, "optimizer"))
+            root.at[i].value = optimizer;
+    }
+    ckpt_ds_shard_close(&s);
+    return rc;
+}

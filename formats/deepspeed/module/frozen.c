@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * frozen.c: stage 3: the fragments of frozen parameters, which stand in the model files of all
+ * ranks.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/deepspeed/layout/stage3.h"
+#include "formats/deepspeed/module/module.h"
+
+int ckpt_ds_frozen_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                           const ckpt_ds_module *module, ckpt_ds_boxes *boxes, size_t frozen)
+{
+    return ckpt_ds_stage3_boxes(job, head, boxes, &module->fragment[frozen * head->world], 0,
+                                module->frozen.at[frozen].numel);
+}
+
+/* One fragment of one rank. */
+static int dsfr_fragment(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
+                         ckpt_ds_shard *s, size_t i, const ckpt_value *v)
+{
+    const ckpt_ds_param *p = &module->frozen.at[i];
+    ckpt_ds_flat *f = &module->fragment[i * head->world + s->rank];
+    uint64_t want = ckpt_zero_partition(p->numel, head->world);
+
+    // A parameter without elements is kept in its own shape.
+    if (p->numel == 0) {
+        f->dtype = v && v->kind == CKPT_V_TENSOR ? (uint32_t)v->as.tensor->dtype : CKPT_F32;
+        return CKPT_OK;
+    }
+    int rc = ckpt_ds_shard_flat(job, s, v, p->name, f);
+    if (rc == CKPT_OK && f->n != want)
+        rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
+                             "%s: the fragment of frozen parameter %.200s has %" PRIu64
+                             " elements, expected %" PRIu64 " on each of %" PRIu32 " ranks",
+                             s->path, p->name, f->n, want, head->world);
+    if (rc == CKPT_OK && f->dtype != module->fragment[i * head->world].dtype)
+        rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
+                             "%s: frozen parameter %.200s has another dtype than on rank 0",
+                             s->path, p->name);
+    return rc;
+}
+
+int ckpt_ds_frozen_read(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
+                        ckpt_ds_shard *s)
+{
+    ckpt_dict dict = ckpt_value_map(ckpt_value_get(s->root, "frozen_param_fragments"));
+    int rc = CKPT_OK;
+
+    if (module->frozen.n && !module->fragment) {
+        module->fragment = ckpt_alloc(module->frozen.n * head->world * sizeof *module->fragment);
+        if (!module->fragment)
+            return ckpt_fail_memory(job->err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < module->frozen.n; i++) {
+        const ckpt_ds_param *p = &module->frozen.at[i];
+        // Every rank writes them in the order of frozen_param_shapes.
+        const ckpt_pair *e = i < dict.n ? &dict.at[i] : NULL;
+        if (e && e->key->kind == CKPT_V_STR && e->key->as.text.n == p->n_name &&
+            memcmp(e->key->as.text.at, p->name, p->n_name) == 0)
+            rc = dsfr_fragment(job, head, module, s, i, e->value);
+        else
+            rc = ckpt_ds_problem(job, CKPT_EMISSING,
+                                 "%s: no fragment of frozen parameter %.200s, which rank 0 lists",
+                                 s->path, p->name);
+    }
+    return rc;
+}

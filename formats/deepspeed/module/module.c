@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * module.c: the model file: buffers, frozen parameters, 16-bit copies, shared names.
+ *
+ * `module` is the state_dict of the wrapped model.  What each entry is stands elsewhere:
+ * buffer_names (since 0.4.2), param_shapes, frozen_param_shapes (since 0.9.1, not written by stage
+ * 1), shared_params (since 0.9.2).  In older files a tied name is known only by lying on the same
+ * elements of one storage.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/deepspeed/module/module.h"
+#include "formats/deepspeed/module/pipe.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/base/dtype.h"
+
+enum { DSM_MAX_LISTED = 5 }; /* names in a message */
+
+/* Can a tensor of this dtype be written as float32? */
+static bool dsm_has_float(ckpt_dtype d)
+{
+    return ckpt_cast_find(CKPT_F32, d) != NULL;
+}
+
+/* Floating, and not of a kind that no conversion knows. */
+static bool dsm_is_float(ckpt_dtype d)
+{
+    return ckpt_dtype_get(d)->kind == CKPT_IS_FLOAT && dsm_has_float(d);
+}
+
+/* ---- what is what ---- */
+
+/* What an entry of the module is. */
+enum { DSM_NEW = 0, DSM_BUFFER, DSM_TRAINED, DSM_FROZEN, DSM_ALIAS, DSM_UNLISTED };
+
+static bool dsm_is_empty(const ckpt_tensor_value *v)
+{
+    bool empty = false;
+
+    for (unsigned d = 0; d < v->ndim; d++)
+        empty = empty || v->shape[d] == 0;
+    return empty;
+}
+
+/* True if the module holds this name without any element.  All such tensors have address 0, so that
+ * shared_params ties each to the first of them, whatever their shapes.  Placeholders do not count.
+ */
+static bool dsm_hollow(const ckpt_ds_head *head, const ckpt_ds_module *module,
+                       const ckpt_text *name)
+{
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, name->at, name->n);
+
+    return head->stage != 3 && e && e->value->kind == CKPT_V_TENSOR &&
+           dsm_is_empty(e->value->as.tensor);
+}
+
+/* Tied by its address alone: both names hold nothing.  A name without elements that is tied to a
+ * tensor which has some is that tensor all the same. */
+static bool dsm_no_tie(const ckpt_ds_head *head, const ckpt_ds_module *module,
+                       const ckpt_pair *pair)
+{
+    return pair->key->kind == CKPT_V_STR && pair->value->kind == CKPT_V_STR &&
+           dsm_hollow(head, module, &pair->key->as.text) &&
+           dsm_hollow(head, module, &pair->value->as.text);
+}
+
+/* Mark an entry of the module as accounted for; its tensor, or NULL when there is no such tensor.
+ */
+static const ckpt_tensor_value *dsm_mark(ckpt_ds_module *module, const char *name, uint64_t n,
+                                         uint8_t as)
+{
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, name, n);
+
+    if (!e)
+        return NULL;
+    // A tied name that is a buffer as well stays one, and is found to be stored already.
+    if (as != DSM_ALIAS || module->seen[e - module->dict.at] != DSM_BUFFER)
+        module->seen[e - module->dict.at] = as;
+    return e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
+}
+
+/* Tied layers of a pipeline: only the first stage that has one has it in a layer's file. */
+static bool dsm_is_elsewhere(const ckpt_ds_module *module, const char *name)
+{
+    return module->layered && strncmp(name, CKPT_DS_TIED, strlen(CKPT_DS_TIED)) == 0;
+}
+
+/* Mark what buffer_names lists; a listed buffer that is not there is a problem of the file. */
+static int dsm_buffers(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module)
+{
+    const ckpt_value *listed = ckpt_ds_head_get(head, "buffer_names");
+    ckpt_seq names = ckpt_value_seq(listed);
+    int rc = CKPT_OK;
+
+    if (listed && listed->kind != CKPT_V_LIST && listed->kind != CKPT_V_TUPLE &&
+        listed->kind != CKPT_V_SET)
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: buffer_names is not a list of names",
+                         head->model.path);
+    for (uint64_t i = 0; rc == CKPT_OK && i < names.n; i++) {
+        const ckpt_value *name = names.at[i];
+        if (name->kind != CKPT_V_STR)
+            return ckpt_fail(job->err, CKPT_EFORMAT,
+                             "%s: buffer_names: entry %" PRIu64 " is not a name", head->model.path,
+                             i);
+        if (!dsm_mark(module, name->as.text.at, name->as.text.n, DSM_BUFFER) &&
+            !dsm_is_elsewhere(module, name->as.text.at))
+            rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
+                                 "%s: buffer_names lists %.200s, but module has no such tensor",
+                                 head->model.path, name->as.text.at);
+    }
+    return rc;
+}
+
+int ckpt_ds_module_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module)
+{
+    // What was noted may be the very absence of a module.
+    if (job->broken)
+        return CKPT_OK;
+    const ckpt_value *entries = ckpt_value_get(head->model.root, "module");
+    if (!entries || (entries->kind != CKPT_V_DICT && entries->kind != CKPT_V_ODICT))
+        return ckpt_fail(job->err, CKPT_EFORMAT,
+                         "%s: not a DeepSpeed model file: it has no dict `module`",
+                         head->model.path);
+    module->dict = ckpt_value_map(entries);
+    module->seen = ckpt_alloc(module->dict.n + 1);
+    int rc = module->seen ? ckpt_ds_index_new(&module->by_name, module->dict, job->err)
+                          : ckpt_fail_memory(job->err);
+    if (rc == CKPT_OK)
+        rc = dsm_buffers(job, head, module);
+    const ckpt_value *frozen = ckpt_ds_head_get(head, "frozen_param_shapes");
+    if (rc == CKPT_OK && frozen)
+        rc = ckpt_ds_params_add(job, &module->frozen, frozen, 0, "frozen_param_shapes");
+    return rc;
+}
+
+void ckpt_ds_module_free(ckpt_ds_module *module)
+{
+    ckpt_ds_index_free(&module->by_name);
+    ckpt_free(module->seen);
+    ckpt_free(module->fragment);
+    ckpt_vec_free(&module->frozen);
+}
+
+/* Where a buffer, or the module's copy of a parameter, lies. */
+typedef struct dsm_place {
+    uintptr_t storage;
+    uint64_t offset; /* elements */
+} dsm_place;
+
+/* Order for the look-up by storage and offset. */
+static int dsm_by_place(const void *a, const void *b)
+{
+    const dsm_place *x = a, *y = b;
+
+    if (x->storage != y->storage)
+        return x->storage < y->storage ? -1 : 1;
+    return x->offset == y->offset ? 0 : x->offset < y->offset ? -1 : 1;
+}
+
+/* Append names to a list for people, up to a few. */
+static bool dsm_list(const ckpt_ds_job *job, const char **text, size_t n, const char *name)
+{
+    if (n > DSM_MAX_LISTED)
+        return true;
+    *text = ckpt_arena_printf(job->map->arena, "%s%s%.100s", *text ? *text : "", *text ? ", " : "",
+                              n == DSM_MAX_LISTED ? "..." : name);
+    return *text != NULL;
+}
+
+/* What is in the module and in no list, by kind; the names are for people. */
+typedef struct dsm_left {
+    const char *names;
+    size_t n;
+} dsm_left;
+
+static bool dsm_left_add(const ckpt_ds_job *job, dsm_left *left, const ckpt_value *key)
+{
+    return dsm_list(job, &left->names, left->n++, key->as.text.at);
+}
+
+/* Tell of what was left over. */
+static int dsm_tell(const ckpt_ds_job *job, const ckpt_ds_head *head, const dsm_left *tied,
+                    const dsm_left *more, const dsm_left *lost)
+{
+    const char *file = head->model.path;
+    int rc = CKPT_OK;
+
+    if (tied->n)
+        rc = ckpt_map_note(job->map, CKPT_INFO, job->err,
+                           "%s: %zu tied names share the elements of another parameter or buffer "
+                           "and are not listed by this release (%s)",
+                           file, tied->n, tied->names);
+    // Stage 1 and releases before 0.9.1 list no frozen ones: nothing strange there.
+    if (rc == CKPT_OK && more->n && ckpt_ds_head_get(head, "frozen_param_shapes"))
+        rc = ckpt_map_note(job->map, CKPT_INFO, job->err,
+                           "%s: %zu parameters are unknown to the optimizer, trained or not, and "
+                           "come from the module, as it stores them (%s)",
+                           file, more->n, more->names);
+    if (rc == CKPT_OK && lost->n && head->stage == 3)
+        rc = ckpt_map_note(job->map, CKPT_WARNING, job->err,
+                           "%s: %zu names of the module are left out, having no values here: tied "
+                           "within one layer, or never given to the optimizer (%s)",
+                           file, lost->n, lost->names);
+    else if (rc == CKPT_OK && lost->n)
+        rc = ckpt_map_note(job->map, CKPT_WARNING, job->err,
+                           "%s: %zu tensors of the module are left out, because this release does "
+                           "not say whether they are buffers or frozen parameters (%s)",
+                           file, lost->n, lost->names);
+    return rc;
+}
+
+/*
+ * Is an entry a second name of what lies in one of the places?  Placeholders of stage 3 have a
+ * storage each, so that one which is shared by two names ties them; where a writer gave all of them
+ * the same, it says nothing.
+ */
+static bool dsm_is_second(const ckpt_ds_head *head, const ckpt_tensor_value *v,
+                          const dsm_place *place, size_t n)
+{
+    dsm_place at = {(uintptr_t)v->storage, v->offset};
+    const dsm_place *found = n ? bsearch(&at, place, n, sizeof at, dsm_by_place) : NULL;
+
+    if (!found || head->stage < 3)
+        return found != NULL;
+    return (found == place || dsm_by_place(found - 1, found) != 0) &&
+           (found + 1 == place + n || dsm_by_place(found + 1, found) != 0);
+}
+
+/* What is in the module and nowhere else: tied names, frozen parameters, those that the optimizer
+ * was not given, or, before 0.4.2, perhaps buffers. */
+static int dsm_leftovers(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
+                         const dsm_place *place, size_t n_places)
+{
+    dsm_left tied = {0}, more = {0}, lost = {0};
+    bool fits = true;
+
+    for (uint64_t i = 0; fits && i < module->dict.n; i++) {
+        const ckpt_value *key = module->dict.at[i].key, *v = module->dict.at[i].value;
+        if (module->seen[i] != DSM_NEW || key->kind != CKPT_V_STR || v->kind != CKPT_V_TENSOR)
+            continue;
+        if (dsm_is_second(head, v->as.tensor, place, n_places)) {
+            module->seen[i] = DSM_ALIAS;
+            fits = dsm_left_add(job, &tied, key);
+        } else if (head->stage < 3 && ckpt_ds_head_get(head, "buffer_names")) {
+            module->seen[i] = DSM_UNLISTED;
+            fits = dsm_left_add(job, &more, key);
+        } else {
+            fits = dsm_left_add(job, &lost, key);
+        }
+    }
+    return fits ? dsm_tell(job, head, &tied, &more, &lost) : ckpt_fail_memory(job->err);
+}
+
+/* The places of all that is listed; what is empty has one only as a placeholder of stage 3. */
+static size_t dsm_places(const ckpt_ds_head *head, const ckpt_ds_module *module, dsm_place *place)
+{
+    size_t n = 0;
+
+    for (uint64_t i = 0; i < module->dict.n; i++) {
+        const ckpt_value *v = module->dict.at[i].value;
+        bool weight = module->seen[i] == DSM_TRAINED || module->seen[i] == DSM_FROZEN;
+        if (v->kind != CKPT_V_TENSOR || !v->as.tensor->storage ||
+            (dsm_is_empty(v->as.tensor) && !(weight && head->stage == 3)))
+            continue;
+        if (module->seen[i] == DSM_BUFFER || weight)
+            place[n++] = (dsm_place){(uintptr_t)v->as.tensor->storage, v->as.tensor->offset};
+    }
+    if (n)
+        qsort(place, n, sizeof *place, dsm_by_place);
+    return n;
+}
+
+int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
+                        const ckpt_ds_params *trained)
+{
+    ckpt_dict shared = ckpt_value_map(ckpt_ds_head_get(head, "shared_params"));
+    dsm_place *place = ckpt_alloc((module->dict.n + 1) * sizeof *place);
+
+    if (!place)
+        return ckpt_fail_memory(job->err);
+    for (uint64_t i = 0; i < shared.n; i++) {
+        if (shared.at[i].key->kind == CKPT_V_STR && !dsm_no_tie(head, module, &shared.at[i]))
+            dsm_mark(module, shared.at[i].key->as.text.at, shared.at[i].key->as.text.n, DSM_ALIAS);
+    }
+    for (size_t i = 0; i < module->frozen.n; i++)
+        dsm_mark(module, module->frozen.at[i].name, module->frozen.at[i].n_name, DSM_FROZEN);
+    for (size_t i = 0; i < trained->n; i++)
+        dsm_mark(module, trained->at[i].name, trained->at[i].n_name, DSM_TRAINED);
+    int rc = dsm_leftovers(job, head, module, place, dsm_places(head, module, place));
+    ckpt_free(place);
+    return rc;
+}
+
+/* ---- adding ---- */
+
+int ckpt_ds_module_add(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_text *name,
+                       const ckpt_tensor_value *v, ckpt_role role, ckpt_tensor **out)
+{
+    ckpt_tensor like = {.dtype = v->dtype,
+                        .ndim = v->ndim,
+                        .shape = v->shape,
+                        .role = role,
+                        .flags = v->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)};
+    ckpt_tensor *t = NULL;
+    int rc = ckpt_map_add(job->map, name->at, name->n, &like, &t, job->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_back(job, s, v, t);
+    *out = t;
+    return rc;
+}
+
+int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
+                               const ckpt_ds_module *module)
+{
+    const bool keeps = ckpt_ds_version_at_least(ckpt_ds_version(&head->model), 0, 19, 8);
+    const bool zero = head->stage > 0; // the script does not read stage 0
+    ckpt_tensor *t = NULL;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < module->dict.n; i++) {
+        const ckpt_pair *e = &module->dict.at[i];
+        if (module->seen[i] != DSM_BUFFER || e->value->kind != CKPT_V_TENSOR)
+            continue;
+        rc = ckpt_ds_module_add(job, &head->model, &e->key->as.text, e->value->as.tensor,
+                                CKPT_ROLE_BUFFER, &t);
+        // As zero_to_fp32 of the release that saved it: floating buffers become float32, and so did
+        // all others until 0.19.7.
+        if (rc == CKPT_OK &&
+            (dsm_is_float(t->dtype) || (zero && !keeps && dsm_has_float(t->dtype))))
+            t->export_dtype = CKPT_F32;
+    }
+    return rc;
+}
+
+/* A frozen parameter of stage 2: kept whole in rank 0's file. */
+static int dsm_add_whole(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_param *p,
+                         const ckpt_ds_index *fragments)
+{
+    const ckpt_pair *e = ckpt_ds_index_find(fragments, p->name, p->n_name);
+    const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
+    const ckpt_text name = {.at = p->name, .n = p->n_name};
+    ckpt_tensor *t = NULL;
+
+    if (!v)
+        return ckpt_ds_problem(
+            job, CKPT_EMISSING,
+            "%s: frozen_param_fragments lacks %.200s, which frozen_param_shapes lists",
+            head->model.path, p->name);
+    if (v->ndim != p->ndim ||
+        (p->ndim && memcmp(v->shape, p->shape, p->ndim * sizeof *p->shape) != 0))
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: frozen parameter %.200s has another shape in "
+                               "frozen_param_fragments than in frozen_param_shapes",
+                               head->model.path, p->name);
+    return ckpt_ds_module_add(job, &head->model, &name, v, CKPT_ROLE_FROZEN, &t);
+}
+
+/* A frozen parameter of stage 3: partitioned like the others, in the model files. */
+static int dsm_add_parts(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                         const ckpt_ds_module *module, ckpt_ds_boxes *boxes, size_t i)
+{
+    const ckpt_ds_param *p = &module->frozen.at[i];
+    ckpt_tensor like = {.dtype = (ckpt_dtype)module->fragment[i * head->world].dtype,
+                        .ndim = p->ndim,
+                        .shape = p->shape,
+                        .role = CKPT_ROLE_FROZEN};
+    ckpt_tensor *t = NULL;
+    int rc = ckpt_map_add(job->map, p->name, p->n_name, &like, &t, job->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_frozen_extents(job, head, module, boxes, i);
+    return rc == CKPT_OK ? ckpt_ds_extent_back(job, boxes, t) : rc;
+}
+
+int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module)
+{
+    ckpt_ds_index fragments = {0};
+    ckpt_ds_boxes boxes = {0};
+    ckpt_tensor *t = NULL;
+
+    if (job->opts->no_frozen) {
+        bool any = module->frozen.n > 0;
+
+        for (uint64_t i = 0; !any && i < module->dict.n; i++)
+            any = module->seen[i] == DSM_UNLISTED;
+        job->map->effects |= any ? CKPT_TOOK_FROZEN : 0;
+        return CKPT_OK;
+    }
+    int rc = ckpt_ds_index_new(
+        &fragments, ckpt_value_map(ckpt_ds_head_get(head, "frozen_param_fragments")), job->err);
+    for (size_t i = 0; rc == CKPT_OK && i < module->frozen.n; i++)
+        rc = head->stage == 3 ? dsm_add_parts(job, head, module, &boxes, i)
+                              : dsm_add_whole(job, head, &module->frozen.at[i], &fragments);
+    // Stage 1 and releases before 0.9.1 list none: what is left in the module is frozen.
+    for (uint64_t i = 0; rc == CKPT_OK && i < module->dict.n; i++) {
+        const ckpt_pair *e = &module->dict.at[i];
+        if (module->seen[i] == DSM_UNLISTED)
+            rc = ckpt_ds_module_add(job, &head->model, &e->key->as.text, e->value->as.tensor,
+                                    CKPT_ROLE_FROZEN, &t);
+    }
+    ckpt_ds_boxes_free(&boxes);
+    ckpt_ds_index_free(&fragments);
+    return rc;
+}
+
+/* ---- tied names ---- */
+
+/* True if the kept name of a tied pair may be absent: it is frozen, and frozen ones are left out.
+ */
+static bool dsm_may_lack(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                         const ckpt_ds_module *module, const ckpt_value *kept)
+{
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, kept->as.text.at, kept->as.text.n);
+
+    if (!ckpt_ds_head_get(head, "frozen_param_shapes"))
+        return !e || (job->opts->no_frozen && module->seen[e - module->dict.at] == DSM_UNLISTED);
+    for (size_t i = 0; job->opts->no_frozen && i < module->frozen.n; i++) {
+        const ckpt_ds_param *p = &module->frozen.at[i];
+        if (p->n_name == kept->as.text.n && memcmp(p->name, kept->as.text.at, p->n_name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ZenFlow updates the important columns of the 16-bit copies at each step, the masters later. */
+static bool dsm_lags(const ckpt_ds_head *head)
+{
+    const ckpt_value *config = ckpt_ds_head_get(head, "ds_config");
+
+    config = config ? config : ckpt_value_get(head->optim.root, "ds_config");
+    return ckpt_value_map(ckpt_value_get(ckpt_value_get(config, "zero_optimization"), "zenflow"))
+               .n > 0;
+}
+
+/* Two entries of the module over the same elements. */
+static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
+{
+    return a->storage && a->storage == b->storage && a->offset == b->offset &&
+           a->dtype == b->dtype && a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride) == 0);
+}
+
+/*
+ * What the module holds under a tied name is the owner's: of its shape and kind, and where it lies
+ * elsewhere, of its values, which are compared when they are read.
+ */
+static int dsm_alias_copy(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                          const ckpt_pair *pair, ckpt_tensor *owner)
+{
+    const ckpt_text *name = &pair->key->as.text, *kept = &pair->value->as.text;
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, name->at, name->n),
+                    *of = ckpt_ds_index_find(&module->by_name, kept->at, kept->n);
+    const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
+    ckpt_tensor *copy = NULL, *end = owner;
+
+    // Stage 3 has placeholders here.
+    if (!v || head->stage == 3 || (dsm_is_empty(v) && owner->n_elems > 0))
+        return CKPT_OK;
+    if (v->ndim != owner->ndim ||
+        (v->ndim && memcmp(v->shape, owner->shape, v->ndim * sizeof *v->shape) != 0) ||
+        ckpt_dtype_get(v->dtype)->kind != ckpt_dtype_get(owner->dtype)->kind)
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: shared_params ties %.100s to %.100s, but the module holds "
+                               "them in different shapes or kinds",
+                               head->model.path, name->at, kept->at);
+    if (of && of->value->kind == CKPT_V_TENSOR && dsm_same_place(v, of->value->as.tensor))
+        return CKPT_OK;
+    if (v->dtype != owner->dtype && !ckpt_cast_find(v->dtype, owner->dtype))
+        return CKPT_OK;
+    job->map->effects |= CKPT_TOOK_COPIES;
+    if (job->opts->ignore_copies)
+        return CKPT_OK;
+    ckpt_tensor like = {.dtype = v->dtype,
+                        .ndim = v->ndim,
+                        .shape = v->shape,
+                        .role = owner->role,
+                        .flags = v->flags};
+    if (dsm_lags(head))
+        like.flags |= CKPT_TENSOR_LAGS;
+    int rc = ckpt_map_add_hidden(job->map, name->at, name->n, &like, &copy, job->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_back(job, &head->model, v, copy);
+    // Chains are const to those who read a map; this one is still being made.
+    for (; end->twin; memcpy(&end, &end->twin, sizeof end))
+        ;
+    end->twin = copy;
+    return rc;
+}
+
+/* Add one pair of shared_params: the kept name must be there, and must not be tied itself. */
+static int dsm_alias(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                     const ckpt_pair *pair)
+{
+    const ckpt_value *alias = pair->key, *kept = pair->value;
+    ckpt_tensor *t = NULL;
+
+    if (alias->kind != CKPT_V_STR || kept->kind != CKPT_V_STR)
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: shared_params: expected names",
+                         head->model.path);
+    if (dsm_no_tie(head, module, pair) &&
+        ckpt_map_index(job->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
+        return CKPT_OK; // not tied, only empty as well
+    size_t i = ckpt_map_index(job->map, kept->as.text.at, kept->as.text.n);
+    if (i == SIZE_MAX && dsm_may_lack(job, head, module, kept))
+        return ckpt_map_note(
+            job->map, CKPT_INFO, job->err,
+            "%s: %.100s is left out with %.100s, the frozen parameter it is tied to",
+            head->model.path, alias->as.text.at, kept->as.text.at);
+    if (i == SIZE_MAX)
+        return ckpt_ds_problem(
+            job, CKPT_EMISMATCH,
+            "%s: shared_params ties %.100s to %.100s, which the checkpoint does not hold",
+            head->model.path, alias->as.text.at, kept->as.text.at);
+    ckpt_tensor *owner = job->map->tensors.at[i];
+    if (owner->owner || ckpt_map_index(job->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
+        return ckpt_ds_problem(
+            job, CKPT_EMISMATCH,
+            "%s: shared_params ties %.100s to %.100s: one of them is tied or stored already",
+            head->model.path, alias->as.text.at, kept->as.text.at);
+    ckpt_tensor like = {.dtype = owner->dtype,
+                        .export_dtype = owner->export_dtype,
+                        .ndim = owner->ndim,
+                        .shape = owner->shape,
+                        .role = owner->role,
+                        .flags = owner->flags};
+    int rc = ckpt_map_add(job->map, alias->as.text.at, alias->as.text.n, &like, &t, job->err);
+    if (rc == CKPT_OK)
+        t->owner = owner;
+    return rc == CKPT_OK ? dsm_alias_copy(job, head, module, pair, owner) : rc;
+}
+
+int ckpt_ds_module_add_aliases(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module)
+{
+    const ckpt_value *listed = ckpt_ds_head_get(head, "shared_params");
+    ckpt_dict shared = ckpt_value_map(listed);
+    int rc = CKPT_OK;
+
+    if (listed && listed->kind != CKPT_V_DICT && listed->kind != CKPT_V_ODICT)
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: shared_params is not a dict of names",
+                         head->model.path);
+    for (uint64_t i = 0; rc == CKPT_OK && i < shared.n; i++)
+        rc = dsm_alias(job, head, module, &shared.at[i]);
+    return rc;
+}
+
+/* ---- copies ---- */
+
+static bool dsm_is_expert(const char *name)
+{
+    return strstr(name, ".deepspeed_experts.") != NULL;
+}
+
+/* The module lacks a trained parameter: that of a tied layer stands in another stage's file. */
+static int dsm_no_twin(ckpt_ds_job *job, const ckpt_ds_module *module, const ckpt_tensor *t)
+{
+    const char *where = dsm_is_expert(t->name) ? "an expert" : "a layer";
+
+    if (dsm_is_elsewhere(module, t->name))
+        return CKPT_OK;
+    return ckpt_ds_problem(job, CKPT_EMISSING,
+                           "%s: missing: no file of %s holds %.200s, which param_shapes lists: it "
+                           "was not copied, or is of another run",
+                           job->map->path, where, t->name);
+}
+
+int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                        ckpt_tensor *t)
+{
+    const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, t->name, strlen(t->name));
+    const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
+    ckpt_tensor *twin = NULL;
+
+    if (!v && (module->layered || dsm_is_expert(t->name)))
+        return dsm_no_twin(job, module, t);
+    if (!v)
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: module lacks %.200s, which param_shapes lists",
+                               head->model.path, t->name);
+    if (v->ndim != t->ndim ||
+        (t->ndim && memcmp(v->shape, t->shape, t->ndim * sizeof *t->shape) != 0))
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: %.200s has another shape in module than in param_shapes",
+                               head->model.path, t->name);
+    if (ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: %.200s is %s in module, but a trained parameter is floating",
+                               head->model.path, t->name, ckpt_dtype_name(v->dtype));
+    if (!ckpt_cast_find(v->dtype, t->dtype) ||
+        ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
+        return CKPT_OK;
+    job->map->effects |= CKPT_TOOK_COPIES;
+    if (job->opts->ignore_copies)
+        return CKPT_OK;
+    ckpt_tensor like = {
+        .dtype = v->dtype, .ndim = v->ndim, .shape = v->shape, .role = t->role, .flags = v->flags};
+    if (dsm_lags(head))
+        like.flags |= CKPT_TENSOR_LAGS;
+    int rc = ckpt_map_add_hidden(job->map, t->name, strlen(t->name), &like, &twin, job->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_back(job, &head->model, v, twin);
+    if (rc == CKPT_OK)
+        t->twin = twin;
+    return rc;
+}
+
+int ckpt_ds_module_note(const ckpt_ds_job *job, const ckpt_ds_head *head)
+{
+    if (head->stage == 3 || !dsm_lags(head))
+        return CKPT_OK;
+    return ckpt_map_note(job->map, CKPT_INFO, job->err,
+                         "%s: a ZenFlow run, whose 16-bit copies are updated before the fp32 "
+                         "masters: they differ by design, and the masters are taken, as by "
+                         "DeepSpeed's scripts",
+                         head->model.path);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * module.h: the model's state_dict: buffers, frozen parameters, 16-bit copies, shared names.
+ */
+#ifndef CKPT_FORMATS_DS_MODULE_H
+#define CKPT_FORMATS_DS_MODULE_H
+
+#include "formats/deepspeed/layout/boxes.h"
+#include "formats/deepspeed/layout/layout.h"
+#include "formats/deepspeed/module/pipe.h"
+
+/* The model's state_dict, and what each entry of it is. */
+typedef struct ckpt_ds_module {
+    ckpt_dict dict;        /* model's "module" */
+    ckpt_ds_index by_name; /* the same, sorted */
+    uint8_t *seen;         /* per entry: what it is; 0: not accounted for */
+    bool layered;          /* put together from the files of a pipeline's layers */
+    ckpt_ds_params frozen;
+    ckpt_ds_flat *fragment; /* stage 3: frozen.n * world */
+} ckpt_ds_module;
+
+CKPT_VEC(ckpt_ds_pairs, ckpt_pair);
+
+/*
+ * Give the model file another module: the entries of `more` behind those that it has (keep), or in
+ * their place.  No name may be there twice.
+ */
+int ckpt_ds_module_set(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_pairs *more,
+                       bool keep);
+
+/* CKPT_EUNSUPPORTED: AutoEP has spread the run's experts over ranks. */
+int ckpt_ds_module_whole(const ckpt_ds_job *job, const ckpt_ds_head *head);
+
+/* Complete the model file's `module` from the files beside it, which must all be there. */
+int ckpt_ds_module_gather(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,
+                          const ckpt_ds_pipe *pipe);
+
+/* Find the module's entries, and what of them are buffers; after sort, frozen and trained ones. */
+int ckpt_ds_module_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module);
+int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
+                        const ckpt_ds_params *trained);
+void ckpt_ds_module_free(ckpt_ds_module *module);
+
+/* Buffers, frozen parameters and tied names of the module as tensors of the map. */
+int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
+                               const ckpt_ds_module *module);
+int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module);
+int ckpt_ds_module_add_aliases(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module);
+
+/* Say what about the module's copies is not as in other runs. */
+int ckpt_ds_module_note(const ckpt_ds_job *job, const ckpt_ds_head *head);
+
+/* Add one tensor of a shard under a name. */
+int ckpt_ds_module_add(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_text *name,
+                       const ckpt_tensor_value *v, ckpt_role role, ckpt_tensor **out);
+
+/* The 16-bit copy of a parameter as its twin. */
+int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                        ckpt_tensor *t);
+
+/* ---- frozen.c: stage 3 ---- */
+
+/* Take in one rank's fragments of the frozen parameters; their extents. */
+int ckpt_ds_frozen_read(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
+                        ckpt_ds_shard *s);
+int ckpt_ds_frozen_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                           const ckpt_ds_module *module, ckpt_ds_boxes *boxes, size_t frozen);
+
+#endif

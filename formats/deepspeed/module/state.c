@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * state.c: a run's parameter groups and optimizer values in the form that writers take
+ * (libckpt/map/state.h), and its step counts as tensors.
+ *
+ * Parameters come in the order the optimizer was given them, which is the order of param_shapes but
+ * for round_robin_gradients; sub-groups of stage 3 are joined to the groups that they were cut
+ * from.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/deepspeed/module/state.h"
+#include "libckpt/base/dtype.h"
+
+#define DSR_SUB_GROUP UINT64_C(1000000000) /* DeepSpeed's default of sub_group_size */
+
+/* ---- what the whole run has in common ---- */
+
+/* The user's configuration, which both of rank 0's files carry; NULL before 0.4.0. */
+static const ckpt_value *dsr_config(const ckpt_ds_head *head)
+{
+    const ckpt_value *config =
+        head->model.map ? ckpt_value_get(head->model.root, "ds_config") : NULL;
+
+    if (!config && head->optim.map)
+        config = ckpt_value_get(head->optim.root, "ds_config");
+    return config;
+}
+
+/* config.<part>.<key> is true. */
+static bool dsr_is_on(const ckpt_value *config, const char *part, const char *key)
+{
+    int64_t on = 0;
+
+    return ckpt_value_as_int(ckpt_value_get(ckpt_value_get(config, part), key), &on) && on;
+}
+
+/* The dtype that the configuration asks for; NONE: neither 16-bit one. */
+static ckpt_dtype dsr_configured_dtype(const ckpt_ds_head *head)
+{
+    const ckpt_value *config = dsr_config(head);
+
+    if (dsr_is_on(config, "bf16", "enabled") || dsr_is_on(config, "bfloat16", "enabled"))
+        return CKPT_BF16;
+    return dsr_is_on(config, "fp16", "enabled") ? CKPT_F16 : CKPT_DTYPE_NONE;
+}
+
+/* What the run trained in: the dtype of the module's first floating tensor that is no buffer, or as
+ * configured; NONE when nothing says. */
+static ckpt_dtype dsr_dtype(const ckpt_ds_head *head, const ckpt_ds_module *module)
+{
+    ckpt_dtype configured = dsr_configured_dtype(head);
+
+    for (uint64_t i = 0; module->seen && i < module->dict.n; i++) {
+        const ckpt_value *v = module->dict.at[i].value;
+        if (v->kind != CKPT_V_TENSOR)
+            continue;
+        ckpt_dtype d = v->as.tensor->dtype;
+        // Stage 3 leaves placeholders, which old releases made in F32 whatever the run was.
+        if (d == CKPT_F32 && head->stage == 3 && configured != CKPT_DTYPE_NONE)
+            return configured;
+        if ((d == CKPT_F32 || d == CKPT_F16 || d == CKPT_BF16) && module->seen[i] != 1)
+            return d;
+    }
+    return configured;
+}
+
+int ckpt_ds_state_new(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                      ckpt_state **out)
+{
+    const ckpt_value *version = ckpt_ds_version(&head->model);
+    ckpt_dtype dtype = dsr_dtype(head, module);
+    int64_t world = 0;
+    int rc = ckpt_state_new(out, job->map, "", job->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (!version && head->optim.map)
+        version = ckpt_ds_version(&head->optim);
+    if (version) {
+        (*out)->version =
+            ckpt_arena_string(job->map->arena, version->as.text.at, version->as.text.n);
+        if (!(*out)->version)
+            return ckpt_fail_memory(job->err);
+    }
+    if (!head->world &&
+        ckpt_value_as_int(ckpt_value_get(head->model.root, "dp_world_size"), &world) && world > 0 &&
+        world <= UINT32_MAX)
+        (*out)->world = (uint32_t)world;
+    else
+        (*out)->world = head->world;
+    (*out)->stage = head->stage;
+    (*out)->dtype = dtype == CKPT_DTYPE_NONE ? CKPT_F32 : dtype;
+    rc = ckpt_ds_tree_copy(job, &head->model, &(*out)->model);
+    if (rc == CKPT_OK && head->optim.map)
+        rc = ckpt_ds_tree_copy(job, &head->optim, &(*out)->optim);
+    return rc;
+}
+
+/* A pad between parameters, or the option that makes them. */
+static bool dsr_aligned(const ckpt_ds_head *head)
+{
+    ckpt_seq all = ckpt_value_seq(ckpt_value_get(head->optim.optim, "param_alignment_paddings"));
+
+    for (uint64_t g = 0; g < all.n; g++) {
+        ckpt_seq list = ckpt_value_seq(all.at[g]);
+        for (uint64_t i = 0; i < list.n; i++) {
+            int64_t n = 0;
+            if (ckpt_value_as_int(list.at[i], &n) && n != 0)
+                return true;
+        }
+    }
+    return dsr_is_on(dsr_config(head), "zero_optimization", "parameter_alignment");
+}
+
+/* The longest interval of legacy stage 1, over all ranks: groups that are smaller have a shorter
+ * one. */
+static uint64_t dsr_interval(const ckpt_ds_head *head, const ckpt_ds_layout *layout)
+{
+    uint64_t longest = 0;
+
+    for (size_t g = 0; g < layout->group.n; g++) {
+        uint64_t n = layout->column.at[0].at[layout->group.at[g].part].n;
+        longest = n > longest ? n : longest;
+    }
+    return ckpt_mul(longest, head->world, &longest) ? longest : 0;
+}
+
+/* ---- sub-groups ---- */
+
+/* sub_group_size as the configuration has it, an int or a float like 1e9. */
+static uint64_t dsr_configured_size(const ckpt_ds_head *head)
+{
+    const ckpt_value *zero = ckpt_value_get(dsr_config(head), "zero_optimization");
+    const ckpt_value *v = ckpt_value_get(zero, "sub_group_size");
+    int64_t n = 0;
+
+    if (v && v->kind == CKPT_V_FLOAT && v->as.f >= 1 && v->as.f < 9e18)
+        return (uint64_t)v->as.f;
+    return ckpt_value_as_int(v, &n) && n > 0 ? (uint64_t)n : DSR_SUB_GROUP;
+}
+
+/*
+ * The sizes that give the sub-groups the file has: more than *low, at most *high elements.  A
+ * sub-group is closed behind the parameter that makes its count reach the size, so every count
+ * before a parameter was below it, and the whole of a sub-group was not, unless it is a group's
+ * last.
+ */
+static void dsr_size_bounds(const ckpt_ds_layout *layout, uint64_t *low, uint64_t *high)
+{
+    *low = 0;
+    *high = UINT64_MAX;
+    for (size_t i = 0; i < layout->params.n; i++) {
+        const ckpt_ds_param *p = &layout->params.at[i];
+        if (p->numel && p->at > *low)
+            *low = p->at;
+    }
+    for (size_t g = 0; g + 1 < layout->group.n; g++) {
+        uint64_t n = layout->column.at[0].at[layout->group.at[g].part].n;
+        if (layout->group.at[g].of == layout->group.at[g + 1].of && n < *high)
+            *high = n;
+    }
+}
+
+/* The configured size where the sub-groups bear it out, else one that they do. */
+static int dsr_sub_group_size(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                              const ckpt_ds_layout *layout, uint64_t *out)
+{
+    uint64_t low = 0, high = 0, size = dsr_configured_size(head);
+
+    dsr_size_bounds(layout, &low, &high);
+    if (size <= low || size > high)
+        size = high < UINT64_MAX ? high : low < DSR_SUB_GROUP ? DSR_SUB_GROUP : low + 1;
+    *out = low < high ? size : 0;
+    if (*out)
+        return CKPT_OK;
+    return ckpt_map_note(
+        job->map, CKPT_WARNING, job->err,
+        "%s: no sub_group_size gives the sub-groups that the flat groups have (one "
+        "of %" PRIu64 " elements was closed, one of %" PRIu64 " was not): written "
+        "anew, sub-groups will differ",
+        job->map->path, high, low);
+}
+
+/* ---- parameter groups ---- */
+
+/* Parameter group of a parameter. */
+static size_t dsr_of(const ckpt_ds_layout *layout, const ckpt_ds_param *p)
+{
+    return p->group < layout->group.n ? layout->group.at[p->group].of : 0;
+}
+
+/* The map's tensor of a parameter, at the end of the state's. */
+static int dsr_add_param(const ckpt_ds_job *job, ckpt_state *state, const ckpt_ds_param *p)
+{
+    size_t at = ckpt_map_index(job->map, p->name, p->n_name);
+    ckpt_tensor **slot = at == SIZE_MAX ? NULL : ckpt_vec_push(&state->param);
+
+    if (at == SIZE_MAX)
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: parameter %.200s has no tensor",
+                         job->map->path, p->name);
+    if (!slot)
+        return ckpt_fail_memory(job->err);
+    *slot = job->map->tensors.at[at];
+    return CKPT_OK;
+}
+
+/*
+ * The order of round_robin_gradients, which stage12.c finds wherever the option is on; but a run of
+ * stage 1 ignored it before 0.13.0 (engine.py, _configure_zero_optimizer), and some releases write
+ * 2 for it.
+ */
+static const uint64_t *dsr_round_robin(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                                       size_t group)
+{
+    const ckpt_value *zero = ckpt_value_get(dsr_config(head), "zero_optimization");
+    int64_t stage = head->stage;
+
+    (void)ckpt_value_as_int(ckpt_value_get(zero, "stage"), &stage);
+    if (stage == 1 && !ckpt_ds_version_at_least(ckpt_ds_version(&head->optim), 0, 13, 0))
+        return NULL;
+    return head->stage < 3 && group < layout->group.n ? layout->group.at[group].order : NULL;
+}
+
+/* The parameters of one group, all its lanes: they follow each other in the layout too. */
+static int dsr_add_params(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                          const ckpt_ds_layout *layout, ckpt_state *state, const ckpt_group *group)
+{
+    size_t n = group->n, all = n * group->n_lanes, first = group->first;
+    const uint64_t *order =
+        all ? dsr_round_robin(head, layout, layout->params.at[first].group) : NULL;
+    int rc = CKPT_OK;
+
+    state->round_robin = state->round_robin || order;
+    for (size_t i = 0; rc == CKPT_OK && i < all; i++) {
+        size_t from = order ? first + i / n * n + order[i % n] : first + i;
+        rc = dsr_add_param(job, state, &layout->params.at[from]);
+    }
+    return rc;
+}
+
+/* Lanes of a parameter group, whose first flat group is `flat`. */
+static uint32_t dsr_lanes(const ckpt_ds_layout *layout, size_t group, size_t flat)
+{
+    bool has = flat < layout->group.n && layout->group.at[flat].of == group;
+
+    return has && layout->group.at[flat].lanes > 1 ? layout->group.at[flat].lanes : 1;
+}
+
+/* What the optimizer keeps for a group, whose first flat group is `flat`. */
+static void dsr_set_values(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
+                           const ckpt_state *state, size_t g, size_t flat, ckpt_group *out)
+{
+    const ckpt_value *optim = ckpt_value_get(state->optim, "optimizer_state_dict");
+
+    out->fields = ckpt_ds_optim_entry(head, layout, optim, g);
+    if (flat < layout->group.n && layout->group.at[flat].of == g)
+        out->entry = ckpt_ds_optim_state(head, optim, flat, 0);
+    if (out->entry && out->entry->kind != CKPT_V_DICT)
+        out->entry = NULL;
+}
+
+/* All groups: parameters, hyper-parameters, and what the optimizer keeps for each. */
+static int dsr_add_groups(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                          const ckpt_ds_layout *layout, ckpt_state *state)
+{
+    size_t next = 0, flat = 0;
+    int rc = CKPT_OK;
+
+    for (size_t g = 0; rc == CKPT_OK && g < layout->n_groups; g++) {
+        ckpt_group *group = ckpt_vec_push(&state->group);
+        if (!group)
+            return ckpt_fail_memory(job->err);
+        group->first = next;
+        group->n_lanes = dsr_lanes(layout, g, flat);
+        while (next < layout->params.n && dsr_of(layout, &layout->params.at[next]) == g)
+            next++;
+        group->n = (next - group->first) / group->n_lanes;
+        dsr_set_values(head, layout, state, g, flat, group);
+        while (flat < layout->group.n && layout->group.at[flat].of == g)
+            flat++;
+        rc = dsr_add_params(job, head, layout, state, group);
+    }
+    if (rc == CKPT_OK && state->param.n != layout->params.n)
+        rc = ckpt_fail(job->err, CKPT_EMISMATCH, "%s: parameter %.200s belongs to no group",
+                       job->map->path, layout->params.at[state->param.n].name);
+    return rc;
+}
+
+/* ---- step counts ---- */
+
+/* A tensor without axes whose bytes are an F32. */
+static bool dsr_is_f32(const ckpt_value *v)
+{
+    return v && v->kind == CKPT_V_TENSOR && v->as.tensor->dtype == CKPT_F32 &&
+           v->as.tensor->ndim == 0 && v->as.tensor->storage &&
+           !(v->as.tensor->flags & (CKPT_TENSOR_NEG | CKPT_TENSOR_CONJ));
+}
+
+/* Point to its bytes in the file. */
+static int dsr_in_file(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_tensor_value *t,
+                       ckpt_ds_scalar *out)
+{
+    int rc = ckpt_ds_shard_source(job, s, t->storage->source, &out->source);
+
+    if (rc == CKPT_OK &&
+        (!ckpt_mul(t->offset, sizeof(float), &out->at) ||
+         !ckpt_within(out->at, sizeof(float), job->map->sources.at[out->source].n_bytes)))
+        rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: a number's tensor leaves its record", s->path);
+    out->has = rc == CKPT_OK;
+    return rc;
+}
+
+int ckpt_ds_state_scalar(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v,
+                         ckpt_ds_scalar *out)
+{
+    double number = 0;
+
+    *out = (ckpt_ds_scalar){0};
+    if (dsr_is_f32(v))
+        return dsr_in_file(job, s, v->as.tensor, out);
+    int rc = ckpt_ds_shard_step(job, s, v, &out->has, &number);
+    if (rc != CKPT_OK || !out->has)
+        return rc;
+    float value = (float)number;
+    ckpt_source memory = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = sizeof value, .name = "a number"};
+    memory.memory = ckpt_arena_copy(job->map->arena, &value, sizeof value);
+    if (!memory.memory)
+        return ckpt_fail_memory(job->err);
+    return ckpt_map_add_source(job->map, &memory, &out->source, job->err);
+}
+
+int ckpt_ds_state_add_scalar(const ckpt_ds_job *job, const char *kind, const char *param,
+                             const ckpt_ds_scalar *scalar)
+{
+    static const uint64_t none = 0;
+    const char *name = ckpt_arena_printf(job->map->arena, "%s/%s", kind, param);
+    const ckpt_tensor like = {.dtype = CKPT_F32, .shape = &none, .role = CKPT_ROLE_STATE};
+    ckpt_tensor *t = NULL;
+
+    if (!name)
+        return ckpt_fail_memory(job->err);
+    int rc = ckpt_map_add(job->map, name, strlen(name), &like, &t, job->err);
+    return rc == CKPT_OK ? ckpt_map_back_whole(job->map, t, scalar->source, scalar->at, job->err)
+                         : rc;
+}
+
+/* The step count of every parameter whose optimizer keeps one, as rank 0 has it: all ranks were
+ * found to agree. */
+static int dsr_add_steps(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout)
+{
+    uint32_t known = UINT32_MAX; // the flat group that `step` is of
+    ckpt_ds_scalar step = {0};
+    bool own = false;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < layout->params.n; i++) {
+        const ckpt_ds_param *p = &layout->params.at[i];
+        if (p->group >= layout->group.n)
+            continue;
+        if (p->group != known)
+            rc = ckpt_ds_state_scalar(
+                job, &head->optim,
+                ckpt_ds_optim_step(head, layout, head->optim.optim, p->group, &own), &step);
+        known = p->group;
+        if (rc == CKPT_OK && step.has)
+            rc = ckpt_ds_state_add_scalar(job, "step", p->name, &step);
+    }
+    return rc;
+}
+
+/* Optimizer state leaves as F32, whatever a run kept it in. */
+static void dsr_export_states(ckpt_map *map)
+{
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor *t = map->tensors.at[i];
+        if (t->role == CKPT_ROLE_STATE && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
+            t->export_dtype = CKPT_F32;
+    }
+}
+
+int ckpt_ds_state_make(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                       const ckpt_ds_layout *layout)
+{
+    const ckpt_value *base = ckpt_value_get(head->optim.optim, "base_optimizer_state");
+    ckpt_state *state = NULL;
+    int rc = ckpt_ds_state_new(job, head, module, &state);
+
+    if (rc == CKPT_OK)
+        rc = dsr_add_groups(job, head, layout, state);
+    if (rc == CKPT_OK && head->stage == 3)
+        rc = dsr_sub_group_size(job, head, layout, &state->sub_group_size);
+    if (rc == CKPT_OK)
+        rc = dsr_add_steps(job, head, layout);
+    if (rc != CKPT_OK)
+        return rc;
+    dsr_export_states(job->map);
+    state->aligned = dsr_aligned(head);
+    state->lean = base && base->kind == CKPT_V_LIST;
+    state->legacy = head->legacy;
+    state->interval = head->legacy ? dsr_interval(head, layout) : 0;
+    state->bf16_optimizer = ckpt_ds_is_bf16_optimizer(head);
+    return CKPT_OK;
+}
