@@ -137,6 +137,12 @@ CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
 CKPT_API uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i);
 
 /*
+ * Target maps: the folder that receives the files: the target's path, or that of its one file; NULL
+ * for other maps.
+ */
+CKPT_API const char *ckpt_map_into(const ckpt_map *map);
+
+/*
  * Target maps: name of the folder below the target's path that all files lie in and that appears
  * complete or not at all, and of the small file beside it that names it ("latest"), each NULL when
  * there is none.
@@ -282,8 +288,8 @@ CKPT_API int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to,
 CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write,
                               uint64_t *n_jobs);
 
-/* Carry it out: folder receives the target map's files. */
-CKPT_API int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
+/* Carry it out: ckpt_map_into of the target map receives its files. */
+CKPT_API int ckpt_plan_run(const ckpt_plan *plan, const ckpt_run_opts *opts,
                            ckpt_run_report *report, ckpt_err *err);
 CKPT_API void ckpt_plan_free(ckpt_plan *plan);
 

@@ -79,6 +79,11 @@ uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i)
     return map && i < map->files.n ? map->files.at[i].size : 0;
 }
 
+const char *ckpt_map_into(const ckpt_map *map)
+{
+    return map ? map->into : NULL;
+}
+
 const char *ckpt_map_folder(const ckpt_map *map)
 {
     return map ? map->folder : NULL;

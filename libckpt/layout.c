@@ -180,6 +180,19 @@ static int lay_take(ckpt_target *own, const ckpt_map *from, const ckpt_target *t
     return rc;
 }
 
+/* The folder that receives the files: the target's path itself, or the one its file is in. */
+static const char *lay_into(ckpt_map *to, const ckpt_target *target)
+{
+    const char *slash = strrchr(to->path, '/');
+
+    if (ckpt_format_caps(target->format) & CKPT_IS_FOLDER)
+        return to->path;
+    if (!slash)
+        return ".";
+    return ckpt_arena_string(to->arena, to->path,
+                             slash == to->path ? 1 : (size_t)(slash - to->path));
+}
+
 int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     ckpt_map *to = NULL;
@@ -197,7 +210,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
         rc = ckpt_map_new(&to, 0, err);
     if (rc == CKPT_OK) {
         to->path = ckpt_arena_string(to->arena, target->path, strlen(target->path));
-        rc = to->path ? CKPT_OK : ckpt_fail_memory(err);
+        to->into = to->path ? lay_into(to, target) : NULL;
+        rc = to->into ? CKPT_OK : ckpt_fail_memory(err);
     }
     if (rc == CKPT_OK && !lay_makes_tensors(target->format))
         rc = lay_tensors(to, from, target->dtype, err);
@@ -217,19 +231,6 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
     return CKPT_OK;
 }
 
-/* The folder that receives the files: the target's path itself, or the one its single file is in.
- */
-static char *lay_folder(const ckpt_map *to, const ckpt_target *target)
-{
-    if (!ckpt_format_find(target->format))
-        return ckpt_arena_string(to->arena, target->path, strlen(target->path));
-    const char *slash = strrchr(target->path, '/');
-    if (!slash)
-        return ckpt_arena_string(to->arena, ".", 1);
-    return ckpt_arena_string(to->arena, target->path,
-                             slash == target->path ? 1 : (size_t)(slash - target->path));
-}
-
 int ckpt_convert(const ckpt_map *from, const ckpt_target *target, const ckpt_run_opts *opts,
                  ckpt_run_report *report, ckpt_err *err)
 {
@@ -243,10 +244,8 @@ int ckpt_convert(const ckpt_map *from, const ckpt_target *target, const ckpt_run
         rc = ckpt_layout(&to, from, target, err);
     if (rc == CKPT_OK)
         rc = ckpt_plan_new(&plan, from, to, opts, err);
-    if (rc == CKPT_OK) {
-        const char *folder = lay_folder(to, target);
-        rc = folder ? ckpt_plan_run(plan, folder, opts, report, err) : ckpt_fail_memory(err);
-    }
+    if (rc == CKPT_OK)
+        rc = ckpt_plan_run(plan, opts, report, err);
     ckpt_plan_free(plan);
     ckpt_map_free(to);
     return rc;

@@ -100,8 +100,8 @@ int ckpt_plan_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_
     return rc;
 }
 
-int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
-                  ckpt_run_report *report, ckpt_err *err)
+int ckpt_plan_run_in(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
+                     ckpt_run_report *report, ckpt_err *err)
 {
     static const ckpt_run_hooks hooks = {.seal = plan_seal, .check = ckpt_plan_check};
     uint64_t n_checked = 0;
@@ -118,4 +118,10 @@ int ckpt_plan_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts
     done.n_records_checked += rc == CKPT_OK ? n_checked : 0;
     ckpt_opts_give(report, &done, sizeof done);
     return rc;
+}
+
+int ckpt_plan_run(const ckpt_plan *plan, const ckpt_run_opts *opts, ckpt_run_report *report,
+                  ckpt_err *err)
+{
+    return ckpt_plan_run_in(plan, plan ? plan->to->into : NULL, opts, report, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_run.h: the check that ends a run, for those who write without ckpt_plan_run (the engine).
+ * plan_run.h: running a plan elsewhere than where it was laid out to be, and the check that ends a
+ * run: for the engine, whose processes write to one hidden folder.
  */
 #ifndef CKPT_PLAN_RUN_H
 #define CKPT_PLAN_RUN_H
@@ -15,5 +16,9 @@
  * Errors  CKPT_EMISMATCH: it says something else; what ckpt_open gives
  */
 int ckpt_plan_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
+
+/* Carry a plan out: `folder` receives the files of the target map.  Errors as ckpt_plan_run. */
+int ckpt_plan_run_in(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
+                     ckpt_run_report *report, ckpt_err *err);
 
 #endif

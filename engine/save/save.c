@@ -225,7 +225,7 @@ static void *sv_write(void *ctx)
 {
     sv_job *j = ctx;
 
-    j->rc = ckpt_plan_run(j->plan, j->stage_path, &j->run, NULL, &j->err);
+    j->rc = ckpt_plan_run_in(j->plan, j->stage_path, &j->run, NULL, &j->err);
     return NULL;
 }
 

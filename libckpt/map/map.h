@@ -192,6 +192,8 @@ struct ckpt_map {
     const char *no_state; /* why there is no training state where one would be, or NULL */
     bool collect;         /* keep errors as findings instead of failing (verify) */
 
+    const char *into; /* written: the folder that receives the files; NULL: the runner says */
+
     /*
      * Written, where all files make one folder that appears complete or not at all: its name below
      * the target's path (one path part; files may then lie in folders of their own,

@@ -480,8 +480,9 @@ static void gen_write(gen_model *g)
     } else {
         g->to->folder = g->to->pointer_text = "global_step4";
         g->to->pointer = "latest";
+        g->to->into = g->folder;
         gen_ok(g, ckpt_plan_new(&plan, g->from, g->to, &opts, &g->err), "plan");
-        gen_ok(g, ckpt_plan_run(plan, g->folder, &opts, &report, &g->err), "run");
+        gen_ok(g, ckpt_plan_run(plan, &opts, &report, &g->err), "run");
     }
     printf("wrote %zu files, %.3f GB, to %s\n", g->to->files.n, (double)report.n_written / 1e9,
            g->folder);

@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/ckpt/report.h"
@@ -37,19 +36,6 @@ int job_prepare(convert_job *j, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_plan_new(&j->plan, j->from, j->to, &j->run, err);
     return rc;
-}
-
-/* The folder that receives the files: the target itself, or the one its file is in.  The caller
- * frees it. */
-static char *job_folder(const ckpt_target *target)
-{
-    const char *slash = strrchr(target->path, '/');
-
-    if (cli_into_folder(target))
-        return strdup(target->path);
-    if (!slash)
-        return strdup(".");
-    return strndup(target->path, slash == target->path ? 1 : (size_t)(slash - target->path));
 }
 
 /* For ckpt_clean: sum up what it would remove. */
@@ -131,16 +117,13 @@ static void job_warn_values(const convert_job *j)
 
 int job_run(convert_job *j, ckpt_err *err)
 {
-    char *folder = job_folder(&j->target);
     uint64_t n_read, n_jobs;
     progress p;
 
-    if (!folder)
-        return fail(err, CKPT_ELIMIT, "out of memory");
     // from here on there may be files to clean up
     progress_begin(&p, j->doing ? j->doing : "converting", j->quiet, &j->run);
     ckpt_plan_sizes(j->plan, &n_read, &p.size, &n_jobs);
-    int rc = ckpt_plan_run(j->plan, folder, &j->run, &j->report, err);
+    int rc = ckpt_plan_run(j->plan, &j->run, &j->report, err);
     progress_end(&p);
     if (rc == CKPT_EDOUBT) {
         size_t n = strlen(err->text);
@@ -152,9 +135,8 @@ int job_run(convert_job *j, ckpt_err *err)
     if (rc == CKPT_OK) {
         job_warn_values(j);
         if (!j->quiet)
-            job_say_leftovers(folder);
+            job_say_leftovers(ckpt_map_into(j->to));
     }
-    free(folder);
     return rc;
 }
 

@@ -44,7 +44,7 @@ static int write_run(run *r)
 {
     const ckpt_run_opts opts = {.no_fsync = true, .force = true};
 
-    return ckpt_plan_run(r->plan, r->out, &opts, &r->report, &r->err);
+    return ckpt_plan_run(r->plan, &opts, &r->report, &r->err);
 }
 
 static void close_run(run *r)

@@ -70,7 +70,7 @@ static void missing(void **state)
     assert_int_equal(ckpt_convert(map, &no_path, NULL, NULL, NULL), CKPT_EUSAGE);
     assert_int_equal(ckpt_convert(map, &no_format, NULL, NULL, NULL), CKPT_EUSAGE);
     assert_int_equal(ckpt_plan_new(&plan, map, NULL, NULL, NULL), CKPT_EUSAGE);
-    assert_int_equal(ckpt_plan_run(NULL, NULL, NULL, NULL, NULL), CKPT_EUSAGE);
+    assert_int_equal(ckpt_plan_run(NULL, NULL, NULL, NULL), CKPT_EUSAGE);
     ckpt_plan_sizes(NULL, NULL, NULL, NULL);
     ckpt_plan_free(NULL);
     assert_int_equal(ckpt_reader_new(&r, NULL, NULL), CKPT_EUSAGE);
