@@ -13,24 +13,24 @@
 
 #include "libckpt/base/cast.h"
 
-enum { SM_BLOCK = 2048 }; /* elements: at most 16 KiB */
+enum { SUM_BLOCK = 2048 }; /* elements: at most 16 KiB */
 
 /* A block's running value, and room for a converted source; 64: vectors never straddle lines. */
-typedef struct sm_block {
+typedef struct sum_block {
     _Alignas(64) union {
-        float f32[SM_BLOCK];
-        double f64[SM_BLOCK];
-        uint32_t u32[SM_BLOCK];
-        uint64_t u64[SM_BLOCK];
+        float f32[SUM_BLOCK];
+        double f64[SUM_BLOCK];
+        uint32_t u32[SUM_BLOCK];
+        uint64_t u64[SUM_BLOCK];
     } acc;
-    _Alignas(64) float wide[SM_BLOCK];
-} sm_block;
+    _Alignas(64) float wide[SUM_BLOCK];
+} sum_block;
 
 /*
  * acc = acc op x for one type: `sum`, `larger`, `smaller` say how two elements a (so far) and b
  * (the next rank's) join.
  */
-#define SM_FOLD(name, type, sum, larger, smaller)                                                  \
+#define SUM_FOLD(name, type, sum, larger, smaller)                                                 \
     static void name(type *restrict acc, const type *restrict x, size_t n, zt_reduce op)           \
     {                                                                                              \
         if (op == ZT_SUM) {                                                                        \
@@ -52,53 +52,53 @@ typedef struct sm_block {
     }
 
 // b is taken when it is a NaN, or beyond a; a NaN in a is kept, since no comparison with it holds
-SM_FOLD(sm_fold_f32, float, a + b, b > a || b != b, b < a || b != b)
-SM_FOLD(sm_fold_f64, double, a + b, b > a || b != b, b < a || b != b)
+SUM_FOLD(sum_fold_f32, float, a + b, b > a || b != b, b < a || b != b)
+SUM_FOLD(sum_fold_f64, double, a + b, b > a || b != b, b < a || b != b)
 // unsigned, so that sums wrap; the order of signed numbers is that of the patterns with the sign
 // flipped
-SM_FOLD(sm_fold_i32, uint32_t, a + b, (b ^ 0x80000000u) > (a ^ 0x80000000u),
-        (b ^ 0x80000000u) < (a ^ 0x80000000u))
-SM_FOLD(sm_fold_i64, uint64_t, a + b, (b ^ 1ull << 63) > (a ^ 1ull << 63),
-        (b ^ 1ull << 63) < (a ^ 1ull << 63))
+SUM_FOLD(sum_fold_i32, uint32_t, a + b, (b ^ 0x80000000u) > (a ^ 0x80000000u),
+         (b ^ 0x80000000u) < (a ^ 0x80000000u))
+SUM_FOLD(sum_fold_i64, uint64_t, a + b, (b ^ 1ull << 63) > (a ^ 1ull << 63),
+         (b ^ 1ull << 63) < (a ^ 1ull << 63))
 
 /* The sum of two in one pass: the usual case. */
-static void sm_pair_f32(float *restrict acc, const float *restrict a, const float *restrict b,
-                        size_t n)
+static void sum_pair_f32(float *restrict acc, const float *restrict a, const float *restrict b,
+                         size_t n)
 {
     for (size_t i = 0; i < n; i++)
         acc[i] = a[i] + b[i];
 }
 
-static void sm_fold(sm_block *s, const unsigned char *x, size_t n, ckpt_dtype dt, zt_reduce op)
+static void sum_fold(sum_block *s, const unsigned char *x, size_t n, ckpt_dtype dt, zt_reduce op)
 {
     ckpt_cast_fn widen;
 
     // a source may be where only its rank's alignment holds, that of its type
     if (dt == CKPT_F32) {
-        sm_fold_f32(s->acc.f32, (const float *)(const void *)x, n, op);
+        sum_fold_f32(s->acc.f32, (const float *)(const void *)x, n, op);
     } else if (dt == CKPT_F64) {
-        sm_fold_f64(s->acc.f64, (const double *)(const void *)x, n, op);
+        sum_fold_f64(s->acc.f64, (const double *)(const void *)x, n, op);
     } else if (dt == CKPT_I32) {
-        sm_fold_i32(s->acc.u32, (const uint32_t *)(const void *)x, n, op);
+        sum_fold_i32(s->acc.u32, (const uint32_t *)(const void *)x, n, op);
     } else if (dt == CKPT_I64) {
-        sm_fold_i64(s->acc.u64, (const uint64_t *)(const void *)x, n, op);
+        sum_fold_i64(s->acc.u64, (const uint64_t *)(const void *)x, n, op);
     } else {
         widen = ckpt_cast_find(CKPT_F32, dt);
         widen(s->wide, x, n);
-        sm_fold_f32(s->acc.f32, s->wide, n, op);
+        sum_fold_f32(s->acc.f32, s->wide, n, op);
     }
 }
 
 void zt_sum(void *to, const void *const *from, int world, uint64_t n, ckpt_dtype dt, zt_reduce op)
 {
-    sm_block s;
+    sum_block s;
     bool narrow = dt == CKPT_F16 || dt == CKPT_BF16;
     size_t size = ckpt_dtype_get(dt)->bits / 8;
     ckpt_cast_fn widen = narrow ? ckpt_cast_find(CKPT_F32, dt) : NULL;
     ckpt_cast_fn back = narrow ? ckpt_cast_find(dt, CKPT_F32) : NULL;
 
-    for (uint64_t at = 0; at < n; at += SM_BLOCK) {
-        size_t m = n - at < SM_BLOCK ? (size_t)(n - at) : SM_BLOCK, skip = (size_t)at * size;
+    for (uint64_t at = 0; at < n; at += SUM_BLOCK) {
+        size_t m = n - at < SUM_BLOCK ? (size_t)(n - at) : SUM_BLOCK, skip = (size_t)at * size;
         unsigned char *out = (unsigned char *)to + skip;
         const unsigned char *x = (const unsigned char *)from[0] + skip;
         int q = 1;
@@ -108,13 +108,13 @@ void zt_sum(void *to, const void *const *from, int world, uint64_t n, ckpt_dtype
         } else if (dt == CKPT_F32 && op == ZT_SUM && world > 1) {
             const unsigned char *y = (const unsigned char *)from[q++] + skip;
 
-            sm_pair_f32(s.acc.f32, (const float *)(const void *)x, (const float *)(const void *)y,
-                        m);
+            sum_pair_f32(s.acc.f32, (const float *)(const void *)x, (const float *)(const void *)y,
+                         m);
         } else {
             memcpy(&s.acc, x, m * size);
         }
         for (; q < world; q++)
-            sm_fold(&s, (const unsigned char *)from[q] + skip, m, dt, op);
+            sum_fold(&s, (const unsigned char *)from[q] + skip, m, dt, op);
         if (narrow)
             back(out, s.acc.f32, m);
         else

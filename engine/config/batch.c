@@ -10,13 +10,13 @@
 #include "engine/config/fields.h"
 
 /* a * b * c, all of them above 0; false if it does not fit. */
-static bool bt_product(int64_t a, int64_t b, int64_t c, int64_t *out)
+static bool ba_product(int64_t a, int64_t b, int64_t c, int64_t *out)
 {
     return !__builtin_mul_overflow(a, b, out) && !__builtin_mul_overflow(*out, c, out);
 }
 
 /* Compute what is missing; false when nothing is there to compute from, or it overflows. */
-static bool bt_complete(zt_config *c, int64_t world)
+static bool ba_complete(zt_config *c, int64_t world)
 {
     bool total = c->train_batch != DS_MISSING, micro = c->micro_batch != DS_MISSING;
     bool steps = c->accumulation != DS_MISSING;
@@ -33,20 +33,20 @@ static bool bt_complete(zt_config *c, int64_t world)
         c->micro_batch = c->train_batch / world / c->accumulation;
         return true;
     }
-    return bt_product(c->micro_batch, c->accumulation, world, &c->train_batch);
+    return ba_product(c->micro_batch, c->accumulation, world, &c->train_batch);
 }
 
 int ds_batch(ds_context *x, zt_config *c)
 {
     int64_t product = 0;
 
-    if (!bt_complete(c, x->world))
+    if (!ba_complete(c, x->world))
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: give train_batch_size or train_micro_batch_size_per_gpu (and not "
                          "more than fits 63 bits)",
                          x->name);
     if (c->micro_batch < 1 || c->accumulation < 1 ||
-        !bt_product(c->micro_batch, c->accumulation, x->world, &product) ||
+        !ba_product(c->micro_batch, c->accumulation, x->world, &product) ||
         product != c->train_batch)
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: train_batch_size %" PRId64 " is not train_micro_batch_size_per_gpu "

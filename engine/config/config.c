@@ -18,7 +18,7 @@
 /* ---- precision ---- */
 
 /* fp16, bf16 or neither; the window and the floor count only while the scale moves. */
-static int cf_precision(ds_context *x, ds_draft *d)
+static int co_precision(ds_context *x, ds_draft *d)
 {
     const zt_fp16 *f = &d->c.fp16;
 
@@ -37,7 +37,7 @@ static int cf_precision(ds_context *x, ds_draft *d)
 }
 
 /* What gradients are added up in and what they travel in: the model's dtype unless said. */
-static int cf_gradient_dtypes(ds_context *x, ds_draft *d)
+static int co_gradient_dtypes(ds_context *x, ds_draft *d)
 {
     static const ckpt_dtype comm[] = {CKPT_F32, CKPT_F16, CKPT_BF16}; // as comm_names in keys.c
     zt_config *c = &d->c;
@@ -66,7 +66,7 @@ static int cf_gradient_dtypes(ds_context *x, ds_draft *d)
 /* ---- offload ---- */
 
 /* Old spellings: true puts the optimizer, or the weights, on the host. */
-static int cf_old_keys(ds_context *x, const ckpt_value *json, ds_draft *d)
+static int co_old_keys(ds_context *x, const ckpt_value *json, ds_draft *d)
 {
     static const char *const both[][2] = {
         {"zero_optimization.cpu_offload", "zero_optimization.offload_optimizer"},
@@ -97,7 +97,7 @@ static int cf_old_keys(ds_context *x, const ckpt_value *json, ds_draft *d)
  * Where the state and the weights go.  What the stage has no use for stays on the device, with a
  * note, as DeepSpeed leaves it there without one.
  */
-static int cf_place(ds_context *x, zt_offload *o, int place, const char *key, int stage)
+static int co_place(ds_context *x, zt_offload *o, int place, const char *key, int stage)
 {
     bool param = strcmp(key, "offload_param") == 0;
 
@@ -127,26 +127,26 @@ static int cf_place(ds_context *x, zt_offload *o, int place, const char *key, in
     return CKPT_OK;
 }
 
-static int cf_offload(ds_context *x, const ckpt_value *json, ds_draft *d)
+static int co_offload(ds_context *x, const ckpt_value *json, ds_draft *d)
 {
     zt_config *c = &d->c;
-    int rc = cf_old_keys(x, json, d);
+    int rc = co_old_keys(x, json, d);
 
     if (rc == CKPT_OK && c->offload_optimizer.ratio < 1 && c->stage != 3)
         rc = ckpt_fail(x->err, CKPT_EUSAGE,
                        "%s: zero_optimization.offload_optimizer.ratio below 1 needs stage 3",
                        x->name);
     if (rc == CKPT_OK)
-        rc = cf_place(x, &c->offload_optimizer, d->place_optimizer, "offload_optimizer", c->stage);
+        rc = co_place(x, &c->offload_optimizer, d->place_optimizer, "offload_optimizer", c->stage);
     if (rc == CKPT_OK)
-        rc = cf_place(x, &c->offload_param, d->place_param, "offload_param", c->stage);
+        rc = co_place(x, &c->offload_param, d->place_param, "offload_param", c->stage);
     return rc;
 }
 
 /* ---- gradients ---- */
 
 /* Dividing before the sum is only there where gradients are summed whole. */
-static int cf_scaling(ds_context *x, zt_config *c)
+static int co_scaling(ds_context *x, zt_config *c)
 {
     bool changed = c->prescale || c->predivide != 1.0;
 
@@ -177,7 +177,7 @@ bool zt_config_is_bf16_optimizer(const zt_config *c)
 }
 
 /* Leaving the norm out: only where nothing needs it. */
-static int cf_norm(ds_context *x, const zt_config *c)
+static int co_norm(ds_context *x, const zt_config *c)
 {
     const char *why = NULL;
 
@@ -199,7 +199,7 @@ static int cf_norm(ds_context *x, const zt_config *c)
 /* ---- optimizer, schedule, loss scale ---- */
 
 /* A block as if the file had it: AdamW of the arguments, or of the defaults. */
-static ckpt_value *cf_default_optimizer(const ds_context *x)
+static ckpt_value *co_default_optimizer(const ds_context *x)
 {
     ckpt_arena *m = x->arena;
     const zt_arguments *a = x->args;
@@ -223,7 +223,7 @@ static ckpt_value *cf_default_optimizer(const ds_context *x)
 }
 
 /* Arguments that were given for settings that the optimizer block leaves out. */
-static void cf_given_params(const ds_context *x, const ckpt_value *block, zt_optim *o)
+static void co_given_params(const ds_context *x, const ckpt_value *block, zt_optim *o)
 {
     const zt_arguments *a = x->args;
     const ckpt_value *p = ckpt_value_get(block, "params");
@@ -243,7 +243,7 @@ static void cf_given_params(const ds_context *x, const ckpt_value *block, zt_opt
 }
 
 /* Optimizers that ZeRO knows in DeepSpeed; others need the user's word. */
-static int cf_tested(ds_context *x, const zt_config *c)
+static int co_tested(ds_context *x, const zt_config *c)
 {
     zt_optim_type t = c->optim.type;
     bool untested = t == ZT_OPT_SGD || t == ZT_OPT_LAMB || t == ZT_OPT_ONEBIT_ADAM;
@@ -263,7 +263,7 @@ static int cf_tested(ds_context *x, const zt_config *c)
     return CKPT_OK;
 }
 
-static int cf_optimizer(ds_context *x, ds_draft *d)
+static int co_optimizer(ds_context *x, ds_draft *d)
 {
     zt_config *c = &d->c;
     const ckpt_value *block = d->optimizer;
@@ -271,7 +271,7 @@ static int cf_optimizer(ds_context *x, ds_draft *d)
     int rc = CKPT_OK;
 
     if (!block) {
-        block = cf_default_optimizer(x);
+        block = co_default_optimizer(x);
         rc = !block ? ckpt_fail_memory(x->err)
                     : ds_note(x, "there is no optimizer block: AdamW with the %s is used",
                               x->args ? "command line's settings" : "defaults");
@@ -279,14 +279,14 @@ static int cf_optimizer(ds_context *x, ds_draft *d)
     if (rc == CKPT_OK)
         rc = zt_optim_parse(&c->optim, block, host, x->err);
     if (rc == CKPT_OK) {
-        cf_given_params(x, block, &c->optim);
-        rc = cf_tested(x, c);
+        co_given_params(x, block, &c->optim);
+        rc = co_tested(x, c);
     }
     return rc;
 }
 
 /* The fp16 block as numbers: "auto" and spellings are settled. */
-static int cf_scaler(ds_context *x, zt_config *c)
+static int co_scaler(ds_context *x, zt_config *c)
 {
     ckpt_arena *m = x->arena;
     ckpt_value *b = ckpt_value_new(m, CKPT_V_DICT);
@@ -308,7 +308,7 @@ static int cf_scaler(ds_context *x, zt_config *c)
 /* ---- all together ---- */
 
 /* Values that follow from one key each. */
-static void cf_simple(const ckpt_value *json, ds_draft *d)
+static void co_simple(const ckpt_value *json, ds_draft *d)
 {
     zt_config *c = &d->c;
     const ckpt_value *overlap = ds_find(json, "zero_optimization.overlap_comm");
@@ -322,27 +322,27 @@ static void cf_simple(const ckpt_value *json, ds_draft *d)
     c->activation_checkpointing = block && block->kind == CKPT_V_DICT;
 }
 
-static int cf_checks(ds_context *x, const ckpt_value *json, ds_draft *d)
+static int co_checks(ds_context *x, const ckpt_value *json, ds_draft *d)
 {
     zt_config *c = &d->c;
-    int rc = cf_precision(x, d);
+    int rc = co_precision(x, d);
 
     rc = rc == CKPT_OK ? ds_batch(x, c) : rc;
-    rc = rc == CKPT_OK ? cf_gradient_dtypes(x, d) : rc;
-    rc = rc == CKPT_OK ? cf_offload(x, json, d) : rc;
-    rc = rc == CKPT_OK ? cf_scaling(x, c) : rc;
-    rc = rc == CKPT_OK ? cf_norm(x, c) : rc;
+    rc = rc == CKPT_OK ? co_gradient_dtypes(x, d) : rc;
+    rc = rc == CKPT_OK ? co_offload(x, json, d) : rc;
+    rc = rc == CKPT_OK ? co_scaling(x, c) : rc;
+    rc = rc == CKPT_OK ? co_norm(x, c) : rc;
     if (rc == CKPT_OK && c->stage == 3 && c->elastic_checkpoint)
         rc =
             ds_note(x, "zero_optimization.elastic_checkpoint has no effect in stage 3: checkpoints "
                        "can be resumed at any number of ranks");
-    rc = rc == CKPT_OK ? cf_optimizer(x, d) : rc;
+    rc = rc == CKPT_OK ? co_optimizer(x, d) : rc;
     rc = rc == CKPT_OK ? zt_schedule_parse(&c->schedule, d->scheduler, x->err) : rc;
     c->schedule.cycle_momentum = c->schedule.cycle_momentum && zt_optim_has_betas(&c->optim);
-    return rc == CKPT_OK ? cf_scaler(x, c) : rc;
+    return rc == CKPT_OK ? co_scaler(x, c) : rc;
 }
 
-static int cf_parse(ds_context *x, zt_config *out, ckpt_value *json)
+static int co_parse(ds_context *x, zt_config *out, ckpt_value *json)
 {
     ds_draft d;
     int rc;
@@ -361,8 +361,8 @@ static int cf_parse(ds_context *x, zt_config *out, ckpt_value *json)
     if (rc != CKPT_OK)
         return rc;
     ds_fill_missing(x, json, &d);
-    cf_simple(json, &d);
-    rc = cf_checks(x, json, &d);
+    co_simple(json, &d);
+    rc = co_checks(x, json, &d);
     if (rc == CKPT_OK) {
         *out = d.c;
         out->json = json;
@@ -377,11 +377,11 @@ int zt_config_parse(zt_config *out, ckpt_arena *arena, ckpt_value *json, const z
 {
     ds_context x = {.arena = arena, .err = err, .name = "ds_config", .args = args, .world = world};
 
-    return cf_parse(&x, out, json);
+    return co_parse(&x, out, json);
 }
 
 /* The file's tree, or that of a configuration that is given as base64 instead of a path. */
-static int cf_load(ds_context *x, ckpt_value **json, const char *path)
+static int co_load(ds_context *x, ckpt_value **json, const char *path)
 {
     char *text;
     size_t n = 0;
@@ -404,7 +404,7 @@ int zt_config_read(zt_config *out, ckpt_arena *arena, const char *path_or_base64
     ds_context x = {
         .arena = arena, .err = err, .name = path_or_base64, .args = args, .world = world};
     ckpt_value *json = NULL;
-    int rc = cf_load(&x, &json, path_or_base64);
+    int rc = co_load(&x, &json, path_or_base64);
 
-    return rc == CKPT_OK ? cf_parse(&x, out, json) : rc;
+    return rc == CKPT_OK ? co_parse(&x, out, json) : rc;
 }

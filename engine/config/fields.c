@@ -17,7 +17,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define DS_TOP 9223372036854775808.0 // 2^63
+#define FD_TOP 9223372036854775808.0 // 2^63
 
 /* ---- texts ---- */
 
@@ -56,10 +56,10 @@ const char *ds_show(const ckpt_value *v, char out[DS_SHOWN])
 }
 
 /* "zero_optimization.stage": a key with the name of its block. */
-enum { DS_PATH = 120 };
-static const char *ds_path(const ds_block *b, const char *key, char out[DS_PATH])
+enum { FD_PATH = 120 };
+static const char *fd_path(const ds_block *b, const char *key, char out[FD_PATH])
 {
-    (void)snprintf(out, DS_PATH, "%s%s%.64s", b->name, b->name[0] != '\0' ? "." : "", key);
+    (void)snprintf(out, FD_PATH, "%s%s%.64s", b->name, b->name[0] != '\0' ? "." : "", key);
     return out;
 }
 
@@ -70,7 +70,7 @@ bool ds_is_auto(const ckpt_value *v)
 
 ckpt_value *ds_find(const ckpt_value *root, const char *path)
 {
-    char name[DS_PATH];
+    char name[FD_PATH];
     const char *dot = strchr(path, '.');
     ckpt_value *v;
 
@@ -89,22 +89,22 @@ ckpt_value *ds_find(const ckpt_value *root, const char *path)
 
 /* ---- unknown keys ---- */
 
-enum { DS_WORD = 48 };
+enum { FD_WORD = 48 };
 
-static size_t ds_least(size_t a, size_t b, size_t c)
+static size_t fd_least(size_t a, size_t b, size_t c)
 {
     size_t ab = a < b ? a : b;
 
     return ab < c ? ab : c;
 }
 
-/* Edits (one letter put in, left out or changed) from a to b; DS_WORD for words too long to try. */
-static size_t ds_distance(const char *a, const char *b)
+/* Edits (one letter put in, left out or changed) from a to b; FD_WORD for words too long to try. */
+static size_t fd_distance(const char *a, const char *b)
 {
-    size_t row[DS_WORD + 1], n = strlen(b);
+    size_t row[FD_WORD + 1], n = strlen(b);
 
-    if (strlen(a) >= DS_WORD || n >= DS_WORD)
-        return DS_WORD;
+    if (strlen(a) >= FD_WORD || n >= FD_WORD)
+        return FD_WORD;
     for (size_t j = 0; j <= n; j++)
         row[j] = j;
     for (size_t i = 0; a[i] != '\0'; i++) {
@@ -114,7 +114,7 @@ static size_t ds_distance(const char *a, const char *b)
         for (size_t j = 0; j < n; j++) {
             size_t up = row[j + 1];
 
-            row[j + 1] = ds_least(up + 1, row[j] + 1, diagonal + (a[i] != b[j]));
+            row[j + 1] = fd_least(up + 1, row[j] + 1, diagonal + (a[i] != b[j]));
             diagonal = up;
         }
     }
@@ -122,13 +122,13 @@ static size_t ds_distance(const char *a, const char *b)
 }
 
 /* The key of the table that an unknown one looks like (a third of it may differ), or NULL. */
-static const char *ds_nearest(const ds_block *b, const char *key)
+static const char *fd_nearest(const ds_block *b, const char *key)
 {
     size_t best = strlen(key) / 3 + 1;
     const char *found = NULL;
 
     for (size_t i = 0; i < b->n; i++) {
-        size_t d = ds_distance(key, b->key[i].name);
+        size_t d = fd_distance(key, b->key[i].name);
 
         if (d < best) {
             best = d;
@@ -140,16 +140,16 @@ static const char *ds_nearest(const ds_block *b, const char *key)
 
 /* Typed blocks refuse a key they do not know; elsewhere DeepSpeed ignores it, and a note says so.
  */
-static int ds_unknown(ds_context *x, const ds_block *b, const char *key)
+static int fd_unknown(ds_context *x, const ds_block *b, const char *key)
 {
-    char path[DS_PATH];
+    char path[FD_PATH];
     const char *near;
 
     // A text made of nothing but wrong keys must not cost more than its notes do.
     if (!b->typed && x->n_notes == DS_NOTES)
         return CKPT_OK;
-    near = ds_nearest(b, key);
-    (void)ds_path(b, key, path);
+    near = fd_nearest(b, key);
+    (void)fd_path(b, key, path);
     if (b->typed)
         return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s is no known key%s%s%s", x->name, path,
                          near ? ": did you mean " : "", near ? near : "",
@@ -161,7 +161,7 @@ static int ds_unknown(ds_context *x, const ds_block *b, const char *key)
 
 /* ---- values ---- */
 
-static bool ds_as_bool(const ckpt_value *v, bool *out)
+static bool fd_as_bool(const ckpt_value *v, bool *out)
 {
     static const char *const yes[] = {"true", "1", "yes", "on", "t", "y"};
     static const char *const no[] = {"false", "0", "no", "off", "f", "n"};
@@ -177,7 +177,7 @@ static bool ds_as_bool(const ckpt_value *v, bool *out)
     return f == 0.0 || f == 1.0;
 }
 
-static bool ds_as_int(const ckpt_value *v, bool typed, int64_t *out)
+static bool fd_as_int(const ckpt_value *v, bool typed, int64_t *out)
 {
     char *end = NULL;
 
@@ -185,7 +185,7 @@ static bool ds_as_int(const ckpt_value *v, bool typed, int64_t *out)
         *out = v->as.i;
         return true;
     }
-    if (v->kind == CKPT_V_FLOAT && v->as.f == floor(v->as.f) && fabs(v->as.f) < DS_TOP) {
+    if (v->kind == CKPT_V_FLOAT && v->as.f == floor(v->as.f) && fabs(v->as.f) < FD_TOP) {
         *out = (int64_t)v->as.f;
         return true;
     }
@@ -196,7 +196,7 @@ static bool ds_as_int(const ckpt_value *v, bool typed, int64_t *out)
     return errno == 0 && *end == '\0' && (size_t)(end - v->as.text.at) == v->as.text.n;
 }
 
-static bool ds_as_real(const ckpt_value *v, bool typed, double *out)
+static bool fd_as_real(const ckpt_value *v, bool typed, double *out)
 {
     char *end = NULL;
 
@@ -213,7 +213,7 @@ static bool ds_as_real(const ckpt_value *v, bool typed, double *out)
 }
 
 /* What a value of this key may be, for messages. */
-static const char *ds_expected(const ds_key *k, char *out, size_t room)
+static const char *fd_expected(const ds_key *k, char *out, size_t room)
 {
     static const char *const plain[] = {
         [DS_BOOL] = "true or false", [DS_INT] = "an integer", [DS_SIZE] = "an integer",
@@ -224,38 +224,38 @@ static const char *ds_expected(const ds_key *k, char *out, size_t room)
     bool ranged = k->kind == DS_INT || k->kind == DS_SIZE || k->kind == DS_REAL;
     size_t n = (size_t)snprintf(out, room, "%s", plain[k->kind]);
 
-    if (ranged && k->min > -DS_TOP)
+    if (ranged && k->min > -FD_TOP)
         n += (size_t)snprintf(out + n, room - n, " from %.12g", k->min);
-    if (ranged && k->max < DS_TOP)
+    if (ranged && k->max < FD_TOP)
         (void)snprintf(out + n, room - n, " to %.12g", k->max);
     for (size_t i = 0; k->kind == DS_CHOICE && k->choice[i] && n < room; i++)
         n += (size_t)snprintf(out + n, room - n, "%s %s", i > 0 ? "," : "", k->choice[i]);
     return out;
 }
 
-static int ds_wrong(const ds_context *x, const ds_block *b, const ds_key *k, const ckpt_value *v)
+static int fd_wrong(const ds_context *x, const ds_block *b, const ds_key *k, const ckpt_value *v)
 {
-    char path[DS_PATH], shown[DS_SHOWN], expected[192];
+    char path[FD_PATH], shown[DS_SHOWN], expected[192];
 
-    (void)ds_expected(k, expected, sizeof expected);
+    (void)fd_expected(k, expected, sizeof expected);
     return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s is %s; expected %s", x->name,
-                     ds_path(b, k->name, path), ds_show(v, shown), expected);
+                     fd_path(b, k->name, path), ds_show(v, shown), expected);
 }
 
-static int ds_refused(const ds_context *x, const ds_block *b, const ds_key *k)
+static int fd_refused(const ds_context *x, const ds_block *b, const ds_key *k)
 {
-    char path[DS_PATH];
+    char path[FD_PATH];
 
     return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s is not supported: %s", x->name,
-                     ds_path(b, k->name, path), k->why);
+                     fd_path(b, k->name, path), k->why);
 }
 
 /* A number within the key's range, into an integer or a double at `to` (NULL: only checked). */
-static bool ds_put_number(const ds_key *k, bool typed, const ckpt_value *v, void *to)
+static bool fd_put_number(const ds_key *k, bool typed, const ckpt_value *v, void *to)
 {
     int64_t i = 0;
     double f = 0;
-    bool ok = k->kind == DS_REAL ? ds_as_real(v, typed, &f) : ds_as_int(v, typed, &i);
+    bool ok = k->kind == DS_REAL ? fd_as_real(v, typed, &f) : fd_as_int(v, typed, &i);
 
     f = k->kind == DS_REAL ? f : (double)i;
     ok = ok && f >= k->min && f <= k->max;
@@ -271,7 +271,7 @@ static bool ds_put_number(const ds_key *k, bool typed, const ckpt_value *v, void
     return true;
 }
 
-static bool ds_put_choice(const ds_key *k, const ckpt_value *v, void *to)
+static bool fd_put_choice(const ds_key *k, const ckpt_value *v, void *to)
 {
     for (int i = 0; v->kind == CKPT_V_STR && k->choice[i]; i++) {
         int order =
@@ -287,13 +287,13 @@ static bool ds_put_choice(const ds_key *k, const ckpt_value *v, void *to)
 }
 
 /* Check a value and store it at `to`, unless that is NULL; false: of the wrong kind or range. */
-static bool ds_put(const ds_key *k, bool typed, const ckpt_value *v, void *to)
+static bool fd_put(const ds_key *k, bool typed, const ckpt_value *v, void *to)
 {
     bool b = false;
 
     switch (k->kind) {
     case DS_BOOL:
-        if (!ds_as_bool(v, &b))
+        if (!fd_as_bool(v, &b))
             return false;
         if (to)
             *(bool *)to = b;
@@ -301,13 +301,13 @@ static bool ds_put(const ds_key *k, bool typed, const ckpt_value *v, void *to)
     case DS_INT:
     case DS_SIZE:
     case DS_REAL:
-        return ds_put_number(k, typed, v, to);
+        return fd_put_number(k, typed, v, to);
     case DS_TEXT:
         if (v->kind == CKPT_V_STR && to)
             *(const char **)to = v->as.text.at;
         return v->kind == CKPT_V_STR && strlen(v->as.text.at) == v->as.text.n;
     case DS_CHOICE:
-        return ds_put_choice(k, v, to);
+        return fd_put_choice(k, v, to);
     case DS_TREE:
         if (v->kind == CKPT_V_DICT && to)
             *(const ckpt_value **)to = v;
@@ -324,46 +324,46 @@ static bool ds_put(const ds_key *k, bool typed, const ckpt_value *v, void *to)
 /* ---- keys that must be off ---- */
 
 /* True if the value asks for nothing: false, null, "auto", {}, or a number up to the key's max. */
-static bool ds_is_off(const ds_key *k, const ckpt_value *v)
+static bool fd_is_off(const ds_key *k, const ckpt_value *v)
 {
     bool b = false;
 
     if (v->kind == CKPT_V_NONE || ds_is_auto(v))
         return true;
     if (k->kind == DS_INT)
-        return v->kind != CKPT_V_BOOL && ds_put_number(k, true, v, NULL);
+        return v->kind != CKPT_V_BOOL && fd_put_number(k, true, v, NULL);
     if (v->kind == CKPT_V_DICT)
         return v->as.map.n == 0;
-    return ds_as_bool(v, &b) && b == (k->min > 0);
+    return fd_as_bool(v, &b) && b == (k->min > 0);
 }
 
-static int ds_read_off(ds_context *x, const ds_block *b, const ds_key *k, const ckpt_value *v)
+static int fd_read_off(ds_context *x, const ds_block *b, const ds_key *k, const ckpt_value *v)
 {
     const ckpt_value *member = k->kind == DS_SWITCH ? ckpt_value_get(v, k->other) : v;
-    char path[DS_PATH];
+    char path[FD_PATH];
     bool on = false;
 
     if (k->kind == DS_SWITCH) {
         if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE)
-            return ds_wrong(x, b, k, v);
+            return fd_wrong(x, b, k, v);
         if (!member || member->kind == CKPT_V_NONE || ds_is_auto(member))
-            return ds_note(x, "%s is switched off and ignored", ds_path(b, k->name, path));
-        if (!ds_as_bool(member, &on))
+            return ds_note(x, "%s is switched off and ignored", fd_path(b, k->name, path));
+        if (!fd_as_bool(member, &on))
             return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s.%s: expected true or false", x->name,
-                             ds_path(b, k->name, path), k->other);
+                             fd_path(b, k->name, path), k->other);
         if (on && k->fate == DS_IDLE)
-            return ds_note(x, "%s has no effect here: %s", ds_path(b, k->name, path), k->why);
+            return ds_note(x, "%s has no effect here: %s", fd_path(b, k->name, path), k->why);
         if (on)
             return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s.%s is not supported: %s", x->name,
-                             ds_path(b, k->name, path), k->other, k->why);
-        return ds_note(x, "%s is switched off and ignored", ds_path(b, k->name, path));
+                             fd_path(b, k->name, path), k->other, k->why);
+        return ds_note(x, "%s is switched off and ignored", fd_path(b, k->name, path));
     }
-    return ds_is_off(k, v) ? CKPT_OK : ds_refused(x, b, k);
+    return fd_is_off(k, v) ? CKPT_OK : fd_refused(x, b, k);
 }
 
 /* ---- one key, one block ---- */
 
-static const ds_key *ds_lookup(const ds_block *b, const ckpt_value *key)
+static const ds_key *fd_lookup(const ds_block *b, const ckpt_value *key)
 {
     for (size_t i = 0; i < b->n; i++) {
         const ds_key *k = &b->key[i];
@@ -376,48 +376,48 @@ static const ds_key *ds_lookup(const ds_block *b, const ckpt_value *key)
 }
 
 /* A block of its own; one with a place of its own takes true and false as 1 and 0. */
-static int ds_read_block(ds_context *x, const ds_key *k, const ckpt_value *v, ds_draft *d)
+static int fd_read_block(ds_context *x, const ds_key *k, const ckpt_value *v, ds_draft *d)
 {
     if (k->at != 0 && v->kind == CKPT_V_BOOL) {
         *(int64_t *)((char *)d + k->at) = v->as.i;
         return ds_note(x, "%s: true or false is its old form; give it an object with \"stage\"",
                        k->name);
     }
-    return v->kind == CKPT_V_DICT ? ds_read(x, k->block, v, d) : ds_wrong(x, &ds_file, k, v);
+    return v->kind == CKPT_V_DICT ? ds_read(x, k->block, v, d) : fd_wrong(x, &ds_file, k, v);
 }
 
 /* "auto" that nothing filled: the default in typed blocks, else there is nothing to take it from.
  */
-static int ds_read_auto(ds_context *x, const ds_block *b, const ds_key *k)
+static int fd_read_auto(ds_context *x, const ds_block *b, const ds_key *k)
 {
-    char path[DS_PATH];
+    char path[FD_PATH];
 
-    (void)ds_path(b, k->name, path);
+    (void)fd_path(b, k->name, path);
     if (b->typed || strcmp(path, "gradient_clipping") == 0)
         return ds_note(x, "%s is \"auto\": the default is taken", path);
     return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s is \"auto\", and nothing fills it; give a value",
                      x->name, path);
 }
 
-static int ds_read_key(ds_context *x, const ds_block *b, const ds_key *k, const ckpt_value *v,
+static int fd_read_key(ds_context *x, const ds_block *b, const ds_key *k, const ckpt_value *v,
                        ds_draft *d)
 {
-    char path[DS_PATH];
+    char path[FD_PATH];
 
     if (k->fate == DS_GONE)
-        return ds_refused(x, b, k);
+        return fd_refused(x, b, k);
     if (k->fate == DS_OFF || k->kind == DS_SWITCH)
-        return ds_read_off(x, b, k, v);
+        return fd_read_off(x, b, k, v);
     if (ds_is_auto(v) && k->kind != DS_ANY)
-        return ds_read_auto(x, b, k);
+        return fd_read_auto(x, b, k);
     if (v->kind == CKPT_V_NONE && (k->nullable || !b->typed))
         return CKPT_OK;
     if (k->kind == DS_BLOCK)
-        return ds_read_block(x, k, v, d);
-    if (!ds_put(k, b->typed, v, k->fate == DS_USED ? (char *)d + k->at : NULL))
-        return ds_wrong(x, b, k, v);
+        return fd_read_block(x, k, v, d);
+    if (!fd_put(k, b->typed, v, k->fate == DS_USED ? (char *)d + k->at : NULL))
+        return fd_wrong(x, b, k, v);
     if (k->why)
-        return ds_note(x, "%s has no effect here: %s", ds_path(b, k->name, path), k->why);
+        return ds_note(x, "%s has no effect here: %s", fd_path(b, k->name, path), k->why);
     return CKPT_OK;
 }
 
@@ -427,17 +427,17 @@ int ds_read(ds_context *x, const ds_block *b, const ckpt_value *object, ds_draft
 
     for (uint64_t i = 0; i < map.n; i++) {
         const ckpt_value *key = map.at[i].key;
-        const ds_key *k = ds_lookup(b, key);
+        const ds_key *k = fd_lookup(b, key);
         int rc;
 
         if (!k)
-            rc = ds_unknown(x, b, key->as.text.at);
+            rc = fd_unknown(x, b, key->as.text.at);
         else if (k->other && k->kind != DS_SWITCH && ckpt_value_is(key, k->other) &&
                  ckpt_value_get(object, k->name))
             rc = ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s and %s are one key; keep one", x->name,
                            k->name, k->other);
         else
-            rc = ds_read_key(x, b, k, map.at[i].value, d);
+            rc = fd_read_key(x, b, k, map.at[i].value, d);
         if (rc != CKPT_OK)
             return rc;
     }

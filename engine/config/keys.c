@@ -341,7 +341,7 @@ const ds_block ds_file = TABLE("", file_keys, false);
 
 /* ---- defaults ---- */
 
-static void ds_default_zero(zt_config *c)
+static void ky_default_zero(zt_config *c)
 {
     c->contiguous = true;
     c->reduce_scatter = true;
@@ -374,5 +374,5 @@ void ds_draft_default(ds_draft *d)
     d->c.clipping = 1.0; // since 0.19; 0 before
     d->c.predivide = 1.0;
     d->c.fp16 = (zt_fp16){.power = 16, .window = 1000, .hysteresis = 2, .min_scale = 1};
-    ds_default_zero(&d->c);
+    ky_default_zero(&d->c);
 }

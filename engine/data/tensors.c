@@ -13,22 +13,22 @@
 #include "ckpt.h"
 #include "engine/data/source.h"
 
-enum { TN_IDS, TN_MASK, TN_TYPES, TN_LABELS, TN_COUNT };
+enum { TE_IDS, TE_MASK, TE_TYPES, TE_LABELS, TE_COUNT };
 
-typedef struct tn_source {
+typedef struct te_source {
     zt_source base;
     const char *path;
     ckpt_map *map;
     ckpt_reader *reader;
-    const ckpt_tensor *tensor[TN_COUNT];
-    uint64_t width[TN_COUNT]; /* elements of a sample */
-    uint64_t limit[TN_COUNT]; /* values are below */
+    const ckpt_tensor *tensor[TE_COUNT];
+    uint64_t width[TE_COUNT]; /* elements of a sample */
+    uint64_t limit[TE_COUNT]; /* values are below */
     bool floating;            /* labels are targets */
     int64_t *row;
-} tn_source;
+} te_source;
 
 /* One sample's integers, into out. */
-static int tn_ints(tn_source *s, int which, uint64_t sample, int32_t *out, ckpt_err *err)
+static int te_ints(te_source *s, int which, uint64_t sample, int32_t *out, ckpt_err *err)
 {
     const ckpt_tensor *t = s->tensor[which];
     uint64_t n = s->width[which];
@@ -38,7 +38,7 @@ static int tn_ints(tn_source *s, int which, uint64_t sample, int32_t *out, ckpt_
         int64_t v = t->dtype == CKPT_I64   ? s->row[i]
                     : t->dtype == CKPT_I32 ? ((const int32_t *)s->row)[i]
                                            : ((const uint8_t *)s->row)[i];
-        bool ignore = which == TN_LABELS && v == ZT_IGNORE;
+        bool ignore = which == TE_LABELS && v == ZT_IGNORE;
         if (!ignore && (v < 0 || (uint64_t)v >= s->limit[which]))
             rc = ckpt_fail(err, CKPT_EFORMAT, "%s: %s holds %" PRId64 ", expected 0 to %" PRIu64,
                            s->path, t->name, v, s->limit[which] - 1);
@@ -47,30 +47,30 @@ static int tn_ints(tn_source *s, int which, uint64_t sample, int32_t *out, ckpt_
     return rc;
 }
 
-static int tn_get(zt_source *base, uint64_t sample, uint64_t row, const zt_inputs *in,
+static int te_get(zt_source *base, uint64_t sample, uint64_t row, const zt_inputs *in,
                   uint64_t *length, ckpt_err *err)
 {
-    tn_source *s = (tn_source *)base;
-    int32_t *to[TN_COUNT] = {in->input_ids, in->attention_mask, in->token_type_ids, in->labels};
+    te_source *s = (te_source *)base;
+    int32_t *to[TE_COUNT] = {in->input_ids, in->attention_mask, in->token_type_ids, in->labels};
     int rc = CKPT_OK;
 
-    for (int k = 0; rc == CKPT_OK && k < TN_COUNT; k++) {
+    for (int k = 0; rc == CKPT_OK && k < TE_COUNT; k++) {
         uint64_t n = s->width[k];
         if (!s->tensor[k])
             continue;
-        if (k == TN_LABELS && s->floating)
+        if (k == TE_LABELS && s->floating)
             rc = ckpt_reader_read(s->reader, s->tensor[k], sample * n, n, CKPT_F32,
                                   in->targets + row * n, err);
         else
-            rc = tn_ints(s, k, sample, to[k] + row * n, err);
+            rc = te_ints(s, k, sample, to[k] + row * n, err);
     }
     *length = s->base.seq;
     return rc;
 }
 
-static void tn_free(zt_source *base)
+static void te_free(zt_source *base)
 {
-    tn_source *s = (tn_source *)base;
+    te_source *s = (te_source *)base;
 
     ckpt_reader_free(s->reader);
     ckpt_map_free(s->map);
@@ -78,19 +78,19 @@ static void tn_free(zt_source *base)
     ckpt_free(s);
 }
 
-static const zt_source_ops tn_ops = {tn_get, NULL, tn_free};
+static const zt_source_ops te_ops = {te_get, NULL, te_free};
 
 /* The leading axes of a tensor are those of input_ids; sets how many elements a sample has. */
-static int tn_axes(tn_source *s, int which, ckpt_err *err)
+static int te_axes(te_source *s, int which, ckpt_err *err)
 {
-    const ckpt_tensor *t = s->tensor[which], *ids = s->tensor[TN_IDS];
+    const ckpt_tensor *t = s->tensor[which], *ids = s->tensor[TE_IDS];
     uint32_t lead = s->base.replay ? 3 : 1;
     bool same = t->ndim >= lead && t->ndim <= lead + 1;
 
     for (uint32_t i = 0; same && i < lead; i++)
         same = t->shape[i] == ids->shape[i];
     s->width[which] = same && t->ndim > lead ? t->shape[lead] : 1;
-    if (same && which != TN_LABELS)
+    if (same && which != TE_LABELS)
         same = t->ndim == lead + 1 && s->width[which] == s->base.seq;
     if (!same)
         return ckpt_fail(err, CKPT_EMISMATCH,
@@ -99,10 +99,10 @@ static int tn_axes(tn_source *s, int which, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int tn_labels(tn_source *s, const zt_model_config *m, ckpt_err *err)
+static int te_labels(te_source *s, const zt_model_config *m, ckpt_err *err)
 {
-    const ckpt_tensor *t = s->tensor[TN_LABELS];
-    uint64_t n = s->width[TN_LABELS];
+    const ckpt_tensor *t = s->tensor[TE_LABELS];
+    uint64_t n = s->width[TE_LABELS];
     uint32_t lead = s->base.replay ? 3 : 1;
 
     s->floating = t->dtype == CKPT_F32 || t->dtype == CKPT_F64 || t->dtype == CKPT_F16 ||
@@ -120,35 +120,35 @@ static int tn_labels(tn_source *s, const zt_model_config *m, ckpt_err *err)
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "%s: %s has rows of %" PRIu64 ", input_ids of %" PRIu64, s->path, t->name,
                          n, s->base.seq);
-    s->limit[TN_LABELS] = s->base.has.label_per_token ? m->vocab : m->labels;
+    s->limit[TE_LABELS] = s->base.has.label_per_token ? m->vocab : m->labels;
     return CKPT_OK;
 }
 
-static int tn_find(tn_source *s, const zt_data_opts *o, ckpt_err *err)
+static int te_find(te_source *s, const zt_data_opts *o, ckpt_err *err)
 {
-    static const char *const name[TN_COUNT] = {"input_ids", "attention_mask", "token_type_ids",
+    static const char *const name[TE_COUNT] = {"input_ids", "attention_mask", "token_type_ids",
                                                "labels"};
     char full[32];
 
-    for (int k = 0; k < TN_COUNT; k++) {
+    for (int k = 0; k < TE_COUNT; k++) {
         snprintf(full, sizeof full, "in/%s", name[k]);
         s->tensor[k] = ckpt_map_find(s->map, s->base.replay || k == 0 ? full : name[k]);
         s->base.replay = s->base.replay || (k == 0 && s->tensor[0]);
         if (k == 0 && !s->tensor[0])
             s->tensor[0] = ckpt_map_find(s->map, name[0]);
     }
-    if (!s->tensor[TN_IDS])
+    if (!s->tensor[TE_IDS])
         return ckpt_fail(err, CKPT_EMISSING, "%s: has neither input_ids nor in/input_ids", o->path);
-    if (s->tensor[TN_IDS]->ndim != (s->base.replay ? 4U : 2U))
+    if (s->tensor[TE_IDS]->ndim != (s->base.replay ? 4U : 2U))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: input_ids has %u axes, expected %s", o->path,
-                         s->tensor[TN_IDS]->ndim,
+                         s->tensor[TE_IDS]->ndim,
                          s->base.replay ? "[micro step, rank, sample, token]" : "[sample, token]");
     return CKPT_OK;
 }
 
-static int tn_shape(tn_source *s, const zt_data_opts *o, ckpt_err *err)
+static int te_shape(te_source *s, const zt_data_opts *o, ckpt_err *err)
 {
-    const ckpt_tensor *ids = s->tensor[TN_IDS];
+    const ckpt_tensor *ids = s->tensor[TE_IDS];
     const uint64_t *shape = ids->shape;
     int rc = CKPT_OK;
 
@@ -158,18 +158,18 @@ static int tn_shape(tn_source *s, const zt_data_opts *o, ckpt_err *err)
     s->base.ranks = s->base.replay ? shape[1] : 0;
     s->base.batch = s->base.replay ? shape[2] : 0;
     s->base.has =
-        (zt_has){.attention_mask = s->tensor[TN_MASK], .token_type_ids = s->tensor[TN_TYPES]};
-    s->limit[TN_IDS] = o->model->vocab;
-    s->limit[TN_MASK] = 2;
-    s->limit[TN_TYPES] = o->model->types ? o->model->types : 2;
-    for (int k = 0; rc == CKPT_OK && k < TN_COUNT; k++) {
+        (zt_has){.attention_mask = s->tensor[TE_MASK], .token_type_ids = s->tensor[TE_TYPES]};
+    s->limit[TE_IDS] = o->model->vocab;
+    s->limit[TE_MASK] = 2;
+    s->limit[TE_TYPES] = o->model->types ? o->model->types : 2;
+    for (int k = 0; rc == CKPT_OK && k < TE_COUNT; k++) {
         const ckpt_tensor *t = s->tensor[k];
         if (!t)
             continue;
-        rc = tn_axes(s, k, err);
-        if (rc == CKPT_OK && k == TN_LABELS)
-            rc = tn_labels(s, o->model, err);
-        if (rc == CKPT_OK && !(k == TN_LABELS && s->floating) && t->dtype != CKPT_I64 &&
+        rc = te_axes(s, k, err);
+        if (rc == CKPT_OK && k == TE_LABELS)
+            rc = te_labels(s, o->model, err);
+        if (rc == CKPT_OK && !(k == TE_LABELS && s->floating) && t->dtype != CKPT_I64 &&
             t->dtype != CKPT_I32 && t->dtype != CKPT_U8 && t->dtype != CKPT_BOOL)
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: %s is %s, expected whole numbers", s->path,
                            t->name, ckpt_dtype_name(t->dtype));
@@ -183,22 +183,22 @@ static int tn_shape(tn_source *s, const zt_data_opts *o, ckpt_err *err)
 
 int zt_tensors_open(zt_source **out, const zt_data_opts *o, ckpt_err *err)
 {
-    tn_source *s = ckpt_alloc(sizeof *s);
+    te_source *s = ckpt_alloc(sizeof *s);
     int rc;
 
     if (!s)
         return ckpt_fail_memory(err);
-    *s = (tn_source){.base.ops = &tn_ops, .path = o->path};
+    *s = (te_source){.base.ops = &te_ops, .path = o->path};
     rc = ckpt_open(&s->map, o->path, NULL, err);
     if (rc == CKPT_OK)
         rc = ckpt_reader_new(&s->reader, s->map, err);
     if (rc == CKPT_OK)
-        rc = tn_find(s, o, err);
+        rc = te_find(s, o, err);
     if (rc == CKPT_OK)
-        rc = tn_shape(s, o, err);
+        rc = te_shape(s, o, err);
     if (rc == CKPT_OK)
         *out = &s->base;
     else
-        tn_free(&s->base);
+        te_free(&s->base);
     return rc;
 }

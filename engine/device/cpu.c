@@ -12,28 +12,28 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/mem.h"
 
-#define CD_ALIGN 64u
+#define CC_ALIGN 64u
 
 /* Blocks from this size on are worth large pages: fewer misses of address translation. */
-#define CD_LARGE (4u << 20)
-#define CD_PAGE  ((uintptr_t)2 << 20)
+#define CC_LARGE (4u << 20)
+#define CC_PAGE  ((uintptr_t)2 << 20)
 
 /* Bytes per range of a long copy. */
-#define CD_COPY (1u << 20)
+#define CC_COPY (1u << 20)
 
-/* Right before each block that alloc() gives out; it takes CD_ALIGN bytes. */
-typedef struct cd_head {
+/* Right before each block that alloc() gives out; it takes CC_ALIGN bytes. */
+typedef struct cc_head {
     void *memory;
     uint64_t n_bytes;
-} cd_head;
+} cc_head;
 
 /* Ask for large pages where whole ones lie inside the block.  That is advice: failing is fine. */
-static void cd_advise(void *p, uint64_t n)
+static void cc_advise(void *p, uint64_t n)
 {
 #ifdef MADV_HUGEPAGE
-    uintptr_t first = ((uintptr_t)p + CD_PAGE - 1) & ~(CD_PAGE - 1);
-    uintptr_t last = ((uintptr_t)p + (uintptr_t)n) & ~(CD_PAGE - 1);
-    if (n >= CD_LARGE && last > first)
+    uintptr_t first = ((uintptr_t)p + CC_PAGE - 1) & ~(CC_PAGE - 1);
+    uintptr_t last = ((uintptr_t)p + (uintptr_t)n) & ~(CC_PAGE - 1);
+    if (n >= CC_LARGE && last > first)
         (void)madvise((char *)p + (first - (uintptr_t)p), last - first, MADV_HUGEPAGE);
 #else
     (void)p;
@@ -41,44 +41,44 @@ static void cd_advise(void *p, uint64_t n)
 #endif
 }
 
-static void *cd_alloc(zt_device *d, uint64_t n_bytes)
+static void *cc_alloc(zt_device *d, uint64_t n_bytes)
 {
     if (!d || d->err.code != CKPT_OK)
         return NULL;
     char *memory = NULL;
-    if (n_bytes <= SIZE_MAX - 2 * CD_ALIGN)
-        memory = ckpt_alloc((size_t)n_bytes + 2 * CD_ALIGN);
+    if (n_bytes <= SIZE_MAX - 2 * CC_ALIGN)
+        memory = ckpt_alloc((size_t)n_bytes + 2 * CC_ALIGN);
     if (!memory) {
         zt_device_fail(d, CKPT_ELIMIT, "out of memory for a tensor");
         return NULL;
     }
-    char *p = memory + 2 * CD_ALIGN - (uintptr_t)memory % CD_ALIGN;
-    cd_head *head = (cd_head *)(void *)(p - CD_ALIGN);
+    char *p = memory + 2 * CC_ALIGN - (uintptr_t)memory % CC_ALIGN;
+    cc_head *head = (cc_head *)(void *)(p - CC_ALIGN);
     head->memory = memory;
     head->n_bytes = n_bytes;
-    cd_advise(p, n_bytes);
+    cc_advise(p, n_bytes);
     d->allocated += n_bytes;
     d->peak = d->allocated > d->peak ? d->allocated : d->peak;
     return p;
 }
 
-static void cd_release(zt_device *d, void *p)
+static void cc_release(zt_device *d, void *p)
 {
     if (!p)
         return;
-    const cd_head *head = (const cd_head *)(void *)((char *)p - CD_ALIGN);
+    const cc_head *head = (const cc_head *)(void *)((char *)p - CC_ALIGN);
     d->allocated -= head->n_bytes;
     ckpt_free(head->memory);
 }
 
-typedef struct cd_bytes {
+typedef struct cc_bytes {
     char *to;
     const char *from; /* NULL: zeros */
-} cd_bytes;
+} cc_bytes;
 
-static void cd_copy_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
+static void cc_copy_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 {
-    const cd_bytes *b = ctx;
+    const cc_bytes *b = ctx;
     (void)worker;
     if (b->from)
         memcpy(b->to + first, b->from + first, last - first);
@@ -86,7 +86,7 @@ static void cd_copy_range(void *ctx, uint64_t first, uint64_t last, unsigned wor
         memset(b->to + first, 0, last - first);
 }
 
-static void cd_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
+static void cc_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
 {
     if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || (to && from), "copy") || n_bytes == 0)
         return;
@@ -95,42 +95,42 @@ static void cd_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
         memmove(to, from, n_bytes); // they overlap
         return;
     }
-    cd_bytes job = {to, from};
-    zt_cpu_parallel(d, n_bytes, CD_COPY, cd_copy_range, &job);
+    cc_bytes job = {to, from};
+    zt_cpu_parallel(d, n_bytes, CC_COPY, cc_copy_range, &job);
 }
 
-static void cd_zero(zt_device *d, void *p, uint64_t n_bytes)
+static void cc_zero(zt_device *d, void *p, uint64_t n_bytes)
 {
     if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || p, "zero"))
         return;
-    cd_bytes job = {p, NULL};
-    zt_cpu_parallel(d, n_bytes, CD_COPY, cd_copy_range, &job);
+    cc_bytes job = {p, NULL};
+    zt_cpu_parallel(d, n_bytes, CC_COPY, cc_copy_range, &job);
 }
 
-static void cd_sync(zt_device *d)
+static void cc_sync(zt_device *d)
 {
     (void)d; // every operation returns when it is done
 }
 
-static void cd_free(zt_device *d)
+static void cc_free(zt_device *d)
 {
     zt_cpu *c = (zt_cpu *)d;
     zt_cpu_pool_free(c->pool);
     ckpt_free(c);
 }
 
-static const zt_device_ops cd_ops = {
+static const zt_device_ops cc_ops = {
     .name = "cpu",
-    .alloc = cd_alloc,
-    .release = cd_release,
-    .put = cd_copy,
-    .get = cd_copy,
-    .alloc_host = cd_alloc,
-    .release_host = cd_release,
-    .copy = cd_copy,
-    .zero = cd_zero,
-    .sync = cd_sync,
-    .free = cd_free,
+    .alloc = cc_alloc,
+    .release = cc_release,
+    .put = cc_copy,
+    .get = cc_copy,
+    .alloc_host = cc_alloc,
+    .release_host = cc_release,
+    .copy = cc_copy,
+    .zero = cc_zero,
+    .sync = cc_sync,
+    .free = cc_free,
     .cast = zt_cpu_cast,
     .accumulate = zt_cpu_accumulate,
     .scale = zt_cpu_scale,
@@ -166,7 +166,7 @@ int zt_cpu_new(zt_device **out, unsigned n_threads, ckpt_err *err)
         ckpt_free(c);
         return rc;
     }
-    c->device.ops = &cd_ops;
+    c->device.ops = &cc_ops;
     c->device.host = true;
     *out = &c->device;
     return CKPT_OK;

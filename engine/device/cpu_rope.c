@@ -7,19 +7,19 @@
 #include "engine/device/vmath.h"
 
 /* Elements of a head that are rotated at a time: as fp32 they stay in registers and cache. */
-#define RP_CHUNK 256u
+#define RO_CHUNK 256u
 
 /* Elements worth handing to a thread. */
-#define RP_WORTH 16384u
+#define RO_WORTH 16384u
 
-typedef struct rp_job {
+typedef struct ro_job {
     ckpt_dtype dt;
     const zt_rope *a;
     uint64_t ld;
-} rp_job;
+} ro_job;
 
 /* Rotate n pairs, of the low and the high half; sign -1: back. */
-ZT_CLONES static void rp_rotate(float *low, float *high, const float *c, const float *s, uint64_t n,
+ZT_CLONES static void ro_rotate(float *low, float *high, const float *c, const float *s, uint64_t n,
                                 float sign)
 {
     uint64_t i = 0;
@@ -46,7 +46,7 @@ ZT_CLONES static void rp_rotate(float *low, float *high, const float *c, const f
 }
 
 /* Rotate the vector of one head at element `at`; c, s [width / 2]. */
-static void rp_head(const rp_job *j, uint64_t at, const float *c, const float *s)
+static void ro_head(const ro_job *j, uint64_t at, const float *c, const float *s)
 {
     const uint64_t half = j->a->width / 2;
     const float sign = j->a->inverse ? -1.0F : 1.0F;
@@ -54,24 +54,24 @@ static void rp_head(const rp_job *j, uint64_t at, const float *c, const float *s
     if (j->dt == CKPT_F32) {
         float *x = (float *)j->a->x + at;
 
-        rp_rotate(x, x + half, c, s, half, sign);
+        ro_rotate(x, x + half, c, s, half, sign);
         return;
     }
-    for (uint64_t i = 0; i < half; i += RP_CHUNK) {
-        const uint64_t n = half - i < RP_CHUNK ? half - i : RP_CHUNK;
-        float low[RP_CHUNK], high[RP_CHUNK];
+    for (uint64_t i = 0; i < half; i += RO_CHUNK) {
+        const uint64_t n = half - i < RO_CHUNK ? half - i : RO_CHUNK;
+        float low[RO_CHUNK], high[RO_CHUNK];
 
         zt_cpu_load(j->dt, low, j->a->x, at + i, n);
         zt_cpu_load(j->dt, high, j->a->x, at + half + i, n);
-        rp_rotate(low, high, c + i, s + i, n, sign);
+        ro_rotate(low, high, c + i, s + i, n, sign);
         zt_cpu_store(j->dt, j->a->x, at + i, low, n);
         zt_cpu_store(j->dt, j->a->x, at + half + i, high, n);
     }
 }
 
-static void rp_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
+static void ro_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 {
-    const rp_job *j = (const rp_job *)ctx;
+    const ro_job *j = (const ro_job *)ctx;
     const zt_rope *a = j->a;
     const uint64_t half = a->width / 2;
 
@@ -80,19 +80,19 @@ static void rp_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
         const uint64_t at = row % a->seq * half;
 
         for (uint64_t h = 0; h < a->heads; h++)
-            rp_head(j, row * j->ld + h * a->width, a->cos + at, a->sin + at);
+            ro_head(j, row * j->ld + h * a->width, a->cos + at, a->sin + at);
     }
 }
 
 void zt_cpu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
 {
-    rp_job j = {.dt = dt, .a = a};
+    ro_job j = {.dt = dt, .a = a};
     const bool ok = a->x && a->cos && a->sin && a->seq > 0 && a->width % 2 == 0;
 
     if (zt_cpu_ready(d, dt, ok, "rope")) {
         const uint64_t n = a->heads * a->width;
 
         j.ld = a->ld != 0 ? a->ld : n;
-        zt_cpu_parallel(d, a->rows, n < RP_WORTH ? RP_WORTH / (n + 1) + 1 : 1, rp_body, &j);
+        zt_cpu_parallel(d, a->rows, n < RO_WORTH ? RO_WORTH / (n + 1) + 1 : 1, ro_body, &j);
     }
 }

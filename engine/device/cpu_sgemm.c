@@ -9,7 +9,7 @@
 #include "engine/device/cpu_sgemm.h"
 
 /* k 0: C = beta C. */
-static void sg_scale(const zt_sgemm *g)
+static void gm_scale(const zt_sgemm *g)
 {
     for (uint64_t i = 0; i < g->m; i++) {
         float *row = g->c + i * g->ldc;
@@ -24,7 +24,7 @@ static void sg_scale(const zt_sgemm *g)
 // of libgomp: <omp.h> is not there for every compiler
 void omp_set_num_threads(int n);
 
-static bool sg_product(const zt_sgemm *g)
+static bool gm_product(const zt_sgemm *g)
 {
     // OpenMP keeps this setting for each thread: workers share out the work themselves
     static _Thread_local bool alone;
@@ -41,16 +41,16 @@ static bool sg_product(const zt_sgemm *g)
 #include <cblas.h>
 #include <pthread.h>
 
-static void sg_one_thread(void)
+static void gm_one_thread(void)
 {
     openblas_set_num_threads(1);
 }
 
-static bool sg_product(const zt_sgemm *g)
+static bool gm_product(const zt_sgemm *g)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    (void)pthread_once(&once, sg_one_thread);
+    (void)pthread_once(&once, gm_one_thread);
     cblas_sgemm(CblasRowMajor, g->a_transposed ? CblasTrans : CblasNoTrans,
                 g->b_transposed ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
                 (blasint)g->k, g->alpha, g->a, (blasint)g->lda, g->b, (blasint)g->ldb, g->beta,
@@ -64,7 +64,7 @@ void zt_cpu_sgemm(zt_device *d, const zt_sgemm *g)
     if (g->m == 0 || g->n == 0)
         return;
     if (g->k == 0)
-        sg_scale(g);
-    else if (!sg_product(g))
+        gm_scale(g);
+    else if (!gm_product(g))
         zt_device_fail(d, CKPT_ELIMIT, "matrix product: out of memory");
 }

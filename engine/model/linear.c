@@ -6,18 +6,18 @@
 #include "engine/model/layers.h"
 
 /* Pieces start at multiples of this many bytes: a cache line, and what vector loads want. */
-enum { LN_ALIGN = 64 };
+enum { LI_ALIGN = 64 };
 
 void *zt_room_take(zt_room *r, uint64_t n_bytes)
 {
     void *p = r->base ? r->base + r->used : NULL;
 
-    r->used += (n_bytes + LN_ALIGN - 1) / LN_ALIGN * LN_ALIGN;
+    r->used += (n_bytes + LI_ALIGN - 1) / LI_ALIGN * LI_ALIGN;
     return p;
 }
 
 /* One round of splitmix64 (Steele et al. 2014): every bit of x changes all of the result. */
-static uint64_t ln_mix(uint64_t x)
+static uint64_t li_mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15U;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -27,10 +27,10 @@ static uint64_t ln_mix(uint64_t x)
 
 uint64_t zt_seed(const zt_call *c, uint32_t site)
 {
-    return ln_mix(ln_mix(c->p->seed) ^ ((uint64_t)c->layer << 32 | site));
+    return li_mix(li_mix(c->p->seed) ^ ((uint64_t)c->layer << 32 | site));
 }
 
-static float ln_rate(const zt_call *c, float p)
+static float li_rate(const zt_call *c, float p)
 {
     return c->p->train ? p : 0.0F;
 }
@@ -39,7 +39,7 @@ void zt_drop(const zt_call *c, uint32_t site, float p, const zt_dropout *a)
 {
     zt_dropout d = *a;
 
-    d.p = ln_rate(c, p);
+    d.p = li_rate(c, p);
     d.seed = zt_seed(c, site);
     if (d.p > 0.0F || d.add || d.x != d.y)
         c->m->device->ops->dropout(c->m->device, c->m->dtype, &d);
@@ -71,14 +71,14 @@ bool zt_wants_backward(const zt_model *m, const zt_layer *l)
 
 /* ---- adapters: y += alpha / rank * (dropout(x) a') b' ---- */
 
-static bool ln_adapted(const zt_map *l)
+static bool li_adapted(const zt_map *l)
 {
     return l->lora_a != ZT_NO_PARAM;
 }
 
 uint64_t zt_map_low(const zt_model *m, const zt_map *l, uint64_t rows)
 {
-    return ln_adapted(l) ? rows * m->lora.rank * zt_elem(m) : 0;
+    return li_adapted(l) ? rows * m->lora.rank * zt_elem(m) : 0;
 }
 
 /* Scratch: the gradient of `low`, the dropped x, and the gradient of the latter. */
@@ -86,7 +86,7 @@ uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows)
 {
     zt_room room = {0};
 
-    if (!ln_adapted(l))
+    if (!li_adapted(l))
         return 0;
     zt_room_elems(&room, m, rows * m->lora.rank);
     if (m->lora.dropout > 0.0F) {
@@ -96,27 +96,27 @@ uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows)
     return room.used;
 }
 
-static float ln_scaling(const zt_model *m)
+static float li_scaling(const zt_model *m)
 {
     return (float)(m->lora.alpha / (double)m->lora.rank);
 }
 
 /* x as the adapter sees it: itself, or its dropped copy in `to`. */
-static const void *ln_dropped(const zt_call *c, const zt_map *l, const void *x, void *to)
+static const void *li_dropped(const zt_call *c, const zt_map *l, const void *x, void *to)
 {
-    if (ln_rate(c, c->m->lora.dropout) <= 0.0F)
+    if (li_rate(c, c->m->lora.dropout) <= 0.0F)
         return x;
     zt_drop(c, l->site, c->m->lora.dropout, &(zt_dropout){.n = c->rows * l->in, .x = x, .y = to});
     return to;
 }
 
-static void ln_adapter_forward(const zt_call *c, const zt_map *l, const zt_map_fw *f)
+static void li_adapter_forward(const zt_call *c, const zt_map *l, const zt_map_fw *f)
 {
     zt_model *m = c->m;
     const zt_device_ops *ops = m->device->ops;
     zt_room room = {.base = f->spare};
     const void *x =
-        ln_dropped(c, l, f->x, f->spare ? zt_room_elems(&room, m, c->rows * l->in) : NULL);
+        li_dropped(c, l, f->x, f->spare ? zt_room_elems(&room, m, c->rows * l->in) : NULL);
     zt_linear down = {.rows = c->rows, .in = l->in, .out = m->lora.rank, .x = x, .y = f->low};
     zt_linear up = {.rows = c->rows,
                     .in = m->lora.rank,
@@ -127,17 +127,17 @@ static void ln_adapter_forward(const zt_call *c, const zt_map *l, const zt_map_f
 
     down.w = zt_weight(m, l->lora_a);
     ops->linear(m->device, m->dtype, &down);
-    ops->scale(m->device, m->dtype, c->rows * m->lora.rank, f->low, ln_scaling(m));
+    ops->scale(m->device, m->dtype, c->rows * m->lora.rank, f->low, li_scaling(m));
     up.w = zt_weight(m, l->lora_b);
     up.y = f->act == ZT_ACT_NONE ? f->y : f->pre;
     ops->linear(m->device, m->dtype, &up);
 }
 
-static void ln_adapter_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g)
+static void li_adapter_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g)
 {
     zt_model *m = c->m;
     const zt_device_ops *ops = m->device->ops;
-    bool drops = ln_rate(c, m->lora.dropout) > 0.0F;
+    bool drops = li_rate(c, m->lora.dropout) > 0.0F;
     zt_room room = {.base = g->spare};
     void *d_low = zt_room_elems(&room, m, c->rows * m->lora.rank);
     void *dropped = drops ? zt_room_elems(&room, m, c->rows * l->in) : NULL;
@@ -151,9 +151,9 @@ static void ln_adapter_backward(const zt_call *c, const zt_map *l, const zt_map_
     up.dx = d_low;
     up.dw = zt_grad(m, l->lora_b, &up.w_add);
     ops->linear_grad(m->device, m->dtype, &up);
-    ops->scale(m->device, m->dtype, c->rows * m->lora.rank, d_low, ln_scaling(m));
+    ops->scale(m->device, m->dtype, c->rows * m->lora.rank, d_low, li_scaling(m));
 
-    down.x = ln_dropped(c, l, g->x, dropped);
+    down.x = li_dropped(c, l, g->x, dropped);
     down.w = zt_weight(m, l->lora_a);
     down.dx = g->dx && drops ? d_dropped : g->dx;
     down.dx_add = !drops;
@@ -172,7 +172,7 @@ void zt_map_forward(const zt_call *c, const zt_map *l, const zt_map_fw *f)
 {
     zt_model *m = c->m;
     const zt_device_ops *ops = m->device->ops;
-    bool split = ln_adapted(l) && f->act != ZT_ACT_NONE;
+    bool split = li_adapted(l) && f->act != ZT_ACT_NONE;
     zt_linear a = {.rows = c->rows,
                    .in = l->in,
                    .out = l->out,
@@ -189,8 +189,8 @@ void zt_map_forward(const zt_call *c, const zt_map *l, const zt_map_fw *f)
     a.y = split ? f->pre : f->y;
     a.pre = split ? NULL : f->pre;
     ops->linear(m->device, m->dtype, &a);
-    if (ln_adapted(l))
-        ln_adapter_forward(c, l, f);
+    if (li_adapted(l))
+        li_adapter_forward(c, l, f);
     if (split)
         ops->act(m->device, m->dtype, f->act, c->rows * l->out, f->y, f->pre);
 }
@@ -215,8 +215,8 @@ void zt_map_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g)
     a.db = zt_grad(m, l->b, &a.b_add);
     if (a.dx || a.dw || a.db)
         m->device->ops->linear_grad(m->device, m->dtype, &a);
-    if (ln_adapted(l))
-        ln_adapter_backward(c, l, g);
+    if (li_adapted(l))
+        li_adapter_backward(c, l, g);
 }
 
 /*
@@ -230,7 +230,7 @@ void zt_map_residual(const zt_call *c, const zt_map *l, zt_map_fw *f, const void
     uint64_t n = c->rows * l->out;
     float p = m->config.dropout_hidden;
 
-    f->y_add = m->dtype == CKPT_F32 && ln_rate(c, p) <= 0.0F;
+    f->y_add = m->dtype == CKPT_F32 && li_rate(c, p) <= 0.0F;
     if (f->y_add) {
         d->ops->copy(d, f->y, x, n * zt_elem(m));
         zt_map_forward(c, l, f);
@@ -245,7 +245,7 @@ const void *zt_branch_grad(const zt_call *c, uint32_t site, const void *dy, uint
 {
     float p = c->m->config.dropout_hidden;
 
-    if (ln_rate(c, p) <= 0.0F)
+    if (li_rate(c, p) <= 0.0F)
         return dy;
     zt_drop(c, site, p, &(zt_dropout){.n = c->rows * width, .x = dy, .y = spare});
     return spare;

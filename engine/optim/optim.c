@@ -20,93 +20,94 @@
  * the fused ones.  Bits, so that a setting can name all that take it.
  */
 enum {
-    OP_TORCH_ADAM = 1,
-    OP_CPU_ADAM = 2,
-    OP_FUSED_ADAM = 4,
-    OP_SGD = 8,
-    OP_TORCH_ADAGRAD = 16,
-    OP_CPU_ADAGRAD = 32,
-    OP_CPU_LION = 64,
-    OP_FUSED_LION = 128,
-    OP_LAMB = 256,
-    OP_ONEBIT = 512,
-    OP_MUON = 1024,
-    OP_ANY = 2047,
-    OP_ADAM = OP_TORCH_ADAM | OP_CPU_ADAM | OP_FUSED_ADAM,
-    OP_LION = OP_CPU_LION | OP_FUSED_LION,
-    OP_TORCH = OP_TORCH_ADAM | OP_SGD | OP_TORCH_ADAGRAD,
-    OP_BETAS = OP_ADAM | OP_LION | OP_LAMB | OP_ONEBIT | OP_MUON
+    OPT_TORCH_ADAM = 1,
+    OPT_CPU_ADAM = 2,
+    OPT_FUSED_ADAM = 4,
+    OPT_SGD = 8,
+    OPT_TORCH_ADAGRAD = 16,
+    OPT_CPU_ADAGRAD = 32,
+    OPT_CPU_LION = 64,
+    OPT_FUSED_LION = 128,
+    OPT_LAMB = 256,
+    OPT_ONEBIT = 512,
+    OPT_MUON = 1024,
+    OPT_ANY = 2047,
+    OPT_ADAM = OPT_TORCH_ADAM | OPT_CPU_ADAM | OPT_FUSED_ADAM,
+    OPT_LION = OPT_CPU_LION | OPT_FUSED_LION,
+    OPT_TORCH = OPT_TORCH_ADAM | OPT_SGD | OPT_TORCH_ADAGRAD,
+    OPT_BETAS = OPT_ADAM | OPT_LION | OPT_LAMB | OPT_ONEBIT | OPT_MUON
 };
 
-typedef enum op_kind {
-    OP_NUMBER, /* finite, >= 0 */
-    OP_PAIR,   /* betas */
-    OP_BOOL,
-    OP_COUNT,  /* integer >= 0 */
-    OP_METHOD, /* ns_method */
-    OP_MUST,   /* must equal `must`: what else it could say is not here */
-    OP_IGNORED /* says how, not what, is computed */
-} op_kind;
+typedef enum opt_kind {
+    OPT_NUMBER, /* finite, >= 0 */
+    OPT_PAIR,   /* betas */
+    OPT_BOOL,
+    OPT_COUNT,  /* integer >= 0 */
+    OPT_METHOD, /* ns_method */
+    OPT_MUST,   /* must equal `must`: what else it could say is not here */
+    OPT_IGNORED /* says how, not what, is computed */
+} opt_kind;
 
 /* A setting: which classes take it, where it is kept.  A name may occur twice, for other classes.
  */
-typedef struct op_setting {
+typedef struct opt_setting {
     const char *name;
-    op_kind kind;
+    opt_kind kind;
     unsigned classes;
     size_t at; /* in zt_optim */
     double must;
-} op_setting;
+} opt_setting;
 
-#define OP_AT(field) offsetof(zt_optim, field)
+#define OPT_AT(field) offsetof(zt_optim, field)
 
-static const op_setting op_settings[] = {
-    {"lr", OP_NUMBER, OP_ANY, OP_AT(lr), 0},
-    {"betas", OP_PAIR, OP_BETAS, 0, 0},
-    {"eps", OP_NUMBER, OP_ANY & ~(unsigned)(OP_SGD | OP_LION), OP_AT(eps), 0},
-    {"weight_decay", OP_NUMBER, OP_ANY, OP_AT(weight_decay), 0},
-    {"bias_correction", OP_BOOL, OP_CPU_ADAM | OP_FUSED_ADAM | OP_LAMB, OP_AT(bias_correction), 0},
-    {"momentum", OP_NUMBER, OP_SGD | OP_MUON, OP_AT(momentum), 0},
-    {"dampening", OP_NUMBER, OP_SGD, OP_AT(dampening), 0},
-    {"nesterov", OP_BOOL, OP_SGD, OP_AT(nesterov), 0},
-    {"lr_decay", OP_NUMBER, OP_TORCH_ADAGRAD, OP_AT(lr_decay), 0},
-    {"eps_inside_sqrt", OP_BOOL, OP_LAMB, OP_AT(eps_inside), 0},
-    {"max_coeff", OP_NUMBER, OP_LAMB, OP_AT(max_coeff), 0},
-    {"min_coeff", OP_NUMBER, OP_LAMB, OP_AT(min_coeff), 0},
-    {"freeze_step", OP_COUNT, OP_ONEBIT, OP_AT(freeze_step), 0},
-    {"muon_lr", OP_NUMBER, OP_MUON, OP_AT(muon_lr), 0},
-    {"adam_lr", OP_NUMBER, OP_MUON, OP_AT(adam_lr), 0},
-    {"ns_method", OP_METHOD, OP_MUON, OP_AT(muon_gram), 0},
-    // read before the class is known, by op_flag
-    {"torch_adam", OP_IGNORED, OP_ADAM | OP_MUON, 0, 0},
-    {"adam_w_mode", OP_IGNORED, OP_ADAM | OP_MUON, 0, 0},
-    {"amsgrad", OP_MUST, OP_ADAM | OP_CPU_ADAGRAD | OP_LAMB | OP_ONEBIT, 0, 0},
-    {"maximize", OP_MUST, OP_TORCH, 0, 0},
-    {"differentiable", OP_MUST, OP_TORCH, 0, 0},
-    {"initial_accumulator_value", OP_MUST, OP_TORCH_ADAGRAD, 0, 0},
-    {"fp32_optimizer_states", OP_MUST, OP_CPU_ADAM | OP_CPU_ADAGRAD | OP_CPU_LION, 0, 1},
-    {"fp32_optimizer_states", OP_IGNORED, OP_TORCH_ADAM | OP_FUSED_ADAM | OP_MUON, 0, 0},
-    {"ns_steps", OP_MUST, OP_MUON, 0, 5},
-    {"nesterov", OP_MUST, OP_MUON, 0, 1},
-    {"foreach", OP_IGNORED, OP_TORCH | OP_MUON, 0, 0},
-    {"fused", OP_IGNORED, OP_TORCH, 0, 0},
-    {"capturable", OP_IGNORED, OP_TORCH_ADAM, 0, 0},
-    {"set_grad_none", OP_IGNORED, OP_FUSED_ADAM | OP_FUSED_LION, 0, 0},
-    {"bias_correction", OP_IGNORED, OP_ONEBIT, 0, 0},
-    {"eps_inside_sqrt", OP_IGNORED, OP_ONEBIT, 0, 0},
-    {"cuda_aware", OP_IGNORED, OP_ONEBIT, 0, 0},
-    {"comm_backend_name", OP_IGNORED, OP_ONEBIT, 0, 0},
+static const opt_setting opt_settings[] = {
+    {"lr", OPT_NUMBER, OPT_ANY, OPT_AT(lr), 0},
+    {"betas", OPT_PAIR, OPT_BETAS, 0, 0},
+    {"eps", OPT_NUMBER, OPT_ANY & ~(unsigned)(OPT_SGD | OPT_LION), OPT_AT(eps), 0},
+    {"weight_decay", OPT_NUMBER, OPT_ANY, OPT_AT(weight_decay), 0},
+    {"bias_correction", OPT_BOOL, OPT_CPU_ADAM | OPT_FUSED_ADAM | OPT_LAMB, OPT_AT(bias_correction),
+     0},
+    {"momentum", OPT_NUMBER, OPT_SGD | OPT_MUON, OPT_AT(momentum), 0},
+    {"dampening", OPT_NUMBER, OPT_SGD, OPT_AT(dampening), 0},
+    {"nesterov", OPT_BOOL, OPT_SGD, OPT_AT(nesterov), 0},
+    {"lr_decay", OPT_NUMBER, OPT_TORCH_ADAGRAD, OPT_AT(lr_decay), 0},
+    {"eps_inside_sqrt", OPT_BOOL, OPT_LAMB, OPT_AT(eps_inside), 0},
+    {"max_coeff", OPT_NUMBER, OPT_LAMB, OPT_AT(max_coeff), 0},
+    {"min_coeff", OPT_NUMBER, OPT_LAMB, OPT_AT(min_coeff), 0},
+    {"freeze_step", OPT_COUNT, OPT_ONEBIT, OPT_AT(freeze_step), 0},
+    {"muon_lr", OPT_NUMBER, OPT_MUON, OPT_AT(muon_lr), 0},
+    {"adam_lr", OPT_NUMBER, OPT_MUON, OPT_AT(adam_lr), 0},
+    {"ns_method", OPT_METHOD, OPT_MUON, OPT_AT(muon_gram), 0},
+    // read before the class is known, by opt_flag
+    {"torch_adam", OPT_IGNORED, OPT_ADAM | OPT_MUON, 0, 0},
+    {"adam_w_mode", OPT_IGNORED, OPT_ADAM | OPT_MUON, 0, 0},
+    {"amsgrad", OPT_MUST, OPT_ADAM | OPT_CPU_ADAGRAD | OPT_LAMB | OPT_ONEBIT, 0, 0},
+    {"maximize", OPT_MUST, OPT_TORCH, 0, 0},
+    {"differentiable", OPT_MUST, OPT_TORCH, 0, 0},
+    {"initial_accumulator_value", OPT_MUST, OPT_TORCH_ADAGRAD, 0, 0},
+    {"fp32_optimizer_states", OPT_MUST, OPT_CPU_ADAM | OPT_CPU_ADAGRAD | OPT_CPU_LION, 0, 1},
+    {"fp32_optimizer_states", OPT_IGNORED, OPT_TORCH_ADAM | OPT_FUSED_ADAM | OPT_MUON, 0, 0},
+    {"ns_steps", OPT_MUST, OPT_MUON, 0, 5},
+    {"nesterov", OPT_MUST, OPT_MUON, 0, 1},
+    {"foreach", OPT_IGNORED, OPT_TORCH | OPT_MUON, 0, 0},
+    {"fused", OPT_IGNORED, OPT_TORCH, 0, 0},
+    {"capturable", OPT_IGNORED, OPT_TORCH_ADAM, 0, 0},
+    {"set_grad_none", OPT_IGNORED, OPT_FUSED_ADAM | OPT_FUSED_LION, 0, 0},
+    {"bias_correction", OPT_IGNORED, OPT_ONEBIT, 0, 0},
+    {"eps_inside_sqrt", OPT_IGNORED, OPT_ONEBIT, 0, 0},
+    {"cuda_aware", OPT_IGNORED, OPT_ONEBIT, 0, 0},
+    {"comm_backend_name", OPT_IGNORED, OPT_ONEBIT, 0, 0},
 };
 
-#define OP_N (sizeof op_settings / sizeof *op_settings)
+#define OPT_N (sizeof opt_settings / sizeof *opt_settings)
 
-typedef struct op_type {
+typedef struct opt_type {
     const char *name;
     zt_optim_type type;
     bool exact; /* the name is looked up in torch.optim, where letters' case matters */
-} op_type;
+} opt_type;
 
-static const op_type op_types[] = {
+static const opt_type opt_types[] = {
     {"Adam", ZT_OPT_ADAM, false}, {"AdamW", ZT_OPT_ADAMW, false},
     {"SGD", ZT_OPT_SGD, true},    {"Adagrad", ZT_OPT_ADAGRAD, false},
     {"Lion", ZT_OPT_LION, false}, {"Lamb", ZT_OPT_LAMB, false},
@@ -114,7 +115,7 @@ static const op_type op_types[] = {
 };
 
 /* A finite number.  Strings are none: DeepSpeed's classes fail on "1e-5" as well. */
-static bool op_number(const ckpt_value *v, double *out)
+static bool opt_number(const ckpt_value *v, double *out)
 {
     if (v->kind != CKPT_V_INT && v->kind != CKPT_V_FLOAT)
         return false;
@@ -123,7 +124,7 @@ static bool op_number(const ckpt_value *v, double *out)
 }
 
 /* How a wrong value is shown. */
-static const char *op_shown(const ckpt_value *v)
+static const char *opt_shown(const ckpt_value *v)
 {
     static const char *const kinds[] = {"null",       "a boolean", "an integer",
                                         "an integer", "a number",  "a string"};
@@ -134,15 +135,15 @@ static const char *op_shown(const ckpt_value *v)
 }
 
 /* The type by its name, as DeepSpeed finds it. */
-static int op_find_type(zt_optim *o, const ckpt_value *block, ckpt_err *err)
+static int opt_find_type(zt_optim *o, const ckpt_value *block, ckpt_err *err)
 {
     const ckpt_value *name = ckpt_value_get(block, "type");
 
     if (!name || name->kind != CKPT_V_STR)
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer: \"type\" with the name of one is missing");
     o->name = name->as.text.at;
-    for (size_t i = 0; i < sizeof op_types / sizeof *op_types; i++) {
-        const op_type *t = &op_types[i];
+    for (size_t i = 0; i < sizeof opt_types / sizeof *opt_types; i++) {
+        const opt_type *t = &opt_types[i];
 
         if (strcasecmp(t->name, o->name) == 0) {
             o->type = t->type;
@@ -160,49 +161,49 @@ static int op_find_type(zt_optim *o, const ckpt_value *block, ckpt_err *err)
 }
 
 /* A flag that decides about the class. */
-static int op_flag(const ckpt_value *params, const char *key, bool *out, ckpt_err *err)
+static int opt_flag(const ckpt_value *params, const char *key, bool *out, ckpt_err *err)
 {
     const ckpt_value *v = ckpt_value_get(params, key);
 
     if (v && v->kind != CKPT_V_BOOL)
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: true or false, not %s", key,
-                         op_shown(v));
+                         opt_shown(v));
     if (v)
         *out = v->as.i != 0;
     return CKPT_OK;
 }
 
-static unsigned op_adam_class(const zt_optim *o, bool offload)
+static unsigned opt_adam_class(const zt_optim *o, bool offload)
 {
     if (o->torch)
-        return OP_TORCH_ADAM;
-    return offload ? OP_CPU_ADAM : OP_FUSED_ADAM;
+        return OPT_TORCH_ADAM;
+    return offload ? OPT_CPU_ADAM : OPT_FUSED_ADAM;
 }
 
 /* The class that DeepSpeed makes. */
-static unsigned op_class(const zt_optim *o, bool offload)
+static unsigned opt_class(const zt_optim *o, bool offload)
 {
     switch (o->type) {
     case ZT_OPT_ADAM:
     case ZT_OPT_ADAMW:
-        return op_adam_class(o, offload);
+        return opt_adam_class(o, offload);
     case ZT_OPT_SGD:
-        return OP_SGD;
+        return OPT_SGD;
     case ZT_OPT_ADAGRAD:
-        return offload ? OP_CPU_ADAGRAD : OP_TORCH_ADAGRAD;
+        return offload ? OPT_CPU_ADAGRAD : OPT_TORCH_ADAGRAD;
     case ZT_OPT_LION:
-        return offload ? OP_CPU_LION : OP_FUSED_LION;
+        return offload ? OPT_CPU_LION : OPT_FUSED_LION;
     case ZT_OPT_LAMB:
-        return OP_LAMB;
+        return OPT_LAMB;
     case ZT_OPT_MUON:
-        return OP_MUON;
+        return OPT_MUON;
     case ZT_OPT_ONEBIT_ADAM:
     default:
-        return OP_ONEBIT;
+        return OPT_ONEBIT;
     }
 }
 
-static void op_states(zt_optim *o, const char *first, const char *second)
+static void opt_states(zt_optim *o, const char *first, const char *second)
 {
     o->state[0] = first;
     o->state[1] = second;
@@ -210,43 +211,43 @@ static void op_states(zt_optim *o, const char *first, const char *second)
 }
 
 /* Defaults of a class, and names of its state. */
-static void op_defaults(zt_optim *o, unsigned class)
+static void opt_defaults(zt_optim *o, unsigned class)
 {
     o->lr = 1e-3;
     o->beta1 = 0.9;
     o->beta2 = 0.999;
     o->eps = 1e-8;
-    o->bias_correction = class != OP_ONEBIT;
+    o->bias_correction = class != OPT_ONEBIT;
     o->muon_lr = o->adam_lr = (double)NAN;
-    op_states(o, "exp_avg", "exp_avg_sq");
+    opt_states(o, "exp_avg", "exp_avg_sq");
     switch (class) {
-    case OP_TORCH_ADAM:
+    case OPT_TORCH_ADAM:
         o->weight_decay = o->decoupled ? 1e-2 : 0; // as AdamW and Adam of torch differ
         break;
-    case OP_TORCH_ADAGRAD:
-    case OP_CPU_ADAGRAD:
+    case OPT_TORCH_ADAGRAD:
+    case OPT_CPU_ADAGRAD:
         o->lr = 1e-2;
         o->eps = 1e-10;
-        op_states(o, class == OP_CPU_ADAGRAD ? "exp_avg_sq" : "sum", NULL);
+        opt_states(o, class == OPT_CPU_ADAGRAD ? "exp_avg_sq" : "sum", NULL);
         break;
-    case OP_CPU_LION:
-    case OP_FUSED_LION:
-        o->zero_up = class == OP_FUSED_LION;
-        op_states(o, "exp_avg", NULL);
+    case OPT_CPU_LION:
+    case OPT_FUSED_LION:
+        o->zero_up = class == OPT_FUSED_LION;
+        opt_states(o, "exp_avg", NULL);
         break;
-    case OP_LAMB:
+    case OPT_LAMB:
         o->max_coeff = 10;
         o->min_coeff = 0.01;
         break;
-    case OP_ONEBIT:
+    case OPT_ONEBIT:
         o->freeze_step = 100000;
         break;
-    case OP_MUON:
+    case OPT_MUON:
         o->momentum = 0.95;
         o->beta2 = 0.95;
         o->eps = 1e-10;
         o->muon_gram = true;
-        o->lr = (double)NAN; // the halves differ: op_finish
+        o->lr = (double)NAN; // the halves differ: opt_finish
         break;
     default:
         break;
@@ -254,12 +255,12 @@ static void op_defaults(zt_optim *o, unsigned class)
 }
 
 /* Both below 1: at 1 a moment would never change. */
-static int op_betas(zt_optim *o, const ckpt_value *v, ckpt_err *err)
+static int opt_betas(zt_optim *o, const ckpt_value *v, ckpt_err *err)
 {
     ckpt_seq seq = ckpt_value_seq(v);
 
-    if (v->kind != CKPT_V_LIST || seq.n != 2 || !op_number(seq.at[0], &o->beta1) ||
-        !op_number(seq.at[1], &o->beta2) || o->beta1 < 0 || o->beta1 >= 1 || o->beta2 < 0 ||
+    if (v->kind != CKPT_V_LIST || seq.n != 2 || !opt_number(seq.at[0], &o->beta1) ||
+        !opt_number(seq.at[1], &o->beta2) || o->beta1 < 0 || o->beta1 >= 1 || o->beta2 < 0 ||
         o->beta2 >= 1)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "optimizer.params.betas: two numbers from 0 to below 1 expected");
@@ -267,13 +268,13 @@ static int op_betas(zt_optim *o, const ckpt_value *v, ckpt_err *err)
 }
 
 /* A setting of which one value is here: the default, or what switches it off. */
-static int op_must(const op_setting *s, const ckpt_value *v, ckpt_err *err)
+static int opt_must(const opt_setting *s, const ckpt_value *v, ckpt_err *err)
 {
     double x = v->kind == CKPT_V_BOOL ? (double)v->as.i : 0;
 
-    if (v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE && !op_number(v, &x))
+    if (v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE && !opt_number(v, &x))
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: a wrong value, %s", s->name,
-                         op_shown(v));
+                         opt_shown(v));
     // null: not asked for, as in Python
     return v->kind == CKPT_V_NONE || x == s->must
                ? CKPT_OK
@@ -284,67 +285,67 @@ static int op_must(const op_setting *s, const ckpt_value *v, ckpt_err *err)
 }
 
 /* Check one value and keep it. */
-static int op_set(zt_optim *o, const op_setting *s, const ckpt_value *v, ckpt_err *err)
+static int opt_set(zt_optim *o, const opt_setting *s, const ckpt_value *v, ckpt_err *err)
 {
     char *at = (char *)o + s->at;
     double x = 0;
 
     switch (s->kind) {
-    case OP_NUMBER:
-        if (!op_number(v, &x) || x < 0)
+    case OPT_NUMBER:
+        if (!opt_number(v, &x) || x < 0)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "optimizer.params.%s: a number >= 0 expected, not %s", s->name,
-                             x < 0 ? "a negative one" : op_shown(v));
+                             x < 0 ? "a negative one" : opt_shown(v));
         memcpy(at, &x, sizeof x);
         return CKPT_OK;
-    case OP_PAIR:
-        return op_betas(o, v, err);
-    case OP_BOOL:
+    case OPT_PAIR:
+        return opt_betas(o, v, err);
+    case OPT_BOOL:
         if (v->kind != CKPT_V_BOOL)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "optimizer.params.%s: true or false expected, not %s", s->name,
-                             op_shown(v));
+                             opt_shown(v));
         *(bool *)at = v->as.i != 0;
         return CKPT_OK;
-    case OP_COUNT:
-        if (!op_number(v, &x) || x < 0 || x > 0x1p53 || x != floor(x))
+    case OPT_COUNT:
+        if (!opt_number(v, &x) || x < 0 || x > 0x1p53 || x != floor(x))
             return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: an integer >= 0 expected",
                              s->name);
         *(int64_t *)(void *)at = (int64_t)x;
         return CKPT_OK;
-    case OP_METHOD:
+    case OPT_METHOD:
         *(bool *)at = ckpt_value_is(v, "gram");
         return *(bool *)at || ckpt_value_is(v, "standard")
                    ? CKPT_OK
                    : ckpt_fail(err, CKPT_EUSAGE,
                                "optimizer.params.%s: \"gram\" or \"standard\" expected", s->name);
-    case OP_MUST:
-        return op_must(s, v, err);
-    case OP_IGNORED:
+    case OPT_MUST:
+        return opt_must(s, v, err);
+    case OPT_IGNORED:
         break;
     }
     return CKPT_OK;
 }
 
 /* A setting that the class does not take: say which it takes. */
-static int op_unknown(const zt_optim *o, const char *key, unsigned class, ckpt_err *err)
+static int opt_unknown(const zt_optim *o, const char *key, unsigned class, ckpt_err *err)
 {
     char known[320] = "";
     size_t n = 0;
 
-    for (size_t i = 0; i < OP_N; i++) {
-        size_t add = strlen(op_settings[i].name);
+    for (size_t i = 0; i < OPT_N; i++) {
+        size_t add = strlen(opt_settings[i].name);
 
-        if ((op_settings[i].classes & class) && n + add + 3 < sizeof known)
+        if ((opt_settings[i].classes & class) && n + add + 3 < sizeof known)
             n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "",
-                                  op_settings[i].name);
+                                  opt_settings[i].name);
     }
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer.params.%s: not a setting of %s here (%s)",
                      key, o->name, known);
 }
 
 /* One pair of params. */
-static int op_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err *err)
+static int opt_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err *err)
 {
     const char *key;
 
@@ -355,21 +356,21 @@ static int op_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err *
         return ckpt_fail(err, CKPT_EUSAGE,
                          "optimizer.params.max_grad_norm is not a setting of optimizers: write "
                          "\"gradient_clipping\" at the top level");
-    for (size_t i = 0; i < OP_N; i++) {
-        if ((op_settings[i].classes & class) && strcmp(op_settings[i].name, key) == 0)
-            return op_set(o, &op_settings[i], pair->value, err);
+    for (size_t i = 0; i < OPT_N; i++) {
+        if ((opt_settings[i].classes & class) && strcmp(opt_settings[i].name, key) == 0)
+            return opt_set(o, &opt_settings[i], pair->value, err);
     }
-    return op_unknown(o, key, class, err);
+    return opt_unknown(o, key, class, err);
 }
 
 /* What depends on several settings. */
-static int op_finish(zt_optim *o, ckpt_err *err)
+static int opt_finish(zt_optim *o, ckpt_err *err)
 {
     if (o->type == ZT_OPT_SGD) {
         if (o->nesterov && (o->momentum <= 0 || o->dampening != 0))
             return ckpt_fail(err, CKPT_EUSAGE,
                              "optimizer.params.nesterov needs a momentum and no dampening");
-        op_states(o, o->momentum > 0 ? "momentum_buffer" : NULL, NULL);
+        opt_states(o, o->momentum > 0 ? "momentum_buffer" : NULL, NULL);
     }
     if (o->type == ZT_OPT_MUON && isnan(o->lr)) {
         // without any rate each half has its own default
@@ -390,25 +391,25 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
     int rc;
 
     memset(out, 0, sizeof *out);
-    rc = op_find_type(out, block, err);
+    rc = opt_find_type(out, block, err);
     if (rc == CKPT_OK && params && params->kind != CKPT_V_NONE && params->kind != CKPT_V_DICT)
         rc = ckpt_fail(err, CKPT_EUSAGE, "optimizer.params: an object expected, not %s",
-                       op_shown(params));
+                       opt_shown(params));
     adam = out->type == ZT_OPT_ADAM || out->type == ZT_OPT_ADAMW || out->type == ZT_OPT_MUON;
     out->decoupled = true;
     if (rc == CKPT_OK && adam) {
-        rc = op_flag(params, "adam_w_mode", &out->decoupled, err);
-        rc = rc == CKPT_OK ? op_flag(params, "torch_adam", &out->torch, err) : rc;
+        rc = opt_flag(params, "adam_w_mode", &out->decoupled, err);
+        rc = rc == CKPT_OK ? opt_flag(params, "torch_adam", &out->torch, err) : rc;
         out->decoupled = out->decoupled || out->type == ZT_OPT_ADAMW;
     }
     if (rc != CKPT_OK)
         return rc;
-    class = op_class(out, offload);
-    out->torch = out->torch || (class & OP_TORCH) != 0;
-    op_defaults(out, class);
+    class = opt_class(out, offload);
+    out->torch = out->torch || (class & OPT_TORCH) != 0;
+    opt_defaults(out, class);
     for (uint64_t i = 0; i < map.n && rc == CKPT_OK; i++)
-        rc = op_one(out, &map.at[i], class, err);
-    return rc == CKPT_OK ? op_finish(out, err) : rc;
+        rc = opt_one(out, &map.at[i], class, err);
+    return rc == CKPT_OK ? opt_finish(out, err) : rc;
 }
 
 bool zt_optim_has_betas(const zt_optim *o)

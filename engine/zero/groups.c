@@ -10,7 +10,7 @@
 #include "libckpt/map/zero_flat.h"
 
 /* A name has the word in it, in letters of either case. */
-static bool gp_has(const char *name, const char *word)
+static bool gr_has(const char *name, const char *word)
 {
     size_t n = strlen(word);
 
@@ -23,24 +23,24 @@ static bool gp_has(const char *name, const char *word)
 
 /* Muon is for matrices that are neither embeddings nor the output, by name (DeepSpeed's own rule).
  */
-static bool gp_muon(const zt_zero *z, const zt_param *p)
+static bool gr_muon(const zt_zero *z, const zt_param *p)
 {
-    return z->config->optim.type == ZT_OPT_MUON && p->ndim >= 2 && !gp_has(p->name, "embed") &&
-           !gp_has(p->name, "lm_head");
+    return z->config->optim.type == ZT_OPT_MUON && p->ndim >= 2 && !gr_has(p->name, "embed") &&
+           !gr_has(p->name, "lm_head");
 }
 
-static bool gp_is_split(const zt_zero *z)
+static bool gr_is_split(const zt_zero *z)
 {
     return strcmp(zr_of(z)->opts.grouping, "decay") == 0;
 }
 
 /* Number of a parameter's group among the four that may be, empty ones included. */
-static uint32_t gp_class(const zt_zero *z, const zt_param *p)
+static uint32_t gr_class(const zt_zero *z, const zt_param *p)
 {
-    bool split = gp_is_split(z);
+    bool split = gr_is_split(z);
     bool muon = z->config->optim.type == ZT_OPT_MUON;
 
-    return (split && p->no_decay ? 2u : 0u) + (muon && !gp_muon(z, p) ? 1u : 0u);
+    return (split && p->no_decay ? 2u : 0u) + (muon && !gr_muon(z, p) ? 1u : 0u);
 }
 
 /* The settings a group begins with, before any schedule. */
@@ -53,7 +53,7 @@ zt_hyper zr_settings(const zt_zero *z, uint32_t group)
 }
 
 /* Settings of a new group of class c. */
-static void gp_settings(const zt_zero *z, zt_group *g, uint32_t c)
+static void gr_settings(const zt_zero *z, zt_group *g, uint32_t c)
 {
     g->weight_decay = c >= 2 ? 0 : z->config->optim.weight_decay;
     g->hyper = zr_settings(z, z->n_groups);
@@ -61,7 +61,7 @@ static void gp_settings(const zt_zero *z, zt_group *g, uint32_t c)
 }
 
 /* The flat order that spreads neighbours over ranks. */
-static int gp_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
+static int gr_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
 {
     uint64_t *at = ckpt_alloc(g->n * sizeof *at);
     uint32_t *old = ckpt_alloc(g->n * sizeof *old);
@@ -79,15 +79,15 @@ static int gp_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
 }
 
 /* One of Muon's matrices, and what it is sorted by. */
-typedef struct gp_matrix {
+typedef struct gr_matrix {
     const zt_param *param;
     uint32_t number;
-} gp_matrix;
+} gr_matrix;
 
 /* Longer axes first, as Python compares tuples; equal ones stay in the model's order. */
-static int gp_by_size(const void *pa, const void *pb)
+static int gr_by_size(const void *pa, const void *pb)
 {
-    const gp_matrix *a = pa, *b = pb;
+    const gr_matrix *a = pa, *b = pb;
 
     for (uint32_t i = 0; i < a->param->ndim && i < b->param->ndim; i++) {
         if (a->param->shape[i] != b->param->shape[i])
@@ -99,18 +99,18 @@ static int gp_by_size(const void *pa, const void *pb)
 }
 
 /* MuonWithAuxAdam (deepspeed/runtime/zero/muon/original_muon.py) sorts its matrices. */
-static int gp_sort(zt_zero *z, const zt_group *g, ckpt_err *err)
+static int gr_sort(zt_zero *z, const zt_group *g, ckpt_err *err)
 {
-    gp_matrix *m = ckpt_alloc(g->n * sizeof *m);
+    gr_matrix *m = ckpt_alloc(g->n * sizeof *m);
 
     if (!m)
         return ckpt_fail_memory(err);
     for (uint32_t i = 0; i < g->n; i++) {
         uint32_t number = z->order[g->first + i];
 
-        m[i] = (gp_matrix){&z->model->params.at[number], number};
+        m[i] = (gr_matrix){&z->model->params.at[number], number};
     }
-    qsort(m, g->n, sizeof *m, gp_by_size);
+    qsort(m, g->n, sizeof *m, gr_by_size);
     for (uint32_t i = 0; i < g->n; i++)
         z->order[g->first + i] = m[i].number;
     ckpt_free(m);
@@ -118,7 +118,7 @@ static int gp_sort(zt_zero *z, const zt_group *g, ckpt_err *err)
 }
 
 /* What DeepSpeed makes of group c: engine.py, _muon_param_groups. */
-static int gp_half(zt_zero *z, zt_group *g, uint32_t c, ckpt_err *err)
+static int gr_half(zt_zero *z, zt_group *g, uint32_t c, ckpt_err *err)
 {
     static const char *const name[2][4] = {
         {"muon-params", "adam-params", "", ""},
@@ -127,12 +127,12 @@ static int gp_half(zt_zero *z, zt_group *g, uint32_t c, ckpt_err *err)
     if (z->config->optim.type != ZT_OPT_MUON)
         return CKPT_OK;
     g->muon = c % 2 == 0;
-    g->name = name[gp_is_split(z)][c];
-    return g->muon ? gp_sort(z, g, err) : CKPT_OK;
+    g->name = name[gr_is_split(z)][c];
+    return g->muon ? gr_sort(z, g, err) : CKPT_OK;
 }
 
 /* Append group of class c unless it is empty. */
-static int gp_add(zt_zero *z, uint32_t c, ckpt_err *err)
+static int gr_add(zt_zero *z, uint32_t c, ckpt_err *err)
 {
     const zt_params *ps = &z->model->params;
     zt_group *g = &z->group[z->n_groups];
@@ -140,23 +140,23 @@ static int gp_add(zt_zero *z, uint32_t c, ckpt_err *err)
 
     *g = (zt_group){.first = z->n_order};
     for (uint32_t i = 0; i < ps->n; i++) {
-        if (zr_is_trained(z, i) && gp_class(z, &ps->at[i]) == c)
+        if (zr_is_trained(z, i) && gr_class(z, &ps->at[i]) == c)
             z->order[z->n_order++] = i;
     }
     g->n = z->n_order - g->first;
     if (g->n == 0)
         return CKPT_OK;
-    rc = gp_half(z, g, c, err);
+    rc = gr_half(z, g, c, err);
     if (rc != CKPT_OK)
         return rc;
-    gp_settings(z, g, c);
+    gr_settings(z, g, c);
     memcpy(z->given + g->first, z->order + g->first, g->n * sizeof *z->given);
     for (uint32_t i = g->first; i < z->n_order; i++)
         zr_of(z)->place[z->order[i]].group = z->n_groups;
     z->n_groups++;
     if (z->config->round_robin && (z->config->stage == 1 || z->config->stage == 2) &&
         !zt_config_is_bf16_optimizer(z->config))
-        return gp_round_robin(z, g, err);
+        return gr_round_robin(z, g, err);
     return CKPT_OK;
 }
 
@@ -169,7 +169,7 @@ bool zr_is_trained(const zt_zero *z, uint32_t param)
 }
 
 /* First and last layer that use each parameter. */
-static void gp_uses(zt_zero *z)
+static void gr_uses(zt_zero *z)
 {
     const zt_layers *ls = &z->model->layers;
     zr_place *place = zr_of(z)->place;
@@ -208,9 +208,9 @@ int zr_groups_new(zt_zero *z, ckpt_err *err)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < n; i++)
         o->place[i].group = o->place[i].part = ZR_NONE;
-    gp_uses(z);
+    gr_uses(z);
     for (uint32_t c = 0; c < 4; c++) {
-        int rc = gp_add(z, c, err);
+        int rc = gr_add(z, c, err);
 
         if (rc != CKPT_OK)
             return rc;

@@ -5,7 +5,7 @@
 #include "engine/zero/own.h"
 
 /* of NULL: the communicator's memory, which is the device's. */
-static void *mm_take(zt_zero *z, zt_device *of, uint64_t n_bytes, uint64_t *count)
+static void *my_take(zt_zero *z, zt_device *of, uint64_t n_bytes, uint64_t *count)
 {
     zr_own *o = zr_of(z);
     zt_device *d = of ? of : z->device;
@@ -29,12 +29,12 @@ static void *mm_take(zt_zero *z, zt_device *of, uint64_t n_bytes, uint64_t *coun
 
 void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels)
 {
-    return mm_take(z, travels && z->comm->world > 1 ? NULL : z->device, n_bytes, count);
+    return my_take(z, travels && z->comm->world > 1 ? NULL : z->device, n_bytes, count);
 }
 
 void *zr_alloc_home(zt_zero *z, uint64_t n_bytes, uint64_t *count)
 {
-    return mm_take(z, zr_of(z)->home, n_bytes, count);
+    return my_take(z, zr_of(z)->home, n_bytes, count);
 }
 
 /* In the opposite order: the communicator gives memory back like a stack. */

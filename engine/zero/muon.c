@@ -14,22 +14,22 @@ bool zr_has_muon(const zt_zero *z)
 }
 
 /* Workspace for the largest matrix. */
-typedef struct mu_work {
+typedef struct zm_work {
     float *g, *momentum;
     void *scratch;
     uint64_t n;       /* elements */
     uint64_t n_bytes; /* of scratch */
-} mu_work;
+} zm_work;
 
 /* A tensor of more axes is a matrix of its first axis by the rest. */
-static void mu_shape(const zt_param *p, uint64_t *rows, uint64_t *cols)
+static void zm_shape(const zt_param *p, uint64_t *rows, uint64_t *cols)
 {
     *rows = p->shape[0];
     *cols = p->shape[0] == 0 ? 0 : p->n_elems / p->shape[0];
 }
 
 /* Buffers for the largest of this rank's matrices; all ranks see the same ones. */
-static int mu_work_new(zt_zero *z, mu_work *w, ckpt_err *err)
+static int zm_work_new(zt_zero *z, zm_work *w, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
     const zt_device_ops *ops = z->device->ops;
@@ -40,7 +40,7 @@ static int mu_work_new(zt_zero *z, mu_work *w, ckpt_err *err)
 
         if (!z->group[o->place[z->order[i]].group].muon)
             continue;
-        mu_shape(p, &rows, &cols);
+        zm_shape(p, &rows, &cols);
         n_bytes = zt_muon_scratch(rows, cols);
         w->n = p->n_elems > w->n ? p->n_elems : w->n;
         w->n_bytes = n_bytes > w->n_bytes ? n_bytes : w->n_bytes;
@@ -53,7 +53,7 @@ static int mu_work_new(zt_zero *z, mu_work *w, ckpt_err *err)
     return CKPT_OK;
 }
 
-static void mu_work_free(zt_zero *z, mu_work *w)
+static void zm_work_free(zt_zero *z, zm_work *w)
 {
     z->device->ops->release(z->device, w->g);
     z->device->ops->release(z->device, w->momentum);
@@ -61,7 +61,7 @@ static void mu_work_free(zt_zero *z, mu_work *w)
 }
 
 /* This rank's run of a parameter; count 0: none. */
-static zt_owned mu_owned(const zt_zero *z, uint32_t param)
+static zt_owned zm_owned(const zt_zero *z, uint32_t param)
 {
     const zr_own *o = zr_of(z);
 
@@ -73,18 +73,18 @@ static zt_owned mu_owned(const zt_zero *z, uint32_t param)
 }
 
 /* One matrix: put together, turn, keep. */
-static int mu_matrix(zt_zero *z, uint32_t param, mu_work *w, float g_scale, ckpt_err *err)
+static int zm_matrix(zt_zero *z, uint32_t param, zm_work *w, float g_scale, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
     const zt_device_ops *ops = z->device->ops;
     const zt_param *p = &z->model->params.at[param];
-    zt_owned own = mu_owned(z, param);
+    zt_owned own = zm_owned(z, param);
     zt_partition *part = &z->part[own.partition];
     void *grad = zr_at(part->grad, o->grad_dtype, own.at);
     uint64_t rows, cols;
     int rc = CKPT_OK;
 
-    mu_shape(p, &rows, &cols);
+    zm_shape(p, &rows, &cols);
     if (own.count > 0)
         rc = zr_bring(z, own.partition, err);
     if (rc != CKPT_OK)
@@ -122,7 +122,7 @@ static int mu_matrix(zt_zero *z, uint32_t param, mu_work *w, float g_scale, ckpt
  * Directions are free of the loss scale and of the factor that gradients wait for, but the update
  * applies both to everything: they are put on the directions.
  */
-static void mu_rescale(zt_zero *z, float g_scale)
+static void zm_rescale(zt_zero *z, float g_scale)
 {
     const zr_own *o = zr_of(z);
 
@@ -137,17 +137,17 @@ static void mu_rescale(zt_zero *z, float g_scale)
 int zr_muon(zt_zero *z, float g_scale, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
-    mu_work w = {0};
-    int rc = mu_work_new(z, &w, err);
+    zm_work w = {0};
+    int rc = zm_work_new(z, &w, err);
     bool before_clip = o->wrapper == ZR_ZERO12 || o->wrapper == ZR_ZERO3;
     float scale = before_clip ? o->average.fold / (float)z->scaler.scale : g_scale;
 
     rc = zt_comm_agree(z->comm, rc, err);
     for (uint32_t i = 0; i < z->n_order && rc == CKPT_OK; i++) {
         if (z->group[o->place[z->order[i]].group].muon)
-            rc = mu_matrix(z, z->order[i], &w, scale, err);
+            rc = zm_matrix(z, z->order[i], &w, scale, err);
     }
-    mu_rescale(z, scale);
-    mu_work_free(z, &w);
+    zm_rescale(z, scale);
+    zm_work_free(z, &w);
     return rc;
 }

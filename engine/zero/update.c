@@ -32,7 +32,7 @@ void *zr_low(zt_zero *z, uint32_t i)
 }
 
 /* All partitions; `low`: working weights follow. */
-static int up_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
+static int zu_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
     int rc = CKPT_OK;
@@ -63,7 +63,7 @@ static int up_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
 /* After zt_zero.updates has been counted up. */
 int zr_update(zt_zero *z, float g_scale, ckpt_err *err)
 {
-    return up_all(z, g_scale, true, err);
+    return zu_all(z, g_scale, true, err);
 }
 
 /*
@@ -83,5 +83,5 @@ int zr_update_initial(zt_zero *z, ckpt_err *err)
     for (uint32_t i = 0; i < z->n_groups; i++)
         z->group[i].hyper = zr_settings(z, i);
     z->updates = 1;
-    return up_all(z, 1, false, err);
+    return zu_all(z, 1, false, err);
 }

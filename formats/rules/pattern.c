@@ -12,34 +12,34 @@
 #include "libckpt/base/vec.h"
 
 enum {
-    UP_MAX_TEXT = 4096,     /* bytes of one pattern; a parameter's name has about 60 */
-    UP_MAX_TEXTS = 1 << 20, /* patterns in all: one for each parameter is usual */
-    UP_MAX_REGEX = 4096,    /* of them not plain names: each is tried on every name */
-    UP_MAX_CODE = 64 << 20, /* bytes of compiled patterns */
-    UP_FIRST_STEPS = 32,    /* that one match is given at first ... */
-    UP_MAX_STEPS = 32768,   /* ... and at last; names like a.0.b take some hundreds */
-    UP_ALL_STEPS = 1 << 28, /* of all matches together: a second or two */
-    UP_MAX_DEPTH = 1000,    /* nested backtracking points */
-    UP_MAX_HEAP = 1024,     /* KiB for one match */
-    UP_MAX_NEST = 50        /* parentheses inside each other */
+    PAT_MAX_TEXT = 4096,     /* bytes of one pattern; a parameter's name has about 60 */
+    PAT_MAX_TEXTS = 1 << 20, /* patterns in all: one for each parameter is usual */
+    PAT_MAX_REGEX = 4096,    /* of them not plain names: each is tried on every name */
+    PAT_MAX_CODE = 64 << 20, /* bytes of compiled patterns */
+    PAT_FIRST_STEPS = 32,    /* that one match is given at first ... */
+    PAT_MAX_STEPS = 32768,   /* ... and at last; names like a.0.b take some hundreds */
+    PAT_ALL_STEPS = 1 << 28, /* of all matches together: a second or two */
+    PAT_MAX_DEPTH = 1000,    /* nested backtracking points */
+    PAT_MAX_HEAP = 1024,     /* KiB for one match */
+    PAT_MAX_NEST = 50        /* parentheses inside each other */
 };
 
 /* How a pattern is tried. */
-typedef enum up_kind { UP_EXACT, UP_PREFIX, UP_REGEX } up_kind;
+typedef enum pat_kind { PAT_EXACT, PAT_PREFIX, PAT_REGEX } pat_kind;
 
-typedef struct up_text {
+typedef struct pat_text {
     char *text;    /* as written */
     char *literal; /* EXACT, PREFIX: what the name must be or begin with */
     uint64_t n_text, n_literal;
     pcre2_code *code; /* REGEX */
-    up_kind kind;
-} up_text;
+    pat_kind kind;
+} pat_text;
 
-CKPT_VEC(up_texts, up_text);
+CKPT_VEC(pat_texts, pat_text);
 
 struct ckpt_uni_patterns {
     ckpt_arena *arena;
-    up_texts text;
+    pat_texts text;
     ckpt_index index; /* by text */
     pcre2_general_context *general;
     pcre2_compile_context *compile;
@@ -52,13 +52,13 @@ struct ckpt_uni_patterns {
 
 /* ---- PCRE2's memory goes through our door ---- */
 
-static void *up_alloc(size_t n, void *ctx)
+static void *pat_alloc(size_t n, void *ctx)
 {
     (void)ctx;
     return ckpt_alloc(n);
 }
 
-static void up_free(void *p, void *ctx)
+static void pat_free(void *p, void *ctx)
 {
     (void)ctx;
     ckpt_free(p);
@@ -72,7 +72,7 @@ int ckpt_uni_patterns_new(ckpt_uni_patterns **out, ckpt_err *err)
     if (!p)
         return ckpt_fail_memory(err);
     p->arena = ckpt_arena_new(0);
-    p->general = pcre2_general_context_create(up_alloc, up_free, NULL);
+    p->general = pcre2_general_context_create(pat_alloc, pat_free, NULL);
     if (p->general) {
         p->compile = pcre2_compile_context_create(p->general);
         p->match = pcre2_match_context_create(p->general);
@@ -82,11 +82,11 @@ int ckpt_uni_patterns_new(ckpt_uni_patterns **out, ckpt_err *err)
         ckpt_uni_patterns_free(p);
         return ckpt_fail_memory(err);
     }
-    (void)pcre2_set_max_pattern_length(p->compile, UP_MAX_TEXT);
-    (void)pcre2_set_parens_nest_limit(p->compile, UP_MAX_NEST);
+    (void)pcre2_set_max_pattern_length(p->compile, PAT_MAX_TEXT);
+    (void)pcre2_set_parens_nest_limit(p->compile, PAT_MAX_NEST);
     (void)pcre2_set_newline(p->compile, PCRE2_NEWLINE_LF);
-    (void)pcre2_set_depth_limit(p->match, UP_MAX_DEPTH);
-    (void)pcre2_set_heap_limit(p->match, UP_MAX_HEAP);
+    (void)pcre2_set_depth_limit(p->match, PAT_MAX_DEPTH);
+    (void)pcre2_set_heap_limit(p->match, PAT_MAX_HEAP);
     *out = p;
     return CKPT_OK;
 }
@@ -109,7 +109,7 @@ void ckpt_uni_patterns_free(ckpt_uni_patterns *p)
 
 /* ---- understanding a pattern ---- */
 
-static bool up_letter(char c)
+static bool pat_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
@@ -118,24 +118,24 @@ static bool up_letter(char c)
  * If a pattern is plain text, optionally between ^ and $: write the text to `to` (n bytes of room)
  * and its length, and return true.  Python's re.escape makes such patterns of names.
  */
-static bool up_plain(up_text *t)
+static bool pat_plain(pat_text *t)
 {
     const char *s = t->text;
     uint64_t i = t->n_text > 0 && s[0] == '^' ? 1 : 0, end = t->n_text;
 
-    t->kind = UP_PREFIX;
+    t->kind = PAT_PREFIX;
     t->n_literal = 0;
     for (; i < end; i++) {
         char c = s[i];
 
         if (c == '$' && i == end - 1) {
-            t->kind = UP_EXACT;
+            t->kind = PAT_EXACT;
             return true;
         }
         if (c == '\\' && i + 1 < end) {
             c = s[++i];
             // a letter or digit after a backslash is a class, an anchor or a reference
-            if (up_letter(c) || (c >= '0' && c <= '9'))
+            if (pat_letter(c) || (c >= '0' && c <= '9'))
                 return false;
         } else if (c == '\0' || strchr(".^$*+?{}[]|()\\", c)) {
             return false;
@@ -149,14 +149,14 @@ static bool up_plain(up_text *t)
  * What PCRE2 accepts with another meaning than Python, or Python does not accept at all: the place
  * of the first such thing; NULL if there is none.
  */
-static const char *up_foreign(const char *s)
+static const char *pat_foreign(const char *s)
 {
     for (; *s != '\0'; s++) {
         if (*s == '\\') {
             s++;
             // \v is one character to Python and a class to PCRE2; \K, \Q, \R, \h ... are PCRE2's
             // own
-            if (*s == '\0' || (up_letter(*s) && !strchr("AbBdDsSwWZafnrtx", *s)))
+            if (*s == '\0' || (pat_letter(*s) && !strchr("AbBdDsSwWZafnrtx", *s)))
                 return s - 1;
         } else if (strncmp(s, "(*", 2) == 0 || strncmp(s, "[:", 2) == 0 ||
                    strncmp(s, "{,", 2) == 0) {
@@ -166,10 +166,10 @@ static const char *up_foreign(const char *s)
     return NULL;
 }
 
-static int up_compile(ckpt_uni_patterns *p, up_text *t, ckpt_err *err)
+static int pat_compile(ckpt_uni_patterns *p, pat_text *t, ckpt_err *err)
 {
     const uint32_t options = PCRE2_ANCHORED | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
-    const char *foreign = strlen(t->text) == t->n_text ? up_foreign(t->text) : t->text;
+    const char *foreign = strlen(t->text) == t->n_text ? pat_foreign(t->text) : t->text;
     unsigned char reason[128] = "";
     PCRE2_SIZE at = 0;
     size_t size = 0;
@@ -179,9 +179,9 @@ static int up_compile(ckpt_uni_patterns *p, up_text *t, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "pattern '%.100s': at byte %zu it would not mean what it means to Python",
                          t->text, (size_t)(foreign - t->text));
-    if (++p->n_regex > UP_MAX_REGEX)
+    if (++p->n_regex > PAT_MAX_REGEX)
         return ckpt_fail(err, CKPT_ELIMIT, "more than %d patterns that are not plain names",
-                         UP_MAX_REGEX);
+                         PAT_MAX_REGEX);
     t->code =
         pcre2_compile((PCRE2_SPTR)t->text, (PCRE2_SIZE)t->n_text, options, &code, &at, p->compile);
     if (!t->code && code == PCRE2_ERROR_HEAP_FAILED)
@@ -193,24 +193,24 @@ static int up_compile(ckpt_uni_patterns *p, up_text *t, ckpt_err *err)
     }
     (void)pcre2_pattern_info(t->code, PCRE2_INFO_SIZE, &size);
     p->n_code += size;
-    if (p->n_code > UP_MAX_CODE)
+    if (p->n_code > PAT_MAX_CODE)
         return ckpt_fail(err, CKPT_ELIMIT, "patterns need more than %d bytes when compiled",
-                         UP_MAX_CODE);
+                         PAT_MAX_CODE);
     return CKPT_OK;
 }
 
 /* ---- the table ---- */
 
-typedef struct up_key {
+typedef struct pat_key {
     const char *text;
     uint64_t n;
-} up_key;
+} pat_key;
 
-static bool up_same(const void *ctx, uint32_t number, const void *key)
+static bool pat_same(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_uni_patterns *p = ctx;
-    const up_key *k = key;
-    const up_text *t = &p->text.at[number];
+    const pat_key *k = key;
+    const pat_text *t = &p->text.at[number];
 
     return t->n_text == k->n && memcmp(t->text, k->text, (size_t)k->n) == 0;
 }
@@ -218,18 +218,18 @@ static bool up_same(const void *ctx, uint32_t number, const void *key)
 int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, uint32_t *number,
                           ckpt_err *err)
 {
-    const up_key key = {text, n};
+    const pat_key key = {text, n};
     uint32_t hash = ckpt_hash_bytes(text, (size_t)n, 0);
-    up_text *t;
+    pat_text *t;
 
-    *number = ckpt_index_find(&p->index, hash, up_same, p, &key);
+    *number = ckpt_index_find(&p->index, hash, pat_same, p, &key);
     if (*number != CKPT_INDEX_NONE)
         return CKPT_OK;
-    if (n > UP_MAX_TEXT || p->text.n >= UP_MAX_TEXTS)
+    if (n > PAT_MAX_TEXT || p->text.n >= PAT_MAX_TEXTS)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "pattern '%.60s...': %" PRIu64 " bytes, and the %zuth; the limits are %d "
                          "and %d",
-                         text, n, p->text.n + 1, UP_MAX_TEXT, UP_MAX_TEXTS);
+                         text, n, p->text.n + 1, PAT_MAX_TEXT, PAT_MAX_TEXTS);
     *number = (uint32_t)p->text.n;
     t = ckpt_vec_push(&p->text);
     if (!t)
@@ -239,38 +239,38 @@ int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, ui
     t->literal = ckpt_arena_alloc(p->arena, n + 1);
     if (!t->text || !t->literal || !ckpt_index_add(&p->index, hash, *number))
         return ckpt_fail_memory(err);
-    if (up_plain(t))
+    if (pat_plain(t))
         return CKPT_OK;
-    t->kind = UP_REGEX;
-    return up_compile(p, t, err);
+    t->kind = PAT_REGEX;
+    return pat_compile(p, t, err);
 }
 
 /* Take steps out of what all matches have together. */
-static int up_spend(ckpt_uni_patterns *p, const up_text *t, uint64_t n, ckpt_err *err)
+static int pat_spend(ckpt_uni_patterns *p, const pat_text *t, uint64_t n, ckpt_err *err)
 {
     p->spent += n;
-    if (p->spent <= UP_ALL_STEPS)
+    if (p->spent <= PAT_ALL_STEPS)
         return CKPT_OK;
     return ckpt_fail(err, CKPT_ELIMIT,
                      "pattern '%.100s': %zu patterns and the names they are tried on need more "
                      "than %d steps together",
-                     t->text, p->text.n, UP_ALL_STEPS);
+                     t->text, p->text.n, PAT_ALL_STEPS);
 }
 
 /*
  * PCRE2 does not tell how many steps a match took, but stops at a limit: it is given few, then
  * four times as many, and what it was given is spent.
  */
-static int up_regex(ckpt_uni_patterns *p, const up_text *t, const char *name, uint64_t n,
-                    int *found, ckpt_err *err)
+static int pat_regex(ckpt_uni_patterns *p, const pat_text *t, const char *name, uint64_t n,
+                     int *found, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
     *found = PCRE2_ERROR_MATCHLIMIT;
-    for (uint32_t steps = UP_FIRST_STEPS;
-         rc == CKPT_OK && *found == PCRE2_ERROR_MATCHLIMIT && steps <= UP_MAX_STEPS; steps *= 4) {
+    for (uint32_t steps = PAT_FIRST_STEPS;
+         rc == CKPT_OK && *found == PCRE2_ERROR_MATCHLIMIT && steps <= PAT_MAX_STEPS; steps *= 4) {
         // running over a name is no step of PCRE2's, and takes time too
-        rc = up_spend(p, t, steps + n / 16, err);
+        rc = pat_spend(p, t, steps + n / 16, err);
         (void)pcre2_set_match_limit(p->match, steps);
         if (rc == CKPT_OK)
             *found = pcre2_match(t->code, (PCRE2_SPTR)name, (PCRE2_SIZE)n, 0, 0, p->data, p->match);
@@ -281,15 +281,15 @@ static int up_regex(ckpt_uni_patterns *p, const up_text *t, const char *name, ui
 int ckpt_uni_patterns_match(ckpt_uni_patterns *p, uint32_t number, const char *name, uint64_t n,
                             bool *yes, ckpt_err *err)
 {
-    const up_text *t = &p->text.at[number];
+    const pat_text *t = &p->text.at[number];
     int found = 0;
 
-    if (t->kind != UP_REGEX) {
-        *yes = (t->kind == UP_EXACT ? n == t->n_literal : n >= t->n_literal) &&
+    if (t->kind != PAT_REGEX) {
+        *yes = (t->kind == PAT_EXACT ? n == t->n_literal : n >= t->n_literal) &&
                memcmp(name, t->literal, (size_t)t->n_literal) == 0;
-        return up_spend(p, t, 1, err);
+        return pat_spend(p, t, 1, err);
     }
-    int rc = up_regex(p, t, name, n, &found, err);
+    int rc = pat_regex(p, t, name, n, &found, err);
     if (rc != CKPT_OK)
         return rc;
     *yes = found >= 0;
@@ -300,15 +300,15 @@ int ckpt_uni_patterns_match(ckpt_uni_patterns *p, uint32_t number, const char *n
     return ckpt_fail(err, CKPT_ELIMIT,
                      "pattern '%.100s' on the name '%.*s': stopped (PCRE2 error %d): it needs "
                      "more than %d steps",
-                     t->text, (int)(n < 100 ? n : 100), name, found, UP_MAX_STEPS);
+                     t->text, (int)(n < 100 ? n : 100), name, found, PAT_MAX_STEPS);
 }
 
 const char *ckpt_uni_patterns_exact(const ckpt_uni_patterns *p, uint32_t number, uint64_t *n)
 {
-    const up_text *t = &p->text.at[number];
+    const pat_text *t = &p->text.at[number];
 
     *n = t->n_literal;
-    return t->kind == UP_EXACT ? t->literal : NULL;
+    return t->kind == PAT_EXACT ? t->literal : NULL;
 }
 
 const char *ckpt_uni_patterns_text(const ckpt_uni_patterns *p, uint32_t number)

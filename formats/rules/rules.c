@@ -12,36 +12,36 @@
 #include "libckpt/base/vec.h"
 #include "libckpt/codec/json/json.h"
 
-enum { UR_MAX_JSON = 64 << 20 }; /* bytes of rules given as text */
+enum { RU_MAX_JSON = 64 << 20 }; /* bytes of rules given as text */
 
 /* The lists of patterns, in the order in which they are read. */
-typedef enum ur_list {
-    UR_REFUSED,
-    UR_AFFINE,
-    UR_SAME,
-    UR_MEAN,
-    UR_TWO,
-    UR_SUB,
-    UR_ROW,
-    UR_VOCABULARY,
-    UR_PIPELINE,
-    UR_N_LISTS
-} ur_list;
+typedef enum ru_list {
+    RU_REFUSED,
+    RU_AFFINE,
+    RU_SAME,
+    RU_MEAN,
+    RU_TWO,
+    RU_SUB,
+    RU_ROW,
+    RU_VOCABULARY,
+    RU_PIPELINE,
+    RU_N_LISTS
+} ru_list;
 
-static const char *const ur_keys[UR_N_LISTS] = {
-    [UR_REFUSED] = "autotp_unsupported_parameter_patterns",
-    [UR_AFFINE] = "affine_map",
-    [UR_SAME] = "tp_replicated_parameter_patterns",
-    [UR_MEAN] = "parameter_to_average_patterns",
-    [UR_TWO] = "parameter_with_2_sub_params_cat_dim_0",
-    [UR_SUB] = "parameter_with_sub_params",
-    [UR_ROW] = "parameter_with_row_parallelism_patterns",
-    [UR_VOCABULARY] = "vocabulary_parameter_patterns",
-    [UR_PIPELINE] = "pipeline_replicated_parameter_patterns",
+static const char *const ru_keys[RU_N_LISTS] = {
+    [RU_REFUSED] = "autotp_unsupported_parameter_patterns",
+    [RU_AFFINE] = "affine_map",
+    [RU_SAME] = "tp_replicated_parameter_patterns",
+    [RU_MEAN] = "parameter_to_average_patterns",
+    [RU_TWO] = "parameter_with_2_sub_params_cat_dim_0",
+    [RU_SUB] = "parameter_with_sub_params",
+    [RU_ROW] = "parameter_with_row_parallelism_patterns",
+    [RU_VOCABULARY] = "vocabulary_parameter_patterns",
+    [RU_PIPELINE] = "pipeline_replicated_parameter_patterns",
 };
 
 /* One pattern of a list, with what the list says about it. */
-typedef struct ur_entry {
+typedef struct ru_entry {
     uint32_t pattern;
     bool twice; /* the list holds the text once more */
     const ckpt_value
@@ -49,22 +49,22 @@ typedef struct ur_entry {
     const ckpt_value *width;     /* SUB: of sub_param_shard_widths, or NULL */
     const ckpt_affine *affine;   /* AFFINE: made when first needed */
     const ckpt_slice_rule *rule; /* SUB: made when first needed */
-} ur_entry;
+} ru_entry;
 
-CKPT_VEC(ur_entries, ur_entry);
-CKPT_VEC(ur_numbers, uint32_t);
+CKPT_VEC(ru_entries, ru_entry);
+CKPT_VEC(ru_numbers, uint32_t);
 
-typedef struct ur_table {
-    ur_entries entry;
+typedef struct ru_table {
+    ru_entries entry;
     ckpt_index exact; /* entries that match one name, by that name */
-    ur_numbers open;  /* entries that must be tried */
-} ur_table;
+    ru_numbers open;  /* entries that must be tried */
+} ru_table;
 
 struct ckpt_uni_rules {
     ckpt_arena *arena;
     ckpt_arena *text; /* values parsed from JSON, or NULL */
     ckpt_uni_patterns *patterns;
-    ur_table list[UR_N_LISTS];
+    ru_table list[RU_N_LISTS];
     ckpt_bytes used;    /* per pattern: 1 once it has matched in a list that must be used up */
     ckpt_bytes counted; /* per pattern: 1 if it stands in such a list */
     double version;
@@ -73,17 +73,17 @@ struct ckpt_uni_rules {
 
 /* ---- the lists ---- */
 
-typedef struct ur_key {
+typedef struct ru_key {
     const ckpt_uni_rules *rules;
-    const ur_table *list;
+    const ru_table *list;
     const char *name;
     uint64_t n;
-} ur_key;
+} ru_key;
 
 /* Entry `number` matches exactly the key's name. */
-static bool ur_same(const void *ctx, uint32_t number, const void *key)
+static bool ru_same(const void *ctx, uint32_t number, const void *key)
 {
-    const ur_key *k = key;
+    const ru_key *k = key;
     uint64_t n = 0;
     const char *text =
         ckpt_uni_patterns_exact(k->rules->patterns, k->list->entry.at[number].pattern, &n);
@@ -93,17 +93,17 @@ static bool ur_same(const void *ctx, uint32_t number, const void *key)
 }
 
 /* Append a pattern to a list. */
-static int ur_add(ckpt_uni_rules *r, ur_list which, const ckpt_value *text, const ckpt_value *value,
+static int ru_add(ckpt_uni_rules *r, ru_list which, const ckpt_value *text, const ckpt_value *value,
                   ckpt_err *err)
 {
-    ur_table *list = &r->list[which];
-    ur_entry *e;
-    ur_key key = {.rules = r, .list = list};
+    ru_table *list = &r->list[which];
+    ru_entry *e;
+    ru_key key = {.rules = r, .list = list};
     uint32_t pattern, number = (uint32_t)list->entry.n, hash, *open, before;
     int rc;
 
     if (text->kind != CKPT_V_STR)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: a pattern that is no string", ur_keys[which]);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: a pattern that is no string", ru_keys[which]);
     rc = ckpt_uni_patterns_add(r->patterns, text->as.text.at, text->as.text.n, &pattern, err);
     if (rc != CKPT_OK)
         return rc;
@@ -111,11 +111,11 @@ static int ur_add(ckpt_uni_rules *r, ur_list which, const ckpt_value *text, cons
         if (!ckpt_bytes_add(&r->used, NULL, 1) || !ckpt_bytes_add(&r->counted, NULL, 1))
             return ckpt_fail_memory(err);
     }
-    r->counted.at[pattern] |= which >= UR_SAME && which <= UR_VOCABULARY;
+    r->counted.at[pattern] |= which >= RU_SAME && which <= RU_VOCABULARY;
     e = ckpt_vec_push(&list->entry);
     if (!e)
         return ckpt_fail_memory(err);
-    *e = (ur_entry){.pattern = pattern, .value = value};
+    *e = (ru_entry){.pattern = pattern, .value = value};
     key.name = ckpt_uni_patterns_exact(r->patterns, pattern, &key.n);
     if (!key.name) {
         open = ckpt_vec_push(&list->open);
@@ -125,7 +125,7 @@ static int ur_add(ckpt_uni_rules *r, ur_list which, const ckpt_value *text, cons
         return CKPT_OK;
     }
     hash = ckpt_hash_bytes(key.name, (size_t)key.n, 0);
-    before = ckpt_index_find(&list->exact, hash, ur_same, NULL, &key);
+    before = ckpt_index_find(&list->exact, hash, ru_same, NULL, &key);
     if (before != CKPT_INDEX_NONE) {
         list->entry.at[before].twice = true;
         return CKPT_OK;
@@ -134,7 +134,7 @@ static int ur_add(ckpt_uni_rules *r, ur_list which, const ckpt_value *text, cons
 }
 
 /* A value that must be a list of patterns, if it is there. */
-static int ur_read_list(ckpt_uni_rules *r, ur_list which, const ckpt_value *v,
+static int ru_read_list(ckpt_uni_rules *r, ru_list which, const ckpt_value *v,
                         const ckpt_value *value, ckpt_err *err)
 {
     ckpt_seq seq = ckpt_value_seq(v);
@@ -143,14 +143,14 @@ static int ur_read_list(ckpt_uni_rules *r, ur_list which, const ckpt_value *v,
     if (!v || v->kind == CKPT_V_NONE)
         return CKPT_OK;
     if (v->kind != CKPT_V_LIST && v->kind != CKPT_V_TUPLE && v->kind != CKPT_V_SET)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: not a list of patterns", ur_keys[which]);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: not a list of patterns", ru_keys[which]);
     for (uint64_t i = 0; rc == CKPT_OK && i < seq.n; i++)
-        rc = ur_add(r, which, seq.at[i], value, err);
+        rc = ru_add(r, which, seq.at[i], value, err);
     return rc;
 }
 
 /* A value that must be a dict of patterns, if it is there. */
-static int ur_read_dict(ckpt_uni_rules *r, ur_list which, const ckpt_value *v, ckpt_err *err)
+static int ru_read_dict(ckpt_uni_rules *r, ru_list which, const ckpt_value *v, ckpt_err *err)
 {
     ckpt_dict map = ckpt_value_map(v);
     int rc = CKPT_OK;
@@ -158,14 +158,14 @@ static int ur_read_dict(ckpt_uni_rules *r, ur_list which, const ckpt_value *v, c
     if (!v || v->kind == CKPT_V_NONE)
         return CKPT_OK;
     if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_ODICT)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: not a dict of patterns", ur_keys[which]);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: not a dict of patterns", ru_keys[which]);
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++)
-        rc = ur_add(r, which, map.at[i].key, map.at[i].value, err);
+        rc = ru_add(r, which, map.at[i].key, map.at[i].value, err);
     return rc;
 }
 
 /* affine_map: {'version': 1, 'params': {pattern: map}}. */
-static int ur_read_affine(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
+static int ru_read_affine(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
 {
     const ckpt_value *version = ckpt_value_get(v, "version");
     int64_t n = 1;
@@ -179,19 +179,19 @@ static int ur_read_affine(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
     if (n > 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "affine_map: version %" PRId64 "; this program knows version 1", n);
-    return ur_read_dict(r, UR_AFFINE, ckpt_value_get(v, "params"), err);
+    return ru_read_dict(r, RU_AFFINE, ckpt_value_get(v, "params"), err);
 }
 
 /* The fields of a SubparamShape: an entry is a dict of them or an object with such a state. */
-static const ckpt_value *ur_fields(const ckpt_value *entry)
+static const ckpt_value *ru_fields(const ckpt_value *entry)
 {
     return entry->kind == CKPT_V_OBJECT ? entry->as.object->state : entry;
 }
 
 /* sub_param_shard_widths: {pattern: widths}, for entries of the list of sub-parameters. */
-static int ur_read_widths(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
+static int ru_read_widths(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
 {
-    ur_entries *entry = &r->list[UR_SUB].entry;
+    ru_entries *entry = &r->list[RU_SUB].entry;
     const ckpt_value **of = ckpt_alloc((r->used.n + 1) * sizeof *of); // by pattern
     ckpt_dict map = ckpt_value_map(v);
     uint32_t pattern;
@@ -213,28 +213,28 @@ static int ur_read_widths(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
 }
 
 /* parameter_with_sub_params, with the widths that stand beside it. */
-static int ur_read_subs(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
+static int ru_read_subs(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
 {
-    const ckpt_value *v = ckpt_value_get(info, ur_keys[UR_SUB]);
+    const ckpt_value *v = ckpt_value_get(info, ru_keys[RU_SUB]);
     const ckpt_value *widths = ckpt_value_get(info, "sub_param_shard_widths");
     ckpt_seq seq = ckpt_value_seq(v);
     int rc = CKPT_OK;
 
     if (v && v->kind != CKPT_V_NONE && v->kind != CKPT_V_LIST && v->kind != CKPT_V_TUPLE)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: not a list", ur_keys[UR_SUB]);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: not a list", ru_keys[RU_SUB]);
     for (uint64_t i = 0; rc == CKPT_OK && i < seq.n; i++) {
-        const ckpt_value *patterns = ckpt_value_get(ur_fields(seq.at[i]), "patterns");
+        const ckpt_value *patterns = ckpt_value_get(ru_fields(seq.at[i]), "patterns");
 
         if (!patterns)
             return ckpt_fail(err, CKPT_EFORMAT, "%s: entry %" PRIu64 " has no patterns",
-                             ur_keys[UR_SUB], i);
-        rc = ur_read_list(r, UR_SUB, patterns, seq.at[i], err);
+                             ru_keys[RU_SUB], i);
+        rc = ru_read_list(r, RU_SUB, patterns, seq.at[i], err);
     }
-    return rc == CKPT_OK ? ur_read_widths(r, widths, err) : rc;
+    return rc == CKPT_OK ? ru_read_widths(r, widths, err) : rc;
 }
 
 /* universal_checkpoint_version and original_vocab_size. */
-static int ur_read_numbers(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
+static int ru_read_numbers(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
 {
     const ckpt_value *version = ckpt_value_get(info, "universal_checkpoint_version");
     const ckpt_value *rows = ckpt_value_get(info, "original_vocab_size");
@@ -253,9 +253,9 @@ static int ur_read_numbers(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *
 }
 
 /* All lists. */
-static int ur_read(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
+static int ru_read(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
 {
-    static const ur_list plain[] = {UR_SAME, UR_MEAN, UR_TWO, UR_ROW, UR_VOCABULARY, UR_PIPELINE};
+    static const ru_list plain[] = {RU_SAME, RU_MEAN, RU_TWO, RU_ROW, RU_VOCABULARY, RU_PIPELINE};
     int rc = CKPT_OK;
 
     if (!info)
@@ -263,14 +263,14 @@ static int ur_read(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
     if (info->kind != CKPT_V_DICT && info->kind != CKPT_V_ODICT)
         return ckpt_fail(err, CKPT_EFORMAT, "universal_checkpoint_info: not a dict");
     for (size_t i = 0; rc == CKPT_OK && i < sizeof plain / sizeof *plain; i++)
-        rc = ur_read_list(r, plain[i], ckpt_value_get(info, ur_keys[plain[i]]), NULL, err);
+        rc = ru_read_list(r, plain[i], ckpt_value_get(info, ru_keys[plain[i]]), NULL, err);
     if (rc == CKPT_OK)
-        rc = ur_read_dict(r, UR_REFUSED, ckpt_value_get(info, ur_keys[UR_REFUSED]), err);
+        rc = ru_read_dict(r, RU_REFUSED, ckpt_value_get(info, ru_keys[RU_REFUSED]), err);
     if (rc == CKPT_OK)
-        rc = ur_read_affine(r, ckpt_value_get(info, ur_keys[UR_AFFINE]), err);
+        rc = ru_read_affine(r, ckpt_value_get(info, ru_keys[RU_AFFINE]), err);
     if (rc == CKPT_OK)
-        rc = ur_read_subs(r, info, err);
-    return rc == CKPT_OK ? ur_read_numbers(r, info, err) : rc;
+        rc = ru_read_subs(r, info, err);
+    return rc == CKPT_OK ? ru_read_numbers(r, info, err) : rc;
 }
 
 int ckpt_uni_rules_new(ckpt_uni_rules **out, const ckpt_value *info, ckpt_err *err)
@@ -284,7 +284,7 @@ int ckpt_uni_rules_new(ckpt_uni_rules **out, const ckpt_value *info, ckpt_err *e
     r->arena = ckpt_arena_new(0);
     rc = r->arena ? ckpt_uni_patterns_new(&r->patterns, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
-        rc = ur_read(r, info, err);
+        rc = ru_read(r, info, err);
     if (rc == CKPT_OK)
         *out = r;
     else
@@ -296,7 +296,7 @@ int ckpt_uni_rules_parse(ckpt_uni_rules **out, const char *text, ckpt_err *err)
 {
     ckpt_arena *arena = ckpt_arena_new(0);
     const ckpt_json_text json = {
-        .name = "rules for joining slices", .at = text, .n = strlen(text), .max = UR_MAX_JSON};
+        .name = "rules for joining slices", .at = text, .n = strlen(text), .max = RU_MAX_JSON};
     ckpt_value *info = NULL;
     int rc;
 
@@ -318,7 +318,7 @@ void ckpt_uni_rules_free(ckpt_uni_rules *r)
 {
     if (!r)
         return;
-    for (unsigned i = 0; i < UR_N_LISTS; i++) {
+    for (unsigned i = 0; i < RU_N_LISTS; i++) {
         ckpt_vec_free(&r->list[i].entry);
         ckpt_vec_free(&r->list[i].open);
         ckpt_index_free(&r->list[i].exact);
@@ -334,15 +334,15 @@ void ckpt_uni_rules_free(ckpt_uni_rules *r)
 /* ---- finding ---- */
 
 /* A parameter's name. */
-typedef struct ur_name {
+typedef struct ru_name {
     const char *at;
     uint64_t n;
-} ur_name;
+} ru_name;
 
-static int ur_two(const ckpt_uni_rules *r, ur_list which, ur_name name, const ur_entry *a,
-                  const ur_entry *b, ckpt_err *err)
+static int ru_two(const ckpt_uni_rules *r, ru_list which, ru_name name, const ru_entry *a,
+                  const ru_entry *b, ckpt_err *err)
 {
-    return ckpt_fail(err, CKPT_EFORMAT, "%s: both '%.100s' and '%.100s' match %.*s", ur_keys[which],
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: both '%.100s' and '%.100s' match %.*s", ru_keys[which],
                      ckpt_uni_patterns_text(r->patterns, a->pattern),
                      ckpt_uni_patterns_text(r->patterns, b->pattern),
                      (int)(name.n < 150 ? name.n : 150), name.at);
@@ -352,27 +352,27 @@ static int ur_two(const ckpt_uni_rules *r, ur_list which, ur_name name, const ur
  * The entry of a list that matches a name, or NULL.  More than one is an error, but for
  * sub-parameters and pipeline patterns, where the first one counts.
  */
-static int ur_match(const ckpt_uni_rules *r, ur_list which, ur_name name, ur_entry **out,
+static int ru_match(const ckpt_uni_rules *r, ru_list which, ru_name name, ru_entry **out,
                     ckpt_err *err)
 {
-    const ur_table *list = &r->list[which];
-    const ur_key key = {r, list, name.at, name.n};
-    bool strict = which != UR_SUB && which != UR_PIPELINE;
+    const ru_table *list = &r->list[which];
+    const ru_key key = {r, list, name.at, name.n};
+    bool strict = which != RU_SUB && which != RU_PIPELINE;
     uint32_t exact = ckpt_index_find(&list->exact, ckpt_hash_bytes(name.at, (size_t)name.n, 0),
-                                     ur_same, NULL, &key);
+                                     ru_same, NULL, &key);
 
     *out = exact != CKPT_INDEX_NONE ? &list->entry.at[exact] : NULL;
     if (strict && *out && (*out)->twice)
-        return ur_two(r, which, name, *out, *out, err);
+        return ru_two(r, which, name, *out, *out, err);
     for (size_t i = 0; i < list->open.n; i++) {
-        ur_entry *e = &list->entry.at[list->open.at[i]];
+        ru_entry *e = &list->entry.at[list->open.at[i]];
         bool yes = false;
         int rc = ckpt_uni_patterns_match(r->patterns, e->pattern, name.at, name.n, &yes, err);
 
         if (rc != CKPT_OK)
             return rc;
         if (yes && strict && *out)
-            return ur_two(r, which, name, *out, e, err);
+            return ru_two(r, which, name, *out, e, err);
         if (yes && (!*out || e < *out))
             *out = e;
         if (yes && !strict)
@@ -382,17 +382,17 @@ static int ur_match(const ckpt_uni_rules *r, ur_list which, ur_name name, ur_ent
 }
 
 /* The same, and the pattern has been of use. */
-static int ur_use(ckpt_uni_rules *r, ur_list which, ur_name name, ur_entry **out, ckpt_err *err)
+static int ru_use(ckpt_uni_rules *r, ru_list which, ru_name name, ru_entry **out, ckpt_err *err)
 {
-    int rc = ur_match(r, which, name, out, err);
+    int rc = ru_match(r, which, name, out, err);
 
-    if (rc == CKPT_OK && *out && which >= UR_SAME && which <= UR_VOCABULARY)
+    if (rc == CKPT_OK && *out && which >= RU_SAME && which <= RU_VOCABULARY)
         r->used.at[(*out)->pattern] = 1;
     return rc;
 }
 
 /* Failure: what the checkpoint itself says cannot be converted. */
-static int ur_refuse(ur_name name, const ur_entry *e, ckpt_err *err)
+static int ru_refuse(ru_name name, const ru_entry *e, ckpt_err *err)
 {
     bool said = e->value->kind == CKPT_V_STR;
 
@@ -404,17 +404,17 @@ static int ur_refuse(ur_name name, const ur_entry *e, ckpt_err *err)
 }
 
 /* An affine map was found: it stands instead of the lists, whose patterns are used up by it. */
-static int ur_affine(ckpt_uni_rules *r, ur_name name, ur_entry *e, ckpt_slice_rule *rule,
+static int ru_affine(ckpt_uni_rules *r, ru_name name, ru_entry *e, ckpt_slice_rule *rule,
                      ckpt_err *err)
 {
-    static const ur_list others[] = {UR_SAME, UR_MEAN, UR_ROW, UR_TWO, UR_SUB};
+    static const ru_list others[] = {RU_SAME, RU_MEAN, RU_ROW, RU_TWO, RU_SUB};
     const char *text = ckpt_uni_patterns_text(r->patterns, e->pattern);
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < sizeof others / sizeof *others; i++) {
-        ur_entry *ignored;
+        ru_entry *ignored;
 
-        rc = ur_use(r, others[i], name, &ignored, err);
+        rc = ru_use(r, others[i], name, &ignored, err);
     }
     if (rc == CKPT_OK && !e->affine)
         rc = ckpt_uni_affine_read(&e->affine, r->arena, e->value, text, err);
@@ -425,7 +425,7 @@ static int ur_affine(ckpt_uni_rules *r, ur_name name, ur_entry *e, ckpt_slice_ru
 }
 
 /* Sub-parameters: the entry's rule, made when first needed. */
-static int ur_sub(ckpt_uni_rules *r, ur_entry *e, ckpt_slice_rule *rule, ckpt_err *err)
+static int ru_sub(ckpt_uni_rules *r, ru_entry *e, ckpt_slice_rule *rule, ckpt_err *err)
 {
     const char *text = ckpt_uni_patterns_text(r->patterns, e->pattern);
     ckpt_slice_rule *made = NULL;
@@ -442,7 +442,7 @@ static int ur_sub(ckpt_uni_rules *r, ur_entry *e, ckpt_slice_rule *rule, ckpt_er
             return ckpt_fail_memory(err);
         made->pattern = text;
         made->entry = e->value;
-        rc = ckpt_uni_sub_read(made, r->arena, ur_fields(e->value), e->width, err);
+        rc = ckpt_uni_sub_read(made, r->arena, ru_fields(e->value), e->width, err);
         if (rc != CKPT_OK)
             return rc;
         e->rule = made;
@@ -452,19 +452,19 @@ static int ur_sub(ckpt_uni_rules *r, ur_entry *e, ckpt_slice_rule *rule, ckpt_er
 }
 
 /* The lists in the order of their precedence. */
-static int ur_lists(ckpt_uni_rules *r, ur_name name, ckpt_slice_rule *rule, ckpt_err *err)
+static int ru_lists(ckpt_uni_rules *r, ru_name name, ckpt_slice_rule *rule, ckpt_err *err)
 {
     static const struct {
-        ur_list list;
+        ru_list list;
         ckpt_slice_rule rule;
-    } step[] = {{UR_SAME, {.kind = CKPT_SLICE_SAME}},
-                {UR_MEAN, {.kind = CKPT_SLICE_MEAN}},
-                {UR_TWO, {.kind = CKPT_SLICE_SUB, .n_subs = 2}}};
-    ur_entry *sub, *e = NULL;
-    int rc = ur_use(r, UR_SUB, name, &sub, err);
+    } step[] = {{RU_SAME, {.kind = CKPT_SLICE_SAME}},
+                {RU_MEAN, {.kind = CKPT_SLICE_MEAN}},
+                {RU_TWO, {.kind = CKPT_SLICE_SUB, .n_subs = 2}}};
+    ru_entry *sub, *e = NULL;
+    int rc = ru_use(r, RU_SUB, name, &sub, err);
 
     for (size_t i = 0; rc == CKPT_OK && i < sizeof step / sizeof *step; i++) {
-        rc = ur_use(r, step[i].list, name, &e, err);
+        rc = ru_use(r, step[i].list, name, &e, err);
         if (rc == CKPT_OK && e) {
             *rule = step[i].rule;
             rule->pattern = ckpt_uni_patterns_text(r->patterns, e->pattern);
@@ -472,9 +472,9 @@ static int ur_lists(ckpt_uni_rules *r, ur_name name, ckpt_slice_rule *rule, ckpt
         }
     }
     if (rc == CKPT_OK && sub)
-        return ur_sub(r, sub, rule, err);
+        return ru_sub(r, sub, rule, err);
     if (rc == CKPT_OK)
-        rc = ur_use(r, UR_ROW, name, &e, err);
+        rc = ru_use(r, RU_ROW, name, &e, err);
     if (rc == CKPT_OK && e) {
         rule->axis = 1;
         rule->pattern = ckpt_uni_patterns_text(r->patterns, e->pattern);
@@ -485,19 +485,19 @@ static int ur_lists(ckpt_uni_rules *r, ur_name name, ckpt_slice_rule *rule, ckpt
 int ckpt_uni_rules_find(ckpt_uni_rules *rules, const char *name, uint64_t n_name,
                         ckpt_slice_rule *rule, ckpt_err *err)
 {
-    const ur_name key = {name, n_name};
-    ur_entry *e = NULL;
-    int rc = ur_match(rules, UR_REFUSED, key, &e, err);
+    const ru_name key = {name, n_name};
+    ru_entry *e = NULL;
+    int rc = ru_match(rules, RU_REFUSED, key, &e, err);
 
     *rule = (ckpt_slice_rule){0};
     if (rc == CKPT_OK && e)
-        return ur_refuse(key, e, err);
+        return ru_refuse(key, e, err);
     if (rc == CKPT_OK)
-        rc = ur_match(rules, UR_AFFINE, key, &e, err);
+        rc = ru_match(rules, RU_AFFINE, key, &e, err);
     if (rc == CKPT_OK)
-        rc = e ? ur_affine(rules, key, e, rule, err) : ur_lists(rules, key, rule, err);
+        rc = e ? ru_affine(rules, key, e, rule, err) : ru_lists(rules, key, rule, err);
     if (rc == CKPT_OK)
-        rc = ur_use(rules, UR_VOCABULARY, key, &e, err);
+        rc = ru_use(rules, RU_VOCABULARY, key, &e, err);
     if (rc != CKPT_OK || !e)
         return rc;
     if (rules->vocabulary == 0)

@@ -6,7 +6,7 @@
 
 /* A group's step count where its optimizer keeps it: in its state, or (FusedAdam) with the
  * hyper-parameters. */
-static const ckpt_value *us_step(const ckpt_group *g)
+static const ckpt_value *ust_step(const ckpt_group *g)
 {
     const ckpt_value *step = ckpt_value_get(g->entry, "step");
 
@@ -16,7 +16,7 @@ static const ckpt_value *us_step(const ckpt_group *g)
 }
 
 /* The same as the map has it, for releases that keep it elsewhere. */
-static const ckpt_tensor *us_step_tensor(const ckpt_uni_write *w, const ckpt_group *g)
+static const ckpt_tensor *ust_step_tensor(const ckpt_uni_write *w, const ckpt_group *g)
 {
     return g->n
                ? ckpt_state_moment(w->ds.from, w->ds.state, "step", w->ds.state->param.at[g->first])
@@ -25,13 +25,13 @@ static const ckpt_tensor *us_step_tensor(const ckpt_uni_write *w, const ckpt_gro
 
 bool ckpt_uni_write_steps(const ckpt_uni_write *w, const ckpt_group *g)
 {
-    return us_step(g) || us_step_tensor(w, g);
+    return ust_step(g) || ust_step_tensor(w, g);
 }
 
 ckpt_value *ckpt_uni_write_step(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_group *g)
 {
-    const ckpt_value *step = us_step(g);
-    const ckpt_tensor *tensor = us_step_tensor(w, g);
+    const ckpt_value *step = ust_step(g);
+    const ckpt_tensor *tensor = ust_step_tensor(w, g);
 
     if (!step && !tensor)
         return ckpt_tt_new(t, CKPT_V_NONE);

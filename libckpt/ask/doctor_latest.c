@@ -17,16 +17,16 @@
 #include "libckpt/ask/doctor.h"
 
 enum {
-    DOC_MAX_POINTER = 4096, /* bytes of `latest` */
-    DOC_TRIES = 100         /* random names to try for the new one */
+    DOL_MAX_POINTER = 4096, /* bytes of `latest` */
+    DOL_TRIES = 100         /* random names to try for the new one */
 };
 
-static const char doc_latest[] = "latest", doc_latest_universal[] = "latest_universal";
+static const char dol_latest[] = "latest", dol_latest_universal[] = "latest_universal";
 
 /* ---- `latest` ---- */
 
 /* The pointer is of no use: remember why. */
-static int doc_bad_pointer(ckpt_doc *d, ckpt_doc_run *run, int code, const char *why)
+static int dol_bad_pointer(ckpt_doc *d, ckpt_doc_run *run, int code, const char *why)
 {
     run->is.code = code;
     run->is.reason = ckpt_arena_printf(d->map->arena, "`%s` %s", run->is.pointer, why);
@@ -35,7 +35,7 @@ static int doc_bad_pointer(ckpt_doc *d, ckpt_doc_run *run, int code, const char 
 
 /* The text of a pointer: the name of one folder beside it, white space at its end cut; else is.code
  * says why not. */
-static int doc_read(ckpt_doc *d, ckpt_doc_run *run)
+static int dol_read(ckpt_doc *d, ckpt_doc_run *run)
 {
     const ckpt_entry *e = ckpt_listing_find(&run->list, run->is.pointer);
     const char *path = ckpt_doc_join(d->map, run->folder, run->is.pointer);
@@ -46,19 +46,19 @@ static int doc_read(ckpt_doc *d, ckpt_doc_run *run)
     if (!path)
         return ckpt_fail_memory(d->err);
     if (!e)
-        return doc_bad_pointer(d, run, CKPT_EMISSING, "is missing: a resume would start afresh");
-    if (e->is_dir || e->size > DOC_MAX_POINTER)
-        return doc_bad_pointer(d, run, CKPT_EFORMAT, "is no file with the name of a tag");
-    int rc = ckpt_io_slurp(&text, &n, path, DOC_MAX_POINTER, &local);
+        return dol_bad_pointer(d, run, CKPT_EMISSING, "is missing: a resume would start afresh");
+    if (e->is_dir || e->size > DOL_MAX_POINTER)
+        return dol_bad_pointer(d, run, CKPT_EFORMAT, "is no file with the name of a tag");
+    int rc = ckpt_io_slurp(&text, &n, path, DOL_MAX_POINTER, &local);
     if (rc != CKPT_OK)
-        return doc_bad_pointer(d, run, rc, "cannot be read");
+        return dol_bad_pointer(d, run, rc, "cannot be read");
     // not strchr: a NUL is no white space
     while (n > 0 && memchr(" \t\r\n\v\f", text[n - 1], 6))
         n--;
     if (n == 0)
-        rc = doc_bad_pointer(d, run, CKPT_EMISSING, "is empty");
+        rc = dol_bad_pointer(d, run, CKPT_EMISSING, "is empty");
     else if (!ckpt_path_part_ok(text, n))
-        rc = doc_bad_pointer(d, run, CKPT_EUNSAFE,
+        rc = dol_bad_pointer(d, run, CKPT_EUNSAFE,
                              "is unsafe: it holds no plain name of a folder beside it");
     else if (!(run->is.latest = ckpt_arena_string(d->map->arena, text, n)))
         rc = ckpt_fail_memory(d->err);
@@ -66,7 +66,7 @@ static int doc_read(ckpt_doc *d, ckpt_doc_run *run)
     return rc;
 }
 
-static ckpt_doc_tag *doc_find(const ckpt_doc_run *run, const char *dir)
+static ckpt_doc_tag *dol_find(const ckpt_doc_run *run, const char *dir)
 {
     for (size_t i = 0; dir && i < run->tags.n; i++) {
         if (strcmp(run->tags.at[i].dir, dir) == 0)
@@ -76,13 +76,13 @@ static ckpt_doc_tag *doc_find(const ckpt_doc_run *run, const char *dir)
 }
 
 /* Universal checkpoints have a pointer of their own. */
-static bool doc_is_universal_pointer(const ckpt_doc_run *run)
+static bool dol_is_universal_pointer(const ckpt_doc_run *run)
 {
-    return run->is.pointer != doc_latest;
+    return run->is.pointer != dol_latest;
 }
 
 /* The tag that the pointer names is known: what is to be said of it. */
-static const char *doc_judge_tag(ckpt_doc *d, const ckpt_doc_run *run, const ckpt_doc_tag *t,
+static const char *dol_judge_tag(ckpt_doc *d, const ckpt_doc_run *run, const ckpt_doc_tag *t,
                                  int *code)
 {
     ckpt_arena *arena = d->map->arena;
@@ -91,25 +91,25 @@ static const char *doc_judge_tag(ckpt_doc *d, const ckpt_doc_run *run, const ckp
     if (t->is.code != CKPT_OK)
         return ckpt_arena_printf(arena, "`%s` names %s, which is %s: %s", run->is.pointer, t->dir,
                                  ckpt_doc_health_name(t->is.health), t->is.reason);
-    if (t->is.is_universal == doc_is_universal_pointer(run))
+    if (t->is.is_universal == dol_is_universal_pointer(run))
         return "";
     *code = CKPT_EMISMATCH;
     return ckpt_arena_printf(
         arena, "`%s` names %s, which is %s: that is what `%s` is for", run->is.pointer, t->dir,
         t->is.is_universal ? "a universal checkpoint" : "not a universal checkpoint",
-        t->is.is_universal ? doc_latest_universal : doc_latest);
+        t->is.is_universal ? dol_latest_universal : dol_latest);
 }
 
 /* What the pointer is good for, once all tags are examined. */
-static int doc_judge(ckpt_doc *d, ckpt_doc_run *run)
+static int dol_judge(ckpt_doc *d, ckpt_doc_run *run)
 {
-    ckpt_doc_tag *t = doc_find(run, run->is.latest);
+    ckpt_doc_tag *t = dol_find(run, run->is.latest);
 
     if (!run->is.latest)
         return CKPT_OK;
     if (t) {
         t->is.is_latest = true;
-        run->is.reason = doc_judge_tag(d, run, t, &run->is.code);
+        run->is.reason = dol_judge_tag(d, run, t, &run->is.code);
     } else {
         run->is.code = CKPT_EMISSING;
         run->is.reason = ckpt_arena_printf(d->map->arena, "`%s` names %s, which is not there",
@@ -119,28 +119,28 @@ static int doc_judge(ckpt_doc *d, ckpt_doc_run *run)
 }
 
 /* The second pointer, of a run that has ordinary tags and universal ones: a remark with a code. */
-static int doc_judge_second(ckpt_doc *d, ckpt_doc_run *run)
+static int dol_judge_second(ckpt_doc *d, ckpt_doc_run *run)
 {
     ckpt_doc_run other = {.folder = run->folder, .list = run->list, .tags = run->tags};
 
-    if (doc_is_universal_pointer(run) || !ckpt_doc_has(&run->list, doc_latest_universal, false))
+    if (dol_is_universal_pointer(run) || !ckpt_doc_has(&run->list, dol_latest_universal, false))
         return CKPT_OK;
     other.is =
-        (ckpt_run_health){.name = run->is.name, .pointer = doc_latest_universal, .reason = ""};
-    int rc = doc_read(d, &other);
+        (ckpt_run_health){.name = run->is.name, .pointer = dol_latest_universal, .reason = ""};
+    int rc = dol_read(d, &other);
     if (rc == CKPT_OK)
-        rc = doc_judge(d, &other);
+        rc = dol_judge(d, &other);
     return rc == CKPT_OK && other.is.code != CKPT_OK
                ? ckpt_doc_keep(d, &run->problems, other.is.code, other.is.reason)
                : rc;
 }
 
 /* The newest tag that the pointer could name; the tags are sorted. */
-static void doc_find_newest(ckpt_doc_run *run)
+static void dol_find_newest(ckpt_doc_run *run)
 {
     for (size_t i = 0; i < run->tags.n; i++) {
         const ckpt_doc_tag *t = &run->tags.at[i];
-        if (t->is.code == CKPT_OK && t->is.is_universal == doc_is_universal_pointer(run))
+        if (t->is.code == CKPT_OK && t->is.is_universal == dol_is_universal_pointer(run))
             run->is.newest = t->dir;
     }
 }
@@ -148,7 +148,7 @@ static void doc_find_newest(ckpt_doc_run *run)
 /* ---- letting `latest` name another tag ---- */
 
 /* A hidden name that `clean` knows, different at each call. */
-static void doc_temp_name(char out[32], unsigned turn)
+static void dol_temp_name(char out[32], unsigned turn)
 {
     static const char digit[] = "0123456789abcdefghijklmnopqrstuvwxyz";
     struct timespec t = {0};
@@ -165,14 +165,14 @@ static void doc_temp_name(char out[32], unsigned turn)
 }
 
 /* Create, fill and sync the new file in folder dir; -1 and errno on failure. */
-static int doc_write_temp(int dir, char temp[32], const char *text)
+static int dol_write_temp(int dir, char temp[32], const char *text)
 {
     size_t n = strlen(text), done = 0;
     struct stat old;
     int fd = -1;
 
-    for (unsigned i = 0; fd < 0 && i < DOC_TRIES; i++) {
-        doc_temp_name(temp, i);
+    for (unsigned i = 0; fd < 0 && i < DOL_TRIES; i++) {
+        dol_temp_name(temp, i);
         fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST && errno != EINTR)
             return -1;
@@ -202,14 +202,14 @@ static int doc_write_temp(int dir, char temp[32], const char *text)
 
 /* Replace `latest`: written beside it, synced, renamed, the folder synced.  The old one or the new
  * one is there, always. */
-static int doc_repoint(const char *folder, const char *tag, ckpt_err *err)
+static int dol_repoint(const char *folder, const char *tag, ckpt_err *err)
 {
     char temp[32];
     int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
 
     if (dir < 0)
         return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", folder);
-    if (doc_write_temp(dir, temp, tag) != 0) {
+    if (dol_write_temp(dir, temp, tag) != 0) {
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot write a new `latest`", folder);
     } else if (renameat(dir, temp, dir, "latest") != 0) {
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot replace `latest`", folder);
@@ -223,7 +223,7 @@ static int doc_repoint(const char *folder, const char *tag, ckpt_err *err)
 }
 
 /* `latest` is not replaced: say why. */
-static int doc_leave(ckpt_doc *d, ckpt_doc_run *run, const char *why)
+static int dol_leave(ckpt_doc *d, ckpt_doc_run *run, const char *why)
 {
     run->is.reason = ckpt_arena_printf(d->map->arena, "%s%s%s", run->is.reason,
                                        *run->is.reason ? "; " : "", why);
@@ -231,30 +231,30 @@ static int doc_leave(ckpt_doc *d, ckpt_doc_run *run, const char *why)
 }
 
 /* Let `latest` name the newest whole tag; without one nothing is touched. */
-static int doc_fix(ckpt_doc *d, ckpt_doc_run *run)
+static int dol_fix(ckpt_doc *d, ckpt_doc_run *run)
 {
-    ckpt_doc_tag *was = doc_find(run, run->is.latest);
+    ckpt_doc_tag *was = dol_find(run, run->is.latest);
     ckpt_err local = {0};
 
-    if (!d->opts->fix_latest || doc_is_universal_pointer(run))
+    if (!d->opts->fix_latest || dol_is_universal_pointer(run))
         return CKPT_OK;
     if (run->is.latest && run->is.newest && strcmp(run->is.latest, run->is.newest) == 0)
         return CKPT_OK;
     // what could not be judged may be whole, and newer
     if (was && was->is.health == CKPT_TAG_UNKNOWN)
-        return doc_leave(d, run, "so `latest` is left as it is");
+        return dol_leave(d, run, "so `latest` is left as it is");
     if (!run->is.newest) {
         run->is.code = CKPT_EMISSING;
-        return doc_leave(d, run, "no tag here is whole, so `latest` is left as it is");
+        return dol_leave(d, run, "no tag here is whole, so `latest` is left as it is");
     }
-    if (doc_repoint(run->folder, run->is.newest, &local) != CKPT_OK) {
+    if (dol_repoint(run->folder, run->is.newest, &local) != CKPT_OK) {
         run->is.code = local.code;
         run->is.reason = ckpt_arena_printf(d->map->arena, "%s", local.text);
         return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
     }
     if (was)
         was->is.is_latest = false;
-    doc_find(run, run->is.newest)->is.is_latest = true;
+    dol_find(run, run->is.newest)->is.is_latest = true;
     run->is.fixed = run->is.newest;
     run->is.code = CKPT_OK;
     run->is.reason = "";
@@ -266,23 +266,23 @@ static int doc_fix(ckpt_doc *d, ckpt_doc_run *run)
 /* `latest`, except where only universal checkpoints are, and their own pointer. */
 int ckpt_doc_latest_read(ckpt_doc *d, ckpt_doc_run *run)
 {
-    bool universal = !ckpt_doc_has(&run->list, doc_latest, false) &&
-                     ckpt_doc_has(&run->list, doc_latest_universal, false);
+    bool universal = !ckpt_doc_has(&run->list, dol_latest, false) &&
+                     ckpt_doc_has(&run->list, dol_latest_universal, false);
 
     for (size_t i = 0; universal && i < run->tags.n; i++)
         universal = run->tags.at[i].is.is_universal;
-    run->is.pointer = universal ? doc_latest_universal : doc_latest;
+    run->is.pointer = universal ? dol_latest_universal : dol_latest;
     run->is.latest = NULL;
     run->is.code = CKPT_OK;
     run->is.reason = "";
-    return doc_read(d, run);
+    return dol_read(d, run);
 }
 
 int ckpt_doc_latest_judge(ckpt_doc *d, ckpt_doc_run *run)
 {
-    doc_find_newest(run);
-    int rc = doc_judge(d, run);
+    dol_find_newest(run);
+    int rc = dol_judge(d, run);
     if (rc == CKPT_OK)
-        rc = doc_judge_second(d, run);
-    return rc == CKPT_OK ? doc_fix(d, run) : rc;
+        rc = dol_judge_second(d, run);
+    return rc == CKPT_OK ? dol_fix(d, run) : rc;
 }

@@ -13,18 +13,18 @@
 #include "libckpt/drivers.h"
 
 enum {
-    DOC_MAX_PATH = 4200,
-    DOC_MAX_KEPT = 100, /* problems of one tag that are told */
-    DOC_MAX_DEPTH = 6 /* folders in a tag folder: zero/NAME/fp32.pt, offloaded_tensors/rank0/... */
+    DOT_MAX_PATH = 4200,
+    DOT_MAX_KEPT = 100, /* problems of one tag that are told */
+    DOT_MAX_DEPTH = 6 /* folders in a tag folder: zero/NAME/fp32.pt, offloaded_tensors/rank0/... */
 };
 
 /* A folder still to be weighed. */
-typedef struct doc_below {
+typedef struct dot_below {
     const char *path;
     unsigned depth;
-} doc_below;
+} dot_below;
 
-CKPT_VEC(doc_belows, doc_below);
+CKPT_VEC(dot_belows, dot_below);
 
 /* ---- texts ---- */
 
@@ -38,7 +38,7 @@ const char *ckpt_doc_join(ckpt_map *map, const char *folder, const char *name)
 
 /* A text as seen from a folder: "FOLDER/file: ..." becomes "file: ...", "FOLDER: ..." what follows.
  */
-static const char *doc_relative(ckpt_doc *d, const char *folder, const char *text)
+static const char *dot_relative(ckpt_doc *d, const char *folder, const char *text)
 {
     size_t n = strlen(folder), at = 0;
     char *out = ckpt_arena_string(d->map->arena, text, strlen(text));
@@ -70,7 +70,7 @@ const char *ckpt_doc_health_name(ckpt_tag_health h)
 /* ---- problems ---- */
 
 /* What a code says of a tag, and which of two codes says more. */
-static ckpt_tag_health doc_health(int code, int *grave)
+static ckpt_tag_health dot_health(int code, int *grave)
 {
     switch (code) {
     case CKPT_OK:
@@ -97,9 +97,9 @@ static ckpt_tag_health doc_health(int code, int *grave)
 
 int ckpt_doc_keep(ckpt_doc *d, ckpt_doc_problems *all, int code, const char *text)
 {
-    ckpt_doc_problem *p = text && all->n < DOC_MAX_KEPT ? ckpt_vec_push(all) : NULL;
+    ckpt_doc_problem *p = text && all->n < DOT_MAX_KEPT ? ckpt_vec_push(all) : NULL;
 
-    if (!text || (!p && all->n < DOC_MAX_KEPT))
+    if (!text || (!p && all->n < DOT_MAX_KEPT))
         return ckpt_fail_memory(d->err);
     if (p)
         *p = (ckpt_doc_problem){.code = code, .text = text};
@@ -108,16 +108,16 @@ int ckpt_doc_keep(ckpt_doc *d, ckpt_doc_problems *all, int code, const char *tex
 
 /* Note a problem of a tag, or with CKPT_OK a remark; the gravest, and of equals the first, decides
  * what it is. */
-static int doc_note(ckpt_doc *d, ckpt_doc_tag *t, int code, const char *text)
+static int dot_note(ckpt_doc *d, ckpt_doc_tag *t, int code, const char *text)
 {
-    const char *near = doc_relative(d, t->path, text);
+    const char *near = dot_relative(d, t->path, text);
     int grave = 0, before = 0;
 
     if (near && code == CKPT_EUNSAFE)
         near = ckpt_arena_printf(d->map->arena, "unsafe: %s", near);
     if (near && code != CKPT_OK) {
-        ckpt_tag_health health = doc_health(code, &grave);
-        (void)doc_health(t->is.code, &before);
+        ckpt_tag_health health = dot_health(code, &grave);
+        (void)dot_health(t->is.code, &before);
         t->is.n_problems++;
         if (grave > before) {
             t->is.health = health;
@@ -131,7 +131,7 @@ static int doc_note(ckpt_doc *d, ckpt_doc_tag *t, int code, const char *text)
 /* ---- looking at folders ---- */
 
 /* The name of a shard, of a driver whose shards make a folder a tag. */
-static bool doc_is_shard(const char *name)
+static bool dot_is_shard(const char *name)
 {
     for (size_t i = 0; ckpt_directories[i]; i++) {
         const ckpt_directory *dir = ckpt_directories[i];
@@ -144,7 +144,7 @@ static bool doc_is_shard(const char *name)
 bool ckpt_doc_has_shards(const ckpt_listing *list)
 {
     for (size_t i = 0; i < list->n; i++) {
-        if (!list->entry[i].is_dir && doc_is_shard(list->entry[i].name))
+        if (!list->entry[i].is_dir && dot_is_shard(list->entry[i].name))
             return true;
     }
     return false;
@@ -174,7 +174,7 @@ int ckpt_doc_list(ckpt_listing *out, bool *listed, ckpt_map *map, const char *pa
 /* The parameters of a universal checkpoint are in "zero". */
 bool ckpt_doc_is_universal(const ckpt_listing *list)
 {
-    char state[DOC_MAX_PATH];
+    char state[DOT_MAX_PATH];
     struct stat st;
 
     if (!ckpt_doc_has(list, "zero", true))
@@ -185,39 +185,39 @@ bool ckpt_doc_is_universal(const ckpt_listing *list)
 }
 
 /* Add up one folder, and note the folders in it; links to folders are not followed. */
-static int doc_weigh_one(ckpt_map *map, const ckpt_listing *list, unsigned depth, doc_belows *below,
+static int dot_weigh_one(ckpt_map *map, const ckpt_listing *list, unsigned depth, dot_belows *below,
                          uint64_t *n_bytes)
 {
     struct stat st;
 
     for (size_t i = 0; i < list->n; i++) {
         *n_bytes += list->entry[i].size;
-        if (!list->entry[i].is_dir || depth >= DOC_MAX_DEPTH)
+        if (!list->entry[i].is_dir || depth >= DOT_MAX_DEPTH)
             continue;
         const char *path = ckpt_doc_join(map, list->folder, list->entry[i].name);
         if (path && (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode)))
             continue;
-        doc_below *next = path ? ckpt_vec_push(below) : NULL;
+        dot_below *next = path ? ckpt_vec_push(below) : NULL;
         if (!next)
             return ckpt_fail_memory(NULL);
-        *next = (doc_below){.path = path, .depth = depth + 1};
+        *next = (dot_below){.path = path, .depth = depth + 1};
     }
     return CKPT_OK;
 }
 
 /* Bytes of all files below a folder, which is listed already; what cannot be listed counts nothing.
  */
-static int doc_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, ckpt_err *err)
+static int dot_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, ckpt_err *err)
 {
-    doc_belows below = {0};
-    int rc = doc_weigh_one(map, top, 0, &below, n_bytes);
+    dot_belows below = {0};
+    int rc = dot_weigh_one(map, top, 0, &below, n_bytes);
 
     for (size_t i = 0; rc == CKPT_OK && i < below.n; i++) {
         ckpt_listing list;
         bool listed = false;
         rc = ckpt_doc_list(&list, &listed, map, below.at[i].path, NULL);
         if (rc == CKPT_OK && listed)
-            rc = doc_weigh_one(map, &list, below.at[i].depth, &below, n_bytes);
+            rc = dot_weigh_one(map, &list, below.at[i].depth, &below, n_bytes);
     }
     ckpt_vec_free(&below);
     return rc == CKPT_OK ? rc : ckpt_fail_memory(err);
@@ -239,7 +239,7 @@ int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)
         // a folder with a pointer is a run, whatever else lies in it
         *found = anyhow || ((t->has_shards || t->is.is_universal) && !ckpt_doc_has_pointer(&list));
         if (*found)
-            rc = doc_weigh(map, &list, &t->is.n_bytes, d->err);
+            rc = dot_weigh(map, &list, &t->is.n_bytes, d->err);
     } else {
         t->has_shards = anyhow; // opening it will say why it cannot be listed
     }
@@ -262,7 +262,7 @@ int ckpt_doc_tag_new(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_doc_run *run, cons
 /* ---- one tag ---- */
 
 /* What was understood of it, and when it was written. */
-static void doc_facts(ckpt_doc_tag *t, const ckpt_map *map)
+static void dot_facts(ckpt_doc_tag *t, const ckpt_map *map)
 {
     t->is.step = map->known.step;
     t->is.stage = map->known.stage;
@@ -277,27 +277,27 @@ static void doc_facts(ckpt_doc_tag *t, const ckpt_map *map)
 }
 
 /* Where ckpt_verify's findings go. */
-typedef struct doc_deep {
+typedef struct dot_deep {
     ckpt_doc *d;
     ckpt_doc_tag *t;
     int rc;
-} doc_deep;
+} dot_deep;
 
-static int doc_deep_finding(void *ctx, int severity, int code, const char *text)
+static int dot_deep_finding(void *ctx, int severity, int code, const char *text)
 {
-    doc_deep *deep = ctx;
+    dot_deep *deep = ctx;
 
     if (severity > 0 && deep->rc == CKPT_OK)
-        deep->rc = doc_note(deep->d, deep->t, severity > 1 ? code : CKPT_OK, text);
+        deep->rc = dot_note(deep->d, deep->t, severity > 1 ? code : CKPT_OK, text);
     return deep->rc != CKPT_OK;
 }
 
 /* Every record and value, too; opens the tag once more, which is little beside the reading. */
-static int doc_examine_deep(ckpt_doc *d, ckpt_doc_tag *t)
+static int dot_examine_deep(ckpt_doc *d, ckpt_doc_tag *t)
 {
-    doc_deep deep = {.d = d, .t = t};
+    dot_deep deep = {.d = d, .t = t};
     const ckpt_verify_opts opts = {
-        .run = &d->run, .finding = doc_deep_finding, .finding_ctx = &deep};
+        .run = &d->run, .finding = dot_deep_finding, .finding_ctx = &deep};
     ckpt_err local = {0};
     size_t before = t->is.n_problems;
     int rc = ckpt_verify(t->path, &opts, NULL, &local);
@@ -307,11 +307,11 @@ static int doc_examine_deep(ckpt_doc *d, ckpt_doc_tag *t)
     if (rc == CKPT_ECANCELED)
         return ckpt_fail(d->err, rc, "%s", local.text);
     // not about the checkpoint: memory, I/O; the findings have said the rest
-    return rc != CKPT_OK && t->is.n_problems == before ? doc_note(d, t, rc, local.text) : CKPT_OK;
+    return rc != CKPT_OK && t->is.n_problems == before ? dot_note(d, t, rc, local.text) : CKPT_OK;
 }
 
 /* What opening alone shows. */
-static int doc_examine_map(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_map *map)
+static int dot_examine_map(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_map *map)
 {
     ckpt_err local = {0};
     int rc = CKPT_OK;
@@ -319,10 +319,10 @@ static int doc_examine_map(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_map *map)
     for (size_t i = 0; rc == CKPT_OK && i < map->findings.n; i++) {
         const ckpt_finding *f = &map->findings.at[i];
         if (f->severity > CKPT_INFO)
-            rc = doc_note(d, t, f->severity == CKPT_ERROR ? f->code : CKPT_OK, f->text);
+            rc = dot_note(d, t, f->severity == CKPT_ERROR ? f->code : CKPT_OK, f->text);
     }
     int sound = rc == CKPT_OK ? ckpt_map_check(map, &local) : CKPT_OK;
-    return sound == CKPT_OK ? rc : doc_note(d, t, sound, local.text);
+    return sound == CKPT_OK ? rc : dot_note(d, t, sound, local.text);
 }
 
 int ckpt_doc_tag_examine(ckpt_doc *d, ckpt_doc_tag *t)
@@ -334,15 +334,15 @@ int ckpt_doc_tag_examine(ckpt_doc *d, ckpt_doc_tag *t)
     if (d->run.progress && d->run.progress(d->run.progress_ctx, 0, 0))
         return ckpt_fail(d->err, CKPT_ECANCELED, "%s: stopped", t->path);
     if (!t->has_shards && !t->is.is_universal)
-        return doc_note(d, t, CKPT_EMISSING, "holds no *_states.pt files");
+        return dot_note(d, t, CKPT_EMISSING, "holds no *_states.pt files");
     int rc = ckpt_open(&map, t->path, &open, &local);
     bool opened = rc == CKPT_OK;
     if (opened) {
-        doc_facts(t, map);
-        rc = d->opts->deep ? CKPT_OK : doc_examine_map(d, t, map);
+        dot_facts(t, map);
+        rc = d->opts->deep ? CKPT_OK : dot_examine_map(d, t, map);
     } else {
-        rc = doc_note(d, t, rc, local.text);
+        rc = dot_note(d, t, rc, local.text);
     }
     ckpt_map_free(map);
-    return rc == CKPT_OK && opened && d->opts->deep ? doc_examine_deep(d, t) : rc;
+    return rc == CKPT_OK && opened && d->opts->deep ? dot_examine_deep(d, t) : rc;
 }

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocations that may still succeed; MEM_FOREVER: no failure is planned. */
-#define MEM_FOREVER UINT64_MAX
-static _Atomic uint64_t mem_left = MEM_FOREVER;
+/* Allocations that may still succeed; MA_FOREVER: no failure is planned. */
+#define MA_FOREVER UINT64_MAX
+static _Atomic uint64_t ma_left = MA_FOREVER;
 
 #define ARENA_ALIGN         16u
 #define ARENA_BLOCK_MIN     4096u /* bytes: most files of a 1024-rank checkpoint need one */
@@ -39,32 +39,32 @@ struct ckpt_arena {
  * True unless the test's countdown has run out.  Sizes that no object can have are refused here, so
  * that checking allocators, which treat them as errors of the program, never see them.
  */
-static bool mem_allowed(size_t n)
+static bool ma_allowed(size_t n)
 {
-    uint64_t left = atomic_load_explicit(&mem_left, memory_order_relaxed);
+    uint64_t left = atomic_load_explicit(&ma_left, memory_order_relaxed);
 
     if (n > PTRDIFF_MAX)
         return false;
     do {
-        if (left == MEM_FOREVER)
+        if (left == MA_FOREVER)
             return true;
         if (left == 0)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&mem_left, &left, left - 1,
-                                                    memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&ma_left, &left, left - 1, memory_order_relaxed,
+                                                    memory_order_relaxed));
     return true;
 }
 
 void *ckpt_alloc(size_t n)
 {
-    if (!mem_allowed(n))
+    if (!ma_allowed(n))
         return NULL;
     return calloc(1, n == 0 ? 1 : n);
 }
 
 void *ckpt_resize(void *p, size_t n)
 {
-    if (!mem_allowed(n))
+    if (!ma_allowed(n))
         return NULL;
     return realloc(p, n == 0 ? 1 : n); // realloc(p, 0) may free p: never ask for it
 }
@@ -76,7 +76,7 @@ void ckpt_free(void *p)
 
 void ckpt_alloc_fail_at(uint64_t n)
 {
-    atomic_store_explicit(&mem_left, n, memory_order_relaxed);
+    atomic_store_explicit(&ma_left, n, memory_order_relaxed);
 }
 
 /* A zeroed block of size bytes, or NULL. */

@@ -14,35 +14,35 @@
 #include "libckpt/copy/journal.h"
 
 enum {
-    JN_VERSION = 2,    /* of the lines and of what the fingerprint covers */
-    JN_BUFFER = 4096,  /* bytes that go to the hash at once */
-    JN_SMALL = 1 << 20 /* bytes of memory that are worth hashing for a set of files */
+    JL_VERSION = 2,    /* of the lines and of what the fingerprint covers */
+    JL_BUFFER = 4096,  /* bytes that go to the hash at once */
+    JL_SMALL = 1 << 20 /* bytes of memory that are worth hashing for a set of files */
 };
 
-#define JN_LIMIT (UINT64_C(1) << 30) /* bytes of a journal that is read */
+#define JL_LIMIT (UINT64_C(1) << 30) /* bytes of a journal that is read */
 
 /* ---- fingerprint ---- */
 
 /* A hash with a buffer before it: maps of large runs are millions of small numbers. */
-typedef struct jn_hash {
+typedef struct jl_hash {
     ckpt_sha256 *sha;
     size_t n;
-    uint8_t buffer[JN_BUFFER];
+    uint8_t buffer[JL_BUFFER];
     int rc;
     ckpt_err *err;
-} jn_hash;
+} jl_hash;
 
-static void jn_flush(jn_hash *h)
+static void jl_flush(jl_hash *h)
 {
     if (h->rc == CKPT_OK)
         h->rc = ckpt_sha256_add(h->sha, h->buffer, h->n, h->err);
     h->n = 0;
 }
 
-static void jn_bytes(jn_hash *h, const void *p, size_t n)
+static void jl_bytes(jl_hash *h, const void *p, size_t n)
 {
     if (n > sizeof h->buffer - h->n)
-        jn_flush(h);
+        jl_flush(h);
     if (n > sizeof h->buffer) {
         if (h->rc == CKPT_OK)
             h->rc = ckpt_sha256_add(h->sha, p, n, h->err);
@@ -52,154 +52,154 @@ static void jn_bytes(jn_hash *h, const void *p, size_t n)
     }
 }
 
-static void jn_number(jn_hash *h, uint64_t x)
+static void jl_number(jl_hash *h, uint64_t x)
 {
-    jn_bytes(h, &x, sizeof x);
+    jl_bytes(h, &x, sizeof x);
 }
 
 /* With its length, so that no two lists of strings look the same; NULL differs from "". */
-static void jn_string(jn_hash *h, const char *s)
+static void jl_string(jl_hash *h, const char *s)
 {
-    jn_number(h, s ? strlen(s) : UINT64_MAX);
+    jl_number(h, s ? strlen(s) : UINT64_MAX);
     if (s)
-        jn_bytes(h, s, strlen(s));
+        jl_bytes(h, s, strlen(s));
 }
 
 /* A tensor and what it is made of, but not what is tied, compared or added to it. */
-static void jn_one_tensor(jn_hash *h, const ckpt_tensor *t)
+static void jl_one_tensor(jl_hash *h, const ckpt_tensor *t)
 {
-    jn_string(h, t->name);
-    jn_string(h, t->origin);
-    jn_string(h, t->owner ? t->owner->name : NULL);
-    jn_number(h, (uint64_t)t->dtype);
-    jn_number(h, t->flags);
-    jn_number(h, t->ndim);
+    jl_string(h, t->name);
+    jl_string(h, t->origin);
+    jl_string(h, t->owner ? t->owner->name : NULL);
+    jl_number(h, (uint64_t)t->dtype);
+    jl_number(h, t->flags);
+    jl_number(h, t->ndim);
     for (uint32_t i = 0; i < t->ndim; i++)
-        jn_number(h, t->shape[i]);
-    jn_number(h, t->n_extents);
+        jl_number(h, t->shape[i]);
+    jl_number(h, t->n_extents);
     for (uint32_t i = 0; i < t->n_extents; i++) {
         const ckpt_extent *e = &t->extent[i];
 
-        jn_number(h, e->source);
-        jn_number(h, e->at);
-        jn_number(h, e->ndim);
+        jl_number(h, e->source);
+        jl_number(h, e->at);
+        jl_number(h, e->ndim);
         for (uint32_t k = 0; k < e->ndim; k++) {
-            jn_number(h, e->axis[k].start);
-            jn_number(h, e->axis[k].count);
-            jn_number(h, (uint64_t)e->axis[k].stride);
+            jl_number(h, e->axis[k].start);
+            jl_number(h, e->axis[k].count);
+            jl_number(h, (uint64_t)e->axis[k].stride);
         }
     }
 }
 
 /* A tensor with its chains of copies and of slices to be averaged: each ends with a mark. */
-static void jn_chains(jn_hash *h, const ckpt_tensor *t)
+static void jl_chains(jl_hash *h, const ckpt_tensor *t)
 {
-    jn_one_tensor(h, t);
+    jl_one_tensor(h, t);
     for (const ckpt_tensor *twin = t->twin; twin != NULL; twin = twin->twin)
-        jn_one_tensor(h, twin);
-    jn_number(h, UINT64_MAX);
+        jl_one_tensor(h, twin);
+    jl_number(h, UINT64_MAX);
     for (const ckpt_tensor *a = t->addend; a != NULL; a = a->addend)
-        jn_one_tensor(h, a);
-    jn_number(h, UINT64_MAX);
+        jl_one_tensor(h, a);
+    jl_number(h, UINT64_MAX);
 }
 
-static void jn_tensors(jn_hash *h, const ckpt_map *map)
+static void jl_tensors(jl_hash *h, const ckpt_map *map)
 {
-    jn_number(h, map->tensors.n);
+    jl_number(h, map->tensors.n);
     for (size_t i = 0; i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
 
-        jn_chains(h, t);
-        jn_number(h, t->donor != NULL);
+        jl_chains(h, t);
+        jl_number(h, t->donor != NULL);
         if (t->donor)
-            jn_chains(h, t->donor);
+            jl_chains(h, t->donor);
     }
 }
 
 /* What a function reads, a buffer at a time. */
-static void jn_far(jn_hash *h, const ckpt_source *s)
+static void jl_far(jl_hash *h, const ckpt_source *s)
 {
     const ckpt_far *far = s->memory;
 
-    for (uint64_t at = 0; h->rc == CKPT_OK && at < s->n_bytes; at += JN_BUFFER) {
+    for (uint64_t at = 0; h->rc == CKPT_OK && at < s->n_bytes; at += JL_BUFFER) {
         uint64_t left = s->n_bytes - at;
 
-        jn_flush(h);
-        h->n = left < JN_BUFFER ? (size_t)left : JN_BUFFER;
+        jl_flush(h);
+        h->n = left < JL_BUFFER ? (size_t)left : JL_BUFFER;
         if (h->rc == CKPT_OK)
             h->rc = far->read(far, h->buffer, h->n, at, h->err);
     }
 }
 
 /* Something that no other run has: what is in memory now, nobody can go on writing later. */
-static void jn_once(jn_hash *h)
+static void jl_once(jl_hash *h)
 {
     struct timespec t = {0};
 
     (void)clock_gettime(CLOCK_REALTIME, &t);
-    jn_number(h, (uint64_t)t.tv_sec << 30 ^ (uint64_t)t.tv_nsec);
-    jn_number(h, (uint64_t)getpid());
+    jl_number(h, (uint64_t)t.tv_sec << 30 ^ (uint64_t)t.tv_nsec);
+    jl_number(h, (uint64_t)getpid());
 }
 
 /*
  * Sources; those of memory that is read count with their bytes, or, where only small ones do,
  * make the run one of its own.
  */
-static void jn_sources(jn_hash *h, const ckpt_map *map, bool read, bool small)
+static void jl_sources(jl_hash *h, const ckpt_map *map, bool read, bool small)
 {
-    jn_number(h, map->sources.n);
+    jl_number(h, map->sources.n);
     for (size_t i = 0; i < map->sources.n; i++) {
         const ckpt_source *s = &map->sources.at[i];
 
-        jn_number(h, (uint64_t)s->kind << 16 | (uint64_t)s->coding << 8 | s->swap);
-        jn_number(h, s->file);
-        jn_number(h, s->at);
-        jn_number(h, s->n_stored);
-        jn_number(h, s->n_bytes);
+        jl_number(h, (uint64_t)s->kind << 16 | (uint64_t)s->coding << 8 | s->swap);
+        jl_number(h, s->file);
+        jl_number(h, s->at);
+        jl_number(h, s->n_stored);
+        jl_number(h, s->n_bytes);
         if (!read)
             continue;
         // What a record must hold is part of its identity; of records to be written it is not yet
         // known.
-        jn_number(h, s->has_crc ? s->crc : UINT64_MAX);
-        if (small && s->n_bytes > JN_SMALL &&
+        jl_number(h, s->has_crc ? s->crc : UINT64_MAX);
+        if (small && s->n_bytes > JL_SMALL &&
             (s->kind == CKPT_SOURCE_MEMORY || s->kind == CKPT_SOURCE_FAR))
-            jn_once(h);
+            jl_once(h);
         else if (s->kind == CKPT_SOURCE_MEMORY)
-            jn_bytes(h, s->memory, (size_t)s->n_bytes);
+            jl_bytes(h, s->memory, (size_t)s->n_bytes);
         else if (s->kind == CKPT_SOURCE_FAR)
-            jn_far(h, s);
+            jl_far(h, s);
     }
 }
 
-static void jn_files_read(jn_hash *h, const ckpt_map *map)
+static void jl_files_read(jl_hash *h, const ckpt_map *map)
 {
-    jn_number(h, map->files.n);
+    jl_number(h, map->files.n);
     for (size_t i = 0; i < map->files.n; i++) {
         const ckpt_map_file *f = &map->files.at[i];
 
-        jn_string(h, f->path);
-        jn_number(h, f->size);
-        jn_number(h, f->dev);
-        jn_number(h, f->ino);
-        jn_number(h, (uint64_t)f->mtime_s);
-        jn_number(h, (uint64_t)f->mtime_ns);
+        jl_string(h, f->path);
+        jl_number(h, f->size);
+        jl_number(h, f->dev);
+        jl_number(h, f->ino);
+        jl_number(h, (uint64_t)f->mtime_s);
+        jl_number(h, (uint64_t)f->mtime_ns);
     }
 }
 
-static void jn_files_written(jn_hash *h, const ckpt_map *map)
+static void jl_files_written(jl_hash *h, const ckpt_map *map)
 {
-    jn_number(h, map->files.n);
+    jl_number(h, map->files.n);
     for (size_t i = 0; i < map->files.n; i++) {
         const ckpt_map_file *f = &map->files.at[i];
 
-        jn_string(h, f->path);
-        jn_string(h, f->prefix);
-        jn_number(h, f->size);
-        jn_number(h, f->literals.n);
+        jl_string(h, f->path);
+        jl_string(h, f->prefix);
+        jl_number(h, f->size);
+        jl_number(h, f->literals.n);
         for (size_t k = 0; k < f->literals.n; k++) {
-            jn_number(h, f->literals.at[k].at);
-            jn_number(h, f->literals.at[k].n);
-            jn_bytes(h, f->literals.at[k].bytes, (size_t)f->literals.at[k].n);
+            jl_number(h, f->literals.at[k].at);
+            jl_number(h, f->literals.at[k].n);
+            jl_bytes(h, f->literals.at[k].bytes, (size_t)f->literals.at[k].n);
         }
     }
 }
@@ -207,26 +207,26 @@ static void jn_files_written(jn_hash *h, const ckpt_map *map)
 int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from, bool no_fsync,
                              ckpt_err *err)
 {
-    jn_hash h = {.err = err};
+    jl_hash h = {.err = err};
     uint8_t digest[32];
 
     h.rc = ckpt_sha256_new(&h.sha, err);
-    jn_number(&h, JN_VERSION);
+    jl_number(&h, JL_VERSION);
     // Files that were never synced are not to be kept by a run that promises synced ones.
-    jn_number(&h, no_fsync);
-    jn_string(&h, to->folder);
-    jn_string(&h, to->set ? to->set->name : NULL);
-    jn_string(&h, to->pointer);
-    jn_string(&h, to->pointer_text);
-    jn_files_written(&h, to);
-    jn_sources(&h, to, false, false);
-    jn_tensors(&h, to);
+    jl_number(&h, no_fsync);
+    jl_string(&h, to->folder);
+    jl_string(&h, to->set ? to->set->name : NULL);
+    jl_string(&h, to->pointer);
+    jl_string(&h, to->pointer_text);
+    jl_files_written(&h, to);
+    jl_sources(&h, to, false, false);
+    jl_tensors(&h, to);
     if (from) {
-        jn_files_read(&h, from);
-        jn_sources(&h, from, true, to->set != NULL);
-        jn_tensors(&h, from);
+        jl_files_read(&h, from);
+        jl_sources(&h, from, true, to->set != NULL);
+        jl_tensors(&h, from);
     }
-    jn_flush(&h);
+    jl_flush(&h);
     if (h.rc == CKPT_OK)
         h.rc = ckpt_sha256_end(h.sha, digest, err);
     if (h.rc == CKPT_OK)
@@ -238,7 +238,7 @@ int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *f
 /* ---- reading ---- */
 
 /* A number and the character behind it; false if that is not what stands there. */
-static bool jn_parse(const char **p, unsigned base, char behind, uint64_t *out)
+static bool jl_parse(const char **p, unsigned base, char behind, uint64_t *out)
 {
     const char *s = *p;
 
@@ -256,7 +256,7 @@ static bool jn_parse(const char **p, unsigned base, char behind, uint64_t *out)
 }
 
 /* True if the text begins with a word, which is stepped over. */
-static bool jn_word(const char **p, const char *word)
+static bool jl_word(const char **p, const char *word)
 {
     size_t n = strlen(word);
 
@@ -267,7 +267,7 @@ static bool jn_word(const char **p, const char *word)
 }
 
 /* The text of the next line, terminated; NULL: none that is whole. */
-static const char *jn_line(char **next, const char *end)
+static const char *jl_line(char **next, const char *end)
 {
     char *line = *next, *stop = memchr(line, '\n', (size_t)(end - line));
     const char *p = line;
@@ -277,7 +277,7 @@ static const char *jn_line(char **next, const char *end)
         return NULL;
     *stop = 0;
     // Eight digits, and a rest that has this sum.
-    if (!jn_parse(&p, 16, ' ', &crc) || p != line + 9 ||
+    if (!jl_parse(&p, 16, ' ', &crc) || p != line + 9 ||
         ckpt_crc32(0, p, (size_t)(stop - p)) != crc)
         return NULL;
     *next = stop + 1;
@@ -285,18 +285,18 @@ static const char *jn_line(char **next, const char *end)
 }
 
 /* One line behind the first; *ok is false for one that we cannot have written. */
-static int jn_take(ckpt_journal *j, const char *p, bool *ok, ckpt_err *err)
+static int jl_take(ckpt_journal *j, const char *p, bool *ok, ckpt_err *err)
 {
     uint64_t file, size, crc;
     ckpt_journal_entry *e;
 
     *ok = true;
-    if (jn_word(&p, "place ") && jn_parse(&p, 10, ' ', &j->dev) && jn_parse(&p, 10, 0, &j->ino)) {
+    if (jl_word(&p, "place ") && jl_parse(&p, 10, ' ', &j->dev) && jl_parse(&p, 10, 0, &j->ino)) {
         j->has_place = true;
         return CKPT_OK;
     }
-    *ok = jn_word(&p, "file ") && jn_parse(&p, 10, ' ', &file) && file < UINT32_MAX &&
-          jn_parse(&p, 10, ' ', &size) && jn_parse(&p, 16, ' ', &crc) && crc <= UINT32_MAX;
+    *ok = jl_word(&p, "file ") && jl_parse(&p, 10, ' ', &file) && file < UINT32_MAX &&
+          jl_parse(&p, 10, ' ', &size) && jl_parse(&p, 16, ' ', &crc) && crc <= UINT32_MAX;
     if (!*ok)
         return CKPT_OK;
     e = ckpt_vec_push(&j->entry);
@@ -307,23 +307,23 @@ static int jn_take(ckpt_journal *j, const char *p, bool *ok, ckpt_err *err)
 }
 
 /* All lines, up to the first that is not whole. */
-static int jn_lines(ckpt_journal *j, char *text, uint64_t n, const char *fingerprint, bool *match,
+static int jl_lines(ckpt_journal *j, char *text, uint64_t n, const char *fingerprint, bool *match,
                     ckpt_err *err)
 {
     char *next = text;
-    const char *p = jn_line(&next, text + n);
+    const char *p = jl_line(&next, text + n);
     uint64_t version;
     bool ok = true;
     int rc = CKPT_OK;
 
-    *match = p && jn_word(&p, "ckpt-journal ") && jn_parse(&p, 10, ' ', &version) &&
-             version == JN_VERSION && strcmp(p, fingerprint) == 0;
+    *match = p && jl_word(&p, "ckpt-journal ") && jl_parse(&p, 10, ' ', &version) &&
+             version == JL_VERSION && strcmp(p, fingerprint) == 0;
     while (*match && rc == CKPT_OK && ok) {
         j->end = (uint64_t)(next - text);
-        p = jn_line(&next, text + n);
+        p = jl_line(&next, text + n);
         if (!p)
             break;
-        rc = jn_take(j, p, &ok, err);
+        rc = jl_take(j, p, &ok, err);
     }
     return rc;
 }
@@ -338,7 +338,7 @@ int ckpt_journal_read(ckpt_journal *j, const char *fingerprint, bool *match, ckp
     *match = false;
     if (fstat(j->fd, &st) != 0)
         return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/journal: cannot stat", j->where);
-    if (st.st_size <= 0 || (uint64_t)st.st_size > JN_LIMIT)
+    if (st.st_size <= 0 || (uint64_t)st.st_size > JL_LIMIT)
         return CKPT_OK;
     text = ckpt_alloc((size_t)st.st_size + 1);
     if (!text)
@@ -355,20 +355,20 @@ int ckpt_journal_read(ckpt_journal *j, const char *fingerprint, bool *match, ckp
         done += (uint64_t)got;
     }
     if (rc == CKPT_OK)
-        rc = jn_lines(j, text, done, fingerprint, match, err);
+        rc = jl_lines(j, text, done, fingerprint, match, err);
     ckpt_free(text);
     return rc;
 }
 
 /* ---- writing ---- */
 
-static int jn_failed(const ckpt_journal *j, int sys, ckpt_err *err)
+static int jl_failed(const ckpt_journal *j, int sys, ckpt_err *err)
 {
     return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/journal: cannot write", j->where);
 }
 
-/* Begin a line; jn_end puts its sum in front. */
-static size_t jn_start(ckpt_bytes *b, bool *ok)
+/* Begin a line; jl_end puts its sum in front. */
+static size_t jl_start(ckpt_bytes *b, bool *ok)
 {
     size_t at = b->n;
 
@@ -376,7 +376,7 @@ static size_t jn_start(ckpt_bytes *b, bool *ok)
     return at;
 }
 
-static void jn_end(ckpt_bytes *b, size_t at, bool *ok)
+static void jl_end(ckpt_bytes *b, size_t at, bool *ok)
 {
     static const char digit[] = "0123456789abcdef";
     uint32_t crc;
@@ -390,7 +390,7 @@ static void jn_end(ckpt_bytes *b, size_t at, bool *ok)
 }
 
 /* Lines at the end.  The sync is outside the lock, so that several of them can wait together. */
-static int jn_append(ckpt_journal *j, const ckpt_bytes *b, ckpt_err *err)
+static int jl_append(ckpt_journal *j, const ckpt_bytes *b, ckpt_err *err)
 {
     uint64_t done = 0;
     int rc = CKPT_OK;
@@ -402,14 +402,14 @@ static int jn_append(ckpt_journal *j, const ckpt_bytes *b, ckpt_err *err)
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
-            rc = jn_failed(j, put < 0 ? errno : ENOSPC, err);
+            rc = jl_failed(j, put < 0 ? errno : ENOSPC, err);
         else
             done += (uint64_t)put;
     }
     j->end += done;
     pthread_mutex_unlock(&j->lock);
     if (rc == CKPT_OK && !j->no_fsync && ckpt_fdatasync(j->fd) != 0)
-        rc = jn_failed(j, errno, err);
+        rc = jl_failed(j, errno, err);
     return rc;
 }
 
@@ -420,13 +420,13 @@ int ckpt_journal_go_on(ckpt_journal *j, ckpt_err *err)
     do
         rc = ftruncate(j->fd, (off_t)j->end);
     while (rc != 0 && errno == EINTR);
-    return rc == 0 ? CKPT_OK : jn_failed(j, errno, err);
+    return rc == 0 ? CKPT_OK : jl_failed(j, errno, err);
 }
 
 /* Append what is in b unless memory ran out while it was made. */
-static int jn_send(ckpt_journal *j, ckpt_bytes *b, bool ok, ckpt_err *err)
+static int jl_send(ckpt_journal *j, ckpt_bytes *b, bool ok, ckpt_err *err)
 {
-    int rc = ok ? jn_append(j, b, err) : ckpt_fail_memory(err);
+    int rc = ok ? jl_append(j, b, err) : ckpt_fail_memory(err);
 
     ckpt_vec_free(b);
     return rc;
@@ -436,23 +436,23 @@ int ckpt_journal_begin(ckpt_journal *j, const char *fingerprint, ckpt_err *err)
 {
     ckpt_bytes b = {0};
     bool ok = true;
-    size_t at = jn_start(&b, &ok);
+    size_t at = jl_start(&b, &ok);
     int rc;
 
     ckpt_vec_free(&j->entry);
     j->has_place = false;
     j->end = 0;
     rc = ckpt_journal_go_on(j, err);
-    ok = ok && ckpt_bytes_printf(&b, "ckpt-journal %d %s", JN_VERSION, fingerprint);
-    jn_end(&b, at, &ok);
+    ok = ok && ckpt_bytes_printf(&b, "ckpt-journal %d %s", JL_VERSION, fingerprint);
+    jl_end(&b, at, &ok);
     if (rc == CKPT_OK)
-        return jn_send(j, &b, ok, err);
+        return jl_send(j, &b, ok, err);
     ckpt_vec_free(&b);
     return rc;
 }
 
 /* The name is for people who look into the journal; control characters would spoil the lines. */
-static bool jn_name(ckpt_bytes *b, const char *name)
+static bool jl_name(ckpt_bytes *b, const char *name)
 {
     size_t n = strlen(name), at = b->n;
 
@@ -472,24 +472,24 @@ int ckpt_journal_files(ckpt_journal *j, const ckpt_journal_entry *entry, size_t 
     bool ok = true;
 
     for (size_t i = 0; ok && i < n; i++) {
-        size_t at = jn_start(&b, &ok);
+        size_t at = jl_start(&b, &ok);
 
         ok = ok &&
              ckpt_bytes_printf(&b, "file %" PRIu32 " %" PRIu64 " %08" PRIx32 " ", entry[i].file,
                                entry[i].size, entry[i].crc) &&
-             jn_name(&b, to->files.at[entry[i].file].path);
-        jn_end(&b, at, &ok);
+             jl_name(&b, to->files.at[entry[i].file].path);
+        jl_end(&b, at, &ok);
     }
-    return jn_send(j, &b, ok, err);
+    return jl_send(j, &b, ok, err);
 }
 
 int ckpt_journal_place(ckpt_journal *j, uint64_t dev, uint64_t ino, ckpt_err *err)
 {
     ckpt_bytes b = {0};
     bool ok = true;
-    size_t at = jn_start(&b, &ok);
+    size_t at = jl_start(&b, &ok);
 
     ok = ok && ckpt_bytes_printf(&b, "place %" PRIu64 " %" PRIu64, dev, ino);
-    jn_end(&b, at, &ok);
-    return jn_send(j, &b, ok, err);
+    jl_end(&b, at, &ok);
+    return jl_send(j, &b, ok, err);
 }

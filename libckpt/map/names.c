@@ -7,14 +7,14 @@
 #include "libckpt/map/map.h"
 
 /* A tensor's name may have this many bytes; no framework writes more, and messages stay bounded. */
-enum { NM_MAX_NAME = 64 * 1024, NM_MAX_PART = 255 };
+enum { NA_MAX_NAME = 64 * 1024, NA_MAX_PART = 255 };
 
 /*
  * Length in bytes of the UTF-8 sequence that begins at s, of which n bytes are left; 0 if it is not
  * well formed.  Source: The Unicode Standard, table 3-7 (the second byte's range depends on the
  * first).
  */
-static unsigned nm_sequence(const unsigned char *s, uint64_t n)
+static unsigned na_sequence(const unsigned char *s, uint64_t n)
 {
     unsigned len = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
     unsigned char low = 0x80, high = 0xBF;
@@ -45,7 +45,7 @@ bool ckpt_utf8_ok(const char *s, uint64_t n)
     uint64_t at = 0;
 
     while (at < n) {
-        unsigned len = nm_sequence(p + at, n - at);
+        unsigned len = na_sequence(p + at, n - at);
 
         if (len == 0)
             return false;
@@ -56,7 +56,7 @@ bool ckpt_utf8_ok(const char *s, uint64_t n)
 
 bool ckpt_name_ok(const char *name, uint64_t n)
 {
-    if (n > NM_MAX_NAME)
+    if (n > NA_MAX_NAME)
         return false;
     // The empty name is allowed: it is the path of a tensor that is the root of its file.
     return n == 0 || (!memchr(name, 0, (size_t)n) && ckpt_utf8_ok(name, n));
@@ -64,7 +64,7 @@ bool ckpt_name_ok(const char *name, uint64_t n)
 
 bool ckpt_path_part_ok(const char *s, uint64_t n)
 {
-    if (n < 1 || n > NM_MAX_PART)
+    if (n < 1 || n > NA_MAX_PART)
         return false;
     if (s[0] == '.' && (n == 1 || (n == 2 && s[1] == '.')))
         return false;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* OrderedDict() and OrderedDict([(key, value), ...]). */
-static int pk_call_odict(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
+static int ca_call_odict(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
 {
     ckpt_value *v = ckpt_pk_node(p, CKPT_V_ODICT);
     ckpt_seq items;
@@ -35,7 +35,7 @@ static int pk_call_odict(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
 }
 
 /* set(), set([...]), frozenset likewise.  The items stay those of the list. */
-static int pk_call_set(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const ckpt_seq *args)
+static int ca_call_set(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const ckpt_seq *args)
 {
     ckpt_value *v = ckpt_pk_node(p, kind);
     uint32_t hash;
@@ -58,7 +58,7 @@ static int pk_call_set(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const
 }
 
 /* Latin-1 bytes of a UTF-8 text; false if it holds a character beyond. */
-static bool pk_latin1(ckpt_text s, char *out, uint64_t *n_out)
+static bool ca_latin1(ckpt_text s, char *out, uint64_t *n_out)
 {
     uint64_t n = 0;
 
@@ -78,7 +78,7 @@ static bool pk_latin1(ckpt_text s, char *out, uint64_t *n_out)
 }
 
 /* True if v is a text of a NULL-terminated list. */
-static bool pk_is_one_of(const ckpt_value *v, const char *const *list)
+static bool ca_is_one_of(const ckpt_value *v, const char *const *list)
 {
     for (; *list != NULL; list++) {
         if (ckpt_value_is(v, *list))
@@ -88,7 +88,7 @@ static bool pk_is_one_of(const ckpt_value *v, const char *const *list)
 }
 
 /* True for text whose Latin-1 and UTF-8 forms are the same bytes. */
-static bool pk_is_ascii(ckpt_text s)
+static bool ca_is_ascii(ckpt_text s)
 {
     for (uint64_t i = 0; i < s.n; i++) {
         if ((unsigned char)s.at[i] >= 0x80)
@@ -98,22 +98,22 @@ static bool pk_is_ascii(ckpt_text s)
 }
 
 /* text.encode(encoding): how protocols 0 to 2 carry bytes. */
-static int pk_encode(ckpt_pk *p, ckpt_text *out, const ckpt_value *text, const ckpt_value *coding)
+static int ca_encode(ckpt_pk *p, ckpt_text *out, const ckpt_value *text, const ckpt_value *coding)
 {
     static const char *const latin[] = {"latin1", "latin-1", "iso-8859-1", "iso8859-1", NULL};
     static const char *const plain[] = {"utf-8", "utf8", "ascii", "us-ascii", NULL};
-    bool as_latin = pk_is_one_of(coding, latin);
+    bool as_latin = ca_is_one_of(coding, latin);
     char *bytes;
     int rc;
 
-    if (!as_latin && !pk_is_one_of(coding, plain))
+    if (!as_latin && !ca_is_one_of(coding, plain))
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "asks for a codec other than Latin-1 or UTF-8");
     if (text->kind != CKPT_V_STR)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "encodes something that is not text");
     rc = ckpt_pk_charge(p, text->as.text.n);
     if (rc != CKPT_OK)
         return rc;
-    if (pk_is_ascii(text->as.text) || ckpt_value_is(coding, "utf-8") ||
+    if (ca_is_ascii(text->as.text) || ckpt_value_is(coding, "utf-8") ||
         ckpt_value_is(coding, "utf8")) {
         *out = text->as.text; // the same bytes: no copy
         return CKPT_OK;
@@ -121,14 +121,14 @@ static int pk_encode(ckpt_pk *p, ckpt_text *out, const ckpt_value *text, const c
     bytes = as_latin ? ckpt_arena_alloc(p->arena, text->as.text.n + 1) : NULL;
     if (as_latin && !bytes)
         return ckpt_pk_no_memory(p);
-    if (!as_latin || !pk_latin1(text->as.text, bytes, &out->n))
+    if (!as_latin || !ca_latin1(text->as.text, bytes, &out->n))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "text that its encoding cannot express");
     out->at = bytes;
     return CKPT_OK;
 }
 
 /* bytes(), bytes(b), bytes(text, encoding); bytearray and _codecs.encode likewise. */
-static int pk_call_bytes(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const ckpt_seq *args)
+static int ca_call_bytes(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const ckpt_seq *args)
 {
     ckpt_value *v = ckpt_pk_node(p, kind);
 
@@ -139,7 +139,7 @@ static int pk_call_bytes(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, con
     if (args->n == 0)
         return CKPT_OK;
     if (args->n == 2)
-        return pk_encode(p, &v->as.text, args->at[0], args->at[1]);
+        return ca_encode(p, &v->as.text, args->at[0], args->at[1]);
     if (args->n != 1 ||
         (args->at[0]->kind != CKPT_V_BYTES && args->at[0]->kind != CKPT_V_BYTEARRAY))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "bytes from something that is not bytes");
@@ -148,7 +148,7 @@ static int pk_call_bytes(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, con
 }
 
 /* torch.Size((2, 3)). */
-static int pk_call_size(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
+static int ca_call_size(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
 {
     ckpt_value *v = ckpt_pk_node(p, CKPT_V_SIZE);
     ckpt_seq items = args->n == 1 ? ckpt_value_seq(args->at[0]) : (ckpt_seq){0};
@@ -169,7 +169,7 @@ static int pk_call_size(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
 }
 
 /* A plain attribute name: letters, digits and underscores, none of them first. */
-static bool pk_is_attribute(const ckpt_value *v)
+static bool ca_is_attribute(const ckpt_value *v)
 {
     if (v->kind != CKPT_V_STR || v->as.text.n == 0 || v->as.text.at[0] == '_')
         return false;
@@ -184,14 +184,14 @@ static bool pk_is_attribute(const ckpt_value *v)
 }
 
 /* getattr(SomeEnum, "member"): how Python 3.11 writes members of Enum classes. */
-static int pk_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
+static int ca_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
     const ckpt_seq *a = &args->as.seq;
     ckpt_name_id id = a->n == 2 ? ckpt_pk_id(p, a->at[0]) : CKPT_NAME_UNSAFE;
     int rc;
 
     if ((id != CKPT_NAME_OPAQUE && id != CKPT_NAME_DATA) ||
-        !ckpt_name_class_like(a->at[0]->as.global.name) || !pk_is_attribute(a->at[1]))
+        !ckpt_name_class_like(a->at[0]->as.global.name) || !ca_is_attribute(a->at[1]))
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls getattr on something else than an Enum class");
     rc = ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     p->out->n_objects += rc == CKPT_OK && id == CKPT_NAME_OPAQUE;
@@ -199,7 +199,7 @@ static int pk_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckp
 }
 
 /* copyreg._reconstructor(cls, base, state), numpy's _reconstruct(cls, shape, typecode). */
-static int pk_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
+static int ca_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
     const ckpt_seq *a = &args->as.seq;
     ckpt_name_id id = a->n > 0 ? ckpt_pk_id(p, a->at[0]) : CKPT_NAME_UNSAFE;
@@ -215,7 +215,7 @@ static int pk_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee,
 /* ---- calls ---- */
 
 /* Only named things are called, with a tuple. */
-static int pk_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckpt_value *args)
+static int ca_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckpt_value *args)
 {
     if (args->kind != CKPT_V_TUPLE)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a call whose arguments are not a tuple");
@@ -226,7 +226,7 @@ static int pk_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckp
 
 int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
-    int rc = pk_check_callee(p, callee, args);
+    int rc = ca_check_callee(p, callee, args);
     ckpt_name_id id = ckpt_pk_id(p, callee);
 
     if (rc != CKPT_OK)
@@ -235,25 +235,25 @@ int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *a
         return ckpt_pk_tensor(p, out, callee, args);
     switch ((int)id) {
     case CKPT_NAME_ODICT:
-        return pk_call_odict(p, out, &args->as.seq);
+        return ca_call_odict(p, out, &args->as.seq);
     case CKPT_NAME_SET:
-        return pk_call_set(p, out, CKPT_V_SET, &args->as.seq);
+        return ca_call_set(p, out, CKPT_V_SET, &args->as.seq);
     case CKPT_NAME_FROZENSET:
-        return pk_call_set(p, out, CKPT_V_FROZENSET, &args->as.seq);
+        return ca_call_set(p, out, CKPT_V_FROZENSET, &args->as.seq);
     case CKPT_NAME_BYTES:
-        return pk_call_bytes(p, out, CKPT_V_BYTES, &args->as.seq);
+        return ca_call_bytes(p, out, CKPT_V_BYTES, &args->as.seq);
     case CKPT_NAME_BYTEARRAY:
-        return pk_call_bytes(p, out, CKPT_V_BYTEARRAY, &args->as.seq);
+        return ca_call_bytes(p, out, CKPT_V_BYTEARRAY, &args->as.seq);
     case CKPT_NAME_ENCODE:
         if (args->as.seq.n != 2)
             return ckpt_pk_fail(p, CKPT_EFORMAT, "_codecs.encode takes a text and an encoding");
-        return pk_call_bytes(p, out, CKPT_V_BYTES, &args->as.seq);
+        return ca_call_bytes(p, out, CKPT_V_BYTES, &args->as.seq);
     case CKPT_NAME_SIZE:
-        return pk_call_size(p, out, &args->as.seq);
+        return ca_call_size(p, out, &args->as.seq);
     case CKPT_NAME_GETATTR:
-        return pk_call_getattr(p, out, callee, args);
+        return ca_call_getattr(p, out, callee, args);
     case CKPT_NAME_RECONSTRUCT:
-        return pk_call_reconstruct(p, out, callee, args);
+        return ca_call_reconstruct(p, out, callee, args);
     case CKPT_NAME_OPAQUE:
     case CKPT_NAME_DATA:
     case CKPT_NAME_DATA_MAP:
@@ -268,7 +268,7 @@ int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *a
 int ckpt_pk_make(ckpt_pk *p, ckpt_value **out, ckpt_value *cls, ckpt_value *args,
                  ckpt_value *kwargs)
 {
-    int rc = pk_check_callee(p, cls, args);
+    int rc = ca_check_callee(p, cls, args);
     int id = (int)ckpt_pk_id(p, cls);
 
     if (rc != CKPT_OK)

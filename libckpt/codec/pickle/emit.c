@@ -9,7 +9,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/pickle/names.h"
 
-#define WR_SHARED_MAX                                                                              \
+#define ET_SHARED_MAX                                                                              \
     255u /* bytes of a text that is shared by content: storage keys are shorter                    \
           */
 
@@ -20,7 +20,7 @@ void ckpt_pw_fail(ckpt_pw *w, int code, const char *text)
 }
 
 /* The failure of every allocation here. */
-static void wr_memory(ckpt_pw *w)
+static void et_memory(ckpt_pw *w)
 {
     ckpt_pw_fail(w, CKPT_ELIMIT, "out of memory");
 }
@@ -28,17 +28,17 @@ static void wr_memory(ckpt_pw *w)
 /* ---- bytes ---- */
 
 /* Bytes as they are. */
-static void wr_raw(ckpt_pw *w, const void *p, uint64_t n)
+static void et_raw(ckpt_pw *w, const void *p, uint64_t n)
 {
     if (w->rc == CKPT_OK && !ckpt_bytes_add(w->out, p, (size_t)n))
-        wr_memory(w);
+        et_memory(w);
 }
 
 void ckpt_pw_op(ckpt_pw *w, unsigned op)
 {
     uint8_t byte = (uint8_t)op;
 
-    wr_raw(w, &byte, 1);
+    et_raw(w, &byte, 1);
 }
 
 /* An opcode and a little-endian number of n bytes. */
@@ -48,28 +48,28 @@ void ckpt_pw_op_number(ckpt_pw *w, unsigned op, uint64_t number, unsigned n)
 
     for (unsigned i = 0; i < n; i++)
         bytes[1 + i] = (uint8_t)(number >> 8 * i);
-    wr_raw(w, bytes, 1 + n);
+    et_raw(w, bytes, 1 + n);
 }
 
 /* ---- memo ---- */
 
 /* Equal content. */
-static bool wr_text_same(ckpt_text a, ckpt_text b)
+static bool et_text_same(ckpt_text a, ckpt_text b)
 {
     return a.n == b.n && (a.n == 0 || memcmp(a.at, b.at, (size_t)a.n) == 0);
 }
 
 /* For the index: the same node, or equal texts of the same kind. */
-static bool wr_same(const void *ctx, uint32_t number, const void *key)
+static bool et_same(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_pw_known *a = &((const ckpt_pw *)ctx)->known.at[number], *b = key;
 
-    return a->node == b->node && (!a->b.at) == (!b->b.at) && wr_text_same(a->a, b->a) &&
-           wr_text_same(a->b, b->b);
+    return a->node == b->node && (!a->b.at) == (!b->b.at) && et_text_same(a->a, b->a) &&
+           et_text_same(a->b, b->b);
 }
 
 /* Of a node's address, or of a text. */
-static uint32_t wr_hash(const ckpt_pw_known *k)
+static uint32_t et_hash(const ckpt_pw_known *k)
 {
     if (k->node)
         return ckpt_hash_u64((uint64_t)(uintptr_t)k->node);
@@ -87,42 +87,42 @@ void ckpt_pw_put(ckpt_pw *w)
 }
 
 /* The next memo number stands for this from now on. */
-static void wr_know(ckpt_pw *w, ckpt_pw_known k)
+static void et_know(ckpt_pw *w, ckpt_pw_known k)
 {
     ckpt_pw_known *slot = w->rc == CKPT_OK ? ckpt_vec_push(&w->known) : NULL;
 
     if (!slot) {
-        wr_memory(w);
+        et_memory(w);
         return;
     }
     k.number = w->n_memo;
     *slot = k;
-    if (!ckpt_index_add(&w->index, wr_hash(&k), (uint32_t)(w->known.n - 1)))
-        wr_memory(w);
+    if (!ckpt_index_add(&w->index, et_hash(&k), (uint32_t)(w->known.n - 1)))
+        et_memory(w);
 }
 
 /* Number the value just written, and remember for what. */
-static void wr_put_known(ckpt_pw *w, ckpt_pw_known k)
+static void et_put_known(ckpt_pw *w, ckpt_pw_known k)
 {
-    wr_know(w, k);
+    et_know(w, k);
     ckpt_pw_put(w);
 }
 
 void ckpt_pw_put_node(ckpt_pw *w, const ckpt_value *v)
 {
-    wr_put_known(w, (ckpt_pw_known){.node = v});
+    et_put_known(w, (ckpt_pw_known){.node = v});
 }
 
 /* Where it stands among the known, or CKPT_INDEX_NONE. */
-static uint32_t wr_find(const ckpt_pw *w, const ckpt_pw_known *k)
+static uint32_t et_find(const ckpt_pw *w, const ckpt_pw_known *k)
 {
-    return ckpt_index_find(&w->index, wr_hash(k), wr_same, w, k);
+    return ckpt_index_find(&w->index, et_hash(k), et_same, w, k);
 }
 
 /* Write a reference to something written before; false if it was not. */
-static bool wr_get(ckpt_pw *w, const ckpt_pw_known *k)
+static bool et_get(ckpt_pw *w, const ckpt_pw_known *k)
 {
-    uint32_t at = wr_find(w, k);
+    uint32_t at = et_find(w, k);
     uint32_t number;
 
     if (at == CKPT_INDEX_NONE)
@@ -134,40 +134,40 @@ static bool wr_get(ckpt_pw *w, const ckpt_pw_known *k)
 
 bool ckpt_pw_get_node(ckpt_pw *w, const ckpt_value *v)
 {
-    return wr_get(w, &(ckpt_pw_known){.node = v});
+    return et_get(w, &(ckpt_pw_known){.node = v});
 }
 
 /* ---- leaves ---- */
 
 /* BINUNICODE; the long form would need protocol 4. */
-static void wr_unicode(ckpt_pw *w, ckpt_text s)
+static void et_unicode(ckpt_pw *w, ckpt_text s)
 {
     if (s.n > UINT32_MAX) {
         ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a text beyond 4 GiB does not fit into a pickle");
         return;
     }
     ckpt_pw_op_number(w, 'X', s.n, 4);
-    wr_raw(w, s.at, s.n);
+    et_raw(w, s.at, s.n);
 }
 
 void ckpt_pw_str(ckpt_pw *w, ckpt_text s, const void *node)
 {
     ckpt_pw_known as_node = {.node = node}, as_text = {.a = s};
-    bool found = node && s.n > 0 ? wr_get(w, &as_node) : wr_get(w, &as_text);
+    bool found = node && s.n > 0 ? et_get(w, &as_node) : et_get(w, &as_text);
 
     if (found)
         return;
-    wr_unicode(w, s);
+    et_unicode(w, s);
     if (node)
-        wr_know(w, as_node);
-    if (s.n <= WR_SHARED_MAX && wr_find(w, &as_text) == CKPT_INDEX_NONE)
-        wr_know(w, as_text);
+        et_know(w, as_node);
+    if (s.n <= ET_SHARED_MAX && et_find(w, &as_text) == CKPT_INDEX_NONE)
+        et_know(w, as_text);
     ckpt_pw_put(w);
 }
 
 void ckpt_pw_fresh(ckpt_pw *w, const char *s)
 {
-    wr_unicode(w, (ckpt_text){s, strlen(s)});
+    et_unicode(w, (ckpt_text){s, strlen(s)});
     ckpt_pw_put(w);
 }
 
@@ -187,13 +187,13 @@ void ckpt_pw_name(ckpt_pw *w, ckpt_global g)
         ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a name that a pickle cannot hold as a line");
         return;
     }
-    if (!wr_get(w, &k)) {
+    if (!et_get(w, &k)) {
         ckpt_pw_op(w, 'c');
-        wr_raw(w, g.module.at, g.module.n);
+        et_raw(w, g.module.at, g.module.n);
         ckpt_pw_op(w, '\n');
-        wr_raw(w, g.name.at, g.name.n);
+        et_raw(w, g.name.at, g.name.n);
         ckpt_pw_op(w, '\n');
-        wr_put_known(w, k);
+        et_put_known(w, k);
     }
 }
 
@@ -212,7 +212,7 @@ void ckpt_pw_bool(ckpt_pw *w, bool b)
 void ckpt_pw_long(ckpt_pw *w, const void *bytes, uint64_t n)
 {
     ckpt_pw_op_number(w, n <= 255 ? 0x8A : 0x8B, n, n <= 255 ? 1 : 4);
-    wr_raw(w, bytes, n);
+    et_raw(w, bytes, n);
 }
 
 void ckpt_pw_int(ckpt_pw *w, int64_t i)
@@ -246,18 +246,18 @@ void ckpt_pw_float(ckpt_pw *w, double f)
     for (unsigned i = 0; i < 8; i++) {
         bytes[1 + i] = (uint8_t)(bits >> (56 - 8 * i)); // big-endian
     }
-    wr_raw(w, bytes, sizeof bytes);
+    et_raw(w, bytes, sizeof bytes);
 }
 
 /* Bytes as the text whose Latin-1 code they are. */
-static void wr_latin1(ckpt_pw *w, ckpt_text s)
+static void et_latin1(ckpt_pw *w, ckpt_text s)
 {
     uint64_t n = s.n;
 
     for (uint64_t i = 0; i < s.n; i++)
         n += (unsigned char)s.at[i] >= 0x80;
     if (n > UINT32_MAX) {
-        wr_unicode(w, (ckpt_text){s.at, n}); // reports it
+        et_unicode(w, (ckpt_text){s.at, n}); // reports it
         return;
     }
     ckpt_pw_op_number(w, 'X', n, 4);
@@ -287,7 +287,7 @@ void ckpt_pw_bytes(ckpt_pw *w, const ckpt_value *v)
     if (v->as.text.n == 0) {
         ckpt_pw_op(w, ')');
     } else {
-        wr_latin1(w, v->as.text);
+        et_latin1(w, v->as.text);
         ckpt_pw_cstr(w, array ? "latin-1" : "latin1");
         ckpt_pw_op(w, 0x86);
         ckpt_pw_put(w);
@@ -316,11 +316,11 @@ bool ckpt_pw_is_recursive(ckpt_pw *w, const ckpt_value *v, uint64_t n_stack)
 {
     ckpt_pw_known k = {.node = v};
 
-    if (wr_find(w, &k) == CKPT_INDEX_NONE)
+    if (et_find(w, &k) == CKPT_INDEX_NONE)
         return false;
     if (n_stack > 3)
         ckpt_pw_op(w, '1');
     for (uint64_t i = 0; n_stack <= 3 && i < n_stack; i++)
         ckpt_pw_op(w, '0');
-    return wr_get(w, &k);
+    return et_get(w, &k);
 }

@@ -15,8 +15,8 @@
 #include "libckpt/codec/pickle/keys.h"
 #include "libckpt/map/map.h"
 
-#define PK_NAME_MAX 1024u /* bytes of a module's or class's name */
-#define PK_SCAN_MAX 8u    /* pairs of a dict that are compared one by one before an index is made */
+#define NN_NAME_MAX 1024u /* bytes of a module's or class's name */
+#define NN_SCAN_MAX 8u    /* pairs of a dict that are compared one by one before an index is made */
 
 int ckpt_pk_fail(const ckpt_pk *p, int code, const char *fmt, ...)
 {
@@ -56,7 +56,7 @@ int ckpt_pk_charge(ckpt_pk *p, uint64_t n)
 /* ---- names ---- */
 
 /* For the index of names. */
-static bool pk_same_name(const void *ctx, uint32_t number, const void *key)
+static bool nn_same_name(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_pk *p = ctx;
     const ckpt_global *a = &p->names.at[number].global->as.global, *b = key;
@@ -67,7 +67,7 @@ static bool pk_same_name(const void *ctx, uint32_t number, const void *key)
 }
 
 /* A name met for the first time: judge it, make its node, list it. */
-static int pk_new_name(ckpt_pk *p, ckpt_value **out, const ckpt_global *g, uint32_t hash)
+static int nn_new_name(ckpt_pk *p, ckpt_value **out, const ckpt_global *g, uint32_t hash)
 {
     const char *why = NULL;
     ckpt_name_id id = ckpt_name_find(g, &why);
@@ -119,16 +119,16 @@ int ckpt_pk_name_node(ckpt_pk *p, ckpt_value **out, ckpt_text module, ckpt_text 
 
     if (module.n == 0 || name.n == 0)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "an empty name of a module or class");
-    if (module.n > PK_NAME_MAX || name.n > PK_NAME_MAX)
+    if (module.n > NN_NAME_MAX || name.n > NN_NAME_MAX)
         return ckpt_pk_fail(p, CKPT_ELIMIT, "a name of more than 1024 bytes");
     ckpt_name_to_python3(&g);
     hash = ckpt_hash_bytes(g.name.at, (size_t)g.name.n, (uint32_t)g.module.n);
-    at = ckpt_index_find(&p->name_index, hash, pk_same_name, p, &g);
+    at = ckpt_index_find(&p->name_index, hash, nn_same_name, p, &g);
     if (at != CKPT_INDEX_NONE) {
         *out = p->names.at[at].node;
         return CKPT_OK;
     }
-    return pk_new_name(p, out, &g, hash);
+    return nn_new_name(p, out, &g, hash);
 }
 
 ckpt_name_id ckpt_pk_id(const ckpt_pk *p, const ckpt_value *v)
@@ -150,7 +150,7 @@ int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v)
 /* ---- dicts ---- */
 
 /* For the indexes of dicts. */
-static bool pk_same_key(const void *ctx, uint32_t number, const void *key)
+static bool nn_same_key(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_dict *map = ctx;
 
@@ -167,7 +167,7 @@ int ckpt_pk_hash(ckpt_pk *p, const ckpt_value *key, uint32_t *out)
 }
 
 /* Make the index of a dict that grew beyond a linear scan. */
-static int pk_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
+static int nn_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
 {
     ckpt_index *ix = p->dicts.n >= CKPT_PK_NUMBER ? NULL : ckpt_vec_push(&p->dicts);
     const char *why;
@@ -187,13 +187,13 @@ static int pk_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
 }
 
 /* Tell whether a key is in a dict. */
-static bool pk_has_key(const ckpt_pk *p, const ckpt_value *v, const ckpt_dict *map, uint32_t hash,
+static bool nn_has_key(const ckpt_pk *p, const ckpt_value *v, const ckpt_dict *map, uint32_t hash,
                        const ckpt_value *key)
 {
     uint32_t number = v->mark & CKPT_PK_NUMBER;
 
     if (number != 0)
-        return ckpt_index_find(&p->dicts.at[number - 1], hash, pk_same_key, map, key) !=
+        return ckpt_index_find(&p->dicts.at[number - 1], hash, nn_same_key, map, key) !=
                CKPT_INDEX_NONE;
     for (uint64_t i = 0; i < map->n; i++) {
         if (ckpt_key_same(map->at[i].key, key))
@@ -203,7 +203,7 @@ static bool pk_has_key(const ckpt_pk *p, const ckpt_value *v, const ckpt_dict *m
 }
 
 /* The pairs of what takes items by key, or NULL. */
-static ckpt_dict *pk_pairs(const ckpt_pk *p, ckpt_value *v)
+static ckpt_dict *nn_pairs(const ckpt_pk *p, ckpt_value *v)
 {
     if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT)
         return &v->as.map;
@@ -217,7 +217,7 @@ static ckpt_dict *pk_pairs(const ckpt_pk *p, ckpt_value *v)
 
 int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *value)
 {
-    ckpt_dict *map = pk_pairs(p, dict);
+    ckpt_dict *map = nn_pairs(p, dict);
     uint32_t hash;
     int rc;
 
@@ -231,17 +231,17 @@ int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *
     rc = ckpt_pk_hash(p, key, &hash);
     if (rc != CKPT_OK)
         return rc;
-    if (map->n == PK_SCAN_MAX) {
-        rc = pk_index_dict(p, dict, map);
+    if (map->n == NN_SCAN_MAX) {
+        rc = nn_index_dict(p, dict, map);
         if (rc != CKPT_OK)
             return rc;
     }
-    if (pk_has_key(p, dict, map, hash, key))
+    if (nn_has_key(p, dict, map, hash, key))
         return key->kind == CKPT_V_STR
                    ? ckpt_pk_fail(p, CKPT_EFORMAT, "the key \"%.*s\" is set twice in one dict",
                                   ckpt_pk_cut(key->as.text), key->as.text.at)
                    : ckpt_pk_fail(p, CKPT_EFORMAT, "a key is set twice in one dict");
-    if (map->n >= PK_SCAN_MAX &&
+    if (map->n >= NN_SCAN_MAX &&
         !ckpt_index_add(&p->dicts.at[(dict->mark & CKPT_PK_NUMBER) - 1], hash, (uint32_t)map->n))
         return ckpt_pk_no_memory(p);
     return ckpt_dict_add(p->arena, map, key, value) ? CKPT_OK : ckpt_pk_no_memory(p);

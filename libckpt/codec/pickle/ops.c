@@ -11,8 +11,8 @@
 #include "libckpt/codec/pickle/text.h"
 #include "libckpt/map/map.h"
 
-#define PK_MARKS_MAX (8u << 20) /* open at a time */
-#define PK_LONG_MAX  256u       /* bytes of an integer */
+#define PO_MARKS_MAX (8u << 20) /* open at a time */
+#define PO_LONG_MAX  256u       /* bytes of an integer */
 
 /* ---- the stream itself ---- */
 
@@ -55,7 +55,7 @@ static int op_stop(ckpt_pk_machine *m)
 /* MARK: remember the height of the stack. */
 static int op_mark(ckpt_pk_machine *m)
 {
-    size_t *mark = m->marks.n < PK_MARKS_MAX ? ckpt_vec_push(&m->marks) : NULL;
+    size_t *mark = m->marks.n < PO_MARKS_MAX ? ckpt_vec_push(&m->marks) : NULL;
 
     if (!mark)
         return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "more than 8388608 marks");
@@ -149,7 +149,7 @@ static int op_false(ckpt_pk_machine *m)
 }
 
 /* A new node per number: a caller may edit values in place. */
-static int pk_push_int(ckpt_pk_machine *m, int64_t i)
+static int po_push_int(ckpt_pk_machine *m, int64_t i)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_INT);
 
@@ -161,13 +161,13 @@ static int pk_push_int(ckpt_pk_machine *m, int64_t i)
 /* BININT: four bytes, signed. */
 static int op_binint(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
-    return pk_push_int(m, (int64_t)a->number - (a->number > INT32_MAX ? (int64_t)1 << 32 : 0));
+    return po_push_int(m, (int64_t)a->number - (a->number > INT32_MAX ? (int64_t)1 << 32 : 0));
 }
 
 /* BININT1, BININT2. */
 static int op_binint_unsigned(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
-    return pk_push_int(m, (int64_t)a->number);
+    return po_push_int(m, (int64_t)a->number);
 }
 
 /* INT and LONG of protocol 0. */
@@ -190,7 +190,7 @@ static int op_long_bytes(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     ckpt_value *v = NULL;
     int rc;
 
-    if (a->text.n > PK_LONG_MAX)
+    if (a->text.n > PO_LONG_MAX)
         return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "an integer of %" PRIu64 " bytes", a->text.n);
     rc = ckpt_pk_long(&m->p, &v, (const uint8_t *)a->text.at, a->text.n);
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
@@ -218,7 +218,7 @@ static int op_binfloat(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 /* ---- text and bytes ---- */
 
 /* A copy of the bytes: the tree outlives the buffer that was read. */
-static int pk_push_text(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_text s)
+static int po_push_text(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_text s)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, kind);
 
@@ -236,19 +236,19 @@ static int op_unicode(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     if (!ckpt_pk_text_ok(a->text.at, a->text.n))
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "text that is not UTF-8");
-    return pk_push_text(m, CKPT_V_STR, a->text);
+    return po_push_text(m, CKPT_V_STR, a->text);
 }
 
 /* BINBYTES and its short and long forms. */
 static int op_bytes(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
-    return pk_push_text(m, CKPT_V_BYTES, a->text);
+    return po_push_text(m, CKPT_V_BYTES, a->text);
 }
 
 /* BYTEARRAY8. */
 static int op_bytearray(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
-    return pk_push_text(m, CKPT_V_BYTEARRAY, a->text);
+    return po_push_text(m, CKPT_V_BYTEARRAY, a->text);
 }
 
 /* BINSTRING, SHORT_BINSTRING: Python 2's str. */
@@ -281,7 +281,7 @@ static int op_unicode_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 /* ---- containers ---- */
 
 /* A sequence of the items, copied off the stack; not pushed. */
-static int pk_sequence(ckpt_pk_machine *m, ckpt_value **out, ckpt_value_kind kind, ckpt_seq items)
+static int po_sequence(ckpt_pk_machine *m, ckpt_value **out, ckpt_value_kind kind, ckpt_seq items)
 {
     int rc = CKPT_OK;
 
@@ -310,10 +310,10 @@ static int pk_sequence(ckpt_pk_machine *m, ckpt_value **out, ckpt_value_kind kin
 }
 
 /* The same, pushed. */
-static int pk_push_sequence(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
+static int po_push_sequence(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
 {
     ckpt_value *v = NULL;
-    int rc = pk_sequence(m, &v, kind, items);
+    int rc = po_sequence(m, &v, kind, items);
 
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
@@ -333,28 +333,28 @@ static int op_small_tuple(ckpt_pk_machine *m, const ckpt_pk_arg *a)
         return ckpt_pk_short(m);
     m->stack.n -= (size_t)items.n;
     items.at = &m->stack.at[m->stack.n];
-    return pk_push_sequence(m, CKPT_V_TUPLE, items);
+    return po_push_sequence(m, CKPT_V_TUPLE, items);
 }
 
 /* A sequence of everything since the MARK. */
-static int pk_take_sequence(ckpt_pk_machine *m, ckpt_value_kind kind)
+static int po_take_sequence(ckpt_pk_machine *m, ckpt_value_kind kind)
 {
     ckpt_seq items;
     int rc = ckpt_pk_take(m, &items);
 
-    return rc == CKPT_OK ? pk_push_sequence(m, kind, items) : rc;
+    return rc == CKPT_OK ? po_push_sequence(m, kind, items) : rc;
 }
 
 /* TUPLE. */
 static int op_tuple(ckpt_pk_machine *m)
 {
-    return pk_take_sequence(m, CKPT_V_TUPLE);
+    return po_take_sequence(m, CKPT_V_TUPLE);
 }
 
 /* LIST. */
 static int op_list(ckpt_pk_machine *m)
 {
-    return pk_take_sequence(m, CKPT_V_LIST);
+    return po_take_sequence(m, CKPT_V_LIST);
 }
 
 /* EMPTY_LIST. */
@@ -376,7 +376,7 @@ static int op_empty_set(ckpt_pk_machine *m)
 }
 
 /* Items of sets must be hashable. */
-static int pk_check_hashable(ckpt_pk_machine *m, ckpt_seq items)
+static int po_check_hashable(ckpt_pk_machine *m, ckpt_seq items)
 {
     uint32_t hash;
     int rc = CKPT_OK;
@@ -393,12 +393,12 @@ static int op_frozenset(ckpt_pk_machine *m)
     int rc = ckpt_pk_take(m, &items);
 
     if (rc == CKPT_OK)
-        rc = pk_check_hashable(m, items);
-    return rc == CKPT_OK ? pk_push_sequence(m, CKPT_V_FROZENSET, items) : rc;
+        rc = po_check_hashable(m, items);
+    return rc == CKPT_OK ? po_push_sequence(m, CKPT_V_FROZENSET, items) : rc;
 }
 
 /* Where appended items go, or NULL. */
-static ckpt_seq *pk_items(const ckpt_pk_machine *m, ckpt_value *v, ckpt_value_kind kind)
+static ckpt_seq *po_items(const ckpt_pk_machine *m, ckpt_value *v, ckpt_value_kind kind)
 {
     ckpt_name_id id;
 
@@ -411,7 +411,7 @@ static ckpt_seq *pk_items(const ckpt_pk_machine *m, ckpt_value *v, ckpt_value_ki
 }
 
 /* Append items to the value that is on top of the stack. */
-static int pk_append(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
+static int po_append(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
 {
     ckpt_value *v;
     ckpt_seq *to;
@@ -419,7 +419,7 @@ static int pk_append(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
 
     if (rc != CKPT_OK)
         return rc;
-    to = pk_items(m, v, kind);
+    to = po_items(m, v, kind);
     if (!to)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "appends to something that takes no items");
     for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++) {
@@ -436,7 +436,7 @@ static int op_append(ckpt_pk_machine *m)
     ckpt_value *item;
     int rc = ckpt_pk_pop(m, &item);
 
-    return rc == CKPT_OK ? pk_append(m, CKPT_V_LIST, (ckpt_seq){.at = &item, .n = 1}) : rc;
+    return rc == CKPT_OK ? po_append(m, CKPT_V_LIST, (ckpt_seq){.at = &item, .n = 1}) : rc;
 }
 
 /* APPENDS. */
@@ -445,7 +445,7 @@ static int op_appends(ckpt_pk_machine *m)
     ckpt_seq items;
     int rc = ckpt_pk_take(m, &items);
 
-    return rc == CKPT_OK ? pk_append(m, CKPT_V_LIST, items) : rc;
+    return rc == CKPT_OK ? po_append(m, CKPT_V_LIST, items) : rc;
 }
 
 /* ADDITEMS: the items of a set. */
@@ -455,12 +455,12 @@ static int op_additems(ckpt_pk_machine *m)
     int rc = ckpt_pk_take(m, &items);
 
     if (rc == CKPT_OK)
-        rc = pk_check_hashable(m, items);
-    return rc == CKPT_OK ? pk_append(m, CKPT_V_SET, items) : rc;
+        rc = po_check_hashable(m, items);
+    return rc == CKPT_OK ? po_append(m, CKPT_V_SET, items) : rc;
 }
 
 /* Set pairs of the value that is on top of the stack. */
-static int pk_set_pairs(ckpt_pk_machine *m, ckpt_seq items)
+static int po_set_pairs(ckpt_pk_machine *m, ckpt_seq items)
 {
     ckpt_value *v;
     int rc = ckpt_pk_peek(m, &v);
@@ -484,7 +484,7 @@ static int op_setitem(ckpt_pk_machine *m)
         return ckpt_pk_short(m);
     m->stack.n -= 2;
     pair.at = &m->stack.at[m->stack.n];
-    return pk_set_pairs(m, pair);
+    return po_set_pairs(m, pair);
 }
 
 /* SETITEMS. */
@@ -493,7 +493,7 @@ static int op_setitems(ckpt_pk_machine *m)
     ckpt_seq items;
     int rc = ckpt_pk_take(m, &items);
 
-    return rc == CKPT_OK ? pk_set_pairs(m, items) : rc;
+    return rc == CKPT_OK ? po_set_pairs(m, items) : rc;
 }
 
 /* DICT: keys and values since the MARK. */
@@ -513,7 +513,7 @@ static int op_dict(ckpt_pk_machine *m)
 /* ---- names and calls ---- */
 
 /* A name as Python could have: UTF-8, and no line feed that would end it in a GLOBAL. */
-static bool pk_is_name(ckpt_text s)
+static bool po_is_name(ckpt_text s)
 {
     for (uint64_t i = 0; i < s.n; i++) {
         if ((unsigned char)s.at[i] < 0x20 || s.at[i] == 0x7F)
@@ -528,7 +528,7 @@ static int op_global(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     ckpt_value *v = NULL;
     int rc;
 
-    if (!pk_is_name(a->text) || !pk_is_name(a->more))
+    if (!po_is_name(a->text) || !po_is_name(a->more))
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a name that no module or class can have");
     rc = ckpt_pk_name_node(&m->p, &v, a->text, a->more);
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
@@ -591,10 +591,10 @@ static int op_newobj_ex(ckpt_pk_machine *m)
 }
 
 /* Call with the arguments as a tuple. */
-static int pk_call_with(ckpt_pk_machine *m, ckpt_value *callee, ckpt_seq items)
+static int po_call_with(ckpt_pk_machine *m, ckpt_value *callee, ckpt_seq items)
 {
     ckpt_value *args = NULL, *v = NULL;
-    int rc = pk_sequence(m, &args, CKPT_V_TUPLE, items);
+    int rc = po_sequence(m, &args, CKPT_V_TUPLE, items);
 
     if (rc == CKPT_OK)
         rc = ckpt_pk_call(&m->p, &v, callee, args);
@@ -612,7 +612,7 @@ static int op_inst(ckpt_pk_machine *m, const ckpt_pk_arg *a)
         cls = m->stack.at[--m->stack.n];
         rc = ckpt_pk_take(m, &items);
     }
-    return rc == CKPT_OK ? pk_call_with(m, cls, items) : rc;
+    return rc == CKPT_OK ? po_call_with(m, cls, items) : rc;
 }
 
 /* OBJ: the class and its arguments since the MARK. */
@@ -625,7 +625,7 @@ static int op_obj(ckpt_pk_machine *m)
         return rc;
     if (items.n == 0)
         return ckpt_pk_short(m);
-    return pk_call_with(m, items.at[0], (ckpt_seq){.at = items.at + 1, .n = items.n - 1});
+    return po_call_with(m, items.at[0], (ckpt_seq){.at = items.at + 1, .n = items.n - 1});
 }
 
 /* BUILD: object, state; the object stays on the stack. */

@@ -11,7 +11,7 @@
 #include "libckpt/map/map.h"
 
 /* For the index of storages. */
-static bool pk_same_storage(const void *ctx, uint32_t number, const void *key)
+static bool so_same_storage(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_storage *a = ((const ckpt_pk *)ctx)->out->storages.at[number], *b = key;
 
@@ -21,10 +21,10 @@ static bool pk_same_storage(const void *ctx, uint32_t number, const void *key)
 }
 
 /* The storage of that key: the one met before, or a new one. */
-static int pk_find_storage(ckpt_pk *p, ckpt_storage **out, const ckpt_storage *s)
+static int so_find_storage(ckpt_pk *p, ckpt_storage **out, const ckpt_storage *s)
 {
     uint32_t hash = ckpt_hash_bytes(s->key.at, (size_t)s->key.n, 0);
-    uint32_t at = ckpt_index_find(&p->storage_index, hash, pk_same_storage, p, s);
+    uint32_t at = ckpt_index_find(&p->storage_index, hash, so_same_storage, p, s);
     ckpt_storage **slot, *copy;
 
     if (at != CKPT_INDEX_NONE) {
@@ -44,7 +44,7 @@ static int pk_find_storage(ckpt_pk *p, ckpt_storage **out, const ckpt_storage *s
 }
 
 /* The dtype of a storage class; bytes for the untyped one. */
-static int pk_storage_class(const ckpt_pk *p, const ckpt_value *cls, ckpt_dtype *out)
+static int so_storage_class(const ckpt_pk *p, const ckpt_value *cls, ckpt_dtype *out)
 {
     ckpt_name_id id = ckpt_pk_id(p, cls);
 
@@ -65,7 +65,7 @@ static int pk_storage_class(const ckpt_pk *p, const ckpt_value *cls, ckpt_dtype 
  * View metadata of the legacy container: None, or (key of the view, offset, count) of files of
  * 2017, whose storage is that part of the one that is named.  The node keeps it for tensors.
  */
-static int pk_storage_view(ckpt_pk *p, ckpt_value *v, ckpt_value *view)
+static int so_storage_view(ckpt_pk *p, ckpt_value *v, ckpt_value *view)
 {
     ckpt_seq part = ckpt_value_seq(view);
 
@@ -82,7 +82,7 @@ static int pk_storage_view(ckpt_pk *p, ckpt_value *v, ckpt_value *view)
 }
 
 /* ('storage', class, key, location, numel[, view metadata]). */
-static int pk_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
+static int so_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
 {
     ckpt_storage s = {.source = UINT32_MAX};
     ckpt_value *v;
@@ -92,7 +92,7 @@ static int pk_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
         id->at[3]->kind != CKPT_V_STR || id->at[4]->kind != CKPT_V_INT)
         return ckpt_pk_fail(p, CKPT_EFORMAT,
                             "a persistent id that is not (storage, class, key, location, count)");
-    rc = pk_storage_class(p, id->at[1], &s.dtype);
+    rc = so_storage_class(p, id->at[1], &s.dtype);
     if (rc != CKPT_OK)
         return rc;
     s.key = id->at[2]->as.text;
@@ -114,8 +114,8 @@ static int pk_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
                             ckpt_pk_cut(s.key), s.key.at, id->at[4]->as.i);
     v = ckpt_pk_node(p, CKPT_V_STORAGE);
     *out = v;
-    rc = !v ? CKPT_ELIMIT : pk_find_storage(p, &v->as.storage, &s);
-    return rc == CKPT_OK && p->opts->legacy_storages ? pk_storage_view(p, v, id->at[5]) : rc;
+    rc = !v ? CKPT_ELIMIT : so_find_storage(p, &v->as.storage, &s);
+    return rc == CKPT_OK && p->opts->legacy_storages ? so_storage_view(p, v, id->at[5]) : rc;
 }
 
 int ckpt_pk_persistent(ckpt_pk *p, ckpt_value **out, ckpt_value *id)
@@ -125,7 +125,7 @@ int ckpt_pk_persistent(ckpt_pk *p, ckpt_value **out, ckpt_value *id)
     if (id->kind != CKPT_V_TUPLE || a.n < 2)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id that is not a tuple");
     if (ckpt_value_is(a.at[0], "storage"))
-        return pk_storage_id(p, out, &a);
+        return so_storage_id(p, out, &a);
     // ('module', class, file of its source, source): stands for the class; the source is ignored
     if (ckpt_value_is(a.at[0], "module") && p->opts->legacy_storages) {
         if (a.n != 4 || ckpt_pk_id(p, a.at[1]) == CKPT_NAME_UNSAFE)

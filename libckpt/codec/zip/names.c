@@ -7,13 +7,13 @@
  */
 #include "libckpt/codec/zip/names.h"
 
-static int zip_lower(char c)
+static int zn_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c;
 }
 
 /* Bytes that every name begins with: the folder, mostly; comparing need not look at them. */
-static uint64_t zip_common(const ckpt_zip *zip)
+static uint64_t zn_common(const ckpt_zip *zip)
 {
     const ckpt_zip_record *first = zip->records.at;
     uint64_t n = first->n_name;
@@ -34,12 +34,12 @@ static uint64_t zip_common(const ckpt_zip *zip)
 }
 
 /* Order of names without regard to case, from byte i on: those before are equal. */
-static int zip_compare_folded(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t i)
+static int zn_compare_folded(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t i)
 {
     uint64_t n = n_a < n_b ? n_a : n_b;
 
     for (; i < n; i++) {
-        int d = zip_lower(a[i]) - zip_lower(b[i]);
+        int d = zn_lower(a[i]) - zn_lower(b[i]);
 
         if (d != 0)
             return d;
@@ -49,9 +49,9 @@ static int zip_compare_folded(const char *a, uint64_t n_a, const char *b, uint64
 
 /* Order of by_name: first as if case did not count, so that names alike but for it are neighbours.
  */
-static int zip_compare(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t common)
+static int zn_compare(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t common)
 {
-    int d = zip_compare_folded(a, n_a, b, n_b, common);
+    int d = zn_compare_folded(a, n_a, b, n_b, common);
 
     return d != 0 ? d : memcmp(a, b, (size_t)n_a);
 }
@@ -60,7 +60,7 @@ static int zip_compare(const char *a, uint64_t n_a, const char *b, uint64_t n_b,
  * Sort indexes by name: merge sort, bottom up, because qsort may allocate behind our back and
  * hands no context to its callback.
  */
-static void zip_merge(const ckpt_zip *zip, const uint32_t *from, uint32_t *to, size_t run)
+static void zn_merge(const ckpt_zip *zip, const uint32_t *from, uint32_t *to, size_t run)
 {
     const ckpt_zip_record *rec = zip->records.at;
     size_t n = zip->records.n, lo;
@@ -75,7 +75,7 @@ static void zip_merge(const ckpt_zip *zip, const uint32_t *from, uint32_t *to, s
             if (a < mid && b < hi) {
                 const ckpt_zip_record *x = &rec[from[a]], *y = &rec[from[b]];
 
-                left = zip_compare(x->name, x->n_name, y->name, y->n_name, zip->n_common) <= 0;
+                left = zn_compare(x->name, x->n_name, y->name, y->n_name, zip->n_common) <= 0;
             }
             to[out] = left ? from[a++] : from[b++];
         }
@@ -94,11 +94,11 @@ int ckpt_zip_sort_names(ckpt_zip *zip, ckpt_err *err)
     }
     for (i = 0; i < n; i++)
         from[i] = (uint32_t)i;
-    zip->n_common = n > 0 ? zip_common(zip) : 0;
+    zip->n_common = n > 0 ? zn_common(zip) : 0;
     for (run = 1; run < n; run *= 2) {
         uint32_t *swap = from;
 
-        zip_merge(zip, from, to, run);
+        zn_merge(zip, from, to, run);
         from = to;
         to = swap;
     }
@@ -107,7 +107,7 @@ int ckpt_zip_sort_names(ckpt_zip *zip, ckpt_err *err)
     for (i = 1; i < n; i++) {
         const ckpt_zip_record *a = &zip->records.at[from[i - 1]], *b = &zip->records.at[from[i]];
 
-        if (zip_compare_folded(a->name, a->n_name, b->name, b->n_name, zip->n_common) != 0)
+        if (zn_compare_folded(a->name, a->n_name, b->name, b->n_name, zip->n_common) != 0)
             continue;
         if (memcmp(a->name, b->name, (size_t)a->n_name) == 0)
             return ckpt_fail(err, zip_odd(a->name, a->n_name),
@@ -129,7 +129,7 @@ const ckpt_zip_record *ckpt_zip_find(const ckpt_zip *zip, const char *name, uint
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         const ckpt_zip_record *r = &zip->records.at[zip->by_name[mid]];
-        int d = zip_compare(name, n_name, r->name, r->n_name, zip->n_common);
+        int d = zn_compare(name, n_name, r->name, r->n_name, zip->n_common);
 
         if (d == 0)
             return r;
