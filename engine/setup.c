@@ -31,7 +31,6 @@ static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
     }
     e->config.activation_checkpointing =
         e->config.activation_checkpointing || e->opts->checkpointing;
-    e->config.fp16_z0_quirk = e->opts->z0_quirk;
     return rc;
 }
 

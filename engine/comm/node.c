@@ -361,11 +361,6 @@ bool zt_node_first(zt_node *n)
     return atomic_exchange(&n->shared->spoken, 1) == 0;
 }
 
-bool zt_node_broken(const zt_node *n)
-{
-    return atomic_load(&n->shared->ended) != 0;
-}
-
 void zt_node_leave(zt_node *n)
 {
     // an own page of the own segment; others see it at their next look

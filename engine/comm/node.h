@@ -92,9 +92,6 @@ const void **zt_node_pointers(zt_node *n);
 /* True for the first rank only that asks, ever: who prints. */
 bool zt_node_first(zt_node *n);
 
-/* True once a rank was found to have ended. */
-bool zt_node_broken(const zt_node *n);
-
 /* This rank takes part in nothing any more (an orderly end): who waits for it is told. */
 void zt_node_leave(zt_node *n);
 

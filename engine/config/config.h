@@ -11,7 +11,7 @@
  *                them
  *     print.c    the resolved configuration as JSON
  *     hostfile.c hosts, slots, include and exclude filters, ranks
- *     base64.c   the url-safe alphabet, in which launchers pass files as arguments
+ *     base64.c   in which launchers pass files as arguments
  *
  * Source: DeepSpeed 0.19.8, runtime/config.py, runtime/zero/config.py, runtime/precision_config.py,
  * launcher/runner.py.
@@ -67,8 +67,6 @@ typedef struct zt_config {
     ckpt_dtype dtype;       /* F32, F16, BF16 */
     ckpt_dtype accum_dtype; /* of accumulated gradients */
     ckpt_dtype comm_dtype;  /* of gradients on the way */
-    /* --compat-z0-loss-scale: leave out the scaling as 0.19.8's stage 0 does */
-    bool fp16_z0_quirk;
     bool check_grad_overflow;
     bool prescale;
     double predivide;

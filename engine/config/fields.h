@@ -122,10 +122,10 @@ int ds_fill(ds_context *x, ckpt_value *json);
 /* Arguments that were given where the file has no such key; after the tables. */
 void ds_fill_missing(const ds_context *x, const ckpt_value *json, ds_draft *d);
 
-/* base64.c: n bytes as terminated url-safe base64; NULL: out of memory. */
-char *ds_base64(ckpt_arena *arena, const void *p, size_t n);
-
-/* The other way, the standard alphabet too; NULL: not base64, or out of memory. */
+/*
+ * base64.c: the *n bytes that base64 text stands for, url-safe or standard, in the arena.
+ * NULL: not base64, or out of memory.
+ */
 char *ds_unbase64(ckpt_arena *arena, const char *text, size_t *n);
 
 #endif

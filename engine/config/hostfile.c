@@ -353,31 +353,6 @@ int zt_hosts_filter(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const
 
 /* ---- for launchers ---- */
 
-/* {"host": [0, 1], ...} as Python's json writes it. */
-static bool hf_json(ckpt_bytes *to, const zt_hosts *hosts)
-{
-    bool ok = ckpt_bytes_printf(to, "{");
-
-    for (size_t i = 0; i < hosts->n; i++) {
-        const zt_host *h = &hosts->at[i];
-
-        ok = ok && ckpt_bytes_printf(to, "%s\"%s\": [", i > 0 ? ", " : "", h->name);
-        for (uint32_t j = 0; ok && j < h->n_slots; j++)
-            ok = ckpt_bytes_printf(to, "%s%" PRIu32, j > 0 ? ", " : "", h->slot[j]);
-        ok = ok && ckpt_bytes_printf(to, "]");
-    }
-    return ok && ckpt_bytes_printf(to, "}");
-}
-
-const char *zt_hosts_world_info(ckpt_arena *arena, const zt_hosts *hosts)
-{
-    ckpt_bytes json = {0};
-    const char *text = hf_json(&json, hosts) ? ds_base64(arena, json.at, json.n) : NULL;
-
-    ckpt_vec_free(&json);
-    return text;
-}
-
 const char *const *zt_hosts_mpirun(ckpt_arena *arena, const zt_hosts *hosts)
 {
     const char **argv = ckpt_arena_array(arena, 5, sizeof *argv); // zeroed: the end is there

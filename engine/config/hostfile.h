@@ -33,9 +33,6 @@ int zt_hosts_read(zt_hosts *out, ckpt_arena *arena, const char *path, ckpt_err *
 int zt_hosts_filter(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f,
                     ckpt_err *err);
 
-/* {"host": [slots]} as url-safe base64, what DeepSpeed passes as --world_info. */
-const char *zt_hosts_world_info(ckpt_arena *arena, const zt_hosts *hosts);
-
 /* Arguments for mpirun: "-np 4 --host a:2,b:2 ...", NULL-terminated; NULL: out of memory. */
 const char *const *zt_hosts_mpirun(ckpt_arena *arena, const zt_hosts *hosts);
 

@@ -176,11 +176,6 @@ void zt_cpu_parallel(zt_device *d, uint64_t n, uint64_t grain, zt_cpu_body body,
     }
 }
 
-unsigned zt_cpu_threads(const zt_device *d)
-{
-    return ((const zt_cpu *)d)->pool->n;
-}
-
 void *zt_cpu_scratch(zt_device *d, unsigned worker, uint64_t n_bytes)
 {
     cp_worker *w = &((zt_cpu *)d)->pool->worker[worker];

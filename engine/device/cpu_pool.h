@@ -25,15 +25,12 @@ typedef void (*zt_cpu_body)(void *ctx, uint64_t first, uint64_t last, unsigned w
 int zt_cpu_pool_new(zt_cpu_pool **out, unsigned n_threads, ckpt_err *err);
 void zt_cpu_pool_free(zt_cpu_pool *p);
 
-/* Workers of a CPU device, the calling thread among them: at least 1. */
-unsigned zt_cpu_threads(const zt_device *d);
-
 /*
  * Run body over 0..n cut into ranges; returns when all are done.
  *
  * grain   ranges begin at its multiples and only the last one may be shorter; 0 stands for 1.
  * Choose it so that one takes about 10 us or more; a worker may be given several ranges in turn
- * worker  < zt_cpu_threads(d)
+ * worker  the number of the thread, below the device's number of threads
  * A body must not call this again.  It may call zt_device_fail.
  */
 void zt_cpu_parallel(zt_device *d, uint64_t n, uint64_t grain, zt_cpu_body body, void *ctx);

@@ -107,10 +107,6 @@ bool zt_lora_targets(const zt_model *m, const char *module);
 float zt_lora_std(uint64_t in);
 /* After building: freeze what an adapter does not train; refuse targets that name nothing. */
 int zt_lora_finish(zt_model *m, ckpt_err *err);
-/* A parameter's name in a PEFT model or folder -> its plain name; false: it is no such name, or too
- * long. */
-bool zt_lora_plain_name(char *out, size_t room, const char *name);
-
 /* ---- pieces of a tape or of the scratch ---- */
 
 /* Cuts aligned pieces off a buffer; with base NULL it only counts. */

@@ -152,30 +152,6 @@ int zt_lora_finish(zt_model *m, ckpt_err *err)
 
 /* ---- names ---- */
 
-/* Cut every occurrence of a part out of a string. */
-static void lr_cut(char *s, const char *part)
-{
-    size_t n = strlen(part);
-
-    for (char *at = strstr(s, part); at != NULL; at = strstr(at, part))
-        memmove(at, at + n, strlen(at + n) + 1);
-}
-
-bool zt_lora_plain_name(char *out, size_t room, const char *name)
-{
-    size_t prefix = strlen(LR_PREFIX);
-    size_t n = strlen(name);
-
-    if (n >= room || strncmp(name, LR_PREFIX, prefix) != 0)
-        return false;
-    memcpy(out, name + prefix, n - prefix + 1);
-    lr_cut(out, ".base_layer");
-    lr_cut(out, ".modules_to_save.default");
-    if (lr_ends(out, ".default.weight"))
-        lr_cut(out, ".default");
-    return true;
-}
-
 const zt_alias *zt_lora_saved(const zt_model *m, ckpt_arena *arena, size_t *n)
 {
     zt_alias *out = ckpt_arena_array(arena, m->params.n, sizeof *out);

@@ -138,30 +138,6 @@ uint64_t zt_model_scratch(const zt_model *m, const zt_batch *b)
 
 /* ---- names ---- */
 
-static uint32_t md_find(const zt_model *m, const char *name)
-{
-    for (size_t i = 0; i < m->params.n; i++) {
-        if (strcmp(m->params.at[i].name, name) == 0)
-            return (uint32_t)i;
-    }
-    for (size_t i = 0; i < m->aliases.n; i++) {
-        if (strcmp(m->aliases.at[i].name, name) == 0)
-            return m->aliases.at[i].param;
-    }
-    return UINT32_MAX;
-}
-
-uint32_t zt_model_find(const zt_model *m, const char *name)
-{
-    uint32_t i = md_find(m, name);
-    char plain[512];
-
-    // an adapted model as PEFT names it
-    if (i == UINT32_MAX && zt_lora_plain_name(plain, sizeof plain, name))
-        i = md_find(m, plain);
-    return i;
-}
-
 /* Freeze what one glob matches; how many. */
 static size_t md_freeze(zt_model *m, const char *glob)
 {

@@ -183,9 +183,6 @@ void zt_model_free(zt_model *m);
 /* Workspace for any one layer. */
 uint64_t zt_model_scratch(const zt_model *m, const zt_batch *b);
 
-/* Index of a parameter by its name or an alias; UINT32_MAX. */
-uint32_t zt_model_find(const zt_model *m, const char *name);
-
 /* Freeze the parameters whose names match one of the globs (comma between them); *n how many. */
 int zt_model_freeze(zt_model *m, const char *globs, size_t *n, ckpt_err *err);
 
@@ -211,7 +208,7 @@ const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena);
 
 /*
  * The tensors of adapter_model.safetensors: their names there, and the parameters.  NULL: no
- * memory.  zt_model_find knows these names too, so that loading needs no table.
+ * memory.
  */
 const zt_alias *zt_lora_saved(const zt_model *m, ckpt_arena *arena, size_t *n);
 

@@ -124,9 +124,13 @@ void zt_optim_update(zt_device *d, const zt_optim *o, const zt_hyper *h, int64_t
 
 void zt_muon_apply(zt_device *d, const zt_hyper *h, const zt_piece *piece)
 {
+    float decay = (float)(1 - h->lr * h->weight_decay);
     zt_update u = ud_start(h, piece);
 
+    if (decay < 1 || decay > 1)
+        d->ops->scale(d, CKPT_F32, piece->n, piece->p, decay);
     u.kind = ZT_SGD;
-    u.decoupled = true;
+    u.beta1 = u.beta2 = u.weight_decay = 0;
+    u.first = true;
     d->ops->update(d, &u);
 }

@@ -228,8 +228,7 @@ static uint64_t ch_seed(const zt_zero *z)
 int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
-    bool unscaled = o->wrapper == ZR_FP16 && z->config->fp16_z0_quirk;
-    double scale = unscaled ? 1 : z->scaler.scale;
+    double scale = z->scaler.scale;
     zt_batch in;
     int rc = ch_reserve(z, batch, true, err);
 

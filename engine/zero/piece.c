@@ -4,26 +4,6 @@
  */
 #include "engine/zero/own.h"
 
-/* Muon's matrices: their gradients are directions already. */
-static void pc_muon(zt_device *d, const zt_piece *piece, const zt_hyper *h)
-{
-    float decay = (float)(1 - h->lr * h->weight_decay);
-    zt_update u = {.kind = ZT_SGD,
-                   .n = piece->n,
-                   .p = piece->p,
-                   .g = piece->g,
-                   .g_dtype = piece->g_dtype,
-                   .g_scale = piece->g_scale,
-                   .low = piece->low,
-                   .low_dtype = piece->low_dtype,
-                   .lr = h->lr,
-                   .first = true};
-
-    if (decay < 1 || decay > 1)
-        d->ops->scale(d, CKPT_F32, piece->n, piece->p, decay);
-    d->ops->update(d, &u);
-}
-
 /* LAMB's norms are per tensor at stage 0, per flat partition under ZeRO. */
 static void pc_tensors(zt_zero *z, const zt_partition *p, const zt_piece *all, const zt_hyper *h)
 {
@@ -50,7 +30,7 @@ int zr_update_piece(zt_zero *z, zt_device *d, uint32_t i, const zt_piece *piece,
     const zt_hyper *h = &z->group[p->group].hyper;
 
     if (z->group[p->group].muon)
-        pc_muon(d, piece, h);
+        zt_muon_apply(d, h, piece);
     else if (o->onebit)
         return zt_onebit_update(o->onebit[i], optim, h, z->updates, piece, err);
     else if (optim->type == ZT_OPT_LAMB && z->config->stage == 0)

@@ -410,16 +410,11 @@ static int zr_boundary(zt_zero *z, zt_step *step, ckpt_err *err)
     return zt_comm_agree(z->comm, rc, err);
 }
 
-bool zt_zero_boundary(const zt_zero *z)
-{
-    return (z->micro_steps + 1) % z->config->accumulation == 0;
-}
-
 int zt_zero_step(zt_zero *z, zt_step *step, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    if (zt_zero_boundary(z))
+    if ((z->micro_steps + 1) % z->config->accumulation == 0)
         rc = zr_boundary(z, step, err);
     z->micro_steps++;
     return rc;

@@ -140,9 +140,6 @@ int zt_zero_refresh(zt_zero *z, ckpt_err *err);
  */
 int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err);
 
-/* True if the next zt_zero_step applies an update. */
-bool zt_zero_boundary(const zt_zero *z);
-
 /* After each micro step; at a boundary the update.  *step is set at boundaries. */
 int zt_zero_step(zt_zero *z, zt_step *step, ckpt_err *err);
 

@@ -38,12 +38,11 @@ extern "C" {
     X(EMISMATCH, -7, 5, "ranks or replicas disagree")                                              \
     X(ELIMIT, -8, 6, "out of memory, or over a limit")                                             \
     X(EIO, -9, 7, "input/output error")                                                            \
-    X(EDIGEST, -10, 8, "hash or signature mismatch")                                               \
-    X(ECANCELED, -11, 130, "interrupted")                                                          \
-    X(EDOUBT, -12, 9, "refused: values would be lost, or something is doubtful")
+    X(ECANCELED, -10, 130, "interrupted")                                                          \
+    X(EDOUBT, -11, 9, "refused: values would be lost, or something is doubtful")
 
 #define CKPT_ERROR_ENUM(name, value, status, text) CKPT_##name = (value),
-enum { CKPT_ERRORS(CKPT_ERROR_ENUM) CKPT_ERROR_END_ = -13 };
+enum { CKPT_ERRORS(CKPT_ERROR_ENUM) CKPT_ERROR_END_ = -12 };
 #undef CKPT_ERROR_ENUM
 
 /* One failure.  The caller's struct: nothing is allocated, so it works when memory is gone. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_hostfile.c: hostfile, include and exclude filters (texts with a NUL between them): what is
- * selected stands in the file, and the forms in which it is passed on say the same.
+ * selected stands in the file, and mpirun is told of it.
  */
 #include "engine/config/config.h"
-#include "engine/config/fields.h"
 #include "engine/config/hostfile.h"
 #include "tests/fuzz/fuzz_help.h"
 
@@ -40,26 +39,6 @@ static void check(const zt_hosts *all, const zt_hosts *some, int64_t given)
     fuzz_require(total > 0);
 }
 
-/* What --world_info tells is read back. */
-static void pass_on(ckpt_arena *a, const zt_hosts *some)
-{
-    const char *const *args = zt_hosts_mpirun(a, some);
-    const char *info = zt_hosts_world_info(a, some);
-    ckpt_value *v = NULL;
-    size_t n = 0;
-    char *json = info ? ds_unbase64(a, info, &n) : NULL;
-
-    if (!args || !json)
-        return; // out of the arena's memory
-    fuzz_require(args[0] != NULL);
-    fuzz_require(zt_hjson_parse(&v, a, json, n, "world info", NULL) == CKPT_OK);
-    fuzz_require(v->kind == CKPT_V_DICT && v->as.map.n == some->n);
-    for (size_t i = 0; i < some->n; i++) {
-        fuzz_require(strcmp(v->as.map.at[i].key->as.text.at, some->at[i].name) == 0);
-        fuzz_require(v->as.map.at[i].value->as.seq.n == some->at[i].n_slots);
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static char text[3][4096];
@@ -82,7 +61,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (rc == CKPT_OK) {
         check(&all, &some, f.num_slots);
-        pass_on(a, &some);
+        const char *const *args = zt_hosts_mpirun(a, &some);
+
+        fuzz_require(!args || (args[0] && args[1][0] != '0' && args[3][0] != '\0'));
     }
     ckpt_arena_free(a);
     return 0;

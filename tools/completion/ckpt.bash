@@ -51,7 +51,7 @@ _ckpt_options() {
             "--lora-rank --lora-alpha --lora-dropout --lora-targets --dropout" \
             "--activation-checkpointing --seq --vocab --cased --token-dtype --no-shuffle" \
             "--seed --evaluate --predict --eval-every --print-config --profile --device --deterministic" \
-            "--threads --wait-limit --compat-z0-loss-scale --hostfile --include --exclude --num_nodes" \
+            "--threads --wait-limit --hostfile --include --exclude --num_nodes" \
             "--num_gpus --slots --local_rank --args --quiet --per_device_train_batch_size" \
             "--gradient_accumulation_steps --learning_rate --adam_beta1 --adam_beta2" \
             "--adam_epsilon --weight_decay --max_grad_norm --warmup_steps --fp16 --bf16" \

@@ -183,7 +183,6 @@ __ckpt_option zerotrain - device value 'cpu, cuda, or auto: a GPU where one can 
 __ckpt_option zerotrain - deterministic - 'equal bits in repeated runs, on a GPU too, where it costs time'
 __ckpt_option zerotrain - threads value 'threads of a rank (processors / ranks of the node)'
 __ckpt_option zerotrain - wait-limit value 'end the run when a rank does not come for N seconds (0: wait)'
-__ckpt_option zerotrain - compat-z0-loss-scale - 'stage 0, fp16: unscaled loss, as DeepSpeed 0.19.8'
 __ckpt_option zerotrain - hostfile value 'start the run on these hosts (lines: NAME slots=N)'
 __ckpt_option zerotrain - include value 'only these: host1@host2:0,2'
 __ckpt_option zerotrain - exclude value 'all but these'

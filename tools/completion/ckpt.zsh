@@ -129,7 +129,6 @@ _ckpt_verb() {
         '--deterministic[equal bits in repeated runs, on a GPU too, where it costs time]' \
         '--threads[threads of a rank (processors / ranks of the node)]:value:_files' \
         '--wait-limit[end the run when a rank does not come for N seconds (0\: wait)]:value:_files' \
-        '--compat-z0-loss-scale[stage 0, fp16, unscaled loss, as DeepSpeed 0.19.8]' \
         '--hostfile[start the run on these hosts (lines, NAME slots=N)]:value:_files' \
         '--include[only these, host1@host2,0,2]:value:_files' \
         '--exclude[all but these]:value:_files' \

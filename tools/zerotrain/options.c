@@ -88,8 +88,6 @@ static const op_row op_table[] = {
      "threads of a rank (processors / ranks of the node)"},
     {"wait-limit", OP_SIZE, OP(wait_limit), -1, "N",
      "end the run when a rank does not come for N seconds (0: wait)"},
-    {"compat-z0-loss-scale", OP_FLAG, OP(z0_quirk), -1, NULL,
-     "stage 0, fp16: unscaled loss, as DeepSpeed 0.19.8"},
     {"hostfile", OP_TEXT, OP(hostfile), -1, "FILE",
      "start the run on these hosts (lines: NAME slots=N)"},
     {"include", OP_TEXT, OP(include), -1, "HOSTS", "only these: host1@host2:0,2"},

@@ -225,7 +225,6 @@ static void test_lines(void **state)
                                          "--no-shuffle",
                                          "--deterministic",
                                          "--print-config",
-                                         "--compat-z0-loss-scale",
                                          "--wait-limit 9",
                                          "--learning_rate 0.5",
                                          "--bf16"};

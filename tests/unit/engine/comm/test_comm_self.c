@@ -596,7 +596,7 @@ static int body_killed(child_of *c)
         raise(SIGKILL);
     began = zt_process_clock();
     rc = zt_shm_ops.barrier(n, &call, &err);
-    if (rc != CKPT_EIO || !strstr(err.text, "barrier: rank 1 on here") || !zt_node_broken(n))
+    if (rc != CKPT_EIO || !strstr(err.text, "barrier: rank 1 on here"))
         return 2;
     rc = zt_shm_ops.barrier(n, &call, NULL);
     zt_node_free(n);

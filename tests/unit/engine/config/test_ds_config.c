@@ -393,13 +393,13 @@ static void batch_sizes_do_not_overflow(void **state)
 
 static void files_and_base64(void **state)
 {
-    static const char text[] = "{\"train_batch_size\": 6, \"fp16\": {\"enabled\": true}}";
+    /* {"train_batch_size": 6, "fp16": {"enabled": true}} */
+    static const char b64[] =
+        "eyJ0cmFpbl9iYXRjaF9zaXplIjogNiwgImZwMTYiOiB7ImVuYWJsZWQiOiB0cnVlfX0=";
     zt_config c;
     ckpt_err err = {0};
-    char *b64 = ds_base64(arena, text, sizeof text - 1);
 
     (void)state;
-    assert_non_null(b64);
     assert_int_equal(zt_config_read(&c, arena, b64, NULL, 2, &err), CKPT_OK);
     assert_int_equal(c.micro_batch, 3);
     assert_int_equal(c.dtype, CKPT_F16);

@@ -247,26 +247,26 @@ static void notes_are_bounded(void **state)
 
 /* ---- base64 ---- */
 
-static void base64_both_ways(void **state)
+static void base64_is_read(void **state)
 {
     static const struct {
         const char *plain, *coded;
-    } cases[] = {{"", ""},        {"f", "Zg=="},          {"fo", "Zm8="},
-                 {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}, {"\xfb\xff\xfe", "-__-"}};
-    static const char *const wrong[] = {"", "Zg=", "Zg", "Zm9*", "Z===", "Zm9v\n"};
+    } cases[] = {{"f", "Zg=="},          {"fo", "Zm8="},           {"foo", "Zm9v"},
+                 {"foobar", "Zm9vYmFy"}, {"\xfb\xff\xfe", "-__-"}, {"\xfb\xff\xfe", "+//+"}};
+    static const char *const wrong[] = {"",         "Zg=",      "Zg",     "Zm9*",
+                                        "Z===",     "====",     "Zm9v\n", "Zm9v  \n ",
+                                        " Zm9vYg=", "Zg==Zm9v", "Z=g=",   "Zm9v\xc3\xa4YQ"};
     size_t n = 99;
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         size_t length = strlen(cases[i].plain);
 
-        assert_string_equal(ds_base64(arena, cases[i].plain, length), cases[i].coded);
-        if (length > 0) {
-            assert_string_equal(ds_unbase64(arena, cases[i].coded, &n), cases[i].plain);
-            assert_int_equal(n, length);
-        }
+        const char *plain = ds_unbase64(arena, cases[i].coded, &n);
+
+        assert_int_equal(n, length);
+        assert_memory_equal(plain, cases[i].plain, length);
     }
-    assert_string_equal(ds_unbase64(arena, "+//+", &n), "\xfb\xff\xfe");
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_null(ds_unbase64(arena, wrong[i], &n));
 }
@@ -332,7 +332,7 @@ int main(void)
         TEST(auto_needs_what_it_is_made_of),
         TEST(no_key_is_ignored_silently),
         TEST(notes_are_bounded),
-        TEST(base64_both_ways),
+        TEST(base64_is_read),
         TEST(memory_runs_out),
         TEST(arenas_run_out),
     };

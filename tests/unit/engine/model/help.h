@@ -26,6 +26,18 @@ static inline void open_case(mc_case *c, const char *name, const mc_opts *opts)
         fail_msg("%s: %s", name, c->err.text);
 }
 
+/* Index of a parameter by its name or an alias; UINT32_MAX: none. */
+static inline uint32_t mc_find(const zt_model *m, const char *name)
+{
+    for (size_t i = 0; i < m->params.n; i++)
+        if (strcmp(m->params.at[i].name, name) == 0)
+            return (uint32_t)i;
+    for (size_t i = 0; i < m->aliases.n; i++)
+        if (strcmp(m->aliases.at[i].name, name) == 0)
+            return m->aliases.at[i].param;
+    return UINT32_MAX;
+}
+
 /* All gradients one after the other, fp32; those of frozen parameters are left out. */
 static inline float *gradients(mc_case *c, uint64_t *n)
 {

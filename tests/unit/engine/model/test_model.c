@@ -45,12 +45,12 @@ static void check_structure(const zt_model *m, const ckpt_value *entry)
         for (uint64_t j = 0; j < shape.n; j++)
             assert_int_equal(p->shape[j], shape.at[j]->as.i);
         assert_int_equal(p->no_decay, shape.n == 1);
-        assert_int_equal(zt_model_find(m, p->name), i);
+        assert_int_equal(mc_find(m, p->name), i);
     }
     assert_int_equal(zt_model_count(m, false), ckpt_value_get(entry, "numel")->as.i);
     assert_int_equal(m->aliases.n, extra.n);
     for (uint64_t i = 0; i < extra.n; i++)
-        assert_int_not_equal(zt_model_find(m, extra.at[i]->as.text.at), UINT32_MAX);
+        assert_int_not_equal(mc_find(m, extra.at[i]->as.text.at), UINT32_MAX);
 }
 
 /* Each layer names its parameters, all are named, and `layer` is the first that does. */
@@ -89,7 +89,7 @@ static void structure(void **state)
 
         check_structure(m, entry);
         check_layers(m);
-        assert_int_equal(zt_model_find(m, "no.such.name"), UINT32_MAX);
+        assert_int_equal(mc_find(m, "no.such.name"), UINT32_MAX);
         zt_model_free(m);
     }
     zt_device_free(d);
@@ -103,12 +103,12 @@ static void initial_kinds(void **state)
 
     (void)state;
     open_case(&c, "gpt2_masked", &(mc_opts){.dtype = CKPT_F32});
-    p = &c.model->params.at[zt_model_find(c.model, "transformer.h.1.attn.c_proj.weight")];
+    p = &c.model->params.at[mc_find(c.model, "transformer.h.1.attn.c_proj.weight")];
     assert_int_equal(p->init, ZT_INIT_NORMAL);
     assert_true(fabs((double)p->init_std - 0.02 / sqrt(4.0)) < 1e-8); // 2 layers, 2 branches each
-    p = &c.model->params.at[zt_model_find(c.model, "transformer.h.1.ln_2.weight")];
+    p = &c.model->params.at[mc_find(c.model, "transformer.h.1.ln_2.weight")];
     assert_int_equal(p->init, ZT_INIT_ONE);
-    p = &c.model->params.at[zt_model_find(c.model, "transformer.h.1.mlp.c_fc.bias")];
+    p = &c.model->params.at[mc_find(c.model, "transformer.h.1.mlp.c_fc.bias")];
     assert_int_equal(p->init, ZT_INIT_ZERO);
     mc_close(&c);
 }

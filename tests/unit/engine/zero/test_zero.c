@@ -294,10 +294,8 @@ static void test_accumulation_is_a_mean(void **state)
     masters(&r, a);
     finish(&r);
     start(&r, ", \"gradient_accumulation_steps\": 2", 1);
-    assert_false(zt_zero_boundary(r.zero));
     train(&r, 1, true);
     assert_int_equal(r.zero->global_steps, 0);
-    assert_true(zt_zero_boundary(r.zero));
     train(&r, 1, true);
     assert_int_equal(r.zero->global_steps, 1);
     assert_int_equal(r.zero->global_samples, 2 * BATCH);
@@ -447,7 +445,9 @@ static void test_frozen(void **state)
         assert_int_equal(zt_zero_new(&r.zero, r.model, &r.config, r.comm, &opts, &r.err), CKPT_OK);
         assert_int_equal(zt_zero_fill(r.zero, value, NULL, &r.err), CKPT_OK);
         train(&r, 2, false);
-        uint32_t wte = zt_model_find(r.model, "transformer.wte.weight");
+        const uint32_t wte = 0; // GPT-2's first parameter
+
+        assert_string_equal(r.model->params.at[wte].name, "transformer.wte.weight");
         uint64_t n = r.model->params.at[wte].n_elems;
 
         value(NULL, wte, 0, n, want, NULL);
