@@ -47,7 +47,8 @@ TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/obj/%.o)
 ENG_OBJ  := $(ENG_SRC:%.c=$(B)/obj/%.o)
 CKPT_MAIN := $(B)/obj/tools/main.o
 TRAIN_MAIN := $(B)/obj/tools/zerotrain/main.o
-# what the programs share, and tests take pieces of
+# what is behind a main.c, for its program and for tests: of zerotrain, and of ckpt (whose table of options zerotrain uses)
+TRAIN    := $(B)/obj/zerotrain.a
 TOOLS    := $(B)/obj/tools.a
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
 PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal \
@@ -73,9 +74,13 @@ ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistri
 .PHONY: all demo check check-rest check-all check-unit check-cli check-golden check-bad check-engine check-fault \
         check-man check-sandbox check-comm check-runs check-refusals rest-comm rest-runs rest-refusals rest-fault rest-reshard \
         rest-golden rest-bad run-rest check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
-        programs
+        programs ckpt
 
 all: $(PROGRAMS) $(LIBS) $(PLUGIN) summary
+
+# the checkpoint tools and their library alone: without MPI, oneDNN and libunistring
+ckpt: $(filter-out %/zerotrain,$(PROGRAMS)) $(LIBS)
+	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 
 programs: $(PROGRAMS)
 
@@ -112,9 +117,9 @@ run-rest: rest-comm rest-fault rest-refusals rest-runs rest-reshard rest-golden 
 
 # ---- build -----------------------------------------------------------------------------------
 # What is missing is told before the compiler does, by name of package.
-$(B)/needs: tools/needs.sh
+$(B)/needs.ckpt $(B)/needs.build: tools/needs.sh
 	@mkdir -p $(@D)
-	@CC="$(CC)" MPI="$(MPI_LIBS)" SGEMM="$(SGEMM)" sh tools/needs.sh
+	@CC="$(CC)" MPI="$(MPI_LIBS)" SGEMM="$(SGEMM)" sh tools/needs.sh $(subst .,,$(suffix $@))
 	@touch $@
 
 # MPI came or went: its file is compiled again.
@@ -133,7 +138,8 @@ $(CUDA_MARK):
 	@touch $@
 $(B)/obj/engine/cuda/load.o: $(CUDA_MARK)
 
-$(B)/obj/%.o: %.c | $(B)/needs
+$(ENG_OBJ): | $(B)/needs.build
+$(B)/obj/%.o: %.c | $(B)/needs.ckpt
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
@@ -160,7 +166,7 @@ $(B)/gpu/%.o: %.cu
 	@echo "  NVCC  $<"
 	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
-$(B)/gpu/engine/cuda/nccl.o: engine/cuda/nccl.c | $(B)/needs
+$(B)/gpu/engine/cuda/nccl.o: engine/cuda/nccl.c | $(B)/needs.build
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(if $(NCCL),-DZT_HAVE_NCCL) -isystem $(CUDA_DIR)/include -MMD -MP -c -o $@ $<
@@ -188,7 +194,7 @@ $(B)/emulated/%.o: %.cpp
 	@echo "  EMU   $<"
 	$(Q)$(CXX) $(EMUFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/emulated/nccl.o: engine/cuda/nccl.c | $(B)/needs
+$(B)/emulated/nccl.o: engine/cuda/nccl.c | $(B)/needs.build
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
@@ -213,10 +219,10 @@ $(ENGINE): $(ENG_OBJ)
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(B)/bin/zerotrain: $(TRAIN_MAIN) $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
+$(B)/bin/zerotrain: $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TRAIN_MAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
 
 $(B)/lib/libckpt.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
@@ -232,7 +238,9 @@ $(B)/lib/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
 $(B)/lib/libckpt.so: $(B)/lib/libckpt.so.$(SOVER)
 	$(Q)ln -sf libckpt.so.$(SOVER) $@
 
-$(TOOLS): $(filter-out $(CKPT_MAIN) $(TRAIN_MAIN),$(TOOL_OBJ))
+$(TRAIN): $(filter-out $(TRAIN_MAIN),$(filter $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ)))
+$(TOOLS): $(filter-out $(CKPT_MAIN) $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ))
+$(TRAIN) $(TOOLS):
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(Q)ar rcs $@ $^
@@ -254,9 +262,9 @@ summary: $(PROGRAMS) $(LIBS)
 # Tests of one unit are compiled plainly: the compiler's time is most of theirs.
 $(UNIT_BIN): private CFLAGS := -O0 -g
 $(UNIT_BIN): private CPPFLAGS := $(filter-out -D_FORTIFY_SOURCE=%,$(CPPFLAGS))
-$(B)/unit/%: tests/unit/%.c $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
+$(B)/unit/%: tests/unit/%.c $(TRAIN) $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< -lcmocka $(TOOLS) $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< -lcmocka $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
 
 # and those that want several processes, or recorded models
 TEST_PROGRAM = $(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(ENG_LIBS) $(LDLIBS)
@@ -349,7 +357,7 @@ gpu-tests: $(GPU_TESTS)
 BUNDLE_LINK = $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../deps' -pie
 gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
 	@rm -rf $(B)/bundle && mkdir -p $(B)/bundle/bin $(B)/bundle/lib $(B)/bundle/gpu $(B)/bundle/deps
-	$(Q)$(BUNDLE_LINK) -o $(B)/bundle/bin/zerotrain $(TRAIN_MAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(BUNDLE_LINK) -o $(B)/bundle/bin/zerotrain $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
 	$(Q)for t in $(notdir $(GPU_TESTS)); do \
 	    $(BUNDLE_LINK) -o $(B)/bundle/gpu/$$t tests/gpu/$$t.c $(ENG_LIBS) $(LDLIBS) || exit 1; done
 	$(Q)$(NVCC) -shared -o $(B)/bundle/lib/libzerotrain-cuda.so $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) \
@@ -443,6 +451,7 @@ clean:
 
 help:
 	@echo "make               build build/bin/ckpt, its drop-ins (zero_to_fp32 ...), build/bin/zerotrain and the libraries"
+	@echo "make ckpt          the same without zerotrain: needs no MPI, oneDNN and libunistring"
 	@echo "make demo          install what is missing, build, consolidate a real checkpoint, show it"
 	@echo "make check         install what is missing, build, run the tests (JOBS at a time: the number of processors)"
 	@echo "make check-all     the same, then every case of the long suites (make check-rest: those alone)"

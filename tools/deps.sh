@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that building and testing need and that are missing.
 #
-#   sh tools/deps.sh build | demo | check | lint | gpu | fuzz | interop ...     any number of these words
+#   sh tools/deps.sh ckpt | build | demo | check | lint | gpu | fuzz | interop ...     any number of these words
 #
 # Says what it installs before it does so; uses sudo when it is not run as root; does nothing, silently,
 # when nothing is missing.
@@ -12,10 +12,14 @@ set -eu
 sgemm=libopenblas-pthread-dev
 [ "$(uname -m)" != x86_64 ] || sgemm=libdnnl-dev
 
+# what `make ckpt` needs
+ckpt="gcc libc6-dev make libdeflate-dev zlib1g-dev libssl-dev libcjson-dev libpcre2-dev"
+
 packages=
 for set in "$@"; do
     case "$set" in
-    build) packages="$packages gcc libc6-dev make libdeflate-dev zlib1g-dev libssl-dev libcjson-dev libpcre2-dev $sgemm libopenmpi-dev openmpi-bin pkg-config libunistring-dev" ;;
+    ckpt) packages="$packages $ckpt" ;;
+    build) packages="$packages $ckpt $sgemm libopenmpi-dev openmpi-bin pkg-config libunistring-dev" ;;
     demo) packages="$packages" ;;
     check) packages="$packages libcmocka-dev python3 mandoc" ;;
     lint) packages="$packages clang clang-tidy cppcheck shellcheck mandoc" ;;
@@ -23,7 +27,7 @@ for set in "$@"; do
     fuzz) packages="$packages clang libclang-rt-14-dev" ;;
     interop) packages="$packages python3-torch python3-venv" ;;
     *)
-        echo "deps.sh: unknown set '$set' (build demo check lint gpu fuzz interop)" >&2
+        echo "deps.sh: unknown set '$set' (ckpt build demo check lint gpu fuzz interop)" >&2
         exit 2
         ;;
     esac

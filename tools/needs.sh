@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Name the development files that building needs and that are not there.
 #
-#   CC=cc MPI="-lmpi" SGEMM=dnnl|openblas sh tools/needs.sh
+#   CC=cc MPI="-lmpi" SGEMM=dnnl|openblas sh tools/needs.sh ckpt|build
 #
+# ckpt is for the checkpoint tools and libckpt alone, build for zerotrain as well (the sets of deps.sh).
 # MPI is what pkg-config says of ompi-c: without it zerotrain is built for one process, which is told.
 set -u
 CC=${CC:-cc}
+set=${1:-build}
 
 missing=
 need() {
@@ -16,7 +18,7 @@ need() {
 }
 
 if ! command -v "${CC%% *}" >/dev/null 2>&1; then
-    echo "needs: no C compiler '$CC' (gcc or clang); sh tools/deps.sh build installs one on Debian" >&2
+    echo "needs: no C compiler '$CC' (gcc or clang); sh tools/deps.sh $set installs one on Debian" >&2
     exit 1
 fi
 need libdeflate.h libdeflate-dev ""
@@ -24,16 +26,18 @@ need zlib.h zlib1g-dev ""
 need openssl/evp.h libssl-dev ""
 need cjson/cJSON.h libcjson-dev ""
 need pcre2.h libpcre2-dev -DPCRE2_CODE_UNIT_WIDTH=8
-if [ "${SGEMM:-dnnl}" = dnnl ]; then
-    need oneapi/dnnl/dnnl.h libdnnl-dev ""
-else
-    need cblas.h libopenblas-pthread-dev ""
+if [ "$set" = build ]; then
+    if [ "${SGEMM:-dnnl}" = dnnl ]; then
+        need oneapi/dnnl/dnnl.h libdnnl-dev ""
+    else
+        need cblas.h libopenblas-pthread-dev ""
+    fi
+    need unicase.h libunistring-dev ""
 fi
-need unicase.h libunistring-dev ""
 if [ -n "$missing" ]; then
-    echo "needs: these headers are missing (Debian packages in brackets; sh tools/deps.sh build installs them):$missing" >&2
+    echo "needs: these headers are missing (Debian packages in brackets; sh tools/deps.sh $set installs them):$missing" >&2
     exit 1
 fi
-if [ -z "${MPI:-}" ]; then
+if [ "$set" = build ] && [ -z "${MPI:-}" ]; then
     echo "note: Open MPI was not found (libopenmpi-dev and pkg-config): zerotrain is built for one process" >&2
 fi
