@@ -14,6 +14,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
 #include "libckpt/codec/pickle/names.h"
+#include "libckpt/map/view.h"
 
 /* Bytes that expanded tensors (stride 0) may have in all beyond what the file holds. */
 #define TN_MAX_EXPANDED (UINT64_C(1) << 30)
@@ -234,41 +235,6 @@ static int tn_tie(tn_walk *w, ckpt_tensor *t, const ckpt_tensor_value *v)
 
 /* ---- extents ---- */
 
-/* True if the elements lie row-major without gaps; strides of axes of one element do not count. */
-static bool tn_contiguous(const ckpt_tensor_value *v)
-{
-    uint64_t expected = 1;
-    uint32_t k;
-
-    for (k = v->ndim; k-- > 0;) {
-        if (v->shape[k] != 1 && v->stride[k] != expected)
-            return false;
-        expected *= v->shape[k]; // cannot overflow: the map has checked the product
-    }
-    return true;
-}
-
-/* A tensor that is not contiguous: one box with its own strides. */
-static int tn_back_box(tn_walk *w, ckpt_tensor *t, const ckpt_tensor_value *v, uint64_t at)
-{
-    uint64_t width = ckpt_dtype_get(t->dtype)->bits / 8;
-    ckpt_axis axis[CKPT_MAX_DIM];
-    ckpt_extent e = {.source = v->storage->source, .ndim = t->ndim, .at = at, .axis = axis};
-    uint32_t k;
-
-    for (k = 0; k < t->ndim; k++) {
-        uint64_t by = width;
-
-        // The reader of pickles has checked that the last element lies in the storage.
-        if (v->shape[k] > 1 && (!ckpt_mul(v->stride[k], width, &by) || by > INT64_MAX))
-            return ckpt_fail(w->err, CKPT_EFORMAT,
-                             "%s: tensor %.200s: stride %" PRIu64 " overflows", w->io->name,
-                             t->name, v->stride[k]);
-        axis[k] = (ckpt_axis){0, v->shape[k], (int64_t)by};
-    }
-    return ckpt_map_back(w->map, t, &e, 1, w->err);
-}
-
 /*
  * Files of the other byte order: the unit to reverse is the dtype's, and one per storage.  Dtypes
  * without a storage class of their own lie in storages of bytes, which torch 2.15 (torch.load,
@@ -309,23 +275,12 @@ static int tn_check_expanded(tn_walk *w, const ckpt_tensor *t, const ckpt_storag
 
 static int tn_back(tn_walk *w, ckpt_tensor *t, const ckpt_tensor_value *v)
 {
-    uint64_t at;
-    int rc;
+    int rc = tn_check_expanded(w, t, v->storage);
 
-    if (v->storage->source == UINT32_MAX || !ckpt_dtype_bytes(t->dtype, v->offset, &at) ||
-        at > v->storage->n_bytes)
-        return ckpt_fail(w->err, CKPT_EFORMAT, "%s: tensor %.200s begins outside its storage",
-                         w->io->name, t->name);
-    rc = tn_check_expanded(w, t, v->storage);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && v->storage->source != UINT32_MAX)
         rc = tn_set_swap(w, t, v->storage->source);
-    if (rc != CKPT_OK)
-        return rc;
-    // Packed elements are always contiguous here: the reader of pickles refuses other views of
-    // them.
-    if (tn_contiguous(v) || ckpt_dtype_get(t->dtype)->bits < 8)
-        return ckpt_map_back_whole(w->map, t, v->storage->source, at, w->err);
-    return tn_back_box(w, t, v, at);
+    return rc == CKPT_OK ? ckpt_view_back(w->map, t, v, v->storage->source, w->io->name, w->err)
+                         : rc;
 }
 
 /* ---- the walk ---- */

@@ -13,6 +13,7 @@
 
 #include "libckpt/ask/tree.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/view.h"
 
 #define TEXT_STR_MAX   120u /* bytes shown of a text */
 #define TEXT_BYTES_MAX 32u
@@ -60,25 +61,12 @@ static void text_counts(ckpt_tree *t, const uint64_t *a, uint32_t n)
     ckpt_tree_puts(t, "]");
 }
 
-/* True if the strides are what the shape implies. */
-static bool text_is_contiguous(const ckpt_tensor_value *x)
-{
-    uint64_t expect = 1;
-
-    for (uint32_t k = x->ndim; k-- > 0;) {
-        if (x->shape[k] != 1 && x->stride[k] != expect)
-            return false;
-        expect *= x->shape[k]; // the reader saw to overflow
-    }
-    return true;
-}
-
 /* One line says all but the state. */
 static void text_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
 {
     ckpt_tree_printf(t, "tensor %s ", ckpt_dtype_name(x->dtype));
     text_counts(t, x->shape, x->ndim);
-    if (!text_is_contiguous(x)) {
+    if (!ckpt_view_is_plain(x)) {
         ckpt_tree_puts(t, " stride ");
         text_counts(t, x->stride, x->ndim);
     }

@@ -16,6 +16,7 @@
 #include "libckpt/copy/crew.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/map/adopt.h"
+#include "libckpt/map/view.h"
 
 enum { DSS_AHEAD = 4 }; /* files read ahead per thread */
 
@@ -238,36 +239,15 @@ int ckpt_ds_shard_flat(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_valu
 int ckpt_ds_shard_back(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_tensor_value *v,
                        ckpt_tensor *t)
 {
-    ckpt_axis axis[CKPT_MAX_DIM + 1];
-    ckpt_extent e = {.ndim = v->ndim ? v->ndim : 1, .axis = axis};
-    uint64_t item = ckpt_dtype_get(v->dtype)->bits / 8;
+    uint32_t source = 0;
 
     if (t->n_elems == 0)
         return CKPT_OK;
-    if (!v->storage || v->ndim > CKPT_MAX_DIM || item == 0)
+    if (!v->storage || v->ndim > CKPT_MAX_DIM || ckpt_dtype_get(v->dtype)->bits < 8)
         return ckpt_fail(job->err, CKPT_EFORMAT, "%s: %s: a tensor without values", s->path,
                          t->name);
-    if (!ckpt_mul(v->offset, item, &e.at))
-        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: %s: size overflows", s->path, t->name);
-    axis[0] = (ckpt_axis){.count = 1, .stride = (int64_t)item};
-    for (uint32_t i = 0; i < v->ndim; i++) {
-        uint64_t by = 0;
-        // A stride that is never taken may be anything.
-        if (v->shape[i] > 1 && (!ckpt_mul(v->stride[i], item, &by) || by > INT64_MAX))
-            return ckpt_fail(job->err, CKPT_EFORMAT, "%s: %s: stride overflows", s->path, t->name);
-        axis[i] = (ckpt_axis){.count = v->shape[i],
-                              .stride = v->shape[i] > 1 ? (int64_t)by : (int64_t)item};
-    }
-    int rc = ckpt_ds_shard_source(job, s, v->storage->source, &e.source);
-    if (rc == CKPT_OK) {
-        uint64_t n = 1;
-        bool plain = true;
-        for (uint32_t i = v->ndim; i-- > 0; n *= v->shape[i])
-            plain = plain && (v->shape[i] == 1 || v->stride[i] == n);
-        rc = plain ? ckpt_map_back_whole(job->map, t, e.source, e.at, job->err)
-                   : ckpt_map_back(job->map, t, &e, 1, job->err);
-    }
-    return rc;
+    int rc = ckpt_ds_shard_source(job, s, v->storage->source, &source);
+    return rc == CKPT_OK ? ckpt_view_back(job->map, t, v, source, s->path, job->err) : rc;
 }
 
 /* One element of a numeric dtype as a double. */
