@@ -413,7 +413,7 @@ lint:
 	@sh tests/lint/run.sh
 
 fmt:
-	clang-format -i $$(git ls-files '*.c' '*.h')
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cpp')
 
 deps:
 	@sh tools/deps.sh build check lint

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target.c: owns what can be asked of a target: whether its fields mean something to its format.  What can be had is asked from the drivers and from
- * the table of conversions, and listed in the messages from there.
+ * target.c: owns what can be asked of a target: whether its fields mean something to its format.
+ * What can be had is asked from the drivers and from the table of conversions, and listed in the
+ * messages from there.
  */
 #include <stdio.h>
 #include <string.h>

@@ -22,7 +22,7 @@ for set in "$@"; do
     build) packages="$packages $ckpt $sgemm libopenmpi-dev openmpi-bin pkg-config libunistring-dev" ;;
     demo) packages="$packages" ;;
     check) packages="$packages libcmocka-dev python3 mandoc" ;;
-    lint) packages="$packages clang clang-tidy cppcheck shellcheck mandoc" ;;
+    lint) packages="$packages clang clang-format cppcheck shellcheck mandoc" ;;
     gpu) packages="$packages g++" ;;
     fuzz) packages="$packages clang libclang-rt-14-dev" ;;
     interop) packages="$packages python3-torch python3-venv" ;;

@@ -22,7 +22,8 @@
 #define BOOL_OR_NULL(key, f)  {.name = (key), .kind = DS_BOOL, .at = AT(f), .nullable = true}
 #define INT(key, f, lo, hi)   {.name = (key), .kind = DS_INT, .at = AT(f), .min = (lo), .max = (hi)}
 #define SIZE(key, f, lo)      {.name = (key), .kind = DS_SIZE, .at = AT(f), .min = (lo), .max = TOP}
-#define REAL(key, f, lo, hi)  {.name = (key), .kind = DS_REAL, .at = AT(f), .min = (lo), .max = (hi)}
+#define REAL(key, f, lo, hi) \
+    {.name = (key), .kind = DS_REAL, .at = AT(f), .min = (lo), .max = (hi)}
 #define TEXT(key, f)          {.name = (key), .kind = DS_TEXT, .at = AT(f), .nullable = true}
 #define TREE(key, f)          {.name = (key), .kind = DS_TREE, .at = AT(f)}
 #define BLOCK(key, b)         {.name = (key), .kind = DS_BLOCK, .block = &(b), .nullable = true}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device.cu: the CUDA device: its table of operations, its memory, its errors, and which GPUs it runs
- * on.
+ * device.cu: the CUDA device: its table of operations, its memory, its errors, and which GPUs it
+ * runs on.
  */
 #include <stdio.h>
 #include <string.h>

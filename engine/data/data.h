@@ -71,8 +71,12 @@ const char *zt_data_class(const zt_data *d, size_t i);
 
 typedef struct zt_wordpiece zt_wordpiece;
 
-/* vocab.txt: one piece a line, its number is that of the line.  Errors: CKPT_EFORMAT ([UNK], [CLS], [SEP]
- * or [PAD] is missing), CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT. */
+/*
+ * vocab.txt: one piece a line, its number is that of the line.
+ *
+ * Errors   CKPT_EFORMAT: [UNK], [CLS], [SEP] or [PAD] is missing; CKPT_EMISSING; CKPT_EIO;
+ *          CKPT_ELIMIT
+ */
 int zt_wordpiece_read(zt_wordpiece **out, const char *vocab_path, bool lower_case, ckpt_err *err);
 void zt_wordpiece_free(zt_wordpiece *w); /* NULL is fine */
 

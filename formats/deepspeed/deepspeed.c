@@ -15,9 +15,9 @@
  *     stage0/  masters and moments kept whole
  *     join/    all of this for one model-parallel rank; several ranks in one map
  *     write/   the other way
- * A ckpt_ds_job says where the result goes.  Several model-parallel ranks, pipeline stages and experts without
- * ZeRO are read in parts, each like this, and put together by grid.c.  Checked against DeepSpeed
- * 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5, 0.12.6 and 0.19.8.
+ * A ckpt_ds_job says where the result goes.  Several model-parallel ranks, pipeline stages and
+ * experts without ZeRO are read in parts, each like this, and put together by grid.c.  Checked
+ * against DeepSpeed 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5, 0.12.6 and 0.19.8.
  */
 #include <string.h>
 

@@ -177,8 +177,8 @@ typedef struct ckpt_tensor {
 } ckpt_tensor;
 
 /*
- * What is known of the training that a checkpoint is of: the facts that programs act on.  Texts live
- * as long as the map; NULL: not known.
+ * What is known of the training that a checkpoint is of: the facts that programs act on.  Texts
+ * live as long as the map; NULL: not known.
  */
 typedef struct ckpt_known {
     size_t size;              /* sizeof this struct, or 0: see ckpt.h; left as it is */

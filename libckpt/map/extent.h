@@ -15,7 +15,7 @@
  * out      ndim axes; strides are left 0
  * Returns  the element after the box, where the next cut goes on: repeated, at most 2*ndim-1 boxes
  *          cover the interval exactly once.
- * Source   own derivation; all small shapes up to 5 axes are checked in tests/unit/map/test_extent.c
+ * Source   own derivation; tests/unit/map/test_extent.c checks all small shapes up to 5 axes
  */
 uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
                               ckpt_axis *out);

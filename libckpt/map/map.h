@@ -122,8 +122,8 @@ CKPT_VEC(ckpt_states, struct ckpt_state *);
 
 /*
  * What the writer of a training target says it writes, and what became of the source's state when
- * it was read back (libckpt/claim/claim.h).  An entry is a moment or step count of one parameter, or one
- * value of a tree of values.
+ * it was read back (libckpt/claim/claim.h).  An entry is a moment or step count of one parameter,
+ * or one value of a tree of values.
  */
 typedef struct ckpt_claim {
     bool made;            /* the target holds training state */

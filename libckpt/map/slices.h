@@ -107,8 +107,8 @@ typedef struct ckpt_slices {
  *
  * Errors   CKPT_EMISMATCH: the slices' shapes do not fit the rule or each other; CKPT_EUNSUPPORTED:
  * a rule that no boxes express (affine pieces across axes); CKPT_ELIMIT.  Messages name set->name.
- * Source   own derivation from the documented meaning of the rules; tests/unit/map/test_slices.c checks
- * small shapes element by element.
+ * Source   own derivation from the documented meaning of the rules; tests/unit/map/test_slices.c
+ *          checks small shapes element by element
  */
 int ckpt_slices_new(ckpt_slices *out, const ckpt_slice_rule *rule, const ckpt_slice_set *set,
                     ckpt_err *err);

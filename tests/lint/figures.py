@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the tree: lines by folder, functions, comments, documented prototypes, and circles of calls.
+"""Figures of the tree: lines by folder, functions, comments, documented prototypes, prefixes, asserts, and circles of calls.
 
     figures.py [--objects build/obj] [--calls] [--limits]
 
 Calls are taken from the objects of a build (nm): file A calls file B if A needs a symbol that B defines, and so for folders.  A
-circle is a set of files, or of folders, that reach each other.  --calls prints the pairs of folders, --limits ends with 1 where a
-folder is in a circle or a house limit is broken.  Functions are found by their braces in the first column, as clang-format sets
-them.
+circle is a set of files, or of folders, that reach each other.  --calls prints the pairs of folders.  Functions are found by
+their braces in the first column, as clang-format sets them.
+
+--limits names what breaks a house limit, and ends with 1 if anything does: long functions, files and lines; a prototype without a
+comment; a prefix of static functions (two or three letters) in two files; a folder in a circle, or more than two pairs of files; a
+name that only its own file uses, but others could.
 """
 import argparse
 import os
@@ -17,7 +20,10 @@ import sys
 
 ROOMS = ('libckpt', 'formats', 'engine', 'tools')
 SOURCES = ('.c', '.h', '.cu', '.cuh')
-FUNCTION_LINES, FILE_LINES = 60, 800
+FUNCTION_LINES, FILE_LINES, COLUMNS = 60, 800, 100
+PAIRS = 2
+# What tests alone may call: memory that fails at the n-th call, and bytes in memory as a file.
+DOORS = {'main', 'ckpt_alloc_fail_at', 'ckpt_io_memory'}
 
 
 def sources():
@@ -77,6 +83,12 @@ def prototypes(lines):
         deep = max(deep, 0)
 
 
+def prefixes(lines):
+    """Prefixes of the static functions of a file."""
+    found = (re.match(r'static\s[\w\s\*]*?\b([a-z][a-z0-9]{1,2})_\w+\(', line) for line in lines)
+    return {m.group(1) for m in found if m}
+
+
 def symbols(path):
     """Names that an object defines for others, and those it needs."""
     defined, needed = set(), set()
@@ -89,17 +101,35 @@ def symbols(path):
     return defined, needed
 
 
+def objects_of(root):
+    """{source: (names it defines for others, names it needs)} of a build; an object whose source is gone does not count."""
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            source = os.path.relpath(path, root)[:-2]
+            if name.endswith('.o') and os.path.exists(source + '.c'):
+                found[source] = symbols(path)
+    return found
+
+
 def calls(objects):
     """{file: {files that it calls}}"""
-    where, needs = {}, {}
-    for folder, _, names in os.walk(objects):
-        for name in names:
-            if name.endswith('.o'):
-                path = os.path.join(folder, name)
-                source = os.path.relpath(path, objects)[:-2]
-                defined, needs[source] = symbols(path)
-                where.update((symbol, source) for symbol in defined)
-    return {a: {where[s] for s in n if s in where and where[s] != a} for a, n in needs.items()}
+    where = {symbol: source for source, (defined, _) in objects.items() for symbol in defined}
+    return {a: {where[s] for s in n if s in where and where[s] != a} for a, (_, n) in objects.items()}
+
+
+def lonely(objects):
+    """Names that a file shows to others, and none uses; what libckpt.map lists is for programs."""
+    used = set(re.findall(r'\w+', open('libckpt/libckpt.map', encoding='utf-8').read())) | DOORS
+    for _, needed in objects.values():
+        used |= needed
+    for path in sources():
+        # not part of this build: the GPU's
+        if not path.endswith('.h') and os.path.splitext(path)[0] not in objects:
+            used.update(re.findall(r'\w+', open(path, encoding='utf-8').read()))
+    return ['%s.c: nothing but tests uses %s outside' % (source, name) for source, (defined, _) in sorted(objects.items())
+            for name in sorted(defined - used) if '.' not in name]
 
 
 def circles(graph):
@@ -150,14 +180,15 @@ def share(part, whole):
 
 
 def measure():
-    """(offenders of a limit, folders in order) and prints what does not need a build."""
-    folder, lengths, documented, bad, longest = {}, [], [], [], (0, '')
-    lines_in_all = comments = 0
+    """Prints what does not need a build; returns what breaks a limit."""
+    folder, lengths, documented, bad, longest, owner = {}, [], [], [], (0, ''), {}
+    lines_in_all = comments = asserts = 0
     for path in sources():
         lines = open(path, encoding='utf-8').read().split('\n')[:-1]
         folder[os.path.dirname(path)] = folder.get(os.path.dirname(path), 0) + len(lines)
         lines_in_all += len(lines)
         comments += comment_lines(lines)
+        asserts += sum(line.lstrip().startswith('assert(') for line in lines)
         longest = max(longest, (len(lines), path))
         for name, n in functions(lines):
             lengths.append(n)
@@ -165,17 +196,26 @@ def measure():
                 bad.append('%s: %s has %d lines, more than %d' % (path, name, n, FUNCTION_LINES))
         if path.endswith('.h'):
             documented += [(path, name, yes) for name, yes in prototypes(lines)]
+        if path.endswith('.c'):
+            for prefix in prefixes(lines):
+                owner.setdefault(prefix, []).append(path)
+        bad += ['%s:%d: more than %d columns' % (path, i + 1, COLUMNS) for i, line in enumerate(lines) if len(line) > COLUMNS]
         if len(lines) > FILE_LINES:
             bad.append('%s has %d lines, more than %d' % (path, len(lines), FILE_LINES))
+    bad += ['%s: %s is not documented' % (path, name) for path, name, yes in documented if not yes]
+    shared = {prefix: files for prefix, files in owner.items() if len(files) > 1}
+    bad += ['%s_ is the prefix of %s' % (prefix, ' and '.join(files)) for prefix, files in sorted(shared.items())]
     lengths.sort()
     for name in sorted(folder):
         print('%7d  %s' % (folder[name], name))
     print('%7d  lines in all, comments in %.0f %% of them' % (lines_in_all, share(comments, lines_in_all)))
+    print('%7d  asserts, %.1f in 1000 lines' % (asserts, share(asserts, lines_in_all) * 10))
     print('%7d  functions: half have at most %d lines, nine of ten %d, the longest %d' %
           (len(lengths), lengths[len(lengths) // 2], lengths[len(lengths) * 9 // 10], lengths[-1]))
     print('%7d  lines in the longest file, %s' % longest)
     for what, some in (('ckpt.h', [x for x in documented if x[0] == 'libckpt/ckpt.h']), ('all headers', documented)):
         print('%7d  functions declared in %s, %.0f %% documented' % (len(some), what, share(sum(x[2] for x in some), len(some))))
+    print('%7d  prefixes of static functions, %d of them in more than one file' % (len(owner), len(shared)))
     return bad
 
 
@@ -186,17 +226,19 @@ def main():
     p.add_argument('--limits', action='store_true')
     a = p.parse_args()
     bad = measure()
-    graph = calls(a.objects)
-    if not graph:
+    objects = objects_of(a.objects)
+    if not objects:
         print('no objects in %s: calls are not measured' % a.objects)
         return 1
+    graph = calls(objects)
     folders = by_folder(graph)
     for what, found in (('folders', circles(folders)), ('files', circles(graph))):
         print('%7d  circles of %s%s' % (len(found), what, ': of ' + ', '.join(str(len(c)) for c in found) if found else ''))
-        for circle in found:
+        for i, circle in enumerate(found):
             print('         ' + ' '.join(circle))
-        if what == 'folders':
-            bad += ['in a circle: ' + ' '.join(c) for c in found]
+            if what == 'folders' or i >= PAIRS or len(circle) > 2:
+                bad.append('in a circle: ' + ' '.join(circle))
+    bad += lonely(objects)
     if a.calls:
         for name in sorted(folders):
             for to in sorted(folders[name]):

@@ -52,9 +52,16 @@ direction() {
     sh tests/lint/include_direction.sh
 }
 
-# no two folders call each other; functions and files keep within the house limits
+# no two folders call each other; lengths, comments, prefixes and names keep to the house rules
 figures() {
-    python3 tests/lint/figures.py --objects build/obj --limits
+    python3 tests/lint/figures.py --objects build/obj --limits | grep -v '^ '
+    python3 tests/lint/figures.py --objects build/obj --limits >/dev/null
+}
+
+# as clang-format 14 sets it; other versions differ in details
+formatted() {
+    # shellcheck disable=SC2046
+    clang-format --dry-run -Werror $(git ls-files '*.c' '*.h' '*.cu' '*.cpp')
 }
 
 # the suppressed kinds follow no flow across a loop or a call here; the compilers' analyzers and the sanitizers do
@@ -83,11 +90,18 @@ mkdir -p build
 check "ckpt.h alone, as C11 and C++17" headers
 [ -f build/lib/libckpt.so.0 ] && check "exported symbols are those of libckpt.map" symbols
 check "include direction" direction
-[ -d build/obj ] && check "circles of calls, lengths" figures
+[ -d build/obj ] && check "circles of calls, lengths, comments, prefixes" figures
 check "licence lines" sh tests/lint/spdx.sh
 built=$(ls build/bin/ckpt build/bin/zerotrain build/lib/libckpt.so.0 2>/dev/null)
 # shellcheck disable=SC2086
 [ -n "$built" ] && have readelf && check "the programs' hardening" sh tests/lint/hardening.sh $built
+if have clang-format; then
+    if clang-format --version | grep -q ' version 14\.'; then
+        check "clang-format" formatted
+    else
+        echo "skipped: clang-format is not version 14"
+    fi
+fi
 have cppcheck && check cppcheck cppcheck_all
 check "gcc -fanalyzer" analyzer
 # shellcheck disable=SC2046

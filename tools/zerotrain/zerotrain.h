@@ -54,9 +54,13 @@ typedef struct report {
     FILE *metrics; /* rank 0 */
 } report;
 
+/* Rank 0 opens --metrics (appends where a run goes on); all ranks get the same code. */
 int report_open(report *r, ckpt_err *err);
+
+/* A step, or a score of an evaluation: lines for people, one line of JSON for --metrics. */
 int report_step(report *r, const zt_progress *p, ckpt_err *err);
 int report_score(report *r, const zt_score *s, ckpt_err *err);
+
 void report_save(const report *r); /* what a save could not do beside saving, if anything */
 void report_start(const report *r);
 void report_profile(const report *r);

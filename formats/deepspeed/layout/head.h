@@ -24,8 +24,10 @@ bool ckpt_ds_is_bf16_optimizer(const ckpt_ds_head *head);
 /* A value of the model file; NULL when it is absent or None. */
 const ckpt_value *ckpt_ds_head_get(const ckpt_ds_head *head, const char *key);
 
-/* What an optimizer_state_dict keeps: the state dict of the optimizer that the wrapper drives; NULL:
- * nothing. */
+/*
+ * What an optimizer_state_dict keeps: the state dict of the optimizer that the wrapper drives.
+ * NULL: nothing.
+ */
 const ckpt_value *ckpt_ds_optim_base(const ckpt_ds_head *head, const ckpt_value *optim);
 
 /* Of a flat group and interval its state; NULL: none. */

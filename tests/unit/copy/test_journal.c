@@ -10,8 +10,8 @@
 #include <cmocka.h>
 #include <fcntl.h>
 
-#include "tests/unit/copy/help.h"
 #include "libckpt/copy/journal.h"
+#include "tests/unit/copy/help.h"
 
 static help_dir dir;
 

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/unit/copy/help.h"
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/moves.h"
+#include "tests/unit/copy/help.h"
 
 static help_dir dir;
 static ckpt_mover mover;

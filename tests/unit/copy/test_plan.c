@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "ckpt.h"
-#include "tests/unit/copy/help.h"
 #include "libckpt/copy/job.h"
+#include "tests/unit/copy/help.h"
 
 enum { MAX_ELEMS = 4096 };
 

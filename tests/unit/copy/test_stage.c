@@ -13,11 +13,11 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "tests/unit/copy/help.h"
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/keep.h"
 #include "libckpt/copy/sink.h"
 #include "libckpt/copy/stage.h"
+#include "tests/unit/copy/help.h"
 
 static help_dir dir;
 static const ckpt_sink_opts plain = {0}, forced = {.force = true};

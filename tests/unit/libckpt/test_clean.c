@@ -19,10 +19,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "tests/unit/libckpt/help.h"
 #include "libckpt/base/mem.h"
 #include "libckpt/ckpt.h"
 #include "libckpt/copy/left.h"
+#include "tests/unit/libckpt/help.h"
 
 static const char temp_a[] = ".model.pt.ckpt-0a1b2c.tmp",
                   temp_b[] = ".w.safetensors.ckpt-zzzzzz.tmp",

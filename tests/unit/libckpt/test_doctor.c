@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/libckpt/help.h"
 #include "libckpt/base/mem.h"
 #include "libckpt/ckpt.h"
+#include "tests/unit/libckpt/help.h"
 
 enum { SEEN_MAX = 8 };
 

@@ -163,7 +163,8 @@ static void known_models(void **state)
 
     (void)state;
     assert_non_null(line);
-    snprintf(path, sizeof path, "%s/../unit/libckpt/orders.txt", fixtures ? fixtures : "tests/fixtures");
+    snprintf(path, sizeof path, "%s/../unit/libckpt/orders.txt",
+             fixtures ? fixtures : "tests/fixtures");
     FILE *list = fopen(path, "r");
     assert_non_null(list);
     while (fgets(line, LINE_ROOM, list)) {

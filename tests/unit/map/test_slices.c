@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "ckpt.h"
-#include "tests/unit/copy/help.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/slices.h"
+#include "tests/unit/copy/help.h"
 
 enum { MAX = 512, RANKS = 4 };
 
