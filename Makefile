@@ -34,7 +34,7 @@ else
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDFLAGS  += -fsanitize=$(SAN)
 endif
-LDLIBS   := -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lpthread -lm
+LDLIBS   := -ldeflate -lz -lzip -lcrypto -lcjson -lpcre2-8 -lpthread -lm
 
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c formats/*.c formats/*/*.c formats/*/*/*.c))

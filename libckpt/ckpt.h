@@ -331,8 +331,8 @@ typedef struct ckpt_verify_opts {
 } ckpt_verify_opts;
 
 /*
- * Check everything about a checkpoint: structure, every CRC, copies against masters, NaN and
- * infinities.
+ * Check everything about a checkpoint: structure, every CRC, what libzip sees in its archives,
+ * copies against masters, NaN and infinities.
  * Returns the most severe problem's code (CKPT_EFORMAT before CKPT_EMISMATCH), or CKPT_OK.
  */
 CKPT_API int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report,

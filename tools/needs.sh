@@ -22,6 +22,7 @@ if ! command -v "${CC%% *}" >/dev/null 2>&1; then
     exit 1
 fi
 need libdeflate.h libdeflate-dev ""
+need zip.h libzip-dev ""
 need zlib.h zlib1g-dev ""
 need openssl/evp.h libssl-dev ""
 need cjson/cJSON.h libcjson-dev ""

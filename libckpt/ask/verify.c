@@ -12,6 +12,7 @@
 
 #include "libckpt/base/opts.h"
 #include "libckpt/claim/claim.h"
+#include "libckpt/codec/zip/zip.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/format.h"
 
@@ -101,6 +102,18 @@ static int ver_translate(ckpt_segments *read, const ckpt_map *map, const ckpt_ma
     return CKPT_OK;
 }
 
+/* libzip's opinion of an archive that our reader has accepted. */
+static int ver_second(ckpt_map *all, ckpt_io *io, ckpt_err *err)
+{
+    ckpt_err other = {0};
+    int rc = ckpt_zip_second(io, &other);
+
+    if (rc == CKPT_OK)
+        return CKPT_OK;
+    return rc == CKPT_EFORMAT ? ckpt_map_problem(all, rc, err, "%s", other.text)
+                              : ckpt_fail(err, rc, "%s", other.text);
+}
+
 /* All records of all files, whether a tensor uses them or not.  Files have the numbers they have in
  * map. */
 static int ver_list_records(ckpt_map *all, const ckpt_map *map, ckpt_err *err)
@@ -119,6 +132,8 @@ static int ver_list_records(ckpt_map *all, const ckpt_map *map, ckpt_err *err)
         rc = ckpt_io_open(&io, f->path, err);
         if (rc == CKPT_OK)
             rc = f->format->records(all, io, index, err);
+        if (rc == CKPT_OK)
+            rc = ver_second(all, io, err);
         ckpt_io_close(io);
     }
     return rc;

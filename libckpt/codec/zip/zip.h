@@ -73,6 +73,14 @@ const ckpt_zip_record *ckpt_zip_find(const ckpt_zip *zip, const char *name, uint
 int ckpt_zip_read(uint8_t **out, const ckpt_zip *zip, const ckpt_zip_record *record, uint64_t max,
                   ckpt_err *err);
 
+/*
+ * A second opinion: what libzip reads in the directory and the local headers of an archive is what
+ * ckpt_zip_open does: entries, names, sizes, methods, checksums.  Files that are no archive pass.
+ *
+ * Errors   CKPT_EFORMAT: the two disagree; those of ckpt_zip_open
+ */
+int ckpt_zip_second(ckpt_io *io, ckpt_err *err);
+
 /* One record of an archive to be written. */
 typedef struct ckpt_zip_item {
     const char *name;   /* whole; borrowed */
