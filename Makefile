@@ -353,20 +353,27 @@ gpu-tests: $(GPU_TESTS)
 
 # For a machine with a GPU and little else: programs, plugin, tests, and the libraries that they need beside CUDA's and the
 # compiler's.  They find these by their own path, so that python3 there keeps its own.  Without NCCL, whose library is larger
-# than all else: on one GPU nobody needs it.
+# than all else: on one GPU nobody needs it.  Open MPI comes along, moved (tests/gpu/mpirun), without what wants the libraries of a
+# network, a batch system or ssh; its libraries look for each other where Debian has them, so the program names them all.
 BUNDLE_LINK = $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../deps' -pie
 gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
 	@rm -rf $(B)/bundle && mkdir -p $(B)/bundle/bin $(B)/bundle/lib $(B)/bundle/gpu $(B)/bundle/deps
-	$(Q)$(BUNDLE_LINK) -o $(B)/bundle/bin/zerotrain $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(BUNDLE_LINK) -o $(B)/bundle/bin/zerotrain $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS) \
+	    -Wl,--no-as-needed $$(pkg-config --static --libs ompi-c)
 	$(Q)for t in $(notdir $(GPU_TESTS)); do \
 	    $(BUNDLE_LINK) -o $(B)/bundle/gpu/$$t tests/gpu/$$t.c $(ENG_LIBS) $(LDLIBS) || exit 1; done
 	$(Q)$(NVCC) -shared -o $(B)/bundle/lib/libzerotrain-cuda.so $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) \
 	    $(B)/lib/libckpt.a -Xlinker --version-script=engine/cuda/plugin.map -lcublasLt $(LDLIBS)
-	@ldd $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* 2>/dev/null | awk '$$3 ~ /^\// {print $$3}' | sort -u | \
+	@cp tests/gpu/mpirun $(B)/bundle/bin && mkdir -p $(B)/bundle/mpi/bin $(B)/bundle/mpi/lib $(B)/bundle/mpi/share
+	@cp -L "$$(command -v orterun)" $(B)/bundle/mpi/bin/mpirun
+	@cp "$$(ompi_info --parsable --path pkglibdir | cut -d: -f3)"/mca_*.so $(B)/bundle/mpi/lib
+	@cp -r "$$(ompi_info --parsable --path pkgdatadir | cut -d: -f3)" $(B)/bundle/mpi/share
+	@cd $(B)/bundle/mpi/lib && rm -f *_ofi.so *_ucx.so *_psm*.so *_openib.so *_monitoring.so *_slurm.so *_flux.so *_plm_rsh.so
+	@ldd $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* $(B)/bundle/mpi/*/* 2>/dev/null | awk '$$3 ~ /^\// {print $$3}' | sort -u | \
 	    grep -v '/libc\.so\|/libm\.so\|/libpthread\|/libdl\|/librt\|/libstdc++\|/libgcc_s\|/libcublas\|/libcuda' | \
 	    xargs -I{} cp -L {} $(B)/bundle/deps
-	@strip $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* $(B)/bundle/deps/* 2>/dev/null || true
-	@tar -C $(B)/bundle -cJf $(B)/gpu-bundle.tar.xz bin lib gpu deps
+	@strip $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* $(B)/bundle/deps/* $(B)/bundle/mpi/*/* 2>/dev/null || true
+	@tar -C $(B)/bundle -cJf $(B)/gpu-bundle.tar.xz bin lib gpu deps mpi
 	@ls -l $(B)/gpu-bundle.tar.xz
 
 check-gpu: programs $(B)/far_device.so gpu-emulated $(GPU_TESTS)

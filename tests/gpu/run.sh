@@ -5,8 +5,8 @@
 #   tests/gpu/run.sh [BUILD]      default: build, from the root of the sources
 #
 # Where the sources can be built they are.  Else BUILD/gpu-bundle.tar.xz, which `make gpu-bundle` makes on another machine with
-# nvcc, is unpacked there: programs, plugin, tests, and the libraries that a bare machine lacks.  What is missing is skipped and said
-# so; the last line counts.
+# nvcc, is unpacked there: programs, plugin, tests, and the libraries that a bare machine lacks, Open MPI among them.  What is
+# missing is skipped and said so; the last line counts.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 mkdir -p "${1:-build}"
@@ -51,6 +51,7 @@ elif ! make -s B="$b" programs "$b/lib/libzerotrain-cuda.so" gpu-tests >"$log/ma
 fi
 plugin=$b/lib/libzerotrain-cuda.so
 bin=$b/bin
+PATH=$bin:$PATH # the bundle's mpirun
 # cuBLASLt where the system's loader does not know it: of the toolkit, or of a Python package
 if ldd "$plugin" | grep -q 'libcublasLt.*not found'; then
     for dir in "$(dirname "$(command -v nvcc || echo /nowhere)")/../lib64" /usr/local/cuda*/lib64 \
