@@ -1,100 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.c: copying trees of another map into a file that is to be written, without recursion.
+ * copy.c: copying trees of another map into a file that is to be written.
  *
- * What is shared stays shared, also between several copies into one file: nodes are found by their
- * address.  Every record that a tensor in the tree views is copied whole, through the plan, like
- * any other tensor.
+ * Storages stay shared between several copies into one file.  Every record that a tensor in the tree
+ * views is copied whole, through the plan, like any other tensor.
  */
 #include <string.h>
 
 #include "formats/torch/tree.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/base/index.h"
 #include "libckpt/codec/pickle/names.h"
-
-/* A node and its copy; the list is the work to do, and indexed by address what is known. */
-typedef struct tc_pair {
-    const ckpt_value *from;
-    ckpt_value *to;
-} tc_pair;
-
-CKPT_VEC(tc_pairs, tc_pair);
-
-typedef struct tc_copy {
-    ckpt_torch_tree *t;
-    tc_pairs node;
-    ckpt_index index; /* nothing is noted in the tree itself: other threads may be copying it */
-} tc_copy;
-
-static bool tc_same(const void *ctx, uint32_t number, const void *key)
-{
-    const tc_copy *c = ctx;
-
-    return c->node.at[number].from == key;
-}
-
-static void tc_end(tc_copy *c)
-{
-    ckpt_vec_free(&c->node);
-    ckpt_index_free(&c->index);
-}
+#include "libckpt/map/value_copy.h"
 
 /* True for what a copy without unknown objects leaves out. */
-static bool tc_dropped(const tc_copy *c, const ckpt_value *v)
+static bool tc_dropped(const void *ctx, const ckpt_value *v)
 {
-    if (!c->t->drop_objects || !v)
+    const ckpt_torch_tree *t = ctx;
+
+    if (!t->drop_objects)
         return false;
     return (v->kind == CKPT_V_OBJECT && !ckpt_name_known(v->as.object->cls)) ||
            (v->kind == CKPT_V_GLOBAL && !ckpt_name_known(v));
-}
-
-/* The copy of a node, empty until its turn comes; what is dropped becomes None. */
-static bool tc_ref(tc_copy *c, const ckpt_value *from, ckpt_value **to)
-{
-    *to = NULL;
-    if (!from)
-        return true;
-    uint32_t hash = ckpt_hash_u64((uintptr_t)from);
-    uint32_t known = ckpt_index_find(&c->index, hash, tc_same, c, from);
-    if (known != CKPT_INDEX_NONE) {
-        *to = c->node.at[known].to;
-        return true;
-    }
-    ckpt_value *copy =
-        ckpt_value_new(c->t->scratch, tc_dropped(c, from) ? CKPT_V_NONE : from->kind);
-    tc_pair *p = copy && c->node.n < INT32_MAX ? ckpt_vec_push(&c->node) : NULL;
-    if (!p)
-        return false;
-    *p = (tc_pair){from, copy};
-    *to = copy;
-    return ckpt_index_add(&c->index, hash, (uint32_t)(c->node.n - 1));
-}
-
-static bool tc_seq(tc_copy *c, const ckpt_seq *from, ckpt_seq *to)
-{
-    ckpt_value *item = NULL;
-
-    for (uint64_t i = 0; i < from->n; i++) {
-        if (!tc_ref(c, from->at[i], &item) || !ckpt_seq_add(c->t->scratch, to, item))
-            return false;
-    }
-    return true;
-}
-
-/* Entries that are dropped take their keys with them. */
-static bool tc_dict(tc_copy *c, const ckpt_dict *from, ckpt_dict *to)
-{
-    ckpt_value *key = NULL, *value = NULL;
-
-    for (uint64_t i = 0; i < from->n; i++) {
-        if (tc_dropped(c, from->at[i].key) || tc_dropped(c, from->at[i].value))
-            continue;
-        if (!tc_ref(c, from->at[i].key, &key) || !tc_ref(c, from->at[i].value, &value) ||
-            !ckpt_dict_add(c->t->scratch, to, key, value))
-            return false;
-    }
-    return true;
 }
 
 /* A target tensor for the bytes of a whole record; its donor names the other map's source. */
@@ -130,8 +56,10 @@ static bool tc_fill(ckpt_torch_tree *t, const ckpt_storage *from, const ckpt_sto
 }
 
 /* The file's own copy of a storage, made when it is met first. */
-static bool tc_storage(ckpt_torch_tree *t, const ckpt_storage *from, ckpt_storage **to)
+static bool tc_storage(void *ctx, const ckpt_storage *from, ckpt_storage **to)
 {
+    ckpt_torch_tree *t = ctx;
+
     for (size_t i = 0; i < t->copied.n; i++) {
         if (t->copied.at[i].from == from) {
             *to = t->copied.at[i].to;
@@ -150,117 +78,60 @@ static bool tc_storage(ckpt_torch_tree *t, const ckpt_storage *from, ckpt_storag
     return tc_fill(t, from, made);
 }
 
-static bool tc_tensor(tc_copy *c, const ckpt_tensor_value *from, ckpt_tensor_value **to)
-{
-    ckpt_tensor_value *copy = ckpt_arena_copy(c->t->scratch, from, sizeof *from);
-
-    // shapes and strides stay the other map's: they are only read, and live longer than this tree
-    *to = copy;
-    return copy && (!from->storage || tc_storage(c->t, from->storage, &copy->storage)) &&
-           tc_ref(c, from->state, &copy->state) && tc_ref(c, from->type, &copy->type);
-}
-
-static bool tc_object(tc_copy *c, const ckpt_object *from, ckpt_object **to)
-{
-    ckpt_object *copy = ckpt_arena_alloc(c->t->scratch, sizeof *copy);
-
-    *to = copy;
-    if (!copy)
-        return false;
-    copy->form = from->form;
-    return tc_ref(c, from->cls, &copy->cls) && tc_ref(c, from->args, &copy->args) &&
-           tc_ref(c, from->kwargs, &copy->kwargs) && tc_ref(c, from->state, &copy->state) &&
-           tc_seq(c, &from->items, &copy->items) && tc_dict(c, &from->pairs, &copy->pairs);
-}
-
-/* Fill the copy of one node. */
-static bool tc_node(tc_copy *c, const ckpt_value *from, ckpt_value *to)
-{
-    if (to->kind != from->kind)
-        return true; // dropped
-    if (!tc_ref(c, from->state, &to->state))
-        return false;
-    switch (from->kind) {
-    case CKPT_V_LIST:
-    case CKPT_V_TUPLE:
-    case CKPT_V_SIZE:
-    case CKPT_V_SET:
-    case CKPT_V_FROZENSET:
-        return tc_seq(c, &from->as.seq, &to->as.seq);
-    case CKPT_V_DICT:
-    case CKPT_V_ODICT:
-        return tc_dict(c, &from->as.map, &to->as.map);
-    case CKPT_V_STORAGE:
-        return tc_storage(c->t, from->as.storage, &to->as.storage);
-    case CKPT_V_TENSOR:
-        return tc_tensor(c, from->as.tensor, &to->as.tensor);
-    case CKPT_V_OBJECT:
-        return tc_object(c, from->as.object, &to->as.object);
-    case CKPT_V_LONG:
-    case CKPT_V_STR:
-    case CKPT_V_BYTES:
-    case CKPT_V_BYTEARRAY:
-    case CKPT_V_GLOBAL:
-    case CKPT_V_NONE:
-    case CKPT_V_BOOL:
-    case CKPT_V_INT:
-    case CKPT_V_FLOAT:
-    case CKPT_V_DTYPE:
-        to->as = from->as;
-        return true;
-    }
-    return true;
-}
-
 ckpt_value *ckpt_tt_copy(ckpt_torch_tree *t, const ckpt_value *v)
 {
-    tc_copy c = {.t = t};
-    ckpt_value *out = NULL;
-    bool ok = t->rc == CKPT_OK && v && tc_ref(&c, v, &out);
+    // texts, shapes and strides stay the other map's: it lives longer than this tree
+    const ckpt_value_copier copier = {
+        .arena = t->scratch, .ctx = t, .storage = tc_storage, .drop = tc_dropped};
+    ckpt_value *out = t->rc == CKPT_OK && v ? ckpt_value_copy(&copier, v) : NULL;
 
-    for (size_t i = 0; ok && i < c.node.n; i++)
-        ok = tc_node(&c, c.node.at[i].from, c.node.at[i].to);
-    tc_end(&c);
-    if (!ok && t->rc == CKPT_OK)
+    if (!out && t->rc == CKPT_OK)
         t->rc = ckpt_fail_memory(t->err);
-    return ok ? out : NULL;
+    return out;
 }
 
 /* ---- what is unknown ---- */
 
-/* Note a class's full name, once. */
-static bool tc_name(const ckpt_global *g, ckpt_value *names, ckpt_arena *arena)
-{
-    const char *full = ckpt_arena_printf(arena, "%s.%s", g->module.at, g->name.at);
+/* The names found so far, in an arena of their own. */
+typedef struct tc_unknown {
+    ckpt_value *names;
+    ckpt_arena *arena;
+} tc_unknown;
 
-    for (uint64_t i = 0; full && i < names->as.seq.n; i++) {
-        if (ckpt_value_is(names->as.seq.at[i], full))
+/* Note a class's full name, once. */
+static bool tc_meet(void *ctx, const ckpt_value *from)
+{
+    tc_unknown *u = ctx;
+    const ckpt_global *g = &from->as.global;
+
+    if (from->kind != CKPT_V_GLOBAL || ckpt_name_known(from))
+        return true;
+    const char *full = ckpt_arena_printf(u->arena, "%s.%s", g->module.at, g->name.at);
+    for (uint64_t i = 0; full && i < u->names->as.seq.n; i++) {
+        if (ckpt_value_is(u->names->as.seq.at[i], full))
             return true;
     }
-    ckpt_value *v = full ? ckpt_value_cstr(arena, full) : NULL;
-    return v && ckpt_seq_add(arena, &names->as.seq, v);
+    ckpt_value *v = full ? ckpt_value_cstr(u->arena, full) : NULL;
+    return v && ckpt_seq_add(u->arena, &u->names->as.seq, v);
+}
+
+/* Records hold no classes. */
+static bool tc_no_storage(void *ctx, const ckpt_storage *from, ckpt_storage **to)
+{
+    (void)ctx;
+    (void)from;
+    *to = NULL;
+    return true;
 }
 
 /* Everything below a tree, once each, by the same walk that copies. */
 int ckpt_tt_unknown(const ckpt_value *v, ckpt_value *names, ckpt_arena *arena, ckpt_err *err)
 {
-    ckpt_torch_tree t = {.scratch = ckpt_arena_new(0), .err = err};
-    tc_copy c = {.t = &t};
-    ckpt_value *out = NULL;
-    bool ok = t.scratch && v && tc_ref(&c, v, &out);
+    tc_unknown u = {names, arena};
+    const ckpt_value_copier copier = {
+        .arena = ckpt_arena_new(0), .ctx = &u, .storage = tc_no_storage, .meet = tc_meet};
+    bool ok = !v || (copier.arena && ckpt_value_copy(&copier, v));
 
-    for (size_t i = 0; ok && i < c.node.n; i++) {
-        const ckpt_value *from = c.node.at[i].from;
-        if (from->kind == CKPT_V_GLOBAL && !ckpt_name_known(from))
-            ok = tc_name(&from->as.global, names, arena);
-        // Of tensors only what may hold values: their records are nobody's business here.
-        if (ok && from->kind == CKPT_V_TENSOR)
-            ok =
-                tc_ref(&c, from->as.tensor->state, &out) && tc_ref(&c, from->as.tensor->type, &out);
-        else if (ok && from->kind != CKPT_V_STORAGE)
-            ok = tc_node(&c, from, c.node.at[i].to);
-    }
-    tc_end(&c);
-    ckpt_arena_free(t.scratch);
-    return ok || !v ? CKPT_OK : ckpt_fail_memory(err);
+    ckpt_arena_free(copier.arena);
+    return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
