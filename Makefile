@@ -78,7 +78,7 @@ ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistri
 
 all: $(PROGRAMS) $(LIBS) $(PLUGIN) summary
 
-# the checkpoint tools and their library alone: without MPI, oneDNN and libunistring
+# the checkpoint tools and their library alone: without MPI, oneDNN, libunistring, Random123
 ckpt: $(filter-out %/zerotrain,$(PROGRAMS)) $(LIBS)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 
@@ -144,8 +144,9 @@ $(B)/obj/%.o: %.c | $(B)/needs.ckpt
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-# the kernels' loops are written to be vectorised
-$(B)/obj/engine/device/%.o $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
+# The kernels' loops are written to be vectorised: roots and choices too, for which nobody may look at errno or traps.
+$(B)/obj/engine/device/%.o: CFLAGS := $(CFLAGS) -O3 -fno-math-errno -fno-trapping-math
+$(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
 $(B)/obj/engine/comm/mpi.o: CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI_CFLAGS))
 
 $(B)/obj/engine/cuda/load.o: CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)
@@ -458,7 +459,7 @@ clean:
 
 help:
 	@echo "make               build build/bin/ckpt, its drop-ins (zero_to_fp32 ...), build/bin/zerotrain and the libraries"
-	@echo "make ckpt          the same without zerotrain: needs no MPI, oneDNN and libunistring"
+	@echo "make ckpt          the same without zerotrain: needs no MPI, oneDNN, libunistring, Random123"
 	@echo "make demo          install what is missing, build, consolidate a real checkpoint, show it"
 	@echo "make check         install what is missing, build, run the tests (JOBS at a time: the number of processors)"
 	@echo "make check-all     the same, then every case of the long suites (make check-rest: those alone)"

@@ -19,7 +19,7 @@ packages=
 for set in "$@"; do
     case "$set" in
     ckpt) packages="$packages $ckpt" ;;
-    build) packages="$packages $ckpt $sgemm libopenmpi-dev openmpi-bin pkg-config libunistring-dev" ;;
+    build) packages="$packages $ckpt $sgemm libopenmpi-dev openmpi-bin pkg-config libunistring-dev librandom123-dev" ;;
     demo) packages="$packages" ;;
     check) packages="$packages libcmocka-dev python3 mandoc" ;;
     lint) packages="$packages clang clang-format cppcheck shellcheck mandoc" ;;

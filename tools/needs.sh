@@ -34,6 +34,7 @@ if [ "$set" = build ]; then
         need cblas.h libopenblas-pthread-dev ""
     fi
     need unicase.h libunistring-dev ""
+    need Random123/philox.h librandom123-dev ""
 fi
 if [ -n "$missing" ]; then
     echo "needs: these headers are missing (Debian packages in brackets; sh tools/deps.sh $set installs them):$missing" >&2

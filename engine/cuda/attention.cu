@@ -359,8 +359,8 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     c->causal = a->causal;
     c->drop = a->p > 0;
     c->seed = a->seed;
-    c->least = (int)ceilf(a->p * 0x1p+24F); // as zt_philox_keep has both
-    c->factor = a->p < 1.0F ? (float)(1.0 / (1.0 - (double)a->p)) : 0.0F;
+    c->least = zt_keep_of(a->p).least;
+    c->factor = zt_keep_of(a->p).factor;
     c->mask = a->mask;
     c->q = a->q;
     c->k = a->k;

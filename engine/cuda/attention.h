@@ -46,8 +46,8 @@ typedef struct cu_at_call {
     bool vector; /* all rows start at multiples of 16 bytes, and width is whole in them */
     bool drop;
     uint64_t seed;
-    int least;    /* dropout keeps an element where the upper 24 bits of its word reach this */
-    float factor; /* 1 / (1 - p) */
+    int least; /* of zt_keep, as factor is */
+    float factor;
     const int32_t *mask;
     const void *q, *k, *v, *dout;
     void *o, *dq, *dk, *dv;
@@ -271,16 +271,15 @@ static __device__ __forceinline__ void ck_at_keep(const cu_at_call &a, const ck_
         const int lane = i % 16, r = i / (16 * groups);
         const uint64_t first = (ck_at_list(a, h.batch, h.head) + q0 + r) * a.seq + k0;
         const uint64_t group = first / 64 + i / 16 % groups;
-        uint32_t word[4];
 
         if (group * 64 >= first + cols)
             continue;
-        ck_philox(a.seed, group * 16 + lane, word);
+        const philox4x32_ctr_t word = zt_philox_block(a.seed, group * 16 + lane, 0);
         for (int w = 0; w < 4; w++) {
             const int64_t c = (int64_t)(group * 64 + 16 * w + lane - first);
 
             if (c >= 0 && c < cols)
-                keep[r * cols + c] = (int)(word[w] >> 8) >= a.least;
+                keep[r * cols + c] = (int)(word.v[w] >> 8) >= a.least;
         }
     }
 }

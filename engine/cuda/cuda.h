@@ -30,6 +30,7 @@ extern "C" {
 #include "libckpt/base/mem.h"
 }
 #include "engine/cuda/api.h"
+#include "engine/device/formulas.h"
 
 /* ---- launching ---- */
 
@@ -343,29 +344,6 @@ template <typename V> static __device__ __forceinline__ V ck_block_sum(V x)
 template <typename T> static __device__ __forceinline__ void ck_put_sum(T *p, float x, bool add)
 {
     *p = add ? ck_down<T>(ck_up(*p) + ck_round<T>(x)) : ck_down<T>(x);
-}
-
-/* ---- random numbers: the words of philox.h ---- */
-
-/* Block `block` of a seed (Philox4x32-10, Salmon et al. 2011). */
-static __device__ __forceinline__ void ck_philox(uint64_t seed, uint64_t block, uint32_t *out)
-{
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)b;
-        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)a;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
 }
 
 #endif

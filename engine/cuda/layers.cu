@@ -10,79 +10,12 @@
 
 #define LA_THREADS 256u
 
-#define LA_SQRT_HALF  0x1.6a09e6p-1F /* sqrt(1/2) */
-#define LA_DENSITY    0x1.988454p-2F /* 1 / sqrt(2 pi) */
-#define LA_TANH_SCALE 0x1.988454p-1F /* sqrt(2 / pi) */
-#define LA_TANH_CUBIC 0.044715F
-
 static unsigned la_grid(zt_device *d, uint64_t n)
 {
     return cu_grid(d, n, LA_THREADS * CK_PACK);
 }
 
 /* ---- activations ---- */
-
-static __device__ __forceinline__ float ck_sigmoid(float x)
-{
-    return 1.0F / (1.0F + expf(-x));
-}
-
-static __device__ __forceinline__ float ck_inner(float x)
-{
-    return LA_TANH_SCALE * (x + LA_TANH_CUBIC * (x * x * x));
-}
-
-static __device__ __forceinline__ float ck_act_of(zt_act act, float x)
-{
-    switch (act) {
-    case ZT_GELU:
-        return 0.5F * x * (1.0F + erff(x * LA_SQRT_HALF));
-    case ZT_GELU_TANH:
-        return 0.5F * x * (1.0F + tanhf(ck_inner(x)));
-    case ZT_RELU:
-        return x <= 0.0F ? 0.0F : x; // NaN stays
-    case ZT_TANH:
-        return tanhf(x);
-    case ZT_SILU:
-        return x * ck_sigmoid(x);
-    case ZT_ACT_NONE:
-    default:
-        return x;
-    }
-}
-
-/* d silu / dx = s (1 + x (1 - s)), s = sigmoid(x). */
-static __device__ __forceinline__ float ck_silu_slope(float x)
-{
-    float s = ck_sigmoid(x);
-    return s * (1.0F + x * (1.0F - s));
-}
-
-/* dy * act'(x). */
-static __device__ __forceinline__ float ck_act_slope(zt_act act, float x, float dy)
-{
-    float t = 0.0F;
-    switch (act) {
-    case ZT_GELU: // Phi(x) + x phi(x)
-        return dy *
-               (0.5F * (1.0F + erff(x * LA_SQRT_HALF)) + x * (LA_DENSITY * expf(-0.5F * x * x)));
-    case ZT_GELU_TANH:
-        t = tanhf(ck_inner(x));
-        return dy *
-               (0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) *
-                                        (LA_TANH_SCALE * (1.0F + 3.0F * LA_TANH_CUBIC * (x * x))));
-    case ZT_RELU:
-        return x <= 0.0F ? 0.0F : dy;
-    case ZT_TANH:
-        t = tanhf(x);
-        return dy * (1.0F - t * t);
-    case ZT_SILU:
-        return dy * ck_silu_slope(x);
-    case ZT_ACT_NONE:
-    default:
-        return dy;
-    }
-}
 
 /* Rows of x, dense, to rows of y with a stride. */
 template <typename T>
@@ -94,7 +27,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_act(zt_act act, zt_rows 
         float x[CK_PACK];
         ck_read(x, (const T *)a.from + row * a.ld_from, at, a.width, wide);
         for (unsigned k = 0; k < CK_PACK; k++)
-            x[k] = ck_act_of(act, x[k]);
+            zt_f_act(act, &x[k]);
         ck_write((T *)a.to + row * a.ld_to, at, a.width, wide, x);
     }
 }
@@ -135,7 +68,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_act_grad(zt_act_grad a, 
         ck_read(x, (const T *)a.pre, at, a.n, wide);
         ck_read(dy, (const T *)a.dy, at, a.n, wide);
         for (unsigned k = 0; k < CK_PACK; k++)
-            dy[k] = ck_act_slope(a.act, x[k], dy[k]);
+            zt_f_act_grad(a.act, &dy[k], &x[k]);
         ck_write((T *)a.dx, at, a.n, wide, dy);
     }
 }
@@ -159,7 +92,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu(zt_swiglu a, bool
         ck_read(gate, (const T *)a.gate, at, a.n, wide);
         ck_read(up, (const T *)a.up, at, a.n, wide);
         for (unsigned k = 0; k < CK_PACK; k++)
-            gate[k] = gate[k] * ck_sigmoid(gate[k]) * up[k];
+            zt_f_swiglu(&gate[k], &up[k]);
         ck_write((T *)a.y, at, a.n, wide, gate);
     }
 }
@@ -182,11 +115,8 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu_grad(zt_swiglu a,
         ck_read(gate, (const T *)a.gate, at, a.n, wide);
         ck_read(up, (const T *)a.up, at, a.n, wide);
         ck_read(dy, (const T *)a.dy, at, a.n, wide);
-        for (unsigned k = 0; k < CK_PACK; k++) {
-            float g = gate[k];
-            gate[k] = up[k] * (dy[k] * ck_silu_slope(g));
-            up[k] = g * ck_sigmoid(g) * dy[k];
-        }
+        for (unsigned k = 0; k < CK_PACK; k++)
+            zt_f_swiglu_grad(&gate[k], &up[k], &dy[k]);
         ck_write((T *)a.dgate, at, a.n, wide, gate);
         ck_write((T *)a.dup, at, a.n, wide, up);
     }
@@ -221,9 +151,8 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_rope(zt_rope a, bool wid
         ck_read(c, a.cos + angle, at, half, wide);
         ck_read(s, a.sin + angle, at, half, wide);
         for (unsigned k = 0; k < CK_PACK; k++) {
-            float p = x[k], q = y[k], si = s[k] * sign;
-            x[k] = p * c[k] - q * si;
-            y[k] = q * c[k] + p * si;
+            s[k] *= sign;
+            zt_f_rotate(&x[k], &y[k], &c[k], &s[k]);
         }
         ck_write(low, at, half, wide, x);
         ck_write(high, at, half, wide, y);
@@ -245,18 +174,16 @@ void cu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
 
 /* ---- dropout ---- */
 
-/* The kernel's own form of the rate: as zt_philox_keep has it. */
 typedef struct la_drop {
     zt_dropout a;
-    uint32_t least; /* words >> 8 below it are dropped */
-    float factor;
+    zt_keep keep;
 } la_drop;
 
 template <typename T>
 static __device__ __forceinline__ void ck_drop(const la_drop &j, uint64_t i, uint32_t word)
 {
     if (i < j.a.n) {
-        float x = ck_up(((const T *)j.a.x)[i]) * (word >> 8 >= j.least ? j.factor : 0.0F);
+        float x = ck_up(((const T *)j.a.x)[i]) * ((int32_t)(word >> 8) >= j.keep.least ? j.keep.factor : 0.0F);
         if (j.a.add) { // not "+ 0": that would lose the sign of a zero
             x += ck_up(((const T *)j.a.add)[i]);
         }
@@ -271,10 +198,9 @@ static __device__ __forceinline__ void ck_drop(const la_drop &j, uint64_t i, uin
 template <typename T> static __global__ void __launch_bounds__(LA_THREADS) ck_dropout(la_drop j)
 {
     for (uint64_t b = ck_thread(); b / 16 * 64 < j.a.n; b += ck_threads()) {
-        uint32_t word[4];
-        ck_philox(j.a.seed, b, word);
+        const philox4x32_ctr_t word = zt_philox_block(j.a.seed, b, 0);
         for (unsigned w = 0; w < 4; w++)
-            ck_drop<T>(j, b / 16 * 64 + w * 16 + b % 16, word[w]);
+            ck_drop<T>(j, b / 16 * 64 + w * 16 + b % 16, word.v[w]);
     }
 }
 
@@ -300,8 +226,7 @@ void cu_dropout(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
         la_no_drop(d, dt, a);
         return;
     }
-    la_drop j = {*a, (uint32_t)ceilf(a->p * 0x1p+24F),
-                 a->p < 1.0F ? (float)(1.0 / (1.0 - (double)a->p)) : 0.0F};
+    la_drop j = {*a, zt_keep_of(a->p)};
     unsigned grid = cu_grid(d, a->n, 4 * LA_THREADS);
     CU_DTYPE(dt, T, ZT_LAUNCH(ck_dropout<T>, grid, LA_THREADS, 0, cu_stream(d), j));
     (void)cu_launched(d, "dropout");

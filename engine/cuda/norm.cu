@@ -99,7 +99,7 @@ static __device__ __forceinline__ void ck_nm_output(const zt_norm &a, uint64_t a
             ck_read(b, (const T *)a.b, ck_nm_at(t), a.width, wide);
 #pragma unroll
         for (unsigned i = 0; i < CK_PACK; i++) {
-            float v = (x[i] - m.x) * m.y;
+            float v = zt_norm_hat(x[i], m.x, m.y);
             v = (a.rms ? ck_round<T>(v) : v) *
                 w[i]; // RMS rounds before the weight, as LlamaRMSNorm does
             x[i] = a.b ? v + b[i] : v;
@@ -191,7 +191,7 @@ static __device__ __forceinline__ void ck_nm_dx(const zt_norm_grad &a, uint64_t 
             ck_read(old, (const T *)a.dx + at, ck_nm_at(t), a.width, wide);
 #pragma unroll
         for (unsigned i = 0; i < CK_PACK; i++)
-            x[i] = (x[i] - c1 - xhat.x[t * CK_PACK + i] * c2) * rstd + old[i];
+            x[i] = zt_norm_dx(x[i], xhat.x[t * CK_PACK + i], c1, c2, rstd) + old[i];
         ck_write((T *)a.dx + at, ck_nm_at(t), a.width, wide, x);
     }
 }
@@ -212,7 +212,7 @@ static __global__ void __launch_bounds__(NM_MOST)
 #pragma unroll
         for (unsigned i = 0; i < TURNS * CK_PACK; i++) {
             // beyond the row all is 0, and w too: those add nothing
-            float v = (xhat.x[i] - mean) * rstd;
+            float v = zt_norm_hat(xhat.x[i], mean, rstd);
             dw.x[i] += g.x[i] * (a.rms ? ck_round<T>(v) : v);
             db.x[i] += g.x[i];
             xhat.x[i] = v;

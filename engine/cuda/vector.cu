@@ -4,7 +4,7 @@
  * steps.
  *
  * Every element is computed alone, by operations that round once each and in the order of
- * cpu_elementwise.c and cpu_update.c, so the results are theirs bit for bit.  For that the file is
+ * formulas.h and cpu_elementwise.c, so the results are theirs bit for bit.  For that the file is
  * compiled without fused multiply-add
  * (-fmad=false); memory, not arithmetic, bounds these kernels.  NaNs stay NaN but get the
  * hardware's pattern.
@@ -23,11 +23,6 @@
 static unsigned ve_grid(zt_device *d, uint64_t n)
 {
     return cu_grid(d, n, VE_THREADS * CK_PACK);
-}
-
-static bool ve_float(ckpt_dtype dt)
-{
-    return dt == CKPT_F32 || dt == CKPT_BF16 || dt == CKPT_F16;
 }
 
 /* ---- cast, accumulate, scale, add ---- */
@@ -187,71 +182,11 @@ double cu_sum_squares(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x)
 
 /* ---- optimizer steps ---- */
 
-/* The hyper-parameters as the kernel uses them: rounded to fp32 once, as in cpu_update.c. */
 typedef struct ve_update {
     zt_update a;
-    float lr, beta1, beta2, gain1, gain2, eps, decay, keep, step, denominator, dampening;
+    zt_step_numbers s;
     bool wide;
 } ve_update;
-
-/* One element. */
-typedef struct ve_cell {
-    float p, m, v, g;
-} ve_cell;
-
-static __device__ __forceinline__ void ck_moments(const ve_update &j, ve_cell *c)
-{
-    // L2: the decay is part of the gradient; LAMB's and AdamW's is beside it
-    float within = j.a.decoupled || j.a.kind == ZT_LAMB ? 0.0F : j.decay;
-    float grad = c->g + c->p * within;
-    c->m = c->m * j.beta1 + grad * j.gain1;
-    c->v = c->v * j.beta2 + (grad * grad) * j.gain2;
-}
-
-static __device__ __forceinline__ void ck_adam(const ve_update &j, ve_cell *c)
-{
-    float beside = j.a.decoupled ? -j.lr * j.decay : 0.0F;
-    ck_moments(j, c);
-    c->p = (c->p + c->p * beside) + c->m / (sqrtf(c->v) * j.denominator + j.eps) * -j.step;
-}
-
-static __device__ __forceinline__ void ck_adagrad(const ve_update &j, ve_cell *c)
-{
-    float grad = c->g + c->p * j.decay;
-    c->v = c->v + grad * grad;
-    c->p = c->p + grad / (sqrtf(c->v) + j.eps) * -j.lr;
-}
-
-static __device__ __forceinline__ void ck_lion(const ve_update &j, ve_cell *c)
-{
-    float blend = c->m * j.beta1 + c->g * j.gain1;
-    float move = !j.a.zero_up ? -copysignf(j.lr, blend) : blend > 0.0F ? -j.lr : j.lr;
-    c->p = c->p * j.keep + move;
-    c->m = c->m * j.beta2 + c->g * j.gain2;
-}
-
-static __device__ __forceinline__ void ck_sgd(const ve_update &j, ve_cell *c)
-{
-    if (!j.a.m) {
-        float grad = c->g + c->p * (j.a.decoupled ? 0.0F : j.decay);
-        c->p = c->p * (j.a.decoupled ? j.keep : 1.0F) + grad * -j.lr;
-        return;
-    }
-    // the first step fills the buffer with the gradient itself
-    float old = j.a.first ? 0.0F : j.beta1, gain = j.a.first ? 1.0F : j.dampening;
-    float grad = c->g + c->p * j.decay;
-    float m = (old == 0.0F ? 0.0F : c->m * old) + grad * gain;
-    float use = j.a.nesterov ? grad + m * j.beta1 : m;
-    c->p = c->p + use * -j.lr;
-    c->m = m;
-}
-
-/* LAMB's direction (You et al. 2020). */
-static __device__ __forceinline__ float ck_direction(const ve_update &j, const ve_cell &c)
-{
-    float root = sqrtf(c.v + (j.a.eps_inside ? j.eps : 0.0F));
-    return c.m / (root + (j.a.eps_inside ? 0.0F : j.eps)) + c.p * j.decay;
-}
 
 /* A pack of weights and state; what a kind lacks is not touched. */
 typedef struct ve_pack {
@@ -290,20 +225,23 @@ static __device__ __forceinline__ void ck_store_state(const ve_update &j, uint64
 }
 
 /* Any kind but LAMB. */
-static __device__ __forceinline__ void ck_step(const ve_update &j, ve_cell *c)
+static __device__ __forceinline__ void ck_step(const ve_update &j, zt_cell *c)
 {
     switch (j.a.kind) {
     case ZT_ADAM:
-        ck_adam(j, c);
+        zt_step_adam(&j.s, c);
         break;
     case ZT_ADAGRAD:
-        ck_adagrad(j, c);
+        zt_step_adagrad(&j.s, c);
         break;
     case ZT_LION:
-        ck_lion(j, c);
+        zt_step_lion(&j.s, c);
         break;
     case ZT_SGD:
-        ck_sgd(j, c);
+        if (j.a.m)
+            zt_step_momentum(&j.s, c);
+        else
+            zt_step_sgd(&j.s, c);
         break;
     case ZT_LAMB:
     default:
@@ -318,7 +256,7 @@ static __global__ void __launch_bounds__(VE_THREADS) ck_update(ve_update j)
         ck_load(j, at, &k, true);
 #pragma unroll
         for (unsigned i = 0; i < CK_PACK; i++) {
-            ve_cell c = {k.p[i], k.m[i], k.v[i], k.g[i]};
+            zt_cell c = {k.p[i], k.m[i], k.v[i], k.g[i]};
             ck_step(j, &c);
             k.p[i] = c.p;
             k.m[i] = c.m;
@@ -338,11 +276,11 @@ static __global__ void __launch_bounds__(VE_THREADS) ck_lamb_norms(ve_update j, 
         ck_load(j, at, &k, true);
 #pragma unroll
         for (unsigned i = 0; i < CK_PACK; i++) {
-            ve_cell c = {k.p[i], k.m[i], k.v[i], k.g[i]};
-            ck_moments(j, &c);
+            zt_cell c = {k.p[i], k.m[i], k.v[i], k.g[i]};
+            zt_step_moments(&j.s, &c);
             k.m[i] = c.m;
             k.v[i] = c.v;
-            float u = at + i < j.a.n ? ck_direction(j, c) : 0.0F;
+            float u = at + i < j.a.n ? zt_step_direction(&j.s, &c) : 0.0F;
             sum_p += (double)c.p * (double)c.p;
             sum_u += (double)u * (double)u;
         }
@@ -367,14 +305,8 @@ static __global__ void __launch_bounds__(VE_THREADS)
     }
     sum_p = ck_block_sum(sum_p);
     sum_u = ck_block_sum(sum_u);
-    float norm_p = (float)sqrt(sum_p), norm_u = (float)sqrt(sum_u), ratio = 1.0F;
-    if (norm_p != 0.0F && norm_u != 0.0F) {
-        ratio = norm_p / norm_u;
-        ratio = ratio > (float)j.a.max_coeff ? (float)j.a.max_coeff : ratio;
-        ratio = ratio < (float)j.a.min_coeff ? (float)j.a.min_coeff : ratio;
-    }
     if (threadIdx.x == 0)
-        notes->ratio = j.step * ratio;
+        notes->ratio = j.s.step * zt_step_trust(&j.a, sum_p, sum_u);
 }
 
 static __global__ void __launch_bounds__(VE_THREADS) ck_lamb(ve_update j, const cu_notes *notes)
@@ -385,8 +317,8 @@ static __global__ void __launch_bounds__(VE_THREADS) ck_lamb(ve_update j, const 
         ck_load(j, at, &k, false);
 #pragma unroll
         for (unsigned i = 0; i < CK_PACK; i++) {
-            ve_cell c = {k.p[i], k.m[i], k.v[i], 0.0F};
-            k.p[i] = c.p - ck_direction(j, c) * step;
+            zt_cell c = {k.p[i], k.m[i], k.v[i], 0.0F};
+            k.p[i] = c.p - zt_step_direction(&j.s, &c) * step;
         }
         ck_store(j, at, k);
     }
@@ -403,34 +335,14 @@ static void ve_lamb(zt_device *d, const ve_update *j)
     }
 }
 
-/* Whether the buffers that a kind needs are there. */
-static bool ve_complete(const zt_update *a)
-{
-    bool adam = a->kind == ZT_ADAM || a->kind == ZT_LAMB;
-    if (!a->p || !a->g || (a->low && !ve_float(a->low_dtype)))
-        return false;
-    return (!(adam || a->kind == ZT_LION) || a->m) && (!(adam || a->kind == ZT_ADAGRAD) || a->v);
-}
-
 void cu_update(zt_device *d, const zt_update *a)
 {
     ve_update j = {};
-    if (!cu_ready(d, a ? a->g_dtype : CKPT_F32, a && (a->n == 0 || ve_complete(a)), "update") ||
+    if (!cu_ready(d, a ? a->g_dtype : CKPT_F32, a && (a->n == 0 || zt_update_complete(a)), "update") ||
         a->n == 0)
         return;
     j.a = *a;
-    j.lr = (float)a->lr;
-    j.beta1 = (float)a->beta1;
-    j.beta2 = (float)a->beta2;
-    // torch forms 1 - beta from doubles, DeepSpeed's kernels from floats
-    j.gain1 = a->exact ? (float)(1.0 - a->beta1) : 1.0F - j.beta1;
-    j.gain2 = a->exact ? (float)(1.0 - a->beta2) : 1.0F - j.beta2;
-    j.eps = (float)a->eps;
-    j.decay = (float)a->weight_decay;
-    j.keep = 1.0F - j.lr * j.decay;
-    j.step = (float)a->step_size;
-    j.denominator = (float)a->denominator;
-    j.dampening = (float)(1.0 - a->dampening);
+    j.s = zt_step_numbers_of(a);
     j.wide = cu_wide(a->p, a->g, a->low, 0) && cu_wide(a->m, a->v, NULL, 0);
     if (a->kind == ZT_LAMB)
         ve_lamb(d, &j);

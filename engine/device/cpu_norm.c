@@ -10,7 +10,7 @@
 
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_pool.h"
-#include "engine/device/vmath.h"
+#include "engine/device/formulas.h"
 
 /* Elements per range of rows. */
 #define NM_GRAIN (8u * ZT_CPU_BLOCK)
@@ -99,7 +99,7 @@ ZT_CLONES static double nm_dot(const float *a, const float *b, uint64_t n)
 ZT_CLONES static void nm_standard(float *out, const float *x, uint64_t n, float mean, float rstd)
 {
     for (uint64_t i = 0; i < n; i++)
-        out[i] = (x[i] - mean) * rstd;
+        out[i] = zt_norm_hat(x[i], mean, rstd);
 }
 
 /* y = y * w + b; b NULL: none. */
@@ -202,9 +202,9 @@ void zt_cpu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a)
 ZT_CLONES static void nm_dx(float *restrict out, const float *g, const float *xhat, uint64_t n,
                             const float *c)
 {
-    float c1 = c[0], c2 = c[1], rstd = c[2];
+    const float c1 = c[0], c2 = c[1], rstd = c[2];
     for (uint64_t i = 0; i < n; i++)
-        out[i] = (g[i] - c1 - xhat[i] * c2) * rstd;
+        out[i] = zt_norm_dx(g[i], xhat[i], c1, c2, rstd);
 }
 
 static void nm_dx_row(const nm_job *j, uint64_t row, const float *w, float *room)

@@ -4,7 +4,7 @@
  */
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_pool.h"
-#include "engine/device/vmath.h"
+#include "engine/device/formulas.h"
 
 /* Elements of a head that are rotated at a time: as fp32 they stay in registers and cache. */
 #define RO_CHUNK 256u
@@ -22,26 +22,17 @@ typedef struct ro_job {
 ZT_CLONES static void ro_rotate(float *low, float *high, const float *c, const float *s, uint64_t n,
                                 float sign)
 {
-    uint64_t i = 0;
+    for (uint64_t i = 0; i < n; i += ZT_LANES) {
+        zt_v a, b, co, si;
 
-    for (; i + ZT_LANES <= n; i += ZT_LANES) {
-        zt_v a, b, co, si, x;
-
-        zt_v_load(&a, low + i);
-        zt_v_load(&b, high + i);
-        zt_v_load(&co, c + i);
-        zt_v_load(&si, s + i);
+        zt_v_load_part(&a, low + i, n - i);
+        zt_v_load_part(&b, high + i, n - i);
+        zt_v_load_part(&co, c + i, n - i);
+        zt_v_load_part(&si, s + i, n - i);
         si = si * sign;
-        x = a * co - b * si;
-        zt_v_store(low + i, &x);
-        x = b * co + a * si;
-        zt_v_store(high + i, &x);
-    }
-    for (; i < n; i++) {
-        const float a = low[i], b = high[i], si = s[i] * sign;
-
-        low[i] = a * c[i] - b * si;
-        high[i] = b * c[i] + a * si;
+        zt_f_rotate(&a, &b, &co, &si);
+        zt_v_store_part(low + i, &a, n - i);
+        zt_v_store_part(high + i, &b, n - i);
     }
 }
 

@@ -4,7 +4,7 @@
  * can draw any part of them again.
  *
  * Source  Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
- *         SC 2011.  The known answers of its authors are in tests/unit/engine/device/test_philox.c.
+ *         SC 2011, by its authors' header (Random123).
  *
  * Streams: block b of a seed has the counter {b low, b high, 0, 0}.  16 blocks make 64 elements,
  * word by word: element i is word i % 64 / 16 of block i / 64 * 16 + i % 16.  Normal values come
@@ -15,20 +15,9 @@
 
 #include <stdint.h>
 
-/* One block: out = bijection of the counter under the key. */
-void zt_philox(uint32_t out[4], const uint32_t key[2], const uint32_t counter[4]);
-
-/* Words of elements first .. first + n. */
-void zt_philox_words(uint64_t seed, uint64_t first, uint64_t n, uint32_t *out);
-
-/* A word as a number in [0, 1): its upper 24 bits. */
-static inline float zt_philox_uniform(uint32_t word)
-{
-    return (float)(word >> 8) * 0x1p-24F;
-}
-
 /*
- * Dropout: keep element i where the uniform number of its word is not below p.
+ * Dropout: keep element i where the upper 24 bits of its word, as a number in [0, 1),
+ * are not below p.
  *
  * out  n factors of elements first .. first + n: 1 / (1 - p), or 0 for what is dropped
  * p    in [0, 1]

@@ -137,4 +137,94 @@ ZT_INLINE void zt_v_exp(zt_v *x)
     *x = y;
 }
 
+/* y = |y| with the sign of x. */
+ZT_INLINE void zt_v_sign(zt_v *y, const zt_v *x)
+{
+    zt_vi a, b;
+    memcpy(&a, y, sizeof a);
+    memcpy(&b, x, sizeof b);
+    a = (a & 0x7fffffff) | (b & (-0x7fffffff - 1));
+    memcpy(y, &a, sizeof a);
+}
+
+ZT_INLINE void zt_v_abs(zt_v *x)
+{
+    zt_vi a;
+    memcpy(&a, x, sizeof a);
+    a &= 0x7fffffff;
+    memcpy(x, &a, sizeof a);
+}
+
+/*
+ * x = tanh(x), within 2 ulp; NaN stays.
+ *
+ * Source  below 0.625: x + x^3 P(x^2), P an own minimax fit (4.2e-9 of tanh); above: 1 - 2 / (exp(2
+ * |x|) + 1)
+ */
+ZT_INLINE void zt_v_tanh(zt_v *x)
+{
+    zt_v at = *x, s = at * at, z = at, big;
+    zt_v p = -5.717036561e-03F * s + 2.065057900e-02F;
+    p = ((p * s - 5.374349526e-02F) * s + 1.333149125e-01F) * s - 3.333328392e-01F;
+    zt_v y = at + at * s * p;
+    zt_v_abs(&z);
+    big = z + z;
+    zt_v_exp(&big);
+    big = 1.0F - 2.0F / (big + 1.0F);
+    zt_v_sign(&big, &at);
+    zt_vi mask = z >= 0.625F;
+    zt_v_select(&y, &mask, &big);
+    *x = y;
+}
+
+/*
+ * x = erf(x), within 2 ulp; NaN stays.
+ *
+ * Source  below 1: x + x P(x^2); above: 1 - exp(-|x| Q(|x|)), from 3.95 on 1.  P and Q are own
+ * minimax fits (1.2e-9 of erf, 5.5e-10)
+ */
+ZT_INLINE void zt_v_erf(zt_v *x)
+{
+    zt_v at = *x, s = at * at, z = at, limit = {0};
+    zt_v p = (7.889119539e-05F * s - 8.020841281e-04F) * s + 5.189535339e-03F;
+    p = (p * s - 2.685444459e-02F) * s + 1.128360018e-01F;
+    p = (p * s - 3.761262714e-01F) * s + 1.283791659e-01F;
+    zt_v y = at + at * p;
+    zt_v_abs(&z);
+    limit += 3.95F;
+    zt_vi mask = z > limit;
+    zt_v_select(&z, &mask, &limit);
+    zt_v q = (1.257923228e-05F * z - 3.363403644e-04F) * z + 3.697695877e-03F;
+    q = (q * z - 2.387934303e-02F) * z + 1.063736095e-01F;
+    q = (q * z + 6.350682621e-01F) * z + 1.128669043e+00F;
+    zt_v big = -(z * q);
+    zt_v_exp(&big);
+    big = 1.0F - big;
+    zt_v_sign(&big, &at);
+    mask = z >= 1.0F;
+    zt_v_select(&y, &mask, &big);
+    *x = y;
+}
+
+/* A part of a vector: the missing lanes are 0. */
+ZT_INLINE void zt_v_load_part(zt_v *v, const float *p, uint64_t n)
+{
+    if (n >= ZT_LANES) {
+        zt_v_load(v, p);
+        return;
+    }
+    float t[ZT_LANES] = {0};
+    memcpy(t, p, n * sizeof *t);
+    zt_v_load(v, t);
+}
+
+ZT_INLINE void zt_v_store_part(float *p, const zt_v *v, uint64_t n)
+{
+    // two calls: a length that is known becomes one store
+    if (n >= ZT_LANES)
+        zt_v_store(p, v);
+    else
+        memcpy(p, v, n * sizeof *p);
+}
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_philox.c: the generator against its authors' known answers, its streams against their
- * definition, and the moments of what is drawn.
+ * test_philox.c: dropout's factors against the generator's known answers and the
+ * definition of its streams, and the moments of what is drawn.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,92 +13,63 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/device/formulas.h"
 #include "engine/device/philox.h"
 #include "engine/model/model.h"
-
-typedef struct answer {
-    uint32_t counter[4], key[2], out[4];
-} answer;
-
-/* Lines "philox4x32 10" of kat_vectors in Random123. */
-static const answer answers[] = {
-    {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-    {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
-     {0xffffffff, 0xffffffff},
-     {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-    {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
-     {0xa4093822, 0x299f31d0},
-     {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
-};
-
-static void known_answers(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
-        uint32_t out[4];
-
-        zt_philox(out, answers[i].key, answers[i].counter);
-        assert_memory_equal(out, answers[i].out, sizeof out);
-    }
-}
 
 /* Element i of a seed's words, by the definition in philox.h. */
 static uint32_t word(uint64_t seed, uint64_t i)
 {
-    const uint64_t block = i / 64 * 16 + i % 16;
-    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), 0, 0};
-    uint32_t out[4];
-
-    zt_philox(out, key, counter);
-    return out[i % 64 / 16];
+    return zt_philox_block(seed, i / 64 * 16 + i % 16, 0).v[i % 64 / 16];
 }
 
-static void words_depend_on_position(void **state)
+/* A word's upper 24 bits as a number in [0, 1). */
+static float uniform(uint32_t w)
 {
-    const uint64_t seed = UINT64_C(0x9234567890abcdef);
-    // the last ones cross a carry into the counter's upper word
-    const uint64_t starts[] = {0, 1, 63, 64, 130, (UINT64_C(1) << 34) - 7, (UINT64_C(1) << 34)};
+    return (float)(w >> 8) * 0x1p-24F;
+}
+
+/* The first line "philox4x32 10" of kat_vectors in Random123: block 0 of seed 0. */
+static void known_answers(void **state)
+{
+    static const uint32_t answers[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
 
     (void)state;
-    for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
-        for (uint64_t n = 0; n < 150; n += 29) {
-            uint32_t out[151];
+    for (uint64_t i = 0; i < 4; i++) {
+        const float at = uniform(answers[i]);
+        float low = 0, high = 0;
 
-            out[n] = 0xabcd1234;
-            zt_philox_words(seed, starts[s], n, out);
-            for (uint64_t i = 0; i < n; i++)
-                assert_int_equal(out[i], word(seed, starts[s] + i));
-            assert_int_equal(out[n], 0xabcd1234);
-        }
+        assert_int_equal(word(0, i * 16), answers[i]);
+        zt_philox_keep(0, at, i * 16, 1, &low);
+        zt_philox_keep(0, at + 0x1p-24F, i * 16, 1, &high);
+        assert_true(low > 1 && high == 0);
     }
 }
 
 static void keep_is_a_comparison(void **state)
 {
+    const uint64_t seed = UINT64_C(0x9234567890abcdef);
+    // the last ones cross a carry into the counter's upper word
+    const uint64_t starts[] = {0, 1, 63, 64, 130, (UINT64_C(1) << 34) - 7, (UINT64_C(1) << 34)};
     const float rates[] = {0.0F, 1e-8F, 0.1F, 0.5F, 0.999F, 1.0F};
 
     (void)state;
     for (size_t r = 0; r < sizeof rates / sizeof *rates; r++) {
         const float p = rates[r];
-        float out[200];
+        const float factor = p < 1 ? (float)(1.0 / (1.0 - (double)p)) : 0;
 
-        zt_philox_keep(3, p, 17, 200, out);
-        for (uint64_t i = 0; i < 200; i++) {
-            const bool kept = zt_philox_uniform(word(3, 17 + i)) >= p;
-            const float factor = p < 1 ? (float)(1.0 / (1.0 - (double)p)) : 0;
+        for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
+            for (uint64_t n = 0; n < 150; n += 29) {
+                float out[151];
 
-            assert_true(out[i] == (kept ? factor : 0));
+                out[n] = -1;
+                zt_philox_keep(seed, p, starts[s], n, out);
+                for (uint64_t i = 0; i < n; i++)
+                    assert_true(out[i] == (uniform(word(seed, starts[s] + i)) >= p ? factor : 0));
+                assert_true(out[n] == -1);
+            }
         }
     }
-}
-
-static void uniform_range(void **state)
-{
-    (void)state;
-    assert_true(zt_philox_uniform(0) == 0);
-    assert_true(zt_philox_uniform(0xffffffff) == 1.0F - 0x1p-24F);
-    assert_true(zt_philox_uniform(0x80000000) == 0.5F);
 }
 
 enum { MANY = 200000 };
@@ -225,8 +196,7 @@ static void padding_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answers),  cmocka_unit_test(words_depend_on_position),
-        cmocka_unit_test(uniform_range),  cmocka_unit_test(keep_is_a_comparison),
+        cmocka_unit_test(known_answers),  cmocka_unit_test(keep_is_a_comparison),
         cmocka_unit_test(moments),        cmocka_unit_test(normal_in_parts),
         cmocka_unit_test(initial_values), cmocka_unit_test(padding_row),
     };
