@@ -447,10 +447,13 @@ install: all
 	install -m 644 man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 man/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
 	install -m 644 man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7
-	install -m 644 tools/completion/ckpt.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ckpt
-	install -m 644 tools/completion/ckpt.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ckpt
-	install -m 644 tools/completion/ckpt.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ckpt.fish
-	$(Q)for n in zero_to_fp32 zero_to_torch ds_to_universal zerotrain; do \
+	$(B)/bin/ckpt completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ckpt
+	$(B)/bin/ckpt completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ckpt
+	$(B)/bin/ckpt completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ckpt.fish
+	$(B)/bin/zerotrain --completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/zerotrain
+	$(B)/bin/zerotrain --completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_zerotrain
+	$(B)/bin/zerotrain --completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/zerotrain.fish
+	$(Q)for n in zero_to_fp32 zero_to_torch ds_to_universal; do \
 	    ln -sf ckpt $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$n; \
 	    ln -sf ckpt.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$n.fish; done
 

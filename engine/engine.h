@@ -39,7 +39,7 @@ typedef struct zt_options {
     const char *save, *load, *tag, *load_tag, *metrics, *save_weights, *save_model, *predictions;
     bool module_only, not_strict, strict_config, async_save;
     // what to do
-    bool evaluate, print_config, profile, quiet, help, version, checkpointing, deterministic;
+    bool evaluate, print_config, profile, quiet, checkpointing, deterministic;
     const char *device;
     int64_t threads;
     // launching

@@ -34,6 +34,7 @@ static const cli_verb *const commands[] = {
     &verb_mem,
     &verb_formats,
     &verb_help,
+    &verb_completion,
     &verb_version,
     &compat_zero_to_fp32,
     &compat_zero_to_torch,
@@ -70,7 +71,7 @@ static int main_confined(cli_args *args, ckpt_err *err)
     int rc = sandbox_enter(&box, args, err);
 
     if (rc == CKPT_OK)
-        rc = args->verb->run(args, err);
+        rc = args->line.verb->run(args, err);
     if (rc != CKPT_OK && sandbox_suspect(&box, err))
         say_note("the sandbox may have refused this: --no-sandbox does without it");
     sandbox_leave(&box);
@@ -81,19 +82,19 @@ static int main_confined(cli_args *args, ckpt_err *err)
 static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
 {
     cli_args args = {.commands = commands};
-    int rc = cli_parse(&args, verb, argc, argv, err);
+    int rc = args_parse(&args, verb, argc, argv, err);
 
-    if (rc == CKPT_OK && args.help)
+    if (rc == CKPT_OK && args.line.help)
         cli_help(verb);
-    else if (rc == CKPT_OK && args.version)
+    else if (rc == CKPT_OK && args.line.version)
         main_version();
     else if (rc == CKPT_OK)
-        rc = cli_rules(&args, err);
-    if (rc == CKPT_OK && !args.help && !args.version)
+        rc = args_rules(&args, err);
+    if (rc == CKPT_OK && !args.line.help && !args.line.version)
         effects_of_options(&args);
-    if (rc == CKPT_OK && !args.help && !args.version)
+    if (rc == CKPT_OK && !args.line.help && !args.line.version)
         rc = main_confined(&args, err);
-    cli_free(&args);
+    args_free(&args);
     return rc;
 }
 

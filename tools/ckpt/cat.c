@@ -208,7 +208,7 @@ static const cli_option cat_options[] = {
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "values only"},
     CLI_NO_SANDBOX,
-    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+    CLI_END,
 };
 
 static const cli_moot cat_moot[] = {
@@ -226,6 +226,6 @@ const cli_verb verb_cat = {
     .moot = cat_moot,
     .min = 2,
     .max = 2,
-    .uses = "r-",
+    .uses = "rt",
     .run = cat_run,
 };

@@ -19,10 +19,10 @@ static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
     ckpt_filter filter;
     int rc = CKPT_OK;
 
-    if (!cli_filter(&filter, a))
+    if (!args_filter(&filter, a))
         return CKPT_OK;
     if (a->rename)
-        rc = cli_file(&rules, a->rename, "rename rules", err);
+        rc = args_file(&rules, a->rename, "rename rules", err);
     filter.rename_text = rules;
     if (rc == CKPT_OK)
         rc = ckpt_map_select(map, &filter, err);
@@ -66,7 +66,7 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     if (training_format(a->target.format))
         rc = training_open(map, a, err);
     else
-        rc = cli_open(map, a, err);
+        rc = args_open(map, a, err);
     if (rc != CKPT_OK)
         return rc;
     if (!a->quiet)
@@ -150,7 +150,7 @@ static const cli_option convert_options[] = {
     {"json", 0, CLI_FLAG, AT(json), NULL, "print the plan or the report as JSON"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
     CLI_NO_SANDBOX,
-    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+    CLI_END,
 };
 
 const cli_verb verb_convert = {

@@ -112,7 +112,7 @@ static int diff_open(ckpt_map **map, const char *path, cli_args *a, ckpt_err *er
 
     int rc = ckpt_open(map, path, &a->open, err);
     // the same names on both sides, or the filter itself would be a difference
-    if (rc == CKPT_OK && cli_filter(&filter, a))
+    if (rc == CKPT_OK && args_filter(&filter, a))
         rc = ckpt_map_select(*map, &filter, err);
     if (rc == CKPT_OK) {
         map_say_findings(*map, false);
@@ -183,7 +183,7 @@ static const cli_option diff_options[] = {
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
     CLI_NO_SANDBOX,
-    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+    CLI_END,
 };
 
 static const cli_moot diff_moot[] = {

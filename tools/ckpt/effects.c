@@ -30,7 +30,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
     size_t n = 0;
 
     for (size_t k = 0; k < sizeof option / sizeof *option; k++) {
-        const char *given = cli_given(a, option[k].at);
+        const char *given = cli_given(&a->line, option[k].at);
 
         if (!given || (caps & option[k].needs))
             continue;
@@ -42,7 +42,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
                     a->target.format, list);
     }
     // training state is that of all ranks, and a shard has one's
-    if ((caps & CKPT_MAKES_TENSORS) && cli_given(a, AT(as_file)))
+    if ((caps & CKPT_MAKES_TENSORS) && cli_given(&a->line, AT(as_file)))
         return fail(err, CKPT_EUSAGE, "--as-file: format %s is made of whole checkpoints",
                     a->target.format);
     return CKPT_OK;
@@ -50,14 +50,14 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
 
 void effects_of_options(const cli_args *a)
 {
-    const cli_moot *m = a->verb->moot;
+    const cli_moot *m = a->line.verb->moot;
 
     for (; m && m->option; m++) {
-        if (!cli_has(a, m->option))
+        if (!cli_has(&a->line, m->option))
             continue;
-        if (m->with && cli_has(a, m->with))
+        if (m->with && cli_has(&a->line, m->with))
             say_warning("--%s has no effect with --%s", m->option, m->with);
-        if (m->without && !cli_has(a, m->without))
+        if (m->without && !cli_has(&a->line, m->without))
             say_warning("--%s has no effect without --%s", m->option, m->without);
     }
 }
@@ -74,7 +74,7 @@ typedef struct effect {
 static void effects_say(const cli_args *a, const effect *e, const ckpt_map *map, unsigned took)
 {
     for (; e->needs; e++) {
-        const char *given = cli_given(a, e->at);
+        const char *given = cli_given(&a->line, e->at);
 
         if (given && !(took & e->needs))
             say_warning("%s: --%s has no effect: %s", ckpt_map_path(map), given, e->why);

@@ -9,7 +9,7 @@
 #ifndef TOOLS_EFFECTS_H
 #define TOOLS_EFFECTS_H
 
-#include "tools/cli/cli.h"
+#include "tools/cli/args.h"
 
 /*
  * Before anything is opened: options that mean nothing to the format of the target, which is set.

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "tools/cli/near.h"
+#include "tools/cli/words.h"
 
 enum { ELEMENTS_BLOCK = 1 << 16, ELEMENTS_MAX_HINTS = 3 };
 
@@ -89,14 +90,14 @@ int elements_set_range(elements *r, const char *text, ckpt_err *err)
     r->count = r->t->n_elems;
     if (!text)
         return CKPT_OK;
-    if (!colon || (colon > text && !cli_uint(&r->first, text, (size_t)(colon - text))))
+    if (!colon || (colon > text && !word_uint(&r->first, text, (size_t)(colon - text))))
         return fail(err, CKPT_EUSAGE, "--range: '%s' is not FIRST:COUNT", text);
     if (r->first > r->t->n_elems)
         return fail(err, CKPT_EUSAGE, "--range: %s has only %" PRIu64 " elements", r->t->name,
                     r->t->n_elems);
     r->count = r->t->n_elems - r->first;
     uint64_t count = r->count;
-    if (colon[1] && !cli_uint(&count, colon + 1, strlen(colon + 1)))
+    if (colon[1] && !word_uint(&count, colon + 1, strlen(colon + 1)))
         return fail(err, CKPT_EUSAGE, "--range: '%s' is not FIRST:COUNT", text);
     // never less than what was asked for: a short read would go unseen
     if (count > r->count)

@@ -5,7 +5,7 @@
 #ifndef TOOLS_ELEMENTS_H
 #define TOOLS_ELEMENTS_H
 
-#include "tools/cli/cli.h"
+#include "tools/cli/args.h"
 
 typedef struct elements {
     const ckpt_map *map;

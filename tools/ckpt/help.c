@@ -11,7 +11,7 @@ static int help_list(const cli_verb *const *commands)
     out_printf("Usage: ckpt COMMAND [options] ...\n\n"
                "Open, convert, compare and verify checkpoints of large models.\n\nCommands:\n");
     for (; !(*commands)->compat; commands++)
-        out_printf("  %-10s%s\n", (*commands)->name, (*commands)->summary);
+        out_printf("  %-12s%s\n", (*commands)->name, (*commands)->summary);
     out_printf("\nAlso, as programs or commands: zero_to_fp32, zero_to_torch, ds_to_universal;\n"
                "and the program that trains: zerotrain.\n"
                "'ckpt help COMMAND' or 'ckpt COMMAND --help' shows the options of one.\n\n"
@@ -40,7 +40,23 @@ const cli_verb verb_help = {
     .operands = "[COMMAND]",
     .summary = "Show the commands, or the options of one.",
     .max = 1,
+    .uses = "v",
     .run = help_run,
+};
+
+static int completion_run(cli_args *a, ckpt_err *err)
+{
+    return cli_complete(a->operand[0], "ckpt", a->commands, err);
+}
+
+const cli_verb verb_completion = {
+    .name = "completion",
+    .command = "ckpt completion",
+    .operands = CLI_SHELLS,
+    .summary = "Print what completes command lines in a shell, for ckpt and its drop-ins.",
+    .min = 1,
+    .max = 1,
+    .run = completion_run,
 };
 
 /* The line of ckpt --version, and what protects its user here. */

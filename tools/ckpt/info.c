@@ -172,7 +172,7 @@ static int info_run(cli_args *a, ckpt_err *err)
     ckpt_map *map = NULL;
 
     a->open.with_optimizer = a->all;
-    int rc = cli_open(&map, a, err);
+    int rc = args_open(&map, a, err);
     if (rc == CKPT_OK)
         effects_of_source(a, map);
     if (rc == CKPT_OK && a->json)
@@ -193,7 +193,7 @@ static const cli_option info_options[] = {
      "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     CLI_NO_SANDBOX,
-    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+    CLI_END,
 };
 
 const cli_verb verb_info = {

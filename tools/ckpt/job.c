@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "tools/ckpt/report.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/args.h"
 #include "tools/cli/progress.h"
 
 void job_settle(ckpt_target *target)

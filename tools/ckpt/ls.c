@@ -188,8 +188,8 @@ static int ls_run(cli_args *a, ckpt_err *err)
 
     // state triples the list, and few want it
     a->open.with_optimizer = a->all;
-    int rc = cli_open(&map, a, err);
-    if (rc == CKPT_OK && cli_filter(&filter, a))
+    int rc = args_open(&map, a, err);
+    if (rc == CKPT_OK && args_filter(&filter, a))
         rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK) {
         map_say_findings(map, false);
@@ -218,7 +218,7 @@ static const cli_option ls_options[] = {
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
     CLI_NO_SANDBOX,
-    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+    CLI_END,
 };
 
 static const cli_moot ls_moot[] = {

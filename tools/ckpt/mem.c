@@ -27,7 +27,7 @@ static int mem_count(cli_args *a, ckpt_err *err)
     ckpt_map *map = NULL;
     const char *module = NULL;
     uint64_t own = 0;
-    int rc = cli_open(&map, a, err);
+    int rc = args_open(&map, a, err);
 
     for (size_t i = 0; rc == CKPT_OK && i < ckpt_map_count(map); i++) {
         const ckpt_tensor *t = ckpt_map_tensor(map, i);
@@ -163,8 +163,8 @@ static int mem_run(cli_args *a, ckpt_err *err)
 }
 
 static const cli_option mem_options[] = {
-    {"stage", 0, CLI_COUNT64, offsetof(cli_args, stage), "N",
-     "only the table of this ZeRO stage (2, 3)"},
+    {"stage", 0, CLI_COUNT64, offsetof(cli_args, stage), "2|3",
+     "only the table of this ZeRO stage"},
     {"num-gpus", 0, CLI_COUNT64, offsetof(cli_args, gpus), "N", "GPUs of each node (1)"},
     {"num-nodes", 0, CLI_COUNT64, offsetof(cli_args, nodes), "N", "nodes (1)"},
     {"params", 0, CLI_MANY, offsetof(cli_args, params), "N",
@@ -173,7 +173,7 @@ static const cli_option mem_options[] = {
      "those of its largest layer (stage 3)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON: bytes of every case"},
     CLI_NO_SANDBOX,
-    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+    CLI_END,
 };
 
 const cli_verb verb_mem = {

@@ -130,7 +130,7 @@ static void plan_path(const convert_job *job, const char *path)
         out_printf("/");
         out_text(folder);
     }
-    if (path && cli_into_folder(&job->target)) {
+    if (path && args_into_folder(&job->target)) {
         out_printf("/");
         out_text(path);
     }

@@ -8,7 +8,7 @@
 #define TOOLS_PLAN_H
 
 #include "tools/ckpt/job.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/args.h"
 
 /* The plan of a job that was prepared: files, sums, disk; nothing was written. */
 void plan_show(convert_job *job, const cli_args *a);

@@ -53,8 +53,8 @@ static int reshard_run(cli_args *a, ckpt_err *err)
 #define AT(field) offsetof(cli_args, field)
 static const cli_option reshard_options[] = {
     {"world", 'w', CLI_COUNT, AT(target.world), "N", "data-parallel ranks (the source's)"},
-    {"stage", 's', CLI_COUNT, AT(target.stage), "S", "ZeRO stage 1, 2 or 3 (the source's)"},
-    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "fp16, bf16 or fp32 (the source's)"},
+    {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3", "ZeRO stage (the source's)"},
+    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "fp16|bf16|fp32", "to train in (the source's)"},
     {"sub-group-size", 0, CLI_COUNT64, AT(target.sub_group_size), "N",
      "stage 3: elements (the source's, or 1e9)"},
     {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "read this tag instead of the latest"},
@@ -81,7 +81,7 @@ static const cli_option reshard_options[] = {
     {"json", 0, CLI_FLAG, AT(json), NULL, "print the plan or the report as JSON"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
     CLI_NO_SANDBOX,
-    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+    CLI_END,
 };
 
 const cli_verb verb_reshard = {

@@ -40,11 +40,11 @@ int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     a->open.with_optimizer = true;
     a->open.whole_checkpoint = true;
     if (rc == CKPT_OK && a->order && strcmp(a->order, "stored") != 0)
-        rc = cli_file(&a->order_text, a->order, "the order", err);
+        rc = args_file(&a->order_text, a->order, "the order", err);
     // one pattern stands for all names as the file has them
     a->target.order_text = a->order_text ? a->order_text : a->order ? "*" : NULL;
     if (rc == CKPT_OK)
-        rc = cli_open(map, a, err);
+        rc = args_open(map, a, err);
     return rc == CKPT_OK ? ckpt_map_warm_start(*map, &a->target, err) : rc;
 }
 

@@ -7,7 +7,7 @@
 #ifndef TOOLS_TRAINING_H
 #define TOOLS_TRAINING_H
 
-#include "tools/cli/cli.h"
+#include "tools/cli/args.h"
 
 /* A format whose files hold training state. */
 bool training_format(const char *format);

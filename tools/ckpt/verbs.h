@@ -5,12 +5,12 @@
 #ifndef TOOLS_VERBS_H
 #define TOOLS_VERBS_H
 
-#include "tools/cli/cli.h"
+#include "tools/cli/args.h"
 
 extern const cli_verb verb_ls, verb_info, verb_tree, verb_cat;
 extern const cli_verb verb_convert, verb_reshard, verb_verify, verb_diff, verb_formats;
 extern const cli_verb verb_doctor, verb_clean, verb_mem;
-extern const cli_verb verb_help, verb_version;
+extern const cli_verb verb_help, verb_completion, verb_version;
 
 /* Drop-ins: chosen by the name the program was called by. */
 extern const cli_verb compat_zero_to_fp32, compat_zero_to_torch, compat_ds_to_universal;

@@ -159,7 +159,7 @@ static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
     int rc = training_check(a, err);
 
-    // cli_open opens the first operand, and the script has none
+    // args_open opens the first operand, and the script has none
     a->operand = (char *const *)(uintptr_t)&a->input;
     a->n_operands = 1;
     a->open.with_optimizer = true;
@@ -167,7 +167,7 @@ static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     a->open.join_first_axis = a->inject;
     a->open.require_crc = a->strict;
     if (rc == CKPT_OK)
-        rc = cli_open(map, a, err);
+        rc = args_open(map, a, err);
     if (rc == CKPT_OK && strcmp(ckpt_map_format(*map), "deepspeed") != 0)
         rc = fail(err, CKPT_EUNSUPPORTED,
                   "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert --to universal "
@@ -228,7 +228,7 @@ static const cli_option uni_options[] = {
     {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
     CLI_NO_SANDBOX,
-    {NULL, 0, CLI_FLAG, 0, NULL, NULL},
+    CLI_END,
 };
 
 static const cli_moot uni_moot[] = {

@@ -178,7 +178,7 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
 static const cli_option fp32_options[] = {ZERO_OPTIONS};
 
 static const cli_option torch_options[] = {
-    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "bf16, fp16 or fp32; required"},
+    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "bf16|fp16|fp32", "required"},
     ZERO_OPTIONS,
 };
 

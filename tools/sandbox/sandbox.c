@@ -212,7 +212,7 @@ static char *sandbox_output(const cli_args *a, const char *path, char use)
     bool folder = use == 'd';
 
     if (use == 'o' && a->target.format)
-        folder = cli_into_folder(&a->target);
+        folder = args_into_folder(&a->target);
     else if (use == 'o')
         folder = !ckpt_format_of(path);
     return folder ? strdup(path) : sandbox_parent(path);
@@ -241,11 +241,14 @@ typedef int (*sandbox_fn)(void *ctx, const cli_args *a, const char *path, char u
 
 static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
 {
-    const cli_option *o = a->verb->options;
+    const cli_option *o = a->line.verb->options;
     int rc = 0;
 
-    for (int i = 0; rc == 0 && i < a->n_operands && a->verb->uses && a->verb->uses[i]; i++)
-        rc = fn(ctx, a, a->operand[i], a->verb->uses[i]);
+    for (int i = 0; rc == 0 && i < a->n_operands && a->line.verb->uses && a->line.verb->uses[i];
+         i++)
+        rc = strchr("tv-", a->line.verb->uses[i])
+                 ? 0
+                 : fn(ctx, a, a->operand[i], a->line.verb->uses[i]);
     for (; rc == 0 && o && o->name; o++) {
         const char *path = NULL;
         if (o->kind == CLI_FILE || o->kind == CLI_SOURCE || o->kind == CLI_OUTPUT)

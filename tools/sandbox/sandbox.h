@@ -9,7 +9,7 @@
 #ifndef TOOLS_SANDBOX_H
 #define TOOLS_SANDBOX_H
 
-#include "tools/cli/cli.h"
+#include "tools/cli/args.h"
 
 /* What has to be undone; zeroed before sandbox_enter. */
 typedef struct sandbox {

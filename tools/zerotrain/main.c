@@ -5,24 +5,30 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "ckpt.h"
+#include "tools/cli/out.h"
 #include "tools/zerotrain/zerotrain.h"
 
-static const char mn_usage[] =
-    "Usage: zerotrain --deepspeed_config FILE --model PATH --data FILE [options]\n"
-    "       mpirun -n N zerotrain ...\n"
-    "       zerotrain --hostfile FILE ...\n";
-
-static int mn_help(void)
+/* What is asked for instead of a run; false: nothing. */
+static bool mn_serve(const options_asked *asked, int argc, int *rc, ckpt_err *err)
 {
-    puts(mn_usage);
-    puts("Train, evaluate or predict with ZeRO stages 0 to 3; save and resume DeepSpeed's "
-         "checkpoints.\n");
-    options_help(stdout);
-    puts("\nExit status: 0 done, 2 wrong arguments, 3 damaged or unsupported input, 5 missing or\n"
-         "inconsistent parts, 6 a limit was reached (memory; the smallest loss scale), 7 "
-         "input/output error.");
-    return fflush(stdout) == 0 ? 0 : 7;
+    static const cli_verb *const programs[] = {&options_verb, NULL};
+    int closed;
+
+    *rc = CKPT_OK;
+    if (asked->help)
+        cli_help(&options_verb);
+    else if (asked->version)
+        out_printf("zerotrain %s\n", ckpt_version());
+    else if (asked->completion)
+        *rc = cli_complete(asked->completion, NULL, programs, err);
+    else if (argc == 1)
+        *rc = ckpt_fail(err, CKPT_EUSAGE,
+                        "nothing was asked for: zerotrain --help shows the options");
+    else
+        return false;
+    closed = out_close(*rc == CKPT_OK ? err : NULL);
+    *rc = *rc == CKPT_OK ? closed : *rc;
+    return true;
 }
 
 static int mn_run(const zt_options *o, zt_comm *comm, bool *running, ckpt_err *err)
@@ -57,7 +63,7 @@ static int mn_fail(zt_comm *comm, bool running, const ckpt_err *err)
             sleep(1);
         comm->ops->abort(comm, status, err->text);
     }
-    if (!comm || comm->rank == 0)
+    if ((!comm || comm->rank == 0) && err->text[0])
         fprintf(stderr, "zerotrain: %s\n", err->text);
     return status;
 }
@@ -101,24 +107,19 @@ int main(int argc, char **argv)
     ckpt_arena *arena = ckpt_arena_new(0);
     zt_comm *comm = NULL;
     zt_options o;
+    options_asked asked;
     bool running = false;
-    int rc = arena ? options_read(&o, arena, argc, argv, &err) : ckpt_fail_memory(&err), status = 0;
+    int rc = arena ? options_read(&o, &asked, arena, argc, argv, &err) : ckpt_fail_memory(&err),
+        status = 0;
 
     o.stop = &run_stop;
     // a closed pipe and a limit on the size of files are errors of a write, not deaths
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
-    if (rc == CKPT_OK && (o.help || argc == 1)) {
+    if (rc == CKPT_OK && mn_serve(&asked, argc, &rc, &err)) {
         ckpt_arena_free(arena);
-        if (o.help)
-            return mn_help();
-        fprintf(stderr, "%s       zerotrain --help\n", mn_usage);
-        return 2;
-    }
-    if (rc == CKPT_OK && o.version) {
-        printf("zerotrain %s\n", ckpt_version());
-        ckpt_arena_free(arena);
-        return fflush(stdout) == 0 ? 0 : 7;
+        (void)mn_fail(NULL, false, &err);
+        return ckpt_err_status(rc);
     }
     if (rc == CKPT_OK)
         rc = zt_comm_alone(mn_launches(&o), &err);

@@ -14,19 +14,27 @@
 #include <signal.h>
 
 #include "engine/engine.h"
+#include "tools/cli/table.h"
 
 /* ---- options.c ---- */
 
+/* The command line of zerotrain: for --help, and completion. */
+extern const cli_verb options_verb;
+
+/* What was asked for instead of a run. */
+typedef struct options_asked {
+    bool help, version;
+    const char *completion; /* of this shell; or NULL */
+} options_asked;
+
 /*
  * Options from the command line; "--args FILE" takes more of them from a JSON object, under the
- * same names, in which '-' and '_' are the same.  What it makes belongs to the arena.
+ * same names.  Texts, and what all ranks must have been told alike, belong to the arena.
  *
  * Errors  CKPT_EUSAGE: the option, and what it wants; CKPT_EFORMAT, CKPT_EMISSING: the JSON file
  */
-int options_read(zt_options *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err);
-
-/* The list of options, for --help. */
-void options_help(FILE *out);
+int options_read(zt_options *out, options_asked *asked, ckpt_arena *arena, int argc, char **argv,
+                 ckpt_err *err);
 
 /* ---- launch.c ---- */
 

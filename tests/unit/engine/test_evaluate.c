@@ -37,7 +37,7 @@ static int engine_of(zt_engine **e, zt_options *o, const char *line)
     }
     *e = NULL;
     err = (ckpt_err){0};
-    rc = options_read(o, arena, argc, argv, &err);
+    rc = options_read(o, &(options_asked){0}, arena, argc, argv, &err);
     return rc == CKPT_OK ? zt_engine_new(e, o, comm, &err) : rc;
 }
 

@@ -32,7 +32,7 @@ static int read_line(zt_options *o, const char *line)
         line += n + (line[n] == ' ');
     }
     err = (ckpt_err){0};
-    return options_read(o, arena, argc, argv, &err);
+    return options_read(o, &(options_asked){0}, arena, argc, argv, &err);
 }
 
 static void refused(const char *line, const char *why)
@@ -49,7 +49,7 @@ static void test_defaults(void **state)
     zt_options o;
 
     (void)state;
-    assert_int_equal(options_read(&o, arena, 1, NULL, &err), CKPT_OK);
+    assert_int_equal(read_line(&o, ""), CKPT_OK);
     assert_string_equal(o.groups, "single");
     assert_string_equal(o.device, "cpu");
     assert_int_equal(o.seed, 42);
@@ -80,17 +80,20 @@ static void test_spellings(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    refused("--nothing 1", "there is no option '--nothing'");
-    refused("model", "begin with --");
-    refused("--max-steps", "wants a value");
+    refused("--nothing 1", "unknown option '--nothing'");
+    refused("model", "unexpected argument 'model'");
+    refused("--max-steps", "needs a value");
     refused("--max-steps 1e3", "whole number");
     refused("--max-steps 99999999999999999999", "whole number");
-    refused("--max-steps -1", "0 or more");
-    refused("--keep=-2 --save d", "0 or more");
-    refused("--lora-alpha x", "wants a number");
-    refused("--lora-alpha inf", "wants a number");
+    refused("--max-steps -1", "from 0 on");
+    refused("--keep=-2 --save d", "from 0 on");
+    refused("--lora-alpha x", "is not a number");
+    refused("--lora-alpha inf", "is not a number");
     refused("--profile=1", "takes no value");
-    refused("--max", "there is no option");
+    refused("--max", "ambiguous option '--max'");
+    refused("--max-step 3", "did you mean --max-steps?");
+    refused("--max-step=3", "unknown option '--max-step'");
+    refused("--deepspeed --data f", "unknown option '--deepspeed'");
 }
 
 /* Options that would do nothing. */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * args.h: what the commands of ckpt are told: the fields that their tables of options fill.
+ *
+ * Most fields are the library's own option structs, so that a verb hands them on as they are.
+ */
+#ifndef TOOLS_ARGS_H
+#define TOOLS_ARGS_H
+
+#include "tools/cli/out.h"
+#include "tools/cli/table.h"
+
+typedef struct cli_args {
+    const cli_verb *const *commands; /* all there are: verbs, then drop-ins, then NULL */
+    cli_line line;
+    char *const *operand; /* the line's; ds_to_universal has its own */
+    int n_operands;
+
+    bool json, quiet, no_sandbox;
+    bool all, details, exact;             /* ls, info, doctor */
+    bool whole, raw, stats, no_crc;       /* cat */
+    bool dry_run, as_file, no_side_files; /* convert */
+    bool ignore_dtype;                    /* diff */
+    bool deep, fix_latest;                /* doctor */
+    bool debug, safe;                     /* drop-ins */
+    bool keep_temp, no_strict, inject;    /* ds_to_universal */
+    unsigned n_extract, n_merge;
+    const char *input, *output;
+    bool join;                       /* reshard */
+    const char *rename, *range;      /* convert; cat */
+    const char *slice_rules, *order; /* files; the first of all that open checkpoints */
+    bool strict, allow_overflow;     /* warnings are errors; values may be lost */
+    unsigned depth;                  /* tree */
+    uint64_t max_items;              /* tree */
+    uint64_t params, largest, gpus, nodes, stage; /* mem */
+    double tolerance;                             /* diff */
+    cli_list include, exclude;
+
+    ckpt_open_opts open;
+    ckpt_target target;
+    ckpt_run_opts run;
+
+    char *rules_text; /* what --slice-rules names; freed by args_free */
+    char *order_text; /* what --order names; freed by training_free */
+} cli_args;
+
+/* The option of every command that reads what somebody else wrote. */
+#define CLI_NO_SANDBOX                                                                             \
+    {                                                                                              \
+        "no-sandbox", 0, CLI_FLAG, offsetof(cli_args, no_sandbox), NULL,                           \
+            "keep all rights while reading: see ckpt(1)"                                           \
+    }
+
+/*
+ * Fill zeroed args (but for commands) from the command line of a verb; argv[0] is skipped.  Shard
+ * size and memory get their defaults; the file of --slice-rules is not read yet (args_rules).
+ *
+ * Errors   CKPT_EUSAGE with a text; CKPT_ELIMIT
+ */
+int args_parse(cli_args *a, const cli_verb *verb, int argc, char **argv, ckpt_err *err);
+void args_free(cli_args *a);
+
+/* The text of a file that an option names, terminated; the caller frees it.  what: "the order". */
+int args_file(char **out, const char *path, const char *what, ckpt_err *err);
+
+/* Open the first operand as --tag, --slice-rules and the others say. */
+int args_open(ckpt_map **out, cli_args *a, ckpt_err *err);
+
+/* Read the file that --slice-rules names, for all that is opened with a->open. */
+int args_rules(cli_args *a, ckpt_err *err);
+
+/* The filter that --include, --exclude and --rename make; true when they ask for anything. */
+bool args_filter(ckpt_filter *out, const cli_args *a);
+
+/* A target that is a folder, not one file. */
+bool args_into_folder(const ckpt_target *target);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * help.c: the text of --help, from the table of options.
+ */
+#include <stdio.h>
+
+#include "tools/cli/out.h"
+#include "tools/cli/table.h"
+
+enum { HELP_COLUMN = 30 };
+
+/* "torch, safetensors or hf": the formats that are written. */
+static const char *help_formats(char text[CLI_HELP_ROOM])
+{
+    const ckpt_format_info *f, *last = NULL;
+    size_t n = 0;
+
+    text[0] = 0;
+    for (size_t i = 0; (f = ckpt_format_at(i)) && n < CLI_HELP_ROOM; i++) {
+        if (!(f->caps & CKPT_CAN_WRITE))
+            continue;
+        if (last)
+            n += (size_t)snprintf(text + n, CLI_HELP_ROOM - n, "%s%s", n ? ", " : "", last->name);
+        last = f;
+    }
+    if (last && n < CLI_HELP_ROOM)
+        (void)snprintf(text + n, CLI_HELP_ROOM - n, "%s%s", n ? " or " : "", last->name);
+    return text;
+}
+
+const char *cli_option_help(const cli_option *o, char room[CLI_HELP_ROOM])
+{
+    return o->kind == CLI_FORMAT ? help_formats(room) : o->help;
+}
+
+/* One option: its forms in the left column, its text in the right one or on the next line. */
+static void help_option(const cli_option *o)
+{
+    char left[64], formats[CLI_HELP_ROOM];
+    int n = snprintf(left, sizeof left, "  %c%c%c --%s%s%s", o->letter ? '-' : ' ',
+                     o->letter ? o->letter : ' ', o->letter ? ',' : ' ', o->name,
+                     o->value ? " " : "", o->value ? o->value : "");
+
+    if (n >= HELP_COLUMN)
+        out_printf("%s\n%*s", left, HELP_COLUMN, "");
+    else
+        out_printf("%-*s", HELP_COLUMN, left);
+    out_printf("%s\n", cli_option_help(o, formats));
+}
+
+void cli_help(const cli_verb *verb)
+{
+    const cli_option *o;
+
+    out_printf("Usage: %s [options]%s%s\n\n%s\n\nOptions:\n", verb->command,
+               *verb->operands ? " " : "", verb->operands, verb->summary);
+    for (size_t i = 0; (o = cli_option_at(verb, i)); i++)
+        help_option(o);
+    if (verb->notes)
+        out_printf("\n%s\n", verb->notes);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * words.c: numbers, sizes, dtypes: one word to one field.
+ */
+#include "tools/cli/words.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+bool word_uint(uint64_t *out, const char *text, size_t n)
+{
+    uint64_t x = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        // stop before the product can wrap
+        if (text[i] < '0' || text[i] > '9' || x > UINT64_MAX / 10)
+            return false;
+        uint64_t digit = (uint64_t)(text[i] - '0');
+        if (x * 10 > UINT64_MAX - digit)
+            return false;
+        x = x * 10 + digit;
+    }
+    *out = x;
+    return n > 0;
+}
+
+/* Bytes in a unit: 1 for none, 0 for an unknown one.  A letter alone is a power of 1000. */
+static uint64_t word_unit(const char *word)
+{
+    static const char *const names[] = {"K",  "M",  "G",   "T",   "KB",  "MB",
+                                        "GB", "TB", "KiB", "MiB", "GiB", "TiB"};
+    uint64_t unit = 1;
+
+    if (!*word || strcasecmp(word, "B") == 0)
+        return 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        // each row of four starts anew, the last with powers of 1024
+        unit = i % 4 == 0 ? 1 : unit;
+        unit *= i < 8 ? 1000u : 1024u;
+        if (strcasecmp(word, names[i]) == 0)
+            return unit;
+    }
+    return 0;
+}
+
+/* How many a letter stands for where things are counted: 7B parameters are 7 * 10^9. */
+static uint64_t word_multiple(const char *word)
+{
+    static const char letters[] = "kmbt";
+    const char *found = *word ? strchr(letters, tolower((unsigned char)*word)) : NULL;
+    uint64_t unit = 1;
+
+    if (*word && (!found || word[1]))
+        return 0;
+    for (const char *s = letters; found && s <= found; s++)
+        unit *= 1000;
+    return unit;
+}
+
+/* A number with a unit: fraction and all, but not of a unit of one. */
+static bool word_scaled(uint64_t *out, const char *text, uint64_t (*unit_of)(const char *word))
+{
+    size_t whole = strspn(text, "0123456789"), n_fraction = 0;
+    const char *rest = text + whole;
+    uint64_t x = 0, fraction = 0, scale = 1;
+
+    if (*rest == '.') {
+        n_fraction = strspn(++rest, "0123456789");
+        if (n_fraction == 0 || n_fraction > 6 || !word_uint(&fraction, rest, n_fraction))
+            return false;
+        rest += n_fraction;
+    }
+    for (size_t i = 0; i < n_fraction; i++)
+        scale *= 10;
+    uint64_t unit = unit_of(rest);
+    // half a byte is no size: a fraction needs a unit
+    if (unit == 0 || (unit == 1 && n_fraction) || !word_uint(&x, text, whole))
+        return false;
+    // one unit less, so that the fraction fits on top
+    if (x > UINT64_MAX / unit - (unit > 1))
+        return false;
+    // 10^6 * 1024^4 fits in 64 bits
+    *out = x * unit + fraction * unit / scale;
+    return true;
+}
+
+/*
+ * Size words: plain bytes, or a number (with a fraction, if need be) and KB MB GB TB, short K M G T
+ * (powers of 1000), or KiB MiB GiB TiB (powers of 1024), in any case.  False for anything else.
+ */
+static bool word_size(uint64_t *out, const char *text)
+{
+    return word_scaled(out, text, word_unit);
+}
+
+/* A plain decimal that is finite. */
+static bool word_real(double *out, const char *text)
+{
+    char *end = NULL;
+
+    // strtod also takes hexadecimal, "inf" and blanks: only plain decimals here
+    if (!*text || strspn(text, "0123456789.eE+-") != strlen(text))
+        return false;
+    *out = strtod(text, &end);
+    return !*end && isfinite(*out);
+}
+
+/* A whole number with or without a sign. */
+static bool word_integer(int64_t *out, const char *text)
+{
+    bool minus = *text == '-';
+    uint64_t n = 0;
+
+    text += minus || *text == '+';
+    if (!word_uint(&n, text, strlen(text)) || n > INT64_MAX)
+        return false;
+    *out = minus ? -(int64_t)n : (int64_t)n;
+    return true;
+}
+
+/* A format, by its own name; what is unknown, or only read, is refused with a list of what there is. */
+static bool word_format(const char **out, const char *text)
+{
+    const ckpt_format_info *f = ckpt_format_named(text);
+
+    *out = f ? f->name : text;
+    return true;
+}
+
+/* A number from 1 on that an int holds. */
+static bool word_count(unsigned *out, const char *text)
+{
+    uint64_t n = 0;
+
+    if (!word_uint(&n, text, strlen(text)) || n == 0 || n > INT32_MAX)
+        return false;
+    *out = (unsigned)n;
+    return true;
+}
+
+bool word_store(void *field, cli_kind kind, const char *word)
+{
+    switch (kind) {
+    case CLI_FLAG:
+        *(bool *)field = true;
+        return true;
+    case CLI_TEXT:
+    case CLI_FILE:
+    case CLI_SOURCE:
+    case CLI_OUTPUT:
+        *(const char **)field = word;
+        return true;
+    case CLI_RESULT:
+        *(const char **)field = word;
+        return strcmp(word, "-") != 0;
+    case CLI_SIZE:
+        return word_size(field, word);
+    case CLI_COUNT:
+        return word_count(field, word);
+    case CLI_COUNT64:
+        return word_uint(field, word, strlen(word)) && *(uint64_t *)field > 0;
+    case CLI_MANY:
+        return word_scaled(field, word, word_multiple) && *(uint64_t *)field > 0;
+    case CLI_WHOLE:
+        return word_integer(field, word) && *(int64_t *)field >= 0;
+    case CLI_INTEGER:
+        return word_integer(field, word);
+    case CLI_NUMBER:
+        return word_real(field, word) && *(double *)field >= 0;
+    case CLI_REAL:
+        return word_real(field, word);
+    case CLI_DTYPE:
+        *(ckpt_dtype *)field = ckpt_dtype_parse(word);
+        return *(ckpt_dtype *)field != CKPT_DTYPE_NONE;
+    case CLI_FORMAT:
+        return word_format(field, word);
+    case CLI_LIST:
+    case CLI_MORE:
+        break;
+    }
+    return false;
+}
+
+const char *word_expected(cli_kind kind)
+{
+    switch (kind) {
+    case CLI_SIZE:
+        return "a size such as 500MB, 1.5GiB, 4G or plain bytes";
+    case CLI_COUNT:
+    case CLI_COUNT64:
+        return "a whole number from 1 on";
+    case CLI_WHOLE:
+        return "a whole number from 0 on";
+    case CLI_INTEGER:
+        return "a whole number";
+    case CLI_MANY:
+        return "a number from 1 on, such as 7B, 350M, 124439808";
+    case CLI_NUMBER:
+        return "a number from 0 on, such as 1e-6";
+    case CLI_REAL:
+        return "a number, such as 1e-6";
+    case CLI_DTYPE:
+        return "a dtype such as fp32, bf16, fp16";
+    case CLI_RESULT:
+        return "a file or folder: it gets its name when it is complete, so that nothing is written "
+               "to standard output (./- is one of that name)";
+    case CLI_FLAG:
+    case CLI_TEXT:
+    case CLI_FILE:
+    case CLI_SOURCE:
+    case CLI_OUTPUT:
+    case CLI_MORE:
+    case CLI_LIST:
+    case CLI_FORMAT:
+        break;
+    }
+    return "a value";
+}
