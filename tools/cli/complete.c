@@ -2,9 +2,9 @@
 /*
  * complete.c: completion for bash, zsh and fish, printed from the tables of options.
  *
- * Texts of the tables are put between single quotes.  Names from a checkpoint (the tensors of `cat`)
- * are untrusted: they are compared and inserted as they are, and never become words that a shell
- * expands.
+ * Texts of the tables are put between single quotes.  Names from a checkpoint (the tensors of
+ * `cat`) are untrusted: they are compared and inserted as they are, and never become words that a
+ * shell expands.
  */
 #include <stdio.h>
 #include <string.h>

@@ -121,7 +121,7 @@ static bool word_integer(int64_t *out, const char *text)
     return true;
 }
 
-/* A format, by its own name; what is unknown, or only read, is refused with a list of what there is. */
+/* A format, by its own name; who writes it refuses what is unknown, with a list. */
 static bool word_format(const char **out, const char *text)
 {
     const ckpt_format_info *f = ckpt_format_named(text);

@@ -9,16 +9,16 @@
 #include "tools/zerotrain/zerotrain.h"
 
 /* The fields of the table: those of the run first, so that both have the same offsets. */
-typedef struct op_told {
+typedef struct told {
     zt_options run;
     const char *completion;
     ckpt_arena *arena;
-} op_told;
+} told;
 
-#define OP(field) offsetof(op_told, run.field)
+#define OP(field) offsetof(told, run.field)
 
 /* The order of the arguments for "auto" is that of zt_argument. */
-static const cli_option op_table[] = {
+static const cli_option told_table[] = {
     {"deepspeed_config", 0, CLI_FILE, OP(config), "FILE",
      "ds_config.json (HJSON, or base64 of it)"},
     {"strict-config", 0, CLI_FLAG, OP(strict_config), NULL, "keys that are not known are errors"},
@@ -107,7 +107,7 @@ static const cli_option op_table[] = {
      "for \"auto\": steps, or below 1 a share (0)"},
     {"fp16", 0, CLI_FLAG, OP(args.fp16), NULL, "for \"auto\""},
     {"bf16", 0, CLI_FLAG, OP(args.bf16), NULL, "for \"auto\""},
-    {"completion", 0, CLI_TEXT, offsetof(op_told, completion), CLI_SHELLS,
+    {"completion", 0, CLI_TEXT, offsetof(told, completion), CLI_SHELLS,
      "print what completes these options in a shell"},
     CLI_END,
 };
@@ -115,7 +115,7 @@ static const cli_option op_table[] = {
 /* ---- files of options ---- */
 
 /* One member of a JSON file. */
-static int op_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair, ckpt_err *err)
+static int told_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair, ckpt_err *err)
 {
     const ckpt_value *v = pair->value;
     const cli_option *o = cli_option_named(line->verb, pair->key->as.text.at);
@@ -140,9 +140,9 @@ static int op_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair, c
     return text || flag ? cli_take(line, o, text, err) : ckpt_fail_memory(err);
 }
 
-static int op_file(cli_line *line, const char *path, ckpt_err *err)
+static int told_file(cli_line *line, const char *path, ckpt_err *err)
 {
-    ckpt_arena *arena = ((op_told *)line->values)->arena;
+    ckpt_arena *arena = ((told *)line->values)->arena;
     ckpt_value *v = NULL;
     int rc = ckpt_json_read(&v, arena, path, ZT_JSON_BYTES, err);
 
@@ -150,7 +150,7 @@ static int op_file(cli_line *line, const char *path, ckpt_err *err)
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: expected an object of options", path);
     for (uint64_t i = 0; rc == CKPT_OK && i < v->as.map.n; i++) {
         ckpt_err why = {0};
-        rc = op_member(line, arena, &v->as.map.at[i], &why);
+        rc = told_member(line, arena, &v->as.map.at[i], &why);
         if (rc != CKPT_OK)
             ckpt_fail(err, rc, "%s: %s", path, why.text);
     }
@@ -169,8 +169,8 @@ const cli_verb options_verb = {
         "Exit status: 0 done, 2 wrong arguments, 3 damaged or unsupported input, 5 missing or\n"
         "inconsistent parts, 6 a limit was reached (memory; the smallest loss scale), 7 "
         "input/output error.",
-    .options = op_table,
-    .more = op_file,
+    .options = told_table,
+    .more = told_file,
     .whole_names = true,
     .compat = true,
 };
@@ -178,7 +178,7 @@ const cli_verb options_verb = {
 /* ---- what goes together ---- */
 
 /* Options that do nothing without another one: whoever gives them expects something. */
-static int op_needs(const zt_options *o, ckpt_err *err)
+static int told_needs(const zt_options *o, ckpt_err *err)
 {
     const struct {
         bool given, met;
@@ -206,14 +206,14 @@ static int op_needs(const zt_options *o, ckpt_err *err)
 
 /* ---- what all ranks must have ---- */
 
-static bool op_among(const char *const *list, const char *name)
+static bool told_among(const char *const *list, const char *name)
 {
     while (*list && strcmp(*list, name) != 0)
         list++;
     return *list != NULL;
 }
 
-static bool op_line(const zt_options *o, const cli_option *row, ckpt_bytes *to)
+static bool told_line(const zt_options *o, const cli_option *row, ckpt_bytes *to)
 {
     const void *at = (const char *)o + row->at;
 
@@ -229,7 +229,7 @@ static bool op_line(const zt_options *o, const cli_option *row, ckpt_bytes *to)
 }
 
 /* What must be the same on all ranks.  Of what a path names, only whether it is given. */
-static bool op_lines(const zt_options *o, ckpt_bytes *to)
+static bool told_lines(const zt_options *o, ckpt_bytes *to)
 {
     // what is behind the path is compared, or the rank's own affair; tags have their own agreement
     static const char *const own[] = {
@@ -240,25 +240,25 @@ static bool op_lines(const zt_options *o, ckpt_bytes *to)
                                        "save-weights", "save-model", "predict",   NULL};
     bool ok = true;
 
-    for (size_t i = 0; ok && op_table[i].name; i++) {
-        const cli_option *row = &op_table[i];
+    for (size_t i = 0; ok && told_table[i].name; i++) {
+        const cli_option *row = &told_table[i];
 
-        if (op_among(path, row->name))
+        if (told_among(path, row->name))
             ok = ckpt_bytes_printf(to, "--%s\t%s\n", row->name,
                                    *(const char *const *)(const void *)((const char *)o + row->at)
                                        ? "given"
                                        : "not given");
-        else if (!op_among(own, row->name))
-            ok = op_line(o, row, to);
+        else if (!told_among(own, row->name))
+            ok = told_line(o, row, to);
     }
     return ok;
 }
 
-static int op_alike(zt_options *o, ckpt_arena *arena, ckpt_err *err)
+static int told_alike(zt_options *o, ckpt_arena *arena, ckpt_err *err)
 {
     ckpt_bytes lines = {0};
 
-    if (op_lines(o, &lines))
+    if (told_lines(o, &lines))
         o->alike = ckpt_arena_string(arena, (const char *)lines.at, lines.n);
     ckpt_vec_free(&lines);
     return o->alike ? CKPT_OK : ckpt_fail_memory(err);
@@ -267,13 +267,13 @@ static int op_alike(zt_options *o, ckpt_arena *arena, ckpt_err *err)
 /* ---- the command line ---- */
 
 /* Texts that stay when the command line goes, and which arguments for "auto" were given. */
-static bool op_keep(op_told *t, const cli_line *line)
+static bool told_keep(told *t, const cli_line *line)
 {
     size_t auto_at = OP(args), auto_end = auto_at + sizeof t->run.args, n = 0;
     bool ok = true;
 
-    for (size_t i = 0; op_table[i].name; i++) {
-        const cli_option *o = &op_table[i];
+    for (size_t i = 0; told_table[i].name; i++) {
+        const cli_option *o = &told_table[i];
         const char **text = (const char **)(void *)((char *)t + o->at);
 
         if (o->kind != CLI_MORE && o->at >= auto_at && o->at < auto_end)
@@ -290,24 +290,24 @@ static bool op_keep(op_told *t, const cli_line *line)
 int options_read(zt_options *out, options_asked *asked, ckpt_arena *arena, int argc, char **argv,
                  ckpt_err *err)
 {
-    op_told t = {.run = {.groups = "single",
-                         .lora_alpha = 16,
-                         .seed = 42,
-                         .device = "cpu",
-                         .local_rank = -1},
-                 .arena = arena};
+    told t = {.run = {.groups = "single",
+                      .lora_alpha = 16,
+                      .seed = 42,
+                      .device = "cpu",
+                      .local_rank = -1},
+              .arena = arena};
     cli_line line = {0};
     int rc;
 
     zt_arguments_default(&t.run.args);
     rc = cli_parse(&line, &options_verb, &t, argc, argv, err);
-    if (rc == CKPT_OK && !op_keep(&t, &line))
+    if (rc == CKPT_OK && !told_keep(&t, &line))
         rc = ckpt_fail_memory(err);
     *asked = (options_asked){line.help, line.version, t.completion};
     if (rc == CKPT_OK && !line.help && !line.version && !t.completion)
-        rc = op_needs(&t.run, err);
+        rc = told_needs(&t.run, err);
     if (rc == CKPT_OK)
-        rc = op_alike(&t.run, arena, err);
+        rc = told_alike(&t.run, arena, err);
     *out = t.run;
     cli_free(&line);
     return rc;

@@ -11,13 +11,13 @@
 
 volatile sig_atomic_t run_stop;
 
-static void run_signal(int number)
+static void go_signal(int number)
 {
     run_stop = number;
 }
 
 /* The second one ends the process at once. */
-static void run_catch(void)
+static void go_catch(void)
 {
     // a stack of its own: see cpu_sgemm.h
     static char stack[1 << 16];
@@ -26,7 +26,7 @@ static void run_catch(void)
 
     memset(&a, 0, sizeof a);
     (void)sigaltstack(&alternate, NULL);
-    a.sa_handler = run_signal;
+    a.sa_handler = go_signal;
     a.sa_flags = (int)(SA_RESTART | SA_RESETHAND | SA_ONSTACK);
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGINT, &a, NULL);
@@ -34,7 +34,7 @@ static void run_catch(void)
 }
 
 /* The score of a file, told. */
-static int run_score(report *r, zt_data *data, ckpt_err *err)
+static int go_score(report *r, zt_data *data, ckpt_err *err)
 {
     zt_engine *e = r->engine;
     zt_score score;
@@ -44,7 +44,7 @@ static int run_score(report *r, zt_data *data, ckpt_err *err)
 }
 
 /* What is due after an update: saved first, and whoever was told to stop does not evaluate. */
-static int run_after(report *r, bool last, ckpt_err *err)
+static int go_after(report *r, bool last, ckpt_err *err)
 {
     zt_engine *e = r->engine;
     const zt_options *o = e->opts;
@@ -58,12 +58,12 @@ static int run_after(report *r, bool last, ckpt_err *err)
     }
     if (rc == CKPT_OK && e->eval_data &&
         (end || (!last && o->eval_every > 0 && step % o->eval_every == 0)))
-        rc = run_score(r, e->eval_data, err);
+        rc = go_score(r, e->eval_data, err);
     return rc;
 }
 
 /* The last words of a run; a failure to write them counts where nothing failed before. */
-static int run_end(report *r, int rc, ckpt_err *err)
+static int go_end(report *r, int rc, ckpt_err *err)
 {
     int closed;
 
@@ -80,7 +80,7 @@ int run_train(zt_engine *e, ckpt_err *err)
 
     if (rc == CKPT_OK)
         rc = report_open(&r, err);
-    run_catch();
+    go_catch();
     report_start(&r);
     while (rc == CKPT_OK && !stop) {
         zt_progress p;
@@ -89,13 +89,13 @@ int run_train(zt_engine *e, ckpt_err *err)
         if (rc == CKPT_OK)
             rc = zt_comm_agree(e->comm, report_step(&r, &p, err), err);
         if (rc == CKPT_OK)
-            rc = run_after(&r, stop, err);
+            rc = go_after(&r, stop, err);
     }
     if (rc == CKPT_OK) {
         rc = zt_engine_finish(e, err);
         report_save(&r);
     }
-    return run_end(&r, rc, err);
+    return go_end(&r, rc, err);
 }
 
 int run_evaluate(zt_engine *e, ckpt_err *err)
@@ -104,6 +104,6 @@ int run_evaluate(zt_engine *e, ckpt_err *err)
     int rc = report_open(&r, err);
 
     if (rc == CKPT_OK)
-        rc = run_score(&r, e->eval_data ? e->eval_data : e->data, err);
-    return run_end(&r, rc, err);
+        rc = go_score(&r, e->eval_data ? e->eval_data : e->data, err);
+    return go_end(&r, rc, err);
 }
