@@ -337,10 +337,7 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     const uint64_t most = INT32_MAX / 2; // kernels count rows, heads and blocks in 32 bits
 
     memset(c, 0, sizeof *c); // c is read, too, where it was refused
-    if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || !a->q || !a->k || !a->v || !a->o ||
-        !(a->p >= 0 && a->p <= 1) || !(a->scale > 0))
-        return false;
-    if (a->seq > most || a->queries > a->seq || a->width > most || a->batch > most ||
+    if (!zt_ok_attention(a) || a->seq > most || a->width > most || a->batch > most ||
         a->heads > most || a->batch * a->heads > most ||
         a->batch * a->heads * (a->seq / AT_WARPS + 1) > most)
         return false;
@@ -351,10 +348,10 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     c->kv_heads = (int)a->kv_heads;
     c->width = (int)a->width;
     c->group = (int)(a->heads / a->kv_heads);
-    c->ldq = a->ldq != 0 ? a->ldq : a->heads * a->width;
-    c->ldk = a->ldk != 0 ? a->ldk : a->kv_heads * a->width;
-    c->ldv = a->ldv != 0 ? a->ldv : a->kv_heads * a->width;
-    c->ldo = a->ldo != 0 ? a->ldo : a->heads * a->width;
+    c->ldq = zt_stride(a->ldq, a->heads * a->width);
+    c->ldk = zt_stride(a->ldk, a->kv_heads * a->width);
+    c->ldv = zt_stride(a->ldv, a->kv_heads * a->width);
+    c->ldo = zt_stride(a->ldo, a->heads * a->width);
     c->scale = a->scale;
     c->causal = a->causal;
     c->drop = a->p > 0;

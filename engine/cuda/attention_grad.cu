@@ -654,11 +654,11 @@ template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
 void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
 {
     cu_at_call c;
-    const bool ok = cu_at_set(&c, &a->fw) && a->fw.lse && a->dout && a->dq && a->dk && a->dv;
+    const bool ok = zt_ok_attention_grad(a) && cu_at_set(&c, &a->fw);
 
     if (!cu_ready(d, dt, ok, "attention_grad") || cu_at_nothing(c))
         return;
-    c.lddo = a->lddo != 0 ? a->lddo : a->fw.heads * a->fw.width;
+    c.lddo = zt_stride(a->lddo, a->fw.heads * a->fw.width);
     c.dout = a->dout;
     c.dq = a->dq;
     c.dk = a->dk;

@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 extern "C" {
+#include "engine/device/arguments.h"
 #include "libckpt/base/mem.h"
 }
 #include "engine/cuda/api.h"

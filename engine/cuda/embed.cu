@@ -54,16 +54,9 @@ static __global__ void __launch_bounds__(EM_THREADS)
     }
 }
 
-static bool em_sizes(uint64_t rows, uint64_t width)
-{
-    uint64_t n = 0;
-    return width > 0 && width <= UINT64_MAX / 64 && ckpt_mul(rows, width, &n);
-}
-
 void cu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
 {
-    bool ok = a && (a->rows == 0 || (a->token && a->word && a->y && (!a->position || a->seq > 0)));
-    if (!cu_ready(d, dt, ok && em_sizes(a->rows, a->width), "embed") || a->rows == 0)
+    if (!cu_ready(d, dt, zt_ok_embed(a), "embed") || a->rows == 0)
         return;
     bool wide = cu_wide(a->word, a->position, a->type, a->width) && cu_wide(a->y, NULL, NULL, 0);
     unsigned grid = cu_grid(d, a->rows * (a->width + CK_PACK - 1), EM_THREADS * CK_PACK);
@@ -296,15 +289,6 @@ static void em_by_index(const em_call *c, em_table *t, const int32_t *index, int
     CU_DTYPE(c->dt, T, ZT_LAUNCH(ck_joins<T>, grid, EM_THREADS, 0, cu_stream(d), *t));
 }
 
-static bool em_grad_ok(const zt_embed_grad *a)
-{
-    uint64_t n = 0;
-    return a && em_sizes(a->rows, a->width) && a->rows <= UINT32_MAX &&
-           (a->rows == 0 || (a->token && a->dy)) &&
-           (!a->dposition || (a->seq > 0 && a->seq <= a->n_positions)) &&
-           ckpt_mul(a->vocab, a->width, &n) && ckpt_mul(n, 4, &n);
-}
-
 static void em_tables(const em_call *c, em_table *t)
 {
     const zt_embed_grad *a = c->a;
@@ -327,7 +311,7 @@ static void em_tables(const em_call *c, em_table *t)
 
 void cu_embed_grad(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a)
 {
-    if (!cu_ready(d, dt, em_grad_ok(a), "embed_grad"))
+    if (!cu_ready(d, dt, zt_ok_embed_grad(a), "embed_grad"))
         return;
     em_call c = {d, dt, a, NULL, EM_TILE};
     while (c.n_keys < a->rows)

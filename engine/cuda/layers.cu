@@ -47,14 +47,9 @@ void cu_act_rows(zt_device *d, ckpt_dtype dt, zt_act act, const zt_rows *a)
     (void)cu_launched(d, "act");
 }
 
-static bool la_known(zt_act act)
-{
-    return act >= ZT_ACT_NONE && act <= ZT_SILU;
-}
-
 void cu_act(zt_device *d, ckpt_dtype dt, zt_act act, uint64_t n, void *y, const void *x)
 {
-    if (cu_ready(d, dt, la_known(act) && (n == 0 || (x && y)), "act") && n > 0) {
+    if (cu_ready(d, dt, zt_ok_act(act, n, y, x), "act") && n > 0) {
         zt_rows r = {1, n, n, n, false, x, y};
         cu_act_rows(d, dt, act, &r);
     }
@@ -75,8 +70,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_act_grad(zt_act_grad a, 
 
 void cu_act_grad(zt_device *d, ckpt_dtype dt, const zt_act_grad *a)
 {
-    bool ok = a && la_known(a->act) && (a->n == 0 || (a->pre && a->dy && a->dx));
-    if (!cu_ready(d, dt, ok, "act_grad") || a->n == 0)
+    if (!cu_ready(d, dt, zt_ok_act_grad(a), "act_grad") || a->n == 0)
         return;
     bool wide = cu_wide(a->pre, a->dy, a->dx, 0);
     CU_DTYPE(dt, T,
@@ -99,7 +93,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu(zt_swiglu a, bool
 
 void cu_swiglu(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 {
-    if (!cu_ready(d, dt, a && (a->n == 0 || (a->gate && a->up && a->y)), "swiglu") || a->n == 0)
+    if (!cu_ready(d, dt, zt_ok_swiglu(a), "swiglu") || a->n == 0)
         return;
     bool wide = cu_wide(a->gate, a->up, a->y, 0);
     CU_DTYPE(dt, T,
@@ -124,8 +118,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu_grad(zt_swiglu a,
 
 void cu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 {
-    bool ok = a && (a->n == 0 || (a->gate && a->up && a->dy && a->dgate && a->dup));
-    if (!cu_ready(d, dt, ok, "swiglu_grad") || a->n == 0)
+    if (!cu_ready(d, dt, zt_ok_swiglu_grad(a), "swiglu_grad") || a->n == 0)
         return;
     bool wide = cu_wide(a->gate, a->up, a->dy, 0) && cu_wide(a->dgate, a->dup, NULL, 0);
     CU_DTYPE(dt, T,
@@ -161,11 +154,10 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_rope(zt_rope a, bool wid
 
 void cu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
 {
-    bool ok = a && a->x && a->cos && a->sin && a->seq > 0 && a->width % 2 == 0;
-    if (!cu_ready(d, dt, ok, "rope") || a->rows == 0 || a->heads == 0 || a->width == 0)
+    if (!cu_ready(d, dt, zt_ok_rope(a), "rope") || a->rows == 0 || a->heads == 0 || a->width == 0)
         return;
     zt_rope r = *a;
-    r.ld = a->ld ? a->ld : a->heads * a->width;
+    r.ld = zt_stride(a->ld, a->heads * a->width);
     bool wide = cu_wide(r.x, r.cos, r.sin, r.ld | r.width / 2);
     unsigned grid = la_grid(d, r.rows * r.heads * (r.width / 2 + CK_PACK - 1));
     CU_DTYPE(dt, T, ZT_LAUNCH(ck_rope<T>, grid, LA_THREADS, 0, cu_stream(d), r, wide));
@@ -219,8 +211,7 @@ static void la_no_drop(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
 
 void cu_dropout(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
 {
-    bool ok = a && a->x && a->y && a->p >= 0 && a->p <= 1;
-    if (!cu_ready(d, dt, ok, "dropout") || a->n == 0)
+    if (!cu_ready(d, dt, zt_ok_dropout(a), "dropout") || a->n == 0)
         return;
     if (a->p == 0) {
         la_no_drop(d, dt, a);

@@ -209,16 +209,6 @@ static __global__ void __launch_bounds__(LO_THREADS) ck_elements(lo_job j, float
 
 /* ---- all ---- */
 
-static bool lo_ok(const zt_loss *a)
-{
-    if (!a || !a->loss || a->classes == 0 || a->classes > UINT64_MAX / 64 ||
-        (a->ld != 0 && a->ld < a->classes))
-        return false;
-    bool known = a->kind == ZT_CROSS_ENTROPY || a->kind == ZT_MSE || a->kind == ZT_BCE;
-    bool against = a->kind == ZT_CROSS_ENTROPY ? a->label != NULL : a->target != NULL;
-    return known && (a->rows == 0 || (a->logits && against)) && a->rows <= UINT64_MAX / 64;
-}
-
 static void lo_launch(zt_device *d, ckpt_dtype dt, const lo_job *j, double count)
 {
     unsigned grid = cu_grid(d, j->a.rows, 1);
@@ -234,7 +224,7 @@ static void lo_launch(zt_device *d, ckpt_dtype dt, const lo_job *j, double count
 
 void cu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a)
 {
-    if (!cu_ready(d, dt, lo_ok(a), "loss"))
+    if (!cu_ready(d, dt, zt_ok_loss(a), "loss"))
         return;
     double count = a->kind == ZT_CROSS_ENTROPY ? 0 : (double)a->rows * (double)a->classes;
     if (a->rows == 0) {
@@ -244,7 +234,7 @@ void cu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a)
     lo_job j = {*a, (double *)cu_scratch(d, a->rows * sizeof(double)), cu_of(d)->notes};
     if (!j.row_loss)
         return;
-    j.a.ld = a->ld ? a->ld : a->classes;
+    j.a.ld = zt_stride(a->ld, a->classes);
     lo_launch(d, dt, &j, count);
     if (cu_launched(d, "loss") && cu_fetch(d)) {
         const cu_notes *n = cu_of(d)->host_notes;

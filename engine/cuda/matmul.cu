@@ -416,30 +416,18 @@ static void mm_column_sums(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a,
 
 /* ---- operations ---- */
 
-static uint64_t mm_ld(uint64_t ld, uint64_t width)
-{
-    return ld ? ld : width;
-}
-
-static bool mm_linear_ok(const zt_linear *a)
-{
-    return a && a->in > 0 && a->out > 0 && mm_ld(a->ldx, a->in) >= a->in &&
-           mm_ld(a->ldy, a->out) >= a->out && a->act >= ZT_ACT_NONE && a->act <= ZT_SILU &&
-           !(a->y_add && a->act != ZT_ACT_NONE) && (a->rows == 0 || (a->x && a->w && a->y));
-}
-
 void cu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
 {
-    if (!cu_ready(d, dt, mm_linear_ok(a), "linear") || a->rows == 0)
+    if (!cu_ready(d, dt, zt_ok_linear(a), "linear") || a->rows == 0)
         return;
-    uint64_t ldy = mm_ld(a->ldy, a->out);
+    uint64_t ldy = zt_stride(a->ldy, a->out);
     bool kept = a->act != ZT_ACT_NONE && a->pre; // dense, unlike y
     mm_product p = {false,
                     !a->w_in_out,
                     a->rows,
                     a->out,
                     a->in,
-                    mm_ld(a->ldx, a->in),
+                    zt_stride(a->ldx, a->in),
                     a->w_in_out ? a->out : a->in,
                     kept ? a->out : ldy,
                     1.0F,
@@ -455,18 +443,11 @@ void cu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
     }
 }
 
-static bool mm_grad_ok(const zt_linear_grad *a)
-{
-    return a && a->in > 0 && a->out > 0 && mm_ld(a->ldx, a->in) >= a->in &&
-           mm_ld(a->lddy, a->out) >= a->out && mm_ld(a->lddx, a->in) >= a->in &&
-           (a->rows == 0 || (a->dy && (a->w || !a->dx) && (a->x || !a->dw)));
-}
-
 void cu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
 {
-    if (!cu_ready(d, dt, mm_grad_ok(a), "linear_grad"))
+    if (!cu_ready(d, dt, zt_ok_linear_grad(a), "linear_grad"))
         return;
-    uint64_t lddy = mm_ld(a->lddy, a->out), ldx = mm_ld(a->ldx, a->in);
+    uint64_t lddy = zt_stride(a->lddy, a->out), ldx = zt_stride(a->ldx, a->in);
     bool flip = a->w_in_out;
     if (a->dx) { // dx = dy w
         mm_product p = {false,
@@ -476,7 +457,7 @@ void cu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
                         a->out,
                         lddy,
                         flip ? a->out : a->in,
-                        mm_ld(a->lddx, a->in),
+                        zt_stride(a->lddx, a->in),
                         1.0F,
                         a->dx_add ? 1.0F : 0.0F,
                         a->dy,
@@ -508,9 +489,7 @@ void cu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
 
 void cu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a)
 {
-    bool empty = a && (a->m == 0 || a->n == 0);
-    bool ok = a && (empty || (a->c && (a->k == 0 || (a->a && a->b))));
-    if (!cu_ready(d, dt, ok, "matmul") || empty)
+    if (!cu_ready(d, dt, zt_ok_matmul(a), "matmul") || a->m == 0 || a->n == 0)
         return;
     mm_product p = {a->a_transposed,
                     a->b_transposed,

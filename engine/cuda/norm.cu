@@ -146,16 +146,9 @@ static bool nm_fits(zt_device *d, uint64_t width)
     return true;
 }
 
-static bool nm_sizes(uint64_t rows, uint64_t width)
-{
-    uint64_t n = 0;
-    return width > 0 && ckpt_mul(rows, width, &n) && n <= UINT64_MAX / 64;
-}
-
 void cu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a)
 {
-    bool ok = a && (a->rows == 0 || (a->x && a->w && a->y && nm_sizes(a->rows, a->width)));
-    if (!cu_ready(d, dt, ok && !(a->rms && a->b), "norm") || a->rows == 0 || !nm_fits(d, a->width))
+    if (!cu_ready(d, dt, zt_ok_norm(a), "norm") || a->rows == 0 || !nm_fits(d, a->width))
         return;
     bool wide = cu_wide(a->x, a->add, a->sum, a->width) && cu_wide(a->w, a->b, a->y, 0);
     unsigned threads = nm_threads(a->width), grid = cu_grid(d, a->rows, 1);
@@ -264,14 +257,6 @@ static unsigned nm_blocks(uint64_t rows, unsigned threads)
     return rows < n ? (unsigned)rows : n;
 }
 
-static bool nm_grad_ok(const zt_norm_grad *a)
-{
-    if (!a || a->width == 0 || (a->rms && a->db))
-        return false;
-    return a->rows == 0 ||
-           (a->x && a->w && a->dy && a->rstd && (a->rms || a->mean) && nm_sizes(a->rows, a->width));
-}
-
 /* Without rows the weights' gradients are 0. */
 static void nm_no_rows(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
 {
@@ -283,7 +268,7 @@ static void nm_no_rows(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
 
 void cu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
 {
-    if (!cu_ready(d, dt, nm_grad_ok(a), "norm_grad") || !nm_fits(d, a->width))
+    if (!cu_ready(d, dt, zt_ok_norm_grad(a), "norm_grad") || !nm_fits(d, a->width))
         return;
     if (a->rows == 0) {
         nm_no_rows(d, dt, a);

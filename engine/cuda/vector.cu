@@ -75,8 +75,7 @@ void cu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void
 
 void cu_accumulate(zt_device *d, const zt_accumulate *a)
 {
-    bool ok = a && (a->n == 0 || (a->acc && a->x));
-    if (cu_ready(d, a ? a->acc_dtype : CKPT_F32, ok, "accumulate") &&
+    if (cu_ready(d, a ? a->acc_dtype : CKPT_F32, zt_ok_accumulate(a), "accumulate") &&
         cu_ready(d, a->x_dtype, true, "accumulate"))
         ve_accumulate(d, a, "accumulate");
 }
@@ -119,12 +118,11 @@ static __global__ void __launch_bounds__(VE_THREADS) ck_rows(zt_rows a, bool wid
 
 void cu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a)
 {
-    bool empty = a && (a->rows == 0 || a->width == 0);
-    if (!cu_ready(d, dt, a && (empty || (a->from && a->to)), "rows") || empty)
+    if (!cu_ready(d, dt, zt_ok_rows(a), "rows") || a->rows == 0 || a->width == 0)
         return;
     zt_rows r = *a;
-    r.ld_to = a->ld_to ? a->ld_to : a->width;
-    r.ld_from = a->ld_from ? a->ld_from : a->width;
+    r.ld_to = zt_stride(a->ld_to, a->width);
+    r.ld_from = zt_stride(a->ld_from, a->width);
     bool wide = cu_wide(r.from, r.to, NULL, r.ld_to | r.ld_from);
     unsigned grid = ve_grid(d, r.rows * (r.width + CK_PACK - 1));
     CU_DTYPE(dt, T, ZT_LAUNCH(ck_rows<T>, grid, VE_THREADS, 0, cu_stream(d), r, wide));
@@ -338,7 +336,7 @@ static void ve_lamb(zt_device *d, const ve_update *j)
 void cu_update(zt_device *d, const zt_update *a)
 {
     ve_update j = {};
-    if (!cu_ready(d, a ? a->g_dtype : CKPT_F32, a && (a->n == 0 || zt_update_complete(a)), "update") ||
+    if (!cu_ready(d, a ? a->g_dtype : CKPT_F32, zt_ok_update(a), "update") ||
         a->n == 0)
         return;
     j.a = *a;

@@ -14,6 +14,7 @@
 #ifndef ZT_DEVICE_CPU_H
 #define ZT_DEVICE_CPU_H
 
+#include "engine/device/arguments.h"
 #include "engine/device/device.h"
 
 /* Vectors of n elements. */

@@ -615,21 +615,16 @@ static void at_backward_body(void *ctx, uint64_t first, uint64_t last, unsigned 
 
 /* ---- the operations ---------------------------------------------------------------------- */
 
-/* Fill in a call; false: it has an argument that cannot be. */
-static bool at_job_set(at_job *j, zt_device *d, ckpt_dtype dt, const zt_attention *a)
+static void at_job_set(at_job *j, zt_device *d, ckpt_dtype dt, const zt_attention *a)
 {
     *j = (at_job){.device = d, .dt = dt, .a = *a};
-    if (a->kv_heads == 0 || a->heads % a->kv_heads != 0 || !a->q || !a->k || a->queries > a->seq ||
-        !a->v || !a->o || !(a->p >= 0 && a->p <= 1) || !(a->scale > 0))
-        return false;
     j->group = a->heads / a->kv_heads;
     j->a.queries = a->queries != 0 ? a->queries : a->seq;
     j->n_blocks = (j->a.queries + AT_Q - 1) / AT_Q;
-    j->a.ldq = a->ldq != 0 ? a->ldq : a->heads * a->width;
-    j->a.ldk = a->ldk != 0 ? a->ldk : a->kv_heads * a->width;
-    j->a.ldv = a->ldv != 0 ? a->ldv : a->kv_heads * a->width;
-    j->a.ldo = a->ldo != 0 ? a->ldo : a->heads * a->width;
-    return true;
+    j->a.ldq = zt_stride(a->ldq, a->heads * a->width);
+    j->a.ldk = zt_stride(a->ldk, a->kv_heads * a->width);
+    j->a.ldv = zt_stride(a->ldv, a->kv_heads * a->width);
+    j->a.ldo = zt_stride(a->ldo, a->heads * a->width);
 }
 
 /* Tasks to a range, when each takes about n multiplications. */
@@ -641,27 +636,26 @@ static uint64_t at_grain(uint64_t n)
 void zt_cpu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
 {
     at_job j;
-    const bool ok = at_job_set(&j, d, dt, a);
 
-    if (zt_cpu_ready(d, dt, ok, "attention")) {
-        const uint64_t rows = at_least(AT_Q, j.a.queries);
+    if (!zt_cpu_ready(d, dt, zt_ok_attention(a), "attention"))
+        return;
+    at_job_set(&j, d, dt, a);
+    const uint64_t rows = at_least(AT_Q, j.a.queries);
 
-        zt_cpu_parallel(d, a->batch * a->heads * j.n_blocks, at_grain(2 * rows * a->seq * a->width),
-                        at_forward_body, &j);
-    }
+    zt_cpu_parallel(d, a->batch * a->heads * j.n_blocks, at_grain(2 * rows * a->seq * a->width),
+                    at_forward_body, &j);
 }
 
 void zt_cpu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
 {
     at_job j;
-    const bool ok =
-        at_job_set(&j, d, dt, &a->fw) && a->fw.lse && a->dout && a->dq && a->dk && a->dv;
 
-    if (zt_cpu_ready(d, dt, ok, "attention_grad")) {
-        const uint64_t each = 5 * j.a.queries * a->fw.seq * a->fw.width * j.group;
-
-        j.grad = a;
-        j.lddo = a->lddo != 0 ? a->lddo : a->fw.heads * a->fw.width;
-        zt_cpu_parallel(d, a->fw.batch * a->fw.kv_heads, at_grain(each), at_backward_body, &j);
-    }
+    if (!zt_cpu_ready(d, dt, zt_ok_attention_grad(a), "attention_grad"))
+        return;
+    at_job_set(&j, d, dt, &a->fw);
+    j.grad = a;
+    j.lddo = zt_stride(a->lddo, a->fw.heads * a->fw.width);
+    zt_cpu_parallel(d, a->fw.batch * a->fw.kv_heads,
+                    at_grain(5 * j.a.queries * a->fw.seq * a->fw.width * j.group), at_backward_body,
+                    &j);
 }

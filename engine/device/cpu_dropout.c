@@ -46,8 +46,7 @@ static void do_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 void zt_cpu_dropout(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
 {
     do_job j = {.dt = dt, .a = a};
-    const bool ok = a->x && a->y && a->p >= 0 && a->p <= 1;
 
-    if (zt_cpu_ready(d, dt, ok, "dropout"))
+    if (zt_cpu_ready(d, dt, zt_ok_dropout(a), "dropout"))
         zt_cpu_parallel(d, a->n, DO_GRAIN, do_body, &j);
 }

@@ -109,8 +109,7 @@ static void ew_accumulate_range(void *ctx, uint64_t first, uint64_t last, unsign
 
 void zt_cpu_accumulate(zt_device *d, const zt_accumulate *a)
 {
-    if (!zt_cpu_ready(d, a ? a->acc_dtype : CKPT_F32, a && (a->n == 0 || (a->acc && a->x)),
-                      "accumulate") ||
+    if (!zt_cpu_ready(d, a ? a->acc_dtype : CKPT_F32, zt_ok_accumulate(a), "accumulate") ||
         !zt_cpu_ready(d, a->x_dtype, true, "accumulate"))
         return;
     zt_accumulate job = *a;
@@ -251,11 +250,10 @@ static void ew_rows_range(void *ctx, uint64_t first, uint64_t last, unsigned wor
 
 void zt_cpu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a)
 {
-    bool empty = a && (a->rows == 0 || a->width == 0);
-    if (!zt_cpu_ready(d, dt, a && (empty || (a->from && a->to)), "rows") || empty)
+    if (!zt_cpu_ready(d, dt, zt_ok_rows(a), "rows") || a->rows == 0 || a->width == 0)
         return;
     ew_rows job = {dt, *a};
-    job.r.ld_to = a->ld_to ? a->ld_to : a->width;
-    job.r.ld_from = a->ld_from ? a->ld_from : a->width;
+    job.r.ld_to = zt_stride(a->ld_to, a->width);
+    job.r.ld_from = zt_stride(a->ld_from, a->width);
     zt_cpu_parallel(d, a->rows, EW_GRAIN / a->width + 1, ew_rows_range, &job);
 }

@@ -69,16 +69,9 @@ static void em_rows(void *ctx, uint64_t first, uint64_t last, unsigned worker)
     }
 }
 
-static bool em_sizes(uint64_t rows, uint64_t width)
-{
-    uint64_t n = 0;
-    return width > 0 && width <= UINT64_MAX / 64 && ckpt_mul(rows, width, &n);
-}
-
 void zt_cpu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
 {
-    bool ok = a && (a->rows == 0 || (a->token && a->word && a->y && (!a->position || a->seq > 0)));
-    if (!zt_cpu_ready(d, dt, ok && em_sizes(a->rows, a->width), "embed"))
+    if (!zt_cpu_ready(d, dt, zt_ok_embed(a), "embed"))
         return;
     em_job j = {d, dt, *a};
     zt_cpu_parallel(d, a->rows, EM_GRAIN / a->width + 1, em_rows, &j);
@@ -172,15 +165,6 @@ static void em_by_position(em_table *t, uint64_t *order, uint64_t rows, uint64_t
     }
 }
 
-static bool em_grad_ok(const zt_embed_grad *a)
-{
-    uint64_t n = 0;
-    return a && em_sizes(a->rows, a->width) && a->rows <= UINT32_MAX &&
-           (a->rows == 0 || (a->token && a->dy)) &&
-           (!a->dposition || (a->seq > 0 && a->seq <= a->n_positions)) &&
-           ckpt_mul(a->vocab, a->width, &n) && ckpt_mul(n, 4, &n);
-}
-
 static void em_grads(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a, uint64_t *order)
 {
     em_table t = {.dt = dt, .width = a->width, .dy = a->dy};
@@ -214,7 +198,7 @@ static void em_grads(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a, uint64
 
 void zt_cpu_embed_grad(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, em_grad_ok(a), "embed_grad"))
+    if (!zt_cpu_ready(d, dt, zt_ok_embed_grad(a), "embed_grad"))
         return;
     uint64_t *order = ckpt_alloc((size_t)(a->rows + 1) * sizeof *order);
     if (!order) {

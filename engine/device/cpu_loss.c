@@ -188,23 +188,13 @@ static double lo_count(const zt_loss *a)
     return (double)n;
 }
 
-static bool lo_ok(const zt_loss *a)
-{
-    if (!a || !a->loss || a->classes == 0 || a->classes > UINT64_MAX / 64 ||
-        (a->ld != 0 && a->ld < a->classes))
-        return false;
-    bool known = a->kind == ZT_CROSS_ENTROPY || a->kind == ZT_MSE || a->kind == ZT_BCE;
-    bool against = a->kind == ZT_CROSS_ENTROPY ? a->label != NULL : a->target != NULL;
-    return known && (a->rows == 0 || (a->logits && against)) && a->rows <= UINT64_MAX / 64;
-}
-
 void zt_cpu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a)
 {
-    if (!zt_cpu_ready(d, dt, lo_ok(a), "loss"))
+    if (!zt_cpu_ready(d, dt, zt_ok_loss(a), "loss"))
         return;
     lo_job j = {.device = d, .dt = dt, .a = *a};
     double count = lo_count(a), sum = 0;
-    j.a.ld = a->ld ? a->ld : a->classes;
+    j.a.ld = zt_stride(a->ld, a->classes);
     j.factor = (float)((double)a->factor / count);
     j.row_loss = ckpt_alloc((size_t)(a->rows + 1) * sizeof *j.row_loss);
     if (!j.row_loss) {

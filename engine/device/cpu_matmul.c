@@ -332,21 +332,9 @@ static void bl_run(bl_job *j)
     zt_cpu_parallel(j->device, j->p[0].tiles + j->p[1].tiles + j->sums.blocks, 1, bl_range, j);
 }
 
-static uint64_t bl_ld(uint64_t ld, uint64_t width)
-{
-    return ld ? ld : width;
-}
-
-static bool bl_linear_ok(const zt_linear *a)
-{
-    return a && a->in > 0 && a->out > 0 && bl_ld(a->ldx, a->in) >= a->in &&
-           bl_ld(a->ldy, a->out) >= a->out && a->act >= ZT_ACT_NONE && a->act <= ZT_SILU &&
-           !(a->y_add && a->act != ZT_ACT_NONE) && (a->rows == 0 || (a->x && a->w && a->y));
-}
-
 void zt_cpu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
 {
-    if (!zt_cpu_ready(d, dt, bl_linear_ok(a), "linear") || a->rows == 0)
+    if (!zt_cpu_ready(d, dt, zt_ok_linear(a), "linear") || a->rows == 0)
         return;
     bl_job j = {.device = d,
                 .dt = dt,
@@ -355,9 +343,9 @@ void zt_cpu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
                        .m = a->rows,
                        .n = a->out,
                        .k = a->in,
-                       .lda = bl_ld(a->ldx, a->in),
+                       .lda = zt_stride(a->ldx, a->in),
                        .ldb = a->w_in_out ? a->out : a->in,
-                       .ldc = bl_ld(a->ldy, a->out),
+                       .ldc = zt_stride(a->ldy, a->out),
                        .alpha = 1.0F,
                        .beta = a->y_add ? 1.0F : 0.0F,
                        .a = a->x,
@@ -375,9 +363,9 @@ static void bl_plan_dx(bl_product *p, const zt_linear_grad *a)
                       .m = a->rows,
                       .n = a->in,
                       .k = a->out,
-                      .lda = bl_ld(a->lddy, a->out),
+                      .lda = zt_stride(a->lddy, a->out),
                       .ldb = a->w_in_out ? a->out : a->in,
-                      .ldc = bl_ld(a->lddx, a->in),
+                      .ldc = zt_stride(a->lddx, a->in),
                       .alpha = 1.0F,
                       .beta = a->dx_add ? 1.0F : 0.0F,
                       .a = a->dy,
@@ -388,7 +376,7 @@ static void bl_plan_dx(bl_product *p, const zt_linear_grad *a)
 /* dw = dy' x, or its transpose x' dy. */
 static void bl_plan_dw(bl_product *p, const zt_linear_grad *a)
 {
-    uint64_t lddy = bl_ld(a->lddy, a->out), ldx = bl_ld(a->ldx, a->in);
+    uint64_t lddy = zt_stride(a->lddy, a->out), ldx = zt_stride(a->ldx, a->in);
     bool flip = a->w_in_out;
     *p = (bl_product){.a_transposed = true,
                       .sum = a->w_add,
@@ -404,16 +392,9 @@ static void bl_plan_dw(bl_product *p, const zt_linear_grad *a)
                       .c = a->dw};
 }
 
-static bool bl_grad_ok(const zt_linear_grad *a)
-{
-    return a && a->in > 0 && a->out > 0 && bl_ld(a->ldx, a->in) >= a->in &&
-           bl_ld(a->lddy, a->out) >= a->out && bl_ld(a->lddx, a->in) >= a->in &&
-           (a->rows == 0 || (a->dy && (a->w || !a->dx) && (a->x || !a->dw)));
-}
-
 void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, bl_grad_ok(a), "linear_grad"))
+    if (!zt_cpu_ready(d, dt, zt_ok_linear_grad(a), "linear_grad"))
         return;
     bl_job j = {.device = d, .dt = dt};
     if (a->dx)
@@ -424,16 +405,14 @@ void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
                               .to = a->db,
                               .rows = a->rows,
                               .width = a->out,
-                              .ld = bl_ld(a->lddy, a->out),
+                              .ld = zt_stride(a->lddy, a->out),
                               .add = a->b_add};
     bl_run(&j);
 }
 
 void zt_cpu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a)
 {
-    bool empty = a && (a->m == 0 || a->n == 0);
-    bool ok = a && (empty || (a->c && (a->k == 0 || (a->a && a->b))));
-    if (!zt_cpu_ready(d, dt, ok, "matmul") || empty)
+    if (!zt_cpu_ready(d, dt, zt_ok_matmul(a), "matmul") || a->m == 0 || a->n == 0)
         return;
     uint64_t k = a->k ? a->k : 1; // rows of no elements still need a stride
     bl_job j = {.device = d,

@@ -181,16 +181,9 @@ static void nm_forward_rows(void *ctx, uint64_t first, uint64_t last, unsigned w
         nm_forward_row(j, row, wb, room);
 }
 
-static bool nm_sizes(uint64_t rows, uint64_t width)
-{
-    uint64_t n = 0;
-    return width > 0 && ckpt_mul(rows, width, &n) && width <= UINT64_MAX / 64;
-}
-
 void zt_cpu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a)
 {
-    bool ok = a && (a->rows == 0 || (a->x && a->w && a->y && nm_sizes(a->rows, a->width)));
-    if (!zt_cpu_ready(d, dt, ok && !(a->rms && a->b), "norm") || a->rows == 0)
+    if (!zt_cpu_ready(d, dt, zt_ok_norm(a), "norm") || a->rows == 0)
         return;
     nm_job j = {.device = d, .dt = dt, .fw = *a};
     zt_cpu_parallel(d, a->rows, NM_GRAIN / a->width + 1, nm_forward_rows, &j);
@@ -293,17 +286,9 @@ static void nm_sums_columns(void *ctx, uint64_t first, uint64_t last, unsigned w
         nm_sums_block(ctx, c, last - c < NM_COLUMNS ? last - c : NM_COLUMNS);
 }
 
-static bool nm_grad_ok(const zt_norm_grad *a)
-{
-    if (!a || a->width == 0 || (a->rms && a->db))
-        return false;
-    return a->rows == 0 ||
-           (a->x && a->w && a->dy && a->rstd && (a->rms || a->mean) && nm_sizes(a->rows, a->width));
-}
-
 void zt_cpu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, nm_grad_ok(a), "norm_grad"))
+    if (!zt_cpu_ready(d, dt, zt_ok_norm_grad(a), "norm_grad"))
         return;
     nm_job j = {.device = d, .dt = dt, .bw = *a};
     // before dx, which may overwrite dy or x

@@ -5,6 +5,14 @@
  * A job is open until all its ranges have been taken; a worker enters it by raising the count in
  * `state`.  The caller closes it and waits only for those inside, so a thread that the system wakes
  * late delays nobody.
+ *
+ * Why not OpenMP, whose library oneDNN brings along: its teams wait for every member at the end of
+ * a loop, and spin.  Where others use the processors too, that costs most of the time: two threads
+ * on two processors that were four times taken, a step of a small GPT-2 took 4.4 ms by this pool
+ * and 46.6 ms by `parallel for schedule(dynamic)`, one of BERT of MiniLM's size 1.2 s and 2.3 s
+ * (medians, taking turns); in the best tenth of the steps 3.0 and 2.6 ms, 0.71 and 1.01 s.  Also
+ * libgomp ends the process when a thread cannot be started, and the thread sanitizer does not see
+ * what it orders.
  */
 #define _GNU_SOURCE
 #include "engine/device/cpu_pool.h"

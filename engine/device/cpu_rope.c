@@ -78,12 +78,11 @@ static void ro_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 void zt_cpu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
 {
     ro_job j = {.dt = dt, .a = a};
-    const bool ok = a->x && a->cos && a->sin && a->seq > 0 && a->width % 2 == 0;
 
-    if (zt_cpu_ready(d, dt, ok, "rope")) {
+    if (zt_cpu_ready(d, dt, zt_ok_rope(a), "rope")) {
         const uint64_t n = a->heads * a->width;
 
-        j.ld = a->ld != 0 ? a->ld : n;
+        j.ld = zt_stride(a->ld, n);
         zt_cpu_parallel(d, a->rows, n < RO_WORTH ? RO_WORTH / (n + 1) + 1 : 1, ro_body, &j);
     }
 }

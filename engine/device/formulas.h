@@ -277,18 +277,6 @@ static inline zt_step_numbers zt_step_numbers_of(const zt_update *a)
     return s;
 }
 
-/* Whether the buffers that a kind needs are there. */
-static inline bool zt_update_complete(const zt_update *a)
-{
-    const bool adam = a->kind == ZT_ADAM || a->kind == ZT_LAMB;
-
-    if (!a->p || !a->g ||
-        (a->low && a->low_dtype != CKPT_F32 && a->low_dtype != CKPT_BF16 &&
-         a->low_dtype != CKPT_F16))
-        return false;
-    return (!(adam || a->kind == ZT_LION) || a->m) && (!(adam || a->kind == ZT_ADAGRAD) || a->v);
-}
-
 /* A weight, its state and its gradient; what a kind lacks is left alone. */
 typedef struct zt_cell {
     float p, m, v, g;

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * arguments.h: whether an operation's arguments can be what device.h asks for; every kind of device
+ * asks before it computes.  NULL is refused, as are sizes whose product overflows and buffers that
+ * are missing where there is something to do.
+ */
+#ifndef ZT_DEVICE_ARGUMENTS_H
+#define ZT_DEVICE_ARGUMENTS_H
+
+#include "engine/device/device.h"
+
+bool zt_ok_accumulate(const zt_accumulate *a);
+bool zt_ok_rows(const zt_rows *a);
+bool zt_ok_linear(const zt_linear *a);
+bool zt_ok_linear_grad(const zt_linear_grad *a);
+bool zt_ok_matmul(const zt_matmul *a);
+bool zt_ok_act(zt_act act, uint64_t n, const void *y, const void *x);
+bool zt_ok_act_grad(const zt_act_grad *a);
+bool zt_ok_swiglu(const zt_swiglu *a);
+bool zt_ok_swiglu_grad(const zt_swiglu *a);
+bool zt_ok_norm(const zt_norm *a);
+bool zt_ok_norm_grad(const zt_norm_grad *a);
+bool zt_ok_embed(const zt_embed *a);
+bool zt_ok_embed_grad(const zt_embed_grad *a);
+bool zt_ok_attention(const zt_attention *a);
+bool zt_ok_attention_grad(const zt_attention_grad *a);
+bool zt_ok_rope(const zt_rope *a);
+bool zt_ok_dropout(const zt_dropout *a);
+bool zt_ok_loss(const zt_loss *a);
+bool zt_ok_update(const zt_update *a);
+
+/* The distance of rows: 0 stands for rows that follow each other. */
+static inline uint64_t zt_stride(uint64_t ld, uint64_t width)
+{
+    return ld != 0 ? ld : width;
+}
+
+#endif
