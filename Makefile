@@ -9,7 +9,10 @@ SOVER    := 0
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 CC       ?= cc
-B        ?= build
+# Asserts watch over what only our own mistakes could break.  Every build has them but RELEASE=1, which is what
+# `make install` builds and installs; it has a folder of its own, so that neither build undoes the other.
+RELEASE  ?= $(filter install,$(MAKECMDGOALS))
+B        ?= $(if $(RELEASE),build/release,build)
 # V=1 shows whole command lines
 Q        := $(if $(V),,@)
 
@@ -20,6 +23,7 @@ WARN     := -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wstrict-prot
             -Wswitch-enum -Wpointer-arith -Wdouble-promotion
 CPPFLAGS += -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base
 CFLAGS   ?= -O2 -g
+CPPFLAGS += $(if $(RELEASE),-DNDEBUG)
 ALL_CFLAGS = -std=c11 $(CFLAGS) -ffp-contract=off -fvisibility=hidden -fstack-protector-strong \
              -fPIC -pthread $(WARN)
 # What the compiler and its headers know of a list of flags, each tried alone.
@@ -473,9 +477,9 @@ help:
 	@echo "make check-fuzz    run every fuzz target FUZZ_SECONDS (60) each"
 	@echo "make bench         measure beside cp and DeepSpeed's script; figures are printed"
 	@echo "make lint | fmt    static checks | clang-format"
-	@echo "make install       to DESTDIR and PREFIX ($(PREFIX))"
+	@echo "make install       build in build/release, without asserts, and install to DESTDIR and PREFIX ($(PREFIX))"
 	@echo "make clean         remove build/"
-	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, B=build folder"
+	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, RELEASE=1 (no asserts), B=build folder"
 
 -include $(GPU_OBJ:.o=.d) $(EMU_OBJ:.o=.d) $(B)/gpu/engine/cuda/nccl.d $(B)/emulated/nccl.d $(GPU_TESTS:=.d)
 -include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d) $(UNIT_BIN:=.d)

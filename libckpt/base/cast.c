@@ -10,6 +10,8 @@
  * signalling NaNs included, as in torch.  Sources: IEEE 754-2019; "FP8 formats for deep learning"
  * (OCP, E4M3 and E5M2); torch's conversions, compared with on all 16-bit patterns.
  */
+#include <assert.h>
+
 #include "libckpt/base/cast.h"
 
 #include <string.h>
@@ -336,6 +338,7 @@ CAST_INLINE void cast_count(const cast_special *s, unsigned bytes, const unsigne
 void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan,
                           uint64_t *n_inf)
 {
+    assert((p || n_elems == 0) && n_nan && n_inf);
     const unsigned char *at = p;
     ckpt_dtype part = cast_part(d);
     unsigned parts = part == d ? 1 : 2;
@@ -434,6 +437,7 @@ static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
 void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst,
                      const void *src, size_t n_elems)
 {
+    assert(sum && ((dst && src) || n_elems == 0));
     uint64_t before[2] = {0}, after[2] = {0};
     const ckpt_dtype_info *a = ckpt_dtype_get(from), *b = ckpt_dtype_get(to);
 
@@ -451,6 +455,7 @@ void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void 
 
 void ckpt_swap_bytes(void *p, size_t n_bytes, unsigned unit)
 {
+    assert((p || n_bytes == 0) && unit > 0);
     unsigned char *at = p;
 
     if (unit < 2)
@@ -489,6 +494,7 @@ static void cast_flip(ckpt_dtype part, unsigned char *p, size_t n_parts, size_t 
 
 void ckpt_negate(ckpt_dtype d, void *p, size_t n_elems)
 {
+    assert(p || n_elems == 0);
     ckpt_dtype part = cast_part(d);
 
     cast_flip(part, p, part == d ? n_elems : 2 * n_elems, 0, 1);
@@ -496,6 +502,7 @@ void ckpt_negate(ckpt_dtype d, void *p, size_t n_elems)
 
 void ckpt_conjugate(ckpt_dtype d, void *p, size_t n_elems)
 {
+    assert(p || n_elems == 0);
     if (ckpt_dtype_get(d)->kind == CKPT_IS_COMPLEX)
         cast_flip(cast_part(d), p, 2 * n_elems, 1, 2);
 }

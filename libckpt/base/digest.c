@@ -6,6 +6,8 @@
  * libdeflate computes CRC-32 at memory speed (carry-less multiplication) but cannot join two of
  * them; zlib can.
  */
+#include <assert.h>
+
 #include "libckpt/base/digest.h"
 
 #include <libdeflate.h>
@@ -21,6 +23,7 @@ struct ckpt_sha256 {
 
 uint32_t ckpt_crc32(uint32_t crc, const void *p, size_t n)
 {
+    assert(p || n == 0);
     // libdeflate takes p == NULL for "give me the initial value"
     return n == 0 ? crc : libdeflate_crc32(crc, p, n);
 }
@@ -63,11 +66,13 @@ int ckpt_sha256_new(ckpt_sha256 **out, ckpt_err *err)
 
 int ckpt_sha256_add(ckpt_sha256 *s, const void *p, size_t n, ckpt_err *err)
 {
+    assert(s && (p || n == 0));
     return n == 0 || EVP_DigestUpdate(s->ctx, p, n) == 1 ? CKPT_OK : sha_fail(err);
 }
 
 int ckpt_sha256_end(ckpt_sha256 *s, uint8_t out[32], ckpt_err *err)
 {
+    assert(s);
     // the second call makes s ready for the next digest
     if (EVP_DigestFinal_ex(s->ctx, out, NULL) != 1 ||
         EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) != 1)

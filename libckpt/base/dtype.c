@@ -5,6 +5,8 @@
  * Sources: safetensors' list of dtypes and its order (used to sort tensors, the larger first); the
  * storage classes of torch, and the dtypes that torch writes with an untyped storage.
  */
+#include <assert.h>
+
 #include "libckpt/base/dtype.h"
 
 #include <ctype.h>
@@ -100,6 +102,7 @@ static bool dtype_same(const char *name, const char *s, size_t n)
 
 ckpt_dtype ckpt_dtype_from_safetensors(const char *name, size_t n)
 {
+    assert(name || n == 0);
     for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
         if (dtype_table[d].safetensors && dtype_same(dtype_table[d].name, name, n))
             return (ckpt_dtype)d;
@@ -109,6 +112,7 @@ ckpt_dtype ckpt_dtype_from_safetensors(const char *name, size_t n)
 
 ckpt_dtype ckpt_dtype_from_torch(const char *name, size_t n)
 {
+    assert(name || n == 0);
     for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
         if (dtype_same(dtype_table[d].torch, name, n))
             return (ckpt_dtype)d;
@@ -122,6 +126,7 @@ ckpt_dtype ckpt_dtype_from_torch(const char *name, size_t n)
 
 ckpt_dtype ckpt_dtype_from_torch_storage(const char *name, size_t n)
 {
+    assert(name || n == 0);
     for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
         if (dtype_same(dtype_table[d].torch_storage, name, n))
             return (ckpt_dtype)d;
@@ -167,6 +172,7 @@ const char *ckpt_dtype_name(ckpt_dtype d)
 
 bool ckpt_dtype_bytes(ckpt_dtype d, uint64_t n_elems, uint64_t *out)
 {
+    assert(out);
     unsigned bits = ckpt_dtype_get(d)->bits;
 
     if (bits == 0)

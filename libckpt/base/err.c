@@ -4,6 +4,8 @@
  *
  * Nothing here allocates, so a failure can be recorded when memory is gone.
  */
+#include <assert.h>
+
 #include "libckpt/base/err.h"
 
 #include <errno.h>
@@ -100,6 +102,7 @@ static void err_format(ckpt_err *err, size_t room, const char *fmt, va_list args
 
 int ckpt_fail(ckpt_err *err, int code, const char *fmt, ...)
 {
+    assert(code != CKPT_OK && fmt);
     va_list args;
 
     if (!err)
@@ -121,6 +124,7 @@ int ckpt_open_code(int sys)
 
 int ckpt_fail_sys(ckpt_err *err, int code, int sys, const char *fmt, ...)
 {
+    assert(code != CKPT_OK && fmt);
     char reason[ERR_SYS_ROOM];
     va_list args;
     size_t n;

@@ -2,6 +2,8 @@
 /*
  * index.c: owns the hash index: open addressing with linear probing, at most half full.
  */
+#include <assert.h>
+
 #include "libckpt/base/index.h"
 
 #include <string.h>
@@ -22,6 +24,7 @@ uint32_t ckpt_hash_u64(uint64_t x)
 
 uint32_t ckpt_hash_bytes(const void *p, size_t n, uint32_t seed)
 {
+    assert(p || n == 0);
     const uint8_t *s = p;
     uint64_t h = 0x9E3779B97F4A7C15ull ^ seed ^ n;
 
@@ -41,6 +44,8 @@ uint32_t ckpt_hash_bytes(const void *p, size_t n, uint32_t seed)
 uint32_t ckpt_index_find(const ckpt_index *ix, uint32_t hash, ckpt_same_fn same, const void *ctx,
                          const void *key)
 {
+    assert(ix && same);
+    assert((ix->room & (ix->room - 1)) == 0 && ix->n <= ix->room);
     size_t mask = ix->room - 1;
 
     if (ix->room == 0)
@@ -92,6 +97,7 @@ static bool index_grow(ckpt_index *ix)
 
 bool ckpt_index_add(ckpt_index *ix, uint32_t hash, uint32_t number)
 {
+    assert(ix && number < UINT32_C(1) << 31);
     if (ix->n >= ix->room / 2 && !index_grow(ix))
         return false;
     if (!index_put(ix->at, ix->room, (ckpt_index_slot){.hash = hash, .number = number + 1})) {

@@ -2,6 +2,8 @@
 /*
  * mem.c: owns the heap door (with the failure switch for tests) and the arena's blocks.
  */
+#include <assert.h>
+
 #include "libckpt/base/mem.h"
 
 #include <stdarg.h>
@@ -156,6 +158,7 @@ static arena_block *arena_grow(ckpt_arena *a, uint64_t n)
 
 void *ckpt_arena_alloc(ckpt_arena *a, uint64_t n)
 {
+    assert(a);
     arena_block *b = a->now;
     uint64_t step = n == 0 ? 1 : n;
     void *p;
@@ -185,6 +188,7 @@ void *ckpt_arena_array(ckpt_arena *a, uint64_t count, uint64_t size)
 
 void *ckpt_arena_copy(ckpt_arena *a, const void *p, uint64_t n)
 {
+    assert(a && (p || n == 0));
     void *out = ckpt_arena_alloc(a, n);
 
     if (out && n > 0)
@@ -194,6 +198,7 @@ void *ckpt_arena_copy(ckpt_arena *a, const void *p, uint64_t n)
 
 char *ckpt_arena_string(ckpt_arena *a, const char *s, uint64_t n)
 {
+    assert(a && (s || n == 0));
     uint64_t room;
     char *out = ckpt_add(n, 1, &room) ? ckpt_arena_alloc(a, room) : NULL;
 
@@ -205,6 +210,7 @@ char *ckpt_arena_string(ckpt_arena *a, const char *s, uint64_t n)
 
 char *ckpt_arena_printf(ckpt_arena *a, const char *fmt, ...)
 {
+    assert(a && fmt);
     va_list args, again;
     char *out = NULL;
     int n;
@@ -223,5 +229,6 @@ char *ckpt_arena_printf(ckpt_arena *a, const char *fmt, ...)
 
 uint64_t ckpt_arena_used(const ckpt_arena *a)
 {
+    assert(a);
     return a->handed;
 }

@@ -2,6 +2,8 @@
 /*
  * opts.c: copying option structs between releases.
  */
+#include <assert.h>
+
 #include "libckpt/base/opts.h"
 
 #include <string.h>
@@ -17,6 +19,7 @@ static size_t opts_size(const void *theirs, size_t room)
 
 int ckpt_opts_take(void *own, size_t room, const void *theirs, const char *what, ckpt_err *err)
 {
+    assert(own && room >= sizeof(size_t) && what);
     const unsigned char *bytes = theirs;
     size_t size = theirs ? opts_size(theirs, room) : 0;
 
@@ -41,6 +44,7 @@ int ckpt_opts_take(void *own, size_t room, const void *theirs, const char *what,
 
 void ckpt_opts_give(void *theirs, const void *own, size_t room)
 {
+    assert(own && room >= sizeof(size_t));
     size_t said, size;
 
     if (!theirs)

@@ -2,6 +2,8 @@
 /*
  * vec.c: owns the growth of typed vectors and of byte buffers.
  */
+#include <assert.h>
+
 #include "libckpt/base/vec.h"
 
 #include <stdarg.h>
@@ -31,6 +33,7 @@ static bool vec_room(size_t *room, size_t want, size_t first, size_t size)
 /* at points to a typed pointer, so it is read and written as bytes: no aliasing. */
 bool ckpt_vec_grow_(void **at, size_t *n, size_t *room, size_t size)
 {
+    assert(size > 0 && *n <= *room && (*at || *room == 0));
     char *data;
 
     memcpy(&data, at, sizeof data);
@@ -72,6 +75,7 @@ static bool bytes_reserve(ckpt_bytes *b, size_t n)
 
 bool ckpt_bytes_add(ckpt_bytes *b, const void *p, size_t n)
 {
+    assert(b);
     if (!bytes_reserve(b, n))
         return false;
     if (n > 0 && p)
@@ -84,6 +88,7 @@ bool ckpt_bytes_add(ckpt_bytes *b, const void *p, size_t n)
 
 bool ckpt_bytes_printf(ckpt_bytes *b, const char *fmt, ...)
 {
+    assert(b && fmt);
     va_list args, again;
     bool ok = false;
     int n;

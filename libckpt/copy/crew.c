@@ -2,6 +2,7 @@
 /*
  * crew.c: the only file of the library that starts threads; also the progress callback's throttle.
  */
+#include <assert.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -20,6 +21,7 @@ struct ckpt_progress {
 
 int ckpt_progress_new(ckpt_progress **out, const ckpt_run_opts *opts, uint64_t total, ckpt_err *err)
 {
+    assert(out);
     ckpt_progress *p = ckpt_alloc(sizeof *p);
 
     *out = NULL;
@@ -61,6 +63,7 @@ static int crew_tell(ckpt_progress *p, ckpt_err *err)
 
 int ckpt_progress_add(ckpt_progress *p, uint64_t n, ckpt_err *err)
 {
+    assert(p);
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&p->lock);
@@ -73,6 +76,7 @@ int ckpt_progress_add(ckpt_progress *p, uint64_t n, ckpt_err *err)
 
 int ckpt_progress_end(ckpt_progress *p, ckpt_err *err)
 {
+    assert(p);
     int rc;
 
     pthread_mutex_lock(&p->lock);
@@ -152,6 +156,7 @@ static void *crew_main(void *arg)
 
 int ckpt_crew_run(unsigned n_workers, uint64_t n_items, ckpt_crew_fn fn, void *ctx, ckpt_err *err)
 {
+    assert(n_workers > 0 && fn);
     crew_state s = {.n_items = n_items, .fn = fn, .ctx = ctx};
     crew_member member[CREW_MAX];
     pthread_t thread[CREW_MAX];

@@ -3,6 +3,7 @@
  * dir.c: making, syncing, searching and removing folders.
  */
 #define _GNU_SOURCE // S_ISVTX
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -60,6 +61,7 @@ bool ckpt_dir_may_follow(int top, int fd)
 
 int ckpt_dir_open_at(int at, const char *name)
 {
+    assert(name);
     return dir_open(at, name, O_NOFOLLOW);
 }
 
@@ -81,6 +83,7 @@ static int dir_make_one(ckpt_dir *d, size_t n, ckpt_err *err)
 
 int ckpt_dir_make(ckpt_dir *d, const char *path, ckpt_err *err)
 {
+    assert(d && path);
     size_t n = strlen(path);
 
     *d = CKPT_DIR_NONE;
@@ -222,6 +225,7 @@ static int dir_step(dir_level *level, size_t *n, ckpt_dir_fn fn, void *ctx)
 
 int ckpt_dir_walk(int at, const char *name, ckpt_dir_fn fn, void *ctx)
 {
+    assert(name && fn);
     dir_level level[DIR_DEPTH];
     size_t n = 0;
     struct stat st;
@@ -250,6 +254,7 @@ static int dir_unlink(void *ctx, int at, const char *name, const struct stat *st
 
 int ckpt_dir_remove(int at, const char *name)
 {
+    assert(name);
     int rc = 0;
 
     // Cleaning up after a failure must not fail for the same passing reason.
@@ -320,6 +325,7 @@ static int dir_check_clash(const ckpt_map *to, const char *shown, const char *co
 /* Names come from layouts, but those may come from files: plain ones, and no two the same. */
 int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err)
 {
+    assert(to && shown);
     const char **name = ckpt_alloc((to->files.n + 1) * sizeof *name);
     int rc = CKPT_OK;
 

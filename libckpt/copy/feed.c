@@ -2,6 +2,7 @@
 /*
  * feed.c: reading, checksumming and decoding sources.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ enum {
 int ckpt_feed_open(ckpt_feed *out, const ckpt_map *map, const char *folder, uint64_t memory,
                    ckpt_err *err)
 {
+    assert(out && map);
     int rc;
 
     *out = (ckpt_feed){.map = map};
@@ -38,6 +40,7 @@ void ckpt_feed_close(ckpt_feed *s)
 
 void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n)
 {
+    assert(source < map->sources.n && n > 0);
     const ckpt_source *s = &map->sources.at[source];
     const char *path = s->kind == CKPT_SOURCE_FILE && s->file < map->files.n
                            ? map->files.at[s->file].path
@@ -185,6 +188,7 @@ static int feed_take_crc(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, c
 
 int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err)
 {
+    assert(source < s->map->sources.n);
     const ckpt_source *src = &s->map->sources.at[source];
     feed_keep keep = {s, source, 0};
     int rc;
@@ -259,6 +263,8 @@ static int feed_read_far(const ckpt_source *src, void *buf, uint64_t n, uint64_t
 
 int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
+    assert(source < s->map->sources.n);
+    assert(buf || n == 0);
     const ckpt_source *src;
 
     if (source >= s->map->sources.n)
@@ -315,6 +321,7 @@ static int feed_crc_read(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n,
 int ckpt_feed_crc(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc,
                   ckpt_err *err)
 {
+    assert(source < s->map->sources.n && crc);
     const ckpt_source *src = &s->map->sources.at[source];
 
     *crc = 0;

@@ -2,6 +2,7 @@
 /*
  * finish.c: counting the jobs of files, and what is done with a file that has no more.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/base/digest.h"
@@ -52,6 +53,7 @@ static int fin_group_sources(ckpt_finish *f, ckpt_err *err)
 
 int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_run_seal_fn seal, ckpt_err *err)
 {
+    assert(work && work->plan);
     *f = (ckpt_finish){.work = work, .seal = seal};
     f->file = ckpt_alloc((work->plan->to->files.n + 1) * sizeof *f->file);
     return !f->file ? ckpt_fail_memory(err) : fin_group_sources(f, err);
@@ -85,6 +87,7 @@ static uint32_t fin_file_of(const ckpt_finish *f, size_t job)
 /* Jobs ascend by file: neighbours that go to one file count as one. */
 void ckpt_finish_expect(ckpt_finish *f, size_t first, size_t end)
 {
+    assert(first <= end && end <= f->work->plan->jobs.n);
     uint32_t last = UINT32_MAX;
 
     for (size_t i = first; i < end; i++) {
@@ -284,6 +287,7 @@ static int fin_files(ckpt_finish *f, const uint32_t *file, size_t n, ckpt_err *e
 
 int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, ckpt_err *err)
 {
+    assert(w && first <= end && end <= f->work->plan->jobs.n);
     ckpt_slots mine = {0};
     int rc;
 

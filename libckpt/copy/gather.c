@@ -7,6 +7,7 @@
  * that even a transposed tensor is read forwards.  Gaps of up to a page are read along with what
  * lies around them.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/base/cast.h"
@@ -326,6 +327,7 @@ static int ga_take(void *ctx, const ckpt_piece *in, ckpt_err *err)
 int ckpt_gather_region(ckpt_gather *g, const ckpt_tensor *t, const ckpt_axis *region,
                        unsigned n_axes, void *buf, ckpt_err *err)
 {
+    assert(g->feed && t && region && (n_axes == 1 || n_axes == t->ndim));
     ga_region r = {g, t->dtype, buf};
 
     return ckpt_join(t, region, n_axes, ga_take, &r, err);
@@ -333,6 +335,7 @@ int ckpt_gather_region(ckpt_gather *g, const ckpt_tensor *t, const ckpt_axis *re
 
 void ckpt_gather_resolve(const ckpt_tensor *t, void *buf, uint64_t n_elems)
 {
+    assert(buf || n_elems == 0);
     if (t->flags & CKPT_TENSOR_CONJ)
         ckpt_conjugate(t->dtype, buf, (size_t)n_elems);
     if (t->flags & CKPT_TENSOR_NEG)

@@ -2,6 +2,8 @@
 /*
  * inflate.c: owns the use of zlib's decompressor.
  */
+#include <assert.h>
+
 #include "libckpt/copy/inflate.h"
 
 #include <inttypes.h>
@@ -71,6 +73,7 @@ static uInt inf_step(size_t n)
 int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_t **out,
                       size_t *n_out, bool *ended, ckpt_err *err)
 {
+    assert(z && in && n_in && out && n_out && ended);
     z_stream *s = &z->stream;
     uint8_t none;
     int rc = Z_OK;
@@ -124,6 +127,7 @@ static int inf_judge(bool ended, size_t in_left, size_t out_left, uint64_t n_out
 
 int ckpt_inflate_all(void *out, uint64_t n_out, const void *in, uint64_t n_in, ckpt_err *err)
 {
+    assert((out || n_out == 0) && (in || n_in == 0));
     ckpt_inflater *z;
     const uint8_t *from = in;
     uint8_t *to = out;

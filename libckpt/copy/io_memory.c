@@ -2,6 +2,7 @@
 /*
  * io_memory.c: borrowed memory as a ckpt_io.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/copy/io.h"
@@ -29,6 +30,7 @@ static void iom_close(ckpt_io *io)
 
 int ckpt_io_memory(ckpt_io **out, const char *name, const void *bytes, uint64_t n, ckpt_err *err)
 {
+    assert(out && name && (bytes || n == 0));
     size_t n_name = strlen(name) + 1;
     iom_file *f = ckpt_alloc(sizeof *f + n_name);
 

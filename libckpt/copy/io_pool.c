@@ -5,6 +5,7 @@
  * Owns the decision that a file is still the one the map was read from: when it is opened again,
  * and once more at the end.
  */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -43,6 +44,7 @@ static unsigned pool_default_open(void)
 
 int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open, ckpt_err *err)
 {
+    assert(out && map);
     ckpt_io_pool *p = ckpt_alloc(sizeof *p);
     size_t n = map->files.n;
 
@@ -155,6 +157,7 @@ static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
 int ckpt_io_pool_read(ckpt_io_pool *p, uint32_t file, void *buf, uint64_t n, uint64_t at,
                       ckpt_err *err)
 {
+    assert(p && (buf || n == 0));
     ckpt_io *io = NULL;
     int rc;
 
@@ -173,6 +176,7 @@ int ckpt_io_pool_read(ckpt_io_pool *p, uint32_t file, void *buf, uint64_t n, uin
 
 int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
 {
+    assert(p);
     for (size_t i = 0; i < p->n; i++) {
         const ckpt_map_file *was = &p->map->files.at[i];
         struct stat st;

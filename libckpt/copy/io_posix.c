@@ -5,6 +5,7 @@
  * Owns the rules for opening input: never block on a FIFO, never trust a device, never follow a
  * size that fstat did not confirm.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -101,6 +102,7 @@ static int iop_open_fd(int *out, const char *path, ckpt_err *err)
 
 int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
 {
+    assert(out && path);
     size_t n = strlen(path) + 1;
     iop_file *f = ckpt_alloc(sizeof *f + n);
     int rc;
@@ -129,6 +131,7 @@ int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
 
 int ckpt_io_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
+    assert(io && (buf || n == 0));
     if (!ckpt_within(at, n, io->size))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: needs %" PRIu64 " bytes at offset %" PRIu64
@@ -139,6 +142,7 @@ int ckpt_io_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 
 void ckpt_io_identify(const ckpt_io *io, ckpt_map_file *out)
 {
+    assert(io && out);
     out->path = io->name;
     out->size = io->size;
     if (io->read_at == iop_read_at) {
@@ -161,6 +165,7 @@ void ckpt_io_close(ckpt_io *io)
 
 int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_err *err)
 {
+    assert(out && n && path);
     ckpt_io *io = NULL;
     char *p = NULL;
     int rc = ckpt_io_open(&io, path, err);

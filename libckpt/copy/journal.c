@@ -2,6 +2,7 @@
 /*
  * journal.c: the fingerprint of a run, and the lines of its journal.
  */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -207,6 +208,7 @@ static void jl_files_written(jl_hash *h, const ckpt_map *map)
 int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from, bool no_fsync,
                              ckpt_err *err)
 {
+    assert(to);
     jl_hash h = {.err = err};
     uint8_t digest[32];
 
@@ -330,6 +332,7 @@ static int jl_lines(ckpt_journal *j, char *text, uint64_t n, const char *fingerp
 
 int ckpt_journal_read(ckpt_journal *j, const char *fingerprint, bool *match, ckpt_err *err)
 {
+    assert(j->fd >= 0 && j->where && fingerprint && match);
     struct stat st;
     uint64_t done = 0;
     char *text;
@@ -434,6 +437,7 @@ static int jl_send(ckpt_journal *j, ckpt_bytes *b, bool ok, ckpt_err *err)
 
 int ckpt_journal_begin(ckpt_journal *j, const char *fingerprint, ckpt_err *err)
 {
+    assert(j->fd >= 0 && fingerprint);
     ckpt_bytes b = {0};
     bool ok = true;
     size_t at = jl_start(&b, &ok);
@@ -468,6 +472,7 @@ static bool jl_name(ckpt_bytes *b, const char *name)
 int ckpt_journal_files(ckpt_journal *j, const ckpt_journal_entry *entry, size_t n,
                        const ckpt_map *to, ckpt_err *err)
 {
+    assert(j->fd >= 0 && (entry || n == 0) && to);
     ckpt_bytes b = {0};
     bool ok = true;
 

@@ -2,6 +2,7 @@
 /*
  * keep.c: reading back what an interrupted run has finished.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ typedef struct keep_state {
 int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc, bool *whole,
                   ckpt_err *err)
 {
+    assert(fd >= 0 && crc && whole);
     uint8_t *buf = ckpt_alloc(KEEP_BLOCK);
     uint64_t done = 0;
     ssize_t got = 1;
@@ -74,6 +76,7 @@ static int keep_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 int ckpt_keep_look(ckpt_kept *kept, const ckpt_keep *where, const ckpt_journal_entries *list,
                    ckpt_err *err)
 {
+    assert(where && where->to && list && (kept || where->to->files.n == 0));
     const ckpt_map_files *files = &where->to->files;
     keep_state s = {.kept = kept, .where = where};
 

@@ -2,6 +2,7 @@
 /*
  * ledger.c: from CRCs of stretches to CRCs of records.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 int ckpt_ledger_add(ckpt_segments *s, uint32_t source, uint64_t at, uint64_t n, uint32_t crc,
                     ckpt_err *err)
 {
+    assert(s);
     ckpt_segment *p;
 
     if (n == 0 && s->n > 0 && s->at[s->n - 1].n == 0 && s->at[s->n - 1].source == source)
@@ -24,6 +26,7 @@ int ckpt_ledger_add(ckpt_segments *s, uint32_t source, uint64_t at, uint64_t n, 
 
 int ckpt_ledger_move(ckpt_segments *all, ckpt_segments *from, ckpt_err *err)
 {
+    assert(all && from && all != from);
     ckpt_segment *p;
 
     if (from->n == 0)
@@ -75,6 +78,7 @@ void ckpt_ledger_sort(ckpt_segments *all)
 
 size_t ckpt_ledger_group(const ckpt_segments *all, size_t first)
 {
+    assert(first < all->n);
     size_t n = 1;
 
     while (first + n < all->n && all->at[first + n].source == all->at[first].source)
@@ -84,6 +88,7 @@ size_t ckpt_ledger_group(const ckpt_segments *all, size_t first)
 
 bool ckpt_ledger_disjoint(const ckpt_segment *seg, size_t n, uint64_t n_bytes)
 {
+    assert(seg || n == 0);
     for (size_t i = 0; i < n; i++) {
         if (seg[i].n == 0 || !ckpt_within(seg[i].at, seg[i].n, n_bytes) ||
             (i > 0 && seg[i].at - seg[i - 1].at < seg[i - 1].n))
@@ -95,6 +100,7 @@ bool ckpt_ledger_disjoint(const ckpt_segment *seg, size_t n, uint64_t n_bytes)
 int ckpt_ledger_record(ckpt_feed *feed, const ckpt_segment *seg, size_t n, uint32_t *crc,
                        uint64_t *n_read, ckpt_err *err)
 {
+    assert(feed && seg && n > 0 && crc && n_read);
     uint32_t source = seg[0].source;
     uint64_t size = feed->map->sources.at[source].n_bytes;
     uint64_t at = 0;
@@ -136,6 +142,7 @@ static uint32_t led_zeros(uint32_t crc, uint64_t n)
 int ckpt_ledger_written(const ckpt_segment *seg, size_t n, uint64_t n_bytes, uint32_t *crc,
                         ckpt_err *err)
 {
+    assert((seg || n == 0) && crc);
     uint64_t at = 0;
 
     *crc = 0;

@@ -2,6 +2,7 @@
 /*
  * listing.c: a folder's names, sorted as people count: rank_2 before rank_10.
  */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -77,6 +78,7 @@ static int listing_add(ckpt_entries *all, ckpt_map *map, int fd, const char *nam
 
 int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err)
 {
+    assert(out && folder);
     ckpt_entries all = {0};
     int rc = CKPT_OK;
     DIR *dir = opendir(folder);
@@ -107,6 +109,7 @@ int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt
 
 const ckpt_entry *ckpt_listing_find(const ckpt_listing *list, const char *name)
 {
+    assert(list && name);
     for (size_t i = 0; i < list->n; i++) {
         if (strcmp(list->entry[i].name, name) == 0)
             return &list->entry[i];

@@ -2,6 +2,8 @@
 /*
  * mean.c: owns the arithmetic of means of slices.
  */
+#include <assert.h>
+
 #include "libckpt/copy/mean.h"
 
 #include "libckpt/base/cast.h"
@@ -30,6 +32,8 @@ static void mean_add_f32(float *restrict sum, const float *restrict x, uint64_t 
 
 void ckpt_mean_add(ckpt_dtype d, void *restrict sum, const void *restrict values, uint64_t n)
 {
+    assert(ckpt_mean_dtype(d) != CKPT_DTYPE_NONE);
+    assert((sum && values) || n == 0);
     ckpt_cast_fn widen = ckpt_cast_find(CKPT_F32, d);
     const uint8_t *from = values;
     float *to = sum, wide[MEAN_CHUNK];
@@ -53,6 +57,8 @@ void ckpt_mean_add(ckpt_dtype d, void *restrict sum, const void *restrict values
 void ckpt_mean_end(ckpt_dtype d, void *restrict values, void *restrict sum, uint32_t n_slices,
                    uint64_t n)
 {
+    assert(ckpt_mean_dtype(d) != CKPT_DTYPE_NONE && n_slices > 0);
+    assert((sum && values) || n == 0);
     double *wide = sum;
     float *narrow = sum;
 

@@ -3,6 +3,7 @@
  * moves.c: carrying out, finishing and undoing a list of renames.
  */
 #define _GNU_SOURCE // renameat2
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -426,6 +427,7 @@ static int mv_failed(const ckpt_mover *m, const ckpt_move *v, int sys, ckpt_err 
 
 int ckpt_moves_run(const ckpt_mover *m, const ckpt_moves *list, bool *stuck, ckpt_err *err)
 {
+    assert(m && m->shown && list && stuck);
     ckpt_bytes b = {0};
     int sys = mv_spell(&b, list) ? mv_write(m, &b) : ENOMEM;
     int rc = CKPT_OK;
@@ -476,6 +478,7 @@ static int mv_decide(const ckpt_mover *m, const ckpt_moves *list, bool *counts)
 
 int ckpt_moves_recover(const ckpt_mover *m)
 {
+    assert(m);
     ckpt_bytes b = {0};
     ckpt_moves list = {0};
     bool found = false, counts = false;

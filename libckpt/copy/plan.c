@@ -2,6 +2,7 @@
 /*
  * plan.c: pairing target tensors with their origins, and cutting target extents into jobs.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,8 @@ static void plan_box_region(ckpt_job_view *v, const ckpt_job *job)
 
 void ckpt_job_look(ckpt_job_view *v, const ckpt_plan *plan, const ckpt_job *job)
 {
+    assert(job->tensor < plan->to->tensors.n);
+    assert(plan->origin[job->tensor] && job->extent < plan->to->tensors.at[job->tensor]->n_extents);
     v->t = plan->to->tensors.at[job->tensor];
     v->origin = plan->origin[job->tensor];
     v->e = &v->t->extent[job->extent];
@@ -408,6 +411,7 @@ static uint64_t plan_total(const ckpt_map *to)
 int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t block,
                    ckpt_err *err)
 {
+    assert(out && from && to);
     ckpt_plan *p = ckpt_alloc(sizeof *p);
     int rc = CKPT_OK;
 

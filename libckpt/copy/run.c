@@ -2,6 +2,7 @@
 /*
  * run.c: the phases of a run: decode, copy (files are sealed and synced on the way), prove, rename.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
@@ -544,6 +545,7 @@ static void run_free(run_state *r)
 int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
              const ckpt_run_hooks *hooks, ckpt_run_report *report, ckpt_err *err)
 {
+    assert(plan);
     static const ckpt_run_opts defaults;
     static const ckpt_run_hooks no_hooks;
     run_state r = {.work = {.plan = plan},

@@ -2,6 +2,7 @@
 /*
  * set.c: from what is in a folder and what is to come to a list of renames.
  */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -296,6 +297,7 @@ static set_work set_begin(const ckpt_set_job *job, ckpt_err *err)
 
 int ckpt_set_check(const ckpt_set_job *job, ckpt_set_stays *stays, ckpt_err *err)
 {
+    assert(job->dir && job->to && stays);
     set_work w = set_begin(job, err);
     int rc = set_open(&w);
 
@@ -529,6 +531,7 @@ static void set_make_list(set_work *w)
 
 int ckpt_set_commit(const ckpt_set_job *job, int aside, size_t *n_gone, bool *stuck, ckpt_err *err)
 {
+    assert(aside >= 0 && n_gone && stuck);
     const ckpt_mover mover = {
         .top = job->dir->fd, .aside = aside, .no_fsync = job->no_fsync, .shown = job->dir->path};
     set_work w = set_begin(job, err);

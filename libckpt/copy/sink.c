@@ -3,6 +3,7 @@
  * sink.c: files under temporary names, or in a staging folder, and the step that makes them final.
  */
 #define _GNU_SOURCE // fallocate, sync_file_range, renameat2
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -459,6 +460,7 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
 int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
                    const ckpt_map *inputs, const ckpt_sink_opts *opts, ckpt_err *err)
 {
+    assert(out && target);
     ckpt_sink *s = ckpt_alloc(sizeof *s);
     int rc;
 
@@ -480,6 +482,7 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
 
 bool ckpt_sink_kept(const ckpt_sink *s, uint32_t i)
 {
+    assert(i < s->n);
     return s && i < s->n && s->kept[i].kept;
 }
 
@@ -624,6 +627,7 @@ static int sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
 
 int ckpt_sink_crc(ckpt_sink *s, uint32_t i, uint32_t *crc, ckpt_err *err)
 {
+    assert(i < s->n && crc);
     const sink_file *f = &s->file[i];
     bool whole = false;
     int fd, rc;

@@ -3,6 +3,7 @@
  * spool.c: decoded records in memory or in a temporary file that has no name.
  */
 #define _GNU_SOURCE // O_TMPFILE, secure_getenv
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -40,6 +41,7 @@ struct ckpt_spool {
 
 int ckpt_spool_new(ckpt_spool **out, size_t n, const char *folder, uint64_t heap, ckpt_err *err)
 {
+    assert(out);
     const char *where = folder ? folder : secure_getenv("TMPDIR");
     ckpt_spool *s = ckpt_alloc(sizeof *s);
     size_t n_where;
@@ -118,6 +120,7 @@ static int spool_reserve_file(ckpt_spool *s, spool_record *r, uint64_t n_bytes, 
 
 int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err)
 {
+    assert(i < s->n);
     spool_record *r = &s->record[i];
     int rc = CKPT_OK;
 
@@ -146,6 +149,7 @@ int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err)
 int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uint64_t at,
                      ckpt_err *err)
 {
+    assert(i < s->n && (bytes || n == 0));
     const spool_record *r = &s->record[i];
     const uint8_t *p = bytes;
 
@@ -172,6 +176,7 @@ int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uin
 
 void ckpt_spool_end(ckpt_spool *s, size_t i)
 {
+    assert(i < s->n);
     pthread_mutex_lock(&s->lock);
     s->record[i].whole = true;
     pthread_mutex_unlock(&s->lock);
@@ -179,6 +184,7 @@ void ckpt_spool_end(ckpt_spool *s, size_t i)
 
 bool ckpt_spool_has(ckpt_spool *s, size_t i)
 {
+    assert(i < s->n);
     bool has;
 
     pthread_mutex_lock(&s->lock);
@@ -189,6 +195,7 @@ bool ckpt_spool_has(ckpt_spool *s, size_t i)
 
 int ckpt_spool_read(ckpt_spool *s, size_t i, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
+    assert(i < s->n && (buf || n == 0));
     const spool_record *r = &s->record[i];
     uint8_t *p = buf;
 

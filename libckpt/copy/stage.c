@@ -3,6 +3,7 @@
  * stage.c: the staging folder: entering, resuming, and taking back.
  */
 #define _GNU_SOURCE // renameat2
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -405,6 +406,7 @@ static int stage_start(ckpt_stage *s, ckpt_err *err)
 int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to,
                     const ckpt_map *inputs, const ckpt_stage_opts *opts, ckpt_err *err)
 {
+    assert(out && dir && to && opts);
     ckpt_stage *s = ckpt_alloc(sizeof *s);
     int rc;
 
@@ -533,6 +535,7 @@ static int stage_make_below(ckpt_stage *s, ckpt_err *err)
 
 int ckpt_stage_begin(ckpt_stage *s, size_t n_kept, bool *anew, ckpt_err *err)
 {
+    assert(anew);
     int rc = CKPT_OK;
 
     // In place, but damaged since: a folder in the way like any other.
@@ -552,6 +555,7 @@ int ckpt_stage_begin(ckpt_stage *s, size_t n_kept, bool *anew, ckpt_err *err)
 
 int ckpt_stage_done(ckpt_stage *s, const ckpt_journal_entry *entry, size_t n, ckpt_err *err)
 {
+    assert(entry || n == 0);
     return ckpt_journal_files(&s->journal, entry, n, s->to, err);
 }
 

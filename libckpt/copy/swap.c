@@ -3,6 +3,7 @@
  * swap.c: names that change, in one step where the file system can.
  */
 #define _GNU_SOURCE // renameat2
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,6 +45,7 @@ static int swap_replace(int top, int aside, ckpt_swap *w)
 
 int ckpt_swap_in(int top, int aside, ckpt_swap *w)
 {
+    assert(w->from && w->to && w->how == CKPT_SWAP_NOT);
     struct stat st;
 
     if (renameat2(aside, w->from, top, w->to, RENAME_NOREPLACE) == 0) {

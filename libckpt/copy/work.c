@@ -2,6 +2,7 @@
 /*
  * work.c: what a worker does with a job.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 
 void ckpt_worker_init(ckpt_worker *w, ckpt_work *work)
 {
+    assert(w && work);
     *w = (ckpt_worker){.work = work};
     w->gather.feed = &work->feed;
     w->gather.n_stage = (size_t)work->helper;
@@ -429,6 +431,7 @@ static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
 
 int ckpt_worker_jobs(ckpt_worker *w, size_t first, size_t end, ckpt_err *err)
 {
+    assert(first <= end && end <= w->work->plan->jobs.n);
     int rc = CKPT_OK;
 
     w->pending.n = 0;

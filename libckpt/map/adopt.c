@@ -6,6 +6,7 @@
  * Extent arrays and storages may be shared between tensors and between trees, so all are collected
  * first, and each is moved once.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +288,7 @@ static bool adopt_findings(ckpt_map *map, ckpt_map *child)
 
 int ckpt_map_adopt(ckpt_map *map, ckpt_map *child, const char *prefix, ckpt_err *err)
 {
+    assert(map && child && map != child);
     adopt a = {0};
     uint32_t base = (uint32_t)map->sources.n;
     bool fits = true;

@@ -24,6 +24,7 @@
  */
 bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out)
 {
+    assert((shape || ndim == 0) && out);
     uint64_t n = 1;
     bool empty = false;
 
@@ -92,6 +93,7 @@ static int xt_flat_order(const void *a, const void *b)
 
 void ckpt_extent_sort(ckpt_extent *extent, uint32_t n)
 {
+    assert(extent || n == 0);
     qsort(extent, n, sizeof *extent, xt_flat_order);
 }
 

@@ -11,6 +11,8 @@
  * tensors of many axes are mostly handled as one or two.  Boxes are produced one at a time, nothing
  * is allocated.
  */
+#include <assert.h>
+
 #include "libckpt/map/join.h"
 
 #include <inttypes.h>
@@ -513,6 +515,7 @@ static int jn_region_box(jn_state *j, const ckpt_axis *region, bool flat_extents
 int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ckpt_piece_fn fn,
               void *ctx, ckpt_err *err)
 {
+    assert(t && fn);
     static const ckpt_axis scalar = {0, 1, 0};
     jn_state j;
     uint64_t n_elems = 0;

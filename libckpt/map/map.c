@@ -6,6 +6,8 @@
  * through a hash table with open addressing, so that a folder of 100 000 tensors is read in linear
  * time.
  */
+#include <assert.h>
+
 #include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
@@ -29,6 +31,7 @@ static int map_shown(uint64_t n)
 /* The struct is on the heap, not in its own arena, so that freeing order never matters. */
 int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err)
 {
+    assert(out);
     ckpt_map *map = ckpt_alloc(sizeof *map);
 
     *out = NULL;
@@ -85,6 +88,7 @@ static bool map_keep(ckpt_map *map, const char **text)
  */
 int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index, ckpt_err *err)
 {
+    assert(map && file && index);
     ckpt_map_file copy = *file;
     ckpt_map_file *slot;
 
@@ -106,6 +110,7 @@ int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index,
 /* Records of one file may be many (one per tensor): their names are kept for messages alone. */
 int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *index, ckpt_err *err)
 {
+    assert(map && source && index);
     ckpt_source copy = *source;
     ckpt_source *slot;
 
@@ -126,6 +131,7 @@ int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *inde
 int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *bytes, uint64_t n,
                          ckpt_err *err)
 {
+    assert(map);
     void *copy = NULL;
     ckpt_literal *slot;
 
@@ -271,6 +277,7 @@ static int map_check_new(const ckpt_map *map, const char *name, uint64_t n_name,
 int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
                         ckpt_tensor **out, ckpt_err *err)
 {
+    assert(name && like && out);
     uint64_t n_elems;
     ckpt_tensor *t;
     uint64_t *shape;
@@ -302,6 +309,7 @@ int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const 
 int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
                  ckpt_tensor **out, ckpt_err *err)
 {
+    assert(name && like);
     ckpt_tensor *t, **slot;
     int rc = ckpt_map_add_hidden(map, name, n_name, like, &t, err);
 
@@ -355,6 +363,7 @@ static bool map_is_empty(const ckpt_extent *e)
 int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n,
                   ckpt_err *err)
 {
+    assert(t && (extent || n == 0));
     uint64_t n_axes;
     uint32_t kept = 0;
     ckpt_extent *copy;
@@ -384,6 +393,7 @@ int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint
 /* Also for tensors without elements: their one empty extent says where they would be. */
 int ckpt_map_back_whole(ckpt_map *map, ckpt_tensor *t, uint32_t source, uint64_t at, ckpt_err *err)
 {
+    assert(t);
     // Packed dtypes have no byte stride: bits / 8 is 0 for them, as the type demands.
     ckpt_axis axis = {0, t->n_elems, ckpt_dtype_get(t->dtype)->bits / 8};
     ckpt_extent extent = {.source = source, .ndim = 1, .at = at, .axis = &axis};
@@ -475,6 +485,7 @@ static int map_put_fact(ckpt_map *map, const char *key, char *text, const int64_
 /* Facts are few and shown in the order in which they were learnt. */
 int ckpt_map_fact(ckpt_map *map, ckpt_err *err, const char *key, const char *fmt, ...)
 {
+    assert(key && fmt);
     va_list args;
     char *text;
 
@@ -506,6 +517,7 @@ static int map_put_finding(ckpt_map *map, ckpt_severity severity, int code, cons
 /* A note of severity ERROR has no code of its own; those that matter come through problem. */
 int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const char *fmt, ...)
 {
+    assert(fmt);
     va_list args;
     char *text;
 
@@ -519,6 +531,7 @@ int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const ch
 /* Collected or not, one problem is one call, so that drivers have a single path for both. */
 int ckpt_map_problem(ckpt_map *map, int code, ckpt_err *err, const char *fmt, ...)
 {
+    assert(code != CKPT_OK && fmt);
     va_list args;
     int rc;
 

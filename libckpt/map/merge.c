@@ -2,6 +2,8 @@
 /*
  * merge.c: copies files, sources, tensors and notes from the map of a file into that of a folder.
  */
+#include <assert.h>
+
 #include "libckpt/map/merge.h"
 
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 int ckpt_map_merge_files(ckpt_map *into, const ckpt_map *from, uint32_t *file_base,
                          uint32_t *source_base, ckpt_err *err)
 {
+    assert(into && from && into != from && file_base && source_base);
     uint32_t index = 0;
     int rc = CKPT_OK;
 
@@ -69,6 +72,7 @@ static int merge_backing(ckpt_map *into, ckpt_tensor *made, const ckpt_tensor *t
 int ckpt_map_merge_tensor(ckpt_map *into, const char *name, const ckpt_tensor *t,
                           uint32_t source_base, ckpt_tensor **out, ckpt_err *err)
 {
+    assert(into && name && t);
     ckpt_tensor like = *t, *made = NULL;
     const ckpt_tensor *owner = t->owner;
     size_t at = owner ? ckpt_map_index(into, owner->name, strlen(owner->name)) : SIZE_MAX;
@@ -124,6 +128,7 @@ static int merge_metadata(ckpt_map *into, const ckpt_map *from, ckpt_err *err)
 /* Texts were made safe to print when they were noted; "%s" keeps a '%' in a file name harmless. */
 int ckpt_map_merge_notes(ckpt_map *into, const ckpt_map *from, ckpt_err *err)
 {
+    assert(into && from && into != from);
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < from->findings.n; i++) {

@@ -2,6 +2,7 @@
 /*
  * names.c: which bytes are acceptable as names: of tensors, as text, as one part of a path.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/map/map.h"
@@ -41,6 +42,7 @@ static unsigned na_sequence(const unsigned char *s, uint64_t n)
 
 bool ckpt_utf8_ok(const char *s, uint64_t n)
 {
+    assert(s || n == 0);
     const unsigned char *p = (const unsigned char *)s;
     uint64_t at = 0;
 
@@ -56,6 +58,7 @@ bool ckpt_utf8_ok(const char *s, uint64_t n)
 
 bool ckpt_name_ok(const char *name, uint64_t n)
 {
+    assert(name || n == 0);
     if (n > NA_MAX_NAME)
         return false;
     // The empty name is allowed: it is the path of a tensor that is the root of its file.
@@ -64,6 +67,7 @@ bool ckpt_name_ok(const char *name, uint64_t n)
 
 bool ckpt_path_part_ok(const char *s, uint64_t n)
 {
+    assert(s || n == 0);
     if (n < 1 || n > NA_MAX_PART)
         return false;
     if (s[0] == '.' && (n == 1 || (n == 2 && s[1] == '.')))

@@ -6,6 +6,8 @@
  * that axis a slice is `outer` times its parts of all sub-parameters in turn, in units of `unit`
  * elements (both 1 unless a view says that the axis is itself several).
  */
+#include <assert.h>
+
 #include "libckpt/map/slices.h"
 
 #include <inttypes.h>
@@ -660,6 +662,7 @@ static bool sl_is_run(const ckpt_slices *s, const ckpt_slice_box *b, const ckpt_
 int ckpt_slices_new(ckpt_slices *out, const ckpt_slice_rule *rule, const ckpt_slice_set *set,
                     ckpt_err *err)
 {
+    assert(out && rule && set);
     ckpt_slices s = {.kind = rule->kind, .n_ranks = set->n, .n_copies = 1, .flat = true};
     sl_cut cut = {.rule = rule, .set = set};
     int rc;

@@ -3,6 +3,7 @@
  * slices_extents.c: owns what becomes of the extents of slices in the whole, and the tensors made
  * so.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -477,6 +478,7 @@ static int sx_versions(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s,
 int ckpt_slices_join(ckpt_tensor **out, ckpt_map *map, const ckpt_slice_rule *rule,
                      const ckpt_slice_set *set, ckpt_err *err)
 {
+    assert(out && map && rule && set);
     ckpt_slices s;
     int rc = ckpt_slices_new(&s, rule, set, err);
 

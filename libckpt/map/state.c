@@ -2,6 +2,7 @@
 /*
  * state.c: making, finding and freeing the training states of a map.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ enum { STATE_NAME = 512 }; /* most names fit; longer ones go through the heap */
 
 int ckpt_state_new(ckpt_state **out, ckpt_map *map, const char *prefix, ckpt_err *err)
 {
+    assert(out && map && prefix);
     ckpt_state *s = ckpt_arena_alloc(map->arena, sizeof *s);
     ckpt_state **slot;
 
@@ -63,6 +65,7 @@ static bool state_is_empty(const ckpt_state *s, const ckpt_group *g, size_t i)
 int ckpt_state_not_empty(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
                          ckpt_err *err)
 {
+    assert(out && arena);
     ckpt_state *to = ckpt_arena_copy(arena, s, sizeof *s);
     size_t n = 0;
 
@@ -97,6 +100,7 @@ int ckpt_state_not_empty(const ckpt_state **out, const ckpt_state *s, ckpt_arena
 
 const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param)
 {
+    assert(state && param);
     size_t n = strlen(state->prefix);
 
     return strncmp(param->name, state->prefix, n) == 0 ? param->name + n : param->name;
@@ -104,6 +108,7 @@ const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param)
 
 size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt_value *name)
 {
+    assert(map && state && name);
     size_t n = strlen(state->prefix), at = SIZE_MAX;
     char small[STATE_NAME], *full = small;
 
@@ -126,6 +131,7 @@ size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt
 const ckpt_tensor *ckpt_state_moment(const ckpt_map *map, const ckpt_state *state, const char *kind,
                                      const ckpt_tensor *param)
 {
+    assert(map && state && kind && param);
     const char *name = ckpt_state_name(state, param);
     size_t n = strlen(state->prefix) + strlen(kind) + 1 + strlen(name), at;
     char small[STATE_NAME], *full = n < sizeof small ? small : ckpt_alloc(n + 1);

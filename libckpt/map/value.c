@@ -2,6 +2,8 @@
 /*
  * value.c: the tree of values: making nodes, growing containers, looking things up, comparing.
  */
+#include <assert.h>
+
 #include "libckpt/map/value.h"
 
 #include <string.h>
@@ -13,6 +15,7 @@
 /* The arena zeroes: a container begins empty, an object or tensor without its part. */
 ckpt_value *ckpt_value_new(ckpt_arena *a, ckpt_value_kind kind)
 {
+    assert(a);
     ckpt_value *v = ckpt_arena_alloc(a, sizeof *v);
 
     if (v)
@@ -61,6 +64,7 @@ ckpt_value *ckpt_value_str(ckpt_arena *a, const char *s, uint64_t n)
 
 ckpt_value *ckpt_value_cstr(ckpt_arena *a, const char *s)
 {
+    assert(s);
     return ckpt_value_str(a, s, strlen(s));
 }
 
@@ -94,6 +98,7 @@ static void *vl_grown(ckpt_arena *a, void *old, uint64_t n, uint64_t *room, uint
 /* item may be NULL: a hole that the caller fills later. */
 bool ckpt_seq_add(ckpt_arena *a, ckpt_seq *seq, ckpt_value *item)
 {
+    assert(a && seq);
     ckpt_value **at = vl_grown(a, seq->at, seq->n, &seq->room, sizeof *at);
 
     if (!at)
@@ -106,6 +111,7 @@ bool ckpt_seq_add(ckpt_arena *a, ckpt_seq *seq, ckpt_value *item)
 /* Does not look for the key: decoders that must refuse duplicates have their own table. */
 bool ckpt_dict_add(ckpt_arena *a, ckpt_dict *map, ckpt_value *key, ckpt_value *value)
 {
+    assert(a && map && key && value);
     ckpt_pair *at = vl_grown(a, map->at, map->n, &map->room, sizeof *at);
 
     if (!at)
@@ -118,6 +124,7 @@ bool ckpt_dict_add(ckpt_arena *a, ckpt_dict *map, ckpt_value *key, ckpt_value *v
 /* value NULL is taken for an exhausted arena, so that makers can be nested without a check each. */
 bool ckpt_dict_add_cstr(ckpt_arena *a, ckpt_dict *map, const char *key, ckpt_value *value)
 {
+    assert(a && map && key);
     ckpt_value *k = value ? ckpt_value_cstr(a, key) : NULL;
 
     return k && ckpt_dict_add(a, map, k, value);
@@ -164,11 +171,13 @@ bool ckpt_value_has_children(const ckpt_value *v)
 
 bool ckpt_value_is(const ckpt_value *v, const char *s)
 {
+    assert(s);
     return v && v->kind == CKPT_V_STR && vl_text_is(&v->as.text, s);
 }
 
 bool ckpt_value_is_global(const ckpt_value *v, const char *module, const char *name)
 {
+    assert(module && name);
     return v && v->kind == CKPT_V_GLOBAL && vl_text_is(&v->as.global.module, module) &&
            vl_text_is(&v->as.global.name, name);
 }
@@ -202,6 +211,7 @@ ckpt_dict ckpt_value_map(const ckpt_value *v)
 /* Linear: the dicts that are asked by name have some thirty keys. */
 ckpt_value *ckpt_value_get(const ckpt_value *v, const char *key)
 {
+    assert(key);
     ckpt_dict map = ckpt_value_map(v);
 
     for (uint64_t i = 0; i < map.n; i++) {
@@ -234,6 +244,7 @@ static bool vl_stage_by_name(const ckpt_seq *args, int64_t *out)
 /* Enums come as a call of their class on the number, or as getattr(class, name). */
 bool ckpt_value_as_int(const ckpt_value *v, int64_t *out)
 {
+    assert(out);
     const ckpt_object *o;
     ckpt_seq args;
 

@@ -7,6 +7,8 @@
  *     0                               N = used      F = total
  *     |  rank 0: s  |  rank 1: s  |  ...   |  rank w-1: s       |
  */
+#include <assert.h>
+
 #include "libckpt/map/zero_flat.h"
 
 #include <inttypes.h>
@@ -44,6 +46,7 @@ static bool zf_place(ckpt_zero_flat *z, const uint64_t *numel, const uint64_t *p
 int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_t *pad, uint64_t n,
                        uint32_t world, uint64_t multiple, ckpt_err *err)
 {
+    assert(out && (numel || n == 0));
     ckpt_zero_flat z = {.world = world, .n_params = n};
     uint64_t n_bytes;
 
@@ -83,6 +86,7 @@ void ckpt_zero_flat_free(ckpt_zero_flat *z)
 
 bool ckpt_zero_flat_next(const ckpt_zero_flat *z, uint64_t i, uint64_t *cursor, ckpt_zero_run *run)
 {
+    assert(z && cursor && run);
     uint64_t at, left, room;
 
     // Also ends at once for a parameter without elements, so slice > 0 below.
@@ -157,6 +161,7 @@ uint64_t ckpt_zero_whole_size(const ckpt_zero_flat *z, uint32_t rank)
 
 bool ckpt_zero_whole_next(const ckpt_zero_flat *z, uint64_t i, uint32_t *cursor, ckpt_zero_run *run)
 {
+    assert(z && cursor && run);
     uint64_t rank;
 
     if (i >= z->n_params || z->numel[i] == 0)
@@ -172,6 +177,7 @@ bool ckpt_zero_whole_next(const ckpt_zero_flat *z, uint64_t i, uint32_t *cursor,
 
 void ckpt_zero_round_robin(uint64_t n, uint32_t world, uint64_t *out)
 {
+    assert(world > 0 && (out || n == 0));
     uint64_t k = 0;
 
     for (uint64_t j = 0; j < world && j < n; j++) {

@@ -5,6 +5,8 @@
  * Rank r holds elements [r*p, min((r+1)*p, numel)) of a parameter, p = ceil(numel / w); the rest of
  * its p elements is padding that was never written and may hold anything.
  */
+#include <assert.h>
+
 #include "libckpt/map/zero_param.h"
 
 uint64_t ckpt_zero_partition(uint64_t numel, uint32_t world)
@@ -17,6 +19,7 @@ uint64_t ckpt_zero_partition(uint64_t numel, uint32_t world)
 
 bool ckpt_zero_param_next(uint64_t numel, uint32_t world, uint64_t *cursor, ckpt_zero_run *run)
 {
+    assert(cursor && run);
     uint64_t part = ckpt_zero_partition(numel, world);
     uint64_t left, room;
 
@@ -35,6 +38,7 @@ bool ckpt_zero_param_next(uint64_t numel, uint32_t world, uint64_t *cursor, ckpt
 void ckpt_zero_sub_groups(const uint64_t *numel, uint64_t n, uint32_t world,
                           uint64_t sub_group_size, uint32_t *group, uint32_t *next)
 {
+    assert(world > 0 && next && ((numel && group) || n == 0));
     uint64_t count = 0; // elements of one rank in the open sub-group
 
     for (uint64_t i = 0; i < n; i++) {

@@ -7,6 +7,7 @@
  * moment are kept, decoded, in one hash table: an object's keys leave it in reverse order when the
  * object closes, so that linear probing needs no tombstones and memory stays small.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -537,6 +538,7 @@ static int gate_run(gate *g)
 /* Encoding first: everything after may take bytes >= 0x80 in strings for granted. */
 int ckpt_json_gate(const ckpt_json_text *text, ckpt_bytes *kinds, ckpt_err *err)
 {
+    assert(text && (text->at || text->n == 0));
     gate g = {.text = text, .s = text->at, .n = text->n, .kinds = kinds, .err = err};
     int rc;
 

@@ -5,6 +5,7 @@
  * The only file that includes cJSON.  Neither direction recurses: what cJSON itself does is bounded
  * by the gate's depth.
  */
+#include <assert.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -153,6 +154,7 @@ static ckpt_value *json_tree(json_reader *r, const cJSON *root)
  */
 int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text, ckpt_err *err)
 {
+    assert(out && a && text && text->name && (text->at || text->n == 0));
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     ckpt_err local = {0};
     json_reader r = {.text = text, .arena = a, .err = &local};
@@ -177,6 +179,7 @@ int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text,
 
 int ckpt_json_read(ckpt_value **out, ckpt_arena *a, const char *path, uint64_t max, ckpt_err *err)
 {
+    assert(out && a && path);
     ckpt_json_text text = {.name = path, .max = max};
     char *bytes = NULL;
     int rc = ckpt_io_slurp(&bytes, &text.n, path, max, err);
@@ -236,6 +239,7 @@ static size_t json_utf8_length(uint8_t lead)
 /* Runs of bytes that need no escape are copied at once: nearly every name is one run. */
 bool ckpt_json_string(ckpt_bytes *out, const char *s, uint64_t n, bool ascii)
 {
+    assert(out && (s || n == 0));
     const uint8_t *p = (const uint8_t *)s;
     bool ok = ckpt_bytes_add(out, "\"", 1);
 
@@ -415,6 +419,7 @@ static int json_advance(json_writer *w)
 int ckpt_json_write(ckpt_bytes *out, const ckpt_value *v, const ckpt_json_style *style,
                     ckpt_err *err)
 {
+    assert(out && v && style);
     json_writer w = {.out = out, .style = style, .err = err};
     int rc = json_put(&w, v);
 

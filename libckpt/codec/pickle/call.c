@@ -5,6 +5,8 @@
  * A call of a known name is replaced by the node that it stands for.  Calls of unknown classes
  * become OBJECTs.
  */
+#include <assert.h>
+
 #include "libckpt/codec/pickle/node.h"
 
 #include <string.h>
@@ -226,6 +228,7 @@ static int ca_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckp
 
 int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
+    assert(out && callee && args);
     int rc = ca_check_callee(p, callee, args);
     ckpt_name_id id = ckpt_pk_id(p, callee);
 
@@ -268,6 +271,7 @@ int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *a
 int ckpt_pk_make(ckpt_pk *p, ckpt_value **out, ckpt_value *cls, ckpt_value *args,
                  ckpt_value *kwargs)
 {
+    assert(out && cls && args);
     int rc = ca_check_callee(p, cls, args);
     int id = (int)ckpt_pk_id(p, cls);
 
@@ -292,6 +296,7 @@ int ckpt_pk_make(ckpt_pk *p, ckpt_value **out, ckpt_value *cls, ckpt_value *args
 
 int ckpt_pk_build(ckpt_pk *p, ckpt_value *v, ckpt_value *state)
 {
+    assert(v && state);
     ckpt_value **slot = v->kind == CKPT_V_OBJECT  ? &v->as.object->state
                         : v->kind == CKPT_V_ODICT ? &v->state
                                                   : NULL;

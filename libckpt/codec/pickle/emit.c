@@ -2,6 +2,8 @@
 /*
  * emit.c: owns single opcodes of written pickles: numbers, texts, names, and the memo.
  */
+#include <assert.h>
+
 #include "libckpt/codec/pickle/emit.h"
 
 #include <string.h>
@@ -15,6 +17,7 @@
 
 void ckpt_pw_fail(ckpt_pw *w, int code, const char *text)
 {
+    assert(code != CKPT_OK && text);
     if (w->rc == CKPT_OK)
         w->rc = ckpt_fail(w->err, code, "pickle: %s", text);
 }
@@ -36,6 +39,7 @@ static void et_raw(ckpt_pw *w, const void *p, uint64_t n)
 
 void ckpt_pw_op(ckpt_pw *w, unsigned op)
 {
+    assert(op <= UINT8_MAX);
     uint8_t byte = (uint8_t)op;
 
     et_raw(w, &byte, 1);
@@ -44,6 +48,7 @@ void ckpt_pw_op(ckpt_pw *w, unsigned op)
 /* An opcode and a little-endian number of n bytes. */
 void ckpt_pw_op_number(ckpt_pw *w, unsigned op, uint64_t number, unsigned n)
 {
+    assert(op <= UINT8_MAX && n <= sizeof number);
     uint8_t bytes[9] = {(uint8_t)op};
 
     for (unsigned i = 0; i < n; i++)
@@ -110,6 +115,7 @@ static void et_put_known(ckpt_pw *w, ckpt_pw_known k)
 
 void ckpt_pw_put_node(ckpt_pw *w, const ckpt_value *v)
 {
+    assert(v);
     et_put_known(w, (ckpt_pw_known){.node = v});
 }
 
@@ -134,6 +140,7 @@ static bool et_get(ckpt_pw *w, const ckpt_pw_known *k)
 
 bool ckpt_pw_get_node(ckpt_pw *w, const ckpt_value *v)
 {
+    assert(v);
     return et_get(w, &(ckpt_pw_known){.node = v});
 }
 
@@ -167,12 +174,14 @@ void ckpt_pw_str(ckpt_pw *w, ckpt_text s, const void *node)
 
 void ckpt_pw_fresh(ckpt_pw *w, const char *s)
 {
+    assert(s);
     et_unicode(w, (ckpt_text){s, strlen(s)});
     ckpt_pw_put(w);
 }
 
 void ckpt_pw_cstr(ckpt_pw *w, const char *s)
 {
+    assert(s);
     ckpt_pw_str(w, (ckpt_text){s, strlen(s)}, NULL);
 }
 
@@ -199,6 +208,7 @@ void ckpt_pw_name(ckpt_pw *w, ckpt_global g)
 
 void ckpt_pw_cname(ckpt_pw *w, const char *module, const char *name)
 {
+    assert(module && name);
     ckpt_pw_name(w,
                  (ckpt_global){.module = {module, strlen(module)}, .name = {name, strlen(name)}});
 }
@@ -211,6 +221,7 @@ void ckpt_pw_bool(ckpt_pw *w, bool b)
 /* LONG1 or LONG4 over two's complement bytes. */
 void ckpt_pw_long(ckpt_pw *w, const void *bytes, uint64_t n)
 {
+    assert(bytes || n == 0);
     ckpt_pw_op_number(w, n <= 255 ? 0x8A : 0x8B, n, n <= 255 ? 1 : 4);
     et_raw(w, bytes, n);
 }
@@ -276,6 +287,7 @@ static void et_latin1(ckpt_pw *w, ckpt_text s)
 /* bytes and bytearray are calls in protocol 2. */
 void ckpt_pw_bytes(ckpt_pw *w, const ckpt_value *v)
 {
+    assert(v);
     bool array = v->kind == CKPT_V_BYTEARRAY;
 
     if (ckpt_pw_get_node(w, v))

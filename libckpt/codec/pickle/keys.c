@@ -5,6 +5,8 @@
  * Numbers compare by value across bool, int and float; text and bytes by content; tuples by items;
  * objects and classes by identity (their own equality is code that we do not run).
  */
+#include <assert.h>
+
 #include "libckpt/codec/pickle/keys.h"
 
 #include <math.h>
@@ -89,6 +91,7 @@ static int key_hash_leaf(const ckpt_value *v, uint32_t *out, uint64_t *cost, con
 
 int ckpt_key_hash(const ckpt_value *key, uint32_t *out, uint64_t *cost, const char **why)
 {
+    assert(key && out && cost && why);
     key_level level[KEY_DEPTH];
     uint32_t depth = 0, nodes = 0, h = 0;
 
@@ -147,6 +150,7 @@ static bool key_same_leaf(const ckpt_value *a, const ckpt_value *b)
 
 bool ckpt_key_same(const ckpt_value *a, const ckpt_value *b)
 {
+    assert(a && b);
     key_level level[KEY_DEPTH + 1];
     uint32_t depth = 0;
 

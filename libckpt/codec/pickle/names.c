@@ -12,6 +12,8 @@
  *   5. everything else belongs to packages we do not know: opaque.
  * Nothing is allowed by the prefix of its module, so no list of dangerous names is needed.
  */
+#include <assert.h>
+
 #include "libckpt/codec/pickle/names.h"
 
 #include <stdlib.h>
@@ -340,6 +342,7 @@ static ckpt_name_id pn_listed(const ckpt_global *g)
 
 ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why)
 {
+    assert(name);
     ckpt_name_id id = pn_listed(name);
     const char *reason = NULL;
     char top[32]; // longer than every module of the lists
@@ -361,6 +364,7 @@ ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why)
 
 bool ckpt_name_is_sharded(const ckpt_global *name)
 {
+    assert(name);
     static const char place[] = "torch.distributed.";
 
     return pn_same(name->name, "ShardedTensor") && name->module.n >= sizeof place - 1 &&
@@ -369,6 +373,7 @@ bool ckpt_name_is_sharded(const ckpt_global *name)
 
 bool ckpt_name_known(const ckpt_value *cls)
 {
+    assert(cls);
     return cls && cls->kind == CKPT_V_GLOBAL &&
            ckpt_name_find(&cls->as.global, NULL) != CKPT_NAME_OPAQUE;
 }

@@ -4,6 +4,8 @@
  *
  * Nothing is resolved: a name is looked up in a list of known names (names.c).
  */
+#include <assert.h>
+
 #include "libckpt/codec/pickle/node.h"
 
 #include <inttypes.h>
@@ -20,6 +22,7 @@
 
 int ckpt_pk_fail(const ckpt_pk *p, int code, const char *fmt, ...)
 {
+    assert(code != CKPT_OK && fmt);
     char text[400]; // ckpt_fail cuts to a little more than that
     va_list args;
 
@@ -159,6 +162,7 @@ static bool nn_same_key(const void *ctx, uint32_t number, const void *key)
 
 int ckpt_pk_hash(ckpt_pk *p, const ckpt_value *key, uint32_t *out)
 {
+    assert(key && out);
     const char *why = NULL;
     uint64_t cost = 0;
     int rc = ckpt_key_hash(key, out, &cost, &why);
@@ -217,6 +221,7 @@ static ckpt_dict *nn_pairs(const ckpt_pk *p, ckpt_value *v)
 
 int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *value)
 {
+    assert(dict && key && value);
     ckpt_dict *map = nn_pairs(p, dict);
     uint32_t hash;
     int rc;
@@ -250,6 +255,7 @@ int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *
 int ckpt_pk_object(ckpt_pk *p, ckpt_value **out, ckpt_object_form form, ckpt_value *cls,
                    ckpt_value *args)
 {
+    assert(out && cls);
     ckpt_value *v = ckpt_pk_node(p, CKPT_V_OBJECT);
 
     if (!v)

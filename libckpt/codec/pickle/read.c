@@ -6,6 +6,7 @@
  * Limits: stack and memo of 8 Mi entries, memo numbers at most 256 beyond the entries so far,
  * integers of 256 bytes, nesting of 1000, memory in proportion to the file.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -247,6 +248,7 @@ static uint64_t pk_arena_cap(const ckpt_arena *arena, uint64_t n)
 int ckpt_pickle_read(ckpt_pickle *out, ckpt_arena *arena, const uint8_t *bytes, uint64_t n,
                      const ckpt_pickle_opts *opts, ckpt_err *err)
 {
+    assert(out && arena && (bytes || n == 0));
     static const ckpt_pickle_opts none = {0};
     ckpt_pk_machine m = {.bytes = bytes, .n = n};
     int rc;

@@ -2,6 +2,7 @@
 /*
  * stack.c: owns the pickle machine's stack, its marks, and the memo.
  */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "libckpt/codec/pickle/machine.h"
@@ -16,6 +17,7 @@ int ckpt_pk_short(const ckpt_pk_machine *m)
 
 int ckpt_pk_push(ckpt_pk_machine *m, ckpt_value *v)
 {
+    assert(m);
     ckpt_value **top;
 
     if (!v) {
@@ -36,6 +38,7 @@ size_t ckpt_pk_height(const ckpt_pk_machine *m)
 
 int ckpt_pk_pop(ckpt_pk_machine *m, ckpt_value **out)
 {
+    assert(out);
     *out = NULL;
     if (ckpt_pk_height(m) == 0)
         return ckpt_pk_short(m);
@@ -45,6 +48,7 @@ int ckpt_pk_pop(ckpt_pk_machine *m, ckpt_value **out)
 
 int ckpt_pk_peek(const ckpt_pk_machine *m, ckpt_value **out)
 {
+    assert(out);
     *out = NULL;
     if (ckpt_pk_height(m) == 0)
         return ckpt_pk_short(m);
@@ -55,6 +59,7 @@ int ckpt_pk_peek(const ckpt_pk_machine *m, ckpt_value **out)
 /* Everything since the last MARK, which goes; the slice is good until the next push. */
 int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out)
 {
+    assert(out);
     size_t from;
 
     *out = (ckpt_seq){0};

@@ -2,6 +2,8 @@
 /*
  * storage.c: persistent ids, which stand for storages.
  */
+#include <assert.h>
+
 #include "libckpt/codec/pickle/node.h"
 
 #include <inttypes.h>
@@ -120,6 +122,7 @@ static int so_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
 
 int ckpt_pk_persistent(ckpt_pk *p, ckpt_value **out, ckpt_value *id)
 {
+    assert(out && id);
     ckpt_seq a = ckpt_value_seq(id);
 
     if (id->kind != CKPT_V_TUPLE || a.n < 2)

@@ -11,6 +11,7 @@
  *   _rebuild_meta_tensor_no_storage      dtype, size, stride, requires_grad
  * Offsets and strides count elements.  A tensor must lie inside its storage.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -396,6 +397,7 @@ static int tensor_from_type(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ck
 
 int ckpt_pk_tensor(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
+    assert(out && callee && args);
     return ckpt_pk_id(p, callee) == CKPT_NAME_REBUILD_FROM_TYPE
                ? tensor_from_type(p, out, callee, args)
                : tensor_plain(p, out, callee, args);

@@ -3,6 +3,8 @@
  * text.c: owns decoding of what pickles hold as text: the number and string literals of
  * protocol 0, and long integers.
  */
+#include <assert.h>
+
 #include "libckpt/codec/pickle/text.h"
 
 #include <ctype.h>
@@ -18,6 +20,7 @@
 
 bool ckpt_pk_text_ok(const char *s, uint64_t n)
 {
+    assert(s || n == 0);
     uint64_t from = 0;
 
     if (ckpt_utf8_ok(s, n))
@@ -37,6 +40,7 @@ bool ckpt_pk_text_ok(const char *s, uint64_t n)
 
 int ckpt_pk_long(const ckpt_pk *p, ckpt_value **out, const uint8_t *bytes, uint64_t n)
 {
+    assert(out && (bytes || n == 0));
     uint64_t low = 0;
     uint8_t sign = n > 0 && (bytes[n - 1] & 0x80u) != 0 ? 0xFF : 0;
 
@@ -90,6 +94,7 @@ int ckpt_pk_decimal(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
 
 int ckpt_pk_memo_number(const ckpt_pk *p, ckpt_text s, uint64_t *out)
 {
+    assert(out);
     *out = 0;
     if (s.n == 0 || s.n > 18) { // 10^18 fits into 64 bits
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a memo number that is not one");

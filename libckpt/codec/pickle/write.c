@@ -7,6 +7,7 @@
  * container and call; batches of 1000; names as Python 2 has them.  Tensors as torch.save writes
  * them.  The walk keeps its own stack of frames (emit.h).
  */
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
@@ -584,6 +585,7 @@ static void wr_step(ckpt_pw *w)
 
 int ckpt_pickle_write(ckpt_bytes *out, ckpt_value *root, ckpt_err *err)
 {
+    assert(out && root);
     ckpt_pw w = {.out = out, .err = err};
     size_t n_before = out->n;
 

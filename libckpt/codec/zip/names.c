@@ -5,6 +5,8 @@
  *
  * Some readers fold case: names that differ by nothing else are neighbours here, and counted.
  */
+#include <assert.h>
+
 #include "libckpt/codec/zip/names.h"
 
 static int zn_lower(char c)
@@ -121,6 +123,8 @@ int ckpt_zip_sort_names(ckpt_zip *zip, ckpt_err *err)
 
 const ckpt_zip_record *ckpt_zip_find(const ckpt_zip *zip, const char *name, uint64_t n_name)
 {
+    assert(zip->by_name || zip->records.n == 0);
+    assert(name || n_name == 0);
     size_t lo = 0, hi = zip->records.n;
 
     if (hi == 0 || n_name < zip->n_common ||
@@ -143,6 +147,7 @@ const ckpt_zip_record *ckpt_zip_find(const ckpt_zip *zip, const char *name, uint
 
 int ckpt_zip_top(const ckpt_zip *zip, uint64_t *n_top, ckpt_err *err)
 {
+    assert(n_top);
     const ckpt_zip_record *first = zip->records.at;
     const char *slash = memchr(first->name, '/', (size_t)first->n_name);
     size_t i;

@@ -5,6 +5,7 @@
  * Every rule here closes a way in which a scanner and a loader were seen to read one file
  * differently: two end records, hidden or overlapping records, differing names.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -586,6 +587,7 @@ static int zip_open(ckpt_zip *zip, ckpt_arena *arena, zip_window *w, ckpt_err *e
 
 int ckpt_zip_open(ckpt_zip *out, ckpt_arena *arena, ckpt_io *io, ckpt_err *err)
 {
+    assert(out && arena && io);
     zip_window window = {0};
     int rc;
 
@@ -629,6 +631,7 @@ static int zip_decode(uint8_t *out, const ckpt_zip *zip, const ckpt_zip_record *
 int ckpt_zip_read(uint8_t **out, const ckpt_zip *zip, const ckpt_zip_record *record, uint64_t max,
                   ckpt_err *err)
 {
+    assert(out && record >= zip->records.at && record < zip->records.at + zip->records.n);
     int rc, n = zip_show(record->n_name);
     uint8_t *bytes;
 

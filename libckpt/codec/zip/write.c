@@ -6,6 +6,8 @@
  * descriptor, so that every offset is fixed before any byte is known.  Source: measured on
  * torch 2.7 to 2.15, beyond 4 GiB as well.
  */
+#include <assert.h>
+
 #include "libckpt/codec/zip/zip.h"
 
 enum { ZW_FLAG_DESCRIPTOR = 0x0008, ZW_FLAG_UTF8 = 0x0800 };
@@ -66,11 +68,13 @@ static uint64_t zw_descriptor_size(const ckpt_zip_item *item)
 
 uint64_t ckpt_zip_entry_size(const ckpt_zip_item *item)
 {
+    assert(item && item->name && item->n_name <= UINT16_MAX);
     return 46 + item->n_name + zw_wide_size(item);
 }
 
 int ckpt_zip_place(ckpt_zip_item *item, uint64_t *at, ckpt_err *err)
 {
+    assert(item && item->name && at);
     uint64_t payload, end;
 
     if (item->n_name > 60000) // header fields count up to 65535, padding included
@@ -135,6 +139,7 @@ static bool zw_put_common(ckpt_bytes *out, const ckpt_zip_item *item)
 
 bool ckpt_zip_put_header(ckpt_bytes *out, const ckpt_zip_item *item)
 {
+    assert(out && item && item->at % CKPT_ZIP_ALIGN == 0);
     zw_wide wide = zw_wide_of(item, true);
     uint64_t pad = item->at - item->header_at - zw_bare_header(item);
     bool ok = zw_put_signature(out, 3, 4) && zw_put_common(out, item);
@@ -152,6 +157,7 @@ bool ckpt_zip_put_header(ckpt_bytes *out, const ckpt_zip_item *item)
 
 bool ckpt_zip_put_descriptor(ckpt_bytes *out, const ckpt_zip_item *item)
 {
+    assert(out && item);
     uint64_t size = zw_descriptor_size(item);
     unsigned width = size == 24 ? 8 : 4;
 
@@ -177,6 +183,7 @@ static bool zw_put_entry(ckpt_bytes *out, const ckpt_zip_item *item)
 
 bool ckpt_zip_put_directory(ckpt_bytes *out, const ckpt_zip_item *item, uint64_t n, uint64_t at)
 {
+    assert(out && (item || n == 0));
     size_t before = out->n;
     uint64_t size, i;
     bool ok = true;
