@@ -17,7 +17,7 @@
 /* One model file. */
 typedef struct um_file {
     ckpt_uni_write *w;
-    ckpt_dsw_file f; /* f.t is the tree; f.w is w->ds */
+    ckpt_dsw_file f; /* f.t is the tree; f.job and f.how are w's */
     bool parts;
     ckpt_storage *empty; /* of all placeholders */
     ckpt_value **made;   /* per tensor of the source's map: its value in the module, or NULL */
@@ -41,23 +41,23 @@ static const ckpt_tensor *um_donor(const ckpt_tensor *t, ckpt_dtype d)
 static ckpt_value *um_tensor(um_file *m, size_t at)
 {
     static const uint64_t none = 0;
-    const ckpt_tensor *t = m->w->ds.from->tensors.at[at];
+    const ckpt_tensor *t = m->w->job.from->tensors.at[at];
     ckpt_torch_tree *tree = &m->f.t;
     ckpt_dtype d = t->dtype;
 
     if (t->owner) {
-        size_t owner = ckpt_map_index(m->w->ds.from, t->owner->name, strlen(t->owner->name));
-        if (owner != SIZE_MAX && owner != at && !m->w->ds.from->tensors.at[owner]->owner)
+        size_t owner = ckpt_map_index(m->w->job.from, t->owner->name, strlen(t->owner->name));
+        if (owner != SIZE_MAX && owner != at && !m->w->job.from->tensors.at[owner]->owner)
             return um_tensor(m, owner);
     }
     if (m->made[at])
         return m->made[at];
-    if (t->role == CKPT_ROLE_WEIGHT || (t->role == CKPT_ROLE_FROZEN && m->w->ds.new_dtype &&
+    if (t->role == CKPT_ROLE_WEIGHT || (t->role == CKPT_ROLE_FROZEN && m->w->how.new_dtype &&
                                         ckpt_dtype_get(d)->kind == CKPT_IS_FLOAT))
-        d = m->w->ds.dtype;
+        d = m->w->how.dtype;
     if (m->parts && t->role != CKPT_ROLE_BUFFER) {
         if (!m->empty)
-            m->empty = ckpt_tt_storage(tree, m->w->ds.dtype, 0);
+            m->empty = ckpt_tt_storage(tree, m->w->how.dtype, 0);
         m->made[at] = ckpt_tt_view(tree, m->empty, 0, &none, 1);
     } else {
         m->made[at] = ckpt_tt_whole(tree, um_donor(t, d), d);
@@ -69,17 +69,16 @@ static ckpt_value *um_tensor(um_file *m, size_t at)
  * reader could take for anything: it stays out, and that is said. */
 static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at)
 {
-    const ckpt_dsw *w = &m->w->ds;
     const ckpt_value *key = module.at[i].key, *v = module.at[i].value;
 
-    *at = ckpt_state_index(w->from, w->state, key);
+    *at = ckpt_state_index(m->w->job.from, m->w->job.state, key);
     if (*at == SIZE_MAX && v->kind == CKPT_V_TENSOR)
-        *at = ckpt_dsw_second(w, module, i);
+        *at = ckpt_dsw_second(&m->w->job, module, i);
     if (*at != SIZE_MAX)
         return um_tensor(m, *at);
     if (v->kind != CKPT_V_TENSOR)
         return ckpt_tt_copy(&m->f.t, v);
-    m->f.t.rc = ckpt_dsw_left_out(w, CKPT_WARNING,
+    m->f.t.rc = ckpt_dsw_left_out(&m->w->job, CKPT_WARNING,
                                   "module.%.300s: it is neither listed, as a parameter or buffer, "
                                   "nor another name of one that is",
                                   key->kind == CKPT_V_STR ? key->as.text.at : "?");
@@ -90,8 +89,8 @@ static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at
  * stages, renamed ones). */
 static ckpt_value *um_module(um_file *m)
 {
-    const ckpt_value *old = ckpt_value_get(m->w->ds.state->model, "module");
-    const ckpt_tensors *all = &m->w->ds.from->tensors;
+    const ckpt_value *old = ckpt_value_get(m->w->job.state->model, "module");
+    const ckpt_tensors *all = &m->w->job.from->tensors;
     ckpt_torch_tree *t = &m->f.t;
     ckpt_value *module = ckpt_tt_new(t, CKPT_V_ODICT);
     ckpt_dict from = ckpt_value_map(old);
@@ -111,7 +110,7 @@ static ckpt_value *um_module(um_file *m)
         const ckpt_tensor *one = all->at[i];
         if (named[i] || one->role == CKPT_ROLE_STATE)
             continue;
-        ckpt_tt_put_at(t, module, ckpt_tt_str(t, ckpt_state_name(m->w->ds.state, one)),
+        ckpt_tt_put_at(t, module, ckpt_tt_str(t, ckpt_state_name(m->w->job.state, one)),
                        um_tensor(m, i));
     }
     ckpt_free(named);
@@ -134,7 +133,7 @@ static ckpt_value *um_size(ckpt_torch_tree *t, const ckpt_tensor *of)
 /* A name of the map without the state's prefix, as a value. */
 static ckpt_value *um_name(um_file *m, const ckpt_tensor *t)
 {
-    return ckpt_tt_str(&m->f.t, ckpt_state_name(m->w->ds.state, t));
+    return ckpt_tt_str(&m->f.t, ckpt_state_name(m->w->job.state, t));
 }
 
 /*
@@ -143,7 +142,7 @@ static ckpt_value *um_name(um_file *m, const ckpt_tensor *t)
  */
 static ckpt_value *um_shapes(um_file *m)
 {
-    const ckpt_state *s = m->w->ds.state;
+    const ckpt_state *s = m->w->job.state;
     ckpt_value *list = ckpt_tt_new(&m->f.t, CKPT_V_LIST);
     size_t by = !m->parts && s->round_robin && s->world ? s->world : 1;
 
@@ -163,7 +162,7 @@ static ckpt_value *um_shapes(um_file *m)
 /* Names of all tensors of a role. */
 static ckpt_value *um_buffers(um_file *m)
 {
-    const ckpt_tensors *all = &m->w->ds.from->tensors;
+    const ckpt_tensors *all = &m->w->job.from->tensors;
     ckpt_value *list = ckpt_tt_new(&m->f.t, CKPT_V_LIST);
 
     for (size_t i = 0; i < all->n; i++) {
@@ -175,7 +174,7 @@ static ckpt_value *um_buffers(um_file *m)
 
 static ckpt_value *um_shared(um_file *m)
 {
-    const ckpt_tensors *all = &m->w->ds.from->tensors;
+    const ckpt_tensors *all = &m->w->job.from->tensors;
     ckpt_value *dict = ckpt_tt_new(&m->f.t, CKPT_V_DICT);
 
     for (size_t i = 0; i < all->n; i++) {
@@ -188,7 +187,7 @@ static ckpt_value *um_shared(um_file *m)
 /* A frozen parameter whole, which for stage 3 is the fragment of a run of one rank: flat. */
 static ckpt_value *um_fragment(um_file *m, size_t at)
 {
-    const ckpt_tensor *t = m->w->ds.from->tensors.at[at];
+    const ckpt_tensor *t = m->w->job.from->tensors.at[at];
     ckpt_value *v;
 
     if (!m->parts)
@@ -200,12 +199,12 @@ static ckpt_value *um_fragment(um_file *m, size_t at)
 /* frozen_param_shapes and frozen_param_fragments. */
 static void um_frozen(um_file *m, ckpt_value *root)
 {
-    const ckpt_tensors *all = &m->w->ds.from->tensors;
+    const ckpt_tensors *all = &m->w->job.from->tensors;
     ckpt_torch_tree *t = &m->f.t;
     ckpt_value *shapes = ckpt_tt_new(t, CKPT_V_ODICT), *values = ckpt_tt_new(t, CKPT_V_ODICT);
 
     for (size_t i = 0; i < all->n && t->rc == CKPT_OK; i++) {
-        if (!ckpt_dsw_is_frozen(&m->w->ds, all->at[i]))
+        if (!ckpt_dsw_is_frozen(&m->w->job, all->at[i]))
             continue;
         ckpt_tt_put_at(t, shapes, um_name(m, all->at[i]), um_size(t, all->at[i]));
         ckpt_tt_put_at(t, values, um_name(m, all->at[i]), um_fragment(m, i));
@@ -218,7 +217,7 @@ static void um_frozen(um_file *m, ckpt_value *root)
 static ckpt_value *um_info(um_file *m)
 {
     ckpt_torch_tree *t = &m->f.t;
-    int release = m->w->ds.release;
+    int release = m->w->how.release;
     ckpt_value *dict;
 
     if (ckpt_value_map(m->w->info).n)
@@ -273,7 +272,7 @@ static ckpt_value *um_root(um_file *m)
 {
     ckpt_torch_tree *t = &m->f.t;
     ckpt_value *root = ckpt_tt_new(t, CKPT_V_DICT);
-    const ckpt_value *old = m->w->ds.state->model;
+    const ckpt_value *old = m->w->job.state->model;
     ckpt_dict from = ckpt_value_map(old);
 
     for (size_t i = 0; i < UM_KEYS; i++) {
@@ -315,7 +314,7 @@ static void um_say_joined(um_file *m, const ckpt_value *old)
 static ckpt_value *um_tree(um_file *m)
 {
     ckpt_torch_tree *t = &m->f.t;
-    const ckpt_value *old = m->w->ds.state->model;
+    const ckpt_value *old = m->w->job.state->model;
     ckpt_value *root = um_root(m), *degrees;
     int64_t ranks = 1;
 
@@ -328,8 +327,8 @@ static ckpt_value *um_tree(um_file *m)
     ckpt_tt_put(t, root, "mp_world_size", ckpt_tt_int(t, 1));
     if (ckpt_value_as_int(ckpt_value_get(old, "mp_world_size"), &ranks) && ranks != 1)
         ckpt_dsw_say(&m->f, "mp_world_size %" PRId64 " -> 1", ranks);
-    if (m->w->ds.state->round_robin && m->w->ds.state->world)
-        ckpt_tt_put(t, root, "dp_world_size", ckpt_tt_int(t, m->w->ds.state->world));
+    if (m->w->job.state->round_robin && m->w->job.state->world)
+        ckpt_tt_put(t, root, "dp_world_size", ckpt_tt_int(t, m->w->job.state->world));
     if (ckpt_value_get(old, "checkpoint_parallel_dimensions")) {
         degrees = ckpt_tt_new(t, CKPT_V_DICT);
         ckpt_tt_put(t, degrees, "pp_degree", ckpt_tt_int(t, 1));
@@ -345,13 +344,13 @@ static ckpt_value *um_tree(um_file *m)
 
 int ckpt_uni_model_file(ckpt_uni_write *w, bool parts, const char *name)
 {
-    um_file m = {.w = w, .f = {.w = &w->ds}, .parts = parts};
-    int rc = ckpt_tt_begin(&m.f.t, w->ds.to, w->ds.from, name, w->ds.err);
+    um_file m = {.w = w, .f = {.job = &w->job, .how = &w->how}, .parts = parts};
+    int rc = ckpt_tt_begin(&m.f.t, w->job.to, w->job.from, name, w->job.err);
 
-    m.f.t.drop_objects = w->ds.target->objects_dropped;
-    m.made = ckpt_alloc((w->ds.from->tensors.n + 1) * sizeof(ckpt_value *));
+    m.f.t.drop_objects = w->job.target->objects_dropped;
+    m.made = ckpt_alloc((w->job.from->tensors.n + 1) * sizeof(ckpt_value *));
     if (rc == CKPT_OK && !m.made)
-        m.f.t.rc = ckpt_fail_memory(w->ds.err);
+        m.f.t.rc = ckpt_fail_memory(w->job.err);
     ckpt_value *root = rc == CKPT_OK && m.made ? um_tree(&m) : NULL;
     int ended = ckpt_tt_end(&m.f.t, root);
     ckpt_free(m.made);

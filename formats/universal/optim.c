@@ -41,13 +41,13 @@ static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
 {
     ckpt_value *list = ckpt_tt_new(t, CKPT_V_LIST);
 
-    for (size_t g = 0; g < w->ds.state->group.n && t->rc == CKPT_OK; g++) {
-        const ckpt_value *fields = w->ds.state->group.at[g].fields;
+    for (size_t g = 0; g < w->job.state->group.n && t->rc == CKPT_OK; g++) {
+        const ckpt_value *fields = w->job.state->group.at[g].fields;
         ckpt_value *entry = ckpt_tt_new(t, CKPT_V_DICT), *params = ckpt_tt_new(t, CKPT_V_LIST);
         ckpt_dict from = ckpt_value_map(fields);
         for (uint64_t i = 0; i < from.n && t->rc == CKPT_OK; i++) {
             const ckpt_pair *p = &from.at[i];
-            bool step = w->ds.fresh && ckpt_value_is(p->key, "step");
+            bool step = w->how.fresh && ckpt_value_is(p->key, "step");
             if (!ckpt_value_is(p->key, "params"))
                 ckpt_tt_put_at(t, entry, ckpt_tt_copy(t, p->key),
                                step ? ckpt_tt_int(t, 0) : ckpt_tt_copy(t, p->value));
@@ -62,7 +62,7 @@ static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
 /* True if a hyper-parameter is the same in all groups. */
 static bool uo_common(const ckpt_uni_write *w, const ckpt_value *key)
 {
-    const ckpt_groups *group = &w->ds.state->group;
+    const ckpt_groups *group = &w->job.state->group;
     const ckpt_value *first;
 
     if (key->kind != CKPT_V_STR)
@@ -106,7 +106,7 @@ static ckpt_value *uo_groups_part(ckpt_uni_write *w, ckpt_torch_tree *t, const c
 /* optimizer_state_dict of stage 3: state[0]['step'] counts for all. */
 static ckpt_value *uo_inner(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_value *groups)
 {
-    const ckpt_groups *group = &w->ds.state->group;
+    const ckpt_groups *group = &w->job.state->group;
     ckpt_value *inner = ckpt_tt_new(t, CKPT_V_DICT), *state = ckpt_tt_new(t, CKPT_V_DICT);
     const ckpt_group *counts = NULL;
 
@@ -130,7 +130,7 @@ static ckpt_value *uo_inner(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_va
 
 static ckpt_value *uo_tree(ckpt_uni_write *w, ckpt_dsw_file *f)
 {
-    const ckpt_value *osd = ckpt_value_get(w->ds.state->optim, "optimizer_state_dict");
+    const ckpt_value *osd = ckpt_value_get(w->job.state->optim, "optimizer_state_dict");
     ckpt_torch_tree *t = &f->t;
     ckpt_dict from = ckpt_value_map(osd);
     ckpt_value *root = ckpt_tt_new(t, CKPT_V_DICT), *groups;
@@ -149,7 +149,7 @@ static ckpt_value *uo_tree(ckpt_uni_write *w, ckpt_dsw_file *f)
             continue;
         ckpt_tt_put(t, root, key->as.text.at, ckpt_tt_copy(t, from.at[i].value));
     }
-    version = version ? version : ckpt_value_get(w->ds.state->model, "ds_version");
+    version = version ? version : ckpt_value_get(w->job.state->model, "ds_version");
     ckpt_tt_put(t, root, "ds_version", ckpt_dsw_version(f, version));
     groups = uo_groups(w, t);
     ckpt_tt_put(t, root, "param_groups", groups);
@@ -160,10 +160,10 @@ static ckpt_value *uo_tree(ckpt_uni_write *w, ckpt_dsw_file *f)
 
 int ckpt_uni_optim_file(ckpt_uni_write *w, const char *name)
 {
-    ckpt_dsw_file f = {.w = &w->ds};
-    int rc = ckpt_tt_begin(&f.t, w->ds.to, w->ds.from, name, w->ds.err);
+    ckpt_dsw_file f = {.job = &w->job, .how = &w->how};
+    int rc = ckpt_tt_begin(&f.t, w->job.to, w->job.from, name, w->job.err);
 
-    f.t.drop_objects = w->ds.target->objects_dropped;
+    f.t.drop_objects = w->job.target->objects_dropped;
     ckpt_value *root = rc == CKPT_OK ? uo_tree(w, &f) : NULL;
     int ended = ckpt_tt_end(&f.t, root);
     return rc != CKPT_OK ? rc : ended;

@@ -18,9 +18,9 @@ static const ckpt_value *ust_step(const ckpt_group *g)
 /* The same as the map has it, for releases that keep it elsewhere. */
 static const ckpt_tensor *ust_step_tensor(const ckpt_uni_write *w, const ckpt_group *g)
 {
-    return g->n
-               ? ckpt_state_moment(w->ds.from, w->ds.state, "step", w->ds.state->param.at[g->first])
-               : NULL;
+    return g->n ? ckpt_state_moment(w->job.from, w->job.state, "step",
+                                    w->job.state->param.at[g->first])
+                : NULL;
 }
 
 bool ckpt_uni_write_steps(const ckpt_uni_write *w, const ckpt_group *g)
@@ -35,7 +35,7 @@ ckpt_value *ckpt_uni_write_step(ckpt_uni_write *w, ckpt_torch_tree *t, const ckp
 
     if (!step && !tensor)
         return ckpt_tt_new(t, CKPT_V_NONE);
-    if (w->ds.fresh)
+    if (w->how.fresh)
         return step && step->kind != CKPT_V_TENSOR ? ckpt_tt_int(t, 0)
                                                    : ckpt_tt_zeros(t, CKPT_F32, NULL, 0);
     return step ? ckpt_tt_copy(t, step) : ckpt_tt_whole(t, tensor, CKPT_F32);

@@ -133,12 +133,13 @@ int ckpt_uni_state_make(ckpt_uni *u);
 
 /* ---- write.c ---- */
 
-/* What is being written.  ds is for the values that the ZeRO writer makes in the same way. */
+/* What is being written. */
 typedef struct ckpt_uni_write {
-    ckpt_dsw ds; /* from, to, state, target, err, dtype, new_dtype are set */
-    bool whole;  /* the model file of stages 1 and 2, and what they need of optimizer_state.pt */
-    bool parts;  /* the same of stage 3 */
-    bool flat;   /* bare flat tensors: all that stage 3 reads before 0.19.3 */
+    ckpt_dsw_job job;
+    ckpt_dsw_how how; /* stage, release, dtype, new_dtype and fresh are set */
+    bool whole; /* the model file of stages 1 and 2, and what they need of optimizer_state.pt */
+    bool parts; /* the same of stage 3 */
+    bool flat;  /* bare flat tensors: all that stage 3 reads before 0.19.3 */
     const ckpt_value *info; /* universal_checkpoint_info of the source, or NULL */
     ckpt_uni_rules
         *rules; /* how tensor-parallel slices are cut; NULL where nothing speaks of any */

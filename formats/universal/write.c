@@ -23,24 +23,24 @@ enum { UW_MAX_LISTED = 5 }; /* names in a message */
 /* The one state to write. */
 static int uw_state(ckpt_uni_write *w)
 {
-    const ckpt_map *from = w->ds.from;
+    const ckpt_map *from = w->job.from;
 
     if (from->states.n == 0)
-        return ckpt_state_none(from, w->ds.err);
+        return ckpt_state_none(from, w->job.err);
     if (from->states.n > 1)
         return ckpt_fail(
-            w->ds.err, CKPT_EUNSUPPORTED,
+            w->job.err, CKPT_EUNSUPPORTED,
             "%s: %zu model-parallel ranks kept apart: a universal checkpoint holds whole "
             "parameters; let them be joined",
             from->path, from->states.n);
-    w->ds.state = from->states.at[0];
-    for (size_t g = 0; g < w->ds.state->group.n; g++) {
-        if (w->ds.state->group.at[g].n_lanes > 1)
-            return ckpt_fail(w->ds.err, CKPT_EUNSUPPORTED,
+    w->job.state = from->states.at[0];
+    for (size_t g = 0; g < w->job.state->group.n; g++) {
+        if (w->job.state->group.at[g].n_lanes > 1)
+            return ckpt_fail(w->job.err, CKPT_EUNSUPPORTED,
                              "%s: group %zu holds experts of %" PRIu32
                              " expert-parallel ranks, which "
                              "universal checkpoints of DeepSpeed do not hold",
-                             from->path, g, w->ds.state->group.at[g].n_lanes);
+                             from->path, g, w->job.state->group.at[g].n_lanes);
     }
     return CKPT_OK;
 }
@@ -48,23 +48,23 @@ static int uw_state(ckpt_uni_write *w)
 /* The release to write for, and with it the form. */
 static int uw_form(ckpt_uni_write *w)
 {
-    const ckpt_target *target = w->ds.target;
-    const char *version = target->version ? target->version : w->ds.state->version;
-    int stage = target->stage ? target->stage : w->ds.state->stage;
+    const ckpt_target *target = w->job.target;
+    const char *version = target->version ? target->version : w->job.state->version;
+    int stage = target->stage ? target->stage : w->job.state->stage;
 
-    w->ds.release = version ? ckpt_dsw_release(version) : CKPT_DS_NEWEST;
-    w->ds.stage = stage;
-    if (target->version && w->ds.release < 0)
-        return ckpt_fail(w->ds.err, CKPT_EUSAGE, "'%s' is not a release of DeepSpeed",
+    w->how.release = version ? ckpt_dsw_release(version) : CKPT_DS_NEWEST;
+    w->how.stage = stage;
+    if (target->version && w->how.release < 0)
+        return ckpt_fail(w->job.err, CKPT_EUSAGE, "'%s' is not a release of DeepSpeed",
                          target->version);
-    if (w->ds.release < 0)
-        w->ds.release = CKPT_DS_NEWEST;
+    if (w->how.release < 0)
+        w->how.release = CKPT_DS_NEWEST;
     w->whole = w->parts = true;
-    if (w->ds.release >= CKPT_DS_RELEASE(0, 19, 3))
+    if (w->how.release >= CKPT_DS_RELEASE(0, 19, 3))
         return CKPT_OK;
     w->flat = w->parts = stage == 3;
     w->whole = stage != 3;
-    return ckpt_map_note(w->ds.to, CKPT_INFO, w->ds.err,
+    return ckpt_map_note(w->job.to, CKPT_INFO, w->job.err,
                          "written for %s of DeepSpeed %s; from release 0.19.3 on one universal "
                          "checkpoint serves stages 1, 2 and 3 alike",
                          stage == 3 ? "stage 3" : "stages 1 and 2", version);
@@ -73,14 +73,14 @@ static int uw_form(ckpt_uni_write *w)
 /* No group counts steps: every one was skipped so far, or the optimizer keeps nothing. */
 static int uw_no_state(ckpt_uni_write *w)
 {
-    const ckpt_state *state = w->ds.state;
+    const ckpt_state *state = w->job.state;
 
     for (size_t g = 0; g < state->group.n; g++) {
         if (ckpt_uni_write_steps(w, &state->group.at[g]))
             return CKPT_OK;
     }
     // load_hp_checkpoint_state_from_checkpoint_dir_stage3 of deepspeed/runtime/zero/stage3.py
-    return ckpt_map_note(w->ds.to, CKPT_WARNING, w->ds.err,
+    return ckpt_map_note(w->job.to, CKPT_WARNING, w->job.err,
                          "the run's optimizer counts no steps yet, or keeps nothing: stage 3 of "
                          "DeepSpeed (0.19.8 too) fails to load such a universal checkpoint, stages "
                          "1 and 2 and ckpt reshard read it");
@@ -89,14 +89,14 @@ static int uw_no_state(ckpt_uni_write *w)
 /* What DeepSpeed makes of it in a run that is configured like the source. */
 static int uw_warn(ckpt_uni_write *w)
 {
-    const ckpt_state *state = w->ds.state;
+    const ckpt_state *state = w->job.state;
     int rc = uw_no_state(w);
 
     for (size_t i = 0; rc == CKPT_OK && i < state->param.n; i++) {
         if (state->param.at[i]->ndim > 0)
             continue;
         // load_hp_checkpoint_state of deepspeed/checkpoint/universal_checkpoint.py asks for chunks
-        rc = ckpt_map_note(w->ds.to, CKPT_WARNING, w->ds.err,
+        rc = ckpt_map_note(w->job.to, CKPT_WARNING, w->job.err,
                            "%.200s has no axes: stages 1 and 2 of DeepSpeed (0.19.8 too) fail to "
                            "load universal checkpoints with such a parameter, stage 3 and ckpt "
                            "reshard read them",
@@ -106,7 +106,7 @@ static int uw_warn(ckpt_uni_write *w)
     if (rc != CKPT_OK || !state->round_robin)
         return rc;
     return ckpt_map_note(
-        w->ds.to, CKPT_WARNING, w->ds.err,
+        w->job.to, CKPT_WARNING, w->job.err,
         "the run had round_robin_gradients on; with it DeepSpeed (0.19.8 too) puts the "
         "values of a universal checkpoint into wrong places: turn it off to resume");
 }
@@ -115,17 +115,17 @@ static int uw_warn(ckpt_uni_write *w)
  */
 static int uw_rules(ckpt_uni_write *w)
 {
-    const ckpt_value *optim = ckpt_value_get(w->ds.state->optim, "optimizer_state_dict");
+    const ckpt_value *optim = ckpt_value_get(w->job.state->optim, "optimizer_state_dict");
     ckpt_dict info;
 
-    w->info = ckpt_value_get(w->ds.state->model, "universal_checkpoint_info");
+    w->info = ckpt_value_get(w->job.state->model, "universal_checkpoint_info");
     if (ckpt_value_map(w->info).n == 0)
         w->info = ckpt_value_get(optim, "universal_checkpoint_info");
     info = ckpt_value_map(w->info);
     // The version alone is what runs without tensor parallelism put there.
     if (info.n <= 1)
         return CKPT_OK;
-    return ckpt_uni_rules_new(&w->rules, w->info, w->ds.err);
+    return ckpt_uni_rules_new(&w->rules, w->info, w->job.err);
 }
 
 /* ---- one parameter ---- */
@@ -138,15 +138,15 @@ static const char *uw_path(ckpt_uni_write *w, const char *param, const char *kin
     const char *path = NULL;
 
     if (!safe || !ckpt_path_part_ok(kind, strlen(kind))) {
-        ckpt_fail(w->ds.err, CKPT_EUNSAFE,
+        ckpt_fail(w->job.err, CKPT_EUNSAFE,
                   "%s: '%.200s' cannot be the name of a %s in a universal checkpoint: it is no "
                   "plain file name of 1 to 255 bytes; rename the parameter",
-                  w->ds.from->path, safe ? kind : param, safe ? "file" : "folder");
+                  w->job.from->path, safe ? kind : param, safe ? "file" : "folder");
         return NULL;
     }
-    path = ckpt_arena_printf(w->ds.to->arena, "zero/%s/%s.pt", param, kind);
+    path = ckpt_arena_printf(w->job.to->arena, "zero/%s/%s.pt", param, kind);
     if (!path)
-        ckpt_fail_memory(w->ds.err);
+        ckpt_fail_memory(w->job.err);
     return path;
 }
 
@@ -178,7 +178,7 @@ static int uw_cut(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_value *dict, const
 {
     ckpt_slice_rule rule = {.kind = CKPT_SLICE_SAME};
     int rc =
-        w->rules ? ckpt_uni_rules_find(w->rules, name, strlen(name), &rule, w->ds.err) : CKPT_OK;
+        w->rules ? ckpt_uni_rules_find(w->rules, name, strlen(name), &rule, w->job.err) : CKPT_OK;
 
     if (rc != CKPT_OK)
         return rc;
@@ -214,13 +214,13 @@ static ckpt_value *uw_tensor(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_t
 static int uw_tensor_file(ckpt_uni_write *w, const ckpt_tensor *like, const char *kind,
                           const ckpt_tensor *donor)
 {
-    const char *name = ckpt_state_name(w->ds.state, like), *path = uw_path(w, name, kind);
+    const char *name = ckpt_state_name(w->job.state, like), *path = uw_path(w, name, kind);
     ckpt_torch_tree t;
     ckpt_value *root = NULL, *tensor;
 
     if (!path)
-        return w->ds.err->code;
-    int rc = ckpt_tt_begin(&t, w->ds.to, w->ds.from, path, w->ds.err);
+        return w->job.err->code;
+    int rc = ckpt_tt_begin(&t, w->job.to, w->job.from, path, w->job.err);
     tensor = rc == CKPT_OK ? uw_tensor(w, &t, donor, like) : NULL;
     root = w->flat ? tensor : ckpt_tt_new(&t, CKPT_V_DICT);
     if (rc == CKPT_OK && !w->flat)
@@ -243,7 +243,8 @@ static bool uw_is_kind(const ckpt_pair *p)
 /* A moment that has its parameter's shape, or NULL. */
 static const ckpt_tensor *uw_moment(const ckpt_uni_write *w, const char *kind, const ckpt_tensor *p)
 {
-    const ckpt_tensor *m = w->ds.fresh ? NULL : ckpt_state_moment(w->ds.from, w->ds.state, kind, p);
+    const ckpt_tensor *m =
+        w->how.fresh ? NULL : ckpt_state_moment(w->job.from, w->job.state, kind, p);
 
     if (!m || m->ndim != p->ndim ||
         (p->ndim && memcmp(m->shape, p->shape, p->ndim * sizeof *p->shape) != 0))
@@ -258,8 +259,8 @@ static int uw_moment_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_pa
     const ckpt_tensor *moment = uw_moment(w, name, p);
     int rc = CKPT_OK;
 
-    if (!moment && !w->ds.fresh && kind->value->kind != CKPT_V_NONE)
-        rc = ckpt_map_note(w->ds.to, CKPT_WARNING, w->ds.err,
+    if (!moment && !w->how.fresh && kind->value->kind != CKPT_V_NONE)
+        rc = ckpt_map_note(w->job.to, CKPT_WARNING, w->job.err,
                            "rewritten: %.200s of %.200s: the source has none; it begins at zero",
                            name, p->name);
     return rc == CKPT_OK ? uw_tensor_file(w, p, name, moment) : rc;
@@ -268,10 +269,10 @@ static int uw_moment_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_pa
 /* Any parameter of the group has this kind of state: then DeepSpeed wants it of all. */
 static bool uw_group_has(const ckpt_uni_write *w, const ckpt_group *g, const ckpt_pair *kind)
 {
-    if (w->ds.fresh || kind->value->kind == CKPT_V_NONE)
+    if (w->how.fresh || kind->value->kind == CKPT_V_NONE)
         return true;
     for (size_t i = 0; i < g->n; i++) {
-        if (uw_moment(w, kind->key->as.text.at, w->ds.state->param.at[g->first + i]))
+        if (uw_moment(w, kind->key->as.text.at, w->job.state->param.at[g->first + i]))
             return true;
     }
     return false;
@@ -279,12 +280,12 @@ static bool uw_group_has(const ckpt_uni_write *w, const ckpt_group *g, const ckp
 
 static int uw_step_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_group *g)
 {
-    const char *path = uw_path(w, ckpt_state_name(w->ds.state, p), "step");
+    const char *path = uw_path(w, ckpt_state_name(w->job.state, p), "step");
     ckpt_torch_tree t;
 
     if (!path)
-        return w->ds.err->code;
-    int rc = ckpt_tt_begin(&t, w->ds.to, w->ds.from, path, w->ds.err);
+        return w->job.err->code;
+    int rc = ckpt_tt_begin(&t, w->job.to, w->job.from, path, w->job.err);
     ckpt_value *root = rc == CKPT_OK ? ckpt_uni_write_step(w, &t, g) : NULL;
     int ended = ckpt_tt_end(&t, root);
     return rc != CKPT_OK ? rc : ended;
@@ -305,10 +306,10 @@ static int uw_left_out(ckpt_uni_write *w, const ckpt_group *g)
         if (key->kind != CKPT_V_STR || file || ckpt_value_is(key, "step") ||
             kinds.at[k].value->kind == CKPT_V_NONE)
             continue;
-        rc = ckpt_dsw_left_out(&w->ds, CKPT_WARNING,
+        rc = ckpt_dsw_left_out(&w->job, CKPT_WARNING,
                                "param_groups[%zu].state.%.200s: universal checkpoints of DeepSpeed "
                                "have no place for it: a run begins it anew",
-                               (size_t)(g - w->ds.state->group.at), key->as.text.at);
+                               (size_t)(g - w->job.state->group.at), key->as.text.at);
     }
     return rc;
 }
@@ -317,7 +318,7 @@ static int uw_left_out(ckpt_uni_write *w, const ckpt_group *g)
 static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
 {
     ckpt_dict kinds = ckpt_value_map(g->entry);
-    ckpt_tensor *const *param = w->ds.state->param.at + g->first;
+    ckpt_tensor *const *param = w->job.state->param.at + g->first;
     int rc = uw_left_out(w, g);
 
     for (size_t i = 0; rc == CKPT_OK && i < g->n; i++)
@@ -341,24 +342,24 @@ static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
  */
 static bool uw_adds(const ckpt_uni_write *w, const ckpt_tensor *t)
 {
-    const char *name = ckpt_state_name(w->ds.state, t);
-    int stage = w->ds.state->stage;
-    bool more = (stage == 1 || stage == 2) && w->ds.release >= CKPT_DS_RELEASE(0, 19, 8);
+    const char *name = ckpt_state_name(w->job.state, t);
+    int stage = w->job.state->stage;
+    bool more = (stage == 1 || stage == 2) && w->how.release >= CKPT_DS_RELEASE(0, 19, 8);
 
     if (t->role == CKPT_ROLE_STATE || !ckpt_path_part_ok(name, strlen(name)) ||
         strcmp(name, "optimizer_state.pt") == 0 || !ckpt_cast_find(CKPT_F32, t->dtype))
         return false;
     if (t->owner || t->role == CKPT_ROLE_BUFFER)
         return more;
-    return ckpt_dsw_is_frozen(&w->ds, t) && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
+    return ckpt_dsw_is_frozen(&w->job, t) && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
 }
 
 static int uw_others(ckpt_uni_write *w)
 {
     int rc = CKPT_OK;
 
-    for (size_t i = 0; rc == CKPT_OK && !w->flat && i < w->ds.from->tensors.n; i++) {
-        const ckpt_tensor *t = w->ds.from->tensors.at[i], *of = t->owner ? t->owner : t;
+    for (size_t i = 0; rc == CKPT_OK && !w->flat && i < w->job.from->tensors.n; i++) {
+        const ckpt_tensor *t = w->job.from->tensors.at[i], *of = t->owner ? t->owner : t;
         if (!uw_adds(w, t))
             continue;
         // A second name shows the module's value, which is rounded.
@@ -377,8 +378,8 @@ static int uw_files(ckpt_uni_write *w)
         rc = ckpt_uni_model_file(w, true, "zero_pp_rank_0_mp_rank_00_model_states.pt");
     if (rc == CKPT_OK)
         rc = ckpt_uni_optim_file(w, "zero/optimizer_state.pt");
-    for (size_t g = 0; rc == CKPT_OK && g < w->ds.state->group.n; g++)
-        rc = uw_group(w, &w->ds.state->group.at[g]);
+    for (size_t g = 0; rc == CKPT_OK && g < w->job.state->group.n; g++)
+        rc = uw_group(w, &w->job.state->group.at[g]);
     return rc == CKPT_OK ? uw_others(w) : rc;
 }
 
@@ -388,9 +389,9 @@ static int uw_files(ckpt_uni_write *w)
 static int uw_tag(ckpt_uni_write *w)
 {
     static const char end[] = "_universal";
-    const char *tag = w->ds.target->tag, *known = w->ds.from->known.tag;
+    const char *tag = w->job.target->tag, *known = w->job.from->known.tag;
     const char *of = known ? known : "global_step0";
-    ckpt_map *to = w->ds.to;
+    ckpt_map *to = w->job.to;
 
     // A universal checkpoint written anew keeps its name.
     size_t n = strlen(of), m = sizeof end - 1;
@@ -398,47 +399,47 @@ static int uw_tag(ckpt_uni_write *w)
         tag = ckpt_arena_printf(to->arena, "%s%s", of,
                                 n > m && strcmp(of + n - m, end) == 0 ? "" : end);
     if (!tag)
-        return ckpt_fail_memory(w->ds.err);
+        return ckpt_fail_memory(w->job.err);
     if (!ckpt_path_part_ok(tag, strlen(tag)))
-        return ckpt_fail(w->ds.err, CKPT_EUSAGE, "'%s' is not the plain name of a folder", tag);
+        return ckpt_fail(w->job.err, CKPT_EUSAGE, "'%s' is not the plain name of a folder", tag);
     to->folder = ckpt_arena_string(to->arena, tag, strlen(tag));
     to->pointer = "latest_universal";
     to->pointer_text = to->folder;
-    return to->folder ? CKPT_OK : ckpt_fail_memory(w->ds.err);
+    return to->folder ? CKPT_OK : ckpt_fail_memory(w->job.err);
 }
 
 int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     ckpt_err own = {0};
-    ckpt_uni_write w = {.ds = {.from = from, .to = to, .target = target}};
+    ckpt_uni_write w = {.job = {.from = from, .to = to, .target = target}};
     ckpt_dtype d = target->dtype;
 
     // Codes are passed on through it.
-    w.ds.err = err ? err : &own;
+    w.job.err = err ? err : &own;
     int rc = uw_state(&w);
     if (rc == CKPT_OK) {
-        w.ds.dtype = d != CKPT_DTYPE_NONE ? d : w.ds.state->dtype;
-        w.ds.new_dtype = w.ds.dtype != w.ds.state->dtype;
-        w.ds.fresh = target->fresh_optimizer;
+        w.how.dtype = d != CKPT_DTYPE_NONE ? d : w.job.state->dtype;
+        w.how.new_dtype = w.how.dtype != w.job.state->dtype;
+        w.how.fresh = target->fresh_optimizer;
         rc = uw_form(&w);
     }
     if (rc == CKPT_OK)
-        rc = ckpt_dsw_full_left_out(&w.ds, false);
+        rc = ckpt_dsw_full_left_out(&w.job, &w.how, false);
     if (rc == CKPT_OK)
         rc = uw_warn(&w);
     if (rc == CKPT_OK)
-        rc = ckpt_dsw_objects(&w.ds);
+        rc = ckpt_dsw_objects(&w.job);
     if (rc == CKPT_OK)
         rc = uw_rules(&w);
     if (rc == CKPT_OK)
         rc = uw_tag(&w);
     to->claim = (ckpt_claim){.made = true,
-                             .fresh = w.ds.fresh,
+                             .fresh = w.how.fresh,
                              .objects_dropped = target->objects_dropped,
                              .stage = -1,
-                             .dtype = w.ds.dtype};
+                             .dtype = w.how.dtype};
     if (rc == CKPT_OK)
-        rc = ckpt_dsw_put_aside(&w.ds);
+        rc = ckpt_dsw_put_aside(&w.job, &w.how);
     if (rc == CKPT_OK)
         rc = uw_files(&w);
     ckpt_uni_rules_free(w.rules);

@@ -47,16 +47,17 @@ bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const ch
 /* ---- telling ---- */
 
 /* ds_config stands in every file, and every file of a run gets the same one: once is enough. */
-static int dwc_once(const ckpt_dsw *w, ckpt_severity severity, const char *head, const char *text)
+static int dwc_once(const ckpt_dsw_job *job, ckpt_severity severity, const char *head,
+                    const char *text)
 {
     size_t n = strlen(head);
 
-    for (size_t i = 0; i < w->to->findings.n; i++) {
-        const char *said = w->to->findings.at[i].text;
+    for (size_t i = 0; i < job->to->findings.n; i++) {
+        const char *said = job->to->findings.at[i].text;
         if (strncmp(said, head, n) == 0 && strcmp(said + n, text) == 0)
             return CKPT_OK;
     }
-    return ckpt_map_note(w->to, severity, w->err, "%s%s", head, text);
+    return ckpt_map_note(job->to, severity, job->err, "%s%s", head, text);
 }
 
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...)
@@ -68,10 +69,10 @@ void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...)
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (f->t.rc == CKPT_OK)
-        f->t.rc = dwc_once(f->w, CKPT_INFO, "rewritten: ", text);
+        f->t.rc = dwc_once(f->job, CKPT_INFO, "rewritten: ", text);
 }
 
-int ckpt_dsw_left_out(const ckpt_dsw *w, ckpt_severity severity, const char *fmt, ...)
+int ckpt_dsw_left_out(const ckpt_dsw_job *job, ckpt_severity severity, const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -79,7 +80,7 @@ int ckpt_dsw_left_out(const ckpt_dsw *w, ckpt_severity severity, const char *fmt
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    return dwc_once(w, severity, "left out: ", text);
+    return dwc_once(job, severity, "left out: ", text);
 }
 
 /* ---- rewriting it ---- */
@@ -104,11 +105,11 @@ static void dwc_batch(ckpt_dsw_file *f, ckpt_value *config)
     int64_t steps = dwc_int(config, "gradient_accumulation_steps"), want;
 
     if (!all || !micro || !steps || __builtin_mul_overflow(micro, steps, &want) ||
-        __builtin_mul_overflow(want, (int64_t)f->w->world, &want) || want == all)
+        __builtin_mul_overflow(want, (int64_t)f->how->world, &want) || want == all)
         return;
     // Only a rule that held is kept up: with sequence parallelism, say, it reads otherwise.
-    if (f->w->state->world == 0 || all / f->w->state->world != micro * steps ||
-        all % f->w->state->world)
+    if (f->job->state->world == 0 || all / f->job->state->world != micro * steps ||
+        all % f->job->state->world)
         return;
     ckpt_tt_put(&f->t, config, "train_batch_size", ckpt_tt_int(&f->t, want));
     ckpt_dsw_say(f, "ds_config.train_batch_size %" PRId64 " -> %" PRId64, all, want);
@@ -119,12 +120,12 @@ static void dwc_stage(ckpt_dsw_file *f, ckpt_value *config)
     ckpt_value *zero = ckpt_value_get(config, "zero_optimization");
     const ckpt_value *stage = ckpt_value_get(zero, "stage");
 
-    if (!stage || stage->kind != CKPT_V_INT || stage->as.i == f->w->stage ||
-        f->w->from_stage == f->w->stage)
+    if (!stage || stage->kind != CKPT_V_INT || stage->as.i == f->how->stage ||
+        f->how->from_stage == f->how->stage)
         return;
     ckpt_dsw_say(f, "ds_config.zero_optimization.stage %" PRId64 " -> %d", stage->as.i,
-                 f->w->stage);
-    ckpt_tt_put(&f->t, zero, "stage", ckpt_tt_int(&f->t, f->w->stage));
+                 f->how->stage);
+    ckpt_tt_put(&f->t, zero, "stage", ckpt_tt_int(&f->t, f->how->stage));
 }
 
 /* fp16.enabled and bf16.enabled say what the run trains in. */
@@ -133,8 +134,8 @@ static void dwc_dtype(ckpt_dsw_file *f, ckpt_value *config)
     static const char *const section[] = {"fp16", "bf16"};
     static const ckpt_dtype dtype[] = {CKPT_F16, CKPT_BF16};
 
-    for (int i = 0; f->w->new_dtype && i < 2; i++) {
-        bool on = f->w->dtype == dtype[i];
+    for (int i = 0; f->how->new_dtype && i < 2; i++) {
+        bool on = f->how->dtype == dtype[i];
         ckpt_value *v = ckpt_value_get(config, section[i]);
         if (!v && !on)
             continue;
@@ -164,22 +165,23 @@ ckpt_value *ckpt_dsw_config(ckpt_dsw_file *f, const ckpt_value *old)
 
 ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    const char *wanted = f->w->target->version;
+    const char *wanted = f->job->target->version;
 
     if (!wanted && old)
         return ckpt_tt_copy(&f->t, old);
-    return ckpt_tt_str(&f->t, wanted                 ? wanted
-                              : f->w->state->version ? f->w->state->version
-                                                     : "0.19.8");
+    return ckpt_tt_str(&f->t, wanted                   ? wanted
+                              : f->job->state->version ? f->job->state->version
+                                                       : "0.19.8");
 }
 
 /* What stage 0 keeps of the scale beside its optimizer; NULL: the source has none, or was no fp16
  * run. */
 static const ckpt_value *dwc_numbers(const ckpt_dsw_file *f)
 {
-    const ckpt_value *numbers = ckpt_value_get(f->w->state->model, "optimizer");
+    const ckpt_value *numbers = ckpt_value_get(f->job->state->model, "optimizer");
 
-    return f->w->state->dtype == CKPT_F16 && ckpt_value_get(numbers, "cur_scale") ? numbers : NULL;
+    return f->job->state->dtype == CKPT_F16 && ckpt_value_get(numbers, "cur_scale") ? numbers
+                                                                                    : NULL;
 }
 
 /* A number of ds_config's section fp16. */
@@ -187,14 +189,14 @@ static int64_t dwc_fp16(const ckpt_dsw_file *f, const char *key, int64_t otherwi
 {
     int64_t n = otherwise;
 
-    (void)ckpt_value_as_int(ckpt_dsw_config_get(f->w->state, "fp16", key), &n);
+    (void)ckpt_value_as_int(ckpt_dsw_config_get(f->job->state, "fp16", key), &n);
     return n;
 }
 
 /* The scale that ds_config fixes; 0: it moves. */
 static double dwc_fixed_scale(const ckpt_dsw_file *f)
 {
-    const ckpt_value *v = ckpt_dsw_config_get(f->w->state, "fp16", "loss_scale");
+    const ckpt_value *v = ckpt_dsw_config_get(f->job->state, "fp16", "loss_scale");
 
     if (v && v->kind == CKPT_V_FLOAT)
         return v->as.f > 0 ? v->as.f : 0;
@@ -207,8 +209,8 @@ static bool dwc_is_dynamic(const ckpt_dsw_file *f)
     const ckpt_value *numbers = dwc_numbers(f);
     int64_t on = 0;
 
-    if (f->w->dtype != CKPT_F16 || !numbers)
-        return f->w->dtype == CKPT_F16 && dwc_fixed_scale(f) == 0;
+    if (f->how->dtype != CKPT_F16 || !numbers)
+        return f->how->dtype == CKPT_F16 && dwc_fixed_scale(f) == 0;
     (void)ckpt_value_as_int(ckpt_value_get(numbers, "dynamic_loss_scale"), &on);
     return on != 0;
 }
@@ -248,11 +250,11 @@ static ckpt_value *dwc_new_scaler(ckpt_dsw_file *f)
 {
     static const char *const kept[] = {"cur_scale", "cur_iter", "last_overflow_iter",
                                        "scale_factor", "scale_window"};
-    const ckpt_value *numbers = f->w->dtype == CKPT_F16 ? dwc_numbers(f) : NULL;
+    const ckpt_value *numbers = f->how->dtype == CKPT_F16 ? dwc_numbers(f) : NULL;
     ckpt_torch_tree *t = &f->t;
     ckpt_value *state = ckpt_tt_new(t, CKPT_V_DICT);
     bool dynamic = dwc_is_dynamic(f);
-    double fixed = f->w->dtype == CKPT_F16 ? dwc_fixed_scale(f) : 0;
+    double fixed = f->how->dtype == CKPT_F16 ? dwc_fixed_scale(f) : 0;
 
     if (dynamic) {
         dwc_dynamic_fields(f, state);
@@ -281,7 +283,7 @@ static ckpt_value *dwc_kept_scaler(ckpt_dsw_file *f, const ckpt_value *old)
                                       "DynamicLossScaler");
     ckpt_value *v = ckpt_tt_copy(&f->t, old), *all;
 
-    if (!moves || !v || f->w->release == f->w->from_release || !v->as.object->state)
+    if (!moves || !v || f->how->release == f->how->from_release || !v->as.object->state)
         return v;
     all = ckpt_tt_new(&f->t, CKPT_V_DICT);
     dwc_dynamic_fields(f, all);
@@ -296,11 +298,12 @@ static ckpt_value *dwc_kept_scaler(ckpt_dsw_file *f, const ckpt_value *old)
 
 ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    bool kept = old && old->kind != CKPT_V_NONE &&
-                (!f->w->new_dtype || (f->w->dtype == CKPT_F16) == (f->w->state->dtype == CKPT_F16));
+    bool kept =
+        old && old->kind != CKPT_V_NONE &&
+        (!f->how->new_dtype || (f->how->dtype == CKPT_F16) == (f->job->state->dtype == CKPT_F16));
 
     if (!kept && old)
-        ckpt_dsw_say(f, "loss_scaler for %s", f->w->dtype == CKPT_F16 ? "fp16" : "fp32 or bf16");
+        ckpt_dsw_say(f, "loss_scaler for %s", f->how->dtype == CKPT_F16 ? "fp16" : "fp32 or bf16");
     return kept ? dwc_kept_scaler(f, old) : dwc_new_scaler(f);
 }
 
@@ -308,7 +311,7 @@ ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old)
 {
     int64_t was = 0, is = dwc_is_dynamic(f);
 
-    if (old && !f->w->new_dtype)
+    if (old && !f->how->new_dtype)
         return ckpt_tt_copy(&f->t, old);
     if (ckpt_value_as_int(old, &was) && was != is)
         ckpt_dsw_say(f, "dynamic_loss_scale -> %s", is ? "true" : "false");

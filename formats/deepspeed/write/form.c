@@ -6,22 +6,22 @@
 
 #include "formats/deepspeed/write/write.h"
 
-ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w)
+ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
-    const ckpt_value *optimizer = ckpt_value_get(w->state->model, "optimizer");
+    const ckpt_value *optimizer = ckpt_value_get(job->state->model, "optimizer");
 
-    if (w->stage != 0)
+    if (how->stage != 0)
         return CKPT_DSW_NOT_FULL;
     if (ckpt_value_get(optimizer, "fp32_groups_flat"))
         return CKPT_DSW_FLAT;
     return ckpt_value_get(optimizer, "fp32_groups") ? CKPT_DSW_LISTED : CKPT_DSW_PLAIN;
 }
 
-bool ckpt_dsw_is_frozen(const ckpt_dsw *w, const ckpt_tensor *t)
+bool ckpt_dsw_is_frozen(const ckpt_dsw_job *job, const ckpt_tensor *t)
 {
-    const char *prefix = w->state->prefix;
+    const char *prefix = job->state->prefix;
 
     return !t->owner && strncmp(t->name, prefix, strlen(prefix)) == 0 &&
            (t->role == CKPT_ROLE_FROZEN ||
-            (w->to->claim.no_empty && t->role == CKPT_ROLE_WEIGHT && t->n_elems == 0));
+            (job->to->claim.no_empty && t->role == CKPT_ROLE_WEIGHT && t->n_elems == 0));
 }

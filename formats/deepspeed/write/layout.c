@@ -26,131 +26,147 @@ static bool dwl_is_scalar(const ckpt_tensor_value *t)
 
 /* The dtype a moment is written in; NONE: no parameter of the part has it, or in another size.
  * *lacking: parameters that have none. */
-static ckpt_dtype dwl_moment_dtype(const ckpt_dsw *w, const ckpt_dsw_part *p, const char *key,
-                                   size_t *lacking)
+static ckpt_dtype dwl_moment_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                                   const ckpt_dsw_part *p, const char *key, size_t *lacking)
 {
     ckpt_dtype d = CKPT_DTYPE_NONE;
 
     *lacking = 0;
     for (size_t i = 0; i < p->n; i++) {
-        const ckpt_tensor *m = ckpt_state_moment(w->from, w->state, key, p->param[i]);
+        const ckpt_tensor *m = ckpt_state_moment(job->from, job->state, key, p->param[i]);
         if (m && m->n_elems != p->param[i]->n_elems)
             return CKPT_DTYPE_NONE;
         *lacking += !m;
         d = m ? m->dtype : d;
     }
-    return w->new_dtype && d != CKPT_DTYPE_NONE ? CKPT_F32 : d;
+    return how->new_dtype && d != CKPT_DTYPE_NONE ? CKPT_F32 : d;
 }
 
 /* A flat tensor has a place for each of its parameters. */
-static int dwl_note_lacking(ckpt_dsw *w, const ckpt_dsw_part *p, const char *key, size_t lacking)
+static int dwl_note_lacking(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const char *key,
+                            size_t lacking)
 {
-    return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+    return ckpt_map_note(job->to, CKPT_WARNING, job->err,
                          "rewritten: %.100s of group %" PRIu32 ": %zu of %zu parameters "
                          "have none in the source; theirs begins at zero",
                          key, p->group, lacking, p->n);
 }
 
-static int dwl_push(ckpt_dsw *w, ckpt_dsw_part *p, const char *key, ckpt_dtype dtype, bool zeros)
+static int dwl_push(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+                    ckpt_dsw_part *p, const ckpt_dsw_column *like)
 {
-    ckpt_dsw_column *c = ckpt_vec_push(&w->column);
+    ckpt_dsw_column *c = ckpt_vec_push(&layout->column);
 
     if (!c)
-        return ckpt_fail_memory(w->err);
-    *c = (ckpt_dsw_column){.key = key, .dtype = dtype, .zeros = zeros};
-    c->whole = key && ckpt_dsw_is_whole(w, &w->state->group.at[p->group], key);
+        return ckpt_fail_memory(job->err);
+    *c = *like;
+    c->whole = c->key && ckpt_dsw_is_whole(job, how, &job->state->group.at[p->group], c->key);
     p->n_columns++;
     return CKPT_OK;
 }
 
 /* What is neither an element's nor one value cannot be cut. */
-static int dwl_refuse(const ckpt_dsw *w, const ckpt_dsw_part *p, const char *key)
+static int dwl_refuse(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const char *key)
 {
     return ckpt_fail(
-        w->err, CKPT_EUNSUPPORTED,
+        job->err, CKPT_EUNSUPPORTED,
         "%s: optimizer state '%s' of group %" PRIu32 " has neither the parameters' shape nor is it "
         "one value: it cannot be cut for another world; --drop-optimizer leaves the state out",
-        w->from->path, key, p->group);
+        job->from->path, key, p->group);
 }
 
 /* One entry of the optimizer's state: a column, or something that holds for the group. */
-static int dwl_state(ckpt_dsw *w, ckpt_dsw_part *p, const char *key, const ckpt_value *v)
+static int dwl_state(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+                     ckpt_dsw_part *p, const char *key, const ckpt_value *v)
 {
     if (v->kind == CKPT_V_NONE)
-        return dwl_push(w, p, key, CKPT_F32, true);
+        return dwl_push(job, how, layout, p,
+                        &(ckpt_dsw_column){.key = key, .dtype = CKPT_F32, .zeros = true});
     if (v->kind != CKPT_V_TENSOR)
-        return v->kind <= CKPT_V_BYTEARRAY || w->fresh ? CKPT_OK : dwl_refuse(w, p, key);
+        return v->kind <= CKPT_V_BYTEARRAY || how->fresh ? CKPT_OK : dwl_refuse(job, p, key);
     if (v->as.tensor->ndim == 0)
         return CKPT_OK; // flat tensors have an axis: this is one value for the group
     size_t lacking = 0;
-    ckpt_dtype d = dwl_moment_dtype(w, p, key, &lacking);
+    ckpt_dtype d = dwl_moment_dtype(job, how, p, key, &lacking);
     if (d == CKPT_DTYPE_NONE && (dwl_is_scalar(v->as.tensor) || p->n == 0))
         return CKPT_OK;
-    if (w->fresh)
-        return dwl_push(w, p, key, w->new_dtype ? CKPT_F32 : v->as.tensor->dtype, true);
+    if (how->fresh)
+        return dwl_push(job, how, layout, p,
+                        &(ckpt_dsw_column){.key = key,
+                                           .dtype = how->new_dtype ? CKPT_F32 : v->as.tensor->dtype,
+                                           .zeros = true});
     if (d == CKPT_DTYPE_NONE)
-        return dwl_refuse(w, p, key);
-    int rc = lacking ? dwl_note_lacking(w, p, key, lacking) : CKPT_OK;
-    return rc == CKPT_OK ? dwl_push(w, p, key, d, false) : rc;
+        return dwl_refuse(job, p, key);
+    int rc = lacking ? dwl_note_lacking(job, p, key, lacking) : CKPT_OK;
+    return rc == CKPT_OK ? dwl_push(job, how, layout, p,
+                                    &(ckpt_dsw_column){.key = key, .dtype = d, .zeros = false})
+                         : rc;
 }
 
 /* The masters, then what the group's entry of the optimizer's state lists. */
-static int dwl_columns(ckpt_dsw *w, ckpt_dsw_part *p)
+static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+                       ckpt_dsw_part *p)
 {
-    const ckpt_group *g = &w->state->group.at[p->group];
-    ckpt_dsw_full_form form = ckpt_dsw_full_of(w);
+    const ckpt_group *g = &job->state->group.at[p->group];
+    ckpt_dsw_full_form form = ckpt_dsw_full_of(job, how);
     // Those of stage 0 that have the parameters' shapes stand in no column.
     bool flat = form == CKPT_DSW_NOT_FULL || form == CKPT_DSW_FLAT;
     ckpt_dict entry = ckpt_value_map(flat ? g->entry : NULL);
-    ckpt_dtype masters = p->n && !w->new_dtype ? p->param[0]->dtype : CKPT_F32;
+    ckpt_dtype masters = p->n && !how->new_dtype ? p->param[0]->dtype : CKPT_F32;
     int rc;
 
     // A run without optimizer state may have its weights in 16 bits: masters are float32 all the
     // same.
-    if (w->state->stage == 0)
+    if (job->state->stage == 0)
         masters = CKPT_F32;
-    p->column = w->column.n;
-    rc = dwl_push(w, p, NULL, masters, false);
+    p->column = layout->column.n;
+    rc = dwl_push(job, how, layout, p,
+                  &(ckpt_dsw_column){.key = NULL, .dtype = masters, .zeros = false});
     for (uint64_t i = 0; rc == CKPT_OK && i < entry.n; i++) {
         if (entry.at[i].key->kind == CKPT_V_STR)
-            rc = dwl_state(w, p, entry.at[i].key->as.text.at, entry.at[i].value);
+            rc = dwl_state(job, how, layout, p, entry.at[i].key->as.text.at, entry.at[i].value);
     }
-    p->slot = w->n_slots;
-    w->n_slots += p->n_columns * p->intervals;
+    p->slot = layout->n_slots;
+    layout->n_slots += p->n_columns * p->intervals;
     return rc;
 }
 
 /* ---- parts ---- */
 
-/* A part of a group: n parameters of it, from `first` on, in the order given (NULL: as they are).
- */
-static int dwl_part(ckpt_dsw *w, ckpt_dsw_part **out, const ckpt_group *g, size_t first, size_t n,
-                    const uint64_t *order)
+/* Parameters of a group, from `first` on. */
+typedef struct dwl_range {
+    const ckpt_group *group;
+    size_t first, n;
+    const uint64_t *order; /* NULL: as they are */
+} dwl_range;
+
+/* A part of a group; how many ranks hold it is left to the caller. */
+static int dwl_part(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, const dwl_range *of,
+                    ckpt_dsw_part **out)
 {
-    ckpt_dsw_part *p = ckpt_vec_push(&w->part);
-    size_t at = w->part.n - 1;
+    ckpt_dsw_part *p = ckpt_vec_push(&layout->part);
+    size_t at = layout->part.n - 1, n = of->n;
 
     if (!p)
-        return ckpt_fail_memory(w->err);
-    p->group = (uint32_t)(g - w->state->group.at);
-    p->world = w->world;
+        return ckpt_fail_memory(job->err);
+    p->group = (uint32_t)(of->group - job->state->group.at);
     p->n = n;
     p->intervals = 1;
-    p->param = ckpt_arena_array(w->scratch, n, sizeof *p->param);
-    p->origin = ckpt_arena_array(w->scratch, n, sizeof *p->origin);
-    p->pad = ckpt_arena_array(w->scratch, n, sizeof *p->pad);
-    p->at = ckpt_arena_array(w->scratch, n, sizeof *p->at);
+    p->param = ckpt_arena_array(layout->scratch, n, sizeof *p->param);
+    p->origin = ckpt_arena_array(layout->scratch, n, sizeof *p->origin);
+    p->pad = ckpt_arena_array(layout->scratch, n, sizeof *p->pad);
+    p->at = ckpt_arena_array(layout->scratch, n, sizeof *p->at);
     if (!p->param || !p->origin || !p->pad || !p->at)
-        return ckpt_fail_memory(w->err);
+        return ckpt_fail_memory(job->err);
     for (size_t i = 0; i < n; i++) {
-        p->origin[i] = order ? (size_t)order[i] : i;
-        p->param[i] = w->given[first + p->origin[i]];
-        size_t t = ckpt_map_index(w->from, p->param[i]->name, strlen(p->param[i]->name));
+        p->origin[i] = of->order ? (size_t)of->order[i] : i;
+        p->param[i] = layout->given[of->first + p->origin[i]];
+        size_t t = ckpt_map_index(job->from, p->param[i]->name, strlen(p->param[i]->name));
         if (t == SIZE_MAX)
-            return ckpt_fail(w->err, CKPT_EMISSING, "%s: no tensor for parameter %s", w->from->path,
-                             p->param[i]->name);
-        w->home[t] = (uint32_t)at + 1;
-        w->home_at[t] = i;
+            return ckpt_fail(job->err, CKPT_EMISSING, "%s: no tensor for parameter %s",
+                             job->from->path, p->param[i]->name);
+        layout->home[t] = (uint32_t)at + 1;
+        layout->home_at[t] = i;
     }
     *out = p;
     return CKPT_OK;
@@ -158,11 +174,11 @@ static int dwl_part(ckpt_dsw *w, ckpt_dsw_part **out, const ckpt_group *g, size_
 
 /* Elements between a parameter's end and the next multiple of what parameter_alignment asks (16
  * bytes). */
-static void dwl_align(const ckpt_dsw *w, ckpt_dsw_part *p)
+static void dwl_align(const ckpt_dsw_how *how, ckpt_dsw_part *p)
 {
-    uint64_t unit = w->dtype == CKPT_F32 ? 4 : 8, at = 0;
+    uint64_t unit = how->dtype == CKPT_F32 ? 4 : 8, at = 0;
 
-    for (size_t i = 0; w->aligned && i + 1 < p->n; i++) {
+    for (size_t i = 0; how->aligned && i + 1 < p->n; i++) {
         at += p->param[i]->n_elems;
         p->pad[i] = (unit - at % unit) % unit;
         at += p->pad[i];
@@ -171,9 +187,10 @@ static void dwl_align(const ckpt_dsw *w, ckpt_dsw_part *p)
 
 /* Legacy stage 1: as many intervals as the longest communication asks; returns the multiple of the
  * flat buffer. */
-static uint64_t dwl_intervals(const ckpt_dsw *w, ckpt_dsw_part *p, uint64_t numel)
+static uint64_t dwl_intervals(const ckpt_dsw_how *how, ckpt_dsw_part *p, uint64_t numel)
 {
-    uint64_t by_size = numel / p->world + (numel % p->world != 0), by_comm = w->interval / p->world;
+    uint64_t by_size = numel / p->world + (numel % p->world != 0),
+             by_comm = how->interval / p->world;
 
     // flatten_dense_tensors_sub_partition_aligned of deepspeed/runtime/zero/stage1.py, 0.3.16
     if (by_comm == 0 || by_size <= by_comm)
@@ -183,100 +200,107 @@ static uint64_t dwl_intervals(const ckpt_dsw *w, ckpt_dsw_part *p, uint64_t nume
 }
 
 /* Lay out a flat group's buffers: as the data lie, and as they would without round robin. */
-static int dwl_flatten(ckpt_dsw *w, ckpt_dsw_part *p)
+static int dwl_flatten(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                       const ckpt_dsw_layout *layout, ckpt_dsw_part *p)
 {
-    uint64_t *numel = ckpt_arena_array(w->scratch, p->n, sizeof *numel), total = 0, multiple;
-    uint64_t *plain = ckpt_arena_array(w->scratch, p->n, sizeof *plain);
+    uint64_t *numel = ckpt_arena_array(layout->scratch, p->n, sizeof *numel), total = 0, multiple;
+    uint64_t *plain = ckpt_arena_array(layout->scratch, p->n, sizeof *plain);
 
     if (!numel || !plain)
-        return ckpt_fail_memory(w->err);
+        return ckpt_fail_memory(job->err);
     for (size_t i = 0; i < p->n; i++) {
         numel[i] = plain[p->origin[i]] = p->param[i]->n_elems;
         if (!ckpt_add(total, numel[i], &total))
-            return ckpt_fail(w->err, CKPT_EFORMAT, "%s: the size of group %" PRIu32 " overflows",
-                             w->from->path, p->group);
+            return ckpt_fail(job->err, CKPT_EFORMAT, "%s: the size of group %" PRIu32 " overflows",
+                             job->from->path, p->group);
     }
-    dwl_align(w, p);
-    multiple = (w->release >= CKPT_DS_RELEASE(0, 5, 2) ? 2 : 1) * (uint64_t)p->world;
-    if (w->stage == 0)
+    dwl_align(how, p);
+    multiple = (how->release >= CKPT_DS_RELEASE(0, 5, 2) ? 2 : 1) * (uint64_t)p->world;
+    if (how->stage == 0)
         multiple = 1;
-    if (w->legacy)
-        multiple = dwl_intervals(w, p, total);
+    if (how->legacy)
+        multiple = dwl_intervals(how, p, total);
     int rc = ckpt_zero_flat_new(&p->flat, numel, p->pad, p->n, p->world * p->intervals,
-                                multiple ? multiple : 1, w->err);
+                                multiple ? multiple : 1, job->err);
     if (rc == CKPT_OK)
         rc = ckpt_zero_flat_new(&p->plain, plain, NULL, p->n, p->world * p->intervals,
-                                multiple ? multiple : 1, w->err);
+                                multiple ? multiple : 1, job->err);
     p->slice = p->flat.slice;
     return rc;
 }
 
 /* Stages 1 and 2: a part for each group and expert-parallel rank. */
-static int dwl_flat_group(ckpt_dsw *w, const ckpt_group *g)
+static int dwl_flat_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+                          const ckpt_group *g)
 {
     // Without ZeRO every rank holds everything: one flat tensor.
-    uint32_t lanes = g->n_lanes ? g->n_lanes : 1, world = w->stage ? w->world / lanes : 1;
-    uint64_t *order = w->round_robin ? ckpt_arena_array(w->scratch, g->n, sizeof *order) : NULL;
+    uint32_t lanes = g->n_lanes ? g->n_lanes : 1, world = how->stage ? how->world / lanes : 1;
+    uint64_t *order =
+        how->round_robin ? ckpt_arena_array(layout->scratch, g->n, sizeof *order) : NULL;
     int rc = CKPT_OK;
 
-    if (w->world % lanes)
-        return ckpt_fail(w->err, w->target->world ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
+    if (how->world % lanes)
+        return ckpt_fail(job->err, job->target->world ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
                          "experts are cut over %" PRIu32 " ranks, and %" PRIu32
                          " is no multiple of that: choose a world size that is",
-                         lanes, w->world);
-    if (w->round_robin && !order)
-        return ckpt_fail_memory(w->err);
+                         lanes, how->world);
+    if (how->round_robin && !order)
+        return ckpt_fail_memory(job->err);
     if (order)
         ckpt_zero_round_robin(g->n, world, order);
     for (uint32_t e = 0; rc == CKPT_OK && e < lanes; e++) {
         ckpt_dsw_part *p = NULL;
-        rc = dwl_part(w, &p, g, g->first + e * g->n, g->n, order);
+        rc = dwl_part(job, layout, &(dwl_range){g, g->first + e * g->n, g->n, order}, &p);
         if (rc == CKPT_OK) {
             p->lane = e;
             p->world = world;
-            rc = dwl_flatten(w, p);
+            rc = dwl_flatten(job, how, layout, p);
         }
         if (rc == CKPT_OK)
-            rc = dwl_columns(w, p);
+            rc = dwl_columns(job, how, layout, p);
     }
     return rc;
 }
 
 /* Stage 3: a part for each sub-group. */
-static int dwl_sub_group(ckpt_dsw *w, const ckpt_group *g, size_t first, size_t n)
+static int dwl_sub_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+                         const ckpt_group *g, size_t first, size_t n)
 {
     ckpt_dsw_part *p = NULL;
-    int rc = dwl_part(w, &p, g, first, n, NULL);
+    int rc = dwl_part(job, layout, &(dwl_range){g, first, n, NULL}, &p);
 
+    if (rc == CKPT_OK)
+        p->world = how->world;
     for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
         p->at[i] = p->slice;
-        if (!ckpt_add(p->slice, ckpt_zero_partition(p->param[i]->n_elems, w->world), &p->slice))
-            rc = ckpt_fail(w->err, CKPT_EFORMAT, "%s: the size of a sub-group overflows",
-                           w->from->path);
+        if (!ckpt_add(p->slice, ckpt_zero_partition(p->param[i]->n_elems, how->world), &p->slice))
+            rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: the size of a sub-group overflows",
+                           job->from->path);
     }
-    return rc == CKPT_OK ? dwl_columns(w, p) : rc;
+    return rc == CKPT_OK ? dwl_columns(job, how, layout, p) : rc;
 }
 
-static int dwl_sub_groups(ckpt_dsw *w, const ckpt_group *g)
+static int dwl_sub_groups(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+                          const ckpt_group *g)
 {
-    uint64_t *numel = ckpt_arena_array(w->scratch, g->n, sizeof *numel);
-    uint32_t *sub = ckpt_arena_array(w->scratch, g->n, sizeof *sub), next = 0;
+    uint64_t *numel = ckpt_arena_array(layout->scratch, g->n, sizeof *numel);
+    uint32_t *sub = ckpt_arena_array(layout->scratch, g->n, sizeof *sub), next = 0;
     int rc = CKPT_OK;
 
-    if (w->experts || g->n_lanes > 1)
-        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+    if (how->experts || g->n_lanes > 1)
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: DeepSpeed has no stage 3 for mixtures of experts; choose stage 1 "
                          "or 2",
-                         w->from->path);
+                         job->from->path);
     if (!numel || !sub)
-        return ckpt_fail_memory(w->err);
+        return ckpt_fail_memory(job->err);
     for (size_t i = 0; i < g->n; i++)
-        numel[i] = w->given[g->first + i]->n_elems;
-    ckpt_zero_sub_groups(numel, g->n, w->world, w->sub_group_size, sub, &next);
+        numel[i] = layout->given[g->first + i]->n_elems;
+    ckpt_zero_sub_groups(numel, g->n, how->world, how->sub_group_size, sub, &next);
     for (size_t i = 0, end; rc == CKPT_OK && i < g->n; i = end) {
         for (end = i + 1; end < g->n && sub[end] == sub[i]; end++)
             ;
-        rc = dwl_sub_group(w, g, g->first + i, end - i);
+        rc = dwl_sub_group(job, how, layout, g, g->first + i, end - i);
     }
     return rc;
 }
@@ -284,25 +308,17 @@ static int dwl_sub_groups(ckpt_dsw *w, const ckpt_group *g)
 /* ---- parameters that are not trained, and numbers of all ---- */
 
 /* Stage 3 cuts frozen parameters over the model files, if the run saved them at all. */
-static int dwl_frozen(ckpt_dsw *w)
+static int dwl_frozen(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
 {
-    for (size_t i = 0; i < w->from->tensors.n; i++) {
-        ckpt_tensor *t = w->from->tensors.at[i];
-        if (!ckpt_dsw_is_frozen(w, t))
+    for (size_t i = 0; i < job->from->tensors.n; i++) {
+        ckpt_tensor *t = job->from->tensors.at[i];
+        if (!ckpt_dsw_is_frozen(job, t))
             continue;
-        ckpt_tensor **slot = ckpt_vec_push(&w->frozen);
+        ckpt_tensor **slot = ckpt_vec_push(&layout->frozen);
         if (!slot)
-            return ckpt_fail_memory(w->err);
+            return ckpt_fail_memory(job->err);
         *slot = t;
     }
-    uint64_t n_records = 0;
-    if (!ckpt_mul(w->frozen.n + 1, w->world, &n_records) ||
-        n_records > SIZE_MAX / sizeof *w->fragment)
-        return ckpt_fail_memory(w->err);
-    w->fragment = ckpt_alloc((size_t)n_records * sizeof *w->fragment);
-    if (!w->fragment)
-        return ckpt_fail_memory(w->err);
-    memset(w->fragment, 0xff, (size_t)n_records * sizeof *w->fragment); // none made yet
     return CKPT_OK;
 }
 
@@ -310,18 +326,18 @@ static int dwl_frozen(ckpt_dsw *w)
  * DeepSpeed numbers parameters as the module lists them: state_dict order without buffers and
  * second names.
  */
-static void dwl_number(ckpt_dsw *w)
+static void dwl_number(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
 {
-    ckpt_dict module = ckpt_value_map(ckpt_value_get(w->state->model, "module"));
+    ckpt_dict module = ckpt_value_map(ckpt_value_get(job->state->model, "module"));
     size_t next = 0;
 
-    for (size_t i = 0; i < w->from->tensors.n; i++)
-        w->ds_id[i] = -1;
+    for (size_t i = 0; i < job->from->tensors.n; i++)
+        layout->ds_id[i] = -1;
     for (uint64_t i = 0; i < module.n; i++) {
-        size_t t = ckpt_state_index(w->from, w->state, module.at[i].key);
-        const ckpt_tensor *tensor = t == SIZE_MAX ? NULL : w->from->tensors.at[t];
+        size_t t = ckpt_state_index(job->from, job->state, module.at[i].key);
+        const ckpt_tensor *tensor = t == SIZE_MAX ? NULL : job->from->tensors.at[t];
         if (tensor && tensor->role != CKPT_ROLE_BUFFER && !tensor->owner)
-            w->ds_id[t] = (int64_t)next++;
+            layout->ds_id[t] = (int64_t)next++;
     }
 }
 
@@ -340,11 +356,11 @@ static bool dwl_ids(const ckpt_value *flat, long long id[2])
  * are not those counted (frozen parameters left out of the save, modules built in another order),
  * counting proves nothing: the others stay unknown, and their tensors without a number.
  */
-static void dwl_number_known(ckpt_dsw *w)
+static void dwl_number_known(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
 {
-    const ckpt_value *osd = ckpt_value_get(w->state->optim, "optimizer_state_dict");
+    const ckpt_value *osd = ckpt_value_get(job->state->optim, "optimizer_state_dict");
     ckpt_seq flat = ckpt_value_seq(ckpt_value_get(osd, "fp32_flat_groups"));
-    ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(w->state->model, "param_shapes"));
+    ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(job->state->model, "param_shapes"));
     bool counted = true;
 
     for (int pass = 0; pass < 2; pass++) {
@@ -355,65 +371,83 @@ static void dwl_number_known(ckpt_dsw *w)
                 continue;
             for (int end = 0; end < 2; end++) {
                 const ckpt_value *name = names.at[end ? names.n - 1 : 0].key;
-                size_t t = ckpt_state_index(w->from, w->state, name);
-                counted = counted && (t == SIZE_MAX || w->ds_id[t] == id[end]);
+                size_t t = ckpt_state_index(job->from, job->state, name);
+                counted = counted && (t == SIZE_MAX || layout->ds_id[t] == id[end]);
                 if (pass && t != SIZE_MAX)
-                    w->ds_id[t] = id[end];
+                    layout->ds_id[t] = id[end];
             }
         }
-        for (size_t i = 0; pass == 0 && !counted && i < w->from->tensors.n; i++)
-            w->ds_id[i] = -1;
+        for (size_t i = 0; pass == 0 && !counted && i < job->from->tensors.n; i++)
+            layout->ds_id[i] = -1;
         if (counted)
             return;
     }
 }
 
-int ckpt_dsw_layout(ckpt_dsw *w)
+int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout)
 {
-    size_t n = w->from->tensors.n + 1;
-    uint64_t n_records = 0;
+    size_t n = job->from->tensors.n + 1;
     int rc = CKPT_OK;
 
-    w->scratch = ckpt_arena_new(0);
-    w->home = ckpt_alloc(n * sizeof *w->home);
-    w->home_at = ckpt_alloc(n * sizeof *w->home_at);
-    w->ds_id = ckpt_alloc(n * sizeof *w->ds_id);
-    if (!w->scratch || !w->home || !w->home_at || !w->ds_id)
-        return ckpt_fail_memory(w->err);
-    dwl_number(w);
-    dwl_number_known(w);
-    rc = ckpt_dsw_given(w);
-    for (size_t g = 0; rc == CKPT_OK && g < w->state->group.n; g++)
-        rc = w->stage == 3 ? dwl_sub_groups(w, &w->state->group.at[g])
-                           : dwl_flat_group(w, &w->state->group.at[g]);
+    layout->scratch = ckpt_arena_new(0);
+    layout->home = ckpt_alloc(n * sizeof *layout->home);
+    layout->home_at = ckpt_alloc(n * sizeof *layout->home_at);
+    layout->ds_id = ckpt_alloc(n * sizeof *layout->ds_id);
+    if (!layout->scratch || !layout->home || !layout->home_at || !layout->ds_id)
+        return ckpt_fail_memory(job->err);
+    dwl_number(job, layout);
+    dwl_number_known(job, layout);
+    rc = ckpt_dsw_given(job, how, layout);
+    for (size_t g = 0; rc == CKPT_OK && g < job->state->group.n; g++)
+        rc = how->stage == 3 ? dwl_sub_groups(job, how, layout, &job->state->group.at[g])
+                             : dwl_flat_group(job, how, layout, &job->state->group.at[g]);
     if (rc == CKPT_OK)
-        rc = dwl_frozen(w);
-    if (rc == CKPT_OK &&
-        (!ckpt_mul(w->n_slots + 1, w->world, &n_records) || n_records > UINT32_MAX))
-        rc = ckpt_fail(w->err, CKPT_ELIMIT,
-                       "%s: %zu records on each of %" PRIu32 " ranks are too many", w->from->path,
-                       w->n_slots, w->world);
-    if (rc == CKPT_OK && !(w->record = ckpt_alloc((size_t)n_records * sizeof *w->record)))
-        rc = ckpt_fail_memory(w->err);
+        rc = dwl_frozen(job, layout);
     return rc;
 }
 
-void ckpt_dsw_free(ckpt_dsw *w)
+int ckpt_dsw_records_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records)
 {
-    for (size_t i = 0; i < w->part.n; i++) {
-        ckpt_zero_flat_free(&w->part.at[i].flat);
-        ckpt_zero_flat_free(&w->part.at[i].plain);
+    uint64_t n_fragments = 0, n_records = 0;
+
+    if (!ckpt_mul(layout->frozen.n + 1, how->world, &n_fragments) ||
+        n_fragments > SIZE_MAX / sizeof *records->fragment)
+        return ckpt_fail_memory(job->err);
+    records->fragment = ckpt_alloc((size_t)n_fragments * sizeof *records->fragment);
+    if (!records->fragment)
+        return ckpt_fail_memory(job->err);
+    memset(records->fragment, 0xff,
+           (size_t)n_fragments * sizeof *records->fragment); // none made yet
+    if (!ckpt_mul(layout->n_slots + 1, how->world, &n_records) || n_records > UINT32_MAX)
+        return ckpt_fail(job->err, CKPT_ELIMIT,
+                         "%s: %zu records on each of %" PRIu32 " ranks are too many",
+                         job->from->path, layout->n_slots, how->world);
+    records->record = ckpt_alloc((size_t)n_records * sizeof *records->record);
+    records->per_rank = layout->n_slots;
+    return records->record ? CKPT_OK : ckpt_fail_memory(job->err);
+}
+
+void ckpt_dsw_records_free(ckpt_dsw_records *records)
+{
+    ckpt_free(records->record);
+    ckpt_free(records->fragment);
+}
+
+void ckpt_dsw_layout_free(ckpt_dsw_layout *layout)
+{
+    for (size_t i = 0; i < layout->part.n; i++) {
+        ckpt_zero_flat_free(&layout->part.at[i].flat);
+        ckpt_zero_flat_free(&layout->part.at[i].plain);
     }
-    ckpt_vec_free(&w->part);
-    ckpt_vec_free(&w->column);
-    ckpt_vec_free(&w->frozen);
-    ckpt_free(w->record);
-    ckpt_free(w->fragment);
-    ckpt_free(w->home);
-    ckpt_free(w->home_at);
-    ckpt_free(w->ds_id);
-    ckpt_free(w->given);
-    ckpt_arena_free(w->scratch);
+    ckpt_vec_free(&layout->part);
+    ckpt_vec_free(&layout->column);
+    ckpt_vec_free(&layout->frozen);
+    ckpt_free(layout->home);
+    ckpt_free(layout->home_at);
+    ckpt_free(layout->ds_id);
+    ckpt_free(layout->given);
+    ckpt_arena_free(layout->scratch);
 }
 
 bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t rank, uint32_t *index)
@@ -424,25 +458,27 @@ bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t ra
     return rank % lanes == p->lane;
 }
 
-const char *ckpt_dsw_name(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i)
+const char *ckpt_dsw_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
+                          const ckpt_dsw_part *p, size_t i)
 {
-    const ckpt_group *g = &w->state->group.at[p->group];
+    const ckpt_group *g = &job->state->group.at[p->group];
     // Lane 0's experts have the first numbers, and so those that every rank counts from.
-    const ckpt_tensor *t = g->n_lanes > 1 ? w->given[g->first + p->origin[i]] : p->param[i];
+    const ckpt_tensor *t = g->n_lanes > 1 ? layout->given[g->first + p->origin[i]] : p->param[i];
 
-    return ckpt_state_name(w->state, t);
+    return ckpt_state_name(job->state, t);
 }
 
-uint32_t *ckpt_dsw_record(ckpt_dsw *w, uint32_t rank, const ckpt_dsw_part *p, size_t column,
-                          uint32_t interval)
+uint32_t *ckpt_dsw_record(const ckpt_dsw_records *records, uint32_t rank, const ckpt_dsw_part *p,
+                          size_t column, uint32_t interval)
 {
-    return &w->record[rank * w->n_slots + p->slot + interval * p->n_columns + column];
+    return &records->record[rank * records->per_rank + p->slot + interval * p->n_columns + column];
 }
 
-uint64_t ckpt_dsw_size(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t column, uint32_t index)
+uint64_t ckpt_dsw_size(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, size_t column,
+                       uint32_t index)
 {
-    return w->column.at[p->column + column].whole ? ckpt_zero_whole_size(&p->flat, index)
-                                                  : p->slice;
+    return layout->column.at[p->column + column].whole ? ckpt_zero_whole_size(&p->flat, index)
+                                                       : p->slice;
 }
 
 /* ---- target tensors ---- */
@@ -450,7 +486,12 @@ uint64_t ckpt_dsw_size(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t column,
 CKPT_VEC(dwl_extents, ckpt_extent);
 CKPT_VEC(dwl_axes, ckpt_axis);
 
+/* What the records are filled with: the extents of the target tensor at hand. */
 typedef struct dwl_runs {
+    const ckpt_dsw_job *job;
+    const ckpt_dsw_how *how;
+    const ckpt_dsw_layout *layout;
+    const ckpt_dsw_records *records;
     dwl_extents extent;
     dwl_axes axis;
 } dwl_runs;
@@ -469,44 +510,45 @@ static bool dwl_run(dwl_runs *r, uint32_t source, uint64_t at, const ckpt_zero_r
 }
 
 /* A target tensor over the runs that were gathered. */
-static int dwl_fill(ckpt_dsw *w, dwl_runs *r, const char *kind, const ckpt_tensor *donor,
-                    ckpt_dtype dtype)
+static int dwl_fill(dwl_runs *r, const char *kind, const ckpt_tensor *donor, ckpt_dtype dtype)
 {
     for (size_t i = 0; i < r->extent.n; i++)
         r->extent.at[i].axis = &r->axis.at[i];
-    int rc = ckpt_tt_fill(w->to, &(ckpt_torch_fill){kind, donor, dtype}, r->extent.at,
-                          (uint32_t)r->extent.n, w->err);
+    int rc = ckpt_tt_fill(r->job->to, &(ckpt_torch_fill){kind, donor, dtype}, r->extent.at,
+                          (uint32_t)r->extent.n, r->job->err);
     r->extent.n = r->axis.n = 0;
     return rc;
 }
 
 /* All of a parameter, on each rank that keeps it. */
-static int dwl_fill_whole(ckpt_dsw *w, dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
+static int dwl_fill_whole(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
 {
-    const ckpt_dsw_column *c = &w->column.at[p->column + column];
-    const ckpt_tensor *donor = ckpt_state_moment(w->from, w->state, c->key, p->param[i]);
+    const ckpt_dsw_column *c = &r->layout->column.at[p->column + column];
+    const ckpt_tensor *donor = ckpt_state_moment(r->job->from, r->job->state, c->key, p->param[i]);
     uint64_t item = ckpt_dtype_get(c->dtype)->bits / 8;
-    uint32_t cursor = 0, lanes = w->state->group.at[p->group].n_lanes;
+    uint32_t cursor = 0, lanes = r->job->state->group.at[p->group].n_lanes;
     ckpt_zero_run run;
     int rc = CKPT_OK;
 
     while (rc == CKPT_OK && donor && ckpt_zero_whole_next(&p->flat, i, &cursor, &run)) {
         uint32_t rank = p->lane + run.rank * (lanes ? lanes : 1);
-        uint32_t source = *ckpt_dsw_record(w, rank, p, column, 0);
+        uint32_t source = *ckpt_dsw_record(r->records, rank, p, column, 0);
         if (!dwl_run(r, source, run.at, &run, item))
-            return ckpt_fail_memory(w->err);
-        rc = dwl_fill(w, r, c->key, donor, c->dtype);
+            return ckpt_fail_memory(r->job->err);
+        rc = dwl_fill(r, c->key, donor, c->dtype);
     }
     return rc;
 }
 
 /* One column of one parameter, over all ranks. */
-static int dwl_fill_param(ckpt_dsw *w, dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
+static int dwl_fill_param(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
 {
-    const ckpt_dsw_column *c = &w->column.at[p->column + column];
-    const ckpt_group *g = &w->state->group.at[p->group];
+    const ckpt_dsw_column *c = &r->layout->column.at[p->column + column];
+    const ckpt_group *g = &r->job->state->group.at[p->group];
     const ckpt_tensor *param = p->param[i],
-                      *donor = c->key ? ckpt_state_moment(w->from, w->state, c->key, param) : param;
+                      *donor = c->key
+                                   ? ckpt_state_moment(r->job->from, r->job->state, c->key, param)
+                                   : param;
     uint64_t item = ckpt_dtype_get(c->dtype)->bits / 8, cursor = 0;
     uint32_t lanes = g->n_lanes ? g->n_lanes : 1;
     ckpt_zero_run run;
@@ -514,50 +556,53 @@ static int dwl_fill_param(ckpt_dsw *w, dwl_runs *r, const ckpt_dsw_part *p, size
     if (c->zeros || param->n_elems == 0 || !donor)
         return CKPT_OK;
     if (c->whole)
-        return dwl_fill_whole(w, r, p, i, column);
-    while (w->stage == 3 ? ckpt_zero_param_next(param->n_elems, w->world, &cursor, &run)
-                         : ckpt_zero_flat_next(&p->flat, i, &cursor, &run)) {
+        return dwl_fill_whole(r, p, i, column);
+    while (r->how->stage == 3 ? ckpt_zero_param_next(param->n_elems, r->how->world, &cursor, &run)
+                              : ckpt_zero_flat_next(&p->flat, i, &cursor, &run)) {
         uint32_t interval = run.rank / p->world, rank = p->lane + run.rank % p->world * lanes;
-        uint32_t source = *ckpt_dsw_record(w, rank, p, column, interval);
+        uint32_t source = *ckpt_dsw_record(r->records, rank, p, column, interval);
         if (!dwl_run(r, source, p->at[i] + run.at, &run, item))
-            return ckpt_fail_memory(w->err);
+            return ckpt_fail_memory(r->job->err);
     }
-    return dwl_fill(w, r, c->key ? c->key : "fp32", donor, c->dtype);
+    return dwl_fill(r, c->key ? c->key : "fp32", donor, c->dtype);
 }
 
 /* Stage 3: one frozen parameter over the ranks' model files. */
-static int dwl_fill_frozen(ckpt_dsw *w, dwl_runs *r, size_t i)
+static int dwl_fill_frozen(dwl_runs *r, size_t i)
 {
-    const ckpt_tensor *t = w->frozen.at[i];
+    const ckpt_tensor *t = r->layout->frozen.at[i];
     uint64_t item = ckpt_dtype_get(t->dtype)->bits / 8, cursor = 0;
     ckpt_zero_run run;
 
-    if (t->n_elems == 0 || w->fragment[i] == UINT32_MAX)
+    if (t->n_elems == 0 || r->records->fragment[i] == UINT32_MAX)
         return CKPT_OK;
-    while (ckpt_zero_param_next(t->n_elems, w->world, &cursor, &run)) {
-        if (!dwl_run(r, w->fragment[run.rank * w->frozen.n + i], run.at, &run, item))
-            return ckpt_fail_memory(w->err);
+    while (ckpt_zero_param_next(t->n_elems, r->how->world, &cursor, &run)) {
+        if (!dwl_run(r, r->records->fragment[run.rank * r->layout->frozen.n + i], run.at, &run,
+                     item))
+            return ckpt_fail_memory(r->job->err);
     }
-    return dwl_fill(w, r, "frozen", t, t->dtype);
+    return dwl_fill(r, "frozen", t, t->dtype);
 }
 
-int ckpt_dsw_fill(ckpt_dsw *w)
+int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
+                  const ckpt_dsw_records *records)
 {
-    dwl_runs r = {0};
+    dwl_runs r = {.job = job, .how = how, .layout = layout, .records = records};
     int rc = CKPT_OK;
 
-    ckpt_dsw_full_form form = ckpt_dsw_full_of(w);
+    ckpt_dsw_full_form form = ckpt_dsw_full_of(job, how);
 
     // Those of stage 0 that have the parameters' shapes were filled when they were made.
-    for (size_t k = 0; form != CKPT_DSW_PLAIN && form != CKPT_DSW_LISTED && k < w->part.n; k++) {
-        const ckpt_dsw_part *p = &w->part.at[k];
+    for (size_t k = 0; form != CKPT_DSW_PLAIN && form != CKPT_DSW_LISTED && k < layout->part.n;
+         k++) {
+        const ckpt_dsw_part *p = &layout->part.at[k];
         for (size_t i = 0; rc == CKPT_OK && i < p->n; i++) {
             for (size_t c = 0; rc == CKPT_OK && c < p->n_columns; c++)
-                rc = dwl_fill_param(w, &r, p, i, c);
+                rc = dwl_fill_param(&r, p, i, c);
         }
     }
-    for (size_t i = 0; rc == CKPT_OK && w->stage == 3 && i < w->frozen.n; i++)
-        rc = dwl_fill_frozen(w, &r, i);
+    for (size_t i = 0; rc == CKPT_OK && how->stage == 3 && i < layout->frozen.n; i++)
+        rc = dwl_fill_frozen(&r, i);
     ckpt_vec_free(&r.extent);
     ckpt_vec_free(&r.axis);
     return rc;

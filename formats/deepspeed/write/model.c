@@ -40,13 +40,13 @@ static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_
  * What a parameter is kept as in the module: the run's dtype, unless it was another one before.
  * Stage 3's placeholders up to 0.5.10 are F32 whatever the run was.
  */
-static ckpt_dtype dwm_dtype(const ckpt_dsw *w, const ckpt_value *old)
+static ckpt_dtype dwm_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_value *old)
 {
-    bool hollow = w->state->stage == 3 && w->from_release < CKPT_DS_RELEASE(0, 6, 0);
+    bool hollow = job->state->stage == 3 && how->from_release < CKPT_DS_RELEASE(0, 6, 0);
 
-    if (!w->new_dtype && !hollow && old && old->kind == CKPT_V_TENSOR)
+    if (!how->new_dtype && !hollow && old && old->kind == CKPT_V_TENSOR)
         return old->as.tensor->dtype;
-    return w->dtype;
+    return how->dtype;
 }
 
 /* Where the 16-bit values come from: the copy if the checkpoint has one, else the masters, rounded.
@@ -60,12 +60,11 @@ static const ckpt_tensor *dwm_donor(const ckpt_tensor *t, ckpt_dtype d)
 static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
 {
     ckpt_dsw_file *f = m->f;
-    ckpt_dsw *w = f->w;
-    uint32_t k = w->home[at] - 1;
-    const ckpt_dsw_part *p = &w->part.at[k];
-    const ckpt_tensor *t = w->from->tensors.at[at];
-    ckpt_dtype d = dwm_dtype(w, old);
-    uint64_t offset = p->flat.start[w->home_at[at]], item = ckpt_dtype_get(d)->bits / 8;
+    uint32_t k = f->layout->home[at] - 1;
+    const ckpt_dsw_part *p = &f->layout->part.at[k];
+    const ckpt_tensor *t = f->job->from->tensors.at[at];
+    ckpt_dtype d = dwm_dtype(f->job, f->how, old);
+    uint64_t offset = p->flat.start[f->layout->home_at[at]], item = ckpt_dtype_get(d)->bits / 8;
 
     if (!m->storage[k])
         m->storage[k] = ckpt_tt_storage(&f->t, d, p->flat.total);
@@ -77,8 +76,8 @@ static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
         ckpt_axis axis = {0, t->n_elems, (int64_t)item};
         ckpt_extent e = {
             .source = m->storage[k]->source, .ndim = 1, .at = offset * item, .axis = &axis};
-        f->t.rc =
-            ckpt_tt_fill(w->to, &(ckpt_torch_fill){"module", dwm_donor(t, d), d}, &e, 1, w->err);
+        f->t.rc = ckpt_tt_fill(f->job->to, &(ckpt_torch_fill){"module", dwm_donor(t, d), d}, &e, 1,
+                               f->job->err);
     }
     return v;
 }
@@ -90,12 +89,12 @@ static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
  */
 static ckpt_value *dwm_placeholder(dwm_module *m, size_t at, const ckpt_value *old)
 {
-    const ckpt_tensor *t = m->f->w->from->tensors.at[at];
+    const ckpt_tensor *t = m->f->job->from->tensors.at[at];
     ckpt_dsw_file *f = m->f;
-    const uint64_t n = f->w->release < CKPT_DS_RELEASE(0, 6, 0);
-    ckpt_dtype d = dwm_dtype(f->w, old);
+    const uint64_t n = f->how->release < CKPT_DS_RELEASE(0, 6, 0);
+    ckpt_dtype d = dwm_dtype(f->job, f->how, old);
 
-    if (t->role == CKPT_ROLE_FROZEN && f->w->state->stage != 3)
+    if (t->role == CKPT_ROLE_FROZEN && f->job->state->stage != 3)
         d = t->dtype;
     if (t->n_elems == 0)
         return ckpt_tt_zeros(&f->t, d, t->shape, t->ndim);
@@ -122,21 +121,22 @@ static ckpt_value *dwm_again(ckpt_dsw_file *f, const ckpt_value *v)
 /* The value of a tensor of the map in this file; tied names share its elements. */
 static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
 {
-    ckpt_dsw *w = m->f->w;
-    const ckpt_tensor *t = w->from->tensors.at[at];
+    const ckpt_tensor *t = m->f->job->from->tensors.at[at];
 
     if (t->owner) {
-        at = ckpt_map_index(w->from, t->owner->name, strlen(t->owner->name));
+        at = ckpt_map_index(m->f->job->from, t->owner->name, strlen(t->owner->name));
         t = t->owner;
     }
     if (m->node[at])
         return dwm_again(m->f, m->node[at]);
-    if (w->stage == 3 && (w->home[at] || t->role == CKPT_ROLE_FROZEN))
+    if (m->f->how->stage == 3 && (m->f->layout->home[at] || t->role == CKPT_ROLE_FROZEN))
         m->node[at] = dwm_placeholder(m, at, old);
-    else if (w->home[at] && (w->stage > 0 || ckpt_dsw_full_of(w) == CKPT_DSW_FLAT))
+    else if (m->f->layout->home[at] &&
+             (m->f->how->stage > 0 || ckpt_dsw_full_of(m->f->job, m->f->how) == CKPT_DSW_FLAT))
         m->node[at] = dwm_view(m, at, old);
-    else if (w->home[at])
-        m->node[at] = ckpt_tt_whole(&m->f->t, dwm_donor(t, dwm_dtype(w, old)), dwm_dtype(w, old));
+    else if (m->f->layout->home[at])
+        m->node[at] = ckpt_tt_whole(&m->f->t, dwm_donor(t, dwm_dtype(m->f->job, m->f->how, old)),
+                                    dwm_dtype(m->f->job, m->f->how, old));
     else if (t->role == CKPT_ROLE_BUFFER && old)
         m->node[at] = ckpt_tt_copy(&m->f->t, old);
     else
@@ -157,12 +157,12 @@ static bool dwm_same(const ckpt_value *a, const ckpt_value *b)
 }
 
 /* True if the source says that a name is tied to another. */
-static bool dwm_is_alias(const ckpt_dsw *w, const ckpt_text *name)
+static bool dwm_is_alias(const ckpt_dsw_job *job, const ckpt_text *name)
 {
-    return ckpt_value_get(ckpt_value_get(w->state->model, "shared_params"), name->at) != NULL;
+    return ckpt_value_get(ckpt_value_get(job->state->model, "shared_params"), name->at) != NULL;
 }
 
-size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self)
+size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self)
 {
     const ckpt_value *value = module.at[self].value;
     size_t kept = SIZE_MAX, n_kept = 0;
@@ -170,12 +170,12 @@ size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self)
     for (uint64_t i = 0; n_kept < 2 && i < module.n; i++) {
         if (i == self || !dwm_same(value, module.at[i].value))
             continue;
-        size_t at = ckpt_state_index(w->from, w->state, module.at[i].key);
+        size_t at = ckpt_state_index(job->from, job->state, module.at[i].key);
         kept = n_kept == 0 ? at : kept;
         n_kept += at != SIZE_MAX;
     }
     // Placeholders of a storage that several names have are not tied (deepspeed/module.c).
-    return n_kept == 1 || w->state->stage < 3 ? kept : SIZE_MAX;
+    return n_kept == 1 || job->state->stage < 3 ? kept : SIZE_MAX;
 }
 
 /* A tensor of the module that the map does not hold: a second name of one that it holds, or
@@ -184,14 +184,14 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
 {
     const ckpt_value *value = from.at[self].value;
     uint64_t n = value->as.tensor->ndim ? value->as.tensor->shape[0] : 1;
-    size_t kept = ckpt_dsw_second(m->f->w, from, self);
+    size_t kept = ckpt_dsw_second(m->f->job, from, self);
 
     if (kept != SIZE_MAX)
         return dwm_tensor(m, kept, value);
     // An alias whose owner the save has left out (exclude_frozen_parameters): stage 3 keeps no
     // values.
-    if (m->f->w->stage == 3 && n > 0 && dwm_is_alias(m->f->w, &from.at[self].key->as.text)) {
-        m->f->t.rc = ckpt_dsw_left_out(m->f->w, CKPT_WARNING,
+    if (m->f->how->stage == 3 && n > 0 && dwm_is_alias(m->f->job, &from.at[self].key->as.text)) {
+        m->f->t.rc = ckpt_dsw_left_out(m->f->job, CKPT_WARNING,
                                        "module.%.300s: its owner, a frozen parameter, was not "
                                        "saved, and stage 3 keeps values of owners alone: a run has "
                                        "to bring them",
@@ -200,8 +200,8 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
     }
     // A placeholder that nothing says the values of; before 0.6.0 it has one element.
     bool hollow = n == 0 || (n == 1 && value->as.tensor->ndim == 1 &&
-                             m->f->w->from_release < CKPT_DS_RELEASE(0, 6, 0));
-    if (hollow && m->f->w->stage < 3 && m->f->w->state->stage == 3)
+                             m->f->how->from_release < CKPT_DS_RELEASE(0, 6, 0));
+    if (hollow && m->f->how->stage < 3 && m->f->job->state->stage == 3)
         return NULL;
     return ckpt_tt_copy(&m->f->t, value);
 }
@@ -215,20 +215,20 @@ static bool dwm_is_expert(const char *name)
 /* Which tensors of the map have other names, in the map or in the source's module alone. */
 static void dwm_ties(dwm_module *m, const ckpt_value *old)
 {
-    const ckpt_dsw *w = m->f->w;
     ckpt_dict from = ckpt_value_map(old);
     size_t at;
 
-    for (size_t i = 0; i < w->from->tensors.n; i++) {
-        const ckpt_tensor *owner = w->from->tensors.at[i]->owner;
-        if (owner && (at = ckpt_map_index(w->from, owner->name, strlen(owner->name))) != SIZE_MAX)
+    for (size_t i = 0; i < m->f->job->from->tensors.n; i++) {
+        const ckpt_tensor *owner = m->f->job->from->tensors.at[i]->owner;
+        if (owner &&
+            (at = ckpt_map_index(m->f->job->from, owner->name, strlen(owner->name))) != SIZE_MAX)
             m->tied[at] = true;
     }
     for (uint64_t i = 0; i < from.n; i++) {
         if (from.at[i].key->kind != CKPT_V_STR || from.at[i].value->kind != CKPT_V_TENSOR ||
-            ckpt_state_index(w->from, w->state, from.at[i].key) != SIZE_MAX)
+            ckpt_state_index(m->f->job->from, m->f->job->state, from.at[i].key) != SIZE_MAX)
             continue;
-        if ((at = ckpt_dsw_second(w, from, i)) != SIZE_MAX)
+        if ((at = ckpt_dsw_second(m->f->job, from, i)) != SIZE_MAX)
             m->tied[at] = true;
     }
 }
@@ -242,16 +242,16 @@ static void dwm_like(dwm_module *m, const ckpt_value *old)
     for (uint64_t i = 0; t->rc == CKPT_OK && i < from.n; i++) {
         const ckpt_value *key = from.at[i].key, *value = from.at[i].value;
         bool named = key->kind == CKPT_V_STR && value->kind == CKPT_V_TENSOR;
-        if (named && m->f->w->experts && dwm_is_expert(key->as.text.at))
+        if (named && m->f->how->experts && dwm_is_expert(key->as.text.at))
             continue;
-        size_t at = named ? ckpt_state_index(m->f->w->from, m->f->w->state, key) : SIZE_MAX;
+        size_t at = named ? ckpt_state_index(m->f->job->from, m->f->job->state, key) : SIZE_MAX;
         ckpt_value *v = at != SIZE_MAX ? dwm_tensor(m, at, value)
                         : named        ? dwm_unnamed(m, from, i)
                                        : ckpt_tt_copy(t, value);
         if (v || t->rc != CKPT_OK)
             ckpt_tt_put_at(t, m->dict, ckpt_tt_copy(t, key), v);
         else
-            t->rc = ckpt_dsw_left_out(m->f->w, CKPT_WARNING,
+            t->rc = ckpt_dsw_left_out(m->f->job, CKPT_WARNING,
                                       "module.%.300s: it has no values here, and nothing says what "
                                       "it is tied to",
                                       key->as.text.at);
@@ -264,12 +264,13 @@ static void dwm_like(dwm_module *m, const ckpt_value *old)
  * a first rank's. */
 static void dwm_rest(dwm_module *m)
 {
-    const ckpt_map *from = m->f->w->from;
+    const ckpt_map *from = m->f->job->from;
 
     for (size_t i = 0; m->f->t.rc == CKPT_OK && i < from->tensors.n; i++) {
         const ckpt_tensor *t = from->tensors.at[i];
-        const char *name = ckpt_state_name(m->f->w->state, t);
-        if (t->role != CKPT_ROLE_STATE && !m->node[i] && !(m->f->w->experts && dwm_is_expert(name)))
+        const char *name = ckpt_state_name(m->f->job->state, t);
+        if (t->role != CKPT_ROLE_STATE && !m->node[i] &&
+            !(m->f->how->experts && dwm_is_expert(name)))
             ckpt_tt_put_at(&m->f->t, m->dict, ckpt_tt_str(&m->f->t, name), dwm_tensor(m, i, NULL));
     }
 }
@@ -285,13 +286,13 @@ static ckpt_value *dwm_module_make(ckpt_dsw_file *f, const ckpt_value *old)
 {
     dwm_module *m = &((dwm_file *)f)->module;
 
-    if (f->w->layers)
+    if (f->how->layers)
         return ckpt_tt_new(&f->t, CKPT_V_NONE);
     m->dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
     dwm_ties(m, old);
     if (old && ckpt_value_map(old).n)
         dwm_like(m, old);
-    if (!old || f->w->state->joined)
+    if (!old || f->job->state->joined)
         dwm_rest(m);
     return m->dict;
 }
@@ -306,7 +307,7 @@ static ckpt_value *dwm_part_shapes(ckpt_dsw_file *f, const ckpt_dsw_part *p, con
     ckpt_value_kind kind = from.n ? from.at[0].value->kind : CKPT_V_SIZE;
 
     for (size_t i = 0; i < p->n; i++)
-        ckpt_tt_put_at(&f->t, dict, ckpt_tt_str(&f->t, ckpt_dsw_name(f->w, p, i)),
+        ckpt_tt_put_at(&f->t, dict, ckpt_tt_str(&f->t, ckpt_dsw_name(f->job, f->layout, p, i)),
                        dwm_shape(f, p->param[i], kind));
     return dict;
 }
@@ -316,15 +317,15 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
     ckpt_seq from = ckpt_value_seq(old);
     ckpt_value *list;
 
-    if (f->w->stage == 0)
+    if (f->how->stage == 0)
         return ckpt_tt_new(&f->t, CKPT_V_NONE);
     // One dict for all groups, in the module's order (0.3.14 to 0.5.3): it does not depend on the
     // layout.
     if (old && (old->kind == CKPT_V_DICT || old->kind == CKPT_V_ODICT))
         return ckpt_tt_copy(&f->t, old);
     list = ckpt_tt_new(&f->t, CKPT_V_LIST);
-    for (size_t k = 0; k < f->w->part.n; k++) {
-        const ckpt_dsw_part *p = &f->w->part.at[k];
+    for (size_t k = 0; k < f->layout->part.n; k++) {
+        const ckpt_dsw_part *p = &f->layout->part.at[k];
         // Experts of other ranks have the same names.
         if (p->lane == 0)
             ckpt_tt_add(&f->t, list,
@@ -340,17 +341,18 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
  * A run of stage 0 or 1 that left them out does not say that it had any: without a list DeepSpeed
  * leaves those of its model alone, with an empty one it fails at the first that it lacks.
  */
-static bool dwm_lists_frozen(const ckpt_dsw *w, const ckpt_value *old)
+static bool dwm_lists_frozen(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                             const ckpt_dsw_layout *layout, const ckpt_value *old)
 {
     bool any = false;
 
-    if (w->stage < 2)
+    if (how->stage < 2)
         return false;
-    if (w->state->stage >= 2)
+    if (job->state->stage >= 2)
         return old && old->kind != CKPT_V_NONE;
     // One without elements may be a trained one and proves nothing; stage 2 needs no list for it.
-    for (size_t i = 0; i < w->frozen.n; i++)
-        any = any || w->frozen.at[i]->n_elems || w->stage == 3;
+    for (size_t i = 0; i < layout->frozen.n; i++)
+        any = any || layout->frozen.at[i]->n_elems || how->stage == 3;
     return any;
 }
 
@@ -359,13 +361,14 @@ static ckpt_value *dwm_frozen_shapes(ckpt_dsw_file *f, const ckpt_value *old)
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict;
 
-    if (!dwm_lists_frozen(f->w, old))
+    if (!dwm_lists_frozen(f->job, f->how, f->layout, old))
         return ckpt_tt_new(&f->t, CKPT_V_NONE);
     dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
-    for (size_t i = 0; i < f->w->frozen.n; i++)
+    for (size_t i = 0; i < f->layout->frozen.n; i++)
         ckpt_tt_put_at(
-            &f->t, dict, ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, f->w->frozen.at[i])),
-            dwm_shape(f, f->w->frozen.at[i], from.n ? from.at[0].value->kind : CKPT_V_SIZE));
+            &f->t, dict,
+            ckpt_tt_str(&f->t, ckpt_state_name(f->job->state, f->layout->frozen.at[i])),
+            dwm_shape(f, f->layout->frozen.at[i], from.n ? from.at[0].value->kind : CKPT_V_SIZE));
     return dict;
 }
 
@@ -373,18 +376,17 @@ static ckpt_value *dwm_frozen_shapes(ckpt_dsw_file *f, const ckpt_value *old)
  * padded. */
 static ckpt_value *dwm_fragment(ckpt_dsw_file *f, size_t i)
 {
-    ckpt_dsw *w = f->w;
-    const ckpt_tensor *t = w->frozen.at[i];
-    size_t at = ckpt_map_index(w->from, t->name, strlen(t->name));
+    const ckpt_tensor *t = f->layout->frozen.at[i];
+    size_t at = ckpt_map_index(f->job->from, t->name, strlen(t->name));
 
-    if (w->stage != 3)
+    if (f->how->stage != 3)
         return dwm_tensor(&((dwm_file *)f)->module, at, NULL);
     if (t->n_elems == 0)
         return ckpt_tt_zeros(&f->t, t->dtype, t->shape, t->ndim);
-    uint64_t n = ckpt_zero_partition(t->n_elems, w->world);
+    uint64_t n = ckpt_zero_partition(t->n_elems, f->how->world);
     ckpt_storage *s = ckpt_tt_storage(&f->t, t->dtype, n);
     if (s)
-        w->fragment[f->rank * w->frozen.n + i] = s->source;
+        f->records->fragment[f->rank * f->layout->frozen.n + i] = s->source;
     return ckpt_tt_flat(&f->t, s, 0, n);
 }
 
@@ -392,12 +394,12 @@ static ckpt_value *dwm_fragments(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_value *dict;
 
-    if (!dwm_lists_frozen(f->w, old))
+    if (!dwm_lists_frozen(f->job, f->how, f->layout, old))
         return ckpt_tt_new(&f->t, CKPT_V_NONE);
     dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
-    for (size_t i = 0; i < f->w->frozen.n; i++)
+    for (size_t i = 0; i < f->layout->frozen.n; i++)
         ckpt_tt_put_at(&f->t, dict,
-                       ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, f->w->frozen.at[i])),
+                       ckpt_tt_str(&f->t, ckpt_state_name(f->job->state, f->layout->frozen.at[i])),
                        dwm_fragment(f, i));
     return dict;
 }
@@ -407,21 +409,21 @@ static ckpt_value *dwm_fragments(ckpt_dsw_file *f, const ckpt_value *old)
 /* Tied names: only the first rank's file lists them; made of the map where a release did not. */
 static ckpt_value *dwm_shared(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    ckpt_value *dict = ckpt_tt_new(&f->t, f->w->stage ? CKPT_V_DICT : CKPT_V_NONE);
-    const ckpt_map *from = f->w->from;
+    ckpt_value *dict = ckpt_tt_new(&f->t, f->how->stage ? CKPT_V_DICT : CKPT_V_NONE);
+    const ckpt_map *from = f->job->from;
 
-    if (f->w->stage == 0)
+    if (f->how->stage == 0)
         return dict;
     // Without ZeRO the storages tie names, and this is not read.
-    bool listed = old && old->kind != CKPT_V_NONE && f->w->state->stage > 0;
+    bool listed = old && old->kind != CKPT_V_NONE && f->job->state->stage > 0;
 
     if (listed && f->rank == 0)
         return ckpt_tt_copy(&f->t, old);
     for (size_t i = 0; !listed && f->rank == 0 && i < from->tensors.n; i++) {
         const ckpt_tensor *t = from->tensors.at[i];
         if (t->owner && t->role != CKPT_ROLE_STATE)
-            ckpt_tt_put_at(&f->t, dict, ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, t)),
-                           ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, t->owner)));
+            ckpt_tt_put_at(&f->t, dict, ckpt_tt_str(&f->t, ckpt_state_name(f->job->state, t)),
+                           ckpt_tt_str(&f->t, ckpt_state_name(f->job->state, t->owner)));
     }
     return dict;
 }
@@ -430,15 +432,15 @@ static ckpt_value *dwm_world(ckpt_dsw_file *f, const ckpt_value *old)
 {
     int64_t was = 0;
 
-    if (ckpt_value_as_int(old, &was) && was != (int64_t)f->w->world)
-        ckpt_dsw_say(f, "dp_world_size %" PRId64 " -> %" PRIu32, was, f->w->world);
-    return ckpt_tt_int(&f->t, f->w->world);
+    if (ckpt_value_as_int(old, &was) && was != (int64_t)f->how->world)
+        ckpt_dsw_say(f, "dp_world_size %" PRId64 " -> %" PRIu32, was, f->how->world);
+    return ckpt_tt_int(&f->t, f->how->world);
 }
 
 /* Names of the buffers that the map holds. */
 static ckpt_value *dwm_buffers(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    const ckpt_map *from = f->w->from;
+    const ckpt_map *from = f->job->from;
     ckpt_value *list;
 
     if (old)
@@ -447,7 +449,7 @@ static ckpt_value *dwm_buffers(ckpt_dsw_file *f, const ckpt_value *old)
     for (size_t i = 0; i < from->tensors.n; i++) {
         if (from->tensors.at[i]->role == CKPT_ROLE_BUFFER && !from->tensors.at[i]->owner)
             ckpt_tt_add(&f->t, list,
-                        ckpt_tt_str(&f->t, ckpt_state_name(f->w->state, from->tensors.at[i])));
+                        ckpt_tt_str(&f->t, ckpt_state_name(f->job->state, from->tensors.at[i])));
     }
     return list;
 }
@@ -463,9 +465,9 @@ static ckpt_value *dwm_mp_world(ckpt_dsw_file *f, const ckpt_value *old)
 {
     int64_t was = 1;
 
-    if (f->w->state->joined && ckpt_value_as_int(old, &was) && was != 1)
+    if (f->job->state->joined && ckpt_value_as_int(old, &was) && was != 1)
         ckpt_dsw_say(f, "mp_world_size %" PRId64 " -> 1", was);
-    return old && !f->w->state->joined ? ckpt_tt_copy(&f->t, old) : ckpt_tt_int(&f->t, 1);
+    return old && !f->job->state->joined ? ckpt_tt_copy(&f->t, old) : ckpt_tt_int(&f->t, 1);
 }
 
 static ckpt_value *dwm_sparse_names(ckpt_dsw_file *f, const ckpt_value *old)
@@ -477,7 +479,7 @@ static ckpt_value *dwm_degrees(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_value *dict;
 
-    if (old && !f->w->state->joined)
+    if (old && !f->job->state->joined)
         return ckpt_tt_copy(&f->t, old);
     if (old)
         ckpt_dsw_say(f, "checkpoint_parallel_dimensions -> 1: the ranks were joined");
@@ -513,24 +515,27 @@ static const ckpt_dsw_key dwm_keys[] = {
     {NULL, 0, 0, NULL},
 };
 
-int ckpt_dsw_model_file(ckpt_dsw *w, uint32_t rank, const char *name)
+int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                        const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
+                        const char *name)
 {
-    dwm_file d = {.f = {.w = w, .rank = rank}};
-    bool follow = w->state->model && w->release == w->from_release;
+    dwm_file d = {
+        .f = {.job = job, .how = how, .layout = layout, .records = records, .rank = rank}};
+    bool follow = job->state->model && how->release == how->from_release;
     ckpt_value *root = NULL;
-    int rc = ckpt_tt_begin(&d.f.t, w->to, w->from, name, w->err);
+    int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);
 
     if (rc == CKPT_OK)
-        w->to->files.at[d.f.t.file].rank = w->stage < 3 ? UINT32_MAX : rank;
-    d.f.t.drop_objects = w->target->objects_dropped;
+        job->to->files.at[d.f.t.file].rank = how->stage < 3 ? UINT32_MAX : rank;
+    d.f.t.drop_objects = job->target->objects_dropped;
     d.module.f = &d.f;
-    d.module.storage = ckpt_alloc((w->part.n + 1) * sizeof(ckpt_storage *));
-    d.module.node = ckpt_alloc((w->from->tensors.n + 1) * sizeof(ckpt_value *));
-    d.module.tied = ckpt_alloc((w->from->tensors.n + 1) * sizeof(bool));
+    d.module.storage = ckpt_alloc((layout->part.n + 1) * sizeof(ckpt_storage *));
+    d.module.node = ckpt_alloc((job->from->tensors.n + 1) * sizeof(ckpt_value *));
+    d.module.tied = ckpt_alloc((job->from->tensors.n + 1) * sizeof(bool));
     if (rc == CKPT_OK && (!d.module.storage || !d.module.node || !d.module.tied))
-        d.f.t.rc = ckpt_fail_memory(w->err);
+        d.f.t.rc = ckpt_fail_memory(job->err);
     if (d.f.t.rc == CKPT_OK)
-        root = ckpt_dsw_dict(&d.f, w->state->model, dwm_keys, follow);
+        root = ckpt_dsw_dict(&d.f, job->state->model, dwm_keys, follow);
     rc = ckpt_tt_end(&d.f.t, root);
     ckpt_free(d.module.storage);
     ckpt_free(d.module.node);

@@ -20,19 +20,20 @@ static bool dwm_is_muon(const ckpt_group *g)
 }
 
 /* The run keeps its optimizer in the host's memory. */
-static bool dwm_offloads(const ckpt_dsw *w)
+static bool dwm_offloads(const ckpt_dsw_job *job)
 {
     const ckpt_value *offload =
-        ckpt_dsw_config_get(w->state, "zero_optimization", "offload_optimizer");
+        ckpt_dsw_config_get(job->state, "zero_optimization", "offload_optimizer");
     const ckpt_value *device = ckpt_value_get(offload, "device");
 
     return device && !ckpt_value_is(device, "none");
 }
 
-bool ckpt_dsw_is_whole(const ckpt_dsw *w, const ckpt_group *g, const char *key)
+bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
+                       const char *key)
 {
-    return (w->stage == 1 || w->stage == 2) && !w->legacy && !w->bf16_optimizer &&
-           strcmp(key, "momentum_buffer") == 0 && dwm_is_muon(g) && !dwm_offloads(w);
+    return (how->stage == 1 || how->stage == 2) && !how->legacy && !how->bf16_optimizer &&
+           strcmp(key, "momentum_buffer") == 0 && dwm_is_muon(g) && !dwm_offloads(job);
 }
 
 /* ---- order ---- */
@@ -58,36 +59,36 @@ static int dwm_by_size(const void *pa, const void *pb)
 }
 
 /* Sort one lane of a group. */
-static int dwm_sort(ckpt_dsw *w, size_t first, size_t n)
+static int dwm_sort(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, size_t first, size_t n)
 {
     dwm_place *place = ckpt_alloc((n + 1) * sizeof *place);
 
     if (!place)
-        return ckpt_fail_memory(w->err);
+        return ckpt_fail_memory(job->err);
     for (size_t i = 0; i < n; i++)
-        place[i] = (dwm_place){w->state->param.at[first + i], first + i};
+        place[i] = (dwm_place){job->state->param.at[first + i], first + i};
     qsort(place, n, sizeof *place, dwm_by_size);
     for (size_t i = 0; i < n; i++)
-        w->given[first + i] = place[i].param;
+        layout->given[first + i] = place[i].param;
     ckpt_free(place);
     return CKPT_OK;
 }
 
-int ckpt_dsw_given(ckpt_dsw *w)
+int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout)
 {
-    const ckpt_state *s = w->state;
+    const ckpt_state *s = job->state;
     int rc = CKPT_OK;
 
-    w->given = ckpt_alloc((s->param.n + 1) * sizeof *w->given);
-    if (!w->given)
-        return ckpt_fail_memory(w->err);
+    layout->given = ckpt_alloc((s->param.n + 1) * sizeof *layout->given);
+    if (!layout->given)
+        return ckpt_fail_memory(job->err);
     for (size_t i = 0; i < s->param.n; i++)
-        w->given[i] = s->param.at[i];
-    for (size_t k = 0; rc == CKPT_OK && w->stage < 3 && k < s->group.n; k++) {
+        layout->given[i] = s->param.at[i];
+    for (size_t k = 0; rc == CKPT_OK && how->stage < 3 && k < s->group.n; k++) {
         const ckpt_group *g = &s->group.at[k];
         for (uint32_t e = 0; rc == CKPT_OK && dwm_is_muon(g) && e < (g->n_lanes ? g->n_lanes : 1);
              e++)
-            rc = dwm_sort(w, g->first + e * g->n, g->n);
+            rc = dwm_sort(job, layout, g->first + e * g->n, g->n);
     }
     return rc;
 }

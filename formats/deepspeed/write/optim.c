@@ -22,24 +22,22 @@ typedef struct dwo_at {
 static ckpt_value *dwo_flat(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t column, dwo_at at,
                             uint64_t n)
 {
-    const ckpt_dsw_column *c = &f->w->column.at[p->column + column];
-    uint64_t size = ckpt_dsw_size(f->w, p, column, at.index);
+    const ckpt_dsw_column *c = &f->layout->column.at[p->column + column];
+    uint64_t size = ckpt_dsw_size(f->layout, p, column, at.index);
     ckpt_storage *s = ckpt_tt_storage(&f->t, c->dtype, size);
     ckpt_value *v = ckpt_tt_flat(&f->t, s, 0, c->whole ? size : n);
 
     if (s)
-        *ckpt_dsw_record(f->w, f->rank, p, column, at.interval) = s->source;
+        *ckpt_dsw_record(f->records, f->rank, p, column, at.interval) = s->source;
     return v;
 }
 
 /* The part that this rank holds of a group, the next after *at; NULL: no more. */
 static const ckpt_dsw_part *dwo_next(const ckpt_dsw_file *f, size_t *at, uint32_t *index)
 {
-    const ckpt_dsw *w = f->w;
-
-    while (*at < w->part.n) {
-        const ckpt_dsw_part *p = &w->part.at[(*at)++];
-        if (ckpt_dsw_holds(p, &w->state->group.at[p->group], f->rank, index))
+    while (*at < f->layout->part.n) {
+        const ckpt_dsw_part *p = &f->layout->part.at[(*at)++];
+        if (ckpt_dsw_holds(p, &f->job->state->group.at[p->group], f->rank, index))
             return p;
     }
     return NULL;
@@ -54,8 +52,8 @@ static ckpt_value *dwo_ds_id(ckpt_dsw_file *f, const ckpt_dsw_part *p)
 
     for (int i = 0; i < 2 && p->n; i++) {
         const char *name = p->param[i ? p->n - 1 : 0]->name;
-        size_t at = ckpt_map_index(f->w->from, name, strlen(name));
-        id[i] = at == SIZE_MAX ? -1 : f->w->ds_id[at];
+        size_t at = ckpt_map_index(f->job->from, name, strlen(name));
+        id[i] = at == SIZE_MAX ? -1 : f->layout->ds_id[at];
     }
     if (id[0] < 0 || id[1] < 0)
         return NULL;
@@ -69,13 +67,13 @@ static ckpt_value *dwo_master(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t
                               uint32_t interval)
 {
     uint32_t virtual = interval * p->world + index;
-    uint64_t n = f->w->stage == 3 ? p->slice : ckpt_dsw_saved(f->w, p, virtual);
+    uint64_t n = f->how->stage == 3 ? p->slice : ckpt_dsw_saved(f->how, p, virtual);
     ckpt_value *v = dwo_flat(f, p, 0, (dwo_at){index, interval}, n);
 
     if (!v)
         return NULL;
     v->as.tensor->flags = CKPT_TENSOR_GRAD;
-    if (f->w->stage == 3 && f->w->release >= CKPT_DS_RELEASE(0, 13, 0)) {
+    if (f->how->stage == 3 && f->how->release >= CKPT_DS_RELEASE(0, 13, 0)) {
         v->as.tensor->state = dwo_ds_id(f, p);
         if (v->as.tensor->state)
             v->as.tensor->type = ckpt_tt_global(&f->t, "torch", "Tensor");
@@ -92,10 +90,10 @@ static ckpt_value *dwo_masters(ckpt_dsw_file *f, const ckpt_value *old)
 
     (void)old;
     for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index));) {
-        inner = f->w->legacy ? ckpt_tt_new(&f->t, CKPT_V_LIST) : list;
+        inner = f->how->legacy ? ckpt_tt_new(&f->t, CKPT_V_LIST) : list;
         for (uint32_t i = 0; i < p->intervals; i++)
             ckpt_tt_add(&f->t, inner, dwo_master(f, p, index, i));
-        if (f->w->legacy)
+        if (f->how->legacy)
             ckpt_tt_add(&f->t, list, inner);
     }
     return list;
@@ -117,10 +115,11 @@ static ckpt_value *dwo_restart(ckpt_dsw_file *f, const ckpt_value *old)
 }
 
 /* The column of a key, or 0. */
-static size_t dwo_column(const ckpt_dsw *w, const ckpt_dsw_part *p, const ckpt_value *key)
+static size_t dwo_column(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p,
+                         const ckpt_value *key)
 {
     for (size_t c = 1; c < p->n_columns; c++) {
-        if (ckpt_value_is(key, w->column.at[p->column + c].key))
+        if (ckpt_value_is(key, layout->column.at[p->column + c].key))
             return c;
     }
     return 0;
@@ -131,7 +130,7 @@ static size_t dwo_column(const ckpt_dsw *w, const ckpt_dsw_part *p, const ckpt_v
 static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
                              uint32_t interval)
 {
-    const ckpt_value *old = f->w->state->group.at[p->group].entry;
+    const ckpt_value *old = f->job->state->group.at[p->group].entry;
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict;
 
@@ -142,23 +141,24 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
     for (uint64_t i = 0; f->t.rc == CKPT_OK && i < from.n; i++) {
         const ckpt_pair *e = &from.at[i];
-        size_t c = dwo_column(f->w, p, e->key);
-        uint64_t n = f->w->lean || f->w->legacy
-                         ? ckpt_dsw_saved(f->w, p, interval * p->world + index)
+        size_t c = dwo_column(f->layout, p, e->key);
+        uint64_t n = f->how->lean || f->how->legacy
+                         ? ckpt_dsw_saved(f->how, p, interval * p->world + index)
                          : p->slice;
         // Nothing of a group on this rank: DeepSpeed made no buffer for it.
-        if (c && f->w->column.at[p->column + c].whole && ckpt_dsw_size(f->w, p, c, index) == 0)
+        if (c && f->layout->column.at[p->column + c].whole &&
+            ckpt_dsw_size(f->layout, p, c, index) == 0)
             continue;
-        ckpt_value *v = c             ? dwo_flat(f, p, c, (dwo_at){index, interval}, n)
-                        : f->w->fresh ? dwo_restart(f, e->value)
-                                      : ckpt_tt_copy(&f->t, e->value);
+        ckpt_value *v = c               ? dwo_flat(f, p, c, (dwo_at){index, interval}, n)
+                        : f->how->fresh ? dwo_restart(f, e->value)
+                                        : ckpt_tt_copy(&f->t, e->value);
         ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, e->key), v);
     }
     // Legacy stage 1 saves no groups: a step that the optimizer kept there would be lost.
-    const ckpt_value *step = ckpt_value_get(f->w->state->group.at[p->group].fields, "step");
-    if (f->w->legacy && step && !ckpt_value_get(old, "step"))
+    const ckpt_value *step = ckpt_value_get(f->job->state->group.at[p->group].fields, "step");
+    if (f->how->legacy && step && !ckpt_value_get(old, "step"))
         ckpt_tt_put(&f->t, dict, "step",
-                    f->w->fresh ? dwo_restart(f, step) : ckpt_tt_copy(&f->t, step));
+                    f->how->fresh ? dwo_restart(f, step) : ckpt_tt_copy(&f->t, step));
     return dict && from.n > 0 && dict->as.map.n == 0 ? NULL : dict;
 }
 
@@ -171,12 +171,12 @@ static ckpt_value *dwo_lean(ckpt_dsw_file *f)
     uint32_t index;
 
     for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index));) {
-        inner = f->w->legacy ? ckpt_tt_new(&f->t, CKPT_V_LIST) : list;
+        inner = f->how->legacy ? ckpt_tt_new(&f->t, CKPT_V_LIST) : list;
         for (uint32_t i = 0; i < p->intervals; i++) {
             entry = dwo_entry(f, p, index, i);
             ckpt_tt_add(&f->t, inner, entry ? entry : ckpt_tt_new(&f->t, CKPT_V_DICT));
         }
-        if (f->w->legacy)
+        if (f->how->legacy)
             ckpt_tt_add(&f->t, list, inner);
     }
     return list;
@@ -201,7 +201,7 @@ static ckpt_value *dwo_states(ckpt_dsw_file *f)
 /* What the source keeps below optimizer_state_dict of its optimizer file. */
 static const ckpt_value *dwo_source(const ckpt_dsw_file *f, const char *key)
 {
-    return ckpt_value_get(ckpt_value_get(f->w->state->optim, "optimizer_state_dict"), key);
+    return ckpt_value_get(ckpt_value_get(f->job->state->optim, "optimizer_state_dict"), key);
 }
 
 /* (0.9, 0.999) */
@@ -265,30 +265,30 @@ static int dwo_say_fields(const ckpt_dsw_file *f, bool configured)
                              "elastic checkpoint nor a configuration in it says them; set them "
                              "after loading";
 
-    for (size_t i = 0; i < f->w->to->findings.n; i++) {
-        if (strcmp(f->w->to->findings.at[i].text, text) == 0)
+    for (size_t i = 0; i < f->job->to->findings.n; i++) {
+        if (strcmp(f->job->to->findings.at[i].text, text) == 0)
             return CKPT_OK;
     }
-    return ckpt_map_note(f->w->to, CKPT_WARNING, f->w->err, "%s", text);
+    return ckpt_map_note(f->job->to, CKPT_WARNING, f->job->err, "%s", text);
 }
 
 /* Hyper-parameters of a group whose checkpoint kept none (elastic ones): the optimizer's section of
  * ds_config, and the step. */
 static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f, const ckpt_value *entry)
 {
-    const ckpt_value *params = ckpt_dsw_config_get(f->w->state, "optimizer", "params");
-    const ckpt_value *type = ckpt_dsw_config_get(f->w->state, "optimizer", "type");
+    const ckpt_value *params = ckpt_dsw_config_get(f->job->state, "optimizer", "params");
+    const ckpt_value *type = ckpt_dsw_config_get(f->job->state, "optimizer", "type");
     const ckpt_value *step = dwo_source(f, "base_optimizer_state_step");
     ckpt_value *fields = params ? ckpt_tt_copy(&f->t, params) : ckpt_tt_new(&f->t, CKPT_V_DICT);
 
     // Before 0.4.0 files hold no configuration: what the optimizer keeps tells Adam from others.
     bool adam = type ? dwo_is_adam(type) : ckpt_value_get(entry, "exp_avg_sq") != NULL;
     if (f->t.rc == CKPT_OK && !type && !adam)
-        f->t.rc = ckpt_fail(f->w->err, CKPT_EUNSUPPORTED,
+        f->t.rc = ckpt_fail(f->job->err, CKPT_EUNSUPPORTED,
                             "%s: an elastic checkpoint keeps no hyper-parameters, and its "
                             "configuration names no optimizer to take them from: choose stage 1 "
                             "or 2, which stay elastic",
-                            f->w->from->path);
+                            f->job->from->path);
     if (adam)
         dwo_adam_defaults(f, fields);
     if (f->t.rc == CKPT_OK)
@@ -301,25 +301,25 @@ static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f, const ckpt_value *entr
 /* Elastic checkpoints keep the groups' step beside the lean state. */
 static ckpt_value *dwo_lean_step(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    const ckpt_state *state = f->w->state;
+    const ckpt_state *state = f->job->state;
     const ckpt_value *step =
         state->group.n ? ckpt_value_get(state->group.at[0].fields, "step") : NULL;
 
     // 0.19.8 asks for it also where the optimizer counts in its state.
     if (!step && state->group.n)
         step = ckpt_value_get(state->group.at[0].entry, "step");
-    if (old && !f->w->fresh)
+    if (old && !f->how->fresh)
         return ckpt_tt_copy(&f->t, old);
-    if (!f->w->lean || !(step || old))
+    if (!f->how->lean || !(step || old))
         return NULL;
-    return f->w->fresh ? ckpt_tt_int(&f->t, 0) : ckpt_tt_copy(&f->t, step);
+    return f->how->fresh ? ckpt_tt_int(&f->t, 0) : ckpt_tt_copy(&f->t, step);
 }
 
 /* The optimizer's groups; each lists the numbers of its parts. */
 static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
 {
     ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
-    const ckpt_state *state = f->w->state;
+    const ckpt_state *state = f->job->state;
     const ckpt_dsw_part *p;
     uint32_t index;
 
@@ -333,7 +333,7 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
             if (p->group == g)
                 ckpt_tt_add(&f->t, params, ckpt_tt_int(&f->t, number));
         }
-        if (f->w->fresh && ckpt_value_get(group, "step"))
+        if (f->how->fresh && ckpt_value_get(group, "step"))
             ckpt_tt_put(&f->t, group, "step", ckpt_tt_int(&f->t, 0));
         ckpt_tt_put(&f->t, group, "params", params);
         ckpt_tt_add(&f->t, list, group);
@@ -344,11 +344,11 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
 /* Elastic and legacy files have no param_groups. */
 static int dwo_left_fields(const ckpt_dsw_file *f)
 {
-    const ckpt_state *state = f->w->state;
+    const ckpt_state *state = f->job->state;
 
     for (size_t g = 0; g < state->group.n; g++) {
         if (state->group.at[g].fields)
-            return ckpt_dsw_left_out(f->w, CKPT_WARNING,
+            return ckpt_dsw_left_out(f->job, CKPT_WARNING,
                                      "param_groups: elastic checkpoints keep no hyper-parameters: "
                                      "a run goes on with those of its configuration");
     }
@@ -361,9 +361,9 @@ static ckpt_value *dwo_base(ckpt_dsw_file *f, const ckpt_value *old)
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict;
 
-    if ((f->w->lean || f->w->legacy) && f->t.rc == CKPT_OK)
+    if ((f->how->lean || f->how->legacy) && f->t.rc == CKPT_OK)
         f->t.rc = dwo_left_fields(f);
-    if (f->w->lean || f->w->legacy)
+    if (f->how->lean || f->how->legacy)
         return dwo_lean(f);
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
     ckpt_tt_put(&f->t, dict, "state", dwo_states(f));
@@ -382,14 +382,14 @@ static ckpt_value *dwo_base(ckpt_dsw_file *f, const ckpt_value *old)
 static ckpt_value *dwo_stage(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_value *args;
-    int64_t stage = f->w->stage;
+    int64_t stage = f->how->stage;
 
-    if (old && stage == f->w->from_stage && f->w->release == f->w->from_release)
+    if (old && stage == f->how->from_stage && f->how->release == f->how->from_release)
         return ckpt_tt_copy(&f->t, old);
     // Stage 1 was written by stage 2's code under its number before 0.7.0, unless it is the legacy
     // one.
-    if (f->w->release < CKPT_DS_RELEASE(0, 7, 0))
-        return ckpt_tt_int(&f->t, stage == 1 && !f->w->legacy ? 2 : stage);
+    if (f->how->release < CKPT_DS_RELEASE(0, 7, 0))
+        return ckpt_tt_int(&f->t, stage == 1 && !f->how->legacy ? 2 : stage);
     args = ckpt_tt_new(&f->t, CKPT_V_TUPLE);
     ckpt_tt_add(&f->t, args, ckpt_tt_int(&f->t, stage));
     return ckpt_tt_object(&f->t, "deepspeed.runtime.zero.config", "ZeroStageEnum", CKPT_BY_REDUCE,
@@ -404,8 +404,8 @@ static ckpt_value *dwo_partition_count(ckpt_dsw_file *f, const ckpt_value *old)
     uint32_t index;
 
     (void)old;
-    if (f->w->stage == 3 || f->w->release < CKPT_DS_RELEASE(0, 4, 0))
-        return ckpt_tt_int(&f->t, f->w->world);
+    if (f->how->stage == 3 || f->how->release < CKPT_DS_RELEASE(0, 4, 0))
+        return ckpt_tt_int(&f->t, f->how->world);
     list = ckpt_tt_new(&f->t, CKPT_V_LIST);
     for (size_t at = 0; (p = dwo_next(f, &at, &index));)
         ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, p->world));
@@ -420,7 +420,7 @@ static ckpt_value *dwo_group_paddings(ckpt_dsw_file *f, const ckpt_value *old)
 
     (void)old;
     for (size_t at = 0; (p = dwo_next(f, &at, &index));)
-        ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, (int64_t)ckpt_dsw_padding(f->w, p, index)));
+        ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, (int64_t)ckpt_dsw_padding(f->how, p, index)));
     return list;
 }
 
@@ -445,8 +445,8 @@ static ckpt_value *dwo_intervals(ckpt_dsw_file *f, const ckpt_value *old)
     ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
 
     (void)old;
-    for (size_t k = 0; k < f->w->part.n; k++)
-        ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, f->w->part.at[k].intervals));
+    for (size_t k = 0; k < f->layout->part.n; k++)
+        ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, f->layout->part.at[k].intervals));
     return list;
 }
 
@@ -470,7 +470,7 @@ static ckpt_value *dwo_address(ckpt_dsw_file *f, uint64_t numel, uint64_t start)
  */
 static ckpt_value *dwo_mapping(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index)
 {
-    const ckpt_zero_flat *z = f->w->aligned ? &p->flat : &p->plain;
+    const ckpt_zero_flat *z = f->how->aligned ? &p->flat : &p->plain;
     ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
     uint64_t from = (uint64_t)index * p->slice, to = from + p->slice;
     size_t *place =
@@ -479,12 +479,13 @@ static ckpt_value *dwo_mapping(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_
     for (size_t i = 0; place && i < p->n; i++)
         place[p->origin[i]] = i;
     for (size_t i = 0; place && i < p->n && f->t.rc == CKPT_OK; i++) {
-        size_t k = f->w->aligned ? place[i] : i;
+        size_t k = f->how->aligned ? place[i] : i;
         uint64_t first = z->start[k] > from ? z->start[k] : from, end = z->start[k] + z->numel[k];
         if (end > to)
             end = to;
         if (first < end)
-            ckpt_tt_put_at(&f->t, dict, ckpt_tt_str(&f->t, ckpt_dsw_name(f->w, p, place[i])),
+            ckpt_tt_put_at(&f->t, dict,
+                           ckpt_tt_str(&f->t, ckpt_dsw_name(f->job, f->layout, p, place[i])),
                            dwo_address(f, end - first, first - from));
     }
     return place ? dict : NULL;
@@ -513,7 +514,7 @@ static ckpt_value *dwo_overflow(ckpt_dsw_file *f, const ckpt_value *old)
 /* gradient_clipping of the run, or the release's default. */
 static ckpt_value *dwo_clip(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    const ckpt_value *v = ckpt_dsw_config_get(f->w->state, NULL, "gradient_clipping");
+    const ckpt_value *v = ckpt_dsw_config_get(f->job->state, NULL, "gradient_clipping");
 
     if (old)
         return ckpt_tt_copy(&f->t, old);
@@ -521,7 +522,7 @@ static ckpt_value *dwo_clip(ckpt_dsw_file *f, const ckpt_value *old)
         return ckpt_tt_float(&f->t, v->as.f);
     if (v && v->kind == CKPT_V_INT)
         return ckpt_tt_int(&f->t, v->as.i);
-    return ckpt_tt_float(&f->t, f->w->release >= CKPT_DS_RELEASE(0, 19, 3) ? 1.0 : 0.0);
+    return ckpt_tt_float(&f->t, f->how->release >= CKPT_DS_RELEASE(0, 19, 3) ? 1.0 : 0.0);
 }
 
 /* Stages 1 and 2: deepspeed/runtime/zero/stage_1_and_2.py, state_dict. */
@@ -580,11 +581,11 @@ static const ckpt_dsw_key dwo_part_keys[] = {
     {NULL, 0, 0, NULL},
 };
 
-static const ckpt_dsw_key *dwo_table(const ckpt_dsw *w)
+static const ckpt_dsw_key *dwo_table(const ckpt_dsw_how *how)
 {
-    if (w->stage == 3)
+    if (how->stage == 3)
         return dwo_part_keys;
-    return w->legacy ? dwo_legacy_keys : w->bf16_optimizer ? dwo_bf16_keys : dwo_flat_keys;
+    return how->legacy ? dwo_legacy_keys : how->bf16_optimizer ? dwo_bf16_keys : dwo_flat_keys;
 }
 
 /* True if a key belongs to the layout of some stage, and so not to every other. */
@@ -622,7 +623,7 @@ static ckpt_value *dwo_common(ckpt_dsw_file *f, const ckpt_value *old, const ckp
         if (kept)
             ckpt_tt_put_at(&f->t, dict, from.at[i].key, from.at[i].value);
         else if (dwo_is_value(from.at[i].key) && f->t.rc == CKPT_OK)
-            f->t.rc = ckpt_dsw_left_out(f->w, CKPT_INFO,
+            f->t.rc = ckpt_dsw_left_out(f->job, CKPT_INFO,
                                         "%s: DeepSpeed keeps none there; its configuration has it",
                                         from.at[i].key->as.text.at);
     }
@@ -647,12 +648,12 @@ static bool dwo_is_template(const ckpt_value *old, const ckpt_dsw_key *table)
 
 static ckpt_value *dwo_state_dict(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    const ckpt_dsw *w = f->w;
-    const ckpt_dsw_key *table = dwo_table(w);
-    bool same = dwo_form(w->legacy, w->bf16_optimizer, w->stage) ==
-                dwo_form(w->state->legacy, w->state->bf16_optimizer, w->state->stage);
+    const ckpt_dsw_key *table = dwo_table(f->how);
+    bool same =
+        dwo_form(f->how->legacy, f->how->bf16_optimizer, f->how->stage) ==
+        dwo_form(f->job->state->legacy, f->job->state->bf16_optimizer, f->job->state->stage);
 
-    if (same && w->lean == w->state->lean && w->release == w->from_release &&
+    if (same && f->how->lean == f->job->state->lean && f->how->release == f->how->from_release &&
         dwo_is_template(old, table))
         return ckpt_dsw_dict(f, old, table, true);
     return ckpt_dsw_dict(f, dwo_common(f, old, table), table, false);
@@ -667,17 +668,19 @@ static const ckpt_dsw_key dwo_root_keys[] = {
     {NULL, 0, 0, NULL},
 };
 
-int ckpt_dsw_optim_file(ckpt_dsw *w, uint32_t rank, const char *name)
+int ckpt_dsw_optim_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                        const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
+                        const char *name)
 {
-    ckpt_dsw_file f = {.w = w, .rank = rank};
+    ckpt_dsw_file f = {.job = job, .how = how, .layout = layout, .records = records, .rank = rank};
     ckpt_value *root = NULL;
-    int rc = ckpt_tt_begin(&f.t, w->to, w->from, name, w->err);
+    int rc = ckpt_tt_begin(&f.t, job->to, job->from, name, job->err);
 
     if (rc == CKPT_OK)
-        w->to->files.at[f.t.file].rank = rank;
-    f.t.drop_objects = w->target->objects_dropped;
+        job->to->files.at[f.t.file].rank = rank;
+    f.t.drop_objects = job->target->objects_dropped;
     if (rc == CKPT_OK)
-        root = ckpt_dsw_dict(&f, w->state->optim, dwo_root_keys,
-                             w->state->optim && w->release == w->from_release);
+        root = ckpt_dsw_dict(&f, job->state->optim, dwo_root_keys,
+                             job->state->optim && how->release == how->from_release);
     return ckpt_tt_end(&f.t, root);
 }

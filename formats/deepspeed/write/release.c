@@ -61,11 +61,11 @@ ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_ds
 
     for (const ckpt_dsw_key *k = table; !follow && k->key; k++) {
         const ckpt_value *v = ckpt_value_get(old, k->key);
-        if (k->since <= f->w->release && (k->until == 0 || f->w->release < k->until))
+        if (k->since <= f->how->release && (k->until == 0 || f->how->release < k->until))
             rel_put(f, dict, ckpt_tt_str(&f->t, k->key), k, v);
         else if (v && v->kind != CKPT_V_NONE && f->t.rc == CKPT_OK)
-            f->t.rc =
-                ckpt_dsw_left_out(f->w, CKPT_INFO, "%s: the release written for has none", k->key);
+            f->t.rc = ckpt_dsw_left_out(f->job, CKPT_INFO, "%s: the release written for has none",
+                                        k->key);
     }
     for (uint64_t i = 0; i < from.n && f->t.rc == CKPT_OK; i++) {
         const ckpt_dsw_key *k = rel_find(table, from.at[i].key);
@@ -77,9 +77,9 @@ ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_ds
 
 /* ---- padding ---- */
 
-uint64_t ckpt_dsw_padding(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index)
+uint64_t ckpt_dsw_padding(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint32_t index)
 {
-    if (w->release >= CKPT_DS_RELEASE(0, 16, 4))
+    if (how->release >= CKPT_DS_RELEASE(0, 16, 4))
         return ckpt_zero_flat_padding(&p->flat, index);
     // Earlier releases know padding only on the last rank, also where it is longer than the slice.
     return index + 1 == p->world ? p->flat.total - p->flat.used : 0;
@@ -93,16 +93,16 @@ static uint64_t rel_cut(uint64_t n, uint64_t cut)
     return cut - n < n ? n - (cut - n) : 0;
 }
 
-uint64_t ckpt_dsw_saved(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index)
+uint64_t ckpt_dsw_saved(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint32_t index)
 {
     uint64_t s = p->slice, n = p->flat.used;
 
-    if (w->bf16_optimizer)
+    if (how->bf16_optimizer)
         return s;
-    if (w->release >= CKPT_DS_RELEASE(0, 16, 4) || w->legacy)
+    if (how->release >= CKPT_DS_RELEASE(0, 16, 4) || how->legacy)
         return s - ckpt_zero_flat_padding(&p->flat, index);
-    if (w->release >= CKPT_DS_RELEASE(0, 7, 0))
-        return rel_cut(s, ckpt_dsw_padding(w, p, index));
+    if (how->release >= CKPT_DS_RELEASE(0, 7, 0))
+        return rel_cut(s, ckpt_dsw_padding(how, p, index));
     // Padding to a multiple of w is cut, what the alignment to 2w adds to it stays.
     return index + 1 == p->world ? rel_cut(s, (p->world - n % p->world) % p->world) : s;
 }

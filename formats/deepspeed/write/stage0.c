@@ -20,12 +20,12 @@
 /* A value of a parameter's state: a tensor that the map has, or what holds for one value. */
 static ckpt_value *dwf_value(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i, const ckpt_pair *e)
 {
-    const ckpt_state *state = f->w->state;
+    const ckpt_state *state = f->job->state;
     const ckpt_tensor *param = p->param[i], *moment = NULL;
     bool step = ckpt_value_is(e->key, "step");
 
     if (e->key->kind == CKPT_V_STR)
-        moment = ckpt_state_moment(f->w->from, state, e->key->as.text.at, param);
+        moment = ckpt_state_moment(f->job->from, state, e->key->as.text.at, param);
     if (!step && moment && (state->own || moment->n_elems == param->n_elems))
         return ckpt_tt_whole(&f->t, moment, moment->dtype);
     if (step && !state->own && state->last_step && i + 1 < p->n && e->value->kind == CKPT_V_INT)
@@ -34,9 +34,9 @@ static ckpt_value *dwf_value(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i,
 }
 
 /* What the optimizer keeps of one parameter: its own, or its group's. */
-static const ckpt_value *dwf_old(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i)
+static const ckpt_value *dwf_old(const ckpt_dsw_job *job, const ckpt_dsw_part *p, size_t i)
 {
-    const ckpt_state *state = w->state;
+    const ckpt_state *state = job->state;
     const ckpt_group *group = &state->group.at[p->group];
     size_t at = group->first + p->origin[i], end = group->first + group->n;
 
@@ -53,11 +53,11 @@ static const ckpt_value *dwf_old(const ckpt_dsw *w, const ckpt_dsw_part *p, size
 /* The state of one parameter, its own where the source keeps that; NULL: the optimizer has none. */
 static ckpt_value *dwf_param(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i)
 {
-    const ckpt_value *old = dwf_old(f->w, p, i);
+    const ckpt_value *old = dwf_old(f->job, p, i);
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict;
 
-    if (!old || f->w->fresh)
+    if (!old || f->how->fresh)
         return NULL;
     // torch counts steps up in place: no two parameters may share one.
     f->t.copied.n = 0;
@@ -71,29 +71,29 @@ static ckpt_value *dwf_param(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i)
 /* A column of a group in one tensor, filled with all others (ckpt_dsw_fill). */
 static ckpt_value *dwf_column(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t column)
 {
-    const ckpt_dsw_column *c = &f->w->column.at[p->column + column];
+    const ckpt_dsw_column *c = &f->layout->column.at[p->column + column];
     ckpt_storage *s = ckpt_tt_storage(&f->t, c->dtype, p->flat.total);
 
     if (s)
-        *ckpt_dsw_record(f->w, 0, p, column, 0) = s->source;
+        *ckpt_dsw_record(f->records, 0, p, column, 0) = s->source;
     return ckpt_tt_flat(&f->t, s, 0, p->flat.total);
 }
 
 /* The state of a group whose masters are one tensor. */
 static ckpt_value *dwf_group(ckpt_dsw_file *f, const ckpt_dsw_part *p)
 {
-    const ckpt_value *old = f->w->state->group.at[p->group].entry;
+    const ckpt_value *old = f->job->state->group.at[p->group].entry;
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict, *v;
 
-    if (!old || f->w->fresh)
+    if (!old || f->how->fresh)
         return NULL;
     f->t.copied.n = 0;
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
     for (uint64_t k = 0; f->t.rc == CKPT_OK && k < from.n; k++) {
         v = NULL;
         for (size_t c = 1; c < p->n_columns && !v && f->t.rc == CKPT_OK; c++) {
-            if (ckpt_value_is(from.at[k].key, f->w->column.at[p->column + c].key))
+            if (ckpt_value_is(from.at[k].key, f->layout->column.at[p->column + c].key))
                 v = dwf_column(f, p, c);
         }
         ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, from.at[k].key),
@@ -110,8 +110,8 @@ static ckpt_value *dwf_states(ckpt_dsw_file *f, bool flat)
     ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT), *entry;
     int64_t number = 0;
 
-    for (size_t k = 0; k < f->w->part.n; k++) {
-        const ckpt_dsw_part *p = &f->w->part.at[k];
+    for (size_t k = 0; k < f->layout->part.n; k++) {
+        const ckpt_dsw_part *p = &f->layout->part.at[k];
         size_t n = flat ? 1 : p->n;
         for (size_t i = 0; f->t.rc == CKPT_OK && i < n; i++, number++) {
             entry = flat ? dwf_group(f, p) : dwf_param(f, p, i);
@@ -128,9 +128,9 @@ static ckpt_value *dwf_param_groups(ckpt_dsw_file *f, bool flat)
     ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
     int64_t number = 0;
 
-    for (size_t k = 0; f->t.rc == CKPT_OK && k < f->w->part.n; k++) {
-        const ckpt_dsw_part *p = &f->w->part.at[k];
-        const ckpt_value *old = f->w->state->group.at[p->group].fields;
+    for (size_t k = 0; f->t.rc == CKPT_OK && k < f->layout->part.n; k++) {
+        const ckpt_dsw_part *p = &f->layout->part.at[k];
+        const ckpt_value *old = f->job->state->group.at[p->group].fields;
         ckpt_value *group = old ? ckpt_tt_copy(&f->t, old) : ckpt_tt_new(&f->t, CKPT_V_DICT);
         ckpt_value *params = ckpt_tt_new(&f->t, CKPT_V_LIST);
         for (size_t i = 0; i < (flat ? 1 : p->n); i++)
@@ -155,8 +155,8 @@ static ckpt_value *dwf_masters(ckpt_dsw_file *f, bool flat)
 {
     ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
 
-    for (size_t k = 0; f->t.rc == CKPT_OK && k < f->w->part.n; k++) {
-        const ckpt_dsw_part *p = &f->w->part.at[k];
+    for (size_t k = 0; f->t.rc == CKPT_OK && k < f->layout->part.n; k++) {
+        const ckpt_dsw_part *p = &f->layout->part.at[k];
         ckpt_value *inner = flat ? list : ckpt_tt_new(&f->t, CKPT_V_LIST);
         for (size_t i = 0; f->t.rc == CKPT_OK && i < (flat ? 1 : p->n); i++) {
             ckpt_value *v =
@@ -173,7 +173,7 @@ static ckpt_value *dwf_masters(ckpt_dsw_file *f, bool flat)
 
 ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    ckpt_dsw_full_form form = ckpt_dsw_full_of(f->w);
+    ckpt_dsw_full_form form = ckpt_dsw_full_of(f->job, f->how);
     ckpt_dict from = ckpt_value_map(old);
     bool flat = form == CKPT_DSW_FLAT;
     ckpt_value *dict;
@@ -197,27 +197,27 @@ ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old)
 
 /* ---- what other stages have no place for ---- */
 
-int ckpt_dsw_full_left_out(const ckpt_dsw *w, bool clip)
+int ckpt_dsw_full_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip)
 {
     static const char *const scale[] = {"cur_scale",          "dynamic_loss_scale", "cur_iter",
                                         "last_overflow_iter", "scale_factor",       "scale_window"};
-    const ckpt_value *from = ckpt_value_get(w->state->model, "optimizer");
-    bool no_scale = w->new_dtype && w->state->dtype == CKPT_F16;
+    const ckpt_value *from = ckpt_value_get(job->state->model, "optimizer");
+    bool no_scale = how->new_dtype && job->state->dtype == CKPT_F16;
     int64_t moves = 0;
     int rc = CKPT_OK;
 
-    if (w->state->stage != 0)
+    if (job->state->stage != 0)
         return CKPT_OK;
     (void)ckpt_value_as_int(ckpt_value_get(from, "dynamic_loss_scale"), &moves);
     // A scale that is fixed is all that a scaler of that kind holds.
     for (size_t i = no_scale ? 0 : 2; rc == CKPT_OK && i < sizeof scale / sizeof *scale; i++) {
         if (ckpt_value_get(from, scale[i]) && (no_scale || !moves))
-            rc = ckpt_dsw_left_out(w, CKPT_INFO, "optimizer.%s: %s", scale[i],
+            rc = ckpt_dsw_left_out(job, CKPT_INFO, "optimizer.%s: %s", scale[i],
                                    no_scale ? "the run is no longer in fp16"
                                             : "the loss scale is fixed");
     }
     if (rc == CKPT_OK && !clip && ckpt_value_get(from, "clip_grad"))
-        rc = ckpt_dsw_left_out(w, CKPT_INFO,
+        rc = ckpt_dsw_left_out(job, CKPT_INFO,
                                "optimizer.clip_grad: DeepSpeed keeps none there; its configuration "
                                "has it");
     return rc;

@@ -24,12 +24,12 @@ enum {
 /* ---- settings ---- */
 
 /* Some state is not cut, which no release loads from an elastic checkpoint. */
-static bool dw_has_whole(const ckpt_dsw *w)
+static bool dw_has_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
     bool any = false;
 
-    for (size_t g = 0; g < w->state->group.n; g++)
-        any = any || ckpt_dsw_is_whole(w, &w->state->group.at[g], "momentum_buffer");
+    for (size_t g = 0; g < job->state->group.n; g++)
+        any = any || ckpt_dsw_is_whole(job, how, &job->state->group.at[g], "momentum_buffer");
     return any;
 }
 
@@ -37,33 +37,34 @@ static bool dw_has_whole(const ckpt_dsw *w)
  * Elastic checkpoints (state without padding): as the source, or, where it could not show it, as
  * its ds_config asks; that is the default of 0.3.3 to 0.5.9, which load nothing else.
  */
-static bool dw_lean(const ckpt_dsw *w)
+static bool dw_lean(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_value *asked =
-        ckpt_dsw_config_get(w->state, "zero_optimization", "elastic_checkpoint");
+        ckpt_dsw_config_get(job->state, "zero_optimization", "elastic_checkpoint");
 
-    if (w->stage == 3 || w->bf16_optimizer || w->legacy || dw_has_whole(w))
+    if (how->stage == 3 || how->bf16_optimizer || how->legacy || dw_has_whole(job, how))
         return false;
-    if (w->state->stage == 1 || w->state->stage == 2)
-        return w->state->lean || w->state->legacy;
-    if (!asked && w->state->stage == 3)
-        return w->release < CKPT_DS_RELEASE(0, 5, 10);
-    return ckpt_dsw_config_flag(w->state, "zero_optimization", "elastic_checkpoint");
+    if (job->state->stage == 1 || job->state->stage == 2)
+        return job->state->lean || job->state->legacy;
+    if (!asked && job->state->stage == 3)
+        return how->release < CKPT_DS_RELEASE(0, 5, 10);
+    return ckpt_dsw_config_flag(job->state, "zero_optimization", "elastic_checkpoint");
 }
 
 /* Stage 1 has forms of its own: as the source, or, where it is of another stage, as its ds_config
  * makes DeepSpeed write. */
-static void dw_stage1_form(ckpt_dsw *w)
+static void dw_stage1_form(const ckpt_dsw_job *job, ckpt_dsw_how *how)
 {
-    const ckpt_state *s = w->state;
+    const ckpt_state *s = job->state;
     const ckpt_value *accum = ckpt_dsw_config_get(s, "data_types", "grad_accum_dtype");
 
-    if (w->stage != 1)
+    if (how->stage != 1)
         return;
-    w->legacy = w->release < CKPT_DS_RELEASE(0, 4, 0) && (s->stage == 1 ? s->legacy : s->stage > 0);
-    w->bf16_optimizer = s->stage == 1
-                            ? s->bf16_optimizer
-                            : w->dtype == CKPT_BF16 && accum && ckpt_value_is(accum, "fp32");
+    how->legacy =
+        how->release < CKPT_DS_RELEASE(0, 4, 0) && (s->stage == 1 ? s->legacy : s->stage > 0);
+    how->bf16_optimizer = s->stage == 1
+                              ? s->bf16_optimizer
+                              : how->dtype == CKPT_BF16 && accum && ckpt_value_is(accum, "fp32");
 }
 
 /* Stage of the source: before 0.7.0 stage 1 is written under the number of stage 2, whose code it
@@ -82,123 +83,123 @@ static int dw_wrong(bool asked)
 }
 
 /* What was settled must be something that DeepSpeed has. */
-static int dw_refuse(const ckpt_dsw *w)
+static int dw_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
-    const ckpt_state *s = w->state;
-    const ckpt_target *t = w->target;
+    const ckpt_state *s = job->state;
+    const ckpt_target *t = job->target;
 
-    if (w->stage == 0 && s->stage != 0)
-        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "%s: a ZeRO checkpoint cannot be written without ZeRO", w->from->path);
-    if (w->stage < 0 || w->stage > 3)
-        return ckpt_fail(w->err, dw_wrong(t->stage != 0),
-                         "stage %d: ZeRO directories have stage 1, 2 or 3", w->stage);
-    if (w->world > DW_MAX_WORLD)
-        return ckpt_fail(w->err, dw_wrong(t->world > 0), "a world of %" PRIu32 " ranks: at most %d",
-                         w->world, DW_MAX_WORLD);
-    if (w->release < 0)
-        return ckpt_fail(w->err, dw_wrong(t->version != NULL),
+    if (how->stage == 0 && s->stage != 0)
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                         "%s: a ZeRO checkpoint cannot be written without ZeRO", job->from->path);
+    if (how->stage < 0 || how->stage > 3)
+        return ckpt_fail(job->err, dw_wrong(t->stage != 0),
+                         "stage %d: ZeRO directories have stage 1, 2 or 3", how->stage);
+    if (how->world > DW_MAX_WORLD)
+        return ckpt_fail(job->err, dw_wrong(t->world > 0),
+                         "a world of %" PRIu32 " ranks: at most %d", how->world, DW_MAX_WORLD);
+    if (how->release < 0)
+        return ckpt_fail(job->err, dw_wrong(t->version != NULL),
                          "'%.80s' is no release of DeepSpeed, like 0.15.4: name the one to write "
                          "for (--deepspeed-version)",
                          t->version ? t->version : s->version);
-    if (w->dtype != CKPT_F32 && w->dtype != CKPT_F16 && w->dtype != CKPT_BF16)
-        return ckpt_fail(w->err, dw_wrong(t->dtype != CKPT_DTYPE_NONE),
+    if (how->dtype != CKPT_F32 && how->dtype != CKPT_F16 && how->dtype != CKPT_BF16)
+        return ckpt_fail(job->err, dw_wrong(t->dtype != CKPT_DTYPE_NONE),
                          "DeepSpeed trains in fp32, fp16 or bf16, not in %s",
-                         ckpt_dtype_name(w->dtype));
+                         ckpt_dtype_name(how->dtype));
     return CKPT_OK;
 }
 
 /* What to write, from the target's wishes and the source. */
-static int dw_settings(ckpt_dsw *w)
+static int dw_settings(const ckpt_dsw_job *job, ckpt_dsw_how *how)
 {
-    const ckpt_state *s = w->state;
-    const ckpt_target *t = w->target;
+    const ckpt_state *s = job->state;
+    const ckpt_target *t = job->target;
     int rc;
 
-    w->from_stage = dw_from_stage(s);
-    w->stage = t->stage == CKPT_STAGE_NONE ? 0
-               : t->stage                  ? t->stage
-               : w->from_stage             ? w->from_stage
-                                           : 1;
-    w->world = t->world ? t->world : s->world ? s->world : 1;
-    w->from_release = s->model ? ckpt_dsw_release(s->version) : CKPT_DS_NEWEST;
-    w->release = t->version ? ckpt_dsw_release(t->version) : w->from_release;
-    w->dtype = t->dtype != CKPT_DTYPE_NONE   ? t->dtype
-               : s->dtype != CKPT_DTYPE_NONE ? s->dtype
-                                             : CKPT_F32;
-    w->new_dtype = w->dtype != s->dtype;
-    w->fresh = t->fresh_optimizer;
-    rc = dw_refuse(w);
+    how->from_stage = dw_from_stage(s);
+    how->stage = t->stage == CKPT_STAGE_NONE ? 0
+                 : t->stage                  ? t->stage
+                 : how->from_stage           ? how->from_stage
+                                             : 1;
+    how->world = t->world ? t->world : s->world ? s->world : 1;
+    how->from_release = s->model ? ckpt_dsw_release(s->version) : CKPT_DS_NEWEST;
+    how->release = t->version ? ckpt_dsw_release(t->version) : how->from_release;
+    how->dtype = t->dtype != CKPT_DTYPE_NONE   ? t->dtype
+                 : s->dtype != CKPT_DTYPE_NONE ? s->dtype
+                                               : CKPT_F32;
+    how->new_dtype = how->dtype != s->dtype;
+    how->fresh = t->fresh_optimizer;
+    rc = dw_refuse(job, how);
     if (rc != CKPT_OK)
         return rc;
     // Their files list all parameters in the module's order, and no storages show the groups.
-    if (w->stage == 3 && s->group.n > 1 && w->release < CKPT_DS_RELEASE(0, 4, 3))
-        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+    if (how->stage == 3 && s->group.n > 1 && how->release < CKPT_DS_RELEASE(0, 4, 3))
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: releases before 0.4.3 cannot keep %zu parameter groups in stage 3; "
                          "choose another stage, or a later release with --deepspeed-version",
-                         w->from->path, s->group.n);
-    dw_stage1_form(w);
-    w->lean = dw_lean(w);
+                         job->from->path, s->group.n);
+    dw_stage1_form(job, how);
+    how->lean = dw_lean(job, how);
     // Stage 1 ignored the option before 0.13.0, BF16_Optimizer always.
-    w->round_robin =
-        !w->bf16_optimizer &&
-        (w->stage == 2 || (w->stage == 1 && w->release >= CKPT_DS_RELEASE(0, 13, 0))) &&
+    how->round_robin =
+        !how->bf16_optimizer &&
+        (how->stage == 2 || (how->stage == 1 && how->release >= CKPT_DS_RELEASE(0, 13, 0))) &&
         (s->round_robin || ckpt_dsw_config_flag(s, "zero_optimization", "round_robin_gradients"));
-    w->aligned =
-        w->stage > 0 && w->stage < 3 && w->release >= CKPT_DS_RELEASE(0, 19, 7) &&
+    how->aligned =
+        how->stage > 0 && how->stage < 3 && how->release >= CKPT_DS_RELEASE(0, 19, 7) &&
         (s->aligned || ckpt_dsw_config_flag(s, "zero_optimization", "parameter_alignment"));
-    w->sub_group_size =
+    how->sub_group_size =
         t->sub_group_size ? t->sub_group_size
         : s->sub_group_size
             ? s->sub_group_size
             : ckpt_dsw_config_number(s, "zero_optimization", "sub_group_size", DW_SUB_GROUP);
-    w->interval = s->interval ? s->interval
-                              : ckpt_dsw_config_number(s, "zero_optimization", "reduce_bucket_size",
-                                                       DW_INTERVAL);
+    how->interval = s->interval ? s->interval
+                                : ckpt_dsw_config_number(s, "zero_optimization",
+                                                         "reduce_bucket_size", DW_INTERVAL);
     return CKPT_OK;
 }
 
 /* is_optimized_parameter of deepspeed/runtime/utils.py, which 0.19.7 has not */
-int ckpt_dsw_put_aside(ckpt_dsw *w)
+int ckpt_dsw_put_aside(ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
-    const ckpt_state *all = w->state;
+    const ckpt_state *all = job->state;
     int rc = CKPT_OK;
 
-    if (w->release >= CKPT_DS_RELEASE(0, 19, 8))
-        rc = ckpt_state_not_empty(&w->state, all, w->to->arena, w->err);
-    if (rc != CKPT_OK || w->state == all)
+    if (how->release >= CKPT_DS_RELEASE(0, 19, 8))
+        rc = ckpt_state_not_empty(&job->state, all, job->to->arena, job->err);
+    if (rc != CKPT_OK || job->state == all)
         return rc;
-    w->to->claim.no_empty = true;
-    return ckpt_map_note(w->to, CKPT_INFO, w->err,
+    job->to->claim.no_empty = true;
+    return ckpt_map_note(job->to, CKPT_INFO, job->err,
                          "left out: optimizer state of %zu trained parameters without elements, "
                          "which ZeRO counts as frozen from release 0.19.8 on",
-                         all->param.n - w->state->param.n);
+                         all->param.n - job->state->param.n);
 }
 
-int ckpt_dsw_objects(const ckpt_dsw *w)
+int ckpt_dsw_objects(const ckpt_dsw_job *job)
 {
-    ckpt_value *names = ckpt_value_new(w->to->arena, CKPT_V_LIST);
+    ckpt_value *names = ckpt_value_new(job->to->arena, CKPT_V_LIST);
     const char *all = "";
-    int rc = names ? CKPT_OK : ckpt_fail_memory(w->err);
+    int rc = names ? CKPT_OK : ckpt_fail_memory(job->err);
 
-    if (rc == CKPT_OK && w->state->model)
-        rc = ckpt_tt_unknown(w->state->model, names, w->to->arena, w->err);
-    if (rc == CKPT_OK && w->state->optim)
-        rc = ckpt_tt_unknown(w->state->optim, names, w->to->arena, w->err);
+    if (rc == CKPT_OK && job->state->model)
+        rc = ckpt_tt_unknown(job->state->model, names, job->to->arena, job->err);
+    if (rc == CKPT_OK && job->state->optim)
+        rc = ckpt_tt_unknown(job->state->optim, names, job->to->arena, job->err);
     if (rc != CKPT_OK || names->as.seq.n == 0)
         return rc;
-    w->to->effects |= CKPT_TOOK_OBJECTS;
-    if (w->target->objects_kept || w->target->objects_dropped)
+    job->to->effects |= CKPT_TOOK_OBJECTS;
+    if (job->target->objects_kept || job->target->objects_dropped)
         return CKPT_OK;
     for (uint64_t i = 0; all && i < names->as.seq.n; i++)
-        all = ckpt_arena_printf(w->to->arena, "%s%s%s", all, i ? ", " : "",
+        all = ckpt_arena_printf(job->to->arena, "%s%s%s", all, i ? ", " : "",
                                 names->as.seq.at[i]->as.text.at);
     if (!all)
-        return ckpt_fail_memory(w->err);
-    return ckpt_fail(w->err, CKPT_EUNSAFE,
+        return ckpt_fail_memory(job->err);
+    return ckpt_fail(job->err, CKPT_EUNSAFE,
                      "%s: holds objects of classes that are not known to be plain data: %.300s; "
                      "--keep-objects writes them back as they are, --drop-objects leaves them out",
-                     w->from->path, all);
+                     job->from->path, all);
 }
 
 /* ---- files ---- */
@@ -221,71 +222,79 @@ static const char *dw_next_whole(const ckpt_map *from, uint32_t *i, ckpt_ds_kind
 }
 
 /* "zero_pp_rank_3_mp_rank_00_model_states.pt" and its kin. */
-static const char *dw_name(const ckpt_dsw *w, uint32_t rank, bool optim)
+static const char *dw_name(const ckpt_dsw_job *job, const ckpt_dsw_how *how, uint32_t rank,
+                           bool optim)
 {
     const char *bf16 =
-        optim && w->dtype == CKPT_BF16 && w->release >= CKPT_DS_RELEASE(0, 6, 2) ? "bf16_" : "";
-    const char *bar = w->release >= CKPT_DS_RELEASE(0, 3, 14) ? "_" : "";
+        optim && how->dtype == CKPT_BF16 && how->release >= CKPT_DS_RELEASE(0, 6, 2) ? "bf16_" : "";
+    const char *bar = how->release >= CKPT_DS_RELEASE(0, 3, 14) ? "_" : "";
 
-    if (!optim && w->stage < 3)
-        return ckpt_arena_printf(w->to->arena, "mp_rank_%02" PRIu32 "_model_states.pt",
-                                 w->state->mp);
+    if (!optim && how->stage < 3)
+        return ckpt_arena_printf(job->to->arena, "mp_rank_%02" PRIu32 "_model_states.pt",
+                                 job->state->mp);
     if (!optim)
-        return ckpt_arena_printf(w->to->arena,
+        return ckpt_arena_printf(job->to->arena,
                                  "zero_pp_rank_%" PRIu32 "_mp_rank_%02" PRIu32 "_model_states.pt",
-                                 rank, w->state->mp);
-    return ckpt_arena_printf(w->to->arena,
+                                 rank, job->state->mp);
+    return ckpt_arena_printf(job->to->arena,
                              "%szero_pp_rank_%" PRIu32 "_mp_rank_%02" PRIu32 "%soptim_states.pt",
-                             bf16, rank, w->state->mp, bar);
+                             bf16, rank, job->state->mp, bar);
 }
 
 /* All files of one model-parallel rank, then the tensors that fill them. */
-static int dw_files(ckpt_dsw *w)
+static int dw_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
+                    ckpt_dsw_records *records)
 {
-    uint32_t n_models = w->stage == 3 ? w->world : 1;
+    uint32_t n_models = how->stage == 3 ? how->world : 1;
     int rc = CKPT_OK;
 
-    for (uint32_t r = 0; rc == CKPT_OK && r < w->world; r++) {
-        const char *model = dw_name(w, r, false), *optim = dw_name(w, r, true);
+    for (uint32_t r = 0; rc == CKPT_OK && r < how->world; r++) {
+        const char *model = dw_name(job, how, r, false), *optim = dw_name(job, how, r, true);
         if (!model || !optim)
-            return ckpt_fail_memory(w->err);
+            return ckpt_fail_memory(job->err);
         if (r < n_models)
-            rc = ckpt_dsw_model_file(w, r, model);
-        if (rc == CKPT_OK && w->stage > 0)
-            rc = ckpt_dsw_optim_file(w, r, optim);
+            rc = ckpt_dsw_model_file(job, how, layout, records, r, model);
+        if (rc == CKPT_OK && how->stage > 0)
+            rc = ckpt_dsw_optim_file(job, how, layout, records, r, optim);
     }
-    return rc == CKPT_OK ? ckpt_dsw_fill(w) : rc;
+    return rc == CKPT_OK ? ckpt_dsw_fill(job, how, layout, records) : rc;
 }
 
 static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
                     const ckpt_target *target, ckpt_err *err)
 {
-    ckpt_dsw w = {.from = from, .to = to, .state = state, .target = target, .err = err};
+    ckpt_dsw_job job = {.from = from, .to = to, .state = state, .target = target, .err = err};
+    ckpt_dsw_how how = {0};
+    ckpt_dsw_layout layout = {0};
+    ckpt_dsw_records records = {0};
     ckpt_ds_kind kind = CKPT_DS_OTHER;
-    int rc = dw_settings(&w);
+    int rc = dw_settings(&job, &how);
 
     for (uint32_t i = 0; rc == CKPT_OK && dw_next_whole(from, &i, &kind); i++) {
-        w.layers = w.layers || (kind == CKPT_DS_LAYER && !state->joined);
-        w.experts = w.experts || kind == CKPT_DS_EXPERT;
+        how.layers = how.layers || (kind == CKPT_DS_LAYER && !state->joined);
+        how.experts = how.experts || kind == CKPT_DS_EXPERT;
     }
-    if (rc == CKPT_OK && w.stage > 0)
-        rc = ckpt_dsw_full_left_out(&w, w.stage < 3);
+    if (rc == CKPT_OK && how.stage > 0)
+        rc = ckpt_dsw_full_left_out(&job, &how, how.stage < 3);
     if (rc == CKPT_OK)
-        rc = ckpt_dsw_objects(&w);
-    to->effects |= w.stage == 3 ? CKPT_TOOK_SUB_GROUPS : 0;
+        rc = ckpt_dsw_objects(&job);
+    to->effects |= how.stage == 3 ? CKPT_TOOK_SUB_GROUPS : 0;
     // Before 0.7.0 stage 1 is written under the number of stage 2, whose code it shares.
     to->claim.stage =
-        w.stage == 1 && !w.legacy && w.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : w.stage;
-    to->claim.world = w.world;
-    to->claim.other_release = w.release != w.from_release;
-    to->claim.dtype = w.dtype;
-    if (rc == CKPT_OK && w.stage > 0)
-        rc = ckpt_dsw_put_aside(&w);
+        how.stage == 1 && !how.legacy && how.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : how.stage;
+    to->claim.world = how.world;
+    to->claim.other_release = how.release != how.from_release;
+    to->claim.dtype = how.dtype;
+    if (rc == CKPT_OK && how.stage > 0)
+        rc = ckpt_dsw_put_aside(&job, &how);
     if (rc == CKPT_OK)
-        rc = ckpt_dsw_layout(&w);
+        rc = ckpt_dsw_layout_new(&job, &how, &layout);
     if (rc == CKPT_OK)
-        rc = dw_files(&w);
-    ckpt_dsw_free(&w);
+        rc = ckpt_dsw_records_new(&job, &how, &layout, &records);
+    if (rc == CKPT_OK)
+        rc = dw_files(&job, &how, &layout, &records);
+    ckpt_dsw_records_free(&records);
+    ckpt_dsw_layout_free(&layout);
     return rc;
 }
 

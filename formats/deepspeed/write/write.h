@@ -11,6 +11,10 @@
  *     muon.c    the order of Muon's matrices, and momentum that is not cut
  *     config.c  values that depend on the world: ds_config, counters
  *
+ * What is written of what (job) and how is settled first and then only read; the layout is pure
+ * arithmetic; each file is a tree made of the three, and notes its records.  The target's tensors
+ * fill these at the end.
+ *
  * The arithmetic is the reader's (libckpt/map/zero_*.h) run the other way.  The source's own trees
  * are the templates: what depends on world, stage or dtype is made anew, everything else is copied.
  */
@@ -51,20 +55,23 @@ typedef struct ckpt_dsw_part {
     ckpt_zero_flat flat;       /* stages 1, 2 */
     ckpt_zero_flat plain;      /* the same before round_robin_gradients: as mappings have it */
     uint32_t intervals;        /* stage 1 of 0.3.x: slices per rank; else 1 */
-    size_t column, n_columns;  /* in dsw->column */
-    size_t slot;               /* of its first record in a rank's row of dsw->record */
+    size_t column, n_columns;  /* in the layout's */
+    size_t slot;               /* of its first record in a rank's row of records */
 } ckpt_dsw_part;
 
 CKPT_VEC(ckpt_dsw_parts, ckpt_dsw_part);
 
-/* One model-parallel rank being written. */
-typedef struct ckpt_dsw {
+/* What is written of what, and where it goes. */
+typedef struct ckpt_dsw_job {
     const ckpt_map *from;
     ckpt_map *to;
     const ckpt_state *state;
     const ckpt_target *target;
     ckpt_err *err;
-    ckpt_arena *scratch; /* of the layout: freed at the end */
+} ckpt_dsw_job;
+
+/* How: settled from the target's wishes and the source before anything is laid out. */
+typedef struct ckpt_dsw_how {
     int stage, from_stage;
     uint32_t world;
     int release, from_release;
@@ -74,23 +81,36 @@ typedef struct ckpt_dsw {
     bool layers, experts; /* parts of the module are files of their own, passed on as they are */
     bool legacy, lean, bf16_optimizer, round_robin, aligned;
     uint64_t sub_group_size, interval;
+} ckpt_dsw_how;
+
+/* Where every parameter goes: parts, and what is kept of each. */
+typedef struct ckpt_dsw_layout {
+    ckpt_arena *scratch;
     const ckpt_tensor **given; /* the state's parameters in the order of the target's optimizer */
     ckpt_dsw_parts part;
     ckpt_dsw_columns column;
     size_t n_slots;      /* records of flat tensors in one rank's optimizer file */
-    uint32_t *record;    /* world * n_slots: the target's sources */
     ckpt_tensors frozen; /* stage 3: parameters cut over the model files */
-    uint32_t *fragment;  /* world * frozen.n: the target's sources */
-    uint32_t
-        *home; /* per tensor of the map: 1 + the part that holds it as a trained parameter, or 0 */
+    /* per tensor of the map: 1 + the part that holds it as a trained parameter, or 0 */
+    uint32_t *home;
     size_t *home_at; /* and its place in that part */
-    int64_t *ds_id;  /* per tensor of the map: DeepSpeed's number of a parameter (named_parameters
-                        order), or -1 */
-} ckpt_dsw;
+    /* per tensor of the map: DeepSpeed's number of a parameter (named_parameters order), or -1 */
+    int64_t *ds_id;
+} ckpt_dsw_layout;
+
+/* The target's sources of all ranks, noted while their files are made. */
+typedef struct ckpt_dsw_records {
+    uint32_t *record; /* world * per_rank */
+    size_t per_rank;
+    uint32_t *fragment; /* of frozen parameters: world * frozen.n */
+} ckpt_dsw_records;
 
 /* One file of it. */
 typedef struct ckpt_dsw_file {
-    ckpt_dsw *w;
+    const ckpt_dsw_job *job;
+    const ckpt_dsw_how *how;
+    const ckpt_dsw_layout *layout;
+    ckpt_dsw_records *records;
     uint32_t rank;
     ckpt_torch_tree t;
 } ckpt_dsw_file;
@@ -99,9 +119,9 @@ typedef struct ckpt_dsw_file {
 
 /*
  * From release 0.19.8 on ZeRO counts trained parameters without elements as frozen: leave them out
- * of w->state, and say so.
+ * of job->state, and say so.
  */
-int ckpt_dsw_put_aside(ckpt_dsw *w);
+int ckpt_dsw_put_aside(ckpt_dsw_job *job, const ckpt_dsw_how *how);
 
 /* ---- form.c ---- */
 
@@ -114,10 +134,10 @@ typedef enum ckpt_dsw_full_form {
 } ckpt_dsw_full_form;
 
 /* The form of the target, which is that of its source. */
-ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw *w);
+ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw_job *job, const ckpt_dsw_how *how);
 
 /* A parameter of this rank that is written as frozen. */
-bool ckpt_dsw_is_frozen(const ckpt_dsw *w, const ckpt_tensor *t);
+bool ckpt_dsw_is_frozen(const ckpt_dsw_job *job, const ckpt_tensor *t);
 
 /* ---- release.c ---- */
 
@@ -143,10 +163,10 @@ ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_ds
 
 /* Elements of a rank's slice that are saved (padding is cut differently by every line of releases).
  */
-uint64_t ckpt_dsw_saved(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index);
+uint64_t ckpt_dsw_saved(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint32_t index);
 
 /* What the rank says about its padding (group_paddings). */
-uint64_t ckpt_dsw_padding(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t index);
+uint64_t ckpt_dsw_padding(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint32_t index);
 
 /* ---- layout.c ---- */
 
@@ -154,8 +174,13 @@ uint64_t ckpt_dsw_padding(const ckpt_dsw *w, const ckpt_dsw_part *p, uint32_t in
  * Groups, parts, columns and records of the target, by arithmetic alone; free: also after a
  * failure.
  */
-int ckpt_dsw_layout(ckpt_dsw *w);
-void ckpt_dsw_free(ckpt_dsw *w);
+int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
+void ckpt_dsw_layout_free(ckpt_dsw_layout *layout);
+
+/* Room for the records of all ranks, none made yet. */
+int ckpt_dsw_records_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records);
+void ckpt_dsw_records_free(ckpt_dsw_records *records);
 
 /* True if a rank holds a part, and as which of its ranks. */
 bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t rank,
@@ -163,36 +188,44 @@ bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t ra
 
 /* The name of a part's parameter in files: experts are numbered as each of their ranks counts them.
  */
-const char *ckpt_dsw_name(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t i);
+const char *ckpt_dsw_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
+                          const ckpt_dsw_part *p, size_t i);
 
 /* The record of a column (and interval) of a part in a rank's file. */
-uint32_t *ckpt_dsw_record(ckpt_dsw *w, uint32_t rank, const ckpt_dsw_part *p, size_t column,
-                          uint32_t interval);
+uint32_t *ckpt_dsw_record(const ckpt_dsw_records *records, uint32_t rank, const ckpt_dsw_part *p,
+                          size_t column, uint32_t interval);
 
 /* Elements of a column's record on rank `index` of the part, which are all saved where it is whole.
  */
-uint64_t ckpt_dsw_size(const ckpt_dsw *w, const ckpt_dsw_part *p, size_t column, uint32_t index);
+uint64_t ckpt_dsw_size(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, size_t column,
+                       uint32_t index);
 
 /* Target tensors of all flat tensors and frozen fragments: after all ranks' files were made. */
-int ckpt_dsw_fill(ckpt_dsw *w);
+int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
+                  const ckpt_dsw_records *records);
 
 /* ---- muon.c ---- */
 
 /*
- * Make w->given.  Below stage 3 the class sorts its matrices by size.  In stage 3 it does the same,
+ * Make layout->given.  Below stage 3 the class sorts its matrices by size.  In stage 3 it does the same,
  * but finds nothing to sort by where the model was made under zero.Init: there the order stays the
  * source's.
  */
-int ckpt_dsw_given(ckpt_dsw *w);
+int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
 
 /* State of this key is not cut. */
-bool ckpt_dsw_is_whole(const ckpt_dsw *w, const ckpt_group *g, const char *key);
+bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
+                       const char *key);
 
 /* ---- model.c, optim.c ---- */
 
 /* The tree of one rank's file, placed under this name in the target. */
-int ckpt_dsw_model_file(ckpt_dsw *w, uint32_t rank, const char *name);
-int ckpt_dsw_optim_file(ckpt_dsw *w, uint32_t rank, const char *name);
+int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                        const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
+                        const char *name);
+int ckpt_dsw_optim_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                        const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
+                        const char *name);
 
 /* param_shapes as the release keeps them, in the model or the optimizer file. */
 ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
@@ -203,7 +236,7 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
  * A source without ZeRO, written for a stage of it: what it keeps beside its optimizer and what has
  * no place there is said (ckpt_dsw_left_out).  clip: the target keeps clip_grad.
  */
-int ckpt_dsw_full_left_out(const ckpt_dsw *w, bool clip);
+int ckpt_dsw_full_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip);
 
 /* The model file's `optimizer`; None under ZeRO. */
 ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old);
@@ -215,7 +248,7 @@ ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old);
  * hold itself, is a second name of: both have one place in one storage.  SIZE_MAX: of none, or
  * nothing says.
  */
-size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self);
+size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self);
 
 /* ---- write.c ---- */
 
@@ -225,7 +258,7 @@ size_t ckpt_dsw_second(const ckpt_dsw *w, ckpt_dict module, uint64_t self);
  *
  * Errors   CKPT_EUNSAFE: there are, and the target's options say nothing of them
  */
-int ckpt_dsw_objects(const ckpt_dsw *w);
+int ckpt_dsw_objects(const ckpt_dsw_job *job);
 
 /* ---- config.c ---- */
 
@@ -254,7 +287,7 @@ ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
  * (libckpt/claim/claim.h).
  */
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);
-int ckpt_dsw_left_out(const ckpt_dsw *w, ckpt_severity severity, const char *fmt, ...)
+int ckpt_dsw_left_out(const ckpt_dsw_job *job, ckpt_severity severity, const char *fmt, ...)
     CKPT_PRINTF(3, 4);
 
 #endif

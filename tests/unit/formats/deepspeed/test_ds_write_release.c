@@ -39,11 +39,11 @@ static ckpt_dsw_part part(uint64_t n, uint32_t w)
 static void expect(int release, uint64_t n, uint32_t w, uint32_t rank, uint64_t saved,
                    uint64_t padding)
 {
-    ckpt_dsw writer = {.release = release, .stage = 2};
+    ckpt_dsw_how how = {.release = release, .stage = 2};
     ckpt_dsw_part p = part(n, w);
 
-    assert_int_equal(ckpt_dsw_saved(&writer, &p, rank), saved);
-    assert_int_equal(ckpt_dsw_padding(&writer, &p, rank), padding);
+    assert_int_equal(ckpt_dsw_saved(&how, &p, rank), saved);
+    assert_int_equal(ckpt_dsw_padding(&how, &p, rank), padding);
     ckpt_zero_flat_free(&p.flat);
 }
 
@@ -86,12 +86,12 @@ static void test_padding_before_0_7(void **state)
 /* BF16_Optimizer keeps its padding. */
 static void test_bf16_optimizer(void **state)
 {
-    ckpt_dsw writer = {.release = 19008, .stage = 1, .bf16_optimizer = true};
+    ckpt_dsw_how how = {.release = 19008, .stage = 1, .bf16_optimizer = true};
     ckpt_dsw_part p = part(858, 2);
 
     (void)state;
-    assert_int_equal(ckpt_dsw_saved(&writer, &p, 1), 430);
-    assert_int_equal(ckpt_dsw_padding(&writer, &p, 1), 2);
+    assert_int_equal(ckpt_dsw_saved(&how, &p, 1), 430);
+    assert_int_equal(ckpt_dsw_padding(&how, &p, 1), 2);
     ckpt_zero_flat_free(&p.flat);
 }
 
