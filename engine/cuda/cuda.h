@@ -127,11 +127,7 @@ static inline cudaStream_t cu_stream(zt_device *d)
     return ((zt_cuda *)d)->stream;
 }
 
-/*
- * Whether an operation can start: the device has not failed, ok (its arguments are there), dt is
- * F32, BF16 or F16. Else false, and the device has failed.  Also makes the GPU the calling
- * thread's.
- */
+/* zt_ready (arguments.h), and the GPU becomes the calling thread's. */
 bool cu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation);
 
 /* False, and the device has failed, unless e is cudaSuccess. */
@@ -153,11 +149,6 @@ bool cu_fetch(zt_device *d);
 /* Blocks for n items of work, at most enough to fill the GPU a few times: kernels go on in strides.
  */
 unsigned cu_grid(zt_device *d, uint64_t n, unsigned per_block);
-
-static inline uint64_t cu_size(ckpt_dtype dt)
-{
-    return dt == CKPT_F32 ? 4 : 2;
-}
 
 /* Whether whole packs can be moved at once: pointers (NULL is fine) are multiples of 16, lengths
  * of 8. */

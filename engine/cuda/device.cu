@@ -47,21 +47,7 @@ static bool cd_select(zt_device *d)
 
 bool cu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation)
 {
-    char text[160];
-    if (!d || d->err.code != CKPT_OK)
-        return false;
-    if (!ok) {
-        snprintf(text, sizeof text, "%s: an argument that it needs is missing or out of range",
-                 operation);
-        zt_device_fail(d, CKPT_EUSAGE, text);
-        return false;
-    }
-    if (dt != CKPT_F32 && dt != CKPT_BF16 && dt != CKPT_F16) {
-        snprintf(text, sizeof text, "%s: dtypes are F32, BF16, F16", operation);
-        zt_device_fail(d, CKPT_EUNSUPPORTED, text);
-        return false;
-    }
-    return cd_select(d);
+    return zt_ready(d, dt, ok, operation) && cd_select(d);
 }
 
 /* ---- live allocations: address -> bytes, a hash table with linear probing ---- */

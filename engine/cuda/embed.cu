@@ -272,7 +272,7 @@ static void em_begin(const em_call *c, em_table *t, void *grad, uint64_t n_rows,
     t->add = add;
     t->wide = cu_wide(c->a->dy, grad, NULL, c->a->width);
     if (!add)
-        c->d->ops->zero(c->d, grad, n_rows * c->a->width * cu_size(c->dt));
+        c->d->ops->zero(c->d, grad, n_rows * c->a->width * zt_size(c->dt));
 }
 
 static void em_by_index(const em_call *c, em_table *t, const int32_t *index, int64_t skip,

@@ -200,11 +200,11 @@ template <typename T> static __global__ void __launch_bounds__(LA_THREADS) ck_dr
 static void la_no_drop(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
 {
     if (!a->add) {
-        d->ops->copy(d, a->y, a->x, a->n * cu_size(dt));
+        d->ops->copy(d, a->y, a->x, a->n * zt_size(dt));
     } else if (a->y == a->add) {
         d->ops->add(d, dt, a->n, a->y, a->x);
     } else {
-        d->ops->copy(d, a->y, a->x, a->n * cu_size(dt));
+        d->ops->copy(d, a->y, a->x, a->n * zt_size(dt));
         d->ops->add(d, dt, a->n, a->y, a->add);
     }
 }

@@ -302,7 +302,7 @@ static const void *mm_bias(zt_device *d, ckpt_dtype dt, const mm_product *p)
 {
     if (mm_align(p->bias) == 16)
         return p->bias;
-    size_t n = p->n * cu_size(dt);
+    size_t n = p->n * zt_size(dt);
     void *room = cu_scratch(d, n);
     return room && cu_try(d,
                           cudaMemcpyAsync(room, p->bias, n, cudaMemcpyDeviceToDevice, cu_stream(d)),

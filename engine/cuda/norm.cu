@@ -261,9 +261,9 @@ static unsigned nm_blocks(uint64_t rows, unsigned threads)
 static void nm_no_rows(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
 {
     if (a->dw && !a->w_add)
-        d->ops->zero(d, a->dw, a->width * cu_size(dt));
+        d->ops->zero(d, a->dw, a->width * zt_size(dt));
     if (a->db && !a->b_add)
-        d->ops->zero(d, a->db, a->width * cu_size(dt));
+        d->ops->zero(d, a->db, a->width * zt_size(dt));
 }
 
 void cu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)

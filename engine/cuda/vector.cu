@@ -66,7 +66,7 @@ void cu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void
         !cu_ready(d, from_dtype, true, "cast"))
         return;
     if (to_dtype == from_dtype) { // bit for bit
-        d->ops->copy(d, to, from, n * cu_size(to_dtype));
+        d->ops->copy(d, to, from, n * zt_size(to_dtype));
         return;
     }
     zt_accumulate a = {n, to, to_dtype, from, from_dtype, 1.0F, false};

@@ -4,7 +4,25 @@
  */
 #include "engine/device/arguments.h"
 
+#include <stdio.h>
+
 #include "libckpt/base/mem.h"
+
+bool zt_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation)
+{
+    const bool known = dt == CKPT_F32 || dt == CKPT_BF16 || dt == CKPT_F16;
+    char text[160];
+
+    if (!d || d->err.code != CKPT_OK)
+        return false;
+    if (ok && known)
+        return true;
+    snprintf(text, sizeof text, "%s: %s", operation,
+             !ok ? "an argument that it needs is missing or out of range"
+                 : "dtypes are F32, BF16, F16");
+    zt_device_fail(d, !ok ? CKPT_EUSAGE : CKPT_EUNSUPPORTED, text);
+    return false;
+}
 
 bool zt_ok_accumulate(const zt_accumulate *a)
 {

@@ -9,6 +9,12 @@
 
 #include "engine/device/device.h"
 
+/*
+ * Whether an operation can start: the device has not failed, ok (its arguments can be, see below),
+ * dt is one of F32, BF16, F16.  Else false, and the device has failed.
+ */
+bool zt_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation);
+
 bool zt_ok_accumulate(const zt_accumulate *a);
 bool zt_ok_rows(const zt_rows *a);
 bool zt_ok_linear(const zt_linear *a);
@@ -33,6 +39,12 @@ bool zt_ok_update(const zt_update *a);
 static inline uint64_t zt_stride(uint64_t ld, uint64_t width)
 {
     return ld != 0 ? ld : width;
+}
+
+/* Bytes of an element: 4 or 2. */
+static inline uint64_t zt_size(ckpt_dtype dt)
+{
+    return dt == CKPT_F32 ? 4 : 2;
 }
 
 #endif

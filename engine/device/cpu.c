@@ -88,7 +88,7 @@ static void cc_copy_range(void *ctx, uint64_t first, uint64_t last, unsigned wor
 
 static void cc_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
 {
-    if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || (to && from), "copy") || n_bytes == 0)
+    if (!zt_ready(d, CKPT_F32, n_bytes == 0 || (to && from), "copy") || n_bytes == 0)
         return;
     uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
     if ((a > b ? a - b : b - a) < n_bytes) {
@@ -101,7 +101,7 @@ static void cc_copy(zt_device *d, void *to, const void *from, uint64_t n_bytes)
 
 static void cc_zero(zt_device *d, void *p, uint64_t n_bytes)
 {
-    if (!zt_cpu_ready(d, CKPT_F32, n_bytes == 0 || p, "zero"))
+    if (!zt_ready(d, CKPT_F32, n_bytes == 0 || p, "zero"))
         return;
     cc_bytes job = {p, NULL};
     zt_cpu_parallel(d, n_bytes, CC_COPY, cc_copy_range, &job);

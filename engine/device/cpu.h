@@ -50,12 +50,6 @@ void zt_cpu_update(zt_device *d, const zt_update *a);
 /* Elements that fit well into a worker's first-level cache as fp32, several times over. */
 #define ZT_CPU_BLOCK 1024u
 
-/*
- * Whether an operation can start: the device has not failed, ok (the arguments it needs are there),
- * dt is one of F32, BF16, F16.  Else false, and the device has failed.
- */
-bool zt_cpu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation);
-
 /* The n elements of x from element `at` on, as fp32: in place when x is F32, else converted into
  * `room` [n]. */
 const float *zt_cpu_read(ckpt_dtype dt, const void *x, uint64_t at, uint64_t n, float *room);
@@ -73,21 +67,15 @@ void zt_cpu_put_sum(ckpt_dtype dt, void *to, uint64_t at, const float *x, uint64
 /* y = act(x) for n elements, in the calling thread; y may be x. */
 void zt_cpu_act_block(zt_act act, uint64_t n, float *y, const float *x);
 
-/* Bytes of an element: 4 or 2. */
-static inline uint64_t zt_cpu_size(ckpt_dtype dt)
-{
-    return dt == CKPT_F32 ? 4 : 2;
-}
-
 /* Address of element `at`. */
 static inline void *zt_cpu_at(ckpt_dtype dt, void *x, uint64_t at)
 {
-    return (char *)x + at * zt_cpu_size(dt);
+    return (char *)x + at * zt_size(dt);
 }
 
 static inline const void *zt_cpu_const_at(ckpt_dtype dt, const void *x, uint64_t at)
 {
-    return (const char *)x + at * zt_cpu_size(dt);
+    return (const char *)x + at * zt_size(dt);
 }
 
 #endif

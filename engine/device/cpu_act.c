@@ -110,7 +110,7 @@ static void ac_act_range(void *ctx, uint64_t first, uint64_t last, unsigned work
 
 void zt_cpu_act(zt_device *d, ckpt_dtype dt, zt_act act, uint64_t n, void *y, const void *x)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_act(act, n, y, x), "act"))
+    if (!zt_ready(d, dt, zt_ok_act(act, n, y, x), "act"))
         return;
     ac_job j = {.dt = dt, .a = {.act = act, .n = n, .pre = x, .dx = y}};
     zt_cpu_parallel(d, n, AC_GRAIN, ac_act_range, &j);
@@ -118,7 +118,7 @@ void zt_cpu_act(zt_device *d, ckpt_dtype dt, zt_act act, uint64_t n, void *y, co
 
 void zt_cpu_act_grad(zt_device *d, ckpt_dtype dt, const zt_act_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_act_grad(a), "act_grad"))
+    if (!zt_ready(d, dt, zt_ok_act_grad(a), "act_grad"))
         return;
     ac_job j = {.dt = dt, .a = *a};
     zt_cpu_parallel(d, a->n, AC_GRAIN, ac_act_range, &j);
@@ -140,7 +140,7 @@ static void ac_swiglu_range(void *ctx, uint64_t first, uint64_t last, unsigned w
 
 void zt_cpu_swiglu(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_swiglu(a), "swiglu"))
+    if (!zt_ready(d, dt, zt_ok_swiglu(a), "swiglu"))
         return;
     ac_job j = {.dt = dt, .s = *a};
     zt_cpu_parallel(d, a->n, AC_GRAIN, ac_swiglu_range, &j);
@@ -166,7 +166,7 @@ static void ac_swiglu_grad_range(void *ctx, uint64_t first, uint64_t last, unsig
 
 void zt_cpu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_swiglu_grad(a), "swiglu_grad"))
+    if (!zt_ready(d, dt, zt_ok_swiglu_grad(a), "swiglu_grad"))
         return;
     ac_job j = {.dt = dt, .s = *a};
     zt_cpu_parallel(d, a->n, AC_GRAIN, ac_swiglu_grad_range, &j);

@@ -637,7 +637,7 @@ void zt_cpu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
 {
     at_job j;
 
-    if (!zt_cpu_ready(d, dt, zt_ok_attention(a), "attention"))
+    if (!zt_ready(d, dt, zt_ok_attention(a), "attention"))
         return;
     at_job_set(&j, d, dt, a);
     const uint64_t rows = at_least(AT_Q, j.a.queries);
@@ -650,7 +650,7 @@ void zt_cpu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad 
 {
     at_job j;
 
-    if (!zt_cpu_ready(d, dt, zt_ok_attention_grad(a), "attention_grad"))
+    if (!zt_ready(d, dt, zt_ok_attention_grad(a), "attention_grad"))
         return;
     at_job_set(&j, d, dt, &a->fw);
     j.grad = a;

@@ -47,6 +47,6 @@ void zt_cpu_dropout(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
 {
     do_job j = {.dt = dt, .a = a};
 
-    if (zt_cpu_ready(d, dt, zt_ok_dropout(a), "dropout"))
+    if (zt_ready(d, dt, zt_ok_dropout(a), "dropout"))
         zt_cpu_parallel(d, a->n, DO_GRAIN, do_body, &j);
 }

@@ -37,7 +37,7 @@ void zt_cpu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const 
                  ckpt_dtype from_dtype)
 {
     ckpt_cast_fn fn = ckpt_cast_find(to_dtype, from_dtype);
-    if (!zt_cpu_ready(d, CKPT_F32, fn && (n == 0 || (to && from)), "cast"))
+    if (!zt_ready(d, CKPT_F32, fn && (n == 0 || (to && from)), "cast"))
         return;
     if (to == from && to_dtype == from_dtype)
         return;
@@ -109,8 +109,8 @@ static void ew_accumulate_range(void *ctx, uint64_t first, uint64_t last, unsign
 
 void zt_cpu_accumulate(zt_device *d, const zt_accumulate *a)
 {
-    if (!zt_cpu_ready(d, a ? a->acc_dtype : CKPT_F32, zt_ok_accumulate(a), "accumulate") ||
-        !zt_cpu_ready(d, a->x_dtype, true, "accumulate"))
+    if (!zt_ready(d, a ? a->acc_dtype : CKPT_F32, zt_ok_accumulate(a), "accumulate") ||
+        !zt_ready(d, a->x_dtype, true, "accumulate"))
         return;
     zt_accumulate job = *a;
     zt_cpu_parallel(d, job.n, EW_GRAIN, ew_accumulate_range, &job);
@@ -118,7 +118,7 @@ void zt_cpu_accumulate(zt_device *d, const zt_accumulate *a)
 
 void zt_cpu_scale(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor)
 {
-    if (!zt_cpu_ready(d, dt, n == 0 || x, "scale"))
+    if (!zt_ready(d, dt, n == 0 || x, "scale"))
         return;
     zt_accumulate job = {
         .n = n, .acc = x, .acc_dtype = dt, .x = x, .x_dtype = dt, .factor = factor};
@@ -127,7 +127,7 @@ void zt_cpu_scale(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor
 
 void zt_cpu_add(zt_device *d, ckpt_dtype dt, uint64_t n, void *y, const void *x)
 {
-    if (!zt_cpu_ready(d, dt, n == 0 || (y && x), "add"))
+    if (!zt_ready(d, dt, n == 0 || (y && x), "add"))
         return;
     zt_accumulate job = {
         .n = n, .acc = y, .acc_dtype = dt, .x = x, .x_dtype = dt, .factor = 1.0F, .add = true};
@@ -205,7 +205,7 @@ static void ew_squares_range(void *ctx, uint64_t first, uint64_t last, unsigned 
 
 double zt_cpu_sum_squares(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x)
 {
-    if (!zt_cpu_ready(d, dt, n == 0 || x, "sum_squares"))
+    if (!zt_ready(d, dt, n == 0 || x, "sum_squares"))
         return 0;
     double sum[EW_SUMS];
     uint64_t blocks = n / ZT_CPU_BLOCK + 1;
@@ -243,14 +243,14 @@ static void ew_rows_range(void *ctx, uint64_t first, uint64_t last, unsigned wor
                                .add = true};
             ew_accumulate_range(&a, 0, r->width, worker);
         } else {
-            memcpy(to, from, r->width * zt_cpu_size(job->dt));
+            memcpy(to, from, r->width * zt_size(job->dt));
         }
     }
 }
 
 void zt_cpu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_rows(a), "rows") || a->rows == 0 || a->width == 0)
+    if (!zt_ready(d, dt, zt_ok_rows(a), "rows") || a->rows == 0 || a->width == 0)
         return;
     ew_rows job = {dt, *a};
     job.r.ld_to = zt_stride(a->ld_to, a->width);

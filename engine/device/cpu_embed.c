@@ -71,7 +71,7 @@ static void em_rows(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 
 void zt_cpu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_embed(a), "embed"))
+    if (!zt_ready(d, dt, zt_ok_embed(a), "embed"))
         return;
     em_job j = {d, dt, *a};
     zt_cpu_parallel(d, a->rows, EM_GRAIN / a->width + 1, em_rows, &j);
@@ -127,7 +127,7 @@ static void em_columns(void *ctx, uint64_t first, uint64_t last, unsigned worker
 static void em_table_grad(zt_device *d, em_table *t)
 {
     if (!t->add)
-        d->ops->zero(d, t->grad, t->n_rows * t->width * zt_cpu_size(t->dt));
+        d->ops->zero(d, t->grad, t->n_rows * t->width * zt_size(t->dt));
     if (t->n > 0)
         zt_cpu_parallel(d, t->width, EM_COLUMNS, em_columns, t);
 }
@@ -198,7 +198,7 @@ static void em_grads(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a, uint64
 
 void zt_cpu_embed_grad(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_embed_grad(a), "embed_grad"))
+    if (!zt_ready(d, dt, zt_ok_embed_grad(a), "embed_grad"))
         return;
     uint64_t *order = ckpt_alloc((size_t)(a->rows + 1) * sizeof *order);
     if (!order) {

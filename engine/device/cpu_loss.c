@@ -108,7 +108,7 @@ static void lo_entropy_row(const lo_job *j, uint64_t row, float *room)
     void *logits = zt_cpu_at(j->dt, a->logits, at);
     if (label == ZT_IGNORE) {
         if (a->grad)
-            memset(logits, 0, n * zt_cpu_size(j->dt));
+            memset(logits, 0, n * zt_size(j->dt));
         return;
     }
     if (label < 0 || (uint64_t)label >= n) {
@@ -190,7 +190,7 @@ static double lo_count(const zt_loss *a)
 
 void zt_cpu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_loss(a), "loss"))
+    if (!zt_ready(d, dt, zt_ok_loss(a), "loss"))
         return;
     lo_job j = {.device = d, .dt = dt, .a = *a};
     double count = lo_count(a), sum = 0;

@@ -334,7 +334,7 @@ static void bl_run(bl_job *j)
 
 void zt_cpu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_linear(a), "linear") || a->rows == 0)
+    if (!zt_ready(d, dt, zt_ok_linear(a), "linear") || a->rows == 0)
         return;
     bl_job j = {.device = d,
                 .dt = dt,
@@ -394,7 +394,7 @@ static void bl_plan_dw(bl_product *p, const zt_linear_grad *a)
 
 void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_linear_grad(a), "linear_grad"))
+    if (!zt_ready(d, dt, zt_ok_linear_grad(a), "linear_grad"))
         return;
     bl_job j = {.device = d, .dt = dt};
     if (a->dx)
@@ -412,7 +412,7 @@ void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
 
 void zt_cpu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_matmul(a), "matmul") || a->m == 0 || a->n == 0)
+    if (!zt_ready(d, dt, zt_ok_matmul(a), "matmul") || a->m == 0 || a->n == 0)
         return;
     uint64_t k = a->k ? a->k : 1; // rows of no elements still need a stride
     bl_job j = {.device = d,

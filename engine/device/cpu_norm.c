@@ -183,7 +183,7 @@ static void nm_forward_rows(void *ctx, uint64_t first, uint64_t last, unsigned w
 
 void zt_cpu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_norm(a), "norm") || a->rows == 0)
+    if (!zt_ready(d, dt, zt_ok_norm(a), "norm") || a->rows == 0)
         return;
     nm_job j = {.device = d, .dt = dt, .fw = *a};
     zt_cpu_parallel(d, a->rows, NM_GRAIN / a->width + 1, nm_forward_rows, &j);
@@ -288,7 +288,7 @@ static void nm_sums_columns(void *ctx, uint64_t first, uint64_t last, unsigned w
 
 void zt_cpu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
 {
-    if (!zt_cpu_ready(d, dt, zt_ok_norm_grad(a), "norm_grad"))
+    if (!zt_ready(d, dt, zt_ok_norm_grad(a), "norm_grad"))
         return;
     nm_job j = {.device = d, .dt = dt, .bw = *a};
     // before dx, which may overwrite dy or x

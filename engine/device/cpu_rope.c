@@ -79,7 +79,7 @@ void zt_cpu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
 {
     ro_job j = {.dt = dt, .a = a};
 
-    if (zt_cpu_ready(d, dt, zt_ok_rope(a), "rope")) {
+    if (zt_ready(d, dt, zt_ok_rope(a), "rope")) {
         const uint64_t n = a->heads * a->width;
 
         j.ld = zt_stride(a->ld, n);

@@ -199,7 +199,7 @@ void zt_cpu_update(zt_device *d, const zt_update *a)
 {
     up_job j = {.a = a};
 
-    if (!zt_cpu_ready(d, a->g_dtype, zt_ok_update(a), "update") || a->n == 0)
+    if (!zt_ready(d, a->g_dtype, zt_ok_update(a), "update") || a->n == 0)
         return;
     j.s = zt_step_numbers_of(a);
     if (a->kind == ZT_LAMB)

@@ -78,7 +78,7 @@ static double *draw(ckpt_dtype dt, uint64_t seed, uint64_t n, uint64_t row, uint
 
     zt_philox_normal(seed, 1.0, 0, n, x);
     for (uint64_t i = 0; i < n; i++) {
-        char *e = to + place(i, row, gap) * zt_cpu_size(dt);
+        char *e = to + place(i, row, gap) * zt_size(dt);
 
         ckpt_cast_find(dt, CKPT_F32)(e, &x[i], 1);
         ckpt_cast_find(CKPT_F32, dt)(&x[i], e, 1);
@@ -291,7 +291,7 @@ static double got(const problem *p, const void *x, uint64_t i, uint64_t row)
     float f;
 
     ckpt_cast_find(CKPT_F32,
-                   p->dt)(&f, (const char *)x + place(i, row, p->s.gap) * zt_cpu_size(p->dt), 1);
+                   p->dt)(&f, (const char *)x + place(i, row, p->s.gap) * zt_size(p->dt), 1);
     return (double)f;
 }
 
@@ -316,7 +316,7 @@ static void close_to(const problem *p, const void *x, const double *want, uint64
 /* Elements between rows were left alone. */
 static void gaps_clean(const problem *p, const void *x, uint64_t row, uint64_t rows)
 {
-    const uint64_t size = zt_cpu_size(p->dt);
+    const uint64_t size = zt_size(p->dt);
 
     for (uint64_t r = 0; r < rows; r++) {
         const char *gap = (const char *)x + (r * (row + p->s.gap) + row) * size;
