@@ -17,7 +17,6 @@
 #include <stdio.h>
 
 #include "engine/comm/patience.h"
-#include "engine/config/hostfile.h"
 #include "engine/data/data.h"
 #include "engine/save/save.h"
 #include "libckpt/base/vec.h"
@@ -36,15 +35,13 @@ typedef struct zt_options {
     // how long, how often
     int64_t max_steps, epochs, save_every, eval_every, keep, seed;
     // files
-    const char *save, *load, *tag, *load_tag, *metrics, *save_weights, *save_model, *predictions;
+    const char *save, *load, *tag, *load_tag, *save_weights, *save_model, *predictions;
     bool module_only, not_strict, strict_config, async_save;
     // what to do
-    bool evaluate, print_config, profile, quiet, checkpointing, deterministic;
+    bool evaluate, print_config, checkpointing, deterministic;
     const char *device;
     int64_t threads;
-    // launching
-    const char *hostfile, *include, *exclude, *slots;
-    int64_t num_nodes, num_slots, local_rank, wait_limit;
+    const char *slots; /* the number of the GPU of each rank, by comma; NULL: as they come */
     zt_arguments args; /* for "auto" */
     // what every rank must have been told alike, as lines of name, tab and value; NULL: nothing
     const char *alike;

@@ -10,7 +10,6 @@
  *     auto.c     values that are "auto", from the command line as the Trainer of transformers fills
  *                them
  *     print.c    the resolved configuration as JSON
- *     hostfile.c hosts, slots, include and exclude filters, ranks
  *     base64.c   in which launchers pass files as arguments
  *
  * Source: DeepSpeed 0.19.8, runtime/config.py, runtime/zero/config.py, runtime/precision_config.py,

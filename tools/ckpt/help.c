@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * help.c: the list of commands, the help of one, and the version.
+ * help.c: ckpt help: the list of commands, and the help of one.
  */
 #include "tools/ckpt/verbs.h"
-#include "tools/sandbox/sandbox.h"
 
 /* The commands from the table, and what exit statuses mean. */
 static int help_list(const cli_verb *const *commands)
@@ -42,39 +41,4 @@ const cli_verb verb_help = {
     .max = 1,
     .uses = "v",
     .run = help_run,
-};
-
-static int completion_run(cli_args *a, ckpt_err *err)
-{
-    return cli_complete(a->operand[0], "ckpt", a->commands, err);
-}
-
-const cli_verb verb_completion = {
-    .name = "completion",
-    .command = "ckpt completion",
-    .operands = CLI_SHELLS,
-    .summary = "Print what completes command lines in a shell, for ckpt and its drop-ins.",
-    .min = 1,
-    .max = 1,
-    .run = completion_run,
-};
-
-/* The line of ckpt --version, and what protects its user here. */
-static int version_run(cli_args *a, ckpt_err *err)
-{
-    char text[128];
-
-    (void)a;
-    (void)err;
-    sandbox_describe(text, sizeof text);
-    out_printf("ckpt %s\nsandbox: %s\n", ckpt_version(), text);
-    return CKPT_OK;
-}
-
-const cli_verb verb_version = {
-    .name = "version",
-    .command = "ckpt version",
-    .operands = "",
-    .summary = "Show the version, and what the sandbox enforces here.",
-    .run = version_run,
 };

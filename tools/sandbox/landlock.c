@@ -39,15 +39,15 @@ enum {
     LL_OF_FILES = LL_EXECUTE | LL_WRITE_FILE | LL_READ_FILE | LL_TRUNCATE | LL_IOCTL_DEV
 };
 
-typedef struct ll_rules {
+typedef struct land_rules {
     uint64_t fs, net, scoped;
-} ll_rules;
+} land_rules;
 
 /* The kernel's structure has no padding. */
-typedef struct __attribute__((packed)) ll_beneath {
+typedef struct __attribute__((packed)) land_beneath {
     uint64_t allowed;
     int32_t fd;
-} ll_beneath;
+} land_beneath;
 
 int landlock_abi(void)
 {
@@ -57,7 +57,7 @@ int landlock_abi(void)
 }
 
 /* All rights on files that a version knows: those not allowed later are taken. */
-static uint64_t ll_known(int abi)
+static uint64_t land_known(int abi)
 {
     return LL_FIRST | (abi >= 2 ? LL_REFER : 0) | (abi >= 3 ? LL_TRUNCATE : 0) |
            (abi >= 5 ? LL_IOCTL_DEV : 0);
@@ -66,8 +66,8 @@ static uint64_t ll_known(int abi)
 int landlock_new(bool writes)
 {
     int abi = landlock_abi();
-    const ll_rules rules = {
-        .fs = ll_known(abi),
+    const land_rules rules = {
+        .fs = land_known(abi),
         .net = abi >= 4 ? LL_NET : 0,
         .scoped = abi >= 6 ? LL_SCOPES : 0,
     };
@@ -78,7 +78,7 @@ int landlock_new(bool writes)
 }
 
 /* The kernel's names for a use. */
-static uint64_t ll_rights(unsigned use)
+static uint64_t land_rights(unsigned use)
 {
     uint64_t rights = 0;
 
@@ -89,12 +89,12 @@ static uint64_t ll_rights(unsigned use)
                   LL_MAKE_REG | LL_REFER;
     if (use & LANDLOCK_RMDIR)
         rights |= LL_REMOVE_DIR;
-    return rights & ll_known(landlock_abi());
+    return rights & land_known(landlock_abi());
 }
 
 bool landlock_allow(int rules, int at, const char *path, unsigned use)
 {
-    ll_beneath rule = {.allowed = ll_rights(use)};
+    land_beneath rule = {.allowed = land_rights(use)};
     struct stat st;
 
     do

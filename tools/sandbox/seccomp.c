@@ -42,7 +42,7 @@ enum {
     SC_MOUNT_SETATTR = 442
 };
 
-static const int sc_refused[] = {
+static const int comp_refused[] = {
     // other programs
     SYS_execve,
     SYS_execveat,
@@ -138,7 +138,7 @@ static const int sc_refused[] = {
     SYS_capset,
 };
 
-enum { SC_N = sizeof sc_refused / sizeof *sc_refused, SC_ROOM = 2 * SC_N + 32 };
+enum { SC_N = sizeof comp_refused / sizeof *comp_refused, SC_ROOM = 2 * SC_N + 32 };
 
 #define SC_FIELD(field) ((uint32_t)offsetof(struct seccomp_data, field))
 /* the low half of an argument: the processors above are little-endian */
@@ -148,7 +148,7 @@ enum { SC_N = sizeof sc_refused / sizeof *sc_refused, SC_ROOM = 2 * SC_N + 32 };
 #define SC_REFUSE        (SECCOMP_RET_ERRNO | EPERM)
 
 /* A call that may be made only on this process itself, named by its first argument. */
-static size_t sc_self(struct sock_filter *at, uint32_t call)
+static size_t comp_self(struct sock_filter *at, uint32_t call)
 {
     at[0] = SC_SKIP(call, 0, 4);
     at[1] = SC_LOAD(args[0]);
@@ -159,7 +159,7 @@ static size_t sc_self(struct sock_filter *at, uint32_t call)
 }
 
 /* Typing into the terminal in the user's name. */
-static size_t sc_typing(struct sock_filter *at)
+static size_t comp_typing(struct sock_filter *at)
 {
     const uint32_t linux_console = 0x541C; /* TIOCLINUX pastes what is selected */
 
@@ -173,7 +173,7 @@ static size_t sc_typing(struct sock_filter *at)
 }
 
 /* The filter; how many instructions it has. */
-static size_t sc_filter(struct sock_filter at[SC_ROOM])
+static size_t comp_filter(struct sock_filter at[SC_ROOM])
 {
     size_t n = 0;
 
@@ -188,12 +188,12 @@ static size_t sc_filter(struct sock_filter at[SC_ROOM])
     at[n++] = SC_END(SC_REFUSE);
 #endif
     for (size_t i = 0; i < SC_N; i++) {
-        at[n++] = SC_SKIP((uint32_t)sc_refused[i], 0, 1);
+        at[n++] = SC_SKIP((uint32_t)comp_refused[i], 0, 1);
         at[n++] = SC_END(SC_REFUSE);
     }
-    n += sc_self(at + n, SYS_kill);
-    n += sc_self(at + n, SYS_tgkill);
-    n += sc_typing(at + n);
+    n += comp_self(at + n, SYS_kill);
+    n += comp_self(at + n, SYS_tgkill);
+    n += comp_typing(at + n);
     at[n++] = SC_END(SECCOMP_RET_ALLOW);
     return n;
 }
@@ -208,7 +208,8 @@ bool seccomp_known(void)
 bool seccomp_enforce(void)
 {
     struct sock_filter filter[SC_ROOM];
-    const struct sock_fprog program = {.len = (unsigned short)sc_filter(filter), .filter = filter};
+    const struct sock_fprog program = {.len = (unsigned short)comp_filter(filter),
+                                       .filter = filter};
 
     if (SC_ARCH == 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return false;

@@ -31,19 +31,19 @@ static bool ln_own(const char *arg, bool *takes_value)
 }
 
 /* Slots of this machine: its GPUs where the run is on them, else its processors. */
-static long ln_here(const zt_options *o)
+static long ln_here(const told *o)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     int gpus = 0;
     ckpt_err why = {0};
 
-    if (strcmp(o->device, "cpu") != 0 && zt_cuda_count(&gpus, &why) == CKPT_OK && gpus > 0)
+    if (strcmp(o->run.device, "cpu") != 0 && zt_cuda_count(&gpus, &why) == CKPT_OK && gpus > 0)
         return gpus;
     return n > 0 ? n : 1;
 }
 
 /* Without a hostfile: this machine, with as many slots as it has, or as were asked for. */
-static int ln_hosts(zt_hosts *out, ckpt_arena *arena, const zt_options *o, ckpt_err *err)
+static int ln_hosts(zt_hosts *out, ckpt_arena *arena, const told *o, ckpt_err *err)
 {
     const zt_host_filter filter = {o->include, o->exclude, o->num_nodes, o->num_slots};
     zt_hosts all = {0};
@@ -130,14 +130,14 @@ static void ln_allow_root(void)
     }
 }
 
-int launch(const zt_options *opts, int argc, char **argv, ckpt_err *err)
+int launch(const told *t, int argc, char **argv, ckpt_err *err)
 {
     ckpt_arena *arena = ckpt_arena_new(0);
     const char *const *hosts = NULL;
     const char *slots = NULL;
     zt_hosts chosen = {0};
     char **cmd = NULL;
-    int rc = arena ? ln_hosts(&chosen, arena, opts, err) : ckpt_fail_memory(err);
+    int rc = arena ? ln_hosts(&chosen, arena, t, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK) {
         hosts = zt_hosts_mpirun(arena, &chosen);

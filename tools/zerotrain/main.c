@@ -9,7 +9,7 @@
 #include "tools/zerotrain/zerotrain.h"
 
 /* What is asked for instead of a run; false: nothing. */
-static bool mn_serve(const options_asked *asked, int argc, int *rc, ckpt_err *err)
+static bool mn_serve(const told *asked, int argc, int *rc, ckpt_err *err)
 {
     static const cli_verb *const programs[] = {&options_verb, NULL};
     int closed;
@@ -31,20 +31,20 @@ static bool mn_serve(const options_asked *asked, int argc, int *rc, ckpt_err *er
     return true;
 }
 
-static int mn_run(const zt_options *o, zt_comm *comm, bool *running, ckpt_err *err)
+static int mn_run(const told *t, zt_comm *comm, bool *running, ckpt_err *err)
 {
     zt_engine *e = NULL;
-    int rc = zt_engine_new(&e, o, comm, err);
+    int rc = zt_engine_new(&e, &t->run, comm, err);
 
     *running = rc == CKPT_OK;
-    if (rc == CKPT_OK && o->print_config)
+    if (rc == CKPT_OK && t->run.print_config)
         rc = comm->rank == 0 ? zt_config_print(&e->config, stdout, err) : CKPT_OK;
-    else if (rc == CKPT_OK && o->predictions)
-        rc = zt_engine_predict(e, o->predictions, err);
-    else if (rc == CKPT_OK && o->evaluate)
-        rc = run_evaluate(e, err);
+    else if (rc == CKPT_OK && t->run.predictions)
+        rc = zt_engine_predict(e, t->run.predictions, err);
+    else if (rc == CKPT_OK && t->run.evaluate)
+        rc = run_evaluate(e, t, err);
     else if (rc == CKPT_OK)
-        rc = run_train(e, err);
+        rc = run_train(e, t, err);
     zt_engine_free(e);
     return rc;
 }
@@ -69,7 +69,7 @@ static int mn_fail(zt_comm *comm, bool running, const ckpt_err *err)
 }
 
 /* Hosts or slots were chosen, and no launcher started this process already (it passes its rank). */
-static bool mn_launches(const zt_options *o)
+static bool mn_launches(const told *o)
 {
     return !zt_comm_launched() && o->local_rank < 0 &&
            (o->hostfile || o->include || o->exclude || o->num_slots > 0 || o->num_nodes > 0);
@@ -91,7 +91,7 @@ static int mn_meet(zt_comm **comm, int rc, ckpt_err *err)
 }
 
 /* --local_rank N says that there are others, whom nobody else has told of. */
-static int mn_local_rank(const zt_options *o, const zt_comm *comm, ckpt_err *err)
+static int mn_local_rank(const told *o, const zt_comm *comm, ckpt_err *err)
 {
     if (o->local_rank < comm->world)
         return CKPT_OK;
@@ -106,17 +106,15 @@ int main(int argc, char **argv)
     ckpt_err err = {0};
     ckpt_arena *arena = ckpt_arena_new(0);
     zt_comm *comm = NULL;
-    zt_options o;
-    options_asked asked;
+    told o;
     bool running = false;
-    int rc = arena ? options_read(&o, &asked, arena, argc, argv, &err) : ckpt_fail_memory(&err),
-        status = 0;
+    int rc = arena ? options_read(&o, arena, argc, argv, &err) : ckpt_fail_memory(&err), status = 0;
 
-    o.stop = &run_stop;
+    o.run.stop = &run_stop;
     // a closed pipe and a limit on the size of files are errors of a write, not deaths
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
-    if (rc == CKPT_OK && mn_serve(&asked, argc, &rc, &err)) {
+    if (rc == CKPT_OK && mn_serve(&o, argc, &rc, &err)) {
         ckpt_arena_free(arena);
         (void)mn_fail(NULL, false, &err);
         return ckpt_err_status(rc);

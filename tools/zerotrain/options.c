@@ -8,14 +8,8 @@
 #include "libckpt/codec/json/json.h"
 #include "tools/zerotrain/zerotrain.h"
 
-/* The fields of the table: those of the run first, so that both have the same offsets. */
-typedef struct told {
-    zt_options run;
-    const char *completion;
-    ckpt_arena *arena;
-} told;
-
 #define OP(field) offsetof(told, run.field)
+#define AT(field) offsetof(told, field)
 
 /* The order of the arguments for "auto" is that of zt_argument. */
 static const cli_option told_table[] = {
@@ -31,7 +25,7 @@ static const cli_option told_table[] = {
     {"max-steps", 0, CLI_WHOLE, OP(max_steps), "N",
      "updates of the whole run, resumed ones included"},
     {"epochs", 0, CLI_WHOLE, OP(epochs), "N", "passes over the data (1); --max-steps wins"},
-    {"metrics", 0, CLI_FILE, OP(metrics), "FILE",
+    {"metrics", 0, CLI_FILE, AT(metrics), "FILE",
      "a JSON line for each update (-: on standard output)"},
     {"save", 0, CLI_RESULT, OP(save), "DIR",
      "write checkpoints there, at the end and when stopped"},
@@ -74,25 +68,25 @@ static const cli_option told_table[] = {
      "evaluate after every N updates, and at the end"},
     {"print-config", 0, CLI_FLAG, OP(print_config), NULL,
      "print the resolved configuration and stop"},
-    {"profile", 0, CLI_FLAG, OP(profile), NULL, "tell at the end where the time went"},
+    {"profile", 0, CLI_FLAG, AT(profile), NULL, "tell at the end where the time went"},
     {"device", 0, CLI_TEXT, OP(device), "cpu|cuda|auto", "auto: a GPU where one can be used (cpu)"},
     {"deterministic", 0, CLI_FLAG, OP(deterministic), NULL,
      "equal bits in repeated runs, on a GPU too, where it costs time"},
     {"threads", 0, CLI_WHOLE, OP(threads), "N",
      "threads of a rank (processors / ranks of the node)"},
-    {"wait-limit", 0, CLI_WHOLE, OP(wait_limit), "N",
+    {"wait-limit", 0, CLI_WHOLE, AT(wait_limit), "N",
      "end the run when a rank does not come for N seconds (0: wait)"},
-    {"hostfile", 0, CLI_FILE, OP(hostfile), "FILE",
+    {"hostfile", 0, CLI_FILE, AT(hostfile), "FILE",
      "start the run on these hosts (lines: NAME slots=N)"},
-    {"include", 0, CLI_TEXT, OP(include), "HOSTS", "only these: host1@host2:0,2"},
-    {"exclude", 0, CLI_TEXT, OP(exclude), "HOSTS", "all but these"},
-    {"num_nodes", 0, CLI_INTEGER, OP(num_nodes), "N", "the first N hosts"},
-    {"num_gpus", 0, CLI_INTEGER, OP(num_slots), "N", "N ranks on each host"},
+    {"include", 0, CLI_TEXT, AT(include), "HOSTS", "only these: host1@host2:0,2"},
+    {"exclude", 0, CLI_TEXT, AT(exclude), "HOSTS", "all but these"},
+    {"num_nodes", 0, CLI_INTEGER, AT(num_nodes), "N", "the first N hosts"},
+    {"num_gpus", 0, CLI_INTEGER, AT(num_slots), "N", "N ranks on each host"},
     {"slots", 0, CLI_TEXT, OP(slots), "LIST", "launchers pass it: the GPU of each rank, by comma"},
-    {"local_rank", 0, CLI_INTEGER, OP(local_rank), "N",
+    {"local_rank", 0, CLI_INTEGER, AT(local_rank), "N",
      "launchers pass it: hosts and slots are theirs then"},
     {"args", 0, CLI_MORE, 0, "FILE", "more options from a JSON object"},
-    {"quiet", 0, CLI_FLAG, OP(quiet), NULL, "no progress"},
+    {"quiet", 0, CLI_FLAG, AT(quiet), NULL, "no progress"},
     {"per_device_train_batch_size", 0, CLI_WHOLE, OP(args.per_device_train_batch_size), "N",
      "for \"auto\" (8)"},
     {"gradient_accumulation_steps", 0, CLI_WHOLE, OP(args.gradient_accumulation_steps), "N",
@@ -107,7 +101,7 @@ static const cli_option told_table[] = {
      "for \"auto\": steps, or below 1 a share (0)"},
     {"fp16", 0, CLI_FLAG, OP(args.fp16), NULL, "for \"auto\""},
     {"bf16", 0, CLI_FLAG, OP(args.bf16), NULL, "for \"auto\""},
-    {"completion", 0, CLI_TEXT, offsetof(told, completion), CLI_SHELLS,
+    {"completion", 0, CLI_TEXT, AT(completion), CLI_SHELLS,
      "print what completes these options in a shell"},
     CLI_END,
 };
@@ -213,7 +207,7 @@ static bool told_among(const char *const *list, const char *name)
     return *list != NULL;
 }
 
-static bool told_line(const zt_options *o, const cli_option *row, ckpt_bytes *to)
+static bool told_line(const told *o, const cli_option *row, ckpt_bytes *to)
 {
     const void *at = (const char *)o + row->at;
 
@@ -229,7 +223,7 @@ static bool told_line(const zt_options *o, const cli_option *row, ckpt_bytes *to
 }
 
 /* What must be the same on all ranks.  Of what a path names, only whether it is given. */
-static bool told_lines(const zt_options *o, ckpt_bytes *to)
+static bool told_lines(const told *o, ckpt_bytes *to)
 {
     // what is behind the path is compared, or the rank's own affair; tags have their own agreement
     static const char *const own[] = {
@@ -254,14 +248,14 @@ static bool told_lines(const zt_options *o, ckpt_bytes *to)
     return ok;
 }
 
-static int told_alike(zt_options *o, ckpt_arena *arena, ckpt_err *err)
+static int told_alike(told *o, ckpt_err *err)
 {
     ckpt_bytes lines = {0};
 
     if (told_lines(o, &lines))
-        o->alike = ckpt_arena_string(arena, (const char *)lines.at, lines.n);
+        o->run.alike = ckpt_arena_string(o->arena, (const char *)lines.at, lines.n);
     ckpt_vec_free(&lines);
-    return o->alike ? CKPT_OK : ckpt_fail_memory(err);
+    return o->run.alike ? CKPT_OK : ckpt_fail_memory(err);
 }
 
 /* ---- the command line ---- */
@@ -287,28 +281,26 @@ static bool told_keep(told *t, const cli_line *line)
     return ok;
 }
 
-int options_read(zt_options *out, options_asked *asked, ckpt_arena *arena, int argc, char **argv,
-                 ckpt_err *err)
+int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err)
 {
-    told t = {.run = {.groups = "single",
-                      .lora_alpha = 16,
-                      .seed = 42,
-                      .device = "cpu",
-                      .local_rank = -1},
-              .arena = arena};
     cli_line line = {0};
     int rc;
 
-    zt_arguments_default(&t.run.args);
-    rc = cli_parse(&line, &options_verb, &t, argc, argv, err);
-    if (rc == CKPT_OK && !told_keep(&t, &line))
+    *out = (told){
+        .run = {.groups = "single", .lora_alpha = 16, .seed = 42, .device = "cpu"},
+        .local_rank = -1,
+        .arena = arena,
+    };
+    zt_arguments_default(&out->run.args);
+    rc = cli_parse(&line, &options_verb, out, argc, argv, err);
+    if (rc == CKPT_OK && !told_keep(out, &line))
         rc = ckpt_fail_memory(err);
-    *asked = (options_asked){line.help, line.version, t.completion};
-    if (rc == CKPT_OK && !line.help && !line.version && !t.completion)
-        rc = told_needs(&t.run, err);
+    out->help = line.help;
+    out->version = line.version;
+    if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
+        rc = told_needs(&out->run, err);
     if (rc == CKPT_OK)
-        rc = told_alike(&t.run, arena, err);
-    *out = t.run;
+        rc = told_alike(out, err);
     cli_free(&line);
     return rc;
 }

@@ -14,13 +14,13 @@ int report_open(report *r, ckpt_err *err)
     const zt_engine *e = r->engine;
     int rc = CKPT_OK;
 
-    if (e->comm->rank == 0 && e->opts->metrics) {
+    if (e->comm->rank == 0 && r->told->metrics) {
         // A resumed run, or one that evaluates, goes on in the file of the first.
         bool more = e->loaded.global_steps > 0 || e->opts->evaluate;
         r->metrics =
-            strcmp(e->opts->metrics, "-") == 0 ? stdout : fopen(e->opts->metrics, more ? "a" : "w");
+            strcmp(r->told->metrics, "-") == 0 ? stdout : fopen(r->told->metrics, more ? "a" : "w");
         if (!r->metrics)
-            rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
+            rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", r->told->metrics);
     }
     return zt_comm_agree(e->comm, rc, err);
 }
@@ -36,9 +36,8 @@ static void rp_number(FILE *f, const char *key, double v)
 
 static int rp_flush(report *r, ckpt_err *err)
 {
-    const zt_engine *e = r->engine;
     if (fputc('\n', r->metrics) == EOF || fflush(r->metrics) != 0)
-        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", r->told->metrics);
     return CKPT_OK;
 }
 
@@ -84,9 +83,9 @@ int report_step(report *r, const zt_progress *p, ckpt_err *err)
 
     if (e->comm->rank != 0)
         return CKPT_OK;
-    if (p->step.skipped && !e->opts->quiet)
+    if (p->step.skipped && !r->told->quiet)
         rp_overflow(e, &p->step);
-    if (!e->opts->quiet && (step % every == 0 || step == e->total_steps))
+    if (!r->told->quiet && (step % every == 0 || step == e->total_steps))
         rp_progress(e, p);
     if (!r->metrics)
         return CKPT_OK;
@@ -119,7 +118,7 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
 
     if (e->comm->rank != 0)
         return CKPT_OK;
-    if (!e->opts->quiet || e->opts->evaluate) {
+    if (!r->told->quiet || e->opts->evaluate) {
         // lines of JSON are not mixed with text
         FILE *out = e->opts->evaluate && r->metrics != stdout ? stdout : stderr;
         fputs("evaluated ", out);
@@ -162,10 +161,10 @@ void report_start(const report *r)
     for (size_t i = 0; c->notes && c->notes[i]; i++) {
         if (c->note_warns[i])
             fprintf(stderr, "zerotrain: warning: %s\n", c->notes[i]);
-        else if (!e->opts->quiet)
+        else if (!r->told->quiet)
             fprintf(stderr, "note: %s\n", c->notes[i]);
     }
-    if (e->opts->quiet)
+    if (r->told->quiet)
         return;
     fprintf(stderr,
             "%s: %" PRIu64 " parameters, %" PRIu64
@@ -199,7 +198,7 @@ void report_profile(const report *r)
     double sum = 0;
     zt_memory m;
 
-    if (e->comm->rank != 0 || !(e->opts->profile || e->config.wall_clock))
+    if (e->comm->rank != 0 || !(r->told->profile || e->config.wall_clock))
         return;
     for (int i = 0; i < ZT_T_COUNT; i++)
         sum += e->seconds[i];
@@ -216,11 +215,10 @@ void report_profile(const report *r)
 
 int report_close(report *r, ckpt_err *err)
 {
-    const zt_engine *e = r->engine;
     int rc = CKPT_OK;
 
     if (r->metrics && (r->metrics == stdout ? fflush(stdout) : fclose(r->metrics)) != 0)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", e->opts->metrics);
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", r->told->metrics);
     r->metrics = NULL;
     return rc;
 }

@@ -72,9 +72,9 @@ static int go_end(report *r, int rc, ckpt_err *err)
     return rc == CKPT_OK ? zt_comm_agree(r->engine->comm, closed, err) : rc;
 }
 
-int run_train(zt_engine *e, ckpt_err *err)
+int run_train(zt_engine *e, const told *t, ckpt_err *err)
 {
-    report r = {.engine = e};
+    report r = {.engine = e, .told = t};
     bool stop = e->zero->global_steps >= e->total_steps;
     int rc = zt_engine_try_outputs(e, err);
 
@@ -98,9 +98,9 @@ int run_train(zt_engine *e, ckpt_err *err)
     return go_end(&r, rc, err);
 }
 
-int run_evaluate(zt_engine *e, ckpt_err *err)
+int run_evaluate(zt_engine *e, const told *t, ckpt_err *err)
 {
-    report r = {.engine = e};
+    report r = {.engine = e, .told = t};
     int rc = report_open(&r, err);
 
     if (rc == CKPT_OK)

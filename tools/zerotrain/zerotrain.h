@@ -3,6 +3,7 @@
  * zerotrain.h: the program around the engine: what it is told, how it starts, what it tells.
  *
  *     options.c  the command line and JSON files of options
+ *     hostfile.c hosts and slots, include and exclude filters
  *     launch.c   hosts and slots to an mpirun command
  *     run.c      updates, saves and evaluations in turn, until the end or a signal
  *     report.c   metrics as JSON lines, progress, profile
@@ -15,17 +16,26 @@
 
 #include "engine/engine.h"
 #include "tools/cli/table.h"
+#include "tools/zerotrain/hostfile.h"
 
 /* ---- options.c ---- */
 
 /* The command line of zerotrain: for --help, and completion. */
 extern const cli_verb options_verb;
 
-/* What was asked for instead of a run. */
-typedef struct options_asked {
+/* What zerotrain is told: the engine's options, and the program's own. */
+typedef struct told {
+    zt_options run;
+    const char *metrics; /* a file, "-", or NULL */
+    bool quiet, profile;
+    // where the ranks are started
+    const char *hostfile, *include, *exclude;
+    int64_t num_nodes, num_slots, local_rank, wait_limit;
+    // what was asked for instead of a run
     bool help, version;
     const char *completion; /* of this shell; or NULL */
-} options_asked;
+    ckpt_arena *arena;
+} told;
 
 /*
  * Options from the command line; "--args FILE" takes more of them from a JSON object, under the
@@ -33,8 +43,7 @@ typedef struct options_asked {
  *
  * Errors  CKPT_EUSAGE: the option, and what it wants; CKPT_EFORMAT, CKPT_EMISSING: the JSON file
  */
-int options_read(zt_options *out, options_asked *asked, ckpt_arena *arena, int argc, char **argv,
-                 ckpt_err *err);
+int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err);
 
 /* ---- launch.c ---- */
 
@@ -42,7 +51,7 @@ int options_read(zt_options *out, options_asked *asked, ckpt_arena *arena, int a
  * Replace this process by an mpirun that starts it on the hosts chosen; returns only on failure.
  * Errors  as zt_hosts_read and zt_hosts_filter; CKPT_EMISSING: no mpirun
  */
-int launch(const zt_options *opts, int argc, char **argv, ckpt_err *err);
+int launch(const told *t, int argc, char **argv, ckpt_err *err);
 
 /* ---- run.c ---- */
 
@@ -50,15 +59,16 @@ int launch(const zt_options *opts, int argc, char **argv, ckpt_err *err);
 extern volatile sig_atomic_t run_stop;
 
 /* Train to the end; SIGTERM, SIGINT and SIGUSR1 save (where --save is given) and end it early. */
-int run_train(zt_engine *e, ckpt_err *err);
+int run_train(zt_engine *e, const told *t, ckpt_err *err);
 
 /* --evaluate: the score on standard output, and as a line of --metrics. */
-int run_evaluate(zt_engine *e, ckpt_err *err);
+int run_evaluate(zt_engine *e, const told *t, ckpt_err *err);
 
 /* ---- report.c ---- */
 
 typedef struct report {
     zt_engine *engine;
+    const told *told;
     FILE *metrics; /* rank 0 */
 } report;
 

@@ -24,6 +24,8 @@ static ckpt_arena *arena;
 static zt_comm *comm;
 static ckpt_err err;
 
+static told last;
+
 /* An engine from a command line in one text. */
 static int engine_of(zt_engine **e, zt_options *o, const char *line)
 {
@@ -37,7 +39,8 @@ static int engine_of(zt_engine **e, zt_options *o, const char *line)
     }
     *e = NULL;
     err = (ckpt_err){0};
-    rc = options_read(o, &(options_asked){0}, arena, argc, argv, &err);
+    rc = options_read(&last, arena, argc, argv, &err);
+    *o = last.run;
     return rc == CKPT_OK ? zt_engine_new(e, o, comm, &err) : rc;
 }
 
@@ -177,7 +180,7 @@ static void train(int64_t micro, const char *more)
     zt_engine *e;
 
     assert_int_equal(engine_of(&e, &o, line_of(micro, more)), CKPT_OK);
-    assert_int_equal(run_train(e, &err), CKPT_OK);
+    assert_int_equal(run_train(e, &last, &err), CKPT_OK);
     zt_engine_free(e);
 }
 

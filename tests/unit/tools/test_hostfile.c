@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "engine/config/config.h"
-#include "engine/config/hostfile.h"
+#include "tools/zerotrain/hostfile.h"
 
 static const char *text_of(const ckpt_value *c, const char *key)
 {

@@ -2,7 +2,7 @@
 /*
  * hostfile.c: owns hostfiles, their filters, and what launchers are told about the outcome.
  */
-#include "engine/config/hostfile.h"
+#include "tools/zerotrain/hostfile.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,17 +15,17 @@
 // Far above any cluster; they bound what a wrong file can make us reserve.
 enum { HF_TEXT = 1 << 20, HF_HOSTS = 10000, HF_SLOTS = 65536, HF_TOTAL = 1 << 20 };
 
-CKPT_VEC(hf_hosts, zt_host);
+CKPT_VEC(host_hosts, zt_host);
 
 /* ---- reading ---- */
 
-static bool hf_blank(char c)
+static bool host_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 /* Digits at s[0..n) as a number up to HF_TOTAL; *used: how many. */
-static uint32_t hf_number(const char *s, size_t n, size_t *used)
+static uint32_t host_number(const char *s, size_t n, size_t *used)
 {
     uint32_t v = 0;
 
@@ -38,7 +38,7 @@ static uint32_t hf_number(const char *s, size_t n, size_t *used)
  * True for a name that can go into a list of hosts and into JSON as it is: visible ASCII without
  * commas, quotes and backslashes, and no option.
  */
-static bool hf_good_name(const char *s, size_t n)
+static bool host_good_name(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (s[i] <= ' ' || s[i] > '~' || strchr(",\"\\", s[i]) != NULL)
@@ -48,7 +48,7 @@ static bool hf_good_name(const char *s, size_t n)
 }
 
 /* Slots 0 to n-1. */
-static const uint32_t *hf_count(ckpt_arena *arena, uint32_t n)
+static const uint32_t *host_count(ckpt_arena *arena, uint32_t n)
 {
     uint32_t *slot = ckpt_arena_array(arena, n, sizeof *slot);
 
@@ -58,32 +58,32 @@ static const uint32_t *hf_count(ckpt_arena *arena, uint32_t n)
 }
 
 /* "name slots=4", blanks around it cut off; what follows the digits is ignored. */
-static bool hf_line(ckpt_arena *arena, const char *s, size_t n, zt_host *out)
+static bool host_line(ckpt_arena *arena, const char *s, size_t n, zt_host *out)
 {
     static const char word[] = "slots=";
     size_t name = 0, at, used = 0;
 
-    while (name < n && !hf_blank(s[name]))
+    while (name < n && !host_blank(s[name]))
         name++;
-    for (at = name; at < n && hf_blank(s[at]); at++) {
+    for (at = name; at < n && host_blank(s[at]); at++) {
     }
     if (at == name || n - at < sizeof word || memcmp(s + at, word, sizeof word - 1) != 0 ||
-        !hf_good_name(s, name))
+        !host_good_name(s, name))
         return false;
     at += sizeof word - 1;
-    out->n_slots = hf_number(s + at, n - at, &used);
+    out->n_slots = host_number(s + at, n - at, &used);
     out->name = ckpt_arena_string(arena, s, name);
     return used > 0;
 }
 
 /* One line of the file into the list; number: for messages. */
-static int hf_take(hf_hosts *list, ckpt_arena *arena, const ckpt_text *line, const char *where,
-                   ckpt_err *err)
+static int host_take(host_hosts *list, ckpt_arena *arena, const ckpt_text *line, const char *where,
+                     ckpt_err *err)
 {
     zt_host host = {0}, *to;
     uint64_t total;
 
-    if (!hf_line(arena, line->at, (size_t)line->n, &host))
+    if (!host_line(arena, line->at, (size_t)line->n, &host))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: \"%.*s\" is no host; expected: name slots=number",
                          where, line->n < 60 ? (int)line->n : 60, line->at);
     if (!host.name)
@@ -99,7 +99,7 @@ static int hf_take(hf_hosts *list, ckpt_arena *arena, const ckpt_text *line, con
         return ckpt_fail(err, CKPT_ELIMIT,
                          "%s: at most %d hosts of %d slots, and %d slots in all, are possible",
                          where, HF_HOSTS, HF_SLOTS, HF_TOTAL);
-    host.slot = hf_count(arena, host.n_slots);
+    host.slot = host_count(arena, host.n_slots);
     to = ckpt_vec_push(list);
     if (!to || !host.slot)
         return ckpt_fail_memory(err);
@@ -108,8 +108,8 @@ static int hf_take(hf_hosts *list, ckpt_arena *arena, const ckpt_text *line, con
 }
 
 /* Every line but blank ones and comments. */
-static int hf_lines(hf_hosts *list, ckpt_arena *arena, const ckpt_text *text, const char *name,
-                    ckpt_err *err)
+static int host_lines(host_hosts *list, ckpt_arena *arena, const ckpt_text *text, const char *name,
+                      ckpt_err *err)
 {
     const char *s = text->at;
     size_t n = (size_t)text->n, number = 0;
@@ -122,15 +122,15 @@ static int hf_lines(hf_hosts *list, ckpt_arena *arena, const ckpt_text *text, co
         for (end = at; end < n && s[end] != '\n' && s[end] != '\r'; end++) {
         }
         number += end == n || s[end] == '\n';
-        for (to = end; from < to && hf_blank(s[from]); from++) {
+        for (to = end; from < to && host_blank(s[from]); from++) {
         }
-        for (; to > from && hf_blank(s[to - 1]); to--) {
+        for (; to > from && host_blank(s[to - 1]); to--) {
         }
         if (from < to && s[from] != '#') {
             ckpt_text line = {.at = s + from, .n = to - from};
 
             (void)snprintf(where, sizeof where, "%.240s: line %zu", name, number);
-            rc = hf_take(list, arena, &line, where, err);
+            rc = host_take(list, arena, &line, where, err);
         }
     }
     return rc;
@@ -140,13 +140,13 @@ int zt_hosts_parse(zt_hosts *out, ckpt_arena *arena, const char *text, size_t n,
                    ckpt_err *err)
 {
     ckpt_text all = {.at = text, .n = n};
-    hf_hosts list = {0};
+    host_hosts list = {0};
     int rc;
 
     *out = (zt_hosts){0};
     if (n > HF_TEXT)
         return ckpt_fail(err, CKPT_ELIMIT, "%s: %zu bytes, more than %d", name, n, HF_TEXT);
-    rc = hf_lines(&list, arena, &all, name, err);
+    rc = host_lines(&list, arena, &all, name, err);
     if (rc == CKPT_OK && list.n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT,
                        "%s: there is no host in it; expected lines of: name "
@@ -187,13 +187,13 @@ int zt_hosts_read(zt_hosts *out, ckpt_arena *arena, const char *path, ckpt_err *
 /* ---- filters ---- */
 
 /* What a filter says about one host. */
-typedef struct hf_mark {
+typedef struct host_mark {
     bool named;  // the host without slots
     bool listed; // with slots, which then decide
     uint8_t *slot;
-} hf_mark;
+} host_mark;
 
-static size_t hf_find(const zt_hosts *hosts, const char *s, size_t n)
+static size_t host_find(const zt_hosts *hosts, const char *s, size_t n)
 {
     size_t i = 0;
 
@@ -203,12 +203,12 @@ static size_t hf_find(const zt_hosts *hosts, const char *s, size_t n)
 }
 
 /* The slots of one host: "0,2". */
-static int hf_slots(const zt_host *host, hf_mark *mark, const char *s, size_t n, ckpt_err *err)
+static int host_slots(const zt_host *host, host_mark *mark, const char *s, size_t n, ckpt_err *err)
 {
     size_t at = 0, used = 0;
 
     do {
-        uint32_t slot = hf_number(s + at, n - at, &used);
+        uint32_t slot = host_number(s + at, n - at, &used);
 
         at += used;
         if (used == 0 || (at < n && s[at] != ','))
@@ -225,10 +225,10 @@ static int hf_slots(const zt_host *host, hf_mark *mark, const char *s, size_t n,
 }
 
 /* One part of a filter: "host" or "host:0,2". */
-static int hf_part(const zt_hosts *all, hf_mark *mark, const char *s, size_t n, ckpt_err *err)
+static int host_part(const zt_hosts *all, host_mark *mark, const char *s, size_t n, ckpt_err *err)
 {
     const char *colon = memchr(s, ':', n);
-    size_t name = colon ? (size_t)(colon - s) : n, i = hf_find(all, s, name);
+    size_t name = colon ? (size_t)(colon - s) : n, i = host_find(all, s, name);
 
     if (i == all->n)
         return ckpt_fail(err, CKPT_EUSAGE, "\"%.*s\" is no host of the hostfile",
@@ -237,11 +237,11 @@ static int hf_part(const zt_hosts *all, hf_mark *mark, const char *s, size_t n, 
         mark[i].named = true;
         return CKPT_OK;
     }
-    return hf_slots(&all->at[i], &mark[i], colon + 1, n - name - 1, err);
+    return host_slots(&all->at[i], &mark[i], colon + 1, n - name - 1, err);
 }
 
 /* "h1@h2:0,2" */
-static int hf_parts(const zt_hosts *all, hf_mark *mark, const char *filter, ckpt_err *err)
+static int host_parts(const zt_hosts *all, host_mark *mark, const char *filter, ckpt_err *err)
 {
     const char *at = filter;
     int rc = CKPT_OK;
@@ -250,15 +250,15 @@ static int hf_parts(const zt_hosts *all, hf_mark *mark, const char *filter, ckpt
         const char *end = strchr(at, '@');
         size_t n = end ? (size_t)(end - at) : strlen(at);
 
-        rc = hf_part(all, mark, at, n, err);
+        rc = host_part(all, mark, at, n, err);
         at = end ? end + 1 : NULL;
     }
     return rc;
 }
 
 /* The slots of one host that the marks leave; false: out of memory. */
-static bool hf_left(ckpt_arena *arena, const zt_host *host, const hf_mark *mark, bool include,
-                    zt_host *out)
+static bool host_left(ckpt_arena *arena, const zt_host *host, const host_mark *mark, bool include,
+                      zt_host *out)
 {
     uint32_t *slot = ckpt_arena_array(arena, host->n_slots, sizeof *slot);
 
@@ -273,11 +273,11 @@ static bool hf_left(ckpt_arena *arena, const zt_host *host, const hf_mark *mark,
 }
 
 /* Hosts with slots left, in the order of the hostfile. */
-static int hf_choose(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f,
-                     ckpt_err *err)
+static int host_choose(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all,
+                       const zt_host_filter *f, ckpt_err *err)
 {
     bool include = f->include && f->include[0] != '\0';
-    hf_mark *mark = ckpt_arena_array(arena, all->n, sizeof *mark);
+    host_mark *mark = ckpt_arena_array(arena, all->n, sizeof *mark);
     zt_host *left = ckpt_arena_array(arena, all->n, sizeof *left);
     int rc = mark && left ? CKPT_OK : ckpt_fail_memory(err);
 
@@ -286,10 +286,10 @@ static int hf_choose(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, cons
         rc = mark[i].slot ? CKPT_OK : ckpt_fail_memory(err);
     }
     if (rc == CKPT_OK)
-        rc = hf_parts(all, mark, include ? f->include : f->exclude, err);
+        rc = host_parts(all, mark, include ? f->include : f->exclude, err);
     *out = (zt_hosts){.at = left};
     for (size_t i = 0; i < all->n && rc == CKPT_OK; i++) {
-        if (!hf_left(arena, &all->at[i], &mark[i], include, &left[out->n]))
+        if (!host_left(arena, &all->at[i], &mark[i], include, &left[out->n]))
             rc = ckpt_fail_memory(err);
         else
             out->n += left[out->n].n_slots > 0;
@@ -300,8 +300,8 @@ static int hf_choose(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, cons
 }
 
 /* --num_nodes: the first hosts; --num_gpus: slots 0 to n-1 of each, whatever the file says. */
-static int hf_first(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const zt_host_filter *f,
-                    ckpt_err *err)
+static int host_first(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all,
+                      const zt_host_filter *f, ckpt_err *err)
 {
     zt_host *host = ckpt_arena_copy(arena, all->at, all->n * sizeof *host);
     const uint32_t *slot = NULL;
@@ -316,7 +316,7 @@ static int hf_first(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const
     if (f->num_slots > HF_SLOTS)
         return ckpt_fail(err, CKPT_EUSAGE, "%" PRId64 " slots on each host, more than %d",
                          f->num_slots, HF_SLOTS);
-    slot = hf_count(arena, (uint32_t)f->num_slots);
+    slot = host_count(arena, (uint32_t)f->num_slots);
     for (size_t i = 0; i < out->n; i++) {
         host[i].n_slots = (uint32_t)f->num_slots;
         host[i].slot = slot;
@@ -340,9 +340,9 @@ int zt_hosts_filter(zt_hosts *out, ckpt_arena *arena, const zt_hosts *all, const
         return ckpt_fail(err, CKPT_EUSAGE,
                          "--num_nodes and --num_gpus cannot be with --include or --exclude");
     if (include || exclude)
-        return hf_choose(out, arena, all, f, err);
+        return host_choose(out, arena, all, f, err);
     if (counted)
-        rc = hf_first(out, arena, all, f, err);
+        rc = host_first(out, arena, all, f, err);
     for (size_t i = 0; rc == CKPT_OK && i < out->n; i++)
         total += out->at[i].n_slots;
     if (rc == CKPT_OK && total == 0)

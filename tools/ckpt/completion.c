@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * completion.c: ckpt completion: what completes command lines in a shell.
+ */
+#include "tools/ckpt/verbs.h"
+
+static int completion_run(cli_args *a, ckpt_err *err)
+{
+    return cli_complete(a->operand[0], "ckpt", a->commands, err);
+}
+
+const cli_verb verb_completion = {
+    .name = "completion",
+    .command = "ckpt completion",
+    .operands = CLI_SHELLS,
+    .summary = "Print what completes command lines in a shell, for ckpt and its drop-ins.",
+    .min = 1,
+    .max = 1,
+    .run = completion_run,
+};

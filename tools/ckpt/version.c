@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * version.c: ckpt version: the version, and what protects its user here.
+ */
+#include "tools/ckpt/verbs.h"
+#include "tools/sandbox/sandbox.h"
+
+/* The line of ckpt --version, and what protects its user here. */
+static int version_run(cli_args *a, ckpt_err *err)
+{
+    char text[128];
+
+    (void)a;
+    (void)err;
+    sandbox_describe(text, sizeof text);
+    out_printf("ckpt %s\nsandbox: %s\n", ckpt_version(), text);
+    return CKPT_OK;
+}
+
+const cli_verb verb_version = {
+    .name = "version",
+    .command = "ckpt version",
+    .operands = "",
+    .summary = "Show the version, and what the sandbox enforces here.",
+    .run = version_run,
+};
