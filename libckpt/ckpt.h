@@ -112,6 +112,39 @@ typedef struct ckpt_open_opts {
 CKPT_API int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err);
 CKPT_API void ckpt_map_free(ckpt_map *map);
 
+/*
+ * Open a file of any known file format whose bytes come from the caller (ckpt_types.h); all that
+ * takes a map takes this one.  Options of folders mean nothing to it.
+ *
+ * name    of the file, for messages; a single array is named after it
+ * Errors  CKPT_EUSAGE; those of ckpt_open
+ */
+CKPT_API int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
+                             const ckpt_open_opts *opts, ckpt_err *err);
+
+/* An array in the caller's memory. */
+typedef struct ckpt_array {
+    size_t size; /* sizeof this struct, or 0: see above */
+    const char *name;
+    ckpt_dtype dtype;
+    uint32_t ndim;         /* 0: one element */
+    const uint64_t *shape; /* ndim of them */
+    const void *data;      /* row-major, little-endian; may be NULL where an axis is 0 */
+} ckpt_array;
+
+/*
+ * An empty map to put arrays into, and then to convert: what a program has in memory is written to
+ * any format.  Names, shapes and texts are copied; data stay the caller's until the map is freed.
+ *
+ * name    for messages
+ * Errors  CKPT_EUSAGE, CKPT_ELIMIT; CKPT_EFORMAT: a name that is there already or is no UTF-8
+ */
+CKPT_API int ckpt_map_of_memory(ckpt_map **out, const char *name, ckpt_err *err);
+CKPT_API int ckpt_map_put(ckpt_map *map, const ckpt_array *array, ckpt_err *err);
+
+/* A pair for formats that carry them beside tensors; errors as above. */
+CKPT_API int ckpt_map_put_metadata(ckpt_map *map, const char *key, const char *text, ckpt_err *err);
+
 /* what was understood: the file or folder read */
 CKPT_API const char *ckpt_map_path(const ckpt_map *map);
 /* the name of the format it was read as: "deepspeed" */
@@ -197,6 +230,46 @@ typedef struct ckpt_tree_opts {
 } ckpt_tree_opts;
 CKPT_API int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_fn fn,
                              void *ctx, ckpt_err *err);
+
+/* What a value is to a program; Python's types of one kind are not told apart. */
+typedef enum ckpt_kind {
+    CKPT_KIND_NONE, /* None, and what is not there */
+    CKPT_KIND_BOOL,
+    CKPT_KIND_INT, /* of 64 bits */
+    CKPT_KIND_FLOAT,
+    CKPT_KIND_TEXT, /* UTF-8, terminated */
+    CKPT_KIND_BYTES,
+    CKPT_KIND_LIST,   /* lists, tuples, sets */
+    CKPT_KIND_DICT,   /* in the order of insertion */
+    CKPT_KIND_TENSOR, /* whose values a map's tensors have */
+    CKPT_KIND_OTHER   /* longer integers, classes, dtypes, objects: ckpt_tree_print shows them */
+} ckpt_kind;
+
+/*
+ * The tree of values, node by node: its root, or NULL.  Nodes live as long as the map.  They form a
+ * graph, which may share nodes and have cycles: a walk needs a limit of its own.
+ */
+CKPT_API const ckpt_value *ckpt_map_values(const ckpt_map *map);
+CKPT_API ckpt_kind ckpt_value_type(const ckpt_value *v);
+
+/*
+ * The value as a number: false, and 0, when it is none.  Integers are booleans and enumerations
+ * too; floats are integers too, rounded where they are beyond 2^53.
+ */
+CKPT_API bool ckpt_value_to_int(const ckpt_value *v, int64_t *out);
+CKPT_API bool ckpt_value_to_float(const ckpt_value *v, double *out);
+
+/* TEXT and BYTES: n bytes, and a terminator that is not counted; false for others. */
+CKPT_API bool ckpt_value_to_text(const ckpt_value *v, const char **text, size_t *n);
+
+/*
+ * Items of a list or dict: how many (0: none, or no container), the i-th value, its key in a dict,
+ * and the value of a text key; NULL: there is none.
+ */
+CKPT_API size_t ckpt_value_count(const ckpt_value *v);
+CKPT_API const ckpt_value *ckpt_value_item(const ckpt_value *v, size_t i);
+CKPT_API const ckpt_value *ckpt_value_key(const ckpt_value *v, size_t i);
+CKPT_API const ckpt_value *ckpt_value_member(const ckpt_value *v, const char *key);
 
 /* ---- selecting and renaming ---- */
 
@@ -315,6 +388,17 @@ CKPT_API void ckpt_reader_trust(ckpt_reader *r);
  */
 CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                               ckpt_dtype dtype, void *buf, ckpt_err *err);
+
+/*
+ * A part of a tensor with axes: the elements start, start + step ... of each axis, count of them.
+ *
+ * part     one for each axis of t
+ * dtype    of the elements in buf, row-major and dense; NONE: its own
+ * Errors   CKPT_EUSAGE: outside the tensor; CKPT_EUNSUPPORTED: no such conversion, or elements of
+ *          less than a byte (F4, F6); those of ckpt_reader_read
+ */
+CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
+                               ckpt_dtype dtype, void *buf, ckpt_err *err);
 
 /* ---- checking ---- */
 

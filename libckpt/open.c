@@ -82,7 +82,7 @@ static int open_impostor(ckpt_io *io, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int open_with_io(ckpt_map *map, ckpt_io *io, ckpt_err *err)
+static int open_with_io(ckpt_map *map, ckpt_io *io, const ckpt_input *input, ckpt_err *err)
 {
     const ckpt_format *format = NULL;
     ckpt_map_file file = {0};
@@ -95,6 +95,11 @@ static int open_with_io(ckpt_map *map, ckpt_io *io, ckpt_err *err)
         return rc;
     ckpt_io_identify(io, &file);
     file.format = format;
+    if (input) {
+        file.input = ckpt_arena_copy(map->arena, input, sizeof *input);
+        if (!file.input)
+            return ckpt_fail_memory(err);
+    }
     rc = ckpt_map_add_file(map, &file, &index, err);
     if (rc == CKPT_OK) {
         map->format = format->is.name;
@@ -105,21 +110,19 @@ static int open_with_io(ckpt_map *map, ckpt_io *io, ckpt_err *err)
 }
 
 /*
- * One file as a map; with collect, what cannot be mapped is a finding where the driver can go on.
+ * One opened file as a map of its own; input: whose bytes are the caller's, in the end the map's
+ * own copy, or NULL.  Closes io.
  */
-static int open_read(ckpt_map **out, const char *path, bool collect, ckpt_err *err)
+static int open_map(ckpt_map **out, ckpt_io *io, const char *path, const ckpt_input *input,
+                    bool collect, ckpt_err *err)
 {
-    ckpt_io *io = NULL;
     ckpt_map *map = NULL;
-    int rc = ckpt_io_open(&io, path, err);
+    int rc = ckpt_map_new(&map, 0, err);
 
-    *out = NULL;
-    if (rc == CKPT_OK)
-        rc = ckpt_map_new(&map, 0, err);
     if (rc == CKPT_OK) {
         map->collect = collect;
         map->path = ckpt_arena_string(map->arena, path, strlen(path));
-        rc = map->path ? open_with_io(map, io, err) : ckpt_fail_memory(err);
+        rc = map->path ? open_with_io(map, io, input, err) : ckpt_fail_memory(err);
     }
     ckpt_io_close(io);
     if (rc != CKPT_OK) {
@@ -128,6 +131,18 @@ static int open_read(ckpt_map **out, const char *path, bool collect, ckpt_err *e
     }
     *out = map;
     return CKPT_OK;
+}
+
+/*
+ * One file as a map; with collect, what cannot be mapped is a finding where the driver can go on.
+ */
+static int open_read(ckpt_map **out, const char *path, bool collect, ckpt_err *err)
+{
+    ckpt_io *io = NULL;
+    int rc = ckpt_io_open(&io, path, err);
+
+    *out = NULL;
+    return rc == CKPT_OK ? open_map(out, io, path, NULL, collect, err) : rc;
 }
 
 int ckpt_format_read(ckpt_map **out, const char *path, ckpt_err *err)
@@ -364,6 +379,51 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
                        map->path, map->format, opts->tag);
     if (rc == CKPT_OK && opts->require_crc)
         rc = open_require_crc(map, err);
+    if (rc != CKPT_OK) {
+        ckpt_map_free(map);
+        return rc;
+    }
+    *out = map;
+    return CKPT_OK;
+}
+
+/* What a caller gives as a file, complete. */
+static int open_take_input(ckpt_input *own, const char *name, const ckpt_input *input,
+                           ckpt_err *err)
+{
+    int rc = ckpt_opts_take(own, sizeof *own, input, "ckpt_input", err);
+
+    if (rc == CKPT_OK && (!name || !*name || !own->read_at))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "an input needs a name and a function that reads");
+    if (rc == CKPT_OK && own->n_bytes > INT64_MAX)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: more than 2^63 bytes", name);
+    return rc;
+}
+
+int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
+                    const ckpt_open_opts *opts, ckpt_err *err)
+{
+    ckpt_open_opts own;
+    ckpt_input from;
+    ckpt_map *map = NULL;
+    ckpt_io *io = NULL;
+
+    if (!out)
+        return ckpt_fail(err, CKPT_EUSAGE, "no place for what is opened");
+    *out = NULL;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_open_opts", err);
+    if (rc == CKPT_OK)
+        rc = open_take_input(&from, name, input, err);
+    if (rc == CKPT_OK && own.tag)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: a file, and tags are of a run's folder", name);
+    if (rc == CKPT_OK)
+        rc = ckpt_io_input(&io, name, &from, err);
+    if (rc == CKPT_OK)
+        rc = open_map(&map, io, name, &from, own.collect, err);
+    if (rc == CKPT_OK) {
+        open_effects(map, NULL, false);
+        rc = own.require_crc ? open_require_crc(map, err) : CKPT_OK;
+    }
     if (rc != CKPT_OK) {
         ckpt_map_free(map);
         return rc;

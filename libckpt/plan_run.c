@@ -52,7 +52,7 @@ static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
             rc = ckpt_map_add_file(all, f, &index, err);
         if (rc != CKPT_OK || !f->format || !f->format->records)
             continue;
-        rc = ckpt_io_open(&io, f->path, err);
+        rc = ckpt_io_again(&io, f, err);
         if (rc == CKPT_OK)
             rc = f->format->records(all, io, index, err);
         ckpt_io_close(io);

@@ -129,7 +129,7 @@ static int ver_list_records(ckpt_map *all, const ckpt_map *map, ckpt_err *err)
         rc = ckpt_map_add_file(all, f, &index, err);
         if (rc != CKPT_OK || !f->format || !f->format->records)
             continue;
-        rc = ckpt_io_open(&io, f->path, err);
+        rc = ckpt_io_again(&io, f, err);
         if (rc == CKPT_OK)
             rc = f->format->records(all, io, index, err);
         if (rc == CKPT_OK)

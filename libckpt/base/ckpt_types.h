@@ -177,6 +177,25 @@ typedef struct ckpt_tensor {
 } ckpt_tensor;
 
 /*
+ * A file that is not one of the file system's: its bytes come from the caller, who keeps ctx until
+ * the map is freed.
+ *
+ * read_at  n bytes from offset `at`, all of them, into buf; lies within n_bytes.  Called by many
+ *          threads at once.  0, or else the errno of what failed
+ */
+typedef struct ckpt_input {
+    size_t size; /* sizeof this struct, or 0: see ckpt.h */
+    uint64_t n_bytes;
+    int (*read_at)(void *ctx, void *buf, uint64_t n, uint64_t at);
+    void *ctx;
+} ckpt_input;
+
+/* Of one axis: elements start, start + step ..., count of them; step 0 is 1. */
+typedef struct ckpt_slice {
+    uint64_t start, count, step;
+} ckpt_slice;
+
+/*
  * What is known of the training that a checkpoint is of: the facts that programs act on.  Texts
  * live as long as the map; NULL: not known.
  */

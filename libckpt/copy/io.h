@@ -30,6 +30,12 @@ int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err);
 /* Borrowed memory as a file. */
 int ckpt_io_memory(ckpt_io **out, const char *name, const void *bytes, uint64_t n, ckpt_err *err);
 
+/* A caller's functions as a file; input is borrowed. */
+int ckpt_io_input(ckpt_io **out, const char *name, const ckpt_input *input, ckpt_err *err);
+
+/* Any file of a map, as it was opened before. */
+int ckpt_io_again(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err);
+
 /* Checked read: CKPT_EFORMAT if [at, at+n) is outside the file. */
 int ckpt_io_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
 

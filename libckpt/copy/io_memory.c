@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_memory.c: borrowed memory as a ckpt_io.
+ * io_memory.c: borrowed memory, and a caller's functions, as a ckpt_io.
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "libckpt/copy/io.h"
@@ -42,4 +43,44 @@ int ckpt_io_memory(ckpt_io **out, const char *name, const void *bytes, uint64_t 
     f->io = (ckpt_io){f->name, n, iom_read_at, iom_close};
     *out = &f->io;
     return CKPT_OK;
+}
+
+/* ---- a caller's functions ---- */
+
+typedef struct iom_input {
+    ckpt_io io;
+    const ckpt_input *input;
+    char name[];
+} iom_input;
+
+static int iom_input_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const iom_input *f = (const iom_input *)io;
+    int rc = n > 0 ? f->input->read_at(f->input->ctx, buf, n, at) : 0;
+
+    return rc == 0 ? CKPT_OK
+                   : ckpt_fail_sys(err, CKPT_EIO, rc,
+                                   "%s: cannot read %" PRIu64 " bytes at offset %" PRIu64, io->name,
+                                   n, at);
+}
+
+int ckpt_io_input(ckpt_io **out, const char *name, const ckpt_input *input, ckpt_err *err)
+{
+    size_t n_name = strlen(name) + 1;
+    iom_input *f = ckpt_alloc(sizeof *f + n_name);
+
+    *out = NULL;
+    if (!f)
+        return ckpt_fail_memory(err);
+    memcpy(f->name, name, n_name);
+    f->input = input;
+    f->io = (ckpt_io){f->name, input->n_bytes, iom_input_read, iom_close};
+    *out = &f->io;
+    return CKPT_OK;
+}
+
+int ckpt_io_again(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err)
+{
+    return file->input ? ckpt_io_input(out, file->path, file->input, err)
+                       : ckpt_io_open(out, file->path, err);
 }

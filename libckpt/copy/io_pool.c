@@ -123,7 +123,7 @@ static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
 
     if (p->n_open >= p->max_open)
         pool_make_room(p);
-    rc = ckpt_io_open(&io, was->path, err);
+    rc = ckpt_io_again(&io, was, err);
     if (rc != CKPT_OK)
         return rc;
     ckpt_io_identify(io, &now);
@@ -182,7 +182,7 @@ int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
         struct stat st;
         ckpt_map_file now = {0};
 
-        if (!p->file[i].was_read)
+        if (!p->file[i].was_read || was->input)
             continue;
         // Once looked at, only another read makes it worth another look: readers check after each
         // call.

@@ -184,6 +184,9 @@ static void jl_files_read(jl_hash *h, const ckpt_map *map)
         jl_number(h, f->ino);
         jl_number(h, (uint64_t)f->mtime_s);
         jl_number(h, (uint64_t)f->mtime_ns);
+        // nothing says that a caller's bytes are still the same
+        if (f->input)
+            jl_once(h);
     }
 }
 

@@ -13,6 +13,8 @@
 
 enum {
     READER_BLOCK = 1024 * 1024,     /* bytes converted at a time */
+    READER_WINDOW = 64 * 1024,      /* bytes of a slice with gaps that are read at a time */
+    READER_GAP = 4 * 1024,          /* bytes from piece to piece that are read over */
     READER_SPOOL = 32 * 1024 * 1024 /* bytes of decoded records kept in memory */
 };
 
@@ -195,6 +197,27 @@ static int reader_check_addends(const ckpt_tensor *t, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Elements one after another, in whatever dtype. */
+static int reader_stretch(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis *part,
+                          ckpt_dtype dtype, void *buf, ckpt_err *err)
+{
+    return dtype == t->dtype ? reader_values(r, t, part->start, part->count, buf, err)
+                             : reader_convert(r, t, part, dtype, buf, err);
+}
+
+/* What can be read at all: *t becomes the owner of its bytes, *dtype what is read. */
+static int reader_ready(const ckpt_tensor **t, ckpt_dtype *dtype, ckpt_err *err)
+{
+    for (unsigned i = 0; (*t)->owner && i < 8; i++)
+        *t = (*t)->owner;
+    if (*dtype == CKPT_DTYPE_NONE)
+        *dtype = (*t)->dtype;
+    if (*dtype != (*t)->dtype && !ckpt_cast_find(*dtype, (*t)->dtype))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s",
+                         (*t)->name, ckpt_dtype_name((*t)->dtype), ckpt_dtype_name(*dtype));
+    return reader_check_addends(*t, err);
+}
+
 /* LIMIT: seven parameters are the public signature. */
 int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                      ckpt_dtype dtype, void *buf, ckpt_err *err)
@@ -205,24 +228,145 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
 
     if (!r || !t || (!buf && count > 0))
         return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no buffer to read into");
-    for (unsigned i = 0; t->owner && i < 8; i++)
-        t = t->owner;
-    if (dtype == CKPT_DTYPE_NONE)
-        dtype = t->dtype;
     if (!ckpt_within(first, count, t->n_elems) || !ckpt_dtype_bytes(t->dtype, first, &n_bytes) ||
         !ckpt_dtype_bytes(t->dtype, count, &n_bytes))
         return ckpt_fail(err, CKPT_EUSAGE,
                          "tensor %s: cannot read %" PRIu64 " elements from %" PRIu64
                          " on, of %" PRIu64,
                          t->name, count, first, t->n_elems);
-    if (dtype != t->dtype && !ckpt_cast_find(dtype, t->dtype))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s", t->name,
-                         ckpt_dtype_name(t->dtype), ckpt_dtype_name(dtype));
-    rc = reader_check_addends(t, err);
+    rc = reader_ready(&t, &dtype, err);
     if (rc != CKPT_OK || count == 0)
         return rc;
-    rc = dtype == t->dtype ? reader_values(r, t, first, count, buf, err)
-                           : reader_convert(r, t, &part, dtype, buf, err);
+    rc = reader_stretch(r, t, &part, dtype, buf, err);
     // The files must have stood still while they were read.
+    return rc == CKPT_OK ? ckpt_io_pool_check(r->feed.pool, err) : rc;
+}
+
+/* ---- slices ---- */
+
+/* A slice that is being read: rows of one axis, each of whole blocks of the axes after it. */
+typedef struct reader_slice {
+    ckpt_reader *r;
+    const ckpt_tensor *t;
+    ckpt_slice row; /* of the axis after which all axes are whole */
+    uint64_t block; /* elements of the axes after it */
+    ckpt_dtype dtype;
+    uint64_t wide;   /* bytes of an element in the buffer */
+    uint8_t *window; /* READER_WINDOW bytes, when rows have gaps */
+    ckpt_err *err;
+} reader_slice;
+
+/* One row with gaps so small that reading over them costs less than many reads. */
+static int reader_row_over(reader_slice *s, uint64_t at, uint8_t *to)
+{
+    uint64_t piece = s->block * s->wide, most = READER_WINDOW / (s->row.step * piece);
+    int rc = CKPT_OK;
+
+    if (!s->window)
+        s->window = ckpt_alloc(READER_WINDOW);
+    if (!s->window)
+        return ckpt_fail_memory(s->err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < s->row.count; i += most) {
+        uint64_t n = s->row.count - i < most ? s->row.count - i : most;
+        const ckpt_axis part = {at + (s->row.start + i * s->row.step) * s->block,
+                                ((n - 1) * s->row.step + 1) * s->block, 0};
+        rc = reader_stretch(s->r, s->t, &part, s->dtype, s->window, s->err);
+        for (uint64_t k = 0; rc == CKPT_OK && k < n; k++)
+            memcpy(to + (i + k) * piece, s->window + k * s->row.step * piece, (size_t)piece);
+    }
+    return rc;
+}
+
+/* One row, whose axis begins at element `at` of the tensor flattened. */
+static int reader_row(reader_slice *s, uint64_t at, uint8_t *to)
+{
+    const ckpt_slice *row = &s->row;
+    ckpt_axis part = {at + row->start * s->block, row->count * s->block, 0};
+    int rc = CKPT_OK;
+
+    if (row->step == 1 || row->count == 1)
+        return reader_stretch(s->r, s->t, &part, s->dtype, to, s->err);
+    if (row->step <= READER_GAP / s->wide / s->block)
+        return reader_row_over(s, at, to);
+    part.count = s->block;
+    for (uint64_t i = 0; rc == CKPT_OK && i < row->count; i++) {
+        rc = reader_stretch(s->r, s->t, &part, s->dtype, to, s->err);
+        part.start += row->step * s->block;
+        to += s->block * s->wide;
+    }
+    return rc;
+}
+
+/* Every row of the axes before `axis`, the last one fastest. */
+static int reader_rows(reader_slice *s, const ckpt_slice *part, uint32_t axis, uint8_t *to)
+{
+    uint64_t index[CKPT_MAX_DIM] = {0}, row = s->row.count * s->block * s->wide;
+
+    for (;;) {
+        uint64_t at = 0;
+        for (uint32_t k = 0; k < axis; k++)
+            at = at * s->t->shape[k] + part[k].start + index[k] * (part[k].step ? part[k].step : 1);
+        int rc = reader_row(s, at * s->t->shape[axis] * s->block, to);
+        uint32_t k = axis;
+        while (k > 0 && ++index[k - 1] == part[k - 1].count)
+            index[--k] = 0;
+        if (rc != CKPT_OK || k == 0)
+            return rc;
+        to += row;
+    }
+}
+
+/* Each axis of a slice lies inside the tensor; *empty: one of them has no elements. */
+static int reader_check_slice(const ckpt_tensor *t, const ckpt_slice *part, bool *empty,
+                              ckpt_err *err)
+{
+    *empty = false;
+    for (uint32_t k = 0; k < t->ndim; k++) {
+        uint64_t step = part[k].step ? part[k].step : 1, span = 0;
+        bool inside = part[k].count == 0
+                          ? part[k].start <= t->shape[k]
+                          : ckpt_mul(part[k].count - 1, step, &span) &&
+                                part[k].start < t->shape[k] && span < t->shape[k] - part[k].start;
+        if (!inside)
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "tensor %s: axis %u has %" PRIu64 " elements, and %" PRIu64
+                             " were asked for from %" PRIu64 " on in steps of %" PRIu64,
+                             t->name, (unsigned)k, t->shape[k], part[k].count, part[k].start, step);
+        *empty = *empty || part[k].count == 0;
+    }
+    return CKPT_OK;
+}
+
+int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
+                      ckpt_dtype dtype, void *buf, ckpt_err *err)
+{
+    reader_slice s = {.r = r, .block = 1, .err = err};
+    bool empty = false;
+    uint32_t axis;
+    int rc;
+
+    if (!r || !t || (t->ndim > 0 && !part))
+        return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no part of it to read");
+    if (t->ndim == 0)
+        return ckpt_reader_read(r, t, 0, 1, dtype, buf, err);
+    rc = reader_check_slice(t, part, &empty, err);
+    if (rc == CKPT_OK && !buf && !empty)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no buffer to read into");
+    if (rc == CKPT_OK)
+        rc = reader_ready(&t, &dtype, err);
+    if (rc == CKPT_OK && (ckpt_dtype_get(t->dtype)->bits % 8 || ckpt_dtype_get(dtype)->bits % 8))
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: elements of %s are not whole bytes",
+                       t->name, ckpt_dtype_name(t->dtype));
+    if (rc != CKPT_OK || empty)
+        return rc;
+    for (axis = t->ndim - 1; axis > 0 && part[axis].count == t->shape[axis]; axis--)
+        s.block *= t->shape[axis];
+    s.t = t;
+    s.row = part[axis];
+    s.row.step += s.row.step == 0;
+    s.dtype = dtype;
+    s.wide = ckpt_job_bytes(dtype, 1);
+    rc = reader_rows(&s, part, axis, buf);
+    ckpt_free(s.window);
     return rc == CKPT_OK ? ckpt_io_pool_check(r->feed.pool, err) : rc;
 }

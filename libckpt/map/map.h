@@ -77,6 +77,7 @@ typedef struct ckpt_map_file {
     /* read: identity, checked again when the file is opened and at the end */
     uint64_t dev, ino;
     int64_t mtime_s, mtime_ns, ctime_s, ctime_ns;
+    const ckpt_input *input; /* read: whose bytes are the caller's; NULL: the file system's */
     const struct ckpt_format *format;
     ckpt_literals literals; /* written */
     /* written torch files: the tree to pickle; NULL: a dict of the file's tensors */

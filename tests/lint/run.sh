@@ -12,7 +12,7 @@ if [ -n "$mpi" ] || pkg-config --exists ompi-c 2>/dev/null; then
 fi
 # as the Makefile has it: another library's cblas.h may be installed
 [ "$(uname -m)" != x86_64 ] || flags="$flags -DZT_ONEDNN"
-sources=$(ls libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c formats/*.c formats/*/*.c formats/*/*/*.c tools/*.c tools/*/*.c engine/*.c engine/*/*.c)
+sources=$(ls libckpt/*.c libckpt/*/*.c libckpt/codec/*/*.c formats/*.c formats/*/*.c formats/*/*/*.c tools/*.c tools/*/*.c engine/*.c engine/*/*.c)
 cores=$(nproc 2>/dev/null || echo 2)
 
 check() {
@@ -44,7 +44,13 @@ headers() {
 symbols() {
     nm -D --defined-only build/lib/libckpt.so.0 | awk '$2 ~ /[TDBR]/ {print $3}' | sed 's/@.*//' | grep -v '^LIBCKPT' | sort >build/exported
     sed -n 's/^ *\(ckpt_[a-z0-9_]*\);/\1/p' libckpt/libckpt.map | sort >build/listed
-    diff build/exported build/listed
+    diff build/exported build/listed && documented
+}
+
+# every public function has its line in the page of the library
+documented() {
+    missing=$(while read -r name; do grep -q "^\.Fn $name " man/libckpt.3 || echo "$name"; done <build/listed)
+    [ -z "$missing" ] || { echo "man/libckpt.3 lacks $missing"; return 1; }
 }
 
 # a folder may include only itself and what stands before it in the list
