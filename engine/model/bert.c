@@ -472,41 +472,6 @@ static void bt_mlm_bw(const zt_call *c, void *kept, const void *x, const void *d
 
 static const zt_lm_body bt_mlm_body = {bt_mlm_kept, bt_mlm_fw, bt_mlm_bw, false, true};
 
-static uint64_t bt_head_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
-{
-    (void)m;
-    (void)l;
-    (void)b;
-    return 0;
-}
-
-static uint64_t bt_mlm_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
-{
-    (void)l;
-    return zt_lm_scratch(m, b, &bt_mlm_body);
-}
-
-static void bt_mlm_head_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
-                           void *y)
-{
-    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
-
-    (void)tape;
-    (void)y;
-    zt_lm_forward(&c, &bt_mlm_body, x);
-}
-
-/* LIMIT: the parameters are those of zt_layer_ops. */
-static void bt_mlm_head_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
-                           const void *dy, void *dx)
-{
-    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
-
-    (void)tape;
-    (void)dy;
-    zt_lm_backward(&c, &bt_mlm_body, x, dx);
-}
-
 /* ---- classification: logits = Wc tanh(W x + b) + bc; x: the first row of each sample ---- */
 
 typedef struct bt_class {
@@ -640,9 +605,7 @@ static void bt_class_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
 
 static const zt_layer_ops bt_stem_ops = {bt_stem_tape, bt_stem_scratch, bt_stem_fw, bt_stem_bw};
 static const zt_layer_ops bt_block_ops = {bt_tape, bt_scratch, bt_fw, bt_bw};
-static const zt_layer_ops bt_mlm_ops = {bt_head_tape, bt_mlm_scratch, bt_mlm_head_fw,
-                                        bt_mlm_head_bw};
-static const zt_layer_ops bt_class_ops = {bt_head_tape, bt_class_scratch, bt_class_fw, bt_class_bw};
+static const zt_layer_ops bt_class_ops = {NULL, bt_class_scratch, bt_class_fw, bt_class_bw};
 
 static void bt_build_stem(zt_build *b)
 {
@@ -700,7 +663,8 @@ static void bt_build_mlm(zt_build *b)
     zt_map_shape square = {f->hidden, f->hidden, true, false, f->init_range};
     uint32_t bias;
 
-    zt_build_layer(b, &bt_mlm_ops, false, "cls.predictions");
+    zt_build_layer(b, &zt_lm_ops, false, "cls.predictions");
+    own->lm = &bt_mlm_body;
     bias = zt_build_vector(b, "cls.predictions.bias", f->vocab, false);
     own->transform = zt_build_map(b, "cls.predictions.transform.dense", &square);
     own->transform_norm = zt_build_norm(b, "cls.predictions.transform.LayerNorm", true);

@@ -7,14 +7,6 @@
 
 /* ---- embedding ---- */
 
-static uint64_t en_embed_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
-{
-    (void)m;
-    (void)l;
-    (void)b;
-    return 0;
-}
-
 static uint64_t en_embed_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
     (void)l;
@@ -112,42 +104,9 @@ static void en_final_bw(const zt_call *c, void *kept, const void *x, const void 
     zt_affine_backward(c, &zt_own_of(c->m)->norm, &a);
 }
 
-static const zt_lm_body en_body = {en_final_kept, en_final_fw, en_final_bw, true, false};
+const zt_lm_body zt_final_norm = {en_final_kept, en_final_fw, en_final_bw, true, false};
 
-static uint64_t en_head_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
-{
-    return en_embed_tape(m, l, b);
-}
-
-static uint64_t en_head_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
-{
-    (void)l;
-    return zt_lm_scratch(m, b, &en_body);
-}
-
-static void en_head_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
-                       void *y)
-{
-    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
-
-    (void)tape;
-    (void)y;
-    zt_lm_forward(&c, &en_body, x);
-}
-
-/* LIMIT: the parameters are those of zt_layer_ops. */
-static void en_head_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
-                       const void *dy, void *dx)
-{
-    zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
-
-    (void)tape;
-    (void)dy;
-    zt_lm_backward(&c, &en_body, x, dx);
-}
-
-const zt_layer_ops zt_stem_ops = {en_embed_tape, en_embed_scratch, en_embed_fw, en_embed_bw};
-const zt_layer_ops zt_lm_ops = {en_head_tape, en_head_scratch, en_head_fw, en_head_bw};
+const zt_layer_ops zt_stem_ops = {NULL, en_embed_scratch, en_embed_fw, en_embed_bw};
 
 /* The map to the vocabulary: the embedding itself, or a matrix of its own at the end of the list.
  */

@@ -249,6 +249,7 @@ int zt_gpt2_build(zt_build *b)
     for (uint64_t i = 0; i < f->layers; i++)
         gp_build_block(b, i);
     zt_build_layer(b, &zt_lm_ops, false, "lm_head");
+    own->lm = &zt_final_norm;
     own->norm = zt_build_norm(b, "transformer.ln_f", true);
     zt_build_lm_out(b, "lm_head.weight");
     zt_build_close(b);

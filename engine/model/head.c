@@ -133,9 +133,10 @@ static hd_work hd_working(const zt_model *m, uint64_t rows, const zt_lm_body *bo
     return w;
 }
 
-uint64_t zt_lm_scratch(const zt_model *m, const zt_batch *b, const zt_lm_body *body)
+static uint64_t hd_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
-    return hd_working(m, zt_batch_rows(b), body, NULL).n_bytes;
+    (void)l;
+    return hd_working(m, zt_batch_rows(b), zt_own_of(m)->lm, NULL).n_bytes;
 }
 
 /* ---- passes ---- */
@@ -239,13 +240,18 @@ static void hd_all_logits(const zt_call *c, const zt_lm_body *body, const hd_row
     c->p->loss = zt_round_to(body->loss_in_dt ? m->dtype : CKPT_F32, c->p->loss);
 }
 
-void zt_lm_forward(const zt_call *c, const zt_lm_body *body, const void *x)
+/* In training the forward pass does nothing: the backward pass computes loss and dx together. */
+static void hd_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
 {
+    const zt_lm_body *body = zt_own_of(m)->lm;
+    const zt_call all = {m, p, l->number, zt_batch_rows(&p->in)}, *c = &all;
     hd_rows r;
-    hd_work w = hd_working(c->m, c->rows, body, c->p->scratch);
-    zt_call few = *c;
+    hd_work w = hd_working(m, c->rows, body, p->scratch);
+    zt_call few = all;
     bool any;
 
+    (void)tape;
+    (void)y;
     if (c->p->train) {
         return; // all of it is the backward pass'
     }
@@ -279,12 +285,18 @@ static void hd_nothing(const zt_call *c, void *dx)
     d->ops->zero(d, dx, c->rows * m->config.hidden * zt_elem(m));
 }
 
-void zt_lm_backward(const zt_call *c, const zt_lm_body *body, const void *x, void *dx)
+/* LIMIT: the parameters are those of zt_layer_ops. */
+static void hd_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
+                  const void *dy, void *dx)
 {
+    const zt_lm_body *body = zt_own_of(m)->lm;
+    const zt_call all = {m, p, l->number, zt_batch_rows(&p->in)}, *c = &all;
     hd_rows r;
-    hd_work w = hd_working(c->m, c->rows, body, c->p->scratch);
-    zt_call few = *c;
+    hd_work w = hd_working(m, c->rows, body, p->scratch);
+    zt_call few = all;
 
+    (void)tape;
+    (void)dy;
     c->p->loss = (double)NAN;
     if (!c->p->in.labels) {
         zt_device_fail(c->m->device, CKPT_EUSAGE,
@@ -303,3 +315,5 @@ void zt_lm_backward(const zt_call *c, const zt_lm_body *body, const void *x, voi
     }
     ckpt_free(r.memory);
 }
+
+const zt_layer_ops zt_lm_ops = {NULL, hd_scratch, hd_fw, hd_bw};

@@ -32,6 +32,7 @@ typedef struct zt_block {
 } zt_block;
 
 /* zt_model.own of every architecture. */
+struct zt_lm_body;
 typedef struct zt_own {
     uint32_t word, position, type;
     zt_affine norm; /* of the embedding (BERT), before the head (GPT-2, Llama) */
@@ -39,6 +40,7 @@ typedef struct zt_own {
     zt_map transform; /* BERT: pooler, or transform of the masked LM head */
     zt_affine transform_norm;
     zt_map out;                   /* hidden -> classes or vocabulary */
+    const struct zt_lm_body *lm;  /* of language models: what lies before `out` */
     float *cos_table, *sin_table; /* Llama, on the device: [rope_rows, head_width / 2] */
     uint64_t rope_rows;
 } zt_own;
@@ -88,8 +90,10 @@ typedef struct zt_map_shape {
 } zt_map_shape;
 zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *shape);
 
-/* The first and the last layer of GPT-2 and Llama (ends.c). */
-extern const zt_layer_ops zt_stem_ops, zt_lm_ops;
+/* The first layer of GPT-2 and Llama (ends.c). */
+extern const zt_layer_ops zt_stem_ops;
+
+/* The map to the vocabulary, named so: the embedding itself, or a matrix of its own. */
 void zt_build_lm_out(zt_build *b, const char *name);
 
 /* Add the parameters and layers of an architecture, in the order of named_parameters(). */
@@ -244,16 +248,14 @@ typedef struct zt_lm_body {
     bool loss_in_dt;      /* the loss has the model's dtype (BERT), else fp32 */
 } zt_lm_body;
 
-/* Bytes of scratch that the two passes of a head need for a batch of this shape. */
-uint64_t zt_lm_scratch(const zt_model *m, const zt_batch *b, const zt_lm_body *body);
-
 /*
  * The head of a language model: x [rows, hidden] to logits and loss, in chunks of rows so that all
- * logits never exist at once.  In training the forward pass does nothing: the backward pass
- * computes loss and dx [rows, hidden] together.  Rows without a label cost nothing.
+ * logits never exist at once.  Rows without a label cost nothing.
  */
-void zt_lm_forward(const zt_call *c, const zt_lm_body *body, const void *x);
-void zt_lm_backward(const zt_call *c, const zt_lm_body *body, const void *x, void *dx);
+extern const zt_layer_ops zt_lm_ops; /* with zt_own.lm */
+
+/* Nothing but the norm: GPT-2 and Llama (ends.c). */
+extern const zt_lm_body zt_final_norm;
 
 /* What the gradient of the loss is multiplied by, rounded where torch rounds. */
 float zt_loss_factor(const zt_call *c, bool loss_in_dt);

@@ -372,6 +372,7 @@ int zt_llama_build(zt_build *b)
     for (uint64_t i = 0; i < f->layers; i++)
         ll_build_block(b, i);
     zt_build_layer(b, &zt_lm_ops, false, "lm_head");
+    own->lm = &zt_final_norm;
     own->norm = zt_build_norm(b, "model.norm", false);
     zt_build_lm_out(b, "lm_head.weight");
     zt_build_close(b);

@@ -121,7 +121,8 @@ typedef struct zt_layer zt_layer;
  * Failures are kept in the device.
  */
 typedef struct zt_layer_ops {
-    uint64_t (*tape)(const zt_model *m, const zt_layer *l, const zt_batch *b); /* bytes */
+    /* bytes; NULL: nothing is kept */
+    uint64_t (*tape)(const zt_model *m, const zt_layer *l, const zt_batch *b);
     /* bytes, of fw or bw */
     uint64_t (*scratch)(const zt_model *m, const zt_layer *l, const zt_batch *b);
     void (*fw)(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y);

@@ -43,7 +43,7 @@ static uint64_t ch_tapes(zt_zero *z, const zt_batch *b, bool train)
 
     for (uint32_t l = 0; l < z->model->layers.n; l++) {
         const zt_layer *layer = &z->model->layers.at[l];
-        uint64_t n = ch_round(layer->ops->tape(z->model, layer, b));
+        uint64_t n = layer->ops->tape ? ch_round(layer->ops->tape(z->model, layer, b)) : 0;
 
         o->chain.tape_at[l] = one ? 0 : at;
         at += n;

@@ -259,9 +259,10 @@ static inline int mc_buffers(mc_case *c)
     c->x = ckpt_arena_array(c->arena, m->layers.n, sizeof *c->x);
     c->tape = ckpt_arena_array(c->arena, m->layers.n, sizeof *c->tape);
     for (size_t i = 0; i < m->layers.n; i++) {
+        const zt_layer *l = &m->layers.at[i];
+
         c->x[i] = d->ops->alloc(d, n_bytes);
-        c->tape[i] =
-            d->ops->alloc(d, m->layers.at[i].ops->tape(m, &m->layers.at[i], &c->batch) + 64);
+        c->tape[i] = d->ops->alloc(d, (l->ops->tape ? l->ops->tape(m, l, &c->batch) : 0) + 64);
     }
     c->scratch = d->ops->alloc(d, zt_model_scratch(m, &c->batch) + 64);
     c->dx = d->ops->alloc(d, n_bytes);
