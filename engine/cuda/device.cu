@@ -3,8 +3,10 @@
  * device.cu: the CUDA device: its table of operations, its memory, its errors, and which GPUs it
  * runs on.
  */
+#include <new>
 #include <stdio.h>
 #include <string.h>
+#include <unordered_map>
 
 #include "engine/cuda/cuda.h"
 
@@ -50,70 +52,18 @@ bool cu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation)
     return zt_ready(d, dt, ok, operation) && cd_select(d);
 }
 
-/* ---- live allocations: address -> bytes, a hash table with linear probing ---- */
-
-typedef struct cd_live {
-    char *p; /* NULL: a free place */
-    uint64_t n_bytes;
-} cd_live;
-
+/* Live allocations: address -> bytes. */
 struct cu_table {
-    cd_live *at;
-    size_t size, used; /* places, a power of two; at most half of them are used */
+    std::unordered_map<void *, uint64_t> bytes;
 };
 
-static size_t cd_place(const cu_table *t, const char *p)
+/* Enter one; false: no memory. */
+static bool cd_enter(cu_table *t, void *p, uint64_t n_bytes)
 {
-    // addresses are multiples of CD_ALIGN; the factor spreads them (2^64 / golden ratio)
-    return (size_t)(((uintptr_t)p / CD_ALIGN * 0x9E3779B97F4A7C15u) >> 20) & (t->size - 1);
-}
-
-static void cd_insert(cu_table *t, cd_live live)
-{
-    size_t i = cd_place(t, live.p);
-    while (t->at[i].p)
-        i = (i + 1) & (t->size - 1);
-    t->at[i] = live;
-    t->used++;
-}
-
-/* Make room for one more; false: no memory. */
-static bool cd_reserve(cu_table *t)
-{
-    if (t->size > 2 * (t->used + 1))
-        return true;
-    cu_table bigger = {NULL, t->size ? 2 * t->size : 1024, 0};
-    bigger.at = (cd_live *)ckpt_alloc(bigger.size * sizeof *bigger.at);
-    if (!bigger.at)
+    try {
+        t->bytes.emplace(p, n_bytes);
+    } catch (const std::bad_alloc &) {
         return false;
-    for (size_t i = 0; i < t->size; i++) {
-        if (t->at[i].p)
-            cd_insert(&bigger, t->at[i]);
-    }
-    ckpt_free(t->at);
-    *t = bigger;
-    return true;
-}
-
-/* Take p out; false: it is not there. */
-static bool cd_remove(cu_table *t, const char *p, uint64_t *n_bytes)
-{
-    if (t->size == 0)
-        return false;
-    size_t i = cd_place(t, p), mask = t->size - 1;
-    while (t->at[i].p && t->at[i].p != p)
-        i = (i + 1) & mask;
-    if (!t->at[i].p)
-        return false;
-    *n_bytes = t->at[i].n_bytes;
-    t->at[i].p = NULL;
-    t->used--;
-    // what was pushed behind this place may have to come back: insert the rest of the run again
-    for (size_t k = (i + 1) & mask; t->at[k].p; k = (k + 1) & mask) {
-        cd_live again = t->at[k];
-        t->at[k].p = NULL;
-        t->used--;
-        cd_insert(t, again);
     }
     return true;
 }
@@ -159,10 +109,6 @@ static void *cd_alloc(zt_device *d, uint64_t n_bytes)
     void *p = NULL;
     if (!cu_ready(d, CKPT_F32, true, "alloc"))
         return NULL;
-    if (!cd_reserve(c->table)) {
-        zt_device_fail(d, CKPT_ELIMIT, "out of memory for the list of tensors");
-        return NULL;
-    }
     cudaError_t e = cd_take(c, &p, n_bytes);
     if (e != cudaSuccess) {
         char text[160];
@@ -177,7 +123,11 @@ static void *cd_alloc(zt_device *d, uint64_t n_bytes)
         zt_device_fail(d, e == cudaErrorMemoryAllocation ? CKPT_ELIMIT : CKPT_EIO, text);
         return NULL;
     }
-    cd_insert(c->table, {(char *)p, n_bytes});
+    if (!cd_enter(c->table, p, n_bytes)) {
+        cd_give(c, p);
+        zt_device_fail(d, CKPT_ELIMIT, "out of memory for the list of tensors");
+        return NULL;
+    }
     d->allocated += n_bytes;
     d->peak = d->allocated > d->peak ? d->allocated : d->peak;
     return p;
@@ -186,14 +136,15 @@ static void *cd_alloc(zt_device *d, uint64_t n_bytes)
 static void cd_release(zt_device *d, void *p)
 {
     zt_cuda *c = cu_of(d);
-    uint64_t n_bytes = 0;
     if (!p || !d)
         return;
-    if (!cd_remove(c->table, (char *)p, &n_bytes)) {
+    const auto live = c->table->bytes.find(p);
+    if (live == c->table->bytes.end()) {
         zt_device_fail(d, CKPT_EUSAGE, "release: that is no tensor of this device");
         return;
     }
-    d->allocated -= n_bytes;
+    d->allocated -= live->second;
+    c->table->bytes.erase(live);
     if (cd_select(d))
         cd_give(c, p);
 }
@@ -426,8 +377,9 @@ static void cd_free(zt_device *d)
     if (c->stream)
         (void)cudaStreamSynchronize(c->stream);
     cu_blas_free(c->blas);
-    for (size_t i = 0; c->table && i < c->table->size; i++)
-        cd_give(c, c->table->at[i].p);
+    if (c->table)
+        for (const auto &live : c->table->bytes)
+            cd_give(c, live.first);
     cd_give(c, c->scratch);
     cd_give(c, c->notes);
     cd_free_pinned(c);
@@ -435,10 +387,7 @@ static void cd_free(zt_device *d)
         (void)cudaStreamSynchronize(c->stream);
         (void)cudaStreamDestroy(c->stream);
     }
-    if (c->table) {
-        ckpt_free(c->table->at);
-        ckpt_free(c->table);
-    }
+    delete c->table;
     ckpt_free(c);
 }
 
@@ -550,7 +499,7 @@ static bool cd_start_pinned(zt_device *d)
 static bool cd_start(zt_device *d)
 {
     zt_cuda *c = cu_of(d);
-    c->table = (cu_table *)ckpt_alloc(sizeof *c->table);
+    c->table = new (std::nothrow) cu_table;
     if (!c->table) {
         zt_device_fail(d, CKPT_ELIMIT, "out of memory");
         return false;
