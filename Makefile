@@ -162,7 +162,7 @@ NVFLAGS  := -std=c++17 -O3 -I. -Ilibckpt -Ilibckpt/base -gencode arch=compute_80
             -gencode 'arch=compute_90,code=[sm_90,compute_90]' -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
 GPU_OBJ  := $(GPU_SRC:%.cu=$(B)/gpu/%.o)
 # the small pieces of the engine that a plugin has copies of
-GPU_C    := engine/device/device.o engine/device/arguments.o engine/comm/comm.o engine/comm/process.o
+GPU_C    := engine/device/device.o engine/device/arguments.o engine/device/product.o engine/comm/comm.o engine/comm/process.o
 
 $(B)/gpu/engine/cuda/vector.o: NVFLAGS += -fmad=false
 

@@ -28,6 +28,7 @@
 
 extern "C" {
 #include "engine/device/arguments.h"
+#include "engine/device/product.h"
 #include "libckpt/base/mem.h"
 }
 #include "engine/cuda/api.h"

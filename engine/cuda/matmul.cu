@@ -32,15 +32,6 @@
 #define MM_CHUNKS  256u /* partial sums of a bias gradient */
 #define MM_LANES   8u   /* threads that share a column of them */
 
-/* Row-major C = alpha op(A) op(B) + beta C + bias. */
-typedef struct mm_product {
-    bool a_transposed, b_transposed;
-    uint64_t m, n, k, lda, ldb, ldc;
-    float alpha, beta;
-    const void *a, *b, *bias;
-    void *c;
-} mm_product;
-
 /* What a plan depends on; compared byte by byte. */
 typedef struct mm_key {
     uint64_t m, n, k, lda, ldb, ldc;
@@ -94,7 +85,7 @@ static uint32_t mm_align(const void *p)
     return (uint32_t)(bits & (~bits + 1));
 }
 
-static mm_key mm_key_of(ckpt_dtype dt, const mm_product *p)
+static mm_key mm_key_of(ckpt_dtype dt, const zt_product *p)
 {
     mm_key k;
     memset(&k, 0, sizeof k); // what lies between members is compared, too
@@ -139,7 +130,7 @@ static bool mm_set_bias(zt_device *d, mm_plan *p, const void *bias)
  * The library's matrices are column-major, so it computes C' = op(B)' op(A)': its first operand is
  * our B, which read by columns is B' already.
  */
-static bool mm_describe(zt_device *d, ckpt_dtype dt, const mm_product *p, mm_plan *plan)
+static bool mm_describe(zt_device *d, ckpt_dtype dt, const zt_product *p, mm_plan *plan)
 {
     cudaDataType_t type = dt == CKPT_F32 ? CUDA_R_32F : dt == CKPT_BF16 ? CUDA_R_16BF : CUDA_R_16F;
     bool at = p->a_transposed, bt = p->b_transposed;
@@ -185,7 +176,7 @@ static bool mm_choose(zt_device *d, mm_plan *p)
 }
 
 /* The plan of a product, made if it is new; NULL: the device has failed. */
-static mm_plan *mm_find(zt_device *d, ckpt_dtype dt, const mm_product *p)
+static mm_plan *mm_find(zt_device *d, ckpt_dtype dt, const zt_product *p)
 {
     cu_blas *b = cu_of(d)->blas;
     mm_key key = mm_key_of(dt, p);
@@ -255,7 +246,7 @@ void cu_blas_free(cu_blas *b)
 
 /* A tile of C per block, an element per thread; tiles of A and B in shared memory. */
 template <typename T>
-static __global__ void __launch_bounds__(MM_SIDE *MM_SIDE) ck_plain(mm_product p)
+static __global__ void __launch_bounds__(MM_SIDE *MM_SIDE) ck_plain(zt_product p)
 {
     ZT_SHARED_ARRAY(float, a, MM_SIDE *(MM_SIDE + 1));
     ZT_SHARED_ARRAY(float, b, MM_SIDE *(MM_SIDE + 1));
@@ -284,7 +275,7 @@ static __global__ void __launch_bounds__(MM_SIDE *MM_SIDE) ck_plain(mm_product p
     }
 }
 
-static void mm_plain(zt_device *d, ckpt_dtype dt, const mm_product *p)
+static void mm_plain(zt_device *d, ckpt_dtype dt, const zt_product *p)
 {
     uint64_t blocks = (p->m + MM_SIDE - 1) / MM_SIDE * ((p->n + MM_SIDE - 1) / MM_SIDE);
     if (blocks > INT32_MAX) {
@@ -298,7 +289,7 @@ static void mm_plain(zt_device *d, ckpt_dtype dt, const mm_product *p)
 /* ---- any product ---- */
 
 /* The library reads a bias in whole registers: one that lies elsewhere is copied first. */
-static const void *mm_bias(zt_device *d, ckpt_dtype dt, const mm_product *p)
+static const void *mm_bias(zt_device *d, ckpt_dtype dt, const zt_product *p)
 {
     if (mm_align(p->bias) == 16)
         return p->bias;
@@ -312,13 +303,13 @@ static const void *mm_bias(zt_device *d, ckpt_dtype dt, const mm_product *p)
 }
 
 /* The library counts in int in places. */
-static bool mm_fits(const mm_product *p)
+static bool mm_fits(const zt_product *p)
 {
     return p->m <= INT32_MAX && p->n <= INT32_MAX && p->k <= INT32_MAX && p->lda <= INT32_MAX &&
            p->ldb <= INT32_MAX && p->ldc <= INT32_MAX;
 }
 
-static void mm_run(zt_device *d, ckpt_dtype dt, const mm_product *p)
+static void mm_run(zt_device *d, ckpt_dtype dt, const zt_product *p)
 {
     cu_blas *b = cu_of(d)->blas;
     if (p->m == 0 || p->n == 0)
@@ -420,22 +411,12 @@ void cu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
 {
     if (!cu_ready(d, dt, zt_ok_linear(a), "linear") || a->rows == 0)
         return;
-    uint64_t ldy = zt_stride(a->ldy, a->out);
-    bool kept = a->act != ZT_ACT_NONE && a->pre; // dense, unlike y
-    mm_product p = {false,
-                    !a->w_in_out,
-                    a->rows,
-                    a->out,
-                    a->in,
-                    zt_stride(a->ldx, a->in),
-                    a->w_in_out ? a->out : a->in,
-                    kept ? a->out : ldy,
-                    1.0F,
-                    a->y_add ? 1.0F : 0.0F,
-                    a->x,
-                    a->w,
-                    a->b,
-                    kept ? a->pre : a->y};
+    zt_product p = zt_product_linear(a);
+    const uint64_t ldy = p.ldc;
+    if (a->act != ZT_ACT_NONE && a->pre) { // dense, unlike y
+        p.c = a->pre;
+        p.ldc = a->out;
+    }
     mm_run(d, dt, &p);
     if (a->act != ZT_ACT_NONE && d->err.code == CKPT_OK) {
         zt_rows r = {a->rows, a->out, ldy, p.ldc, false, p.c, a->y};
@@ -447,63 +428,23 @@ void cu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
 {
     if (!cu_ready(d, dt, zt_ok_linear_grad(a), "linear_grad"))
         return;
-    uint64_t lddy = zt_stride(a->lddy, a->out), ldx = zt_stride(a->ldx, a->in);
-    bool flip = a->w_in_out;
-    if (a->dx) { // dx = dy w
-        mm_product p = {false,
-                        flip,
-                        a->rows,
-                        a->in,
-                        a->out,
-                        lddy,
-                        flip ? a->out : a->in,
-                        zt_stride(a->lddx, a->in),
-                        1.0F,
-                        a->dx_add ? 1.0F : 0.0F,
-                        a->dy,
-                        a->w,
-                        NULL,
-                        a->dx};
+    if (a->dx) {
+        const zt_product p = zt_product_dx(a);
         mm_run(d, dt, &p);
     }
-    if (a->dw) { // dw = dy' x, or its transpose x' dy
-        mm_product p = {true,
-                        false,
-                        flip ? a->in : a->out,
-                        flip ? a->out : a->in,
-                        a->rows,
-                        flip ? ldx : lddy,
-                        flip ? lddy : ldx,
-                        flip ? a->out : a->in,
-                        1.0F,
-                        a->w_add ? 1.0F : 0.0F,
-                        flip ? a->x : a->dy,
-                        flip ? a->dy : a->x,
-                        NULL,
-                        a->dw};
+    if (a->dw) {
+        zt_product p = zt_product_dw(a);
+        p.beta = p.sum ? 1.0F : 0.0F; // cuBLASLt adds before it rounds
         mm_run(d, dt, &p);
     }
     if (a->db && d->err.code == CKPT_OK)
-        mm_column_sums(d, dt, a, lddy);
+        mm_column_sums(d, dt, a, zt_stride(a->lddy, a->out));
 }
 
 void cu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a)
 {
     if (!cu_ready(d, dt, zt_ok_matmul(a), "matmul") || a->m == 0 || a->n == 0)
         return;
-    mm_product p = {a->a_transposed,
-                    a->b_transposed,
-                    a->m,
-                    a->n,
-                    a->k,
-                    a->a_transposed ? a->m : a->k,
-                    a->b_transposed ? a->k : a->n,
-                    a->n,
-                    a->alpha,
-                    a->beta,
-                    a->a,
-                    a->b,
-                    NULL,
-                    a->c};
+    const zt_product p = zt_product_matmul(a);
     mm_run(d, dt, &p);
 }

@@ -14,6 +14,7 @@
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_pool.h"
 #include "engine/device/cpu_sgemm.h"
+#include "engine/device/product.h"
 #include "engine/device/vmath.h"
 
 /* Side of a tile, about: smaller ones waste time as the operands are packed for each, larger ones
@@ -32,15 +33,8 @@
 
 /* ---- a product and its tiles --------------------------------------------------------------- */
 
-/* C = act(alpha op(A) op(B) + beta C + bias), in dt. */
 typedef struct bl_product {
-    bool a_transposed, b_transposed;
-    bool sum; /* add the rounded product to C, as zt_cpu_put_sum (beta is 0) */
-    zt_act act;
-    uint64_t m, n, k, lda, ldb, ldc;
-    float alpha, beta;
-    const void *a, *b, *bias;
-    void *c, *pre;           /* pre: dense, what act is applied to; NULL: not kept */
+    zt_product q;
     uint64_t tile_m, tile_n; /* sizes of a tile; 0: no product */
     uint64_t across, tiles;  /* tiles beside each other, all tiles */
 } bl_product;
@@ -83,43 +77,43 @@ static uint64_t bl_parts(uint64_t n)
  */
 static void bl_plan(bl_product *p)
 {
-    uint64_t down = bl_parts(p->m), across = bl_parts(p->n);
-    double work = (double)p->m * (double)p->n * (double)(p->k + 1);
+    uint64_t down = bl_parts(p->q.m), across = bl_parts(p->q.n);
+    double work = (double)p->q.m * (double)p->q.n * (double)(p->q.k + 1);
     if (work < BL_WORTH) {
         down = across = 1;
     } else if (down * across < 8 && down * across % 2 == 1) {
-        if (p->m > p->n)
+        if (p->q.m > p->q.n)
             down++;
         else
             across++;
     }
-    if (p->m == 0 || p->n == 0) {
+    if (p->q.m == 0 || p->q.n == 0) {
         p->tiles = 0;
         return;
     }
-    p->tile_m = down == 1 ? p->m : bl_side(p->m, down);
-    p->tile_n = across == 1 ? p->n : bl_side(p->n, across);
-    p->across = p->n / p->tile_n + (p->n % p->tile_n != 0);
-    p->tiles = p->across * (p->m / p->tile_m + (p->m % p->tile_m != 0));
+    p->tile_m = down == 1 ? p->q.m : bl_side(p->q.m, down);
+    p->tile_n = across == 1 ? p->q.n : bl_side(p->q.n, across);
+    p->across = p->q.n / p->tile_n + (p->q.n % p->tile_n != 0);
+    p->tiles = p->across * (p->q.m / p->tile_m + (p->q.m % p->tile_m != 0));
 }
 
 static bl_tile bl_tile_at(const bl_product *p, uint64_t i)
 {
     bl_tile t = {.row = i / p->across * p->tile_m, .column = i % p->across * p->tile_n};
-    t.m = p->m - t.row < p->tile_m ? p->m - t.row : p->tile_m;
-    t.n = p->n - t.column < p->tile_n ? p->n - t.column : p->tile_n;
+    t.m = p->q.m - t.row < p->tile_m ? p->q.m - t.row : p->tile_m;
+    t.n = p->q.n - t.column < p->tile_n ? p->q.n - t.column : p->tile_n;
     return t;
 }
 
 /* Element of A, or of B, where a tile begins at step k. */
 static uint64_t bl_a_at(const bl_product *p, const bl_tile *t, uint64_t k)
 {
-    return p->a_transposed ? k * p->lda + t->row : t->row * p->lda + k;
+    return p->q.a_transposed ? k * p->q.lda + t->row : t->row * p->q.lda + k;
 }
 
 static uint64_t bl_b_at(const bl_product *p, const bl_tile *t, uint64_t k)
 {
-    return p->b_transposed ? t->column * p->ldb + k : k * p->ldb + t->column;
+    return p->q.b_transposed ? t->column * p->q.ldb + k : k * p->q.ldb + t->column;
 }
 
 /* ---- fp32 ---------------------------------------------------------------------------------- */
@@ -143,32 +137,32 @@ static void bl_start(float *c, uint64_t ld, const bl_tile *t, const float *bias,
 
 static void bl_tile_f32(zt_device *d, const bl_product *p, const bl_tile *t)
 {
-    bool keep = p->act != ZT_ACT_NONE && p->pre;
-    uint64_t ldc = keep ? p->n : p->ldc;
-    float *c = (float *)(keep ? p->pre : p->c) + t->row * ldc + t->column;
-    float beta = p->sum ? 1.0F : p->beta;
-    if (p->bias) {
-        bl_start(c, ldc, t, (const float *)p->bias + t->column, beta != 0.0F);
+    bool keep = p->q.act != ZT_ACT_NONE && p->q.pre;
+    uint64_t ldc = keep ? p->q.n : p->q.ldc;
+    float *c = (float *)(keep ? p->q.pre : p->q.c) + t->row * ldc + t->column;
+    float beta = p->q.sum ? 1.0F : p->q.beta;
+    if (p->q.bias) {
+        bl_start(c, ldc, t, (const float *)p->q.bias + t->column, beta != 0.0F);
         beta = 1.0F;
     }
-    zt_sgemm g = {.a_transposed = p->a_transposed,
-                  .b_transposed = p->b_transposed,
+    zt_sgemm g = {.a_transposed = p->q.a_transposed,
+                  .b_transposed = p->q.b_transposed,
                   .m = t->m,
                   .n = t->n,
-                  .k = p->k,
-                  .alpha = p->alpha,
+                  .k = p->q.k,
+                  .alpha = p->q.alpha,
                   .beta = beta,
-                  .a = (const float *)p->a + bl_a_at(p, t, 0),
-                  .b = (const float *)p->b + bl_b_at(p, t, 0),
+                  .a = (const float *)p->q.a + bl_a_at(p, t, 0),
+                  .b = (const float *)p->q.b + bl_b_at(p, t, 0),
                   .c = c,
-                  .lda = p->lda,
-                  .ldb = p->ldb,
+                  .lda = p->q.lda,
+                  .ldb = p->q.ldb,
                   .ldc = ldc};
     zt_cpu_sgemm(d, &g);
-    if (p->act != ZT_ACT_NONE) {
-        float *y = (float *)p->c + t->row * p->ldc + t->column;
+    if (p->q.act != ZT_ACT_NONE) {
+        float *y = (float *)p->q.c + t->row * p->q.ldc + t->column;
         for (uint64_t i = 0; i < t->m; i++)
-            zt_cpu_act_block(p->act, t->n, y + i * p->ldc, c + i * ldc);
+            zt_cpu_act_block(p->q.act, t->n, y + i * p->q.ldc, c + i * ldc);
     }
 }
 
@@ -189,14 +183,14 @@ static void bl_panels(ckpt_dtype dt, const bl_product *p, const bl_tile *t, cons
                       const zt_sgemm *g, uint64_t k)
 {
     bl_tile a = {t->row, k, t->m, g->k}, b = {k, t->column, g->k, t->n};
-    if (p->a_transposed) {
+    if (p->q.a_transposed) {
         a = (bl_tile){k, t->row, g->k, t->m};
     }
-    if (p->b_transposed) {
+    if (p->q.b_transposed) {
         b = (bl_tile){t->column, k, t->n, g->k};
     }
-    bl_panel(dt, room->a, p->a, p->lda, &a);
-    bl_panel(dt, room->b, p->b, p->ldb, &b);
+    bl_panel(dt, room->a, p->q.a, p->q.lda, &a);
+    bl_panel(dt, room->b, p->q.b, p->q.ldb, &b);
 }
 
 /* What the product is added to: bias, or beta C, or nothing. */
@@ -205,15 +199,15 @@ static void bl_start_16(ckpt_dtype dt, const bl_product *p, const bl_tile *t, fl
     float bias[ZT_CPU_BLOCK];
     for (uint64_t i = 0; i < t->m; i++) {
         float *row = c + i * t->n;
-        if (p->beta != 0.0F)
-            zt_cpu_load(dt, row, p->c, (t->row + i) * p->ldc + t->column, t->n);
+        if (p->q.beta != 0.0F)
+            zt_cpu_load(dt, row, p->q.c, (t->row + i) * p->q.ldc + t->column, t->n);
         else
             memset(row, 0, t->n * sizeof *row);
-        for (uint64_t j = 0; p->beta != 0.0F && p->beta != 1.0F && j < t->n; j++)
-            row[j] *= p->beta;
-        for (uint64_t j = 0; p->bias && j < t->n; j += ZT_CPU_BLOCK) {
+        for (uint64_t j = 0; p->q.beta != 0.0F && p->q.beta != 1.0F && j < t->n; j++)
+            row[j] *= p->q.beta;
+        for (uint64_t j = 0; p->q.bias && j < t->n; j += ZT_CPU_BLOCK) {
             uint64_t n = t->n - j < ZT_CPU_BLOCK ? t->n - j : ZT_CPU_BLOCK;
-            bl_add(row + j, zt_cpu_read(dt, p->bias, t->column + j, n, bias), n);
+            bl_add(row + j, zt_cpu_read(dt, p->q.bias, t->column + j, n, bias), n);
         }
     }
 }
@@ -223,22 +217,22 @@ static void bl_finish_16(ckpt_dtype dt, const bl_product *p, const bl_tile *t, f
 {
     for (uint64_t i = 0; i < t->m; i++) {
         float *row = c + i * t->n;
-        uint64_t at = (t->row + i) * p->ldc + t->column;
-        if (p->act != ZT_ACT_NONE) {
+        uint64_t at = (t->row + i) * p->q.ldc + t->column;
+        if (p->q.act != ZT_ACT_NONE) {
             // the activation sees what the backward pass will see: the rounded value
-            void *pre = p->pre ? p->pre : p->c;
-            uint64_t pre_at = p->pre ? (t->row + i) * p->n + t->column : at;
+            void *pre = p->q.pre ? p->q.pre : p->q.c;
+            uint64_t pre_at = p->q.pre ? (t->row + i) * p->q.n + t->column : at;
             zt_cpu_store(dt, pre, pre_at, row, t->n);
             zt_cpu_load(dt, row, pre, pre_at, t->n);
-            zt_cpu_act_block(p->act, t->n, row, row);
+            zt_cpu_act_block(p->q.act, t->n, row, row);
         }
-        zt_cpu_put_sum(dt, p->c, at, row, t->n, p->sum);
+        zt_cpu_put_sum(dt, p->q.c, at, row, t->n, p->q.sum);
     }
 }
 
 static void bl_tile_16(const bl_job *j, const bl_product *p, const bl_tile *t, unsigned worker)
 {
-    uint64_t depth = p->k < BL_DEPTH ? p->k : BL_DEPTH;
+    uint64_t depth = p->q.k < BL_DEPTH ? p->q.k : BL_DEPTH;
     uint64_t floats = t->m * depth + depth * t->n + t->m * t->n;
     bl_room room = {.a = zt_cpu_scratch(j->device, worker, floats * sizeof(float))};
     if (!room.a)
@@ -246,20 +240,20 @@ static void bl_tile_16(const bl_job *j, const bl_product *p, const bl_tile *t, u
     room.b = room.a + t->m * depth;
     room.c = room.b + depth * t->n;
     bl_start_16(j->dt, p, t, room.c);
-    for (uint64_t k = 0; k < p->k; k += depth) {
-        uint64_t part = p->k - k < depth ? p->k - k : depth;
-        zt_sgemm g = {.a_transposed = p->a_transposed,
-                      .b_transposed = p->b_transposed,
+    for (uint64_t k = 0; k < p->q.k; k += depth) {
+        uint64_t part = p->q.k - k < depth ? p->q.k - k : depth;
+        zt_sgemm g = {.a_transposed = p->q.a_transposed,
+                      .b_transposed = p->q.b_transposed,
                       .m = t->m,
                       .n = t->n,
                       .k = part,
-                      .alpha = p->alpha,
+                      .alpha = p->q.alpha,
                       .beta = 1.0F,
                       .a = room.a,
                       .b = room.b,
                       .c = room.c,
-                      .lda = p->a_transposed ? t->m : part,
-                      .ldb = p->b_transposed ? part : t->n,
+                      .lda = p->q.a_transposed ? t->m : part,
+                      .ldb = p->q.b_transposed ? part : t->n,
                       .ldc = t->n};
         bl_panels(j->dt, p, t, &room, &g, k);
         zt_cpu_sgemm(j->device, &g);
@@ -313,8 +307,8 @@ static void bl_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 /* Libraries may count in int. */
 static bool bl_fits(const bl_product *p)
 {
-    return p->m <= INT_MAX && p->n <= INT_MAX && p->k <= INT_MAX && p->lda <= INT_MAX &&
-           p->ldb <= INT_MAX && p->ldc <= INT_MAX;
+    return p->q.m <= INT_MAX && p->q.n <= INT_MAX && p->q.k <= INT_MAX && p->q.lda <= INT_MAX &&
+           p->q.ldb <= INT_MAX && p->q.ldc <= INT_MAX;
 }
 
 static void bl_run(bl_job *j)
@@ -324,7 +318,7 @@ static void bl_run(bl_job *j)
             zt_device_fail(j->device, CKPT_ELIMIT, "matrix product: a side is over 2^31 - 1");
             return;
         }
-        if (j->p[i].c)
+        if (j->p[i].q.c)
             bl_plan(&j->p[i]);
     }
     if (j->sums.to)
@@ -336,60 +330,8 @@ void zt_cpu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
 {
     if (!zt_ready(d, dt, zt_ok_linear(a), "linear") || a->rows == 0)
         return;
-    bl_job j = {.device = d,
-                .dt = dt,
-                .p = {{.b_transposed = !a->w_in_out,
-                       .act = a->act,
-                       .m = a->rows,
-                       .n = a->out,
-                       .k = a->in,
-                       .lda = zt_stride(a->ldx, a->in),
-                       .ldb = a->w_in_out ? a->out : a->in,
-                       .ldc = zt_stride(a->ldy, a->out),
-                       .alpha = 1.0F,
-                       .beta = a->y_add ? 1.0F : 0.0F,
-                       .a = a->x,
-                       .b = a->w,
-                       .bias = a->b,
-                       .c = a->y,
-                       .pre = a->pre}}};
+    bl_job j = {.device = d, .dt = dt, .p = {{.q = zt_product_linear(a)}}};
     bl_run(&j);
-}
-
-/* dx = dy w. */
-static void bl_plan_dx(bl_product *p, const zt_linear_grad *a)
-{
-    *p = (bl_product){.b_transposed = a->w_in_out,
-                      .m = a->rows,
-                      .n = a->in,
-                      .k = a->out,
-                      .lda = zt_stride(a->lddy, a->out),
-                      .ldb = a->w_in_out ? a->out : a->in,
-                      .ldc = zt_stride(a->lddx, a->in),
-                      .alpha = 1.0F,
-                      .beta = a->dx_add ? 1.0F : 0.0F,
-                      .a = a->dy,
-                      .b = a->w,
-                      .c = a->dx};
-}
-
-/* dw = dy' x, or its transpose x' dy. */
-static void bl_plan_dw(bl_product *p, const zt_linear_grad *a)
-{
-    uint64_t lddy = zt_stride(a->lddy, a->out), ldx = zt_stride(a->ldx, a->in);
-    bool flip = a->w_in_out;
-    *p = (bl_product){.a_transposed = true,
-                      .sum = a->w_add,
-                      .m = flip ? a->in : a->out,
-                      .n = flip ? a->out : a->in,
-                      .k = a->rows,
-                      .lda = flip ? ldx : lddy,
-                      .ldb = flip ? lddy : ldx,
-                      .ldc = flip ? a->out : a->in,
-                      .alpha = 1.0F,
-                      .a = flip ? a->x : a->dy,
-                      .b = flip ? a->dy : a->x,
-                      .c = a->dw};
 }
 
 void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
@@ -398,9 +340,9 @@ void zt_cpu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
         return;
     bl_job j = {.device = d, .dt = dt};
     if (a->dx)
-        bl_plan_dx(&j.p[0], a);
+        j.p[0].q = zt_product_dx(a);
     if (a->dw)
-        bl_plan_dw(&j.p[1], a);
+        j.p[1].q = zt_product_dw(a);
     j.sums = (bl_column_sums){.x = a->dy,
                               .to = a->db,
                               .rows = a->rows,
@@ -414,21 +356,6 @@ void zt_cpu_matmul(zt_device *d, ckpt_dtype dt, const zt_matmul *a)
 {
     if (!zt_ready(d, dt, zt_ok_matmul(a), "matmul") || a->m == 0 || a->n == 0)
         return;
-    uint64_t k = a->k ? a->k : 1; // rows of no elements still need a stride
-    bl_job j = {.device = d,
-                .dt = dt,
-                .p = {{.a_transposed = a->a_transposed,
-                       .b_transposed = a->b_transposed,
-                       .m = a->m,
-                       .n = a->n,
-                       .k = a->k,
-                       .lda = a->a_transposed ? a->m : k,
-                       .ldb = a->b_transposed ? k : a->n,
-                       .ldc = a->n,
-                       .alpha = a->alpha,
-                       .beta = a->beta,
-                       .a = a->a,
-                       .b = a->b,
-                       .c = a->c}}};
+    bl_job j = {.device = d, .dt = dt, .p = {{.q = zt_product_matmul(a)}}};
     bl_run(&j);
 }
