@@ -97,6 +97,8 @@ int ckpt_uni_probe(const ckpt_listing *list);
 
 /* Find the folder, its model files and its parameters; sets the map's path and u->tag. */
 int ckpt_uni_folder_find(ckpt_uni *u, const ckpt_listing *list);
+
+/* Free its lists; names and paths are the map's. */
 void ckpt_uni_folder_free(ckpt_uni_folder *dir);
 
 /* Index of a parameter's entry, or SIZE_MAX. */
@@ -116,10 +118,11 @@ typedef struct ckpt_uni_file {
     double step;
 } ckpt_uni_file;
 
-/*
- * Read the files of a list of jobs, a few at a time by several threads, and hand them on in order.
- */
+/* What is done with one file; it is closed afterwards. */
 typedef int (*ckpt_uni_file_fn)(ckpt_uni *u, ckpt_uni_file *f);
+
+/* Read the files of a list of jobs, a few at a time by several threads, and hand them on in
+ * order. */
 int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_jobs *jobs, ckpt_uni_file_fn fn);
 
 /* ---- state.c ---- */

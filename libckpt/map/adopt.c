@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libckpt/map/adopt.h"
+#include "libckpt/map/merge.h"
 #include "libckpt/map/state.h"
 
 CKPT_VEC(adopt_values, ckpt_value *);
@@ -202,20 +203,11 @@ static void adopt_move(adopt *a, uint32_t base)
 static int adopt_tables(ckpt_map *map, const ckpt_map *child, ckpt_err *err)
 {
     uint64_t base = map->files.n, most = base + child->files.n;
-    uint32_t index = 0;
-    int rc = CKPT_OK;
+    uint32_t file = 0, source = 0;
 
     if (most > UINT32_MAX || map->sources.n + child->sources.n >= UINT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "more than 2^32 files or records in a checkpoint");
-    for (size_t i = 0; rc == CKPT_OK && i < child->files.n; i++)
-        rc = ckpt_map_add_file(map, &child->files.at[i], &index, err);
-    for (size_t i = 0; rc == CKPT_OK && i < child->sources.n; i++) {
-        ckpt_source copy = child->sources.at[i];
-        if (copy.kind == CKPT_SOURCE_FILE)
-            copy.file += (uint32_t)base;
-        rc = ckpt_map_add_source(map, &copy, &index, err);
-    }
-    return rc;
+    return ckpt_map_merge_files(map, child, &file, &source, err);
 }
 
 /* Enter the child's tensors, and let ties name the tensors that were entered. */

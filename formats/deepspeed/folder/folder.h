@@ -39,6 +39,8 @@ typedef struct ckpt_ds_folder {
 
 /* Find the tag folder and its files, and refuse the layouts that are recognised but not handled. */
 int ckpt_ds_folder_find(ckpt_ds_job *job, ckpt_ds_folder *dir, const ckpt_listing *list);
+
+/* Free the lists of files; paths are the map's. */
 void ckpt_ds_folder_free(ckpt_ds_folder *dir);
 
 /*

@@ -12,6 +12,9 @@
 
 /* True if the folder's files must be read in several parts. */
 bool ckpt_ds_grid_needed(const ckpt_ds_folder *dir);
+
+/* Read all parts, each into a map of its own, and put them into job->map: joined, or side by side
+ * (keep_slices).  Collecting, job->broken says that no tensors could be made. */
 int ckpt_ds_grid_read(ckpt_ds_job *job, const ckpt_ds_folder *dir);
 
 /* One part of a model: a model-parallel rank, or an expert-parallel one of stage 0. */

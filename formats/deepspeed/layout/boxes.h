@@ -23,6 +23,8 @@ int ckpt_ds_extent_add(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, const ckpt_
 
 /* Give a tensor what is in boxes. */
 int ckpt_ds_extent_back(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, ckpt_tensor *t);
+
+/* Free both lists; what was given to a tensor is a copy. */
 void ckpt_ds_boxes_free(ckpt_ds_boxes *boxes);
 
 /* Give a tensor the elements of a flat tensor from element `at` on. */

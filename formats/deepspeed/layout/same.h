@@ -13,6 +13,8 @@ int ckpt_ds_same(const ckpt_ds_job *job, const ckpt_value *a, const ckpt_value *
 /* Settings of optimizer, loss scale, schedule and configuration of another rank than 0: as rank 0's
  * (same.c).  Errors  CKPT_EMISMATCH: what differs, on which rank, both values. */
 int ckpt_ds_same_optim(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s);
+
+/* The same of another rank's model file (stage 3): schedule and configuration. */
 int ckpt_ds_same_model(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s);
 
 /* The same of another model-parallel rank of a pipeline stage than its first, by their states. */

@@ -11,7 +11,6 @@
 
 /* Lay out groups from rank 0's slices. */
 int ckpt_ds_stage12_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout);
-void ckpt_ds_layout_free(ckpt_ds_layout *layout);
 
 /* The parameters that a rank says its slices hold are those that the layout gives it. */
 int ckpt_ds_stage12_mappings(ckpt_ds_job *job, const ckpt_ds_head *head,

@@ -13,19 +13,22 @@
 #include "libckpt/map/zero_param.h"
 
 /*
- * Walk the parameters over rank 0's flat tensors, which they fill; compare the other ranks' sizes
- * with rank 0's.
+ * Walk the parameters over rank 0's flat tensors, which they fill.
  *
- * holds    every rank has a column's state for a sub-group, none (false), or it is a problem
- * extents  of a parameter in a column, from each rank's partition, into boxes
- * Errors   CKPT_EMISMATCH; CKPT_EFORMAT: sizes overflow
+ * Errors   CKPT_EMISMATCH: they do not; CKPT_EFORMAT: sizes overflow
  */
 int ckpt_ds_stage3_begin(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
                          ckpt_ds_layout *layout);
+
+/* Every rank's flat tensors are as long as rank 0's. */
 int ckpt_ds_stage3_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
                          const ckpt_ds_layout *layout);
+
+/* Every rank has a column's state for a sub-group, none (false), or it is a problem. */
 int ckpt_ds_stage3_holds(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                          const ckpt_ds_column *c, size_t group, bool *holds);
+
+/* Extents of a parameter in a column, from each rank's partition, into boxes. */
 int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
                            const ckpt_ds_layout *layout, ckpt_ds_boxes *boxes,
                            const ckpt_ds_column *c, const ckpt_ds_param *p);

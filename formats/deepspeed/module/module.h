@@ -35,16 +35,24 @@ int ckpt_ds_module_whole(const ckpt_ds_job *job, const ckpt_ds_head *head);
 int ckpt_ds_module_gather(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,
                           const ckpt_ds_pipe *pipe);
 
-/* Find the module's entries, and what of them are buffers; after sort, frozen and trained ones. */
+/* Find the module's entries, those that are buffers, and the frozen parameters that are listed. */
 int ckpt_ds_module_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module);
+
+/* Tell trained, frozen and tied entries apart, given the parameters that are trained. */
 int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                         const ckpt_ds_params *trained);
+
+/* Free what is noted about the entries; they are the model file's. */
 void ckpt_ds_module_free(ckpt_ds_module *module);
 
-/* Buffers, frozen parameters and tied names of the module as tensors of the map. */
+/* The buffers as tensors of the map. */
 int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
                                const ckpt_ds_module *module);
+
+/* Frozen parameters, listed or left over, unless they are to be left out (no_frozen). */
 int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module);
+
+/* Tied names; their owners must be there. */
 int ckpt_ds_module_add_aliases(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module);
 
 /* Say what about the module's copies is not as in other runs. */
@@ -60,9 +68,11 @@ int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_modu
 
 /* ---- frozen.c: stage 3 ---- */
 
-/* Take in one rank's fragments of the frozen parameters; their extents. */
+/* Take in one rank's fragments of the frozen parameters. */
 int ckpt_ds_frozen_read(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                         ckpt_ds_shard *s);
+
+/* Extents of a frozen parameter, from each rank's fragment, into boxes. */
 int ckpt_ds_frozen_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
                            const ckpt_ds_module *module, ckpt_ds_boxes *boxes, size_t frozen);
 

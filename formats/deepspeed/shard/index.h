@@ -13,9 +13,13 @@ typedef struct ckpt_ds_index {
     size_t n;
 } ckpt_ds_index;
 
-/* Sort a dict's str keys; find one: NULL when it is not there. */
+/* Sort a dict's str keys; the entries stay the dict's. */
 int ckpt_ds_index_new(ckpt_ds_index *out, ckpt_dict dict, ckpt_err *err);
+
+/* Free the order. */
 void ckpt_ds_index_free(ckpt_ds_index *ix);
+
+/* The entry of a name of n bytes, or NULL. */
 const ckpt_pair *ckpt_ds_index_find(const ckpt_ds_index *ix, const char *name, uint64_t n);
 
 #endif

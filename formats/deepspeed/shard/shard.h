@@ -34,13 +34,15 @@ typedef struct ckpt_ds_flat {
  * NULL. */
 int ckpt_ds_shard_open(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_part *part);
 
-/*
- * Read the files from part `first` on, a few at a time by several threads, and hand those that
- * could be read to fn in order; each is closed after it.
- */
+/* What is done with one file; it is closed afterwards. */
 typedef int (*ckpt_ds_shard_fn)(void *ctx, ckpt_ds_shard *s);
+
+/* Read the files from part `first` on, a few at a time by several threads, and hand those that
+ * could be read to fn, with ctx, in order. */
 int ckpt_ds_shard_each(ckpt_ds_job *job, const ckpt_ds_parts *parts, size_t first,
                        ckpt_ds_shard_fn fn, void *ctx);
+
+/* Free the file's map and what was noted about it; one that was never opened is fine. */
 void ckpt_ds_shard_close(ckpt_ds_shard *s);
 
 /* Let a shard take over another's map, so that values of both may stand in one tree.  `from` then

@@ -175,11 +175,15 @@ uint64_t ckpt_dsw_padding(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint3
  * failure.
  */
 int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
+
+/* Free it, also after a failure. */
 void ckpt_dsw_layout_free(ckpt_dsw_layout *layout);
 
 /* Room for the records of all ranks, none made yet. */
 int ckpt_dsw_records_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                          const ckpt_dsw_layout *layout, ckpt_dsw_records *records);
+
+/* Free both. */
 void ckpt_dsw_records_free(ckpt_dsw_records *records);
 
 /* True if a rank holds a part, and as which of its ranks. */
@@ -223,6 +227,8 @@ bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const c
 int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name);
+
+/* The same of an optimizer file (stages 1 to 3). */
 int ckpt_dsw_optim_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name);
@@ -273,20 +279,27 @@ const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *secti
 /* A number of it, int or float as JSON has it; otherwise as given. */
 uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, const char *key,
                                 uint64_t otherwise);
+
+/* True if it is there and not zero. */
 bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const char *key);
 
 /* Values of a file as the release written has them, beside what the source had (NULL: nothing). */
 ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* The loss scaler: the source's, or one for another dtype. */
 ckpt_value *ckpt_dsw_loss_scaler(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* Is the loss scale dynamic? */
 ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
 
 /*
- * Say what was rewritten, once per folder: "rewritten: dp_world_size 8 -> 4"; and what has no place
- * in the target, and why: "left out: clip_grad: stage 3 ...", a warning where a run goes on
- * differently without it.  Both begin with the value's path: what is not said must be found again
- * (libckpt/claim/claim.h).
+ * Say what was rewritten, once per folder: "rewritten: dp_world_size 8 -> 4".  It begins with the
+ * value's path: what is not said must be found again (libckpt/claim).
  */
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);
+
+/* The same of what has no place in the target, and why: "left out: clip_grad: stage 3 ...", a
+ * warning where a run goes on differently without it. */
 int ckpt_dsw_left_out(const ckpt_dsw_job *job, ckpt_severity severity, const char *fmt, ...)
     CKPT_PRINTF(3, 4);
 
