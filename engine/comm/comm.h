@@ -70,9 +70,9 @@ typedef struct zt_comm_ops {
     int (*wait)(zt_comm *c, ckpt_err *err);
 
     /*
-     * Memory that this communicator moves best (shared between the ranks of a node, registered
-     * ...): 64-byte aligned; NULL when there is none.  Each rank for itself: other ranks need not
-     * allocate the same, nor at the same time.
+     * Memory that this communicator moves best (a device's, registered with NCCL): 64-byte aligned;
+     * NULL when there is none.  Each rank for itself: other ranks need not allocate the same, nor at
+     * the same time.
      */
     void *(*alloc)(zt_comm *c, uint64_t n_bytes);
     void (*release)(zt_comm *c, void *p);

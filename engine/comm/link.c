@@ -52,12 +52,12 @@ static void lk_advise(unsigned char *p, uint64_t n_bytes)
 #endif
 }
 
-void *zt_link_plain_alloc(void *way, uint64_t n_bytes)
+void *zt_link_alloc(zt_comm *c, uint64_t n_bytes)
 {
     uint64_t n;
     void *p;
 
-    (void)way;
+    (void)c;
     // the library's hook counts and caps, but aligns to 16: room for the pointer
     // and for aligning
     if (!ckpt_add(n_bytes, LK_ALIGN + sizeof p, &n) || n > SIZE_MAX / 2)
@@ -74,11 +74,11 @@ void *zt_link_plain_alloc(void *way, uint64_t n_bytes)
     return NULL;
 }
 
-void zt_link_plain_release(void *way, void *p)
+void zt_link_release(zt_comm *c, void *p)
 {
     void *whole;
 
-    (void)way;
+    (void)c;
     if (p) {
         memcpy(&whole, (unsigned char *)p - sizeof whole, sizeof whole);
         ckpt_free(whole);
@@ -88,23 +88,6 @@ void zt_link_plain_release(void *way, void *p)
 static zt_link *lk_of(zt_comm *c)
 {
     return (zt_link *)(void *)c;
-}
-
-void *zt_link_alloc(zt_comm *c, uint64_t n_bytes)
-{
-    zt_link *l = lk_of(c);
-
-    return l->ops ? l->ops->alloc(l->way, n_bytes) : zt_link_plain_alloc(NULL, n_bytes);
-}
-
-void zt_link_release(zt_comm *c, void *p)
-{
-    zt_link *l = lk_of(c);
-
-    if (l->ops)
-        l->ops->release(l->way, p);
-    else
-        zt_link_plain_release(NULL, p);
 }
 
 int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err)

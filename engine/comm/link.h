@@ -54,8 +54,6 @@ typedef struct zt_link_ops {
     int (*broadcast)(void *way, const zt_call *call, ckpt_err *err); /* `to` is also the source */
     int (*all_to_all)(void *way, const zt_call *call, ckpt_err *err);
     int (*barrier)(void *way, const zt_call *call, ckpt_err *err);
-    void *(*alloc)(void *way, uint64_t n_bytes);
-    void (*release)(void *way, void *p);
 } zt_link_ops;
 
 /* A communicator over host memory; base is first, so that a zt_comm * is one of these. */
@@ -69,7 +67,7 @@ typedef struct zt_link {
     unsigned first, n_pending;
 } zt_link;
 
-/* The operations of comm.h on a zt_link; alloc and release without a way are plain memory. */
+/* The operations of comm.h on a zt_link; alloc and release are of plain memory. */
 int zt_link_all_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, zt_reduce op, ckpt_err *err);
 int zt_link_reduce_scatter(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt,
                            ckpt_err *err);
@@ -89,10 +87,6 @@ void zt_link_release(zt_comm *c, void *p);
  * buffer.
  */
 int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err);
-
-/* Plain memory, 64-byte aligned; NULL when there is none. */
-void *zt_link_plain_alloc(void *way, uint64_t n_bytes);
-void zt_link_plain_release(void *way, void *p);
 
 /* "reduce_scatter" */
 const char *zt_call_name(zt_call_kind kind);

@@ -36,6 +36,8 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,22 +53,18 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
 #define MP_EAGER   0.02 /* seconds of waiting without pause */
 #define MP_LOOK    1.0  /* seconds between looks at the node's other processes */
 
-typedef struct mp_mate {
-    zt_process process;
-    int64_t rank;
-} mp_mate;
-
 /* link.way is the node, or, when bytes travel by MPI, this struct itself. */
 typedef struct mp_comm {
     zt_link link; /* first: a zt_comm * is one of these */
     MPI_Comm comm, local;
-    bool began; /* MPI_Init was called here */
-    zt_node *node;
+    bool began;         /* MPI_Init was called here */
+    MPI_Win window;     /* the node's memory */
+    zt_node node;       /* used if its memory is there */
     unsigned char *buf; /* two halves of `half` bytes */
     uint64_t half;
     MPI_Request *req; /* two sets of 2 * world */
     int *peer;        /* whose message each of them is; -1: of all */
-    mp_mate *mate;    /* local_world of them */
+    zt_mate *mate;    /* local_world of them */
     ckpt_err broken;  /* the first failure of MPI: messages may be under way for ever */
 } mp_comm;
 
@@ -96,7 +94,7 @@ static int mp_result(mp_comm *m, int code, const char *what, ckpt_err *err)
 static int mp_look(mp_comm *m, const char *what, ckpt_err *err)
 {
     for (int i = 0; i < m->link.base.local_world; i++) {
-        const mp_mate *p = &m->mate[i];
+        const zt_mate *p = &m->mate[i];
 
         if (p->rank != m->link.base.rank && !zt_process_alive(p->process)) {
             ckpt_fail(&m->broken, CKPT_EIO,
@@ -118,7 +116,7 @@ static zt_missing mp_missing(mp_comm *m, MPI_Request *req, int n)
     int done = 0;
 
     for (int i = 0; i < m->link.base.local_world; i++) {
-        const mp_mate *p = &m->mate[i];
+        const zt_mate *p = &m->mate[i];
         if (p->rank != m->link.base.rank && zt_process_stopped(p->process)) {
             return (zt_missing){.rank = (int)p->rank, .host = m->link.host, .process = p->process};
         }
@@ -458,8 +456,6 @@ static const zt_link_ops mp_link_ops = {
     .broadcast = mp_broadcast,
     .all_to_all = mp_all_to_all,
     .barrier = mp_barrier,
-    .alloc = zt_link_plain_alloc,
-    .release = zt_link_plain_release,
 };
 
 /* ---- the end ---- */
@@ -479,9 +475,9 @@ static void mp_sleep(long milliseconds)
 static void mp_abort(zt_comm *c, int status, const char *text)
 {
     mp_comm *m = (mp_comm *)(void *)c;
-    bool first = !m->node || zt_node_first(m->node);
+    bool first = !m->node.memory || zt_node_first(&m->node);
 
-    if (!m->node)
+    if (!m->node.memory)
         mp_sleep(50 * (c->rank < 20 ? c->rank : 20));
     fflush(stdout);
     if (first) {
@@ -498,7 +494,6 @@ static void mp_abort(zt_comm *c, int status, const char *text)
 
 static void mp_release(mp_comm *m)
 {
-    zt_node_free(m->node);
     ckpt_free(m->buf);
     ckpt_free(m->req);
     ckpt_free(m->peer);
@@ -517,13 +512,15 @@ static void mp_free(zt_comm *c)
     if (rc == CKPT_OK && m->link.ops)
         rc = m->link.ops->barrier(m->link.way, &call, NULL);
     if (rc != CKPT_OK) {
-        // messages may still arrive in these buffers: only the node's memory can go
-        if (m->node) {
-            zt_node_leave(m->node);
+        // messages may still arrive in these buffers: they stay, unless all went by the node
+        if (m->node.memory) {
+            zt_node_leave(&m->node);
             mp_release(m);
         }
         return;
     }
+    if (m->window != MPI_WIN_NULL)
+        MPI_Win_free(&m->window);
     MPI_Comm_free(&m->local);
     MPI_Comm_free(&m->comm);
     if (m->began)
@@ -550,23 +547,15 @@ static const zt_comm_ops mp_ops = {
 
 /* ---- the beginning ---- */
 
-static int mp_tell(void *ctx, const void *mine, void *all, uint64_t n_bytes, ckpt_err *err)
+/* Every rank says whether it is well: the lowest that is not, or as many as there are where they
+ * cannot be asked; -1: all are. */
+static int mp_poll(mp_comm *m, bool well)
 {
-    mp_comm *m = ctx;
-
-    return mp_result(
-        m, MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all, (int)n_bytes, MPI_BYTE, m->comm),
-        "starting", err);
-}
-
-static int mp_poll(void *ctx, bool well)
-{
-    mp_comm *m = ctx;
-    int mine = well ? m->link.base.world : m->link.base.rank, lowest;
+    int world = m->link.base.world, mine = well ? world : m->link.base.rank, lowest;
 
     if (MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, m->comm) != MPI_SUCCESS)
-        return ZT_NODE_LOST;
-    return lowest == m->link.base.world ? -1 : lowest;
+        return world;
+    return lowest == world ? -1 : lowest;
 }
 
 /* MPI itself, and who this is. */
@@ -606,7 +595,7 @@ static int mp_prepare(mp_comm *m, ckpt_err *err)
 {
     zt_comm *c = &m->link.base;
     uint64_t world = (uint64_t)c->world, least = world * world * sizeof(uint64_t);
-    mp_mate me = {.process = zt_process_self(), .rank = c->rank};
+    zt_mate me = {.process = zt_process_self(), .rank = c->rank};
     int bad;
 
     m->half = least > MP_HALF ? least : MP_HALF; // room for one element of each rank from each
@@ -624,21 +613,48 @@ static int mp_prepare(mp_comm *m, ckpt_err *err)
         "starting", err);
 }
 
-/* Share memory if all ranks are on this node and none was told not to. */
-static int mp_share(mp_comm *m)
+/*
+ * Open MPI makes a window as a file in /dev/shm.  Where that has no room rank 0 gets an error and
+ * the others wait for ever (4.1.4; containers have 64 MiB there), so room for twice as much is
+ * looked for first.
+ */
+static bool mp_room(uint64_t n_bytes)
 {
-    zt_comm *c = &m->link.base;
-    zt_node_opts opts = {.rank = c->rank,
-                         .world = c->world,
-                         .host = m->link.host,
-                         .tell = mp_tell,
-                         .poll = mp_poll,
-                         .ctx = m};
-    const char *shared = getenv("ZT_COMM_SHARED");
+    struct statvfs s;
+    struct rlimit limit;
 
-    if (mp_poll(m, c->local_world == c->world && !(shared && strcmp(shared, "0") == 0)) != -1)
-        return CKPT_EUNSUPPORTED;
-    return zt_node_new(&m->node, &opts, NULL);
+    return (statvfs("/dev/shm", &s) != 0 || (uint64_t)s.f_bavail * s.f_frsize / 2 >= n_bytes) &&
+           (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur / 2 >= n_bytes);
+}
+
+/* Share memory if all ranks are on this node, none was told not to, and it can be had. */
+static int mp_share(mp_comm *m, ckpt_err *err)
+{
+    const zt_comm *c = &m->link.base;
+    const char *shared = getenv("ZT_COMM_SHARED");
+    uint64_t n_bytes = zt_node_bytes(c->world);
+    bool wanted = c->local_world == c->world && !(shared && strcmp(shared, "0") == 0);
+    MPI_Aint size;
+    void *base = NULL;
+    int unit, rc;
+
+    if (mp_poll(m, wanted && mp_room(n_bytes)) != -1)
+        return CKPT_OK;
+    rc = mp_result(m,
+                   MPI_Win_allocate_shared(c->rank == 0 ? (MPI_Aint)n_bytes : 0, 1, MPI_INFO_NULL,
+                                           m->local, &base, &m->window),
+                   "starting", err);
+    if (rc == CKPT_OK)
+        rc = mp_result(m, MPI_Win_shared_query(m->window, 0, &size, &unit, &base), "starting", err);
+    if (rc != CKPT_OK)
+        return rc;
+    m->node = (zt_node){.rank = c->rank,
+                        .world = c->world,
+                        .host = m->link.host,
+                        .mate = m->mate,
+                        .pointers = m->link.pointers};
+    zt_node_begin(&m->node, base);
+    return mp_result(m, MPI_Barrier(m->local), "starting", err);
 }
 
 static int mp_connect(mp_comm *m, ckpt_err *err)
@@ -650,11 +666,9 @@ static int mp_connect(mp_comm *m, ckpt_err *err)
         rc = mp_prepare(m, err);
     }
     if (rc == CKPT_OK && m->link.base.world > 1) {
-        bool shared = mp_share(m) == CKPT_OK;
-
-        m->link.ops = shared ? &zt_shm_ops : &mp_link_ops;
-        m->link.way = shared ? (void *)m->node : (void *)m;
-        rc = mp_broken(m, err);
+        rc = mp_share(m, err);
+        m->link.ops = m->node.memory ? &zt_shm_ops : &mp_link_ops;
+        m->link.way = m->node.memory ? (void *)&m->node : (void *)m;
     }
     return rc;
 }
@@ -669,6 +683,7 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
         return ckpt_fail_memory(err);
     m->link.base.ops = &mp_ops;
     m->comm = m->local = MPI_COMM_NULL;
+    m->window = MPI_WIN_NULL;
     rc = mp_connect(m, err);
     if (rc != CKPT_OK) {
         // MPI is left as it is: the program ends, and the launcher with it

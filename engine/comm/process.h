@@ -16,6 +16,12 @@ typedef struct zt_process {
     uint64_t start; /* clock ticks since the machine's start; 0: unknown */
 } zt_process;
 
+/* A rank of this node. */
+typedef struct zt_mate {
+    zt_process process;
+    int64_t rank;
+} zt_mate;
+
 /* This one. */
 zt_process zt_process_self(void);
 

@@ -29,32 +29,20 @@
 static zt_comm *comm;
 static ckpt_err err;
 
-/* Memory of a case: the communicator's, the heap's, or the one on even and the other on odd ranks.
- */
-typedef enum memory { POOL, HEAP, MIXED } memory;
-
-typedef struct buffer {
-    unsigned char *p;
-    bool pool;
-} buffer;
-
-static buffer take(memory m, uint64_t n)
+/* The communicator's memory, filled with a pattern. */
+static unsigned char *take(uint64_t n)
 {
-    buffer b = {.pool = m == POOL || (m == MIXED && comm->rank % 2 == 0)};
+    unsigned char *p = comm->ops->alloc(comm, n);
 
-    b.p = b.pool ? comm->ops->alloc(comm, n) : malloc(n ? n : 1);
-    if (!b.p)
+    if (!p)
         comm->ops->abort(comm, 1, "no memory for a test");
-    memset(b.p, 0x55, n);
-    return b;
+    memset(p, 0x55, n);
+    return p;
 }
 
-static void give(buffer b)
+static void give(unsigned char *p)
 {
-    if (b.pool)
-        comm->ops->release(comm, b.p);
-    else
-        free(b.p);
+    comm->ops->release(comm, p);
 }
 
 static uint64_t mix(uint64_t x)
@@ -202,94 +190,92 @@ static bool is_of(const unsigned char *p, ckpt_dtype dt, int rank, uint64_t at, 
     return true;
 }
 
-static bool all_reduce(memory m, ckpt_dtype dt, uint64_t n, zt_reduce op)
+static bool all_reduce(ckpt_dtype dt, uint64_t n, zt_reduce op)
 {
-    buffer x = take(m, n * width(dt));
+    unsigned char *x = take(n * width(dt));
     bool ok;
 
-    fill(x.p, dt, n);
-    ok = comm->ops->all_reduce(comm, x.p, n, dt, op, &err) == CKPT_OK &&
-         is_joined(x.p, dt, op, 0, n);
+    fill(x, dt, n);
+    ok = comm->ops->all_reduce(comm, x, n, dt, op, &err) == CKPT_OK && is_joined(x, dt, op, 0, n);
     give(x);
     return ok;
 }
 
-static bool reduce_scatter(memory m, ckpt_dtype dt, uint64_t n, bool in_place)
+static bool reduce_scatter(ckpt_dtype dt, uint64_t n, bool in_place)
 {
     uint64_t whole = n * (uint64_t)comm->world, own = n * (uint64_t)comm->rank;
-    buffer from = take(m, whole * width(dt)), to = take(m, n * width(dt));
-    unsigned char *out = in_place ? from.p + own * width(dt) : to.p;
+    unsigned char *from = take(whole * width(dt)), *to = take(n * width(dt));
+    unsigned char *out = in_place ? from + own * width(dt) : to;
     bool ok;
 
-    fill(from.p, dt, whole);
-    ok = comm->ops->reduce_scatter(comm, out, from.p, n, dt, &err) == CKPT_OK &&
+    fill(from, dt, whole);
+    ok = comm->ops->reduce_scatter(comm, out, from, n, dt, &err) == CKPT_OK &&
          is_joined(out, dt, ZT_SUM, own, n);
     // the other parts are only read
     for (int q = 0; q < comm->world && ok; q++) {
         uint64_t at = (uint64_t)q * n;
 
-        ok = (in_place && q == comm->rank) || is_of(from.p + at * width(dt), dt, comm->rank, at, n);
+        ok = (in_place && q == comm->rank) || is_of(from + at * width(dt), dt, comm->rank, at, n);
     }
     give(from);
     give(to);
     return ok;
 }
 
-static bool all_gather(memory m, ckpt_dtype dt, uint64_t n, bool in_place)
+static bool all_gather(ckpt_dtype dt, uint64_t n, bool in_place)
 {
     uint64_t whole = n * (uint64_t)comm->world, own = n * (uint64_t)comm->rank;
-    buffer from = take(m == MIXED ? HEAP : m, n * width(dt)), to = take(m, whole * width(dt));
-    unsigned char *in = in_place ? to.p + own * width(dt) : from.p;
+    unsigned char *from = take(n * width(dt)), *to = take(whole * width(dt));
+    unsigned char *in = in_place ? to + own * width(dt) : from;
     bool ok;
 
     fill(in, dt, n);
-    ok = comm->ops->all_gather(comm, to.p, in, n, dt, &err) == CKPT_OK;
+    ok = comm->ops->all_gather(comm, to, in, n, dt, &err) == CKPT_OK;
     for (int q = 0; q < comm->world && ok; q++)
-        ok = is_of(to.p + (uint64_t)q * n * width(dt), dt, q, 0, n);
+        ok = is_of(to + (uint64_t)q * n * width(dt), dt, q, 0, n);
     give(from);
     give(to);
     return ok;
 }
 
-static bool reduce(memory m, ckpt_dtype dt, uint64_t n)
+static bool reduce(ckpt_dtype dt, uint64_t n)
 {
-    buffer x = take(m, n * width(dt));
+    unsigned char *x = take(n * width(dt));
     bool ok = true;
 
     for (int root = 0; root < comm->world && ok; root++) {
-        fill(x.p, dt, n);
-        ok = comm->ops->reduce(comm, x.p, n, dt, root, &err) == CKPT_OK &&
-             (comm->rank == root ? is_joined(x.p, dt, ZT_SUM, 0, n)
-                                 : is_of(x.p, dt, comm->rank, 0, n));
+        fill(x, dt, n);
+        ok = comm->ops->reduce(comm, x, n, dt, root, &err) == CKPT_OK &&
+             (comm->rank == root ? is_joined(x, dt, ZT_SUM, 0, n) : is_of(x, dt, comm->rank, 0, n));
     }
     give(x);
     return ok;
 }
 
-static bool broadcast(memory m, uint64_t n)
+static bool broadcast(uint64_t n)
 {
-    buffer x = take(m, n);
+    unsigned char *x = take(n);
     bool ok = true;
 
     for (int root = 0; root < comm->world && ok; root++) {
-        fill(x.p, CKPT_U8, n);
-        ok = comm->ops->broadcast(comm, x.p, n, root, &err) == CKPT_OK &&
-             is_of(x.p, CKPT_U8, root, 0, n);
+        fill(x, CKPT_U8, n);
+        ok = comm->ops->broadcast(comm, x, n, root, &err) == CKPT_OK &&
+             is_of(x, CKPT_U8, root, 0, n);
     }
     give(x);
     return ok;
 }
 
-static bool all_to_all(memory m, uint64_t n)
+static bool all_to_all(uint64_t n)
 {
     uint64_t whole = n * (uint64_t)comm->world;
-    buffer from = take(m, whole), to = take(m, whole);
+    unsigned char *from = take(whole), *to = take(whole);
     bool ok;
 
-    fill(from.p, CKPT_U8, whole);
-    ok = comm->ops->all_to_all(comm, to.p, from.p, n, &err) == CKPT_OK;
+    fill(from, CKPT_U8, whole);
+    ok = comm->ops->all_to_all(comm, to, from, n, &err) == CKPT_OK;
     for (int q = 0; q < comm->world && ok; q++)
-        ok = is_of(to.p + (uint64_t)q * n, CKPT_U8, q, (uint64_t)comm->rank * n, n);
+        ok = is_of(to + (uint64_t)q * n, CKPT_U8, q, (uint64_t)comm->rank * n, n);
     give(from);
     give(to);
     return ok;
@@ -316,26 +302,26 @@ static bool pending(void)
 {
     enum { N = 70001 };
     uint64_t world = (uint64_t)comm->world;
-    buffer from[ZT_COMM_PENDING], to[ZT_COMM_PENDING];
+    unsigned char *from[ZT_COMM_PENDING], *to[ZT_COMM_PENDING];
     zt_collective w = {.n = N, .dt = CKPT_F32};
     bool ok = true;
 
     for (int i = 0; i < ZT_COMM_PENDING; i++) {
-        from[i] = take(i % 3 ? POOL : HEAP, N * world * 4);
-        to[i] = take(POOL, N * world * 4);
-        fill(from[i].p, CKPT_F32, N * world);
+        from[i] = take(N * world * 4);
+        to[i] = take(N * world * 4);
+        fill(from[i], CKPT_F32, N * world);
         w.kind = i % 2 ? ZT_ALL_GATHER : ZT_REDUCE_SCATTER;
-        w.to = to[i].p;
-        w.from = from[i].p;
+        w.to = to[i];
+        w.from = from[i];
         ok = comm->ops->start(comm, &w, &err) == CKPT_OK && ok;
     }
     ok = comm->ops->start(comm, &w, NULL) == CKPT_EUSAGE && ok;
     for (int i = 0; i < ZT_COMM_PENDING; i++) {
         ok = comm->ops->wait(comm, &err) == CKPT_OK && ok;
         if (i % 2)
-            ok = is_of(to[i].p + (world - 1) * N * 4, CKPT_F32, comm->world - 1, 0, N) && ok;
+            ok = is_of(to[i] + (world - 1) * N * 4, CKPT_F32, comm->world - 1, 0, N) && ok;
         else
-            ok = is_joined(to[i].p, CKPT_F32, ZT_SUM, (uint64_t)comm->rank * N, N) && ok;
+            ok = is_joined(to[i], CKPT_F32, ZT_SUM, (uint64_t)comm->rank * N, N) && ok;
     }
     ok = comm->ops->wait(comm, NULL) == CKPT_EUSAGE && ok;
     for (int i = 0; i < ZT_COMM_PENDING; i++) {
@@ -445,11 +431,9 @@ static void report(const char *name, bool ok)
     fflush(stdout);
 }
 
-static const char *const memory_name[] = {"pool", "heap", "mixed"};
+static bool some; // no large buffers
 
-static bool some; // one kind of memory, and no large buffers
-
-static void checks_of(memory m, ckpt_dtype dt)
+static void checks_of(ckpt_dtype dt)
 {
     // past the small limit, past a staging half, past a message half; primes, and few elements
     static const uint64_t size[] = {0, 1, 2, 3, 5, 1009, 2049, 65537, 300007};
@@ -464,17 +448,16 @@ static void checks_of(memory m, ckpt_dtype dt)
         }
         if (dt != CKPT_U8) {
             for (int op = 0; op < 3; op++)
-                ok[op] = all_reduce(m, dt, n, (zt_reduce)op);
-            ok[3] = reduce_scatter(m, dt, n, false) && reduce_scatter(m, dt, n, true) &&
-                    reduce(m, dt, n);
+                ok[op] = all_reduce(dt, n, (zt_reduce)op);
+            ok[3] = reduce_scatter(dt, n, false) && reduce_scatter(dt, n, true) && reduce(dt, n);
         } else {
-            ok[0] = ok[1] = broadcast(m, n) && broadcast(m, n * 11);
-            ok[2] = ok[3] = all_to_all(m, n) && all_to_all(m, n * 11);
+            ok[0] = ok[1] = broadcast(n) && broadcast(n * 11);
+            ok[2] = ok[3] = all_to_all(n) && all_to_all(n * 11);
         }
-        ok[4] = all_gather(m, dt, n, false);
-        ok[5] = all_gather(m, dt, n, true);
-        snprintf(name, sizeof name, "%s %s %" PRIu64 " (%d%d%d%d%d%d)", memory_name[m],
-                 ckpt_dtype_name(dt), n, ok[0], ok[1], ok[2], ok[3], ok[4], ok[5]);
+        ok[4] = all_gather(dt, n, false);
+        ok[5] = all_gather(dt, n, true);
+        snprintf(name, sizeof name, "%s %" PRIu64 " (%d%d%d%d%d%d)", ckpt_dtype_name(dt), n, ok[0],
+                 ok[1], ok[2], ok[3], ok[4], ok[5]);
         report(name, ok[0] && ok[1] && ok[2] && ok[3] && ok[4] && ok[5]);
     }
 }
@@ -485,12 +468,10 @@ static void checks(void)
                                       CKPT_I32, CKPT_I64, CKPT_U8};
 
     report("identity", identity());
-    for (int m = some ? MIXED : POOL; m <= MIXED; m++) {
-        for (size_t t = 0; t < sizeof type / sizeof *type; t++)
-            checks_of((memory)m, type[t]);
-    }
+    for (size_t t = 0; t < sizeof type / sizeof *type; t++)
+        checks_of(type[t]);
     if (!some)
-        report("broadcast past a message", broadcast(POOL, 17000001) && broadcast(HEAP, 17000001));
+        report("broadcast past a message", broadcast(17000001));
     report("nan wins", nan_wins());
     report("pending", pending());
     report("agreement", agreement());
@@ -502,12 +483,12 @@ static void checks(void)
 /* ---- ends ---- */
 
 /* Collectives of all kinds until one fails; true while all went well. */
-static int loop_once(buffer x, uint64_t n)
+static int loop_once(unsigned char *x, uint64_t n)
 {
-    int rc = comm->ops->all_reduce(comm, x.p, n, CKPT_F32, ZT_MAX, &err);
+    int rc = comm->ops->all_reduce(comm, x, n, CKPT_F32, ZT_MAX, &err);
 
     if (rc == CKPT_OK)
-        rc = comm->ops->broadcast(comm, x.p, n, 0, &err);
+        rc = comm->ops->broadcast(comm, x, n, 0, &err);
     if (rc == CKPT_OK)
         rc = comm->ops->barrier(comm, &err);
     return rc;
@@ -515,10 +496,10 @@ static int loop_once(buffer x, uint64_t n)
 
 static int end_in_loop(const char *how, int victim)
 {
-    buffer x = take(POOL, 400000);
+    unsigned char *x = take(400000);
     int rc = CKPT_OK;
 
-    fill(x.p, CKPT_F32, 100000);
+    fill(x, CKPT_F32, 100000);
     for (int i = 0; i < 1000000 && rc == CKPT_OK; i++) {
         if (i == 200 && comm->rank == victim) {
             if (strcmp(how, "kill") == 0) {
@@ -603,27 +584,26 @@ static int move_all(unsigned char *whole, unsigned char *part, uint64_t n)
 }
 
 /* Bytes of the whole buffer per second, the best of some runs. */
-static void bench_one(const char *name, memory m, moved move, uint64_t part)
+static void bench_one(const char *name, moved move, uint64_t part)
 {
     uint64_t whole = part * (uint64_t)comm->world;
-    buffer w = take(m, whole), p = take(m, part);
+    unsigned char *w = take(whole), *p = take(part);
     double best = 1e30;
 
-    memset(w.p, 0, whole); // pages, and finite numbers
-    memset(p.p, 0, part);
+    memset(w, 0, whole); // pages, and finite numbers
+    memset(p, 0, part);
     for (int i = 0; i < 8; i++) {
         double t;
 
         comm->ops->barrier(comm, &err);
         t = seconds();
-        if (move(w.p, p.p, part / 4) != CKPT_OK)
+        if (move(w, p, part / 4) != CKPT_OK)
             comm->ops->abort(comm, 1, err.text);
         t = seconds() - t;
         best = t < best ? t : best;
     }
     if (comm->rank == 0)
-        printf("%-20s %-5s %6.2f GB/s  %8.2f ms\n", name, memory_name[m],
-               (double)whole / best * 1e-9, best * 1e3);
+        printf("%-20s %6.2f GB/s  %8.2f ms\n", name, (double)whole / best * 1e-9, best * 1e3);
     give(w);
     give(p);
 }
@@ -637,18 +617,16 @@ static void bench_small(void)
     for (int i = 0; i < 2000; i++)
         comm->ops->all_reduce(comm, &x, 1, CKPT_F64, ZT_MAX, &err);
     if (comm->rank == 0)
-        printf("%-20s       %8.2f us each\n", "all_reduce of 1", (seconds() - t) / 2000 * 1e6);
+        printf("%-20s %8.2f us each\n", "all_reduce of 1", (seconds() - t) / 2000 * 1e6);
 }
 
 static int bench(uint64_t mib)
 {
-    for (int m = POOL; m <= HEAP; m++) {
-        bench_one("all_gather F32", (memory)m, move_gather, mib << 20);
-        bench_one("all_gather in place", (memory)m, move_in_place, mib << 20);
-        bench_one("reduce_scatter F32", (memory)m, move_sum, mib << 20);
-        bench_one("reduce_scatter BF16", (memory)m, move_sum_bf16, mib << 20);
-        bench_one("all_reduce F32", (memory)m, move_all, mib << 20);
-    }
+    bench_one("all_gather F32", move_gather, mib << 20);
+    bench_one("all_gather in place", move_in_place, mib << 20);
+    bench_one("reduce_scatter F32", move_sum, mib << 20);
+    bench_one("reduce_scatter BF16", move_sum_bf16, mib << 20);
+    bench_one("all_reduce F32", move_all, mib << 20);
     bench_small();
     zt_comm_free(comm);
     return 0;

@@ -419,62 +419,34 @@ static void test_process(void **state)
 
 enum { WORLD = 3 };
 
-/* What MPI does for a node: shared by the children. */
+/* What MPI does for a node: memory, and who the ranks are. */
 typedef struct board {
-    _Atomic int arrived, rounds;
-    bool well[WORLD];
-    unsigned char card[WORLD * 256];
+    zt_mate mate[WORLD];
+    _Atomic int begun;
+    void *memory;
 } board;
 
 typedef struct child_of {
     board *b;
     int rank;
-    bool refuses;
+    const void *pointers[WORLD];
 } child_of;
 
-static void board_meet(board *b)
+/* Every rank has begun before any of them meets. */
+static zt_node open_node(child_of *c)
 {
-    int round = atomic_load(&b->rounds);
+    zt_node n = {.rank = c->rank,
+                 .world = WORLD,
+                 .host = "here",
+                 .mate = c->b->mate,
+                 .pointers = c->pointers};
 
-    if (atomic_fetch_add(&b->arrived, 1) + 1 == WORLD) {
-        atomic_store(&b->arrived, 0);
-        atomic_store(&b->rounds, round + 1);
-    }
-    while (atomic_load(&b->rounds) == round)
+    c->b->mate[c->rank] = (zt_mate){.process = zt_process_self(), .rank = c->rank};
+    zt_node_begin(&n, c->b->memory);
+    atomic_fetch_add(&c->b->begun, 1);
+    while (atomic_load(&c->b->begun) < WORLD)
         usleep(100);
-}
-
-static int tell(void *ctx, const void *mine, void *all, uint64_t n_bytes, ckpt_err *err)
-{
-    child_of *c = ctx;
-
-    (void)err;
-    memcpy(c->b->card + (uint64_t)c->rank * n_bytes, mine, n_bytes);
-    board_meet(c->b);
-    memcpy(all, c->b->card, WORLD * n_bytes);
-    board_meet(c->b);
-    return CKPT_OK;
-}
-
-static int poll(void *ctx, bool well)
-{
-    child_of *c = ctx;
-    int bad = -1;
-
-    c->b->well[c->rank] = well && !c->refuses;
-    board_meet(c->b);
-    for (int q = WORLD - 1; q >= 0; q--)
-        bad = c->b->well[q] ? bad : q;
-    board_meet(c->b);
-    return bad;
-}
-
-static int open_node(zt_node **n, child_of *c, ckpt_err *err)
-{
-    zt_node_opts opts = {
-        .rank = c->rank, .world = WORLD, .host = "here", .tell = tell, .poll = poll, .ctx = c};
-
-    return zt_node_new(n, &opts, err);
+    return n;
 }
 
 typedef int (*body)(child_of *c);
@@ -482,11 +454,14 @@ typedef int (*body)(child_of *c);
 /* Run `what` in WORLD processes: 0, or the rank + 1 of the first that failed; `killed` may be. */
 static int run_ranks(body what, int killed)
 {
-    board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const int how = PROT_READ | PROT_WRITE, what_for = MAP_SHARED | MAP_ANONYMOUS;
+    board *b = mmap(NULL, sizeof *b, how, what_for, -1, 0);
     pid_t child[WORLD];
     int bad = 0, status;
 
     assert_true(b != MAP_FAILED);
+    b->memory = mmap(NULL, zt_node_bytes(WORLD), how, what_for, -1, 0);
+    assert_true(b->memory != MAP_FAILED);
     for (int r = 0; r < WORLD; r++) {
         child[r] = fork();
         if (child[r] == 0) {
@@ -501,39 +476,34 @@ static int run_ranks(body what, int killed)
         if (r != killed && !(WIFEXITED(status) && WEXITSTATUS(status) == 0) && !bad)
             bad = r + 1;
     }
+    munmap(b->memory, zt_node_bytes(WORLD));
     munmap(b, sizeof *b);
     return bad;
 }
 
-/* Sums of pools, of other memory, and of both, larger than a staging half. */
+/* Sums larger than a staging half, into other memory and in place. */
 static int body_sums(child_of *c)
 {
     enum { N = 200003 };
-    zt_node *n;
-    bool ok = open_node(&n, c, NULL) == CKPT_OK;
+    zt_node n = open_node(c);
+    bool ok = true;
 
-    for (int round = 0; round < 6 && ok; round++) {
-        bool pool = round % 3 == 0 || (round % 3 == 1 && c->rank != 1);
-        size_t size = (size_t)N * WORLD * sizeof(float);
-        float *x = pool ? zt_node_alloc(n, size) : malloc(size);
-        float *y = round < 3 ? x + (size_t)c->rank * N : malloc(N * sizeof *y);
+    for (int round = 0; round < 4 && ok; round++) {
+        float *x = malloc((size_t)N * WORLD * sizeof *x);
+        float *y = round < 2 ? x + (size_t)c->rank * N : malloc(N * sizeof *y);
         zt_call call = {.kind = ZT_CALL_REDUCE_SCATTER, .n = N, .dt = CKPT_F32, .size = 4};
 
         for (int i = 0; i < N * WORLD; i++)
             x[i] = (float)(i % 1000 + c->rank);
         call.to = y;
         call.from = x;
-        ok = zt_shm_ops.reduce_scatter(n, &call, NULL) == CKPT_OK;
+        ok = zt_shm_ops.reduce_scatter(&n, &call, NULL) == CKPT_OK;
         for (int i = 0; i < N && ok; i++)
             ok = y[i] == (float)(WORLD * ((c->rank * N + i) % 1000) + 3);
-        if (round >= 3)
+        if (round >= 2)
             free(y);
-        if (pool)
-            zt_node_release(n, x);
-        else
-            free(x);
+        free(x);
     }
-    zt_node_free(n);
     return ok ? 0 : 1;
 }
 
@@ -543,63 +513,26 @@ static void test_node_sums(void **state)
     assert_int_equal(run_ranks(body_sums, -1), 0);
 }
 
-/* If one cannot, none does, and all are told who. */
-static int body_refused(child_of *c)
-{
-    ckpt_err err = {.code = CKPT_OK};
-    zt_node *n;
-    int rc;
-
-    c->refuses = c->rank == 1;
-    rc = open_node(&n, c, &err);
-    return rc == CKPT_EUNSUPPORTED && !n && strstr(err.text, "rank 1") ? 0 : 1;
-}
-
-/* No memory at each allocation of one rank in turn: no rank waits for ever. */
-static int body_no_memory(child_of *c)
-{
-    int rc = CKPT_EUNSUPPORTED, n_failed = 0;
-
-    for (unsigned i = 0; rc != CKPT_OK && i < 20; i++) {
-        zt_node *n = NULL;
-
-        ckpt_alloc_fail_at(c->rank == 2 ? i : UINT64_MAX);
-        rc = open_node(&n, c, NULL);
-        ckpt_alloc_fail_at(UINT64_MAX);
-        n_failed += rc != CKPT_OK;
-        zt_node_free(n);
-    }
-    return rc == CKPT_OK && n_failed >= 3 ? 0 : 1;
-}
-
-static void test_node_refused(void **state)
-{
-    (void)state;
-    assert_int_equal(run_ranks(body_refused, -1), 0);
-    assert_int_equal(run_ranks(body_no_memory, -1), 0);
-}
-
 /* A rank is killed while the others wait: they learn its number soon, and for good. */
 static int body_killed(child_of *c)
 {
     zt_call call = {.kind = ZT_CALL_BARRIER, .dt = CKPT_U8, .size = 1};
     ckpt_err err = {.code = CKPT_OK};
     double began;
-    zt_node *n;
-    int rc = open_node(&n, c, NULL);
+    zt_node n = open_node(c);
+    int rc = CKPT_OK;
 
     for (int i = 0; i < 50 && rc == CKPT_OK; i++)
-        rc = zt_shm_ops.barrier(n, &call, NULL);
+        rc = zt_shm_ops.barrier(&n, &call, NULL);
     if (rc != CKPT_OK)
         return 1;
     if (c->rank == 1)
         raise(SIGKILL);
     began = zt_process_clock();
-    rc = zt_shm_ops.barrier(n, &call, &err);
+    rc = zt_shm_ops.barrier(&n, &call, &err);
     if (rc != CKPT_EIO || !strstr(err.text, "barrier: rank 1 on here"))
         return 2;
-    rc = zt_shm_ops.barrier(n, &call, NULL);
-    zt_node_free(n);
+    rc = zt_shm_ops.barrier(&n, &call, NULL);
     return rc == CKPT_EIO && zt_process_clock() - began < 20 ? 0 : 3;
 }
 
@@ -608,22 +541,20 @@ static int body_left(child_of *c)
 {
     zt_call call = {.kind = ZT_CALL_BARRIER, .dt = CKPT_U8, .size = 1}, other = call;
     ckpt_err err = {.code = CKPT_OK};
-    zt_node *n;
-    int rc = open_node(&n, c, NULL);
+    zt_node n = open_node(c);
+    int rc;
 
     other.kind = ZT_CALL_FREE;
-    if (rc != CKPT_OK || zt_shm_ops.barrier(n, c->rank == 2 ? &other : &call, &err) != CKPT_EIO ||
+    if (zt_shm_ops.barrier(&n, c->rank == 2 ? &other : &call, &err) != CKPT_EIO ||
         !strstr(err.text, "all ranks must make the same calls"))
         return 1;
     if (c->rank == 2) {
-        zt_node_leave(n);
+        zt_node_leave(&n);
         sleep(3); // alive, and yet gone
-        zt_node_free(n);
         return 0;
     }
     err = (ckpt_err){0};
-    rc = zt_shm_ops.barrier(n, &call, &err);
-    zt_node_free(n);
+    rc = zt_shm_ops.barrier(&n, &call, &err);
     return rc == CKPT_EIO && strstr(err.text, "rank 2") && strstr(err.text, "left") ? 0 : 2;
 }
 
@@ -652,7 +583,6 @@ int main(void)
         cmocka_unit_test(test_sum_nan),
         cmocka_unit_test(test_process),
         cmocka_unit_test(test_node_sums),
-        cmocka_unit_test(test_node_refused),
         cmocka_unit_test(test_node_ends),
     };
 

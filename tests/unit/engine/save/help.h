@@ -170,9 +170,7 @@ static const zt_link_ops board_link = {.reduce_scatter = board_reduce_scatter,
                                        .reduce_small = board_reduce,
                                        .broadcast = board_broadcast,
                                        .all_to_all = board_all_to_all,
-                                       .barrier = board_barrier,
-                                       .alloc = zt_link_plain_alloc,
-                                       .release = zt_link_plain_release};
+                                       .barrier = board_barrier};
 
 static const zt_comm_ops board_comm = {.name = "board",
                                        .all_reduce = zt_link_all_reduce,
