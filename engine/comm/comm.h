@@ -71,8 +71,8 @@ typedef struct zt_comm_ops {
 
     /*
      * Memory that this communicator moves best (a device's, registered with NCCL): 64-byte aligned;
-     * NULL when there is none.  Each rank for itself: other ranks need not allocate the same, nor at
-     * the same time.
+     * NULL when there is none.  Each rank for itself: other ranks need not allocate the same, nor
+     * at the same time.
      */
     void *(*alloc)(zt_comm *c, uint64_t n_bytes);
     void (*release)(zt_comm *c, void *p);

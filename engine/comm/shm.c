@@ -3,9 +3,9 @@
  * shm.c: the collective operations among the ranks of one node.
  *
  * All bytes go through the staging halves, in chunks: each rank puts its chunk into its half, all
- * meet, each takes from all.  The halves take turns, so that one meeting per chunk is enough: before
- * a rank writes a half again, the others have come to the meeting of the chunk between, hence taken
- * what was there.
+ * meet, each takes from all.  The halves take turns, so that one meeting per chunk is enough:
+ * before a rank writes a half again, the others have come to the meeting of the chunk between,
+ * hence taken what was there.
  *
  * Buffers themselves are not shared, so that they can be plain memory: most kernels give huge pages
  * to that alone, and matrix products on 4 KiB pages lose more than a copy through the cache costs.
