@@ -65,22 +65,21 @@ typedef struct plan_kind {
     uint64_t n, bytes;
 } plan_kind;
 
-/* The kind of a file: the words that follow the ranks in the names of shards, else its own name. */
+/*
+ * The kind of a file: in names with ranks, the words between the last of them and the suffix, else
+ * its own name.
+ */
 static const char *plan_kind_of(const char *path, size_t *n)
 {
-    static const char *const shards[] = {"optim_states.pt", "model_states.pt"};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    size_t length = strlen(name);
+    const char *dot = strrchr(name, '.'), *kind = NULL;
 
-    for (size_t i = 0; i < 2; i++) {
-        size_t m = strlen(shards[i]);
-        if (length >= m && strcmp(name + length - m, shards[i]) == 0) {
-            *n = m - 3; // without ".pt"
-            return name + length - m;
-        }
+    for (const char *s = name; *s && s != dot; s++) {
+        if (*s >= '0' && *s <= '9')
+            kind = s[1] == '_' || s[1] == '-' ? s + 2 : NULL;
     }
-    *n = length;
-    return name;
+    *n = kind && dot ? (size_t)(dot - kind) : strlen(name);
+    return kind && dot ? kind : name;
 }
 
 /* Count every file with its kind, in the order in which kinds appear; how many there are. */
