@@ -3,7 +3,7 @@
  * files.c: reading the many small files of zero/, a few at a time by several threads.
  *
  * Each file becomes a map of its own; what is needed of it goes into the large map, in the order of
- * the jobs, whatever thread was first.
+ * the list, whatever thread was first.
  */
 #include <string.h>
 
@@ -24,7 +24,7 @@ typedef struct ux_read {
 
 typedef struct ux_batch {
     ckpt_read_file *read;
-    const ckpt_uni_job *job;
+    const ckpt_uni_want *want;
     ux_read *file;
 } ux_batch;
 
@@ -52,9 +52,9 @@ static int ux_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
     (void)worker;
     (void)err;
     memset(f, 0, sizeof *f);
-    f->rc = b->read(&f->map, b->job[item].path, &f->err);
-    if (f->rc == CKPT_OK && strcmp(b->job[item].state, "step") == 0)
-        f->rc = ux_step(f, b->job[item].path);
+    f->rc = b->read(&f->map, b->want[item].path, &f->err);
+    if (f->rc == CKPT_OK && strcmp(b->want[item].state, "step") == 0)
+        f->rc = ux_step(f, b->want[item].path);
     return CKPT_OK;
 }
 
@@ -78,9 +78,9 @@ static int ux_enter(ckpt_uni *u, ckpt_ds_shard *s)
 }
 
 /* Take over a file that was read, and hand it on. */
-static int ux_hand(ckpt_uni *u, const ckpt_uni_job *job, ux_read *r, ckpt_uni_file_fn fn)
+static int ux_hand(ckpt_uni *u, const ckpt_uni_want *want, ux_read *r, ckpt_uni_file_fn fn)
 {
-    ckpt_uni_file f = {.job = job, .has_step = r->has_step, .step = r->step};
+    ckpt_uni_file f = {.want = want, .has_step = r->has_step, .step = r->step};
     ckpt_ds_shard *s = &f.shard;
     int rc = CKPT_OK;
 
@@ -92,7 +92,7 @@ static int ux_hand(ckpt_uni *u, const ckpt_uni_job *job, ux_read *r, ckpt_uni_fi
         return r->rc;
     }
     s->map = r->map;
-    s->path = job->path;
+    s->path = want->path;
     r->map = NULL;
     f.root = s->root = s->map->values;
     if (f.root) {
@@ -100,29 +100,29 @@ static int ux_hand(ckpt_uni *u, const ckpt_uni_job *job, ux_read *r, ckpt_uni_fi
         if (rc == CKPT_OK)
             rc = fn(u, &f);
     } else {
-        rc = ckpt_ds_problem(&u->job, CKPT_EFORMAT, "%s: not a torch file", job->path);
+        rc = ckpt_ds_problem(&u->job, CKPT_EFORMAT, "%s: not a torch file", want->path);
     }
     ckpt_ds_shard_close(s);
     return rc;
 }
 
-int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_jobs *jobs, ckpt_uni_file_fn fn)
+int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_wants *wants, ckpt_uni_file_fn fn)
 {
     unsigned threads = ckpt_run_jobs(0);
     size_t most = (size_t)threads * UX_AHEAD;
     ux_batch b = {.read = u->job.read, .file = ckpt_alloc(most * sizeof *b.file)};
     int rc = b.file ? CKPT_OK : ckpt_fail_memory(u->job.err);
 
-    for (size_t i = 0; rc == CKPT_OK && i < jobs->n; i += most) {
-        size_t n = jobs->n - i < most ? jobs->n - i : most;
-        b.job = &jobs->at[i];
+    for (size_t i = 0; rc == CKPT_OK && i < wants->n; i += most) {
+        size_t n = wants->n - i < most ? wants->n - i : most;
+        b.want = &wants->at[i];
         // What no thread came to counts as not read.
         for (size_t k = 0; k < n; k++)
             b.file[k] = (ux_read){.rc = CKPT_ELIMIT};
         rc = ckpt_crew_run(n < threads ? (unsigned)n : threads, n, ux_item, &b, u->job.err);
         for (size_t k = 0; k < n; k++) {
             if (rc == CKPT_OK)
-                rc = ux_hand(u, &b.job[k], &b.file[k], fn);
+                rc = ux_hand(u, &b.want[k], &b.file[k], fn);
             ckpt_map_free(b.file[k].map);
         }
     }

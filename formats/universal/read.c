@@ -374,29 +374,30 @@ static int ur_fits(ckpt_uni *u, const ckpt_uni_file *f, const ckpt_tensor_value 
     return ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
                            "%s: the tensor has %" PRIu32 " axes of other sizes than %s says: the "
                            "file is of another parameter or run",
-                           f->job->path, v->ndim,
-                           f->job->state && strcmp(f->job->state, "fp32") == 0 ? "param_shapes"
-                                                                               : "fp32.pt");
+                           f->want->path, v->ndim,
+                           f->want->state && strcmp(f->want->state, "fp32") == 0 ? "param_shapes"
+                                                                                 : "fp32.pt");
 }
 
 /* One file with a tensor: the master of a parameter, or one kind of its state. */
 static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
 {
-    ckpt_uni_param *p = &u->param.at[f->job->param];
-    bool master = strcmp(f->job->state, "fp32") == 0, fits = false;
+    ckpt_uni_param *p = &u->param.at[f->want->param];
+    bool master = strcmp(f->want->state, "fp32") == 0, fits = false;
     const ckpt_tensor_value *v = ur_tensor(f->root);
     const char *name = p->shape.name;
     ckpt_tensor like = {0}, *t = NULL;
 
     if (!v)
         return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
-                               "%s: expected a tensor, bare or as 'param' in a dict", f->job->path);
+                               "%s: expected a tensor, bare or as 'param' in a dict",
+                               f->want->path);
     if (p->trained && ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
         return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
-                               "%s: a tensor of %s; masters and moments are float32", f->job->path,
+                               "%s: a tensor of %s; masters and moments are float32", f->want->path,
                                ckpt_dtype_name(v->dtype));
     if (p->trained && master && v->dtype != CKPT_F32 && u->n_narrow++ == 0)
-        u->narrow = f->job->path;
+        u->narrow = f->want->path;
     like.dtype = v->dtype;
     like.ndim = v->ndim;
     like.shape = v->shape;
@@ -405,7 +406,7 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
     if (!master && p->t) {
         like.ndim = p->t->ndim;
         like.shape = p->t->shape;
-    } else if (master && f->job->param < u->n_shapes && u->shapes_whole) {
+    } else if (master && f->want->param < u->n_shapes && u->shapes_whole) {
         like.ndim = p->shape.ndim;
         like.shape = p->shape.shape;
     }
@@ -413,7 +414,7 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
     if (rc != CKPT_OK || !fits)
         return rc;
     if (!master)
-        name = ckpt_arena_printf(u->job.map->arena, "%s/%s", f->job->state, name);
+        name = ckpt_arena_printf(u->job.map->arena, "%s/%s", f->want->state, name);
     rc = name ? ckpt_map_add(u->job.map, name, strlen(name), &like, &t, u->job.err)
               : ckpt_fail_memory(u->job.err);
     if (rc == CKPT_OK)
@@ -430,12 +431,12 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
 /* A parameter's step count: kept, with the tree of the first. */
 static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
 {
-    ckpt_uni_param *p = &u->param.at[f->job->param];
+    ckpt_uni_param *p = &u->param.at[f->want->param];
     ckpt_value *copy = NULL;
 
     if (!f->has_step)
         return ckpt_ds_problem(&u->job, CKPT_EFORMAT, "%s: expected a number, or a tensor of one",
-                               f->job->path);
+                               f->want->path);
     p->has_step = true;
     p->step = f->step;
     // Nearly all are equal: one tree for each run of them is enough.
@@ -446,37 +447,37 @@ static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
         int rc = ckpt_ds_tree_copy(&u->job, &f->shard, &copy);
         if (rc != CKPT_OK)
             return rc;
-        u->last_step = f->job->param;
+        u->last_step = f->want->param;
     }
     p->step_tree = copy;
     return ckpt_ds_state_scalar(&u->job, &f->shard, f->root, &p->scalar);
 }
 
-/* A job for each parameter that has a file of this state. */
-static int ur_jobs(ckpt_uni *u, ckpt_uni_jobs *jobs, const char *state)
+/* An entry for each parameter that has a file of this state. */
+static int ur_wants(ckpt_uni *u, ckpt_uni_wants *wants, const char *state)
 {
-    jobs->n = 0;
+    wants->n = 0;
     for (size_t i = 0; i < u->param.n; i++) {
         const ckpt_uni_param *p = &u->param.at[i];
         const ckpt_uni_entry *e = p->entry != SIZE_MAX ? &u->dir.entry.at[p->entry] : NULL;
         for (size_t k = 0; e && k < e->n; k++) {
             if (strcmp(u->dir.file.at[e->first + k], state) != 0)
                 continue;
-            ckpt_uni_job *job = ckpt_vec_push(jobs);
+            ckpt_uni_want *want = ckpt_vec_push(wants);
             const char *path = ckpt_arena_printf(u->job.map->arena, "%s/%s.pt", e->path, state);
-            if (!job || !path)
+            if (!want || !path)
                 return ckpt_fail_memory(u->job.err);
-            *job = (ckpt_uni_job){path, state, i};
+            *want = (ckpt_uni_want){path, state, i};
         }
     }
     return CKPT_OK;
 }
 
-static int ur_read_state(ckpt_uni *u, ckpt_uni_jobs *jobs, const char *state, ckpt_uni_file_fn fn)
+static int ur_read_state(ckpt_uni *u, ckpt_uni_wants *wants, const char *state, ckpt_uni_file_fn fn)
 {
-    int rc = ur_jobs(u, jobs, state);
+    int rc = ur_wants(u, wants, state);
 
-    return rc == CKPT_OK ? ckpt_uni_files_each(u, jobs, fn) : rc;
+    return rc == CKPT_OK ? ckpt_uni_files_each(u, wants, fn) : rc;
 }
 
 /* Every trained parameter has its master. */
@@ -513,29 +514,30 @@ static int ur_say_narrow(ckpt_uni *u)
  */
 static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
 {
-    const ckpt_tensor *t = u->job.map->tensors.at[f->job->param];
+    const ckpt_tensor *t = u->job.map->tensors.at[f->want->param];
     const ckpt_tensor_value *v = ur_tensor(f->root);
     uint32_t source = 0;
 
     if (!v)
         return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
-                               "%s: expected a tensor, bare or as 'param' in a dict", f->job->path);
+                               "%s: expected a tensor, bare or as 'param' in a dict",
+                               f->want->path);
     if (v->ndim != t->ndim ||
         (v->ndim && memcmp(v->shape, t->shape, v->ndim * sizeof *v->shape) != 0))
         return ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
                                "%s: the tensor has other sizes than %.200s in the model file",
-                               f->job->path, t->name);
+                               f->want->path, t->name);
     // Its record is one of the checkpoint's: verify checks it.
     return v->storage ? ckpt_ds_shard_source(&u->job, &f->shard, v->storage->source, &source)
                       : CKPT_OK;
 }
 
 /* Those of all buffers and second names that zero/ has. */
-static int ur_redundant(ckpt_uni *u, ckpt_uni_jobs *jobs)
+static int ur_redundant(ckpt_uni *u, ckpt_uni_wants *wants)
 {
     const ckpt_map *map = u->job.map;
 
-    jobs->n = 0;
+    wants->n = 0;
     for (size_t i = 0; i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
         size_t at = t->owner || t->role == CKPT_ROLE_BUFFER ? ckpt_uni_entry_find(&u->dir, t->name)
@@ -544,14 +546,14 @@ static int ur_redundant(ckpt_uni *u, ckpt_uni_jobs *jobs)
         for (size_t k = 0; e && k < e->n; k++) {
             if (strcmp(u->dir.file.at[e->first + k], "fp32") != 0)
                 continue;
-            ckpt_uni_job *job = ckpt_vec_push(jobs);
+            ckpt_uni_want *want = ckpt_vec_push(wants);
             const char *path = ckpt_arena_printf(u->job.map->arena, "%s/fp32.pt", e->path);
-            if (!job || !path)
+            if (!want || !path)
                 return ckpt_fail_memory(u->job.err);
-            *job = (ckpt_uni_job){path, "fp32", i};
+            *want = (ckpt_uni_want){path, "fp32", i};
         }
     }
-    return ckpt_uni_files_each(u, jobs, ur_again);
+    return ckpt_uni_files_each(u, wants, ur_again);
 }
 
 /* The kinds of state that there are, in the order of their names. */
@@ -577,9 +579,9 @@ static int ur_kinds(ckpt_uni *u, ckpt_uni_names *kinds)
 /* Values of all parameters: masters, tied names, and with_optimizer states and step counts. */
 static int ur_values(ckpt_uni *u)
 {
-    ckpt_uni_jobs jobs = {0};
+    ckpt_uni_wants wants = {0};
     ckpt_uni_names kinds = {0};
-    int rc = ur_read_state(u, &jobs, "fp32", ur_add);
+    int rc = ur_read_state(u, &wants, "fp32", ur_add);
 
     if (rc == CKPT_OK)
         rc = ur_check_weights(u);
@@ -589,14 +591,14 @@ static int ur_values(ckpt_uni *u)
         rc = ur_say_narrow(u);
     // Only who wants to know everything looks at what says nothing new.
     if (rc == CKPT_OK && u->job.map->collect && !u->job.broken)
-        rc = ur_redundant(u, &jobs);
+        rc = ur_redundant(u, &wants);
     if (rc == CKPT_OK && u->job.opts->with_optimizer)
         rc = ur_kinds(u, &kinds);
     for (size_t i = 0; rc == CKPT_OK && i < kinds.n; i++)
-        rc = ur_read_state(u, &jobs, kinds.at[i], ur_add);
+        rc = ur_read_state(u, &wants, kinds.at[i], ur_add);
     if (rc == CKPT_OK)
-        rc = ur_read_state(u, &jobs, "step", ur_step);
-    ckpt_vec_free(&jobs);
+        rc = ur_read_state(u, &wants, "step", ur_step);
+    ckpt_vec_free(&wants);
     ckpt_vec_free(&kinds);
     return rc;
 }

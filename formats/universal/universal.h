@@ -51,13 +51,13 @@ typedef struct ckpt_uni_folder {
 } ckpt_uni_folder;
 
 /* A file to read, and what it is of. */
-typedef struct ckpt_uni_job {
+typedef struct ckpt_uni_want {
     const char *path;
     const char *state; /* "fp32", "exp_avg", "step" */
     size_t param;      /* index in ckpt_uni.param */
-} ckpt_uni_job;
+} ckpt_uni_want;
 
-CKPT_VEC(ckpt_uni_jobs, ckpt_uni_job);
+CKPT_VEC(ckpt_uni_wants, ckpt_uni_want);
 
 /* A parameter, or another entry of zero/, on its way into the map. */
 typedef struct ckpt_uni_param {
@@ -107,11 +107,11 @@ size_t ckpt_uni_entry_find(const ckpt_uni_folder *dir, const char *name);
 /* ---- files.c ---- */
 
 /*
- * Read the files of jobs and hand those that could be read to fn in order; each is closed after it.
+ * Read the wanted files and hand those that could be read to fn in order; each is closed after it.
  * A step count is read with its file: step and has_step are of that.
  */
 typedef struct ckpt_uni_file {
-    const ckpt_uni_job *job;
+    const ckpt_uni_want *want;
     ckpt_ds_shard shard;
     const ckpt_value *root; /* of any kind */
     bool has_step;
@@ -121,9 +121,9 @@ typedef struct ckpt_uni_file {
 /* What is done with one file; it is closed afterwards. */
 typedef int (*ckpt_uni_file_fn)(ckpt_uni *u, ckpt_uni_file *f);
 
-/* Read the files of a list of jobs, a few at a time by several threads, and hand them on in
+/* Read the files of a list of files, a few at a time by several threads, and hand them on in
  * order. */
-int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_jobs *jobs, ckpt_uni_file_fn fn);
+int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_wants *wants, ckpt_uni_file_fn fn);
 
 /* ---- state.c ---- */
 

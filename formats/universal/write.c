@@ -424,7 +424,7 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         rc = uw_form(&w);
     }
     if (rc == CKPT_OK)
-        rc = ckpt_dsw_full_left_out(&w.job, &w.how, false);
+        rc = ckpt_dsw_stage0_left_out(&w.job, &w.how, false);
     if (rc == CKPT_OK)
         rc = uw_warn(&w);
     if (rc == CKPT_OK)

@@ -6,12 +6,12 @@
 
 #include "formats/deepspeed/write/write.h"
 
-ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+ckpt_dsw_stage0_form ckpt_dsw_form_of(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_value *optimizer = ckpt_value_get(job->state->model, "optimizer");
 
     if (how->stage != 0)
-        return CKPT_DSW_NOT_FULL;
+        return CKPT_DSW_ZERO;
     if (ckpt_value_get(optimizer, "fp32_groups_flat"))
         return CKPT_DSW_FLAT;
     return ckpt_value_get(optimizer, "fp32_groups") ? CKPT_DSW_LISTED : CKPT_DSW_PLAIN;

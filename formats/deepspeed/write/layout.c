@@ -108,9 +108,9 @@ static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_ds
                        ckpt_dsw_part *p)
 {
     const ckpt_group *g = &job->state->group.at[p->group];
-    ckpt_dsw_full_form form = ckpt_dsw_full_of(job, how);
+    ckpt_dsw_stage0_form form = ckpt_dsw_form_of(job, how);
     // Those of stage 0 that have the parameters' shapes stand in no column.
-    bool flat = form == CKPT_DSW_NOT_FULL || form == CKPT_DSW_FLAT;
+    bool flat = form == CKPT_DSW_ZERO || form == CKPT_DSW_FLAT;
     ckpt_dict entry = ckpt_value_map(flat ? g->entry : NULL);
     ckpt_dtype masters = p->n && !how->new_dtype ? p->param[0]->dtype : CKPT_F32;
     int rc;
@@ -590,7 +590,7 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
     dwl_runs r = {.job = job, .how = how, .layout = layout, .records = records};
     int rc = CKPT_OK;
 
-    ckpt_dsw_full_form form = ckpt_dsw_full_of(job, how);
+    ckpt_dsw_stage0_form form = ckpt_dsw_form_of(job, how);
 
     // Those of stage 0 that have the parameters' shapes were filled when they were made.
     for (size_t k = 0; form != CKPT_DSW_PLAIN && form != CKPT_DSW_LISTED && k < layout->part.n;

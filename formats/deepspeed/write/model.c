@@ -132,7 +132,7 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
     if (m->f->how->stage == 3 && (m->f->layout->home[at] || t->role == CKPT_ROLE_FROZEN))
         m->node[at] = dwm_placeholder(m, at, old);
     else if (m->f->layout->home[at] &&
-             (m->f->how->stage > 0 || ckpt_dsw_full_of(m->f->job, m->f->how) == CKPT_DSW_FLAT))
+             (m->f->how->stage > 0 || ckpt_dsw_form_of(m->f->job, m->f->how) == CKPT_DSW_FLAT))
         m->node[at] = dwm_view(m, at, old);
     else if (m->f->layout->home[at])
         m->node[at] = ckpt_tt_whole(&m->f->t, dwm_donor(t, dwm_dtype(m->f->job, m->f->how, old)),
@@ -493,7 +493,7 @@ static ckpt_value *dwm_degrees(ckpt_dsw_file *f, const ckpt_value *old)
 static const ckpt_dsw_key dwm_keys[] = {
     {"module", 0, 0, dwm_module_make},
     {"buffer_names", CKPT_DS_RELEASE(0, 4, 2), 0, dwm_buffers},
-    {"optimizer", 0, 0, ckpt_dsw_full},
+    {"optimizer", 0, 0, ckpt_dsw_stage0},
     {"param_shapes", CKPT_DS_RELEASE(0, 6, 0), 0, ckpt_dsw_param_shapes},
     {"frozen_param_shapes", CKPT_DS_RELEASE(0, 9, 1), 0, dwm_frozen_shapes},
     {"shared_params", CKPT_DS_RELEASE(0, 9, 2), 0, dwm_shared},

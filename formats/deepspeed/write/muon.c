@@ -12,7 +12,7 @@
 #include "formats/deepspeed/write/write.h"
 
 /* Its parameters are matrices that Muon updates. */
-static bool dwm_is_muon(const ckpt_group *g)
+static bool dwu_is_muon(const ckpt_group *g)
 {
     int64_t on = 0;
 
@@ -20,7 +20,7 @@ static bool dwm_is_muon(const ckpt_group *g)
 }
 
 /* The run keeps its optimizer in the host's memory. */
-static bool dwm_offloads(const ckpt_dsw_job *job)
+static bool dwu_offloads(const ckpt_dsw_job *job)
 {
     const ckpt_value *offload =
         ckpt_dsw_config_get(job->state, "zero_optimization", "offload_optimizer");
@@ -33,20 +33,20 @@ bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const c
                        const char *key)
 {
     return (how->stage == 1 || how->stage == 2) && !how->legacy && !how->bf16_optimizer &&
-           strcmp(key, "momentum_buffer") == 0 && dwm_is_muon(g) && !dwm_offloads(job);
+           strcmp(key, "momentum_buffer") == 0 && dwu_is_muon(g) && !dwu_offloads(job);
 }
 
 /* ---- order ---- */
 
-typedef struct dwm_place {
+typedef struct dwu_place {
     const ckpt_tensor *param;
     size_t at; /* in the state */
-} dwm_place;
+} dwu_place;
 
 /* Longer axes first, as Python compares tuples; equal ones stay in their order. */
-static int dwm_by_size(const void *pa, const void *pb)
+static int dwu_by_size(const void *pa, const void *pb)
 {
-    const dwm_place *a = pa, *b = pb;
+    const dwu_place *a = pa, *b = pb;
     uint32_t n = a->param->ndim < b->param->ndim ? a->param->ndim : b->param->ndim;
 
     for (uint32_t i = 0; i < n; i++) {
@@ -59,15 +59,15 @@ static int dwm_by_size(const void *pa, const void *pb)
 }
 
 /* Sort one lane of a group. */
-static int dwm_sort(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, size_t first, size_t n)
+static int dwu_sort(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, size_t first, size_t n)
 {
-    dwm_place *place = ckpt_alloc((n + 1) * sizeof *place);
+    dwu_place *place = ckpt_alloc((n + 1) * sizeof *place);
 
     if (!place)
         return ckpt_fail_memory(job->err);
     for (size_t i = 0; i < n; i++)
-        place[i] = (dwm_place){job->state->param.at[first + i], first + i};
-    qsort(place, n, sizeof *place, dwm_by_size);
+        place[i] = (dwu_place){job->state->param.at[first + i], first + i};
+    qsort(place, n, sizeof *place, dwu_by_size);
     for (size_t i = 0; i < n; i++)
         layout->given[first + i] = place[i].param;
     ckpt_free(place);
@@ -86,9 +86,9 @@ int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_la
         layout->given[i] = s->param.at[i];
     for (size_t k = 0; rc == CKPT_OK && how->stage < 3 && k < s->group.n; k++) {
         const ckpt_group *g = &s->group.at[k];
-        for (uint32_t e = 0; rc == CKPT_OK && dwm_is_muon(g) && e < (g->n_lanes ? g->n_lanes : 1);
+        for (uint32_t e = 0; rc == CKPT_OK && dwu_is_muon(g) && e < (g->n_lanes ? g->n_lanes : 1);
              e++)
-            rc = dwm_sort(job, layout, g->first + e * g->n, g->n);
+            rc = dwu_sort(job, layout, g->first + e * g->n, g->n);
     }
     return rc;
 }

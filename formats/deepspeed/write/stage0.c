@@ -171,14 +171,14 @@ static ckpt_value *dwf_masters(ckpt_dsw_file *f, bool flat)
     return list;
 }
 
-ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old)
+ckpt_value *ckpt_dsw_stage0(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    ckpt_dsw_full_form form = ckpt_dsw_full_of(f->job, f->how);
+    ckpt_dsw_stage0_form form = ckpt_dsw_form_of(f->job, f->how);
     ckpt_dict from = ckpt_value_map(old);
     bool flat = form == CKPT_DSW_FLAT;
     ckpt_value *dict;
 
-    if (form == CKPT_DSW_NOT_FULL)
+    if (form == CKPT_DSW_ZERO)
         return ckpt_tt_new(&f->t, CKPT_V_NONE);
     if (form == CKPT_DSW_PLAIN)
         return dwf_base(f, false);
@@ -197,7 +197,7 @@ ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old)
 
 /* ---- what other stages have no place for ---- */
 
-int ckpt_dsw_full_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip)
+int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip)
 {
     static const char *const scale[] = {"cur_scale",          "dynamic_loss_scale", "cur_iter",
                                         "last_overflow_iter", "scale_factor",       "scale_window"};

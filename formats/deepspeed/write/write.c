@@ -275,7 +275,7 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         how.experts = how.experts || kind == CKPT_DS_EXPERT;
     }
     if (rc == CKPT_OK && how.stage > 0)
-        rc = ckpt_dsw_full_left_out(&job, &how, how.stage < 3);
+        rc = ckpt_dsw_stage0_left_out(&job, &how, how.stage < 3);
     if (rc == CKPT_OK)
         rc = ckpt_dsw_objects(&job);
     to->effects |= how.stage == 3 ? CKPT_TOOK_SUB_GROUPS : 0;

@@ -126,15 +126,15 @@ int ckpt_dsw_put_aside(ckpt_dsw_job *job, const ckpt_dsw_how *how);
 /* ---- form.c ---- */
 
 /* The form in which stage 0 keeps its optimizer. */
-typedef enum ckpt_dsw_full_form {
-    CKPT_DSW_NOT_FULL, /* a ZeRO stage: files of its own */
+typedef enum ckpt_dsw_stage0_form {
+    CKPT_DSW_ZERO, /* a ZeRO stage: files of its own */
     CKPT_DSW_PLAIN,
     CKPT_DSW_LISTED,
     CKPT_DSW_FLAT
-} ckpt_dsw_full_form;
+} ckpt_dsw_stage0_form;
 
 /* The form of the target, which is that of its source. */
-ckpt_dsw_full_form ckpt_dsw_full_of(const ckpt_dsw_job *job, const ckpt_dsw_how *how);
+ckpt_dsw_stage0_form ckpt_dsw_form_of(const ckpt_dsw_job *job, const ckpt_dsw_how *how);
 
 /* A parameter of this rank that is written as frozen. */
 bool ckpt_dsw_is_frozen(const ckpt_dsw_job *job, const ckpt_tensor *t);
@@ -242,10 +242,10 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
  * A source without ZeRO, written for a stage of it: what it keeps beside its optimizer and what has
  * no place there is said (ckpt_dsw_left_out).  clip: the target keeps clip_grad.
  */
-int ckpt_dsw_full_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip);
+int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip);
 
 /* The model file's `optimizer`; None under ZeRO. */
-ckpt_value *ckpt_dsw_full(ckpt_dsw_file *f, const ckpt_value *old);
+ckpt_value *ckpt_dsw_stage0(ckpt_dsw_file *f, const ckpt_value *old);
 
 /* ---- model.c ---- */
 
