@@ -100,6 +100,10 @@ static bool clean_is_young(const cleaner *c, int64_t written)
 
 /* ---- temporary files ---- */
 
+/*
+ * A single file goes if it is old enough and nobody holds its lock: a run that still writes it
+ * does.
+ */
 static int clean_file(cleaner *c, clean_entry *e)
 {
     int rc = CKPT_OK;
@@ -346,6 +350,10 @@ static int clean_by_name(const void *a, const void *b)
     return strcmp(((const clean_entry *)a)->is.name, ((const clean_entry *)b)->is.name);
 }
 
+/*
+ * Fill c->all with what may be a left-over by its name, in the order of names, so that two runs say
+ * the same.
+ */
 static int clean_find(cleaner *c)
 {
     // a descriptor of its own: closedir closes it

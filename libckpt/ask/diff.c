@@ -75,6 +75,10 @@ static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t 
     }
 }
 
+/*
+ * Block by block: blocks of equal bytes are done; others are compared as numbers where both dtypes
+ * have a value as a double, so that NaN, signed zeros and a tolerance mean what they should.
+ */
 static int diff_values(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b, ckpt_err *err)
 {
     ckpt_difference d = {.name = a->name, .what = "values", .a = a, .b = b};
@@ -104,6 +108,10 @@ static int diff_values(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b
     return rc;
 }
 
+/*
+ * Values are compared only where shapes are equal; of different dtypes if both are numbers with a
+ * value as a double.
+ */
 static int diff_tensor(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b, ckpt_err *err)
 {
     ckpt_difference d = {.name = a->name, .a = a, .b = b};
@@ -124,6 +132,7 @@ static int diff_tensor(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b
     return diff_values(s, a, b, err);
 }
 
+/* In the order of A, then what only B has. */
 static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
 {
     int rc = CKPT_OK;

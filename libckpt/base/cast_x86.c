@@ -182,6 +182,10 @@ X86_INLINE size_t x86_search(const unsigned char *p, size_t n_bytes, long long m
  * no finite one has all of them.
  */
 X86_BODY
+/*
+ * Elements before the first whose exponent bits are all set (infinite or NaN), in whole blocks.
+ * 0 for dtypes that have no such pattern: the caller then looks at each element.
+ */
 static size_t x86_finite(ckpt_dtype d, const unsigned char *p, size_t n)
 {
     switch ((int)d) {

@@ -390,6 +390,7 @@ static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *
     return rc;
 }
 
+/* Parameter groups, one by one and in order: their sizes, then what they keep beside moments. */
 static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
 {
     int rc = cl_number(w, "parameter groups:", b->group.n, a->group.n);
@@ -427,6 +428,11 @@ static bool cl_is_strange(const ckpt_map *map, const ckpt_state *s, const ckpt_g
     return n > 1;
 }
 
+/*
+ * Count what a group keeps as carried.  An entry that is neither a moment nor one value was not
+ * read:
+ * that is said, because nothing later would notice it.
+ */
 static int cl_count_group(const ckpt_map *map, ckpt_map *to, const ckpt_state *s, size_t at,
                           ckpt_err *err)
 {
@@ -504,6 +510,10 @@ static int cl_unnamed(ckpt_claim_work *w)
                       : CKPT_OK;
 }
 
+/*
+ * Everything of the source must be in what was read back, equal or noted; then nothing may be left
+ * over there.
+ */
 static int cl_compare(ckpt_claim_work *w)
 {
     int rc = cl_unnamed(w);

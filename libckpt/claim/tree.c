@@ -219,6 +219,11 @@ int ckpt_claim_tree(ckpt_claim_work *w, const char *path, const ckpt_value *a, c
 
 /* ---- counting ---- */
 
+/*
+ * Leaves below v, as clt_value would compare them; the budget ends trees that share branches so
+ * often
+ * that they could not be walked.
+ */
 static uint64_t clt_count(const ckpt_value *v, unsigned depth, uint64_t *budget)
 {
     ckpt_dict map = ckpt_value_map(v);

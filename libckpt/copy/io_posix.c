@@ -48,6 +48,7 @@ static iop_file *iop_of(const ckpt_io *io)
     return as.out;
 }
 
+/* All n bytes or a failure: a short read means that the file was cut since it was opened. */
 static int iop_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
     iop_file *f = iop_of(io);

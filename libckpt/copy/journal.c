@@ -190,6 +190,7 @@ static void jl_files_read(jl_hash *h, const ckpt_map *map)
     }
 }
 
+/* Lengths go before bytes, so that no two different lists give the same stream. */
 static void jl_files_written(jl_hash *h, const ckpt_map *map)
 {
     jl_number(h, map->files.n);

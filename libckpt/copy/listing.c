@@ -39,6 +39,11 @@ static int listing_numbers(const char **a, const char **b)
     return order;
 }
 
+/*
+ * Runs of digits compare as numbers: rank 10 comes after rank 9.  Names that differ in leading
+ * zeros
+ * only are told apart at the end, so that the order is total.
+ */
 static int listing_compare(const void *pa, const void *pb)
 {
     const char *a = ((const ckpt_entry *)pa)->name, *b = ((const ckpt_entry *)pb)->name;

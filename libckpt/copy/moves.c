@@ -177,6 +177,7 @@ static int mv_make(const ckpt_mover *m, const ckpt_move *v)
     return sys == EEXIST && mv_there(m->top, v->to, &st) && S_ISDIR(st.st_mode) ? 0 : sys;
 }
 
+/* 0 or an errno value.  INTO and COUNTS are notes for undoing, nothing is done for them. */
 static int mv_do(const ckpt_mover *m, const ckpt_moves *list, const ckpt_move *v)
 {
     switch ((ckpt_move_kind)v->kind) {

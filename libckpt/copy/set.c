@@ -95,6 +95,10 @@ static int set_order(const void *pa, const void *pb)
     return strcmp(a->name, b->name);
 }
 
+/*
+ * What is in the folder already and may belong to a set of the same kind; the head of the one that
+ * readers would load now comes first in the order, hence `live`.
+ */
 static int set_list_old(set_work *w)
 {
     int fd = openat(w->dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
@@ -259,6 +263,9 @@ static int set_check_sides(const set_work *w)
     return CKPT_OK;
 }
 
+/*
+ * Look at all names before anything is moved: what is new, what is replaced, what goes, what stays.
+ */
 static int set_open(set_work *w)
 {
     int rc = CKPT_OK;

@@ -51,6 +51,7 @@ struct ckpt_stage {
 
 /* ---- names ---- */
 
+/* Names come from the target map, and so from a file that was read: they may not lead elsewhere. */
 static int stage_check_names(const ckpt_stage *s, ckpt_err *err)
 {
     const char *folder = s->to->folder, *pointer = s->to->pointer;
@@ -189,6 +190,11 @@ static int stage_enter_once(ckpt_stage *s, bool *gone, ckpt_err *err)
     return CKPT_OK;
 }
 
+/*
+ * Make or open the staging folder and lock it.  Between the two another run may have removed it:
+ * then
+ * once more, a few times.
+ */
 static int stage_enter(ckpt_stage *s, ckpt_err *err)
 {
     for (unsigned i = 0; i < STAGE_TRIES; i++) {
@@ -344,6 +350,7 @@ static int stage_check_pointer(ckpt_stage *s, ckpt_err *err)
 
 /* ---- opening ---- */
 
+/* Names, paths and fingerprint of a stage; nothing is on the disk yet. */
 static int stage_init(ckpt_stage *s, ckpt_err *err)
 {
     const ckpt_set *set = s->to->set;

@@ -145,6 +145,10 @@ static uint64_t sx_first_run(const sx_state *x, uint64_t element)
     return low;
 }
 
+/*
+ * A flat extent of a slice meets the boxes from the one that holds its first element on; boxes are
+ * ascending but for affine rules, where all have to be looked at.
+ */
 static int sx_flat(sx_state *x, const ckpt_extent *e)
 {
     uint64_t end = e->axis[0].start + e->axis[0].count;

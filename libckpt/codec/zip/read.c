@@ -558,6 +558,11 @@ static int zip_read_locals(ckpt_zip *zip, const zip_directory *dir, zip_window *
 
 /* ---- the whole ---- */
 
+/*
+ * The directory at the end is what counts; the local headers must then say the same of every
+ * record,
+ * or two readers could see two archives.
+ */
 static int zip_open(ckpt_zip *zip, ckpt_arena *arena, zip_window *w, ckpt_err *err)
 {
     zip_directory dir = {0};
@@ -608,6 +613,9 @@ void ckpt_zip_close(ckpt_zip *zip)
 
 /* ---- small records ---- */
 
+/*
+ * Bytes of a record into `out`, which has room for exactly n_bytes; its CRC is the caller's matter.
+ */
 static int zip_decode(uint8_t *out, const ckpt_zip *zip, const ckpt_zip_record *r, ckpt_err *err)
 {
     ckpt_err why = {0};
