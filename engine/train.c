@@ -21,7 +21,7 @@ double zt_now(void)
 }
 
 /* Adds the seconds since `from`, and returns now. */
-static double tr_clock(zt_engine *e, int part, double from)
+static double ti_clock(zt_engine *e, int part, double from)
 {
     double now = zt_now();
 
@@ -31,7 +31,7 @@ static double tr_clock(zt_engine *e, int part, double from)
 
 /* Sum of losses over ranks and micro steps, whether any rank was told to stop, and the tokens of
  * all. */
-static int tr_agree(zt_engine *e, double *loss, bool *stop, uint64_t *tokens, ckpt_err *err)
+static int ti_agree(zt_engine *e, double *loss, bool *stop, uint64_t *tokens, ckpt_err *err)
 {
     double all[3] = {*loss, e->opts->stop && *e->opts->stop ? 1 : 0, (double)*tokens};
     int rc = e->comm->ops->all_reduce(e->comm, all, 3, CKPT_F64, ZT_SUM, err);
@@ -43,7 +43,7 @@ static int tr_agree(zt_engine *e, double *loss, bool *stop, uint64_t *tokens, ck
 }
 
 /* Number of the next micro batch: behind the samples seen, though another global batch saw them. */
-static uint64_t tr_first(const zt_engine *e)
+static uint64_t ti_first(const zt_engine *e)
 {
     uint64_t each = (uint64_t)e->config.micro_batch * (uint64_t)e->comm->world;
 
@@ -54,7 +54,7 @@ static uint64_t tr_first(const zt_engine *e)
 
 int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
 {
-    uint64_t first = tr_first(e);
+    uint64_t first = ti_first(e);
     double start = zt_now(), t = start;
     int rc = CKPT_OK;
 
@@ -64,18 +64,18 @@ int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
         double loss = 0;
 
         rc = zt_comm_agree(e->comm, zt_data_batch(e->data, first + (uint64_t)k, &batch, err), err);
-        t = tr_clock(e, ZT_T_DATA, t);
+        t = ti_clock(e, ZT_T_DATA, t);
         if (rc == CKPT_OK)
             rc = zt_zero_micro(e->zero, &batch, &loss, err);
-        t = tr_clock(e, ZT_T_MICRO, t);
+        t = ti_clock(e, ZT_T_MICRO, t);
         if (rc == CKPT_OK)
             rc = zt_zero_step(e->zero, &p->step, err);
-        t = tr_clock(e, ZT_T_UPDATE, t);
+        t = ti_clock(e, ZT_T_UPDATE, t);
         p->loss += loss;
         p->tokens += rc == CKPT_OK ? batch.batch * batch.seq : 0;
     }
     if (rc == CKPT_OK)
-        rc = tr_agree(e, &p->loss, stop, &p->tokens, err);
+        rc = ti_agree(e, &p->loss, stop, &p->tokens, err);
     p->seconds = zt_now() - start;
     *stop = *stop || e->zero->global_steps >= e->total_steps;
     return rc;
@@ -90,7 +90,7 @@ int zt_engine_save(zt_engine *e, ckpt_err *err)
     double t = zt_now();
     int rc = zt_save(e->saver, &s, err);
 
-    tr_clock(e, ZT_T_SAVE, t);
+    ti_clock(e, ZT_T_SAVE, t);
     return rc;
 }
 
@@ -107,12 +107,12 @@ int zt_engine_finish(zt_engine *e, ckpt_err *err)
         if (rc == CKPT_OK)
             rc = zt_save_weights(e->saver, folder, true, err);
     }
-    tr_clock(e, ZT_T_SAVE, t);
+    ti_clock(e, ZT_T_SAVE, t);
     return rc;
 }
 
 /* A folder that is to be written can be made; nothing stays of the trial. */
-static int tr_try_folder(const char *path, ckpt_err *err)
+static int ti_try_folder(const char *path, ckpt_err *err)
 {
     ckpt_dir d;
     int rc = ckpt_dir_make(&d, path, err);
@@ -130,16 +130,16 @@ int zt_engine_try_outputs(const zt_engine *e, ckpt_err *err)
     int rc = CKPT_OK;
 
     if (e->comm->rank == 0 && o->save)
-        rc = tr_try_folder(o->save, err);
+        rc = ti_try_folder(o->save, err);
     rc = zt_comm_agree(e->comm, rc, err);
     if (rc == CKPT_OK && o->save && e->comm->world > 1)
         rc = zt_together_try(e->comm, o->save, e->config.node_local, err);
     if (rc == CKPT_OK && e->comm->rank == 0 && o->save_model)
-        rc = tr_try_folder(o->save_model, err);
+        rc = ti_try_folder(o->save_model, err);
     if (rc == CKPT_OK && e->comm->rank == 0 && slash && slash > o->save_weights) {
         const char *folder =
             ckpt_arena_string(e->arena, o->save_weights, (size_t)(slash - o->save_weights));
-        rc = folder ? tr_try_folder(folder, err) : ckpt_fail_memory(err);
+        rc = folder ? ti_try_folder(folder, err) : ckpt_fail_memory(err);
     }
     return zt_comm_agree(e->comm, rc, err);
 }

@@ -175,7 +175,8 @@ template <typename T>
 static __device__ __forceinline__ void ck_drop(const la_drop &j, uint64_t i, uint32_t word)
 {
     if (i < j.a.n) {
-        float x = ck_up(((const T *)j.a.x)[i]) * ((int32_t)(word >> 8) >= j.keep.least ? j.keep.factor : 0.0F);
+        float x = ck_up(((const T *)j.a.x)[i]) *
+                  ((int32_t)(word >> 8) >= j.keep.least ? j.keep.factor : 0.0F);
         if (j.a.add) { // not "+ 0": that would lose the sign of a zero
             x += ck_up(((const T *)j.a.add)[i]);
         }

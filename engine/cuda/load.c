@@ -18,11 +18,11 @@
 
 #include "engine/cuda/api.h"
 
-#define LD_NAME "libzerotrain-cuda.so"
-#define LD_PATH 4096
+#define CUL_NAME "libzerotrain-cuda.so"
+#define CUL_PATH 4096
 
 /* Looked up once; the plugin stays open, for its threads and its driver cannot be unloaded. */
-typedef struct ld_plugin {
+typedef struct cul_plugin {
     void *handle;
     int (*api)(void);
     int (*gpus)(int, unsigned char *);
@@ -30,15 +30,15 @@ typedef struct ld_plugin {
     int (*comm)(zt_comm **, zt_comm *, zt_device *, ckpt_err *);
     ckpt_err err; /* why there is none */
     bool tried;
-} ld_plugin;
+} cul_plugin;
 
-static ld_plugin ld_it;
-static pthread_mutex_t ld_mutex = PTHREAD_MUTEX_INITIALIZER;
+static cul_plugin cul_it;
+static pthread_mutex_t cul_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* ../lib beside the program; false: the path is not known, or too long. */
-static bool ld_beside(char *out, size_t room)
+static bool cul_beside(char *out, size_t room)
 {
-    char exe[LD_PATH];
+    char exe[CUL_PATH];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     char *slash;
     int m;
@@ -50,24 +50,24 @@ static bool ld_beside(char *out, size_t room)
     if (!slash)
         return false;
     *slash = 0;
-    m = snprintf(out, room, "%s/../lib/%s", exe, LD_NAME);
+    m = snprintf(out, room, "%s/../lib/%s", exe, CUL_NAME);
     return m > 0 && (size_t)m < room;
 }
 
 /* Open the first that opens; a file that is there and does not open is told rather than passed
  * over. */
-static int ld_open(ld_plugin *p, ckpt_err *err)
+static int cul_open(cul_plugin *p, ckpt_err *err)
 {
     const char *given = secure_getenv("ZEROTRAIN_CUDA_PLUGIN");
-    char path[LD_PATH + 64];
+    char path[CUL_PATH + 64];
     const char *why;
 
     if (given && *given)
         p->handle = dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    else if (ld_beside(path, sizeof path) && access(path, F_OK) == 0)
+    else if (cul_beside(path, sizeof path) && access(path, F_OK) == 0)
         p->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     else
-        p->handle = dlopen(LD_NAME, RTLD_NOW | RTLD_LOCAL);
+        p->handle = dlopen(CUL_NAME, RTLD_NOW | RTLD_LOCAL);
     if (p->handle)
         return CKPT_OK;
     why = dlerror();
@@ -79,11 +79,11 @@ static int ld_open(ld_plugin *p, ckpt_err *err)
 #endif
     // the loader's text names the file, or the CUDA library, that is missing
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "the CUDA plugin cannot be loaded: %.300s",
-                     why ? why : LD_NAME);
+                     why ? why : CUL_NAME);
 }
 
 /* A function of the plugin into the pointer at `to`: ISO C has no cast from an object's pointer. */
-static bool ld_find(const ld_plugin *p, const char *name, void *to)
+static bool cul_find(const cul_plugin *p, const char *name, void *to)
 {
     void *at = dlsym(p->handle, name);
 
@@ -91,42 +91,43 @@ static bool ld_find(const ld_plugin *p, const char *name, void *to)
     return at != NULL;
 }
 
-static int ld_look(ld_plugin *p, ckpt_err *err)
+static int cul_look(cul_plugin *p, ckpt_err *err)
 {
-    int rc = ld_open(p, err);
+    int rc = cul_open(p, err);
 
     if (rc != CKPT_OK)
         return rc;
-    if (!ld_find(p, "zt_cuda_api", &p->api) || !ld_find(p, "zt_cuda_gpus", &p->gpus) ||
-        !ld_find(p, "zt_cuda_device_new", &p->device) || !ld_find(p, "zt_nccl_comm_new", &p->comm))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", LD_NAME);
+    if (!cul_find(p, "zt_cuda_api", &p->api) || !cul_find(p, "zt_cuda_gpus", &p->gpus) ||
+        !cul_find(p, "zt_cuda_device_new", &p->device) ||
+        !cul_find(p, "zt_nccl_comm_new", &p->comm))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", CUL_NAME);
     if (p->api() != ZT_CUDA_API)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s is of interface %d, this program of %d: build both together", LD_NAME,
+                         "%s is of interface %d, this program of %d: build both together", CUL_NAME,
                          p->api(), ZT_CUDA_API);
     return CKPT_OK;
 }
 
 /* The plugin, or why there is none. */
-static int ld_get(const ld_plugin **out, ckpt_err *err)
+static int cul_get(const cul_plugin **out, ckpt_err *err)
 {
     int rc;
 
-    pthread_mutex_lock(&ld_mutex);
-    if (!ld_it.tried) {
-        (void)ld_look(&ld_it, &ld_it.err);
-        ld_it.tried = true;
+    pthread_mutex_lock(&cul_mutex);
+    if (!cul_it.tried) {
+        (void)cul_look(&cul_it, &cul_it.err);
+        cul_it.tried = true;
     }
-    *out = &ld_it;
-    rc = ld_it.err.code;
-    pthread_mutex_unlock(&ld_mutex);
-    return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "%s", ld_it.err.text);
+    *out = &cul_it;
+    rc = cul_it.err.code;
+    pthread_mutex_unlock(&cul_mutex);
+    return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "%s", cul_it.err.text);
 }
 
 int zt_cuda_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err)
 {
-    const ld_plugin *p;
-    int rc = ld_get(&p, err);
+    const cul_plugin *p;
+    int rc = cul_get(&p, err);
 
     *out = NULL;
     return rc == CKPT_OK ? p->device(out, ordinal, deterministic, err) : rc;
@@ -134,9 +135,9 @@ int zt_cuda_new(zt_device **out, int ordinal, bool deterministic, ckpt_err *err)
 
 int zt_cuda_count(int *n, ckpt_err *err)
 {
-    const ld_plugin *p;
+    const cul_plugin *p;
     zt_device *d = NULL;
-    int rc = ld_get(&p, err);
+    int rc = cul_get(&p, err);
 
     *n = rc == CKPT_OK ? p->gpus(0, NULL) : 0;
     if (rc != CKPT_OK || *n > 0)
@@ -149,8 +150,8 @@ int zt_cuda_count(int *n, ckpt_err *err)
 
 int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err)
 {
-    const ld_plugin *p;
-    int rc = ld_get(&p, err);
+    const cul_plugin *p;
+    int rc = cul_get(&p, err);
 
     memset(uuid, 0, ZT_CUDA_UUID);
     if (rc == CKPT_OK && p->gpus(ordinal, uuid) <= ordinal)
@@ -160,8 +161,8 @@ int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err)
 
 int zt_cuda_comm(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err)
 {
-    const ld_plugin *p;
-    int rc = ld_get(&p, err);
+    const cul_plugin *p;
+    int rc = cul_get(&p, err);
 
     *out = NULL;
     return rc == CKPT_OK ? p->comm(out, base, device, err) : rc;

@@ -336,8 +336,7 @@ static void ve_lamb(zt_device *d, const ve_update *j)
 void cu_update(zt_device *d, const zt_update *a)
 {
     ve_update j = {};
-    if (!cu_ready(d, a ? a->g_dtype : CKPT_F32, zt_ok_update(a), "update") ||
-        a->n == 0)
+    if (!cu_ready(d, a ? a->g_dtype : CKPT_F32, zt_ok_update(a), "update") || a->n == 0)
         return;
     j.a = *a;
     j.s = zt_step_numbers_of(a);

@@ -15,6 +15,10 @@
  */
 bool zt_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation);
 
+/*
+ * True if an operation has the arguments it needs: pointers that are there, counts and sizes that
+ * fit each other.  What each operation takes is said at its struct in device.h.
+ */
 bool zt_ok_accumulate(const zt_accumulate *a);
 bool zt_ok_rows(const zt_rows *a);
 bool zt_ok_linear(const zt_linear *a);

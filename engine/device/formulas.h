@@ -55,16 +55,19 @@ static inline zt_keep zt_keep_of(float p)
 /* ---- functions that the two sides have ---- */
 
 #ifdef __cplusplus
+/* x = exp(x), as the GPU's library has it; on the processor vmath.h. */
 ZT_FORMULA void zt_f_exp(float *x)
 {
     *x = expf(*x);
 }
 
+/* x = erf(x). */
 ZT_FORMULA void zt_f_erf(float *x)
 {
     *x = erff(*x);
 }
 
+/* x = tanh(x). */
 ZT_FORMULA void zt_f_tanh(float *x)
 {
     *x = tanhf(*x);
@@ -80,6 +83,7 @@ ZT_FORMULA void zt_f_relu(float *y, const float *x)
 #define zt_f_erf  zt_v_erf
 #define zt_f_tanh zt_v_tanh
 
+/* y = 0 where x <= 0; NaN stays. */
 ZT_FORMULA void zt_f_relu(zt_v *y, const zt_v *x)
 {
     const zt_v zero = {0};
@@ -147,6 +151,7 @@ ZT_FORMULA void zt_f_gelu_slope(zt_f *x)
     *x = 0.5F * (1.0F + t) + at * (ZT_DENSITY * e);
 }
 
+/* The same for GELU by tanh. */
 ZT_FORMULA void zt_f_gelu_tanh_slope(zt_f *x)
 {
     zt_f at = *x, t = ZT_TANH_SCALE * (at + ZT_TANH_CUBIC * (at * at * at));
@@ -291,6 +296,7 @@ ZT_FORMULA void zt_step_moments(const zt_step_numbers *s, zt_cell *c)
     c->v = c->v * s->beta2 + (grad * grad) * s->gain2;
 }
 
+/* The step of the weight itself; `beside`: decay as Loshchilov & Hutter have it. */
 ZT_FORMULA void zt_step_adam(const zt_step_numbers *s, zt_cell *c)
 {
     zt_step_moments(s, c);
@@ -316,6 +322,7 @@ ZT_FORMULA void zt_step_lion(const zt_step_numbers *s, zt_cell *c)
     c->m = c->m * s->beta2 + c->g * s->gain2;
 }
 
+/* Without momentum: p moves by -lr (g + decay p). */
 ZT_FORMULA void zt_step_sgd(const zt_step_numbers *s, zt_cell *c)
 {
     const float grad = c->g + c->p * s->within;

@@ -18,6 +18,7 @@ typedef struct zt_product {
     void *c, *pre; /* pre: dense, what act is applied to; NULL: not kept */
 } zt_product;
 
+/* y = act(x w' + bias), and a plain product, as products. */
 zt_product zt_product_linear(const zt_linear *a);
 zt_product zt_product_matmul(const zt_matmul *a);
 

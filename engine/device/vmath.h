@@ -147,6 +147,7 @@ ZT_INLINE void zt_v_sign(zt_v *y, const zt_v *x)
     memcpy(y, &a, sizeof a);
 }
 
+/* x = |x|, NaN and zeros too: the sign bit goes. */
 ZT_INLINE void zt_v_abs(zt_v *x)
 {
     zt_vi a;
@@ -218,6 +219,7 @@ ZT_INLINE void zt_v_load_part(zt_v *v, const float *p, uint64_t n)
     zt_v_load(v, t);
 }
 
+/* The first n lanes to p, all of them from ZT_LANES on. */
 ZT_INLINE void zt_v_store_part(float *p, const zt_v *v, uint64_t n)
 {
     // two calls: a length that is known becomes one store

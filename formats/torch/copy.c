@@ -2,8 +2,8 @@
 /*
  * copy.c: copying trees of another map into a file that is to be written.
  *
- * Storages stay shared between several copies into one file.  Every record that a tensor in the tree
- * views is copied whole, through the plan, like any other tensor.
+ * Storages stay shared between several copies into one file.  Every record that a tensor in the
+ * tree views is copied whole, through the plan, like any other tensor.
  */
 #include <string.h>
 

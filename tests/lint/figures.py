@@ -22,8 +22,8 @@ ROOMS = ('libckpt', 'formats', 'engine', 'tools')
 SOURCES = ('.c', '.h', '.cu', '.cuh')
 FUNCTION_LINES, FILE_LINES, COLUMNS = 60, 800, 100
 PAIRS = 2
-# What tests alone may call: memory that fails at the n-th call, and bytes in memory as a file.
-DOORS = {'main', 'ckpt_alloc_fail_at', 'ckpt_io_memory'}
+# What tests alone may use: memory that fails at the n-th call, bytes as a file, a configuration from values, a shorter wait.
+DOORS = {'main', 'ckpt_alloc_fail_at', 'ckpt_io_memory', 'zt_config_parse', 'zt_together_patience'}
 
 
 def sources():

@@ -7,7 +7,7 @@
 #include "formats/deepspeed/module/module.h"
 
 /* No name may stand in two of the files that make up the module. */
-static int dsk_twice(ckpt_ds_job *job, ckpt_dict dict)
+static int dsa_twice(ckpt_ds_job *job, ckpt_dict dict)
 {
     ckpt_ds_index names;
     int rc = ckpt_ds_index_new(&names, dict, job->err);
@@ -45,5 +45,5 @@ int ckpt_ds_module_set(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds
         fits = ckpt_dict_add(arena, &made->as.map, before.at[i].key, before.at[i].value);
     for (size_t i = 0; fits && i < more->n; i++)
         fits = ckpt_dict_add(arena, &made->as.map, more->at[i].key, more->at[i].value);
-    return fits ? dsk_twice(job, made->as.map) : ckpt_fail_memory(job->err);
+    return fits ? dsa_twice(job, made->as.map) : ckpt_fail_memory(job->err);
 }

@@ -290,8 +290,8 @@ static double got(const problem *p, const void *x, uint64_t i, uint64_t row)
 {
     float f;
 
-    ckpt_cast_find(CKPT_F32,
-                   p->dt)(&f, (const char *)x + place(i, row, p->s.gap) * zt_size(p->dt), 1);
+    ckpt_cast_find(CKPT_F32, p->dt)(&f, (const char *)x + place(i, row, p->s.gap) * zt_size(p->dt),
+                                    1);
     return (double)f;
 }
 
