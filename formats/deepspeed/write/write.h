@@ -212,8 +212,8 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
 
 /*
  * Make layout->given.  Below stage 3 the class sorts its matrices by size.  In stage 3 it does the
- * same, but finds nothing to sort by where the model was made under zero.Init: there the order stays
- * the source's.
+ * same, but finds nothing to sort by where the model was made under zero.Init: there the order
+ * stays the source's.
  */
 int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
 
