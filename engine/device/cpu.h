@@ -64,6 +64,9 @@ void zt_cpu_store(ckpt_dtype dt, void *to, uint64_t at, const float *from, uint6
  */
 void zt_cpu_put_sum(ckpt_dtype dt, void *to, uint64_t at, const float *x, uint64_t n, bool add);
 
+/* y = a + b for n elements, in the calling thread; y may be a or b. */
+void zt_cpu_sum(float *y, const float *a, const float *b, uint64_t n);
+
 /* y = act(x) for n elements, in the calling thread; y may be x. */
 void zt_cpu_act_block(zt_act act, uint64_t n, float *y, const float *x);
 

@@ -54,8 +54,7 @@ ZT_CLONES static void ew_scale(float *y, const float *x, uint64_t n, float facto
         y[i] = x[i] * factor;
 }
 
-/* y = a + b. */
-ZT_CLONES static void ew_sum(float *y, const float *a, const float *b, uint64_t n)
+ZT_CLONES void zt_cpu_sum(float *y, const float *a, const float *b, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         y[i] = a[i] + b[i];
@@ -84,7 +83,7 @@ static void ew_accumulate_block(const zt_accumulate *a, uint64_t at, uint64_t n)
         x = room;
     }
     if (a->add) {
-        ew_sum(sum, zt_cpu_read(a->acc_dtype, a->acc, at, n, sum), x, n);
+        zt_cpu_sum(sum, zt_cpu_read(a->acc_dtype, a->acc, at, n, sum), x, n);
         x = sum;
     }
     zt_cpu_store(a->acc_dtype, a->acc, at, x, n);

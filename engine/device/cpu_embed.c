@@ -11,17 +11,10 @@
 
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_pool.h"
-#include "engine/device/vmath.h"
 #include "libckpt/base/mem.h"
 
 #define EM_GRAIN   (8u * ZT_CPU_BLOCK) /* elements per range */
 #define EM_COLUMNS 128u
-
-ZT_CLONES static void em_add(float *y, const float *a, const float *b, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        y[i] = a[i] + b[i];
-}
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
@@ -46,11 +39,11 @@ static bool em_row(const em_job *j, uint64_t row, float *sum, float *room)
         return false;
     const float *x = zt_cpu_read(j->dt, a->word, (uint64_t)a->token[row] * n, n, sum);
     if (a->type) {
-        em_add(sum, x, zt_cpu_read(j->dt, a->type, (uint64_t)kind * n, n, room), n);
+        zt_cpu_sum(sum, x, zt_cpu_read(j->dt, a->type, (uint64_t)kind * n, n, room), n);
         x = sum;
     }
     if (a->position) {
-        em_add(sum, x, zt_cpu_read(j->dt, a->position, row % a->seq * n, n, room), n);
+        zt_cpu_sum(sum, x, zt_cpu_read(j->dt, a->position, row % a->seq * n, n, room), n);
         x = sum;
     }
     zt_cpu_store(j->dt, a->y, row * n, x, n);
@@ -99,7 +92,7 @@ static void em_group(const em_table *t, uint64_t first, uint64_t last, uint64_t 
         uint64_t at = (t->order[i] & UINT32_MAX) * t->width + c;
         const float *dy = zt_cpu_read(t->dt, t->dy, at, n, x ? room : sum);
         if (x) {
-            em_add(sum, x, dy, n);
+            zt_cpu_sum(sum, x, dy, n);
             x = sum;
         } else {
             x = dy;

@@ -114,12 +114,6 @@ ZT_CLONES static void nm_affine(float *y, const float *w, const float *b, uint64
         y[i] = y[i] * w[i] + b[i];
 }
 
-ZT_CLONES static void nm_add(float *y, const float *a, const float *b, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        y[i] = a[i] + b[i];
-}
-
 /* Round to dt, as if stored and read again; `room` takes 2n bytes. */
 static void nm_round(ckpt_dtype dt, float *x, uint64_t n, void *room)
 {
@@ -136,7 +130,7 @@ static const float *nm_input(const nm_job *j, uint64_t at, float *room, float *r
     const float *x = zt_cpu_read(j->dt, a->x, at, a->width, room);
     if (!a->add)
         return x;
-    nm_add(room, x, zt_cpu_read(j->dt, a->add, at, a->width, room2), a->width);
+    zt_cpu_sum(room, x, zt_cpu_read(j->dt, a->add, at, a->width, room2), a->width);
     nm_round(j->dt, room, a->width, room2);
     if (a->sum)
         zt_cpu_store(j->dt, a->sum, at, room, a->width);
@@ -216,7 +210,7 @@ static void nm_dx_row(const nm_job *j, uint64_t row, const float *w, float *room
     c[1] = (float)(nm_dot(g, xhat, n) / (double)n);
     nm_dx(out, g, xhat, n, c);
     if (a->dx_add)
-        nm_add(out, out, zt_cpu_read(j->dt, a->dx, at, n, xhat), n);
+        zt_cpu_sum(out, out, zt_cpu_read(j->dt, a->dx, at, n, xhat), n);
     zt_cpu_store(j->dt, a->dx, at, out, n);
 }
 
@@ -250,8 +244,8 @@ ZT_CLONES static void nm_sums_row(nm_sums *restrict s, const float *xhat, const 
 
 static void nm_sums_flush(nm_sums *s)
 {
-    nm_add(s->w, s->w, s->part_w, NM_COLUMNS);
-    nm_add(s->b, s->b, s->part_b, NM_COLUMNS);
+    zt_cpu_sum(s->w, s->w, s->part_w, NM_COLUMNS);
+    zt_cpu_sum(s->b, s->b, s->part_b, NM_COLUMNS);
     memset(s->part_w, 0, sizeof s->part_w);
     memset(s->part_b, 0, sizeof s->part_b);
 }
