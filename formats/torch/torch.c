@@ -36,6 +36,8 @@ enum { TORCH_MAX_TEXT = 64, TORCH_MAX_VERSION = 10 };
 typedef struct torch_file {
     ckpt_map *map;
     ckpt_io *io;
+    bool inner;  /* the archive is stored in another file, as one of many */
+    uint64_t at; /* of the archive in the file */
     uint32_t file;
     ckpt_err *err;
     ckpt_zip zip;
@@ -126,7 +128,8 @@ static int torch_version(torch_file *f)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: format version \"%s\"; versions 1 to %d are known", f->io->name, text,
                          TORCH_MAX_VERSION);
-    return ckpt_map_fact_int(f->map, "format version", (int64_t)version, f->err);
+    return f->inner ? CKPT_OK
+                    : ckpt_map_fact_int(f->map, "format version", (int64_t)version, f->err);
 }
 
 static int torch_byteorder(torch_file *f)
@@ -141,7 +144,7 @@ static int torch_byteorder(torch_file *f)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: byte order \"%s\"; \"little\" and \"big\" are known", f->io->name,
                          text);
-    return ckpt_map_fact(f->map, f->err, "byte order", "%s", text);
+    return f->inner ? CKPT_OK : ckpt_map_fact(f->map, f->err, "byte order", "%s", text);
 }
 
 /* What the archive is, by the records that are there or missing. */
@@ -184,7 +187,7 @@ static ckpt_source torch_source(const torch_file *f, const ckpt_zip_record *r)
         .has_crc = r->has_crc,
         .crc = r->crc,
         .file = f->file,
-        .at = r->at,
+        .at = f->at + r->at,
         .n_stored = r->n_stored,
         .n_bytes = r->n_bytes,
         .name = r->name,
@@ -278,24 +281,20 @@ static uint64_t torch_max_pickle(const ckpt_zip_record *record)
     return TORCH_FREE_INFLATED + record->n_stored * TORCH_PICKLE_RATIO;
 }
 
-static int torch_pickle(torch_file *f, const ckpt_zip_record *record)
+/* Read data.pkl into the map's arena; its storages are not bound yet. */
+static int torch_pickle(ckpt_pickle *out, torch_file *f, const ckpt_zip_record *record)
 {
     uint64_t max = torch_max_pickle(record);
     ckpt_pickle_opts opts = {0};
-    ckpt_pickle pickle = {0};
     uint8_t *bytes;
     int rc = ckpt_zip_read(&bytes, &f->zip, record, max, f->err);
 
     if (rc != CKPT_OK)
         return rc;
     opts.name = ckpt_arena_printf(f->map->arena, "%s: %s", f->io->name, record->name);
-    rc = opts.name != NULL
-             ? ckpt_pickle_read(&pickle, f->map->arena, bytes, record->n_bytes, &opts, f->err)
-             : ckpt_fail_memory(f->err);
+    rc = opts.name ? ckpt_pickle_read(out, f->map->arena, bytes, record->n_bytes, &opts, f->err)
+                   : ckpt_fail_memory(f->err);
     ckpt_free(bytes);
-    if (rc == CKPT_OK)
-        rc = torch_adopt(f, &pickle);
-    ckpt_pickle_free(&pickle);
     return rc;
 }
 
@@ -312,23 +311,64 @@ static void torch_close(torch_file *f)
     ckpt_vec_free(&f->name);
 }
 
+/* The pickle, after what the archive says of itself. */
+static int torch_head(ckpt_pickle *out, torch_file *f)
+{
+    const ckpt_zip_record *record = NULL;
+    int rc = torch_open(f);
+
+    if (rc == CKPT_OK)
+        rc = torch_kind(f, &record);
+    if (rc == CKPT_OK && !f->inner)
+        rc = ckpt_map_fact(f->map, f->err, "container", "zip");
+    if (rc == CKPT_OK)
+        rc = torch_version(f);
+    if (rc == CKPT_OK)
+        rc = torch_byteorder(f);
+    return rc == CKPT_OK ? torch_pickle(out, f, record) : rc;
+}
+
 static int torch_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
     torch_file f = {.map = map, .io = io, .file = file, .err = err};
-    const ckpt_zip_record *pickle = NULL;
-    int rc = torch_open(&f);
+    ckpt_pickle pickle = {0};
+    int rc = torch_head(&pickle, &f);
 
     if (rc == CKPT_OK)
-        rc = torch_kind(&f, &pickle);
-    if (rc == CKPT_OK)
-        rc = ckpt_map_fact(map, err, "container", "zip");
-    if (rc == CKPT_OK)
-        rc = torch_version(&f);
-    if (rc == CKPT_OK)
-        rc = torch_byteorder(&f);
-    if (rc == CKPT_OK)
-        rc = torch_pickle(&f, pickle);
+        rc = torch_adopt(&f, &pickle);
+    ckpt_pickle_free(&pickle);
     torch_close(&f);
+    return rc;
+}
+
+/* Sources of a big-endian archive have their elements reversed as their storages' dtype says. */
+static void torch_swap(const torch_file *f, const ckpt_pickle *pickle)
+{
+    for (size_t i = 0; f->swap && i < pickle->storages.n; i++) {
+        const ckpt_storage *s = pickle->storages.at[i];
+        if (s->dtype != CKPT_DTYPE_NONE)
+            f->map->sources.at[s->source].swap = ckpt_dtype_get(s->dtype)->swap;
+    }
+}
+
+int ckpt_torch_inner(ckpt_value **root, ckpt_map *map, const ckpt_torch_range *range, ckpt_err *err)
+{
+    torch_file f = {.map = map, .inner = true, .at = range->at, .file = range->file, .err = err};
+    ckpt_pickle pickle = {0};
+    int rc = ckpt_io_part(&f.io, range->io, range->at, range->n, err);
+
+    *root = NULL;
+    if (rc == CKPT_OK)
+        rc = torch_head(&pickle, &f);
+    if (rc == CKPT_OK)
+        rc = torch_bind(&f, &pickle.storages);
+    if (rc == CKPT_OK) {
+        torch_swap(&f, &pickle);
+        *root = pickle.root;
+    }
+    ckpt_pickle_free(&pickle);
+    torch_close(&f);
+    ckpt_io_close(f.io);
     return rc;
 }
 

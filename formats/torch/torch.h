@@ -31,6 +31,22 @@ int ckpt_torch_list(ckpt_map *map, ckpt_io *io, ckpt_value *root, bool swap, ckp
 /* Add what a pickle tells about itself: classes that are unknown here, the names it mentions. */
 int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickle, ckpt_err *err);
 
+/* An archive that is stored in another file as a whole. */
+typedef struct ckpt_torch_range {
+    ckpt_io *io;    /* of the file */
+    uint32_t file;  /* in the map's files */
+    uint64_t at, n; /* bytes of the archive: offset, length */
+} ckpt_torch_range;
+
+/*
+ * The object that torch.save wrote there, in the map's arena; its storages are bound to sources of
+ * the map.  No tensor is listed, and the map's values stay what they are.
+ *
+ * Errors  as of reading a torch file; CKPT_EFORMAT: the bytes are not inside the file
+ */
+int ckpt_torch_inner(ckpt_value **root, ckpt_map *map, const ckpt_torch_range *range,
+                     ckpt_err *err);
+
 /* torch.c's place and seal, which live in write.c. */
 int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err);
 int ckpt_torch_seal(ckpt_map *to, uint32_t file, ckpt_err *err);

@@ -36,6 +36,13 @@ int ckpt_io_input(ckpt_io **out, const char *name, const ckpt_input *input, ckpt
 /* Any file of a map, as it was opened before. */
 int ckpt_io_again(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err);
 
+/*
+ * n bytes of another file from offset at, as a file of its own name; `whole` is borrowed.
+ *
+ * Errors   CKPT_EFORMAT: they are not inside the file; CKPT_ELIMIT
+ */
+int ckpt_io_part(ckpt_io **out, ckpt_io *whole, uint64_t at, uint64_t n, ckpt_err *err);
+
 /* Checked read: CKPT_EFORMAT if [at, at+n) is outside the file. */
 int ckpt_io_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
 

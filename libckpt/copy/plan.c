@@ -11,6 +11,8 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/mean.h"
+#include "libckpt/copy/plan.h"
+#include "libckpt/copy/settle.h"
 #include "libckpt/map/extent.h"
 
 enum {
@@ -428,6 +430,8 @@ int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t
     p->best = plan_total(to) / PLAN_MANY;
     for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++)
         rc = plan_tensor(p, i, block > 0 ? block : PLAN_BLOCK, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_settle_all(from, (const ckpt_tensor *const *)p->origin, to->tensors.n, err);
     if (rc == CKPT_OK)
         rc = plan_sort(p, err);
     if (rc == CKPT_OK)

@@ -10,6 +10,7 @@
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/mean.h"
 #include "libckpt/copy/reader.h"
+#include "libckpt/copy/settle.h"
 
 enum {
     READER_BLOCK = 1024 * 1024,     /* bytes converted at a time */
@@ -206,8 +207,11 @@ static int reader_stretch(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
 }
 
 /* What can be read at all: *t becomes the owner of its bytes, *dtype what is read. */
-static int reader_ready(const ckpt_tensor **t, ckpt_dtype *dtype, ckpt_err *err)
+static int reader_ready(const ckpt_reader *r, const ckpt_tensor **t, ckpt_dtype *dtype,
+                        ckpt_err *err)
 {
+    int rc;
+
     for (unsigned i = 0; (*t)->owner && i < 8; i++)
         *t = (*t)->owner;
     if (*dtype == CKPT_DTYPE_NONE)
@@ -215,7 +219,8 @@ static int reader_ready(const ckpt_tensor **t, ckpt_dtype *dtype, ckpt_err *err)
     if (*dtype != (*t)->dtype && !ckpt_cast_find(*dtype, (*t)->dtype))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s",
                          (*t)->name, ckpt_dtype_name((*t)->dtype), ckpt_dtype_name(*dtype));
-    return reader_check_addends(*t, err);
+    rc = reader_check_addends(*t, err);
+    return rc == CKPT_OK ? ckpt_settle(r->map, *t, err) : rc;
 }
 
 /* LIMIT: seven parameters are the public signature. */
@@ -234,7 +239,7 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
                          "tensor %s: cannot read %" PRIu64 " elements from %" PRIu64
                          " on, of %" PRIu64,
                          t->name, count, first, t->n_elems);
-    rc = reader_ready(&t, &dtype, err);
+    rc = reader_ready(r, &t, &dtype, err);
     if (rc != CKPT_OK || count == 0)
         return rc;
     rc = reader_stretch(r, t, &part, dtype, buf, err);
@@ -353,7 +358,7 @@ int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *pa
     if (rc == CKPT_OK && !buf && !empty)
         rc = ckpt_fail(err, CKPT_EUSAGE, "no buffer to read into");
     if (rc == CKPT_OK)
-        rc = reader_ready(&t, &dtype, err);
+        rc = reader_ready(r, &t, &dtype, err);
     if (rc == CKPT_OK && (ckpt_dtype_get(t->dtype)->bits % 8 || ckpt_dtype_get(dtype)->bits % 8))
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: elements of %s are not whole bytes",
                        t->name, ckpt_dtype_name(t->dtype));

@@ -57,6 +57,11 @@ typedef struct ckpt_source {
      * FAR: a ckpt_far; only read
      */
     void *memory;
+    /*
+     * kind FILE: at and n_stored are those of an archive that holds the bytes somewhere inside;
+     * the driver's own, until ckpt_map.settle has found them.  NULL: they are where at says
+     */
+    const void *inner;
     const char *name; /* for messages: "archive/data/3"; may be NULL */
 } ckpt_source;
 
@@ -170,6 +175,7 @@ typedef struct ckpt_set {
 #define CKPT_SET_HIDDEN ".ckpt-new.%s"
 
 typedef struct ckpt_map ckpt_map;
+struct ckpt_io;
 
 CKPT_VEC(ckpt_maps, ckpt_map *);
 
@@ -192,6 +198,11 @@ struct ckpt_map {
     unsigned effects;     /* CKPT_TOOK_*: options that found something to act on */
     const char *no_state; /* why there is no training state where one would be, or NULL */
     bool collect;         /* keep errors as findings instead of failing (verify) */
+    /*
+     * Read: finds the bytes of a source that has `inner`, in the file that io reads; NULL: none
+     * has.  Called by ckpt_settle alone (copy/settle.h), before any of them is read.
+     */
+    int (*settle)(ckpt_source *source, struct ckpt_io *io, ckpt_err *err);
 
     const char *into; /* written: the folder that receives the files; NULL: the runner says */
 

@@ -1,0 +1,25 @@
+build-asan/obj/formats/deepspeed/write/layout.o: \
+ formats/deepspeed/write/layout.c formats/deepspeed/write/write.h \
+ formats/torch/tree.h libckpt/map/map.h libckpt/base/vec.h \
+ libckpt/base/mem.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/map/value.h libckpt/format.h libckpt/ckpt.h \
+ libckpt/base/ckpt_types.h libckpt/copy/io.h libckpt/copy/listing.h \
+ libckpt/map/state.h libckpt/map/zero_param.h libckpt/map/zero_flat.h \
+ libckpt/base/dtype.h
+formats/deepspeed/write/write.h:
+formats/torch/tree.h:
+libckpt/map/map.h:
+libckpt/base/vec.h:
+libckpt/base/mem.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/map/value.h:
+libckpt/format.h:
+libckpt/ckpt.h:
+libckpt/base/ckpt_types.h:
+libckpt/copy/io.h:
+libckpt/copy/listing.h:
+libckpt/map/state.h:
+libckpt/map/zero_param.h:
+libckpt/map/zero_flat.h:
+libckpt/base/dtype.h:

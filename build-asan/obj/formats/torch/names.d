@@ -1,0 +1,22 @@
+build-asan/obj/formats/torch/names.o: formats/torch/names.c \
+ formats/torch/torch.h libckpt/codec/pickle/pickle.h libckpt/base/vec.h \
+ libckpt/base/mem.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/map/map.h libckpt/map/value.h libckpt/copy/io.h libckpt/format.h \
+ libckpt/ckpt.h libckpt/base/ckpt_types.h libckpt/copy/listing.h \
+ libckpt/base/dtype.h libckpt/base/index.h libckpt/codec/pickle/names.h
+formats/torch/torch.h:
+libckpt/codec/pickle/pickle.h:
+libckpt/base/vec.h:
+libckpt/base/mem.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/map/map.h:
+libckpt/map/value.h:
+libckpt/copy/io.h:
+libckpt/format.h:
+libckpt/ckpt.h:
+libckpt/base/ckpt_types.h:
+libckpt/copy/listing.h:
+libckpt/base/dtype.h:
+libckpt/base/index.h:
+libckpt/codec/pickle/names.h:

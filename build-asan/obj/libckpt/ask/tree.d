@@ -1,0 +1,16 @@
+build-asan/obj/libckpt/ask/tree.o: libckpt/ask/tree.c libckpt/ask/tree.h \
+ libckpt/ckpt.h libckpt/base/ckpt_types.h libckpt/base/index.h \
+ libckpt/base/mem.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/base/vec.h libckpt/map/value.h libckpt/base/opts.h \
+ libckpt/map/map.h
+libckpt/ask/tree.h:
+libckpt/ckpt.h:
+libckpt/base/ckpt_types.h:
+libckpt/base/index.h:
+libckpt/base/mem.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/base/vec.h:
+libckpt/map/value.h:
+libckpt/base/opts.h:
+libckpt/map/map.h:

@@ -1,0 +1,15 @@
+build-asan/obj/libckpt/ask/tree_text.o: libckpt/ask/tree_text.c \
+ libckpt/ask/tree.h libckpt/ckpt.h libckpt/base/ckpt_types.h \
+ libckpt/base/index.h libckpt/base/mem.h libckpt/base/err.h \
+ libckpt/base/ckpt_types.h libckpt/base/vec.h libckpt/map/value.h \
+ libckpt/base/dtype.h
+libckpt/ask/tree.h:
+libckpt/ckpt.h:
+libckpt/base/ckpt_types.h:
+libckpt/base/index.h:
+libckpt/base/mem.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/base/vec.h:
+libckpt/map/value.h:
+libckpt/base/dtype.h:

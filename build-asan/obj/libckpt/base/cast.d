@@ -1,0 +1,10 @@
+build-asan/obj/libckpt/base/cast.o: libckpt/base/cast.c \
+ libckpt/base/cast.h libckpt/base/dtype.h libckpt/base/err.h \
+ libckpt/base/ckpt_types.h libckpt/base/cast_int.h \
+ libckpt/base/cast_x86.h
+libckpt/base/cast.h:
+libckpt/base/dtype.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/base/cast_int.h:
+libckpt/base/cast_x86.h:

@@ -1,0 +1,15 @@
+build-asan/obj/libckpt/codec/pickle/call.o: libckpt/codec/pickle/call.c \
+ libckpt/codec/pickle/node.h libckpt/base/index.h libckpt/base/mem.h \
+ libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/codec/pickle/names.h libckpt/map/value.h \
+ libckpt/codec/pickle/pickle.h libckpt/base/vec.h libckpt/map/map.h
+libckpt/codec/pickle/node.h:
+libckpt/base/index.h:
+libckpt/base/mem.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/codec/pickle/names.h:
+libckpt/map/value.h:
+libckpt/codec/pickle/pickle.h:
+libckpt/base/vec.h:
+libckpt/map/map.h:

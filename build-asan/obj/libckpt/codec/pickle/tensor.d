@@ -1,0 +1,17 @@
+build-asan/obj/libckpt/codec/pickle/tensor.o: \
+ libckpt/codec/pickle/tensor.c libckpt/base/dtype.h libckpt/base/err.h \
+ libckpt/base/ckpt_types.h libckpt/codec/pickle/node.h \
+ libckpt/base/index.h libckpt/base/mem.h libckpt/codec/pickle/names.h \
+ libckpt/map/value.h libckpt/codec/pickle/pickle.h libckpt/base/vec.h \
+ libckpt/map/map.h
+libckpt/base/dtype.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/codec/pickle/node.h:
+libckpt/base/index.h:
+libckpt/base/mem.h:
+libckpt/codec/pickle/names.h:
+libckpt/map/value.h:
+libckpt/codec/pickle/pickle.h:
+libckpt/base/vec.h:
+libckpt/map/map.h:

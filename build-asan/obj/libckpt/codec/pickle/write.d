@@ -1,0 +1,15 @@
+build-asan/obj/libckpt/codec/pickle/write.o: libckpt/codec/pickle/write.c \
+ libckpt/base/dtype.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/codec/pickle/emit.h libckpt/base/index.h libckpt/base/mem.h \
+ libckpt/codec/pickle/pickle.h libckpt/base/vec.h libckpt/map/map.h \
+ libckpt/map/value.h
+libckpt/base/dtype.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/codec/pickle/emit.h:
+libckpt/base/index.h:
+libckpt/base/mem.h:
+libckpt/codec/pickle/pickle.h:
+libckpt/base/vec.h:
+libckpt/map/map.h:
+libckpt/map/value.h:

@@ -1,0 +1,11 @@
+build-asan/obj/libckpt/copy/io_memory.o: libckpt/copy/io_memory.c \
+ libckpt/copy/io.h libckpt/map/map.h libckpt/base/vec.h \
+ libckpt/base/mem.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/map/value.h
+libckpt/copy/io.h:
+libckpt/map/map.h:
+libckpt/base/vec.h:
+libckpt/base/mem.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/map/value.h:

@@ -1,0 +1,12 @@
+build-asan/obj/libckpt/copy/settle.o: libckpt/copy/settle.c \
+ libckpt/copy/io.h libckpt/map/map.h libckpt/base/vec.h \
+ libckpt/base/mem.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/map/value.h libckpt/copy/settle.h
+libckpt/copy/io.h:
+libckpt/map/map.h:
+libckpt/base/vec.h:
+libckpt/base/mem.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/map/value.h:
+libckpt/copy/settle.h:

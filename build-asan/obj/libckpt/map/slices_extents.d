@@ -1,0 +1,13 @@
+build-asan/obj/libckpt/map/slices_extents.o: libckpt/map/slices_extents.c \
+ libckpt/base/dtype.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/map/extent.h libckpt/map/slices.h libckpt/map/map.h \
+ libckpt/base/vec.h libckpt/base/mem.h libckpt/map/value.h
+libckpt/base/dtype.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/map/extent.h:
+libckpt/map/slices.h:
+libckpt/map/map.h:
+libckpt/base/vec.h:
+libckpt/base/mem.h:
+libckpt/map/value.h:

@@ -1,0 +1,11 @@
+build-asan/obj/libckpt/map/state.o: libckpt/map/state.c \
+ libckpt/map/state.h libckpt/map/map.h libckpt/base/vec.h \
+ libckpt/base/mem.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/map/value.h
+libckpt/map/state.h:
+libckpt/map/map.h:
+libckpt/base/vec.h:
+libckpt/base/mem.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/map/value.h:

@@ -1,0 +1,30 @@
+build-asan/obj/libckpt/plan_run.o: libckpt/plan_run.c libckpt/plan_run.h \
+ libckpt/ckpt.h libckpt/base/ckpt_types.h libckpt/base/opts.h \
+ libckpt/base/err.h libckpt/base/ckpt_types.h libckpt/claim/claim.h \
+ libckpt/copy/reader.h libckpt/map/map.h libckpt/base/vec.h \
+ libckpt/base/mem.h libckpt/map/value.h libckpt/map/state.h \
+ libckpt/copy/run.h libckpt/copy/ledger.h libckpt/copy/feed.h \
+ libckpt/copy/io.h libckpt/copy/spool.h libckpt/copy/plan.h \
+ libckpt/drivers.h libckpt/format.h libckpt/copy/listing.h
+libckpt/plan_run.h:
+libckpt/ckpt.h:
+libckpt/base/ckpt_types.h:
+libckpt/base/opts.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/claim/claim.h:
+libckpt/copy/reader.h:
+libckpt/map/map.h:
+libckpt/base/vec.h:
+libckpt/base/mem.h:
+libckpt/map/value.h:
+libckpt/map/state.h:
+libckpt/copy/run.h:
+libckpt/copy/ledger.h:
+libckpt/copy/feed.h:
+libckpt/copy/io.h:
+libckpt/copy/spool.h:
+libckpt/copy/plan.h:
+libckpt/drivers.h:
+libckpt/format.h:
+libckpt/copy/listing.h:

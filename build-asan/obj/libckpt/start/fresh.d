@@ -1,0 +1,20 @@
+build-asan/obj/libckpt/start/fresh.o: libckpt/start/fresh.c \
+ libckpt/base/opts.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ libckpt/format.h libckpt/ckpt.h libckpt/base/ckpt_types.h \
+ libckpt/copy/io.h libckpt/map/map.h libckpt/base/vec.h \
+ libckpt/base/mem.h libckpt/map/value.h libckpt/copy/listing.h \
+ libckpt/map/state.h libckpt/start/fresh.h
+libckpt/base/opts.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+libckpt/format.h:
+libckpt/ckpt.h:
+libckpt/base/ckpt_types.h:
+libckpt/copy/io.h:
+libckpt/map/map.h:
+libckpt/base/vec.h:
+libckpt/base/mem.h:
+libckpt/map/value.h:
+libckpt/copy/listing.h:
+libckpt/map/state.h:
+libckpt/start/fresh.h:

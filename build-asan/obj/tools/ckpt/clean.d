@@ -1,0 +1,10 @@
+build-asan/obj/tools/ckpt/clean.o: tools/ckpt/clean.c tools/ckpt/report.h \
+ tools/cli/json_out.h libckpt/ckpt.h libckpt/base/ckpt_types.h \
+ tools/cli/out.h tools/ckpt/verbs.h tools/cli/cli.h
+tools/ckpt/report.h:
+tools/cli/json_out.h:
+libckpt/ckpt.h:
+libckpt/base/ckpt_types.h:
+tools/cli/out.h:
+tools/ckpt/verbs.h:
+tools/cli/cli.h:

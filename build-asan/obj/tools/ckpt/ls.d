@@ -1,0 +1,11 @@
+build-asan/obj/tools/ckpt/ls.o: tools/ckpt/ls.c tools/ckpt/effects.h \
+ tools/cli/cli.h libckpt/ckpt.h libckpt/base/ckpt_types.h tools/cli/out.h \
+ tools/ckpt/report.h tools/cli/json_out.h tools/ckpt/verbs.h
+tools/ckpt/effects.h:
+tools/cli/cli.h:
+libckpt/ckpt.h:
+libckpt/base/ckpt_types.h:
+tools/cli/out.h:
+tools/ckpt/report.h:
+tools/cli/json_out.h:
+tools/ckpt/verbs.h:

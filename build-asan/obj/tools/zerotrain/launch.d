@@ -1,0 +1,28 @@
+build-asan/obj/tools/zerotrain/launch.o: tools/zerotrain/launch.c \
+ engine/cuda/load.h engine/comm/comm.h engine/device/device.h \
+ libckpt/base/dtype.h libckpt/base/err.h libckpt/base/ckpt_types.h \
+ tools/zerotrain/zerotrain.h engine/engine.h engine/comm/patience.h \
+ engine/comm/process.h engine/config/hostfile.h libckpt/base/mem.h \
+ engine/data/data.h engine/model/model.h libckpt/base/vec.h \
+ libckpt/map/value.h engine/save/save.h engine/zero/zero.h \
+ engine/config/config.h engine/optim/optim.h
+engine/cuda/load.h:
+engine/comm/comm.h:
+engine/device/device.h:
+libckpt/base/dtype.h:
+libckpt/base/err.h:
+libckpt/base/ckpt_types.h:
+tools/zerotrain/zerotrain.h:
+engine/engine.h:
+engine/comm/patience.h:
+engine/comm/process.h:
+engine/config/hostfile.h:
+libckpt/base/mem.h:
+engine/data/data.h:
+engine/model/model.h:
+libckpt/base/vec.h:
+libckpt/map/value.h:
+engine/save/save.h:
+engine/zero/zero.h:
+engine/config/config.h:
+engine/optim/optim.h:

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dcp.c: the directory driver of PyTorch's distributed checkpoints: tensors as boxes of entries.
+ *
+ * Opening reads .metadata and the small objects.  What lies in an entry of a tensor is looked up
+ * when its bytes are wanted (entry.c).
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+#include "libckpt/base/dtype.h"
+
+#define DCP_METADATA ".metadata"
+
+typedef struct dcp_reader {
+    ckpt_map *map;
+    const ckpt_listing *list;
+    ckpt_dcp_metadata meta;
+    uint32_t *file;   /* of meta.file: number in the map */
+    ckpt_io *io;      /* the data file read last */
+    uint32_t io_file; /* its number in meta.file */
+    ckpt_err *err;
+} dcp_reader;
+
+static bool dcp_ends(const char *name, const char *suffix)
+{
+    size_t n = strlen(name), m = strlen(suffix);
+
+    return n >= m && strcmp(name + n - m, suffix) == 0;
+}
+
+static int dcp_probe(const ckpt_listing *list)
+{
+    bool data = false;
+
+    if (ckpt_listing_find(list, DCP_METADATA) || ckpt_listing_find(list, DCP_METADATA ".tmp"))
+        return 60;
+    for (size_t i = 0; i < list->n; i++)
+        data = data || dcp_ends(list->entry[i].name, ".distcp");
+    return data ? 55 : 0;
+}
+
+/* ---- files ---- */
+
+static const char *dcp_path(dcp_reader *r, const char *name)
+{
+    return ckpt_arena_printf(r->map->arena, "%s/%s", r->list->folder, name);
+}
+
+/* One data file, which must be there. */
+static int dcp_add_file(dcp_reader *r, size_t i)
+{
+    const char *name = r->meta.file.at[i].at, *path = dcp_path(r, name);
+    ckpt_map_file file = {0};
+    ckpt_io *io = NULL;
+    int rc = path ? ckpt_io_open(&io, path, r->err) : ckpt_fail_memory(r->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_io_identify(io, &file); // its path is the io's: close that last
+    rc = ckpt_map_add_file(r->map, &file, &r->file[i], r->err);
+    ckpt_io_close(io);
+    return rc;
+}
+
+static int dcp_files(dcp_reader *r)
+{
+    int rc = CKPT_OK;
+
+    r->file = ckpt_arena_array(r->map->arena, r->meta.file.n + 1, sizeof *r->file);
+    if (!r->file)
+        return ckpt_fail_memory(r->err);
+    for (size_t i = 0; rc == CKPT_OK && i < r->meta.file.n; i++)
+        rc = dcp_add_file(r, i);
+    return rc;
+}
+
+/* A data file, opened; the one before is closed. */
+static int dcp_open(dcp_reader *r, uint32_t file)
+{
+    if (r->io && r->io_file == file)
+        return CKPT_OK;
+    ckpt_io_close(r->io);
+    r->io = NULL;
+    r->io_file = file;
+    return ckpt_io_open(&r->io, r->map->files.at[r->file[file]].path, r->err);
+}
+
+/* ---- tensors ---- */
+
+/* A chunk's source, and where its elements lie in it; empty chunks have none. */
+static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_chunk *c,
+                      ckpt_extent *e)
+{
+    ckpt_dcp_inner *inner = ckpt_arena_array(r->map->arena, 1, sizeof *inner);
+    ckpt_axis *axis = ckpt_arena_array(r->map->arena, item->ndim + 1, sizeof *axis);
+    const ckpt_map_file *file = &r->map->files.at[r->file[c->place.file]];
+    uint64_t n = 1;
+
+    if (!inner || !axis)
+        return ckpt_fail_memory(r->err);
+    if (!ckpt_within(c->place.at, c->place.n, file->size))
+        return ckpt_fail(r->err, CKPT_EFORMAT,
+                         "%s: needs %" PRIu64 " bytes at offset %" PRIu64
+                         " for a chunk of %.200s, but the file has %" PRIu64,
+                         file->path, c->place.n, c->place.at, item->name.at, file->size);
+    *inner = (ckpt_dcp_inner){item->name.at, item->dtype, item->ndim, c->count};
+    int64_t width = (int64_t)(ckpt_dtype_get(item->dtype)->bits / 8);
+    for (uint32_t k = item->ndim; k-- > 0;) {
+        axis[k] = (ckpt_axis){c->start[k], c->count[k], width * (int64_t)n};
+        n *= c->count[k]; // the product of the tensor's sizes fits, and these are not larger
+    }
+    ckpt_source s = {.kind = CKPT_SOURCE_FILE,
+                     .file = r->file[c->place.file],
+                     .at = c->place.at,
+                     .n_stored = c->place.n,
+                     .inner = inner,
+                     .name = item->name.at};
+    (void)ckpt_dtype_bytes(item->dtype, n, &s.n_bytes); // as much fits
+    *e = (ckpt_extent){.ndim = item->ndim, .at = 0, .axis = axis};
+    if (item->ndim == 0) {
+        axis[0] = (ckpt_axis){0, 1, width};
+        e->ndim = 1;
+    }
+    return ckpt_map_add_source(r->map, &s, &e->source, r->err);
+}
+
+static bool dcp_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
+{
+    bool empty = false;
+
+    for (uint32_t k = 0; k < item->ndim; k++)
+        empty = empty || c->count[k] == 0;
+    return empty;
+}
+
+/* Boxes by where they begin, row-major: ranks may have written them in any order. */
+static int dcp_order(const void *pa, const void *pb)
+{
+    const ckpt_extent *a = pa, *b = pb;
+
+    for (uint32_t k = 0; k < a->ndim; k++) {
+        if (a->axis[k].start != b->axis[k].start)
+            return a->axis[k].start < b->axis[k].start ? -1 : 1;
+    }
+    return 0;
+}
+
+/* A tensor under its flattened name, with the boxes that its chunks are. */
+static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item)
+{
+    ckpt_tensor like = {
+        .dtype = item->dtype, .ndim = item->ndim, .shape = item->shape, .flags = item->flags};
+    ckpt_extent *extent = ckpt_alloc((item->n + 1) * sizeof *extent);
+    ckpt_tensor *t;
+    uint32_t n = 0;
+    int rc = extent ? CKPT_OK : ckpt_fail_memory(r->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add(r->map, item->name.at, item->name.n, &like, &t, r->err);
+    for (size_t i = 0; rc == CKPT_OK && i < item->n; i++) {
+        const ckpt_dcp_chunk *c = &r->meta.chunk.at[item->first + i];
+        if (!dcp_empty(item, c))
+            rc = dcp_source(r, item, c, &extent[n++]);
+    }
+    if (rc == CKPT_OK && n > 1)
+        qsort(extent, n, sizeof *extent, dcp_order);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_back(r->map, t, extent, n, r->err);
+    ckpt_free(extent);
+    return rc;
+}
+
+static int dcp_tensors(dcp_reader *r)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < r->meta.item.n; i++) {
+        if (r->meta.item.at[i].is_tensor)
+            rc = dcp_tensor(r, &r->meta.item.at[i]);
+    }
+    return rc;
+}
+
+/* ---- the driver ---- */
+
+static int dcp_read(dcp_reader *r)
+{
+    const char *path = dcp_path(r, DCP_METADATA);
+    int rc = path ? ckpt_dcp_metadata_read(&r->meta, r->map->arena, path, r->err)
+                  : ckpt_fail_memory(r->err);
+
+    if (rc == CKPT_OK)
+        rc = dcp_files(r);
+    if (rc == CKPT_OK)
+        rc = dcp_tensors(r);
+    if (rc == CKPT_OK)
+        rc = dcp_open(r, 0);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_check(r->map, r->err);
+    return rc;
+}
+
+static int dcp_settle(ckpt_source *source, ckpt_io *io, ckpt_err *err)
+{
+    return ckpt_dcp_look(source, io, NULL, err);
+}
+
+static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                      ckpt_err *err)
+{
+    dcp_reader r = {.map = map, .list = list, .err = err};
+    int rc;
+
+    (void)opts;
+    if (!ckpt_listing_find(list, DCP_METADATA))
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s: a PyTorch distributed checkpoint without .metadata, which is written "
+                         "last: the save did not finish",
+                         list->folder);
+    map->settle = dcp_settle;
+    rc = dcp_read(&r);
+    ckpt_io_close(r.io);
+    ckpt_dcp_metadata_free(&r.meta);
+    return rc;
+}
+
+const ckpt_directory ckpt_directory_dcp = {
+    .is =
+        {
+            .name = "dcp",
+            .aliases = "distcp",
+            .signs = ".metadata and *.distcp (PyTorch DCP)",
+            .note = "PyTorch distributed checkpoint (DCP), torch 2.0 to 2.15",
+            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER,
+        },
+    .probe = dcp_probe,
+    .gather = dcp_gather,
+};

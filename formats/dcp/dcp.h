@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dcp.h: what the files of the driver for PyTorch's distributed checkpoints share.  Not for anyone
+ * else.
+ *
+ *     metadata.c  .metadata -> items, their chunks, and where each chunk lies
+ *     entry.c     one entry of a data file: a whole torch archive at an offset
+ *     values.c    byte objects and paths -> the tree of values
+ *     dcp.c       the driver: files, tensors with their extents
+ *
+ * A checkpoint, as torch.distributed.checkpoint 2.0 to 2.15 writes it:
+ *
+ *     .metadata           a pickle (protocol 4), written last: without it the save did not finish
+ *     __{rank}_{i}.distcp  entries one after another; each is all that torch.save writes of one
+ *                          chunk of a tensor, or of one Python object
+ *
+ * Metadata has `state_dict_metadata` {name: TensorStorageMetadata or BytesStorageMetadata},
+ * `storage_data` {MetadataIndex(name, offset): _StorageInfo(relative_path, offset, length)} and
+ * `planner_data` {name: path of keys}, which tells where the dots of a name cut.
+ */
+#ifndef CKPT_FORMATS_DCP_H
+#define CKPT_FORMATS_DCP_H
+
+#include "libckpt/base/vec.h"
+#include "libckpt/format.h"
+
+/* An entry of a data file. */
+typedef struct ckpt_dcp_place {
+    uint32_t file;  /* in ckpt_dcp_metadata.file */
+    uint64_t at, n; /* bytes: offset, length */
+} ckpt_dcp_place;
+
+/* A box of a tensor, and the entry that holds it. */
+typedef struct ckpt_dcp_chunk {
+    const uint64_t *start, *count; /* elements, one of each for each axis of the tensor */
+    ckpt_dcp_place place;
+} ckpt_dcp_chunk;
+
+/* A tensor, or an object that is kept as bytes. */
+typedef struct ckpt_dcp_item {
+    ckpt_text name;         /* flattened: keys joined by '.' */
+    const ckpt_value *path; /* TUPLE of STR and INT; NULL: planner_data does not say */
+    bool is_tensor;
+    ckpt_dtype dtype;
+    uint32_t ndim;
+    uint32_t flags; /* CKPT_TENSOR_GRAD */
+    bool row_major; /* .metadata says so of its chunks; else only their archives tell */
+    const uint64_t *shape;
+    size_t first, n; /* its chunks: chunk[first .. first+n); an object has one, without a box */
+} ckpt_dcp_item;
+
+CKPT_VEC(ckpt_dcp_items, ckpt_dcp_item);
+CKPT_VEC(ckpt_dcp_chunks, ckpt_dcp_chunk);
+CKPT_VEC(ckpt_dcp_files, ckpt_text);
+
+/* What .metadata says.  Texts and paths live in the arena that it was read into. */
+typedef struct ckpt_dcp_metadata {
+    ckpt_dcp_items item; /* in the order of state_dict_metadata */
+    ckpt_dcp_chunks chunk;
+    ckpt_dcp_files file; /* names of data files, in order of first use */
+    size_t n_loose;      /* entries of storage_data that belong to no item */
+    const char *loose;   /* the name of one of them */
+} ckpt_dcp_metadata;
+
+/*
+ * Read .metadata.
+ *
+ * path     of the file, for messages and to open it
+ * Errors   those of the pickle machine; CKPT_EFORMAT: a part is missing or of another kind;
+ *          CKPT_EMISMATCH: a chunk has no entry, or lies outside its tensor; CKPT_EUNSAFE: a data
+ *          file's name leaves the folder
+ */
+int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char *path,
+                           ckpt_err *err);
+void ckpt_dcp_metadata_free(ckpt_dcp_metadata *m);
+
+/*
+ * The object of an entry, with its storages as sources of the map.
+ *
+ * io      the data file, which is file number `file` of the map
+ * Errors  those of torch archives; CKPT_EFORMAT: the entry is not inside the file
+ */
+int ckpt_dcp_object(ckpt_value **out, ckpt_map *map, ckpt_io *io, uint32_t file,
+                    const ckpt_dcp_place *place, ckpt_err *err);
+
+/* What an entry of a tensor must hold. */
+typedef struct ckpt_dcp_inner {
+    const char *name; /* of the tensor */
+    ckpt_dtype dtype;
+    uint32_t ndim;
+    const uint64_t *count; /* elements of the chunk */
+} ckpt_dcp_inner;
+
+/*
+ * Find the bytes of a chunk: the storage in the archive that the entry is.
+ *
+ * source  at and n_stored are those of the entry, and become the storage's; `inner` is a
+ *         ckpt_dcp_inner, and becomes NULL
+ * stride  gets the bytes from one element to the next, for each axis; NULL: they must be row-major
+ * Errors  those of torch archives; CKPT_EMISMATCH: it holds something else than the chunk
+ */
+int ckpt_dcp_look(ckpt_source *source, ckpt_io *io, int64_t *stride, ckpt_err *err);
+
+#endif
