@@ -17,7 +17,10 @@
 typedef struct dcp_reader {
     ckpt_map *map;
     const ckpt_listing *list;
+    const ckpt_open_opts *opts;
     ckpt_dcp_metadata meta;
+    ckpt_dcp_role *role; /* of meta.item */
+    bool has_optimizer;
     uint32_t *file;   /* of meta.file: number in the map */
     ckpt_io *io;      /* the data file read last */
     uint32_t io_file; /* its number in meta.file */
@@ -120,6 +123,16 @@ static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_c
                      .name = item->name.at};
     (void)ckpt_dtype_bytes(item->dtype, n, &s.n_bytes); // as much fits
     *e = (ckpt_extent){.ndim = item->ndim, .at = 0, .axis = axis};
+    if (!item->row_major) {
+        int64_t stride[CKPT_MAX_DIM];
+        int rc = dcp_open(r, c->place.file);
+        if (rc == CKPT_OK)
+            rc = ckpt_dcp_look(&s, r->io, stride, r->err);
+        for (uint32_t k = 0; rc == CKPT_OK && k < item->ndim; k++)
+            axis[k].stride = stride[k];
+        if (rc != CKPT_OK)
+            return rc;
+    }
     if (item->ndim == 0) {
         axis[0] = (ckpt_axis){0, 1, width};
         e->ndim = 1;
@@ -148,18 +161,45 @@ static int dcp_order(const void *pa, const void *pb)
     return 0;
 }
 
-/* A tensor under its flattened name, with the boxes that its chunks are. */
-static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item)
+/* The name in the map: of moments "<moment>/<parameter>". */
+static const char *dcp_name(dcp_reader *r, const ckpt_dcp_role *role)
 {
-    ckpt_tensor like = {
-        .dtype = item->dtype, .ndim = item->ndim, .shape = item->shape, .flags = item->flags};
+    return role->what == CKPT_DCP_MOMENT
+               ? ckpt_arena_printf(r->map->arena, "%s/%s", role->key, role->name)
+               : role->name;
+}
+
+/*
+ * What a tensor is.  The optimizer's parameters are trained; of the model's others the files do not
+ * say whether they are frozen parameters or buffers, but a buffer that is no floating number cannot
+ * be a parameter.
+ */
+static uint32_t dcp_role(const dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
+{
+    if (role->what == CKPT_DCP_MOMENT)
+        return CKPT_ROLE_STATE;
+    if (role->what == CKPT_DCP_WEIGHT && !role->trained && r->has_optimizer)
+        return ckpt_dtype_get(item->dtype)->kind == CKPT_IS_FLOAT ? CKPT_ROLE_FROZEN
+                                                                  : CKPT_ROLE_BUFFER;
+    return CKPT_ROLE_WEIGHT;
+}
+
+/* A tensor, with the boxes that its chunks are. */
+static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
+{
+    ckpt_tensor like = {.dtype = item->dtype,
+                        .ndim = item->ndim,
+                        .shape = item->shape,
+                        .role = dcp_role(r, item, role),
+                        .flags = item->flags};
+    const char *name = dcp_name(r, role);
     ckpt_extent *extent = ckpt_alloc((item->n + 1) * sizeof *extent);
     ckpt_tensor *t;
     uint32_t n = 0;
-    int rc = extent ? CKPT_OK : ckpt_fail_memory(r->err);
+    int rc = extent && name ? CKPT_OK : ckpt_fail_memory(r->err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_map_add(r->map, item->name.at, item->name.n, &like, &t, r->err);
+        rc = ckpt_map_add(r->map, name, strlen(name), &like, &t, r->err);
     for (size_t i = 0; rc == CKPT_OK && i < item->n; i++) {
         const ckpt_dcp_chunk *c = &r->meta.chunk.at[item->first + i];
         if (!dcp_empty(item, c))
@@ -173,13 +213,20 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item)
     return rc;
 }
 
+/* Weights and what else there is; moments only when they are asked for. */
 static int dcp_tensors(dcp_reader *r)
 {
     int rc = CKPT_OK;
 
+    for (size_t i = 0; i < r->meta.item.n; i++)
+        r->has_optimizer |=
+            r->role[i].what == CKPT_DCP_MOMENT || r->role[i].what == CKPT_DCP_SETTING;
     for (size_t i = 0; rc == CKPT_OK && i < r->meta.item.n; i++) {
-        if (r->meta.item.at[i].is_tensor)
-            rc = dcp_tensor(r, &r->meta.item.at[i]);
+        const ckpt_dcp_role *role = &r->role[i];
+        if (!r->meta.item.at[i].is_tensor ||
+            (role->what == CKPT_DCP_MOMENT && !r->opts->with_optimizer))
+            continue;
+        rc = dcp_tensor(r, &r->meta.item.at[i], role);
     }
     return rc;
 }
@@ -194,10 +241,12 @@ static int dcp_read(dcp_reader *r)
 
     if (rc == CKPT_OK)
         rc = dcp_files(r);
+    r->role = ckpt_arena_array(r->map->arena, r->meta.item.n + 1, sizeof *r->role);
+    if (rc == CKPT_OK)
+        rc = r->role ? ckpt_dcp_roles(r->role, &r->meta, r->map->arena, r->err)
+                     : ckpt_fail_memory(r->err);
     if (rc == CKPT_OK)
         rc = dcp_tensors(r);
-    if (rc == CKPT_OK)
-        rc = dcp_open(r, 0);
     if (rc == CKPT_OK)
         rc = ckpt_map_check(r->map, r->err);
     return rc;
@@ -211,10 +260,9 @@ static int dcp_settle(ckpt_source *source, ckpt_io *io, ckpt_err *err)
 static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                       ckpt_err *err)
 {
-    dcp_reader r = {.map = map, .list = list, .err = err};
+    dcp_reader r = {.map = map, .list = list, .opts = opts, .err = err};
     int rc;
 
-    (void)opts;
     if (!ckpt_listing_find(list, DCP_METADATA))
         return ckpt_fail(err, CKPT_EMISSING,
                          "%s: a PyTorch distributed checkpoint without .metadata, which is written "

@@ -5,7 +5,8 @@
  *
  *     metadata.c  .metadata -> items, their chunks, and where each chunk lies
  *     entry.c     one entry of a data file: a whole torch archive at an offset
- *     values.c    byte objects and paths -> the tree of values
+ *     layout.c    which items are weights, moments, settings: what get_state_dict and its
+ *                 relatives put where
  *     dcp.c       the driver: files, tensors with their extents
  *
  * A checkpoint, as torch.distributed.checkpoint 2.0 to 2.15 writes it:
@@ -73,6 +74,33 @@ typedef struct ckpt_dcp_metadata {
 int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char *path,
                            ckpt_err *err);
 void ckpt_dcp_metadata_free(ckpt_dcp_metadata *m);
+
+/* ---- layout.c ---- */
+
+typedef enum ckpt_dcp_what {
+    CKPT_DCP_OTHER,  /* whatever the program saved beside them; its name is the item's */
+    CKPT_DCP_WEIGHT, /* of the model: a parameter or a buffer */
+    CKPT_DCP_MOMENT, /* optimizer state of one parameter: `key` of `name` */
+    CKPT_DCP_SETTING /* of a parameter group: `key` of group `name`, a number or a parameter */
+} ckpt_dcp_what;
+
+typedef struct ckpt_dcp_role {
+    ckpt_dcp_what what;
+    bool trained;     /* WEIGHT: an optimizer has it */
+    const char *name; /* of the parameter or buffer, as the module has it; of the group */
+    const char *key;  /* "exp_avg", "lr"; NULL: none */
+} ckpt_dcp_role;
+
+/*
+ * Say of each item what it is.
+ *
+ * out     room for m->item.n
+ * Errors  CKPT_ELIMIT
+ */
+int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena,
+                   ckpt_err *err);
+
+/* ---- entry.c ---- */
 
 /*
  * The object of an entry, with its storages as sources of the map.

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.c: owns what items mean: weights, optimizer state, settings of parameter groups.
+ *
+ * An optimizer is a dict with the members "param_groups" and mostly "state", wherever it stands
+ * ("optim", "optimizer", "app.optim", "optimizer_0"), nested as torch's get_state_dict makes it:
+ *
+ *     <optimizer> / state / <parameter> / <moment>
+ *     <optimizer> / param_groups / <number> / <setting>
+ *
+ * or flat, as flatten_optimizer_state_dict does, with settings for each parameter:
+ *
+ *     <optimizer> / state.<parameter>.<moment>
+ *     <optimizer> / param_groups.<parameter>.<setting>
+ *
+ * The model is the dict in which the optimizer's parameters are found; without an optimizer, a
+ * member that is named as programs name it.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+#include "libckpt/base/index.h"
+
+enum { LY_KEYS = 32 }; /* keys of a path that are looked at */
+
+CKPT_VEC(ly_names, const char *);
+
+/* A set of names. */
+typedef struct ly_set {
+    ly_names name;
+    ckpt_index index;
+} ly_set;
+
+typedef struct ly_reader {
+    const ckpt_dcp_metadata *m;
+    ckpt_dcp_role *out;
+    ckpt_arena *arena;
+    ly_set optimizers; /* prefixes, each with a '.' behind every key */
+    ly_set params;     /* names that they know */
+    ckpt_err *err;
+} ly_reader;
+
+/* The keys of an item's path as texts. */
+typedef struct ly_path {
+    const char *key[LY_KEYS];
+    unsigned n;
+} ly_path;
+
+/* ---- sets ---- */
+
+static bool ly_same(const void *ctx, uint32_t number, const void *key)
+{
+    const ly_set *set = ctx;
+
+    return strcmp(set->name.at[number], key) == 0;
+}
+
+static bool ly_has(const ly_set *set, const char *name)
+{
+    uint32_t hash = ckpt_hash_bytes(name, strlen(name), 0);
+
+    return ckpt_index_find(&set->index, hash, ly_same, set, name) != CKPT_INDEX_NONE;
+}
+
+static bool ly_enter(ly_set *set, const char *name)
+{
+    uint32_t hash = ckpt_hash_bytes(name, strlen(name), 0);
+    const char **slot;
+
+    if (ly_has(set, name))
+        return true;
+    slot = ckpt_vec_push(&set->name);
+    if (!slot)
+        return false;
+    *slot = name;
+    return ckpt_index_add(&set->index, hash, (uint32_t)(set->name.n - 1));
+}
+
+static void ly_set_free(ly_set *set)
+{
+    ckpt_vec_free(&set->name);
+    ckpt_index_free(&set->index);
+}
+
+/* ---- paths ---- */
+
+/* Its path, or its name as the only key where there is none; false: no memory. */
+static bool ly_keys(ly_reader *r, const ckpt_dcp_item *item, ly_path *path)
+{
+    ckpt_seq s = ckpt_value_seq(item->path);
+
+    path->n = 0;
+    if (!item->path || s.n > LY_KEYS)
+        path->key[path->n++] = item->name.at;
+    for (uint64_t i = 0; item->path && i < s.n && s.n <= LY_KEYS; i++) {
+        const ckpt_value *k = s.at[i];
+        const char *text = k->kind == CKPT_V_STR ? k->as.text.at
+                                                 : ckpt_arena_printf(r->arena, "%" PRId64, k->as.i);
+        if (!text)
+            return false;
+        path->key[path->n++] = text;
+    }
+    return true;
+}
+
+/* Keys from..to-1 with a '.' behind each; NULL: no memory. */
+static const char *ly_join(ly_reader *r, const ly_path *path, unsigned from, unsigned to)
+{
+    ckpt_bytes text = {0};
+    const char *out = NULL;
+    bool ok = true;
+
+    for (unsigned i = from; ok && i < to; i++)
+        ok = ckpt_bytes_add(&text, path->key[i], strlen(path->key[i])) &&
+             ckpt_bytes_add(&text, ".", 1);
+    if (ok)
+        out = ckpt_arena_string(r->arena, text.n ? (const char *)text.at : "", text.n);
+    ckpt_vec_free(&text);
+    return out;
+}
+
+/* The same without the last '.'. */
+static const char *ly_name(ly_reader *r, const ly_path *path, unsigned from)
+{
+    const char *text = ly_join(r, path, from, path->n);
+    size_t n = text ? strlen(text) : 0;
+
+    return n > 0 ? ckpt_arena_string(r->arena, text, n - 1) : text;
+}
+
+static bool ly_begins(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+/* ---- optimizers ---- */
+
+/*
+ * Where a path enters an optimizer: its prefix has *n keys, and the next is "state" or
+ * "param_groups", or begins so.
+ */
+static bool ly_enters(const ly_path *path, unsigned *n, bool *flat, bool *groups)
+{
+    for (*n = 0; *n < path->n; (*n)++) {
+        const char *key = path->key[*n];
+        bool nested = *n + 1 < path->n;
+        *groups = ly_begins(key, "param_groups");
+        *flat = !nested && (ly_begins(key, "state.") || ly_begins(key, "param_groups."));
+        // before torch 2.4 the list of groups is one object
+        if (*flat || strcmp(key, "param_groups") == 0 || (nested && strcmp(key, "state") == 0))
+            return true;
+    }
+    return false;
+}
+
+/* Prefixes of dicts with param_groups. */
+static int ly_find_optimizers(ly_reader *r)
+{
+    for (size_t i = 0; i < r->m->item.n; i++) {
+        ly_path path;
+        unsigned n;
+        bool flat, groups;
+        if (!ly_keys(r, &r->m->item.at[i], &path))
+            return ckpt_fail_memory(r->err);
+        if (!r->m->item.at[i].path || !ly_enters(&path, &n, &flat, &groups) || !groups)
+            continue;
+        const char *prefix = ly_join(r, &path, 0, n);
+        if (!prefix || !ly_enter(&r->optimizers, prefix))
+            return ckpt_fail_memory(r->err);
+    }
+    return CKPT_OK;
+}
+
+/* "state.<parameter>.<moment>" or "param_groups.<parameter>.<setting>", cut at the last dot. */
+static bool ly_cut(ly_reader *r, const char *text, ckpt_dcp_role *out)
+{
+    const char *from = strchr(text, '.') + 1, *dot = strrchr(from, '.');
+
+    if (!dot)
+        return true;
+    out->name = ckpt_arena_string(r->arena, from, (size_t)(dot - from));
+    out->key = dot + 1;
+    return out->name != NULL;
+}
+
+/* What an item of an optimizer is; OTHER where it has another form. */
+static int ly_of_optimizer(ly_reader *r, const ly_path *path, unsigned n, bool flat, bool groups,
+                           ckpt_dcp_role *out)
+{
+    if (flat && !ly_cut(r, path->key[n], out))
+        return ckpt_fail_memory(r->err);
+    if (!flat && path->n >= n + 3) {
+        out->name = path->key[n + 1];
+        out->key = path->key[n + 2];
+    }
+    if (!out->key || (!groups && path->n != n + (flat ? 1 : 3)))
+        return CKPT_OK;
+    out->what = groups ? CKPT_DCP_SETTING : CKPT_DCP_MOMENT;
+    // both forms name the parameters of a group, one of them as members of it
+    if ((!groups || flat) && !ly_enter(&r->params, out->name))
+        return ckpt_fail_memory(r->err);
+    return CKPT_OK;
+}
+
+static int ly_optimizers(ly_reader *r)
+{
+    int rc = ly_find_optimizers(r);
+
+    for (size_t i = 0; rc == CKPT_OK && i < r->m->item.n; i++) {
+        ly_path path;
+        unsigned n;
+        bool flat, groups;
+        if (!ly_keys(r, &r->m->item.at[i], &path))
+            return ckpt_fail_memory(r->err);
+        if (!ly_enters(&path, &n, &flat, &groups))
+            continue;
+        const char *prefix = ly_join(r, &path, 0, n);
+        if (!prefix)
+            return ckpt_fail_memory(r->err);
+        if (ly_has(&r->optimizers, prefix))
+            rc = ly_of_optimizer(r, &path, n, flat, groups, &r->out[i]);
+    }
+    return rc;
+}
+
+/* ---- the model ---- */
+
+/*
+ * How many keys lead to the model: the fewest whose rest is a parameter of the optimizer, told by
+ * the first item that has one; without an optimizer a name that programs use.
+ */
+static int ly_find_model(ly_reader *r, const char **prefix, unsigned *depth)
+{
+    static const char *const usual[] = {"model", "state_dict", "module"};
+    ly_path path;
+
+    *prefix = NULL;
+    *depth = 0;
+    for (size_t i = 0; i < r->m->item.n; i++) {
+        if (!r->m->item.at[i].is_tensor || r->out[i].what != CKPT_DCP_OTHER)
+            continue;
+        if (!ly_keys(r, &r->m->item.at[i], &path))
+            return ckpt_fail_memory(r->err);
+        for (unsigned k = 0; r->params.name.n > 0 && k < path.n; k++) {
+            const char *name = ly_name(r, &path, k);
+            if (!name)
+                return ckpt_fail_memory(r->err);
+            if (!ly_has(&r->params, name))
+                continue;
+            *depth = k;
+            *prefix = ly_join(r, &path, 0, k);
+            return *prefix ? CKPT_OK : ckpt_fail_memory(r->err);
+        }
+        for (size_t u = 0;
+             path.n > 1 && r->params.name.n == 0 && !*prefix && u < sizeof usual / sizeof *usual;
+             u++) {
+            if (strcmp(path.key[0], usual[u]) == 0)
+                *prefix = usual[u];
+        }
+    }
+    if (*prefix) {
+        *depth = 1;
+        *prefix = ckpt_arena_printf(r->arena, "%s.", *prefix);
+        return *prefix ? CKPT_OK : ckpt_fail_memory(r->err);
+    }
+    return CKPT_OK;
+}
+
+static int ly_model(ly_reader *r)
+{
+    const char *prefix;
+    unsigned depth;
+    int rc = ly_find_model(r, &prefix, &depth);
+
+    for (size_t i = 0; rc == CKPT_OK && i < r->m->item.n; i++) {
+        ckpt_dcp_role *out = &r->out[i];
+        ly_path path;
+        if (!r->m->item.at[i].is_tensor || out->what != CKPT_DCP_OTHER)
+            continue;
+        if (!ly_keys(r, &r->m->item.at[i], &path))
+            return ckpt_fail_memory(r->err);
+        const char *before = ly_join(r, &path, 0, depth < path.n ? depth : 0);
+        if (!before)
+            return ckpt_fail_memory(r->err);
+        if (prefix && (path.n <= depth || strcmp(before, prefix) != 0))
+            continue;
+        out->name = ly_name(r, &path, depth);
+        if (!out->name)
+            return ckpt_fail_memory(r->err);
+        out->what = CKPT_DCP_WEIGHT;
+        out->trained = ly_has(&r->params, out->name);
+    }
+    return rc;
+}
+
+int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena, ckpt_err *err)
+{
+    ly_reader r = {.m = m, .out = out, .arena = arena, .err = err};
+    int rc;
+
+    for (size_t i = 0; i < m->item.n; i++)
+        out[i] = (ckpt_dcp_role){.what = CKPT_DCP_OTHER, .name = m->item.at[i].name.at};
+    rc = ly_optimizers(&r);
+    if (rc == CKPT_OK)
+        rc = ly_model(&r);
+    ly_set_free(&r.optimizers);
+    ly_set_free(&r.params);
+    return rc;
+}
