@@ -213,6 +213,37 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
     return rc;
 }
 
+/* An object's value, with the tensors in it as sources of the map. */
+static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out)
+{
+    const ckpt_dcp_place *place = &r->meta.chunk.at[item->first].place;
+    int rc = dcp_open(r, place->file);
+
+    return rc == CKPT_OK ? ckpt_dcp_object(out, r->map, r->io, r->file[place->file], place, r->err)
+                         : rc;
+}
+
+/* The tree of values: small objects are read now. */
+static int dcp_values(dcp_reader *r)
+{
+    ckpt_value **leaf = ckpt_alloc((r->meta.item.n + 1) * sizeof(ckpt_value *));
+    int rc = leaf ? CKPT_OK : ckpt_fail_memory(r->err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < r->meta.item.n; i++) {
+        const ckpt_dcp_item *item = &r->meta.item.at[i];
+        ckpt_tensor like = {
+            .dtype = item->dtype, .ndim = item->ndim, .shape = item->shape, .flags = item->flags};
+        if (!item->is_tensor)
+            rc = dcp_object(r, item, &leaf[i]);
+        else if (!(leaf[i] = ckpt_dcp_leaf(r->map->arena, &like)))
+            rc = ckpt_fail_memory(r->err);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_tree(&r->map->values, &r->meta, leaf, r->map->arena, r->err);
+    ckpt_free(leaf);
+    return rc;
+}
+
 /* Weights and what else there is; moments only when they are asked for. */
 static int dcp_tensors(dcp_reader *r)
 {
@@ -247,6 +278,8 @@ static int dcp_read(dcp_reader *r)
                      : ckpt_fail_memory(r->err);
     if (rc == CKPT_OK)
         rc = dcp_tensors(r);
+    if (rc == CKPT_OK)
+        rc = dcp_values(r);
     if (rc == CKPT_OK)
         rc = ckpt_map_check(r->map, r->err);
     return rc;

@@ -9,6 +9,9 @@
  *                 relatives put where
  *     dcp.c       the driver: files, tensors with their extents
  *
+ *     values.c    objects and tensors at the ends of their paths: the tree of values
+ *     state.c     the training state: groups, their settings, which moments there are
+ *
  * A checkpoint, as torch.distributed.checkpoint 2.0 to 2.15 writes it:
  *
  *     .metadata           a pickle (protocol 4), written last: without it the save did not finish
@@ -99,6 +102,20 @@ typedef struct ckpt_dcp_role {
  */
 int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena,
                    ckpt_err *err);
+
+/* ---- values.c ---- */
+
+/* A tensor as a leaf, without a storage.  NULL: no memory. */
+ckpt_value *ckpt_dcp_leaf(ckpt_arena *arena, const ckpt_tensor *t);
+
+/*
+ * Put leaves where the program had them.
+ *
+ * leaf    for each item its value; NULL: left out
+ * Errors  CKPT_ELIMIT
+ */
+int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *const *leaf,
+                  ckpt_arena *arena, ckpt_err *err);
 
 /* ---- entry.c ---- */
 

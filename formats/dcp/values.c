@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * values.c: owns the tree of values: what the program gave to torch, before it was flattened.
+ *
+ * Each item stands at the end of its path.  A dict whose keys are the numbers from 0 on was a list.
+ * A tensor is a leaf; it has a storage where one chunk is all of it, else it has none here, and its
+ * values are the map's.
+ */
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/base/index.h"
+
+/* A container that was made, and how it is found again. */
+typedef struct va_node {
+    const ckpt_value *parent, *key; /* key NULL: the root */
+    ckpt_value *v;
+} va_node;
+
+CKPT_VEC(va_nodes, va_node);
+
+typedef struct va_tree {
+    ckpt_arena *arena;
+    va_nodes node;
+    ckpt_index index;
+} va_tree;
+
+/* ---- containers ---- */
+
+static uint32_t va_hash(const va_node *n)
+{
+    uint32_t hash = ckpt_hash_u64((uint64_t)(uintptr_t)n->parent);
+
+    return n->key->kind == CKPT_V_STR
+               ? ckpt_hash_bytes(n->key->as.text.at, (size_t)n->key->as.text.n, hash)
+               : ckpt_hash_bytes(&n->key->as.i, sizeof n->key->as.i, hash);
+}
+
+static bool va_same(const void *ctx, uint32_t number, const void *key)
+{
+    const va_node *a = &((const va_tree *)ctx)->node.at[number], *b = key;
+
+    if (a->parent != b->parent || a->key->kind != b->key->kind)
+        return false;
+    if (a->key->kind == CKPT_V_INT)
+        return a->key->as.i == b->key->as.i;
+    return a->key->as.text.n == b->key->as.text.n &&
+           memcmp(a->key->as.text.at, b->key->as.text.at, (size_t)a->key->as.text.n) == 0;
+}
+
+/* The dict under a key of another one, made when it is asked for first; NULL: no memory. */
+static ckpt_value *va_below(va_tree *t, ckpt_value *parent, ckpt_value *key)
+{
+    va_node want = {.parent = parent, .key = key}, *made;
+    uint32_t hash = va_hash(&want), at = ckpt_index_find(&t->index, hash, va_same, t, &want);
+
+    if (at != CKPT_INDEX_NONE)
+        return t->node.at[at].v;
+    want.v = ckpt_value_new(t->arena, CKPT_V_DICT);
+    made = ckpt_vec_push(&t->node);
+    if (!want.v || !made || !ckpt_dict_add(t->arena, &parent->as.map, key, want.v))
+        return NULL;
+    *made = want;
+    return ckpt_index_add(&t->index, hash, (uint32_t)(t->node.n - 1)) ? want.v : NULL;
+}
+
+/* A dict of the numbers 0 to n-1, in any order, becomes the list that it was. */
+static bool va_list(ckpt_arena *arena, ckpt_value *v)
+{
+    ckpt_dict map = v->as.map;
+    ckpt_value **at = map.n > 0 ? ckpt_arena_array(arena, map.n, sizeof *at) : NULL;
+
+    for (uint64_t i = 0; i < map.n; i++) {
+        const ckpt_value *key = map.at[i].key;
+        if (key->kind != CKPT_V_INT || key->as.i < 0 || (uint64_t)key->as.i >= map.n)
+            return true;
+        if (!at || at[key->as.i])
+            return at != NULL;
+        at[key->as.i] = map.at[i].value;
+    }
+    if (map.n > 0) {
+        v->kind = CKPT_V_LIST;
+        v->as.seq = (ckpt_seq){.at = at, .n = map.n};
+    }
+    return true;
+}
+
+/* ---- leaves ---- */
+
+ckpt_value *ckpt_dcp_leaf(ckpt_arena *arena, const ckpt_tensor *t)
+{
+    ckpt_value *v = ckpt_value_new(arena, CKPT_V_TENSOR);
+    ckpt_tensor_value *tensor = ckpt_arena_alloc(arena, sizeof *tensor);
+    uint64_t *stride = ckpt_arena_array(arena, t->ndim + 1, sizeof *stride), row = 1;
+
+    if (!v || !tensor || !stride)
+        return NULL;
+    for (uint32_t k = t->ndim; k-- > 0;) {
+        stride[k] = row;
+        row *= t->shape[k];
+    }
+    *tensor = (ckpt_tensor_value){
+        .dtype = t->dtype, .ndim = t->ndim, .shape = t->shape, .stride = stride, .flags = t->flags};
+    v->as.tensor = tensor;
+    return v;
+}
+
+/* ---- the tree ---- */
+
+int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *const *leaf,
+                  ckpt_arena *arena, ckpt_err *err)
+{
+    va_tree t = {.arena = arena};
+    ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT);
+    bool ok = root != NULL;
+
+    for (size_t i = 0; ok && i < m->item.n; i++) {
+        const ckpt_dcp_item *item = &m->item.at[i];
+        ckpt_seq path = ckpt_value_seq(item->path);
+        ckpt_value *at = root, *key = path.n > 0
+                                          ? path.at[path.n - 1]
+                                          : ckpt_value_str(arena, item->name.at, item->name.n);
+        if (!leaf[i])
+            continue;
+        for (uint64_t k = 0; at && k + 1 < path.n; k++)
+            at = va_below(&t, at, path.at[k]);
+        ok = at && key && ckpt_dict_add(arena, &at->as.map, key, leaf[i]);
+    }
+    for (size_t i = 0; ok && i < t.node.n; i++)
+        ok = va_list(arena, t.node.at[i].v);
+    ckpt_vec_free(&t.node);
+    ckpt_index_free(&t.index);
+    *out = root;
+    return ok ? CKPT_OK : ckpt_fail_memory(err);
+}
