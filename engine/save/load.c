@@ -121,7 +121,7 @@ static bool ld_is_buffer(const ckpt_tensor *t)
                                       "position_ids"};
     size_t n = strlen(t->name);
 
-    if (t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER ||
+    if (t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER || t->role == CKPT_ROLE_OTHER ||
         ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT)
         return true;
     for (size_t i = 0; i < sizeof end / sizeof *end; i++) {

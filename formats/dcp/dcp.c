@@ -181,7 +181,7 @@ static uint32_t dcp_role(const dcp_reader *r, const ckpt_dcp_item *item, const c
     if (role->what == CKPT_DCP_WEIGHT && !role->trained && r->has_optimizer)
         return ckpt_dtype_get(item->dtype)->kind == CKPT_IS_FLOAT ? CKPT_ROLE_FROZEN
                                                                   : CKPT_ROLE_BUFFER;
-    return CKPT_ROLE_WEIGHT;
+    return role->what == CKPT_DCP_OTHER ? CKPT_ROLE_OTHER : CKPT_ROLE_WEIGHT;
 }
 
 /* A tensor, with the boxes that its chunks are. */
@@ -223,6 +223,30 @@ static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out
                          : rc;
 }
 
+/* A leaf that one chunk is all of gets that chunk's source as its storage. */
+static int dcp_bind(dcp_reader *r, const ckpt_dcp_role *role, ckpt_value *leaf)
+{
+    size_t at = role->what == CKPT_DCP_OTHER
+                    ? ckpt_map_index(r->map, role->name, strlen(role->name))
+                    : SIZE_MAX;
+    const ckpt_tensor *t = at != SIZE_MAX ? r->map->tensors.at[at] : NULL;
+    ckpt_storage *s;
+
+    if (!t || t->n_extents != 1)
+        return CKPT_OK;
+    s = ckpt_arena_alloc(r->map->arena, sizeof *s);
+    if (!s)
+        return ckpt_fail_memory(r->err);
+    *s = (ckpt_storage){.key = {"0", 1},
+                        .location = {"cpu", 3},
+                        .dtype = t->dtype,
+                        .n_elems = t->n_elems,
+                        .source = t->extent[0].source};
+    s->n_bytes = r->map->sources.at[s->source].n_bytes;
+    leaf->as.tensor->storage = s;
+    return CKPT_OK;
+}
+
 /* The tree of values: small objects are read now. */
 static int dcp_values(dcp_reader *r)
 {
@@ -237,6 +261,8 @@ static int dcp_values(dcp_reader *r)
             rc = dcp_object(r, item, &leaf[i]);
         else if (!(leaf[i] = ckpt_dcp_leaf(r->map->arena, &like)))
             rc = ckpt_fail_memory(r->err);
+        else
+            rc = dcp_bind(r, &r->role[i], leaf[i]);
     }
     if (rc == CKPT_OK)
         rc = ckpt_dcp_tree(&r->map->values, &r->meta, leaf, r->map->arena, r->err);
@@ -282,6 +308,8 @@ static int dcp_read(dcp_reader *r)
         rc = dcp_values(r);
     if (rc == CKPT_OK)
         rc = ckpt_map_check(r->map, r->err);
+    if (rc == CKPT_OK && r->opts->with_optimizer)
+        rc = ckpt_dcp_state(r->map, r->err);
     return rc;
 }
 
@@ -302,6 +330,7 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                          "last: the save did not finish",
                          list->folder);
     map->settle = dcp_settle;
+    map->known.training = true;
     rc = dcp_read(&r);
     ckpt_io_close(r.io);
     ckpt_dcp_metadata_free(&r.meta);
@@ -315,7 +344,7 @@ const ckpt_directory ckpt_directory_dcp = {
             .aliases = "distcp",
             .signs = ".metadata and *.distcp (PyTorch DCP)",
             .note = "PyTorch distributed checkpoint (DCP), torch 2.0 to 2.15",
-            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER,
+            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER | CKPT_HOLDS_STATE,
         },
     .probe = dcp_probe,
     .gather = dcp_gather,

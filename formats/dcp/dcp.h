@@ -44,6 +44,7 @@ typedef struct ckpt_dcp_chunk {
 typedef struct ckpt_dcp_item {
     ckpt_text name;         /* flattened: keys joined by '.' */
     const ckpt_value *path; /* TUPLE of STR and INT; NULL: planner_data does not say */
+    uint32_t order;         /* in planner_data; UINT32_MAX: not there */
     bool is_tensor;
     ckpt_dtype dtype;
     uint32_t ndim;
@@ -59,7 +60,7 @@ CKPT_VEC(ckpt_dcp_files, ckpt_text);
 
 /* What .metadata says.  Texts and paths live in the arena that it was read into. */
 typedef struct ckpt_dcp_metadata {
-    ckpt_dcp_items item; /* in the order of state_dict_metadata */
+    ckpt_dcp_items item; /* as the program's dicts had them */
     ckpt_dcp_chunks chunk;
     ckpt_dcp_files file; /* names of data files, in order of first use */
     size_t n_loose;      /* entries of storage_data that belong to no item */
@@ -116,6 +117,18 @@ ckpt_value *ckpt_dcp_leaf(ckpt_arena *arena, const ckpt_tensor *t);
  */
 int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *const *leaf,
                   ckpt_arena *arena, ckpt_err *err);
+
+/* ---- state.c ---- */
+
+/*
+ * Make the training state of a map whose weights and moments are listed, and whose values are the
+ * tree; step counts are those of the tensors "step/<parameter>".  Where there is none, or none that
+ * can be told, the map's no_state says why.
+ *
+ * Errors  CKPT_EFORMAT: settings of another kind than torch's; CKPT_EMISMATCH: parameters of one
+ *         group were stepped differently often; those of reading the counts
+ */
+int ckpt_dcp_state(ckpt_map *map, ckpt_err *err);
 
 /* ---- entry.c ---- */
 

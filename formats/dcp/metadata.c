@@ -7,6 +7,7 @@
  * chunk); the `index` of a MetadataIndex is a hint that some writers leave out.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
@@ -407,7 +408,20 @@ static int dm_index_paths(dm_reader *r, ckpt_index *ix, const ckpt_dict *map)
     return CKPT_OK;
 }
 
-/* Paths of the items; Megatron-Core writes none. */
+/* In the order of the program's dicts, then what planner_data does not have. */
+static int dm_order(const void *pa, const void *pb)
+{
+    const ckpt_dcp_item *a = pa, *b = pb;
+
+    if (a->order != b->order)
+        return a->order < b->order ? -1 : 1;
+    return (a->first > b->first) - (a->first < b->first);
+}
+
+/*
+ * Paths of the items; Megatron-Core writes none.  state_dict_metadata has them in the order in
+ * which ranks were given them to write, planner_data in that of the program.
+ */
 static int dm_paths(dm_reader *r, const ckpt_value *planner)
 {
     ckpt_dict map = ckpt_value_map(planner);
@@ -419,11 +433,14 @@ static int dm_paths(dm_reader *r, const ckpt_value *planner)
         uint32_t hash = ckpt_hash_bytes(item->name.at, (size_t)item->name.n, 0);
         uint32_t at = ckpt_index_find(&ix, hash, dm_same_name, &map, &item->name);
 
+        item->order = at;
         item->path = at == CKPT_INDEX_NONE ? NULL : map.at[at].value;
         if (item->path && !dm_is_path(item->path))
             rc = dm_fail(r, "planner_data has no path of keys", &item->name);
     }
     ckpt_index_free(&ix);
+    if (rc == CKPT_OK && r->out->item.n > 1)
+        qsort(r->out->item.at, r->out->item.n, sizeof *r->out->item.at, dm_order);
     return rc;
 }
 

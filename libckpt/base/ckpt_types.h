@@ -93,7 +93,8 @@ typedef enum ckpt_role {
     CKPT_ROLE_WEIGHT = 0,
     CKPT_ROLE_FROZEN, /* a parameter that is not trained */
     CKPT_ROLE_BUFFER, /* module state that is not a parameter */
-    CKPT_ROLE_STATE   /* optimizer state; its name is "<state>/<parameter>" */
+    CKPT_ROLE_STATE,  /* optimizer state; its name is "<state>/<parameter>" */
+    CKPT_ROLE_OTHER   /* what a program saved beside model and optimizer */
 } ckpt_role;
 
 enum {

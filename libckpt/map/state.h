@@ -42,6 +42,11 @@ typedef struct ckpt_state {
                          groups' is all */
     ckpt_value *model; /* tree of the first rank's model file (a DICT), or NULL */
     ckpt_value *optim; /* tree of the first rank's optimizer file (a DICT), or NULL */
+    /*
+     * model and optim, where they are there, hold what a program of another framework saved beside
+     * its model and optimizer: no release of DeepSpeed has made them
+     */
+    bool foreign;
     const char *version;     /* DeepSpeed version, "0.19.8"; NULL: older than 0.4.0, or none */
     int stage;               /* ZeRO stage of the source; 0: none */
     uint32_t world;          /* data-parallel ranks of the source; 0: not known */

@@ -14,7 +14,7 @@ typedef struct info_class {
     uint64_t n_tensors, n_elems, n_bytes;
 } info_class;
 
-enum { INFO_ROLES = CKPT_ROLE_STATE + 1, INFO_COLUMN = 18, INFO_FILES = 16 };
+enum { INFO_ROLES = CKPT_ROLE_OTHER + 1, INFO_COLUMN = 18, INFO_FILES = 16 };
 
 /* Called for each class that has tensors, by role, then dtype. */
 typedef void (*info_class_fn)(json_out *j, uint32_t role, int dtype, const info_class *c);

@@ -31,7 +31,8 @@ static int mem_count(cli_args *a, ckpt_err *err)
 
     for (size_t i = 0; rc == CKPT_OK && i < ckpt_map_count(map); i++) {
         const ckpt_tensor *t = ckpt_map_tensor(map, i);
-        if (t->owner || t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER)
+        if (t->owner || t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER ||
+            t->role == CKPT_ROLE_OTHER)
             continue;
         size_t n = mem_module(t->name);
         if (!module || n != mem_module(module) || strncmp(module, t->name, n) != 0)

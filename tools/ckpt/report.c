@@ -46,9 +46,9 @@ const char *shape_text(char buf[SHAPE_ROOM], const ckpt_tensor *t)
 
 const char *role_name(uint32_t role)
 {
-    static const char *const names[] = {"weight", "frozen", "buffer", "state"};
+    static const char *const names[] = {"weight", "frozen", "buffer", "state", "other"};
 
-    return role <= CKPT_ROLE_STATE ? names[role] : "?";
+    return role <= CKPT_ROLE_OTHER ? names[role] : "?";
 }
 
 void map_count(map_totals *out, const ckpt_map *map)

@@ -269,7 +269,7 @@ static void dwm_rest(dwm_module *m)
     for (size_t i = 0; m->f->t.rc == CKPT_OK && i < from->tensors.n; i++) {
         const ckpt_tensor *t = from->tensors.at[i];
         const char *name = ckpt_state_name(m->f->job->state, t);
-        if (t->role != CKPT_ROLE_STATE && !m->node[i] &&
+        if (t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER && !m->node[i] &&
             !(m->f->how->experts && dwm_is_expert(name)))
             ckpt_tt_put_at(&m->f->t, m->dict, ckpt_tt_str(&m->f->t, name), dwm_tensor(m, i, NULL));
     }
@@ -521,7 +521,8 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
 {
     dwm_file d = {
         .f = {.job = job, .how = how, .layout = layout, .records = records, .rank = rank}};
-    bool follow = job->state->model && how->release == how->from_release;
+    bool follow =
+        job->state->model && !job->state->foreign && how->release == how->from_release;
     ckpt_value *root = NULL;
     int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);
 
