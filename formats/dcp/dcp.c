@@ -109,7 +109,7 @@ static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_c
                          "%s: needs %" PRIu64 " bytes at offset %" PRIu64
                          " for a chunk of %.200s, but the file has %" PRIu64,
                          file->path, c->place.n, c->place.at, item->name.at, file->size);
-    *inner = (ckpt_dcp_inner){item->name.at, item->dtype, item->ndim, c->count};
+    *inner = (ckpt_dcp_inner){item->name.at, item->dtype, item->ndim, c->count, axis};
     int64_t width = (int64_t)(ckpt_dtype_get(item->dtype)->bits / 8);
     for (uint32_t k = item->ndim; k-- > 0;) {
         axis[k] = (ckpt_axis){c->start[k], c->count[k], width * (int64_t)n};
@@ -123,16 +123,6 @@ static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_c
                      .name = item->name.at};
     (void)ckpt_dtype_bytes(item->dtype, n, &s.n_bytes); // as much fits
     *e = (ckpt_extent){.ndim = item->ndim, .at = 0, .axis = axis};
-    if (!item->row_major) {
-        int64_t stride[CKPT_MAX_DIM];
-        int rc = dcp_open(r, c->place.file);
-        if (rc == CKPT_OK)
-            rc = ckpt_dcp_look(&s, r->io, stride, r->err);
-        for (uint32_t k = 0; rc == CKPT_OK && k < item->ndim; k++)
-            axis[k].stride = stride[k];
-        if (rc != CKPT_OK)
-            return rc;
-    }
     if (item->ndim == 0) {
         axis[0] = (ckpt_axis){0, 1, width};
         e->ndim = 1;
@@ -184,6 +174,17 @@ static uint32_t dcp_role(const dcp_reader *r, const ckpt_dcp_item *item, const c
     return role->what == CKPT_DCP_OTHER ? CKPT_ROLE_OTHER : CKPT_ROLE_WEIGHT;
 }
 
+/*
+ * A tensor's extents.  Their axes are not copied: an entry that turns out to hold a transposed
+ * chunk sets their strides.
+ */
+static int dcp_back(dcp_reader *r, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n)
+{
+    t->extent = ckpt_arena_copy(r->map->arena, extent, (n > 0 ? n : 1) * sizeof *extent);
+    t->n_extents = n;
+    return t->extent ? CKPT_OK : ckpt_fail_memory(r->err);
+}
+
 /* A tensor, with the boxes that its chunks are. */
 static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
 {
@@ -208,7 +209,7 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
     if (rc == CKPT_OK && n > 1)
         qsort(extent, n, sizeof *extent, dcp_order);
     if (rc == CKPT_OK)
-        rc = ckpt_map_back(r->map, t, extent, n, r->err);
+        rc = dcp_back(r, t, extent, n);
     ckpt_free(extent);
     return rc;
 }
@@ -313,11 +314,6 @@ static int dcp_read(dcp_reader *r)
     return rc;
 }
 
-static int dcp_settle(ckpt_source *source, ckpt_io *io, ckpt_err *err)
-{
-    return ckpt_dcp_look(source, io, NULL, err);
-}
-
 static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                       ckpt_err *err)
 {
@@ -329,7 +325,7 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                          "%s: a PyTorch distributed checkpoint without .metadata, which is written "
                          "last: the save did not finish",
                          list->folder);
-    map->settle = dcp_settle;
+    map->settle = ckpt_dcp_settle;
     map->known.training = true;
     rc = dcp_read(&r);
     ckpt_io_close(r.io);

@@ -49,7 +49,6 @@ typedef struct ckpt_dcp_item {
     ckpt_dtype dtype;
     uint32_t ndim;
     uint32_t flags; /* CKPT_TENSOR_GRAD */
-    bool row_major; /* .metadata says so of its chunks; else only their archives tell */
     const uint64_t *shape;
     size_t first, n; /* its chunks: chunk[first .. first+n); an object has one, without a box */
 } ckpt_dcp_item;
@@ -141,22 +140,23 @@ int ckpt_dcp_state(ckpt_map *map, ckpt_err *err);
 int ckpt_dcp_object(ckpt_value **out, ckpt_map *map, ckpt_io *io, uint32_t file,
                     const ckpt_dcp_place *place, ckpt_err *err);
 
-/* What an entry of a tensor must hold. */
+/* What an entry of a tensor must hold (ckpt_source.inner). */
 typedef struct ckpt_dcp_inner {
     const char *name; /* of the tensor */
     ckpt_dtype dtype;
     uint32_t ndim;
     const uint64_t *count; /* elements of the chunk */
+    ckpt_axis *axis; /* of the extent that the source backs: strides as of a row-major chunk */
 } ckpt_dcp_inner;
 
 /*
- * Find the bytes of a chunk: the storage in the archive that the entry is.
+ * Find the bytes of a chunk: the storage in the archive that the entry is (ckpt_map.settle).  A
+ * chunk that is dense but not row-major, as torch.save keeps a transposed tensor, has its extent's
+ * strides set.
  *
- * source  at and n_stored are those of the entry, and become the storage's; `inner` is a
- *         ckpt_dcp_inner, and becomes NULL
- * stride  gets the bytes from one element to the next, for each axis; NULL: they must be row-major
+ * source  at and n_stored are those of the entry, and become the storage's; `inner` becomes NULL
  * Errors  those of torch archives; CKPT_EMISMATCH: it holds something else than the chunk
  */
-int ckpt_dcp_look(ckpt_source *source, ckpt_io *io, int64_t *stride, ckpt_err *err);
+int ckpt_dcp_settle(ckpt_source *source, ckpt_io *io, ckpt_err *err);
 
 #endif

@@ -46,22 +46,21 @@ static const char *en_differs(const ckpt_value *v, const ckpt_dcp_inner *inner)
     return (t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)) ? "a lazily conjugated tensor" : NULL;
 }
 
-/* Bytes from one element to the next; false: too many, or not row-major where that is asked. */
-static bool en_strides(const ckpt_tensor_value *t, int64_t *stride)
+/*
+ * Bytes from one element to the next, for each axis; false where the elements are not exactly those
+ * of the storage.
+ */
+static bool en_strides(const ckpt_tensor_value *t, uint64_t n_bytes, int64_t *stride)
 {
-    uint64_t width = ckpt_dtype_get(t->dtype)->bits / 8, row = 1, bytes;
+    uint64_t width = ckpt_dtype_get(t->dtype)->bits / 8, last = 0, bytes, span;
 
-    for (uint32_t k = t->ndim; k-- > 0;) {
-        bool one = t->shape[k] == 1;
-        if (!stride && !one && t->stride[k] != row)
+    for (uint32_t k = 0; k < t->ndim; k++) {
+        if (!ckpt_mul(t->shape[k] == 1 ? 0 : t->stride[k], width, &bytes) || bytes > INT64_MAX ||
+            !ckpt_mul(bytes, t->shape[k] - 1, &span) || !ckpt_add(last, span, &last))
             return false;
-        row *= t->shape[k]; // the product fits: .metadata's shape was checked
-        if (!ckpt_mul(one ? 0 : t->stride[k], width, &bytes) || bytes > INT64_MAX)
-            return false;
-        if (stride)
-            stride[k] = (int64_t)bytes;
+        stride[k] = (int64_t)bytes;
     }
-    return true;
+    return ckpt_add(last, width, &last) && last <= n_bytes;
 }
 
 /* Take over where the storage lies. */
@@ -81,27 +80,38 @@ static int en_take(ckpt_source *s, const ckpt_source *found, const ckpt_io *io,
     return CKPT_OK;
 }
 
-int ckpt_dcp_look(ckpt_source *source, ckpt_io *io, int64_t *stride, ckpt_err *err)
+/* The tensor of an entry against its chunk; then the source is that of its storage. */
+static int en_tensor(ckpt_source *source, const ckpt_map *map, const ckpt_value *v,
+                     const ckpt_io *io, ckpt_err *err)
 {
     const ckpt_dcp_inner *inner = source->inner;
+    const char *differs = en_differs(v, inner);
+    int64_t stride[CKPT_MAX_DIM];
+    int rc;
+
+    if (!differs && v->as.tensor->offset != 0)
+        differs = "a tensor that does not begin where its storage does";
+    if (!differs && !en_strides(v->as.tensor, source->n_bytes, stride))
+        differs = "a tensor whose elements are not those of its storage";
+    if (differs)
+        return en_mismatch(io, source, inner, differs, err);
+    rc = en_take(source, &map->sources.at[v->as.tensor->storage->source], io, inner, err);
+    for (uint32_t k = 0; rc == CKPT_OK && k < inner->ndim; k++)
+        inner->axis[k].stride = stride[k];
+    return rc;
+}
+
+int ckpt_dcp_settle(ckpt_source *source, ckpt_io *io, ckpt_err *err)
+{
     const ckpt_dcp_place place = {.file = source->file, .at = source->at, .n = source->n_stored};
     ckpt_map *map = NULL;
     ckpt_value *v = NULL;
-    const char *differs = NULL;
     int rc = ckpt_map_new(&map, 0, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_dcp_object(&v, map, io, source->file, &place, err);
     if (rc == CKPT_OK)
-        differs = en_differs(v, inner);
-    if (rc == CKPT_OK && !differs && !en_strides(v->as.tensor, stride))
-        differs = "a tensor that is not row-major, though .metadata says so";
-    if (rc == CKPT_OK && !differs && v->as.tensor->offset != 0)
-        differs = "a tensor that does not begin where its storage does";
-    if (rc == CKPT_OK)
-        rc = differs
-                 ? en_mismatch(io, source, inner, differs, err)
-                 : en_take(source, &map->sources.at[v->as.tensor->storage->source], io, inner, err);
+        rc = en_tensor(source, map, v, io, err);
     ckpt_map_free(map);
     return rc;
 }

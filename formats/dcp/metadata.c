@@ -243,39 +243,6 @@ static int dm_properties(const dm_reader *r, ckpt_dcp_item *item, const ckpt_val
     return CKPT_OK;
 }
 
-/* Strides are those of a row-major box. */
-static bool dm_row_major(ckpt_seq strides, const uint64_t *count, uint32_t ndim)
-{
-    uint64_t row = 1, stride;
-
-    for (uint32_t k = ndim; k-- > 0;) {
-        if (!dm_number(strides.at[k], &stride) || (count[k] > 1 && stride != row))
-            return false;
-        row *= count[k]; // inside the tensor, whose product fits
-    }
-    return true;
-}
-
-/*
- * Recent files keep the strides of the chunk that was described first, whichever it was.  Older
- * ones keep none: torch.save keeps a transposed tensor transposed, and only its archive tells.
- */
-static void dm_strides(dm_reader *r, ckpt_dcp_item *item, const ckpt_value *properties)
-{
-    const ckpt_value *state = properties->as.object->state;
-    ckpt_seq s = ckpt_value_seq(state), strides;
-
-    if (s.n < 6)
-        return;
-    strides = ckpt_value_seq(s.at[5]);
-    if (strides.n != item->ndim)
-        return;
-    item->row_major = dm_row_major(strides, item->shape, item->ndim);
-    for (size_t i = 0; !item->row_major && i < item->n; i++)
-        item->row_major =
-            dm_row_major(strides, r->out->chunk.at[item->first + i].count, item->ndim);
-}
-
 /* The box must lie inside the tensor; ckpt_map_check sees to holes and overlaps. */
 static int dm_inside(const dm_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
 {
@@ -322,8 +289,6 @@ static int dm_tensor(dm_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
         rc = dm_fail(r, "no size", &item->name);
     for (uint64_t i = 0; rc == CKPT_OK && i < chunks.n; i++)
         rc = dm_chunk(r, item, chunks.at[i]);
-    if (rc == CKPT_OK)
-        dm_strides(r, item, dm_attr(v, "properties"));
     return rc;
 }
 
