@@ -12,7 +12,9 @@
 #include "formats/dcp/dcp.h"
 #include "libckpt/base/dtype.h"
 
-#define DCP_METADATA ".metadata"
+/* Folders that accelerate writes, each with a number behind its name. */
+#define DCP_MODEL     "pytorch_model_fsdp_"
+#define DCP_OPTIMIZER "optimizer_"
 
 typedef struct dcp_reader {
     ckpt_map *map;
@@ -38,8 +40,11 @@ static int dcp_probe(const ckpt_listing *list)
 {
     bool data = false;
 
-    if (ckpt_listing_find(list, DCP_METADATA) || ckpt_listing_find(list, DCP_METADATA ".tmp"))
+    if (ckpt_listing_find(list, CKPT_DCP_METADATA) ||
+        ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp"))
         return 60;
+    if (ckpt_listing_find(list, DCP_MODEL "0"))
+        return 58;
     for (size_t i = 0; i < list->n; i++)
         data = data || dcp_ends(list->entry[i].name, ".distcp");
     return data ? 55 : 0;
@@ -55,7 +60,7 @@ static const char *dcp_path(dcp_reader *r, const char *name)
 /* One data file, which must be there. */
 static int dcp_add_file(dcp_reader *r, size_t i)
 {
-    const char *name = r->meta.file.at[i].at, *path = dcp_path(r, name);
+    const char *path = dcp_path(r, r->meta.file.at[i].path);
     ckpt_map_file file = {0};
     ckpt_io *io = NULL;
     int rc = path ? ckpt_io_open(&io, path, r->err) : ckpt_fail_memory(r->err);
@@ -291,11 +296,34 @@ static int dcp_tensors(dcp_reader *r)
 
 /* ---- the driver ---- */
 
+/*
+ * Of accelerate and the Trainer of transformers: the model in pytorch_model_fsdp_0, its optimizer
+ * in optimizer_0; a number for each further model.
+ */
+static int dcp_read_pair(dcp_reader *r)
+{
+    static const char *const parts[] = {DCP_MODEL "0", DCP_OPTIMIZER "0"};
+    int rc = CKPT_OK;
+
+    if (ckpt_listing_find(r->list, DCP_MODEL "1"))
+        return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                         "%s: holds several models; name the folder of one (" DCP_MODEL "0)",
+                         r->list->folder);
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof parts / sizeof *parts; i++) {
+        const char *prefix = ckpt_arena_printf(r->map->arena, "%s/", parts[i]);
+        if (!prefix)
+            return ckpt_fail_memory(r->err);
+        if (ckpt_listing_find(r->list, parts[i]))
+            rc = ckpt_dcp_metadata_read(&r->meta, r->map->arena, r->list->folder, prefix, r->err);
+    }
+    return rc;
+}
+
 static int dcp_read(dcp_reader *r)
 {
-    const char *path = dcp_path(r, DCP_METADATA);
-    int rc = path ? ckpt_dcp_metadata_read(&r->meta, r->map->arena, path, r->err)
-                  : ckpt_fail_memory(r->err);
+    int rc = ckpt_listing_find(r->list, CKPT_DCP_METADATA)
+                 ? ckpt_dcp_metadata_read(&r->meta, r->map->arena, r->list->folder, "", r->err)
+                 : dcp_read_pair(r);
 
     if (rc == CKPT_OK)
         rc = dcp_files(r);
@@ -320,7 +348,7 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     dcp_reader r = {.map = map, .list = list, .opts = opts, .err = err};
     int rc;
 
-    if (!ckpt_listing_find(list, DCP_METADATA))
+    if (!ckpt_listing_find(list, CKPT_DCP_METADATA) && !ckpt_listing_find(list, DCP_MODEL "0"))
         return ckpt_fail(err, CKPT_EMISSING,
                          "%s: a PyTorch distributed checkpoint without .metadata, which is written "
                          "last: the save did not finish",

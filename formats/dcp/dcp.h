@@ -55,7 +55,13 @@ typedef struct ckpt_dcp_item {
 
 CKPT_VEC(ckpt_dcp_items, ckpt_dcp_item);
 CKPT_VEC(ckpt_dcp_chunks, ckpt_dcp_chunk);
-CKPT_VEC(ckpt_dcp_files, ckpt_text);
+/* A data file: its name in the folder of its .metadata, and from the checkpoint's. */
+typedef struct ckpt_dcp_file {
+    ckpt_text name;
+    const char *path;
+} ckpt_dcp_file;
+
+CKPT_VEC(ckpt_dcp_files, ckpt_dcp_file);
 
 /* What .metadata says.  Texts and paths live in the arena that it was read into. */
 typedef struct ckpt_dcp_metadata {
@@ -66,16 +72,18 @@ typedef struct ckpt_dcp_metadata {
     const char *loose;   /* the name of one of them */
 } ckpt_dcp_metadata;
 
+#define CKPT_DCP_METADATA ".metadata"
+
 /*
- * Read .metadata.
+ * Append what a .metadata says; a zeroed struct is empty.
  *
- * path     of the file, for messages and to open it
+ * prefix   of its folder below `folder`: "" or "optimizer_0/"
  * Errors   those of the pickle machine; CKPT_EFORMAT: a part is missing or of another kind;
  *          CKPT_EMISMATCH: a chunk has no entry, or lies outside its tensor; CKPT_EUNSAFE: a data
- *          file's name leaves the folder
+ *          file's name leaves the folder.  What was appended is to be freed all the same
  */
-int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char *path,
-                           ckpt_err *err);
+int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char *folder,
+                           const char *prefix, ckpt_err *err);
 void ckpt_dcp_metadata_free(ckpt_dcp_metadata *m);
 
 /* ---- layout.c ---- */

@@ -31,7 +31,9 @@ CKPT_VEC(dm_entries, dm_entry);
 typedef struct dm_reader {
     ckpt_dcp_metadata *out;
     ckpt_arena *arena;
-    const char *path;
+    const char *path;   /* of .metadata */
+    const char *prefix; /* of data files' names: "" or the folder's name and a '/' */
+    size_t first;       /* item: the first of this folder */
     dm_entries entry;
     ckpt_index by_key;  /* entries */
     ckpt_index by_file; /* out->file */
@@ -88,7 +90,7 @@ static bool dm_numbers(dm_reader *r, const ckpt_value *v, const uint64_t **out, 
 static bool dm_same_file(const void *ctx, uint32_t number, const void *key)
 {
     const dm_reader *r = ctx;
-    const ckpt_text *a = &r->out->file.at[number], *b = key;
+    const ckpt_text *a = &r->out->file.at[number].name, *b = key;
 
     return a->n == b->n && memcmp(a->at, b->at, (size_t)a->n) == 0;
 }
@@ -97,7 +99,7 @@ static bool dm_same_file(const void *ctx, uint32_t number, const void *key)
 static int dm_file(dm_reader *r, const ckpt_text *name, uint32_t *out)
 {
     uint32_t hash = ckpt_hash_bytes(name->at, (size_t)name->n, 0);
-    ckpt_text *file;
+    ckpt_dcp_file *file;
 
     *out = ckpt_index_find(&r->by_file, hash, dm_same_file, r, name);
     if (*out != CKPT_INDEX_NONE)
@@ -110,8 +112,8 @@ static int dm_file(dm_reader *r, const ckpt_text *name, uint32_t *out)
     file = ckpt_vec_push(&r->out->file);
     if (!file || !ckpt_index_add(&r->by_file, hash, *out))
         return ckpt_fail_memory(r->err);
-    *file = *name;
-    return CKPT_OK;
+    *file = (ckpt_dcp_file){*name, ckpt_arena_printf(r->arena, "%s%s", r->prefix, name->at)};
+    return file->path ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
 static uint32_t dm_hash(const ckpt_text *name, const uint64_t *offset, uint32_t n)
@@ -393,7 +395,7 @@ static int dm_paths(dm_reader *r, const ckpt_value *planner)
     ckpt_index ix = {0};
     int rc = dm_index_paths(r, &ix, &map);
 
-    for (size_t i = 0; rc == CKPT_OK && i < r->out->item.n; i++) {
+    for (size_t i = r->first; rc == CKPT_OK && i < r->out->item.n; i++) {
         ckpt_dcp_item *item = &r->out->item.at[i];
         uint32_t hash = ckpt_hash_bytes(item->name.at, (size_t)item->name.n, 0);
         uint32_t at = ckpt_index_find(&ix, hash, dm_same_name, &map, &item->name);
@@ -404,8 +406,9 @@ static int dm_paths(dm_reader *r, const ckpt_value *planner)
             rc = dm_fail(r, "planner_data has no path of keys", &item->name);
     }
     ckpt_index_free(&ix);
-    if (rc == CKPT_OK && r->out->item.n > 1)
-        qsort(r->out->item.at, r->out->item.n, sizeof *r->out->item.at, dm_order);
+    if (rc == CKPT_OK && r->out->item.n > r->first + 1)
+        qsort(&r->out->item.at[r->first], r->out->item.n - r->first, sizeof *r->out->item.at,
+              dm_order);
     return rc;
 }
 
@@ -428,18 +431,19 @@ static int dm_read(dm_reader *r, const ckpt_value *root)
     return rc;
 }
 
-int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char *path,
-                           ckpt_err *err)
+int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char *folder,
+                           const char *prefix, ckpt_err *err)
 {
-    dm_reader r = {.out = out, .arena = arena, .path = path, .err = err};
-    const ckpt_pickle_opts opts = {.name = path};
+    dm_reader r = {.out = out, .arena = arena, .prefix = prefix, .first = out->item.n, .err = err};
+    ckpt_pickle_opts opts = {0};
     ckpt_pickle pickle = {0};
     char *bytes = NULL;
     uint64_t n = 0;
     int rc;
 
-    *out = (ckpt_dcp_metadata){0};
-    rc = ckpt_io_slurp(&bytes, &n, path, DM_MAX_BYTES, err);
+    r.path = ckpt_arena_printf(arena, "%s/%s" CKPT_DCP_METADATA, folder, prefix);
+    opts.name = r.path;
+    rc = r.path ? ckpt_io_slurp(&bytes, &n, r.path, DM_MAX_BYTES, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = ckpt_pickle_read(&pickle, arena, (const uint8_t *)bytes, n, &opts, err);
     ckpt_free(bytes);
@@ -449,8 +453,6 @@ int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char
     ckpt_vec_free(&r.entry);
     ckpt_index_free(&r.by_key);
     ckpt_index_free(&r.by_file);
-    if (rc != CKPT_OK)
-        ckpt_dcp_metadata_free(out);
     return rc;
 }
 
