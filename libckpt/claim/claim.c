@@ -165,6 +165,21 @@ static bool cl_of_empty(const ckpt_claim_work *w, const ckpt_tensor *t)
     return false;
 }
 
+/*
+ * What a program saved beside its model: of one source it is in the trees, which are compared for
+ * themselves; what ranks hold in pieces no tree can name.
+ */
+static int cl_other(ckpt_claim_work *w, const ckpt_tensor *t)
+{
+    if (t->n_extents <= 1)
+        return CKPT_OK;
+    w->to->claim.n_left_out++;
+    return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                         "left out: %.300s: it is no part of the model, and ranks hold it in "
+                         "pieces; ckpt convert keeps it",
+                         t->name);
+}
+
 /* One tensor of the source. */
 static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
 {
@@ -181,6 +196,8 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
         w->to->claim.n_left_out++;
         return CKPT_OK;
     }
+    if (!b && a->role == CKPT_ROLE_OTHER)
+        return cl_other(w, a);
     if (!b)
         return cl_unlisted(w, w->back, a->name) ? CKPT_OK
                                                 : ckpt_claim_differs(w, a->name, "is not there");
