@@ -184,11 +184,21 @@ def universal(programs):
         yield folder(out)
 
 
+def distributed():
+    for name in ('dcp_mesh2d_w4', 'dcp_plain_w2', 'old_dcp_torch20_w2', 'fsdp2_mp_w2'):
+        out = b''
+        for part in ('.metadata', '__0_0.distcp', '__1_0.distcp'):
+            with open('tests/fixtures/%s/ckpt/%s' % (name, part), 'rb') as o:
+                content = o.read()
+            out += content if part.startswith('__1') else struct.pack('<I', len(content))[:3] + content
+        yield out
+
+
 def main():
     target, corpus = sys.argv[1:3]
     made = {'fuzz_ds_config': configs, 'fuzz_hjson': configs, 'fuzz_model_config': models, 'fuzz_hostfile': hosts,
             'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals, 'fuzz_moves': moves,
-            'fuzz_universal': lambda: universal(sys.argv[3])}
+            'fuzz_dcp': distributed, 'fuzz_universal': lambda: universal(sys.argv[3])}
     for i, seed in enumerate(made[target]()):
         with open(os.path.join(corpus, 'seed%d' % i), 'wb') as o:
             o.write(seed)

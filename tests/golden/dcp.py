@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's distributed checkpoints: every tensor against what was recorded of the live objects before they were saved.
+
+    dcp.py --bin build/bin FIXTURES [--some]
+
+Each folder with a .metadata goes to safetensors: weights and buffers under the names that the module gives them, moments as
+"<moment>/<parameter>", and whatever the program saved beside them.  Where there is an optimizer, the folder becomes a ZeRO
+checkpoint of other worlds and stages too, which must hold the same.  --some: one world and stage.
+"""
+import argparse
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from readers import read_safetensors
+
+GRID = [(1, 1), (2, 2), (3, 3), (5, 1)]
+# an optimizer that keeps one tensor for three of the model's: its state has no parameters to go to
+FUSED = ('titan_llama3_fused_w3',)
+passed, failed = 0, []
+
+
+def verdict(name, problem):
+    global passed
+    if problem:
+        failed.append(name)
+        print('FAIL %s: %s' % (name, problem))
+    else:
+        passed += 1
+
+
+def run(*cmd):
+    p = subprocess.run(cmd, capture_output=True, text=True)
+    return '' if p.returncode == 0 else 'exit %d: %s' % (p.returncode, p.stderr.strip()[-300:])
+
+
+def folders(fixture):
+    """What a user would name: the folder of .metadata; of accelerate's pairs the one above."""
+    for depth in ('', '*/', '*/*/'):
+        for path in sorted(glob.glob(os.path.join(fixture, 'ckpt', depth, '.metadata'))):
+            folder = os.path.dirname(path)
+            name = os.path.basename(folder)
+            if name.startswith('pytorch_model_fsdp_'):
+                yield os.path.dirname(folder)
+            elif not name.startswith('optimizer_'):
+                yield folder
+
+
+def moments(e):
+    state = (e.get('optimizer') or {}).get('state') or {}
+    return {'%s/%s' % (kind, name): t for kind, of in state.items() if isinstance(of, dict)
+            for name, t in of.items() if isinstance(t, dict) and 'sha256' in t}
+
+
+def same(got, want):
+    for name, t in want.items():
+        if name not in got:
+            return '%s is missing' % name
+        if list(got[name]) != [t['dtype'], t['shape'], t['sha256']]:
+            return '%s is %s, expected %s' % (name, got[name], t)
+    return ''
+
+
+def raw(got, e):
+    """Every tensor that .metadata lists is there once, under one of the names that it may have."""
+    sums = sorted(t['sha256'] for t in e['tensors'].values())
+    mine = sorted(t[2] for t in got.values())
+    return '' if sums == mine else 'the tensors are not those of .metadata: %d and %d' % (len(mine), len(sums))
+
+
+def convert(ckpt, source, out, *more):
+    return run(ckpt, 'convert', '-q', '--force', '--with-optimizer', *more, source, out)
+
+
+def reshard(ckpt, source, tmp, grid):
+    """The same values after a way through ZeRO, whatever dtype it keeps masters in."""
+    a, b, z = (os.path.join(tmp, n) for n in ('a.safetensors', 'b.safetensors', 'zero'))
+    problem = convert(ckpt, source, a, '--dtype', 'fp32')
+    for world, stage in grid:
+        if problem:
+            break
+        problem = run(ckpt, 'reshard', '-q', '--force', source, z, '--world', str(world), '--stage', str(stage))
+        problem = problem or convert(ckpt, z, b, '--dtype', 'fp32') or run(ckpt, 'verify', '-q', z)
+        if not problem:
+            had, got = read_safetensors(a)[0], read_safetensors(b)[0]
+            lost = [n for n in had if n in got and tuple(got[n])[2] != tuple(had[n])[2]]
+            lost += [n for n in had if n not in got and not n.startswith(('list.', 'nested'))]
+            problem = 'world %d, stage %d: %s differ' % (world, stage, lost[:3]) if lost else ''
+    return problem
+
+
+def fixture(ckpt, path, some):
+    e = json.load(open(os.path.join(path, 'expected.json')))
+    name = os.path.basename(path)
+    for source in folders(path):
+        with tempfile.TemporaryDirectory() as tmp:
+            out = os.path.join(tmp, 'o.safetensors')
+            problem = convert(ckpt, source, out)
+            got = {} if problem else {k: tuple(v) for k, v in read_safetensors(out)[0].items()}
+            tied = {a: e['weights'][o] for a, o in (e.get('tied') or {}).items() if o in e.get('weights', {})}
+            verdict(name + ' weights', problem or same(got, dict(e.get('weights') or {}, **(e.get('buffers') or {}), **tied)))
+            if e.get('tensors') and not problem:
+                verdict(name + ' tensors', raw(got, e))
+            if moments(e) and not problem and name not in FUSED:
+                verdict(name + ' moments', same(got, moments(e)))
+                verdict(name + ' ZeRO', reshard(ckpt, source, tmp, GRID[2:3] if some else GRID))
+            if not problem:
+                verdict(name + ' verify', run(ckpt, 'verify', '-q', source))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin', required=True)
+    p.add_argument('--some', action='store_true')
+    p.add_argument('fixtures')
+    a = p.parse_args()
+    ckpt = os.path.join(a.bin, 'ckpt')
+    for path in sorted(glob.glob(os.path.join(a.fixtures, '*', 'expected.json'))):
+        # Megatron-Core's folders have a layout of their own
+        if not os.path.basename(os.path.dirname(path)).startswith('mcore_'):
+            fixture(ckpt, os.path.dirname(path), a.some)
+    print('dcp: %d passed, %d failed' % (passed, len(failed)))
+    return 1 if failed else 0
+
+
+sys.exit(main())
