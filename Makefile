@@ -303,6 +303,7 @@ FIXTURES := $(if $(SHARED),$(SHARED)/fixtures,tests/fixtures)
 check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/npz.py --bin $(B)/bin tests/fixtures
+	@python3 tests/golden/dcp.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/reshard.py --some --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero tests/fixtures
 	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map tests/fixtures
 	@python3 tests/golden/run_doctor.py --bin $(B)/bin $(if $(SHARED),--more $(SHARED)/fixtures) tests/fixtures
@@ -317,6 +318,7 @@ rest-golden: programs $(B)/golden_map
 ifneq ($(SHARED),)
 	@python3 tests/golden/run.py --bin $(B)/bin $(SHARED)/fixtures
 	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map $(SHARED)/fixtures
+	@python3 tests/golden/dcp.py --bin $(B)/bin $(SHARED)/fixtures
 	@python3 tests/golden/compare_expected.py $(B)/golden_map $(SHARED)
 	@python3 tests/golden/compare_grid.py $(B)/golden_map $(SHARED)
 endif

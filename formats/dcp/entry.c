@@ -20,8 +20,8 @@ int ckpt_dcp_object(ckpt_value **out, ckpt_map *map, ckpt_io *io, uint32_t file,
 }
 
 /* Says what the entry should be. */
-static int en_mismatch(const ckpt_io *io, const ckpt_source *s, const ckpt_dcp_inner *inner,
-                       const char *what, ckpt_err *err)
+static int den_mismatch(const ckpt_io *io, const ckpt_source *s, const ckpt_dcp_inner *inner,
+                        const char *what, ckpt_err *err)
 {
     return ckpt_fail(err, CKPT_EMISMATCH,
                      "%s: the entry at offset %" PRIu64 ", for a chunk of %.200s, holds %s",
@@ -29,7 +29,7 @@ static int en_mismatch(const ckpt_io *io, const ckpt_source *s, const ckpt_dcp_i
 }
 
 /* The tensor is the chunk: dtype and shape. */
-static const char *en_differs(const ckpt_value *v, const ckpt_dcp_inner *inner)
+static const char *den_differs(const ckpt_value *v, const ckpt_dcp_inner *inner)
 {
     const ckpt_tensor_value *t = v && v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
 
@@ -50,7 +50,7 @@ static const char *en_differs(const ckpt_value *v, const ckpt_dcp_inner *inner)
  * Bytes from one element to the next, for each axis; false where the elements are not exactly those
  * of the storage.
  */
-static bool en_strides(const ckpt_tensor_value *t, uint64_t n_bytes, int64_t *stride)
+static bool den_strides(const ckpt_tensor_value *t, uint64_t n_bytes, int64_t *stride)
 {
     uint64_t width = ckpt_dtype_get(t->dtype)->bits / 8, last = 0, bytes, span;
 
@@ -64,12 +64,12 @@ static bool en_strides(const ckpt_tensor_value *t, uint64_t n_bytes, int64_t *st
 }
 
 /* Take over where the storage lies. */
-static int en_take(ckpt_source *s, const ckpt_source *found, const ckpt_io *io,
-                   const ckpt_dcp_inner *inner, ckpt_err *err)
+static int den_take(ckpt_source *s, const ckpt_source *found, const ckpt_io *io,
+                    const ckpt_dcp_inner *inner, ckpt_err *err)
 {
     if (found->n_bytes != s->n_bytes)
-        return en_mismatch(io, s, inner, "a tensor whose storage has other bytes than its own",
-                           err);
+        return den_mismatch(io, s, inner, "a tensor whose storage has other bytes than its own",
+                            err);
     s->coding = found->coding;
     s->swap = found->swap;
     s->has_crc = found->has_crc;
@@ -81,21 +81,21 @@ static int en_take(ckpt_source *s, const ckpt_source *found, const ckpt_io *io,
 }
 
 /* The tensor of an entry against its chunk; then the source is that of its storage. */
-static int en_tensor(ckpt_source *source, const ckpt_map *map, const ckpt_value *v,
-                     const ckpt_io *io, ckpt_err *err)
+static int den_tensor(ckpt_source *source, const ckpt_map *map, const ckpt_value *v,
+                      const ckpt_io *io, ckpt_err *err)
 {
     const ckpt_dcp_inner *inner = source->inner;
-    const char *differs = en_differs(v, inner);
+    const char *differs = den_differs(v, inner);
     int64_t stride[CKPT_MAX_DIM];
     int rc;
 
     if (!differs && v->as.tensor->offset != 0)
         differs = "a tensor that does not begin where its storage does";
-    if (!differs && !en_strides(v->as.tensor, source->n_bytes, stride))
+    if (!differs && !den_strides(v->as.tensor, source->n_bytes, stride))
         differs = "a tensor whose elements are not those of its storage";
     if (differs)
-        return en_mismatch(io, source, inner, differs, err);
-    rc = en_take(source, &map->sources.at[v->as.tensor->storage->source], io, inner, err);
+        return den_mismatch(io, source, inner, differs, err);
+    rc = den_take(source, &map->sources.at[v->as.tensor->storage->source], io, inner, err);
     for (uint32_t k = 0; rc == CKPT_OK && k < inner->ndim; k++)
         inner->axis[k].stride = stride[k];
     return rc;
@@ -111,7 +111,7 @@ int ckpt_dcp_settle(ckpt_source *source, ckpt_io *io, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_dcp_object(&v, map, io, source->file, &place, err);
     if (rc == CKPT_OK)
-        rc = en_tensor(source, map, v, io, err);
+        rc = den_tensor(source, map, v, io, err);
     ckpt_map_free(map);
     return rc;
 }

@@ -23,53 +23,53 @@
 #include "formats/dcp/dcp.h"
 #include "libckpt/base/index.h"
 
-enum { LY_KEYS = 32 }; /* keys of a path that are looked at */
+enum { DLY_KEYS = 32 }; /* keys of a path that are looked at */
 
-CKPT_VEC(ly_names, const char *);
+CKPT_VEC(dly_names, const char *);
 
 /* A set of names. */
-typedef struct ly_set {
-    ly_names name;
+typedef struct dly_set {
+    dly_names name;
     ckpt_index index;
-} ly_set;
+} dly_set;
 
-typedef struct ly_reader {
+typedef struct dly_reader {
     const ckpt_dcp_metadata *m;
     ckpt_dcp_role *out;
     ckpt_arena *arena;
-    ly_set optimizers; /* prefixes, each with a '.' behind every key */
-    ly_set params;     /* names that they know */
+    dly_set optimizers; /* prefixes, each with a '.' behind every key */
+    dly_set params;     /* names that they know */
     ckpt_err *err;
-} ly_reader;
+} dly_reader;
 
 /* The keys of an item's path as texts. */
-typedef struct ly_path {
-    const char *key[LY_KEYS];
+typedef struct dly_path {
+    const char *key[DLY_KEYS];
     unsigned n;
-} ly_path;
+} dly_path;
 
 /* ---- sets ---- */
 
-static bool ly_same(const void *ctx, uint32_t number, const void *key)
+static bool dly_same(const void *ctx, uint32_t number, const void *key)
 {
-    const ly_set *set = ctx;
+    const dly_set *set = ctx;
 
     return strcmp(set->name.at[number], key) == 0;
 }
 
-static bool ly_has(const ly_set *set, const char *name)
+static bool dly_has(const dly_set *set, const char *name)
 {
     uint32_t hash = ckpt_hash_bytes(name, strlen(name), 0);
 
-    return ckpt_index_find(&set->index, hash, ly_same, set, name) != CKPT_INDEX_NONE;
+    return ckpt_index_find(&set->index, hash, dly_same, set, name) != CKPT_INDEX_NONE;
 }
 
-static bool ly_enter(ly_set *set, const char *name)
+static bool dly_enter(dly_set *set, const char *name)
 {
     uint32_t hash = ckpt_hash_bytes(name, strlen(name), 0);
     const char **slot;
 
-    if (ly_has(set, name))
+    if (dly_has(set, name))
         return true;
     slot = ckpt_vec_push(&set->name);
     if (!slot)
@@ -78,7 +78,7 @@ static bool ly_enter(ly_set *set, const char *name)
     return ckpt_index_add(&set->index, hash, (uint32_t)(set->name.n - 1));
 }
 
-static void ly_set_free(ly_set *set)
+static void dly_set_free(dly_set *set)
 {
     ckpt_vec_free(&set->name);
     ckpt_index_free(&set->index);
@@ -87,14 +87,14 @@ static void ly_set_free(ly_set *set)
 /* ---- paths ---- */
 
 /* Its path, or its name as the only key where there is none; false: no memory. */
-static bool ly_keys(ly_reader *r, const ckpt_dcp_item *item, ly_path *path)
+static bool dly_keys(dly_reader *r, const ckpt_dcp_item *item, dly_path *path)
 {
     ckpt_seq s = ckpt_value_seq(item->path);
 
     path->n = 0;
-    if (!item->path || s.n > LY_KEYS)
+    if (!item->path || s.n > DLY_KEYS)
         path->key[path->n++] = item->name.at;
-    for (uint64_t i = 0; item->path && i < s.n && s.n <= LY_KEYS; i++) {
+    for (uint64_t i = 0; item->path && i < s.n && s.n <= DLY_KEYS; i++) {
         const ckpt_value *k = s.at[i];
         const char *text = k->kind == CKPT_V_STR ? k->as.text.at
                                                  : ckpt_arena_printf(r->arena, "%" PRId64, k->as.i);
@@ -106,7 +106,7 @@ static bool ly_keys(ly_reader *r, const ckpt_dcp_item *item, ly_path *path)
 }
 
 /* Keys from..to-1 with a '.' behind each; NULL: no memory. */
-static const char *ly_join(ly_reader *r, const ly_path *path, unsigned from, unsigned to)
+static const char *dly_join(dly_reader *r, const dly_path *path, unsigned from, unsigned to)
 {
     ckpt_bytes text = {0};
     const char *out = NULL;
@@ -122,15 +122,15 @@ static const char *ly_join(ly_reader *r, const ly_path *path, unsigned from, uns
 }
 
 /* The same without the last '.'. */
-static const char *ly_name(ly_reader *r, const ly_path *path, unsigned from)
+static const char *dly_name(dly_reader *r, const dly_path *path, unsigned from)
 {
-    const char *text = ly_join(r, path, from, path->n);
+    const char *text = dly_join(r, path, from, path->n);
     size_t n = text ? strlen(text) : 0;
 
     return n > 0 ? ckpt_arena_string(r->arena, text, n - 1) : text;
 }
 
-static bool ly_begins(const char *s, const char *with)
+static bool dly_begins(const char *s, const char *with)
 {
     return strncmp(s, with, strlen(with)) == 0;
 }
@@ -141,13 +141,13 @@ static bool ly_begins(const char *s, const char *with)
  * Where a path enters an optimizer: its prefix has *n keys, and the next is "state" or
  * "param_groups", or begins so.
  */
-static bool ly_enters(const ly_path *path, unsigned *n, bool *flat, bool *groups)
+static bool dly_enters(const dly_path *path, unsigned *n, bool *flat, bool *groups)
 {
     for (*n = 0; *n < path->n; (*n)++) {
         const char *key = path->key[*n];
         bool nested = *n + 1 < path->n;
-        *groups = ly_begins(key, "param_groups");
-        *flat = !nested && (ly_begins(key, "state.") || ly_begins(key, "param_groups."));
+        *groups = dly_begins(key, "param_groups");
+        *flat = !nested && (dly_begins(key, "state.") || dly_begins(key, "param_groups."));
         // before torch 2.4 the list of groups is one object
         if (*flat || strcmp(key, "param_groups") == 0 || (nested && strcmp(key, "state") == 0))
             return true;
@@ -156,25 +156,25 @@ static bool ly_enters(const ly_path *path, unsigned *n, bool *flat, bool *groups
 }
 
 /* Prefixes of dicts with param_groups. */
-static int ly_find_optimizers(ly_reader *r)
+static int dly_find_optimizers(dly_reader *r)
 {
     for (size_t i = 0; i < r->m->item.n; i++) {
-        ly_path path;
+        dly_path path;
         unsigned n;
         bool flat, groups;
-        if (!ly_keys(r, &r->m->item.at[i], &path))
+        if (!dly_keys(r, &r->m->item.at[i], &path))
             return ckpt_fail_memory(r->err);
-        if (!r->m->item.at[i].path || !ly_enters(&path, &n, &flat, &groups) || !groups)
+        if (!r->m->item.at[i].path || !dly_enters(&path, &n, &flat, &groups) || !groups)
             continue;
-        const char *prefix = ly_join(r, &path, 0, n);
-        if (!prefix || !ly_enter(&r->optimizers, prefix))
+        const char *prefix = dly_join(r, &path, 0, n);
+        if (!prefix || !dly_enter(&r->optimizers, prefix))
             return ckpt_fail_memory(r->err);
     }
     return CKPT_OK;
 }
 
 /* "state.<parameter>.<moment>" or "param_groups.<parameter>.<setting>", cut at the last dot. */
-static bool ly_cut(ly_reader *r, const char *text, ckpt_dcp_role *out)
+static bool dly_cut(dly_reader *r, const char *text, ckpt_dcp_role *out)
 {
     const char *from = strchr(text, '.') + 1, *dot = strrchr(from, '.');
 
@@ -186,10 +186,10 @@ static bool ly_cut(ly_reader *r, const char *text, ckpt_dcp_role *out)
 }
 
 /* What an item of an optimizer is; OTHER where it has another form. */
-static int ly_of_optimizer(ly_reader *r, const ly_path *path, unsigned n, bool flat, bool groups,
-                           ckpt_dcp_role *out)
+static int dly_of_optimizer(dly_reader *r, const dly_path *path, unsigned n, bool flat, bool groups,
+                            ckpt_dcp_role *out)
 {
-    if (flat && !ly_cut(r, path->key[n], out))
+    if (flat && !dly_cut(r, path->key[n], out))
         return ckpt_fail_memory(r->err);
     if (!flat && path->n >= n + 3) {
         out->name = path->key[n + 1];
@@ -199,28 +199,28 @@ static int ly_of_optimizer(ly_reader *r, const ly_path *path, unsigned n, bool f
         return CKPT_OK;
     out->what = groups ? CKPT_DCP_SETTING : CKPT_DCP_MOMENT;
     // both forms name the parameters of a group, one of them as members of it
-    if ((!groups || flat) && !ly_enter(&r->params, out->name))
+    if ((!groups || flat) && !dly_enter(&r->params, out->name))
         return ckpt_fail_memory(r->err);
     return CKPT_OK;
 }
 
-static int ly_optimizers(ly_reader *r)
+static int dly_optimizers(dly_reader *r)
 {
-    int rc = ly_find_optimizers(r);
+    int rc = dly_find_optimizers(r);
 
     for (size_t i = 0; rc == CKPT_OK && i < r->m->item.n; i++) {
-        ly_path path;
+        dly_path path;
         unsigned n;
         bool flat, groups;
-        if (!ly_keys(r, &r->m->item.at[i], &path))
+        if (!dly_keys(r, &r->m->item.at[i], &path))
             return ckpt_fail_memory(r->err);
-        if (!ly_enters(&path, &n, &flat, &groups))
+        if (!dly_enters(&path, &n, &flat, &groups))
             continue;
-        const char *prefix = ly_join(r, &path, 0, n);
+        const char *prefix = dly_join(r, &path, 0, n);
         if (!prefix)
             return ckpt_fail_memory(r->err);
-        if (ly_has(&r->optimizers, prefix))
-            rc = ly_of_optimizer(r, &path, n, flat, groups, &r->out[i]);
+        if (dly_has(&r->optimizers, prefix))
+            rc = dly_of_optimizer(r, &path, n, flat, groups, &r->out[i]);
     }
     return rc;
 }
@@ -231,26 +231,26 @@ static int ly_optimizers(ly_reader *r)
  * How many keys lead to the model: the fewest whose rest is a parameter of the optimizer, told by
  * the first item that has one; without an optimizer a name that programs use.
  */
-static int ly_find_model(ly_reader *r, const char **prefix, unsigned *depth)
+static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth)
 {
     static const char *const usual[] = {"model", "state_dict", "module"};
-    ly_path path;
+    dly_path path;
 
     *prefix = NULL;
     *depth = 0;
     for (size_t i = 0; i < r->m->item.n; i++) {
         if (!r->m->item.at[i].is_tensor || r->out[i].what != CKPT_DCP_OTHER)
             continue;
-        if (!ly_keys(r, &r->m->item.at[i], &path))
+        if (!dly_keys(r, &r->m->item.at[i], &path))
             return ckpt_fail_memory(r->err);
         for (unsigned k = 0; r->params.name.n > 0 && k < path.n; k++) {
-            const char *name = ly_name(r, &path, k);
+            const char *name = dly_name(r, &path, k);
             if (!name)
                 return ckpt_fail_memory(r->err);
-            if (!ly_has(&r->params, name))
+            if (!dly_has(&r->params, name))
                 continue;
             *depth = k;
-            *prefix = ly_join(r, &path, 0, k);
+            *prefix = dly_join(r, &path, 0, k);
             return *prefix ? CKPT_OK : ckpt_fail_memory(r->err);
         }
         for (size_t u = 0;
@@ -268,44 +268,44 @@ static int ly_find_model(ly_reader *r, const char **prefix, unsigned *depth)
     return CKPT_OK;
 }
 
-static int ly_model(ly_reader *r)
+static int dly_model(dly_reader *r)
 {
     const char *prefix;
     unsigned depth;
-    int rc = ly_find_model(r, &prefix, &depth);
+    int rc = dly_find_model(r, &prefix, &depth);
 
     for (size_t i = 0; rc == CKPT_OK && i < r->m->item.n; i++) {
         ckpt_dcp_role *out = &r->out[i];
-        ly_path path;
+        dly_path path;
         if (!r->m->item.at[i].is_tensor || out->what != CKPT_DCP_OTHER)
             continue;
-        if (!ly_keys(r, &r->m->item.at[i], &path))
+        if (!dly_keys(r, &r->m->item.at[i], &path))
             return ckpt_fail_memory(r->err);
-        const char *before = ly_join(r, &path, 0, depth < path.n ? depth : 0);
+        const char *before = dly_join(r, &path, 0, depth < path.n ? depth : 0);
         if (!before)
             return ckpt_fail_memory(r->err);
         if (prefix && (path.n <= depth || strcmp(before, prefix) != 0))
             continue;
-        out->name = ly_name(r, &path, depth);
+        out->name = dly_name(r, &path, depth);
         if (!out->name)
             return ckpt_fail_memory(r->err);
         out->what = CKPT_DCP_WEIGHT;
-        out->trained = ly_has(&r->params, out->name);
+        out->trained = dly_has(&r->params, out->name);
     }
     return rc;
 }
 
 int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena, ckpt_err *err)
 {
-    ly_reader r = {.m = m, .out = out, .arena = arena, .err = err};
+    dly_reader r = {.m = m, .out = out, .arena = arena, .err = err};
     int rc;
 
     for (size_t i = 0; i < m->item.n; i++)
         out[i] = (ckpt_dcp_role){.what = CKPT_DCP_OTHER, .name = m->item.at[i].name.at};
-    rc = ly_optimizers(&r);
+    rc = dly_optimizers(&r);
     if (rc == CKPT_OK)
-        rc = ly_model(&r);
-    ly_set_free(&r.optimizers);
-    ly_set_free(&r.params);
+        rc = dly_model(&r);
+    dly_set_free(&r.optimizers);
+    dly_set_free(&r.params);
     return rc;
 }

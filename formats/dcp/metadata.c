@@ -16,40 +16,40 @@
 #include "libckpt/codec/pickle/pickle.h"
 
 /* Bytes that .metadata may have: 1024 ranks with 1000 tensors have about 200 MB. */
-#define DM_MAX_BYTES (UINT64_C(2) << 30)
+#define DMD_MAX_BYTES (UINT64_C(2) << 30)
 
 /* A pair of storage_data. */
-typedef struct dm_entry {
+typedef struct dmd_entry {
     const ckpt_text *name;
     ckpt_seq offset; /* of INTs; empty for objects */
     ckpt_dcp_place place;
     bool used;
-} dm_entry;
+} dmd_entry;
 
-CKPT_VEC(dm_entries, dm_entry);
+CKPT_VEC(dmd_entries, dmd_entry);
 
-typedef struct dm_reader {
+typedef struct dmd_reader {
     ckpt_dcp_metadata *out;
     ckpt_arena *arena;
     const char *path;   /* of .metadata */
     const char *prefix; /* of data files' names: "" or the folder's name and a '/' */
     size_t first;       /* item: the first of this folder */
-    dm_entries entry;
+    dmd_entries entry;
     ckpt_index by_key;  /* entries */
     ckpt_index by_file; /* out->file */
     ckpt_err *err;
-} dm_reader;
+} dmd_reader;
 
 /* ---- pieces ---- */
 
-static int dm_fail(const dm_reader *r, const char *what, const ckpt_text *name)
+static int dmd_fail(const dmd_reader *r, const char *what, const ckpt_text *name)
 {
     return ckpt_fail(r->err, CKPT_EFORMAT, "%s: %s%s%.200s", r->path, what, name ? " of " : "",
                      name ? name->at : "");
 }
 
 /* An attribute of an object, by what BUILD gave it; NULL: it has none of this name, or is None. */
-static const ckpt_value *dm_attr(const ckpt_value *v, const char *name)
+static const ckpt_value *dmd_attr(const ckpt_value *v, const char *name)
 {
     const ckpt_value *state = v && v->kind == CKPT_V_OBJECT ? v->as.object->state : NULL;
     const ckpt_value *attr = ckpt_value_get(state, name);
@@ -58,7 +58,7 @@ static const ckpt_value *dm_attr(const ckpt_value *v, const char *name)
 }
 
 /* A number of elements or bytes. */
-static bool dm_number(const ckpt_value *v, uint64_t *out)
+static bool dmd_number(const ckpt_value *v, uint64_t *out)
 {
     if (!v || v->kind != CKPT_V_INT || v->as.i < 0)
         return false;
@@ -67,7 +67,7 @@ static bool dm_number(const ckpt_value *v, uint64_t *out)
 }
 
 /* Sizes or offsets, one for each axis, in the arena. */
-static bool dm_numbers(dm_reader *r, const ckpt_value *v, const uint64_t **out, uint32_t *n)
+static bool dmd_numbers(dmd_reader *r, const ckpt_value *v, const uint64_t **out, uint32_t *n)
 {
     ckpt_seq s = ckpt_value_seq(v);
     uint64_t *at;
@@ -77,7 +77,7 @@ static bool dm_numbers(dm_reader *r, const ckpt_value *v, const uint64_t **out, 
         return false;
     at = ckpt_arena_array(r->arena, s.n + 1, sizeof *at);
     for (uint64_t i = 0; at && i < s.n; i++) {
-        if (!dm_number(s.at[i], &at[i]))
+        if (!dmd_number(s.at[i], &at[i]))
             return false;
     }
     *out = at;
@@ -87,21 +87,21 @@ static bool dm_numbers(dm_reader *r, const ckpt_value *v, const uint64_t **out, 
 
 /* ---- storage_data ---- */
 
-static bool dm_same_file(const void *ctx, uint32_t number, const void *key)
+static bool dmd_same_file(const void *ctx, uint32_t number, const void *key)
 {
-    const dm_reader *r = ctx;
+    const dmd_reader *r = ctx;
     const ckpt_text *a = &r->out->file.at[number].name, *b = key;
 
     return a->n == b->n && memcmp(a->at, b->at, (size_t)a->n) == 0;
 }
 
 /* The number of a data file, which is entered when it is met first. */
-static int dm_file(dm_reader *r, const ckpt_text *name, uint32_t *out)
+static int dmd_file(dmd_reader *r, const ckpt_text *name, uint32_t *out)
 {
     uint32_t hash = ckpt_hash_bytes(name->at, (size_t)name->n, 0);
     ckpt_dcp_file *file;
 
-    *out = ckpt_index_find(&r->by_file, hash, dm_same_file, r, name);
+    *out = ckpt_index_find(&r->by_file, hash, dmd_same_file, r, name);
     if (*out != CKPT_INDEX_NONE)
         return CKPT_OK;
     if (!ckpt_path_part_ok(name->at, name->n))
@@ -116,7 +116,7 @@ static int dm_file(dm_reader *r, const ckpt_text *name, uint32_t *out)
     return file->path ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-static uint32_t dm_hash(const ckpt_text *name, const uint64_t *offset, uint32_t n)
+static uint32_t dmd_hash(const ckpt_text *name, const uint64_t *offset, uint32_t n)
 {
     uint32_t hash = ckpt_hash_bytes(name->at, (size_t)name->n, 0);
 
@@ -125,17 +125,17 @@ static uint32_t dm_hash(const ckpt_text *name, const uint64_t *offset, uint32_t 
     return hash;
 }
 
-typedef struct dm_key {
+typedef struct dmd_key {
     const ckpt_text *name;
     const uint64_t *offset;
     uint32_t n;
-} dm_key;
+} dmd_key;
 
-static bool dm_same_key(const void *ctx, uint32_t number, const void *key)
+static bool dmd_same_key(const void *ctx, uint32_t number, const void *key)
 {
-    const dm_reader *r = ctx;
-    const dm_entry *e = &r->entry.at[number];
-    const dm_key *k = key;
+    const dmd_reader *r = ctx;
+    const dmd_entry *e = &r->entry.at[number];
+    const dmd_key *k = key;
 
     if (e->name->n != k->name->n || e->offset.n != k->n ||
         memcmp(e->name->at, k->name->at, (size_t)k->name->n) != 0)
@@ -148,9 +148,9 @@ static bool dm_same_key(const void *ctx, uint32_t number, const void *key)
 }
 
 /* Transforms change an entry's bytes: what they make is no torch archive. */
-static int dm_plain(const dm_reader *r, const ckpt_value *info, const ckpt_text *name)
+static int dmd_plain(const dmd_reader *r, const ckpt_value *info, const ckpt_text *name)
 {
-    ckpt_seq list = ckpt_value_seq(dm_attr(info, "transform_descriptors"));
+    ckpt_seq list = ckpt_value_seq(dmd_attr(info, "transform_descriptors"));
 
     if (list.n == 0)
         return CKPT_OK;
@@ -162,35 +162,35 @@ static int dm_plain(const dm_reader *r, const ckpt_value *info, const ckpt_text 
 }
 
 /* One pair of storage_data. */
-static int dm_add_entry(dm_reader *r, const ckpt_value *index, const ckpt_value *info)
+static int dmd_add_entry(dmd_reader *r, const ckpt_value *index, const ckpt_value *info)
 {
-    const ckpt_value *name = dm_attr(index, "fqn"), *offset = dm_attr(index, "offset"),
-                     *file = dm_attr(info, "relative_path");
-    dm_entry e = {0};
+    const ckpt_value *name = dmd_attr(index, "fqn"), *offset = dmd_attr(index, "offset"),
+                     *file = dmd_attr(info, "relative_path");
+    dmd_entry e = {0};
     uint64_t at[CKPT_MAX_DIM];
-    dm_entry *to;
+    dmd_entry *to;
     int rc;
 
     if (!name || name->kind != CKPT_V_STR)
-        return dm_fail(r, "an entry of storage_data has no name", NULL);
+        return dmd_fail(r, "an entry of storage_data has no name", NULL);
     e.name = &name->as.text;
     e.offset = ckpt_value_seq(offset);
-    if (!file || file->kind != CKPT_V_STR || !dm_number(dm_attr(info, "offset"), &e.place.at) ||
-        !dm_number(dm_attr(info, "length"), &e.place.n) || e.offset.n > CKPT_MAX_DIM)
-        return dm_fail(r, "storage_data does not say where the bytes lie", e.name);
+    if (!file || file->kind != CKPT_V_STR || !dmd_number(dmd_attr(info, "offset"), &e.place.at) ||
+        !dmd_number(dmd_attr(info, "length"), &e.place.n) || e.offset.n > CKPT_MAX_DIM)
+        return dmd_fail(r, "storage_data does not say where the bytes lie", e.name);
     for (uint64_t i = 0; i < e.offset.n; i++) {
-        if (!dm_number(e.offset.at[i], &at[i]))
-            return dm_fail(r, "an offset is no number", e.name);
+        if (!dmd_number(e.offset.at[i], &at[i]))
+            return dmd_fail(r, "an offset is no number", e.name);
     }
-    rc = dm_plain(r, info, e.name);
+    rc = dmd_plain(r, info, e.name);
     if (rc == CKPT_OK)
-        rc = dm_file(r, &file->as.text, &e.place.file);
+        rc = dmd_file(r, &file->as.text, &e.place.file);
     if (rc != CKPT_OK)
         return rc;
-    dm_key key = {e.name, at, (uint32_t)e.offset.n};
-    uint32_t hash = dm_hash(e.name, at, key.n);
-    if (ckpt_index_find(&r->by_key, hash, dm_same_key, r, &key) != CKPT_INDEX_NONE)
-        return dm_fail(r, "storage_data has one chunk twice", e.name);
+    dmd_key key = {e.name, at, (uint32_t)e.offset.n};
+    uint32_t hash = dmd_hash(e.name, at, key.n);
+    if (ckpt_index_find(&r->by_key, hash, dmd_same_key, r, &key) != CKPT_INDEX_NONE)
+        return dmd_fail(r, "storage_data has one chunk twice", e.name);
     to = ckpt_vec_push(&r->entry);
     if (!to || !ckpt_index_add(&r->by_key, hash, (uint32_t)(r->entry.n - 1)))
         return ckpt_fail_memory(r->err);
@@ -198,24 +198,24 @@ static int dm_add_entry(dm_reader *r, const ckpt_value *index, const ckpt_value 
     return CKPT_OK;
 }
 
-static int dm_entries_read(dm_reader *r, const ckpt_value *storage)
+static int dmd_entries_read(dmd_reader *r, const ckpt_value *storage)
 {
     ckpt_dict map = ckpt_value_map(storage);
     int rc = CKPT_OK;
 
     if (!storage || storage->kind != CKPT_V_DICT)
-        return dm_fail(r, "no storage_data: nothing says where the bytes lie", NULL);
+        return dmd_fail(r, "no storage_data: nothing says where the bytes lie", NULL);
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++)
-        rc = dm_add_entry(r, map.at[i].key, map.at[i].value);
+        rc = dmd_add_entry(r, map.at[i].key, map.at[i].value);
     return rc;
 }
 
 /* The entry of a chunk, or of an object (n 0). */
-static int dm_find(dm_reader *r, const ckpt_text *name, const uint64_t *offset, uint32_t n,
-                   ckpt_dcp_place *out)
+static int dmd_find(dmd_reader *r, const ckpt_text *name, const uint64_t *offset, uint32_t n,
+                    ckpt_dcp_place *out)
 {
-    dm_key key = {name, offset, n};
-    uint32_t at = ckpt_index_find(&r->by_key, dm_hash(name, offset, n), dm_same_key, r, &key);
+    dmd_key key = {name, offset, n};
+    uint32_t at = ckpt_index_find(&r->by_key, dmd_hash(name, offset, n), dmd_same_key, r, &key);
 
     if (at == CKPT_INDEX_NONE)
         return ckpt_fail(r->err, CKPT_EMISMATCH,
@@ -228,25 +228,25 @@ static int dm_find(dm_reader *r, const ckpt_text *name, const uint64_t *offset, 
 /* ---- state_dict_metadata ---- */
 
 /* The dtype, and requires_grad: the state of TensorProperties is a tuple that begins with both. */
-static int dm_properties(const dm_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
+static int dmd_properties(const dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
 {
     const ckpt_value *state = v && v->kind == CKPT_V_OBJECT ? v->as.object->state : NULL;
     ckpt_seq s = ckpt_value_seq(state);
-    const ckpt_value *dtype = s.n > 0 ? s.at[0] : dm_attr(v, "dtype"),
-                     *grad = s.n > 2 ? s.at[2] : dm_attr(v, "requires_grad");
+    const ckpt_value *dtype = s.n > 0 ? s.at[0] : dmd_attr(v, "dtype"),
+                     *grad = s.n > 2 ? s.at[2] : dmd_attr(v, "requires_grad");
 
     if (dtype && dtype->kind == CKPT_V_GLOBAL)
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: %.200s has dtype %.100s.%.100s", r->path,
                          item->name.at, dtype->as.global.module.at, dtype->as.global.name.at);
     if (!dtype || dtype->kind != CKPT_V_DTYPE)
-        return dm_fail(r, "no dtype", &item->name);
+        return dmd_fail(r, "no dtype", &item->name);
     item->dtype = dtype->as.dtype;
     item->flags = grad && grad->kind == CKPT_V_BOOL && grad->as.i ? CKPT_TENSOR_GRAD : 0;
     return CKPT_OK;
 }
 
 /* The box must lie inside the tensor; ckpt_map_check sees to holes and overlaps. */
-static int dm_inside(const dm_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
+static int dmd_inside(const dmd_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
 {
     for (uint32_t k = 0; k < item->ndim; k++) {
         if (!ckpt_within(c->start[k], c->count[k], item->shape[k]))
@@ -259,19 +259,19 @@ static int dm_inside(const dm_reader *r, const ckpt_dcp_item *item, const ckpt_d
     return CKPT_OK;
 }
 
-static int dm_chunk(dm_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
+static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
 {
     ckpt_dcp_chunk c = {0}, *to;
     uint32_t n_start, n_count;
     int rc;
 
-    if (!dm_numbers(r, dm_attr(v, "offsets"), &c.start, &n_start) ||
-        !dm_numbers(r, dm_attr(v, "sizes"), &c.count, &n_count) || n_start != item->ndim ||
+    if (!dmd_numbers(r, dmd_attr(v, "offsets"), &c.start, &n_start) ||
+        !dmd_numbers(r, dmd_attr(v, "sizes"), &c.count, &n_count) || n_start != item->ndim ||
         n_count != item->ndim)
-        return dm_fail(r, "a chunk without offsets and sizes for each axis", &item->name);
-    rc = dm_inside(r, item, &c);
+        return dmd_fail(r, "a chunk without offsets and sizes for each axis", &item->name);
+    rc = dmd_inside(r, item, &c);
     if (rc == CKPT_OK)
-        rc = dm_find(r, &item->name, c.start, item->ndim, &c.place);
+        rc = dmd_find(r, &item->name, c.start, item->ndim, &c.place);
     if (rc != CKPT_OK)
         return rc;
     to = ckpt_vec_push(&r->out->chunk);
@@ -282,23 +282,23 @@ static int dm_chunk(dm_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
     return CKPT_OK;
 }
 
-static int dm_tensor(dm_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
+static int dmd_tensor(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
 {
-    ckpt_seq chunks = ckpt_value_seq(dm_attr(v, "chunks"));
-    int rc = dm_properties(r, item, dm_attr(v, "properties"));
+    ckpt_seq chunks = ckpt_value_seq(dmd_attr(v, "chunks"));
+    int rc = dmd_properties(r, item, dmd_attr(v, "properties"));
 
-    if (rc == CKPT_OK && !dm_numbers(r, dm_attr(v, "size"), &item->shape, &item->ndim))
-        rc = dm_fail(r, "no size", &item->name);
+    if (rc == CKPT_OK && !dmd_numbers(r, dmd_attr(v, "size"), &item->shape, &item->ndim))
+        rc = dmd_fail(r, "no size", &item->name);
     for (uint64_t i = 0; rc == CKPT_OK && i < chunks.n; i++)
-        rc = dm_chunk(r, item, chunks.at[i]);
+        rc = dmd_chunk(r, item, chunks.at[i]);
     return rc;
 }
 
 /* An object: one entry, without a box. */
-static int dm_bytes(dm_reader *r, ckpt_dcp_item *item)
+static int dmd_bytes(dmd_reader *r, ckpt_dcp_item *item)
 {
     ckpt_dcp_chunk c = {0}, *to;
-    int rc = dm_find(r, &item->name, NULL, 0, &c.place);
+    int rc = dmd_find(r, &item->name, NULL, 0, &c.place);
 
     if (rc != CKPT_OK)
         return rc;
@@ -310,16 +310,16 @@ static int dm_bytes(dm_reader *r, ckpt_dcp_item *item)
     return CKPT_OK;
 }
 
-static int dm_item(dm_reader *r, const ckpt_value *key, const ckpt_value *v)
+static int dmd_item(dmd_reader *r, const ckpt_value *key, const ckpt_value *v)
 {
     ckpt_dcp_item item = {.first = r->out->chunk.n}, *to;
     int rc;
 
     if (key->kind != CKPT_V_STR || v->kind != CKPT_V_OBJECT)
-        return dm_fail(r, "state_dict_metadata has a member that is no description", NULL);
+        return dmd_fail(r, "state_dict_metadata has a member that is no description", NULL);
     item.name = key->as.text;
-    item.is_tensor = dm_attr(v, "size") != NULL;
-    rc = item.is_tensor ? dm_tensor(r, &item, v) : dm_bytes(r, &item);
+    item.is_tensor = dmd_attr(v, "size") != NULL;
+    rc = item.is_tensor ? dmd_tensor(r, &item, v) : dmd_bytes(r, &item);
     if (rc != CKPT_OK)
         return rc;
     to = ckpt_vec_push(&r->out->item);
@@ -329,22 +329,22 @@ static int dm_item(dm_reader *r, const ckpt_value *key, const ckpt_value *v)
     return CKPT_OK;
 }
 
-static int dm_items(dm_reader *r, const ckpt_value *state)
+static int dmd_items(dmd_reader *r, const ckpt_value *state)
 {
     ckpt_dict map = ckpt_value_map(state);
     int rc = CKPT_OK;
 
     if (!state || state->kind != CKPT_V_DICT)
-        return dm_fail(r, "no state_dict_metadata: not the metadata of a distributed checkpoint",
-                       NULL);
+        return dmd_fail(r, "no state_dict_metadata: not the metadata of a distributed checkpoint",
+                        NULL);
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++)
-        rc = dm_item(r, map.at[i].key, map.at[i].value);
+        rc = dmd_item(r, map.at[i].key, map.at[i].value);
     return rc;
 }
 
 /* ---- planner_data ---- */
 
-static bool dm_is_path(const ckpt_value *v)
+static bool dmd_is_path(const ckpt_value *v)
 {
     ckpt_seq s = ckpt_value_seq(v);
     bool ok = v->kind == CKPT_V_TUPLE && s.n > 0;
@@ -354,7 +354,7 @@ static bool dm_is_path(const ckpt_value *v)
     return ok;
 }
 
-static bool dm_same_name(const void *ctx, uint32_t number, const void *key)
+static bool dmd_same_name(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_dict *map = ctx;
     const ckpt_text *a = &map->at[number].key->as.text, *b = key;
@@ -362,12 +362,12 @@ static bool dm_same_name(const void *ctx, uint32_t number, const void *key)
     return a->n == b->n && memcmp(a->at, b->at, (size_t)a->n) == 0;
 }
 
-static int dm_index_paths(dm_reader *r, ckpt_index *ix, const ckpt_dict *map)
+static int dmd_index_paths(dmd_reader *r, ckpt_index *ix, const ckpt_dict *map)
 {
     for (uint64_t i = 0; i < map->n; i++) {
         const ckpt_value *key = map->at[i].key;
         if (key->kind != CKPT_V_STR || i >= CKPT_INDEX_NONE)
-            return dm_fail(r, "planner_data has a key that is no name", NULL);
+            return dmd_fail(r, "planner_data has a key that is no name", NULL);
         uint32_t hash = ckpt_hash_bytes(key->as.text.at, (size_t)key->as.text.n, 0);
         if (!ckpt_index_add(ix, hash, (uint32_t)i))
             return ckpt_fail_memory(r->err);
@@ -376,7 +376,7 @@ static int dm_index_paths(dm_reader *r, ckpt_index *ix, const ckpt_dict *map)
 }
 
 /* In the order of the program's dicts, then what planner_data does not have. */
-static int dm_order(const void *pa, const void *pb)
+static int dmd_order(const void *pa, const void *pb)
 {
     const ckpt_dcp_item *a = pa, *b = pb;
 
@@ -389,39 +389,39 @@ static int dm_order(const void *pa, const void *pb)
  * Paths of the items; Megatron-Core writes none.  state_dict_metadata has them in the order in
  * which ranks were given them to write, planner_data in that of the program.
  */
-static int dm_paths(dm_reader *r, const ckpt_value *planner)
+static int dmd_paths(dmd_reader *r, const ckpt_value *planner)
 {
     ckpt_dict map = ckpt_value_map(planner);
     ckpt_index ix = {0};
-    int rc = dm_index_paths(r, &ix, &map);
+    int rc = dmd_index_paths(r, &ix, &map);
 
     for (size_t i = r->first; rc == CKPT_OK && i < r->out->item.n; i++) {
         ckpt_dcp_item *item = &r->out->item.at[i];
         uint32_t hash = ckpt_hash_bytes(item->name.at, (size_t)item->name.n, 0);
-        uint32_t at = ckpt_index_find(&ix, hash, dm_same_name, &map, &item->name);
+        uint32_t at = ckpt_index_find(&ix, hash, dmd_same_name, &map, &item->name);
 
         item->order = at;
         item->path = at == CKPT_INDEX_NONE ? NULL : map.at[at].value;
-        if (item->path && !dm_is_path(item->path))
-            rc = dm_fail(r, "planner_data has no path of keys", &item->name);
+        if (item->path && !dmd_is_path(item->path))
+            rc = dmd_fail(r, "planner_data has no path of keys", &item->name);
     }
     ckpt_index_free(&ix);
     if (rc == CKPT_OK && r->out->item.n > r->first + 1)
         qsort(&r->out->item.at[r->first], r->out->item.n - r->first, sizeof *r->out->item.at,
-              dm_order);
+              dmd_order);
     return rc;
 }
 
 /* ---- the whole ---- */
 
-static int dm_read(dm_reader *r, const ckpt_value *root)
+static int dmd_read(dmd_reader *r, const ckpt_value *root)
 {
-    int rc = dm_entries_read(r, dm_attr(root, "storage_data"));
+    int rc = dmd_entries_read(r, dmd_attr(root, "storage_data"));
 
     if (rc == CKPT_OK)
-        rc = dm_items(r, dm_attr(root, "state_dict_metadata"));
+        rc = dmd_items(r, dmd_attr(root, "state_dict_metadata"));
     if (rc == CKPT_OK)
-        rc = dm_paths(r, dm_attr(root, "planner_data"));
+        rc = dmd_paths(r, dmd_attr(root, "planner_data"));
     for (size_t i = 0; rc == CKPT_OK && i < r->entry.n; i++) {
         if (r->entry.at[i].used)
             continue;
@@ -434,7 +434,7 @@ static int dm_read(dm_reader *r, const ckpt_value *root)
 int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char *folder,
                            const char *prefix, ckpt_err *err)
 {
-    dm_reader r = {.out = out, .arena = arena, .prefix = prefix, .first = out->item.n, .err = err};
+    dmd_reader r = {.out = out, .arena = arena, .prefix = prefix, .first = out->item.n, .err = err};
     ckpt_pickle_opts opts = {0};
     ckpt_pickle pickle = {0};
     char *bytes = NULL;
@@ -443,12 +443,12 @@ int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char
 
     r.path = ckpt_arena_printf(arena, "%s/%s" CKPT_DCP_METADATA, folder, prefix);
     opts.name = r.path;
-    rc = r.path ? ckpt_io_slurp(&bytes, &n, r.path, DM_MAX_BYTES, err) : ckpt_fail_memory(err);
+    rc = r.path ? ckpt_io_slurp(&bytes, &n, r.path, DMD_MAX_BYTES, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = ckpt_pickle_read(&pickle, arena, (const uint8_t *)bytes, n, &opts, err);
     ckpt_free(bytes);
     if (rc == CKPT_OK)
-        rc = dm_read(&r, pickle.root);
+        rc = dmd_read(&r, pickle.root);
     ckpt_pickle_free(&pickle);
     ckpt_vec_free(&r.entry);
     ckpt_index_free(&r.by_key);

@@ -13,22 +13,22 @@
 #include "libckpt/base/index.h"
 
 /* A container that was made, and how it is found again. */
-typedef struct va_node {
+typedef struct dvl_node {
     const ckpt_value *parent, *key; /* key NULL: the root */
     ckpt_value *v;
-} va_node;
+} dvl_node;
 
-CKPT_VEC(va_nodes, va_node);
+CKPT_VEC(dvl_nodes, dvl_node);
 
-typedef struct va_tree {
+typedef struct dvl_tree {
     ckpt_arena *arena;
-    va_nodes node;
+    dvl_nodes node;
     ckpt_index index;
-} va_tree;
+} dvl_tree;
 
 /* ---- containers ---- */
 
-static uint32_t va_hash(const va_node *n)
+static uint32_t dvl_hash(const dvl_node *n)
 {
     uint32_t hash = ckpt_hash_u64((uint64_t)(uintptr_t)n->parent);
 
@@ -37,9 +37,9 @@ static uint32_t va_hash(const va_node *n)
                : ckpt_hash_bytes(&n->key->as.i, sizeof n->key->as.i, hash);
 }
 
-static bool va_same(const void *ctx, uint32_t number, const void *key)
+static bool dvl_same(const void *ctx, uint32_t number, const void *key)
 {
-    const va_node *a = &((const va_tree *)ctx)->node.at[number], *b = key;
+    const dvl_node *a = &((const dvl_tree *)ctx)->node.at[number], *b = key;
 
     if (a->parent != b->parent || a->key->kind != b->key->kind)
         return false;
@@ -50,10 +50,10 @@ static bool va_same(const void *ctx, uint32_t number, const void *key)
 }
 
 /* The dict under a key of another one, made when it is asked for first; NULL: no memory. */
-static ckpt_value *va_below(va_tree *t, ckpt_value *parent, ckpt_value *key)
+static ckpt_value *dvl_below(dvl_tree *t, ckpt_value *parent, ckpt_value *key)
 {
-    va_node want = {.parent = parent, .key = key}, *made;
-    uint32_t hash = va_hash(&want), at = ckpt_index_find(&t->index, hash, va_same, t, &want);
+    dvl_node want = {.parent = parent, .key = key}, *made;
+    uint32_t hash = dvl_hash(&want), at = ckpt_index_find(&t->index, hash, dvl_same, t, &want);
 
     if (at != CKPT_INDEX_NONE)
         return t->node.at[at].v;
@@ -66,7 +66,7 @@ static ckpt_value *va_below(va_tree *t, ckpt_value *parent, ckpt_value *key)
 }
 
 /* A dict of the numbers 0 to n-1, in any order, becomes the list that it was. */
-static bool va_list(ckpt_arena *arena, ckpt_value *v)
+static bool dvl_list(ckpt_arena *arena, ckpt_value *v)
 {
     ckpt_dict map = v->as.map;
     ckpt_value **at = map.n > 0 ? ckpt_arena_array(arena, map.n, sizeof *at) : NULL;
@@ -111,7 +111,7 @@ ckpt_value *ckpt_dcp_leaf(ckpt_arena *arena, const ckpt_tensor *t)
 int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *const *leaf,
                   ckpt_arena *arena, ckpt_err *err)
 {
-    va_tree t = {.arena = arena};
+    dvl_tree t = {.arena = arena};
     ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT);
     bool ok = root != NULL;
 
@@ -124,11 +124,11 @@ int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *cons
         if (!leaf[i])
             continue;
         for (uint64_t k = 0; at && k + 1 < path.n; k++)
-            at = va_below(&t, at, path.at[k]);
+            at = dvl_below(&t, at, path.at[k]);
         ok = at && key && ckpt_dict_add(arena, &at->as.map, key, leaf[i]);
     }
     for (size_t i = 0; ok && i < t.node.n; i++)
-        ok = va_list(arena, t.node.at[i].v);
+        ok = dvl_list(arena, t.node.at[i].v);
     ckpt_vec_free(&t.node);
     ckpt_index_free(&t.index);
     *out = root;

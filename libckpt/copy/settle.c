@@ -11,23 +11,23 @@
 #include "libckpt/copy/io.h"
 #include "libckpt/copy/settle.h"
 
-static pthread_mutex_t st_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t stl_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A file of a pool as a ckpt_io. */
-typedef struct st_io {
-    ckpt_io io; /* first, so that a ckpt_io of ours is an st_io */
+typedef struct stl_io {
+    ckpt_io io; /* first, so that a ckpt_io of ours is an stl_io */
     ckpt_io_pool *pool;
     uint32_t file;
-} st_io;
+} stl_io;
 
-static int st_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+static int stl_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
-    const st_io *s = (const st_io *)(const void *)io;
+    const stl_io *s = (const stl_io *)(const void *)io;
 
     return ckpt_io_pool_read(s->pool, s->file, buf, n, at, err);
 }
 
-static int st_source(const ckpt_map *map, ckpt_io_pool **pool, uint32_t source, ckpt_err *err)
+static int stl_source(const ckpt_map *map, ckpt_io_pool **pool, uint32_t source, ckpt_err *err)
 {
     ckpt_source *s = &map->sources.at[source];
     int rc = CKPT_OK;
@@ -38,35 +38,35 @@ static int st_source(const ckpt_map *map, ckpt_io_pool **pool, uint32_t source, 
         rc = ckpt_io_pool_new(pool, map, 0, err);
     if (rc != CKPT_OK)
         return rc;
-    st_io io = {
+    stl_io io = {
         .io = {.name = map->files.at[s->file].path,
                .size = map->files.at[s->file].size,
-               .read_at = st_read_at},
+               .read_at = stl_read_at},
         .pool = *pool,
         .file = s->file,
     };
     return map->settle(s, &io.io, err);
 }
 
-static int st_tensor(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t, ckpt_err *err)
+static int stl_tensor(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < t->n_extents; i++)
-        rc = st_source(map, pool, t->extent[i].source, err);
+        rc = stl_source(map, pool, t->extent[i].source, err);
     return rc;
 }
 
 /* A tensor, or what holds its bytes, with its copies and addends. */
-static int st_whole(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t, ckpt_err *err)
+static int stl_whole(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
     t = t->owner ? t->owner : t;
     for (const ckpt_tensor *twin = t; rc == CKPT_OK && twin; twin = twin->twin)
-        rc = st_tensor(map, pool, twin, err);
+        rc = stl_tensor(map, pool, twin, err);
     for (const ckpt_tensor *a = t->addend; rc == CKPT_OK && a; a = a->addend)
-        rc = st_tensor(map, pool, a, err);
+        rc = stl_tensor(map, pool, a, err);
     return rc;
 }
 
@@ -77,11 +77,11 @@ int ckpt_settle_all(const ckpt_map *map, const ckpt_tensor *const *t, size_t n, 
 
     if (!map->settle)
         return CKPT_OK;
-    (void)pthread_mutex_lock(&st_lock);
+    (void)pthread_mutex_lock(&stl_lock);
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)
-        rc = t[i] ? st_whole(map, &pool, t[i], err) : CKPT_OK;
+        rc = t[i] ? stl_whole(map, &pool, t[i], err) : CKPT_OK;
     ckpt_io_pool_free(pool);
-    (void)pthread_mutex_unlock(&st_lock);
+    (void)pthread_mutex_unlock(&stl_lock);
     return rc;
 }
 

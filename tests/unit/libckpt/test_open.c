@@ -92,7 +92,7 @@ static void a_wrong_folder_is_answered_with_the_right_one(void **state)
     put("dcp/__0_0.distcp", "", 0);
     refused(in("dcp"), CKPT_EMISSING, "without .metadata");
     put("dcp/.metadata", "", 0);
-    refused(in("dcp"), CKPT_EUNSUPPORTED, "DCP");
+    refused(in("dcp"), CKPT_EFORMAT, ".metadata");
 }
 
 static void a_file_opens_as_its_format(void **state)
