@@ -29,7 +29,8 @@ void zt_cpu_pool_free(zt_cpu_pool *p);
  * Run body over 0..n cut into ranges; returns when all are done.
  *
  * grain   ranges begin at its multiples and only the last one may be shorter; 0 stands for 1.
- * Choose it so that one takes about 10 us or more; a worker may be given several ranges in turn
+ *         Choose it so that one takes about 10 us or more; a worker may be given several ranges in
+ *         turn
  * worker  the number of the thread, below the device's number of threads
  * A body must not call this again.  It may call zt_device_fail.
  */

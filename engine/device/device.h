@@ -146,6 +146,7 @@ typedef struct zt_embed_grad {
  *            its scores still pass gradients on.
  * lse        [batch, heads, queries] fp32: log of the sum of exponents, for the backward pass
  * p, seed    dropout on probabilities: rate, and the key of its mask (zt_dropout); p 0: none
+ *
  * No T x T matrix outlives the call (Dao et al. 2022).
  */
 typedef struct zt_attention {

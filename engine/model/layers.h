@@ -195,7 +195,7 @@ bool zt_wants_backward(const zt_model *m, const zt_layer *l);
  * x       [rows, in], dense;  y  [rows, out] with ldy (0: dense)
  * pre     with act: where the value before it is kept
  * low     adapter: [rows, rank], kept for the backward pass;  spare: scratch of zt_map_spare()
- * bytes
+ *         bytes
  */
 typedef struct zt_map_fw {
     uint64_t ldx, ldy; /* ldx only without an adapter */

@@ -22,7 +22,7 @@ int ckpt_uni_sub_read(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_value
  *
  * pattern  for messages
  * Errors   CKPT_EFORMAT; CKPT_EUNSUPPORTED: a piece with a scale, which only weights could be
- * given, not their moments; CKPT_ELIMIT
+ *          given, not their moments; CKPT_ELIMIT
  */
 int ckpt_uni_affine_read(const ckpt_affine **out, ckpt_arena *arena, const ckpt_value *v,
                          const char *pattern, ckpt_err *err);

@@ -21,7 +21,7 @@ void ckpt_uni_patterns_free(ckpt_uni_patterns *p); /* NULL is fine */
  * Enter a pattern of n bytes; equal texts get one number.
  *
  * Errors   CKPT_EUNSUPPORTED: PCRE2 does not accept it, or reads it in another way than Python
- * does; CKPT_ELIMIT: too long, too many, or too large once compiled
+ *          does; CKPT_ELIMIT: too long, too many, or too large once compiled
  */
 int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, uint32_t *number,
                           ckpt_err *err);

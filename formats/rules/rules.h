@@ -18,11 +18,11 @@ typedef struct ckpt_uni_rules ckpt_uni_rules;
  * Read the rules.
  *
  * info     universal_checkpoint_info as the pickle or JSON has it (DICT); NULL: no rules,
- * everything is joined along axis 0, which is only right where there is one slice.  Borrowed: must
- * outlive the rules. Errors   CKPT_EFORMAT: a value of another kind than documented;
- * CKPT_EUNSUPPORTED: a pattern PCRE2 does not accept or that would mean something else to it than
- * to Python, an affine map of a later version; CKPT_ELIMIT: more or longer patterns than anyone
- * writes
+ *          everything is joined along axis 0, which is only right where there is one slice.
+ *          Borrowed: must outlive the rules.
+ * Errors   CKPT_EFORMAT: a value of another kind than documented; CKPT_EUNSUPPORTED: a pattern
+ *          PCRE2 does not accept or that would mean something else to it than to Python, an affine
+ *          map of a later version; CKPT_ELIMIT: more or longer patterns than anyone writes
  */
 int ckpt_uni_rules_new(ckpt_uni_rules **out, const ckpt_value *info, ckpt_err *err);
 
@@ -37,7 +37,8 @@ int ckpt_uni_rules_parse(ckpt_uni_rules **out, const char *text, ckpt_err *err);
  * What the rule points to lives as long as the rules.
  *
  * Errors   CKPT_EUNSUPPORTED: declared as not convertible (the reason is told), or scaled affine
- * pieces; CKPT_EFORMAT: two patterns of one list match; CKPT_ELIMIT: a pattern that takes too long
+ *          pieces; CKPT_EFORMAT: two patterns of one list match; CKPT_ELIMIT: a pattern that takes
+ *          too long
  */
 int ckpt_uni_rules_find(ckpt_uni_rules *rules, const char *name, uint64_t n_name,
                         ckpt_slice_rule *rule, ckpt_err *err);

@@ -2,8 +2,8 @@
 /*
  * index.h: a hash index over things that its caller keeps in an array.
  *
- *     uint32_t at = ckpt_index_find(&ix, hash, same, ctx, key);    number of the equal thing, or
- * none if (at == CKPT_INDEX_NONE && !ckpt_index_add(&ix, hash, n))  enter thing number n
+ *     uint32_t at = ckpt_index_find(&ix, hash, same, ctx, key);     number of the equal thing
+ *     if (at == CKPT_INDEX_NONE && !ckpt_index_add(&ix, hash, n))   enter thing number n
  *         ... out of memory, or someone made too many things collide
  *     ckpt_index_free(&ix);
  *

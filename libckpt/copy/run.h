@@ -49,7 +49,8 @@ typedef struct ckpt_run_hooks {
  *         file's sources are known then.  check is called once, before anything has its final name.
  *         NULL: neither
  * Errors  CKPT_EUSAGE (outputs exist ...), CKPT_EFORMAT (a CRC does not hold), CKPT_EMISMATCH (a
- * copy differs), CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED.  After any of them no output exists.
+ *         copy differs), CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED.  After any of them no output
+ *         exists.
  */
 int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
              const ckpt_run_hooks *hooks, ckpt_run_report *report, ckpt_err *err);

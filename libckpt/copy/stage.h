@@ -41,7 +41,7 @@ typedef struct ckpt_stage_opts {
  * left there. to->folder, to->pointer and to->set are as map.h has them.
  *
  * Errors   CKPT_EUSAGE: PATH/<folder> exists and force is off, or holds an input; another run is
- * writing there; CKPT_EUNSAFE: a name is no path part
+ *          writing there; CKPT_EUNSAFE: a name is no path part
  */
 int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to,
                     const ckpt_map *inputs, const ckpt_stage_opts *opts, ckpt_err *err);

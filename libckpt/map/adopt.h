@@ -17,10 +17,10 @@
  * there.
  *
  * child   a map that was read; from CKPT_OK on it belongs to `map` and is freed with it, until then
- * to the caller. Its findings move to the map; its facts and values stay its own. prefix  its
- * tensors are entered in the map's list under prefix + name, and its states move to the map under
- * that prefix; NULL: they do not, and the caller makes tensors of them Errors  CKPT_EFORMAT: a name
- * is there already; CKPT_ELIMIT.  The child can then only be freed.
+ *         to the caller. Its findings move to the map; its facts and values stay its own.
+ * prefix  its tensors are entered in the map's list under prefix + name, and its states move to the
+ *         map under that prefix; NULL: they do not, and the caller makes tensors of them
+ * Errors  CKPT_EFORMAT: a name is there already; CKPT_ELIMIT.  The child can then only be freed.
  */
 int ckpt_map_adopt(ckpt_map *map, ckpt_map *child, const char *prefix, ckpt_err *err);
 

@@ -106,7 +106,8 @@ typedef struct ckpt_slices {
  * Work out how the slices fit together.
  *
  * Errors   CKPT_EMISMATCH: the slices' shapes do not fit the rule or each other; CKPT_EUNSUPPORTED:
- * a rule that no boxes express (affine pieces across axes); CKPT_ELIMIT.  Messages name set->name.
+ *          a rule that no boxes express (affine pieces across axes); CKPT_ELIMIT.  Messages name
+ *          set->name.
  * Source   own derivation from the documented meaning of the rules; tests/unit/map/test_slices.c
  *          checks small shapes element by element
  */

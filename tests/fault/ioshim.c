@@ -9,21 +9,25 @@
  *                openat too, fsync for fdatasync, rename for renameat and renameat2, mkdir for
  *                mkdirat, unlink for unlinkat and rmdir.  Unset: nothing ever fails.
  * IOSHIM_NTH     number of the call that fails, from 1 on; 0 or unset: none (calls are still
- * counted) IOSHIM_KIND    EIO (default), ENOSPC, EINTR, EACCES, EMFILE, ENOSYS, EINVAL: the call is
- * not carried out and fails with this (close is carried out, as the kernel does).  EINTR spares
- * rename, mkdir and unlink, which have none. short: read, pread, write and pwrite move half of what
- * was asked for, at least 1 byte; other calls are carried out. kill: the process is killed before
- * the call; of write and pwrite half is done. stop: the process stops before the call (SIGSTOP) and
- * carries it out when it goes on. IOSHIM_REPEAT  1: every counted call from IOSHIM_NTH
- * on fails IOSHIM_PATH    only calls on files whose path holds this text count (paths as given,
- * those that are relative to a descriptor made whole, and as /proc/self/fd has them for
+ *                counted)
+ * IOSHIM_KIND    what happens to it:
+ *                EIO (default), ENOSPC, EINTR, EACCES, EMFILE, ENOSYS, EINVAL: it is not carried
+ *                out and fails with this (close is carried out, as the kernel does).  EINTR spares
+ *                rename, mkdir and unlink, which have none.
+ *                short: read, pread, write and pwrite move half of what was asked for, at least 1
+ *                byte; other calls are carried out.
+ *                kill: the process is killed before it; of write and pwrite half is done.
+ *                stop: the process stops before it (SIGSTOP) and carries it out when it goes on.
+ * IOSHIM_REPEAT  1: every counted call from IOSHIM_NTH on fails
+ * IOSHIM_PATH    only calls on files whose path holds this text count (paths as given, those that
+ *                are relative to a descriptor made whole, and as /proc/self/fd has them for
  *                descriptors)
  * IOSHIM_NO_LINKS  1: linkat fails with EPERM
  * IOSHIM_FLAGS   1: renameat2 with flags fails with EINVAL, as on file systems that have none
  * IOSHIM_LOG     name of a file: each counted call is added to it as a line "OP PATH", before it is
  *                carried out
  * IOSHIM_COUNT   name of a file: at exit the number of counted calls is written to it as one
- * decimal line.  A loop over IOSHIM_NTH can stop at that number.
+ *                decimal line.  A loop over IOSHIM_NTH can stop at that number.
  *
  * A test loops IOSHIM_NTH over 1..count and expects: exit status 7, the old output intact, no
  * temporary file left; or, for EINTR and short, status 0 and the same bytes.

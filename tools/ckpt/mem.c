@@ -50,8 +50,9 @@ static int mem_count(cli_args *a, ckpt_err *err)
 
 /*
  * Bytes of a rank's model states in zerotrain, 16-bit training with Adam: 2 weights, 2 gradients,
- * 12 master and moments. Source  Rajbhandari et al. 2020, figure 1; tests/comm compares what is
- * held
+ * 12 master and moments.
+ *
+ * Source  Rajbhandari et al. 2020, figure 1; tests/comm compares what is held
  */
 static uint64_t mem_rank(uint64_t params, uint64_t ranks, int stage)
 {

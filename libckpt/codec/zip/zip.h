@@ -50,8 +50,8 @@ typedef struct ckpt_zip {
  *
  * arena    receives the names
  * Errors   CKPT_EFORMAT (malformed; ambiguous), CKPT_EUNSAFE (a name that leaves its folder, a
- * link, a pickle that is there twice or hides from other readers), CKPT_ELIMIT, CKPT_EIO On failure
- * nothing is left in out.
+ *          link, a pickle that is there twice or hides from other readers), CKPT_ELIMIT, CKPT_EIO.
+ *          On failure nothing is left in out
  */
 int ckpt_zip_open(ckpt_zip *out, ckpt_arena *arena, ckpt_io *io, ckpt_err *err);
 void ckpt_zip_close(ckpt_zip *zip);
