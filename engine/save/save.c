@@ -3,7 +3,7 @@
  * save.c: one save of all ranks: each writes its own files, together they appear or do not.
  *
  * The node's writer (rank 0; with use_node_local_storage the first rank of every node) opens the
- * staging folder (libckpt/copy/stage.h), all ranks write into its `new`, and only when every rank
+ * staging folder (libckpt/copy/publish.h), all ranks write into its `new`, and only when every rank
  * has reported that its files are on the disk does the writer give the folder its name and let
  * `latest` name it.  Every step that can fail on one rank ends with an agreement, so that a failure
  * is everybody's.
@@ -19,7 +19,7 @@
 #include "engine/save/live.h"
 #include "engine/save/same.h"
 #include "engine/save/together.h"
-#include "libckpt/copy/stage.h"
+#include "libckpt/copy/publish.h"
 #include "libckpt/plan_run.h"
 
 enum { SV_TAG = 256, SV_PATH = 4096 };
@@ -36,7 +36,7 @@ typedef struct sv_job {
     ckpt_map *shell; /* the folder and its pointer, as the stage wants them */
     ckpt_plan *plan;
     ckpt_dir path;
-    ckpt_stage *stage;
+    ckpt_publish *stage;
     ckpt_run_opts run;
     pthread_t thread;
     bool threaded;
@@ -157,7 +157,7 @@ static int sv_shell(sv_job *j, const zt_zero *z, ckpt_err *err)
 /* The writer's part before anybody writes. */
 static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
 {
-    const ckpt_stage_opts opts = {.force = true, .jobs = 1};
+    const ckpt_publish_opts opts = {.force = true, .jobs = 1};
     bool anew = false;
     int rc = CKPT_OK;
 
@@ -167,9 +167,9 @@ static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_dir_make(&j->path, j->dir, err);
     if (rc == CKPT_OK)
-        rc = ckpt_stage_open(&j->stage, &j->path, j->shell, NULL, &opts, err);
+        rc = ckpt_publish_open(&j->stage, &j->path, j->shell, NULL, &opts, err);
     if (rc == CKPT_OK)
-        rc = ckpt_stage_begin(j->stage, 0, &anew, err);
+        rc = ckpt_publish_begin(j->stage, 0, &anew, err);
     return rc;
 }
 
@@ -197,7 +197,7 @@ static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
     if (rc == CKPT_OK && sv_sees_all(j, c))
         rc = ckpt_plan_check(j->from, j->to, j->stage_path, err);
     if (rc == CKPT_OK)
-        rc = ckpt_stage_commit(j->stage, err);
+        rc = ckpt_publish_commit(j->stage, err);
     if (rc == CKPT_OK)
         j->path.n_made = 0; // there to stay
     return rc;
@@ -213,7 +213,7 @@ static void sv_free(sv_job *j)
     ckpt_map_free(j->to);
     ckpt_map_free(j->from);
     zt_image_drop(&j->image);
-    ckpt_stage_close(j->stage);
+    ckpt_publish_close(j->stage);
     ckpt_dir_close(&j->path);
     ckpt_map_free(j->shell);
     ckpt_free(j->writer_of);

@@ -10,7 +10,7 @@
  *                partitions
  *     tree.c     the values beside tensors, as DeepSpeed saves them; restore.c: back into a run
  *     weights.c  weights alone: a file, a model folder, an adapter's PEFT folder
- *     snapshot.c which old checkpoints stay
+ *     keep.c which old checkpoints stay
  *     same.c     what ranks must have equal: files that they read, the state that they are in
  *     together.c the folder of a run is one for all ranks that write into it
  */

@@ -62,7 +62,7 @@ static int fl_layout(zt_zero *z, uint32_t i, ckpt_err *err)
     for (uint32_t k = 0; k < g->n; k++)
         numel[k] = z->model->params.at[z->order[g->first + k]].n_elems;
     rc = ckpt_zero_flat_new(lay, numel, NULL, g->n, world,
-                            z->config->stage == 0 ? 1 : 2 * (uint64_t)world, err);
+                            z->config->stage == 0 ? 1 : ckpt_zero_flat_align(world, false), err);
     ckpt_free(numel);
     for (uint32_t k = 0; rc == CKPT_OK && k < g->n; k++) {
         zr_place *p = &zr_of(z)->place[z->order[g->first + k]];

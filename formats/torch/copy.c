@@ -9,7 +9,7 @@
 
 #include "formats/torch/tree.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/codec/pickle/names.h"
+#include "libckpt/codec/pickle/trust.h"
 #include "libckpt/map/value_copy.h"
 
 /* True for what a copy without unknown objects leaves out. */

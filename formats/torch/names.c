@@ -13,7 +13,7 @@
 #include "formats/torch/torch.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
-#include "libckpt/codec/pickle/names.h"
+#include "libckpt/codec/pickle/trust.h"
 #include "libckpt/map/view.h"
 
 /* Bytes that expanded tensors (stride 0) may have in all beyond what the file holds. */

@@ -52,6 +52,19 @@ void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n)
         (void)snprintf(text, n, "%s: bytes from %" PRIu64, path, s->at);
 }
 
+int ckpt_feed_bad_crc(ckpt_map *into, const ckpt_map *map, uint32_t source, uint32_t found,
+                      ckpt_err *err)
+{
+    static const char text[] = "%s: CRC-32 is %08" PRIx32 ", expected %08" PRIx32
+                               ": one or more bits changed since it was written; restore the file";
+    uint32_t expected = map->sources.at[source].crc;
+    char label[FEED_LABEL];
+
+    ckpt_feed_label(map, source, label, sizeof label);
+    return into ? ckpt_map_problem(into, CKPT_EFORMAT, err, text, label, found, expected)
+                : ckpt_fail(err, CKPT_EFORMAT, text, label, found, expected);
+}
+
 /* Receives decoded bytes in order. */
 typedef int (*feed_take_fn)(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, ckpt_err *err);
 
@@ -203,12 +216,8 @@ int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err)
             return rc;
     }
     rc = feed_inflate_run(s, source, feed_take_keep, &keep, err);
-    if (rc == CKPT_OK && src->has_crc && keep.crc != src->crc) {
-        char label[FEED_LABEL];
-
-        ckpt_feed_label(s->map, source, label, sizeof label);
-        rc = ckpt_fail(err, CKPT_EFORMAT, CKPT_BAD_CRC, label, keep.crc, src->crc);
-    }
+    if (rc == CKPT_OK && src->has_crc && keep.crc != src->crc)
+        rc = ckpt_feed_bad_crc(NULL, s->map, source, keep.crc, err);
     if (rc == CKPT_OK)
         ckpt_spool_end(s->spool, source);
     return rc;

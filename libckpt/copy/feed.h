@@ -48,11 +48,14 @@ int ckpt_feed_crc(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32
 /* "file: record 'name'" for messages; room for n bytes. */
 void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n);
 
-/* Format of the words for a record whose bytes are not those that were written: label, found,
- * expected. */
-#define CKPT_BAD_CRC                                                                               \
-    "%s: CRC-32 is %08" PRIx32 ", expected %08" PRIx32                                             \
-    ": one or more bits changed since it was written; restore the file"
+/*
+ * A record's bytes are not those that were written: CKPT_EFORMAT, which is exit status 3.
+ *
+ * into   the map that collects problems (ckpt_map_problem), or NULL: it fails at once
+ * found  CRC-32 of the bytes that were read
+ */
+int ckpt_feed_bad_crc(ckpt_map *into, const ckpt_map *map, uint32_t source, uint32_t found,
+                      ckpt_err *err);
 
 /* Closes what ckpt_feed_open opened, whether it succeeded or not; zeroed feeds are fine. */
 void ckpt_feed_close(ckpt_feed *s);

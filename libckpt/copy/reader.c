@@ -43,12 +43,8 @@ static int reader_touch(void *ctx, uint32_t source, ckpt_err *err)
     // Decoding has compared the CRC of a deflated record.
     if (rc == CKPT_OK && s->coding == CKPT_RAW && s->has_crc && !r->trusts) {
         rc = ckpt_feed_crc(&r->feed, source, 0, s->n_bytes, &crc, err);
-        if (rc == CKPT_OK && crc != s->crc) {
-            char label[300];
-
-            ckpt_feed_label(r->map, source, label, sizeof label);
-            rc = ckpt_fail(err, CKPT_EFORMAT, CKPT_BAD_CRC, label, crc, s->crc);
-        }
+        if (rc == CKPT_OK && crc != s->crc)
+            rc = ckpt_feed_bad_crc(NULL, r->map, source, crc, err);
     }
     r->checked[source] = rc == CKPT_OK;
     return rc;

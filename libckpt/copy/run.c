@@ -293,11 +293,8 @@ static int run_check_record(void *ctx, unsigned worker, uint64_t item, ckpt_err 
                                 &r->extra[worker], err);
 
     if (rc == CKPT_OK && crc != s->crc) {
-        char label[300];
-
-        ckpt_feed_label(p->from, seg->source, label, sizeof label);
         pthread_mutex_lock(&r->work.lock);
-        rc = ckpt_map_problem(p->to, CKPT_EFORMAT, err, CKPT_BAD_CRC, label, crc, s->crc);
+        rc = ckpt_feed_bad_crc(p->to, p->from, seg->source, crc, err);
         pthread_mutex_unlock(&r->work.lock);
     } else if (rc == CKPT_OK) {
         pthread_mutex_lock(&r->work.lock);

@@ -146,14 +146,10 @@ static int scrub_judge(scrub_state *s, ckpt_err *err)
         }
         if (failed)
             continue;
-        if (crc == src->crc) {
+        if (crc == src->crc)
             s->report.n_records_checked++;
-        } else {
-            char label[300];
-
-            ckpt_feed_label(s->map, source, label, sizeof label);
-            rc = ckpt_map_problem(s->map, CKPT_EFORMAT, err, CKPT_BAD_CRC, label, crc, src->crc);
-        }
+        else
+            rc = ckpt_feed_bad_crc(s->map, s->map, source, crc, err);
     }
     return rc;
 }

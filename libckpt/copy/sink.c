@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "libckpt/copy/keep.h"
+#include "libckpt/copy/publish.h"
 #include "libckpt/copy/sink.h"
-#include "libckpt/copy/stage.h"
 
 enum {
     SINK_TRIES = 100,     /* random names to try before giving up */
@@ -54,10 +54,10 @@ struct ckpt_sink {
     ckpt_sink_opts opts;
     const ckpt_map *target;
     ckpt_dir dir;
-    ckpt_stage *stage; /* NULL: files stand alone */
-    int at;            /* the folder that files are written to; borrowed from one of these */
-    char *shown;       /* the path that messages name */
-    ckpt_kept *kept;   /* per file; only in a staging folder is any of them kept */
+    ckpt_publish *stage; /* NULL: files stand alone */
+    int at;              /* the folder that files are written to; borrowed from one of these */
+    char *shown;         /* the path that messages name */
+    ckpt_kept *kept;     /* per file; only in a staging folder is any of them kept */
     size_t n_kept;
     pthread_mutex_t lock; /* of the descriptors */
     unsigned n_open, max_open;
@@ -364,17 +364,17 @@ static void sink_put(ckpt_sink *s, sink_file *f)
 static int sink_keep(ckpt_sink *s, ckpt_err *err)
 {
     bool anew = false;
-    const ckpt_keep where = {.at = ckpt_stage_fd(s->stage),
+    const ckpt_keep where = {.at = ckpt_publish_fd(s->stage),
                              .to = s->target,
                              .jobs = s->opts.jobs,
                              .progress = s->opts.progress};
-    int rc = ckpt_keep_look(s->kept, &where, ckpt_stage_kept(s->stage), err);
+    int rc = ckpt_keep_look(s->kept, &where, ckpt_publish_kept(s->stage), err);
 
     for (size_t i = 0; i < s->n; i++)
         s->n_kept += s->kept[i].kept;
     if (rc == CKPT_OK)
-        rc = ckpt_stage_begin(s->stage, s->n_kept, &anew, err);
-    s->at = ckpt_stage_fd(s->stage);
+        rc = ckpt_publish_begin(s->stage, s->n_kept, &anew, err);
+    s->at = ckpt_publish_fd(s->stage);
     for (size_t i = 0; rc == CKPT_OK && i < s->n; i++) {
         s->kept[i].kept = s->kept[i].kept && !anew;
         if (!s->kept[i].kept && !anew && unlinkat(s->at, s->file[i].name, 0) != 0 &&
@@ -420,9 +420,9 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
 /* The staging folder, and what of it can be kept. */
 static int sink_open_stage(ckpt_sink *s, const ckpt_map *inputs, ckpt_err *err)
 {
-    const ckpt_stage_opts opts = {
+    const ckpt_publish_opts opts = {
         .force = s->opts.force, .no_fsync = s->opts.no_fsync, .jobs = s->opts.jobs};
-    int rc = ckpt_stage_open(&s->stage, &s->dir, s->target, inputs, &opts, err);
+    int rc = ckpt_publish_open(&s->stage, &s->dir, s->target, inputs, &opts, err);
 
     return rc == CKPT_OK ? sink_keep(s, err) : rc;
 }
@@ -490,17 +490,17 @@ const ckpt_set_stays *ckpt_sink_stays(const ckpt_sink *s)
 {
     static const ckpt_set_stays none;
 
-    return s && s->stage ? ckpt_stage_stays(s->stage) : &none;
+    return s && s->stage ? ckpt_publish_stays(s->stage) : &none;
 }
 
 size_t ckpt_sink_gone(const ckpt_sink *s)
 {
-    return s && s->stage ? ckpt_stage_gone(s->stage) : 0;
+    return s && s->stage ? ckpt_publish_gone(s->stage) : 0;
 }
 
 uint64_t ckpt_sink_dropped(const ckpt_sink *s)
 {
-    return s && s->stage ? ckpt_stage_dropped(s->stage) : 0;
+    return s && s->stage ? ckpt_publish_dropped(s->stage) : 0;
 }
 
 size_t ckpt_sink_n_kept(const ckpt_sink *s)
@@ -510,7 +510,7 @@ size_t ckpt_sink_n_kept(const ckpt_sink *s)
 
 char *ckpt_sink_path(const ckpt_sink *s)
 {
-    return s && s->stage ? ckpt_stage_path(s->stage) : NULL;
+    return s && s->stage ? ckpt_publish_path(s->stage) : NULL;
 }
 
 /* ---- writing ---- */
@@ -690,7 +690,7 @@ int ckpt_sink_finish(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ck
         if (i < n && !s->kept[entry[i].file].kept)
             continue;
         if (i > first)
-            rc = ckpt_stage_done(s->stage, entry + first, i - first, err);
+            rc = ckpt_publish_done(s->stage, entry + first, i - first, err);
         first = i + 1;
     }
     return rc;
@@ -756,7 +756,7 @@ int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
     ckpt_err why = {0};
 
     if (rc == CKPT_OK && s->stage)
-        rc = ckpt_stage_commit(s->stage, err);
+        rc = ckpt_publish_commit(s->stage, err);
     if (rc != CKPT_OK)
         return rc;
     for (size_t i = 0; !s->stage && i < s->n; i++) {
@@ -786,7 +786,7 @@ void ckpt_sink_close(ckpt_sink *s)
         ckpt_free(f->window);
         ckpt_free(f->temp);
     }
-    ckpt_stage_close(s->stage);
+    ckpt_publish_close(s->stage);
     ckpt_dir_close(&s->dir);
     pthread_mutex_destroy(&s->lock);
     ckpt_free(s->file);

@@ -41,10 +41,15 @@ static bool zf_place(ckpt_zero_flat *z, const uint64_t *numel, const uint64_t *p
     return true;
 }
 
+uint64_t ckpt_zero_flat_align(uint32_t world, bool before_0_5_2)
+{
+    return (before_0_5_2 ? 1 : 2) * (uint64_t)world;
+}
+
 /* LIMIT: six numbers define a group and one place for the result; a struct would only rename them.
  */
 int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_t *pad, uint64_t n,
-                       uint32_t world, uint64_t multiple, ckpt_err *err)
+                       uint32_t world, uint64_t align, ckpt_err *err)
 {
     assert(out && (numel || n == 0));
     ckpt_zero_flat z = {.world = world, .n_params = n};
@@ -52,10 +57,10 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
 
     memset(out, 0, sizeof *out);
     // Slices are equal only if the alignment is a multiple of the ranks.
-    if (world == 0 || multiple == 0 || multiple % world != 0)
+    if (world == 0 || align == 0 || align % world != 0)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "a flat group over %" PRIu32 " ranks, aligned to %" PRIu64 " elements",
-                         world, multiple);
+                         world, align);
     if (!ckpt_mul(n, sizeof *z.start, &n_bytes) || n_bytes > SIZE_MAX - sizeof *z.start)
         return ckpt_fail_memory(err);
     z.start = ckpt_alloc((size_t)n_bytes);
@@ -65,7 +70,7 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
         ckpt_zero_flat_free(&z);
         return ckpt_fail_memory(err);
     }
-    if (!zf_place(&z, numel, pad) || !zf_ceil(z.used, multiple, &z.total)) {
+    if (!zf_place(&z, numel, pad) || !zf_ceil(z.used, align, &z.total)) {
         ckpt_zero_flat_free(&z);
         return ckpt_fail(err, CKPT_EFORMAT, "a flat group of more than 2^64 elements");
     }

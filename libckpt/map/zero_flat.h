@@ -4,8 +4,8 @@
  * evenly over ranks.
  *
  * Pure arithmetic, used by the reader, by the writer and by the engine.
- * Source: deepspeed/runtime/zero/stage_1_and_2.py, releases 0.3.16 to 0.19.8, and the measurements
- * in README's table of formats; "w" is the world size, all numbers are elements.
+ * Source: deepspeed/runtime/zero/stage_1_and_2.py, releases 0.3.16 to 0.19.8, and checkpoints that
+ * they wrote; "w" is the world size, all numbers are elements.
  */
 #ifndef CKPT_MAP_ZERO_FLAT_H
 #define CKPT_MAP_ZERO_FLAT_H
@@ -24,20 +24,26 @@ typedef struct ckpt_zero_flat {
     uint64_t *numel;  /* n_params */
     uint64_t *before; /* n_params + 1: elements of the parameters before each, pads not counted */
     uint64_t used;    /* N: elements up to the end of the last parameter, alignment pads included */
-    uint64_t total;   /* F: N padded to a multiple of `multiple` */
+    uint64_t total;   /* F: N padded to a multiple of the alignment */
     uint64_t slice;   /* s = F / w: elements per rank */
 } ckpt_zero_flat;
+
+/*
+ * The alignment of stages 1 and 2: elements that the flat buffer of a group is a multiple of.  2w
+ * since release 0.5.2 (nccl_start_alignment_factor), w before.
+ */
+uint64_t ckpt_zero_flat_align(uint32_t world, bool before_0_5_2);
 
 /*
  * Lay out a group.
  *
  * numel     n sizes in layout order (the order of param_shapes)
  * pad       n paddings after each parameter (param_alignment_paddings), or NULL for none
- * multiple  F is a multiple of this: 2w since 0.5.2, w before
+ * align     F is a multiple of this: ckpt_zero_flat_align, or what another form has
  * Errors    CKPT_EFORMAT on overflow or world 0; CKPT_ELIMIT
  */
 int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_t *pad, uint64_t n,
-                       uint32_t world, uint64_t multiple, ckpt_err *err);
+                       uint32_t world, uint64_t align, ckpt_err *err);
 void ckpt_zero_flat_free(ckpt_zero_flat *z);
 
 /* A run of a parameter's elements inside one rank's slice. */

@@ -33,17 +33,17 @@ static int dsl_layout(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout
 {
     ckpt_ds_group *g = &layout->group.at[index];
     uint64_t have = layout->column.at[0].at[g->part].n;
-    // Since 0.5.2 the flat buffer is a multiple of twice the world size (of experts: of the ranks
-    // that share them), before of the world size; the intervals of legacy stage 1 are as long as
+    // Ranks of experts are those that share them; the intervals of legacy stage 1 are as long as
     // they are.
-    uint64_t multiple[2] = {2 * (uint64_t)g->n_parts, g->n_parts};
+    uint64_t align[2] = {ckpt_zero_flat_align(g->n_parts, false),
+                         ckpt_zero_flat_align(g->n_parts, true)};
 
-    if (head->legacy && !ckpt_mul(have ? have : 1, g->n_parts, &multiple[0]))
+    if (head->legacy && !ckpt_mul(have ? have : 1, g->n_parts, &align[0]))
         return ckpt_fail(job->err, CKPT_EFORMAT, "%s: the size of group %zu overflows",
                          head->optim.path, index);
     for (int i = 0; i < (head->legacy ? 1 : 2); i++) {
         ckpt_err why = {0};
-        int rc = ckpt_zero_flat_new(&g->flat, numel, pad, g->n, g->n_parts, multiple[i], &why);
+        int rc = ckpt_zero_flat_new(&g->flat, numel, pad, g->n, g->n_parts, align[i], &why);
         if (rc != CKPT_OK)
             return ckpt_fail(job->err, rc, "%s: group %zu: %s", head->optim.path, index, why.text);
         uint64_t owned = dsl_owned(&g->flat, 0);

@@ -172,7 +172,7 @@ static int dwl_part(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, const dwl_
     return CKPT_OK;
 }
 
-/* Elements between a parameter's end and the next multiple of what parameter_alignment asks (16
+/* Elements between a parameter's end and the next align of what parameter_alignment asks (16
  * bytes). */
 static void dwl_align(const ckpt_dsw_how *how, ckpt_dsw_part *p)
 {
@@ -185,7 +185,7 @@ static void dwl_align(const ckpt_dsw_how *how, ckpt_dsw_part *p)
     }
 }
 
-/* Legacy stage 1: as many intervals as the longest communication asks; returns the multiple of the
+/* Legacy stage 1: as many intervals as the longest communication asks; returns the align of the
  * flat buffer. */
 static uint64_t dwl_intervals(const ckpt_dsw_how *how, ckpt_dsw_part *p, uint64_t numel)
 {
@@ -203,7 +203,7 @@ static uint64_t dwl_intervals(const ckpt_dsw_how *how, ckpt_dsw_part *p, uint64_
 static int dwl_flatten(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                        const ckpt_dsw_layout *layout, ckpt_dsw_part *p)
 {
-    uint64_t *numel = ckpt_arena_array(layout->scratch, p->n, sizeof *numel), total = 0, multiple;
+    uint64_t *numel = ckpt_arena_array(layout->scratch, p->n, sizeof *numel), total = 0, align;
     uint64_t *plain = ckpt_arena_array(layout->scratch, p->n, sizeof *plain);
 
     if (!numel || !plain)
@@ -215,16 +215,16 @@ static int dwl_flatten(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                              job->from->path, p->group);
     }
     dwl_align(how, p);
-    multiple = (how->release >= CKPT_DS_RELEASE(0, 5, 2) ? 2 : 1) * (uint64_t)p->world;
+    align = ckpt_zero_flat_align(p->world, how->release < CKPT_DS_RELEASE(0, 5, 2));
     if (how->stage == 0)
-        multiple = 1;
+        align = 1;
     if (how->legacy)
-        multiple = dwl_intervals(how, p, total);
+        align = dwl_intervals(how, p, total);
     int rc = ckpt_zero_flat_new(&p->flat, numel, p->pad, p->n, p->world * p->intervals,
-                                multiple ? multiple : 1, job->err);
+                                align ? align : 1, job->err);
     if (rc == CKPT_OK)
         rc = ckpt_zero_flat_new(&p->plain, plain, NULL, p->n, p->world * p->intervals,
-                                multiple ? multiple : 1, job->err);
+                                align ? align : 1, job->err);
     p->slice = p->flat.slice;
     return rc;
 }
@@ -242,7 +242,7 @@ static int dwl_flat_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt
     if (how->world % lanes)
         return ckpt_fail(job->err, job->target->world ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
                          "experts are cut over %" PRIu32 " ranks, and %" PRIu32
-                         " is no multiple of that: choose a world size that is",
+                         " is no align of that: choose a world size that is",
                          lanes, how->world);
     if (how->round_robin && !order)
         return ckpt_fail_memory(job->err);

@@ -6,8 +6,8 @@
  * cJSON 1.7, which accepts duplicate keys, bad UTF-8, text after the value, cuts strings at \u0000,
  * and rounds integers above 2^53.
  */
-#ifndef CKPT_FORMATS_JSON_H
-#define CKPT_FORMATS_JSON_H
+#ifndef CKPT_CODEC_JSON_H
+#define CKPT_CODEC_JSON_H
 
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
-#include "libckpt/codec/pickle/names.h"
+#include "libckpt/codec/pickle/trust.h"
 
 #define ET_SHARED_MAX                                                                              \
     255u /* bytes of a text that is shared by content: storage keys are shorter                    \

@@ -4,8 +4,8 @@
  *
  * Failures stick: the first one is kept in rc, and everything after it does nothing.
  */
-#ifndef CKPT_FORMATS_PICKLE_EMIT_H
-#define CKPT_FORMATS_PICKLE_EMIT_H
+#ifndef CKPT_CODEC_PICKLE_EMIT_H
+#define CKPT_CODEC_PICKLE_EMIT_H
 
 #include "libckpt/base/index.h"
 #include "libckpt/codec/pickle/pickle.h"

@@ -2,8 +2,8 @@
 /*
  * keys.h: dict keys as Python compares them, and the check for duplicates.
  */
-#ifndef CKPT_FORMATS_PICKLE_KEYS_H
-#define CKPT_FORMATS_PICKLE_KEYS_H
+#ifndef CKPT_CODEC_PICKLE_KEYS_H
+#define CKPT_CODEC_PICKLE_KEYS_H
 
 #include "libckpt/base/index.h"
 #include "libckpt/map/value.h"

@@ -3,8 +3,8 @@
  * machine.h: the pickle machine's state, shared by its run (read.c), its opcodes
  * (ops.c) and its stack (stack.c).
  */
-#ifndef CKPT_FORMATS_PICKLE_MACHINE_H
-#define CKPT_FORMATS_PICKLE_MACHINE_H
+#ifndef CKPT_CODEC_PICKLE_MACHINE_H
+#define CKPT_CODEC_PICKLE_MACHINE_H
 
 #include "libckpt/codec/pickle/node.h"
 

@@ -5,12 +5,12 @@
  * Shared by the machine (read.c), which owns the stack, and the calls (call.c,
  * tensor.c, storage.c), which make nodes.  Nothing here touches the stream.
  */
-#ifndef CKPT_FORMATS_PICKLE_TORCH_H
-#define CKPT_FORMATS_PICKLE_TORCH_H
+#ifndef CKPT_CODEC_PICKLE_TORCH_H
+#define CKPT_CODEC_PICKLE_TORCH_H
 
 #include "libckpt/base/index.h"
-#include "libckpt/codec/pickle/names.h"
 #include "libckpt/codec/pickle/pickle.h"
+#include "libckpt/codec/pickle/trust.h"
 
 /* Marks of nodes while a pickle is read; all are 0 again when the reader returns. */
 #define CKPT_PK_FRESH 0x80000000u /* a container, not yet visited by the closing walk */

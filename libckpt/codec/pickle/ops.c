@@ -2,7 +2,7 @@
 /*
  * ops.c: owns what each opcode of protocols 0 to 5 does, and the table of them.
  *
- * Opcodes as CPython's pickletools describes them.  What calls mean is decided in pickle_torch.c.
+ * Opcodes as CPython's pickletools describes them.  What calls mean is decided in call.c.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -6,10 +6,10 @@
  * and BUILD make inert nodes.  A small switch over exact names turns what torch, DeepSpeed and
  * numpy write into tensors, storages, sizes, dtypes, ordered dicts; everything else stays an
  * object.  Names that could only be there to run code are refused (rules:
- * libckpt/codec/pickle/names.c).
+ * libckpt/codec/pickle/trust.c).
  */
-#ifndef CKPT_FORMATS_PICKLE_H
-#define CKPT_FORMATS_PICKLE_H
+#ifndef CKPT_CODEC_PICKLE_H
+#define CKPT_CODEC_PICKLE_H
 
 #include "libckpt/base/vec.h"
 #include "libckpt/map/map.h"

@@ -2,8 +2,8 @@
 /*
  * text.h: the textual arguments of pickle opcodes: numbers, escapes, long integers.
  */
-#ifndef CKPT_FORMATS_PICKLE_TEXT_H
-#define CKPT_FORMATS_PICKLE_TEXT_H
+#ifndef CKPT_CODEC_PICKLE_TEXT_H
+#define CKPT_CODEC_PICKLE_TEXT_H
 
 #include "libckpt/codec/pickle/node.h"
 

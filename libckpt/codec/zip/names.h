@@ -3,8 +3,8 @@
  * names.h: what the reader's two files share: names of records in messages, and their order.
  * Internal to formats.
  */
-#ifndef CKPT_FORMATS_ZIP_NAMES_H
-#define CKPT_FORMATS_ZIP_NAMES_H
+#ifndef CKPT_CODEC_ZIP_NAMES_H
+#define CKPT_CODEC_ZIP_NAMES_H
 
 #include <string.h>
 

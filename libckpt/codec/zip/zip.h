@@ -13,8 +13,8 @@
  * The reader trusts the directory for sizes and the local header for the payload's place, and
  * refuses an archive in which two readers could see different things.
  */
-#ifndef CKPT_FORMATS_ZIP_H
-#define CKPT_FORMATS_ZIP_H
+#ifndef CKPT_CODEC_ZIP_H
+#define CKPT_CODEC_ZIP_H
 
 #include "libckpt/base/vec.h"
 #include "libckpt/copy/io.h"

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "libckpt/codec/pickle/names.h"
+#include "libckpt/codec/pickle/trust.h"
 
 static ckpt_name_id id_of(const char *module, const char *name)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_pickle_torch.c: tensors, storages and parameters in pickles: what is taken, and its bounds.
+ * test_call.c: tensors, storages and parameters in pickles: what is taken, and its bounds.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_stage.c: folders that appear complete or not at all: names, journals, resuming, replacing.
+ * test_publish.c: folders that appear complete or not at all: names, journals, resuming, replacing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +15,8 @@
 
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/keep.h"
+#include "libckpt/copy/publish.h"
 #include "libckpt/copy/sink.h"
-#include "libckpt/copy/stage.h"
 #include "tests/unit/copy/help.h"
 
 static help_dir dir;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: owns the list of names that may occur in a pickle, and the rule for all others.
+ * trust.c: owns the list of names that may occur in a pickle, and the rule for all others.
  *
  * Order of judgement:
  *   1. exact full names of the table below: what torch, numpy, DeepSpeed and the distributed
@@ -14,7 +14,7 @@
  */
 #include <assert.h>
 
-#include "libckpt/codec/pickle/names.h"
+#include "libckpt/codec/pickle/trust.h"
 
 #include <stdlib.h>
 #include <string.h>

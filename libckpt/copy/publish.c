@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage.c: the staging folder: entering, resuming, and taking back.
+ * publish.c: the staging folder: entering, resuming, taking back, and the small file that names what
+ * was written (DeepSpeed's `latest`).
  */
 #define _GNU_SOURCE // renameat2
 #include <assert.h>
@@ -13,8 +14,8 @@
 #include <unistd.h>
 
 #include "libckpt/copy/crew.h"
+#include "libckpt/copy/publish.h"
 #include "libckpt/copy/set.h"
-#include "libckpt/copy/stage.h"
 #include "libckpt/copy/swap.h"
 
 enum {
@@ -24,10 +25,10 @@ enum {
 
 #define STAGE_SUFFIX ".ckpt-partial"
 
-struct ckpt_stage {
+struct ckpt_publish {
     const ckpt_dir *dir; /* PATH; borrowed, like the maps */
     const ckpt_map *to, *inputs;
-    ckpt_stage_opts opts;
+    ckpt_publish_opts opts;
     char fingerprint[65];
     char *name;         /* of the staging folder, in PATH */
     char *where;        /* its path, for messages */
@@ -52,7 +53,7 @@ struct ckpt_stage {
 /* ---- names ---- */
 
 /* Names come from the target map, and so from a file that was read: they may not lead elsewhere. */
-static int stage_check_names(const ckpt_stage *s, ckpt_err *err)
+static int pub_check_names(const ckpt_publish *s, ckpt_err *err)
 {
     const char *folder = s->to->folder, *pointer = s->to->pointer;
 
@@ -69,7 +70,7 @@ static int stage_check_names(const ckpt_stage *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int stage_order(const void *pa, const void *pb)
+static int pub_order(const void *pa, const void *pb)
 {
     const char *const *a = pa, *const *b = pb;
 
@@ -77,7 +78,7 @@ static int stage_order(const void *pa, const void *pb)
 }
 
 /* The folders that files lie in, each once; a prefix sorts before what it is a prefix of. */
-static int stage_list_below(ckpt_stage *s, ckpt_err *err)
+static int pub_list_below(ckpt_publish *s, ckpt_err *err)
 {
     size_t n = 0, n_text = 0, kept = 0;
     char *at;
@@ -103,7 +104,7 @@ static int stage_list_below(ckpt_stage *s, ckpt_err *err)
             at += p - name + 1;
         }
     }
-    qsort(s->below, s->n_below, sizeof *s->below, stage_order);
+    qsort(s->below, s->n_below, sizeof *s->below, pub_order);
     for (size_t i = 0; i < s->n_below; i++) {
         if (i == 0 || strcmp(s->below[kept - 1], s->below[i]) != 0)
             s->below[kept++] = s->below[i];
@@ -114,13 +115,13 @@ static int stage_list_below(ckpt_stage *s, ckpt_err *err)
 
 /* ---- entering ---- */
 
-static int stage_failed(const ckpt_stage *s, int sys, const char *what, ckpt_err *err)
+static int pub_failed(const ckpt_publish *s, int sys, const char *what, ckpt_err *err)
 {
     return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: %s", s->where, what);
 }
 
 /* What a lock that cannot be had means: somebody else has it, or this file system has none. */
-static int stage_lock(const ckpt_stage *s, ckpt_err *err)
+static int pub_lock(const ckpt_publish *s, ckpt_err *err)
 {
     int rc;
 
@@ -133,10 +134,10 @@ static int stage_lock(const ckpt_stage *s, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: another run is writing it just now; wait until it has ended",
                          s->final);
-    return stage_failed(s, errno, "cannot lock the journal", err);
+    return pub_failed(s, errno, "cannot lock the journal", err);
 }
 
-static void stage_leave(ckpt_stage *s)
+static void pub_leave(ckpt_publish *s)
 {
     if (s->journal.fd >= 0)
         (void)close(s->journal.fd);
@@ -149,7 +150,7 @@ static void stage_leave(ckpt_stage *s)
  * One try to open folder and journal and to lock it.  *gone: its run took it away meanwhile, so
  * that what we hold has no name any more.
  */
-static int stage_enter_once(ckpt_stage *s, bool *gone, ckpt_err *err)
+static int pub_enter_once(ckpt_publish *s, bool *gone, ckpt_err *err)
 {
     struct stat held, named;
     int rc;
@@ -158,10 +159,10 @@ static int stage_enter_once(ckpt_stage *s, bool *gone, ckpt_err *err)
     if (mkdirat(s->dir->fd, s->name, 0777) == 0)
         s->made = true;
     else if (errno != EEXIST)
-        return stage_failed(s, errno, "cannot create the folder", err);
+        return pub_failed(s, errno, "cannot create the folder", err);
     s->fd = ckpt_dir_open_at(s->dir->fd, s->name);
     if (s->fd < 0 && errno != ENOENT)
-        return stage_failed(s, errno, "cannot open the folder", err);
+        return pub_failed(s, errno, "cannot open the folder", err);
     if (s->fd >= 0 && !ckpt_dir_may_follow(s->dir->fd, s->fd))
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: was made by another user, who could change what is written there; "
@@ -177,12 +178,12 @@ static int stage_enter_once(ckpt_stage *s, bool *gone, ckpt_err *err)
     if (*gone)
         return CKPT_OK;
     if (s->journal.fd < 0)
-        return stage_failed(s, errno, "cannot open the journal", err);
-    rc = stage_lock(s, err);
+        return pub_failed(s, errno, "cannot open the journal", err);
+    rc = pub_lock(s, err);
     if (rc != CKPT_OK)
         return rc;
     if (fstat(s->journal.fd, &held) != 0)
-        return stage_failed(s, errno, "cannot stat the journal", err);
+        return pub_failed(s, errno, "cannot stat the journal", err);
     if (!S_ISREG(held.st_mode))
         return ckpt_fail(err, CKPT_EUSAGE, "%s/journal: not a regular file; remove it", s->where);
     *gone = fstatat(s->fd, "journal", &named, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -195,17 +196,17 @@ static int stage_enter_once(ckpt_stage *s, bool *gone, ckpt_err *err)
  * then
  * once more, a few times.
  */
-static int stage_enter(ckpt_stage *s, ckpt_err *err)
+static int pub_enter(ckpt_publish *s, ckpt_err *err)
 {
     for (unsigned i = 0; i < STAGE_TRIES; i++) {
         bool gone;
-        int rc = stage_enter_once(s, &gone, err);
+        int rc = pub_enter_once(s, &gone, err);
 
         if (rc == CKPT_OK && !gone)
             s->owned = s->made;
         if (rc != CKPT_OK || !gone)
             return rc;
-        stage_leave(s);
+        pub_leave(s);
         s->made = false;
     }
     return ckpt_fail(err, CKPT_EUSAGE, "%s: other runs keep making and removing it; wait for them",
@@ -215,7 +216,7 @@ static int stage_enter(ckpt_stage *s, ckpt_err *err)
 /* ---- what an earlier run has left ---- */
 
 /* True if something of that name is there; *st is then what it is. */
-static bool stage_look(int at, const char *name, struct stat *st)
+static bool pub_look(int at, const char *name, struct stat *st)
 {
     return fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
 }
@@ -224,17 +225,17 @@ static bool stage_look(int at, const char *name, struct stat *st)
  * A run that was killed between moving the old folder away and the new one in: move it back.  False
  * if that failed: then nothing may be removed.
  */
-static bool stage_give_back(const ckpt_stage *s)
+static bool pub_give_back(const ckpt_publish *s)
 {
     struct stat st;
 
-    return !stage_look(s->fd, s->folder.old, &st) || stage_look(s->dir->fd, s->folder.to, &st) ||
+    return !pub_look(s->fd, s->folder.old, &st) || pub_look(s->dir->fd, s->folder.to, &st) ||
            renameat(s->fd, s->folder.old, s->dir->fd, s->folder.to) == 0;
 }
 
 /* The same, and for one that was killed while the files of a set got their names: the old set, or
  * the new one. */
-static bool stage_recover(const ckpt_stage *s)
+static bool pub_recover(const ckpt_publish *s)
 {
     const ckpt_mover mover = {
         .top = s->dir->fd, .aside = s->fd, .no_fsync = s->opts.no_fsync, .shown = s->dir->path};
@@ -245,29 +246,29 @@ static bool stage_recover(const ckpt_stage *s)
     if (sys == 0)
         sys = ckpt_dir_remove(s->fd, "mid");
     errno = sys;
-    return sys == 0 && stage_give_back(s);
+    return sys == 0 && pub_give_back(s);
 }
 
 /* True if the folder of that name is the one the journal was about to rename. */
-static bool stage_is_place(const ckpt_stage *s, int at, const char *name)
+static bool pub_is_place(const ckpt_publish *s, int at, const char *name)
 {
     struct stat st;
 
-    return stage_look(at, name, &st) && S_ISDIR(st.st_mode) &&
+    return pub_look(at, name, &st) && S_ISDIR(st.st_mode) &&
            (uint64_t)st.st_dev == s->journal.dev && (uint64_t)st.st_ino == s->journal.ino;
 }
 
 /* Find the folder with the files of an earlier run: before or after its rename. */
-static int stage_find(ckpt_stage *s, ckpt_err *err)
+static int pub_find(ckpt_publish *s, ckpt_err *err)
 {
     int rc = ckpt_journal_read(&s->journal, s->fingerprint, &s->match, err);
 
     if (rc != CKPT_OK || !s->match)
         return rc;
-    s->placed = !s->to->set && s->journal.has_place && stage_is_place(s, s->dir->fd, s->folder.to);
+    s->placed = !s->to->set && s->journal.has_place && pub_is_place(s, s->dir->fd, s->folder.to);
     if (s->placed)
         s->data = ckpt_dir_open_at(s->dir->fd, s->folder.to);
-    else if (!s->journal.has_place || stage_is_place(s, s->fd, s->folder.from))
+    else if (!s->journal.has_place || pub_is_place(s, s->fd, s->folder.from))
         s->data = ckpt_dir_open_at(s->fd, s->folder.from);
     s->match = s->data >= 0;
     s->placed = s->placed && s->match;
@@ -277,7 +278,7 @@ static int stage_find(ckpt_stage *s, ckpt_err *err)
 /* ---- what stands in the way ---- */
 
 /* No input may lie in a folder that is going to be removed. */
-static int stage_spare_inputs(const ckpt_stage *s, const char *name, ckpt_err *err)
+static int pub_spare_inputs(const ckpt_publish *s, const char *name, ckpt_err *err)
 {
     int rc = ckpt_dir_has_input(s->dir->fd, name, s->inputs);
 
@@ -290,7 +291,7 @@ static int stage_spare_inputs(const ckpt_stage *s, const char *name, ckpt_err *e
                                s->dir->path, name);
 }
 
-static ckpt_set_job stage_set_job(const ckpt_stage *s)
+static ckpt_set_job pub_set_job(const ckpt_publish *s)
 {
     return (ckpt_set_job){.dir = s->dir,
                           .to = s->to,
@@ -300,16 +301,16 @@ static ckpt_set_job stage_set_job(const ckpt_stage *s)
 }
 
 /* The folder's name: free, or, with force, of a folder that may go. */
-static int stage_check_folder(ckpt_stage *s, ckpt_err *err)
+static int pub_check_folder(ckpt_publish *s, ckpt_err *err)
 {
     struct stat st;
 
     if (s->to->set) {
-        const ckpt_set_job job = stage_set_job(s);
+        const ckpt_set_job job = pub_set_job(s);
 
         return ckpt_set_check(&job, &s->stays, err);
     }
-    s->folder.replace = stage_look(s->dir->fd, s->folder.to, &st);
+    s->folder.replace = pub_look(s->dir->fd, s->folder.to, &st);
     if (!s->folder.replace)
         return errno == ENOENT ? CKPT_OK
                                : ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot stat",
@@ -321,18 +322,18 @@ static int stage_check_folder(ckpt_stage *s, ckpt_err *err)
     if (!s->opts.force)
         return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: exists already; use --force to replace it",
                          s->dir->path, s->folder.to);
-    return stage_spare_inputs(s, s->folder.to, err);
+    return pub_spare_inputs(s, s->folder.to, err);
 }
 
 /* The pointer's name: free, or of a file (or link: it is replaced, not followed) that is no input.
  */
-static int stage_check_pointer(ckpt_stage *s, ckpt_err *err)
+static int pub_check_pointer(ckpt_publish *s, ckpt_err *err)
 {
     struct stat st;
 
     if (!s->pointer.to)
         return CKPT_OK;
-    s->pointer.replace = stage_look(s->dir->fd, s->pointer.to, &st);
+    s->pointer.replace = pub_look(s->dir->fd, s->pointer.to, &st);
     if (!s->pointer.replace)
         return errno == ENOENT ? CKPT_OK
                                : ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot stat",
@@ -351,14 +352,14 @@ static int stage_check_pointer(ckpt_stage *s, ckpt_err *err)
 /* ---- opening ---- */
 
 /* Names, paths and fingerprint of a stage; nothing is on the disk yet. */
-static int stage_init(ckpt_stage *s, ckpt_err *err)
+static int pub_init(ckpt_publish *s, ckpt_err *err)
 {
     const ckpt_set *set = s->to->set;
     const char *folder = set ? set->name : s->to->folder, *path = s->dir->path;
     // the name of a set only has to differ from those of others beside it
     int n_used = (int)strnlen(folder, STAGE_NAME - strlen("." STAGE_SUFFIX));
     size_t n_name = (size_t)n_used + sizeof "." STAGE_SUFFIX, n = strlen(path) + 1 + n_name;
-    int rc = stage_check_names(s, err);
+    int rc = pub_check_names(s, err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -375,7 +376,7 @@ static int stage_init(ckpt_stage *s, ckpt_err *err)
     s->journal.no_fsync = s->opts.no_fsync;
     s->folder = (ckpt_swap){.from = "new", .old = "old", .to = folder, .is_folder = true};
     s->pointer = (ckpt_swap){.from = "pointer", .old = "pointer.old", .to = s->to->pointer};
-    rc = stage_list_below(s, err);
+    rc = pub_list_below(s, err);
     if (rc == CKPT_OK)
         rc = ckpt_journal_fingerprint(s->fingerprint, s->to, s->inputs, s->opts.no_fsync, err);
     return rc;
@@ -385,36 +386,36 @@ static int stage_init(ckpt_stage *s, ckpt_err *err)
  * Everything that changes nothing but the staging folder's being there.  What a refusal finds in it
  * stays if it could still be continued, with --force for instance.
  */
-static int stage_start(ckpt_stage *s, ckpt_err *err)
+static int pub_start(ckpt_publish *s, ckpt_err *err)
 {
-    int rc = stage_init(s, err);
+    int rc = pub_init(s, err);
 
     if (rc == CKPT_OK)
-        rc = stage_check_pointer(s, err);
+        rc = pub_check_pointer(s, err);
     if (rc == CKPT_OK)
-        rc = stage_enter(s, err);
+        rc = pub_enter(s, err);
     if (rc != CKPT_OK)
         return rc;
     if (!s->made)
-        rc = stage_spare_inputs(s, s->name, err);
-    if (rc == CKPT_OK && !s->made && !stage_recover(s))
-        rc = stage_failed(s, errno, "cannot put back what an interrupted run was replacing", err);
+        rc = pub_spare_inputs(s, s->name, err);
+    if (rc == CKPT_OK && !s->made && !pub_recover(s))
+        rc = pub_failed(s, errno, "cannot put back what an interrupted run was replacing", err);
     if (rc != CKPT_OK)
         return rc;
     s->owned = true;
-    rc = stage_find(s, err);
+    rc = pub_find(s, err);
     if (rc == CKPT_OK && !s->placed) {
-        rc = stage_check_folder(s, err);
+        rc = pub_check_folder(s, err);
         s->owned = rc != CKPT_EUSAGE || !s->match;
     }
     return rc;
 }
 
-int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to,
-                    const ckpt_map *inputs, const ckpt_stage_opts *opts, ckpt_err *err)
+int ckpt_publish_open(ckpt_publish **out, const ckpt_dir *dir, const ckpt_map *to,
+                      const ckpt_map *inputs, const ckpt_publish_opts *opts, ckpt_err *err)
 {
     assert(out && dir && to && opts);
-    ckpt_stage *s = ckpt_alloc(sizeof *s);
+    ckpt_publish *s = ckpt_alloc(sizeof *s);
     int rc;
 
     *out = NULL;
@@ -427,25 +428,25 @@ int ckpt_stage_open(ckpt_stage **out, const ckpt_dir *dir, const ckpt_map *to,
     s->inputs = inputs;
     s->opts = *opts;
     s->fd = s->data = s->journal.fd = -1;
-    rc = stage_start(s, err);
+    rc = pub_start(s, err);
     if (rc == CKPT_OK)
         *out = s;
     else
-        ckpt_stage_close(s);
+        ckpt_publish_close(s);
     return rc;
 }
 
-const ckpt_journal_entries *ckpt_stage_kept(const ckpt_stage *s)
+const ckpt_journal_entries *ckpt_publish_kept(const ckpt_publish *s)
 {
     return &s->journal.entry;
 }
 
-int ckpt_stage_fd(const ckpt_stage *s)
+int ckpt_publish_fd(const ckpt_publish *s)
 {
     return s->data;
 }
 
-char *ckpt_stage_path(const ckpt_stage *s)
+char *ckpt_publish_path(const ckpt_publish *s)
 {
     const char *above = s->placed ? s->dir->path : s->where;
     const char *below = s->placed ? s->folder.to : s->folder.from;
@@ -457,17 +458,17 @@ char *ckpt_stage_path(const ckpt_stage *s)
     return path;
 }
 
-const ckpt_set_stays *ckpt_stage_stays(const ckpt_stage *s)
+const ckpt_set_stays *ckpt_publish_stays(const ckpt_publish *s)
 {
     return &s->stays;
 }
 
-size_t ckpt_stage_gone(const ckpt_stage *s)
+size_t ckpt_publish_gone(const ckpt_publish *s)
 {
     return s->n_gone;
 }
 
-uint64_t ckpt_stage_dropped(const ckpt_stage *s)
+uint64_t ckpt_publish_dropped(const ckpt_publish *s)
 {
     return s->n_dropped;
 }
@@ -475,7 +476,7 @@ uint64_t ckpt_stage_dropped(const ckpt_stage *s)
 /* ---- beginning ---- */
 
 /* Empty the staging folder of everything but the journal; 0 or an errno value. */
-static int stage_wipe(const ckpt_stage *s)
+static int pub_wipe(const ckpt_publish *s)
 {
     const char *const name[] = {"moves.draft", "was",           "mid",         s->folder.from,
                                 s->folder.old, s->pointer.from, s->pointer.old};
@@ -487,7 +488,7 @@ static int stage_wipe(const ckpt_stage *s)
 }
 
 /* For ckpt_dir_walk: sum up, journals aside. */
-static int stage_add_size(void *ctx, int at, const char *name, const struct stat *st)
+static int pub_add_size(void *ctx, int at, const char *name, const struct stat *st)
 {
     uint64_t *sum = ctx;
 
@@ -498,40 +499,40 @@ static int stage_add_size(void *ctx, int at, const char *name, const struct stat
 }
 
 /* Nothing to continue: away with what is there, and a new journal. */
-static int stage_anew(ckpt_stage *s, ckpt_err *err)
+static int pub_anew(ckpt_publish *s, ckpt_err *err)
 {
     int sys, rc;
 
     if (!s->made)
-        (void)ckpt_dir_walk(s->dir->fd, s->name, stage_add_size, &s->n_dropped);
-    sys = stage_wipe(s);
+        (void)ckpt_dir_walk(s->dir->fd, s->name, pub_add_size, &s->n_dropped);
+    sys = pub_wipe(s);
     if (s->data >= 0)
         (void)close(s->data);
     s->data = -1;
     if (sys != 0)
-        return stage_failed(s, sys, "cannot remove what an interrupted run has left", err);
+        return pub_failed(s, sys, "cannot remove what an interrupted run has left", err);
     rc = ckpt_journal_begin(&s->journal, s->fingerprint, err);
     if (rc != CKPT_OK)
         return rc;
     if (mkdirat(s->fd, s->folder.from, 0777) != 0)
-        return stage_failed(s, errno, "cannot create the folder 'new'", err);
+        return pub_failed(s, errno, "cannot create the folder 'new'", err);
     s->data = ckpt_dir_open_at(s->fd, s->folder.from);
     if (s->data < 0)
-        return stage_failed(s, errno, "cannot open the folder 'new'", err);
+        return pub_failed(s, errno, "cannot open the folder 'new'", err);
     // Without its name on the disk the journal would be of no use after a power cut.
     if (!s->opts.no_fsync && (ckpt_fsync(s->fd) != 0 || ckpt_fsync(s->dir->fd) != 0))
-        return stage_failed(s, errno, "cannot sync the folder", err);
+        return pub_failed(s, errno, "cannot sync the folder", err);
     return CKPT_OK;
 }
 
 /* The folders that files lie in. */
-static int stage_make_below(ckpt_stage *s, ckpt_err *err)
+static int pub_make_below(ckpt_publish *s, ckpt_err *err)
 {
     for (size_t i = 0; i < s->n_below; i++) {
         struct stat st;
         int sys = mkdirat(s->data, s->below[i], 0777) == 0 ? 0 : errno;
 
-        if (sys == EEXIST && stage_look(s->data, s->below[i], &st) && S_ISDIR(st.st_mode))
+        if (sys == EEXIST && pub_look(s->data, s->below[i], &st) && S_ISDIR(st.st_mode))
             sys = 0;
         if (sys != 0)
             return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/new/%s: cannot create the folder",
@@ -540,7 +541,7 @@ static int stage_make_below(ckpt_stage *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-int ckpt_stage_begin(ckpt_stage *s, size_t n_kept, bool *anew, ckpt_err *err)
+int ckpt_publish_begin(ckpt_publish *s, size_t n_kept, bool *anew, ckpt_err *err)
 {
     assert(anew);
     int rc = CKPT_OK;
@@ -548,7 +549,7 @@ int ckpt_stage_begin(ckpt_stage *s, size_t n_kept, bool *anew, ckpt_err *err)
     // In place, but damaged since: a folder in the way like any other.
     if (s->placed && n_kept < s->to->files.n) {
         s->placed = s->match = false;
-        rc = stage_check_folder(s, err);
+        rc = pub_check_folder(s, err);
     }
     *anew = !s->match;
     if (rc != CKPT_OK)
@@ -556,11 +557,11 @@ int ckpt_stage_begin(ckpt_stage *s, size_t n_kept, bool *anew, ckpt_err *err)
     s->owned = true;
     if (s->placed)
         return CKPT_OK;
-    rc = s->match ? ckpt_journal_go_on(&s->journal, err) : stage_anew(s, err);
-    return rc == CKPT_OK ? stage_make_below(s, err) : rc;
+    rc = s->match ? ckpt_journal_go_on(&s->journal, err) : pub_anew(s, err);
+    return rc == CKPT_OK ? pub_make_below(s, err) : rc;
 }
 
-int ckpt_stage_done(ckpt_stage *s, const ckpt_journal_entry *entry, size_t n, ckpt_err *err)
+int ckpt_publish_done(ckpt_publish *s, const ckpt_journal_entry *entry, size_t n, ckpt_err *err)
 {
     assert(entry || n == 0);
     return ckpt_journal_files(&s->journal, entry, n, s->to, err);
@@ -569,9 +570,9 @@ int ckpt_stage_done(ckpt_stage *s, const ckpt_journal_entry *entry, size_t n, ck
 /* ---- making it final ---- */
 
 /* One folder of files to the disk. */
-static int stage_sync_below(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+static int pub_sync_below(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
-    const ckpt_stage *s = ctx;
+    const ckpt_publish *s = ctx;
     int fd = ckpt_dir_open_at(s->data, s->below[item]), rc = CKPT_OK;
 
     (void)worker;
@@ -584,18 +585,18 @@ static int stage_sync_below(void *ctx, unsigned worker, uint64_t item, ckpt_err 
 }
 
 /* The names of all files, and of the folders they are in. */
-static int stage_sync_folders(ckpt_stage *s, ckpt_err *err)
+static int pub_sync_folders(ckpt_publish *s, ckpt_err *err)
 {
     unsigned jobs = s->opts.jobs > 0 ? s->opts.jobs : 1;
-    int rc = ckpt_crew_run(jobs, s->n_below, stage_sync_below, s, err);
+    int rc = ckpt_crew_run(jobs, s->n_below, pub_sync_below, s, err);
 
     if (rc == CKPT_OK && (ckpt_fsync(s->data) != 0 || ckpt_fsync(s->fd) != 0))
-        rc = stage_failed(s, errno, "cannot sync the folder", err);
+        rc = pub_failed(s, errno, "cannot sync the folder", err);
     return rc;
 }
 
 /* The pointer's text, in a file that is not yet the pointer. */
-static int stage_write_pointer(const ckpt_stage *s, ckpt_err *err)
+static int pub_write_pointer(const ckpt_publish *s, ckpt_err *err)
 {
     const char *text = s->to->pointer_text;
     size_t n = strlen(text), done = 0;
@@ -603,48 +604,48 @@ static int stage_write_pointer(const ckpt_stage *s, ckpt_err *err)
 
     sys = ckpt_dir_remove(s->fd, s->pointer.from);
     if (sys != 0)
-        return stage_failed(s, sys, "cannot remove the file 'pointer'", err);
+        return pub_failed(s, sys, "cannot remove the file 'pointer'", err);
     do
         fd = openat(s->fd, s->pointer.from, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                     0666);
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
-        return stage_failed(s, errno, "cannot create the file 'pointer'", err);
+        return pub_failed(s, errno, "cannot create the file 'pointer'", err);
     while (rc == CKPT_OK && done < n) {
         ssize_t put = write(fd, text + done, n - done);
 
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
-            rc = stage_failed(s, put < 0 ? errno : ENOSPC, "cannot write the file 'pointer'", err);
+            rc = pub_failed(s, put < 0 ? errno : ENOSPC, "cannot write the file 'pointer'", err);
         else
             done += (size_t)put;
     }
     if (rc == CKPT_OK && !s->opts.no_fsync && ckpt_fsync(fd) != 0)
-        rc = stage_failed(s, errno, "cannot sync the file 'pointer'", err);
+        rc = pub_failed(s, errno, "cannot sync the file 'pointer'", err);
     if (close(fd) != 0 && errno != EINTR && rc == CKPT_OK)
-        rc = stage_failed(s, errno, "cannot close the file 'pointer'", err);
+        rc = pub_failed(s, errno, "cannot close the file 'pointer'", err);
     return rc;
 }
 
 /* Everything on the disk, and in the journal what is going to happen. */
-static int stage_prepare(ckpt_stage *s, ckpt_err *err)
+static int pub_prepare(ckpt_publish *s, ckpt_err *err)
 {
     struct stat st;
-    int rc = s->opts.no_fsync || s->placed ? CKPT_OK : stage_sync_folders(s, err);
+    int rc = s->opts.no_fsync || s->placed ? CKPT_OK : pub_sync_folders(s, err);
 
     if (rc == CKPT_OK && s->pointer.to)
-        rc = stage_write_pointer(s, err);
+        rc = pub_write_pointer(s, err);
     if (rc == CKPT_OK && !s->placed) {
         if (fstat(s->data, &st) != 0)
-            return stage_failed(s, errno, "cannot stat the folder 'new'", err);
+            return pub_failed(s, errno, "cannot stat the folder 'new'", err);
         rc = ckpt_journal_place(&s->journal, (uint64_t)st.st_dev, (uint64_t)st.st_ino, err);
     }
     return rc;
 }
 
 /* One of the two renames, and its sync: the old name's folder too, for both must agree. */
-static int stage_place(ckpt_stage *s, ckpt_swap *w, ckpt_err *err)
+static int pub_place(ckpt_publish *s, ckpt_swap *w, ckpt_err *err)
 {
     int sys = ckpt_swap_in(s->dir->fd, s->fd, w);
 
@@ -661,7 +662,7 @@ static int stage_place(ckpt_stage *s, ckpt_swap *w, ckpt_err *err)
 }
 
 /* Take back what has got its name.  If even that fails, leave all to the next run. */
-static int stage_undo(ckpt_stage *s, const ckpt_err *why, ckpt_err *err)
+static int pub_undo(ckpt_publish *s, const ckpt_err *why, ckpt_err *err)
 {
     bool ok = s->pointer.how == CKPT_SWAP_NOT || ckpt_swap_back(s->dir->fd, s->fd, &s->pointer);
 
@@ -676,12 +677,12 @@ static int stage_undo(ckpt_stage *s, const ckpt_err *why, ckpt_err *err)
 }
 
 /* The files of a set get their names. */
-static int stage_commit_set(ckpt_stage *s, ckpt_err *err)
+static int pub_commit_set(ckpt_publish *s, ckpt_err *err)
 {
-    const ckpt_set_job job = stage_set_job(s);
+    const ckpt_set_job job = pub_set_job(s);
     ckpt_err why = {0};
     bool stuck = false;
-    int rc = s->opts.no_fsync ? CKPT_OK : stage_sync_folders(s, &why);
+    int rc = s->opts.no_fsync ? CKPT_OK : pub_sync_folders(s, &why);
 
     if (rc == CKPT_OK)
         rc = ckpt_set_commit(&job, s->fd, &s->n_gone, &stuck, &why);
@@ -695,24 +696,24 @@ static int stage_commit_set(ckpt_stage *s, ckpt_err *err)
                      why.text, s->final);
 }
 
-int ckpt_stage_commit(ckpt_stage *s, ckpt_err *err)
+int ckpt_publish_commit(ckpt_publish *s, ckpt_err *err)
 {
     ckpt_err why = {0};
     int rc;
 
     if (s->to->set)
-        return stage_commit_set(s, err);
-    rc = stage_prepare(s, err);
+        return pub_commit_set(s, err);
+    rc = pub_prepare(s, err);
     if (rc != CKPT_OK)
         return rc;
     if (!s->placed)
-        rc = stage_place(s, &s->folder, &why);
+        rc = pub_place(s, &s->folder, &why);
     else if (!s->opts.no_fsync && ckpt_fsync(s->dir->fd) != 0)
         rc = ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->dir->path);
     if (rc == CKPT_OK && s->pointer.to)
-        rc = stage_place(s, &s->pointer, &why);
+        rc = pub_place(s, &s->pointer, &why);
     if (rc != CKPT_OK)
-        return stage_undo(s, &why, err);
+        return pub_undo(s, &why, err);
     s->done = true;
     return CKPT_OK;
 }
@@ -723,16 +724,16 @@ int ckpt_stage_commit(ckpt_stage *s, ckpt_err *err)
  * Remove the staging folder.  The journal goes last and its lock even later: a run that is killed
  * here can still be continued, and another one cannot come in between.
  */
-static void stage_remove(ckpt_stage *s)
+static void pub_remove(ckpt_publish *s)
 {
     struct stat st;
 
     // A list of moves that is still there speaks of what is aside.
-    if (stage_look(s->fd, "moves", &st) || (!s->done && !stage_give_back(s)) || stage_wipe(s) != 0)
+    if (pub_look(s->fd, "moves", &st) || (!s->done && !pub_give_back(s)) || pub_wipe(s) != 0)
         return;
     (void)ckpt_dir_remove(s->fd, "journal");
     // Some network file systems keep open files under another name: close first, then remove.
-    stage_leave(s);
+    pub_leave(s);
     for (unsigned i = 0; i < 3; i++) {
         // What is not empty is another run's by now.
         if (unlinkat(s->dir->fd, s->name, AT_REMOVEDIR) == 0 || errno == ENOTEMPTY)
@@ -740,15 +741,15 @@ static void stage_remove(ckpt_stage *s)
     }
 }
 
-void ckpt_stage_close(ckpt_stage *s)
+void ckpt_publish_close(ckpt_publish *s)
 {
     if (!s)
         return;
     if (s->data >= 0)
         (void)close(s->data);
     if (s->owned && s->fd >= 0 && s->journal.fd >= 0)
-        stage_remove(s);
-    stage_leave(s);
+        pub_remove(s);
+    pub_leave(s);
     // A folder that was made, but whose journal could not be: empty unless it is another run's by
     // now.
     if (s->made && !s->owned && s->name)

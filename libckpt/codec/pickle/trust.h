@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.h: what a dotted Python name in a pickle is to us: known data, a stranger's class,
+ * trust.h: what a dotted Python name in a pickle is to us: known data, a stranger's class,
  * or something that could only be there to run code.
  */
-#ifndef CKPT_FORMATS_PICKLE_NAMES_H
-#define CKPT_FORMATS_PICKLE_NAMES_H
+#ifndef CKPT_CODEC_PICKLE_NAMES_H
+#define CKPT_CODEC_PICKLE_NAMES_H
 
 #include "libckpt/map/value.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snapshot.c: which checkpoints of a run stay.
+ * keep.c: which checkpoints of a run stay.
  *
  * A tag that goes is first renamed to what `ckpt clean` knows for a left-over of an interrupted
  * run, journal included: at no moment is there a tag with files missing, and a removal that was cut
