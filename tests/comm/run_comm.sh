@@ -18,6 +18,8 @@ trap 'rm -f "$log"' EXIT
 OMPI_ALLOW_RUN_AS_ROOT=1
 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
+# see tools/zerotrain/launch.c
+export PMIX_MCA_gds="${PMIX_MCA_gds:-hash}"
 unset ZT_COMM_SHARED
 
 finish() {

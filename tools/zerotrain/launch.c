@@ -119,11 +119,16 @@ static char **ln_command(ckpt_arena *arena, const char *const *hosts, const char
 }
 
 /*
- * Open MPI refuses to start for root, which is who one is in a container.  Whoever starts this
- * program as root has decided that already; a variable that is set stays as it is.
+ * What mpirun gets to know by way of the environment; a variable that is set stays as it is.
+ *
+ * Open MPI refuses to start for root, which is who one is in a container: whoever starts this
+ * program as root has decided that already.  PMIx 4 keeps what ranks tell mpirun under a lock in
+ * shared memory (ds21), and a rank that ends at the wrong moment leaves mpirun waiting for it for
+ * ever (openpmix issue 1233); "hash" keeps it in mpirun.
  */
-static void ln_allow_root(void)
+static void ln_environment(void)
 {
+    (void)setenv("PMIX_MCA_gds", "hash", 0);
     if (geteuid() == 0) {
         (void)setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
         (void)setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
@@ -147,7 +152,7 @@ int launch(const told *t, int argc, char **argv, ckpt_err *err)
             rc = ckpt_fail_memory(err);
     }
     if (rc == CKPT_OK) {
-        ln_allow_root();
+        ln_environment();
         execvp("mpirun", cmd);
         rc = ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno,
                            "mpirun cannot be started (Debian: openmpi-bin)");
