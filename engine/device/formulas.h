@@ -209,8 +209,9 @@ ZT_FORMULA void zt_f_swiglu(zt_f *gate, const zt_f *up)
 /* gate and up become their gradients. */
 ZT_FORMULA void zt_f_swiglu_grad(zt_f *gate, zt_f *up, const zt_f *dy)
 {
-    zt_f slope = *gate, silu = *gate;
+    zt_f slope = *gate, silu;
 
+    silu = slope;
     zt_f_silu_slope(&slope);
     zt_f_act(ZT_SILU, &silu);
     *gate = *up * (*dy * slope);

@@ -16,11 +16,11 @@
 #include "libckpt/map/state.h"
 
 enum {
-    DST_DEPTH = 4,    /* dicts above an optimizer that are looked into */
-    DST_NODES = 10000 /* pairs of nodes that two groups' settings may have */
+    DPS_DEPTH = 4,    /* dicts above an optimizer that are looked into */
+    DPS_NODES = 10000 /* pairs of nodes that two groups' settings may have */
 };
 
-typedef struct dst_maker {
+typedef struct dps_maker {
     ckpt_map *map;
     ckpt_state *state;
     const ckpt_value *optimizer;
@@ -28,47 +28,47 @@ typedef struct dst_maker {
     ckpt_reader *reader;
     double steps; /* of the parameter that was stepped most */
     ckpt_err *err;
-} dst_maker;
+} dps_maker;
 
-static const char dst_flat[] = "param_groups.";
+static const char dps_flat[] = "param_groups.";
 
 /* ---- the optimizer ---- */
 
-static bool dst_is_flat(const ckpt_value *v)
+static bool dps_is_flat(const ckpt_value *v)
 {
     ckpt_dict map = ckpt_value_map(v);
 
     for (uint64_t i = 0; i < map.n; i++) {
         if (map.at[i].key->kind == CKPT_V_STR &&
-            strncmp(map.at[i].key->as.text.at, dst_flat, sizeof dst_flat - 1) == 0)
+            strncmp(map.at[i].key->as.text.at, dps_flat, sizeof dps_flat - 1) == 0)
             return true;
     }
     return false;
 }
 
 /* The first optimizers below a dict, the first one first. */
-static void dst_find(dst_maker *m, const ckpt_value *v, unsigned depth)
+static void dps_find(dps_maker *m, const ckpt_value *v, unsigned depth)
 {
     ckpt_dict map = ckpt_value_map(v);
 
-    if (ckpt_value_get(v, "param_groups") || dst_is_flat(v)) {
+    if (ckpt_value_get(v, "param_groups") || dps_is_flat(v)) {
         *(m->optimizer ? &m->more : &m->optimizer) = v;
         return;
     }
     for (uint64_t i = 0; depth > 0 && i < map.n && !m->more; i++)
-        dst_find(m, map.at[i].value, depth - 1);
+        dps_find(m, map.at[i].value, depth - 1);
 }
 
 /* ---- groups ---- */
 
-static int dst_none(dst_maker *m, const char *why, const char *name)
+static int dps_none(dps_maker *m, const char *why, const char *name)
 {
     m->map->no_state =
         ckpt_arena_printf(m->map->arena, "%s%s%s", why, name ? ": " : "", name ? name : "");
     return m->map->no_state ? CKPT_OK : ckpt_fail_memory(m->err);
 }
 
-static int dst_new_group(dst_maker *m, ckpt_group **out)
+static int dps_new_group(dps_maker *m, ckpt_group **out)
 {
     *out = ckpt_vec_push(&m->state->group);
     if (!*out)
@@ -78,13 +78,13 @@ static int dst_new_group(dst_maker *m, ckpt_group **out)
 }
 
 /* A parameter of the last group; a name that the model does not have ends the state. */
-static int dst_param(dst_maker *m, const char *name)
+static int dps_param(dps_maker *m, const char *name)
 {
     size_t at = ckpt_map_index(m->map, name, strlen(name));
     ckpt_tensor **slot;
 
     if (at == SIZE_MAX || m->map->tensors.at[at]->role == CKPT_ROLE_STATE)
-        return dst_none(m, "the optimizer has a parameter that the model is saved without", name);
+        return dps_none(m, "the optimizer has a parameter that the model is saved without", name);
     slot = ckpt_vec_push(&m->state->param);
     if (!slot)
         return ckpt_fail_memory(m->err);
@@ -94,7 +94,7 @@ static int dst_param(dst_maker *m, const char *name)
 }
 
 /* A group's settings with 'params' as training formats have it: the number of the group. */
-static ckpt_value *dst_fields(dst_maker *m, const ckpt_value *settings)
+static ckpt_value *dps_fields(dps_maker *m, const ckpt_value *settings)
 {
     ckpt_arena *arena = m->map->arena;
     ckpt_dict from = ckpt_value_map(settings);
@@ -111,27 +111,27 @@ static ckpt_value *dst_fields(dst_maker *m, const ckpt_value *settings)
 }
 
 /* One entry of a list of groups. */
-static int dst_group(dst_maker *m, const ckpt_value *settings)
+static int dps_group(dps_maker *m, const ckpt_value *settings)
 {
     ckpt_seq params = ckpt_value_seq(ckpt_value_get(settings, "params"));
     ckpt_group *g;
-    int rc = dst_new_group(m, &g);
+    int rc = dps_new_group(m, &g);
 
     if (rc == CKPT_OK) {
-        g->fields = dst_fields(m, settings);
+        g->fields = dps_fields(m, settings);
         rc = g->fields ? CKPT_OK : ckpt_fail_memory(m->err);
     }
     for (uint64_t i = 0; rc == CKPT_OK && !m->map->no_state && i < params.n; i++)
         rc = params.at[i]->kind == CKPT_V_STR
-                 ? dst_param(m, params.at[i]->as.text.at)
-                 : dst_none(m, "the optimizer names its parameters by number", NULL);
+                 ? dps_param(m, params.at[i]->as.text.at)
+                 : dps_none(m, "the optimizer names its parameters by number", NULL);
     return rc;
 }
 
 /* The settings of the parameter at pair *i of a flat dict, which its pairs follow. */
-static ckpt_value *dst_flat_settings(dst_maker *m, ckpt_dict all, uint64_t *i, const char **name)
+static ckpt_value *dps_flat_settings(dps_maker *m, ckpt_dict all, uint64_t *i, const char **name)
 {
-    const char *first = all.at[*i].key->as.text.at + sizeof dst_flat - 1,
+    const char *first = all.at[*i].key->as.text.at + sizeof dps_flat - 1,
                *dot = strrchr(first, '.');
     size_t n = dot ? (size_t)(dot - first) : 0;
     ckpt_value *settings = ckpt_value_new(m->map->arena, CKPT_V_DICT);
@@ -140,17 +140,17 @@ static ckpt_value *dst_flat_settings(dst_maker *m, ckpt_dict all, uint64_t *i, c
     *name = ckpt_arena_string(m->map->arena, first, n);
     for (; ok && *i < all.n && all.at[*i].key->kind == CKPT_V_STR; (*i)++) {
         const char *key = all.at[*i].key->as.text.at;
-        if (strncmp(key, dst_flat, sizeof dst_flat - 1) != 0 ||
-            strncmp(key + sizeof dst_flat - 1, first, n + 1) != 0 ||
-            strchr(key + sizeof dst_flat + n, '.'))
+        if (strncmp(key, dps_flat, sizeof dps_flat - 1) != 0 ||
+            strncmp(key + sizeof dps_flat - 1, first, n + 1) != 0 ||
+            strchr(key + sizeof dps_flat + n, '.'))
             break;
-        ok = ckpt_dict_add_cstr(m->map->arena, &settings->as.map, key + sizeof dst_flat + n,
+        ok = ckpt_dict_add_cstr(m->map->arena, &settings->as.map, key + sizeof dps_flat + n,
                                 all.at[*i].value);
     }
     return ok && *name ? settings : NULL;
 }
 
-static int dst_flat_groups(dst_maker *m)
+static int dps_flat_groups(dps_maker *m)
 {
     ckpt_dict all = ckpt_value_map(m->optimizer);
     const ckpt_value *last = NULL;
@@ -161,44 +161,44 @@ static int dst_flat_groups(dst_maker *m)
         const ckpt_value *key = all.at[i].key, *settings;
         const char *name;
         if (key->kind != CKPT_V_STR ||
-            strncmp(key->as.text.at, dst_flat, sizeof dst_flat - 1) != 0) {
+            strncmp(key->as.text.at, dps_flat, sizeof dps_flat - 1) != 0) {
             i++;
             continue;
         }
-        settings = dst_flat_settings(m, all, &i, &name);
+        settings = dps_flat_settings(m, all, &i, &name);
         if (!settings || settings->as.map.n == 0)
             return settings ? ckpt_fail(m->err, CKPT_EFORMAT, "%s: %.200s is no setting of a group",
                                         m->map->path, key->as.text.at)
                             : ckpt_fail_memory(m->err);
-        if (!last || !ckpt_value_equal(last, settings, DST_NODES)) {
-            rc = dst_new_group(m, &g);
-            if (rc != CKPT_OK || !(g->fields = dst_fields(m, settings)))
+        if (!last || !ckpt_value_equal(last, settings, DPS_NODES)) {
+            rc = dps_new_group(m, &g);
+            if (rc != CKPT_OK || !(g->fields = dps_fields(m, settings)))
                 return ckpt_fail_memory(m->err);
             last = settings;
         }
-        rc = dst_param(m, name);
+        rc = dps_param(m, name);
     }
     return rc;
 }
 
-static int dst_groups(dst_maker *m)
+static int dps_groups(dps_maker *m)
 {
     const ckpt_value *list = ckpt_value_get(m->optimizer, "param_groups");
     ckpt_seq groups = ckpt_value_seq(list);
-    int rc = list ? CKPT_OK : dst_flat_groups(m);
+    int rc = list ? CKPT_OK : dps_flat_groups(m);
 
     if (list && list->kind != CKPT_V_LIST)
         return ckpt_fail(m->err, CKPT_EFORMAT, "%s: the optimizer's param_groups are no list",
                          m->map->path);
     for (uint64_t i = 0; rc == CKPT_OK && !m->map->no_state && i < groups.n; i++)
-        rc = dst_group(m, groups.at[i]);
+        rc = dps_group(m, groups.at[i]);
     return rc;
 }
 
 /* ---- what the optimizer keeps ---- */
 
 /* A flat tensor that stands for a kind of state of the whole group. */
-static ckpt_value *dst_stands(dst_maker *m, const ckpt_tensor *t)
+static ckpt_value *dps_stands(dps_maker *m, const ckpt_tensor *t)
 {
     uint64_t n = t->n_elems;
     const ckpt_tensor like = {.dtype = t->dtype, .ndim = 1, .shape = &n};
@@ -218,7 +218,7 @@ static ckpt_value *dst_stands(dst_maker *m, const ckpt_tensor *t)
 }
 
 /* The step count of a parameter; false where the optimizer keeps none. */
-static int dst_step(dst_maker *m, const ckpt_tensor *param, bool *has, double *step)
+static int dps_step(dps_maker *m, const ckpt_tensor *param, bool *has, double *step)
 {
     const ckpt_tensor *t = ckpt_state_moment(m->map, m->state, "step", param);
     int rc = CKPT_OK;
@@ -232,7 +232,7 @@ static int dst_step(dst_maker *m, const ckpt_tensor *param, bool *has, double *s
 }
 
 /* Parameters of one group are stepped together, as all training formats have it. */
-static int dst_steps(dst_maker *m, const ckpt_group *g, ckpt_value *entry)
+static int dps_steps(dps_maker *m, const ckpt_group *g, ckpt_value *entry)
 {
     const ckpt_tensor *first = NULL;
     double common = 0, step = 0;
@@ -241,7 +241,7 @@ static int dst_steps(dst_maker *m, const ckpt_group *g, ckpt_value *entry)
 
     for (size_t i = g->first; rc == CKPT_OK && i < g->first + g->n; i++) {
         const ckpt_tensor *p = m->state->param.at[i];
-        rc = dst_step(m, p, &has, &step);
+        rc = dps_step(m, p, &has, &step);
         if (rc != CKPT_OK || !has)
             continue;
         if (first && (step < common || step > common))
@@ -261,7 +261,7 @@ static int dst_steps(dst_maker *m, const ckpt_group *g, ckpt_value *entry)
 }
 
 /* Which kinds of moments the parameters of a group have. */
-static int dst_kinds(dst_maker *m, const ckpt_group *g, ckpt_value *entry)
+static int dps_kinds(dps_maker *m, const ckpt_group *g, ckpt_value *entry)
 {
     static const char *const kinds[] = {"exp_avg",         "exp_avg_sq", "max_exp_avg_sq",
                                         "momentum_buffer", "sum",        "square_avg",
@@ -273,23 +273,23 @@ static int dst_kinds(dst_maker *m, const ckpt_group *g, ckpt_value *entry)
             t = ckpt_state_moment(m->map, m->state, kinds[k], m->state->param.at[i]);
         if (!t || t->n_elems == 0)
             continue;
-        ckpt_value *v = dst_stands(m, t);
+        ckpt_value *v = dps_stands(m, t);
         if (!v || !ckpt_dict_add_cstr(m->map->arena, &entry->as.map, kinds[k], v))
             return ckpt_fail_memory(m->err);
     }
     return CKPT_OK;
 }
 
-static int dst_entries(dst_maker *m)
+static int dps_entries(dps_maker *m)
 {
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < m->state->group.n; i++) {
         ckpt_group *g = &m->state->group.at[i];
         ckpt_value *entry = ckpt_value_new(m->map->arena, CKPT_V_DICT);
-        rc = entry ? dst_steps(m, g, entry) : ckpt_fail_memory(m->err);
+        rc = entry ? dps_steps(m, g, entry) : ckpt_fail_memory(m->err);
         if (rc == CKPT_OK)
-            rc = dst_kinds(m, g, entry);
+            rc = dps_kinds(m, g, entry);
         g->entry = rc == CKPT_OK && entry->as.map.n > 0 ? entry : NULL;
     }
     return rc;
@@ -300,7 +300,7 @@ static int dst_entries(dst_maker *m)
 /* ---- what else was saved ---- */
 
 /* A dict of tensors without a storage here is the model, or a copy of it. */
-static bool dst_is_model(const ckpt_value *v)
+static bool dps_is_model(const ckpt_value *v)
 {
     ckpt_dict map = ckpt_value_map(v);
     bool is = map.n > 0;
@@ -314,7 +314,7 @@ static bool dst_is_model(const ckpt_value *v)
  * A dict without the model and the optimizer.  A tensor of several chunks beside them has no
  * storage that a tree could name: it is left out, and said.
  */
-static int dst_rest(dst_maker *m, const ckpt_value *v, ckpt_value *to, unsigned depth)
+static int dps_rest(dps_maker *m, const ckpt_value *v, ckpt_value *to, unsigned depth)
 {
     ckpt_arena *arena = m->map->arena;
     ckpt_dict map = ckpt_value_map(v);
@@ -323,12 +323,12 @@ static int dst_rest(dst_maker *m, const ckpt_value *v, ckpt_value *to, unsigned 
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
         ckpt_value *key = map.at[i].key, *value = map.at[i].value;
         bool open = depth > 0 && value->kind == CKPT_V_DICT && value->as.map.n > 0;
-        if (value == m->optimizer || dst_is_model(value) ||
+        if (value == m->optimizer || dps_is_model(value) ||
             (value->kind == CKPT_V_TENSOR && !value->as.tensor->storage))
             continue;
         if (open) {
             ckpt_value *copy = ckpt_value_new(arena, CKPT_V_DICT);
-            rc = copy ? dst_rest(m, value, copy, depth - 1) : ckpt_fail_memory(m->err);
+            rc = copy ? dps_rest(m, value, copy, depth - 1) : ckpt_fail_memory(m->err);
             value = copy;
             if (rc == CKPT_OK && copy->as.map.n == 0)
                 continue;
@@ -340,11 +340,11 @@ static int dst_rest(dst_maker *m, const ckpt_value *v, ckpt_value *to, unsigned 
 }
 
 /* Values for the model file of a training format; the run's steps are the optimizer's. */
-static int dst_values(dst_maker *m)
+static int dps_values(dps_maker *m)
 {
     ckpt_arena *arena = m->map->arena;
     ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT);
-    int rc = root ? dst_rest(m, m->map->values, root, DST_DEPTH) : ckpt_fail_memory(m->err);
+    int rc = root ? dps_rest(m, m->map->values, root, DPS_DEPTH) : ckpt_fail_memory(m->err);
 
     if (rc == CKPT_OK && !ckpt_value_get(root, "global_steps") &&
         !ckpt_dict_add_cstr(arena, &root->as.map, "global_steps",
@@ -356,7 +356,7 @@ static int dst_values(dst_maker *m)
 }
 
 /* What the parameters are trained in: what they are kept in. */
-static ckpt_dtype dst_dtype(const ckpt_state *s)
+static ckpt_dtype dps_dtype(const ckpt_state *s)
 {
     ckpt_dtype d = s->param.n > 0 ? s->param.at[0]->dtype : CKPT_F32;
 
@@ -365,31 +365,31 @@ static ckpt_dtype dst_dtype(const ckpt_state *s)
     return d == CKPT_BF16 || d == CKPT_F16 ? d : CKPT_F32;
 }
 
-static int dst_make(dst_maker *m)
+static int dps_make(dps_maker *m)
 {
-    int rc = dst_groups(m);
+    int rc = dps_groups(m);
 
     if (rc == CKPT_OK && !m->map->no_state)
-        rc = dst_entries(m);
+        rc = dps_entries(m);
     if (rc != CKPT_OK || m->map->no_state)
         return rc;
-    m->state->dtype = dst_dtype(m->state);
-    return dst_values(m);
+    m->state->dtype = dps_dtype(m->state);
+    return dps_values(m);
 }
 
 int ckpt_dcp_state(ckpt_map *map, ckpt_err *err)
 {
-    dst_maker m = {.map = map, .err = err};
+    dps_maker m = {.map = map, .err = err};
     int rc;
 
-    dst_find(&m, map->values, DST_DEPTH);
+    dps_find(&m, map->values, DPS_DEPTH);
     if (!m.optimizer)
-        return dst_none(&m, "it holds no optimizer", NULL);
+        return dps_none(&m, "it holds no optimizer", NULL);
     if (m.more)
-        return dst_none(&m, "it holds several optimizers", NULL);
+        return dps_none(&m, "it holds several optimizers", NULL);
     rc = ckpt_state_new(&m.state, map, "", err);
     if (rc == CKPT_OK)
-        rc = dst_make(&m);
+        rc = dps_make(&m);
     ckpt_reader_free(m.reader);
     if (m.state && (rc != CKPT_OK || map->no_state)) {
         ckpt_state_free(m.state);

@@ -38,7 +38,8 @@ void ckpt_feed_close(ckpt_feed *s)
     *s = (ckpt_feed){0};
 }
 
-void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n)
+/* "file: record 'name'" for messages; room for n bytes. */
+static void feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n)
 {
     assert(source < map->sources.n && n > 0);
     const ckpt_source *s = &map->sources.at[source];
@@ -60,7 +61,7 @@ int ckpt_feed_bad_crc(ckpt_map *into, const ckpt_map *map, uint32_t source, uint
     uint32_t expected = map->sources.at[source].crc;
     char label[FEED_LABEL];
 
-    ckpt_feed_label(map, source, label, sizeof label);
+    feed_label(map, source, label, sizeof label);
     return into ? ckpt_map_problem(into, CKPT_EFORMAT, err, text, label, found, expected)
                 : ckpt_fail(err, CKPT_EFORMAT, text, label, found, expected);
 }
@@ -85,7 +86,7 @@ static int feed_bad_stream(const feed_inflate *f, const char *what, ckpt_err *er
 {
     char label[FEED_LABEL];
 
-    ckpt_feed_label(f->feed->map, f->index, label, sizeof label);
+    feed_label(f->feed->map, f->index, label, sizeof label);
     return ckpt_fail(err, CKPT_EFORMAT, "%s: %s the %" PRIu64 " bytes that it should decode to",
                      label, what, f->src->n_bytes);
 }
@@ -95,7 +96,7 @@ static int feed_bad_deflate(const feed_inflate *f, int code, const ckpt_err *inn
 {
     char label[FEED_LABEL];
 
-    ckpt_feed_label(f->feed->map, f->index, label, sizeof label);
+    feed_label(f->feed->map, f->index, label, sizeof label);
     return ckpt_fail(err, code, "%s: %.160s", label, inner->text);
 }
 
@@ -233,7 +234,7 @@ static int feed_file_range(const ckpt_feed *s, uint32_t source, uint64_t n, uint
     if (ckpt_within(at, n, src->n_bytes) && ckpt_within(at, n, src->n_stored) &&
         ckpt_add(src->at, at, out))
         return CKPT_OK;
-    ckpt_feed_label(s->map, source, label, sizeof label);
+    feed_label(s->map, source, label, sizeof label);
     return ckpt_fail(err, CKPT_EFORMAT,
                      "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but it has %" PRIu64,
                      label, n, at, src->n_stored);
@@ -257,7 +258,7 @@ static int feed_outside(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_
 
     if (source >= s->map->sources.n)
         return ckpt_fail(err, CKPT_EUSAGE, "the map has no source %" PRIu32, source);
-    ckpt_feed_label(s->map, source, label, sizeof label);
+    feed_label(s->map, source, label, sizeof label);
     return ckpt_fail(err, CKPT_EFORMAT,
                      "%s: needs %" PRIu64 " bytes at offset %" PRIu64 ", but it has %" PRIu64,
                      label, n, at, s->map->sources.at[source].n_bytes);

@@ -45,9 +45,6 @@ int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_
 int ckpt_feed_crc(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc,
                   ckpt_err *err);
 
-/* "file: record 'name'" for messages; room for n bytes. */
-void ckpt_feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n);
-
 /*
  * A record's bytes are not those that were written: CKPT_EFORMAT, which is exit status 3.
  *

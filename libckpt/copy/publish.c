@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * publish.c: the staging folder: entering, resuming, taking back, and the small file that names what
- * was written (DeepSpeed's `latest`).
+ * publish.c: the staging folder: entering, resuming, taking back, and the small file that names
+ * what was written (DeepSpeed's `latest`).
  */
 #define _GNU_SOURCE // renameat2
 #include <assert.h>

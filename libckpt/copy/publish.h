@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * publish.h: outputs that get their names when they are complete, and survive being killed: a folder,
- * or a set of files.
+ * publish.h: outputs that get their names when they are complete, and survive being killed: a
+ * folder, or a set of files.
  *
  * PATH/.<folder>.ckpt-partial/ (a set: its name) holds, while a run lasts,
  *
@@ -54,8 +54,8 @@ const ckpt_journal_entries *ckpt_publish_kept(const ckpt_publish *s);
 int ckpt_publish_fd(const ckpt_publish *s);
 
 /*
- * The path of that folder, from ckpt_publish_begin on; the caller frees it (ckpt_free).  NULL: out of
- * memory.
+ * The path of that folder, from ckpt_publish_begin on; the caller frees it (ckpt_free).  NULL: out
+ * of memory.
  */
 char *ckpt_publish_path(const ckpt_publish *s);
 

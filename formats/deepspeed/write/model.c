@@ -521,8 +521,7 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
 {
     dwm_file d = {
         .f = {.job = job, .how = how, .layout = layout, .records = records, .rank = rank}};
-    bool follow =
-        job->state->model && !job->state->foreign && how->release == how->from_release;
+    bool follow = job->state->model && !job->state->foreign && how->release == how->from_release;
     ckpt_value *root = NULL;
     int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);
 

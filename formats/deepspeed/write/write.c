@@ -122,8 +122,7 @@ static int dw_settings(const ckpt_dsw_job *job, ckpt_dsw_how *how)
                  : how->from_stage           ? how->from_stage
                                              : 1;
     how->world = t->world ? t->world : s->world ? s->world : 1;
-    how->from_release =
-        s->model && !s->foreign ? ckpt_dsw_release(s->version) : CKPT_DS_NEWEST;
+    how->from_release = s->model && !s->foreign ? ckpt_dsw_release(s->version) : CKPT_DS_NEWEST;
     how->release = t->version ? ckpt_dsw_release(t->version) : how->from_release;
     how->dtype = t->dtype != CKPT_DTYPE_NONE   ? t->dtype
                  : s->dtype != CKPT_DTYPE_NONE ? s->dtype
