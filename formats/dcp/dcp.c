@@ -368,8 +368,10 @@ const ckpt_directory ckpt_directory_dcp = {
             .aliases = "distcp",
             .signs = ".metadata and *.distcp (PyTorch DCP)",
             .note = "PyTorch distributed checkpoint (DCP), torch 2.0 to 2.15",
-            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER | CKPT_HOLDS_STATE,
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
+                    CKPT_HOLDS_STATE,
         },
     .probe = dcp_probe,
     .gather = dcp_gather,
+    .scatter = ckpt_dcp_scatter,
 };

@@ -23,19 +23,25 @@ static void *tt_memory(ckpt_torch_tree *t)
     return tt_failed(t, ckpt_fail_memory(t->err));
 }
 
+int ckpt_tt_more(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, uint32_t file,
+                 ckpt_err *err)
+{
+    *t = (ckpt_torch_tree){.to = to, .from = from, .file = file, .err = err};
+    t->scratch = ckpt_arena_new(0);
+    if (!t->scratch)
+        tt_memory(t);
+    return t->rc;
+}
+
 int ckpt_tt_begin(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, const char *name,
                   ckpt_err *err)
 {
     ckpt_map_file file = {.path = name, .format = &ckpt_format_torch};
+    uint32_t index = UINT32_MAX;
+    int rc = ckpt_map_add_file(to, &file, &index, err), more;
 
-    memset(t, 0, sizeof *t);
-    t->to = to;
-    t->from = from;
-    t->err = err;
-    t->rc = ckpt_map_add_file(to, &file, &t->file, err);
-    t->scratch = ckpt_arena_new(0);
-    if (!t->scratch)
-        tt_memory(t);
+    more = ckpt_tt_more(t, to, from, index, err);
+    t->rc = rc != CKPT_OK ? rc : more;
     return t->rc;
 }
 

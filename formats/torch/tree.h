@@ -36,6 +36,10 @@ typedef struct ckpt_torch_tree {
 int ckpt_tt_begin(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, const char *name,
                   ckpt_err *err);
 
+/* Begin one more archive in a torch file of `to`, behind those that it has. */
+int ckpt_tt_more(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, uint32_t file,
+                 ckpt_err *err);
+
 /* Pickle the tree and place the file; frees the scratch arena, also on failure. */
 int ckpt_tt_end(ckpt_torch_tree *t, ckpt_value *root);
 

@@ -36,10 +36,16 @@ static const tw_text tw_back[TW_BACK] = {
     {".data/serialization_id", NULL},
 };
 
-/* Kept in the file's `state` between place and seal, in the map's arena. */
+/*
+ * An archive, kept in the file's `state` between place and seal, in the map's arena.  Mostly it is
+ * the file; distributed checkpoints have many in one.  Places in it count from its begin.
+ */
 typedef struct tw_plan {
-    ckpt_zip_item *item; /* n_items of them, in the order of the file */
-    uint32_t *source;    /* per storage: its index in the map's sources */
+    struct tw_plan *next; /* the one behind it in the file, or NULL */
+    struct tw_plan *last; /* of the first one: the last in the file */
+    uint64_t base;        /* offset of the archive in the file */
+    ckpt_zip_item *item;  /* n_items of them, in the order of the file */
+    uint32_t *source;     /* per storage: its index in the map's sources */
     uint64_t n_items, n_storages;
     uint64_t directory_at;
 } tw_plan;
@@ -335,20 +341,21 @@ static int tw_put_front(tw_file *f)
 
     pickle->crc = ckpt_crc32(0, f->pickle.at, f->pickle.n);
     ok = ckpt_zip_put_header(&out, pickle);
-    int rc = ok ? ckpt_map_add_literal(f->map, f->file, 0, out.at, out.n, f->err)
+    int rc = ok ? ckpt_map_add_literal(f->map, f->file, f->plan->base, out.at, out.n, f->err)
                 : ckpt_fail_memory(f->err);
     size_t i;
 
     if (rc == CKPT_OK)
-        rc = tw_put_pickle(f, pickle->at);
+        rc = tw_put_pickle(f, f->plan->base + pickle->at);
     out.n = 0;
     ok = ckpt_zip_put_descriptor(&out, pickle);
     for (i = 1; ok && i < TW_FRONT; i++)
         ok = tw_put_small(&out, &f->plan->item[i], tw_front[i].text);
     if (rc == CKPT_OK)
-        rc = ok ? ckpt_map_add_literal(f->map, f->file, pickle->at + pickle->n_bytes, out.at, out.n,
-                                       f->err)
-                : ckpt_fail_memory(f->err);
+        rc =
+            ok ? ckpt_map_add_literal(f->map, f->file, f->plan->base + pickle->at + pickle->n_bytes,
+                                      out.at, out.n, f->err)
+               : ckpt_fail_memory(f->err);
     ckpt_vec_free(&out);
     return rc;
 }
@@ -361,7 +368,7 @@ static int tw_back_slot(tw_file *f, const tw_slot *slot, const ckpt_zip_item *it
         .kind = CKPT_SOURCE_FILE,
         .coding = CKPT_RAW,
         .file = f->file,
-        .at = item->at,
+        .at = f->plan->base + item->at,
         .n_stored = item->n_bytes,
         .n_bytes = item->n_bytes,
         .name = item->name,
@@ -390,6 +397,21 @@ static int tw_back_tensors(tw_file *f)
     return rc;
 }
 
+/*
+ * The archive is the file's last; the first one keeps the last in mind, so that a file of a
+ * million takes no longer than that.
+ */
+static void tw_chain(ckpt_map_file *file, tw_plan *plan)
+{
+    tw_plan *first = file->state;
+
+    if (!first)
+        file->state = plan;
+    else
+        first->last->next = plan;
+    ((tw_plan *)file->state)->last = plan;
+}
+
 /* Give every record its place; the file's size follows. */
 static int tw_offsets(tw_file *f)
 {
@@ -405,11 +427,11 @@ static int tw_offsets(tw_file *f)
     size = at + CKPT_ZIP_END_SIZE;
     for (i = 0; i < plan->n_items; i++)
         size += ckpt_zip_entry_size(&plan->item[i]);
-    if (size < at || size > INT64_MAX)
+    if (size < at || !ckpt_add(size, plan->base, &size) || size > INT64_MAX)
         return ckpt_fail(f->err, CKPT_ELIMIT, "%s: a file of more than 2^63 bytes",
                          f->map->files.at[f->file].path);
     f->map->files.at[f->file].size = size;
-    f->map->files.at[f->file].state = plan;
+    tw_chain(&f->map->files.at[f->file], plan);
     return CKPT_OK;
 }
 
@@ -424,6 +446,7 @@ static int tw_plan_new(tw_file *f)
     plan->n_items = TW_FRONT + f->slots.n + TW_BACK;
     plan->item = ckpt_arena_array(a, plan->n_items, sizeof *plan->item);
     plan->source = ckpt_arena_array(a, plan->n_storages, sizeof *plan->source);
+    plan->base = f->map->files.at[f->file].size;
     f->plan = plan;
     return plan->item && plan->source ? CKPT_OK : ckpt_fail_memory(f->err);
 }
@@ -460,6 +483,16 @@ int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 
 /* ---- what waits for the data ---- */
 
+/* A file whose data are all there. */
+typedef struct tw_seal {
+    ckpt_map *to;
+    uint32_t file;
+    tw_plan *plan;  /* the archive at hand */
+    ckpt_bytes out; /* what gathers between two payloads */
+    uint64_t at;    /* where it begins in the archive */
+    ckpt_err *err;
+} tw_seal;
+
 /*
  * The serialization id: two numbers of 20 digits.  torch makes the first from the records' names
  * with its library's string hash (here: FNV-1a), the second from all checksums; no reader checks
@@ -482,58 +515,64 @@ static void tw_id(const tw_plan *plan, char out[TW_ID + 1])
 
 /* Hand over what has gathered up to a storage's payload (or to the end), and begin anew behind it.
  */
-static int tw_flush(ckpt_map *to, uint32_t file, ckpt_bytes *out, uint64_t *at, uint64_t next,
-                    ckpt_err *err)
+static int tw_flush(tw_seal *s, uint64_t next)
 {
-    int rc = ckpt_map_add_literal(to, file, *at, out->at, out->n, err);
+    int rc =
+        ckpt_map_add_literal(s->to, s->file, s->plan->base + s->at, s->out.at, s->out.n, s->err);
 
-    out->n = 0;
-    *at = next;
+    s->out.n = 0;
+    s->at = next;
     return rc;
 }
 
 /* Descriptor of each storage with the header of the next: one literal for each gap between data. */
-static int tw_put_gaps(ckpt_map *to, uint32_t file, ckpt_bytes *out, uint64_t *at, ckpt_err *err)
+static int tw_put_gaps(tw_seal *s)
 {
-    tw_plan *plan = to->files.at[file].state;
-    uint64_t i;
-
-    for (i = 0; i < plan->n_storages; i++) {
-        ckpt_zip_item *item = &plan->item[TW_FRONT + i];
+    for (uint64_t i = 0; i < s->plan->n_storages; i++) {
+        ckpt_zip_item *item = &s->plan->item[TW_FRONT + i];
         int rc;
 
-        item->crc = item->n_bytes > 0 ? to->sources.at[plan->source[i]].crc : 0;
-        if (!ckpt_zip_put_header(out, item))
-            return ckpt_fail_memory(err);
+        item->crc = item->n_bytes > 0 ? s->to->sources.at[s->plan->source[i]].crc : 0;
+        if (!ckpt_zip_put_header(&s->out, item))
+            return ckpt_fail_memory(s->err);
         if (item->n_bytes == 0)
             continue;
-        rc = tw_flush(to, file, out, at, item->at + item->n_bytes, err);
+        rc = tw_flush(s, item->at + item->n_bytes);
         if (rc != CKPT_OK)
             return rc;
-        if (!ckpt_zip_put_descriptor(out, item))
-            return ckpt_fail_memory(err);
+        if (!ckpt_zip_put_descriptor(&s->out, item))
+            return ckpt_fail_memory(s->err);
     }
     return CKPT_OK;
 }
 
-int ckpt_torch_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
+/* One archive. */
+static int tw_seal_one(tw_seal *s)
 {
-    tw_plan *plan = to->files.at[file].state;
+    tw_plan *plan = s->plan;
     ckpt_zip_item *back = &plan->item[plan->n_items - TW_BACK];
-    uint64_t at = plan->item[TW_FRONT].header_at;
-    ckpt_bytes out = {0};
     char id[TW_ID + 1];
-    int rc = tw_put_gaps(to, file, &out, &at, err);
+    int rc;
 
-    if (rc == CKPT_OK && !tw_put_small(&out, &back[0], tw_back[0].text))
-        rc = ckpt_fail_memory(err);
+    s->at = plan->item[TW_FRONT].header_at;
+    rc = tw_put_gaps(s);
+    if (rc == CKPT_OK && !tw_put_small(&s->out, &back[0], tw_back[0].text))
+        rc = ckpt_fail_memory(s->err);
     tw_id(plan, id); // covers the version record, whose checksum is known by now
     if (rc == CKPT_OK &&
-        (!tw_put_small(&out, &back[1], id) ||
-         !ckpt_zip_put_directory(&out, plan->item, plan->n_items, plan->directory_at)))
-        rc = ckpt_fail_memory(err);
-    if (rc == CKPT_OK)
-        rc = tw_flush(to, file, &out, &at, 0, err);
-    ckpt_vec_free(&out);
+        (!tw_put_small(&s->out, &back[1], id) ||
+         !ckpt_zip_put_directory(&s->out, plan->item, plan->n_items, plan->directory_at)))
+        rc = ckpt_fail_memory(s->err);
+    return rc == CKPT_OK ? tw_flush(s, 0) : rc;
+}
+
+int ckpt_torch_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
+{
+    tw_seal s = {.to = to, .file = file, .err = err};
+    int rc = CKPT_OK;
+
+    for (s.plan = to->files.at[file].state; rc == CKPT_OK && s.plan; s.plan = s.plan->next)
+        rc = tw_seal_one(&s);
+    ckpt_vec_free(&s.out);
     return rc;
 }

@@ -515,6 +515,15 @@ static const ckpt_dsw_key dwm_keys[] = {
     {NULL, 0, 0, NULL},
 };
 
+bool ckpt_dsw_is_own(const char *key)
+{
+    bool own = false;
+
+    for (const ckpt_dsw_key *k = dwm_keys; k->key && !own; k++)
+        own = strcmp(k->key, key) == 0;
+    return own;
+}
+
 int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name)

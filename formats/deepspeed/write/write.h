@@ -303,4 +303,10 @@ void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);
 int ckpt_dsw_left_out(const ckpt_dsw_job *job, ckpt_severity severity, const char *fmt, ...)
     CKPT_PRINTF(3, 4);
 
+/*
+ * True for members of a model file that DeepSpeed itself writes; all others are what a program gave
+ * to save_checkpoint as client_state.
+ */
+bool ckpt_dsw_is_own(const char *key);
+
 #endif

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.c: the driver's writer: a folder with one data file for each rank, as torch's FileSystemWriter
+ * leaves it, and what get_state_dict gives as its content.
+ *
+ *     model.<parameter>                     weights and buffers, tied names too
+ *     optim.state.<parameter>.<moment>      step counts among them
+ *     optim.param_groups.<number>.<setting> and .params, the list of names
+ *     <key>...                              what the source's program saved beside them
+ *
+ * Tensors are cut along their first axis as FSDP2 cuts them: ceil(rows / ranks) for each rank.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+#include "formats/deepspeed/write/write.h"
+#include "formats/torch/torch.h"
+#include "formats/torch/tree.h"
+#include "libckpt/map/state.h"
+
+enum { DPW_RANKS = 65536 };
+
+typedef struct dpw_writer {
+    ckpt_map *to;
+    const ckpt_map *from;
+    const ckpt_state *state; /* NULL: weights alone */
+    const ckpt_target *target;
+    ckpt_dcp_metadata meta; /* what was placed; files by rank */
+    uint32_t *file;         /* of each rank: number in the target map */
+    uint32_t ranks;
+    ckpt_err *err;
+} dpw_writer;
+
+/* ---- items ---- */
+
+/* A key of a path. */
+static ckpt_value *dpw_key(dpw_writer *w, const char *text)
+{
+    return ckpt_value_cstr(w->to->arena, text);
+}
+
+/* Keys that lead to an item: up to four. */
+static ckpt_value *dpw_path(dpw_writer *w, ckpt_value *const *key, unsigned n)
+{
+    ckpt_value *path = ckpt_value_new(w->to->arena, CKPT_V_TUPLE);
+
+    for (unsigned i = 0; path && i < n; i++) {
+        if (!key[i] || !ckpt_seq_add(w->to->arena, &path->as.seq, key[i]))
+            return NULL;
+    }
+    return path;
+}
+
+/* A path with one more key. */
+static ckpt_value *dpw_below(dpw_writer *w, const ckpt_value *path, ckpt_value *key)
+{
+    ckpt_value *longer = ckpt_value_new(w->to->arena, CKPT_V_TUPLE);
+
+    for (uint64_t i = 0; longer && i < path->as.seq.n; i++) {
+        if (!ckpt_seq_add(w->to->arena, &longer->as.seq, path->as.seq.at[i]))
+            return NULL;
+    }
+    return longer && key && ckpt_seq_add(w->to->arena, &longer->as.seq, key) ? longer : NULL;
+}
+
+/* The flattened name of a path. */
+static const char *dpw_name(dpw_writer *w, const ckpt_value *path)
+{
+    ckpt_bytes text = {0};
+    const char *name = NULL;
+    bool ok = true;
+
+    for (uint64_t i = 0; ok && i < path->as.seq.n; i++) {
+        const ckpt_value *k = path->as.seq.at[i];
+        ok = (i == 0 || ckpt_bytes_add(&text, ".", 1)) &&
+             (k->kind == CKPT_V_STR ? ckpt_bytes_add(&text, k->as.text.at, (size_t)k->as.text.n)
+                                    : ckpt_bytes_printf(&text, "%" PRId64, k->as.i));
+    }
+    if (ok)
+        name = ckpt_arena_string(w->to->arena, text.n ? (const char *)text.at : "", text.n);
+    ckpt_vec_free(&text);
+    return name;
+}
+
+static int dpw_item(dpw_writer *w, ckpt_value *path, ckpt_dcp_item **out)
+{
+    const char *name = path ? dpw_name(w, path) : NULL;
+
+    *out = name ? ckpt_vec_push(&w->meta.item) : NULL;
+    if (!*out)
+        return ckpt_fail_memory(w->err);
+    **out = (ckpt_dcp_item){.name = {name, strlen(name)}, .path = path, .first = w->meta.chunk.n};
+    return CKPT_OK;
+}
+
+/* ---- entries ---- */
+
+/* Begin an archive at the end of a rank's file. */
+static int dpw_begin(dpw_writer *w, ckpt_torch_tree *t, uint32_t rank)
+{
+    int rc = ckpt_tt_more(t, w->to, w->from, w->file[rank], w->err);
+
+    t->drop_objects = w->target->objects_dropped;
+    return rc;
+}
+
+/* End it, and keep where it lies. */
+static int dpw_end(dpw_writer *w, ckpt_torch_tree *t, ckpt_value *root, uint32_t rank,
+                   ckpt_dcp_chunk *chunk)
+{
+    uint64_t at = w->to->files.at[w->file[rank]].size;
+    int rc = ckpt_tt_end(t, root);
+    ckpt_dcp_chunk *slot = rc == CKPT_OK ? ckpt_vec_push(&w->meta.chunk) : NULL;
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (!slot)
+        return ckpt_fail_memory(w->err);
+    chunk->place = (ckpt_dcp_place){rank, at, w->to->files.at[w->file[rank]].size - at};
+    *slot = *chunk;
+    return CKPT_OK;
+}
+
+/* Rows start..start+count-1 of a tensor, which go to one rank. */
+static int dpw_chunk(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, uint32_t rank,
+                     const ckpt_dcp_chunk *like, ckpt_extent *e)
+{
+    ckpt_dcp_chunk chunk = *like;
+    ckpt_torch_tree tree;
+    ckpt_value *v = NULL;
+    uint64_t n = 1;
+    int rc = dpw_begin(w, &tree, rank);
+
+    for (uint32_t k = 0; k < t->ndim; k++)
+        n *= chunk.count[k];
+    if (rc == CKPT_OK)
+        v = ckpt_tt_view(&tree, ckpt_tt_storage(&tree, dtype, n), 0, chunk.count, t->ndim);
+    if (v)
+        v->as.tensor->dtype = dtype;
+    if (v && n > 0)
+        e->source = v->as.tensor->storage->source;
+    return dpw_end(w, &tree, v, rank, &chunk);
+}
+
+/* The box of a chunk in the tensor, and how its elements lie in the chunk's storage. */
+static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, ckpt_dcp_chunk *chunk,
+                    uint64_t start, uint64_t count, ckpt_extent *e)
+{
+    uint64_t *at = ckpt_arena_array(w->to->arena, 2 * (uint64_t)t->ndim + 1, sizeof *at);
+    ckpt_axis *axis = ckpt_arena_array(w->to->arena, t->ndim + 1, sizeof *axis);
+    int64_t stride = (int64_t)(ckpt_dtype_bits(dtype) / 8);
+
+    if (!at || !axis)
+        return false;
+    chunk->start = at;
+    chunk->count = at + t->ndim;
+    for (uint32_t k = 0; k < t->ndim; k++) {
+        at[k] = k == 0 ? start : 0;
+        at[t->ndim + k] = k == 0 ? count : t->shape[k];
+    }
+    for (uint32_t k = t->ndim; k-- > 0;) {
+        axis[k] = (ckpt_axis){chunk->start[k], chunk->count[k], stride};
+        stride *= (int64_t)chunk->count[k];
+    }
+    *e = (ckpt_extent){.ndim = t->ndim, .axis = axis};
+    if (t->ndim == 0) {
+        axis[0] = (ckpt_axis){0, 1, stride};
+        e->ndim = 1;
+    }
+    return true;
+}
+
+/* A tensor of the source, cut over the ranks. */
+static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckpt_dtype dtype)
+{
+    const ckpt_tensor *donor = t->owner ? t->owner : t;
+    uint64_t rows = t->ndim > 0 ? t->shape[0] : 1, each = (rows + w->ranks - 1) / w->ranks;
+    ckpt_extent *extent = ckpt_alloc(w->ranks * sizeof *extent);
+    ckpt_dcp_item *item = NULL;
+    uint32_t n = 0;
+    int rc = extent ? dpw_item(w, path, &item) : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK) {
+        item->is_tensor = true;
+        item->dtype = dtype;
+        item->ndim = t->ndim;
+        item->shape = t->shape;
+    }
+    for (uint32_t r = 0; rc == CKPT_OK && r < w->ranks; r++) {
+        uint64_t start = r * each, count = start < rows ? rows - start : 0;
+        ckpt_dcp_chunk chunk = {0};
+        if (count == 0 && r > 0)
+            break;
+        count = count < each ? count : each;
+        if (!dpw_box(w, t, dtype, &chunk, start, count, &extent[n]))
+            rc = ckpt_fail_memory(w->err);
+        if (rc == CKPT_OK)
+            rc = dpw_chunk(w, t, dtype, r, &chunk, &extent[n]);
+        w->meta.item.at[w->meta.item.n - 1].n++;
+        n++;
+    }
+    if (rc == CKPT_OK && t->n_elems > 0)
+        rc = ckpt_tt_fill(w->to, &(ckpt_torch_fill){"dcp", donor, dtype}, extent, n, w->err);
+    ckpt_free(extent);
+    return rc;
+}
+
+/* An object as torch.save writes it. */
+static int dpw_object(dpw_writer *w, ckpt_value *path, const ckpt_value *v)
+{
+    ckpt_dcp_chunk chunk = {0};
+    ckpt_dcp_item *item;
+    ckpt_torch_tree tree;
+    int rc = dpw_item(w, path, &item);
+
+    if (rc != CKPT_OK)
+        return rc;
+    item->n = 1;
+    rc = dpw_begin(w, &tree, 0);
+    return rc == CKPT_OK ? dpw_end(w, &tree, ckpt_tt_copy(&tree, v), 0, &chunk) : rc;
+}
+
+/* ---- trees ---- */
+
+/* torch goes into a list for dicts and tensors in it, else it is one object. */
+static bool dpw_is_open(const ckpt_value *v, unsigned depth)
+{
+    ckpt_seq s = ckpt_value_seq(v);
+    bool open = false;
+
+    if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT)
+        return true;
+    for (uint64_t i = 0; v->kind == CKPT_V_LIST && depth > 0 && !open && i < s.n; i++)
+        open = s.at[i]->kind == CKPT_V_TENSOR || dpw_is_open(s.at[i], depth - 1);
+    return open;
+}
+
+/* Flatten a tree below a path, as torch.distributed.checkpoint._traverse does (2.4 and later). */
+static int dpw_flatten(dpw_writer *w, ckpt_value *path, const ckpt_value *v, unsigned depth)
+{
+    ckpt_dict map = ckpt_value_map(v);
+    ckpt_seq seq = ckpt_value_seq(v);
+    int rc = CKPT_OK;
+
+    if (!path)
+        return ckpt_fail_memory(w->err);
+    if (depth == 0 || !dpw_is_open(v, depth))
+        return dpw_object(w, path, v);
+    for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
+        const ckpt_value *k = map.at[i].key;
+        const char *key = k->kind == CKPT_V_STR ? k->as.text.at
+                          : k->kind == CKPT_V_INT
+                              ? ckpt_arena_printf(w->to->arena, "%" PRId64, k->as.i)
+                              : NULL;
+        if (!key)
+            return dpw_object(w, path, v);
+        rc = dpw_flatten(w, dpw_below(w, path, dpw_key(w, key)), map.at[i].value, depth - 1);
+    }
+    for (uint64_t i = 0; rc == CKPT_OK && i < seq.n; i++)
+        rc = dpw_flatten(w, dpw_below(w, path, ckpt_value_int(w->to->arena, (int64_t)i)), seq.at[i],
+                         depth - 1);
+    return rc;
+}
+
+/* ---- the content ---- */
+
+/* What a tensor is written in. */
+static ckpt_dtype dpw_dtype(const dpw_writer *w, const ckpt_tensor *t)
+{
+    bool converts =
+        w->target->dtype != CKPT_DTYPE_NONE && ckpt_dtype_converts(w->target->dtype, t->dtype);
+
+    return converts ? w->target->dtype : t->dtype;
+}
+
+static int dpw_model(dpw_writer *w)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->from->tensors.n; i++) {
+        const ckpt_tensor *t = w->from->tensors.at[i];
+        bool model = t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER;
+        ckpt_value *key[] = {dpw_key(w, model ? "model" : t->name), dpw_key(w, t->name)};
+        if (t->role != CKPT_ROLE_STATE)
+            rc = dpw_tensor(w, dpw_path(w, key, model ? 2 : 1), t, dpw_dtype(w, t));
+    }
+    return rc;
+}
+
+/* Moments and step counts: "<kind>/<parameter>". */
+static int dpw_moments(dpw_writer *w)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->from->tensors.n; i++) {
+        const ckpt_tensor *t = w->from->tensors.at[i];
+        const char *slash = strchr(t->name, '/');
+        if (t->role != CKPT_ROLE_STATE || !slash)
+            continue;
+        char *kind = ckpt_arena_string(w->to->arena, t->name, (size_t)(slash - t->name));
+        ckpt_value *key[] = {dpw_key(w, "optim"), dpw_key(w, "state"), dpw_key(w, slash + 1),
+                             kind ? dpw_key(w, kind) : NULL};
+        rc = dpw_tensor(w, dpw_path(w, key, 4), t,
+                        kind && strcmp(kind, "step") == 0 ? t->dtype : dpw_dtype(w, t));
+    }
+    return rc;
+}
+
+/* The names of a group's parameters. */
+static ckpt_value *dpw_params(dpw_writer *w, const ckpt_group *g)
+{
+    ckpt_value *list = ckpt_value_new(w->to->arena, CKPT_V_LIST);
+
+    for (size_t i = g->first; list && i < g->first + g->n; i++) {
+        ckpt_value *name = dpw_key(w, ckpt_state_name(w->state, w->state->param.at[i]));
+        if (!name || !ckpt_seq_add(w->to->arena, &list->as.seq, name))
+            return NULL;
+    }
+    return list;
+}
+
+static int dpw_group(dpw_writer *w, size_t number)
+{
+    const ckpt_group *g = &w->state->group.at[number];
+    ckpt_value *key[] = {dpw_key(w, "optim"), dpw_key(w, "param_groups"),
+                         ckpt_value_int(w->to->arena, (int64_t)number)};
+    ckpt_value *path = dpw_path(w, key, 3), *params = dpw_params(w, g);
+    ckpt_dict fields = ckpt_value_map(g->fields);
+    int rc = path && params ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < fields.n; i++) {
+        const ckpt_value *k = fields.at[i].key;
+        if (k->kind != CKPT_V_STR || ckpt_value_is(k, "params"))
+            continue;
+        rc = dpw_flatten(w, dpw_below(w, path, dpw_key(w, k->as.text.at)), fields.at[i].value,
+                         CKPT_MAX_DIM);
+    }
+    return rc == CKPT_OK ? dpw_object(w, dpw_below(w, path, dpw_key(w, "params")), params) : rc;
+}
+
+/* Members of a run's state that this form has a place for: the schedule, and what a program gave. */
+static bool dpw_keeps(const dpw_writer *w, const ckpt_pair *p)
+{
+    if (p->key->kind != CKPT_V_STR || p->value->kind == CKPT_V_NONE)
+        return false;
+    return w->state->foreign || ckpt_value_is(p->key, "lr_scheduler") ||
+           !ckpt_dsw_is_own(p->key->as.text.at);
+}
+
+/* Values beside model and optimizer, at the root, where their program had them. */
+static int dpw_values(dpw_writer *w)
+{
+    ckpt_dict all = ckpt_value_map(w->state->model);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        if (!dpw_keeps(w, &all.at[i]))
+            continue;
+        ckpt_value *key[] = {dpw_key(w, all.at[i].key->as.text.at)};
+        rc = dpw_flatten(w, dpw_path(w, key, 1), all.at[i].value, CKPT_MAX_DIM);
+    }
+    return rc;
+}
+
+/* ---- files ---- */
+
+static int dpw_files(dpw_writer *w)
+{
+    int rc = CKPT_OK;
+
+    w->file = ckpt_arena_array(w->to->arena, w->ranks, sizeof *w->file);
+    if (!w->file)
+        return ckpt_fail_memory(w->err);
+    for (uint32_t r = 0; rc == CKPT_OK && r < w->ranks; r++) {
+        const char *name = ckpt_arena_printf(w->to->arena, "__%" PRIu32 "_0.distcp", r);
+        ckpt_map_file file = {.path = name,
+                              .prefix = "archive",
+                              .format = &ckpt_format_torch,
+                              .placed = true,
+                              .rank = UINT32_MAX};
+        ckpt_dcp_file *slot = name ? ckpt_vec_push(&w->meta.file) : NULL;
+        if (!slot)
+            return ckpt_fail_memory(w->err);
+        *slot = (ckpt_dcp_file){{name, strlen(name)}, name};
+        rc = ckpt_map_add_file(w->to, &file, &w->file[r], w->err);
+    }
+    return rc;
+}
+
+/* .metadata, whose bytes are known by now. */
+static int dpw_metadata(dpw_writer *w)
+{
+    ckpt_map_file file = {.path = CKPT_DCP_METADATA, .placed = true, .rank = UINT32_MAX};
+    ckpt_bytes text = {0};
+    uint32_t index = 0;
+    int rc = ckpt_dcp_describe(&text, &w->meta, w->err);
+
+    file.size = text.n;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_file(w->to, &file, &index, w->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_literal(w->to, index, 0, text.at, text.n, w->err);
+    ckpt_vec_free(&text);
+    return rc;
+}
+
+/* The folder appears at once, beside others of its run. */
+static int dpw_folder(dpw_writer *w)
+{
+    const char *tag = w->target->tag ? w->target->tag : w->from->known.tag;
+
+    if (!tag)
+        tag = "checkpoint";
+    if (!ckpt_path_part_ok(tag, strlen(tag)))
+        return ckpt_fail(w->err, CKPT_EUSAGE, "'%s' is not the plain name of a folder", tag);
+    w->to->folder = ckpt_arena_string(w->to->arena, tag, strlen(tag));
+    return w->to->folder ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+static int dpw_write(dpw_writer *w)
+{
+    int rc = dpw_folder(w);
+
+    if (rc == CKPT_OK)
+        rc = dpw_files(w);
+    if (rc == CKPT_OK)
+        rc = dpw_model(w);
+    if (rc == CKPT_OK && w->state)
+        rc = dpw_moments(w);
+    for (size_t g = 0; rc == CKPT_OK && w->state && g < w->state->group.n; g++)
+        rc = dpw_group(w, g);
+    if (rc == CKPT_OK && w->state)
+        rc = dpw_values(w);
+    return rc == CKPT_OK ? dpw_metadata(w) : rc;
+}
+
+int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    dpw_writer w = {.to = to, .from = from, .target = target, .err = err};
+    int rc;
+
+    if (from->states.n > 1)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",
+                         from->path, from->states.n);
+    w.state = from->states.n == 1 ? from->states.at[0] : NULL;
+    w.ranks = target->world ? target->world : w.state && w.state->world ? w.state->world : 1;
+    if (w.ranks > DPW_RANKS)
+        return ckpt_fail(err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", w.ranks, DPW_RANKS);
+    rc = dpw_write(&w);
+    ckpt_dcp_metadata_free(&w.meta);
+    return rc;
+}
