@@ -436,20 +436,79 @@ static int dpw_write(dpw_writer *w)
     return rc == CKPT_OK ? dpw_metadata(w) : rc;
 }
 
+/* What a training target may ask for, and this one has not. */
+static int dpw_refuse(const dpw_writer *w)
+{
+    const ckpt_target *t = w->target;
+    const char *what = t->stage            ? "a ZeRO stage"
+                       : t->sub_group_size ? "sub-groups"
+                       : t->version        ? "a release of DeepSpeed"
+                       : t->order_text     ? "an order of parameters"
+                                           : NULL;
+
+    if (what)
+        return ckpt_fail(w->err, CKPT_EUSAGE, "a distributed checkpoint has not %s", what);
+    if (t->fresh_optimizer)
+        return ckpt_fail(w->err, CKPT_EUSAGE,
+                         "moments of zero are what FSDP makes where there are none: write the "
+                         "weights alone (ckpt convert)");
+    if (w->from->states.n > 1)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",
+                         w->from->path, w->from->states.n);
+    if (w->ranks > DPW_RANKS)
+        return ckpt_fail(w->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", w->ranks, DPW_RANKS);
+    return CKPT_OK;
+}
+
+/* Members of a DeepSpeed run that FSDP has no place for, by name. */
+static int dpw_tell(dpw_writer *w)
+{
+    static const char *const layout[] = {
+        "module",       "optimizer",           "buffer_names",           "param_shapes",
+        "shared_params", "frozen_param_shapes", "frozen_param_fragments", "dp_world_size",
+        "mp_world_size", "checkpoint_parallel_dimensions"};
+    ckpt_dict all = ckpt_value_map(w->state->model);
+    const char *names = "the loss scale";
+
+    for (uint64_t i = 0; names && i < all.n; i++) {
+        bool told = dpw_keeps(w, &all.at[i]) || all.at[i].value->kind == CKPT_V_NONE ||
+                    all.at[i].key->kind != CKPT_V_STR;
+        for (size_t k = 0; !told && k < sizeof layout / sizeof *layout; k++)
+            told = ckpt_value_is(all.at[i].key, layout[k]);
+        if (!told)
+            names = ckpt_arena_printf(w->to->arena, "%s, %s", names, all.at[i].key->as.text.at);
+    }
+    if (!names)
+        return ckpt_fail_memory(w->err);
+    return w->state->foreign
+               ? CKPT_OK
+               : ckpt_map_note(w->to, CKPT_INFO, w->err,
+                               "left out, for nothing but DeepSpeed has a place for it: %.400s",
+                               names);
+}
+
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     dpw_writer w = {.to = to, .from = from, .target = target, .err = err};
     int rc;
 
-    if (from->states.n > 1)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",
-                         from->path, from->states.n);
     w.state = from->states.n == 1 ? from->states.at[0] : NULL;
     w.ranks = target->world ? target->world : w.state && w.state->world ? w.state->world : 1;
-    if (w.ranks > DPW_RANKS)
-        return ckpt_fail(err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", w.ranks, DPW_RANKS);
-    rc = dpw_write(&w);
+    rc = dpw_refuse(&w);
+    if (rc == CKPT_OK && w.state) {
+        ckpt_dsw_job job = {.from = from, .to = to, .state = w.state, .target = target, .err = err};
+        rc = ckpt_dsw_objects(&job);
+    }
+    to->claim = (ckpt_claim){.made = w.state != NULL,
+                             .objects_dropped = target->objects_dropped,
+                             .other_release = true,
+                             .stage = -1,
+                             .dtype = CKPT_DTYPE_NONE};
+    if (rc == CKPT_OK && w.state)
+        rc = dpw_tell(&w);
+    if (rc == CKPT_OK)
+        rc = dpw_write(&w);
     ckpt_dcp_metadata_free(&w.meta);
     return rc;
 }

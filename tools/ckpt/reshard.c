@@ -15,10 +15,14 @@ static int reshard_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;
 
-    a->target.format = "zero";
+    if (a->target.format && !(ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS))
+        return fail(err, CKPT_EUSAGE,
+                    "reshard writes zero, universal or dcp, not '%s'; ckpt convert writes the rest",
+                    a->target.format);
+    a->target.format = a->target.format ? a->target.format : "zero";
     a->target.path = a->operand[1];
     // tensor, pipeline and expert ranks stay what they are: only data ranks change
-    a->open.keep_slices = !a->join;
+    a->open.keep_slices = !a->join && (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS);
     a->open.require_crc = a->open.require_crc || a->strict;
     int rc = training_open(&map, a, err);
     job_refuse(&a->run, a->allow_overflow, a->strict);
@@ -52,6 +56,7 @@ static int reshard_run(cli_args *a, ckpt_err *err)
 
 #define AT(field) offsetof(cli_args, field)
 static const cli_option reshard_options[] = {
+    {"to", 0, CLI_TEXT, AT(target.format), "zero|universal|dcp", "what to write (zero)"},
     {"world", 'w', CLI_COUNT, AT(target.world), "N", "data-parallel ranks (the source's)"},
     {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3", "ZeRO stage (the source's)"},
     {"dtype", 0, CLI_DTYPE, AT(target.dtype), "fp16|bf16|fp32", "to train in (the source's)"},
@@ -88,7 +93,7 @@ const cli_verb verb_reshard = {
     .name = "reshard",
     .command = "ckpt reshard",
     .operands = "SRC DST",
-    .summary = "Write a training checkpoint for another number of ranks or another ZeRO stage.",
+    .summary = "Write a training checkpoint for another number of ranks, ZeRO stage, or framework.",
     .options = reshard_options,
     .min = 2,
     .max = 2,
