@@ -207,6 +207,24 @@ static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckp
     return rc;
 }
 
+/* A tensor of a tree is a tensor of the checkpoint, in one chunk. */
+static bool dpw_leaf(dpw_writer *w, const ckpt_tensor_value *v, ckpt_dcp_chunk *chunk)
+{
+    ckpt_dcp_item *item = &w->meta.item.at[w->meta.item.n - 1];
+    uint64_t *shape = ckpt_arena_array(w->to->arena, v->ndim + 1, sizeof *shape);
+
+    chunk->start = ckpt_arena_array(w->to->arena, v->ndim + 1, sizeof *chunk->start);
+    if (!shape || !chunk->start)
+        return false;
+    for (uint32_t k = 0; k < v->ndim; k++)
+        shape[k] = v->shape[k];
+    item->is_tensor = true;
+    item->dtype = v->dtype;
+    item->ndim = v->ndim;
+    item->shape = chunk->count = shape;
+    return true;
+}
+
 /* An object as torch.save writes it. */
 static int dpw_object(dpw_writer *w, ckpt_value *path, const ckpt_value *v)
 {
@@ -218,6 +236,8 @@ static int dpw_object(dpw_writer *w, ckpt_value *path, const ckpt_value *v)
     if (rc != CKPT_OK)
         return rc;
     item->n = 1;
+    if (v->kind == CKPT_V_TENSOR && !dpw_leaf(w, v->as.tensor, &chunk))
+        return ckpt_fail_memory(w->err);
     rc = dpw_begin(w, &tree, 0);
     return rc == CKPT_OK ? dpw_end(w, &tree, ckpt_tt_copy(&tree, v), 0, &chunk) : rc;
 }
@@ -283,7 +303,9 @@ static int dpw_model(dpw_writer *w)
         const ckpt_tensor *t = w->from->tensors.at[i];
         bool model = t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER;
         ckpt_value *key[] = {dpw_key(w, model ? "model" : t->name), dpw_key(w, t->name)};
-        if (t->role != CKPT_ROLE_STATE)
+        // what one chunk holds beside the model stands in the values of the run
+        bool told = t->role == CKPT_ROLE_OTHER && w->state && t->n_extents <= 1;
+        if (t->role != CKPT_ROLE_STATE && !told)
             rc = dpw_tensor(w, dpw_path(w, key, model ? 2 : 1), t, dpw_dtype(w, t));
     }
     return rc;
@@ -461,52 +483,47 @@ static int dpw_refuse(const dpw_writer *w)
     return CKPT_OK;
 }
 
-/* Members of a DeepSpeed run that FSDP has no place for, by name. */
-static int dpw_tell(dpw_writer *w)
+/*
+ * Members of a DeepSpeed run that FSDP has no place for, each by name.  What describes the layout
+ * of the files is no value of the run.
+ */
+static int dpw_tell(const dpw_writer *w, const ckpt_dsw_job *job)
 {
-    static const char *const layout[] = {
-        "module",       "optimizer",           "buffer_names",           "param_shapes",
-        "shared_params", "frozen_param_shapes", "frozen_param_fragments", "dp_world_size",
-        "mp_world_size", "checkpoint_parallel_dimensions"};
-    ckpt_dict all = ckpt_value_map(w->state->model);
-    const char *names = "the loss scale";
+    ckpt_dict model = ckpt_value_map(w->state->model),
+              optim = ckpt_value_map(ckpt_value_get(w->state->optim, "optimizer_state_dict"));
+    int rc = CKPT_OK;
 
-    for (uint64_t i = 0; names && i < all.n; i++) {
-        bool told = dpw_keeps(w, &all.at[i]) || all.at[i].value->kind == CKPT_V_NONE ||
-                    all.at[i].key->kind != CKPT_V_STR;
-        for (size_t k = 0; !told && k < sizeof layout / sizeof *layout; k++)
-            told = ckpt_value_is(all.at[i].key, layout[k]);
-        if (!told)
-            names = ckpt_arena_printf(w->to->arena, "%s, %s", names, all.at[i].key->as.text.at);
+    for (uint64_t i = 0; rc == CKPT_OK && !w->state->foreign && i < model.n; i++) {
+        if (!dpw_keeps(w, &model.at[i]) && model.at[i].key->kind == CKPT_V_STR)
+            rc = ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: only DeepSpeed has a place for it",
+                                   model.at[i].key->as.text.at);
     }
-    if (!names)
-        return ckpt_fail_memory(w->err);
-    return w->state->foreign
-               ? CKPT_OK
-               : ckpt_map_note(w->to, CKPT_INFO, w->err,
-                               "left out, for nothing but DeepSpeed has a place for it: %.400s",
-                               names);
+    for (uint64_t i = 0; rc == CKPT_OK && i < optim.n; i++) {
+        if (optim.at[i].key->kind == CKPT_V_STR)
+            rc = ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: only DeepSpeed has a place for it",
+                                   optim.at[i].key->as.text.at);
+    }
+    return rc;
 }
 
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     dpw_writer w = {.to = to, .from = from, .target = target, .err = err};
+    ckpt_dsw_job job = {.from = from, .to = to, .target = target, .err = err};
     int rc;
 
-    w.state = from->states.n == 1 ? from->states.at[0] : NULL;
+    job.state = w.state = from->states.n == 1 ? from->states.at[0] : NULL;
     w.ranks = target->world ? target->world : w.state && w.state->world ? w.state->world : 1;
     rc = dpw_refuse(&w);
-    if (rc == CKPT_OK && w.state) {
-        ckpt_dsw_job job = {.from = from, .to = to, .state = w.state, .target = target, .err = err};
-        rc = ckpt_dsw_objects(&job);
-    }
     to->claim = (ckpt_claim){.made = w.state != NULL,
                              .objects_dropped = target->objects_dropped,
                              .other_release = true,
                              .stage = -1,
                              .dtype = CKPT_DTYPE_NONE};
     if (rc == CKPT_OK && w.state)
-        rc = dpw_tell(&w);
+        rc = ckpt_dsw_objects(&job);
+    if (rc == CKPT_OK && w.state)
+        rc = dpw_tell(&w, &job);
     if (rc == CKPT_OK)
         rc = dpw_write(&w);
     ckpt_dcp_metadata_free(&w.meta);
