@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: the driver's writer: a folder with one data file for each rank, as torch's FileSystemWriter
- * leaves it, and what get_state_dict gives as its content.
+ * write.c: the driver's writer: a folder with one data file for each rank, as torch's
+ * FileSystemWriter leaves it, and what get_state_dict gives as its content.
  *
  *     model.<parameter>                     weights and buffers, tied names too
  *     optim.state.<parameter>.<moment>      step counts among them
@@ -18,6 +18,8 @@
 #include "formats/deepspeed/write/write.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/tree.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/base/dtype.h"
 #include "libckpt/map/state.h"
 
 enum { DPW_RANKS = 65536 };
@@ -150,7 +152,7 @@ static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, ckpt_
 {
     uint64_t *at = ckpt_arena_array(w->to->arena, 2 * (uint64_t)t->ndim + 1, sizeof *at);
     ckpt_axis *axis = ckpt_arena_array(w->to->arena, t->ndim + 1, sizeof *axis);
-    int64_t stride = (int64_t)(ckpt_dtype_bits(dtype) / 8);
+    int64_t stride = (int64_t)(ckpt_dtype_get(dtype)->bits / 8);
 
     if (!at || !axis)
         return false;
@@ -289,8 +291,8 @@ static int dpw_flatten(dpw_writer *w, ckpt_value *path, const ckpt_value *v, uns
 /* What a tensor is written in. */
 static ckpt_dtype dpw_dtype(const dpw_writer *w, const ckpt_tensor *t)
 {
-    bool converts =
-        w->target->dtype != CKPT_DTYPE_NONE && ckpt_dtype_converts(w->target->dtype, t->dtype);
+    bool converts = w->target->dtype != CKPT_DTYPE_NONE &&
+                    (w->target->dtype == t->dtype || ckpt_cast_find(w->target->dtype, t->dtype));
 
     return converts ? w->target->dtype : t->dtype;
 }
@@ -362,7 +364,9 @@ static int dpw_group(dpw_writer *w, size_t number)
     return rc == CKPT_OK ? dpw_object(w, dpw_below(w, path, dpw_key(w, "params")), params) : rc;
 }
 
-/* Members of a run's state that this form has a place for: the schedule, and what a program gave. */
+/*
+ * Members of a run's state that this form has a place for: the schedule, and what a program gave.
+ */
 static bool dpw_keeps(const dpw_writer *w, const ckpt_pair *p)
 {
     if (p->key->kind != CKPT_V_STR || p->value->kind == CKPT_V_NONE)

@@ -6,7 +6,8 @@
 
 Each folder with a .metadata goes to safetensors: weights and buffers under the names that the module gives them, moments as
 "<moment>/<parameter>", and whatever the program saved beside them.  Where there is an optimizer, the folder becomes a ZeRO
-checkpoint of other worlds and stages too, which must hold the same.  --some: one world and stage.
+checkpoint of other worlds and stages too, and a distributed checkpoint of other ranks, which must hold the same; and so must
+those that runs of DeepSpeed become.  --some: one world and stage.
 """
 import argparse
 import glob
@@ -21,6 +22,9 @@ from readers import read_safetensors
 GRID = [(1, 1), (2, 2), (3, 3), (5, 1)]
 # an optimizer that keeps one tensor for three of the model's: its state has no parameters to go to
 FUSED = ('titan_llama3_fused_w3',)
+# runs of DeepSpeed, by releases and stages
+RUNS = ('z1_bf16_w3_groups', 'z2_bf16_w2_aligned', 'hf_trainer_llama_z3_bf16_w2', 'old0126_z2_fp16_w3', 'k_lora_z3', 'tp2_z1_w4',
+        'z0_fp16_w2_fused')
 passed, failed = 0, []
 
 
@@ -93,6 +97,13 @@ def reshard(ckpt, source, tmp, grid):
     return problem
 
 
+def written(ckpt, source, tmp):
+    """The same checkpoint over three ranks, in this form."""
+    out = os.path.join(tmp, 'dcp')
+    problem = run(ckpt, 'reshard', '-q', '--to', 'dcp', '--world', '3', '--to-tag', 'x', source, out)
+    return problem or run(ckpt, 'diff', '-q', '--with-optimizer', source, os.path.join(out, 'x'))
+
+
 def fixture(ckpt, path, some):
     e = json.load(open(os.path.join(path, 'expected.json')))
     name = os.path.basename(path)
@@ -108,6 +119,7 @@ def fixture(ckpt, path, some):
             if moments(e) and not problem and name not in FUSED:
                 verdict(name + ' moments', same(got, moments(e)))
                 verdict(name + ' ZeRO', reshard(ckpt, source, tmp, GRID[2:3] if some else GRID))
+                verdict(name + ' written', written(ckpt, source, tmp))
             if not problem:
                 verdict(name + ' verify', run(ckpt, 'verify', '-q', source))
 
@@ -123,6 +135,11 @@ def main():
         # Megatron-Core's folders have a layout of their own
         if not os.path.basename(os.path.dirname(path)).startswith('mcore_'):
             fixture(ckpt, os.path.dirname(path), a.some)
+    for name in RUNS:
+        source = os.path.join(a.fixtures, name, 'ckpt')
+        if os.path.isdir(source):
+            with tempfile.TemporaryDirectory() as tmp:
+                verdict(name + ' written', written(ckpt, source, tmp))
     print('dcp: %d passed, %d failed' % (passed, len(failed)))
     return 1 if failed else 0
 
