@@ -4,8 +4,8 @@
  * selected stands in the file, and mpirun is told of it.
  */
 #include "engine/config/config.h"
-#include "engine/config/hostfile.h"
 #include "tests/fuzz/fuzz_help.h"
+#include "tools/zerotrain/hostfile.h"
 
 static const zt_host *find(const zt_hosts *all, const char *name)
 {
