@@ -176,7 +176,7 @@ static uint32_t dcp_role(const dcp_reader *r, const ckpt_dcp_item *item, const c
     if (role->what == CKPT_DCP_WEIGHT && !role->trained && r->has_optimizer)
         return ckpt_dtype_get(item->dtype)->kind == CKPT_IS_FLOAT ? CKPT_ROLE_FROZEN
                                                                   : CKPT_ROLE_BUFFER;
-    return role->what == CKPT_DCP_OTHER ? CKPT_ROLE_OTHER : CKPT_ROLE_WEIGHT;
+    return role->what == CKPT_DCP_WEIGHT ? CKPT_ROLE_WEIGHT : CKPT_ROLE_OTHER;
 }
 
 /*
@@ -287,7 +287,8 @@ static int dcp_tensors(dcp_reader *r)
     for (size_t i = 0; rc == CKPT_OK && i < r->meta.item.n; i++) {
         const ckpt_dcp_role *role = &r->role[i];
         if (!r->meta.item.at[i].is_tensor ||
-            (role->what == CKPT_DCP_MOMENT && !r->opts->with_optimizer))
+            ((role->what == CKPT_DCP_MOMENT || role->what == CKPT_DCP_FLAT) &&
+             !r->opts->with_optimizer))
             continue;
         rc = dcp_tensor(r, &r->meta.item.at[i], role);
     }
@@ -319,7 +320,7 @@ static int dcp_read_pair(dcp_reader *r)
     return rc;
 }
 
-static int dcp_read(dcp_reader *r)
+static int dcp_read(dcp_reader *r, ckpt_dcp_roles_fn *roles)
 {
     int rc = ckpt_listing_find(r->list, CKPT_DCP_METADATA)
                  ? ckpt_dcp_metadata_read(&r->meta, r->map->arena, r->list->folder, "", r->err)
@@ -329,23 +330,29 @@ static int dcp_read(dcp_reader *r)
         rc = dcp_files(r);
     r->role = ckpt_arena_array(r->map->arena, r->meta.item.n + 1, sizeof *r->role);
     if (rc == CKPT_OK)
-        rc = r->role ? ckpt_dcp_roles(r->role, &r->meta, r->map->arena, r->err)
-                     : ckpt_fail_memory(r->err);
+        rc = r->role ? roles(r->role, &r->meta, r->map->arena, r->err) : ckpt_fail_memory(r->err);
     if (rc == CKPT_OK)
         rc = dcp_tensors(r);
     if (rc == CKPT_OK)
         rc = dcp_values(r);
-    if (rc == CKPT_OK)
-        rc = ckpt_map_check(r->map, r->err);
-    if (rc == CKPT_OK && r->opts->with_optimizer)
-        rc = ckpt_dcp_state(r->map, r->err);
+    return rc == CKPT_OK ? ckpt_map_check(r->map, r->err) : rc;
+}
+
+int ckpt_dcp_read(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                  ckpt_dcp_roles_fn *roles, ckpt_err *err)
+{
+    dcp_reader r = {.map = map, .list = list, .opts = opts, .err = err};
+
+    map->settle = ckpt_dcp_settle;
+    int rc = dcp_read(&r, roles);
+    ckpt_io_close(r.io);
+    ckpt_dcp_metadata_free(&r.meta);
     return rc;
 }
 
 static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                       ckpt_err *err)
 {
-    dcp_reader r = {.map = map, .list = list, .opts = opts, .err = err};
     int rc;
 
     if (!ckpt_listing_find(list, CKPT_DCP_METADATA) && !ckpt_listing_find(list, DCP_MODEL "0"))
@@ -353,12 +360,9 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                          "%s: a PyTorch distributed checkpoint without .metadata, which is written "
                          "last: the save did not finish",
                          list->folder);
-    map->settle = ckpt_dcp_settle;
     map->known.training = true;
-    rc = dcp_read(&r);
-    ckpt_io_close(r.io);
-    ckpt_dcp_metadata_free(&r.meta);
-    return rc;
+    rc = ckpt_dcp_read(map, list, opts, ckpt_dcp_roles, err);
+    return rc == CKPT_OK && opts->with_optimizer ? ckpt_dcp_state(map, err) : rc;
 }
 
 const ckpt_directory ckpt_directory_dcp = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dcp.h: what the files of the driver for PyTorch's distributed checkpoints share.  Not for anyone
- * else.
+ * dcp.h: what the files of the driver for PyTorch's distributed checkpoints share, and what drivers
+ * for programs that build on them (formats/megatron) take of it.
  *
  *     metadata.c  .metadata -> items, their chunks, and where each chunk lies
  *     entry.c     one entry of a data file: a whole torch archive at an offset
@@ -27,6 +27,7 @@
 
 #include "libckpt/base/vec.h"
 #include "libckpt/format.h"
+#include "libckpt/map/state.h"
 
 /* An entry of a data file. */
 typedef struct ckpt_dcp_place {
@@ -104,6 +105,7 @@ typedef enum ckpt_dcp_what {
     CKPT_DCP_OTHER,  /* whatever the program saved beside them; its name is the item's */
     CKPT_DCP_WEIGHT, /* of the model: a parameter or a buffer */
     CKPT_DCP_MOMENT, /* optimizer state of one parameter: `key` of `name` */
+    CKPT_DCP_FLAT,   /* the same of several, or of nobody knows which; its name is the item's */
     CKPT_DCP_SETTING /* of a parameter group: `key` of group `name`, a number or a parameter */
 } ckpt_dcp_what;
 
@@ -122,6 +124,22 @@ typedef struct ckpt_dcp_role {
  */
 int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena,
                    ckpt_err *err);
+
+typedef int ckpt_dcp_roles_fn(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena,
+                              ckpt_err *err);
+
+/* ---- dcp.c ---- */
+
+/*
+ * Read .metadata of a folder (of accelerate: of its pair) into a map: files, the tensors that
+ * `roles` gives a meaning, and the tree of values.  Moments are left out unless opts ask for the
+ * optimizer.  No state is made.
+ *
+ * Errors  those of .metadata and of objects; CKPT_EMISSING: a data file is not there;
+ *         CKPT_EMISMATCH: chunks that overlap or leave holes
+ */
+int ckpt_dcp_read(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                  ckpt_dcp_roles_fn *roles, ckpt_err *err);
 
 /* ---- values.c ---- */
 
@@ -148,6 +166,19 @@ int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *cons
  *         group were stepped differently often; those of reading the counts
  */
 int ckpt_dcp_state(ckpt_map *map, ckpt_err *err);
+
+/*
+ * A parameter group's settings with 'params' as training formats have it: the group's number.
+ * NULL: no memory.
+ */
+ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_t number);
+
+/* Add to a group's entry, a DICT, a flat tensor for each kind of moments of its parameters. */
+int ckpt_dcp_kinds(const ckpt_map *map, const ckpt_state *state, const ckpt_group *g,
+                   ckpt_value *entry, ckpt_err *err);
+
+/* What the parameters are trained in: what they are kept in. */
+ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s);
 
 /* ---- entry.c ---- */
 

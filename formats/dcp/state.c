@@ -93,21 +93,24 @@ static int dps_param(dps_maker *m, const char *name)
     return CKPT_OK;
 }
 
-/* A group's settings with 'params' as training formats have it: the number of the group. */
-static ckpt_value *dps_fields(dps_maker *m, const ckpt_value *settings)
+ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_t number)
 {
-    ckpt_arena *arena = m->map->arena;
     ckpt_dict from = ckpt_value_map(settings);
     ckpt_value *fields = ckpt_value_new(arena, CKPT_V_DICT),
                *params = ckpt_value_new(arena, CKPT_V_LIST),
-               *number = ckpt_value_int(arena, (int64_t)m->state->group.n - 1);
-    bool ok = fields && params && number && ckpt_seq_add(arena, &params->as.seq, number);
+               *n = ckpt_value_int(arena, (int64_t)number);
+    bool ok = fields && params && n && ckpt_seq_add(arena, &params->as.seq, n);
 
     for (uint64_t i = 0; ok && i < from.n; i++) {
         if (!ckpt_value_is(from.at[i].key, "params"))
             ok = ckpt_dict_add(arena, &fields->as.map, from.at[i].key, from.at[i].value);
     }
     return ok && ckpt_dict_add_cstr(arena, &fields->as.map, "params", params) ? fields : NULL;
+}
+
+static ckpt_value *dps_fields(dps_maker *m, const ckpt_value *settings)
+{
+    return ckpt_dcp_fields(m->map->arena, settings, m->state->group.n - 1);
 }
 
 /* One entry of a list of groups. */
@@ -198,13 +201,13 @@ static int dps_groups(dps_maker *m)
 /* ---- what the optimizer keeps ---- */
 
 /* A flat tensor that stands for a kind of state of the whole group. */
-static ckpt_value *dps_stands(dps_maker *m, const ckpt_tensor *t)
+static ckpt_value *dps_stands(ckpt_arena *arena, const ckpt_tensor *t)
 {
     uint64_t n = t->n_elems;
     const ckpt_tensor like = {.dtype = t->dtype, .ndim = 1, .shape = &n};
-    ckpt_value *v = ckpt_dcp_leaf(m->map->arena, &like);
-    ckpt_storage *s = ckpt_arena_alloc(m->map->arena, sizeof *s);
-    uint64_t *shape = ckpt_arena_array(m->map->arena, 1, sizeof *shape);
+    ckpt_value *v = ckpt_dcp_leaf(arena, &like);
+    ckpt_storage *s = ckpt_arena_alloc(arena, sizeof *s);
+    uint64_t *shape = ckpt_arena_array(arena, 1, sizeof *shape);
 
     if (!v || !s || !shape)
         return NULL;
@@ -260,8 +263,8 @@ static int dps_steps(dps_maker *m, const ckpt_group *g, ckpt_value *entry)
     return rc;
 }
 
-/* Which kinds of moments the parameters of a group have. */
-static int dps_kinds(dps_maker *m, const ckpt_group *g, ckpt_value *entry)
+int ckpt_dcp_kinds(const ckpt_map *map, const ckpt_state *state, const ckpt_group *g,
+                   ckpt_value *entry, ckpt_err *err)
 {
     static const char *const kinds[] = {"exp_avg",         "exp_avg_sq", "max_exp_avg_sq",
                                         "momentum_buffer", "sum",        "square_avg",
@@ -270,12 +273,12 @@ static int dps_kinds(dps_maker *m, const ckpt_group *g, ckpt_value *entry)
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         const ckpt_tensor *t = NULL;
         for (size_t i = g->first; !t && i < g->first + g->n; i++)
-            t = ckpt_state_moment(m->map, m->state, kinds[k], m->state->param.at[i]);
+            t = ckpt_state_moment(map, state, kinds[k], state->param.at[i]);
         if (!t || t->n_elems == 0)
             continue;
-        ckpt_value *v = dps_stands(m, t);
-        if (!v || !ckpt_dict_add_cstr(m->map->arena, &entry->as.map, kinds[k], v))
-            return ckpt_fail_memory(m->err);
+        ckpt_value *v = dps_stands(map->arena, t);
+        if (!v || !ckpt_dict_add_cstr(map->arena, &entry->as.map, kinds[k], v))
+            return ckpt_fail_memory(err);
     }
     return CKPT_OK;
 }
@@ -289,7 +292,7 @@ static int dps_entries(dps_maker *m)
         ckpt_value *entry = ckpt_value_new(m->map->arena, CKPT_V_DICT);
         rc = entry ? dps_steps(m, g, entry) : ckpt_fail_memory(m->err);
         if (rc == CKPT_OK)
-            rc = dps_kinds(m, g, entry);
+            rc = ckpt_dcp_kinds(m->map, m->state, g, entry, m->err);
         g->entry = rc == CKPT_OK && entry->as.map.n > 0 ? entry : NULL;
     }
     return rc;
@@ -355,8 +358,7 @@ static int dps_values(dps_maker *m)
     return rc;
 }
 
-/* What the parameters are trained in: what they are kept in. */
-static ckpt_dtype dps_dtype(const ckpt_state *s)
+ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s)
 {
     ckpt_dtype d = s->param.n > 0 ? s->param.at[0]->dtype : CKPT_F32;
 
@@ -373,7 +375,7 @@ static int dps_make(dps_maker *m)
         rc = dps_entries(m);
     if (rc != CKPT_OK || m->map->no_state)
         return rc;
-    m->state->dtype = dps_dtype(m->state);
+    m->state->dtype = ckpt_dcp_dtype(m->state);
     return dps_values(m);
 }
 

@@ -132,7 +132,7 @@ def main():
     a = p.parse_args()
     ckpt = os.path.join(a.bin, 'ckpt')
     for path in sorted(glob.glob(os.path.join(a.fixtures, '*', 'expected.json'))):
-        # Megatron-Core's folders have a layout of their own
+        # Megatron-Core's folders have a layout of their own (megatron.py)
         if not os.path.basename(os.path.dirname(path)).startswith('mcore_'):
             fixture(ckpt, os.path.dirname(path), a.some)
     for name in RUNS:
@@ -144,4 +144,5 @@ def main():
     return 1 if failed else 0
 
 
-sys.exit(main())
+if __name__ == '__main__':
+    sys.exit(main())

@@ -14,7 +14,7 @@ rank() {
     formats/torch/* | formats/safetensors/* | formats/recognised/* | formats/rules/* | formats/npz/*) echo 6 ;;
     formats/deepspeed/write/*) echo 8 ;;
     formats/deepspeed/*) echo 7 ;;
-    formats/universal/* | formats/hf/*) echo 9 ;;
+    formats/universal/* | formats/hf/* | formats/dcp/*) echo 9 ;;
     formats/*) echo 10 ;;
     tools/zerotrain/*) echo 29 ;;
     tools/cli/*) echo 11 ;;

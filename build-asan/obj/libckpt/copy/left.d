@@ -1,3 +1,0 @@
-build-asan/obj/libckpt/copy/left.o: libckpt/copy/left.c \
- libckpt/copy/left.h
-libckpt/copy/left.h:

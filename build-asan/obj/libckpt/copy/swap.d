@@ -1,3 +1,0 @@
-build-asan/obj/libckpt/copy/swap.o: libckpt/copy/swap.c \
- libckpt/copy/swap.h
-libckpt/copy/swap.h:

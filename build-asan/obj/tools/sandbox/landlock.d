@@ -1,3 +1,0 @@
-build-asan/obj/tools/sandbox/landlock.o: tools/sandbox/landlock.c \
- tools/sandbox/landlock.h
-tools/sandbox/landlock.h:

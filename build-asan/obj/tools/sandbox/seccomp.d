@@ -1,3 +1,0 @@
-build-asan/obj/tools/sandbox/seccomp.o: tools/sandbox/seccomp.c \
- tools/sandbox/seccomp.h
-tools/sandbox/seccomp.h:

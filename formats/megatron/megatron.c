@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * megatron.c: the directory driver of Megatron-LM's checkpoints: runs and iterations, and what
+ * common.pt adds to the distributed checkpoint beside it.
+ *
+ * Checked against Megatron-Core 0.16.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/megatron/megatron.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/map/adopt.h"
+
+enum {
+    MGC_SURE = 93,  /* of an iteration's folder, and of a tracker: DeepSpeed's `latest` is surer */
+    MGC_TAGS = 81,  /* of iterations without a tracker */
+    MGC_DONE = 4096 /* bytes of metadata.json */
+};
+
+static int mgc_probe(const ckpt_listing *list)
+{
+    const ckpt_entry *tracker = ckpt_listing_find(list, CKPT_MEG_TRACKER);
+
+    if (ckpt_meg_is_dist(list))
+        return MGC_SURE;
+    // Megatron-DeepSpeed keeps a tracker beside DeepSpeed's own folders
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->entry[i].is_dir && ckpt_meg_is_iter(list->entry[i].name))
+            return tracker && !tracker->is_dir ? MGC_SURE : MGC_TAGS;
+    }
+    return tracker && !tracker->is_dir ? MGC_TAGS : 0;
+}
+
+/* The tracker stands for its run. */
+static int mgc_part(const char *file_name)
+{
+    return strcmp(file_name, CKPT_MEG_TRACKER) == 0 ? 2 : 0;
+}
+
+/* ---- what says that it is whole ---- */
+
+/* metadata.json: the save has finished, and is of a kind that is read here. */
+static int mgc_done(const ckpt_meg_job *job)
+{
+    static const char *const known[] = {"torch_dist", "torch_dcp", "fsdp_dtensor"};
+    const char *path = ckpt_arena_printf(job->map->arena, "%s/" CKPT_MEG_DONE, job->list->folder);
+    const ckpt_value *backend;
+    ckpt_value *root = NULL;
+
+    if (!path)
+        return ckpt_fail_memory(job->err);
+    if (!ckpt_listing_find(job->list, CKPT_MEG_DONE))
+        return ckpt_fail(job->err, CKPT_EMISSING,
+                         "%s: a checkpoint of Megatron-Core without " CKPT_MEG_DONE
+                         ", which is written last: the save did not finish",
+                         job->list->folder);
+    int rc = ckpt_json_read(&root, job->map->arena, path, MGC_DONE, job->err);
+    if (rc != CKPT_OK)
+        return rc;
+    backend = ckpt_value_get(root, "sharded_backend");
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (ckpt_value_is(backend, known[i]))
+            return CKPT_OK;
+    }
+    if (!backend || backend->kind != CKPT_V_STR)
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: no text \"sharded_backend\"", path);
+    return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                     "%s: a checkpoint of the backend \"%.100s\", which is not read here: load it "
+                     "in Megatron and save it with --ckpt-format torch_dist",
+                     path, backend->as.text.at);
+}
+
+/* ---- common.pt ---- */
+
+/* Take over common.pt with its tree. */
+static int mgc_common(ckpt_meg_job *job)
+{
+    const char *path = ckpt_arena_printf(job->map->arena, "%s/" CKPT_MEG_COMMON, job->list->folder);
+    ckpt_map *common = NULL;
+    int rc = path ? CKPT_OK : ckpt_fail_memory(job->err);
+
+    if (rc == CKPT_OK && !ckpt_listing_find(job->list, CKPT_MEG_COMMON))
+        return ckpt_map_note(job->map, CKPT_WARNING, job->err,
+                             "%s is not there: nothing is known of the run but its tensors", path);
+    if (rc == CKPT_OK)
+        rc = job->list->read(&common, path, job->err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (!common->values || common->values->kind != CKPT_V_DICT)
+        rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: no dict, as Megatron-Core saves", path);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_adopt(job->map, common, NULL, job->err);
+    if (rc != CKPT_OK) {
+        ckpt_map_free(common);
+        return rc;
+    }
+    job->common = common;
+    job->root = common->values;
+    return CKPT_OK;
+}
+
+/* The tree of values: common.pt's, then what the distributed checkpoint holds. */
+static int mgc_values(ckpt_meg_job *job)
+{
+    ckpt_arena *arena = job->map->arena;
+    ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT);
+    const ckpt_value *const from[] = {job->root, job->map->values};
+    bool ok = root != NULL;
+
+    for (size_t k = 0; k < sizeof from / sizeof *from; k++) {
+        ckpt_dict map = ckpt_value_map(from[k]);
+        for (uint64_t i = 0; ok && i < map.n; i++)
+            ok = ckpt_dict_add(arena, &root->as.map, map.at[i].key, map.at[i].value);
+    }
+    job->map->values = root;
+    return ok ? CKPT_OK : ckpt_fail_memory(job->err);
+}
+
+/* ---- facts ---- */
+
+/* An argument of the run (args is an argparse.Namespace); 0: not there. */
+static int64_t mgc_arg(const ckpt_meg_job *job, const char *name)
+{
+    const ckpt_value *args = ckpt_value_get(job->root, "args");
+    const ckpt_value *state = args && args->kind == CKPT_V_OBJECT ? args->as.object->state : NULL;
+    int64_t n = 0;
+
+    (void)ckpt_value_as_int(ckpt_value_get(state, name), &n);
+    return n;
+}
+
+static int mgc_facts(ckpt_meg_job *job)
+{
+    static const char *const key[][2] = {
+        {"tensor_model_parallel_size", "tensor parallel"},
+        {"pipeline_model_parallel_size", "pipeline parallel"},
+        {"expert_model_parallel_size", "expert parallel"},
+        {"data_parallel_size", "world size"},
+    };
+    ckpt_map *map = job->map;
+    const char *slash = strrchr(map->path, '/');
+    int64_t world = mgc_arg(job, "data_parallel_size");
+    int rc = ckpt_map_fact(map, job->err, "layout", "Megatron-Core torch_dist");
+
+    map->known.tag = slash && slash[1] ? slash + 1 : map->path;
+    map->known.world = world > 0 && world < UINT32_MAX ? (uint32_t)world : 0;
+    map->known.step = -1;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact(map, job->err, "tag", "%s", map->known.tag);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact(map, job->err, "tag folder", "%s", map->path);
+    if (ckpt_value_as_int(ckpt_value_get(job->root, "iteration"), &map->known.step) &&
+        rc == CKPT_OK)
+        rc = ckpt_map_fact_int(map, "iteration", map->known.step, job->err);
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof key / sizeof *key; i++) {
+        int64_t n = mgc_arg(job, key[i][0]);
+        if (n > 0)
+            rc = ckpt_map_fact_int(map, key[i][1], n, job->err);
+    }
+    return rc;
+}
+
+/* ---- the driver ---- */
+
+static int mgc_dist(ckpt_meg_job *job)
+{
+    int rc = mgc_done(job);
+
+    if (rc == CKPT_OK && !ckpt_listing_find(job->list, CKPT_DCP_METADATA))
+        rc = ckpt_fail(job->err, CKPT_EMISSING,
+                       "%s: " CKPT_DCP_METADATA " is not there, and nothing else says where the "
+                       "tensors lie",
+                       job->list->folder);
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_read(job->map, job->list, job->opts, ckpt_meg_roles, job->err);
+    if (rc == CKPT_OK)
+        rc = mgc_common(job);
+    if (rc == CKPT_OK)
+        rc = mgc_facts(job);
+    if (rc == CKPT_OK)
+        rc = mgc_values(job);
+    return rc == CKPT_OK && job->opts->with_optimizer ? ckpt_meg_state(job) : rc;
+}
+
+static int mgc_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                      ckpt_err *err)
+{
+    ckpt_listing at = *list;
+    ckpt_meg_job job = {.map = map, .list = &at, .opts = opts, .err = err};
+    int rc = ckpt_meg_find(map, &at, opts, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    map->path = at.folder;
+    map->known.training = true;
+    return mgc_dist(&job);
+}
+
+const ckpt_directory ckpt_directory_megatron = {
+    .is =
+        {
+            .name = "megatron",
+            .aliases = "mcore torch_dist",
+            .signs = CKPT_MEG_TRACKER " (Megatron-LM)",
+            .note = "Megatron-Core torch_dist: runs and iterations, with the optimizer",
+            .caps = CKPT_CAN_READ | CKPT_HAS_TAGS | CKPT_HOLDS_STATE | CKPT_IS_FOLDER,
+        },
+    .probe = mgc_probe,
+    .gather = mgc_gather,
+    .part = mgc_part,
+};

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * names.c: owns what names of Megatron-Core say.
+ *
+ *     optimizer.state.<kind>.<weight>              state of one parameter, in the model's shape
+ *     chained_<i>.optimizer.state.<kind>.<weight>  the same, of one of several optimizers
+ *     optimizer.distributed. ...                   flat buffers over data-parallel ranks
+ *     ... _extra_state/shard_ ..., rng_state/ ...  objects
+ *
+ * Everything else is the model's.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/megatron/megatron.h"
+#include "libckpt/base/index.h"
+
+enum { MGN_KIND = 64 };
+
+typedef struct mgn_reader {
+    ckpt_dcp_role *out;
+    const ckpt_dcp_metadata *m;
+    ckpt_arena *arena;
+    ckpt_index weight; /* items that are the model's, by name */
+    ckpt_err *err;
+} mgn_reader;
+
+/* ---- one name ---- */
+
+/* Skip "chained_<i>." where a name has it. */
+static const char *mgn_unchained(const char *name)
+{
+    static const char chained[] = "chained_";
+    size_t n;
+
+    if (strncmp(name, chained, sizeof chained - 1) != 0)
+        return name;
+    n = strspn(name + sizeof chained - 1, "0123456789");
+    return n > 0 && name[sizeof chained - 1 + n] == '.' ? name + sizeof chained + n : name;
+}
+
+static bool mgn_begins(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+/* The weight that optimizer state is of; *kind has room for MGN_KIND bytes.  NULL: none. */
+static const char *mgn_cut(const char *item, char *kind)
+{
+    static const char state[] = "optimizer.state.";
+    const char *name = mgn_unchained(item), *dot;
+
+    if (!mgn_begins(name, state))
+        return NULL;
+    name += sizeof state - 1;
+    dot = strchr(name, '.');
+    if (!dot || dot == name || dot - name >= MGN_KIND || !dot[1])
+        return NULL;
+    (void)snprintf(kind, MGN_KIND, "%.*s", (int)(dot - name), name);
+    return dot + 1;
+}
+
+bool ckpt_meg_is_expert(const char *name)
+{
+    return strstr(name, ".experts.") != NULL;
+}
+
+uint32_t ckpt_meg_stacked(const char *name)
+{
+    const char *dot = strstr(name, ".layers."),
+               *layer = mgn_begins(name, "layers.") ? name + 7 : (dot ? dot + 8 : NULL);
+    uint32_t n = layer && (*layer < '0' || *layer > '9');
+
+    // experts are numbered in files of one rank, and stacked where they are joined
+    return n + (strstr(name, ".experts.experts.") != NULL);
+}
+
+/* ---- all items ---- */
+
+static bool mgn_same(const void *ctx, uint32_t number, const void *key)
+{
+    const mgn_reader *r = ctx;
+
+    return strcmp(r->m->item.at[number].name.at, key) == 0;
+}
+
+/* Tensors that are no optimizer's; the others are state of nobody until a name is found. */
+static int mgn_model(mgn_reader *r)
+{
+    for (size_t i = 0; i < r->m->item.n; i++) {
+        const ckpt_dcp_item *item = &r->m->item.at[i];
+        const char *name = mgn_unchained(item->name.at);
+        if (!item->is_tensor)
+            continue;
+        r->out[i].what = mgn_begins(name, "optimizer.") ? CKPT_DCP_FLAT : CKPT_DCP_WEIGHT;
+        if (r->out[i].what == CKPT_DCP_WEIGHT &&
+            !ckpt_index_add(&r->weight, ckpt_hash_bytes(item->name.at, (size_t)item->name.n, 0),
+                            (uint32_t)i))
+            return ckpt_fail_memory(r->err);
+    }
+    return CKPT_OK;
+}
+
+static bool mgn_same_shape(const ckpt_dcp_item *a, const ckpt_dcp_item *b)
+{
+    return a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
+}
+
+/*
+ * State of a weight that is there, and has its shape; older releases stored it flat, cut over
+ * data-parallel ranks, which the state's maker will not find.
+ */
+static int mgn_moment(mgn_reader *r, size_t i)
+{
+    const ckpt_dcp_item *item = &r->m->item.at[i];
+    char kind[MGN_KIND];
+    const char *name = item->is_tensor ? mgn_cut(item->name.at, kind) : NULL;
+    uint32_t at;
+
+    if (!name)
+        return CKPT_OK;
+    at = ckpt_index_find(&r->weight, ckpt_hash_bytes(name, strlen(name), 0), mgn_same, r, name);
+    if (at == CKPT_INDEX_NONE || !mgn_same_shape(&r->m->item.at[at], item))
+        return CKPT_OK;
+    r->out[i] = (ckpt_dcp_role){.what = CKPT_DCP_MOMENT,
+                                .name = name,
+                                .key = ckpt_arena_string(r->arena, kind, strlen(kind))};
+    r->out[at].trained = true;
+    return r->out[i].key ? CKPT_OK : ckpt_fail_memory(r->err);
+}
+
+int ckpt_meg_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena, ckpt_err *err)
+{
+    mgn_reader r = {.out = out, .m = m, .arena = arena, .err = err};
+    int rc;
+
+    for (size_t i = 0; i < m->item.n; i++)
+        out[i] = (ckpt_dcp_role){.what = CKPT_DCP_OTHER, .name = m->item.at[i].name.at};
+    rc = mgn_model(&r);
+    for (size_t i = 0; rc == CKPT_OK && i < m->item.n; i++)
+        rc = mgn_moment(&r, i);
+    ckpt_index_free(&r.weight);
+    return rc;
+}
