@@ -119,9 +119,9 @@ static int mgc_values(ckpt_meg_job *job)
 
 /* ---- facts ---- */
 
-/* An argument of the run (args is an argparse.Namespace); 0: not there. */
-static int64_t mgc_arg(const ckpt_meg_job *job, const char *name)
+int64_t ckpt_meg_arg(const ckpt_meg_job *job, const char *name)
 {
+    // args is an argparse.Namespace
     const ckpt_value *args = ckpt_value_get(job->root, "args");
     const ckpt_value *state = args && args->kind == CKPT_V_OBJECT ? args->as.object->state : NULL;
     int64_t n = 0;
@@ -140,7 +140,7 @@ static int mgc_facts(ckpt_meg_job *job)
     };
     ckpt_map *map = job->map;
     const char *slash = strrchr(map->path, '/');
-    int64_t world = mgc_arg(job, "data_parallel_size");
+    int64_t world = ckpt_meg_arg(job, "data_parallel_size");
     int rc = ckpt_map_fact(map, job->err, "layout", "Megatron-Core torch_dist");
 
     map->known.tag = slash && slash[1] ? slash + 1 : map->path;
@@ -154,7 +154,7 @@ static int mgc_facts(ckpt_meg_job *job)
         rc == CKPT_OK)
         rc = ckpt_map_fact_int(map, "iteration", map->known.step, job->err);
     for (size_t i = 0; rc == CKPT_OK && i < sizeof key / sizeof *key; i++) {
-        int64_t n = mgc_arg(job, key[i][0]);
+        int64_t n = ckpt_meg_arg(job, key[i][0]);
         if (n > 0)
             rc = ckpt_map_fact_int(map, key[i][1], n, job->err);
     }

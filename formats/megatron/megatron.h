@@ -5,6 +5,8 @@
  *
  *     folder.c    from what the user named to the folder of one iteration
  *     names.c     what a name says: layers, experts, weight decay, optimizer state
+ *     rules.c     how tensor-parallel slices join, how layers are stacked
+ *     buffer.c    the flat buffers of the distributed optimizer
  *     state.c     the training state: groups, masters, moments, step counts
  *     megatron.c  the driver: torch_dist folders
  *
@@ -23,6 +25,7 @@
 #define CKPT_FORMATS_MEGATRON_H
 
 #include "formats/dcp/dcp.h"
+#include "libckpt/map/slices.h"
 
 #define CKPT_MEG_TRACKER "latest_checkpointed_iteration.txt"
 #define CKPT_MEG_COMMON  "common.pt"
@@ -66,6 +69,82 @@ bool ckpt_meg_is_expert(const char *name);
 
 /* Axes that stacking has put before a parameter's own: layers, experts. */
 uint32_t ckpt_meg_stacked(const char *name);
+
+/* ---- rules.c ---- */
+
+/*
+ * How the slices of a parameter join: axes are those of one layer.
+ *
+ * map     has the parameter and its neighbours, stacked or not, whole or slices of one rank
+ * lead    axes that stacking has put before the parameter's own
+ * Returns false: no rule is known for the name
+ */
+bool ckpt_meg_rule(ckpt_slice_rule *out, const ckpt_map *map, const char *name, uint32_t lead);
+
+/* A layer of a weight, or all of it, as one tensor-parallel rank has it. */
+typedef struct ckpt_meg_part {
+    const ckpt_tensor *weight; /* of the map */
+    uint64_t layer;
+    uint32_t tp;
+    ckpt_tensor *slice; /* not in the list of the map */
+} ckpt_meg_part;
+
+CKPT_VEC(ckpt_meg_parts, ckpt_meg_part);
+
+/*
+ * Join slices and stack layers: "<kind>/<weight>" of every weight that has parts, in the list of
+ * the map; slices that are whole on every rank become copies of the first.
+ *
+ * parts   in any order; sorted
+ * Errors  CKPT_EMISMATCH: some are missing, or do not fit; those of ckpt_slices_join
+ */
+int ckpt_meg_stack(ckpt_map *map, const char *kind, ckpt_meg_parts *parts, uint32_t tp,
+                   ckpt_err *err);
+
+/* ---- buffer.c ---- */
+
+/* A parameter of a model-parallel rank, and where it lies in the rank's flat buffers. */
+typedef struct ckpt_meg_param {
+    const char *name;
+    const ckpt_tensor *weight; /* of the map, which it is a part of; NULL: not known */
+    uint64_t layer;            /* of the weight */
+    uint32_t ndim;
+    const uint64_t *shape; /* of this rank's part */
+    uint64_t n;            /* elements */
+    size_t bucket;
+    uint64_t at; /* elements from the start of the bucket */
+} ckpt_meg_param;
+
+CKPT_VEC(ckpt_meg_params, ckpt_meg_param);
+
+/*
+ * Say where parameters lie: bucket and at of each.
+ *
+ * param    n of them, in the order of named_parameters()
+ * size     elements of each of n_buckets buckets, up to the end of the last parameter
+ * Returns  false: they do not fill the buckets exactly
+ * Source   megatron/core/distributed/param_and_grad_buffer.py of Megatron-Core 0.16, where
+ *          buckets close by a size that is not saved; here the sizes say it.  Checked against the
+ *          layouts that the fixtures recorded (tests/golden/megatron.py)
+ */
+bool ckpt_meg_layout(ckpt_meg_param *param, size_t n, const uint64_t *size, size_t n_buckets);
+
+/* A parameter's elements in its bucket (1 axis, flat extents), as a tensor that is not listed. */
+int ckpt_meg_cut(ckpt_map *map, const ckpt_tensor *bucket, const ckpt_meg_param *param,
+                 ckpt_tensor **out, ckpt_err *err);
+
+/*
+ * Put tensors "<kind>/<weight>" into the map in the place of the buffers of a torch_dist
+ * checkpoint.
+ *
+ * why     what stands in the way, when nothing was done; NULL: done, or there are none
+ */
+int ckpt_meg_buffers(ckpt_meg_job *job, const char **why);
+
+/* ---- megatron.c ---- */
+
+/* A number among the arguments of the run; 0: not there. */
+int64_t ckpt_meg_arg(const ckpt_meg_job *job, const char *name);
 
 /* ---- state.c ---- */
 

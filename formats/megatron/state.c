@@ -118,6 +118,21 @@ static int mgs_list(mgs_maker *m, const ckpt_value *list, bool has, double step)
     return rc;
 }
 
+/* Groups that were saved beside flat buffers; those of the first rank stand for all. */
+static const ckpt_value *mgs_beside(const mgs_maker *m)
+{
+    static const char name[] = "optimizer.distributed.dp_group_idx_0.optimizer/";
+    ckpt_dict all = ckpt_value_map(m->map->values);
+
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key;
+        ckpt_seq one = ckpt_value_seq(all.at[i].value);
+        if (key->kind == CKPT_V_STR && strncmp(key->as.text.at, name, sizeof name - 1) == 0)
+            return one.n == 1 ? ckpt_value_get(one.at[0], "param_groups") : NULL;
+    }
+    return NULL;
+}
+
 /* One optimizer: its groups stand in it, or in the one that it wraps. */
 static int mgs_optimizer(mgs_maker *m, const ckpt_value *optimizer, const char *path)
 {
@@ -132,6 +147,8 @@ static int mgs_optimizer(mgs_maker *m, const ckpt_value *optimizer, const char *
             return ckpt_fail_memory(m->err);
     }
     list = ckpt_value_get(optimizer, "param_groups");
+    if (!list)
+        list = mgs_beside(m);
     if (!list)
         return CKPT_OK;
     int rc = mgs_common_step(m, path, &has, &step);
@@ -379,17 +396,20 @@ static const char *mgs_nobodys(const ckpt_map *map)
 
 static int mgs_make(mgs_maker *m)
 {
-    const char *nobodys;
+    const char *why = NULL;
     int rc = mgs_optimizers(m);
 
+    if (rc == CKPT_OK && !m->map->no_state)
+        rc = ckpt_meg_buffers(m->job, &why);
     if (rc != CKPT_OK || m->map->no_state)
         return rc;
-    nobodys = mgs_nobodys(m->map);
-    if (nobodys)
+    if (!why)
+        why = mgs_nobodys(m->map);
+    if (why)
         return mgs_none(m,
-                        "optimizer state without the names of its parameters (with "
+                        "optimizer state in flat buffers without the names of its parameters (with "
                         "--dist-ckpt-optim-fully-reshardable Megatron-LM saves them)",
-                        nobodys);
+                        why);
     rc = mgs_groups_fill(m);
     if (rc != CKPT_OK || m->map->no_state)
         return rc;

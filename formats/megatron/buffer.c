@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * buffer.c: owns the flat buffers of the distributed optimizer: where each parameter of a
+ * model-parallel rank lies in them, and the state that they hold as tensors of the model.
+ *
+ *     optimizer.distributed.dp_group_idx_<g>.gbuf_idx_0.dtype_(...).bucket_idx_<k>.<kind>
+ *
+ * g counts tensor-parallel ranks first, then pipeline stages.  A buffer has a stage's parameters in
+ * the reverse order of named_parameters(), each at a multiple of 64 elements; a bucket ends with a
+ * parameter.  Names of the order are those of Megatron-Core's GPTModel; with modules of Transformer
+ * Engine the first norm of a layer is a part of linear_qkv, which comes after linear_proj.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/megatron/megatron.h"
+#include "libckpt/base/dtype.h"
+
+enum { MGB_ALIGN = 64, MGB_MAX_RANKS = 65536, MGB_MAX_BUCKETS = 65536, MGB_KINDS = 16 };
+
+#define MGB_PREFIX "optimizer.distributed.dp_group_idx_"
+
+/* ---- where parameters lie ---- */
+
+bool ckpt_meg_layout(ckpt_meg_param *param, size_t n, const uint64_t *size, size_t n_buckets)
+{
+    size_t bucket = 0;
+    uint64_t at = 0;
+
+    for (size_t i = n; i-- > 0;) {
+        uint64_t start, end;
+        if (bucket >= n_buckets || !ckpt_add(at, MGB_ALIGN - 1, &start))
+            return false;
+        start -= start % MGB_ALIGN;
+        if (!ckpt_add(start, param[i].n, &end) || end > size[bucket])
+            return false;
+        param[i].bucket = bucket;
+        param[i].at = start;
+        at = end;
+        if (end == size[bucket]) {
+            bucket++;
+            at = 0;
+        }
+    }
+    return n > 0 && bucket == n_buckets;
+}
+
+int ckpt_meg_cut(ckpt_map *map, const ckpt_tensor *bucket, const ckpt_meg_param *param,
+                 ckpt_tensor **out, ckpt_err *err)
+{
+    const int64_t width = (int64_t)(ckpt_dtype_get(bucket->dtype)->bits / 8);
+    const uint64_t end = param->at + param->n;
+    ckpt_tensor like = {.dtype = bucket->dtype,
+                        .ndim = param->ndim,
+                        .shape = param->shape,
+                        .role = CKPT_ROLE_STATE};
+    ckpt_slice_extents cut = {.flat = true};
+    int rc = ckpt_map_add_hidden(map, param->name, strlen(param->name), &like, out, err);
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < bucket->n_extents; i++) {
+        const ckpt_extent *e = &bucket->extent[i];
+        uint64_t low = e->axis->start, high = low + e->axis->count;
+        low = low > param->at ? low : param->at;
+        high = high < end ? high : end;
+        if (low >= high)
+            continue;
+        ckpt_axis *axis = ckpt_vec_push(&cut.axis);
+        ckpt_extent *to = ckpt_vec_push(&cut.extent);
+        if (!axis || !to) {
+            rc = ckpt_fail_memory(err);
+            break;
+        }
+        *axis = (ckpt_axis){low - param->at, high - low, width};
+        *to = *e;
+        to->ndim = 1;
+        to->at += (low - e->axis->start) * (uint64_t)width;
+    }
+    for (size_t i = 0; i < cut.extent.n && i < cut.axis.n; i++)
+        cut.extent.at[i].axis = &cut.axis.at[i];
+    if (rc == CKPT_OK)
+        rc = ckpt_map_back(map, *out, cut.extent.at, (uint32_t)cut.extent.n, err);
+    ckpt_vec_free(&cut.extent);
+    ckpt_vec_free(&cut.axis);
+    return rc;
+}
+
+/* ---- what there is ---- */
+
+/* One bucket of one rank. */
+typedef struct mgb_bucket {
+    uint32_t group, number;
+    const char *kind;
+    ckpt_tensor *tensor;
+} mgb_bucket;
+
+CKPT_VEC(mgb_buckets, mgb_bucket);
+
+typedef struct mgb_reader {
+    ckpt_meg_job *job;
+    ckpt_map *map;
+    mgb_buckets bucket; /* by group, kind, number */
+    const char *kind[MGB_KINDS];
+    size_t n_kinds;
+    uint32_t tp, pp;
+    uint64_t layers;       /* of all stages */
+    ckpt_meg_params stage; /* the parameters of one rank */
+    bool engine;           /* in the order of Transformer Engine's modules */
+    const char *why;       /* nothing was made of them */
+    ckpt_err *err;
+} mgb_reader;
+
+static int mgb_order(const void *pa, const void *pb)
+{
+    const mgb_bucket *a = pa, *b = pb;
+    int by_kind = strcmp(a->kind, b->kind);
+
+    if (a->group != b->group)
+        return a->group < b->group ? -1 : 1;
+    return by_kind ? by_kind : (a->number > b->number) - (a->number < b->number);
+}
+
+/* Take a name apart; false: it is of another form. */
+static bool mgb_parse(const char *name, mgb_bucket *out)
+{
+    const char *at = name + sizeof MGB_PREFIX - 1, *dtypes, *after;
+    char *end;
+
+    if (strncmp(name, MGB_PREFIX, sizeof MGB_PREFIX - 1) != 0)
+        return false;
+    out->group = (uint32_t)strtoul(at, &end, 10);
+    if (end == at || end - at > 6 || strncmp(end, ".gbuf_idx_0.dtype_(", 19) != 0)
+        return false;
+    dtypes = end + 19;
+    after = strstr(dtypes, ").bucket_idx_");
+    if (!after)
+        return false;
+    at = after + 13;
+    out->number = (uint32_t)strtoul(at, &end, 10);
+    if (end == at || end - at > 6 || *end != '.' || !end[1] || strchr(end + 1, '.'))
+        return false;
+    out->kind = end + 1;
+    return true;
+}
+
+/* All buckets; *why: they are of a form that no rule is known for. */
+static int mgb_collect(mgb_reader *r)
+{
+    for (size_t i = 0; i < r->map->tensors.n; i++) {
+        ckpt_tensor *t = r->map->tensors.at[i];
+        mgb_bucket b = {.tensor = t}, *slot;
+        if (t->role != CKPT_ROLE_OTHER || !strstr(t->name, "optimizer."))
+            continue;
+        if (!mgb_parse(t->name, &b) || t->ndim != 1 || b.group >= MGB_MAX_RANKS ||
+            b.number >= MGB_MAX_BUCKETS) {
+            r->why = t->name;
+            return CKPT_OK;
+        }
+        slot = ckpt_vec_push(&r->bucket);
+        if (!slot)
+            return ckpt_fail_memory(r->err);
+        *slot = b;
+    }
+    if (r->bucket.n > 0)
+        qsort(r->bucket.at, r->bucket.n, sizeof *r->bucket.at, mgb_order);
+    for (size_t i = 0; i < r->bucket.n; i++) {
+        const mgb_bucket *b = &r->bucket.at[i];
+        if (b->group > 0 || b->number > 0)
+            continue;
+        if (r->n_kinds == MGB_KINDS) {
+            r->why = b->tensor->name;
+            break;
+        }
+        r->kind[r->n_kinds++] = b->kind;
+    }
+    return CKPT_OK;
+}
+
+/* The buckets of a rank and a kind: *first, and how many; they count from 0. */
+static size_t mgb_of(const mgb_reader *r, uint32_t group, const char *kind, size_t *first)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->bucket.n; i++) {
+        const mgb_bucket *b = &r->bucket.at[i];
+        if (b->group != group || strcmp(b->kind, kind) != 0)
+            continue;
+        *first = n ? *first : i;
+        if (b->number != n++)
+            return 0;
+    }
+    return n;
+}
+
+/* ---- the order of parameters ---- */
+
+/* Where a name of a layer stands in it; 0: not known. */
+static unsigned mgb_place(const char *name, bool engine)
+{
+    static const char *const known[] = {
+        "self_attention.linear_qkv.layer_norm_weight",
+        "self_attention.linear_qkv.layer_norm_bias",
+        "self_attention.linear_proj.weight",
+        "self_attention.linear_proj.bias",
+        "",
+        "",
+        "self_attention.linear_qkv.weight",
+        "self_attention.linear_qkv.bias",
+        "self_attention.q_layernorm.weight",
+        "self_attention.q_layernorm.bias",
+        "self_attention.k_layernorm.weight",
+        "self_attention.k_layernorm.bias",
+        "mlp.linear_fc1.layer_norm_weight",
+        "mlp.linear_fc1.layer_norm_bias",
+        "mlp.linear_fc1.weight",
+        "mlp.linear_fc1.bias",
+        "mlp.linear_fc2.weight",
+        "mlp.linear_fc2.bias",
+    };
+
+    for (unsigned i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(known[i], name) == 0)
+            return 1 + (engine && i < 2 ? i + 4 : i);
+    }
+    return 0;
+}
+
+/* The part of a stacked name that stands in each layer; NULL: not of a layer. */
+static const char *mgb_in_layer(const char *name)
+{
+    static const char layers[] = "decoder.layers.";
+
+    return strncmp(name, layers, sizeof layers - 1) == 0 ? name + sizeof layers - 1 : NULL;
+}
+
+/* Append one parameter of a rank: layer `layer` of weight t, or all of it. */
+static int mgb_push(mgb_reader *r, const ckpt_tensor *t, uint64_t layer, bool stacked)
+{
+    ckpt_meg_param *p = ckpt_vec_push(&r->stage);
+    uint64_t *shape = ckpt_arena_array(r->map->arena, t->ndim + 1, sizeof *shape);
+
+    if (!p || !shape)
+        return ckpt_fail_memory(r->err);
+    *p = (ckpt_meg_param){.name = t->name,
+                          .weight = t,
+                          .layer = layer,
+                          .ndim = t->ndim - (stacked ? 1 : 0),
+                          .shape = shape,
+                          .n = 1};
+    memcpy(shape, t->shape + (stacked ? 1 : 0), p->ndim * sizeof *shape);
+    ckpt_slice_rule rule = {0};
+    bool known = r->tp == 1 || ckpt_meg_rule(&rule, r->map, t->name, stacked ? 1 : 0);
+    if (!known || (rule.axis >= p->ndim && rule.kind != CKPT_SLICE_SAME)) {
+        r->why = t->name;
+    } else if (r->tp > 1 && rule.kind != CKPT_SLICE_SAME) {
+        r->why = shape[rule.axis] % r->tp ? t->name : r->why;
+        shape[rule.axis] /= r->tp;
+    }
+    for (uint32_t k = 0; k < p->ndim; k++)
+        p->n *= shape[k]; // of a tensor whose size is known to fit
+    return CKPT_OK;
+}
+
+/* A weight by name, where there is one. */
+static int mgb_push_named(mgb_reader *r, const char *name)
+{
+    size_t at = ckpt_map_index(r->map, name, strlen(name));
+
+    return at == SIZE_MAX ? CKPT_OK : mgb_push(r, r->map->tensors.at[at], 0, false);
+}
+
+/* One layer, in the order of its modules. */
+static int mgb_push_layer(mgb_reader *r, uint64_t layer)
+{
+    int rc = CKPT_OK;
+
+    for (unsigned place = 1; place < 20; place++) {
+        for (size_t i = 0; rc == CKPT_OK && i < r->map->tensors.n; i++) {
+            const ckpt_tensor *t = r->map->tensors.at[i];
+            const char *name = t->role == CKPT_ROLE_WEIGHT ? mgb_in_layer(t->name) : NULL;
+            if (name && mgb_place(name, r->engine) == place)
+                rc = mgb_push(r, t, layer, true);
+        }
+    }
+    return rc;
+}
+
+/* The parameters of a pipeline stage. */
+static int mgb_stage(mgb_reader *r, uint32_t stage)
+{
+    static const char *const first[] = {"embedding.word_embeddings.weight",
+                                        "embedding.position_embeddings.weight"};
+    static const char *const last[] = {"decoder.final_layernorm.weight",
+                                       "decoder.final_layernorm.bias", "output_layer.weight"};
+    uint64_t per = r->layers / r->pp;
+    int rc = CKPT_OK;
+
+    r->stage.n = 0;
+    for (size_t i = 0; rc == CKPT_OK && stage == 0 && i < 2; i++)
+        rc = mgb_push_named(r, first[i]);
+    for (uint64_t l = per * stage; rc == CKPT_OK && l < per * (stage + 1); l++)
+        rc = mgb_push_layer(r, l);
+    for (size_t i = 0; rc == CKPT_OK && stage + 1 == r->pp && i < 3; i++)
+        rc = mgb_push_named(r, last[i]);
+    // a table that the last stage shares with the first is a parameter of both
+    if (rc == CKPT_OK && r->pp > 1 && stage + 1 == r->pp &&
+        ckpt_map_index(r->map, last[2], strlen(last[2])) == SIZE_MAX)
+        rc = mgb_push_named(r, first[0]);
+    return rc;
+}
+
+/* Every weight is one whose place is known, and all stacks are of one height. */
+static void mgb_known(mgb_reader *r)
+{
+    static const char *const outside[] = {
+        "embedding.word_embeddings.weight", "embedding.position_embeddings.weight",
+        "decoder.final_layernorm.weight", "decoder.final_layernorm.bias", "output_layer.weight"};
+
+    for (size_t i = 0; !r->why && i < r->map->tensors.n; i++) {
+        const ckpt_tensor *t = r->map->tensors.at[i];
+        const char *name = mgb_in_layer(t->name);
+        bool known = t->role != CKPT_ROLE_WEIGHT;
+        for (size_t k = 0; !known && k < sizeof outside / sizeof *outside; k++)
+            known = strcmp(t->name, outside[k]) == 0;
+        if (!known && name && mgb_place(name, false) && t->ndim > 1 &&
+            (r->layers == 0 || r->layers == t->shape[0])) {
+            r->layers = t->shape[0];
+            known = true;
+        }
+        r->why = known ? NULL : t->name;
+    }
+}
+
+/* ---- fitting ---- */
+
+/* A parameter begins and ends where a rank's piece of the bucket does. */
+static bool mgb_bounds(const ckpt_tensor *bucket, const ckpt_meg_param *p)
+{
+    bool begins = false, ends = false;
+
+    for (uint32_t i = 0; i < bucket->n_extents && !(begins && ends); i++) {
+        const ckpt_axis *a = bucket->extent[i].axis;
+        begins = begins || a->start == p->at;
+        ends = ends || a->start + a->count == p->at + p->n;
+    }
+    return begins && ends;
+}
+
+/* The parameters of a rank in the buckets of a kind. */
+static bool mgb_fits(mgb_reader *r, uint32_t group, const char *kind, size_t *first)
+{
+    uint64_t *size;
+    size_t n = mgb_of(r, group, kind, first);
+    bool ok = n > 0;
+
+    size = ok ? ckpt_alloc(n * sizeof *size) : NULL;
+    for (size_t i = 0; size && i < n; i++)
+        size[i] = r->bucket.at[*first + i].tensor->n_elems;
+    ok = size && ckpt_meg_layout(r->stage.at, r->stage.n, size, n);
+    ckpt_free(size);
+    for (size_t i = 0; ok && i < r->stage.n; i++) {
+        const ckpt_meg_param *p = &r->stage.at[i];
+        ok = mgb_bounds(r->bucket.at[*first + p->bucket].tensor, p);
+    }
+    return ok;
+}
+
+/* All ranks' parameters lie in their buckets. */
+static int mgb_all_fit(mgb_reader *r, bool *fit)
+{
+    size_t first = 0;
+    int rc = CKPT_OK;
+
+    *fit = r->n_kinds > 0;
+    for (uint32_t g = 0; rc == CKPT_OK && *fit && g < r->tp * r->pp; g++) {
+        rc = mgb_stage(r, g / r->tp);
+        for (size_t k = 0; *fit && k < r->n_kinds; k++)
+            *fit = mgb_fits(r, g, r->kind[k], &first);
+        *fit = *fit && !r->why;
+    }
+    return rc;
+}
+
+/* ---- state as tensors of the model ---- */
+
+/* One kind of a rank: hidden tensors, appended to what each weight is made of. */
+static int mgb_pieces(mgb_reader *r, uint32_t group, const char *kind, ckpt_meg_parts *parts)
+{
+    size_t first = 0;
+    int rc = mgb_stage(r, group / r->tp);
+
+    if (rc == CKPT_OK && !mgb_fits(r, group, kind, &first))
+        return CKPT_OK; // it did a moment ago
+    for (size_t i = 0; rc == CKPT_OK && i < r->stage.n; i++) {
+        const ckpt_meg_param *p = &r->stage.at[i];
+        ckpt_meg_part *part;
+        // the last stage's copy of a shared table
+        if (r->pp > 1 && group / r->tp + 1 == r->pp && strncmp(p->name, "embedding.", 10) == 0)
+            continue;
+        part = ckpt_vec_push(parts);
+        if (!part)
+            return ckpt_fail_memory(r->err);
+        *part = (ckpt_meg_part){.weight = p->weight, .layer = p->layer, .tp = group % r->tp};
+        rc = ckpt_meg_cut(r->map, r->bucket.at[first + p->bucket].tensor, p, &part->slice, r->err);
+    }
+    return rc;
+}
+
+static int mgb_kind(mgb_reader *r, const char *kind)
+{
+    ckpt_meg_parts parts = {0};
+    int rc = CKPT_OK;
+
+    for (uint32_t g = 0; rc == CKPT_OK && g < r->tp * r->pp; g++)
+        rc = mgb_pieces(r, g, kind, &parts);
+    if (rc == CKPT_OK)
+        rc = ckpt_meg_stack(r->map, kind, &parts, r->tp, r->err);
+    ckpt_vec_free(&parts);
+    return rc;
+}
+
+/* The buckets leave the list: their elements are the parameters' now. */
+static int mgb_drop(mgb_reader *r)
+{
+    ckpt_tensors *list = &r->map->tensors;
+    size_t n = 0;
+
+    for (size_t i = 0; i < list->n; i++) {
+        mgb_bucket b;
+        if (list->at[i]->role != CKPT_ROLE_OTHER || !mgb_parse(list->at[i]->name, &b))
+            list->at[n++] = list->at[i];
+    }
+    list->n = n;
+    return ckpt_map_reindex(r->map, r->err);
+}
+
+/* ---- the whole ---- */
+
+/* Sizes of the grid, as the run's arguments have them. */
+static void mgb_grid(mgb_reader *r)
+{
+    int64_t tp = ckpt_meg_arg(r->job, "tensor_model_parallel_size"),
+            pp = ckpt_meg_arg(r->job, "pipeline_model_parallel_size");
+
+    r->tp = tp > 0 && tp < MGB_MAX_RANKS ? (uint32_t)tp : 1;
+    r->pp = pp > 0 && pp < MGB_MAX_RANKS ? (uint32_t)pp : 1;
+    if (ckpt_meg_arg(r->job, "virtual_pipeline_model_parallel_size") > 1)
+        r->why = "of a virtual pipeline";
+    else if (r->layers % r->pp || (uint64_t)r->tp * r->pp > MGB_MAX_RANKS)
+        r->why = "of uneven pipeline stages";
+    for (size_t i = 0; !r->why && i < r->bucket.n; i++)
+        r->why = r->bucket.at[i].group < r->tp * r->pp ? NULL : r->bucket.at[i].tensor->name;
+}
+
+static int mgb_read(mgb_reader *r)
+{
+    bool fit = false;
+    int rc = mgb_collect(r);
+
+    if (rc != CKPT_OK || r->bucket.n == 0 || r->why)
+        return rc;
+    mgb_known(r);
+    if (!r->why)
+        mgb_grid(r);
+    if (r->why)
+        return CKPT_OK;
+    for (int engine = 0; rc == CKPT_OK && !fit && engine < 2; engine++) {
+        r->engine = engine;
+        rc = mgb_all_fit(r, &fit);
+    }
+    if (rc == CKPT_OK && !fit)
+        r->why = "parameters do not fill them by any order that is known";
+    for (size_t k = 0; rc == CKPT_OK && fit && k < r->n_kinds; k++)
+        rc = mgb_kind(r, r->kind[k]);
+    return rc == CKPT_OK && fit ? mgb_drop(r) : rc;
+}
+
+int ckpt_meg_buffers(ckpt_meg_job *job, const char **why)
+{
+    mgb_reader r = {.job = job, .map = job->map, .err = job->err};
+    int rc = mgb_read(&r);
+
+    ckpt_vec_free(&r.bucket);
+    ckpt_vec_free(&r.stage);
+    *why = r.why;
+    return rc;
+}
