@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/megatron/megatron.h"
+#include "formats/megatron/legacy.h"
 
 enum {
     MGF_MAX_TRACKER = 4096, /* bytes of the tracker file */
@@ -32,6 +32,12 @@ bool ckpt_meg_is_dist(const ckpt_listing *list)
 
     return (common && !common->is_dir) ||
            (done && !done->is_dir && ckpt_listing_find(list, CKPT_DCP_METADATA));
+}
+
+/* A folder with one checkpoint, whole or not. */
+static bool mgf_is_one(const ckpt_listing *list)
+{
+    return ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list);
 }
 
 static const char *mgf_path(ckpt_map *map, const ckpt_listing *list, const char *name)
@@ -141,7 +147,7 @@ int ckpt_meg_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts,
     const char *tag = NULL, *path;
     int rc;
 
-    if (!opts->tag && ckpt_meg_is_dist(list))
+    if (!opts->tag && mgf_is_one(list))
         return CKPT_OK;
     if (opts->tag)
         rc = mgf_tag(map, list, opts->tag, &tag, err);
@@ -154,10 +160,10 @@ int ckpt_meg_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts,
     path = mgf_path(map, list, tag);
     rc = path ? ckpt_listing_read(list, map, path, err) : ckpt_fail_memory(err);
     list->read = read;
-    if (rc == CKPT_OK && !ckpt_meg_is_dist(list))
+    if (rc == CKPT_OK && !mgf_is_one(list))
         rc = ckpt_fail(err, CKPT_EMISSING,
-                       "%s: holds neither " CKPT_MEG_COMMON " nor " CKPT_MEG_DONE
-                       ": the save did not finish, or was not copied whole",
+                       "%s: holds neither " CKPT_MEG_COMMON " and " CKPT_MEG_DONE
+                       " nor folders mp_rank_*: the save did not finish, or was not copied whole",
                        list->folder);
     return rc;
 }

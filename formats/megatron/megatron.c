@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "formats/megatron/legacy.h"
 #include "formats/megatron/megatron.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/adopt.h"
@@ -22,7 +23,7 @@ static int mgc_probe(const ckpt_listing *list)
 {
     const ckpt_entry *tracker = ckpt_listing_find(list, CKPT_MEG_TRACKER);
 
-    if (ckpt_meg_is_dist(list))
+    if (ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list))
         return MGC_SURE;
     // Megatron-DeepSpeed keeps a tracker beside DeepSpeed's own folders
     for (size_t i = 0; i < list->n; i++) {
@@ -119,18 +120,31 @@ static int mgc_values(ckpt_meg_job *job)
 
 /* ---- facts ---- */
 
+/* An argument of the run: args is an argparse.Namespace. */
+static const ckpt_value *mgc_arg(const ckpt_meg_job *job, const char *name)
+{
+    const ckpt_value *args = ckpt_value_get(job->root, "args");
+
+    return ckpt_value_get(args && args->kind == CKPT_V_OBJECT ? args->as.object->state : args,
+                          name);
+}
+
 int64_t ckpt_meg_arg(const ckpt_meg_job *job, const char *name)
 {
-    // args is an argparse.Namespace
-    const ckpt_value *args = ckpt_value_get(job->root, "args");
-    const ckpt_value *state = args && args->kind == CKPT_V_OBJECT ? args->as.object->state : NULL;
     int64_t n = 0;
 
-    (void)ckpt_value_as_int(ckpt_value_get(state, name), &n);
+    (void)ckpt_value_as_int(mgc_arg(job, name), &n);
     return n;
 }
 
-static int mgc_facts(ckpt_meg_job *job)
+bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name)
+{
+    const ckpt_value *v = mgc_arg(job, name);
+
+    return v && v->kind == CKPT_V_BOOL && v->as.i;
+}
+
+int ckpt_meg_facts(ckpt_meg_job *job, const char *layout)
 {
     static const char *const key[][2] = {
         {"tensor_model_parallel_size", "tensor parallel"},
@@ -141,7 +155,7 @@ static int mgc_facts(ckpt_meg_job *job)
     ckpt_map *map = job->map;
     const char *slash = strrchr(map->path, '/');
     int64_t world = ckpt_meg_arg(job, "data_parallel_size");
-    int rc = ckpt_map_fact(map, job->err, "layout", "Megatron-Core torch_dist");
+    int rc = ckpt_map_fact(map, job->err, "layout", "%s", layout);
 
     map->known.tag = slash && slash[1] ? slash + 1 : map->path;
     map->known.world = world > 0 && world < UINT32_MAX ? (uint32_t)world : 0;
@@ -177,7 +191,7 @@ static int mgc_dist(ckpt_meg_job *job)
     if (rc == CKPT_OK)
         rc = mgc_common(job);
     if (rc == CKPT_OK)
-        rc = mgc_facts(job);
+        rc = ckpt_meg_facts(job, "Megatron-Core torch_dist");
     if (rc == CKPT_OK)
         rc = mgc_values(job);
     return rc == CKPT_OK && job->opts->with_optimizer ? ckpt_meg_state(job) : rc;
@@ -194,7 +208,7 @@ static int mgc_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
         return rc;
     map->path = at.folder;
     map->known.training = true;
-    return mgc_dist(&job);
+    return ckpt_meg_is_dist(&at) ? mgc_dist(&job) : ckpt_meg_legacy(&job);
 }
 
 const ckpt_directory ckpt_directory_megatron = {
@@ -203,7 +217,7 @@ const ckpt_directory ckpt_directory_megatron = {
             .name = "megatron",
             .aliases = "mcore torch_dist",
             .signs = CKPT_MEG_TRACKER " (Megatron-LM)",
-            .note = "Megatron-Core torch_dist: runs and iterations, with the optimizer",
+            .note = "Megatron-LM runs and iterations: torch_dist, and a torch file for each rank",
             .caps = CKPT_CAN_READ | CKPT_HAS_TAGS | CKPT_HOLDS_STATE | CKPT_IS_FOLDER,
         },
     .probe = mgc_probe,

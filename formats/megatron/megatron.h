@@ -143,8 +143,14 @@ int ckpt_meg_buffers(ckpt_meg_job *job, const char **why);
 
 /* ---- megatron.c ---- */
 
+/* What the run's arguments tell, as facts of the map. */
+int ckpt_meg_facts(ckpt_meg_job *job, const char *layout);
+
 /* A number among the arguments of the run; 0: not there. */
 int64_t ckpt_meg_arg(const ckpt_meg_job *job, const char *name);
+
+/* The same of a flag: it is there, and true. */
+bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name);
 
 /* ---- state.c ---- */
 

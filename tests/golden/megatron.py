@@ -13,6 +13,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import struct
 import sys
 import tempfile
@@ -82,6 +83,39 @@ def dist(ckpt, name, e, source, some):
         dcp.verdict(name + ' names', names(ckpt, source, e['iteration']))
 
 
+# torch_dist names norms as Transformer Engine's fused modules do
+FUSED = (('.input_layernorm.', '.self_attention.linear_qkv.layer_norm_'), ('.pre_mlp_layernorm.', '.mlp.linear_fc1.layer_norm_'))
+
+
+def stacked(got):
+    """Tensors of numbered layers as torch_dist stacks them."""
+    layers = {}
+    for name, t in got.items():
+        kind, of = name.rsplit('/', 1) if '/' in name else ('', name)
+        m = re.match(r'decoder\.layers\.(\d+)\.', of)
+        if m:
+            of = of.replace(m[0], 'decoder.layers.', 1)
+        for a, b in FUSED:
+            of = of.replace(a, b)
+        layers.setdefault((kind + '/' if kind else '') + of, []).append((int(m[1]) if m else -1, t))
+    out = {}
+    for name, parts in layers.items():
+        parts.sort(key=lambda p: p[0])
+        dtype, shape, _ = parts[0][1]
+        raw = b''.join(t.raw for _, t in parts)
+        out[name] = (dtype, ([len(parts)] if parts[0][0] == 0 else []) + list(shape), hashlib.sha256(raw).hexdigest())
+    return out
+
+
+def legacy(ckpt, name, e, source, some):
+    with tempfile.TemporaryDirectory() as tmp:
+        out = os.path.join(tmp, 'o.safetensors')
+        problem = dcp.run(ckpt, 'convert', '-q', '--force', source, out)
+        dcp.verdict(name + ' weights', problem or exact(stacked(read_safetensors(out)[0]), e['weights']))
+        dcp.verdict(name + ' verify', dcp.run(ckpt, 'verify', '-q', source))
+        dcp.verdict(name + ' names', names(ckpt, source, e['iteration']))
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
@@ -92,6 +126,9 @@ def main():
     for path in sorted(glob.glob(os.path.join(a.fixtures, 'mcore_*', 'expected.json'))):
         folder = os.path.dirname(path)
         dist(ckpt, os.path.basename(folder), json.load(open(path)), os.path.join(folder, 'ckpt'), a.some)
+    for path in sorted(glob.glob(os.path.join(a.fixtures, 'mlegacy_*', 'expected.json'))):
+        folder = os.path.dirname(path)
+        legacy(ckpt, os.path.basename(folder), json.load(open(path)), os.path.join(folder, 'ckpt'), a.some)
     print('megatron: %d passed, %d failed' % (dcp.passed, len(dcp.failed)))
     return 1 if dcp.failed else 0
 

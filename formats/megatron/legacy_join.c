@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * legacy_join.c: owns how the tensors of model-parallel ranks become those of the model: names,
+ * numbers of layers and experts, slices, copies.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/megatron/legacy.h"
+#include "formats/rules/rules.h"
+
+enum { MGJ_CHUNKS = 64, MGJ_NUMBER = 1 << 20 };
+
+typedef struct mgj_lister {
+    ckpt_meg_job *job;
+    ckpt_meg_grid *grid;
+    unsigned n_chunks;         /* virtual pipeline stages of a rank */
+    uint64_t base[MGJ_CHUNKS]; /* per chunk: layers before it, of the stage at hand */
+    uint64_t experts;          /* of one rank */
+    ckpt_err *err;
+} mgj_lister;
+
+/* ---- numbers in names ---- */
+
+/* The number behind a word of a name ("layers."): where it begins; NULL: there is none. */
+static const char *mgj_number(const char *name, const char *word, uint64_t *n)
+{
+    const char *at = strstr(name, word);
+    size_t digits;
+
+    if (!at || (at > name && at[-1] != '.' && word[0] != '.'))
+        return NULL;
+    at += strlen(word);
+    digits = strspn(at, "0123456789");
+    if (digits == 0 || digits > 6 || (at[digits] && at[digits] != '.'))
+        return NULL;
+    *n = strtoull(at, NULL, 10);
+    return at;
+}
+
+/* The number of an expert: of its module, or behind the word of grouped ones. */
+static const char *mgj_expert(const char *name, uint64_t *n)
+{
+    static const char *const words[] = {
+        ".local_experts.",          ".experts.linear_fc1.weight", ".experts.linear_fc2.weight",
+        ".experts.linear_fc1.bias", ".experts.linear_fc2.bias",
+    };
+    const char *at = NULL;
+
+    for (size_t i = 0; !at && i < sizeof words / sizeof *words; i++)
+        at = mgj_number(name, words[i], n);
+    return at;
+}
+
+/* A name with the number at `at` replaced; NULL: no memory. */
+static const char *mgj_renumber(ckpt_arena *arena, const char *name, const char *at, uint64_t n)
+{
+    return ckpt_arena_printf(arena, "%.*s%" PRIu64 "%s", (int)(at - name), name, n,
+                             at + strspn(at, "0123456789"));
+}
+
+/* ---- one rank ---- */
+
+/* The part of a local name that is the module's, and its chunk; NULL: not of the model. */
+static const char *mgj_module(const char *name, unsigned *chunk)
+{
+    size_t digits;
+
+    if (strncmp(name, "model", 5) != 0)
+        return NULL;
+    name += 5;
+    digits = strspn(name, "0123456789");
+    if (digits > 2 || name[digits] != '.')
+        return NULL;
+    *chunk = digits ? (unsigned)strtoul(name, NULL, 10) : 0;
+    return *chunk < MGJ_CHUNKS ? name + digits + 1 : NULL;
+}
+
+/* Fused state of Transformer Engine's modules is no tensor of the model. */
+static bool mgj_is_extra(const char *name)
+{
+    return strstr(name, "_extra_state") != NULL;
+}
+
+/* How many layers each chunk of a rank has, and how many experts. */
+static void mgj_count(mgj_lister *l, const ckpt_meg_rank *rank, uint64_t layers[MGJ_CHUNKS])
+{
+    for (size_t i = 0; i < rank->map->tensors.n; i++) {
+        unsigned chunk;
+        uint64_t n;
+        const char *name = mgj_module(rank->map->tensors.at[i]->name, &chunk);
+        if (!name)
+            continue;
+        l->n_chunks = chunk >= l->n_chunks ? chunk + 1 : l->n_chunks;
+        if (mgj_number(name, "layers.", &n) && n >= layers[chunk])
+            layers[chunk] = n + 1;
+        if (mgj_expert(name, &n) && n >= l->experts)
+            l->experts = n + 1;
+    }
+}
+
+/* A tensor of a rank by the name of the model. */
+static int mgj_add(mgj_lister *l, ckpt_meg_rank *rank, ckpt_tensor *t)
+{
+    unsigned chunk;
+    uint64_t n;
+    const char *name = mgj_module(t->name, &chunk), *at;
+    ckpt_meg_slice *s;
+
+    if (!name || mgj_is_extra(name))
+        return CKPT_OK;
+    s = ckpt_vec_push(&rank->slice);
+    if (!s)
+        return ckpt_fail_memory(l->err);
+    *s = (ckpt_meg_slice){.local = t->name, .name = name, .tensor = t};
+    at = mgj_number(name, "layers.", &n);
+    if (at)
+        s->name = mgj_renumber(l->job->map->arena, name, at, n + l->base[chunk]);
+    at = s->name ? mgj_expert(s->name, &n) : NULL;
+    s->expert = at != NULL;
+    if (at)
+        s->name = mgj_renumber(l->job->map->arena, s->name, at, n + l->experts * rank->ep);
+    return s->name ? CKPT_OK : ckpt_fail_memory(l->err);
+}
+
+static int mgj_list_rank(mgj_lister *l, ckpt_meg_rank *rank)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < rank->map->tensors.n; i++)
+        rc = mgj_add(l, rank, rank->map->tensors.at[i]);
+    if (rc == CKPT_OK && rank->slice.n == 0)
+        rc = ckpt_fail(l->err, CKPT_EFORMAT, "%s: holds no tensors under \"model\"", rank->path);
+    return rc;
+}
+
+/* A rank has the names of the first one of its stage. */
+static int mgj_same_names(const mgj_lister *l, const ckpt_meg_rank *a, const ckpt_meg_rank *b)
+{
+    const char *differs = NULL;
+
+    for (size_t i = 0; !differs && (i < a->slice.n || i < b->slice.n); i++) {
+        if (i >= a->slice.n || i >= b->slice.n)
+            differs = i < a->slice.n ? a->slice.at[i].local : b->slice.at[i].local;
+        else if (strcmp(a->slice.at[i].local, b->slice.at[i].local) != 0)
+            differs = b->slice.at[i].local;
+    }
+    return differs ? ckpt_fail(l->err, CKPT_EMISMATCH,
+                               "%s: other tensors than in %s, which is of the same stage: %.200s",
+                               b->path, a->name, differs)
+                   : CKPT_OK;
+}
+
+int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid)
+{
+    mgj_lister l = {.job = job, .grid = grid, .n_chunks = 1, .err = job->err};
+    uint64_t(*layers)[MGJ_CHUNKS] = ckpt_arena_array(job->map->arena, grid->pp, sizeof *layers);
+    int rc = layers ? CKPT_OK : ckpt_fail_memory(job->err);
+    uint64_t all = 0;
+
+    for (uint32_t pp = 0; rc == CKPT_OK && pp < grid->pp; pp++)
+        mgj_count(&l, ckpt_meg_at(grid, 0, pp, 0), layers[pp]);
+    // counts become the numbers of layers before
+    for (unsigned c = 0; rc == CKPT_OK && c < l.n_chunks; c++) {
+        for (uint32_t pp = 0; pp < grid->pp; pp++) {
+            uint64_t n = layers[pp][c];
+            layers[pp][c] = all;
+            all += n;
+        }
+    }
+    int64_t known = ckpt_meg_arg(job, "num_layers");
+    if (rc == CKPT_OK && known > 0 && (uint64_t)known != all)
+        rc = ckpt_fail(job->err, CKPT_EMISMATCH,
+                       "%s: its ranks have %" PRIu64 " layers, and the run had %" PRId64,
+                       job->map->path, all, known);
+    for (size_t i = 0; rc == CKPT_OK && i < grid->rank.n; i++) {
+        ckpt_meg_rank *r = &grid->rank.at[i];
+        memcpy(l.base, layers[r->pp], sizeof l.base);
+        rc = mgj_list_rank(&l, r);
+        if (rc == CKPT_OK)
+            rc = mgj_same_names(&l, ckpt_meg_at(grid, 0, r->pp, 0), r);
+    }
+    return rc;
+}
+
+/* ---- joining ---- */
+
+typedef struct mgj_joiner {
+    ckpt_meg_job *job;
+    ckpt_meg_grid *grid;
+    ckpt_uni_rules *rules; /* the caller's, or NULL */
+    const char *kind;
+    const ckpt_tensor **slice; /* of one tensor: by tensor-parallel rank */
+    ckpt_err *err;
+} mgj_joiner;
+
+/* Put a copy at the end of a tensor's chain. */
+static void mgj_chain(ckpt_tensor *t, const ckpt_tensor *copy)
+{
+    while (t->twin)
+        t = (ckpt_tensor *)(uintptr_t)t->twin;
+    t->twin = copy;
+}
+
+/* The rule for a tensor: the caller's, or Megatron's own. */
+static int mgj_rule(mgj_joiner *j, const ckpt_meg_rank *first, const ckpt_meg_slice *s,
+                    ckpt_slice_rule *rule)
+{
+    double version = 3;
+    const ckpt_value *v = ckpt_value_get(j->job->root, "checkpoint_version");
+    int rc = CKPT_OK;
+
+    if (j->rules)
+        rc = ckpt_uni_rules_find(j->rules, s->name, strlen(s->name), rule, j->err);
+    if (rc != CKPT_OK || (j->rules && rule->pattern))
+        return rc;
+    if (!ckpt_meg_rule(rule, first->map, s->local, 0))
+        return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
+                         "%s: how tensor-parallel slices of '%.200s' join is not known here; say "
+                         "it with --slice-rules",
+                         j->job->map->path, s->name);
+    if (v && (v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_INT))
+        version = v->kind == CKPT_V_FLOAT ? v->as.f : (double)v->as.i;
+    // before version 1 a rank had its queries, then its keys, then its values
+    if (version < 1 && strstr(s->name, "query_key_value."))
+        *rule = (ckpt_slice_rule){.kind = CKPT_SLICE_SUB, .n_subs = 3};
+    return CKPT_OK;
+}
+
+/* One tensor of a stage, by its number in the ranks' lists, of one expert-parallel rank. */
+static int mgj_join_one(mgj_joiner *j, uint32_t pp, uint32_t ep, size_t i)
+{
+    const ckpt_meg_rank *first = ckpt_meg_at(j->grid, 0, pp, ep);
+    const ckpt_meg_slice *s = &first->slice.at[i];
+    const char *name =
+        j->kind ? ckpt_arena_printf(j->job->map->arena, "%s/%s", j->kind, s->name) : s->name;
+    ckpt_slice_rule rule = {.kind = CKPT_SLICE_SAME};
+    ckpt_slice_set set = {.name = name, .slice = j->slice, .n = 0};
+    ckpt_tensor *whole;
+    int rc = name ? CKPT_OK : ckpt_fail_memory(j->err);
+
+    for (uint32_t tp = 0; tp < j->grid->tp; tp++) {
+        ckpt_tensor *t = ckpt_meg_at(j->grid, tp, pp, ep)->slice.at[i].tensor;
+        if (!t)
+            continue;
+        j->slice[set.n++] = t;
+    }
+    if (rc != CKPT_OK || set.n == 0)
+        return rc;
+    if (set.n < j->grid->tp)
+        return ckpt_fail(j->err, CKPT_EMISMATCH, "%s: '%.200s' is not on every rank of its stage",
+                         j->job->map->path, name);
+    if (set.n > 1)
+        rc = mgj_rule(j, first, s, &rule);
+    return rc == CKPT_OK ? ckpt_slices_join(&whole, j->job->map, &rule, &set, j->err) : rc;
+}
+
+/* What expert-parallel ranks hold in common must be equal on all of them. */
+static void mgj_copies(const mgj_joiner *j, uint32_t pp, size_t i)
+{
+    for (uint32_t ep = 1; ep < j->grid->ep; ep++) {
+        for (uint32_t tp = 0; tp < j->grid->tp; tp++) {
+            ckpt_tensor *t = ckpt_meg_at(j->grid, tp, pp, 0)->slice.at[i].tensor,
+                        *copy = ckpt_meg_at(j->grid, tp, pp, ep)->slice.at[i].tensor;
+            if (t && copy)
+                mgj_chain(t, copy);
+        }
+    }
+}
+
+/* The last stage's own copy of a shared table: of the first stage's rank, or NULL. */
+static ckpt_meg_slice *mgj_table(const mgj_joiner *j, uint32_t tp, const char *name)
+{
+    const ckpt_meg_rank *r = ckpt_meg_at(j->grid, tp, 0, 0);
+
+    if (strcmp(name, "output_layer.weight") != 0 &&
+        strcmp(name, "word_embeddings_for_head.weight") != 0)
+        return NULL;
+    for (size_t i = 0; i < r->slice.n; i++) {
+        const char *at = strstr(r->slice.at[i].name, "embedding.word_embeddings.weight");
+        if (at)
+            return &r->slice.at[i];
+    }
+    return NULL;
+}
+
+/*
+ * A shared table is stored by the first stage and by the last: the second is a copy of the first.
+ * *shared: so it was, and there is nothing to join.
+ */
+static void mgj_shared(const mgj_joiner *j, uint32_t pp, size_t i, bool *shared)
+{
+    const char *name = ckpt_meg_at(j->grid, 0, pp, 0)->slice.at[i].name;
+
+    *shared = pp > 0 && !ckpt_meg_flag(j->job, "untie_embeddings_and_output_weights") &&
+              mgj_table(j, 0, name);
+}
+
+static int mgj_stage(mgj_joiner *j, uint32_t pp)
+{
+    const ckpt_meg_rank *first = ckpt_meg_at(j->grid, 0, pp, 0);
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < first->slice.n; i++) {
+        bool shared = false;
+        mgj_shared(j, pp, i, &shared);
+        if (shared)
+            continue;
+        if (!first->slice.at[i].expert)
+            mgj_copies(j, pp, i);
+        for (uint32_t ep = 0; rc == CKPT_OK && ep < (first->slice.at[i].expert ? j->grid->ep : 1);
+             ep++)
+            rc = mgj_join_one(j, pp, ep, i);
+    }
+    return rc;
+}
+
+/* Chain the last stage's copies of shared tables to the first's, before those are joined. */
+static void mgj_chain_tables(const mgj_joiner *j)
+{
+    for (uint32_t pp = 1; pp < j->grid->pp; pp++) {
+        const ckpt_meg_rank *first = ckpt_meg_at(j->grid, 0, pp, 0);
+        for (size_t i = 0; i < first->slice.n; i++) {
+            bool shared = false;
+            mgj_shared(j, pp, i, &shared);
+            for (uint32_t tp = 0; shared && tp < j->grid->tp; tp++) {
+                ckpt_meg_slice *table = mgj_table(j, tp, first->slice.at[i].name);
+                const ckpt_tensor *copy = ckpt_meg_at(j->grid, tp, pp, 0)->slice.at[i].tensor;
+                if (table && table->tensor && copy)
+                    mgj_chain(table->tensor, copy);
+            }
+        }
+    }
+}
+
+int ckpt_meg_join(ckpt_meg_job *job, ckpt_meg_grid *grid, const char *kind)
+{
+    mgj_joiner j = {.job = job, .grid = grid, .kind = kind, .err = job->err};
+    int rc = CKPT_OK;
+
+    if (job->opts->slice_rules)
+        rc = ckpt_uni_rules_parse(&j.rules, job->opts->slice_rules, job->err);
+    j.slice = ckpt_arena_array(job->map->arena, grid->tp, sizeof *j.slice);
+    if (rc == CKPT_OK && !j.slice)
+        rc = ckpt_fail_memory(job->err);
+    if (rc == CKPT_OK)
+        mgj_chain_tables(&j);
+    for (uint32_t pp = 0; rc == CKPT_OK && pp < grid->pp; pp++)
+        rc = mgj_stage(&j, pp);
+    ckpt_uni_rules_free(j.rules);
+    return rc;
+}
