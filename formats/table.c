@@ -13,6 +13,7 @@ extern const ckpt_directory ckpt_directory_deepspeed;
 extern const ckpt_directory ckpt_directory_universal;
 extern const ckpt_directory ckpt_directory_zero;
 extern const ckpt_directory ckpt_directory_dcp;
+extern const ckpt_directory ckpt_directory_fsdp_ranks;
 extern const ckpt_directory ckpt_directory_megatron;
 extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
@@ -26,5 +27,6 @@ const ckpt_directory *const ckpt_directories[] = {
     &ckpt_directory_deepspeed, &ckpt_directory_universal,
     &ckpt_directory_hf,        &ckpt_directory_hf_bin,
     &ckpt_directory_zero,      &ckpt_directory_megatron,
-    &ckpt_directory_dcp,       NULL,
+    &ckpt_directory_dcp,       &ckpt_directory_fsdp_ranks,
+    NULL,
 };

@@ -315,7 +315,8 @@ static bool tn_part_class(const ckpt_value *v)
 
     return v && v->kind == CKPT_V_GLOBAL &&
            strncmp(v->as.global.module.at, place, sizeof place - 1) == 0 &&
-           strcmp(v->as.global.name.at, "DTensor") == 0;
+           (strcmp(v->as.global.name.at, "DTensor") == 0 ||
+            strcmp(v->as.global.name.at, "ShardedTensor") == 0);
 }
 
 /*
@@ -339,9 +340,10 @@ static int tn_tell_part(tn_walk *w)
     if (w->n_parts++ > 0 && w->map->collect)
         return CKPT_OK;
     return ckpt_map_problem(w->map, CKPT_EUNSUPPORTED, w->err,
-                            "%s: %.*s is a DTensor of torch.distributed, and this file holds one "
-                            "rank's part of it: such files are not joined yet; save whole tensors "
-                            "(full_tensor(), FULL_STATE_DICT) instead",
+                            "%s: %.*s is a DTensor or ShardedTensor of torch.distributed, and this "
+                            "file holds one rank's part of it: name the folder that has the files "
+                            "of all ranks (model_world_size_*_rank_*.pt), or save whole tensors "
+                            "(full_tensor(), FULL_STATE_DICT)",
                             w->io->name, (int)(w->path.n > 200 ? 200 : w->path.n),
                             w->path.n > 0 ? (const char *)w->path.at : "");
 }

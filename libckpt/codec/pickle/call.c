@@ -185,6 +185,18 @@ static bool ca_is_attribute(const ckpt_value *v)
     return true;
 }
 
+static const ckpt_text ca_group = {"ShardedTensor.ProcessGroupState", 31};
+
+/* getattr(ShardedTensor, "ProcessGroupState"): how protocol 2 names a class inside a class. */
+static bool ca_is_group(const ckpt_seq *a)
+{
+    const ckpt_value *v = a->at[0];
+
+    return v->kind == CKPT_V_GLOBAL && strcmp(v->as.global.name.at, "ShardedTensor") == 0 &&
+           ckpt_value_is(a->at[1], "ProcessGroupState") &&
+           ckpt_name_is_group(v->as.global.module, ca_group);
+}
+
 /* getattr(SomeEnum, "member"): how Python 3.11 writes members of Enum classes. */
 static int ca_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
@@ -195,6 +207,8 @@ static int ca_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckp
     if ((id != CKPT_NAME_OPAQUE && id != CKPT_NAME_DATA) ||
         !ckpt_name_class_like(a->at[0]->as.global.name) || !ca_is_attribute(a->at[1]))
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls getattr on something else than an Enum class");
+    if (ca_is_group(a))
+        return ckpt_pk_name_node(p, out, a->at[0]->as.global.module, ca_group);
     rc = ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     p->out->n_objects += rc == CKPT_OK && id == CKPT_NAME_OPAQUE;
     return rc;

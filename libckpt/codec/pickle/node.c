@@ -81,13 +81,6 @@ static int nn_new_name(ckpt_pk *p, ckpt_value **out, const ckpt_global *g, uint3
     if (id == CKPT_NAME_UNSAFE)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "names %.*s.%.*s, %s; refused", ckpt_pk_cut(g->module),
                             g->module.at, ckpt_pk_cut(g->name), g->name.at, why);
-    if (ckpt_name_is_sharded(g))
-        return ckpt_pk_fail(p, CKPT_EUNSUPPORTED,
-                            "holds a ShardedTensor of torch.distributed, as FSDP's "
-                            "SHARDED_STATE_DICT and LOCAL_STATE_DICT make it: each rank's file has "
-                            "that rank's shards alone, and they are not joined here; load all of "
-                            "them in a run of as many ranks and save whole tensors "
-                            "(StateDictType.FULL_STATE_DICT)");
     entry.global = ckpt_pk_node(p, CKPT_V_GLOBAL);
     entry.node = entry.global;
     if (!entry.global)

@@ -58,6 +58,7 @@ static const pn_entry pn_table[] = {
     {"builtins", "getattr", CKPT_NAME_GETATTR},
     {"copyreg", "_reconstructor", CKPT_NAME_RECONSTRUCT},
     {"_codecs", "encode", CKPT_NAME_ENCODE},
+    {"torch.distributed.remote_device", "_remote_device", CKPT_NAME_DATA},
     {"argparse", "Namespace", CKPT_NAME_DATA},
     {"types", "SimpleNamespace", CKPT_NAME_DATA},
     {"datetime", "date", CKPT_NAME_DATA},
@@ -349,7 +350,9 @@ ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why)
 
     if (id != CKPT_NAME_OPAQUE)
         return id;
-    if (memchr(name->name.at, '.', (size_t)name->name.n)) {
+    if (ckpt_name_is_group(name->module, name->name)) {
+        return CKPT_NAME_OPAQUE;
+    } else if (memchr(name->name.at, '.', (size_t)name->name.n)) {
         reason = "a dotted name that reaches through modules";
     } else if (pn_top(name->module, top, sizeof top)) {
         if (pn_is_stdlib(top))
@@ -362,13 +365,12 @@ ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why)
     return reason ? CKPT_NAME_UNSAFE : CKPT_NAME_OPAQUE;
 }
 
-bool ckpt_name_is_sharded(const ckpt_global *name)
+bool ckpt_name_is_group(ckpt_text module, ckpt_text name)
 {
-    assert(name);
     static const char place[] = "torch.distributed.";
 
-    return pn_same(name->name, "ShardedTensor") && name->module.n >= sizeof place - 1 &&
-           memcmp(name->module.at, place, sizeof place - 1) == 0;
+    return pn_same(name, "ShardedTensor.ProcessGroupState") && module.n >= sizeof place - 1 &&
+           memcmp(module.at, place, sizeof place - 1) == 0;
 }
 
 bool ckpt_name_known(const ckpt_value *cls)

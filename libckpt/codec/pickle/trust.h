@@ -53,8 +53,11 @@ void ckpt_name_to_python2(ckpt_global *name);
 /* True if the first letter after underscores is a capital, as classes are named. */
 bool ckpt_name_class_like(ckpt_text name);
 
-/* True for ShardedTensor of torch.distributed, whichever module of it a release keeps it in. */
-bool ckpt_name_is_sharded(const ckpt_global *name);
+/*
+ * True for ShardedTensor.ProcessGroupState of torch.distributed, whichever module of it a release
+ * keeps it in: the one class inside a class that checkpoints have.
+ */
+bool ckpt_name_is_group(ckpt_text module, ckpt_text name);
 
 /* True for the name of an OBJECT's class that ckpt knows to be plain data. */
 bool ckpt_name_known(const ckpt_value *cls);

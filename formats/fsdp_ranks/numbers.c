@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * numbers.c: owns the question which parameters an optimizer's numbers mean.
+ *
+ * torch numbers parameters group by group.  Their order in a group is that of the model, but the
+ * model's dict has more than the optimizer: buffers, tied names, frozen parameters.  Shapes decide:
+ * a way of reading the numbers counts only if it is the only one.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/fsdp_ranks/ranks.h"
+#include "libckpt/map/extent.h"
+
+typedef struct rnm_finder {
+    ckpt_ranks_numbers *out;
+    ckpt_arena *arena;
+    const char *path;
+    const ckpt_ranks_item **param; /* of the model, in its order; buffers and tied names left out */
+    size_t n_params;
+    const ckpt_ranks_item **moment; /* of each number: state with axes, or NULL */
+    uint32_t *group;                /* of each number */
+    size_t *at;                     /* of each number: in param */
+    ckpt_err *err;
+} rnm_finder;
+
+/* ---- what there is ---- */
+
+/* Another name of a parameter before it. */
+static bool rnm_tied(const rnm_finder *f, const ckpt_ranks_item *item)
+{
+    for (size_t i = 0; i < f->n_params; i++) {
+        if (ckpt_ranks_same(f->param[i], item))
+            return true;
+    }
+    return false;
+}
+
+/* Plain tensors beside parts are buffers. */
+static int rnm_params(rnm_finder *f)
+{
+    const ckpt_ranks_items *all = &f->out->model->item;
+    bool parts = false;
+
+    f->param = ckpt_arena_array(f->arena, all->n + 1, sizeof *f->param);
+    if (!f->param)
+        return ckpt_fail_memory(f->err);
+    for (size_t i = 0; i < all->n; i++)
+        parts |= all->at[i].kind != CKPT_RANKS_PLAIN;
+    for (size_t i = 0; i < all->n; i++) {
+        if ((!parts || all->at[i].kind != CKPT_RANKS_PLAIN) && !rnm_tied(f, &all->at[i]))
+            f->param[f->n_params++] = &all->at[i];
+    }
+    return CKPT_OK;
+}
+
+/* Numbers must be 0, 1, 2 ... in the order of the groups, as torch makes them. */
+static int rnm_groups(rnm_finder *f)
+{
+    ckpt_seq groups = ckpt_value_seq(f->out->groups);
+
+    f->out->n = 0;
+    for (uint64_t g = 0; g < groups.n; g++)
+        f->out->n += ckpt_value_seq(ckpt_value_get(groups.at[g], "params")).n;
+    f->group = ckpt_arena_array(f->arena, f->out->n + 1, sizeof *f->group);
+    f->moment = ckpt_arena_array(f->arena, f->out->n + 1, sizeof *f->moment);
+    f->at = ckpt_arena_array(f->arena, f->out->n + 1, sizeof *f->at);
+    if (!f->group || !f->moment || !f->at)
+        return ckpt_fail_memory(f->err);
+    for (uint64_t g = 0, n = 0; g < groups.n; g++) {
+        ckpt_seq params = ckpt_value_seq(ckpt_value_get(groups.at[g], "params"));
+        for (uint64_t i = 0; i < params.n; i++, n++) {
+            int64_t number;
+            if (!ckpt_value_as_int(params.at[i], &number) || number < 0 || (uint64_t)number != n)
+                return ckpt_fail(
+                    f->err, CKPT_EFORMAT,
+                    "%s: the optimizer's groups do not number its parameters from 0 on", f->path);
+            f->group[n] = (uint32_t)g;
+        }
+    }
+    return CKPT_OK;
+}
+
+/* State with axes of each number, and in which form it is. */
+static void rnm_moments(rnm_finder *f)
+{
+    const ckpt_ranks_items *all = &f->out->optim->item;
+    bool parts = false, flat = false, whole = false;
+
+    for (size_t i = 0; i < f->n_params; i++)
+        parts |= f->param[i]->kind != CKPT_RANKS_PLAIN;
+    for (size_t i = 0; i < all->n; i++) {
+        const ckpt_ranks_item *item = &all->at[i];
+        const char *slash = strrchr(item->name, '/');
+        uint64_t number = 0;
+        for (const char *c = slash + 1; *c >= '0' && *c <= '9' && number < f->out->n; c++)
+            number = number * 10 + (uint64_t)(*c - '0');
+        if (item->ndim == 0 || number >= f->out->n)
+            continue;
+        if (!f->moment[number])
+            f->moment[number] = item;
+        flat |= item->kind == CKPT_RANKS_PLAIN && item->ndim == 1;
+        whole |= item->kind != CKPT_RANKS_PLAIN || item->ndim > 1;
+    }
+    f->out->form = flat && !whole && parts ? CKPT_RANKS_PIECES : CKPT_RANKS_WHOLE;
+}
+
+/* ---- one way alone ---- */
+
+/* Whether a parameter can be the one of a number, as far as its state tells. */
+static bool rnm_fits(const rnm_finder *f, size_t number, const ckpt_ranks_item *p)
+{
+    const ckpt_ranks_item *m = f->moment[number];
+    uint64_t n;
+
+    if (!m)
+        return true;
+    if (f->out->form == CKPT_RANKS_WHOLE)
+        return m->ndim == p->ndim && !m->uneven &&
+               memcmp(m->shape, p->shape, p->ndim * sizeof *p->shape) == 0;
+    return ckpt_shape_elems(p->shape, p->ndim, &n) && n == ckpt_ranks_flat_n(m, f->out->group);
+}
+
+/* The numbers in the order of the parameters, some of which may have none. */
+static bool rnm_in_order(rnm_finder *f)
+{
+    size_t i = 0, k = f->n_params, n = f->out->n;
+    bool only = true;
+
+    for (size_t number = 0; number < n; number++, i++) {
+        while (i < f->n_params && !rnm_fits(f, number, f->param[i]))
+            i++;
+        if (i == f->n_params)
+            return false;
+        f->at[number] = i;
+    }
+    // the same from the end: every way lies between the two
+    for (size_t number = n; number-- > 0;) {
+        do
+            k--; // a way from the front was found: there is one from the end
+        while (!rnm_fits(f, number, f->param[k]));
+        only &= f->at[number] == k;
+    }
+    if (!only)
+        f->out->why = "the optimizer names its parameters by number, and shapes do not tell which "
+                      "of the model's it has";
+    return true;
+}
+
+/*
+ * Several groups: those whose shapes are in one group alone, and all of them in an optimizer's, are
+ * told by their order.
+ */
+static bool rnm_by_shape(rnm_finder *f)
+{
+    for (size_t number = 0; number < f->out->n; number++) {
+        size_t before = 0, numbers = 0, params = 0, at = SIZE_MAX;
+        if (!f->moment[number])
+            return false;
+        for (size_t other = 0; other < f->out->n; other++) {
+            const ckpt_ranks_item *a = f->moment[number], *b = f->moment[other];
+            bool same = b && a->ndim == b->ndim &&
+                        memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
+            if (same && f->group[other] != f->group[number])
+                return false;
+            before += same && other < number;
+            numbers += same;
+        }
+        for (size_t i = 0; i < f->n_params; i++) {
+            if (!rnm_fits(f, number, f->param[i]))
+                continue;
+            if (params++ == before)
+                at = i;
+        }
+        if (params != numbers)
+            return false;
+        f->at[number] = at;
+    }
+    return true;
+}
+
+/* ---- units of FSDP1 ---- */
+
+/* Bytes of a name up to its first number, which is where layers are wrapped; 0: it has none. */
+static size_t rnm_unit(const char *name)
+{
+    for (const char *c = name; *c; c++) {
+        size_t digits = strspn(c, "0123456789");
+        if (digits > 0 && (c == name || c[-1] == '.') && c[digits] == '.')
+            return (size_t)(c - name) + digits;
+    }
+    return 0;
+}
+
+static bool rnm_same_unit(const ckpt_ranks_item *a, const ckpt_ranks_item *b)
+{
+    size_t n = rnm_unit(a->name);
+
+    return n == rnm_unit(b->name) && strncmp(a->name, b->name, n) == 0;
+}
+
+/* The parameters of the unit that param[first] is the first of, from element 0 on. */
+static int rnm_take_unit(rnm_finder *f, size_t first, size_t number, uint64_t *total)
+{
+    *total = 0;
+    for (size_t i = first; i < f->n_params; i++) {
+        const ckpt_ranks_item *p = f->param[i];
+        ckpt_ranks_param *slot;
+        uint64_t n;
+        if (!rnm_same_unit(f->param[first], p))
+            continue;
+        slot = ckpt_vec_push(&f->out->param);
+        if (!slot)
+            return ckpt_fail_memory(f->err);
+        *slot = (ckpt_ranks_param){p->name, p, number, *total};
+        if (!ckpt_shape_elems(p->shape, p->ndim, &n) || !ckpt_add(*total, n, total))
+            *total = UINT64_MAX;
+    }
+    return CKPT_OK;
+}
+
+/* A unit's flat parameter is padded to a multiple of the ranks. */
+static bool rnm_padded(const rnm_finder *f, size_t number, uint64_t total)
+{
+    uint64_t have = f->moment[number] ? ckpt_ranks_flat_n(f->moment[number], f->out->group) : 0;
+
+    return have >= total && have - total < f->out->group && have % f->out->group == 0;
+}
+
+/* The root first, with what is in no layer, then the layers. */
+static int rnm_units(rnm_finder *f, bool *found)
+{
+    size_t number = 0;
+    int rc = CKPT_OK;
+
+    *found = true;
+    for (int layers = 0; rc == CKPT_OK && layers < 2; layers++) {
+        for (size_t i = 0; rc == CKPT_OK && *found && i < f->n_params; i++) {
+            bool first = (rnm_unit(f->param[i]->name) > 0) == (layers == 1);
+            uint64_t total;
+            for (size_t k = 0; first && k < i; k++)
+                first = !rnm_same_unit(f->param[k], f->param[i]);
+            if (!first)
+                continue;
+            if (number == f->out->n) {
+                *found = false;
+                continue;
+            }
+            rc = rnm_take_unit(f, i, number, &total);
+            *found = rc == CKPT_OK && rnm_padded(f, number, total);
+            number++;
+        }
+    }
+    *found = *found && number == f->out->n;
+    f->out->form = CKPT_RANKS_UNITS;
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+static int rnm_keep(rnm_finder *f)
+{
+    for (size_t number = 0; number < f->out->n; number++) {
+        const ckpt_ranks_item *p = f->param[f->at[number]];
+        ckpt_ranks_param *slot = ckpt_vec_push(&f->out->param);
+        if (!slot)
+            return ckpt_fail_memory(f->err);
+        *slot = (ckpt_ranks_param){p->name, p, number, 0};
+    }
+    return CKPT_OK;
+}
+
+static int rnm_find(rnm_finder *f)
+{
+    bool several = ckpt_value_seq(f->out->groups).n > 1, found;
+    int rc;
+
+    rnm_moments(f);
+    if (!several && rnm_in_order(f))
+        return f->out->why ? CKPT_OK : rnm_keep(f);
+    if (several && f->out->form == CKPT_RANKS_WHOLE && rnm_by_shape(f))
+        return rnm_keep(f);
+    if (several || f->out->form == CKPT_RANKS_WHOLE) {
+        f->out->why = several
+                          ? "the optimizer names its parameters by number, and shapes do not "
+                            "tell which of them are in which of its groups"
+                          : "the optimizer names its parameters by number, and their shapes are "
+                            "not those of the model's in any order";
+        return CKPT_OK;
+    }
+    rc = rnm_units(f, &found);
+    if (rc == CKPT_OK && !found)
+        f->out->why = "its optimizer has flat parameters (FSDP1), whose wrapping is not one unit "
+                      "for each layer and one for the rest";
+    return rc;
+}
+
+int ckpt_ranks_number(ckpt_ranks_numbers *out, ckpt_arena *arena, const char *path, ckpt_err *err)
+{
+    rnm_finder f = {.out = out, .arena = arena, .path = path, .err = err};
+    int rc;
+
+    if (!out->groups || out->groups->kind != CKPT_V_LIST)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: the optimizer's param_groups are no list", path);
+    rc = rnm_params(&f);
+    if (rc == CKPT_OK)
+        rc = rnm_groups(&f);
+    return rc == CKPT_OK ? rnm_find(&f) : rc;
+}
