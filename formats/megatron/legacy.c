@@ -5,9 +5,9 @@
  *
  *     iter_0000003/mp_rank_<tp>[_<pipeline stage>][_<expert rank>]/model_optim_rng.pt
  *
- * A file has `model` (with virtual pipeline stages model0, model1 ...), whose layers and experts are
- * numbered within the rank.  Stages follow each other, the first virtual stage of all ranks before
- * the second.  Every rank of a stage has the same names.
+ * A file has `model` (with virtual pipeline stages model0, model1 ...), whose layers and experts
+ * are numbered within the rank.  Stages follow each other, the first virtual stage of all ranks
+ * before the second.  Every rank of a stage has the same names.
  */
 #include <inttypes.h>
 #include <stdio.h>

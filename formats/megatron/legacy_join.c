@@ -254,7 +254,13 @@ static int mgj_join_one(mgj_joiner *j, uint32_t pp, uint32_t ep, size_t i)
                          j->job->map->path, name);
     if (set.n > 1)
         rc = mgj_rule(j, first, s, &rule);
-    return rc == CKPT_OK ? ckpt_slices_join(&whole, j->job->map, &rule, &set, j->err) : rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_slices_join(&whole, j->job->map, &rule, &set, j->err);
+    if (rc == CKPT_OK)
+        whole->role = j->kind                    ? CKPT_ROLE_STATE
+                      : ckpt_meg_is_buffer(name) ? CKPT_ROLE_BUFFER
+                                                 : CKPT_ROLE_WEIGHT;
+    return rc;
 }
 
 /* What expert-parallel ranks hold in common must be equal on all of them. */

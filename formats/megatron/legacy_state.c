@@ -1,13 +1,407 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * legacy_state.c: owns the optimizers' state of ranks' files.
+ *
+ *     optimizer  {state: {number: {step, exp_avg ...}}, param_groups}            of fp32 runs
+ *                {optimizer: that, fp32_from_fp16_params: [masters by group]}    of 16-bit ones
+ *                {optimizer: {param_groups}}, and distrib_optim.pt beside it:
+ *                {0: {(dtypes): {param, exp_avg ..., numel_unpadded}}}           distributed
+ *
+ * Numbers count the parameters of the first group, then those of the second, each in the order of
+ * named_parameters().  The flat tensors of the distributed optimizer are laid out as buffer.c says,
+ * where all parameters are in one bucket.
  */
+#include <inttypes.h>
+#include <string.h>
+
 #include "formats/megatron/legacy.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/copy/reader.h"
+#include "libckpt/map/adopt.h"
+
+enum { MGO_KINDS = 16 };
+
+typedef struct mgo_reader {
+    ckpt_meg_job *job;
+    ckpt_map *map;
+    ckpt_meg_grid *grid;
+    ckpt_meg_groups group;
+    const char *inner; /* where numbers are: "optimizer" or "optimizer.optimizer" */
+    const char *kind[MGO_KINDS];
+    size_t n_kinds;
+    ckpt_tensor ***tensor; /* per kind, rank: of each slice; NULL: it has none */
+    ckpt_err *err;
+} mgo_reader;
+
+static int mgo_none(const mgo_reader *r, const char *why, const char *name)
+{
+    return ckpt_meg_none(r->map, why, name, r->err);
+}
+
+/* ---- kinds ---- */
+
+/* A kind of state, entered when it is met first. */
+static bool mgo_kind(mgo_reader *r, const char *kind)
+{
+    for (size_t i = 0; i < r->n_kinds; i++) {
+        if (strcmp(r->kind[i], kind) == 0)
+            return true;
+    }
+    if (r->n_kinds == MGO_KINDS)
+        return false;
+    r->kind[r->n_kinds++] = kind;
+    return true;
+}
+
+static size_t mgo_rank(const mgo_reader *r, const ckpt_meg_rank *rank)
+{
+    return (size_t)(rank - r->grid->rank.at);
+}
+
+static ckpt_tensor **mgo_slot(const mgo_reader *r, const char *kind, const ckpt_meg_rank *rank)
+{
+    size_t k = 0;
+
+    while (strcmp(r->kind[k], kind) != 0)
+        k++;
+    return r->tensor[k * r->grid->rank.n + mgo_rank(r, rank)];
+}
+
+/* Room for the tensors of all kinds. */
+static int mgo_room(mgo_reader *r)
+{
+    size_t n = r->grid->rank.n;
+
+    r->tensor = ckpt_arena_array(r->map->arena, r->n_kinds * n, sizeof(ckpt_tensor **));
+    for (size_t i = 0; r->tensor && i < r->n_kinds * n; i++) {
+        r->tensor[i] = ckpt_arena_array(r->map->arena, r->grid->rank.at[i % n].slice.n + 1,
+                                        sizeof(ckpt_tensor *));
+        if (!r->tensor[i])
+            return ckpt_fail_memory(r->err);
+    }
+    return r->tensor ? CKPT_OK : ckpt_fail_memory(r->err);
+}
+
+/* ---- numbered state ---- */
+
+static const ckpt_value *mgo_optimizer(const mgo_reader *r, const ckpt_meg_rank *rank)
+{
+    const ckpt_value *v = ckpt_value_get(rank->root, "optimizer");
+
+    return strcmp(r->inner, "optimizer") == 0 ? v : ckpt_value_get(v, "optimizer");
+}
+
+/* Which parameter each number is: slices by group; the groups have to agree with their 'params'. */
+static int mgo_numbers(mgo_reader *r, const ckpt_meg_rank *rank, size_t *of, size_t *first)
+{
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(mgo_optimizer(r, rank), "param_groups"));
+    size_t n = 0;
+
+    for (size_t g = 0; g < r->group.n; g++) {
+        first[g] = n;
+        for (size_t i = 0; i < rank->slice.n; i++) {
+            const ckpt_meg_slice *s = &rank->slice.at[i];
+            if (!ckpt_meg_is_buffer(s->name) &&
+                ckpt_meg_group_of(&r->group, s->name, s->tensor->ndim) == g)
+                of[n++] = i;
+        }
+        const ckpt_value *params = g < groups.n ? ckpt_value_get(groups.at[g], "params") : NULL;
+        if (params && ckpt_value_seq(params).n != n - first[g])
+            return mgo_none(r, "nothing says which parameters are in which group", rank->path);
+    }
+    first[r->group.n] = n;
+    return groups.n == r->group.n ? CKPT_OK
+                                  : mgo_none(r, "ranks have other parameter groups", rank->path);
+}
+
+/* A tensor of a rank's file, if it has the shape of a parameter; *fits: it has, or is not there. */
+static ckpt_tensor *mgo_find(const ckpt_meg_rank *rank, const char *name, const ckpt_tensor *like,
+                             bool *fits)
+{
+    size_t at = ckpt_map_index(rank->map, name, strlen(name));
+    ckpt_tensor *t = at == SIZE_MAX ? NULL : rank->map->tensors.at[at];
+
+    *fits =
+        !t || (t->ndim == like->ndim &&
+               (t->ndim == 0 || memcmp(t->shape, like->shape, t->ndim * sizeof *t->shape) == 0));
+    return t;
+}
+
+/* The tensors of one kind of a rank, in the place of its parameters. */
+static int mgo_take(mgo_reader *r, const ckpt_meg_rank *rank, const char *kind)
+{
+    size_t *of = ckpt_arena_array(r->map->arena, rank->slice.n + 1, sizeof *of);
+    size_t *first = ckpt_arena_array(r->map->arena, r->group.n + 1, sizeof *first);
+    ckpt_tensor **to = mgo_slot(r, kind, rank);
+    bool masters = strcmp(kind, "fp32_param") == 0;
+    int rc = of && first ? mgo_numbers(r, rank, of, first) : ckpt_fail_memory(r->err);
+
+    for (size_t g = 0; rc == CKPT_OK && !r->map->no_state && g < r->group.n; g++) {
+        for (size_t n = first[g]; rc == CKPT_OK && n < first[g + 1]; n++) {
+            const ckpt_meg_slice *s = &rank->slice.at[of[n]];
+            const char *name =
+                masters
+                    ? ckpt_arena_printf(r->map->arena, "optimizer.fp32_from_fp16_params.%zu.%zu", g,
+                                        n - first[g])
+                    : ckpt_arena_printf(r->map->arena, "%s.state.%zu.%s", r->inner, n, kind);
+            bool fits;
+            if (!name)
+                return ckpt_fail_memory(r->err);
+            to[of[n]] = mgo_find(rank, name, s->tensor, &fits);
+            if (!fits || !to[of[n]])
+                rc = mgo_none(r, "it has no state of the shape of a parameter", s->name);
+        }
+    }
+    return rc;
+}
+
+/* Kinds of state that the first parameter has: tensors of its shape; *step: one that all share. */
+static int mgo_kinds(mgo_reader *r, const ckpt_value *optimizer, bool *has, double *step)
+{
+    ckpt_dict all = ckpt_value_map(ckpt_value_get(optimizer, "state"));
+    ckpt_dict one = all.n > 0 ? ckpt_value_map(all.at[0].value) : (ckpt_dict){0};
+    const ckpt_map *first = r->grid->rank.at[0].map;
+    ckpt_reader *reader = NULL;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < one.n; i++) {
+        const ckpt_value *key = one.at[i].key, *v = one.at[i].value;
+        if (key->kind != CKPT_V_STR || v->kind != CKPT_V_TENSOR)
+            continue;
+        if (strcmp(key->as.text.at, "step") != 0) {
+            rc = mgo_kind(r, key->as.text.at) ? CKPT_OK
+                                              : mgo_none(r, "more kinds of state than known", NULL);
+            continue;
+        }
+        const char *name = ckpt_arena_printf(r->map->arena, "%s.state.0.step", r->inner);
+        size_t at = name ? ckpt_map_index(first, name, strlen(name)) : SIZE_MAX;
+        *has = at != SIZE_MAX && first->tensors.at[at]->n_elems == 1;
+        if (*has)
+            rc = ckpt_reader_new(&reader, r->map, r->err);
+        if (*has && rc == CKPT_OK)
+            rc = ckpt_reader_read(reader, first->tensors.at[at], 0, 1, CKPT_F64, step, r->err);
+        ckpt_reader_free(reader);
+        reader = NULL;
+    }
+    return rc;
+}
+
+/* State by numbers, of every rank. */
+static int mgo_numbered(mgo_reader *r)
+{
+    int rc = mgo_room(r);
+
+    for (size_t k = 0; rc == CKPT_OK && k < r->n_kinds; k++) {
+        for (size_t i = 0; rc == CKPT_OK && !r->map->no_state && i < r->grid->rank.n; i++)
+            rc = mgo_take(r, &r->grid->rank.at[i], r->kind[k]);
+    }
+    return rc;
+}
+
+/* ---- flat state ---- */
+
+/* The dict of flat tensors in distrib_optim.pt; NULL: of a form that is not known. */
+static const ckpt_value *mgo_flat_dict(const ckpt_value *root)
+{
+    ckpt_dict map = ckpt_value_map(root), types;
+    const ckpt_value *found = NULL;
+
+    for (uint64_t i = 0; i < map.n; i++) {
+        if (map.at[i].key->kind != CKPT_V_INT)
+            continue;
+        types = ckpt_value_map(map.at[i].value);
+        if (found || types.n != 1 || types.at[0].key->kind != CKPT_V_TUPLE)
+            return NULL;
+        found = types.at[0].value;
+    }
+    return found && found->kind == CKPT_V_DICT ? found : NULL;
+}
+
+/* A flat tensor of the file as one of the map's, not listed; NULL: it is none. */
+static int mgo_flat_tensor(mgo_reader *r, const ckpt_value *v, ckpt_tensor **out)
+{
+    const ckpt_tensor_value *t = v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
+    uint64_t at;
+
+    *out = NULL;
+    if (!t || t->ndim != 1 || !t->storage || t->storage->source == UINT32_MAX ||
+        (t->shape[0] > 1 && t->stride[0] != 1) ||
+        !ckpt_mul(t->offset, ckpt_dtype_get(t->dtype)->bits / 8, &at))
+        return CKPT_OK;
+    const ckpt_tensor like = {.dtype = t->dtype, .ndim = 1, .shape = t->shape};
+    int rc = ckpt_map_add_hidden(r->map, "flat", 4, &like, out, r->err);
+    uint64_t n = 0;
+    if (rc == CKPT_OK && (!ckpt_dtype_bytes(t->dtype, (*out)->n_elems, &n) ||
+                          !ckpt_within(at, n, r->map->sources.at[t->storage->source].n_bytes))) {
+        *out = NULL;
+        return CKPT_OK;
+    }
+    return rc == CKPT_OK ? ckpt_map_back_whole(r->map, *out, t->storage->source, at, r->err) : rc;
+}
+
+/* Cut one flat tensor of a rank into its parameters'. */
+static int mgo_flat_cut(mgo_reader *r, const ckpt_meg_rank *rank, const char *kind,
+                        const ckpt_tensor *flat)
+{
+    ckpt_meg_params all = {0};
+    ckpt_tensor **to = mgo_slot(r, kind, rank);
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < rank->slice.n; i++) {
+        const ckpt_meg_slice *s = &rank->slice.at[i];
+        ckpt_meg_param *p = ckpt_meg_is_buffer(s->name) ? NULL : ckpt_vec_push(&all);
+        if (p)
+            *p = (ckpt_meg_param){.name = s->name,
+                                  .layer = i,
+                                  .ndim = s->tensor->ndim,
+                                  .shape = s->tensor->shape,
+                                  .n = s->tensor->n_elems};
+        else if (!ckpt_meg_is_buffer(s->name))
+            rc = ckpt_fail_memory(r->err);
+    }
+    if (rc == CKPT_OK && !ckpt_meg_layout(all.at, all.n, &flat->n_elems, 1))
+        rc = mgo_none(r, CKPT_MEG_FLAT " has not the parameters of its rank in one bucket",
+                      rank->path);
+    for (size_t i = 0; rc == CKPT_OK && !r->map->no_state && i < all.n; i++)
+        rc = ckpt_meg_cut(r->map, flat, &all.at[i], &to[all.at[i].layer], r->err);
+    ckpt_vec_free(&all);
+    return rc;
+}
+
+/* The file of one rank; the map owns it from then on. */
+static int mgo_flat_read(mgo_reader *r, const ckpt_meg_rank *rank, const ckpt_value **dict)
+{
+    const char *path = ckpt_arena_printf(r->map->arena, "%s/" CKPT_MEG_FLAT, rank->path);
+    ckpt_map *file = NULL;
+    int rc = path ? r->job->list->read(&file, path, r->err) : ckpt_fail_memory(r->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_map_adopt(r->map, file, NULL, r->err);
+    if (rc != CKPT_OK) {
+        ckpt_map_free(file);
+        return rc;
+    }
+    *dict = mgo_flat_dict(file->values);
+    return CKPT_OK;
+}
+
+static int mgo_flat_rank(mgo_reader *r, const ckpt_meg_rank *rank)
+{
+    const ckpt_value *dict = NULL;
+    int rc = rank->flat ? mgo_flat_read(r, rank, &dict) : CKPT_OK;
+
+    if (rc == CKPT_OK && !dict)
+        return mgo_none(r,
+                        rank->flat ? CKPT_MEG_FLAT " is of a form that is not known"
+                                   : CKPT_MEG_FLAT " is not there",
+                        rank->path);
+    ckpt_dict map = ckpt_value_map(dict);
+    for (uint64_t i = 0; rank == r->grid->rank.at && i < map.n; i++) {
+        if (map.at[i].key->kind == CKPT_V_STR && map.at[i].value->kind == CKPT_V_TENSOR &&
+            !mgo_kind(r, map.at[i].key->as.text.at))
+            return mgo_none(r, "more kinds of state than known", NULL);
+    }
+    if (rc == CKPT_OK && rank == r->grid->rank.at)
+        rc = mgo_room(r);
+    for (size_t k = 0; rc == CKPT_OK && !r->map->no_state && k < r->n_kinds; k++) {
+        const ckpt_value *v = ckpt_value_get(dict, r->kind[k]);
+        ckpt_tensor *flat = NULL;
+        rc = v ? mgo_flat_tensor(r, v, &flat) : CKPT_OK;
+        if (rc == CKPT_OK)
+            rc = flat ? mgo_flat_cut(r, rank, r->kind[k], flat)
+                      : mgo_none(r, CKPT_MEG_FLAT " lacks a kind of state", r->kind[k]);
+    }
+    return rc;
+}
+
+static int mgo_flat(mgo_reader *r)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && !r->map->no_state && i < r->grid->rank.n; i++)
+        rc = mgo_flat_rank(r, &r->grid->rank.at[i]);
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+/* All kinds, joined as the weights were. */
+static int mgo_join(mgo_reader *r)
+{
+    int rc = CKPT_OK;
+
+    for (size_t k = 0; rc == CKPT_OK && k < r->n_kinds; k++) {
+        for (size_t i = 0; i < r->grid->rank.n; i++) {
+            ckpt_meg_rank *rank = &r->grid->rank.at[i];
+            for (size_t s = 0; s < rank->slice.n; s++)
+                rank->slice.at[s].tensor = mgo_slot(r, r->kind[k], rank)[s];
+        }
+        rc = ckpt_meg_join(r->job, r->grid, r->kind[k]);
+    }
+    return rc;
+}
+
+static int mgo_read(mgo_reader *r)
+{
+    const ckpt_value *all = ckpt_value_get(r->grid->rank.at[0].root, "optimizer"),
+                     *inner = ckpt_value_get(all, "optimizer"), *list;
+    bool has = false;
+    double step = 0;
+    int rc = CKPT_OK;
+
+    if (!all || all->kind == CKPT_V_NONE)
+        return mgo_none(r, "it was saved without its optimizer", NULL);
+    r->inner = inner ? "optimizer.optimizer" : "optimizer";
+    inner = inner ? inner : all;
+    list = ckpt_value_get(inner, "param_groups");
+    if (!list)
+        return mgo_none(r, "its optimizer is of a form that is not known", NULL);
+    bool flat = !ckpt_value_get(inner, "state");
+    if (!flat)
+        rc = mgo_kinds(r, inner, &has, &step);
+    if (rc == CKPT_OK && ckpt_value_get(all, "fp32_from_fp16_params"))
+        (void)mgo_kind(r, "fp32_param");
+    if (rc == CKPT_OK)
+        rc = ckpt_meg_groups_add(&r->group, r->job, list, has ? &step : NULL);
+    if (rc == CKPT_OK)
+        rc = flat ? mgo_flat(r) : mgo_numbered(r);
+    if (rc == CKPT_OK && !r->map->no_state)
+        rc = mgo_join(r);
+    return rc == CKPT_OK && !r->map->no_state ? ckpt_meg_state(r->job, &r->group) : rc;
+}
+
+/* What the first rank saved beside model and optimizer, and the random states of the others. */
+static int mgo_rest(mgo_reader *r)
+{
+    ckpt_arena *arena = r->map->arena;
+    ckpt_value *rest = ckpt_value_new(arena, CKPT_V_DICT);
+    ckpt_dict first = ckpt_value_map(r->grid->rank.at[0].root);
+    bool ok = rest != NULL;
+
+    for (uint64_t i = 0; ok && i < first.n; i++) {
+        const ckpt_value *key = first.at[i].key;
+        if (key->kind == CKPT_V_STR && strncmp(key->as.text.at, "model", 5) != 0 &&
+            strcmp(key->as.text.at, "optimizer") != 0)
+            ok = ckpt_dict_add(arena, &rest->as.map, first.at[i].key, first.at[i].value);
+    }
+    for (size_t i = 1; ok && i < r->grid->rank.n; i++) {
+        const ckpt_meg_rank *rank = &r->grid->rank.at[i];
+        ckpt_value *random = ckpt_value_get(rank->root, "rng_state"),
+                   *of = ckpt_value_new(arena, CKPT_V_DICT);
+        ok = of && (!random || (ckpt_dict_add_cstr(arena, &of->as.map, "rng_state", random) &&
+                                ckpt_dict_add_cstr(arena, &rest->as.map, rank->name, of)));
+    }
+    r->job->rest = rest;
+    return ok ? CKPT_OK : ckpt_fail_memory(r->err);
+}
 
 int ckpt_meg_legacy_state(ckpt_meg_job *job, ckpt_meg_grid *grid)
 {
-    (void)grid;
-    job->map->no_state = "the optimizer state of files for each rank is not read here: load it in "
-                         "Megatron and save it with --ckpt-format torch_dist";
-    return CKPT_OK;
+    mgo_reader r = {.job = job, .map = job->map, .grid = grid, .err = job->err};
+    int rc = mgo_rest(&r);
+
+    if (rc == CKPT_OK)
+        rc = mgo_read(&r);
+    ckpt_vec_free(&r.group);
+    return rc;
 }

@@ -7,8 +7,12 @@
  *     names.c     what a name says: layers, experts, weight decay, optimizer state
  *     rules.c     how tensor-parallel slices join, how layers are stacked
  *     buffer.c    the flat buffers of the distributed optimizer
+ *     groups.c    which parameters are in which of the optimizer's groups
  *     state.c     the training state: groups, masters, moments, step counts
+ *     dist_state.c  what of it a torch_dist folder has, and where
+ *     facts.c     what the run's arguments tell
  *     megatron.c  the driver: torch_dist folders
+ *     legacy.h    folders with a file for each rank
  *
  * A run, as Megatron-LM with Megatron-Core leaves it:
  *
@@ -38,6 +42,7 @@ typedef struct ckpt_meg_job {
     const ckpt_open_opts *opts;
     const ckpt_map *common; /* common.pt, which the map owns; NULL: it is not there */
     const ckpt_value *root; /* its tree, a DICT, or NULL */
+    const ckpt_value *rest; /* values of the run beside model and optimizer; NULL: the map's */
     ckpt_err *err;
 } ckpt_meg_job;
 
@@ -66,6 +71,9 @@ int ckpt_meg_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *a
 
 /* A parameter of experts that are spread over ranks. */
 bool ckpt_meg_is_expert(const char *name);
+
+/* A tensor of the model that no optimizer has. */
+bool ckpt_meg_is_buffer(const char *name);
 
 /* Axes that stacking has put before a parameter's own: layers, experts. */
 uint32_t ckpt_meg_stacked(const char *name);
@@ -141,7 +149,7 @@ int ckpt_meg_cut(ckpt_map *map, const ckpt_tensor *bucket, const ckpt_meg_param 
  */
 int ckpt_meg_buffers(ckpt_meg_job *job, const char **why);
 
-/* ---- megatron.c ---- */
+/* ---- facts.c ---- */
 
 /* What the run's arguments tell, as facts of the map. */
 int ckpt_meg_facts(ckpt_meg_job *job, const char *layout);
@@ -152,15 +160,52 @@ int64_t ckpt_meg_arg(const ckpt_meg_job *job, const char *name);
 /* The same of a flag: it is there, and true. */
 bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name);
 
-/* ---- state.c ---- */
+/* ---- groups.c ---- */
+
+/* What a parameter group says of its parameters. */
+typedef struct ckpt_meg_group {
+    const ckpt_value *settings; /* a DICT */
+    bool decays, expert, decoupled;
+    bool has_step;
+    int64_t step;
+} ckpt_meg_group;
+
+CKPT_VEC(ckpt_meg_groups, ckpt_meg_group);
 
 /*
- * Make the training state of a map that was read with its optimizer: fp32 masters become the
- * weights, with the model's as their copies.  Where there is none, or none that can be told, the
- * map's no_state says why.
+ * Append the groups of a list.
+ *
+ * step    that their optimizer counts for all of them, where groups do not; NULL: it does not
+ * Errors  CKPT_EFORMAT: no list of dicts
+ */
+int ckpt_meg_groups_add(ckpt_meg_groups *out, const ckpt_meg_job *job, const ckpt_value *list,
+                        const double *step);
+
+/* The one group of a parameter; groups->n: none, or several. */
+size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32_t ndim);
+
+/* ---- state.c ---- */
+
+/* There is no training state, and this is why: a name is appended, or NULL.  Errors: memory. */
+int ckpt_meg_none(ckpt_map *map, const char *why, const char *name, ckpt_err *err);
+
+/*
+ * Make the training state of a map that has its weights, and their state as "<kind>/<weight>": fp32
+ * masters become the weights, with the model's as their copies.  Where groups do not say whose they
+ * are, there is none.
+ *
+ * Errors  CKPT_ELIMIT
+ */
+int ckpt_meg_state(ckpt_meg_job *job, const ckpt_meg_groups *groups);
+
+/* ---- dist_state.c ---- */
+
+/*
+ * The same of a torch_dist checkpoint that was read with its optimizer; no_state says why there is
+ * none.
  *
  * Errors  CKPT_EFORMAT: values of another kind than Megatron's; CKPT_ELIMIT
  */
-int ckpt_meg_state(ckpt_meg_job *job);
+int ckpt_meg_dist_state(ckpt_meg_job *job);
 
 #endif

@@ -65,6 +65,12 @@ bool ckpt_meg_is_expert(const char *name)
     return strstr(name, ".experts.") != NULL;
 }
 
+bool ckpt_meg_is_buffer(const char *name)
+{
+    return strstr(name, ".expert_bias") || strstr(name, "inv_freq") ||
+           strstr(name, ".local_tokens_per_expert");
+}
+
 uint32_t ckpt_meg_stacked(const char *name)
 {
     const char *dot = strstr(name, ".layers."),

@@ -112,6 +112,11 @@ def legacy(ckpt, name, e, source, some):
         out = os.path.join(tmp, 'o.safetensors')
         problem = dcp.run(ckpt, 'convert', '-q', '--force', source, out)
         dcp.verdict(name + ' weights', problem or exact(stacked(read_safetensors(out)[0]), e['weights']))
+        problem = dcp.run(ckpt, 'convert', '-q', '--force', '--with-optimizer', source, out)
+        got = {} if problem else {k: t for k, t in read_safetensors(out)[0].items() if not k.startswith('step/')}
+        dcp.verdict(name + ' state', problem or exact(stacked(got), dict(e['weights'], **state(e))))
+        dcp.verdict(name + ' ZeRO', dcp.reshard(ckpt, source, tmp, dcp.GRID[2:3] if some else dcp.GRID))
+        dcp.verdict(name + ' DCP', written(ckpt, source, tmp))
         dcp.verdict(name + ' verify', dcp.run(ckpt, 'verify', '-q', source))
         dcp.verdict(name + ' names', names(ckpt, source, e['iteration']))
 

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * facts.c: owns what the run's arguments tell.
+ */
+#include <string.h>
+
+#include "formats/megatron/megatron.h"
+
+/* An argument of the run: args is an argparse.Namespace. */
+static const ckpt_value *mga_arg(const ckpt_meg_job *job, const char *name)
+{
+    const ckpt_value *args = ckpt_value_get(job->root, "args");
+
+    return ckpt_value_get(args && args->kind == CKPT_V_OBJECT ? args->as.object->state : args,
+                          name);
+}
+
+int64_t ckpt_meg_arg(const ckpt_meg_job *job, const char *name)
+{
+    int64_t n = 0;
+
+    (void)ckpt_value_as_int(mga_arg(job, name), &n);
+    return n;
+}
+
+bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name)
+{
+    const ckpt_value *v = mga_arg(job, name);
+
+    return v && v->kind == CKPT_V_BOOL && v->as.i;
+}
+
+int ckpt_meg_facts(ckpt_meg_job *job, const char *layout)
+{
+    static const char *const key[][2] = {
+        {"tensor_model_parallel_size", "tensor parallel"},
+        {"pipeline_model_parallel_size", "pipeline parallel"},
+        {"expert_model_parallel_size", "expert parallel"},
+        {"data_parallel_size", "world size"},
+    };
+    ckpt_map *map = job->map;
+    const char *slash = strrchr(map->path, '/');
+    int64_t world = ckpt_meg_arg(job, "data_parallel_size");
+    int rc = ckpt_map_fact(map, job->err, "layout", "%s", layout);
+
+    map->known.tag = slash && slash[1] ? slash + 1 : map->path;
+    map->known.world = world > 0 && world < UINT32_MAX ? (uint32_t)world : 0;
+    map->known.step = -1;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact(map, job->err, "tag", "%s", map->known.tag);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact(map, job->err, "tag folder", "%s", map->path);
+    if (ckpt_value_as_int(ckpt_value_get(job->root, "iteration"), &map->known.step) &&
+        rc == CKPT_OK)
+        rc = ckpt_map_fact_int(map, "iteration", map->known.step, job->err);
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof key / sizeof *key; i++) {
+        int64_t n = ckpt_meg_arg(job, key[i][0]);
+        if (n > 0)
+            rc = ckpt_map_fact_int(map, key[i][1], n, job->err);
+    }
+    return rc;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * groups.c: owns which parameters are in which of an optimizer's groups.
+ *
+ * param_groups are saved without the names of their parameters.  Megatron-LM makes them by rule:
+ * parameters of one axis and those named ".bias" have no weight decay (wd_mult 0), experts that are
+ * spread over ranks stand apart, and so do embedding and output layer where they have a learning
+ * rate of their own (is_decoupled_lr).
+ */
+#include <string.h>
+
+#include "formats/megatron/megatron.h"
+
+static bool mgg_true(const ckpt_value *settings, const char *key)
+{
+    const ckpt_value *v = ckpt_value_get(settings, key);
+
+    return v && v->kind == CKPT_V_BOOL && v->as.i;
+}
+
+static bool mgg_number(const ckpt_value *v, double *out)
+{
+    if (!v || (v->kind != CKPT_V_FLOAT && v->kind != CKPT_V_INT))
+        return false;
+    *out = v->kind == CKPT_V_FLOAT ? v->as.f : (double)v->as.i;
+    return true;
+}
+
+int ckpt_meg_groups_add(ckpt_meg_groups *out, const ckpt_meg_job *job, const ckpt_value *list,
+                        const double *step)
+{
+    ckpt_seq s = ckpt_value_seq(list);
+
+    if (!list || list->kind != CKPT_V_LIST)
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: the optimizer's param_groups are no list",
+                         job->map->path);
+    for (uint64_t i = 0; i < s.n; i++) {
+        double mult = 1, count = step ? *step : -1;
+        ckpt_meg_group *g = ckpt_vec_push(out);
+        if (!g)
+            return ckpt_fail_memory(job->err);
+        if (s.at[i]->kind != CKPT_V_DICT)
+            return ckpt_fail(job->err, CKPT_EFORMAT, "%s: a parameter group is no dict",
+                             job->map->path);
+        (void)mgg_number(ckpt_value_get(s.at[i], "wd_mult"), &mult);
+        (void)mgg_number(ckpt_value_get(s.at[i], "step"), &count);
+        *g = (ckpt_meg_group){.settings = s.at[i],
+                              .decays = mult > 0,
+                              .expert = mgg_true(s.at[i], "is_expert_parallel"),
+                              .decoupled = mgg_true(s.at[i], "is_decoupled_lr"),
+                              .has_step = count >= 0 && count < 1e15};
+        g->step = g->has_step ? (int64_t)count : 0;
+    }
+    return CKPT_OK;
+}
+
+static bool mgg_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), k = strlen(end);
+
+    return n >= k && strcmp(name + n - k, end) == 0;
+}
+
+/* Embedding and output layer, which may have a learning rate of their own. */
+static bool mgg_decoupled(const char *name)
+{
+    return mgg_ends(name, "word_embeddings.weight") || mgg_ends(name, "output_layer.weight");
+}
+
+size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32_t ndim)
+{
+    bool decays = ndim > ckpt_meg_stacked(name) + 1 && !mgg_ends(name, ".bias");
+    bool experts = false, decoupled = false;
+    size_t found = groups->n;
+
+    for (size_t i = 0; i < groups->n; i++) {
+        experts = experts || groups->at[i].expert;
+        decoupled = decoupled || groups->at[i].decoupled;
+    }
+    for (size_t i = 0; i < groups->n; i++) {
+        const ckpt_meg_group *g = &groups->at[i];
+        if (g->decays != decays || (experts && g->expert != ckpt_meg_is_expert(name)) ||
+            (decoupled && g->decoupled != mgg_decoupled(name)))
+            continue;
+        if (found < groups->n)
+            return groups->n;
+        found = i;
+    }
+    return found;
+}
