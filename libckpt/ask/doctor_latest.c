@@ -5,21 +5,12 @@
  *
  * The only place where the doctor writes: on request, one small file, replaced by a rename.
  */
-#define _GNU_SOURCE // O_DIRECTORY
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "libckpt/ask/doctor.h"
+#include "libckpt/copy/latest.h"
 
-enum {
-    DOL_MAX_POINTER = 4096, /* bytes of `latest` */
-    DOL_TRIES = 100         /* random names to try for the new one */
-};
+enum { DOL_MAX_POINTER = 4096 /* bytes of `latest` */ };
 
 static const char dol_latest[] = "latest", dol_latest_universal[] = "latest_universal";
 
@@ -147,81 +138,6 @@ static void dol_find_newest(ckpt_doc_run *run)
 
 /* ---- letting `latest` name another tag ---- */
 
-/* A hidden name that `clean` knows, different at each call. */
-static void dol_temp_name(char out[32], unsigned turn)
-{
-    static const char digit[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-    struct timespec t = {0};
-    char random[7] = "";
-
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    uint64_t x =
-        ((uint64_t)t.tv_nsec ^ ((uint64_t)t.tv_sec << 20) ^ ((uint64_t)getpid() << 40)) + turn;
-    x = (x ^ (x >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x ^= x >> 29;
-    for (size_t i = 0; i < 6; i++, x /= 36)
-        random[i] = digit[x % 36];
-    (void)snprintf(out, 32, ".latest.ckpt-%s.tmp", random);
-}
-
-/* Create, fill and sync the new file in folder dir; -1 and errno on failure. */
-static int dol_write_temp(int dir, char temp[32], const char *text)
-{
-    size_t n = strlen(text), done = 0;
-    struct stat old;
-    int fd = -1;
-
-    for (unsigned i = 0; fd < 0 && i < DOL_TRIES; i++) {
-        dol_temp_name(temp, i);
-        fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST && errno != EINTR)
-            return -1;
-    }
-    if (fd < 0)
-        return -1;
-    // whoever could read and write the old one can the new one; if not, it is no failure
-    if (fstatat(dir, "latest", &old, 0) == 0)
-        (void)fchmod(fd, old.st_mode & 0777);
-    while (done < n) {
-        ssize_t put = write(fd, text + done, n - done);
-        if (put < 0 && errno != EINTR)
-            break;
-        done += put > 0 ? (size_t)put : 0;
-    }
-    bool good = done == n && fsync(fd) == 0;
-    int sys = errno;
-    if (close(fd) != 0 && good) {
-        good = false;
-        sys = errno;
-    }
-    if (!good)
-        (void)unlinkat(dir, temp, 0);
-    errno = sys;
-    return good ? 0 : -1;
-}
-
-/* Replace `latest`: written beside it, synced, renamed, the folder synced.  The old one or the new
- * one is there, always. */
-static int dol_repoint(const char *folder, const char *tag, ckpt_err *err)
-{
-    char temp[32];
-    int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
-
-    if (dir < 0)
-        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", folder);
-    if (dol_write_temp(dir, temp, tag) != 0) {
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot write a new `latest`", folder);
-    } else if (renameat(dir, temp, dir, "latest") != 0) {
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot replace `latest`", folder);
-        (void)unlinkat(dir, temp, 0);
-    } else if (fsync(dir) != 0) {
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno,
-                           "%s: `latest` is replaced, but may not survive a power cut", folder);
-    }
-    (void)close(dir);
-    return rc;
-}
-
 /* `latest` is not replaced: say why. */
 static int dol_leave(ckpt_doc *d, ckpt_doc_run *run, const char *why)
 {
@@ -247,7 +163,7 @@ static int dol_fix(ckpt_doc *d, ckpt_doc_run *run)
         run->is.code = CKPT_EMISSING;
         return dol_leave(d, run, "no tag here is whole, so `latest` is left as it is");
     }
-    if (dol_repoint(run->folder, run->is.newest, &local) != CKPT_OK) {
+    if (ckpt_latest_replace(run->folder, dol_latest, run->is.newest, &local) != CKPT_OK) {
         run->is.code = local.code;
         run->is.reason = ckpt_arena_printf(d->map->arena, "%s", local.text);
         return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * publish.c: the staging folder: entering, resuming, taking back, and the small file that names
- * what was written (DeepSpeed's `latest`).
+ * publish.c: the staging folder: entering, resuming, committing, taking back.
  */
 #define _GNU_SOURCE // renameat2
 #include <assert.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "libckpt/copy/crew.h"
+#include "libckpt/copy/latest.h"
 #include "libckpt/copy/publish.h"
 #include "libckpt/copy/set.h"
 #include "libckpt/copy/swap.h"
@@ -598,34 +598,11 @@ static int pub_sync_folders(ckpt_publish *s, ckpt_err *err)
 /* The pointer's text, in a file that is not yet the pointer. */
 static int pub_write_pointer(const ckpt_publish *s, ckpt_err *err)
 {
-    const char *text = s->to->pointer_text;
-    size_t n = strlen(text), done = 0;
-    int fd, rc = CKPT_OK, sys;
+    int sys = ckpt_dir_remove(s->fd, s->pointer.from);
 
-    sys = ckpt_dir_remove(s->fd, s->pointer.from);
-    if (sys != 0)
-        return pub_failed(s, sys, "cannot remove the file 'pointer'", err);
-    do
-        fd = openat(s->fd, s->pointer.from, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                    0666);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0)
-        return pub_failed(s, errno, "cannot create the file 'pointer'", err);
-    while (rc == CKPT_OK && done < n) {
-        ssize_t put = write(fd, text + done, n - done);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            rc = pub_failed(s, put < 0 ? errno : ENOSPC, "cannot write the file 'pointer'", err);
-        else
-            done += (size_t)put;
-    }
-    if (rc == CKPT_OK && !s->opts.no_fsync && ckpt_fsync(fd) != 0)
-        rc = pub_failed(s, errno, "cannot sync the file 'pointer'", err);
-    if (close(fd) != 0 && errno != EINTR && rc == CKPT_OK)
-        rc = pub_failed(s, errno, "cannot close the file 'pointer'", err);
-    return rc;
+    if (sys == 0)
+        sys = ckpt_latest_write(s->fd, s->pointer.from, s->to->pointer_text, !s->opts.no_fsync);
+    return sys == 0 ? CKPT_OK : pub_failed(s, sys, "cannot write the file 'pointer'", err);
 }
 
 /* Everything on the disk, and in the journal what is going to happen. */

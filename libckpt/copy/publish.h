@@ -7,7 +7,7 @@
  *
  *     journal        whose run it is, and which files are finished; locked by that run
  *     new/           the files
- *     pointer        the text for PATH/<pointer>
+ *     pointer        the text for PATH/<pointer>, which is `latest` (latest.h)
  *     old, pointer.old   what was replaced, where names cannot be exchanged in one step
  *
  * Order: files, their folders, PATH's parents and the pointer's text are on the disk before new/
