@@ -99,6 +99,27 @@ int ckpt_dcp_describe(ckpt_bytes *out, const ckpt_dcp_metadata *from, ckpt_err *
 /* The driver's writer (ckpt_directory.scatter). */
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
+/* ---- run.c ---- */
+
+struct ckpt_dsw_job;
+struct ckpt_state;
+
+/*
+ * Begin a folder of FSDP's: what cannot be written is refused, what is left out is said, the
+ * folder's name and the claim are set.
+ *
+ * job     its state is set: NULL for weights alone
+ * ranks   set: the target's, or those of the source
+ * Errors  CKPT_EUSAGE: what only DeepSpeed has; CKPT_EUNSUPPORTED: several model-parallel ranks
+ */
+int ckpt_dcp_begin(struct ckpt_dsw_job *job, uint32_t *ranks);
+
+/* True for members of a run's state that FSDP has a place for: the schedule, a program's own. */
+bool ckpt_dcp_keeps(const struct ckpt_state *state, const ckpt_pair *p);
+
+/* What a tensor is written in. */
+ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t);
+
 /* ---- layout.c ---- */
 
 typedef enum ckpt_dcp_what {

@@ -18,11 +18,8 @@
 #include "formats/deepspeed/write/write.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/tree.h"
-#include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/state.h"
-
-enum { DPW_RANKS = 65536 };
 
 typedef struct dpw_writer {
     ckpt_map *to;
@@ -288,15 +285,6 @@ static int dpw_flatten(dpw_writer *w, ckpt_value *path, const ckpt_value *v, uns
 
 /* ---- the content ---- */
 
-/* What a tensor is written in. */
-static ckpt_dtype dpw_dtype(const dpw_writer *w, const ckpt_tensor *t)
-{
-    bool converts = w->target->dtype != CKPT_DTYPE_NONE &&
-                    (w->target->dtype == t->dtype || ckpt_cast_find(w->target->dtype, t->dtype));
-
-    return converts ? w->target->dtype : t->dtype;
-}
-
 static int dpw_model(dpw_writer *w)
 {
     int rc = CKPT_OK;
@@ -308,7 +296,7 @@ static int dpw_model(dpw_writer *w)
         // what one chunk holds beside the model stands in the values of the run
         bool told = t->role == CKPT_ROLE_OTHER && w->state && t->n_extents <= 1;
         if (t->role != CKPT_ROLE_STATE && !told)
-            rc = dpw_tensor(w, dpw_path(w, key, model ? 2 : 1), t, dpw_dtype(w, t));
+            rc = dpw_tensor(w, dpw_path(w, key, model ? 2 : 1), t, ckpt_dcp_written(w->target, t));
     }
     return rc;
 }
@@ -327,7 +315,8 @@ static int dpw_moments(dpw_writer *w)
         ckpt_value *key[] = {dpw_key(w, "optim"), dpw_key(w, "state"), dpw_key(w, slash + 1),
                              kind ? dpw_key(w, kind) : NULL};
         rc = dpw_tensor(w, dpw_path(w, key, 4), t,
-                        kind && strcmp(kind, "step") == 0 ? t->dtype : dpw_dtype(w, t));
+                        kind && strcmp(kind, "step") == 0 ? t->dtype
+                                                          : ckpt_dcp_written(w->target, t));
     }
     return rc;
 }
@@ -364,17 +353,6 @@ static int dpw_group(dpw_writer *w, size_t number)
     return rc == CKPT_OK ? dpw_object(w, dpw_below(w, path, dpw_key(w, "params")), params) : rc;
 }
 
-/*
- * Members of a run's state that this form has a place for: the schedule, and what a program gave.
- */
-static bool dpw_keeps(const dpw_writer *w, const ckpt_pair *p)
-{
-    if (p->key->kind != CKPT_V_STR || p->value->kind == CKPT_V_NONE)
-        return false;
-    return w->state->foreign || ckpt_value_is(p->key, "lr_scheduler") ||
-           !ckpt_dsw_is_own(p->key->as.text.at);
-}
-
 /* Values beside model and optimizer, at the root, where their program had them. */
 static int dpw_values(dpw_writer *w)
 {
@@ -382,7 +360,7 @@ static int dpw_values(dpw_writer *w)
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
-        if (!dpw_keeps(w, &all.at[i]))
+        if (!ckpt_dcp_keeps(w->state, &all.at[i]))
             continue;
         ckpt_value *key[] = {dpw_key(w, all.at[i].key->as.text.at)};
         rc = dpw_flatten(w, dpw_path(w, key, 1), all.at[i].value, CKPT_MAX_DIM);
@@ -432,25 +410,10 @@ static int dpw_metadata(dpw_writer *w)
     return rc;
 }
 
-/* The folder appears at once, beside others of its run. */
-static int dpw_folder(dpw_writer *w)
-{
-    const char *tag = w->target->tag ? w->target->tag : w->from->known.tag;
-
-    if (!tag)
-        tag = "checkpoint";
-    if (!ckpt_path_part_ok(tag, strlen(tag)))
-        return ckpt_fail(w->err, CKPT_EUSAGE, "'%s' is not the plain name of a folder", tag);
-    w->to->folder = ckpt_arena_string(w->to->arena, tag, strlen(tag));
-    return w->to->folder ? CKPT_OK : ckpt_fail_memory(w->err);
-}
-
 static int dpw_write(dpw_writer *w)
 {
-    int rc = dpw_folder(w);
+    int rc = dpw_files(w);
 
-    if (rc == CKPT_OK)
-        rc = dpw_files(w);
     if (rc == CKPT_OK)
         rc = dpw_model(w);
     if (rc == CKPT_OK && w->state)
@@ -462,72 +425,13 @@ static int dpw_write(dpw_writer *w)
     return rc == CKPT_OK ? dpw_metadata(w) : rc;
 }
 
-/* What a training target may ask for, and this one has not. */
-static int dpw_refuse(const dpw_writer *w)
-{
-    const ckpt_target *t = w->target;
-    const char *what = t->stage            ? "a ZeRO stage"
-                       : t->sub_group_size ? "sub-groups"
-                       : t->version        ? "a release of DeepSpeed"
-                       : t->order_text     ? "an order of parameters"
-                                           : NULL;
-
-    if (what)
-        return ckpt_fail(w->err, CKPT_EUSAGE, "a distributed checkpoint has not %s", what);
-    if (t->fresh_optimizer)
-        return ckpt_fail(w->err, CKPT_EUSAGE,
-                         "moments of zero are what FSDP makes where there are none: write the "
-                         "weights alone (ckpt convert)");
-    if (w->from->states.n > 1)
-        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",
-                         w->from->path, w->from->states.n);
-    if (w->ranks > DPW_RANKS)
-        return ckpt_fail(w->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", w->ranks, DPW_RANKS);
-    return CKPT_OK;
-}
-
-/*
- * Members of a DeepSpeed run that FSDP has no place for, each by name.  What describes the layout
- * of the files is no value of the run.
- */
-static int dpw_tell(const dpw_writer *w, const ckpt_dsw_job *job)
-{
-    ckpt_dict model = ckpt_value_map(w->state->model),
-              optim = ckpt_value_map(ckpt_value_get(w->state->optim, "optimizer_state_dict"));
-    int rc = CKPT_OK;
-
-    for (uint64_t i = 0; rc == CKPT_OK && !w->state->foreign && i < model.n; i++) {
-        if (!dpw_keeps(w, &model.at[i]) && model.at[i].key->kind == CKPT_V_STR)
-            rc = ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: only DeepSpeed has a place for it",
-                                   model.at[i].key->as.text.at);
-    }
-    for (uint64_t i = 0; rc == CKPT_OK && i < optim.n; i++) {
-        if (optim.at[i].key->kind == CKPT_V_STR)
-            rc = ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: only DeepSpeed has a place for it",
-                                   optim.at[i].key->as.text.at);
-    }
-    return rc;
-}
-
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     dpw_writer w = {.to = to, .from = from, .target = target, .err = err};
     ckpt_dsw_job job = {.from = from, .to = to, .target = target, .err = err};
-    int rc;
+    int rc = ckpt_dcp_begin(&job, &w.ranks);
 
-    job.state = w.state = from->states.n == 1 ? from->states.at[0] : NULL;
-    w.ranks = target->world ? target->world : w.state && w.state->world ? w.state->world : 1;
-    rc = dpw_refuse(&w);
-    to->claim = (ckpt_claim){.made = w.state != NULL,
-                             .objects_dropped = target->objects_dropped,
-                             .other_release = true,
-                             .stage = -1,
-                             .dtype = CKPT_DTYPE_NONE};
-    if (rc == CKPT_OK && w.state)
-        rc = ckpt_dsw_objects(&job);
-    if (rc == CKPT_OK && w.state)
-        rc = dpw_tell(&w, &job);
+    w.state = job.state;
     if (rc == CKPT_OK)
         rc = dpw_write(&w);
     ckpt_dcp_metadata_free(&w.meta);

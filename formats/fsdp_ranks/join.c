@@ -46,6 +46,8 @@ static ckpt_ranks_item *rjn_item(ckpt_ranks_set *set, ckpt_arena *arena, const c
 
     if (item)
         return item;
+    const char *device =
+        part->device ? ckpt_arena_string(arena, part->device, strlen(part->device)) : NULL;
     item = copy && shape ? ckpt_vec_push(&set->item) : NULL;
     if (!item)
         return NULL;
@@ -54,7 +56,8 @@ static ckpt_ranks_item *rjn_item(ckpt_ranks_set *set, ckpt_arena *arena, const c
                               .dtype = part->dtype,
                               .ndim = part->ndim,
                               .shape = shape,
-                              .copies = part->copies};
+                              .copies = part->copies,
+                              .device = device};
     return ckpt_index_add(&set->index, ckpt_hash_bytes(copy, strlen(copy), 0),
                           (uint32_t)(set->item.n - 1))
                ? item

@@ -7,6 +7,7 @@
  * a way of reading the numbers counts only if it is the only one.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/fsdp_ranks/ranks.h"
@@ -227,6 +228,14 @@ static bool rnm_padded(const rnm_finder *f, size_t number, uint64_t total)
     return have >= total && have - total < f->out->group && have % f->out->group == 0;
 }
 
+/* Parameters as the model has them: without FSDP1, an optimizer counts them so. */
+static int rnm_model_order(const void *pa, const void *pb)
+{
+    const ckpt_ranks_param *a = pa, *b = pb;
+
+    return (a->model > b->model) - (a->model < b->model);
+}
+
 /* The root first, with what is in no layer, then the layers. */
 static int rnm_units(rnm_finder *f, bool *found)
 {
@@ -252,6 +261,8 @@ static int rnm_units(rnm_finder *f, bool *found)
         }
     }
     *found = *found && number == f->out->n;
+    if (f->out->param.n > 1)
+        qsort(f->out->param.at, f->out->param.n, sizeof *f->out->param.at, rnm_model_order);
     f->out->form = CKPT_RANKS_UNITS;
     return rc;
 }
@@ -270,12 +281,47 @@ static int rnm_keep(rnm_finder *f)
     return CKPT_OK;
 }
 
+/*
+ * Groups that name their parameters (torch 2.6 and later, of optimizers that were given names): all
+ * of them in the model, with state of their shapes.
+ */
+static int rnm_told(rnm_finder *f, bool *found)
+{
+    ckpt_seq groups = ckpt_value_seq(f->out->groups);
+    size_t number = 0;
+
+    *found = groups.n > 0;
+    for (uint64_t g = 0; *found && g < groups.n; g++) {
+        ckpt_seq names = ckpt_value_seq(ckpt_value_get(groups.at[g], "param_names"));
+        *found = names.n == ckpt_value_seq(ckpt_value_get(groups.at[g], "params")).n;
+        for (uint64_t i = 0; *found && i < names.n; i++, number++) {
+            const ckpt_ranks_item *p = names.at[i]->kind == CKPT_V_STR
+                                           ? ckpt_ranks_find(f->out->model, names.at[i]->as.text.at)
+                                           : NULL;
+            ckpt_ranks_param *slot;
+            *found = p && rnm_fits(f, number, p);
+            if (!*found)
+                break;
+            slot = ckpt_vec_push(&f->out->param);
+            if (!slot)
+                return ckpt_fail_memory(f->err);
+            *slot = (ckpt_ranks_param){p->name, p, number, 0};
+        }
+    }
+    if (!*found)
+        f->out->param.n = 0;
+    return CKPT_OK;
+}
+
 static int rnm_find(rnm_finder *f)
 {
     bool several = ckpt_value_seq(f->out->groups).n > 1, found;
     int rc;
 
     rnm_moments(f);
+    rc = rnm_told(f, &found);
+    if (rc != CKPT_OK || found)
+        return rc;
     if (!several && rnm_in_order(f))
         return f->out->why ? CKPT_OK : rnm_keep(f);
     if (several && f->out->form == CKPT_RANKS_WHOLE && rnm_by_shape(f))

@@ -57,7 +57,8 @@ static bool rpt_is(const ckpt_value *v, const char *name)
     const ckpt_value *cls = v && v->kind == CKPT_V_OBJECT ? v->as.object->cls : NULL;
 
     return cls && cls->kind == CKPT_V_GLOBAL &&
-           strncmp(cls->as.global.module.at, "torch.", 6) == 0 &&
+           strncmp(cls->as.global.module.at, "torch", 5) == 0 &&
+           (cls->as.global.module.n == 5 || cls->as.global.module.at[5] == '.') &&
            strcmp(cls->as.global.name.at, name) == 0;
 }
 
@@ -237,6 +238,15 @@ static int rpt_mesh_agrees(const rpt_reader *r, const ckpt_value *v, const rpt_m
                      r->where->file, r->where->key, r->where->rank);
 }
 
+/* "cuda": of 2.15 or of before; NULL: not told. */
+static const char *rpt_device(const ckpt_value *mesh)
+{
+    const ckpt_value *v = rpt_get(mesh, "_device_type");
+
+    v = v ? v : rpt_get(mesh, "device_type");
+    return v && v->kind == CKPT_V_STR && v->as.text.n < 16 ? v->as.text.at : NULL;
+}
+
 /* ---- placements ---- */
 
 static int rpt_placement_read(const rpt_reader *r, const ckpt_value *v, uint32_t ndim,
@@ -402,10 +412,21 @@ static int rpt_dtensor(const rpt_reader *r, ckpt_ranks_part *out, const ckpt_val
         rc = rpt_placement_read(r, placements.at[k], out->ndim, &p[k]);
         out->copies *= p[k].shards ? 1 : (uint32_t)mesh.size[k];
     }
+    out->device = rpt_device(mesh_value);
     memcpy(box.count, out->shape, sizeof box.count);
     for (uint32_t dim = 0; rc == CKPT_OK && dim < out->ndim; dim++)
         rc = rpt_cut_dim(r, spec, &mesh, p, dim, &box);
     return rc == CKPT_OK ? rpt_box(r, out, rpt_get(state, "_local_tensor"), &box) : rc;
+}
+
+/* torch.device("cuda", 0) */
+static const char *rpt_device_of(const ckpt_value *v)
+{
+    ckpt_seq args = ckpt_value_seq(rpt_is(v, "device") ? v->as.object->args : NULL);
+
+    return args.n > 0 && args.at[0]->kind == CKPT_V_STR && args.at[0]->as.text.n < 16
+               ? args.at[0]->as.text.at
+               : NULL;
 }
 
 /* One shard of a ShardedTensor. */
@@ -419,6 +440,7 @@ static int rpt_shard(const rpt_reader *r, ckpt_ranks_part *out, const ckpt_value
         !rpt_u64s(rpt_get(m, "shard_sizes"), box.count, &n_count) || n_start != out->ndim ||
         n_count != out->ndim)
         return rpt_bad(r, "a shard without its offsets and sizes");
+    out->device = rpt_device_of(rpt_get(rpt_get(m, "placement"), "_device"));
     for (uint32_t k = 0; k < out->ndim; k++) {
         if (!ckpt_within(box.start[k], box.count[k], out->shape[k]))
             return ckpt_fail(r->err, CKPT_EMISMATCH,

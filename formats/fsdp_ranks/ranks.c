@@ -34,6 +34,7 @@ typedef struct rdr_reader {
     uint32_t world, n[RDR_KINDS]; /* files of each kind */
     bool named;                   /* files have the world's size in their names */
     ckpt_ranks_set model, optim;
+    bool rngs;                   /* other ranks than the first have kept generators */
     bool by_name;                /* the optimizer's keys are names */
     const ckpt_value *sched;     /* of the first rank's extra state */
     ckpt_value *root[RDR_KINDS]; /* what the first rank's files hold, or NULL */
@@ -463,27 +464,38 @@ static int rdr_moments_of(rdr_reader *r, ckpt_ranks_item *item)
 
 /* ---- values ---- */
 
+/* The names of a group's parameters; of a flat one's, all that are in it. NULL: no memory. */
+static ckpt_value *rdr_names(rdr_reader *r, ckpt_seq params)
+{
+    ckpt_arena *arena = r->map->arena;
+    ckpt_value *names = ckpt_value_new(arena, CKPT_V_LIST);
+    bool ok = names != NULL;
+
+    // numbers go up from group to group; those of flat parameters are in one group
+    for (size_t k = 0; ok && params.n > 0 && k < r->numbers.param.n; k++) {
+        const ckpt_ranks_param *p = &r->numbers.param.at[k];
+        if (p->number >= (uint64_t)params.at[0]->as.i &&
+            p->number - (uint64_t)params.at[0]->as.i < params.n)
+            ok = ckpt_seq_add(arena, &names->as.seq, ckpt_value_cstr(arena, p->name));
+    }
+    return ok ? names : NULL;
+}
+
 /* A group's settings with names for numbers. */
 static ckpt_value *rdr_group(rdr_reader *r, const ckpt_value *group)
 {
     ckpt_arena *arena = r->map->arena;
     ckpt_dict from = ckpt_value_map(group);
+    bool named = !r->by_name && !r->numbers.why;
     ckpt_value *to = ckpt_value_new(arena, CKPT_V_DICT),
-               *names = ckpt_value_new(arena, CKPT_V_LIST);
-    ckpt_seq params = ckpt_value_seq(ckpt_value_get(group, "params"));
+               *names = named ? rdr_names(r, ckpt_value_seq(ckpt_value_get(group, "params"))) : to;
     bool ok = to && names;
 
-    for (uint64_t i = 0; ok && !r->by_name && i < params.n; i++) {
-        for (size_t k = 0; ok && k < r->numbers.param.n; k++) {
-            if (params.at[i]->kind == CKPT_V_INT &&
-                (uint64_t)params.at[i]->as.i == r->numbers.param.at[k].number)
-                ok = ckpt_seq_add(arena, &names->as.seq,
-                                  ckpt_value_cstr(arena, r->numbers.param.at[k].name));
-        }
-    }
     for (uint64_t i = 0; ok && i < from.n; i++) {
-        bool named = !r->by_name && !r->numbers.why && ckpt_value_is(from.at[i].key, "params");
-        ok = ckpt_dict_add(arena, &to->as.map, from.at[i].key, named ? names : from.at[i].value);
+        const ckpt_value *key = from.at[i].key;
+        if (!named || !ckpt_value_is(key, "param_names"))
+            ok = ckpt_dict_add(arena, &to->as.map, from.at[i].key,
+                               named && ckpt_value_is(key, "params") ? names : from.at[i].value);
     }
     return ok ? to : NULL;
 }
@@ -538,6 +550,7 @@ static int rdr_take_extra(rdr_reader *r, const ckpt_ranks_file *file, const ckpt
 
     if (root->kind != CKPT_V_DICT && root->kind != CKPT_V_ODICT)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: holds no dict", file->where.file);
+    r->rngs |= file->where.rank > 0 && ckpt_value_get(root, "rng");
     if (!mine && !first)
         return CKPT_OK;
     return mine && first && ckpt_value_equal(mine, first, RDR_NODES)
@@ -594,12 +607,17 @@ static int rdr_state(rdr_reader *r)
 
 static int rdr_facts(rdr_reader *r)
 {
+    const char *device = NULL;
     int rc = ckpt_map_fact_int(r->map, "world size", (int64_t)r->world, r->err);
+
+    for (size_t i = 0; !device && i < r->model.item.n; i++)
+        device = r->model.item.at[i].device;
+    if (rc == CKPT_OK && device)
+        rc = ckpt_map_fact(r->map, r->err, CKPT_RANKS_DEVICE, "%s", device);
 
     r->map->known.training = true;
     r->map->known.world = r->world;
-    if (rc == CKPT_OK && r->root[RDR_EXTRA] && r->world > 1 &&
-        ckpt_value_get(r->root[RDR_EXTRA], "rng"))
+    if (rc == CKPT_OK && r->rngs)
         rc = ckpt_map_note(r->map, CKPT_INFO, r->err,
                            "%s: 'rng' is that of rank 0: the other ranks' generators of random "
                            "numbers are left out",
@@ -651,8 +669,10 @@ const ckpt_directory ckpt_directory_fsdp_ranks = {
             .aliases = "verl skyrl",
             .signs = "model_world_size_*_rank_*.pt (FSDP)",
             .note = "FSDP's files of each rank, as verl and SkyRL keep them, torch 2.2 to 2.15",
-            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER | CKPT_HOLDS_STATE,
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
+                    CKPT_HOLDS_STATE,
         },
     .probe = rdr_probe,
     .gather = rdr_gather,
+    .scatter = ckpt_ranks_scatter,
 };

@@ -7,6 +7,7 @@
  *     numbers.c  which parameters the optimizer's numbers mean
  *     flat.c     FSDP1: pieces of flattened parameters
  *     ranks.c    the driver: files, the tree of values
+ *     write.c    the driver's writer
  *
  * A checkpoint, as verl, SkyRL and their kin write it, one file of each kind for each rank:
  *
@@ -24,6 +25,15 @@
 #include "libckpt/format.h"
 
 enum { CKPT_RANKS_MAX = 65536 };
+
+/* The fact that tells on what devices the mesh was. */
+#define CKPT_RANKS_DEVICE "device"
+
+/* ---- write.c ---- */
+
+/* The driver's writer (ckpt_directory.scatter). */
+int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                       ckpt_err *err);
 
 /* ---- part.c ---- */
 
@@ -56,6 +66,7 @@ typedef struct ckpt_ranks_part {
     uint64_t shape[CKPT_MAX_DIM]; /* of the whole tensor */
     uint32_t copies;              /* ranks that the description gives the same box; 1: none */
     ckpt_ranks_boxes box;         /* without empty ones */
+    const char *device;           /* where the parts were: "cuda"; NULL: not told */
 } ckpt_ranks_part;
 
 /* True for what ckpt_ranks_part_read can read: a tensor, or an object that is a part of one. */
@@ -94,6 +105,7 @@ typedef struct ckpt_ranks_item {
     uint32_t ndim;
     const uint64_t *shape;
     uint32_t copies;
+    const char *device;
     bool uneven;     /* plain tensors of several shapes */
     uint32_t n_held; /* ranks that have it */
     ckpt_ranks_pieces piece;

@@ -101,12 +101,15 @@ def reshard(ckpt, source, tmp, grid):
 
 
 def written(ckpt, source, tmp):
-    """The same checkpoint over three ranks, in this form."""
-    out = os.path.join(tmp, 'dcp')
-    problem = run(ckpt, 'reshard', '-q', '--to', 'dcp', '--world', '3', '--to-tag', 'x', source, out)
-    # what stands in a value of the run is a tensor by itself in this form
-    more = ['--exclude', 'rng.*'] if os.path.exists(os.path.join(source, 'fsdp_config.json')) else []
-    return problem or run(ckpt, 'diff', '-q', '--with-optimizer', *more, source, os.path.join(out, 'x'))
+    """The same checkpoint over three ranks, in FSDP's forms."""
+    # what stands in a value of the run is a tensor by itself in one of them
+    inside = [x for name in ('rng.*', 'list.*', 'nested*') for x in ('--exclude', name)]
+    problem = ''
+    for form in 'dcp', 'fsdp-ranks':
+        out = os.path.join(tmp, form)
+        problem = problem or run(ckpt, 'reshard', '-q', '--to', form, '--world', '3', '--to-tag', 'x', source, out)
+        problem = problem or run(ckpt, 'diff', '-q', '--with-optimizer', *inside, source, os.path.join(out, 'x'))
+    return problem
 
 
 def fixture(ckpt, path, some):

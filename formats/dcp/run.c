@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c: owns what a run becomes under FSDP, in whatever files: what is refused, which of its
+ * values have a place there, and in which dtype tensors are written.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+#include "formats/deepspeed/write/write.h"
+#include "libckpt/base/cast.h"
+
+enum { DRU_RANKS = 65536 };
+
+ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t)
+{
+    bool converts = target->dtype != CKPT_DTYPE_NONE &&
+                    (target->dtype == t->dtype || ckpt_cast_find(target->dtype, t->dtype));
+
+    return converts ? target->dtype : t->dtype;
+}
+
+bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
+{
+    if (p->key->kind != CKPT_V_STR || p->value->kind == CKPT_V_NONE)
+        return false;
+    return state->foreign || ckpt_value_is(p->key, "lr_scheduler") ||
+           !ckpt_dsw_is_own(p->key->as.text.at);
+}
+
+/* The folder appears at once, beside others of its run. */
+static int dru_folder(const ckpt_dsw_job *job)
+{
+    const char *tag = job->target->tag ? job->target->tag : job->from->known.tag;
+
+    if (!tag)
+        tag = "checkpoint";
+    if (!ckpt_path_part_ok(tag, strlen(tag)))
+        return ckpt_fail(job->err, CKPT_EUSAGE, "'%s' is not the plain name of a folder", tag);
+    job->to->folder = ckpt_arena_string(job->to->arena, tag, strlen(tag));
+    return job->to->folder ? CKPT_OK : ckpt_fail_memory(job->err);
+}
+
+/* What a training target may ask for, and this one has not. */
+static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
+{
+    const ckpt_target *t = job->target;
+    const char *what = t->stage            ? "a ZeRO stage"
+                       : t->sub_group_size ? "sub-groups"
+                       : t->version        ? "a release of DeepSpeed"
+                       : t->order_text     ? "an order of parameters"
+                                           : NULL;
+
+    if (what)
+        return ckpt_fail(job->err, CKPT_EUSAGE, "FSDP has not %s", what);
+    if (t->fresh_optimizer)
+        return ckpt_fail(job->err, CKPT_EUSAGE,
+                         "moments of zero are what FSDP makes where there are none: write the "
+                         "weights alone (ckpt convert)");
+    if (job->from->states.n > 1)
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                         "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",
+                         job->from->path, job->from->states.n);
+    if (ranks > DRU_RANKS)
+        return ckpt_fail(job->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", ranks, DRU_RANKS);
+    return CKPT_OK;
+}
+
+/*
+ * Members of a DeepSpeed run that FSDP has no place for, each by name.  What describes the layout
+ * of the files is no value of the run.
+ */
+static int dru_tell(const ckpt_dsw_job *job)
+{
+    ckpt_dict model = ckpt_value_map(job->state->model),
+              optim = ckpt_value_map(ckpt_value_get(job->state->optim, "optimizer_state_dict"));
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && !job->state->foreign && i < model.n; i++) {
+        if (!ckpt_dcp_keeps(job->state, &model.at[i]) && model.at[i].key->kind == CKPT_V_STR)
+            rc = ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: only DeepSpeed has a place for it",
+                                   model.at[i].key->as.text.at);
+    }
+    for (uint64_t i = 0; rc == CKPT_OK && i < optim.n; i++) {
+        if (optim.at[i].key->kind == CKPT_V_STR)
+            rc = ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: only DeepSpeed has a place for it",
+                                   optim.at[i].key->as.text.at);
+    }
+    return rc;
+}
+
+int ckpt_dcp_begin(ckpt_dsw_job *job, uint32_t *ranks)
+{
+    const ckpt_state *state = job->from->states.n == 1 ? job->from->states.at[0] : NULL;
+    int rc;
+
+    job->state = state;
+    *ranks = job->target->world ? job->target->world : state && state->world ? state->world : 1;
+    rc = dru_refuse(job, *ranks);
+    job->to->claim = (ckpt_claim){.made = state != NULL,
+                                  .objects_dropped = job->target->objects_dropped,
+                                  .other_release = true,
+                                  .stage = -1,
+                                  .dtype = CKPT_DTYPE_NONE};
+    if (rc == CKPT_OK && state)
+        rc = ckpt_dsw_objects(job);
+    if (rc == CKPT_OK && state)
+        rc = dru_tell(job);
+    return rc == CKPT_OK ? dru_folder(job) : rc;
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""torch loads FSDP's files of each rank that we write, as verl does: model, optimizer, by name.
+
+    fsdp_ranks.py --bin build/bin FIXTURES
+
+Each run goes to files of three ranks.  Each file is loaded with weights_only=True; then three processes (gloo) make a module with
+the run's parameters, shard it (fully_shard), and load their files with load_state_dict; the gathered values must be those that
+ckpt reads of the source.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from safetensors.torch import load_file
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+warnings.simplefilter('ignore')
+RUNS = ('rl_verl_fsdp1_w2', 'rl_fsdp1_shardedtensor_w3', 'fsdp2_mp_w2', 'z1_bf16_w3_groups', 'z2_bf16_w2_aligned',
+        'hf_trainer_llama_z3_bf16_w2')
+RANKS = 3
+passed, failed = 0, []
+
+
+def verdict(name, problem):
+    global passed
+    if problem:
+        failed.append(name)
+        print('FAIL %s: %s' % (name, problem))
+    else:
+        passed += 1
+
+
+def run(*cmd):
+    subprocess.run(cmd, check=True, capture_output=True)
+
+
+def file_of(folder, kind, rank):
+    return os.path.join(folder, '%s_world_size_%d_rank_%d.pt' % (kind, RANKS, rank))
+
+
+def parts(value):
+    """All DTensors in a tree."""
+    if isinstance(value, DTensor):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+        yield from parts(inner)
+
+
+def load(folder, kind, rank):
+    """One rank's object; its mesh is made one of processors, as the tests have no other devices."""
+    value = torch.load(file_of(folder, kind, rank), weights_only=True)
+    for t in parts(value):
+        assert t.device_mesh._device_type in ('cpu', 'cuda') and t.device_mesh.mesh_dim_names == ('fsdp',)
+        t.device_mesh._device_type = 'cpu'
+    return value
+
+
+def module(weights):
+    """A module with parameters of these names."""
+    root = torch.nn.Module()
+    for name, t in weights.items():
+        at = root
+        *path, leaf = name.split('.')
+        for key in path:
+            if not hasattr(at, key):
+                at.add_module(key, torch.nn.Module())
+            at = getattr(at, key)
+        at.register_parameter(leaf, torch.nn.Parameter(torch.zeros(t.shape, dtype=t.dtype)))
+    return root
+
+
+def child(rank, folder, flat, port, out):
+    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), OMP_NUM_THREADS='1')
+    dist.init_process_group('gloo', rank=rank, world_size=RANKS)
+    want = load_file(flat)
+    saved, state = load(folder, 'model', rank), load(folder, 'optim', rank)
+    model = module({n: t for n, t in saved.items() if isinstance(t, DTensor)})
+    fully_shard(model, mesh=init_device_mesh('cpu', (RANKS,), mesh_dim_names=('fsdp',)))
+    model.load_state_dict({n: t for n, t in saved.items() if isinstance(t, DTensor)})
+    params = dict(model.named_parameters())
+    groups = [{'params': [params[n] for n in g['param_names']]} for g in state['param_groups']]
+    optimizer = torch.optim.AdamW(groups, lr=1)
+    optimizer.load_state_dict(state)
+    wrong, moments = [], 0
+    for name, p in params.items():
+        # a safetensors file has tied names once
+        if name in want and not torch.equal(p.full_tensor().detach(), want[name].to(p.dtype)):
+            wrong.append(name)
+        for kind, t in optimizer.state[p].items():
+            whole = t.full_tensor() if isinstance(t, DTensor) else t
+            moments += 1
+            if not torch.equal(whole, want['%s/%s' % (kind, name)].to(whole.dtype)):
+                wrong.append('%s of %s' % (kind, name))
+    missing = [n for n in want if '/' not in n and n not in saved]
+    if moments != sum('/' in n for n in want):
+        wrong.append('%d moments of %d' % (moments, sum('/' in n for n in want)))
+    if rank == 0:
+        with open(out, 'w') as f:
+            f.write('%s %s' % (wrong[:3], missing[:3]) if wrong or missing else 'ok')
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin', required=True)
+    p.add_argument('fixtures')
+    a = p.parse_args()
+    ckpt = os.path.join(a.bin, 'ckpt')
+    for i, name in enumerate(RUNS):
+        source = os.path.join(a.fixtures, name, 'ckpt')
+        with tempfile.TemporaryDirectory() as tmp:
+            flat, out, said = (os.path.join(tmp, n) for n in ('o.safetensors', 'out', 'said'))
+            run(ckpt, 'convert', '-q', '--with-optimizer', source, flat)
+            run(ckpt, 'reshard', '-q', '--to', 'fsdp-ranks', '--world', str(RANKS), '--to-tag', 'x', source, out)
+            try:
+                mp.spawn(child, args=(os.path.join(out, 'x'), flat, 29600 + os.getpid() % 1000 + i, said), nprocs=RANKS)
+                text = open(said).read()
+            except Exception as e:
+                text = str(e)[-400:]
+            verdict(name, '' if text == 'ok' else text)
+    print('interop fsdp_ranks: %d passed, %d failed' % (passed, len(failed)))
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
