@@ -48,6 +48,21 @@ typedef struct ckpt_format {
     int (*seal)(ckpt_map *to, uint32_t file, ckpt_err *err);
 } ckpt_format;
 
+/* A name in a run's folder, with its terminator. */
+#define CKPT_RUN_NAME 256
+
+/*
+ * How a run keeps several checkpoints, for who judges them all: each in a folder of the run's, and
+ * a small file that names the one to go on from.
+ */
+typedef struct ckpt_run_layout {
+    bool (*is_tag)(const ckpt_listing *list); /* a folder is one checkpoint, whole or not */
+    const char *pointer;                      /* name of the file */
+    /* the folder that a text of the file means, and the text for a folder; false: there is none */
+    bool (*folder)(char out[CKPT_RUN_NAME], const char *text);
+    bool (*text)(char out[CKPT_RUN_NAME], const char *folder);
+} ckpt_run_layout;
+
 typedef struct ckpt_directory {
     ckpt_format_info is; /* the same; CKPT_IS_FOLDER is set */
 
@@ -71,6 +86,8 @@ typedef struct ckpt_directory {
      * NULL: no.
      */
     int (*part)(const char *file_name);
+
+    const ckpt_run_layout *run; /* NULL: none, or DeepSpeed's `latest` and its shards */
 } ckpt_directory;
 
 #endif

@@ -285,10 +285,12 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
     map->known.training = driver->is.caps & CKPT_HOLDS_STATE;
     rc = driver->gather(map, &list, opts, err);
     // What the surest driver cannot choose from may stand beside what another one reads whole
-    if (rc == CKPT_EMISSING && !part && !opts->tag && (driver->is.caps & CKPT_HAS_TAGS) &&
-        open_driver(&list, CKPT_CAN_READ, driver) && err)
-        (void)strncat(err->text, "; for the model that is in this folder too, name its file",
-                      sizeof err->text - strlen(err->text) - 1);
+    if (rc == CKPT_EMISSING && !part && !opts->tag && (driver->is.caps & CKPT_HAS_TAGS) && err) {
+        const ckpt_directory *other = open_driver(&list, CKPT_CAN_READ, driver);
+        if (other && !(other->is.caps & CKPT_HOLDS_STATE))
+            (void)strncat(err->text, "; for the model that is in this folder too, name its file",
+                          sizeof err->text - strlen(err->text) - 1);
+    }
     return rc;
 }
 

@@ -6,6 +6,7 @@
  * A tag is a folder's name ("iter_0000003", "release"), or the number as the tracker has it ("3").
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,26 +14,8 @@
 
 enum {
     MGF_MAX_TRACKER = 4096, /* bytes of the tracker file */
-    MGF_DIGITS = 18,        /* of an iteration's number */
     MGF_MAX_LISTED = 12     /* names in a message */
 };
-
-bool ckpt_meg_is_iter(const char *name)
-{
-    size_t n = strlen(name);
-
-    return n > 5 && n - 5 <= MGF_DIGITS && strncmp(name, "iter_", 5) == 0 &&
-           strspn(name + 5, "0123456789") == n - 5;
-}
-
-bool ckpt_meg_is_dist(const ckpt_listing *list)
-{
-    const ckpt_entry *common = ckpt_listing_find(list, CKPT_MEG_COMMON),
-                     *done = ckpt_listing_find(list, CKPT_MEG_DONE);
-
-    return (common && !common->is_dir) ||
-           (done && !done->is_dir && ckpt_listing_find(list, CKPT_DCP_METADATA));
-}
 
 /* A folder with one checkpoint, whole or not. */
 static bool mgf_is_one(const ckpt_listing *list)
@@ -75,14 +58,42 @@ static int mgf_no_tag(ckpt_map *map, const ckpt_listing *list, const char *reaso
                      list->folder, reason, tag ? " " : "", tag ? tag : "", text ? text : "none");
 }
 
-/* The folder's name for a number as the tracker has it; NULL: no number. */
-static const char *mgf_numbered(ckpt_map *map, const char *text)
+bool ckpt_meg_folder(char out[CKPT_RUN_NAME], const char *text)
 {
     size_t n = strlen(text);
 
-    if (n == 0 || n > MGF_DIGITS || strspn(text, "0123456789") != n)
-        return NULL;
-    return ckpt_arena_printf(map->arena, "iter_%07" PRIu64, (uint64_t)strtoull(text, NULL, 10));
+    if (strcmp(text, "release") == 0)
+        (void)snprintf(out, CKPT_RUN_NAME, "release");
+    else if (n > 0 && n <= CKPT_MEG_DIGITS && strspn(text, "0123456789") == n)
+        (void)snprintf(out, CKPT_RUN_NAME, "iter_%07" PRIu64, (uint64_t)strtoull(text, NULL, 10));
+    else
+        return false;
+    return true;
+}
+
+bool ckpt_meg_text(char out[CKPT_RUN_NAME], const char *folder)
+{
+    if (strcmp(folder, "release") == 0)
+        (void)snprintf(out, CKPT_RUN_NAME, "release");
+    else if (ckpt_meg_is_iter(folder))
+        (void)snprintf(out, CKPT_RUN_NAME, "%" PRIu64, (uint64_t)strtoull(folder + 5, NULL, 10));
+    else
+        return false;
+    return true;
+}
+
+bool ckpt_meg_is_tag(const ckpt_listing *list)
+{
+    const char *slash = strrchr(list->folder, '/');
+    bool named = ckpt_meg_is_iter(slash ? slash + 1 : list->folder);
+
+    // an iteration that was begun may hold data files and nothing else
+    for (size_t i = 0; named && i < list->n; i++) {
+        const char *dot = strrchr(list->entry[i].name, '.');
+        if (!list->entry[i].is_dir && dot && strcmp(dot, ".distcp") == 0)
+            return true;
+    }
+    return mgf_is_one(list);
 }
 
 /* What the tracker names, as a folder's name. */
@@ -100,15 +111,17 @@ static int mgf_named(ckpt_map *map, const char *path, const char *text, uint64_t
         return ckpt_fail(err, CKPT_EUNSAFE,
                          "%s: '%.*s' is neither the number of an iteration nor 'release'", path,
                          n < 200 ? (int)n : 200, text);
+    char folder[CKPT_RUN_NAME];
     const char *name = ckpt_arena_string(map->arena, text, n);
     if (!name)
         return ckpt_fail_memory(err);
-    *tag = strcmp(name, "release") == 0 ? name : mgf_numbered(map, name);
-    return *tag ? CKPT_OK
-                : ckpt_fail(err, CKPT_EFORMAT,
-                            "%s: '%.200s' is neither the number of an iteration nor 'release'; "
-                            "choose one with -t/--tag",
-                            path, name);
+    if (!ckpt_meg_folder(folder, name))
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: '%.200s' is neither the number of an iteration nor 'release'; "
+                         "choose one with -t/--tag",
+                         path, name);
+    *tag = ckpt_arena_string(map->arena, folder, strlen(folder));
+    return *tag ? CKPT_OK : ckpt_fail_memory(err);
 }
 
 static int mgf_tracker(ckpt_map *map, const ckpt_listing *list, const char **tag, ckpt_err *err)
@@ -131,11 +144,15 @@ static int mgf_tracker(ckpt_map *map, const ckpt_listing *list, const char **tag
 static int mgf_tag(ckpt_map *map, const ckpt_listing *list, const char *asked, const char **tag,
                    ckpt_err *err)
 {
-    const char *numbered = mgf_numbered(map, asked);
+    char folder[CKPT_RUN_NAME];
+    bool numbered = ckpt_meg_folder(folder, asked);
 
     if (!ckpt_path_part_ok(asked, strlen(asked)))
         return ckpt_fail(err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", asked);
-    *tag = numbered && !mgf_has(list, asked) ? numbered : asked;
+    *tag = numbered && !mgf_has(list, asked) ? ckpt_arena_string(map->arena, folder, strlen(folder))
+                                             : asked;
+    if (!*tag)
+        return ckpt_fail_memory(err);
     return mgf_has(list, *tag) ? CKPT_OK
                                : mgf_no_tag(map, list, "no folder for the tag", asked, err);
 }

@@ -21,42 +21,6 @@ enum { MGL_MAX_RANKS = 65536 };
 
 static const char *const mgl_files[] = {"model_optim_rng.pt", "model_rng.pt"};
 
-/* ---- folders ---- */
-
-/* "mp_rank_00", "mp_rank_00_001", "mp_rank_00_001_002": its numbers; 0: another name. */
-static unsigned mgl_numbers(const char *name, uint32_t out[3])
-{
-    static const char start[] = "mp_rank_";
-    unsigned n = 0;
-
-    if (strncmp(name, start, sizeof start - 1) != 0)
-        return 0;
-    name += sizeof start - 1;
-    while (n < 3) {
-        size_t digits = strspn(name, "0123456789");
-        if (digits < 1 || digits > 6)
-            return 0;
-        out[n++] = (uint32_t)strtoul(name, NULL, 10);
-        name += digits;
-        if (!*name)
-            return n;
-        if (*name++ != '_')
-            return 0;
-    }
-    return 0;
-}
-
-bool ckpt_meg_is_legacy(const ckpt_listing *list)
-{
-    uint32_t number[3];
-
-    for (size_t i = 0; i < list->n; i++) {
-        if (list->entry[i].is_dir && mgl_numbers(list->entry[i].name, number))
-            return true;
-    }
-    return false;
-}
-
 /* ---- one rank ---- */
 
 /* Read a rank's file. */
@@ -205,7 +169,7 @@ static int mgl_grid(ckpt_meg_job *job, ckpt_meg_grid *grid)
     for (size_t i = 0; rc == CKPT_OK && i < job->list->n; i++) {
         const ckpt_entry *e = &job->list->entry[i];
         uint32_t number[3];
-        unsigned n = e->is_dir ? mgl_numbers(e->name, number) : 0;
+        unsigned n = e->is_dir ? ckpt_meg_numbers(e->name, number) : 0;
         ckpt_meg_rank *r = n ? ckpt_vec_push(&grid->rank) : NULL;
         if (!n)
             continue;

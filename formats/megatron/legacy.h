@@ -49,10 +49,15 @@ static inline ckpt_meg_rank *ckpt_meg_at(const ckpt_meg_grid *g, uint32_t tp, ui
     return &g->rank.at[((size_t)pp * g->ep + ep) * g->tp + tp];
 }
 
-/* ---- legacy.c ---- */
+/* ---- marks.c ---- */
 
 /* The listing is of a folder with folders of ranks. */
 bool ckpt_meg_is_legacy(const ckpt_listing *list);
+
+/* "mp_rank_00", "mp_rank_00_001", "mp_rank_00_001_002": how many numbers; 0: another name. */
+unsigned ckpt_meg_numbers(const char *name, uint32_t out[3]);
+
+/* ---- legacy.c ---- */
 
 /* Read such a folder into the map, with training state where it is wanted and known. */
 int ckpt_meg_legacy(ckpt_meg_job *job);

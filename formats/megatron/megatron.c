@@ -154,6 +154,13 @@ static int mgc_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     return ckpt_meg_is_dist(&at) ? mgc_dist(&job) : ckpt_meg_legacy(&job);
 }
 
+static const ckpt_run_layout mgc_run = {
+    .is_tag = ckpt_meg_is_tag,
+    .pointer = CKPT_MEG_TRACKER,
+    .folder = ckpt_meg_folder,
+    .text = ckpt_meg_text,
+};
+
 const ckpt_directory ckpt_directory_megatron = {
     .is =
         {
@@ -166,4 +173,5 @@ const ckpt_directory ckpt_directory_megatron = {
     .probe = mgc_probe,
     .gather = mgc_gather,
     .part = mgc_part,
+    .run = &mgc_run,
 };

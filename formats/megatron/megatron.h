@@ -3,6 +3,7 @@
  * megatron.h: what the files of the driver for Megatron-LM's checkpoints share.  Not for anyone
  * else.
  *
+ *     marks.c     what names in a folder say of it
  *     folder.c    from what the user named to the folder of one iteration
  *     names.c     what a name says: layers, experts, weight decay, optimizer state
  *     rules.c     how tensor-parallel slices join, how layers are stacked
@@ -46,13 +47,22 @@ typedef struct ckpt_meg_job {
     ckpt_err *err;
 } ckpt_meg_job;
 
-/* ---- folder.c ---- */
+/* ---- marks.c ---- */
+
+enum { CKPT_MEG_DIGITS = 18 }; /* of an iteration's number */
 
 /* The listing is of a folder with one checkpoint: torch_dist, whole or not. */
 bool ckpt_meg_is_dist(const ckpt_listing *list);
 
 /* A folder's name is that of an iteration: "iter_" and digits. */
 bool ckpt_meg_is_iter(const char *name);
+
+/* ---- folder.c ---- */
+
+/* What the doctor is told of runs (ckpt_run_layout). */
+bool ckpt_meg_is_tag(const ckpt_listing *list);
+bool ckpt_meg_folder(char out[CKPT_RUN_NAME], const char *text);
+bool ckpt_meg_text(char out[CKPT_RUN_NAME], const char *folder);
 
 /*
  * Go down to the folder of one iteration: by the tag, by the tracker file, or because it is one.

@@ -232,8 +232,8 @@ static int doc_nothing(ckpt_doc *d, const ckpt_listing *list)
             left = list->entry[i].name;
     }
     return ckpt_fail(d->err, CKPT_EMISSING,
-                     "%s: no checkpoints of DeepSpeed here: neither `latest` nor folders with "
-                     "*_states.pt files%s%s%s",
+                     "%s: no run here: neither `latest` nor folders with *_states.pt files "
+                     "(DeepSpeed), nor iterations of Megatron-LM%s%s%s",
                      d->path, left ? "; " : "", left ? left : "",
                      left ? " is what a run of ckpt has not completed" : "");
 }
@@ -247,7 +247,8 @@ static int doc_folder(ckpt_doc *d, const ckpt_listing *list)
     if (doc_is_tag(list)) {
         if (d->opts->fix_latest)
             return ckpt_fail(d->err, CKPT_EUSAGE,
-                             "%s: a tag folder; `latest` is in the run folder above it", d->path);
+                             "%s: a tag folder; what names one is in the run folder above it",
+                             d->path);
         return doc_run_one(d, "", d->path, true);
     }
     int rc = doc_is_run(d, list, &self);

@@ -24,8 +24,9 @@ typedef struct ckpt_doc_tag {
     const char *dir;  /* its name in the run folder */
     const char *path; /* as opened */
     bool has_shards;
-    int64_t mtime_s, mtime_ns; /* of the newest of its files */
-    size_t order;              /* in the listing */
+    const ckpt_run_layout *layout; /* of runs with such tags; NULL: DeepSpeed's */
+    int64_t mtime_s, mtime_ns;     /* of the newest of its files */
+    size_t order;                  /* in the listing */
     ckpt_doc_problems problems;
 } ckpt_doc_tag;
 
@@ -34,6 +35,7 @@ CKPT_VEC(ckpt_doc_tags, ckpt_doc_tag);
 /* One run folder, or one tag folder alone. */
 typedef struct ckpt_doc_run {
     ckpt_run_health is;
+    const ckpt_run_layout *layout; /* of its pointer; NULL: DeepSpeed's */
     const char *folder;
     bool alone;
     ckpt_listing list;
@@ -72,8 +74,12 @@ int ckpt_doc_list(ckpt_listing *out, bool *listed, ckpt_map *map, const char *pa
 /* A folder with a pointer, or with shards of a tag, or with the parameters of a universal
  * checkpoint. */
 bool ckpt_doc_has_pointer(const ckpt_listing *list);
+bool ckpt_doc_has_deepspeed(const ckpt_listing *list); /* one of DeepSpeed's */
 bool ckpt_doc_has_shards(const ckpt_listing *list);
 bool ckpt_doc_is_universal(const ckpt_listing *list);
+
+/* The layout of runs whose pointer stands in a folder; NULL: none that drivers tell of. */
+const ckpt_run_layout *ckpt_doc_pointed(const ckpt_listing *list);
 
 /* A tag of a run before it is looked at. */
 int ckpt_doc_tag_new(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_doc_run *run, const char *dir);

@@ -24,6 +24,23 @@ static int dol_bad_pointer(ckpt_doc *d, ckpt_doc_run *run, int code, const char 
     return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
 }
 
+/* The tag that a pointer's text means: a folder's name, or what the run's layout makes of it. */
+static int dol_names(ckpt_doc *d, ckpt_doc_run *run, const char *text)
+{
+    char folder[CKPT_RUN_NAME];
+
+    if (!text)
+        return ckpt_fail_memory(d->err);
+    run->is.latest = text;
+    if (!run->layout)
+        return CKPT_OK;
+    run->is.latest = NULL;
+    if (!run->layout->folder(folder, text))
+        return dol_bad_pointer(d, run, CKPT_EFORMAT, "names no checkpoint of such runs");
+    run->is.latest = ckpt_arena_string(d->map->arena, folder, strlen(folder));
+    return run->is.latest ? CKPT_OK : ckpt_fail_memory(d->err);
+}
+
 /* The text of a pointer: the name of one folder beside it, white space at its end cut; else is.code
  * says why not. */
 static int dol_read(ckpt_doc *d, ckpt_doc_run *run)
@@ -51,8 +68,8 @@ static int dol_read(ckpt_doc *d, ckpt_doc_run *run)
     else if (!ckpt_path_part_ok(text, n))
         rc = dol_bad_pointer(d, run, CKPT_EUNSAFE,
                              "is unsafe: it holds no plain name of a folder beside it");
-    else if (!(run->is.latest = ckpt_arena_string(d->map->arena, text, n)))
-        rc = ckpt_fail_memory(d->err);
+    else
+        rc = dol_names(d, run, ckpt_arena_string(d->map->arena, text, n));
     ckpt_free(text);
     return rc;
 }
@@ -69,7 +86,7 @@ static ckpt_doc_tag *dol_find(const ckpt_doc_run *run, const char *dir)
 /* Universal checkpoints have a pointer of their own. */
 static bool dol_is_universal_pointer(const ckpt_doc_run *run)
 {
-    return run->is.pointer != dol_latest;
+    return run->is.pointer == dol_latest_universal;
 }
 
 /* The tag that the pointer names is known: what is to be said of it. */
@@ -114,7 +131,7 @@ static int dol_judge_second(ckpt_doc *d, ckpt_doc_run *run)
 {
     ckpt_doc_run other = {.folder = run->folder, .list = run->list, .tags = run->tags};
 
-    if (dol_is_universal_pointer(run) || !ckpt_doc_has(&run->list, dol_latest_universal, false))
+    if (run->is.pointer != dol_latest || !ckpt_doc_has(&run->list, dol_latest_universal, false))
         return CKPT_OK;
     other.is =
         (ckpt_run_health){.name = run->is.name, .pointer = dol_latest_universal, .reason = ""};
@@ -138,11 +155,12 @@ static void dol_find_newest(ckpt_doc_run *run)
 
 /* ---- letting `latest` name another tag ---- */
 
-/* `latest` is not replaced: say why. */
+/* The pointer is not replaced: say why. */
 static int dol_leave(ckpt_doc *d, ckpt_doc_run *run, const char *why)
 {
-    run->is.reason = ckpt_arena_printf(d->map->arena, "%s%s%s", run->is.reason,
-                                       *run->is.reason ? "; " : "", why);
+    run->is.reason =
+        ckpt_arena_printf(d->map->arena, "%s%s%sso `%s` is left as it is", run->is.reason,
+                          *run->is.reason ? "; " : "", why, run->is.pointer);
     return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
 }
 
@@ -158,12 +176,16 @@ static int dol_fix(ckpt_doc *d, ckpt_doc_run *run)
         return CKPT_OK;
     // what could not be judged may be whole, and newer
     if (was && was->is.health == CKPT_TAG_UNKNOWN)
-        return dol_leave(d, run, "so `latest` is left as it is");
+        return dol_leave(d, run, "");
     if (!run->is.newest) {
         run->is.code = CKPT_EMISSING;
-        return dol_leave(d, run, "no tag here is whole, so `latest` is left as it is");
+        return dol_leave(d, run, "no tag here is whole, ");
     }
-    if (ckpt_latest_replace(run->folder, dol_latest, run->is.newest, &local) != CKPT_OK) {
+    char text[CKPT_RUN_NAME];
+    const char *to = run->is.newest;
+    if (run->layout && run->layout->text(text, to))
+        to = text;
+    if (ckpt_latest_replace(run->folder, run->is.pointer, to, &local) != CKPT_OK) {
         run->is.code = local.code;
         run->is.reason = ckpt_arena_printf(d->map->arena, "%s", local.text);
         return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
@@ -179,6 +201,19 @@ static int dol_fix(ckpt_doc *d, ckpt_doc_run *run)
 
 /* ---- for the runs ---- */
 
+/* Which layout's pointer counts: `latest` is DeepSpeed's, whatever else stands beside it. */
+static const ckpt_run_layout *dol_layout(const ckpt_doc_run *run)
+{
+    const ckpt_run_layout *layout = NULL;
+
+    if (ckpt_doc_has_deepspeed(&run->list))
+        return NULL;
+    layout = ckpt_doc_pointed(&run->list);
+    for (size_t i = 0; !layout && i < run->tags.n; i++)
+        layout = run->tags.at[i].layout;
+    return layout;
+}
+
 /* `latest`, except where only universal checkpoints are, and their own pointer. */
 int ckpt_doc_latest_read(ckpt_doc *d, ckpt_doc_run *run)
 {
@@ -187,7 +222,10 @@ int ckpt_doc_latest_read(ckpt_doc *d, ckpt_doc_run *run)
 
     for (size_t i = 0; universal && i < run->tags.n; i++)
         universal = run->tags.at[i].is.is_universal;
-    run->is.pointer = universal ? dol_latest_universal : dol_latest;
+    run->layout = dol_layout(run);
+    run->is.pointer = run->layout ? run->layout->pointer
+                      : universal ? dol_latest_universal
+                                  : dol_latest;
     run->is.latest = NULL;
     run->is.code = CKPT_OK;
     run->is.reason = "";

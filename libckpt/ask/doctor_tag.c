@@ -141,8 +141,31 @@ static bool dot_is_shard(const char *name)
     return false;
 }
 
+/* The layout of runs whose tag a folder is; NULL: none that drivers tell of. */
+static const ckpt_run_layout *dot_layout(const ckpt_listing *list)
+{
+    for (size_t i = 0; ckpt_directories[i]; i++) {
+        const ckpt_run_layout *run = ckpt_directories[i]->run;
+        if (run && run->is_tag(list))
+            return run;
+    }
+    return NULL;
+}
+
+const ckpt_run_layout *ckpt_doc_pointed(const ckpt_listing *list)
+{
+    for (size_t i = 0; ckpt_directories[i]; i++) {
+        const ckpt_run_layout *run = ckpt_directories[i]->run;
+        if (run && ckpt_doc_has(list, run->pointer, false))
+            return run;
+    }
+    return NULL;
+}
+
 bool ckpt_doc_has_shards(const ckpt_listing *list)
 {
+    if (dot_layout(list))
+        return true;
     for (size_t i = 0; i < list->n; i++) {
         if (!list->entry[i].is_dir && dot_is_shard(list->entry[i].name))
             return true;
@@ -157,9 +180,14 @@ bool ckpt_doc_has(const ckpt_listing *list, const char *name, bool is_dir)
     return e && e->is_dir == is_dir;
 }
 
-bool ckpt_doc_has_pointer(const ckpt_listing *list)
+bool ckpt_doc_has_deepspeed(const ckpt_listing *list)
 {
     return ckpt_doc_has(list, "latest", false) || ckpt_doc_has(list, "latest_universal", false);
+}
+
+bool ckpt_doc_has_pointer(const ckpt_listing *list)
+{
+    return ckpt_doc_has_deepspeed(list) || ckpt_doc_pointed(list);
 }
 
 int ckpt_doc_list(ckpt_listing *out, bool *listed, ckpt_map *map, const char *path, ckpt_err *err)
@@ -235,6 +263,7 @@ int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)
         rc = ckpt_doc_list(&list, &listed, map, t->path, d->err);
     if (listed) {
         t->has_shards = ckpt_doc_has_shards(&list);
+        t->layout = dot_layout(&list);
         t->is.is_universal = ckpt_doc_is_universal(&list);
         // a folder with a pointer is a run, whatever else lies in it
         *found = anyhow || ((t->has_shards || t->is.is_universal) && !ckpt_doc_has_pointer(&list));
@@ -334,7 +363,7 @@ int ckpt_doc_tag_examine(ckpt_doc *d, ckpt_doc_tag *t)
     if (d->run.progress && d->run.progress(d->run.progress_ctx, 0, 0))
         return ckpt_fail(d->err, CKPT_ECANCELED, "%s: stopped", t->path);
     if (!t->has_shards && !t->is.is_universal)
-        return dot_note(d, t, CKPT_EMISSING, "holds no *_states.pt files");
+        return dot_note(d, t, CKPT_EMISSING, "holds no files of a checkpoint");
     int rc = ckpt_open(&map, t->path, &open, &local);
     bool opened = rc == CKPT_OK;
     if (opened) {

@@ -215,7 +215,7 @@ static const ckpt_tag *doctor_latest(const doctor_all *all, size_t run)
 {
     for (size_t i = 0; i < all->n_tags; i++) {
         const ckpt_tag *t = &all->tag[i].is;
-        bool universal = strcmp(all->run[run].is.pointer, "latest") != 0;
+        bool universal = strcmp(all->run[run].is.pointer, "latest_universal") == 0;
         if (all->tag[i].run == run && t->is_latest && t->is_universal == universal)
             return t;
     }
@@ -257,7 +257,7 @@ static void doctor_verdict(const doctor_all *all, size_t i)
     if (*r->newest && !all->a->fix_latest && strcmp(r->newest, r->latest) != 0) {
         out_printf("; %s whole tag is ", r->code == CKPT_OK ? "a newer" : "the newest");
         out_text(r->newest);
-        out_printf("%s", strcmp(r->pointer, "latest") == 0 ? " (see --fix-latest)" : "");
+        out_printf("%s", strcmp(r->pointer, "latest_universal") != 0 ? " (see --fix-latest)" : "");
     }
     out_printf("\n");
 }

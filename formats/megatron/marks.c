@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * marks.c: owns what names in a folder say of it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/megatron/legacy.h"
+
+bool ckpt_meg_is_iter(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 5 && n - 5 <= CKPT_MEG_DIGITS && strncmp(name, "iter_", 5) == 0 &&
+           strspn(name + 5, "0123456789") == n - 5;
+}
+
+bool ckpt_meg_is_dist(const ckpt_listing *list)
+{
+    const ckpt_entry *common = ckpt_listing_find(list, CKPT_MEG_COMMON),
+                     *done = ckpt_listing_find(list, CKPT_MEG_DONE);
+
+    return (common && !common->is_dir) ||
+           (done && !done->is_dir && ckpt_listing_find(list, CKPT_DCP_METADATA));
+}
+
+unsigned ckpt_meg_numbers(const char *name, uint32_t out[3])
+{
+    static const char start[] = "mp_rank_";
+    unsigned n = 0;
+
+    if (strncmp(name, start, sizeof start - 1) != 0)
+        return 0;
+    name += sizeof start - 1;
+    while (n < 3) {
+        size_t digits = strspn(name, "0123456789");
+        if (digits < 1 || digits > 6)
+            return 0;
+        out[n++] = (uint32_t)strtoul(name, NULL, 10);
+        name += digits;
+        if (!*name)
+            return n;
+        if (*name++ != '_')
+            return 0;
+    }
+    return 0;
+}
+
+bool ckpt_meg_is_legacy(const ckpt_listing *list)
+{
+    uint32_t number[3];
+
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->entry[i].is_dir && ckpt_meg_numbers(list->entry[i].name, number))
+            return true;
+    }
+    return false;
+}
