@@ -229,6 +229,13 @@ static int mgj_rule(mgj_joiner *j, const ckpt_meg_rank *first, const ckpt_meg_sl
     return CKPT_OK;
 }
 
+/* Megatron cuts evenly. */
+static bool mgj_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
+{
+    return a->ndim == b->ndim && a->dtype == b->dtype &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
+}
+
 /* One tensor of a stage, by its number in the ranks' lists, of one expert-parallel rank. */
 static int mgj_join_one(mgj_joiner *j, uint32_t pp, uint32_t ep, size_t i)
 {
@@ -245,6 +252,11 @@ static int mgj_join_one(mgj_joiner *j, uint32_t pp, uint32_t ep, size_t i)
         ckpt_tensor *t = ckpt_meg_at(j->grid, tp, pp, ep)->slice.at[i].tensor;
         if (!t)
             continue;
+        if (set.n > 0 && !mgj_same_shape(j->slice[0], t))
+            return ckpt_fail(j->err, CKPT_EMISMATCH,
+                             "%s: '%.200s' has another shape on tensor-parallel rank %" PRIu32
+                             " than on the first",
+                             j->job->map->path, name, tp);
         j->slice[set.n++] = t;
     }
     if (rc != CKPT_OK || set.n == 0)
