@@ -11,18 +11,24 @@
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
+#include "formats/dcp/parts.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
 #include "libckpt/codec/pickle/pickle.h"
+#include "libckpt/map/value_copy.h"
 
 /* Bytes that .metadata may have: 1024 ranks with 1000 tensors have about 200 MB. */
 #define DMD_MAX_BYTES (UINT64_C(2) << 30)
 
+/* Bytes that its values may take: so many, and more for each of its bytes; real ones take 9. */
+#define DMD_ARENA_FREE (UINT64_C(512) << 20)
+#define DMD_ARENA_RATE 16u
+
 /* A pair of storage_data. */
 typedef struct dmd_entry {
-    const ckpt_text *name;
-    ckpt_seq offset; /* of INTs; empty for objects */
-    ckpt_dcp_place place;
+    uint32_t key;  /* in parts.part */
+    uint32_t file; /* in out->file */
+    uint64_t at, n;
     bool used;
 } dmd_entry;
 
@@ -34,6 +40,7 @@ typedef struct dmd_reader {
     const char *path;   /* of .metadata */
     const char *prefix; /* of data files' names: "" or the folder's name and a '/' */
     size_t first;       /* item: the first of this folder */
+    ckpt_dcp_parts parts;
     dmd_entries entry;
     ckpt_index by_key;  /* entries */
     ckpt_index by_file; /* out->file */
@@ -48,41 +55,17 @@ static int dmd_fail(const dmd_reader *r, const char *what, const ckpt_text *name
                      name ? name->at : "");
 }
 
-/* An attribute of an object, by what BUILD gave it; NULL: it has none of this name, or is None. */
+/* A text of the pickle, which goes, for good. */
+static bool dmd_keep(const dmd_reader *r, ckpt_text *text)
+{
+    text->at = ckpt_arena_string(r->arena, text->at, text->n);
+    return text->at != NULL;
+}
+
+/* An attribute of an object, or NULL: it has none of this name, or it is None. */
 static const ckpt_value *dmd_attr(const ckpt_value *v, const char *name)
 {
-    const ckpt_value *state = v && v->kind == CKPT_V_OBJECT ? v->as.object->state : NULL;
-    const ckpt_value *attr = ckpt_value_get(state, name);
-
-    return attr && attr->kind != CKPT_V_NONE ? attr : NULL;
-}
-
-/* A number of elements or bytes. */
-static bool dmd_number(const ckpt_value *v, uint64_t *out)
-{
-    if (!v || v->kind != CKPT_V_INT || v->as.i < 0)
-        return false;
-    *out = (uint64_t)v->as.i;
-    return true;
-}
-
-/* Sizes or offsets, one for each axis, in the arena. */
-static bool dmd_numbers(dmd_reader *r, const ckpt_value *v, const uint64_t **out, uint32_t *n)
-{
-    ckpt_seq s = ckpt_value_seq(v);
-    uint64_t *at;
-
-    if (!v || (v->kind != CKPT_V_SIZE && v->kind != CKPT_V_TUPLE && v->kind != CKPT_V_LIST) ||
-        s.n > CKPT_MAX_DIM)
-        return false;
-    at = ckpt_arena_array(r->arena, s.n + 1, sizeof *at);
-    for (uint64_t i = 0; at && i < s.n; i++) {
-        if (!dmd_number(s.at[i], &at[i]))
-            return false;
-    }
-    *out = at;
-    *n = (uint32_t)s.n;
-    return at != NULL;
+    return v && v->kind == CKPT_V_OBJECT ? ckpt_dcp_attr(v->as.object, name) : NULL;
 }
 
 /* ---- storage_data ---- */
@@ -113,47 +96,52 @@ static int dmd_file(dmd_reader *r, const ckpt_text *name, uint32_t *out)
     if (!file || !ckpt_index_add(&r->by_file, hash, *out))
         return ckpt_fail_memory(r->err);
     *file = (ckpt_dcp_file){*name, ckpt_arena_printf(r->arena, "%s%s", r->prefix, name->at)};
-    return file->path ? CKPT_OK : ckpt_fail_memory(r->err);
+    return file->path && dmd_keep(r, &file->name) ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-static uint32_t dmd_hash(const ckpt_text *name, const uint64_t *offset, uint32_t n)
-{
-    uint32_t hash = ckpt_hash_bytes(name->at, (size_t)name->n, 0);
+/* What an entry is looked up by. */
+typedef struct dmd_key {
+    uint32_t name;          /* in parts.text */
+    const uint64_t *offset; /* elements */
+    uint32_t n;             /* 0: an object, or a tensor without axes */
+} dmd_key;
 
-    for (uint32_t i = 0; i < n; i++)
-        hash = ckpt_hash_bytes(&offset[i], sizeof *offset, hash);
+static uint32_t dmd_hash(const dmd_key *key)
+{
+    uint32_t hash = ckpt_hash_u64(key->name);
+
+    for (uint32_t i = 0; i < key->n; i++)
+        hash = ckpt_hash_u64(key->offset[i] ^ (uint64_t)hash << 32);
     return hash;
 }
-
-typedef struct dmd_key {
-    const ckpt_text *name;
-    const uint64_t *offset;
-    uint32_t n;
-} dmd_key;
 
 static bool dmd_same_key(const void *ctx, uint32_t number, const void *key)
 {
     const dmd_reader *r = ctx;
-    const dmd_entry *e = &r->entry.at[number];
-    const dmd_key *k = key;
+    const ckpt_dcp_part *a = &r->parts.part.at[r->entry.at[number].key];
+    const dmd_key *b = key;
 
-    if (e->name->n != k->name->n || e->offset.n != k->n ||
-        memcmp(e->name->at, k->name->at, (size_t)k->name->n) != 0)
+    if (a->text != b->name || a->n != b->n)
         return false;
-    for (uint32_t i = 0; i < k->n; i++) {
-        if ((uint64_t)e->offset.at[i]->as.i != k->offset[i])
-            return false;
-    }
-    return true;
+    return b->n == 0 || memcmp(a->as.box.start, b->offset, b->n * sizeof *b->offset) == 0;
 }
 
-/* Transforms change an entry's bytes: what they make is no torch archive. */
-static int dmd_plain(const dmd_reader *r, const ckpt_value *info, const ckpt_text *name)
+/* Says what is wrong with a pair of storage_data that is not read. */
+static int dmd_bad_entry(const dmd_reader *r, const ckpt_value *index, const ckpt_value *info,
+                         const ckpt_dcp_part *key)
 {
+    const ckpt_value *fqn = dmd_attr(index, "fqn");
+    const ckpt_text *name = key                              ? &r->parts.text.at[key->text]
+                            : fqn && fqn->kind == CKPT_V_STR ? &fqn->as.text
+                                                             : NULL;
     ckpt_seq list = ckpt_value_seq(dmd_attr(info, "transform_descriptors"));
 
+    if (!name)
+        return dmd_fail(r, "an entry of storage_data has no name", NULL);
+    if (!key)
+        return dmd_fail(r, "an offset is no number", name);
     if (list.n == 0)
-        return CKPT_OK;
+        return dmd_fail(r, "storage_data does not say where the bytes lie", name);
     return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                      "%s: %.200s is stored by way of an extension (%.100s), which is not "
                      "supported; save without extensions",
@@ -164,33 +152,25 @@ static int dmd_plain(const dmd_reader *r, const ckpt_value *info, const ckpt_tex
 /* One pair of storage_data. */
 static int dmd_add_entry(dmd_reader *r, const ckpt_value *index, const ckpt_value *info)
 {
-    const ckpt_value *name = dmd_attr(index, "fqn"), *offset = dmd_attr(index, "offset"),
-                     *file = dmd_attr(info, "relative_path");
-    dmd_entry e = {0};
-    uint64_t at[CKPT_MAX_DIM];
-    dmd_entry *to;
+    const ckpt_dcp_part *key = ckpt_dcp_part_of(&r->parts, index, CKPT_DCP_KEY), *where;
+    uint32_t number = key ? (uint32_t)(key - r->parts.part.at) : 0, hash;
+    dmd_entry e = {.key = number}, *to;
+    dmd_key own;
     int rc;
 
-    if (!name || name->kind != CKPT_V_STR)
-        return dmd_fail(r, "an entry of storage_data has no name", NULL);
-    e.name = &name->as.text;
-    e.offset = ckpt_value_seq(offset);
-    if (!file || file->kind != CKPT_V_STR || !dmd_number(dmd_attr(info, "offset"), &e.place.at) ||
-        !dmd_number(dmd_attr(info, "length"), &e.place.n) || e.offset.n > CKPT_MAX_DIM)
-        return dmd_fail(r, "storage_data does not say where the bytes lie", e.name);
-    for (uint64_t i = 0; i < e.offset.n; i++) {
-        if (!dmd_number(e.offset.at[i], &at[i]))
-            return dmd_fail(r, "an offset is no number", e.name);
-    }
-    rc = dmd_plain(r, info, e.name);
-    if (rc == CKPT_OK)
-        rc = dmd_file(r, &file->as.text, &e.place.file);
+    where = key ? ckpt_dcp_part_of(&r->parts, info, CKPT_DCP_INFO) : NULL;
+    key = key ? &r->parts.part.at[number] : NULL; // the parts may have moved
+    if (!where)
+        return dmd_bad_entry(r, index, info, key);
+    e.at = where->as.bytes.at;
+    e.n = where->as.bytes.n;
+    rc = dmd_file(r, &r->parts.text.at[where->text], &e.file);
     if (rc != CKPT_OK)
         return rc;
-    dmd_key key = {e.name, at, (uint32_t)e.offset.n};
-    uint32_t hash = dmd_hash(e.name, at, key.n);
-    if (ckpt_index_find(&r->by_key, hash, dmd_same_key, r, &key) != CKPT_INDEX_NONE)
-        return dmd_fail(r, "storage_data has one chunk twice", e.name);
+    own = (dmd_key){key->text, key->as.box.start, key->n};
+    hash = dmd_hash(&own);
+    if (ckpt_index_find(&r->by_key, hash, dmd_same_key, r, &own) != CKPT_INDEX_NONE)
+        return dmd_fail(r, "storage_data has one chunk twice", &r->parts.text.at[key->text]);
     to = ckpt_vec_push(&r->entry);
     if (!to || !ckpt_index_add(&r->by_key, hash, (uint32_t)(r->entry.n - 1)))
         return ckpt_fail_memory(r->err);
@@ -211,17 +191,15 @@ static int dmd_entries_read(dmd_reader *r, const ckpt_value *storage)
 }
 
 /* The entry of a chunk, or of an object (n 0). */
-static int dmd_find(dmd_reader *r, const ckpt_text *name, const uint64_t *offset, uint32_t n,
-                    ckpt_dcp_place *out)
+static int dmd_find(dmd_reader *r, const ckpt_text *name, const dmd_key *key, ckpt_dcp_place *out)
 {
-    dmd_key key = {name, offset, n};
-    uint32_t at = ckpt_index_find(&r->by_key, dmd_hash(name, offset, n), dmd_same_key, r, &key);
+    uint32_t at = ckpt_index_find(&r->by_key, dmd_hash(key), dmd_same_key, r, key);
 
-    if (at == CKPT_INDEX_NONE)
+    if (key->name == CKPT_INDEX_NONE || at == CKPT_INDEX_NONE)
         return ckpt_fail(r->err, CKPT_EMISMATCH,
                          "%s: a chunk of %.200s has no entry in storage_data", r->path, name->at);
     r->entry.at[at].used = true;
-    *out = r->entry.at[at].place;
+    *out = (ckpt_dcp_place){r->entry.at[at].file, r->entry.at[at].at, r->entry.at[at].n};
     return CKPT_OK;
 }
 
@@ -259,19 +237,20 @@ static int dmd_inside(const dmd_reader *r, const ckpt_dcp_item *item, const ckpt
     return CKPT_OK;
 }
 
-static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
+/* name: the item's in parts.text */
+static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, uint32_t name, const ckpt_value *v)
 {
+    const ckpt_dcp_part *box = ckpt_dcp_part_of(&r->parts, v, CKPT_DCP_BOX);
     ckpt_dcp_chunk c = {0}, *to;
-    uint32_t n_start, n_count;
     int rc;
 
-    if (!dmd_numbers(r, dmd_attr(v, "offsets"), &c.start, &n_start) ||
-        !dmd_numbers(r, dmd_attr(v, "sizes"), &c.count, &n_count) || n_start != item->ndim ||
-        n_count != item->ndim)
+    if (!box || box->n != item->ndim)
         return dmd_fail(r, "a chunk without offsets and sizes for each axis", &item->name);
+    c.start = box->as.box.start;
+    c.count = box->as.box.count;
     rc = dmd_inside(r, item, &c);
     if (rc == CKPT_OK)
-        rc = dmd_find(r, &item->name, c.start, item->ndim, &c.place);
+        rc = dmd_find(r, &item->name, &(dmd_key){name, c.start, item->ndim}, &c.place);
     if (rc != CKPT_OK)
         return rc;
     to = ckpt_vec_push(&r->out->chunk);
@@ -285,12 +264,14 @@ static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
 static int dmd_tensor(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
 {
     ckpt_seq chunks = ckpt_value_seq(dmd_attr(v, "chunks"));
+    uint32_t name = ckpt_dcp_text(&r->parts, &item->name);
     int rc = dmd_properties(r, item, dmd_attr(v, "properties"));
 
-    if (rc == CKPT_OK && !dmd_numbers(r, dmd_attr(v, "size"), &item->shape, &item->ndim))
+    if (rc == CKPT_OK &&
+        !ckpt_dcp_numbers(r->arena, dmd_attr(v, "size"), &item->shape, &item->ndim))
         rc = dmd_fail(r, "no size", &item->name);
     for (uint64_t i = 0; rc == CKPT_OK && i < chunks.n; i++)
-        rc = dmd_chunk(r, item, chunks.at[i]);
+        rc = dmd_chunk(r, item, name, chunks.at[i]);
     return rc;
 }
 
@@ -298,7 +279,8 @@ static int dmd_tensor(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
 static int dmd_bytes(dmd_reader *r, ckpt_dcp_item *item)
 {
     ckpt_dcp_chunk c = {0}, *to;
-    int rc = dmd_find(r, &item->name, NULL, 0, &c.place);
+    const dmd_key key = {.name = ckpt_dcp_text(&r->parts, &item->name)};
+    int rc = dmd_find(r, &item->name, &key, &c.place);
 
     if (rc != CKPT_OK)
         return rc;
@@ -318,6 +300,8 @@ static int dmd_item(dmd_reader *r, const ckpt_value *key, const ckpt_value *v)
     if (key->kind != CKPT_V_STR || v->kind != CKPT_V_OBJECT)
         return dmd_fail(r, "state_dict_metadata has a member that is no description", NULL);
     item.name = key->as.text;
+    if (!dmd_keep(r, &item.name))
+        return ckpt_fail_memory(r->err);
     item.is_tensor = dmd_attr(v, "size") != NULL;
     rc = item.is_tensor ? dmd_tensor(r, &item, v) : dmd_bytes(r, &item);
     if (rc != CKPT_OK)
@@ -352,6 +336,17 @@ static bool dmd_is_path(const ckpt_value *v)
     for (uint64_t i = 0; ok && i < s.n; i++)
         ok = s.at[i]->kind == CKPT_V_STR || (s.at[i]->kind == CKPT_V_INT && s.at[i]->as.i >= 0);
     return ok;
+}
+
+/* The path of an item, kept; it has one of planner_data's. */
+static int dmd_path(const dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *path)
+{
+    const ckpt_value_copier copier = {.arena = r->arena, .whole = true};
+
+    if (!dmd_is_path(path))
+        return dmd_fail(r, "planner_data has no path of keys", &item->name);
+    item->path = ckpt_value_copy(&copier, path);
+    return item->path ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
 static bool dmd_same_name(const void *ctx, uint32_t number, const void *key)
@@ -401,9 +396,8 @@ static int dmd_paths(dmd_reader *r, const ckpt_value *planner)
         uint32_t at = ckpt_index_find(&ix, hash, dmd_same_name, &map, &item->name);
 
         item->order = at;
-        item->path = at == CKPT_INDEX_NONE ? NULL : map.at[at].value;
-        if (item->path && !dmd_is_path(item->path))
-            rc = dmd_fail(r, "planner_data has no path of keys", &item->name);
+        if (at != CKPT_INDEX_NONE)
+            rc = dmd_path(r, item, map.at[at].value);
     }
     ckpt_index_free(&ix);
     if (rc == CKPT_OK && r->out->item.n > r->first + 1)
@@ -426,8 +420,28 @@ static int dmd_read(dmd_reader *r, const ckpt_value *root)
         if (r->entry.at[i].used)
             continue;
         r->out->n_loose++;
-        r->out->loose = r->entry.at[i].name->at;
+        r->out->loose = r->parts.text.at[r->parts.part.at[r->entry.at[i].key].text].at;
     }
+    return rc;
+}
+
+/* The pickle of .metadata, in an arena of its own: a large one has a hundred times what is kept. */
+static int dmd_pickle(dmd_reader *r, ckpt_arena **scratch, ckpt_pickle *out)
+{
+    const ckpt_pickle_opts opts = {.name = r->path, .take = ckpt_dcp_take, .ctx = &r->parts};
+    char *bytes = NULL;
+    uint64_t n = 0;
+    int rc = ckpt_io_slurp(&bytes, &n, r->path, DMD_MAX_BYTES, r->err);
+
+    r->parts.kept = r->arena;
+    r->parts.scratch = ckpt_arena_new(DMD_ARENA_FREE + n * DMD_ARENA_RATE);
+    if (rc == CKPT_OK && !r->parts.scratch)
+        rc = ckpt_fail_memory(r->err);
+    if (rc == CKPT_OK && !(*scratch = ckpt_arena_new(DMD_ARENA_FREE + n * DMD_ARENA_RATE)))
+        rc = ckpt_fail_memory(r->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_pickle_read(out, *scratch, (const uint8_t *)bytes, n, &opts, r->err);
+    ckpt_free(bytes);
     return rc;
 }
 
@@ -435,24 +449,20 @@ int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char
                            const char *prefix, ckpt_err *err)
 {
     dmd_reader r = {.out = out, .arena = arena, .prefix = prefix, .first = out->item.n, .err = err};
-    ckpt_pickle_opts opts = {0};
+    ckpt_arena *scratch = NULL;
     ckpt_pickle pickle = {0};
-    char *bytes = NULL;
-    uint64_t n = 0;
     int rc;
 
     r.path = ckpt_arena_printf(arena, "%s/%s" CKPT_DCP_METADATA, folder, prefix);
-    opts.name = r.path;
-    rc = r.path ? ckpt_io_slurp(&bytes, &n, r.path, DMD_MAX_BYTES, err) : ckpt_fail_memory(err);
-    if (rc == CKPT_OK)
-        rc = ckpt_pickle_read(&pickle, arena, (const uint8_t *)bytes, n, &opts, err);
-    ckpt_free(bytes);
+    rc = r.path ? dmd_pickle(&r, &scratch, &pickle) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = dmd_read(&r, pickle.root);
     ckpt_pickle_free(&pickle);
     ckpt_vec_free(&r.entry);
     ckpt_index_free(&r.by_key);
     ckpt_index_free(&r.by_file);
+    ckpt_arena_free(scratch);
+    ckpt_dcp_parts_free(&r.parts);
     return rc;
 }
 

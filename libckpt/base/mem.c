@@ -17,6 +17,7 @@
 static _Atomic uint64_t ma_left = MA_FOREVER;
 
 #define ARENA_ALIGN         16u
+#define ARENA_ALIGN_LEAST   8u    /* of what is no multiple of 16 bytes, and so cannot need more */
 #define ARENA_BLOCK_MIN     4096u /* bytes: most files of a 1024-rank checkpoint need one */
 #define ARENA_BLOCK_MAX     (1024u * 1024u) /* bytes */
 #define ARENA_LIMIT_DEFAULT (1024ull * 1024u * 1024u)
@@ -160,21 +161,24 @@ void *ckpt_arena_alloc(ckpt_arena *a, uint64_t n)
 {
     assert(a);
     arena_block *b = a->now;
-    uint64_t step = n == 0 ? 1 : n;
+    uint64_t align = n % ARENA_ALIGN == 0 ? ARENA_ALIGN : ARENA_ALIGN_LEAST;
+    uint64_t step = n == 0 ? 1 : n, gap;
     void *p;
 
     // handed <= limit always holds, so this also bounds the rounding below
-    if (n > a->limit - a->handed || !ckpt_add(step, ARENA_ALIGN - 1, &step) ||
+    if (n > a->limit - a->handed || !ckpt_add(step, ARENA_ALIGN_LEAST - 1, &step) ||
         step > UINT64_MAX / 2)
         return NULL;
-    step -= step % ARENA_ALIGN;
-    if (b->size - b->used < step) {
+    step -= step % ARENA_ALIGN_LEAST;
+    gap = (0 - b->used) & (align - 1);
+    if (b->size - b->used < gap || b->size - b->used - gap < step) {
         b = arena_grow(a, step);
         if (!b)
             return NULL;
+        gap = (0 - b->used) & (align - 1);
     }
-    p = (char *)b + b->used;
-    b->used += step;
+    p = (char *)b + b->used + gap;
+    b->used += gap + step;
     a->handed += n;
     return p;
 }
@@ -225,6 +229,36 @@ char *ckpt_arena_printf(ckpt_arena *a, const char *fmt, ...)
     va_end(again);
     va_end(args);
     return out;
+}
+
+const void *ckpt_arena_top(const ckpt_arena *a)
+{
+    assert(a);
+    return (const char *)a->now + a->now->used;
+}
+
+/* Offset of an address in a block, or UINT64_MAX: pointers into other blocks do not compare. */
+static uint64_t arena_offset(const arena_block *b, const void *p)
+{
+    uintptr_t at = (uintptr_t)p, from = (uintptr_t)b;
+
+    return at >= from + sizeof *b && at <= from + b->used ? at - from : UINT64_MAX;
+}
+
+bool ckpt_arena_rewind(ckpt_arena *a, void *p, const void *floor)
+{
+    assert(a && p);
+    arena_block *b = a->now;
+    uint64_t at = arena_offset(b, p), least = arena_offset(b, floor);
+
+    // the first block holds the arena itself, before anything that was handed out
+    if (at == UINT64_MAX || (least != UINT64_MAX && least > at))
+        return false;
+    memset(p, 0, (size_t)(b->used - at));
+    // what was handed out is counted without its padding: a little too much goes off
+    a->handed -= b->used - at < a->handed ? b->used - at : a->handed;
+    b->used = at;
+    return true;
 }
 
 uint64_t ckpt_arena_used(const ckpt_arena *a)

@@ -31,7 +31,7 @@ ckpt_arena *ckpt_arena_new(uint64_t limit);
 void ckpt_arena_free(ckpt_arena *a);
 
 /*
- * Zeroed, aligned to 16; NULL when memory or the limit is exhausted.  n == 0 gives a valid pointer.
+ * Zeroed, aligned to 16 (to 8 if n is no multiple of 16); NULL when memory or the limit is exhausted.  n == 0 gives a valid pointer.
  */
 void *ckpt_arena_alloc(ckpt_arena *a, uint64_t n);
 
@@ -43,7 +43,16 @@ void *ckpt_arena_copy(ckpt_arena *a, const void *p, uint64_t n);
 char *ckpt_arena_string(ckpt_arena *a, const char *s, uint64_t n);
 char *ckpt_arena_printf(ckpt_arena *a, const char *fmt, ...) CKPT_PRINTF(2, 3);
 
-/* Bytes handed out so far. */
+/* Where the next small thing goes: the end of all that was handed out before. */
+const void *ckpt_arena_top(const ckpt_arena *a);
+
+/*
+ * Hand back p and all small things handed out since; true if that was done.  It is not where more
+ * than the block in use would be concerned, or the top was `floor` after p was handed out.
+ */
+bool ckpt_arena_rewind(ckpt_arena *a, void *p, const void *floor);
+
+/* Bytes handed out so far; a few less than that after a rewind. */
 uint64_t ckpt_arena_used(const ckpt_arena *a);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_pickle.c: any bytes through the pickle reader; what it accepts is printed in both forms,
- * written, read again and written again: the two pickles must be the same.
+ * written, read again and written again: the two pickles must be the same.  Read with its objects
+ * taken over, what is left is the same.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -62,6 +63,57 @@ static void fuzz_round_trip(ckpt_value *root)
     ckpt_arena_free(a);
 }
 
+static bool fuzz_take(void *ctx, const ckpt_object *o, int64_t *number)
+{
+    fuzz_require(o->state != NULL);
+    *number = (*(int64_t *)ctx)++;
+    return true;
+}
+
+/* Two readings of one node: all is the same but what was taken; what lies below that is gone. */
+static void fuzz_same(const ckpt_value *a, const ckpt_value *b, unsigned depth)
+{
+    ckpt_seq sa = ckpt_value_seq(a), sb = ckpt_value_seq(b);
+    ckpt_dict ma = ckpt_value_map(a), mb = ckpt_value_map(b);
+
+    if (b->kind == CKPT_V_INT && b->state) {
+        fuzz_require(a->kind == CKPT_V_OBJECT && b->state->kind == CKPT_V_GLOBAL);
+        return;
+    }
+    fuzz_require(a->kind == b->kind && sa.n == sb.n && ma.n == mb.n);
+    if (a->kind == CKPT_V_STR)
+        fuzz_require(a->as.text.n == b->as.text.n &&
+                     memcmp(a->as.text.at, b->as.text.at, (size_t)a->as.text.n) == 0);
+    if (a->kind == CKPT_V_INT)
+        fuzz_require(a->as.i == b->as.i);
+    for (uint64_t i = 0; depth > 0 && i < sa.n && i < 64; i++)
+        fuzz_same(sa.at[i], sb.at[i], depth - 1);
+    for (uint64_t i = 0; depth > 0 && i < ma.n && i < 64; i++) {
+        fuzz_same(ma.at[i].key, mb.at[i].key, depth - 1);
+        fuzz_same(ma.at[i].value, mb.at[i].value, depth - 1);
+    }
+}
+
+/* Read it with all objects taken over: what is left must be as it was without. */
+static void fuzz_taken(const ckpt_value *root, const ckpt_pickle_opts *plain, const uint8_t *data,
+                       size_t size)
+{
+    int64_t n = 0;
+    ckpt_pickle_opts opts = *plain;
+    ckpt_arena *a = ckpt_arena_new(512ull << 20);
+    ckpt_pickle p;
+
+    opts.take = fuzz_take;
+    opts.ctx = &n;
+    fuzz_require(a != NULL);
+    if (ckpt_pickle_read(&p, a, data, size, &opts, NULL) == CKPT_OK) {
+        fuzz_same(root, p.root, 4);
+        fuzz_print(p.root, CKPT_TREE_TEXT, size);
+    }
+    ckpt_pickle_free(&p);
+    ckpt_arena_free(a);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     // the first byte chooses the options, so that one corpus covers them all
@@ -77,6 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_print(p.root, CKPT_TREE_TEXT, size);
         fuzz_print(p.root, CKPT_TREE_JSON, size);
         fuzz_round_trip(p.root);
+        fuzz_taken(p.root, &opts, data, size);
     }
     ckpt_pickle_free(&p);
     ckpt_arena_free(a);

@@ -19,6 +19,10 @@ typedef struct ckpt_pk_machine {
     ckpt_pk_heights marks; /* heights of the stack at the open MARKs */
     uint64_t n_memo;       /* slots of the memo in use */
     bool stopped;
+    /* where opts.take is called and objects go again (take.c); else NULL */
+    uint8_t *recalled; /* a bit for each slot of the memo that is read somewhere */
+    const void *kept;  /* top of the arena when something was last made that may stay */
+    size_t n_kept;     /* names and storages then */
 } ckpt_pk_machine;
 
 /* Forms of an opcode's argument. */
@@ -67,6 +71,26 @@ int ckpt_pk_short(const ckpt_pk_machine *m);
 
 /* Everything since the last MARK, which goes; the slice is good until the next push. */
 int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out);
+
+/* The next opcode and its argument; it is carried out by others. */
+int ckpt_pk_decode(ckpt_pk_machine *m, const ckpt_pk_op **op, ckpt_pk_arg *a);
+
+/*
+ * Before the run: find out which slots of the memo are read at all.  Pickles that number their
+ * slots themselves are read as if nothing were taken.
+ */
+int ckpt_pk_take_begin(ckpt_pk_machine *m);
+void ckpt_pk_take_end(ckpt_pk_machine *m);
+
+/* The top value is to be stored in the next slot: false where nobody reads that. */
+bool ckpt_pk_take_remember(ckpt_pk_machine *m);
+
+/* A value got another reference; a value, which may have several, was changed. */
+void ckpt_pk_take_share(ckpt_pk_machine *m, ckpt_value *v);
+void ckpt_pk_take_changed(ckpt_pk_machine *m, const ckpt_value *v);
+
+/* An object has got its state: offer it. */
+void ckpt_pk_take_object(ckpt_pk_machine *m, ckpt_value *v);
 
 /* Store the top value under a number of the memo; push what is stored there. */
 int ckpt_pk_remember(ckpt_pk_machine *m, uint64_t number);

@@ -226,10 +226,13 @@ int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *
         rc = ckpt_pk_check_item(p, value);
     if (rc != CKPT_OK)
         return rc;
+    // what was taken over is its taker's to compare: a million keys would want a table
+    if (key->kind == CKPT_V_INT && key->state)
+        return ckpt_dict_add(p->arena, map, key, value) ? CKPT_OK : ckpt_pk_no_memory(p);
     rc = ckpt_pk_hash(p, key, &hash);
     if (rc != CKPT_OK)
         return rc;
-    if (map->n == NN_SCAN_MAX) {
+    if (map->n >= NN_SCAN_MAX && (dict->mark & CKPT_PK_NUMBER) == 0) {
         rc = nn_index_dict(p, dict, map);
         if (rc != CKPT_OK)
             return rc;
@@ -243,6 +246,21 @@ int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *
         !ckpt_index_add(&p->dicts.at[(dict->mark & CKPT_PK_NUMBER) - 1], hash, (uint32_t)map->n))
         return ckpt_pk_no_memory(p);
     return ckpt_dict_add(p->arena, map, key, value) ? CKPT_OK : ckpt_pk_no_memory(p);
+}
+
+int ckpt_pk_set_items(ckpt_pk *p, ckpt_value *dict, const ckpt_seq *items)
+{
+    ckpt_dict *map = nn_pairs(p, dict);
+    int rc = CKPT_OK;
+
+    // most dicts get all that they will have at once: no room for more
+    if (map && map->n == 0 && map->room == 0 && items->n >= 2) {
+        map->at = ckpt_arena_array(p->arena, items->n / 2, sizeof *map->at);
+        map->room = map->at ? items->n / 2 : 0;
+    }
+    for (uint64_t i = 0; rc == CKPT_OK && i < items->n; i += 2)
+        rc = ckpt_pk_set_item(p, dict, items->at[i], items->at[i + 1]);
+    return rc;
 }
 
 int ckpt_pk_object(ckpt_pk *p, ckpt_value **out, ckpt_object_form form, ckpt_value *cls,

@@ -13,8 +13,9 @@
 #include "libckpt/codec/pickle/trust.h"
 
 /* Marks of nodes while a pickle is read; all are 0 again when the reader returns. */
-#define CKPT_PK_FRESH 0x80000000u /* a container, not yet visited by the closing walk */
-#define CKPT_PK_FIXED 0x40000000u /* a set whose items belong to a list: nothing may be added */
+#define CKPT_PK_FRESH  0x80000000u /* a container, not yet visited by the closing walk */
+#define CKPT_PK_FIXED  0x40000000u /* a set whose items belong to a list: nothing may be added */
+#define CKPT_PK_SHARED 0x20000000u /* a container that was taken out of the memo, or twice */
 #define CKPT_PK_NUMBER                                                                             \
     0x00FFFFFFu /* dicts: 1 + number of the index of keys.  GLOBAL: of the name */
 
@@ -79,6 +80,9 @@ int ckpt_pk_hash(ckpt_pk *p, const ckpt_value *key, uint32_t *out);
 
 /* Set a key of a dict-like node; duplicates and unhashable keys are errors. */
 int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *value);
+
+/* The same for a key and its value in turn: an even number of items. */
+int ckpt_pk_set_items(ckpt_pk *p, ckpt_value *dict, const ckpt_seq *items);
 
 /* The result of calling callee with a tuple of arguments (REDUCE, INST, OBJ). */
 int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args);

@@ -89,7 +89,11 @@ static int op_dup(ckpt_pk_machine *m)
     ckpt_value *v;
     int rc = ckpt_pk_peek(m, &v);
 
-    return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_pk_take_share(m, v);
+    ckpt_pk_take_changed(m, v);
+    return ckpt_pk_push(m, v);
 }
 
 /* BINPUT, LONG_BINPUT. */
@@ -107,7 +111,8 @@ static int op_get(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 /* MEMOIZE: the next number is the count of entries. */
 static int op_memoize(ckpt_pk_machine *m)
 {
-    return ckpt_pk_remember(m, m->n_memo);
+    return ckpt_pk_height(m) > 0 && !ckpt_pk_take_remember(m) ? CKPT_OK
+                                                              : ckpt_pk_remember(m, m->n_memo);
 }
 
 /* PUT of protocol 0. */
@@ -427,6 +432,7 @@ static int po_append(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
         if (rc == CKPT_OK && !ckpt_seq_add(m->p.arena, to, items.at[i]))
             rc = ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
     }
+    ckpt_pk_take_changed(m, v);
     return rc;
 }
 
@@ -470,8 +476,10 @@ static int po_set_pairs(ckpt_pk_machine *m, ckpt_seq items)
     if (rc == CKPT_OK && items.n == 0 && v->kind != CKPT_V_DICT && v->kind != CKPT_V_ODICT &&
         v->kind != CKPT_V_OBJECT)
         rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "sets items of something that is not a dict");
-    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i += 2)
-        rc = ckpt_pk_set_item(&m->p, v, items.at[i], items.at[i + 1]);
+    if (rc == CKPT_OK)
+        rc = ckpt_pk_set_items(&m->p, v, &items);
+    if (rc == CKPT_OK)
+        ckpt_pk_take_changed(m, v);
     return rc;
 }
 
@@ -505,8 +513,8 @@ static int op_dict(ckpt_pk_machine *m)
 
     if (rc == CKPT_OK && items.n % 2 != 0)
         rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a key without a value");
-    for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i += 2)
-        rc = ckpt_pk_set_item(&m->p, v, items.at[i], items.at[i + 1]);
+    if (rc == CKPT_OK)
+        rc = ckpt_pk_set_items(&m->p, v, &items);
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
@@ -636,7 +644,13 @@ static int op_build(ckpt_pk_machine *m)
 
     if (rc == CKPT_OK)
         rc = ckpt_pk_peek(m, &v);
-    return rc == CKPT_OK ? ckpt_pk_build(&m->p, v, state) : rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_pk_build(&m->p, v, state);
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_pk_take_changed(m, v);
+    ckpt_pk_take_object(m, v);
+    return CKPT_OK;
 }
 
 /* BINPERSID: how torch refers to storages. */

@@ -19,6 +19,14 @@ typedef struct ckpt_pickle_opts {
     /* bytes after STOP are allowed (legacy torch files: several pickles in a row) */
     bool may_continue;
     bool legacy_storages; /* persistent ids have six fields (view metadata) */
+    /*
+     * Called for each object that has got its state, NULL: for none.  True: it was taken over, and
+     * becomes an INT of *number whose `state` is its class (no pickle can make such a one); what it
+     * was made of goes, unless something else refers to it.  So a pickle of a million objects needs
+     * no memory for their parts.  As keys of a dict they are not compared.
+     */
+    bool (*take)(void *ctx, const ckpt_object *o, int64_t *number);
+    void *ctx;
 } ckpt_pickle_opts;
 
 CKPT_VEC(ckpt_values, ckpt_value *);

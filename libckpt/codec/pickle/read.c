@@ -3,7 +3,7 @@
  * read.c: owns the run of the pickle machine: the stream, arguments of opcodes, frames, and
  * the closing walk over what was made.
  *
- * Limits: stack and memo of 8 Mi entries, memo numbers at most 256 beyond the entries so far,
+ * Limits: stack and memo of 8 Mi entries (the memo: or one for 4 bytes), memo numbers at most 256 beyond the entries so far,
  * integers of 256 bytes, nesting of 1000, memory in proportion to the file.
  */
 #include <assert.h>
@@ -35,6 +35,10 @@ static int pk_number(ckpt_pk_machine *m, unsigned n, bool big_endian, uint64_t *
     *out = 0;
     if (!ckpt_within(m->pos, n, m->n))
         return pk_cut_off(m);
+    if (n == 1) { // most are
+        *out = m->bytes[m->pos++];
+        return CKPT_OK;
+    }
     for (unsigned i = 0; i < n; i++)
         *out |= (uint64_t)m->bytes[m->pos + i] << 8 * (big_endian ? n - 1 - i : i);
     m->pos += n;
@@ -110,21 +114,26 @@ static int pk_argument(ckpt_pk_machine *m, ckpt_pk_form form, ckpt_pk_arg *a)
     return CKPT_OK;
 }
 
+int ckpt_pk_decode(ckpt_pk_machine *m, const ckpt_pk_op **op, ckpt_pk_arg *a)
+{
+    m->p.at = m->pos; // what the opcode's form does not have stays as it was
+
+    if (m->pos >= m->n)
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the pickle ends without STOP");
+    *op = &ckpt_pk_ops[m->bytes[m->pos]];
+    if (!(*op)->run && !(*op)->bare)
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "unknown opcode 0x%02X", m->bytes[m->pos]);
+    m->pos++;
+    return pk_argument(m, (*op)->form, a);
+}
+
 /* One opcode. */
 static int pk_step(ckpt_pk_machine *m)
 {
-    const ckpt_pk_op *op;
+    const ckpt_pk_op *op = NULL;
     ckpt_pk_arg a = {0};
-    int rc;
+    int rc = ckpt_pk_decode(m, &op, &a);
 
-    m->p.at = m->pos;
-    if (m->pos >= m->n)
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the pickle ends without STOP");
-    op = &ckpt_pk_ops[m->bytes[m->pos]];
-    if (!op->run && !op->bare)
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "unknown opcode 0x%02X", m->bytes[m->pos]);
-    m->pos++;
-    rc = pk_argument(m, op->form, &a);
     if (rc == CKPT_OK && m->frame_end != 0 && m->pos > m->frame_end)
         rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "an opcode crosses the end of its frame");
     if (rc == CKPT_OK)
@@ -230,6 +239,7 @@ static void pk_end(ckpt_pk_machine *m)
     ckpt_vec_free(&m->stack);
     ckpt_vec_free(&m->memo);
     ckpt_vec_free(&m->marks);
+    ckpt_pk_take_end(m);
 }
 
 /* Bytes of the arena that a pickle of n bytes may bring it to. */
@@ -258,6 +268,8 @@ int ckpt_pickle_read(ckpt_pickle *out, ckpt_arena *arena, const uint8_t *bytes, 
     m.p.arena_cap = pk_arena_cap(arena, n);
     m.p.n_copies_left = n > UINT64_MAX / 2 ? n : n + PK_COPIES_FREE;
     rc = pk_begin(&m);
+    if (rc == CKPT_OK)
+        rc = ckpt_pk_take_begin(&m);
     while (rc == CKPT_OK && !m.stopped)
         rc = pk_step(&m);
     if (rc == CKPT_OK)

@@ -7,7 +7,8 @@
 
 #include "libckpt/codec/pickle/machine.h"
 
-#define PK_ENTRIES_MAX (8u << 20) /* of stack and memo */
+#define PK_ENTRIES_MAX (8u << 20) /* of the stack, and of the memo of a small pickle */
+#define PK_MEMO_BYTES  4u         /* of the pickle, for each entry of a larger one's memo */
 #define PK_MEMO_GAP    256u       /* a memo number may run ahead this far */
 
 int ckpt_pk_short(const ckpt_pk_machine *m)
@@ -72,6 +73,12 @@ int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out)
     return CKPT_OK;
 }
 
+/* Pickles of a million objects remember each part of each: one entry in ten bytes. */
+static uint64_t pk_memo_max(const ckpt_pk_machine *m)
+{
+    return m->n / PK_MEMO_BYTES > PK_ENTRIES_MAX ? m->n / PK_MEMO_BYTES : PK_ENTRIES_MAX;
+}
+
 int ckpt_pk_remember(ckpt_pk_machine *m, uint64_t number)
 {
     ckpt_value *v;
@@ -79,7 +86,7 @@ int ckpt_pk_remember(ckpt_pk_machine *m, uint64_t number)
 
     if (rc != CKPT_OK)
         return rc;
-    if (number > m->n_memo + PK_MEMO_GAP || number >= PK_ENTRIES_MAX)
+    if (number > m->n_memo + PK_MEMO_GAP || number >= pk_memo_max(m))
         return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "memo number %" PRIu64 " after %" PRIu64 " entries",
                             number, m->n_memo);
     while (m->memo.n <= number) {
@@ -96,5 +103,6 @@ int ckpt_pk_recall(ckpt_pk_machine *m, uint64_t number)
     if (number >= m->memo.n || !m->memo.at[number])
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "memo number %" PRIu64 " was never stored",
                             number);
+    ckpt_pk_take_share(m, m->memo.at[number]);
     return ckpt_pk_push(m, m->memo.at[number]);
 }

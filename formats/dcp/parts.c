@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * parts.c: owns the parts of .metadata: objects read by the attributes that they have, their texts
+ * kept once.
+ */
+#include <string.h>
+
+#include "formats/dcp/parts.h"
+#include "libckpt/map/map.h"
+
+/* ---- attributes ---- */
+
+const ckpt_value *ckpt_dcp_attr(const ckpt_object *o, const char *name)
+{
+    const ckpt_value *attr = o ? ckpt_value_get(o->state, name) : NULL;
+
+    return attr && attr->kind != CKPT_V_NONE ? attr : NULL;
+}
+
+bool ckpt_dcp_number(const ckpt_value *v, uint64_t *out)
+{
+    if (!v || v->kind != CKPT_V_INT || v->state || v->as.i < 0)
+        return false;
+    *out = (uint64_t)v->as.i;
+    return true;
+}
+
+bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **out, uint32_t *n)
+{
+    ckpt_seq s = ckpt_value_seq(v);
+    uint64_t *at;
+
+    if (!v || (v->kind != CKPT_V_SIZE && v->kind != CKPT_V_TUPLE && v->kind != CKPT_V_LIST) ||
+        s.n > CKPT_MAX_DIM)
+        return false;
+    at = ckpt_arena_array(arena, s.n > 0 ? s.n : 1, sizeof *at);
+    for (uint64_t i = 0; at && i < s.n; i++) {
+        if (!ckpt_dcp_number(s.at[i], &at[i]))
+            return false;
+    }
+    *out = at;
+    *n = (uint32_t)s.n;
+    return at != NULL;
+}
+
+/* ---- texts ---- */
+
+static bool dpt_same_text(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_text *a = &((const ckpt_dcp_parts *)ctx)->text.at[number], *b = key;
+
+    return a->n == b->n && memcmp(a->at, b->at, (size_t)a->n) == 0;
+}
+
+static uint32_t dpt_hash(const ckpt_text *text)
+{
+    return ckpt_hash_bytes(text->at, (size_t)text->n, 0);
+}
+
+uint32_t ckpt_dcp_text(const ckpt_dcp_parts *parts, const ckpt_text *text)
+{
+    return ckpt_index_find(&parts->by_text, dpt_hash(text), dpt_same_text, parts, text);
+}
+
+/* The same, entered when it is met first; CKPT_INDEX_NONE: no memory. */
+static uint32_t dpt_enter(ckpt_dcp_parts *parts, const ckpt_text *text)
+{
+    uint32_t at = ckpt_dcp_text(parts, text);
+    ckpt_text *to;
+
+    if (at != CKPT_INDEX_NONE)
+        return at;
+    at = (uint32_t)parts->text.n;
+    to = at < CKPT_INDEX_NONE / 2 ? ckpt_vec_push(&parts->text) : NULL;
+    if (!to)
+        return CKPT_INDEX_NONE;
+    *to = (ckpt_text){ckpt_arena_string(parts->kept, text->at, text->n), text->n};
+    return to->at && ckpt_index_add(&parts->by_text, dpt_hash(text), at) ? at : CKPT_INDEX_NONE;
+}
+
+/* ---- parts ---- */
+
+static bool dpt_box(ckpt_dcp_parts *parts, const ckpt_value *offsets, const ckpt_value *sizes,
+                    ckpt_dcp_part *to)
+{
+    uint32_t n_start, n_count;
+
+    if (!ckpt_dcp_numbers(parts->kept, offsets, &to->as.box.start, &n_start) ||
+        !ckpt_dcp_numbers(parts->kept, sizes, &to->as.box.count, &n_count) || n_start != n_count)
+        return false;
+    to->kind = CKPT_DCP_BOX;
+    to->n = (uint8_t)n_start;
+    return true;
+}
+
+static bool dpt_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_value *offset,
+                    ckpt_dcp_part *to)
+{
+    uint32_t n = 0;
+
+    if (name->kind != CKPT_V_STR ||
+        (offset && !ckpt_dcp_numbers(parts->scratch, offset, &to->as.box.start, &n)))
+        return false;
+    to->kind = CKPT_DCP_KEY;
+    to->n = (uint8_t)n;
+    to->text = dpt_enter(parts, &name->as.text);
+    return to->text != CKPT_INDEX_NONE;
+}
+
+/* Transforms change an entry's bytes: what they make is no torch archive. */
+static bool dpt_info(ckpt_dcp_parts *parts, const ckpt_object *o, const ckpt_value *file,
+                     ckpt_dcp_part *to)
+{
+    if (file->kind != CKPT_V_STR ||
+        !ckpt_dcp_number(ckpt_dcp_attr(o, "offset"), &to->as.bytes.at) ||
+        !ckpt_dcp_number(ckpt_dcp_attr(o, "length"), &to->as.bytes.n) ||
+        ckpt_value_seq(ckpt_dcp_attr(o, "transform_descriptors")).n > 0)
+        return false;
+    to->kind = CKPT_DCP_INFO;
+    to->text = dpt_enter(parts, &file->as.text);
+    return to->text != CKPT_INDEX_NONE;
+}
+
+/* Read an object as the part whose attributes it has. */
+static bool dpt_read(ckpt_dcp_parts *parts, const ckpt_object *o, ckpt_dcp_part *to)
+{
+    const ckpt_value *offsets = ckpt_dcp_attr(o, "offsets"), *name, *file;
+
+    *to = (ckpt_dcp_part){0};
+    if (offsets)
+        return dpt_box(parts, offsets, ckpt_dcp_attr(o, "sizes"), to);
+    name = ckpt_dcp_attr(o, "fqn");
+    if (name)
+        return dpt_key(parts, name, ckpt_dcp_attr(o, "offset"), to);
+    file = ckpt_dcp_attr(o, "relative_path");
+    return file && dpt_info(parts, o, file, to);
+}
+
+bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number)
+{
+    ckpt_dcp_parts *parts = ctx;
+    ckpt_dcp_part part, *to;
+
+    // what an object is extended by has no place here
+    if (o->items.n > 0 || o->pairs.n > 0 || !dpt_read(parts, o, &part))
+        return false;
+    to = ckpt_vec_push(&parts->part);
+    if (!to)
+        return false;
+    *to = part;
+    *number = (int64_t)parts->part.n - 1;
+    return true;
+}
+
+const ckpt_dcp_part *ckpt_dcp_part_of(ckpt_dcp_parts *parts, const ckpt_value *v,
+                                      ckpt_dcp_part_kind kind)
+{
+    const ckpt_dcp_part *part = NULL;
+    int64_t number;
+
+    if (v->kind == CKPT_V_INT && v->state)
+        part = &parts->part.at[v->as.i];
+    else if (v->kind == CKPT_V_OBJECT && ckpt_dcp_take(parts, v->as.object, &number))
+        part = &parts->part.at[number];
+    return part && part->kind == kind ? part : NULL;
+}
+
+void ckpt_dcp_parts_free(ckpt_dcp_parts *parts)
+{
+    ckpt_vec_free(&parts->part);
+    ckpt_vec_free(&parts->text);
+    ckpt_index_free(&parts->by_text);
+    ckpt_arena_free(parts->scratch);
+    *parts = (ckpt_dcp_parts){0};
+}

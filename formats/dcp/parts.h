@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * parts.h: the small objects that .metadata has one of for each chunk, as numbers.
+ *
+ * There can be millions of them, so they are taken over as the pickle is read, and only what is
+ * wanted of each is kept: some 50 bytes instead of 1800.
+ */
+#ifndef CKPT_FORMATS_DCP_PARTS_H
+#define CKPT_FORMATS_DCP_PARTS_H
+
+#include "libckpt/base/index.h"
+#include "libckpt/base/vec.h"
+#include "libckpt/map/value.h"
+
+typedef enum ckpt_dcp_part_kind {
+    CKPT_DCP_BOX, /* ChunkStorageMetadata: offsets, sizes */
+    CKPT_DCP_KEY, /* MetadataIndex: fqn, offset */
+    CKPT_DCP_INFO /* _StorageInfo: relative_path, offset, length */
+} ckpt_dcp_part_kind;
+
+typedef struct ckpt_dcp_part {
+    uint8_t kind;  /* ckpt_dcp_part_kind */
+    uint8_t n;     /* axes of BOX and KEY; KEY of an object: 0 */
+    uint32_t text; /* in ckpt_dcp_parts.text: the name of KEY, the file of INFO */
+    union {
+        struct {
+            const uint64_t *start, *count; /* elements; KEY has no count */
+        } box;
+        struct {
+            uint64_t at, n;
+        } bytes;
+    } as;
+} ckpt_dcp_part;
+
+CKPT_VEC(ckpt_dcp_part_list, ckpt_dcp_part);
+CKPT_VEC(ckpt_dcp_texts, ckpt_text);
+
+typedef struct ckpt_dcp_parts {
+    ckpt_arena *kept;    /* boxes and texts lie there ... */
+    ckpt_arena *scratch; /* ... and offsets of KEYs here */
+    ckpt_dcp_part_list part;
+    ckpt_dcp_texts text; /* each once */
+    ckpt_index by_text;
+} ckpt_dcp_parts;
+
+/* An attribute of an object, by what BUILD gave it; NULL: it has none of this name, or is None. */
+const ckpt_value *ckpt_dcp_attr(const ckpt_object *o, const char *name);
+
+/* A number of elements or bytes. */
+bool ckpt_dcp_number(const ckpt_value *v, uint64_t *out);
+
+/* Sizes or offsets, one for each axis, in an arena; false: v is something else, or no memory. */
+bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **out, uint32_t *n);
+
+/* The number of a text in parts->text; CKPT_INDEX_NONE: not there. */
+uint32_t ckpt_dcp_text(const ckpt_dcp_parts *parts, const ckpt_text *text);
+
+/* ckpt_pickle_opts.take, ctx is the parts: false for what is no part, or not a right one. */
+bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number);
+
+/* The part that a value is, or becomes, of this kind; NULL: it is none, or a wrong one. */
+const ckpt_dcp_part *ckpt_dcp_part_of(ckpt_dcp_parts *parts, const ckpt_value *v,
+                                      ckpt_dcp_part_kind kind);
+
+void ckpt_dcp_parts_free(ckpt_dcp_parts *parts);
+
+#endif
