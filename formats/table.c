@@ -14,6 +14,7 @@ extern const ckpt_directory ckpt_directory_universal;
 extern const ckpt_directory ckpt_directory_zero;
 extern const ckpt_directory ckpt_directory_dcp;
 extern const ckpt_directory ckpt_directory_fsdp_ranks;
+extern const ckpt_directory ckpt_directory_full_state;
 extern const ckpt_directory ckpt_directory_megatron;
 extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
@@ -24,9 +25,9 @@ const ckpt_format *const ckpt_formats[] = {
 };
 
 const ckpt_directory *const ckpt_directories[] = {
-    &ckpt_directory_deepspeed, &ckpt_directory_universal,
-    &ckpt_directory_hf,        &ckpt_directory_hf_bin,
-    &ckpt_directory_zero,      &ckpt_directory_megatron,
-    &ckpt_directory_dcp,       &ckpt_directory_fsdp_ranks,
-    NULL,
+    &ckpt_directory_deepspeed,  &ckpt_directory_universal,
+    &ckpt_directory_hf,         &ckpt_directory_hf_bin,
+    &ckpt_directory_zero,       &ckpt_directory_megatron,
+    &ckpt_directory_dcp,        &ckpt_directory_fsdp_ranks,
+    &ckpt_directory_full_state, NULL,
 };

@@ -100,6 +100,8 @@ typedef struct ckpt_open_opts {
      */
     bool join_first_axis;
     bool ignore_copies; /* DeepSpeed: do not compare masters with the module's 16-bit copies */
+    /* what is opened is to be a run: a torch file with a model and its optimizer is read as one */
+    bool training;
 } ckpt_open_opts;
 
 /*

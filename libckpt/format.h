@@ -87,6 +87,12 @@ typedef struct ckpt_directory {
      */
     int (*part)(const char *file_name);
 
+    /*
+     * Does a single file with these values (or NULL) hold a run, which this driver reads when the
+     * caller wants one?  NULL: no.
+     */
+    bool (*holds)(const ckpt_value *values);
+
     const ckpt_run_layout *run; /* NULL: none, or DeepSpeed's `latest` and its shards */
 } ckpt_directory;
 

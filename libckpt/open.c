@@ -337,6 +337,42 @@ static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *e
     return rc;
 }
 
+/*
+ * A file whose values are those of a run, read as one: the map is replaced by that of the driver
+ * which knows such files.  Others stay what they are.
+ */
+static int open_run(ckpt_map **map, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
+{
+    const ckpt_directory *driver = NULL;
+    const char *folder, *name;
+    ckpt_map *run = NULL;
+
+    for (size_t i = 0; !driver && ckpt_directories[i]; i++) {
+        if (ckpt_directories[i]->holds && ckpt_directories[i]->holds((*map)->values))
+            driver = ckpt_directories[i];
+    }
+    if (!driver)
+        return CKPT_OK;
+    int rc = ckpt_map_new(&run, 0, err);
+    if (rc == CKPT_OK) {
+        run->collect = opts->collect;
+        rc = open_split(run, path, &folder, &name, err);
+    }
+    if (rc == CKPT_OK)
+        rc = open_folder(run, folder, name, driver, opts, err);
+    if (rc == CKPT_OK) {
+        run->path = ckpt_arena_string(run->arena, path, strlen(path));
+        rc = run->path ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    if (rc != CKPT_OK) {
+        ckpt_map_free(run);
+        return rc;
+    }
+    ckpt_map_free(*map);
+    *map = run;
+    return CKPT_OK;
+}
+
 int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_open_opts own;
@@ -370,6 +406,8 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     if (rc == CKPT_OK && !S_ISDIR(st.st_mode))
         rc = driver ? open_folder(map, folder, name, driver, opts, err)
                     : open_file(&map, path, opts->collect, err);
+    if (rc == CKPT_OK && !S_ISDIR(st.st_mode) && !driver && opts->training)
+        rc = open_run(&map, path, opts, err);
     if (rc == CKPT_OK)
         open_effects(map, ckpt_directory_find(map->format),
                      !S_ISDIR(st.st_mode) && open_part(name, true) != open_part(name, false));

@@ -6,8 +6,10 @@
  *     join.c     what all ranks have under one name -> a tensor of the map, copies as its twins
  *     numbers.c  which parameters the optimizer's numbers mean
  *     flat.c     FSDP1: pieces of flattened parameters
- *     ranks.c    the driver: files, the tree of values
- *     write.c    the driver's writer
+ *     run.c      what the files make: weights, state, the tree of values
+ *     ranks.c    the driver of folders with files of each rank
+ *     full.c     the driver of whole model and optimizer dicts
+ *     write.c    the writer of files of each rank
  *
  * A checkpoint, as verl, SkyRL and their kin write it, one file of each kind for each rank:
  *
@@ -209,5 +211,53 @@ typedef struct ckpt_ranks_numbers {
  * Errors  CKPT_EFORMAT: param_groups are none; CKPT_ELIMIT
  */
 int ckpt_ranks_number(ckpt_ranks_numbers *out, ckpt_arena *arena, const char *path, ckpt_err *err);
+
+/* ---- run.c ---- */
+
+typedef enum ckpt_ranks_file_kind {
+    CKPT_RANKS_MODEL,
+    CKPT_RANKS_OPTIM,
+    CKPT_RANKS_EXTRA,
+    CKPT_RANKS_KINDS
+} ckpt_ranks_file_kind;
+
+/* What is read, from the first file to the map; zeroed but for the first members. */
+typedef struct ckpt_ranks_run {
+    ckpt_map *map;
+    const char *path; /* of the folder; begins messages */
+    uint32_t world;   /* ranks that have files */
+    bool with_optimizer;
+    ckpt_err *err;
+    ckpt_ranks_set model, optim;
+    bool rngs;    /* other ranks than the first have kept generators of random numbers */
+    bool by_name; /* the optimizer's keys are names */
+    ckpt_value *root[CKPT_RANKS_KINDS]; /* what the first rank's files hold, or NULL */
+    ckpt_ranks_numbers numbers;
+} ckpt_ranks_run;
+
+/* What is done with the object of a file. */
+typedef int ckpt_ranks_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root);
+
+/*
+ * Read a file of a rank.  The first rank's object stays in the map; others are freed after `take`.
+ *
+ * name    in the folder
+ * Errors  those of torch archives, and of take
+ */
+int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind kind, uint32_t rank,
+                    ckpt_ranks_take *take);
+
+/* Take a model's dict, an optimizer's, and values beside them; ranks in ascending order. */
+ckpt_ranks_take ckpt_ranks_take_model, ckpt_ranks_take_optim, ckpt_ranks_take_extra;
+
+/*
+ * When all files are taken: tensors, values, facts, and the training state.
+ *
+ * Errors  CKPT_EMISMATCH: ranks do not fit together; those of ckpt_ranks_number, ckpt_dcp_state
+ */
+int ckpt_ranks_finish(ckpt_ranks_run *r);
+
+/* Release what the run holds beside the map. */
+void ckpt_ranks_run_free(ckpt_ranks_run *r);
 
 #endif

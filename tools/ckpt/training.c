@@ -39,6 +39,7 @@ int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     *map = NULL;
     a->open.with_optimizer = true;
     a->open.whole_checkpoint = true;
+    a->open.training = true;
     if (rc == CKPT_OK && a->order && strcmp(a->order, "stored") != 0)
         rc = args_file(&a->order_text, a->order, "the order", err);
     // one pattern stands for all names as the file has them

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c: owns what the files of a run make together: weights, the optimizer's state under names,
+ * and the tree of values.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+#include "formats/fsdp_ranks/ranks.h"
+#include "formats/torch/torch.h"
+#include "libckpt/base/dtype.h"
+
+enum { RRU_NODES = 10000000 }; /* pairs of nodes that values of two ranks may have */
+
+/* ---- files ---- */
+
+/* Read a file into a map; `of` is the one that is made, for the first rank. */
+static int rru_object(ckpt_ranks_run *r, ckpt_map *of, ckpt_io *io, uint32_t number,
+                      ckpt_value **root)
+{
+    const ckpt_torch_range range = {
+        .io = io, .file = number, .at = 0, .n = r->map->files.at[number].size};
+
+    return ckpt_torch_inner(root, of, &range, r->err);
+}
+
+static int rru_use(ckpt_ranks_run *r, ckpt_ranks_file *file, ckpt_ranks_file_kind kind,
+                   ckpt_value *root, ckpt_ranks_take *take)
+{
+    size_t n = file->of->sources.n;
+    uint32_t *source = ckpt_alloc((n + 1) * sizeof *source);
+    int rc;
+
+    if (!source)
+        return ckpt_fail_memory(r->err);
+    for (size_t i = 0; i < n; i++)
+        source[i] = file->of == r->map ? (uint32_t)i : UINT32_MAX;
+    file->source = source;
+    if (file->where.rank == 0)
+        r->root[kind] = root;
+    rc = take(r, file, root);
+    ckpt_free(source);
+    return rc;
+}
+
+int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind kind, uint32_t rank,
+                    ckpt_ranks_take *take)
+{
+    const char *path = ckpt_arena_printf(r->map->arena, "%s/%s", r->path, name);
+    ckpt_ranks_file file = {.map = r->map,
+                            .where = {.file = path, .rank = rank, .world = r->world}};
+    ckpt_map_file entry = {.format = &ckpt_format_torch};
+    ckpt_map *scratch = NULL;
+    ckpt_value *root = NULL;
+    ckpt_io *io = NULL;
+    uint32_t number;
+    int rc = path ? ckpt_io_open(&io, path, r->err) : ckpt_fail_memory(r->err);
+
+    if (rc == CKPT_OK) {
+        ckpt_io_identify(io, &entry);
+        rc = ckpt_map_add_file(r->map, &entry, &number, r->err);
+    }
+    if (rc == CKPT_OK && rank > 0)
+        rc = ckpt_map_new(&scratch, 0, r->err);
+    if (rc == CKPT_OK) {
+        ckpt_map *of = scratch ? scratch : r->map;
+        file.of = of;
+        rc = rru_object(r, of, io, number, &root);
+    }
+    if (rc == CKPT_OK)
+        rc = rru_use(r, &file, kind, root, take);
+    ckpt_map_free(scratch);
+    ckpt_io_close(io);
+    return rc;
+}
+
+/* ---- model ---- */
+
+int ckpt_ranks_take_model(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
+{
+    ckpt_dict dict = ckpt_value_map(root);
+    int rc = CKPT_OK;
+
+    if (root->kind != CKPT_V_DICT && root->kind != CKPT_V_ODICT)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: holds no dict of tensors", file->where.file);
+    for (uint64_t i = 0; rc == CKPT_OK && i < dict.n; i++) {
+        ckpt_ranks_file one = *file;
+        if (dict.at[i].key->kind != CKPT_V_STR)
+            return ckpt_fail(r->err, CKPT_EFORMAT, "%s: a key that is no name", file->where.file);
+        one.where.key = dict.at[i].key->as.text.at;
+        if (strstr(one.where.key, "_flat_param"))
+            return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                             "%s: %.200s is a flat parameter (FSDP1, LOCAL_STATE_DICT): which "
+                             "parameters are in it, and their shapes, is not in the files; save "
+                             "with SHARDED_STATE_DICT or FULL_STATE_DICT",
+                             file->where.file, one.where.key);
+        if (!ckpt_ranks_is_part(dict.at[i].value) && dict.at[i].value->kind != CKPT_V_OBJECT)
+            continue; // a module's extra state: a value
+        rc = ckpt_ranks_add(&r->model, &one, one.where.key, dict.at[i].value, r->err);
+    }
+    return rc;
+}
+
+/* Every rank has every tensor, in one shape. */
+static int rru_check_model(ckpt_ranks_run *r)
+{
+    for (size_t i = 0; i < r->model.item.n; i++) {
+        const ckpt_ranks_item *item = &r->model.item.at[i];
+        if (item->n_held != r->world)
+            return ckpt_fail(r->err, CKPT_EMISMATCH,
+                             "%s: %.200s is in the files of %" PRIu32 " of %" PRIu32
+                             " ranks: files of another save?",
+                             r->path, item->name, item->n_held, r->world);
+        if (item->uneven)
+            return ckpt_fail(r->err, CKPT_EMISMATCH,
+                             "%s: %.200s is a plain tensor of another shape in each rank's file",
+                             r->path, item->name);
+    }
+    return CKPT_OK;
+}
+
+/* The name before this one that has the same bytes. */
+static const ckpt_tensor *rru_owner(const ckpt_ranks_run *r, size_t item)
+{
+    for (size_t i = 0; i < item; i++) {
+        size_t at;
+        if (!ckpt_ranks_same(&r->model.item.at[i], &r->model.item.at[item]))
+            continue;
+        at = ckpt_map_index(r->map, r->model.item.at[i].name, strlen(r->model.item.at[i].name));
+        return at == SIZE_MAX ? NULL : r->map->tensors.at[at];
+    }
+    return NULL;
+}
+
+/* Plain tensors beside parts are buffers; of the parts those that the optimizer has are trained. */
+static uint32_t rru_role(const ckpt_ranks_run *r, const ckpt_ranks_item *item, bool parts)
+{
+    bool known = r->numbers.groups && !r->numbers.why;
+
+    if (parts && item->kind == CKPT_RANKS_PLAIN)
+        return CKPT_ROLE_BUFFER;
+    for (size_t i = 0; known && i < r->numbers.param.n; i++) {
+        if (strcmp(r->numbers.param.at[i].name, item->name) == 0)
+            return CKPT_ROLE_WEIGHT;
+    }
+    if (!known)
+        return CKPT_ROLE_WEIGHT;
+    return ckpt_dtype_get(item->dtype)->kind == CKPT_IS_FLOAT ? CKPT_ROLE_FROZEN : CKPT_ROLE_BUFFER;
+}
+
+static int rru_weights(ckpt_ranks_run *r)
+{
+    bool parts = false;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; i < r->model.item.n; i++)
+        parts |= r->model.item.at[i].kind != CKPT_RANKS_PLAIN;
+    for (size_t i = 0; rc == CKPT_OK && i < r->model.item.n; i++) {
+        ckpt_ranks_item *item = &r->model.item.at[i];
+        const ckpt_tensor *owner = rru_owner(r, i);
+        const ckpt_ranks_name as = {item->name, rru_role(r, item, parts), NULL};
+        ckpt_tensor *t;
+        if (!owner) {
+            rc = ckpt_ranks_emit(NULL, r->map, item, &as, r->err);
+            continue;
+        }
+        const ckpt_tensor like = {
+            .dtype = item->dtype, .ndim = item->ndim, .shape = item->shape, .role = as.role};
+        rc = ckpt_map_add(r->map, item->name, strlen(item->name), &like, &t, r->err);
+        if (rc == CKPT_OK)
+            t->owner = owner->owner ? owner->owner : owner;
+    }
+    return rc;
+}
+
+/* ---- optimizer ---- */
+
+/* What a rank keeps of one parameter. */
+static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_value *key,
+                          const ckpt_value *state)
+{
+    ckpt_dict dict = ckpt_value_map(state);
+    int rc = CKPT_OK;
+
+    r->by_name |= key->kind == CKPT_V_STR;
+    if (key->kind != CKPT_V_STR && (key->kind != CKPT_V_INT || key->as.i < 0))
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: state of what is neither number nor name",
+                         file->where.file);
+    for (uint64_t i = 0; rc == CKPT_OK && i < dict.n; i++) {
+        const ckpt_value *kind = dict.at[i].key, *v = dict.at[i].value;
+        ckpt_ranks_file one = *file;
+        if (kind->kind != CKPT_V_STR || strchr(kind->as.text.at, '/'))
+            return ckpt_fail(r->err, CKPT_EFORMAT, "%s: a kind of state that is no name",
+                             file->where.file);
+        if (v->kind == CKPT_V_NONE)
+            continue;
+        if (!ckpt_ranks_is_part(v) && v->kind != CKPT_V_OBJECT)
+            return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                             "%s: the optimizer's %.100s is no tensor: torch older than 1.12?",
+                             file->where.file, kind->as.text.at);
+        one.where.key =
+            key->kind == CKPT_V_STR
+                ? ckpt_arena_printf(r->map->arena, "%s/%s", kind->as.text.at, key->as.text.at)
+                : ckpt_arena_printf(r->map->arena, "%s/%" PRId64, kind->as.text.at, key->as.i);
+        rc = one.where.key ? ckpt_ranks_add(&r->optim, &one, one.where.key, v, r->err)
+                           : ckpt_fail_memory(r->err);
+    }
+    return rc;
+}
+
+int ckpt_ranks_take_optim(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
+{
+    const ckpt_value *groups = ckpt_value_get(root, "param_groups"),
+                     *first = ckpt_value_get(r->root[CKPT_RANKS_OPTIM], "param_groups");
+    ckpt_dict state = ckpt_value_map(ckpt_value_get(root, "state"));
+    int rc = CKPT_OK;
+
+    if (ckpt_value_map(root).n == 0 && (file->where.rank == 0 || !first))
+        return CKPT_OK; // {}: no optimizer was saved
+    if (!groups)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: holds no optimizer with param_groups",
+                         file->where.file);
+    if (file->where.rank > 0 && (!first || !ckpt_value_equal(groups, first, RRU_NODES)))
+        return ckpt_fail(r->err, CKPT_EMISMATCH,
+                         "%s: the optimizer's groups are not those of rank 0: files of another "
+                         "save?",
+                         file->where.file);
+    for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++)
+        rc = rru_take_state(r, file, state.at[i].key, state.at[i].value);
+    return rc;
+}
+
+/* The name of a kind of state: the part of an item's name before its parameter. */
+static const char *rru_kind_of(ckpt_ranks_run *r, const ckpt_ranks_item *item)
+{
+    return ckpt_arena_string(r->map->arena, item->name,
+                             (size_t)(strchr(item->name, '/') - item->name));
+}
+
+/* The state of an item as that of one parameter, which has all or a part of it. */
+static int rru_moment(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kind,
+                      const ckpt_ranks_param *p)
+{
+    ckpt_ranks_name as = {.role = CKPT_ROLE_STATE};
+    ckpt_ranks_item flat;
+    uint64_t n = 1;
+    int rc;
+
+    as.name = ckpt_arena_printf(r->map->arena, "%s/%s", kind, p->name);
+    if (!as.name)
+        return ckpt_fail_memory(r->err);
+    if (item->ndim == 0 || r->numbers.form == CKPT_RANKS_WHOLE)
+        return ckpt_ranks_emit(NULL, r->map, item, &as, r->err);
+    for (uint32_t k = 0; k < p->model->ndim; k++)
+        n *= p->model->shape[k]; // the map has checked it
+    as.like = p->model;
+    rc = ckpt_ranks_flat(&flat, item, r->map->arena, p->first, n, r->numbers.group, r->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_ranks_emit(NULL, r->map, &flat, &as, r->err);
+    ckpt_vec_free(&flat.piece);
+    return rc;
+}
+
+/* State whose parameter is not known stays what it is, by number. */
+static int rru_unnamed(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kind)
+{
+    const ckpt_ranks_name as = {ckpt_arena_printf(r->map->arena, "optimizer.state.%s.%s",
+                                                  strchr(item->name, '/') + 1, kind),
+                                CKPT_ROLE_OTHER, NULL};
+    ckpt_ranks_item flat;
+    int rc;
+
+    if (!as.name)
+        return ckpt_fail_memory(r->err);
+    if (item->kind != CKPT_RANKS_PLAIN || item->ndim != 1 || r->numbers.form == CKPT_RANKS_WHOLE)
+        return ckpt_ranks_emit(NULL, r->map, item, &as, r->err);
+    rc = ckpt_ranks_flat(&flat, item, r->map->arena, 0, ckpt_ranks_flat_n(item, r->numbers.group),
+                         r->numbers.group, r->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_ranks_emit(NULL, r->map, &flat, &as, r->err);
+    ckpt_vec_free(&flat.piece);
+    return rc;
+}
+
+static int rru_moments_of(ckpt_ranks_run *r, ckpt_ranks_item *item)
+{
+    const char *kind = rru_kind_of(r, item), *of = strchr(item->name, '/') + 1;
+    uint64_t number = r->by_name ? 0 : strtoull(of, NULL, 10);
+    int rc = kind ? CKPT_OK : ckpt_fail_memory(r->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (r->by_name) {
+        const ckpt_ranks_name as = {item->name, CKPT_ROLE_STATE, NULL};
+        return ckpt_ranks_emit(NULL, r->map, item, &as, r->err);
+    }
+    if (r->numbers.why)
+        return rru_unnamed(r, item, kind);
+    if (number >= r->numbers.n)
+        return ckpt_fail(r->err, CKPT_EFORMAT,
+                         "%s: state of parameter %" PRIu64
+                         ", which is in no group of the optimizer",
+                         r->path, number);
+    for (size_t i = 0; rc == CKPT_OK && i < r->numbers.param.n; i++) {
+        if (r->numbers.param.at[i].number == number)
+            rc = rru_moment(r, item, kind, &r->numbers.param.at[i]);
+    }
+    return rc;
+}
+
+/* ---- values ---- */
+
+/* The names of a group's parameters; of a flat one's, all that are in it. NULL: no memory. */
+static ckpt_value *rru_names(ckpt_ranks_run *r, ckpt_seq params)
+{
+    ckpt_arena *arena = r->map->arena;
+    ckpt_value *names = ckpt_value_new(arena, CKPT_V_LIST);
+    bool ok = names != NULL;
+
+    // numbers go up from group to group; those of flat parameters are in one group
+    for (size_t k = 0; ok && params.n > 0 && k < r->numbers.param.n; k++) {
+        const ckpt_ranks_param *p = &r->numbers.param.at[k];
+        if (p->number >= (uint64_t)params.at[0]->as.i &&
+            p->number - (uint64_t)params.at[0]->as.i < params.n)
+            ok = ckpt_seq_add(arena, &names->as.seq, ckpt_value_cstr(arena, p->name));
+    }
+    return ok ? names : NULL;
+}
+
+/* A group's settings with names for numbers. */
+static ckpt_value *rru_group(ckpt_ranks_run *r, const ckpt_value *group)
+{
+    ckpt_arena *arena = r->map->arena;
+    ckpt_dict from = ckpt_value_map(group);
+    bool named = !r->by_name && !r->numbers.why;
+    ckpt_value *to = ckpt_value_new(arena, CKPT_V_DICT),
+               *names = named ? rru_names(r, ckpt_value_seq(ckpt_value_get(group, "params"))) : to;
+    bool ok = to && names;
+
+    for (uint64_t i = 0; ok && i < from.n; i++) {
+        const ckpt_value *key = from.at[i].key;
+        if (!named || !ckpt_value_is(key, "param_names"))
+            ok = ckpt_dict_add(arena, &to->as.map, from.at[i].key,
+                               named && ckpt_value_is(key, "params") ? names : from.at[i].value);
+    }
+    return ok ? to : NULL;
+}
+
+static ckpt_value *rru_optimizer(ckpt_ranks_run *r)
+{
+    ckpt_seq groups = ckpt_value_seq(r->numbers.groups);
+    ckpt_value *out = ckpt_value_new(r->map->arena, CKPT_V_DICT),
+               *list = ckpt_value_new(r->map->arena, CKPT_V_LIST);
+
+    for (uint64_t i = 0; list && i < groups.n; i++) {
+        ckpt_value *group = rru_group(r, groups.at[i]);
+        if (!group || !ckpt_seq_add(r->map->arena, &list->as.seq, group))
+            return NULL;
+    }
+    return out && list && ckpt_dict_add_cstr(r->map->arena, &out->as.map, "param_groups", list)
+               ? out
+               : NULL;
+}
+
+/* The first rank's values: settings of its optimizer, what is no tensor, its extra state. */
+static int rru_values(ckpt_ranks_run *r)
+{
+    ckpt_arena *arena = r->map->arena;
+    ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT), *optimizer = NULL;
+    ckpt_dict model = ckpt_value_map(r->root[CKPT_RANKS_MODEL]),
+              extra = ckpt_value_map(r->root[CKPT_RANKS_EXTRA]);
+    ckpt_value *beside = ckpt_value_new(arena, CKPT_V_DICT);
+    bool ok = root && beside;
+
+    for (uint64_t i = 0; ok && i < model.n; i++) {
+        if (!ckpt_ranks_find(&r->model, model.at[i].key->as.text.at))
+            ok = ckpt_dict_add(arena, &beside->as.map, model.at[i].key, model.at[i].value);
+    }
+    if (ok && beside->as.map.n > 0)
+        ok = ckpt_dict_add_cstr(arena, &root->as.map, "model", beside);
+    if (ok && r->numbers.groups) {
+        optimizer = rru_optimizer(r);
+        ok = optimizer && ckpt_dict_add_cstr(arena, &root->as.map, "optimizer", optimizer);
+    }
+    for (uint64_t i = 0; ok && i < extra.n; i++)
+        ok = ckpt_dict_add(arena, &root->as.map, extra.at[i].key, extra.at[i].value);
+    r->map->values = root;
+    return ok ? CKPT_OK : ckpt_fail_memory(r->err);
+}
+
+/* Ranks agree on the schedule; generators of random numbers are each rank's own. */
+int ckpt_ranks_take_extra(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
+{
+    const ckpt_value *mine = ckpt_value_get(root, "lr_scheduler"),
+                     *first = ckpt_value_get(r->root[CKPT_RANKS_EXTRA], "lr_scheduler");
+
+    if (root->kind != CKPT_V_DICT && root->kind != CKPT_V_ODICT)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: holds no dict", file->where.file);
+    r->rngs |= file->where.rank > 0 && ckpt_value_get(root, "rng");
+    if (!mine && !first)
+        return CKPT_OK;
+    return mine && first && ckpt_value_equal(mine, first, RRU_NODES)
+               ? CKPT_OK
+               : ckpt_fail(r->err, CKPT_EMISMATCH,
+                           "%s: its schedule is not that of rank 0: files of another save?",
+                           file->where.file);
+}
+
+/* ---- the whole ---- */
+
+/* How many ranks together hold a copy: all, but in HSDP. */
+static uint32_t rru_group_size(const ckpt_ranks_run *r)
+{
+    for (size_t i = 0; i < r->model.item.n; i++) {
+        uint32_t copies = r->model.item.at[i].copies;
+        if (copies > 1 && copies <= r->world && r->world % copies == 0 && r->root[CKPT_RANKS_OPTIM])
+            return r->world / copies;
+    }
+    return r->world;
+}
+
+/* Groups whose parameters are names already. */
+static int rru_named(ckpt_ranks_run *r)
+{
+    ckpt_seq groups = ckpt_value_seq(r->numbers.groups);
+
+    for (uint64_t g = 0; g < groups.n; g++) {
+        ckpt_seq params = ckpt_value_seq(ckpt_value_get(groups.at[g], "params"));
+        for (uint64_t i = 0; i < params.n; i++) {
+            ckpt_ranks_param *slot = NULL;
+            if (params.at[i]->kind != CKPT_V_STR)
+                return ckpt_fail(r->err, CKPT_EFORMAT,
+                                 "%s: the optimizer has parameters by name and by number", r->path);
+            slot = ckpt_vec_push(&r->numbers.param);
+            if (!slot)
+                return ckpt_fail_memory(r->err);
+            slot->name = params.at[i]->as.text.at;
+        }
+    }
+    return CKPT_OK;
+}
+
+static int rru_optim(ckpt_ranks_run *r)
+{
+    ckpt_seq groups;
+
+    r->numbers.groups = ckpt_value_get(r->root[CKPT_RANKS_OPTIM], "param_groups");
+    if (!r->numbers.groups)
+        return CKPT_OK;
+    groups = ckpt_value_seq(r->numbers.groups);
+    for (uint64_t g = 0; g < groups.n; g++) {
+        ckpt_seq params = ckpt_value_seq(ckpt_value_get(groups.at[g], "params"));
+        r->by_name |= params.n > 0 && params.at[0]->kind == CKPT_V_STR;
+    }
+    r->numbers.model = &r->model;
+    r->numbers.optim = &r->optim;
+    r->numbers.group = rru_group_size(r);
+    return r->by_name ? rru_named(r)
+                      : ckpt_ranks_number(&r->numbers, r->map->arena, r->path, r->err);
+}
+
+static int rru_state(ckpt_ranks_run *r)
+{
+    if (r->by_name || !r->numbers.groups || !r->numbers.why)
+        return ckpt_dcp_state(r->map, r->err);
+    r->map->no_state = r->numbers.why;
+    return ckpt_map_note(r->map, CKPT_WARNING, r->err, "%s: %s: its state is listed by number",
+                         r->path, r->numbers.why);
+}
+
+static int rru_facts(ckpt_ranks_run *r)
+{
+    const char *device = NULL;
+    int rc = ckpt_map_fact_int(r->map, "world size", (int64_t)r->world, r->err);
+
+    for (size_t i = 0; !device && i < r->model.item.n; i++)
+        device = r->model.item.at[i].device;
+    if (rc == CKPT_OK && device)
+        rc = ckpt_map_fact(r->map, r->err, CKPT_RANKS_DEVICE, "%s", device);
+
+    r->map->known.training = true;
+    r->map->known.world = r->world;
+    if (rc == CKPT_OK && r->rngs)
+        rc = ckpt_map_note(r->map, CKPT_INFO, r->err,
+                           "%s: 'rng' is that of rank 0: the other ranks' generators of random "
+                           "numbers are left out",
+                           r->path);
+    return rc;
+}
+
+int ckpt_ranks_finish(ckpt_ranks_run *r)
+{
+    int rc = rru_check_model(r);
+
+    if (rc == CKPT_OK)
+        rc = rru_optim(r);
+    if (rc == CKPT_OK)
+        rc = rru_weights(r);
+    for (size_t i = 0; rc == CKPT_OK && i < r->optim.item.n; i++)
+        rc = rru_moments_of(r, &r->optim.item.at[i]);
+    if (rc == CKPT_OK)
+        rc = rru_values(r);
+    if (rc == CKPT_OK)
+        rc = rru_facts(r);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_check(r->map, r->err);
+    return rc == CKPT_OK && r->with_optimizer ? rru_state(r) : rc;
+}
+
+void ckpt_ranks_run_free(ckpt_ranks_run *r)
+{
+    ckpt_ranks_set_free(&r->model);
+    ckpt_ranks_set_free(&r->optim);
+    ckpt_vec_free(&r->numbers.param);
+}
