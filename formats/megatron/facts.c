@@ -8,10 +8,9 @@
 
 #include "formats/megatron/megatron.h"
 
-/* An argument of the run: args is an argparse.Namespace. */
-static const ckpt_value *mga_arg(const ckpt_meg_job *job, const char *name)
+const ckpt_value *ckpt_meg_value(const ckpt_meg_job *job, const char *name)
 {
-    const ckpt_value *args = ckpt_value_get(job->root, "args");
+    const ckpt_value *args = ckpt_value_get(job->root, "args"); // an argparse.Namespace
 
     return ckpt_value_get(args && args->kind == CKPT_V_OBJECT ? args->as.object->state : args,
                           name);
@@ -21,13 +20,13 @@ int64_t ckpt_meg_arg(const ckpt_meg_job *job, const char *name)
 {
     int64_t n = 0;
 
-    (void)ckpt_value_as_int(mga_arg(job, name), &n);
+    (void)ckpt_value_as_int(ckpt_meg_value(job, name), &n);
     return n;
 }
 
 bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name)
 {
-    const ckpt_value *v = mga_arg(job, name);
+    const ckpt_value *v = ckpt_meg_value(job, name);
 
     return v && v->kind == CKPT_V_BOOL && v->as.i;
 }

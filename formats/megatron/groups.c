@@ -5,7 +5,8 @@
  * param_groups are saved without the names of their parameters.  Megatron-LM makes them by rule:
  * parameters of one axis and those named ".bias" have no weight decay (wd_mult 0), experts that are
  * spread over ranks stand apart, and so do embedding and output layer where they have a learning
- * rate of their own (is_decoupled_lr).
+ * rate of their own (is_decoupled_lr, or the run's decoupled_lr).  Norms of queries and keys decay
+ * where the run says so (apply_wd_to_qk_layernorm).
  */
 #include <string.h>
 
@@ -35,7 +36,7 @@ int ckpt_meg_groups_add(ckpt_meg_groups *out, const ckpt_meg_job *job, const ckp
         return ckpt_fail(job->err, CKPT_EFORMAT, "%s: the optimizer's param_groups are no list",
                          job->map->path);
     for (uint64_t i = 0; i < s.n; i++) {
-        double mult = 1, count = step ? *step : -1;
+        double mult = 1, count = step ? *step : -1, lr = -1, own = -2;
         ckpt_meg_group *g = ckpt_vec_push(out);
         if (!g)
             return ckpt_fail_memory(job->err);
@@ -44,10 +45,13 @@ int ckpt_meg_groups_add(ckpt_meg_groups *out, const ckpt_meg_job *job, const ckp
                              job->map->path);
         (void)mgg_number(ckpt_value_get(s.at[i], "wd_mult"), &mult);
         (void)mgg_number(ckpt_value_get(s.at[i], "step"), &count);
+        (void)mgg_number(ckpt_value_get(s.at[i], "max_lr"), &lr);
+        (void)mgg_number(ckpt_meg_value(job, "decoupled_lr"), &own);
         *g = (ckpt_meg_group){.settings = s.at[i],
                               .decays = mult > 0,
                               .expert = mgg_true(s.at[i], "is_expert_parallel"),
-                              .decoupled = mgg_true(s.at[i], "is_decoupled_lr"),
+                              .decoupled = mgg_true(s.at[i], "is_decoupled_lr") || lr == own,
+                              .norms_decay = ckpt_meg_flag(job, "apply_wd_to_qk_layernorm"),
                               .has_step = count >= 0 && count < 1e15};
         g->step = g->has_step ? (int64_t)count : 0;
     }
@@ -70,6 +74,7 @@ static bool mgg_decoupled(const char *name)
 size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32_t ndim)
 {
     bool decays = ndim > ckpt_meg_stacked(name) + 1 && !mgg_ends(name, ".bias");
+    bool norm = strstr(name, "q_layernorm.") || strstr(name, "k_layernorm.");
     bool experts = false, decoupled = false;
     size_t found = groups->n;
 
@@ -79,7 +84,8 @@ size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32
     }
     for (size_t i = 0; i < groups->n; i++) {
         const ckpt_meg_group *g = &groups->at[i];
-        if (g->decays != decays || (experts && g->expert != ckpt_meg_is_expert(name)) ||
+        if (g->decays != (decays || (norm && g->norms_decay)) ||
+            (experts && g->expert != ckpt_meg_is_expert(name)) ||
             (decoupled && g->decoupled != mgg_decoupled(name)))
             continue;
         if (found < groups->n)

@@ -2,7 +2,8 @@
 /*
  * legacy_state.c: owns the optimizers' state of ranks' files.
  *
- *     optimizer  {state: {number: {step, exp_avg ...}}, param_groups}            of fp32 runs
+ *     optimizer  a list of several (experts have one of their own), or one:
+ *                {state: {number: {step, exp_avg ...}}, param_groups}            of fp32 runs
  *                {optimizer: that, fp32_from_fp16_params: [masters by group]}    of 16-bit ones
  *                {optimizer: {param_groups}}, and distrib_optim.pt beside it:
  *                {0: {(dtypes): {param, exp_avg ..., numel_unpadded}}}           distributed
@@ -19,14 +20,22 @@
 #include "libckpt/copy/reader.h"
 #include "libckpt/map/adopt.h"
 
-enum { MGO_KINDS = 16 };
+enum { MGO_KINDS = 16, MGO_OPTIMIZERS = 16 };
+
+/* One of a run's optimizers: MoE runs have one for experts. */
+typedef struct mgo_optimizer {
+    const char *path, *inner; /* of its masters, of its state: "optimizer", "optimizer.optimizer" */
+    size_t first, n;          /* its groups */
+} mgo_optimizer;
 
 typedef struct mgo_reader {
     ckpt_meg_job *job;
     ckpt_map *map;
     ckpt_meg_grid *grid;
     ckpt_meg_groups group;
-    const char *inner; /* where numbers are: "optimizer" or "optimizer.optimizer" */
+    mgo_optimizer one[MGO_OPTIMIZERS];
+    size_t n_optimizers;
+    bool listed; /* they are a list */
     const char *kind[MGO_KINDS];
     size_t n_kinds;
     ckpt_tensor ***tensor; /* per kind, rank: of each slice; NULL: it has none */
@@ -84,34 +93,48 @@ static int mgo_room(mgo_reader *r)
 
 /* ---- numbered state ---- */
 
-static const ckpt_value *mgo_optimizer(const mgo_reader *r, const ckpt_meg_rank *rank)
+/* Optimizer number o of a rank, and the dict of its state. */
+static const ckpt_value *mgo_of_rank(const mgo_reader *r, const ckpt_meg_rank *rank, size_t o,
+                                     const ckpt_value **inner)
 {
     const ckpt_value *v = ckpt_value_get(rank->root, "optimizer");
+    ckpt_seq list = ckpt_value_seq(v);
 
-    return strcmp(r->inner, "optimizer") == 0 ? v : ckpt_value_get(v, "optimizer");
+    if (r->listed)
+        v = o < list.n ? list.at[o] : NULL;
+    *inner = ckpt_value_get(v, "optimizer");
+    *inner = *inner ? *inner : v;
+    return v;
 }
 
-/* Which parameter each number is: slices by group; the groups have to agree with their 'params'. */
-static int mgo_numbers(mgo_reader *r, const ckpt_meg_rank *rank, size_t *of, size_t *first)
+/*
+ * Which parameter each number of an optimizer is: slices by group; the groups have to agree with
+ * their 'params'.
+ */
+static int mgo_numbers(mgo_reader *r, const ckpt_meg_rank *rank, size_t o, size_t *of,
+                       size_t *first)
 {
-    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(mgo_optimizer(r, rank), "param_groups"));
+    const mgo_optimizer *one = &r->one[o];
+    const ckpt_value *inner;
     size_t n = 0;
 
-    for (size_t g = 0; g < r->group.n; g++) {
+    (void)mgo_of_rank(r, rank, o, &inner);
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(inner, "param_groups"));
+    for (size_t g = 0; g < one->n; g++) {
         first[g] = n;
         for (size_t i = 0; i < rank->slice.n; i++) {
             const ckpt_meg_slice *s = &rank->slice.at[i];
             if (!ckpt_meg_is_buffer(s->name) &&
-                ckpt_meg_group_of(&r->group, s->name, s->tensor->ndim) == g)
+                ckpt_meg_group_of(&r->group, s->name, s->tensor->ndim) == one->first + g)
                 of[n++] = i;
         }
         const ckpt_value *params = g < groups.n ? ckpt_value_get(groups.at[g], "params") : NULL;
         if (params && ckpt_value_seq(params).n != n - first[g])
             return mgo_none(r, "nothing says which parameters are in which group", rank->path);
     }
-    first[r->group.n] = n;
-    return groups.n == r->group.n ? CKPT_OK
-                                  : mgo_none(r, "ranks have other parameter groups", rank->path);
+    first[one->n] = n;
+    return groups.n == one->n ? CKPT_OK
+                              : mgo_none(r, "ranks have other parameter groups", rank->path);
 }
 
 /* A tensor of a rank's file, if it has the shape of a parameter; *fits: it has, or is not there. */
@@ -127,23 +150,29 @@ static ckpt_tensor *mgo_find(const ckpt_meg_rank *rank, const char *name, const 
     return t;
 }
 
-/* The tensors of one kind of a rank, in the place of its parameters. */
-static int mgo_take(mgo_reader *r, const ckpt_meg_rank *rank, const char *kind)
+/* The name of a parameter's state in the map of its rank: of group g, number n of all. */
+static const char *mgo_name(mgo_reader *r, const mgo_optimizer *one, const char *kind, size_t g,
+                            size_t n, size_t before)
 {
-    size_t *of = ckpt_arena_array(r->map->arena, rank->slice.n + 1, sizeof *of);
-    size_t *first = ckpt_arena_array(r->map->arena, r->group.n + 1, sizeof *first);
-    ckpt_tensor **to = mgo_slot(r, kind, rank);
-    bool masters = strcmp(kind, "fp32_param") == 0;
-    int rc = of && first ? mgo_numbers(r, rank, of, first) : ckpt_fail_memory(r->err);
+    return strcmp(kind, "fp32_param") == 0
+               ? ckpt_arena_printf(r->map->arena, "%s.fp32_from_fp16_params.%zu.%zu", one->path, g,
+                                   n - before)
+               : ckpt_arena_printf(r->map->arena, "%s.state.%zu.%s", one->inner, n, kind);
+}
 
-    for (size_t g = 0; rc == CKPT_OK && !r->map->no_state && g < r->group.n; g++) {
+/* The tensors of one kind that an optimizer of a rank has, in the place of its parameters. */
+static int mgo_take(mgo_reader *r, const ckpt_meg_rank *rank, const char *kind, size_t o)
+{
+    const mgo_optimizer *one = &r->one[o];
+    size_t *of = ckpt_arena_array(r->map->arena, rank->slice.n + 1, sizeof *of);
+    size_t *first = ckpt_arena_array(r->map->arena, one->n + 1, sizeof *first);
+    ckpt_tensor **to = mgo_slot(r, kind, rank);
+    int rc = of && first ? mgo_numbers(r, rank, o, of, first) : ckpt_fail_memory(r->err);
+
+    for (size_t g = 0; rc == CKPT_OK && !r->map->no_state && g < one->n; g++) {
         for (size_t n = first[g]; rc == CKPT_OK && n < first[g + 1]; n++) {
             const ckpt_meg_slice *s = &rank->slice.at[of[n]];
-            const char *name =
-                masters
-                    ? ckpt_arena_printf(r->map->arena, "optimizer.fp32_from_fp16_params.%zu.%zu", g,
-                                        n - first[g])
-                    : ckpt_arena_printf(r->map->arena, "%s.state.%zu.%s", r->inner, n, kind);
+            const char *name = mgo_name(r, one, kind, g, n, first[g]);
             bool fits;
             if (!name)
                 return ckpt_fail_memory(r->err);
@@ -156,7 +185,8 @@ static int mgo_take(mgo_reader *r, const ckpt_meg_rank *rank, const char *kind)
 }
 
 /* Kinds of state that the first parameter has: tensors of its shape; *step: one that all share. */
-static int mgo_kinds(mgo_reader *r, const ckpt_value *optimizer, bool *has, double *step)
+static int mgo_kinds(mgo_reader *r, const ckpt_value *optimizer, const char *inner, bool *has,
+                     double *step)
 {
     ckpt_dict all = ckpt_value_map(ckpt_value_get(optimizer, "state"));
     ckpt_dict one = all.n > 0 ? ckpt_value_map(all.at[0].value) : (ckpt_dict){0};
@@ -173,7 +203,7 @@ static int mgo_kinds(mgo_reader *r, const ckpt_value *optimizer, bool *has, doub
                                               : mgo_none(r, "more kinds of state than known", NULL);
             continue;
         }
-        const char *name = ckpt_arena_printf(r->map->arena, "%s.state.0.step", r->inner);
+        const char *name = ckpt_arena_printf(r->map->arena, "%s.state.0.step", inner);
         size_t at = name ? ckpt_map_index(first, name, strlen(name)) : SIZE_MAX;
         *has = at != SIZE_MAX && first->tensors.at[at]->n_elems == 1;
         if (*has)
@@ -192,8 +222,10 @@ static int mgo_numbered(mgo_reader *r)
     int rc = mgo_room(r);
 
     for (size_t k = 0; rc == CKPT_OK && k < r->n_kinds; k++) {
-        for (size_t i = 0; rc == CKPT_OK && !r->map->no_state && i < r->grid->rank.n; i++)
-            rc = mgo_take(r, &r->grid->rank.at[i], r->kind[k]);
+        for (size_t i = 0; i < r->grid->rank.n; i++) {
+            for (size_t o = 0; rc == CKPT_OK && !r->map->no_state && o < r->n_optimizers; o++)
+                rc = mgo_take(r, &r->grid->rank.at[i], r->kind[k], o);
+        }
     }
     return rc;
 }
@@ -341,29 +373,53 @@ static int mgo_join(mgo_reader *r)
     return rc;
 }
 
-static int mgo_read(mgo_reader *r)
+/* One optimizer, as the first rank has it: its groups, its kinds of state; *flat: it has none. */
+static int mgo_add(mgo_reader *r, size_t o, bool *flat)
 {
-    const ckpt_value *all = ckpt_value_get(r->grid->rank.at[0].root, "optimizer"),
-                     *inner = ckpt_value_get(all, "optimizer"), *list;
+    mgo_optimizer *one = &r->one[o];
+    const ckpt_value *inner, *v = mgo_of_rank(r, &r->grid->rank.at[0], o, &inner),
+                             *list = ckpt_value_get(inner, "param_groups");
     bool has = false;
     double step = 0;
     int rc = CKPT_OK;
 
-    if (!all || all->kind == CKPT_V_NONE)
-        return mgo_none(r, "it was saved without its optimizer", NULL);
-    r->inner = inner ? "optimizer.optimizer" : "optimizer";
-    inner = inner ? inner : all;
-    list = ckpt_value_get(inner, "param_groups");
     if (!list)
         return mgo_none(r, "its optimizer is of a form that is not known", NULL);
-    bool flat = !ckpt_value_get(inner, "state");
-    if (!flat)
-        rc = mgo_kinds(r, inner, &has, &step);
-    if (rc == CKPT_OK && ckpt_value_get(all, "fp32_from_fp16_params"))
+    one->path = r->listed ? ckpt_arena_printf(r->map->arena, "optimizer.%zu", o) : "optimizer";
+    if (one->path)
+        one->inner =
+            inner == v ? one->path : ckpt_arena_printf(r->map->arena, "%s.optimizer", one->path);
+    if (!one->path || !one->inner)
+        return ckpt_fail_memory(r->err);
+    *flat = !ckpt_value_get(inner, "state");
+    if (!*flat)
+        rc = mgo_kinds(r, inner, one->inner, &has, &step);
+    if (rc == CKPT_OK && ckpt_value_get(v, "fp32_from_fp16_params"))
         (void)mgo_kind(r, "fp32_param");
+    one->first = r->group.n;
     if (rc == CKPT_OK)
         rc = ckpt_meg_groups_add(&r->group, r->job, list, has ? &step : NULL);
-    if (rc == CKPT_OK)
+    one->n = r->group.n - one->first;
+    return rc;
+}
+
+static int mgo_read(mgo_reader *r)
+{
+    const ckpt_value *all = ckpt_value_get(r->grid->rank.at[0].root, "optimizer");
+    bool flat = false;
+    int rc = CKPT_OK;
+
+    if (!all || all->kind == CKPT_V_NONE)
+        return mgo_none(r, "it was saved without its optimizer", NULL);
+    r->listed = all->kind == CKPT_V_LIST;
+    r->n_optimizers = r->listed ? (size_t)all->as.seq.n : 1;
+    if (r->n_optimizers > MGO_OPTIMIZERS)
+        return mgo_none(r, "more optimizers than known", NULL);
+    for (size_t o = 0; rc == CKPT_OK && !r->map->no_state && o < r->n_optimizers; o++)
+        rc = mgo_add(r, o, &flat);
+    if (rc == CKPT_OK && !r->map->no_state && flat && r->n_optimizers > 1)
+        return mgo_none(r, CKPT_MEG_FLAT " of several optimizers", NULL);
+    if (rc == CKPT_OK && !r->map->no_state)
         rc = flat ? mgo_flat(r) : mgo_numbered(r);
     if (rc == CKPT_OK && !r->map->no_state)
         rc = mgo_join(r);

@@ -164,6 +164,9 @@ int ckpt_meg_buffers(ckpt_meg_job *job, const char **why);
 /* What the run's arguments tell, as facts of the map. */
 int ckpt_meg_facts(ckpt_meg_job *job, const char *layout);
 
+/* An argument of the run; NULL: not there. */
+const ckpt_value *ckpt_meg_value(const ckpt_meg_job *job, const char *name);
+
 /* A number among the arguments of the run; 0: not there. */
 int64_t ckpt_meg_arg(const ckpt_meg_job *job, const char *name);
 
@@ -176,6 +179,7 @@ bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name);
 typedef struct ckpt_meg_group {
     const ckpt_value *settings; /* a DICT */
     bool decays, expert, decoupled;
+    bool norms_decay; /* of the run: norms of queries and keys decay like matrices */
     bool has_step;
     int64_t step;
 } ckpt_meg_group;

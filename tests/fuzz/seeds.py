@@ -194,11 +194,16 @@ def distributed():
         yield out
 
 
+def megatron():
+    for name in ('mcore_llama_distopt_dp2', 'mcore_llama_dpreshard_dp2', 'mlegacy_distopt_dp2', 'mlegacy_gpt2_tp2_pp2'):
+        yield folder('tests/fixtures/%s/ckpt' % name)
+
+
 def main():
     target, corpus = sys.argv[1:3]
     made = {'fuzz_ds_config': configs, 'fuzz_hjson': configs, 'fuzz_model_config': models, 'fuzz_hostfile': hosts,
             'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals, 'fuzz_moves': moves,
-            'fuzz_dcp': distributed, 'fuzz_universal': lambda: universal(sys.argv[3])}
+            'fuzz_dcp': distributed, 'fuzz_megatron': megatron, 'fuzz_universal': lambda: universal(sys.argv[3])}
     for i, seed in enumerate(made[target]()):
         with open(os.path.join(corpus, 'seed%d' % i), 'wb') as o:
             o.write(seed)
