@@ -88,22 +88,22 @@ FUSED = (('.input_layernorm.', '.self_attention.linear_qkv.layer_norm_'), ('.pre
 
 
 def stacked(got):
-    """Tensors of numbered layers as torch_dist stacks them."""
+    """Tensors of numbered layers, and of numbered experts in them, as torch_dist stacks them."""
     layers = {}
     for name, t in got.items():
         kind, of = name.rsplit('/', 1) if '/' in name else ('', name)
-        m = re.match(r'decoder\.layers\.(\d+)\.', of)
-        if m:
-            of = of.replace(m[0], 'decoder.layers.', 1)
+        numbers = [int(n) for n in re.findall(r'\.(?:layers|local_experts)\.(\d+)\.', of)]
+        of = re.sub(r'(\.layers)\.\d+\.', r'\1.', of)
+        of = re.sub(r'\.local_experts\.\d+\.', '.experts.', of)
         for a, b in FUSED:
             of = of.replace(a, b)
-        layers.setdefault((kind + '/' if kind else '') + of, []).append((int(m[1]) if m else -1, t))
+        layers.setdefault((kind + '/' if kind else '') + of, []).append((numbers, t))
     out = {}
     for name, parts in layers.items():
         parts.sort(key=lambda p: p[0])
         dtype, shape, _ = parts[0][1]
         raw = b''.join(t.raw for _, t in parts)
-        out[name] = (dtype, ([len(parts)] if parts[0][0] == 0 else []) + list(shape), hashlib.sha256(raw).hexdigest())
+        out[name] = (dtype, [n + 1 for n in parts[-1][0]] + list(shape), hashlib.sha256(raw).hexdigest())
     return out
 
 
