@@ -328,6 +328,7 @@ typedef struct ckpt_target {
      * for all others in the order of the file
      */
     const char *order_text;
+    bool deflate; /* npz: as numpy.savez_compressed; takes room on the disk for both forms */
 } ckpt_target;
 
 /*
@@ -552,8 +553,9 @@ enum {
     CKPT_HAS_TAGS = 64u,     /* read: a run with several checkpoints; ckpt_open_opts.tag chooses */
     CKPT_HOLDS_STATE = 128u, /* read: of runs, with the state of their optimizers */
     CKPT_KEEPS_ORDER = 256u, /* read: tensors stand in the order in which a model gave them */
-    CKPT_HAS_RANKS = 512u    /* written: a file for each rank, so that stage and world are needed,
+    CKPT_HAS_RANKS = 512u,   /* written: a file for each rank, so that stage and world are needed,
                                 and model-parallel slices (keep_slices) stay apart */
+    CKPT_TAKES_DEFLATE = 1024u /* deflate */
 };
 
 /* What a format's driver says of it; lives as long as the program. */

@@ -13,6 +13,7 @@
 #include "ckpt.h"
 #include "libckpt/copy/io.h"
 #include "libckpt/copy/listing.h"
+#include "libckpt/copy/pack.h"
 #include "libckpt/map/map.h"
 
 typedef struct ckpt_format {
@@ -46,6 +47,12 @@ typedef struct ckpt_format {
      * NULL: nothing.
      */
     int (*seal)(ckpt_map *to, uint32_t file, ckpt_err *err);
+
+    /*
+     * Write the compressed form of a finished file (copy/pack.h); NULL: it has none
+     * (CKPT_TAKES_DEFLATE is not set).
+     */
+    ckpt_pack_fn pack;
 } ckpt_format;
 
 /* A name in a run's folder, with its terminator. */

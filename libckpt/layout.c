@@ -126,7 +126,8 @@ static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_f
 {
     const char *slash = strrchr(target->path, '/');
     const char *name = slash ? slash + 1 : target->path;
-    ckpt_map_file file = {.path = name, .format = format};
+    ckpt_map_file file = {
+        .path = name, .format = format, .packed = target->deflate && to->tensors.n > 0};
     uint32_t index = 0;
 
     if (!ckpt_path_part_ok(name, strlen(name)))

@@ -29,6 +29,11 @@ static int plan_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
     return format && format->seal ? format->seal(to, file, err) : CKPT_OK;
 }
 
+static int plan_pack(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_err *err)
+{
+    return to->files.at[file].format->pack(to, file, p, err);
+}
+
 /* The files that are passed on as they are: nobody looks into them on the way. */
 static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
 {
@@ -103,7 +108,8 @@ int ckpt_plan_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_
 int ckpt_plan_run_in(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
                      ckpt_run_report *report, ckpt_err *err)
 {
-    static const ckpt_run_hooks hooks = {.seal = plan_seal, .check = ckpt_plan_check};
+    static const ckpt_run_hooks hooks = {
+        .seal = plan_seal, .pack = plan_pack, .check = ckpt_plan_check};
     uint64_t n_checked = 0;
     ckpt_run_opts own;
     ckpt_run_report done = {0};

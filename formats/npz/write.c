@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: lays out npz archives as numpy.savez does: a stored member NAME.npy for each array.
+ * write.c: lays out npz archives as numpy.savez does: a stored member NAME.npy for each array; and
+ * has them deflated, as numpy.savez_compressed does.
  *
  * Headers and data begin at multiples of 64, so that the arrays can be mapped.  Members have no
  * ties: each name gets its own bytes.
@@ -206,4 +207,51 @@ int ckpt_npz_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
         rc = nw_flush(to, file, &out, at, err);
     ckpt_vec_free(&out);
     return rc;
+}
+
+/* ---- deflated ---- */
+
+static int nw_packed_write(void *ctx, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    return ckpt_packing_write(ctx, bytes, n, at, err);
+}
+
+/* Our reader and libzip find in the archive what was to be written. */
+static int nw_check_packed(const ckpt_map *to, const nw_plan *p, ckpt_io *packed, ckpt_err *err)
+{
+    ckpt_zip zip = {0};
+    int rc = ckpt_zip_second(packed, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_zip_open(&zip, to->arena, packed, err);
+    if (rc == CKPT_OK && zip.records.n != p->n)
+        rc = ckpt_fail(err, CKPT_EIO, "%s: %zu members were deflated instead of %" PRIu64,
+                       packed->name, zip.records.n, p->n);
+    for (uint64_t k = 0; rc == CKPT_OK && k < p->n; k++) {
+        const ckpt_zip_record *r = &zip.records.at[k];
+        const ckpt_zip_item *item = &p->item[k];
+
+        if (r->n_name != item->n_name || memcmp(r->name, item->name, (size_t)r->n_name) != 0 ||
+            r->n_bytes != item->n_bytes || r->crc != item->crc)
+            rc = ckpt_fail(err, CKPT_EIO,
+                           "%s: member %.200s became another one when it was deflated (CRC-32 "
+                           "%08" PRIx32 ", was %08" PRIx32 "): run again",
+                           packed->name, item->name, r->crc, item->crc);
+    }
+    ckpt_zip_close(&zip);
+    return rc;
+}
+
+/* Without arrays there is nothing to pack (layout.c), and libzip would write nothing. */
+int ckpt_npz_pack(ckpt_map *to, uint32_t file, ckpt_packing *packing, ckpt_err *err)
+{
+    const nw_plan *p = to->files.at[file].state;
+    const ckpt_zip_deflate_job job = {.from = packing->stored,
+                                      .item = p->item,
+                                      .n = p->n,
+                                      .write = nw_packed_write,
+                                      .ctx = packing};
+    int rc = ckpt_zip_deflate(&job, err);
+
+    return rc == CKPT_OK ? nw_check_packed(to, p, packing->packed, err) : rc;
 }

@@ -235,7 +235,7 @@ typedef struct ckpt_run_opts {
 typedef struct ckpt_run_report {
     size_t size; /* sizeof this struct, or 0: see ckpt.h; left as it is */
     uint64_t n_tensors, n_elems;
-    uint64_t n_read, n_written; /* payload bytes */
+    uint64_t n_read, n_written; /* payload bytes; written and deflated: those of the file */
     uint64_t n_records_checked; /* records whose CRC held */
     uint64_t n_records_no_crc;  /* records that carry none */
     uint64_t n_compared;        /* elements equal to their 16-bit copy */

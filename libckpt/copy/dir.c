@@ -15,7 +15,7 @@
 
 enum { DIR_DEPTH = 64 /* folders within each other that a walk enters: one descriptor each */ };
 
-/* ---- syncing ---- */
+/* ---- calls that are interrupted ---- */
 
 int ckpt_fsync(int fd)
 {
@@ -25,6 +25,45 @@ int ckpt_fsync(int fd)
         rc = fsync(fd);
     while (rc != 0 && errno == EINTR);
     return rc;
+}
+
+/* One call moves at most 2 GiB on Linux; steps of 1 GiB keep ssize_t safe everywhere. */
+static size_t dir_some(uint64_t n)
+{
+    return n < (1u << 30) ? (size_t)n : (size_t)1 << 30;
+}
+
+int ckpt_pread(int fd, void *buf, uint64_t n, uint64_t at)
+{
+    for (uint64_t done = 0; done < n;) {
+        ssize_t got = pread(fd, (char *)buf + done, dir_some(n - done), (off_t)(at + done));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got == 0)
+            errno = EIO;
+        if (got <= 0)
+            return -1;
+        done += (uint64_t)got;
+    }
+    return 0;
+}
+
+int ckpt_pwrite(int fd, const void *bytes, uint64_t n, uint64_t at)
+{
+    for (uint64_t done = 0; done < n;) {
+        ssize_t put =
+            pwrite(fd, (const char *)bytes + done, dir_some(n - done), (off_t)(at + done));
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put == 0)
+            errno = ENOSPC;
+        if (put <= 0)
+            return -1;
+        done += (uint64_t)put;
+    }
+    return 0;
 }
 
 int ckpt_fdatasync(int fd)

@@ -40,6 +40,14 @@ int ckpt_fsync(int fd);
 int ckpt_fdatasync(int fd);
 
 /*
+ * All n bytes at an offset of a file, however often the kernel stops on the way.
+ *
+ * Returns  0; -1 and errno: EIO where the file ends before them, ENOSPC where nothing is written
+ */
+int ckpt_pread(int fd, void *buf, uint64_t n, uint64_t at);
+int ckpt_pwrite(int fd, const void *bytes, uint64_t n, uint64_t at);
+
+/*
  * True if something below the folder `top` may be followed: it was made by somebody who can rename
  * what is in top anyway.  In a sticky folder (/tmp) that is this user or the folder's owner.
  */

@@ -399,21 +399,13 @@ static void jl_end(ckpt_bytes *b, size_t at, bool *ok)
 /* Lines at the end.  The sync is outside the lock, so that several of them can wait together. */
 static int jl_append(ckpt_journal *j, const ckpt_bytes *b, ckpt_err *err)
 {
-    uint64_t done = 0;
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&j->lock);
-    while (rc == CKPT_OK && done < b->n) {
-        ssize_t put = pwrite(j->fd, b->at + done, b->n - (size_t)done, (off_t)(j->end + done));
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            rc = jl_failed(j, put < 0 ? errno : ENOSPC, err);
-        else
-            done += (uint64_t)put;
-    }
-    j->end += done;
+    if (ckpt_pwrite(j->fd, b->at, b->n, j->end) != 0)
+        rc = jl_failed(j, errno, err);
+    else
+        j->end += b->n;
     pthread_mutex_unlock(&j->lock);
     if (rc == CKPT_OK && !j->no_fsync && ckpt_fdatasync(j->fd) != 0)
         rc = jl_failed(j, errno, err);

@@ -218,6 +218,16 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
     return rc == CKPT_OK ? run_note_stays(r, folder, err) : rc;
 }
 
+/* Bytes that are read once more to be packed. */
+static uint64_t run_pack_bytes(const ckpt_map *to)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < to->files.n; i++)
+        n += to->files.at[i].packed ? to->files.at[i].size : 0;
+    return n;
+}
+
 /* Everything up to the first byte of payload. */
 static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
 {
@@ -233,7 +243,8 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
     for (size_t i = 0; i < p->to->sources.n; i++)
         r->work.keep = r->work.keep || p->to->sources.at[i].kind != CKPT_SOURCE_ZERO;
     if (rc == CKPT_OK)
-        rc = ckpt_progress_new(&r->work.progress, r->opts, p->n_read + p->n_write, err);
+        rc = ckpt_progress_new(&r->work.progress, r->opts,
+                               p->n_read + p->n_write + run_pack_bytes(p->to), err);
     if (rc == CKPT_OK)
         rc = run_mark_used(r, err);
     if (rc == CKPT_OK)
@@ -466,6 +477,8 @@ static int run_all(run_state *r, ckpt_err *err)
         rc = run_check(r, err);
     if (rc == CKPT_OK && r->work.sink)
         rc = run_refuse_doubt(r, err);
+    if (rc == CKPT_OK && r->hooks->pack && r->work.sink)
+        rc = ckpt_sink_pack(r->work.sink, r->work.plan->to, r->hooks->pack, err);
     // The last moment at which the caller may still say no.
     if (rc == CKPT_OK)
         rc = ckpt_progress_end(r->work.progress, err);
@@ -509,6 +522,9 @@ static void run_report(const run_state *r, ckpt_run_report *out)
         out->n_over += w->tally.lost.n_over;
         out->n_zero += w->tally.lost.n_zero;
     }
+    // what a packed file takes was not known to the workers
+    if (run_pack_bytes(p->to) > 0)
+        out->n_written = run_pack_bytes(p->to);
     for (size_t i = 0; i < p->from->sources.n; i++) {
         const ckpt_source *s = &p->from->sources.at[i];
 

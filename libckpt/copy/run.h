@@ -13,6 +13,7 @@
 #define CKPT_COPY_RUN_H
 
 #include "libckpt/copy/ledger.h"
+#include "libckpt/copy/pack.h"
 #include "libckpt/copy/plan.h"
 
 /*
@@ -28,6 +29,7 @@ unsigned ckpt_run_jobs(unsigned jobs);
  * What the wiring above this room hands down; each may be NULL.
  *
  * seal   what the format wants done to a target file once all checksums are known (format.h's seal)
+ * pack   a target file that is to be packed is finished: write its packed form (pack.h)
  * check  all files of the one folder that the target makes (to->folder) are written, in `where`:
  *        may they appear?
  * read   no CRC of a record is compared here: those of all that was read are put in it, sorted, for
@@ -37,6 +39,7 @@ typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, ckpt_err *err);
 
 typedef struct ckpt_run_hooks {
     ckpt_run_seal_fn seal;
+    ckpt_pack_fn pack;
     int (*check)(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
     ckpt_segments *read;
 } ckpt_run_hooks;

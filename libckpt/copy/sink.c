@@ -107,7 +107,12 @@ static int sink_check_space(const ckpt_sink *s, ckpt_err *err)
     uint64_t need = 0, have;
 
     for (size_t i = 0; i < s->n; i++) {
-        if (!s->kept[i].kept && !s->file[i].elsewhere && !ckpt_add(need, s->file[i].size, &need))
+        bool writes = !s->kept[i].kept && !s->file[i].elsewhere;
+
+        // both forms of a file that is packed are there for a while; how large the second gets is
+        // not known yet, and at worst it is no smaller
+        if ((writes && !ckpt_add(need, s->file[i].size, &need)) ||
+            (s->target->files.at[i].packed && !ckpt_add(need, s->file[i].size, &need)))
             return ckpt_fail(err, CKPT_ELIMIT, "%s: more than 2^64 bytes to be written", s->shown);
     }
     // A file system that cannot say how much is free is found out by fallocate, or by writing.
@@ -544,28 +549,6 @@ static void sink_count(const sink_file *f, uint64_t n, uint64_t at)
     }
 }
 
-/* All n bytes; short counts and EINTR are the kernel's business, not the caller's. */
-static int sink_pwrite(const ckpt_sink *s, const sink_file *f, const uint8_t *p, uint64_t n,
-                       uint64_t at, ckpt_err *err)
-{
-    while (n > 0) {
-        size_t want = n < (1u << 30) ? (size_t)n : (size_t)1 << 30;
-        ssize_t put = pwrite(f->fd, p, want, (off_t)at);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return ckpt_fail_sys(err, CKPT_EIO, put < 0 ? errno : ENOSPC,
-                                 "%s/%s: cannot write %zu bytes at offset %" PRIu64 " (of %" PRIu64
-                                 " in all)",
-                                 s->shown, f->name, want, at, f->size);
-        p += put;
-        n -= (uint64_t)put;
-        at += (uint64_t)put;
-    }
-    return CKPT_OK;
-}
-
 int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uint64_t at,
                     ckpt_err *err)
 {
@@ -584,10 +567,31 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
     rc = sink_get(s, f, true, err);
     if (rc != CKPT_OK)
         return rc;
-    rc = sink_pwrite(s, f, bytes, n, at, err);
-    if (rc == CKPT_OK && !s->opts.no_fsync)
+    if (ckpt_pwrite(f->fd, bytes, n, at) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno,
+                           "%s/%s: cannot write %" PRIu64 " bytes at offset %" PRIu64
+                           " (of %" PRIu64 " in all)",
+                           s->shown, f->name, n, at, f->size);
+    else if (!s->opts.no_fsync)
         sink_count(f, n, at);
     sink_put(s, f);
+    return rc;
+}
+
+int ckpt_sink_pack(ckpt_sink *s, ckpt_map *target, ckpt_pack_fn pack, ckpt_err *err)
+{
+    const ckpt_pack_job job = {.at = s->at,
+                               .shown = s->shown,
+                               .no_fsync = s->opts.no_fsync,
+                               .progress = s->opts.progress,
+                               .pack = pack};
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < s->n; i++) {
+        assert(!target->files.at[i].packed || s->stage);
+        if (target->files.at[i].packed)
+            rc = ckpt_pack_file(&job, target, i, err);
+    }
     return rc;
 }
 

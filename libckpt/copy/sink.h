@@ -15,6 +15,7 @@
 
 #include "libckpt/copy/crew.h"
 #include "libckpt/copy/journal.h"
+#include "libckpt/copy/pack.h"
 #include "libckpt/copy/set.h"
 
 typedef struct ckpt_sink ckpt_sink;
@@ -73,6 +74,12 @@ int ckpt_sink_finish(ckpt_sink *sink, const ckpt_journal_entry *entry, size_t n,
  * memory.  The caller frees it.
  */
 char *ckpt_sink_path(const ckpt_sink *sink);
+
+/*
+ * Let files that are to be packed (ckpt_map_file.packed) be replaced by their packed forms, in a
+ * staging folder; after they are finished, before commit.
+ */
+int ckpt_sink_pack(ckpt_sink *sink, ckpt_map *target, ckpt_pack_fn pack, ckpt_err *err);
 
 /*
  * All files are: rename all in order, last file last, and sync the folder; or rename the folder

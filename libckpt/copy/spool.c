@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libckpt/copy/dir.h"
 #include "libckpt/copy/spool.h"
 
 typedef struct spool_record {
@@ -151,27 +152,16 @@ int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uin
 {
     assert(i < s->n && (bytes || n == 0));
     const spool_record *r = &s->record[i];
-    const uint8_t *p = bytes;
 
     if (r->bytes) {
-        memcpy(r->bytes + at, p, (size_t)n);
+        memcpy(r->bytes + at, bytes, (size_t)n);
         return CKPT_OK;
     }
-    while (n > 0) {
-        ssize_t put = pwrite(s->fd, p, (size_t)n, (off_t)(r->at + at));
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return ckpt_fail_sys(err, CKPT_EIO, put < 0 ? errno : ENOSPC,
-                                 "%s: cannot write %" PRIu64
-                                 " bytes of a decoded record to a temporary file",
-                                 s->folder, n);
-        p += put;
-        n -= (uint64_t)put;
-        at += (uint64_t)put;
-    }
-    return CKPT_OK;
+    if (ckpt_pwrite(s->fd, bytes, n, r->at + at) == 0)
+        return CKPT_OK;
+    return ckpt_fail_sys(
+        err, CKPT_EIO, errno,
+        "%s: cannot write %" PRIu64 " bytes of a decoded record to a temporary file", s->folder, n);
 }
 
 void ckpt_spool_end(ckpt_spool *s, size_t i)
@@ -197,26 +187,15 @@ int ckpt_spool_read(ckpt_spool *s, size_t i, void *buf, uint64_t n, uint64_t at,
 {
     assert(i < s->n && (buf || n == 0));
     const spool_record *r = &s->record[i];
-    uint8_t *p = buf;
 
     if (r->bytes) {
-        memcpy(p, r->bytes + at, (size_t)n);
+        memcpy(buf, r->bytes + at, (size_t)n);
         return CKPT_OK;
     }
-    while (n > 0) {
-        ssize_t got = pread(s->fd, p, (size_t)n, (off_t)(r->at + at));
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return ckpt_fail_sys(err, CKPT_EIO, got < 0 ? errno : EIO,
-                                 "%s: cannot read a decoded record back from a temporary file",
-                                 s->folder);
-        p += got;
-        n -= (uint64_t)got;
-        at += (uint64_t)got;
-    }
-    return CKPT_OK;
+    if (ckpt_pread(s->fd, buf, n, r->at + at) == 0)
+        return CKPT_OK;
+    return ckpt_fail_sys(err, CKPT_EIO, errno,
+                         "%s: cannot read a decoded record back from a temporary file", s->folder);
 }
 
 void ckpt_spool_free(ckpt_spool *s)

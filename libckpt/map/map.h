@@ -94,6 +94,8 @@ typedef struct ckpt_map_file {
     ckpt_storages storages;
     void *state; /* written: the driver's own, between place and seal; in the arena */
     bool placed; /* written: its place was fixed by the directory driver already */
+    bool packed; /* written: deflated when it is complete, so that `size` is that of its first form
+                    until then (copy/pack.h) */
     /*
      * written: data-parallel rank whose file it is; UINT32_MAX: the same whichever rank writes it
      */

@@ -41,19 +41,21 @@ def state(folder, name, before, after, rc, err):
     return None
 
 
-def syscalls(a, tmp, ckpt):
+def syscalls(a, tmp, ckpt, name='w.safetensors', *options):
     """Every counted system call fails once, in four ways, over a fresh and over an existing output."""
     ref = os.path.join(tmp, 'ref')
+    shutil.rmtree(ref, ignore_errors=True)
     os.mkdir(ref)
-    convert = [os.path.join(a.bin, 'ckpt'), 'convert', '-q', '--jobs', '1', ckpt]
-    assert run(convert + [os.path.join(ref, 'w.safetensors')])[0] == 0
-    after = content(os.path.join(ref, 'w.safetensors'))
+    convert = [os.path.join(a.bin, 'ckpt'), 'convert', '-q', '--jobs', '1', *options, ckpt]
+    assert run(convert + [os.path.join(ref, name)])[0] == 0
+    after = content(os.path.join(ref, name))
     ops = 'open,read,pread,write,pwrite,fsync,close,rename,ftruncate,fallocate'
     count = os.path.join(tmp, 'count')
     shim = {'LD_PRELOAD': os.path.abspath(a.shim), 'IOSHIM_OP': ops, 'IOSHIM_PATH': tmp}
     out = os.path.join(tmp, 'counted')
+    shutil.rmtree(out, ignore_errors=True)
     os.mkdir(out)
-    assert run(convert + [os.path.join(out, 'w.safetensors')], dict(shim, IOSHIM_COUNT=count))[0] == 0
+    assert run(convert + [os.path.join(out, name)], dict(shim, IOSHIM_COUNT=count))[0] == 0
     calls = int(open(count).read())
     assert calls > 20, calls
     ways = [(kind, old) for kind in ('EIO', 'ENOSPC', 'EINTR', 'short') for old in (False, True)]
@@ -64,15 +66,15 @@ def syscalls(a, tmp, ckpt):
             os.mkdir(out)
             before = None
             if old:
-                with open(os.path.join(out, 'w.safetensors'), 'w') as f:
+                with open(os.path.join(out, name), 'w') as f:
                     f.write('the old file')
-                before = content(os.path.join(out, 'w.safetensors'))
-            rc, err = run(convert + [os.path.join(out, 'w.safetensors'), '--force'],
+                before = content(os.path.join(out, name))
+            rc, err = run(convert + [os.path.join(out, name), '--force'],
                           dict(shim, IOSHIM_NTH=str(n), IOSHIM_KIND=kind))
-            problem = state(out, 'w.safetensors', before, after, rc, err)
+            problem = state(out, name, before, after, rc, err)
             if not problem and kind in ('EINTR', 'short') and rc:
                 problem = 'exit %d, though the call may be repeated: %s' % (rc, err)
-            verdict('%s at call %d of %d%s' % (kind, n, calls, ' over an old file' if old else ''), problem)
+            verdict('%s: %s at call %d of %d%s' % (name, kind, n, calls, ' over an old file' if old else ''), problem)
 
 
 def full_disk(a, tmp, ckpt):
@@ -168,6 +170,7 @@ def main():
         local = os.path.join(tmp, 'ckpt')
         shutil.copytree(ckpt, local)
         syscalls(a, tmp, local)
+        syscalls(a, tmp, local, 'w.npz', '--compress')
         full_disk(a, tmp, local)
         kills(a, tmp)
         odd_files(a, tmp, local)

@@ -81,18 +81,36 @@ def by_numpy(path, source):
     return ''
 
 
-def convert(a, source, out):
-    p = subprocess.run([os.path.join(a.bin, 'ckpt'), 'convert', '-q', source, out], capture_output=True, text=True, timeout=120)
+def convert(a, source, out, *options):
+    command = [os.path.join(a.bin, 'ckpt'), 'convert', '-q', source, out, *options]
+    p = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return p.returncode, p.stderr
 
 
+def members(path, method):
+    """Members are kept as they should be, and our reader and libzip agree."""
+    with zipfile.ZipFile(path) as z:
+        if any(i.compress_type != method for i in z.infolist()):
+            return 'a member is not of method %d' % method
+    return ''
+
+
+def verified(a, path):
+    p = subprocess.run([os.path.join(a.bin, 'ckpt'), 'verify', '-q', path], capture_output=True, text=True, timeout=120)
+    return 'verify says: ' + p.stdout + p.stderr if p.returncode else ''
+
+
 def round_trip(a, name, source, want, out):
-    rc, text = convert(a, source, out)
-    try:
-        problem = 'exit %d: %s' % (rc, text) if rc else compare(archive(out), want) or by_numpy(out, source)
-    except (ValueError, KeyError, zipfile.BadZipFile) as x:
-        problem = 'not as numpy writes it: %s' % x
-    verdict(name, problem)
+    """Written as it is, and deflated from what was written: both have the values of the source."""
+    deflated = out[:-4] + '_deflated.npz'
+    for path, origin, method, options in ((out, source, zipfile.ZIP_STORED, ()), (deflated, out, zipfile.ZIP_DEFLATED, ('--compress',))):
+        rc, text = convert(a, origin, path, *options)
+        try:
+            problem = ('exit %d: %s' % (rc, text) if rc else
+                       members(path, method) or compare(archive(path), want) or by_numpy(path, source) or verified(a, path))
+        except (ValueError, KeyError, zipfile.BadZipFile) as x:
+            problem = 'not as numpy writes it: %s' % x
+        verdict(' '.join((name,) + options), problem)
 
 
 def refused(a, name, source, status, out):

@@ -22,14 +22,15 @@ enum {
 
 /* ---- the disk ---- */
 
-/* Bytes of all files of a target, headers and all. */
-static uint64_t plan_bytes(const ckpt_map *to)
+/* Bytes that a target's files take at most, headers and all: for a while both forms of one that is
+ * deflated. */
+static uint64_t plan_bytes(const convert_job *job)
 {
     uint64_t n = 0;
 
-    for (size_t i = 0; i < ckpt_map_n_files(to); i++)
-        n += ckpt_map_file_size(to, i);
-    return n;
+    for (size_t i = 0; i < ckpt_map_n_files(job->to); i++)
+        n += ckpt_map_file_size(job->to, i);
+    return job->target.deflate ? 2 * n : n;
 }
 
 /* Bytes that are free where a path will be: of the first folder above it that exists. */
@@ -142,7 +143,8 @@ static void plan_files_text(const convert_job *job)
 
     for (size_t i = 0; i < ckpt_map_n_files(job->to); i++) {
         plan_path(job, ckpt_map_file_path(job->to, i));
-        out_printf("  %s\n", human_bytes(bytes, ckpt_map_file_size(job->to, i)));
+        out_printf("  %s%s\n", human_bytes(bytes, ckpt_map_file_size(job->to, i)),
+                   job->target.deflate ? ", before it is deflated" : "");
     }
 }
 
@@ -194,7 +196,8 @@ static void plan_values_json(json_out *j, const char *key, const ckpt_map *to, c
 
 /* ---- JSON ---- */
 
-/* The files of the target with their exact sizes, known before anything is written. */
+/* The files of the target with their exact sizes, known before anything is written; of those that
+ * are deflated it is the size before that. */
 static void plan_files_json(json_out *j, const ckpt_map *to)
 {
     json_open(j, "files", '[');
@@ -293,13 +296,15 @@ static void plan_json(const convert_job *job, uint64_t n_read, uint64_t n_write)
     json_uint(&j, "bytes_to_write", n_write);
     json_uint(&j, "memory", job->run.memory);
     if (ckpt_map_folder(job->to)) {
-        json_uint(&j, "bytes_needed", plan_bytes(job->to));
+        json_uint(&j, "bytes_needed", plan_bytes(job));
         if (plan_free(job->target.path, &n_free))
             json_uint(&j, "bytes_free", n_free);
         else
             json_text(&j, "bytes_free", NULL);
         plan_training_json(&j, job->to);
     }
+    if (job->target.deflate)
+        json_bool(&j, "deflated", true);
     plan_files_json(&j, job->to);
     plan_tensors_json(&j, job->to);
     json_end(&j);
@@ -311,7 +316,7 @@ static void plan_json(const convert_job *job, uint64_t n_read, uint64_t n_write)
 static void plan_disk_text(const convert_job *job)
 {
     char a[HUMAN_ROOM], b[HUMAN_ROOM];
-    uint64_t n = plan_bytes(job->to), n_free = 0;
+    uint64_t n = plan_bytes(job), n_free = 0;
 
     if (!plan_free(job->target.path, &n_free))
         return;

@@ -110,4 +110,22 @@ bool ckpt_zip_put_descriptor(ckpt_bytes *out, const ckpt_zip_item *item);
 /* Append the directory of n items and the end records, for a directory at offset at. */
 bool ckpt_zip_put_directory(ckpt_bytes *out, const ckpt_zip_item *item, uint64_t n, uint64_t at);
 
+/* An archive that was written so, and where its deflated form goes. */
+typedef struct ckpt_zip_deflate_job {
+    ckpt_io *from;
+    const ckpt_zip_item *item; /* n > 0 of them; checksums are not looked at */
+    uint64_t n;
+    /* receives n bytes for an offset; some offsets come twice */
+    int (*write)(void *ctx, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err);
+    void *ctx;
+} ckpt_zip_deflate_job;
+
+/*
+ * Write the same members deflated, one after another, by libzip: memory for a buffer and for the
+ * directory, whatever their sizes.
+ *
+ * Errors  those of from and write; CKPT_ENOMEM; CKPT_EIO: what libzip says
+ */
+int ckpt_zip_deflate(const ckpt_zip_deflate_job *job, ckpt_err *err);
+
 #endif
