@@ -87,7 +87,7 @@ int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char
                            const char *prefix, ckpt_err *err);
 void ckpt_dcp_metadata_free(ckpt_dcp_metadata *m);
 
-/* ---- describe.c, write.c ---- */
+/* ---- describe.c, settings.c, write.c ---- */
 
 /*
  * Append the pickle of .metadata.  item->path and the files' paths are those to be written.
@@ -95,6 +95,14 @@ void ckpt_dcp_metadata_free(ckpt_dcp_metadata *m);
  * Errors  CKPT_ELIMIT
  */
 int ckpt_dcp_describe(ckpt_bytes *out, const ckpt_dcp_metadata *from, ckpt_err *err);
+
+/*
+ * The settings of a group as torch's optimizer of its kind has them: Adam's of DeepSpeed lack some.
+ *
+ * Errors  CKPT_ELIMIT
+ */
+int ckpt_dcp_settings(ckpt_value **out, ckpt_map *to, const ckpt_state *state, const ckpt_group *g,
+                      ckpt_err *err);
 
 /* The driver's writer (ckpt_directory.scatter). */
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);

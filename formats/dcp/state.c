@@ -24,13 +24,14 @@ typedef struct dps_maker {
     ckpt_map *map;
     ckpt_state *state;
     const ckpt_value *optimizer;
-    const ckpt_value *more; /* a second one, or NULL */
+    const ckpt_value *more;     /* a second one, or NULL */
+    const ckpt_value *schedule; /* that stands beside the optimizer, or NULL */
     ckpt_reader *reader;
     double steps; /* of the parameter that was stepped most */
     ckpt_err *err;
 } dps_maker;
 
-static const char dps_flat[] = "param_groups.";
+static const char dps_flat[] = "param_groups.", dps_schedule[] = "lr_scheduler";
 
 /* ---- the optimizer ---- */
 
@@ -46,17 +47,22 @@ static bool dps_is_flat(const ckpt_value *v)
     return false;
 }
 
-/* The first optimizers below a dict, the first one first. */
-static void dps_find(dps_maker *m, const ckpt_value *v, unsigned depth)
+/*
+ * The first optimizers below a dict, the first one first; its program kept the schedule beside it.
+ *
+ * beside  the dict that v is in
+ */
+static void dps_find(dps_maker *m, const ckpt_value *v, const ckpt_value *beside, unsigned depth)
 {
     ckpt_dict map = ckpt_value_map(v);
 
     if (ckpt_value_get(v, "param_groups") || dps_is_flat(v)) {
         *(m->optimizer ? &m->more : &m->optimizer) = v;
+        m->schedule = ckpt_value_get(beside, dps_schedule);
         return;
     }
     for (uint64_t i = 0; depth > 0 && i < map.n && !m->more; i++)
-        dps_find(m, map.at[i].value, depth - 1);
+        dps_find(m, map.at[i].value, v, depth - 1);
 }
 
 /* ---- groups ---- */
@@ -326,7 +332,7 @@ static int dps_rest(dps_maker *m, const ckpt_value *v, ckpt_value *to, unsigned 
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
         ckpt_value *key = map.at[i].key, *value = map.at[i].value;
         bool open = depth > 0 && value->kind == CKPT_V_DICT && value->as.map.n > 0;
-        if (value == m->optimizer || dps_is_model(value) ||
+        if (value == m->optimizer || value == m->schedule || dps_is_model(value) ||
             (value->kind == CKPT_V_TENSOR && !value->as.tensor->storage))
             continue;
         if (open) {
@@ -342,13 +348,30 @@ static int dps_rest(dps_maker *m, const ckpt_value *v, ckpt_value *to, unsigned 
     return rc;
 }
 
+/* The schedule goes where training formats have it: an application object had it below itself. */
+static int dps_lift(dps_maker *m, const ckpt_value *schedule, ckpt_value *root)
+{
+    ckpt_value *copy = ckpt_value_new(m->map->arena, CKPT_V_DICT);
+    int rc = copy ? dps_rest(m, schedule, copy, DPS_DEPTH) : ckpt_fail_memory(m->err);
+
+    if (rc == CKPT_OK && !ckpt_dict_add_cstr(m->map->arena, &root->as.map, dps_schedule, copy))
+        rc = ckpt_fail_memory(m->err);
+    return rc;
+}
+
 /* Values for the model file of a training format; the run's steps are the optimizer's. */
 static int dps_values(dps_maker *m)
 {
     ckpt_arena *arena = m->map->arena;
     ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT);
-    int rc = root ? dps_rest(m, m->map->values, root, DPS_DEPTH) : ckpt_fail_memory(m->err);
+    int rc;
 
+    if (ckpt_value_get(m->map->values, dps_schedule) ||
+        (m->schedule && m->schedule->kind != CKPT_V_DICT))
+        m->schedule = NULL;
+    rc = root ? dps_rest(m, m->map->values, root, DPS_DEPTH) : ckpt_fail_memory(m->err);
+    if (rc == CKPT_OK && m->schedule)
+        rc = dps_lift(m, m->schedule, root);
     if (rc == CKPT_OK && !ckpt_value_get(root, "global_steps") &&
         !ckpt_dict_add_cstr(arena, &root->as.map, "global_steps",
                             ckpt_value_int(arena, (int64_t)m->steps)))
@@ -384,7 +407,7 @@ int ckpt_dcp_state(ckpt_map *map, ckpt_err *err)
     dps_maker m = {.map = map, .err = err};
     int rc;
 
-    dps_find(&m, map->values, DPS_DEPTH);
+    dps_find(&m, map->values, NULL, DPS_DEPTH);
     if (!m.optimizer)
         return dps_none(&m, "it holds no optimizer", NULL);
     if (m.more)

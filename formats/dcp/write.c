@@ -339,10 +339,12 @@ static int dpw_group(dpw_writer *w, size_t number)
     const ckpt_group *g = &w->state->group.at[number];
     ckpt_value *key[] = {dpw_key(w, "optim"), dpw_key(w, "param_groups"),
                          ckpt_value_int(w->to->arena, (int64_t)number)};
-    ckpt_value *path = dpw_path(w, key, 3), *params = dpw_params(w, g);
-    ckpt_dict fields = ckpt_value_map(g->fields);
+    ckpt_value *path = dpw_path(w, key, 3), *params = dpw_params(w, g), *settings = NULL;
     int rc = path && params ? CKPT_OK : ckpt_fail_memory(w->err);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_settings(&settings, w->to, w->state, g, w->err);
+    ckpt_dict fields = ckpt_value_map(settings);
     for (uint64_t i = 0; rc == CKPT_OK && i < fields.n; i++) {
         const ckpt_value *k = fields.at[i].key;
         if (k->kind != CKPT_V_STR || ckpt_value_is(k, "params"))

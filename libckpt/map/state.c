@@ -27,6 +27,31 @@ int ckpt_state_new(ckpt_state **out, ckpt_map *map, const char *prefix, ckpt_err
     return CKPT_OK;
 }
 
+bool ckpt_state_is_adam(const ckpt_group *g)
+{
+    return ckpt_value_get(g->fields, "betas") && ckpt_value_get(g->entry, "exp_avg_sq");
+}
+
+/* Add a key that a dict lacks. */
+static bool st_lacks(ckpt_arena *arena, ckpt_value *dict, const char *key, ckpt_value *value)
+{
+    return ckpt_value_get(dict, key) ||
+           (value && ckpt_dict_add_cstr(arena, &dict->as.map, key, value));
+}
+
+bool ckpt_state_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decoupled)
+{
+    static const char *const off[] = {"amsgrad", "maximize", "capturable", "differentiable"};
+    static const char *const none[] = {"foreach", "fused"};
+    bool ok = !decoupled || st_lacks(arena, fields, "decoupled_weight_decay", decoupled);
+
+    for (size_t i = 0; ok && i < sizeof off / sizeof *off; i++)
+        ok = st_lacks(arena, fields, off[i], ckpt_value_bool(arena, false));
+    for (size_t i = 0; ok && i < sizeof none / sizeof *none; i++)
+        ok = st_lacks(arena, fields, none[i], ckpt_value_new(arena, CKPT_V_NONE));
+    return ok;
+}
+
 const char *ckpt_state_why_none(const ckpt_map *map)
 {
     if (map->no_state)

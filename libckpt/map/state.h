@@ -99,6 +99,20 @@ size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt
 /* A parameter's name without the state's prefix. */
 const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param);
 
+/* True if the settings and the state of a group are those of Adam or one of its kind. */
+bool ckpt_state_is_adam(const ckpt_group *g);
+
+/*
+ * Add what torch's Adams (to 2.15) read of a group in each step and the group's entry lacks, with
+ * the values that stand for nothing special.  Loading replaces a group whole, and what it then
+ * lacks is a KeyError.
+ *
+ * decoupled  whether weight decay is apart from the gradient (AdamW): a BOOL, or NULL: not known,
+ *            and not added
+ * false      no memory
+ */
+bool ckpt_state_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decoupled);
+
 /* Why a map of training files has no state: what its reader has found, or at least warned of. */
 const char *ckpt_state_why_none(const ckpt_map *map);
 

@@ -63,6 +63,14 @@ def reshard(a, src, dst, world, stage, more=()):
     return ['reshard: exit %d: %s' % (p.returncode, p.stderr.strip())] if p.returncode else []
 
 
+def ckpt(a, *command):
+    """ckpt of a.bin, which must end well; what it wrote to its standard output."""
+    p = subprocess.run([os.path.join(a.bin, 'ckpt'), *command], capture_output=True, text=True, check=False, timeout=900)
+    if p.returncode:
+        raise RuntimeError('ckpt %s: exit %d: %s' % (command[0], p.returncode, p.stderr.strip()))
+    return p.stdout
+
+
 def zerotrain(program, options, world, metrics):
     """Losses of the updates of a run of `world` ranks, which must end well; metrics: the file that it writes them to."""
     command = [program, *options, '--metrics', metrics, '--no-shuffle', '--quiet', '--threads', '1']

@@ -215,19 +215,24 @@ static ckpt_value *dwo_betas(ckpt_dsw_file *f)
 }
 
 /*
- * What Adam's groups have where ds_config does not say it: loading replaces a group whole, and what
- * it then lacks is a KeyError in the next step.  deepspeed/ops/adam/fused_adam.py and cpu_adam.py,
- * and torch's AdamW, which share these keys; no one minds those of another.
+ * What any Adam of DeepSpeed (deepspeed/ops/adam/fused_adam.py, cpu_adam.py) or torch reads of its
+ * group in a step; no one minds the keys of another.
  */
+static void dwo_adam(ckpt_dsw_file *f, ckpt_value *fields, ckpt_value *decoupled)
+{
+    if (!ckpt_value_get(fields, "bias_correction"))
+        ckpt_tt_put(&f->t, fields, "bias_correction", ckpt_tt_bool(&f->t, true));
+    if (f->t.rc == CKPT_OK && !ckpt_state_adam(f->t.scratch, fields, decoupled))
+        f->t.rc = ckpt_fail_memory(f->job->err);
+}
+
+/* What Adam's groups have where ds_config does not say it. */
 static void dwo_adam_defaults(ckpt_dsw_file *f, ckpt_value *fields)
 {
     static const struct {
         const char *key;
         double number;
     } numbers[] = {{"lr", 1e-3}, {"eps", 1e-8}, {"weight_decay", 0}};
-    static const char *const off[] = {"amsgrad", "maximize", "capturable", "differentiable"};
-    static const char *const none[] = {"foreach", "fused"};
-    static const char *const on[] = {"bias_correction", "decoupled_weight_decay"};
 
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (!ckpt_value_get(fields, numbers[i].key))
@@ -235,16 +240,7 @@ static void dwo_adam_defaults(ckpt_dsw_file *f, ckpt_value *fields)
     }
     if (!ckpt_value_get(fields, "betas"))
         ckpt_tt_put(&f->t, fields, "betas", dwo_betas(f));
-    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
-        if (!ckpt_value_get(fields, off[i]))
-            ckpt_tt_put(&f->t, fields, off[i], ckpt_tt_bool(&f->t, false));
-    }
-    for (size_t i = 0; i < 2; i++) {
-        if (!ckpt_value_get(fields, none[i]))
-            ckpt_tt_put(&f->t, fields, none[i], ckpt_tt_new(&f->t, CKPT_V_NONE));
-        if (!ckpt_value_get(fields, on[i]))
-            ckpt_tt_put(&f->t, fields, on[i], ckpt_tt_bool(&f->t, true));
-    }
+    dwo_adam(f, fields, ckpt_tt_bool(&f->t, true));
 }
 
 /* Adam or AdamW, as DeepSpeed reads the name. */
@@ -329,6 +325,9 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
                                 : dwo_fields_of_config(f, state->group.at[g].entry),
                    *params = ckpt_tt_new(&f->t, CKPT_V_LIST);
         int64_t number = 0;
+        // another framework's Adam goes on as whichever one DeepSpeed has for the device
+        if (state->foreign && ckpt_state_is_adam(&state->group.at[g]))
+            dwo_adam(f, group, NULL);
         for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index)); number++) {
             if (p->group == g)
                 ckpt_tt_add(&f->t, params, ckpt_tt_int(&f->t, number));
@@ -511,11 +510,16 @@ static ckpt_value *dwo_overflow(ckpt_dsw_file *f, const ckpt_value *old)
     return old ? ckpt_tt_copy(&f->t, old) : ckpt_tt_bool(&f->t, false);
 }
 
-/* gradient_clipping of the run, or the release's default. */
+/*
+ * gradient_clipping of the run, or the release's default.  Another framework's run does not say how
+ * it clipped: without the key DeepSpeed does as it is configured.
+ */
 static ckpt_value *dwo_clip(ckpt_dsw_file *f, const ckpt_value *old)
 {
     const ckpt_value *v = ckpt_dsw_config_get(f->job->state, NULL, "gradient_clipping");
 
+    if (f->job->state->foreign)
+        return NULL;
     if (old)
         return ckpt_tt_copy(&f->t, old);
     if (v && v->kind == CKPT_V_FLOAT)

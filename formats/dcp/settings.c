@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * settings.c: owns what a group of an optimizer has in param_groups when torch goes on with it.
+ *
+ * dcp.load asks for every key that the program's own optimizer has.  DeepSpeed's FusedAdam and
+ * CPUAdam keep fewer than torch's Adam and AdamW, and bias_correction besides.
+ */
+#include <strings.h>
+
+#include "formats/dcp/dcp.h"
+#include "formats/deepspeed/write/write.h"
+#include "libckpt/map/state.h"
+
+/*
+ * Is weight decay apart from the gradient?  NULL: nothing says it.  deepspeed/runtime/engine.py,
+ * _configure_basic_optimizer: AdamW always, Adam unless adam_w_mode is off.
+ */
+static ckpt_value *dpt_decoupled(ckpt_arena *arena, const ckpt_state *state, const ckpt_group *g)
+{
+    const ckpt_value *type = ckpt_dsw_config_get(state, "optimizer", "type"),
+                     *mode = ckpt_value_get(ckpt_dsw_config_get(state, "optimizer", "params"),
+                                            "adam_w_mode");
+    bool named = type && type->kind == CKPT_V_STR;
+
+    if (named && strcasecmp(type->as.text.at, "adamw") == 0)
+        return ckpt_value_bool(arena, true);
+    if (named && strcasecmp(type->as.text.at, "adam") == 0)
+        return ckpt_value_bool(arena, !mode || mode->kind != CKPT_V_BOOL || mode->as.i);
+    return ckpt_value_get(g->fields, "bias_correction") ? ckpt_value_bool(arena, true) : NULL;
+}
+
+int ckpt_dcp_settings(ckpt_value **out, ckpt_map *to, const ckpt_state *state, const ckpt_group *g,
+                      ckpt_err *err)
+{
+    const ckpt_value *corrects = ckpt_value_get(g->fields, "bias_correction");
+    ckpt_dict from = ckpt_value_map(g->fields);
+    bool ok = (*out = ckpt_value_new(to->arena, CKPT_V_DICT)) != NULL;
+
+    for (uint64_t i = 0; ok && i < from.n; i++)
+        ok = ckpt_dict_add(to->arena, &(*out)->as.map, from.at[i].key, from.at[i].value);
+    if (ok && ckpt_state_is_adam(g))
+        ok = ckpt_state_adam(to->arena, *out, dpt_decoupled(to->arena, state, g));
+    if (!ok)
+        return ckpt_fail_memory(err);
+    if (corrects && corrects->kind == CKPT_V_BOOL && !corrects->as.i)
+        return ckpt_map_note(to, CKPT_WARNING, err,
+                             "param_groups: bias_correction is off, which torch's Adam does not "
+                             "know: its next updates are larger");
+    return CKPT_OK;
+}
