@@ -18,6 +18,7 @@ extern const ckpt_directory ckpt_directory_full_state;
 extern const ckpt_directory ckpt_directory_megatron;
 extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
+extern const ckpt_directory ckpt_directory_hf_sharded;
 
 const ckpt_format *const ckpt_formats[] = {
     &ckpt_format_torch, &ckpt_format_safetensors, &ckpt_format_torch_legacy,
@@ -25,9 +26,15 @@ const ckpt_format *const ckpt_formats[] = {
 };
 
 const ckpt_directory *const ckpt_directories[] = {
-    &ckpt_directory_deepspeed,  &ckpt_directory_universal,
-    &ckpt_directory_hf,         &ckpt_directory_hf_bin,
-    &ckpt_directory_zero,       &ckpt_directory_megatron,
-    &ckpt_directory_dcp,        &ckpt_directory_fsdp_ranks,
-    &ckpt_directory_full_state, NULL,
+    &ckpt_directory_deepspeed,
+    &ckpt_directory_universal,
+    &ckpt_directory_hf,
+    &ckpt_directory_hf_bin,
+    &ckpt_directory_zero,
+    &ckpt_directory_megatron,
+    &ckpt_directory_dcp,
+    &ckpt_directory_fsdp_ranks,
+    &ckpt_directory_full_state,
+    &ckpt_directory_hf_sharded,
+    NULL,
 };

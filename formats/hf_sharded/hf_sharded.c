@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hf_sharded.c: reads folders of sharded safetensors: the boxes of all ranks become whole tensors.
+ *
+ * Only headers are read.  What the files cannot say is said: a last rank that is missing shortens
+ * all tensors alike, and nothing in the other files tells.
+ */
+#include "formats/hf_sharded/hf_sharded.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/base/index.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/map/merge.h"
+
+/* What a file name says. */
+typedef struct hfs_name {
+    uint32_t rank, file, of; /* from 1 */
+} hfs_name;
+
+/* A file of the folder. */
+typedef struct hfs_file {
+    const char *name;
+    hfs_name is;
+} hfs_file;
+
+CKPT_VEC(hfs_files, hfs_file);
+
+/* A box of a tensor. */
+typedef struct hfs_box {
+    uint32_t item, source;
+    uint64_t at; /* bytes into the source */
+    const uint64_t *start, *count;
+    const char *file;
+} hfs_box;
+
+CKPT_VEC(hfs_boxes, hfs_box);
+
+/* A tensor, in the order in which names came up. */
+typedef struct hfs_item {
+    const char *name;
+    ckpt_dtype dtype;
+    uint32_t ndim;
+    uint64_t *shape; /* as far as boxes reached */
+    const char *file;
+} hfs_item;
+
+CKPT_VEC(hfs_items, hfs_item);
+
+typedef struct hfs_reader {
+    ckpt_map *map;
+    const ckpt_listing *list;
+    hfs_files files; /* by file, then rank */
+    hfs_items item;
+    ckpt_index index; /* of items, by name */
+    hfs_boxes box;
+    ckpt_err *err;
+} hfs_reader;
+
+/* ---- names ---- */
+
+/* Five digits or more, as "%05d" writes them; 0: none. */
+static uint32_t hfs_number(const char **text)
+{
+    const char *p = *text;
+    uint64_t n = 0;
+
+    while (*p >= '0' && *p <= '9' && n <= UINT32_MAX)
+        n = 10 * n + (uint64_t)(*p++ - '0');
+    if (p - *text < 5 || n > UINT32_MAX)
+        return 0;
+    *text = p;
+    return (uint32_t)n;
+}
+
+static bool hfs_skip(const char **text, const char *word)
+{
+    size_t n = strlen(word);
+    bool is = strncmp(*text, word, n) == 0;
+
+    *text += is ? n : 0;
+    return is;
+}
+
+static bool hfs_parse(const char *name, hfs_name *out)
+{
+    return hfs_skip(&name, "shard-") && (out->rank = hfs_number(&name)) > 0 &&
+           hfs_skip(&name, "-model-") && (out->file = hfs_number(&name)) > 0 &&
+           hfs_skip(&name, "-of-") && (out->of = hfs_number(&name)) >= out->file &&
+           strcmp(name, ".safetensors") == 0;
+}
+
+static int hfs_probe(const ckpt_listing *list)
+{
+    hfs_name is;
+
+    for (size_t i = 0; i < list->n; i++) {
+        if (!list->entry[i].is_dir && hfs_parse(list->entry[i].name, &is))
+            return 62;
+    }
+    return 0;
+}
+
+/* A file alone has pieces under the names of whole tensors: always the folder is meant. */
+static int hfs_part(const char *file_name)
+{
+    hfs_name is;
+
+    return hfs_parse(file_name, &is) ? 2 : 0;
+}
+
+/* ---- files ---- */
+
+/* For qsort: by file, then rank; so names come up in the order of the model. */
+static int hfs_file_order(const void *pa, const void *pb)
+{
+    const hfs_file *a = pa, *b = pb;
+
+    if (a->is.file != b->is.file)
+        return a->is.file < b->is.file ? -1 : 1;
+    return (a->is.rank > b->is.rank) - (a->is.rank < b->is.rank);
+}
+
+/*
+ * Are there all that the names tell of?  A rank without a box in some file does not write it, so
+ * only a number that no file has is amiss.
+ */
+static int hfs_check_files(hfs_reader *r)
+{
+    const hfs_file *f = r->files.at;
+    uint32_t of = f[0].is.of, ranks = 0, seen = 0, last = 0;
+
+    for (size_t i = 0; i < r->files.n; i++) {
+        if (f[i].is.of != of)
+            return ckpt_fail(r->err, CKPT_EMISMATCH,
+                             "%s: %s is one of %" PRIu32 " files for each rank, %s one of %" PRIu32
+                             ": two saves in one folder?",
+                             r->list->folder, f[0].name, of, f[i].name, f[i].is.of);
+        ranks = f[i].is.rank > ranks ? f[i].is.rank : ranks;
+        seen += f[i].is.file != last;
+        last = f[i].is.file;
+    }
+    if (seen != of)
+        return ckpt_fail(r->err, CKPT_EMISSING,
+                         "%s: %" PRIu32 " of %" PRIu32 " files are there of a rank: copy all of "
+                         "them",
+                         r->list->folder, seen, of);
+    for (uint32_t rank = 1; rank < ranks; rank++) {
+        bool there = false;
+        for (size_t i = 0; !there && i < r->files.n; i++)
+            there = f[i].is.rank == rank;
+        // numbers may be as large as they like: the first that is missing ends the search
+        if (!there)
+            return ckpt_fail(r->err, CKPT_EMISSING,
+                             "%s: no file of rank %" PRIu32 " (shard-%05" PRIu32
+                             "-...), but one of rank %" PRIu32,
+                             r->list->folder, rank - 1, rank, ranks - 1);
+    }
+    return ckpt_map_fact_int(r->map, "world size", ranks, r->err);
+}
+
+static int hfs_find_files(hfs_reader *r)
+{
+    for (size_t i = 0; i < r->list->n; i++) {
+        hfs_file f = {.name = r->list->entry[i].name};
+        hfs_file *slot;
+
+        if (r->list->entry[i].is_dir || !hfs_parse(f.name, &f.is))
+            continue;
+        slot = ckpt_vec_push(&r->files);
+        if (!slot)
+            return ckpt_fail_memory(r->err);
+        *slot = f;
+    }
+    if (r->files.n == 0)
+        return ckpt_fail(r->err, CKPT_EMISSING, "%s: no shard-*-model-*.safetensors in it",
+                         r->list->folder);
+    qsort(r->files.at, r->files.n, sizeof *r->files.at, hfs_file_order);
+    return hfs_check_files(r);
+}
+
+/* ---- boxes ---- */
+
+static bool hfs_is(const void *ctx, uint32_t number, const void *key)
+{
+    return strcmp(((const hfs_item *)ctx)[number].name, key) == 0;
+}
+
+/* The item of a tensor's name, made when it is new. */
+static int hfs_item_of(hfs_reader *r, const ckpt_tensor *t, const char *file, uint32_t *out)
+{
+    uint32_t hash = ckpt_hash_bytes(t->name, strlen(t->name), 0);
+    ckpt_arena *a = r->map->arena;
+    hfs_item item = {.dtype = t->dtype, .ndim = t->ndim, .file = file}, *slot;
+
+    *out = ckpt_index_find(&r->index, hash, hfs_is, r->item.at, t->name);
+    if (*out != CKPT_INDEX_NONE) {
+        const hfs_item *had = &r->item.at[*out];
+        if (had->dtype == t->dtype && had->ndim == t->ndim)
+            return CKPT_OK;
+        return ckpt_fail(r->err, CKPT_EMISMATCH,
+                         "%s/%s: \"%.200s\" is %s of %" PRIu32 " axes, in %s it is %s of %" PRIu32
+                         ": files of another save?",
+                         r->list->folder, file, t->name, ckpt_dtype_name(t->dtype), t->ndim,
+                         had->file, ckpt_dtype_name(had->dtype), had->ndim);
+    }
+    item.name = ckpt_arena_string(a, t->name, strlen(t->name));
+    item.shape = ckpt_arena_array(a, (uint64_t)t->ndim + 1, sizeof *item.shape);
+    slot = item.name && item.shape ? ckpt_vec_push(&r->item) : NULL;
+    if (!slot)
+        return ckpt_fail_memory(r->err);
+    memset(item.shape, 0, (t->ndim + 1) * sizeof *item.shape);
+    *slot = item;
+    *out = (uint32_t)(r->item.n - 1);
+    return ckpt_index_add(&r->index, hash, *out) ? CKPT_OK : ckpt_fail_memory(r->err);
+}
+
+/* The first element of a box on each axis; NULL offsets: the box is all of the tensor. */
+static bool hfs_starts(const ckpt_value *offsets, const ckpt_tensor *t, uint64_t *start)
+{
+    bool good = !offsets || (offsets->kind == CKPT_V_LIST && offsets->as.seq.n == t->ndim);
+
+    for (uint32_t k = 0; good && k < t->ndim; k++) {
+        const ckpt_value *v = offsets ? offsets->as.seq.at[k] : NULL;
+        start[k] = v && v->kind == CKPT_V_INT ? (uint64_t)v->as.i : 0;
+        good = !v || (v->kind == CKPT_V_INT && v->as.i >= 0);
+    }
+    return good;
+}
+
+/* One tensor of a file: a box of the tensor that it names. */
+static int hfs_box_of(hfs_reader *r, const char *file, const ckpt_tensor *t, uint32_t source_base,
+                      const ckpt_value *offsets)
+{
+    uint64_t *start = ckpt_arena_array(r->map->arena, 2 * (uint64_t)t->ndim + 1, sizeof *start);
+    hfs_box box = {.start = start, .file = file}, *slot;
+    int rc = start ? hfs_item_of(r, t, file, &box.item) : ckpt_fail_memory(r->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    uint64_t *count = start + t->ndim, *shape = r->item.at[box.item].shape, end;
+    if (!hfs_starts(offsets, t, start))
+        return ckpt_fail(r->err, CKPT_EFORMAT,
+                         "%s/%s: " CKPT_HFS_INFO ": \"" CKPT_HFS_OFFSETS "\" of \"%.200s\" must be "
+                         "a list of %" PRIu32 " whole numbers >= 0",
+                         r->list->folder, file, t->name, t->ndim);
+    for (uint32_t k = 0; k < t->ndim; k++) {
+        count[k] = t->shape[k];
+        if (!ckpt_add(start[k], count[k], &end))
+            return ckpt_fail(r->err, CKPT_EFORMAT, "%s/%s: the end of \"%.200s\" overflows",
+                             r->list->folder, file, t->name);
+        shape[k] = end > shape[k] ? end : shape[k];
+    }
+    count[t->ndim] = 0; // where hfs_box_order stops
+    // what has no elements reaches as far as it says, and needs no bytes
+    if (t->n_elems == 0)
+        return CKPT_OK;
+    assert(t->n_extents == 1);
+    box.count = count;
+    box.source = source_base + t->extent[0].source;
+    box.at = t->extent[0].at;
+    slot = ckpt_vec_push(&r->box);
+    if (!slot)
+        return ckpt_fail_memory(r->err);
+    *slot = box;
+    return CKPT_OK;
+}
+
+/*
+ * Tensors of a file in the order of its sharding info, which is the model's (the header's is
+ * sorted), and what is only in one of the two.
+ */
+static int hfs_boxes_by_info(hfs_reader *r, const char *file, const ckpt_map *sub,
+                             uint32_t source_base, const ckpt_value *info)
+{
+    ckpt_dict all = ckpt_value_map(info);
+    int rc = CKPT_OK;
+
+    if (info->kind != CKPT_V_DICT)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s/%s: " CKPT_HFS_INFO " is no JSON object",
+                         r->list->folder, file);
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_text name = all.at[i].key->as.text;
+        const ckpt_value *offsets = all.at[i].value->kind == CKPT_V_DICT
+                                        ? ckpt_value_get(all.at[i].value, CKPT_HFS_OFFSETS)
+                                        : NULL;
+        size_t at = ckpt_map_index(sub, name.at, (size_t)name.n);
+        if (at == SIZE_MAX || !offsets)
+            return ckpt_fail(r->err, CKPT_EMISMATCH, "%s/%s: " CKPT_HFS_INFO " has \"%.200s\" %s",
+                             r->list->folder, file, name.at,
+                             at == SIZE_MAX ? "which is not in the file"
+                                            : "without \"" CKPT_HFS_OFFSETS "\"");
+        rc = hfs_box_of(r, file, sub->tensors.at[at], source_base, offsets);
+    }
+    if (rc == CKPT_OK && all.n != sub->tensors.n)
+        rc = ckpt_fail(r->err, CKPT_EMISMATCH,
+                       "%s/%s: %zu tensors, but " CKPT_HFS_INFO " places %" PRIu64 " of them",
+                       r->list->folder, file, sub->tensors.n, all.n);
+    return rc;
+}
+
+/* All tensors of a file. */
+static int hfs_boxes_of(hfs_reader *r, const char *file, const ckpt_map *sub, uint32_t source_base,
+                        ckpt_arena *arena)
+{
+    const ckpt_value *text = NULL;
+    ckpt_value *info = NULL;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; i < sub->metadata.n; i++) {
+        if (ckpt_value_is(sub->metadata.at[i].key, CKPT_HFS_INFO))
+            text = sub->metadata.at[i].value;
+    }
+    if (text) {
+        const ckpt_json_text json = {file, 0, text->as.text.at, text->as.text.n, text->as.text.n};
+        rc = ckpt_json_parse(&info, arena, &json, r->err);
+        return rc == CKPT_OK ? hfs_boxes_by_info(r, file, sub, source_base, info) : rc;
+    }
+    // As torch reads it: what has no info begins at 0.
+    for (size_t i = 0; rc == CKPT_OK && i < sub->tensors.n; i++)
+        rc = hfs_box_of(r, file, sub->tensors.at[i], source_base, NULL);
+    return rc;
+}
+
+/* One file's header: its bytes become sources of the map, its tensors boxes. */
+static int hfs_read_file(hfs_reader *r, const char *name)
+{
+    const char *path = ckpt_arena_printf(r->map->arena, "%s/%s", r->list->folder, name);
+    ckpt_arena *arena = ckpt_arena_new(0);
+    uint32_t file_base, source_base;
+    ckpt_map *sub = NULL;
+    int rc = path && arena ? r->list->read(&sub, path, r->err) : ckpt_fail_memory(r->err);
+
+    if (rc == CKPT_OK && strcmp(sub->files.at[0].format->is.name, "safetensors") != 0)
+        rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: a %s file; expected safetensors", path,
+                       sub->files.at[0].format->is.name);
+    for (size_t i = 0; rc == CKPT_OK && i < sub->tensors.n; i++) {
+        if (sub->tensors.at[i]->owner)
+            rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: \"%.200s\" is tied by metadata", path,
+                           sub->tensors.at[i]->name);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_map_merge_files(r->map, sub, &file_base, &source_base, r->err);
+    if (rc == CKPT_OK)
+        rc = hfs_boxes_of(r, name, sub, source_base, arena);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_merge_notes(r->map, sub, r->err);
+    ckpt_map_free(sub);
+    ckpt_arena_free(arena);
+    return rc;
+}
+
+/* ---- tensors ---- */
+
+/* For qsort: by tensor, then by where boxes begin, row-major. */
+static int hfs_box_order(const void *pa, const void *pb)
+{
+    const hfs_box *a = pa, *b = pb;
+
+    if (a->item != b->item)
+        return a->item < b->item ? -1 : 1;
+    for (uint32_t k = 0; a->count[k] != 0; k++) {
+        if (a->start[k] != b->start[k])
+            return a->start[k] < b->start[k] ? -1 : 1;
+    }
+    return 0;
+}
+
+/* A box as an extent: whole rows are an interval of the flattened tensor, which is found faster. */
+static void hfs_extent(const hfs_item *item, const hfs_box *box, ckpt_axis *axis, ckpt_extent *e)
+{
+    int64_t by = (int64_t)(ckpt_dtype_get(item->dtype)->bits / 8);
+    uint64_t row = 1;
+    bool rows = true;
+
+    *e = (ckpt_extent){.source = box->source, .at = box->at, .ndim = item->ndim, .axis = axis};
+    for (uint32_t k = item->ndim; k-- > 0;) {
+        // no overflow: as many elements are in the file
+        axis[k] = (ckpt_axis){box->start[k], box->count[k], by * (int64_t)row};
+        rows &= k == 0 || box->count[k] == item->shape[k];
+        row *= k > 0 ? box->count[k] : 1;
+    }
+    if (item->ndim == 0)
+        axis[0] = (ckpt_axis){0, 1, by};
+    else if (rows)
+        axis[0] = (ckpt_axis){box->start[0] * row, box->count[0] * row, by};
+    e->ndim = rows ? 1 : item->ndim;
+}
+
+/* A tensor with n boxes. */
+static int hfs_tensor(hfs_reader *r, const hfs_item *item, const hfs_box *box, size_t n)
+{
+    const ckpt_tensor like = {
+        .dtype = item->dtype, .ndim = item->ndim, .shape = item->shape, .role = CKPT_ROLE_WEIGHT};
+    ckpt_extent *extent = ckpt_alloc((n + 1) * sizeof *extent);
+    ckpt_axis *axis = ckpt_alloc((n + 1) * (item->ndim + 1) * sizeof *axis);
+    ckpt_tensor *t;
+    int rc = extent && axis ? CKPT_OK : ckpt_fail_memory(r->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add(r->map, item->name, strlen(item->name), &like, &t, r->err);
+    if (rc == CKPT_OK && t->n_elems > 0 && ckpt_dtype_get(item->dtype)->bits % 8 != 0)
+        rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: \"%.200s\": pieces of %s", r->list->folder,
+                       item->name, ckpt_dtype_name(item->dtype));
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++)
+        hfs_extent(item, &box[i], axis + i * (item->ndim + 1), &extent[i]);
+    if (rc == CKPT_OK && n > 0)
+        rc = ckpt_map_back(r->map, t, extent, (uint32_t)n, r->err);
+    ckpt_free(extent);
+    ckpt_free(axis);
+    return rc;
+}
+
+static int hfs_tensors(hfs_reader *r)
+{
+    size_t first = 0, end;
+    int rc = CKPT_OK;
+
+    if (r->box.n > 1)
+        qsort(r->box.at, r->box.n, sizeof *r->box.at, hfs_box_order);
+    for (uint32_t i = 0; rc == CKPT_OK && i < r->item.n; i++, first = end) {
+        for (end = first; end < r->box.n && r->box.at[end].item == i;)
+            end++;
+        rc = hfs_tensor(r, &r->item.at[i], r->box.at + first, end - first);
+    }
+    return rc == CKPT_OK ? ckpt_map_check(r->map, r->err) : rc;
+}
+
+/* ---- the whole ---- */
+
+/* What was said of pieces is not true of the whole. */
+static void hfs_drop_info(ckpt_dict *pairs)
+{
+    uint64_t n = 0;
+
+    for (uint64_t i = 0; i < pairs->n; i++) {
+        if (!ckpt_value_is(pairs->at[i].key, CKPT_HFS_INFO) &&
+            !ckpt_value_is(pairs->at[i].key, CKPT_HFS_VERSION))
+            pairs->at[n++] = pairs->at[i];
+    }
+    pairs->n = n;
+}
+
+static int hfs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                      ckpt_err *err)
+{
+    hfs_reader r = {.map = map, .list = list, .err = err};
+    int rc = hfs_find_files(&r);
+
+    (void)opts; // the model alone: no tags, no optimizer
+    for (size_t i = 0; rc == CKPT_OK && i < r.files.n; i++)
+        rc = hfs_read_file(&r, r.files.at[i].name);
+    hfs_drop_info(&map->metadata);
+    if (rc == CKPT_OK)
+        rc = hfs_tensors(&r);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_note(map, CKPT_INFO, err,
+                           "%s: the shapes of whole tensors are not in these files: they end where "
+                           "the last rank's pieces do, so see that its files are here",
+                           list->folder);
+    ckpt_vec_free(&r.files);
+    ckpt_vec_free(&r.item);
+    ckpt_vec_free(&r.box);
+    ckpt_index_free(&r.index);
+    return rc;
+}
+
+const ckpt_directory ckpt_directory_hf_sharded = {
+    .is =
+        {
+            .name = "hf-sharded",
+            .signs = "shard-*-model-*.safetensors (PyTorch)",
+            .note = "safetensors with pieces for each rank (HuggingFaceStorageWriter of DCP)",
+            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER,
+        },
+    .probe = hfs_probe,
+    .gather = hfs_gather,
+    .part = hfs_part,
+};

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hf_sharded.h: what the reader and the writer of torch's sharded safetensors share.
+ *
+ * A model as torch.distributed.checkpoint's HuggingFaceStorageWriter(save_distributed=True) leaves
+ * it (torch 2.8 and later): files of their own for each rank, and no .metadata:
+ *
+ *     shard-00002-model-00001-of-00003.safetensors
+ *           ^rank + 1   ^file, of as many as the writer's fqn_to_index_mapping names
+ *
+ * Each holds the boxes of one rank as tensors under the names of their whole tensors, and in its
+ * "__metadata__" where they begin:
+ *
+ *     "DCP_VERSION": "1.0"
+ *     "DCP_SHARDING_INFO": text of the JSON {name: {"saved_offsets": [element of each axis]}}
+ *
+ * The shapes of the whole tensors are written nowhere: they end where the last box does.
+ */
+#ifndef CKPT_FORMATS_HF_SHARDED_H
+#define CKPT_FORMATS_HF_SHARDED_H
+
+#include "libckpt/format.h"
+
+#define CKPT_HFS_INFO    "DCP_SHARDING_INFO"
+#define CKPT_HFS_VERSION "DCP_VERSION"
+#define CKPT_HFS_OFFSETS "saved_offsets"
+
+/* The writer (ckpt_directory.scatter). */
+int ckpt_hfs_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
+
+#endif
