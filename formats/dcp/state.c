@@ -226,10 +226,14 @@ static ckpt_value *dps_stands(ckpt_arena *arena, const ckpt_tensor *t)
     return v;
 }
 
-/* The step count of a parameter; false where the optimizer keeps none. */
+/*
+ * The step count of a parameter; false where the optimizer keeps none.  Ranks that have copies of
+ * it have the same: no writer reads them, as the count becomes one of the group.
+ */
 static int dps_step(dps_maker *m, const ckpt_tensor *param, bool *has, double *step)
 {
     const ckpt_tensor *t = ckpt_state_moment(m->map, m->state, "step", param);
+    double copy = 0;
     int rc = CKPT_OK;
 
     *has = t && t->n_elems == 1;
@@ -237,7 +241,17 @@ static int dps_step(dps_maker *m, const ckpt_tensor *param, bool *has, double *s
         return CKPT_OK;
     if (!m->reader)
         rc = ckpt_reader_new(&m->reader, m->map, m->err);
-    return rc == CKPT_OK ? ckpt_reader_read(m->reader, t, 0, 1, CKPT_F64, step, m->err) : rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_read(m->reader, t, 0, 1, CKPT_F64, step, m->err);
+    for (const ckpt_tensor *c = t->twin; rc == CKPT_OK && c; c = c->twin) {
+        rc = ckpt_reader_read(m->reader, c, 0, 1, CKPT_F64, &copy, m->err);
+        if (rc == CKPT_OK && (copy < *step || copy > *step))
+            rc = ckpt_fail(m->err, CKPT_EMISMATCH,
+                           "%s: %.100s was stepped %.0f times in one rank's file and %.0f times in "
+                           "another's: files of several saves",
+                           m->map->path, param->name, *step, copy);
+    }
+    return rc;
 }
 
 /* Parameters of one group are stepped together, as all training formats have it. */

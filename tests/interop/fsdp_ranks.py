@@ -6,7 +6,8 @@
 
 Each run goes to files of three ranks.  Each file is loaded with weights_only=True; then three processes (gloo) make a module with
 the run's parameters, shard it (fully_shard), and load their files with load_state_dict; the gathered values must be those that
-ckpt reads of the source.
+ckpt reads of the source.  And the other way round: DTensors of many placements, on meshes of one to three axes, are saved by four
+and eight processes and read back whole.
 """
 import argparse
 import os
@@ -21,7 +22,8 @@ import torch.multiprocessing as mp
 from safetensors.torch import load_file
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 warnings.simplefilter('ignore')
 RUNS = ('rl_verl_fsdp1_w2', 'rl_fsdp1_shardedtensor_w3', 'fsdp2_mp_w2', 'z1_bf16_w3_groups', 'z2_bf16_w2_aligned',
@@ -110,12 +112,67 @@ def child(rank, folder, flat, port, out):
     dist.destroy_process_group()
 
 
+def scattered(rank, world, folder, port):
+    """Each rank's file of DTensors whose values count from 0 on; rank 0 also says what the whole is."""
+    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), OMP_NUM_THREADS='1')
+    dist.init_process_group('gloo', rank=rank, world_size=world)
+    torch.manual_seed(0)
+    shape = (world // 2, 2) if world == 4 else (2, 2, 2)
+    names = ('dp', 'tp') if world == 4 else ('pp', 'dp', 'tp')
+    mesh = init_device_mesh('cpu', shape, mesh_dim_names=names)
+    line = init_device_mesh('cpu', (world,), mesh_dim_names=('fsdp',))
+    whole, saved = {}, {}
+
+    def put(name, size, mesh, *placements):
+        t = torch.arange(torch.Size(size).numel(), dtype=torch.float32).reshape(size)
+        whole[name], saved[name] = t, distribute_tensor(t.clone(), mesh, placements)
+
+    rest = [Replicate()] * (len(shape) - 2)
+    for rows in 1, 3, 7, 8, 13:
+        put('line.%d' % rows, (rows, 5), line, Shard(0))
+        put('columns.%d' % rows, (3, rows), line, Shard(1))
+        put('both.%d' % rows, (rows, rows + 1), mesh, *rest, Shard(0), Shard(1))
+        put('twice.%d' % rows, (rows, 3), mesh, *rest, Shard(0), Shard(0))
+        put('copies.%d' % rows, (rows, 3), mesh, *rest, Replicate(), Shard(0))
+        put('slice.%d' % rows, (rows, 3), mesh['tp'], Shard(0))
+        put('slice0.%d' % rows, (rows, 3), mesh['dp'], Shard(0))
+    put('all', (4, 3), mesh, *rest, Replicate(), Replicate())
+    # tensor parallel first, then FSDP: strided shards
+    for rows in 2, 5, 11, 16:
+        block = torch.nn.Sequential(torch.nn.Linear(6, rows), torch.nn.Linear(rows, 7))
+        whole.update({'%d.%s' % (rows, n): p.detach().clone() for n, p in block.named_parameters()})
+        parallelize_module(block, mesh['tp'], {'0': ColwiseParallel(), '1': RowwiseParallel()})
+        fully_shard(block, mesh=mesh['dp'])
+        saved.update({'%d.%s' % (rows, n): p for n, p in block.state_dict().items()})
+    torch.save(saved, os.path.join(folder, 'model_world_size_%d_rank_%d.pt' % (world, rank)))
+    if rank == 0:
+        torch.save(whole, os.path.join(folder, 'whole'))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def gathered(ckpt, world, tmp):
+    folder, out = os.path.join(tmp, 'ranks'), os.path.join(tmp, 'o.safetensors')
+    os.mkdir(folder)
+    mp.spawn(scattered, args=(world, folder, 28600 + os.getpid() % 1000 + world), nprocs=world)
+    want = torch.load(os.path.join(folder, 'whole'))
+    p = subprocess.run([ckpt, 'convert', '-q', folder, out], capture_output=True, text=True)
+    if p.returncode:
+        return p.stderr.strip()[-300:]
+    got = load_file(out)
+    wrong = [n for n, t in want.items() if n not in got or not torch.equal(got[n], t)]
+    return '%s have other values' % wrong[:4] if wrong else '' if len(got) == len(want) else 'other names'
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
     p.add_argument('fixtures')
     a = p.parse_args()
     ckpt = os.path.join(a.bin, 'ckpt')
+    for world in 4, 8:
+        with tempfile.TemporaryDirectory() as tmp:
+            verdict('placements of %d ranks' % world, gathered(ckpt, world, tmp))
     for i, name in enumerate(RUNS):
         source = os.path.join(a.fixtures, name, 'ckpt')
         with tempfile.TemporaryDirectory() as tmp:
