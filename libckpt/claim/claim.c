@@ -237,8 +237,9 @@ static bool cl_of_value(const ckpt_claim_work *w, const ckpt_tensor *t)
         ckpt_dict model = ckpt_value_map(w->from->states.at[i]->model);
         for (uint64_t k = 0; k < model.n; k++) {
             const ckpt_text *key = &model.at[k].key->as.text;
-            if (model.at[k].key->kind == CKPT_V_STR && key->n < strlen(t->name) &&
-                memcmp(key->at, t->name, (size_t)key->n) == 0 && t->name[key->n] == '.')
+            if (model.at[k].key->kind == CKPT_V_STR && key->n <= strlen(t->name) &&
+                memcmp(key->at, t->name, (size_t)key->n) == 0 &&
+                (t->name[key->n] == '.' || t->name[key->n] == 0))
                 return true;
         }
     }

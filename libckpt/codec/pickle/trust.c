@@ -60,6 +60,7 @@ static const pn_entry pn_table[] = {
     {"_codecs", "encode", CKPT_NAME_ENCODE},
     {"torch.distributed.remote_device", "_remote_device", CKPT_NAME_DATA},
     {"argparse", "Namespace", CKPT_NAME_DATA},
+    {"_io", "BytesIO", CKPT_NAME_DATA}, // extra state of Transformer Engine's modules
     {"types", "SimpleNamespace", CKPT_NAME_DATA},
     {"datetime", "date", CKPT_NAME_DATA},
     {"datetime", "datetime", CKPT_NAME_DATA},

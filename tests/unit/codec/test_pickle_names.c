@@ -39,6 +39,7 @@ static void known_names(void **state)
     assert_int_equal(id_of("collections", "defaultdict"), CKPT_NAME_DATA_MAP);
     assert_int_equal(id_of("collections", "deque"), CKPT_NAME_DATA_SEQ);
     assert_int_equal(id_of("datetime", "timedelta"), CKPT_NAME_DATA);
+    assert_int_equal(id_of("_io", "BytesIO"), CKPT_NAME_DATA);
     assert_int_equal(id_of("pathlib", "PosixPath"), CKPT_NAME_DATA);
     assert_int_equal(id_of("torch", "Size"), CKPT_NAME_SIZE);
     assert_int_equal(id_of("torch", "bfloat16"), CKPT_NAME_DTYPE);
