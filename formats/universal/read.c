@@ -268,7 +268,7 @@ static int ur_frozen_parts(ckpt_uni *u)
     if (rc == CKPT_OK && !u->job.broken)
         rc = ckpt_ds_frozen_read(&u->job, &u->head, &u->module, &u->head.model);
     if (rc == CKPT_OK && !u->job.broken)
-        rc = ckpt_ds_shard_each(&u->job, &u->dir.parts, 1, ur_fragments, u);
+        rc = ckpt_ds_shard_each(&u->job, &u->dir.parts, 1, CKPT_DS_SHARDS, ur_fragments, u);
     return rc;
 }
 
@@ -352,9 +352,9 @@ static int ur_back(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value *v, ck
     ckpt_ds_flat flat;
 
     if (ur_shape_is(v, t->shape, t->ndim))
-        return ckpt_ds_shard_back(&u->job, &f->shard, v, t);
+        return ckpt_ds_shard_back(&u->job, f->shard, v, t);
     wrapped.as.tensor = (ckpt_tensor_value *)(uintptr_t)v;
-    int rc = ckpt_ds_shard_flat(&u->job, &f->shard, &wrapped, t->name, &flat);
+    int rc = ckpt_ds_shard_flat(&u->job, f->shard, &wrapped, t->name, &flat);
     return rc == CKPT_OK && t->n_elems
                ? ckpt_map_back_whole(u->job.map, t, flat.source, flat.at, u->job.err)
                : rc;
@@ -384,7 +384,7 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
 {
     ckpt_uni_param *p = &u->param.at[f->want->param];
     bool master = strcmp(f->want->state, "fp32") == 0, fits = false;
-    const ckpt_tensor_value *v = ur_tensor(f->root);
+    const ckpt_tensor_value *v = ur_tensor(f->shard->root);
     const char *name = p->shape.name;
     ckpt_tensor like = {0}, *t = NULL;
 
@@ -434,23 +434,23 @@ static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
     ckpt_uni_param *p = &u->param.at[f->want->param];
     ckpt_value *copy = NULL;
 
-    if (!f->has_step)
+    if (!f->shard->has_step)
         return ckpt_ds_problem(&u->job, CKPT_EFORMAT, "%s: expected a number, or a tensor of one",
                                f->want->path);
     p->has_step = true;
-    p->step = f->step;
+    p->step = f->shard->step;
     // Nearly all are equal: one tree for each run of them is enough.
     ckpt_uni_param *last = &u->param.at[u->last_step];
     if (last->step_tree && last->has_step && !(last->step < p->step) && !(last->step > p->step)) {
         copy = last->step_tree;
     } else {
-        int rc = ckpt_ds_tree_copy(&u->job, &f->shard, &copy);
+        int rc = ckpt_ds_tree_copy(&u->job, f->shard, &copy);
         if (rc != CKPT_OK)
             return rc;
         u->last_step = f->want->param;
     }
     p->step_tree = copy;
-    return ckpt_ds_state_scalar(&u->job, &f->shard, f->root, &p->scalar);
+    return ckpt_ds_state_scalar(&u->job, f->shard, f->shard->root, &p->scalar);
 }
 
 /* An entry for each parameter that has a file of this state. */
@@ -515,7 +515,7 @@ static int ur_say_narrow(ckpt_uni *u)
 static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
 {
     const ckpt_tensor *t = u->job.map->tensors.at[f->want->param];
-    const ckpt_tensor_value *v = ur_tensor(f->root);
+    const ckpt_tensor_value *v = ur_tensor(f->shard->root);
     uint32_t source = 0;
 
     if (!v)
@@ -528,7 +528,7 @@ static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
                                "%s: the tensor has other sizes than %.200s in the model file",
                                f->want->path, t->name);
     // Its record is one of the checkpoint's: verify checks it.
-    return v->storage ? ckpt_ds_shard_source(&u->job, &f->shard, v->storage->source, &source)
+    return v->storage ? ckpt_ds_shard_source(&u->job, f->shard, v->storage->source, &source)
                       : CKPT_OK;
 }
 

@@ -106,23 +106,17 @@ size_t ckpt_uni_entry_find(const ckpt_uni_folder *dir, const char *name);
 
 /* ---- files.c ---- */
 
-/*
- * Read the wanted files and hand those that could be read to fn in order; each is closed after it.
- * A step count is read with its file: step and has_step are of that.
- */
+/* A file that was read, and what for; its root is of any kind. */
 typedef struct ckpt_uni_file {
     const ckpt_uni_want *want;
-    ckpt_ds_shard shard;
-    const ckpt_value *root; /* of any kind */
-    bool has_step;
-    double step;
+    ckpt_ds_shard *shard;
 } ckpt_uni_file;
 
 /* What is done with one file; it is closed afterwards. */
 typedef int (*ckpt_uni_file_fn)(ckpt_uni *u, ckpt_uni_file *f);
 
-/* Read the files of a list of files, a few at a time by several threads, and hand them on in
- * order. */
+/* Read the files of a list, all of one state, and hand those that could be read to fn in order;
+ * step counts are read with their files. */
 int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_wants *wants, ckpt_uni_file_fn fn);
 
 /* ---- state.c ---- */

@@ -271,9 +271,9 @@ static int one_read_all(one *o)
     o->placed = o->placed && !o->job->broken;
     // Files that have no place are still opened: damage in them is worth a finding.
     if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_each(o->job, &o->dir->optims, 1, one_read_optim, o);
+        rc = ckpt_ds_shard_each(o->job, &o->dir->optims, 1, CKPT_DS_SHARDS, one_read_optim, o);
     if (rc == CKPT_OK && o->head.stage == 3)
-        rc = ckpt_ds_shard_each(o->job, &o->dir->models, 1, one_read_model, o);
+        rc = ckpt_ds_shard_each(o->job, &o->dir->models, 1, CKPT_DS_SHARDS, one_read_model, o);
     for (size_t c = 0;
          rc == CKPT_OK && !o->job->broken && o->head.stage == 3 && c < o->layout.column.n; c++)
         rc = ckpt_ds_swap_bind(o->job, &o->head, &o->layout, &o->layout.column.at[c]);

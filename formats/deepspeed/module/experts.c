@@ -132,7 +132,7 @@ int ckpt_ds_moe_module(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head
             rc = ckpt_fail_memory(job->err);
     }
     if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_each(job, &mine, 0, dse_take, &t);
+        rc = ckpt_ds_shard_each(job, &mine, 0, CKPT_DS_SHARDS, dse_take, &t);
     ckpt_vec_free(&mine);
     if (rc == CKPT_OK)
         rc = ckpt_ds_module_set(job, head, &t.pairs, true);

@@ -584,7 +584,8 @@ int ckpt_ds_pipe_module(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_hea
             *p = *part;
         fits = p || !dsi_wants(pipe, t.stage, part->rank, NULL);
     }
-    int rc = fits ? ckpt_ds_shard_each(job, &parts, 0, dsi_take, &t) : ckpt_fail_memory(job->err);
+    int rc = fits ? ckpt_ds_shard_each(job, &parts, 0, CKPT_DS_SHARDS, dsi_take, &t)
+                  : ckpt_fail_memory(job->err);
     ckpt_vec_free(&parts);
     if (rc == CKPT_OK) {
         dsi_tied(head, &t.pairs);

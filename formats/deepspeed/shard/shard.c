@@ -18,7 +18,8 @@
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/view.h"
 
-enum { DSS_AHEAD = 4 }; /* files read ahead per thread */
+/* Files read ahead per thread. */
+enum { DSS_AHEAD = 4, DSS_AHEAD_SMALL = 16 };
 
 /* True for failures that are about the file, so that a collecting reader may go on with the next
  * one. */
@@ -31,14 +32,18 @@ static bool dss_about_file(int code)
 /* One file read ahead of its turn. */
 typedef struct dss_read_file {
     ckpt_map *map;
+    bool has_step;
+    double step;
     int rc;
     ckpt_err err;
 } dss_read_file;
 
 /* Take over what reading a file gave: a map, or a failure that a collecting reader only notes. */
-static int dss_take(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f)
+static int dss_take(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_ds_content kind)
 {
     s->map = f->map;
+    s->has_step = f->has_step;
+    s->step = f->step;
     f->map = NULL;
     if (f->rc != CKPT_OK && job->map->collect && dss_about_file(f->rc))
         return ckpt_ds_problem(job, f->rc, "%s", f->err.text);
@@ -50,17 +55,20 @@ static int dss_take(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f)
     s->root = s->map->values;
     // A layer without parameters has a file without entries.
     if (s->map->files.n == 1 && s->root &&
-        (s->root->kind == CKPT_V_DICT || s->root->kind == CKPT_V_ODICT))
+        (kind != CKPT_DS_SHARDS || s->root->kind == CKPT_V_DICT || s->root->kind == CKPT_V_ODICT))
         return CKPT_OK;
     ckpt_ds_shard_close(s);
-    return ckpt_ds_problem(job, CKPT_EFORMAT, "%s: not a DeepSpeed shard: the file holds no dict",
+    return ckpt_ds_problem(job, CKPT_EFORMAT,
+                           kind == CKPT_DS_SHARDS
+                               ? "%s: not a DeepSpeed shard: the file holds no dict"
+                               : "%s: not a torch file",
                            s->path);
 }
 
 /* Make a shard of a file that was read. */
-static int dss_enter(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f)
+static int dss_enter(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_ds_content kind)
 {
-    int rc = dss_take(job, s, f);
+    int rc = dss_take(job, s, f, kind);
 
     if (rc != CKPT_OK || !s->map)
         return rc;
@@ -84,7 +92,7 @@ int ckpt_ds_shard_open(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_part *p
     s->path = part->path;
     s->rank = part->rank;
     f.rc = job->read(&f.map, part->path, &f.err);
-    return dss_enter(job, s, &f);
+    return dss_enter(job, s, &f, CKPT_DS_SHARDS);
 }
 
 /* ---- many files ---- */
@@ -92,9 +100,22 @@ int ckpt_ds_shard_open(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_part *p
 /* A batch of files, read by a few threads. */
 typedef struct dss_batch {
     ckpt_read_file *read;
+    ckpt_ds_content kind;
     const ckpt_ds_part *part;
     dss_read_file *file;
 } dss_batch;
+
+/* The step count that a file holds: a value of its tree, or a tensor of one element, whose bytes
+ * are read here. */
+static int dss_read_step(dss_read_file *f, const char *path)
+{
+    const ckpt_ds_job alone = {.err = &f->err};
+    ckpt_ds_shard s = {.map = f->map, .path = path};
+    int rc = ckpt_ds_shard_step(&alone, &s, f->map->values, &f->has_step, &f->step);
+
+    ckpt_reader_free(s.reader);
+    return rc;
+}
 
 /* What a thread does with one file. */
 static int dss_read_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
@@ -107,6 +128,8 @@ static int dss_read_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *er
     memset(f, 0, sizeof *f);
     // A failure is kept with the file: which one is told must not depend on the threads.
     f->rc = b->read(&f->map, b->part[item].path, &f->err);
+    if (f->rc == CKPT_OK && b->kind == CKPT_DS_STEPS)
+        f->rc = dss_read_step(f, b->part[item].path);
     return CKPT_OK;
 }
 
@@ -120,7 +143,7 @@ static int dss_batch_run(ckpt_ds_job *job, dss_batch *b, size_t n, unsigned jobs
     for (size_t i = 0; i < n; i++) {
         ckpt_ds_shard s = {.path = b->part[i].path, .rank = b->part[i].rank};
         if (rc == CKPT_OK)
-            rc = dss_enter(job, &s, &b->file[i]);
+            rc = dss_enter(job, &s, &b->file[i], b->kind);
         if (rc == CKPT_OK && s.map)
             rc = fn(ctx, &s);
         ckpt_ds_shard_close(&s);
@@ -130,11 +153,11 @@ static int dss_batch_run(ckpt_ds_job *job, dss_batch *b, size_t n, unsigned jobs
 }
 
 int ckpt_ds_shard_each(ckpt_ds_job *job, const ckpt_ds_parts *parts, size_t first,
-                       ckpt_ds_shard_fn fn, void *ctx)
+                       ckpt_ds_content kind, ckpt_ds_shard_fn fn, void *ctx)
 {
     unsigned jobs = ckpt_run_jobs(0);
-    size_t most = (size_t)jobs * DSS_AHEAD;
-    dss_batch b = {.read = job->read, .file = ckpt_alloc(most * sizeof *b.file)};
+    size_t most = (size_t)jobs * (kind == CKPT_DS_SHARDS ? DSS_AHEAD : DSS_AHEAD_SMALL);
+    dss_batch b = {.read = job->read, .kind = kind, .file = ckpt_alloc(most * sizeof *b.file)};
     int rc = b.file ? CKPT_OK : ckpt_fail_memory(job->err);
 
     for (size_t i = first; rc == CKPT_OK && i < parts->n; i += most) {

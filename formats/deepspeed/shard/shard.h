@@ -20,6 +20,8 @@ typedef struct ckpt_ds_shard {
     const ckpt_value *optim; /* optimizer files: optimizer_state_dict */
     ckpt_reader *reader;     /* for step counts that are tensors; made when needed */
     ckpt_value *tree;        /* the copy of root in the large map's arena, once it was made */
+    bool has_step;           /* CKPT_DS_STEPS: the root is a step count ... */
+    double step;             /* ... this one */
 } ckpt_ds_shard;
 
 /* A one-dimensional contiguous tensor of a shard. */
@@ -37,10 +39,17 @@ int ckpt_ds_shard_open(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_part *p
 /* What is done with one file; it is closed afterwards. */
 typedef int (*ckpt_ds_shard_fn)(void *ctx, ckpt_ds_shard *s);
 
+/* What files hold that are read one after another. */
+typedef enum ckpt_ds_content {
+    CKPT_DS_SHARDS, /* a dict */
+    CKPT_DS_VALUES, /* one value of any kind, in files that are small and many */
+    CKPT_DS_STEPS   /* the same, of which the threads read the step count */
+} ckpt_ds_content;
+
 /* Read the files from part `first` on, a few at a time by several threads, and hand those that
  * could be read to fn, with ctx, in order. */
 int ckpt_ds_shard_each(ckpt_ds_job *job, const ckpt_ds_parts *parts, size_t first,
-                       ckpt_ds_shard_fn fn, void *ctx);
+                       ckpt_ds_content kind, ckpt_ds_shard_fn fn, void *ctx);
 
 /* Free the file's map and what was noted about it; one that was never opened is fine. */
 void ckpt_ds_shard_close(ckpt_ds_shard *s);
