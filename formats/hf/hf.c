@@ -155,21 +155,12 @@ static int hf_choose(hf_reader *r)
     return CKPT_OK;
 }
 
-/* folder/name, in the reader's arena; NULL when that is exhausted. */
-static const char *hf_path(hf_reader *r, const char *name)
-{
-    const char *folder = r->list->folder;
-    size_t n = strlen(folder);
-
-    return ckpt_arena_printf(r->arena, n && folder[n - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
-}
-
 /* ---- shards ---- */
 
 /* Read the headers of one file of the folder, which must be a weight file. */
 static int hf_read_file(hf_reader *r, const char *name, ckpt_map **out, ckpt_err *err)
 {
-    const char *path = hf_path(r, name);
+    const char *path = ckpt_path_join(r->arena, r->list->folder, name);
 
     if (!path)
         return ckpt_fail_memory(err);
@@ -275,7 +266,7 @@ static int hf_read_single(hf_reader *r)
 static int hf_read_json(hf_reader *r, const char *name, uint64_t max, ckpt_value **out,
                         ckpt_err *err)
 {
-    const char *path = hf_path(r, name);
+    const char *path = ckpt_path_join(r->arena, r->list->folder, name);
 
     *out = NULL;
     return path ? ckpt_json_read(out, r->arena, path, max, err) : ckpt_fail_memory(err);

@@ -20,23 +20,6 @@ enum {
     UF_MAX_LISTED = 12    /* names in a message */
 };
 
-/* A path below a folder, in the arena; NULL when memory is exhausted. */
-static const char *uf_join(ckpt_map *map, const char *folder, const char *name)
-{
-    size_t n = strlen(folder);
-
-    return ckpt_arena_printf(map->arena, n && folder[n - 1] == '/' ? "%s%s" : "%s/%s", folder,
-                             name);
-}
-
-/* An entry of this name and kind. */
-static bool uf_has(const ckpt_listing *list, const char *name, bool is_dir)
-{
-    const ckpt_entry *e = ckpt_listing_find(list, name);
-
-    return e && e->is_dir == is_dir;
-}
-
 /* Length of a file's name without ".pt"; 0 for other files. */
 static size_t uf_stem(const ckpt_entry *e)
 {
@@ -51,7 +34,7 @@ static size_t uf_stem(const ckpt_entry *e)
 static int uf_list(ckpt_map *map, ckpt_listing *out, const char *folder, const char *name,
                    bool *there, ckpt_err *err)
 {
-    const char *path = uf_join(map, folder, name);
+    const char *path = ckpt_path_join(map->arena, folder, name);
     ckpt_err own = {0};
     int rc = path ? ckpt_listing_read(out, map, path, &own) : ckpt_fail_memory(&own);
 
@@ -66,12 +49,12 @@ static int uf_is_zero(ckpt_map *map, const char *folder, bool *is, ckpt_err *err
     bool there = false;
     int rc = uf_list(map, &list, folder, "zero", &there, err);
 
-    *is = rc == CKPT_OK && there && uf_has(&list, "optimizer_state.pt", false);
+    *is = rc == CKPT_OK && there && ckpt_listing_has(&list, "optimizer_state.pt", false);
     for (size_t i = 0; rc == CKPT_OK && there && !*is && i < list.n && i < UF_MAX_LISTED; i++) {
         bool below = false;
         if (list.entry[i].is_dir)
             rc = uf_list(map, &sub, list.folder, list.entry[i].name, &below, err);
-        *is = below && uf_has(&sub, "fp32.pt", false);
+        *is = below && ckpt_listing_has(&sub, "fp32.pt", false);
     }
     return rc;
 }
@@ -82,9 +65,10 @@ int ckpt_uni_probe(const ckpt_listing *list)
     bool found = false;
 
     // Where both kinds of checkpoint stand in a run, the one that training resumes from is meant.
-    if (uf_has(list, "latest_universal", false) && !uf_has(list, "latest", false))
+    if (ckpt_listing_has(list, "latest_universal", false) &&
+        !ckpt_listing_has(list, "latest", false))
         return UF_SURE;
-    if (!uf_has(list, "zero", true) || ckpt_map_new(&map, 0, NULL) != CKPT_OK)
+    if (!ckpt_listing_has(list, "zero", true) || ckpt_map_new(&map, 0, NULL) != CKPT_OK)
         return 0;
     (void)uf_is_zero(map, list->folder, &found, NULL);
     ckpt_map_free(map);
@@ -103,8 +87,9 @@ static int uf_tags(ckpt_uni *u, const ckpt_listing *list, const char **out)
 
     for (size_t i = 0; rc == CKPT_OK && i < list->n && n <= UF_MAX_LISTED; i++) {
         bool is = false;
-        const char *path =
-            list->entry[i].is_dir ? uf_join(map, list->folder, list->entry[i].name) : NULL;
+        const char *path = list->entry[i].is_dir
+                               ? ckpt_path_join(map->arena, list->folder, list->entry[i].name)
+                               : NULL;
         if (path)
             rc = uf_is_zero(map, path, &is, u->job.err);
         if (!is)
@@ -135,7 +120,7 @@ static int uf_no_tag(ckpt_uni *u, const ckpt_listing *list, const char *tag)
 static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
 {
     const ckpt_entry *e = ckpt_listing_find(list, "latest_universal");
-    const char *path = uf_join(u->job.map, list->folder, "latest_universal");
+    const char *path = ckpt_path_join(u->job.map->arena, list->folder, "latest_universal");
     char *text = NULL;
     uint64_t n = 0;
 
@@ -176,7 +161,8 @@ static int uf_resolve(ckpt_uni *u, ckpt_listing *list)
     int rc = CKPT_OK;
     bool is = false;
 
-    if (!tag && uf_has(list, "zero", true) && !uf_has(list, "latest_universal", false))
+    if (!tag && ckpt_listing_has(list, "zero", true) &&
+        !ckpt_listing_has(list, "latest_universal", false))
         return CKPT_OK;
     if (!tag)
         rc = uf_latest(u, list, &tag);
@@ -184,29 +170,16 @@ static int uf_resolve(ckpt_uni *u, ckpt_listing *list)
         rc = ckpt_fail(u->job.err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", tag);
     if (rc != CKPT_OK)
         return rc;
-    const char *path = uf_join(u->job.map, list->folder, tag);
+    const char *path = ckpt_path_join(u->job.map->arena, list->folder, tag);
     if (!path)
         return ckpt_fail_memory(u->job.err);
-    if (uf_has(list, tag, true))
+    if (ckpt_listing_has(list, tag, true))
         rc = uf_is_zero(u->job.map, path, &is, u->job.err);
     if (rc == CKPT_OK && !is)
         rc = uf_no_tag(u, list, tag);
     if (rc != CKPT_OK)
         return rc;
     return ckpt_listing_read(list, u->job.map, path, u->job.err);
-}
-
-/* The last part of a path. */
-static const char *uf_base(ckpt_map *map, const char *path)
-{
-    size_t n = strlen(path);
-
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    size_t from = n;
-    while (from > 0 && path[from - 1] != '/')
-        from--;
-    return ckpt_arena_string(map->arena, path + from, n - from);
 }
 
 /* By number, not by text. */
@@ -232,7 +205,7 @@ static int uf_models(ckpt_uni *u, const ckpt_listing *list)
         ckpt_ds_part *p = ckpt_vec_push(whole ? &u->dir.whole : &u->dir.parts);
         if (!p)
             return ckpt_fail_memory(u->job.err);
-        p->path = uf_join(u->job.map, list->folder, list->entry[i].name);
+        p->path = ckpt_path_join(u->job.map->arena, list->folder, list->entry[i].name);
         p->rank = whole ? name.mp : name.dp;
         if (!p->path)
             return ckpt_fail_memory(u->job.err);
@@ -266,8 +239,8 @@ static int uf_later(ckpt_uni *u, uf_todos *todo, const uf_todo *in, const char *
     t = ckpt_vec_push(todo);
     if (!t)
         return ckpt_fail_memory(u->job.err);
-    t->path = uf_join(map, in->path, name);
-    t->name = *in->name ? uf_join(map, in->name, name) : name;
+    t->path = ckpt_path_join(map->arena, in->path, name);
+    t->name = *in->name ? ckpt_path_join(map->arena, in->name, name) : name;
     t->depth = in->depth + 1;
     return t->path && t->name ? CKPT_OK : ckpt_fail_memory(u->job.err);
 }
@@ -341,15 +314,15 @@ int ckpt_uni_folder_find(ckpt_uni *u, const ckpt_listing *list)
     if (rc != CKPT_OK)
         return rc;
     map->path = at.folder;
-    u->tag = uf_base(map, at.folder);
-    const char *path = uf_join(map, at.folder, "zero");
+    u->tag = ckpt_path_base(map->arena, at.folder);
+    const char *path = ckpt_path_join(map->arena, at.folder, "zero");
     if (!u->tag || !path)
         return ckpt_fail_memory(u->job.err);
     rc = uf_models(u, &at);
     if (rc == CKPT_OK)
         rc = ckpt_listing_read(&zero, map, path, u->job.err);
-    if (rc == CKPT_OK && uf_has(&zero, "optimizer_state.pt", false) &&
-        !(u->dir.optim = uf_join(map, path, "optimizer_state.pt")))
+    if (rc == CKPT_OK && ckpt_listing_has(&zero, "optimizer_state.pt", false) &&
+        !(u->dir.optim = ckpt_path_join(map->arena, path, "optimizer_state.pt")))
         rc = ckpt_fail_memory(u->job.err);
     return rc == CKPT_OK ? uf_walk(u, path) : rc;
 }

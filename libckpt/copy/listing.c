@@ -121,3 +121,30 @@ const ckpt_entry *ckpt_listing_find(const ckpt_listing *list, const char *name)
     }
     return NULL;
 }
+
+bool ckpt_listing_has(const ckpt_listing *list, const char *name, bool is_dir)
+{
+    const ckpt_entry *e = ckpt_listing_find(list, name);
+
+    return e && e->is_dir == is_dir;
+}
+
+/* ---- paths ---- */
+
+const char *ckpt_path_join(ckpt_arena *arena, const char *folder, const char *name)
+{
+    size_t n = strlen(folder);
+
+    return ckpt_arena_printf(arena, n && folder[n - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
+}
+
+const char *ckpt_path_base(ckpt_arena *arena, const char *path)
+{
+    size_t n = strlen(path), from;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (from = n; from > 0 && path[from - 1] != '/';)
+        from--;
+    return ckpt_arena_string(arena, path + from, n - from);
+}

@@ -35,4 +35,13 @@ int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt
 /* Entry by name, or NULL. */
 const ckpt_entry *ckpt_listing_find(const ckpt_listing *list, const char *name);
 
+/* True if there is an entry of this name and kind. */
+bool ckpt_listing_has(const ckpt_listing *list, const char *name, bool is_dir);
+
+/* folder/name, in the arena; NULL when memory is exhausted. */
+const char *ckpt_path_join(ckpt_arena *arena, const char *folder, const char *name);
+
+/* The last part of a path, without slashes at its end; in the arena, or NULL. */
+const char *ckpt_path_base(ckpt_arena *arena, const char *path);
+
 #endif

@@ -121,8 +121,7 @@ uint64_t ckpt_zero_flat_padding(const ckpt_zero_flat *z, uint32_t rank)
     return begin >= z->used ? z->slice : end - z->used;
 }
 
-/* The first parameter with an element at or behind `from`; zf_first(z, 0) is the first of all. */
-static uint64_t zf_first(const ckpt_zero_flat *z, uint64_t from)
+uint64_t ckpt_zero_flat_first(const ckpt_zero_flat *z, uint64_t from)
 {
     uint64_t low = 0, high = z->n_params;
 
@@ -159,7 +158,7 @@ uint64_t ckpt_zero_whole_size(const ckpt_zero_flat *z, uint32_t rank)
 
     if (rank >= z->world)
         return 0;
-    first = zf_first(z, rank * z->slice);
+    first = ckpt_zero_flat_first(z, rank * z->slice);
     end = zf_end(z, (rank + UINT64_C(1)) * z->slice);
     return first < end ? z->before[end] - z->before[first] : 0;
 }
@@ -175,7 +174,7 @@ bool ckpt_zero_whole_next(const ckpt_zero_flat *z, uint64_t i, uint32_t *cursor,
     if (rank > (z->start[i] + z->numel[i] - 1) / z->slice)
         return false;
     *run = (ckpt_zero_run){.rank = (uint32_t)rank, .count = z->numel[i]};
-    run->at = z->before[i] - z->before[zf_first(z, rank * z->slice)];
+    run->at = z->before[i] - z->before[ckpt_zero_flat_first(z, rank * z->slice)];
     (*cursor)++;
     return true;
 }

@@ -61,6 +61,10 @@ typedef struct ckpt_zero_run {
  */
 bool ckpt_zero_flat_next(const ckpt_zero_flat *z, uint64_t i, uint64_t *cursor, ckpt_zero_run *run);
 
+/* The first parameter with an element at or behind `from` of the flat buffer; of 0, the first that
+ * has any. */
+uint64_t ckpt_zero_flat_first(const ckpt_zero_flat *z, uint64_t from);
+
 /* Elements of rank r's slice that are padding at its end (what 0.16.4 and later cut off). */
 uint64_t ckpt_zero_flat_padding(const ckpt_zero_flat *z, uint32_t rank);
 

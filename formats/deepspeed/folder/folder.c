@@ -18,28 +18,6 @@ enum {
     DSF_MAX_LISTED = 12    /* names in a message */
 };
 
-/* A path below a folder, in the arena; NULL when memory is exhausted. */
-static const char *dsf_join(ckpt_map *map, const char *folder, const char *name)
-{
-    size_t n = strlen(folder);
-
-    return ckpt_arena_printf(map->arena, n && folder[n - 1] == '/' ? "%s%s" : "%s/%s", folder,
-                             name);
-}
-
-/* The last part of a path. */
-static const char *dsf_base(ckpt_map *map, const char *path)
-{
-    size_t n = strlen(path);
-
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    size_t from = n;
-    while (from > 0 && path[from - 1] != '/')
-        from--;
-    return ckpt_arena_string(map->arena, path + from, n - from);
-}
-
 /* True for a tag folder, whole or not. */
 static bool dsf_has_shards(const ckpt_listing *list)
 {
@@ -48,14 +26,6 @@ static bool dsf_has_shards(const ckpt_listing *list)
             return true;
     }
     return false;
-}
-
-/* An entry of this name and kind. */
-static bool dsf_has(const ckpt_listing *list, const char *name, bool is_dir)
-{
-    const ckpt_entry *e = ckpt_listing_find(list, name);
-
-    return e && e->is_dir == is_dir;
 }
 
 /* The tags of a run folder: sub-folders that hold shards.  "none" when there are none. */
@@ -69,7 +39,7 @@ static int dsf_tags(const ckpt_ds_job *job, const ckpt_listing *list, const char
         ckpt_listing sub;
         if (!list->entry[i].is_dir)
             continue;
-        const char *path = dsf_join(job->map, list->folder, list->entry[i].name);
+        const char *path = ckpt_path_join(job->map->arena, list->folder, list->entry[i].name);
         if (!path)
             return ckpt_fail_memory(job->err);
         // A folder that cannot be listed is no tag to offer.
@@ -102,7 +72,7 @@ static int dsf_latest(const ckpt_ds_job *job, const ckpt_listing *list, const ch
 {
     char *text = NULL;
     uint64_t n = 0;
-    const char *path = dsf_join(job->map, list->folder, "latest");
+    const char *path = ckpt_path_join(job->map->arena, list->folder, "latest");
     const ckpt_entry *e = ckpt_listing_find(list, "latest");
 
     if (!path)
@@ -133,7 +103,7 @@ static int dsf_latest(const ckpt_ds_job *job, const ckpt_listing *list, const ch
 /* Enter a sub-folder. */
 static int dsf_enter(const ckpt_ds_job *job, ckpt_listing *list, const char *name)
 {
-    const char *path = dsf_join(job->map, list->folder, name);
+    const char *path = ckpt_path_join(job->map->arena, list->folder, name);
 
     return path ? ckpt_listing_read(list, job->map, path, job->err) : ckpt_fail_memory(job->err);
 }
@@ -149,12 +119,12 @@ static int dsf_enter_run(const ckpt_ds_job *job, ckpt_listing *list, bool *found
         if (!list->entry[i].is_dir || !ckpt_ds_name_run(list->entry[i].name, &number) ||
             (best && number < highest))
             continue;
-        const char *path = dsf_join(job->map, list->folder, list->entry[i].name);
+        const char *path = ckpt_path_join(job->map->arena, list->folder, list->entry[i].name);
         if (!path)
             return ckpt_fail_memory(job->err);
         if (ckpt_listing_read(&sub, job->map, path, NULL) != CKPT_OK)
             continue;
-        if (!dsf_has(&sub, "latest", false)) {
+        if (!ckpt_listing_has(&sub, "latest", false)) {
             passed = number > highest_passed || !passed ? &list->entry[i] : passed;
             highest_passed = number > highest_passed ? number : highest_passed;
             continue;
@@ -181,10 +151,11 @@ static int dsf_refuse(const ckpt_ds_job *job, const ckpt_listing *list)
 {
     const char *what = NULL;
 
-    if (dsf_has(list, ".metadata", false))
+    if (ckpt_listing_has(list, ".metadata", false))
         what = "a torch.distributed.checkpoint folder (.metadata), which this driver does not read";
-    else if (dsf_has(list, "zero", true) || (dsf_has(list, "latest_universal", false) &&
-                                             !dsf_has(list, "latest", false) && !job->opts->tag))
+    else if (ckpt_listing_has(list, "zero", true) ||
+             (ckpt_listing_has(list, "latest_universal", false) &&
+              !ckpt_listing_has(list, "latest", false) && !job->opts->tag))
         what = "a universal checkpoint; give this folder itself to read it";
     return what ? ckpt_fail(job->err, CKPT_EUNSUPPORTED, "%s: %s", list->folder, what) : CKPT_OK;
 }
@@ -197,9 +168,9 @@ static int dsf_enter_tag(const ckpt_ds_job *job, ckpt_listing *list, const char 
     if (!ckpt_path_part_ok(tag, strlen(tag)))
         return ckpt_fail(job->err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", tag);
     int rc = CKPT_OK;
-    if (!dsf_has(list, tag, true))
+    if (!ckpt_listing_has(list, tag, true))
         rc = dsf_enter_run(job, list, &found);
-    if (rc == CKPT_OK && !dsf_has(list, tag, true))
+    if (rc == CKPT_OK && !ckpt_listing_has(list, tag, true))
         rc = dsf_no_tag(job, list, "no folder for the tag", tag);
     return rc == CKPT_OK ? dsf_enter(job, list, tag) : rc;
 }
@@ -215,11 +186,11 @@ static int dsf_resolve(const ckpt_ds_job *job, ckpt_listing *list)
         rc = dsf_enter_tag(job, list, job->opts->tag);
     for (int depth = 0; rc == CKPT_OK && depth < DSF_MAX_DEPTH; depth++) {
         rc = dsf_refuse(job, list);
-        if (rc != CKPT_OK || (dsf_has_shards(list) && !dsf_has(list, "latest", false)))
+        if (rc != CKPT_OK || (dsf_has_shards(list) && !ckpt_listing_has(list, "latest", false)))
             return rc;
-        if (dsf_has(list, "latest", false)) {
+        if (ckpt_listing_has(list, "latest", false)) {
             rc = dsf_latest(job, list, &tag);
-            if (rc == CKPT_OK && !dsf_has(list, tag, true))
+            if (rc == CKPT_OK && !ckpt_listing_has(list, tag, true))
                 rc = dsf_no_tag(job, list, "`latest` names a tag that does not exist:", tag);
             if (rc == CKPT_OK)
                 rc = dsf_enter(job, list, tag);
@@ -296,7 +267,7 @@ static int dsf_take(ckpt_ds_job *job, ckpt_ds_folder *dir, const ckpt_listing *l
                                list->folder, e->name);
     if (e->is_dir || !parts)
         return CKPT_OK;
-    const char *path = dsf_join(job->map, list->folder, e->name);
+    const char *path = ckpt_path_join(job->map->arena, list->folder, e->name);
     return path ? dsf_add(parts, &name, path, job->err) : ckpt_fail_memory(job->err);
 }
 
@@ -396,8 +367,8 @@ int ckpt_ds_folder_find(ckpt_ds_job *job, ckpt_ds_folder *dir, const ckpt_listin
     dsf_sort(&dir->expps);
     dir->n_mp = dsf_ranks(dir);
     dir->path = at.folder;
-    dir->offloaded = dsf_has(&at, "offloaded_tensors", true);
-    dir->tag = dsf_base(job->map, at.folder);
+    dir->offloaded = ckpt_listing_has(&at, "offloaded_tensors", true);
+    dir->tag = ckpt_path_base(job->map->arena, at.folder);
     if (!dir->tag)
         return ckpt_fail_memory(job->err);
     return dir->n_mp == 1 ? dsf_whole(job, dir) : CKPT_OK;

@@ -289,21 +289,6 @@ int ckpt_ds_stage12_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout
 
 /* ---- param_slice_mappings ---- */
 
-/* The first parameter that ends behind an element of the flat buffer. */
-static uint64_t dsl_first_after(const ckpt_zero_flat *z, uint64_t from)
-{
-    uint64_t low = 0, high = z->n_params;
-
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (z->start[mid] + z->numel[mid] <= from)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
 /* A fragment_address says numel and start. */
 static bool dsl_address(const ckpt_value *v, uint64_t numel, uint64_t start)
 {
@@ -332,7 +317,7 @@ static const char *dsl_compare(const ckpt_ds_layout *layout, const ckpt_ds_group
     const uint32_t rank = m->rank;
     uint64_t from = rank * z->slice, to = from + z->slice, entry = 0;
 
-    for (uint64_t i = dsl_first_after(z, from); i < z->n_params && z->start[i] < to; i++) {
+    for (uint64_t i = ckpt_zero_flat_first(z, from); i < z->n_params && z->start[i] < to; i++) {
         const ckpt_ds_param *p = &layout->params.at[g->first + (order ? order[i] : i)];
         uint64_t first = z->start[i] > from ? z->start[i] : from;
         uint64_t end = z->start[i] + z->numel[i] < to ? z->start[i] + z->numel[i] : to;
