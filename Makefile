@@ -343,6 +343,7 @@ check-comm: programs $(B)/comm/comm_mpi
 check-runs: programs
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden --resume
 	@python3 tests/replay/equal.py --some --bin $(B)/bin
+	@python3 tests/replay/formats.py --bin $(B)/bin
 
 check-refusals: programs
 	@python3 tests/hostile/engine_bad.py --some --bin $(B)/bin
@@ -355,6 +356,7 @@ rest-runs: programs $(B)/replay/models
 ifneq ($(SHARED),)
 	@$(B)/replay/models $(SHARED)/golden bert_cls bert_mlm bert_reg gpt2 gpt2_masked llama3_tied_bias llama_gqa
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden $(SHARED)/golden --resume
+	@python3 tests/replay/formats.py --bin $(B)/bin $(SHARED)/fixtures
 endif
 
 rest-refusals: programs

@@ -176,8 +176,10 @@ static int ld_match(ld_loader *l, ckpt_err *err)
 static int ld_strict(const ld_loader *l, bool unknown, ckpt_err *err)
 {
     if (l->n_missing)
-        return ckpt_fail(err, CKPT_EMISSING, "%.80s: %zu parameters of the model are missing: %s",
-                         l->map->path, l->n_missing, l->missing);
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%.80s: %zu parameters of the model are missing: %s%s%s", l->map->path,
+                         l->n_missing, l->missing, l->n_unknown ? "; it has others: " : "",
+                         l->unknown);
     if (unknown && l->n_unknown)
         return ckpt_fail(err, CKPT_EMISMATCH, "%.80s: %zu tensors that the model does not have: %s",
                          l->map->path, l->n_unknown, l->unknown);
@@ -509,12 +511,12 @@ static void ld_tag(const ckpt_map *map, zt_loaded *out)
 }
 
 /*
- * A training checkpoint is not resumed as if it were weights: its optimizer files are missing, or
- * what they hold could not be told apart, of which the reader has warned.
+ * A checkpoint of a format that keeps training state is not resumed as if it were weights: it was
+ * saved without its optimizer, or what it holds could not be told apart.
  */
 static int ld_check_state(const ld_loader *l, ckpt_err *err)
 {
-    if (l->map->states.n == 1 || strcmp(l->map->format, "deepspeed") != 0)
+    if (l->map->states.n == 1 || !l->map->known.training)
         return CKPT_OK;
     if (l->map->states.n > 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,

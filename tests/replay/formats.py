@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""zerotrain resumes from every format that has a run's state, and computes the recorded losses.
+
+    formats.py --bin build/bin [FIXTURES]
+
+A run of zerotrain, saved half way, goes through `ckpt reshard` into each format; from each it must go on with the losses of
+the run that was not interrupted, schedule and all.  FIXTURES: runs of FSDP and its relatives with the losses that torch
+computed next; the first loss shows the weights, the second also moments, step counts and settings (torch's schedules are not
+the engine's, so the third has another learning rate).
+"""
+import argparse
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+from training import Work, ds_config, gpt2, read_lines, write_safetensors, write_tokens
+
+LIMIT = 2e-6   # relative, of losses in fp32
+HALF, END = 4, 8
+# What reshard writes, and the world and stage that go on from there.
+FORMATS = {'dcp': (3, 2), 'fsdp-ranks': (2, 3), 'universal': (1, 1)}
+# Fixture: stage that goes on.
+RUNS = {'fsdp2_llama_w3': 3, 'fsdp2_flatopt_w2': 1, 'fsdp2_stateful_w2': 2, 'tp2_fsdp2_w4': 2, 'fsdp2_empty_w4': 1, 'fsdp1_full_w2': 3,
+        'fsdp2_full_w2': 1, 'rl_verl_fsdp2_w2': 2, 'rl_verl_fsdp1_w2': 3, 'rl_verl_hsdp_w4': 1, 'rl_fsdp1_shardedtensor_w3': 2,
+        'accel_fsdp2_sharded_w2': 2, 'accel_fsdp1_full_w2': 1, 'accel_fsdp2_full_w2': 3}
+BARE = 'rl_verl_fsdp2_w2'   # loses its optimizer
+passed, failed = 0, 0
+
+
+def verdict(name, problem):
+    global passed, failed
+    passed += not problem
+    failed += bool(problem)
+    if problem:
+        print('FAIL %s: %s' % (name, problem), flush=True)
+
+
+def differs(have, want):
+    if len(have) != len(want) or not want:
+        return '%d losses, expected %d' % (len(have), len(want))
+    off = max(abs(a - b) / abs(b) if a == a else float('inf') for a, b in zip(have, want))
+    return '' if off <= LIMIT else 'losses off by %.2g: %s instead of %s' % (off, have, want)
+
+
+def train(work, world, args, what='loss'):
+    """Losses of the updates of a run, which must end well; or another thing that its metrics say of each."""
+    metrics = work.fresh('metrics')
+    status, _, err = work.run(world, [*args, '--no-shuffle', '--metrics', metrics])
+    if status != 0:
+        raise RuntimeError('zerotrain: exit %s: %s' % (status, err.strip()[-400:]))
+    return [x[what] for x in read_lines(metrics) if what in x]
+
+
+def own_run(work, ckpt):
+    """From zerotrain's own save through each format."""
+    data, model = work.path('data.safetensors'), work.write('config.json', gpt2())
+    write_tokens(data, 64, 12, 97)
+    options = lambda stage, world: ['--deepspeed_config', work.write('ds.json', ds_config(stage, 6 // world)), '--model', model, '--data', data]
+    whole = train(work, 2, [*options(2, 2), '--max-steps', END])
+    saved = work.path('run')
+    first = train(work, 2, [*options(2, 2), '--max-steps', END, '--save', saved, '--save-every', HALF])
+    verdict('the same run', differs(first, whole))
+    for name, (world, stage) in FORMATS.items():
+        out = work.fresh(name)
+        p = subprocess.run([ckpt, 'reshard', '-q', '--to', name, '-t', 'global_step%d' % HALF, saved, out], capture_output=True, text=True)
+        if p.returncode:
+            verdict(name, 'reshard: exit %d: %s' % (p.returncode, p.stderr.strip()))
+            continue
+        folder = out if name == 'universal' else os.path.join(out, 'global_step%d' % HALF)
+        folder = folder if os.path.isdir(folder) else out
+        try:
+            got = train(work, world, [*options(stage, world), '--max-steps', END, '--load', folder])
+            verdict('%s to %d ranks of stage %d' % (name, world, stage), differs(got, whole[HALF:]))
+        except RuntimeError as x:
+            verdict(name, str(x))
+
+
+def read_ids(path):
+    """Tensors of token ids of a safetensors file: name -> (shape, values)."""
+    with open(path, 'rb') as f:
+        header = json.loads(f.read(struct.unpack('<Q', f.read(8))[0]))
+        raw = f.read()
+    out = {}
+    for name, t in header.items():
+        a, b = t['data_offsets']
+        out[name] = t['shape'], struct.unpack('<%dq' % ((b - a) // 8), raw[a:b])
+    return out
+
+
+def shifted(path, out):
+    """The fixture's batches for a model that shifts its labels: one token more, and -100 before the first label; samples in a row."""
+    both = read_ids(path)
+    shape, x = both['x']
+    y, n = both['y'][1], shape[-1]
+    rows = len(x) // n
+    ids = [t for r in range(rows) for t in (*x[r * n:(r + 1) * n], 0)]
+    labels = [t for r in range(rows) for t in (-100, *y[r * n:(r + 1) * n])]
+    pack = lambda v: ('I64', [rows, n + 1], struct.pack('<%dq' % len(v), *v))
+    write_safetensors(out, {'input_ids': pack(ids), 'labels': pack(labels)})
+    return rows // shape[0]
+
+
+def without_optimizer(work, folder):
+    """Files of each rank without those of the optimizer are weights, and resumed as such only when that is said."""
+    with open(os.path.join(folder, 'expected.json'), encoding='utf-8') as f:
+        e = json.load(f)
+    data, bare = work.fresh('data.safetensors'), work.fresh('bare')
+    batch = shifted(os.path.join(folder, 'batches.safetensors'), data)
+    shutil.copytree(os.path.join(folder, e['checkpoint']), bare, ignore=shutil.ignore_patterns('optim_*'))
+    config = work.write('ds.json', {'train_micro_batch_size_per_gpu': batch, 'optimizer': {'type': 'AdamW', 'params': {'lr': 0.01}}})
+    options = ['--deepspeed_config', config, '--model', work.write('config.json', e['hf_config']), '--data', data, '--load', bare,
+               '--max-steps', 1]
+    status, _, err = work.run(1, options)
+    if not status or 'no training state' not in err or '--module-only' not in err:
+        return 'exit %s: %s' % (status, err.strip()[-300:])
+    return '' if len(train(work, 1, [*options, '--module-only'])) == 1 else 'no update was made'
+
+
+def of_fixture(work, folder, stage):
+    with open(os.path.join(folder, 'expected.json'), encoding='utf-8') as f:
+        e = json.load(f)
+    data = work.fresh('data.safetensors')
+    batch = shifted(os.path.join(folder, 'batches.safetensors'), data)
+    settings = {'lr': 0.77, 'weight_decay': 0.33, 'torch_adam': True}
+    config = {'train_micro_batch_size_per_gpu': batch, 'gradient_clipping': 0.0, 'zero_optimization': {'stage': stage},
+              'optimizer': {'type': e['optimizer'].get('name', 'AdamW'), 'params': settings}}
+    steps = e.get('steps') or e['next_steps'][0]['step'] - 1
+    several = len(e['optimizer']['param_groups']) > 1
+    options = ['--model', work.write('config.json', e['hf_config']), '--data', data, '--max-steps', steps + 2,
+               '--param-groups', 'decay' if several else 'single', '--deepspeed_config']
+    load = ['--load', os.path.join(folder, e['checkpoint'])]
+    problem = differs(train(work, 1, [*options, work.write('ds.json', config), *load]), [s['loss'] for s in e['next_steps'][:2]])
+    config['scheduler'] = {'type': 'WarmupLR', 'params': {'warmup_max_lr': 0.01, 'warmup_num_steps': 50, 'warmup_type': 'linear'}}
+    config = work.write('ds.json', config)
+    fresh, rates = train(work, 1, [*options, config], 'lr'), train(work, 1, [*options, config, *load], 'lr')
+    # the update after the resume has the checkpoint's own rate
+    return problem or ('' if rates[1:] == fresh[steps + 1:] else 'learning rates %s instead of %s' % (rates[1:], fresh[steps + 1:]))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin', required=True)
+    p.add_argument('fixtures', nargs='?')
+    a = p.parse_args()
+    work = Work(a.bin)
+    if not a.fixtures:
+        own_run(work, os.path.join(os.path.abspath(a.bin), 'ckpt'))
+    cases = [(name, of_fixture, (stage,)) for name, stage in RUNS.items()] + [(BARE, without_optimizer, ())]
+    for name, check, more in cases if a.fixtures else ():
+        try:
+            verdict(name, check(work, os.path.join(os.path.abspath(a.fixtures), name), *more))
+        except (OSError, RuntimeError, KeyError) as x:
+            verdict(name, '%s: %s' % (type(x).__name__, x))
+    print('resumed from other formats: %d passed, %d failed' % (passed, failed))
+    return 1 if failed or not passed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
