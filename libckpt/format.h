@@ -64,8 +64,12 @@ typedef struct ckpt_format {
  */
 typedef struct ckpt_run_layout {
     bool (*is_tag)(const ckpt_listing *list); /* a folder is one checkpoint, whole or not */
-    const char *pointer;                      /* name of the file */
-    /* the folder that a text of the file means, and the text for a folder; false: there is none */
+    const char *pointer; /* name of the file; "": there is none, the newest finished is meant */
+    bool (*is_done)(const ckpt_listing *list); /* without a pointer: its save has finished */
+    /*
+     * the folder that a text of the file means (NULL without a pointer), and the text for a folder,
+     * its number; false: there is none
+     */
     bool (*folder)(char out[CKPT_RUN_NAME], const char *text);
     bool (*text)(char out[CKPT_RUN_NAME], const char *folder);
 } ckpt_run_layout;

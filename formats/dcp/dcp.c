@@ -11,9 +11,9 @@
 
 #include "formats/dcp/dcp.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/index.h"
 
-/* Folders that accelerate writes, each with a number behind its name. */
-#define DCP_MODEL     "pytorch_model_fsdp_"
+/* Beside CKPT_DCP_MODEL, a number behind its name too. */
 #define DCP_OPTIMIZER "optimizer_"
 
 typedef struct dcp_reader {
@@ -23,31 +23,23 @@ typedef struct dcp_reader {
     ckpt_dcp_metadata meta;
     ckpt_dcp_role *role; /* of meta.item */
     bool has_optimizer;
+    bool lost;        /* a data file is not there, and that was collected */
     uint32_t *file;   /* of meta.file: number in the map */
     ckpt_io *io;      /* the data file read last */
     uint32_t io_file; /* its number in meta.file */
     ckpt_err *err;
 } dcp_reader;
 
-static bool dcp_ends(const char *name, const char *suffix)
-{
-    size_t n = strlen(name), m = strlen(suffix);
-
-    return n >= m && strcmp(name + n - m, suffix) == 0;
-}
-
 static int dcp_probe(const ckpt_listing *list)
 {
-    bool data = false;
-
     if (ckpt_listing_find(list, CKPT_DCP_METADATA) ||
         ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp"))
         return 60;
-    if (ckpt_listing_find(list, DCP_MODEL "0"))
+    if (ckpt_listing_find(list, CKPT_DCP_MODEL "0"))
         return 58;
-    for (size_t i = 0; i < list->n; i++)
-        data = data || dcp_ends(list->entry[i].name, ".distcp");
-    return data ? 55 : 0;
+    if (ckpt_dcp_is_one(list))
+        return 55;
+    return ckpt_dcp_is_run(list) ? 45 : 0;
 }
 
 /* ---- files ---- */
@@ -57,31 +49,117 @@ static const char *dcp_path(dcp_reader *r, const char *name)
     return ckpt_arena_printf(r->map->arena, "%s/%s", r->list->folder, name);
 }
 
-/* One data file, which must be there. */
-static int dcp_add_file(dcp_reader *r, size_t i)
+/* Where the entries of a data file end, and where the last of them begins. */
+typedef struct dcp_span {
+    uint64_t last, end; /* bytes */
+} dcp_span;
+
+/*
+ * A file of the same save has an archive where the last entry begins, and nothing behind it.  A
+ * longer one may have been written into by a later save that did not finish.
+ */
+static int dcp_check_file(dcp_reader *r, ckpt_io *io, const dcp_span *span)
+{
+    uint8_t head[4] = {0};
+
+    if (span->end > io->size)
+        return ckpt_map_problem(r->map, CKPT_EFORMAT, r->err,
+                                "%s: has %" PRIu64 " bytes, but its entries take %" PRIu64
+                                ": cut short, or of another save",
+                                io->name, io->size, span->end);
+    if (span->end - span->last >= sizeof head &&
+        ckpt_io_read(io, head, sizeof head, span->last, r->err) != CKPT_OK)
+        return r->err->code;
+    if (memcmp(head, "PK\3\4", sizeof head) != 0)
+        return ckpt_map_problem(r->map, CKPT_EMISMATCH, r->err,
+                                "%s: no archive begins at offset %" PRIu64
+                                ", where .metadata has one: of another save, or damaged",
+                                io->name, span->last);
+    if (io->size > span->end)
+        return ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                             "%s: %" PRIu64 " bytes behind its last entry: of another save?",
+                             io->name, io->size - span->end);
+    return CKPT_OK;
+}
+
+/* One data file, which must be there; where problems are collected, it may fail. */
+static int dcp_add_file(dcp_reader *r, size_t i, const dcp_span *span)
 {
     const char *path = dcp_path(r, r->meta.file.at[i].path);
     ckpt_map_file file = {0};
+    ckpt_err local = {0};
     ckpt_io *io = NULL;
-    int rc = path ? ckpt_io_open(&io, path, r->err) : ckpt_fail_memory(r->err);
+    int rc = path ? ckpt_io_open(&io, path, &local) : ckpt_fail_memory(r->err);
 
-    if (rc != CKPT_OK)
+    if (!path)
         return rc;
+    if (rc != CKPT_OK) {
+        r->lost = true;
+        return ckpt_map_problem(r->map, rc, r->err, "%s", local.text);
+    }
     ckpt_io_identify(io, &file); // its path is the io's: close that last
     rc = ckpt_map_add_file(r->map, &file, &r->file[i], r->err);
+    if (rc == CKPT_OK)
+        rc = dcp_check_file(r, io, span);
     ckpt_io_close(io);
     return rc;
 }
 
-static int dcp_files(dcp_reader *r)
+static bool dcp_same_path(const void *ctx, uint32_t number, const void *key)
 {
+    return strcmp(((const dcp_reader *)ctx)->meta.file.at[number].path, key) == 0;
+}
+
+static uint32_t dcp_hash(const char *name)
+{
+    return ckpt_hash_bytes(name, strlen(name), 0);
+}
+
+/* Files of the folder that no entry is in: of an earlier save into it. */
+static int dcp_surplus(dcp_reader *r)
+{
+    const char *first = NULL;
+    ckpt_index known = {0};
+    size_t n = 0;
     int rc = CKPT_OK;
 
+    for (size_t i = 0; rc == CKPT_OK && i < r->meta.file.n; i++) {
+        if (!ckpt_index_add(&known, dcp_hash(r->meta.file.at[i].path), (uint32_t)i))
+            rc = ckpt_fail_memory(r->err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < r->list->n; i++) {
+        const char *name = r->list->entry[i].name, *dot = strrchr(name, '.');
+        if (dot && strcmp(dot, ".distcp") == 0 &&
+            ckpt_index_find(&known, dcp_hash(name), dcp_same_path, r, name) == CKPT_INDEX_NONE)
+            first = n++ == 0 ? name : first;
+    }
+    ckpt_index_free(&known);
+    if (rc != CKPT_OK || n == 0)
+        return rc;
+    return ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                         "%s%s: %zu file%s that .metadata does not name, of another save: not read",
+                         first, n > 1 ? " ..." : "", n, n == 1 ? "" : "s");
+}
+
+static int dcp_files(dcp_reader *r)
+{
+    dcp_span *span = ckpt_alloc((r->meta.file.n + 1) * sizeof *span);
+    int rc = span ? CKPT_OK : ckpt_fail_memory(r->err);
+
     r->file = ckpt_arena_array(r->map->arena, r->meta.file.n + 1, sizeof *r->file);
-    if (!r->file)
-        return ckpt_fail_memory(r->err);
+    if (rc == CKPT_OK && !r->file)
+        rc = ckpt_fail_memory(r->err);
+    for (size_t i = 0; rc == CKPT_OK && i < r->meta.chunk.n; i++) {
+        const ckpt_dcp_place *p = &r->meta.chunk.at[i].place;
+        dcp_span *s = &span[p->file];
+        uint64_t end = p->n <= UINT64_MAX - p->at ? p->at + p->n : UINT64_MAX;
+
+        s->last = p->at > s->last ? p->at : s->last;
+        s->end = end > s->end ? end : s->end;
+    }
     for (size_t i = 0; rc == CKPT_OK && i < r->meta.file.n; i++)
-        rc = dcp_add_file(r, i);
+        rc = dcp_add_file(r, i, &span[i]);
+    ckpt_free(span);
     return rc;
 }
 
@@ -303,12 +381,12 @@ static int dcp_tensors(dcp_reader *r)
  */
 static int dcp_read_pair(dcp_reader *r)
 {
-    static const char *const parts[] = {DCP_MODEL "0", DCP_OPTIMIZER "0"};
+    static const char *const parts[] = {CKPT_DCP_MODEL "0", DCP_OPTIMIZER "0"};
     int rc = CKPT_OK;
 
-    if (ckpt_listing_find(r->list, DCP_MODEL "1"))
+    if (ckpt_listing_find(r->list, CKPT_DCP_MODEL "1"))
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                         "%s: holds several models; name the folder of one (" DCP_MODEL "0)",
+                         "%s: holds several models; name the folder of one (" CKPT_DCP_MODEL "0)",
                          r->list->folder);
     for (size_t i = 0; rc == CKPT_OK && i < sizeof parts / sizeof *parts; i++) {
         const char *prefix = ckpt_arena_printf(r->map->arena, "%s/", parts[i]);
@@ -326,8 +404,12 @@ static int dcp_read(dcp_reader *r, ckpt_dcp_roles_fn *roles)
                  ? ckpt_dcp_metadata_read(&r->meta, r->map->arena, r->list->folder, "", r->err)
                  : dcp_read_pair(r);
 
+    if (rc == CKPT_OK && ckpt_listing_find(r->list, CKPT_DCP_METADATA))
+        rc = dcp_surplus(r);
     if (rc == CKPT_OK)
         rc = dcp_files(r);
+    if (rc != CKPT_OK || r->lost)
+        return rc;
     r->role = ckpt_arena_array(r->map->arena, r->meta.item.n + 1, sizeof *r->role);
     if (rc == CKPT_OK)
         rc = r->role ? roles(r->role, &r->meta, r->map->arena, r->err) : ckpt_fail_memory(r->err);
@@ -353,9 +435,13 @@ int ckpt_dcp_read(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts 
 static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                       ckpt_err *err)
 {
-    int rc;
+    ckpt_listing at = *list;
+    int rc = ckpt_dcp_find(map, &at, opts, err);
 
-    if (!ckpt_listing_find(list, CKPT_DCP_METADATA) && !ckpt_listing_find(list, DCP_MODEL "0"))
+    if (rc != CKPT_OK)
+        return rc;
+    list = &at;
+    if (!ckpt_dcp_done(list))
         return ckpt_fail(err, CKPT_EMISSING,
                          "%s: a PyTorch distributed checkpoint without .metadata, which is written "
                          "last: the save did not finish",
@@ -365,6 +451,14 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     return rc == CKPT_OK && opts->with_optimizer ? ckpt_dcp_state(map, err) : rc;
 }
 
+/* No file names the checkpoint to go on from: the newest is. */
+static const ckpt_run_layout dcp_run = {
+    .is_tag = ckpt_dcp_is_one,
+    .is_done = ckpt_dcp_done,
+    .pointer = "",
+    .text = ckpt_dcp_number_of,
+};
+
 const ckpt_directory ckpt_directory_dcp = {
     .is =
         {
@@ -373,9 +467,10 @@ const ckpt_directory ckpt_directory_dcp = {
             .signs = ".metadata and *.distcp (PyTorch DCP)",
             .note = "PyTorch distributed checkpoint (DCP), torch 2.0 to 2.15",
             .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
-                    CKPT_HOLDS_STATE,
+                    CKPT_HOLDS_STATE | CKPT_HAS_TAGS,
         },
     .probe = dcp_probe,
     .gather = dcp_gather,
     .scatter = ckpt_dcp_scatter,
+    .run = &dcp_run,
 };

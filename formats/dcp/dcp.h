@@ -8,6 +8,7 @@
  *     layout.c    which items are weights, moments, settings: what get_state_dict and its
  *                 relatives put where
  *     dcp.c       the driver: files, tensors with their extents
+ *     steps.c     runs: which of several checkpoints
  *
  *     values.c    objects and tensors at the ends of their paths: the tree of values
  *     state.c     the training state: groups, their settings, which moments there are
@@ -106,6 +107,29 @@ int ckpt_dcp_settings(ckpt_value **out, ckpt_map *to, const ckpt_state *state, c
 
 /* The driver's writer (ckpt_directory.scatter). */
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
+
+/* ---- steps.c ---- */
+
+/* Of accelerate and the Trainer: a folder with the model, a number for each. */
+#define CKPT_DCP_MODEL "pytorch_model_fsdp_"
+
+/* A folder is one checkpoint, finished or not; its save has finished. */
+bool ckpt_dcp_is_one(const ckpt_listing *list);
+bool ckpt_dcp_done(const ckpt_listing *list);
+
+/* A folder holds checkpoints in folders of their own, or in those of its `checkpoint`. */
+bool ckpt_dcp_is_run(const ckpt_listing *list);
+
+/* The number that a folder's name ends in, as text; false: it ends in none. */
+bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder);
+
+/*
+ * From what the user named to the folder of one checkpoint.
+ *
+ * list    becomes the checkpoint's, and map->path its folder
+ * Errors  CKPT_EMISSING: no run, none finished, not the tag; CKPT_EUNSAFE: the tag is a path
+ */
+int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err);
 
 /* ---- run.c ---- */
 

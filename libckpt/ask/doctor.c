@@ -64,11 +64,13 @@ static int doc_take(ckpt_doc *d, ckpt_doc_run *run, const ckpt_entry *e)
     return CKPT_OK;
 }
 
-/* By steps; where they are equal or not known, by time; then as listed. */
+/* By the numbers of their names in runs without a pointer, then by steps; where they are equal or not known, by time; then as listed. */
 static int doc_by_age(const void *a, const void *b)
 {
     const ckpt_doc_tag *x = a, *y = b;
 
+    if (x->number != y->number)
+        return x->number < y->number ? -1 : 1;
     if (x->is.step != y->is.step)
         return x->is.step < y->is.step ? -1 : 1;
     if (x->mtime_s != y->mtime_s)
@@ -135,6 +137,9 @@ static int doc_run_all(ckpt_doc *d, ckpt_doc_run *run)
         rc = ckpt_doc_tag_examine(d, &run->tags.at[i]);
     if (rc != CKPT_OK)
         return rc;
+    // numbers of names tell something where no pointer does
+    for (size_t i = 0; *run->is.pointer && i < run->tags.n; i++)
+        run->tags.at[i].number = -1;
     if (run->tags.n)
         qsort(run->tags.at, run->tags.n, sizeof *run->tags.at, doc_by_age);
     return ckpt_doc_latest_judge(d, run);
@@ -233,7 +238,8 @@ static int doc_nothing(ckpt_doc *d, const ckpt_listing *list)
     }
     return ckpt_fail(d->err, CKPT_EMISSING,
                      "%s: no run here: neither `latest` nor folders with *_states.pt files "
-                     "(DeepSpeed), nor iterations of Megatron-LM%s%s%s",
+                     "(DeepSpeed), nor iterations of Megatron-LM, nor folders with .metadata "
+                     "(PyTorch DCP)%s%s%s",
                      d->path, left ? "; " : "", left ? left : "",
                      left ? " is what a run of ckpt has not completed" : "");
 }

@@ -96,6 +96,9 @@ static const char *dol_judge_tag(ckpt_doc *d, const ckpt_doc_run *run, const ckp
     ckpt_arena *arena = d->map->arena;
 
     *code = t->is.code;
+    if (t->is.code != CKPT_OK && !*run->is.pointer)
+        return ckpt_arena_printf(arena, "%s, the newest finished one, is %s: %s", t->dir,
+                                 ckpt_doc_health_name(t->is.health), t->is.reason);
     if (t->is.code != CKPT_OK)
         return ckpt_arena_printf(arena, "`%s` names %s, which is %s: %s", run->is.pointer, t->dir,
                                  ckpt_doc_health_name(t->is.health), t->is.reason);
@@ -172,6 +175,9 @@ static int dol_fix(ckpt_doc *d, ckpt_doc_run *run)
 
     if (!d->opts->fix_latest || dol_is_universal_pointer(run))
         return CKPT_OK;
+    if (!*run->is.pointer)
+        return ckpt_doc_keep(d, &run->problems, CKPT_OK,
+                             "no file names one of them: there is nothing to fix");
     if (run->is.latest && run->is.newest && strcmp(run->is.latest, run->is.newest) == 0)
         return CKPT_OK;
     // what could not be judged may be whole, and newer
@@ -201,6 +207,25 @@ static int dol_fix(ckpt_doc *d, ckpt_doc_run *run)
 
 /* ---- for the runs ---- */
 
+/* Without a pointer the newest finished one is gone on from. */
+static int dol_newest(ckpt_doc_run *run)
+{
+    int64_t best = INT64_MIN;
+
+    for (size_t i = 0; i < run->tags.n; i++) {
+        const ckpt_doc_tag *t = &run->tags.at[i];
+        if (t->done && t->number >= best) {
+            best = t->number;
+            run->is.latest = t->dir;
+        }
+    }
+    if (run->is.latest)
+        return CKPT_OK;
+    run->is.code = CKPT_EMISSING;
+    run->is.reason = "no checkpoint here was finished: a resume would start afresh";
+    return CKPT_OK;
+}
+
 /* Which layout's pointer counts: `latest` is DeepSpeed's, whatever else stands beside it. */
 static const ckpt_run_layout *dol_layout(const ckpt_doc_run *run)
 {
@@ -229,7 +254,7 @@ int ckpt_doc_latest_read(ckpt_doc *d, ckpt_doc_run *run)
     run->is.latest = NULL;
     run->is.code = CKPT_OK;
     run->is.reason = "";
-    return dol_read(d, run);
+    return *run->is.pointer ? dol_read(d, run) : dol_newest(run);
 }
 
 int ckpt_doc_latest_judge(ckpt_doc *d, ckpt_doc_run *run)

@@ -6,6 +6,7 @@
  * suffers from.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -251,6 +252,18 @@ static int dot_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, 
     return rc == CKPT_OK ? rc : ckpt_fail_memory(err);
 }
 
+/* In runs without a pointer names tell which is newer. */
+static void dot_order(ckpt_doc_tag *t, const ckpt_listing *list)
+{
+    char text[CKPT_RUN_NAME];
+
+    if (!t->layout || *t->layout->pointer)
+        return;
+    t->done = t->layout->is_done(list);
+    if (t->layout->text(text, t->dir))
+        t->number = (int64_t)strtoll(text, NULL, 10);
+}
+
 int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)
 {
     ckpt_listing list;
@@ -264,6 +277,7 @@ int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)
     if (listed) {
         t->has_shards = ckpt_doc_has_shards(&list);
         t->layout = dot_layout(&list);
+        dot_order(t, &list);
         t->is.is_universal = ckpt_doc_is_universal(&list);
         // a folder with a pointer is a run, whatever else lies in it
         *found = anyhow || ((t->has_shards || t->is.is_universal) && !ckpt_doc_has_pointer(&list));
@@ -280,6 +294,7 @@ int ckpt_doc_tag_new(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_doc_run *run, cons
 {
     *t = (ckpt_doc_tag){
         .dir = dir,
+        .number = -1,
         .path = run->alone ? run->folder : ckpt_doc_join(d->map, run->folder, dir),
         .is = {.name = *run->is.name ? ckpt_doc_join(d->map, run->is.name, dir) : dir,
                .reason = "",

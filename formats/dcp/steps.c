@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * steps.c: owns runs: folders whose sub-folders are checkpoints, as torchtitan (checkpoint/step-N),
+ * accelerate (checkpoints/checkpoint_N) and the Trainer of transformers (checkpoint-N) leave them.
+ *
+ * No file names one of them: the newest finished one is gone on from, which is the one whose name
+ * ends in the highest number.  One whose save did not finish is passed over, and that is said.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+
+enum {
+    DST_MAX_LOOKED = 256, /* sub-folders that a probe looks into, the newest first */
+    DST_MAX_LISTED = 12,  /* names in a message */
+    DST_MAX_DIGITS = 18
+};
+
+/* ---- one folder ---- */
+
+bool ckpt_dcp_done(const ckpt_listing *list)
+{
+    return ckpt_listing_find(list, CKPT_DCP_METADATA) ||
+           ckpt_listing_find(list, CKPT_DCP_MODEL "0");
+}
+
+bool ckpt_dcp_is_one(const ckpt_listing *list)
+{
+    static const char end[] = ".distcp";
+    bool data = ckpt_dcp_done(list) || ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp");
+
+    for (size_t i = 0; !data && i < list->n; i++) {
+        size_t n = strlen(list->entry[i].name);
+        data = !list->entry[i].is_dir && n >= sizeof end - 1 &&
+               strcmp(list->entry[i].name + n - (sizeof end - 1), end) == 0;
+    }
+    return data;
+}
+
+bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder)
+{
+    size_t n = strlen(folder), from = n;
+
+    while (from > 0 && folder[from - 1] >= '0' && folder[from - 1] <= '9')
+        from--;
+    if (from == n || n - from > DST_MAX_DIGITS)
+        return false;
+    (void)snprintf(out, CKPT_RUN_NAME, "%s", folder + from);
+    return true;
+}
+
+/* -1: the name ends in none. */
+static int64_t dst_number(const char *folder)
+{
+    char text[CKPT_RUN_NAME];
+
+    return ckpt_dcp_number_of(text, folder) ? (int64_t)strtoll(text, NULL, 10) : -1;
+}
+
+/* ---- a run ---- */
+
+/* A checkpoint of a run. */
+typedef struct dst_step {
+    const char *name;
+    int64_t number;
+    bool is, done;
+} dst_step;
+
+static dst_step dst_look(ckpt_map *map, const ckpt_listing *list, const ckpt_entry *e)
+{
+    dst_step s = {.name = e->name, .number = dst_number(e->name)};
+    const char *path =
+        e->is_dir ? ckpt_arena_printf(map->arena, "%s/%s", list->folder, e->name) : NULL;
+    ckpt_listing sub;
+
+    if (path && ckpt_listing_read(&sub, map, path, NULL) == CKPT_OK) {
+        s.is = ckpt_dcp_is_one(&sub);
+        s.done = ckpt_dcp_done(&sub);
+    }
+    return s;
+}
+
+/* The folder of a run that holds its checkpoints is below it with torchtitan and accelerate. */
+static const char *dst_below(const ckpt_listing *list)
+{
+    static const char *const names[] = {"checkpoint", "checkpoints"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const ckpt_entry *e = ckpt_listing_find(list, names[i]);
+        if (e && e->is_dir)
+            return names[i];
+    }
+    return NULL;
+}
+
+static bool dst_holds(ckpt_map *map, const ckpt_listing *list)
+{
+    unsigned looked = 0;
+
+    for (size_t i = list->n; i-- > 0 && looked < DST_MAX_LOOKED;) {
+        if (!list->entry[i].is_dir)
+            continue;
+        looked++;
+        if (dst_look(map, list, &list->entry[i]).is)
+            return true;
+    }
+    return false;
+}
+
+/* List the folder that holds the checkpoints: the one given, or one below it; false: neither. */
+static bool dst_find_run(ckpt_map *map, const ckpt_listing *list, ckpt_listing *run)
+{
+    const char *name = dst_below(list), *path;
+
+    *run = *list;
+    if (dst_holds(map, list))
+        return true;
+    path = name ? ckpt_arena_printf(map->arena, "%s/%s", list->folder, name) : NULL;
+    return path && ckpt_listing_read(run, map, path, NULL) == CKPT_OK && !ckpt_dcp_is_one(run) &&
+           dst_holds(map, run);
+}
+
+bool ckpt_dcp_is_run(const ckpt_listing *list)
+{
+    ckpt_map *map = NULL;
+    ckpt_listing run;
+    bool is = ckpt_map_new(&map, 0, NULL) == CKPT_OK && dst_find_run(map, list, &run);
+
+    ckpt_map_free(map);
+    return is;
+}
+
+/* CKPT_EMISSING, with the checkpoints that could have been meant. */
+static int dst_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckpt_err *err)
+{
+    const char *text = NULL;
+    unsigned n = 0;
+
+    for (size_t i = 0; i < run->n && n <= DST_MAX_LISTED; i++) {
+        const char *name = run->entry[i].name;
+        if (!dst_look(map, run, &run->entry[i]).is)
+            continue;
+        name = n++ == DST_MAX_LISTED ? "..." : name;
+        text = text ? ckpt_arena_printf(map->arena, "%s, %s", text, name) : name;
+        if (!text)
+            return ckpt_fail_memory(err);
+    }
+    return ckpt_fail(err, CKPT_EMISSING, "%s: %s; tags here: %s; choose one with -t/--tag",
+                     run->folder, why, text ? text : "none");
+}
+
+/* The newest finished checkpoint; newer ones that are not are noted. */
+static int dst_newest(ckpt_map *map, const ckpt_listing *run, const char **out, ckpt_err *err)
+{
+    dst_step best = {.number = -1}, late = {.number = -1};
+    size_t n_done = 0;
+
+    for (size_t i = 0; i < run->n; i++) {
+        dst_step s = dst_look(map, run, &run->entry[i]);
+        if (!s.is)
+            continue;
+        if (s.done && (n_done++ == 0 || s.number > best.number))
+            best = s;
+        else if (s.done && s.number == best.number)
+            return dst_none(map, run, "no name here ends in a number of its own", err);
+        if (!s.done && s.number > late.number)
+            late = s;
+    }
+    if (n_done == 0)
+        return dst_none(map, run, "no checkpoint here was finished (.metadata is written last)",
+                        err);
+    *out = best.name;
+    if (late.number <= best.number)
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s/%s: its save did not finish (no .metadata): %s is taken", run->folder,
+                         late.name, best.name);
+}
+
+/* The caller's tag: a folder, or the number at the end of the one folder's name. */
+static int dst_asked(ckpt_map *map, const ckpt_listing *run, const char *asked, const char **out,
+                     ckpt_err *err)
+{
+    const ckpt_entry *e = ckpt_listing_find(run, asked);
+    bool digits =
+        *asked && strspn(asked, "0123456789") == strlen(asked) && strlen(asked) <= DST_MAX_DIGITS;
+    const char *found = NULL, *why;
+
+    if (!ckpt_path_part_ok(asked, strlen(asked)))
+        return ckpt_fail(err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", asked);
+    if (e && e->is_dir)
+        found = e->name;
+    for (size_t i = 0; !e && digits && i < run->n; i++) {
+        if (dst_number(run->entry[i].name) != (int64_t)strtoll(asked, NULL, 10) ||
+            !dst_look(map, run, &run->entry[i]).is)
+            continue;
+        if (found)
+            return dst_none(map, run, "several folders have this number", err);
+        found = run->entry[i].name;
+    }
+    *out = found;
+    if (found)
+        return CKPT_OK;
+    why = ckpt_arena_printf(map->arena, "no folder for the tag %s", asked);
+    return why ? dst_none(map, run, why, err) : ckpt_fail_memory(err);
+}
+
+int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err)
+{
+    ckpt_read_file *read = list->read;
+    ckpt_listing run;
+    const char *tag = NULL, *path;
+    int rc;
+
+    if (!opts->tag && ckpt_dcp_is_one(list))
+        return CKPT_OK;
+    if (!dst_find_run(map, list, &run))
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s: no run: no folder in it is a PyTorch distributed checkpoint",
+                         list->folder);
+    rc = opts->tag ? dst_asked(map, &run, opts->tag, &tag, err) : dst_newest(map, &run, &tag, err);
+    if (rc != CKPT_OK)
+        return rc;
+    path = ckpt_arena_printf(map->arena, "%s/%s", run.folder, tag);
+    rc = path ? ckpt_listing_read(list, map, path, err) : ckpt_fail_memory(err);
+    list->read = read;
+    map->path = path;
+    map->known.tag = path ? strrchr(path, '/') + 1 : NULL;
+    return rc == CKPT_OK ? ckpt_map_fact(map, err, "tag", "%s", map->known.tag) : rc;
+}
