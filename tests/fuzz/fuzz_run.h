@@ -14,7 +14,7 @@
 enum { MOST_FILES = 64, MOST_VALUES = 1 << 16 };
 
 /* A relative path of plain names, so that nothing outside the folder is written. */
-static int plain(const char *name)
+static inline int plain(const char *name)
 {
     size_t part = 0;
 
@@ -32,7 +32,7 @@ static int plain(const char *name)
 }
 
 /* Make the folders of a path; false where a file is in the way. */
-static int make_folders(const char *name)
+static inline int make_folders(const char *name)
 {
     char path[512];
 
@@ -45,7 +45,7 @@ static int make_folders(const char *name)
 }
 
 /* False when a name is that of a folder. */
-static int put(const char *name, const uint8_t *bytes, size_t n)
+static inline int put(const char *name, const uint8_t *bytes, size_t n)
 {
     char path[512];
     struct stat st;
@@ -59,13 +59,21 @@ static int put(const char *name, const uint8_t *bytes, size_t n)
 }
 
 /* The folder "run", anew. */
-static void unpack(const uint8_t *data, size_t size)
+static inline void fuzz_run_begin(void)
 {
-    char path[512], name[256];
+    char path[512];
 
     snprintf(path, sizeof path, "%s/run", fuzz_folder());
     (void)nftw(path, fuzz_unlink, 8, FTW_DEPTH | FTW_PHYS);
     fuzz_require(mkdir(path, 0700) == 0);
+}
+
+/* Its files, as the input has them. */
+static inline void unpack(const uint8_t *data, size_t size)
+{
+    char name[256];
+
+    fuzz_run_begin();
     for (int i = 0; i < MOST_FILES && size > 0; i++) {
         size_t n_name = data[0], n;
 
@@ -84,7 +92,7 @@ static void unpack(const uint8_t *data, size_t size)
     }
 }
 
-static void read_values(const ckpt_map *map)
+static inline void read_values(const ckpt_map *map)
 {
     ckpt_reader *r = NULL;
     ckpt_err err = {0};
@@ -102,15 +110,14 @@ static void read_values(const ckpt_map *map)
 }
 
 /* Open the run with its optimizer state, check it, read its values. */
-static int fuzz_run(const uint8_t *data, size_t size)
+static inline int fuzz_run_open(bool collect)
 {
-    const ckpt_open_opts opts = {.with_optimizer = true, .collect = size % 2};
+    const ckpt_open_opts opts = {.with_optimizer = true, .collect = collect};
     char path[512];
     ckpt_map *map = NULL;
     ckpt_err err = {0};
     int rc;
 
-    unpack(data, size);
     snprintf(path, sizeof path, "%s/run", fuzz_folder());
     rc = ckpt_open(&map, path, &opts, &err);
     fuzz_require(rc == CKPT_OK || (err.code == rc && err.text[0] != '\0'));
@@ -121,6 +128,13 @@ static int fuzz_run(const uint8_t *data, size_t size)
     }
     ckpt_map_free(map);
     return 0;
+}
+
+/* The same of the files in the input. */
+static inline int fuzz_run(const uint8_t *data, size_t size)
+{
+    unpack(data, size);
+    return fuzz_run_open(size % 2);
 }
 
 #endif

@@ -6,6 +6,7 @@
 
 PROGRAMS is the folder of ckpt: it writes the universal checkpoints.
 """
+import glob
 import json
 import os
 import struct
@@ -199,11 +200,26 @@ def megatron():
         yield folder('tests/fixtures/%s/ckpt' % name)
 
 
+def ranks():
+    for name in ('rl_verl_fsdp1_w2', 'rl_fsdp1_shardedtensor_w3'):
+        out = b''
+        for which, kind in enumerate(('model', 'optim', 'extra_state')):
+            for rank in 0, 1:
+                found = glob.glob('tests/fixtures/%s/ckpt/%s_world_size_*_rank_%d.pt' % (name, kind, rank))
+                with zipfile.ZipFile(found[0]) as z:
+                    top = z.namelist()[0].split('/')[0]
+                    pickle, sizes = z.read(top + '/data.pkl'), b''
+                    while '%s/data/%d' % (top, len(sizes) // 2) in z.namelist():
+                        sizes += struct.pack('<H', z.getinfo('%s/data/%d' % (top, len(sizes) // 2)).file_size)
+                out += bytes([which | rank << 2, len(sizes) // 2]) + sizes + struct.pack('<I', len(pickle))[:3] + pickle
+        yield out
+
+
 def main():
     target, corpus = sys.argv[1:3]
     made = {'fuzz_ds_config': configs, 'fuzz_hjson': configs, 'fuzz_model_config': models, 'fuzz_hostfile': hosts,
             'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals, 'fuzz_moves': moves,
-            'fuzz_dcp': distributed, 'fuzz_megatron': megatron, 'fuzz_universal': lambda: universal(sys.argv[3])}
+            'fuzz_dcp': distributed, 'fuzz_megatron': megatron, 'fuzz_fsdp_ranks': ranks, 'fuzz_universal': lambda: universal(sys.argv[3])}
     for i, seed in enumerate(made[target]()):
         with open(os.path.join(corpus, 'seed%d' % i), 'wb') as o:
             o.write(seed)
