@@ -5,7 +5,9 @@
  *
  *     optimizer.distributed.dp_group_idx_<g>.gbuf_idx_0.dtype_(...).bucket_idx_<k>.<kind>
  *
- * g counts tensor-parallel ranks first, then pipeline stages.  A buffer has a stage's parameters in
+ * g counts tensor-parallel ranks first, then pipeline stages.  Experts that are spread over ranks
+ * have buffers of an optimizer of their own ("chained_1." before the name; the other's is
+ * "chained_0."), whose g counts tensor-parallel ranks, expert-parallel ranks, stages.  A buffer has a stage's parameters in
  * the reverse order of named_parameters(), each at a multiple of 64 elements; a bucket ends with a
  * parameter.  Names of the order are those of Megatron-Core's GPTModel; with modules of Transformer
  * Engine the first norm of a layer is a part of linear_qkv, which comes after linear_proj.
@@ -90,7 +92,7 @@ int ckpt_meg_cut(ckpt_map *map, const ckpt_tensor *bucket, const ckpt_meg_param 
 
 /* One bucket of one rank. */
 typedef struct mgb_bucket {
-    uint32_t group, number;
+    uint32_t optimizer, group, number;
     const char *kind;
     ckpt_tensor *tensor;
 } mgb_bucket;
@@ -103,7 +105,10 @@ typedef struct mgb_reader {
     mgb_buckets bucket; /* by group, kind, number */
     const char *kind[MGB_KINDS];
     size_t n_kinds;
-    uint32_t tp, pp;
+    uint32_t tp, pp, ep;   /* of the optimizer at hand; ep 1: its parameters are on all of them */
+    uint32_t optimizer;    /* at hand */
+    bool spread;           /* experts are the second optimizer's */
+    bool grouped;          /* first matrices of all experts stand before second ones */
     uint64_t layers;       /* of all stages */
     ckpt_meg_params stage; /* the parameters of one rank */
     bool engine;           /* in the order of Transformer Engine's modules */
@@ -116,6 +121,8 @@ static int mgb_order(const void *pa, const void *pb)
     const mgb_bucket *a = pa, *b = pb;
     int by_kind = strcmp(a->kind, b->kind);
 
+    if (a->optimizer != b->optimizer)
+        return a->optimizer < b->optimizer ? -1 : 1;
     if (a->group != b->group)
         return a->group < b->group ? -1 : 1;
     return by_kind ? by_kind : (a->number > b->number) - (a->number < b->number);
@@ -124,11 +131,16 @@ static int mgb_order(const void *pa, const void *pb)
 /* Take a name apart; false: it is of another form. */
 static bool mgb_parse(const char *name, mgb_bucket *out)
 {
-    const char *at = name + sizeof MGB_PREFIX - 1, *dtypes, *after;
+    const char *at, *dtypes, *after;
     char *end;
 
+    if (strncmp(name, "chained_0.", 10) == 0 || strncmp(name, "chained_1.", 10) == 0) {
+        out->optimizer = name[8] == '1';
+        name += 10;
+    }
     if (strncmp(name, MGB_PREFIX, sizeof MGB_PREFIX - 1) != 0)
         return false;
+    at = name + sizeof MGB_PREFIX - 1;
     out->group = (uint32_t)strtoul(at, &end, 10);
     if (end == at || end - at > 6 || strncmp(end, ".gbuf_idx_0.dtype_(", 19) != 0)
         return false;
@@ -166,7 +178,8 @@ static int mgb_collect(mgb_reader *r)
         qsort(r->bucket.at, r->bucket.n, sizeof *r->bucket.at, mgb_order);
     for (size_t i = 0; i < r->bucket.n; i++) {
         const mgb_bucket *b = &r->bucket.at[i];
-        if (b->group > 0 || b->number > 0)
+        r->spread = r->spread || b->optimizer;
+        if (b->group > 0 || b->number > 0 || b->optimizer > 0)
             continue;
         if (r->n_kinds == MGB_KINDS) {
             r->why = b->tensor->name;
@@ -184,7 +197,7 @@ static size_t mgb_of(const mgb_reader *r, uint32_t group, const char *kind, size
 
     for (size_t i = 0; i < r->bucket.n; i++) {
         const mgb_bucket *b = &r->bucket.at[i];
-        if (b->group != group || strcmp(b->kind, kind) != 0)
+        if (b->optimizer != r->optimizer || b->group != group || strcmp(b->kind, kind) != 0)
             continue;
         *first = n ? *first : i;
         if (b->number != n++)
@@ -194,6 +207,8 @@ static size_t mgb_of(const mgb_reader *r, uint32_t group, const char *kind, size
 }
 
 /* ---- the order of parameters ---- */
+
+enum { MGB_PLACES = 32 }; /* more than names are known */
 
 /* Where a name of a layer stands in it; 0: not known. */
 static unsigned mgb_place(const char *name, bool engine)
@@ -213,6 +228,14 @@ static unsigned mgb_place(const char *name, bool engine)
         "self_attention.k_layernorm.bias",
         "mlp.linear_fc1.layer_norm_weight",
         "mlp.linear_fc1.layer_norm_bias",
+        "pre_mlp_layernorm.weight",
+        "pre_mlp_layernorm.bias",
+        "mlp.router.weight",
+        "mlp.experts.experts.linear_fc1.weight",
+        "mlp.experts.experts.linear_fc2.weight",
+        "mlp.shared_experts.gate_weight",
+        "mlp.shared_experts.linear_fc1.weight",
+        "mlp.shared_experts.linear_fc2.weight",
         "mlp.linear_fc1.weight",
         "mlp.linear_fc1.bias",
         "mlp.linear_fc2.weight",
@@ -234,23 +257,28 @@ static const char *mgb_in_layer(const char *name)
     return strncmp(name, layers, sizeof layers - 1) == 0 ? name + sizeof layers - 1 : NULL;
 }
 
-/* Append one parameter of a rank: layer `layer` of weight t, or all of it. */
-static int mgb_push(mgb_reader *r, const ckpt_tensor *t, uint64_t layer, bool stacked)
+/*
+ * Append one parameter of a rank: layer `layer` of weight t, or all of it; of an expert's, layers
+ * count its experts too.
+ *
+ * lead  axes of the weight that number layers and experts
+ */
+static int mgb_push(mgb_reader *r, const ckpt_tensor *t, uint64_t layer, uint32_t lead)
 {
     ckpt_meg_param *p = ckpt_vec_push(&r->stage);
     uint64_t *shape = ckpt_arena_array(r->map->arena, t->ndim + 1, sizeof *shape);
+    ckpt_slice_rule rule = {0};
 
     if (!p || !shape)
         return ckpt_fail_memory(r->err);
     *p = (ckpt_meg_param){.name = t->name,
                           .weight = t,
                           .layer = layer,
-                          .ndim = t->ndim - (stacked ? 1 : 0),
+                          .ndim = t->ndim - lead,
                           .shape = shape,
                           .n = 1};
-    memcpy(shape, t->shape + (stacked ? 1 : 0), p->ndim * sizeof *shape);
-    ckpt_slice_rule rule = {0};
-    bool known = r->tp == 1 || ckpt_meg_rule(&rule, r->map, t->name, stacked ? 1 : 0);
+    memcpy(shape, t->shape + lead, p->ndim * sizeof *shape);
+    bool known = r->tp == 1 || ckpt_meg_rule(&rule, r->map, t->name, lead);
     if (!known || (rule.axis >= p->ndim && rule.kind != CKPT_SLICE_SAME)) {
         r->why = t->name;
     } else if (r->tp > 1 && rule.kind != CKPT_SLICE_SAME) {
@@ -267,44 +295,74 @@ static int mgb_push_named(mgb_reader *r, const char *name)
 {
     size_t at = ckpt_map_index(r->map, name, strlen(name));
 
-    return at == SIZE_MAX ? CKPT_OK : mgb_push(r, r->map->tensors.at[at], 0, false);
+    return at == SIZE_MAX ? CKPT_OK : mgb_push(r, r->map->tensors.at[at], 0, 0);
 }
 
-/* One layer, in the order of its modules. */
-static int mgb_push_layer(mgb_reader *r, uint64_t layer)
+/* The weight of a place in a layer; NULL: the model has none. */
+static const ckpt_tensor *mgb_at(const mgb_reader *r, unsigned place)
 {
+    for (size_t i = 0; i < r->map->tensors.n; i++) {
+        const ckpt_tensor *t = r->map->tensors.at[i];
+        const char *name = t->role == CKPT_ROLE_WEIGHT ? mgb_in_layer(t->name) : NULL;
+        if (name && mgb_place(name, r->engine) == place)
+            return t;
+    }
+    return NULL;
+}
+
+/* The experts of a layer that a rank has: one after the other, or matrix by matrix. */
+static int mgb_push_experts(mgb_reader *r, const ckpt_tensor *first, const ckpt_tensor *second,
+                            uint64_t layer, uint32_t ep)
+{
+    uint64_t all = first->shape[1], n = all / r->ep, from = n * ep;
     int rc = CKPT_OK;
 
-    for (unsigned place = 1; place < 20; place++) {
-        for (size_t i = 0; rc == CKPT_OK && i < r->map->tensors.n; i++) {
-            const ckpt_tensor *t = r->map->tensors.at[i];
-            const char *name = t->role == CKPT_ROLE_WEIGHT ? mgb_in_layer(t->name) : NULL;
-            if (name && mgb_place(name, r->engine) == place)
-                rc = mgb_push(r, t, layer, true);
-        }
+    for (uint64_t i = 0; rc == CKPT_OK && i < 2 * n; i++) {
+        uint64_t expert = from + (r->grouped ? i % n : i / 2);
+        bool is_first = r->grouped ? i < n : i % 2 == 0;
+        rc = mgb_push(r, is_first ? first : second, layer * all + expert, 2);
     }
     return rc;
 }
 
-/* The parameters of a pipeline stage. */
-static int mgb_stage(mgb_reader *r, uint32_t stage)
+/* One layer, in the order of its modules, as far as they are the optimizer's. */
+static int mgb_push_layer(mgb_reader *r, uint64_t layer, uint32_t ep)
+{
+    const unsigned experts = mgb_place("mlp.experts.experts.linear_fc1.weight", r->engine);
+    int rc = CKPT_OK;
+
+    for (unsigned place = 1; rc == CKPT_OK && place < MGB_PLACES; place++) {
+        const ckpt_tensor *t = mgb_at(r, place),
+                          *second = place == experts ? mgb_at(r, place + 1) : NULL;
+        bool other = place == experts || place == experts + 1;
+        if (t && second && r->spread == (r->optimizer == 1))
+            rc = mgb_push_experts(r, t, second, layer, ep);
+        else if (t && !other && r->optimizer == 0)
+            rc = mgb_push(r, t, layer, 1);
+    }
+    return rc;
+}
+
+/* The optimizer's parameters of a pipeline stage. */
+static int mgb_stage(mgb_reader *r, uint32_t stage, uint32_t ep)
 {
     static const char *const first[] = {"embedding.word_embeddings.weight",
                                         "embedding.position_embeddings.weight"};
     static const char *const last[] = {"decoder.final_layernorm.weight",
                                        "decoder.final_layernorm.bias", "output_layer.weight"};
     uint64_t per = r->layers / r->pp;
+    bool ends = r->optimizer == 0;
     int rc = CKPT_OK;
 
     r->stage.n = 0;
-    for (size_t i = 0; rc == CKPT_OK && stage == 0 && i < 2; i++)
+    for (size_t i = 0; rc == CKPT_OK && ends && stage == 0 && i < 2; i++)
         rc = mgb_push_named(r, first[i]);
     for (uint64_t l = per * stage; rc == CKPT_OK && l < per * (stage + 1); l++)
-        rc = mgb_push_layer(r, l);
-    for (size_t i = 0; rc == CKPT_OK && stage + 1 == r->pp && i < 3; i++)
+        rc = mgb_push_layer(r, l, ep);
+    for (size_t i = 0; rc == CKPT_OK && ends && stage + 1 == r->pp && i < 3; i++)
         rc = mgb_push_named(r, last[i]);
     // a table that the last stage shares with the first is a parameter of both
-    if (rc == CKPT_OK && r->pp > 1 && stage + 1 == r->pp &&
+    if (rc == CKPT_OK && ends && r->pp > 1 && stage + 1 == r->pp &&
         ckpt_map_index(r->map, last[2], strlen(last[2])) == SIZE_MAX)
         rc = mgb_push_named(r, first[0]);
     return rc;
@@ -323,7 +381,7 @@ static void mgb_known(mgb_reader *r)
         bool known = t->role != CKPT_ROLE_WEIGHT;
         for (size_t k = 0; !known && k < sizeof outside / sizeof *outside; k++)
             known = strcmp(t->name, outside[k]) == 0;
-        if (!known && name && mgb_place(name, false) && t->ndim > 1 &&
+        if (!known && name && mgb_place(name, false) && t->ndim > ckpt_meg_stacked(t->name) &&
             (r->layers == 0 || r->layers == t->shape[0])) {
             r->layers = t->shape[0];
             known = true;
@@ -366,6 +424,17 @@ static bool mgb_fits(mgb_reader *r, uint32_t group, const char *kind, size_t *fi
     return ok;
 }
 
+/* Ranks that an optimizer has buffers of, and the parameters of one of them. */
+static uint32_t mgb_groups(const mgb_reader *r)
+{
+    return r->tp * r->ep * r->pp;
+}
+
+static int mgb_rank(mgb_reader *r, uint32_t group)
+{
+    return mgb_stage(r, group / (r->tp * r->ep), group / r->tp % r->ep);
+}
+
 /* All ranks' parameters lie in their buckets. */
 static int mgb_all_fit(mgb_reader *r, bool *fit)
 {
@@ -373,8 +442,8 @@ static int mgb_all_fit(mgb_reader *r, bool *fit)
     int rc = CKPT_OK;
 
     *fit = r->n_kinds > 0;
-    for (uint32_t g = 0; rc == CKPT_OK && *fit && g < r->tp * r->pp; g++) {
-        rc = mgb_stage(r, g / r->tp);
+    for (uint32_t g = 0; rc == CKPT_OK && *fit && g < mgb_groups(r); g++) {
+        rc = mgb_rank(r, g);
         for (size_t k = 0; *fit && k < r->n_kinds; k++)
             *fit = mgb_fits(r, g, r->kind[k], &first);
         *fit = *fit && !r->why;
@@ -388,7 +457,7 @@ static int mgb_all_fit(mgb_reader *r, bool *fit)
 static int mgb_pieces(mgb_reader *r, uint32_t group, const char *kind, ckpt_meg_parts *parts)
 {
     size_t first = 0;
-    int rc = mgb_stage(r, group / r->tp);
+    int rc = mgb_rank(r, group);
 
     if (rc == CKPT_OK && !mgb_fits(r, group, kind, &first))
         return CKPT_OK; // it did a moment ago
@@ -396,7 +465,8 @@ static int mgb_pieces(mgb_reader *r, uint32_t group, const char *kind, ckpt_meg_
         const ckpt_meg_param *p = &r->stage.at[i];
         ckpt_meg_part *part;
         // the last stage's copy of a shared table
-        if (r->pp > 1 && group / r->tp + 1 == r->pp && strncmp(p->name, "embedding.", 10) == 0)
+        if (r->pp > 1 && group / (r->tp * r->ep) + 1 == r->pp &&
+            strncmp(p->name, "embedding.", 10) == 0)
             continue;
         part = ckpt_vec_push(parts);
         if (!part)
@@ -412,7 +482,7 @@ static int mgb_kind(mgb_reader *r, const char *kind)
     ckpt_meg_parts parts = {0};
     int rc = CKPT_OK;
 
-    for (uint32_t g = 0; rc == CKPT_OK && g < r->tp * r->pp; g++)
+    for (uint32_t g = 0; rc == CKPT_OK && g < mgb_groups(r); g++)
         rc = mgb_pieces(r, g, kind, &parts);
     if (rc == CKPT_OK)
         rc = ckpt_meg_stack(r->map, kind, &parts, r->tp, r->err);
@@ -437,20 +507,55 @@ static int mgb_drop(mgb_reader *r)
 
 /* ---- the whole ---- */
 
-/* Sizes of the grid, as the run's arguments have them. */
-static void mgb_grid(mgb_reader *r)
+/* A size of the grid, as the run's arguments have it. */
+static uint32_t mgb_size(const mgb_reader *r, const char *name)
 {
-    int64_t tp = ckpt_meg_arg(r->job, "tensor_model_parallel_size"),
-            pp = ckpt_meg_arg(r->job, "pipeline_model_parallel_size");
+    int64_t n = ckpt_meg_arg(r->job, name);
 
-    r->tp = tp > 0 && tp < MGB_MAX_RANKS ? (uint32_t)tp : 1;
-    r->pp = pp > 0 && pp < MGB_MAX_RANKS ? (uint32_t)pp : 1;
+    return n > 0 && n < MGB_MAX_RANKS ? (uint32_t)n : 1;
+}
+
+/* The grid of an optimizer. */
+static void mgb_grid(mgb_reader *r, uint32_t optimizer)
+{
+    uint32_t own = mgb_size(r, "expert_tensor_parallel_size"), groups;
+
+    r->optimizer = optimizer;
+    r->tp = mgb_size(r, "tensor_model_parallel_size");
+    r->pp = mgb_size(r, "pipeline_model_parallel_size");
+    r->ep = optimizer ? mgb_size(r, "expert_model_parallel_size") : 1;
+    if (optimizer && ckpt_meg_arg(r->job, "expert_tensor_parallel_size") > 0)
+        r->tp = own;
     if (ckpt_meg_arg(r->job, "virtual_pipeline_model_parallel_size") > 1)
         r->why = "of a virtual pipeline";
-    else if (r->layers % r->pp || (uint64_t)r->tp * r->pp > MGB_MAX_RANKS)
+    else if (r->layers % r->pp || (uint64_t)r->tp * r->ep * r->pp > MGB_MAX_RANKS)
         r->why = "of uneven pipeline stages";
-    for (size_t i = 0; !r->why && i < r->bucket.n; i++)
-        r->why = r->bucket.at[i].group < r->tp * r->pp ? NULL : r->bucket.at[i].tensor->name;
+    groups = r->why ? 0 : mgb_groups(r);
+    for (size_t i = 0; !r->why && i < r->bucket.n; i++) {
+        const mgb_bucket *b = &r->bucket.at[i];
+        r->why = b->optimizer != optimizer || b->group < groups ? NULL : b->tensor->name;
+    }
+    for (size_t i = 0; !r->why && r->ep > 1 && i < r->map->tensors.n; i++) {
+        const ckpt_tensor *t = r->map->tensors.at[i];
+        r->why = ckpt_meg_stacked(t->name) == 2 && t->shape[1] % r->ep ? t->name : NULL;
+    }
+}
+
+/* One order of modules: do all optimizers' parameters fit? */
+static int mgb_try(mgb_reader *r, unsigned order, bool *fit)
+{
+    int rc = CKPT_OK;
+
+    r->engine = order & 1;
+    r->grouped = order & 2;
+    *fit = true;
+    for (uint32_t o = 0; rc == CKPT_OK && *fit && o <= r->spread; o++) {
+        mgb_grid(r, o);
+        *fit = !r->why;
+        if (*fit)
+            rc = mgb_all_fit(r, fit);
+    }
+    return rc;
 }
 
 static int mgb_read(mgb_reader *r)
@@ -461,18 +566,15 @@ static int mgb_read(mgb_reader *r)
     if (rc != CKPT_OK || r->bucket.n == 0 || r->why)
         return rc;
     mgb_known(r);
-    if (!r->why)
-        mgb_grid(r);
-    if (r->why)
-        return CKPT_OK;
-    for (int engine = 0; rc == CKPT_OK && !fit && engine < 2; engine++) {
-        r->engine = engine;
-        rc = mgb_all_fit(r, &fit);
-    }
-    if (rc == CKPT_OK && !fit)
+    for (unsigned order = 0; rc == CKPT_OK && !r->why && !fit && order < 4; order++)
+        rc = mgb_try(r, order, &fit);
+    if (rc == CKPT_OK && !fit && !r->why)
         r->why = "parameters do not fill them by any order that is known";
-    for (size_t k = 0; rc == CKPT_OK && fit && k < r->n_kinds; k++)
-        rc = mgb_kind(r, r->kind[k]);
+    for (uint32_t o = 0; rc == CKPT_OK && fit && o <= r->spread; o++) {
+        mgb_grid(r, o);
+        for (size_t k = 0; rc == CKPT_OK && k < r->n_kinds; k++)
+            rc = mgb_kind(r, r->kind[k]);
+    }
     return rc == CKPT_OK && fit ? mgb_drop(r) : rc;
 }
 

@@ -42,7 +42,7 @@ static int mgd_common_step(mgd_reader *m, const char *path, bool *has, double *s
 }
 
 /* Groups that were saved beside flat buffers; those of the first rank stand for all. */
-static const ckpt_value *mgd_beside(const mgd_reader *m)
+static const ckpt_value *mgd_beside(const mgd_reader *m, int64_t number)
 {
     static const char name[] = "optimizer.distributed.dp_group_idx_0.optimizer/";
     ckpt_dict all = ckpt_value_map(m->map->values);
@@ -50,14 +50,21 @@ static const ckpt_value *mgd_beside(const mgd_reader *m)
     for (uint64_t i = 0; i < all.n; i++) {
         const ckpt_value *key = all.at[i].key;
         ckpt_seq one = ckpt_value_seq(all.at[i].value);
-        if (key->kind == CKPT_V_STR && strncmp(key->as.text.at, name, sizeof name - 1) == 0)
+        const char *at = key->kind == CKPT_V_STR ? key->as.text.at : "";
+        int64_t of = 0;
+        if (strncmp(at, "chained_", 8) == 0 && at[8] >= '0' && at[8] <= '9' && at[9] == '.') {
+            of = at[8] - '0';
+            at += 10;
+        }
+        if (of == number && strncmp(at, name, sizeof name - 1) == 0)
             return one.n == 1 ? ckpt_value_get(one.at[0], "param_groups") : NULL;
     }
     return NULL;
 }
 
 /* One optimizer: its groups stand in it, or in the one that it wraps. */
-static int mgd_optimizer(mgd_reader *m, const ckpt_value *optimizer, const char *path)
+static int mgd_optimizer(mgd_reader *m, const ckpt_value *optimizer, const char *path,
+                         int64_t number)
 {
     const ckpt_value *inner = ckpt_value_get(optimizer, "optimizer"), *list;
     bool has = false;
@@ -71,7 +78,7 @@ static int mgd_optimizer(mgd_reader *m, const ckpt_value *optimizer, const char 
     }
     list = ckpt_value_get(optimizer, "param_groups");
     if (!list)
-        list = mgd_beside(m);
+        list = mgd_beside(m, number);
     if (!list)
         return CKPT_OK;
     int rc = mgd_common_step(m, path, &has, &step);
@@ -88,13 +95,15 @@ static int mgd_optimizers(mgd_reader *m)
     if (!all)
         return ckpt_meg_none(m->map, "it was saved without its optimizer", NULL, m->err);
     if (map.n == 0 || map.at[0].key->kind != CKPT_V_INT)
-        return mgd_optimizer(m, all, "optimizer");
+        return mgd_optimizer(m, all, "optimizer", 0);
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n && i < MGD_MAX_OPTIMIZERS; i++) {
         const char *path =
             map.at[i].key->kind == CKPT_V_INT
                 ? ckpt_arena_printf(m->map->arena, "optimizer.%lld", (long long)map.at[i].key->as.i)
                 : "";
-        rc = path ? mgd_optimizer(m, map.at[i].value, path) : ckpt_fail_memory(m->err);
+        rc = path ? mgd_optimizer(m, map.at[i].value, path,
+                                  map.at[i].key->kind == CKPT_V_INT ? map.at[i].key->as.i : -1)
+                  : ckpt_fail_memory(m->err);
     }
     return rc;
 }

@@ -151,8 +151,11 @@ bool ckpt_meg_rule(ckpt_slice_rule *out, const ckpt_map *map, const char *name, 
 /* ---- stacking ---- */
 
 /* Append the extents of one layer to those of the stack. */
-static bool mgr_lift(ckpt_slice_extents *to, const ckpt_tensor *t, uint64_t layer, bool stacked)
+static bool mgr_lift(ckpt_slice_extents *to, const ckpt_tensor *t, uint64_t layer,
+                     const ckpt_tensor *like)
 {
+    uint32_t lead = like->ndim - t->ndim;
+
     for (uint32_t i = 0; i < t->n_extents; i++) {
         const ckpt_extent *e = &t->extent[i];
         bool flat = ckpt_extent_is_flat(t, e);
@@ -161,16 +164,22 @@ static bool mgr_lift(ckpt_slice_extents *to, const ckpt_tensor *t, uint64_t laye
             return false;
         *slot = *e;
         to->flat = to->flat && flat;
+        for (uint32_t k = 0; !flat && k < lead; k++) {
+            uint64_t below = 1;
+            for (uint32_t later = k + 1; later < lead; later++)
+                below *= like->shape[later];
+            ckpt_axis *axis = ckpt_vec_push(&to->axis);
+            if (!axis)
+                return false;
+            *axis = (ckpt_axis){layer / below % like->shape[k], 1, 0};
+            slot->ndim++;
+        }
         for (uint32_t k = 0; k < e->ndim; k++) {
-            ckpt_axis *axis = k == 0 && stacked && !flat ? ckpt_vec_push(&to->axis) : NULL;
-            if (axis)
-                *axis = (ckpt_axis){layer, 1, 0};
-            slot->ndim += axis != NULL;
-            axis = ckpt_vec_push(&to->axis);
+            ckpt_axis *axis = ckpt_vec_push(&to->axis);
             if (!axis)
                 return false;
             *axis = e->axis[k];
-            axis->start += stacked && flat ? layer * t->n_elems : 0;
+            axis->start += flat && lead ? layer * t->n_elems : 0;
         }
     }
     return true;
@@ -186,7 +195,7 @@ static int mgr_pile(ckpt_tensor **out, ckpt_map *map, const ckpt_tensor *like,
     int rc;
 
     for (uint64_t i = 0; ok && i < n; i++)
-        ok = mgr_lift(&all, layer[i], i, like->ndim > layer[i]->ndim);
+        ok = mgr_lift(&all, layer[i], i, like);
     for (size_t i = 0; ok && i < all.extent.n; axis += all.extent.at[i++].ndim)
         all.extent.at[i].axis = &all.axis.at[axis];
     rc = !ok          ? ckpt_fail_memory(err)
@@ -268,12 +277,22 @@ static int mgr_whole_layer(const ckpt_tensor **out, ckpt_map *map, const ckpt_me
     return rc;
 }
 
+/* How many parts stacking has put into a weight: layers, and experts of them. */
+static uint64_t mgr_layers(const ckpt_tensor *weight, const ckpt_tensor *part)
+{
+    uint64_t n = 1;
+
+    for (uint32_t k = 0; k < weight->ndim - part->ndim; k++)
+        n *= weight->shape[k];
+    return n;
+}
+
 /* All layers of one weight. */
 static int mgr_weight(ckpt_map *map, const char *kind, const ckpt_meg_part *part, size_t n,
                       uint32_t tp, ckpt_err *err)
 {
     const ckpt_tensor *weight = part->weight;
-    uint64_t n_layers = weight->ndim > part->slice->ndim ? weight->shape[0] : 1;
+    uint64_t n_layers = mgr_layers(weight, part->slice);
     const ckpt_tensor **layer = ckpt_arena_array(map->arena, n_layers, sizeof *layer);
     const char *name = ckpt_arena_printf(map->arena, "%s/%s", kind, weight->name);
     size_t listed = map->tensors.n;
