@@ -315,6 +315,7 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero
 check-bad: programs
 	@python3 tests/hostile/run_bad.py --bin $(B)/bin tests/fixtures/bad
 	@python3 tests/hostile/megatron_bad.py --bin $(B)/bin tests/fixtures
+	@python3 tests/hostile/dcp_bad.py --bin $(B)/bin
 
 rest-reshard: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/reshard.py --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero $(FIXTURES)

@@ -24,6 +24,8 @@
 #define DMD_ARENA_FREE (UINT64_C(512) << 20)
 #define DMD_ARENA_RATE 16u
 
+#define DMD_MAX_KEYS 256u /* of a path: dicts in dicts */
+
 /* A pair of storage_data. */
 typedef struct dmd_entry {
     uint32_t key;  /* in parts.part */
@@ -104,6 +106,7 @@ typedef struct dmd_key {
     uint32_t name;          /* in parts.text */
     const uint64_t *offset; /* elements */
     uint32_t n;             /* 0: an object, or a tensor without axes */
+    bool empty;             /* of a chunk without elements: ranks that have none share them */
 } dmd_key;
 
 static uint32_t dmd_hash(const dmd_key *key)
@@ -167,7 +170,7 @@ static int dmd_add_entry(dmd_reader *r, const ckpt_value *index, const ckpt_valu
     rc = dmd_file(r, &r->parts.text.at[where->text], &e.file);
     if (rc != CKPT_OK)
         return rc;
-    own = (dmd_key){key->text, key->as.box.start, key->n};
+    own = (dmd_key){.name = key->text, .offset = key->as.box.start, .n = key->n};
     hash = dmd_hash(&own);
     if (ckpt_index_find(&r->by_key, hash, dmd_same_key, r, &own) != CKPT_INDEX_NONE)
         return dmd_fail(r, "storage_data has one chunk twice", &r->parts.text.at[key->text]);
@@ -190,6 +193,38 @@ static int dmd_entries_read(dmd_reader *r, const ckpt_value *storage)
     return rc;
 }
 
+static int dmd_by_place(const void *pa, const void *pb)
+{
+    const ckpt_dcp_place *a = pa, *b = pb;
+
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+/* Entries lie one after another. */
+static int dmd_apart(dmd_reader *r)
+{
+    ckpt_dcp_place *place = ckpt_alloc((r->entry.n + 1) * sizeof *place);
+    int rc = place ? CKPT_OK : ckpt_fail_memory(r->err);
+
+    for (size_t i = 0; place && i < r->entry.n; i++) {
+        const dmd_entry *e = &r->entry.at[i];
+        place[i] = (ckpt_dcp_place){e->file, e->at, e->n};
+    }
+    if (place && r->entry.n > 0)
+        qsort(place, r->entry.n, sizeof *place, dmd_by_place);
+    for (size_t i = 1; rc == CKPT_OK && i < r->entry.n; i++) {
+        const ckpt_dcp_place *a = &place[i - 1], *b = &place[i];
+        if (a->file == b->file && b->at - a->at < a->n)
+            rc = ckpt_fail(r->err, CKPT_EMISMATCH,
+                           "%s: two entries of %.200s overlap at offset %" PRIu64, r->path,
+                           r->out->file.at[a->file].name.at, b->at);
+    }
+    ckpt_free(place);
+    return rc;
+}
+
 /* The entry of a chunk, or of an object (n 0). */
 static int dmd_find(dmd_reader *r, const ckpt_text *name, const dmd_key *key, ckpt_dcp_place *out)
 {
@@ -198,6 +233,9 @@ static int dmd_find(dmd_reader *r, const ckpt_text *name, const dmd_key *key, ck
     if (key->name == CKPT_INDEX_NONE || at == CKPT_INDEX_NONE)
         return ckpt_fail(r->err, CKPT_EMISMATCH,
                          "%s: a chunk of %.200s has no entry in storage_data", r->path, name->at);
+    if (r->entry.at[at].used && !key->empty)
+        return ckpt_fail(r->err, CKPT_EMISMATCH, "%s: several chunks of %.200s lie in one entry",
+                         r->path, name->at);
     r->entry.at[at].used = true;
     *out = (ckpt_dcp_place){r->entry.at[at].file, r->entry.at[at].at, r->entry.at[at].n};
     return CKPT_OK;
@@ -237,6 +275,15 @@ static int dmd_inside(const dmd_reader *r, const ckpt_dcp_item *item, const ckpt
     return CKPT_OK;
 }
 
+static bool dmd_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
+{
+    bool empty = false;
+
+    for (uint32_t k = 0; k < item->ndim; k++)
+        empty = empty || c->count[k] == 0;
+    return empty;
+}
+
 /* name: the item's in parts.text */
 static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, uint32_t name, const ckpt_value *v)
 {
@@ -250,7 +297,8 @@ static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, uint32_t name, const ck
     c.count = box->as.box.count;
     rc = dmd_inside(r, item, &c);
     if (rc == CKPT_OK)
-        rc = dmd_find(r, &item->name, &(dmd_key){name, c.start, item->ndim}, &c.place);
+        rc = dmd_find(r, &item->name, &(dmd_key){name, c.start, item->ndim, dmd_empty(item, &c)},
+                      &c.place);
     if (rc != CKPT_OK)
         return rc;
     to = ckpt_vec_push(&r->out->chunk);
@@ -300,6 +348,8 @@ static int dmd_item(dmd_reader *r, const ckpt_value *key, const ckpt_value *v)
     if (key->kind != CKPT_V_STR || v->kind != CKPT_V_OBJECT)
         return dmd_fail(r, "state_dict_metadata has a member that is no description", NULL);
     item.name = key->as.text;
+    if (!ckpt_name_ok(item.name.at, item.name.n))
+        return dmd_fail(r, "a name that no tensor can have", NULL);
     if (!dmd_keep(r, &item.name))
         return ckpt_fail_memory(r->err);
     item.is_tensor = dmd_attr(v, "size") != NULL;
@@ -331,10 +381,14 @@ static int dmd_items(dmd_reader *r, const ckpt_value *state)
 static bool dmd_is_path(const ckpt_value *v)
 {
     ckpt_seq s = ckpt_value_seq(v);
-    bool ok = v->kind == CKPT_V_TUPLE && s.n > 0;
+    bool ok = v->kind == CKPT_V_TUPLE && s.n > 0 && s.n <= DMD_MAX_KEYS;
 
-    for (uint64_t i = 0; ok && i < s.n; i++)
-        ok = s.at[i]->kind == CKPT_V_STR || (s.at[i]->kind == CKPT_V_INT && s.at[i]->as.i >= 0);
+    for (uint64_t i = 0; ok && i < s.n; i++) {
+        const ckpt_text *key = &s.at[i]->as.text;
+        ok = s.at[i]->kind == CKPT_V_STR
+                 ? !memchr(key->at, 0, (size_t)key->n)
+                 : s.at[i]->kind == CKPT_V_INT && !s.at[i]->state && s.at[i]->as.i >= 0;
+    }
     return ok;
 }
 
@@ -380,6 +434,28 @@ static int dmd_order(const void *pa, const void *pb)
     return (a->first > b->first) - (a->first < b->first);
 }
 
+/* planner_data has names that state_dict_metadata has not: something was lost. */
+static int dmd_unknown(dmd_reader *r, const ckpt_dict *map)
+{
+    bool *known = ckpt_alloc((size_t)(map->n + 1) * sizeof *known);
+    uint64_t at = 0;
+
+    if (!known)
+        return ckpt_fail_memory(r->err);
+    for (size_t i = r->first; i < r->out->item.n; i++) {
+        if (r->out->item.at[i].order < map->n)
+            known[r->out->item.at[i].order] = true;
+    }
+    while (at < map->n && known[at])
+        at++;
+    ckpt_free(known);
+    if (at == map->n)
+        return CKPT_OK;
+    return ckpt_fail(r->err, CKPT_EMISMATCH,
+                     "%s: planner_data has %.200s, which state_dict_metadata has not", r->path,
+                     map->at[at].key->as.text.at);
+}
+
 /*
  * Paths of the items; Megatron-Core writes none.  state_dict_metadata has them in the order in
  * which ranks were given them to write, planner_data in that of the program.
@@ -388,7 +464,9 @@ static int dmd_paths(dmd_reader *r, const ckpt_value *planner)
 {
     ckpt_dict map = ckpt_value_map(planner);
     ckpt_index ix = {0};
-    int rc = dmd_index_paths(r, &ix, &map);
+    uint64_t n_known = 0;
+    int rc = planner && planner->kind != CKPT_V_DICT ? dmd_fail(r, "planner_data is no dict", NULL)
+                                                     : dmd_index_paths(r, &ix, &map);
 
     for (size_t i = r->first; rc == CKPT_OK && i < r->out->item.n; i++) {
         ckpt_dcp_item *item = &r->out->item.at[i];
@@ -396,9 +474,14 @@ static int dmd_paths(dmd_reader *r, const ckpt_value *planner)
         uint32_t at = ckpt_index_find(&ix, hash, dmd_same_name, &map, &item->name);
 
         item->order = at;
-        if (at != CKPT_INDEX_NONE)
+        if (at != CKPT_INDEX_NONE) {
             rc = dmd_path(r, item, map.at[at].value);
+            n_known++;
+        }
     }
+    // each key of planner_data is there once, so it has others where it has more
+    if (rc == CKPT_OK && n_known < map.n)
+        rc = dmd_unknown(r, &map);
     ckpt_index_free(&ix);
     if (rc == CKPT_OK && r->out->item.n > r->first + 1)
         qsort(&r->out->item.at[r->first], r->out->item.n - r->first, sizeof *r->out->item.at,
@@ -412,6 +495,8 @@ static int dmd_read(dmd_reader *r, const ckpt_value *root)
 {
     int rc = dmd_entries_read(r, dmd_attr(root, "storage_data"));
 
+    if (rc == CKPT_OK)
+        rc = dmd_apart(r);
     if (rc == CKPT_OK)
         rc = dmd_items(r, dmd_attr(root, "state_dict_metadata"));
     if (rc == CKPT_OK)

@@ -16,6 +16,7 @@
 typedef struct dvl_node {
     const ckpt_value *parent, *key; /* key NULL: the root */
     ckpt_value *v;
+    bool is_leaf;
 } dvl_node;
 
 CKPT_VEC(dvl_nodes, dvl_node);
@@ -24,6 +25,7 @@ typedef struct dvl_tree {
     ckpt_arena *arena;
     dvl_nodes node;
     ckpt_index index;
+    bool clash; /* two items stand at one place, or one where another is below */
 } dvl_tree;
 
 /* ---- containers ---- */
@@ -49,15 +51,20 @@ static bool dvl_same(const void *ctx, uint32_t number, const void *key)
            memcmp(a->key->as.text.at, b->key->as.text.at, (size_t)a->key->as.text.n) == 0;
 }
 
-/* The dict under a key of another one, made when it is asked for first; NULL: no memory. */
-static ckpt_value *dvl_below(dvl_tree *t, ckpt_value *parent, ckpt_value *key)
+/*
+ * What stands under a key of a dict: a leaf, which is put there, or (NULL) a dict, which is made
+ * when it is asked for first.  NULL: no memory, or two items are in each other's way.
+ */
+static ckpt_value *dvl_below(dvl_tree *t, ckpt_value *parent, ckpt_value *key, ckpt_value *leaf)
 {
-    dvl_node want = {.parent = parent, .key = key}, *made;
+    dvl_node want = {.parent = parent, .key = key, .is_leaf = leaf != NULL}, *made;
     uint32_t hash = dvl_hash(&want), at = ckpt_index_find(&t->index, hash, dvl_same, t, &want);
 
-    if (at != CKPT_INDEX_NONE)
-        return t->node.at[at].v;
-    want.v = ckpt_value_new(t->arena, CKPT_V_DICT);
+    if (at != CKPT_INDEX_NONE) {
+        t->clash = leaf || t->node.at[at].is_leaf;
+        return t->clash ? NULL : t->node.at[at].v;
+    }
+    want.v = leaf ? leaf : ckpt_value_new(t->arena, CKPT_V_DICT);
     made = ckpt_vec_push(&t->node);
     if (!want.v || !made || !ckpt_dict_add(t->arena, &parent->as.map, key, want.v))
         return NULL;
@@ -114,6 +121,7 @@ int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *cons
     dvl_tree t = {.arena = arena};
     ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT);
     bool ok = root != NULL;
+    int rc = CKPT_OK;
 
     for (size_t i = 0; ok && i < m->item.n; i++) {
         const ckpt_dcp_item *item = &m->item.at[i];
@@ -124,13 +132,16 @@ int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *cons
         if (!leaf[i])
             continue;
         for (uint64_t k = 0; at && k + 1 < path.n; k++)
-            at = dvl_below(&t, at, path.at[k]);
-        ok = at && key && ckpt_dict_add(arena, &at->as.map, key, leaf[i]);
+            at = dvl_below(&t, at, path.at[k], NULL);
+        ok = at && key && dvl_below(&t, at, key, leaf[i]);
+        if (t.clash)
+            rc = ckpt_fail(err, CKPT_EMISMATCH,
+                           "%.200s stands where another item does, by planner_data", item->name.at);
     }
     for (size_t i = 0; ok && i < t.node.n; i++)
-        ok = dvl_list(arena, t.node.at[i].v);
+        ok = t.node.at[i].is_leaf || dvl_list(arena, t.node.at[i].v);
     ckpt_vec_free(&t.node);
     ckpt_index_free(&t.index);
     *out = root;
-    return ok ? CKPT_OK : ckpt_fail_memory(err);
+    return ok || rc != CKPT_OK ? rc : ckpt_fail_memory(err);
 }

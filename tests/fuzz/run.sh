@@ -49,7 +49,10 @@ seeds() {
         python3 tests/fuzz/pickles.py "$corpus" tests/fixtures
         ;;
     fuzz_torch | fuzz_zip) seed "$corpus" tests/fixtures/torch_misc tests/fixtures/torch_views tests/fixtures/z3_bf16_w5_odd tests/fixtures/bad/pt tests/fixtures/bad/zip tests/fixtures/bad/legacy ;;
-    *) python3 tests/fuzz/seeds.py "$1" "$corpus" "$build/bin" ;;
+    *)
+        python3 tests/fuzz/seeds.py "$1" "$corpus" "$build/bin"
+        [ "$1" != fuzz_dcp ] || python3 tests/hostile/dcp_bad.py --seeds "$corpus"
+        ;;
     esac
 }
 
