@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ckpt.h"
-#include "engine/engine.h"
+#include "engine/inside.h"
 #include "engine/save/same.h"
 #include "libckpt/codec/json/json.h"
 

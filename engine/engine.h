@@ -14,12 +14,9 @@
 #define ZT_ENGINE_H
 
 #include <signal.h>
-#include <stdio.h>
 
 #include "engine/comm/patience.h"
-#include "engine/data/data.h"
-#include "engine/save/save.h"
-#include "libckpt/base/vec.h"
+#include "engine/zero/zero.h"
 
 /* What a run is told.  Strings belong to the caller. */
 typedef struct zt_options {
@@ -51,39 +48,46 @@ typedef struct zt_options {
 /* Milliseconds of one part of a run, summed. */
 enum { ZT_T_DATA, ZT_T_MICRO, ZT_T_UPDATE, ZT_T_SAVE, ZT_T_EVAL, ZT_T_COUNT };
 
-typedef struct zt_engine {
-    const zt_options *opts;
-    ckpt_arena *arena;
-    zt_comm *comm;
-    zt_device *device;
-    zt_comm *wire; /* of a GPU's memory; NULL: the device is the host, or this rank is alone */
-    unsigned char gpu[16]; /* its identity */
-    unsigned threads;      /* of this rank, on the processor */
-    zt_config config;
-    zt_model_config model_config;
-    zt_model *model;
-    zt_zero *zero;
-    zt_data *data, *eval_data;
-    zt_saver *saver;
-    zt_loaded loaded;
-    const char *vocab; /* of text; NULL: none */
-    bool lower_case;
-    size_t n_drawn;           /* parameters that --init lacks */
-    uint64_t batch_size, seq; /* micro batch, tokens of a sample */
-    int64_t total_steps;      /* updates of the whole run */
-    double seconds[ZT_T_COUNT];
-} zt_engine;
-
-/*
- * agree.c: options, configuration, model and data are the same on all ranks.
- *
- * Errors  CKPT_EMISMATCH: what differs, on which rank, both values
- */
-int zt_agree_start(const zt_engine *e, ckpt_err *err);
+typedef struct zt_engine zt_engine;
 
 /* Everything a run needs, initial or resumed weights included. */
 int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_err *err);
 void zt_engine_free(zt_engine *e);
+
+/* Its configuration, "auto" filled in; with options.print_config all that an engine has. */
+const zt_config *zt_engine_config(const zt_engine *e);
+
+/* What a run is, from its start to its end; texts are the engine's. */
+typedef struct zt_about {
+    int rank, world;
+    const zt_config *config;
+    const char *class_name; /* of the model */
+    uint64_t n_params, n_trained;
+    size_t n_drawn;       /* parameters that options.init lacks */
+    int64_t total_steps;  /* updates of the whole run */
+    const char *device;   /* NULL: the processor */
+    const char *wire;     /* what GPUs exchange by; NULL: nothing of its own */
+    const char *tag;      /* what options.load was, "" where the path says it */
+    int64_t loaded_steps; /* updates that were made when it was saved */
+    bool with_optimizer;  /* moments, steps, schedule and scaler came back too */
+} zt_about;
+
+/* Told without the other ranks. */
+void zt_engine_about(const zt_engine *e, zt_about *out);
+
+/* How far it is, and what it has taken. */
+typedef struct zt_standing {
+    int64_t steps;    /* updates made, skipped ones included */
+    zt_scaler scaler; /* for the next update */
+    zt_memory memory; /* of this rank */
+    double seconds[ZT_T_COUNT];
+} zt_standing;
+
+/* Told without the other ranks. */
+void zt_engine_standing(const zt_engine *e, zt_standing *out);
+
+/* All ranks get a failure that one of them has: its code and text. */
+int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err);
 
 /* What is to be written at the end must be known to be impossible at the start: folders of outputs.
  */
@@ -103,6 +107,9 @@ int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err);
 /* A checkpoint in opts->save; an asynchronous one ends in zt_engine_finish. */
 int zt_engine_save(zt_engine *e, ckpt_err *err);
 
+/* What went wrong beside saves that are good; true once for each, on the rank that met it. */
+bool zt_engine_remark(zt_engine *e, ckpt_err *out);
+
 /* What is written once, at the end: opts->save_weights, opts->save_model. */
 int zt_engine_finish(zt_engine *e, ckpt_err *err);
 
@@ -112,7 +119,7 @@ typedef struct zt_score {
     double loss, accuracy;
     uint64_t samples;
 } zt_score;
-int zt_engine_evaluate(zt_engine *e, zt_data *data, zt_score *score, ckpt_err *err);
+int zt_engine_evaluate(zt_engine *e, zt_score *score, ckpt_err *err);
 
 /* Classes and their probabilities of every sample, as JSON lines in order, by rank 0. */
 int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err);

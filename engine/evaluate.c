@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/inside.h"
 #include "libckpt/codec/json/json.h"
 
 /* Logits of a classifier, on the device and on the host. */
@@ -131,8 +131,9 @@ static int ev_sums(ev_logits *l, zt_data *data, bool classes, double *sum, ckpt_
     return rc;
 }
 
-int zt_engine_evaluate(zt_engine *e, zt_data *data, zt_score *score, ckpt_err *err)
+int zt_engine_evaluate(zt_engine *e, zt_score *score, ckpt_err *err)
 {
+    zt_data *data = e->eval_data ? e->eval_data : e->data;
     double sum[EV_SUMS] = {0}, start = zt_now();
     bool classes = e->model_config.arch == ZT_BERT_CLASSIFIER && e->model_config.labels > 1 &&
                    !e->model_config.multi_label;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "engine/cuda/load.h"
-#include "engine/engine.h"
+#include "engine/inside.h"
 #include "engine/save/same.h"
 #include "libckpt/codec/json/json.h"
 

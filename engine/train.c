@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "engine/inside.h"
 #include "engine/save/together.h"
 #include "libckpt/copy/dir.h"
 
@@ -142,4 +142,46 @@ int zt_engine_try_outputs(const zt_engine *e, ckpt_err *err)
         rc = folder ? ti_try_folder(folder, err) : ckpt_fail_memory(err);
     }
     return zt_comm_agree(e->comm, rc, err);
+}
+
+/* ---- what is told of it ---- */
+
+const zt_config *zt_engine_config(const zt_engine *e)
+{
+    return &e->config;
+}
+
+void zt_engine_about(const zt_engine *e, zt_about *out)
+{
+    *out = (zt_about){.rank = e->comm->rank,
+                      .world = e->comm->world,
+                      .config = &e->config,
+                      .class_name = e->model_config.class_name,
+                      .n_params = zt_model_count(e->model, false),
+                      .n_trained = zt_model_count(e->model, true),
+                      .n_drawn = e->n_drawn,
+                      .total_steps = e->total_steps,
+                      .device = e->device->host ? NULL : e->device->ops->name,
+                      .wire = e->wire ? e->wire->ops->name : NULL,
+                      .tag = e->loaded.tag,
+                      .loaded_steps = e->loaded.global_steps,
+                      .with_optimizer = e->loaded.with_optimizer};
+}
+
+void zt_engine_standing(const zt_engine *e, zt_standing *out)
+{
+    out->steps = e->zero->global_steps;
+    out->scaler = e->zero->scaler;
+    zt_zero_memory(e->zero, &out->memory);
+    memcpy(out->seconds, e->seconds, sizeof out->seconds);
+}
+
+int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err)
+{
+    return zt_comm_agree(e->comm, rc, err);
+}
+
+bool zt_engine_remark(zt_engine *e, ckpt_err *out)
+{
+    return zt_save_remark(e->saver, out);
 }

@@ -38,7 +38,7 @@ static int mn_run(const told *t, zt_comm *comm, bool *running, ckpt_err *err)
 
     *running = rc == CKPT_OK;
     if (rc == CKPT_OK && t->run.print_config)
-        rc = comm->rank == 0 ? zt_config_print(&e->config, stdout, err) : CKPT_OK;
+        rc = comm->rank == 0 ? zt_config_print(zt_engine_config(e), stdout, err) : CKPT_OK;
     else if (rc == CKPT_OK && t->run.predictions)
         rc = zt_engine_predict(e, t->run.predictions, err);
     else if (rc == CKPT_OK && t->run.evaluate)

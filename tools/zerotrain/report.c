@@ -11,18 +11,17 @@
 
 int report_open(report *r, ckpt_err *err)
 {
-    const zt_engine *e = r->engine;
     int rc = CKPT_OK;
 
-    if (e->comm->rank == 0 && r->told->metrics) {
+    if (r->about.rank == 0 && r->told->metrics) {
         // A resumed run, or one that evaluates, goes on in the file of the first.
-        bool more = e->loaded.global_steps > 0 || e->opts->evaluate;
+        bool more = r->about.loaded_steps > 0 || r->told->run.evaluate;
         r->metrics =
             strcmp(r->told->metrics, "-") == 0 ? stdout : fopen(r->told->metrics, more ? "a" : "w");
         if (!r->metrics)
             rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", r->told->metrics);
     }
-    return zt_comm_agree(e->comm, rc, err);
+    return zt_engine_agree(r->engine, rc, err);
 }
 
 /* A number as JSON has it: what is not finite is null. */
@@ -42,54 +41,54 @@ static int rp_flush(report *r, ckpt_err *err)
 }
 
 /* The line of a skipped update. */
-static void rp_overflow(const zt_engine *e, const zt_step *s)
+static void rp_overflow(const zt_standing *now, const zt_step *s)
 {
-    const zt_scaler *now = &e->zero->scaler;
+    const zt_scaler *scaler = &now->scaler;
 
-    if (now->scale < s->loss_scale)
+    if (scaler->scale < s->loss_scale)
         fprintf(stderr,
                 "zerotrain: OVERFLOW at step %" PRId64
                 ", skipped: loss scale %.10g, reduced to %.10g\n",
-                e->zero->global_steps, s->loss_scale, now->scale);
-    else if (now->dynamic)
+                now->steps, s->loss_scale, scaler->scale);
+    else if (scaler->dynamic)
         fprintf(stderr,
                 "zerotrain: OVERFLOW at step %" PRId64
                 ", skipped: loss scale %.10g stays, hysteresis reduced to %" PRId64 "\n",
-                e->zero->global_steps, s->loss_scale, now->left);
+                now->steps, s->loss_scale, scaler->left);
     else
-        fprintf(stderr, "zerotrain: OVERFLOW at step %" PRId64 ", skipped\n",
-                e->zero->global_steps);
+        fprintf(stderr, "zerotrain: OVERFLOW at step %" PRId64 ", skipped\n", now->steps);
 }
 
-static void rp_progress(const zt_engine *e, const zt_progress *p)
+static void rp_progress(const report *r, const zt_standing *now, const zt_progress *p)
 {
-    zt_memory m;
+    const zt_memory *m = &now->memory;
 
-    zt_zero_memory(e->zero, &m);
-    fprintf(stderr,
-            "step %" PRId64 "/%" PRId64
-            "  loss %.4f  norm %.3f  lr %.3g  scale %.4g  %.0f tokens/s  %.0f MiB a rank\n",
-            e->zero->global_steps, e->total_steps, p->loss, p->step.grad_norm, p->step.lr,
-            p->step.loss_scale, (double)p->tokens / p->seconds,
-            (double)(m.weights + m.masters + m.state + m.gradients + m.buffers + m.activations) /
-                1048576);
+    fprintf(
+        stderr,
+        "step %" PRId64 "/%" PRId64
+        "  loss %.4f  norm %.3f  lr %.3g  scale %.4g  %.0f tokens/s  %.0f MiB a rank\n",
+        now->steps, r->about.total_steps, p->loss, p->step.grad_norm, p->step.lr,
+        p->step.loss_scale, (double)p->tokens / p->seconds,
+        (double)(m->weights + m->masters + m->state + m->gradients + m->buffers + m->activations) /
+            1048576);
 }
 
 int report_step(report *r, const zt_progress *p, ckpt_err *err)
 {
-    const zt_engine *e = r->engine;
-    int64_t every = e->config.steps_per_print > 0 ? e->config.steps_per_print : 10;
-    int64_t step = e->zero->global_steps;
+    const zt_config *c = r->about.config;
+    int64_t every = c->steps_per_print > 0 ? c->steps_per_print : 10;
+    zt_standing now;
 
-    if (e->comm->rank != 0)
+    if (r->about.rank != 0)
         return CKPT_OK;
+    zt_engine_standing(r->engine, &now);
     if (p->step.skipped && !r->told->quiet)
-        rp_overflow(e, &p->step);
-    if (!r->told->quiet && (step % every == 0 || step == e->total_steps))
-        rp_progress(e, p);
+        rp_overflow(&now, &p->step);
+    if (!r->told->quiet && (now.steps % every == 0 || now.steps == r->about.total_steps))
+        rp_progress(r, &now, p);
     if (!r->metrics)
         return CKPT_OK;
-    fprintf(r->metrics, "{\"step\": %" PRId64, step);
+    fprintf(r->metrics, "{\"step\": %" PRId64, now.steps);
     rp_number(r->metrics, "loss", p->loss);
     rp_number(r->metrics, "grad_norm", p->step.grad_norm);
     rp_number(r->metrics, "lr", p->step.lr);
@@ -102,9 +101,9 @@ int report_step(report *r, const zt_progress *p, ckpt_err *err)
 }
 
 /* What was loaded: the path, and the tag where the path leaves it open. */
-static void rp_loaded(const zt_engine *e, FILE *out)
+static void rp_loaded(const report *r, FILE *out)
 {
-    const char *path = e->opts->load, *tag = e->loaded.tag;
+    const char *path = r->told->run.load, *tag = r->about.tag;
     size_t n = strlen(path), m = strlen(tag);
     bool named = m == 0 || (n >= m && strcmp(path + n - m, tag) == 0);
 
@@ -113,29 +112,30 @@ static void rp_loaded(const zt_engine *e, FILE *out)
 
 int report_score(report *r, const zt_score *s, ckpt_err *err)
 {
-    const zt_engine *e = r->engine;
-    int64_t step = e->zero->global_steps;
+    const zt_options *o = &r->told->run;
+    zt_standing now;
 
-    if (e->comm->rank != 0)
+    if (r->about.rank != 0)
         return CKPT_OK;
-    if (!r->told->quiet || e->opts->evaluate) {
+    zt_engine_standing(r->engine, &now);
+    if (!r->told->quiet || o->evaluate) {
         // lines of JSON are not mixed with text
-        FILE *out = e->opts->evaluate && r->metrics != stdout ? stdout : stderr;
+        FILE *out = o->evaluate && r->metrics != stdout ? stdout : stderr;
         fputs("evaluated ", out);
-        if (e->opts->evaluate && e->opts->load) // weights alone: the step is not theirs
-            rp_loaded(e, out);
+        if (o->evaluate && o->load) // weights alone: the step is not theirs
+            rp_loaded(r, out);
         else
-            fprintf(out, "at step %" PRId64, step);
+            fprintf(out, "at step %" PRId64, now.steps);
         fprintf(out, ": loss %.6f", s->loss);
         if (s->accuracy - s->accuracy == 0)
             fprintf(out, ", accuracy %.2f %%", 100 * s->accuracy);
         fprintf(out, ", %" PRIu64 " samples\n", s->samples);
-        if (e->opts->evaluate && fflush(out) != 0)
+        if (o->evaluate && fflush(out) != 0)
             return ckpt_fail_sys(err, CKPT_EIO, errno, "the score cannot be written");
     }
     if (!r->metrics)
         return CKPT_OK;
-    fprintf(r->metrics, "{\"step\": %" PRId64 ", \"evaluation\": true", step);
+    fprintf(r->metrics, "{\"step\": %" PRId64 ", \"evaluation\": true", now.steps);
     rp_number(r->metrics, "eval_loss", s->loss);
     rp_number(r->metrics, "eval_accuracy", s->accuracy);
     fprintf(r->metrics, ", \"samples\": %" PRIu64 "}", s->samples);
@@ -144,19 +144,19 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
 
 void report_save(const report *r)
 {
-    const zt_engine *e = r->engine;
     ckpt_err remark;
 
-    if (zt_save_remark(e->saver, &remark))
+    if (zt_engine_remark(r->engine, &remark))
         fprintf(stderr, "zerotrain: warning: %s; the run goes on\n", remark.text);
 }
 
 void report_start(const report *r)
 {
-    const zt_engine *e = r->engine;
-    const zt_config *c = &e->config;
+    const zt_about *a = &r->about;
+    const zt_config *c = a->config;
+    zt_standing now;
 
-    if (e->comm->rank != 0)
+    if (a->rank != 0)
         return;
     for (size_t i = 0; c->notes && c->notes[i]; i++) {
         if (c->note_warns[i])
@@ -170,47 +170,47 @@ void report_start(const report *r)
             "%s: %" PRIu64 " parameters, %" PRIu64
             " trained; ZeRO stage %d, %s, %d %s; global batch %" PRId64 " = %" PRId64 " x %" PRId64
             " x %d\n",
-            e->model_config.class_name, zt_model_count(e->model, false),
-            zt_model_count(e->model, true), c->stage, ckpt_dtype_name(c->dtype), e->comm->world,
-            e->comm->world == 1 ? "rank" : "ranks", c->train_batch, c->micro_batch, c->accumulation,
-            e->comm->world);
-    if (!e->device->host)
-        fprintf(stderr, "note: on %s%s%s\n", e->device->ops->name,
-                e->wire ? ", exchanging by " : "", e->wire ? e->wire->ops->name : "");
-    if (e->n_drawn > 0)
-        fprintf(stderr, "note: %zu parameters are not in %s: they begin as drawn\n", e->n_drawn,
-                e->opts->init);
-    if (e->opts->load) {
+            a->class_name, a->n_params, a->n_trained, c->stage, ckpt_dtype_name(c->dtype), a->world,
+            a->world == 1 ? "rank" : "ranks", c->train_batch, c->micro_batch, c->accumulation,
+            a->world);
+    if (a->device)
+        fprintf(stderr, "note: on %s%s%s\n", a->device, a->wire ? ", exchanging by " : "",
+                a->wire ? a->wire : "");
+    if (a->n_drawn > 0)
+        fprintf(stderr, "note: %zu parameters are not in %s: they begin as drawn\n", a->n_drawn,
+                r->told->run.init);
+    if (r->told->run.load) {
         fputs("resumed from ", stderr);
-        rp_loaded(e, stderr);
-        fprintf(stderr, " at step %" PRId64 "%s\n", e->loaded.global_steps,
-                e->loaded.with_optimizer ? "" : ", weights alone");
+        rp_loaded(r, stderr);
+        fprintf(stderr, " at step %" PRId64 "%s\n", a->loaded_steps,
+                a->with_optimizer ? "" : ", weights alone");
     }
-    if (e->zero->global_steps >= e->total_steps)
-        fprintf(stderr, "note: all %" PRId64 " updates are made already\n", e->total_steps);
+    zt_engine_standing(r->engine, &now);
+    if (now.steps >= a->total_steps)
+        fprintf(stderr, "note: all %" PRId64 " updates are made already\n", a->total_steps);
 }
 
 void report_profile(const report *r)
 {
-    const zt_engine *e = r->engine;
     static const char *const name[ZT_T_COUNT] = {"data", "forward and backward", "update", "save",
                                                  "evaluate"};
     double sum = 0;
-    zt_memory m;
+    zt_standing now;
 
-    if (e->comm->rank != 0 || !(r->told->profile || e->config.wall_clock))
+    if (r->about.rank != 0 || !(r->told->profile || r->about.config->wall_clock))
         return;
+    zt_engine_standing(r->engine, &now);
+    const zt_memory *m = &now.memory;
     for (int i = 0; i < ZT_T_COUNT; i++)
-        sum += e->seconds[i];
+        sum += now.seconds[i];
     for (int i = 0; i < ZT_T_COUNT; i++)
-        fprintf(stderr, "profile: %-22s %8.3f s %5.1f %%\n", name[i], e->seconds[i],
-                sum > 0 ? 100 * e->seconds[i] / sum : 0);
-    zt_zero_memory(e->zero, &m);
+        fprintf(stderr, "profile: %-22s %8.3f s %5.1f %%\n", name[i], now.seconds[i],
+                sum > 0 ? 100 * now.seconds[i] / sum : 0);
     fprintf(stderr,
             "profile: bytes of this rank: weights %" PRIu64 ", masters %" PRIu64
             ", optimizer state %" PRIu64 ", gradients %" PRIu64 ", buffers %" PRIu64
             ", activations %" PRIu64 "\n",
-            m.weights, m.masters, m.state, m.gradients, m.buffers, m.activations);
+            m->weights, m->masters, m->state, m->gradients, m->buffers, m->activations);
 }
 
 int report_close(report *r, ckpt_err *err)

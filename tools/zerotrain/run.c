@@ -33,32 +33,41 @@ static void go_catch(void)
     sigaction(SIGUSR1, &a, NULL);
 }
 
-/* The score of a file, told. */
-static int go_score(report *r, zt_data *data, ckpt_err *err)
+/* The score, told. */
+static int go_score(report *r, ckpt_err *err)
 {
     zt_engine *e = r->engine;
     zt_score score;
-    int rc = zt_engine_evaluate(e, data, &score, err);
+    int rc = zt_engine_evaluate(e, &score, err);
 
-    return rc == CKPT_OK ? zt_comm_agree(e->comm, report_score(r, &score, err), err) : rc;
+    return rc == CKPT_OK ? zt_engine_agree(e, report_score(r, &score, err), err) : rc;
+}
+
+/* Updates that are made. */
+static int64_t go_steps(const zt_engine *e)
+{
+    zt_standing now;
+
+    zt_engine_standing(e, &now);
+    return now.steps;
 }
 
 /* What is due after an update: saved first, and whoever was told to stop does not evaluate. */
 static int go_after(report *r, bool last, ckpt_err *err)
 {
     zt_engine *e = r->engine;
-    const zt_options *o = e->opts;
-    int64_t step = e->zero->global_steps;
-    bool end = step >= e->total_steps;
+    const zt_options *o = &r->told->run;
+    int64_t step = go_steps(e);
+    bool end = step >= r->about.total_steps;
     int rc = CKPT_OK;
 
     if (o->save && (last || (o->save_every > 0 && step % o->save_every == 0))) {
         rc = zt_engine_save(e, err);
         report_save(r);
     }
-    if (rc == CKPT_OK && e->eval_data &&
+    if (rc == CKPT_OK && o->eval_data &&
         (end || (!last && o->eval_every > 0 && step % o->eval_every == 0)))
-        rc = go_score(r, e->eval_data, err);
+        rc = go_score(r, err);
     return rc;
 }
 
@@ -69,25 +78,26 @@ static int go_end(report *r, int rc, ckpt_err *err)
 
     report_profile(r);
     closed = report_close(r, rc == CKPT_OK ? err : NULL);
-    return rc == CKPT_OK ? zt_comm_agree(r->engine->comm, closed, err) : rc;
+    return rc == CKPT_OK ? zt_engine_agree(r->engine, closed, err) : rc;
 }
 
 int run_train(zt_engine *e, const told *t, ckpt_err *err)
 {
     report r = {.engine = e, .told = t};
-    bool stop = e->zero->global_steps >= e->total_steps;
     int rc = zt_engine_try_outputs(e, err);
 
+    zt_engine_about(e, &r.about);
     if (rc == CKPT_OK)
         rc = report_open(&r, err);
     go_catch();
     report_start(&r);
+    bool stop = go_steps(e) >= r.about.total_steps;
     while (rc == CKPT_OK && !stop) {
         zt_progress p;
 
         rc = zt_engine_step(e, &p, &stop, err);
         if (rc == CKPT_OK)
-            rc = zt_comm_agree(e->comm, report_step(&r, &p, err), err);
+            rc = zt_engine_agree(e, report_step(&r, &p, err), err);
         if (rc == CKPT_OK)
             rc = go_after(&r, stop, err);
     }
@@ -101,9 +111,11 @@ int run_train(zt_engine *e, const told *t, ckpt_err *err)
 int run_evaluate(zt_engine *e, const told *t, ckpt_err *err)
 {
     report r = {.engine = e, .told = t};
-    int rc = report_open(&r, err);
+    int rc;
 
+    zt_engine_about(e, &r.about);
+    rc = report_open(&r, err);
     if (rc == CKPT_OK)
-        rc = go_score(&r, e->eval_data ? e->eval_data : e->data, err);
+        rc = go_score(&r, err);
     return go_end(&r, rc, err);
 }

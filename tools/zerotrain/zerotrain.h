@@ -68,6 +68,7 @@ int run_evaluate(zt_engine *e, const told *t, ckpt_err *err);
 
 typedef struct report {
     zt_engine *engine;
+    zt_about about; /* of it */
     const told *told;
     FILE *metrics; /* rank 0 */
 } report;

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "engine/inside.h"
 #include "tools/zerotrain/zerotrain.h"
 
 #define FIXTURE "tests/fixtures/sentiment"
@@ -73,7 +74,7 @@ static zt_score score_of(int64_t micro, const char *data)
     zt_score s;
 
     assert_int_equal(engine_of(&e, &o, line_of(micro, more)), CKPT_OK);
-    assert_int_equal(zt_engine_evaluate(e, e->eval_data, &s, &err), CKPT_OK);
+    assert_int_equal(zt_engine_evaluate(e, &s, &err), CKPT_OK);
     zt_engine_free(e);
     return s;
 }
