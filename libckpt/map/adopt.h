@@ -5,7 +5,7 @@
  * A checkpoint of several parts (model-parallel ranks, layers, experts) is read part by part, each
  * into a map of its own, and the parts are then put into one map.  Nothing is copied but the tables
  * of files and sources: tensors, trees and texts stay where they are, and the part lives as long as
- * the map that adopted it.
+ * the map that adopted it.  merge.h says when a map is merged instead.
  */
 #ifndef CKPT_MAP_ADOPT_H
 #define CKPT_MAP_ADOPT_H

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * merge.h: joining maps of single files into the map of the folder they stand in.
+ *
+ * There are two ways from a map into another.  Merging copies: tensors that the caller chooses, and
+ * names, one at a time, and the other map is freed (files of a model folder).  Adopting (adopt.h)
+ * moves: trees and states come along, which would be much to copy and name their sources in many
+ * places, and the other map lives on inside (parts of a checkpoint).  Files and sources go the same
+ * way in both: ckpt_map_merge_files.
  */
 #ifndef CKPT_MERGE_H
 #define CKPT_MERGE_H

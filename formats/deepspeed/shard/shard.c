@@ -5,6 +5,15 @@
  *
  * A shard's own map is read, what is needed goes into the large map, and the shard is closed: a
  * folder of a thousand ranks never has more than three trees in memory.
+ *
+ * That map lists every tensor of the file, though layouts ask the tree for theirs.  The list is
+ * where each is held against its record, where expanded ones are bounded, and where sources of
+ * big-endian files learn their word: a tensor that no layout knows must not be a damaged one that
+ * nobody has looked at.  It takes no measurable part of the time (5000 parameters on 4 ranks).
+ *
+ * Sources go over one by one, when a layout first names them (s->source), not all at once as merge
+ * and adopt have it (map/merge.h): most records of a shard are copies that no map needs, and
+ * `verify` counts what a map names.
  */
 #include <inttypes.h>
 #include <stdlib.h>
