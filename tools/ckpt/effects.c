@@ -26,21 +26,15 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         {AT(target.deflate), CKPT_TAKES_DEFLATE},
     };
     unsigned caps = ckpt_format_caps(a->target.format);
-    const ckpt_format_info *f;
-    char list[200] = "";
-    size_t n = 0;
+    char list[CLI_HELP_ROOM];
 
     for (size_t k = 0; k < sizeof option / sizeof *option; k++) {
         const char *given = cli_given(&a->line, option[k].at);
 
         if (!given || (caps & option[k].needs))
             continue;
-        for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
-            if ((f->caps & CKPT_CAN_WRITE) && (f->caps & option[k].needs) && n < sizeof list)
-                n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", f->name);
-        }
         return fail(err, CKPT_EUSAGE, "--%s means nothing to format %s, only to %s", given,
-                    a->target.format, list);
+                    a->target.format, cli_formats(list, option[k].needs));
     }
     // training state is that of all ranks, and a shard has one's
     if ((caps & CKPT_MAKES_TENSORS) && cli_given(&a->line, AT(as_file)))

@@ -14,13 +14,11 @@
 static int reshard_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;
+    char list[CLI_HELP_ROOM];
 
     if (a->target.format && !(ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS))
-        return fail(
-            err, CKPT_EUSAGE,
-            "reshard writes zero, universal, dcp or fsdp-ranks, not '%s'; ckpt convert writes "
-            "the rest",
-            a->target.format);
+        return fail(err, CKPT_EUSAGE, "reshard writes %s, not '%s'; ckpt convert writes the rest",
+                    cli_formats(list, CKPT_MAKES_TENSORS), a->target.format);
     a->target.format = a->target.format ? a->target.format : "zero";
     a->target.path = a->operand[1];
     // tensor, pipeline and expert ranks stay what they are: only data ranks change
@@ -58,7 +56,7 @@ static int reshard_run(cli_args *a, ckpt_err *err)
 
 #define AT(field) offsetof(cli_args, field)
 static const cli_option reshard_options[] = {
-    {"to", 0, CLI_TEXT, AT(target.format), "zero|universal|dcp|fsdp-ranks", "what to write (zero)"},
+    {"to", 0, CLI_STATE, AT(target.format), "FORMAT", "(zero)"},
     {"world", 'w', CLI_COUNT, AT(target.world), "N", "data-parallel ranks (the source's)"},
     {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3", "ZeRO stage (the source's)"},
     {"dtype", 0, CLI_DTYPE, AT(target.dtype), "fp16|bf16|fp32", "to train in (the source's)"},

@@ -43,6 +43,7 @@ static complete_kind complete_option(const cli_option *o)
         return COMPLETE_FILES;
     case CLI_DTYPE:
     case CLI_FORMAT:
+    case CLI_STATE:
         return COMPLETE_WORDS;
     case CLI_FLAG:
     case CLI_TEXT:
@@ -86,6 +87,7 @@ static void complete_words(const cli_option *o)
 {
     const ckpt_format_info *f;
     const char *between = "";
+    unsigned caps = cli_format_caps(o->kind);
 
     if (o->value && strchr(o->value, '|')) {
         complete_choices(o->value);
@@ -93,8 +95,8 @@ static void complete_words(const cli_option *o)
     }
     if (o->kind == CLI_DTYPE)
         complete_dtypes();
-    for (size_t i = 0; o->kind == CLI_FORMAT && (f = ckpt_format_at(i)); i++) {
-        if (f->caps & CKPT_CAN_WRITE) {
+    for (size_t i = 0; caps && (f = ckpt_format_at(i)); i++) {
+        if ((f->caps & caps) == caps) {
             out_printf("%s%s", between, f->name);
             between = " ";
         }

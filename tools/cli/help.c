@@ -3,21 +3,28 @@
  * help.c: the text of --help, from the table of options.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "tools/cli/out.h"
 #include "tools/cli/table.h"
 
 enum { HELP_COLUMN = 30 };
 
-/* "torch, safetensors or hf": the formats that are written. */
-static const char *help_formats(char text[CLI_HELP_ROOM])
+unsigned cli_format_caps(cli_kind kind)
+{
+    return kind == CLI_FORMAT  ? CKPT_CAN_WRITE
+           : kind == CLI_STATE ? CKPT_CAN_WRITE | CKPT_MAKES_TENSORS
+                               : 0;
+}
+
+const char *cli_formats(char text[CLI_HELP_ROOM], unsigned caps)
 {
     const ckpt_format_info *f, *last = NULL;
     size_t n = 0;
 
     text[0] = 0;
     for (size_t i = 0; (f = ckpt_format_at(i)) && n < CLI_HELP_ROOM; i++) {
-        if (!(f->caps & CKPT_CAN_WRITE))
+        if (!(f->caps & CKPT_CAN_WRITE) || (f->caps & caps) != caps)
             continue;
         if (last)
             n += (size_t)snprintf(text + n, CLI_HELP_ROOM - n, "%s%s", n ? ", " : "", last->name);
@@ -30,7 +37,15 @@ static const char *help_formats(char text[CLI_HELP_ROOM])
 
 const char *cli_option_help(const cli_option *o, char room[CLI_HELP_ROOM])
 {
-    return o->kind == CLI_FORMAT ? help_formats(room) : o->help;
+    unsigned caps = cli_format_caps(o->kind);
+    size_t n;
+
+    if (!caps)
+        return o->help;
+    n = strlen(cli_formats(room, caps));
+    if (o->help)
+        (void)snprintf(room + n, CLI_HELP_ROOM - n, " %s", o->help);
+    return room;
 }
 
 /* One option: its forms in the left column, its text in the right one or on the next line. */

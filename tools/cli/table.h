@@ -40,7 +40,8 @@ typedef enum cli_kind {
     CLI_NUMBER,  /* double, not negative */
     CLI_REAL,    /* double */
     CLI_DTYPE,   /* ckpt_dtype */
-    CLI_FORMAT   /* const char *: a format, by its own name where it has several */
+    CLI_FORMAT,  /* const char *: a format, by its own name where it has several */
+    CLI_STATE    /* the same: one that training state is written in */
 } cli_kind;
 
 typedef struct cli_option {
@@ -129,6 +130,13 @@ const cli_option *cli_option_at(const cli_verb *verb, size_t i);
 const cli_option *cli_option_named(const cli_verb *verb, const char *name);
 
 enum { CLI_HELP_ROOM = 160 };
+
+/* "torch, safetensors or hf": the formats that are written and can all of this (CKPT_TAKES_LIMIT
+ * ...); returns text. */
+const char *cli_formats(char text[CLI_HELP_ROOM], unsigned caps);
+
+/* What of a format an option's value must have: CKPT_CAN_WRITE and the like; 0: it is no format. */
+unsigned cli_format_caps(cli_kind kind);
 
 /* What an option's help says; room is for a text made from the library's table of formats. */
 const char *cli_option_help(const cli_option *o, char room[CLI_HELP_ROOM]);

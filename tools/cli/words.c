@@ -176,6 +176,7 @@ bool word_store(void *field, cli_kind kind, const char *word)
         *(ckpt_dtype *)field = ckpt_dtype_parse(word);
         return *(ckpt_dtype *)field != CKPT_DTYPE_NONE;
     case CLI_FORMAT:
+    case CLI_STATE:
         return word_format(field, word);
     case CLI_LIST:
     case CLI_MORE:
@@ -215,6 +216,7 @@ const char *word_expected(cli_kind kind)
     case CLI_MORE:
     case CLI_LIST:
     case CLI_FORMAT:
+    case CLI_STATE:
         break;
     }
     return "a value";

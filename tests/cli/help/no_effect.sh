@@ -13,7 +13,7 @@ zero, slices, model = (fixtures + "/" + x for x in ("z1_bf16_w2_fp32acc/ckpt", "
 values = {"include": "*nomatch*", "exclude": "*nomatch*", "slice-rules": "rules.json", "rename": "rename", "order": "stored",
           "dtype": "bf16", "range": "0:3", "depth": "1", "max-items": "2", "max-shard-size": "1K", "to-tag": "other",
           "sub-group-size": "100", "deepspeed-version": "0.16.4", "world": "3", "stage": "2", "num-gpus": "2",
-          "num-nodes": "2", "largest-layer": "1K"}
+          "num-nodes": "2", "largest-layer": "1K", "to": "universal"}
 # Permissions, limits and means; --tag of a checkpoint with one tag says what is so.
 always = {"force", "allow-overflow", "no-sandbox", "strict", "require-crc", "memory", "jobs", "no-fsync", "tol", "ignore-dtype",
           "tag", "help", "version"}
