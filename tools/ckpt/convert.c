@@ -90,22 +90,8 @@ static int convert_run(cli_args *a, ckpt_err *err)
         map_say_findings(map, !a->quiet);
         effects_of_source(a, map);
     }
-    // everything that can fail without writing has been tried when the first byte is written
     if (rc == CKPT_OK)
-        rc = job_prepare(&job, err);
-    if (rc == CKPT_OK) {
-        effects_of_layout(a, map, job.to);
-        job_say_findings(&job, !a->quiet);
-        rc = effects_strict(a, err);
-    }
-    if (rc == CKPT_OK && a->dry_run) {
-        plan_show(&job, a);
-    } else if (rc == CKPT_OK) {
-        rc = job_run(&job, err);
-        if (rc == CKPT_OK)
-            outcome_show(&job, a);
-    }
-    job_free(&job);
+        rc = plan_carry_out(&job, a, err);
     training_free(a);
     ckpt_map_free(map);
     return rc;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "tools/ckpt/effects.h"
 #include "tools/ckpt/report.h"
 
 enum {
@@ -354,7 +355,8 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
                ckpt_map_folder(job->to) ? ", reading back what is written" : "");
 }
 
-void plan_show(convert_job *job, const cli_args *a)
+/* The plan of a job that was prepared: files, sums, disk; nothing was written. */
+static void plan_show(convert_job *job, const cli_args *a)
 {
     uint64_t n_read = 0, n_write = 0, n_jobs = 0;
 
@@ -403,7 +405,8 @@ static void outcome_json(const convert_job *job)
     json_end(&j);
 }
 
-void outcome_show(convert_job *job, const cli_args *a)
+/* The closing line and what was changed on the way, or the report as JSON. */
+static void outcome_show(convert_job *job, const cli_args *a)
 {
     char closing[CLOSING_ROOM], kept[COUNT_ROOM];
 
@@ -417,4 +420,27 @@ void outcome_show(convert_job *job, const cli_args *a)
                        count_text(kept, job->report.n_files_kept, "file"));
         plan_values_text(job->to);
     }
+}
+
+/* ---- the whole ---- */
+
+int plan_carry_out(convert_job *job, cli_args *a, ckpt_err *err)
+{
+    // everything that can fail without writing has been tried when the first byte is written
+    int rc = job_prepare(job, err);
+
+    if (rc == CKPT_OK) {
+        effects_of_layout(a, job->from, job->to);
+        job_say_findings(job, !a->quiet);
+        rc = effects_strict(a, err);
+    }
+    if (rc == CKPT_OK && a->dry_run) {
+        plan_show(job, a);
+    } else if (rc == CKPT_OK) {
+        rc = job_run(job, err);
+        if (rc == CKPT_OK)
+            outcome_show(job, a);
+    }
+    job_free(job);
+    return rc;
 }

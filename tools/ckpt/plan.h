@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.h: what a conversion would write, and what it wrote, as text and as JSON.
+ * plan.h: a conversion from its layout to its end: what it would write, or what it wrote, as text
+ * and as JSON.
  *
  * Shared by `ckpt convert` and `ckpt reshard`.
  */
@@ -10,10 +11,12 @@
 #include "tools/ckpt/job.h"
 #include "tools/cli/args.h"
 
-/* The plan of a job that was prepared: files, sums, disk; nothing was written. */
-void plan_show(convert_job *job, const cli_args *a);
-
-/* The closing line and what was changed on the way, or the report as JSON. */
-void outcome_show(convert_job *job, const cli_args *a);
+/*
+ * Lay out and plan; then show that (--dry-run), or carry it out and show what was done.  The job is
+ * freed.
+ *
+ * Errors  those of ckpt_layout and ckpt_plan_run; CKPT_EDOUBT: --strict, and there is a warning
+ */
+int plan_carry_out(convert_job *job, cli_args *a, ckpt_err *err);
 
 #endif
