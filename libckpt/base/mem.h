@@ -31,7 +31,8 @@ ckpt_arena *ckpt_arena_new(uint64_t limit);
 void ckpt_arena_free(ckpt_arena *a);
 
 /*
- * Zeroed, aligned to 16 (to 8 if n is no multiple of 16); NULL when memory or the limit is exhausted.  n == 0 gives a valid pointer.
+ * Zeroed, aligned to 16 (to 8 if n is no multiple of 16); NULL when memory or the limit is
+ * exhausted.  n == 0 gives a valid pointer.
  */
 void *ckpt_arena_alloc(ckpt_arena *a, uint64_t n);
 

@@ -3,8 +3,9 @@
  * read.c: owns the run of the pickle machine: the stream, arguments of opcodes, frames, and
  * the closing walk over what was made.
  *
- * Limits: stack and memo of 8 Mi entries (the memo: or one for 4 bytes), memo numbers at most 256 beyond the entries so far,
- * integers of 256 bytes, nesting of 1000, memory in proportion to the file.
+ * Limits: stack and memo of 8 Mi entries (the memo: or one for 4 bytes), memo numbers at most 256
+ * beyond the entries so far, integers of 256 bytes, nesting of 1000, memory in proportion to the
+ * file.
  */
 #include <assert.h>
 #include <inttypes.h>
