@@ -7,10 +7,12 @@
  *
  * g counts tensor-parallel ranks first, then pipeline stages.  Experts that are spread over ranks
  * have buffers of an optimizer of their own ("chained_1." before the name; the other's is
- * "chained_0."), whose g counts tensor-parallel ranks, expert-parallel ranks, stages.  A buffer has a stage's parameters in
- * the reverse order of named_parameters(), each at a multiple of 64 elements; a bucket ends with a
- * parameter.  Names of the order are those of Megatron-Core's GPTModel; with modules of Transformer
- * Engine the first norm of a layer is a part of linear_qkv, which comes after linear_proj.
+ * "chained_0."), whose g counts tensor-parallel ranks, expert-parallel ranks, stages.
+ *
+ * A buffer has a stage's parameters in the reverse order of named_parameters(), each at a multiple
+ * of 64 elements; a bucket ends with a parameter.  Names of the order are those of Megatron-Core's
+ * GPTModel; with modules of Transformer Engine the first norm of a layer is a part of linear_qkv,
+ * which comes after linear_proj, and experts may be grouped matrix by matrix.
  */
 #include <inttypes.h>
 #include <stdio.h>
