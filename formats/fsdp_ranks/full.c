@@ -41,18 +41,11 @@ static const char *rfu_alone(const ckpt_listing *list)
     return e && !e->is_dir && rfu_single(e->name) ? e->name : NULL;
 }
 
-static bool rfu_has(const ckpt_listing *list, const char *name)
-{
-    const ckpt_entry *e = ckpt_listing_find(list, name);
-
-    return e && !e->is_dir;
-}
-
 /* Above a model folder: the Trainer writes model.safetensors beside them. */
 static int rfu_probe(const ckpt_listing *list)
 {
-    if (rfu_has(list, RFU_MODEL))
-        return rfu_has(list, RFU_OPTIM) ? 72 : 20;
+    if (ckpt_listing_has(list, RFU_MODEL, false))
+        return ckpt_listing_has(list, RFU_OPTIM, false) ? 72 : 20;
     return rfu_alone(list) ? 10 : 0;
 }
 
@@ -165,10 +158,10 @@ static int rfu_several(ckpt_ranks_run *r, const ckpt_listing *list)
     int rc = ckpt_ranks_read(r, RFU_MODEL, CKPT_RANKS_MODEL, 0, ckpt_ranks_take_model);
     bool has = false;
 
-    if (rc == CKPT_OK && r->with_optimizer && rfu_has(list, RFU_OPTIM))
+    if (rc == CKPT_OK && r->with_optimizer && ckpt_listing_has(list, RFU_OPTIM, false))
         rc = ckpt_ranks_read(r, RFU_OPTIM, CKPT_RANKS_OPTIM, 0, ckpt_ranks_take_optim);
     for (size_t i = 0; rc == CKPT_OK && !has && i < sizeof schedules / sizeof *schedules; i++) {
-        has = rfu_has(list, schedules[i]);
+        has = ckpt_listing_has(list, schedules[i], false);
         if (has)
             rc = ckpt_ranks_read(r, schedules[i], CKPT_RANKS_EXTRA, 0, rfu_take_schedule);
     }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/dcp/dcp.h"
 #include "formats/fsdp_ranks/ranks.h"
 
 static const char *const rdr_kinds[CKPT_RANKS_KINDS] = {"model", "optim", "extra_state"};
@@ -179,6 +180,39 @@ static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     return rc;
 }
 
+static bool rdr_is_one(const ckpt_listing *list)
+{
+    return rdr_probe(list) > 0;
+}
+
+/* Each rank has written its model, and of the other kinds all files or none. */
+static bool rdr_done(const ckpt_listing *list)
+{
+    uint32_t world = 0, most = 0, n[CKPT_RANKS_KINDS] = {0};
+    bool done = true;
+
+    for (size_t i = 0; i < list->n; i++) {
+        rdr_name name;
+        if (list->entry[i].is_dir || !rdr_parse(list->entry[i].name, &name))
+            continue;
+        world = name.world > world ? name.world : world;
+        most = name.rank > most ? name.rank : most;
+        n[name.kind]++;
+    }
+    world = world ? world : most + 1;
+    for (size_t k = 0; k < CKPT_RANKS_KINDS; k++)
+        done = done && (n[k] == world || (n[k] == 0 && k != CKPT_RANKS_MODEL));
+    return done;
+}
+
+/* No file names the checkpoint to go on from: the newest is. */
+static const ckpt_run_layout rdr_run = {
+    .is_tag = rdr_is_one,
+    .is_done = rdr_done,
+    .pointer = "",
+    .text = ckpt_dcp_number_of,
+};
+
 /* One rank's file means nothing without the others'. */
 static int rdr_part(const char *file_name)
 {
@@ -201,4 +235,5 @@ const ckpt_directory ckpt_directory_fsdp_ranks = {
     .gather = rdr_gather,
     .scatter = ckpt_ranks_scatter,
     .part = rdr_part,
+    .run = &rdr_run,
 };

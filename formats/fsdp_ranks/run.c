@@ -48,7 +48,7 @@ static int rru_use(ckpt_ranks_run *r, ckpt_ranks_file *file, ckpt_ranks_file_kin
 int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind kind, uint32_t rank,
                     ckpt_ranks_take *take)
 {
-    const char *path = ckpt_arena_printf(r->map->arena, "%s/%s", r->path, name);
+    const char *path = ckpt_path_join(r->map->arena, r->path, name);
     ckpt_ranks_file file = {.map = r->map,
                             .where = {.file = path, .rank = rank, .world = r->world}};
     ckpt_map_file entry = {.format = &ckpt_format_torch};

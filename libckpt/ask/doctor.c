@@ -239,7 +239,7 @@ static int doc_nothing(ckpt_doc *d, const ckpt_listing *list)
     return ckpt_fail(d->err, CKPT_EMISSING,
                      "%s: no run here: neither `latest` nor folders with *_states.pt files "
                      "(DeepSpeed), nor iterations of Megatron-LM, nor folders with .metadata "
-                     "(PyTorch DCP)%s%s%s",
+                     "(PyTorch DCP), nor with files of each rank (FSDP)%s%s%s",
                      d->path, left ? "; " : "", left ? left : "",
                      left ? " is what a run of ckpt has not completed" : "");
 }
