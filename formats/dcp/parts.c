@@ -17,7 +17,8 @@ const ckpt_value *ckpt_dcp_attr(const ckpt_object *o, const char *name)
     return attr && attr->kind != CKPT_V_NONE ? attr : NULL;
 }
 
-bool ckpt_dcp_number(const ckpt_value *v, uint64_t *out)
+/* A number of elements or bytes. */
+static bool dpr_number(const ckpt_value *v, uint64_t *out)
 {
     if (!v || v->kind != CKPT_V_INT || v->state || v->as.i < 0)
         return false;
@@ -35,7 +36,7 @@ bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **o
         return false;
     at = ckpt_arena_array(arena, s.n > 0 ? s.n : 1, sizeof *at);
     for (uint64_t i = 0; at && i < s.n; i++) {
-        if (!ckpt_dcp_number(s.at[i], &at[i]))
+        if (!dpr_number(s.at[i], &at[i]))
             return false;
     }
     *out = at;
@@ -45,25 +46,25 @@ bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **o
 
 /* ---- texts ---- */
 
-static bool dpt_same_text(const void *ctx, uint32_t number, const void *key)
+static bool dpr_same_text(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_text *a = &((const ckpt_dcp_parts *)ctx)->text.at[number], *b = key;
 
     return a->n == b->n && memcmp(a->at, b->at, (size_t)a->n) == 0;
 }
 
-static uint32_t dpt_hash(const ckpt_text *text)
+static uint32_t dpr_hash(const ckpt_text *text)
 {
     return ckpt_hash_bytes(text->at, (size_t)text->n, 0);
 }
 
 uint32_t ckpt_dcp_text(const ckpt_dcp_parts *parts, const ckpt_text *text)
 {
-    return ckpt_index_find(&parts->by_text, dpt_hash(text), dpt_same_text, parts, text);
+    return ckpt_index_find(&parts->by_text, dpr_hash(text), dpr_same_text, parts, text);
 }
 
 /* The same, entered when it is met first; CKPT_INDEX_NONE: no memory. */
-static uint32_t dpt_enter(ckpt_dcp_parts *parts, const ckpt_text *text)
+static uint32_t dpr_enter(ckpt_dcp_parts *parts, const ckpt_text *text)
 {
     uint32_t at = ckpt_dcp_text(parts, text);
     ckpt_text *to;
@@ -75,12 +76,12 @@ static uint32_t dpt_enter(ckpt_dcp_parts *parts, const ckpt_text *text)
     if (!to)
         return CKPT_INDEX_NONE;
     *to = (ckpt_text){ckpt_arena_string(parts->kept, text->at, text->n), text->n};
-    return to->at && ckpt_index_add(&parts->by_text, dpt_hash(text), at) ? at : CKPT_INDEX_NONE;
+    return to->at && ckpt_index_add(&parts->by_text, dpr_hash(text), at) ? at : CKPT_INDEX_NONE;
 }
 
 /* ---- parts ---- */
 
-static bool dpt_box(ckpt_dcp_parts *parts, const ckpt_value *offsets, const ckpt_value *sizes,
+static bool dpr_box(ckpt_dcp_parts *parts, const ckpt_value *offsets, const ckpt_value *sizes,
                     ckpt_dcp_part *to)
 {
     uint32_t n_start, n_count;
@@ -93,7 +94,7 @@ static bool dpt_box(ckpt_dcp_parts *parts, const ckpt_value *offsets, const ckpt
     return true;
 }
 
-static bool dpt_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_value *offset,
+static bool dpr_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_value *offset,
                     ckpt_dcp_part *to)
 {
     uint32_t n = 0;
@@ -103,37 +104,36 @@ static bool dpt_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_va
         return false;
     to->kind = CKPT_DCP_KEY;
     to->n = (uint8_t)n;
-    to->text = dpt_enter(parts, &name->as.text);
+    to->text = dpr_enter(parts, &name->as.text);
     return to->text != CKPT_INDEX_NONE;
 }
 
 /* Transforms change an entry's bytes: what they make is no torch archive. */
-static bool dpt_info(ckpt_dcp_parts *parts, const ckpt_object *o, const ckpt_value *file,
+static bool dpr_info(ckpt_dcp_parts *parts, const ckpt_object *o, const ckpt_value *file,
                      ckpt_dcp_part *to)
 {
-    if (file->kind != CKPT_V_STR ||
-        !ckpt_dcp_number(ckpt_dcp_attr(o, "offset"), &to->as.bytes.at) ||
-        !ckpt_dcp_number(ckpt_dcp_attr(o, "length"), &to->as.bytes.n) ||
+    if (file->kind != CKPT_V_STR || !dpr_number(ckpt_dcp_attr(o, "offset"), &to->as.bytes.at) ||
+        !dpr_number(ckpt_dcp_attr(o, "length"), &to->as.bytes.n) ||
         ckpt_value_seq(ckpt_dcp_attr(o, "transform_descriptors")).n > 0)
         return false;
     to->kind = CKPT_DCP_INFO;
-    to->text = dpt_enter(parts, &file->as.text);
+    to->text = dpr_enter(parts, &file->as.text);
     return to->text != CKPT_INDEX_NONE;
 }
 
 /* Read an object as the part whose attributes it has. */
-static bool dpt_read(ckpt_dcp_parts *parts, const ckpt_object *o, ckpt_dcp_part *to)
+static bool dpr_read(ckpt_dcp_parts *parts, const ckpt_object *o, ckpt_dcp_part *to)
 {
     const ckpt_value *offsets = ckpt_dcp_attr(o, "offsets"), *name, *file;
 
     *to = (ckpt_dcp_part){0};
     if (offsets)
-        return dpt_box(parts, offsets, ckpt_dcp_attr(o, "sizes"), to);
+        return dpr_box(parts, offsets, ckpt_dcp_attr(o, "sizes"), to);
     name = ckpt_dcp_attr(o, "fqn");
     if (name)
-        return dpt_key(parts, name, ckpt_dcp_attr(o, "offset"), to);
+        return dpr_key(parts, name, ckpt_dcp_attr(o, "offset"), to);
     file = ckpt_dcp_attr(o, "relative_path");
-    return file && dpt_info(parts, o, file, to);
+    return file && dpr_info(parts, o, file, to);
 }
 
 bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number)
@@ -142,7 +142,7 @@ bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number)
     ckpt_dcp_part part, *to;
 
     // what an object is extended by has no place here
-    if (o->items.n > 0 || o->pairs.n > 0 || !dpt_read(parts, o, &part))
+    if (o->items.n > 0 || o->pairs.n > 0 || !dpr_read(parts, o, &part))
         return false;
     to = ckpt_vec_push(&parts->part);
     if (!to)

@@ -46,9 +46,6 @@ typedef struct ckpt_dcp_parts {
 /* An attribute of an object, by what BUILD gave it; NULL: it has none of this name, or is None. */
 const ckpt_value *ckpt_dcp_attr(const ckpt_object *o, const char *name);
 
-/* A number of elements or bytes. */
-bool ckpt_dcp_number(const ckpt_value *v, uint64_t *out);
-
 /* Sizes or offsets, one for each axis, in an arena; false: v is something else, or no memory. */
 bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **out, uint32_t *n);
 
@@ -62,6 +59,7 @@ bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number);
 const ckpt_dcp_part *ckpt_dcp_part_of(ckpt_dcp_parts *parts, const ckpt_value *v,
                                       ckpt_dcp_part_kind kind);
 
+/* Free the lists, and the scratch arena; the kept one is the caller's. */
 void ckpt_dcp_parts_free(ckpt_dcp_parts *parts);
 
 #endif

@@ -53,7 +53,7 @@ bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder)
 }
 
 /* -1: the name ends in none. */
-static int64_t dst_number(const char *folder)
+static int64_t drn_number(const char *folder)
 {
     char text[CKPT_RUN_NAME];
 
@@ -63,15 +63,15 @@ static int64_t dst_number(const char *folder)
 /* ---- a run ---- */
 
 /* A checkpoint of a run. */
-typedef struct dst_step {
+typedef struct drn_step {
     const char *name;
     int64_t number;
     bool is, done;
-} dst_step;
+} drn_step;
 
-static dst_step dst_look(ckpt_map *map, const ckpt_listing *list, const ckpt_entry *e)
+static drn_step drn_look(ckpt_map *map, const ckpt_listing *list, const ckpt_entry *e)
 {
-    dst_step s = {.name = e->name, .number = dst_number(e->name)};
+    drn_step s = {.name = e->name, .number = drn_number(e->name)};
     const char *path =
         e->is_dir ? ckpt_arena_printf(map->arena, "%s/%s", list->folder, e->name) : NULL;
     ckpt_listing sub;
@@ -84,7 +84,7 @@ static dst_step dst_look(ckpt_map *map, const ckpt_listing *list, const ckpt_ent
 }
 
 /* The folder of a run that holds its checkpoints is below it with torchtitan and accelerate. */
-static const char *dst_below(const ckpt_listing *list)
+static const char *drn_below(const ckpt_listing *list)
 {
     static const char *const names[] = {"checkpoint", "checkpoints"};
 
@@ -96,7 +96,7 @@ static const char *dst_below(const ckpt_listing *list)
     return NULL;
 }
 
-static bool dst_holds(ckpt_map *map, const ckpt_listing *list)
+static bool drn_holds(ckpt_map *map, const ckpt_listing *list)
 {
     unsigned looked = 0;
 
@@ -104,44 +104,44 @@ static bool dst_holds(ckpt_map *map, const ckpt_listing *list)
         if (!list->entry[i].is_dir)
             continue;
         looked++;
-        if (dst_look(map, list, &list->entry[i]).is)
+        if (drn_look(map, list, &list->entry[i]).is)
             return true;
     }
     return false;
 }
 
 /* List the folder that holds the checkpoints: the one given, or one below it; false: neither. */
-static bool dst_find_run(ckpt_map *map, const ckpt_listing *list, ckpt_listing *run)
+static bool drn_find_run(ckpt_map *map, const ckpt_listing *list, ckpt_listing *run)
 {
-    const char *name = dst_below(list), *path;
+    const char *name = drn_below(list), *path;
 
     *run = *list;
-    if (dst_holds(map, list))
+    if (drn_holds(map, list))
         return true;
     path = name ? ckpt_arena_printf(map->arena, "%s/%s", list->folder, name) : NULL;
     return path && ckpt_listing_read(run, map, path, NULL) == CKPT_OK && !ckpt_dcp_is_one(run) &&
-           dst_holds(map, run);
+           drn_holds(map, run);
 }
 
 bool ckpt_dcp_is_run(const ckpt_listing *list)
 {
     ckpt_map *map = NULL;
     ckpt_listing run;
-    bool is = ckpt_map_new(&map, 0, NULL) == CKPT_OK && dst_find_run(map, list, &run);
+    bool is = ckpt_map_new(&map, 0, NULL) == CKPT_OK && drn_find_run(map, list, &run);
 
     ckpt_map_free(map);
     return is;
 }
 
 /* CKPT_EMISSING, with the checkpoints that could have been meant. */
-static int dst_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckpt_err *err)
+static int drn_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckpt_err *err)
 {
     const char *text = NULL;
     unsigned n = 0;
 
     for (size_t i = 0; i < run->n && n <= DST_MAX_LISTED; i++) {
         const char *name = run->entry[i].name;
-        if (!dst_look(map, run, &run->entry[i]).is)
+        if (!drn_look(map, run, &run->entry[i]).is)
             continue;
         name = n++ == DST_MAX_LISTED ? "..." : name;
         text = text ? ckpt_arena_printf(map->arena, "%s, %s", text, name) : name;
@@ -153,24 +153,24 @@ static int dst_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckp
 }
 
 /* The newest finished checkpoint; newer ones that are not are noted. */
-static int dst_newest(ckpt_map *map, const ckpt_listing *run, const char **out, ckpt_err *err)
+static int drn_newest(ckpt_map *map, const ckpt_listing *run, const char **out, ckpt_err *err)
 {
-    dst_step best = {.number = -1}, late = {.number = -1};
+    drn_step best = {.number = -1}, late = {.number = -1};
     size_t n_done = 0;
 
     for (size_t i = 0; i < run->n; i++) {
-        dst_step s = dst_look(map, run, &run->entry[i]);
+        drn_step s = drn_look(map, run, &run->entry[i]);
         if (!s.is)
             continue;
         if (s.done && (n_done++ == 0 || s.number > best.number))
             best = s;
         else if (s.done && s.number == best.number)
-            return dst_none(map, run, "no name here ends in a number of its own", err);
+            return drn_none(map, run, "no name here ends in a number of its own", err);
         if (!s.done && s.number > late.number)
             late = s;
     }
     if (n_done == 0)
-        return dst_none(map, run, "no checkpoint here was finished (.metadata is written last)",
+        return drn_none(map, run, "no checkpoint here was finished (.metadata is written last)",
                         err);
     *out = best.name;
     if (late.number <= best.number)
@@ -181,7 +181,7 @@ static int dst_newest(ckpt_map *map, const ckpt_listing *run, const char **out, 
 }
 
 /* The caller's tag: a folder, or the number at the end of the one folder's name. */
-static int dst_asked(ckpt_map *map, const ckpt_listing *run, const char *asked, const char **out,
+static int drn_asked(ckpt_map *map, const ckpt_listing *run, const char *asked, const char **out,
                      ckpt_err *err)
 {
     const ckpt_entry *e = ckpt_listing_find(run, asked);
@@ -194,18 +194,18 @@ static int dst_asked(ckpt_map *map, const ckpt_listing *run, const char *asked, 
     if (e && e->is_dir)
         found = e->name;
     for (size_t i = 0; !e && digits && i < run->n; i++) {
-        if (dst_number(run->entry[i].name) != (int64_t)strtoll(asked, NULL, 10) ||
-            !dst_look(map, run, &run->entry[i]).is)
+        if (drn_number(run->entry[i].name) != (int64_t)strtoll(asked, NULL, 10) ||
+            !drn_look(map, run, &run->entry[i]).is)
             continue;
         if (found)
-            return dst_none(map, run, "several folders have this number", err);
+            return drn_none(map, run, "several folders have this number", err);
         found = run->entry[i].name;
     }
     *out = found;
     if (found)
         return CKPT_OK;
     why = ckpt_arena_printf(map->arena, "no folder for the tag %s", asked);
-    return why ? dst_none(map, run, why, err) : ckpt_fail_memory(err);
+    return why ? drn_none(map, run, why, err) : ckpt_fail_memory(err);
 }
 
 int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err)
@@ -217,11 +217,11 @@ int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts,
 
     if (!opts->tag && ckpt_dcp_is_one(list))
         return CKPT_OK;
-    if (!dst_find_run(map, list, &run))
+    if (!drn_find_run(map, list, &run))
         return ckpt_fail(err, CKPT_EMISSING,
                          "%s: no run: no folder in it is a PyTorch distributed checkpoint",
                          list->folder);
-    rc = opts->tag ? dst_asked(map, &run, opts->tag, &tag, err) : dst_newest(map, &run, &tag, err);
+    rc = opts->tag ? drn_asked(map, &run, opts->tag, &tag, err) : drn_newest(map, &run, &tag, err);
     if (rc != CKPT_OK)
         return rc;
     path = ckpt_arena_printf(map->arena, "%s/%s", run.folder, tag);

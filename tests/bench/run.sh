@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Benchmarks: ours beside `cp` of the same output and DeepSpeed's own script, in one run.  Prints figures, judges nothing.
 #
-#   run.sh BUILD_BIN [bench.py's arguments]          consolidating, then resharding, then training
+#   run.sh BUILD_BIN [bench.py's arguments]          consolidating, then resharding, DCP, then training
 #   run.sh BUILD_BIN reshard [reshard.py's arguments]
+#   run.sh BUILD_BIN dcp [dcp.py's arguments]        needs torch
 #   run.sh BUILD_BIN engine [engine.py's arguments]
 set -eu
 bin=$(cd "${1:-build/bin}" && pwd)
@@ -17,10 +18,15 @@ if [ "${1:-}" = reshard ]; then
     shift
     exec "$python" tests/bench/reshard.py --bin "$bin" --gen "$gen" "$@"
 fi
+if [ "${1:-}" = dcp ]; then
+    shift
+    exec "$python" tests/bench/dcp.py --bin "$bin" --gen "$gen" "$@"
+fi
 if [ "${1:-}" = engine ]; then
     shift
     exec "$python" tests/bench/engine.py --bin "$bin" "$@"
 fi
 "$python" tests/bench/bench.py --bin "$bin" --gen "$gen" "$@"
 "$python" tests/bench/reshard.py --bin "$bin" --gen "$gen"
+! "$python" -c 'import torch' 2>/dev/null || "$python" tests/bench/dcp.py --bin "$bin" --gen "$gen"
 exec "$python" tests/bench/engine.py --bin "$bin"

@@ -72,16 +72,6 @@ int ckpt_pk_short(const ckpt_pk_machine *m);
 /* Everything since the last MARK, which goes; the slice is good until the next push. */
 int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out);
 
-/* The next opcode and its argument; it is carried out by others. */
-int ckpt_pk_decode(ckpt_pk_machine *m, const ckpt_pk_op **op, ckpt_pk_arg *a);
-
-/*
- * Before the run: find out which slots of the memo are read at all.  Pickles that number their
- * slots themselves are read as if nothing were taken.
- */
-int ckpt_pk_take_begin(ckpt_pk_machine *m);
-void ckpt_pk_take_end(ckpt_pk_machine *m);
-
 /* The top value is to be stored in the next slot: false where nobody reads that. */
 bool ckpt_pk_take_remember(ckpt_pk_machine *m);
 

@@ -115,7 +115,8 @@ static int pk_argument(ckpt_pk_machine *m, ckpt_pk_form form, ckpt_pk_arg *a)
     return CKPT_OK;
 }
 
-int ckpt_pk_decode(ckpt_pk_machine *m, const ckpt_pk_op **op, ckpt_pk_arg *a)
+/* The next opcode and its argument. */
+static int pk_decode(ckpt_pk_machine *m, const ckpt_pk_op **op, ckpt_pk_arg *a)
 {
     m->p.at = m->pos; // what the opcode's form does not have stays as it was
 
@@ -133,7 +134,7 @@ static int pk_step(ckpt_pk_machine *m)
 {
     const ckpt_pk_op *op = NULL;
     ckpt_pk_arg a = {0};
-    int rc = ckpt_pk_decode(m, &op, &a);
+    int rc = pk_decode(m, &op, &a);
 
     if (rc == CKPT_OK && m->frame_end != 0 && m->pos > m->frame_end)
         rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "an opcode crosses the end of its frame");
@@ -210,6 +211,53 @@ static int pk_close(ckpt_pk_machine *m)
     return rc;
 }
 
+/* ---- looking ahead ---- */
+
+/*
+ * Look at the whole pickle as the run will: which slots of the memo are read, how many there are.
+ * It stops where the run will fail.  False: the pickle numbers its slots itself.
+ */
+static bool pk_look_ahead(const ckpt_pk_machine *from, uint8_t *recalled, uint64_t *n_slots)
+{
+    ckpt_pk_machine m = {.p = {.opts = from->p.opts}, .bytes = from->bytes, .n = from->n};
+    const ckpt_pk_op *op;
+    ckpt_pk_arg a = {0};
+    uint8_t code = 0;
+
+    *n_slots = 0;
+    while (code != '.' && pk_decode(&m, &op, &a) == CKPT_OK) {
+        code = m.bytes[m.p.at];
+        *n_slots += code == 0x94;
+        if (code == 'p' || code == 'q' || code == 'r' || code == 'g')
+            return false;
+        if ((code == 'h' || code == 'j') && a.number < *n_slots)
+            recalled[a.number / 8] |= (uint8_t)(1u << a.number % 8);
+    }
+    return true;
+}
+
+/* Before objects are taken over (take.c). Pickles that number their slots are read without that. */
+static int pk_prepare_take(ckpt_pk_machine *m)
+{
+    uint8_t *recalled = m->p.opts->take ? ckpt_alloc((size_t)(m->n / 8 + 1)) : NULL;
+    uint64_t n_slots;
+
+    if (!m->p.opts->take)
+        return CKPT_OK;
+    if (recalled && !pk_look_ahead(m, recalled, &n_slots)) {
+        ckpt_free(recalled);
+        return CKPT_OK;
+    }
+    m->recalled = recalled;
+    if (!recalled)
+        return ckpt_pk_no_memory(&m->p);
+    // all slots at once: those that nobody reads are never touched
+    m->memo.at = ckpt_alloc((size_t)(n_slots + 1) * sizeof *m->memo.at);
+    m->memo.n = m->memo.at ? (size_t)n_slots : 0;
+    m->memo.room = m->memo.n;
+    return m->memo.at ? CKPT_OK : ckpt_pk_no_memory(&m->p);
+}
+
 /* ---- entry ---- */
 
 /* The nodes that all share. */
@@ -240,7 +288,7 @@ static void pk_end(ckpt_pk_machine *m)
     ckpt_vec_free(&m->stack);
     ckpt_vec_free(&m->memo);
     ckpt_vec_free(&m->marks);
-    ckpt_pk_take_end(m);
+    ckpt_free(m->recalled);
 }
 
 /* Bytes of the arena that a pickle of n bytes may bring it to. */
@@ -270,7 +318,7 @@ int ckpt_pickle_read(ckpt_pickle *out, ckpt_arena *arena, const uint8_t *bytes, 
     m.p.n_copies_left = n > UINT64_MAX / 2 ? n : n + PK_COPIES_FREE;
     rc = pk_begin(&m);
     if (rc == CKPT_OK)
-        rc = ckpt_pk_take_begin(&m);
+        rc = pk_prepare_take(&m);
     while (rc == CKPT_OK && !m.stopped)
         rc = pk_step(&m);
     if (rc == CKPT_OK)

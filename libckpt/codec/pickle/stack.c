@@ -74,7 +74,7 @@ int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out)
 }
 
 /* Pickles of a million objects remember each part of each: one entry in ten bytes. */
-static uint64_t pk_memo_max(const ckpt_pk_machine *m)
+static uint64_t sk_memo_max(const ckpt_pk_machine *m)
 {
     return m->n / PK_MEMO_BYTES > PK_ENTRIES_MAX ? m->n / PK_MEMO_BYTES : PK_ENTRIES_MAX;
 }
@@ -86,7 +86,7 @@ int ckpt_pk_remember(ckpt_pk_machine *m, uint64_t number)
 
     if (rc != CKPT_OK)
         return rc;
-    if (number > m->n_memo + PK_MEMO_GAP || number >= pk_memo_max(m))
+    if (number > m->n_memo + PK_MEMO_GAP || number >= sk_memo_max(m))
         return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "memo number %" PRIu64 " after %" PRIu64 " entries",
                             number, m->n_memo);
     while (m->memo.n <= number) {
