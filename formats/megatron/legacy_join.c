@@ -19,6 +19,8 @@ typedef struct mgj_lister {
     unsigned n_chunks;         /* virtual pipeline stages of a rank */
     uint64_t base[MGJ_CHUNKS]; /* per chunk: layers before it, of the stage at hand */
     uint64_t experts;          /* of one rank */
+    const char *extra;         /* first tensor of mgj_is_extra */
+    size_t n_extra;
     ckpt_err *err;
 } mgj_lister;
 
@@ -109,8 +111,13 @@ static int mgj_add(mgj_lister *l, ckpt_meg_rank *rank, ckpt_tensor *t)
     const char *name = mgj_module(t->name, &chunk), *at;
     ckpt_meg_slice *s;
 
-    if (!name || mgj_is_extra(name))
+    if (!name)
         return CKPT_OK;
+    if (mgj_is_extra(name)) {
+        l->extra = l->extra ? l->extra : t->name;
+        l->n_extra++;
+        return CKPT_OK;
+    }
     s = ckpt_vec_push(&rank->slice);
     if (!s)
         return ckpt_fail_memory(l->err);
@@ -153,6 +160,17 @@ static int mgj_same_names(const mgj_lister *l, const ckpt_meg_rank *a, const ckp
                    : CKPT_OK;
 }
 
+/* What is left out is named. */
+static int mgj_tell_extra(const mgj_lister *l)
+{
+    if (l->n_extra == 0)
+        return CKPT_OK;
+    return ckpt_map_note(l->job->map, CKPT_WARNING, l->err,
+                         "%s: %zu tensors of Transformer Engine's own state (_extra_state) are no "
+                         "weights and are left out, the first is %.200s",
+                         l->job->map->path, l->n_extra, l->extra);
+}
+
 int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid)
 {
     mgj_lister l = {.job = job, .grid = grid, .n_chunks = 1, .err = job->err};
@@ -182,7 +200,7 @@ int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid)
         if (rc == CKPT_OK)
             rc = mgj_same_names(&l, ckpt_meg_at(grid, 0, r->pp, 0), r);
     }
-    return rc;
+    return rc == CKPT_OK ? mgj_tell_extra(&l) : rc;
 }
 
 /* ---- joining ---- */
