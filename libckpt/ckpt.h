@@ -329,6 +329,8 @@ typedef struct ckpt_target {
      */
     const char *order_text;
     bool deflate; /* npz: as numpy.savez_compressed; takes room on the disk for both forms */
+    /* dcp: names and folders of "torch" (get_state_dict), "torchtitan" or "accelerate"; NULL: torch */
+    const char *layout;
 } ckpt_target;
 
 /*
@@ -555,7 +557,8 @@ enum {
     CKPT_KEEPS_ORDER = 256u, /* read: tensors stand in the order in which a model gave them */
     CKPT_HAS_RANKS = 512u,   /* written: a file for each rank, so that stage and world are needed,
                                 and model-parallel slices (keep_slices) stay apart */
-    CKPT_TAKES_DEFLATE = 1024u /* deflate */
+    CKPT_TAKES_DEFLATE = 1024u, /* deflate */
+    CKPT_TAKES_LAYOUT = 2048u   /* layout */
 };
 
 /* What a format's driver says of it; lives as long as the program. */

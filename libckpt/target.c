@@ -97,6 +97,7 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
         {"objects_dropped", t->objects_dropped, CKPT_MAKES_TENSORS},
         {"order_text", t->order_text != NULL, CKPT_MAKES_TENSORS},
         {"deflate", t->deflate, CKPT_TAKES_DEFLATE},
+        {"layout", t->layout != NULL, CKPT_TAKES_LAYOUT},
     };
     char list[TGT_LIST];
 

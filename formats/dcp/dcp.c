@@ -13,9 +13,6 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
 
-/* Beside CKPT_DCP_MODEL, a number behind its name too. */
-#define DCP_OPTIMIZER "optimizer_"
-
 typedef struct dcp_reader {
     ckpt_map *map;
     const ckpt_listing *list;
@@ -381,7 +378,7 @@ static int dcp_tensors(dcp_reader *r)
  */
 static int dcp_read_pair(dcp_reader *r)
 {
-    static const char *const parts[] = {CKPT_DCP_MODEL "0", DCP_OPTIMIZER "0"};
+    static const char *const parts[] = {CKPT_DCP_MODEL "0", CKPT_DCP_OPTIMIZER "0"};
     int rc = CKPT_OK;
 
     if (ckpt_listing_find(r->list, CKPT_DCP_MODEL "1"))
@@ -472,7 +469,7 @@ const ckpt_directory ckpt_directory_dcp = {
             .signs = ".metadata and *.distcp (PyTorch DCP)",
             .note = "PyTorch distributed checkpoint (DCP), torch 2.0 to 2.15",
             .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
-                    CKPT_HOLDS_STATE | CKPT_HAS_TAGS,
+                    CKPT_HOLDS_STATE | CKPT_HAS_TAGS | CKPT_TAKES_LAYOUT,
         },
     .probe = dcp_probe,
     .gather = dcp_gather,

@@ -88,6 +88,9 @@ int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char
                            const char *prefix, ckpt_err *err);
 void ckpt_dcp_metadata_free(ckpt_dcp_metadata *m);
 
+struct ckpt_dsw_job;
+struct ckpt_state;
+
 /* ---- describe.c, settings.c, write.c ---- */
 
 /*
@@ -110,8 +113,9 @@ int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 
 /* ---- steps.c ---- */
 
-/* Of accelerate and the Trainer: a folder with the model, a number for each. */
-#define CKPT_DCP_MODEL "pytorch_model_fsdp_"
+/* Of accelerate and the Trainer: folders with the model and its optimizer, a number for each. */
+#define CKPT_DCP_MODEL     "pytorch_model_fsdp_"
+#define CKPT_DCP_OPTIMIZER "optimizer_"
 
 /* A folder is one checkpoint, finished or not; its save has finished. */
 bool ckpt_dcp_is_one(const ckpt_listing *list);
@@ -131,10 +135,43 @@ bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder);
  */
 int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err);
 
-/* ---- run.c ---- */
+/* ---- programs.c ---- */
 
-struct ckpt_dsw_job;
-struct ckpt_state;
+/* What a program expects of a folder that it loads. */
+typedef struct ckpt_dcp_layout {
+    const char *name;      /* ckpt_target.layout */
+    const char *model;     /* the key above parameters; NULL: they stand at the root */
+    const char *optimizer; /* the key above its dict */
+    bool flat;             /* the dict's keys are "state.<parameter>.<moment>" */
+    bool scheduled;        /* groups have initial_lr, as a scheduler of torch sets it */
+    /* folders, "" or with a '/'; of_optimizer NULL: all is in one */
+    const char *of_model, *of_optimizer;
+} ckpt_dcp_layout;
+
+/*
+ * The layout of this name; NULL: torch's.
+ *
+ * Errors  CKPT_EUSAGE: there is none
+ */
+int ckpt_dcp_layout_find(const ckpt_dcp_layout **out, const char *name, ckpt_err *err);
+
+/* Name the folder as the program looks for it, unless the target does; say what it lacks there. */
+int ckpt_dcp_program_folder(struct ckpt_dsw_job *job, const ckpt_dcp_layout *layout);
+
+/*
+ * Values beside model and optimizer, a DICT: those of the source that FSDP has a place for, and
+ * those that the program asks for besides.
+ *
+ * Errors  CKPT_ELIMIT
+ */
+int ckpt_dcp_program_values(ckpt_value **out, ckpt_map *to, const struct ckpt_state *state,
+                            const ckpt_dcp_layout *layout, ckpt_err *err);
+
+/* Give a group's settings initial_lr: that of DeepSpeed's configuration, or lr. */
+int ckpt_dcp_initial_lr(ckpt_value *settings, ckpt_arena *arena, const struct ckpt_state *state,
+                        ckpt_err *err);
+
+/* ---- run.c ---- */
 
 /*
  * Begin a folder of FSDP's: what cannot be written is refused, what is left out is said, the

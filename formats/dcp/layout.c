@@ -230,14 +230,17 @@ static int dly_optimizers(dly_reader *r)
 /*
  * How many keys lead to the model: the fewest whose rest is a parameter of the optimizer, told by
  * the first item that has one; without an optimizer a name that programs use.
+ *
+ * flat  set: parameters are single keys below it, so that a dict with tensors there is none of its
  */
-static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth)
+static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth, bool *flat)
 {
     static const char *const usual[] = {"model", "state_dict", "module"};
     dly_path path;
 
     *prefix = NULL;
     *depth = 0;
+    *flat = false;
     for (size_t i = 0; i < r->m->item.n; i++) {
         if (!r->m->item.at[i].is_tensor || r->out[i].what != CKPT_DCP_OTHER)
             continue;
@@ -250,6 +253,7 @@ static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth)
             if (!dly_has(&r->params, name))
                 continue;
             *depth = k;
+            *flat = path.n == k + 1;
             *prefix = dly_join(r, &path, 0, k);
             return *prefix ? CKPT_OK : ckpt_fail_memory(r->err);
         }
@@ -272,7 +276,8 @@ static int dly_model(dly_reader *r)
 {
     const char *prefix;
     unsigned depth;
-    int rc = dly_find_model(r, &prefix, &depth);
+    bool flat;
+    int rc = dly_find_model(r, &prefix, &depth, &flat);
 
     for (size_t i = 0; rc == CKPT_OK && i < r->m->item.n; i++) {
         ckpt_dcp_role *out = &r->out[i];
@@ -284,7 +289,8 @@ static int dly_model(dly_reader *r)
         const char *before = dly_join(r, &path, 0, depth < path.n ? depth : 0);
         if (!before)
             return ckpt_fail_memory(r->err);
-        if (prefix && (path.n <= depth || strcmp(before, prefix) != 0))
+        if (prefix &&
+            (path.n <= depth || strcmp(before, prefix) != 0 || (flat && path.n > depth + 1)))
             continue;
         out->name = dly_name(r, &path, depth);
         if (!out->name)

@@ -8,6 +8,8 @@
  *     optim.param_groups.<number>.<setting> and .params, the list of names
  *     <key>...                              what the source's program saved beside them
  *
+ * Other layouts have the same under other names, and more beside it (programs.c).
+ *
  * Tensors are cut along their first axis as FSDP2 cuts them: ceil(rows / ranks) for each rank.
  */
 #include <inttypes.h>
@@ -26,7 +28,8 @@ typedef struct dpw_writer {
     const ckpt_map *from;
     const ckpt_state *state; /* NULL: weights alone */
     const ckpt_target *target;
-    ckpt_dcp_metadata meta; /* what was placed; files by rank */
+    const ckpt_dcp_layout *layout;
+    ckpt_dcp_metadata meta; /* what was placed in this folder; files by rank */
     uint32_t *file;         /* of each rank: number in the target map */
     uint32_t ranks;
     ckpt_err *err;
@@ -292,13 +295,26 @@ static int dpw_model(dpw_writer *w)
     for (size_t i = 0; rc == CKPT_OK && i < w->from->tensors.n; i++) {
         const ckpt_tensor *t = w->from->tensors.at[i];
         bool model = t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER;
-        ckpt_value *key[] = {dpw_key(w, model ? "model" : t->name), dpw_key(w, t->name)};
+        const char *above = model ? w->layout->model : NULL;
+        ckpt_value *key[] = {dpw_key(w, above ? above : t->name), dpw_key(w, t->name)};
         // what one chunk holds beside the model stands in the values of the run
         bool told = t->role == CKPT_ROLE_OTHER && w->state && t->n_extents <= 1;
         if (t->role != CKPT_ROLE_STATE && !told)
-            rc = dpw_tensor(w, dpw_path(w, key, model ? 2 : 1), t, ckpt_dcp_written(w->target, t));
+            rc = dpw_tensor(w, dpw_path(w, key, above ? 2 : 1), t, ckpt_dcp_written(w->target, t));
     }
     return rc;
+}
+
+/* <optimizer> / <of> / <name> / <key>, or <optimizer> / "<of>.<name>.<key>". */
+static ckpt_value *dpw_below_optimizer(dpw_writer *w, const char *of, const char *name,
+                                       const char *key)
+{
+    const char *flat =
+        w->layout->flat ? ckpt_arena_printf(w->to->arena, "%s.%s.%s", of, name, key) : of;
+    ckpt_value *keys[] = {dpw_key(w, w->layout->optimizer), flat ? dpw_key(w, flat) : NULL,
+                          dpw_key(w, name), dpw_key(w, key)};
+
+    return dpw_path(w, keys, w->layout->flat ? 2 : 4);
 }
 
 /* Moments and step counts: "<kind>/<parameter>". */
@@ -312,11 +328,10 @@ static int dpw_moments(dpw_writer *w)
         if (t->role != CKPT_ROLE_STATE || !slash)
             continue;
         char *kind = ckpt_arena_string(w->to->arena, t->name, (size_t)(slash - t->name));
-        ckpt_value *key[] = {dpw_key(w, "optim"), dpw_key(w, "state"), dpw_key(w, slash + 1),
-                             kind ? dpw_key(w, kind) : NULL};
-        rc = dpw_tensor(w, dpw_path(w, key, 4), t,
-                        kind && strcmp(kind, "step") == 0 ? t->dtype
-                                                          : ckpt_dcp_written(w->target, t));
+        if (!kind)
+            return ckpt_fail_memory(w->err);
+        rc = dpw_tensor(w, dpw_below_optimizer(w, "state", slash + 1, kind), t,
+                        strcmp(kind, "step") == 0 ? t->dtype : ckpt_dcp_written(w->target, t));
     }
     return rc;
 }
@@ -334,17 +349,12 @@ static ckpt_value *dpw_params(dpw_writer *w, const ckpt_group *g)
     return list;
 }
 
-static int dpw_group(dpw_writer *w, size_t number)
+/* Settings below a path: each a key of it. */
+static int dpw_settings(dpw_writer *w, const ckpt_value *path, const ckpt_value *settings)
 {
-    const ckpt_group *g = &w->state->group.at[number];
-    ckpt_value *key[] = {dpw_key(w, "optim"), dpw_key(w, "param_groups"),
-                         ckpt_value_int(w->to->arena, (int64_t)number)};
-    ckpt_value *path = dpw_path(w, key, 3), *params = dpw_params(w, g), *settings = NULL;
-    int rc = path && params ? CKPT_OK : ckpt_fail_memory(w->err);
-
-    if (rc == CKPT_OK)
-        rc = ckpt_dcp_settings(&settings, w->to, w->state, g, w->err);
     ckpt_dict fields = ckpt_value_map(settings);
+    int rc = path ? CKPT_OK : ckpt_fail_memory(w->err);
+
     for (uint64_t i = 0; rc == CKPT_OK && i < fields.n; i++) {
         const ckpt_value *k = fields.at[i].key;
         if (k->kind != CKPT_V_STR || ckpt_value_is(k, "params"))
@@ -352,18 +362,53 @@ static int dpw_group(dpw_writer *w, size_t number)
         rc = dpw_flatten(w, dpw_below(w, path, dpw_key(w, k->as.text.at)), fields.at[i].value,
                          CKPT_MAX_DIM);
     }
+    return rc;
+}
+
+/* The same for each parameter, as flatten_optimizer_state_dict has them. */
+static int dpw_flat_settings(dpw_writer *w, const ckpt_group *g, const ckpt_value *settings)
+{
+    ckpt_dict fields = ckpt_value_map(settings);
+    int rc = CKPT_OK;
+
+    for (size_t p = g->first; rc == CKPT_OK && p < g->first + g->n; p++) {
+        const char *name = ckpt_state_name(w->state, w->state->param.at[p]);
+        for (uint64_t i = 0; rc == CKPT_OK && i < fields.n; i++) {
+            const ckpt_value *k = fields.at[i].key;
+            if (k->kind == CKPT_V_STR && !ckpt_value_is(k, "params"))
+                rc = dpw_flatten(w, dpw_below_optimizer(w, "param_groups", name, k->as.text.at),
+                                 fields.at[i].value, CKPT_MAX_DIM);
+        }
+    }
+    return rc;
+}
+
+static int dpw_group(dpw_writer *w, size_t number)
+{
+    const ckpt_group *g = &w->state->group.at[number];
+    ckpt_value *key[] = {dpw_key(w, w->layout->optimizer), dpw_key(w, "param_groups"),
+                         ckpt_value_int(w->to->arena, (int64_t)number)};
+    ckpt_value *path = dpw_path(w, key, 3), *params = dpw_params(w, g), *settings = NULL;
+    int rc = path && params ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_settings(&settings, w->to, w->state, g, w->err);
+    if (rc == CKPT_OK && w->layout->scheduled)
+        rc = ckpt_dcp_initial_lr(settings, w->to->arena, w->state, w->err);
+    if (rc != CKPT_OK || w->layout->flat)
+        return rc == CKPT_OK ? dpw_flat_settings(w, g, settings) : rc;
+    rc = dpw_settings(w, path, settings);
     return rc == CKPT_OK ? dpw_object(w, dpw_below(w, path, dpw_key(w, "params")), params) : rc;
 }
 
 /* Values beside model and optimizer, at the root, where their program had them. */
 static int dpw_values(dpw_writer *w)
 {
-    ckpt_dict all = ckpt_value_map(w->state->model);
-    int rc = CKPT_OK;
+    ckpt_value *more = NULL;
+    int rc = ckpt_dcp_program_values(&more, w->to, w->state, w->layout, w->err);
+    ckpt_dict all = ckpt_value_map(more);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
-        if (!ckpt_dcp_keeps(w->state, &all.at[i]))
-            continue;
         ckpt_value *key[] = {dpw_key(w, all.at[i].key->as.text.at)};
         rc = dpw_flatten(w, dpw_path(w, key, 1), all.at[i].value, CKPT_MAX_DIM);
     }
@@ -372,16 +417,19 @@ static int dpw_values(dpw_writer *w)
 
 /* ---- files ---- */
 
-static int dpw_files(dpw_writer *w)
+/* A data file for each rank, in a folder: "" or "optimizer_0/". */
+static int dpw_files(dpw_writer *w, const char *folder)
 {
     int rc = CKPT_OK;
 
+    ckpt_dcp_metadata_free(&w->meta);
     w->file = ckpt_arena_array(w->to->arena, w->ranks, sizeof *w->file);
     if (!w->file)
         return ckpt_fail_memory(w->err);
     for (uint32_t r = 0; rc == CKPT_OK && r < w->ranks; r++) {
-        const char *name = ckpt_arena_printf(w->to->arena, "__%" PRIu32 "_0.distcp", r);
-        ckpt_map_file file = {.path = name,
+        const char *path = ckpt_arena_printf(w->to->arena, "%s__%" PRIu32 "_0.distcp", folder, r);
+        const char *name = path ? path + strlen(folder) : NULL;
+        ckpt_map_file file = {.path = path,
                               .prefix = "archive",
                               .format = &ckpt_format_torch,
                               .placed = true,
@@ -396,13 +444,16 @@ static int dpw_files(dpw_writer *w)
 }
 
 /* .metadata, whose bytes are known by now. */
-static int dpw_metadata(dpw_writer *w)
+static int dpw_metadata(dpw_writer *w, const char *folder)
 {
-    ckpt_map_file file = {.path = CKPT_DCP_METADATA, .placed = true, .rank = UINT32_MAX};
+    ckpt_map_file file = {.placed = true, .rank = UINT32_MAX};
     ckpt_bytes text = {0};
     uint32_t index = 0;
     int rc = ckpt_dcp_describe(&text, &w->meta, w->err);
 
+    file.path = ckpt_arena_printf(w->to->arena, "%s" CKPT_DCP_METADATA, folder);
+    if (rc == CKPT_OK && !file.path)
+        rc = ckpt_fail_memory(w->err);
     file.size = text.n;
     if (rc == CKPT_OK)
         rc = ckpt_map_add_file(w->to, &file, &index, w->err);
@@ -412,30 +463,50 @@ static int dpw_metadata(dpw_writer *w)
     return rc;
 }
 
+/* The optimizer and the values of the run. */
+static int dpw_run(dpw_writer *w)
+{
+    int rc = dpw_moments(w);
+
+    for (size_t g = 0; rc == CKPT_OK && g < w->state->group.n; g++)
+        rc = dpw_group(w, g);
+    return rc == CKPT_OK ? dpw_values(w) : rc;
+}
+
+/* All in one folder, or the model in one and the rest in another. */
 static int dpw_write(dpw_writer *w)
 {
-    int rc = dpw_files(w);
+    const char *first = w->layout->of_model, *second = w->layout->of_optimizer;
+    int rc = dpw_files(w, first);
 
     if (rc == CKPT_OK)
         rc = dpw_model(w);
+    if (rc == CKPT_OK && w->state && second) {
+        rc = dpw_metadata(w, first);
+        if (rc == CKPT_OK)
+            rc = dpw_files(w, second);
+        first = second;
+    }
     if (rc == CKPT_OK && w->state)
-        rc = dpw_moments(w);
-    for (size_t g = 0; rc == CKPT_OK && w->state && g < w->state->group.n; g++)
-        rc = dpw_group(w, g);
-    if (rc == CKPT_OK && w->state)
-        rc = dpw_values(w);
-    return rc == CKPT_OK ? dpw_metadata(w) : rc;
+        rc = dpw_run(w);
+    return rc == CKPT_OK ? dpw_metadata(w, first) : rc;
 }
 
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     dpw_writer w = {.to = to, .from = from, .target = target, .err = err};
     ckpt_dsw_job job = {.from = from, .to = to, .target = target, .err = err};
-    int rc = ckpt_dcp_begin(&job, &w.ranks);
+    int rc = ckpt_dcp_layout_find(&w.layout, target->layout, err);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_begin(&job, &w.ranks);
     w.state = job.state;
     if (rc == CKPT_OK)
+        rc = ckpt_dcp_program_folder(&job, w.layout);
+    if (rc == CKPT_OK) {
+        to->claim.joins_groups = w.layout->flat;
         rc = dpw_write(&w);
+    }
     ckpt_dcp_metadata_free(&w.meta);
     return rc;
 }

@@ -366,11 +366,10 @@ static int cl_entry_back(ckpt_claim_work *w, const ckpt_state *b, const ckpt_gro
     return cl_value_number(w->read_back, w->back, ckpt_value_get(y->entry, key), has, out, w->err);
 }
 
-/* What group g's state keeps beside moments. */
-static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b, size_t g,
-                    const char *group)
+/* What the state of group x of a, which is y of b, keeps beside moments. */
+static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b,
+                    const ckpt_group *x, const ckpt_group *y, const char *group)
 {
-    const ckpt_group *x = &a->group.at[g], *y = &b->group.at[g];
     ckpt_dict entry = ckpt_value_map(x->entry);
     int rc = CKPT_OK;
 
@@ -423,22 +422,38 @@ static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *
     return rc;
 }
 
+/* The group that holds all parameters of x, where groups were put together; NULL: none. */
+static const ckpt_group *cl_joined(const ckpt_state *b, const ckpt_group *x)
+{
+    for (size_t g = 0; g < b->group.n; g++) {
+        const ckpt_group *y = &b->group.at[g];
+        if (x->first >= y->first && x->first + x->n <= y->first + y->n)
+            return y;
+    }
+    return NULL;
+}
+
 /* Parameter groups, one by one and in order: their sizes, then what they keep beside moments. */
 static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
 {
-    int rc = cl_number(w, "parameter groups:", b->group.n, a->group.n);
+    bool joins = w->to->claim.joins_groups;
+    int rc = joins ? CKPT_OK : cl_number(w, "parameter groups:", b->group.n, a->group.n);
 
     for (size_t g = 0; rc == CKPT_OK && g < a->group.n; g++) {
-        const ckpt_group *x = &a->group.at[g], *y = &b->group.at[g];
+        const ckpt_group *x = &a->group.at[g], *y = joins ? cl_joined(b, x) : &b->group.at[g];
         char name[64];
         (void)snprintf(name, sizeof name, "param_groups[%zu]", g);
-        rc = cl_number(w, "in a group, parameters:", y->n, x->n);
+        if (joins && (!y || x->n == 0)) {
+            rc = ckpt_claim_differs(w, name, "is not there");
+            continue;
+        }
+        rc = joins ? CKPT_OK : cl_number(w, "in a group, parameters:", y->n, x->n);
         if (rc == CKPT_OK)
             rc = cl_number(w, "of a group, lanes:", y->n_lanes, x->n_lanes);
         if (rc == CKPT_OK)
             rc = cl_fields(w, x, y, name);
         if (rc == CKPT_OK)
-            rc = cl_entry(w, a, b, g, name);
+            rc = cl_entry(w, a, b, x, y, name);
     }
     return rc;
 }

@@ -138,6 +138,7 @@ typedef struct ckpt_claim {
     bool fresh;           /* moments and step counts begin anew */
     bool objects_dropped; /* values of unknown classes are left out */
     bool other_release;   /* which may list other names of the module as buffers, frozen or tied */
+    bool joins_groups;    /* neighbours with equal settings become one parameter group */
     bool no_empty;    /* the source's trained parameters without elements are no longer trained */
     int stage;        /* as a reader will see it; -1: does not say */
     uint32_t world;   /* 0: does not say */

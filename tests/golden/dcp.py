@@ -110,9 +110,9 @@ def written(ckpt, source, tmp):
     # what stands in a value of the run is a tensor by itself in one of them
     inside = [x for name in ('rng.*', 'list.*', 'nested*') for x in ('--exclude', name)]
     problem = ''
-    for form in 'dcp', 'fsdp-ranks':
-        out = os.path.join(tmp, form)
-        problem = problem or run(ckpt, 'reshard', '-q', '--to', form, '--world', '3', '--to-tag', 'x', source, out)
+    for form, *layout in ('dcp',), ('fsdp-ranks',), ('dcp', '--layout', 'torchtitan'), ('dcp', '--layout', 'accelerate'):
+        out = os.path.join(tmp, '-'.join([form] + layout[1:]))
+        problem = problem or run(ckpt, 'reshard', '-q', '--to', form, *layout, '--world', '3', '--to-tag', 'x', source, out)
         problem = problem or run(ckpt, 'diff', '-q', '--with-optimizer', *inside, source, os.path.join(out, 'x'))
     return problem
 

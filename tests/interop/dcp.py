@@ -6,6 +6,8 @@
 
 Each run goes to a distributed checkpoint of three ranks.  torch makes a plain file of it (dcp_to_torch_save, which needs all of
 .metadata) and loads one tensor of each kind into a template (dcp.load); the values must be those that ckpt reads of the source.
+In accelerate's layout its own load_state loads the folder, and in torchtitan's a module and its optimizer get what their flattened
+state dicts ask for, as its CheckpointManager does.
 """
 import argparse
 import os
@@ -15,9 +17,14 @@ import tempfile
 import warnings
 
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict, set_optimizer_state_dict
 
 warnings.simplefilter('ignore')
 RUNS = ('z1_bf16_w3_groups', 'z2_bf16_w2_aligned', 'hf_trainer_llama_z3_bf16_w2', 'old0126_z2_fp16_w3', 'fsdp2_mp_w2')
@@ -66,12 +73,73 @@ def template(folder, want):
     return '%s loaded with other values' % wrong[:3] if wrong else ''
 
 
+def program(want):
+    """A module with the tensors of these names, zeros, with its optimizer and schedule."""
+    model = torch.nn.Module()
+    kinds = {n.split('/', 1)[0] for n in want if '/' in n}
+    trained = {n.split('/', 1)[1] for n in want if '/' in n}
+    for name, t in want.items():
+        if '/' in name:
+            continue
+        at, (*up, last) = model, name.split('.')
+        for k in up:
+            if not hasattr(at, k):
+                at.add_module(k, torch.nn.Module())
+            at = getattr(at, k)
+        if name in trained:
+            at.register_parameter(last, torch.nn.Parameter(torch.zeros_like(t)))
+        else:
+            at.register_buffer(last, torch.zeros_like(t))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1.0, amsgrad='max_exp_avg_sq' in kinds)
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0)  # sets initial_lr
+    return model, optimizer
+
+
+def differs(model, optimizer, want):
+    params, weights = dict(model.named_parameters()), model.state_dict()
+    for name, t in want.items():
+        kind, _, param = name.partition('/')
+        have = optimizer.state[params[param]].get(kind) if param else weights[name]
+        if have is None or not torch.equal(have.to(t.dtype).reshape(t.shape), t):
+            return '%s has other values' % name
+    return '' if all(g['lr'] != 1.0 for g in optimizer.param_groups) else 'lr is not that of the source'
+
+
+def titan(folder, want):
+    """CheckpointManager's dict: the model at the root, flat settings, what TrainState and LambdaLR keep."""
+    model, optimizer = program(want)
+    flat = StateDictOptions(flatten_optimizer_state_dict=True)
+    state = dict(model.state_dict(), optimizer=get_optimizer_state_dict(model, optimizer, options=flat),
+                 train_state={'step': 0, 'ntokens_seen': -1}, lr_scheduler={'last_epoch': -1})
+    dcp.load(state, checkpoint_id=folder)
+    set_optimizer_state_dict(model, optimizer, state['optimizer'], options=flat)
+    steps = max(int(t) for n, t in want.items() if n.startswith('step/'))
+    ran, epoch = state['train_state']['step'], state['lr_scheduler']['last_epoch']
+    # steps that overflowed count for the run, and not for the schedule
+    if os.path.basename(folder) != 'step-%d' % ran or ran < steps or not (epoch == ran if ran == steps else 0 <= epoch < ran):
+        return 'the run is not at step %d: %s, step %d, epoch %d' % (steps, folder, ran, epoch)
+    return differs(model, optimizer, want)
+
+
+def accelerate(folder, want):
+    """load_state of a program under FSDP2, in one process."""
+    model, optimizer = program(want)
+    a = Accelerator(cpu=True)
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, state_dict_type='SHARDED_STATE_DICT', cpu_offload=False)
+    AcceleratorState._shared_state.update(distributed_type=DistributedType.FSDP, fsdp_plugin=plugin)
+    a._models, a._optimizers = [model], [optimizer]
+    a.load_state(folder)
+    return differs(model, optimizer, want)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
     p.add_argument('fixtures')
     a = p.parse_args()
     ckpt = os.path.join(a.bin, 'ckpt')
+    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='0', RANK='0', WORLD_SIZE='1', LOCAL_RANK='0', ACCELERATE_USE_CPU='true')
+    dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)
     for name in RUNS:
         source = os.path.join(a.fixtures, name, 'ckpt')
         with tempfile.TemporaryDirectory() as tmp:
@@ -81,6 +149,10 @@ def main():
             want, folder = load_file(flat), os.path.join(tmp, 'out', 'x')
             verdict(name + ' dcp_to_torch_save', whole(folder, want, tmp))
             verdict(name + ' dcp.load', template(folder, want))
+            for layout, load in ('torchtitan', titan), ('accelerate', accelerate):
+                out = os.path.join(tmp, layout)
+                run(ckpt, 'reshard', '-q', '--to', 'dcp', '--layout', layout, '--world', '3', source, out)
+                verdict('%s %s' % (name, layout), load(os.path.join(out, os.listdir(out)[0]), want))
     print('interop dcp: %d passed, %d failed' % (passed, len(failed)))
     return 1 if failed else 0
 

@@ -24,6 +24,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         {AT(target.objects_kept), CKPT_MAKES_TENSORS},
         {AT(target.objects_dropped), CKPT_MAKES_TENSORS},
         {AT(target.deflate), CKPT_TAKES_DEFLATE},
+        {AT(target.layout), CKPT_TAKES_LAYOUT},
     };
     unsigned caps = ckpt_format_caps(a->target.format);
     char list[CLI_HELP_ROOM];

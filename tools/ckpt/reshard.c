@@ -43,6 +43,8 @@ static int reshard_run(cli_args *a, ckpt_err *err)
 #define AT(field) offsetof(cli_args, field)
 static const cli_option reshard_options[] = {
     {"to", 0, CLI_STATE, AT(target.format), "FORMAT", "(zero)"},
+    {"layout", 0, CLI_TEXT, AT(target.layout), "torch|torchtitan|accelerate",
+     "dcp: whose names and folders (torch)"},
     {"world", 'w', CLI_COUNT, AT(target.world), "N", "data-parallel ranks (the source's)"},
     {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3", "ZeRO stage (the source's)"},
     {"dtype", 0, CLI_DTYPE, AT(target.dtype), "fp16|bf16|fp32", "to train in (the source's)"},
