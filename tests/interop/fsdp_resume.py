@@ -61,6 +61,16 @@ TO_ZERO = {
     'tp2_fsdp2_w4': ((3, 3),),
     'fsdp1_sharded_w3': ((2, 1),),
     'dcp_single_nodist': ((2, 2),),
+    'rl_skyrl_fsdp2_w3': ((2, 3),),               # files for each rank, Qwen2
+    'accel_fsdp2_sharded_w2': ((3, 2),),
+}
+# Runs of FSDP that go to ZeRO (world, stage) and from there to FSDP2 (ranks).
+THERE_AND_BACK = {
+    'fsdp2_flatopt_w2': ((3, 3, 3),),
+    'fsdp2_stateful_w2': ((2, 1, 3),),
+    'tp2_fsdp2_w4': ((3, 2, 3),),
+    'fsdp1_sharded_w3': ((2, 2, 2),),
+    'rl_verl_fsdp1_w2': ((3, 1, 1),),
 }
 
 
@@ -74,9 +84,10 @@ def build(e):
         return ds_harness.make_model({**e, 'model': {'kind': model.pop('arch', None) or model.pop('kind'), **model}}, {})
     from transformers import AutoConfig, AutoModelForCausalLM
     config = dict(e['hf_config'])
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(config.pop('model_type'), **config), attn_implementation='eager')
+    config = AutoConfig.for_model(config.pop('model_type'), **config)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation='eager')
     for name, p in model.named_parameters():
-        p.requires_grad_(name not in e['frozen'])
+        p.requires_grad_(name not in e.get('frozen', ()))
     return model
 
 
@@ -86,6 +97,11 @@ def loss_of(model, x, y):
         return model(x, y)
     z = model(x).logits
     return torch.nn.functional.cross_entropy(z.float().reshape(-1, z.shape[-1]), y.reshape(-1))
+
+
+def names_of(model, e):
+    """The parameters of each group; the oldest fixtures have one group and do not list them."""
+    return [g.get('params') or [n for n, p in model.named_parameters() if p.requires_grad] for g in e['optimizer']['param_groups']]
 
 
 def groups_of(model, e, names):
@@ -128,11 +144,13 @@ def recorded(e):
     if 'stage' in e:   # their rates are those after each step
         rates = [[g['lr'] for g in e['optimizer']['param_groups']]] + [r['lr'] for r in e['resume']['rows']]
         return e['global_step'], e['resume']['losses'][:STEPS], rates[:STEPS]
-    return e['steps'], [s['loss'] for s in e['next_steps'][:STEPS]], [s['lr'] for s in e['next_steps'][:STEPS]]
+    return e['next_steps'][0]['step'] - 1, [s['loss'] for s in e['next_steps'][:STEPS]], [s['lr'] for s in e['next_steps'][:STEPS]]
 
 
 def clipping(e):
     """The norm that gradients are cut to; DeepSpeed does so from 0.19 on, unless it is told otherwise."""
+    if 'ds_config' not in e:
+        return 0.0
     return e['ds_config'].get('gradient_clipping', 1.0 if e['producer']['deepspeed'] == '0.19.8' else 0.0)
 
 
@@ -148,10 +166,10 @@ def fsdp_rank(e, data, folder, out, rank):
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     model = build(e)
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if e['dtype'] == 'bf16' else None
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if e.get('dtype') == 'bf16' else None
     for part in [*getattr(model, 'h', ()), model]:
         fully_shard(part, **({'mp_policy': policy} if policy else {}))
-    optimizer = optimizer_of(e, ds_harness.make_groups(model, {**e, 'ds_config': {}}, True))
+    optimizer = optimizer_of(e, groups_of(model, e, names_of(model, e)))
     scheduler = scheduler_of(e, optimizer)
     weights, state = get_state_dict(model, optimizer)
     want = {'model': weights, 'optim': state}
@@ -192,8 +210,7 @@ def zero_rank(e, data, folder, stage, own, out, rank):
     import deepspeed
     ds_harness.patch()
     model = build(e)
-    names = [g['params'] for g in e['optimizer']['param_groups']]
-    groups = groups_of(model, e, names)
+    groups = groups_of(model, e, names_of(model, e))
     optimizer = None if own else optimizer_of(e, groups)
     x, _ = batch(data, e, 0)
     config = {'train_micro_batch_size_per_gpu': len(x), 'zero_allow_untested_optimizer': True, 'gradient_clipping': 0.0,
@@ -201,8 +218,8 @@ def zero_rank(e, data, folder, stage, own, out, rank):
     if own:
         config['zero_optimization']['offload_optimizer'] = {'device': 'cpu'}
         config['optimizer'] = {'type': 'AdamW', 'params': {'lr': WRONG_LR}}
-    engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, model_parameters=groups if own else None, config=config,
-                                           lr_scheduler=lambda o: scheduler_of(e, o))
+    engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, model_parameters=groups if own else None,
+                                           config=config, lr_scheduler=lambda o: scheduler_of(e, o))
     path, _ = engine.load_checkpoint(folder)
     if path is None:
         raise RuntimeError('DeepSpeed loads nothing from %s' % folder)
@@ -262,7 +279,7 @@ def judged(a, tmp, e, source, world, target, body):
     got, error = ranks.run_ranks(world, lambda rank, out: body(dst, out, rank), 120)
     if error:
         return [ds_harness.short(error)]
-    coarse = e['dtype'] != 'fp32' or bool(e.get('mp_policy_param_dtype'))
+    coarse = e.get('dtype', 'fp32') != 'fp32' or bool(e.get('mp_policy_param_dtype'))
     problems = held_differ(got['held'], flat(a, source, tmp)) + run_differs(e, got, coarse)
     return problems, 'losses off by %.1e' % ds_harness.far(got['losses'], recorded(e)[1])
 
@@ -271,6 +288,12 @@ def to_fsdp(a, tmp, path, e, source, world):
     data = load_file(os.path.join(path, 'batches.safetensors'))
     return judged(a, tmp, e, source, world, ('--to', 'dcp'),
                   lambda dst, out, rank: fsdp_rank(e, data, os.path.join(dst, 'x'), out, rank))
+
+
+def there_and_back(a, tmp, path, e, source, world, stage, ranks_after):
+    between = tempfile.mkdtemp(dir=tmp)
+    checks.ckpt(a, 'reshard', '-q', '-s', str(stage), '-w', str(world), source, between)
+    return to_fsdp(a, tmp, path, e, between, ranks_after)
 
 
 def to_zero(a, tmp, path, e, source, world, stage, own=''):
@@ -285,7 +308,8 @@ def main():
     ranks.prepare()
     import transformers.models.llama.modeling_llama  # noqa: F401  before any fork
     with checks.scratch() as tmp:
-        for cases, go, words in ((TO_FSDP, to_fsdp, '%d ranks of FSDP2'), (TO_ZERO, to_zero, '%d ranks of stage %d')):
+        for cases, go, words in ((TO_FSDP, to_fsdp, '%d ranks of FSDP2'), (TO_ZERO, to_zero, '%d ranks of stage %d'),
+                                 (THERE_AND_BACK, there_and_back, '%d ranks of stage %d to %d of FSDP2')):
             for name, targets in cases.items():
                 path = os.path.join(a.fixtures, name)
                 if a.only and name not in a.only:
@@ -296,7 +320,9 @@ def main():
                 e = ds_harness.read_expected(path)
                 for target in targets:
                     target = target if isinstance(target, tuple) else (target,)
-                    tally.call(' '.join(('%s to' % name, words % target[:words.count('%')], *target[2:])), go, a, tmp, path, e, os.path.join(path, e['checkpoint']), *target)
+                    n = words.count('%')
+                    label = ' '.join((name, 'to', words % target[:n], *target[n:]))
+                    tally.call(label, go, a, tmp, path, e, os.path.join(path, e['checkpoint']), *target)
     return tally.end('interop fsdp')
 
 

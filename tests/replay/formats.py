@@ -59,7 +59,10 @@ def own_run(work, ckpt):
     """From zerotrain's own save through each format."""
     data, model = work.path('data.safetensors'), work.write('config.json', gpt2())
     write_tokens(data, 64, 12, 97)
-    options = lambda stage, world: ['--deepspeed_config', work.write('ds.json', ds_config(stage, 6 // world)), '--model', model, '--data', data]
+
+    def options(stage, world):
+        return ['--deepspeed_config', work.write('ds.json', ds_config(stage, 6 // world)), '--model', model, '--data', data]
+
     whole = train(work, 2, [*options(2, 2), '--max-steps', END])
     saved = work.path('run')
     first = train(work, 2, [*options(2, 2), '--max-steps', END, '--save', saved, '--save-every', HALF])
@@ -99,8 +102,8 @@ def shifted(path, out):
     rows = len(x) // n
     ids = [t for r in range(rows) for t in (*x[r * n:(r + 1) * n], 0)]
     labels = [t for r in range(rows) for t in (-100, *y[r * n:(r + 1) * n])]
-    pack = lambda v: ('I64', [rows, n + 1], struct.pack('<%dq' % len(v), *v))
-    write_safetensors(out, {'input_ids': pack(ids), 'labels': pack(labels)})
+    write_safetensors(out, {name: ('I64', [rows, n + 1], struct.pack('<%dq' % len(v), *v))
+                            for name, v in (('input_ids', ids), ('labels', labels))})
     return rows // shape[0]
 
 
