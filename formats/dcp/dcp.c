@@ -450,7 +450,9 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                          list->folder);
     map->known.training = true;
     rc = ckpt_dcp_read(map, list, opts, ckpt_dcp_roles, err);
-    return rc == CKPT_OK && opts->with_optimizer ? ckpt_dcp_state(map, err) : rc;
+    if (rc == CKPT_OK && opts->with_optimizer)
+        rc = ckpt_dcp_state(map, err);
+    return rc == CKPT_OK && opts->with_optimizer ? ckpt_dcp_beside(map, list, err) : rc;
 }
 
 /* No file names the checkpoint to go on from: the newest is. */

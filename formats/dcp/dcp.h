@@ -12,6 +12,7 @@
  *
  *     values.c    objects and tensors at the ends of their paths: the tree of values
  *     state.c     the training state: groups, their settings, which moments there are
+ *     beside.c    schedule and other files beside accelerate's pairs
  *
  * A checkpoint, as torch.distributed.checkpoint 2.0 to 2.15 writes it:
  *
@@ -269,6 +270,21 @@ int ckpt_dcp_kinds(const ckpt_map *map, const ckpt_state *state, const ckpt_grou
 
 /* What the parameters are trained in: what they are kept in. */
 ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s);
+
+/* ---- beside.c ---- */
+
+/* The file of a schedule beside a run's state; NULL: there is none. */
+const char *ckpt_dcp_schedule(const ckpt_listing *list);
+
+/* Name the files beside a run's state that no reader has a place for. */
+int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
+
+/*
+ * Both, of a run whose state is read: the schedule becomes its lr_scheduler.
+ *
+ * Errors  those of torch files
+ */
+int ckpt_dcp_beside(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 
 /* ---- entry.c ---- */
 

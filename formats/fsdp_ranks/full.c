@@ -12,6 +12,7 @@
  */
 #include <string.h>
 
+#include "formats/dcp/dcp.h"
 #include "formats/fsdp_ranks/ranks.h"
 
 #define RFU_MODEL "pytorch_model_fsdp.bin"
@@ -137,35 +138,16 @@ static int rfu_take_schedule(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckp
     return CKPT_OK;
 }
 
-/* Files beside them that no reader here has a place for are named. */
-static int rfu_tell(ckpt_ranks_run *r, const ckpt_listing *list)
-{
-    int rc = CKPT_OK;
-
-    for (size_t i = 0; rc == CKPT_OK && i < list->n; i++) {
-        const char *name = list->entry[i].name;
-        if (strncmp(name, "random_states_", 14) == 0 || strncmp(name, "rng_state", 9) == 0 ||
-            strncmp(name, "sampler", 7) == 0 || strncmp(name, "custom_checkpoint_", 18) == 0 ||
-            strcmp(name, "trainer_state.json") == 0)
-            rc = ckpt_map_note(r->map, CKPT_INFO, r->err, "%s/%s: left out", list->folder, name);
-    }
-    return rc;
-}
-
 static int rfu_several(ckpt_ranks_run *r, const ckpt_listing *list)
 {
-    static const char *const schedules[] = {"scheduler.bin", "scheduler.pt"};
+    const char *schedule = ckpt_dcp_schedule(list);
     int rc = ckpt_ranks_read(r, RFU_MODEL, CKPT_RANKS_MODEL, 0, ckpt_ranks_take_model);
-    bool has = false;
 
     if (rc == CKPT_OK && r->with_optimizer && ckpt_listing_has(list, RFU_OPTIM, false))
         rc = ckpt_ranks_read(r, RFU_OPTIM, CKPT_RANKS_OPTIM, 0, ckpt_ranks_take_optim);
-    for (size_t i = 0; rc == CKPT_OK && !has && i < sizeof schedules / sizeof *schedules; i++) {
-        has = ckpt_listing_has(list, schedules[i], false);
-        if (has)
-            rc = ckpt_ranks_read(r, schedules[i], CKPT_RANKS_EXTRA, 0, rfu_take_schedule);
-    }
-    return rc == CKPT_OK ? rfu_tell(r, list) : rc;
+    if (rc == CKPT_OK && schedule)
+        rc = ckpt_ranks_read(r, schedule, CKPT_RANKS_EXTRA, 0, rfu_take_schedule);
+    return rc == CKPT_OK ? ckpt_dcp_left(r->map, list, r->err) : rc;
 }
 
 /* ---- the driver ---- */
