@@ -329,7 +329,7 @@ typedef struct ckpt_target {
      */
     const char *order_text;
     bool deflate; /* npz: as numpy.savez_compressed; takes room on the disk for both forms */
-    /* dcp: names and folders of "torch" (get_state_dict), "torchtitan" or "accelerate"; NULL: torch */
+    /* dcp: names and folders of "torch" (get_state_dict; NULL too), "torchtitan", "accelerate" */
     const char *layout;
 } ckpt_target;
 

@@ -136,7 +136,8 @@ static int rs_schedule(zt_zero *z, const ckpt_state *state, bool groups, ckpt_er
 
     if (z->schedule.type == ZT_SCHEDULE_NONE)
         return rc;
-    // a schedule of another framework is not ours to go on with: the configured one begins at its step
+    // a schedule of another framework is not ours to go on with: the configured one begins at
+    // its step
     if (state->foreign && !ckpt_value_get(saved, "last_batch_iteration"))
         last += z->updates;
     rs_int(saved, "last_batch_iteration", &last);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hf_sharded.h: what the reader and the writer of torch's sharded safetensors share.
+ * hf_sharded.h: torch's sharded safetensors: names of files and of what they say.
  *
  * A model as torch.distributed.checkpoint's HuggingFaceStorageWriter(save_distributed=True) leaves
  * it (torch 2.8 and later): files of their own for each rank, and no .metadata:
@@ -24,8 +24,5 @@
 #define CKPT_HFS_INFO    "DCP_SHARDING_INFO"
 #define CKPT_HFS_VERSION "DCP_VERSION"
 #define CKPT_HFS_OFFSETS "saved_offsets"
-
-/* The writer (ckpt_directory.scatter). */
-int ckpt_hfs_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
 #endif

@@ -33,7 +33,7 @@ bool ckpt_state_is_adam(const ckpt_group *g)
 }
 
 /* Add a key that a dict lacks. */
-static bool st_lacks(ckpt_arena *arena, ckpt_value *dict, const char *key, ckpt_value *value)
+static bool state_lacks(ckpt_arena *arena, ckpt_value *dict, const char *key, ckpt_value *value)
 {
     return ckpt_value_get(dict, key) ||
            (value && ckpt_dict_add_cstr(arena, &dict->as.map, key, value));
@@ -43,12 +43,12 @@ bool ckpt_state_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decouple
 {
     static const char *const off[] = {"amsgrad", "maximize", "capturable", "differentiable"};
     static const char *const none[] = {"foreach", "fused"};
-    bool ok = !decoupled || st_lacks(arena, fields, "decoupled_weight_decay", decoupled);
+    bool ok = !decoupled || state_lacks(arena, fields, "decoupled_weight_decay", decoupled);
 
     for (size_t i = 0; ok && i < sizeof off / sizeof *off; i++)
-        ok = st_lacks(arena, fields, off[i], ckpt_value_bool(arena, false));
+        ok = state_lacks(arena, fields, off[i], ckpt_value_bool(arena, false));
     for (size_t i = 0; ok && i < sizeof none / sizeof *none; i++)
-        ok = st_lacks(arena, fields, none[i], ckpt_value_new(arena, CKPT_V_NONE));
+        ok = state_lacks(arena, fields, none[i], ckpt_value_new(arena, CKPT_V_NONE));
     return ok;
 }
 
