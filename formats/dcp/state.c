@@ -28,6 +28,7 @@ typedef struct dps_maker {
     const ckpt_value *schedule; /* that stands beside the optimizer, or NULL */
     ckpt_reader *reader;
     double steps; /* of the parameter that was stepped most */
+    bool counted; /* the optimizer keeps such counts: SGD does not */
     ckpt_err *err;
 } dps_maker;
 
@@ -276,6 +277,7 @@ static int dps_steps(dps_maker *m, const ckpt_group *g, ckpt_value *entry)
         common = step;
     }
     m->steps = common > m->steps ? common : m->steps;
+    m->counted |= first != NULL;
     if (rc == CKPT_OK && first &&
         !ckpt_dict_add_cstr(m->map->arena, &entry->as.map, "step",
                             ckpt_value_int(m->map->arena, (int64_t)common)))
@@ -386,6 +388,11 @@ static int dps_values(dps_maker *m)
     rc = root ? dps_rest(m, m->map->values, root, DPS_DEPTH) : ckpt_fail_memory(m->err);
     if (rc == CKPT_OK && m->schedule)
         rc = dps_lift(m, m->schedule, root);
+    if (rc == CKPT_OK && !m->counted && !ckpt_value_get(root, "global_steps"))
+        rc = ckpt_map_note(m->map, CKPT_WARNING, m->err,
+                           "%s: its optimizer counts no steps, so the run's count of them begins "
+                           "at 0",
+                           m->map->path);
     if (rc == CKPT_OK && !ckpt_value_get(root, "global_steps") &&
         !ckpt_dict_add_cstr(arena, &root->as.map, "global_steps",
                             ckpt_value_int(arena, (int64_t)m->steps)))
