@@ -287,6 +287,7 @@ check-unit: $(UNIT_BIN)
 
 check-cli: programs check-man check-sandbox
 	@sh tests/cli/run.sh $(B)/bin
+	@python3 tests/cli/readme.py --bin $(B)/bin
 
 check-man: programs
 	@sh tests/cli/man_options.sh $(B)/bin
