@@ -67,9 +67,46 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
 }
 
 /*
- * Members of a DeepSpeed run that FSDP has no place for, each by name.  What describes the layout
- * of the files is no value of the run.
+ * Members that say how DeepSpeed's own files are laid out: FSDP's are laid out anew, and what these
+ * hold of weights and moments is carried.
  */
+static bool dru_is_layout(const ckpt_pair *p)
+{
+    static const char *const names[] = {
+        "module",
+        "buffer_names",
+        "param_shapes",
+        "frozen_param_shapes",
+        "frozen_param_fragments",
+        "shared_params",
+        "dp_world_size",
+        "mp_world_size",
+        "checkpoint_parallel_dimensions",
+        "zero_stage",
+        "partition_count",
+        "optimizer_state_dict",
+        "base_optimizer_state",
+        "fp32_flat_groups",
+        "single_partition_of_fp32_groups",
+        "group_paddings",
+        "param_slice_mappings",
+    };
+    bool is = false;
+
+    for (size_t i = 0; !is && i < sizeof names / sizeof *names; i++)
+        is = ckpt_value_is(p->key, names[i]);
+    return is;
+}
+
+static int dru_left_out(const ckpt_dsw_job *job, const ckpt_pair *p)
+{
+    return ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: %s", p->key->as.text.at,
+                             dru_is_layout(p) ? "of DeepSpeed's layout: FSDP's is written instead"
+                                              : "only DeepSpeed has a place for it");
+}
+
+/* Members of a DeepSpeed run that FSDP has no place for, each by name: read back, all others must
+ * be there. */
 static int dru_tell(const ckpt_dsw_job *job)
 {
     ckpt_dict model = ckpt_value_map(job->state->model),
@@ -78,13 +115,11 @@ static int dru_tell(const ckpt_dsw_job *job)
 
     for (uint64_t i = 0; rc == CKPT_OK && !job->state->foreign && i < model.n; i++) {
         if (!ckpt_dcp_keeps(job->state, &model.at[i]) && model.at[i].key->kind == CKPT_V_STR)
-            rc = ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: only DeepSpeed has a place for it",
-                                   model.at[i].key->as.text.at);
+            rc = dru_left_out(job, &model.at[i]);
     }
     for (uint64_t i = 0; rc == CKPT_OK && i < optim.n; i++) {
         if (optim.at[i].key->kind == CKPT_V_STR)
-            rc = ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: only DeepSpeed has a place for it",
-                                   optim.at[i].key->as.text.at);
+            rc = dru_left_out(job, &optim.at[i]);
     }
     return rc;
 }
