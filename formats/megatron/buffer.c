@@ -543,6 +543,12 @@ static void mgb_grid(mgb_reader *r, uint32_t optimizer)
     }
 }
 
+/* Experts that are spread over ranks have an optimizer of their own. */
+static uint32_t mgb_optimizers(const mgb_reader *r)
+{
+    return r->spread ? 2 : 1;
+}
+
 /* One order of modules: do all optimizers' parameters fit? */
 static int mgb_try(mgb_reader *r, unsigned order, bool *fit)
 {
@@ -551,7 +557,7 @@ static int mgb_try(mgb_reader *r, unsigned order, bool *fit)
     r->engine = order & 1;
     r->grouped = order & 2;
     *fit = true;
-    for (uint32_t o = 0; rc == CKPT_OK && *fit && o <= r->spread; o++) {
+    for (uint32_t o = 0; rc == CKPT_OK && *fit && o < mgb_optimizers(r); o++) {
         mgb_grid(r, o);
         *fit = !r->why;
         if (*fit)
@@ -572,7 +578,7 @@ static int mgb_read(mgb_reader *r)
         rc = mgb_try(r, order, &fit);
     if (rc == CKPT_OK && !fit && !r->why)
         r->why = "parameters do not fill them by any order that is known";
-    for (uint32_t o = 0; rc == CKPT_OK && fit && o <= r->spread; o++) {
+    for (uint32_t o = 0; rc == CKPT_OK && fit && o < mgb_optimizers(r); o++) {
         mgb_grid(r, o);
         for (size_t k = 0; rc == CKPT_OK && k < r->n_kinds; k++)
             rc = mgb_kind(r, r->kind[k]);
