@@ -41,7 +41,7 @@ endif
 LDLIBS   := -ldeflate -lz -lzip -lcrypto -lcjson -lpcre2-8 -lpthread -lm
 
 # ---- sources ---------------------------------------------------------------------------------
-LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
+LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
 TOOL_SRC := $(sort $(wildcard tools/*.c tools/*/*.c))
 ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))

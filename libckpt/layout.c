@@ -115,6 +115,18 @@ static int lay_metadata(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* The keys that a layout map gave go along; their values stay the source's. */
+static int lay_keys(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
+{
+    for (size_t i = 0; i < from->keys.n; i++) {
+        ckpt_key *key = ckpt_vec_push(&to->keys);
+        if (!key)
+            return ckpt_fail_memory(err);
+        *key = from->keys.at[i];
+    }
+    return CKPT_OK;
+}
+
 /* Formats of training state decide themselves which tensors their files hold. */
 static bool lay_makes_tensors(const char *name)
 {
@@ -220,6 +232,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
         rc = lay_unchanged(to, from, target->dtype, err);
     if (rc == CKPT_OK)
         rc = lay_metadata(to, from, err);
+    if (rc == CKPT_OK)
+        rc = lay_keys(to, from, err);
     if (rc == CKPT_OK)
         rc = lay_files(to, from, target, err);
     if (rc == CKPT_OK && !to->claim.made)

@@ -62,6 +62,7 @@ void ckpt_map_free(ckpt_map *map)
     ckpt_vec_free(&map->slots);
     ckpt_vec_free(&map->findings);
     ckpt_vec_free(&map->facts);
+    ckpt_vec_free(&map->keys);
     for (size_t i = 0; i < map->states.n; i++)
         ckpt_state_free(map->states.at[i]);
     ckpt_vec_free(&map->states);

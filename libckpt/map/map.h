@@ -120,6 +120,32 @@ typedef struct ckpt_fact {
     bool is_number;
 } ckpt_fact;
 
+/* Types of keys, with GGUF's numbers (ggml, gguf.h, enum gguf_type). */
+typedef enum ckpt_key_type {
+    CKPT_KEY_U8 = 0,
+    CKPT_KEY_I8 = 1,
+    CKPT_KEY_U16 = 2,
+    CKPT_KEY_I16 = 3,
+    CKPT_KEY_U32 = 4,
+    CKPT_KEY_I32 = 5,
+    CKPT_KEY_F32 = 6,
+    CKPT_KEY_BOOL = 7,
+    CKPT_KEY_STRING = 8,
+    CKPT_KEY_U64 = 10,
+    CKPT_KEY_I64 = 11,
+    CKPT_KEY_F64 = 12
+} ckpt_key_type;
+
+/* A typed pair that a file begins with: "llama.block_count", U32, 32. */
+typedef struct ckpt_key {
+    const char *name;
+    uint8_t type; /* ckpt_key_type, of each item where it is a list */
+    bool list;
+    /* BOOL, INT, FLOAT or STR that the type holds (F32, F64: INT too), or a LIST of such */
+    const ckpt_value *value;
+} ckpt_key;
+
+CKPT_VEC(ckpt_keys, ckpt_key);
 CKPT_VEC(ckpt_sources, ckpt_source);
 CKPT_VEC(ckpt_map_files, ckpt_map_file);
 CKPT_VEC(ckpt_tensors, ckpt_tensor *);
@@ -193,6 +219,12 @@ struct ckpt_map {
     ckpt_value *values;   /* root of the tree of values, or NULL */
     /* str -> str that the format carries beside tensors (safetensors' __metadata__) */
     ckpt_dict metadata;
+    /*
+     * what a layout map says that the target's file begins with (remap/remap.h), in its order; a
+     * target map has those of the map it was laid out from, whose values it shares.  Empty: there
+     * is no such map
+     */
+    ckpt_keys keys;
     ckpt_findings findings;
     ckpt_facts facts;
     ckpt_known known;     /* of the facts, those with a meaning of their own */
