@@ -207,12 +207,14 @@ static int dmd_apart(dmd_reader *r)
 {
     ckpt_dcp_place *place = ckpt_alloc((r->entry.n + 1) * sizeof *place);
     int rc = place ? CKPT_OK : ckpt_fail_memory(r->err);
+    bool sorted = true; // most savers list them so
 
     for (size_t i = 0; place && i < r->entry.n; i++) {
         const dmd_entry *e = &r->entry.at[i];
         place[i] = (ckpt_dcp_place){e->file, e->at, e->n};
+        sorted = sorted && (i == 0 || dmd_by_place(&place[i - 1], &place[i]) <= 0);
     }
-    if (place && r->entry.n > 0)
+    if (place && !sorted)
         qsort(place, r->entry.n, sizeof *place, dmd_by_place);
     for (size_t i = 1; rc == CKPT_OK && i < r->entry.n; i++) {
         const ckpt_dcp_place *a = &place[i - 1], *b = &place[i];
