@@ -82,7 +82,7 @@ static int torch_find(torch_file *f, const ckpt_zip_record **out, const char *fo
 /* A short text record without its trailing blanks; text[0] is 0 when there is no such record. */
 static int torch_text(torch_file *f, char text[TORCH_MAX_TEXT + 1], const char *name)
 {
-    const ckpt_zip_record *r;
+    const ckpt_zip_record *r = NULL;
     uint8_t *bytes;
     uint64_t n;
     int rc = torch_find(f, &r, name, NULL);
