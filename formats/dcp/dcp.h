@@ -12,6 +12,7 @@
  *
  *     values.c    objects and tensors at the ends of their paths: the tree of values
  *     state.c     the training state: groups, their settings, which moments there are
+ *     members.c   kinds of moments, and what is one value for a parameter
  *     beside.c    schedule and other files beside accelerate's pairs
  *
  * A checkpoint, as torch.distributed.checkpoint 2.0 to 2.15 writes it:
@@ -264,12 +265,27 @@ int ckpt_dcp_state(ckpt_map *map, ckpt_err *err);
  */
 ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_t number);
 
-/* Add to a group's entry, a DICT, a flat tensor for each kind of moments of its parameters. */
-int ckpt_dcp_kinds(const ckpt_map *map, const ckpt_state *state, const ckpt_group *g,
-                   ckpt_value *entry, ckpt_err *err);
-
 /* What the parameters are trained in: what they are kept in. */
 ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s);
+
+/* ---- members.c ---- */
+
+/*
+ * Complete the groups' entries of a state without prefix: a flat tensor for each kind of moments
+ * ("<kind>/<parameter>" of the map), and what is one value for a parameter.  Steps are the caller's
+ * unless they are objects.
+ *
+ * optimizer  the dict whose "state" has such values by the parameters' names, or NULL
+ * Errors     those of reading values; no_state is set where parameters of one group differ
+ */
+int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_value *optimizer, ckpt_err *err);
+
+/* What the optimizer keeps of state->param[param], of group g: a DICT, or NULL. */
+const ckpt_value *ckpt_dcp_kept(const ckpt_state *state, const ckpt_group *g, size_t param);
+
+/* True for a pair of it that no tensor of the map stands for: one value for a parameter. */
+bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_group *g,
+                     const ckpt_pair *p);
 
 /* ---- beside.c ---- */
 

@@ -96,6 +96,7 @@ static int dps_param(dps_maker *m, const char *name)
     if (!slot)
         return ckpt_fail_memory(m->err);
     *slot = m->map->tensors.at[at];
+    (*slot)->role = CKPT_ROLE_WEIGHT; // groups may be the only ones that name it
     m->state->group.at[m->state->group.n - 1].n++;
     return CKPT_OK;
 }
@@ -207,26 +208,6 @@ static int dps_groups(dps_maker *m)
 
 /* ---- what the optimizer keeps ---- */
 
-/* A flat tensor that stands for a kind of state of the whole group. */
-static ckpt_value *dps_stands(ckpt_arena *arena, const ckpt_tensor *t)
-{
-    uint64_t n = t->n_elems;
-    const ckpt_tensor like = {.dtype = t->dtype, .ndim = 1, .shape = &n};
-    ckpt_value *v = ckpt_dcp_leaf(arena, &like);
-    ckpt_storage *s = ckpt_arena_alloc(arena, sizeof *s);
-    uint64_t *shape = ckpt_arena_array(arena, 1, sizeof *shape);
-
-    if (!v || !s || !shape)
-        return NULL;
-    *shape = n;
-    *s = (ckpt_storage){.key = {"0", 1}, .location = {"cpu", 3}, .dtype = t->dtype, .n_elems = n};
-    s->source = t->n_extents ? t->extent[0].source : UINT32_MAX;
-    (void)ckpt_dtype_bytes(t->dtype, n, &s->n_bytes); // the map has checked it
-    v->as.tensor->shape = shape;
-    v->as.tensor->storage = s;
-    return v;
-}
-
 /*
  * The step count of a parameter; false where the optimizer keeps none.  Ranks that have copies of
  * it have the same: no writer reads them, as the count becomes one of the group.
@@ -276,33 +257,11 @@ static int dps_steps(dps_maker *m, const ckpt_group *g, ckpt_value *entry)
         first = first ? first : p;
         common = step;
     }
-    m->steps = common > m->steps ? common : m->steps;
-    m->counted |= first != NULL;
     if (rc == CKPT_OK && first &&
         !ckpt_dict_add_cstr(m->map->arena, &entry->as.map, "step",
                             ckpt_value_int(m->map->arena, (int64_t)common)))
         rc = ckpt_fail_memory(m->err);
     return rc;
-}
-
-int ckpt_dcp_kinds(const ckpt_map *map, const ckpt_state *state, const ckpt_group *g,
-                   ckpt_value *entry, ckpt_err *err)
-{
-    static const char *const kinds[] = {"exp_avg",         "exp_avg_sq", "max_exp_avg_sq",
-                                        "momentum_buffer", "sum",        "square_avg",
-                                        "grad_avg",        "acc_delta",  "mu_product"};
-
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        const ckpt_tensor *t = NULL;
-        for (size_t i = g->first; !t && i < g->first + g->n; i++)
-            t = ckpt_state_moment(map, state, kinds[k], state->param.at[i]);
-        if (!t || t->n_elems == 0)
-            continue;
-        ckpt_value *v = dps_stands(map->arena, t);
-        if (!v || !ckpt_dict_add_cstr(map->arena, &entry->as.map, kinds[k], v))
-            return ckpt_fail_memory(err);
-    }
-    return CKPT_OK;
 }
 
 static int dps_entries(dps_maker *m)
@@ -313,9 +272,18 @@ static int dps_entries(dps_maker *m)
         ckpt_group *g = &m->state->group.at[i];
         ckpt_value *entry = ckpt_value_new(m->map->arena, CKPT_V_DICT);
         rc = entry ? dps_steps(m, g, entry) : ckpt_fail_memory(m->err);
-        if (rc == CKPT_OK)
-            rc = ckpt_dcp_kinds(m->map, m->state, g, entry, m->err);
         g->entry = rc == CKPT_OK && entry->as.map.n > 0 ? entry : NULL;
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_entries(m->map, m->state, m->optimizer, m->err);
+    for (size_t i = 0; rc == CKPT_OK && i < m->state->group.n; i++) {
+        const ckpt_value *step = ckpt_value_get(m->state->group.at[i].entry, "step");
+        int64_t n;
+        if (!ckpt_value_as_int(step, &n) && !(step && step->kind == CKPT_V_FLOAT))
+            continue;
+        double steps = step->kind == CKPT_V_FLOAT ? step->as.f : (double)n;
+        m->counted = true;
+        m->steps = steps > m->steps ? steps : m->steps;
     }
     return rc;
 }

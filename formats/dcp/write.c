@@ -336,6 +336,24 @@ static int dpw_moments(dpw_writer *w)
     return rc;
 }
 
+/* What is one value for a parameter, whatever training formats have it for. */
+static int dpw_members(dpw_writer *w, const ckpt_group *g)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = g->first; rc == CKPT_OK && i < g->first + g->n; i++) {
+        const char *name = ckpt_state_name(w->state, w->state->param.at[i]);
+        ckpt_dict kept = ckpt_value_map(ckpt_dcp_kept(w->state, g, i));
+        for (uint64_t k = 0; rc == CKPT_OK && k < kept.n; k++) {
+            if (ckpt_dcp_member(w->from, w->state, g, &kept.at[k]))
+                rc = dpw_flatten(w,
+                                 dpw_below_optimizer(w, "state", name, kept.at[k].key->as.text.at),
+                                 kept.at[k].value, CKPT_MAX_DIM);
+        }
+    }
+    return rc;
+}
+
 /* The names of a group's parameters. */
 static ckpt_value *dpw_params(dpw_writer *w, const ckpt_group *g)
 {
@@ -468,6 +486,8 @@ static int dpw_run(dpw_writer *w)
 {
     int rc = dpw_moments(w);
 
+    for (size_t g = 0; rc == CKPT_OK && g < w->state->group.n; g++)
+        rc = dpw_members(w, &w->state->group.at[g]);
     for (size_t g = 0; rc == CKPT_OK && g < w->state->group.n; g++)
         rc = dpw_group(w, g);
     return rc == CKPT_OK ? dpw_values(w) : rc;

@@ -198,7 +198,8 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
             continue;
         if (!ckpt_ranks_is_part(v) && v->kind != CKPT_V_OBJECT)
             return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                             "%s: the optimizer's %.100s is no tensor: torch older than 1.12?",
+                             "%s: the optimizer's %.100s is no tensor, and files of each rank are "
+                             "read with tensors alone; save with torch.distributed.checkpoint",
                              file->where.file, kind->as.text.at);
         one.where.key =
             key->kind == CKPT_V_STR

@@ -354,9 +354,17 @@ static void rwr_kinds(rwr_writer *w)
 }
 
 /* What the optimizer keeps of one parameter; NULL: nothing. */
-static ckpt_value *rwr_state(rwr_writer *w, const ckpt_tensor *param)
+static ckpt_value *rwr_state(rwr_writer *w, const ckpt_group *g, size_t number)
 {
+    const ckpt_tensor *param = w->job->state->param.at[number];
+    ckpt_dict kept = ckpt_value_map(ckpt_dcp_kept(w->job->state, g, number));
     ckpt_value *out = ckpt_tt_new(&w->tree, CKPT_V_DICT);
+
+    for (uint64_t i = 0; i < kept.n; i++) {
+        if (ckpt_dcp_member(w->job->from, w->job->state, g, &kept.at[i]))
+            ckpt_tt_put(&w->tree, out, kept.at[i].key->as.text.at,
+                        ckpt_tt_copy(&w->tree, kept.at[i].value));
+    }
 
     for (size_t k = 0; k < w->n_kinds; k++) {
         const ckpt_tensor *t = ckpt_state_moment(w->job->from, w->job->state, w->kind[k], param);
@@ -410,7 +418,7 @@ static int rwr_optim(rwr_writer *w)
         const ckpt_group *group = &s->group.at[g];
         ckpt_tt_add(t, groups, rwr_group(w, group, number));
         for (size_t i = 0; i < group->n; i++, number++) {
-            ckpt_value *v = rwr_state(w, s->param.at[group->first + i]);
+            ckpt_value *v = rwr_state(w, group, group->first + i);
             if (v)
                 ckpt_tt_put_at(t, state, ckpt_tt_int(t, (int64_t)number), v);
         }

@@ -151,11 +151,9 @@ static int mgs_entries(mgs_maker *m)
             return ckpt_fail_memory(m->err);
         if (m->group->at[i].has_step)
             rc = mgs_steps(m, g, m->group->at[i].step);
-        if (rc == CKPT_OK)
-            rc = ckpt_dcp_kinds(m->map, m->state, g, entry, m->err);
         g->entry = rc == CKPT_OK && entry->as.map.n > 0 ? entry : NULL;
     }
-    return rc;
+    return rc == CKPT_OK ? ckpt_dcp_entries(m->map, m->state, NULL, m->err) : rc;
 }
 
 /* Nothing that a run could want back: None, or lists of it. */

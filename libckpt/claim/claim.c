@@ -180,6 +180,39 @@ static int cl_other(ckpt_claim_work *w, const ckpt_tensor *t)
                          t->name);
 }
 
+static bool cl_is_one(const ckpt_tensor_value *v)
+{
+    for (uint32_t i = 0; i < v->ndim; i++) {
+        if (v->shape[i] != 1)
+            return false;
+    }
+    return true;
+}
+
+/* A kind of state is one value for a parameter: groups are compared for themselves. */
+static bool cl_of_group(const ckpt_state *s, const char *kind)
+{
+    bool is = false;
+
+    for (size_t g = 0; !is && g < s->group.n; g++) {
+        const ckpt_value *v = ckpt_value_get(s->group.at[g].entry, kind);
+        is = v && v->kind == CKPT_V_TENSOR && cl_is_one(v->as.tensor);
+    }
+    return is;
+}
+
+/* Such state of the source, which formats with groups do not list. */
+static bool cl_grouped(const ckpt_claim_work *w, const ckpt_tensor *t)
+{
+    char kind[CKPT_CLAIM_PATH];
+    bool is = false;
+
+    for (size_t i = 0; t->role == CKPT_ROLE_STATE && t->n_elems == 1 && !is && i < w->from->states.n;
+         i++)
+        is = cl_kind(w->from->states.at[i], t, kind) && cl_of_group(w->from->states.at[i], kind);
+    return is;
+}
+
 /* One tensor of the source. */
 static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
 {
@@ -196,6 +229,8 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
         w->to->claim.n_left_out++;
         return CKPT_OK;
     }
+    if (!b && cl_grouped(w, a))
+        return CKPT_OK;
     if (!b && a->role == CKPT_ROLE_OTHER)
         return cl_other(w, a);
     if (!b)
@@ -217,10 +252,10 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
 }
 
 /* Moments of zero, for which the source has None; step counts of a run in memory, which stand with
- * its groups. */
+ * its groups, as what else is one value for a parameter. */
 static bool cl_is_made(const ckpt_claim_work *w, const ckpt_state *a, const char *kind)
 {
-    if (strcmp(kind, "step") == 0)
+    if (strcmp(kind, "step") == 0 || cl_of_group(a, kind))
         return true;
     for (size_t g = 0; g < a->group.n; g++) {
         const ckpt_value *v = ckpt_value_get(a->group.at[g].entry, kind);

@@ -105,8 +105,8 @@ def reshard(ckpt, source, tmp, grid):
             break
         problem = run(ckpt, 'reshard', '-q', '--force', source, z, '--world', str(world), '--stage', str(stage))
         problem = problem or convert(ckpt, z, b, '--dtype', 'fp32') or run(ckpt, 'verify', '-q', z) or differs(a, b)
-        problem = problem or run(ckpt, 'reshard', '-q', '--force', '--to', 'dcp', '--world', str(world % 3 + 1), z, d)
-        problem = problem or convert(ckpt, d, b, '--dtype', 'fp32') or differs(a, b)
+        problem = problem or run(ckpt, 'reshard', '-q', '--force', '--to', 'dcp', '--world', str(world % 3 + 1), '--to-tag', 'x', z, d)
+        problem = problem or convert(ckpt, os.path.join(d, 'x'), b, '--dtype', 'fp32') or differs(a, b)
         problem = problem and 'world %d, stage %d: %s' % (world, stage, problem)
     return problem
 

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * members.c: owns what an optimizer keeps of parameters: which kinds of moments, and what is one
+ * value for a whole parameter (a count, NAdam's mu_product).
+ *
+ * Training formats keep such a value for a group, as its parameters are stepped together; FSDP
+ * keeps one for each parameter.  Parameters of a group that differ in one cannot be a group there.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/copy/reader.h"
+
+enum { DMB_NODES = 1000 }; /* pairs of nodes that two values may have */
+
+typedef struct dmb_maker {
+    ckpt_map *map;
+    ckpt_state *state;
+    uint32_t *group; /* by tensor of the map: the group that trains it, + 1; 0: none */
+    ckpt_reader *reader;
+    ckpt_err *err;
+} dmb_maker;
+
+/* The group of a parameter by its name; NULL: no group has it. */
+static ckpt_group *dmb_group(const dmb_maker *m, const char *name, size_t n, size_t *at)
+{
+    *at = ckpt_map_index(m->map, name, n);
+    return *at != SIZE_MAX && m->group[*at] ? &m->state->group.at[m->group[*at] - 1] : NULL;
+}
+
+static int dmb_put(const dmb_maker *m, ckpt_group *g, const char *key, ckpt_value *v)
+{
+    if (!g->entry)
+        g->entry = ckpt_value_new(m->map->arena, CKPT_V_DICT);
+    if (!v || !g->entry || !ckpt_dict_add_cstr(m->map->arena, &g->entry->as.map, key, v))
+        return ckpt_fail_memory(m->err);
+    return CKPT_OK;
+}
+
+/* Parameters of one group have different values: the training state cannot be told. */
+static int dmb_differ(const dmb_maker *m, const char *key, const char *name)
+{
+    m->map->no_state = ckpt_arena_printf(m->map->arena,
+                                         "the optimizer keeps another '%s' for %s than for others "
+                                         "of its group, where a training format has one for all",
+                                         key, name);
+    return m->map->no_state ? CKPT_OK : ckpt_fail_memory(m->err);
+}
+
+/* ---- tensors ---- */
+
+/* A tensor value over all elements, or (one) of the same shape, whose storage is the tensor's. */
+static ckpt_value *dmb_stands(const dmb_maker *m, const ckpt_tensor *t, bool one)
+{
+    ckpt_arena *arena = m->map->arena;
+    uint64_t n = t->n_elems;
+    const ckpt_tensor like = {
+        .dtype = t->dtype, .ndim = one ? t->ndim : 1, .shape = one ? t->shape : &n};
+    ckpt_value *v = ckpt_dcp_leaf(arena, &like);
+    ckpt_storage *s = ckpt_arena_alloc(arena, sizeof *s);
+    const uint64_t *shape = one ? t->shape : ckpt_arena_copy(arena, &n, sizeof n);
+
+    if (!v || !s || !shape)
+        return NULL;
+    *s = (ckpt_storage){.key = {"0", 1}, .location = {"cpu", 3}, .dtype = t->dtype, .n_elems = n};
+    s->source = t->n_extents ? t->extent[0].source : UINT32_MAX;
+    (void)ckpt_dtype_bytes(t->dtype, n, &s->n_bytes); // the map has checked it
+    v->as.tensor->shape = shape;
+    v->as.tensor->storage = s;
+    return v;
+}
+
+/* One value for a whole parameter: that of the first must be that of the others. */
+static int dmb_scalar(dmb_maker *m, ckpt_group *g, const char *key, const ckpt_tensor *t)
+{
+    const ckpt_tensor *first = NULL;
+    double is = 0, other = 0;
+    int rc = m->reader ? CKPT_OK : ckpt_reader_new(&m->reader, m->map, m->err);
+
+    for (size_t i = g->first; !first && i < g->first + g->n; i++)
+        first = ckpt_state_moment(m->map, m->state, key, m->state->param.at[i]);
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_read(m->reader, t, 0, 1, CKPT_F64, &is, m->err);
+    if (rc == CKPT_OK && first != t)
+        rc = ckpt_reader_read(m->reader, first, 0, 1, CKPT_F64, &other, m->err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (first != t)
+        return memcmp(&is, &other, sizeof is) == 0 ? CKPT_OK : dmb_differ(m, key, t->name);
+    return dmb_put(m, g, key, dmb_stands(m, t, true));
+}
+
+/* "<kind>/<parameter>": moments stand for themselves in the entry of the parameter's group. */
+static int dmb_tensor(dmb_maker *m, const ckpt_tensor *t)
+{
+    const char *slash = strchr(t->name, '/');
+    size_t at = SIZE_MAX;
+    ckpt_group *g = slash ? dmb_group(m, slash + 1, strlen(slash + 1), &at) : NULL;
+    const char *key;
+
+    // the count of steps is the maker's
+    if (!g || t->n_elems == 0 || strncmp(t->name, "step/", 5) == 0)
+        return CKPT_OK;
+    key = ckpt_arena_string(m->map->arena, t->name, (size_t)(slash - t->name));
+    if (!key)
+        return ckpt_fail_memory(m->err);
+    if (t->n_elems == 1 && m->map->tensors.at[at]->n_elems != 1)
+        return dmb_scalar(m, g, key, t);
+    return ckpt_value_get(g->entry, key) ? CKPT_OK : dmb_put(m, g, key, dmb_stands(m, t, false));
+}
+
+/* ---- objects ---- */
+
+/* One object that the optimizer keeps for a parameter. */
+static int dmb_object(const dmb_maker *m, const char *name, size_t n, const char *key,
+                      ckpt_value *v)
+{
+    size_t at;
+    ckpt_group *g = dmb_group(m, name, n, &at);
+    ckpt_value *had = g ? ckpt_value_get(g->entry, key) : NULL;
+
+    if (!g || v->kind == CKPT_V_TENSOR)
+        return CKPT_OK;
+    if (!had)
+        return dmb_put(m, g, key, v);
+    return ckpt_value_equal(had, v, DMB_NODES) ? CKPT_OK
+                                               : dmb_differ(m, key, m->map->tensors.at[at]->name);
+}
+
+/* Of {parameter: {key: value}}, or of {"state.<parameter>.<key>": value}. */
+static int dmb_objects(const dmb_maker *m, const ckpt_value *optimizer)
+{
+    static const char flat[] = "state.";
+    ckpt_dict state = ckpt_value_map(ckpt_value_get(optimizer, "state")),
+              all = ckpt_value_map(optimizer);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++) {
+        const ckpt_value *name = state.at[i].key;
+        ckpt_dict of = ckpt_value_map(state.at[i].value);
+        for (uint64_t k = 0; rc == CKPT_OK && name->kind == CKPT_V_STR && k < of.n; k++) {
+            if (of.at[k].key->kind == CKPT_V_STR)
+                rc = dmb_object(m, name->as.text.at, (size_t)name->as.text.n,
+                                of.at[k].key->as.text.at, of.at[k].value);
+        }
+    }
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const char *key = all.at[i].key->kind == CKPT_V_STR ? all.at[i].key->as.text.at : "",
+                   *name = key + sizeof flat - 1, *dot = strrchr(key, '.');
+        if (strncmp(key, flat, sizeof flat - 1) == 0 && dot > name)
+            rc = dmb_object(m, name, (size_t)(dot - name), dot + 1, all.at[i].value);
+    }
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_value *optimizer, ckpt_err *err)
+{
+    assert(map && state && !*state->prefix);
+    dmb_maker m = {.map = map, .state = state, .err = err};
+    int rc;
+
+    m.group = ckpt_alloc((map->tensors.n + 1) * sizeof *m.group);
+    rc = m.group ? CKPT_OK : ckpt_fail_memory(err);
+    for (size_t g = 0; rc == CKPT_OK && g < state->group.n; g++) {
+        for (size_t i = 0; i < state->group.at[g].n; i++) {
+            const ckpt_tensor *p = state->param.at[state->group.at[g].first + i];
+            size_t at = ckpt_map_index(map, p->name, strlen(p->name));
+            if (at != SIZE_MAX)
+                m.group[at] = (uint32_t)g + 1;
+        }
+    }
+    for (size_t i = 0; rc == CKPT_OK && !map->no_state && i < map->tensors.n; i++) {
+        if (map->tensors.at[i]->role == CKPT_ROLE_STATE)
+            rc = dmb_tensor(&m, map->tensors.at[i]);
+    }
+    if (rc == CKPT_OK && !map->no_state)
+        rc = dmb_objects(&m, optimizer);
+    ckpt_reader_free(m.reader);
+    ckpt_free(m.group);
+    return rc;
+}
+
+/* Members that tensors of the map stand for are written as those. */
+bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_group *g,
+                     const ckpt_pair *p)
+{
+    const ckpt_tensor_value *v = p->value->kind == CKPT_V_TENSOR ? p->value->as.tensor : NULL;
+
+    for (uint32_t k = 0; v && k < v->ndim; k++) {
+        if (v->shape[k] != 1)
+            return false; // a flat one
+    }
+    if (p->key->kind != CKPT_V_STR)
+        return false;
+    for (size_t i = g->first; i < g->first + g->n; i++) {
+        if (ckpt_state_moment(from, state, p->key->as.text.at, state->param.at[i]))
+            return false;
+    }
+    return true;
+}
+
+const ckpt_value *ckpt_dcp_kept(const ckpt_state *state, const ckpt_group *g, size_t param)
+{
+    return state->own && state->own[param] ? state->own[param] : g->entry;
+}
