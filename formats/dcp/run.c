@@ -61,6 +61,14 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",
                          job->from->path, job->from->states.n);
+    for (size_t g = 0; job->state && g < job->state->group.n; g++) {
+        if (job->state->group.at[g].n_lanes > 1)
+            return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                             "%s: parameter group %zu holds experts of %" PRIu32
+                             " expert-parallel ranks, which FSDP has no groups for; ckpt convert "
+                             "takes the weights of all",
+                             job->from->path, g, job->state->group.at[g].n_lanes);
+    }
     if (ranks > DRU_RANKS)
         return ckpt_fail(job->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", ranks, DRU_RANKS);
     return CKPT_OK;
