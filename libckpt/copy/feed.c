@@ -9,6 +9,7 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/feed.h"
 #include "libckpt/copy/inflate.h"
+#include "libckpt/map/nest.h"
 
 enum {
     FEED_CHUNK = 256 * 1024,   /* bytes read or decoded at a time where nothing else sets a size */
@@ -23,7 +24,9 @@ int ckpt_feed_open(ckpt_feed *out, const ckpt_map *map, const char *folder, uint
     int rc;
 
     *out = (ckpt_feed){.map = map};
-    rc = ckpt_io_pool_new(&out->pool, map, 0, err);
+    rc = ckpt_nest_check(map, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_io_pool_new(&out->pool, map, 0, err);
     if (rc == CKPT_OK)
         rc = ckpt_spool_new(&out->spool, map->sources.n, folder, memory, err);
     if (rc != CKPT_OK)

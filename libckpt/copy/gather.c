@@ -15,6 +15,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/gather.h"
 #include "libckpt/map/join.h"
+#include "libckpt/map/nest.h"
 
 enum {
     GA_GAP = 4096,         /* bytes between wanted ones that are read along */
@@ -65,12 +66,26 @@ static int ga_mark_whole(const ga_piece *p, ckpt_err *err)
     return ga_wants_crc(p) ? ckpt_ledger_add(p->g->segments, p->source, 0, 0, 0, err) : CKPT_OK;
 }
 
-/* n contiguous bytes into place, with a segment for the ledger. */
+/* n contiguous bytes of the source, whatever it is. */
+static int ga_read(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const ckpt_source *s = ga_source(p);
+
+    if (!ckpt_source_nested(s))
+        return ckpt_feed_read(p->g->feed, p->source, to, n, at, err);
+    if (!p->g->nested)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s is made of tensors, and only bytes are read here",
+                         s->name ? s->name : "a tensor");
+    return p->g->nested(p->g->nested_ctx, s, to, n, at, err);
+}
+
+/* The same into place, with a segment for the ledger. */
 static int ga_read_run(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
 {
-    int rc = ckpt_feed_read(p->g->feed, p->source, to, n, at, err);
+    int rc = ga_read(p, to, n, at, err);
 
-    if (rc != CKPT_OK)
+    // What is read for a nested source was counted inside.
+    if (rc != CKPT_OK || ckpt_source_nested(ga_source(p)))
         return rc;
     p->g->n_read += n;
     if (ga_wants_crc(p))
@@ -206,15 +221,14 @@ static int ga_read_part(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to
         span += (m - 1) * p->axis[first].from_by;
     if (c->tail == p->n && m == 1) {
         // Nothing but one contiguous run: no detour.
-        rc = c->span >= GA_SEGMENT
-                 ? ga_read_run(p, p->to + to, c->span, from, err)
-                 : ckpt_feed_read(p->g->feed, p->source, p->to + to, c->span, from, err);
+        rc = c->span >= GA_SEGMENT ? ga_read_run(p, p->to + to, c->span, from, err)
+                                   : ga_read(p, p->to + to, c->span, from, err);
         if (rc == CKPT_OK && p->swap > 1)
             ckpt_swap_bytes(p->to + to, (size_t)c->span, p->swap);
         return rc;
     }
     rc = c->dense ? ga_read_run(p, p->g->stage, span, from, err)
-                  : ckpt_feed_read(p->g->feed, p->source, p->g->stage, span, from, err);
+                  : ga_read(p, p->g->stage, span, from, err);
     if (rc != CKPT_OK)
         return rc;
     if (c->tail > 0)

@@ -17,6 +17,13 @@ typedef struct ckpt_gather {
     int (*touch)(void *ctx, uint32_t source,
                  ckpt_err *err); /* called before a source is used, or NULL */
     void *touch_ctx;
+    /*
+     * Reads n bytes from offset `at` of a nested source (map/nest.h); values.h sets it.  NULL: there
+     * are none
+     */
+    int (*nested)(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
+                  ckpt_err *err);
+    void *nested_ctx;
     uint64_t n_read; /* bytes delivered so far, zeros not counted */
     uint8_t *stage;  /* made when first needed; ckpt_gather_free */
     size_t n_stage;  /* bytes of it; 0: CKPT_GATHER_STAGE */

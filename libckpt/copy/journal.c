@@ -13,6 +13,7 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/journal.h"
+#include "libckpt/map/nest.h"
 
 enum {
     JL_VERSION = 2,    /* of the lines and of what the fingerprint covers */
@@ -142,6 +143,22 @@ static void jl_once(jl_hash *h)
     jl_number(h, (uint64_t)getpid());
 }
 
+/* What a nested source's bytes are made of; the sources inside are in the list themselves. */
+static void jl_nested(jl_hash *h, const ckpt_source *s)
+{
+    const ckpt_tensor *in;
+
+    for (uint32_t i = 0; (in = ckpt_source_input(s, i)) != NULL; i++)
+        jl_chains(h, in->owner ? in->owner : in);
+    if (s->kind == CKPT_SOURCE_MADE) {
+        const ckpt_make *m = s->memory;
+
+        jl_number(h, m->dtype);
+        jl_string(h, m->name);
+        jl_string(h, m->terms);
+    }
+}
+
 /*
  * Sources; those of memory that is read count with their bytes, or, where only small ones do,
  * make the run one of its own.
@@ -159,6 +176,7 @@ static void jl_sources(jl_hash *h, const ckpt_map *map, bool read, bool small)
         jl_number(h, s->n_bytes);
         if (!read)
             continue;
+        jl_nested(h, s);
         // What a record must hold is part of its identity; of records to be written it is not yet
         // known.
         jl_number(h, s->has_crc ? s->crc : UINT64_MAX);

@@ -13,6 +13,7 @@
 #include "libckpt/copy/mean.h"
 #include "libckpt/copy/plan.h"
 #include "libckpt/copy/settle.h"
+#include "libckpt/copy/values.h"
 #include "libckpt/map/extent.h"
 
 enum {
@@ -180,15 +181,7 @@ static uint64_t plan_max(uint64_t a, uint64_t b)
 /* Bytes of n elements in the widest dtype that a worker holds them in. */
 static uint64_t plan_width(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t n)
 {
-    uint64_t wide = plan_max(ckpt_job_bytes(t->dtype, n), ckpt_job_bytes(o->dtype, n));
-
-    if (o->addend)
-        wide = plan_max(wide, ckpt_job_bytes(ckpt_mean_dtype(o->dtype), n));
-    for (const ckpt_tensor *slice = o; slice != NULL; slice = slice->addend) {
-        for (const ckpt_tensor *twin = slice->twin; twin != NULL; twin = twin->twin)
-            wide = plan_max(wide, ckpt_job_bytes(twin->dtype, n));
-    }
-    return wide;
+    return plan_max(ckpt_job_bytes(t->dtype, n), ckpt_values_bytes(o, n));
 }
 
 /* True if an extent lies in a file that another process writes. */
@@ -200,15 +193,82 @@ static bool plan_elsewhere(const ckpt_plan *p, const ckpt_extent *e)
            p->to->files.at[s->file].elsewhere;
 }
 
-/* Add what making n elements of a tensor costs: every slice and every copy of it is read once. */
+/* The nested source that an extent of an origin lies in, or NULL. */
+static const ckpt_source *plan_nest(const ckpt_plan *p, const ckpt_extent *e)
+{
+    const ckpt_sources *all = &p->from->sources;
+
+    return e->source < all->n && ckpt_source_nested(&all->at[e->source]) ? &all->at[e->source]
+                                                                         : NULL;
+}
+
+static double plan_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned depth);
+
+/* Bytes that are read for all of a source: its own, or those of the tensors inside. */
+static double plan_source_cost(const ckpt_plan *p, const ckpt_source *s, unsigned depth)
+{
+    const ckpt_tensor *in;
+    double cost = 0;
+
+    if (!ckpt_source_nested(s) || depth > CKPT_NEST_MAX)
+        return (double)s->n_bytes;
+    for (uint32_t i = 0; (in = ckpt_source_input(s, i)) != NULL; i++)
+        cost += plan_cost(p, in->owner ? in->owner : in, depth + 1);
+    return cost;
+}
+
+/* Bytes that are read for all of one slice or copy: of a nested source, as large a part as is used
+ * of it. */
+static double plan_one_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned depth)
+{
+    double cost = 0;
+
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        double bytes = (double)ckpt_job_bytes(t->dtype, plan_box_elems(&t->extent[i]));
+        const ckpt_source *s = plan_nest(p, &t->extent[i]);
+
+        if (s && s->n_bytes > 0)
+            bytes *= plan_source_cost(p, s, depth) / (double)s->n_bytes;
+        cost += bytes;
+    }
+    return cost;
+}
+
+/* Bytes that are read for all of a tensor: every slice and every copy of it is read once. */
+static double plan_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned depth)
+{
+    double cost = 0;
+
+    for (const ckpt_tensor *slice = t; slice != NULL; slice = slice->addend) {
+        for (const ckpt_tensor *twin = slice; twin != NULL; twin = twin->twin)
+            cost += plan_one_cost(p, twin, depth);
+    }
+    return cost;
+}
+
+/* True if some of a tensor's elements lie in a nested source. */
+static bool plan_nested(const ckpt_plan *p, const ckpt_tensor *o)
+{
+    for (uint32_t i = 0; i < o->n_extents; i++) {
+        if (plan_nest(p, &o->extent[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Add what making n elements of a tensor costs. */
 static void plan_count(ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o, uint64_t n)
 {
     p->n_elems += n;
     p->n_write += ckpt_job_bytes(t->dtype, n);
+    if (plan_nested(p, o))
+        p->n_read += (uint64_t)(plan_cost(p, o, 0) * (double)n / (double)o->n_elems + 0.5);
     for (const ckpt_tensor *slice = o; slice != NULL; slice = slice->addend) {
-        p->n_read += ckpt_job_bytes(slice->dtype, n);
+        if (!plan_nested(p, o))
+            p->n_read += ckpt_job_bytes(slice->dtype, n);
         for (const ckpt_tensor *twin = slice->twin; twin != NULL; twin = twin->twin) {
-            p->n_read += ckpt_job_bytes(twin->dtype, n);
+            if (!plan_nested(p, o))
+                p->n_read += ckpt_job_bytes(twin->dtype, n);
             p->n_compare += n;
         }
     }
@@ -219,7 +279,7 @@ static void plan_count(ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o,
  * Each job then touches the source in many places, and the larger the job, the more it finds in
  * each of them.
  */
-static bool plan_scattered(const ckpt_tensor *o)
+static bool plan_scattered(const ckpt_plan *p, const ckpt_tensor *o, unsigned depth)
 {
     int64_t item = (int64_t)ckpt_job_bytes(o->dtype, 1);
 
@@ -231,6 +291,10 @@ static bool plan_scattered(const ckpt_tensor *o)
             k--;
         if (k > 0 && e->axis[k - 1].stride > item)
             return true;
+        const ckpt_source *s = plan_nest(p, e);
+        if (s && s->kind == CKPT_SOURCE_TENSOR && depth < CKPT_NEST_MAX &&
+            plan_scattered(p, s->tensor->owner ? s->tensor->owner : s->tensor, depth + 1))
+            return true;
     }
     return false;
 }
@@ -239,7 +303,7 @@ static bool plan_scattered(const ckpt_tensor *o)
 static uint64_t plan_step(const ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o,
                           uint64_t block)
 {
-    uint64_t best = plan_max(plan_scattered(o) ? PLAN_SCATTERED : PLAN_BEST, p->best), n;
+    uint64_t best = plan_max(plan_scattered(p, o, 0) ? PLAN_SCATTERED : PLAN_BEST, p->best), n;
 
     if (block > best)
         block = best;

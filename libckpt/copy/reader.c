@@ -6,11 +6,11 @@
 
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/copy/gather.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/mean.h"
 #include "libckpt/copy/reader.h"
 #include "libckpt/copy/settle.h"
+#include "libckpt/copy/values.h"
 
 enum {
     READER_BLOCK = 1024 * 1024,     /* bytes converted at a time */
@@ -22,11 +22,10 @@ enum {
 struct ckpt_reader {
     const ckpt_map *map;
     ckpt_feed feed;
-    ckpt_gather gather;
-    uint8_t *block;   /* values in the tensor's own dtype, when they are to be converted */
-    uint8_t *sum;     /* of means: READER_BLOCK bytes, when there are any */
-    uint8_t *checked; /* per source: its CRC holds */
-    bool trusts;      /* nothing is checked */
+    ckpt_values values; /* copies are not looked at */
+    uint8_t *block;     /* values in the tensor's own dtype, when they are to be converted */
+    uint8_t *checked;   /* per source: its CRC holds */
+    bool trusts;        /* nothing is checked */
 };
 
 /* Before a record's first byte is used: decode it, or read it once for its CRC. */
@@ -62,9 +61,10 @@ int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err)
     if (!r)
         return ckpt_fail_memory(err);
     r->map = map;
-    r->gather.feed = &r->feed;
-    r->gather.touch = reader_touch;
-    r->gather.touch_ctx = r;
+    r->values.gather.feed = &r->feed;
+    r->values.gather.touch = reader_touch;
+    r->values.gather.touch_ctx = r;
+    r->values.room = READER_BLOCK;
     r->checked = ckpt_alloc(map->sources.n + 1);
     rc = !r->checked ? ckpt_fail_memory(err)
                      : ckpt_feed_open(&r->feed, map, NULL, READER_SPOOL, err);
@@ -85,76 +85,11 @@ void ckpt_reader_free(ckpt_reader *r)
 {
     if (!r)
         return;
-    ckpt_gather_free(&r->gather);
+    ckpt_values_free(&r->values);
     ckpt_feed_close(&r->feed);
     ckpt_free(r->block);
-    ckpt_free(r->sum);
     ckpt_free(r->checked);
     ckpt_free(r);
-}
-
-/* One tensor's own elements, in its dtype, into a buffer. */
-static int reader_gather(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
-                         void *buf, ckpt_err *err)
-{
-    const ckpt_axis flat = {first, count, 0};
-    int rc = ckpt_gather_region(&r->gather, t, &flat, 1, buf, err);
-
-    if (rc == CKPT_OK)
-        ckpt_gather_resolve(t, buf, count);
-    return rc;
-}
-
-/* The mean of a tensor and its addends; at most READER_BLOCK bytes of sums. */
-static int reader_mean(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
-                       void *buf, ckpt_err *err)
-{
-    uint32_t n = 0;
-    int rc = CKPT_OK;
-
-    if (!r->sum)
-        r->sum = ckpt_alloc(READER_BLOCK);
-    if (!r->sum)
-        return ckpt_fail_memory(err);
-    memset(r->sum, 0, (size_t)ckpt_job_bytes(ckpt_mean_dtype(t->dtype), count));
-    for (const ckpt_tensor *a = t; rc == CKPT_OK && a; a = a->addend) {
-        rc = reader_gather(r, a, first, count, buf, err);
-        if (rc == CKPT_OK)
-            ckpt_mean_add(t->dtype, r->sum, buf, count);
-        n++;
-    }
-    if (rc == CKPT_OK)
-        ckpt_mean_end(t->dtype, buf, r->sum, n, count);
-    return rc;
-}
-
-/* Elements that reader_values may be asked for at once. */
-static uint64_t reader_step(const ckpt_tensor *t)
-{
-    uint64_t size = ckpt_job_bytes(t->dtype, 1);
-
-    if (t->addend && size < ckpt_job_bytes(ckpt_mean_dtype(t->dtype), 1))
-        size = ckpt_job_bytes(ckpt_mean_dtype(t->dtype), 1);
-    return READER_BLOCK / size;
-}
-
-/* Values in the tensor's own dtype, straight into the caller's buffer. */
-static int reader_values(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
-                         void *buf, ckpt_err *err)
-{
-    uint8_t *to = buf;
-    uint64_t step;
-    int rc = CKPT_OK;
-
-    if (!t->addend)
-        return reader_gather(r, t, first, count, buf, err);
-    step = reader_step(t);
-    for (uint64_t done = 0; rc == CKPT_OK && done < count; done += step) {
-        uint64_t n = count - done < step ? count - done : step;
-
-        rc = reader_mean(r, t, first + done, n, to + ckpt_job_bytes(t->dtype, done), err);
-    }
-    return rc;
 }
 
 /* A stretch in another dtype, a block at a time. */
@@ -162,7 +97,7 @@ static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
     ckpt_cast_fn cast = ckpt_cast_find(dtype, t->dtype);
-    uint64_t step = reader_step(t), wide = ckpt_job_bytes(dtype, 1);
+    uint64_t step = READER_BLOCK / ckpt_values_bytes(t, 8) * 8, wide = ckpt_job_bytes(dtype, 1);
     uint8_t *to = buf;
     int rc = CKPT_OK;
 
@@ -173,7 +108,7 @@ static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
     for (uint64_t done = 0; rc == CKPT_OK && done < part->count; done += step) {
         uint64_t n = part->count - done < step ? part->count - done : step;
 
-        rc = reader_values(r, t, part->start + done, n, r->block, err);
+        rc = ckpt_values_read(&r->values, t, part->start + done, n, r->block, err);
         if (rc == CKPT_OK)
             cast(to + done * wide, r->block, (size_t)n);
     }
@@ -198,7 +133,7 @@ static int reader_check_addends(const ckpt_tensor *t, ckpt_err *err)
 static int reader_stretch(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis *part,
                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
-    return dtype == t->dtype ? reader_values(r, t, part->start, part->count, buf, err)
+    return dtype == t->dtype ? ckpt_values_read(&r->values, t, part->start, part->count, buf, err)
                              : reader_convert(r, t, part, dtype, buf, err);
 }
 

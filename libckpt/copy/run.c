@@ -99,12 +99,32 @@ static int run_count_workers(run_state *r, ckpt_err *err)
                      block, block * CKPT_WORK_BLOCKS, memory);
 }
 
-/* The sources of one tensor's extents are used. */
+static void run_mark_whole(run_state *r, const ckpt_tensor *t);
+
+/* The sources of one tensor's extents are used, and what lies inside them. */
 static void run_mark_tensor(run_state *r, const ckpt_tensor *t)
 {
+    const ckpt_sources *sources = &r->work.plan->from->sources;
+
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        if (t->extent[i].source < r->work.plan->from->sources.n)
-            r->used[t->extent[i].source] = 1;
+        uint32_t at = t->extent[i].source;
+        const ckpt_tensor *in;
+
+        if (at >= sources->n || r->used[at])
+            continue;
+        // Each source is entered once: the depth is that of nested sources, which is bounded.
+        r->used[at] = 1;
+        for (uint32_t k = 0; (in = ckpt_source_input(&sources->at[at], k)) != NULL; k++)
+            run_mark_whole(r, in->owner ? in->owner : in);
+    }
+}
+
+/* A tensor with its addends and all copies. */
+static void run_mark_whole(run_state *r, const ckpt_tensor *t)
+{
+    for (; t != NULL; t = t->addend) {
+        for (const ckpt_tensor *twin = t; twin != NULL; twin = twin->twin)
+            run_mark_tensor(r, twin);
     }
 }
 
@@ -121,11 +141,7 @@ static int run_mark_used(run_state *r, ckpt_err *err)
     for (size_t i = 0; i < p->to->tensors.n; i++) {
         if (!p->origin[i] || p->to->tensors.at[i]->n_elems == 0)
             continue;
-        for (const ckpt_tensor *t = p->origin[i]; t != NULL; t = t->addend) {
-            run_mark_tensor(r, t);
-            for (const ckpt_tensor *twin = t->twin; twin != NULL; twin = twin->twin)
-                run_mark_tensor(r, twin);
-        }
+        run_mark_whole(r, p->origin[i]);
     }
     for (size_t i = 0; i < sources->n; i++) {
         if (r->used[i] && sources->at[i].kind == CKPT_SOURCE_FILE &&
@@ -388,7 +404,7 @@ static int run_note_unlike(run_state *r, ckpt_err *err)
     uint64_t n = 0;
 
     for (unsigned i = 0; i < r->n_workers; i++)
-        n += r->worker[i].n_unlike;
+        n += r->worker[i].values.n_unlike;
     return n == 0 ? CKPT_OK
                   : ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,
                                   "%" PRIu64 " elements differ from their 16-bit copies, which "
@@ -511,10 +527,10 @@ static void run_report(const run_state *r, ckpt_run_report *out)
         const ckpt_worker *w = &r->worker[i];
 
         out->n_elems += w->n_elems;
-        out->n_read += w->gather.n_read + r->extra[i];
+        out->n_read += w->values.gather.n_read + r->extra[i];
         out->n_written += w->n_written;
-        out->n_compared += w->n_compared;
-        out->n_unlike += w->n_unlike;
+        out->n_compared += w->values.n_compared;
+        out->n_unlike += w->values.n_unlike;
         out->n_nan += w->tally.n_nan;
         out->n_inf += w->tally.n_inf;
         out->n_source_nan += w->tally.n_source_nan;

@@ -10,6 +10,7 @@
 
 #include "libckpt/copy/io.h"
 #include "libckpt/copy/settle.h"
+#include "libckpt/map/nest.h"
 
 static pthread_mutex_t stl_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -48,25 +49,41 @@ static int stl_source(const ckpt_map *map, ckpt_io_pool **pool, uint32_t source,
     return map->settle(s, &io.io, err);
 }
 
-static int stl_tensor(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t, ckpt_err *err)
+static int stl_whole(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t, unsigned depth,
+                     ckpt_err *err);
+
+static int stl_tensor(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t,
+                      unsigned depth, ckpt_err *err)
 {
+    const ckpt_tensor *in;
     int rc = CKPT_OK;
 
-    for (uint32_t i = 0; rc == CKPT_OK && i < t->n_extents; i++)
+    for (uint32_t i = 0; rc == CKPT_OK && i < t->n_extents; i++) {
+        const ckpt_source *s = &map->sources.at[t->extent[i].source];
+
         rc = stl_source(map, pool, t->extent[i].source, err);
+        for (uint32_t k = 0; rc == CKPT_OK && (in = ckpt_source_input(s, k)) != NULL; k++)
+            rc = stl_whole(map, pool, in, depth + 1, err);
+    }
     return rc;
 }
 
-/* A tensor, or what holds its bytes, with its copies and addends. */
-static int stl_whole(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t, ckpt_err *err)
+/*
+ * A tensor, or what holds its bytes, with its copies and addends, and what is inside those.  Too
+ * deep a nest is told when it is read.
+ */
+static int stl_whole(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t, unsigned depth,
+                     ckpt_err *err)
 {
     int rc = CKPT_OK;
 
+    if (depth > CKPT_NEST_MAX)
+        return CKPT_OK;
     t = t->owner ? t->owner : t;
-    for (const ckpt_tensor *twin = t; rc == CKPT_OK && twin; twin = twin->twin)
-        rc = stl_tensor(map, pool, twin, err);
-    for (const ckpt_tensor *a = t->addend; rc == CKPT_OK && a; a = a->addend)
-        rc = stl_tensor(map, pool, a, err);
+    for (const ckpt_tensor *a = t; rc == CKPT_OK && a; a = a->addend) {
+        for (const ckpt_tensor *twin = a; rc == CKPT_OK && twin; twin = twin->twin)
+            rc = stl_tensor(map, pool, twin, depth, err);
+    }
     return rc;
 }
 
@@ -79,7 +96,7 @@ int ckpt_settle_all(const ckpt_map *map, const ckpt_tensor *const *t, size_t n, 
         return CKPT_OK;
     (void)pthread_mutex_lock(&stl_lock);
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)
-        rc = t[i] ? stl_whole(map, &pool, t[i], err) : CKPT_OK;
+        rc = t[i] ? stl_whole(map, &pool, t[i], 0, err) : CKPT_OK;
     ckpt_io_pool_free(pool);
     (void)pthread_mutex_unlock(&stl_lock);
     return rc;

@@ -10,41 +10,9 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
-#include "libckpt/copy/mean.h"
 #include "libckpt/copy/work.h"
 
-void ckpt_worker_init(ckpt_worker *w, ckpt_work *work)
-{
-    assert(w && work);
-    *w = (ckpt_worker){.work = work};
-    w->gather.feed = &work->feed;
-    w->gather.n_stage = (size_t)work->helper;
-    w->gather.segments = work->keep ? &w->read : NULL;
-    w->pending.room = work->helper;
-}
-
-void ckpt_worker_free(ckpt_worker *w)
-{
-    ckpt_gather_free(&w->gather);
-    ckpt_vec_free(&w->read);
-    ckpt_vec_free(&w->written);
-    ckpt_free(w->in);
-    ckpt_free(w->out);
-    ckpt_free(w->twin);
-    ckpt_free(w->sum);
-    ckpt_free(w->pending.bytes);
-    *w = (ckpt_worker){0};
-}
-
-/* Buffers are made when first needed: a run without twins, casts or means has none for them. */
-static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
-{
-    if (!*p)
-        *p = ckpt_alloc(n > 0 ? (size_t)n : 1);
-    return !*p ? ckpt_fail_memory(err) : CKPT_OK;
-}
-
-/* ---- comparing with copies ---- */
+/* ---- values that differ from their copies ---- */
 
 /* One element as text, for messages. */
 static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
@@ -64,85 +32,53 @@ static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
         (void)snprintf(text + 2 + 2 * i, 40 - 2 - 2 * (size_t)i, "%02x", p[size - 1 - i]);
 }
 
-/* Number of the element in its flattened tensor that is k-th in a job's region. */
-static uint64_t work_element(const ckpt_job_view *v, uint64_t k)
-{
-    uint64_t at = 0, weight = 1;
-
-    if (v->n_axes == 1)
-        return v->region[0].start + k;
-    for (unsigned i = v->n_axes; i-- > 0;) {
-        at += (v->region[i].start + k % v->region[i].count) * weight;
-        k /= v->region[i].count;
-        weight *= v->t->shape[i];
-    }
-    return at;
-}
-
-/* The file that a tensor with values begins in, for messages. */
-static const char *work_file(const ckpt_map *map, const ckpt_tensor *t)
-{
-    const ckpt_source *s = &map->sources.at[t->extent[0].source];
-
-    return s->kind == CKPT_SOURCE_FILE ? map->files.at[s->file].path : "memory";
-}
-
-/* A tensor with its values in w->in, and one of its twins with its own in w->twin. */
-typedef struct work_pair {
-    const ckpt_tensor *self, *twin;
-    const uint8_t *rounded; /* self's values in the twin's dtype */
-} work_pair;
-
 /* The text of a mismatch: two copies of one precision, or a master and what it should round to. */
-static int work_tell(ckpt_worker *w, const ckpt_job_view *v, const work_pair *p, uint64_t k,
-                     ckpt_err *err)
+static int work_tell(const ckpt_plan *plan, const ckpt_unlike *u, ckpt_err *err)
 {
-    ckpt_dtype d = p->self->dtype, small = p->twin->dtype;
-    const ckpt_plan *plan = w->work->plan;
+    ckpt_dtype d = u->self->dtype, small = u->twin->dtype;
     char value[40], round[40], copy[40];
-    bool tied = strcmp(p->twin->name, v->origin->name) != 0;
+    bool tied = strcmp(u->twin->name, u->head->name) != 0;
 
-    work_number(d, w->in + k * ckpt_job_bytes(d, 1), value);
-    work_number(small, p->rounded + k * ckpt_job_bytes(small, 1), round);
-    work_number(small, w->twin + k * ckpt_job_bytes(small, 1), copy);
+    work_number(d, u->value, value);
+    work_number(small, u->rounded, round);
+    work_number(small, u->copy, copy);
     if (d == small)
         return ckpt_map_problem(plan->to, CKPT_EMISMATCH, err,
                                 "%s: tensor %s: element %" PRIu64
                                 " is %s, but %s in another copy of it (%s), which should be "
                                 "equal: a shard may be damaged or of another save",
-                                work_file(plan->from, p->twin),
-                                tied ? p->twin->name : v->origin->name, work_element(v, k), copy,
-                                value, work_file(plan->from, p->self));
+                                ckpt_nest_file(plan->from, u->twin),
+                                tied ? u->twin->name : u->head->name, u->element, copy, value,
+                                ckpt_nest_file(plan->from, u->self));
     return ckpt_map_problem(plan->to, CKPT_EMISMATCH, err,
                             "%s: tensor %s: element %" PRIu64
                             ": master value %s rounds to %s, but the %s copy%s%.200s holds "
                             "%s: a shard may be damaged or of another save",
-                            work_file(plan->from, p->twin), v->origin->name, work_element(v, k),
-                            value, round, ckpt_dtype_name(small),
-                            tied ? " under the tied name " : "", tied ? p->twin->name : "", copy);
+                            ckpt_nest_file(plan->from, u->twin), u->head->name, u->element, value,
+                            round, ckpt_dtype_name(small), tied ? " under the tied name " : "",
+                            tied ? u->twin->name : "", copy);
 }
 
 /*
- * Tell that the k-th element of a job differs from its copy: once for each tensor, and, where
- * problems are failures, only when all records' CRCs have held: damage explains more than a
- * mismatch does.
+ * Tell that an element differs from its copy: once for each tensor, and, where problems are
+ * failures, only when all records' CRCs have held: damage explains more than a mismatch does.
  */
-static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor,
-                         const work_pair *p, uint64_t k, ckpt_err *err)
+static int work_unlike(void *ctx, const ckpt_unlike *u, ckpt_err *err)
 {
+    const ckpt_worker *w = ctx;
     ckpt_work *work = w->work;
     ckpt_err local = {0};
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&work->lock);
-    if (!work->reported[tensor]) {
-        work->reported[tensor] = 1;
-        rc = work_tell(w, v, p, k, &local);
+    if (!work->reported[w->tensor]) {
+        work->reported[w->tensor] = 1;
+        rc = work_tell(work->plan, u, &local);
     }
     if (rc == CKPT_EMISMATCH) {
-        if (work->mismatch.code == CKPT_OK || tensor < work->mismatched) {
+        if (work->mismatch.code == CKPT_OK || w->tensor < work->mismatched) {
             work->mismatch = local;
-            work->mismatched = tensor;
+            work->mismatched = w->tensor;
         }
         rc = CKPT_OK;
     }
@@ -150,107 +86,37 @@ static int work_mismatch(ckpt_worker *w, const ckpt_job_view *v, uint32_t tensor
     return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "%s", local.text);
 }
 
-/*
- * True if a difference means nothing: the master is not finite, so that what it rounds to proves
- * nothing; copies of one precision need only be both NaN.
- */
-static bool work_excused(const ckpt_worker *w, const work_pair *p, uint64_t k)
-{
-    uint64_t size = ckpt_job_bytes(p->self->dtype, 1), n_nan = 0, n_inf = 0, n_other = 0;
+/* ---- a worker ---- */
 
-    ckpt_count_nonfinite(p->self->dtype, w->in + k * size, 1, &n_nan, &n_inf);
-    if (p->self->dtype != p->twin->dtype)
-        return n_nan + n_inf > 0;
-    ckpt_count_nonfinite(p->twin->dtype, w->twin + k * size, 1, &n_other, &n_inf);
-    return n_nan > 0 && n_other > 0;
+void ckpt_worker_init(ckpt_worker *w, ckpt_work *work)
+{
+    assert(w && work);
+    *w = (ckpt_worker){.work = work};
+    w->values.gather.feed = &work->feed;
+    w->values.gather.n_stage = (size_t)work->helper;
+    w->values.gather.segments = work->keep ? &w->read : NULL;
+    w->values.unlike = work_unlike;
+    w->values.ctx = w;
+    w->values.room = work->plan->block;
+    w->pending.room = work->helper;
 }
 
-/* Element by element, because something differs; differences that are excused do not count. */
-static int work_compare_each(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
-                             const work_pair *p, ckpt_err *err)
+void ckpt_worker_free(ckpt_worker *w)
 {
-    uint64_t size = ckpt_job_bytes(p->twin->dtype, 1);
-    int rc = CKPT_OK;
-
-    for (uint64_t k = 0; rc == CKPT_OK && k < job->count; k++) {
-        if (memcmp(p->rounded + k * size, w->twin + k * size, (size_t)size) == 0)
-            w->n_compared++;
-        else if (p->twin->flags & CKPT_TENSOR_LAGS)
-            w->n_unlike++;
-        else if (!work_excused(w, p, k))
-            rc = work_mismatch(w, v, job->tensor, p, k, err);
-    }
-    return rc;
+    ckpt_values_free(&w->values);
+    ckpt_vec_free(&w->read);
+    ckpt_vec_free(&w->written);
+    ckpt_free(w->in);
+    ckpt_free(w->pending.bytes);
+    *w = (ckpt_worker){0};
 }
 
-/* The gathered values of a tensor against one copy: it is read, the values rounded, the bits
- * compared. */
-static int work_compare(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job, work_pair *p,
-                        ckpt_err *err)
+/* Buffers are made when first needed: a run without small results has none for them. */
+static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
-    const ckpt_tensor *twin = p->twin;
-    int rc = work_buffer(&w->twin, w->work->plan->block, err);
-
-    p->rounded = w->in;
-    if (rc == CKPT_OK && twin->dtype != p->self->dtype)
-        rc = work_buffer(&w->out, w->work->plan->block, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_gather_region(&w->gather, twin, v->region, v->n_axes, w->twin, err);
-    if (rc != CKPT_OK)
-        return rc;
-    ckpt_gather_resolve(twin, w->twin, job->count);
-    // The result buffer is still free at this point: the rounded values borrow it.
-    if (twin->dtype != p->self->dtype) {
-        ckpt_cast_find(twin->dtype, p->self->dtype)(w->out, w->in, (size_t)job->count);
-        p->rounded = w->out;
-    }
-    if (memcmp(p->rounded, w->twin, (size_t)ckpt_job_bytes(twin->dtype, job->count)) != 0)
-        return work_compare_each(w, v, job, p, err);
-    w->n_compared += job->count;
-    return CKPT_OK;
-}
-
-/* ---- gathering ---- */
-
-/* One tensor's own values into w->in, compared with all copies of it. */
-static int work_gather(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
-                       const ckpt_tensor *t, ckpt_err *err)
-{
-    int rc = ckpt_gather_region(&w->gather, t, v->region, v->n_axes, w->in, err);
-
-    if (rc != CKPT_OK)
-        return rc;
-    ckpt_gather_resolve(t, w->in, job->count);
-    for (const ckpt_tensor *twin = t->twin; rc == CKPT_OK && twin; twin = twin->twin) {
-        work_pair p = {.self = t, .twin = twin};
-
-        rc = work_compare(w, v, job, &p, err);
-    }
-    return rc;
-}
-
-/* The origin's values into w->in: its own, or their mean with all addends'. */
-static int work_values(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job, ckpt_err *err)
-{
-    ckpt_dtype d = v->origin->dtype;
-    uint32_t n = 0;
-    int rc;
-
-    if (!v->origin->addend)
-        return work_gather(w, v, job, v->origin, err);
-    rc = work_buffer(&w->sum, w->work->plan->block, err);
-    if (rc != CKPT_OK)
-        return rc;
-    memset(w->sum, 0, (size_t)ckpt_job_bytes(ckpt_mean_dtype(d), job->count));
-    for (const ckpt_tensor *t = v->origin; rc == CKPT_OK && t; t = t->addend) {
-        rc = work_gather(w, v, job, t, err);
-        if (rc == CKPT_OK)
-            ckpt_mean_add(d, w->sum, w->in, job->count);
-        n++;
-    }
-    if (rc == CKPT_OK)
-        ckpt_mean_end(d, w->in, w->sum, n, job->count);
-    return rc;
+    if (!*p)
+        *p = ckpt_alloc(n > 0 ? (size_t)n : 1);
+    return !*p ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
 /* ---- writing ---- */
@@ -402,31 +268,32 @@ static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
 {
     const ckpt_plan *plan = w->work->plan;
     ckpt_job_view v;
-    uint64_t n_read = w->gather.n_read, n_bytes;
+    uint64_t n_read = w->values.gather.n_read, n_bytes;
     const uint8_t *result;
     int rc = work_buffer(&w->in, plan->block, err);
 
     ckpt_job_look(&v, plan, job);
+    w->tensor = job->tensor;
     if (rc == CKPT_OK)
-        rc = work_values(w, &v, job, err);
+        rc = ckpt_values_region(&w->values, v.origin, v.region, v.n_axes, job->count, w->in, err);
     if (rc != CKPT_OK)
         return rc;
     result = w->in;
     if (v.t->dtype != v.origin->dtype) {
-        rc = work_buffer(&w->out, plan->block, err);
-        if (rc == CKPT_OK)
-            ckpt_cast_find(v.t->dtype, v.origin->dtype)(w->out, w->in, (size_t)job->count);
-        result = w->out;
+        uint8_t *out = ckpt_values_spare(&w->values);
+
+        if (!out)
+            return ckpt_fail_memory(err);
+        ckpt_cast_find(v.t->dtype, v.origin->dtype)(out, w->in, (size_t)job->count);
+        result = out;
     }
-    if (rc == CKPT_OK) {
-        work_count(w, &v, job, result);
-        rc = work_write(w, &v, result, job->count, err);
-    }
+    work_count(w, &v, job, result);
+    rc = work_write(w, &v, result, job->count, err);
     w->n_elems += job->count;
     n_bytes = ckpt_job_bytes(v.t->dtype, job->count);
-    return rc != CKPT_OK
-               ? rc
-               : ckpt_progress_add(w->work->progress, w->gather.n_read - n_read + n_bytes, err);
+    return rc != CKPT_OK ? rc
+                         : ckpt_progress_add(w->work->progress,
+                                             w->values.gather.n_read - n_read + n_bytes, err);
 }
 
 int ckpt_worker_jobs(ckpt_worker *w, size_t first, size_t end, ckpt_err *err)

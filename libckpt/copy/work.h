@@ -9,9 +9,9 @@
 
 #include "libckpt/base/cast.h"
 #include "libckpt/copy/crew.h"
-#include "libckpt/copy/gather.h"
 #include "libckpt/copy/plan.h"
 #include "libckpt/copy/sink.h"
+#include "libckpt/copy/values.h"
 
 /*
  * Buffers of one worker, in blocks: source values, converted values, copies, sums, and small ones.
@@ -50,11 +50,12 @@ typedef struct ckpt_work_pending {
 
 typedef struct ckpt_worker {
     ckpt_work *work;
-    ckpt_gather gather;
-    ckpt_segments read, written;    /* for the ledgers */
-    uint8_t *in, *out, *twin, *sum; /* plan->block bytes each, made when first needed */
+    ckpt_values values;
+    ckpt_segments read, written; /* for the ledgers */
+    uint8_t *in;                 /* plan->block bytes, made when first needed */
+    uint32_t tensor;             /* of the target, whose job is being done */
     ckpt_work_pending pending;
-    uint64_t n_elems, n_written, n_compared, n_unlike;
+    uint64_t n_elems, n_written;
     ckpt_tally tally;
 } ckpt_worker;
 

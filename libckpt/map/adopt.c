@@ -13,6 +13,7 @@
 
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/merge.h"
+#include "libckpt/map/nest.h"
 #include "libckpt/map/state.h"
 
 CKPT_VEC(adopt_values, ckpt_value *);
@@ -57,6 +58,17 @@ static bool adopt_tensor(adopt *a, const ckpt_tensor *t)
         for (const ckpt_tensor *c = slice; fits && c; c = c->twin)
             fits = adopt_extents(a, c);
     }
+    return fits;
+}
+
+/* The tensors inside a source, which need not be in the list. */
+static bool adopt_inputs(adopt *a, const ckpt_source *s)
+{
+    const ckpt_tensor *in;
+    bool fits = true;
+
+    for (uint32_t i = 0; fits && (in = ckpt_source_input(s, i)) != NULL; i++)
+        fits = adopt_tensor(a, in);
     return fits;
 }
 
@@ -291,6 +303,8 @@ int ckpt_map_adopt(ckpt_map *map, ckpt_map *child, const char *prefix, ckpt_err 
     map->children.n--;
     for (size_t i = 0; fits && i < child->tensors.n; i++)
         fits = adopt_tensor(&a, child->tensors.at[i]);
+    for (size_t i = 0; fits && i < child->sources.n; i++)
+        fits = adopt_inputs(&a, &child->sources.at[i]);
     fits = adopt_trees(&a, child) && fits;
     int rc = fits ? adopt_tables(map, child, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK) {

@@ -6,7 +6,7 @@
 
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
-#include "libckpt/map/map.h"
+#include "libckpt/map/nest.h"
 
 /*
  * A tensor whose bytes exceed those stored (stride 0, or strides that overlap) may be this long at
@@ -123,6 +123,7 @@ int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
 
     if (!map)
         return ckpt_fail(err, CKPT_EUSAGE, "no map to check");
+    rc = ckpt_nest_check(map, err);
     for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
 
@@ -130,6 +131,16 @@ int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
             continue; // an alias: its owner is in the list as well
         }
         rc = chk_tensor(map, t, err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < map->sources.n; i++) {
+        const ckpt_tensor *in;
+
+        for (uint32_t k = 0; rc == CKPT_OK; k++) {
+            in = ckpt_source_input(&map->sources.at[i], k);
+            if (!in)
+                break;
+            rc = in->owner ? CKPT_OK : chk_tensor(map, in, err);
+        }
     }
     return rc;
 }

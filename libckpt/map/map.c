@@ -56,6 +56,13 @@ void ckpt_map_free(ckpt_map *map)
         ckpt_vec_free(&map->files.at[i].literals);
         ckpt_vec_free(&map->files.at[i].storages);
     }
+    for (size_t i = 0; i < map->sources.n; i++) {
+        ckpt_make *m =
+            map->sources.at[i].kind == CKPT_SOURCE_MADE ? map->sources.at[i].memory : NULL;
+
+        if (m && m->release)
+            m->release(m);
+    }
     ckpt_vec_free(&map->files);
     ckpt_vec_free(&map->sources);
     ckpt_vec_free(&map->tensors);

@@ -22,7 +22,9 @@ typedef enum ckpt_source_kind {
     /* what another process holds: it counts for layouts, reading it is an error */
     CKPT_SOURCE_ELSEWHERE,
     /* n_bytes that a function of whoever made the map reads: a GPU's memory (ckpt_far) */
-    CKPT_SOURCE_FAR
+    CKPT_SOURCE_FAR,
+    CKPT_SOURCE_TENSOR, /* the dense row-major elements of a tensor of the same map (nest.h) */
+    CKPT_SOURCE_MADE    /* elements that an operation computes (ckpt_make) */
 } ckpt_source_kind;
 
 /*
@@ -35,6 +37,46 @@ typedef enum ckpt_source_kind {
 typedef struct ckpt_far ckpt_far;
 struct ckpt_far {
     int (*read)(const ckpt_far *far, void *to, uint64_t n, uint64_t at, ckpt_err *err);
+};
+
+/*
+ * What an operation reads its inputs with; one belongs to one thread and one call.
+ *
+ * read     count elements of tensor t from element `first` of its flattened form on, as values of
+ *          dtype (NONE: t's own), into buf
+ * scratch  n bytes that last until the operation returns or asks again; NULL: no memory
+ */
+typedef struct ckpt_inputs ckpt_inputs;
+struct ckpt_inputs {
+    int (*read)(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                ckpt_dtype dtype, void *buf, ckpt_err *err);
+    void *(*scratch)(ckpt_inputs *in, uint64_t n);
+};
+
+/*
+ * An operation that computes elements from those of other tensors.  Whoever makes the map makes
+ * this the first member of a struct of its own and keeps it as long as the map.
+ *
+ * prepare  called once before the first make, by one thread: reads what is small and wanted whole.
+ *          NULL: nothing to prepare.  It may be called again after it has failed.
+ * make     n elements from element `at` on, into `to`.  Several threads call it at once; the same
+ *          elements may be asked for more than once.
+ * release  frees what prepare has made, when the map is freed; may come more than once.  NULL:
+ *          nothing to free
+ */
+typedef struct ckpt_make ckpt_make;
+struct ckpt_make {
+    const char *name;                /* for messages: "model.norm.weight, merged" */
+    ckpt_dtype dtype;                /* of the elements made */
+    uint32_t n_inputs;               /* all tensors that prepare and make may read */
+    const ckpt_tensor *const *input; /* of the same map, in its list or hidden */
+    const char *terms; /* what the result depends on beside the inputs; two runs of equal terms
+                          make equal bytes; may be NULL */
+    int (*prepare)(ckpt_make *m, ckpt_inputs *in, ckpt_err *err);
+    int (*make)(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                ckpt_err *err);
+    void (*release)(ckpt_make *m);
+    uint8_t state; /* of prepare; whoever reads through the map keeps it, 0 to begin with */
 };
 
 typedef enum ckpt_coding { CKPT_RAW, CKPT_DEFLATE } ckpt_coding;
@@ -54,9 +96,10 @@ typedef struct ckpt_source {
     uint64_t n_bytes;  /* decoded bytes */
     /*
      * kind MEMORY: n_bytes; owned by whoever made the map; written to by plans that fill it. kind
-     * FAR: a ckpt_far; only read
+     * FAR: a ckpt_far; only read.  kind MADE: a ckpt_make
      */
     void *memory;
+    const ckpt_tensor *tensor; /* kind TENSOR */
     /*
      * kind FILE: at and n_stored are those of an archive that holds the bytes somewhere inside;
      * the driver's own, until ckpt_map.settle has found them.  NULL: they are where at says

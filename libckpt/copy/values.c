@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * values.c: comparing with copies, taking means, and going into nested sources.
+ *
+ * What lies inside a nested source is read by a ckpt_values of its own: the buffers of the one
+ * outside are in use meanwhile.  There are CKPT_NEST_MAX of them at most, of bounded size.
+ */
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "libckpt/base/cast.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/copy/job.h"
+#include "libckpt/copy/mean.h"
+#include "libckpt/copy/values.h"
+
+/* Whether operations are prepared: one lock for the process, never held while one prepares. */
+enum { VL_RAW, VL_PREPARING, VL_READY };
+static pthread_mutex_t vl_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t vl_changed = PTHREAD_COND_INITIALIZER;
+
+/* What an operation is given. */
+typedef struct vl_inputs {
+    ckpt_inputs in; /* first, so that a ckpt_inputs of ours is a vl_inputs */
+    ckpt_values *v;
+    uint8_t *scratch;
+    uint64_t n_scratch;
+} vl_inputs;
+
+/* Buffers are made when first needed: most runs have no use for them. */
+static int vl_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
+{
+    if (!*p)
+        *p = ckpt_alloc(n > 0 ? (size_t)n : 1);
+    return !*p ? ckpt_fail_memory(err) : CKPT_OK;
+}
+
+uint8_t *ckpt_values_spare(ckpt_values *v)
+{
+    ckpt_err ignored = {0};
+
+    return vl_buffer(&v->spare, v->room, &ignored) == CKPT_OK ? v->spare : NULL;
+}
+
+uint64_t ckpt_values_bytes(const ckpt_tensor *t, uint64_t n)
+{
+    uint64_t most = ckpt_job_bytes(t->dtype, n), wide;
+
+    if (t->addend && (wide = ckpt_job_bytes(ckpt_mean_dtype(t->dtype), n)) > most)
+        most = wide;
+    for (const ckpt_tensor *slice = t; slice; slice = slice->addend) {
+        for (const ckpt_tensor *twin = slice->twin; twin; twin = twin->twin) {
+            wide = ckpt_job_bytes(twin->dtype, n);
+            most = wide > most ? wide : most;
+        }
+    }
+    return most;
+}
+
+/* Elements of a tensor that fit the buffers at once; packed ones are cut where bytes end. */
+static uint64_t vl_step(const ckpt_values *v, const ckpt_tensor *t)
+{
+    return v->room / ckpt_values_bytes(t, 8) * 8;
+}
+
+/* ---- comparing with copies ---- */
+
+/* A region of a tensor whose values are in a buffer. */
+typedef struct vl_region {
+    const ckpt_tensor *head, *self;
+    const ckpt_axis *axis;
+    unsigned n_axes;
+    uint64_t n; /* elements */
+    const uint8_t *value;
+} vl_region;
+
+/* Number of the element in its flattened tensor that is k-th in a region. */
+static uint64_t vl_element(const vl_region *r, uint64_t k)
+{
+    uint64_t at = 0, weight = 1;
+
+    if (r->n_axes == 1)
+        return r->axis[0].start + k;
+    for (unsigned i = r->n_axes; i-- > 0;) {
+        at += (r->axis[i].start + k % r->axis[i].count) * weight;
+        k /= r->axis[i].count;
+        weight *= r->self->shape[i];
+    }
+    return at;
+}
+
+/*
+ * True if a difference means nothing: the master is not finite, so that what it rounds to proves
+ * nothing; copies of one precision need only be both NaN.
+ */
+static bool vl_excused(const ckpt_unlike *u)
+{
+    uint64_t n_nan = 0, n_inf = 0, n_other = 0;
+
+    ckpt_count_nonfinite(u->self->dtype, u->value, 1, &n_nan, &n_inf);
+    if (u->self->dtype != u->twin->dtype)
+        return n_nan + n_inf > 0;
+    ckpt_count_nonfinite(u->twin->dtype, u->copy, 1, &n_other, &n_inf);
+    return n_nan > 0 && n_other > 0;
+}
+
+/* Element by element, because something differs; differences that are excused do not count. */
+static int vl_compare_each(ckpt_values *v, const vl_region *r, const ckpt_tensor *twin,
+                           const uint8_t *rounded, ckpt_err *err)
+{
+    uint64_t size = ckpt_job_bytes(twin->dtype, 1), wide = ckpt_job_bytes(r->self->dtype, 1);
+    int rc = CKPT_OK;
+
+    for (uint64_t k = 0; rc == CKPT_OK && k < r->n; k++) {
+        ckpt_unlike u = {.head = r->head,
+                         .self = r->self,
+                         .twin = twin,
+                         .element = vl_element(r, k),
+                         .value = r->value + k * wide,
+                         .rounded = rounded + k * size,
+                         .copy = v->twin + k * size};
+
+        if (memcmp(u.rounded, u.copy, (size_t)size) == 0)
+            v->n_compared++;
+        else if (twin->flags & CKPT_TENSOR_LAGS)
+            v->n_unlike++;
+        else if (!vl_excused(&u))
+            rc = v->unlike(v->ctx, &u, err);
+    }
+    return rc;
+}
+
+/* The values of a region against one copy: it is read, the values rounded, the bits compared. */
+static int vl_compare(ckpt_values *v, const vl_region *r, const ckpt_tensor *twin, ckpt_err *err)
+{
+    const uint8_t *rounded = r->value;
+    int rc = vl_buffer(&v->twin, v->room, err);
+
+    if (rc == CKPT_OK && twin->dtype != r->self->dtype)
+        rc = vl_buffer(&v->spare, v->room, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_gather_region(&v->gather, twin, r->axis, r->n_axes, v->twin, err);
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_gather_resolve(twin, v->twin, r->n);
+    if (twin->dtype != r->self->dtype) {
+        ckpt_cast_find(twin->dtype, r->self->dtype)(v->spare, r->value, (size_t)r->n);
+        rounded = v->spare;
+    }
+    if (memcmp(rounded, v->twin, (size_t)ckpt_job_bytes(twin->dtype, r->n)) != 0)
+        return vl_compare_each(v, r, twin, rounded, err);
+    v->n_compared += r->n;
+    return CKPT_OK;
+}
+
+/* ---- regions ---- */
+
+/* One tensor's own values, compared with all copies of it. */
+static int vl_own(ckpt_values *v, vl_region *r, const ckpt_tensor *t, void *buf, ckpt_err *err)
+{
+    int rc = ckpt_gather_region(&v->gather, t, r->axis, r->n_axes, buf, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_gather_resolve(t, buf, r->n);
+    r->self = t;
+    r->value = buf;
+    for (const ckpt_tensor *twin = t->twin; rc == CKPT_OK && twin && v->unlike; twin = twin->twin)
+        rc = vl_compare(v, r, twin, err);
+    return rc;
+}
+
+static int vl_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
+                     ckpt_err *err);
+
+int ckpt_values_region(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *region,
+                       unsigned n_axes, uint64_t n_elems, void *buf, ckpt_err *err)
+{
+    assert(v && t && (buf || n_elems == 0));
+    vl_region r = {.head = t, .axis = region, .n_axes = n_axes, .n = n_elems};
+    uint32_t n = 0;
+    int rc;
+
+    v->gather.nested = vl_nested;
+    v->gather.nested_ctx = v;
+    if (!t->addend)
+        return vl_own(v, &r, t, buf, err);
+    rc = vl_buffer(&v->sum, v->room, err);
+    if (rc != CKPT_OK)
+        return rc;
+    memset(v->sum, 0, (size_t)ckpt_job_bytes(ckpt_mean_dtype(t->dtype), n_elems));
+    for (const ckpt_tensor *a = t; rc == CKPT_OK && a; a = a->addend) {
+        rc = vl_own(v, &r, a, buf, err);
+        if (rc == CKPT_OK)
+            ckpt_mean_add(t->dtype, v->sum, buf, n_elems);
+        n++;
+    }
+    if (rc == CKPT_OK)
+        ckpt_mean_end(t->dtype, buf, v->sum, n, n_elems);
+    return rc;
+}
+
+int ckpt_values_read(ckpt_values *v, const ckpt_tensor *t, uint64_t first, uint64_t n_elems,
+                     void *buf, ckpt_err *err)
+{
+    assert(v && t);
+    uint64_t step = vl_step(v, t);
+    uint8_t *to = buf;
+    int rc = CKPT_OK;
+
+    if (!t->addend && !(t->twin && v->unlike))
+        step = n_elems;
+    for (uint64_t done = 0; rc == CKPT_OK && done < n_elems; done += step) {
+        const ckpt_axis flat = {first + done, n_elems - done < step ? n_elems - done : step, 0};
+
+        rc = ckpt_values_region(v, t, &flat, 1, flat.count, to + ckpt_job_bytes(t->dtype, done),
+                                err);
+    }
+    return rc;
+}
+
+/* ---- nested sources ---- */
+
+/* The values of tensors inside those that v reads. */
+static int vl_inner(ckpt_values *v, ckpt_err *err)
+{
+    ckpt_values *in = v->inner;
+
+    if (in)
+        return CKPT_OK;
+    if (v->depth >= CKPT_NEST_MAX)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "tensors are made of others, more than %u deep or in a circle",
+                         CKPT_NEST_MAX);
+    in = ckpt_alloc(sizeof *in);
+    if (!in)
+        return ckpt_fail_memory(err);
+    *in = (ckpt_values){.unlike = v->unlike,
+                        .ctx = v->ctx,
+                        .room = CKPT_VALUES_ROOM,
+                        .depth = v->depth + 1,
+                        .gather = {.feed = v->gather.feed,
+                                   .segments = v->gather.segments,
+                                   .touch = v->gather.touch,
+                                   .touch_ctx = v->gather.touch_ctx,
+                                   .n_stage = v->gather.n_stage}};
+    v->inner = in;
+    return CKPT_OK;
+}
+
+/* Values in another dtype than the tensor's. */
+static int vl_read_as(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *part, ckpt_dtype dtype,
+                      uint8_t *to, ckpt_err *err)
+{
+    ckpt_cast_fn cast = ckpt_cast_find(dtype, t->dtype);
+    uint64_t step = vl_step(v, t);
+    uint8_t *from = ckpt_alloc((size_t)v->room);
+    int rc = !from ? ckpt_fail_memory(err) : CKPT_OK;
+
+    if (rc == CKPT_OK && !cast)
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s", t->name,
+                       ckpt_dtype_name(t->dtype), ckpt_dtype_name(dtype));
+    for (uint64_t done = 0; rc == CKPT_OK && done < part->count; done += step) {
+        uint64_t n = part->count - done < step ? part->count - done : step;
+
+        rc = ckpt_values_read(v, t, part->start + done, n, from, err);
+        if (rc == CKPT_OK)
+            cast(to + ckpt_job_bytes(dtype, done), from, (size_t)n);
+    }
+    ckpt_free(from);
+    return rc;
+}
+
+/* ckpt_inputs.read */
+static int vl_inputs_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                          ckpt_dtype dtype, void *buf, ckpt_err *err)
+{
+    ckpt_values *v = ((vl_inputs *)(void *)in)->v;
+    const ckpt_axis part = {first, count, 0};
+
+    t = t->owner ? t->owner : t;
+    if (!ckpt_within(first, count, t->n_elems))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "tensor %s: cannot read %" PRIu64 " elements from %" PRIu64
+                         " on, of %" PRIu64,
+                         t->name, count, first, t->n_elems);
+    if (dtype == CKPT_DTYPE_NONE || dtype == t->dtype)
+        return ckpt_values_read(v, t, first, count, buf, err);
+    return vl_read_as(v, t, &part, dtype, buf, err);
+}
+
+/* ckpt_inputs.scratch */
+static void *vl_inputs_scratch(ckpt_inputs *in, uint64_t n)
+{
+    vl_inputs *i = (vl_inputs *)(void *)in;
+
+    if (n > i->n_scratch || !i->scratch) {
+        ckpt_free(i->scratch);
+        i->scratch = ckpt_alloc(n > 0 ? (size_t)n : 1);
+        i->n_scratch = i->scratch ? n : 0;
+    }
+    return i->scratch;
+}
+
+/* What operations at this depth read with. */
+static vl_inputs *vl_inputs_of(ckpt_values *v)
+{
+    if (!v->inputs)
+        v->inputs = ckpt_alloc(sizeof *v->inputs);
+    if (v->inputs) {
+        v->inputs->in = (ckpt_inputs){vl_inputs_read, vl_inputs_scratch};
+        v->inputs->v = v;
+    }
+    return v->inputs;
+}
+
+/* Prepare an operation, or wait for the thread that does. */
+static int vl_prepare(ckpt_make *m, vl_inputs *in, ckpt_err *err)
+{
+    bool mine;
+    int rc = CKPT_OK;
+
+    (void)pthread_mutex_lock(&vl_lock);
+    while (m->state == VL_PREPARING)
+        (void)pthread_cond_wait(&vl_changed, &vl_lock);
+    mine = m->state == VL_RAW;
+    if (mine)
+        m->state = VL_PREPARING;
+    (void)pthread_mutex_unlock(&vl_lock);
+    if (!mine)
+        return CKPT_OK;
+    if (m->prepare)
+        rc = m->prepare(m, &in->in, err);
+    (void)pthread_mutex_lock(&vl_lock);
+    m->state = rc == CKPT_OK ? VL_READY : VL_RAW;
+    (void)pthread_cond_broadcast(&vl_changed);
+    (void)pthread_mutex_unlock(&vl_lock);
+    return rc;
+}
+
+/* Elements that an operation computes. */
+static int vl_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part, ckpt_err *err)
+{
+    vl_inputs *in = vl_inputs_of(v);
+    int rc = !in ? ckpt_fail_memory(err) : vl_prepare(m, in, err);
+
+    return rc == CKPT_OK ? m->make(m, &in->in, to, part->count, part->start, err) : rc;
+}
+
+/* gather.h's nested: n bytes from offset `at` of a nested source. */
+static int vl_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
+                     ckpt_err *err)
+{
+    ckpt_values *v = ctx, *in;
+    unsigned bits = ckpt_dtype_get(ckpt_source_dtype(s))->bits;
+    const ckpt_axis part = {at / bits * 8 + at % bits * 8 / bits,
+                            n / bits * 8 + n % bits * 8 / bits, 0};
+    int rc = vl_inner(v, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (!ckpt_within(at, n, s->n_bytes) || at % bits * 8 % bits || n % bits * 8 % bits)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: %" PRIu64 " bytes at offset %" PRIu64
+                         " are no elements of its %" PRIu64 " bytes of %s",
+                         s->name ? s->name : "a tensor", n, at, s->n_bytes,
+                         ckpt_dtype_name(ckpt_source_dtype(s)));
+    in = v->inner;
+    if (s->kind == CKPT_SOURCE_MADE)
+        rc = vl_make(in, s->memory, to, &part, err);
+    else
+        rc = ckpt_values_read(in, s->tensor->owner ? s->tensor->owner : s->tensor, part.start,
+                              part.count, to, err);
+    v->gather.n_read += in->gather.n_read;
+    v->n_compared += in->n_compared;
+    v->n_unlike += in->n_unlike;
+    in->gather.n_read = in->n_compared = in->n_unlike = 0;
+    return rc;
+}
+
+/* The depth is bounded; the innermost is freed first. */
+void ckpt_values_free(ckpt_values *v)
+{
+    if (v->inner)
+        ckpt_values_free(v->inner);
+    ckpt_free(v->inner);
+    if (v->inputs)
+        ckpt_free(v->inputs->scratch);
+    ckpt_free(v->inputs);
+    ckpt_gather_free(&v->gather);
+    ckpt_free(v->twin);
+    ckpt_free(v->spare);
+    ckpt_free(v->sum);
+    *v = (ckpt_values){0};
+}

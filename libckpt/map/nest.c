@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nest.c: owns what is to be known of nested sources without reading them.
+ */
+#include <assert.h>
+#include <inttypes.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/map/nest.h"
+
+const ckpt_tensor *ckpt_source_input(const ckpt_source *s, uint32_t i)
+{
+    if (s->kind == CKPT_SOURCE_TENSOR)
+        return i == 0 ? s->tensor : NULL;
+    if (s->kind == CKPT_SOURCE_MADE) {
+        const ckpt_make *m = s->memory;
+
+        return i < m->n_inputs ? m->input[i] : NULL;
+    }
+    return NULL;
+}
+
+ckpt_dtype ckpt_source_dtype(const ckpt_source *s)
+{
+    assert(ckpt_source_nested(s));
+    return s->kind == CKPT_SOURCE_TENSOR ? s->tensor->dtype : ((const ckpt_make *)s->memory)->dtype;
+}
+
+int ckpt_map_add_nested(ckpt_map *map, const ckpt_tensor *t, uint32_t *index, ckpt_err *err)
+{
+    assert(map && t && index);
+    ckpt_source s = {.kind = CKPT_SOURCE_TENSOR, .tensor = t, .name = t->name};
+
+    if (!ckpt_dtype_bytes(t->dtype, t->n_elems, &s.n_bytes))
+        return ckpt_fail(err, CKPT_ELIMIT, "tensor %s: its size overflows", t->name);
+    return ckpt_map_add_source(map, &s, index, err);
+}
+
+int ckpt_map_add_made(ckpt_map *map, ckpt_make *make, uint64_t n_elems, uint32_t *index,
+                      ckpt_err *err)
+{
+    assert(map && make && make->make && make->name && index);
+    ckpt_source s = {.kind = CKPT_SOURCE_MADE, .memory = make, .name = make->name};
+
+    if (!ckpt_dtype_bytes(make->dtype, n_elems, &s.n_bytes))
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: its size overflows", make->name);
+    return ckpt_map_add_source(map, &s, index, err);
+}
+
+/* The depth of one source, from those of the sources inside: one more than the deepest. */
+static unsigned nest_depth(const ckpt_map *map, const ckpt_source *s, const uint8_t *depth)
+{
+    const ckpt_tensor *in;
+    unsigned deepest = 0;
+
+    for (uint32_t i = 0; (in = ckpt_source_input(s, i)) != NULL; i++) {
+        in = in->owner ? in->owner : in;
+        for (const ckpt_tensor *slice = in; slice; slice = slice->addend) {
+            for (const ckpt_tensor *c = slice; c; c = c->twin) {
+                for (uint32_t k = 0; k < c->n_extents; k++) {
+                    uint32_t at = c->extent[k].source;
+                    if (at < map->sources.n && depth[at] > deepest)
+                        deepest = depth[at];
+                }
+            }
+        }
+    }
+    return deepest + 1;
+}
+
+/* One round over all nested sources; true if a depth grew. */
+static bool nest_round(const ckpt_map *map, uint8_t *depth)
+{
+    bool grew = false;
+
+    for (size_t i = 0; i < map->sources.n; i++) {
+        const ckpt_source *s = &map->sources.at[i];
+        unsigned d = ckpt_source_nested(s) ? nest_depth(map, s, depth) : 0;
+
+        grew = grew || d > depth[i];
+        if (d > depth[i])
+            depth[i] = (uint8_t)(d <= CKPT_NEST_MAX ? d : CKPT_NEST_MAX + 1);
+        if (depth[i] > CKPT_NEST_MAX)
+            return true;
+    }
+    return grew;
+}
+
+/* A source is as large as the tensor it stands for. */
+static int nest_sizes(const ckpt_map *map, bool *any, ckpt_err *err)
+{
+    for (size_t i = 0; i < map->sources.n; i++) {
+        const ckpt_source *s = &map->sources.at[i];
+        uint64_t n = 0;
+
+        *any = *any || ckpt_source_nested(s);
+        if (s->kind == CKPT_SOURCE_TENSOR &&
+            (!ckpt_dtype_bytes(s->tensor->dtype, s->tensor->n_elems, &n) || n != s->n_bytes))
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "tensor %s has %" PRIu64 " bytes, its source %" PRIu64,
+                             s->tensor->name, n, s->n_bytes);
+    }
+    return CKPT_OK;
+}
+
+int ckpt_nest_check(const ckpt_map *map, ckpt_err *err)
+{
+    assert(map);
+    bool any = false, grew = true;
+    int rc = nest_sizes(map, &any, err);
+    uint8_t *depth;
+
+    if (rc != CKPT_OK || !any)
+        return rc;
+    depth = ckpt_alloc(map->sources.n);
+    if (!depth)
+        return ckpt_fail_memory(err);
+    // A depth that still grows after as many rounds as there may be levels is a cycle's.
+    for (unsigned i = 0; i <= CKPT_NEST_MAX && grew; i++)
+        grew = nest_round(map, depth);
+    for (size_t i = 0; rc == CKPT_OK && i < map->sources.n; i++) {
+        if (depth[i] > CKPT_NEST_MAX)
+            rc = ckpt_fail(err, CKPT_EUSAGE,
+                           "%s is made of tensors that are made of others, more than %u deep or "
+                           "in a circle",
+                           map->sources.at[i].name ? map->sources.at[i].name : "a tensor",
+                           CKPT_NEST_MAX);
+    }
+    ckpt_free(depth);
+    return rc;
+}
+
+const char *ckpt_nest_file(const ckpt_map *map, const ckpt_tensor *t)
+{
+    for (unsigned i = 0; t && i <= CKPT_NEST_MAX; i++) {
+        const ckpt_source *s;
+
+        t = t->owner ? t->owner : t;
+        s = t->n_extents > 0 ? &map->sources.at[t->extent[0].source] : NULL;
+        if (s && s->kind == CKPT_SOURCE_FILE)
+            return map->files.at[s->file].path;
+        t = s ? ckpt_source_input(s, 0) : NULL;
+    }
+    return "memory";
+}
