@@ -315,7 +315,7 @@ typedef struct ckpt_target {
     const char *tag; /* name of the tag folder; NULL: the source's, or "global_step0" */
     /* 1, 2, 3; CKPT_STAGE_NONE: without ZeRO ("stage 0"), of a source that is; 0: the source's */
     int stage;
-    uint32_t world;          /* data-parallel ranks; 0: the source's */
+    uint32_t world;          /* data-parallel ranks; 0: the source's; hf-sharded and dcp, too */
     uint64_t sub_group_size; /* stage 3, elements; 0: the source's, or DeepSpeed's default 1e9 */
     /* release of DeepSpeed to write for, "0.12.6"; NULL: the source's, or the newest known */
     const char *version;
@@ -548,7 +548,7 @@ CKPT_API int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_er
 enum {
     CKPT_CAN_READ = 1u,
     CKPT_CAN_WRITE = 2u,
-    CKPT_MAKES_TENSORS = 4u, /* written: training state; tag, stage, world ... mean something */
+    CKPT_MAKES_TENSORS = 4u, /* written: training state; tag, stage ... mean something */
     CKPT_TAKES_LIMIT = 8u,   /* max_shard_size */
     CKPT_TAKES_SIDE = 16u,   /* copy_side_files, keep_other_weights */
     CKPT_IS_FOLDER = 32u,    /* path is a folder, not one file */
@@ -558,7 +558,8 @@ enum {
     CKPT_HAS_RANKS = 512u,   /* written: a file for each rank, so that stage and world are needed,
                                 and model-parallel slices (keep_slices) stay apart */
     CKPT_TAKES_DEFLATE = 1024u, /* deflate */
-    CKPT_TAKES_LAYOUT = 2048u   /* layout */
+    CKPT_TAKES_LAYOUT = 2048u,  /* layout */
+    CKPT_TAKES_WORLD = 4096u    /* world */
 };
 
 /* What a format's driver says of it; lives as long as the program. */

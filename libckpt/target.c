@@ -89,7 +89,7 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
         {"copy_side_files", t->copy_side_files, CKPT_TAKES_SIDE},
         {"tag", t->tag != NULL, CKPT_MAKES_TENSORS},
         {"stage", t->stage != 0, CKPT_MAKES_TENSORS},
-        {"world", t->world > 0, CKPT_MAKES_TENSORS},
+        {"world", t->world > 0, CKPT_TAKES_WORLD},
         {"sub_group_size", t->sub_group_size > 0, CKPT_MAKES_TENSORS},
         {"version", t->version != NULL, CKPT_MAKES_TENSORS},
         {"fresh_optimizer", t->fresh_optimizer, CKPT_MAKES_TENSORS},

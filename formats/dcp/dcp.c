@@ -471,7 +471,7 @@ const ckpt_directory ckpt_directory_dcp = {
             .signs = ".metadata and *.distcp (PyTorch DCP)",
             .note = "PyTorch distributed checkpoint (DCP), torch 2.0 to 2.15",
             .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
-                    CKPT_HOLDS_STATE | CKPT_HAS_TAGS | CKPT_TAKES_LAYOUT,
+                    CKPT_HOLDS_STATE | CKPT_HAS_TAGS | CKPT_TAKES_LAYOUT | CKPT_TAKES_WORLD,
         },
     .probe = dcp_probe,
     .gather = dcp_gather,

@@ -188,6 +188,17 @@ int ckpt_dcp_begin(struct ckpt_dsw_job *job, uint32_t *ranks);
 /* True for members of a run's state that FSDP has a place for: the schedule, a program's own. */
 bool ckpt_dcp_keeps(const struct ckpt_state *state, const ckpt_pair *p);
 
+enum { CKPT_DCP_RANKS = 65536 }; /* that are written for at most */
+
+/*
+ * Rows that a rank has of a tensor, as FSDP2 cuts it (torch.chunk): ceil(rows / ranks) for each
+ * rank, so that the last ones may have fewer, or none.
+ *
+ * start   set: the first of them; rows where there are none
+ * Returns how many
+ */
+uint64_t ckpt_dcp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *start);
+
 /* What a tensor is written in. */
 ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t);
 

@@ -10,7 +10,13 @@
 #include "formats/deepspeed/write/write.h"
 #include "libckpt/base/cast.h"
 
-enum { DRU_RANKS = 65536 };
+uint64_t ckpt_dcp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *start)
+{
+    uint64_t each = rows / ranks + (rows % ranks != 0);
+
+    *start = each > 0 && rank <= rows / each ? rank * each : rows; // no overflow: at most rows
+    return rows - *start < each ? rows - *start : each;
+}
 
 ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t)
 {
@@ -69,8 +75,9 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
                              "takes the weights of all",
                              job->from->path, g, job->state->group.at[g].n_lanes);
     }
-    if (ranks > DRU_RANKS)
-        return ckpt_fail(job->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", ranks, DRU_RANKS);
+    if (ranks > CKPT_DCP_RANKS)
+        return ckpt_fail(job->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", ranks,
+                         CKPT_DCP_RANKS);
     return CKPT_OK;
 }
 

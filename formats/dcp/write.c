@@ -178,7 +178,7 @@ static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, ckpt_
 static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckpt_dtype dtype)
 {
     const ckpt_tensor *donor = t->owner ? t->owner : t;
-    uint64_t rows = t->ndim > 0 ? t->shape[0] : 1, each = (rows + w->ranks - 1) / w->ranks;
+    uint64_t rows = t->ndim > 0 ? t->shape[0] : 1, start, count;
     ckpt_extent *extent = ckpt_alloc(w->ranks * sizeof *extent);
     ckpt_dcp_item *item = NULL;
     uint32_t n = 0;
@@ -191,11 +191,10 @@ static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckp
         item->shape = t->shape;
     }
     for (uint32_t r = 0; rc == CKPT_OK && r < w->ranks; r++) {
-        uint64_t start = r * each, count = start < rows ? rows - start : 0;
         ckpt_dcp_chunk chunk = {0};
+        count = ckpt_dcp_rows(rows, w->ranks, r, &start);
         if (count == 0 && r > 0)
             break;
-        count = count < each ? count : each;
         if (!dpw_box(w, t, dtype, &chunk, start, count, &extent[n]))
             rc = ckpt_fail_memory(w->err);
         if (rc == CKPT_OK)

@@ -234,10 +234,8 @@ static rwr_cut *rwr_next(rwr_writer *w, const ckpt_tensor *t, ckpt_dtype dtype)
 /* This rank's rows of a tensor. */
 static ckpt_value *rwr_shard(rwr_writer *w, const ckpt_tensor *t, ckpt_dtype dtype)
 {
-    uint64_t rows = t->shape[0], each = rows / w->ranks + (rows % w->ranks != 0),
-             start = w->rank * each < rows ? w->rank * each : rows,
-             count = rows - start < each ? rows - start : each, row = rows ? t->n_elems / rows : 0,
-             shape[CKPT_MAX_DIM];
+    uint64_t rows = t->shape[0], start, count = ckpt_dcp_rows(rows, w->ranks, w->rank, &start),
+             row = rows ? t->n_elems / rows : 0, shape[CKPT_MAX_DIM];
     rwr_cut *cut = rwr_next(w, t, dtype);
     ckpt_axis *axis = ckpt_arena_array(w->job->to->arena, 1, sizeof *axis);
     ckpt_value *local;

@@ -17,15 +17,10 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/merge.h"
 
-/* What a file name says. */
-typedef struct hfs_name {
-    uint32_t rank, file, of; /* from 1 */
-} hfs_name;
-
 /* A file of the folder. */
 typedef struct hfs_file {
     const char *name;
-    hfs_name is;
+    ckpt_hfs_name is;
 } hfs_file;
 
 CKPT_VEC(hfs_files, hfs_file);
@@ -58,6 +53,7 @@ typedef struct hfs_reader {
     hfs_items item;
     ckpt_index index; /* of items, by name */
     hfs_boxes box;
+    bool sorted; /* a file without sharding info, whose tensors stand as safetensors sorts them */
     ckpt_err *err;
 } hfs_reader;
 
@@ -86,7 +82,7 @@ static bool hfs_skip(const char **text, const char *word)
     return is;
 }
 
-static bool hfs_parse(const char *name, hfs_name *out)
+bool ckpt_hfs_parse(const char *name, ckpt_hfs_name *out)
 {
     return hfs_skip(&name, "shard-") && (out->rank = hfs_number(&name)) > 0 &&
            hfs_skip(&name, "-model-") && (out->file = hfs_number(&name)) > 0 &&
@@ -96,10 +92,10 @@ static bool hfs_parse(const char *name, hfs_name *out)
 
 static int hfs_probe(const ckpt_listing *list)
 {
-    hfs_name is;
+    ckpt_hfs_name is;
 
     for (size_t i = 0; i < list->n; i++) {
-        if (!list->entry[i].is_dir && hfs_parse(list->entry[i].name, &is))
+        if (!list->entry[i].is_dir && ckpt_hfs_parse(list->entry[i].name, &is))
             return 62;
     }
     return 0;
@@ -108,9 +104,9 @@ static int hfs_probe(const ckpt_listing *list)
 /* A file alone has pieces under the names of whole tensors: always the folder is meant. */
 static int hfs_part(const char *file_name)
 {
-    hfs_name is;
+    ckpt_hfs_name is;
 
-    return hfs_parse(file_name, &is) ? 2 : 0;
+    return ckpt_hfs_parse(file_name, &is) ? 2 : 0;
 }
 
 /* ---- files ---- */
@@ -169,7 +165,7 @@ static int hfs_find_files(hfs_reader *r)
         hfs_file f = {.name = r->list->entry[i].name};
         hfs_file *slot;
 
-        if (r->list->entry[i].is_dir || !hfs_parse(f.name, &f.is))
+        if (r->list->entry[i].is_dir || !ckpt_hfs_parse(f.name, &f.is))
             continue;
         slot = ckpt_vec_push(&r->files);
         if (!slot)
@@ -321,6 +317,7 @@ static int hfs_boxes_of(hfs_reader *r, const char *file, const ckpt_map *sub, ui
         return rc == CKPT_OK ? hfs_boxes_by_info(r, file, sub, source_base, info) : rc;
     }
     // As torch reads it: what has no info begins at 0.
+    r->sorted = true;
     for (size_t i = 0; rc == CKPT_OK && i < sub->tensors.n; i++)
         rc = hfs_box_of(r, file, sub->tensors.at[i], source_base, NULL);
     return rc;
@@ -403,7 +400,7 @@ static int hfs_tensor(hfs_reader *r, const hfs_item *item, const hfs_box *box, s
 
     if (rc == CKPT_OK)
         rc = ckpt_map_add(r->map, item->name, strlen(item->name), &like, &t, r->err);
-    if (rc == CKPT_OK && t->n_elems > 0 && ckpt_dtype_get(item->dtype)->bits % 8 != 0)
+    if (rc == CKPT_OK && t->n_elems > 0 && n > 1 && ckpt_dtype_get(item->dtype)->bits % 8 != 0)
         rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: \"%.200s\": pieces of %s", r->list->folder,
                        item->name, ckpt_dtype_name(item->dtype));
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)
@@ -428,6 +425,47 @@ static int hfs_tensors(hfs_reader *r)
         rc = hfs_tensor(r, &r->item.at[i], r->box.at + first, end - first);
     }
     return rc == CKPT_OK ? ckpt_map_check(r->map, r->err) : rc;
+}
+
+/* ---- the order ---- */
+
+/* Sizes of whole tensors that nowhere fall, and rise somewhere. */
+static bool hfs_by_size(const hfs_reader *r)
+{
+    uint64_t last = 0, n;
+    bool rises = false;
+
+    for (size_t i = 0; i < r->item.n; i++, last = n) {
+        const hfs_item *item = &r->item.at[i];
+        n = ckpt_dtype_get(item->dtype)->bits;
+        for (uint32_t k = 0; k < item->ndim; k++)
+            n *= item->shape[k]; // no overflow: the map has them as tensors
+        if (i > 0 && n < last)
+            return false;
+        rises |= i > 0 && n > last;
+    }
+    return rises;
+}
+
+/*
+ * Why the order in which names came up is not that of the model's state_dict; NULL: it is.
+ *
+ * torch writes DCP_SHARDING_INFO as it goes through the dict, unless it copies from a GPU: then by
+ * size (_OverlappingCpuLoader).  Ranks that share out what all have, and several files of each, are
+ * parts of one order, but do not say how these go together.
+ */
+static const char *hfs_no_order(const hfs_reader *r)
+{
+    if (r->sorted)
+        return "safetensors sorts them";
+    if (r->files.at[0].is.of > 1)
+        return "each of a rank's files has an order of its own";
+    for (size_t i = 0; i < r->item.n; i++) {
+        if (r->item.at[i].file != r->files.at[0].name &&
+            ckpt_dtype_get(r->item.at[i].dtype)->kind == CKPT_IS_FLOAT)
+            return "each rank has an order of its own";
+    }
+    return hfs_by_size(r) ? "they stand by size, as torch saves from GPUs" : NULL;
 }
 
 /* ---- the whole ---- */
@@ -457,11 +495,14 @@ static int hfs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     hfs_drop_info(&map->metadata);
     if (rc == CKPT_OK)
         rc = hfs_tensors(&r);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK) {
+        map->no_order = hfs_no_order(&r);
+        map->in_order = !map->no_order;
         rc = ckpt_map_note(map, CKPT_INFO, err,
                            "%s: the shapes of whole tensors are not in these files: they end where "
                            "the last rank's pieces do, so see that its files are here",
                            list->folder);
+    }
     ckpt_vec_free(&r.files);
     ckpt_vec_free(&r.item);
     ckpt_vec_free(&r.box);
@@ -475,9 +516,11 @@ const ckpt_directory ckpt_directory_hf_sharded = {
             .name = "hf-sharded",
             .signs = "shard-*-model-*.safetensors (PyTorch)",
             .note = "safetensors with pieces for each rank (HuggingFaceStorageWriter of DCP)",
-            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER,
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_WORLD |
+                    CKPT_IS_FOLDER,
         },
     .probe = hfs_probe,
     .gather = hfs_gather,
+    .scatter = ckpt_hfs_scatter,
     .part = hfs_part,
 };

@@ -206,10 +206,13 @@ static int set_check_name(const set_work *w, const char *name)
     return CKPT_OK;
 }
 
-/* Old heads and parts of one kind; true if readers would take one of them before the new head. */
+/*
+ * Old heads and parts of one kind; true if readers would take one of them before the new head, or
+ * with it.
+ */
 static bool set_kind_shadows(const set_work *w, uint32_t kind, const set_old **input)
 {
-    bool shadows = false;
+    bool shadows = w->to->set->alone;
 
     *input = NULL;
     for (size_t i = 0; i < w->old.n; i++) {
@@ -225,27 +228,28 @@ static bool set_kind_shadows(const set_work *w, uint32_t kind, const set_old **i
 }
 
 /*
- * The set replaces all of its own kind, and of other kinds what readers would take before it.  What
- * is read never goes.
+ * The set replaces all of its own kind, and of other kinds what readers would take before it, or
+ * with it.  What is read never goes.
  */
 static int set_decide(set_work *w, set_old *o)
 {
     bool same = o->is.kind == w->head_is.kind;
     const set_old *input = NULL;
     bool shadows = set_kind_shadows(w, o->is.kind, &input);
+    const char *when = w->to->set->alone ? "with" : "before";
 
     if (o->ours || o->is.what == CKPT_SET_NEAR || (!same && (!shadows || w->to->set->keep_others)))
         return CKPT_OK;
     if (shadows && input)
         return ckpt_fail(w->err, CKPT_EUSAGE,
-                         "%s/%s: is read, and loaders would take it before what is to be written; "
+                         "%s/%s: is read, and loaders would take it %s what is to be written; "
                          "choose another output",
-                         w->dir->path, input->name);
+                         w->dir->path, input->name, when);
     if (shadows && !w->force)
         return ckpt_fail(w->err, CKPT_EUSAGE,
-                         "%s/%s: exists already, and loaders would take it before what is to be "
+                         "%s/%s: exists already, and loaders would take it %s what is to be "
                          "written; use --force to replace it",
-                         w->dir->path, o->name);
+                         w->dir->path, o->name, when);
     o->goes = w->force && !input;
     return CKPT_OK;
 }
@@ -526,7 +530,7 @@ static bool set_needs_bridge(const set_work *w)
 
 static void set_make_list(set_work *w)
 {
-    if (set_sides_change(w))
+    if (set_sides_change(w) || (w->to->set->alone && w->old.n > 0))
         set_in_the_dark(w);
     else if (!set_needs_bridge(w))
         set_by_head(w);

@@ -238,6 +238,8 @@ typedef struct ckpt_set {
     ckpt_set_name (*look)(const char *file_name); /* NULL: one file, which stands for itself */
     bool keep_others; /* heads of another kind stay, even those that readers would take before the
                          new one */
+    bool alone; /* readers take all heads and parts that are there: none may stay beside the new
+                   ones, and while they are replaced there is no head */
     const char
         *bridge; /* an index: text that leads to the parts under their hidden names; NULL: none */
     uint64_t n_bridge;
@@ -275,7 +277,13 @@ struct ckpt_map {
     ckpt_maps children;   /* adopted (adopt.h): freed with this map */
     unsigned effects;     /* CKPT_TOOK_*: options that found something to act on */
     const char *no_state; /* why there is no training state where one would be, or NULL */
-    bool collect;         /* keep errors as findings instead of failing (verify) */
+    /*
+     * Read: tensors stand in the order in which a model gave them, though the files' format sorts
+     * them; or why they do not, where there is more to say than that
+     */
+    bool in_order;
+    const char *no_order;
+    bool collect; /* keep errors as findings instead of failing (verify) */
     /*
      * Read: finds the bytes of a source that has `inner`, in the file that io reads; NULL: none
      * has.  Called by ckpt_settle alone (copy/settle.h), before any of them is read.

@@ -283,17 +283,6 @@ static int fr_stored(fr_maker *m)
     return rc;
 }
 
-/* Torch files keep the order in which a model gave its tensors; safetensors files sort them. */
-static bool fr_keeps_order(const ckpt_map *map)
-{
-    for (size_t i = 0; i < map->files.n; i++) {
-        const ckpt_format *format = map->files.at[i].format;
-        if (!format || !(format->is.caps & CKPT_KEEPS_ORDER))
-            return false;
-    }
-    return map->files.n > 0;
-}
-
 /* ---- choosing ---- */
 
 /* The order of the model that config.json names, or *known false. */
@@ -322,7 +311,7 @@ static int fr_order(fr_maker *m, const char **how)
     if (rc != CKPT_OK || known)
         return rc;
     *how = "of the file";
-    if (fr_keeps_order(m->map))
+    if (ckpt_order_kept(m->map))
         return fr_stored(m);
     const char *path = m->map->path, *type = m->map->known.model_type;
     if (odd)
@@ -331,9 +320,9 @@ static int fr_order(fr_maker *m, const char **how)
                          "of a plain model of type %.40s" FR_HELP,
                          path, odd->name, type);
     return ckpt_fail(m->err, CKPT_EUSAGE,
-                     "%.100s: the order of its parameters is not known: safetensors sorts them, "
-                     "and %s%.40s" FR_HELP,
-                     path, type ? "no order is known for model type " : "no config.json names a ",
+                     "%.100s: the order of its parameters is not known: %s, and %s%.40s" FR_HELP,
+                     path, m->map->no_order ? m->map->no_order : "safetensors sorts them",
+                     type ? "no order is known for model type " : "no config.json names a ",
                      type ? type : "model type");
 }
 

@@ -16,13 +16,14 @@
 
 static int convert(const char *from, const char *format, const char *path, ckpt_err *err)
 {
-    bool zero = strcmp(format, "zero") == 0, folder = strncmp(format, "hf", 2) == 0;
+    bool zero = strcmp(format, "zero") == 0, folder = strncmp(format, "hf", 2) == 0,
+         ranks = strcmp(format, "hf-sharded") == 0;
     const ckpt_open_opts open = {.whole_checkpoint = true, .with_optimizer = zero};
     const ckpt_target target = {.format = format,
                                 .path = path,
                                 .max_shard_size = folder ? 400 : 0,
                                 .stage = zero ? 3 : 0,
-                                .world = zero ? 2 : 0};
+                                .world = zero || ranks ? 2 : 0};
     const ckpt_run_opts run = {.jobs = 1, .no_fsync = true};
     ckpt_run_report report;
     ckpt_map *map = NULL;

@@ -3,6 +3,7 @@
 weights change, or a file can have one name only) none.  Never weights of both, nor weights beside the other's configuration."""
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -15,11 +16,41 @@ from readers import read_safetensors, read_torch
 HEADS = ('model.safetensors', 'model.safetensors.index.json', 'pytorch_model.bin', 'pytorch_model.bin.index.json')
 KINDS = {'single': ['--to', 'hf'], 'shards': ['--to', 'hf', '--max-shard-size', '3KB'],
          'fewer': ['--to', 'hf', '--max-shard-size', '5KB'], 'bin': ['--to', 'hf-bin'],
-         'bins': ['--to', 'hf-bin', '--max-shard-size', '3KB']}
+         'bins': ['--to', 'hf-bin', '--max-shard-size', '3KB'], 'ranks': ['--to', 'hf-sharded', '--world', '3'],
+         'pair': ['--to', 'hf-sharded', '--world', '2', '--max-shard-size', '3KB']}
+RANKS = re.compile(r'shard-(\d{5})-model-(\d{5})-of-(\d{5})\.safetensors$')
+
+
+def view_ranks(folder, names):
+    """What is read of pieces for each rank; None: some are seen to be missing; text: files that do not belong together."""
+    found, pieces = [tuple(map(int, RANKS.match(n).groups())) for n in names if RANKS.match(n)], {}
+    if len({of for _, _, of in found}) > 1 or len(found) < sum(n.endswith('.safetensors') for n in names):
+        return 'files of two models'
+    if {r for r, _, _ in found} != set(range(1, max(found)[0] + 1)) or len({n for _, n, _ in found}) < found[0][2]:
+        return None
+    for path in (os.path.join(folder, n) for n in names if RANKS.match(n)):
+        with open(path, 'rb') as f:
+            header = json.loads(f.read(int.from_bytes(f.read(8), 'little')))
+        info = json.loads(header['__metadata__']['DCP_SHARDING_INFO'])
+        for k, v in read_safetensors(path)[0].items():
+            pieces.setdefault(k, []).append((info[k]['saved_offsets'][:1], v))
+    out = {}
+    for k, all_ in pieces.items():
+        all_.sort(key=lambda p: p[0])
+        rows = 0
+        for at, v in all_:
+            if at and at[0] != rows:
+                return None if at[0] > rows else 'rows of two models'
+            rows += v[1][0] if at else 0
+        out[k] = [v[:3] for _, v in all_]
+    return out, None
 
 
 def view(folder):
     """What loaders make of a folder: values by name, and the configuration; None: they find no model; text: they fail."""
+    names = os.listdir(folder)
+    if any(RANKS.match(n) for n in names):
+        return view_ranks(folder, names)
     head = next((h for h in HEADS if os.path.exists(os.path.join(folder, h))), None)
     if not head:
         return None
@@ -140,15 +171,20 @@ def sources(a, tmp):
 def test(a, tmp):
     sources(a, tmp)
     cases = ((['single'], 'shards', False), (['shards'], 'shards', False), (['shards'], 'single', False),
-             (['bin', 'shards', 'single'], 'shards', False), (['shards'], 'shards', True), (['bin', 'shards'], 'single', True))
+             (['bin', 'shards', 'single'], 'shards', False), (['shards'], 'shards', True), (['bin', 'shards'], 'single', True),
+             (['ranks'], 'pair', False))
     more = ((['single'], 'single', False), (['fewer'], 'shards', False), (['bins'], 'bins', False), (['single'], 'bin', False),
             (['shards'], 'bins', False), (['bin'], 'shards', False), (['bins', 'shards'], 'shards', False), ([], 'shards', False),
-            (['single'], 'single', True), (['bins'], 'shards', True))
+            (['single'], 'single', True), (['bins'], 'shards', True), (['pair'], 'ranks', False), (['ranks'], 'ranks', False),
+            (['single'], 'ranks', False), ([], 'pair', False))
     for old, new, config in cases if a.some else cases + more:
         case = Case(a, tmp, old, new, config)
-        case.killed({}, config)
+        # in a folder of pieces all of them count, so that none may be there while they change
+        dark = config or new in ('ranks', 'pair')
+        case.killed({}, dark)
         if (old, new) == (['shards'], 'shards') or not a.some:
-            case.killed({'IOSHIM_FLAGS': '1'}, config)
+            case.killed({'IOSHIM_FLAGS': '1'}, dark)
             case.killed({'IOSHIM_NO_LINKS': '1'}, True)
-    for old, new, config in ((['shards'], 'shards', False), (['single'], 'shards', False), (['bins', 'single'], 'single', True)):
+    for old, new, config in ((['shards'], 'shards', False), (['single'], 'shards', False), (['bins', 'single'], 'single', True),
+                             (['ranks'], 'pair', False)):
         Case(a, tmp, old, new, config).fails(7 if a.some else 1)

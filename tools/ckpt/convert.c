@@ -103,6 +103,8 @@ static const cli_option convert_options[] = {
     {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "of all floating tensors (masters: fp32)"},
     {"max-shard-size", 0, CLI_SIZE, AT(target.max_shard_size), "SIZE",
      "largest file of a folder (5GB; 0: one file)"},
+    {"world", 'w', CLI_COUNT, AT(target.world), "N",
+     "of training state, hf-sharded: ranks (the source's)"},
     {"compress", 0, CLI_FLAG, AT(target.deflate), NULL, "npz: deflated, as savez_compressed does"},
     {"include", 0, CLI_LIST, AT(include), "GLOB", "only names that match (again: or)"},
     {"exclude", 0, CLI_LIST, AT(exclude), "GLOB", "no names that match"},

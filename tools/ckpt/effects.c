@@ -25,6 +25,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         {AT(target.objects_dropped), CKPT_MAKES_TENSORS},
         {AT(target.deflate), CKPT_TAKES_DEFLATE},
         {AT(target.layout), CKPT_TAKES_LAYOUT},
+        {AT(target.world), CKPT_TAKES_WORLD},
     };
     unsigned caps = ckpt_format_caps(a->target.format);
     char list[CLI_HELP_ROOM];

@@ -402,7 +402,8 @@ const ckpt_directory ckpt_directory_zero = {
         {
             .name = "zero",
             .note = "DeepSpeed ZeRO stages 1 to 3, any world, as 0.3.16 to 0.19.8 write them",
-            .caps = CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_RANKS | CKPT_IS_FOLDER,
+            .caps = CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_RANKS | CKPT_IS_FOLDER |
+                    CKPT_TAKES_WORLD,
             .dtypes = ckpt_ds_dtypes,
         },
     .probe = dw_probe,

@@ -201,7 +201,7 @@ static void *lay_out(void *ctx)
         const ckpt_target target = {.format = format,
                                     .path = "nowhere",
                                     .stage = run ? 2 : 0,
-                                    .world = run ? 2 : 0,
+                                    .world = strcmp(format, "zero") == 0 ? 2 : 0,
                                     .objects_kept = run};
         ckpt_map *to = NULL;
         if (ckpt_layout(&to, map, &target, NULL) != CKPT_OK)
