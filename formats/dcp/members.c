@@ -92,6 +92,22 @@ static int dmb_scalar(dmb_maker *m, ckpt_group *g, const char *key, const ckpt_t
     return dmb_put(m, g, key, dmb_stands(m, t, true));
 }
 
+/*
+ * A kind of state has one value for a parameter: told by a parameter of several elements; a scalar
+ * parameter's own moments would look the same.
+ */
+static bool dmb_is_one(const dmb_maker *m, const char *key, const ckpt_tensor *t,
+                       const ckpt_tensor *param)
+{
+    for (size_t i = 0; i < m->state->param.n; i++) {
+        const ckpt_tensor *p = m->state->param.at[i],
+                          *of = p->n_elems > 1 ? ckpt_state_moment(m->map, m->state, key, p) : NULL;
+        if (of)
+            return of->n_elems == 1;
+    }
+    return t->ndim == 0 && param->ndim > 0;
+}
+
 /* "<kind>/<parameter>": moments stand for themselves in the entry of the parameter's group. */
 static int dmb_tensor(dmb_maker *m, const ckpt_tensor *t)
 {
@@ -106,7 +122,7 @@ static int dmb_tensor(dmb_maker *m, const ckpt_tensor *t)
     key = ckpt_arena_string(m->map->arena, t->name, (size_t)(slash - t->name));
     if (!key)
         return ckpt_fail_memory(m->err);
-    if (t->n_elems == 1 && m->map->tensors.at[at]->n_elems != 1)
+    if (dmb_is_one(m, key, t, m->map->tensors.at[at]))
         return dmb_scalar(m, g, key, t);
     return ckpt_value_get(g->entry, key) ? CKPT_OK : dmb_put(m, g, key, dmb_stands(m, t, false));
 }

@@ -38,6 +38,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures
     part tests/interop/dcp.py --bin "$bin" tests/fixtures
     part tests/interop/hf_sharded.py --bin "$bin" tests/fixtures
+    part tests/interop/optimizers.py --bin "$bin"
     part tests/interop/megatron_grids.py --bin "$bin"
     part tests/interop/fsdp_ranks.py --bin "$bin" tests/fixtures
     part tests/interop/real_deepspeed.py --bin "$bin"

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every optimizer of torch: from FSDP2 on two ranks to ZeRO, back to a distributed checkpoint, on to FSDP2 on three.
+
+    optimizers.py --bin build/bin
+
+What an optimizer keeps differs: moments of several kinds, counts and numbers of a whole parameter, none at all.  The losses of the steps
+after the way must be those of the uninterrupted run, which differ only by how three ranks sum.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.nn as nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.fsdp import fully_shard
+
+warnings.simplefilter('ignore')
+O = torch.optim
+KINDS = {
+    'Adam amsgrad': lambda p: O.Adam(p, lr=1e-2, amsgrad=True),
+    'NAdam': lambda p: O.NAdam(p, lr=1e-2),
+    'RAdam': lambda p: O.RAdam(p, lr=1e-2),
+    'Adamax': lambda p: O.Adamax(p, lr=1e-2),
+    'Adagrad': lambda p: O.Adagrad(p, lr=1e-2),
+    'Adadelta': lambda p: O.Adadelta(p),
+    'RMSprop centered': lambda p: O.RMSprop(p, lr=1e-3, centered=True, momentum=.9),
+    'Rprop': lambda p: O.Rprop(p),
+    'ASGD': lambda p: O.ASGD(p),
+    'SGD nesterov': lambda p: O.SGD(p, lr=1e-2, momentum=.9, nesterov=True),
+    'SGD': lambda p: O.SGD(p, lr=1e-2),
+    'AdamW two groups': lambda p: O.AdamW([{'params': p[:2], 'weight_decay': .1}, {'params': p[2:], 'weight_decay': 0.}], lr=1e-3),
+}
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb, self.fc, self.out = nn.Embedding(37, 13), nn.Linear(13, 29), nn.Linear(29, 7)
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.fc(self.emb(x)))) * self.scale
+
+
+def train(model, optimizer, steps):
+    losses = []
+    for i in steps:
+        torch.manual_seed(i)
+        x, y = torch.randint(0, 37, (4, 5)), torch.randint(0, 7, (4, 5))
+        loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def rank(mode, folder):
+    dist.init_process_group('gloo')
+    for kind, make in KINDS.items():
+        torch.manual_seed(1)
+        model = Model()
+        fully_shard(model)
+        optimizer = make(list(model.parameters()))
+        if mode == 'save':
+            train(model, optimizer, range(3))
+            m, o = get_state_dict(model, optimizer)
+            dcp.save({'model': m, 'optim': o}, checkpoint_id=os.path.join(folder, kind))
+            losses = train(model, optimizer, range(3, 6))
+            if dist.get_rank() == 0:
+                torch.save(losses, os.path.join(folder, kind + '.losses'))
+            continue
+        m, o = get_state_dict(model, optimizer)
+        state = {'model': m, 'optim': o}
+        dcp.load(state, checkpoint_id=os.path.join(folder, kind + '.back', 'x'))
+        set_state_dict(model, optimizer, model_state_dict=state['model'], optim_state_dict=state['optim'])
+        want, got = torch.load(os.path.join(folder, kind + '.losses')), train(model, optimizer, range(3, 6))
+        if dist.get_rank() == 0:
+            worst = max(abs(a - b) / abs(b) for a, b in zip(got, want))
+            print('%s %s %g' % ('ok' if worst <= 1e-6 else 'FAIL', kind, worst), flush=True)
+    dist.destroy_process_group()
+
+
+def torchrun(n, mode, folder):
+    p = subprocess.run([sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node', str(n), __file__, '--rank', mode, folder],
+                       capture_output=True, text=True, env=dict(os.environ, GLOO_SOCKET_IFNAME='lo', OMP_NUM_THREADS='1'))
+    if p.returncode:
+        sys.exit('FAIL %s: %s' % (mode, p.stderr[-2000:]))
+    return p.stdout.splitlines()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin')
+    p.add_argument('--rank', nargs=2)
+    a = p.parse_args()
+    if a.rank:
+        return rank(*a.rank)
+    ckpt = os.path.join(a.bin, 'ckpt')
+    with tempfile.TemporaryDirectory() as tmp:
+        torchrun(2, 'save', tmp)
+        for kind in KINDS:
+            at = os.path.join(tmp, kind)
+            for cmd in (['--world', '3', '--stage', '2', at, at + '.zero'],
+                        ['--to', 'dcp', '--world', '2', '--to-tag', 'x', at + '.zero', at + '.back']):
+                subprocess.run([ckpt, 'reshard', '-q'] + cmd, check=True)
+        lines = torchrun(3, 'load', tmp)
+    bad = [line for line in lines if line.startswith('FAIL')]
+    for line in bad:
+        print(line)
+    print('optimizers: %d passed, %d failed' % (len(lines) - len(bad), len(bad)))
+    return 1 if bad or len(lines) != len(KINDS) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
