@@ -20,6 +20,7 @@ typedef struct dcp_reader {
     ckpt_dcp_metadata meta;
     ckpt_dcp_role *role; /* of meta.item */
     bool has_optimizer;
+    size_t n_inside;  /* storages of tensors that objects hold */
     bool lost;        /* a data file is not there, and that was collected */
     uint32_t *file;   /* of meta.file: number in the map */
     ckpt_io *io;      /* the data file read last */
@@ -298,10 +299,13 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
 static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out)
 {
     const ckpt_dcp_place *place = &r->meta.chunk.at[item->first].place;
+    size_t had = r->map->sources.n;
     int rc = dcp_open(r, place->file);
 
-    return rc == CKPT_OK ? ckpt_dcp_object(out, r->map, r->io, r->file[place->file], place, r->err)
-                         : rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_object(out, r->map, r->io, r->file[place->file], place, r->err);
+    r->n_inside += r->map->sources.n - had;
+    return rc;
 }
 
 /* A leaf that one chunk is all of gets that chunk's source as its storage. */
@@ -419,6 +423,12 @@ static int dcp_read(dcp_reader *r, ckpt_dcp_roles_fn *roles)
         rc = dcp_tensors(r);
     if (rc == CKPT_OK)
         rc = dcp_values(r);
+    if (rc == CKPT_OK && r->map->tensors.n == 0 && r->n_inside > 0)
+        rc = ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                           "%s: its tensors lie inside objects (flatten_state_dict=False), of "
+                           "which one rank's parts alone are kept: none is listed; save it "
+                           "flattened, as torch.distributed.checkpoint does by itself",
+                           r->list->folder);
     return rc == CKPT_OK ? ckpt_map_check(r->map, r->err) : rc;
 }
 

@@ -89,6 +89,10 @@ static int convert_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK) {
         map_say_findings(map, !a->quiet);
         effects_of_source(a, map);
+        // an empty file would pass for a model's
+        if (ckpt_map_count(map) == 0)
+            rc = fail(err, CKPT_EMISSING, "%s: holds no tensors: there is nothing to convert",
+                      a->operand[0]);
     }
     if (rc == CKPT_OK)
         rc = plan_carry_out(&job, a, err);
