@@ -68,10 +68,12 @@ enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2 }; /* for ckpt_prepare */
 CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
 
 /* Names of element types: "F32", and what users type ("bf16", "float32", any case; CKPT_DTYPE_NONE:
- * unknown); bits of one element, 0 of CKPT_DTYPE_NONE. */
+ * unknown); bits of one element, 0 of CKPT_DTYPE_NONE and of ggml's types; elements of a block (1:
+ * they are not packed) and, unless bytes is NULL, its bytes. */
 CKPT_API const char *ckpt_dtype_name(ckpt_dtype d);
 CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API unsigned ckpt_dtype_bits(ckpt_dtype d);
+CKPT_API unsigned ckpt_dtype_block(ckpt_dtype d, unsigned *bytes);
 
 /* Elements of `from` can be converted to `to`; equal dtypes always can. */
 CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);

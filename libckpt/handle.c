@@ -18,6 +18,13 @@ unsigned ckpt_dtype_bits(ckpt_dtype d)
     return ckpt_dtype_get(d)->bits;
 }
 
+unsigned ckpt_dtype_block(ckpt_dtype d, unsigned *bytes)
+{
+    if (bytes)
+        *bytes = ckpt_dtype_get(d)->bytes;
+    return ckpt_dtype_get(d)->per;
+}
+
 /* Callers may have no map, and may not want to know everything. */
 #define HANDLE_PUT(to, value)                                                                      \
     do {                                                                                           \

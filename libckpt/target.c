@@ -50,7 +50,7 @@ static const char *tgt_formats(char list[TGT_LIST], unsigned with)
 static bool tgt_takes(const ckpt_format_info *f, ckpt_dtype d)
 {
     if (!f->dtypes)
-        return ckpt_cast_find(d, CKPT_F32) != NULL;
+        return !ckpt_dtype_packed(d) && ckpt_cast_find(d, CKPT_F32) != NULL;
     for (const ckpt_dtype *at = f->dtypes; *at != CKPT_DTYPE_NONE; at++) {
         if (*at == d)
             return true;

@@ -400,7 +400,7 @@ static int hfs_tensor(hfs_reader *r, const hfs_item *item, const hfs_box *box, s
 
     if (rc == CKPT_OK)
         rc = ckpt_map_add(r->map, item->name, strlen(item->name), &like, &t, r->err);
-    if (rc == CKPT_OK && t->n_elems > 0 && n > 1 && ckpt_dtype_get(item->dtype)->bits % 8 != 0)
+    if (rc == CKPT_OK && t->n_elems > 0 && n > 1 && ckpt_dtype_packed(item->dtype))
         rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: \"%.200s\": pieces of %s", r->list->folder,
                        item->name, ckpt_dtype_name(item->dtype));
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)

@@ -146,7 +146,7 @@ static bool hsw_rows(const hsw_writer *w, const ckpt_tensor *t, uint32_t rank, u
 {
     *start = 0;
     *count = t->ndim > 0 ? t->shape[0] : 1;
-    if (t->ndim > 0 && ckpt_dtype_get(t->dtype)->bits % 8 == 0)
+    if (t->ndim > 0 && !ckpt_dtype_packed(t->dtype))
         *count = ckpt_dcp_rows(t->shape[0], w->ranks, rank, start);
     else if (rank > 0)
         return false;

@@ -95,8 +95,8 @@ static int tw_check(const tw_file *f, const ckpt_tensor *t)
     if (!d->torch)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "tensor %.200s: torch has no dtype for %s",
                          t->name, d->name);
-    // torch's float4 counts pairs along the last axis.
-    if (d->bits < 8 && (t->ndim == 0 || t->shape[t->ndim - 1] % 2 != 0))
+    // torch's float4 counts pairs along the last axis; it has no other packed dtype.
+    if (d->per > 1 && (t->ndim == 0 || t->shape[t->ndim - 1] % 2 != 0))
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "tensor %.200s: torch holds %s only in pairs along the last axis", t->name,
                          d->name);

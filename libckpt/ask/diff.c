@@ -61,13 +61,22 @@ static unsigned diff_packed(const uint8_t *p, size_t i, unsigned bits)
 
 /* Count the differing elements of one block of any other values: by bits, which have no distance.
  */
-static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t n, unsigned bits)
+static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t n,
+                      const ckpt_dtype_info *type)
 {
-    size_t width = bits / 8;
+    unsigned bits = type->bits;
+    size_t width = type->bytes;
     const uint8_t *a = s->a, *b = s->b;
 
     d->max_abs = -1;
-    for (size_t i = 0; i < n; i++) {
+    // of blocks that nothing decodes, all elements differ or none
+    for (size_t i = 0; bits == 0 && i < n; i += type->per) {
+        if (memcmp(a + i / type->per * width, b + i / type->per * width, width) != 0) {
+            d->first = d->n_different == 0 ? first + i : d->first;
+            d->n_different += type->per;
+        }
+    }
+    for (size_t i = 0; bits > 0 && i < n; i++) {
         bool same = bits < 8 ? diff_packed(a, i, bits) == diff_packed(b, i, bits)
                              : memcmp(a + i * width, b + i * width, width) == 0;
         if (!same)
@@ -85,7 +94,8 @@ static int diff_values(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b
     bool same = a->dtype == b->dtype;
     ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, a->dtype),
                  wide_b = ckpt_cast_find(CKPT_F64, b->dtype);
-    unsigned bits = ckpt_dtype_get(a->dtype)->bits;
+    const ckpt_dtype_info *type = ckpt_dtype_get(a->dtype);
+    uint64_t n_bytes = 0;
     int rc = CKPT_OK;
 
     for (uint64_t first = 0; rc == CKPT_OK && first < a->n_elems; first += DIFF_BLOCK) {
@@ -93,14 +103,17 @@ static int diff_values(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b
         rc = ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->a, err);
         if (rc == CKPT_OK)
             rc = ckpt_reader_read(s->rb, b, first, n, CKPT_DTYPE_NONE, s->b, err);
-        if (rc != CKPT_OK || (same && memcmp(s->a, s->b, (n * bits + 7) / 8) == 0))
+        // the last elements of F4 may end inside a byte
+        if (!ckpt_dtype_bytes(a->dtype, n, &n_bytes))
+            n_bytes = (n * type->bits + 7) / 8;
+        if (rc != CKPT_OK || (same && memcmp(s->a, s->b, (size_t)n_bytes) == 0))
             continue;
         if (wide_a && wide_b) {
             wide_a(s->wide_a, s->a, n);
             wide_b(s->wide_b, s->b, n);
             diff_floats(s, &d, first, n);
         } else {
-            diff_bits(s, &d, first, n, bits);
+            diff_bits(s, &d, first, n, type);
         }
     }
     if (rc == CKPT_OK && d.n_different)

@@ -441,8 +441,9 @@ void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void 
     uint64_t before[2] = {0}, after[2] = {0};
     const ckpt_dtype_info *a = ckpt_dtype_get(from), *b = ckpt_dtype_get(to);
 
-    // formats of more bits hold all numbers of those with fewer
-    if (to == from || b->bits > a->bits || a->kind != CKPT_IS_FLOAT || b->kind != CKPT_IS_FLOAT)
+    // formats of more bits hold all numbers of those with fewer; blocks round by their own rules
+    if (to == from || a->per > 1 || b->per > 1 || b->bits > a->bits || a->kind != CKPT_IS_FLOAT ||
+        b->kind != CKPT_IS_FLOAT)
         return;
     ckpt_count_nonfinite(from, src, n_elems, &before[0], &before[1]);
     ckpt_count_nonfinite(to, dst, n_elems, &after[0], &after[1]);

@@ -54,7 +54,7 @@ typedef struct ckpt_err {
 
 /*
  * Element types.  The order is part of the ABI: new ones are appended.
- * F4 and F6 are packed without gaps; shapes always count elements.
+ * F4 and F6 are packed without gaps, ggml's types in blocks; shapes always count elements.
  */
 typedef enum ckpt_dtype {
     CKPT_DTYPE_NONE = 0,
@@ -84,6 +84,33 @@ typedef enum ckpt_dtype {
     CKPT_C32,   /* two F16 */
     CKPT_BITS8, /* torch bits8, bits1x8, bits2x4, bits4x2: bytes without arithmetic */
     CKPT_BITS16,
+    /* ggml's, whose elements lie in blocks (ckpt_dtype_block): numbers with a common scale */
+    CKPT_Q4_0,
+    CKPT_Q4_1,
+    CKPT_Q5_0,
+    CKPT_Q5_1,
+    CKPT_Q8_0,
+    CKPT_Q8_1,
+    CKPT_Q2_K,
+    CKPT_Q3_K,
+    CKPT_Q4_K,
+    CKPT_Q5_K,
+    CKPT_Q6_K,
+    CKPT_Q8_K,
+    CKPT_IQ2_XXS,
+    CKPT_IQ2_XS,
+    CKPT_IQ3_XXS,
+    CKPT_IQ1_S,
+    CKPT_IQ4_NL,
+    CKPT_IQ3_S,
+    CKPT_IQ2_S,
+    CKPT_IQ4_XS,
+    CKPT_IQ1_M,
+    CKPT_TQ1_0,
+    CKPT_TQ2_0,
+    CKPT_MXFP4,
+    CKPT_NVFP4,
+    CKPT_Q1_0,
     CKPT_N_DTYPES
 } ckpt_dtype;
 
@@ -134,8 +161,9 @@ typedef struct ckpt_axis {
  *
  * ndim is the tensor's own number of axes, or 1 for a *flat* extent: an interval of the tensor
  * flattened row-major (the way ZeRO cuts tensors; 1-axis tensors are both).  A tensor without axes
- * has one flat extent of one element.  F4 and F6 elements are packed: only flat extents that begin
- * and end on whole bytes exist, and their stride is 0.
+ * has one flat extent of one element.  Packed elements (F4, F6, blocks of ggml's types) have no
+ * place of their own: extents begin and end with whole blocks, and the stride of their last axis,
+ * along which blocks follow each other, is 0.
  */
 typedef struct ckpt_extent {
     uint32_t source; /* index in the map's table of sources */

@@ -45,6 +45,35 @@
     X(BITS8, "BITS8", "bits8", NULL, false, 8, 1, NO_ORDER, BITS)                                  \
     X(BITS16, "BITS16", "bits16", NULL, false, 16, 2, NO_ORDER, BITS)
 
+/* ggml's types, Y(dtype, elements of a block, bytes of a block): ggml-common.h's structs. */
+#define DTYPE_BLOCKS(Y)                                                                            \
+    Y(Q4_0, 32, 18)                                                                                \
+    Y(Q4_1, 32, 20)                                                                                \
+    Y(Q5_0, 32, 22)                                                                                \
+    Y(Q5_1, 32, 24)                                                                                \
+    Y(Q8_0, 32, 34)                                                                                \
+    Y(Q8_1, 32, 36)                                                                                \
+    Y(Q2_K, 256, 84)                                                                               \
+    Y(Q3_K, 256, 110)                                                                              \
+    Y(Q4_K, 256, 144)                                                                              \
+    Y(Q5_K, 256, 176)                                                                              \
+    Y(Q6_K, 256, 210)                                                                              \
+    Y(Q8_K, 256, 292)                                                                              \
+    Y(IQ2_XXS, 256, 66)                                                                            \
+    Y(IQ2_XS, 256, 74)                                                                             \
+    Y(IQ3_XXS, 256, 98)                                                                            \
+    Y(IQ1_S, 256, 50)                                                                              \
+    Y(IQ4_NL, 32, 18)                                                                              \
+    Y(IQ3_S, 256, 110)                                                                             \
+    Y(IQ2_S, 256, 82)                                                                              \
+    Y(IQ4_XS, 256, 136)                                                                            \
+    Y(IQ1_M, 256, 56)                                                                              \
+    Y(TQ1_0, 256, 54)                                                                              \
+    Y(TQ2_0, 256, 66)                                                                              \
+    Y(MXFP4, 32, 17)                                                                               \
+    Y(NVFP4, 64, 36)                                                                               \
+    Y(Q1_0, 128, 18)
+
 #define CKPT_NONE_ CKPT_DTYPE_NONE /* the enum spells this one differently */
 #define DTYPE_ROW(id, our, tor, cls, in_st, width, unit, rank, what)                               \
     [CKPT_##id] = {.name = our,                                                                    \
@@ -52,11 +81,26 @@
                    .torch_storage = cls,                                                           \
                    .safetensors = in_st,                                                           \
                    .bits = width,                                                                  \
+                   .per = (width) == 4   ? 2                                                       \
+                          : (width) == 6 ? 4                                                       \
+                                         : 1,                                                      \
+                   .bytes = (width) == 4   ? 1                                                     \
+                            : (width) == 6 ? 3                                                     \
+                                           : (width) / 8,                                          \
                    .swap = unit,                                                                   \
                    .st_order = rank,                                                               \
                    .kind = CKPT_IS_##what},
 
-static const ckpt_dtype_info dtype_table[CKPT_N_DTYPES] = {DTYPES(DTYPE_ROW)};
+#define DTYPE_BLOCK_ROW(id, elements, size)                                                        \
+    [CKPT_##id] = {.name = #id,                                                                    \
+                   .per = elements,                                                                \
+                   .bytes = size,                                                                  \
+                   .swap = 1,                                                                      \
+                   .st_order = NO_ORDER,                                                           \
+                   .kind = CKPT_IS_FLOAT},
+
+static const ckpt_dtype_info dtype_table[CKPT_N_DTYPES] = {DTYPES(DTYPE_ROW)
+                                                               DTYPE_BLOCKS(DTYPE_BLOCK_ROW)};
 
 typedef struct dtype_alias {
     const char *name;
@@ -170,17 +214,16 @@ const char *ckpt_dtype_name(ckpt_dtype d)
     return ckpt_dtype_get(d)->name;
 }
 
+bool ckpt_dtype_packed(ckpt_dtype d)
+{
+    return ckpt_dtype_get(d)->per > 1;
+}
+
 bool ckpt_dtype_bytes(ckpt_dtype d, uint64_t n_elems, uint64_t *out)
 {
     assert(out);
-    unsigned bits = ckpt_dtype_get(d)->bits;
+    const ckpt_dtype_info *info = ckpt_dtype_get(d);
 
-    if (bits == 0)
-        return false;
-    if (bits % 8 == 0)
-        return ckpt_mul(n_elems, bits / 8, out);
-    if (!ckpt_mul(n_elems, bits, out) || *out % 8 != 0)
-        return false;
-    *out /= 8;
-    return true;
+    return info->bytes > 0 && n_elems % info->per == 0 &&
+           ckpt_mul(n_elems / info->per, info->bytes, out);
 }

@@ -24,15 +24,20 @@ typedef struct ckpt_dtype_info {
     /* typed storage class: "FloatStorage"; NULL when torch writes it untyped */
     const char *torch_storage;
     bool safetensors; /* the safetensors format has it */
-    uint8_t bits;     /* per element */
+    uint8_t bits;     /* per element; 0: it has none of its own, a block is of many */
+    /* elements of a block, and its bytes: 1 and bits / 8 unless elements are packed (F4: 2 and 1) */
+    uint16_t per, bytes;
     /* bytes that a big-endian file reverses together (C64: 4); 1 = none */
     uint8_t swap;
     uint8_t st_order; /* rank in safetensors' own order of dtypes, for its writer */
     ckpt_kind_of kind;
 } ckpt_dtype_info;
 
-/* Borrowed, static; never NULL (CKPT_DTYPE_NONE has bits 0). */
+/* Borrowed, static; never NULL (CKPT_DTYPE_NONE has blocks of 0 bytes). */
 const ckpt_dtype_info *ckpt_dtype_get(ckpt_dtype d);
+
+/* Elements share bytes or blocks: they are read and written by whole blocks (info->per > 1). */
+bool ckpt_dtype_packed(ckpt_dtype d);
 
 /* Look-ups by exact name; CKPT_DTYPE_NONE when unknown. */
 ckpt_dtype ckpt_dtype_from_safetensors(const char *name, size_t n);
@@ -47,7 +52,7 @@ ckpt_dtype ckpt_dtype_from_torch_storage(const char *name, size_t n); /* "BFloat
 CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API const char *ckpt_dtype_name(ckpt_dtype d); /* "F32" */
 
-/* Bytes of n elements; false on overflow, or when packed elements do not fill whole bytes. */
+/* Bytes of n elements; false on overflow, or when packed elements do not fill whole blocks. */
 bool ckpt_dtype_bytes(ckpt_dtype d, uint64_t n_elems, uint64_t *out);
 
 #endif

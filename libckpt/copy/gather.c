@@ -311,7 +311,7 @@ static int ga_axes(ga_piece *p, const ckpt_piece *in, uint64_t item, ckpt_err *e
 static int ga_take(void *ctx, const ckpt_piece *in, ckpt_err *err)
 {
     const ga_region *r = ctx;
-    unsigned bits = ckpt_dtype_get(r->dtype)->bits;
+    uint64_t item = ckpt_dtype_get(r->dtype)->bytes; // of an element, or of a block of packed ones
     ga_piece p = {.g = r->g, .source = in->source, .at = in->at};
     const ckpt_source *s;
     int rc = CKPT_OK;
@@ -324,11 +324,8 @@ static int ga_take(void *ctx, const ckpt_piece *in, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     p.swap = s->swap;
-    // Packed elements have no address of their own: a piece of them is one run of whole bytes.
-    p.to = r->buf + (bits % 8 == 0 ? in->to * (bits / 8) : in->to * bits / 8);
-    p.unit = in->n_elems * bits / 8;
-    if (bits % 8 == 0)
-        rc = ga_axes(&p, in, bits / 8, err);
+    p.to = r->buf + in->to * item;
+    rc = ga_axes(&p, in, item, err);
     if (rc != CKPT_OK)
         return rc;
     if (s->kind == CKPT_SOURCE_ZERO) {

@@ -21,15 +21,15 @@ enum {
     PLAN_BEST = 1024 * 1024,      /* bytes of most jobs: larger ones leave the processor's caches */
     PLAN_SCATTERED = 16 * 1024 * 1024, /* bytes of jobs whose source is scattered */
     PLAN_MANY = 1 << 20, /* jobs: a plan of terabytes makes them longer rather than more */
-    PLAN_PACK = 8        /* elements: packed dtypes are cut only at multiples of this */
+    PLAN_PACK = 8        /* elements: what jobs are cut at multiples of, or of blocks */
 };
 
 uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems)
 {
-    unsigned bits = ckpt_dtype_get(d)->bits;
+    const ckpt_dtype_info *info = ckpt_dtype_get(d);
 
-    // Whole bytes per element first: no overflow for anything that fits in memory or a file.
-    return bits % 8 == 0 ? n_elems * (bits / 8) : n_elems / 8 * bits + n_elems % 8 * bits / 8;
+    // Division first: no overflow for anything that fits in memory or a file.
+    return n_elems / info->per * info->bytes + n_elems % info->per * info->bytes / info->per;
 }
 
 /* Elements of a box extent. */
@@ -97,7 +97,7 @@ static bool plan_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
 static int plan_check_twins(const ckpt_tensor *o, ckpt_err *err)
 {
     for (const ckpt_tensor *twin = o->twin; twin != NULL; twin = twin->twin) {
-        bool same = twin->dtype == o->dtype && ckpt_dtype_get(o->dtype)->bits % 8 == 0;
+        bool same = twin->dtype == o->dtype && !ckpt_dtype_packed(o->dtype);
 
         if (!same && !ckpt_cast_find(twin->dtype, o->dtype))
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -299,16 +299,19 @@ static bool plan_scattered(const ckpt_plan *p, const ckpt_tensor *o, unsigned de
     return false;
 }
 
-/* Elements per job: the block, or less, in the widest dtype; at least PLAN_PACK. */
+/* Elements per job: the block, or less, in the widest dtype; whole blocks of packed elements. */
 static uint64_t plan_step(const ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o,
                           uint64_t block)
 {
     uint64_t best = plan_max(plan_scattered(p, o, 0) ? PLAN_SCATTERED : PLAN_BEST, p->best), n;
+    // all sizes are powers of two: the largest is a multiple of the others
+    uint64_t pack =
+        plan_max(PLAN_PACK, plan_max(ckpt_dtype_get(t->dtype)->per, ckpt_dtype_get(o->dtype)->per));
 
     if (block > best)
         block = best;
-    n = block / plan_max(plan_width(t, o, PLAN_PACK), 1) * PLAN_PACK;
-    return n > PLAN_PACK ? n : PLAN_PACK;
+    n = block / plan_max(plan_width(t, o, pack), 1) * pack;
+    return plan_max(n, pack);
 }
 
 /* One more job at the end. */

@@ -101,6 +101,8 @@ static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
     uint8_t *to = buf;
     int rc = CKPT_OK;
 
+    if (ckpt_dtype_packed(t->dtype))
+        return ckpt_values_unpack(&r->values, t, part, dtype, buf, err);
     if (!r->block)
         r->block = ckpt_alloc(READER_BLOCK);
     if (!r->block)
@@ -147,7 +149,8 @@ static int reader_ready(const ckpt_reader *r, const ckpt_tensor **t, ckpt_dtype 
         *t = (*t)->owner;
     if (*dtype == CKPT_DTYPE_NONE)
         *dtype = (*t)->dtype;
-    if (*dtype != (*t)->dtype && !ckpt_cast_find(*dtype, (*t)->dtype))
+    if (*dtype != (*t)->dtype &&
+        (!ckpt_cast_find(*dtype, (*t)->dtype) || ckpt_dtype_packed(*dtype)))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s",
                          (*t)->name, ckpt_dtype_name((*t)->dtype), ckpt_dtype_name(*dtype));
     rc = reader_check_addends(*t, err);
@@ -164,14 +167,16 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
 
     if (!r || !t || (!buf && count > 0))
         return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no buffer to read into");
-    if (!ckpt_within(first, count, t->n_elems) || !ckpt_dtype_bytes(t->dtype, first, &n_bytes) ||
-        !ckpt_dtype_bytes(t->dtype, count, &n_bytes))
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "tensor %s: cannot read %" PRIu64 " elements from %" PRIu64
-                         " on, of %" PRIu64,
-                         t->name, count, first, t->n_elems);
     rc = reader_ready(r, &t, &dtype, err);
-    if (rc != CKPT_OK || count == 0)
+    if (rc != CKPT_OK)
+        return rc;
+    if (!ckpt_within(first, count, t->n_elems) || !ckpt_dtype_bytes(dtype, first, &n_bytes) ||
+        !ckpt_dtype_bytes(dtype, count, &n_bytes))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "tensor %s: cannot read %" PRIu64 " elements of %s from %" PRIu64
+                         " on, of %" PRIu64,
+                         t->name, count, ckpt_dtype_name(dtype), first, t->n_elems);
+    if (count == 0)
         return rc;
     rc = reader_stretch(r, t, &part, dtype, buf, err);
     // The files must have stood still while they were read.
@@ -290,7 +295,7 @@ int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *pa
         rc = ckpt_fail(err, CKPT_EUSAGE, "no buffer to read into");
     if (rc == CKPT_OK)
         rc = reader_ready(r, &t, &dtype, err);
-    if (rc == CKPT_OK && (ckpt_dtype_get(t->dtype)->bits % 8 || ckpt_dtype_get(dtype)->bits % 8))
+    if (rc == CKPT_OK && ckpt_dtype_packed(dtype))
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: elements of %s are not whole bytes",
                        t->name, ckpt_dtype_name(t->dtype));
     if (rc != CKPT_OK || empty)

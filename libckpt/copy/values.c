@@ -58,10 +58,13 @@ uint64_t ckpt_values_bytes(const ckpt_tensor *t, uint64_t n)
     return most;
 }
 
-/* Elements of a tensor that fit the buffers at once; packed ones are cut where bytes end. */
+/* Elements of a tensor that fit the buffers at once; packed ones are cut where blocks end. */
 static uint64_t vl_step(const ckpt_values *v, const ckpt_tensor *t)
 {
-    return v->room / ckpt_values_bytes(t, 8) * 8;
+    uint64_t per = ckpt_dtype_get(t->dtype)->per;
+
+    per = per > 8 ? per : 8;
+    return v->room / ckpt_values_bytes(t, per) * per;
 }
 
 /* ---- comparing with copies ---- */
@@ -220,6 +223,36 @@ int ckpt_values_read(ckpt_values *v, const ckpt_tensor *t, uint64_t first, uint6
     return rc;
 }
 
+enum { VL_UNPACK = 16 * 1024 /* packed elements converted at a time: whole blocks of any type */ };
+
+int ckpt_values_unpack(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *part,
+                       ckpt_dtype dtype, void *buf, ckpt_err *err)
+{
+    assert(v && t && ckpt_cast_find(dtype, t->dtype) && !ckpt_dtype_packed(dtype));
+    ckpt_cast_fn cast = ckpt_cast_find(dtype, t->dtype);
+    uint64_t per = ckpt_dtype_get(t->dtype)->per, wide = ckpt_job_bytes(dtype, 1);
+    uint64_t at = part->start / per * per, end = part->start + part->count;
+    uint8_t *packed = ckpt_alloc((size_t)ckpt_job_bytes(t->dtype, VL_UNPACK));
+    uint8_t *made = ckpt_alloc((size_t)wide * VL_UNPACK), *to = buf;
+    int rc = packed && made ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (; rc == CKPT_OK && at < end; at += VL_UNPACK) {
+        uint64_t skip = at < part->start ? part->start - at : 0;
+        uint64_t some = (end - at < VL_UNPACK ? end - at : VL_UNPACK) - skip;
+        uint64_t n = (skip + some + per - 1) / per * per; // the tensor is of whole blocks
+
+        rc = ckpt_values_read(v, t, at, n, packed, err);
+        if (rc != CKPT_OK)
+            break;
+        cast(made, packed, (size_t)n);
+        memcpy(to, made + skip * wide, (size_t)(some * wide));
+        to += some * wide;
+    }
+    ckpt_free(packed);
+    ckpt_free(made);
+    return rc;
+}
+
 /* ---- nested sources ---- */
 
 /* The values of tensors inside those that v reads. */
@@ -287,6 +320,8 @@ static int vl_inputs_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first,
                          t->name, count, first, t->n_elems);
     if (dtype == CKPT_DTYPE_NONE || dtype == t->dtype)
         return ckpt_values_read(v, t, first, count, buf, err);
+    if (ckpt_dtype_packed(t->dtype) && ckpt_cast_find(dtype, t->dtype))
+        return ckpt_values_unpack(v, t, &part, dtype, buf, err);
     return vl_read_as(v, t, &part, dtype, buf, err);
 }
 
@@ -353,14 +388,13 @@ static int vl_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint
                      ckpt_err *err)
 {
     ckpt_values *v = ctx, *in;
-    unsigned bits = ckpt_dtype_get(ckpt_source_dtype(s))->bits;
-    const ckpt_axis part = {at / bits * 8 + at % bits * 8 / bits,
-                            n / bits * 8 + n % bits * 8 / bits, 0};
+    const ckpt_dtype_info *type = ckpt_dtype_get(ckpt_source_dtype(s));
+    const ckpt_axis part = {at / type->bytes * type->per, n / type->bytes * type->per, 0};
     int rc = vl_inner(v, err);
 
     if (rc != CKPT_OK)
         return rc;
-    if (!ckpt_within(at, n, s->n_bytes) || at % bits * 8 % bits || n % bits * 8 % bits)
+    if (!ckpt_within(at, n, s->n_bytes) || at % type->bytes || n % type->bytes)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: %" PRIu64 " bytes at offset %" PRIu64
                          " are no elements of its %" PRIu64 " bytes of %s",

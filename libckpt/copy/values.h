@@ -51,6 +51,14 @@ int ckpt_values_region(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *re
 int ckpt_values_read(ckpt_values *v, const ckpt_tensor *t, uint64_t first, uint64_t n_elems,
                      void *buf, ckpt_err *err);
 
+/*
+ * The same of packed elements, as values of another dtype: the blocks around them are read.
+ *
+ * part    an interval of the flattened tensor, cut anywhere
+ */
+int ckpt_values_unpack(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *part,
+                       ckpt_dtype dtype, void *buf, ckpt_err *err);
+
 /* `room` bytes that are free between two calls; NULL: no memory. */
 uint8_t *ckpt_values_spare(ckpt_values *v);
 

@@ -201,7 +201,7 @@ static int work_write(ckpt_worker *w, const ckpt_job_view *v, const uint8_t *byt
     uint64_t at = v->to;
 
     // Packed dtypes have no stride: they are always one run.
-    if (ckpt_dtype_get(v->t->dtype)->bits % 8 != 0)
+    if (ckpt_dtype_packed(v->t->dtype))
         return work_put(w, v->e->source, bytes, total, at, err);
     while (n > 0 && (v->region[n - 1].count == 1 || v->region[n - 1].stride == (int64_t)run))
         run *= v->region[--n].count;

@@ -21,26 +21,26 @@ typedef struct chk_use {
     bool broadcast; /* some element is used more than once: an axis of stride 0 */
 } chk_use;
 
-/* Packed elements (F4, F6): whole bytes from at on. */
-static bool chk_packed(const ckpt_extent *e, unsigned bits, chk_use *use)
+/*
+ * Each axis with its stride in bytes; the last one of packed elements with none: it is of whole
+ * blocks, one after the other.
+ */
+static bool chk_strided(const ckpt_extent *e, const ckpt_dtype_info *type, chk_use *use)
 {
-    uint64_t n_bits;
-
-    if (e->ndim != 1 || e->axis[0].stride != 0)
-        return false;
-    use->n_elems = e->axis[0].count;
-    return ckpt_mul(use->n_elems, bits, &n_bits) && n_bits % 8 == 0 &&
-           ckpt_add(e->at, n_bits / 8, &use->end);
-}
-
-/* Elements of a fixed width, each axis with its stride in bytes. */
-static bool chk_strided(const ckpt_extent *e, unsigned bits, chk_use *use)
-{
-    uint64_t last = e->at; // first byte of the last element
-    uint64_t span;
+    uint64_t last = e->at; // first byte of the last element, or run of blocks
+    uint64_t span, run = type->bytes;
+    uint32_t n = e->ndim;
 
     use->n_elems = 1;
-    for (uint32_t j = 0; j < e->ndim; j++) {
+    if (type->per > 1) {
+        const ckpt_axis *a = &e->axis[--n];
+
+        if (a->stride != 0 || a->count % type->per != 0 ||
+            !ckpt_mul(a->count / type->per, type->bytes, &run))
+            return false;
+        use->n_elems = a->count;
+    }
+    for (uint32_t j = 0; j < n; j++) {
         const ckpt_axis *a = &e->axis[j];
 
         if (a->stride < 0 || !ckpt_mul(use->n_elems, a->count, &use->n_elems))
@@ -55,7 +55,7 @@ static bool chk_strided(const ckpt_extent *e, unsigned bits, chk_use *use)
         use->end = 0; // nothing is touched
         return true;
     }
-    return ckpt_add(last, bits / 8, &use->end);
+    return ckpt_add(last, run, &use->end);
 }
 
 /* One extent against its source. */
@@ -64,15 +64,13 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
 {
     const ckpt_source *s = &map->sources.at[e->source];
     const char *record = s->name ? s->name : "its data";
-    unsigned bits = ckpt_dtype_get(t->dtype)->bits;
+    const ckpt_dtype_info *type = ckpt_dtype_get(t->dtype);
     chk_use use = {0};
     uint64_t n_bytes = 0;
-    bool ok = bits % 8 != 0 ? chk_packed(e, bits, &use) : chk_strided(e, bits, &use);
 
-    if (!ok || !ckpt_mul(use.n_elems, bits, &n_bytes))
+    if (!chk_strided(e, type, &use) || !ckpt_dtype_bytes(t->dtype, use.n_elems, &n_bytes))
         return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
                          t->name);
-    n_bytes /= 8;
     if (s->kind == CKPT_SOURCE_ZERO || s->kind == CKPT_SOURCE_ELSEWHERE) {
         return CKPT_OK; // zeros without end; another process' business
     }
@@ -82,7 +80,7 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
                          ": the file is cut short, or the tensor's size is wrong",
                          t->name, use.end, record, s->n_bytes);
     if ((use.broadcast || n_bytes > s->n_bytes) &&
-        t->n_elems > CHK_MAX_BROADCAST / (bits < 8 ? 1 : bits / 8))
+        t->n_elems > CHK_MAX_BROADCAST / (type->per > 1 ? 1 : type->bytes))
         return ckpt_fail(err, CKPT_ELIMIT,
                          "tensor '%.200s': %" PRIu64 " elements made of the %" PRIu64
                          " bytes of %.100s by repetition; the limit is 1 GiB",

@@ -10,6 +10,9 @@
  * region Before boxes are made, axes that nobody cuts and whose strides fit are merged, so that
  * tensors of many axes are mostly handled as one or two.  Boxes are produced one at a time, nothing
  * is allocated.
+ *
+ * Packed elements are handled by blocks: what comes in is divided by their elements, along the last
+ * axis, and a block is then what an element is of other dtypes.
  */
 #include <assert.h>
 
@@ -30,7 +33,7 @@ typedef struct jn_side {
 
 typedef struct jn_state {
     const ckpt_tensor *t;
-    unsigned bits; /* per element */
+    uint64_t per, bytes; /* elements of a block, and its bytes; all that follows counts blocks */
     ckpt_piece_fn fn;
     void *ctx;
     ckpt_err *err;
@@ -82,6 +85,15 @@ static uint64_t jn_min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* An edge that blocks do not allow. */
+static int jn_inside(const jn_state *j)
+{
+    return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
+                     "tensor '%.200s': cut inside a block of %" PRIu64 " elements of %s: convert "
+                     "it to a type without blocks first (--dtype bf16)",
+                     j->t->name, j->per, ckpt_dtype_name(j->t->dtype));
+}
+
 /* *at + n * by; false on overflow. */
 static bool jn_move(uint64_t *at, uint64_t n, uint64_t by)
 {
@@ -121,7 +133,7 @@ static int jn_deliver(jn_state *j, ckpt_piece *p)
 
     if (p->ndim == 0) {
         p->axis[0].count = 1;
-        p->axis[0].from_by = j->bits / 8;
+        p->axis[0].from_by = (int64_t)j->bytes;
         p->axis[0].to_by = 1;
         p->ndim = 1;
     }
@@ -129,7 +141,7 @@ static int jn_deliver(jn_state *j, ckpt_piece *p)
         if (!jn_move(&last, p->axis[a].count - 1, (uint64_t)p->axis[a].from_by))
             return jn_overflow(j);
     }
-    j->delivered += p->n_elems;
+    j->delivered += p->n_elems * j->per;
     return j->fn(j->ctx, p, j->err);
 }
 
@@ -188,40 +200,24 @@ static uint32_t jn_search(const ckpt_tensor *t, uint64_t element)
     return low;
 }
 
-/* An interval of packed elements: byte offset and length must be whole. */
-static bool jn_packed(const jn_state *j, uint64_t skip, uint64_t count, uint64_t *at)
-{
-    uint64_t bits, n;
-
-    return ckpt_mul(skip, j->bits, &bits) && bits % 8 == 0 && ckpt_mul(count, j->bits, &n) &&
-           n % 8 == 0 && ckpt_add(*at, bits / 8, at);
-}
-
 /* Elements at..at+count-1 of one flat extent, for the region's elements from to on. */
 static int jn_flat_piece(jn_state *j, const ckpt_extent *e, uint64_t at, uint64_t count,
                          uint64_t to)
 {
     const ckpt_axis *a = &e->axis[0];
+    uint64_t stride = j->per > 1 ? j->bytes : (uint64_t)a->stride, skip = at - a->start;
     ckpt_piece p;
 
+    if (skip % j->per != 0 || count % j->per != 0 || to % j->per != 0)
+        return jn_inside(j);
     p.source = e->source;
     p.at = e->at;
-    p.to = to;
-    p.n_elems = count;
+    p.to = to / j->per;
+    p.n_elems = count / j->per;
     p.ndim = 0;
-    if (j->bits % 8 != 0) {
-        if (!jn_packed(j, at - a->start, count, &p.at))
-            return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
-                             "tensor '%.200s': cut inside a byte of packed elements", j->t->name);
-        p.ndim = 1;
-        p.axis[0].count = count;
-        p.axis[0].from_by = 0;
-        p.axis[0].to_by = 1;
-    } else if (a->stride < 0 || !jn_move(&p.at, at - a->start, (uint64_t)a->stride)) {
+    if (a->stride < 0 || !jn_move(&p.at, skip / j->per, stride))
         return jn_overflow(j);
-    } else {
-        jn_piece_axis(&p, count, (uint64_t)a->stride, 1);
-    }
+    jn_piece_axis(&p, p.n_elems, stride, 1);
     return jn_deliver(j, &p);
 }
 
@@ -259,26 +255,30 @@ static int jn_flat_flat(jn_state *j, uint64_t first, uint64_t count)
 /* ---- merged axes ---- */
 
 /* True if a box takes axis b whole, and lies in the source as if axes a and b were one. */
-static bool jn_merges(const ckpt_tensor *t, const ckpt_axis *axis, unsigned a, unsigned b)
+static bool jn_merges(const jn_state *j, const ckpt_axis *axis, unsigned a, unsigned b)
 {
-    uint64_t row;
+    const ckpt_tensor *t = j->t;
+    bool blocks = j->per > 1 && b + 1 == t->ndim; // one after the other: no stride of their own
+    uint64_t row, by = blocks ? j->bytes : (uint64_t)axis[b].stride;
 
     if (axis[b].start != 0 || axis[b].count != t->shape[b])
         return false;
-    return axis[a].count <= 1 || (ckpt_mul((uint64_t)axis[b].stride, t->shape[b], &row) &&
+    return axis[a].count <= 1 || (ckpt_mul(by, t->shape[b] / (blocks ? j->per : 1), &row) &&
                                   row == (uint64_t)axis[a].stride);
 }
 
 /* The same for all: extents, if they are boxes, and region, if it is one (whose strides are not
  * used). */
-static bool jn_all_merge(const ckpt_tensor *t, const ckpt_axis *region, unsigned a, unsigned b)
+static bool jn_all_merge(const jn_state *j, const ckpt_axis *region, unsigned a, unsigned b)
 {
+    const ckpt_tensor *t = j->t;
+
     if (region && (region[b].start != 0 || region[b].count != t->shape[b]))
         return false;
     if (ckpt_extent_is_flat(t, &t->extent[0]))
         return true;
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        if (!jn_merges(t, t->extent[i].axis, a, b))
+        if (!jn_merges(j, t->extent[i].axis, a, b))
             return false;
     }
     return true;
@@ -294,7 +294,7 @@ static void jn_merge(jn_state *j, const ckpt_axis *region)
     for (unsigned a = 0; a < t->ndim; a++) {
         if (t->shape[a] == 1)
             continue;
-        if (j->n > 0 && jn_all_merge(t, region, j->last[j->n - 1], a)) {
+        if (j->n > 0 && jn_all_merge(j, region, j->last[j->n - 1], a)) {
             j->shape[j->n - 1] *= t->shape[a];
         } else {
             j->first[j->n] = (uint8_t)a;
@@ -307,50 +307,65 @@ static void jn_merge(jn_state *j, const ckpt_axis *region)
         j->shape[0] = 1;
         j->n = 1;
     }
+    j->shape[j->n - 1] /= j->per; // jn_check_blocks has seen that it is a multiple
     for (unsigned g = j->n; g-- > 0;) {
         j->unit[g] = unit;
         unit *= j->shape[g];
     }
 }
 
-/* Start and count of a box on the merged axes. */
-static void jn_fold(const jn_state *j, const ckpt_axis *axis, jn_side *side)
+/* Start and count of a box on the merged axes; false: it begins or ends inside a block. */
+static bool jn_fold(const jn_state *j, const ckpt_axis *axis, jn_side *side)
 {
     for (unsigned g = 0; g < j->n; g++) {
         const ckpt_axis *a = &axis[j->first[g]];
-        uint64_t inner = j->shape[g] / j->t->shape[j->first[g]];
+        uint64_t per = g + 1 == j->n ? j->per : 1;
+        uint64_t inner = j->shape[g] * per / j->t->shape[j->first[g]];
 
-        side->start[g] = a->start * inner;
-        side->count[g] = a->count * inner;
+        side->start[g] = a->start * inner / per;
+        side->count[g] = a->count * inner / per;
+        if (a->start * inner % per != 0 || a->count * inner % per != 0)
+            return false;
     }
+    return true;
 }
 
 /* The region as a box, as the receiving side. */
-static void jn_fold_region(jn_state *j, const ckpt_axis *region)
+static int jn_fold_region(jn_state *j, const ckpt_axis *region)
 {
     uint64_t by = 1;
 
-    jn_fold(j, region, &j->to);
+    if (!jn_fold(j, region, &j->to))
+        return jn_inside(j);
     j->to.base = 0;
     for (unsigned g = j->n; g-- > 0;) {
         j->to.by[g] = by;
         by *= j->to.count[g];
     }
+    return CKPT_OK;
 }
 
-/* A box extent as the giving side; false if it is empty. */
-static bool jn_fold_extent(jn_state *j, const ckpt_extent *e)
+/* True if a box holds nothing, also on an axis of size 1, which folding leaves out. */
+static bool jn_is_empty(const ckpt_extent *e)
 {
     for (uint32_t a = 0; a < e->ndim; a++) {
-        if (e->axis[a].count == 0) {
-            return false; // also on an axis of size 1, which folding leaves out
-        }
+        if (e->axis[a].count == 0)
+            return true;
     }
-    jn_fold(j, e->axis, &j->from);
+    return false;
+}
+
+/* A box extent as the giving side. */
+static int jn_fold_extent(jn_state *j, const ckpt_extent *e)
+{
+    if (!jn_fold(j, e->axis, &j->from))
+        return jn_inside(j);
     j->from.base = e->at;
     for (unsigned g = 0; g < j->n; g++)
         j->from.by[g] = (uint64_t)e->axis[j->last[g]].stride;
-    return true;
+    if (j->per > 1)
+        j->from.by[j->n - 1] = j->bytes;
+    return CKPT_OK;
 }
 
 /* The next box of elements from..to-1 (flattened), into a side; returns the element after it. */
@@ -374,7 +389,10 @@ static int jn_boxes(jn_state *j)
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < j->t->n_extents; i++) {
-        if (jn_fold_extent(j, &j->t->extent[i]))
+        if (jn_is_empty(&j->t->extent[i]))
+            continue;
+        rc = jn_fold_extent(j, &j->t->extent[i]);
+        if (rc == CKPT_OK)
             rc = jn_meet(j, j->t->extent[i].source);
     }
     return rc;
@@ -385,6 +403,10 @@ static int jn_boxes_flat(jn_state *j, uint64_t first, uint64_t count)
 {
     int rc = CKPT_OK;
 
+    if (first % j->per != 0 || count % j->per != 0)
+        return jn_inside(j);
+    first /= j->per;
+    count /= j->per;
     for (unsigned g = 0; g < j->n; g++)
         j->to.by[g] = j->unit[g];
     for (uint64_t at = first; rc == CKPT_OK && at < first + count;) {
@@ -395,21 +417,24 @@ static int jn_boxes_flat(jn_state *j, uint64_t first, uint64_t count)
     return rc;
 }
 
-/* One flat extent, clipped to elements from..to-1, against a box region. */
+/* One flat extent, clipped to blocks from..to-1, against a box region. */
 static int jn_flat_extent_box(jn_state *j, const ckpt_extent *e, uint64_t from, uint64_t to)
 {
-    uint64_t stride = (uint64_t)e->axis[0].stride;
+    uint64_t stride = j->per > 1 ? j->bytes : (uint64_t)e->axis[0].stride;
+    uint64_t start = e->axis[0].start / j->per;
     int rc = CKPT_OK;
 
     if (e->axis[0].stride < 0)
         return jn_overflow(j);
+    if (e->axis[0].start % j->per != 0 || e->axis[0].count % j->per != 0)
+        return jn_inside(j);
     for (unsigned g = 0; g < j->n; g++) {
         if (!ckpt_mul(j->unit[g], stride, &j->from.by[g]))
             return jn_overflow(j);
     }
     while (rc == CKPT_OK && from < to) {
         j->from.base = e->at;
-        if (!jn_move(&j->from.base, from - e->axis[0].start, stride))
+        if (!jn_move(&j->from.base, from - start, stride))
             return jn_overflow(j);
         from = jn_cut(j, from, to, &j->from);
         rc = jn_meet(j, e->source);
@@ -421,8 +446,8 @@ static int jn_flat_extent_box(jn_state *j, const ckpt_extent *e, uint64_t from, 
 static int jn_flat_box(jn_state *j)
 {
     const ckpt_tensor *t = j->t;
-    uint64_t first = 0, last = 0;
-    uint64_t next; // extents may not begin before this element
+    uint64_t first = 0, last = 0; // blocks
+    uint64_t next;                // extents may not begin before this element
     int rc = CKPT_OK;
 
     for (unsigned g = 0; g < j->n; g++) {
@@ -430,20 +455,21 @@ static int jn_flat_box(jn_state *j)
         last += (j->to.start[g] + j->to.count[g] - 1) * j->unit[g];
     }
     next = 0;
-    for (uint32_t i = jn_search(t, first); rc == CKPT_OK && i < t->n_extents; i++) {
+    for (uint32_t i = jn_search(t, first * j->per); rc == CKPT_OK && i < t->n_extents; i++) {
         const ckpt_extent *e = &t->extent[i];
         uint64_t end;
 
         if (e->ndim != 1)
             return jn_mixed(j);
-        if (e->axis[0].start > last)
+        if (e->axis[0].start > last * j->per)
             break;
         if (!ckpt_add(e->axis[0].start, e->axis[0].count, &end) || end > t->n_elems)
             return jn_overflow(j);
         if (e->axis[0].count > 0 && e->axis[0].start < next)
             return jn_twice(j, e->axis[0].start);
         next = jn_max(next, end);
-        rc = jn_flat_extent_box(j, e, jn_max(e->axis[0].start, first), jn_min(end, last + 1));
+        rc = jn_flat_extent_box(j, e, jn_max(e->axis[0].start / j->per, first),
+                                jn_min(end / j->per, last + 1));
     }
     return rc;
 }
@@ -479,10 +505,6 @@ static int jn_check_boxes(const jn_state *j)
 {
     const ckpt_tensor *t = j->t;
 
-    if (j->bits % 8 != 0)
-        return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
-                         "tensor '%.200s': packed elements (%s) in boxes", t->name,
-                         ckpt_dtype_name(t->dtype));
     for (uint32_t i = 0; i < t->n_extents; i++) {
         const ckpt_extent *e = &t->extent[i];
 
@@ -497,19 +519,41 @@ static int jn_check_boxes(const jn_state *j)
     return CKPT_OK;
 }
 
+/* Boxes of packed elements are of whole blocks: their rows are. */
+static int jn_check_blocks(const jn_state *j)
+{
+    const ckpt_tensor *t = j->t;
+
+    return t->ndim == 0 || t->shape[t->ndim - 1] % j->per == 0 ? CKPT_OK : jn_inside(j);
+}
+
 /* The region is a box: flat extents are searched if merging makes it an interval. */
 static int jn_region_box(jn_state *j, const ckpt_axis *region, bool flat_extents)
 {
+    int rc = jn_check_blocks(j);
+
+    if (rc != CKPT_OK)
+        return rc;
     jn_merge(j, region);
-    jn_fold_region(j, region);
+    rc = jn_fold_region(j, region);
+    if (rc != CKPT_OK)
+        return rc;
     if (!flat_extents)
         return jn_boxes(j);
     if (j->n == 1)
-        return jn_flat_flat(j, j->to.start[0], j->to.count[0]);
-    if (j->bits % 8 != 0)
-        return ckpt_fail(j->err, CKPT_EUNSUPPORTED, "tensor '%.200s': a box of packed elements",
-                         j->t->name);
+        return jn_flat_flat(j, j->to.start[0] * j->per, j->to.count[0] * j->per);
     return jn_flat_box(j);
+}
+
+/* The region is an interval, the extents are boxes. */
+static int jn_region_flat(jn_state *j, const ckpt_axis *region)
+{
+    int rc = jn_check_blocks(j);
+
+    if (rc != CKPT_OK)
+        return rc;
+    jn_merge(j, NULL);
+    return jn_boxes_flat(j, region->start, region->count);
 }
 
 int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ckpt_piece_fn fn,
@@ -523,7 +567,8 @@ int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ck
     int rc;
 
     j.t = t;
-    j.bits = ckpt_dtype_get(t->dtype)->bits;
+    j.per = ckpt_dtype_get(t->dtype)->per;
+    j.bytes = ckpt_dtype_get(t->dtype)->bytes;
     j.fn = fn;
     j.ctx = ctx;
     j.err = err;
@@ -545,8 +590,7 @@ int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ck
     } else if (flat_extents) {
         rc = jn_flat_flat(&j, region->start, region->count);
     } else {
-        jn_merge(&j, NULL);
-        rc = jn_boxes_flat(&j, region->start, region->count);
+        rc = jn_region_flat(&j, region);
     }
     if (rc == CKPT_OK && j.delivered != n_elems)
         return ckpt_fail(err, CKPT_EMISMATCH,

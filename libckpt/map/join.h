@@ -11,7 +11,8 @@
  * One copy: a box of elements, from a source to a region.
  *
  * Axes are merged where both sides allow it, so a contiguous copy has ndim 1 and stride == item
- * size.  Axis 0 is the slowest.  Packed dtypes (F4, F6) always have ndim 1, stride 0.
+ * size.  Axis 0 is the slowest.  Of packed dtypes (F4, ggml's blocks) it counts blocks where it
+ * says elements.
  */
 typedef struct ckpt_piece {
     uint32_t source; /* index in the map's sources */
@@ -40,7 +41,7 @@ typedef int (*ckpt_piece_fn)(void *ctx, const ckpt_piece *piece, ckpt_err *err);
  *         tensor
  * fn      called for each piece; together they cover the region exactly once
  * Errors  CKPT_EMISMATCH if the extents leave elements of the region uncovered or cover them twice;
- *         whatever fn returned.
+ *         CKPT_EUNSUPPORTED if one begins or ends inside a block; whatever fn returned.
  * Cost    flat extents, flat region: logarithmic in the number of extents plus the pieces found.
  */
 int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ckpt_piece_fn fn,

@@ -21,7 +21,7 @@ typedef struct sx_state {
     const ckpt_slices *s;
     const ckpt_tensor *slice;
     uint32_t rank, copy;
-    unsigned bits; /* per element */
+    bool packed; /* elements lie in blocks */
     ckpt_err *err;
 } sx_state;
 
@@ -77,17 +77,16 @@ static bool sx_wanted(const sx_state *x, const ckpt_slice_box *b)
     return b->copy == x->copy % b->n_copies;
 }
 
-/* *at += n elements of stride bytes each (packed: of the dtype's bits). */
+/* *at += n elements of stride bytes each (packed: n elements, whole blocks). */
 static int sx_move(const sx_state *x, uint64_t *at, uint64_t n, int64_t stride)
 {
     uint64_t far;
 
-    if (x->bits % 8 != 0) {
-        if (!ckpt_mul(n, x->bits, &far) || far % 8 != 0)
+    if (x->packed) {
+        if (!ckpt_dtype_bytes(x->slice->dtype, n, &far))
             return ckpt_fail(x->err, CKPT_EUNSUPPORTED,
                              "tensor '%.200s': cut inside a byte of packed elements",
                              x->slice->name);
-        far /= 8;
     } else if (stride < 0 || !ckpt_mul(n, (uint64_t)stride, &far)) {
         return sx_overflow(x);
     }
@@ -112,7 +111,7 @@ static int sx_meet_run(sx_state *x, const ckpt_extent *e, const ckpt_slice_box *
     if (low >= high)
         return CKPT_OK;
     rc = sx_move(x, &at, low - start, e->axis[0].stride);
-    if (rc == CKPT_OK && x->bits % 8 != 0) {
+    if (rc == CKPT_OK && x->packed) {
         uint64_t whole = 0;
 
         rc = sx_move(x, &whole, high - low, 0);
@@ -242,7 +241,7 @@ static int sx_interval(sx_state *x, const ckpt_extent *e)
     uint64_t stride = (uint64_t)e->axis[0].stride;
     int rc = CKPT_OK;
 
-    if (x->bits % 8 != 0)
+    if (x->packed)
         return ckpt_fail(x->err, CKPT_EUNSUPPORTED,
                          "tensor '%.200s': packed elements (%s) in boxes", x->slice->name,
                          ckpt_dtype_name(x->slice->dtype));
@@ -303,7 +302,7 @@ static int sx_check(const sx_state *x, const ckpt_extent *e)
 static int sx_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_tensor *slice,
                       uint32_t rank, uint32_t copy, ckpt_err *err)
 {
-    sx_state x = {out, s, slice, rank, copy, ckpt_dtype_get(slice->dtype)->bits, err};
+    sx_state x = {out, s, slice, rank, copy, ckpt_dtype_packed(slice->dtype), err};
     int rc = CKPT_OK;
 
     if (rank >= s->n_ranks || slice->ndim != s->ndim)

@@ -55,7 +55,7 @@ int ckpt_view_back(ckpt_map *map, ckpt_tensor *t, const ckpt_tensor_value *v, ui
         return ckpt_fail(err, CKPT_EFORMAT, "%s: tensor %.200s begins outside its storage", file,
                          t->name);
     // Packed elements are always without gaps here: the reader of pickles refuses other views.
-    if (ckpt_view_is_plain(v) || ckpt_dtype_get(t->dtype)->bits < 8)
+    if (ckpt_view_is_plain(v) || ckpt_dtype_packed(t->dtype))
         return ckpt_map_back_whole(map, t, source, e.at, err);
     return view_back_box(map, t, v, &e, file, err);
 }

@@ -17,8 +17,10 @@ enum { CAT_DEFAULT_COUNT = 1000 };
 /* Bytes as they are in the buffer; a block of packed elements fills whole bytes. */
 static bool cat_raw(void *ctx, const elements *r, const void *buf, size_t n)
 {
+    unsigned bytes, per = ckpt_dtype_block(r->dtype, &bytes);
+
     (void)ctx;
-    out_bytes(buf, (size_t)(((uint64_t)n * ckpt_dtype_bits(r->dtype) + 7) / 8));
+    out_bytes(buf, (n + per - 1) / per * bytes);
     return true;
 }
 

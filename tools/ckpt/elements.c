@@ -18,11 +18,10 @@ enum { ELEMENTS_BLOCK = 1 << 16, ELEMENTS_MAX_HINTS = 3 };
 int elements_each(const elements *r, elements_fn fn, void *ctx, ckpt_err *err)
 {
     const ckpt_tensor *t = r->t->owner ? r->t->owner : r->t;
-    // packed dtypes take less than a byte each: a byte is room enough
-    size_t width = (ckpt_dtype_bits(r->dtype) + 7) / 8;
+    unsigned bytes, per = ckpt_dtype_block(r->dtype, &bytes);
     ckpt_reader *reader = NULL;
     bool going = true;
-    void *buf = malloc(ELEMENTS_BLOCK * width);
+    void *buf = malloc(ELEMENTS_BLOCK / per * (size_t)bytes);
 
     int rc = buf ? ckpt_reader_new(&reader, r->map, err) : fail(err, CKPT_ELIMIT, "out of memory");
     if (rc == CKPT_OK && r->no_crc)

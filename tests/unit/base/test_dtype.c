@@ -22,7 +22,8 @@ static void every_row_is_filled_and_found(void **state)
         char low[32] = "";
 
         assert_non_null(info->name);
-        assert_true(info->bits > 0);
+        assert_true(info->per == 1 ? info->bits == 8 * info->bytes : info->bytes > 0);
+        assert_true(info->bits == 0 || info->bits * info->per == 8 * info->bytes);
         assert_ptr_equal(ckpt_dtype_name(d), info->name);
         assert_int_equal(ckpt_dtype_from_safetensors(info->name, strlen(info->name)),
                          info->safetensors ? d : CKPT_DTYPE_NONE);
@@ -204,7 +205,11 @@ static void bytes_of_elements(void **state)
     assert_false(ckpt_dtype_bytes(CKPT_F4, 7, &n));
     assert_true(ckpt_dtype_bytes(CKPT_F6_E3M2, 4, &n) && n == 3);
     assert_false(ckpt_dtype_bytes(CKPT_F6_E3M2, 5, &n));
-    assert_false(ckpt_dtype_bytes(CKPT_F6_E3M2, UINT64_MAX - 3, &n));
+    assert_true(ckpt_dtype_bytes(CKPT_Q4_K, 512, &n) && n == 288);
+    assert_false(ckpt_dtype_bytes(CKPT_Q4_K, 500, &n));
+    assert_false(ckpt_dtype_bytes(CKPT_Q8_0, UINT64_MAX - 31, &n));
+    assert_true(ckpt_dtype_packed(CKPT_F4) && ckpt_dtype_packed(CKPT_Q8_0));
+    assert_false(ckpt_dtype_packed(CKPT_BF16));
     assert_false(ckpt_dtype_bytes(CKPT_DTYPE_NONE, 5, &n));
 }
 

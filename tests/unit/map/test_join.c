@@ -534,24 +534,71 @@ static void test_packed(void **state)
     t.n_extents = 2;
     memset(&g, 0, sizeof g);
     g.n = 20;
-    // The counting callback takes strides of 0 as they are: only bounds and counts are checked.
     assert_int_equal(ckpt_join(&t, &inside, 1, gather, &g, NULL), CKPT_OK);
     assert_int_equal(g.n_pieces, 2);
     assert_int_equal(g.last.source, 1);
     assert_int_equal(g.last.at, 7);
-    assert_int_equal(g.last.to, 8);
-    assert_int_equal(g.last.n_elems, 12);
-    assert_int_equal(g.last.axis[0].from_by, 0);
+    assert_int_equal(g.last.to, 4); // pairs
+    assert_int_equal(g.last.n_elems, 6);
+    assert_int_equal(g.last.axis[0].from_by, 1);
     memset(&g, 0, sizeof g);
     g.n = 16;
     assert_int_equal(ckpt_join(&t, rows, 2, gather, &g, NULL), CKPT_OK);
     assert_int_equal(g.last.at, 7 + 3); // element 16 is 6 elements into the second extent
     assert_int_equal(ckpt_join(&t, &odd, 1, gather, &g, NULL), CKPT_EUNSUPPORTED);
     assert_int_equal(ckpt_join(&t, &short_end, 1, gather, &g, NULL), CKPT_EUNSUPPORTED);
+    memset(&g, 0, sizeof g);
+    g.n = 8;
+    assert_int_equal(ckpt_join(&t, columns, 2, gather, &g, NULL), CKPT_OK);
+    assert_int_equal(g.last.at, 7 + 7); // the last row begins 14 elements into the second extent
+    columns[1].count = 3;
     assert_int_equal(ckpt_join(&t, columns, 2, gather, &g, NULL), CKPT_EUNSUPPORTED);
     extent[0] = (ckpt_extent){.ndim = 2, .axis = box};
     t.n_extents = 1;
-    assert_int_equal(ckpt_join(&t, &inside, 1, gather, &g, NULL), CKPT_EUNSUPPORTED);
+    memset(&g, 0, sizeof g);
+    g.n = 20;
+    assert_int_equal(ckpt_join(&t, &inside, 1, gather, &g, NULL), CKPT_OK);
+}
+
+/* Blocks of 32 elements and 18 bytes: rows of two, the even rows in one source, the odd in another.
+ */
+static void test_blocks(void **state)
+{
+    const uint64_t shape[] = {4, 64};
+    ckpt_axis even[] = {{0, 1, 36}, {0, 64, 0}}, odd[] = {{1, 1, 36}, {0, 64, 0}},
+              late[] = {{2, 2, 100}, {0, 64, 0}};
+    ckpt_extent extent[] = {{.source = 0, .ndim = 2, .at = 4, .axis = even},
+                            {.source = 1, .ndim = 2, .at = 0, .axis = odd},
+                            {.source = 0, .ndim = 2, .at = 200, .axis = late}};
+    ckpt_tensor t = {.name = "q", .dtype = CKPT_Q4_0, .ndim = 2, .shape = shape, .n_elems = 256};
+    ckpt_axis all = {0, 256, 0}, inside = {32, 192, 0}, cut = {32, 40, 0};
+    ckpt_axis right[] = {{1, 3, 0}, {32, 32, 0}};
+    static gathered g;
+
+    (void)state;
+    t.extent = extent;
+    t.n_extents = 3;
+    memset(&g, 0, sizeof g);
+    g.n = 8;
+    assert_int_equal(ckpt_join(&t, &all, 1, gather, &g, NULL), CKPT_OK);
+    assert_ptr_equal(g.at[0], fx.source[0] + 4);
+    assert_ptr_equal(g.at[1], fx.source[0] + 22);
+    assert_ptr_equal(g.at[2], fx.source[1]);
+    assert_ptr_equal(g.at[4], fx.source[0] + 200);
+    assert_ptr_equal(g.at[7], fx.source[0] + 318);
+    memset(&g, 0, sizeof g);
+    g.n = 6;
+    assert_int_equal(ckpt_join(&t, &inside, 1, gather, &g, NULL), CKPT_OK);
+    assert_ptr_equal(g.at[0], fx.source[0] + 22);
+    assert_ptr_equal(g.at[5], fx.source[0] + 300);
+    memset(&g, 0, sizeof g);
+    g.n = 3;
+    assert_int_equal(ckpt_join(&t, right, 2, gather, &g, NULL), CKPT_OK);
+    assert_ptr_equal(g.at[0], fx.source[1] + 18);
+    assert_ptr_equal(g.at[2], fx.source[0] + 318);
+    assert_int_equal(ckpt_join(&t, &cut, 1, gather, &g, NULL), CKPT_EUNSUPPORTED);
+    right[1].count = 16;
+    assert_int_equal(ckpt_join(&t, right, 2, gather, &g, NULL), CKPT_EUNSUPPORTED);
 }
 
 /* ---- what is refused ---- */
@@ -713,6 +760,7 @@ int main(void)
         cmocka_unit_test(test_scalar_and_empty),
         cmocka_unit_test(test_many_axes),
         cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_holes_and_overlaps),
         cmocka_unit_test(test_impossible_strides),
         cmocka_unit_test(test_mixed_extents),
