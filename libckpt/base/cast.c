@@ -18,6 +18,7 @@
 
 #include "libckpt/base/cast_int.h"
 #include "libckpt/base/cast_x86.h"
+#include "libckpt/base/quant.h"
 
 #define CAST_INLINE static inline __attribute__((always_inline))
 
@@ -266,6 +267,8 @@ ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from)
     // unsigned: what lies before F64 is large too
     unsigned row = (unsigned)to - CKPT_F64, column = (unsigned)from - CKPT_F64;
 
+    if (ckpt_dtype_packed(to) || ckpt_dtype_packed(from))
+        return ckpt_quant_find(to, from);
     if (row >= CAST_N || column >= CAST_N)
         return ckpt_cast_find_int(to, from);
     return cast_table[row][column];

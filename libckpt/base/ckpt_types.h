@@ -90,7 +90,6 @@ typedef enum ckpt_dtype {
     CKPT_Q5_0,
     CKPT_Q5_1,
     CKPT_Q8_0,
-    CKPT_Q8_1,
     CKPT_Q2_K,
     CKPT_Q3_K,
     CKPT_Q4_K,

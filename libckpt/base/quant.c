@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quant.c: owns the table of quantized types, and the quantizers whose blocks are 32 values with one
+ * scale (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0).
+ *
+ * The scale divides unrounded and is stored as F16.  Sources: ggml-quants.c, quantize_row_q4_0_ref
+ * and its kin.
+ */
+#include "libckpt/base/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { QT_BLOCK = 32 };
+
+float ckpt_half_get(const uint8_t *p)
+{
+    float x;
+
+    ckpt_cast_find_portable(CKPT_F32, CKPT_F16)(&x, p, 1);
+    return x;
+}
+
+void ckpt_half_put(uint8_t *p, float x)
+{
+    ckpt_cast_find_portable(CKPT_F16, CKPT_F32)(p, &x, 1);
+}
+
+/* To an integer as x86 does it: what no int holds becomes the least one. */
+static int32_t qt_int(float x)
+{
+    return x >= -2147483648.0f && x < 2147483648.0f ? (int32_t)x : INT32_MIN;
+}
+
+/* The low byte of it as a signed number, at most `most`. */
+static int qt_level(float x, int most)
+{
+    int low = (int)((uint32_t)qt_int(x) & 0xff);
+    int q = low < 128 ? low : low - 256;
+
+    return q < most ? q : most;
+}
+
+/* The value of the largest magnitude, the first of equals, with its sign. */
+static float qt_signed_max(const float *x)
+{
+    float most = 0, value = 0;
+
+    for (int i = 0; i < QT_BLOCK; i++) {
+        if (most < fabsf(x[i])) {
+            most = fabsf(x[i]);
+            value = x[i];
+        }
+    }
+    return value;
+}
+
+static void qt_range(const float *x, float *low, float *high)
+{
+    *low = 3.402823466e+38f;
+    *high = -*low;
+    for (int i = 0; i < QT_BLOCK; i++) {
+        *low = x[i] < *low ? x[i] : *low;
+        *high = x[i] > *high ? x[i] : *high;
+    }
+}
+
+/* Low halves of 32 levels, value i and i + 16 in one byte; bit 4 of each in *bits, by value. */
+static void qt_pack(uint8_t *nibbles, uint32_t *bits, const uint8_t *level)
+{
+    *bits = 0;
+    for (int i = 0; i < QT_BLOCK / 2; i++)
+        nibbles[i] = (uint8_t)((level[i] & 0xf) | (level[i + 16] & 0xf) << 4);
+    for (int i = 0; i < QT_BLOCK; i++)
+        *bits |= (uint32_t)(level[i] >> 4 & 1) << i;
+}
+
+static void qt_put_bits(uint8_t *p, uint32_t bits)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(bits >> 8 * i);
+}
+
+/* Levels around zero: d = v / -half, level = trunc(x / d + half + 0.5). */
+static void qt_symmetric(uint8_t *to, const float *x, int half)
+{
+    uint8_t level[QT_BLOCK];
+    const float d = qt_signed_max(x) / (float)-half, inverse = d != 0.0f ? 1.0f / d : 0.0f;
+    const float shift = (float)half + 0.5f;
+    uint32_t bits;
+
+    ckpt_half_put(to, d);
+    for (int i = 0; i < QT_BLOCK; i++)
+        level[i] = (uint8_t)qt_level(x[i] * inverse + shift, 2 * half - 1);
+    qt_pack(to + (half == 8 ? 2 : 6), &bits, level);
+    if (half == 16)
+        qt_put_bits(to + 2, bits);
+}
+
+/* Levels above the least value: d = (max - min) / most, level = trunc((x - min) / d + 0.5). */
+static void qt_above(uint8_t *to, const float *x, int most)
+{
+    uint8_t level[QT_BLOCK];
+    float low, high;
+    uint32_t bits;
+
+    qt_range(x, &low, &high);
+    const float d = (high - low) / (float)most, inverse = d != 0.0f ? 1.0f / d : 0.0f;
+
+    ckpt_half_put(to, d);
+    ckpt_half_put(to + 2, low);
+    for (int i = 0; i < QT_BLOCK; i++) {
+        const float v = (x[i] - low) * inverse + 0.5f;
+
+        // five bits are not limited there, and cannot be more
+        level[i] = (uint8_t)qt_level(v, most == 15 ? most : 127);
+    }
+    qt_pack(to + (most == 15 ? 4 : 8), &bits, level);
+    if (most == 31)
+        qt_put_bits(to + 4, bits);
+}
+
+void ckpt_quant_q4_0(void *restrict dst, const void *restrict src, size_t n_elems)
+{
+    uint8_t *to = dst;
+    float x[QT_BLOCK];
+
+    for (size_t i = 0; i < n_elems; i += QT_BLOCK, to += 18) {
+        memcpy(x, (const uint8_t *)src + i * sizeof *x, sizeof x);
+        qt_symmetric(to, x, 8);
+    }
+}
+
+void ckpt_quant_q5_0(void *restrict dst, const void *restrict src, size_t n_elems)
+{
+    uint8_t *to = dst;
+    float x[QT_BLOCK];
+
+    for (size_t i = 0; i < n_elems; i += QT_BLOCK, to += 22) {
+        memcpy(x, (const uint8_t *)src + i * sizeof *x, sizeof x);
+        qt_symmetric(to, x, 16);
+    }
+}
+
+void ckpt_quant_q4_1(void *restrict dst, const void *restrict src, size_t n_elems)
+{
+    uint8_t *to = dst;
+    float x[QT_BLOCK];
+
+    for (size_t i = 0; i < n_elems; i += QT_BLOCK, to += 20) {
+        memcpy(x, (const uint8_t *)src + i * sizeof *x, sizeof x);
+        qt_above(to, x, 15);
+    }
+}
+
+void ckpt_quant_q5_1(void *restrict dst, const void *restrict src, size_t n_elems)
+{
+    uint8_t *to = dst;
+    float x[QT_BLOCK];
+
+    for (size_t i = 0; i < n_elems; i += QT_BLOCK, to += 24) {
+        memcpy(x, (const uint8_t *)src + i * sizeof *x, sizeof x);
+        qt_above(to, x, 31);
+    }
+}
+
+void ckpt_quant_q8_0(void *restrict dst, const void *restrict src, size_t n_elems)
+{
+    uint8_t *to = dst;
+    float x[QT_BLOCK];
+
+    for (size_t i = 0; i < n_elems; i += QT_BLOCK, to += 34) {
+        float most = 0;
+
+        memcpy(x, (const uint8_t *)src + i * sizeof *x, sizeof x);
+        for (int k = 0; k < QT_BLOCK; k++)
+            most = most > fabsf(x[k]) ? most : fabsf(x[k]);
+        const float d = most / 127.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
+
+        ckpt_half_put(to, d);
+        for (int k = 0; k < QT_BLOCK; k++)
+            to[2 + k] = (uint8_t)qt_int(roundf(x[k] * inverse));
+    }
+}
+
+/* ---- other floats, through F32 ---- */
+
+enum { QT_CHUNK = 1024 }; /* elements: a multiple of every block */
+
+static void qt_via(void *restrict dst, const void *restrict src, size_t n, ckpt_dtype to,
+                   ckpt_dtype from)
+{
+    const ckpt_dtype_info *a = ckpt_dtype_get(from), *b = ckpt_dtype_get(to);
+    ckpt_cast_fn in = ckpt_cast_find(CKPT_F32, from), out = ckpt_cast_find(to, CKPT_F32);
+    const uint8_t *p = src;
+    uint8_t *q = dst;
+    float wide[QT_CHUNK];
+
+    while (n > 0) {
+        size_t some = n < QT_CHUNK ? n : QT_CHUNK;
+
+        in(wide, p, some);
+        out(q, wide, some);
+        p += some / a->per * a->bytes;
+        q += some / b->per * b->bytes;
+        n -= some;
+    }
+}
+
+#define QT_VIA(to, from)                                                                           \
+    static void qt_##to##_##from(void *restrict dst, const void *restrict src, size_t n)           \
+    {                                                                                              \
+        qt_via(dst, src, n, CKPT_##to, CKPT_##from);                                               \
+    }
+
+/* X(float) for those that go through F32. */
+#define QT_FLOATS(X, type) X(type, F64) X(type, F16) X(type, BF16) X(type, F8_E4M3) X(type, F8_E5M2)
+
+#define QT_IN(type, from)       QT_VIA(type, from)
+#define QT_OUT(type, to)        QT_VIA(to, type)
+#define QT_IN_ROW(type, from)   {CKPT_##type, CKPT_##from, qt_##type##_##from},
+#define QT_OUT_ROW(type, to)    {CKPT_##to, CKPT_##type, qt_##to##_##type},
+#define QT_WRITTEN(id)          QT_FLOATS(QT_IN, id)
+#define QT_WRITTEN_ROWS(id, fn) {CKPT_##id, CKPT_F32, fn}, QT_FLOATS(QT_IN_ROW, id)
+#define QT_READ(id)             QT_FLOATS(QT_OUT, id)
+#define QT_READ_ROWS(id)        QT_FLOATS(QT_OUT_ROW, id)
+
+QT_WRITTEN(Q4_0)
+QT_WRITTEN(Q4_1)
+QT_WRITTEN(Q5_0)
+QT_WRITTEN(Q5_1)
+QT_WRITTEN(Q8_0)
+QT_WRITTEN(Q2_K)
+QT_WRITTEN(Q3_K)
+QT_WRITTEN(Q4_K)
+QT_WRITTEN(Q5_K)
+QT_WRITTEN(Q6_K)
+
+QT_READ(Q4_0)
+QT_READ(Q4_1)
+QT_READ(Q5_0)
+QT_READ(Q5_1)
+QT_READ(Q8_0)
+QT_READ(Q2_K)
+QT_READ(Q3_K)
+QT_READ(Q4_K)
+QT_READ(Q5_K)
+QT_READ(Q6_K)
+QT_READ(Q8_K)
+QT_READ(IQ4_NL)
+QT_READ(IQ4_XS)
+QT_READ(TQ1_0)
+QT_READ(TQ2_0)
+QT_READ(MXFP4)
+QT_READ(NVFP4)
+
+static const struct {
+    ckpt_dtype to, from;
+    ckpt_cast_fn fn;
+} qt_table[] = {
+    QT_WRITTEN_ROWS(Q4_0, ckpt_quant_q4_0) QT_WRITTEN_ROWS(Q4_1, ckpt_quant_q4_1)
+        QT_WRITTEN_ROWS(Q5_0, ckpt_quant_q5_0) QT_WRITTEN_ROWS(Q5_1, ckpt_quant_q5_1)
+            QT_WRITTEN_ROWS(Q8_0, ckpt_quant_q8_0) QT_WRITTEN_ROWS(Q2_K, ckpt_quant_q2_k)
+                QT_WRITTEN_ROWS(Q3_K, ckpt_quant_q3_k) QT_WRITTEN_ROWS(Q4_K, ckpt_quant_q4_k)
+                    QT_WRITTEN_ROWS(Q5_K, ckpt_quant_q5_k) QT_WRITTEN_ROWS(Q6_K, ckpt_quant_q6_k)
+                        QT_READ_ROWS(Q4_0) QT_READ_ROWS(Q4_1) QT_READ_ROWS(Q5_0) QT_READ_ROWS(Q5_1)
+                            QT_READ_ROWS(Q8_0) QT_READ_ROWS(Q2_K) QT_READ_ROWS(Q3_K)
+                                QT_READ_ROWS(Q4_K) QT_READ_ROWS(Q5_K) QT_READ_ROWS(Q6_K)
+                                    QT_READ_ROWS(Q8_K) QT_READ_ROWS(IQ4_NL) QT_READ_ROWS(IQ4_XS)
+                                        QT_READ_ROWS(TQ1_0) QT_READ_ROWS(TQ2_0) QT_READ_ROWS(MXFP4)
+                                            QT_READ_ROWS(NVFP4)};
+
+ckpt_cast_fn ckpt_quant_find(ckpt_dtype to, ckpt_dtype from)
+{
+    if (to == CKPT_F32)
+        return ckpt_dequant_find(from);
+    for (size_t i = 0; i < sizeof qt_table / sizeof *qt_table; i++) {
+        if (qt_table[i].to == to && qt_table[i].from == from)
+            return qt_table[i].fn;
+    }
+    return NULL;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quant.h: ggml's quantized types as casts: from F32 by its reference quantizers, bit for bit, and
+ * back.  Private to base/: cast.h finds these with all other conversions.
+ *
+ * n_elems is a multiple of the type's block.  Arithmetic is that of ggml on x86-64, in F32 and in
+ * the order that it has there, without contraction (-ffp-contract=off): values that are not finite
+ * give the same bits as well, though they mean nothing.  Sources: ggml-quants.c and its blocks.
+ */
+#ifndef CKPT_BASE_QUANT_H
+#define CKPT_BASE_QUANT_H
+
+#include "libckpt/base/cast.h"
+
+/* The portable cast from a float to a block type or back; NULL: there is none. */
+ckpt_cast_fn ckpt_quant_find(ckpt_dtype to, ckpt_dtype from);
+
+/* n_elems of F32 into blocks: the types that are written. */
+void ckpt_quant_q4_0(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_q4_1(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_q5_0(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_q5_1(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_q8_0(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_q2_k(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_q3_k(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_q4_k(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_q5_k(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_q6_k(void *restrict dst, const void *restrict src, size_t n_elems);
+
+/* Blocks into F32, for every type that has an algorithm without tables of its own; NULL: none. */
+ckpt_cast_fn ckpt_dequant_find(ckpt_dtype from);
+
+/* F16 to and from F32, one value. */
+float ckpt_half_get(const uint8_t *p);
+void ckpt_half_put(uint8_t *p, float x);
+
+/* The nearest integer, ties to even, as adding and taking the low bits gives it, and clamped. */
+static inline int ckpt_quant_rint(float x, int low, int high)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {x + 12582912.0f};
+    int n = (int)(v.u & 0x007fffff) - 0x00400000;
+
+    return n < low ? low : n > high ? high : n;
+}
+
+#endif
