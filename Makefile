@@ -307,6 +307,7 @@ FIXTURES := $(if $(SHARED),$(SHARED)/fixtures,tests/fixtures)
 check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/npz.py --bin $(B)/bin tests/fixtures
+	@python3 tests/golden/gguf.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/dcp.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/megatron.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/reshard.py --some --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero tests/fixtures

@@ -3,12 +3,12 @@
  * table.c: the one list of format drivers.  Adding a format is one line here and one file beside
  * it.
  */
+#include "formats/gguf/gguf.h"
 #include "formats/npz/npz.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/torch.h"
 #include "libckpt/drivers.h"
 
-extern const ckpt_format ckpt_format_gguf;
 extern const ckpt_directory ckpt_directory_deepspeed;
 extern const ckpt_directory ckpt_directory_universal;
 extern const ckpt_directory ckpt_directory_zero;

@@ -72,9 +72,10 @@ static int stw_take(stw_writer *w, ckpt_tensor *t)
         return stw_add_pair(w, t->name, t->owner->name);
     if (!ckpt_dtype_get(t->dtype)->safetensors)
         return ckpt_fail(
-            w->err, CKPT_EUNSUPPORTED,
-            "tensor \"%.200s\": safetensors has no dtype %s; leave it out, or write another format",
-            t->name, ckpt_dtype_name(t->dtype));
+            w->err, CKPT_EUNSUPPORTED, "tensor \"%.200s\": safetensors has no dtype %s; %s",
+            t->name, ckpt_dtype_name(t->dtype),
+            ckpt_dtype_converts(CKPT_BF16, t->dtype) ? "--dtype bf16 converts it"
+                                                     : "leave it out, or write another format");
     ckpt_tensor **slot = ckpt_vec_push(&w->tensors);
     if (!slot)
         return ckpt_fail_memory(w->err);

@@ -43,6 +43,7 @@ seeds() {
     case "$1" in
     fuzz_safetensors) seed "$corpus" tests/fixtures/safetensors_dtypes tests/fixtures/hf_bert_sharded tests/fixtures/bad/safetensors ;;
     fuzz_npz) seed "$corpus" tests/fixtures/numpy_npz tests/fixtures/npz_more ;;
+    fuzz_gguf) seed "$corpus" tests/fixtures/gguf_types tests/fixtures/bad/gguf ;;
     fuzz_json) seed "$corpus" tests/fixtures/hf_bert_sharded tests/fixtures/bad/hf ;;
     fuzz_pickle)
         seed "$corpus" tests/fixtures/bad/legacy tests/fixtures/torch_misc

@@ -19,7 +19,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'golden'))
 from readers import ST, read_safetensors
 
-HANDLED = ('pt', 'legacy', 'zip', 'safetensors', 'npz', 'ds', 'hf', 'universal', 'dcp')
+HANDLED = ('pt', 'legacy', 'zip', 'safetensors', 'npz', 'gguf', 'ds', 'hf', 'universal', 'dcp')
 
 
 def restore_links(top):

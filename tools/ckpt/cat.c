@@ -161,6 +161,17 @@ static int cat_print_stats(const elements *r, const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* What is printed: what was asked for, or the elements as they are; those in blocks as numbers. */
+static ckpt_dtype cat_dtype(const cli_args *a, const elements *r)
+{
+    if (a->target.dtype != CKPT_DTYPE_NONE)
+        return a->target.dtype;
+    return !a->raw && ckpt_dtype_block(r->t->dtype, NULL) > 2 &&
+                   ckpt_dtype_converts(CKPT_F32, r->t->dtype)
+               ? CKPT_F32
+               : r->t->dtype;
+}
+
 /* Find the tensor and the range, then print in the way asked for. */
 static int cat_run(cli_args *a, ckpt_err *err)
 {
@@ -176,7 +187,7 @@ static int cat_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         effects_of_source(a, map);
     if (rc == CKPT_OK)
-        r.dtype = a->target.dtype != CKPT_DTYPE_NONE ? a->target.dtype : r.t->dtype;
+        r.dtype = cat_dtype(a, &r);
     if (rc == CKPT_OK && !ckpt_dtype_converts(r.dtype, r.t->dtype))
         rc = fail(err, CKPT_EUSAGE, "--dtype: %s is %s, which is not converted to %s", r.t->name,
                   ckpt_dtype_name(r.t->dtype), ckpt_dtype_name(r.dtype));

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_quant.c: ggml's quantized types against what ggml itself makes of the same values: CRC-32 of
+ * the blocks of its reference quantizers and of the values that its dequantizers give, recorded
+ * with ggml 0.25.3 (quantize_row_*_ref, dequantize_row_*).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/cast.h"
+#include "libckpt/base/digest.h"
+
+enum { KINDS = 12, SUPERS = 10 * KINDS, N = SUPERS * 256 };
+
+static uint32_t qt_state;
+
+static uint32_t qt_draw(void)
+{
+    qt_state = qt_state * 1664525u + 1013904223u;
+    return qt_state >> 8;
+}
+
+/* A whole number of -32768..32767, scaled by a power of two: the same float everywhere. */
+static float qt_number(int scale)
+{
+    float x = (float)((int)(qt_draw() & 0xffff) - 32768);
+
+    for (; scale < 0; scale++)
+        x *= 0.5f;
+    for (; scale > 0; scale--)
+        x *= 2.0f;
+    return x;
+}
+
+/* A number near zero more often than not, as weights are. */
+static float qt_weight(int scale)
+{
+    return qt_number(scale) + qt_number(scale) + qt_number(scale) + qt_number(scale);
+}
+
+/* Super-blocks of many kinds: what weights look like, and what algorithms stumble over. */
+static float qt_value(int kind, int i)
+{
+    switch (kind) {
+    case 0:
+        return qt_weight(-20);
+    case 1:
+        return qt_number(-16) + 0.5f; // positive
+    case 2:
+        return qt_number(-16) - 0.5f; // negative
+    case 3:
+        return 0;
+    case 4:
+        return qt_weight(qt_draw() % 50 == 0 ? -12 : -22); // outliers
+    case 5:
+        return 1.5f;
+    case 6:
+        return qt_weight(-80);
+    case 7:
+        return qt_weight(-146); // scales are subnormal, or nothing
+    case 8:
+        return qt_weight(-18 - i / 16 * 2); // runs of different sizes
+    case 9:
+        return qt_weight(-20 + (int)(qt_draw() % 40));
+    case 10:
+        return (float)(i % 3 - 1);
+    default:
+        return i % 7 ? 0 : qt_weight(-20);
+    }
+}
+
+static float *qt_values(void)
+{
+    float *x = malloc(N * sizeof *x);
+
+    assert_non_null(x);
+    qt_state = 1;
+    for (int i = 0; i < N; i++)
+        x[i] = qt_value(i / 256 % KINDS, i % 256);
+    return x;
+}
+
+/* Bytes as blocks, of which no scale is a NaN, whose bits nobody promises. */
+static uint8_t *qt_bytes(size_t n)
+{
+    uint8_t *p = malloc(n);
+
+    assert_non_null(p);
+    qt_state = 7;
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint8_t)(qt_draw() & 0x3f);
+    return p;
+}
+
+static size_t qt_size(ckpt_dtype d, size_t n)
+{
+    uint64_t bytes = 0;
+
+    assert_true(ckpt_dtype_bytes(d, n, &bytes));
+    return (size_t)bytes;
+}
+
+static const struct {
+    ckpt_dtype d;
+    uint32_t blocks, values; /* CRC-32; blocks 0: never written */
+} qt_want[] = {
+    {CKPT_Q4_0, 0xef694cc0, 0xb206cbd7}, {CKPT_Q4_1, 0xa00c9382, 0xd5440cce},
+    {CKPT_Q5_0, 0xce1e87f5, 0x31ef15f9}, {CKPT_Q5_1, 0x0ca64d73, 0x3b358120},
+    {CKPT_Q8_0, 0x078d0f2a, 0x0a2cb776}, {CKPT_Q2_K, 0xca44e67f, 0xdfdb5833},
+    {CKPT_Q3_K, 0x5a236580, 0x5bccdea0}, {CKPT_Q4_K, 0x9ea54372, 0xb6593a02},
+    {CKPT_Q5_K, 0x12cc261b, 0xe8bfa598}, {CKPT_Q6_K, 0xa9a3c202, 0x917f874a},
+    {CKPT_Q8_K, 0, 0xe90188c6},          {CKPT_IQ4_NL, 0, 0x18206ae7},
+    {CKPT_IQ4_XS, 0, 0x364bf1a9},        {CKPT_TQ1_0, 0, 0x9aa1a13a},
+    {CKPT_TQ2_0, 0, 0xa2614505},         {CKPT_MXFP4, 0, 0xa0d5d6e4},
+    {CKPT_NVFP4, 0, 0x421aff07},
+};
+
+enum { TYPES = sizeof qt_want / sizeof *qt_want };
+
+static void blocks_are_those_of_ggml(void **state)
+{
+    float *x = qt_values();
+
+    (void)state;
+    for (size_t t = 0; t < TYPES; t++) {
+        size_t n = qt_size(qt_want[t].d, N);
+        ckpt_cast_fn fn = ckpt_cast_find_portable(qt_want[t].d, CKPT_F32);
+        uint8_t *out = malloc(n);
+
+        assert_non_null(out);
+        assert_int_equal(fn != NULL, qt_want[t].blocks != 0);
+        if (fn) {
+            fn(out, x, N);
+            if (ckpt_crc32(0, out, n) != qt_want[t].blocks)
+                fail_msg("%s: other blocks", ckpt_dtype_name(qt_want[t].d));
+        }
+        free(out);
+    }
+    free(x);
+}
+
+static void values_are_those_of_ggml(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TYPES; t++) {
+        size_t n = qt_size(qt_want[t].d, N);
+        uint8_t *p = qt_bytes(n);
+        float *x = malloc(N * sizeof *x);
+
+        assert_non_null(x);
+        ckpt_cast_find_portable(CKPT_F32, qt_want[t].d)(x, p, N);
+        if (ckpt_crc32(0, x, N * sizeof *x) != qt_want[t].values)
+            fail_msg("%s: other values", ckpt_dtype_name(qt_want[t].d));
+        free(x);
+        free(p);
+    }
+}
+
+/* The bodies for this processor, at every length and alignment. */
+static void bodies_give_the_same_bits(void **state)
+{
+    float *x = qt_values();
+    uint8_t *raw = malloc(N * sizeof *x + 1);
+
+    (void)state;
+    assert_non_null(raw);
+    memcpy(raw + 1, x, N * sizeof *x);
+    for (size_t t = 0; t < TYPES; t++) {
+        ckpt_cast_fn fast = ckpt_cast_find(qt_want[t].d, CKPT_F32);
+        ckpt_cast_fn slow = ckpt_cast_find_portable(qt_want[t].d, CKPT_F32);
+        size_t per = ckpt_dtype_get(qt_want[t].d)->per, n = qt_size(qt_want[t].d, N);
+        uint8_t *a = malloc(n), *b = malloc(n);
+
+        assert_non_null(a);
+        assert_non_null(b);
+        for (size_t some = N; slow && some >= per; some = some / 2 / per * per) {
+            slow(a, x, some);
+            fast(b, raw + 1, some);
+            if (memcmp(a, b, qt_size(qt_want[t].d, some)) != 0)
+                fail_msg("%s: another body gives other bits", ckpt_dtype_name(qt_want[t].d));
+        }
+        free(a);
+        free(b);
+    }
+    free(raw);
+    free(x);
+}
+
+/* Values that are not finite, and any other bits: the same from both bodies, and no trap. */
+static void any_bits_are_taken(void **state)
+{
+    uint8_t *raw = malloc(N * sizeof(float));
+
+    (void)state;
+    assert_non_null(raw);
+    qt_state = 99;
+    for (size_t i = 0; i < N * sizeof(float); i++)
+        raw[i] = (uint8_t)qt_draw();
+    for (size_t t = 0; t < TYPES; t++) {
+        ckpt_cast_fn fast = ckpt_cast_find(qt_want[t].d, CKPT_F32);
+        ckpt_cast_fn slow = ckpt_cast_find_portable(qt_want[t].d, CKPT_F32);
+        size_t n = qt_size(qt_want[t].d, N);
+        uint8_t *a = malloc(n), *b = malloc(n);
+
+        assert_non_null(a);
+        assert_non_null(b);
+        if (slow) {
+            slow(a, raw, N);
+            fast(b, raw, N);
+            assert_memory_equal(a, b, n);
+        }
+        free(a);
+        free(b);
+    }
+    free(raw);
+}
+
+/* Other floats go through F32, in either direction. */
+static void other_floats_go_through_f32(void **state)
+{
+    static const ckpt_dtype other[] = {CKPT_F64, CKPT_F16, CKPT_BF16};
+    enum { SOME = 2304 };
+    static float x[SOME], y[SOME];
+    static uint8_t narrow[SOME * 8], a[SOME * 8], b[SOME * 8];
+    float *all = qt_values();
+
+    (void)state;
+    for (size_t k = 0; k < sizeof other / sizeof *other; k++) {
+        memcpy(x, all, sizeof x);
+        ckpt_cast_find(other[k], CKPT_F32)(narrow, x, SOME);
+        ckpt_cast_find(CKPT_F32, other[k])(x, narrow, SOME);
+        ckpt_cast_find(CKPT_Q4_K, CKPT_F32)(a, x, SOME);
+        ckpt_cast_find(CKPT_Q4_K, other[k])(b, narrow, SOME);
+        assert_memory_equal(a, b, qt_size(CKPT_Q4_K, SOME));
+        ckpt_cast_find(CKPT_F32, CKPT_Q4_K)(y, a, SOME);
+        ckpt_cast_find(other[k], CKPT_F32)(b, y, SOME);
+        ckpt_cast_find(other[k], CKPT_Q4_K)(narrow, a, SOME);
+        assert_memory_equal(b, narrow, qt_size(other[k], SOME));
+    }
+    assert_null(ckpt_cast_find(CKPT_Q4_K, CKPT_Q8_0));
+    assert_null(ckpt_cast_find(CKPT_F32, CKPT_IQ2_XS));
+    assert_null(ckpt_cast_find(CKPT_Q8_K, CKPT_F32));
+    free(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_those_of_ggml),    cmocka_unit_test(values_are_those_of_ggml),
+        cmocka_unit_test(bodies_give_the_same_bits),   cmocka_unit_test(any_bits_are_taken),
+        cmocka_unit_test(other_floats_go_through_f32),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
