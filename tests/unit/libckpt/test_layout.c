@@ -94,7 +94,7 @@ static void dtypes_of_a_target(void **state)
 static void targets_that_make_no_sense(void **state)
 {
     static const ckpt_target bad[] = {
-        {.format = "nonsense", .path = "x"},  {.format = "gguf", .path = "x.gguf"},
+        {.format = "nonsense", .path = "x"},  {.format = "torch-legacy", .path = "x.pt"},
         {.format = "deepspeed", .path = "x"}, {.format = "torch", .path = "x/"},
         {.format = "torch", .path = ".."},
     };

@@ -76,7 +76,7 @@ static void what_is_no_checkpoint_is_said(void **state)
     refused(in("text"), CKPT_EFORMAT, "not a checkpoint file");
     refused(in("absent"), CKPT_EMISSING, "absent");
     refused(in("text/below"), CKPT_EMISSING, "below");
-    refused(in("x.gguf"), CKPT_EUNSUPPORTED, "gguf");
+    refused(in("x.gguf"), CKPT_EFORMAT, "cut or damaged");
     refused(in("x.npy"), CKPT_EFORMAT, "header");
 }
 

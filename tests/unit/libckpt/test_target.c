@@ -38,6 +38,10 @@ static void test_dtypes(void **state)
             listed = listed || can[i] == d;
         t.dtype = (ckpt_dtype)d;
         assert_int_equal(ckpt_target_check(&t, NULL), listed ? CKPT_OK : CKPT_EUSAGE);
+        // what lies in blocks is for files of ggml's alone
+        ckpt_target blocks = {.format = "gguf", .path = "x", .dtype = (ckpt_dtype)d};
+        if (ckpt_dtype_block((ckpt_dtype)d, NULL) > 4)
+            listed = ckpt_target_check(&blocks, NULL) == CKPT_OK;
         assert_int_equal(ckpt_dtype_converts((ckpt_dtype)d, CKPT_F32), listed);
         for (int k = 0; k < 2; k++) {
             ckpt_target run = {.format = training[k], .path = "x", .dtype = (ckpt_dtype)d};
@@ -63,8 +67,8 @@ static void test_formats(void **state)
     refused(&(ckpt_target){.path = "x"}, "needs a format and a path");
     refused(&(ckpt_target){.format = "hf"}, "needs a format and a path");
     refused(&(ckpt_target){.format = "nonsense", .path = "x"},
-            "torch, safetensors, npz, universal, hf");
-    refused(&(ckpt_target){.format = "gguf", .path = "x"}, "cannot be written");
+            "torch, safetensors, gguf, npz, universal, hf");
+    refused(&(ckpt_target){.format = "torch-legacy", .path = "x"}, "cannot be written");
     assert_int_equal(ckpt_format_caps("nonsense"), 0);
     assert_true(ckpt_format_caps("hf") & CKPT_IS_FOLDER);
     assert_false(ckpt_format_caps("torch") & CKPT_IS_FOLDER);
