@@ -324,6 +324,18 @@ static void open_effects(ckpt_map *map, const ckpt_directory *driver, bool is_sh
     }
 }
 
+/* Torch files keep the order in which a model gave their tensors; safetensors files sort them. */
+static void open_order(ckpt_map *map)
+{
+    bool kept = map->files.n > 0;
+
+    for (size_t i = 0; kept && i < map->files.n; i++) {
+        const ckpt_format *format = map->files.at[i].format;
+        kept = format && (format->is.caps & CKPT_KEEPS_ORDER);
+    }
+    map->in_order = map->in_order || kept;
+}
+
 /* A single file: what the map says of it is what the file's driver found. */
 static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *err)
 {
@@ -408,9 +420,11 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
                     : open_file(&map, path, opts->collect, err);
     if (rc == CKPT_OK && !S_ISDIR(st.st_mode) && !driver && opts->training)
         rc = open_run(&map, path, opts, err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK) {
+        open_order(map);
         open_effects(map, ckpt_directory_find(map->format),
                      !S_ISDIR(st.st_mode) && open_part(name, true) != open_part(name, false));
+    }
     // what was asked for by name must not be answered with something else
     if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_TOOK_TAG))
         rc = ckpt_fail(err, CKPT_EUSAGE,
@@ -461,6 +475,7 @@ int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
     if (rc == CKPT_OK)
         rc = open_map(&map, io, name, &from, own.collect, err);
     if (rc == CKPT_OK) {
+        open_order(map);
         open_effects(map, NULL, false);
         rc = own.require_crc ? open_require_crc(map, err) : CKPT_OK;
     }

@@ -59,37 +59,6 @@ typedef struct hfs_reader {
 
 /* ---- names ---- */
 
-/* Five digits or more, as "%05d" writes them; 0: none. */
-static uint32_t hfs_number(const char **text)
-{
-    const char *p = *text;
-    uint64_t n = 0;
-
-    while (*p >= '0' && *p <= '9' && n <= UINT32_MAX)
-        n = 10 * n + (uint64_t)(*p++ - '0');
-    if (p - *text < 5 || n > UINT32_MAX)
-        return 0;
-    *text = p;
-    return (uint32_t)n;
-}
-
-static bool hfs_skip(const char **text, const char *word)
-{
-    size_t n = strlen(word);
-    bool is = strncmp(*text, word, n) == 0;
-
-    *text += is ? n : 0;
-    return is;
-}
-
-bool ckpt_hfs_parse(const char *name, ckpt_hfs_name *out)
-{
-    return hfs_skip(&name, "shard-") && (out->rank = hfs_number(&name)) > 0 &&
-           hfs_skip(&name, "-model-") && (out->file = hfs_number(&name)) > 0 &&
-           hfs_skip(&name, "-of-") && (out->of = hfs_number(&name)) >= out->file &&
-           strcmp(name, ".safetensors") == 0;
-}
-
 static int hfs_probe(const ckpt_listing *list)
 {
     ckpt_hfs_name is;
@@ -429,20 +398,28 @@ static int hfs_tensors(hfs_reader *r)
 
 /* ---- the order ---- */
 
-/* Sizes of whole tensors that nowhere fall, and rise somewhere. */
+/* Bits of a whole tensor; no overflow: the map has it. */
+static uint64_t hfs_size(const hfs_item *item)
+{
+    uint64_t n = ckpt_dtype_get(item->dtype)->bits;
+
+    for (uint32_t k = 0; k < item->ndim; k++)
+        n *= item->shape[k];
+    return n;
+}
+
+/* Sizes of tensors that nowhere fall, and rise somewhere. */
 static bool hfs_by_size(const hfs_reader *r)
 {
-    uint64_t last = 0, n;
+    uint64_t last = 0;
     bool rises = false;
 
-    for (size_t i = 0; i < r->item.n; i++, last = n) {
-        const hfs_item *item = &r->item.at[i];
-        n = ckpt_dtype_get(item->dtype)->bits;
-        for (uint32_t k = 0; k < item->ndim; k++)
-            n *= item->shape[k]; // no overflow: the map has them as tensors
-        if (i > 0 && n < last)
+    for (size_t i = 0; i < r->item.n; i++) {
+        uint64_t n = hfs_size(&r->item.at[i]);
+        if (n > 0 && n < last)
             return false;
-        rises |= i > 0 && n > last;
+        rises |= n > last && last > 0;
+        last = n > 0 ? n : last;
     }
     return rises;
 }
@@ -452,7 +429,8 @@ static bool hfs_by_size(const hfs_reader *r)
  *
  * torch writes DCP_SHARDING_INFO as it goes through the dict, unless it copies from a GPU: then by
  * size (_OverlappingCpuLoader).  Ranks that share out what all have, and several files of each, are
- * parts of one order, but do not say how these go together.
+ * parts of one order, but do not say how these go together.  What has no elements is not trained,
+ * and may be any rank's.
  */
 static const char *hfs_no_order(const hfs_reader *r)
 {
@@ -461,8 +439,9 @@ static const char *hfs_no_order(const hfs_reader *r)
     if (r->files.at[0].is.of > 1)
         return "each of a rank's files has an order of its own";
     for (size_t i = 0; i < r->item.n; i++) {
-        if (r->item.at[i].file != r->files.at[0].name &&
-            ckpt_dtype_get(r->item.at[i].dtype)->kind == CKPT_IS_FLOAT)
+        const hfs_item *item = &r->item.at[i];
+        if (item->file != r->files.at[0].name && hfs_size(item) > 0 &&
+            ckpt_dtype_get(item->dtype)->kind == CKPT_IS_FLOAT)
             return "each rank has an order of its own";
     }
     return hfs_by_size(r) ? "they stand by size, as torch saves from GPUs" : NULL;

@@ -18,7 +18,6 @@
 #include "formats/hf_sharded/hf_sharded.h"
 #include "formats/safetensors/safetensors.h"
 #include "libckpt/codec/json/json.h"
-#include "libckpt/start/fresh.h"
 
 /* The pieces of a tensor: files are laid out from the last rank's on, and fill it from its end. */
 typedef struct hsw_cut {
@@ -133,7 +132,7 @@ static int hsw_order(hsw_writer *w, const ckpt_map *from)
         return ckpt_fail_memory(w->err);
     for (size_t i = 0; i < n; i++)
         sorted[i] = w->to->tensors.at[i];
-    if (n > 0 && !ckpt_order_kept(from))
+    if (n > 0 && !from->in_order)
         qsort(sorted, n, sizeof(ckpt_tensor *), hsw_name_order);
     for (size_t i = 0; i < n; i++)
         w->order[i] = ckpt_map_index(w->to, sorted[i]->name, strlen(sorted[i]->name));

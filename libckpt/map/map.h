@@ -278,8 +278,9 @@ struct ckpt_map {
     unsigned effects;     /* CKPT_TOOK_*: options that found something to act on */
     const char *no_state; /* why there is no training state where one would be, or NULL */
     /*
-     * Read: tensors stand in the order in which a model gave them, though the files' format sorts
-     * them; or why they do not, where there is more to say than that
+     * Read: tensors stand in the order in which a model gave them: the format of all files keeps
+     * it, or the driver knows; or why they do not, where there is more to say than that
+     * safetensors sorts them
      */
     bool in_order;
     const char *no_order;

@@ -311,7 +311,7 @@ static int fr_order(fr_maker *m, const char **how)
     if (rc != CKPT_OK || known)
         return rc;
     *how = "of the file";
-    if (ckpt_order_kept(m->map))
+    if (m->map->in_order)
         return fr_stored(m);
     const char *path = m->map->path, *type = m->map->known.model_type;
     if (odd)

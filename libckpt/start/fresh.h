@@ -15,12 +15,6 @@
 bool ckpt_order_trains(const ckpt_map *map, const ckpt_tensor *t);
 
 /*
- * Do the tensors stand in the order in which a model gave them?  Torch files keep it; safetensors
- * files sort them, unless something else in them says how they were.
- */
-bool ckpt_order_kept(const ckpt_map *map);
-
-/*
  * The parameters of a map in the order in which the model registers them, by a table of the
  * architectures that config.json's model_type names.
  *

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/format.h"
 #include "libckpt/start/fresh.h"
 
 /*
@@ -175,18 +174,6 @@ bool ckpt_order_trains(const ckpt_map *map, const ckpt_tensor *t)
 
     return wide && !t->owner && t->n_elems > 0 && t->role != CKPT_ROLE_STATE &&
            t->role != CKPT_ROLE_BUFFER && !fo_buffer(map, t);
-}
-
-bool ckpt_order_kept(const ckpt_map *map)
-{
-    if (map->in_order)
-        return true;
-    for (size_t i = 0; i < map->files.n; i++) {
-        const ckpt_format *format = map->files.at[i].format;
-        if (!format || !(format->is.caps & CKPT_KEEPS_ORDER))
-            return false;
-    }
-    return map->files.n > 0;
 }
 
 /* ---- placing names ---- */

@@ -6,10 +6,12 @@
 
 Weights of runs and of models go to files of 1, 2, 3 and 5 ranks, which ckpt must read as it reads the source.  dcp.load fills a
 plain dict with them, and in two processes (gloo) a module that fully_shard cut otherwise; consolidation makes whole files of them.
-All must hold the values of the source, bit for bit.
+All must hold the values of the source, bit for bit.  And what torch itself saves of such a module, ckpt writes again of what it
+reads: files of the same names, with the same pieces, but for those without elements.
 """
 import argparse
 import glob
+import json
 import os
 import subprocess
 import sys
@@ -23,7 +25,7 @@ import torch.multiprocessing as mp
 from safetensors import safe_open
 from safetensors.torch import _TYPES, load_file
 from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files
-from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -142,6 +144,58 @@ def under_fsdp2(folder, flat, tmp):
         return f.read()
 
 
+def saver(rank, ranks, flat, port, out):
+    """What torch saves of a module under FSDP2: in one file for each rank, and in two."""
+    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), OMP_NUM_THREADS='1')
+    dist.init_process_group('gloo', rank=rank, world_size=ranks)
+    want = {n: t for n, t in load_file(flat).items() if t.dim() > 0}
+    model = module(want)
+    fully_shard(model, mesh=init_device_mesh('cpu', (ranks,)))
+    state = model.state_dict()
+    with torch.no_grad():
+        for n, t in state.items():
+            start = sum(len(c) for c in want[n].chunk(ranks)[:rank])
+            t.to_local().copy_(want[n][start:start + len(t.to_local())])
+    index = {n: 1 + (2 * i >= len(state)) for i, n in enumerate(state)}
+    dcp.save(state, storage_writer=HuggingFaceStorageWriter(out + '1', save_distributed=True))
+    dcp.save(state, storage_writer=HuggingFaceStorageWriter(out + '2', fqn_to_index_mapping=index, save_distributed=True))
+    dist.destroy_process_group()
+
+
+def pieces(folder):
+    """For each file its tensors with elements: where they begin, and what they are; and the order in which they are named."""
+    out = {}
+    for path in sorted(glob.glob(os.path.join(folder, '*'))):
+        with safe_open(path, framework='pt') as f:
+            meta = f.metadata()
+            info = json.loads(meta.pop('DCP_SHARDING_INFO'))
+            full = {n: (info[n], f.get_tensor(n)) for n in info if f.get_tensor(n).numel()}
+            assert set(info) == set(f.keys()) and all(set(v) == {'saved_offsets'} for v in info.values())
+            out[os.path.basename(path)] = (meta, list(full), full)
+    return {n: p for n, p in out.items() if p[1]}
+
+
+def unlike(ours, real):
+    for name in sorted(set(ours) | set(real)):
+        a, b = ours.get(name), real.get(name)
+        if not a or not b or a[:2] != b[:2]:
+            return '%s: %s, torch has %s' % (name, a and a[:2], b and b[:2])
+        bad = [n for n in b[1] if a[2][n][0] != b[2][n][0] or not same(a[2][n][1], b[2][n][1])]
+        if bad:
+            return '%s: %s differ' % (name, bad[:3])
+    return ''
+
+
+def as_torch(ckpt, ranks, tmp):
+    flat, real = os.path.join(tmp, 'flat.safetensors'), os.path.join(tmp, 'real')
+    made(flat)
+    mp.spawn(saver, (ranks, flat, 28600 + os.getpid() % 1000, real), ranks)
+    again = os.path.join(tmp, 'again')
+    run(ckpt, 'convert', '-q', real + '1', again, '--to', 'hf-sharded')
+    verdict('as torch writes it, %d ranks' % ranks, unlike(pieces(again), pieces(real + '1')))
+    run(ckpt, 'diff', '-q', again, real + '2')
+
+
 def one(ckpt, source, name, tmp):
     flat = os.path.join(tmp, 'flat.safetensors')
     run(ckpt, 'convert', '-q', *unknown(source), source, flat)
@@ -176,6 +230,9 @@ def main():
     p.add_argument('--bin', required=True)
     p.add_argument('fixtures')
     a = p.parse_args()
+    for ranks in 1, 2, 4:
+        with tempfile.TemporaryDirectory() as tmp:
+            as_torch(os.path.join(a.bin, 'ckpt'), ranks, tmp)
     for name in SOURCES:
         with tempfile.TemporaryDirectory() as tmp:
             source = os.path.join(a.fixtures, name)

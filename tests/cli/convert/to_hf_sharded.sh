@@ -30,6 +30,8 @@ ckpt convert -q "$src" both --to hf --no-side-files
 ckpt convert -q "$src" both --to hf-sharded || echo "status $?"
 ckpt convert -q "$src" both --to hf-sharded -f && ls both
 ckpt convert -q out out --to hf-sharded -f || echo "status $?"
+ckpt convert -q "$src" whole --to hf --max-shard-size 8KB && ckpt convert -q "$src" whole/sharded --to hf-sharded --world 3
+ckpt info whole | head -3 && ckpt diff whole/sharded whole
 echo "-- of a run the weights"
 run=$FIXTURES/hf_trainer_llama_z3_bf16_w2/ckpt
 ckpt convert "$run" run --to hf-sharded --world 5 && ckpt diff "$run" run

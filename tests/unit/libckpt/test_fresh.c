@@ -32,6 +32,7 @@ static ckpt_map *make(const char *format)
     assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
     map->path = "weights";
     map->format = format;
+    map->in_order = file.format->is.caps & CKPT_KEEPS_ORDER;
     assert_int_equal(ckpt_map_add_file(map, &file, &index, NULL), CKPT_OK);
     return map;
 }
