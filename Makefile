@@ -308,6 +308,7 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/npz.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/gguf.py --bin $(B)/bin tests/fixtures
+	@python3 tests/golden/maps.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/dcp.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/megatron.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/reshard.py --some --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero tests/fixtures
@@ -328,6 +329,7 @@ ifneq ($(SHARED),)
 	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map $(SHARED)/fixtures
 	@python3 tests/golden/dcp.py --bin $(B)/bin $(SHARED)/fixtures
 	@python3 tests/golden/megatron.py --bin $(B)/bin $(SHARED)/fixtures
+	@python3 tests/golden/maps.py --bin $(B)/bin $(SHARED)/fixtures
 	@python3 tests/golden/compare_expected.py $(B)/golden_map $(SHARED)
 	@python3 tests/golden/compare_grid.py $(B)/golden_map $(SHARED)
 endif
@@ -449,7 +451,7 @@ install: all
 	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man3 \
 	    $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d \
-	    $(DESTDIR)$(PREFIX)/share/doc/ckpt
+	    $(DESTDIR)$(PREFIX)/share/doc/ckpt $(DESTDIR)$(PREFIX)/share/ckpt/maps
 	install -m 755 $(B)/bin/ckpt $(B)/bin/zerotrain $(DESTDIR)$(PREFIX)/bin
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_fp32
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_torch
@@ -461,6 +463,7 @@ install: all
 	install -m 644 libckpt/ckpt.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md $(DESTDIR)$(PREFIX)/share/doc/ckpt
+	install -m 644 tools/share/maps/*.map $(DESTDIR)$(PREFIX)/share/ckpt/maps
 	install -m 644 man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 man/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
 	install -m 644 man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7

@@ -281,7 +281,10 @@ typedef struct ckpt_filter {
     size_t size;                /* sizeof this struct, or 0: see above */
     const char *const *include; /* NULL-terminated globs; NULL: everything */
     const char *const *exclude; /* NULL-terminated globs */
-    /* rules, one a line: PATTERN REPLACEMENT, '*' matches any run; '#' comments; or NULL */
+    /*
+     * a layout map (ckpt-maps(7)) whose rules mostly are names, one a line: PATTERN REPLACEMENT,
+     * '*' matches any run; what none names stays; or NULL
+     */
     const char *rename_text;
     bool no_state; /* drop CKPT_ROLE_STATE */
 } ckpt_filter;
@@ -293,6 +296,48 @@ typedef struct ckpt_filter {
  *          nothing is left
  */
 CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err);
+
+/* ---- layout maps ---- */
+
+/* A text that says how the tensors of one layout are those of another: see ckpt-maps(7). */
+typedef struct ckpt_remap ckpt_remap;
+
+/*
+ * Understand a text.  name begins messages: "my.map".
+ *
+ * Errors   CKPT_EUSAGE: a line that is no rule, with its number; CKPT_ELIMIT
+ */
+CKPT_API int ckpt_remap_new(ckpt_remap **out, const char *name, const char *text, ckpt_err *err);
+CKPT_API void ckpt_remap_free(ckpt_remap *r);
+
+/* The layouts of its two sides, "hf" and "megatron", and what it says of itself; "": nothing. */
+CKPT_API const char *ckpt_remap_side(const ckpt_remap *r, bool right);
+CKPT_API const char *ckpt_remap_about(const ckpt_remap *r);
+
+typedef struct ckpt_remap_opts {
+    size_t size;    /* sizeof this struct, or 0: see above */
+    bool backwards; /* from the right side's layout to the left's */
+    /*
+     * the model's config.json, looked into before those beside the source, and its name for
+     * messages; or NULL
+     */
+    const char *config_text, *config_name;
+    const char *const *sizes; /* "heads=32", NULL-terminated: before those of the text; or NULL */
+} ckpt_remap_opts;
+
+/* *yes: the map is of the architecture that the text is for.  Errors: CKPT_EFORMAT, CKPT_ELIMIT */
+CKPT_API int ckpt_remap_matches(ckpt_map *map, const ckpt_remap *r, const ckpt_remap_opts *opts,
+                                bool *yes, ckpt_err *err);
+
+/*
+ * Apply it to a map, in place: its tensors become those of the other layout.  Nothing is read.
+ *
+ * Errors   CKPT_EMISMATCH: a size that does not fit, an element that is used twice or not at all,
+ *          or a tensor that no rule names; CKPT_EMISSING: a tensor or a size that a rule needs;
+ *          CKPT_EUSAGE, CKPT_EUNSUPPORTED, CKPT_ELIMIT.  The map can then only be freed.
+ */
+CKPT_API int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts,
+                            ckpt_err *err);
 
 /* ---- converting ---- */
 

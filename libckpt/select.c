@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.c: keeping and renaming tensors of a map, in place.
+ * select.c: keeping and renaming tensors of a map, in place; layout maps for programs.
  */
 #include <fnmatch.h>
 #include <string.h>
 
 #include "ckpt.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/map/map.h"
-
-typedef struct sel_rule {
-    const char *pattern, *replacement;
-    unsigned line;
-    bool met; /* it has renamed a tensor */
-} sel_rule;
-
-CKPT_VEC(sel_rules, sel_rule);
-
-enum { SEL_MAX_STARS = 16 };
+#include "libckpt/codec/json/json.h"
+#include "libckpt/remap/remap.h"
 
 static bool sel_any(const char *const *globs, const char *name)
 {
@@ -63,109 +54,6 @@ static int sel_unmatched(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
     return rc;
 }
 
-/* One blank-separated word of a rule line; NULL at its end.  Moves *at past it. */
-static const char *sel_word(ckpt_arena *a, const char **at)
-{
-    while (**at == ' ' || **at == '\t')
-        (*at)++;
-    size_t n = strcspn(*at, " \t\r\n");
-    const char *word = n ? ckpt_arena_string(a, *at, n) : NULL;
-    *at += n;
-    return word;
-}
-
-static unsigned sel_stars(const char *s)
-{
-    unsigned n = 0;
-
-    for (; *s; s++)
-        n += *s == '*';
-    return n;
-}
-
-static int sel_parse(sel_rules *rules, ckpt_map *map, const char *text, ckpt_err *err)
-{
-    for (unsigned line = 1; *text; line++) {
-        const char *pattern = sel_word(map->arena, &text);
-        if (pattern && pattern[0] != '#') {
-            const char *replacement = sel_word(map->arena, &text);
-            const char *rest = replacement ? sel_word(map->arena, &text) : NULL;
-            if (!replacement || rest)
-                return ckpt_fail(err, CKPT_EUSAGE,
-                                 "rename rules, line %u: expected PATTERN REPLACEMENT", line);
-            if (sel_stars(replacement) > sel_stars(pattern) || sel_stars(pattern) > SEL_MAX_STARS)
-                return ckpt_fail(
-                    err, CKPT_EUSAGE,
-                    "rename rules, line %u: more '*' in the replacement than in the pattern", line);
-            sel_rule *r = ckpt_vec_push(rules);
-            if (!r)
-                return ckpt_fail_memory(err);
-            r->pattern = pattern;
-            r->replacement = replacement;
-            r->line = line;
-        }
-        text += strcspn(text, "\n");
-        text += *text == '\n';
-    }
-    return CKPT_OK;
-}
-
-/*
- * Match a whole name; '*' takes the shortest run that lets the rest match (going back only to the
- * last star, so the time is bounded by the product of the lengths).  from/to: the run each star
- * took.
- */
-static bool sel_match(const char *p, const char *s, const char *from[], const char *to[])
-{
-    const char *star = NULL;
-    unsigned n = 0;
-
-    while (*s || *p) {
-        if (*p == '*') {
-            star = p++;
-            from[n] = to[n] = s;
-            n++;
-        } else if (*p && *p == *s) {
-            p++;
-            s++;
-        } else if (star && *to[n - 1]) {
-            s = ++to[n - 1];
-            p = star + 1;
-        } else {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The new name by the first rule that matches; the old one when none does; NULL when memory is
- * exhausted. */
-static const char *sel_rename(sel_rules *rules, ckpt_arena *a, const char *name)
-{
-    const char *from[SEL_MAX_STARS], *to[SEL_MAX_STARS];
-
-    for (size_t i = 0; i < rules->n; i++) {
-        if (!sel_match(rules->at[i].pattern, name, from, to))
-            continue;
-        rules->at[i].met = true;
-        ckpt_bytes b = {0};
-        unsigned star = 0;
-        bool ok = true;
-        for (const char *r = rules->at[i].replacement; ok && *r; r++) {
-            if (*r == '*') {
-                ok = ckpt_bytes_add(&b, from[star], (size_t)(to[star] - from[star]));
-                star++;
-            } else {
-                ok = ckpt_bytes_add(&b, r, 1);
-            }
-        }
-        const char *out = ok ? ckpt_arena_string(a, (const char *)b.at, b.n) : NULL;
-        ckpt_vec_free(&b);
-        return out;
-    }
-    return name;
-}
-
 /* Metadata that records ties by name would lie after names changed: drop it (the ties themselves
  * stay). */
 static void sel_drop_ties(ckpt_map *map)
@@ -198,7 +86,7 @@ static void sel_adopt(ckpt_tensor *t, ckpt_tensor *const *all, const bool *keep,
     }
 }
 
-static int sel_apply(ckpt_map *map, const ckpt_filter *f, sel_rules *rules, ckpt_err *err)
+static int sel_apply(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
 {
     ckpt_tensors old = map->tensors;
     bool *keep = ckpt_alloc(old.n ? old.n : 1);
@@ -219,24 +107,21 @@ static int sel_apply(ckpt_map *map, const ckpt_filter *f, sel_rules *rules, ckpt
             map->tensors.at[kept++] = old.at[i];
     }
     map->tensors.n = rc == CKPT_OK ? kept : old.n;
-    for (size_t i = 0; rc == CKPT_OK && rules->n && i < map->tensors.n; i++) {
-        const char *name = sel_rename(rules, map->arena, map->tensors.at[i]->name);
-        if (!name)
-            rc = ckpt_fail_memory(err);
-        else if (!ckpt_name_ok(name, strlen(name)))
-            rc = ckpt_fail(err, CKPT_EUSAGE, "rename rules: '%s' is not a name for a tensor", name);
-        else
-            map->tensors.at[i]->name = name;
-    }
     if (rc == CKPT_OK)
         rc = ckpt_map_reindex(map, err);
     ckpt_free(keep);
     return rc;
 }
 
+/* Rename rules are a layout map whose rules have no axes. */
+static int sel_parse(ckpt_remap **out, const char *text, ckpt_err *err)
+{
+    return ckpt_remap_parse(out, "rename rules", text, strlen(text), true, err);
+}
+
 int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
 {
-    sel_rules rules = {0};
+    ckpt_remap *rules = NULL;
     ckpt_filter own;
     size_t before = map ? map->tensors.n : 0;
     int rc = ckpt_opts_take(&own, sizeof own, filter, "ckpt_filter", err);
@@ -246,25 +131,71 @@ int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     filter = &own;
-    rc = filter->rename_text ? sel_parse(&rules, map, filter->rename_text, err) : CKPT_OK;
+    rc = filter->rename_text ? sel_parse(&rules, filter->rename_text, err) : CKPT_OK;
 
     if (rc == CKPT_OK) {
         sel_drop_ties(map);
         rc = sel_unmatched(map, filter, err);
     }
     if (rc == CKPT_OK)
-        rc = sel_apply(map, filter, &rules, err);
-    for (size_t i = 0; rc == CKPT_OK && i < rules.n; i++) {
-        if (!rules.at[i].met)
-            rc = ckpt_map_note(map, CKPT_WARNING, err,
-                               "rename rules, line %u: '%.200s' matches no tensor that an earlier "
-                               "rule leaves",
-                               rules.at[i].line, rules.at[i].pattern);
-    }
+        rc = sel_apply(map, filter, err);
+    if (rc == CKPT_OK && rules)
+        rc = ckpt_remap_apply(map, rules, &(ckpt_remap_how){0}, err);
     if (rc == CKPT_OK && before > 0 && map->tensors.n == 0)
         rc = ckpt_fail(err, CKPT_EMISSING,
                        "%s: none of the %zu tensors is selected by the given names", map->path,
                        before);
-    ckpt_vec_free(&rules);
+    ckpt_remap_free(rules);
     return rc;
+}
+
+/* ---- layout maps ---- */
+
+int ckpt_remap_new(ckpt_remap **out, const char *name, const char *text, ckpt_err *err)
+{
+    if (!out || !name || !text)
+        return ckpt_fail(err, CKPT_EUSAGE, "no layout map");
+    return ckpt_remap_parse(out, name, text, strlen(text), false, err);
+}
+
+/* The caller's options as the rules have them; *model: what was made of config_text. */
+static int sel_how(ckpt_remap_how *how, ckpt_map *map, const ckpt_remap_opts *opts, ckpt_err *err)
+{
+    ckpt_remap_opts own;
+    ckpt_value *model = NULL;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_remap_opts", err);
+
+    if (rc == CKPT_OK && own.config_text) {
+        ckpt_json_text text = {.name = own.config_name ? own.config_name : "the configuration",
+                               .at = own.config_text,
+                               .n = strlen(own.config_text),
+                               .max = 1 << 24};
+        rc = ckpt_json_parse(&model, map->arena, &text, err);
+    }
+    *how = (ckpt_remap_how){.backwards = own.backwards, .model = model, .sizes = own.sizes};
+    return rc;
+}
+
+int ckpt_remap_matches(ckpt_map *map, const ckpt_remap *r, const ckpt_remap_opts *opts, bool *yes,
+                       ckpt_err *err)
+{
+    ckpt_remap_how how;
+
+    if (!map || !r || !yes)
+        return ckpt_fail(err, CKPT_EUSAGE, "no layout map, or nothing to apply it to");
+    int rc = sel_how(&how, map, opts, err);
+    *yes = rc == CKPT_OK && ckpt_remap_fits(r, map, &how);
+    return rc;
+}
+
+int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts, ckpt_err *err)
+{
+    ckpt_remap_how how;
+
+    if (!map || !r)
+        return ckpt_fail(err, CKPT_EUSAGE, "no layout map, or nothing to apply it to");
+    int rc = sel_how(&how, map, opts, err);
+    if (rc == CKPT_OK)
+        sel_drop_ties(map);
+    return rc == CKPT_OK ? ckpt_remap_apply(map, r, &how, err) : rc;
 }

@@ -33,6 +33,7 @@ static const cli_verb *const commands[] = {
     &verb_clean,
     &verb_mem,
     &verb_formats,
+    &verb_maps,
     &verb_help,
     &verb_completion,
     &verb_version,

@@ -16,14 +16,13 @@
 #ifndef CKPT_REMAP_H
 #define CKPT_REMAP_H
 
+#include "ckpt.h"
 #include "libckpt/map/map.h"
 
 /* Limits of one text, whatever it asks for. */
 #define CKPT_REMAP_BYTES (1u << 20) /* of the text */
 #define CKPT_REMAP_RULES 4096u      /* lines that are rules, sizes or keys */
 #define CKPT_REMAP_PARTS (1u << 20) /* tensors that one instance of a rule joins or cuts */
-
-typedef struct ckpt_remap ckpt_remap;
 
 /* How a text is applied. */
 typedef struct ckpt_remap_how {
@@ -47,17 +46,12 @@ typedef struct ckpt_remap_how {
  */
 int ckpt_remap_parse(ckpt_remap **out, const char *name, const char *text, uint64_t n, bool renames,
                      ckpt_err *err);
-void ckpt_remap_free(ckpt_remap *r); /* NULL is fine */
-
-/* The layouts of its two sides ("hf", "gguf"), and its line for lists; "" where it says none. */
-const char *ckpt_remap_side(const ckpt_remap *r, bool right);
-const char *ckpt_remap_about(const ckpt_remap *r);
 
 /*
  * True if the `when` lines of the side that is read hold for what the map and the configuration
  * say ("architectures" in LlamaForCausalLM); texts without such lines fit any.
  */
-bool ckpt_remap_fits(const ckpt_remap *r, const ckpt_map *map, const ckpt_remap_how *how);
+bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how);
 
 /*
  * Apply it, in place.  The map's tensors become those of the other layout, in the order of the
@@ -68,6 +62,6 @@ bool ckpt_remap_fits(const ckpt_remap *r, const ckpt_map *map, const ckpt_remap_
  *          CKPT_EMISSING: a tensor or a size that a rule needs; CKPT_EUSAGE: a size that is no
  *          positive integer, or no such name; CKPT_ELIMIT
  */
-int ckpt_remap_apply(ckpt_map *map, const ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err);
+int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/training.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/text.h"
 
 /* Apply --include, --exclude and --rename to the map, if any was given. */
 static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
@@ -22,12 +23,24 @@ static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
     if (!args_filter(&filter, a))
         return CKPT_OK;
     if (a->rename)
-        rc = args_file(&rules, a->rename, "rename rules", err);
+        rc = text_read(&rules, a->rename, "rename rules", err);
     filter.rename_text = rules;
     if (rc == CKPT_OK)
         rc = ckpt_map_select(map, &filter, err);
     free(rules);
     return rc;
+}
+
+/* The layout map that --map names, applied. */
+static int convert_remap(ckpt_map *map, const cli_args *a, ckpt_err *err)
+{
+    ckpt_remap_opts opts = {.size = sizeof opts,
+                            .backwards = a->backwards,
+                            .config_text = a->config_text,
+                            .config_name = a->config,
+                            .sizes = a->sizes.n ? a->sizes.at : NULL};
+
+    return a->map ? maps_apply(map, &a->maps, a->map, &opts, err) : CKPT_OK;
 }
 
 /* Settle what the options leave open: format, shard size, memory. */
@@ -86,6 +99,8 @@ static int convert_run(cli_args *a, ckpt_err *err)
     convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
     if (rc == CKPT_OK)
         rc = convert_select(map, a, err);
+    if (rc == CKPT_OK)
+        rc = convert_remap(map, a, err);
     if (rc == CKPT_OK) {
         map_say_findings(map, !a->quiet);
         effects_of_source(a, map);
@@ -113,6 +128,11 @@ static const cli_option convert_options[] = {
     {"include", 0, CLI_LIST, AT(include), "GLOB", "only names that match (again: or)"},
     {"exclude", 0, CLI_LIST, AT(exclude), "GLOB", "no names that match"},
     {"rename", 0, CLI_FILE, AT(rename), "FILE", "rules, one a line: PATTERN REPLACEMENT"},
+    {"map", 0, CLI_TEXT, AT(map), "NAME|FILE",
+     "from one layout to another (ckpt maps): hf:megatron"},
+    {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
+    {"config", 0, CLI_FILE, AT(config), "FILE", "config.json for the map, before the source's own"},
+    {"size", 0, CLI_LIST, AT(sizes), "NAME=N", "a size of the map (again: another)"},
     {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},
     {"with-optimizer", 0, CLI_FLAG, AT(open.with_optimizer), NULL, "also optimizer state"},
     {"keep-slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "tensor-parallel slices stay apart"},
@@ -146,12 +166,20 @@ static const cli_option convert_options[] = {
     CLI_END,
 };
 
+static const cli_moot convert_moot[] = {
+    {"backwards", NULL, "map"},
+    {"config", NULL, "map"},
+    {"size", NULL, "map"},
+    {NULL, NULL, NULL},
+};
+
 const cli_verb verb_convert = {
     .name = "convert",
     .command = "ckpt convert",
     .operands = "SRC DST",
     .summary = "Convert the weights of a checkpoint to another format.",
     .options = convert_options,
+    .moot = convert_moot,
     .min = 2,
     .max = 2,
     .uses = "ro",

@@ -3,6 +3,7 @@
  * training.c: sources for targets that hold training state.
  */
 #include "tools/ckpt/training.h"
+#include "tools/cli/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,11 @@ int training_check(const cli_args *a, ckpt_err *err)
 {
     ckpt_target target = a->target;
 
-    if (a->include.n || a->exclude.n || a->rename)
-        return fail(err, CKPT_EUSAGE,
-                    "--include, --exclude and --rename are for weights alone: training state is "
-                    "written whole");
+    if (a->include.n || a->exclude.n || a->rename || a->map)
+        return fail(
+            err, CKPT_EUSAGE,
+            "--include, --exclude, --rename and --map are for weights alone: training state is "
+            "written whole");
     if (a->target.objects_kept && a->target.objects_dropped)
         return fail(err, CKPT_EUSAGE, "--keep-objects and --drop-objects exclude each other");
     if (a->join && a->open.keep_slices)
@@ -41,7 +43,7 @@ int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     a->open.whole_checkpoint = true;
     a->open.training = true;
     if (rc == CKPT_OK && a->order && strcmp(a->order, "stored") != 0)
-        rc = args_file(&a->order_text, a->order, "the order", err);
+        rc = text_read(&a->order_text, a->order, "the order", err);
     // one pattern stands for all names as the file has them
     a->target.order_text = a->order_text ? a->order_text : a->order ? "*" : NULL;
     if (rc == CKPT_OK)

@@ -4,13 +4,9 @@
  */
 #include "tools/cli/args.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* What a file that an option names may have. */
-#define ARGS_FILE_BYTES (16 << 20)
+#include "tools/cli/text.h"
 
 /* Defaults that help texts and plans state. */
 #define ARGS_SHARD_BYTES  UINT64_C(5000000000)
@@ -32,31 +28,9 @@ void args_free(cli_args *a)
     free(a->rules_text);
     a->rules_text = NULL;
     a->open.slice_rules = NULL;
-}
-
-int args_file(char **out, const char *path, const char *what, ckpt_err *err)
-{
-    FILE *file = fopen(path, "rb");
-    char *text = file ? malloc(ARGS_FILE_BYTES + 1) : NULL;
-
-    if (!file)
-        return fail(err, CKPT_EIO, "%s: %s", path, strerror(errno));
-    size_t n = text ? fread(text, 1, ARGS_FILE_BYTES + 1, file) : 0;
-    bool failed = ferror(file) != 0;
-    (void)fclose(file);
-    // one byte more was asked for than is allowed, to see whether there is more
-    if (text && !failed && n <= ARGS_FILE_BYTES && !memchr(text, 0, n)) {
-        text[n] = 0;
-        *out = text;
-        return CKPT_OK;
-    }
-    free(text);
-    if (failed)
-        return fail(err, CKPT_EIO, "%s: cannot be read", path);
-    if (n > ARGS_FILE_BYTES)
-        return fail(err, CKPT_ELIMIT, "%s: %s may take at most 16 MiB", path, what);
-    return n ? fail(err, CKPT_EUSAGE, "%s: not a text", path)
-             : fail(err, CKPT_ELIMIT, "%s: out of memory", path);
+    maps_free(&a->maps);
+    free(a->config_text);
+    a->config_text = NULL;
 }
 
 int args_open(ckpt_map **out, cli_args *a, ckpt_err *err)
@@ -67,9 +41,13 @@ int args_open(ckpt_map **out, cli_args *a, ckpt_err *err)
 int args_rules(cli_args *a, ckpt_err *err)
 {
     int rc =
-        a->slice_rules ? args_file(&a->rules_text, a->slice_rules, "slice rules", err) : CKPT_OK;
+        a->slice_rules ? text_read(&a->rules_text, a->slice_rules, "slice rules", err) : CKPT_OK;
 
     a->open.slice_rules = a->rules_text;
+    if (rc == CKPT_OK && (a->map || a->line.verb->lists_maps))
+        rc = maps_read(&a->maps, a->map ? a->map : a->n_operands ? a->operand[0] : NULL, err);
+    if (rc == CKPT_OK && a->config)
+        rc = text_read(&a->config_text, a->config, "a config.json", err);
     return rc;
 }
 

@@ -7,6 +7,7 @@
 #ifndef TOOLS_ARGS_H
 #define TOOLS_ARGS_H
 
+#include "tools/cli/maps.h"
 #include "tools/cli/out.h"
 #include "tools/cli/table.h"
 
@@ -34,7 +35,9 @@ typedef struct cli_args {
     uint64_t max_items;              /* tree */
     uint64_t params, largest, gpus, nodes, stage; /* mem */
     double tolerance;                             /* diff */
-    cli_list include, exclude;
+    const char *map, *config; /* convert: a layout map, and the model's config.json */
+    bool backwards;
+    cli_list include, exclude, sizes;
 
     ckpt_open_opts open;
     ckpt_target target;
@@ -42,6 +45,8 @@ typedef struct cli_args {
 
     char *rules_text; /* what --slice-rules names; freed by args_free */
     char *order_text; /* what --order names; freed by training_free */
+    cli_maps maps;    /* what --map names, or all there are; freed by args_free */
+    char *config_text;
 } cli_args;
 
 /* The option of every command that reads what somebody else wrote. */
@@ -60,13 +65,13 @@ typedef struct cli_args {
 int args_parse(cli_args *a, const cli_verb *verb, int argc, char **argv, ckpt_err *err);
 void args_free(cli_args *a);
 
-/* The text of a file that an option names, terminated; the caller frees it.  what: "the order". */
-int args_file(char **out, const char *path, const char *what, ckpt_err *err);
-
 /* Open the first operand as --tag, --slice-rules and the others say. */
 int args_open(ckpt_map **out, cli_args *a, ckpt_err *err);
 
-/* Read the file that --slice-rules names, for all that is opened with a->open. */
+/*
+ * Read the files that options name and that a sandbox would hide: the slice rules, for all that is
+ * opened with a->open; layout maps and the configuration that goes with them.
+ */
 int args_rules(cli_args *a, ckpt_err *err);
 
 /* The filter that --include, --exclude and --rename make; true when they ask for anything. */

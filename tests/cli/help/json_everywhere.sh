@@ -22,3 +22,4 @@ check ckpt diff --json "$run" "$model"
 check ckpt doctor --json "$run"
 check ckpt clean --json .
 check ckpt formats --json
+check ckpt maps --json

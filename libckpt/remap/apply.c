@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * apply.c: a layout map applied to a map of tensors.
+ *
+ * Tensors are taken in their order; the first rule that names one and finds all that it needs makes
+ * its targets.  Nothing of the source is left over in the end, unless the text says so.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/remap/instance.h"
+
+typedef struct ap_state {
+    ckpt_map *map;
+    ckpt_remap *r;
+    ckpt_rm_facts facts;
+    ckpt_rm_instance *in;
+    bool *taken;        /* of each tensor of the source */
+    ckpt_tensors made;  /* the target's */
+    ckpt_err near;      /* why a rule that names the tensor in hand did not take it */
+    uint64_t n_dropped; /* by the rule in hand */
+    ckpt_err *err;
+} ap_state;
+
+/* ---- names ---- */
+
+/* Optimizer state is named "exp_avg/<parameter>": the length of what stands before the name. */
+static size_t ap_moment(const ckpt_tensor *t)
+{
+    const char *slash = t->role == CKPT_ROLE_STATE ? strchr(t->name, '/') : NULL;
+
+    return slash ? (size_t)(slash - t->name) + 1 : 0;
+}
+
+/* Is a capture of one term in all terms of the rule?  Else it numbers the members of its term. */
+static bool ap_is_own(const ckpt_rm_rule *rule, uint32_t name)
+{
+    for (unsigned side = 0; side < 2; side++) {
+        for (size_t i = 0; i < rule->term[side].n; i++) {
+            if (!ckpt_rm_captures(&rule->term[side].at[i], name))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool ap_is_star(const ckpt_remap *r, uint32_t name)
+{
+    return r->names.at[name][0] == '*';
+}
+
+/* The name of a member, in the map's arena. */
+static int ap_name(ap_state *s, const ckpt_rm_term *t, const ckpt_rm_member *m, const char **out)
+{
+    char digits[CKPT_RM_INDEXES][24];
+    ckpt_rm_capture c = s->in->own;
+    ckpt_bytes b = {0};
+    bool ok = ckpt_bytes_add(&b, s->in->moment, s->in->n_moment);
+
+    for (uint32_t i = 0; i < m->n_indexes && c.n < CKPT_RM_ATOMS; i++) {
+        int n = snprintf(digits[i], sizeof digits[i], "%" PRIu64, m->value[i]);
+        c.found[c.n++] = (ckpt_rm_found){m->name[i], digits[i], (size_t)n};
+    }
+    ok = ok && ckpt_rm_make_name(t, &c, &b);
+    *out = ok ? ckpt_arena_string(s->map->arena, (const char *)b.at, b.n - 1) : NULL;
+    ckpt_vec_free(&b);
+    if (!*out)
+        return ckpt_fail_memory(s->err);
+    if (!ckpt_name_ok(*out, strlen(*out)))
+        return ckpt_fail(s->err, CKPT_EUSAGE, "%s:%u: '%.200s' is not a name for a tensor",
+                         s->r->name, s->in->rule->line, *out);
+    return CKPT_OK;
+}
+
+/* ---- members ---- */
+
+/* The captures that number the members of a term. */
+static int ap_indexes(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m)
+{
+    m->n_indexes = 0;
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
+        const ckpt_rm_piece *p = &t->piece[i];
+        if (p->kind == CKPT_RM_TEXT || ap_is_star(s->r, p->name) || ap_is_own(s->in->rule, p->name))
+            continue;
+        if (m->n_indexes == CKPT_RM_INDEXES)
+            return ckpt_fail(s->err, CKPT_EUSAGE, "%s:%u: more than %d captures that are axes",
+                             s->r->name, s->in->rule->line, CKPT_RM_INDEXES);
+        m->value[m->n_indexes] = 0;
+        m->name[m->n_indexes++] = p->name;
+    }
+    return CKPT_OK;
+}
+
+/* The tensor of the source that a member names, if it is there and free. */
+static int ap_find(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, bool *found)
+{
+    const char *name = NULL;
+    int rc = ap_name(s, t, m, &name);
+    size_t at = rc == CKPT_OK ? ckpt_map_index(s->map, name, strlen(name)) : SIZE_MAX;
+
+    *found = at != SIZE_MAX && !s->taken[at];
+    m->t = *found ? s->map->tensors.at[at] : NULL;
+    if (rc == CKPT_OK && !*found && s->near.code == CKPT_OK)
+        (void)ckpt_fail(&s->near, CKPT_EMISSING, "%s:%u: '%.150s' is %s", s->r->name,
+                        s->in->rule->line, name,
+                        at == SIZE_MAX ? "missing" : "taken by another rule already");
+    return rc;
+}
+
+/* How many members a capture numbers: by the text's sizes, or by what is there. */
+static int ap_extent(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, uint32_t index)
+{
+    uint64_t *size = &s->in->size[m->name[index]];
+    bool found = true;
+    int rc = CKPT_OK;
+
+    if (*size == CKPT_RM_UNKNOWN)
+        rc = ckpt_rm_size_of(&s->facts, m->name[index], size, s->err);
+    if (rc != CKPT_OK || *size != CKPT_RM_UNKNOWN)
+        return rc;
+    ckpt_err near = s->near;
+    for (uint64_t n = 0; rc == CKPT_OK && found && n < CKPT_REMAP_PARTS; n++) {
+        m->value[index] = n;
+        rc = ap_find(s, t, m, &found);
+        if (!found && n > 0)
+            *size = n;
+    }
+    if (*size != CKPT_RM_UNKNOWN)
+        s->near = near; // it is no failure that there is no more
+    m->value[index] = 0;
+    return rc;
+}
+
+/* All members of one term, the last capture's number fastest. */
+static int ap_grid(ap_state *s, unsigned side, uint32_t term, bool *complete)
+{
+    const ckpt_rm_term *t = &s->in->rule->term[side].at[term];
+    ckpt_rm_member m = {.term = term};
+    int rc = ap_indexes(s, t, &m);
+    bool more = rc == CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && side == s->in->from && i < m.n_indexes; i++) {
+        rc = ap_extent(s, t, &m, i);
+        *complete = *complete && s->in->size[m.name[i]] != CKPT_RM_UNKNOWN;
+    }
+    for (uint32_t i = 0; i < m.n_indexes; i++)
+        more = more && s->in->size[m.name[i]] > 0 && s->in->size[m.name[i]] != CKPT_RM_UNKNOWN;
+    while (rc == CKPT_OK && *complete && more) {
+        uint32_t k = m.n_indexes;
+        if (side == s->in->from)
+            rc = ap_find(s, t, &m, complete);
+        ckpt_rm_member *slot =
+            rc == CKPT_OK && *complete && s->in->member[side].n < CKPT_REMAP_PARTS
+                ? ckpt_vec_push(&s->in->member[side])
+                : NULL;
+        if (!slot && rc == CKPT_OK && *complete)
+            return ckpt_fail(s->err, CKPT_ELIMIT, "%s:%u: too many tensors", s->r->name,
+                             s->in->rule->line);
+        if (slot)
+            *slot = m;
+        while (k > 0 && ++m.value[k - 1] == s->in->size[m.name[k - 1]])
+            m.value[--k] = 0;
+        more = k > 0;
+    }
+    return rc;
+}
+
+/* ---- what a rule makes ---- */
+
+static int ap_push(ap_state *s, ckpt_tensor *t)
+{
+    ckpt_tensor **slot = ckpt_vec_push(&s->made);
+
+    if (!slot)
+        return ckpt_fail_memory(s->err);
+    *slot = t;
+    return CKPT_OK;
+}
+
+static void ap_take(ap_state *s, const ckpt_tensor *t)
+{
+    size_t at = ckpt_map_index(s->map, t->name, strlen(t->name));
+
+    assert(at != SIZE_MAX);
+    s->taken[at] = true;
+}
+
+/* Names alone: the tensor stays what it is. */
+static int ap_rename(ap_state *s)
+{
+    ckpt_rm_member *m = &s->in->member[s->in->from].at[0];
+    const char *name = NULL;
+    ckpt_rm_member target = {0};
+    int rc = ap_indexes(s, &s->in->rule->term[s->in->to].at[0], &target);
+
+    if (rc == CKPT_OK)
+        rc = ap_name(s, &s->in->rule->term[s->in->to].at[0], &target, &name);
+    if (rc != CKPT_OK)
+        return rc;
+    ap_take(s, m->t);
+    ckpt_tensor *moved = ckpt_arena_copy(s->map->arena, m->t, sizeof *m->t);
+    if (!moved)
+        return ckpt_fail_memory(s->err);
+    moved->name = name;
+    return ap_push(s, moved);
+}
+
+/* All tensors of an instance have one dtype and one role. */
+static int ap_alike(ap_state *s)
+{
+    const ckpt_rm_members *in = &s->in->member[s->in->from];
+    const ckpt_tensor *first = in->at[0].t;
+
+    for (size_t i = 1; i < in->n; i++) {
+        const ckpt_tensor *t = in->at[i].t;
+        if (t->dtype != first->dtype || t->export_dtype != first->export_dtype)
+            return ckpt_fail(s->err, CKPT_EUNSUPPORTED,
+                             "%s:%u: '%.120s' and '%.120s' go into one tensor, and have different "
+                             "dtypes",
+                             s->r->name, s->in->rule->line, first->name, t->name);
+    }
+    return CKPT_OK;
+}
+
+/* One target: its name, its shape, its extents. */
+static int ap_make(ap_state *s, ckpt_rm_member *target)
+{
+    const ckpt_rm_view *v = &s->in->view[s->in->to][target->term];
+    const ckpt_tensor *first = s->in->member[s->in->from].at[0].t;
+    uint64_t shape[CKPT_MAX_DIM];
+    ckpt_tensor like = {.dtype = first->dtype,
+                        .export_dtype = first->export_dtype,
+                        .ndim = v->n_axes,
+                        .shape = shape,
+                        .role = first->role,
+                        .flags = first->flags & (CKPT_TENSOR_GRAD | CKPT_TENSOR_PARAMETER),
+                        .file = UINT32_MAX};
+    const char *name = NULL;
+    int rc = ap_name(s, &s->in->rule->term[s->in->to].at[target->term], target, &name);
+
+    if (v->n_axes > CKPT_MAX_DIM)
+        return ckpt_fail(s->err, CKPT_EMISMATCH, "%s:%u: too many axes", s->r->name,
+                         s->in->rule->line);
+    for (uint32_t a = 0; a < v->n_axes; a++)
+        shape[a] = 1;
+    for (uint32_t i = 0; rc == CKPT_OK && i < v->n_atoms; i++) {
+        if (!ckpt_mul(shape[v->atom[i].axis], v->size[i], &shape[v->atom[i].axis]))
+            rc = ckpt_fail(s->err, CKPT_ELIMIT, "%s:%u: '%.150s' would be too large", s->r->name,
+                           s->in->rule->line, name);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_hidden(s->map, name, strlen(name), &like, &target->t, s->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_rm_back(s->in, target, s->err);
+    return rc == CKPT_OK ? ap_push(s, target->t) : rc;
+}
+
+/* The source's members are complete: sizes, targets, proofs. */
+static int ap_instance(ap_state *s)
+{
+    ckpt_rm_instance *in = s->in;
+    ckpt_rm_members *from = &in->member[in->from], *to = &in->member[in->to];
+    bool complete = true;
+    uint64_t pairs;
+    int rc = ap_alike(s);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_rm_bind(in, s->err);
+    for (uint32_t k = 0; rc == CKPT_OK && k < in->rule->term[in->to].n; k++)
+        rc = ap_grid(s, in->to, k, &complete);
+    if (rc == CKPT_OK && (!ckpt_mul(from->n, to->n, &pairs) || pairs > CKPT_REMAP_PARTS))
+        rc = ckpt_fail(s->err, CKPT_ELIMIT, "%s:%u: too many tensors", s->r->name, in->rule->line);
+    for (size_t i = 0; rc == CKPT_OK && i < from->n; i++)
+        rc = ckpt_rm_place(in, &from->at[i], s->err);
+    for (size_t i = 0; rc == CKPT_OK && i < to->n; i++)
+        rc = ap_make(s, &to->at[i]);
+    for (size_t i = 0; rc == CKPT_OK && i < from->n; i++) {
+        rc = ckpt_rm_prove(in, &from->at[i], s->err);
+        ap_take(s, from->at[i].t);
+    }
+    return rc;
+}
+
+/* ---- rules ---- */
+
+/* Nothing is known yet of the names of a rule. */
+static void ap_reset(ap_state *s)
+{
+    for (size_t i = 0; i < s->r->names.n; i++)
+        s->in->size[i] = CKPT_RM_UNKNOWN;
+    s->in->member[0].n = s->in->member[1].n = 0;
+}
+
+/* Keep of what was captured what the instance is named by; stars always are. */
+static void ap_own(ap_state *s, const ckpt_rm_capture *c)
+{
+    s->in->own.n = 0;
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (ap_is_star(s->r, c->found[i].name) || ap_is_own(s->in->rule, c->found[i].name))
+            s->in->own.found[s->in->own.n++] = c->found[i];
+    }
+}
+
+/* A rule names a tensor: *took is true if all that it needs is there. */
+static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, bool *took)
+{
+    ckpt_rm_instance *in = s->in;
+    bool complete = true;
+    int rc = CKPT_OK;
+
+    in->rule = rule;
+    ap_reset(s);
+    ap_own(s, c);
+    for (uint32_t k = 0; rc == CKPT_OK && complete && k < rule->term[in->from].n; k++)
+        rc = ap_grid(s, in->from, k, &complete);
+    if (rc != CKPT_OK || !complete || in->member[in->from].n == 0)
+        return rc;
+    *took = rule->met = true;
+    return rule->term[0].at[0].plain ? ap_rename(s) : ap_instance(s);
+}
+
+/* Does a rule that leaves tensors out name it? */
+static bool ap_drops(ap_state *s, ckpt_rm_rule *rule, const ckpt_tensor *t)
+{
+    ckpt_rm_capture c;
+
+    return rule->side == s->in->from &&
+           ckpt_rm_match(&rule->term[0].at[0], t->name + ap_moment(t), &c);
+}
+
+/* The tensor in hand: the first rule that takes it. */
+static int ap_tensor(ap_state *s, size_t at)
+{
+    ckpt_tensor *t = s->map->tensors.at[at];
+    ckpt_rm_capture c;
+    bool took = false;
+    int rc = CKPT_OK;
+
+    s->near = (ckpt_err){0};
+    s->in->moment = t->name;
+    s->in->n_moment = ap_moment(t);
+    for (size_t i = 0; rc == CKPT_OK && !took && i < s->r->rules.n; i++) {
+        ckpt_rm_rule *rule = &s->r->rules.at[i];
+        if (rule->does == CKPT_RM_DROP && ap_drops(s, rule, t)) {
+            took = s->taken[at] = rule->met = true;
+        }
+        for (size_t k = 0;
+             rule->does == CKPT_RM_EQUAL && !took && rc == CKPT_OK && k < rule->term[s->in->from].n;
+             k++) {
+            if (ckpt_rm_match(&rule->term[s->in->from].at[k], t->name + s->in->n_moment, &c))
+                rc = ap_try(s, rule, &c, &took);
+        }
+    }
+    if (rc != CKPT_OK || took)
+        return rc;
+    if (s->near.code != CKPT_OK)
+        return ckpt_fail(s->err, s->near.code, "%s, which '%.150s' needs", s->near.text, t->name);
+    if (!s->r->others_stay)
+        return CKPT_OK; // named together with the others, in the end
+    s->taken[at] = true;
+    return ap_push(s, t);
+}
+
+/* Tensors that no rule names, the first few by name. */
+static int ap_left_over(const ap_state *s)
+{
+    char text[320];
+    size_t n = 0;
+    uint64_t left = 0;
+
+    text[0] = 0;
+    for (size_t i = 0; i < s->map->tensors.n; i++) {
+        if (s->taken[i])
+            continue;
+        if (left++ < 4 && n < sizeof text)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%.64s", n ? ", " : "",
+                                  s->map->tensors.at[i]->name);
+    }
+    if (left == 0)
+        return CKPT_OK;
+    return ckpt_fail(s->err, CKPT_EMISMATCH,
+                     "%s: no rule names %" PRIu64 " tensor%s of the %s side: %.280s%s; a rule, or "
+                     "drop %s NAME because \"...\", does",
+                     s->r->name, left, left == 1 ? "" : "s", s->in->from ? "right" : "left", text,
+                     left > 4 ? " ..." : "", s->in->from ? "right" : "left");
+}
+
+/* ---- before and after ---- */
+
+/* The name without prefixes that mean nothing. */
+static const char *ap_stripped(const ckpt_remap *r, const char *name)
+{
+    bool more = true;
+
+    while (more) {
+        more = false;
+        for (size_t i = 0; i < r->strip.n; i++) {
+            size_t n = strlen(r->strip.at[i]);
+            if (strncmp(name, r->strip.at[i], n) == 0) {
+                name += n;
+                more = true;
+            }
+        }
+    }
+    return name;
+}
+
+static int ap_strip(ap_state *s)
+{
+    uint64_t n = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < s->map->tensors.n; i++) {
+        ckpt_tensor *t = s->map->tensors.at[i];
+        size_t moment = ap_moment(t);
+        const char *bare = ap_stripped(s->r, t->name + moment);
+        if (bare == t->name + moment)
+            continue;
+        n++;
+        t->name = ckpt_arena_printf(s->map->arena, "%.*s%s", (int)moment, t->name, bare);
+        if (!t->name)
+            rc = ckpt_fail_memory(s->err);
+    }
+    if (rc == CKPT_OK && n > 0)
+        rc = ckpt_map_reindex(s->map, s->err);
+    if (rc == CKPT_OK && n > 0)
+        rc = ckpt_map_note(s->map, CKPT_INFO, s->err,
+                           "%s: prefixes that mean nothing were taken off %" PRIu64 " name%s",
+                           s->r->name, n, n == 1 ? "" : "s");
+    return rc;
+}
+
+/* A name that may be missing, because another holds its values. */
+static int ap_tie(ap_state *s, ckpt_rm_rule *rule)
+{
+    const char *name = rule->term[0].at[0].text, *other = rule->term[1].at[0].text;
+    size_t at = ckpt_map_index(s->map, other, strlen(other));
+    ckpt_tensor like, *made = NULL;
+
+    if (rule->side != s->in->from || at == SIZE_MAX ||
+        ckpt_map_index(s->map, name, strlen(name)) != SIZE_MAX)
+        return CKPT_OK;
+    like = *s->map->tensors.at[at];
+    int rc = ckpt_map_add(s->map, name, strlen(name), &like, &made, s->err);
+    if (rc == CKPT_OK) {
+        made->owner = like.owner ? like.owner : s->map->tensors.at[at];
+        rule->met = true;
+    }
+    return rc;
+}
+
+/* Zeros that only the target has. */
+static int ap_fill(ap_state *s, ckpt_rm_rule *rule)
+{
+    const ckpt_rm_term *t = &rule->term[0].at[0];
+    const ckpt_source zeros = {.kind = CKPT_SOURCE_ZERO, .name = "zeros"};
+    uint64_t shape[CKPT_MAX_DIM] = {1}, size;
+    ckpt_tensor like = {.ndim = t->n_axes, .shape = shape, .file = UINT32_MAX}, *made = NULL;
+    uint32_t source = 0;
+    int rc = CKPT_OK;
+
+    if (rule->side != s->in->to || s->made.n == 0)
+        return CKPT_OK;
+    like.dtype = s->made.at[0]->dtype;
+    like.export_dtype = s->made.at[0]->export_dtype;
+    for (uint32_t i = 0; i < t->n_axes && i < CKPT_MAX_DIM; i++)
+        shape[i] = 1;
+    for (uint32_t i = 0; i < t->n_atoms; i++) {
+        uint64_t sum = t->atom[i].n_parts == 0;
+        for (uint32_t p = 0; rc == CKPT_OK && p < t->atom[i].n_parts; p++) {
+            rc = ckpt_rm_size_of(&s->facts, t->atom[i].part[p], &size, s->err);
+            if (rc == CKPT_OK && (size == CKPT_RM_UNKNOWN || !ckpt_add(sum, size, &sum)))
+                rc = ckpt_fail(s->err, CKPT_EMISSING, "%s:%u: nothing says the size of %.60s",
+                               s->r->name, rule->line, s->r->names.at[t->atom[i].part[p]]);
+        }
+        if (rc == CKPT_OK && !ckpt_mul(shape[t->atom[i].axis], sum, &shape[t->atom[i].axis]))
+            rc = ckpt_fail(s->err, CKPT_ELIMIT, "%s:%u: too large", s->r->name, rule->line);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_source(s->map, &zeros, &source, s->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_hidden(s->map, t->text, strlen(t->text), &like, &made, s->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_back_whole(s->map, made, source, 0, s->err);
+    return rc == CKPT_OK ? ap_push(s, made) : rc;
+}
+
+/* Ties before, fills after; what was left out, and rules that nothing matched, are named. */
+static int ap_special(ap_state *s, bool before)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < s->r->rules.n; i++) {
+        ckpt_rm_rule *rule = &s->r->rules.at[i];
+        if (before && rule->does == CKPT_RM_TIE)
+            rc = ap_tie(s, rule);
+        else if (!before && rule->does == CKPT_RM_FILL)
+            rc = ap_fill(s, rule);
+        else if (!before && rule->does == CKPT_RM_DROP && rule->met)
+            rc = ckpt_map_note(s->map, CKPT_INFO, s->err, "%s:%u: '%.150s' is left out: %.200s",
+                               s->r->name, rule->line, rule->term[0].at[0].text, rule->because);
+        else if (!before && rule->does == CKPT_RM_EQUAL && !rule->met && !rule->optional)
+            rc = ckpt_map_note(s->map, CKPT_WARNING, s->err,
+                               "%s, line %u: '%.200s' matches no tensor that an earlier rule "
+                               "leaves",
+                               s->r->name, rule->line, rule->term[s->in->from].at[0].text);
+    }
+    return rc;
+}
+
+/*
+ * Tied names whose owner went another way hold the bytes themselves; those whose owner only has
+ * another name now are tied to that.
+ */
+static void ap_owners(ap_state *s)
+{
+    for (size_t i = 0; i < s->made.n; i++) {
+        ckpt_tensor *t = s->made.at[i];
+        const ckpt_tensor *owner = t->owner, *now = NULL;
+
+        for (size_t k = 0; owner && !now && k < s->made.n; k++) {
+            const ckpt_tensor *o = s->made.at[k];
+            bool same = o == owner || (!o->owner && o->extent == owner->extent &&
+                                       o->n_extents > 0 && o->twin == owner->twin);
+            now = same && o != t ? o : NULL;
+        }
+        if (owner && !now) {
+            t->extent = owner->extent;
+            t->n_extents = owner->n_extents;
+            t->twin = owner->twin;
+            t->addend = owner->addend;
+        }
+        t->owner = now;
+    }
+}
+
+static int ap_run(ap_state *s)
+{
+    int rc = ap_special(s, true);
+
+    s->taken = ckpt_alloc(s->map->tensors.n + 1);
+    if (rc == CKPT_OK && !s->taken)
+        rc = ckpt_fail_memory(s->err);
+    for (size_t i = 0; rc == CKPT_OK && i < s->map->tensors.n; i++)
+        rc = s->taken[i] ? CKPT_OK : ap_tensor(s, i);
+    if (rc == CKPT_OK)
+        rc = ap_left_over(s);
+    if (rc == CKPT_OK)
+        rc = ap_special(s, false);
+    if (rc == CKPT_OK && s->r->keys.n > 0 && s->in->from == 0)
+        rc = ckpt_rm_keys(s->map, &s->facts, s->err);
+    else if (rc == CKPT_OK && s->r->keys.n > 0)
+        ckpt_vec_free(&s->map->keys);
+    if (rc != CKPT_OK)
+        return rc;
+    ap_owners(s);
+    ckpt_tensors old = s->map->tensors;
+    s->map->tensors = s->made;
+    s->made = old;
+    return ckpt_map_reindex(s->map, s->err);
+}
+
+int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err)
+{
+    assert(map && r && how);
+    ap_state s = {.map = map, .r = r, .err = err};
+    size_t n_sizes = CKPT_RM_NAMES + CKPT_MAX_DIM;
+    int rc = CKPT_OK;
+
+    s.in = ckpt_alloc(sizeof *s.in);
+    uint64_t *size = s.in ? ckpt_alloc(n_sizes * sizeof *size) : NULL;
+    if (!size)
+        rc = ckpt_fail_memory(err);
+    else
+        *s.in = (ckpt_rm_instance){.f = &s.facts,
+                                   .map = map,
+                                   .from = how->backwards,
+                                   .to = !how->backwards,
+                                   .moment = "",
+                                   .size = size};
+    for (size_t i = 0; i < r->rules.n; i++)
+        r->rules.at[i].met = false;
+    if (rc == CKPT_OK)
+        rc = ap_strip(&s);
+    if (rc == CKPT_OK)
+        rc = ckpt_rm_facts_open(&s.facts, r, map, how, err);
+    if (rc == CKPT_OK)
+        rc = ap_run(&s);
+    if (size) {
+        ckpt_vec_free(&s.in->member[0]);
+        ckpt_vec_free(&s.in->member[1]);
+    }
+    ckpt_free(size);
+    ckpt_free(s.in);
+    ckpt_free(s.taken);
+    ckpt_vec_free(&s.made);
+    return rc;
+}

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * expr.c: reading and working out expressions in one go.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/remap/expr.h"
+
+enum { EX_DEPTH = 32, EX_ARGS = 4, EX_NAME = 256 };
+
+/* An expression being worked out. */
+typedef struct ex_state {
+    const ckpt_rm_facts *f; /* NULL: only looked through, nothing has a value */
+    ckpt_remap *r;
+    const ckpt_rm_line *line;
+    const char *at;
+    ckpt_arena *arena;
+    const char *missing; /* the first name without a value */
+    unsigned depth;
+    bool skip; /* a branch that is not taken: nothing is looked up */
+    int rc;
+    ckpt_err *err;
+} ex_state;
+
+static const ckpt_value *ex_or(ex_state *x);
+
+static const ckpt_value *ex_fail(ex_state *x, const char *what)
+{
+    if (x->rc == CKPT_OK)
+        x->rc = ckpt_fail(x->err, CKPT_EUSAGE, "%s:%u: %s at '%.40s' in '%.80s'", x->r->name,
+                          x->line->line, what, *x->at ? x->at : "the end", x->line->text);
+    return NULL;
+}
+
+static const ckpt_value *ex_made(ex_state *x, const ckpt_value *v)
+{
+    if (!v && x->rc == CKPT_OK)
+        x->rc = ckpt_fail_memory(x->err);
+    return v;
+}
+
+static void ex_blanks(ex_state *x)
+{
+    x->at += strspn(x->at, " \t");
+}
+
+/* True, and past it, if the text goes on with this sign. */
+static bool ex_sign(ex_state *x, const char *sign)
+{
+    size_t n = strlen(sign);
+
+    if (strncmp(x->at, sign, n) != 0)
+        return false;
+    x->at += n;
+    ex_blanks(x);
+    return true;
+}
+
+static bool ex_name_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+}
+
+/* The same for a word that ends there. */
+static bool ex_keyword(ex_state *x, const char *word)
+{
+    size_t n = strlen(word);
+
+    if (strncmp(x->at, word, n) != 0 || ex_name_char(x->at[n]))
+        return false;
+    x->at += n;
+    ex_blanks(x);
+    return true;
+}
+
+/* ---- numbers ---- */
+
+static bool ex_number(const ckpt_value *v, double *out)
+{
+    if (v->kind == CKPT_V_INT || v->kind == CKPT_V_BOOL)
+        *out = (double)v->as.i;
+    else if (v->kind == CKPT_V_FLOAT)
+        *out = v->as.f;
+    else
+        return false;
+    return true;
+}
+
+/* Two integers; false: the sign has no integer result here. */
+static bool ex_integers(char sign, int64_t a, int64_t b, int64_t *out)
+{
+    switch (sign) {
+    case '+':
+        return !__builtin_add_overflow(a, b, out);
+    case '-':
+        return !__builtin_sub_overflow(a, b, out);
+    case '*':
+        return !__builtin_mul_overflow(a, b, out);
+    case '/':
+        if (b == 0 || (a == INT64_MIN && b == -1) || a % b != 0)
+            return false;
+        *out = a / b;
+        return true;
+    case '%':
+        if (b == 0 || (a == INT64_MIN && b == -1))
+            return false;
+        *out = a % b;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static const ckpt_value *ex_compute(ex_state *x, char sign, const ckpt_value *a,
+                                    const ckpt_value *b)
+{
+    double p, q;
+    int64_t n;
+
+    if (!a || !b || x->rc != CKPT_OK)
+        return NULL;
+    if (!ex_number(a, &p) || !ex_number(b, &q))
+        return ex_fail(x, "arithmetic on what is no number");
+    if (a->kind != CKPT_V_FLOAT && b->kind != CKPT_V_FLOAT &&
+        ex_integers(sign, a->as.i, b->as.i, &n))
+        return ex_made(x, ckpt_value_int(x->arena, n));
+    if ((sign == '/' || sign == '%') && q == 0.0)
+        return ex_fail(x, "division by zero");
+    double r = sign == '+'   ? p + q
+               : sign == '-' ? p - q
+               : sign == '*' ? p * q
+               : sign == '/' ? p / q
+                             : fmod(p, q);
+    return ex_made(x, ckpt_value_float(x->arena, r));
+}
+
+/* ---- names and calls ---- */
+
+static const ckpt_value *ex_count(ex_state *x, const ckpt_value *pattern)
+{
+    ckpt_rm_term t = {0};
+    ckpt_rm_capture c;
+    int64_t n = 0;
+
+    if (pattern->kind != CKPT_V_STR)
+        return ex_fail(x, "count wants a pattern in quotes");
+    x->rc = ckpt_rm_pattern(x->r, &t, pattern->as.text.at, x->line->line, x->err);
+    for (size_t i = 0; x->rc == CKPT_OK && i < x->f->map->tensors.n; i++)
+        n += ckpt_rm_match(&t, x->f->map->tensors.at[i]->name, &c);
+    return n > 0 ? ex_made(x, ckpt_value_int(x->arena, n)) : NULL;
+}
+
+static const ckpt_value *ex_shape(ex_state *x, const ckpt_value *name, const ckpt_value *axis)
+{
+    if (!axis || name->kind != CKPT_V_STR || axis->kind != CKPT_V_INT)
+        return ex_fail(x, "shape wants a name in quotes and the number of an axis");
+    size_t at = ckpt_map_index(x->f->map, name->as.text.at, (size_t)name->as.text.n);
+    const ckpt_tensor *t = at == SIZE_MAX ? NULL : x->f->map->tensors.at[at];
+    if (!t || axis->as.i < 0 || axis->as.i >= (int64_t)t->ndim ||
+        t->shape[axis->as.i] > (uint64_t)INT64_MAX)
+        return NULL;
+    return ex_made(x, ckpt_value_int(x->arena, (int64_t)t->shape[axis->as.i]));
+}
+
+static const ckpt_value *ex_round(ex_state *x, const ckpt_value *v, bool up)
+{
+    double d;
+
+    if (v->kind == CKPT_V_INT)
+        return v;
+    if (!ex_number(v, &d) || !(fabs(d) < 9e15))
+        return ex_fail(x, "rounding what is no number");
+    return ex_made(x, ckpt_value_int(x->arena, (int64_t)(up ? ceil(d) : floor(d))));
+}
+
+static const ckpt_value *ex_most(ex_state *x, const ckpt_value *a, const ckpt_value *b, bool least)
+{
+    double p, q;
+
+    if (!b || !ex_number(a, &p) || !ex_number(b, &q))
+        return ex_fail(x, "min and max want two numbers");
+    return (p < q) == least ? a : b;
+}
+
+/* A function of arguments that have values. */
+static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_value *const *arg)
+{
+    if (strcmp(name, "count") == 0)
+        return ex_count(x, arg[0]);
+    if (strcmp(name, "shape") == 0)
+        return ex_shape(x, arg[0], arg[1]);
+    if (strcmp(name, "floor") == 0 || strcmp(name, "ceil") == 0)
+        return ex_round(x, arg[0], *name == 'c');
+    if (strcmp(name, "min") == 0 || strcmp(name, "max") == 0)
+        return ex_most(x, arg[0], arg[1], name[1] == 'i');
+    if (strcmp(name, "len") == 0)
+        return ex_made(x, ckpt_value_int(x->arena, (int64_t)ckpt_value_seq(arg[0]).n));
+    return ex_fail(x, "no such function");
+}
+
+static bool ex_function(const char *name)
+{
+    static const char *const names[] = {"count", "shape", "floor", "ceil", "min", "max", "len"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const ckpt_value *ex_call(ex_state *x, const char *name)
+{
+    const ckpt_value *arg[EX_ARGS] = {0};
+    unsigned n = 0;
+    bool all = true;
+
+    if (!ex_function(name))
+        return ex_fail(x, "no such function");
+    do {
+        if (n == EX_ARGS)
+            return ex_fail(x, "too many arguments");
+        arg[n] = ex_or(x);
+        all = all && arg[n++];
+    } while (x->rc == CKPT_OK && ex_sign(x, ","));
+    if (x->rc != CKPT_OK || !ex_sign(x, ")"))
+        return ex_fail(x, "expected )");
+    return all && x->f && !x->skip ? ex_apply(x, name, arg) : NULL;
+}
+
+/* A name: of a size, or of something that the configuration says. */
+static const ckpt_value *ex_look_up(ex_state *x, const char *name)
+{
+    uint64_t size = CKPT_RM_UNKNOWN;
+    const ckpt_value *v = NULL;
+
+    if (!x->f || x->skip)
+        return NULL;
+    for (size_t i = 0; x->rc == CKPT_OK && i < x->r->sizes.n; i++) {
+        const ckpt_rm_line *line = &x->r->sizes.at[i];
+        // a size that is named like a key of the configuration may be made of that
+        if (line != x->line && strcmp(x->r->names.at[line->name], name) == 0)
+            x->rc = ckpt_rm_size_of(x->f, line->name, &size, x->err);
+    }
+    if (size != CKPT_RM_UNKNOWN)
+        v = ex_made(x, ckpt_value_int(x->arena, (int64_t)size));
+    if (!v && x->rc == CKPT_OK)
+        v = ckpt_rm_fact(x->f, name);
+    if (v && v->kind == CKPT_V_NONE)
+        v = NULL;
+    if (!v && !x->missing)
+        x->missing = ckpt_arena_string(x->arena, name, strlen(name));
+    return v;
+}
+
+static const ckpt_value *ex_word(ex_state *x)
+{
+    char name[EX_NAME];
+    size_t n = 0;
+
+    while (ex_name_char(x->at[n]))
+        n++;
+    if (n == 0 || n >= sizeof name || (*x->at >= '0' && *x->at <= '9') || *x->at == '.')
+        return ex_fail(x, "expected a name, a number or a text");
+    memcpy(name, x->at, n);
+    name[n] = 0;
+    x->at += n;
+    ex_blanks(x);
+    if (strcmp(name, "true") == 0 || strcmp(name, "false") == 0)
+        return ex_made(x, ckpt_value_bool(x->arena, *name == 't'));
+    return ex_sign(x, "(") ? ex_call(x, name) : ex_look_up(x, name);
+}
+
+static const ckpt_value *ex_literal(ex_state *x)
+{
+    char *stop = NULL;
+    size_t n = strspn(x->at, "0123456789");
+
+    if (x->at[n] == '.' || x->at[n] == 'e') {
+        double d = strtod(x->at, &stop);
+        x->at = stop;
+        ex_blanks(x);
+        return isfinite(d) ? ex_made(x, ckpt_value_float(x->arena, d))
+                           : ex_fail(x, "a number that is too large");
+    }
+    if (n > 18)
+        return ex_fail(x, "a number that is too large");
+    long long i = strtoll(x->at, &stop, 10);
+    x->at = stop;
+    ex_blanks(x);
+    return ex_made(x, ckpt_value_int(x->arena, i));
+}
+
+static const ckpt_value *ex_text(ex_state *x)
+{
+    const char *from = ++x->at;
+    size_t n = strcspn(from, "\"");
+
+    if (!from[n])
+        return ex_fail(x, "a quote is not closed");
+    x->at = from + n + 1;
+    ex_blanks(x);
+    return ex_made(x, ckpt_value_str(x->arena, from, n));
+}
+
+/* [a, b]: a list; items without a value are left out. */
+static const ckpt_value *ex_list(ex_state *x)
+{
+    ckpt_value *list = ckpt_value_new(x->arena, CKPT_V_LIST);
+
+    if (!ex_made(x, list) || ex_sign(x, "]"))
+        return list;
+    do {
+        const ckpt_value *v = ex_or(x);
+        ckpt_value *item = v ? ckpt_arena_copy(x->arena, v, sizeof *v) : NULL;
+        if (item && !ckpt_seq_add(x->arena, &list->as.seq, item))
+            (void)ex_made(x, NULL);
+    } while (x->rc == CKPT_OK && ex_sign(x, ","));
+    return x->rc == CKPT_OK && ex_sign(x, "]") ? list : ex_fail(x, "expected ]");
+}
+
+static const ckpt_value *ex_atom(ex_state *x)
+{
+    const ckpt_value *v;
+
+    if (x->depth >= EX_DEPTH)
+        return ex_fail(x, "too deep");
+    x->depth++;
+    if (ex_sign(x, "(")) {
+        v = ex_or(x);
+        if (x->rc == CKPT_OK && !ex_sign(x, ")"))
+            v = ex_fail(x, "expected )");
+    } else if (ex_sign(x, "[")) {
+        v = ex_list(x);
+    } else if (*x->at == '"') {
+        v = ex_text(x);
+    } else if (*x->at >= '0' && *x->at <= '9') {
+        v = ex_literal(x);
+    } else if (ex_sign(x, "-")) {
+        v = ex_compute(x, '-', ex_made(x, ckpt_value_int(x->arena, 0)), ex_atom(x));
+    } else {
+        v = ex_word(x);
+    }
+    x->depth--;
+    return v;
+}
+
+/* ---- operators ---- */
+
+static const ckpt_value *ex_product(ex_state *x)
+{
+    const ckpt_value *v = ex_atom(x);
+
+    while (x->rc == CKPT_OK && *x->at && strchr("*/%", *x->at)) {
+        char sign = *x->at++;
+        ex_blanks(x);
+        v = ex_compute(x, sign, v, ex_atom(x));
+    }
+    return v;
+}
+
+static const ckpt_value *ex_sum(ex_state *x)
+{
+    const ckpt_value *v = ex_product(x);
+
+    while (x->rc == CKPT_OK && (*x->at == '+' || *x->at == '-')) {
+        char sign = *x->at++;
+        ex_blanks(x);
+        v = ex_compute(x, sign, v, ex_product(x));
+    }
+    return v;
+}
+
+static bool ex_equal(const ckpt_value *a, const ckpt_value *b)
+{
+    double p, q;
+
+    if (ex_number(a, &p) && ex_number(b, &q))
+        return !(p < q) && !(p > q);
+    return ckpt_value_equal(a, b, 1000);
+}
+
+static bool ex_true(const ckpt_value *v)
+{
+    double d;
+
+    if (v->kind == CKPT_V_STR)
+        return v->as.text.n > 0;
+    return ex_number(v, &d) ? d < 0 || d > 0 : v->kind != CKPT_V_NONE;
+}
+
+/* What has no value is not true; compared, it is not equal. */
+static bool ex_test(ex_state *x)
+{
+    const ckpt_value *a = ex_sum(x);
+    bool same = ex_sign(x, "=="), other = !same && ex_sign(x, "!=");
+
+    if (!same && !other)
+        return a && ex_true(a);
+    const ckpt_value *b = ex_sum(x);
+    bool equal = a && b && ex_equal(a, b);
+    return same ? equal : !equal;
+}
+
+static const ckpt_value *ex_conditional(ex_state *x)
+{
+    const ckpt_value *v = ex_sum(x);
+
+    if (x->rc == CKPT_OK && ex_keyword(x, "if") && !ex_test(x))
+        v = NULL;
+    return v;
+}
+
+static const ckpt_value *ex_or(ex_state *x)
+{
+    const ckpt_value *v;
+    bool skip = x->skip;
+
+    if (x->depth >= EX_DEPTH)
+        return ex_fail(x, "too deep");
+    x->depth++;
+    v = ex_conditional(x);
+    while (x->rc == CKPT_OK && ex_keyword(x, "or")) {
+        x->skip = skip || v;
+        const ckpt_value *next = ex_conditional(x);
+        v = v ? v : next;
+    }
+    x->skip = skip;
+    x->depth--;
+    return v;
+}
+
+static const ckpt_value *ex_run(ex_state *x)
+{
+    x->at = x->line->text;
+    ex_blanks(x);
+    const ckpt_value *v = ex_or(x);
+    if (x->rc == CKPT_OK && *x->at)
+        v = ex_fail(x, "nothing more was expected");
+    return v;
+}
+
+int ckpt_rm_expr(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_rm_line *line,
+                 const char **missing, ckpt_err *err)
+{
+    ex_state x = {.f = f, .r = f->r, .line = line, .arena = f->arena, .err = err};
+
+    *out = ex_run(&x);
+    if (missing)
+        *missing = x.missing;
+    return x.rc;
+}
+
+int ckpt_rm_expr_check(ckpt_remap *r, const ckpt_rm_line *line, ckpt_err *err)
+{
+    ex_state x = {.r = r, .line = line, .arena = r->arena, .err = err};
+
+    (void)ex_run(&x);
+    return x.rc;
+}
+
+int ckpt_rm_size_of(const ckpt_rm_facts *f, uint32_t name, uint64_t *out, ckpt_err *err)
+{
+    ckpt_rm_line *line = ckpt_rm_size(f->r, name);
+    const ckpt_value *v = NULL;
+
+    *out = CKPT_RM_UNKNOWN;
+    if (!line)
+        return CKPT_OK;
+    if (line->state == 1)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: the size %.60s is made of itself", f->r->name,
+                         line->line, f->r->names.at[name]);
+    if (line->state == 0) {
+        line->state = 1;
+        int rc = ckpt_rm_expr(&v, f, line, NULL, err);
+        if (rc == CKPT_OK && v &&
+            (v->kind != CKPT_V_INT || v->as.i < 0 || v->as.i > INT64_C(1) << 48))
+            rc = ckpt_fail(err, CKPT_EUSAGE, "%s:%u: the size %.60s is no whole number of elements",
+                           f->r->name, line->line, f->r->names.at[name]);
+        line->state = 2;
+        if (rc != CKPT_OK)
+            return rc;
+        line->value = v ? (uint64_t)v->as.i : CKPT_RM_UNKNOWN;
+    }
+    *out = line->value;
+    return CKPT_OK;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keys.c: the typed pairs that a target's file begins with.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "libckpt/remap/expr.h"
+
+/* Does an integer type hold a value? */
+static bool rkey_holds_int(uint8_t type, int64_t i)
+{
+    switch (type) {
+    case CKPT_KEY_U8:
+        return i >= 0 && i <= UINT8_MAX;
+    case CKPT_KEY_I8:
+        return i >= INT8_MIN && i <= INT8_MAX;
+    case CKPT_KEY_U16:
+        return i >= 0 && i <= UINT16_MAX;
+    case CKPT_KEY_I16:
+        return i >= INT16_MIN && i <= INT16_MAX;
+    case CKPT_KEY_U32:
+        return i >= 0 && i <= (int64_t)UINT32_MAX;
+    case CKPT_KEY_I32:
+        return i >= INT32_MIN && i <= INT32_MAX;
+    case CKPT_KEY_U64:
+        return i >= 0;
+    default:
+        return true;
+    }
+}
+
+/* Does the type hold one value? */
+static bool rkey_holds(uint8_t type, const ckpt_value *v)
+{
+    switch (type) {
+    case CKPT_KEY_STRING:
+        return v->kind == CKPT_V_STR;
+    case CKPT_KEY_BOOL:
+        return v->kind == CKPT_V_BOOL;
+    case CKPT_KEY_F32:
+    case CKPT_KEY_F64:
+        return v->kind == CKPT_V_INT || (v->kind == CKPT_V_FLOAT && isfinite(v->as.f));
+    default:
+        return v->kind == CKPT_V_INT && rkey_holds_int(type, v->as.i);
+    }
+}
+
+static bool rkey_fits(const ckpt_rm_line *line, const ckpt_value *v)
+{
+    const ckpt_seq seq = ckpt_value_seq(v);
+
+    if (!line->list)
+        return rkey_holds(line->type, v);
+    for (uint64_t i = 0; i < seq.n; i++) {
+        if (!rkey_holds(line->type, seq.at[i]))
+            return false;
+    }
+    return v->kind == CKPT_V_LIST;
+}
+
+static int rkey_add(ckpt_keys *keys, const ckpt_rm_facts *f, const ckpt_rm_line *line,
+                    ckpt_err *err)
+{
+    const ckpt_value *v = NULL;
+    const char *missing = NULL;
+    int rc = ckpt_rm_expr(&v, f, line, &missing, err);
+
+    if (rc != CKPT_OK || (!v && line->optional))
+        return rc;
+    if (!v)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s:%u: %s: nothing says %s; --config names a config.json that does",
+                         f->r->name, line->line, line->key, missing ? missing : "its value");
+    if (!rkey_fits(line, v))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: %s: its type does not hold the value of '%.80s'",
+                         f->r->name, line->line, line->key, line->text);
+    ckpt_key *key = ckpt_vec_push(keys);
+    const char *name = ckpt_arena_string(f->arena, line->key, strlen(line->key));
+    if (!key || !name)
+        return ckpt_fail_memory(err);
+    *key = (ckpt_key){.name = name, .type = line->type, .list = line->list, .value = v};
+    return CKPT_OK;
+}
+
+int ckpt_rm_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
+{
+    ckpt_keys keys = {0};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < f->r->keys.n; i++)
+        rc = rkey_add(&keys, f, &f->r->keys.at[i], err);
+    ckpt_vec_free(&map->keys); // those of the source are not the target's
+    if (rc == CKPT_OK)
+        map->keys = keys;
+    else
+        ckpt_vec_free(&keys);
+    return rc;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rule.h: a layout map's text, understood: what parsing makes and applying reads.
+ *
+ * Names are numbers.  A name is an axis, a part of a fused axis, or what a pattern captures; the
+ * same name says the same on both sides of a rule.  A *term* is a pattern with its axes; each axis
+ * is a list of *atoms*, the outermost first; an atom is one name, several parts one after the other
+ * (q|k|v), a 1, or `...`, which stands for all axes that are not written.
+ */
+#ifndef CKPT_REMAP_RULE_H
+#define CKPT_REMAP_RULE_H
+
+#include "libckpt/remap/remap.h"
+
+enum {
+    CKPT_RM_ATOMS = 24,   /* of one term, and captures of one pattern */
+    CKPT_RM_PARTS = 64,   /* of one atom */
+    CKPT_RM_TERMS = 64,   /* of one side of a rule */
+    CKPT_RM_NAMES = 2048, /* of a text */
+    CKPT_RM_LINE = 8192   /* bytes of one line, with the lines that go on from it */
+};
+
+#define CKPT_RM_NO_NAME UINT32_MAX
+#define CKPT_RM_UNKNOWN UINT64_MAX /* of a size */
+
+/* A piece of a pattern. */
+typedef enum ckpt_rm_kind {
+    CKPT_RM_TEXT,
+    CKPT_RM_NUMBER, /* {layer}: digits without a leading zero */
+    CKPT_RM_WORD,   /* {name*}: one component, without dots */
+    CKPT_RM_ANY     /* {rest...} and *: any run, the shortest that lets the rest match */
+} ckpt_rm_kind;
+
+typedef struct ckpt_rm_piece {
+    ckpt_rm_kind kind;
+    uint32_t name; /* what is captured, or NO_NAME */
+    const char *text;
+    size_t n;
+} ckpt_rm_piece;
+
+CKPT_VEC(ckpt_rm_pieces, ckpt_rm_piece);
+
+typedef struct ckpt_rm_atom {
+    uint32_t n_parts; /* 0: an axis of one element */
+    bool rest;        /* `...` */
+    uint32_t axis;    /* of the tensor; applying, where `...` is written out: of the instance */
+    const uint32_t *part;
+} ckpt_rm_atom;
+
+typedef struct ckpt_rm_term {
+    const char *text; /* of the pattern, for messages */
+    const ckpt_rm_piece *piece;
+    uint32_t n_pieces;
+    uint32_t n_axes, n_atoms; /* as written; `...` counts as one */
+    const ckpt_rm_atom *atom;
+    bool plain; /* no axes are written: all of them, as they are */
+} ckpt_rm_term;
+
+CKPT_VEC(ckpt_rm_terms, ckpt_rm_term);
+
+typedef enum ckpt_rm_does {
+    CKPT_RM_EQUAL, /* side 0 = side 1 */
+    CKPT_RM_DROP,  /* tensors of one side that the other does not have */
+    CKPT_RM_TIE,   /* on one side the first name may be missing: the second holds its values */
+    CKPT_RM_FILL   /* tensors of one side that the other does not have: zeros */
+} ckpt_rm_does;
+
+typedef struct ckpt_rm_rule {
+    ckpt_rm_does does;
+    bool optional; /* `?`: no word if nothing matches */
+    uint8_t side;  /* DROP, TIE, FILL: 0 left, 1 right */
+    unsigned line;
+    ckpt_rm_terms term[2]; /* EQUAL: of each side; others: one in [0], TIE's second in [1] */
+    const char *because;   /* DROP */
+    bool met;
+} ckpt_rm_rule;
+
+/* A line `name = expression` of the sizes, or a key of the target's file. */
+typedef struct ckpt_rm_line {
+    uint32_t name;   /* sizes */
+    const char *key; /* keys */
+    uint8_t type;    /* keys: ckpt_key_type */
+    bool list, optional, padding;
+    const char *text; /* of the expression */
+    unsigned line;
+    /* sizes, while a map is applied: 0 not asked, 1 being worked out, 2 done */
+    uint8_t state;
+    uint64_t value;
+} ckpt_rm_line;
+
+typedef struct ckpt_rm_when {
+    uint8_t side;
+    const char *key;
+    const char *const *word; /* NULL-terminated */
+} ckpt_rm_when;
+
+CKPT_VEC(ckpt_rm_rules, ckpt_rm_rule);
+CKPT_VEC(ckpt_rm_lines, ckpt_rm_line);
+CKPT_VEC(ckpt_rm_whens, ckpt_rm_when);
+CKPT_VEC(ckpt_rm_texts, const char *);
+
+struct ckpt_remap {
+    ckpt_arena *arena;
+    const char *name; /* of the text */
+    const char *side[2], *about;
+    ckpt_rm_texts names; /* by number */
+    ckpt_rm_lines sizes, keys;
+    ckpt_rm_rules rules;
+    ckpt_rm_whens whens;
+    ckpt_rm_texts strip; /* prefixes that mean nothing */
+    bool others_stay;
+};
+
+/* What a pattern captured: by the names' numbers. */
+typedef struct ckpt_rm_found {
+    uint32_t name;
+    const char *at;
+    size_t n;
+} ckpt_rm_found;
+
+typedef struct ckpt_rm_capture {
+    uint32_t n;
+    ckpt_rm_found found[CKPT_RM_ATOMS];
+} ckpt_rm_capture;
+
+/* Number of a name, entered if it is new; NO_NAME: too many, or memory is exhausted. */
+uint32_t ckpt_rm_name(ckpt_remap *r, const char *s, size_t n);
+
+/* The line of the sizes that gives a name's size, or NULL. */
+ckpt_rm_line *ckpt_rm_size(const ckpt_remap *r, uint32_t name);
+
+/* ---- pattern.c ---- */
+
+/* A pattern's text into pieces.  Errors: CKPT_EUSAGE, with the line. */
+int ckpt_rm_pattern(ckpt_remap *r, ckpt_rm_term *out, const char *text, unsigned line,
+                    ckpt_err *err);
+
+/* True if a whole name matches; what was captured then points into it. */
+bool ckpt_rm_match(const ckpt_rm_term *t, const char *name, ckpt_rm_capture *out);
+
+/*
+ * The name that a pattern makes of what was captured, into b, terminated.  False: memory, or a
+ * capture that is not among them.
+ */
+bool ckpt_rm_make_name(const ckpt_rm_term *t, const ckpt_rm_capture *c, ckpt_bytes *b);
+
+/* True if the pattern captures that name. */
+bool ckpt_rm_captures(const ckpt_rm_term *t, uint32_t name);
+
+/* ---- axes.c ---- */
+
+/* The axes of a term, "(head two d) in".  Errors: CKPT_EUSAGE, with the line. */
+int ckpt_rm_axes(ckpt_remap *r, ckpt_rm_term *out, const char *text, unsigned line, ckpt_err *err);
+
+/* Position of a part in an atom, or UINT32_MAX. */
+uint32_t ckpt_rm_part(const ckpt_rm_atom *a, uint32_t name);
+
+/* Each name of a rule must be found on its other side.  Errors: CKPT_EUSAGE, with the line. */
+int ckpt_rm_check_rule(const ckpt_remap *r, const ckpt_rm_rule *rule, ckpt_err *err);
+
+#endif

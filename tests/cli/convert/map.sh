@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# Layout maps: there and back; sizes that do not fit, tensors that no rule names, and rules that are none.
+hf=$FIXTURES/map_mcore_mixtral/hf
+ckpt convert -q --map hf:megatron "$hf" m.safetensors && ckpt diff m.safetensors "$FIXTURES"/map_mcore_mixtral/megatron.safetensors
+ckpt convert -q --map megatron:hf m.safetensors back.safetensors; echo $?
+ckpt convert -q --map megatron:hf --config "$hf"/config.json m.safetensors back.safetensors && ckpt diff back.safetensors "$hf"
+ckpt convert -q --map hf:meta-llama "$hf" none.pt; echo $?
+ckpt convert -q --map hf:martian "$hf" none.pt; echo $?
+ckpt convert -q --map hf:megatron --size heads=5 "$hf" none.safetensors; echo $?
+ckpt convert -q --map hf:megatron --size wings=5 "$hf" none.safetensors; echo $?
+try() {
+    printf "$1\n" >a.map
+    ckpt convert -q --map a.map "$hf" none.safetensors 2>&1 | grep -v Try
+}
+try 'others stay\nlm_head.weight "(a b) c" = x "c b"'
+try 'others stay\nlm_head.weight "(a b) c" = x "c b a'
+try 'others stay\nlm_head.weight "(a b) c" = x "a b c" = y'
+try 'others stay\nsizes\n a = b\n b = a\ntensors\nlm_head.weight "(a b) c" = x "a b c"'
+try 'others stay\nsizes\n a = 7 / 0'
+try 'others stay\nsizes\n a = 7\ntensors\nlm_head.weight "(a b) c" = x "a b c"'
+try 'others stay\nlm_head.weight "(a b) c" = x "a b c"'
+try 'others stay\nsizes\n a = 99999999999999999999\n'
+try 'others stay\nlm_head.weight "a (c|d)" = x "a c"'
+try 'others stay\n{i}{i} x{i}'
+try 'others stay\n{i x'
+try 'others stay\n* same'
+try 'keys\na.b u8 = 256\ntensors\nothers stay'
+try 'keys\na.b u8 = nobody_knows\ntensors\nothers stay'
+ls

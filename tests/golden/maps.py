@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Layout maps against what the real converters wrote, in both directions, and back to the beginning.
+
+    maps.py --bin build/bin FIXTURES
+
+Every fixture map_* and titan_* that is there: A through the map equals B bit for bit, B through it backwards equals A, and A there and
+back is A again.  Files are read by a reader of our own.  Then a new architecture, by a text file alone.
+"""
+import argparse
+import glob
+import hashlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+passed, failed = 0, []
+
+
+def verdict(name, problem):
+    global passed
+    if problem:
+        failed.append(name)
+        print('FAIL %s: %s' % (name, problem))
+    else:
+        passed += 1
+
+
+def tensors(path):
+    """name -> (dtype, shape, sha256 of its bytes) of a safetensors file."""
+    with open(path, 'rb') as f:
+        n = struct.unpack('<Q', f.read(8))[0]
+        head = json.loads(f.read(n))
+        body = f.read()
+    out = {}
+    for name, t in head.items():
+        if name != '__metadata__':
+            a, b = t['data_offsets']
+            out[name] = (t['dtype'], t['shape'], hashlib.sha256(body[a:b]).hexdigest())
+    return out
+
+
+def compare(got, want):
+    if set(got) != set(want):
+        return 'has %s more, %s less' % (sorted(set(got) - set(want))[:4], sorted(set(want) - set(got))[:4])
+    wrong = [n for n in want if got[n] != want[n]]
+    return 'differs: %s' % [(n, got[n][:2], want[n][:2]) for n in wrong[:3]] if wrong else None
+
+
+class Runner:
+    def __init__(self, ckpt, folder):
+        self.ckpt, self.folder, self.n = ckpt, folder, 0
+
+    def convert(self, src, *options):
+        """The converted file, or the message of what failed."""
+        self.n += 1
+        out = os.path.join(self.folder, '%d.safetensors' % self.n)
+        p = subprocess.run([self.ckpt, 'convert', '-q', '--no-fsync', src, out, *options], stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
+        return (out, None) if p.returncode == 0 else (None, 'status %d: %s' % (p.returncode, p.stderr.decode()[:300]))
+
+    def check(self, name, src, want, *options):
+        """src through the map equals the tensors wanted; the file, for the way back."""
+        out, why = self.convert(src, *options)
+        verdict(name, why or compare(tensors(out), want))
+        return out
+
+    def ways(self, name, a, b, want_a, want_b, pair, forth=(), back=()):
+        left, right = pair.split(':')
+        there = self.check(name + ' ' + pair, a, want_b, '--map', pair, *forth)
+        self.check(name + ' %s:%s' % (right, left), b, want_a, '--map', '%s:%s' % (right, left), *back)
+        if there:
+            self.check(name + ' there and back', there, want_a, '--map', '%s:%s' % (right, left), *back)
+
+
+def fixture(run, at):
+    name = os.path.basename(at)
+    hf = os.path.join(at, 'hf')
+    config = ('--config', os.path.join(hf, 'config.json'))
+    weights = os.path.join(hf, 'model.safetensors')
+    if name.startswith('map_mcore_'):
+        other = os.path.join(at, 'megatron.safetensors')
+        run.ways(name, hf, other, tensors(weights), tensors(other), 'hf:megatron', (), config)
+    elif name.endswith('_experts'):
+        other = os.path.join(at, 'stacked.safetensors')
+        run.ways(name, hf, other, tensors(weights), tensors(other), 'hf:packed', (), config)
+    elif name == 'map_meta_s1':
+        out, why = run.convert(os.path.join(at, 'meta', 'consolidated.00.pth'))
+        want = {n: t for n, t in tensors(out).items() if n != 'rope.freqs'} if out else {}
+        verdict(name + ' read', why)
+        run.ways(name, hf, os.path.join(at, 'meta', 'consolidated.00.pth'), tensors(weights), want, 'hf:meta-llama', (), config)
+    elif name.startswith('titan_'):
+        spec = json.load(open(os.path.join(at, 'expected.json')))['config']
+        sizes = ('--size', 'heads=%d' % spec['n_heads'], '--size', 'kv=%d' % spec['n_kv_heads'])
+        export, source = os.path.join(at, 'hf_export.safetensors'), os.path.join(at, 'ckpt', 'checkpoint')
+        out, why = run.convert(source)
+        verdict(name + ' read', why)
+        run.ways(name, export, source, tensors(export), tensors(out) if out else {}, 'hf:torchtitan', sizes, sizes)
+    else:
+        return
+    if name.startswith('map_mcore_'):
+        stacked, why = run.convert(hf, '--map', 'hf:megatron:torch_dist')
+        verdict(name + ' stacked', why)
+        if stacked:
+            run.check(name + ' from stacked', stacked, tensors(weights), '--map', 'torch_dist:megatron:hf', *config)
+
+
+def text_alone(run, folder):
+    """An architecture that nobody has heard of, from its text."""
+    h, heads, layers = 12, 3, 2
+    data, head, at = b'', {}, 0
+
+    def put(name, shape):
+        nonlocal data, at
+        n = 1
+        for s in shape:
+            n *= s
+        body = struct.pack('<%df' % n, *[len(head) * 1000 + i for i in range(n)])
+        head[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [at, at + 4 * n]}
+        data += body
+        at += 4 * n
+
+    for i in range(layers):
+        put('trunk.%d.mix' % i, [h, 3 * h])
+        put('trunk.%d.gain' % i, [h])
+    source = os.path.join(folder, 'new.safetensors')
+    text = json.dumps(head).encode()
+    with open(source, 'wb') as f:
+        f.write(struct.pack('<Q', len(text)) + text + data)
+    new = os.path.join(folder, 'new.map')
+    with open(new, 'w') as f:
+        f.write('sizes\n heads = wings\ntensors\n'
+                'trunk.{i}.mix "in (heads a|b|c d)" = block.{i}.a "(heads a d) in", block.{i}.b "(heads b d) in",\n'
+                '  block.{i}.c "(heads c d) in"\ntrunk.{i}.gain "..." = gains "i ..."\n')
+    out, why = run.convert(source, '--map', new, '--size', 'heads=%d' % heads)
+    verdict('a text alone', why)
+    if not out:
+        return
+    with open(out, 'rb') as f:
+        n = struct.unpack('<Q', f.read(8))[0]
+        made = json.loads(f.read(n))
+        body = f.read()
+    a, b = made['block.1.b']['data_offsets']
+    values = struct.unpack('<%df' % (h * h), body[a:b])
+    d = h // heads
+    want = [2000 + c * 3 * h + (g * 3 + 1) * d + x for g in range(heads) for x in range(d) for c in range(h)]
+    verdict('a text alone: values', None if list(values) == want else 'other values')
+    verdict('a text alone: stacked', None if made['gains']['shape'] == [layers, h] else 'shape')
+    run.check('a text alone: back', out, tensors(source), '--map', new, '--backwards', '--size', 'heads=%d' % heads)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin', required=True)
+    p.add_argument('fixtures')
+    a = p.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Runner(os.path.join(os.path.abspath(a.bin), 'ckpt'), folder)
+        for at in sorted(glob.glob(os.path.join(a.fixtures, 'map_*')) + glob.glob(os.path.join(a.fixtures, 'titan_*'))):
+            fixture(run, at)
+        text_alone(run, folder)
+    print('maps: %d passed, %d failed' % (passed, len(failed)))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * maps.c: finding, reading and choosing layout maps.
+ */
+#define _GNU_SOURCE // versionsort
+#include "tools/cli/maps.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/cli/out.h"
+#include "tools/cli/text.h"
+
+enum { MAPS_PATH = 4096, MAPS_MAX = 1024 };
+
+const char *maps_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+bool maps_is_path(const char *name)
+{
+    struct stat st;
+
+    return strchr(name, '/') || (!strchr(name, ':') && stat(name, &st) == 0);
+}
+
+/* Read and understand one more text. */
+static int maps_add(cli_maps *m, const char *path, ckpt_err *err)
+{
+    cli_map_text *more = m->n < MAPS_MAX ? realloc(m->at, (m->n + 1) * sizeof *m->at) : NULL;
+
+    if (!more)
+        return fail(err, CKPT_ELIMIT, "%s: too many layout maps, or out of memory", path);
+    m->at = more;
+    m->at[m->n] = (cli_map_text){.path = strdup(path)};
+    cli_map_text *t = &m->at[m->n++];
+    if (!t->path)
+        return fail(err, CKPT_ELIMIT, "%s: out of memory", path);
+    int rc = text_read(&t->text, path, "a layout map", err);
+    return rc == CKPT_OK ? ckpt_remap_new(&t->map, maps_base(path), t->text, err) : rc;
+}
+
+static int maps_only(const struct dirent *e)
+{
+    size_t n = strlen(e->d_name);
+
+    return n > 4 && e->d_name[0] != '.' && strcmp(e->d_name + n - 4, ".map") == 0;
+}
+
+/* All maps of a folder, in the order of their names; a folder that is not there has none. */
+static int maps_folder(cli_maps *m, const char *folder, ckpt_err *err)
+{
+    struct dirent **entry = NULL;
+    int n = scandir(folder, &entry, maps_only, alphasort), rc = CKPT_OK;
+    char path[MAPS_PATH];
+
+    for (int i = 0; i < n; i++) {
+        int k = snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
+        if (rc == CKPT_OK && k > 0 && (size_t)k < sizeof path)
+            rc = maps_add(m, path, err);
+        free(entry[i]);
+    }
+    free(entry);
+    return rc;
+}
+
+/* The folders of $CKPT_MAPS. */
+static int maps_of_user(cli_maps *m, ckpt_err *err)
+{
+    const char *at = getenv("CKPT_MAPS");
+    char folder[MAPS_PATH];
+    int rc = CKPT_OK;
+
+    while (rc == CKPT_OK && at && *at) {
+        size_t n = strcspn(at, ":");
+        if (n > 0 && n < sizeof folder) {
+            memcpy(folder, at, n);
+            folder[n] = 0;
+            rc = maps_folder(m, folder, err);
+        }
+        at += n;
+        at += *at == ':';
+    }
+    return rc;
+}
+
+/* Those beside the program: installed, or in the tree it was built in. */
+static int maps_of_program(cli_maps *m, ckpt_err *err)
+{
+    static const char *const places[] = {"../share/ckpt/maps", "../../tools/share/maps",
+                                         "../../../tools/share/maps"};
+    char program[MAPS_PATH], folder[MAPS_PATH + 64];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    size_t before = m->n;
+    int rc = CKPT_OK;
+
+    if (n <= 0)
+        return CKPT_OK;
+    program[n] = 0;
+    *strrchr(program, '/') = 0;
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof places / sizeof *places && m->n == before; i++) {
+        (void)snprintf(folder, sizeof folder, "%s/%s", program, places[i]);
+        rc = maps_folder(m, folder, err);
+    }
+    return rc;
+}
+
+int maps_read(cli_maps *out, const char *name, ckpt_err *err)
+{
+    int rc;
+
+    if (name && maps_is_path(name))
+        return maps_add(out, name, err);
+    rc = maps_of_user(out, err);
+    if (rc == CKPT_OK)
+        rc = maps_of_program(out, err);
+    if (rc == CKPT_OK && out->n == 0)
+        rc = fail(err, CKPT_EMISSING,
+                  "no layout maps are installed; CKPT_MAPS names the folder that has them");
+    return rc;
+}
+
+void maps_free(cli_maps *m)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        ckpt_remap_free(m->at[i].map);
+        free(m->at[i].text);
+        free(m->at[i].path);
+    }
+    free(m->at);
+    *m = (cli_maps){0};
+}
+
+/* Does a map lead from one layout to the other?  *backwards: read from right to left. */
+static bool maps_leads(const ckpt_remap *r, const char *from, const char *to, bool *backwards)
+{
+    *backwards = strcmp(ckpt_remap_side(r, true), from) == 0;
+    if (strcmp(ckpt_remap_side(r, false), from) == 0 && strcmp(ckpt_remap_side(r, true), to) == 0) {
+        *backwards = false;
+        return true;
+    }
+    return *backwards && strcmp(ckpt_remap_side(r, false), to) == 0;
+}
+
+/* The first map between two layouts that is for this architecture, applied. */
+static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, const char *to,
+                     ckpt_remap_opts *opts, ckpt_err *err)
+{
+    unsigned known = 0;
+    char names[256] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < maps->n; i++) {
+        bool fits = false;
+        if (!maps_leads(maps->at[i].map, from, to, &opts->backwards))
+            continue;
+        int rc = ckpt_remap_matches(map, maps->at[i].map, opts, &fits, err);
+        if (rc != CKPT_OK)
+            return rc;
+        if (fits)
+            return ckpt_map_remap(map, maps->at[i].map, opts, err);
+        if (n < sizeof names)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", known ? ", " : "",
+                                  maps_base(maps->at[i].path));
+        known++;
+    }
+    if (known == 0)
+        return fail(err, CKPT_EUSAGE,
+                    "there is no layout map %s:%s; `ckpt maps` lists those there are", from, to);
+    return fail(err, CKPT_EUSAGE,
+                "%s: none of the maps %s:%s is for this architecture (%s); --config names its "
+                "config.json, --map FILE one's own map",
+                ckpt_map_path(map), from, to, names);
+}
+
+int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,
+               ckpt_err *err)
+{
+    char *copy = NULL, *from, *to;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; i < maps->n; i++) {
+        // a file of one's own, which is the only one read, or an installed one by its name
+        if (strcmp(maps->at[i].path, name) == 0 || strcmp(maps_base(maps->at[i].path), name) == 0)
+            return ckpt_map_remap(map, maps->at[i].map, opts, err);
+    }
+    copy = strdup(name);
+    if (!copy)
+        return fail(err, CKPT_ELIMIT, "out of memory");
+    from = copy;
+    to = strchr(from, ':');
+    if (!to || to == from)
+        rc = fail(err, CKPT_EUSAGE, "--map %s: expected FROM:TO or a file; `ckpt maps` lists them",
+                  name);
+    while (rc == CKPT_OK && to) {
+        *to++ = 0;
+        char *next = strchr(to, ':');
+        if (next)
+            *next = 0;
+        rc = maps_step(map, maps, from, to, opts, err);
+        if (next)
+            *next = ':';
+        from = to;
+        to = next;
+    }
+    free(copy);
+    return rc;
+}

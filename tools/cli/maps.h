@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * maps.h: layout maps by name: where the texts are, and which of them is meant.
+ *
+ * A name is LEFT:RIGHT, "hf:megatron", and says from which layout to which; three and more are one
+ * after the other.  A file's own name means it too.  The texts are files that end in ".map": in the folders of $CKPT_MAPS (separated
+ * by ':'), in share/ckpt/maps beside the program's bin, and in tools/share/maps of a source tree.
+ */
+#ifndef TOOLS_MAPS_H
+#define TOOLS_MAPS_H
+
+#include "ckpt.h"
+
+typedef struct cli_map_text {
+    char *path;
+    char *text;
+    ckpt_remap *map; /* understood */
+} cli_map_text;
+
+/* Texts, in the order in which they are tried. */
+typedef struct cli_maps {
+    cli_map_text *at;
+    size_t n;
+} cli_maps;
+
+/*
+ * Read the text that a path names, or, where `name` is none, all that are installed.
+ *
+ * Errors   CKPT_EUSAGE: a text that is no map; CKPT_EIO; CKPT_EMISSING: none is installed
+ */
+int maps_read(cli_maps *out, const char *name, ckpt_err *err);
+void maps_free(cli_maps *m);
+
+/* True if it is a path, not a name of two layouts. */
+bool maps_is_path(const char *name);
+
+/* The last part of a path: what messages call a map. */
+const char *maps_base(const char *path);
+
+/*
+ * Apply the maps that a name means, one after the other, to a map.
+ *
+ * opts     config and sizes; backwards: a path's map is read from right to left
+ * Errors   CKPT_EUSAGE: there is no such map, or none for this architecture, naming those there
+ *          are; those of ckpt_map_remap
+ */
+int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,
+               ckpt_err *err);
+
+#endif

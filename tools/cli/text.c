@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * text.c: the text of a file that an option names.
+ */
+#include "tools/cli/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/out.h"
+
+/* What a file that an option names may have. */
+#define TEXT_BYTES (16 << 20)
+
+int text_read(char **out, const char *path, const char *what, ckpt_err *err)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = file ? malloc(TEXT_BYTES + 1) : NULL;
+
+    if (!file)
+        return fail(err, CKPT_EIO, "%s: %s", path, strerror(errno));
+    size_t n = text ? fread(text, 1, TEXT_BYTES + 1, file) : 0;
+    bool failed = ferror(file) != 0;
+    (void)fclose(file);
+    // one byte more was asked for than is allowed, to see whether there is more
+    if (text && !failed && n <= TEXT_BYTES && !memchr(text, 0, n)) {
+        text[n] = 0;
+        *out = text;
+        return CKPT_OK;
+    }
+    free(text);
+    if (failed)
+        return fail(err, CKPT_EIO, "%s: cannot be read", path);
+    if (n > TEXT_BYTES)
+        return fail(err, CKPT_ELIMIT, "%s: %s may take at most 16 MiB", path, what);
+    return n ? fail(err, CKPT_EUSAGE, "%s: not a text", path)
+             : fail(err, CKPT_ELIMIT, "%s: out of memory", path);
+}
