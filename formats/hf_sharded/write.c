@@ -241,6 +241,8 @@ static int hsw_take(hsw_writer *w, const ckpt_map *part, uint32_t rank)
         const ckpt_tensor *piece = part->tensors.at[k];
         size_t i = ckpt_map_index(w->to, piece->name, strlen(piece->name));
         uint64_t start, count;
+        // the last rank that is laid out has some of each
+        w->to->tensors.at[i]->file = index;
         if (piece->n_elems == 0)
             continue;
         ckpt_source s = part->sources.at[piece->extent[0].source];

@@ -38,6 +38,7 @@ ckpt convert "$run" run --to hf-sharded --world 5 && ckpt diff "$run" run
 ckpt convert -q "$run" x --to hf-sharded --with-optimizer || echo "status $?"
 echo "-- options"
 ckpt convert -q -n "$src" x --to hf-sharded --world 2
+ckpt convert -q -n --json "$src" x --to hf-sharded --world 2 | grep -m2 '"name"'
 ckpt convert -q "$src" x --to hf --world 2 || echo "status $?"
 ckpt convert -q "$src" x --to hf-sharded --layout torch || echo "status $?"
 ckpt convert -q "$src" x --to hf-sharded --drop-optimizer || echo "status $?"
