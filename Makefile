@@ -311,6 +311,7 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/maps.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/dcp.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/megatron.py --some --bin $(B)/bin tests/fixtures
+	@python3 tests/golden/peft.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/reshard.py --some --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero tests/fixtures
 	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map tests/fixtures
 	@python3 tests/golden/run_doctor.py --bin $(B)/bin $(if $(SHARED),--more $(SHARED)/fixtures) tests/fixtures
@@ -330,6 +331,7 @@ ifneq ($(SHARED),)
 	@python3 tests/golden/dcp.py --bin $(B)/bin $(SHARED)/fixtures
 	@python3 tests/golden/megatron.py --bin $(B)/bin $(SHARED)/fixtures
 	@python3 tests/golden/maps.py --bin $(B)/bin $(SHARED)/fixtures
+	@python3 tests/golden/peft.py --bin $(B)/bin $(SHARED)/fixtures
 	@python3 tests/golden/compare_expected.py $(B)/golden_map $(SHARED)
 	@python3 tests/golden/compare_grid.py $(B)/golden_map $(SHARED)
 endif

@@ -339,6 +339,41 @@ CKPT_API int ckpt_remap_matches(ckpt_map *map, const ckpt_remap *r, const ckpt_r
 CKPT_API int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts,
                             ckpt_err *err);
 
+/* ---- adapters ---- */
+
+typedef struct ckpt_adapter {
+    size_t size;      /* sizeof this struct, or 0: see above */
+    const char *path; /* of its folder, with adapter_config.json */
+    double weight;    /* of its updates; 0: 1 */
+    /* the head of a model that ties it to the embedding is written of its own, as it was */
+    bool untie;
+} ckpt_adapter;
+
+/*
+ * Merge a LoRA adapter of PEFT into the weights of its base, in place: what is read of the map is
+ * the merged weight, computed in F32 and rounded once.  Call again for another adapter.
+ *
+ * Errors   CKPT_EUNSUPPORTED: another kind of adapter; CKPT_EMISSING, CKPT_EMISMATCH: a tensor of
+ *          the adapter that does not fit the base, or is not used; those of ckpt_open.  The map can
+ *          then only be freed.
+ */
+CKPT_API int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err);
+
+typedef struct ckpt_adapter_only {
+    size_t size;        /* sizeof this struct, or 0: see above */
+    const char *config; /* path of the adapter_config.json that the run was started with */
+    const char *name;   /* of the adapter, where the run has several; NULL: the only one */
+} ckpt_adapter_only;
+
+/*
+ * Keep the adapter of a run that trained one, in place, under the names of PEFT's files; written
+ * with "hf" or "hf-bin" it becomes an adapter folder.
+ *
+ * Errors   CKPT_EMISSING: there is none; CKPT_EUSAGE: several, or no config; CKPT_EMISMATCH: the
+ *          config is of another adapter
+ */
+CKPT_API int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err);
+
 /* ---- converting ---- */
 
 enum { CKPT_STAGE_NONE = -1 }; /* for ckpt_target.stage */

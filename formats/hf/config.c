@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: owns the dtype that a config.json states for its model.
+ * config.c: owns the dtype that a config.json states for its model, and whether its head is tied.
  *
  * transformers creates a model in the dtype that config.json names ("dtype", before 4.56
  * "torch_dtype") and casts the weights to it while loading, so weights that were converted need
@@ -235,4 +235,63 @@ int ckpt_hf_config_dtype(ckpt_bytes *out, const char *text, uint64_t n, const ch
     if (s.failed || !ckpt_bytes_add(out, text + s.copied, n - s.copied))
         return CKPT_ELIMIT;
     return CKPT_OK;
+}
+
+/* ---- tied heads ---- */
+
+/* Offset of the value of tie_word_embeddings in the outermost object; 0: it is not stated. */
+static uint64_t hc_tie(hc_scan *s)
+{
+    static const char key[] = "\"tie_word_embeddings\"";
+    uint64_t found = 0;
+    unsigned depth = 0;
+
+    while (s->i < s->n) {
+        char c = s->at[s->i];
+        uint64_t first = s->i;
+
+        depth += c == '{' || c == '[';
+        depth -= depth > 0 && (c == '}' || c == ']');
+        if (c == '{' && s->opened == 0)
+            s->opened = s->i + 1;
+        if (strchr(" \t\r\n,:{}[]", c)) {
+            s->i++;
+            continue;
+        }
+        if (!hc_skip(s) || s->i > s->n)
+            return 0;
+        if (depth != 1 || s->i - first != sizeof key - 1 ||
+            memcmp(s->at + first, key, sizeof key - 1) != 0)
+            continue;
+        // a key, unless it is somebody's value
+        while (s->i < s->n && strchr(" \t\r\n", s->at[s->i]))
+            s->i++;
+        if (s->i < s->n && s->at[s->i] == ':')
+            for (found = s->i + 1; found < s->n && strchr(" \t\r\n", s->at[found]); found++)
+                ;
+    }
+    return found < s->n ? found : 0;
+}
+
+int ckpt_hf_config_untie(ckpt_bytes *out, const char *text, uint64_t n)
+{
+    hc_scan s = {.at = text, .n = n};
+    uint64_t at = hc_tie(&s), end;
+    bool fits;
+
+    if (s.opened == 0)
+        return CKPT_EFORMAT;
+    if (at == 0) {
+        static const char line[] = "\n  \"tie_word_embeddings\": false,";
+
+        fits = ckpt_bytes_add(out, text, s.opened) && ckpt_bytes_add(out, line, sizeof line - 1) &&
+               ckpt_bytes_add(out, text + s.opened, n - s.opened);
+        return fits ? CKPT_OK : CKPT_ELIMIT;
+    }
+    s.i = at;
+    (void)hc_skip(&s);
+    end = s.i < n ? s.i : n;
+    fits = ckpt_bytes_add(out, text, at) && ckpt_bytes_add(out, "false", 5) &&
+           ckpt_bytes_add(out, text + end, n - end);
+    return fits ? CKPT_OK : CKPT_ELIMIT;
 }

@@ -17,4 +17,11 @@
  */
 int ckpt_hf_config_dtype(ckpt_bytes *out, const char *text, uint64_t n, const char *dtype);
 
+/*
+ * Append the n bytes of a config.json to out, with tie_word_embeddings false; nothing else changes.
+ *
+ * Errors   as above
+ */
+int ckpt_hf_config_untie(ckpt_bytes *out, const char *text, uint64_t n);
+
 #endif

@@ -266,6 +266,22 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
     return rc;
 }
 
+/* The same of a config.json whose model's head is no longer tied: transformers would tie it. */
+static int side_add_untied(side_work *w, const char *text, uint64_t n)
+{
+    ckpt_bytes changed = {0};
+    int rc = ckpt_hf_config_untie(&changed, text, n);
+
+    if (rc == CKPT_OK)
+        rc = side_add(w, "config.json", (const char *)changed.at, changed.n);
+    else
+        rc = ckpt_fail(w->err, rc,
+                       "%s/config.json: no JSON object that can say that the head is not tied",
+                       w->list.folder);
+    ckpt_vec_free(&changed);
+    return rc;
+}
+
 /* Copied whole: the output says of the model what its source said. */
 static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e, const char *name)
 {
@@ -283,7 +299,9 @@ static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e
         return ckpt_map_note(w->to, CKPT_WARNING, w->err,
                              "%s: a link that leads out of the folder: not copied", path);
     int rc = ckpt_io_slurp(&bytes, &n, path, SIDE_MAX, w->err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && w->from->untied && strcmp(name, "config.json") == 0)
+        rc = side_add_untied(w, bytes, n);
+    else if (rc == CKPT_OK)
         rc = side_add(w, name, bytes, n);
     ckpt_free(bytes);
     return rc;

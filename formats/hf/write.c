@@ -70,9 +70,11 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
 
 /* ---- adapters ---- */
 
-/* All of the source's files have names of adapters. */
+/* It was made one, or all of the source's files have names of adapters. */
 static bool hfw_is_adapter(const ckpt_map *from)
 {
+    if (from->adapter_config)
+        return true;
     for (size_t i = 0; i < from->files.n; i++) {
         ckpt_hf_name n = ckpt_hf_parse_name(ckpt_hf_base(from->files.at[i].path));
 
@@ -290,6 +292,9 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
     w->dtype = hfw_config_dtype(w->to, from, target);
     if (rc == CKPT_OK && target->copy_side_files)
         rc = ckpt_hf_side_files(w->to, from, w->dtype, w->adapter, w->err);
+    if (rc == CKPT_OK && from->adapter_config)
+        rc = ckpt_hf_add_literal(w->to, "adapter_config.json", from->adapter_config,
+                                 from->n_adapter_config, w->err);
     if (rc == CKPT_OK)
         rc = hfw_add_shards(w);
     if (rc == CKPT_OK && w->sums.n_shards > 1)

@@ -24,8 +24,9 @@ static pthread_cond_t vl_changed = PTHREAD_COND_INITIALIZER;
 typedef struct vl_inputs {
     ckpt_inputs in; /* first, so that a ckpt_inputs of ours is a vl_inputs */
     ckpt_values *v;
-    uint8_t *scratch;
-    uint64_t n_scratch;
+    uint8_t *scratch, *kept;
+    uint64_t n_scratch, n_kept;
+    const void *owner; /* of kept */
 } vl_inputs;
 
 /* Buffers are made when first needed: most runs have no use for them. */
@@ -338,13 +339,28 @@ static void *vl_inputs_scratch(ckpt_inputs *in, uint64_t n)
     return i->scratch;
 }
 
+/* ckpt_inputs.keep */
+static void *vl_inputs_keep(ckpt_inputs *in, const void *owner, uint64_t n, bool *fresh)
+{
+    vl_inputs *i = (vl_inputs *)(void *)in;
+
+    *fresh = i->owner != owner || i->n_kept < n;
+    if (i->n_kept < n || !i->kept) {
+        ckpt_free(i->kept);
+        i->kept = ckpt_alloc(n > 0 ? (size_t)n : 1);
+        i->n_kept = i->kept ? n : 0;
+    }
+    i->owner = i->kept ? owner : NULL;
+    return i->kept;
+}
+
 /* What operations at this depth read with. */
 static vl_inputs *vl_inputs_of(ckpt_values *v)
 {
     if (!v->inputs)
         v->inputs = ckpt_alloc(sizeof *v->inputs);
     if (v->inputs) {
-        v->inputs->in = (ckpt_inputs){vl_inputs_read, vl_inputs_scratch};
+        v->inputs->in = (ckpt_inputs){vl_inputs_read, vl_inputs_scratch, vl_inputs_keep};
         v->inputs->v = v;
     }
     return v->inputs;
@@ -380,7 +396,12 @@ static int vl_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part
     vl_inputs *in = vl_inputs_of(v);
     int rc = !in ? ckpt_fail_memory(err) : vl_prepare(m, in, err);
 
-    return rc == CKPT_OK ? m->make(m, &in->in, to, part->count, part->start, err) : rc;
+    if (rc == CKPT_OK)
+        rc = m->make(m, &in->in, to, part->count, part->start, err);
+    // What it was about to keep may be half of it.
+    if (rc != CKPT_OK && in)
+        in->owner = NULL;
+    return rc;
 }
 
 /* gather.h's nested: n bytes from offset `at` of a nested source. */
@@ -419,8 +440,10 @@ void ckpt_values_free(ckpt_values *v)
     if (v->inner)
         ckpt_values_free(v->inner);
     ckpt_free(v->inner);
-    if (v->inputs)
+    if (v->inputs) {
         ckpt_free(v->inputs->scratch);
+        ckpt_free(v->inputs->kept);
+    }
     ckpt_free(v->inputs);
     ckpt_gather_free(&v->gather);
     ckpt_free(v->twin);

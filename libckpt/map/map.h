@@ -45,12 +45,15 @@ struct ckpt_far {
  * read     count elements of tensor t from element `first` of its flattened form on, as values of
  *          dtype (NONE: t's own), into buf
  * scratch  n bytes that last until the operation returns or asks again; NULL: no memory
+ * keep     n bytes that stay as the owner has left them until another asks on this thread, or the
+ *          operation fails; *fresh: they are to be filled.  NULL: no memory
  */
 typedef struct ckpt_inputs ckpt_inputs;
 struct ckpt_inputs {
     int (*read)(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint64_t count,
                 ckpt_dtype dtype, void *buf, ckpt_err *err);
     void *(*scratch)(ckpt_inputs *in, uint64_t n);
+    void *(*keep)(ckpt_inputs *in, const void *owner, uint64_t n, bool *fresh);
 };
 
 /*
@@ -302,6 +305,12 @@ struct ckpt_map {
     const char *folder;
     const char *pointer, *pointer_text;
     ckpt_claim claim; /* written: training state */
+
+    bool untied; /* the head has a tensor of its own, whatever the source's config.json says */
+    /* the weights are an adapter's: the bytes of its adapter_config.json; NULL: they are not, or it
+       lies beside them */
+    const char *adapter_config;
+    uint64_t n_adapter_config;
 
     const ckpt_set
         *set; /* without a folder: what the files are together; NULL: each stands alone */

@@ -2,6 +2,7 @@
 /*
  * convert.c: ckpt convert: weights from any format that is read to any that is written.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "tools/ckpt/training.h"
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/text.h"
+#include "tools/cli/words.h"
 
 /* Apply --include, --exclude and --rename to the map, if any was given. */
 static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
@@ -43,6 +45,42 @@ static int convert_remap(ckpt_map *map, const cli_args *a, ckpt_err *err)
     return a->map ? maps_apply(map, &a->maps, a->map, &opts, err) : CKPT_OK;
 }
 
+/* The options of adapters that are given without what they are about. */
+static int convert_check_adapters(const cli_args *a, ckpt_err *err)
+{
+    if (a->adapter_only && a->adapters.n)
+        return fail(err, CKPT_EUSAGE,
+                    "--adapter-only takes an adapter out, --adapter merges one "
+                    "in: one of them");
+    if (!a->adapter_only && (a->adapter_config || a->adapter_name))
+        return fail(err, CKPT_EUSAGE, "--%s is for --adapter-only",
+                    a->adapter_config ? "adapter-config" : "adapter-name");
+    if (a->untie && !a->adapters.n)
+        return fail(err, CKPT_EUSAGE, "--untie is for --adapter");
+    if (a->adapter_only && strncmp(a->target.format, "hf", 2) != 0)
+        return fail(err, CKPT_EUSAGE, "--adapter-only writes --to hf or --to hf-bin");
+    return CKPT_OK;
+}
+
+/* Merge what --adapter names, or leave nothing but the adapter of --adapter-only. */
+static int convert_adapt(ckpt_map *map, const cli_args *a, ckpt_err *err)
+{
+    const ckpt_adapter_only only = {
+        .size = sizeof only, .config = a->adapter_config, .name = a->adapter_name};
+    char path[PATH_MAX];
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < a->adapters.n; i++) {
+        ckpt_adapter adapter = {.size = sizeof adapter, .path = path, .untie = a->untie};
+
+        if (!word_weighted(path, sizeof path, a->adapters.at[i], &adapter.weight) ||
+            adapter.weight == 0)
+            return fail(err, CKPT_EUSAGE, "--adapter: '%s' is no FOLDER:WEIGHT", a->adapters.at[i]);
+        rc = ckpt_map_adapt(map, &adapter, err);
+    }
+    return rc == CKPT_OK && a->adapter_only ? ckpt_map_adapter_only(map, &only, err) : rc;
+}
+
 /* Settle what the options leave open: format, shard size, memory. */
 static int convert_target(cli_args *a, ckpt_err *err)
 {
@@ -57,6 +95,8 @@ static int convert_target(cli_args *a, ckpt_err *err)
             "written",
             a->target.path);
     int rc = effects_of_target(a, err);
+    if (rc == CKPT_OK)
+        rc = convert_check_adapters(a, err);
     if (rc != CKPT_OK)
         return rc;
     a->target.copy_side_files = !a->no_side_files;
@@ -98,6 +138,8 @@ static int convert_run(cli_args *a, ckpt_err *err)
     job_refuse(&a->run, a->allow_overflow, a->strict);
     convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
     if (rc == CKPT_OK)
+        rc = convert_adapt(map, a, err);
+    if (rc == CKPT_OK)
         rc = convert_select(map, a, err);
     if (rc == CKPT_OK)
         rc = convert_remap(map, a, err);
@@ -133,6 +175,13 @@ static const cli_option convert_options[] = {
     {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
     {"config", 0, CLI_FILE, AT(config), "FILE", "config.json for the map, before the source's own"},
     {"size", 0, CLI_LIST, AT(sizes), "NAME=N", "a size of the map (again: another)"},
+    {"adapter", 0, CLI_SOURCES, AT(adapters), "DIR[:WEIGHT]",
+     "merge this LoRA adapter of PEFT (again: another)"},
+    {"untie", 0, CLI_FLAG, AT(untie), NULL, "with --adapter: a tied head is written as it was"},
+    {"adapter-only", 0, CLI_FLAG, AT(adapter_only), NULL,
+     "the adapter of a run that trained one, as PEFT's folder"},
+    {"adapter-config", 0, CLI_FILE, AT(adapter_config), "FILE", "its adapter_config.json"},
+    {"adapter-name", 0, CLI_TEXT, AT(adapter_name), "NAME", "of several adapters, this one"},
     {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},
     {"with-optimizer", 0, CLI_FLAG, AT(open.with_optimizer), NULL, "also optimizer state"},
     {"keep-slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "tensor-parallel slices stay apart"},

@@ -24,6 +24,9 @@ int training_check(const cli_args *a, ckpt_err *err)
             err, CKPT_EUSAGE,
             "--include, --exclude, --rename and --map are for weights alone: training state is "
             "written whole");
+    if (a->adapters.n || a->adapter_only)
+        return fail(err, CKPT_EUSAGE,
+                    "--adapter and --adapter-only are for weights alone: merge into weights first");
     if (a->target.objects_kept && a->target.objects_dropped)
         return fail(err, CKPT_EUSAGE, "--keep-objects and --drop-objects exclude each other");
     if (a->join && a->open.keep_slices)

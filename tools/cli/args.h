@@ -38,6 +38,9 @@ typedef struct cli_args {
     const char *map, *config; /* convert: a layout map, and the model's config.json */
     bool backwards;
     cli_list include, exclude, sizes;
+    cli_list adapters;                         /* convert */
+    bool untie, adapter_only;                  /* convert */
+    const char *adapter_config, *adapter_name; /* convert */
 
     ckpt_open_opts open;
     ckpt_target target;

@@ -40,6 +40,7 @@ static complete_kind complete_option(const cli_option *o)
     case CLI_OUTPUT:
     case CLI_RESULT:
     case CLI_MORE:
+    case CLI_SOURCES:
         return COMPLETE_FILES;
     case CLI_DTYPE:
     case CLI_FORMAT:
@@ -256,7 +257,7 @@ static void zsh_value(const cli_option *o)
 /* '(-l --long)'{-l,--long}'[text]:value:action' */
 static void zsh_option(const cli_option *o)
 {
-    const char *again = o->kind == CLI_LIST ? "*" : "";
+    const char *again = o->kind == CLI_LIST || o->kind == CLI_SOURCES ? "*" : "";
     char room[CLI_HELP_ROOM];
 
     if (o->letter)

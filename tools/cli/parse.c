@@ -221,7 +221,7 @@ int cli_take(cli_line *line, const cli_option *o, const char *word, ckpt_err *er
         line->given[o - line->verb->options] = true;
     if (o->kind == CLI_MORE)
         return line->verb->more(line, word, err);
-    if (o->kind == CLI_LIST)
+    if (o->kind == CLI_LIST || o->kind == CLI_SOURCES)
         return cli_add(line, field, word, err);
     if (!word_store(field, o->kind, word))
         return fail(err, CKPT_EUSAGE, "--%s: '%s' is not %s", o->name, word,

@@ -31,6 +31,7 @@ typedef enum cli_kind {
     CLI_RESULT,  /* const char *: what gets its name when it is complete: never "-" */
     CLI_MORE,    /* a file of further options: the command's `more` reads it */
     CLI_LIST,    /* cli_list; may be given again */
+    CLI_SOURCES, /* the same, of checkpoints that are read: "PATH" or "PATH:WEIGHT" */
     CLI_SIZE,    /* uint64_t: a size word */
     CLI_COUNT,   /* unsigned, at least 1 */
     CLI_COUNT64, /* uint64_t, at least 1 */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 bool word_uint(uint64_t *out, const char *text, size_t n)
 {
@@ -179,6 +180,7 @@ bool word_store(void *field, cli_kind kind, const char *word)
     case CLI_STATE:
         return word_format(field, word);
     case CLI_LIST:
+    case CLI_SOURCES:
     case CLI_MORE:
         break;
     }
@@ -215,9 +217,26 @@ const char *word_expected(cli_kind kind)
     case CLI_OUTPUT:
     case CLI_MORE:
     case CLI_LIST:
+    case CLI_SOURCES:
     case CLI_FORMAT:
     case CLI_STATE:
         break;
     }
     return "a value";
+}
+
+bool word_weighted(char *path, size_t room, const char *word, double *weight)
+{
+    const char *colon = strrchr(word, ':');
+    size_t n = colon ? (size_t)(colon - word) : strlen(word);
+    struct stat st;
+
+    *weight = 1;
+    if (colon && (lstat(word, &st) == 0 || !word_real(weight, colon + 1)))
+        n = strlen(word);
+    if (n == 0 || n >= room)
+        return false;
+    memcpy(path, word, n);
+    path[n] = 0;
+    return true;
 }

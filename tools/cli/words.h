@@ -16,4 +16,10 @@ bool word_store(void *field, cli_kind kind, const char *word);
 /* What a refused word should have been, for messages: "a whole number from 1 on". */
 const char *word_expected(cli_kind kind);
 
+/*
+ * Take "PATH:WEIGHT" apart; what is there under the whole word, or ends in no number, is a path of
+ * weight 1.  False: no path, or none that fits.
+ */
+bool word_weighted(char *path, size_t room, const char *word, double *weight);
+
 #endif

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/cli/words.h"
 #include "tools/sandbox/landlock.h"
 #include "tools/sandbox/seccomp.h"
 
@@ -239,6 +241,20 @@ static int sandbox_allow_output(const sandbox *s, int rules, ckpt_err *err)
 /* Calls fn for each path that the command line names, with the letter of its use (cli.h). */
 typedef int (*sandbox_fn)(void *ctx, const cli_args *a, const char *path, char use);
 
+/* The paths of a list of sources, without their weights. */
+static int sandbox_list(const cli_args *a, const cli_list *list, sandbox_fn fn, void *ctx)
+{
+    char path[PATH_MAX];
+    double weight;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < list->n; i++) {
+        if (word_weighted(path, sizeof path, list->at[i], &weight))
+            rc = fn(ctx, a, path, 'r');
+    }
+    return rc;
+}
+
 static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
 {
     const cli_option *o = a->line.verb->options;
@@ -255,6 +271,9 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
             memcpy(&path, (const char *)a + o->at, sizeof path);
         if (path)
             rc = fn(ctx, a, path, o->kind == CLI_FILE ? 'f' : o->kind == CLI_SOURCE ? 'r' : 'p');
+        if (rc == 0 && o->kind == CLI_SOURCES)
+            rc =
+                sandbox_list(a, (const cli_list *)(const void *)((const char *)a + o->at), fn, ctx);
     }
     return rc;
 }

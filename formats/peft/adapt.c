@@ -1,0 +1,686 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * adapt.c: merging an adapter into the map of its base.
+ *
+ * The adapter's file says which modules there are; its configuration gives scales and what may be
+ * replaced.  Every tensor of the file is used, or it is an error.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt.h"
+#include "formats/peft/lora.h"
+#include "formats/peft/peft.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/map/adopt.h"
+
+/* A tensor of the adapter. */
+typedef struct ad_item {
+    ckpt_peft_name name;
+    const ckpt_tensor *t;
+} ad_item;
+
+typedef struct adapting {
+    ckpt_map *map;   /* of the base */
+    ckpt_map *child; /* of the adapter; the map's own once it is adopted */
+    ckpt_adapter opts;
+    ckpt_peft_config config;
+    const char *model_type; /* of the base, or NULL */
+    bool headed;            /* the base may have a head that is tied to its embedding */
+    ad_item *item;          /* by module */
+    size_t n_items;
+    const ckpt_tensor *table; /* an embedding that changes, and did not before; or NULL */
+    uint64_t n_merged, n_replaced;
+    ckpt_err *err;
+} adapting;
+
+/* The parts of one module; name: its path. */
+typedef struct ad_module {
+    char *name;
+    const ckpt_tensor *part[CKPT_PEFT_N_PARTS];
+} ad_module;
+
+/* ---- finding tensors of the base ---- */
+
+static ckpt_tensor *ad_at(const adapting *a, const char *name)
+{
+    size_t i = ckpt_map_index(a->map, name, strlen(name));
+
+    return i == SIZE_MAX ? NULL : a->map->tensors.at[i];
+}
+
+/*
+ * The base's tensor of a name.  Files of a bare model lack the first part of the names that the
+ * adapter's class gives them ("transformer.h.0..."), others have one more.
+ */
+static ckpt_tensor *ad_find(const adapting *a, const char *name)
+{
+    const char *dot = strchr(name, '.');
+    ckpt_tensor *t = ad_at(a, name), *found = NULL;
+    size_t n = strlen(name);
+
+    if (!t && dot)
+        t = ad_at(a, dot + 1);
+    for (size_t i = 0; !t && i < a->map->tensors.n; i++) {
+        const char *other = a->map->tensors.at[i]->name;
+        size_t m = strlen(other);
+
+        if (m > n && other[m - n - 1] == '.' && strcmp(other + m - n, name) == 0) {
+            if (found)
+                return NULL;
+            found = a->map->tensors.at[i];
+        }
+    }
+    return t ? t : found;
+}
+
+static bool ad_shape_is(const ckpt_tensor *t, uint64_t rows, uint64_t cols)
+{
+    return t->ndim == 2 && t->shape[0] == rows && t->shape[1] == cols;
+}
+
+/* A tensor's shape as text. */
+static const char *ad_shape(char text[120], const ckpt_tensor *t)
+{
+    size_t n = 0;
+
+    text[n++] = '[';
+    for (uint32_t i = 0; i < t->ndim && n < 90; i++)
+        n += (size_t)snprintf(text + n, 120 - n, "%s%" PRIu64, i ? ", " : "", t->shape[i]);
+    snprintf(text + n, 120 - n, "]");
+    return text;
+}
+
+/* A hidden tensor that has what t has: the base of what t becomes. */
+static ckpt_tensor *ad_hide(adapting *a, const ckpt_tensor *t)
+{
+    const ckpt_tensor *o = t->owner ? t->owner : t;
+    ckpt_tensor like = *o, *made = NULL;
+
+    like.owner = NULL;
+    if (ckpt_map_add_hidden(a->map, o->name, strlen(o->name), &like, &made, a->err) != CKPT_OK)
+        return NULL;
+    made->extent = o->extent;
+    made->n_extents = o->n_extents;
+    return made;
+}
+
+/* ---- whole tensors ---- */
+
+/* The adapter's tensor in place of the base's, in the base's dtype for exports. */
+static int ad_put_whole(adapting *a, ckpt_tensor *t, const ckpt_tensor *by)
+{
+    char mine[120], theirs[120];
+
+    if (t->n_elems != by->n_elems || t->ndim != by->ndim ||
+        memcmp(t->shape, by->shape, t->ndim * sizeof *t->shape) != 0)
+        return ckpt_fail(a->err, CKPT_EMISMATCH,
+                         "%s: %.200s is %s, but %s in the base: tokens were added, or it is of "
+                         "another base; resize the base's embeddings first",
+                         a->opts.path, by->name, ad_shape(theirs, by), ad_shape(mine, t));
+    if (t->export_dtype == CKPT_DTYPE_NONE)
+        t->export_dtype = t->dtype;
+    t->dtype = by->dtype;
+    t->owner = t->addend = NULL;
+    t->twin = by->twin;
+    t->extent = by->extent;
+    t->n_extents = by->n_extents;
+    a->n_replaced++;
+    return CKPT_OK;
+}
+
+/* A tensor that the base does not have: a new head, or one that was tied. */
+static int ad_add_whole(adapting *a, const char *name, const ckpt_tensor *by)
+{
+    ckpt_tensor like = *by, *made = NULL;
+    int rc;
+
+    if (a->map->tensors.n > 0)
+        like.export_dtype = a->map->tensors.at[0]->export_dtype != CKPT_DTYPE_NONE
+                                ? a->map->tensors.at[0]->export_dtype
+                                : a->map->tensors.at[0]->dtype;
+    rc = ckpt_map_add(a->map, name, strlen(name), &like, &made, a->err);
+    if (rc != CKPT_OK)
+        return rc;
+    made->extent = by->extent;
+    made->n_extents = by->n_extents;
+    a->n_replaced++;
+    if (strstr(name, "lm_head") == name) {
+        a->map->untied = true;
+        return ckpt_map_note(a->map, CKPT_INFO, a->err,
+                             "%.200s is the adapter's own: config.json says of the model that its "
+                             "head is not tied",
+                             name);
+    }
+    return CKPT_OK;
+}
+
+/* Whole tensors replace the base's where the configuration says that they were trained. */
+static int ad_plain(adapting *a, const char *name, const ckpt_tensor *by)
+{
+    ckpt_tensor *t = ad_find(a, name);
+    const char *last = strrchr(name, '.');
+    bool is_bias = last && strcmp(last, ".bias") == 0 && strcmp(a->config.bias, "none") != 0;
+    bool saved = ckpt_peft_saves(&a->config, name);
+    bool is_table = t && last && strcmp(last, ".weight") == 0;
+
+    if (a->opts.weight != 1)
+        return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
+                         "%s: %.200s is a whole tensor of the adapter, which has no weight: leave "
+                         "the weight 1",
+                         a->opts.path, by->name);
+    if (t && (saved || is_bias || is_table))
+        return ad_put_whole(a, t, by);
+    if (saved)
+        return ad_add_whole(a, name, by);
+    return ckpt_fail(a->err, t ? CKPT_EUNSUPPORTED : CKPT_EMISSING,
+                     "%s: %.200s %s, and %s does not say that it was trained: every tensor of an "
+                     "adapter must be used",
+                     a->opts.path, by->name, t ? "is one of the base" : "is not in the base",
+                     a->config.path);
+}
+
+/* ---- updates ---- */
+
+/* Modules of these models keep their matrices turned (transformers' Conv1D). */
+static bool ad_is_conv1d(const adapting *a, const char *module)
+{
+    static const char *const models[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer",
+                                         "clvp", NULL};
+    const char *last = strrchr(module, '.');
+
+    if (!a->model_type)
+        return a->config.fan_in_fan_out;
+    if (!last || strncmp(last, ".c_", 3) != 0)
+        return false;
+    for (size_t i = 0; models[i]; i++) {
+        if (strcmp(models[i], a->model_type) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int ad_misfit(adapting *a, const ad_module *m, const ckpt_tensor *t)
+{
+    const ckpt_tensor *pa =
+        m->part[CKPT_PEFT_A] ? m->part[CKPT_PEFT_A] : m->part[CKPT_PEFT_TABLE_A];
+    const ckpt_tensor *pb =
+        m->part[CKPT_PEFT_B] ? m->part[CKPT_PEFT_B] : m->part[CKPT_PEFT_TABLE_B];
+    char base[120], na[120], nb[120];
+
+    return ckpt_fail(a->err, CKPT_EMISMATCH,
+                     "%s: %.200s: A %s and B %s do not fit the base's %.200s %s: an adapter of "
+                     "another base?",
+                     a->opts.path, m->name, ad_shape(na, pa), ad_shape(nb, pb), t->name,
+                     ad_shape(base, t));
+}
+
+/* A stack of experts: B's columns hold the experts in turn; A's rows one expert after another. */
+static bool ad_fits_stack(const adapting *a, ckpt_lora *o, const ckpt_tensor *t)
+{
+    bool gpt_oss = a->model_type && strcmp(a->model_type, "gpt_oss") == 0;
+    uint64_t n_in, n_out;
+
+    if (t->ndim != 3 || t->shape[0] == 0 || o->a->shape[0] % t->shape[0] != 0 ||
+        o->b->shape[1] != o->a->shape[0])
+        return false;
+    o->n_mats = t->shape[0];
+    o->rank = o->a->shape[0] / o->n_mats;
+    o->rows = t->shape[1];
+    o->cols = t->shape[2];
+    n_in = o->a->shape[1];
+    n_out = o->b->shape[0];
+    o->turned = o->rows == n_in && o->cols == n_out && (n_in != n_out || gpt_oss);
+    return o->turned || (o->rows == n_out && o->cols == n_in);
+}
+
+/* What the update of a weight looks like by its shapes; false: it does not fit. */
+static bool ad_fits(const adapting *a, ckpt_lora *o, const char *module, const ckpt_tensor *t)
+{
+    uint64_t n_in, n_out = o->b->shape[0], wide = o->rank;
+
+    if (o->a->ndim < 2 || o->b->ndim < 2 || o->a->shape[0] == 0 || t->n_elems == 0)
+        return false;
+    if (t->ndim == 3 && o->a->ndim == 2)
+        return ad_fits_stack(a, o, t);
+    n_in = o->a->n_elems / o->a->shape[0];
+    o->n_mats = 1;
+    o->rank = o->a->shape[0];
+    if (!ckpt_mul(n_out, o->rank, &wide) || wide != o->b->n_elems)
+        return false;
+    // convolutions: A has their window, B's is a point
+    if (t->ndim > 2) {
+        o->rows = n_out;
+        o->cols = n_in;
+        return t->ndim == o->a->ndim && t->shape[0] == n_out && t->n_elems / n_out == n_in;
+    }
+    o->turned = ad_shape_is(t, n_in, n_out) && (n_in != n_out || ad_is_conv1d(a, module));
+    o->rows = o->turned ? n_in : n_out;
+    o->cols = o->turned ? n_out : n_in;
+    return o->turned || ad_shape_is(t, n_out, n_in);
+}
+
+/* The configuration's rank must be the file's; the scale is the weight's part of it. */
+static int ad_scale(adapting *a, ckpt_lora *o, const char *module)
+{
+    uint64_t rank = 0;
+    double scale = 0;
+    int rc = ckpt_peft_scale(&a->config, module, &rank, &scale, a->err);
+
+    if (rc == CKPT_OK && o->a && rank != o->rank)
+        return ckpt_fail(a->err, CKPT_EMISMATCH,
+                         "%s: %.200s has rank %" PRIu64 ", and %" PRIu64 " by %s", a->opts.path,
+                         module, o->rank, rank, a->config.path);
+    o->scale = scale * a->opts.weight;
+    return rc;
+}
+
+/* What another adapter has made of a tensor, or NULL. */
+static const ckpt_make *ad_merged(const adapting *a, const ckpt_tensor *t)
+{
+    const ckpt_source *s = t->n_extents > 0 ? &a->map->sources.at[t->extent[0].source] : NULL;
+
+    return s && s->kind == CKPT_SOURCE_MADE ? s->memory : NULL;
+}
+
+/* DoRA multiplies what the base alone was: there is nothing to be added before or after. */
+static int ad_alone(adapting *a, const ckpt_tensor *t, bool dora)
+{
+    const ckpt_make *made = ad_merged(a, t);
+
+    if (made && (dora || made->prepare))
+        return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
+                         "%s: %.200s was merged with another adapter already, and DoRA's norms are "
+                         "those of the base: convert twice, one adapter each time",
+                         a->opts.path, t->name);
+    return CKPT_OK;
+}
+
+/* Elements that updates are added to. */
+static int ad_floats(adapting *a, const ckpt_tensor *t)
+{
+    if (t->dtype == CKPT_F32 || t->dtype == CKPT_F16 || t->dtype == CKPT_BF16)
+        return CKPT_OK;
+    return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
+                     "%s: the base's %.200s is %s: updates are added to F32, F16 and BF16; convert "
+                     "the base first",
+                     a->opts.path, t->name, ckpt_dtype_name(t->dtype));
+}
+
+/* Let t be what it is with the update o; by: what is the base instead of t, or NULL. */
+static int ad_merge(adapting *a, ckpt_tensor *t, ckpt_lora *o, const ckpt_tensor *by)
+{
+    ckpt_dtype d = o->b->dtype;
+    int rc = ad_floats(a, t);
+
+    // an unmodified table is the base of the first adapter: what it has become stays
+    if (ad_merged(a, t))
+        by = NULL;
+    if (rc == CKPT_OK)
+        rc = ad_alone(a, t, o->magnitude != NULL);
+    if (rc == CKPT_OK && by)
+        rc = ad_put_whole(a, t, by);
+    if (rc != CKPT_OK)
+        return rc;
+    a->n_replaced -= by != NULL;
+    o->base = ad_hide(a, t);
+    o->name = t->name;
+    if (o->round == CKPT_DTYPE_NONE && (d == CKPT_F16 || d == CKPT_BF16))
+        o->round = d;
+    t->owner = NULL;
+    a->n_merged++;
+    return o->base ? ckpt_lora_put(a->map, t, o, a->err) : CKPT_ELIMIT;
+}
+
+/* The name of a module's tensor, in the map's arena. */
+static const char *ad_name(const adapting *a, const char *module, const char *last)
+{
+    return ckpt_arena_printf(a->map->arena, "%s%s%s", module, *last ? "." : "", last);
+}
+
+/*
+ * The parameter that target_parameters names on a module whose update fits it; *many: several do.
+ * A module whose parameters are adapted one after another is wrapped again for each.
+ */
+static ckpt_tensor *ad_parameter(adapting *a, ckpt_lora *o, const char *module, bool *many)
+{
+    ckpt_seq all = a->config.parameters ? ckpt_value_seq(a->config.parameters) : (ckpt_seq){0};
+    ckpt_tensor *found = NULL;
+    size_t n = strlen(module);
+
+    *many = false;
+    while (n > 11 && memcmp(module + n - 11, ".base_layer", 11) == 0)
+        n -= 11;
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_value *v = all.at[i];
+        const char *last = v->kind == CKPT_V_STR ? strrchr(v->as.text.at, '.') : NULL;
+        const char *whole = v->kind == CKPT_V_STR
+                                ? ckpt_arena_printf(a->map->arena, "%.*s.%s", (int)n, module,
+                                                    last ? last + 1 : v->as.text.at)
+                                : NULL;
+        size_t m = whole ? strlen(whole) : 0;
+        ckpt_lora try = *o;
+        ckpt_tensor *t;
+
+        // the entry must be the end of the parameter's name
+        if (!whole || m < v->as.text.n || strcmp(whole + m - v->as.text.n, v->as.text.at) != 0)
+            continue;
+        t = ad_find(a, whole);
+        if (!t || !ad_fits(a, &try, module, t))
+            continue;
+        *many = found != NULL && found != t;
+        found = t;
+    }
+    return found;
+}
+
+/* The tensor that a pair of factors updates. */
+static int ad_target(adapting *a, const ad_module *m, ckpt_lora *o, ckpt_tensor **out)
+{
+    bool many;
+    ckpt_tensor *t = ad_parameter(a, o, m->name, &many);
+    const char *name = ad_name(a, m->name, "weight");
+
+    if (!name)
+        return ckpt_fail_memory(a->err);
+    if (many)
+        return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
+                         "%s: %.200s fits several of the parameters that target_parameters names, "
+                         "and the file does not say which",
+                         a->opts.path, m->name);
+    // peft rounds the update of a parameter to the parameter's dtype
+    if (t && (t->dtype == CKPT_F16 || t->dtype == CKPT_BF16))
+        o->round = t->dtype;
+    if (!t)
+        t = ad_find(a, name);
+    *out = t;
+    if (!t)
+        return ckpt_fail(a->err, CKPT_EMISSING, "%s: the base has no %.200s: %s", a->opts.path,
+                         name,
+                         strstr(name, "lm_head") ? "its head is tied; --untie writes one of its own"
+                                                 : "an adapter of another base?");
+    return ad_fits(a, o, m->name, t) ? CKPT_OK : ad_misfit(a, m, t);
+}
+
+/* A + B of a linear module, a convolution, a stack of experts or an embedding. */
+static int ad_update(adapting *a, const ad_module *m)
+{
+    bool table = m->part[CKPT_PEFT_TABLE_B] != NULL;
+    ckpt_lora o = {.a = m->part[table ? CKPT_PEFT_TABLE_A : CKPT_PEFT_A],
+                   .b = m->part[table ? CKPT_PEFT_TABLE_B : CKPT_PEFT_B],
+                   .magnitude = m->part[CKPT_PEFT_MAGNITUDE]};
+    ckpt_tensor *t = NULL;
+    int rc;
+
+    if (!o.a || !o.b)
+        return ckpt_fail(a->err, CKPT_EMISSING,
+                         "%s: %.200s has one of lora_A and lora_B: the file "
+                         "is cut, or a part of an adapter",
+                         a->opts.path, m->name);
+    rc = ad_target(a, m, &o, &t);
+    if (rc == CKPT_OK && table) {
+        // [rows, width] of the table: always turned, also where it is square
+        o.turned = true;
+        o.rows = t->shape[0];
+        o.cols = t->ndim == 2 ? t->shape[1] : 0;
+        if (o.a->shape[1] != o.rows || o.b->shape[0] != o.cols)
+            return ad_misfit(a, m, t);
+        a->table = ad_merged(a, t) ? a->table : t;
+    }
+    if (rc == CKPT_OK && o.magnitude && (o.n_mats != 1 || o.magnitude->n_elems != o.b->shape[0]))
+        return ad_misfit(a, m, t);
+    if (rc == CKPT_OK)
+        rc = ad_scale(a, &o, m->name);
+    return rc == CKPT_OK ? ad_merge(a, t, &o, m->part[CKPT_PEFT_BASE_WEIGHT]) : rc;
+}
+
+/* lora_bias: the bias of B, scaled, is added to the module's. */
+static int ad_update_bias(adapting *a, const ad_module *m)
+{
+    const char *name = ad_name(a, m->name, "bias");
+    ckpt_tensor *t = name ? ad_find(a, name) : NULL;
+    ckpt_lora o = {.b = m->part[CKPT_PEFT_B_BIAS], .n_mats = 1, .rank = 1, .cols = 1};
+    int rc;
+
+    if (!t || t->n_elems != o.b->n_elems || t->n_elems == 0)
+        return ckpt_fail(a->err, CKPT_EMISSING,
+                         "%s: %.200s has a bias of B, and the base none of %" PRIu64 " elements",
+                         a->opts.path, m->name, o.b->n_elems);
+    o.rows = t->n_elems;
+    rc = ad_scale(a, &o, m->name);
+    return rc == CKPT_OK ? ad_merge(a, t, &o, NULL) : rc;
+}
+
+static int ad_module_whole(adapting *a, const ad_module *m)
+{
+    const ckpt_tensor *bias = m->part[CKPT_PEFT_BASE_BIAS], *plain = m->part[CKPT_PEFT_PLAIN];
+    bool pair = m->part[CKPT_PEFT_A] || m->part[CKPT_PEFT_B] || m->part[CKPT_PEFT_TABLE_A] ||
+                m->part[CKPT_PEFT_TABLE_B];
+    int rc = plain ? ad_plain(a, m->name, plain) : CKPT_OK;
+
+    if (rc == CKPT_OK && bias) {
+        const char *name = ad_name(a, m->name, "bias");
+
+        rc = name ? ad_plain(a, name, bias) : ckpt_fail_memory(a->err);
+    }
+    if (rc == CKPT_OK && pair)
+        rc = ad_update(a, m);
+    if (rc == CKPT_OK && m->part[CKPT_PEFT_B_BIAS])
+        rc = ad_update_bias(a, m);
+    if (rc == CKPT_OK && !pair && (m->part[CKPT_PEFT_MAGNITUDE] || m->part[CKPT_PEFT_BASE_WEIGHT]))
+        rc = ckpt_fail(a->err, CKPT_EMISSING, "%s: %.200s has no lora_A and lora_B", a->opts.path,
+                       m->name);
+    return rc;
+}
+
+/* ---- all modules ---- */
+
+static int ad_order(const void *pa, const void *pb)
+{
+    const ad_item *a = pa, *b = pb;
+    size_t n = a->name.n < b->name.n ? a->name.n : b->name.n;
+    int order = memcmp(a->name.module, b->name.module, n);
+
+    return order ? order : (a->name.n > b->name.n) - (a->name.n < b->name.n);
+}
+
+/* The base's name of what peft also saves under the name that it has while it is trained. */
+static bool ad_unwrap(const adapting *a, ckpt_peft_name *name)
+{
+    static const char mark[] = ".modules_to_save.";
+    const char *at = strstr(name->module, mark);
+
+    if (!at)
+        return true;
+    name->module = ckpt_arena_printf(a->map->arena, "%.*s%s", (int)(at - name->module),
+                                     name->module, at + sizeof mark - 2);
+    name->n = name->module ? strlen(name->module) : 0;
+    return name->module != NULL;
+}
+
+/* The adapter's tensors, those of a module together. */
+static int ad_list(adapting *a)
+{
+    const ckpt_map *c = a->child;
+
+    a->item = ckpt_alloc((c->tensors.n + 1) * sizeof *a->item);
+    if (!a->item)
+        return ckpt_fail_memory(a->err);
+    for (size_t i = 0; i < c->tensors.n; i++) {
+        const ckpt_tensor *t = c->tensors.at[i];
+
+        if (!ckpt_peft_parse(&a->item[i].name, t->name))
+            return ckpt_fail(a->err, CKPT_EFORMAT,
+                             "%s: tensor %.200s: names of an adapter begin with base_model.model.",
+                             a->opts.path, t->name);
+        a->item[i].t = t->owner ? t->owner : t;
+        if (a->item[i].name.part == CKPT_PEFT_PLAIN && !ad_unwrap(a, &a->item[i].name))
+            return ckpt_fail_memory(a->err);
+    }
+    a->n_items = c->tensors.n;
+    qsort(a->item, a->n_items, sizeof *a->item, ad_order);
+    return CKPT_OK;
+}
+
+/* Modules one by one. */
+static int ad_all(adapting *a)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0, k; rc == CKPT_OK && i < a->n_items; i = k) {
+        const ckpt_peft_name *first = &a->item[i].name;
+        ad_module m = {.name = ckpt_arena_string(a->map->arena, first->module, first->n)};
+
+        if (!m.name)
+            return ckpt_fail_memory(a->err);
+        for (k = i; k < a->n_items && ad_order(&a->item[i], &a->item[k]) == 0; k++) {
+            const ckpt_tensor **part = &m.part[a->item[k].name.part];
+            ckpt_tensor *copy = *part ? ad_hide(a, a->item[k].t) : NULL;
+
+            if (*part && !copy)
+                return CKPT_ELIMIT;
+            // the same tensor under two names: both are read, and must be equal
+            if (copy)
+                copy->twin = *part;
+            *part = copy ? copy : a->item[k].t;
+        }
+        rc = ad_module_whole(a, &m);
+    }
+    return rc;
+}
+
+/* ---- tied heads ---- */
+
+/* The embedding of a map without a head of its own, which is tied to it; NULL: there is none. */
+static ckpt_tensor *ad_tied_table(const adapting *a)
+{
+    static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
+                                       "word_embeddings.weight", "embed_in.weight", NULL};
+    static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
+                                        NULL};
+
+    for (size_t i = 0; heads[i]; i++) {
+        const ckpt_tensor *head = ad_at(a, heads[i]);
+        if (head && !head->owner)
+            return NULL;
+    }
+    for (size_t k = 0; ends[k]; k++) {
+        for (size_t i = 0; i < a->map->tensors.n; i++) {
+            ckpt_tensor *t = a->map->tensors.at[i];
+            size_t n = strlen(t->name), m = strlen(ends[k]);
+
+            if (n >= m && strcmp(t->name + n - m, ends[k]) == 0)
+                return t;
+        }
+    }
+    return NULL;
+}
+
+/* A head of its own for a model that had none: the table as it was before merging. */
+static int ad_untie(adapting *a)
+{
+    const ckpt_tensor *table = ad_tied_table(a);
+    ckpt_tensor *head = ad_at(a, "lm_head.weight"), like;
+
+    if (!table && a->map->untied)
+        return CKPT_OK;
+    if (!table)
+        return ckpt_fail(a->err, CKPT_EUSAGE,
+                         "--untie: the head of %s is not tied to its embedding, or it has none",
+                         a->map->path);
+    like = *table;
+    like.owner = NULL;
+    if (!head) {
+        int rc = ckpt_map_add(a->map, "lm_head.weight", 14, &like, &head, a->err);
+        if (rc != CKPT_OK)
+            return rc;
+    }
+    head->owner = NULL;
+    head->extent = table->extent;
+    head->n_extents = table->n_extents;
+    a->map->untied = true;
+    return CKPT_OK;
+}
+
+/* A table that changes takes a tied head along, which was trained with the table as it was. */
+static int ad_say(adapting *a)
+{
+    const ckpt_tensor *tied = a->table && a->headed ? ad_tied_table(a) : NULL;
+    int rc = CKPT_OK;
+
+    if (tied == a->table && tied && !a->opts.untie)
+        rc = ckpt_map_note(a->map, CKPT_WARNING, a->err,
+                           "%.200s changes, and a head that is tied to it with it, which the "
+                           "adapter was trained without: as peft merges, but not what was trained; "
+                           "--untie writes the head as it was",
+                           tied->name);
+    if (rc == CKPT_OK && a->config.odd_init)
+        rc = ckpt_map_note(a->map, CKPT_WARNING, a->err,
+                           "%s: training began with init_lora_weights %.40s, which changes the "
+                           "base: unless the adapter was converted to LoRA, it fits only that base",
+                           a->config.path, a->config.odd_init);
+    return rc == CKPT_OK ? ckpt_map_note(a->map, CKPT_INFO, a->err,
+                                         "%s: %" PRIu64 " weights merged, %" PRIu64
+                                         " replaced; all of its %zu tensors are used",
+                                         a->opts.path, a->n_merged, a->n_replaced, a->n_items)
+                         : rc;
+}
+
+/* ---- opening ---- */
+
+static int ad_open(adapting *a)
+{
+    ckpt_map *map = a->map;
+    const char *file, *slash;
+    int rc = ckpt_open(&a->child, a->opts.path, NULL, a->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    file = a->child->files.n > 0 ? a->child->files.at[0].path : a->opts.path;
+    slash = strrchr(file, '/');
+    file = ckpt_arena_printf(map->arena, "%.*sadapter_config.json",
+                             slash ? (int)(slash - file + 1) : 0, file);
+    rc = file ? ckpt_peft_config_read(&a->config, map->arena, file, a->err)
+              : ckpt_fail_memory(a->err);
+    if (rc == CKPT_OK)
+        rc = ad_list(a);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_adopt(map, a->child, NULL, a->err);
+    // The names of its tensors live with it, and it with the map.
+    if (rc != CKPT_OK)
+        ckpt_map_free(a->child);
+    return rc;
+}
+
+int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
+{
+    adapting a = {.map = map, .err = err};
+    ckpt_known known = {0};
+    int rc = !map || !adapter || !adapter->path
+                 ? ckpt_fail(err, CKPT_EUSAGE, "no map, or no adapter to merge into it")
+                 : ckpt_opts_take(&a.opts, sizeof a.opts, adapter, "ckpt_adapter", err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (a.opts.weight == 0)
+        a.opts.weight = 1;
+    ckpt_map_known(map, &known);
+    a.model_type = known.model_type;
+    a.headed = !known.architecture || strstr(known.architecture, "ForCausalLM") ||
+               strstr(known.architecture, "LMHead") ||
+               strstr(known.architecture, "ForConditionalGeneration") ||
+               strstr(known.architecture, "ForMaskedLM");
+    if (rc == CKPT_OK && a.opts.untie)
+        rc = ad_untie(&a);
+    if (rc == CKPT_OK)
+        rc = ad_open(&a);
+    if (rc == CKPT_OK)
+        rc = ad_all(&a);
+    if (rc == CKPT_OK)
+        rc = ad_say(&a);
+    ckpt_peft_config_free(&a.config);
+    ckpt_free(a.item);
+    return rc;
+}

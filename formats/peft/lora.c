@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lora.c: owns the arithmetic of low-rank updates.
+ *
+ * Any stretch of the flattened weight is base + L R, with one row of L for each stored row.  The
+ * two factors are arranged once for each thread and weight; products go tile by tile of columns, so
+ * that a tile of R stays in the cache while all rows of the stretch pass.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "formats/peft/lora.h"
+
+#include "libckpt/base/cast.h"
+
+enum {
+    LO_TILE = 1024,      /* columns */
+    LO_STRETCH = 1 << 16 /* elements that are read at a time for norms */
+};
+
+typedef struct lo_make {
+    ckpt_make make; /* first */
+    ckpt_lora of;
+    const ckpt_tensor *input[4];
+    float *factor; /* DoRA: of each output */
+} lo_make;
+
+/* acc[0..n-1] += the sum over k of left[k] * right[k][0..n-1]; rows of right lie `by` apart. */
+#define LO_PRODUCT                                                                                 \
+    uint64_t k = 0;                                                                                \
+    for (; k + 4 <= rank; k += 4, right += 4 * by) {                                               \
+        const float a = left[k], b = left[k + 1], c = left[k + 2], d = left[k + 3];                \
+        const float *p = right, *q = p + by, *r = q + by, *s = r + by;                             \
+        for (uint64_t j = 0; j < n; j++)                                                           \
+            acc[j] += a * p[j] + b * q[j] + (c * r[j] + d * s[j]);                                 \
+    }                                                                                              \
+    for (; k < rank; k++, right += by) {                                                           \
+        for (uint64_t j = 0; j < n; j++)                                                           \
+            acc[j] += left[k] * right[j];                                                          \
+    }
+
+static void lo_product_portable(float *restrict acc, const float *restrict left,
+                                const float *restrict right, uint64_t by, uint64_t rank, uint64_t n)
+{
+    LO_PRODUCT
+}
+
+#if defined(__x86_64__)
+/* The same operations in the same order, eight at a time: no FMA, so the bits are the same. */
+__attribute__((target("avx2"))) static void lo_product_avx2(float *restrict acc,
+                                                            const float *restrict left,
+                                                            const float *restrict right,
+                                                            uint64_t by, uint64_t rank, uint64_t n)
+{
+    LO_PRODUCT
+}
+#endif
+
+static void lo_product(float *acc, const float *left, const float *right, uint64_t by,
+                       uint64_t rank, uint64_t n)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) {
+        lo_product_avx2(acc, left, right, by, rank, n);
+        return;
+    }
+#endif
+    lo_product_portable(acc, left, right, by, rank, n);
+}
+
+/* ---- the factors ---- */
+
+/* A, [n_mats * rank, in], into the factor that has it: as it is, or each matrix turned. */
+static int lo_put_a(const ckpt_lora *o, ckpt_inputs *in, float *left, float *right, ckpt_err *err)
+{
+    uint64_t n_in = o->turned ? o->rows : o->cols, size = o->rank * n_in;
+    float *x = right;
+    int rc = CKPT_OK;
+
+    if (!o->a) {
+        for (uint64_t i = 0; i < o->n_mats * size; i++)
+            (o->turned ? left : right)[i] = 1;
+        return CKPT_OK;
+    }
+    if (!o->turned)
+        return in->read(in, o->a, 0, o->n_mats * size, CKPT_F32, right, err);
+    x = in->scratch(in, size * sizeof *x);
+    for (uint64_t e = 0; rc == CKPT_OK && e < o->n_mats; e++) {
+        rc = x ? in->read(in, o->a, e * size, size, CKPT_F32, x, err) : ckpt_fail_memory(err);
+        for (uint64_t i = 0; rc == CKPT_OK && i < n_in; i++) {
+            for (uint64_t k = 0; k < o->rank; k++)
+                left[e * size + i * o->rank + k] = x[k * n_in + i];
+        }
+    }
+    return rc;
+}
+
+/* B, [out, rank * n_mats] with the matrices' columns in turn. */
+static int lo_put_b(const ckpt_lora *o, ckpt_inputs *in, float *left, float *right, ckpt_err *err)
+{
+    uint64_t n_out = o->turned ? o->cols : o->rows, width = o->rank * o->n_mats;
+    float *x = in->scratch(in, n_out * width * sizeof *x);
+    int rc = x ? in->read(in, o->b, 0, n_out * width, CKPT_F32, x, err) : ckpt_fail_memory(err);
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < n_out; i++) {
+        for (uint64_t k = 0; k < o->rank; k++) {
+            for (uint64_t e = 0; e < o->n_mats; e++) {
+                float v = x[i * width + k * o->n_mats + e];
+                if (o->turned)
+                    right[(e * o->rank + k) * n_out + i] = v;
+                else
+                    left[(e * n_out + i) * o->rank + k] = v;
+            }
+        }
+    }
+    return rc;
+}
+
+/* Both factors: left [n_mats, rows, rank], right [n_mats, rank, cols]; kept on this thread. */
+static int lo_factors(const lo_make *m, ckpt_inputs *in, float **left, float **right, ckpt_err *err)
+{
+    const ckpt_lora *o = &m->of;
+    uint64_t n_left = o->n_mats * o->rows * o->rank, n_right = o->n_mats * o->rank * o->cols;
+    bool fresh = false;
+    float *kept = in->keep(in, m, (n_left + n_right) * sizeof *kept, &fresh);
+    int rc;
+
+    if (!kept)
+        return ckpt_fail_memory(err);
+    *left = kept;
+    *right = kept + n_left;
+    if (!fresh)
+        return CKPT_OK;
+    rc = lo_put_a(o, in, *left, *right, err);
+    return rc == CKPT_OK ? lo_put_b(o, in, *left, *right, err) : rc;
+}
+
+/* ---- stretches ---- */
+
+/* Part of a stored row: the update of up to LO_TILE columns is added. */
+static void lo_tile(const ckpt_lora *o, float *to, const float *left, const float *right,
+                    uint64_t n)
+{
+    float acc[LO_TILE] = {0};
+    uint16_t narrow[LO_TILE];
+
+    lo_product(acc, left, right, o->cols, o->rank, n);
+    for (uint64_t j = 0; j < n; j++)
+        acc[j] *= (float)o->scale;
+    if (o->round != CKPT_DTYPE_NONE) {
+        ckpt_cast_find(o->round, CKPT_F32)(narrow, acc, (size_t)n);
+        ckpt_cast_find(CKPT_F32, o->round)(acc, narrow, (size_t)n);
+    }
+    for (uint64_t j = 0; j < n; j++)
+        to[j] += acc[j];
+}
+
+/* Elements at..at+n-1, without factors of DoRA. */
+static int lo_stretch(const lo_make *m, ckpt_inputs *in, float *to, uint64_t n, uint64_t at,
+                      ckpt_err *err)
+{
+    const ckpt_lora *o = &m->of;
+    uint64_t first = at / o->cols, last = (at + n - 1) / o->cols;
+    float *left = NULL, *right = NULL;
+    int rc = lo_factors(m, in, &left, &right, err);
+
+    if (rc == CKPT_OK)
+        rc = in->read(in, o->base, at, n, CKPT_F32, to, err);
+    for (uint64_t tile = 0; rc == CKPT_OK && tile < o->cols; tile += LO_TILE) {
+        uint64_t end = o->cols - tile < LO_TILE ? o->cols : tile + LO_TILE;
+
+        for (uint64_t row = first; row <= last; row++) {
+            uint64_t from = row == first && at % o->cols > tile ? at % o->cols : tile;
+            uint64_t stop = at + n - row * o->cols < end ? at + n - row * o->cols : end;
+            const float *r = right + row / o->rows * o->rank * o->cols;
+
+            if (from < stop)
+                lo_tile(o, to + (row * o->cols + from - at), left + row * o->rank, r + from,
+                        stop - from);
+        }
+    }
+    return rc;
+}
+
+static int lo_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                  ckpt_err *err)
+{
+    const lo_make *m = (const lo_make *)(const void *)make;
+    const ckpt_lora *o = &m->of;
+    float *x = to;
+    int rc = n > 0 ? lo_stretch(m, in, x, n, at, err) : CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && m->factor && i < n; i++)
+        x[i] *= m->factor[o->turned ? (at + i) % o->cols : (at + i) / o->cols % o->rows];
+    return rc;
+}
+
+/* ---- DoRA ---- */
+
+/* Sums of the squares of each output's weights; stretches are of one thread, one after another. */
+static int lo_squares(const lo_make *m, ckpt_inputs *in, double *sum, ckpt_err *err)
+{
+    const ckpt_lora *o = &m->of;
+    float *x = ckpt_alloc(LO_STRETCH * sizeof *x);
+    int rc = x ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (uint64_t at = 0; rc == CKPT_OK && at < o->base->n_elems; at += LO_STRETCH) {
+        uint64_t left = o->base->n_elems - at, n = left < LO_STRETCH ? left : LO_STRETCH;
+
+        rc = lo_stretch(m, in, x, n, at, err);
+        for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
+            sum[o->turned ? (at + i) % o->cols : (at + i) / o->cols] += (double)x[i] * (double)x[i];
+    }
+    ckpt_free(x);
+    return rc;
+}
+
+static int lo_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
+{
+    lo_make *m = (lo_make *)(void *)make;
+    uint64_t n_out = m->of.turned ? m->of.cols : m->of.rows;
+    double *sum = ckpt_alloc(n_out * sizeof *sum);
+    int rc = CKPT_OK;
+
+    ckpt_free(m->factor);
+    m->factor = ckpt_alloc(n_out * sizeof *m->factor);
+    if (!sum || !m->factor)
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = lo_squares(m, in, sum, err);
+    if (rc == CKPT_OK)
+        rc = in->read(in, m->of.magnitude, 0, n_out, CKPT_F32, m->factor, err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < n_out; i++)
+        m->factor[i] /= (float)sqrt(sum[i]);
+    ckpt_free(sum);
+    return rc;
+}
+
+static void lo_release(ckpt_make *make)
+{
+    lo_make *m = (lo_make *)(void *)make;
+
+    ckpt_free(m->factor);
+    m->factor = NULL;
+}
+
+/* ---- making it ---- */
+
+int ckpt_lora_put(ckpt_map *map, ckpt_tensor *t, const ckpt_lora *lora, ckpt_err *err)
+{
+    assert(map && t && lora && lora->base && lora->b && lora->rank > 0);
+    lo_make *m = ckpt_arena_alloc(map->arena, sizeof *m);
+    const ckpt_tensor *all[4] = {lora->base, lora->b, lora->a, lora->magnitude};
+    uint32_t source = 0, n = 0;
+    int rc;
+
+    if (!m)
+        return ckpt_fail_memory(err);
+    for (unsigned i = 0; i < 4; i++) {
+        if (all[i])
+            m->input[n++] = all[i];
+    }
+    m->of = *lora;
+    m->make = (ckpt_make){.name = lora->name,
+                          .dtype = CKPT_F32,
+                          .n_inputs = n,
+                          .input = m->input,
+                          .prepare = lora->magnitude ? lo_prepare : NULL,
+                          .make = lo_run,
+                          .release = lo_release};
+    m->make.terms = ckpt_arena_printf(map->arena, "lora %.17g %d %d %" PRIu64, lora->scale,
+                                      lora->turned, (int)lora->round, lora->rank);
+    if (!m->make.terms)
+        return ckpt_fail_memory(err);
+    rc = ckpt_map_add_made(map, &m->make, lora->base->n_elems, &source, err);
+    if (t->export_dtype == CKPT_DTYPE_NONE)
+        t->export_dtype = t->dtype;
+    t->dtype = CKPT_F32;
+    t->twin = t->addend = NULL;
+    return rc == CKPT_OK ? ckpt_map_back_whole(map, t, source, 0, err) : rc;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * names.c: owns the names of PEFT's tensors (peft 0.21, utils/save_and_load.py).
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "formats/peft/peft.h"
+
+#define PN_PREFIX "base_model.model."
+
+static bool pn_ends(const char *name, size_t n, const char *end)
+{
+    size_t m = strlen(end);
+
+    return n > m && memcmp(name + n - m, end, m) == 0;
+}
+
+bool ckpt_peft_parse(ckpt_peft_name *out, const char *name)
+{
+    static const struct {
+        const char *end;
+        ckpt_peft_part part;
+    } ends[] = {
+        {".lora_A.weight", CKPT_PEFT_A},
+        {".lora_B.weight", CKPT_PEFT_B},
+        {".lora_B.bias", CKPT_PEFT_B_BIAS},
+        {".lora_embedding_A", CKPT_PEFT_TABLE_A},
+        {".lora_embedding_B", CKPT_PEFT_TABLE_B},
+        {".lora_magnitude_vector", CKPT_PEFT_MAGNITUDE},
+        // before peft 0.12
+        {".lora_magnitude_vector.weight", CKPT_PEFT_MAGNITUDE},
+        {".base_layer.weight", CKPT_PEFT_BASE_WEIGHT},
+        {".base_layer.bias", CKPT_PEFT_BASE_BIAS},
+    };
+    size_t n_prefix = sizeof PN_PREFIX - 1;
+
+    assert(out && name);
+    if (strncmp(name, PN_PREFIX, n_prefix) != 0)
+        return false;
+    *out = (ckpt_peft_name){CKPT_PEFT_PLAIN, name + n_prefix, strlen(name + n_prefix)};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (pn_ends(out->module, out->n, ends[i].end)) {
+            out->part = ends[i].part;
+            out->n -= strlen(ends[i].end);
+            break;
+        }
+    }
+    if (out->part == CKPT_PEFT_PLAIN && strstr(name, ".original_module."))
+        out->part = CKPT_PEFT_ORIGINAL;
+    return out->n > 0;
+}
+
+void ckpt_peft_saved_name(char *out, const char *name, const char **adapter, size_t *n)
+{
+    // what precedes the adapter's name, how much of it stays, and what ends such a name
+    static const struct {
+        const char *mark;
+        bool stays, bare;
+    } marks[] = {
+        {".lora_A.", true, false},           {".lora_B.", true, false},
+        {".lora_embedding_A.", true, true},  {".lora_embedding_B.", true, true},
+        {".modules_to_save.", false, false}, {".lora_magnitude_vector.", true, true},
+    };
+
+    assert(out && name && adapter && n);
+    *n = 0;
+    strcpy(out, name);
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const char *at = strstr(name, marks[i].mark);
+        size_t n_mark = strlen(marks[i].mark), kept;
+
+        if (!at)
+            continue;
+        *adapter = at + n_mark;
+        *n = strcspn(*adapter, ".");
+        kept = (size_t)(at - name) + (marks[i].stays ? n_mark - 1 : 0);
+        // a magnitude's ".weight" is no part of what is saved
+        strcpy(out + kept, marks[i].bare ? "" : *adapter + *n);
+        return;
+    }
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * only.c: the adapter alone out of a checkpoint of a run that trained one.
+ *
+ * What peft's save_pretrained would write (utils/save_and_load.py, get_peft_model_state_dict): the
+ * adapter's tensors under names without its own name, modules_to_save, and the biases that the
+ * configuration says were trained.  Rank, scale and targets are in no such checkpoint: the
+ * configuration is given.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ckpt.h"
+#include "formats/peft/peft.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/copy/io.h"
+
+typedef struct only_job {
+    ckpt_map *map;
+    ckpt_adapter_only opts;
+    ckpt_peft_config config;
+    const char *adapter; /* whose tensors are kept; NULL: none was met yet */
+    ckpt_err *err;
+} only_job;
+
+/* The adapter that a tensor is of is the one wanted; another one must have been named. */
+static int only_wanted(only_job *j, const char *name, size_t n, bool *yes)
+{
+    if (!j->adapter)
+        j->adapter = ckpt_arena_string(j->map->arena, name, n);
+    if (!j->adapter)
+        return ckpt_fail_memory(j->err);
+    *yes = strlen(j->adapter) == n && memcmp(j->adapter, name, n) == 0;
+    if (!*yes && !j->opts.name)
+        return ckpt_fail(j->err, CKPT_EUSAGE,
+                         "%s holds several adapters, %.60s and %.*s among them: say which with "
+                         "--adapter-name",
+                         j->map->path, j->adapter, n > 60 ? 60 : (int)n, name);
+    return CKPT_OK;
+}
+
+/* A bias that was trained with the adapter, by the configuration. */
+static bool only_bias(const only_job *j, const char *name)
+{
+    size_t n = strlen(name);
+    bool of_module = n > 16 && strcmp(name + n - 16, ".base_layer.bias") == 0;
+
+    if (n < 5 || strcmp(name + n - 5, ".bias") != 0)
+        return false;
+    return strcmp(j->config.bias, "all") == 0 ||
+           (of_module && strcmp(j->config.bias, "lora_only") == 0);
+}
+
+/* Ranks and modules_to_save are what the configuration says. */
+static int only_check(const only_job *j, const ckpt_tensor *t)
+{
+    ckpt_peft_name name;
+    uint64_t rank = 0;
+    double scale = 0;
+    const char *module;
+    int rc;
+
+    if (!ckpt_peft_parse(&name, t->name))
+        return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
+                         "tensor %.200s: names of PEFT models begin with base_model.model.",
+                         t->name);
+    if (name.part == CKPT_PEFT_PLAIN && !only_bias(j, t->name) &&
+        !ckpt_peft_saves(&j->config, t->name))
+        return ckpt_fail(j->err, CKPT_EMISMATCH,
+                         "%s: modules_to_save does not name %.200s, which the run has trained",
+                         j->config.path, t->name);
+    // parameters of stacked experts have more rows than their rank
+    if ((name.part != CKPT_PEFT_A && name.part != CKPT_PEFT_TABLE_A) || j->config.parameters)
+        return CKPT_OK;
+    module = ckpt_arena_string(j->map->arena, name.module, name.n);
+    rc = module ? ckpt_peft_scale(&j->config, module, &rank, &scale, j->err)
+                : ckpt_fail_memory(j->err);
+    if (rc == CKPT_OK && (t->ndim < 2 || t->shape[0] != rank))
+        rc = ckpt_fail(j->err, CKPT_EMISMATCH,
+                       "%s: %.200s has rank %" PRIu64 " by this configuration, and %" PRIu64
+                       " in the checkpoint",
+                       j->config.path, module, rank, t->ndim > 0 ? t->shape[0] : 0);
+    return rc;
+}
+
+/* One tensor: kept under its saved name, or dropped. */
+static int only_tensor(only_job *j, ckpt_tensor *t, bool *keep)
+{
+    char *saved = ckpt_arena_alloc(j->map->arena, strlen(t->name) + 1);
+    const char *adapter;
+    size_t n;
+    int rc = CKPT_OK;
+
+    if (!saved)
+        return ckpt_fail_memory(j->err);
+    ckpt_peft_saved_name(saved, t->name, &adapter, &n);
+    *keep = t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER;
+    if (*keep && n > 0)
+        rc = only_wanted(j, adapter, n, keep);
+    else if (*keep)
+        *keep = only_bias(j, saved);
+    if (rc != CKPT_OK || !*keep)
+        return rc;
+    t->name = saved;
+    // who owns its bytes may be dropped
+    if (t->owner) {
+        t->extent = t->owner->extent;
+        t->n_extents = t->owner->n_extents;
+        t->twin = t->owner->twin;
+        t->addend = t->owner->addend;
+        t->owner = NULL;
+    }
+    return only_check(j, t);
+}
+
+static int only_all(only_job *j)
+{
+    ckpt_map *map = j->map;
+    size_t n = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {
+        bool keep = false;
+
+        rc = only_tensor(j, map->tensors.at[i], &keep);
+        if (keep)
+            map->tensors.at[n++] = map->tensors.at[i];
+    }
+    if (rc != CKPT_OK)
+        return rc;
+    if (!j->adapter || n == 0)
+        return ckpt_fail(j->err, CKPT_EMISSING, "%s: no tensors of an adapter%s%.60s", map->path,
+                         j->opts.name ? " named " : "", j->opts.name ? j->opts.name : "");
+    rc = ckpt_map_note(map, CKPT_INFO, j->err,
+                       "adapter '%.60s': %zu tensors; the %zu of its base stay", j->adapter, n,
+                       map->tensors.n - n);
+    map->tensors.n = n;
+    return rc == CKPT_OK ? ckpt_map_reindex(map, j->err) : rc;
+}
+
+int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err)
+{
+    only_job j = {.map = map, .err = err};
+    int rc = !map || !only || !only->config
+                 ? ckpt_fail(err, CKPT_EUSAGE,
+                             "rank, scale and targets of an adapter are in no checkpoint of a run: "
+                             "give its adapter_config.json (--adapter-config)")
+                 : ckpt_opts_take(&j.opts, sizeof j.opts, only, "ckpt_adapter_only", err);
+    char *text = NULL;
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (j.opts.name)
+        j.adapter = j.opts.name;
+    rc = ckpt_peft_config_read(&j.config, map->arena, j.opts.config, err);
+    if (rc == CKPT_OK)
+        rc = only_all(&j);
+    if (rc == CKPT_OK)
+        rc = ckpt_io_slurp(&text, &map->n_adapter_config, j.opts.config, UINT64_C(4) << 20, err);
+    if (rc == CKPT_OK) {
+        map->adapter_config = ckpt_arena_copy(map->arena, text, map->n_adapter_config);
+        rc = map->adapter_config ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    ckpt_free(text);
+    ckpt_peft_config_free(&j.config);
+    return rc;
+}
