@@ -230,8 +230,9 @@ static int ap_make(ap_state *s, ckpt_rm_member *target)
     const ckpt_rm_view *v = &s->in->view[s->in->to][target->term];
     const ckpt_tensor *first = s->in->member[s->in->from].at[0].t;
     uint64_t shape[CKPT_MAX_DIM];
-    ckpt_tensor like = {.dtype = first->dtype,
-                        .export_dtype = first->export_dtype,
+    ckpt_dtype dtype = ckpt_rm_dtype(first);
+    ckpt_tensor like = {.dtype = dtype,
+                        .export_dtype = dtype == first->dtype ? first->export_dtype : dtype,
                         .ndim = v->n_axes,
                         .shape = shape,
                         .role = first->role,
@@ -257,6 +258,60 @@ static int ap_make(ap_state *s, ckpt_rm_member *target)
     return rc == CKPT_OK ? ap_push(s, target->t) : rc;
 }
 
+/* Values that an optimizer keeps once for a whole parameter: its number of steps. */
+static bool ap_scalars(const ckpt_rm_members *from)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        if (from->at[i].t->role != CKPT_ROLE_STATE || from->at[i].t->ndim > 0)
+            return false;
+    }
+    return true;
+}
+
+/* A copy of a member's tensor that the copies behind it must equal. */
+static ckpt_tensor *ap_with_copies(ap_state *s, const ckpt_rm_members *from, size_t i)
+{
+    ckpt_tensor *t = ckpt_arena_copy(s->map->arena, from->at[i].t, sizeof *t);
+
+    if (t && !t->twin && !t->owner && i + 1 < from->n) {
+        t->twin = ap_with_copies(s, from, i + 1);
+        return t->twin ? t : NULL;
+    }
+    return t;
+}
+
+/*
+ * They have no axes: those of parameters that become one must be equal, and each of several gets
+ * the one.
+ */
+static int ap_share(ap_state *s)
+{
+    ckpt_rm_instance *in = s->in;
+    bool complete = true;
+    int rc = CKPT_OK;
+
+    for (uint32_t k = 0; rc == CKPT_OK && k < in->rule->term[in->to].n; k++)
+        rc = ap_grid(s, in->to, k, &complete);
+    for (size_t i = 0; i < in->member[in->from].n; i++)
+        ap_take(s, in->member[in->from].at[i].t);
+    if (rc == CKPT_OK && in->member[in->to].n == 0)
+        return ckpt_map_note(
+            s->map, CKPT_WARNING, s->err,
+            "%s:%u: '%.150s' is left out: nothing says how many tensors it goes to", s->r->name,
+            in->rule->line, in->member[in->from].at[0].t->name);
+    for (size_t i = 0; rc == CKPT_OK && i < in->member[in->to].n; i++) {
+        ckpt_rm_member *m = &in->member[in->to].at[i];
+        ckpt_tensor *t = ap_with_copies(s, &in->member[in->from], 0);
+        const char *name = NULL;
+        if (!t)
+            return ckpt_fail_memory(s->err);
+        rc = ap_name(s, &in->rule->term[in->to].at[m->term], m, &name);
+        t->name = name;
+        rc = rc == CKPT_OK ? ap_push(s, t) : rc;
+    }
+    return rc;
+}
+
 /* The source's members are complete: sizes, targets, proofs. */
 static int ap_instance(ap_state *s)
 {
@@ -266,6 +321,8 @@ static int ap_instance(ap_state *s)
     uint64_t pairs;
     int rc = ap_alike(s);
 
+    if (rc == CKPT_OK && ap_scalars(from))
+        return ap_share(s);
     if (rc == CKPT_OK)
         rc = ckpt_rm_bind(in, s->err);
     for (uint32_t k = 0; rc == CKPT_OK && k < in->rule->term[in->to].n; k++)
@@ -321,38 +378,44 @@ static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, boo
     return rule->term[0].at[0].plain ? ap_rename(s) : ap_instance(s);
 }
 
-/* Does a rule that leaves tensors out name it? */
-static bool ap_drops(ap_state *s, ckpt_rm_rule *rule, const ckpt_tensor *t)
-{
-    ckpt_rm_capture c;
-
-    return rule->side == s->in->from &&
-           ckpt_rm_match(&rule->term[0].at[0], t->name + ap_moment(t), &c);
-}
-
-/* The tensor in hand: the first rule that takes it. */
-static int ap_tensor(ap_state *s, size_t at)
+/* The first rule that takes a tensor; its name begins behind n_moment bytes. */
+static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
 {
     ckpt_tensor *t = s->map->tensors.at[at];
     ckpt_rm_capture c;
-    bool took = false;
     int rc = CKPT_OK;
 
-    s->near = (ckpt_err){0};
     s->in->moment = t->name;
-    s->in->n_moment = ap_moment(t);
-    for (size_t i = 0; rc == CKPT_OK && !took && i < s->r->rules.n; i++) {
+    s->in->n_moment = n_moment;
+    for (size_t i = 0; rc == CKPT_OK && !*took && i < s->r->rules.n; i++) {
         ckpt_rm_rule *rule = &s->r->rules.at[i];
-        if (rule->does == CKPT_RM_DROP && ap_drops(s, rule, t)) {
-            took = s->taken[at] = rule->met = true;
-        }
-        for (size_t k = 0;
-             rule->does == CKPT_RM_EQUAL && !took && rc == CKPT_OK && k < rule->term[s->in->from].n;
+        if (rule->off)
+            continue;
+        if (rule->does == CKPT_RM_DROP && rule->side == s->in->from &&
+            ckpt_rm_match(&rule->term[0].at[0], t->name + n_moment, &c))
+            *took = s->taken[at] = rule->met = true;
+        for (size_t k = 0; rule->does == CKPT_RM_EQUAL && !*took && rc == CKPT_OK &&
+                           k < rule->term[s->in->from].n;
              k++) {
-            if (ckpt_rm_match(&rule->term[s->in->from].at[k], t->name + s->in->n_moment, &c))
-                rc = ap_try(s, rule, &c, &took);
+            if (ckpt_rm_match(&rule->term[s->in->from].at[k], t->name + n_moment, &c))
+                rc = ap_try(s, rule, &c, took);
         }
     }
+    return rc;
+}
+
+/* The tensor in hand; optimizer state goes by its parameter's name, or by its own. */
+static int ap_tensor(ap_state *s, size_t at)
+{
+    ckpt_tensor *t = s->map->tensors.at[at];
+    size_t n_moment = ap_moment(t);
+    bool took = false;
+    int rc;
+
+    s->near = (ckpt_err){0};
+    rc = ap_rules(s, at, n_moment, &took);
+    if (rc == CKPT_OK && !took && n_moment > 0)
+        rc = ap_rules(s, at, 0, &took);
     if (rc != CKPT_OK || took)
         return rc;
     if (s->near.code != CKPT_OK)
@@ -451,40 +514,14 @@ static int ap_tie(ap_state *s, ckpt_rm_rule *rule)
     return rc;
 }
 
-/* Zeros that only the target has. */
-static int ap_fill(ap_state *s, ckpt_rm_rule *rule)
+/* What only the target has. */
+static int ap_fill(ap_state *s, const ckpt_rm_rule *rule)
 {
-    const ckpt_rm_term *t = &rule->term[0].at[0];
-    const ckpt_source zeros = {.kind = CKPT_SOURCE_ZERO, .name = "zeros"};
-    uint64_t shape[CKPT_MAX_DIM] = {1}, size;
-    ckpt_tensor like = {.ndim = t->n_axes, .shape = shape, .file = UINT32_MAX}, *made = NULL;
-    uint32_t source = 0;
-    int rc = CKPT_OK;
+    ckpt_tensor *made = NULL;
+    int rc =
+        rule->side == s->in->to ? ckpt_rm_fill(&made, s->map, &s->facts, rule, s->err) : CKPT_OK;
 
-    if (rule->side != s->in->to || s->made.n == 0)
-        return CKPT_OK;
-    like.dtype = s->made.at[0]->dtype;
-    like.export_dtype = s->made.at[0]->export_dtype;
-    for (uint32_t i = 0; i < t->n_axes && i < CKPT_MAX_DIM; i++)
-        shape[i] = 1;
-    for (uint32_t i = 0; i < t->n_atoms; i++) {
-        uint64_t sum = t->atom[i].n_parts == 0;
-        for (uint32_t p = 0; rc == CKPT_OK && p < t->atom[i].n_parts; p++) {
-            rc = ckpt_rm_size_of(&s->facts, t->atom[i].part[p], &size, s->err);
-            if (rc == CKPT_OK && (size == CKPT_RM_UNKNOWN || !ckpt_add(sum, size, &sum)))
-                rc = ckpt_fail(s->err, CKPT_EMISSING, "%s:%u: nothing says the size of %.60s",
-                               s->r->name, rule->line, s->r->names.at[t->atom[i].part[p]]);
-        }
-        if (rc == CKPT_OK && !ckpt_mul(shape[t->atom[i].axis], sum, &shape[t->atom[i].axis]))
-            rc = ckpt_fail(s->err, CKPT_ELIMIT, "%s:%u: too large", s->r->name, rule->line);
-    }
-    if (rc == CKPT_OK)
-        rc = ckpt_map_add_source(s->map, &zeros, &source, s->err);
-    if (rc == CKPT_OK)
-        rc = ckpt_map_add_hidden(s->map, t->text, strlen(t->text), &like, &made, s->err);
-    if (rc == CKPT_OK)
-        rc = ckpt_map_back_whole(s->map, made, source, 0, s->err);
-    return rc == CKPT_OK ? ap_push(s, made) : rc;
+    return made ? ap_push(s, made) : rc;
 }
 
 /* Ties before, fills after; what was left out, and rules that nothing matched, are named. */
@@ -494,6 +531,8 @@ static int ap_special(ap_state *s, bool before)
 
     for (size_t i = 0; rc == CKPT_OK && i < s->r->rules.n; i++) {
         ckpt_rm_rule *rule = &s->r->rules.at[i];
+        if (rule->off)
+            continue;
         if (before && rule->does == CKPT_RM_TIE)
             rc = ap_tie(s, rule);
         else if (!before && rule->does == CKPT_RM_FILL)
@@ -536,8 +575,22 @@ static void ap_owners(ap_state *s)
     }
 }
 
+/* Rules that are meant for other models; where nothing says which model it is, all are tried. */
+static void ap_switch(ap_state *s)
+{
+    for (size_t i = 0; i < s->r->rules.n; i++) {
+        ckpt_rm_rule *rule = &s->r->rules.at[i];
+        bool known = false;
+
+        rule->met = false;
+        rule->off = rule->when &&
+                    !ckpt_rm_holds(&s->facts, &s->r->only.at[rule->when - 1], &known) && known;
+    }
+}
+
 static int ap_run(ap_state *s)
 {
+    ap_switch(s);
     int rc = ap_special(s, true);
 
     s->taken = ckpt_alloc(s->map->tensors.n + 1);
@@ -580,8 +633,6 @@ int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ck
                                    .to = !how->backwards,
                                    .moment = "",
                                    .size = size};
-    for (size_t i = 0; i < r->rules.n; i++)
-        r->rules.at[i].met = false;
     if (rc == CKPT_OK)
         rc = ap_strip(&s);
     if (rc == CKPT_OK)

@@ -49,18 +49,52 @@ static bool box_affine(ckpt_rm_member *m, const ckpt_tensor *t, unsigned bytes)
     return true;
 }
 
+/* Packed elements as numbers: what an operation needs to know. */
+typedef struct box_unpack {
+    ckpt_make make;
+    const ckpt_tensor *input[1];
+} box_unpack;
+
+static int box_make_unpacked(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                             ckpt_err *err)
+{
+    return in->read(in, m->input[0], at, n, m->dtype, to, err);
+}
+
+/* A source of what a packed tensor's elements mean. */
+static int box_add_unpacked(ckpt_rm_instance *in, const ckpt_tensor *t, uint32_t *source,
+                            ckpt_err *err)
+{
+    box_unpack *u = ckpt_arena_alloc(in->map->arena, sizeof *u);
+
+    if (!u)
+        return ckpt_fail_memory(err);
+    u->input[0] = t;
+    u->make = (ckpt_make){.name = t->name,
+                          .dtype = ckpt_rm_dtype(t),
+                          .n_inputs = 1,
+                          .input = u->input,
+                          .make = box_make_unpacked};
+    return ckpt_map_add_made(in->map, &u->make, t->n_elems, source, err);
+}
+
+ckpt_dtype ckpt_rm_dtype(const ckpt_tensor *t)
+{
+    return ckpt_dtype_packed(t->dtype) ? CKPT_F32 : t->dtype;
+}
+
 int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err)
 {
     const ckpt_tensor *t = m->t->owner ? m->t->owner : m->t;
-    unsigned bits = ckpt_dtype_get(t->dtype)->bits;
-    uint64_t by = bits / 8;
+    unsigned bytes = ckpt_dtype_get(ckpt_rm_dtype(t))->bits / 8;
+    uint64_t by = bytes;
 
-    if (bits % 8 != 0)
+    if (!ckpt_dtype_converts(ckpt_rm_dtype(t), t->dtype))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s:%u: '%.150s' has elements of %u bits, which can be renamed, but not "
-                         "cut or transposed",
-                         in->f->r->name, in->rule->line, t->name, bits);
-    if (box_affine(m, t, bits / 8))
+                         "%s:%u: '%.150s' has elements of %s, which can be renamed, but not cut or "
+                         "transposed",
+                         in->f->r->name, in->rule->line, t->name, ckpt_dtype_name(t->dtype));
+    if (!ckpt_dtype_packed(t->dtype) && box_affine(m, t, bytes))
         return CKPT_OK;
     m->at = 0;
     for (uint32_t a = t->ndim; a-- > 0;) {
@@ -68,7 +102,8 @@ int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err)
         if (!ckpt_mul(by, t->shape[a], &by))
             return ckpt_fail(err, CKPT_ELIMIT, "tensor '%.200s': too large", t->name);
     }
-    return ckpt_map_add_nested(in->map, t, &m->source, err);
+    return ckpt_dtype_packed(t->dtype) ? box_add_unpacked(in, t, &m->source, err)
+                                       : ckpt_map_add_nested(in->map, t, &m->source, err);
 }
 
 /* ---- two members ---- */

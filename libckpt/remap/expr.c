@@ -20,12 +20,17 @@ typedef struct ex_state {
     ckpt_arena *arena;
     const char *missing; /* the first name without a value */
     unsigned depth;
+    bool at_index; /* of one element: `index` has a value */
+    uint64_t index;
     bool skip; /* a branch that is not taken: nothing is looked up */
     int rc;
     ckpt_err *err;
 } ex_state;
 
 static const ckpt_value *ex_or(ex_state *x);
+static const ckpt_value *ex_run(ex_state *x);
+static int ex_size_value(const ckpt_rm_facts *f, ckpt_rm_line *line, const ckpt_value **out,
+                         ckpt_err *err);
 
 static const ckpt_value *ex_fail(ex_state *x, const char *what)
 {
@@ -186,6 +191,15 @@ static const ckpt_value *ex_most(ex_state *x, const ckpt_value *a, const ckpt_va
     return (p < q) == least ? a : b;
 }
 
+static const ckpt_value *ex_power(ex_state *x, const ckpt_value *a, const ckpt_value *b)
+{
+    double p, q;
+
+    if (!b || !ex_number(a, &p) || !ex_number(b, &q))
+        return ex_fail(x, "pow wants two numbers");
+    return ex_made(x, ckpt_value_float(x->arena, pow(p, q)));
+}
+
 /* A function of arguments that have values. */
 static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_value *const *arg)
 {
@@ -197,6 +211,8 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
         return ex_round(x, arg[0], *name == 'c');
     if (strcmp(name, "min") == 0 || strcmp(name, "max") == 0)
         return ex_most(x, arg[0], arg[1], name[1] == 'i');
+    if (strcmp(name, "pow") == 0)
+        return ex_power(x, arg[0], arg[1]);
     if (strcmp(name, "len") == 0)
         return ex_made(x, ckpt_value_int(x->arena, (int64_t)ckpt_value_seq(arg[0]).n));
     return ex_fail(x, "no such function");
@@ -204,7 +220,8 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
 
 static bool ex_function(const char *name)
 {
-    static const char *const names[] = {"count", "shape", "floor", "ceil", "min", "max", "len"};
+    static const char *const names[] = {"count", "shape", "floor", "ceil",
+                                        "min",   "max",   "len",   "pow"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0)
@@ -232,22 +249,40 @@ static const ckpt_value *ex_call(ex_state *x, const char *name)
     return all && x->f && !x->skip ? ex_apply(x, name, arg) : NULL;
 }
 
+/* The value of a line of the sizes. */
+static const ckpt_value *ex_size(ex_state *x, ckpt_rm_line *line)
+{
+    const ckpt_value *v = NULL;
+    ex_state inner = *x;
+
+    if (!x->at_index) {
+        x->rc = ex_size_value(x->f, line, &v, x->err);
+        return v;
+    }
+    // what may depend on the element is worked out anew for each
+    inner.line = line;
+    inner.depth++;
+    inner.missing = NULL;
+    v = inner.depth < EX_DEPTH ? ex_run(&inner) : ex_fail(&inner, "sizes made of themselves");
+    x->rc = inner.rc;
+    return v;
+}
+
 /* A name: of a size, or of something that the configuration says. */
 static const ckpt_value *ex_look_up(ex_state *x, const char *name)
 {
-    uint64_t size = CKPT_RM_UNKNOWN;
     const ckpt_value *v = NULL;
 
     if (!x->f || x->skip)
         return NULL;
-    for (size_t i = 0; x->rc == CKPT_OK && i < x->r->sizes.n; i++) {
-        const ckpt_rm_line *line = &x->r->sizes.at[i];
+    if (x->at_index && strcmp(name, "index") == 0)
+        return ex_made(x, ckpt_value_int(x->arena, (int64_t)x->index));
+    for (size_t i = 0; x->rc == CKPT_OK && !v && i < x->r->sizes.n; i++) {
+        ckpt_rm_line *line = &x->r->sizes.at[i];
         // a size that is named like a key of the configuration may be made of that
         if (line != x->line && strcmp(x->r->names.at[line->name], name) == 0)
-            x->rc = ckpt_rm_size_of(x->f, line->name, &size, x->err);
+            v = ex_size(x, line);
     }
-    if (size != CKPT_RM_UNKNOWN)
-        v = ex_made(x, ckpt_value_int(x->arena, (int64_t)size));
     if (!v && x->rc == CKPT_OK)
         v = ckpt_rm_fact(x->f, name);
     if (v && v->kind == CKPT_V_NONE)
@@ -393,17 +428,29 @@ static bool ex_true(const ckpt_value *v)
     return ex_number(v, &d) ? d < 0 || d > 0 : v->kind != CKPT_V_NONE;
 }
 
-/* What has no value is not true; compared, it is not equal. */
+/* The first is less than the second; what is no number is not. */
+static bool ex_less(const ckpt_value *a, const ckpt_value *b)
+{
+    double p, q;
+
+    return a && b && ex_number(a, &p) && ex_number(b, &q) && p < q;
+}
+
+/* What has no value is not true; compared, it is not equal, and not less. */
 static bool ex_test(ex_state *x)
 {
-    const ckpt_value *a = ex_sum(x);
-    bool same = ex_sign(x, "=="), other = !same && ex_sign(x, "!=");
+    static const char *const signs[] = {"==", "!=", "<", ">"};
+    const ckpt_value *a = ex_sum(x), *b;
+    size_t sign = 0;
 
-    if (!same && !other)
+    while (sign < 4 && !ex_sign(x, signs[sign]))
+        sign++;
+    if (sign == 4)
         return a && ex_true(a);
-    const ckpt_value *b = ex_sum(x);
-    bool equal = a && b && ex_equal(a, b);
-    return same ? equal : !equal;
+    b = ex_sum(x);
+    if (sign >= 2)
+        return sign == 2 ? ex_less(a, b) : ex_less(b, a);
+    return (a && b && ex_equal(a, b)) == (sign == 0);
 }
 
 static const ckpt_value *ex_conditional(ex_state *x)
@@ -463,29 +510,51 @@ int ckpt_rm_expr_check(ckpt_remap *r, const ckpt_rm_line *line, ckpt_err *err)
     return x.rc;
 }
 
+int ckpt_rm_expr_at(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_rm_line *line,
+                    uint64_t index, ckpt_err *err)
+{
+    ex_state x = {.f = f,
+                  .r = f->r,
+                  .line = line,
+                  .arena = f->arena,
+                  .at_index = true,
+                  .index = index,
+                  .err = err};
+
+    *out = ex_run(&x);
+    return x.rc;
+}
+
+/* Worked out once. */
+static int ex_size_value(const ckpt_rm_facts *f, ckpt_rm_line *line, const ckpt_value **out,
+                         ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (line->state == 1)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: the size %.60s is made of itself", f->r->name,
+                         line->line, f->r->names.at[line->name]);
+    if (line->state == 0) {
+        line->state = 1;
+        rc = ckpt_rm_expr(&line->value, f, line, NULL, err);
+        line->state = 2;
+    }
+    *out = line->value;
+    return rc;
+}
+
 int ckpt_rm_size_of(const ckpt_rm_facts *f, uint32_t name, uint64_t *out, ckpt_err *err)
 {
     ckpt_rm_line *line = ckpt_rm_size(f->r, name);
     const ckpt_value *v = NULL;
+    int rc = line ? ex_size_value(f, line, &v, err) : CKPT_OK;
 
     *out = CKPT_RM_UNKNOWN;
-    if (!line)
-        return CKPT_OK;
-    if (line->state == 1)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: the size %.60s is made of itself", f->r->name,
-                         line->line, f->r->names.at[name]);
-    if (line->state == 0) {
-        line->state = 1;
-        int rc = ckpt_rm_expr(&v, f, line, NULL, err);
-        if (rc == CKPT_OK && v &&
-            (v->kind != CKPT_V_INT || v->as.i < 0 || v->as.i > INT64_C(1) << 48))
-            rc = ckpt_fail(err, CKPT_EUSAGE, "%s:%u: the size %.60s is no whole number of elements",
-                           f->r->name, line->line, f->r->names.at[name]);
-        line->state = 2;
-        if (rc != CKPT_OK)
-            return rc;
-        line->value = v ? (uint64_t)v->as.i : CKPT_RM_UNKNOWN;
-    }
-    *out = line->value;
+    if (rc != CKPT_OK || !v)
+        return rc;
+    if (v->kind != CKPT_V_INT || v->as.i < 0 || v->as.i > INT64_C(1) << 48)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: the size %.60s is no whole number of elements",
+                         f->r->name, line->line, f->r->names.at[name]);
+    *out = (uint64_t)v->as.i;
     return CKPT_OK;
 }

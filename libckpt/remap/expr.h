@@ -7,6 +7,7 @@
  *     "yarn" if rope_scaling.rope_type == "yarn" or "none"
  *     count("layers.{i}.attention_norm.weight")
  *     shape("tok_embeddings.weight", 0)
+ *     1 / pow(rope_theta, 2 * index / d)
  *
  * A name that nothing knows has no value, and what is made of it has none; `or` goes on to the
  * next.  Division of integers that leaves nothing over is an integer.
@@ -42,6 +43,9 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
  */
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path);
 
+/* Does a value have one of the words?  *known: something says the value. */
+bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known);
+
 /* The size of a name, or UNKNOWN.  Errors: CKPT_EUSAGE: a circle, or a value that is no size. */
 int ckpt_rm_size_of(const ckpt_rm_facts *f, uint32_t name, uint64_t *out, ckpt_err *err);
 
@@ -51,6 +55,12 @@ int ckpt_rm_size_of(const ckpt_rm_facts *f, uint32_t name, uint64_t *out, ckpt_e
  */
 int ckpt_rm_expr(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_rm_line *line,
                  const char **missing, ckpt_err *err);
+
+/*
+ * The same of the expression of one element: `index` is its number in the flattened tensor.
+ */
+int ckpt_rm_expr_at(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_rm_line *line,
+                    uint64_t index, ckpt_err *err);
 
 /* Is it an expression?  Errors: CKPT_EUSAGE, with the line. */
 int ckpt_rm_expr_check(ckpt_remap *r, const ckpt_rm_line *line, ckpt_err *err);

@@ -42,8 +42,9 @@ static int fa_beside(const ckpt_value **out, ckpt_map *map, const char *folder, 
 }
 
 /* An entry "heads=32" of how->sizes. */
-static int fa_given(ckpt_remap *r, const char *text, ckpt_err *err)
+static int fa_given(const ckpt_rm_facts *f, const char *text, ckpt_err *err)
 {
+    ckpt_remap *r = f->r;
     size_t n = strcspn(text, "=");
     char *stop = NULL;
     const char *digits = text[n] ? text + n + 1 : "";
@@ -55,8 +56,8 @@ static int fa_given(ckpt_remap *r, const char *text, ckpt_err *err)
         const char *name = r->names.at[r->sizes.at[i].name];
         if (strlen(name) == n && memcmp(name, text, n) == 0) {
             r->sizes.at[i].state = 2;
-            r->sizes.at[i].value = value;
-            return CKPT_OK;
+            r->sizes.at[i].value = ckpt_value_int(f->arena, (int64_t)value);
+            return r->sizes.at[i].value ? CKPT_OK : ckpt_fail_memory(err);
         }
     }
     return ckpt_fail(err, CKPT_EUSAGE, "size '%.80s': %s has no size of this name", text, r->name);
@@ -71,10 +72,10 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
     *out = (ckpt_rm_facts){.r = r, .map = map, .how = how, .arena = map->arena};
     for (size_t i = 0; i < r->sizes.n; i++) {
         r->sizes.at[i].state = 0;
-        r->sizes.at[i].value = CKPT_RM_UNKNOWN;
+        r->sizes.at[i].value = NULL;
     }
     for (const char *const *s = how->sizes; rc == CKPT_OK && s && *s; s++)
-        rc = fa_given(r, *s, err);
+        rc = fa_given(out, *s, err);
     if (rc == CKPT_OK)
         rc = fa_beside(&out->beside[0], map, folder, "config.json", err);
     if (rc == CKPT_OK)
@@ -164,11 +165,14 @@ const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
     return v;
 }
 
-/* Is the value one of the words? */
-static bool fa_in(const ckpt_value *v, const char *const *word)
+bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known)
 {
-    for (; v && v->kind == CKPT_V_STR && *word; word++) {
-        if (ckpt_value_is(v, *word))
+    const ckpt_value *v = ckpt_rm_fact(f, w->key);
+
+    *known = v && (v->kind == CKPT_V_STR || v->kind == CKPT_V_BOOL);
+    for (const char *const *word = w->word; *known && *word; word++) {
+        if (v->kind == CKPT_V_BOOL ? strcmp(*word, v->as.i ? "true" : "false") == 0
+                                   : ckpt_value_is(v, *word))
             return true;
     }
     return false;
@@ -179,7 +183,7 @@ bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *h
     ckpt_rm_facts f = {.map = map, .how = how, .arena = map->arena};
     const char *folder = fa_folder(map->arena, map->path ? map->path : "");
     ckpt_err ignored = {0};
-    bool fits = true;
+    bool fits = true, known;
 
     if (r->whens.n == 0)
         return true;
@@ -189,7 +193,7 @@ bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *h
     for (size_t i = 0; fits && i < r->whens.n; i++) {
         const ckpt_rm_when *w = &r->whens.at[i];
         if (w->side == how->backwards)
-            fits = fa_in(ckpt_rm_fact(&f, w->key), w->word);
+            fits = ckpt_rm_holds(&f, w, &known);
     }
     return fits;
 }

@@ -68,6 +68,18 @@ int ckpt_rm_back(ckpt_rm_instance *in, ckpt_rm_member *target, ckpt_err *err);
 /* Errors   CKPT_EMISMATCH: an element of the source that no target has, or that two have */
 int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *err);
 
+/*
+ * The tensor of a rule that fills, in F32; NULL in *out: its expression has no value.
+ *
+ * Errors   CKPT_EMISSING: a size that nothing gives; CKPT_EUSAGE: an element that is no number;
+ *          CKPT_ELIMIT
+ */
+int ckpt_rm_fill(ckpt_tensor **out, ckpt_map *map, const ckpt_rm_facts *f, const ckpt_rm_rule *rule,
+                 ckpt_err *err);
+
+/* The dtype of what is made of a tensor: its own, or F32 where elements lie in blocks. */
+ckpt_dtype ckpt_rm_dtype(const ckpt_tensor *t);
+
 /* Fill source, at and stride of a source's member. */
 int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err);
 

@@ -59,11 +59,30 @@ static bool rkey_fits(const ckpt_rm_line *line, const ckpt_value *v)
     return v->kind == CKPT_V_LIST;
 }
 
+/* A key's name: "{general.architecture}" in it is the value of that key, which stands above. */
+static const char *rkey_name(const ckpt_keys *keys, const ckpt_rm_facts *f, const char *name)
+{
+    const char *open = strchr(name, '{'), *close = open ? strchr(open, '}') : NULL;
+
+    for (size_t i = 0; close && i < keys->n; i++) {
+        const ckpt_key *k = &keys->at[i];
+        size_t n = (size_t)(close - open) - 1;
+        if (strlen(k->name) == n && memcmp(k->name, open + 1, n) == 0 && k->type == CKPT_KEY_STRING)
+            return ckpt_arena_printf(f->arena, "%.*s%s%s", (int)(open - name), name,
+                                     k->value->as.text.at, close + 1);
+    }
+    return ckpt_arena_string(f->arena, name, strlen(name));
+}
+
 static int rkey_add(ckpt_keys *keys, const ckpt_rm_facts *f, const ckpt_rm_line *line,
                     ckpt_err *err)
 {
     const ckpt_value *v = NULL;
     const char *missing = NULL;
+    bool known;
+
+    if (line->when && !ckpt_rm_holds(f, &f->r->only.at[line->when - 1], &known))
+        return CKPT_OK;
     int rc = ckpt_rm_expr(&v, f, line, &missing, err);
 
     if (rc != CKPT_OK || (!v && line->optional))
@@ -76,7 +95,7 @@ static int rkey_add(ckpt_keys *keys, const ckpt_rm_facts *f, const ckpt_rm_line 
         return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: %s: its type does not hold the value of '%.80s'",
                          f->r->name, line->line, line->key, line->text);
     ckpt_key *key = ckpt_vec_push(keys);
-    const char *name = ckpt_arena_string(f->arena, line->key, strlen(line->key));
+    const char *name = rkey_name(keys, f, line->key);
     if (!key || !name)
         return ckpt_fail_memory(err);
     *key = (ckpt_key){.name = name, .type = line->type, .list = line->list, .value = v};

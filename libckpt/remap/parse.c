@@ -2,7 +2,8 @@
 /*
  * parse.c: a layout map's text into rules, sizes and keys, line by line.
  *
- * A line goes on in the next one after a ',' or '=' at its end, or where the next begins with one.
+ * A line goes on in the next one after a ',' or '=' at its end, or where the next begins with one
+ * or with `or`.
  * '#' begins a comment, outside of quotes, at a line's start or after a blank.
  */
 #include <assert.h>
@@ -22,6 +23,7 @@ typedef struct par_text {
     unsigned first;       /* where the line in hand began */
     par_section section;
     uint32_t n_lines; /* rules, sizes, keys */
+    uint32_t when;    /* of the lines that follow: see ckpt_rm_rule */
     ckpt_err *err;
     size_t n;
     char text[CKPT_RM_LINE]; /* the line in hand, without comments, terminated */
@@ -86,7 +88,7 @@ static bool par_goes_on(const par_text *p)
         return true;
     while (s < p->end && (*s == ' ' || *s == '\t'))
         s++;
-    return s < p->end && (*s == ',' || *s == '=');
+    return s < p->end && (*s == ',' || *s == '=' || (p->end - s > 3 && memcmp(s, "or ", 3) == 0));
 }
 
 static int par_line(par_text *p)
@@ -224,7 +226,7 @@ static ckpt_rm_rule *par_rule(par_text *p)
     ckpt_rm_rule *rule = ckpt_vec_push(&p->r->rules);
 
     if (rule)
-        rule->line = p->first;
+        *rule = (ckpt_rm_rule){.line = p->first, .when = p->when};
     else
         (void)ckpt_fail_memory(p->err);
     return rule;
@@ -298,11 +300,12 @@ static int par_tie(par_text *p, const char *at)
     return rc;
 }
 
-/* fill SIDE NAME "axes" with zeros */
+/* fill SIDE NAME "axes" with EXPRESSION */
 static int par_fill(par_text *p, const char *at)
 {
     ckpt_rm_rule *rule = par_rule(p);
     bool quoted = false;
+    const char *with;
 
     if (!rule)
         return CKPT_ELIMIT;
@@ -311,9 +314,16 @@ static int par_fill(par_text *p, const char *at)
     int rc = par_side(p, &at, &rule->side);
     const char *name = rc == CKPT_OK ? par_word(p, &at, &quoted) : NULL;
     const char *axes = name ? par_word(p, &at, &quoted) : NULL;
-    if (rc == CKPT_OK && (!axes || !quoted || strcmp(at, " with zeros") != 0 ||
-                          strpbrk(name, "{*") || strstr(axes, "...")))
-        rc = par_fail(p, "expected fill SIDE NAME \"axes\" with zeros, found", p->text);
+    at += strspn(at, " \t");
+    with = axes && quoted ? par_after(at, "with") : NULL;
+    if (rc == CKPT_OK && (!with || strpbrk(name, "{*") || strstr(axes, "...")))
+        rc = par_fail(p, "expected fill SIDE NAME \"axes\" with EXPRESSION, found", p->text);
+    if (rc == CKPT_OK) {
+        rule->with.line = p->first;
+        rule->with.text = ckpt_arena_string(p->r->arena, with, strlen(with));
+        rc = rule->with.text ? ckpt_rm_expr_check(p->r, &rule->with, p->err)
+                             : ckpt_fail_memory(p->err);
+    }
     return rc == CKPT_OK ? par_term(p, &rule->term[0], name, axes) : rc;
 }
 
@@ -352,7 +362,6 @@ static int par_size(par_text *p)
         return ckpt_fail_memory(p->err);
     line->name = number;
     line->padding = padding && *padding != '=';
-    line->value = CKPT_RM_UNKNOWN;
     return par_expression(p, line, at);
 }
 
@@ -390,15 +399,16 @@ static int par_key(par_text *p)
         return ckpt_fail_memory(p->err);
     line->key = key;
     line->optional = optional;
+    line->when = p->when;
     if (!key || !type || quoted || !par_key_type(type, line))
         return par_fail(p, "expected KEY TYPE = EXPRESSION, found", p->text);
     return par_expression(p, line, at);
 }
 
-/* SIDE when KEY in WORD ... */
-static int par_when(par_text *p, const char *at, uint8_t side)
+/* [SIDE] when KEY in WORD ... */
+static int par_when(par_text *p, ckpt_rm_whens *whens, const char *at, uint8_t side)
 {
-    ckpt_rm_when *w = ckpt_vec_push(&p->r->whens);
+    ckpt_rm_when *w = ckpt_vec_push(whens);
     ckpt_rm_texts words = {0};
     bool quoted, ok = w != NULL;
 
@@ -408,7 +418,7 @@ static int par_when(par_text *p, const char *at, uint8_t side)
     w->key = par_word(p, &at, &quoted);
     const char *word = w->key ? par_word(p, &at, &quoted) : NULL;
     if (!word || strcmp(word, "in") != 0)
-        return par_fail(p, "expected SIDE when KEY in WORD ..., found", p->text);
+        return par_fail(p, "expected when KEY in WORD ..., found", p->text);
     for (word = par_word(p, &at, &quoted); ok && word; word = par_word(p, &at, &quoted)) {
         const char **slot = ckpt_vec_push(&words);
         ok = slot != NULL;
@@ -456,6 +466,7 @@ static bool par_section_of(par_text *p)
     for (unsigned i = 0; i < 3; i++) {
         if (strcmp(p->text, names[i]) == 0) {
             p->section = (par_section)i;
+            p->when = 0;
             return true;
         }
     }
@@ -476,9 +487,17 @@ static int par_statement(par_text *p, bool *took)
         return CKPT_OK;
     }
     if (left && (at = par_after(left, "when")))
-        return par_when(p, at, 0);
+        return par_when(p, &p->r->whens, at, 0);
     if (right && (at = par_after(right, "when")))
-        return par_when(p, at, 1);
+        return par_when(p, &p->r->whens, at, 1);
+    if (strcmp(s, "always") == 0) {
+        p->when = 0;
+        return CKPT_OK;
+    }
+    if ((at = par_after(s, "when")) && strstr(at, " in ")) {
+        p->when = (uint32_t)p->r->only.n + 1;
+        return par_when(p, &p->r->only, at, 0);
+    }
     if ((at = par_after(s, "map")) && strchr(at, ':'))
         return par_map(p, at);
     if ((at = par_after(s, "about"))) {
@@ -579,6 +598,7 @@ void ckpt_remap_free(ckpt_remap *r)
     ckpt_vec_free(&r->keys);
     ckpt_vec_free(&r->rules);
     ckpt_vec_free(&r->whens);
+    ckpt_vec_free(&r->only);
     ckpt_vec_free(&r->strip);
     ckpt_arena_free(r->arena);
     ckpt_free(r);

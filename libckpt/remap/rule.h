@@ -62,18 +62,8 @@ typedef enum ckpt_rm_does {
     CKPT_RM_EQUAL, /* side 0 = side 1 */
     CKPT_RM_DROP,  /* tensors of one side that the other does not have */
     CKPT_RM_TIE,   /* on one side the first name may be missing: the second holds its values */
-    CKPT_RM_FILL   /* tensors of one side that the other does not have: zeros */
+    CKPT_RM_FILL   /* tensors of one side that the other does not have: what an expression says */
 } ckpt_rm_does;
-
-typedef struct ckpt_rm_rule {
-    ckpt_rm_does does;
-    bool optional; /* `?`: no word if nothing matches */
-    uint8_t side;  /* DROP, TIE, FILL: 0 left, 1 right */
-    unsigned line;
-    ckpt_rm_terms term[2]; /* EQUAL: of each side; others: one in [0], TIE's second in [1] */
-    const char *because;   /* DROP */
-    bool met;
-} ckpt_rm_rule;
 
 /* A line `name = expression` of the sizes, or a key of the target's file. */
 typedef struct ckpt_rm_line {
@@ -83,16 +73,30 @@ typedef struct ckpt_rm_line {
     bool list, optional, padding;
     const char *text; /* of the expression */
     unsigned line;
+    uint32_t when; /* as of rules */
     /* sizes, while a map is applied: 0 not asked, 1 being worked out, 2 done */
     uint8_t state;
-    uint64_t value;
+    const ckpt_value *value; /* NULL: it has none */
 } ckpt_rm_line;
 
+/* A value that a map, a rule or a key is meant for. */
 typedef struct ckpt_rm_when {
-    uint8_t side;
+    uint8_t side; /* of a map: the one that is read */
     const char *key;
     const char *const *word; /* NULL-terminated */
 } ckpt_rm_when;
+
+typedef struct ckpt_rm_rule {
+    ckpt_rm_does does;
+    bool optional; /* `?`: no word if nothing matches */
+    uint8_t side;  /* DROP, TIE, FILL: 0 left, 1 right */
+    unsigned line;
+    ckpt_rm_terms term[2]; /* EQUAL: of each side; others: one in [0], TIE's second in [1] */
+    const char *because;   /* DROP */
+    ckpt_rm_line with;     /* FILL: the expression of each element */
+    uint32_t when;         /* 1 + the one of the text's `only` that it is meant for; 0: any */
+    bool met, off;         /* applying: off: it is meant for other models */
+} ckpt_rm_rule;
 
 CKPT_VEC(ckpt_rm_rules, ckpt_rm_rule);
 CKPT_VEC(ckpt_rm_lines, ckpt_rm_line);
@@ -106,7 +110,8 @@ struct ckpt_remap {
     ckpt_rm_texts names; /* by number */
     ckpt_rm_lines sizes, keys;
     ckpt_rm_rules rules;
-    ckpt_rm_whens whens;
+    ckpt_rm_whens whens; /* which models the text is meant for */
+    ckpt_rm_whens only;  /* and parts of it */
     ckpt_rm_texts strip; /* prefixes that mean nothing */
     bool others_stay;
 };

@@ -4,7 +4,7 @@
 
     maps.py --bin build/bin FIXTURES
 
-Every fixture map_* and titan_* that is there: A through the map equals B bit for bit, B through it backwards equals A, and A there and
+Every fixture map_*, titan_* and gguf_* that is there: A through the map equals B bit for bit, B through it backwards equals A, and A there and
 back is A again.  Files are read by a reader of our own.  Then a new architecture, by a text file alone.
 """
 import argparse
@@ -57,7 +57,9 @@ class Runner:
     def convert(self, src, *options):
         """The converted file, or the message of what failed."""
         self.n += 1
-        out = os.path.join(self.folder, '%d.safetensors' % self.n)
+        return self.run(src, os.path.join(self.folder, '%d.safetensors' % self.n), *options)
+
+    def run(self, src, out, *options):
         p = subprocess.run([self.ckpt, 'convert', '-q', '--no-fsync', src, out, *options], stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE)
         return (out, None) if p.returncode == 0 else (None, 'status %d: %s' % (p.returncode, p.stderr.decode()[:300]))
@@ -99,6 +101,8 @@ def fixture(run, at):
         out, why = run.convert(source)
         verdict(name + ' read', why)
         run.ways(name, export, source, tensors(export), tensors(out) if out else {}, 'hf:torchtitan', sizes, sizes)
+    elif name.startswith('gguf_') and os.path.isdir(hf):
+        gguf(run, name, at, hf)
     else:
         return
     if name.startswith('map_mcore_'):
@@ -106,6 +110,26 @@ def fixture(run, at):
         verdict(name + ' stacked', why)
         if stacked:
             run.check(name + ' from stacked', stacked, tensors(weights), '--map', 'torch_dist:megatron:hf', *config)
+
+
+def gguf(run, name, at, hf):
+    """Names, values and the architecture's keys as llama.cpp's converter writes them in F32."""
+    truth = json.load(open(os.path.join(at, 'expected.json')))['files']['convert_F32']
+    want = {n: ('F32', t['ne'][::-1], t['sha256_raw']) for n, t in truth['tensors'].items()}
+    run.check(name, hf, want, '--map', 'hf:gguf', '--dtype', 'fp32')
+    out = os.path.join(run.folder, name + '.gguf')
+    run.run(hf, out, '--map', 'hf:gguf', '--dtype', 'fp32')
+    tree = subprocess.run([run.ckpt, 'tree', out], stdout=subprocess.PIPE).stdout.decode()
+    got = dict(line.strip().split(': ', 1) for line in tree.splitlines() if ': ' in line)
+    arch = truth['kv']['general.architecture']['value']
+    keys = {k: repr(v['value']) for k, v in truth['kv'].items() if k.startswith(arch + '.') or k == 'general.architecture'}
+    wrong = {k: (got.get(k), v) for k, v in keys.items() if got.get(k) != v}
+    verdict(name + ' keys', 'keys: %s' % wrong if wrong else None)
+    out, why = run.convert(out, '--map', 'gguf:hf')
+    back = tensors(out) if out else {}
+    there, why2 = run.convert(hf, '--dtype', 'fp32')
+    want = {n: t for n, t in tensors(there).items() if not n.startswith('pooler.')} if there else {}
+    verdict(name + ' there and back', why or why2 or compare(back, want))
 
 
 def text_alone(run, folder):
@@ -159,7 +183,8 @@ def main():
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = Runner(os.path.join(os.path.abspath(a.bin), 'ckpt'), folder)
-        for at in sorted(glob.glob(os.path.join(a.fixtures, 'map_*')) + glob.glob(os.path.join(a.fixtures, 'titan_*'))):
+        for at in sorted(glob.glob(os.path.join(a.fixtures, 'map_*')) + glob.glob(os.path.join(a.fixtures, 'titan_*')) +
+                         glob.glob(os.path.join(a.fixtures, 'gguf_*'))):
             fixture(run, at)
         text_alone(run, folder)
     print('maps: %d passed, %d failed' % (passed, len(failed)))
