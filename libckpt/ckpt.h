@@ -413,6 +413,12 @@ typedef struct ckpt_target {
     bool deflate; /* npz: as numpy.savez_compressed; takes room on the disk for both forms */
     /* dcp: names and folders of "torch" (get_state_dict; NULL too), "torchtitan", "accelerate" */
     const char *layout;
+    /*
+     * the dtype of floating tensors by their names as they are written, instead of one for all:
+     * "f32:*norm*,bf16:*": DTYPE:GLOB, the first match wins, what matches none keeps its export
+     * dtype; not for training state; or NULL
+     */
+    const char *dtypes;
 } ckpt_target;
 
 /*

@@ -11,6 +11,17 @@
 #include "libckpt/claim/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/drivers.h"
+#include "libckpt/dtypes.h"
+
+/* What is laid out, and the dtypes that were asked for: one for all, or rules, or neither. */
+typedef struct lay_work {
+    ckpt_map *to;
+    const ckpt_map *from;
+    ckpt_dtype dtype;
+    ckpt_dtype_rules rules;
+    uint64_t n_kept[CKPT_N_DTYPES]; /* floating tensors that no rule matches, as written */
+    ckpt_err *err;
+} lay_work;
 
 /* The dtype a tensor is written in. */
 static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)
@@ -23,14 +34,25 @@ static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)
     return wanted;
 }
 
-static int lay_tensor(ckpt_map *to, const ckpt_map *from, const ckpt_tensor *t, ckpt_dtype wanted,
-                      ckpt_err *err)
+/* The dtype that is asked for: by the rules where there are some, which count what they match. */
+static ckpt_dtype lay_wanted(lay_work *w, const ckpt_tensor *t)
 {
+    ckpt_dtype wanted = w->rules.n ? ckpt_dtypes_of(&w->rules, t) : w->dtype;
+
+    if (w->rules.n && !t->owner && wanted == CKPT_DTYPE_NONE &&
+        ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
+        w->n_kept[lay_dtype(t, wanted)]++;
+    return wanted;
+}
+
+static int lay_tensor(lay_work *w, const ckpt_tensor *t)
+{
+    ckpt_map *to = w->to;
     ckpt_tensor like = *t;
     ckpt_tensor *made = NULL;
     const ckpt_tensor *owner = t->owner;
 
-    like.dtype = lay_dtype(owner ? owner : t, wanted);
+    like.dtype = lay_dtype(t, lay_wanted(w, t));
     like.export_dtype = CKPT_DTYPE_NONE;
     like.flags = t->flags & (CKPT_TENSOR_GRAD | CKPT_TENSOR_PARAMETER);
     like.owner = NULL;
@@ -42,32 +64,77 @@ static int lay_tensor(ckpt_map *to, const ckpt_map *from, const ckpt_tensor *t, 
     if (owner) {
         size_t at = ckpt_map_index(to, owner->name, strlen(owner->name));
         if (at == SIZE_MAX)
-            return ckpt_fail(err, CKPT_EMISSING,
-                             "%s: %s is tied to %s, which does not come before it", from->path,
+            return ckpt_fail(w->err, CKPT_EMISSING,
+                             "%s: %s is tied to %s, which does not come before it", w->from->path,
                              t->name, owner->name);
         like.owner = to->tensors.at[at];
+        like.dtype = like.owner->dtype;
     }
-    int rc = ckpt_map_add(to, t->name, strlen(t->name), &like, &made, err);
+    int rc = ckpt_map_add(to, t->name, strlen(t->name), &like, &made, w->err);
     if (rc == CKPT_OK) {
         made->origin = ckpt_arena_string(to->arena, t->name, strlen(t->name));
-        rc = made->origin ? CKPT_OK : ckpt_fail_memory(err);
+        rc = made->origin ? CKPT_OK : ckpt_fail_memory(w->err);
     }
     return rc;
 }
 
 /* Aliases may stand before their owner (module order): owners first, then each where it belongs. */
-static int lay_tensors(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, ckpt_err *err)
+static int lay_tensors(lay_work *w)
 {
+    ckpt_map *to = w->to;
     int rc = CKPT_OK;
 
-    for (size_t i = 0; rc == CKPT_OK && i < from->tensors.n; i++) {
-        const ckpt_tensor *t = from->tensors.at[i];
+    for (size_t i = 0; rc == CKPT_OK && i < w->from->tensors.n; i++) {
+        const ckpt_tensor *t = w->from->tensors.at[i];
         if (t->owner && ckpt_map_index(to, t->owner->name, strlen(t->owner->name)) == SIZE_MAX)
-            rc = lay_tensor(to, from, t->owner, wanted, err);
+            rc = lay_tensor(w, t->owner);
         if (rc == CKPT_OK && ckpt_map_index(to, t->name, strlen(t->name)) == SIZE_MAX)
-            rc = lay_tensor(to, from, t, wanted, err);
+            rc = lay_tensor(w, t);
     }
     return rc;
+}
+
+/* Say what no rule matches, and that these keep their dtypes. */
+static int lay_kept(const lay_work *w)
+{
+    const char *text = NULL;
+    uint64_t n = 0;
+
+    for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
+        if (w->n_kept[d] == 0)
+            continue;
+        n += w->n_kept[d];
+        text = ckpt_arena_printf(w->to->arena, "%s%s%s %" PRIu64, text ? text : "",
+                                 text ? ", " : "", ckpt_dtype_name((ckpt_dtype)d), w->n_kept[d]);
+        if (!text)
+            return ckpt_fail_memory(w->err);
+    }
+    return n == 0 ? CKPT_OK
+                  : ckpt_map_note(w->to, CKPT_INFO, w->err,
+                                  "dtype: no pattern matches %" PRIu64
+                                  " floating tensor%s, written as without (%s)",
+                                  n, n == 1 ? "" : "s", text);
+}
+
+/* Say which tensors keep their dtype though a rule asks for another: nothing converts them. */
+static int lay_held(lay_work *w)
+{
+    uint64_t n = 0;
+    const char *name = NULL;
+
+    for (size_t i = 0; i < w->from->tensors.n; i++) {
+        const ckpt_tensor *t = w->from->tensors.at[i];
+        ckpt_dtype wanted = ckpt_dtypes_of(&w->rules, t);
+        if (wanted != CKPT_DTYPE_NONE && !ckpt_dtype_converts(wanted, t->dtype)) {
+            n++;
+            name = t->name;
+        }
+    }
+    return n == 0 ? CKPT_OK
+                  : ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                                  "%" PRIu64 " tensor%s, such as %.200s, cannot be converted to "
+                                  "the dtype of the pattern: written as they are",
+                                  n, n == 1 ? "" : "s", name);
 }
 
 /* Say which tensors the dtype asked for does not reach: floats that nothing converts. */
@@ -96,6 +163,26 @@ static int lay_unchanged(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, 
         rc = ckpt_map_note(to, CKPT_WARNING, err,
                            "no tensor is floating: asking for %s changed nothing",
                            ckpt_dtype_name(wanted));
+    return rc;
+}
+
+/* All tensors with their dtypes, and what there is to say of these. */
+static int lay_all(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    lay_work w = {.to = to, .from = from, .dtype = target->dtype, .err = err};
+    int rc = target->dtypes ? ckpt_dtypes_parse(&w.rules, to->arena, target->dtypes, err) : CKPT_OK;
+
+    if (rc == CKPT_OK)
+        rc = lay_tensors(&w);
+    if (rc == CKPT_OK && target->dtypes)
+        rc = ckpt_dtypes_used(&w.rules, err);
+    if (rc == CKPT_OK && target->dtypes)
+        rc = lay_kept(&w);
+    if (rc == CKPT_OK && target->dtypes)
+        rc = lay_held(&w);
+    if (rc == CKPT_OK && target->dtype != CKPT_DTYPE_NONE)
+        rc = lay_unchanged(to, from, target->dtype, err);
+    ckpt_vec_free(&w.rules);
     return rc;
 }
 
@@ -227,9 +314,7 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
         rc = to->into ? CKPT_OK : ckpt_fail_memory(err);
     }
     if (rc == CKPT_OK && !lay_makes_tensors(target->format))
-        rc = lay_tensors(to, from, target->dtype, err);
-    if (rc == CKPT_OK && !lay_makes_tensors(target->format) && target->dtype != CKPT_DTYPE_NONE)
-        rc = lay_unchanged(to, from, target->dtype, err);
+        rc = lay_all(to, from, target, err);
     if (rc == CKPT_OK)
         rc = lay_metadata(to, from, err);
     if (rc == CKPT_OK)

@@ -10,6 +10,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/drivers.h"
+#include "libckpt/dtypes.h"
 
 bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from)
 {
@@ -59,22 +60,46 @@ static bool tgt_takes(const ckpt_format_info *f, ckpt_dtype d)
 }
 
 /* A dtype is one that floats convert to, and that the format holds. */
-static int tgt_check_dtype(const ckpt_target *t, ckpt_err *err)
+static int tgt_check_dtype(const ckpt_target *t, ckpt_dtype dtype, ckpt_err *err)
 {
     const ckpt_format_info *f = ckpt_format_named(t->format);
     char list[TGT_LIST] = "";
 
-    if (t->dtype == CKPT_DTYPE_NONE || tgt_takes(f, t->dtype))
+    if (dtype == CKPT_DTYPE_NONE || tgt_takes(f, dtype))
         return CKPT_OK;
     for (unsigned d = CKPT_DTYPE_NONE + 1; d < CKPT_N_DTYPES; d++) {
         if (tgt_takes(f, (ckpt_dtype)d))
             tgt_list_add(list, ckpt_dtype_name((ckpt_dtype)d));
     }
-    if ((unsigned)t->dtype >= CKPT_N_DTYPES)
+    if ((unsigned)dtype >= CKPT_N_DTYPES)
         return ckpt_fail(err, CKPT_EUSAGE, "%d is no dtype; floats go to %s as one of %s",
-                         (int)t->dtype, t->format, list);
+                         (int)dtype, t->format, list);
     return ckpt_fail(err, CKPT_EUSAGE, "dtype: floats go to %s as one of %s, not as %s", t->format,
-                     list, ckpt_dtype_name(t->dtype));
+                     list, ckpt_dtype_name(dtype));
+}
+
+/* Those of a list of rules. */
+static int tgt_check_dtypes(const ckpt_target *t, ckpt_err *err)
+{
+    ckpt_dtype_rules rules = {0};
+    ckpt_arena *arena;
+    int rc;
+
+    if (!t->dtypes)
+        return CKPT_OK;
+    if (t->dtype != CKPT_DTYPE_NONE)
+        return ckpt_fail(err, CKPT_EUSAGE, "dtype and dtypes exclude each other");
+    if (ckpt_format_caps(t->format) & CKPT_MAKES_TENSORS)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "dtype: a run trains in one dtype: patterns mean nothing to format %s",
+                         t->format);
+    arena = ckpt_arena_new(0);
+    rc = arena ? ckpt_dtypes_parse(&rules, arena, t->dtypes, err) : ckpt_fail_memory(err);
+    for (size_t i = 0; rc == CKPT_OK && i < rules.n; i++)
+        rc = tgt_check_dtype(t, rules.at[i].dtype, err);
+    ckpt_vec_free(&rules);
+    ckpt_arena_free(arena);
+    return rc;
 }
 
 /* Each field that is set, and the flag a format needs for it. */
@@ -131,6 +156,8 @@ int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "format '%s' %s; formats to write: %s", target->format,
                          ckpt_format_named(target->format) ? "cannot be written" : "is unknown",
                          tgt_formats(list, CKPT_CAN_WRITE));
-    rc = tgt_check_dtype(target, err);
+    rc = tgt_check_dtype(target, target->dtype, err);
+    if (rc == CKPT_OK)
+        rc = tgt_check_dtypes(target, err);
     return rc == CKPT_OK ? tgt_check_fields(target, caps, err) : rc;
 }

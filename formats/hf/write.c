@@ -49,7 +49,7 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
     ckpt_dtype most = CKPT_DTYPE_NONE;
 
     // weights of a training checkpoint are its fp32 masters, whatever the model trained in
-    if (target->dtype == CKPT_DTYPE_NONE &&
+    if (target->dtype == CKPT_DTYPE_NONE && !target->dtypes &&
         (!from->format ||
          (strcmp(from->format, "deepspeed") != 0 && strcmp(from->format, "universal") != 0)))
         return NULL;
@@ -277,6 +277,24 @@ static int hfw_note_packed(hfw_writer *w)
     return CKPT_OK;
 }
 
+/* A configuration states one dtype, and transformers loads all weights in that. */
+static int hfw_note_mixed(hfw_writer *w, const ckpt_target *target)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; w->dtype && target->dtypes && i < w->to->tensors.n; i++) {
+        const ckpt_tensor *t = w->to->tensors.at[i];
+        n += ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT &&
+             strcmp(ckpt_dtype_get(t->dtype)->torch, w->dtype) != 0;
+    }
+    return n == 0 ? CKPT_OK
+                  : ckpt_map_note(w->to, CKPT_INFO, w->err,
+                                  "config.json states %s, the dtype of most elements: from it "
+                                  "transformers loads all weights in that, also %" PRIu64
+                                  " tensor%s of other dtypes",
+                                  w->dtype, n, n == 1 ? "" : "s");
+}
+
 /*
  * Side files, shards, index: files appear in this order, so whoever sees the last one sees them
  * all.
@@ -303,6 +321,8 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
         rc = hfw_make_set(w, target);
     if (rc == CKPT_OK)
         rc = hfw_note_packed(w);
+    if (rc == CKPT_OK && target->copy_side_files)
+        rc = hfw_note_mixed(w, target);
     ckpt_free(w->shard);
     return rc;
 }

@@ -81,6 +81,14 @@ static int convert_adapt(ckpt_map *map, const cli_args *a, ckpt_err *err)
     return rc == CKPT_OK && a->adapter_only ? ckpt_map_adapter_only(map, &only, err) : rc;
 }
 
+/* One dtype without a pattern is that of all tensors. */
+static void convert_dtype(ckpt_target *target)
+{
+    target->dtype = target->dtypes ? ckpt_dtype_parse(target->dtypes) : CKPT_DTYPE_NONE;
+    if (target->dtype != CKPT_DTYPE_NONE)
+        target->dtypes = NULL;
+}
+
 /* Settle what the options leave open: format, shard size, memory. */
 static int convert_target(cli_args *a, ckpt_err *err)
 {
@@ -99,6 +107,7 @@ static int convert_target(cli_args *a, ckpt_err *err)
         rc = convert_check_adapters(a, err);
     if (rc != CKPT_OK)
         return rc;
+    convert_dtype(&a->target);
     a->target.copy_side_files = !a->no_side_files;
     job_settle(&a->target);
     // model-parallel ranks go on to be ranks; a universal checkpoint has whole tensors
@@ -161,7 +170,8 @@ static int convert_run(cli_args *a, ckpt_err *err)
 #define AT(field) offsetof(cli_args, field)
 static const cli_option convert_options[] = {
     {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
-    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "of all floating tensors (masters: fp32)"},
+    {"dtype", 0, CLI_DTYPES, AT(target.dtypes), "D[:GLOB,...]",
+     "of all floating tensors (masters: fp32)"},
     {"max-shard-size", 0, CLI_SIZE, AT(target.max_shard_size), "SIZE",
      "largest file of a folder (5GB; 0: one file)"},
     {"world", 'w', CLI_COUNT, AT(target.world), "N",

@@ -43,6 +43,7 @@ static complete_kind complete_option(const cli_option *o)
     case CLI_SOURCES:
         return COMPLETE_FILES;
     case CLI_DTYPE:
+    case CLI_DTYPES:
     case CLI_FORMAT:
     case CLI_STATE:
         return COMPLETE_WORDS;
@@ -94,7 +95,7 @@ static void complete_words(const cli_option *o)
         complete_choices(o->value);
         return;
     }
-    if (o->kind == CLI_DTYPE)
+    if (o->kind == CLI_DTYPE || o->kind == CLI_DTYPES)
         complete_dtypes();
     for (size_t i = 0; caps && (f = ckpt_format_at(i)); i++) {
         if ((f->caps & caps) == caps) {

@@ -41,6 +41,7 @@ typedef enum cli_kind {
     CLI_NUMBER,  /* double, not negative */
     CLI_REAL,    /* double */
     CLI_DTYPE,   /* ckpt_dtype */
+    CLI_DTYPES,  /* const char *: a dtype, or DTYPE:GLOB,DTYPE:GLOB ... */
     CLI_FORMAT,  /* const char *: a format, by its own name where it has several */
     CLI_STATE    /* the same: one that training state is written in */
 } cli_kind;

@@ -176,6 +176,10 @@ bool word_store(void *field, cli_kind kind, const char *word)
     case CLI_DTYPE:
         *(ckpt_dtype *)field = ckpt_dtype_parse(word);
         return *(ckpt_dtype *)field != CKPT_DTYPE_NONE;
+    case CLI_DTYPES:
+        *(const char **)field = word;
+        // what a list says is for the library to judge
+        return word[strcspn(word, ":,")] || ckpt_dtype_parse(word) != CKPT_DTYPE_NONE;
     case CLI_FORMAT:
     case CLI_STATE:
         return word_format(field, word);
@@ -205,6 +209,7 @@ const char *word_expected(cli_kind kind)
         return "a number from 0 on, such as 1e-6";
     case CLI_REAL:
         return "a number, such as 1e-6";
+    case CLI_DTYPES:
     case CLI_DTYPE:
         return "a dtype such as fp32, bf16, fp16";
     case CLI_RESULT:
