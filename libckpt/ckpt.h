@@ -419,6 +419,8 @@ typedef struct ckpt_target {
      * dtype; not for training state; or NULL
      */
     const char *dtypes;
+    /* gguf: types by llama.cpp's rules of this name, "q4_k_m", instead of one dtype; or NULL */
+    const char *mixture;
 } ckpt_target;
 
 /*
@@ -660,6 +662,10 @@ typedef struct ckpt_format_info {
     unsigned caps;        /* the flags above */
     /* that floats can be written in, up to NONE; NULL: all that they convert to */
     const ckpt_dtype *dtypes;
+    /* what ckpt_target.mixture may be, a space between; NULL: it means nothing */
+    const char *mixtures;
+    /* written: the side of layout maps whose names its programs know, "gguf"; NULL: any */
+    const char *layout;
 } ckpt_format_info;
 
 /* The table of formats, files before folders; NULL: i is past the end. */

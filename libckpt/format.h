@@ -43,6 +43,12 @@ typedef struct ckpt_format {
     int (*place)(ckpt_map *to, uint32_t file, ckpt_err *err);
 
     /*
+     * Written alone, before `place`: dtypes, order, keys and further files that follow from the
+     * whole.  All tensors of `to` are in one file so far.  NULL: they stay as they are.
+     */
+    int (*scatter)(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
+
+    /*
      * After all bytes are written: sources' crc are set; add the literals that depend on them.
      * NULL: nothing.
      */

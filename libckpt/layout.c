@@ -39,6 +39,9 @@ static ckpt_dtype lay_wanted(lay_work *w, const ckpt_tensor *t)
 {
     ckpt_dtype wanted = w->rules.n ? ckpt_dtypes_of(&w->rules, t) : w->dtype;
 
+    // one type of blocks for all: the format says which tensors it is for
+    if (!w->rules.n && ckpt_dtype_packed(wanted))
+        return CKPT_DTYPE_NONE;
     if (w->rules.n && !t->owner && wanted == CKPT_DTYPE_NONE &&
         ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
         w->n_kept[lay_dtype(t, wanted)]++;
@@ -249,12 +252,14 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 {
     const ckpt_format *format = ckpt_format_find(target->format);
     const ckpt_directory *dir = format ? NULL : ckpt_directory_find(target->format);
-    int rc;
+    int rc = CKPT_OK;
 
     to->format = format ? format->is.name : dir->is.name;
     if (format)
         rc = lay_single_file(to, target, format, err);
-    else
+    if (rc == CKPT_OK && format && format->scatter)
+        rc = format->scatter(to, from, target, err);
+    if (rc == CKPT_OK && !format)
         rc = dir->scatter(to, from, target, err);
     for (uint32_t i = 0; rc == CKPT_OK && i < to->files.n; i++) {
         if (to->files.at[i].format && !to->files.at[i].placed)

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
@@ -102,6 +103,36 @@ static int tgt_check_dtypes(const ckpt_target *t, ckpt_err *err)
     return rc;
 }
 
+/* True if a word is one of a list's, in any case. */
+static bool tgt_lists(const char *list, const char *word)
+{
+    size_t n = strlen(word), m;
+
+    for (; list && *list; list += m + strspn(list + m, " ")) {
+        m = strcspn(list, " ");
+        if (m == n && strncasecmp(list, word, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A mixture is one of the format's, and no dtype besides. */
+static int tgt_check_mixture(const ckpt_target *t, ckpt_err *err)
+{
+    const ckpt_format_info *f = ckpt_format_named(t->format);
+
+    if (!t->mixture)
+        return CKPT_OK;
+    if (t->dtype != CKPT_DTYPE_NONE || t->dtypes)
+        return ckpt_fail(err, CKPT_EUSAGE, "dtype and mixture exclude each other");
+    if (!f->mixtures)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s is a mixture of types for gguf, not for %s",
+                         t->mixture, t->format);
+    if (!tgt_lists(f->mixtures, t->mixture))
+        return ckpt_fail(err, CKPT_EUSAGE, "mixture '%s' is none of %s", t->mixture, f->mixtures);
+    return CKPT_OK;
+}
+
 /* Each field that is set, and the flag a format needs for it. */
 static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
 {
@@ -159,5 +190,7 @@ int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
     rc = tgt_check_dtype(target, target->dtype, err);
     if (rc == CKPT_OK)
         rc = tgt_check_dtypes(target, err);
+    if (rc == CKPT_OK)
+        rc = tgt_check_mixture(target, err);
     return rc == CKPT_OK ? tgt_check_fields(target, caps, err) : rc;
 }

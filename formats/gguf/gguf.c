@@ -2,7 +2,7 @@
 /*
  * gguf.c: the driver of GGUF, the files of llama.cpp and all that build on ggml; its types.
  */
-#include "formats/gguf/gguf.h"
+#include "formats/gguf/model.h"
 
 #include <string.h>
 
@@ -73,10 +73,13 @@ const ckpt_format ckpt_format_gguf = {
             .aliases = "llama.cpp ggml",
             .suffixes = ".gguf",
             .note = "llama.cpp's models, version 2 and 3, every type of ggml's",
-            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE,
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_SIDE,
             .dtypes = gg_dtypes,
+            .mixtures = "Q2_K_S Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M",
+            .layout = "gguf",
         },
     .probe = gg_probe,
     .read = ckpt_gguf_read,
     .place = ckpt_gguf_place,
+    .scatter = ckpt_gguf_scatter,
 };

@@ -378,28 +378,27 @@ static bool side_says_model(const ckpt_listing *list)
  * Where the side files of a source are: its folder; a DeepSpeed tag (its parent has `latest`, or
  * holds a model): the folder above.
  */
-static int side_find(side_work *w)
+int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, ckpt_err *err)
 {
-    const char *folder = w->from->path ? w->from->path : ".";
+    const char *folder = from->path ? from->path : ".";
     ckpt_listing above;
     ckpt_err ignored = {0};
-    int rc = ckpt_listing_read(&w->list, w->scratch, folder, &ignored);
+    int rc = ckpt_listing_read(out, scratch, folder, &ignored);
 
     if (rc == CKPT_EMISSING) { // a file: the folder it is in
-        folder = side_parent(w->scratch, folder);
-        return folder ? ckpt_listing_read(&w->list, w->scratch, folder, w->err)
-                      : ckpt_fail_memory(w->err);
+        folder = side_parent(scratch, folder);
+        return folder ? ckpt_listing_read(out, scratch, folder, err) : ckpt_fail_memory(err);
     }
     if (rc != CKPT_OK)
-        return ckpt_fail(w->err, rc, "%s", ignored.text);
-    if (ckpt_listing_find(&w->list, "latest") || side_says_model(&w->list))
+        return ckpt_fail(err, rc, "%s", ignored.text);
+    if (ckpt_listing_find(out, "latest") || side_says_model(out))
         return CKPT_OK;
-    folder = side_parent(w->scratch, folder);
+    folder = side_parent(scratch, folder);
     if (!folder)
-        return ckpt_fail_memory(w->err);
-    if (ckpt_listing_read(&above, w->scratch, folder, &ignored) == CKPT_OK &&
+        return ckpt_fail_memory(err);
+    if (ckpt_listing_read(&above, scratch, folder, &ignored) == CKPT_OK &&
         (ckpt_listing_find(&above, "latest") || side_says_model(&above)))
-        w->list = above;
+        *out = above;
     return CKPT_OK;
 }
 
@@ -431,7 +430,7 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
     int rc = ckpt_map_new(&w.scratch, 0, err);
 
     if (rc == CKPT_OK)
-        rc = side_find(&w);
+        rc = ckpt_hf_beside(&w.list, w.scratch, from, err);
     w.is_model = rc == CKPT_OK && side_says_model(&w.list);
     w.has_code = w.is_model && side_names_code(&w);
     for (size_t i = 0; rc == CKPT_OK && i < w.list.n; i++)

@@ -27,6 +27,14 @@ int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint6
 int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
                        ckpt_err *err);
 
+/*
+ * The folder that such files stand in: the source's, or that of its run.  The listing lives in the
+ * arena of scratch.
+ *
+ * Errors   CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT
+ */
+int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, ckpt_err *err);
+
 /* The last part of a path, in place. */
 const char *ckpt_hf_base(const char *path);
 

@@ -281,7 +281,8 @@ static int hfs_boxes_of(hfs_reader *r, const char *file, const ckpt_map *sub, ui
             text = sub->metadata.at[i].value;
     }
     if (text) {
-        const ckpt_json_text json = {file, 0, text->as.text.at, text->as.text.n, text->as.text.n};
+        const ckpt_json_text json = {file, 0, text->as.text.at, text->as.text.n, text->as.text.n,
+                                     false};
         rc = ckpt_json_parse(&info, arena, &json, r->err);
         return rc == CKPT_OK ? hfs_boxes_by_info(r, file, sub, source_base, info) : rc;
     }

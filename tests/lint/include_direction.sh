@@ -11,7 +11,7 @@ rank() {
     libckpt/codec/* | libckpt/claim/*) echo 4 ;;
     libckpt/ask/* | libckpt/start/*) echo 10 ;;
     libckpt/*) echo 5 ;;
-    formats/torch/* | formats/safetensors/* | formats/gguf/* | formats/rules/* | formats/npz/*) echo 6 ;;
+    formats/torch/* | formats/safetensors/* | formats/rules/* | formats/npz/*) echo 6 ;;
     formats/deepspeed/write/*) echo 8 ;;
     formats/deepspeed/*) echo 7 ;;
     formats/universal/* | formats/hf/* | formats/dcp/*) echo 9 ;;

@@ -42,7 +42,14 @@ static int convert_remap(ckpt_map *map, const cli_args *a, ckpt_err *err)
                             .config_name = a->config,
                             .sizes = a->sizes.n ? a->sizes.at : NULL};
 
-    return a->map ? maps_apply(map, &a->maps, a->map, &opts, err) : CKPT_OK;
+    // what has its format already needs no map for it
+    if (!a->map || (a->own_map && strcmp(ckpt_map_format(map), a->target.format) == 0))
+        return CKPT_OK;
+    int rc = maps_apply(map, &a->maps, a->map, &opts, err);
+    if (rc != CKPT_OK && a->own_map)
+        (void)strncat(err->text, " (--map none writes tensors as they are)",
+                      sizeof err->text - strlen(err->text) - 1);
+    return rc;
 }
 
 /* The options of adapters that are given without what they are about. */
@@ -81,12 +88,16 @@ static int convert_adapt(ckpt_map *map, const cli_args *a, ckpt_err *err)
     return rc == CKPT_OK && a->adapter_only ? ckpt_map_adapter_only(map, &only, err) : rc;
 }
 
-/* One dtype without a pattern is that of all tensors. */
+/* One dtype without a pattern is that of all tensors, another word a mixture of them. */
 static void convert_dtype(ckpt_target *target)
 {
-    target->dtype = target->dtypes ? ckpt_dtype_parse(target->dtypes) : CKPT_DTYPE_NONE;
-    if (target->dtype != CKPT_DTYPE_NONE)
+    const char *text = target->dtypes;
+
+    target->dtype = text ? ckpt_dtype_parse(text) : CKPT_DTYPE_NONE;
+    if (text && !text[strcspn(text, ":,")]) {
+        target->mixture = target->dtype == CKPT_DTYPE_NONE ? text : NULL;
         target->dtypes = NULL;
+    }
 }
 
 /* Settle what the options leave open: format, shard size, memory. */

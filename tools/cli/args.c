@@ -5,6 +5,7 @@
 #include "tools/cli/args.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/cli/text.h"
 
@@ -44,6 +45,10 @@ int args_rules(cli_args *a, ckpt_err *err)
         a->slice_rules ? text_read(&a->rules_text, a->slice_rules, "slice rules", err) : CKPT_OK;
 
     a->open.slice_rules = a->rules_text;
+    if (!a->map && a->n_operands == 2 && strchr(a->line.verb->uses, 'o'))
+        a->map = a->own_map = maps_default(a->target.format, a->operand[1]);
+    if (a->map && strcmp(a->map, "none") == 0)
+        a->map = NULL;
     if (rc == CKPT_OK && (a->map || a->line.verb->lists_maps))
         rc = maps_read(&a->maps, a->map ? a->map : a->n_operands ? a->operand[0] : NULL, err);
     if (rc == CKPT_OK && a->config)

@@ -36,6 +36,7 @@ typedef struct cli_args {
     uint64_t params, largest, gpus, nodes, stage; /* mem */
     double tolerance;                             /* diff */
     const char *map, *config; /* convert: a layout map, and the model's config.json */
+    const char *own_map;      /* convert: map, where the target and not the user asks for it */
     bool backwards;
     cli_list include, exclude, sizes;
     cli_list adapters;                         /* convert */

@@ -6,6 +6,7 @@
  * `cat`) are untrusted: they are compared and inserted as they are, and never become words that a
  * shell expands.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,6 +85,30 @@ static void complete_dtypes(void)
     out_printf("%s", "bf16");
 }
 
+/* A blank, and words as they are typed. */
+static void complete_lower(const char *text)
+{
+    out_printf(" ");
+    for (; *text; text++)
+        out_printf("%c", tolower((unsigned char)*text));
+}
+
+/* What formats have besides: types in blocks, and mixtures of them. */
+static void complete_types(void)
+{
+    const ckpt_format_info *f;
+
+    for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
+        for (const ckpt_dtype *d = f->mixtures ? f->dtypes : NULL; d && *d != CKPT_DTYPE_NONE;
+             d++) {
+            if (ckpt_dtype_block(*d, NULL) > 1)
+                complete_lower(ckpt_dtype_name(*d));
+        }
+        if (f->mixtures)
+            complete_lower(f->mixtures);
+    }
+}
+
 /* The words that an option's value is one of, blanks between. */
 static void complete_words(const cli_option *o)
 {
@@ -97,6 +122,8 @@ static void complete_words(const cli_option *o)
     }
     if (o->kind == CLI_DTYPE || o->kind == CLI_DTYPES)
         complete_dtypes();
+    if (o->kind == CLI_DTYPES)
+        complete_types();
     for (size_t i = 0; caps && (f = ckpt_format_at(i)); i++) {
         if ((f->caps & caps) == caps) {
             out_printf("%s%s", between, f->name);

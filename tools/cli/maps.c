@@ -127,6 +127,20 @@ int maps_read(cli_maps *out, const char *name, ckpt_err *err)
     return rc;
 }
 
+const char *maps_default(const char *format, const char *path)
+{
+    static char name[64];
+    const ckpt_format_info *f;
+
+    if (!format && path)
+        format = ckpt_format_of(path);
+    f = format ? ckpt_format_named(format) : NULL;
+    if (!f || !f->layout)
+        return NULL;
+    (void)snprintf(name, sizeof name, "hf:%s", f->layout);
+    return name;
+}
+
 void maps_free(cli_maps *m)
 {
     for (size_t i = 0; i < m->n; i++) {

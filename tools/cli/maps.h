@@ -38,6 +38,12 @@ bool maps_is_path(const char *name);
 const char *maps_base(const char *path);
 
 /*
+ * The map that a target needs where none is named: from Hugging Face's names to those that the
+ * format's programs know; NULL: none.
+ */
+const char *maps_default(const char *format, const char *path);
+
+/*
  * Apply the maps that a name means, one after the other, to a map.
  *
  * opts     config and sizes; backwards: a path's map is read from right to left

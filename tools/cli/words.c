@@ -123,6 +123,22 @@ static bool word_integer(int64_t *out, const char *text)
 }
 
 /* A format, by its own name; who writes it refuses what is unknown, with a list. */
+/* True for a mixture of types that some format has. */
+static bool word_is_mixture(const char *word)
+{
+    const ckpt_format_info *f;
+    size_t n = strlen(word), m;
+
+    for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
+        for (const char *at = f->mixtures; at && *at; at += m + strspn(at + m, " ")) {
+            m = strcspn(at, " ");
+            if (m == n && strncasecmp(at, word, n) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 static bool word_format(const char **out, const char *text)
 {
     const ckpt_format_info *f = ckpt_format_named(text);
@@ -179,7 +195,8 @@ bool word_store(void *field, cli_kind kind, const char *word)
     case CLI_DTYPES:
         *(const char **)field = word;
         // what a list says is for the library to judge
-        return word[strcspn(word, ":,")] || ckpt_dtype_parse(word) != CKPT_DTYPE_NONE;
+        return word[strcspn(word, ":,")] || ckpt_dtype_parse(word) != CKPT_DTYPE_NONE ||
+               word_is_mixture(word);
     case CLI_FORMAT:
     case CLI_STATE:
         return word_format(field, word);
@@ -209,9 +226,10 @@ const char *word_expected(cli_kind kind)
         return "a number from 0 on, such as 1e-6";
     case CLI_REAL:
         return "a number, such as 1e-6";
-    case CLI_DTYPES:
     case CLI_DTYPE:
         return "a dtype such as fp32, bf16, fp16";
+    case CLI_DTYPES:
+        return "a dtype such as fp32, bf16, fp16, q8_0, or for gguf q4_k_m";
     case CLI_RESULT:
         return "a file or folder: it gets its name when it is complete, so that nothing is written "
                "to standard output (./- is one of that name)";

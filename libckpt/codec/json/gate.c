@@ -391,6 +391,8 @@ static int gate_number(gate *g)
         g->i++;
         rc = gate_exponent(g, &exp);
     }
+    if (integer && g->text->wide && !gate_integer_ok(g->s + first, n))
+        integer = false;
     if (rc == CKPT_OK && integer && !gate_integer_ok(g->s + first, n))
         rc = gate_fail(g, CKPT_EFORMAT, "an integer beyond 2^53 cannot be read exactly");
     if (rc == CKPT_OK && g->i - from > CKPT_JSON_DIGITS)

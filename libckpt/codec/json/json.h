@@ -24,6 +24,7 @@ typedef struct ckpt_json_text {
     const char *at;   /* n bytes; need not be terminated */
     uint64_t n;
     uint64_t max; /* bytes the text may have at most */
+    bool wide;    /* integers beyond +-2^53 are taken, as floats: they may have been rounded */
 } ckpt_json_text;
 
 /*

@@ -25,7 +25,7 @@ typedef struct text_case {
 static int gate_n(const char *text, uint64_t n)
 {
     ckpt_err err = {0};
-    ckpt_json_text t = {"test", 0, text, n, MAX_BYTES};
+    ckpt_json_text t = {"test", 0, text, n, MAX_BYTES, false};
     int rc = ckpt_json_gate(&t, NULL, &err);
 
     assert_int_equal(rc, err.code);
@@ -194,7 +194,7 @@ static void gate_limits(void **state)
 {
     ckpt_err err = {0};
     char *s = nested(64, '[', ']');
-    ckpt_json_text small = {"test", 0, "[1, 2]", 6, 5};
+    ckpt_json_text small = {"test", 0, "[1, 2]", 6, 5, false};
 
     (void)state;
     assert_int_equal(gate_n(s, 128), CKPT_OK);
@@ -221,7 +221,7 @@ static void gate_limits(void **state)
 static void messages_name_place(void **state)
 {
     ckpt_err err = {0};
-    ckpt_json_text t = {"dir/x.json", 8, "{\"key\": 1, \"key\": 2}", 20, 100};
+    ckpt_json_text t = {"dir/x.json", 8, "{\"key\": 1, \"key\": 2}", 20, 100, false};
 
     (void)state;
     assert_int_equal(ckpt_json_gate(&t, NULL, &err), CKPT_EFORMAT);
@@ -255,7 +255,7 @@ static ckpt_value *parse(ckpt_arena *a, const char *text)
 {
     ckpt_err err = {0};
     ckpt_value *v = NULL;
-    ckpt_json_text t = {"test", 0, text, strlen(text), MAX_BYTES};
+    ckpt_json_text t = {"test", 0, text, strlen(text), MAX_BYTES, false};
 
     if (ckpt_json_parse(&v, a, &t, &err) != CKPT_OK)
         fail_msg("%s", err.text);
@@ -298,7 +298,7 @@ static void tree_without_infinity(void **state)
     ckpt_arena *a = ckpt_arena_new(0);
     ckpt_err err = {0};
     ckpt_value *v = NULL;
-    ckpt_json_text t = {"test", 0, "[1.7e308, 1.8e308]", 18, 100};
+    ckpt_json_text t = {"test", 0, "[1.7e308, 1.8e308]", 18, 100, false};
 
     (void)state;
     assert_int_equal(ckpt_json_parse(&v, a, &t, &err), CKPT_EFORMAT);
@@ -422,7 +422,7 @@ static void memory_runs_out(void **state)
     static const ckpt_json_style style = {.indent = 2, .sort_keys = true};
     static const char text[] =
         "{\"a\": [1, 2.5, \"x\\u00e4\"], \"b\": {\"c\": null, \"d\": [[], {}]}}";
-    ckpt_json_text t = {"test", 0, text, sizeof text - 1, 1000};
+    ckpt_json_text t = {"test", 0, text, sizeof text - 1, 1000, false};
     int rc = CKPT_ELIMIT;
 
     (void)state;

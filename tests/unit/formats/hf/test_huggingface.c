@@ -435,7 +435,7 @@ static ckpt_value *load_json(ckpt_arena *a, const char *path)
     uint64_t n = 0;
 
     assert_int_equal(ckpt_io_slurp(&bytes, &n, path, 1 << 26, &err), CKPT_OK);
-    ckpt_json_text text = {path, 0, bytes, n, 1 << 26};
+    ckpt_json_text text = {path, 0, bytes, n, 1 << 26, false};
     if (ckpt_json_parse(&v, a, &text, &err) != CKPT_OK)
         fail_msg("%s", err.text);
     ckpt_free(bytes);

@@ -586,7 +586,7 @@ static void corpus(void **state)
     a = ckpt_arena_new(0);
     snprintf(path, sizeof path, "%s/bad/manifest.json", shared);
     assert_int_equal(ckpt_io_slurp(&bytes, &n, path, 1 << 26, &err), CKPT_OK);
-    ckpt_json_text text = {path, 0, bytes, n, 1 << 26};
+    ckpt_json_text text = {path, 0, bytes, n, 1 << 26, false};
     assert_int_equal(ckpt_json_parse(&root, a, &text, &err), CKPT_OK);
     ckpt_free(bytes);
     const ckpt_seq cases = ckpt_value_seq(ckpt_value_get(root, "cases"));

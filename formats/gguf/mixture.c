@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mixture.c: owns llama.cpp's rules of which tensor of a model is written in which type.
+ *
+ * They know tensors by the names that GGUF gives them, never a model.  Source: llama.cpp's converter
+ * and llama-quant.cpp, of 2025: quantization without an importance matrix.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "formats/gguf/model.h"
+#include "libckpt/base/cast.h"
+
+/* What is asked for, and the number that general.file_type has for it. */
+typedef enum gm_mix {
+    GM_F32 = 0,
+    GM_F16 = 1,
+    GM_Q4_0 = 2,
+    GM_Q4_1 = 3,
+    GM_Q8_0 = 7,
+    GM_Q5_0 = 8,
+    GM_Q5_1 = 9,
+    GM_Q2_K = 10,
+    GM_Q3_K_S = 11,
+    GM_Q3_K_M = 12,
+    GM_Q3_K_L = 13,
+    GM_Q4_K_S = 14,
+    GM_Q4_K_M = 15,
+    GM_Q5_K_S = 16,
+    GM_Q5_K_M = 17,
+    GM_Q6_K = 18,
+    GM_Q2_K_S = 21,
+    GM_BF16 = 32
+} gm_mix;
+
+static const struct {
+    const char *name;
+    gm_mix mix;
+    ckpt_dtype type; /* of what no rule names */
+} gm_mixes[] = {
+    {"F32", GM_F32, CKPT_F32},        {"F16", GM_F16, CKPT_F16},
+    {"BF16", GM_BF16, CKPT_BF16},     {"Q4_0", GM_Q4_0, CKPT_Q4_0},
+    {"Q4_1", GM_Q4_1, CKPT_Q4_1},     {"Q8_0", GM_Q8_0, CKPT_Q8_0},
+    {"Q5_0", GM_Q5_0, CKPT_Q5_0},     {"Q5_1", GM_Q5_1, CKPT_Q5_1},
+    {"Q2_K", GM_Q2_K, CKPT_Q2_K},     {"Q6_K", GM_Q6_K, CKPT_Q6_K},
+    {"Q3_K_S", GM_Q3_K_S, CKPT_Q3_K}, {"Q3_K_M", GM_Q3_K_M, CKPT_Q3_K},
+    {"Q3_K_L", GM_Q3_K_L, CKPT_Q3_K}, {"Q4_K_S", GM_Q4_K_S, CKPT_Q4_K},
+    {"Q4_K_M", GM_Q4_K_M, CKPT_Q4_K}, {"Q5_K_S", GM_Q5_K_S, CKPT_Q5_K},
+    {"Q5_K_M", GM_Q5_K_M, CKPT_Q5_K}, {"Q2_K_S", GM_Q2_K_S, CKPT_Q2_K},
+};
+
+typedef struct gm_rule {
+    gm_mix mix;
+    ckpt_dtype type;
+    bool pure; /* the type everywhere */
+    bool tied; /* the table of tokens is the output too */
+    bool is_70b;
+    uint64_t n_layers, n_v, heads_per_kv, n_experts;
+    uint64_t i_v, i_down; /* as many were met */
+    ckpt_map *to;
+    ckpt_err *err;
+} gm_rule;
+
+static bool gm_has(const ckpt_tensor *t, const char *part)
+{
+    return strstr(t->name, part) != NULL;
+}
+
+static bool gm_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static bool gm_is_v(const ckpt_tensor *t)
+{
+    return gm_has(t, "attn_v.weight") || gm_has(t, "attn_qkv.weight") ||
+           gm_has(t, "attn_kv_b.weight");
+}
+
+/* A matrix whose type is chosen; all else is F32: vectors, norms, routers, positions. */
+static bool gm_is_chosen(const ckpt_tensor *t)
+{
+    return t->ndim >= 2 && gm_ends(t->name, "weight") && !gm_has(t, "_norm.weight") &&
+           !gm_has(t, "ffn_gate_inp.weight") && strcmp(t->name, "position_embd.weight") != 0 &&
+           strcmp(t->name, "token_types.weight") != 0;
+}
+
+/* Layers that llama.cpp gives more bits: the first and last eighth, and each third between. */
+static bool gm_more(uint64_t i, uint64_t n)
+{
+    return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
+}
+
+/* ---- the rules ---- */
+
+static ckpt_dtype gm_output(const gm_rule *r, const ckpt_tensor *t)
+{
+    uint64_t row = t->shape[t->ndim - 1];
+
+    if (row % ckpt_dtype_get(r->type)->per != 0 || r->type == CKPT_Q8_0)
+        return CKPT_Q8_0;
+    return CKPT_Q6_K;
+}
+
+static ckpt_dtype gm_v(gm_rule *r)
+{
+    uint64_t i = r->i_v++;
+    ckpt_dtype type = r->type;
+
+    if (r->mix == GM_Q2_K)
+        type = r->heads_per_kv >= 4 ? CKPT_Q4_K : CKPT_Q3_K;
+    else if (r->mix == GM_Q2_K_S && r->heads_per_kv >= 4)
+        type = CKPT_Q4_K;
+    else if (r->mix == GM_Q3_K_M)
+        type = i < 2 ? CKPT_Q5_K : CKPT_Q4_K;
+    else if (r->mix == GM_Q3_K_L)
+        type = CKPT_Q5_K;
+    else if ((r->mix == GM_Q4_K_M || r->mix == GM_Q5_K_M) && gm_more(i, r->n_v))
+        type = CKPT_Q6_K;
+    else if (r->mix == GM_Q4_K_S && i < 4)
+        type = CKPT_Q5_K;
+    if (r->is_70b && (type == CKPT_Q3_K || type == CKPT_Q4_K))
+        type = CKPT_Q5_K;
+    return r->n_experts == 8 ? CKPT_Q8_0 : type;
+}
+
+/* Blocks are counted as they come, of experts by their number. */
+static ckpt_dtype gm_down(gm_rule *r, const ckpt_tensor *t)
+{
+    uint64_t i = r->i_down++, n = r->n_layers;
+    ckpt_dtype type = r->type;
+
+    if (r->n_experts > 1 && strncmp(t->name, "blk.", 4) == 0)
+        i = strtoull(t->name + 4, NULL, 10);
+    if (r->mix == GM_Q2_K)
+        type = CKPT_Q3_K;
+    else if (r->mix == GM_Q2_K_S && i < n / 8)
+        type = CKPT_Q4_K;
+    else if (r->mix == GM_Q3_K_M)
+        type = i < n / 16 ? CKPT_Q5_K : CKPT_Q4_K;
+    else if (r->mix == GM_Q3_K_L)
+        type = CKPT_Q5_K;
+    else if ((r->mix == GM_Q4_K_M || r->mix == GM_Q5_K_M) && gm_more(i, n))
+        type = CKPT_Q6_K;
+    else if (r->mix == GM_Q4_K_S && i < n / 8)
+        type = CKPT_Q5_K;
+    return type;
+}
+
+static ckpt_dtype gm_attention_output(const gm_rule *r)
+{
+    bool small = r->mix == GM_Q2_K || r->mix == GM_Q3_K_S || r->mix == GM_Q3_K_M ||
+                 r->mix == GM_Q4_K_S || r->mix == GM_Q4_K_M;
+
+    if (r->n_experts == 8)
+        return small ? CKPT_Q5_K : r->type;
+    if (r->mix == GM_Q2_K)
+        return CKPT_Q3_K;
+    if (r->mix == GM_Q3_K_M)
+        return CKPT_Q4_K;
+    return r->mix == GM_Q3_K_L ? CKPT_Q5_K : r->type;
+}
+
+static ckpt_dtype gm_mixed(gm_rule *r, const ckpt_tensor *t)
+{
+    bool table = strcmp(t->name, "token_embd.weight") == 0;
+
+    if (strcmp(t->name, "output.weight") == 0 || (table && r->tied))
+        return gm_output(r, t);
+    if (gm_is_v(t))
+        return gm_v(r);
+    if (gm_has(t, "attn_k.weight"))
+        return r->n_experts == 8 ? CKPT_Q8_0 : r->type;
+    if (gm_has(t, "attn_output.weight"))
+        return gm_attention_output(r);
+    return gm_has(t, "ffn_down") ? gm_down(r, t) : r->type;
+}
+
+/* Rows that are no whole blocks take the type beside it of 32 elements, or F16. */
+static ckpt_dtype gm_fits(ckpt_dtype type, uint64_t row)
+{
+    if (row % ckpt_dtype_get(type)->per == 0)
+        return type;
+    switch ((int)type) {
+    case CKPT_Q4_K:
+        type = CKPT_Q5_0;
+        break;
+    case CKPT_Q5_K:
+        type = CKPT_Q5_1;
+        break;
+    case CKPT_Q6_K:
+        type = CKPT_Q8_0;
+        break;
+    case CKPT_Q2_K:
+    case CKPT_Q3_K:
+        type = CKPT_Q4_0;
+        break;
+    default:
+        break;
+    }
+    return row % ckpt_dtype_get(type)->per == 0 ? type : CKPT_F16;
+}
+
+static ckpt_dtype gm_type(gm_rule *r, const ckpt_tensor *t)
+{
+    ckpt_dtype type = r->type;
+
+    if (!gm_is_chosen(t))
+        return CKPT_F32;
+    if (ckpt_dtype_packed(type) && !r->pure)
+        type = gm_mixed(r, t);
+    return gm_fits(type, t->shape[t->ndim - 1]);
+}
+
+/* ---- all tensors ---- */
+
+/* A tensor's type, where there is a conversion. */
+static int gm_set(gm_rule *r, ckpt_tensor *t, const ckpt_tensor *from)
+{
+    ckpt_dtype type = gm_type(r, t);
+
+    if (ckpt_dtype_get(from->dtype)->kind != CKPT_IS_FLOAT)
+        return CKPT_OK;
+    if (r->mix == GM_Q2_K_S && type == CKPT_Q2_K && strcmp(t->name, "token_embd.weight") != 0)
+        return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                         "tensor %.200s: q2_k_s needs an importance matrix, which is not read; "
+                         "q2_k needs none",
+                         t->name);
+    if (type != from->dtype && ckpt_dtype_packed(type) && ckpt_dtype_packed(from->dtype))
+        return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                         "tensor %.200s is %s already, and would be quantized again to %s, which "
+                         "loses more than either: convert the weights that it was made of",
+                         t->name, ckpt_dtype_name(from->dtype), ckpt_dtype_name(type));
+    if (!ckpt_cast_find(type, from->dtype) && type != from->dtype)
+        return ckpt_fail(r->err, CKPT_EUNSUPPORTED, "tensor %.200s: %s cannot be converted to %s",
+                         t->name, ckpt_dtype_name(from->dtype), ckpt_dtype_name(type));
+    t->dtype = type;
+    return CKPT_OK;
+}
+
+/* What the rules ask of the model. */
+static void gm_facts(gm_rule *r)
+{
+    char key[128];
+    const ckpt_key *arch = ckpt_gguf_key(r->to, "general.architecture");
+    const char *name = arch && arch->value->kind == CKPT_V_STR ? arch->value->as.text.at : "";
+    uint64_t heads = 1, kv;
+
+    (void)snprintf(key, sizeof key, "%.60s.block_count", name);
+    (void)ckpt_gguf_number(r->to, key, &r->n_layers);
+    (void)snprintf(key, sizeof key, "%.60s.expert_count", name);
+    (void)ckpt_gguf_number(r->to, key, &r->n_experts);
+    (void)snprintf(key, sizeof key, "%.60s.attention.head_count", name);
+    (void)ckpt_gguf_number(r->to, key, &heads);
+    kv = heads;
+    (void)snprintf(key, sizeof key, "%.60s.attention.head_count_kv", name);
+    (void)ckpt_gguf_number(r->to, key, &kv);
+    r->heads_per_kv = kv ? heads / kv : 1;
+    r->is_70b = strcmp(name, "llama") == 0 && r->n_layers == 80 && heads != kv;
+    r->tied = true;
+    for (size_t i = 0; i < r->to->tensors.n; i++) {
+        const ckpt_tensor *t = r->to->tensors.at[i];
+
+        r->n_v += gm_is_v(t);
+        r->tied = r->tied && strcmp(t->name, "output.weight") != 0;
+    }
+}
+
+/* The mixture of a name; dtypes that are none of llama.cpp's are pure, under its number for them. */
+static bool gm_find(gm_rule *r, const char *name, ckpt_dtype type)
+{
+    for (size_t i = 0; i < sizeof gm_mixes / sizeof *gm_mixes; i++) {
+        bool same = name && strcasecmp(gm_mixes[i].name, name) == 0;
+
+        r->pure = !same && !name && gm_mixes[i].type == type;
+        if (!same && !r->pure)
+            continue;
+        if (r->pure && strcmp(gm_mixes[i].name, ckpt_dtype_name(type)) == 0)
+            r->pure = false;
+        r->mix = gm_mixes[i].mix;
+        r->type = gm_mixes[i].type;
+        return true;
+    }
+    return false;
+}
+
+int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, uint64_t *number,
+                  ckpt_err *err)
+{
+    gm_rule r = {.to = to, .err = err};
+    int rc = CKPT_OK;
+
+    if (!gm_find(&r, target->mixture, target->dtype))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s is no type of a model in GGUF",
+                         target->mixture ? target->mixture : ckpt_dtype_name(target->dtype));
+    *number = (uint64_t)r.mix;
+    gm_facts(&r);
+    for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++) {
+        ckpt_tensor *t = to->tensors.at[i];
+        size_t at = ckpt_map_index(from, t->origin, strlen(t->origin));
+        const ckpt_tensor *o = at == SIZE_MAX ? t : from->tensors.at[at];
+
+        rc = gm_set(&r, t, o->owner ? o->owner : o);
+    }
+    return rc;
+}
+
+uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep)
+{
+    ckpt_dtype most = CKPT_F32;
+
+    for (size_t i = 0; i < to->tensors.n; i++) {
+        ckpt_tensor *t = to->tensors.at[i];
+
+        if (ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT)
+            continue;
+        if (gm_is_chosen(t))
+            most = t->dtype;
+        else if (!keep && ckpt_cast_find(CKPT_F32, t->dtype))
+            t->dtype = CKPT_F32;
+    }
+    for (size_t i = 0; i < sizeof gm_mixes / sizeof *gm_mixes; i++) {
+        if (gm_mixes[i].type == most)
+            return (uint64_t)gm_mixes[i].mix;
+    }
+    return GM_F32;
+}

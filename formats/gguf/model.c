@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.c: what a GGUF file of a model has besides: types by rule, an order, general keys.
+ */
+#include "formats/gguf/model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+
+int ckpt_gguf_add(ckpt_map *to, const char *name, uint8_t type, bool list, const ckpt_value *value,
+                  ckpt_err *err)
+{
+    ckpt_key *key = value ? ckpt_vec_push(&to->keys) : NULL;
+
+    if (!key)
+        return ckpt_fail_memory(err);
+    *key = (ckpt_key){.name = name, .type = type, .list = list, .value = value};
+    return CKPT_OK;
+}
+
+int ckpt_gguf_add_text(ckpt_map *to, const char *name, const char *text, ckpt_err *err)
+{
+    return ckpt_gguf_add(to, name, CKPT_KEY_STRING, false, ckpt_value_cstr(to->arena, text), err);
+}
+
+int ckpt_gguf_add_u32(ckpt_map *to, const char *name, uint64_t number, ckpt_err *err)
+{
+    return ckpt_gguf_add(to, name, CKPT_KEY_U32, false, ckpt_value_int(to->arena, (int64_t)number),
+                         err);
+}
+
+int ckpt_gguf_add_bool(ckpt_map *to, const char *name, bool value, ckpt_err *err)
+{
+    return ckpt_gguf_add(to, name, CKPT_KEY_BOOL, false, ckpt_value_bool(to->arena, value), err);
+}
+
+/* ---- general keys ---- */
+
+/* A number in its place if the key is there, else at the end. */
+static int gmo_put_u32(ckpt_map *to, const char *name, uint64_t number, ckpt_err *err)
+{
+    for (size_t i = 0; i < to->keys.n; i++) {
+        if (strcmp(to->keys.at[i].name, name) != 0)
+            continue;
+        to->keys.at[i].type = CKPT_KEY_U32;
+        to->keys.at[i].list = false;
+        to->keys.at[i].value = ckpt_value_int(to->arena, (int64_t)number);
+        return to->keys.at[i].value ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    return ckpt_gguf_add_u32(to, name, number, err);
+}
+
+/* A text where the key is not there yet. */
+static int gmo_default_text(ckpt_map *to, const char *name, const char *text, ckpt_err *err)
+{
+    return ckpt_gguf_key(to, name) ? CKPT_OK : ckpt_gguf_add_text(to, name, text, err);
+}
+
+/* "7.2B", "355M", "8x7B": as the gguf package rounds counts of parameters. */
+static void gmo_label(const ckpt_map *to, char out[48])
+{
+    static const struct {
+        double over, by;
+        char suffix;
+    } scale[] = {{1e12, 1e-12, 'T'}, {1e9, 1e-9, 'B'}, {1e6, 1e-6, 'M'}, {-1, 1e-3, 'K'}};
+    double shared = 0, expert = 0, n;
+    uint64_t experts = 0, tensors = 0;
+    unsigned k = 0;
+    char digits[32];
+
+    for (size_t i = 0; i < to->tensors.n; i++) {
+        const ckpt_tensor *t = to->tensors.at[i];
+
+        if (strstr(t->name, "_exps.") && t->ndim >= 3) {
+            expert += (double)(t->n_elems / (t->shape[t->ndim - 3] ? t->shape[t->ndim - 3] : 1));
+            experts += t->shape[t->ndim - 3];
+            tensors++;
+        } else {
+            shared += (double)t->n_elems;
+        }
+    }
+    n = shared + expert;
+    while (n <= scale[k].over)
+        k++;
+    n *= scale[k].by;
+    (void)snprintf(digits, sizeof digits, "%.0f", n);
+    // at least two digits
+    (void)snprintf(digits, sizeof digits, "%.*f", digits[1] ? 0 : digits[0] == '0' ? 2 : 1, n);
+    if (tensors)
+        (void)snprintf(out, 48, "%" PRIu64 "x%.24s%c", experts / tensors, digits, scale[k].suffix);
+    else
+        (void)snprintf(out, 48, "%.24s%c", digits, scale[k].suffix);
+}
+
+static int gmo_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err)
+{
+    char label[48];
+    const char *name = ckpt_path_base(to->arena, from->path ? from->path : "");
+    int rc = name ? gmo_default_text(to, "general.type", "model", err) : ckpt_fail_memory(err);
+
+    gmo_label(to, label);
+    if (rc == CKPT_OK && *name)
+        rc = gmo_default_text(to, "general.name", name, err);
+    if (rc == CKPT_OK)
+        rc = gmo_default_text(to, "general.size_label", label, err);
+    if (rc == CKPT_OK)
+        rc = gmo_put_u32(to, "general.file_type", number, err);
+    if (rc == CKPT_OK)
+        rc = gmo_put_u32(to, "general.quantization_version", 2, err);
+    return rc;
+}
+
+/* ---- order ---- */
+
+/* The number in "blk.N.", -1 for others, which come first. */
+static long long gmo_block(const ckpt_tensor *t)
+{
+    return strncmp(t->name, "blk.", 4) == 0 ? strtoll(t->name + 4, NULL, 10) : -1;
+}
+
+static int gmo_order(const void *pa, const void *pb)
+{
+    const ckpt_tensor *a = *(ckpt_tensor *const *)pa, *b = *(ckpt_tensor *const *)pb;
+    long long i = gmo_block(a), k = gmo_block(b);
+
+    return i != k ? (i > k) - (i < k) : strcmp(a->name, b->name);
+}
+
+/* By block, then by name, as llama.cpp's quantizer writes them, and its rules count them. */
+static int gmo_sort(ckpt_map *to, ckpt_err *err)
+{
+    qsort(to->tensors.at, to->tensors.n, sizeof *to->tensors.at, gmo_order);
+    return ckpt_map_reindex(to, err);
+}
+
+int ckpt_gguf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    bool model = ckpt_gguf_key(to, "general.architecture") != NULL;
+    bool asked = target->mixture || target->dtype != CKPT_DTYPE_NONE;
+    bool again = from->format && strcmp(from->format, ckpt_format_gguf.is.name) == 0;
+    uint64_t number = 0;
+    int rc = CKPT_OK;
+
+    // a file of tensors alone keeps what they are, but for types that need rules
+    if (!model && !again)
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "no key says which architecture this is: llama.cpp will not load the "
+                           "file as a model");
+    if (rc == CKPT_OK && (model || target->mixture || ckpt_dtype_packed(target->dtype)) &&
+        (asked || !again))
+        rc = gmo_sort(to, err);
+    if (rc == CKPT_OK && asked && (model || target->mixture || ckpt_dtype_packed(target->dtype)))
+        rc = ckpt_gguf_mix(to, from, target, &number, err);
+    else if (rc == CKPT_OK && model && (!again || target->dtypes))
+        number = ckpt_gguf_mix_own(to, target->dtypes != NULL);
+    if (rc != CKPT_OK || !model || (again && !asked && !target->dtypes))
+        return rc;
+    rc = gmo_general(to, from, number, err);
+    if (rc == CKPT_OK && !again && target->copy_side_files)
+        rc = ckpt_gguf_tokenizer(to, from, err);
+    return rc;
+}

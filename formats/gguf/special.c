@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * special.c: which tokens are special, which of them are added to a text, the chat template.
+ *
+ * As gguf's SpecialVocab finds them: numbers from the texts in tokenizer_config.json, by the added
+ * tokens of tokenizer.json, else from config.json; what is added from the post-processor, else from
+ * tokenizer_config.json.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/gguf/tokenizer.h"
+
+typedef enum sp_kind { SP_BOS, SP_EOS, SP_UNK, SP_SEP, SP_PAD, SP_MASK, SP_KINDS } sp_kind;
+
+static const struct {
+    const char *name, *key; /* in configurations; in GGUF, spelt as there */
+} sp_names[SP_KINDS] = {
+    {"bos", "tokenizer.ggml.bos_token_id"},     {"eos", "tokenizer.ggml.eos_token_id"},
+    {"unk", "tokenizer.ggml.unknown_token_id"}, {"sep", "tokenizer.ggml.seperator_token_id"},
+    {"pad", "tokenizer.ggml.padding_token_id"}, {"mask", "tokenizer.ggml.mask_token_id"},
+};
+
+typedef struct sp_found {
+    ckpt_gguf_tokenizer_work *w;
+    const char *text[SP_KINDS]; /* of the token, or NULL */
+    const char *cls;
+    int8_t add[SP_KINDS]; /* -1: nothing says */
+} sp_found;
+
+/* The text of "bos_token", which may be an object with content; or NULL. */
+static const char *sp_text(const ckpt_value *config, const char *name)
+{
+    char key[32];
+    const ckpt_value *v;
+
+    (void)snprintf(key, sizeof key, "%s_token", name);
+    v = ckpt_value_get(config, key);
+    if (v && v->kind == CKPT_V_DICT)
+        v = ckpt_value_get(v, "content");
+    return v && v->kind == CKPT_V_STR ? v->as.text.at : NULL;
+}
+
+static bool sp_same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+/* ---- what is added ---- */
+
+/* The special token that a piece of a template is, or NULL. */
+static const char *sp_piece(const ckpt_value *piece)
+{
+    const ckpt_value *id = ckpt_value_get(ckpt_value_get(piece, "SpecialToken"), "id");
+
+    return id && id->kind == CKPT_V_STR ? id->as.text.at : NULL;
+}
+
+/* A separator between the two texts of a pair: "A [SEP] B". */
+static void sp_pair(sp_found *f, const ckpt_seq pair, const char *first, const char *last)
+{
+    uint64_t from = pair.n && first && sp_same(sp_piece(pair.at[0]), first) ? 1 : 0;
+    uint64_t to =
+        pair.n && last && sp_same(sp_piece(pair.at[pair.n - 1]), last) ? pair.n - 1 : pair.n;
+    bool add = false;
+
+    if (to < from + 3)
+        return;
+    for (uint64_t i = from + 1; i + 1 < to && i < from + 3; i++) {
+        const char *s = sp_piece(pair.at[i]);
+        bool known = sp_same(s, f->text[SP_SEP]) || sp_same(s, f->text[SP_EOS]);
+
+        // one alone is the end of the first text, where texts have an end
+        add = add || (known && (i > from + 1 || !last));
+    }
+    f->add[SP_SEP] = add;
+}
+
+static void sp_template(sp_found *f, const ckpt_value *processor)
+{
+    const ckpt_seq single = ckpt_value_seq(ckpt_value_get(processor, "single"));
+    const char *first = single.n > 1 ? sp_piece(single.at[0]) : NULL;
+    const char *last = single.n > 1 ? sp_piece(single.at[single.n - 1]) : NULL;
+
+    if (first)
+        f->add[SP_BOS] = sp_same(first, f->text[SP_BOS]) || sp_same(first, f->cls);
+    if (last) {
+        f->text[SP_EOS] = last;
+        f->add[SP_EOS] = 1;
+    }
+    sp_pair(f, ckpt_value_seq(ckpt_value_get(processor, "pair")), first, last);
+}
+
+static void sp_processor(sp_found *f, const ckpt_value *processor)
+{
+    const ckpt_value *type = ckpt_value_get(processor, "type");
+
+    if (!type)
+        return;
+    if (ckpt_value_is(type, "ByteLevel")) {
+        f->add[SP_BOS] = f->add[SP_BOS] < 0 ? 0 : f->add[SP_BOS];
+        f->add[SP_EOS] = f->add[SP_EOS] < 0 ? 0 : f->add[SP_EOS];
+    } else if (ckpt_value_is(type, "RobertaProcessing")) {
+        f->add[SP_BOS] = f->add[SP_EOS] = f->add[SP_SEP] = 1;
+    } else if (ckpt_value_is(type, "TemplateProcessing")) {
+        sp_template(f, processor);
+    }
+}
+
+static void sp_processors(sp_found *f)
+{
+    const ckpt_value *all = ckpt_value_get(f->w->tokenizer, "post_processor");
+    const ckpt_seq list = ckpt_value_seq(ckpt_value_get(all, "processors"));
+
+    if (!list.n)
+        sp_processor(f, all);
+    for (uint64_t i = 0; i < list.n; i++)
+        sp_processor(f, list.at[i]);
+}
+
+/* ---- keys ---- */
+
+/* The number of an added token; false: there is none of this text. */
+static bool sp_number_of(const ckpt_gguf_tokenizer_work *w, const char *text, int64_t *out)
+{
+    const ckpt_seq list = ckpt_value_seq(ckpt_value_get(w->tokenizer, "added_tokens"));
+
+    for (uint64_t i = 0; text && i < list.n; i++) {
+        const ckpt_value *content = ckpt_value_get(list.at[i], "content");
+
+        if (content && ckpt_value_is(content, text))
+            return ckpt_value_as_int(ckpt_value_get(list.at[i], "id"), out);
+    }
+    return false;
+}
+
+/* The same by config.json; of several ends, the first. */
+static bool sp_number_said(const ckpt_gguf_tokenizer_work *w, const char *name, int64_t *out)
+{
+    char key[32];
+    const ckpt_value *v;
+
+    (void)snprintf(key, sizeof key, "%s_token_id", name);
+    v = ckpt_value_get(w->hparams, key);
+    if (!v || v->kind == CKPT_V_NONE)
+        v = ckpt_value_get(ckpt_value_get(w->hparams, "text_config"), key);
+    if (v && v->kind == CKPT_V_LIST && v->as.seq.n)
+        v = v->as.seq.at[0];
+    return v && v->kind == CKPT_V_INT && ckpt_value_as_int(v, out);
+}
+
+static int sp_put_numbers(const sp_found *f)
+{
+    ckpt_gguf_tokenizer_work *w = f->w;
+    bool done[SP_KINDS] = {false};
+    int64_t number = -1;
+    int rc = CKPT_OK;
+
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (unsigned k = 0; rc == CKPT_OK && k < SP_KINDS; k++) {
+            bool found = pass == 0 ? sp_number_of(w, f->text[k], &number)
+                                   : sp_number_said(w, sp_names[k].name, &number);
+
+            if (done[k] || !found || number < 0 || (uint64_t)number >= w->token.n)
+                continue;
+            done[k] = true;
+            rc = ckpt_gguf_add_u32(w->to, sp_names[k].key, (uint64_t)number, w->err);
+        }
+    }
+    return rc;
+}
+
+static int sp_put_added(const sp_found *f)
+{
+    static const sp_kind kinds[] = {SP_BOS, SP_EOS, SP_SEP};
+    static const char *const keys[] = {"tokenizer.ggml.add_bos_token",
+                                       "tokenizer.ggml.add_eos_token",
+                                       "tokenizer.ggml.add_sep_token"};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof kinds / sizeof *kinds; i++) {
+        if (f->add[kinds[i]] >= 0)
+            rc = ckpt_gguf_add_bool(f->w->to, keys[i], f->add[kinds[i]] != 0, f->w->err);
+    }
+    return rc;
+}
+
+/* The template of tokenizer_config.json, or chat_template.jinja. */
+static int sp_put_template(ckpt_gguf_tokenizer_work *w)
+{
+    const ckpt_value *v = ckpt_value_get(w->config, "chat_template");
+    char *text = NULL;
+    uint64_t n = 0;
+    int rc = CKPT_OK;
+
+    if (v && v->kind == CKPT_V_STR)
+        return ckpt_gguf_add_text(w->to, "tokenizer.chat_template", v->as.text.at, w->err);
+    if (v && v->kind == CKPT_V_LIST)
+        return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                             "tokenizer_config.json has several chat templates: none is written");
+    if (!ckpt_listing_has(&w->list, "chat_template.jinja", false))
+        return CKPT_OK;
+    const char *path = ckpt_path_join(w->scratch->arena, w->list.folder, "chat_template.jinja");
+    rc = path ? ckpt_io_slurp(&text, &n, path, UINT64_C(16) << 20, w->err)
+              : ckpt_fail_memory(w->err);
+    if (rc == CKPT_OK && !ckpt_utf8_ok(text, n))
+        rc = ckpt_fail(w->err, CKPT_EFORMAT, "%s: no UTF-8", path);
+    if (rc == CKPT_OK)
+        rc = ckpt_gguf_add(w->to, "tokenizer.chat_template", CKPT_KEY_STRING, false,
+                           ckpt_value_str(w->to->arena, text, n), w->err);
+    ckpt_free(text);
+    return rc;
+}
+
+/* What a normalizer does: 1, 0, or -1: it does not say. */
+static void sp_normalizer(const ckpt_value *n, int *lower, int *strip)
+{
+    const ckpt_value *type = ckpt_value_get(n, "type");
+    const ckpt_value *l = ckpt_value_get(n, "lowercase"), *s = ckpt_value_get(n, "strip_accents");
+
+    if (!type)
+        return;
+    if (ckpt_value_is(type, "Lowercase"))
+        *lower = 1;
+    if (ckpt_value_is(type, "StripAccents"))
+        *strip = 1;
+    if (ckpt_value_is(type, "BertNormalizer") && l && l->kind == CKPT_V_BOOL)
+        *lower = l->as.i != 0;
+    if (ckpt_value_is(type, "BertNormalizer") && s && s->kind == CKPT_V_BOOL)
+        *strip = s->as.i != 0;
+}
+
+static int sp_put_normalizer(ckpt_gguf_tokenizer_work *w)
+{
+    const ckpt_value *all = ckpt_value_get(w->tokenizer, "normalizer");
+    const ckpt_seq list = ckpt_value_seq(ckpt_value_get(all, "normalizers"));
+    int lower = -1, strip = -1, rc = CKPT_OK;
+
+    sp_normalizer(all, &lower, &strip);
+    for (uint64_t i = 0; i < list.n; i++)
+        sp_normalizer(list.at[i], &lower, &strip);
+    if (lower >= 0)
+        rc = ckpt_gguf_add_bool(w->to, "tokenizer.ggml.normalizer.lowercase", lower, w->err);
+    if (rc == CKPT_OK && strip >= 0)
+        rc = ckpt_gguf_add_bool(w->to, "tokenizer.ggml.normalizer.strip_accents", strip, w->err);
+    return rc;
+}
+
+int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w)
+{
+    sp_found f = {.w = w, .cls = sp_text(w->config, "cls")};
+    const ckpt_value *prefix = ckpt_value_get(w->config, "add_prefix_space");
+    char key[32];
+    int rc = CKPT_OK;
+
+    for (unsigned k = 0; k < SP_KINDS; k++) {
+        f.text[k] = sp_text(w->config, sp_names[k].name);
+        f.add[k] = -1;
+    }
+    if (w->tokenizer) {
+        f.text[SP_BOS] = f.text[SP_BOS] ? f.text[SP_BOS] : f.cls;
+        f.text[SP_EOS] = f.text[SP_EOS] ? f.text[SP_EOS] : f.text[SP_SEP];
+        sp_processors(&f);
+    }
+    for (unsigned k = 0; k < SP_KINDS; k++) {
+        (void)snprintf(key, sizeof key, "add_%s_token", sp_names[k].name);
+        const ckpt_value *v = ckpt_value_get(w->config, key);
+
+        if (f.add[k] < 0 && v && v->kind == CKPT_V_BOOL)
+            f.add[k] = v->as.i != 0;
+    }
+    if (w->scores && prefix && prefix->kind == CKPT_V_BOOL)
+        rc = ckpt_gguf_add_bool(w->to, "tokenizer.ggml.add_space_prefix", prefix->as.i, w->err);
+    if (rc == CKPT_OK)
+        rc = sp_put_numbers(&f);
+    if (rc == CKPT_OK)
+        rc = sp_put_added(&f);
+    if (rc == CKPT_OK)
+        rc = sp_put_template(w);
+    return rc == CKPT_OK ? sp_put_normalizer(w) : rc;
+}

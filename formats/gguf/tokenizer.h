@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tokenizer.h: what tokenizer.c and special.c share.
+ */
+#ifndef CKPT_FORMATS_GGUF_TOKENIZER_H
+#define CKPT_FORMATS_GGUF_TOKENIZER_H
+
+#include "formats/gguf/model.h"
+
+/* A tokenizer being read. */
+typedef struct ckpt_gguf_tokenizer_work {
+    ckpt_map *to;
+    ckpt_map *scratch;                              /* all that is read lives in its arena */
+    ckpt_listing list;                              /* the model's folder */
+    const ckpt_value *tokenizer, *config, *hparams; /* tokenizer.json, tokenizer_config.json,
+                                                       config.json, or NULL */
+    const char *model;        /* tokenizer.ggml.model; NULL: there is no tokenizer */
+    const ckpt_value *merges; /* of BPE, or NULL */
+    bool scores;
+    ckpt_gguf_tokens token; /* by number */
+    ckpt_err *err;
+} ckpt_gguf_tokenizer_work;
+
+/*
+ * Append which tokens are special, which of them are added to a text, and the chat template.
+ *
+ * Errors  CKPT_EFORMAT, CKPT_EIO, CKPT_ELIMIT
+ */
+int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w);
+
+#endif
