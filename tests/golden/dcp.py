@@ -123,6 +123,17 @@ def written(ckpt, source, tmp):
     return problem
 
 
+def back(ckpt, source, tmp):
+    """From what `written` left to ZeRO again, at each stage."""
+    problem = ''
+    for stage in '1', '2', '3':
+        out = os.path.join(tmp, 'back' + stage)
+        problem = problem or run(ckpt, 'reshard', '-q', '--world', '2', '--stage', stage, os.path.join(tmp, 'dcp', 'x'), out)
+        problem = problem or run(ckpt, 'verify', '-q', out) or run(ckpt, 'diff', '-q', '--with-optimizer', source, out)
+        problem = problem and 'stage %s: %s' % (stage, problem)
+    return problem
+
+
 def fixture(ckpt, path, some):
     e = json.load(open(os.path.join(path, 'expected.json')))
     name = os.path.basename(path)
@@ -173,6 +184,7 @@ def main():
         if os.path.isdir(source):
             with tempfile.TemporaryDirectory() as tmp:
                 verdict(name + ' written', written(ckpt, source, tmp))
+                verdict(name + ' and back', back(ckpt, source, tmp))
     print('dcp: %d passed, %d failed' % (passed, len(failed)))
     return 1 if failed else 0
 

@@ -432,21 +432,6 @@ static int one_fact_int(const ckpt_ds_job *job, const ckpt_ds_head *head, const 
     return ckpt_map_fact_int(job->map, fact, n, job->err);
 }
 
-/* What the run trained in: the dtype of the first floating tensor of the module that is no buffer.
- */
-static const char *one_training_dtype(const ckpt_ds_module *module)
-{
-    for (uint64_t i = 0; i < module->dict.n; i++) {
-        const ckpt_value *v = module->dict.at[i].value;
-        if (v->kind != CKPT_V_TENSOR)
-            continue;
-        ckpt_dtype d = v->as.tensor->dtype;
-        if ((d == CKPT_F32 || d == CKPT_F16 || d == CKPT_BF16) && module->seen[i] != 1)
-            return ckpt_dtype_name(d);
-    }
-    return NULL;
-}
-
 /* Steps of the optimizer that neither the run's counter nor a first step of the wrapper explain. */
 static int one_note_steps(const ckpt_ds_job *job, const ckpt_ds_head *head,
                           const ckpt_ds_layout *layout)
@@ -502,7 +487,8 @@ static int one_facts(const ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
     const ckpt_value *base = ckpt_value_get(
         head->optim.optim, head->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
     uint64_t n_groups = ckpt_value_seq(ckpt_value_get(base, "param_groups")).n;
-    const char *dtype = head->model.map && module->seen ? one_training_dtype(module) : NULL;
+    ckpt_dtype trained = head->model.map ? ckpt_ds_module_dtype(module) : CKPT_DTYPE_NONE;
+    const char *dtype = trained != CKPT_DTYPE_NONE ? ckpt_dtype_name(trained) : NULL;
     int rc = CKPT_OK;
 
     if (head->optim.optim && ckpt_ds_is_bf16_optimizer(head))

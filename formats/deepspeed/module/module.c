@@ -272,6 +272,28 @@ static size_t dsm_places(const ckpt_ds_head *head, const ckpt_ds_module *module,
     return n;
 }
 
+/* The first floating tensor that is trained, or of which all that is known is that it is no buffer. */
+static ckpt_dtype dsm_first_dtype(const ckpt_ds_module *module, bool trained)
+{
+    for (uint64_t i = 0; module->seen && i < module->dict.n; i++) {
+        const ckpt_value *v = module->dict.at[i].value;
+        bool may = trained ? module->seen[i] == DSM_TRAINED : module->seen[i] != DSM_BUFFER;
+        if (!may || v->kind != CKPT_V_TENSOR)
+            continue;
+        ckpt_dtype d = v->as.tensor->dtype;
+        if (d == CKPT_F32 || d == CKPT_F16 || d == CKPT_BF16)
+            return d;
+    }
+    return CKPT_DTYPE_NONE;
+}
+
+ckpt_dtype ckpt_ds_module_dtype(const ckpt_ds_module *module)
+{
+    ckpt_dtype d = dsm_first_dtype(module, true);
+
+    return d != CKPT_DTYPE_NONE ? d : dsm_first_dtype(module, false);
+}
+
 int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                         const ckpt_ds_params *trained)
 {

@@ -42,6 +42,13 @@ int ckpt_ds_module_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_mod
 int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                         const ckpt_ds_params *trained);
 
+/*
+ * What the run trained in: the dtype of the module's first floating parameter that is trained, as
+ * frozen ones may have another; where none is marked so, of the first that is no buffer.  NONE:
+ * there is none.
+ */
+ckpt_dtype ckpt_ds_module_dtype(const ckpt_ds_module *module);
+
 /* Free what is noted about the entries; they are the model file's. */
 void ckpt_ds_module_free(ckpt_ds_module *module);
 

@@ -46,24 +46,15 @@ static ckpt_dtype dsr_configured_dtype(const ckpt_ds_head *head)
     return dsr_is_on(config, "fp16", "enabled") ? CKPT_F16 : CKPT_DTYPE_NONE;
 }
 
-/* What the run trained in: the dtype of the module's first floating tensor that is no buffer, or as
- * configured; NONE when nothing says. */
+/* What the run trained in, by its module or as configured; NONE when nothing says. */
 static ckpt_dtype dsr_dtype(const ckpt_ds_head *head, const ckpt_ds_module *module)
 {
-    ckpt_dtype configured = dsr_configured_dtype(head);
+    ckpt_dtype configured = dsr_configured_dtype(head), d = ckpt_ds_module_dtype(module);
 
-    for (uint64_t i = 0; module->seen && i < module->dict.n; i++) {
-        const ckpt_value *v = module->dict.at[i].value;
-        if (v->kind != CKPT_V_TENSOR)
-            continue;
-        ckpt_dtype d = v->as.tensor->dtype;
-        // Stage 3 leaves placeholders, which old releases made in F32 whatever the run was.
-        if (d == CKPT_F32 && head->stage == 3 && configured != CKPT_DTYPE_NONE)
-            return configured;
-        if ((d == CKPT_F32 || d == CKPT_F16 || d == CKPT_BF16) && module->seen[i] != 1)
-            return d;
-    }
-    return configured;
+    // Stage 3 leaves placeholders, which old releases made in F32 whatever the run was.
+    if (d == CKPT_DTYPE_NONE || (d == CKPT_F32 && head->stage == 3 && configured != d))
+        return configured != CKPT_DTYPE_NONE ? configured : d;
+    return d;
 }
 
 int ckpt_ds_state_new(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
