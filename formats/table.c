@@ -16,6 +16,7 @@ extern const ckpt_directory ckpt_directory_dcp;
 extern const ckpt_directory ckpt_directory_fsdp_ranks;
 extern const ckpt_directory ckpt_directory_full_state;
 extern const ckpt_directory ckpt_directory_megatron;
+extern const ckpt_directory ckpt_directory_consolidated;
 extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
 extern const ckpt_directory ckpt_directory_hf_sharded;
@@ -36,5 +37,6 @@ const ckpt_directory *const ckpt_directories[] = {
     &ckpt_directory_fsdp_ranks,
     &ckpt_directory_full_state,
     &ckpt_directory_hf_sharded,
+    &ckpt_directory_consolidated,
     NULL,
 };

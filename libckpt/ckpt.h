@@ -314,6 +314,9 @@ CKPT_API void ckpt_remap_free(ckpt_remap *r);
 CKPT_API const char *ckpt_remap_side(const ckpt_remap *r, bool right);
 CKPT_API const char *ckpt_remap_about(const ckpt_remap *r);
 
+/* It joins the slices of model-parallel ranks itself: ckpt_open_opts.keep_slices is to be set. */
+CKPT_API bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right);
+
 typedef struct ckpt_remap_opts {
     size_t size;    /* sizeof this struct, or 0: see above */
     bool backwards; /* from the right side's layout to the left's */

@@ -24,6 +24,9 @@ typedef struct ap_state {
     ckpt_err *err;
 } ap_state;
 
+/* Not a failure: the rule in hand does not fit. */
+enum { AP_MISFIT = 1 };
+
 /* ---- names ---- */
 
 /* Optimizer state is named "exp_avg/<parameter>": the length of what stands before the name. */
@@ -54,15 +57,12 @@ static bool ap_is_star(const ckpt_remap *r, uint32_t name)
 /* The name of a member, in the map's arena. */
 static int ap_name(ap_state *s, const ckpt_rm_term *t, const ckpt_rm_member *m, const char **out)
 {
-    char digits[CKPT_RM_INDEXES][24];
     ckpt_rm_capture c = s->in->own;
     ckpt_bytes b = {0};
     bool ok = ckpt_bytes_add(&b, s->in->moment, s->in->n_moment);
 
-    for (uint32_t i = 0; i < m->n_indexes && c.n < CKPT_RM_ATOMS; i++) {
-        int n = snprintf(digits[i], sizeof digits[i], "%" PRIu64, m->value[i]);
-        c.found[c.n++] = (ckpt_rm_found){m->name[i], digits[i], (size_t)n};
-    }
+    for (uint32_t i = 0; i < m->n_indexes && c.n < CKPT_RM_ATOMS; i++)
+        c.found[c.n++] = (ckpt_rm_found){m->name[i], NULL, 0, m->value[i]};
     ok = ok && ckpt_rm_make_name(t, &c, &b);
     *out = ok ? ckpt_arena_string(s->map->arena, (const char *)b.at, b.n - 1) : NULL;
     ckpt_vec_free(&b);
@@ -82,7 +82,7 @@ static int ap_indexes(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m)
     m->n_indexes = 0;
     for (uint32_t i = 0; i < t->n_pieces; i++) {
         const ckpt_rm_piece *p = &t->piece[i];
-        if (p->kind == CKPT_RM_TEXT || ap_is_star(s->r, p->name) || ap_is_own(s->in->rule, p->name))
+        if (!ckpt_rm_takes(p) || ap_is_star(s->r, p->name) || ap_is_own(s->in->rule, p->name))
             continue;
         if (m->n_indexes == CKPT_RM_INDEXES)
             return ckpt_fail(s->err, CKPT_EUSAGE, "%s:%u: more than %d captures that are axes",
@@ -258,6 +258,20 @@ static int ap_make(ap_state *s, ckpt_rm_member *target)
     return rc == CKPT_OK ? ap_push(s, target->t) : rc;
 }
 
+/* Sizes; where a shape does not fit, another rule may. */
+static int ap_bind(ap_state *s)
+{
+    ckpt_err why = {0};
+    int rc = ckpt_rm_bind(s->in, &why);
+
+    if (rc == CKPT_EMISMATCH) {
+        if (s->near.code == CKPT_OK)
+            s->near = why;
+        return AP_MISFIT;
+    }
+    return rc == CKPT_OK ? rc : ckpt_fail(s->err, rc, "%s", why.text);
+}
+
 /* Values that an optimizer keeps once for a whole parameter: its number of steps. */
 static bool ap_scalars(const ckpt_rm_members *from)
 {
@@ -266,18 +280,6 @@ static bool ap_scalars(const ckpt_rm_members *from)
             return false;
     }
     return true;
-}
-
-/* A copy of a member's tensor that the copies behind it must equal. */
-static ckpt_tensor *ap_with_copies(ap_state *s, const ckpt_rm_members *from, size_t i)
-{
-    ckpt_tensor *t = ckpt_arena_copy(s->map->arena, from->at[i].t, sizeof *t);
-
-    if (t && !t->twin && !t->owner && i + 1 < from->n) {
-        t->twin = ap_with_copies(s, from, i + 1);
-        return t->twin ? t : NULL;
-    }
-    return t;
 }
 
 /*
@@ -301,13 +303,39 @@ static int ap_share(ap_state *s)
             in->rule->line, in->member[in->from].at[0].t->name);
     for (size_t i = 0; rc == CKPT_OK && i < in->member[in->to].n; i++) {
         ckpt_rm_member *m = &in->member[in->to].at[i];
-        ckpt_tensor *t = ap_with_copies(s, &in->member[in->from], 0);
+        ckpt_tensor *t = NULL;
         const char *name = NULL;
-        if (!t)
-            return ckpt_fail_memory(s->err);
+        rc = ckpt_rm_joined(&t, in, &in->member[in->from], CKPT_RM_COPIES, s->err);
+        if (rc != CKPT_OK)
+            return rc;
         rc = ap_name(s, &in->rule->term[in->to].at[m->term], m, &name);
         t->name = name;
         rc = rc == CKPT_OK ? ap_push(s, t) : rc;
+    }
+    return rc;
+}
+
+/* Slices of several ranks that are one tensor without being cut. */
+static int ap_join(ap_state *s, ckpt_rm_joins how)
+{
+    ckpt_rm_members *from = &s->in->member[s->in->from];
+    const ckpt_rm_term *to = &s->in->rule->term[s->in->to].at[0];
+    ckpt_rm_member target = {0};
+    const char *name = NULL;
+    ckpt_tensor *t = NULL;
+    int rc = ap_alike(s);
+
+    if (rc == CKPT_OK)
+        rc = ap_indexes(s, to, &target);
+    if (rc == CKPT_OK)
+        rc = ap_name(s, to, &target, &name);
+    if (rc == CKPT_OK)
+        rc = ckpt_rm_joined(&t, s->in, from, how, s->err);
+    for (size_t i = 0; rc == CKPT_OK && i < from->n; i++)
+        ap_take(s, from->at[i].t);
+    if (rc == CKPT_OK) {
+        t->name = name;
+        rc = ap_push(s, t);
     }
     return rc;
 }
@@ -324,7 +352,7 @@ static int ap_instance(ap_state *s)
     if (rc == CKPT_OK && ap_scalars(from))
         return ap_share(s);
     if (rc == CKPT_OK)
-        rc = ckpt_rm_bind(in, s->err);
+        rc = ap_bind(s);
     for (uint32_t k = 0; rc == CKPT_OK && k < in->rule->term[in->to].n; k++)
         rc = ap_grid(s, in->to, k, &complete);
     if (rc == CKPT_OK && (!ckpt_mul(from->n, to->n, &pairs) || pairs > CKPT_REMAP_PARTS))
@@ -367,6 +395,8 @@ static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, boo
     bool complete = true;
     int rc = CKPT_OK;
 
+    if (rule->term[in->to].at[0].joins != CKPT_RM_APART)
+        return CKPT_OK; // what is one is not made several
     in->rule = rule;
     ap_reset(s);
     ap_own(s, c);
@@ -374,8 +404,12 @@ static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, boo
         rc = ap_grid(s, in->from, k, &complete);
     if (rc != CKPT_OK || !complete || in->member[in->from].n == 0)
         return rc;
-    *took = rule->met = true;
-    return rule->term[0].at[0].plain ? ap_rename(s) : ap_instance(s);
+    if (rule->term[in->from].at[0].joins != CKPT_RM_APART)
+        rc = ap_join(s, rule->term[in->from].at[0].joins);
+    else
+        rc = rule->term[0].at[0].plain ? ap_rename(s) : ap_instance(s);
+    *took = rule->met = rc != AP_MISFIT;
+    return *took ? rc : CKPT_OK;
 }
 
 /* The first rule that takes a tensor; its name begins behind n_moment bytes. */
@@ -418,6 +452,8 @@ static int ap_tensor(ap_state *s, size_t at)
         rc = ap_rules(s, at, 0, &took);
     if (rc != CKPT_OK || took)
         return rc;
+    if (s->near.code == CKPT_EMISMATCH)
+        return ckpt_fail(s->err, CKPT_EMISMATCH, "%s", s->near.text);
     if (s->near.code != CKPT_OK)
         return ckpt_fail(s->err, s->near.code, "%s, which '%.150s' needs", s->near.text, t->name);
     if (!s->r->others_stay)
@@ -588,10 +624,42 @@ static void ap_switch(ap_state *s)
     }
 }
 
+/* The parts of names that expressions make; a rule of what is not known is for other models. */
+static int ap_expressions(ap_state *s, ckpt_rm_rule *rule, ckpt_rm_term *t)
+{
+    const ckpt_value *v = NULL;
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < t->n_pieces; i++) {
+        ckpt_rm_line line = {.text = t->piece[i].from, .line = rule->line};
+        if (t->piece[i].kind != CKPT_RM_EXPR)
+            continue;
+        rc = ckpt_rm_expr(&v, &s->facts, &line, NULL, s->err);
+        rule->off = rule->off || !v || v->kind != CKPT_V_INT;
+        t->piece[i].text = NULL;
+        if (rc == CKPT_OK && !rule->off) {
+            t->piece[i].text = ckpt_arena_printf(s->map->arena, "%" PRId64, v->as.i);
+            rc = t->piece[i].text ? CKPT_OK : ckpt_fail_memory(s->err);
+            t->piece[i].n = t->piece[i].text ? strlen(t->piece[i].text) : 0;
+        }
+    }
+    return rc;
+}
+
 static int ap_run(ap_state *s)
 {
+    int rc = CKPT_OK;
+
     ap_switch(s);
-    int rc = ap_special(s, true);
+    for (size_t i = 0; i < s->r->rules.n; i++) {
+        ckpt_rm_rule *rule = &s->r->rules.at[i];
+        for (unsigned side = 0; side < 2; side++) {
+            for (size_t k = 0; rc == CKPT_OK && k < rule->term[side].n; k++)
+                rc = ap_expressions(s, rule, &rule->term[side].at[k]);
+        }
+    }
+    if (rc == CKPT_OK)
+        rc = ap_special(s, true);
 
     s->taken = ckpt_alloc(s->map->tensors.n + 1);
     if (rc == CKPT_OK && !s->taken)

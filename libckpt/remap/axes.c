@@ -207,9 +207,11 @@ static int ax_check_captures(const ckpt_remap *r, const ckpt_rm_rule *rule, cons
 {
     for (uint32_t i = 0; i < t->n_pieces; i++) {
         const ckpt_rm_piece *p = &t->piece[i];
-        bool star = p->kind != CKPT_RM_TEXT && ax_is_star(r, p->name);
+        bool takes = ckpt_rm_takes(p);
+        bool star = takes && ax_is_star(r, p->name);
 
-        if (p->kind == CKPT_RM_TEXT || ckpt_rm_captures(other, p->name) ||
+        if (!takes || (t->joins != CKPT_RM_APART && p->kind == CKPT_RM_NUMBER) ||
+            ckpt_rm_captures(other, p->name) ||
             (p->kind == CKPT_RM_NUMBER && ax_in_axes(other, p->name)))
             continue;
         // a star may be left out from left to right

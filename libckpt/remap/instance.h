@@ -80,6 +80,14 @@ int ckpt_rm_fill(ckpt_tensor **out, ckpt_map *map, const ckpt_rm_facts *f, const
 /* The dtype of what is made of a tensor: its own, or F32 where elements lie in blocks. */
 ckpt_dtype ckpt_rm_dtype(const ckpt_tensor *t);
 
+/*
+ * A tensor that several of one shape are: copies, which must be equal, a sum, or a mean.
+ *
+ * Errors   CKPT_EMISMATCH: other shapes; CKPT_EUNSUPPORTED: no sums of such elements; CKPT_ELIMIT
+ */
+int ckpt_rm_joined(ckpt_tensor **out, ckpt_rm_instance *in, const ckpt_rm_members *from,
+                   ckpt_rm_joins how, ckpt_err *err);
+
 /* Fill source, at and stride of a source's member. */
 int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err);
 

@@ -106,6 +106,18 @@ static int par_line(par_text *p)
 
 /* ---- words ---- */
 
+/* Bytes of a word; what stands in braces belongs to it, whatever it is. */
+static size_t par_length(const char *s)
+{
+    size_t n = 0;
+
+    while (s[n] && !strchr(" \t\",=", s[n])) {
+        const char *close = s[n] == '{' ? strchr(s + n, '}') : NULL;
+        n = close ? (size_t)(close - s) + 1 : n + 1;
+    }
+    return n;
+}
+
 /* The next blank-separated word; "=" and "," are words of their own; NULL at the end. */
 static const char *par_word(par_text *p, const char **at, bool *quoted)
 {
@@ -122,7 +134,7 @@ static const char *par_word(par_text *p, const char **at, bool *quoted)
         *at = stop + 1;
         return ckpt_arena_string(p->r->arena, s + 1, (size_t)(stop - s - 1));
     }
-    n = *s == ',' || *s == '=' ? 1 : strcspn(s, " \t\",=");
+    n = *s == ',' || *s == '=' ? 1 : par_length(s);
     *at = s + n;
     return n ? ckpt_arena_string(p->r->arena, s, n) : NULL;
 }
@@ -154,6 +166,20 @@ static int par_term(par_text *p, ckpt_rm_terms *terms, const char *pattern, cons
     return rc;
 }
 
+/* The word before a tensor that says how those it numbers are one; a name alone may be so called. */
+static ckpt_rm_joins par_joins(const char *word, const char *at, bool right)
+{
+    static const char *const words[] = {"", "copies", "sum", "mean"};
+
+    at += strspn(at, " \t");
+    for (unsigned i = 1; i < 4; i++) {
+        if (strcmp(word, words[i]) == 0 && *at && !strchr(",=\"", *at) &&
+            (strpbrk(at, " \t=") || right))
+            return (ckpt_rm_joins)i;
+    }
+    return CKPT_RM_APART;
+}
+
 /* TERM {, TERM} [=] TERM {, TERM} */
 static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
 {
@@ -172,8 +198,9 @@ static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
                 return par_fail(p, "a comma after nothing:", p->text);
             wants = true;
         } else {
-            const char *pattern = word, *next = at, *axes;
-            if (quoted)
+            ckpt_rm_joins joins = par_joins(word, at, side > 0);
+            const char *pattern = joins ? par_word(p, &at, &quoted) : word, *next = at, *axes;
+            if (quoted || !pattern)
                 return par_fail(p, "axes without a tensor:", word);
             if (!wants && side++ > 0)
                 return par_fail(p, "expected PATTERN REPLACEMENT, found", p->text);
@@ -185,6 +212,8 @@ static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
             else
                 axes = NULL;
             rc = par_term(p, &rule->term[side], pattern, axes);
+            if (rc == CKPT_OK)
+                rule->term[side].at[rule->term[side].n - 1].joins = joins;
             wants = false;
         }
         word = par_word(p, &at, &quoted);
@@ -206,6 +235,10 @@ static int par_plain(par_text *p, ckpt_rm_rule *rule)
     }
     if (all && rule->term[0].n == 1 && rule->term[1].n == 1)
         return CKPT_OK;
+    for (unsigned side = 0; side < 2; side++) {
+        if (rule->term[side].at[0].joins != CKPT_RM_APART)
+            return par_fail(p, "copies, sum and mean are of one tensor, without axes:", p->text);
+    }
     if (all)
         return par_fail(p, "several tensors, and no axes that say which part each is:", p->text);
     for (unsigned side = 0; side < 2; side++) {
@@ -486,6 +519,11 @@ static int par_statement(par_text *p, bool *took)
         p->r->others_stay = true;
         return CKPT_OK;
     }
+    if ((left && strcmp(left, "keeps slices") == 0) ||
+        (right && strcmp(right, "keeps slices") == 0)) {
+        p->r->keeps_slices[right != NULL] = true;
+        return CKPT_OK;
+    }
     if (left && (at = par_after(left, "when")))
         return par_when(p, &p->r->whens, at, 0);
     if (right && (at = par_after(right, "when")))
@@ -607,6 +645,11 @@ void ckpt_remap_free(ckpt_remap *r)
 const char *ckpt_remap_side(const ckpt_remap *r, bool right)
 {
     return r->side[right];
+}
+
+bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right)
+{
+    return r->keeps_slices[right];
 }
 
 const char *ckpt_remap_about(const ckpt_remap *r)

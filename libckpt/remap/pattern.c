@@ -3,6 +3,8 @@
  * pattern.c: names of tensors with captures: matching them, and making names of what was captured.
  */
 #include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/remap/rule.h"
@@ -20,32 +22,60 @@ static bool rpat_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* "{layer}", "{name*}", "{rest...}" at s; n bytes with the braces, 0 if it is none of them. */
+/* The number after a sign, "+2" or ":2"; bytes that it takes, 0: there is none. */
+static size_t rpat_number(const char *s, char sign, uint32_t *out)
+{
+    size_t n = 1;
+
+    if (*s != sign || !rpat_digit(s[1]))
+        return 0;
+    for (*out = 0; rpat_digit(s[n]) && n < 6; n++)
+        *out = *out * 10 + (uint32_t)(s[n] - '0');
+    return n;
+}
+
+/* What stands in braces at s; n bytes with them, 0: nothing that could be. */
 static size_t rpat_braces(ckpt_remap *r, const char *s, ckpt_rm_piece *out)
 {
     size_t n = 1;
 
+    if (s[1] == '=') {
+        const char *stop = strchr(s, '}');
+        out->kind = CKPT_RM_EXPR;
+        out->name = CKPT_RM_NO_NAME;
+        out->from = stop ? ckpt_arena_string(r->arena, s + 2, (size_t)(stop - s) - 2) : NULL;
+        return out->from ? (size_t)(stop - s) + 1 : 0;
+    }
     while (rpat_word_char(s[n]))
         n++;
     if (n == 1 || rpat_digit(s[1]))
         return 0;
     out->kind = CKPT_RM_NUMBER;
     out->name = ckpt_rm_name(r, s + 1, n - 1);
+    out->width = 1;
     if (s[n] == '*') {
         out->kind = CKPT_RM_WORD;
         n++;
     } else if (strncmp(s + n, "...", 3) == 0) {
         out->kind = CKPT_RM_ANY;
         n += 3;
+    } else {
+        n += rpat_number(s + n, '+', &out->plus);
+        n += rpat_number(s + n, ':', &out->width);
     }
-    return s[n] == '}' && out->name != CKPT_RM_NO_NAME ? n + 1 : 0;
+    return s[n] == '}' && out->name != CKPT_RM_NO_NAME && out->width < 20 ? n + 1 : 0;
+}
+
+bool ckpt_rm_takes(const ckpt_rm_piece *p)
+{
+    return p->kind != CKPT_RM_TEXT && p->kind != CKPT_RM_EXPR;
 }
 
 /* Is a name captured by one of the pieces so far? */
 static bool rpat_has(const ckpt_rm_pieces *p, uint32_t name)
 {
     for (size_t i = 0; i + 1 < p->n; i++) {
-        if (p->at[i].kind != CKPT_RM_TEXT && p->at[i].name == name)
+        if (ckpt_rm_takes(&p->at[i]) && p->at[i].name == name)
             return true;
     }
     return false;
@@ -70,12 +100,15 @@ static int rpat_piece(ckpt_remap *r, ckpt_rm_pieces *p, const char **at, unsigne
     } else if (*s == '{') {
         n = rpat_braces(r, s, piece);
         if (n == 0)
-            return ckpt_fail(err, CKPT_EUSAGE, "'%.60s': expected {name}, {name*} or {name...}", s);
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "'%.60s': expected {name}, {name+1}, {name:2}, {name*}, "
+                             "{name...} or {=expression}",
+                             s);
     } else {
         n = strcspn(s, "*{");
         *piece = (ckpt_rm_piece){.kind = CKPT_RM_TEXT, .name = CKPT_RM_NO_NAME, .text = s, .n = n};
     }
-    if (piece->kind != CKPT_RM_TEXT && rpat_has(p, piece->name))
+    if (ckpt_rm_takes(piece) && rpat_has(p, piece->name))
         return ckpt_fail(err, CKPT_EUSAGE, "'%.60s': captured twice", s);
     *at = s + n;
     return CKPT_OK;
@@ -113,13 +146,15 @@ static bool rpat_range(const ckpt_rm_piece *p, const char *s, size_t *low, size_
 
     switch (p->kind) {
     case CKPT_RM_TEXT:
+    case CKPT_RM_EXPR:
         *low = *high = p->n;
-        return strncmp(s, p->text, p->n) == 0;
+        return p->text && strncmp(s, p->text, p->n) == 0;
     case CKPT_RM_NUMBER:
         while (rpat_digit(s[n]))
             n++;
         *low = *high = n;
-        return n > 0 && n < 10 && (n == 1 || s[0] != '0');
+        return n >= p->width && n < 10 && (n == p->width || s[0] != '0') &&
+               strtoull(s, NULL, 10) >= p->plus;
     case CKPT_RM_WORD:
         *low = 1;
         *high = strcspn(s, ".");
@@ -192,9 +227,15 @@ bool ckpt_rm_match(const ckpt_rm_term *t, const char *name, ckpt_rm_capture *out
         return false;
     out->n = 0;
     for (uint32_t i = 0; i < t->n_pieces; i++) {
-        if (t->piece[i].kind != CKPT_RM_TEXT)
-            out->found[out->n++] =
-                (ckpt_rm_found){t->piece[i].name, w.from[i], (size_t)(w.to[i] - w.from[i])};
+        const ckpt_rm_piece *p = &t->piece[i];
+        ckpt_rm_found *f = &out->found[out->n];
+
+        if (!ckpt_rm_takes(p))
+            continue;
+        *f = (ckpt_rm_found){p->name, w.from[i], (size_t)(w.to[i] - w.from[i]), 0};
+        if (p->kind == CKPT_RM_NUMBER)
+            *f = (ckpt_rm_found){p->name, NULL, 0, strtoull(w.from[i], NULL, 10) - p->plus};
+        out->n++;
     }
     return true;
 }
@@ -212,7 +253,7 @@ static const ckpt_rm_found *rpat_captured(const ckpt_rm_capture *c, uint32_t nam
 bool ckpt_rm_captures(const ckpt_rm_term *t, uint32_t name)
 {
     for (uint32_t i = 0; i < t->n_pieces; i++) {
-        if (t->piece[i].kind != CKPT_RM_TEXT && t->piece[i].name == name)
+        if (ckpt_rm_takes(&t->piece[i]) && t->piece[i].name == name)
             return true;
     }
     return false;
@@ -224,10 +265,12 @@ bool ckpt_rm_make_name(const ckpt_rm_term *t, const ckpt_rm_capture *c, ckpt_byt
 
     for (uint32_t i = 0; ok && i < t->n_pieces; i++) {
         const ckpt_rm_piece *p = &t->piece[i];
-        const ckpt_rm_found *f = p->kind != CKPT_RM_TEXT ? rpat_captured(c, p->name) : NULL;
+        const ckpt_rm_found *f = ckpt_rm_takes(p) ? rpat_captured(c, p->name) : NULL;
 
-        if (p->kind == CKPT_RM_TEXT)
-            ok = ckpt_bytes_add(b, p->text, p->n);
+        if (!ckpt_rm_takes(p))
+            ok = p->text && ckpt_bytes_add(b, p->text, p->n);
+        else if (f && !f->at)
+            ok = ckpt_bytes_printf(b, "%0*" PRIu64, (int)p->width, f->number + p->plus);
         else
             ok = f && ckpt_bytes_add(b, f->at, f->n);
     }

@@ -26,15 +26,18 @@ enum {
 /* A piece of a pattern. */
 typedef enum ckpt_rm_kind {
     CKPT_RM_TEXT,
-    CKPT_RM_NUMBER, /* {layer}: digits without a leading zero */
+    CKPT_RM_NUMBER, /* {layer}: digits; {layer+2}: of layer + 2; {rank:2}: two at least */
+    CKPT_RM_EXPR,   /* {=layers + 3}: what an expression is worked out to */
     CKPT_RM_WORD,   /* {name*}: one component, without dots */
     CKPT_RM_ANY     /* {rest...} and *: any run, the shortest that lets the rest match */
 } ckpt_rm_kind;
 
 typedef struct ckpt_rm_piece {
     ckpt_rm_kind kind;
-    uint32_t name; /* what is captured, or NO_NAME */
-    const char *text;
+    uint32_t name;        /* what is captured, or NO_NAME */
+    uint32_t plus, width; /* NUMBER */
+    const char *text;     /* TEXT, and of an EXPR once it was worked out (`from` is its own) */
+    const char *from;
     size_t n;
 } ckpt_rm_piece;
 
@@ -47,12 +50,21 @@ typedef struct ckpt_rm_atom {
     const uint32_t *part;
 } ckpt_rm_atom;
 
+/* How the tensors that a capture numbers are one. */
+typedef enum ckpt_rm_joins {
+    CKPT_RM_APART,  /* as its axes say */
+    CKPT_RM_COPIES, /* all are equal */
+    CKPT_RM_SUM,    /* their sum */
+    CKPT_RM_MEAN    /* their mean */
+} ckpt_rm_joins;
+
 typedef struct ckpt_rm_term {
     const char *text; /* of the pattern, for messages */
-    const ckpt_rm_piece *piece;
+    ckpt_rm_piece *piece;
     uint32_t n_pieces;
     uint32_t n_axes, n_atoms; /* as written; `...` counts as one */
     const ckpt_rm_atom *atom;
+    ckpt_rm_joins joins;
     bool plain; /* no axes are written: all of them, as they are */
 } ckpt_rm_term;
 
@@ -113,14 +125,15 @@ struct ckpt_remap {
     ckpt_rm_whens whens; /* which models the text is meant for */
     ckpt_rm_whens only;  /* and parts of it */
     ckpt_rm_texts strip; /* prefixes that mean nothing */
-    bool others_stay;
+    bool others_stay, keeps_slices[2];
 };
 
 /* What a pattern captured: by the names' numbers. */
 typedef struct ckpt_rm_found {
     uint32_t name;
-    const char *at;
+    const char *at; /* NULL: a number */
     size_t n;
+    uint64_t number;
 } ckpt_rm_found;
 
 typedef struct ckpt_rm_capture {
@@ -139,6 +152,9 @@ ckpt_rm_line *ckpt_rm_size(const ckpt_remap *r, uint32_t name);
 /* A pattern's text into pieces.  Errors: CKPT_EUSAGE, with the line. */
 int ckpt_rm_pattern(ckpt_remap *r, ckpt_rm_term *out, const char *text, unsigned line,
                     ckpt_err *err);
+
+/* A piece that captures. */
+bool ckpt_rm_takes(const ckpt_rm_piece *p);
 
 /* True if a whole name matches; what was captured then points into it. */
 bool ckpt_rm_match(const ckpt_rm_term *t, const char *name, ckpt_rm_capture *out);

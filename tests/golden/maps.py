@@ -89,11 +89,16 @@ def fixture(run, at):
     elif name.endswith('_experts'):
         other = os.path.join(at, 'stacked.safetensors')
         run.ways(name, hf, other, tensors(weights), tensors(other), 'hf:packed', (), config)
-    elif name == 'map_meta_s1':
-        out, why = run.convert(os.path.join(at, 'meta', 'consolidated.00.pth'))
-        want = {n: t for n, t in tensors(out).items() if n != 'rope.freqs'} if out else {}
-        verdict(name + ' read', why)
-        run.ways(name, hf, os.path.join(at, 'meta', 'consolidated.00.pth'), tensors(weights), want, 'hf:meta-llama', (), config)
+    elif name.startswith('map_meta_'):
+        truth = json.load(open(os.path.join(at, 'expected.json')))['meta']
+        want = {n: ('BF16', t['shape'], t['sha256']) for n, t in truth.items() if n != 'rope.freqs'}
+        run.ways(name, hf, os.path.join(at, 'meta'), tensors(weights), want, 'hf:meta-llama', (), config)
+    elif name.startswith('map_neox_'):
+        run.check(name, at, tensors(weights), '--map', 'neox:hf')
+        there, why = run.convert(hf, '--map', 'hf:neox')
+        verdict(name + ' there', why)
+        if there:
+            run.check(name + ' there and back', there, tensors(weights), '--map', 'neox:hf')
     elif name.startswith('titan_'):
         spec = json.load(open(os.path.join(at, 'expected.json')))['config']
         sizes = ('--size', 'heads=%d' % spec['n_heads'], '--size', 'kv=%d' % spec['n_kv_heads'])

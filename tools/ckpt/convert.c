@@ -135,6 +135,8 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 
     // one shard of many holds no whole tensor: it is hardly what is meant
     a->open.whole_checkpoint = !a->as_file;
+    if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
+        a->open.keep_slices = true;
     a->open.require_crc = a->open.require_crc || a->strict;
     if (training_format(a->target.format))
         rc = training_open(map, a, err);

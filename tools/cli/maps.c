@@ -163,6 +163,25 @@ static bool maps_leads(const ckpt_remap *r, const char *from, const char *to, bo
     return *backwards && strcmp(ckpt_remap_side(r, false), to) == 0;
 }
 
+bool maps_keep_slices(const cli_maps *maps, const char *name, bool backwards)
+{
+    size_t n = strcspn(name, ":");
+
+    for (size_t i = 0; i < maps->n; i++) {
+        const ckpt_remap *r = maps->at[i].map;
+        bool own =
+            strcmp(maps->at[i].path, name) == 0 || strcmp(maps_base(maps->at[i].path), name) == 0;
+        for (unsigned right = 0; right < 2; right++) {
+            const char *side = ckpt_remap_side(r, right);
+            if (ckpt_remap_keeps_slices(r, right) &&
+                ((own && backwards == right) ||
+                 (name[n] && strlen(side) == n && strncmp(side, name, n) == 0)))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* The first map between two layouts that is for this architecture, applied. */
 static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, const char *to,
                      ckpt_remap_opts *opts, ckpt_err *err)

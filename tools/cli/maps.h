@@ -37,6 +37,9 @@ bool maps_is_path(const char *name);
 /* The last part of a path: what messages call a map. */
 const char *maps_base(const char *path);
 
+/* True if the first map that a name means joins slices itself (ckpt_remap_keeps_slices). */
+bool maps_keep_slices(const cli_maps *maps, const char *name, bool backwards);
+
 /*
  * The map that a target needs where none is named: from Hugging Face's names to those that the
  * format's programs know; NULL: none.

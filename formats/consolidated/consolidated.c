@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * consolidated.c: folders with one torch file for each tensor-parallel rank, as Meta publishes
+ * Llama: consolidated.00.pth, consolidated.01.pth ...
+ *
+ * Each file has all names, and of each tensor the rank's slice.  How slices join is nowhere in the
+ * files: a layout map says it (`right keeps slices`).  Several ranks stay apart here, under the
+ * names that slices have everywhere: "mp_rank_01/<name>".
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/format.h"
+#include "libckpt/map/adopt.h"
+
+/* Rank of a file's name; false: it is no such file. */
+static bool con_parse(const char *name, uint32_t *rank)
+{
+    static const char lead[] = "consolidated.";
+    size_t n = sizeof lead - 1, digits;
+
+    if (strncmp(name, lead, n) != 0)
+        return false;
+    digits = strspn(name + n, "0123456789");
+    if (digits < 2 || digits > 4 || strcmp(name + n + digits, ".pth") != 0)
+        return false;
+    *rank = (uint32_t)strtoul(name + n, NULL, 10);
+    return true;
+}
+
+static int con_part(const char *file_name)
+{
+    uint32_t rank;
+
+    return con_parse(file_name, &rank) ? 1 : 0;
+}
+
+static int con_probe(const ckpt_listing *list)
+{
+    uint32_t rank;
+
+    for (size_t i = 0; i < list->n; i++) {
+        if (!list->entry[i].is_dir && con_parse(list->entry[i].name, &rank))
+            return 55;
+    }
+    return 0;
+}
+
+/* One rank's file, under its prefix. */
+static int con_file(ckpt_map *map, const ckpt_listing *list, const char *name, const char *prefix,
+                    ckpt_err *err)
+{
+    const char *path = ckpt_path_join(map->arena, list->folder, name);
+    ckpt_map *file = NULL;
+    int rc = path ? list->read(&file, path, err) : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK && file->tensors.n == 0)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: no tensors", path);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_adopt(map, file, prefix, err);
+    if (rc != CKPT_OK)
+        ckpt_map_free(file);
+    return rc;
+}
+
+/* The files in the order of their ranks, which must be 0 to n - 1. */
+static int con_ranks(const char ***out, uint32_t *n, ckpt_map *map, const ckpt_listing *list,
+                     ckpt_err *err)
+{
+    const char **name = ckpt_arena_array(map->arena, list->n + 1, sizeof *name);
+    uint32_t rank, count = 0;
+
+    if (!name)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < list->n; i++)
+        count += !list->entry[i].is_dir && con_parse(list->entry[i].name, &rank);
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->entry[i].is_dir || !con_parse(list->entry[i].name, &rank))
+            continue;
+        if (rank >= count || name[rank])
+            return ckpt_fail(err, CKPT_EMISSING,
+                             "%s: %s, and %" PRIu32 " such files: copy those of all ranks",
+                             list->folder, list->entry[i].name, count);
+        name[rank] = list->entry[i].name;
+    }
+    *out = name;
+    *n = count;
+    return CKPT_OK;
+}
+
+static int con_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
+                      ckpt_err *err)
+{
+    const char **name = NULL;
+    uint32_t n = 0;
+    int rc = con_ranks(&name, &n, map, list, err);
+
+    if (rc == CKPT_OK && n > 1 && !opts->keep_slices)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: %" PRIu32 " tensor-parallel ranks, and nothing in the files says how "
+                         "their slices are joined: a layout map does (--map meta-llama:hf); "
+                         "--keep-slices takes them as they are",
+                         list->folder, n);
+    for (uint32_t rank = 0; rc == CKPT_OK && rank < n; rank++) {
+        const char *prefix = ckpt_arena_printf(map->arena, "mp_rank_%02" PRIu32 "/", rank);
+        rc = prefix ? con_file(map, list, name[rank], n > 1 ? prefix : "", err)
+                    : ckpt_fail_memory(err);
+    }
+    if (n > 1)
+        map->effects |= CKPT_TOOK_SLICES;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_fact_int(map, "tensor parallel", n, err);
+    return rc == CKPT_OK ? ckpt_map_check(map, err) : rc;
+}
+
+extern const ckpt_directory ckpt_directory_consolidated;
+
+const ckpt_directory ckpt_directory_consolidated = {
+    .is =
+        {
+            .name = "consolidated",
+            .signs = "consolidated.*.pth (Meta)",
+            .note = "one torch file for each tensor-parallel rank, as Meta publishes Llama",
+            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER,
+        },
+    .probe = con_probe,
+    .gather = con_gather,
+    .part = con_part,
+};
