@@ -10,6 +10,8 @@
  */
 #include "libckpt/base/cast_x86.h"
 
+#include "libckpt/base/quant_x86.h"
+
 #if defined(__x86_64__) || defined(__i386__)
 
 #include <cpuid.h>
@@ -218,6 +220,8 @@ ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from)
         fn = x86_f32_f16;
     else if (to == CKPT_F32 && from == CKPT_F16)
         fn = x86_f16_f32;
+    else if (from == CKPT_F32)
+        fn = ckpt_quant_find_x86(to);
     return fn && x86_usable() ? fn : NULL;
 }
 
