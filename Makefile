@@ -38,10 +38,10 @@ else
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDFLAGS  += -fsanitize=$(SAN)
 endif
-LDLIBS   := -ldeflate -lz -lzip -lcrypto -lcjson -lpcre2-8 -lpthread -lm
+LDLIBS   := -ldeflate -lz -lzip -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -lm
 
 # ---- sources ---------------------------------------------------------------------------------
-LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
+LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c libckpt/blend/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
 TOOL_SRC := $(sort $(wildcard tools/*.c tools/*/*.c))
 ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))
@@ -154,6 +154,8 @@ $(B)/obj/%.o: %.c | $(B)/needs.ckpt
 # The kernels' loops are written to be vectorised: roots and choices too, for which nobody may look at errno or traps.
 $(B)/obj/engine/device/%.o: CFLAGS := $(CFLAGS) -O3 -fno-math-errno -fno-trapping-math
 $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
+# arithmetic on whole tensors: loops that are worth wide registers
+$(B)/obj/libckpt/blend/ops.o $(B)/obj/formats/peft/lora.o $(B)/obj/libckpt/copy/mean.o: CFLAGS := $(CFLAGS) -O3
 $(B)/obj/engine/comm/mpi.o: CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI_CFLAGS))
 
 $(B)/obj/engine/cuda/load.o: CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)

@@ -377,6 +377,41 @@ typedef struct ckpt_adapter_only {
  */
 CKPT_API int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err);
 
+/* ---- merging models ---- */
+
+typedef struct ckpt_merge_model {
+    const char *path;
+    const char *tag; /* of a run, or NULL */
+    double weight;
+} ckpt_merge_model;
+
+typedef struct ckpt_merge {
+    size_t size; /* sizeof this struct, or 0: see above */
+    /* mergekit's: "linear", "slerp", "task_arithmetic", "ties", "dare_linear", "dare_ties" */
+    const char *method;
+    const ckpt_merge_model *models;
+    size_t n_models;
+    const char *base;  /* path of what the models were trained from; linear: NULL */
+    double density;    /* part of each difference that stays (ties, dare); 0: all */
+    double lambda;     /* of the sum of differences; 0: 1 */
+    double t;          /* slerp: 0 is the base, 1 the other */
+    bool no_normalize; /* weights are not divided by their sum (linear, ties) */
+    uint64_t seed;     /* of what dare chooses */
+    /* a configuration of mergekit's (YAML) instead, and its name for messages; or NULL */
+    const char *config_text, *config_name;
+    const ckpt_open_opts *open; /* for all that is opened; or NULL */
+} ckpt_merge;
+
+/*
+ * Open several models as the map of their merge: what is read of it is computed in F32 from theirs,
+ * whatever their formats and dtypes, and rounded once.  They have the same tensors; what is no
+ * floating tensor must be equal.  Side files come from the base, or from the first model.
+ *
+ * Errors   CKPT_EMISSING, CKPT_EMISMATCH: models that do not belong together; CKPT_EUSAGE,
+ *          CKPT_EUNSUPPORTED: what is no merge, or none that is known; those of ckpt_open
+ */
+CKPT_API int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err);
+
 /* ---- converting ---- */
 
 enum { CKPT_STAGE_NONE = -1 }; /* for ckpt_target.stage */

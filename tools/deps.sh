@@ -13,7 +13,7 @@ sgemm=libopenblas-pthread-dev
 [ "$(uname -m)" != x86_64 ] || sgemm=libdnnl-dev
 
 # what `make ckpt` needs
-ckpt="gcc libc6-dev make libdeflate-dev zlib1g-dev libzip-dev libssl-dev libcjson-dev libpcre2-dev"
+ckpt="gcc libc6-dev make libdeflate-dev zlib1g-dev libzip-dev libssl-dev libcjson-dev libpcre2-dev libyaml-dev"
 
 packages=
 for set in "$@"; do

@@ -26,6 +26,7 @@ static const cli_verb *const commands[] = {
     &verb_tree,
     &verb_cat,
     &verb_convert,
+    &verb_merge,
     &verb_reshard,
     &verb_verify,
     &verb_diff,

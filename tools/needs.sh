@@ -27,6 +27,7 @@ need zlib.h zlib1g-dev ""
 need openssl/evp.h libssl-dev ""
 need cjson/cJSON.h libcjson-dev ""
 need pcre2.h libpcre2-dev -DPCRE2_CODE_UNIT_WIDTH=8
+need yaml.h libyaml-dev ""
 if [ "$set" = build ]; then
     if [ "${SGEMM:-dnnl}" = dnnl ]; then
         need oneapi/dnnl/dnnl.h libdnnl-dev ""

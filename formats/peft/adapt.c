@@ -93,20 +93,6 @@ static const char *ad_shape(char text[120], const ckpt_tensor *t)
     return text;
 }
 
-/* A hidden tensor that has what t has: the base of what t becomes. */
-static ckpt_tensor *ad_hide(adapting *a, const ckpt_tensor *t)
-{
-    const ckpt_tensor *o = t->owner ? t->owner : t;
-    ckpt_tensor like = *o, *made = NULL;
-
-    like.owner = NULL;
-    if (ckpt_map_add_hidden(a->map, o->name, strlen(o->name), &like, &made, a->err) != CKPT_OK)
-        return NULL;
-    made->extent = o->extent;
-    made->n_extents = o->n_extents;
-    return made;
-}
-
 /* ---- whole tensors ---- */
 
 /* The adapter's tensor in place of the base's, in the base's dtype for exports. */
@@ -325,7 +311,7 @@ static int ad_merge(adapting *a, ckpt_tensor *t, ckpt_lora *o, const ckpt_tensor
     if (rc != CKPT_OK)
         return rc;
     a->n_replaced -= by != NULL;
-    o->base = ad_hide(a, t);
+    o->base = ckpt_nest_hide(a->map, t, a->err);
     o->name = t->name;
     if (o->round == CKPT_DTYPE_NONE && (d == CKPT_F16 || d == CKPT_BF16))
         o->round = d;
@@ -537,7 +523,7 @@ static int ad_all(adapting *a)
             return ckpt_fail_memory(a->err);
         for (k = i; k < a->n_items && ad_order(&a->item[i], &a->item[k]) == 0; k++) {
             const ckpt_tensor **part = &m.part[a->item[k].name.part];
-            ckpt_tensor *copy = *part ? ad_hide(a, a->item[k].t) : NULL;
+            ckpt_tensor *copy = *part ? ckpt_nest_hide(a->map, a->item[k].t, a->err) : NULL;
 
             if (*part && !copy)
                 return CKPT_ELIMIT;

@@ -11,10 +11,10 @@
 #include "formats/peft/config.h"
 #include "libckpt/codec/json/json.h"
 
-#define PC_MAX (UINT64_C(4) << 20) /* bytes of an adapter_config.json */
+#define AJ_MAX (UINT64_C(4) << 20) /* bytes of an adapter_config.json */
 
 /* Members that say nothing about merging: where the adapter comes from, how it was trained. */
-static const char *const pc_known[] = {"task_type",
+static const char *const aj_known[] = {"task_type",
                                        "peft_type",
                                        "auto_mapping",
                                        "peft_version",
@@ -49,7 +49,7 @@ static const char *const pc_known[] = {"task_type",
                                        NULL};
 
 /* False, null, 0, and what is empty: as if it were not said. */
-static bool pc_is_set(const ckpt_value *v)
+static bool aj_is_set(const ckpt_value *v)
 {
     if (v->kind == CKPT_V_NONE)
         return false;
@@ -62,14 +62,14 @@ static bool pc_is_set(const ckpt_value *v)
     return ckpt_value_seq(v).n + ckpt_value_map(v).n > 0;
 }
 
-static bool pc_flag(const ckpt_value *config, const char *key)
+static bool aj_flag(const ckpt_value *config, const char *key)
 {
     const ckpt_value *v = ckpt_value_get(config, key);
 
-    return v && pc_is_set(v);
+    return v && aj_is_set(v);
 }
 
-static bool pc_number(const ckpt_value *v, double *out)
+static bool aj_number(const ckpt_value *v, double *out)
 {
     if (!v || (v->kind != CKPT_V_INT && v->kind != CKPT_V_FLOAT))
         return false;
@@ -78,7 +78,7 @@ static bool pc_number(const ckpt_value *v, double *out)
 }
 
 /* The kind of adapter: by name, for peft has twenty others. */
-static int pc_kind(const ckpt_value *config, const char *path, ckpt_err *err)
+static int aj_kind(const ckpt_value *config, const char *path, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_value_get(config, "peft_type");
 
@@ -94,7 +94,7 @@ static int pc_kind(const ckpt_value *config, const char *path, ckpt_err *err)
 }
 
 /* Members that are set and change the sum in a way that is not known here. */
-static int pc_members(const ckpt_value *config, const char *path, ckpt_err *err)
+static int aj_members(const ckpt_value *config, const char *path, ckpt_err *err)
 {
     ckpt_dict all = ckpt_value_map(config);
 
@@ -102,9 +102,9 @@ static int pc_members(const ckpt_value *config, const char *path, ckpt_err *err)
         const char *key = all.at[i].key->as.text.at;
         size_t k = 0;
 
-        while (pc_known[k] && strcmp(pc_known[k], key) != 0)
+        while (aj_known[k] && strcmp(aj_known[k], key) != 0)
             k++;
-        if (!pc_known[k] && pc_is_set(all.at[i].value))
+        if (!aj_known[k] && aj_is_set(all.at[i].value))
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
                              "%s: %.60s is set, and what it does to the weights is not known "
                              "here: merge with peft's merge_and_unload",
@@ -114,7 +114,7 @@ static int pc_members(const ckpt_value *config, const char *path, ckpt_err *err)
 }
 
 /* LoftQ, PiSSA, CorDA and OLoRA change the base when training begins. */
-static const char *pc_odd_init(const ckpt_value *config)
+static const char *aj_odd_init(const ckpt_value *config)
 {
     static const char *const fine[] = {"gaussian", "eva", "orthogonal", "lora_ga", "true", NULL};
     const ckpt_value *v = ckpt_value_get(config, "init_lora_weights");
@@ -128,22 +128,22 @@ static const char *pc_odd_init(const ckpt_value *config)
     return v->as.text.at;
 }
 
-static int pc_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
+static int aj_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
 {
     const ckpt_value *bias = ckpt_value_get(config, "bias");
     double r = 0;
 
-    if (!pc_number(ckpt_value_get(config, "r"), &r) || r < 1 || r > 1e9 ||
-        !pc_number(ckpt_value_get(config, "lora_alpha"), &c->alpha))
+    if (!aj_number(ckpt_value_get(config, "r"), &r) || r < 1 || r > 1e9 ||
+        !aj_number(ckpt_value_get(config, "lora_alpha"), &c->alpha))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: r and lora_alpha must be numbers, r at least 1",
                          c->path);
     c->r = (int64_t)r;
-    c->rslora = pc_flag(config, "use_rslora");
-    c->dora = pc_flag(config, "use_dora");
-    c->lora_bias = pc_flag(config, "lora_bias");
-    c->fan_in_fan_out = pc_flag(config, "fan_in_fan_out");
+    c->rslora = aj_flag(config, "use_rslora");
+    c->dora = aj_flag(config, "use_dora");
+    c->lora_bias = aj_flag(config, "lora_bias");
+    c->fan_in_fan_out = aj_flag(config, "fan_in_fan_out");
     c->bias = bias && bias->kind == CKPT_V_STR ? bias->as.text.at : "none";
-    c->odd_init = pc_odd_init(config);
+    c->odd_init = aj_odd_init(config);
     c->ranks = ckpt_value_get(config, "rank_pattern");
     c->alphas = ckpt_value_get(config, "alpha_pattern");
     c->saved = ckpt_value_get(config, "modules_to_save");
@@ -155,14 +155,14 @@ int ckpt_peft_config_read(ckpt_peft_config *out, ckpt_arena *a, const char *path
 {
     assert(out && a && path);
     ckpt_value *config = NULL;
-    int rc = ckpt_json_read(&config, a, path, PC_MAX, err);
+    int rc = ckpt_json_read(&config, a, path, AJ_MAX, err);
 
     *out = (ckpt_peft_config){.path = path};
     if (rc == CKPT_OK)
-        rc = pc_kind(config, path, err);
+        rc = aj_kind(config, path, err);
     if (rc == CKPT_OK)
-        rc = pc_members(config, path, err);
-    return rc == CKPT_OK ? pc_fill(out, config, err) : rc;
+        rc = aj_members(config, path, err);
+    return rc == CKPT_OK ? aj_fill(out, config, err) : rc;
 }
 
 void ckpt_peft_config_free(ckpt_peft_config *c)
@@ -172,7 +172,7 @@ void ckpt_peft_config_free(ckpt_peft_config *c)
 }
 
 /* The number that the first pattern of a dict gives a module; false: none matches. */
-static int pc_lookup(const ckpt_peft_config *c, const ckpt_value *dict, const char *module,
+static int aj_lookup(const ckpt_peft_config *c, const ckpt_value *dict, const char *module,
                      double *out, ckpt_err *err)
 {
     ckpt_dict all = ckpt_value_map(dict);
@@ -191,7 +191,7 @@ static int pc_lookup(const ckpt_peft_config *c, const ckpt_value *dict, const ch
             rc = ckpt_uni_patterns_match(c->patterns, number, module, strlen(module), &yes, err);
         if (rc != CKPT_OK)
             return rc;
-        if (yes && !pc_number(all.at[i].value, out))
+        if (yes && !aj_number(all.at[i].value, out))
             return ckpt_fail(err, CKPT_EFORMAT, "%s: pattern '%.200s' has no number", c->path,
                              all.at[i].key->as.text.at);
         if (yes)
@@ -205,10 +205,10 @@ int ckpt_peft_scale(const ckpt_peft_config *c, const char *module, uint64_t *ran
 {
     assert(c && module && rank && scale);
     double r = (double)c->r, alpha = c->alpha;
-    int rc = c->ranks ? pc_lookup(c, c->ranks, module, &r, err) : CKPT_OK;
+    int rc = c->ranks ? aj_lookup(c, c->ranks, module, &r, err) : CKPT_OK;
 
     if (rc == CKPT_OK && c->alphas)
-        rc = pc_lookup(c, c->alphas, module, &alpha, err);
+        rc = aj_lookup(c, c->alphas, module, &alpha, err);
     if (rc == CKPT_OK && !(r >= 1 && r <= 1e9))
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: rank_pattern gives %.200s a rank of %g", c->path,
                        module, r);

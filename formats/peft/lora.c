@@ -16,19 +16,19 @@
 #include "libckpt/base/cast.h"
 
 enum {
-    LO_TILE = 1024,      /* columns */
-    LO_STRETCH = 1 << 16 /* elements that are read at a time for norms */
+    LW_TILE = 1024,      /* columns */
+    LW_STRETCH = 1 << 16 /* elements that are read at a time for norms */
 };
 
-typedef struct lo_make {
+typedef struct lw_make {
     ckpt_make make; /* first */
     ckpt_lora of;
     const ckpt_tensor *input[4];
     float *factor; /* DoRA: of each output */
-} lo_make;
+} lw_make;
 
 /* acc[0..n-1] += the sum over k of left[k] * right[k][0..n-1]; rows of right lie `by` apart. */
-#define LO_PRODUCT                                                                                 \
+#define LW_PRODUCT                                                                                 \
     uint64_t k = 0;                                                                                \
     for (; k + 4 <= rank; k += 4, right += 4 * by) {                                               \
         const float a = left[k], b = left[k + 1], c = left[k + 2], d = left[k + 3];                \
@@ -41,39 +41,39 @@ typedef struct lo_make {
             acc[j] += left[k] * right[j];                                                          \
     }
 
-static void lo_product_portable(float *restrict acc, const float *restrict left,
+static void lw_product_portable(float *restrict acc, const float *restrict left,
                                 const float *restrict right, uint64_t by, uint64_t rank, uint64_t n)
 {
-    LO_PRODUCT
+    LW_PRODUCT
 }
 
 #if defined(__x86_64__)
 /* The same operations in the same order, eight at a time: no FMA, so the bits are the same. */
-__attribute__((target("avx2"))) static void lo_product_avx2(float *restrict acc,
+__attribute__((target("avx2"))) static void lw_product_avx2(float *restrict acc,
                                                             const float *restrict left,
                                                             const float *restrict right,
                                                             uint64_t by, uint64_t rank, uint64_t n)
 {
-    LO_PRODUCT
+    LW_PRODUCT
 }
 #endif
 
-static void lo_product(float *acc, const float *left, const float *right, uint64_t by,
+static void lw_product(float *acc, const float *left, const float *right, uint64_t by,
                        uint64_t rank, uint64_t n)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) {
-        lo_product_avx2(acc, left, right, by, rank, n);
+        lw_product_avx2(acc, left, right, by, rank, n);
         return;
     }
 #endif
-    lo_product_portable(acc, left, right, by, rank, n);
+    lw_product_portable(acc, left, right, by, rank, n);
 }
 
 /* ---- the factors ---- */
 
 /* A, [n_mats * rank, in], into the factor that has it: as it is, or each matrix turned. */
-static int lo_put_a(const ckpt_lora *o, ckpt_inputs *in, float *left, float *right, ckpt_err *err)
+static int lw_put_a(const ckpt_lora *o, ckpt_inputs *in, float *left, float *right, ckpt_err *err)
 {
     uint64_t n_in = o->turned ? o->rows : o->cols, size = o->rank * n_in;
     float *x = right;
@@ -98,7 +98,7 @@ static int lo_put_a(const ckpt_lora *o, ckpt_inputs *in, float *left, float *rig
 }
 
 /* B, [out, rank * n_mats] with the matrices' columns in turn. */
-static int lo_put_b(const ckpt_lora *o, ckpt_inputs *in, float *left, float *right, ckpt_err *err)
+static int lw_put_b(const ckpt_lora *o, ckpt_inputs *in, float *left, float *right, ckpt_err *err)
 {
     uint64_t n_out = o->turned ? o->cols : o->rows, width = o->rank * o->n_mats;
     float *x = in->scratch(in, n_out * width * sizeof *x);
@@ -119,7 +119,7 @@ static int lo_put_b(const ckpt_lora *o, ckpt_inputs *in, float *left, float *rig
 }
 
 /* Both factors: left [n_mats, rows, rank], right [n_mats, rank, cols]; kept on this thread. */
-static int lo_factors(const lo_make *m, ckpt_inputs *in, float **left, float **right, ckpt_err *err)
+static int lw_factors(const lw_make *m, ckpt_inputs *in, float **left, float **right, ckpt_err *err)
 {
     const ckpt_lora *o = &m->of;
     uint64_t n_left = o->n_mats * o->rows * o->rank, n_right = o->n_mats * o->rank * o->cols;
@@ -133,20 +133,20 @@ static int lo_factors(const lo_make *m, ckpt_inputs *in, float **left, float **r
     *right = kept + n_left;
     if (!fresh)
         return CKPT_OK;
-    rc = lo_put_a(o, in, *left, *right, err);
-    return rc == CKPT_OK ? lo_put_b(o, in, *left, *right, err) : rc;
+    rc = lw_put_a(o, in, *left, *right, err);
+    return rc == CKPT_OK ? lw_put_b(o, in, *left, *right, err) : rc;
 }
 
 /* ---- stretches ---- */
 
-/* Part of a stored row: the update of up to LO_TILE columns is added. */
-static void lo_tile(const ckpt_lora *o, float *to, const float *left, const float *right,
+/* Part of a stored row: the update of up to LW_TILE columns is added. */
+static void lw_tile(const ckpt_lora *o, float *to, const float *left, const float *right,
                     uint64_t n)
 {
-    float acc[LO_TILE] = {0};
-    uint16_t narrow[LO_TILE];
+    float acc[LW_TILE] = {0};
+    uint16_t narrow[LW_TILE];
 
-    lo_product(acc, left, right, o->cols, o->rank, n);
+    lw_product(acc, left, right, o->cols, o->rank, n);
     for (uint64_t j = 0; j < n; j++)
         acc[j] *= (float)o->scale;
     if (o->round != CKPT_DTYPE_NONE) {
@@ -158,18 +158,18 @@ static void lo_tile(const ckpt_lora *o, float *to, const float *left, const floa
 }
 
 /* Elements at..at+n-1, without factors of DoRA. */
-static int lo_stretch(const lo_make *m, ckpt_inputs *in, float *to, uint64_t n, uint64_t at,
+static int lw_stretch(const lw_make *m, ckpt_inputs *in, float *to, uint64_t n, uint64_t at,
                       ckpt_err *err)
 {
     const ckpt_lora *o = &m->of;
     uint64_t first = at / o->cols, last = (at + n - 1) / o->cols;
     float *left = NULL, *right = NULL;
-    int rc = lo_factors(m, in, &left, &right, err);
+    int rc = lw_factors(m, in, &left, &right, err);
 
     if (rc == CKPT_OK)
         rc = in->read(in, o->base, at, n, CKPT_F32, to, err);
-    for (uint64_t tile = 0; rc == CKPT_OK && tile < o->cols; tile += LO_TILE) {
-        uint64_t end = o->cols - tile < LO_TILE ? o->cols : tile + LO_TILE;
+    for (uint64_t tile = 0; rc == CKPT_OK && tile < o->cols; tile += LW_TILE) {
+        uint64_t end = o->cols - tile < LW_TILE ? o->cols : tile + LW_TILE;
 
         for (uint64_t row = first; row <= last; row++) {
             uint64_t from = row == first && at % o->cols > tile ? at % o->cols : tile;
@@ -177,20 +177,20 @@ static int lo_stretch(const lo_make *m, ckpt_inputs *in, float *to, uint64_t n, 
             const float *r = right + row / o->rows * o->rank * o->cols;
 
             if (from < stop)
-                lo_tile(o, to + (row * o->cols + from - at), left + row * o->rank, r + from,
+                lw_tile(o, to + (row * o->cols + from - at), left + row * o->rank, r + from,
                         stop - from);
         }
     }
     return rc;
 }
 
-static int lo_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+static int lw_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                   ckpt_err *err)
 {
-    const lo_make *m = (const lo_make *)(const void *)make;
+    const lw_make *m = (const lw_make *)(const void *)make;
     const ckpt_lora *o = &m->of;
     float *x = to;
-    int rc = n > 0 ? lo_stretch(m, in, x, n, at, err) : CKPT_OK;
+    int rc = n > 0 ? lw_stretch(m, in, x, n, at, err) : CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && m->factor && i < n; i++)
         x[i] *= m->factor[o->turned ? (at + i) % o->cols : (at + i) / o->cols % o->rows];
@@ -200,16 +200,16 @@ static int lo_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
 /* ---- DoRA ---- */
 
 /* Sums of the squares of each output's weights; stretches are of one thread, one after another. */
-static int lo_squares(const lo_make *m, ckpt_inputs *in, double *sum, ckpt_err *err)
+static int lw_squares(const lw_make *m, ckpt_inputs *in, double *sum, ckpt_err *err)
 {
     const ckpt_lora *o = &m->of;
-    float *x = ckpt_alloc(LO_STRETCH * sizeof *x);
+    float *x = ckpt_alloc(LW_STRETCH * sizeof *x);
     int rc = x ? CKPT_OK : ckpt_fail_memory(err);
 
-    for (uint64_t at = 0; rc == CKPT_OK && at < o->base->n_elems; at += LO_STRETCH) {
-        uint64_t left = o->base->n_elems - at, n = left < LO_STRETCH ? left : LO_STRETCH;
+    for (uint64_t at = 0; rc == CKPT_OK && at < o->base->n_elems; at += LW_STRETCH) {
+        uint64_t left = o->base->n_elems - at, n = left < LW_STRETCH ? left : LW_STRETCH;
 
-        rc = lo_stretch(m, in, x, n, at, err);
+        rc = lw_stretch(m, in, x, n, at, err);
         for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
             sum[o->turned ? (at + i) % o->cols : (at + i) / o->cols] += (double)x[i] * (double)x[i];
     }
@@ -217,9 +217,9 @@ static int lo_squares(const lo_make *m, ckpt_inputs *in, double *sum, ckpt_err *
     return rc;
 }
 
-static int lo_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
+static int lw_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
 {
-    lo_make *m = (lo_make *)(void *)make;
+    lw_make *m = (lw_make *)(void *)make;
     uint64_t n_out = m->of.turned ? m->of.cols : m->of.rows;
     double *sum = ckpt_alloc(n_out * sizeof *sum);
     int rc = CKPT_OK;
@@ -229,7 +229,7 @@ static int lo_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
     if (!sum || !m->factor)
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK)
-        rc = lo_squares(m, in, sum, err);
+        rc = lw_squares(m, in, sum, err);
     if (rc == CKPT_OK)
         rc = in->read(in, m->of.magnitude, 0, n_out, CKPT_F32, m->factor, err);
     for (uint64_t i = 0; rc == CKPT_OK && i < n_out; i++)
@@ -238,9 +238,9 @@ static int lo_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
     return rc;
 }
 
-static void lo_release(ckpt_make *make)
+static void lw_release(ckpt_make *make)
 {
-    lo_make *m = (lo_make *)(void *)make;
+    lw_make *m = (lw_make *)(void *)make;
 
     ckpt_free(m->factor);
     m->factor = NULL;
@@ -251,7 +251,7 @@ static void lo_release(ckpt_make *make)
 int ckpt_lora_put(ckpt_map *map, ckpt_tensor *t, const ckpt_lora *lora, ckpt_err *err)
 {
     assert(map && t && lora && lora->base && lora->b && lora->rank > 0);
-    lo_make *m = ckpt_arena_alloc(map->arena, sizeof *m);
+    lw_make *m = ckpt_arena_alloc(map->arena, sizeof *m);
     const ckpt_tensor *all[4] = {lora->base, lora->b, lora->a, lora->magnitude};
     uint32_t source = 0, n = 0;
     int rc;
@@ -267,9 +267,9 @@ int ckpt_lora_put(ckpt_map *map, ckpt_tensor *t, const ckpt_lora *lora, ckpt_err
                           .dtype = CKPT_F32,
                           .n_inputs = n,
                           .input = m->input,
-                          .prepare = lora->magnitude ? lo_prepare : NULL,
-                          .make = lo_run,
-                          .release = lo_release};
+                          .prepare = lora->magnitude ? lw_prepare : NULL,
+                          .make = lw_run,
+                          .release = lw_release};
     m->make.terms = ckpt_arena_printf(map->arena, "lora %.17g %d %d %" PRIu64, lora->scale,
                                       lora->turned, (int)lora->round, lora->rank);
     if (!m->make.terms)

@@ -7,9 +7,9 @@
 
 #include "formats/peft/peft.h"
 
-#define PN_PREFIX "base_model.model."
+#define AN_PREFIX "base_model.model."
 
-static bool pn_ends(const char *name, size_t n, const char *end)
+static bool an_ends(const char *name, size_t n, const char *end)
 {
     size_t m = strlen(end);
 
@@ -33,14 +33,14 @@ bool ckpt_peft_parse(ckpt_peft_name *out, const char *name)
         {".base_layer.weight", CKPT_PEFT_BASE_WEIGHT},
         {".base_layer.bias", CKPT_PEFT_BASE_BIAS},
     };
-    size_t n_prefix = sizeof PN_PREFIX - 1;
+    size_t n_prefix = sizeof AN_PREFIX - 1;
 
     assert(out && name);
-    if (strncmp(name, PN_PREFIX, n_prefix) != 0)
+    if (strncmp(name, AN_PREFIX, n_prefix) != 0)
         return false;
     *out = (ckpt_peft_name){CKPT_PEFT_PLAIN, name + n_prefix, strlen(name + n_prefix)};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (pn_ends(out->module, out->n, ends[i].end)) {
+        if (an_ends(out->module, out->n, ends[i].end)) {
             out->part = ends[i].part;
             out->n -= strlen(ends[i].end);
             break;

@@ -18,8 +18,8 @@ typedef struct ckpt_gather {
                  ckpt_err *err); /* called before a source is used, or NULL */
     void *touch_ctx;
     /*
-     * Reads n bytes from offset `at` of a nested source (map/nest.h); values.h sets it.  NULL: there
-     * are none
+     * Reads n bytes from offset `at` of a nested source (map/nest.h); values.h sets it.  NULL:
+     * there are none
      */
     int (*nested)(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
                   ckpt_err *err);

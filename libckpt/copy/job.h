@@ -24,4 +24,10 @@ void ckpt_job_look(ckpt_job_view *out, const ckpt_plan *plan, const ckpt_job *jo
 /* Bytes of n elements of a dtype; packed ones are whole bytes here (plan.c sees to that). */
 uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems);
 
+/*
+ * Bytes of n elements of a tensor in the widest dtype that its values are held in: those of its
+ * copies, of the sums of its addends.
+ */
+uint64_t ckpt_job_widest(const ckpt_tensor *t, uint64_t n_elems);
+
 #endif

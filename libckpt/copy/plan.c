@@ -13,8 +13,8 @@
 #include "libckpt/copy/mean.h"
 #include "libckpt/copy/plan.h"
 #include "libckpt/copy/settle.h"
-#include "libckpt/copy/values.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/nest.h"
 
 enum {
     PLAN_BLOCK = 4 * 1024 * 1024, /* bytes a job may take when the caller does not say */
@@ -30,6 +30,21 @@ uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems)
 
     // Division first: no overflow for anything that fits in memory or a file.
     return n_elems / info->per * info->bytes + n_elems % info->per * info->bytes / info->per;
+}
+
+uint64_t ckpt_job_widest(const ckpt_tensor *t, uint64_t n_elems)
+{
+    uint64_t most = ckpt_job_bytes(t->dtype, n_elems), wide;
+
+    if (t->addend && (wide = ckpt_job_bytes(ckpt_mean_dtype(t->dtype), n_elems)) > most)
+        most = wide;
+    for (const ckpt_tensor *slice = t; slice; slice = slice->addend) {
+        for (const ckpt_tensor *twin = slice->twin; twin; twin = twin->twin) {
+            wide = ckpt_job_bytes(twin->dtype, n_elems);
+            most = wide > most ? wide : most;
+        }
+    }
+    return most;
 }
 
 /* Elements of a box extent. */
@@ -181,7 +196,7 @@ static uint64_t plan_max(uint64_t a, uint64_t b)
 /* Bytes of n elements in the widest dtype that a worker holds them in. */
 static uint64_t plan_width(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t n)
 {
-    return plan_max(ckpt_job_bytes(t->dtype, n), ckpt_values_bytes(o, n));
+    return plan_max(ckpt_job_bytes(t->dtype, n), ckpt_job_widest(o, n));
 }
 
 /* True if an extent lies in a file that another process writes. */

@@ -97,7 +97,7 @@ static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
     ckpt_cast_fn cast = ckpt_cast_find(dtype, t->dtype);
-    uint64_t step = READER_BLOCK / ckpt_values_bytes(t, 8) * 8, wide = ckpt_job_bytes(dtype, 1);
+    uint64_t step = READER_BLOCK / ckpt_job_widest(t, 8) * 8, wide = ckpt_job_bytes(dtype, 1);
     uint8_t *to = buf;
     int rc = CKPT_OK;
 

@@ -16,21 +16,21 @@
 #include "libckpt/copy/values.h"
 
 /* Whether operations are prepared: one lock for the process, never held while one prepares. */
-enum { VL_RAW, VL_PREPARING, VL_READY };
-static pthread_mutex_t vl_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t vl_changed = PTHREAD_COND_INITIALIZER;
+enum { VS_RAW, VS_PREPARING, VS_READY };
+static pthread_mutex_t vs_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t vs_changed = PTHREAD_COND_INITIALIZER;
 
 /* What an operation is given. */
-typedef struct vl_inputs {
-    ckpt_inputs in; /* first, so that a ckpt_inputs of ours is a vl_inputs */
+typedef struct vs_inputs {
+    ckpt_inputs in; /* first, so that a ckpt_inputs of ours is a vs_inputs */
     ckpt_values *v;
     uint8_t *scratch, *kept;
     uint64_t n_scratch, n_kept;
     const void *owner; /* of kept */
-} vl_inputs;
+} vs_inputs;
 
 /* Buffers are made when first needed: most runs have no use for them. */
-static int vl_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
+static int vs_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
     if (!*p)
         *p = ckpt_alloc(n > 0 ? (size_t)n : 1);
@@ -41,46 +41,31 @@ uint8_t *ckpt_values_spare(ckpt_values *v)
 {
     ckpt_err ignored = {0};
 
-    return vl_buffer(&v->spare, v->room, &ignored) == CKPT_OK ? v->spare : NULL;
-}
-
-uint64_t ckpt_values_bytes(const ckpt_tensor *t, uint64_t n)
-{
-    uint64_t most = ckpt_job_bytes(t->dtype, n), wide;
-
-    if (t->addend && (wide = ckpt_job_bytes(ckpt_mean_dtype(t->dtype), n)) > most)
-        most = wide;
-    for (const ckpt_tensor *slice = t; slice; slice = slice->addend) {
-        for (const ckpt_tensor *twin = slice->twin; twin; twin = twin->twin) {
-            wide = ckpt_job_bytes(twin->dtype, n);
-            most = wide > most ? wide : most;
-        }
-    }
-    return most;
+    return vs_buffer(&v->spare, v->room, &ignored) == CKPT_OK ? v->spare : NULL;
 }
 
 /* Elements of a tensor that fit the buffers at once; packed ones are cut where blocks end. */
-static uint64_t vl_step(const ckpt_values *v, const ckpt_tensor *t)
+static uint64_t vs_step(const ckpt_values *v, const ckpt_tensor *t)
 {
     uint64_t per = ckpt_dtype_get(t->dtype)->per;
 
     per = per > 8 ? per : 8;
-    return v->room / ckpt_values_bytes(t, per) * per;
+    return v->room / ckpt_job_widest(t, per) * per;
 }
 
 /* ---- comparing with copies ---- */
 
 /* A region of a tensor whose values are in a buffer. */
-typedef struct vl_region {
+typedef struct vs_region {
     const ckpt_tensor *head, *self;
     const ckpt_axis *axis;
     unsigned n_axes;
     uint64_t n; /* elements */
     const uint8_t *value;
-} vl_region;
+} vs_region;
 
 /* Number of the element in its flattened tensor that is k-th in a region. */
-static uint64_t vl_element(const vl_region *r, uint64_t k)
+static uint64_t vs_element(const vs_region *r, uint64_t k)
 {
     uint64_t at = 0, weight = 1;
 
@@ -98,7 +83,7 @@ static uint64_t vl_element(const vl_region *r, uint64_t k)
  * True if a difference means nothing: the master is not finite, so that what it rounds to proves
  * nothing; copies of one precision need only be both NaN.
  */
-static bool vl_excused(const ckpt_unlike *u)
+static bool vs_excused(const ckpt_unlike *u)
 {
     uint64_t n_nan = 0, n_inf = 0, n_other = 0;
 
@@ -110,7 +95,7 @@ static bool vl_excused(const ckpt_unlike *u)
 }
 
 /* Element by element, because something differs; differences that are excused do not count. */
-static int vl_compare_each(ckpt_values *v, const vl_region *r, const ckpt_tensor *twin,
+static int vs_compare_each(ckpt_values *v, const vs_region *r, const ckpt_tensor *twin,
                            const uint8_t *rounded, ckpt_err *err)
 {
     uint64_t size = ckpt_job_bytes(twin->dtype, 1), wide = ckpt_job_bytes(r->self->dtype, 1);
@@ -120,7 +105,7 @@ static int vl_compare_each(ckpt_values *v, const vl_region *r, const ckpt_tensor
         ckpt_unlike u = {.head = r->head,
                          .self = r->self,
                          .twin = twin,
-                         .element = vl_element(r, k),
+                         .element = vs_element(r, k),
                          .value = r->value + k * wide,
                          .rounded = rounded + k * size,
                          .copy = v->twin + k * size};
@@ -129,20 +114,20 @@ static int vl_compare_each(ckpt_values *v, const vl_region *r, const ckpt_tensor
             v->n_compared++;
         else if (twin->flags & CKPT_TENSOR_LAGS)
             v->n_unlike++;
-        else if (!vl_excused(&u))
+        else if (!vs_excused(&u))
             rc = v->unlike(v->ctx, &u, err);
     }
     return rc;
 }
 
 /* The values of a region against one copy: it is read, the values rounded, the bits compared. */
-static int vl_compare(ckpt_values *v, const vl_region *r, const ckpt_tensor *twin, ckpt_err *err)
+static int vs_compare(ckpt_values *v, const vs_region *r, const ckpt_tensor *twin, ckpt_err *err)
 {
     const uint8_t *rounded = r->value;
-    int rc = vl_buffer(&v->twin, v->room, err);
+    int rc = vs_buffer(&v->twin, v->room, err);
 
     if (rc == CKPT_OK && twin->dtype != r->self->dtype)
-        rc = vl_buffer(&v->spare, v->room, err);
+        rc = vs_buffer(&v->spare, v->room, err);
     if (rc == CKPT_OK)
         rc = ckpt_gather_region(&v->gather, twin, r->axis, r->n_axes, v->twin, err);
     if (rc != CKPT_OK)
@@ -153,7 +138,7 @@ static int vl_compare(ckpt_values *v, const vl_region *r, const ckpt_tensor *twi
         rounded = v->spare;
     }
     if (memcmp(rounded, v->twin, (size_t)ckpt_job_bytes(twin->dtype, r->n)) != 0)
-        return vl_compare_each(v, r, twin, rounded, err);
+        return vs_compare_each(v, r, twin, rounded, err);
     v->n_compared += r->n;
     return CKPT_OK;
 }
@@ -161,7 +146,7 @@ static int vl_compare(ckpt_values *v, const vl_region *r, const ckpt_tensor *twi
 /* ---- regions ---- */
 
 /* One tensor's own values, compared with all copies of it. */
-static int vl_own(ckpt_values *v, vl_region *r, const ckpt_tensor *t, void *buf, ckpt_err *err)
+static int vs_own(ckpt_values *v, vs_region *r, const ckpt_tensor *t, void *buf, ckpt_err *err)
 {
     int rc = ckpt_gather_region(&v->gather, t, r->axis, r->n_axes, buf, err);
 
@@ -171,31 +156,31 @@ static int vl_own(ckpt_values *v, vl_region *r, const ckpt_tensor *t, void *buf,
     r->self = t;
     r->value = buf;
     for (const ckpt_tensor *twin = t->twin; rc == CKPT_OK && twin && v->unlike; twin = twin->twin)
-        rc = vl_compare(v, r, twin, err);
+        rc = vs_compare(v, r, twin, err);
     return rc;
 }
 
-static int vl_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
+static int vs_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
                      ckpt_err *err);
 
 int ckpt_values_region(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *region,
                        unsigned n_axes, uint64_t n_elems, void *buf, ckpt_err *err)
 {
     assert(v && t && (buf || n_elems == 0));
-    vl_region r = {.head = t, .axis = region, .n_axes = n_axes, .n = n_elems};
+    vs_region r = {.head = t, .axis = region, .n_axes = n_axes, .n = n_elems};
     uint32_t n = 0;
     int rc;
 
-    v->gather.nested = vl_nested;
+    v->gather.nested = vs_nested;
     v->gather.nested_ctx = v;
     if (!t->addend)
-        return vl_own(v, &r, t, buf, err);
-    rc = vl_buffer(&v->sum, v->room, err);
+        return vs_own(v, &r, t, buf, err);
+    rc = vs_buffer(&v->sum, v->room, err);
     if (rc != CKPT_OK)
         return rc;
     memset(v->sum, 0, (size_t)ckpt_job_bytes(ckpt_mean_dtype(t->dtype), n_elems));
     for (const ckpt_tensor *a = t; rc == CKPT_OK && a; a = a->addend) {
-        rc = vl_own(v, &r, a, buf, err);
+        rc = vs_own(v, &r, a, buf, err);
         if (rc == CKPT_OK)
             ckpt_mean_add(t->dtype, v->sum, buf, n_elems);
         n++;
@@ -209,7 +194,7 @@ int ckpt_values_read(ckpt_values *v, const ckpt_tensor *t, uint64_t first, uint6
                      void *buf, ckpt_err *err)
 {
     assert(v && t);
-    uint64_t step = vl_step(v, t);
+    uint64_t step = vs_step(v, t);
     uint8_t *to = buf;
     int rc = CKPT_OK;
 
@@ -257,7 +242,7 @@ int ckpt_values_unpack(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *pa
 /* ---- nested sources ---- */
 
 /* The values of tensors inside those that v reads. */
-static int vl_inner(ckpt_values *v, ckpt_err *err)
+static int vs_inner(ckpt_values *v, ckpt_err *err)
 {
     ckpt_values *in = v->inner;
 
@@ -284,13 +269,12 @@ static int vl_inner(ckpt_values *v, ckpt_err *err)
 }
 
 /* Values in another dtype than the tensor's. */
-static int vl_read_as(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *part, ckpt_dtype dtype,
+static int vs_read_as(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *part, ckpt_dtype dtype,
                       uint8_t *to, ckpt_err *err)
 {
     ckpt_cast_fn cast = ckpt_cast_find(dtype, t->dtype);
-    uint64_t step = vl_step(v, t);
-    uint8_t *from = ckpt_alloc((size_t)v->room);
-    int rc = !from ? ckpt_fail_memory(err) : CKPT_OK;
+    uint64_t step = vs_step(v, t);
+    int rc = vs_buffer(&v->block, v->room, err);
 
     if (rc == CKPT_OK && !cast)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s", t->name,
@@ -298,19 +282,18 @@ static int vl_read_as(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *par
     for (uint64_t done = 0; rc == CKPT_OK && done < part->count; done += step) {
         uint64_t n = part->count - done < step ? part->count - done : step;
 
-        rc = ckpt_values_read(v, t, part->start + done, n, from, err);
+        rc = ckpt_values_read(v, t, part->start + done, n, v->block, err);
         if (rc == CKPT_OK)
-            cast(to + ckpt_job_bytes(dtype, done), from, (size_t)n);
+            cast(to + ckpt_job_bytes(dtype, done), v->block, (size_t)n);
     }
-    ckpt_free(from);
     return rc;
 }
 
 /* ckpt_inputs.read */
-static int vl_inputs_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint64_t count,
+static int vs_inputs_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint64_t count,
                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
-    ckpt_values *v = ((vl_inputs *)(void *)in)->v;
+    ckpt_values *v = ((vs_inputs *)(void *)in)->v;
     const ckpt_axis part = {first, count, 0};
 
     t = t->owner ? t->owner : t;
@@ -323,13 +306,13 @@ static int vl_inputs_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first,
         return ckpt_values_read(v, t, first, count, buf, err);
     if (ckpt_dtype_packed(t->dtype) && ckpt_cast_find(dtype, t->dtype))
         return ckpt_values_unpack(v, t, &part, dtype, buf, err);
-    return vl_read_as(v, t, &part, dtype, buf, err);
+    return vs_read_as(v, t, &part, dtype, buf, err);
 }
 
 /* ckpt_inputs.scratch */
-static void *vl_inputs_scratch(ckpt_inputs *in, uint64_t n)
+static void *vs_inputs_scratch(ckpt_inputs *in, uint64_t n)
 {
-    vl_inputs *i = (vl_inputs *)(void *)in;
+    vs_inputs *i = (vs_inputs *)(void *)in;
 
     if (n > i->n_scratch || !i->scratch) {
         ckpt_free(i->scratch);
@@ -340,9 +323,9 @@ static void *vl_inputs_scratch(ckpt_inputs *in, uint64_t n)
 }
 
 /* ckpt_inputs.keep */
-static void *vl_inputs_keep(ckpt_inputs *in, const void *owner, uint64_t n, bool *fresh)
+static void *vs_inputs_keep(ckpt_inputs *in, const void *owner, uint64_t n, bool *fresh)
 {
-    vl_inputs *i = (vl_inputs *)(void *)in;
+    vs_inputs *i = (vs_inputs *)(void *)in;
 
     *fresh = i->owner != owner || i->n_kept < n;
     if (i->n_kept < n || !i->kept) {
@@ -355,46 +338,46 @@ static void *vl_inputs_keep(ckpt_inputs *in, const void *owner, uint64_t n, bool
 }
 
 /* What operations at this depth read with. */
-static vl_inputs *vl_inputs_of(ckpt_values *v)
+static vs_inputs *vs_inputs_of(ckpt_values *v)
 {
     if (!v->inputs)
         v->inputs = ckpt_alloc(sizeof *v->inputs);
     if (v->inputs) {
-        v->inputs->in = (ckpt_inputs){vl_inputs_read, vl_inputs_scratch, vl_inputs_keep};
+        v->inputs->in = (ckpt_inputs){vs_inputs_read, vs_inputs_scratch, vs_inputs_keep};
         v->inputs->v = v;
     }
     return v->inputs;
 }
 
 /* Prepare an operation, or wait for the thread that does. */
-static int vl_prepare(ckpt_make *m, vl_inputs *in, ckpt_err *err)
+static int vs_prepare(ckpt_make *m, vs_inputs *in, ckpt_err *err)
 {
     bool mine;
     int rc = CKPT_OK;
 
-    (void)pthread_mutex_lock(&vl_lock);
-    while (m->state == VL_PREPARING)
-        (void)pthread_cond_wait(&vl_changed, &vl_lock);
-    mine = m->state == VL_RAW;
+    (void)pthread_mutex_lock(&vs_lock);
+    while (m->state == VS_PREPARING)
+        (void)pthread_cond_wait(&vs_changed, &vs_lock);
+    mine = m->state == VS_RAW;
     if (mine)
-        m->state = VL_PREPARING;
-    (void)pthread_mutex_unlock(&vl_lock);
+        m->state = VS_PREPARING;
+    (void)pthread_mutex_unlock(&vs_lock);
     if (!mine)
         return CKPT_OK;
     if (m->prepare)
         rc = m->prepare(m, &in->in, err);
-    (void)pthread_mutex_lock(&vl_lock);
-    m->state = rc == CKPT_OK ? VL_READY : VL_RAW;
-    (void)pthread_cond_broadcast(&vl_changed);
-    (void)pthread_mutex_unlock(&vl_lock);
+    (void)pthread_mutex_lock(&vs_lock);
+    m->state = rc == CKPT_OK ? VS_READY : VS_RAW;
+    (void)pthread_cond_broadcast(&vs_changed);
+    (void)pthread_mutex_unlock(&vs_lock);
     return rc;
 }
 
 /* Elements that an operation computes. */
-static int vl_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part, ckpt_err *err)
+static int vs_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part, ckpt_err *err)
 {
-    vl_inputs *in = vl_inputs_of(v);
-    int rc = !in ? ckpt_fail_memory(err) : vl_prepare(m, in, err);
+    vs_inputs *in = vs_inputs_of(v);
+    int rc = !in ? ckpt_fail_memory(err) : vs_prepare(m, in, err);
 
     if (rc == CKPT_OK)
         rc = m->make(m, &in->in, to, part->count, part->start, err);
@@ -405,13 +388,13 @@ static int vl_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part
 }
 
 /* gather.h's nested: n bytes from offset `at` of a nested source. */
-static int vl_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
+static int vs_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
                      ckpt_err *err)
 {
     ckpt_values *v = ctx, *in;
     const ckpt_dtype_info *type = ckpt_dtype_get(ckpt_source_dtype(s));
     const ckpt_axis part = {at / type->bytes * type->per, n / type->bytes * type->per, 0};
-    int rc = vl_inner(v, err);
+    int rc = vs_inner(v, err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -423,7 +406,7 @@ static int vl_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint
                          ckpt_dtype_name(ckpt_source_dtype(s)));
     in = v->inner;
     if (s->kind == CKPT_SOURCE_MADE)
-        rc = vl_make(in, s->memory, to, &part, err);
+        rc = vs_make(in, s->memory, to, &part, err);
     else
         rc = ckpt_values_read(in, s->tensor->owner ? s->tensor->owner : s->tensor, part.start,
                               part.count, to, err);
@@ -449,5 +432,6 @@ void ckpt_values_free(ckpt_values *v)
     ckpt_free(v->twin);
     ckpt_free(v->spare);
     ckpt_free(v->sum);
+    ckpt_free(v->block);
     *v = (ckpt_values){0};
 }

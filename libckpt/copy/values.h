@@ -29,9 +29,9 @@ typedef struct ckpt_values {
     uint64_t room; /* bytes of a region, at most, in the widest dtype it is held in */
     uint64_t n_compared, n_unlike;
     // The rest is values.c's own; buffers are made when first needed.
-    uint8_t *twin, *spare, *sum;
+    uint8_t *twin, *spare, *sum, *block;
     struct ckpt_values *inner; /* for the tensors inside nested sources */
-    struct vl_inputs *inputs;
+    struct vs_inputs *inputs;
     unsigned depth;
 } ckpt_values;
 
@@ -61,9 +61,6 @@ int ckpt_values_unpack(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *pa
 
 /* `room` bytes that are free between two calls; NULL: no memory. */
 uint8_t *ckpt_values_spare(ckpt_values *v);
-
-/* Bytes of n elements of a tensor in the widest dtype that they are held in. */
-uint64_t ckpt_values_bytes(const ckpt_tensor *t, uint64_t n);
 
 /* Release the buffers; feed and segments belong to the user. */
 void ckpt_values_free(ckpt_values *v);

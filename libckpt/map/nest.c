@@ -4,6 +4,7 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/nest.h"
@@ -142,4 +143,17 @@ const char *ckpt_nest_file(const ckpt_map *map, const ckpt_tensor *t)
         t = s ? ckpt_source_input(s, 0) : NULL;
     }
     return "memory";
+}
+
+ckpt_tensor *ckpt_nest_hide(ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
+{
+    const ckpt_tensor *o = t->owner ? t->owner : t;
+    ckpt_tensor like = *o, *made = NULL;
+
+    like.owner = NULL;
+    if (ckpt_map_add_hidden(map, o->name, strlen(o->name), &like, &made, err) != CKPT_OK)
+        return NULL;
+    made->extent = o->extent;
+    made->n_extents = o->n_extents;
+    return made;
 }

@@ -49,4 +49,10 @@ int ckpt_nest_check(const ckpt_map *map, ckpt_err *err);
 /* Path of the file that a tensor's values begin in, for messages; "memory" if in none. */
 const char *ckpt_nest_file(const ckpt_map *map, const ckpt_tensor *t);
 
+/*
+ * A hidden tensor that has the elements of t, or of its owner, with their copies and addends: what
+ * is computed from t can then stand in t's place.  NULL: CKPT_ELIMIT.
+ */
+ckpt_tensor *ckpt_nest_hide(ckpt_map *map, const ckpt_tensor *t, ckpt_err *err);
+
 #endif

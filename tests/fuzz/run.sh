@@ -16,7 +16,7 @@ mkdir -p "$out"
 flags="-std=c11 -O1 -g -fno-omit-frame-pointer -D_POSIX_C_SOURCE=200809L -D_XOPEN_SOURCE=700 -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base"
 mpi=$(pkg-config --libs ompi-c 2>/dev/null)
 sgemm=$([ "$(uname -m)" = x86_64 ] && echo "-ldnnl -lgomp" || echo -lopenblas)
-libs="$build/fuzz-lib/lib/libzerotrain.a $build/fuzz-lib/lib/libckpt.a $sgemm -lunistring $mpi -ldeflate -lz -lzip -lcrypto -lcjson -lpcre2-8 -lpthread -lm"
+libs="$build/fuzz-lib/lib/libzerotrain.a $build/fuzz-lib/lib/libckpt.a $sgemm -lunistring $mpi -ldeflate -lz -lzip -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -lm"
 make -s -j"$jobs" CC=clang SAN=fuzzer-no-link,address,undefined B="$build/fuzz-lib" "$build/fuzz-lib/lib/libckpt.a" \
     "$build/fuzz-lib/lib/libzerotrain.a" >"$out/build.log" || exit 1
 # ckpt writes some of the seeds
@@ -44,6 +44,7 @@ seeds() {
     fuzz_safetensors) seed "$corpus" tests/fixtures/safetensors_dtypes tests/fixtures/hf_bert_sharded tests/fixtures/bad/safetensors ;;
     fuzz_npz) seed "$corpus" tests/fixtures/numpy_npz tests/fixtures/npz_more ;;
     fuzz_gguf) seed "$corpus" tests/fixtures/gguf_types tests/fixtures/bad/gguf ;;
+    fuzz_yaml) seed "$corpus" tests/cli/merge ;;
     fuzz_json) seed "$corpus" tests/fixtures/hf_bert_sharded tests/fixtures/bad/hf ;;
     fuzz_pickle)
         seed "$corpus" tests/fixtures/bad/legacy tests/fixtures/torch_misc

@@ -9,7 +9,7 @@ rank() {
     libckpt/map/*) echo 2 ;;
     libckpt/copy/*) echo 3 ;;
     libckpt/codec/* | libckpt/claim/*) echo 4 ;;
-    libckpt/ask/* | libckpt/start/*) echo 10 ;;
+    libckpt/ask/* | libckpt/start/* | libckpt/blend/*) echo 10 ;;
     libckpt/*) echo 5 ;;
     formats/torch/* | formats/safetensors/* | formats/rules/* | formats/npz/*) echo 6 ;;
     formats/deepspeed/write/*) echo 8 ;;
@@ -58,7 +58,7 @@ if grep -rn '#include "\(formats\|tools\)/' engine; then
     echo "the engine includes libckpt and itself only"
     bad=1
 fi
-for lib in libdeflate.h zlib.h zip.h openssl/ cjson/ pcre2.h cblas.h oneapi/dnnl mpi.h; do
+for lib in libdeflate.h zlib.h zip.h openssl/ cjson/ pcre2.h yaml.h cblas.h oneapi/dnnl mpi.h; do
     users=$(grep -rl --include='*.c' "#include <$lib" libckpt formats tools engine)
     n=$(printf '%s\n' "$users" | grep -c .)
     limit=1

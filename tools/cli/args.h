@@ -39,6 +39,11 @@ typedef struct cli_args {
     const char *own_map;      /* convert: map, where the target and not the user asks for it */
     bool backwards;
     cli_list include, exclude, sizes;
+    const char *method, *base, *recipe; /* merge */
+    unsigned last;
+    double density, lambda, slerp_t;
+    bool no_normalize;
+    uint64_t seed;
     cli_list adapters;                         /* convert */
     bool untie, adapter_only;                  /* convert */
     const char *adapter_config, *adapter_name; /* convert */

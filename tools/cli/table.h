@@ -88,7 +88,8 @@ typedef struct cli_verb {
      * A letter for each operand, for the sandbox and completion: 'r' a checkpoint that is read,
      * 'e' a folder in which files are replaced or removed, 'l' the same with --fix-latest, 'o' an
      * output (file or folder, by format or suffix), 'd' an output folder; no paths: 't' a tensor
-     * of the first operand, 'v' a command, '-' anything.  NULL: no path at all.
+     * of the first operand, 'v' a command, '-' anything; 'w' for all operands: checkpoints that are
+     * read, each with ":WEIGHT" behind it or not.  NULL: no path at all.
      */
     const char *uses;
     int (*run)(struct cli_args *a, ckpt_err *err);

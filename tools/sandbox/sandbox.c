@@ -258,13 +258,14 @@ static int sandbox_list(const cli_args *a, const cli_list *list, sandbox_fn fn, 
 static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
 {
     const cli_option *o = a->line.verb->options;
+    const char *uses = a->line.verb->uses ? a->line.verb->uses : "";
     int rc = 0;
+    const cli_list operands = {(const char **)(uintptr_t)a->operand, (size_t)a->n_operands};
 
-    for (int i = 0; rc == 0 && i < a->n_operands && a->line.verb->uses && a->line.verb->uses[i];
-         i++)
-        rc = strchr("tv-", a->line.verb->uses[i])
-                 ? 0
-                 : fn(ctx, a, a->operand[i], a->line.verb->uses[i]);
+    if (*uses == 'w')
+        rc = sandbox_list(a, &operands, fn, ctx);
+    for (int i = 0; rc == 0 && *uses != 'w' && i < a->n_operands && uses[i]; i++)
+        rc = strchr("tv-", uses[i]) ? 0 : fn(ctx, a, a->operand[i], uses[i]);
     for (; rc == 0 && o && o->name; o++) {
         const char *path = NULL;
         if (o->kind == CLI_FILE || o->kind == CLI_SOURCE || o->kind == CLI_OUTPUT)
@@ -327,6 +328,9 @@ static int sandbox_files(sandbox_paths *p, const cli_args *a)
     bool output = p->s->folder && p->writes;
     int rc = CKPT_OK;
 
+    // which models are read, a configuration of merges says: it is believed as a command line is
+    if (a->recipe)
+        return CKPT_OK;
     p->rules = landlock_new(p->writes);
     if (p->rules < 0)
         return CKPT_OK;

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * merge.c: opening models, and pairing their tensors by name.
+ *
+ * The base, or without one the first model, is the map that the others' files and sources join:
+ * what it has beside weights goes along.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/opts.h"
+#include "libckpt/blend/recipe.h"
+#include "libckpt/map/adopt.h"
+
+/* An opened model. */
+typedef struct mg_model {
+    const char *path, *tag;
+    ckpt_map *map;
+    /* its tensors by those of the main map; of that itself hidden ones, with what they were */
+    const ckpt_tensor **tensor;
+} mg_model;
+
+CKPT_VEC(mg_models, mg_model);
+
+typedef struct merging {
+    ckpt_recipe recipe;
+    const ckpt_merge *opts;
+    mg_models opened; /* the main one first */
+    size_t *of;       /* per model of the recipe: its number among those opened */
+    ckpt_map *map;    /* the main one */
+    uint64_t n_layers;
+    uint64_t n_merged, n_same;
+    ckpt_err *err;
+} merging;
+
+/* ---- opening ---- */
+
+static bool mg_is(const mg_model *m, const char *path, const char *tag)
+{
+    return strcmp(m->path, path) == 0 && (m->tag == tag || (m->tag && tag && !strcmp(m->tag, tag)));
+}
+
+/* Open a model, or find it among those that are open: a base may be a model too. */
+static int mg_open(merging *g, const char *path, const char *tag, size_t *at)
+{
+    ckpt_open_opts opts = {0};
+    mg_model *m;
+    int rc;
+
+    if (g->opts->open)
+        opts = *g->opts->open;
+    opts.tag = tag ? tag : opts.tag;
+    opts.with_optimizer = false;
+    for (*at = 0; *at < g->opened.n; ++*at) {
+        if (mg_is(&g->opened.at[*at], path, tag))
+            return CKPT_OK;
+    }
+    m = ckpt_vec_push(&g->opened);
+    if (!m)
+        return ckpt_fail_memory(g->err);
+    *m = (mg_model){.path = path, .tag = tag};
+    rc = ckpt_open(&m->map, path, &opts, g->err);
+    return rc;
+}
+
+static int mg_open_all(merging *g)
+{
+    const ckpt_recipe *r = &g->recipe;
+    size_t base;
+    int rc = r->base ? mg_open(g, r->base, NULL, &base) : CKPT_OK;
+
+    g->of = ckpt_alloc(r->models.n * sizeof *g->of);
+    if (!g->of)
+        return ckpt_fail_memory(g->err);
+    for (size_t i = 0; rc == CKPT_OK && i < r->models.n; i++)
+        rc = mg_open(g, r->models.at[i].path, r->models.at[i].tag, &g->of[i]);
+    return rc;
+}
+
+/* ---- pairing ---- */
+
+/* A tensor whose values are merged. */
+static bool mg_is_float(const ckpt_tensor *t)
+{
+    return t->dtype == CKPT_F32 || t->dtype == CKPT_F16 || t->dtype == CKPT_BF16;
+}
+
+/* A model's tensor of the same name, or what owns its bytes; it has the same shape. */
+static int mg_match(merging *g, const mg_model *m, const ckpt_tensor *t, const ckpt_tensor **out)
+{
+    size_t i = ckpt_map_index(m->map, t->name, strlen(t->name));
+    const ckpt_tensor *o;
+
+    if (i == SIZE_MAX)
+        return ckpt_fail(g->err, CKPT_EMISSING,
+                         "%s has no tensor %.200s, which %s has: models of one kind are merged",
+                         m->path, t->name, g->opened.at[0].path);
+    o = m->map->tensors.at[i];
+    o = o->owner ? o->owner : o;
+    if (o->ndim != t->ndim || (t->ndim && memcmp(o->shape, t->shape, t->ndim * sizeof *t->shape)))
+        return ckpt_fail(g->err, CKPT_EMISMATCH,
+                         "tensor %.200s: %" PRIu64 " elements on %" PRIu32 " axes in %s, %" PRIu64
+                         " on %" PRIu32 " in %s: models of one shape are merged",
+                         t->name, o->n_elems, o->ndim, m->path, t->n_elems, t->ndim,
+                         g->opened.at[0].path);
+    if (mg_is_float(o) != mg_is_float(t) || (!mg_is_float(t) && o->dtype != t->dtype))
+        return ckpt_fail(g->err, CKPT_EUNSUPPORTED,
+                         "tensor %.200s is %s in %s and %s in %s: F32, F16 and BF16 are merged; "
+                         "convert it first",
+                         t->name, ckpt_dtype_name(o->dtype), m->path, ckpt_dtype_name(t->dtype),
+                         g->opened.at[0].path);
+    *out = o;
+    return CKPT_OK;
+}
+
+/* Every tensor of a model has a partner, so that nothing is left out. */
+static int mg_pair(merging *g, mg_model *m)
+{
+    const ckpt_map *main = g->map;
+    int rc = CKPT_OK;
+
+    m->tensor = ckpt_alloc((main->tensors.n + 1) * sizeof *m->tensor);
+    if (!m->tensor)
+        return ckpt_fail_memory(g->err);
+    for (size_t i = 0; rc == CKPT_OK && i < main->tensors.n; i++)
+        rc = mg_match(g, m, main->tensors.at[i], &m->tensor[i]);
+    for (size_t i = 0; rc == CKPT_OK && i < m->map->tensors.n; i++) {
+        const char *name = m->map->tensors.at[i]->name;
+
+        if (ckpt_map_index(main, name, strlen(name)) == SIZE_MAX)
+            rc = ckpt_fail(g->err, CKPT_EMISSING,
+                           "%s has a tensor %.200s, which %s has not: models of one "
+                           "kind are merged",
+                           m->path, name, g->opened.at[0].path);
+    }
+    return rc;
+}
+
+/*
+ * The others' files and sources join the main map; its own tensors are hidden before they change.
+ */
+static int mg_join(merging *g)
+{
+    mg_model *main = &g->opened.at[0];
+    int rc = CKPT_OK;
+
+    for (size_t k = 1; rc == CKPT_OK && k < g->opened.n; k++)
+        rc = mg_pair(g, &g->opened.at[k]);
+    main->tensor = ckpt_alloc((g->map->tensors.n + 1) * sizeof *main->tensor);
+    if (!main->tensor)
+        return ckpt_fail_memory(g->err);
+    for (size_t k = 1; rc == CKPT_OK && k < g->opened.n; k++) {
+        rc = ckpt_map_adopt(g->map, g->opened.at[k].map, NULL, g->err);
+        if (rc == CKPT_OK)
+            g->opened.at[k].map = NULL;
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < g->map->tensors.n; i++) {
+        main->tensor[i] = ckpt_nest_hide(g->map, g->map->tensors.at[i], g->err);
+        rc = main->tensor[i] ? CKPT_OK : CKPT_ELIMIT;
+    }
+    return rc;
+}
+
+/* ---- layers ---- */
+
+/* The layer in a tensor's name: the first part of it that is a number. */
+static bool mg_layer(const char *name, uint64_t *layer)
+{
+    for (const char *p = name; p; p = strchr(p, '.')) {
+        char *end;
+
+        p += *p == '.';
+        if (*p < '0' || *p > '9')
+            continue;
+        *layer = strtoull(p, &end, 10);
+        if (*end == '.')
+            return *layer < UINT32_MAX;
+    }
+    return false;
+}
+
+/* Where a tensor's layer is among all: 0 the first, 1 the last. */
+static double mg_where(const merging *g, const char *name)
+{
+    uint64_t layer;
+
+    if (!mg_layer(name, &layer))
+        return 0;
+    if (g->n_layers < 2)
+        return 1;
+    return (double)layer / (double)(g->n_layers - 1);
+}
+
+/* ---- one tensor ---- */
+
+/* Whether something is done: what the recipe says, else what the method does. */
+static int mg_flag(const merging *g, const char *key, const char *name, double at, bool usual,
+                   bool *out)
+{
+    bool found;
+    double x = usual;
+    int rc = ckpt_recipe_number(&g->recipe, NULL, key, name, at, &x, &found, g->err);
+
+    *out = x != 0;
+    return rc;
+}
+
+/* A term of one model. */
+static int mg_term(const merging *g, size_t model, const char *name, double at,
+                   ckpt_blend_term *term)
+{
+    const ckpt_recipe *r = &g->recipe;
+    const ckpt_recipe_model *m = &r->models.at[model];
+    bool found, dense;
+    int rc;
+
+    term->weight = m->weight;
+    term->density = r->density;
+    rc = ckpt_recipe_number(r, m, "weight", name, at, &term->weight, &found, g->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_recipe_number(r, m, "density", name, at, &term->density, &dense, g->err);
+    if (rc == CKPT_OK && !found && !r->has_weight && r->method != CKPT_BLEND_SLERP)
+        rc = ckpt_fail(g->err, CKPT_EUSAGE, "%s: no weight for tensor %.200s", m->path, name);
+    return rc;
+}
+
+/* The models' terms for tensor i; the base is none of them where differences are taken. */
+static int mg_terms(const merging *g, size_t i, double at, ckpt_blend_term *term, ckpt_blend *b)
+{
+    const ckpt_recipe *r = &g->recipe;
+    double sum = 0;
+    int rc = CKPT_OK;
+
+    b->term = term;
+    for (size_t k = 0; rc == CKPT_OK && k < r->models.n; k++) {
+        if (r->base && g->of[k] == 0)
+            continue;
+        rc = mg_term(g, k, b->name, at, &term[b->n]);
+        term[b->n].t = g->opened.at[g->of[k]].tensor[i];
+        sum += term[b->n].weight;
+        b->n++;
+    }
+    if (rc == CKPT_OK && r->method == CKPT_BLEND_LINEAR && b->normalize && sum == 0)
+        rc = ckpt_fail(g->err, CKPT_EUSAGE, "tensor %.200s: weights that add up to 0", b->name);
+    return rc;
+}
+
+/* All that is asked about one tensor. */
+static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
+{
+    ckpt_tensor *t = g->map->tensors.at[i];
+    const ckpt_recipe *r = &g->recipe;
+    double at = mg_where(g, t->name);
+    ckpt_blend b = {.method = r->method,
+                    .base = r->base ? g->opened.at[0].tensor[i] : NULL,
+                    .lambda = r->lambda,
+                    .t = r->t,
+                    .seed = r->seed,
+                    .name = t->name};
+    bool found, said = false;
+    int rc = mg_flag(g, "normalize", t->name, at,
+                     ckpt_blend_normalizes(r->method) && !r->no_normalize, &b.normalize);
+
+    if (rc == CKPT_OK)
+        rc = mg_flag(g, "rescale", t->name, at, ckpt_blend_rescales(r->method), &b.rescale);
+    if (rc == CKPT_OK)
+        rc = ckpt_recipe_number(r, NULL, "lambda", t->name, at, &b.lambda, &found, g->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_recipe_number(r, NULL, "t", t->name, at, &b.t, &said, g->err);
+    if (rc == CKPT_OK && r->method == CKPT_BLEND_SLERP &&
+        ((!said && b.t == 0) || !(b.t >= 0 && b.t <= 1)))
+        rc = ckpt_fail(g->err, CKPT_EUSAGE, "slerp needs t, from 0 (the base) to 1 (the other)");
+    if (rc == CKPT_OK)
+        rc = mg_terms(g, i, at, term, &b);
+    if (rc == CKPT_OK && b.n == 0)
+        rc = ckpt_fail(g->err, CKPT_EUSAGE, "no model but the base");
+    if (rc == CKPT_OK && t->n_elems > 0)
+        rc = ckpt_blend_put(g->map, t, &b, g->err);
+    if (r->dtype != CKPT_DTYPE_NONE)
+        t->export_dtype = r->dtype;
+    g->n_merged++;
+    return rc;
+}
+
+/* Integers and the like are no weights: they must be equal in all models. */
+static int mg_same(merging *g, size_t i)
+{
+    ckpt_tensor *last = g->map->tensors.at[i];
+
+    while (last->twin)
+        last = (ckpt_tensor *)(uintptr_t)last->twin;
+    for (size_t k = 1; k < g->opened.n; k++) {
+        ckpt_tensor *copy = ckpt_nest_hide(g->map, g->opened.at[k].tensor[i], g->err);
+
+        if (!copy)
+            return CKPT_ELIMIT;
+        last->twin = copy;
+        while (last->twin)
+            last = (ckpt_tensor *)(uintptr_t)last->twin;
+    }
+    g->n_same++;
+    return CKPT_OK;
+}
+
+static int mg_all(merging *g)
+{
+    ckpt_blend_term *term = ckpt_alloc((g->recipe.models.n + 1) * sizeof *term);
+    uint64_t layer;
+    int rc = term ? CKPT_OK : ckpt_fail_memory(g->err);
+
+    for (size_t i = 0; i < g->map->tensors.n; i++) {
+        if (mg_layer(g->map->tensors.at[i]->name, &layer) && layer + 1 > g->n_layers)
+            g->n_layers = layer + 1;
+    }
+    if (rc == CKPT_OK && g->recipe.n_layers > 0 && g->recipe.n_layers != g->n_layers)
+        rc = ckpt_fail(g->err, CKPT_EUNSUPPORTED,
+                       "layer_range ends at %" PRIu64 ", and the models have %" PRIu64
+                       " layers: only whole models are merged here",
+                       g->recipe.n_layers, g->n_layers);
+    for (size_t i = 0; rc == CKPT_OK && i < g->map->tensors.n; i++) {
+        const ckpt_tensor *t = g->map->tensors.at[i];
+
+        // a tied name is its owner's, whatever that becomes
+        if (!t->owner)
+            rc = mg_is_float(t) ? mg_blend(g, i, term) : mg_same(g, i);
+    }
+    ckpt_free(term);
+    return rc;
+}
+
+static int mg_say(const merging *g)
+{
+    int rc = CKPT_OK;
+
+    if (g->recipe.ignores_int8_mask)
+        rc = ckpt_map_note(g->map, CKPT_INFO, g->err,
+                           "int8_mask is passed over: it saves memory that is not needed here");
+    return rc == CKPT_OK ? ckpt_map_note(g->map, CKPT_INFO, g->err,
+                                         "%s of %zu models: %" PRIu64 " tensors merged, %" PRIu64
+                                         " the same in all; the rest comes from %s",
+                                         ckpt_blend_name(g->recipe.method), g->recipe.models.n,
+                                         g->n_merged, g->n_same, g->opened.at[0].path)
+                         : rc;
+}
+
+int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err)
+{
+    ckpt_merge opts;
+    merging g = {.opts = &opts, .err = err};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    int rc = !out || !merge ? ckpt_fail(err, CKPT_EUSAGE, "nothing to merge, or no place for it")
+                            : ckpt_opts_take(&opts, sizeof opts, merge, "ckpt_merge", err);
+
+    if (out)
+        *out = NULL;
+    if (rc == CKPT_OK && !arena)
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = ckpt_recipe_read(&g.recipe, arena, &opts, err);
+    if (rc == CKPT_OK)
+        rc = mg_open_all(&g);
+    g.map = g.opened.n > 0 ? g.opened.at[0].map : NULL;
+    if (rc == CKPT_OK)
+        rc = mg_join(&g);
+    if (rc == CKPT_OK)
+        rc = mg_all(&g);
+    if (rc == CKPT_OK)
+        rc = mg_say(&g);
+    for (size_t k = 0; k < g.opened.n; k++) {
+        ckpt_free(g.opened.at[k].tensor);
+        if (rc != CKPT_OK || k > 0)
+            ckpt_map_free(g.opened.at[k].map);
+    }
+    if (rc == CKPT_OK)
+        *out = g.map;
+    ckpt_vec_free(&g.opened);
+    ckpt_recipe_free(&g.recipe);
+    ckpt_free(g.of);
+    ckpt_arena_free(arena);
+    return rc;
+}

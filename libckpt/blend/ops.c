@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ops.c: owns the arithmetic of merging models.
+ *
+ * A stretch goes tile by tile, model by model: memory does not grow with their number.  What
+ * depends on a whole tensor (the k-th largest difference, sums of magnitudes, norms) is found by
+ * passes over it before.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "libckpt/blend/ops.h"
+
+enum {
+    BO_TILE = 16 * 1024, /* elements */
+    BO_ROWS = 7,         /* tiles that a method needs, at most */
+    BO_BUCKETS = 1 << 16 /* of the upper, then the lower bits of a magnitude */
+};
+
+static const struct {
+    const char *name;
+    bool normalizes, rescales;
+} bo_method[CKPT_BLEND_N_METHODS] = {
+    [CKPT_BLEND_LINEAR] = {"linear", true, false},
+    [CKPT_BLEND_SLERP] = {"slerp", false, false},
+    [CKPT_BLEND_TASK] = {"task_arithmetic", false, false},
+    [CKPT_BLEND_TIES] = {"ties", true, false},
+    [CKPT_BLEND_DARE_LINEAR] = {"dare_linear", false, true},
+    [CKPT_BLEND_DARE_TIES] = {"dare_ties", false, true},
+};
+
+ckpt_blend_method ckpt_blend_named(const char *name)
+{
+    unsigned m = 0;
+
+    while (m < CKPT_BLEND_N_METHODS && strcmp(bo_method[m].name, name) != 0)
+        m++;
+    return (ckpt_blend_method)m;
+}
+
+const char *ckpt_blend_name(ckpt_blend_method m)
+{
+    return m < CKPT_BLEND_N_METHODS ? bo_method[m].name : "?";
+}
+
+bool ckpt_blend_normalizes(ckpt_blend_method m)
+{
+    return m < CKPT_BLEND_N_METHODS && bo_method[m].normalizes;
+}
+
+bool ckpt_blend_rescales(ckpt_blend_method m)
+{
+    return m < CKPT_BLEND_N_METHODS && bo_method[m].rescales;
+}
+
+/* A term as it is computed. */
+typedef struct bo_term {
+    const ckpt_tensor *t;
+    float weight;
+    double density;
+    uint64_t key;      /* DARE: of the tensor and the model */
+    uint32_t least;    /* TIES: bits of the smallest magnitude that stays */
+    uint64_t ties_end; /* of those that are just as large, the ones before this element stay */
+    float scale;       /* of what is left */
+} bo_term;
+
+typedef struct bo_make {
+    ckpt_make make; /* first */
+    ckpt_blend of;
+    bo_term *term;
+    float divisor;      /* linear: of the sum; else of the differences where signs do not matter */
+    float first, other; /* slerp: of the base and of the other */
+    const ckpt_tensor *const *input;
+} bo_make;
+
+static bool bo_has_signs(const ckpt_blend *b)
+{
+    return b->method == CKPT_BLEND_TIES || b->method == CKPT_BLEND_DARE_TIES;
+}
+
+static bool bo_is_random(const ckpt_blend *b)
+{
+    return b->method == CKPT_BLEND_DARE_LINEAR || b->method == CKPT_BLEND_DARE_TIES;
+}
+
+static int bo_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t at, uint64_t n, float *x,
+                   ckpt_err *err)
+{
+    return in->read(in, t, at, n, CKPT_F32, x, err);
+}
+
+/* Magnitudes of finite floats have the order of their bits. */
+static uint32_t bo_bits(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    return u & 0x7fffffffu;
+}
+
+/* Numbers that depend on a key and a place alone (splitmix64: Steele, Lea, Flood 2014). */
+static double bo_uniform(uint64_t key, uint64_t at)
+{
+    uint64_t z = key + (at + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+/* ---- what stays of a difference ---- */
+
+static void bo_thin(const bo_make *m, const bo_term *p, float *d, uint64_t n, uint64_t at)
+{
+    if (p->density >= 1)
+        return;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t u = bo_bits(d[i]);
+        bool stays = bo_is_random(&m->of) ? bo_uniform(p->key, at + i) < p->density
+                                          : u > p->least || (u == p->least && at + i < p->ties_end);
+        d[i] = stays && p->density > 0 ? d[i] * p->scale : 0;
+    }
+}
+
+/* A term's difference from the base, which is in `base`. */
+static int bo_difference(ckpt_inputs *in, const bo_term *p, const float *base, float *d, uint64_t n,
+                         uint64_t at, ckpt_err *err)
+{
+    int rc = bo_read(in, p->t, at, n, d, err);
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
+        d[i] -= base[i];
+    return rc;
+}
+
+/* ---- tiles ---- */
+
+static int bo_linear(const bo_make *m, ckpt_inputs *in, float *to, float *x, uint64_t n,
+                     uint64_t at, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    memset(to, 0, (size_t)n * sizeof *to);
+    for (uint32_t k = 0; rc == CKPT_OK && k < m->of.n; k++) {
+        const float w = m->term[k].weight;
+
+        rc = bo_read(in, m->term[k].t, at, n, x, err);
+        for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
+            to[i] += w * x[i];
+    }
+    for (uint64_t i = 0; rc == CKPT_OK && m->of.normalize && i < n; i++)
+        to[i] /= m->divisor;
+    return rc;
+}
+
+static int bo_slerp(const bo_make *m, ckpt_inputs *in, float *to, float *x, uint64_t n, uint64_t at,
+                    ckpt_err *err)
+{
+    const float a = m->first, b = m->other;
+    int rc = bo_read(in, m->of.base, at, n, to, err);
+
+    if (rc == CKPT_OK)
+        rc = bo_read(in, m->term[0].t, at, n, x, err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
+        to[i] = a * to[i] + b * x[i];
+    return rc;
+}
+
+/* Sums of differences, of all and of each sign, and the weights of those of each sign. */
+typedef struct bo_sums {
+    float *all, *plus, *minus, *w_plus, *w_minus;
+} bo_sums;
+
+static void bo_add_signs(const bo_sums *s, const float *d, float w, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float v = d[i] * w;
+
+        s->all[i] += v;
+        s->plus[i] += v > 0 ? v : 0;
+        s->minus[i] += v < 0 ? v : 0;
+        s->w_plus[i] += v > 0 ? w : 0;
+        s->w_minus[i] += v < 0 ? w : 0;
+    }
+}
+
+/* The sum of those whose sign is the sum's, over their weights. */
+static void bo_elect(const bo_make *m, const bo_sums *s, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        bool up = s->all[i] >= 0;
+        float w = up ? s->w_plus[i] : s->w_minus[i], v = up ? s->plus[i] : s->minus[i];
+
+        s->all[i] = m->of.normalize ? v / (w == 0 ? 1 : w) : v;
+    }
+}
+
+static int bo_task(const bo_make *m, ckpt_inputs *in, float *to, float *room, uint64_t n,
+                   uint64_t at, ckpt_err *err)
+{
+    float *d = room, lambda = (float)m->of.lambda;
+    const bo_sums s = {room + BO_TILE, room + 2 * BO_TILE, room + 3 * BO_TILE, room + 4 * BO_TILE,
+                       room + 5 * BO_TILE};
+    bool signs = bo_has_signs(&m->of);
+    int rc = bo_read(in, m->of.base, at, n, to, err);
+
+    memset(s.all, 0, (signs ? 5u : 1u) * BO_TILE * sizeof *room);
+    for (uint32_t k = 0; rc == CKPT_OK && k < m->of.n; k++) {
+        const bo_term *p = &m->term[k];
+
+        rc = bo_difference(in, p, to, d, n, at, err);
+        if (rc != CKPT_OK)
+            break;
+        bo_thin(m, p, d, n, at);
+        if (signs)
+            bo_add_signs(&s, d, p->weight, n);
+        for (uint64_t i = 0; !signs && i < n; i++)
+            s.all[i] += d[i] * p->weight;
+    }
+    if (rc == CKPT_OK && signs)
+        bo_elect(m, &s, n);
+    for (uint64_t i = 0; rc == CKPT_OK && !signs && m->of.normalize && i < n; i++)
+        s.all[i] /= m->divisor;
+    for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
+        to[i] += s.all[i] * lambda;
+    return rc;
+}
+
+static int bo_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                  ckpt_err *err)
+{
+    const bo_make *m = (const bo_make *)(const void *)make;
+    float *room = in->scratch(in, BO_ROWS * BO_TILE * sizeof *room), *x = to;
+    int rc = room ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (uint64_t done = 0; rc == CKPT_OK && done < n; done += BO_TILE) {
+        uint64_t some = n - done < BO_TILE ? n - done : BO_TILE;
+
+        if (m->of.method == CKPT_BLEND_LINEAR)
+            rc = bo_linear(m, in, x + done, room, some, at + done, err);
+        else if (m->of.method == CKPT_BLEND_SLERP)
+            rc = bo_slerp(m, in, x + done, room, some, at + done, err);
+        else
+            rc = bo_task(m, in, x + done, room, some, at + done, err);
+    }
+    return rc;
+}
+
+/* ---- passes over a whole tensor ---- */
+
+/* Called with each tile of a term's difference. */
+typedef void (*bo_see)(void *ctx, const float *d, uint64_t n, uint64_t at);
+
+static int bo_pass(const bo_make *m, ckpt_inputs *in, const bo_term *p, bo_see see, void *ctx,
+                   ckpt_err *err)
+{
+    float *base = in->scratch(in, 2 * BO_TILE * sizeof *base), *d = base + BO_TILE;
+    uint64_t n = m->of.base->n_elems;
+    int rc = base ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (uint64_t at = 0; rc == CKPT_OK && at < n; at += BO_TILE) {
+        uint64_t some = n - at < BO_TILE ? n - at : BO_TILE;
+
+        rc = bo_read(in, m->of.base, at, some, base, err);
+        if (rc == CKPT_OK)
+            rc = bo_difference(in, p, base, d, some, at, err);
+        if (rc == CKPT_OK)
+            see(ctx, d, some, at);
+    }
+    return rc;
+}
+
+/* Looking for the k-th largest magnitude: its upper half, then its lower, then the last to stay. */
+typedef struct bo_search {
+    uint64_t *count; /* BO_BUCKETS */
+    uint32_t upper, least;
+    uint64_t left;     /* elements as large as least that stay */
+    uint64_t ties_end; /* one past the last of them */
+} bo_search;
+
+static void bo_see_upper(void *ctx, const float *d, uint64_t n, uint64_t at)
+{
+    const bo_search *s = ctx;
+
+    (void)at;
+    for (uint64_t i = 0; i < n; i++)
+        s->count[bo_bits(d[i]) >> 16]++;
+}
+
+static void bo_see_lower(void *ctx, const float *d, uint64_t n, uint64_t at)
+{
+    const bo_search *s = ctx;
+
+    (void)at;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t u = bo_bits(d[i]);
+
+        if (u >> 16 == s->upper)
+            s->count[u & 0xffff]++;
+    }
+}
+
+static void bo_see_ties(void *ctx, const float *d, uint64_t n, uint64_t at)
+{
+    bo_search *s = ctx;
+
+    for (uint64_t i = 0; s->left > 0 && i < n; i++) {
+        if (bo_bits(d[i]) == s->least) {
+            s->left--;
+            s->ties_end = at + i + 1;
+        }
+    }
+}
+
+/* The bucket that the k-th largest is in; *k becomes its number there.  Counts are then 0. */
+static uint32_t bo_bucket(uint64_t *count, uint64_t *k)
+{
+    uint32_t b = BO_BUCKETS - 1;
+
+    while (b > 0 && count[b] < *k)
+        *k -= count[b--];
+    memset(count, 0, BO_BUCKETS * sizeof *count);
+    return b;
+}
+
+/* TIES: which elements are the largest; of equals the first stay. */
+static int bo_find_least(const bo_make *m, ckpt_inputs *in, bo_term *p, ckpt_err *err)
+{
+    uint64_t k = (uint64_t)(p->density * (double)p->t->n_elems);
+    bo_search s = {.count = ckpt_alloc(BO_BUCKETS * sizeof *s.count)};
+    int rc = s.count ? bo_pass(m, in, p, bo_see_upper, &s, err) : ckpt_fail_memory(err);
+
+    k = k > 0 ? k : 1;
+    if (rc == CKPT_OK) {
+        s.upper = bo_bucket(s.count, &k);
+        rc = bo_pass(m, in, p, bo_see_lower, &s, err);
+    }
+    if (rc == CKPT_OK) {
+        s.least = s.upper << 16 | bo_bucket(s.count, &k);
+        s.left = k;
+        rc = bo_pass(m, in, p, bo_see_ties, &s, err);
+    }
+    p->least = s.least;
+    p->ties_end = s.ties_end;
+    ckpt_free(s.count);
+    return rc;
+}
+
+/* Sums of magnitudes of a difference and of what stays of it. */
+typedef struct bo_scale {
+    const bo_make *m;
+    const bo_term *p;
+    double before, after;
+} bo_scale;
+
+static void bo_see_sums(void *ctx, const float *d, uint64_t n, uint64_t at)
+{
+    bo_scale *s = ctx;
+
+    for (uint64_t i = 0; i < n; i++) {
+        float one = d[i];
+
+        s->before += fabs((double)one);
+        bo_thin(s->m, s->p, &one, 1, at + i);
+        s->after += fabs((double)one);
+    }
+}
+
+/* What is left of each difference, from passes over it; nothing where all of it or nothing is. */
+static int bo_prepare_thin(bo_make *m, ckpt_inputs *in, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (uint32_t k = 0; rc == CKPT_OK && k < m->of.n; k++) {
+        bo_term *p = &m->term[k];
+        bo_scale s = {m, p, 0, 0};
+
+        p->scale = 1;
+        if (p->density >= 1 || p->density <= 0)
+            continue;
+        if (!bo_is_random(&m->of))
+            rc = bo_find_least(m, in, p, err);
+        if (rc == CKPT_OK && m->of.rescale)
+            rc = bo_pass(m, in, p, bo_see_sums, &s, err);
+        if (m->of.rescale && s.before >= 1e-7 && s.after >= 1e-7)
+            p->scale = (float)(s.before / s.after);
+    }
+    return rc;
+}
+
+/* Sums for the angle between two tensors. */
+static int bo_angle(const bo_make *m, ckpt_inputs *in, double sum[3], ckpt_err *err)
+{
+    float *a = in->scratch(in, 2 * BO_TILE * sizeof *a), *b = a + BO_TILE;
+    uint64_t n = m->of.base->n_elems;
+    int rc = a ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (uint64_t at = 0; rc == CKPT_OK && at < n; at += BO_TILE) {
+        uint64_t some = n - at < BO_TILE ? n - at : BO_TILE;
+
+        rc = bo_read(in, m->of.base, at, some, a, err);
+        if (rc == CKPT_OK)
+            rc = bo_read(in, m->term[0].t, at, some, b, err);
+        for (uint64_t i = 0; rc == CKPT_OK && i < some; i++) {
+            sum[0] += (double)a[i] * (double)a[i];
+            sum[1] += (double)b[i] * (double)b[i];
+            sum[2] += (double)a[i] * (double)b[i];
+        }
+    }
+    return rc;
+}
+
+/* Nearly parallel tensors are interpolated linearly, as mergekit does from a cosine of 0.9995. */
+static int bo_prepare_slerp(bo_make *m, ckpt_inputs *in, ckpt_err *err)
+{
+    double sum[3] = {0}, t = m->of.t, na, nb, dot, angle;
+    int rc = bo_angle(m, in, sum, err);
+
+    na = sqrt(sum[0]) > 1e-8 ? sqrt(sum[0]) : 1;
+    nb = sqrt(sum[1]) > 1e-8 ? sqrt(sum[1]) : 1;
+    dot = sum[2] / na / nb;
+    dot = dot > 1 ? 1 : dot < -1 ? -1 : dot;
+    angle = acos(dot);
+    m->first = (float)(1 - t);
+    m->other = (float)t;
+    if (fabs(dot) <= 0.9995) {
+        m->first = (float)(sin((1 - t) * angle) / sin(angle));
+        m->other = (float)(sin(t * angle) / sin(angle));
+    }
+    return rc;
+}
+
+static int bo_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
+{
+    bo_make *m = (bo_make *)(void *)make;
+
+    return m->of.method == CKPT_BLEND_SLERP ? bo_prepare_slerp(m, in, err)
+                                            : bo_prepare_thin(m, in, err);
+}
+
+/* ---- making it ---- */
+
+/* Everything that the result depends on beside the tensors, for the journal. */
+static const char *bo_terms(ckpt_map *map, const ckpt_blend *b)
+{
+    const char *text =
+        ckpt_arena_printf(map->arena, "%s %d %d %.17g %.17g %" PRIu64, ckpt_blend_name(b->method),
+                          b->normalize, b->rescale, b->lambda, b->t, b->seed);
+
+    for (uint32_t i = 0; text && i < b->n; i++)
+        text = ckpt_arena_printf(map->arena, "%s %.17g:%.17g", text, b->term[i].weight,
+                                 b->term[i].density);
+    return text;
+}
+
+/* A key of its own for each tensor and model. */
+static uint64_t bo_key(const ckpt_blend *b, uint32_t k)
+{
+    uint64_t h = b->seed ^ UINT64_C(0xcbf29ce484222325);
+
+    for (const char *s = b->name; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+    return (h ^ k) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* The terms as they are computed, and all that is read. */
+static bool bo_fill(ckpt_map *map, bo_make *m, const ckpt_blend *b)
+{
+    const ckpt_tensor **input = ckpt_arena_array(map->arena, b->n + 1, sizeof *input);
+    double sum = 0;
+
+    m->term = ckpt_arena_array(map->arena, b->n, sizeof *m->term);
+    if (!input || !m->term)
+        return false;
+    for (uint32_t k = 0; k < b->n; k++) {
+        m->term[k] = (bo_term){.t = b->term[k].t,
+                               .weight = (float)b->term[k].weight,
+                               .density = b->method == CKPT_BLEND_TASK ? 1 : b->term[k].density,
+                               .key = bo_key(b, k)};
+        sum += (double)m->term[k].weight;
+        input[k] = b->term[k].t;
+    }
+    input[b->n] = b->base;
+    m->input = input;
+    m->of = *b;
+    m->of.term = NULL;
+    m->divisor = (float)sum;
+    if (b->method != CKPT_BLEND_LINEAR && fabs(sum) < 1e-8)
+        m->divisor = 1;
+    return true;
+}
+
+int ckpt_blend_put(ckpt_map *map, ckpt_tensor *t, const ckpt_blend *b, ckpt_err *err)
+{
+    assert(map && t && b && b->n > 0 && b->name);
+    assert((b->method == CKPT_BLEND_LINEAR) == !b->base);
+    bo_make *m = ckpt_arena_alloc(map->arena, sizeof *m);
+    uint32_t source = 0;
+    int rc;
+
+    if (!m || !bo_fill(map, m, b))
+        return ckpt_fail_memory(err);
+    m->make = (ckpt_make){.name = b->name,
+                          .dtype = CKPT_F32,
+                          .n_inputs = b->n + (b->base != NULL),
+                          .input = m->input,
+                          .terms = bo_terms(map, b),
+                          .prepare = b->base && b->method != CKPT_BLEND_TASK ? bo_prepare : NULL,
+                          .make = bo_run};
+    if (!m->make.terms)
+        return ckpt_fail_memory(err);
+    rc = ckpt_map_add_made(map, &m->make, t->n_elems, &source, err);
+    if (t->export_dtype == CKPT_DTYPE_NONE)
+        t->export_dtype = t->dtype;
+    t->dtype = CKPT_F32;
+    t->twin = t->addend = NULL;
+    return rc == CKPT_OK ? ckpt_map_back_whole(map, t, source, 0, err) : rc;
+}

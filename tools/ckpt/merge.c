@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * merge.c: ckpt merge: one model out of several, or out of the last tags of a run.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/job.h"
+#include "tools/ckpt/plan.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/training.h"
+#include "tools/ckpt/verbs.h"
+#include "tools/cli/text.h"
+#include "tools/cli/words.h"
+
+/* The models, as the command line has them. */
+typedef struct merge_models {
+    ckpt_merge_model *at;
+    size_t n, room;
+    bool failed;     /* out of memory */
+    size_t n_broken; /* tags that are not whole, passed over */
+} merge_models;
+
+static void merge_add(merge_models *m, const char *path, double weight)
+{
+    if (m->n == m->room) {
+        size_t room = m->room ? 2 * m->room : 8;
+        ckpt_merge_model *at = realloc(m->at, room * sizeof *at);
+
+        m->failed = m->failed || !at;
+        m->at = at ? at : m->at;
+        m->room = at ? room : m->room;
+    }
+    char *own = m->failed ? NULL : strdup(path);
+    m->failed = m->failed || !own;
+    if (own)
+        m->at[m->n++] = (ckpt_merge_model){.path = own, .weight = weight};
+}
+
+static void merge_drop(merge_models *m, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free((char *)(uintptr_t)m->at[i].path);
+    memmove(m->at, m->at + n, (m->n - n) * sizeof *m->at);
+    m->n -= n;
+}
+
+/* ---- the last tags of a run ---- */
+
+typedef struct merge_run {
+    const char *path;
+    merge_models *models;
+} merge_run;
+
+/* A tag of the run, oldest first; what is not whole is no model. */
+static int merge_tag(void *ctx, const ckpt_tag *tag)
+{
+    const merge_run *r = ctx;
+    char path[PATH_MAX];
+
+    if (tag->health != CKPT_TAG_WHOLE || tag->is_universal) {
+        r->models->n_broken += tag->health != CKPT_TAG_WHOLE;
+        return 0;
+    }
+    if (snprintf(path, sizeof path, "%s/%s", r->path, tag->name) < (int)sizeof path)
+        merge_add(r->models, path, 1);
+    return r->models->failed;
+}
+
+static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
+{
+    merge_run run = {a->operand[0], models};
+    const ckpt_doctor_opts opts = {.size = sizeof opts, .tag = merge_tag, .ctx = &run};
+    ckpt_err ignored = {0};
+
+    if (a->n_operands != 1)
+        return fail(err, CKPT_EUSAGE, "--last takes one run, not %d", a->n_operands);
+    // what is wrong with `latest` is no matter here: whole tags are counted
+    int rc = ckpt_doctor(run.path, &opts, &ignored);
+
+    if (models->n == 0 && rc != CKPT_OK)
+        return fail(err, rc, "%s", ignored.text);
+    if (models->n < a->last)
+        return fail(err, CKPT_EMISSING, "%s: %zu whole tags, and the last %u were asked for%s",
+                    run.path, models->n, a->last,
+                    models->n_broken ? "; ckpt doctor says what is wrong with the others" : "");
+    merge_drop(models, models->n - a->last);
+    if (models->n_broken)
+        say_warning("%s: %zu tags that are not whole are passed over: ckpt doctor says why",
+                    run.path, models->n_broken);
+    for (size_t i = 0; !a->quiet && i < models->n; i++)
+        say_note("averaged: %s", models->at[i].path);
+    return CKPT_OK;
+}
+
+/* ---- what is merged ---- */
+
+static int merge_operands(merge_models *models, const cli_args *a, ckpt_err *err)
+{
+    char path[PATH_MAX];
+    double weight;
+
+    for (int i = 0; i < a->n_operands; i++) {
+        if (!word_weighted(path, sizeof path, a->operand[i], &weight))
+            return fail(err, CKPT_EUSAGE, "'%s' is no PATH:WEIGHT", a->operand[i]);
+        merge_add(models, path, weight);
+    }
+    return CKPT_OK;
+}
+
+/* Format and path of the target, before anything is read. */
+static int merge_target(cli_args *a, ckpt_err *err)
+{
+    a->target.path = a->output;
+    if (!a->output)
+        return fail(err, CKPT_EUSAGE, "say -o DST");
+    if (!a->target.format)
+        a->target.format = ckpt_format_of(a->output) ? ckpt_format_of(a->output) : "hf";
+    if (training_format(a->target.format))
+        return fail(err, CKPT_EUSAGE, "weights are merged, and %s is of training state",
+                    a->target.format);
+    int rc = effects_of_target(a, err);
+    if (rc != CKPT_OK)
+        return rc;
+    a->target.copy_side_files = !a->no_side_files;
+    job_settle(&a->target);
+    return ckpt_target_check(&a->target, err);
+}
+
+static int merge_check(const cli_args *a, ckpt_err *err)
+{
+    if (a->recipe && (a->n_operands || a->method || a->base || a->last))
+        return fail(err, CKPT_EUSAGE,
+                    "--config says which models are merged how: no models, --method, --base or "
+                    "--last beside it");
+    if (!a->recipe && !a->n_operands)
+        return fail(err, CKPT_EUSAGE, "which models? A[:WEIGHT] B[:WEIGHT] ..., or --config FILE");
+    if (a->last && a->method && strcmp(a->method, "linear") != 0)
+        return fail(err, CKPT_EUSAGE, "--last is the mean of tags: no --method beside it");
+    return CKPT_OK;
+}
+
+static int merge_open(ckpt_map **map, const cli_args *a, ckpt_err *err)
+{
+    merge_models models = {0};
+    char *text = NULL;
+    int rc = merge_check(a, err);
+
+    if (rc == CKPT_OK && a->recipe)
+        rc = text_read(&text, a->recipe, "the configuration", err);
+    else if (rc == CKPT_OK)
+        rc = a->last ? merge_last(&models, a, err) : merge_operands(&models, a, err);
+    const ckpt_merge merge = {.size = sizeof merge,
+                              .method = a->recipe   ? NULL
+                                        : a->method ? a->method
+                                                    : "linear",
+                              .models = models.at,
+                              .n_models = models.n,
+                              .base = a->base,
+                              .density = a->density,
+                              .lambda = a->lambda,
+                              .t = a->slerp_t,
+                              .no_normalize = a->no_normalize,
+                              .seed = a->seed,
+                              .config_text = text,
+                              .config_name = a->recipe,
+                              .open = &a->open};
+    if (rc == CKPT_OK && models.failed)
+        rc = fail(err, CKPT_ELIMIT, "out of memory");
+    if (rc == CKPT_OK)
+        rc = ckpt_merge_open(map, &merge, err);
+    merge_drop(&models, models.n);
+    free(models.at);
+    free(text);
+    return rc;
+}
+
+static int merge_run_verb(cli_args *a, ckpt_err *err)
+{
+    ckpt_map *map = NULL;
+    int rc = merge_target(a, err);
+
+    a->open.whole_checkpoint = true;
+    a->open.require_crc = a->open.require_crc || a->strict;
+    if (rc == CKPT_OK)
+        rc = merge_open(&map, a, err);
+    job_refuse(&a->run, a->allow_overflow, a->strict);
+    convert_job job = {
+        .from = map, .target = a->target, .run = a->run, .quiet = a->quiet, .doing = "merging"};
+    if (rc == CKPT_OK) {
+        map_say_findings(map, !a->quiet);
+        rc = plan_carry_out(&job, a, err);
+    }
+    ckpt_map_free(map);
+    return rc;
+}
+
+#define AT(field) offsetof(cli_args, field)
+static const cli_option merge_options[] = {
+    {"output", 'o', CLI_OUTPUT, AT(output), "DST", "the file or folder to write"},
+    {"method", 'm', CLI_TEXT, AT(method), "linear|slerp|task_arithmetic|ties|dare_linear|dare_ties",
+     "as mergekit's (linear)"},
+    {"base", 0, CLI_SOURCE, AT(base), "PATH", "what the models were trained from"},
+    {"density", 0, CLI_NUMBER, AT(density), "X", "ties, dare: part of each difference that stays"},
+    {"lambda", 0, CLI_REAL, AT(lambda), "X", "of the sum of differences (1)"},
+    {"t", 0, CLI_NUMBER, AT(slerp_t), "X", "slerp: from 0, the first model, to 1, the second"},
+    {"no-normalize", 0, CLI_FLAG, AT(no_normalize), NULL,
+     "do not divide by the sum of the weights"},
+    {"seed", 0, CLI_COUNT64, AT(seed), "N", "dare: of what stays"},
+    {"config", 0, CLI_FILE, AT(recipe), "FILE", "a configuration of mergekit's (YAML)"},
+    {"last", 0, CLI_COUNT, AT(last), "K", "the mean of the last K tags of a run"},
+    {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
+    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "of all floating tensors (the first model's)"},
+    {"max-shard-size", 0, CLI_SIZE, AT(target.max_shard_size), "SIZE",
+     "largest file of a folder (5GB; 0: one file)"},
+    {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},
+    {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},
+    {"allow-overflow", 0, CLI_FLAG, AT(allow_overflow), NULL,
+     "values beyond the dtype's range may be lost"},
+    {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
+    {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
+    {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace existing outputs"},
+    {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk (scratch use)"},
+    {"no-side-files", 0, CLI_FLAG, AT(no_side_files), NULL, "do not copy config and tokenizer"},
+    {"dry-run", 'n', CLI_FLAG, AT(dry_run), NULL, "print the plan, write nothing"},
+    {"json", 0, CLI_FLAG, AT(json), NULL, "print the plan or the report as JSON"},
+    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    CLI_NO_SANDBOX,
+    CLI_END,
+};
+
+const cli_verb verb_merge = {
+    .name = "merge",
+    .command = "ckpt merge",
+    .operands = "A[:WEIGHT] B[:WEIGHT] ...",
+    .summary = "Merge models of one kind, or the last tags of a run, element by element.",
+    .options = merge_options,
+    .min = 0,
+    .max = INT_MAX,
+    .uses = "w",
+    .run = merge_run_verb,
+};
