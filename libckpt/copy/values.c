@@ -209,7 +209,7 @@ int ckpt_values_read(ckpt_values *v, const ckpt_tensor *t, uint64_t first, uint6
     return rc;
 }
 
-enum { VL_UNPACK = 16 * 1024 /* packed elements converted at a time: whole blocks of any type */ };
+enum { VS_UNPACK = 16 * 1024 /* packed elements converted at a time: whole blocks of any type */ };
 
 int ckpt_values_unpack(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *part,
                        ckpt_dtype dtype, void *buf, ckpt_err *err)
@@ -218,13 +218,13 @@ int ckpt_values_unpack(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *pa
     ckpt_cast_fn cast = ckpt_cast_find(dtype, t->dtype);
     uint64_t per = ckpt_dtype_get(t->dtype)->per, wide = ckpt_job_bytes(dtype, 1);
     uint64_t at = part->start / per * per, end = part->start + part->count;
-    uint8_t *packed = ckpt_alloc((size_t)ckpt_job_bytes(t->dtype, VL_UNPACK));
-    uint8_t *made = ckpt_alloc((size_t)wide * VL_UNPACK), *to = buf;
+    uint8_t *packed = ckpt_alloc((size_t)ckpt_job_bytes(t->dtype, VS_UNPACK));
+    uint8_t *made = ckpt_alloc((size_t)wide * VS_UNPACK), *to = buf;
     int rc = packed && made ? CKPT_OK : ckpt_fail_memory(err);
 
-    for (; rc == CKPT_OK && at < end; at += VL_UNPACK) {
+    for (; rc == CKPT_OK && at < end; at += VS_UNPACK) {
         uint64_t skip = at < part->start ? part->start - at : 0;
-        uint64_t some = (end - at < VL_UNPACK ? end - at : VL_UNPACK) - skip;
+        uint64_t some = (end - at < VS_UNPACK ? end - at : VS_UNPACK) - skip;
         uint64_t n = (skip + some + per - 1) / per * per; // the tensor is of whole blocks
 
         rc = ckpt_values_read(v, t, at, n, packed, err);
