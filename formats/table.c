@@ -13,6 +13,7 @@ extern const ckpt_directory ckpt_directory_deepspeed;
 extern const ckpt_directory ckpt_directory_universal;
 extern const ckpt_directory ckpt_directory_zero;
 extern const ckpt_directory ckpt_directory_dcp;
+extern const ckpt_directory ckpt_directory_gguf;
 extern const ckpt_directory ckpt_directory_fsdp_ranks;
 extern const ckpt_directory ckpt_directory_full_state;
 extern const ckpt_directory ckpt_directory_megatron;
@@ -37,6 +38,7 @@ const ckpt_directory *const ckpt_directories[] = {
     &ckpt_directory_fsdp_ranks,
     &ckpt_directory_full_state,
     &ckpt_directory_hf_sharded,
+    &ckpt_directory_gguf,
     &ckpt_directory_consolidated,
     NULL,
 };

@@ -137,11 +137,12 @@ static int gmo_sort(ckpt_map *to, ckpt_err *err)
     return ckpt_map_reindex(to, err);
 }
 
-int ckpt_gguf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+/* Types, order and keys of the whole. */
+static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     bool model = ckpt_gguf_key(to, "general.architecture") != NULL;
     bool asked = target->mixture || target->dtype != CKPT_DTYPE_NONE;
-    bool again = from->format && strcmp(from->format, ckpt_format_gguf.is.name) == 0;
+    bool again = from->files.n > 0 && from->files.at[0].format == &ckpt_format_gguf;
     uint64_t number = 0;
     int rc = CKPT_OK;
 
@@ -163,4 +164,11 @@ int ckpt_gguf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
     if (rc == CKPT_OK && !again && target->copy_side_files)
         rc = ckpt_gguf_tokenizer(to, from, err);
     return rc;
+}
+
+int ckpt_gguf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    int rc = gmo_whole(to, from, target, err);
+
+    return rc == CKPT_OK ? ckpt_gguf_split(to, target, err) : rc;
 }

@@ -32,6 +32,19 @@ int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
  */
 uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep);
 
+/* Which of several files one is (its state, until it is placed). */
+typedef struct ckpt_gguf_place_in {
+    uint32_t no, count;
+    uint64_t n_tensors; /* of all */
+} ckpt_gguf_place_in;
+
+/*
+ * Distribute the tensors over files of at most target->max_shard_size bytes of them.
+ *
+ * Errors  CKPT_EUSAGE: too many files; CKPT_ELIMIT
+ */
+int ckpt_gguf_split(ckpt_map *to, const ckpt_target *target, ckpt_err *err);
+
 /* Append a key; what the value points to must last as long as the map. */
 int ckpt_gguf_add(ckpt_map *to, const char *name, uint8_t type, bool list, const ckpt_value *value,
                   ckpt_err *err);

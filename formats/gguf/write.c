@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/gguf/gguf.h"
+#include "formats/gguf/model.h"
 #include "libckpt/base/dtype.h"
 
 enum { GW_ALIGN = 65536 /* padding is made in memory */ };
@@ -199,16 +199,33 @@ static int gw_back(gw_writer *w, ckpt_tensor *t, uint64_t *at)
 
 /* ---- the file ---- */
 
+/* All keys, or of several files those that the first has, with the place of each. */
+static int gw_keys(gw_writer *w)
+{
+    const ckpt_gguf_place_in *in = w->to->files.at[w->file].state;
+    uint64_t n = in && in->no > 0 ? 0 : w->to->keys.n;
+    bool ok = gw_uint(w, n + (in ? 3 : 0), 8);
+    int rc = ok ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
+        rc = gw_key(w, &w->to->keys.at[i]);
+    if (rc != CKPT_OK || !in)
+        return rc;
+    ok = gw_string(w, CKPT_GGUF_NO, strlen(CKPT_GGUF_NO)) && gw_uint(w, CKPT_KEY_U16, 4) &&
+         gw_uint(w, in->no, 2) && gw_string(w, CKPT_GGUF_COUNT, strlen(CKPT_GGUF_COUNT)) &&
+         gw_uint(w, CKPT_KEY_U16, 4) && gw_uint(w, in->count, 2) &&
+         gw_string(w, CKPT_GGUF_TENSORS, strlen(CKPT_GGUF_TENSORS)) &&
+         gw_uint(w, CKPT_KEY_I32, 4) && gw_uint(w, in->n_tensors, 4);
+    return ok ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
 static int gw_head(gw_writer *w, uint64_t n_tensors, uint64_t *n_data)
 {
     ckpt_map *to = w->to;
-    bool ok = ckpt_bytes_add(&w->head, "GGUF", 4) && gw_uint(w, 3, 4) && gw_uint(w, n_tensors, 8) &&
-              gw_uint(w, to->keys.n, 8);
-    int rc = ok ? CKPT_OK : ckpt_fail_memory(w->err);
+    bool ok = ckpt_bytes_add(&w->head, "GGUF", 4) && gw_uint(w, 3, 4) && gw_uint(w, n_tensors, 8);
+    int rc = ok ? gw_keys(w) : ckpt_fail_memory(w->err);
     uint64_t end;
 
-    for (size_t i = 0; rc == CKPT_OK && i < to->keys.n; i++)
-        rc = gw_key(w, &to->keys.at[i]);
     *n_data = 0;
     for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++) {
         if (to->tensors.at[i]->file == w->file)

@@ -43,7 +43,10 @@ static int convert_remap(ckpt_map *map, const cli_args *a, ckpt_err *err)
                             .sizes = a->sizes.n ? a->sizes.at : NULL};
 
     // what has its format already needs no map for it
-    if (!a->map || (a->own_map && strcmp(ckpt_map_format(map), a->target.format) == 0))
+    const ckpt_format_info *from = ckpt_format_named(ckpt_map_format(map));
+    const ckpt_format_info *to = ckpt_format_named(a->target.format);
+
+    if (!a->map || (a->own_map && from && from->layout && strcmp(from->layout, to->layout) == 0))
         return CKPT_OK;
     int rc = maps_apply(map, &a->maps, a->map, &opts, err);
     if (rc != CKPT_OK && a->own_map)
@@ -120,6 +123,10 @@ static int convert_target(cli_args *a, ckpt_err *err)
         return rc;
     convert_dtype(&a->target);
     a->target.copy_side_files = !a->no_side_files;
+    // a single file is cut into several only when asked to
+    if (!(ckpt_format_caps(a->target.format) & CKPT_IS_FOLDER) &&
+        !cli_given(&a->line, offsetof(cli_args, target.max_shard_size)))
+        a->target.max_shard_size = 0;
     job_settle(&a->target);
     // model-parallel ranks go on to be ranks; a universal checkpoint has whole tensors
     if (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS)
