@@ -342,6 +342,50 @@ CKPT_API int ckpt_remap_matches(ckpt_map *map, const ckpt_remap *r, const ckpt_r
 CKPT_API int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts,
                             ckpt_err *err);
 
+/* ---- vocabulary and tied heads ---- */
+
+typedef struct ckpt_vocab_opts {
+    size_t size;   /* sizeof this struct, or 0: see above */
+    uint64_t rows; /* tokens that the tables shall have */
+    /*
+     * NULL-terminated globs: the tensors whose first axis is the vocabulary; NULL: by config.json's
+     * vocab_size
+     */
+    const char *const *tensors;
+    /* the model's config.json, looked into before that beside the source, and its name; or NULL */
+    const char *config_text, *config_name;
+} ckpt_vocab_opts;
+
+/*
+ * Cut rows off a model's embedding and head, or add rows of zeros, in place; moments and a written
+ * config.json follow.  Rows that are cut are read where config.json does not call them padding:
+ * those that are not zeros make a warning.
+ *
+ * Errors   CKPT_EMISSING: nothing says the present size; CKPT_EMISMATCH: no tensors have it, or
+ *          other sizes are equal; CKPT_EUSAGE: a glob that matches nothing; CKPT_EUNSUPPORTED:
+ *          packed rows, moments of another shape; those of reading.  The map can then only be
+ *          freed.
+ */
+CKPT_API int ckpt_map_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err);
+
+/*
+ * Make a head another name of the table that it repeats, in place; a run fails where an element
+ * differs.
+ *
+ * names    "HEAD=TABLE", or "HEAD" where one other tensor outside of layers is of its shape
+ * Errors   CKPT_EMISSING: no such tensor; CKPT_EUSAGE: tied already, or several tables;
+ *          CKPT_EMISMATCH: other shapes or dtypes
+ */
+CKPT_API int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err);
+
+/*
+ * Give all tied names values of their own, in place, also a head that its folder leaves out since
+ * it is tied.
+ *
+ * Errors   CKPT_EUSAGE: nothing is tied
+ */
+CKPT_API int ckpt_map_untie(ckpt_map *map, ckpt_err *err);
+
 /* ---- adapters ---- */
 
 typedef struct ckpt_adapter {

@@ -311,6 +311,12 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
     target = &own;
     if (rc == CKPT_OK)
         rc = ckpt_target_check(target, err);
+    if (rc == CKPT_OK && lay_makes_tensors(target->format) &&
+        (from->vocab_size || from->tied || from->untied))
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
+                       "%s: training state keeps its vocabulary and its ties: write the weights "
+                       "first (--to hf), and begin a run with these",
+                       from->path);
     if (rc == CKPT_OK)
         rc = ckpt_map_new(&to, 0, err);
     if (rc == CKPT_OK) {

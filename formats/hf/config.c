@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: owns the dtype that a config.json states for its model, and whether its head is tied.
+ * config.c: owns the dtype that a config.json states for its model, and members that are to say
+ * something else.
  *
  * transformers creates a model in the dtype that config.json names ("dtype", before 4.56
  * "torch_dtype") and casts the weights to it while loading, so weights that were converted need
@@ -35,7 +36,9 @@ typedef struct hc_scan {
     hc_frame frame[HC_DEPTH];
     unsigned depth;
     uint64_t opened; /* offset behind the outermost brace; 0: not met yet */
-    bool found;      /* the outermost object names a dtype */
+    const char *key; /* the member to be set to `dtype`, a value as it is; NULL: dtypes */
+    const char *old; /* only where it has this value; NULL: whatever it is */
+    bool found;      /* the outermost object names a dtype, or a member was set */
     bool odd;        /* a dtype is stated in a way that is not known */
     bool failed;     /* out of memory */
 } hc_scan;
@@ -95,6 +98,14 @@ static bool hc_at_dtype(const hc_frame *f)
     return f->is_object && f->is_config && (hc_key_is(f, "dtype") || hc_key_is(f, "torch_dtype"));
 }
 
+/* The value of the member is that which is to be replaced. */
+static bool hc_at_member(const hc_scan *s, const hc_frame *f, uint64_t first)
+{
+    return f->is_object && f->is_config && hc_key_is(f, s->key) &&
+           (!s->old ||
+            (s->i - first == strlen(s->old) && memcmp(s->at + first, s->old, s->i - first) == 0));
+}
+
 /* Copy the text up to `to`, then put in text of our own for what lies before `next`. */
 static void hc_replace(hc_scan *s, uint64_t to, uint64_t next, const char *const part[3])
 {
@@ -118,6 +129,13 @@ static void hc_token(hc_scan *s, uint64_t first)
         f->key = s->at + first + 1;
         f->n_key = s->i - first - 2;
         f->wants_key = false;
+        return;
+    }
+    if (s->key) {
+        if (hc_at_member(s, f, first)) {
+            hc_replace(s, first, s->i, (const char *const[3]){s->dtype, "", ""});
+            s->found = s->found || s->old || s->depth == 1;
+        }
         return;
     }
     if (!f->is_dtypes && !hc_at_dtype(f))
@@ -148,7 +166,7 @@ static bool hc_bracket(hc_scan *s, char c)
         return false;
     s->frame[s->depth] = (hc_frame){.is_object = c == '{', .wants_key = c == '{'};
     s->frame[s->depth].is_config = c == '{' && (!above || hc_is_part(above));
-    if (above && (above->is_dtypes || hc_at_dtype(above))) {
+    if (above && !s->key && (above->is_dtypes || hc_at_dtype(above))) {
         s->frame[s->depth].is_dtypes = c == '{';
         s->odd = s->odd || c != '{';
         s->found = s->found || s->depth == 1;
@@ -206,17 +224,23 @@ static bool hc_walk(hc_scan *s)
     return s->opened > 0 && s->depth == 0;
 }
 
-/* No dtype was stated: state one, as the first member. */
-static void hc_insert(hc_scan *s)
+/* What follows a member that is put before all others: they have no comma before the first. */
+static const char *hc_comma(const hc_scan *s)
 {
     uint64_t i = s->opened;
 
     while (strchr(" \t\r\n", s->at[i]))
         i++;
+    return s->at[i] == '}' ? "\n" : ",";
+}
+
+/* No dtype was stated: state one, as the first member. */
+static void hc_insert(hc_scan *s)
+{
     // parts may have been replaced already: begin anew, their names are found again
-    hc_replace(
-        s, s->opened, s->opened,
-        (const char *const[3]){"\n  \"dtype\": \"", s->dtype, s->at[i] == '}' ? "\"\n" : "\","});
+    hc_replace(s, s->opened, s->opened,
+               (const char *const[3]){"\n  \"dtype\": \"", s->dtype,
+                                      *hc_comma(s) == ',' ? "\"," : "\"\n"});
 }
 
 int ckpt_hf_config_dtype(ckpt_bytes *out, const char *text, uint64_t n, const char *dtype)
@@ -237,61 +261,28 @@ int ckpt_hf_config_dtype(ckpt_bytes *out, const char *text, uint64_t n, const ch
     return CKPT_OK;
 }
 
-/* ---- tied heads ---- */
+/* ---- other members ---- */
 
-/* Offset of the value of tie_word_embeddings in the outermost object; 0: it is not stated. */
-static uint64_t hc_tie(hc_scan *s)
+int ckpt_hf_config_set(ckpt_bytes *out, const char *text, uint64_t n, const ckpt_hf_member *m)
 {
-    static const char key[] = "\"tie_word_embeddings\"";
-    uint64_t found = 0;
-    unsigned depth = 0;
+    hc_scan s = {.at = text, .n = n, .dtype = m->value, .key = m->key, .old = m->old, .out = out};
 
-    while (s->i < s->n) {
-        char c = s->at[s->i];
-        uint64_t first = s->i;
-
-        depth += c == '{' || c == '[';
-        depth -= depth > 0 && (c == '}' || c == ']');
-        if (c == '{' && s->opened == 0)
-            s->opened = s->i + 1;
-        if (strchr(" \t\r\n,:{}[]", c)) {
-            s->i++;
-            continue;
-        }
-        if (!hc_skip(s) || s->i > s->n)
-            return 0;
-        if (depth != 1 || s->i - first != sizeof key - 1 ||
-            memcmp(s->at + first, key, sizeof key - 1) != 0)
-            continue;
-        // a key, unless it is somebody's value
-        while (s->i < s->n && strchr(" \t\r\n", s->at[s->i]))
-            s->i++;
-        if (s->i < s->n && s->at[s->i] == ':')
-            for (found = s->i + 1; found < s->n && strchr(" \t\r\n", s->at[found]); found++)
-                ;
+    if (!hc_walk(&s) || s.failed)
+        return s.failed ? CKPT_ELIMIT : CKPT_EFORMAT;
+    if (!s.found && m->old)
+        return CKPT_EMISSING;
+    if (!s.found) {
+        const char *comma = hc_comma(&s);
+        // begin anew: parts that have it are found again
+        out->n = 0;
+        s = (hc_scan){
+            .at = text, .n = n, .dtype = m->value, .key = m->key, .out = out, .opened = s.opened};
+        hc_replace(&s, s.opened, s.opened, (const char *const[3]){"\n  \"", m->key, "\": "});
+        hc_replace(&s, s.opened, s.opened, (const char *const[3]){m->value, comma, ""});
+        s.opened = 0;
+        (void)hc_walk(&s);
     }
-    return found < s->n ? found : 0;
-}
-
-int ckpt_hf_config_untie(ckpt_bytes *out, const char *text, uint64_t n)
-{
-    hc_scan s = {.at = text, .n = n};
-    uint64_t at = hc_tie(&s), end;
-    bool fits;
-
-    if (s.opened == 0)
-        return CKPT_EFORMAT;
-    if (at == 0) {
-        static const char line[] = "\n  \"tie_word_embeddings\": false,";
-
-        fits = ckpt_bytes_add(out, text, s.opened) && ckpt_bytes_add(out, line, sizeof line - 1) &&
-               ckpt_bytes_add(out, text + s.opened, n - s.opened);
-        return fits ? CKPT_OK : CKPT_ELIMIT;
-    }
-    s.i = at;
-    (void)hc_skip(&s);
-    end = s.i < n ? s.i : n;
-    fits = ckpt_bytes_add(out, text, at) && ckpt_bytes_add(out, "false", 5) &&
-           ckpt_bytes_add(out, text + end, n - end);
-    return fits ? CKPT_OK : CKPT_ELIMIT;
+    if (s.failed || !ckpt_bytes_add(out, text + s.copied, n - s.copied))
+        return CKPT_ELIMIT;
+    return CKPT_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h: the dtype that a config.json states.
+ * config.h: what a config.json states, changed in place.
  */
 #ifndef CKPT_FORMATS_HF_CONFIG_H
 #define CKPT_FORMATS_HF_CONFIG_H
@@ -17,11 +17,19 @@
  */
 int ckpt_hf_config_dtype(ckpt_bytes *out, const char *text, uint64_t n, const char *dtype);
 
+/* A member of a configuration, and what it shall say. */
+typedef struct ckpt_hf_member {
+    const char *key;   /* "vocab_size" */
+    const char *value; /* as JSON has it */
+    const char *old;   /* only where it is this; NULL: whatever it is, and where there is none */
+} ckpt_hf_member;
+
 /*
- * Append the n bytes of a config.json to out, with tie_word_embeddings false; nothing else changes.
+ * Append the n bytes of a config.json to out with one member changed, in the configurations of
+ * parts, too; nothing else changes.
  *
- * Errors   as above
+ * Errors   as above; CKPT_EMISSING: nothing is `old`
  */
-int ckpt_hf_config_untie(ckpt_bytes *out, const char *text, uint64_t n);
+int ckpt_hf_config_set(ckpt_bytes *out, const char *text, uint64_t n, const ckpt_hf_member *m);
 
 #endif

@@ -6,6 +6,7 @@
 #include "formats/hf/side.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -266,20 +267,42 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
     return rc;
 }
 
-/* The same of a config.json whose model's head is no longer tied: transformers would tie it. */
-static int side_add_untied(side_work *w, const char *text, uint64_t n)
+/* One member of config.json is to say something else, then the rest: n_members in all. */
+static int side_add_config(side_work *w, const char *text, uint64_t n, const ckpt_hf_member *m,
+                           size_t n_members)
 {
     ckpt_bytes changed = {0};
-    int rc = ckpt_hf_config_untie(&changed, text, n);
+    int rc;
 
+    if (n_members == 0)
+        return side_add(w, "config.json", text, n);
+    rc = ckpt_hf_config_set(&changed, text, n, m);
     if (rc == CKPT_OK)
-        rc = side_add(w, "config.json", (const char *)changed.at, changed.n);
+        rc = side_add_config(w, (const char *)changed.at, changed.n, m + 1, n_members - 1);
     else
-        rc = ckpt_fail(w->err, rc,
-                       "%s/config.json: no JSON object that can say that the head is not tied",
-                       w->list.folder);
+        rc = ckpt_fail(w->err, rc, "%s/config.json: no JSON object that can say that %s is %s",
+                       w->list.folder, m->key, m->value);
     ckpt_vec_free(&changed);
     return rc;
+}
+
+/* What was changed of the model, and config.json says. */
+static int side_config(side_work *w, const char *text, uint64_t n)
+{
+    ckpt_hf_member member[2];
+    char size[24], was[24];
+    size_t k = 0;
+
+    if (w->from->untied || w->from->tied)
+        member[k++] = (ckpt_hf_member){.key = "tie_word_embeddings",
+                                       .value = w->from->untied ? "false" : "true"};
+    if (w->from->vocab_size && w->from->vocab_size != w->from->vocab_was) {
+        (void)snprintf(size, sizeof size, "%" PRIu64, w->from->vocab_size);
+        (void)snprintf(was, sizeof was, "%" PRIu64, w->from->vocab_was);
+        member[k++] = (ckpt_hf_member){
+            .key = "vocab_size", .value = size, .old = w->from->vocab_was ? was : NULL};
+    }
+    return side_add_config(w, text, n, member, k);
 }
 
 /* Copied whole: the output says of the model what its source said. */
@@ -299,8 +322,8 @@ static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e
         return ckpt_map_note(w->to, CKPT_WARNING, w->err,
                              "%s: a link that leads out of the folder: not copied", path);
     int rc = ckpt_io_slurp(&bytes, &n, path, SIDE_MAX, w->err);
-    if (rc == CKPT_OK && w->from->untied && strcmp(name, "config.json") == 0)
-        rc = side_add_untied(w, bytes, n);
+    if (rc == CKPT_OK && strcmp(name, "config.json") == 0)
+        rc = side_config(w, bytes, n);
     else if (rc == CKPT_OK)
         rc = side_add(w, name, bytes, n);
     ckpt_free(bytes);

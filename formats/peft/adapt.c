@@ -564,32 +564,6 @@ static ckpt_tensor *ad_tied_table(const adapting *a)
     return NULL;
 }
 
-/* A head of its own for a model that had none: the table as it was before merging. */
-static int ad_untie(adapting *a)
-{
-    const ckpt_tensor *table = ad_tied_table(a);
-    ckpt_tensor *head = ad_at(a, "lm_head.weight"), like;
-
-    if (!table && a->map->untied)
-        return CKPT_OK;
-    if (!table)
-        return ckpt_fail(a->err, CKPT_EUSAGE,
-                         "--untie: the head of %s is not tied to its embedding, or it has none",
-                         a->map->path);
-    like = *table;
-    like.owner = NULL;
-    if (!head) {
-        int rc = ckpt_map_add(a->map, "lm_head.weight", 14, &like, &head, a->err);
-        if (rc != CKPT_OK)
-            return rc;
-    }
-    head->owner = NULL;
-    head->extent = table->extent;
-    head->n_extents = table->n_extents;
-    a->map->untied = true;
-    return CKPT_OK;
-}
-
 /* A table that changes takes a tied head along, which was trained with the table as it was. */
 static int ad_say(adapting *a)
 {
@@ -659,7 +633,7 @@ int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
                strstr(known.architecture, "ForConditionalGeneration") ||
                strstr(known.architecture, "ForMaskedLM");
     if (rc == CKPT_OK && a.opts.untie)
-        rc = ad_untie(&a);
+        rc = ckpt_map_untie(map, err);
     if (rc == CKPT_OK)
         rc = ad_open(&a);
     if (rc == CKPT_OK)

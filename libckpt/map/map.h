@@ -306,7 +306,13 @@ struct ckpt_map {
     const char *pointer, *pointer_text;
     ckpt_claim claim; /* written: training state */
 
-    bool untied; /* the head has a tensor of its own, whatever the source's config.json says */
+    /* the head has a tensor of its own, or is tied, whatever the source's config.json says */
+    bool untied, tied;
+    /*
+     * rows that the tables of the vocabulary were given, and what config.json says (0: nothing);
+     * vocab_size 0: they are as they were
+     */
+    uint64_t vocab_size, vocab_was;
     /* the weights are an adapter's: the bytes of its adapter_config.json; NULL: they are not, or it
        lies beside them */
     const char *adapter_config;

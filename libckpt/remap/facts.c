@@ -41,6 +41,20 @@ static int fa_beside(const ckpt_value **out, ckpt_map *map, const char *folder, 
     return rc;
 }
 
+/* The same, of a run's tag folder: in the folder of the run, where its trainer has put it. */
+static int fa_above(const ckpt_value **out, ckpt_map *map, const char *folder, const char *name,
+                    ckpt_err *err)
+{
+    bool of_run = map->format &&
+                  (strcmp(map->format, "deepspeed") == 0 || strcmp(map->format, "universal") == 0);
+    int rc = fa_beside(out, map, folder, name, err);
+
+    if (rc != CKPT_OK || *out || !of_run)
+        return rc;
+    folder = ckpt_arena_printf(map->arena, "%s../", folder);
+    return folder ? fa_beside(out, map, folder, name, err) : ckpt_fail_memory(err);
+}
+
 /* An entry "heads=32" of how->sizes. */
 static int fa_given(const ckpt_rm_facts *f, const char *text, ckpt_err *err)
 {
@@ -77,7 +91,7 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
     for (const char *const *s = how->sizes; rc == CKPT_OK && s && *s; s++)
         rc = fa_given(out, *s, err);
     if (rc == CKPT_OK)
-        rc = fa_beside(&out->beside[0], map, folder, "config.json", err);
+        rc = fa_above(&out->beside[0], map, folder, "config.json", err);
     if (rc == CKPT_OK)
         rc = fa_beside(&out->beside[1], map, folder, "params.json", err);
     return rc;
@@ -146,7 +160,10 @@ static const ckpt_value *fa_config(const ckpt_value *v, const char *path)
 
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
 {
-    const ckpt_value *v = fa_config(f->how->model, path);
+    // a vocabulary that was cut or padded is not the configuration's any more
+    const ckpt_value *v = f->map->vocab_size && strcmp(path, "vocab_size") == 0
+                              ? ckpt_value_int(f->arena, (int64_t)f->map->vocab_size)
+                              : fa_config(f->how->model, path);
     size_t n = strlen(path);
 
     for (unsigned i = 0; !v && i < 2; i++)
@@ -188,7 +205,7 @@ bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *h
     if (r->whens.n == 0)
         return true;
     // a configuration that cannot be read says nothing here; applying the map says why
-    if (folder && fa_beside(&f.beside[0], map, folder, "config.json", &ignored) == CKPT_OK)
+    if (folder && fa_above(&f.beside[0], map, folder, "config.json", &ignored) == CKPT_OK)
         (void)fa_beside(&f.beside[1], map, folder, "params.json", &ignored);
     for (size_t i = 0; fits && i < r->whens.n; i++) {
         const ckpt_rm_when *w = &r->whens.at[i];

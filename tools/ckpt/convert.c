@@ -65,11 +65,31 @@ static int convert_check_adapters(const cli_args *a, ckpt_err *err)
     if (!a->adapter_only && (a->adapter_config || a->adapter_name))
         return fail(err, CKPT_EUSAGE, "--%s is for --adapter-only",
                     a->adapter_config ? "adapter-config" : "adapter-name");
-    if (a->untie && !a->adapters.n)
-        return fail(err, CKPT_EUSAGE, "--untie is for --adapter");
+    if (a->untie && a->tie)
+        return fail(err, CKPT_EUSAGE, "--tie and --untie exclude each other");
     if (a->adapter_only && strncmp(a->target.format, "hf", 2) != 0)
         return fail(err, CKPT_EUSAGE, "--adapter-only writes --to hf or --to hf-bin");
     return CKPT_OK;
+}
+
+/* The rows of the vocabulary that --vocab-size asks for. */
+static int convert_vocab(ckpt_map *map, const cli_args *a, ckpt_err *err)
+{
+    ckpt_vocab_opts opts = {.size = sizeof opts,
+                            .rows = a->vocab_size,
+                            .tensors = a->vocab_tensors.n ? a->vocab_tensors.at : NULL,
+                            .config_text = a->config_text,
+                            .config_name = a->config};
+
+    return a->vocab_size ? ckpt_map_vocab(map, &opts, err) : CKPT_OK;
+}
+
+/* Names that share their values, as --tie and --untie have them. */
+static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
+{
+    if (a->untie)
+        return ckpt_map_untie(map, err);
+    return a->tie ? ckpt_map_tie(map, a->tie, err) : CKPT_OK;
 }
 
 /* Merge what --adapter names, or leave nothing but the adapter of --adapter-only. */
@@ -89,6 +109,21 @@ static int convert_adapt(ckpt_map *map, const cli_args *a, ckpt_err *err)
         rc = ckpt_map_adapt(map, &adapter, err);
     }
     return rc == CKPT_OK && a->adapter_only ? ckpt_map_adapter_only(map, &only, err) : rc;
+}
+
+/* From the source's tensors to those that are written, as all options of that kind have it. */
+static int convert_shape(ckpt_map *map, const cli_args *a, ckpt_err *err)
+{
+    // an adapter may have been trained with more tokens than its base has
+    int rc = convert_vocab(map, a, err);
+
+    if (rc == CKPT_OK)
+        rc = convert_adapt(map, a, err);
+    if (rc == CKPT_OK)
+        rc = convert_select(map, a, err);
+    if (rc == CKPT_OK)
+        rc = convert_remap(map, a, err);
+    return rc == CKPT_OK ? convert_ties(map, a, err) : rc;
 }
 
 /* One dtype without a pattern is that of all tensors, another word a mixture of them. */
@@ -122,6 +157,8 @@ static int convert_target(cli_args *a, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     convert_dtype(&a->target);
+    if (a->config && !a->map && !a->vocab_size)
+        say_warning("--config has no effect without --map or --vocab-size");
     a->target.copy_side_files = !a->no_side_files;
     // a single file is cut into several only when asked to
     if (!(ckpt_format_caps(a->target.format) & CKPT_IS_FOLDER) &&
@@ -167,11 +204,7 @@ static int convert_run(cli_args *a, ckpt_err *err)
     job_refuse(&a->run, a->allow_overflow, a->strict);
     convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
     if (rc == CKPT_OK)
-        rc = convert_adapt(map, a, err);
-    if (rc == CKPT_OK)
-        rc = convert_select(map, a, err);
-    if (rc == CKPT_OK)
-        rc = convert_remap(map, a, err);
+        rc = convert_shape(map, a, err);
     if (rc == CKPT_OK) {
         map_say_findings(map, !a->quiet);
         effects_of_source(a, map);
@@ -207,7 +240,12 @@ static const cli_option convert_options[] = {
     {"size", 0, CLI_LIST, AT(sizes), "NAME=N", "a size of the map (again: another)"},
     {"adapter", 0, CLI_SOURCES, AT(adapters), "DIR[:WEIGHT]",
      "merge this LoRA adapter of PEFT (again: another)"},
-    {"untie", 0, CLI_FLAG, AT(untie), NULL, "with --adapter: a tied head is written as it was"},
+    {"vocab-size", 0, CLI_COUNT64, AT(vocab_size), "N",
+     "tokens: rows of embedding and head, cut or added"},
+    {"vocab-tensor", 0, CLI_LIST, AT(vocab_tensors), "GLOB",
+     "tensors with these rows (by config.json)"},
+    {"tie", 0, CLI_TEXT, AT(tie), "HEAD[=TABLE]", "leave a head out that equals its table"},
+    {"untie", 0, CLI_FLAG, AT(untie), NULL, "write tied names in full"},
     {"adapter-only", 0, CLI_FLAG, AT(adapter_only), NULL,
      "the adapter of a run that trained one, as PEFT's folder"},
     {"adapter-config", 0, CLI_FILE, AT(adapter_config), "FILE", "its adapter_config.json"},
@@ -247,8 +285,8 @@ static const cli_option convert_options[] = {
 
 static const cli_moot convert_moot[] = {
     {"backwards", NULL, "map"},
-    {"config", NULL, "map"},
     {"size", NULL, "map"},
+    {"vocab-tensor", NULL, "vocab-size"},
     {NULL, NULL, NULL},
 };
 

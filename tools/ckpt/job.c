@@ -115,6 +115,31 @@ static void job_warn_values(const convert_job *j)
                     r->n_records_no_crc);
 }
 
+bool job_change_at(const convert_job *j, size_t *i, const char **key, const char **text)
+{
+    static const char *const keys[] = {"vocabulary", "untied", "tied"};
+    bool number;
+
+    while (ckpt_map_fact_at(j->from, (*i)++, key, text, &number)) {
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+            if (strcmp(*key, keys[k]) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* True if a head was tied to its table. */
+static bool job_tied(const convert_job *j)
+{
+    const char *key, *text;
+    bool tied = false;
+
+    for (size_t i = 0; !tied && job_change_at(j, &i, &key, &text);)
+        tied = strcmp(key, "tied") == 0;
+    return tied;
+}
+
 int job_run(convert_job *j, ckpt_err *err)
 {
     uint64_t n_read, n_jobs;
@@ -125,6 +150,12 @@ int job_run(convert_job *j, ckpt_err *err)
     ckpt_plan_sizes(j->plan, &n_read, &p.size, &n_jobs);
     int rc = ckpt_plan_run(j->plan, &j->run, &j->report, err);
     progress_end(&p);
+    if (rc == CKPT_EMISMATCH && job_tied(j)) {
+        size_t n = strlen(err->text);
+
+        (void)snprintf(err->text + n, sizeof err->text - n,
+                       " (--tie is for a head that equals its table)");
+    }
     if (rc == CKPT_EDOUBT) {
         size_t n = strlen(err->text);
 
@@ -148,11 +179,31 @@ void job_free(convert_job *j)
     j->to = NULL;
 }
 
+/* What was changed of the model; the copy that proves a tied head is none of 16 bits. */
+static void job_add_changes(char buf[CLOSING_ROOM], const convert_job *j)
+{
+    const char *key, *text;
+
+    for (size_t i = 0; job_change_at(j, &i, &key, &text);) {
+        size_t n = strlen(buf);
+
+        (void)snprintf(buf + n, CLOSING_ROOM - n, "; %s: %.300s", key, text);
+        n = strlen(buf);
+        if (strcmp(key, "tied") == 0)
+            (void)snprintf(buf + n, CLOSING_ROOM - n, ", %" PRIu64 " elements equal their copy",
+                           j->report.n_compared);
+    }
+}
+
 const char *job_closing(char buf[CLOSING_ROOM], const convert_job *j)
 {
-    const ckpt_run_report *r = &j->report;
+    ckpt_run_report proved = j->report;
+    const ckpt_run_report *r = &proved;
     char bytes[HUMAN_ROOM], speed[HUMAN_ROOM], files[COUNT_ROOM], proof[PROOF_ROOM];
     bool quick = r->seconds < 1;
+
+    if (job_tied(j))
+        proved.n_compared = 0;
 
     // a clock too coarse for a tiny run gives no speed rather than an infinite one
     (void)human_bytes(speed, r->seconds > 0 ? (uint64_t)((double)r->n_written / r->seconds) : 0);
@@ -160,5 +211,6 @@ const char *job_closing(char buf[CLOSING_ROOM], const convert_job *j)
                    count_text(files, r->n_files, "file"), human_bytes(bytes, r->n_written),
                    quick ? 0 : 1, quick ? r->seconds * 1000 : r->seconds, quick ? "ms" : "s", speed,
                    proof_text(proof, r, "written"));
+    job_add_changes(buf, j);
     return buf;
 }

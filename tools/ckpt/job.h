@@ -48,8 +48,14 @@ void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict);
 int job_run(convert_job *j, ckpt_err *err);
 void job_free(convert_job *j);
 
+/*
+ * What options changed of the model: the next fact of the source that says so, from *i on; false:
+ * there are no more.
+ */
+bool job_change_at(const convert_job *j, size_t *i, const char **key, const char **text);
+
 /* The closing line, without its newline. */
-enum { CLOSING_ROOM = 768 };
+enum { CLOSING_ROOM = 1536 };
 const char *job_closing(char buf[CLOSING_ROOM], const convert_job *j);
 
 #endif

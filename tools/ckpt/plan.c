@@ -259,6 +259,33 @@ static void plan_dtypes_text(const ckpt_map *to)
     out_printf("%s\n", more ? "" : " none");
 }
 
+/* What options change of the model itself. */
+static void plan_changes_text(const convert_job *job)
+{
+    const char *key, *text;
+
+    for (size_t i = 0; job_change_at(job, &i, &key, &text);) {
+        out_printf("%s: ", key);
+        out_text(text);
+        out_printf("\n");
+    }
+}
+
+/* The same as an object, where there is anything. */
+static void plan_changes_json(json_out *j, const convert_job *job)
+{
+    const char *key, *text;
+    size_t n = 0;
+
+    for (size_t i = 0; job_change_at(job, &i, &key, &text);) {
+        if (n++ == 0)
+            json_open_flat(j, "changes", '{');
+        json_text(j, key, text);
+    }
+    if (n > 0)
+        json_close(j, '}');
+}
+
 /* What only targets with training state have: the tag folder, its pointer, changed values. */
 static void plan_training_json(json_out *j, const ckpt_map *to)
 {
@@ -307,6 +334,7 @@ static void plan_json(const convert_job *job, uint64_t n_read, uint64_t n_write)
     if (job->target.deflate)
         json_bool(&j, "deflated", true);
     plan_files_json(&j, job->to);
+    plan_changes_json(&j, job);
     plan_tensors_json(&j, job->to);
     json_end(&j);
 }
@@ -346,6 +374,7 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
     plan_values_text(job->to);
     if (ckpt_map_folder(job->to))
         plan_disk_text(job);
+    plan_changes_text(job);
     plan_dtypes_text(job->to);
     out_printf("plan: %s, ", count_text(n, ckpt_map_count(job->to), "tensor"));
     out_printf("%s, read %s, write %s, with %s of buffers; nothing was written\n",
@@ -396,6 +425,7 @@ static void outcome_json(const convert_job *job)
     if (ckpt_map_folder(job->to))
         plan_training_json(&j, job->to);
     plan_files_json(&j, job->to);
+    plan_changes_json(&j, job);
     plan_tensors_json(&j, job->to);
     json_report(&j, "report", &job->report);
     json_open(&j, "findings", '[');

@@ -46,6 +46,9 @@ typedef struct cli_args {
     uint64_t seed;
     cli_list adapters;                         /* convert */
     bool untie, adapter_only;                  /* convert */
+    const char *tie;                           /* convert */
+    uint64_t vocab_size;                       /* convert */
+    cli_list vocab_tensors;                    /* convert */
     const char *adapter_config, *adapter_name; /* convert */
 
     ckpt_open_opts open;

@@ -12,6 +12,7 @@ import os, re, shutil, subprocess, sys
 fixtures = sys.argv[1]
 zero, slices, model = (fixtures + "/" + x for x in ("z1_bf16_w2_fp32acc/ckpt", "tp2_z1_w4/ckpt", "hf_bert_sharded"))
 values = {"include": "*nomatch*", "exclude": "*nomatch*", "slice-rules": "rules.json", "rename": "rename", "map": "a.map", "config": "rules.json", "size": "a=1",
+          "vocab-size": "100", "vocab-tensor": "*word_emb*", "tie": "nomatch",
           "order": "stored",
           "dtype": "bf16", "range": "0:3", "depth": "1", "max-items": "2", "max-shard-size": "1K", "to-tag": "other",
           "sub-group-size": "100", "deepspeed-version": "0.16.4", "world": "3", "stage": "2", "num-gpus": "2",

@@ -108,12 +108,44 @@ static void test_refused(void **state)
     check(deep, NULL);
 }
 
+/* A member is set to a value; wanted NULL: there is none that was `old`. */
+static void check_set(const char *key, const char *old, const char *text, const char *wanted)
+{
+    const ckpt_hf_member m = {.key = key, .value = "96", .old = old};
+    ckpt_bytes out = {0};
+    int rc = ckpt_hf_config_set(&out, text, strlen(text), &m);
+
+    assert_int_equal(rc, wanted ? CKPT_OK : CKPT_EMISSING);
+    if (wanted) {
+        assert_int_equal(out.n, strlen(wanted));
+        assert_memory_equal(out.at, wanted, out.n);
+    }
+    ckpt_vec_free(&out);
+}
+
+/* Another member than the dtype: by its old value, or put in where there is none. */
+static void test_set(void **state)
+{
+    (void)state;
+    check_set("vocab_size", "84", "{\"vocab_size\": 84, \"x\": {\"vocab_size\": 84}}",
+              "{\"vocab_size\": 96, \"x\": {\"vocab_size\": 84}}");
+    check_set("vocab_size", "84",
+              "{\"text_config\": {\"vocab_size\":84}, \"audio_config\": {\"vocab_size\": 841}}",
+              "{\"text_config\": {\"vocab_size\":96}, \"audio_config\": {\"vocab_size\": 841}}");
+    check_set("vocab_size", "84", "{\"vocab_size\": 85, \"dtype\": 84}", NULL);
+    check_set("tied", NULL, "{\"a\": \"tied\", \"tied\": true}", "{\"a\": \"tied\", \"tied\": 96}");
+    check_set("tied", NULL, "{}", "{\n  \"tied\": 96\n}");
+    check_set("tied", NULL, "{ \"t_config\": {\"tied\": null}}",
+              "{\n  \"tied\": 96, \"t_config\": {\"tied\": 96}}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stated),       cmocka_unit_test(test_parts),
         cmocka_unit_test(test_not_stated),   cmocka_unit_test(test_spelling),
         cmocka_unit_test(test_dtype_object), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_set),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vocab.c: owns the rows of a vocabulary: which tensors have them, and their number.
+ *
+ * A model has an embedding and mostly a head with one row for each token, once each: what lies in
+ * a numbered layer is none of them.  Rows are cut or added by extents over the tensor as it was,
+ * so nothing is read here but rows that are cut and may matter.
+ */
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "ckpt.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/map/nest.h"
+#include "libckpt/remap/expr.h"
+
+enum { VC_CHUNK = 1 << 16 /* bytes read at once */ };
+
+typedef struct vc_work {
+    ckpt_map *map;
+    ckpt_vocab_opts opts;
+    ckpt_remap none; /* facts want a layout map: one without rules */
+    ckpt_remap_how how;
+    ckpt_rm_facts facts;
+    uint64_t stated;      /* rows that the configuration says; 0: it does not */
+    uint64_t was;         /* rows that the tensors have */
+    ckpt_tensors tensors; /* that have them, tied names too */
+    uint32_t zeros;       /* a source; UINT32_MAX: none yet */
+    ckpt_err *err;
+} vc_work;
+
+/* ---- which tensors ---- */
+
+/* A part of the name is a number: the tensor is one of many layers'. */
+static bool vc_numbered(const char *name)
+{
+    while (*name) {
+        size_t n = strcspn(name, "."), digits = strspn(name, "0123456789");
+        if (n > 0 && digits == n)
+            return true;
+        name += n + (name[n] == '.');
+    }
+    return false;
+}
+
+static bool vc_any(const char *const *globs, const char *name)
+{
+    for (; globs && *globs; globs++) {
+        if (fnmatch(*globs, name, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* It may have rows of tokens: a table, or the bias of a head. */
+static bool vc_may(const vc_work *w, const ckpt_tensor *t)
+{
+    if (t->role == CKPT_ROLE_STATE || t->ndim == 0)
+        return false;
+    if (w->opts.tensors)
+        return vc_any(w->opts.tensors, t->name);
+    return t->ndim <= 2 && !vc_numbered(t->name) && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
+}
+
+/* The rows of a table that has `at_least` of them; *mixed: tables of other sizes, too. */
+static uint64_t vc_rows(const vc_work *w, uint64_t at_least, bool *mixed)
+{
+    uint64_t rows = 0;
+
+    *mixed = false;
+    for (size_t i = 0; i < w->map->tensors.n; i++) {
+        const ckpt_tensor *t = w->map->tensors.at[i];
+        if (!vc_may(w, t) || (!w->opts.tensors && t->ndim != 2) || t->shape[0] < at_least)
+            continue;
+        *mixed = *mixed || (rows > 0 && rows != t->shape[0]);
+        rows = t->shape[0];
+        // the size that is stated is the one
+        if (!w->opts.tensors && rows == at_least) {
+            *mixed = false;
+            return rows;
+        }
+    }
+    return rows;
+}
+
+/* Another size of the model that has the same value; NULL: there is none. */
+static const char *vc_other_size(const vc_work *w, const ckpt_value *config, unsigned depth)
+{
+    const ckpt_dict map = ckpt_value_map(config);
+    const char *found = NULL;
+
+    for (uint64_t i = 0; !found && i < map.n; i++) {
+        const char *key = map.at[i].key->kind == CKPT_V_STR ? map.at[i].key->as.text.at : "";
+        size_t n = strlen(key);
+        bool is_id = n > 3 && strcmp(key + n - 3, "_id") == 0;
+        if (map.at[i].value->kind == CKPT_V_INT && map.at[i].value->as.i == (int64_t)w->was &&
+            strcmp(key, "vocab_size") != 0 && !is_id)
+            found = key;
+        else if (depth == 0 && strcmp(key, "text_config") == 0)
+            found = vc_other_size(w, map.at[i].value, 1);
+    }
+    return found;
+}
+
+/* What named the tensors must have named some, and of one size. */
+static int vc_given(vc_work *w)
+{
+    bool mixed;
+
+    for (const char *const *g = w->opts.tensors; *g; g++) {
+        const char *const one[] = {*g, NULL};
+        bool met = false;
+        for (size_t i = 0; !met && i < w->map->tensors.n; i++)
+            met = w->map->tensors.at[i]->role != CKPT_ROLE_STATE &&
+                  vc_any(one, w->map->tensors.at[i]->name);
+        if (!met)
+            return ckpt_fail(w->err, CKPT_EUSAGE, "vocabulary: '%.200s' matches no tensor", *g);
+    }
+    w->was = vc_rows(w, 0, &mixed);
+    if (w->was == 0 || mixed)
+        return ckpt_fail(w->err, CKPT_EUSAGE,
+                         "vocabulary: the tensors named have %s: those of one vocabulary have as "
+                         "many, one for each token",
+                         mixed ? "different numbers of rows" : "no rows");
+    return CKPT_OK;
+}
+
+/* The number of rows, by the configuration's: the same, or more where tables are padded. */
+static int vc_find_rows(vc_work *w)
+{
+    const char *other;
+    bool mixed;
+
+    if (w->opts.tensors)
+        return vc_given(w);
+    if (w->stated == 0)
+        return ckpt_fail(w->err, CKPT_EMISSING,
+                         "%s: no config.json says the size of the vocabulary: name its tensors "
+                         "(ckpt convert --vocab-tensor GLOB), or a config.json (--config)",
+                         w->map->path);
+    w->was = vc_rows(w, w->stated, &mixed);
+    if (w->was == 0 || mixed)
+        return ckpt_fail(w->err, CKPT_EMISMATCH,
+                         "%s: config.json says a vocabulary of %" PRIu64
+                         ", and %s: name its tensors (ckpt convert --vocab-tensor GLOB)",
+                         w->map->path, w->stated,
+                         mixed ? "tables of different sizes have more rows"
+                               : "no table has as many rows");
+    other = vc_other_size(w, w->facts.how->model ? w->facts.how->model : w->facts.beside[0], 0);
+    if (other)
+        return ckpt_fail(w->err, CKPT_EMISMATCH,
+                         "%s: the vocabulary has %" PRIu64
+                         " rows, and %.80s is as large: which tensors are the vocabulary's must be "
+                         "said (ckpt convert --vocab-tensor GLOB)",
+                         w->map->path, w->was, other);
+    return CKPT_OK;
+}
+
+static bool vc_has(const vc_work *w, const ckpt_tensor *t)
+{
+    for (size_t i = 0; i < w->tensors.n; i++) {
+        if (w->tensors.at[i] == t)
+            return true;
+    }
+    return false;
+}
+
+static int vc_add(vc_work *w, ckpt_tensor *t)
+{
+    ckpt_tensor **at = vc_has(w, t) ? NULL : ckpt_vec_push(&w->tensors);
+
+    if (at)
+        *at = t;
+    return at || vc_has(w, t) ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+/* The tensors with these rows, and all names that are tied to them. */
+static int vc_find(vc_work *w)
+{
+    int rc = vc_find_rows(w);
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
+        ckpt_tensor *t = w->map->tensors.at[i];
+        if (vc_may(w, t) && t->shape[0] == w->was)
+            rc = vc_add(w, t);
+        if (rc == CKPT_OK && vc_has(w, t) && t->owner) {
+            size_t at = ckpt_map_index(w->map, t->owner->name, strlen(t->owner->name));
+            rc = at == SIZE_MAX ? ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                                            "%.200s is tied to %.200s, which is left out", t->name,
+                                            t->owner->name)
+                                : vc_add(w, w->map->tensors.at[at]);
+        }
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
+        ckpt_tensor *t = w->map->tensors.at[i];
+        if (t->owner && vc_has(w, t->owner))
+            rc = vc_add(w, t);
+    }
+    return rc;
+}
+
+/* The moments of these tensors: they have the same rows. */
+static int vc_find_state(vc_work *w)
+{
+    size_t n = w->tensors.n;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
+        ckpt_tensor *t = w->map->tensors.at[i];
+        const char *slash = t->role == CKPT_ROLE_STATE ? strchr(t->name, '/') : NULL;
+        const ckpt_tensor *of = NULL;
+
+        for (size_t k = 0; slash && !of && k < n; k++)
+            of = strcmp(w->tensors.at[k]->name, slash + 1) == 0 ? w->tensors.at[k] : NULL;
+        // a step count has no rows
+        if (!of || t->ndim == 0 || t->n_elems == 1)
+            continue;
+        if (t->ndim != of->ndim || memcmp(t->shape, of->shape, t->ndim * sizeof *t->shape) != 0)
+            rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                           "%.200s: is not of the shape of its parameter, so that its rows are "
+                           "not those of tokens: convert without optimizer state",
+                           t->name);
+        else
+            rc = vc_add(w, t);
+    }
+    return rc;
+}
+
+/* ---- their rows ---- */
+
+/* The number of a row that is cut and not all zeros, UINT64_MAX: there is none. */
+static int vc_read_cut(const vc_work *w, const ckpt_tensor *t, uint64_t first, uint64_t *row)
+{
+    uint64_t cols = t->n_elems / w->was, at = first * cols, bits = ckpt_dtype_bits(t->dtype);
+    uint64_t room = VC_CHUNK * 8 / bits;
+    uint8_t *buf = ckpt_alloc(VC_CHUNK);
+    ckpt_reader *reader = NULL;
+    int rc = buf ? ckpt_reader_new(&reader, w->map, w->err) : ckpt_fail_memory(w->err);
+
+    *row = UINT64_MAX;
+    // the run itself checks what it reads
+    if (rc == CKPT_OK)
+        ckpt_reader_trust(reader);
+    while (rc == CKPT_OK && *row == UINT64_MAX && at < t->n_elems) {
+        uint64_t n = t->n_elems - at < room ? t->n_elems - at : room;
+        rc = ckpt_reader_read(reader, t, at, n, CKPT_DTYPE_NONE, buf, w->err);
+        for (uint64_t i = 0; rc == CKPT_OK && *row == UINT64_MAX && i < n * bits / 8; i++) {
+            if (buf[i])
+                *row = (at + i * 8 / bits) / cols;
+        }
+        at += n;
+    }
+    ckpt_reader_free(reader);
+    ckpt_free(buf);
+    return rc;
+}
+
+/* Rows of tokens, beyond what the configuration calls padding, that are cut: are they unused? */
+static int vc_check_cut(const vc_work *w, const ckpt_tensor *t)
+{
+    uint64_t row = 0, rows = w->opts.rows;
+    int rc;
+
+    if (t->owner || t->role == CKPT_ROLE_STATE || (w->stated > 0 && rows >= w->stated))
+        return CKPT_OK;
+    rc = vc_read_cut(w, t, rows, &row);
+    if (rc != CKPT_OK || row == UINT64_MAX)
+        return rc;
+    return ckpt_map_note(w->map, CKPT_WARNING, w->err,
+                         "%.200s: row %" PRIu64 " is cut and is not zeros: if it is that of a "
+                         "token, the token is lost",
+                         t->name, row);
+}
+
+/* A hidden tensor that has what t has: what its new rows are taken of. */
+static int vc_hide(const vc_work *w, const ckpt_tensor *t, uint32_t *source)
+{
+    ckpt_tensor *made = NULL;
+    int rc = ckpt_map_add_hidden(w->map, t->name, strlen(t->name), t, &made, w->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    made->extent = t->extent;
+    made->n_extents = t->n_extents;
+    made->twin = t->twin;
+    made->addend = t->addend;
+    made->flags = t->flags;
+    return ckpt_map_add_nested(w->map, made, source, w->err);
+}
+
+/* The bytes of the new tensor: the rows that stay, then zeros. */
+static int vc_back(vc_work *w, ckpt_tensor *t)
+{
+    uint64_t rows = w->opts.rows, cols = t->n_elems / w->was;
+    uint64_t stay = (rows < w->was ? rows : w->was) * cols, n_elems;
+    int64_t stride = ckpt_dtype_bits(t->dtype) / 8;
+    const ckpt_source zero = {.kind = CKPT_SOURCE_ZERO, .name = "zeros"};
+    uint32_t source = 0;
+    int rc = vc_hide(w, t, &source);
+
+    if (rc == CKPT_OK && w->zeros == UINT32_MAX && rows > w->was)
+        rc = ckpt_map_add_source(w->map, &zero, &w->zeros, w->err);
+    if (rc == CKPT_OK && !ckpt_mul(rows, cols, &n_elems))
+        rc = ckpt_fail(w->err, CKPT_ELIMIT, "%.200s: %" PRIu64 " rows are too many", t->name, rows);
+    if (rc != CKPT_OK)
+        return rc;
+    const ckpt_axis axis[] = {{0, stay, stride}, {stay, n_elems - stay, stride}};
+    const ckpt_extent extent[] = {{.source = source, .ndim = 1, .axis = &axis[0]},
+                                  {.source = w->zeros, .ndim = 1, .axis = &axis[1]}};
+    t->n_elems = n_elems;
+    t->twin = t->addend = NULL;
+    t->flags &= CKPT_TENSOR_GRAD | CKPT_TENSOR_PARAMETER;
+    return ckpt_map_back(w->map, t, extent, rows > w->was ? 2 : 1, w->err);
+}
+
+static int vc_resize(vc_work *w, ckpt_tensor *t)
+{
+    uint64_t *shape = ckpt_arena_copy(w->map->arena, t->shape, t->ndim * sizeof *shape);
+    int rc = shape ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK && (ckpt_dtype_packed(t->dtype) || ckpt_dtype_bits(t->dtype) % 8 != 0))
+        rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                       "%.200s is %s, whose rows are packed: convert it to floats first (--dtype)",
+                       t->name, ckpt_dtype_name(t->dtype));
+    if (rc == CKPT_OK && w->opts.rows < w->was)
+        rc = vc_check_cut(w, t);
+    if (rc != CKPT_OK)
+        return rc;
+    shape[0] = w->opts.rows;
+    if (t->owner)
+        t->n_elems = t->n_elems / w->was * w->opts.rows; // its owner's did not overflow
+    else
+        rc = vc_back(w, t);
+    t->shape = shape;
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+/* What was done, in words. */
+static int vc_say(const vc_work *w)
+{
+    uint64_t rows = w->opts.rows, n = w->tensors.n;
+    bool cut = rows < w->was, padding = cut && w->stated > 0 && rows >= w->stated;
+    const char *names = "";
+
+    for (size_t i = 0; names && i < n && i < 4; i++)
+        names = ckpt_arena_printf(w->map->arena, "%s%s%.200s", names, i ? ", " : "",
+                                  w->tensors.at[i]->name);
+    if (!names)
+        return ckpt_fail_memory(w->err);
+    int rc = ckpt_map_fact(w->map, w->err, "vocabulary",
+                           "%" PRIu64 " -> %" PRIu64 " rows of %" PRIu64 " tensor%s", w->was, rows,
+                           n, n == 1 ? "" : "s");
+    if (rc != CKPT_OK)
+        return rc;
+    return ckpt_map_note(
+        w->map, CKPT_INFO, w->err, "%s%s: rows %" PRIu64 " to %" PRIu64 " are %s", names,
+        n > 4 ? " ..." : "", cut ? rows : w->was, (cut ? w->was : rows) - 1,
+        padding ? "cut: padding, beyond the vocab_size of config.json"
+        : cut   ? "cut"
+                : "added, zeros: a head gives these tokens 0, whatever it gives others");
+}
+
+/* The same number again: nothing to cut, or to add; config.json may have said another. */
+static int vc_same(const vc_work *w)
+{
+    if (w->stated > 0 && w->stated != w->was)
+        return ckpt_map_note(w->map, CKPT_INFO, w->err,
+                             "vocabulary: %" PRIu64 " rows already, of which config.json says "
+                             "%" PRIu64,
+                             w->was, w->stated);
+    return ckpt_map_note(w->map, CKPT_WARNING, w->err,
+                         "vocabulary: %" PRIu64 " rows already: nothing to cut or to add", w->was);
+}
+
+static int vc_open(vc_work *w)
+{
+    ckpt_value *model = NULL;
+    int64_t stated = 0;
+    int rc = CKPT_OK;
+
+    if (w->opts.config_text) {
+        ckpt_json_text text = {.name = w->opts.config_name ? w->opts.config_name : "config.json",
+                               .at = w->opts.config_text,
+                               .n = strlen(w->opts.config_text),
+                               .max = 1 << 24};
+        rc = ckpt_json_parse(&model, w->map->arena, &text, w->err);
+    }
+    w->how.model = model;
+    if (rc == CKPT_OK)
+        rc = ckpt_rm_facts_open(&w->facts, &w->none, w->map, &w->how, w->err);
+    if (rc == CKPT_OK && ckpt_value_as_int(ckpt_rm_fact(&w->facts, "vocab_size"), &stated) &&
+        stated > 0)
+        w->stated = (uint64_t)stated;
+    return rc;
+}
+
+int ckpt_map_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err)
+{
+    vc_work w = {.map = map, .zeros = UINT32_MAX, .err = err};
+    int rc = ckpt_opts_take(&w.opts, sizeof w.opts, opts, "ckpt_vocab_opts", err);
+
+    if (rc == CKPT_OK && (!map || w.opts.rows == 0 || w.opts.rows > INT32_MAX))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map, or no number of rows for its vocabulary");
+    if (rc == CKPT_OK)
+        rc = vc_open(&w);
+    if (rc == CKPT_OK)
+        rc = vc_find(&w);
+    if (rc == CKPT_OK)
+        rc = vc_find_state(&w);
+    if (rc == CKPT_OK && w.was == w.opts.rows)
+        rc = vc_same(&w);
+    else if (rc == CKPT_OK)
+        rc = vc_say(&w);
+    for (size_t i = 0; rc == CKPT_OK && w.was != w.opts.rows && i < w.tensors.n; i++)
+        rc = vc_resize(&w, w.tensors.at[i]);
+    if (rc == CKPT_OK) {
+        map->vocab_was = w.stated;
+        map->vocab_size = w.opts.rows;
+    }
+    ckpt_vec_free(&w.tensors);
+    return rc;
+}
