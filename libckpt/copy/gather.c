@@ -18,8 +18,10 @@
 #include "libckpt/map/nest.h"
 
 enum {
-    GA_GAP = 4096,         /* bytes between wanted ones that are read along */
-    GA_SEGMENT = 16 * 1024 /* shorter runs of a strided piece get no segment of their own */
+    GA_GAP = 4096,          /* bytes between wanted ones that are read along */
+    GA_SEGMENT = 16 * 1024, /* shorter runs of a strided piece get no segment of their own */
+    GA_TILE = 16,           /* units of a line that are written together when axes change places */
+    GA_TILE_LINES = 8       /* and lines */
 };
 
 typedef struct ga_axis {
@@ -146,13 +148,61 @@ static bool ga_step(uint64_t *index, const ga_axis *axis, unsigned n, uint64_t *
     return false;
 }
 
+/*
+ * Two axes that change places.  Going along either alone would touch a line of cache for each unit,
+ * on one side or the other; tiles use what they touch.
+ */
+static void ga_tiles(uint8_t *to, const uint8_t *from, const ga_axis *outer, const ga_axis *inner,
+                     uint64_t unit)
+{
+    for (uint64_t i = 0; i < inner->count; i += GA_TILE_LINES) {
+        uint64_t lines = inner->count - i < GA_TILE_LINES ? inner->count - i : GA_TILE_LINES;
+
+        for (uint64_t o = 0; o < outer->count; o += GA_TILE) {
+            uint64_t n = outer->count - o < GA_TILE ? outer->count - o : GA_TILE;
+
+            const ga_axis part = {n, outer->from_by, outer->to_by};
+
+            for (uint64_t k = i; k < i + lines; k++)
+                ga_line(to + o * outer->to_by + k * inner->to_by,
+                        from + o * outer->from_by + k * inner->from_by, &part, unit);
+        }
+    }
+}
+
+/* The axis along which units are closest in the buffer. */
+static unsigned ga_densest(const ga_axis *axis, unsigned n)
+{
+    unsigned best = n - 1;
+
+    for (unsigned i = 0; i < n - 1; i++) {
+        if (axis[i].count > 1 && axis[i].to_by < axis[best].to_by)
+            best = i;
+    }
+    return best;
+}
+
 /* Spread units that lie in `from` by n axes (at least one). */
 static void ga_scatter(const ga_piece *p, uint8_t *to, const uint8_t *from, const ga_axis *axis,
                        unsigned n)
 {
     uint64_t index[CKPT_MAX_DIM] = {0};
     uint64_t from_at = 0, to_at = 0;
+    unsigned dense = ga_densest(axis, n);
 
+    if (dense != n - 1 && p->swap <= 1) {
+        ga_axis others[CKPT_MAX_DIM];
+        unsigned n_others = 0;
+
+        for (unsigned i = 0; i < n - 1; i++) {
+            if (i != dense)
+                others[n_others++] = axis[i];
+        }
+        do
+            ga_tiles(to + to_at, from + from_at, &axis[dense], &axis[n - 1], p->unit);
+        while (ga_step(index, others, n_others, &from_at, &to_at));
+        return;
+    }
     do {
         ga_line(to + to_at, from + from_at, &axis[n - 1], p->unit);
         if (p->swap > 1)
@@ -172,13 +222,15 @@ static int ga_need_stage(ckpt_gather *g, ckpt_err *err)
 
 /*
  * How a piece is cut into reads: axes tail..n-1 are read whole in one span, axis tail-1 in steps of
- * `step`, and the axes before it one position at a time.
+ * `step`, and the axes before it one position at a time.  A step with large gaps has a read for
+ * each position, `pitch` bytes apart in the buffer, and is spread at once.
  */
 typedef struct ga_cut {
     unsigned tail;
-    uint64_t span; /* bytes from the first to the last wanted one of the tail */
-    uint64_t step; /* positions of axis tail-1 in one read */
-    bool dense;    /* a read has no gaps: its CRC is worth keeping */
+    uint64_t span;  /* bytes from the first to the last wanted one of the tail */
+    uint64_t step;  /* positions of axis tail-1 in one read, or one step */
+    uint64_t pitch; /* 0: a step is one read */
+    bool dense;     /* a read has no gaps: its CRC is worth keeping */
 } ga_cut;
 
 /*
@@ -195,8 +247,12 @@ static ga_cut ga_plan(const ga_piece *p)
         const ga_axis *a = &p->axis[c.tail - 1];
         uint64_t reach, room = p->g->n_stage - c.span;
 
-        if (a->count > 1 && a->from_by > c.span && a->from_by - c.span > GA_GAP)
+        if (a->count > 1 && a->from_by > c.span && a->from_by - c.span > GA_GAP) {
+            // rows of a power of two would meet in one set of the cache
+            c.pitch = c.tail < p->n ? c.span + GA_TILE * 4 : 0;
+            c.step = c.pitch && c.pitch < p->g->n_stage ? p->g->n_stage / c.pitch : 1;
             break;
+        }
         if (!ckpt_mul(a->count - 1, a->from_by, &reach) || reach > room) {
             c.step = room / a->from_by + 1;
             c.dense = c.dense && a->from_by == c.span;
@@ -207,6 +263,27 @@ static ga_cut ga_plan(const ga_piece *p)
         c.tail--;
     }
     return c;
+}
+
+/* m positions of axis tail-1 with large gaps between them, a read for each. */
+static int ga_read_rows(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to, uint64_t m,
+                        ckpt_err *err)
+{
+    const ga_axis was = p->axis[c->tail - 1];
+    int rc = CKPT_OK;
+
+    for (uint64_t k = 0; rc == CKPT_OK && k < m; k++) {
+        uint8_t *row = p->g->stage + k * c->pitch;
+        uint64_t at = from + k * was.from_by;
+
+        rc = c->dense ? ga_read_run(p, row, c->span, at, err) : ga_read(p, row, c->span, at, err);
+    }
+    if (rc != CKPT_OK)
+        return rc;
+    p->axis[c->tail - 1] = (ga_axis){m, c->pitch, was.to_by};
+    ga_scatter(p, p->to + to, p->g->stage, &p->axis[c->tail - 1], p->n - c->tail + 1);
+    p->axis[c->tail - 1] = was;
+    return CKPT_OK;
 }
 
 /* One read of a strided piece: m positions of axis tail-1, and all of the tail. */
@@ -265,7 +342,9 @@ static int ga_strided(ga_piece *p, ckpt_err *err)
         for (uint64_t i = 0; rc == CKPT_OK && i < n_split; i += c.step) {
             uint64_t m = n_split - i < c.step ? n_split - i : c.step;
 
-            rc = ga_read_part(p, &c, p->at + from + i * from_by, to + i * to_by, m, err);
+            rc = c.step > 1 && c.pitch
+                     ? ga_read_rows(p, &c, p->at + from + i * from_by, to + i * to_by, m, err)
+                     : ga_read_part(p, &c, p->at + from + i * from_by, to + i * to_by, m, err);
         }
     } while (rc == CKPT_OK && ga_step(index, p->axis, n_outer, &from, &to));
     return rc;
