@@ -17,10 +17,10 @@ typedef struct ap_state {
     ckpt_remap *r;
     ckpt_rm_facts facts;
     ckpt_rm_instance *in;
-    bool *taken;        /* of each tensor of the source */
-    ckpt_tensors made;  /* the target's */
-    ckpt_err near;      /* why a rule that names the tensor in hand did not take it */
-    uint64_t n_dropped; /* by the rule in hand */
+    bool *taken;                 /* of each tensor of the source */
+    ckpt_tensors made;           /* the target's */
+    ckpt_err near;               /* why a rule that names the tensor in hand did not take it */
+    const ckpt_rm_capture *hand; /* what it captured */
     ckpt_err *err;
 } ap_state;
 
@@ -93,20 +93,30 @@ static int ap_indexes(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m)
     return CKPT_OK;
 }
 
-/* The tensor of the source that a member names, if it is there and free. */
-static int ap_find(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, bool *found)
+/* The tensor of the source that a member names, if it is there and, unless any will do, free. */
+static int ap_find(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, bool any, bool *found)
 {
     const char *name = NULL;
     int rc = ap_name(s, t, m, &name);
     size_t at = rc == CKPT_OK ? ckpt_map_index(s->map, name, strlen(name)) : SIZE_MAX;
 
-    *found = at != SIZE_MAX && !s->taken[at];
+    *found = at != SIZE_MAX && (any || !s->taken[at]);
     m->t = *found ? s->map->tensors.at[at] : NULL;
     if (rc == CKPT_OK && !*found && s->near.code == CKPT_OK)
         (void)ckpt_fail(&s->near, CKPT_EMISSING, "%s:%u: '%.150s' is %s", s->r->name,
                         s->in->rule->line, name,
                         at == SIZE_MAX ? "missing" : "taken by another rule already");
     return rc;
+}
+
+/* The tensor in hand has a number beyond those there are without a gap. */
+static bool ap_beyond(const ap_state *s, uint32_t name, uint64_t n)
+{
+    for (uint32_t i = 0; i < s->hand->n; i++) {
+        if (s->hand->found[i].name == name && s->hand->found[i].number >= n)
+            return true;
+    }
+    return false;
 }
 
 /* How many members a capture numbers: by the text's sizes, or by what is there. */
@@ -123,12 +133,14 @@ static int ap_extent(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, uint
     ckpt_err near = s->near;
     for (uint64_t n = 0; rc == CKPT_OK && found && n < CKPT_REMAP_PARTS; n++) {
         m->value[index] = n;
-        rc = ap_find(s, t, m, &found);
+        rc = ap_find(s, t, m, true, &found);
         if (!found && n > 0)
             *size = n;
     }
-    if (*size != CKPT_RM_UNKNOWN)
+    if (*size != CKPT_RM_UNKNOWN && !ap_beyond(s, m->name[index], *size))
         s->near = near; // it is no failure that there is no more
+    else
+        *size = CKPT_RM_UNKNOWN;
     m->value[index] = 0;
     return rc;
 }
@@ -150,7 +162,7 @@ static int ap_grid(ap_state *s, unsigned side, uint32_t term, bool *complete)
     while (rc == CKPT_OK && *complete && more) {
         uint32_t k = m.n_indexes;
         if (side == s->in->from)
-            rc = ap_find(s, t, &m, complete);
+            rc = ap_find(s, t, &m, false, complete);
         ckpt_rm_member *slot =
             rc == CKPT_OK && *complete && s->in->member[side].n < CKPT_REMAP_PARTS
                 ? ckpt_vec_push(&s->in->member[side])
@@ -398,6 +410,7 @@ static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, boo
     if (rule->term[in->to].at[0].joins != CKPT_RM_APART)
         return CKPT_OK; // what is one is not made several
     in->rule = rule;
+    s->hand = c;
     ap_reset(s);
     ap_own(s, c);
     for (uint32_t k = 0; rc == CKPT_OK && complete && k < rule->term[in->from].n; k++)

@@ -63,6 +63,18 @@ static int bind_view(ckpt_rm_instance *in, const ckpt_rm_term *t, ckpt_rm_view *
 
 /* ---- sizes ---- */
 
+/* Is a part of the atom padding?  Then the others are what is padded, of any size. */
+static bool bind_padded(const ckpt_rm_instance *in, const ckpt_rm_atom *a)
+{
+    for (uint32_t p = 0; p < a->n_parts; p++) {
+        const ckpt_rm_line *line =
+            a->part[p] < CKPT_RM_NAMES ? ckpt_rm_size(in->f->r, a->part[p]) : NULL;
+        if (line && line->padding)
+            return true;
+    }
+    return false;
+}
+
 /* What the text says of a name; parts of fused axes that it says nothing of have one element. */
 static int bind_first(ckpt_rm_instance *in, uint32_t name, bool fused, ckpt_err *err)
 {
@@ -89,7 +101,7 @@ static int bind_known(ckpt_rm_instance *in, ckpt_err *err)
             for (uint32_t i = 0; i < v->n_atoms; i++) {
                 const ckpt_rm_atom *a = &v->atom[i];
                 for (uint32_t p = 0; rc == CKPT_OK && p < a->n_parts; p++)
-                    rc = bind_first(in, a->part[p], a->n_parts > 1, err);
+                    rc = bind_first(in, a->part[p], a->n_parts > 1 && !bind_padded(in, a), err);
             }
         }
     }

@@ -43,6 +43,7 @@ seeds() {
     case "$1" in
     fuzz_safetensors) seed "$corpus" tests/fixtures/safetensors_dtypes tests/fixtures/hf_bert_sharded tests/fixtures/bad/safetensors ;;
     fuzz_npz) seed "$corpus" tests/fixtures/numpy_npz tests/fixtures/npz_more ;;
+    fuzz_remap) seed "$corpus" tools/share/maps ;;
     fuzz_gguf) seed "$corpus" tests/fixtures/gguf_types tests/fixtures/bad/gguf ;;
     fuzz_yaml) seed "$corpus" tests/cli/merge ;;
     fuzz_json) seed "$corpus" tests/fixtures/hf_bert_sharded tests/fixtures/bad/hf ;;
