@@ -372,7 +372,8 @@ CKPT_API int ckpt_map_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err
  * Make a head another name of the table that it repeats, in place; a run fails where an element
  * differs.
  *
- * names    "HEAD=TABLE", or "HEAD" where one other tensor outside of layers is of its shape
+ * names    "HEAD=TABLE", or "HEAD" where one other tensor outside of layers is of its shape; NULL:
+ *          the head and the table that config.json says are tied, if both are there
  * Errors   CKPT_EMISSING: no such tensor; CKPT_EUSAGE: tied already, or several tables;
  *          CKPT_EMISMATCH: other shapes or dtypes
  */

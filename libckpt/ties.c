@@ -9,6 +9,7 @@
 #include "ckpt.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/map.h"
+#include "libckpt/remap/expr.h"
 
 static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
 {
@@ -19,29 +20,50 @@ static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
 
 /* ---- taking apart ---- */
 
-/* The embedding of a map without a head of its own, which is tied to it; NULL: there is none. */
-static ckpt_tensor *ts_tied_table(const ckpt_map *map)
+/* A head with a tensor of its own; NULL: there is none. */
+static ckpt_tensor *ts_head(const ckpt_map *map)
 {
-    static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
-                                       "word_embeddings.weight", "embed_in.weight", NULL};
     static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
                                         NULL};
 
     for (size_t i = 0; heads[i]; i++) {
-        const ckpt_tensor *head = ts_at(map, heads[i]);
+        ckpt_tensor *head = ts_at(map, heads[i]);
         if (head && !head->owner)
-            return NULL;
+            return head;
     }
+    return NULL;
+}
+
+/* The embedding of a model of language; NULL: there is none of these names. */
+static ckpt_tensor *ts_embedding(const ckpt_map *map)
+{
+    static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
+                                       "word_embeddings.weight", "embed_in.weight", NULL};
+
     for (size_t k = 0; ends[k]; k++) {
         for (size_t i = 0; i < map->tensors.n; i++) {
             ckpt_tensor *t = map->tensors.at[i];
             size_t n = strlen(t->name), m = strlen(ends[k]);
 
-            if (n >= m && strcmp(t->name + n - m, ends[k]) == 0)
+            if (n >= m && strcmp(t->name + n - m, ends[k]) == 0 && t->role != CKPT_ROLE_STATE)
                 return t;
         }
     }
     return NULL;
+}
+
+/* The configuration says in so many words that the head is tied. */
+static int ts_config_ties(ckpt_map *map, bool *ties, ckpt_err *err)
+{
+    ckpt_remap none = {0};
+    const ckpt_remap_how how = {0};
+    ckpt_rm_facts facts;
+    int64_t value = 0;
+    int rc = ckpt_rm_facts_open(&facts, &none, map, &how, err);
+
+    *ties = rc == CKPT_OK &&
+            ckpt_value_as_int(ckpt_rm_fact(&facts, "tie_word_embeddings"), &value) && value != 0;
+    return rc;
 }
 
 /* The values of a tensor, under another name. */
@@ -75,7 +97,7 @@ static bool ts_plain_head(const ckpt_map *map, const ckpt_tensor *table)
 /* A name that its folder leaves out, since it is tied: the head's. */
 static int ts_add_head(ckpt_map *map, ckpt_err *err)
 {
-    const ckpt_tensor *table = ts_tied_table(map);
+    const ckpt_tensor *table = ts_head(map) ? NULL : ts_embedding(map);
     ckpt_tensor like, *head = NULL;
 
     if (table && !ts_plain_head(map, table))
@@ -100,12 +122,20 @@ int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
 {
     uint64_t n = 0;
     const char *name = "lm_head.weight";
+    bool ties = false;
     int rc = CKPT_OK;
 
     if (!map)
         return ckpt_fail(err, CKPT_EUSAGE, "no map whose names could be taken apart");
     if (map->untied)
         return CKPT_OK;
+    // it has its values already, and only the configuration ties it
+    if (ts_head(map))
+        rc = ts_config_ties(map, &ties, err);
+    if (ties) {
+        name = ts_head(map)->name;
+        n = 1;
+    }
     for (size_t i = 0; i < map->tensors.n; i++) {
         ckpt_tensor *t = map->tensors.at[i];
 
@@ -115,7 +145,7 @@ int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
         name = t->name;
         n++;
     }
-    if (n == 0) {
+    if (rc == CKPT_OK && n == 0) {
         rc = ts_add_head(map, err);
         n = 1;
     }
@@ -205,14 +235,11 @@ static int ts_pair(ckpt_map *map, const char *names, ckpt_tensor **head, ckpt_te
     return *table ? CKPT_OK : err ? err->code : CKPT_EUSAGE;
 }
 
-int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err)
+/* One tensor becomes another name of the other. */
+static int ts_tie(ckpt_map *map, ckpt_tensor *head, ckpt_tensor *table, ckpt_err *err)
 {
-    ckpt_tensor *head = NULL, *table = NULL;
-    int rc = map && names ? ts_pair(map, names, &head, &table, err)
-                          : ckpt_fail(err, CKPT_EUSAGE, "no map, or no head to tie");
+    int rc;
 
-    if (rc != CKPT_OK)
-        return rc;
     for (size_t i = 0; i < map->tensors.n; i++) {
         if (map->tensors.at[i]->owner == head)
             return ckpt_fail(err, CKPT_EUSAGE, "tie: %.200s is tied to %.200s: tie %.200s first",
@@ -237,4 +264,29 @@ int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err)
                                          "written if any element differs",
                                          head->name, table->name)
                          : rc;
+}
+
+/* The head that the configuration ties to the embedding, where both are written out. */
+static int ts_tie_stated(ckpt_map *map, ckpt_err *err)
+{
+    ckpt_tensor *head = ts_head(map), *table = ts_embedding(map);
+    bool ties = false;
+    int rc = CKPT_OK;
+
+    if (!head || !table || map->untied || map->tied || !ts_same_shape(head, table))
+        return CKPT_OK;
+    rc = ts_config_ties(map, &ties, err);
+    return rc == CKPT_OK && ties ? ts_tie(map, head, table, err) : rc;
+}
+
+int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err)
+{
+    ckpt_tensor *head, *table;
+
+    if (!map)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map whose head could be tied");
+    if (!names)
+        return ts_tie_stated(map, err);
+    int rc = ts_pair(map, names, &head, &table, err);
+    return rc == CKPT_OK ? ts_tie(map, head, table, err) : rc;
 }

@@ -19,7 +19,7 @@
 
 enum { VC_CHUNK = 1 << 16 /* bytes read at once */ };
 
-typedef struct vc_work {
+typedef struct vcb_work {
     ckpt_map *map;
     ckpt_vocab_opts opts;
     ckpt_remap none; /* facts want a layout map: one without rules */
@@ -30,12 +30,12 @@ typedef struct vc_work {
     ckpt_tensors tensors; /* that have them, tied names too */
     uint32_t zeros;       /* a source; UINT32_MAX: none yet */
     ckpt_err *err;
-} vc_work;
+} vcb_work;
 
 /* ---- which tensors ---- */
 
 /* A part of the name is a number: the tensor is one of many layers'. */
-static bool vc_numbered(const char *name)
+static bool vcb_numbered(const char *name)
 {
     while (*name) {
         size_t n = strcspn(name, "."), digits = strspn(name, "0123456789");
@@ -46,7 +46,7 @@ static bool vc_numbered(const char *name)
     return false;
 }
 
-static bool vc_any(const char *const *globs, const char *name)
+static bool vcb_any(const char *const *globs, const char *name)
 {
     for (; globs && *globs; globs++) {
         if (fnmatch(*globs, name, 0) == 0)
@@ -56,24 +56,25 @@ static bool vc_any(const char *const *globs, const char *name)
 }
 
 /* It may have rows of tokens: a table, or the bias of a head. */
-static bool vc_may(const vc_work *w, const ckpt_tensor *t)
+static bool vcb_may(const vcb_work *w, const ckpt_tensor *t)
 {
     if (t->role == CKPT_ROLE_STATE || t->ndim == 0)
         return false;
     if (w->opts.tensors)
-        return vc_any(w->opts.tensors, t->name);
-    return t->ndim <= 2 && !vc_numbered(t->name) && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
+        return vcb_any(w->opts.tensors, t->name);
+    return t->ndim <= 2 && !vcb_numbered(t->name) &&
+           ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
 }
 
 /* The rows of a table that has `at_least` of them; *mixed: tables of other sizes, too. */
-static uint64_t vc_rows(const vc_work *w, uint64_t at_least, bool *mixed)
+static uint64_t vcb_rows(const vcb_work *w, uint64_t at_least, bool *mixed)
 {
     uint64_t rows = 0;
 
     *mixed = false;
     for (size_t i = 0; i < w->map->tensors.n; i++) {
         const ckpt_tensor *t = w->map->tensors.at[i];
-        if (!vc_may(w, t) || (!w->opts.tensors && t->ndim != 2) || t->shape[0] < at_least)
+        if (!vcb_may(w, t) || (!w->opts.tensors && t->ndim != 2) || t->shape[0] < at_least)
             continue;
         *mixed = *mixed || (rows > 0 && rows != t->shape[0]);
         rows = t->shape[0];
@@ -87,7 +88,7 @@ static uint64_t vc_rows(const vc_work *w, uint64_t at_least, bool *mixed)
 }
 
 /* Another size of the model that has the same value; NULL: there is none. */
-static const char *vc_other_size(const vc_work *w, const ckpt_value *config, unsigned depth)
+static const char *vcb_other_size(const vcb_work *w, const ckpt_value *config, unsigned depth)
 {
     const ckpt_dict map = ckpt_value_map(config);
     const char *found = NULL;
@@ -100,13 +101,13 @@ static const char *vc_other_size(const vc_work *w, const ckpt_value *config, uns
             strcmp(key, "vocab_size") != 0 && !is_id)
             found = key;
         else if (depth == 0 && strcmp(key, "text_config") == 0)
-            found = vc_other_size(w, map.at[i].value, 1);
+            found = vcb_other_size(w, map.at[i].value, 1);
     }
     return found;
 }
 
 /* What named the tensors must have named some, and of one size. */
-static int vc_given(vc_work *w)
+static int vcb_given(vcb_work *w)
 {
     bool mixed;
 
@@ -115,11 +116,11 @@ static int vc_given(vc_work *w)
         bool met = false;
         for (size_t i = 0; !met && i < w->map->tensors.n; i++)
             met = w->map->tensors.at[i]->role != CKPT_ROLE_STATE &&
-                  vc_any(one, w->map->tensors.at[i]->name);
+                  vcb_any(one, w->map->tensors.at[i]->name);
         if (!met)
             return ckpt_fail(w->err, CKPT_EUSAGE, "vocabulary: '%.200s' matches no tensor", *g);
     }
-    w->was = vc_rows(w, 0, &mixed);
+    w->was = vcb_rows(w, 0, &mixed);
     if (w->was == 0 || mixed)
         return ckpt_fail(w->err, CKPT_EUSAGE,
                          "vocabulary: the tensors named have %s: those of one vocabulary have as "
@@ -129,19 +130,19 @@ static int vc_given(vc_work *w)
 }
 
 /* The number of rows, by the configuration's: the same, or more where tables are padded. */
-static int vc_find_rows(vc_work *w)
+static int vcb_find_rows(vcb_work *w)
 {
     const char *other;
     bool mixed;
 
     if (w->opts.tensors)
-        return vc_given(w);
+        return vcb_given(w);
     if (w->stated == 0)
         return ckpt_fail(w->err, CKPT_EMISSING,
                          "%s: no config.json says the size of the vocabulary: name its tensors "
                          "(ckpt convert --vocab-tensor GLOB), or a config.json (--config)",
                          w->map->path);
-    w->was = vc_rows(w, w->stated, &mixed);
+    w->was = vcb_rows(w, w->stated, &mixed);
     if (w->was == 0 || mixed)
         return ckpt_fail(w->err, CKPT_EMISMATCH,
                          "%s: config.json says a vocabulary of %" PRIu64
@@ -149,7 +150,7 @@ static int vc_find_rows(vc_work *w)
                          w->map->path, w->stated,
                          mixed ? "tables of different sizes have more rows"
                                : "no table has as many rows");
-    other = vc_other_size(w, w->facts.how->model ? w->facts.how->model : w->facts.beside[0], 0);
+    other = vcb_other_size(w, w->facts.how->model ? w->facts.how->model : w->facts.beside[0], 0);
     if (other)
         return ckpt_fail(w->err, CKPT_EMISMATCH,
                          "%s: the vocabulary has %" PRIu64
@@ -159,7 +160,7 @@ static int vc_find_rows(vc_work *w)
     return CKPT_OK;
 }
 
-static bool vc_has(const vc_work *w, const ckpt_tensor *t)
+static bool vcb_has(const vcb_work *w, const ckpt_tensor *t)
 {
     for (size_t i = 0; i < w->tensors.n; i++) {
         if (w->tensors.at[i] == t)
@@ -168,42 +169,42 @@ static bool vc_has(const vc_work *w, const ckpt_tensor *t)
     return false;
 }
 
-static int vc_add(vc_work *w, ckpt_tensor *t)
+static int vcb_add(vcb_work *w, ckpt_tensor *t)
 {
-    ckpt_tensor **at = vc_has(w, t) ? NULL : ckpt_vec_push(&w->tensors);
+    ckpt_tensor **at = vcb_has(w, t) ? NULL : ckpt_vec_push(&w->tensors);
 
     if (at)
         *at = t;
-    return at || vc_has(w, t) ? CKPT_OK : ckpt_fail_memory(w->err);
+    return at || vcb_has(w, t) ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
 /* The tensors with these rows, and all names that are tied to them. */
-static int vc_find(vc_work *w)
+static int vcb_find(vcb_work *w)
 {
-    int rc = vc_find_rows(w);
+    int rc = vcb_find_rows(w);
 
     for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
         ckpt_tensor *t = w->map->tensors.at[i];
-        if (vc_may(w, t) && t->shape[0] == w->was)
-            rc = vc_add(w, t);
-        if (rc == CKPT_OK && vc_has(w, t) && t->owner) {
+        if (vcb_may(w, t) && t->shape[0] == w->was)
+            rc = vcb_add(w, t);
+        if (rc == CKPT_OK && vcb_has(w, t) && t->owner) {
             size_t at = ckpt_map_index(w->map, t->owner->name, strlen(t->owner->name));
             rc = at == SIZE_MAX ? ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                                             "%.200s is tied to %.200s, which is left out", t->name,
                                             t->owner->name)
-                                : vc_add(w, w->map->tensors.at[at]);
+                                : vcb_add(w, w->map->tensors.at[at]);
         }
     }
     for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
         ckpt_tensor *t = w->map->tensors.at[i];
-        if (t->owner && vc_has(w, t->owner))
-            rc = vc_add(w, t);
+        if (t->owner && vcb_has(w, t->owner))
+            rc = vcb_add(w, t);
     }
     return rc;
 }
 
 /* The moments of these tensors: they have the same rows. */
-static int vc_find_state(vc_work *w)
+static int vcb_find_state(vcb_work *w)
 {
     size_t n = w->tensors.n;
     int rc = CKPT_OK;
@@ -224,7 +225,7 @@ static int vc_find_state(vc_work *w)
                            "not those of tokens: convert without optimizer state",
                            t->name);
         else
-            rc = vc_add(w, t);
+            rc = vcb_add(w, t);
     }
     return rc;
 }
@@ -232,7 +233,7 @@ static int vc_find_state(vc_work *w)
 /* ---- their rows ---- */
 
 /* The number of a row that is cut and not all zeros, UINT64_MAX: there is none. */
-static int vc_read_cut(const vc_work *w, const ckpt_tensor *t, uint64_t first, uint64_t *row)
+static int vcb_read_cut(const vcb_work *w, const ckpt_tensor *t, uint64_t first, uint64_t *row)
 {
     uint64_t cols = t->n_elems / w->was, at = first * cols, bits = ckpt_dtype_bits(t->dtype);
     uint64_t room = VC_CHUNK * 8 / bits;
@@ -259,14 +260,14 @@ static int vc_read_cut(const vc_work *w, const ckpt_tensor *t, uint64_t first, u
 }
 
 /* Rows of tokens, beyond what the configuration calls padding, that are cut: are they unused? */
-static int vc_check_cut(const vc_work *w, const ckpt_tensor *t)
+static int vcb_check_cut(const vcb_work *w, const ckpt_tensor *t)
 {
     uint64_t row = 0, rows = w->opts.rows;
     int rc;
 
     if (t->owner || t->role == CKPT_ROLE_STATE || (w->stated > 0 && rows >= w->stated))
         return CKPT_OK;
-    rc = vc_read_cut(w, t, rows, &row);
+    rc = vcb_read_cut(w, t, rows, &row);
     if (rc != CKPT_OK || row == UINT64_MAX)
         return rc;
     return ckpt_map_note(w->map, CKPT_WARNING, w->err,
@@ -276,7 +277,7 @@ static int vc_check_cut(const vc_work *w, const ckpt_tensor *t)
 }
 
 /* A hidden tensor that has what t has: what its new rows are taken of. */
-static int vc_hide(const vc_work *w, const ckpt_tensor *t, uint32_t *source)
+static int vcb_hide(const vcb_work *w, const ckpt_tensor *t, uint32_t *source)
 {
     ckpt_tensor *made = NULL;
     int rc = ckpt_map_add_hidden(w->map, t->name, strlen(t->name), t, &made, w->err);
@@ -292,14 +293,14 @@ static int vc_hide(const vc_work *w, const ckpt_tensor *t, uint32_t *source)
 }
 
 /* The bytes of the new tensor: the rows that stay, then zeros. */
-static int vc_back(vc_work *w, ckpt_tensor *t)
+static int vcb_back(vcb_work *w, ckpt_tensor *t)
 {
     uint64_t rows = w->opts.rows, cols = t->n_elems / w->was;
     uint64_t stay = (rows < w->was ? rows : w->was) * cols, n_elems;
     int64_t stride = ckpt_dtype_bits(t->dtype) / 8;
     const ckpt_source zero = {.kind = CKPT_SOURCE_ZERO, .name = "zeros"};
     uint32_t source = 0;
-    int rc = vc_hide(w, t, &source);
+    int rc = vcb_hide(w, t, &source);
 
     if (rc == CKPT_OK && w->zeros == UINT32_MAX && rows > w->was)
         rc = ckpt_map_add_source(w->map, &zero, &w->zeros, w->err);
@@ -316,7 +317,7 @@ static int vc_back(vc_work *w, ckpt_tensor *t)
     return ckpt_map_back(w->map, t, extent, rows > w->was ? 2 : 1, w->err);
 }
 
-static int vc_resize(vc_work *w, ckpt_tensor *t)
+static int vcb_resize(vcb_work *w, ckpt_tensor *t)
 {
     uint64_t *shape = ckpt_arena_copy(w->map->arena, t->shape, t->ndim * sizeof *shape);
     int rc = shape ? CKPT_OK : ckpt_fail_memory(w->err);
@@ -326,14 +327,14 @@ static int vc_resize(vc_work *w, ckpt_tensor *t)
                        "%.200s is %s, whose rows are packed: convert it to floats first (--dtype)",
                        t->name, ckpt_dtype_name(t->dtype));
     if (rc == CKPT_OK && w->opts.rows < w->was)
-        rc = vc_check_cut(w, t);
+        rc = vcb_check_cut(w, t);
     if (rc != CKPT_OK)
         return rc;
     shape[0] = w->opts.rows;
     if (t->owner)
         t->n_elems = t->n_elems / w->was * w->opts.rows; // its owner's did not overflow
     else
-        rc = vc_back(w, t);
+        rc = vcb_back(w, t);
     t->shape = shape;
     return rc;
 }
@@ -341,7 +342,7 @@ static int vc_resize(vc_work *w, ckpt_tensor *t)
 /* ---- the whole ---- */
 
 /* What was done, in words. */
-static int vc_say(const vc_work *w)
+static int vcb_say(const vcb_work *w)
 {
     uint64_t rows = w->opts.rows, n = w->tensors.n;
     bool cut = rows < w->was, padding = cut && w->stated > 0 && rows >= w->stated;
@@ -366,7 +367,7 @@ static int vc_say(const vc_work *w)
 }
 
 /* The same number again: nothing to cut, or to add; config.json may have said another. */
-static int vc_same(const vc_work *w)
+static int vcb_same(const vcb_work *w)
 {
     if (w->stated > 0 && w->stated != w->was)
         return ckpt_map_note(w->map, CKPT_INFO, w->err,
@@ -377,7 +378,7 @@ static int vc_same(const vc_work *w)
                          "vocabulary: %" PRIu64 " rows already: nothing to cut or to add", w->was);
 }
 
-static int vc_open(vc_work *w)
+static int vcb_open(vcb_work *w)
 {
     ckpt_value *model = NULL;
     int64_t stated = 0;
@@ -401,23 +402,23 @@ static int vc_open(vc_work *w)
 
 int ckpt_map_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err)
 {
-    vc_work w = {.map = map, .zeros = UINT32_MAX, .err = err};
+    vcb_work w = {.map = map, .zeros = UINT32_MAX, .err = err};
     int rc = ckpt_opts_take(&w.opts, sizeof w.opts, opts, "ckpt_vocab_opts", err);
 
     if (rc == CKPT_OK && (!map || w.opts.rows == 0 || w.opts.rows > INT32_MAX))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no map, or no number of rows for its vocabulary");
     if (rc == CKPT_OK)
-        rc = vc_open(&w);
+        rc = vcb_open(&w);
     if (rc == CKPT_OK)
-        rc = vc_find(&w);
+        rc = vcb_find(&w);
     if (rc == CKPT_OK)
-        rc = vc_find_state(&w);
+        rc = vcb_find_state(&w);
     if (rc == CKPT_OK && w.was == w.opts.rows)
-        rc = vc_same(&w);
+        rc = vcb_same(&w);
     else if (rc == CKPT_OK)
-        rc = vc_say(&w);
+        rc = vcb_say(&w);
     for (size_t i = 0; rc == CKPT_OK && w.was != w.opts.rows && i < w.tensors.n; i++)
-        rc = vc_resize(&w, w.tensors.at[i]);
+        rc = vcb_resize(&w, w.tensors.at[i]);
     if (rc == CKPT_OK) {
         map->vocab_was = w.stated;
         map->vocab_size = w.opts.rows;

@@ -44,6 +44,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/real_deepspeed.py --bin "$bin"
     part tests/interop/warm_start.py --bin "$bin"
     part tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so"
+    part tests/interop/shapes.py --bin "$bin"
     part tests/interop/muon.py --bin "$bin"
     # a new seed in each run, unless one is given
     part tests/interop/differential.py --bin "$bin" --seconds "${DIFFERENTIAL_SECONDS:-120}" \

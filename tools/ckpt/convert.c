@@ -89,7 +89,10 @@ static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
 {
     if (a->untie)
         return ckpt_map_untie(map, err);
-    return a->tie ? ckpt_map_tie(map, a->tie, err) : CKPT_OK;
+    // a model folder leaves out what its configuration ties
+    if (a->tie || a->target.copy_side_files)
+        return ckpt_map_tie(map, a->tie, err);
+    return CKPT_OK;
 }
 
 /* Merge what --adapter names, or leave nothing but the adapter of --adapter-only. */

@@ -154,7 +154,7 @@ int job_run(convert_job *j, ckpt_err *err)
         size_t n = strlen(err->text);
 
         (void)snprintf(err->text + n, sizeof err->text - n,
-                       " (--tie is for a head that equals its table)");
+                       " (a tied head equals its table; --untie writes both)");
     }
     if (rc == CKPT_EDOUBT) {
         size_t n = strlen(err->text);

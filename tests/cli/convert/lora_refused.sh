@@ -25,7 +25,6 @@ cp "$T/adapter/adapter_config.json" cut; cp "$T/adapter/adapter_config.json" ext
 ckpt convert -q "$T/adapter/adapter_model.safetensors" cut/adapter_model.safetensors --exclude '*h.0.attn.c_attn.lora_B*'; try cut
 echo '*mlp.c_fc.lora_A.weight *mlp.c_fc.vera_A.weight' >rules
 ckpt convert -q "$T/adapter/adapter_model.safetensors" extra/adapter_model.safetensors --rename rules; try extra
-ckpt convert "$T/base" out --to hf --untie; echo "status $?"
 ckpt convert "$T/base" out --to hf --adapter-only; echo "status $?"
 ckpt convert "$T/base" out --to hf --adapter-only --adapter-config "$T/adapter/adapter_config.json"; echo "status $?"
 ckpt convert "$T/base" out.npz --adapter-only; echo "status $?"

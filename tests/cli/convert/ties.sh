@@ -13,6 +13,22 @@ ckpt convert untied back --to hf --tie lm_head.weight | sed 's/ in [^:]*: /: /'
 ckpt diff tied back
 diff tied/config.json back/config.json
 ckpt convert -n untied plan --to hf --tie lm_head.weight=model.embed_tokens.weight | tail -3
+# config.json ties them: as save_pretrained, unless an element differs
+cp -r untied stated
+cp tied/config.json stated
+ckpt convert stated left --to hf | sed 's/ in [^:]*: /: /'
+ckpt diff tied left
+ckpt convert -q stated both --to hf --untie
+ckpt diff untied both
+cmp untied/config.json both/config.json
+cp -r "$FIXTURES"/map_meta_s1/hf lies
+chmod -R u+w lies
+sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' lies/config.json
+ckpt convert -q lies bad --to hf
+echo $?
+ckpt convert -q lies truth --to hf --untie
+ckpt diff lies truth
+cmp "$FIXTURES"/map_meta_s1/hf/config.json truth/config.json
 # one that does not
 m=$FIXTURES/map_meta_s1/hf
 ckpt convert -q "$m" other --to hf --tie lm_head.weight
