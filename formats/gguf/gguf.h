@@ -2,7 +2,8 @@
 /*
  * gguf.h: what the files of the GGUF driver share.
  *
- *     gguf.c   the driver; types of tensors
+ *     gguf.c   the driver
+ *     keys.c   ggml's types by number; keys by name
  *     read.c   header, keys and tensors of a file
  *     split.c  the files of a model that was split
  *     write.c  a file laid out: keys, tensors, data

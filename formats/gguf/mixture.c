@@ -2,8 +2,8 @@
 /*
  * mixture.c: owns llama.cpp's rules of which tensor of a model is written in which type.
  *
- * They know tensors by the names that GGUF gives them, never a model.  Source: llama.cpp's converter
- * and llama-quant.cpp, of 2025: quantization without an importance matrix.
+ * They know tensors by the names that GGUF gives them, never a model.  Source: llama.cpp's
+ * converter and llama-quant.cpp, of 2025: quantization without an importance matrix.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -16,45 +16,45 @@
 #include "libckpt/base/cast.h"
 
 /* What is asked for, and the number that general.file_type has for it. */
-typedef enum gm_mix {
-    GM_F32 = 0,
-    GM_F16 = 1,
-    GM_Q4_0 = 2,
-    GM_Q4_1 = 3,
-    GM_Q8_0 = 7,
-    GM_Q5_0 = 8,
-    GM_Q5_1 = 9,
-    GM_Q2_K = 10,
-    GM_Q3_K_S = 11,
-    GM_Q3_K_M = 12,
-    GM_Q3_K_L = 13,
-    GM_Q4_K_S = 14,
-    GM_Q4_K_M = 15,
-    GM_Q5_K_S = 16,
-    GM_Q5_K_M = 17,
-    GM_Q6_K = 18,
-    GM_Q2_K_S = 21,
-    GM_BF16 = 32
-} gm_mix;
+typedef enum gmx_mix {
+    GMX_F32 = 0,
+    GMX_F16 = 1,
+    GMX_Q4_0 = 2,
+    GMX_Q4_1 = 3,
+    GMX_Q8_0 = 7,
+    GMX_Q5_0 = 8,
+    GMX_Q5_1 = 9,
+    GMX_Q2_K = 10,
+    GMX_Q3_K_S = 11,
+    GMX_Q3_K_M = 12,
+    GMX_Q3_K_L = 13,
+    GMX_Q4_K_S = 14,
+    GMX_Q4_K_M = 15,
+    GMX_Q5_K_S = 16,
+    GMX_Q5_K_M = 17,
+    GMX_Q6_K = 18,
+    GMX_Q2_K_S = 21,
+    GMX_BF16 = 32
+} gmx_mix;
 
 static const struct {
     const char *name;
-    gm_mix mix;
+    gmx_mix mix;
     ckpt_dtype type; /* of what no rule names */
-} gm_mixes[] = {
-    {"F32", GM_F32, CKPT_F32},        {"F16", GM_F16, CKPT_F16},
-    {"BF16", GM_BF16, CKPT_BF16},     {"Q4_0", GM_Q4_0, CKPT_Q4_0},
-    {"Q4_1", GM_Q4_1, CKPT_Q4_1},     {"Q8_0", GM_Q8_0, CKPT_Q8_0},
-    {"Q5_0", GM_Q5_0, CKPT_Q5_0},     {"Q5_1", GM_Q5_1, CKPT_Q5_1},
-    {"Q2_K", GM_Q2_K, CKPT_Q2_K},     {"Q6_K", GM_Q6_K, CKPT_Q6_K},
-    {"Q3_K_S", GM_Q3_K_S, CKPT_Q3_K}, {"Q3_K_M", GM_Q3_K_M, CKPT_Q3_K},
-    {"Q3_K_L", GM_Q3_K_L, CKPT_Q3_K}, {"Q4_K_S", GM_Q4_K_S, CKPT_Q4_K},
-    {"Q4_K_M", GM_Q4_K_M, CKPT_Q4_K}, {"Q5_K_S", GM_Q5_K_S, CKPT_Q5_K},
-    {"Q5_K_M", GM_Q5_K_M, CKPT_Q5_K}, {"Q2_K_S", GM_Q2_K_S, CKPT_Q2_K},
+} gmx_mixes[] = {
+    {"F32", GMX_F32, CKPT_F32},        {"F16", GMX_F16, CKPT_F16},
+    {"BF16", GMX_BF16, CKPT_BF16},     {"Q4_0", GMX_Q4_0, CKPT_Q4_0},
+    {"Q4_1", GMX_Q4_1, CKPT_Q4_1},     {"Q8_0", GMX_Q8_0, CKPT_Q8_0},
+    {"Q5_0", GMX_Q5_0, CKPT_Q5_0},     {"Q5_1", GMX_Q5_1, CKPT_Q5_1},
+    {"Q2_K", GMX_Q2_K, CKPT_Q2_K},     {"Q6_K", GMX_Q6_K, CKPT_Q6_K},
+    {"Q3_K_S", GMX_Q3_K_S, CKPT_Q3_K}, {"Q3_K_M", GMX_Q3_K_M, CKPT_Q3_K},
+    {"Q3_K_L", GMX_Q3_K_L, CKPT_Q3_K}, {"Q4_K_S", GMX_Q4_K_S, CKPT_Q4_K},
+    {"Q4_K_M", GMX_Q4_K_M, CKPT_Q4_K}, {"Q5_K_S", GMX_Q5_K_S, CKPT_Q5_K},
+    {"Q5_K_M", GMX_Q5_K_M, CKPT_Q5_K}, {"Q2_K_S", GMX_Q2_K_S, CKPT_Q2_K},
 };
 
-typedef struct gm_rule {
-    gm_mix mix;
+typedef struct gmx_rule {
+    gmx_mix mix;
     ckpt_dtype type;
     bool pure; /* the type everywhere */
     bool tied; /* the table of tokens is the output too */
@@ -63,43 +63,43 @@ typedef struct gm_rule {
     uint64_t i_v, i_down; /* as many were met */
     ckpt_map *to;
     ckpt_err *err;
-} gm_rule;
+} gmx_rule;
 
-static bool gm_has(const ckpt_tensor *t, const char *part)
+static bool gmx_has(const ckpt_tensor *t, const char *part)
 {
     return strstr(t->name, part) != NULL;
 }
 
-static bool gm_ends(const char *name, const char *end)
+static bool gmx_ends(const char *name, const char *end)
 {
     size_t n = strlen(name), m = strlen(end);
 
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-static bool gm_is_v(const ckpt_tensor *t)
+static bool gmx_is_v(const ckpt_tensor *t)
 {
-    return gm_has(t, "attn_v.weight") || gm_has(t, "attn_qkv.weight") ||
-           gm_has(t, "attn_kv_b.weight");
+    return gmx_has(t, "attn_v.weight") || gmx_has(t, "attn_qkv.weight") ||
+           gmx_has(t, "attn_kv_b.weight");
 }
 
 /* A matrix whose type is chosen; all else is F32: vectors, norms, routers, positions. */
-static bool gm_is_chosen(const ckpt_tensor *t)
+static bool gmx_is_chosen(const ckpt_tensor *t)
 {
-    return t->ndim >= 2 && gm_ends(t->name, "weight") && !gm_has(t, "_norm.weight") &&
-           !gm_has(t, "ffn_gate_inp.weight") && strcmp(t->name, "position_embd.weight") != 0 &&
+    return t->ndim >= 2 && gmx_ends(t->name, "weight") && !gmx_has(t, "_norm.weight") &&
+           !gmx_has(t, "ffn_gate_inp.weight") && strcmp(t->name, "position_embd.weight") != 0 &&
            strcmp(t->name, "token_types.weight") != 0;
 }
 
 /* Layers that llama.cpp gives more bits: the first and last eighth, and each third between. */
-static bool gm_more(uint64_t i, uint64_t n)
+static bool gmx_more(uint64_t i, uint64_t n)
 {
     return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
 }
 
 /* ---- the rules ---- */
 
-static ckpt_dtype gm_output(const gm_rule *r, const ckpt_tensor *t)
+static ckpt_dtype gmx_output(const gmx_rule *r, const ckpt_tensor *t)
 {
     uint64_t row = t->shape[t->ndim - 1];
 
@@ -108,22 +108,22 @@ static ckpt_dtype gm_output(const gm_rule *r, const ckpt_tensor *t)
     return CKPT_Q6_K;
 }
 
-static ckpt_dtype gm_v(gm_rule *r)
+static ckpt_dtype gmx_v(gmx_rule *r)
 {
     uint64_t i = r->i_v++;
     ckpt_dtype type = r->type;
 
-    if (r->mix == GM_Q2_K)
+    if (r->mix == GMX_Q2_K)
         type = r->heads_per_kv >= 4 ? CKPT_Q4_K : CKPT_Q3_K;
-    else if (r->mix == GM_Q2_K_S && r->heads_per_kv >= 4)
+    else if (r->mix == GMX_Q2_K_S && r->heads_per_kv >= 4)
         type = CKPT_Q4_K;
-    else if (r->mix == GM_Q3_K_M)
+    else if (r->mix == GMX_Q3_K_M)
         type = i < 2 ? CKPT_Q5_K : CKPT_Q4_K;
-    else if (r->mix == GM_Q3_K_L)
+    else if (r->mix == GMX_Q3_K_L)
         type = CKPT_Q5_K;
-    else if ((r->mix == GM_Q4_K_M || r->mix == GM_Q5_K_M) && gm_more(i, r->n_v))
+    else if ((r->mix == GMX_Q4_K_M || r->mix == GMX_Q5_K_M) && gmx_more(i, r->n_v))
         type = CKPT_Q6_K;
-    else if (r->mix == GM_Q4_K_S && i < 4)
+    else if (r->mix == GMX_Q4_K_S && i < 4)
         type = CKPT_Q5_K;
     if (r->is_70b && (type == CKPT_Q3_K || type == CKPT_Q4_K))
         type = CKPT_Q5_K;
@@ -131,59 +131,59 @@ static ckpt_dtype gm_v(gm_rule *r)
 }
 
 /* Blocks are counted as they come, of experts by their number. */
-static ckpt_dtype gm_down(gm_rule *r, const ckpt_tensor *t)
+static ckpt_dtype gmx_down(gmx_rule *r, const ckpt_tensor *t)
 {
     uint64_t i = r->i_down++, n = r->n_layers;
     ckpt_dtype type = r->type;
 
     if (r->n_experts > 1 && strncmp(t->name, "blk.", 4) == 0)
         i = strtoull(t->name + 4, NULL, 10);
-    if (r->mix == GM_Q2_K)
+    if (r->mix == GMX_Q2_K)
         type = CKPT_Q3_K;
-    else if (r->mix == GM_Q2_K_S && i < n / 8)
+    else if (r->mix == GMX_Q2_K_S && i < n / 8)
         type = CKPT_Q4_K;
-    else if (r->mix == GM_Q3_K_M)
+    else if (r->mix == GMX_Q3_K_M)
         type = i < n / 16 ? CKPT_Q5_K : CKPT_Q4_K;
-    else if (r->mix == GM_Q3_K_L)
+    else if (r->mix == GMX_Q3_K_L)
         type = CKPT_Q5_K;
-    else if ((r->mix == GM_Q4_K_M || r->mix == GM_Q5_K_M) && gm_more(i, n))
+    else if ((r->mix == GMX_Q4_K_M || r->mix == GMX_Q5_K_M) && gmx_more(i, n))
         type = CKPT_Q6_K;
-    else if (r->mix == GM_Q4_K_S && i < n / 8)
+    else if (r->mix == GMX_Q4_K_S && i < n / 8)
         type = CKPT_Q5_K;
     return type;
 }
 
-static ckpt_dtype gm_attention_output(const gm_rule *r)
+static ckpt_dtype gmx_attention_output(const gmx_rule *r)
 {
-    bool small = r->mix == GM_Q2_K || r->mix == GM_Q3_K_S || r->mix == GM_Q3_K_M ||
-                 r->mix == GM_Q4_K_S || r->mix == GM_Q4_K_M;
+    bool small = r->mix == GMX_Q2_K || r->mix == GMX_Q3_K_S || r->mix == GMX_Q3_K_M ||
+                 r->mix == GMX_Q4_K_S || r->mix == GMX_Q4_K_M;
 
     if (r->n_experts == 8)
         return small ? CKPT_Q5_K : r->type;
-    if (r->mix == GM_Q2_K)
+    if (r->mix == GMX_Q2_K)
         return CKPT_Q3_K;
-    if (r->mix == GM_Q3_K_M)
+    if (r->mix == GMX_Q3_K_M)
         return CKPT_Q4_K;
-    return r->mix == GM_Q3_K_L ? CKPT_Q5_K : r->type;
+    return r->mix == GMX_Q3_K_L ? CKPT_Q5_K : r->type;
 }
 
-static ckpt_dtype gm_mixed(gm_rule *r, const ckpt_tensor *t)
+static ckpt_dtype gmx_mixed(gmx_rule *r, const ckpt_tensor *t)
 {
     bool table = strcmp(t->name, "token_embd.weight") == 0;
 
     if (strcmp(t->name, "output.weight") == 0 || (table && r->tied))
-        return gm_output(r, t);
-    if (gm_is_v(t))
-        return gm_v(r);
-    if (gm_has(t, "attn_k.weight"))
+        return gmx_output(r, t);
+    if (gmx_is_v(t))
+        return gmx_v(r);
+    if (gmx_has(t, "attn_k.weight"))
         return r->n_experts == 8 ? CKPT_Q8_0 : r->type;
-    if (gm_has(t, "attn_output.weight"))
-        return gm_attention_output(r);
-    return gm_has(t, "ffn_down") ? gm_down(r, t) : r->type;
+    if (gmx_has(t, "attn_output.weight"))
+        return gmx_attention_output(r);
+    return gmx_has(t, "ffn_down") ? gmx_down(r, t) : r->type;
 }
 
 /* Rows that are no whole blocks take the type beside it of 32 elements, or F16. */
-static ckpt_dtype gm_fits(ckpt_dtype type, uint64_t row)
+static ckpt_dtype gmx_fits(ckpt_dtype type, uint64_t row)
 {
     if (row % ckpt_dtype_get(type)->per == 0)
         return type;
@@ -207,27 +207,27 @@ static ckpt_dtype gm_fits(ckpt_dtype type, uint64_t row)
     return row % ckpt_dtype_get(type)->per == 0 ? type : CKPT_F16;
 }
 
-static ckpt_dtype gm_type(gm_rule *r, const ckpt_tensor *t)
+static ckpt_dtype gmx_type(gmx_rule *r, const ckpt_tensor *t)
 {
     ckpt_dtype type = r->type;
 
-    if (!gm_is_chosen(t))
+    if (!gmx_is_chosen(t))
         return CKPT_F32;
     if (ckpt_dtype_packed(type) && !r->pure)
-        type = gm_mixed(r, t);
-    return gm_fits(type, t->shape[t->ndim - 1]);
+        type = gmx_mixed(r, t);
+    return gmx_fits(type, t->shape[t->ndim - 1]);
 }
 
 /* ---- all tensors ---- */
 
 /* A tensor's type, where there is a conversion. */
-static int gm_set(gm_rule *r, ckpt_tensor *t, const ckpt_tensor *from)
+static int gmx_set(gmx_rule *r, ckpt_tensor *t, const ckpt_tensor *from)
 {
-    ckpt_dtype type = gm_type(r, t);
+    ckpt_dtype type = gmx_type(r, t);
 
     if (ckpt_dtype_get(from->dtype)->kind != CKPT_IS_FLOAT)
         return CKPT_OK;
-    if (r->mix == GM_Q2_K_S && type == CKPT_Q2_K && strcmp(t->name, "token_embd.weight") != 0)
+    if (r->mix == GMX_Q2_K_S && type == CKPT_Q2_K && strcmp(t->name, "token_embd.weight") != 0)
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                          "tensor %.200s: q2_k_s needs an importance matrix, which is not read; "
                          "q2_k needs none",
@@ -245,7 +245,7 @@ static int gm_set(gm_rule *r, ckpt_tensor *t, const ckpt_tensor *from)
 }
 
 /* What the rules ask of the model. */
-static void gm_facts(gm_rule *r)
+static void gmx_facts(gmx_rule *r)
 {
     char key[128];
     const ckpt_key *arch = ckpt_gguf_key(r->to, "general.architecture");
@@ -267,24 +267,24 @@ static void gm_facts(gm_rule *r)
     for (size_t i = 0; i < r->to->tensors.n; i++) {
         const ckpt_tensor *t = r->to->tensors.at[i];
 
-        r->n_v += gm_is_v(t);
+        r->n_v += gmx_is_v(t);
         r->tied = r->tied && strcmp(t->name, "output.weight") != 0;
     }
 }
 
-/* The mixture of a name; dtypes that are none of llama.cpp's are pure, under its number for them. */
-static bool gm_find(gm_rule *r, const char *name, ckpt_dtype type)
+/* The mixture of a name; dtypes that are none of llama.cpp's are pure, under a number of its. */
+static bool gmx_find(gmx_rule *r, const char *name, ckpt_dtype type)
 {
-    for (size_t i = 0; i < sizeof gm_mixes / sizeof *gm_mixes; i++) {
-        bool same = name && strcasecmp(gm_mixes[i].name, name) == 0;
+    for (size_t i = 0; i < sizeof gmx_mixes / sizeof *gmx_mixes; i++) {
+        bool same = name && strcasecmp(gmx_mixes[i].name, name) == 0;
 
-        r->pure = !same && !name && gm_mixes[i].type == type;
+        r->pure = !same && !name && gmx_mixes[i].type == type;
         if (!same && !r->pure)
             continue;
-        if (r->pure && strcmp(gm_mixes[i].name, ckpt_dtype_name(type)) == 0)
+        if (r->pure && strcmp(gmx_mixes[i].name, ckpt_dtype_name(type)) == 0)
             r->pure = false;
-        r->mix = gm_mixes[i].mix;
-        r->type = gm_mixes[i].type;
+        r->mix = gmx_mixes[i].mix;
+        r->type = gmx_mixes[i].type;
         return true;
     }
     return false;
@@ -293,20 +293,20 @@ static bool gm_find(gm_rule *r, const char *name, ckpt_dtype type)
 int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, uint64_t *number,
                   ckpt_err *err)
 {
-    gm_rule r = {.to = to, .err = err};
+    gmx_rule r = {.to = to, .err = err};
     int rc = CKPT_OK;
 
-    if (!gm_find(&r, target->mixture, target->dtype))
+    if (!gmx_find(&r, target->mixture, target->dtype))
         return ckpt_fail(err, CKPT_EUSAGE, "%s is no type of a model in GGUF",
                          target->mixture ? target->mixture : ckpt_dtype_name(target->dtype));
     *number = (uint64_t)r.mix;
-    gm_facts(&r);
+    gmx_facts(&r);
     for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++) {
         ckpt_tensor *t = to->tensors.at[i];
         size_t at = ckpt_map_index(from, t->origin, strlen(t->origin));
         const ckpt_tensor *o = at == SIZE_MAX ? t : from->tensors.at[at];
 
-        rc = gm_set(&r, t, o->owner ? o->owner : o);
+        rc = gmx_set(&r, t, o->owner ? o->owner : o);
     }
     return rc;
 }
@@ -320,14 +320,14 @@ uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep)
 
         if (ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT)
             continue;
-        if (gm_is_chosen(t))
+        if (gmx_is_chosen(t))
             most = t->dtype;
         else if (!keep && ckpt_cast_find(CKPT_F32, t->dtype))
             t->dtype = CKPT_F32;
     }
-    for (size_t i = 0; i < sizeof gm_mixes / sizeof *gm_mixes; i++) {
-        if (gm_mixes[i].type == most)
-            return (uint64_t)gm_mixes[i].mix;
+    for (size_t i = 0; i < sizeof gmx_mixes / sizeof *gmx_mixes; i++) {
+        if (gmx_mixes[i].type == most)
+            return (uint64_t)gmx_mixes[i].mix;
     }
-    return GM_F32;
+    return GMX_F32;
 }

@@ -11,33 +11,6 @@
 
 #include "libckpt/base/dtype.h"
 
-int ckpt_gguf_add(ckpt_map *to, const char *name, uint8_t type, bool list, const ckpt_value *value,
-                  ckpt_err *err)
-{
-    ckpt_key *key = value ? ckpt_vec_push(&to->keys) : NULL;
-
-    if (!key)
-        return ckpt_fail_memory(err);
-    *key = (ckpt_key){.name = name, .type = type, .list = list, .value = value};
-    return CKPT_OK;
-}
-
-int ckpt_gguf_add_text(ckpt_map *to, const char *name, const char *text, ckpt_err *err)
-{
-    return ckpt_gguf_add(to, name, CKPT_KEY_STRING, false, ckpt_value_cstr(to->arena, text), err);
-}
-
-int ckpt_gguf_add_u32(ckpt_map *to, const char *name, uint64_t number, ckpt_err *err)
-{
-    return ckpt_gguf_add(to, name, CKPT_KEY_U32, false, ckpt_value_int(to->arena, (int64_t)number),
-                         err);
-}
-
-int ckpt_gguf_add_bool(ckpt_map *to, const char *name, bool value, ckpt_err *err)
-{
-    return ckpt_gguf_add(to, name, CKPT_KEY_BOOL, false, ckpt_value_bool(to->arena, value), err);
-}
-
 /* ---- general keys ---- */
 
 /* A number in its place if the key is there, else at the end. */
@@ -142,7 +115,7 @@ static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 {
     bool model = ckpt_gguf_key(to, "general.architecture") != NULL;
     bool asked = target->mixture || target->dtype != CKPT_DTYPE_NONE;
-    bool again = from->files.n > 0 && from->files.at[0].format == &ckpt_format_gguf;
+    bool again = from->files.n > 0 && from->files.at[0].format == to->files.at[0].format;
     uint64_t number = 0;
     int rc = CKPT_OK;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.h: what makes a GGUF file a model of llama.cpp's, apart from its tensors' names and the keys
- * of its architecture, which a layout map gives.
+ * model.h: what makes a GGUF file a model of llama.cpp's, apart from its tensors' names and the
+ * keys of its architecture, which a layout map gives.
  *
  *     model.c      what is laid out: types, order, general keys, files
  *     mixture.c    which tensor is written in which type

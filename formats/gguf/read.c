@@ -14,9 +14,9 @@
 #include "libckpt/base/index.h"
 #include "libckpt/map/extent.h"
 
-enum { GR_BUFFER = 64 * 1024, GR_DEPTH = 4, GR_NAME = 1024 /* bytes of a key's name */ };
+enum { GRD_BUFFER = 64 * 1024, GRD_DEPTH = 4, GRD_NAME = 1024 /* bytes of a key's name */ };
 
-typedef struct gr_reader {
+typedef struct grd_reader {
     ckpt_map *map;
     ckpt_io *io;
     ckpt_err *err;
@@ -29,18 +29,18 @@ typedef struct gr_reader {
     bool nested;      /* a key is an array of arrays */
     ckpt_index index; /* the map's keys by name, to find doubles */
     uint32_t source;  /* of the data */
-    uint8_t buffer[GR_BUFFER];
-} gr_reader;
+    uint8_t buffer[GRD_BUFFER];
+} grd_reader;
 
 /* Bytes of a value of each type; 0: not of one size. */
-static const uint8_t gr_size[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+static const uint8_t grd_size[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-static uint64_t gr_left(const gr_reader *r)
+static uint64_t grd_left(const grd_reader *r)
 {
     return r->io->size - r->at;
 }
 
-static int gr_cut(const gr_reader *r, const char *what)
+static int grd_cut(const grd_reader *r, const char *what)
 {
     return ckpt_fail(r->err, CKPT_EFORMAT,
                      "%s: %s at byte %" PRIu64 " would end behind the file of %" PRIu64
@@ -49,7 +49,7 @@ static int gr_cut(const gr_reader *r, const char *what)
 }
 
 /* The next n bytes, which are inside the file. */
-static int gr_bytes(gr_reader *r, void *to, uint64_t n)
+static int grd_bytes(grd_reader *r, void *to, uint64_t n)
 {
     uint8_t *out = to;
     int rc = CKPT_OK;
@@ -67,17 +67,17 @@ static int gr_bytes(gr_reader *r, void *to, uint64_t n)
             continue;
         }
         r->buffer_at = r->at;
-        r->n_buffer = (size_t)(gr_left(r) < GR_BUFFER ? gr_left(r) : GR_BUFFER);
+        r->n_buffer = (size_t)(grd_left(r) < GRD_BUFFER ? grd_left(r) : GRD_BUFFER);
         rc = ckpt_io_read(r->io, r->buffer, r->n_buffer, r->at, r->err);
     }
     return rc;
 }
 
 /* An integer of n bytes. */
-static int gr_uint(gr_reader *r, unsigned n, uint64_t *out, const char *what)
+static int grd_uint(grd_reader *r, unsigned n, uint64_t *out, const char *what)
 {
     uint8_t b[8];
-    int rc = gr_left(r) < n ? gr_cut(r, what) : gr_bytes(r, b, n);
+    int rc = grd_left(r) < n ? grd_cut(r, what) : grd_bytes(r, b, n);
 
     *out = 0;
     for (unsigned i = 0; rc == CKPT_OK && i < n; i++)
@@ -86,15 +86,15 @@ static int gr_uint(gr_reader *r, unsigned n, uint64_t *out, const char *what)
 }
 
 /* A string into the arena; at most `most` bytes. */
-static int gr_string(gr_reader *r, uint64_t most, const char **out, uint64_t *n, const char *what)
+static int grd_string(grd_reader *r, uint64_t most, const char **out, uint64_t *n, const char *what)
 {
     char *text;
-    int rc = gr_uint(r, 8, n, what);
+    int rc = grd_uint(r, 8, n, what);
 
     if (rc != CKPT_OK)
         return rc;
-    if (*n > gr_left(r))
-        return gr_cut(r, what);
+    if (*n > grd_left(r))
+        return grd_cut(r, what);
     if (*n > most)
         return ckpt_fail(r->err, CKPT_EFORMAT,
                          "%s: %s at byte %" PRIu64 " is %" PRIu64 " bytes long, at most %" PRIu64,
@@ -104,12 +104,12 @@ static int gr_string(gr_reader *r, uint64_t most, const char **out, uint64_t *n,
         return ckpt_fail_memory(r->err);
     text[*n] = 0;
     *out = text;
-    return gr_bytes(r, text, *n);
+    return grd_bytes(r, text, *n);
 }
 
 /* ---- values ---- */
 
-static ckpt_value *gr_whole(gr_reader *r, uint64_t v)
+static ckpt_value *grd_whole(grd_reader *r, uint64_t v)
 {
     ckpt_value *out;
 
@@ -127,14 +127,14 @@ static ckpt_value *gr_whole(gr_reader *r, uint64_t v)
 }
 
 /* A number or a truth value of a type with a size. */
-static int gr_number(gr_reader *r, unsigned type, ckpt_value **out)
+static int grd_number(grd_reader *r, unsigned type, ckpt_value **out)
 {
     ckpt_arena *a = r->map->arena;
     uint64_t v;
     uint32_t word;
     double d;
     float f;
-    int rc = gr_uint(r, gr_size[type], &v, "a value");
+    int rc = grd_uint(r, grd_size[type], &v, "a value");
 
     if (rc != CKPT_OK)
         return rc;
@@ -169,17 +169,17 @@ static int gr_number(gr_reader *r, unsigned type, ckpt_value **out)
         *out = ckpt_value_int(a, (int64_t)v);
         break;
     default:
-        *out = gr_whole(r, v);
+        *out = grd_whole(r, v);
         break;
     }
     return *out ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-static int gr_text(gr_reader *r, ckpt_value **out)
+static int grd_text(grd_reader *r, ckpt_value **out)
 {
     const char *text;
     uint64_t n;
-    int rc = gr_string(r, UINT64_MAX, &text, &n, "a string");
+    int rc = grd_string(r, UINT64_MAX, &text, &n, "a string");
 
     if (rc != CKPT_OK)
         return rc;
@@ -190,51 +190,51 @@ static int gr_text(gr_reader *r, ckpt_value **out)
     return CKPT_OK;
 }
 
-static int gr_bad_type(const gr_reader *r, uint64_t type)
+static int grd_bad_type(const grd_reader *r, uint64_t type)
 {
     return ckpt_fail(r->err, CKPT_EFORMAT,
                      "%s: a value of type %" PRIu64 " before byte %" PRIu64 ", known are 0 to 12",
                      r->io->name, type, r->at);
 }
 
-static int gr_array(gr_reader *r, unsigned depth, ckpt_value **out, uint8_t *type);
+static int grd_array(grd_reader *r, unsigned depth, ckpt_value **out, uint8_t *type);
 
 /* A value of any type; *of: that of an array's items. */
-static int gr_value(gr_reader *r, uint64_t type, unsigned depth, ckpt_value **out, uint8_t *of)
+static int grd_value(grd_reader *r, uint64_t type, unsigned depth, ckpt_value **out, uint8_t *of)
 {
-    if (type >= sizeof gr_size)
-        return gr_bad_type(r, type);
+    if (type >= sizeof grd_size)
+        return grd_bad_type(r, type);
     if (type == CKPT_KEY_STRING)
-        return gr_text(r, out);
+        return grd_text(r, out);
     if (type == CKPT_GGUF_ARRAY)
-        return gr_array(r, depth + 1, out, of);
-    return gr_number(r, (unsigned)type, out);
+        return grd_array(r, depth + 1, out, of);
+    return grd_number(r, (unsigned)type, out);
 }
 
-/* LIMIT: as deep as GR_DEPTH. */
-static int gr_array(gr_reader *r, unsigned depth, ckpt_value **out, uint8_t *type)
+/* LIMIT: as deep as GRD_DEPTH. */
+static int grd_array(grd_reader *r, unsigned depth, ckpt_value **out, uint8_t *type)
 {
     uint64_t of, n, least;
     uint8_t inner = 0;
-    int rc = gr_uint(r, 4, &of, "an array");
+    int rc = grd_uint(r, 4, &of, "an array");
 
     if (rc == CKPT_OK)
-        rc = gr_uint(r, 8, &n, "an array");
+        rc = grd_uint(r, 8, &n, "an array");
     if (rc != CKPT_OK)
         return rc;
-    if (of >= sizeof gr_size)
-        return gr_bad_type(r, of);
-    if (depth > GR_DEPTH)
+    if (of >= sizeof grd_size)
+        return grd_bad_type(r, of);
+    if (depth > GRD_DEPTH)
         return ckpt_fail(r->err, CKPT_ELIMIT,
                          "%s: arrays in arrays more than %d deep at byte %" PRIu64, r->io->name,
-                         (int)GR_DEPTH, r->at);
+                         (int)GRD_DEPTH, r->at);
     // a string has its length, an array its type and length
-    least = gr_size[of] ? gr_size[of] : of == CKPT_KEY_STRING ? 8 : 12;
-    if (n > gr_left(r) / least)
+    least = grd_size[of] ? grd_size[of] : of == CKPT_KEY_STRING ? 8 : 12;
+    if (n > grd_left(r) / least)
         return ckpt_fail(r->err, CKPT_EFORMAT,
                          "%s: an array of %" PRIu64 " items before byte %" PRIu64
                          ", of which %" PRIu64 " bytes are left: cut or damaged",
-                         r->io->name, n, r->at, gr_left(r));
+                         r->io->name, n, r->at, grd_left(r));
     *type = (uint8_t)of;
     r->nested = r->nested || of == CKPT_GGUF_ARRAY;
     *out = ckpt_value_new(r->map->arena, CKPT_V_LIST);
@@ -242,7 +242,7 @@ static int gr_array(gr_reader *r, unsigned depth, ckpt_value **out, uint8_t *typ
     if (!*out || !item)
         return ckpt_fail_memory(r->err);
     for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
-        rc = gr_value(r, of, depth, &item[i], &inner);
+        rc = grd_value(r, of, depth, &item[i], &inner);
     (*out)->as.seq = (ckpt_seq){.at = item, .n = n};
     return rc;
 }
@@ -250,7 +250,7 @@ static int gr_array(gr_reader *r, unsigned depth, ckpt_value **out, uint8_t *typ
 /* ---- keys ---- */
 
 /* For the index: is key number `number` of this name? */
-static bool gr_same(const void *ctx, uint32_t number, const void *name)
+static bool grd_same(const void *ctx, uint32_t number, const void *name)
 {
     const ckpt_dict *all = ctx;
 
@@ -258,17 +258,17 @@ static bool gr_same(const void *ctx, uint32_t number, const void *name)
 }
 
 /* Enter the key that is next in the tree of values. */
-static int gr_index(gr_reader *r, const char *name)
+static int grd_index(grd_reader *r, const char *name)
 {
     const ckpt_dict *all = &r->map->values->as.map;
     uint32_t hash = ckpt_hash_bytes(name, strlen(name), 0);
 
-    if (ckpt_index_find(&r->index, hash, gr_same, all, name) != CKPT_INDEX_NONE)
+    if (ckpt_index_find(&r->index, hash, grd_same, all, name) != CKPT_INDEX_NONE)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: key %.200s is there twice", r->io->name, name);
     return ckpt_index_add(&r->index, hash, (uint32_t)all->n) ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-static int gr_key(gr_reader *r)
+static int grd_key(grd_reader *r)
 {
     ckpt_arena *a = r->map->arena;
     ckpt_key key = {0}, *slot;
@@ -276,7 +276,7 @@ static int gr_key(gr_reader *r)
     uint64_t n, type;
     uint8_t of = 0;
     bool nested;
-    int rc = gr_string(r, GR_NAME, &key.name, &n, "a key");
+    int rc = grd_string(r, GRD_NAME, &key.name, &n, "a key");
 
     if (rc != CKPT_OK)
         return rc;
@@ -284,12 +284,12 @@ static int gr_key(gr_reader *r)
         return ckpt_fail(r->err, CKPT_EFORMAT,
                          "%s: a key before byte %" PRIu64 " is empty or no UTF-8", r->io->name,
                          r->at);
-    rc = gr_index(r, key.name);
+    rc = grd_index(r, key.name);
     if (rc == CKPT_OK)
-        rc = gr_uint(r, 4, &type, "a key's type");
+        rc = grd_uint(r, 4, &type, "a key's type");
     r->nested = false;
     if (rc == CKPT_OK)
-        rc = gr_value(r, type, 0, &value, &of);
+        rc = grd_value(r, type, 0, &value, &of);
     if (rc != CKPT_OK)
         return rc;
     nested = r->nested;
@@ -309,7 +309,7 @@ static int gr_key(gr_reader *r)
     return CKPT_OK;
 }
 
-static int gr_alignment(gr_reader *r)
+static int grd_alignment(grd_reader *r)
 {
     const ckpt_key *k = ckpt_gguf_key(r->map, CKPT_GGUF_ALIGNMENT);
 
@@ -327,21 +327,21 @@ static int gr_alignment(gr_reader *r)
 /* ---- tensors ---- */
 
 /* What the file says of a tensor. */
-typedef struct gr_tensor {
+typedef struct grd_tensor {
     ckpt_tensor *t;
     uint64_t offset;
-} gr_tensor;
+} grd_tensor;
 
 /* The next multiple of the alignment; false: there is none. */
-static bool gr_pad(const gr_reader *r, uint64_t *at)
+static bool grd_pad(const grd_reader *r, uint64_t *at)
 {
     return ckpt_add(*at, r->align - 1, at) && ((*at &= ~(r->align - 1)), true);
 }
 
-static int gr_shape(gr_reader *r, const char *name, ckpt_tensor *like, uint64_t shape[])
+static int grd_shape(grd_reader *r, const char *name, ckpt_tensor *like, uint64_t shape[])
 {
     uint64_t n_dims;
-    int rc = gr_uint(r, 4, &n_dims, "a tensor");
+    int rc = grd_uint(r, 4, &n_dims, "a tensor");
 
     if (rc != CKPT_OK)
         return rc;
@@ -352,7 +352,7 @@ static int gr_shape(gr_reader *r, const char *name, ckpt_tensor *like, uint64_t 
     like->shape = shape;
     // the fastest comes first
     for (uint32_t i = like->ndim; rc == CKPT_OK && i-- > 0;)
-        rc = gr_uint(r, 8, &shape[i], "a tensor");
+        rc = grd_uint(r, 8, &shape[i], "a tensor");
     for (uint32_t i = 0; rc == CKPT_OK && i < like->ndim; i++) {
         if (shape[i] > INT64_MAX)
             rc = ckpt_fail(r->err, CKPT_EFORMAT,
@@ -362,10 +362,10 @@ static int gr_shape(gr_reader *r, const char *name, ckpt_tensor *like, uint64_t 
     return rc;
 }
 
-static int gr_type(gr_reader *r, const char *name, ckpt_tensor *like)
+static int grd_type(grd_reader *r, const char *name, ckpt_tensor *like)
 {
     uint64_t type, n_bytes, row;
-    int rc = gr_uint(r, 4, &type, "a tensor");
+    int rc = grd_uint(r, 4, &type, "a tensor");
 
     if (rc != CKPT_OK)
         return rc;
@@ -393,27 +393,27 @@ static int gr_type(gr_reader *r, const char *name, ckpt_tensor *like)
     return CKPT_OK;
 }
 
-static int gr_tensor_info(gr_reader *r, gr_tensor *out)
+static int grd_tensor_info(grd_reader *r, grd_tensor *out)
 {
     uint64_t shape[CKPT_GGUF_DIMS], n;
     ckpt_tensor like = {0};
     const char *name;
-    int rc = gr_string(r, CKPT_GGUF_NAME - 1, &name, &n, "a tensor's name");
+    int rc = grd_string(r, CKPT_GGUF_NAME - 1, &name, &n, "a tensor's name");
 
     if (rc == CKPT_OK && n == 0)
         rc = ckpt_fail(r->err, CKPT_EFORMAT, "%s: a tensor without a name before byte %" PRIu64,
                        r->io->name, r->at);
     if (rc == CKPT_OK)
-        rc = gr_shape(r, name, &like, shape);
+        rc = grd_shape(r, name, &like, shape);
     if (rc == CKPT_OK)
-        rc = gr_type(r, name, &like);
+        rc = grd_type(r, name, &like);
     if (rc == CKPT_OK)
-        rc = gr_uint(r, 8, &out->offset, "a tensor");
+        rc = grd_uint(r, 8, &out->offset, "a tensor");
     return rc == CKPT_OK ? ckpt_map_add(r->map, name, n, &like, &out->t, r->err) : rc;
 }
 
 /* A tensor's bytes: in the source of all, or in one of its own, since what is swapped differs. */
-static int gr_back(gr_reader *r, const gr_tensor *g, uint64_t data, uint64_t *next)
+static int grd_back(grd_reader *r, const grd_tensor *g, uint64_t data, uint64_t *next)
 {
     ckpt_source s = {.kind = CKPT_SOURCE_FILE, .file = r->file, .name = g->t->name};
     uint64_t end;
@@ -432,7 +432,7 @@ static int gr_back(gr_reader *r, const gr_tensor *g, uint64_t data, uint64_t *ne
                          ": cut or damaged",
                          r->io->name, g->t->name, s.n_bytes, r->io->size);
     *next += s.n_bytes;
-    if (!gr_pad(r, next))
+    if (!grd_pad(r, next))
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: offsets overflow", r->io->name);
     if (s.n_bytes == 0)
         return CKPT_OK;
@@ -445,7 +445,7 @@ static int gr_back(gr_reader *r, const gr_tensor *g, uint64_t data, uint64_t *ne
 }
 
 /* All that follows the header, as one source. */
-static int gr_data(gr_reader *r, uint64_t data)
+static int grd_data(grd_reader *r, uint64_t data)
 {
     ckpt_source s = {.kind = CKPT_SOURCE_FILE, .file = r->file, .at = data};
 
@@ -453,21 +453,21 @@ static int gr_data(gr_reader *r, uint64_t data)
     return ckpt_map_add_source(r->map, &s, &r->source, r->err);
 }
 
-static int gr_tensors(gr_reader *r)
+static int grd_tensors(grd_reader *r)
 {
-    gr_tensor *list = ckpt_alloc((size_t)(r->n_tensors ? r->n_tensors : 1) * sizeof *list);
+    grd_tensor *list = ckpt_alloc((size_t)(r->n_tensors ? r->n_tensors : 1) * sizeof *list);
     uint64_t data, next = 0;
     int rc = list ? CKPT_OK : ckpt_fail_memory(r->err);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < r->n_tensors; i++)
-        rc = gr_tensor_info(r, &list[i]);
+        rc = grd_tensor_info(r, &list[i]);
     data = r->at;
-    if (rc == CKPT_OK && !gr_pad(r, &data))
+    if (rc == CKPT_OK && !grd_pad(r, &data))
         rc = ckpt_fail(r->err, CKPT_EFORMAT, "%s: offsets overflow", r->io->name);
     if (rc == CKPT_OK && !r->swap)
-        rc = gr_data(r, data);
+        rc = grd_data(r, data);
     for (uint64_t i = 0; rc == CKPT_OK && i < r->n_tensors; i++)
-        rc = gr_back(r, &list[i], data, &next);
+        rc = grd_back(r, &list[i], data, &next);
     if (rc == CKPT_OK && r->n_tensors > 0 && r->io->size - data > next)
         rc = ckpt_map_note(r->map, CKPT_WARNING, r->err,
                            "%s: %" PRIu64 " bytes behind the last tensor are not read", r->io->name,
@@ -478,13 +478,13 @@ static int gr_tensors(gr_reader *r)
 
 /* ---- the file ---- */
 
-static int gr_header(gr_reader *r)
+static int grd_header(grd_reader *r)
 {
     uint64_t version;
     int rc;
 
     r->at = 4; // the probe has seen them
-    rc = gr_uint(r, 4, &version, "the header");
+    rc = grd_uint(r, 4, &version, "the header");
     if (rc == CKPT_OK && (version & 0xffff) == 0) {
         r->swap = true;
         version = (version >> 24 & 0xff) | (version >> 8 & 0xff00);
@@ -498,11 +498,11 @@ static int gr_header(gr_reader *r)
     if (rc == CKPT_OK && r->swap)
         rc = ckpt_map_fact(r->map, r->err, "byte order", "big-endian");
     if (rc == CKPT_OK)
-        rc = gr_uint(r, 8, &r->n_tensors, "the header");
+        rc = grd_uint(r, 8, &r->n_tensors, "the header");
     if (rc == CKPT_OK)
-        rc = gr_uint(r, 8, &r->n_keys, "the header");
+        rc = grd_uint(r, 8, &r->n_keys, "the header");
     // a key has a length, a byte, a type and a value; a tensor a length, a type and an offset
-    if (rc == CKPT_OK && (r->n_keys > gr_left(r) / 14 || r->n_tensors > gr_left(r) / 24))
+    if (rc == CKPT_OK && (r->n_keys > grd_left(r) / 14 || r->n_tensors > grd_left(r) / 24))
         rc = ckpt_fail(r->err, CKPT_EFORMAT,
                        "%s: %" PRIu64 " keys and %" PRIu64 " tensors in a file of %" PRIu64
                        " bytes: cut or damaged",
@@ -511,7 +511,7 @@ static int gr_header(gr_reader *r)
 }
 
 /* What people ask first. */
-static int gr_facts(gr_reader *r)
+static int grd_facts(grd_reader *r)
 {
     const ckpt_key *k = ckpt_gguf_key(r->map, "general.architecture");
     int rc = CKPT_OK;
@@ -525,7 +525,7 @@ static int gr_facts(gr_reader *r)
 
 int ckpt_gguf_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
-    gr_reader *r = ckpt_alloc(sizeof *r);
+    grd_reader *r = ckpt_alloc(sizeof *r);
     int rc;
 
     if (!r)
@@ -535,15 +535,15 @@ int ckpt_gguf_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
     r->err = err;
     r->file = file;
     map->values = ckpt_value_new(map->arena, CKPT_V_DICT);
-    rc = map->values ? gr_header(r) : ckpt_fail_memory(err);
+    rc = map->values ? grd_header(r) : ckpt_fail_memory(err);
     for (uint64_t i = 0; rc == CKPT_OK && i < r->n_keys; i++)
-        rc = gr_key(r);
+        rc = grd_key(r);
     if (rc == CKPT_OK)
-        rc = gr_alignment(r);
+        rc = grd_alignment(r);
     if (rc == CKPT_OK)
-        rc = gr_tensors(r);
+        rc = grd_tensors(r);
     if (rc == CKPT_OK)
-        rc = gr_facts(r);
+        rc = grd_facts(r);
     ckpt_index_free(&r->index);
     ckpt_free(r);
     return rc;

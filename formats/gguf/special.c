@@ -11,25 +11,25 @@
 
 #include "formats/gguf/tokenizer.h"
 
-typedef enum sp_kind { SP_BOS, SP_EOS, SP_UNK, SP_SEP, SP_PAD, SP_MASK, SP_KINDS } sp_kind;
+typedef enum gsp_kind { GSP_BOS, GSP_EOS, GSP_UNK, GSP_SEP, GSP_PAD, GSP_MASK, GSP_KINDS } gsp_kind;
 
 static const struct {
     const char *name, *key; /* in configurations; in GGUF, spelt as there */
-} sp_names[SP_KINDS] = {
+} gsp_names[GSP_KINDS] = {
     {"bos", "tokenizer.ggml.bos_token_id"},     {"eos", "tokenizer.ggml.eos_token_id"},
     {"unk", "tokenizer.ggml.unknown_token_id"}, {"sep", "tokenizer.ggml.seperator_token_id"},
     {"pad", "tokenizer.ggml.padding_token_id"}, {"mask", "tokenizer.ggml.mask_token_id"},
 };
 
-typedef struct sp_found {
+typedef struct gsp_found {
     ckpt_gguf_tokenizer_work *w;
-    const char *text[SP_KINDS]; /* of the token, or NULL */
+    const char *text[GSP_KINDS]; /* of the token, or NULL */
     const char *cls;
-    int8_t add[SP_KINDS]; /* -1: nothing says */
-} sp_found;
+    int8_t add[GSP_KINDS]; /* -1: nothing says */
+} gsp_found;
 
 /* The text of "bos_token", which may be an object with content; or NULL. */
-static const char *sp_text(const ckpt_value *config, const char *name)
+static const char *gsp_text(const ckpt_value *config, const char *name)
 {
     char key[32];
     const ckpt_value *v;
@@ -41,7 +41,7 @@ static const char *sp_text(const ckpt_value *config, const char *name)
     return v && v->kind == CKPT_V_STR ? v->as.text.at : NULL;
 }
 
-static bool sp_same(const char *a, const char *b)
+static bool gsp_same(const char *a, const char *b)
 {
     return a && b && strcmp(a, b) == 0;
 }
@@ -49,7 +49,7 @@ static bool sp_same(const char *a, const char *b)
 /* ---- what is added ---- */
 
 /* The special token that a piece of a template is, or NULL. */
-static const char *sp_piece(const ckpt_value *piece)
+static const char *gsp_piece(const ckpt_value *piece)
 {
     const ckpt_value *id = ckpt_value_get(ckpt_value_get(piece, "SpecialToken"), "id");
 
@@ -57,71 +57,71 @@ static const char *sp_piece(const ckpt_value *piece)
 }
 
 /* A separator between the two texts of a pair: "A [SEP] B". */
-static void sp_pair(sp_found *f, const ckpt_seq pair, const char *first, const char *last)
+static void gsp_pair(gsp_found *f, const ckpt_seq pair, const char *first, const char *last)
 {
-    uint64_t from = pair.n && first && sp_same(sp_piece(pair.at[0]), first) ? 1 : 0;
+    uint64_t from = pair.n && first && gsp_same(gsp_piece(pair.at[0]), first) ? 1 : 0;
     uint64_t to =
-        pair.n && last && sp_same(sp_piece(pair.at[pair.n - 1]), last) ? pair.n - 1 : pair.n;
+        pair.n && last && gsp_same(gsp_piece(pair.at[pair.n - 1]), last) ? pair.n - 1 : pair.n;
     bool add = false;
 
     if (to < from + 3)
         return;
     for (uint64_t i = from + 1; i + 1 < to && i < from + 3; i++) {
-        const char *s = sp_piece(pair.at[i]);
-        bool known = sp_same(s, f->text[SP_SEP]) || sp_same(s, f->text[SP_EOS]);
+        const char *s = gsp_piece(pair.at[i]);
+        bool known = gsp_same(s, f->text[GSP_SEP]) || gsp_same(s, f->text[GSP_EOS]);
 
         // one alone is the end of the first text, where texts have an end
         add = add || (known && (i > from + 1 || !last));
     }
-    f->add[SP_SEP] = add;
+    f->add[GSP_SEP] = add;
 }
 
-static void sp_template(sp_found *f, const ckpt_value *processor)
+static void gsp_template(gsp_found *f, const ckpt_value *processor)
 {
     const ckpt_seq single = ckpt_value_seq(ckpt_value_get(processor, "single"));
-    const char *first = single.n > 1 ? sp_piece(single.at[0]) : NULL;
-    const char *last = single.n > 1 ? sp_piece(single.at[single.n - 1]) : NULL;
+    const char *first = single.n > 1 ? gsp_piece(single.at[0]) : NULL;
+    const char *last = single.n > 1 ? gsp_piece(single.at[single.n - 1]) : NULL;
 
     if (first)
-        f->add[SP_BOS] = sp_same(first, f->text[SP_BOS]) || sp_same(first, f->cls);
+        f->add[GSP_BOS] = gsp_same(first, f->text[GSP_BOS]) || gsp_same(first, f->cls);
     if (last) {
-        f->text[SP_EOS] = last;
-        f->add[SP_EOS] = 1;
+        f->text[GSP_EOS] = last;
+        f->add[GSP_EOS] = 1;
     }
-    sp_pair(f, ckpt_value_seq(ckpt_value_get(processor, "pair")), first, last);
+    gsp_pair(f, ckpt_value_seq(ckpt_value_get(processor, "pair")), first, last);
 }
 
-static void sp_processor(sp_found *f, const ckpt_value *processor)
+static void gsp_processor(gsp_found *f, const ckpt_value *processor)
 {
     const ckpt_value *type = ckpt_value_get(processor, "type");
 
     if (!type)
         return;
     if (ckpt_value_is(type, "ByteLevel")) {
-        f->add[SP_BOS] = f->add[SP_BOS] < 0 ? 0 : f->add[SP_BOS];
-        f->add[SP_EOS] = f->add[SP_EOS] < 0 ? 0 : f->add[SP_EOS];
+        f->add[GSP_BOS] = f->add[GSP_BOS] < 0 ? 0 : f->add[GSP_BOS];
+        f->add[GSP_EOS] = f->add[GSP_EOS] < 0 ? 0 : f->add[GSP_EOS];
     } else if (ckpt_value_is(type, "RobertaProcessing")) {
-        f->add[SP_BOS] = f->add[SP_EOS] = f->add[SP_SEP] = 1;
+        f->add[GSP_BOS] = f->add[GSP_EOS] = f->add[GSP_SEP] = 1;
     } else if (ckpt_value_is(type, "TemplateProcessing")) {
-        sp_template(f, processor);
+        gsp_template(f, processor);
     }
 }
 
-static void sp_processors(sp_found *f)
+static void gsp_processors(gsp_found *f)
 {
     const ckpt_value *all = ckpt_value_get(f->w->tokenizer, "post_processor");
     const ckpt_seq list = ckpt_value_seq(ckpt_value_get(all, "processors"));
 
     if (!list.n)
-        sp_processor(f, all);
+        gsp_processor(f, all);
     for (uint64_t i = 0; i < list.n; i++)
-        sp_processor(f, list.at[i]);
+        gsp_processor(f, list.at[i]);
 }
 
 /* ---- keys ---- */
 
 /* The number of an added token; false: there is none of this text. */
-static bool sp_number_of(const ckpt_gguf_tokenizer_work *w, const char *text, int64_t *out)
+static bool gsp_number_of(const ckpt_gguf_tokenizer_work *w, const char *text, int64_t *out)
 {
     const ckpt_seq list = ckpt_value_seq(ckpt_value_get(w->tokenizer, "added_tokens"));
 
@@ -135,7 +135,7 @@ static bool sp_number_of(const ckpt_gguf_tokenizer_work *w, const char *text, in
 }
 
 /* The same by config.json; of several ends, the first. */
-static bool sp_number_said(const ckpt_gguf_tokenizer_work *w, const char *name, int64_t *out)
+static bool gsp_number_said(const ckpt_gguf_tokenizer_work *w, const char *name, int64_t *out)
 {
     char key[32];
     const ckpt_value *v;
@@ -149,30 +149,30 @@ static bool sp_number_said(const ckpt_gguf_tokenizer_work *w, const char *name, 
     return v && v->kind == CKPT_V_INT && ckpt_value_as_int(v, out);
 }
 
-static int sp_put_numbers(const sp_found *f)
+static int gsp_put_numbers(const gsp_found *f)
 {
     ckpt_gguf_tokenizer_work *w = f->w;
-    bool done[SP_KINDS] = {false};
+    bool done[GSP_KINDS] = {false};
     int64_t number = -1;
     int rc = CKPT_OK;
 
     for (unsigned pass = 0; pass < 2; pass++) {
-        for (unsigned k = 0; rc == CKPT_OK && k < SP_KINDS; k++) {
-            bool found = pass == 0 ? sp_number_of(w, f->text[k], &number)
-                                   : sp_number_said(w, sp_names[k].name, &number);
+        for (unsigned k = 0; rc == CKPT_OK && k < GSP_KINDS; k++) {
+            bool found = pass == 0 ? gsp_number_of(w, f->text[k], &number)
+                                   : gsp_number_said(w, gsp_names[k].name, &number);
 
             if (done[k] || !found || number < 0 || (uint64_t)number >= w->token.n)
                 continue;
             done[k] = true;
-            rc = ckpt_gguf_add_u32(w->to, sp_names[k].key, (uint64_t)number, w->err);
+            rc = ckpt_gguf_add_u32(w->to, gsp_names[k].key, (uint64_t)number, w->err);
         }
     }
     return rc;
 }
 
-static int sp_put_added(const sp_found *f)
+static int gsp_put_added(const gsp_found *f)
 {
-    static const sp_kind kinds[] = {SP_BOS, SP_EOS, SP_SEP};
+    static const gsp_kind kinds[] = {GSP_BOS, GSP_EOS, GSP_SEP};
     static const char *const keys[] = {"tokenizer.ggml.add_bos_token",
                                        "tokenizer.ggml.add_eos_token",
                                        "tokenizer.ggml.add_sep_token"};
@@ -186,7 +186,7 @@ static int sp_put_added(const sp_found *f)
 }
 
 /* The template of tokenizer_config.json, or chat_template.jinja. */
-static int sp_put_template(ckpt_gguf_tokenizer_work *w)
+static int gsp_put_template(ckpt_gguf_tokenizer_work *w)
 {
     const ckpt_value *v = ckpt_value_get(w->config, "chat_template");
     char *text = NULL;
@@ -213,7 +213,7 @@ static int sp_put_template(ckpt_gguf_tokenizer_work *w)
 }
 
 /* What a normalizer does: 1, 0, or -1: it does not say. */
-static void sp_normalizer(const ckpt_value *n, int *lower, int *strip)
+static void gsp_normalizer(const ckpt_value *n, int *lower, int *strip)
 {
     const ckpt_value *type = ckpt_value_get(n, "type");
     const ckpt_value *l = ckpt_value_get(n, "lowercase"), *s = ckpt_value_get(n, "strip_accents");
@@ -230,15 +230,15 @@ static void sp_normalizer(const ckpt_value *n, int *lower, int *strip)
         *strip = s->as.i != 0;
 }
 
-static int sp_put_normalizer(ckpt_gguf_tokenizer_work *w)
+static int gsp_put_normalizer(ckpt_gguf_tokenizer_work *w)
 {
     const ckpt_value *all = ckpt_value_get(w->tokenizer, "normalizer");
     const ckpt_seq list = ckpt_value_seq(ckpt_value_get(all, "normalizers"));
     int lower = -1, strip = -1, rc = CKPT_OK;
 
-    sp_normalizer(all, &lower, &strip);
+    gsp_normalizer(all, &lower, &strip);
     for (uint64_t i = 0; i < list.n; i++)
-        sp_normalizer(list.at[i], &lower, &strip);
+        gsp_normalizer(list.at[i], &lower, &strip);
     if (lower >= 0)
         rc = ckpt_gguf_add_bool(w->to, "tokenizer.ggml.normalizer.lowercase", lower, w->err);
     if (rc == CKPT_OK && strip >= 0)
@@ -248,22 +248,22 @@ static int sp_put_normalizer(ckpt_gguf_tokenizer_work *w)
 
 int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w)
 {
-    sp_found f = {.w = w, .cls = sp_text(w->config, "cls")};
+    gsp_found f = {.w = w, .cls = gsp_text(w->config, "cls")};
     const ckpt_value *prefix = ckpt_value_get(w->config, "add_prefix_space");
     char key[32];
     int rc = CKPT_OK;
 
-    for (unsigned k = 0; k < SP_KINDS; k++) {
-        f.text[k] = sp_text(w->config, sp_names[k].name);
+    for (unsigned k = 0; k < GSP_KINDS; k++) {
+        f.text[k] = gsp_text(w->config, gsp_names[k].name);
         f.add[k] = -1;
     }
     if (w->tokenizer) {
-        f.text[SP_BOS] = f.text[SP_BOS] ? f.text[SP_BOS] : f.cls;
-        f.text[SP_EOS] = f.text[SP_EOS] ? f.text[SP_EOS] : f.text[SP_SEP];
-        sp_processors(&f);
+        f.text[GSP_BOS] = f.text[GSP_BOS] ? f.text[GSP_BOS] : f.cls;
+        f.text[GSP_EOS] = f.text[GSP_EOS] ? f.text[GSP_EOS] : f.text[GSP_SEP];
+        gsp_processors(&f);
     }
-    for (unsigned k = 0; k < SP_KINDS; k++) {
-        (void)snprintf(key, sizeof key, "add_%s_token", sp_names[k].name);
+    for (unsigned k = 0; k < GSP_KINDS; k++) {
+        (void)snprintf(key, sizeof key, "add_%s_token", gsp_names[k].name);
         const ckpt_value *v = ckpt_value_get(w->config, key);
 
         if (f.add[k] < 0 && v && v->kind == CKPT_V_BOOL)
@@ -272,10 +272,10 @@ int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w)
     if (w->scores && prefix && prefix->kind == CKPT_V_BOOL)
         rc = ckpt_gguf_add_bool(w->to, "tokenizer.ggml.add_space_prefix", prefix->as.i, w->err);
     if (rc == CKPT_OK)
-        rc = sp_put_numbers(&f);
+        rc = gsp_put_numbers(&f);
     if (rc == CKPT_OK)
-        rc = sp_put_added(&f);
+        rc = gsp_put_added(&f);
     if (rc == CKPT_OK)
-        rc = sp_put_template(w);
-    return rc == CKPT_OK ? sp_put_normalizer(w) : rc;
+        rc = gsp_put_template(w);
+    return rc == CKPT_OK ? gsp_put_normalizer(w) : rc;
 }

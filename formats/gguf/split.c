@@ -223,7 +223,7 @@ static int gs_files(ckpt_map *to, const char *path, uint32_t count, ckpt_err *er
         ckpt_gguf_place_in *in = ckpt_arena_alloc(to->arena, sizeof *in);
         const char *name =
             ckpt_arena_printf(to->arena, "%.*s-%05u-of-%05u.gguf", stem, path, no + 1, count);
-        ckpt_map_file file = {.path = name, .format = &ckpt_format_gguf, .state = in};
+        ckpt_map_file file = {.path = name, .format = to->files.at[0].format, .state = in};
 
         if (!in || !name)
             return ckpt_fail_memory(err);

@@ -17,19 +17,19 @@
 #include "formats/hf/side.h"
 #include "libckpt/codec/json/json.h"
 
-#define TK_BYTES   (UINT64_C(256) << 20) /* of a file */
-#define TK_SPACE   "\xe2\x96\x81"        /* what stands for a blank */
-#define TK_UNUSED  5
-#define TK_USER    4
-#define TK_CONTROL 3
+#define GTK_BYTES   (UINT64_C(256) << 20) /* of a file */
+#define GTK_SPACE   "\xe2\x96\x81"        /* what stands for a blank */
+#define GTK_UNUSED  5
+#define GTK_USER    4
+#define GTK_CONTROL 3
 
-enum { TK_TOKENS = 1 << 24 /* of a model, at most */ };
+enum { GTK_TOKENS = 1 << 24 /* of a model, at most */ };
 
 /* ---- files ---- */
 
-static int tk_json(ckpt_gguf_tokenizer_work *w, const char *name, const ckpt_value **out)
+static int gtk_json(ckpt_gguf_tokenizer_work *w, const char *name, const ckpt_value **out)
 {
-    ckpt_json_text text = {.max = TK_BYTES, .wide = true};
+    ckpt_json_text text = {.max = GTK_BYTES, .wide = true};
     ckpt_value *v = NULL;
     char *bytes = NULL;
     int rc;
@@ -38,7 +38,7 @@ static int tk_json(ckpt_gguf_tokenizer_work *w, const char *name, const ckpt_val
     if (!ckpt_listing_has(&w->list, name, false))
         return CKPT_OK;
     text.name = ckpt_path_join(w->scratch->arena, w->list.folder, name);
-    rc = text.name ? ckpt_io_slurp(&bytes, &text.n, text.name, TK_BYTES, w->err)
+    rc = text.name ? ckpt_io_slurp(&bytes, &text.n, text.name, GTK_BYTES, w->err)
                    : ckpt_fail_memory(w->err);
     text.at = bytes;
     if (rc == CKPT_OK)
@@ -49,11 +49,11 @@ static int tk_json(ckpt_gguf_tokenizer_work *w, const char *name, const ckpt_val
 }
 
 /* The bytes of a file, in the scratch arena. */
-static int tk_bytes(ckpt_gguf_tokenizer_work *w, const char *name, const char **out, uint64_t *n)
+static int gtk_bytes(ckpt_gguf_tokenizer_work *w, const char *name, const char **out, uint64_t *n)
 {
     const char *path = ckpt_path_join(w->scratch->arena, w->list.folder, name);
     char *bytes = NULL;
-    int rc = path ? ckpt_io_slurp(&bytes, n, path, TK_BYTES, w->err) : ckpt_fail_memory(w->err);
+    int rc = path ? ckpt_io_slurp(&bytes, n, path, GTK_BYTES, w->err) : ckpt_fail_memory(w->err);
 
     if (rc == CKPT_OK) {
         *out = ckpt_arena_string(w->scratch->arena, bytes, *n);
@@ -66,7 +66,7 @@ static int tk_bytes(ckpt_gguf_tokenizer_work *w, const char *name, const char **
 /* ---- tokens ---- */
 
 /* Rows of the model's table of tokens; 0: there is none. */
-static uint64_t tk_rows(const ckpt_map *to)
+static uint64_t gtk_rows(const ckpt_map *to)
 {
     size_t at = ckpt_map_index(to, "token_embd.weight", strlen("token_embd.weight"));
 
@@ -74,9 +74,9 @@ static uint64_t tk_rows(const ckpt_map *to)
 }
 
 /* Room for token number i. */
-static int tk_grow(ckpt_gguf_tokenizer_work *w, uint64_t i)
+static int gtk_grow(ckpt_gguf_tokenizer_work *w, uint64_t i)
 {
-    if (i >= TK_TOKENS)
+    if (i >= GTK_TOKENS)
         return ckpt_fail(w->err, CKPT_EFORMAT, "%s: token number %" PRIu64 " of the tokenizer",
                          w->list.folder, i);
     while (w->token.n <= i) {
@@ -84,16 +84,16 @@ static int tk_grow(ckpt_gguf_tokenizer_work *w, uint64_t i)
 
         if (!t)
             return ckpt_fail_memory(w->err);
-        *t = (ckpt_gguf_token){.score = -10000, .type = TK_UNUSED};
+        *t = (ckpt_gguf_token){.score = -10000, .type = GTK_UNUSED};
     }
     return CKPT_OK;
 }
 
-static int tk_set(ckpt_gguf_tokenizer_work *w, int64_t i, const ckpt_text *text, unsigned type)
+static int gtk_set(ckpt_gguf_tokenizer_work *w, int64_t i, const ckpt_text *text, unsigned type)
 {
     int rc =
         i < 0 ? ckpt_fail(w->err, CKPT_EFORMAT, "%s: a token with a number below 0", w->list.folder)
-              : tk_grow(w, (uint64_t)i);
+              : gtk_grow(w, (uint64_t)i);
 
     if (rc == CKPT_OK) {
         w->token.at[i].text = text->at;
@@ -104,7 +104,7 @@ static int tk_set(ckpt_gguf_tokenizer_work *w, int64_t i, const ckpt_text *text,
 }
 
 /* Added tokens that are marked as special, or look so: some models do not mark theirs. */
-static bool tk_is_special(const ckpt_value *added, const ckpt_text *text)
+static bool gtk_is_special(const ckpt_value *added, const ckpt_text *text)
 {
     const ckpt_value *special = ckpt_value_get(added, "special");
     const char *s = text->at;
@@ -119,7 +119,7 @@ static bool tk_is_special(const ckpt_value *added, const ckpt_text *text)
 }
 
 /* Text of a token that users defined: blanks are blanks. */
-static int tk_user_text(ckpt_gguf_tokenizer_work *w, ckpt_text *text)
+static int gtk_user_text(ckpt_gguf_tokenizer_work *w, ckpt_text *text)
 {
     char *out = ckpt_arena_array(w->scratch->arena, text->n + 1, 1);
     uint64_t n = 0;
@@ -127,7 +127,7 @@ static int tk_user_text(ckpt_gguf_tokenizer_work *w, ckpt_text *text)
     if (!out)
         return ckpt_fail_memory(w->err);
     for (uint64_t i = 0; i < text->n; i++) {
-        bool space = text->n - i >= 3 && memcmp(text->at + i, TK_SPACE, 3) == 0;
+        bool space = text->n - i >= 3 && memcmp(text->at + i, GTK_SPACE, 3) == 0;
 
         out[n++] = space ? ' ' : text->at[i];
         i += space ? 2 : 0;
@@ -138,7 +138,7 @@ static int tk_user_text(ckpt_gguf_tokenizer_work *w, ckpt_text *text)
 }
 
 /* One added token. */
-static int tk_add(ckpt_gguf_tokenizer_work *w, const ckpt_value *added, int64_t number)
+static int gtk_add(ckpt_gguf_tokenizer_work *w, const ckpt_value *added, int64_t number)
 {
     const ckpt_value *content = ckpt_value_get(added, "content");
     ckpt_text text;
@@ -149,17 +149,17 @@ static int tk_add(ckpt_gguf_tokenizer_work *w, const ckpt_value *added, int64_t 
         return ckpt_fail(w->err, CKPT_EFORMAT, "%s: an added token without content",
                          w->list.folder);
     text = content->as.text;
-    special = tk_is_special(added, &text);
+    special = gtk_is_special(added, &text);
     if (!special)
-        rc = tk_user_text(w, &text);
+        rc = gtk_user_text(w, &text);
     if (rc == CKPT_OK)
-        rc = tk_set(w, number, &text, special ? TK_CONTROL : TK_USER);
+        rc = gtk_set(w, number, &text, special ? GTK_CONTROL : GTK_USER);
     if (rc == CKPT_OK)
         w->token.at[number].score = -1000;
     return rc;
 }
 
-static int tk_added(ckpt_gguf_tokenizer_work *w)
+static int gtk_added(ckpt_gguf_tokenizer_work *w)
 {
     const ckpt_seq list = ckpt_value_seq(ckpt_value_get(w->tokenizer, "added_tokens"));
     int rc = CKPT_OK;
@@ -168,13 +168,13 @@ static int tk_added(ckpt_gguf_tokenizer_work *w)
         int64_t number = -1;
 
         (void)ckpt_value_as_int(ckpt_value_get(list.at[i], "id"), &number);
-        rc = tk_add(w, list.at[i], number);
+        rc = gtk_add(w, list.at[i], number);
     }
     return rc;
 }
 
 /* {"text": number} */
-static int tk_vocabulary(ckpt_gguf_tokenizer_work *w, const ckpt_value *vocab)
+static int gtk_vocabulary(ckpt_gguf_tokenizer_work *w, const ckpt_value *vocab)
 {
     const ckpt_dict all = ckpt_value_map(vocab);
     int rc = CKPT_OK;
@@ -183,33 +183,33 @@ static int tk_vocabulary(ckpt_gguf_tokenizer_work *w, const ckpt_value *vocab)
         int64_t number = -1;
 
         (void)ckpt_value_as_int(all.at[i].value, &number);
-        rc = tk_set(w, number, &all.at[i].key->as.text, 1);
+        rc = gtk_set(w, number, &all.at[i].key->as.text, 1);
     }
     return rc;
 }
 
 /* ---- kinds ---- */
 
-static int tk_spm(ckpt_gguf_tokenizer_work *w)
+static int gtk_spm(ckpt_gguf_tokenizer_work *w)
 {
     const ckpt_dict decoder = ckpt_value_map(ckpt_value_get(w->config, "added_tokens_decoder"));
     const ckpt_value *file = NULL;
     const char *bytes;
     uint64_t n;
-    int rc = tk_bytes(w, "tokenizer.model", &bytes, &n);
+    int rc = gtk_bytes(w, "tokenizer.model", &bytes, &n);
 
     w->model = "llama";
     w->scores = true;
     if (rc == CKPT_OK)
         rc = ckpt_gguf_spm(&w->token, "tokenizer.model", bytes, n, w->err);
     if (rc == CKPT_OK)
-        rc = tk_json(w, "added_tokens.json", &file);
+        rc = gtk_json(w, "added_tokens.json", &file);
     const ckpt_dict extra = ckpt_value_map(file);
     for (uint64_t i = 0; rc == CKPT_OK && i < extra.n; i++) {
         int64_t number = -1;
 
         (void)ckpt_value_as_int(extra.at[i].value, &number);
-        rc = tk_set(w, number, &extra.at[i].key->as.text, TK_USER);
+        rc = gtk_set(w, number, &extra.at[i].key->as.text, GTK_USER);
         if (rc == CKPT_OK)
             w->token.at[number].score = -1000;
     }
@@ -218,7 +218,7 @@ static int tk_spm(ckpt_gguf_tokenizer_work *w)
         char *stop = NULL;
         long long number = strtoll(key.at, &stop, 10);
 
-        rc = *key.at && !*stop ? tk_add(w, decoder.at[i].value, number)
+        rc = *key.at && !*stop ? gtk_add(w, decoder.at[i].value, number)
                                : ckpt_fail(w->err, CKPT_EFORMAT,
                                            "tokenizer_config.json: token number '%.40s'", key.at);
     }
@@ -226,28 +226,28 @@ static int tk_spm(ckpt_gguf_tokenizer_work *w)
 }
 
 /* True for "<0x1F>", which stands for a byte. */
-static bool tk_is_byte(const ckpt_gguf_token *t)
+static bool gtk_is_byte(const ckpt_gguf_token *t)
 {
     return t->n == 6 && memcmp(t->text, "<0x", 3) == 0 && t->text[5] == '>';
 }
 
 /* A SentencePiece model as tokenizer.json has it: the earlier a token, the better its score. */
-static int tk_spm_json(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
+static int gtk_spm_json(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
 {
     const ckpt_value *unknown = ckpt_value_get(model, "unk_token");
-    int rc = tk_vocabulary(w, ckpt_value_get(model, "vocab"));
+    int rc = gtk_vocabulary(w, ckpt_value_get(model, "vocab"));
 
     w->model = "llama";
     w->scores = true;
     for (size_t i = 0; rc == CKPT_OK && i < w->token.n; i++) {
         ckpt_gguf_token *t = &w->token.at[i];
 
-        if (t->text && tk_is_byte(t))
+        if (t->text && gtk_is_byte(t))
             t->type = 6;
         t->score = t->text ? -(float)i : t->score;
     }
     if (rc == CKPT_OK)
-        rc = tk_added(w);
+        rc = gtk_added(w);
     for (size_t i = 0; rc == CKPT_OK && i < w->token.n; i++) {
         ckpt_gguf_token *t = &w->token.at[i];
 
@@ -258,22 +258,22 @@ static int tk_spm_json(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
     return rc;
 }
 
-static int tk_bpe(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
+static int gtk_bpe(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
 {
-    int rc = tk_vocabulary(w, ckpt_value_get(model, "vocab"));
+    int rc = gtk_vocabulary(w, ckpt_value_get(model, "vocab"));
 
     w->model = "gpt2";
     w->merges = ckpt_value_get(model, "merges");
-    return rc == CKPT_OK ? tk_added(w) : rc;
+    return rc == CKPT_OK ? gtk_added(w) : rc;
 }
 
 /* Words begin with what stands for a blank, what goes on with one with nothing. */
-static int tk_phantom(ckpt_gguf_tokenizer_work *w)
+static int gtk_phantom(ckpt_gguf_tokenizer_work *w)
 {
     for (size_t i = 0; i < w->token.n; i++) {
         ckpt_gguf_token *t = &w->token.at[i];
 
-        if (t->type == TK_CONTROL || !t->text)
+        if (t->type == GTK_CONTROL || !t->text)
             continue;
         if (t->n >= 2 && memcmp(t->text, "##", 2) == 0) {
             t->text += 2;
@@ -283,7 +283,7 @@ static int tk_phantom(ckpt_gguf_tokenizer_work *w)
         char *out = ckpt_arena_array(w->scratch->arena, t->n + 4, 1);
         if (!out)
             return ckpt_fail_memory(w->err);
-        memcpy(out, TK_SPACE, 3);
+        memcpy(out, GTK_SPACE, 3);
         memcpy(out + 3, t->text, (size_t)t->n);
         out[t->n + 3] = 0;
         t->text = out;
@@ -293,12 +293,12 @@ static int tk_phantom(ckpt_gguf_tokenizer_work *w)
 }
 
 /* A word in each line. */
-static int tk_lines(ckpt_gguf_tokenizer_work *w)
+static int gtk_lines(ckpt_gguf_tokenizer_work *w)
 {
     const char *s, *end;
     uint64_t n;
     int64_t i = 0;
-    int rc = tk_bytes(w, "vocab.txt", &s, &n);
+    int rc = gtk_bytes(w, "vocab.txt", &s, &n);
 
     for (end = s + n; rc == CKPT_OK && s < end; i++) {
         const char *stop = memchr(s, '\n', (size_t)(end - s));
@@ -309,53 +309,53 @@ static int tk_lines(ckpt_gguf_tokenizer_work *w)
             text.n--;
         rc =
             ckpt_utf8_ok(text.at, text.n)
-                ? tk_set(w, i, &text, mark ? TK_CONTROL : 1)
+                ? gtk_set(w, i, &text, mark ? GTK_CONTROL : 1)
                 : ckpt_fail(w->err, CKPT_EFORMAT, "vocab.txt: line %" PRId64 " is no UTF-8", i + 1);
         s = stop ? stop + 1 : end;
     }
     return rc;
 }
 
-static int tk_word_piece(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
+static int gtk_word_piece(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
 {
-    int rc = model ? tk_vocabulary(w, ckpt_value_get(model, "vocab")) : tk_lines(w);
+    int rc = model ? gtk_vocabulary(w, ckpt_value_get(model, "vocab")) : gtk_lines(w);
 
     w->model = "bert";
     if (rc == CKPT_OK)
-        rc = tk_added(w);
-    return rc == CKPT_OK ? tk_phantom(w) : rc;
+        rc = gtk_added(w);
+    return rc == CKPT_OK ? gtk_phantom(w) : rc;
 }
 
 /* By what there is. */
-static int tk_read(ckpt_gguf_tokenizer_work *w)
+static int gtk_read(ckpt_gguf_tokenizer_work *w)
 {
     const ckpt_value *model = ckpt_value_get(w->tokenizer, "model");
     const ckpt_value *type = ckpt_value_get(model, "type");
     const ckpt_value *fallback = ckpt_value_get(model, "byte_fallback");
 
     if (ckpt_listing_has(&w->list, "tokenizer.model", false))
-        return tk_spm(w);
+        return gtk_spm(w);
     if (type && ckpt_value_is(type, "BPE"))
-        return fallback && fallback->kind == CKPT_V_BOOL && fallback->as.i ? tk_spm_json(w, model)
-                                                                           : tk_bpe(w, model);
+        return fallback && fallback->kind == CKPT_V_BOOL && fallback->as.i ? gtk_spm_json(w, model)
+                                                                           : gtk_bpe(w, model);
     if (type && ckpt_value_is(type, "WordPiece"))
-        return tk_word_piece(w, model);
+        return gtk_word_piece(w, model);
     if (type)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "%s/tokenizer.json: a tokenizer of type %.40s, which is not written to "
                          "GGUF; --no-side-files leaves it out",
                          w->list.folder, type->kind == CKPT_V_STR ? type->as.text.at : "?");
     if (ckpt_listing_has(&w->list, "vocab.txt", false))
-        return tk_word_piece(w, NULL);
+        return gtk_word_piece(w, NULL);
     return CKPT_OK;
 }
 
 /* ---- keys ---- */
 
 /* As many tokens as the model has rows: llama.cpp compares. */
-static int tk_fill(ckpt_gguf_tokenizer_work *w)
+static int gtk_fill(ckpt_gguf_tokenizer_work *w)
 {
-    uint64_t rows = tk_rows(w->to);
+    uint64_t rows = gtk_rows(w->to);
 
     // of SentencePiece's, llama.cpp's converter leaves out what the model has no row for
     if (rows && w->token.n > rows && w->scores) {
@@ -372,7 +372,7 @@ static int tk_fill(ckpt_gguf_tokenizer_work *w)
                          "%s: %zu tokens, and a model of %" PRIu64 ": another model's tokenizer; "
                          "--no-side-files leaves it out",
                          w->list.folder, w->token.n, rows);
-    if (rows > w->token.n && tk_grow(w, rows - 1) != CKPT_OK)
+    if (rows > w->token.n && gtk_grow(w, rows - 1) != CKPT_OK)
         return CKPT_ELIMIT;
     for (size_t i = 0; i < w->token.n; i++) {
         ckpt_gguf_token *t = &w->token.at[i];
@@ -388,7 +388,7 @@ static int tk_fill(ckpt_gguf_tokenizer_work *w)
 }
 
 /* A list with room for n values. */
-static ckpt_value *tk_list(ckpt_map *to, uint64_t n)
+static ckpt_value *gtk_list(ckpt_map *to, uint64_t n)
 {
     ckpt_value *v = ckpt_value_new(to->arena, CKPT_V_LIST);
 
@@ -397,11 +397,11 @@ static ckpt_value *tk_list(ckpt_map *to, uint64_t n)
     return v && v->as.seq.at ? v : NULL;
 }
 
-static int tk_put_tokens(ckpt_gguf_tokenizer_work *w)
+static int gtk_put_tokens(ckpt_gguf_tokenizer_work *w)
 {
     ckpt_map *to = w->to;
-    ckpt_value *text = tk_list(to, w->token.n), *score = tk_list(to, w->token.n);
-    ckpt_value *type = tk_list(to, w->token.n);
+    ckpt_value *text = gtk_list(to, w->token.n), *score = gtk_list(to, w->token.n);
+    ckpt_value *type = gtk_list(to, w->token.n);
     bool ok = text && score && type;
     int rc;
 
@@ -425,7 +425,7 @@ static int tk_put_tokens(ckpt_gguf_tokenizer_work *w)
 }
 
 /* A part of a merge: a blank inside would be taken for the one between. */
-static bool tk_merge_part(ckpt_bytes *out, const ckpt_value *v)
+static bool gtk_merge_part(ckpt_bytes *out, const ckpt_value *v)
 {
     for (uint64_t i = 0; v->kind == CKPT_V_STR && i < v->as.text.n; i++) {
         bool ok = v->as.text.at[i] == ' ' ? ckpt_bytes_add(out, "\xc4\xa0", 2)
@@ -437,10 +437,10 @@ static bool tk_merge_part(ckpt_bytes *out, const ckpt_value *v)
 }
 
 /* "left right" for each, of either form. */
-static int tk_put_merges(ckpt_gguf_tokenizer_work *w)
+static int gtk_put_merges(ckpt_gguf_tokenizer_work *w)
 {
     const ckpt_seq from = ckpt_value_seq(w->merges);
-    ckpt_value *list = tk_list(w->to, from.n);
+    ckpt_value *list = gtk_list(w->to, from.n);
     ckpt_bytes b = {0};
     bool ok = list != NULL;
 
@@ -454,8 +454,8 @@ static int tk_put_merges(ckpt_gguf_tokenizer_work *w)
         if (from.at[i]->kind == CKPT_V_STR)
             ok = ckpt_bytes_add(&b, from.at[i]->as.text.at, (size_t)from.at[i]->as.text.n);
         else
-            ok = pair.n == 2 && tk_merge_part(&b, pair.at[0]) && ckpt_bytes_add(&b, " ", 1) &&
-                 tk_merge_part(&b, pair.at[1]);
+            ok = pair.n == 2 && gtk_merge_part(&b, pair.at[0]) && ckpt_bytes_add(&b, " ", 1) &&
+                 gtk_merge_part(&b, pair.at[1]);
         list->as.seq.at[i] = ok ? ckpt_value_str(w->to->arena, (const char *)b.at, b.n) : NULL;
         ok = list->as.seq.at[i] != NULL;
     }
@@ -467,7 +467,7 @@ static int tk_put_merges(ckpt_gguf_tokenizer_work *w)
 }
 
 /* The kind; for BPE `pre` is the map's, for the others there is one alone. */
-static int tk_put_kind(ckpt_gguf_tokenizer_work *w)
+static int gtk_put_kind(ckpt_gguf_tokenizer_work *w)
 {
     bool bpe = strcmp(w->model, "gpt2") == 0;
     int rc = ckpt_gguf_add_text(w->to, "tokenizer.ggml.model", w->model, w->err);
@@ -491,16 +491,16 @@ static int tk_put_kind(ckpt_gguf_tokenizer_work *w)
     return rc == CKPT_OK ? ckpt_gguf_add_text(w->to, "tokenizer.ggml.pre", "default", w->err) : rc;
 }
 
-static int tk_put(ckpt_gguf_tokenizer_work *w)
+static int gtk_put(ckpt_gguf_tokenizer_work *w)
 {
-    int rc = tk_fill(w);
+    int rc = gtk_fill(w);
 
     if (rc == CKPT_OK)
-        rc = tk_put_kind(w);
+        rc = gtk_put_kind(w);
     if (rc == CKPT_OK)
-        rc = tk_put_tokens(w);
+        rc = gtk_put_tokens(w);
     if (rc == CKPT_OK && w->merges)
-        rc = tk_put_merges(w);
+        rc = gtk_put_merges(w);
     return rc == CKPT_OK ? ckpt_gguf_special(w) : rc;
 }
 
@@ -512,20 +512,20 @@ int ckpt_gguf_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_hf_beside(&w.list, w.scratch, from, err);
     if (rc == CKPT_OK)
-        rc = tk_json(&w, "tokenizer.json", &w.tokenizer);
+        rc = gtk_json(&w, "tokenizer.json", &w.tokenizer);
     if (rc == CKPT_OK)
-        rc = tk_json(&w, "tokenizer_config.json", &w.config);
+        rc = gtk_json(&w, "tokenizer_config.json", &w.config);
     if (rc == CKPT_OK)
-        rc = tk_json(&w, "config.json", &w.hparams);
+        rc = gtk_json(&w, "config.json", &w.hparams);
     if (rc == CKPT_OK)
-        rc = tk_read(&w);
+        rc = gtk_read(&w);
     if (rc == CKPT_OK && !w.model)
         rc = ckpt_map_note(to, CKPT_WARNING, err,
                            "%s has no tokenizer (tokenizer.model, tokenizer.json, vocab.txt): "
                            "llama.cpp loads the file without one only to be given token numbers",
                            w.list.folder);
     else if (rc == CKPT_OK)
-        rc = tk_put(&w);
+        rc = gtk_put(&w);
     ckpt_vec_free(&w.token);
     ckpt_map_free(w.scratch);
     return rc;

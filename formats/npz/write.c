@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "libckpt/base/cast.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/zip/zip.h"
@@ -62,8 +63,8 @@ static int nw_array_of(nw_writer *w, const ckpt_tensor *t, nw_array *a, ckpt_zip
     if (!descr)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "tensor %.200s: numpy has no dtype for %s; %s",
                          t->name, ckpt_dtype_name(t->dtype),
-                         ckpt_dtype_converts(CKPT_F32, t->dtype) ? "--dtype f32 converts it"
-                                                                 : "--exclude leaves it out");
+                         ckpt_cast_find(CKPT_F32, t->dtype) ? "--dtype f32 converts it"
+                                                            : "--exclude leaves it out");
     if (!nw_name_ok(t->name))
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "tensor %.200s: its name cannot be a member's of an archive; --rename "

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "formats/safetensors/safetensors.h"
+#include "libckpt/base/cast.h"
 #include "libckpt/codec/json/json.h"
 
 /* One pair of "__metadata__". */
@@ -74,8 +75,8 @@ static int stw_take(stw_writer *w, ckpt_tensor *t)
         return ckpt_fail(
             w->err, CKPT_EUNSUPPORTED, "tensor \"%.200s\": safetensors has no dtype %s; %s",
             t->name, ckpt_dtype_name(t->dtype),
-            ckpt_dtype_converts(CKPT_BF16, t->dtype) ? "--dtype bf16 converts it"
-                                                     : "leave it out, or write another format");
+            ckpt_cast_find(CKPT_BF16, t->dtype) ? "--dtype bf16 converts it"
+                                                : "leave it out, or write another format");
     ckpt_tensor **slot = ckpt_vec_push(&w->tensors);
     if (!slot)
         return ckpt_fail_memory(w->err);

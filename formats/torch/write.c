@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "formats/torch/torch.h"
+#include "libckpt/base/cast.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/zip/zip.h"
@@ -93,9 +94,9 @@ static int tw_check(const tw_file *f, const ckpt_tensor *t)
     const ckpt_dtype_info *d = ckpt_dtype_get(t->dtype);
 
     if (!d->torch)
-        return ckpt_fail(
-            f->err, CKPT_EUNSUPPORTED, "tensor %.200s: torch has no dtype for %s%s", t->name,
-            d->name, ckpt_dtype_converts(CKPT_BF16, t->dtype) ? "; --dtype bf16 converts it" : "");
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "tensor %.200s: torch has no dtype for %s%s",
+                         t->name, d->name,
+                         ckpt_cast_find(CKPT_BF16, t->dtype) ? "; --dtype bf16 converts it" : "");
     // torch's float4 counts pairs along the last axis; it has no other packed dtype.
     if (d->per > 1 && (t->ndim == 0 || t->shape[t->ndim - 1] % 2 != 0))
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,

@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "libckpt/base/cast_int.h"
+#include "libckpt/base/cast_plain.h"
 #include "libckpt/base/cast_x86.h"
-#include "libckpt/base/quant.h"
 
 #define CAST_INLINE static inline __attribute__((always_inline))
 
@@ -267,14 +267,12 @@ ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from)
     // unsigned: what lies before F64 is large too
     unsigned row = (unsigned)to - CKPT_F64, column = (unsigned)from - CKPT_F64;
 
-    if (ckpt_dtype_packed(to) || ckpt_dtype_packed(from))
-        return ckpt_quant_find(to, from);
     if (row >= CAST_N || column >= CAST_N)
         return ckpt_cast_find_int(to, from);
     return cast_table[row][column];
 }
 
-ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from)
+ckpt_cast_fn ckpt_cast_plain(ckpt_dtype to, ckpt_dtype from)
 {
     ckpt_cast_fn fast = ckpt_cast_find_x86(to, from);
 
@@ -419,7 +417,7 @@ static uint64_t cast_count_zeros(ckpt_dtype d, const void *p, size_t n)
 static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
 {
     static const double limit = 464;
-    ckpt_cast_fn wide = ckpt_cast_find(CKPT_F64, from);
+    ckpt_cast_fn wide = ckpt_cast_plain(CKPT_F64, from);
     const unsigned char *at = src;
     size_t size = ckpt_dtype_get(from)->bits / 8u;
     uint64_t found = 0;

@@ -20,11 +20,13 @@ typedef void (*ckpt_cast_fn)(void *restrict dst, const void *restrict src, size_
 
 /*
  * The function for a pair among F64 F32 F16 BF16 F8_E4M3 F8_E5M2 (equal pairs: memcpy), or for an
- * integer or bool to F32; else NULL.
+ * integer or bool to F32, or for one of these floats and a type whose elements lie in blocks, by
+ * ggml's reference quantizers and back (n_elems is then of whole blocks); else NULL.
  */
 ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from);
 
-/* The portable reference for the same pair: what the tests compare with. */
+/* The portable reference for the same pair, unless elements lie in blocks: what the tests compare
+ * with. */
 ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from);
 
 /*

@@ -10,7 +10,7 @@
  */
 #include "libckpt/base/cast_x86.h"
 
-#include "libckpt/base/quant_x86.h"
+#include "libckpt/base/cast_plain.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 
@@ -33,7 +33,7 @@
  * True if this processor runs the bodies below.  Asked once: CPUID traps, and takes microseconds,
  * in a virtual machine.  Two threads that ask at the same time find the same answer.
  */
-static bool x86_usable(void)
+bool ckpt_x86_usable(void)
 {
     static atomic_int answer; // 0 not asked yet, 1 yes, -1 no
     int known = atomic_load_explicit(&answer, memory_order_relaxed);
@@ -220,17 +220,20 @@ ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from)
         fn = x86_f32_f16;
     else if (to == CKPT_F32 && from == CKPT_F16)
         fn = x86_f16_f32;
-    else if (from == CKPT_F32)
-        fn = ckpt_quant_find_x86(to);
-    return fn && x86_usable() ? fn : NULL;
+    return fn && ckpt_x86_usable() ? fn : NULL;
 }
 
 size_t ckpt_finite_prefix_x86(ckpt_dtype d, const void *p, size_t n_elems)
 {
-    return x86_usable() ? x86_finite(d, p, n_elems) : 0;
+    return ckpt_x86_usable() ? x86_finite(d, p, n_elems) : 0;
 }
 
 #else
+
+bool ckpt_x86_usable(void)
+{
+    return false;
+}
 
 ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from)
 {

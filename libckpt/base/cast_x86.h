@@ -9,6 +9,9 @@
 
 #include "libckpt/base/cast.h"
 
+/* True if this processor has AVX2 and F16C, and the system keeps their registers. */
+bool ckpt_x86_usable(void);
+
 /* The body for this processor, or NULL; same bits as ckpt_cast_find_portable's. */
 ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from);
 

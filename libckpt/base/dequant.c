@@ -8,6 +8,8 @@
  */
 #include "libckpt/base/quant.h"
 
+#include "libckpt/base/cast_plain.h"
+
 #include <string.h>
 
 /* A block of each type, as n values. */

@@ -25,7 +25,7 @@ typedef struct ckpt_dtype_info {
     const char *torch_storage;
     bool safetensors; /* the safetensors format has it */
     uint8_t bits;     /* per element; 0: it has none of its own, a block is of many */
-    /* elements of a block, and its bytes: 1 and bits / 8 unless elements are packed (F4: 2 and 1) */
+    /* elements of a block, and its bytes: 1 and bits / 8, but of packed elements (F4: 2 and 1) */
     uint16_t per, bytes;
     /* bytes that a big-endian file reverses together (C64: 4); 1 = none */
     uint8_t swap;

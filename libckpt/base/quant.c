@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant.c: owns the table of quantized types, and the quantizers whose blocks are 32 values with one
- * scale (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0).
+ * quant.c: owns the quantizers whose blocks are 32 values with one scale (Q4_0, Q4_1, Q5_0, Q5_1,
+ * Q8_0).
  *
  * The scale divides unrounded and is stored as F16.  Sources: ggml-quants.c, quantize_row_q4_0_ref
  * and its kin.
  */
 #include "libckpt/base/quant.h"
+
+#include "libckpt/base/cast_plain.h"
 
 #include <math.h>
 #include <string.h>
@@ -181,102 +183,4 @@ void ckpt_quant_q8_0(void *restrict dst, const void *restrict src, size_t n_elem
         for (int k = 0; k < QT_BLOCK; k++)
             to[2 + k] = (uint8_t)qt_int(roundf(x[k] * inverse));
     }
-}
-
-/* ---- other floats, through F32 ---- */
-
-enum { QT_CHUNK = 1024 }; /* elements: a multiple of every block */
-
-static void qt_via(void *restrict dst, const void *restrict src, size_t n, ckpt_dtype to,
-                   ckpt_dtype from)
-{
-    const ckpt_dtype_info *a = ckpt_dtype_get(from), *b = ckpt_dtype_get(to);
-    ckpt_cast_fn in = ckpt_cast_find(CKPT_F32, from), out = ckpt_cast_find(to, CKPT_F32);
-    const uint8_t *p = src;
-    uint8_t *q = dst;
-    float wide[QT_CHUNK];
-
-    while (n > 0) {
-        size_t some = n < QT_CHUNK ? n : QT_CHUNK;
-
-        in(wide, p, some);
-        out(q, wide, some);
-        p += some / a->per * a->bytes;
-        q += some / b->per * b->bytes;
-        n -= some;
-    }
-}
-
-#define QT_VIA(to, from)                                                                           \
-    static void qt_##to##_##from(void *restrict dst, const void *restrict src, size_t n)           \
-    {                                                                                              \
-        qt_via(dst, src, n, CKPT_##to, CKPT_##from);                                               \
-    }
-
-/* X(float) for those that go through F32. */
-#define QT_FLOATS(X, type) X(type, F64) X(type, F16) X(type, BF16) X(type, F8_E4M3) X(type, F8_E5M2)
-
-#define QT_IN(type, from)       QT_VIA(type, from)
-#define QT_OUT(type, to)        QT_VIA(to, type)
-#define QT_IN_ROW(type, from)   {CKPT_##type, CKPT_##from, qt_##type##_##from},
-#define QT_OUT_ROW(type, to)    {CKPT_##to, CKPT_##type, qt_##to##_##type},
-#define QT_WRITTEN(id)          QT_FLOATS(QT_IN, id)
-#define QT_WRITTEN_ROWS(id, fn) {CKPT_##id, CKPT_F32, fn}, QT_FLOATS(QT_IN_ROW, id)
-#define QT_READ(id)             QT_FLOATS(QT_OUT, id)
-#define QT_READ_ROWS(id)        QT_FLOATS(QT_OUT_ROW, id)
-
-QT_WRITTEN(Q4_0)
-QT_WRITTEN(Q4_1)
-QT_WRITTEN(Q5_0)
-QT_WRITTEN(Q5_1)
-QT_WRITTEN(Q8_0)
-QT_WRITTEN(Q2_K)
-QT_WRITTEN(Q3_K)
-QT_WRITTEN(Q4_K)
-QT_WRITTEN(Q5_K)
-QT_WRITTEN(Q6_K)
-
-QT_READ(Q4_0)
-QT_READ(Q4_1)
-QT_READ(Q5_0)
-QT_READ(Q5_1)
-QT_READ(Q8_0)
-QT_READ(Q2_K)
-QT_READ(Q3_K)
-QT_READ(Q4_K)
-QT_READ(Q5_K)
-QT_READ(Q6_K)
-QT_READ(Q8_K)
-QT_READ(IQ4_NL)
-QT_READ(IQ4_XS)
-QT_READ(TQ1_0)
-QT_READ(TQ2_0)
-QT_READ(MXFP4)
-QT_READ(NVFP4)
-
-static const struct {
-    ckpt_dtype to, from;
-    ckpt_cast_fn fn;
-} qt_table[] = {
-    QT_WRITTEN_ROWS(Q4_0, ckpt_quant_q4_0) QT_WRITTEN_ROWS(Q4_1, ckpt_quant_q4_1)
-        QT_WRITTEN_ROWS(Q5_0, ckpt_quant_q5_0) QT_WRITTEN_ROWS(Q5_1, ckpt_quant_q5_1)
-            QT_WRITTEN_ROWS(Q8_0, ckpt_quant_q8_0) QT_WRITTEN_ROWS(Q2_K, ckpt_quant_q2_k)
-                QT_WRITTEN_ROWS(Q3_K, ckpt_quant_q3_k) QT_WRITTEN_ROWS(Q4_K, ckpt_quant_q4_k)
-                    QT_WRITTEN_ROWS(Q5_K, ckpt_quant_q5_k) QT_WRITTEN_ROWS(Q6_K, ckpt_quant_q6_k)
-                        QT_READ_ROWS(Q4_0) QT_READ_ROWS(Q4_1) QT_READ_ROWS(Q5_0) QT_READ_ROWS(Q5_1)
-                            QT_READ_ROWS(Q8_0) QT_READ_ROWS(Q2_K) QT_READ_ROWS(Q3_K)
-                                QT_READ_ROWS(Q4_K) QT_READ_ROWS(Q5_K) QT_READ_ROWS(Q6_K)
-                                    QT_READ_ROWS(Q8_K) QT_READ_ROWS(IQ4_NL) QT_READ_ROWS(IQ4_XS)
-                                        QT_READ_ROWS(TQ1_0) QT_READ_ROWS(TQ2_0) QT_READ_ROWS(MXFP4)
-                                            QT_READ_ROWS(NVFP4)};
-
-ckpt_cast_fn ckpt_quant_find(ckpt_dtype to, ckpt_dtype from)
-{
-    if (to == CKPT_F32)
-        return ckpt_dequant_find(from);
-    for (size_t i = 0; i < sizeof qt_table / sizeof *qt_table; i++) {
-        if (qt_table[i].to == to && qt_table[i].from == from)
-            return qt_table[i].fn;
-    }
-    return NULL;
 }

@@ -12,9 +12,6 @@
 
 #include "libckpt/base/cast.h"
 
-/* The portable cast from a float to a block type or back; NULL: there is none. */
-ckpt_cast_fn ckpt_quant_find(ckpt_dtype to, ckpt_dtype from);
-
 /* n_elems of F32 into blocks: the types that are written. */
 void ckpt_quant_q4_0(void *restrict dst, const void *restrict src, size_t n_elems);
 void ckpt_quant_q4_1(void *restrict dst, const void *restrict src, size_t n_elems);

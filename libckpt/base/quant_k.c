@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant_k.c: owns the K-quantizers: super-blocks of 256 values, in runs of 16 or 32 whose scales are
- * quantized themselves.
+ * quant_k.c: owns the K-quantizers: super-blocks of 256 values, in runs of 16 or 32 whose scales
+ * are quantized themselves.
  *
  * Without an importance matrix.  Source: ggml-quants.c, quantize_row_q2_K_ref to
  * quantize_row_q6_K_ref.

@@ -104,7 +104,7 @@ static float qf_signed_max(const float *x, int n)
     return value;
 }
 
-/* Levels of 16 values by an inverse scale, and their sums of weights x * x: by values, by levels. */
+/* Levels of 16 values by an inverse scale, and sums of weights x * x: by values, by levels. */
 static void qf_sums(uint8_t *levels, const float *x, float inverse, float *a, float *b)
 {
     *a = *b = 0;

@@ -2,9 +2,9 @@
 /*
  * quant_x86.c: the AVX2 bodies of ggml's quantizers.
  *
- * K-quants: a lane for each of eight runs, so that the sums of each keep their order.  Blocks of 32:
- * maxima have no order but where values are NaN, which go to the portable body.  No operation is
- * fused: the target has no FMA.  Source: Intel SDM, volume 2 (MINPS and MAXPS return the second
+ * K-quants: a lane for each of eight runs, so that the sums of each keep their order.  Blocks of
+ * 32: maxima have no order but where values are NaN, which go to the portable body.  No operation
+ * is fused: the target has no FMA.  Source: Intel SDM, volume 2 (MINPS and MAXPS return the second
  * operand where a value is NaN, as the comparisons of the portable bodies do).
  */
 #include "libckpt/base/quant_x86.h"

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/base/cast.h"
 #include "libckpt/base/digest.h"
+#include "libckpt/base/quant.h"
 
 enum { KINDS = 12, SUPERS = 10 * KINDS, N = SUPERS * 256 };
 
@@ -123,6 +123,16 @@ static const struct {
 
 enum { TYPES = sizeof qt_want / sizeof *qt_want };
 
+/* The portable quantizer of a type, or NULL. */
+static ckpt_cast_fn qt_portable(ckpt_dtype d)
+{
+    static const ckpt_cast_fn fn[] = {
+        ckpt_quant_q4_0, ckpt_quant_q4_1, ckpt_quant_q5_0, ckpt_quant_q5_1, ckpt_quant_q8_0,
+        ckpt_quant_q2_k, ckpt_quant_q3_k, ckpt_quant_q4_k, ckpt_quant_q5_k, ckpt_quant_q6_k};
+
+    return d >= CKPT_Q4_0 && d <= CKPT_Q6_K ? fn[d - CKPT_Q4_0] : NULL;
+}
+
 static void blocks_are_those_of_ggml(void **state)
 {
     float *x = qt_values();
@@ -130,7 +140,7 @@ static void blocks_are_those_of_ggml(void **state)
     (void)state;
     for (size_t t = 0; t < TYPES; t++) {
         size_t n = qt_size(qt_want[t].d, N);
-        ckpt_cast_fn fn = ckpt_cast_find_portable(qt_want[t].d, CKPT_F32);
+        ckpt_cast_fn fn = qt_portable(qt_want[t].d);
         uint8_t *out = malloc(n);
 
         assert_non_null(out);
@@ -154,7 +164,7 @@ static void values_are_those_of_ggml(void **state)
         float *x = malloc(N * sizeof *x);
 
         assert_non_null(x);
-        ckpt_cast_find_portable(CKPT_F32, qt_want[t].d)(x, p, N);
+        ckpt_dequant_find(qt_want[t].d)(x, p, N);
         if (ckpt_crc32(0, x, N * sizeof *x) != qt_want[t].values)
             fail_msg("%s: other values", ckpt_dtype_name(qt_want[t].d));
         free(x);
@@ -173,7 +183,7 @@ static void bodies_give_the_same_bits(void **state)
     memcpy(raw + 1, x, N * sizeof *x);
     for (size_t t = 0; t < TYPES; t++) {
         ckpt_cast_fn fast = ckpt_cast_find(qt_want[t].d, CKPT_F32);
-        ckpt_cast_fn slow = ckpt_cast_find_portable(qt_want[t].d, CKPT_F32);
+        ckpt_cast_fn slow = qt_portable(qt_want[t].d);
         size_t per = ckpt_dtype_get(qt_want[t].d)->per, n = qt_size(qt_want[t].d, N);
         uint8_t *a = malloc(n), *b = malloc(n);
 
@@ -204,7 +214,7 @@ static void any_bits_are_taken(void **state)
         raw[i] = (uint8_t)qt_draw();
     for (size_t t = 0; t < TYPES; t++) {
         ckpt_cast_fn fast = ckpt_cast_find(qt_want[t].d, CKPT_F32);
-        ckpt_cast_fn slow = ckpt_cast_find_portable(qt_want[t].d, CKPT_F32);
+        ckpt_cast_fn slow = qt_portable(qt_want[t].d);
         size_t n = qt_size(qt_want[t].d, N);
         uint8_t *a = malloc(n), *b = malloc(n);
 
