@@ -13,6 +13,7 @@
  *     values.c    objects and tensors at the ends of their paths: the tree of values
  *     state.c     the training state: groups, their settings, which moments there are
  *     members.c   kinds of moments, and what is one value for a parameter
+ *     keep.c      what is kept of a DeepSpeed run's own values
  *     beside.c    schedule and other files beside accelerate's pairs
  *
  * A checkpoint, as torch.distributed.checkpoint 2.0 to 2.15 writes it:
@@ -166,8 +167,9 @@ int ckpt_dcp_program_folder(struct ckpt_dsw_job *job, const ckpt_dcp_layout *lay
  *
  * Errors  CKPT_ELIMIT
  */
-int ckpt_dcp_program_values(ckpt_value **out, ckpt_map *to, const struct ckpt_state *state,
-                            const ckpt_dcp_layout *layout, ckpt_err *err);
+int ckpt_dcp_program_values(ckpt_value **out, ckpt_map *to, const ckpt_map *from,
+                            const struct ckpt_state *state, const ckpt_dcp_layout *layout,
+                            ckpt_err *err);
 
 /* Give a group's settings initial_lr: that of DeepSpeed's configuration, or lr. */
 int ckpt_dcp_initial_lr(ckpt_value *settings, ckpt_arena *arena, const struct ckpt_state *state,
@@ -278,6 +280,38 @@ ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_
 
 /* What the parameters are trained in: what they are kept in. */
 ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s);
+
+/* ---- keep.c ---- */
+
+/* A member that says how DeepSpeed's own files are laid out. */
+bool ckpt_dcp_is_layout(const ckpt_pair *p);
+
+/* A member of a run's file is kept for the way back: plain data, and not of the layout. */
+bool ckpt_dcp_kept_plain(ckpt_arena *arena, const ckpt_pair *p);
+
+/*
+ * Add "deepspeed" to the values beside model and optimizer, a DICT: what the run holds and FSDP has
+ * no place for.  Nothing for runs of other frameworks.
+ *
+ * from    the map that has the state
+ * Errors  CKPT_ELIMIT; those of reading the count of steps
+ */
+int ckpt_dcp_keep(ckpt_value *values, ckpt_arena *arena, const ckpt_map *from,
+                  const ckpt_state *state, ckpt_err *err);
+
+/* A pair of the values read is such a dict. */
+bool ckpt_dcp_is_kept(const ckpt_pair *p);
+
+/*
+ * Make the state that of the DeepSpeed run whose values the map keeps, if it does.
+ *
+ * root   the state's model, a DICT, with what the program has beside it; gets members
+ * steps  that the optimizer has made: other than those written with the values, they are left out
+ *        with a warning
+ * Errors CKPT_ELIMIT
+ */
+int ckpt_dcp_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64_t steps,
+                       ckpt_err *err);
 
 /* ---- members.c ---- */
 

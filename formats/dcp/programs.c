@@ -74,7 +74,16 @@ static int dpg_titan_folder(ckpt_dsw_job *job)
     int rc = CKPT_OK;
 
     for (size_t g = 0; rc == CKPT_OK && g < job->state->group.n; g++) {
-        if (job->state->group.at[g].n == 0)
+        ckpt_value *settings = NULL;
+        rc = ckpt_dcp_settings(&settings, job->to, job->state, &job->state->group.at[g], job->err);
+        if (rc == CKPT_OK)
+            rc = ckpt_dcp_initial_lr(settings, job->to->arena, job->state, job->err);
+        if (rc == CKPT_OK && job->state->group.at[g].n > 0 && ckpt_value_map(settings).n == 0)
+            return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                             "%s: keeps no settings of its parameter groups, and torchtitan's "
+                             "layout knows groups by their settings: write --layout torch",
+                             job->from->path);
+        if (rc == CKPT_OK && job->state->group.at[g].n == 0)
             rc = ckpt_dsw_left_out(job, CKPT_INFO,
                                    "param_groups[%zu]: settings stand beside parameters, and it "
                                    "has none",
@@ -128,8 +137,8 @@ static bool dpg_add(ckpt_arena *arena, ckpt_value *out, const char *dict, const 
     return ok && (old || ckpt_dict_add_cstr(arena, all, dict, copy));
 }
 
-int ckpt_dcp_program_values(ckpt_value **out, ckpt_map *to, const ckpt_state *state,
-                            const ckpt_dcp_layout *layout, ckpt_err *err)
+int ckpt_dcp_program_values(ckpt_value **out, ckpt_map *to, const ckpt_map *from,
+                            const ckpt_state *state, const ckpt_dcp_layout *layout, ckpt_err *err)
 {
     ckpt_dict all = ckpt_value_map(state->model);
     int64_t steps = dpg_steps(state), updates = steps - dpg_count(state, "skipped_steps");
@@ -143,7 +152,7 @@ int ckpt_dcp_program_values(ckpt_value **out, ckpt_map *to, const ckpt_state *st
         ok = ok && dpg_add(to->arena, *out, "train_state", "step", steps) &&
              dpg_add(to->arena, *out, "train_state", "ntokens_seen", 0) &&
              dpg_add(to->arena, *out, "lr_scheduler", "last_epoch", updates);
-    return ok ? CKPT_OK : ckpt_fail_memory(err);
+    return ok ? ckpt_dcp_keep(*out, to->arena, from, state, err) : ckpt_fail_memory(err);
 }
 
 int ckpt_dcp_initial_lr(ckpt_value *settings, ckpt_arena *arena, const ckpt_state *state,

@@ -30,6 +30,9 @@ bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
 {
     if (p->key->kind != CKPT_V_STR || p->value->kind == CKPT_V_NONE)
         return false;
+    // DeepSpeed's, though programs give it
+    if (!state->foreign && ckpt_value_is(p->key, "universal_checkpoint_info"))
+        return false;
     return state->foreign || ckpt_value_is(p->key, "lr_scheduler") ||
            !ckpt_dsw_is_own(p->key->as.text.at);
 }
@@ -85,11 +88,10 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
  * Members that say how DeepSpeed's own files are laid out: FSDP's are laid out anew, and what these
  * hold of weights and moments is carried.
  */
-static bool dru_is_layout(const ckpt_pair *p)
+bool ckpt_dcp_is_layout(const ckpt_pair *p)
 {
     static const char *const names[] = {
         "module",
-        "buffer_names",
         "param_shapes",
         "frozen_param_shapes",
         "frozen_param_fragments",
@@ -104,6 +106,7 @@ static bool dru_is_layout(const ckpt_pair *p)
         "fp32_flat_groups",
         "single_partition_of_fp32_groups",
         "group_paddings",
+        "param_alignment_paddings",
         "param_slice_mappings",
     };
     bool is = false;
@@ -116,8 +119,9 @@ static bool dru_is_layout(const ckpt_pair *p)
 static int dru_left_out(const ckpt_dsw_job *job, const ckpt_pair *p)
 {
     return ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: %s", p->key->as.text.at,
-                             dru_is_layout(p) ? "of DeepSpeed's layout: FSDP's is written instead"
-                                              : "only DeepSpeed has a place for it");
+                             ckpt_dcp_is_layout(p)
+                                 ? "of DeepSpeed's layout: FSDP's is written instead"
+                                 : "only DeepSpeed has a place for it, and it is no plain data");
 }
 
 /* Members of a DeepSpeed run that FSDP has no place for, each by name: read back, all others must
@@ -129,11 +133,13 @@ static int dru_tell(const ckpt_dsw_job *job)
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && !job->state->foreign && i < model.n; i++) {
-        if (!ckpt_dcp_keeps(job->state, &model.at[i]) && model.at[i].key->kind == CKPT_V_STR)
+        if (!ckpt_dcp_keeps(job->state, &model.at[i]) && model.at[i].key->kind == CKPT_V_STR &&
+            !ckpt_dcp_kept_plain(job->to->arena, &model.at[i]))
             rc = dru_left_out(job, &model.at[i]);
     }
     for (uint64_t i = 0; rc == CKPT_OK && i < optim.n; i++) {
-        if (optim.at[i].key->kind == CKPT_V_STR)
+        if (optim.at[i].key->kind == CKPT_V_STR &&
+            !ckpt_dcp_kept_plain(job->to->arena, &optim.at[i]))
             rc = dru_left_out(job, &optim.at[i]);
     }
     return rc;

@@ -62,8 +62,10 @@ static void dps_find(dps_maker *m, const ckpt_value *v, const ckpt_value *beside
         m->schedule = ckpt_value_get(beside, dps_schedule);
         return;
     }
-    for (uint64_t i = 0; depth > 0 && i < map.n && !m->more; i++)
-        dps_find(m, map.at[i].value, v, depth - 1);
+    for (uint64_t i = 0; depth > 0 && i < map.n && !m->more; i++) {
+        if (!ckpt_dcp_is_kept(&map.at[i]))
+            dps_find(m, map.at[i].value, v, depth - 1);
+    }
 }
 
 /* ---- groups ---- */
@@ -317,7 +319,8 @@ static int dps_rest(dps_maker *m, const ckpt_value *v, ckpt_value *to, unsigned 
         ckpt_value *key = map.at[i].key, *value = map.at[i].value;
         bool open = depth > 0 && value->kind == CKPT_V_DICT && value->as.map.n > 0;
         if (value == m->optimizer || value == m->schedule || dps_is_model(value) ||
-            (value->kind == CKPT_V_TENSOR && !value->as.tensor->storage))
+            (value->kind == CKPT_V_TENSOR && !value->as.tensor->storage) ||
+            ckpt_dcp_is_kept(&map.at[i]))
             continue;
         if (open) {
             ckpt_value *copy = ckpt_value_new(arena, CKPT_V_DICT);
@@ -356,6 +359,9 @@ static int dps_values(dps_maker *m)
     rc = root ? dps_rest(m, m->map->values, root, DPS_DEPTH) : ckpt_fail_memory(m->err);
     if (rc == CKPT_OK && m->schedule)
         rc = dps_lift(m, m->schedule, root);
+    m->state->foreign = true;
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_take_back(m->map, m->state, root, (int64_t)m->steps, m->err);
     if (rc == CKPT_OK && !m->counted && !ckpt_value_get(root, "global_steps"))
         rc = ckpt_map_note(m->map, CKPT_WARNING, m->err,
                            "%s: its optimizer counts no steps, so the run's count of them begins "
@@ -366,7 +372,6 @@ static int dps_values(dps_maker *m)
                             ckpt_value_int(arena, (int64_t)m->steps)))
         rc = ckpt_fail_memory(m->err);
     m->state->model = root;
-    m->state->foreign = true;
     return rc;
 }
 

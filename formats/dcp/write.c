@@ -422,7 +422,7 @@ static int dpw_group(dpw_writer *w, size_t number)
 static int dpw_values(dpw_writer *w)
 {
     ckpt_value *more = NULL;
-    int rc = ckpt_dcp_program_values(&more, w->to, w->state, w->layout, w->err);
+    int rc = ckpt_dcp_program_values(&more, w->to, w->from, w->state, w->layout, w->err);
     ckpt_dict all = ckpt_value_map(more);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {

@@ -435,7 +435,8 @@ static int rwr_extra(rwr_writer *w)
 {
     ckpt_dict all = ckpt_value_map(w->job->state->model);
     ckpt_torch_tree *t = &w->tree;
-    int rc = rwr_begin(w, "extra_state");
+    ckpt_value *kept = ckpt_value_new(w->job->to->arena, CKPT_V_DICT);
+    int rc = kept ? rwr_begin(w, "extra_state") : ckpt_fail_memory(w->job->err);
     ckpt_value *root = rc == CKPT_OK ? ckpt_tt_new(t, CKPT_V_DICT) : NULL;
 
     if (rc == CKPT_OK)
@@ -445,6 +446,11 @@ static int rwr_extra(rwr_writer *w)
             (w->rank == 0 || !ckpt_value_is(all.at[i].key, "rng")))
             ckpt_tt_put(t, root, all.at[i].key->as.text.at, ckpt_tt_copy(t, all.at[i].value));
     }
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_keep(kept, w->job->to->arena, w->job->from, w->job->state, w->job->err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < kept->as.map.n; i++)
+        ckpt_tt_put(t, root, kept->as.map.at[i].key->as.text.at,
+                    ckpt_tt_copy(t, kept->as.map.at[i].value));
     return rc == CKPT_OK ? rwr_end(w, root) : rc;
 }
 

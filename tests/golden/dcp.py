@@ -13,6 +13,7 @@ import argparse
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,9 +23,16 @@ from readers import read_safetensors
 GRID = [(world, stage) for world in (1, 2, 3, 5) for stage in (1, 2, 3)]
 # an optimizer that keeps one tensor for three of the model's: its state has no parameters to go to
 FUSED = ('titan_llama3_fused_w3',)
-# runs of DeepSpeed, by releases and stages
-RUNS = ('z1_bf16_w3_groups', 'z2_bf16_w2_aligned', 'hf_trainer_llama_z3_bf16_w2', 'old0126_z2_fp16_w3', 'k_lora_z3', 'tp2_z1_w4',
-        'z0_fp16_w2_fused')
+# experts of several ranks, and an optimizer with an int of each parameter, which FSDP's files have no place for; a mixture of experts
+# whose files are not made from tensors; slices that nothing says how to join
+NO_RUN = ('moe_ep2_z0_w2', 'moe_ep2_z1_w4', 'moe_ep2_z2_w2', 'moe_ep1_z1_w2', 'k_dst_hybrid_optimizer_state_1', 'tp2_z0_w2')
+# torchtitan has parameters at the root, where a program's own tensor would be one, and knows groups by settings that old files lack
+NO_TITAN = ('k_client_z1', 'k_client_z3', 'old0316_z1_fp16_w2', 'old0316_z2_fp16_w3')
+# one value for a parameter, which DeepSpeed keeps for a group; a tensor that a program saved beside the model
+ONE = ('mu_product/*', 'RMS/*', 't')
+# what DeepSpeed keeps beside weights and moments, as `ckpt tree` prints it
+VALUES = re.compile(r'^ *((?:global_steps|skipped_steps|global_samples|cur_scale|cur_iter|last_overflow_iter|scale_window|ds_version|'
+                    r'dynamic_loss_scale|last_batch_iteration|clip_grad|train_micro_batch_size_per_gpu): .*)$', re.M)
 passed, failed = 0, []
 
 
@@ -114,23 +122,30 @@ def reshard(ckpt, source, tmp, grid):
 def written(ckpt, source, tmp):
     """The same checkpoint over three ranks, in FSDP's forms."""
     # what stands in a value of the run is a tensor by itself in one of them
-    inside = [x for name in ('rng.*', 'list.*', 'nested*') for x in ('--exclude', name)]
+    inside = [x for name in ('rng.*', 'list.*', 'nested*') + ONE for x in ('--exclude', name)]
     problem = ''
     for form, *layout in ('dcp',), ('fsdp-ranks',), ('dcp', '--layout', 'torchtitan'), ('dcp', '--layout', 'accelerate'):
+        if 'torchtitan' in layout and any(name in source for name in NO_TITAN):
+            continue
         out = os.path.join(tmp, '-'.join([form] + layout[1:]))
         problem = problem or run(ckpt, 'reshard', '-q', '--to', form, *layout, '--world', '3', '--to-tag', 'x', source, out)
         problem = problem or run(ckpt, 'diff', '-q', '--with-optimizer', *inside, source, os.path.join(out, 'x'))
     return problem
 
 
-def back(ckpt, source, tmp):
-    """From what `written` left to ZeRO again, at each stage."""
-    problem = ''
-    for stage in '1', '2', '3':
-        out = os.path.join(tmp, 'back' + stage)
-        problem = problem or run(ckpt, 'reshard', '-q', '--world', '2', '--stage', stage, os.path.join(tmp, 'dcp', 'x'), out)
-        problem = problem or run(ckpt, 'verify', '-q', out) or run(ckpt, 'diff', '-q', '--with-optimizer', source, out)
-        problem = problem and 'stage %s: %s' % (stage, problem)
+def there_and_back(ckpt, source, tmp):
+    """A run of DeepSpeed goes through FSDP's forms and is the same run: its tensors, counters, loss scale, configuration."""
+    z, straight = (os.path.join(tmp, n) for n in ('zero', 'straight'))
+    problem = run(ckpt, 'reshard', '-q', '--world', '3', '--stage', '2', source, straight)
+    values = lambda path: set(VALUES.findall(subprocess.run([ckpt, 'tree', path], capture_output=True, text=True).stdout))
+    for form in 'dcp', 'fsdp-ranks':
+        out = os.path.join(tmp, 'way-' + form)
+        problem = problem or run(ckpt, 'reshard', '-q', '--to', form, '--world', '2', '--to-tag', 'x', source, out)
+        problem = problem or run(ckpt, 'reshard', '-q', '--force', '--world', '3', '--stage', '2', os.path.join(out, 'x'), z)
+        a, b = os.path.join(tmp, 'a.safetensors'), os.path.join(tmp, 'b.safetensors')
+        problem = problem or convert(ckpt, source, a, '--dtype', 'fp32') or convert(ckpt, z, b, '--dtype', 'fp32') or differs(a, b)
+        if not problem and values(straight) != values(z):
+            problem = 'not the same: %s' % sorted(values(straight) ^ values(z))[:3]
     return problem
 
 
@@ -179,12 +194,14 @@ def main():
         if not os.path.basename(os.path.dirname(path)).startswith('mcore_'):
             fixture(ckpt, os.path.dirname(path), a.some)
             single(ckpt, os.path.dirname(path))
-    for name in RUNS:
-        source = os.path.join(a.fixtures, name, 'ckpt')
-        if os.path.isdir(source):
-            with tempfile.TemporaryDirectory() as tmp:
-                verdict(name + ' written', written(ckpt, source, tmp))
-                verdict(name + ' and back', back(ckpt, source, tmp))
+    for source in sorted(glob.glob(os.path.join(a.fixtures, '*', 'ckpt'))):
+        name = os.path.basename(os.path.dirname(source))
+        facts = subprocess.run([ckpt, 'info', '--json', source], capture_output=True, text=True)
+        if name in NO_RUN or facts.returncode or json.loads(facts.stdout)['format'] not in ('deepspeed', 'universal'):
+            continue
+        with tempfile.TemporaryDirectory() as tmp:
+            verdict(name + ' written', written(ckpt, source, tmp))
+            verdict(name + ' there and back', there_and_back(ckpt, source, tmp))
     print('dcp: %d passed, %d failed' % (passed, len(failed)))
     return 1 if failed else 0
 

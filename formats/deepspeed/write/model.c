@@ -530,7 +530,6 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
 {
     dwm_file d = {
         .f = {.job = job, .how = how, .layout = layout, .records = records, .rank = rank}};
-    bool follow = job->state->model && !job->state->foreign && how->release == how->from_release;
     ckpt_value *root = NULL;
     int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);
 
@@ -544,7 +543,7 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
     if (rc == CKPT_OK && (!d.module.storage || !d.module.node || !d.module.tied))
         d.f.t.rc = ckpt_fail_memory(job->err);
     if (d.f.t.rc == CKPT_OK)
-        root = ckpt_dsw_dict(&d.f, job->state->model, dwm_keys, follow);
+        root = ckpt_dsw_dict(&d.f, job->state->model, dwm_keys, ckpt_dsw_follows(job, how));
     rc = ckpt_tt_end(&d.f.t, root);
     ckpt_free(d.module.storage);
     ckpt_free(d.module.node);

@@ -685,6 +685,6 @@ int ckpt_dsw_optim_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
     f.t.drop_objects = job->target->objects_dropped;
     if (rc == CKPT_OK)
         root = ckpt_dsw_dict(&f, job->state->optim, dwo_root_keys,
-                             job->state->optim && how->release == how->from_release);
+                             job->state->optim && ckpt_dsw_follows(job, how));
     return ckpt_tt_end(&f.t, root);
 }

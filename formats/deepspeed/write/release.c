@@ -53,6 +53,12 @@ static void rel_put(ckpt_dsw_file *f, ckpt_value *dict, ckpt_value *key, const c
         ckpt_tt_put_at(&f->t, dict, key, v);
 }
 
+bool ckpt_dsw_follows(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+{
+    return !job->state->foreign && how->release == how->from_release &&
+           ckpt_value_get(job->state->model, "module");
+}
+
 ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_dsw_key *table,
                           bool follow)
 {

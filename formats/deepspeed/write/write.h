@@ -155,6 +155,12 @@ typedef struct ckpt_dsw_key {
 } ckpt_dsw_key;
 
 /*
+ * True if the source's files are of the release that is written for, so that theirs are templates.
+ * Values that went through another framework are without their layout.
+ */
+bool ckpt_dsw_follows(const ckpt_dsw_job *job, const ckpt_dsw_how *how);
+
+/*
  * A dict by a table of keys (ends with a NULL key).  With follow the template's keys are taken as
  * they are; else those that the release writes, then what the template has beyond the table.
  */
