@@ -495,6 +495,7 @@ const ckpt_directory ckpt_directory_hf = {
                 "Hugging Face model folder: reads safetensors and .bin, writes model*.safetensors",
             .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE |
                     CKPT_IS_FOLDER,
+            .layout = "hf",
         },
     .probe = hf_probe,
     .gather = hf_gather,
@@ -508,6 +509,7 @@ const ckpt_directory ckpt_directory_hf_bin = {
             .name = "hf-bin",
             .note = "Hugging Face model folder written as pytorch_model*.bin",
             .caps = CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE | CKPT_IS_FOLDER,
+            .layout = "hf",
         },
     .probe = hf_probe_none,
     .gather = hf_gather,

@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "libckpt/base/dtype.h"
+#include "libckpt/base/cast.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/slices.h"
@@ -89,7 +89,7 @@ int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err)
     unsigned bytes = ckpt_dtype_get(ckpt_rm_dtype(t))->bits / 8;
     uint64_t by = bytes;
 
-    if (!ckpt_dtype_converts(ckpt_rm_dtype(t), t->dtype))
+    if (ckpt_rm_dtype(t) != t->dtype && !ckpt_cast_find(ckpt_rm_dtype(t), t->dtype))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s:%u: '%.150s' has elements of %s, which can be renamed, but not cut or "
                          "transposed",

@@ -195,6 +195,17 @@ bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known)
     return false;
 }
 
+/* Is there a tensor of such a name? */
+static bool fa_has(const ckpt_map *map, const ckpt_rm_term *t)
+{
+    ckpt_rm_capture c;
+    bool has = false;
+
+    for (size_t i = 0; !has && i < map->tensors.n; i++)
+        has = ckpt_rm_match(t, map->tensors.at[i]->name, &c);
+    return has;
+}
+
 bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how)
 {
     ckpt_rm_facts f = {.map = map, .how = how, .arena = map->arena};
@@ -210,7 +221,7 @@ bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *h
     for (size_t i = 0; fits && i < r->whens.n; i++) {
         const ckpt_rm_when *w = &r->whens.at[i];
         if (w->side == how->backwards)
-            fits = ckpt_rm_holds(&f, w, &known);
+            fits = w->has.text ? fa_has(map, &w->has) : ckpt_rm_holds(&f, w, &known);
     }
     return fits;
 }

@@ -166,7 +166,7 @@ static int par_term(par_text *p, ckpt_rm_terms *terms, const char *pattern, cons
     return rc;
 }
 
-/* The word before a tensor that says how those it numbers are one; a name alone may be so called. */
+/* The word before a tensor that says how those it numbers are one; a name may be so called. */
 static ckpt_rm_joins par_joins(const char *word, const char *at, bool right)
 {
     static const char *const words[] = {"", "copies", "sum", "mean"};
@@ -465,6 +465,21 @@ static int par_when(par_text *p, ckpt_rm_whens *whens, const char *at, uint8_t s
     return w->word ? CKPT_OK : ckpt_fail_memory(p->err);
 }
 
+/* SIDE has PATTERN */
+static int par_has(par_text *p, const char *at, uint8_t side)
+{
+    ckpt_rm_when *w = ckpt_vec_push(&p->r->whens);
+    bool quoted;
+    const char *pattern = par_word(p, &at, &quoted);
+
+    if (!w)
+        return ckpt_fail_memory(p->err);
+    w->side = side;
+    if (!pattern || quoted || *at)
+        return par_fail(p, "expected SIDE has PATTERN, found", p->text);
+    return ckpt_rm_pattern(p->r, &w->has, pattern, p->first, p->err);
+}
+
 static int par_map(par_text *p, const char *at)
 {
     const char *colon = strchr(at, ':');
@@ -524,6 +539,10 @@ static int par_statement(par_text *p, bool *took)
         p->r->keeps_slices[right != NULL] = true;
         return CKPT_OK;
     }
+    if (left && (at = par_after(left, "has")))
+        return par_has(p, at, 0);
+    if (right && (at = par_after(right, "has")))
+        return par_has(p, at, 1);
     if (left && (at = par_after(left, "when")))
         return par_when(p, &p->r->whens, at, 0);
     if (right && (at = par_after(right, "when")))

@@ -29,7 +29,7 @@ static size_t rpat_number(const char *s, char sign, uint32_t *out)
 
     if (*s != sign || !rpat_digit(s[1]))
         return 0;
-    for (*out = 0; rpat_digit(s[n]) && n < 6; n++)
+    for (*out = 0; n < 6 && rpat_digit(s[n]); n++)
         *out = *out * 10 + (uint32_t)(s[n] - '0');
     return n;
 }

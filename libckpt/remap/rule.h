@@ -93,7 +93,8 @@ typedef struct ckpt_rm_line {
 
 /* A value that a map, a rule or a key is meant for. */
 typedef struct ckpt_rm_when {
-    uint8_t side; /* of a map: the one that is read */
+    uint8_t side;     /* of a map: the one that is read */
+    ckpt_rm_term has; /* a tensor that must be there; without it: */
     const char *key;
     const char *const *word; /* NULL-terminated */
 } ckpt_rm_when;

@@ -46,8 +46,14 @@ static int convert_remap(ckpt_map *map, const cli_args *a, ckpt_err *err)
     const ckpt_format_info *from = ckpt_format_named(ckpt_map_format(map));
     const ckpt_format_info *to = ckpt_format_named(a->target.format);
 
-    if (!a->map || (a->own_map && from && from->layout && strcmp(from->layout, to->layout) == 0))
+    if (!a->map)
         return CKPT_OK;
+    if (a->own_map && ((from && from->layout && strcmp(from->layout, to->layout) == 0) ||
+                       (maps_only_if_fit(to->layout) && !maps_fit(map, &a->maps, a->map, &opts)))) {
+        if (a->config && maps_only_if_fit(to->layout))
+            say_warning("--config has no effect: no layout map is needed");
+        return CKPT_OK;
+    }
     int rc = maps_apply(map, &a->maps, a->map, &opts, err);
     if (rc != CKPT_OK && a->own_map)
         (void)strncat(err->text, " (--map none writes tensors as they are)",

@@ -51,6 +51,12 @@ int args_rules(cli_args *a, ckpt_err *err)
         a->map = NULL;
     if (rc == CKPT_OK && (a->map || a->line.verb->lists_maps))
         rc = maps_read(&a->maps, a->map ? a->map : a->n_operands ? a->operand[0] : NULL, err);
+    if (rc == CKPT_EMISSING && a->own_map && strncmp(a->own_map, "packed:", 7) == 0) {
+        // without the installed texts, tensors are written as they are
+        a->map = a->own_map = NULL;
+        *err = (ckpt_err){0};
+        rc = CKPT_OK;
+    }
     if (rc == CKPT_OK && a->config)
         rc = text_read(&a->config_text, a->config, "a config.json", err);
     return rc;

@@ -127,6 +127,11 @@ int maps_read(cli_maps *out, const char *name, ckpt_err *err)
     return rc;
 }
 
+bool maps_only_if_fit(const char *layout)
+{
+    return strcmp(layout, "hf") == 0;
+}
+
 const char *maps_default(const char *format, const char *path)
 {
     static char name[64];
@@ -137,7 +142,8 @@ const char *maps_default(const char *format, const char *path)
     f = format ? ckpt_format_named(format) : NULL;
     if (!f || !f->layout)
         return NULL;
-    (void)snprintf(name, sizeof name, "hf:%s", f->layout);
+    (void)snprintf(name, sizeof name, maps_only_if_fit(f->layout) ? "packed:%s" : "hf:%s",
+                   f->layout);
     return name;
 }
 
@@ -211,6 +217,22 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
                 "%s: none of the maps %s:%s is for this architecture (%s); --config names its "
                 "config.json, --map FILE one's own map",
                 ckpt_map_path(map), from, to, names);
+}
+
+bool maps_fit(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts)
+{
+    size_t n = strcspn(name, ":");
+    bool fits = false;
+
+    for (size_t i = 0; !fits && i < maps->n && name[n]; i++) {
+        const ckpt_remap *r = maps->at[i].map;
+        const char *left = ckpt_remap_side(r, false), *right = ckpt_remap_side(r, true);
+        opts->backwards =
+            strlen(right) == n && strncmp(right, name, n) == 0 && strcmp(left, name + n + 1) == 0;
+        if (opts->backwards && ckpt_remap_matches(map, r, opts, &fits, NULL) != CKPT_OK)
+            fits = false;
+    }
+    return fits;
 }
 
 int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,

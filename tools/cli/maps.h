@@ -3,8 +3,9 @@
  * maps.h: layout maps by name: where the texts are, and which of them is meant.
  *
  * A name is LEFT:RIGHT, "hf:megatron", and says from which layout to which; three and more are one
- * after the other.  A file's own name means it too.  The texts are files that end in ".map": in the folders of $CKPT_MAPS (separated
- * by ':'), in share/ckpt/maps beside the program's bin, and in tools/share/maps of a source tree.
+ * after the other.  A file's own name means it too.  The texts are files that end in ".map": in the
+ * folders of $CKPT_MAPS (separated by ':'), in share/ckpt/maps beside the program's bin, and in
+ * tools/share/maps of a source tree.
  */
 #ifndef TOOLS_MAPS_H
 #define TOOLS_MAPS_H
@@ -45,6 +46,12 @@ bool maps_keep_slices(const cli_maps *maps, const char *name, bool backwards);
  * format's programs know; NULL: none.
  */
 const char *maps_default(const char *format, const char *path);
+
+/* Hugging Face's own layout: a map is only needed by what holds experts stacked, as in memory. */
+bool maps_only_if_fit(const char *layout);
+
+/* Is the map RIGHT:LEFT that a name means for this checkpoint? */
+bool maps_fit(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts);
 
 /*
  * Apply the maps that a name means, one after the other, to a map.

@@ -8,6 +8,10 @@ ckpt convert -q --map hf:meta-llama "$hf" none.pt; echo $?
 ckpt convert -q --map hf:martian "$hf" none.pt; echo $?
 ckpt convert -q --map hf:megatron --size heads=5 "$hf" none.safetensors; echo $?
 ckpt convert -q --map hf:megatron --size wings=5 "$hf" none.safetensors; echo $?
+# the hub's layout: experts apart, where config.json says that it is such a model
+mkdir memory && cp "$FIXTURES"/map_qwen3moe_experts/stacked.safetensors memory && cp "$FIXTURES"/map_qwen3moe_experts/hf/config.json memory
+ckpt convert -q --to hf memory/stacked.safetensors hub && ckpt diff hub "$FIXTURES"/map_qwen3moe_experts/hf
+ckpt convert -q --to hf --map none memory/stacked.safetensors native && ckpt diff native memory/stacked.safetensors
 try() {
     printf "$1\n" >a.map
     ckpt convert -q --map a.map "$hf" none.safetensors 2>&1 | grep -v Try
