@@ -76,7 +76,7 @@ static int grd_bytes(grd_reader *r, void *to, uint64_t n)
 /* An integer of n bytes. */
 static int grd_uint(grd_reader *r, unsigned n, uint64_t *out, const char *what)
 {
-    uint8_t b[8];
+    uint8_t b[8] = {0};
     int rc = grd_left(r) < n ? grd_cut(r, what) : grd_bytes(r, b, n);
 
     *out = 0;

@@ -60,7 +60,7 @@ static bool gw_whole(gw_writer *w, uint8_t type, const ckpt_value *v)
         return false;
     if (is_signed ? bits < 64 && (v->as.i < -(INT64_C(1) << (bits - 1)) ||
                                   v->as.i >= INT64_C(1) << (bits - 1))
-                  : v->as.i < 0 || (bits < 64 && v->as.i >> bits != 0))
+                  : v->as.i < 0 || (bits < 64 && (uint64_t)v->as.i >> bits != 0))
         return false;
     return gw_uint(w, (uint64_t)v->as.i, bits / 8);
 }

@@ -24,7 +24,8 @@ if [ "${1:-}" = dcp ]; then
 fi
 if [ "${1:-}" = engine ]; then
     shift
-    exec "$python" tests/bench/engine.py --bin "$bin" "$@"
+    "$python" tests/bench/quant.py --bin "$bin"
+exec "$python" tests/bench/engine.py --bin "$bin" "$@"
 fi
 "$python" tests/bench/bench.py --bin "$bin" --gen "$gen" "$@"
 "$python" tests/bench/reshard.py --bin "$bin" --gen "$gen"
