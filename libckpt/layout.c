@@ -12,6 +12,7 @@
 #include "libckpt/copy/run.h"
 #include "libckpt/drivers.h"
 #include "libckpt/dtypes.h"
+#include "libckpt/map/quantized.h"
 
 /* What is laid out, and the dtypes that were asked for: one for all, or rules, or neither. */
 typedef struct lay_work {
@@ -298,6 +299,18 @@ static const char *lay_into(ckpt_map *to, const ckpt_target *target)
                              slash == to->path ? 1 : (size_t)(slash - to->path));
 }
 
+/* Of quantized weights nothing is cast, and no run and no GGUF model is made. */
+static int lay_quantized(const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    if (target->dtype != CKPT_DTYPE_NONE || target->dtypes || target->mixture)
+        return ckpt_quantized_refuse(from, "another dtype", err);
+    if (lay_makes_tensors(target->format))
+        return ckpt_quantized_refuse(from, "training state", err);
+    if (strcmp(target->format, "gguf") == 0)
+        return ckpt_quantized_refuse(from, "a GGUF model", err);
+    return CKPT_OK;
+}
+
 int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     ckpt_map *to = NULL;
@@ -311,6 +324,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
     target = &own;
     if (rc == CKPT_OK)
         rc = ckpt_target_check(target, err);
+    if (rc == CKPT_OK)
+        rc = lay_quantized(from, target, err);
     if (rc == CKPT_OK && lay_makes_tensors(target->format) &&
         (from->vocab_size || from->tied || from->untied))
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED,

@@ -414,6 +414,43 @@ static int hf_fact(hf_reader *r, const ckpt_value *config, const char *key, cons
     return ckpt_map_fact(r->map, r->err, fact, "%.200s", v->as.text.at);
 }
 
+/* The number at a place of a list, for messages; -1: there is none. */
+static int64_t hf_number(const ckpt_value *list, uint64_t i)
+{
+    const ckpt_value *v =
+        list && list->kind == CKPT_V_LIST && i < list->as.seq.n ? list->as.seq.at[i] : NULL;
+
+    return v && v->kind == CKPT_V_INT ? v->as.i : -1;
+}
+
+/*
+ * How the weights are quantized, as a fact; the configuration of a model with parts may say it of
+ * its text model alone, and older files of compressed-tensors under another name.
+ */
+static int hf_quantized(hf_reader *r, const ckpt_value *config)
+{
+    const ckpt_value *q = ckpt_value_get(config, "quantization_config");
+
+    if (!q || q->kind != CKPT_V_DICT)
+        q = ckpt_value_get(config, "compression_config");
+    if (!q || q->kind != CKPT_V_DICT)
+        q = ckpt_value_get(ckpt_value_get(config, "text_config"), "quantization_config");
+    if (!q || q->kind != CKPT_V_DICT)
+        return CKPT_OK;
+    const ckpt_value *method = ckpt_value_get(q, "quant_method"),
+                     *form = ckpt_value_get(q, "format"),
+                     *block = ckpt_value_get(q, "weight_block_size");
+    const char *name =
+        method && method->kind == CKPT_V_STR ? method->as.text.at : "in a way not named";
+    if (hf_number(block, 0) > 0 && hf_number(block, 1) > 0)
+        return ckpt_map_fact(r->map, r->err, "quantized",
+                             "%.100s, blocks of %" PRId64 " x %" PRId64, name, hf_number(block, 0),
+                             hf_number(block, 1));
+    if (form && form->kind == CKPT_V_STR)
+        return ckpt_map_fact(r->map, r->err, "quantized", "%.100s, %.100s", name, form->as.text.at);
+    return ckpt_map_fact(r->map, r->err, "quantized", "%.100s", name);
+}
+
 /* What a config says of the model; that it cannot be read is worth a warning only. */
 static int hf_config(hf_reader *r, const char *name)
 {
@@ -431,6 +468,8 @@ static int hf_config(hf_reader *r, const char *name)
         rc = hf_fact(r, config, "peft_type", "adapter");
     if (rc == CKPT_OK)
         rc = hf_fact(r, config, "base_model_name_or_path", "base model");
+    if (rc == CKPT_OK)
+        rc = hf_quantized(r, config);
     return rc;
 }
 

@@ -15,6 +15,7 @@
 #include "formats/peft/peft.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/map/adopt.h"
+#include "libckpt/map/quantized.h"
 
 /* A tensor of the adapter. */
 typedef struct ad_item {
@@ -622,6 +623,9 @@ int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
                  ? ckpt_fail(err, CKPT_EUSAGE, "no map, or no adapter to merge into it")
                  : ckpt_opts_take(&a.opts, sizeof a.opts, adapter, "ckpt_adapter", err);
 
+    if (rc != CKPT_OK)
+        return rc;
+    rc = ckpt_quantized_refuse(map, "a merged adapter", err);
     if (rc != CKPT_OK)
         return rc;
     if (a.opts.weight == 0)

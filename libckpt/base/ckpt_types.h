@@ -237,6 +237,7 @@ typedef struct ckpt_known {
     const char *version;      /* of DeepSpeed: "0.12.6" */
     const char *model_type;   /* config.json: "llama" */
     const char *architecture; /* config.json: "LlamaForCausalLM" */
+    const char *quantized;    /* config.json: "fp8, blocks of 128 x 128"; NULL: it says nothing */
 } ckpt_known;
 
 /*

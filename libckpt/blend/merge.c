@@ -13,6 +13,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/blend/recipe.h"
 #include "libckpt/map/adopt.h"
+#include "libckpt/map/quantized.h"
 
 /* An opened model. */
 typedef struct mg_model {
@@ -62,6 +63,8 @@ static int mg_open(merging *g, const char *path, const char *tag, size_t *at)
         return ckpt_fail_memory(g->err);
     *m = (mg_model){.path = path, .tag = tag};
     rc = ckpt_open(&m->map, path, &opts, g->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_quantized_refuse(m->map, "a merge", g->err);
     return rc;
 }
 

@@ -457,6 +457,7 @@ static void map_known(ckpt_known *k, const ckpt_fact *f)
         {"DeepSpeed version", &k->version},
         {"model type", &k->model_type},
         {"architecture", &k->architecture},
+        {"quantized", &k->quantized},
     };
 
     for (size_t i = 0; !f->is_number && i < sizeof texts / sizeof *texts; i++) {

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quantized.c: owns how quantized weights are told from others: by what config.json says (the fact
+ * "quantized"), or by the scales that stand beside them.
+ *
+ * Names are those of DeepSeek's fp8 and transformers' FineGrainedFP8 ("X_scale_inv"), of
+ * compressed-tensors and ModelOpt ("X_scale", "..._packed" too) and of gpt-oss' MXFP4 ("X_blocks",
+ * "X_scales").
+ */
+#include "libckpt/map/quantized.h"
+
+#include <string.h>
+
+/* Numbers of 8 bits and less, or packed into such: what scales belong to. */
+static bool qz_is_small(ckpt_dtype d)
+{
+    return d == CKPT_F8_E4M3 || d == CKPT_F8_E5M2 || d == CKPT_I8 || d == CKPT_U8;
+}
+
+/* Is there a tensor of this name, its last `cut` letters replaced by `end`? */
+static int qz_has(const ckpt_map *map, const char *name, size_t cut, const char *end, bool *yes)
+{
+    size_t keep = strlen(name) - cut, n = strlen(end);
+    char *other = ckpt_alloc(keep + n + 1);
+
+    if (!other)
+        return CKPT_ELIMIT;
+    memcpy(other, name, keep);
+    memcpy(other + keep, end, n + 1);
+    *yes = ckpt_map_index(map, other, keep + n) != SIZE_MAX;
+    ckpt_free(other);
+    return CKPT_OK;
+}
+
+static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
+{
+    static const struct {
+        const char *end, *scales;
+    } forms[] = {{"", "_scale_inv"}, {"", "_scale"}, {"_packed", "_scale"}, {"_blocks", "_scales"}};
+    size_t n = strlen(t->name);
+    int rc = CKPT_OK;
+
+    *yes = false;
+    for (size_t i = 0; rc == CKPT_OK && !*yes && i < sizeof forms / sizeof *forms; i++) {
+        size_t cut = strlen(forms[i].end);
+        if (n > cut && strcmp(t->name + n - cut, forms[i].end) == 0)
+            rc = qz_has(map, t->name, cut, forms[i].scales, yes);
+    }
+    return rc;
+}
+
+const ckpt_tensor *ckpt_quantized_tensor(const ckpt_map *map)
+{
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        bool yes = false;
+
+        // without memory for a name the answer is the careful one
+        if (qz_is_small(t->dtype) && (qz_scaled(map, t, &yes) != CKPT_OK || yes))
+            return t;
+    }
+    return NULL;
+}
+
+int ckpt_quantized_refuse(const ckpt_map *map, const char *doing, ckpt_err *err)
+{
+    const ckpt_tensor *t = ckpt_quantized_tensor(map);
+    const char *how = map->known.quantized;
+
+    if (!how && !t)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%s: the weights are quantized (%s%.200s): %s would take the stored numbers "
+                     "for the weights, without their scales; convert without it to pass them on "
+                     "as they are, or dequantize them first (in transformers: "
+                     "from_pretrained(..., quantization_config=...(dequantize=True)))",
+                     map->path ? map->path : "memory", how ? "config.json: " : "tensor ",
+                     how ? how : t->name, doing);
+}

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# Quantized weights mean nothing without their scales: passed on as they are, or refused; never cast.
+cat >make.py <<'EOP'
+import json, os, struct
+
+SIZES = {'F8_E4M3': 1, 'U8': 1, 'I32': 4, 'F32': 4, 'BF16': 2, 'F16': 2}
+
+
+def folder(name, config, tensors):
+    os.mkdir(name)
+    header, at = {}, 0
+    for key, (dtype, shape) in sorted(tensors.items()):
+        n = SIZES[dtype]
+        for k in shape:
+            n *= k
+        header[key] = {'dtype': dtype, 'shape': shape, 'data_offsets': [at, at + n]}
+        at += n
+    text = json.dumps(header).encode()
+    text += b' ' * (-len(text) % 8)
+    with open(name + '/model.safetensors', 'wb') as f:
+        f.write(struct.pack('<Q', len(text)) + text + bytes(k % 120 for k in range(at)))
+    if config is not None:
+        with open(name + '/config.json', 'w') as f:
+            json.dump(dict({'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'dtype': 'bfloat16'}, **config), f)
+
+
+BLOCK = {'p.weight': ('F8_E4M3', [4, 6]), 'p.weight_scale_inv': ('F32', [1, 1]), 'norm.weight': ('BF16', [6])}
+CHANNEL = {'p.weight': ('F8_E4M3', [4, 6]), 'p.weight_scale': ('BF16', [4, 1]), 'norm.weight': ('BF16', [6])}
+MXFP4 = {'e.up_blocks': ('U8', [2, 4, 1, 16]), 'e.up_scales': ('U8', [2, 4, 1]), 'norm.weight': ('BF16', [6])}
+GPTQ = {'p.qweight': ('I32', [4, 6]), 'p.scales': ('F16', [1, 6]), 'norm.weight': ('BF16', [6])}
+folder('block', {'quantization_config': {'quant_method': 'fp8', 'weight_block_size': [128, 128]}}, BLOCK)
+folder('channel', {'quantization_config': {'quant_method': 'compressed-tensors', 'format': 'float-quantized'}}, CHANNEL)
+folder('old', {'compression_config': {'quant_method': 'compressed-tensors', 'format': 'float-quantized'}}, CHANNEL)
+folder('part', {'text_config': {'quantization_config': {'quant_method': 'fp8'}}}, BLOCK)
+folder('mxfp4', {'quantization_config': {'quant_method': 'mxfp4'}}, MXFP4)
+folder('gptq', {'quantization_config': {'quant_method': 'gptq', 'bits': 4}}, GPTQ)
+folder('odd', {'quantization_config': {'quant_method': 7, 'weight_block_size': [2 ** 50, 'x']}}, BLOCK)
+folder('silent_block', {'quantization_config': None}, BLOCK)
+folder('silent_channel', None, CHANNEL)
+folder('silent_mxfp4', None, MXFP4)
+folder('plain', {'quantization_config': None}, {'p.weight': ('F8_E4M3', [4, 6]), 'q.weight': ('BF16', [6]), 'q.weight_scale': ('F32', [1])})
+EOP
+python3 make.py
+for f in block channel old part mxfp4 gptq odd silent_block silent_channel silent_mxfp4 plain; do
+    echo "== $f"
+    ckpt info $f | grep quantized
+    # as they are: bytes, names and configuration
+    ckpt convert -q $f same_$f --to hf && ckpt diff -q $f same_$f && { [ ! -f $f/config.json ] || cmp $f/config.json same_$f/config.json; }
+    ckpt convert -q $f cast_$f --to hf --dtype bf16
+    echo "$? $([ -e cast_$f ] && echo written)"
+done
+echo "== other ways"
+ckpt convert -q block some --to hf --dtype 'f32:*norm*'
+echo $?
+ckpt convert -q silent_block/model.safetensors one.safetensors --dtype fp32
+echo $?
+ckpt convert -q block m.gguf --to gguf
+echo $?
+ckpt reshard -q block run --stage 2 --world 2
+echo $?
+ckpt merge -q --method linear -o merged block:0.5 block:0.5
+echo $?
+mkdir adapter
+ckpt convert -q block adapted --to hf --adapter adapter
+echo $?
+ls
