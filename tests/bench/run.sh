@@ -5,6 +5,7 @@
 #   run.sh BUILD_BIN [bench.py's arguments]          consolidating, then resharding, DCP, then training
 #   run.sh BUILD_BIN reshard [reshard.py's arguments]
 #   run.sh BUILD_BIN dcp [dcp.py's arguments]        needs torch
+#   run.sh BUILD_BIN merge [merge.py's arguments]    needs torch and peft
 #   run.sh BUILD_BIN engine [engine.py's arguments]
 set -eu
 bin=$(cd "${1:-build/bin}" && pwd)
@@ -21,6 +22,10 @@ fi
 if [ "${1:-}" = dcp ]; then
     shift
     exec "$python" tests/bench/dcp.py --bin "$bin" --gen "$gen" "$@"
+fi
+if [ "${1:-}" = merge ]; then
+    shift
+    exec "$python" tests/bench/merge.py --bin "$bin" "$@"
 fi
 if [ "${1:-}" = engine ]; then
     shift

@@ -156,8 +156,7 @@ def main():
             if not args.only or name in args.only:
                 tally.call(name, beside, ckpt, mergekit, folder, text, out)
         tally.call('dare', dare, ckpt, folder, out)
-    print('merge: %d passed, %d failed' % (tally.passed, tally.failed))
-    return tally.failed > 0
+    return tally.end('merge')
 
 
 if __name__ == '__main__':

@@ -46,6 +46,9 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so"
     part tests/interop/shapes.py --bin "$bin"
     part tests/interop/muon.py --bin "$bin"
+    part tests/interop/adapters.py --bin "$bin"
+    # mergekit wants versions of its own: a venv beside, whose programs MERGEKIT names
+    part tests/interop/merge.py --bin "$bin"
     # a new seed in each run, unless one is given
     part tests/interop/differential.py --bin "$bin" --seconds "${DIFFERENTIAL_SECONDS:-120}" \
         ${DIFFERENTIAL_COUNT:+--count "$DIFFERENTIAL_COUNT"} ${DIFFERENTIAL_SEED:+--seed "$DIFFERENTIAL_SEED"}

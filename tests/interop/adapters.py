@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Adapters beside PEFT's own merging, and PEFT loading what is written.
+
+    adapters.py [--bin build/bin] [-v] [NAME...]
+
+Adapters of many kinds are made for a tiny Llama and a tiny GPT-2, merged by merge_and_unload and by ckpt convert --adapter:
+F32 within 1e-6 of the tensor's largest value, BF16 within one step.  An adapter folder written by ckpt is loaded by PEFT with
+no key left over, and gives the same logits.
+"""
+import os
+import shutil
+import sys
+
+import checks
+
+KINDS = {
+    'lora': dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj']),
+    'rslora': dict(r=8, lora_alpha=3, use_rslora=True, target_modules='all-linear', rank_pattern={'q_proj': 2}),
+    'dora': dict(r=4, lora_alpha=8, use_dora=True, target_modules=['k_proj', 'up_proj']),
+    'dora of the embedding': dict(r=4, lora_alpha=8, use_dora=True, target_modules=['embed_tokens']),
+    'whole modules': dict(r=2, lora_alpha=8, target_modules=['v_proj'], modules_to_save=['lm_head', 'norm']),
+    'alpha by layer': dict(r=2, lora_alpha=8, target_modules=['v_proj', 'o_proj'], alpha_pattern={r'layers\.[01]\.self_attn\.v_proj': 5}),
+    'parameters': dict(r=2, lora_alpha=4, target_modules=[], target_parameters=['mlp.gate_proj.weight']),
+    'gpt2': dict(r=3, lora_alpha=4, target_modules=['c_attn', 'c_proj'], fan_in_fan_out=True, bias='all'),
+    'gpt2 said to be linear': dict(r=3, lora_alpha=4, target_modules=['c_proj'], fan_in_fan_out=True),
+    'experts': dict(r=2, lora_alpha=4, target_modules=[], target_parameters=['mlp.experts.gate_up_proj', 'mlp.experts.down_proj']),
+}
+
+
+def model(kind, dtype):
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
+    torch.manual_seed(0)
+    if kind.startswith('gpt2'):
+        made = GPT2LMHeadModel(GPT2Config(vocab_size=60, n_positions=16, n_embd=24, n_layer=2, n_head=2))
+    elif kind == 'experts':
+        made = MixtralForCausalLM(MixtralConfig(vocab_size=60, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
+                                                num_key_value_heads=1, num_local_experts=4))
+    else:
+        made = LlamaForCausalLM(LlamaConfig(vocab_size=60, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
+                                            num_key_value_heads=1, tie_word_embeddings=False))
+    return made.to(dtype)
+
+
+def trained(kind, base):
+    """The model with an adapter of this kind whose factors are not zero."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    made = get_peft_model(base, LoraConfig(**KINDS[kind]))
+    with torch.no_grad():
+        for name, p in made.named_parameters():
+            if p.requires_grad:
+                p.add_(torch.randn_like(p) * 0.1)
+    return made
+
+
+def differences(got, want):
+    import torch
+    found = []
+    for name in sorted(set(got) | set(want)):
+        if name not in got or name not in want:
+            # a tied head is in the live model alone
+            if name != 'lm_head.weight':
+                found.append('%s is in one of them' % name)
+            continue
+        a, b = got[name], want[name]
+        if a.dtype != b.dtype or a.shape != b.shape:
+            found.append('%s: %s %s, not %s %s' % (name, a.dtype, tuple(a.shape), b.dtype, tuple(b.shape)))
+            continue
+        off = (a.float() - b.float()).abs() > 1e-6 * b.float().abs().max()
+        if a.dtype == torch.bfloat16:
+            off &= (a.view(torch.int16).int() - b.view(torch.int16).int()).abs() > 1
+        if off.any():
+            found.append('%s: %d of %d are off, by up to %g' % (name, off.sum(), off.numel(), (a.float() - b.float()).abs().max()))
+    return found
+
+
+def one(args, kind, dtype, out):
+    import torch
+    from peft import PeftModel
+    from safetensors.torch import load_file
+    folder = {x: os.path.join(out, x) for x in ('base', 'adapter', 'merged', 'again')}
+    for path in folder.values():
+        shutil.rmtree(path, ignore_errors=True)
+    base = model(kind, dtype)
+    base.save_pretrained(folder['base'], save_original_format=False)
+    live = trained(kind, base)
+    live.save_pretrained(folder['adapter'])
+    want = PeftModel.from_pretrained(model(kind, dtype), folder['adapter']).merge_and_unload()
+    checks.ckpt(args, 'convert', '-q', folder['base'], folder['merged'], '--to', 'hf', '--adapter', folder['adapter'])
+    checks.ckpt(args, 'convert', '-q', folder['adapter'], folder['again'], '--to', 'hf')
+    found = differences(load_file(os.path.join(folder['merged'], 'model.safetensors')), want.state_dict())
+    ids = torch.arange(12).reshape(1, 12)
+    again = PeftModel.from_pretrained(model(kind, dtype), folder['again'])
+    before = PeftModel.from_pretrained(model(kind, dtype), folder['adapter'])
+    if not again(ids).logits.equal(before(ids).logits):
+        found.append('logits of the adapter that was written again differ')
+    return found
+
+
+def main():
+    args = checks.arguments()
+    tally = checks.Tally(args.verbose)
+    import torch
+    with checks.scratch() as out:
+        for kind in KINDS:
+            for dtype in torch.float32, torch.bfloat16:
+                if not args.only or kind in args.only:
+                    tally.call('%s, %s' % (kind, dtype), one, args, kind, dtype, out)
+    return tally.end('adapters')
+
+
+if __name__ == '__main__':
+    sys.exit(main())
