@@ -215,10 +215,33 @@ def ranks():
         yield out
 
 
+def adapters():
+    """A configuration, and factors for each of the base's three matrices."""
+    def one(shapes, **config):
+        head, data = {}, b''
+        for name, shape in shapes.items():
+            n = 4
+            for x in shape:
+                n *= x
+            head['base_model.model.' + name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [len(data), len(data) + n]}
+            data += b'\0\0\x80?' * (n // 4)
+        config = dict({'peft_type': 'LORA', 'r': 2, 'lora_alpha': 4}, **config)
+        head = json.dumps(head).encode()
+        return json.dumps(config).encode() + b'\0' + struct.pack('<Q', len(head)) + head + data
+    proj = {'h.0.attn.c_proj.lora_A.weight': [2, 4], 'h.0.attn.c_proj.lora_B.weight': [8, 2]}
+    table = {'model.embed_tokens.lora_embedding_A': [2, 4], 'model.embed_tokens.lora_embedding_B': [4, 2]}
+    yield one(proj, use_rslora=True, rank_pattern={'c_proj': 2})
+    yield one(dict(proj, **{'h.0.attn.c_proj.lora_magnitude_vector': [8]}), use_dora=True)
+    yield one(dict(table, **{'model.embed_tokens.base_layer.weight': [4, 4]}), alpha_pattern={'^model.*': 3})
+    yield one({'model.embed_tokens.weight': [4, 4]}, modules_to_save=['embed_tokens'])
+    yield one({'layers.1.mlp.experts.lora_A.weight': [4, 8], 'layers.1.mlp.experts.lora_B.weight': [4, 4]},
+              target_parameters=['mlp.experts.up'])
+
+
 def main():
     target, corpus = sys.argv[1:3]
     made = {'fuzz_ds_config': configs, 'fuzz_hjson': configs, 'fuzz_model_config': models, 'fuzz_hostfile': hosts,
-            'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals, 'fuzz_moves': moves,
+            'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals, 'fuzz_moves': moves, 'fuzz_adapter': adapters,
             'fuzz_dcp': distributed, 'fuzz_megatron': megatron, 'fuzz_fsdp_ranks': ranks, 'fuzz_universal': lambda: universal(sys.argv[3])}
     for i, seed in enumerate(made[target]()):
         with open(os.path.join(corpus, 'seed%d' % i), 'wb') as o:
