@@ -24,27 +24,37 @@ typedef struct merge_models {
     size_t n_broken; /* tags that are not whole, passed over */
 } merge_models;
 
+/* Room for one more; false, and failed, when there is none. */
+static bool merge_grow(merge_models *m)
+{
+    size_t room = m->room ? 2 * m->room : 8;
+    void *at = m->n == m->room ? realloc(m->at, room * sizeof *m->at) : m->at;
+
+    if (!at) {
+        m->failed = true;
+        return false;
+    }
+    m->room = m->n == m->room ? room : m->room;
+    m->at = at;
+    return true;
+}
+
 static void merge_add(merge_models *m, const char *path, double weight)
 {
-    if (m->n == m->room) {
-        size_t room = m->room ? 2 * m->room : 8;
-        ckpt_merge_model *at = realloc(m->at, room * sizeof *at);
+    char *own = merge_grow(m) ? strdup(path) : NULL;
 
-        m->failed = m->failed || !at;
-        m->at = at ? at : m->at;
-        m->room = at ? room : m->room;
-    }
-    char *own = m->failed ? NULL : strdup(path);
     m->failed = m->failed || !own;
     if (own)
         m->at[m->n++] = (ckpt_merge_model){.path = own, .weight = weight};
 }
 
+/* Forget the first n. */
 static void merge_drop(merge_models *m, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         free((char *)(uintptr_t)m->at[i].path);
-    memmove(m->at, m->at + n, (m->n - n) * sizeof *m->at);
+    if (n > 0)
+        memmove(m->at, m->at + n, (m->n - n) * sizeof *m->at);
     m->n -= n;
 }
 
