@@ -67,7 +67,8 @@ static const char *rkey_name(const ckpt_keys *keys, const ckpt_rm_facts *f, cons
     for (size_t i = 0; close && i < keys->n; i++) {
         const ckpt_key *k = &keys->at[i];
         size_t n = (size_t)(close - open) - 1;
-        if (strlen(k->name) == n && memcmp(k->name, open + 1, n) == 0 && k->type == CKPT_KEY_STRING)
+        if (strlen(k->name) == n && memcmp(k->name, open + 1, n) == 0 &&
+            k->type == CKPT_KEY_STRING && !k->list)
             return ckpt_arena_printf(f->arena, "%.*s%s%s", (int)(open - name), name,
                                      k->value->as.text.at, close + 1);
     }
@@ -94,8 +95,8 @@ static int rkey_add(ckpt_keys *keys, const ckpt_rm_facts *f, const ckpt_rm_line 
     if (!rkey_fits(line, v))
         return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: %s: its type does not hold the value of '%.80s'",
                          f->r->name, line->line, line->key, line->text);
-    ckpt_key *key = ckpt_vec_push(keys);
     const char *name = rkey_name(keys, f, line->key);
+    ckpt_key *key = name ? ckpt_vec_push(keys) : NULL;
     if (!key || !name)
         return ckpt_fail_memory(err);
     *key = (ckpt_key){.name = name, .type = line->type, .list = line->list, .value = v};

@@ -433,6 +433,7 @@ static void proofs(void **state)
         {"sizes\na = 281474976710656\ntensors\nx \"c (a b)\" = y \"a b c\"", CKPT_EMISMATCH},
         {"keys\nk u8 = 256\ntensors\nx = y", CKPT_EUSAGE},
         {"keys\nk u8 = nobody\ntensors\nx = y", CKPT_EMISSING},
+        {"keys\nk u8 = 1\n{nobody}.k u8 = 1\n{k}.l u8 = 1\ntensors\nx = y", CKPT_OK},
     };
     const uint64_t shape[] = {2, 3};
     float values[6] = {0};
