@@ -207,8 +207,8 @@ static bool cl_grouped(const ckpt_claim_work *w, const ckpt_tensor *t)
     char kind[CKPT_CLAIM_PATH];
     bool is = false;
 
-    for (size_t i = 0; t->role == CKPT_ROLE_STATE && t->n_elems == 1 && !is && i < w->from->states.n;
-         i++)
+    for (size_t i = 0;
+         t->role == CKPT_ROLE_STATE && t->n_elems == 1 && !is && i < w->from->states.n; i++)
         is = cl_kind(w->from->states.at[i], t, kind) && cl_of_group(w->from->states.at[i], kind);
     return is;
 }
