@@ -13,13 +13,6 @@
 #include "libckpt/drivers.h"
 #include "libckpt/dtypes.h"
 
-bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from)
-{
-    if ((unsigned)to >= CKPT_N_DTYPES || (unsigned)from >= CKPT_N_DTYPES)
-        return false;
-    return to == from || ckpt_cast_find(to, from);
-}
-
 /* ---- lists for messages ---- */
 
 /* Room for all names of a table. */

@@ -36,7 +36,7 @@ static const char dkp_root[] = "deepspeed", dkp_class[] = "(class)", dkp_state[]
 
 static ckpt_value *dkp_plain(ckpt_arena *arena, ckpt_value *v, unsigned depth);
 
-/* A dict whose keys are not all texts, as a list of pairs; NULL: a key or value is no plain data. */
+/* A dict whose keys are not all texts, as a list of pairs; NULL: something is no plain data. */
 static ckpt_value *dkp_pairs(ckpt_arena *arena, ckpt_dict map, unsigned depth)
 {
     ckpt_value *out = ckpt_value_new(arena, CKPT_V_DICT),
@@ -155,7 +155,7 @@ static bool dkp_part(ckpt_arena *arena, ckpt_value *out, const char *key, const 
     return ok && (part->as.map.n == 0 || ckpt_dict_add_cstr(arena, &out->as.map, key, part));
 }
 
-/* That the optimizer has made: of the group that counts most, as a reader of the folder finds it. */
+/* That the optimizer has made: of the group that counts most, as readers of the folder find it. */
 static int dkp_steps(const ckpt_map *from, const ckpt_state *state, int64_t *most, ckpt_err *err)
 {
     ckpt_reader *reader = NULL;

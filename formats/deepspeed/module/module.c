@@ -272,7 +272,7 @@ static size_t dsm_places(const ckpt_ds_head *head, const ckpt_ds_module *module,
     return n;
 }
 
-/* The first floating tensor that is trained, or of which all that is known is that it is no buffer. */
+/* The first floating tensor that is trained, or of which it is known alone that it is no buffer. */
 static ckpt_dtype dsm_first_dtype(const ckpt_ds_module *module, bool trained)
 {
     for (uint64_t i = 0; module->seen && i < module->dict.n; i++) {
