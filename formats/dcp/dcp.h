@@ -187,9 +187,6 @@ int ckpt_dcp_initial_lr(ckpt_value *settings, ckpt_arena *arena, const struct ck
  */
 int ckpt_dcp_begin(struct ckpt_dsw_job *job, uint32_t *ranks);
 
-/* True for members of a run's state that FSDP has a place for: the schedule, a program's own. */
-bool ckpt_dcp_keeps(const struct ckpt_state *state, const ckpt_pair *p);
-
 enum { CKPT_DCP_RANKS = 65536 }; /* that are written for at most */
 
 /*
@@ -282,6 +279,9 @@ ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_
 ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s);
 
 /* ---- keep.c ---- */
+
+/* True for members of a run's state that FSDP has a place for: the schedule, a program's own. */
+bool ckpt_dcp_keeps(const struct ckpt_state *state, const ckpt_pair *p);
 
 /* A member that says how DeepSpeed's own files are laid out. */
 bool ckpt_dcp_is_layout(const ckpt_pair *p);

@@ -26,17 +26,6 @@ ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t)
     return converts ? target->dtype : t->dtype;
 }
 
-bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
-{
-    if (p->key->kind != CKPT_V_STR || p->value->kind == CKPT_V_NONE)
-        return false;
-    // DeepSpeed's, though programs give it
-    if (!state->foreign && ckpt_value_is(p->key, "universal_checkpoint_info"))
-        return false;
-    return state->foreign || ckpt_value_is(p->key, "lr_scheduler") ||
-           !ckpt_dsw_is_own(p->key->as.text.at);
-}
-
 /* The folder appears at once, beside others of its run. */
 static int dru_folder(const ckpt_dsw_job *job)
 {
@@ -82,38 +71,6 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
         return ckpt_fail(job->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", ranks,
                          CKPT_DCP_RANKS);
     return CKPT_OK;
-}
-
-/*
- * Members that say how DeepSpeed's own files are laid out: FSDP's are laid out anew, and what these
- * hold of weights and moments is carried.
- */
-bool ckpt_dcp_is_layout(const ckpt_pair *p)
-{
-    static const char *const names[] = {
-        "module",
-        "param_shapes",
-        "frozen_param_shapes",
-        "frozen_param_fragments",
-        "shared_params",
-        "dp_world_size",
-        "mp_world_size",
-        "checkpoint_parallel_dimensions",
-        "zero_stage",
-        "partition_count",
-        "optimizer_state_dict",
-        "base_optimizer_state",
-        "fp32_flat_groups",
-        "single_partition_of_fp32_groups",
-        "group_paddings",
-        "param_alignment_paddings",
-        "param_slice_mappings",
-    };
-    bool is = false;
-
-    for (size_t i = 0; !is && i < sizeof names / sizeof *names; i++)
-        is = ckpt_value_is(p->key, names[i]);
-    return is;
 }
 
 static int dru_left_out(const ckpt_dsw_job *job, const ckpt_pair *p)

@@ -508,10 +508,3 @@ void ckpt_conjugate(ckpt_dtype d, void *p, size_t n_elems)
     if (ckpt_dtype_get(d)->kind == CKPT_IS_COMPLEX)
         cast_flip(cast_part(d), p, 2 * n_elems, 1, 2);
 }
-
-bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from)
-{
-    if ((unsigned)to >= CKPT_N_DTYPES || (unsigned)from >= CKPT_N_DTYPES)
-        return false;
-    return to == from || ckpt_cast_find(to, from);
-}

@@ -119,3 +119,10 @@ ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from)
         fast = ckpt_quant_find_x86(to);
     return fast ? fast : cfd_blocks(to, from);
 }
+
+bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from)
+{
+    if ((unsigned)to >= CKPT_N_DTYPES || (unsigned)from >= CKPT_N_DTYPES)
+        return false;
+    return to == from || ckpt_cast_find(to, from);
+}
