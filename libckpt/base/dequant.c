@@ -211,7 +211,8 @@ static void dq_iq4_xs(float *to, const uint8_t *p)
     const uint32_t high = dq_u16(p + 2);
 
     for (int j = 0; j < 8; j++) {
-        const uint32_t s = (p[4 + j / 2] >> j % 2 * 4 & 0xfu) | (high >> 2 * j & 3) << 4;
+        const uint32_t low = p[4 + j / 2], s = (low >> j % 2 * 4 & 0xfu) | (high >> 2 * j & 3u)
+                                                                               << 4;
 
         dq_nibbles(to + 32 * j, p + 8 + 16 * j, 16, dq_levels, d * (float)((int)s - 32));
     }

@@ -49,7 +49,8 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
     return rc;
 }
 
-const ckpt_tensor *ckpt_quantized_tensor(const ckpt_map *map)
+/* The first tensor, in the map's order, whose scales are another tensor; NULL: none. */
+static const ckpt_tensor *qz_tensor(const ckpt_map *map)
 {
     for (size_t i = 0; i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
@@ -64,7 +65,7 @@ const ckpt_tensor *ckpt_quantized_tensor(const ckpt_map *map)
 
 int ckpt_quantized_refuse(const ckpt_map *map, const char *doing, ckpt_err *err)
 {
-    const ckpt_tensor *t = ckpt_quantized_tensor(map);
+    const ckpt_tensor *t = qz_tensor(map);
     const char *how = map->known.quantized;
 
     if (!how && !t)

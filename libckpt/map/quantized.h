@@ -8,9 +8,6 @@
 
 #include "libckpt/map/map.h"
 
-/* The first tensor, in the map's order, whose scales are another tensor; NULL: none. */
-const ckpt_tensor *ckpt_quantized_tensor(const ckpt_map *map);
-
 /*
  * Refuse what takes the stored numbers for values.
  *
