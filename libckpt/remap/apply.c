@@ -21,6 +21,9 @@ typedef struct ap_state {
     ckpt_tensors made;           /* the target's */
     ckpt_err near;               /* why a rule that names the tensor in hand did not take it */
     const ckpt_rm_capture *hand; /* what it captured */
+    uint32_t *group;             /* of each tensor of the source: in the state; NULL: no state */
+    ckpt_slots made_group;       /* of each of the target's */
+    uint32_t now;                /* of the tensor in hand */
     ckpt_err *err;
 } ap_state;
 
@@ -184,10 +187,12 @@ static int ap_grid(ap_state *s, unsigned side, uint32_t term, bool *complete)
 static int ap_push(ap_state *s, ckpt_tensor *t)
 {
     ckpt_tensor **slot = ckpt_vec_push(&s->made);
+    uint32_t *group = ckpt_vec_push(&s->made_group);
 
-    if (!slot)
+    if (!slot || !group)
         return ckpt_fail_memory(s->err);
     *slot = t;
+    *group = s->now;
     return CKPT_OK;
 }
 
@@ -219,7 +224,15 @@ static int ap_rename(ap_state *s)
     return ap_push(s, moved);
 }
 
-/* All tensors of an instance have one dtype and one role. */
+/* The group of a tensor of the source. */
+static uint32_t ap_group(const ap_state *s, const ckpt_tensor *t)
+{
+    size_t at = s->group ? ckpt_map_index(s->map, t->name, strlen(t->name)) : SIZE_MAX;
+
+    return at == SIZE_MAX ? 0 : s->group[at];
+}
+
+/* All tensors of an instance have one dtype, one role, and one parameter group. */
 static int ap_alike(ap_state *s)
 {
     const ckpt_rm_members *in = &s->in->member[s->in->from];
@@ -227,6 +240,11 @@ static int ap_alike(ap_state *s)
 
     for (size_t i = 1; i < in->n; i++) {
         const ckpt_tensor *t = in->at[i].t;
+        if (ap_group(s, t) != ap_group(s, first))
+            return ckpt_fail(s->err, CKPT_EUNSUPPORTED,
+                             "%s:%u: '%.150s' and '%.150s' are in different parameter groups, or "
+                             "one of them is not trained: no tensor can be made of both",
+                             s->r->name, s->in->rule->line, first->name, t->name);
         if (t->dtype != first->dtype || t->export_dtype != first->export_dtype)
             return ckpt_fail(s->err, CKPT_EUNSUPPORTED,
                              "%s:%u: '%.120s' and '%.120s' go into one tensor, and have different "
@@ -308,6 +326,10 @@ static int ap_share(ap_state *s)
         rc = ap_grid(s, in->to, k, &complete);
     for (size_t i = 0; i < in->member[in->from].n; i++)
         ap_take(s, in->member[in->from].at[i].t);
+    // the state's groups have them
+    if (rc == CKPT_OK && in->member[in->to].n == 0 && s->group &&
+        strncmp(in->moment, "step/", 5) == 0)
+        return CKPT_OK;
     if (rc == CKPT_OK && in->member[in->to].n == 0)
         return ckpt_map_note(
             s->map, CKPT_WARNING, s->err,
@@ -460,6 +482,7 @@ static int ap_tensor(ap_state *s, size_t at)
     int rc;
 
     s->near = (ckpt_err){0};
+    s->now = s->group ? s->group[at] : 0;
     rc = ap_rules(s, at, n_moment, &took);
     if (rc == CKPT_OK && !took && n_moment > 0)
         rc = ap_rules(s, at, 0, &took);
@@ -677,8 +700,11 @@ static int ap_run(ap_state *s)
     s->taken = ckpt_alloc(s->map->tensors.n + 1);
     if (rc == CKPT_OK && !s->taken)
         rc = ckpt_fail_memory(s->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_rm_groups(&s->group, s->map, s->err);
     for (size_t i = 0; rc == CKPT_OK && i < s->map->tensors.n; i++)
         rc = s->taken[i] ? CKPT_OK : ap_tensor(s, i);
+    s->now = 0;
     if (rc == CKPT_OK)
         rc = ap_left_over(s);
     if (rc == CKPT_OK)
@@ -690,10 +716,16 @@ static int ap_run(ap_state *s)
     if (rc != CKPT_OK)
         return rc;
     ap_owners(s);
+    const ckpt_tensor **step = NULL;
+    if (s->group)
+        rc = ckpt_rm_state(s->map, &s->made, s->made_group.at, &step, s->err);
+    if (rc != CKPT_OK)
+        return rc;
     ckpt_tensors old = s->map->tensors;
     s->map->tensors = s->made;
     s->made = old;
-    return ckpt_map_reindex(s->map, s->err);
+    rc = ckpt_map_reindex(s->map, s->err);
+    return rc == CKPT_OK && step ? ckpt_rm_steps(s->map, step, s->err) : rc;
 }
 
 int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err)
@@ -727,6 +759,8 @@ int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ck
     ckpt_free(size);
     ckpt_free(s.in);
     ckpt_free(s.taken);
+    ckpt_free(s.group);
+    ckpt_vec_free(&s.made_group);
     ckpt_vec_free(&s.made);
     return rc;
 }

@@ -88,6 +88,26 @@ ckpt_dtype ckpt_rm_dtype(const ckpt_tensor *t);
 int ckpt_rm_joined(ckpt_tensor **out, ckpt_rm_instance *in, const ckpt_rm_members *from,
                    ckpt_rm_joins how, ckpt_err *err);
 
+/*
+ * By tensor of the map: 1 + the group of the training state that has it, 0: none; to be freed.  NULL
+ * in *out: there is no state.
+ *
+ * Errors   CKPT_EUNSUPPORTED: a state that maps do not follow; CKPT_ELIMIT
+ */
+int ckpt_rm_groups(uint32_t **out, const ckpt_map *map, ckpt_err *err);
+
+/*
+ * The map's one state is of the tensors that were made.
+ *
+ * group    of each, as ckpt_rm_groups has them
+ * step     becomes the count of steps that each group's parameters have had, or NULL
+ */
+int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, const uint32_t *group,
+                  const ckpt_tensor ***step, ckpt_err *err);
+
+/* Parameters of the map's state that no rule gave a count of steps have that of their group. */
+int ckpt_rm_steps(ckpt_map *map, const ckpt_tensor *const *step, ckpt_err *err);
+
 /* Fill source, at and stride of a source's member. */
 int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err);
 

@@ -9,6 +9,7 @@
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/plan.h"
+#include "tools/ckpt/remap.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/training.h"
 #include "tools/ckpt/verbs.h"
@@ -30,34 +31,6 @@ static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_map_select(map, &filter, err);
     free(rules);
-    return rc;
-}
-
-/* The layout map that --map names, applied. */
-static int convert_remap(ckpt_map *map, const cli_args *a, ckpt_err *err)
-{
-    ckpt_remap_opts opts = {.size = sizeof opts,
-                            .backwards = a->backwards,
-                            .config_text = a->config_text,
-                            .config_name = a->config,
-                            .sizes = a->sizes.n ? a->sizes.at : NULL};
-
-    // what has its format already needs no map for it
-    const ckpt_format_info *from = ckpt_format_named(ckpt_map_format(map));
-    const ckpt_format_info *to = ckpt_format_named(a->target.format);
-
-    if (!a->map)
-        return CKPT_OK;
-    if (a->own_map && ((from && from->layout && strcmp(from->layout, to->layout) == 0) ||
-                       (maps_only_if_fit(to->layout) && !maps_fit(map, &a->maps, a->map, &opts)))) {
-        if (a->config && maps_only_if_fit(to->layout))
-            say_warning("--config has no effect: no layout map is needed");
-        return CKPT_OK;
-    }
-    int rc = maps_apply(map, &a->maps, a->map, &opts, err);
-    if (rc != CKPT_OK && a->own_map)
-        (void)strncat(err->text, " (--map none writes tensors as they are)",
-                      sizeof err->text - strlen(err->text) - 1);
     return rc;
 }
 
@@ -131,7 +104,7 @@ static int convert_shape(ckpt_map *map, const cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = convert_select(map, a, err);
     if (rc == CKPT_OK)
-        rc = convert_remap(map, a, err);
+        rc = training_format(a->target.format) ? CKPT_OK : remap_apply(map, a, err);
     return rc == CKPT_OK ? convert_ties(map, a, err) : rc;
 }
 

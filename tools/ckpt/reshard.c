@@ -22,7 +22,10 @@ static int reshard_run(cli_args *a, ckpt_err *err)
     a->target.format = a->target.format ? a->target.format : "zero";
     a->target.path = a->operand[1];
     // tensor, pipeline and expert ranks stay what they are: only data ranks change
-    a->open.keep_slices = !a->join && (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS);
+    a->open.keep_slices =
+        !a->join && !a->map && (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS);
+    if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
+        a->open.keep_slices = true;
     a->open.require_crc = a->open.require_crc || a->strict;
     int rc = training_open(&map, a, err);
     job_refuse(&a->run, a->allow_overflow, a->strict);
@@ -60,6 +63,10 @@ static const cli_option reshard_options[] = {
     {"join", 0, CLI_FLAG, AT(join), NULL, "join tensor-parallel slices"},
     {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
     {"order", 0, CLI_FILE, AT(order), "FILE", "of weights alone: names in order, or 'stored'"},
+    {"map", 0, CLI_TEXT, AT(map), "NAME|FILE", "to the names of another layout (ckpt maps)"},
+    {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
+    {"config", 0, CLI_FILE, AT(config), "FILE", "config.json for the map, before the source's own"},
+    {"size", 0, CLI_LIST, AT(sizes), "NAME=N", "a size of the map (again: another)"},
     {"ignore-copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
      "do not compare masters with 16-bit copies"},
     {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},
@@ -77,12 +84,20 @@ static const cli_option reshard_options[] = {
     CLI_END,
 };
 
+static const cli_moot reshard_moot[] = {
+    {"backwards", NULL, "map"},
+    {"config", NULL, "map"},
+    {"size", NULL, "map"},
+    {NULL, NULL, NULL},
+};
+
 const cli_verb verb_reshard = {
     .name = "reshard",
     .command = "ckpt reshard",
     .operands = "SRC DST",
     .summary = "Write a training checkpoint for another number of ranks, ZeRO stage, or framework.",
     .options = reshard_options,
+    .moot = reshard_moot,
     .min = 2,
     .max = 2,
     .uses = "rd",

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tools/ckpt/job.h"
+#include "tools/ckpt/remap.h"
 
 bool training_format(const char *format)
 {
@@ -19,11 +20,11 @@ int training_check(const cli_args *a, ckpt_err *err)
 {
     ckpt_target target = a->target;
 
-    if (a->include.n || a->exclude.n || a->rename || a->map)
+    if (a->include.n || a->exclude.n || a->rename)
         return fail(
             err, CKPT_EUSAGE,
-            "--include, --exclude, --rename and --map are for weights alone: training state is "
-            "written whole");
+            "--include, --exclude and --rename are for weights alone: training state is written "
+            "whole");
     if (a->adapters.n || a->adapter_only)
         return fail(err, CKPT_EUSAGE,
                     "--adapter and --adapter-only are for weights alone: merge into weights first");
@@ -51,6 +52,8 @@ int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     a->target.order_text = a->order_text ? a->order_text : a->order ? "*" : NULL;
     if (rc == CKPT_OK)
         rc = args_open(map, a, err);
+    if (rc == CKPT_OK)
+        rc = remap_apply(*map, a, err);
     return rc == CKPT_OK ? ckpt_map_warm_start(*map, &a->target, err) : rc;
 }
 
