@@ -89,7 +89,7 @@ int ckpt_rm_joined(ckpt_tensor **out, ckpt_rm_instance *in, const ckpt_rm_member
                    ckpt_rm_joins how, ckpt_err *err);
 
 /*
- * By tensor of the map: 1 + the group of the training state that has it, 0: none; to be freed.  NULL
+ * By tensor of the map: 1 + the group of the state that has it, 0: none; to be freed.  NULL
  * in *out: there is no state.
  *
  * Errors   CKPT_EUNSUPPORTED: a state that maps do not follow; CKPT_ELIMIT
