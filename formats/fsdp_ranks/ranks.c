@@ -66,7 +66,8 @@ static bool rdr_parse(const char *name, rdr_name *out)
     return false;
 }
 
-static int rdr_probe(const ckpt_listing *list)
+/* 57: names with the world's size; 54: others; 0: none. */
+static int rdr_sure(const ckpt_listing *list)
 {
     rdr_name name;
     int sure = 0;
@@ -77,6 +78,19 @@ static int rdr_probe(const ckpt_listing *list)
             sure = name.world ? 57 : sure ? sure : 54;
     }
     return sure;
+}
+
+bool ckpt_ranks_is_one(const ckpt_listing *list)
+{
+    return rdr_sure(list) > 0;
+}
+
+/* Programs without files of ranks name steps so too: their own drivers are surer. */
+static int rdr_probe(const ckpt_listing *list)
+{
+    int sure = rdr_sure(list);
+
+    return sure ? sure : ckpt_ranks_is_run(list) || ckpt_ranks_is_step(list) ? 40 : 0;
 }
 
 /* Count files, which must be of one world, each of a rank in it. */
@@ -169,20 +183,18 @@ static int rdr_read(rdr_reader *r)
 static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                       ckpt_err *err)
 {
-    rdr_reader r = {.run = {.map = map,
-                            .path = list->folder,
-                            .with_optimizer = opts->with_optimizer,
-                            .err = err},
-                    .list = list};
-    int rc = rdr_read(&r);
+    ckpt_listing at = *list;
+    int rc = ckpt_ranks_descend(map, &at, opts->tag, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    rdr_reader r = {
+        .run = {.map = map, .path = at.folder, .with_optimizer = opts->with_optimizer, .err = err},
+        .list = &at};
+    rc = rdr_read(&r);
 
     ckpt_ranks_run_free(&r.run);
     return rc;
-}
-
-static bool rdr_is_one(const ckpt_listing *list)
-{
-    return rdr_probe(list) > 0;
 }
 
 /* Each rank has written its model, and of the other kinds all files or none. */
@@ -207,7 +219,7 @@ static bool rdr_done(const ckpt_listing *list)
 
 /* No file names the checkpoint to go on from: the newest is. */
 static const ckpt_run_layout rdr_run = {
-    .is_tag = rdr_is_one,
+    .is_tag = ckpt_ranks_is_one,
     .is_done = rdr_done,
     .pointer = "",
     .text = ckpt_dcp_number_of,
@@ -229,7 +241,7 @@ const ckpt_directory ckpt_directory_fsdp_ranks = {
             .signs = "model_world_size_*_rank_*.pt (FSDP)",
             .note = "FSDP's files of each rank, as verl and SkyRL keep them, torch 2.2 to 2.15",
             .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
-                    CKPT_HOLDS_STATE | CKPT_TAKES_WORLD,
+                    CKPT_HOLDS_STATE | CKPT_TAKES_WORLD | CKPT_HAS_TAGS,
         },
     .probe = rdr_probe,
     .gather = rdr_gather,

@@ -8,6 +8,7 @@
  *     flat.c     FSDP1: pieces of flattened parameters
  *     run.c      what the files make: weights, state, the tree of values
  *     ranks.c    the driver of folders with files of each rank
+ *     runs.c     runs of verl and SkyRL: which folder
  *     full.c     the driver of whole model and optimizer dicts
  *     write.c    the writer of files of each rank
  *
@@ -30,6 +31,22 @@ enum { CKPT_RANKS_MAX = 65536 };
 
 /* The fact that tells on what devices the mesh was. */
 #define CKPT_RANKS_DEVICE "device"
+
+/* ---- runs.c, ranks.c ---- */
+
+/* A folder holds files of ranks; steps of a run (global_step_N); is a step, of models' folders. */
+bool ckpt_ranks_is_one(const ckpt_listing *list);
+bool ckpt_ranks_is_run(const ckpt_listing *list);
+bool ckpt_ranks_is_step(const ckpt_listing *list);
+
+/*
+ * From what the user named to the folder of one model's files.
+ *
+ * list    becomes that folder's, and map->path its path
+ * asked   a tag, or NULL
+ * Errors  CKPT_EMISSING: no run, no such step, several models in it; CKPT_EFORMAT: the tracker
+ */
+int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckpt_err *err);
 
 /* ---- write.c ---- */
 

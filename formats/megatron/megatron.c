@@ -29,6 +29,9 @@ static int mgc_probe(const ckpt_listing *list)
     for (size_t i = 0; i < list->n; i++) {
         if (list->entry[i].is_dir && ckpt_meg_is_iter(list->entry[i].name))
             return tracker && !tracker->is_dir ? MGC_SURE : MGC_TAGS;
+        // verl's runs have a tracker of this name
+        if (list->entry[i].is_dir && strncmp(list->entry[i].name, "global_step_", 12) == 0)
+            return 0;
     }
     return tracker && !tracker->is_dir ? MGC_TAGS : 0;
 }

@@ -157,7 +157,8 @@ const ckpt_run_layout *ckpt_doc_pointed(const ckpt_listing *list)
 {
     for (size_t i = 0; ckpt_directories[i]; i++) {
         const ckpt_run_layout *run = ckpt_directories[i]->run;
-        if (run && ckpt_doc_has(list, run->pointer, false))
+        // other programs have files of this name
+        if (run && ckpt_doc_has(list, run->pointer, false) && ckpt_directories[i]->probe(list) > 0)
             return run;
     }
     return NULL;
