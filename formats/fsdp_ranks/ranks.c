@@ -13,14 +13,6 @@
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp_ranks/ranks.h"
 
-static const char *const rdr_kinds[CKPT_RANKS_KINDS] = {"model", "optim", "extra_state"};
-
-/* A file's name, taken apart. */
-typedef struct rdr_name {
-    ckpt_ranks_file_kind kind;
-    uint32_t world, rank; /* world 0: the name does not tell */
-} rdr_name;
-
 typedef struct rdr_reader {
     ckpt_ranks_run run;
     const ckpt_listing *list;
@@ -28,67 +20,12 @@ typedef struct rdr_reader {
     bool named;                   /* files have the world's size in their names */
 } rdr_reader;
 
-/* ---- names ---- */
-
-/* A number as programs print it: without leading zeros. */
-static bool rdr_number(const char **at, uint32_t *out)
-{
-    size_t n = strspn(*at, "0123456789");
-
-    if (n == 0 || n > 5 || (n > 1 && **at == '0'))
-        return false;
-    *out = (uint32_t)strtoul(*at, NULL, 10);
-    *at += n;
-    return true;
-}
-
-/* "<kind>[_world_size_W]_rank_R.pt" */
-static bool rdr_parse(const char *name, rdr_name *out)
-{
-    static const char world[] = "_world_size_", rank[] = "_rank_";
-
-    for (size_t k = 0; k < CKPT_RANKS_KINDS; k++) {
-        size_t n = strlen(rdr_kinds[k]);
-        const char *at = name + n;
-        *out = (rdr_name){.kind = (ckpt_ranks_file_kind)k};
-        if (strncmp(name, rdr_kinds[k], n) != 0)
-            continue;
-        if (strncmp(at, world, sizeof world - 1) == 0) {
-            at += sizeof world - 1;
-            if (!rdr_number(&at, &out->world) || out->world == 0)
-                return false;
-        }
-        if (strncmp(at, rank, sizeof rank - 1) != 0)
-            return false;
-        at += sizeof rank - 1;
-        return rdr_number(&at, &out->rank) && strcmp(at, ".pt") == 0;
-    }
-    return false;
-}
-
-/* 57: names with the world's size; 54: others; 0: none. */
-static int rdr_sure(const ckpt_listing *list)
-{
-    rdr_name name;
-    int sure = 0;
-
-    for (size_t i = 0; i < list->n; i++) {
-        if (!list->entry[i].is_dir && rdr_parse(list->entry[i].name, &name) &&
-            name.kind != CKPT_RANKS_EXTRA)
-            sure = name.world ? 57 : sure ? sure : 54;
-    }
-    return sure;
-}
-
-bool ckpt_ranks_is_one(const ckpt_listing *list)
-{
-    return rdr_sure(list) > 0;
-}
+/* ---- files ---- */
 
 /* Programs without files of ranks name steps so too: their own drivers are surer. */
 static int rdr_probe(const ckpt_listing *list)
 {
-    int sure = rdr_sure(list);
+    int sure = ckpt_ranks_sure(list);
 
     return sure ? sure : ckpt_ranks_is_run(list) || ckpt_ranks_is_step(list) ? 40 : 0;
 }
@@ -100,8 +37,8 @@ static int rdr_count(rdr_reader *r)
     uint32_t most = 0;
 
     for (size_t i = 0; i < r->list->n; i++) {
-        rdr_name name;
-        if (r->list->entry[i].is_dir || !rdr_parse(r->list->entry[i].name, &name))
+        ckpt_ranks_file_name name;
+        if (r->list->entry[i].is_dir || !ckpt_ranks_name_parse(r->list->entry[i].name, &name))
             continue;
         if (!first && name.world != r->run.world)
             return ckpt_fail(r->run.err, CKPT_EMISMATCH,
@@ -130,9 +67,9 @@ static const char *rdr_file_name(rdr_reader *r, ckpt_ranks_file_kind kind, uint3
 {
     return r->named ? ckpt_arena_printf(r->run.map->arena,
                                         "%s_world_size_%" PRIu32 "_rank_%" PRIu32 ".pt",
-                                        rdr_kinds[kind], r->run.world, rank)
+                                        ckpt_ranks_file_kinds[kind], r->run.world, rank)
                     : ckpt_arena_printf(r->run.map->arena, "%s_rank_%" PRIu32 ".pt",
-                                        rdr_kinds[kind], rank);
+                                        ckpt_ranks_file_kinds[kind], rank);
 }
 
 /* Each rank has the file, or none has: the optimizer may not have been saved, the model must. */
@@ -145,10 +82,10 @@ static int rdr_complete(rdr_reader *r, ckpt_ranks_file_kind kind)
         if (!name)
             return ckpt_fail_memory(r->run.err);
         if (!ckpt_listing_find(r->list, name))
-            return ckpt_fail(r->run.err, CKPT_EMISSING,
-                             "%s: %s is missing: %" PRIu32 " of the %s files of %" PRIu32
-                             " ranks are here",
-                             r->list->folder, name, r->n[kind], rdr_kinds[kind], r->run.world);
+            return ckpt_fail(
+                r->run.err, CKPT_EMISSING,
+                "%s: %s is missing: %" PRIu32 " of the %s files of %" PRIu32 " ranks are here",
+                r->list->folder, name, r->n[kind], ckpt_ranks_file_kinds[kind], r->run.world);
     }
     return CKPT_OK;
 }
@@ -204,8 +141,8 @@ static bool rdr_done(const ckpt_listing *list)
     bool done = true;
 
     for (size_t i = 0; i < list->n; i++) {
-        rdr_name name;
-        if (list->entry[i].is_dir || !rdr_parse(list->entry[i].name, &name))
+        ckpt_ranks_file_name name;
+        if (list->entry[i].is_dir || !ckpt_ranks_name_parse(list->entry[i].name, &name))
             continue;
         world = name.world > world ? name.world : world;
         most = name.rank > most ? name.rank : most;
@@ -228,9 +165,9 @@ static const ckpt_run_layout rdr_run = {
 /* One rank's file means nothing without the others'. */
 static int rdr_part(const char *file_name)
 {
-    rdr_name name;
+    ckpt_ranks_file_name name;
 
-    return rdr_parse(file_name, &name) && name.world ? 1 : 0;
+    return ckpt_ranks_name_parse(file_name, &name) && name.world ? 1 : 0;
 }
 
 const ckpt_directory ckpt_directory_fsdp_ranks = {

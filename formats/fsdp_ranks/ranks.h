@@ -8,6 +8,7 @@
  *     flat.c     FSDP1: pieces of flattened parameters
  *     run.c      what the files make: weights, state, the tree of values
  *     ranks.c    the driver of folders with files of each rank
+ *     names.c    names of files
  *     runs.c     runs of verl and SkyRL: which folder
  *     full.c     the driver of whole model and optimizer dicts
  *     write.c    the writer of files of each rank
@@ -32,10 +33,9 @@ enum { CKPT_RANKS_MAX = 65536 };
 /* The fact that tells on what devices the mesh was. */
 #define CKPT_RANKS_DEVICE "device"
 
-/* ---- runs.c, ranks.c ---- */
+/* ---- runs.c ---- */
 
-/* A folder holds files of ranks; steps of a run (global_step_N); is a step, of models' folders. */
-bool ckpt_ranks_is_one(const ckpt_listing *list);
+/* A folder holds steps of a run (global_step_N); is a step, of models' folders. */
 bool ckpt_ranks_is_run(const ckpt_listing *list);
 bool ckpt_ranks_is_step(const ckpt_listing *list);
 
@@ -237,6 +237,26 @@ typedef enum ckpt_ranks_file_kind {
     CKPT_RANKS_EXTRA,
     CKPT_RANKS_KINDS
 } ckpt_ranks_file_kind;
+
+/* ---- names.c ---- */
+
+/* "model", "optim", "extra_state". */
+extern const char *const ckpt_ranks_file_kinds[CKPT_RANKS_KINDS];
+
+/* A file's name, taken apart. */
+typedef struct ckpt_ranks_file_name {
+    ckpt_ranks_file_kind kind;
+    uint32_t world, rank; /* world 0: the name does not tell */
+} ckpt_ranks_file_name;
+
+/* "<kind>[_world_size_W]_rank_R.pt"; false: another name. */
+bool ckpt_ranks_name_parse(const char *name, ckpt_ranks_file_name *out);
+
+/* How sure a folder's names make that it holds files of ranks: 57 with the world's size; 54; 0. */
+int ckpt_ranks_sure(const ckpt_listing *list);
+
+/* A folder holds files of ranks. */
+bool ckpt_ranks_is_one(const ckpt_listing *list);
 
 /* What is read, from the first file to the map; zeroed but for the first members. */
 typedef struct ckpt_ranks_run {
