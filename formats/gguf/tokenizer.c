@@ -53,6 +53,8 @@ static int gtk_bytes(ckpt_gguf_tokenizer_work *w, const char *name, const char *
 {
     const char *path = ckpt_path_join(w->scratch->arena, w->list.folder, name);
     char *bytes = NULL;
+
+    *n = 0;
     int rc = path ? ckpt_io_slurp(&bytes, n, path, GTK_BYTES, w->err) : ckpt_fail_memory(w->err);
 
     if (rc == CKPT_OK) {

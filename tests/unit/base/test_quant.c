@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,7 +203,10 @@ static void bodies_give_the_same_bits(void **state)
     free(x);
 }
 
-/* Values that are not finite, and any other bits: the same from both bodies, and no trap. */
+/*
+ * Values that are not finite, and any other bits: the same from both bodies, and no trap.  NaN is of
+ * one kind, as a sum of two kinds has the bits of either, by the compiler's choice.
+ */
 static void any_bits_are_taken(void **state)
 {
     uint8_t *raw = malloc(N * sizeof(float));
@@ -212,6 +216,12 @@ static void any_bits_are_taken(void **state)
     qt_state = 99;
     for (size_t i = 0; i < N * sizeof(float); i++)
         raw[i] = (uint8_t)qt_draw();
+    for (size_t i = 0; i < N; i++) {
+        float x;
+        memcpy(&x, raw + i * sizeof x, sizeof x);
+        if (isnan(x))
+            memcpy(raw + i * sizeof x, &(uint32_t){0xffc00000u}, sizeof x);
+    }
     for (size_t t = 0; t < TYPES; t++) {
         ckpt_cast_fn fast = ckpt_cast_find(qt_want[t].d, CKPT_F32);
         ckpt_cast_fn slow = qt_portable(qt_want[t].d);
