@@ -233,7 +233,7 @@ static int box_meet(const ckpt_rm_instance *in, unsigned side, const ckpt_rm_mem
     const ckpt_rm_view *va = &in->view[side][a->term], *vb = &in->view[!side][b->term];
     uint32_t choice[CKPT_MAX_DIM] = {0}, i = 0;
     box_runs *runs = ckpt_alloc((va->n_atoms + 1) * sizeof *runs);
-    box_common box;
+    box_common box = {0};
     int rc = runs ? CKPT_OK : ckpt_fail_memory(err);
 
     for (i = 0; rc == CKPT_OK && i < va->n_atoms; i++) {
