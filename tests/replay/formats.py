@@ -28,8 +28,11 @@ RUNS = {'fsdp2_llama_w3': 3, 'fsdp2_flatopt_w2': 1, 'fsdp2_stateful_w2': 2, 'tp2
         'fsdp2_full_w2': 1, 'rl_verl_fsdp2_w2': 2, 'rl_verl_fsdp1_w2': 3, 'rl_verl_hsdp_w4': 1, 'rl_fsdp1_shardedtensor_w3': 2,
         'accel_fsdp2_sharded_w2': 2, 'accel_fsdp1_full_w2': 1, 'accel_fsdp2_full_w2': 3}
 BARE = 'rl_verl_fsdp2_w2'   # loses its optimizer
-TITAN = 'titan_llama3_w2'   # other names, by a layout map
-CLIP = 1.0   # torchtitan's own
+# Other names, by a layout map; the limit for bf16 is that of two orders of sums.
+SHAPE = ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'vocab_size')
+MAPPED = {'titan_llama3_w2': ('torchtitan:hf', lambda e: [e['config'][k] for k in ('dim', 'n_layers', 'n_heads', 'n_kv_heads', 'hidden_dim',
+                                                                                'vocab_size')], LIMIT),
+          'mcore_llama_distopt_dp2': ('torch_dist:megatron:hf', lambda e: (16, 2, 4, 2, 22, 48), 1e-4)}
 passed, failed = 0, 0
 
 
@@ -41,11 +44,11 @@ def verdict(name, problem):
         print('FAIL %s: %s' % (name, problem), flush=True)
 
 
-def differs(have, want):
+def differs(have, want, limit=LIMIT):
     if len(have) != len(want) or not want:
         return '%d losses, expected %d' % (len(have), len(want))
     off = max(abs(a - b) / abs(b) if a == a else float('inf') for a, b in zip(have, want))
-    return '' if off <= LIMIT else 'losses off by %.2g: %s instead of %s' % (off, have, want)
+    return '' if off <= limit else 'losses off by %.2g: %s instead of %s' % (off, have, want)
 
 
 def train(work, world, args, what='loss'):
@@ -125,26 +128,24 @@ def without_optimizer(work, folder):
     return '' if len(train(work, 1, [*options, '--module-only'])) == 1 else 'no update was made'
 
 
-def of_titan(work, folder, ckpt):
-    """A run of torchtitan gets Hugging Face's names, its moments too, which the engine's Llama has."""
+def of_mapped(work, folder, ckpt, layouts, config, limit):
+    """A run of another framework gets Hugging Face's names, its moments too, which the engine's Llama has."""
     with open(os.path.join(folder, 'expected.json'), encoding='utf-8') as f:
         e = json.load(f)
-    c, data, out = e['config'], work.fresh('data.safetensors'), work.fresh('mapped')
+    data, out, c = work.fresh('data.safetensors'), work.fresh('mapped'), config(e)
     batch = shifted(os.path.join(folder, 'batches.safetensors'), data)
-    model = work.write('config.json', {
-        'model_type': 'llama', 'hidden_size': c['dim'], 'num_hidden_layers': c['n_layers'], 'num_attention_heads': c['n_heads'],
-        'num_key_value_heads': c['n_kv_heads'], 'intermediate_size': c['hidden_dim'], 'vocab_size': c['vocab_size'],
-        'rope_theta': c['rope_theta'], 'rms_norm_eps': c['norm_eps'], 'hidden_act': 'silu', 'max_position_embeddings': 16,
-        'tie_word_embeddings': False})
-    p = subprocess.run([ckpt, 'reshard', '-q', '--map', 'torchtitan:hf', '--config', model, '--to', 'dcp', '--to-tag', 'x',
+    model = work.write('config.json', dict(zip(SHAPE, c), model_type='llama', rope_theta=10000, rms_norm_eps=1e-5, hidden_act='silu',
+                                           max_position_embeddings=16, tie_word_embeddings=False))
+    p = subprocess.run([ckpt, 'reshard', '-q', '--map', layouts, '--config', model, '--to', 'dcp', '--to-tag', 'x',
                         os.path.join(folder, e['checkpoint']), out], capture_output=True, text=True)
     if p.returncode:
         return 'reshard: exit %d: %s' % (p.returncode, p.stderr.strip())
-    config = work.write('ds.json', {'train_micro_batch_size_per_gpu': batch // 2, 'zero_optimization': {'stage': 2}, 'gradient_clipping': CLIP,
-                                    'optimizer': {'type': 'AdamW', 'params': {'lr': 0.77, 'torch_adam': True}}})
-    got = train(work, 2, ['--model', model, '--data', data, '--max-steps', e['step'] + 2, '--param-groups', 'single', '--deepspeed_config',
-                          config, '--load', os.path.join(out, 'x')])
-    return differs(got, [s['loss'] for s in e['next_steps'][:2]])
+    half = e['spec'].get('dtype') == 'bf16'
+    settings = work.write('ds.json', {'train_micro_batch_size_per_gpu': batch // 2, 'zero_optimization': {'stage': 2}, 'gradient_clipping': 1.0,
+                                      'bf16': {'enabled': half}, 'optimizer': {'type': 'AdamW', 'params': {'lr': 0.77, 'torch_adam': True}}})
+    got = train(work, 2, ['--model', model, '--data', data, '--max-steps', e['next_steps'][0]['step'] + 1, '--param-groups', 'single',
+                          '--deepspeed_config', settings, '--load', os.path.join(out, 'x')])
+    return differs(got, [s['loss'] for s in e['next_steps'][:2]], limit)
 
 
 def of_fixture(work, folder, stage):
@@ -177,7 +178,7 @@ def main():
     if not a.fixtures:
         own_run(work, os.path.join(os.path.abspath(a.bin), 'ckpt'))
     cases = [(name, of_fixture, (stage,)) for name, stage in RUNS.items()] + [(BARE, without_optimizer, ())]
-    cases.append((TITAN, of_titan, (os.path.join(os.path.abspath(a.bin), 'ckpt'),)))
+    cases += [(name, of_mapped, (os.path.join(os.path.abspath(a.bin), 'ckpt'), *how)) for name, how in MAPPED.items()]
     for name, check, more in cases if a.fixtures else ():
         try:
             verdict(name, check(work, os.path.join(os.path.abspath(a.fixtures), name), *more))
