@@ -169,6 +169,19 @@ static int rfu_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     return rc;
 }
 
+/* No file says that a save has finished: what is missing is found by opening it. */
+static bool rfu_is_one(const ckpt_listing *list)
+{
+    return ckpt_listing_has(list, RFU_MODEL, false);
+}
+
+static const ckpt_run_layout rfu_run = {
+    .is_tag = rfu_is_one,
+    .is_done = rfu_is_one,
+    .pointer = "",
+    .text = ckpt_dcp_number_of,
+};
+
 const ckpt_directory ckpt_directory_full_state = {
     .is =
         {
@@ -182,4 +195,5 @@ const ckpt_directory ckpt_directory_full_state = {
     .probe = rfu_probe,
     .gather = rfu_gather,
     .holds = rfu_holds,
+    .run = &rfu_run,
 };
