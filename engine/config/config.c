@@ -231,15 +231,15 @@ static void co_given_params(const ds_context *x, const ckpt_value *block, zt_opt
     if (!a)
         return;
     if (a->given[ZT_ARG_LR] && !ckpt_value_get(p, "lr"))
-        o->lr = a->learning_rate;
+        o->h.lr = a->learning_rate;
     if (!ckpt_value_get(p, "betas")) {
-        o->beta1 = a->given[ZT_ARG_BETA1] ? a->adam_beta1 : o->beta1;
-        o->beta2 = a->given[ZT_ARG_BETA2] ? a->adam_beta2 : o->beta2;
+        o->h.beta1 = a->given[ZT_ARG_BETA1] ? a->adam_beta1 : o->h.beta1;
+        o->h.beta2 = a->given[ZT_ARG_BETA2] ? a->adam_beta2 : o->h.beta2;
     }
     if (a->given[ZT_ARG_EPSILON] && !ckpt_value_get(p, "eps"))
-        o->eps = a->adam_epsilon;
+        o->h.eps = a->adam_epsilon;
     if (a->given[ZT_ARG_WEIGHT_DECAY] && !ckpt_value_get(p, "weight_decay"))
-        o->weight_decay = a->weight_decay;
+        o->h.weight_decay = a->weight_decay;
 }
 
 /* Optimizers that ZeRO knows in DeepSpeed; others need the user's word. */

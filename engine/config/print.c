@@ -145,16 +145,16 @@ static void pr_settings(pr_tree *p, const void *from, const pr_setting *s, size_
 #define OPT(m) offsetof(zt_optim, m)
 
 static const pr_setting pr_optim_settings[] = {
-    {"lr", PR_REAL, OPT(lr), 0, ALL},
-    {"eps", PR_REAL, OPT(eps), 0, ALL & ~(SGD | BIT(ZT_OPT_LION))},
-    {"weight_decay", PR_REAL, OPT(weight_decay), 0, ALL},
+    {"lr", PR_REAL, OPT(h.lr), 0, ALL},
+    {"eps", PR_REAL, OPT(h.eps), 0, ALL & ~(SGD | BIT(ZT_OPT_LION))},
+    {"weight_decay", PR_REAL, OPT(h.weight_decay), 0, ALL},
     {"adam_w_mode", PR_BOOL, OPT(decoupled), 0, ADAMS | MUON},
     {"torch_adam", PR_BOOL, OPT(torch), 0, ADAMS},
-    {"momentum", PR_REAL, OPT(momentum), 0, SGD | MUON},
-    {"dampening", PR_REAL, OPT(dampening), 0, SGD},
-    {"nesterov", PR_BOOL, OPT(nesterov), 0, SGD},
-    {"max_coeff", PR_REAL, OPT(max_coeff), 0, LAMB},
-    {"min_coeff", PR_REAL, OPT(min_coeff), 0, LAMB},
+    {"momentum", PR_REAL, OPT(h.momentum), 0, SGD | MUON},
+    {"dampening", PR_REAL, OPT(h.dampening), 0, SGD},
+    {"nesterov", PR_BOOL, OPT(h.nesterov), 0, SGD},
+    {"max_coeff", PR_REAL, OPT(h.max_coeff), 0, LAMB},
+    {"min_coeff", PR_REAL, OPT(h.min_coeff), 0, LAMB},
     {"eps_inside_sqrt", PR_BOOL, OPT(eps_inside), 0, LAMB},
     {"freeze_step", PR_INT, OPT(freeze_step), 0, ONEBIT},
     {"muon_lr", PR_REAL, OPT(muon_lr), 0, MUON},
@@ -172,13 +172,13 @@ static void pr_optim(pr_tree *p, const zt_optim *o)
     pr_settings(p, o, pr_optim_settings, sizeof pr_optim_settings / sizeof pr_optim_settings[0],
                 (unsigned)o->type);
     if (betas)
-        pr_pair(p, "betas", o->beta1, o->beta2);
+        pr_pair(p, "betas", o->h.beta1, o->h.beta2);
     if ((adam && !o->torch) || o->type == ZT_OPT_LAMB)
-        pr_bool(p, "bias_correction", o->bias_correction);
+        pr_bool(p, "bias_correction", o->h.bias_correction);
     if (o->type == ZT_OPT_MUON)
-        pr_text(p, "ns_method", o->muon_gram ? "gram" : "standard");
+        pr_text(p, "ns_method", o->h.muon_gram ? "gram" : "standard");
     if (o->type == ZT_OPT_ADAGRAD && o->torch)
-        pr_real(p, "lr_decay", o->lr_decay);
+        pr_real(p, "lr_decay", o->h.lr_decay);
     pr_close(p);
     pr_close(p);
 }

@@ -252,7 +252,7 @@ static void mu_blend(zt_device *d, double b, uint64_t n, float *g, float *moment
 }
 
 // LIMIT: seven parameters; a struct for this one call of the ZeRO runtime would say less
-void zt_muon_direction(zt_device *d, const zt_optim *o, uint64_t rows, uint64_t cols, float *g,
+void zt_muon_direction(zt_device *d, const zt_hyper *h, uint64_t rows, uint64_t cols, float *g,
                        float *momentum, void *scratch)
 {
     mu_job j = {.d = d, .tall = rows > cols};
@@ -262,8 +262,8 @@ void zt_muon_direction(zt_device *d, const zt_optim *o, uint64_t rows, uint64_t 
     }
     j.n = j.tall ? cols : rows;
     j.m = j.tall ? rows : cols;
-    mu_blend(d, o->momentum, rows * cols, g, momentum);
-    if (o->muon_gram)
+    mu_blend(d, h->momentum, rows * cols, g, momentum);
+    if (h->muon_gram)
         mu_gram_method(d, &j, g, scratch);
     else
         mu_standard_method(d, &j, g, scratch);

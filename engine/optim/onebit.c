@@ -190,8 +190,7 @@ static void ob_blend(zt_device *d, const zt_hyper *h, const zt_piece *piece)
 
 /* p -= lr (m / (sqrt(v) + eps) + decay p), with m and v brought forward while warm, else as they
  * are. */
-static void ob_step(zt_device *d, const zt_optim *o, const zt_hyper *h, const zt_piece *piece,
-                    bool warm)
+static void ob_step(zt_device *d, const zt_hyper *h, const zt_piece *piece, bool warm)
 {
     zt_update u = {.kind = ZT_ADAM,
                    .n = piece->n,
@@ -206,7 +205,7 @@ static void ob_step(zt_device *d, const zt_optim *o, const zt_hyper *h, const zt
                    .lr = h->lr,
                    .beta1 = warm ? h->beta1 : 1,
                    .beta2 = warm ? h->beta2 : 1,
-                   .eps = o->eps,
+                   .eps = h->eps,
                    .weight_decay = h->weight_decay,
                    .step_size = h->lr,
                    .denominator = 1,
@@ -233,7 +232,7 @@ int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t
         rc = ob_exchange_from(b, piece->state[0], err);
     }
     if (rc == CKPT_OK) {
-        ob_step(b->d, o, h, piece, warm);
+        ob_step(b->d, h, piece, warm);
         rc = zt_device_check(b->d, err);
     }
     return rc;

@@ -45,6 +45,7 @@ typedef enum opt_kind {
     OPT_COUNT,  /* integer >= 0 */
     OPT_METHOD, /* ns_method */
     OPT_MUST,   /* must equal `must`: what else it could say is not here */
+    OPT_FRESH,  /* the same of a run that begins; one that goes on has what it was for */
     OPT_IGNORED /* says how, not what, is computed */
 } opt_kind;
 
@@ -61,30 +62,30 @@ typedef struct opt_setting {
 #define OPT_AT(field) offsetof(zt_optim, field)
 
 static const opt_setting opt_settings[] = {
-    {"lr", OPT_NUMBER, OPT_ANY, OPT_AT(lr), 0},
+    {"lr", OPT_NUMBER, OPT_ANY, OPT_AT(h.lr), 0},
     {"betas", OPT_PAIR, OPT_BETAS, 0, 0},
-    {"eps", OPT_NUMBER, OPT_ANY & ~(unsigned)(OPT_SGD | OPT_LION), OPT_AT(eps), 0},
-    {"weight_decay", OPT_NUMBER, OPT_ANY, OPT_AT(weight_decay), 0},
-    {"bias_correction", OPT_BOOL, OPT_CPU_ADAM | OPT_FUSED_ADAM | OPT_LAMB, OPT_AT(bias_correction),
-     0},
-    {"momentum", OPT_NUMBER, OPT_SGD | OPT_MUON, OPT_AT(momentum), 0},
-    {"dampening", OPT_NUMBER, OPT_SGD, OPT_AT(dampening), 0},
-    {"nesterov", OPT_BOOL, OPT_SGD, OPT_AT(nesterov), 0},
-    {"lr_decay", OPT_NUMBER, OPT_TORCH_ADAGRAD, OPT_AT(lr_decay), 0},
+    {"eps", OPT_NUMBER, OPT_ANY & ~(unsigned)(OPT_SGD | OPT_LION), OPT_AT(h.eps), 0},
+    {"weight_decay", OPT_NUMBER, OPT_ANY, OPT_AT(h.weight_decay), 0},
+    {"bias_correction", OPT_BOOL, OPT_CPU_ADAM | OPT_FUSED_ADAM | OPT_LAMB,
+     OPT_AT(h.bias_correction), 0},
+    {"momentum", OPT_NUMBER, OPT_SGD | OPT_MUON, OPT_AT(h.momentum), 0},
+    {"dampening", OPT_NUMBER, OPT_SGD, OPT_AT(h.dampening), 0},
+    {"nesterov", OPT_BOOL, OPT_SGD, OPT_AT(h.nesterov), 0},
+    {"lr_decay", OPT_NUMBER, OPT_TORCH_ADAGRAD, OPT_AT(h.lr_decay), 0},
     {"eps_inside_sqrt", OPT_BOOL, OPT_LAMB, OPT_AT(eps_inside), 0},
-    {"max_coeff", OPT_NUMBER, OPT_LAMB, OPT_AT(max_coeff), 0},
-    {"min_coeff", OPT_NUMBER, OPT_LAMB, OPT_AT(min_coeff), 0},
+    {"max_coeff", OPT_NUMBER, OPT_LAMB, OPT_AT(h.max_coeff), 0},
+    {"min_coeff", OPT_NUMBER, OPT_LAMB, OPT_AT(h.min_coeff), 0},
     {"freeze_step", OPT_COUNT, OPT_ONEBIT, OPT_AT(freeze_step), 0},
     {"muon_lr", OPT_NUMBER, OPT_MUON, OPT_AT(muon_lr), 0},
     {"adam_lr", OPT_NUMBER, OPT_MUON, OPT_AT(adam_lr), 0},
-    {"ns_method", OPT_METHOD, OPT_MUON, OPT_AT(muon_gram), 0},
+    {"ns_method", OPT_METHOD, OPT_MUON, OPT_AT(h.muon_gram), 0},
     // read before the class is known, by opt_flag
     {"torch_adam", OPT_IGNORED, OPT_ADAM | OPT_MUON, 0, 0},
     {"adam_w_mode", OPT_IGNORED, OPT_ADAM | OPT_MUON, 0, 0},
     {"amsgrad", OPT_MUST, OPT_ADAM | OPT_CPU_ADAGRAD | OPT_LAMB | OPT_ONEBIT, 0, 0},
     {"maximize", OPT_MUST, OPT_TORCH, 0, 0},
-    {"differentiable", OPT_MUST, OPT_TORCH, 0, 0},
-    {"initial_accumulator_value", OPT_MUST, OPT_TORCH_ADAGRAD, 0, 0},
+    {"differentiable", OPT_FRESH, OPT_TORCH, 0, 0},
+    {"initial_accumulator_value", OPT_FRESH, OPT_TORCH_ADAGRAD, 0, 0},
     {"fp32_optimizer_states", OPT_MUST, OPT_CPU_ADAM | OPT_CPU_ADAGRAD | OPT_CPU_LION, 0, 1},
     {"fp32_optimizer_states", OPT_IGNORED, OPT_TORCH_ADAM | OPT_FUSED_ADAM | OPT_MUON, 0, 0},
     {"ns_steps", OPT_MUST, OPT_MUON, 0, 5},
@@ -213,21 +214,21 @@ static void opt_states(zt_optim *o, const char *first, const char *second)
 /* Defaults of a class, and names of its state. */
 static void opt_defaults(zt_optim *o, unsigned class)
 {
-    o->lr = 1e-3;
-    o->beta1 = 0.9;
-    o->beta2 = 0.999;
-    o->eps = 1e-8;
-    o->bias_correction = class != OPT_ONEBIT;
+    o->h.lr = 1e-3;
+    o->h.beta1 = 0.9;
+    o->h.beta2 = 0.999;
+    o->h.eps = 1e-8;
+    o->h.bias_correction = class != OPT_ONEBIT;
     o->muon_lr = o->adam_lr = (double)NAN;
     opt_states(o, "exp_avg", "exp_avg_sq");
     switch (class) {
     case OPT_TORCH_ADAM:
-        o->weight_decay = o->decoupled ? 1e-2 : 0; // as AdamW and Adam of torch differ
+        o->h.weight_decay = o->decoupled ? 1e-2 : 0; // as AdamW and Adam of torch differ
         break;
     case OPT_TORCH_ADAGRAD:
     case OPT_CPU_ADAGRAD:
-        o->lr = 1e-2;
-        o->eps = 1e-10;
+        o->h.lr = 1e-2;
+        o->h.eps = 1e-10;
         opt_states(o, class == OPT_CPU_ADAGRAD ? "exp_avg_sq" : "sum", NULL);
         break;
     case OPT_CPU_LION:
@@ -236,18 +237,18 @@ static void opt_defaults(zt_optim *o, unsigned class)
         opt_states(o, "exp_avg", NULL);
         break;
     case OPT_LAMB:
-        o->max_coeff = 10;
-        o->min_coeff = 0.01;
+        o->h.max_coeff = 10;
+        o->h.min_coeff = 0.01;
         break;
     case OPT_ONEBIT:
         o->freeze_step = 100000;
         break;
     case OPT_MUON:
-        o->momentum = 0.95;
-        o->beta2 = 0.95;
-        o->eps = 1e-10;
-        o->muon_gram = true;
-        o->lr = (double)NAN; // the halves differ: opt_finish
+        o->h.momentum = 0.95;
+        o->h.beta2 = 0.95;
+        o->h.eps = 1e-10;
+        o->h.muon_gram = true;
+        o->h.lr = (double)NAN; // the halves differ: opt_finish
         break;
     default:
         break;
@@ -259,11 +260,10 @@ static int opt_betas(zt_optim *o, const ckpt_value *v, ckpt_err *err)
 {
     ckpt_seq seq = ckpt_value_seq(v);
 
-    if (v->kind != CKPT_V_LIST || seq.n != 2 || !opt_number(seq.at[0], &o->beta1) ||
-        !opt_number(seq.at[1], &o->beta2) || o->beta1 < 0 || o->beta1 >= 1 || o->beta2 < 0 ||
-        o->beta2 >= 1)
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "optimizer.params.betas: two numbers from 0 to below 1 expected");
+    if ((v->kind != CKPT_V_LIST && v->kind != CKPT_V_TUPLE) || seq.n != 2 ||
+        !opt_number(seq.at[0], &o->h.beta1) || !opt_number(seq.at[1], &o->h.beta2) ||
+        o->h.beta1 < 0 || o->h.beta1 >= 1 || o->h.beta2 < 0 || o->h.beta2 >= 1)
+        return ckpt_fail(err, CKPT_EUSAGE, "betas: two numbers from 0 to below 1 expected");
     return CKPT_OK;
 }
 
@@ -273,18 +273,15 @@ static int opt_must(const opt_setting *s, const ckpt_value *v, ckpt_err *err)
     double x = v->kind == CKPT_V_BOOL ? (double)v->as.i : 0;
 
     if (v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE && !opt_number(v, &x))
-        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: a wrong value, %s", s->name,
-                         opt_shown(v));
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: a wrong value, %s", s->name, opt_shown(v));
     // null: not asked for, as in Python
     return v->kind == CKPT_V_NONE || x == s->must
                ? CKPT_OK
-               : ckpt_fail(err, CKPT_EUNSUPPORTED,
-                           "optimizer.params.%s: only %g%s is supported; leave it out", s->name,
-                           s->must,
+               : ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: only %g%s is supported", s->name, s->must,
                            v->kind == CKPT_V_BOOL ? (s->must > 0 ? " (true)" : " (false)") : "");
 }
 
-/* Check one value and keep it. */
+/* Check one value and keep it.  Messages begin with the setting's name. */
 static int opt_set(zt_optim *o, const opt_setting *s, const ckpt_value *v, ckpt_err *err)
 {
     char *at = (char *)o + s->at;
@@ -293,8 +290,7 @@ static int opt_set(zt_optim *o, const opt_setting *s, const ckpt_value *v, ckpt_
     switch (s->kind) {
     case OPT_NUMBER:
         if (!opt_number(v, &x) || x < 0)
-            return ckpt_fail(err, CKPT_EUSAGE,
-                             "optimizer.params.%s: a number >= 0 expected, not %s", s->name,
+            return ckpt_fail(err, CKPT_EUSAGE, "%s: a number >= 0 expected, not %s", s->name,
                              x < 0 ? "a negative one" : opt_shown(v));
         memcpy(at, &x, sizeof x);
         return CKPT_OK;
@@ -302,24 +298,22 @@ static int opt_set(zt_optim *o, const opt_setting *s, const ckpt_value *v, ckpt_
         return opt_betas(o, v, err);
     case OPT_BOOL:
         if (v->kind != CKPT_V_BOOL)
-            return ckpt_fail(err, CKPT_EUSAGE,
-                             "optimizer.params.%s: true or false expected, not %s", s->name,
+            return ckpt_fail(err, CKPT_EUSAGE, "%s: true or false expected, not %s", s->name,
                              opt_shown(v));
         *(bool *)at = v->as.i != 0;
         return CKPT_OK;
     case OPT_COUNT:
         if (!opt_number(v, &x) || x < 0 || x > 0x1p53 || x != floor(x))
-            return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: an integer >= 0 expected",
-                             s->name);
+            return ckpt_fail(err, CKPT_EUSAGE, "%s: an integer >= 0 expected", s->name);
         *(int64_t *)(void *)at = (int64_t)x;
         return CKPT_OK;
     case OPT_METHOD:
         *(bool *)at = ckpt_value_is(v, "gram");
         return *(bool *)at || ckpt_value_is(v, "standard")
                    ? CKPT_OK
-                   : ckpt_fail(err, CKPT_EUSAGE,
-                               "optimizer.params.%s: \"gram\" or \"standard\" expected", s->name);
+                   : ckpt_fail(err, CKPT_EUSAGE, "%s: \"gram\" or \"standard\" expected", s->name);
     case OPT_MUST:
+    case OPT_FRESH:
         return opt_must(s, v, err);
     case OPT_IGNORED:
         break;
@@ -344,10 +338,23 @@ static int opt_unknown(const zt_optim *o, const char *key, unsigned class, ckpt_
                      key, o->name, known);
 }
 
+/* The setting of that name of one of the classes; NULL: they take none. */
+static const opt_setting *opt_find(const char *key, unsigned classes)
+{
+    for (size_t i = 0; i < OPT_N; i++) {
+        if ((opt_settings[i].classes & classes) && strcmp(opt_settings[i].name, key) == 0)
+            return &opt_settings[i];
+    }
+    return NULL;
+}
+
 /* One pair of params. */
 static int opt_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err *err)
 {
+    const opt_setting *s;
     const char *key;
+    ckpt_err local = {0};
+    int rc;
 
     if (pair->key->kind != CKPT_V_STR)
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params: keys are strings");
@@ -356,28 +363,30 @@ static int opt_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err 
         return ckpt_fail(err, CKPT_EUSAGE,
                          "optimizer.params.max_grad_norm is not a setting of optimizers: write "
                          "\"gradient_clipping\" at the top level");
-    for (size_t i = 0; i < OPT_N; i++) {
-        if ((opt_settings[i].classes & class) && strcmp(opt_settings[i].name, key) == 0)
-            return opt_set(o, &opt_settings[i], pair->value, err);
-    }
-    return opt_unknown(o, key, class, err);
+    s = opt_find(key, class);
+    if (!s)
+        return opt_unknown(o, key, class, err);
+    rc = opt_set(o, s, pair->value, &local);
+    return rc == CKPT_OK ? rc
+                         : ckpt_fail(err, rc, "optimizer.params.%s%s", local.text,
+                                     rc == CKPT_EUNSUPPORTED ? "; leave it out" : "");
 }
 
 /* What depends on several settings. */
 static int opt_finish(zt_optim *o, ckpt_err *err)
 {
     if (o->type == ZT_OPT_SGD) {
-        if (o->nesterov && (o->momentum <= 0 || o->dampening != 0))
+        if (o->h.nesterov && (o->h.momentum <= 0 || o->h.dampening != 0))
             return ckpt_fail(err, CKPT_EUSAGE,
                              "optimizer.params.nesterov needs a momentum and no dampening");
-        opt_states(o, o->momentum > 0 ? "momentum_buffer" : NULL, NULL);
+        opt_states(o, o->h.momentum > 0 ? "momentum_buffer" : NULL, NULL);
     }
-    if (o->type == ZT_OPT_MUON && isnan(o->lr)) {
+    if (o->type == ZT_OPT_MUON && isnan(o->h.lr)) {
         // without any rate each half has its own default
-        o->lr = 0.02;
+        o->h.lr = 0.02;
         o->adam_lr = isnan(o->adam_lr) ? 3e-4 : o->adam_lr;
     }
-    if (o->type == ZT_OPT_MUON && o->momentum >= 1)
+    if (o->type == ZT_OPT_MUON && o->h.momentum >= 1)
         return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.momentum: below 1 expected");
     return CKPT_OK;
 }
@@ -404,7 +413,7 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
     }
     if (rc != CKPT_OK)
         return rc;
-    class = opt_class(out, offload);
+    class = out->class = opt_class(out, offload);
     out->torch = out->torch || (class & OPT_TORCH) != 0;
     opt_defaults(out, class);
     for (uint64_t i = 0; i < map.n && rc == CKPT_OK; i++)
@@ -421,10 +430,89 @@ bool zt_optim_has_betas(const zt_optim *o)
 zt_hyper zt_optim_hyper(const zt_optim *o, bool muon)
 {
     double own = muon ? o->muon_lr : o->adam_lr;
-    zt_hyper h = {o->type == ZT_OPT_MUON && !isnan(own) ? own : o->lr, o->beta1, o->beta2,
-                  o->weight_decay};
+    zt_hyper h = o->h;
 
+    h.lr = o->type == ZT_OPT_MUON && !isnan(own) ? own : h.lr;
     return h;
+}
+
+/* ---- settings of a checkpoint ---- */
+
+/* True for a setting that is kept with a group. */
+static bool opt_is_of_group(const opt_setting *s)
+{
+    if (s->kind == OPT_MUST || s->kind == OPT_FRESH || s->kind == OPT_IGNORED)
+        return false;
+    return s->kind == OPT_PAIR || (s->at >= OPT_AT(h) && s->at < OPT_AT(h) + sizeof(zt_hyper));
+}
+
+/*
+ * What a setting of another class asks for, where this one has no such: the classes of torch have
+ * all of them, and those of DeepSpeed would go on without.
+ */
+static int opt_take_foreign(const char *key, const ckpt_value *v, ckpt_err *err)
+{
+    static const char *const asked[] = {"amsgrad", "maximize"};
+    bool is = false;
+
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        is = is || strcmp(asked[i], key) == 0;
+    return is ? opt_must(opt_find(key, OPT_ANY), v, err) : CKPT_OK;
+}
+
+/* Weight decay is apart from the gradient (AdamW), or is a part of it (Adam), as configured. */
+static int opt_take_decoupled(const zt_optim *o, const ckpt_value *fields, ckpt_err *err)
+{
+    const ckpt_value *v = ckpt_value_get(fields, "decoupled_weight_decay");
+    const ckpt_value *decay = ckpt_value_get(fields, "weight_decay");
+    double x = 0;
+
+    if (!v || v->kind != CKPT_V_BOOL || !(o->class & (OPT_ADAM | OPT_MUON)) || !decay ||
+        !opt_number(decay, &x) || !(x > 0) || (v->as.i != 0) == o->decoupled)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "decoupled_weight_decay is %s, the configuration's optimizer %s: set "
+                     "optimizer.type to \"%s\"%s",
+                     v->as.i ? "True (AdamW)" : "False (Adam)",
+                     o->decoupled ? "decays apart from gradients" : "decays by gradients",
+                     v->as.i ? "AdamW" : "Adam",
+                     v->as.i ? "" : " and optimizer.params.adam_w_mode to false");
+}
+
+/* State follows from the configuration's momentum: it is there, or not. */
+static int opt_take_momentum(const zt_optim *o, const zt_hyper *h, ckpt_err *err)
+{
+    if (o->type != ZT_OPT_SGD || (h->momentum > 0) == (o->h.momentum > 0))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "momentum is %g, the configuration's %g: set optimizer.params.momentum to %g",
+                     h->momentum, o->h.momentum, h->momentum);
+}
+
+int zt_optim_take(const zt_optim *o, zt_hyper *h, const ckpt_value *fields, ckpt_err *err)
+{
+    ckpt_dict map = ckpt_value_map(fields);
+    zt_optim to = *o;
+    ckpt_err local = {0};
+    int rc = CKPT_OK;
+
+    to.h = *h;
+    for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
+        const ckpt_value *key = map.at[i].key, *v = map.at[i].value;
+        const opt_setting *s = key->kind == CKPT_V_STR ? opt_find(key->as.text.at, o->class) : NULL;
+        if (s && (opt_is_of_group(s) || s->kind == OPT_MUST))
+            rc = opt_set(&to, s, v, &local);
+        else if (!s && key->kind == CKPT_V_STR)
+            rc = opt_take_foreign(key->as.text.at, v, &local);
+    }
+    if (rc == CKPT_OK)
+        rc = opt_take_decoupled(o, fields, &local);
+    if (rc == CKPT_OK)
+        rc = opt_take_momentum(o, &to.h, &local);
+    if (rc != CKPT_OK)
+        return ckpt_fail(err, rc == CKPT_EUSAGE ? CKPT_EFORMAT : rc, "%s", local.text);
+    *h = to.h;
+    return CKPT_OK;
 }
 
 const char *zt_optim_state(const zt_optim *o, bool muon, unsigned i)

@@ -25,18 +25,28 @@ typedef enum zt_optim_type {
     ZT_OPT_MUON
 } zt_optim_type;
 
+/*
+ * What may differ between parameter groups: an entry of param_groups says it, and a run that goes on
+ * takes it from there.  Schedules change lr and betas.
+ */
+typedef struct zt_hyper {
+    double lr, beta1, beta2, weight_decay, eps;
+    double momentum, dampening, lr_decay; /* SGD, Muon; SGD; Adagrad of torch */
+    double min_coeff, max_coeff;          /* LAMB */
+    bool bias_correction, nesterov;
+    bool muon_gram; /* Muon's ns_method */
+} zt_hyper;
+
 /* The optimizer block of the config, resolved. */
 typedef struct zt_optim {
     zt_optim_type type;
     const char *name; /* as the config spells it */
     /* torch_adam, or torch's own class: state keys and defaults of torch */
     bool torch;
-    double lr, beta1, beta2, eps, weight_decay;
-    bool bias_correction, decoupled, eps_inside;
-    double momentum, dampening, min_coeff, max_coeff;
-    bool nesterov;
+    unsigned class; /* of optim.c: which settings it takes */
+    zt_hyper h;     /* what groups begin with */
+    bool decoupled, eps_inside;
     double muon_lr, adam_lr; /* NaN: lr */
-    bool muon_gram;
     int64_t freeze_step;
     /*
      * State tensors per element and their names in checkpoints; n_state 0..2.  MUON: of the Adam
@@ -44,14 +54,8 @@ typedef struct zt_optim {
      */
     unsigned n_state;
     const char *state[2]; /* "exp_avg", "exp_avg_sq" | "momentum_buffer" | "sum" */
-    double lr_decay;      /* Adagrad of torch */
     bool zero_up;         /* Lion: see zt_update */
 } zt_optim;
-
-/* What may differ between parameter groups, and changes with the schedule. */
-typedef struct zt_hyper {
-    double lr, beta1, beta2, weight_decay;
-} zt_hyper;
 
 /*
  * Read {"type": ..., "params": {...}}.  offload: the optimizer runs on the host although the model
@@ -74,11 +78,18 @@ bool zt_optim_has_betas(const zt_optim *o);
  */
 const char *zt_optim_state(const zt_optim *o, bool muon, unsigned i);
 
-/*
- * A group's settings before a schedule: lr, betas, weight decay.  muon: of MUON, the matrices'
- * half.
- */
+/* A group's settings before a schedule.  muon: of MUON, the matrices' half. */
 zt_hyper zt_optim_hyper(const zt_optim *o, bool muon);
+
+/*
+ * Take into h what a checkpoint's entry of param_groups says, of this or another class; what it does
+ * not say stays as it is.
+ *
+ * Errors  CKPT_EFORMAT: a value; CKPT_EUNSUPPORTED: it asks for what is not here (amsgrad), or
+ *         against what o was configured for (weight decay apart from the gradient or with it,
+ *         momentum or none), which is named with the way on
+ */
+int zt_optim_take(const zt_optim *o, zt_hyper *h, const ckpt_value *fields, ckpt_err *err);
 
 /* One piece of a parameter group. */
 typedef struct zt_piece {
@@ -185,7 +196,7 @@ int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t
  * scratch: see size.
  */
 uint64_t zt_muon_scratch(uint64_t rows, uint64_t cols); /* bytes */
-void zt_muon_direction(zt_device *d, const zt_optim *o, uint64_t rows, uint64_t cols, float *g,
+void zt_muon_direction(zt_device *d, const zt_hyper *h, uint64_t rows, uint64_t cols, float *g,
                        float *momentum, void *scratch);
 
 /* Apply directions: p = p (1 - lr weight_decay) - lr g g_scale; state is not used. */

@@ -28,7 +28,7 @@ static void ud_adam(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t 
     u->exact = o->torch;
     u->step_size = h->lr;
     u->denominator = 1;
-    if (!o->bias_correction)
+    if (!h->bias_correction)
         return;
     if (o->torch) {
         u->step_size = h->lr / (1 - pow(h->beta1, (double)t));
@@ -44,25 +44,25 @@ static void ud_lamb(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t 
 {
     u->kind = ZT_LAMB;
     u->eps_inside = o->eps_inside;
-    u->min_coeff = o->min_coeff;
-    u->max_coeff = o->max_coeff;
+    u->min_coeff = h->min_coeff;
+    u->max_coeff = h->max_coeff;
     u->decoupled = true;
     u->step_size = h->lr;
-    if (o->bias_correction) { // of betas in fp32, as the kernel has them
+    if (h->bias_correction) { // of betas in fp32, as the kernel has them
         u->step_size *= sqrt(1 - pow((double)(float)h->beta2, (double)t)) /
                         (1 - pow((double)(float)h->beta1, (double)t));
     }
 }
 
 /* SGD, whose momentum buffer starts as the first gradient. */
-static void ud_sgd(zt_update *u, const zt_optim *o, const zt_piece *piece, int64_t t)
+static void ud_sgd(zt_update *u, const zt_hyper *h, const zt_piece *piece, int64_t t)
 {
     u->kind = ZT_SGD;
-    u->beta1 = o->momentum; // not the schedule's: torch's class has no betas
-    u->m = o->momentum > 0 ? piece->state[0] : NULL;
+    u->beta1 = h->momentum; // not the schedule's: torch's class has no betas
+    u->m = h->momentum > 0 ? piece->state[0] : NULL;
     u->first = t == 1;
-    u->nesterov = o->nesterov;
-    u->dampening = o->dampening;
+    u->nesterov = h->nesterov;
+    u->dampening = h->dampening;
 }
 
 /* What all kinds share. */
@@ -90,7 +90,7 @@ void zt_optim_update(zt_device *d, const zt_optim *o, const zt_hyper *h, int64_t
 {
     zt_update u = ud_start(h, piece);
 
-    u.eps = o->eps;
+    u.eps = h->eps;
     u.m = piece->state[0];
     u.v = piece->state[1];
     switch (o->type) {
@@ -100,13 +100,13 @@ void zt_optim_update(zt_device *d, const zt_optim *o, const zt_hyper *h, int64_t
         ud_adam(&u, o, h, t);
         break;
     case ZT_OPT_SGD:
-        ud_sgd(&u, o, piece, t);
+        ud_sgd(&u, h, piece, t);
         break;
     case ZT_OPT_ADAGRAD:
         u.kind = ZT_ADAGRAD;
         u.m = NULL;
         u.v = piece->state[0];
-        u.lr = h->lr / (1 + (double)(t - 1) * o->lr_decay);
+        u.lr = h->lr / (1 + (double)(t - 1) * h->lr_decay);
         break;
     case ZT_OPT_LION:
         u.kind = ZT_LION;

@@ -489,7 +489,8 @@ static int ld_state(ld_loader *l, ckpt_err *err)
     rc = zt_comm_agree(l->zero->comm, rc, err);
     if (rc != CKPT_OK)
         return rc;
-    rc = zt_comm_agree(l->zero->comm, zt_restore(l->zero, l->map->states.at[0], step, err), err);
+    rc = zt_comm_agree(l->zero->comm, zt_restore(l->zero, l->map->states.at[0], l->from, step, err),
+                       err);
     return rc == CKPT_OK ? zt_comm_agree(l->zero->comm, zt_zero_refresh(l->zero, err), err) : rc;
 }
 

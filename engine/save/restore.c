@@ -9,12 +9,15 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/base/mem.h"
 
 /* Steps and samples that a run may have made. */
 #define RS_MOST (INT64_C(1) << 53)
+
+#define RS_NONE UINT32_MAX
 
 /* A number, int or float. */
 static bool rs_number(const ckpt_value *v, double *out)
@@ -39,43 +42,156 @@ static void rs_int(const ckpt_value *dict, const char *key, int64_t *out)
         *out = i;
 }
 
-static void rs_double(const ckpt_value *dict, const char *key, double *out)
-{
-    (void)rs_number(ckpt_value_get(dict, key), out);
-}
-
 /* ---- groups ---- */
 
-static void rs_group(zt_group *g, const ckpt_value *fields)
-{
-    ckpt_seq betas = ckpt_value_seq(ckpt_value_get(fields, "betas"));
+/* Which of the checkpoint's groups this run's have their parameters from. */
+typedef struct rs_cut {
+    uint32_t *of;   /* per parameter of the model: its group in the checkpoint; RS_NONE */
+    uint32_t *only; /* per group of this run: the only one; RS_NONE */
+    bool same;      /* groups are the checkpoint's, one for one */
+} rs_cut;
 
-    rs_double(fields, "lr", &g->hyper.lr);
-    if (betas.n == 2) {
-        (void)rs_number(betas.at[0], &g->hyper.beta1);
-        (void)rs_number(betas.at[1], &g->hyper.beta2);
+typedef struct rs_home {
+    const ckpt_tensor *tensor;
+    uint32_t group;
+} rs_home;
+
+static int rs_by_tensor(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const rs_home *)a)->tensor;
+    uintptr_t y = (uintptr_t)((const rs_home *)b)->tensor;
+
+    return (x > y) - (x < y);
+}
+
+static int rs_cut_of(const zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *from,
+                     rs_cut *cut, ckpt_err *err)
+{
+    rs_home *home = ckpt_alloc((state->param.n + 1) * sizeof *home);
+    size_t n = 0;
+
+    if (!home)
+        return ckpt_fail_memory(err);
+    for (uint32_t g = 0; g < state->group.n; g++) {
+        const ckpt_group *group = &state->group.at[g];
+        for (size_t k = group->first; k < group->first + group->n && n < state->param.n; k++)
+            home[n++] = (rs_home){state->param.at[k], g};
     }
+    qsort(home, n, sizeof *home, rs_by_tensor);
+    for (size_t i = 0; i < z->model->params.n; i++) {
+        const rs_home key = {.tensor = from[i]};
+        const rs_home *found =
+            from[i] && n ? bsearch(&key, home, n, sizeof *home, rs_by_tensor) : NULL;
+        cut->of[i] = found ? found->group : RS_NONE;
+    }
+    ckpt_free(home);
+    return CKPT_OK;
+}
+
+/* What one setting is called that two groups have otherwise; NULL: the same, but for weight decay. */
+static const char *rs_apart(const zt_hyper *a, const zt_hyper *b)
+{
+    const struct {
+        const char *name;
+        double a, b;
+    } all[] = {
+        {"lr", a->lr, b->lr},
+        {"betas", a->beta1, b->beta1},
+        {"betas", a->beta2, b->beta2},
+        {"eps", a->eps, b->eps},
+        {"momentum", a->momentum, b->momentum},
+        {"dampening", a->dampening, b->dampening},
+        {"nesterov", a->nesterov, b->nesterov},
+        {"lr_decay", a->lr_decay, b->lr_decay},
+        {"max_coeff", a->max_coeff, b->max_coeff},
+        {"min_coeff", a->min_coeff, b->min_coeff},
+        {"bias_correction", a->bias_correction, b->bias_correction},
+        {"ns_method", a->muon_gram, b->muon_gram},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].a < all[i].b || all[i].a > all[i].b)
+            return all[i].name;
+    }
+    return NULL;
+}
+
+/* What a group of the checkpoint asks for. */
+static int rs_take(const zt_zero *z, const ckpt_state *state, uint32_t from, zt_hyper *h,
+                   ckpt_err *err)
+{
+    ckpt_err local = {0};
+    int rc = zt_optim_take(&z->config->optim, h, state->group.at[from].fields, &local);
+
+    return rc == CKPT_OK ? rc
+                         : ckpt_fail(err, rc, "group %" PRIu32 " of the checkpoint's optimizer: %s",
+                                     from, local.text);
 }
 
 /*
- * Settings of the next update.  Groups cut another way than the checkpoint's have its first group's
- * learning rate and betas, and their own weight decay.
+ * Settings of one group's next update, of the groups that its parameters were in.  Where groups are
+ * cut another way, weight decay is as configured: it is what they are cut by.
  */
-static bool rs_groups(zt_zero *z, const ckpt_state *state)
+static int rs_group(zt_zero *z, const ckpt_state *state, uint32_t group, rs_cut *cut, ckpt_err *err)
 {
-    bool same = state->group.n == z->n_groups;
-    bool found = false;
+    zt_group *g = &z->group[group];
+    const zt_hyper was = g->hyper;
+    uint32_t first = RS_NONE;
+    int rc = CKPT_OK;
 
-    for (uint32_t i = 0; i < z->n_groups && state->group.n > 0; i++) {
-        const ckpt_value *fields = state->group.at[same ? i : 0].fields;
-        if (!fields)
+    for (uint32_t i = g->first; rc == CKPT_OK && i < g->first + g->n; i++) {
+        uint32_t at = cut->of[z->order[i]];
+        zt_hyper h = was;
+        const char *name;
+        if (at == RS_NONE || at == first || !state->group.at[at].fields)
             continue;
-        rs_group(&z->group[i], fields);
-        if (same)
-            rs_double(fields, "weight_decay", &z->group[i].hyper.weight_decay);
-        found = true;
+        rc = rs_take(z, state, at, &h, err);
+        name = rc == CKPT_OK && first != RS_NONE ? rs_apart(&g->hyper, &h) : NULL;
+        if (name)
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "groups %" PRIu32 " and %" PRIu32 " of the checkpoint's optimizer "
+                             "differ in %s, and this run has parameters of both in one group: "
+                             "choose other --param-groups",
+                             first, at, name);
+        cut->same = cut->same && first == RS_NONE;
+        g->hyper = h;
+        first = at;
     }
-    return found;
+    cut->only[group] = first;
+    return rc;
+}
+
+/* Groups are the checkpoint's, one for one: each has one, and no two the same. */
+static bool rs_same(const zt_zero *z, const rs_cut *cut)
+{
+    bool same = cut->same;
+
+    for (uint32_t i = 0; same && i < z->n_groups; i++) {
+        for (uint32_t k = 0; same && k < i; k++)
+            same = cut->only[k] != cut->only[i];
+    }
+    return same;
+}
+
+/* Settings of the next update; *found: the checkpoint says something of them. */
+static int rs_groups(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *from,
+                     bool *found, ckpt_err *err)
+{
+    rs_cut cut = {.of = ckpt_alloc((z->model->params.n + 1) * sizeof *cut.of),
+                  .only = ckpt_alloc((z->n_groups + 1) * sizeof *cut.only),
+                  .same = true};
+    int rc = cut.of && cut.only ? rs_cut_of(z, state, from, &cut, err) : ckpt_fail_memory(err);
+
+    *found = false;
+    for (uint32_t i = 0; rc == CKPT_OK && i < z->n_groups; i++) {
+        rc = rs_group(z, state, i, &cut, err);
+        *found = *found || cut.only[i] != RS_NONE;
+    }
+    for (uint32_t i = 0; rc == CKPT_OK && i < z->n_groups && !rs_same(z, &cut); i++)
+        z->group[i].hyper.weight_decay = z->group[i].weight_decay;
+    ckpt_free(cut.of);
+    ckpt_free(cut.only);
+    return rc;
 }
 
 /*
@@ -209,8 +325,10 @@ static int rs_counter(const ckpt_state *state, const char *key, int64_t *out, ck
     return CKPT_OK;
 }
 
-int zt_restore(zt_zero *z, const ckpt_state *state, int64_t step, ckpt_err *err)
+int zt_restore(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *from, int64_t step,
+               ckpt_err *err)
 {
+    bool groups = false;
     int64_t batch = z->config->train_batch;
     int rc = rs_counter(state, "global_steps", &z->global_steps, err);
 
@@ -230,6 +348,8 @@ int zt_restore(zt_zero *z, const ckpt_state *state, int64_t step, ckpt_err *err)
     if (z->updates < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%" PRId64 " steps, %" PRId64 " of them skipped",
                          z->global_steps, z->skipped);
-    rc = rs_schedule(z, state, rs_groups(z, state), err);
+    rc = rs_groups(z, state, from, &groups, err);
+    if (rc == CKPT_OK)
+        rc = rs_schedule(z, state, groups, err);
     return rc == CKPT_OK ? rs_scaler(z, state, err) : rc;
 }

@@ -170,8 +170,15 @@ int zt_same_state(const zt_zero *z, ckpt_err *err)
         const zt_hyper *h = &z->group[i].hyper;
         ok = ckpt_bytes_printf(&lines,
                                "learning rate of group %" PRIu32 "\t%.17g\nbetas of group %" PRIu32
-                               "\t%.17g %.17g\nweight decay of group %" PRIu32 "\t%.17g\n",
-                               i, h->lr, i, h->beta1, h->beta2, i, h->weight_decay);
+                               "\t%.17g %.17g\nweight decay of group %" PRIu32
+                               "\t%.17g\neps of group %" PRIu32 "\t%.17g\n",
+                               i, h->lr, i, h->beta1, h->beta2, i, h->weight_decay, i, h->eps) &&
+             ckpt_bytes_printf(&lines,
+                               "momentum of group %" PRIu32
+                               "\t%.17g %.17g %d %d\nother settings of group %" PRIu32
+                               "\t%.17g %.17g %.17g %d\n",
+                               i, h->momentum, h->dampening, h->nesterov, h->muon_gram, i,
+                               h->lr_decay, h->min_coeff, h->max_coeff, h->bias_correction);
     }
     return zt_same(z->comm, &lines, ok ? CKPT_OK : ckpt_fail_memory(err), err);
 }

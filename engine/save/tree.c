@@ -191,9 +191,9 @@ static void tr_adam(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
 
     tr_put_float(m, v, "lr", g->hyper.lr);
     if (!o->torch && !host)
-        tr_put_bool(m, v, "bias_correction", o->bias_correction);
+        tr_put_bool(m, v, "bias_correction", g->hyper.bias_correction);
     tr_put(m, v, "betas", tr_betas(m, &g->hyper));
-    tr_put_float(m, v, "eps", o->eps);
+    tr_put_float(m, v, "eps", g->hyper.eps);
     if (decay)
         tr_put_float(m, v, "weight_decay", g->hyper.weight_decay);
     if (o->torch) {
@@ -201,7 +201,7 @@ static void tr_adam(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
         tr_torch_tail(m, v, true);
         tr_put_bool(m, v, "decoupled_weight_decay", o->decoupled);
     } else if (host) {
-        tr_put_bool(m, v, "bias_correction", o->bias_correction);
+        tr_put_bool(m, v, "bias_correction", g->hyper.bias_correction);
         tr_put_bool(m, v, "amsgrad", false);
     } else {
         tr_put_int(m, v, "step", 0); // FusedAdam never counts here
@@ -210,14 +210,12 @@ static void tr_adam(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
 
 static void tr_sgd(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
 {
-    const zt_optim *o = &m->config->optim;
-
     tr_put_float(m, v, "lr", g->hyper.lr);
-    tr_put(m, v, "momentum", tr_number(m, o->momentum, o->momentum != 0));
-    tr_put(m, v, "dampening", tr_number(m, o->dampening, o->dampening != 0));
+    tr_put(m, v, "momentum", tr_number(m, g->hyper.momentum, g->hyper.momentum != 0));
+    tr_put(m, v, "dampening", tr_number(m, g->hyper.dampening, g->hyper.dampening != 0));
     if (decay)
         tr_put_float(m, v, "weight_decay", g->hyper.weight_decay);
-    tr_put_bool(m, v, "nesterov", o->nesterov);
+    tr_put_bool(m, v, "nesterov", g->hyper.nesterov);
     tr_put_bool(m, v, "maximize", false);
     tr_put_none(m, v, "foreach");
     tr_put_bool(m, v, "differentiable", false);
@@ -231,8 +229,8 @@ static void tr_adagrad(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay
 
     tr_put_float(m, v, "lr", g->hyper.lr);
     if (torch)
-        tr_put_int(m, v, "lr_decay", 0);
-    tr_put_float(m, v, "eps", o->eps);
+        tr_put(m, v, "lr_decay", tr_number(m, g->hyper.lr_decay, g->hyper.lr_decay != 0));
+    tr_put_float(m, v, "eps", g->hyper.eps);
     if (decay)
         tr_put_float(m, v, "weight_decay", g->hyper.weight_decay);
     if (!torch) {
@@ -252,15 +250,15 @@ static void tr_lamb(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
     const zt_optim *o = &m->config->optim;
 
     tr_put_float(m, v, "lr", g->hyper.lr);
-    tr_put_bool(m, v, "bias_correction", o->bias_correction);
+    tr_put_bool(m, v, "bias_correction", g->hyper.bias_correction);
     tr_put(m, v, "betas", tr_betas(m, &g->hyper));
-    tr_put_float(m, v, "eps", o->eps);
+    tr_put_float(m, v, "eps", g->hyper.eps);
     if (decay)
         tr_put_float(m, v, "weight_decay", g->hyper.weight_decay);
     tr_put_float(m, v, "max_grad_norm", 0);
     if (o->type == ZT_OPT_LAMB) {
-        tr_put_float(m, v, "max_coeff", o->max_coeff);
-        tr_put_float(m, v, "min_coeff", o->min_coeff);
+        tr_put_float(m, v, "max_coeff", g->hyper.max_coeff);
+        tr_put_float(m, v, "min_coeff", g->hyper.min_coeff);
     }
 }
 
@@ -285,13 +283,14 @@ static void tr_muon(tr_maker *m, ckpt_value *v, const zt_group *g)
     tr_put(m, v, "name", ckpt_value_cstr(m->arena, g->name));
     tr_put_float(m, v, "lr", h->lr);
     if (g->muon) {
-        tr_put_float(m, v, "momentum", o->momentum);
+        tr_put_float(m, v, "momentum", g->hyper.momentum);
         tr_put(m, v, "weight_decay", tr_number(m, h->weight_decay, h->weight_decay != 0));
-        tr_put(m, v, "ns_method", ckpt_value_cstr(m->arena, o->muon_gram ? "gram" : "standard"));
+        tr_put(m, v, "ns_method",
+               ckpt_value_cstr(m->arena, g->hyper.muon_gram ? "gram" : "standard"));
         return;
     }
     tr_put(m, v, "betas", tr_betas(m, h));
-    tr_put_float(m, v, "eps", o->eps);
+    tr_put_float(m, v, "eps", g->hyper.eps);
     tr_put(m, v, "weight_decay", tr_number(m, h->weight_decay, h->weight_decay != 0));
     if (o->torch) {
         tr_put_bool(m, v, "amsgrad", false);
@@ -312,7 +311,7 @@ static ckpt_value *tr_fields(tr_maker *m, const zt_group *g)
     ckpt_value *v = tr_new(m, CKPT_V_DICT);
     // What a group was given comes before the class' defaults.
     bool own = m->zero->n_groups > 1 && g != m->zero->group && !g->name &&
-               g->weight_decay != m->config->optim.weight_decay;
+               g->weight_decay != m->config->optim.h.weight_decay;
 
     if (!v)
         return NULL;

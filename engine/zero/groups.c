@@ -55,7 +55,7 @@ zt_hyper zr_settings(const zt_zero *z, uint32_t group)
 /* Settings of a new group of class c. */
 static void gr_settings(const zt_zero *z, zt_group *g, uint32_t c)
 {
-    g->weight_decay = c >= 2 ? 0 : z->config->optim.weight_decay;
+    g->weight_decay = c >= 2 ? 0 : z->config->optim.h.weight_decay;
     g->hyper = zr_settings(z, z->n_groups);
     g->lr = g->hyper.lr;
 }

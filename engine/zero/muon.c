@@ -107,7 +107,8 @@ static int zm_matrix(zt_zero *z, uint32_t param, zm_work *w, float g_scale, ckpt
             rc = z->wire->ops->all_reduce(z->wire, w->momentum, p->n_elems, CKPT_F32, ZT_SUM, err);
     }
     zr_scale(z, CKPT_F32, p->n_elems, w->g, g_scale);
-    zt_muon_direction(z->device, &z->config->optim, rows, cols, w->g, w->momentum, w->scratch);
+    zt_muon_direction(z->device, &z->group[o->place[param].group].hyper, rows, cols, w->g,
+                      w->momentum, w->scratch);
     if (own.count > 0) {
         ops->cast(z->device, own.count, grad, o->grad_dtype, w->g + own.first, CKPT_F32);
         if (zr_is_home(z))

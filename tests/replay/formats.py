@@ -27,6 +27,20 @@ FORMATS = {'dcp': (3, 2), 'fsdp-ranks': (2, 3), 'universal': (1, 1)}
 RUNS = {'fsdp2_llama_w3': 3, 'fsdp2_flatopt_w2': 1, 'fsdp2_stateful_w2': 2, 'tp2_fsdp2_w4': 2, 'fsdp2_empty_w4': 1, 'fsdp1_full_w2': 3,
         'fsdp2_full_w2': 1, 'rl_verl_fsdp2_w2': 2, 'rl_verl_fsdp1_w2': 3, 'rl_verl_hsdp_w4': 1, 'rl_fsdp1_shardedtensor_w3': 2,
         'accel_fsdp2_sharded_w2': 2, 'accel_fsdp1_full_w2': 1, 'accel_fsdp2_full_w2': 3}
+# Settings of a run, and those of a configuration that goes on with it, which do not count.
+SETTINGS = [('AdamW', {'lr': 0.004, 'eps': 1e-3, 'betas': [0.8, 0.9]}, {'eps': 1e-8, 'lr': 1, 'betas': [0.9, 0.999]}),
+            ('Adam', {'lr': 0.004, 'eps': 1e-3, 'bias_correction': False}, {'eps': 1e-8, 'bias_correction': True}),
+            ('AdamW', {'lr': 0.004, 'eps': 1e-3, 'torch_adam': True}, {'eps': 1e-8}),
+            ('SGD', {'lr': 0.1, 'momentum': 0.8, 'dampening': 0, 'nesterov': True}, {'momentum': 0.3, 'nesterov': False}),
+            ('SGD', {'lr': 0.1, 'momentum': 0.8, 'dampening': 0.5}, {'dampening': 0}),
+            ('Adagrad', {'lr': 0.05, 'eps': 0.01, 'lr_decay': 0.1}, {'lr_decay': 0, 'eps': 1e-10}),
+            ('Lamb', {'lr': 0.01, 'max_coeff': 2, 'min_coeff': 0.2}, {'max_coeff': 10, 'min_coeff': 0.01}),
+            ('Lion', {'lr': 0.001, 'betas': [0.8, 0.9]}, {'betas': [0.9, 0.99]}),
+            ('Muon', {'lr': 0.01, 'momentum': 0.8, 'ns_method': 'standard'}, {'momentum': 0.95, 'ns_method': 'gram'}),
+            ('SGD', {'lr': 0.1, 'momentum': 0}, {'momentum': 0.9}, 'momentum_buffer'),
+            ('SGD', {'lr': 0.1, 'momentum': 0.9}, {'momentum': 0}, 'set optimizer.params.momentum to 0.9'),
+            ('Adam', {'lr': 0.01, 'weight_decay': 0.1, 'torch_adam': True, 'adam_w_mode': False}, {'adam_w_mode': True},
+             'decoupled_weight_decay is False')]
 BARE = 'rl_verl_fsdp2_w2'   # loses its optimizer
 # Other names, by a layout map; the limit for bf16 is that of two orders of sums.
 SHAPE = ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'vocab_size')
@@ -85,6 +99,27 @@ def own_run(work, ckpt):
             verdict('%s to %d ranks of stage %d' % (name, world, stage), differs(got, whole[HALF:]))
         except RuntimeError as x:
             verdict(name, str(x))
+
+
+def own_settings(work, name, params, other, refused=''):
+    """What a checkpoint says of a group holds for the updates of a run that goes on, whatever its configuration has; or it is
+    refused, and named."""
+    data, model, saved = work.path('data.safetensors'), work.write('config.json', gpt2()), work.fresh('run')
+    write_tokens(data, 64, 12, 97)
+
+    def options(world, p):
+        config = ds_config(1, 6 // world, zero_allow_untested_optimizer=True)
+        config['optimizer'] = {'type': name, 'params': p}
+        del config['scheduler']
+        return ['--deepspeed_config', work.write('ds.json', config), '--model', model, '--data', data, '--max-steps', END]
+
+    whole = train(work, 2, [*options(2, params), '--save', saved, '--save-every', HALF])
+    load = [*options(1, {**params, **other}), '--load', saved, '--load-tag', 'global_step%d' % HALF]
+    if refused:
+        status, _, err = work.run(1, load)
+        return '' if status and refused in err else 'exit %s: %s' % (status, err.strip()[-300:])
+    plain = train(work, 1, options(1, {**params, **other}))
+    return differs(train(work, 1, load), whole[HALF:]) or ('' if differs(plain, whole, 1e-5) else 'the settings change nothing')
 
 
 def read_ids(path):
@@ -153,7 +188,7 @@ def of_fixture(work, folder, stage):
         e = json.load(f)
     data = work.fresh('data.safetensors')
     batch = shifted(os.path.join(folder, 'batches.safetensors'), data)
-    settings = {'lr': 0.77, 'weight_decay': 0.33, 'torch_adam': True}
+    settings = {'lr': 0.77, 'weight_decay': 0.33, 'eps': 0.5, 'torch_adam': True}
     config = {'train_micro_batch_size_per_gpu': batch, 'gradient_clipping': 0.0, 'zero_optimization': {'stage': stage},
               'optimizer': {'type': e['optimizer'].get('name', 'AdamW'), 'params': settings}}
     steps = e.get('steps') or e['next_steps'][0]['step'] - 1
@@ -177,6 +212,12 @@ def main():
     work = Work(a.bin)
     if not a.fixtures:
         own_run(work, os.path.join(os.path.abspath(a.bin), 'ckpt'))
+    cases = [('%s %s' % how[::2][:2], own_settings, how) for how in SETTINGS if not a.fixtures]
+    for name, check, more in cases:
+        try:
+            verdict(name, check(work, *more))
+        except RuntimeError as x:
+            verdict(name, str(x))
     cases = [(name, of_fixture, (stage,)) for name, stage in RUNS.items()] + [(BARE, without_optimizer, ())]
     cases += [(name, of_mapped, (os.path.join(os.path.abspath(a.bin), 'ckpt'), *how)) for name, how in MAPPED.items()]
     for name, check, more in cases if a.fixtures else ():

@@ -479,7 +479,7 @@ static void check_print(ckpt_value *json, int world)
     assert_int_equal(again.offload_param.place, c.offload_param.place);
     assert_int_equal(again.offload_optimizer.place, c.offload_optimizer.place);
     assert_memory_equal(&again.scaler, &c.scaler, sizeof c.scaler);
-    assert_true(again.optim.lr == c.optim.lr && again.optim.eps == c.optim.eps);
+    assert_true(again.optim.h.lr == c.optim.h.lr && again.optim.h.eps == c.optim.h.eps);
 }
 
 static void print_can_be_read_again(void **state)

@@ -24,7 +24,7 @@ static void only_given_arguments_disagree(void **state)
     (void)state;
     zt_arguments_default(&a);
     c = accepted(text, &a, 2);
-    assert_true(c.optim.lr == 1e-3 && c.clipping == 0.5);
+    assert_true(c.optim.h.lr == 1e-3 && c.clipping == 0.5);
     assert_int_equal(c.accumulation, 2);
     a.given[ZT_ARG_CLIPPING] = a.given[ZT_ARG_LR] = a.given[ZT_ARG_BETA2] = true;
     a.given[ZT_ARG_FP16] = a.given[ZT_ARG_MICRO_BATCH] = true;
@@ -52,7 +52,7 @@ static void arguments_stand_for_missing_keys(void **state)
     c = accepted("{}", &a, 2); // the defaults of the arguments make a batch
     assert_int_equal(c.micro_batch, 8);
     assert_int_equal(c.train_batch, 16);
-    assert_true(c.optim.lr == 5e-5 && c.optim.beta2 == 0.999 && c.clipping == 1.0);
+    assert_true(c.optim.h.lr == 5e-5 && c.optim.h.beta2 == 0.999 && c.clipping == 1.0);
     assert_true(noted(&c, "no optimizer block"));
     a.given[ZT_ARG_MICRO_BATCH] = a.given[ZT_ARG_ACCUMULATION] = a.given[ZT_ARG_CLIPPING] = true;
     a.given[ZT_ARG_BF16] = a.given[ZT_ARG_LR] = a.given[ZT_ARG_WEIGHT_DECAY] = true;
@@ -64,7 +64,7 @@ static void arguments_stand_for_missing_keys(void **state)
     a.weight_decay = 0.1;
     c = accepted("{optimizer: {type: \"AdamW\", params: {weight_decay: 0.1}}}", &a, 2);
     assert_int_equal(c.train_batch, 12);
-    assert_true(c.clipping == 0.25 && c.optim.lr == 7e-4 && c.optim.weight_decay == 0.1);
+    assert_true(c.clipping == 0.25 && c.optim.h.lr == 7e-4 && c.optim.h.weight_decay == 0.1);
     assert_int_equal(c.dtype, CKPT_BF16);
     c = accepted("{train_batch_size: 12}", &a, 2);
     assert_int_equal(c.accumulation, 2);

@@ -59,7 +59,7 @@ static void direction(const zt_optim *o, uint64_t rows, uint64_t cols, float *g,
     ckpt_err err = {0};
 
     assert_non_null(scratch);
-    zt_muon_direction(cpu, o, rows, cols, g, momentum, scratch);
+    zt_muon_direction(cpu, &o->h, rows, cols, g, momentum, scratch);
     cpu->ops->release(cpu, scratch);
     assert_int_equal(zt_device_check(cpu, &err), CKPT_OK);
 }
@@ -70,7 +70,7 @@ static void check_case(const ckpt_value *c, const gold_file *f)
     const char *key = gold_text(c, "key");
     bool gram = ckpt_value_is(ckpt_value_get(c, "ns_method"), "gram");
     zt_optim o = muon(gram);
-    zt_hyper h = {gold_number(c, "lr"), 0, 0, gold_number(c, "weight_decay")};
+    zt_hyper h = {.lr = gold_number(c, "lr"), .weight_decay = gold_number(c, "weight_decay")};
     uint64_t n = 0, all = 0, rows, cols;
     float *g = gold_tensor(f, key, "g", &all), *update = gold_tensor(f, key, "update", &all);
     float *want = gold_tensor(f, key, "w", &all), *w = gold_tensor(f, key, "w0", &n);

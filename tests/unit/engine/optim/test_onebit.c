@@ -238,7 +238,7 @@ static void test_golden(void **state)
     assert_true(
         ckpt_dict_add_cstr(arena, &block->as.map, "params", ckpt_value_get(json, "params")));
     assert_int_equal(zt_optim_parse(&o, block, false, &err), CKPT_OK);
-    o.lr = gold_number(json, "lr");
+    o.h.lr = gold_number(json, "lr");
     for (uint64_t k = 0; k < STEPS; k++)
         assert_int_equal(zt_onebit_warm(&o, (int64_t)k + 1),
                          gold_value(gold_list(json, "gradients_allreduced").at[k]) > 0);
@@ -337,7 +337,7 @@ static void plain_run(const rank_run *r, int world, uint64_t padded, float *p_se
         for (uint64_t i = 0; i < LENGTH; i++) {
             p[i] -= k == 0
                         ? 0
-                        : r->h.lr * (m[0][i] / (sqrt(v[i]) + r->o.eps) + r->h.weight_decay * p[i]);
+                        : r->h.lr * (m[0][i] / (sqrt(v[i]) + r->h.eps) + r->h.weight_decay * p[i]);
             p_seen[k * LENGTH + i] = (float)p[i];
         }
     }
@@ -359,8 +359,9 @@ static void check_world(int world, uint64_t padded)
             g[w][i] = (float)value(&seed);
             mean[i] += g[w][i] / (float)world;
         }
-        r[w].o = (zt_optim){.type = ZT_OPT_ONEBIT_ADAM, .eps = 1e-8, .freeze_step = 4};
-        r[w].h = (zt_hyper){1e-2, 0.9, 0.99, 0.1};
+        r[w].o = (zt_optim){.type = ZT_OPT_ONEBIT_ADAM, .freeze_step = 4};
+        r[w].h =
+            (zt_hyper){.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1};
         r[w].g = g[w];
         r[w].mean = mean;
         rank_room(&r[w], LENGTH, RUN);
@@ -395,8 +396,10 @@ static void test_packing(void **state)
 {
     enum { FEW = 21, RUN = 4 };
     static float g[RUN * FEW];
-    rank_run r = {
-        .o = {.eps = 1e-8, .freeze_step = 3}, .h = {1e-3, 0.9, 0.99, 0}, .g = g, .mean = g};
+    rank_run r = {.o = {.freeze_step = 3},
+                  .h = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
+                  .g = g,
+                  .mean = g};
     uint32_t seed = 3;
     team t;
 
@@ -430,8 +433,8 @@ static void test_failures(void **state)
 {
     const zt_comm_ops ops = {.name = "broken", .all_to_all = broken};
     zt_comm c = {.ops = &ops, .world = 2};
-    zt_optim o = {.eps = 1e-8, .freeze_step = 2};
-    zt_hyper h = {1e-3, 0.9, 0.99, 0};
+    zt_optim o = {.freeze_step = 2};
+    zt_hyper h = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
     float x[4][16] = {{0}};
     zt_piece piece = {
         .n = 16, .p = x[0], .state = {x[1], x[2]}, .g = x[3], .g_dtype = CKPT_F32, .g_scale = 1};

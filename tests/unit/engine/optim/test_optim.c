@@ -389,7 +389,7 @@ static void test_missing_buffers(void **state)
 static void check_defaults(const char *text, bool offload, const double want[5], const char *state)
 {
     zt_optim o = parse(text, offload);
-    const double got[5] = {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay};
+    const double got[5] = {o.h.lr, o.h.beta1, o.h.beta2, o.h.eps, o.h.weight_decay};
 
     for (size_t i = 0; i < 5; i++) {
         if (got[i] != want[i])
@@ -433,26 +433,26 @@ static void test_flags(void **state)
     assert_true(parse("type: 'Lion'", false).zero_up);
     assert_false(parse("type: 'Lion'", true).zero_up);
     o = parse("type: 'Lamb', params: {max_coeff: 2, min_coeff: 0.5, eps_inside_sqrt: true}", false);
-    assert_true(o.eps_inside && o.max_coeff == 2 && o.min_coeff == 0.5 && o.bias_correction);
+    assert_true(o.eps_inside && o.h.max_coeff == 2 && o.h.min_coeff == 0.5 && o.h.bias_correction);
     o = parse(
         "type: 'OneBitAdam', params: {freeze_step: 400, cuda_aware: false, comm_backend_name: "
         "'nccl'}",
         false);
     assert_int_equal(o.freeze_step, 400);
-    assert_false(o.bias_correction);
+    assert_false(o.h.bias_correction);
     assert_int_equal(parse("type: 'OneBitAdam'", false).freeze_step, 100000);
     o = parse("type: 'AdamW', params: {lr: 3e-5, betas: [0.8, 0.9], eps: 1e-6, weight_decay: 3e-7, "
               "bias_correction: false}",
               false);
-    SAME(o.lr, 3e-5);
-    SAME(o.beta1, 0.8);
-    SAME(o.beta2, 0.9);
-    SAME(o.eps, 1e-6);
-    SAME(o.weight_decay, 3e-7);
-    assert_false(o.bias_correction);
+    SAME(o.h.lr, 3e-5);
+    SAME(o.h.beta1, 0.8);
+    SAME(o.h.beta2, 0.9);
+    SAME(o.h.eps, 1e-6);
+    SAME(o.h.weight_decay, 3e-7);
+    assert_false(o.h.bias_correction);
     assert_true(zt_optim_has_betas(&o));
     o = parse("type: 'Adagrad', params: {lr_decay: 0.5}", false);
-    assert_true(o.lr_decay == 0.5 && !zt_optim_has_betas(&o));
+    assert_true(o.h.lr_decay == 0.5 && !zt_optim_has_betas(&o));
     (void)parse("type: 'AdamW', params: {torch_adam: true, foreach: false, fused: null, amsgrad: "
                 "false, maximize: false, fp32_optimizer_states: false}",
                 false);
@@ -465,10 +465,10 @@ static void test_muon_rates(void **state)
 
     (void)state;
     assert_true(zt_optim_hyper(&o, true).lr == 0.02 && zt_optim_hyper(&o, false).lr == 3e-4);
-    assert_true(o.muon_gram && o.momentum == 0.95);
+    assert_true(o.h.muon_gram && o.h.momentum == 0.95);
     o = parse("type: 'Muon', params: {lr: 0.1, ns_method: 'standard', momentum: 0.8}", false);
     assert_true(zt_optim_hyper(&o, true).lr == 0.1 && zt_optim_hyper(&o, false).lr == 0.1);
-    assert_true(!o.muon_gram && o.momentum == 0.8);
+    assert_true(!o.h.muon_gram && o.h.momentum == 0.8);
     o = parse("type: 'Muon', params: {lr: 0.1, adam_lr: 0.3, ns_steps: 5, nesterov: true}", false);
     assert_true(zt_optim_hyper(&o, true).lr == 0.1 && zt_optim_hyper(&o, false).lr == 0.3);
     o = parse("type: 'Muon', params: {muon_lr: 0.4}", false);
@@ -510,6 +510,59 @@ static void test_refused(void **state)
     refuse("type: 'Muon', params: {momentum: 1}", false, CKPT_EUSAGE, "momentum");
 }
 
+static int take(const zt_optim *o, zt_hyper *h, const char *fields, ckpt_err *err)
+{
+    const ckpt_value *block = gold_parse(arena, fields);
+
+    *h = zt_optim_hyper(o, false);
+    return zt_optim_take(o, h, block, err);
+}
+
+static void take_refused(const char *config, const char *fields, int code, const char *says)
+{
+    zt_optim o = parse(config, false);
+    zt_hyper h;
+    ckpt_err err = {0};
+    int rc = take(&o, &h, fields, &err);
+
+    if (rc != code || !strstr(err.text, says))
+        fail_msg("%s: code %d '%s', expected %d and '%s'", fields, rc, err.text, code, says);
+}
+
+/* What a checkpoint says of a group. */
+static void test_taken(void **state)
+{
+    zt_optim o = parse("type: 'AdamW', params: {eps: 1e-8, weight_decay: 0.5}", false);
+    zt_hyper h;
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(take(&o, &h,
+                          "lr: 1, betas: [0.5, 0.75], eps: 0.25, bias_correction: false, step: 3, "
+                          "foreach: null, amsgrad: false, maximize: null, other: {}",
+                          &err),
+                     CKPT_OK);
+    SAME(h.lr, 1);
+    SAME(h.beta1, 0.5);
+    SAME(h.beta2, 0.75);
+    SAME(h.eps, 0.25);
+    SAME(h.weight_decay, 0.5);
+    assert_false(h.bias_correction);
+    o = parse("type: 'Adagrad'", false);
+    assert_int_equal(take(&o, &h, "initial_accumulator_value: 3, lr_decay: 2", &err), CKPT_OK);
+    SAME(h.lr_decay, 2);
+    take_refused("type: 'AdamW'", "amsgrad: true", CKPT_EUNSUPPORTED, "amsgrad");
+    take_refused("type: 'AdamW'", "maximize: true", CKPT_EUNSUPPORTED, "maximize");
+    take_refused("type: 'Lion'", "maximize: true", CKPT_EUNSUPPORTED, "maximize");
+    take_refused("type: 'AdamW'", "lr: {}", CKPT_EFORMAT, "lr");
+    take_refused("type: 'AdamW'", "eps: -1", CKPT_EFORMAT, "eps");
+    take_refused("type: 'AdamW'", "betas: [1, 1]", CKPT_EFORMAT, "betas");
+    take_refused("type: 'AdamW'", "weight_decay: 1, decoupled_weight_decay: false",
+                 CKPT_EUNSUPPORTED, "adam_w_mode");
+    take_refused("type: 'SGD', params: {momentum: 0.5}", "momentum: 0", CKPT_EUNSUPPORTED,
+                 "optimizer.params.momentum to 0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_scaled_gradient), cmocka_unit_test(test_missing_buffers),
         cmocka_unit_test(test_defaults),        cmocka_unit_test(test_flags),
         cmocka_unit_test(test_muon_rates),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_taken),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

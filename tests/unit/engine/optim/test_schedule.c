@@ -58,7 +58,7 @@ static void start(const ckpt_value *c, zt_hyper *h, double *own)
 {
     for (size_t g = 0; g < GROUPS; g++) {
         own[g] = per_group(ckpt_value_get(c, "optimizer_lr"), g);
-        h[g] = (zt_hyper){own[g], 0.9, 0.999, 0};
+        h[g] = (zt_hyper){.lr = own[g], .beta1 = 0.9, .beta2 = 0.999};
     }
 }
 
@@ -184,7 +184,7 @@ static void test_refused(void **state)
 static void test_beginnings(void **state)
 {
     zt_schedule s;
-    zt_hyper h = {0.5, 0.9, 0.999, 0};
+    zt_hyper h = {.lr = 0.5, .beta1 = 0.9, .beta2 = 0.999};
     double own = 0.5;
     ckpt_err err = {0};
 
