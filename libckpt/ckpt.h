@@ -297,6 +297,12 @@ typedef struct ckpt_filter {
  */
 CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err);
 
+/*
+ * Say where the configuration and the tokenizer of the map's model are, where no such files stand
+ * beside the checkpoint, or others.  The folder is read when a map, ties or a target ask for them.
+ */
+CKPT_API int ckpt_map_set_model_folder(ckpt_map *map, const char *folder, ckpt_err *err);
+
 /* ---- layout maps ---- */
 
 /* A text that says how the tensors of one layout are those of another: see ckpt-maps(7). */

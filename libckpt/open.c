@@ -486,3 +486,9 @@ int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
     *out = map;
     return CKPT_OK;
 }
+
+int ckpt_map_set_model_folder(ckpt_map *map, const char *folder, ckpt_err *err)
+{
+    map->model_folder = ckpt_arena_printf(map->arena, "%s", folder);
+    return map->model_folder ? CKPT_OK : ckpt_fail_memory(err);
+}

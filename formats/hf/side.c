@@ -398,14 +398,17 @@ static bool side_says_model(const ckpt_listing *list)
 }
 
 /*
- * Where the side files of a source are: its folder; a DeepSpeed tag (its parent has `latest`, or
- * holds a model): the folder above.
+ * Where the side files of a source are: where the caller says, or its folder; a DeepSpeed tag (its
+ * parent has `latest`, or holds a model): the folder above.
  */
 int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, ckpt_err *err)
 {
     const char *folder = from->path ? from->path : ".";
     ckpt_listing above;
     ckpt_err ignored = {0};
+
+    if (from->model_folder)
+        return ckpt_listing_read(out, scratch, from->model_folder, err);
     int rc = ckpt_listing_read(out, scratch, folder, &ignored);
 
     if (rc == CKPT_EMISSING) { // a file: the folder it is in

@@ -28,8 +28,8 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
                        ckpt_err *err);
 
 /*
- * The folder that such files stand in: the source's, or that of its run.  The listing lives in the
- * arena of scratch.
+ * The folder that such files stand in: the model's, where the map names one, the source's, or that
+ * of its run.  The listing lives in the arena of scratch.
  *
  * Errors   CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT
  */

@@ -259,6 +259,8 @@ CKPT_VEC(ckpt_maps, ckpt_map *);
 struct ckpt_map {
     ckpt_arena *arena;
     const char *path;   /* what it was opened from: the folder or file understood */
+    /* the folder of its model's configuration and tokenizer; NULL: they stand beside path */
+    const char *model_folder;
     const char *format; /* "deepspeed", "safetensors", "torch" ... */
     ckpt_map_files files;
     ckpt_sources sources;

@@ -12,9 +12,11 @@
 /* What a configuration may have. */
 #define FA_BYTES (4u << 20)
 
-/* The folder of a path that was opened, with its slash; "" for a name alone. */
-static const char *fa_folder(ckpt_arena *a, const char *path)
+/* The folder of the model, or of the path that was opened, with its slash; "" for a name alone. */
+static const char *fa_folder(const ckpt_map *map)
 {
+    const char *path = map->model_folder ? map->model_folder : map->path ? map->path : "";
+    ckpt_arena *a = map->arena;
     const char *slash;
     struct stat st;
 
@@ -45,7 +47,7 @@ static int fa_beside(const ckpt_value **out, ckpt_map *map, const char *folder, 
 static int fa_above(const ckpt_value **out, ckpt_map *map, const char *folder, const char *name,
                     ckpt_err *err)
 {
-    bool of_run = map->format &&
+    bool of_run = map->format && !map->model_folder &&
                   (strcmp(map->format, "deepspeed") == 0 || strcmp(map->format, "universal") == 0);
     int rc = fa_beside(out, map, folder, name, err);
 
@@ -80,7 +82,7 @@ static int fa_given(const ckpt_rm_facts *f, const char *text, ckpt_err *err)
 int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how,
                        ckpt_err *err)
 {
-    const char *folder = fa_folder(map->arena, map->path ? map->path : "");
+    const char *folder = fa_folder(map);
     int rc = folder ? CKPT_OK : ckpt_fail_memory(err);
 
     *out = (ckpt_rm_facts){.r = r, .map = map, .how = how, .arena = map->arena};
@@ -209,7 +211,7 @@ static bool fa_has(const ckpt_map *map, const ckpt_rm_term *t)
 bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how)
 {
     ckpt_rm_facts f = {.map = map, .how = how, .arena = map->arena};
-    const char *folder = fa_folder(map->arena, map->path ? map->path : "");
+    const char *folder = fa_folder(map);
     ckpt_err ignored = {0};
     bool fits = true, known;
 

@@ -120,6 +120,20 @@ static void convert_dtype(ckpt_target *target)
     }
 }
 
+/* A configuration that nothing asks for: neither a map, nor the vocabulary, nor the target. */
+static void convert_check_config(const cli_args *a)
+{
+    bool goes_along =
+        a->target.copy_side_files && (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE);
+
+    if (!a->config || a->map || a->vocab_size)
+        return;
+    if (!a->model_folder)
+        say_warning("--config FILE has no effect without --map or --vocab-size");
+    else if (!goes_along)
+        say_warning("--config has no effect: format %s takes no configuration", a->target.format);
+}
+
 /* Settle what the options leave open: format, shard size, memory. */
 static int convert_target(cli_args *a, ckpt_err *err)
 {
@@ -139,9 +153,8 @@ static int convert_target(cli_args *a, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     convert_dtype(&a->target);
-    if (a->config && !a->map && !a->vocab_size)
-        say_warning("--config has no effect without --map or --vocab-size");
     a->target.copy_side_files = !a->no_side_files;
+    convert_check_config(a);
     // a single file is cut into several only when asked to
     if (!(ckpt_format_caps(a->target.format) & CKPT_IS_FOLDER) &&
         !cli_given(&a->line, offsetof(cli_args, target.max_shard_size)))
@@ -218,7 +231,8 @@ static const cli_option convert_options[] = {
     {"map", 0, CLI_TEXT, AT(map), "NAME|FILE",
      "from one layout to another (ckpt maps): hf:megatron"},
     {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
-    {"config", 0, CLI_FILE, AT(config), "FILE", "config.json for the map, before the source's own"},
+    {"config", 0, CLI_SOURCE, AT(config), "PATH",
+     "config.json, or its model's folder: not the source's own"},
     {"size", 0, CLI_LIST, AT(sizes), "NAME=N", "a size of the map (again: another)"},
     {"adapter", 0, CLI_SOURCES, AT(adapters), "DIR[:WEIGHT]",
      "merge this LoRA adapter of PEFT (again: another)"},

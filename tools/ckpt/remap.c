@@ -23,8 +23,9 @@ int remap_apply(ckpt_map *map, const cli_args *a, ckpt_err *err)
         return CKPT_OK;
     if (a->own_map && ((from && from->layout && strcmp(from->layout, to->layout) == 0) ||
                        (maps_only_if_fit(to->layout) && !maps_fit(map, &a->maps, a->map, &opts)))) {
-        if (a->config && maps_only_if_fit(to->layout))
-            say_warning("--config has no effect: no layout map is needed");
+        if (a->config_text && maps_only_if_fit(to->layout))
+            say_warning("--config FILE has no effect: no layout map is needed (of a FOLDER, "
+                        "configuration and tokenizer go along)");
         return CKPT_OK;
     }
     int rc = maps_apply(map, &a->maps, a->map, &opts, err);

@@ -4,8 +4,12 @@
  */
 #include "tools/cli/args.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tools/cli/text.h"
 
@@ -36,7 +40,26 @@ void args_free(cli_args *a)
 
 int args_open(ckpt_map **out, cli_args *a, ckpt_err *err)
 {
-    return ckpt_open(out, a->operand[0], &a->open, err);
+    int rc = ckpt_open(out, a->operand[0], &a->open, err);
+
+    if (rc == CKPT_OK && a->model_folder)
+        rc = ckpt_map_set_model_folder(*out, a->model_folder, err);
+    return rc;
+}
+
+/* What --config names: a config.json, or the folder of a model with its tokenizer and all. */
+static int args_config(cli_args *a, ckpt_err *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    if (stat(a->config, &st) != 0 || !S_ISDIR(st.st_mode))
+        return text_read(&a->config_text, a->config, "a config.json", err);
+    a->model_folder = a->config;
+    if (snprintf(path, sizeof path, "%s/config.json", a->config) >= (int)sizeof path ||
+        access(path, R_OK) != 0)
+        return fail(err, CKPT_EMISSING, "--config: %s has no config.json", a->config);
+    return CKPT_OK;
 }
 
 int args_rules(cli_args *a, ckpt_err *err)
@@ -57,9 +80,7 @@ int args_rules(cli_args *a, ckpt_err *err)
         *err = (ckpt_err){0};
         rc = CKPT_OK;
     }
-    if (rc == CKPT_OK && a->config)
-        rc = text_read(&a->config_text, a->config, "a config.json", err);
-    return rc;
+    return rc == CKPT_OK && a->config ? args_config(a, err) : rc;
 }
 
 bool args_filter(ckpt_filter *out, const cli_args *a)

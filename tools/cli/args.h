@@ -55,10 +55,11 @@ typedef struct cli_args {
     ckpt_target target;
     ckpt_run_opts run;
 
-    char *rules_text; /* what --slice-rules names; freed by args_free */
-    char *order_text; /* what --order names; freed by training_free */
-    cli_maps maps;    /* what --map names, or all there are; freed by args_free */
-    char *config_text;
+    char *rules_text;         /* what --slice-rules names; freed by args_free */
+    char *order_text;         /* what --order names; freed by training_free */
+    cli_maps maps;            /* what --map names, or all there are; freed by args_free */
+    char *config_text;        /* of --config: freed by args_free */
+    const char *model_folder; /* the folder that --config names, or NULL */
 } cli_args;
 
 /* The option of every command that reads what somebody else wrote. */
