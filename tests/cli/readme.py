@@ -23,11 +23,16 @@ VARIES = ((r' in [0-9.]+ m?s \([0-9.]+ [KMGT]?B/s\)', ' in TIME'), (r'[0-9.]+ [K
 ELSEWHERE = '## Train'
 
 
-def prepare(folder):
+def prepare(folder, env):
     """The checkpoints that the samples speak of; rotten has a bit changed in a tensor of the second rank."""
     for name, fixture in ('checkpoint-4', 'hf_trainer_llama_z3_bf16_w2'), ('run', 'z1_bf16_w2_tags'), ('fsdp', 'fsdp2_mp_w2'):
         shutil.copytree(os.path.join(FIXTURES, fixture, 'ckpt'), os.path.join(folder, name))
+    for name, fixture in ('base', 'gguf_llama_deep/hf'), ('meta', 'map_meta_llama2_s2/meta'), ('gpt2', 'peft_gpt2_conv1d/base'), \
+            ('lora', 'peft_gpt2_conv1d/adapter'):
+        shutil.copytree(os.path.join(FIXTURES, fixture), os.path.join(folder, name))
     subprocess.run(['chmod', '-R', 'u+w', folder], check=True)
+    subprocess.run(['ckpt', 'reshard', '-q', 'base', 'pretrain', '--world', '4', '--stage', '3', '--dtype', 'bf16', '--order', 'stored'],
+                   cwd=folder, env=env, check=True)
     os.remove(os.path.join(folder, 'run', 'global_step2', 'bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt'))
     shutil.copytree(os.path.join(folder, 'checkpoint-4'), os.path.join(folder, 'rotten'))
     part = os.path.join(folder, 'rotten', 'global_step4', 'bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt')
@@ -54,7 +59,7 @@ def main():
     text = open(README, encoding='utf-8').read()
     end, out, at, passed, failed = text.index(ELSEWHERE), '', 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        prepare(folder)
+        prepare(folder, env)
         for m in SAMPLE.finditer(text, 0, end):
             printed = subprocess.run(m[1], shell=True, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
             found = ''.join('    %s\n' % line for line in printed.splitlines())
