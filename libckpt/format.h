@@ -72,6 +72,10 @@ typedef struct ckpt_run_layout {
     bool (*is_tag)(const ckpt_listing *list); /* a folder is one checkpoint, whole or not */
     const char *pointer; /* name of the file; "": there is none, the newest finished is meant */
     bool (*is_done)(const ckpt_listing *list); /* without a pointer: its save has finished */
+    /* with a pointer, of whose name there are others: a folder is such a run; NULL: the driver's
+     * probe says so */
+    bool (*is_run)(const ckpt_listing *list);
+    bool several; /* a checkpoint is a folder of folders, one for each model */
     /*
      * the folder that a text of the file means (NULL without a pointer), and the text for a folder,
      * its number; false: there is none
@@ -110,7 +114,9 @@ typedef struct ckpt_directory {
      */
     bool (*holds)(const ckpt_value *values);
 
-    const ckpt_run_layout *run; /* NULL: none, or DeepSpeed's `latest` and its shards */
+    /* of runs, by the pointers that they may have, NULL after the last; NULL: none, or DeepSpeed's
+     * `latest` and its shards */
+    const ckpt_run_layout *const *runs;
 } ckpt_directory;
 
 #endif

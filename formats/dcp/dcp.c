@@ -473,6 +473,8 @@ static const ckpt_run_layout dcp_run = {
     .text = ckpt_dcp_number_of,
 };
 
+static const ckpt_run_layout *const dcp_runs[] = {&dcp_run, NULL};
+
 const ckpt_directory ckpt_directory_dcp = {
     .is =
         {
@@ -486,5 +488,5 @@ const ckpt_directory ckpt_directory_dcp = {
     .probe = dcp_probe,
     .gather = dcp_gather,
     .scatter = ckpt_dcp_scatter,
-    .run = &dcp_run,
+    .runs = dcp_runs,
 };

@@ -182,6 +182,8 @@ static const ckpt_run_layout rfu_run = {
     .text = ckpt_dcp_number_of,
 };
 
+static const ckpt_run_layout *const rfu_runs[] = {&rfu_run, NULL};
+
 const ckpt_directory ckpt_directory_full_state = {
     .is =
         {
@@ -195,5 +197,5 @@ const ckpt_directory ckpt_directory_full_state = {
     .probe = rfu_probe,
     .gather = rfu_gather,
     .holds = rfu_holds,
-    .run = &rfu_run,
+    .runs = rfu_runs,
 };

@@ -162,6 +162,9 @@ static const ckpt_run_layout rdr_run = {
     .text = ckpt_dcp_number_of,
 };
 
+static const ckpt_run_layout *const rdr_runs[] = {&rdr_run, &ckpt_ranks_skyrl, &ckpt_ranks_verl,
+                                                  NULL};
+
 /* One rank's file means nothing without the others'. */
 static int rdr_part(const char *file_name)
 {
@@ -184,5 +187,5 @@ const ckpt_directory ckpt_directory_fsdp_ranks = {
     .gather = rdr_gather,
     .scatter = ckpt_ranks_scatter,
     .part = rdr_part,
-    .run = &rdr_run,
+    .runs = rdr_runs,
 };

@@ -39,6 +39,9 @@ enum { CKPT_RANKS_MAX = 65536 };
 bool ckpt_ranks_is_run(const ckpt_listing *list);
 bool ckpt_ranks_is_step(const ckpt_listing *list);
 
+/* Runs of SkyRL and verl, for the doctor: by their trackers, steps with a folder for each model. */
+extern const ckpt_run_layout ckpt_ranks_skyrl, ckpt_ranks_verl;
+
 /*
  * From what the user named to the folder of one model's files.
  *

@@ -6,7 +6,7 @@
  *     RUN/latest_ckpt_global_step.txt         SkyRL
  *     RUN/global_step_3/actor/                SkyRL: policy; critic beside it
  *
- * Taken as input: the run, by its tracker, a tag ("global_step_3", "3") or its newest step; a step;
+ * The doctor is told of both.  Taken as input: the run, by its tracker, a tag ("global_step_3", "3") or its newest step; a step;
  * and the folder itself.  Of several models in a step none is meant more than another.
  */
 #include <inttypes.h>
@@ -24,8 +24,9 @@ enum {
 };
 
 static const char rrn_step[] = "global_step_";
-static const char *const rrn_tracker[] = {"latest_checkpointed_iteration.txt",
-                                          "latest_ckpt_global_step.txt"};
+static const char rrn_verl[] = "latest_checkpointed_iteration.txt",
+                  rrn_skyrl[] = "latest_ckpt_global_step.txt", rrn_policy[] = "policy";
+static const char *const rrn_tracker[] = {rrn_verl, rrn_skyrl};
 
 /* The number of a step's folder; -1: it is none. */
 static int64_t rrn_number(const ckpt_entry *e)
@@ -254,3 +255,47 @@ int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckp
     }
     return rc == CKPT_OK ? rrn_role(map, list, err) : rc;
 }
+
+/* ---- for the doctor ---- */
+
+static bool rrn_is_skyrl(const ckpt_listing *list)
+{
+    const ckpt_entry *policy = ckpt_listing_find(list, rrn_policy);
+
+    return policy && policy->is_dir && ckpt_ranks_is_step(list);
+}
+
+static bool rrn_folder(char out[CKPT_RUN_NAME], const char *text)
+{
+    size_t n = strlen(text);
+
+    return n > 0 && n <= RRN_MAX_DIGITS && strspn(text, "0123456789") == n &&
+           snprintf(out, CKPT_RUN_NAME, "%s%" PRId64, rrn_step, (int64_t)strtoll(text, NULL, 10)) >
+               0;
+}
+
+static bool rrn_text(char out[CKPT_RUN_NAME], const char *folder)
+{
+    const ckpt_entry e = {.name = folder, .is_dir = true};
+    int64_t number = rrn_number(&e);
+
+    return number >= 0 && snprintf(out, CKPT_RUN_NAME, "%" PRId64, number) > 0;
+}
+
+const ckpt_run_layout ckpt_ranks_skyrl = {
+    .is_tag = rrn_is_skyrl,
+    .pointer = rrn_skyrl,
+    .is_run = ckpt_ranks_is_run,
+    .several = true,
+    .folder = rrn_folder,
+    .text = rrn_text,
+};
+
+const ckpt_run_layout ckpt_ranks_verl = {
+    .is_tag = ckpt_ranks_is_step,
+    .pointer = rrn_verl,
+    .is_run = ckpt_ranks_is_run,
+    .several = true,
+    .folder = rrn_folder,
+    .text = rrn_text,
+};

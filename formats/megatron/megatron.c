@@ -164,6 +164,8 @@ static const ckpt_run_layout mgc_run = {
     .text = ckpt_meg_text,
 };
 
+static const ckpt_run_layout *const mgc_runs[] = {&mgc_run, NULL};
+
 const ckpt_directory ckpt_directory_megatron = {
     .is =
         {
@@ -176,5 +178,5 @@ const ckpt_directory ckpt_directory_megatron = {
     .probe = mgc_probe,
     .gather = mgc_gather,
     .part = mgc_part,
-    .run = &mgc_run,
+    .runs = mgc_runs,
 };

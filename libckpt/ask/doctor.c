@@ -64,7 +64,7 @@ static int doc_take(ckpt_doc *d, ckpt_doc_run *run, const ckpt_entry *e)
     return CKPT_OK;
 }
 
-/* By the numbers of their names in runs without a pointer, then by steps; where they are equal or
+/* By the numbers of their names in runs that are not DeepSpeed's, then by steps; where they are equal or
  * not known, by time; then as listed. */
 static int doc_by_age(const void *a, const void *b)
 {
@@ -124,6 +124,18 @@ static int doc_alone(ckpt_doc *d, ckpt_doc_run *run)
     return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
 }
 
+/* Which tag is newer: DeepSpeed's names need not tell anything, and an empty folder's are as good
+ * as others. */
+static void doc_number(const ckpt_doc_run *run, ckpt_doc_tag *t)
+{
+    char text[CKPT_RUN_NAME];
+
+    if (!run->layout)
+        t->number = -1;
+    else if (t->number < 0 && run->layout->text(text, t->dir))
+        t->number = (int64_t)strtoll(text, NULL, 10);
+}
+
 /* All tags of one run folder, then what it adds up to. */
 static int doc_run_all(ckpt_doc *d, ckpt_doc_run *run)
 {
@@ -138,9 +150,8 @@ static int doc_run_all(ckpt_doc *d, ckpt_doc_run *run)
         rc = ckpt_doc_tag_examine(d, &run->tags.at[i]);
     if (rc != CKPT_OK)
         return rc;
-    // numbers of names tell something where no pointer does
-    for (size_t i = 0; *run->is.pointer && i < run->tags.n; i++)
-        run->tags.at[i].number = -1;
+    for (size_t i = 0; i < run->tags.n; i++)
+        doc_number(run, &run->tags.at[i]);
     if (run->tags.n)
         qsort(run->tags.at, run->tags.n, sizeof *run->tags.at, doc_by_age);
     return ckpt_doc_latest_judge(d, run);

@@ -27,7 +27,7 @@ typedef struct ckpt_doc_tag {
     const ckpt_run_layout *layout; /* of runs with such tags; NULL: DeepSpeed's */
     int64_t mtime_s, mtime_ns;     /* of the newest of its files */
     size_t order;                  /* in the listing */
-    int64_t number;                /* of runs without a pointer: which one is newer; else -1 */
+    int64_t number;                /* in its name, of runs that are not DeepSpeed's; else -1 */
     bool done;                     /* of runs without a pointer: its save has finished */
     ckpt_doc_problems problems;
 } ckpt_doc_tag;

@@ -146,9 +146,11 @@ static bool dot_is_shard(const char *name)
 static const ckpt_run_layout *dot_layout(const ckpt_listing *list)
 {
     for (size_t i = 0; ckpt_directories[i]; i++) {
-        const ckpt_run_layout *run = ckpt_directories[i]->run;
-        if (run && run->is_tag(list))
-            return run;
+        const ckpt_run_layout *const *run = ckpt_directories[i]->runs;
+        for (; run && *run; run++) {
+            if ((*run)->is_tag(list))
+                return *run;
+        }
     }
     return NULL;
 }
@@ -156,10 +158,13 @@ static const ckpt_run_layout *dot_layout(const ckpt_listing *list)
 const ckpt_run_layout *ckpt_doc_pointed(const ckpt_listing *list)
 {
     for (size_t i = 0; ckpt_directories[i]; i++) {
-        const ckpt_run_layout *run = ckpt_directories[i]->run;
-        // other programs have files of this name
-        if (run && ckpt_doc_has(list, run->pointer, false) && ckpt_directories[i]->probe(list) > 0)
-            return run;
+        const ckpt_run_layout *const *run = ckpt_directories[i]->runs;
+        for (; run && *run; run++) {
+            // other programs have files of this name
+            if (ckpt_doc_has(list, (*run)->pointer, false) &&
+                ((*run)->is_run ? (*run)->is_run(list) : ckpt_directories[i]->probe(list) > 0))
+                return *run;
+        }
     }
     return NULL;
 }
@@ -253,14 +258,14 @@ static int dot_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, 
     return rc == CKPT_OK ? rc : ckpt_fail_memory(err);
 }
 
-/* In runs without a pointer names tell which is newer. */
+/* Names tell which is newer. */
 static void dot_order(ckpt_doc_tag *t, const ckpt_listing *list)
 {
     char text[CKPT_RUN_NAME];
 
-    if (!t->layout || *t->layout->pointer)
+    if (!t->layout)
         return;
-    t->done = t->layout->is_done(list);
+    t->done = t->layout->is_done && t->layout->is_done(list);
     if (t->layout->text(text, t->dir))
         t->number = (int64_t)strtoll(text, NULL, 10);
 }
@@ -337,15 +342,15 @@ static int dot_deep_finding(void *ctx, int severity, int code, const char *text)
     return deep->rc != CKPT_OK;
 }
 
-/* Every record and value, too; opens the tag once more, which is little beside the reading. */
-static int dot_examine_deep(ckpt_doc *d, ckpt_doc_tag *t)
+/* Every record and value, too; opens it once more, which is little beside the reading. */
+static int dot_examine_deep(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
 {
     dot_deep deep = {.d = d, .t = t};
     const ckpt_verify_opts opts = {
         .run = &d->run, .finding = dot_deep_finding, .finding_ctx = &deep};
     ckpt_err local = {0};
     size_t before = t->is.n_problems;
-    int rc = ckpt_verify(t->path, &opts, NULL, &local);
+    int rc = ckpt_verify(path, &opts, NULL, &local);
 
     if (deep.rc != CKPT_OK)
         return deep.rc;
@@ -370,17 +375,13 @@ static int dot_examine_map(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_map *map)
     return sound == CKPT_OK ? rc : dot_note(d, t, sound, local.text);
 }
 
-int ckpt_doc_tag_examine(ckpt_doc *d, ckpt_doc_tag *t)
+/* The checkpoint in a folder: the tag's, or that of one model of several. */
+static int dot_examine_one(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
 {
     const ckpt_open_opts open = {.collect = true, .with_optimizer = true};
     ckpt_err local = {0};
     ckpt_map *map = NULL;
-
-    if (d->run.progress && d->run.progress(d->run.progress_ctx, 0, 0))
-        return ckpt_fail(d->err, CKPT_ECANCELED, "%s: stopped", t->path);
-    if (!t->has_shards && !t->is.is_universal)
-        return dot_note(d, t, CKPT_EMISSING, "holds no files of a checkpoint");
-    int rc = ckpt_open(&map, t->path, &open, &local);
+    int rc = ckpt_open(&map, path, &open, &local);
     bool opened = rc == CKPT_OK;
     if (opened) {
         dot_facts(t, map);
@@ -389,5 +390,41 @@ int ckpt_doc_tag_examine(ckpt_doc *d, ckpt_doc_tag *t)
         rc = dot_note(d, t, rc, local.text);
     }
     ckpt_map_free(map);
-    return rc == CKPT_OK && opened && d->opts->deep ? dot_examine_deep(d, t) : rc;
+    return rc == CKPT_OK && opened && d->opts->deep ? dot_examine_deep(d, t, path) : rc;
+}
+
+/* Each model of a tag; one that has none is opened itself, which says what it lacks. */
+static int dot_examine_each(ckpt_doc *d, ckpt_doc_tag *t)
+{
+    ckpt_listing list, sub;
+    bool listed = false, found = false;
+    int rc = ckpt_doc_list(&list, &listed, d->map, t->path, d->err);
+
+    for (size_t i = 0; rc == CKPT_OK && listed && i < list.n; i++) {
+        const char *path;
+        bool is = false;
+        if (!list.entry[i].is_dir)
+            continue;
+        path = ckpt_doc_join(d->map, t->path, list.entry[i].name);
+        rc = path ? ckpt_doc_list(&sub, &is, d->map, path, d->err) : ckpt_fail_memory(d->err);
+        if (rc == CKPT_OK && is && sub.n == 0)
+            rc = dot_note(d, t, CKPT_EMISSING,
+                          ckpt_arena_printf(d->map->arena, "%s: empty: nothing was saved", path));
+        found = found || (is && sub.n == 0);
+        if (rc == CKPT_OK && is && ckpt_doc_has_shards(&sub)) {
+            found = true;
+            rc = dot_examine_one(d, t, path);
+        }
+    }
+    return rc == CKPT_OK && !found ? dot_examine_one(d, t, t->path) : rc;
+}
+
+int ckpt_doc_tag_examine(ckpt_doc *d, ckpt_doc_tag *t)
+{
+    if (d->run.progress && d->run.progress(d->run.progress_ctx, 0, 0))
+        return ckpt_fail(d->err, CKPT_ECANCELED, "%s: stopped", t->path);
+    if (!t->has_shards && !t->is.is_universal)
+        return dot_note(d, t, CKPT_EMISSING, "holds no files of a checkpoint");
+    return t->layout && t->layout->several ? dot_examine_each(d, t)
+                                           : dot_examine_one(d, t, t->path);
 }
