@@ -6,6 +6,8 @@
 #   run.sh BUILD_BIN reshard [reshard.py's arguments]
 #   run.sh BUILD_BIN dcp [dcp.py's arguments]        needs torch
 #   run.sh BUILD_BIN merge [merge.py's arguments]    needs torch and peft
+#   run.sh BUILD_BIN gguf [gguf.py's arguments]      needs torch and transformers; LLAMA_CPP and LLAMA_LIB name llama.cpp's
+#   run.sh BUILD_BIN quant [quant.py's arguments]    CKPT_GGML names libggml-base.so
 #   run.sh BUILD_BIN engine [engine.py's arguments]
 set -eu
 bin=$(cd "${1:-build/bin}" && pwd)
@@ -27,10 +29,17 @@ if [ "${1:-}" = merge ]; then
     shift
     exec "$python" tests/bench/merge.py --bin "$bin" "$@"
 fi
+if [ "${1:-}" = gguf ]; then
+    shift
+    exec "$python" tests/bench/gguf.py --bin "$bin" "$@"
+fi
+if [ "${1:-}" = quant ]; then
+    shift
+    exec "$python" tests/bench/quant.py --bin "$bin" "$@"
+fi
 if [ "${1:-}" = engine ]; then
     shift
-    "$python" tests/bench/quant.py --bin "$bin"
-exec "$python" tests/bench/engine.py --bin "$bin" "$@"
+    exec "$python" tests/bench/engine.py --bin "$bin" "$@"
 fi
 "$python" tests/bench/bench.py --bin "$bin" --gen "$gen" "$@"
 "$python" tests/bench/reshard.py --bin "$bin" --gen "$gen"
