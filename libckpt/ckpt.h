@@ -320,6 +320,12 @@ CKPT_API void ckpt_remap_free(ckpt_remap *r);
 CKPT_API const char *ckpt_remap_side(const ckpt_remap *r, bool right);
 CKPT_API const char *ckpt_remap_about(const ckpt_remap *r);
 
+/* It has a size of this name, or its expressions look it up: ckpt_remap_opts.sizes may give it. */
+CKPT_API bool ckpt_remap_knows(const ckpt_remap *r, const char *name);
+
+/* It knows checkpoints of its right side by their names (`right has`). */
+CKPT_API bool ckpt_remap_recognizes(const ckpt_remap *r);
+
 /* It joins the slices of model-parallel ranks itself: ckpt_open_opts.keep_slices is to be set. */
 CKPT_API bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right);
 
@@ -331,11 +337,15 @@ typedef struct ckpt_remap_opts {
      * messages; or NULL
      */
     const char *config_text, *config_name;
-    const char *const *sizes; /* "heads=32", NULL-terminated: before those of the text; or NULL */
+    /*
+     * "heads=32", "rope_theta=500000", NULL-terminated: sizes of the text, and what its expressions
+     * look up, before all that says otherwise; or NULL
+     */
+    const char *const *sizes;
 } ckpt_remap_opts;
 
 /* *yes: the map is of the architecture that the text is for.  Errors: CKPT_EFORMAT, CKPT_ELIMIT */
-CKPT_API int ckpt_remap_matches(ckpt_map *map, const ckpt_remap *r, const ckpt_remap_opts *opts,
+CKPT_API int ckpt_remap_matches(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts,
                                 bool *yes, ckpt_err *err);
 
 /*

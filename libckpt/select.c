@@ -3,6 +3,8 @@
  * select.c: keeping and renaming tensors of a map, in place; layout maps for programs.
  */
 #include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ckpt.h"
@@ -172,11 +174,14 @@ static int sel_how(ckpt_remap_how *how, ckpt_map *map, const ckpt_remap_opts *op
                                .max = 1 << 24};
         rc = ckpt_json_parse(&model, map->arena, &text, err);
     }
-    *how = (ckpt_remap_how){.backwards = own.backwards, .model = model, .sizes = own.sizes};
+    *how = (ckpt_remap_how){.backwards = own.backwards,
+                            .model = model,
+                            .text = model ? own.config_text : NULL,
+                            .sizes = own.sizes};
     return rc;
 }
 
-int ckpt_remap_matches(ckpt_map *map, const ckpt_remap *r, const ckpt_remap_opts *opts, bool *yes,
+int ckpt_remap_matches(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts, bool *yes,
                        ckpt_err *err)
 {
     ckpt_remap_how how;
@@ -188,6 +193,31 @@ int ckpt_remap_matches(ckpt_map *map, const ckpt_remap *r, const ckpt_remap_opts
     return rc;
 }
 
+/* A fact for the closing line: which texts, how many rules; one text after the other. */
+static int sel_proved(ckpt_map *map, const ckpt_remap *r, ckpt_err *err)
+{
+    const ckpt_remap_proof p = ckpt_remap_proved(r);
+    char left[64] = "";
+    ckpt_fact *earlier = NULL;
+
+    if (p.n_dropped)
+        (void)snprintf(left, sizeof left, ", %" PRIu64 " tensor%s left out by name", p.n_dropped,
+                       p.n_dropped == 1 ? "" : "s");
+    const char *text =
+        ckpt_arena_printf(map->arena, "%s, %" PRIu64 " rule%s, each element used once%s",
+                          ckpt_remap_name(r), p.n_rules, p.n_rules == 1 ? "" : "s", left);
+    for (size_t i = 0; i < map->facts.n; i++) {
+        if (strcmp(map->facts.at[i].key, "layout map") == 0)
+            earlier = &map->facts.at[i];
+    }
+    if (!text)
+        return ckpt_fail_memory(err);
+    if (!earlier)
+        return ckpt_map_fact(map, err, "layout map", "%s", text);
+    earlier->text = ckpt_arena_printf(map->arena, "%s; then %s", earlier->text, text);
+    return earlier->text ? CKPT_OK : ckpt_fail_memory(err);
+}
+
 int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts, ckpt_err *err)
 {
     ckpt_remap_how how;
@@ -197,5 +227,7 @@ int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts, ck
     int rc = sel_how(&how, map, opts, err);
     if (rc == CKPT_OK)
         sel_drop_ties(map);
-    return rc == CKPT_OK ? ckpt_remap_apply(map, r, &how, err) : rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_remap_apply(map, r, &how, err);
+    return rc == CKPT_OK ? sel_proved(map, r, err) : rc;
 }

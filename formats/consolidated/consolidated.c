@@ -11,8 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/hf/side.h"
+#include "formats/torch/torch.h"
 #include "libckpt/format.h"
 #include "libckpt/map/adopt.h"
+
+/* Bytes of a tokenizer. */
+#define CON_TOKENIZER (UINT64_C(64) << 20)
 
 /* Rank of a file's name; false: it is no such file. */
 static bool con_parse(const char *name, uint32_t *rank)
@@ -114,6 +119,74 @@ static int con_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     return rc == CKPT_OK ? ckpt_map_check(map, err) : rc;
 }
 
+/* ---- written: one rank ---- */
+
+/* Programs take all files of this name that are there. */
+static ckpt_set_name con_look(const char *file_name)
+{
+    uint32_t rank;
+
+    return (ckpt_set_name){.what = con_parse(file_name, &rank) ? CKPT_SET_HEAD : CKPT_SET_OTHER};
+}
+
+/* What the layout map says of the model; without a map nothing does. */
+static int con_params(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
+{
+    ckpt_bytes text = {0};
+    int rc = ckpt_hf_config_text(&text, to, from, "params.json", err);
+
+    if (rc == CKPT_OK && text.n > 0)
+        rc = ckpt_hf_add_literal(to, "params.json", text.at, text.n, err);
+    ckpt_vec_free(&text);
+    return rc;
+}
+
+/* SentencePiece's model, or Llama 3's file of ranks, which has the same name. */
+static int con_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
+{
+    static const char name[] = "tokenizer.model";
+    ckpt_map *scratch = NULL;
+    ckpt_listing list = {0};
+    char *bytes = NULL;
+    uint64_t n = 0;
+    int rc = ckpt_map_new(&scratch, 0, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_hf_beside(&list, scratch, from, err);
+    if (rc == CKPT_OK && ckpt_listing_find(&list, name)) {
+        const char *path = ckpt_path_join(scratch->arena, list.folder, name);
+        rc = path ? ckpt_io_slurp(&bytes, &n, path, CON_TOKENIZER, err) : ckpt_fail_memory(err);
+        if (rc == CKPT_OK)
+            rc = ckpt_hf_add_literal(to, name, bytes, n, err);
+        ckpt_free(bytes);
+    }
+    ckpt_map_free(scratch);
+    return rc;
+}
+
+static int con_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    ckpt_map_file file = {
+        .path = "consolidated.00.pth", .prefix = "consolidated.00", .format = &ckpt_format_torch};
+    ckpt_set *set = ckpt_arena_alloc(to->arena, sizeof *set);
+    uint32_t index = 0;
+    int rc = set ? CKPT_OK : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK && target->copy_side_files)
+        rc = con_params(to, from, err);
+    if (rc == CKPT_OK && target->copy_side_files)
+        rc = con_tokenizer(to, from, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_file(to, &file, &index, err);
+    if (rc != CKPT_OK)
+        return rc;
+    for (size_t i = 0; i < to->tensors.n; i++)
+        to->tensors.at[i]->file = index;
+    *set = (ckpt_set){.name = "consolidated", .look = con_look, .alone = true};
+    to->set = set;
+    return CKPT_OK;
+}
+
 extern const ckpt_directory ckpt_directory_consolidated;
 
 const ckpt_directory ckpt_directory_consolidated = {
@@ -121,10 +194,14 @@ const ckpt_directory ckpt_directory_consolidated = {
         {
             .name = "consolidated",
             .signs = "consolidated.*.pth (Meta)",
-            .note = "one torch file for each tensor-parallel rank, as Meta publishes Llama",
-            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER,
+            .note =
+                "one torch file for each tensor-parallel rank, as Meta publishes Llama; written "
+                "as one",
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_IS_FOLDER | CKPT_TAKES_SIDE,
+            .layout = "meta-llama",
         },
     .probe = con_probe,
     .gather = con_gather,
+    .scatter = con_scatter,
     .part = con_part,
 };

@@ -15,6 +15,7 @@
 #include "formats/deepspeed/folder/names.h"
 #include "formats/hf/config.h"
 #include "formats/hf/hf.h"
+#include "libckpt/codec/json/json.h"
 
 enum { SIDE_MAX_LISTED = 12 /* names in a message */ };
 
@@ -158,6 +159,9 @@ static side_kind side_of_file(const side_work *w, const char *name)
         return weights.n_variant == 0 && adapters == w->adapter ? SIDE_SILENT : SIDE_LEFT;
     if (strcmp(name, "adapter_config.json") == 0)
         return w->adapter ? SIDE_COPIED : SIDE_LEFT;
+    // one that was given with --config goes before it
+    if (w->from->config.text && strcmp(name, w->from->config.file) == 0)
+        return SIDE_SILENT;
     if (side_is_known(name))
         return SIDE_COPIED;
     if (!w->is_model)
@@ -449,6 +453,42 @@ static bool side_names_code(const side_work *w)
     return found;
 }
 
+int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, const char *file,
+                        ckpt_err *err)
+{
+    static const ckpt_json_style style = {.indent = 2, .sort_keys = true, .ascii = true};
+    const ckpt_map_config *c = &from->config;
+    int rc;
+
+    out->n = 0;
+    if (!c->file || strcmp(c->file, file) != 0)
+        return CKPT_OK;
+    if (c->text)
+        return ckpt_bytes_add(out, c->text, strlen(c->text)) ? CKPT_OK : ckpt_fail_memory(err);
+    if (c->missing)
+        return ckpt_map_note(to, CKPT_WARNING, err,
+                             "no %s is written, since nothing says %s: --size NAME=VALUE gives "
+                             "each of them, --config FILE all",
+                             file, c->missing);
+    rc = ckpt_json_write(out, c->value, &style, err);
+    return rc == CKPT_OK && !ckpt_bytes_add(out, "\n", 1) ? ckpt_fail_memory(err) : rc;
+}
+
+/* What the layout map says of the model, where no configuration beside the source does. */
+static int side_made(side_work *w)
+{
+    ckpt_bytes text = {0};
+    int rc = CKPT_OK;
+
+    if (w->adapter || (!w->from->config.text && ckpt_listing_find(&w->list, "config.json")))
+        return CKPT_OK;
+    rc = ckpt_hf_config_text(&text, w->to, w->from, "config.json", w->err);
+    if (rc == CKPT_OK && text.n > 0)
+        rc = side_config(w, (const char *)text.at, text.n);
+    ckpt_vec_free(&text);
+    return rc;
+}
+
 int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
                        ckpt_err *err)
 {
@@ -462,6 +502,8 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
     for (size_t i = 0; rc == CKPT_OK && i < w.list.n; i++)
         rc = w.list.entry[i].is_dir ? side_take_folder(&w, w.list.entry[i].name)
                                     : side_take_file(&w, &w.list.entry[i]);
+    if (rc == CKPT_OK)
+        rc = side_made(&w);
     if (rc == CKPT_OK && w.n_left > SIDE_MAX_LISTED)
         rc = ckpt_map_note(to, CKPT_INFO, err, "%s: left behind: %s and %zu more", w.list.folder,
                            w.left, w.n_left - SIDE_MAX_LISTED);

@@ -35,6 +35,15 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
  */
 int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, ckpt_err *err);
 
+/*
+ * The configuration of that name that a layout map has made, or was given, as text; empty: there is
+ * none.  What is missing in it is said in the findings of `to`.
+ *
+ * Errors   CKPT_ELIMIT, CKPT_EUNSUPPORTED: a value that JSON has not
+ */
+int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, const char *file,
+                        ckpt_err *err);
+
 /* The last part of a path, in place. */
 const char *ckpt_hf_base(const char *path);
 

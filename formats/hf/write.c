@@ -48,8 +48,9 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
     uint64_t n[CKPT_N_DTYPES] = {0};
     ckpt_dtype most = CKPT_DTYPE_NONE;
 
-    // weights of a training checkpoint are its fp32 masters, whatever the model trained in
-    if (target->dtype == CKPT_DTYPE_NONE && !target->dtypes &&
+    // weights of a training checkpoint are its fp32 masters, whatever the model trained in; a
+    // configuration that a layout map made or was given says nothing of these
+    if (!from->config.file && target->dtype == CKPT_DTYPE_NONE && !target->dtypes &&
         (!from->format ||
          (strcmp(from->format, "deepspeed") != 0 && strcmp(from->format, "universal") != 0)))
         return NULL;

@@ -251,6 +251,21 @@ typedef struct ckpt_set {
 /* A part's hidden name, made of its own; readers look at how it ends. */
 #define CKPT_SET_HIDDEN ".ckpt-new.%s"
 
+/*
+ * What a layout map says of the model in the words of the target's programs (remap/remap.h).
+ *
+ * file     "config.json", in the map's arena; NULL: no layout map said anything
+ * value    a DICT of what is known
+ * missing  what is not known and has to be, for messages: "rope_theta, rms_norm_eps"; NULL: nothing
+ * text     the configuration that was given, complete as it is, before `value`; or NULL
+ */
+typedef struct ckpt_map_config {
+    const char *file;
+    const ckpt_value *value;
+    const char *missing;
+    const char *text;
+} ckpt_map_config;
+
 typedef struct ckpt_map ckpt_map;
 struct ckpt_io;
 
@@ -275,6 +290,7 @@ struct ckpt_map {
      * is no such map
      */
     ckpt_keys keys;
+    ckpt_map_config config; /* of the map that is written from */
     ckpt_findings findings;
     ckpt_facts facts;
     ckpt_known known;     /* of the facts, those with a meaning of their own */

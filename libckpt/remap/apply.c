@@ -462,7 +462,7 @@ static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
             continue;
         if (rule->does == CKPT_RM_DROP && rule->side == s->in->from &&
             ckpt_rm_match(&rule->term[0].at[0], t->name + n_moment, &c))
-            *took = s->taken[at] = rule->met = true;
+            s->r->proof.n_dropped += *took = s->taken[at] = rule->met = true;
         for (size_t k = 0; rule->does == CKPT_RM_EQUAL && !*took && rc == CKPT_OK &&
                            k < rule->term[s->in->from].n;
              k++) {
@@ -655,6 +655,7 @@ static void ap_switch(ap_state *s)
         bool known = false;
 
         rule->met = false;
+        s->r->proof = (ckpt_remap_proof){0};
         rule->off = rule->when &&
                     !ckpt_rm_holds(&s->facts, &s->r->only.at[rule->when - 1], &known) && known;
     }
@@ -709,6 +710,8 @@ static int ap_run(ap_state *s)
         rc = ap_left_over(s);
     if (rc == CKPT_OK)
         rc = ap_special(s, false);
+    if (rc == CKPT_OK)
+        rc = ckpt_rm_config(s->map, &s->facts, s->err);
     if (rc == CKPT_OK && s->r->keys.n > 0 && s->in->from == 0)
         rc = ckpt_rm_keys(s->map, &s->facts, s->err);
     else if (rc == CKPT_OK && s->r->keys.n > 0)

@@ -4,6 +4,7 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,6 +274,8 @@ static const ckpt_value *ex_look_up(ex_state *x, const char *name)
 {
     const ckpt_value *v = NULL;
 
+    if (!x->f && !ckpt_rm_ask(x->r, name))
+        return ex_fail(x, "too many names in this text");
     if (!x->f || x->skip)
         return NULL;
     if (x->at_index && strcmp(name, "index") == 0)
@@ -292,11 +295,38 @@ static const ckpt_value *ex_look_up(ex_state *x, const char *name)
     return v;
 }
 
+/* "{general.architecture}.block_count": what the name in braces says, before the rest. */
+static const ckpt_value *ex_of_value(ex_state *x)
+{
+    const char *from = ++x->at;
+    size_t n = strcspn(from, "}"), rest = 0;
+    char name[2 * EX_NAME];
+    const ckpt_value *v;
+
+    if (!from[n] || n == 0 || n >= EX_NAME)
+        return ex_fail(x, "expected {NAME}");
+    memcpy(name, from, n);
+    name[n] = 0;
+    x->at = from + n + 1;
+    while (ex_name_char(x->at[rest]))
+        rest++;
+    v = ex_look_up(x, name);
+    if (rest >= EX_NAME || (v && (v->kind != CKPT_V_STR || v->as.text.n >= EX_NAME)))
+        return ex_fail(x, "no name can be made of this");
+    if (v)
+        (void)snprintf(name, sizeof name, "%s%.*s", v->as.text.at, (int)rest, x->at);
+    x->at += rest;
+    ex_blanks(x);
+    return v ? ex_look_up(x, name) : NULL;
+}
+
 static const ckpt_value *ex_word(ex_state *x)
 {
     char name[EX_NAME];
     size_t n = 0;
 
+    if (*x->at == '{')
+        return ex_of_value(x);
     while (ex_name_char(x->at[n]))
         n++;
     if (n == 0 || n >= sizeof name || (*x->at >= '0' && *x->at <= '9') || *x->at == '.')
@@ -541,6 +571,17 @@ static int ex_size_value(const ckpt_rm_facts *f, ckpt_rm_line *line, const ckpt_
     }
     *out = line->value;
     return rc;
+}
+
+const ckpt_value *ckpt_rm_named(const ckpt_rm_facts *f, const char *name)
+{
+    for (size_t i = 0; f->r && i < f->r->sizes.n; i++) {
+        const ckpt_value *v = NULL;
+        if (strcmp(f->r->names.at[f->r->sizes.at[i].name], name) == 0 &&
+            ex_size_value(f, &f->r->sizes.at[i], &v, NULL) == CKPT_OK && v)
+            return v;
+    }
+    return ckpt_rm_fact(f, name);
 }
 
 int ckpt_rm_size_of(const ckpt_rm_facts *f, uint32_t name, uint64_t *out, ckpt_err *err)

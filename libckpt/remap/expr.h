@@ -24,6 +24,7 @@ typedef struct ckpt_rm_facts {
     const ckpt_remap_how *how;
     ckpt_arena *arena;           /* of what is made while looking */
     const ckpt_value *beside[2]; /* config.json and params.json beside the source, or NULL */
+    ckpt_value *given;           /* how->sizes that are no sizes of the text; NULL: none */
 } ckpt_rm_facts;
 
 /*
@@ -38,13 +39,17 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
 
 /*
  * What the model's configuration or the checkpoint says under a path of keys
- * ("rope_scaling.factor"): the configuration given, those beside the source, the checkpoint's
- * values, its keys and its metadata, in this order; NULL: nothing does.
+ * ("rope_scaling.factor"): how->sizes, the configuration given, what an earlier map made of it,
+ * those beside the source, the checkpoint's values, its keys and its metadata, in this order;
+ * NULL: nothing does.
  */
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path);
 
-/* Does a value have one of the words?  *known: something says the value. */
-bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known);
+/* What one configuration says under a path, NULL: nothing, or there is none. */
+const ckpt_value *ckpt_rm_in(const ckpt_value *config, const char *path);
+
+/* The value of the size of that name, or what ckpt_rm_fact says. */
+const ckpt_value *ckpt_rm_named(const ckpt_rm_facts *f, const char *name);
 
 /* The size of a name, or UNKNOWN.  Errors: CKPT_EUSAGE: a circle, or a value that is no size. */
 int ckpt_rm_size_of(const ckpt_rm_facts *f, uint32_t name, uint64_t *out, ckpt_err *err);
@@ -64,6 +69,21 @@ int ckpt_rm_expr_at(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_r
 
 /* Is it an expression?  Errors: CKPT_EUSAGE, with the line. */
 int ckpt_rm_expr_check(ckpt_remap *r, const ckpt_rm_line *line, ckpt_err *err);
+
+/* ---- fits.c ---- */
+
+/* Does a value have one of the words?  *known: something says the value. */
+bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known);
+
+/* ---- config.c ---- */
+
+/*
+ * Make the configuration of the side that is written, if the text says how, into map->config.
+ *
+ * Errors   CKPT_EUSAGE: a key that stands twice, or below another's value, or no value of a
+ *          configuration; CKPT_ELIMIT
+ */
+int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 
 /* ---- keys.c ---- */
 

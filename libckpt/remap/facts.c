@@ -57,26 +57,45 @@ static int fa_above(const ckpt_value **out, ckpt_map *map, const char *folder, c
     return folder ? fa_beside(out, map, folder, name, err) : ckpt_fail_memory(err);
 }
 
-/* An entry "heads=32" of how->sizes. */
-static int fa_given(const ckpt_rm_facts *f, const char *text, ckpt_err *err)
+/* What an option gives: a number, true or false, or a text. */
+static int fa_scalar(ckpt_value **out, ckpt_arena *a, const char *text, ckpt_err *err)
+{
+    ckpt_json_text json = {.name = "size", .at = text, .n = strlen(text), .max = 1 << 10};
+
+    if (ckpt_json_parse(out, a, &json, NULL) != CKPT_OK ||
+        ((*out)->kind != CKPT_V_INT && (*out)->kind != CKPT_V_FLOAT && (*out)->kind != CKPT_V_BOOL))
+        *out = ckpt_value_cstr(a, text);
+    return *out ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+/* An entry "heads=32" of how->sizes: a size of the text, or what its expressions look up. */
+static int fa_given(ckpt_rm_facts *f, const char *text, ckpt_err *err)
 {
     ckpt_remap *r = f->r;
     size_t n = strcspn(text, "=");
-    char *stop = NULL;
-    const char *digits = text[n] ? text + n + 1 : "";
-    unsigned long long value = strtoull(digits, &stop, 10);
+    const char *name = ckpt_arena_string(f->arena, text, n);
+    ckpt_value *v = NULL;
 
-    if (!strchr("123456789", *digits) || !*digits || *stop || value > 1ULL << 48)
-        return ckpt_fail(err, CKPT_EUSAGE, "size '%.80s': expected NAME=NUMBER", text);
-    for (size_t i = 0; i < r->sizes.n; i++) {
-        const char *name = r->names.at[r->sizes.at[i].name];
-        if (strlen(name) == n && memcmp(name, text, n) == 0) {
-            r->sizes.at[i].state = 2;
-            r->sizes.at[i].value = ckpt_value_int(f->arena, (int64_t)value);
-            return r->sizes.at[i].value ? CKPT_OK : ckpt_fail_memory(err);
-        }
+    if (n == 0 || !text[n] || !text[n + 1])
+        return ckpt_fail(err, CKPT_EUSAGE, "size '%.80s': expected NAME=VALUE", text);
+    int rc = name ? fa_scalar(&v, f->arena, text + n + 1, err) : ckpt_fail_memory(err);
+    for (size_t i = 0; rc == CKPT_OK && i < r->sizes.n; i++) {
+        if (strcmp(r->names.at[r->sizes.at[i].name], name) != 0)
+            continue;
+        if (v->kind == CKPT_V_INT && (v->as.i <= 0 || v->as.i > INT64_C(1) << 48))
+            return ckpt_fail(err, CKPT_EUSAGE, "size '%.80s': no whole number of elements", text);
+        r->sizes.at[i].state = 2;
+        r->sizes.at[i].value = v;
+        return CKPT_OK;
     }
-    return ckpt_fail(err, CKPT_EUSAGE, "size '%.80s': %s has no size of this name", text, r->name);
+    if (rc == CKPT_OK && !ckpt_remap_knows(r, name))
+        return ckpt_fail(err, CKPT_EUSAGE, "size '%.80s': %s has no size of this name", text,
+                         r->name);
+    if (rc == CKPT_OK && !f->given)
+        f->given = ckpt_value_new(f->arena, CKPT_V_DICT);
+    if (rc == CKPT_OK && (!f->given || !ckpt_dict_add_cstr(f->arena, &f->given->as.map, name, v)))
+        rc = ckpt_fail_memory(err);
+    return rc;
 }
 
 int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how,
@@ -160,18 +179,43 @@ static const ckpt_value *fa_config(const ckpt_value *v, const char *path)
     return found;
 }
 
+/* The checkpoint's own values; of several model-parallel ranks, which say the same, the first's. */
+static const ckpt_value *fa_values(const ckpt_value *values, const char *path)
+{
+    const ckpt_value *v = fa_path(values, path, 0);
+    const ckpt_dict all = ckpt_value_map(values);
+
+    for (uint64_t i = 0; !v && i < all.n; i++) {
+        const ckpt_value *k = all.at[i].key, *states;
+        if (k->kind != CKPT_V_STR || strncmp(k->as.text.at, "mp_rank_", 8) != 0)
+            continue;
+        v = fa_path(all.at[i].value, path, 0);
+        states = v ? NULL : ckpt_value_get(all.at[i].value, "model_states"); // DeepSpeed's
+        return states ? fa_path(states, path, 0) : v;
+    }
+    return v;
+}
+
+const ckpt_value *ckpt_rm_in(const ckpt_value *config, const char *path)
+{
+    return fa_config(config, path);
+}
+
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
 {
     // a vocabulary that was cut or padded is not the configuration's any more
     const ckpt_value *v = f->map->vocab_size && strcmp(path, "vocab_size") == 0
                               ? ckpt_value_int(f->arena, (int64_t)f->map->vocab_size)
-                              : fa_config(f->how->model, path);
+                          : f->given ? ckpt_value_get(f->given, path)
+                                     : NULL;
     size_t n = strlen(path);
 
+    v = v ? v : fa_config(f->how->model, path);
+    v = v ? v : fa_config(f->map->config.value, path);
     for (unsigned i = 0; !v && i < 2; i++)
         v = fa_config(f->beside[i], path);
     if (!v && f->map->values)
-        v = fa_path(f->map->values, path, 0);
+        v = fa_values(f->map->values, path);
     for (size_t i = 0; !v && i < f->map->keys.n; i++) {
         if (strcmp(f->map->keys.at[i].name, path) == 0)
             v = f->map->keys.at[i].value;
@@ -182,48 +226,4 @@ const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
             v = f->map->metadata.at[i].value;
     }
     return v;
-}
-
-bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known)
-{
-    const ckpt_value *v = ckpt_rm_fact(f, w->key);
-
-    *known = v && (v->kind == CKPT_V_STR || v->kind == CKPT_V_BOOL);
-    for (const char *const *word = w->word; *known && *word; word++) {
-        if (v->kind == CKPT_V_BOOL ? strcmp(*word, v->as.i ? "true" : "false") == 0
-                                   : ckpt_value_is(v, *word))
-            return true;
-    }
-    return false;
-}
-
-/* Is there a tensor of such a name? */
-static bool fa_has(const ckpt_map *map, const ckpt_rm_term *t)
-{
-    ckpt_rm_capture c;
-    bool has = false;
-
-    for (size_t i = 0; !has && i < map->tensors.n; i++)
-        has = ckpt_rm_match(t, map->tensors.at[i]->name, &c);
-    return has;
-}
-
-bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how)
-{
-    ckpt_rm_facts f = {.map = map, .how = how, .arena = map->arena};
-    const char *folder = fa_folder(map);
-    ckpt_err ignored = {0};
-    bool fits = true, known;
-
-    if (r->whens.n == 0)
-        return true;
-    // a configuration that cannot be read says nothing here; applying the map says why
-    if (folder && fa_above(&f.beside[0], map, folder, "config.json", &ignored) == CKPT_OK)
-        (void)fa_beside(&f.beside[1], map, folder, "params.json", &ignored);
-    for (size_t i = 0; fits && i < r->whens.n; i++) {
-        const ckpt_rm_when *w = &r->whens.at[i];
-        if (w->side == how->backwards)
-            fits = w->has.text ? fa_has(map, &w->has) : ckpt_rm_holds(&f, w, &known);
-    }
-    return fits;
 }

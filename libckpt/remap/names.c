@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: the names of a layout map and their numbers.
+ * names.c: the names of a layout map, their numbers, and what a text looks up.
  */
 #include <string.h>
 
@@ -29,4 +29,45 @@ ckpt_rm_line *ckpt_rm_size(const ckpt_remap *r, uint32_t name)
             return &r->sizes.at[i];
     }
     return NULL;
+}
+
+bool ckpt_rm_ask(ckpt_remap *r, const char *name)
+{
+    for (size_t i = 0; i < r->asked.n; i++) {
+        if (strcmp(r->asked.at[i], name) == 0)
+            return true;
+    }
+    const char *copy =
+        r->asked.n < CKPT_RM_NAMES ? ckpt_arena_string(r->arena, name, strlen(name)) : NULL;
+    const char **slot = copy ? ckpt_vec_push(&r->asked) : NULL;
+    if (slot)
+        *slot = copy;
+    return slot != NULL;
+}
+
+bool ckpt_remap_knows(const ckpt_remap *r, const char *name)
+{
+    for (size_t i = 0; r && name && i < r->sizes.n; i++) {
+        if (strcmp(r->names.at[r->sizes.at[i].name], name) == 0)
+            return true;
+    }
+    for (size_t i = 0; r && name && i < r->asked.n; i++) {
+        if (strcmp(r->asked.at[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+const char *ckpt_remap_name(const ckpt_remap *r)
+{
+    return r->name;
+}
+
+ckpt_remap_proof ckpt_remap_proved(const ckpt_remap *r)
+{
+    ckpt_remap_proof p = r->proof;
+
+    for (size_t i = 0; i < r->rules.n; i++)
+        p.n_rules += r->rules.at[i].met && r->rules.at[i].does != CKPT_RM_DROP;
+    return p;
 }

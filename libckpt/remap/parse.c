@@ -13,7 +13,7 @@
 #include "libckpt/remap/expr.h"
 #include "libckpt/remap/rule.h"
 
-typedef enum par_section { PAR_TENSORS, PAR_SIZES, PAR_KEYS } par_section;
+typedef enum par_section { PAR_TENSORS, PAR_SIZES, PAR_KEYS, PAR_CONFIG } par_section;
 
 /* A text being read: one logical line at a time. */
 typedef struct par_text {
@@ -22,7 +22,8 @@ typedef struct par_text {
     unsigned line;        /* of what begins at `at` */
     unsigned first;       /* where the line in hand began */
     par_section section;
-    uint32_t n_lines; /* rules, sizes, keys */
+    uint8_t side;     /* CONFIG: whose */
+    uint32_t n_lines; /* rules, sizes, keys, lines of configurations */
     uint32_t when;    /* of the lines that follow: see ckpt_rm_rule */
     ckpt_err *err;
     size_t n;
@@ -438,6 +439,47 @@ static int par_key(par_text *p)
     return par_expression(p, line, at);
 }
 
+/* [?] KEY = EXPRESSION */
+static int par_config_line(par_text *p)
+{
+    bool optional = p->text[0] == '?' && p->text[1] == ' ', quoted;
+    const char *at = p->text + optional;
+    const char *key = par_word(p, &at, &quoted);
+    ckpt_rm_line *line = ckpt_vec_push(&p->r->config[p->side]);
+
+    if (!line)
+        return ckpt_fail_memory(p->err);
+    line->key = key;
+    line->optional = optional;
+    line->when = p->when;
+    if (!key || quoted || *key == '.' || key[strlen(key) - 1] == '.' || strstr(key, ".."))
+        return par_fail(p, "expected KEY = EXPRESSION, found", p->text);
+    if (!ckpt_rm_ask(p->r, key))
+        return par_fail(p, "too many names in this text, with", key);
+    return par_expression(p, line, at);
+}
+
+/* config SIDE FILE: begins the section of what that file says */
+static int par_config(par_text *p, const char *at)
+{
+    bool quoted;
+    uint8_t side = 0;
+    int rc = par_side(p, &at, &side);
+    const char *file = rc == CKPT_OK ? par_word(p, &at, &quoted) : NULL;
+
+    if (rc == CKPT_OK && (!file || quoted || *at || !ckpt_path_part_ok(file, strlen(file))))
+        return par_fail(p, "expected config SIDE FILE, found", p->text);
+    if (rc == CKPT_OK && p->r->config_file[side])
+        return par_fail(p, "a configuration that stands above already:", p->text);
+    if (rc != CKPT_OK)
+        return rc;
+    p->r->config_file[side] = file;
+    p->side = side;
+    p->section = PAR_CONFIG;
+    p->when = 0;
+    return CKPT_OK;
+}
+
 /* [SIDE] when KEY in WORD ... */
 static int par_when(par_text *p, ckpt_rm_whens *whens, const char *at, uint8_t side)
 {
@@ -449,6 +491,8 @@ static int par_when(par_text *p, ckpt_rm_whens *whens, const char *at, uint8_t s
         return ckpt_fail_memory(p->err);
     w->side = side;
     w->key = par_word(p, &at, &quoted);
+    if (w->key && !ckpt_rm_ask(p->r, w->key))
+        return par_fail(p, "too many names in this text, with", w->key);
     const char *word = w->key ? par_word(p, &at, &quoted) : NULL;
     if (!word || strcmp(word, "in") != 0)
         return par_fail(p, "expected when KEY in WORD ..., found", p->text);
@@ -563,6 +607,8 @@ static int par_statement(par_text *p, bool *took)
     }
     if ((at = par_after(s, "strip")))
         return par_strip(p, at);
+    if ((at = par_after(s, "config")) && (par_after(at, "left") || par_after(at, "right")))
+        return par_config(p, at);
     *took = false;
     return CKPT_OK;
 }
@@ -598,6 +644,8 @@ static int par_one(par_text *p)
         return par_size(p);
     case PAR_KEYS:
         return par_key(p);
+    case PAR_CONFIG:
+        return par_config_line(p);
     case PAR_TENSORS:
     default:
         return par_tensor_line(p);
@@ -653,6 +701,9 @@ void ckpt_remap_free(ckpt_remap *r)
     ckpt_vec_free(&r->names);
     ckpt_vec_free(&r->sizes);
     ckpt_vec_free(&r->keys);
+    ckpt_vec_free(&r->config[0]);
+    ckpt_vec_free(&r->config[1]);
+    ckpt_vec_free(&r->asked);
     ckpt_vec_free(&r->rules);
     ckpt_vec_free(&r->whens);
     ckpt_vec_free(&r->only);

@@ -32,9 +32,16 @@ typedef struct ckpt_remap_how {
      * looked into before what the checkpoint itself says; or NULL
      */
     const ckpt_value *model;
-    /* "heads=32", NULL-terminated: sizes that go before those of the text; or NULL */
+    const char *text; /* of model, terminated; or NULL */
+    /* "heads=32", NULL-terminated: sizes and values that go before all others; or NULL */
     const char *const *sizes;
 } ckpt_remap_how;
+
+/* What was proved when a text was applied: beside these, each element is used exactly once. */
+typedef struct ckpt_remap_proof {
+    uint64_t n_rules;   /* that made tensors of the target */
+    uint64_t n_dropped; /* tensors of the source that `drop` left out */
+} ckpt_remap_proof;
 
 /*
  * Understand a text.
@@ -51,11 +58,11 @@ int ckpt_remap_parse(ckpt_remap **out, const char *name, const char *text, uint6
  * True if the `when` lines of the side that is read hold for what the map and the configuration
  * say ("architectures" in LlamaForCausalLM); texts without such lines fit any.
  */
-bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how);
+bool ckpt_remap_fits(ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how);
 
 /*
  * Apply it, in place.  The map's tensors become those of the other layout, in the order of the
- * rules; its keys those that the text has for the target.
+ * rules; its keys and its configuration those that the text has for the target.
  *
  * Errors   CKPT_EMISMATCH: a size that does not fit, an element that is used twice or not at all,
  *          or a tensor that no rule names, each with NAME:LINE and the tensor;
@@ -63,5 +70,11 @@ bool ckpt_remap_fits(const ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *h
  *          positive integer, or no such name; CKPT_ELIMIT
  */
 int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err);
+
+/* What messages call the text. */
+const char *ckpt_remap_name(const ckpt_remap *r);
+
+/* Of the last map that the text was applied to. */
+ckpt_remap_proof ckpt_remap_proved(const ckpt_remap *r);
 
 #endif

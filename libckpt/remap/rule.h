@@ -77,10 +77,10 @@ typedef enum ckpt_rm_does {
     CKPT_RM_FILL   /* tensors of one side that the other does not have: what an expression says */
 } ckpt_rm_does;
 
-/* A line `name = expression` of the sizes, or a key of the target's file. */
+/* A line `name = expression` of the sizes, a key of the target's file, or of its configuration. */
 typedef struct ckpt_rm_line {
     uint32_t name;   /* sizes */
-    const char *key; /* keys */
+    const char *key; /* keys, configurations */
     uint8_t type;    /* keys: ckpt_key_type */
     bool list, optional, padding;
     const char *text; /* of the expression */
@@ -122,11 +122,15 @@ struct ckpt_remap {
     const char *side[2], *about;
     ckpt_rm_texts names; /* by number */
     ckpt_rm_lines sizes, keys;
+    ckpt_rm_lines config[2];    /* of each side's configuration */
+    const char *config_file[2]; /* "config.json"; NULL: the text does not make it */
+    ckpt_rm_texts asked;        /* what expressions and conditions look up, but for sizes */
     ckpt_rm_rules rules;
     ckpt_rm_whens whens; /* which models the text is meant for */
     ckpt_rm_whens only;  /* and parts of it */
     ckpt_rm_texts strip; /* prefixes that mean nothing */
     bool others_stay, keeps_slices[2];
+    ckpt_remap_proof proof; /* of the last map that it was applied to */
 };
 
 /* What a pattern captured: by the names' numbers. */
@@ -147,6 +151,12 @@ uint32_t ckpt_rm_name(ckpt_remap *r, const char *s, size_t n);
 
 /* The line of the sizes that gives a name's size, or NULL. */
 ckpt_rm_line *ckpt_rm_size(const ckpt_remap *r, uint32_t name);
+
+/*
+ * An expression or a condition looks this name up.  False: there are too many, or memory is
+ * exhausted.
+ */
+bool ckpt_rm_ask(ckpt_remap *r, const char *name);
 
 /* ---- pattern.c ---- */
 

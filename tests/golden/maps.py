@@ -78,6 +78,32 @@ class Runner:
             self.check(name + ' there and back', there, want_a, '--map', '%s:%s' % (right, left), *back)
 
 
+def hub(run, name, source, hf, *options):
+    """A model folder without a map's name and without a config.json: the tensors of the hub's folder, and what its configuration says."""
+    run.n += 1
+    out, why = run.run(source, os.path.join(run.folder, '%d' % run.n), '--to', 'hf', *options)
+    if not out:
+        return verdict(name + ' to a model folder', why)
+    made = os.path.join(out, 'config.json')
+    if not os.path.exists(made):
+        return verdict(name + ' to a model folder', 'no config.json')
+    got, want = json.load(open(made)), json.load(open(os.path.join(hf, 'config.json')))
+    want.update(want.get('rope_parameters', {}))
+
+    def same(key):
+        a, b = got[key], want.get(key, got[key])
+        if key == 'dtype' or b is None:  # that of the weights; null: the usual one
+            return True
+        return abs(a - b) <= 1e-6 * abs(b) if isinstance(b, float) else a == b
+    wrong = [(k, got[k], want[k]) for k in got if not same(k)]
+    less = [k for k in ('model_type', 'architectures', 'vocab_size', 'hidden_size', 'n_embd', 'rms_norm_eps', 'num_attention_heads')
+            if k in want and k not in got]
+    verdict(name + ' configuration', 'says %s, lacks %s' % (wrong, less) if wrong or less else None)
+    names = lambda t: {n for n in t if not n.startswith('pooler.')}
+    here, there = names(tensors(os.path.join(out, 'model.safetensors'))), names(tensors(os.path.join(hf, 'model.safetensors')))
+    verdict(name + ' names', None if here == there else 'names: %s' % sorted(here ^ there)[:4])
+
+
 def fixture(run, at):
     name = os.path.basename(at)
     hf = os.path.join(at, 'hf')
@@ -92,7 +118,15 @@ def fixture(run, at):
     elif name.startswith('map_meta_'):
         truth = json.load(open(os.path.join(at, 'expected.json')))['meta']
         want = {n: ('BF16', t['shape'], t['sha256']) for n, t in truth.items() if n != 'rope.freqs'}
-        run.ways(name, hf, os.path.join(at, 'meta'), tensors(weights), want, 'hf:meta-llama', (), config)
+        meta = os.path.join(at, 'meta')
+        run.ways(name, hf, meta, tensors(weights), want, 'hf:meta-llama', (), config)
+        size = ('--size', 'max_position_embeddings=%d' % json.load(open(os.path.join(hf, 'config.json')))['max_position_embeddings'])
+        hub(run, name, meta, hf, '--map', 'meta-llama:hf', *size)
+        run.n += 1
+        back, why = run.run(hf, os.path.join(run.folder, '%d' % run.n), '--to', 'consolidated')
+        verdict(name + ' as Meta has it', why)
+        if back:
+            hub(run, name + ' from there', back, hf, *size)
     elif name.startswith('map_neox_'):
         run.check(name, at, tensors(weights), '--map', 'neox:hf')
         there, why = run.convert(hf, '--map', 'hf:neox')
@@ -106,6 +140,15 @@ def fixture(run, at):
         out, why = run.convert(source)
         verdict(name + ' read', why)
         run.ways(name, export, source, tensors(export), tensors(out) if out else {}, 'hf:torchtitan', sizes, sizes)
+        given = {'rope_theta': spec['rope_theta'], 'norm_eps': spec['norm_eps'], 'max_seq_len': 64}
+        made = os.path.join(run.folder, name + '.hf')
+        os.mkdir(made)
+        os.symlink(os.path.abspath(export), os.path.join(made, 'model.safetensors'))
+        json.dump({'model_type': 'llama', 'architectures': ['LlamaForCausalLM'], 'vocab_size': spec['vocab_size'],
+                   'hidden_size': spec['dim'], 'intermediate_size': spec['hidden_dim'], 'num_hidden_layers': spec['n_layers'],
+                   'num_attention_heads': spec['n_heads'], 'num_key_value_heads': spec['n_kv_heads'], 'rms_norm_eps': spec['norm_eps'],
+                   'rope_theta': spec['rope_theta'], 'max_position_embeddings': 64}, open(os.path.join(made, 'config.json'), 'w'))
+        hub(run, name, source, made, *sizes, *[x for k, v in given.items() for x in ('--size', '%s=%r' % (k, v))])
     elif name.startswith('gguf_') and os.path.isdir(hf):
         gguf(run, name, at, hf)
     else:
@@ -124,6 +167,7 @@ def gguf(run, name, at, hf):
     run.check(name, hf, want, '--map', 'hf:gguf', '--dtype', 'fp32')
     out = os.path.join(run.folder, name + '.gguf')
     run.run(hf, out, '--map', 'hf:gguf', '--dtype', 'fp32')
+    hub(run, name, out, hf, '--no-fsync')
     tree = subprocess.run([run.ckpt, 'tree', out], stdout=subprocess.PIPE).stdout.decode()
     got = dict(line.strip().split(': ', 1) for line in tree.splitlines() if ': ' in line)
     arch = truth['kv']['general.architecture']['value']

@@ -189,6 +189,36 @@ def experts(a, tmp):
     verdict('packed experts', None if rc == 0 and 'packed' in err and equal(load_state(out), want) else err or 'other values')
 
 
+def configurations(a, tmp):
+    """config.json made by layout maps: from Meta's files, from GGUF, and from both in turn, the model computes the same."""
+    from transformers import GPT2Config, MixtralConfig, Qwen2Config, Qwen3Config
+    common = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                  max_position_embeddings=64, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2)
+    kinds = {'llama': LlamaConfig(rope_theta=500000.0, **common), 'qwen2': Qwen2Config(**common), 'qwen3': Qwen3Config(head_dim=8, **common),
+             'mixtral': MixtralConfig(num_local_experts=4, **common),
+             'gpt2': GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=64)}
+    for name, config in kinds.items():
+        torch.manual_seed(11)
+        src, file, out = (os.path.join(tmp, 'c_' + name + end) for end in ('', '.gguf', '.back'))
+        model = AutoModelForCausalLM.from_config(config).eval()
+        model.save_pretrained(src)
+        ways = [[(src, file), (file, out, '--to', 'hf')]]
+        if name == 'llama':
+            meta, again = os.path.join(tmp, 'c_meta'), os.path.join(tmp, 'c_again')
+            ways += [[(src, meta, '--to', 'consolidated'), (meta, again, '--to', 'hf', '--size', 'max_position_embeddings=64')]]
+        for way in ways:
+            for step in way:
+                rc, err = ckpt(a, 'convert', '-q', *step)
+                if rc:
+                    verdict('%s: %s' % (name, step[2:]), err)
+            x = torch.arange(20).reshape(2, 10)
+            with torch.no_grad():
+                back, info = AutoModelForCausalLM.from_pretrained(way[-1][1], output_loading_info=True)
+                far = (back.eval()(x).logits - model(x).logits).abs().max().item()
+            keys = [k for k in ('missing_keys', 'unexpected_keys', 'mismatched_keys') if info[k]]
+            verdict('%s by %s' % (name, os.path.basename(way[0][1])), 'keys: %s' % info if keys else None if far < 1e-6 else 'logits: %g' % far)
+
+
 def load_state(path):
     return state(AutoModelForCausalLM.from_pretrained(path))
 
@@ -202,7 +232,7 @@ def main():
     tmp = os.path.realpath(tempfile.mkdtemp())
     os.environ['HF_HOME'] = os.path.join(tmp, 'hf_home')  # code of models is copied there
     try:
-        for test in (replaced, beside, adapter, code, experts):
+        for test in (replaced, beside, adapter, code, experts, configurations):
             test(a, tmp)
     finally:
         shutil.rmtree(tmp)

@@ -153,6 +153,8 @@ static int convert_target(cli_args *a, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     convert_dtype(&a->target);
+    if (a->sizes.n && !a->map)
+        say_warning("--size has no effect without --map");
     a->target.copy_side_files = !a->no_side_files;
     convert_check_config(a);
     // a single file is cut into several only when asked to
@@ -233,7 +235,7 @@ static const cli_option convert_options[] = {
     {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
     {"config", 0, CLI_SOURCE, AT(config), "PATH",
      "config.json, or its model's folder: not the source's own"},
-    {"size", 0, CLI_LIST, AT(sizes), "NAME=N", "a size of the map (again: another)"},
+    {"size", 0, CLI_LIST, AT(sizes), "NAME=VALUE", "a size or value that the map asks for (again)"},
     {"adapter", 0, CLI_SOURCES, AT(adapters), "DIR[:WEIGHT]",
      "merge this LoRA adapter of PEFT (again: another)"},
     {"vocab-size", 0, CLI_COUNT64, AT(vocab_size), "N",
@@ -281,7 +283,6 @@ static const cli_option convert_options[] = {
 
 static const cli_moot convert_moot[] = {
     {"backwards", NULL, "map"},
-    {"size", NULL, "map"},
     {"vocab-tensor", NULL, "vocab-size"},
     {NULL, NULL, NULL},
 };

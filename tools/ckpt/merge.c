@@ -99,8 +99,8 @@ static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
                     models->n_broken ? "; ckpt doctor says what is wrong with the others" : "");
     merge_drop(models, models->n - a->last);
     if (models->n_broken)
-        say_warning("%s: tags that are not whole, passed over: %zu; ckpt doctor says why",
-                    run.path, models->n_broken);
+        say_warning("%s: tags that are not whole, passed over: %zu; ckpt doctor says why", run.path,
+                    models->n_broken);
     for (size_t i = 0; !a->quiet && i < models->n; i++)
         say_note("averaged: %s", models->at[i].path);
     return CKPT_OK;

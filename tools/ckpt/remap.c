@@ -15,20 +15,20 @@ int remap_apply(ckpt_map *map, const cli_args *a, ckpt_err *err)
                             .config_name = a->config,
                             .sizes = a->sizes.n ? a->sizes.at : NULL};
 
-    // what has its format already needs no map for it
-    const ckpt_format_info *from = ckpt_format_named(ckpt_map_format(map));
-    const ckpt_format_info *to = ckpt_format_named(a->target.format);
+    char needed[MAPS_NAME];
+    const char *name = a->map;
 
-    if (!a->map)
-        return CKPT_OK;
-    if (a->own_map && ((from && from->layout && strcmp(from->layout, to->layout) == 0) ||
-                       (maps_only_if_fit(to->layout) && !maps_fit(map, &a->maps, a->map, &opts)))) {
-        if (a->config_text && maps_only_if_fit(to->layout))
+    if (name && a->own_map)
+        name = maps_needed(needed, map, &a->maps, a->map, &opts);
+    if (!name) {
+        if (a->map && a->config_text)
             say_warning("--config FILE has no effect: no layout map is needed (of a FOLDER, "
                         "configuration and tokenizer go along)");
+        if (a->map && a->sizes.n)
+            say_warning("--size has no effect: no layout map is needed");
         return CKPT_OK;
     }
-    int rc = maps_apply(map, &a->maps, a->map, &opts, err);
+    int rc = maps_apply(map, &a->maps, name, &opts, err);
     if (rc != CKPT_OK && a->own_map)
         (void)strncat(err->text, " (--map none writes tensors as they are)",
                       sizeof err->text - strlen(err->text) - 1);

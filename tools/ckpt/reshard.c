@@ -67,7 +67,7 @@ static const cli_option reshard_options[] = {
     {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
     {"config", 0, CLI_SOURCE, AT(config), "PATH",
      "config.json, or its model's folder: not the source's own"},
-    {"size", 0, CLI_LIST, AT(sizes), "NAME=N", "a size of the map (again: another)"},
+    {"size", 0, CLI_LIST, AT(sizes), "NAME=VALUE", "a size or value that the map asks for (again)"},
     {"ignore-copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
      "do not compare masters with 16-bit copies"},
     {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},

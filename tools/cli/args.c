@@ -73,8 +73,13 @@ int args_rules(cli_args *a, ckpt_err *err)
     if (a->map && strcmp(a->map, "none") == 0)
         a->map = NULL;
     if (rc == CKPT_OK && (a->map || a->line.verb->lists_maps))
-        rc = maps_read(&a->maps, a->map ? a->map : a->n_operands ? a->operand[0] : NULL, err);
-    if (rc == CKPT_EMISSING && a->own_map && strncmp(a->own_map, "packed:", 7) == 0) {
+        rc = maps_read(&a->maps,
+                       a->own_map      ? NULL
+                       : a->map        ? a->map
+                       : a->n_operands ? a->operand[0]
+                                       : NULL,
+                       err);
+    if (rc == CKPT_EMISSING && a->own_map && strcmp(a->own_map, "hf") == 0) {
         // without the installed texts, tensors are written as they are
         a->map = a->own_map = NULL;
         *err = (ckpt_err){0};

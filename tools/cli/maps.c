@@ -127,24 +127,14 @@ int maps_read(cli_maps *out, const char *name, ckpt_err *err)
     return rc;
 }
 
-bool maps_only_if_fit(const char *layout)
-{
-    return strcmp(layout, "hf") == 0;
-}
-
 const char *maps_default(const char *format, const char *path)
 {
-    static char name[64];
     const ckpt_format_info *f;
 
     if (!format && path)
         format = ckpt_format_of(path);
     f = format ? ckpt_format_named(format) : NULL;
-    if (!f || !f->layout)
-        return NULL;
-    (void)snprintf(name, sizeof name, maps_only_if_fit(f->layout) ? "packed:%s" : "hf:%s",
-                   f->layout);
-    return name;
+    return f ? f->layout : NULL;
 }
 
 void maps_free(cli_maps *m)
@@ -188,6 +178,46 @@ bool maps_keep_slices(const cli_maps *maps, const char *name, bool backwards)
     return false;
 }
 
+/* Those of the sizes that a map knows; NULL-terminated, to be freed. */
+static const char **maps_sizes(const ckpt_remap *r, const char *const *sizes)
+{
+    size_t n = 0, kept = 0;
+    char name[256];
+
+    while (sizes && sizes[n])
+        n++;
+    const char **out = calloc(n + 1, sizeof *out);
+    for (size_t i = 0; out && i < n; i++) {
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(sizes[i], "="), sizes[i]);
+        if (ckpt_remap_knows(r, name))
+            out[kept++] = sizes[i];
+    }
+    return out;
+}
+
+/* A size that none of the maps knows which a name means is a mistake. */
+static int maps_check_sizes(const cli_maps *maps, const char *name, const ckpt_remap_opts *opts,
+                            ckpt_err *err)
+{
+    for (const char *const *s = opts->sizes; s && *s; s++) {
+        size_t n = strcspn(*s, "=");
+        char size[256];
+        bool known = false;
+        (void)snprintf(size, sizeof size, "%.*s", (int)n, *s);
+        for (size_t i = 0; !known && i < maps->n; i++) {
+            const char *left = strstr(name, ckpt_remap_side(maps->at[i].map, false)),
+                       *right = strstr(name, ckpt_remap_side(maps->at[i].map, true));
+            known = left && right && ckpt_remap_knows(maps->at[i].map, size);
+        }
+        if (!known || !(*s)[n])
+            return fail(err, CKPT_EUSAGE,
+                        known ? "--size '%.80s': expected NAME=VALUE"
+                              : "--size '%.80s': the layout map has no size of this name",
+                        *s);
+    }
+    return CKPT_OK;
+}
+
 /* The first map between two layouts that is for this architecture, applied. */
 static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, const char *to,
                      ckpt_remap_opts *opts, ckpt_err *err)
@@ -198,13 +228,18 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
 
     for (size_t i = 0; i < maps->n; i++) {
         bool fits = false;
-        if (!maps_leads(maps->at[i].map, from, to, &opts->backwards))
+        ckpt_remap_opts own = *opts;
+        if (!maps_leads(maps->at[i].map, from, to, &own.backwards))
             continue;
-        int rc = ckpt_remap_matches(map, maps->at[i].map, opts, &fits, err);
-        if (rc != CKPT_OK)
+        const char **sizes = maps_sizes(maps->at[i].map, opts->sizes);
+        own.sizes = sizes;
+        int rc = sizes ? ckpt_remap_matches(map, maps->at[i].map, &own, &fits, err)
+                       : fail(err, CKPT_ELIMIT, "out of memory");
+        if (rc == CKPT_OK && fits)
+            rc = ckpt_map_remap(map, maps->at[i].map, &own, err);
+        free(sizes);
+        if (rc != CKPT_OK || fits)
             return rc;
-        if (fits)
-            return ckpt_map_remap(map, maps->at[i].map, opts, err);
         if (n < sizeof names)
             n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", known ? ", " : "",
                                   maps_base(maps->at[i].path));
@@ -219,20 +254,47 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
                 ckpt_map_path(map), from, to, names);
 }
 
-bool maps_fit(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts)
+/* The other side of the first map of `left` that knows this checkpoint by its names; NULL: none. */
+static const char *maps_known(ckpt_map *map, const cli_maps *maps, const char *left,
+                              ckpt_remap_opts *opts)
 {
-    size_t n = strcspn(name, ":");
-    bool fits = false;
-
-    for (size_t i = 0; !fits && i < maps->n && name[n]; i++) {
-        const ckpt_remap *r = maps->at[i].map;
-        const char *left = ckpt_remap_side(r, false), *right = ckpt_remap_side(r, true);
-        opts->backwards =
-            strlen(right) == n && strncmp(right, name, n) == 0 && strcmp(left, name + n + 1) == 0;
-        if (opts->backwards && ckpt_remap_matches(map, r, opts, &fits, NULL) != CKPT_OK)
-            fits = false;
+    for (size_t i = 0; i < maps->n; i++) {
+        ckpt_remap *r = maps->at[i].map;
+        bool fits = false;
+        opts->backwards = true;
+        if (strcmp(ckpt_remap_side(r, false), left) == 0 && ckpt_remap_recognizes(r) &&
+            ckpt_remap_matches(map, r, opts, &fits, NULL) == CKPT_OK && fits)
+            return ckpt_remap_side(r, true);
     }
-    return fits;
+    return NULL;
+}
+
+const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *maps, const char *to,
+                        ckpt_remap_opts *opts)
+{
+    const ckpt_format_info *from = ckpt_format_named(ckpt_map_format(map));
+    const char *at[4] = {to}, *layout = from && from->layout ? from->layout : NULL;
+    size_t n = 1, used = 0;
+
+    if (layout && strcmp(layout, to) == 0)
+        return NULL;
+    // all ways lead over Hugging Face's names
+    if (strcmp(to, "hf") != 0)
+        at[n++] = "hf";
+    if (layout && strcmp(layout, "hf") != 0)
+        at[n++] = layout;
+    while (!layout && n < sizeof at / sizeof *at) {
+        const char *other = maps_known(map, maps, at[n - 1], opts);
+        // stacked experts of transformers are known to GGUF's maps as they are
+        if (!other || (n > 1 && strcmp(other, "packed") == 0))
+            break;
+        at[n++] = other;
+    }
+    while (n > 0 && used < MAPS_NAME) {
+        n--;
+        used += (size_t)snprintf(name + used, MAPS_NAME - used, "%s%s", used ? ":" : "", at[n]);
+    }
+    return strchr(name, ':') ? name : NULL;
 }
 
 int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,
@@ -254,6 +316,8 @@ int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap
     if (!to || to == from)
         rc = fail(err, CKPT_EUSAGE, "--map %s: expected FROM:TO or a file; `ckpt maps` lists them",
                   name);
+    if (rc == CKPT_OK)
+        rc = maps_check_sizes(maps, name, opts, err);
     while (rc == CKPT_OK && to) {
         *to++ = 0;
         char *next = strchr(to, ':');

@@ -41,17 +41,17 @@ const char *maps_base(const char *path);
 /* True if the first map that a name means joins slices itself (ckpt_remap_keeps_slices). */
 bool maps_keep_slices(const cli_maps *maps, const char *name, bool backwards);
 
-/*
- * The map that a target needs where none is named: from Hugging Face's names to those that the
- * format's programs know; NULL: none.
- */
+/* The layout whose names a target's programs know, where no map is named; NULL: any. */
 const char *maps_default(const char *format, const char *path);
 
-/* Hugging Face's own layout: a map is only needed by what holds experts stacked, as in memory. */
-bool maps_only_if_fit(const char *layout);
+enum { MAPS_NAME = 256 };
 
-/* Is the map RIGHT:LEFT that a name means for this checkpoint? */
-bool maps_fit(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts);
+/*
+ * The maps that lead from a checkpoint to such a layout, by what its format or its names say,
+ * "torch_dist:megatron:hf"; NULL: none is needed.
+ */
+const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *maps, const char *to,
+                        ckpt_remap_opts *opts);
 
 /*
  * Apply the maps that a name means, one after the other, to a map.

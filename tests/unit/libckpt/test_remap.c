@@ -450,12 +450,69 @@ static void proofs(void **state)
     }
 }
 
+/* What a configuration section makes of tensors and options. */
+static void configurations(void **state)
+{
+    static const char text[] = "sizes\n kind = kind or \"plain\" if count(\"x\")\ntensors\ny = x\n"
+                               "config left config.json\n rows = shape(\"x\", 0)\n"
+                               " eps = norm_eps\n ? none = nobody\n deep.er = [1, \"a\"]\n"
+                               " when kind in odd\n odd = 1\n when kind in plain\n plain = kind\n";
+    static const char *const sizes[] = {"norm_eps=1e-5", NULL};
+    static const char *const own[] = {"eps=0.5", "kind=odd", NULL};
+    static const struct {
+        const char *text;
+        int code;
+    } bad[] = {
+        {"config left a/b\n", CKPT_EUSAGE},
+        {"config left\n", CKPT_EUSAGE},
+        {"config left a\nconfig left a\n", CKPT_EUSAGE},
+        {"config left a\n k = 1\n k = 2\ntensors\ny = x", CKPT_EUSAGE},
+        {"config left a\n k = 1\n k.l = 2\ntensors\ny = x", CKPT_EUSAGE},
+        {"config left a\n .k = 1\ntensors\ny = x", CKPT_EUSAGE},
+    };
+    const uint64_t shape[] = {2, 3};
+    float values[6] = {0};
+    ckpt_remap *r = NULL;
+    const ckpt_value *v;
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        ckpt_map *map = numbers("x", shape, 2, values);
+        ckpt_remap_how how = {.backwards = true, .sizes = i == 1 ? sizes : i == 2 ? own : NULL};
+        assert_int_equal(ckpt_remap_parse(&r, "a.map", text, strlen(text), false, NULL), CKPT_OK);
+        assert_int_equal(ckpt_remap_apply(map, r, &how, NULL), CKPT_OK);
+        assert_string_equal(map->config.file, "config.json");
+        assert_int_equal(ckpt_value_get(map->config.value, "rows")->as.i, 2);
+        assert_null(ckpt_value_get(map->config.value, "none"));
+        v = ckpt_value_get(ckpt_value_get(map->config.value, "deep"), "er");
+        assert_int_equal(ckpt_value_seq(v).n, 2);
+        assert_int_equal(!ckpt_value_get(map->config.value, "odd"), i != 2);
+        assert_int_equal(!ckpt_value_get(map->config.value, "plain"), i == 2);
+        v = ckpt_value_get(map->config.value, "eps");
+        if (i == 0)
+            assert_string_equal(map->config.missing, "eps");
+        else
+            assert_true(!map->config.missing && v->as.f == (i == 1 ? 1e-5 : 0.5));
+        ckpt_remap_free(r);
+        ckpt_map_free(map);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ckpt_map *map = numbers("x", shape, 2, values);
+        int rc = apply(map, bad[i].text, true, NULL);
+        if (rc != bad[i].code)
+            fail_msg("%s: %d", bad[i].text, rc);
+        ckpt_map_free(map);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_texts),    cmocka_unit_test(names),      cmocka_unit_test(expressions),
-        cmocka_unit_test(permutations), cmocka_unit_test(transposes), cmocka_unit_test(parts),
-        cmocka_unit_test(numbered),     cmocka_unit_test(proofs),
+        cmocka_unit_test(bad_texts),      cmocka_unit_test(names),
+        cmocka_unit_test(expressions),    cmocka_unit_test(permutations),
+        cmocka_unit_test(transposes),     cmocka_unit_test(parts),
+        cmocka_unit_test(numbered),       cmocka_unit_test(proofs),
+        cmocka_unit_test(configurations),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
