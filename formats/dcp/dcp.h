@@ -320,10 +320,13 @@ int ckpt_dcp_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64
  * ("<kind>/<parameter>" of the map), and what is one value for a parameter.  Steps are the caller's
  * unless they are objects.
  *
+ * orphans    parameters that have moments and are not of the map; `file` is the number of the group
+ *            that trains one, + 1, or 0; NULL: there are none
  * optimizer  the dict whose "state" has such values by the parameters' names, or NULL
  * Errors     those of reading values; no_state is set where parameters of one group differ
  */
-int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_value *optimizer, ckpt_err *err);
+int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans,
+                     const ckpt_value *optimizer, ckpt_err *err);
 
 /* What the optimizer keeps of state->param[param], of group g: a DICT, or NULL. */
 const ckpt_value *ckpt_dcp_kept(const ckpt_state *state, const ckpt_group *g, size_t param);

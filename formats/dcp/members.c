@@ -18,16 +18,27 @@ enum { DMB_NODES = 1000 }; /* pairs of nodes that two values may have */
 typedef struct dmb_maker {
     ckpt_map *map;
     ckpt_state *state;
-    uint32_t *group; /* by tensor of the map: the group that trains it, + 1; 0: none */
+    uint32_t *group;         /* by tensor of the map: the group that trains it, + 1; 0: none */
+    const ckpt_map *orphans; /* parameters that have moments alone, `file` is the same; or NULL */
     ckpt_reader *reader;
     ckpt_err *err;
 } dmb_maker;
 
 /* The group of a parameter by its name; NULL: no group has it. */
-static ckpt_group *dmb_group(const dmb_maker *m, const char *name, size_t n, size_t *at)
+static ckpt_group *dmb_group(const dmb_maker *m, const char *name, size_t n,
+                             const ckpt_tensor **param)
 {
-    *at = ckpt_map_index(m->map, name, n);
-    return *at != SIZE_MAX && m->group[*at] ? &m->state->group.at[m->group[*at] - 1] : NULL;
+    size_t at = ckpt_map_index(m->map, name, n);
+
+    if (at != SIZE_MAX) {
+        *param = m->map->tensors.at[at];
+        return m->group[at] ? &m->state->group.at[m->group[at] - 1] : NULL;
+    }
+    at = m->orphans ? ckpt_map_index(m->orphans, name, n) : SIZE_MAX;
+    if (at == SIZE_MAX || !m->orphans->tensors.at[at]->file)
+        return NULL;
+    *param = m->orphans->tensors.at[at];
+    return &m->state->group.at[(*param)->file - 1];
 }
 
 static int dmb_put(const dmb_maker *m, ckpt_group *g, const char *key, ckpt_value *v)
@@ -112,8 +123,8 @@ static bool dmb_is_one(const dmb_maker *m, const char *key, const ckpt_tensor *t
 static int dmb_tensor(dmb_maker *m, const ckpt_tensor *t)
 {
     const char *slash = strchr(t->name, '/');
-    size_t at = SIZE_MAX;
-    ckpt_group *g = slash ? dmb_group(m, slash + 1, strlen(slash + 1), &at) : NULL;
+    const ckpt_tensor *param = NULL;
+    ckpt_group *g = slash ? dmb_group(m, slash + 1, strlen(slash + 1), &param) : NULL;
     const char *key;
 
     // the count of steps is the maker's
@@ -122,7 +133,7 @@ static int dmb_tensor(dmb_maker *m, const ckpt_tensor *t)
     key = ckpt_arena_string(m->map->arena, t->name, (size_t)(slash - t->name));
     if (!key)
         return ckpt_fail_memory(m->err);
-    if (dmb_is_one(m, key, t, m->map->tensors.at[at]))
+    if (dmb_is_one(m, key, t, param))
         return dmb_scalar(m, g, key, t);
     return ckpt_value_get(g->entry, key) ? CKPT_OK : dmb_put(m, g, key, dmb_stands(m, t, false));
 }
@@ -133,16 +144,15 @@ static int dmb_tensor(dmb_maker *m, const ckpt_tensor *t)
 static int dmb_object(const dmb_maker *m, const char *name, size_t n, const char *key,
                       ckpt_value *v)
 {
-    size_t at;
-    ckpt_group *g = dmb_group(m, name, n, &at);
+    const ckpt_tensor *param = NULL;
+    ckpt_group *g = dmb_group(m, name, n, &param);
     ckpt_value *had = g ? ckpt_value_get(g->entry, key) : NULL;
 
     if (!g || v->kind == CKPT_V_TENSOR)
         return CKPT_OK;
     if (!had)
         return dmb_put(m, g, key, v);
-    return ckpt_value_equal(had, v, DMB_NODES) ? CKPT_OK
-                                               : dmb_differ(m, key, m->map->tensors.at[at]->name);
+    return ckpt_value_equal(had, v, DMB_NODES) ? CKPT_OK : dmb_differ(m, key, param->name);
 }
 
 /* Of {parameter: {key: value}}, or of {"state.<parameter>.<key>": value}. */
@@ -173,10 +183,11 @@ static int dmb_objects(const dmb_maker *m, const ckpt_value *optimizer)
 
 /* ---- the whole ---- */
 
-int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_value *optimizer, ckpt_err *err)
+int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans,
+                     const ckpt_value *optimizer, ckpt_err *err)
 {
     assert(map && state && !*state->prefix);
-    dmb_maker m = {.map = map, .state = state, .err = err};
+    dmb_maker m = {.map = map, .state = state, .orphans = orphans, .err = err};
     int rc;
 
     m.group = ckpt_alloc((map->tensors.n + 1) * sizeof *m.group);

@@ -27,12 +27,15 @@ typedef struct dps_maker {
     const ckpt_value *more;     /* a second one, or NULL */
     const ckpt_value *schedule; /* that stands beside the optimizer, or NULL */
     ckpt_reader *reader;
-    double steps; /* of the parameter that was stepped most */
-    bool counted; /* the optimizer keeps such counts: SGD does not */
+    ckpt_map *orphans; /* parameters that have moments alone, by name; NULL: not looked for */
+    const char *waits; /* a parameter that the model is saved without; NULL: there is none */
+    double steps;      /* of the parameter that was stepped most */
+    bool counted;      /* the optimizer keeps such counts: SGD does not */
     ckpt_err *err;
 } dps_maker;
 
-static const char dps_flat[] = "param_groups.", dps_schedule[] = "lr_scheduler";
+static const char dps_flat[] = "param_groups.", dps_schedule[] = "lr_scheduler",
+                  dps_without[] = "the optimizer has a parameter that the model is saved without";
 
 /* ---- the optimizer ---- */
 
@@ -86,19 +89,64 @@ static int dps_new_group(dps_maker *m, ckpt_group **out)
     return CKPT_OK;
 }
 
-/* A parameter of the last group; a name that the model does not have ends the state. */
+/* Moments of parameters that the map lacks: their names, each with the shape of the largest. */
+static int dps_orphans(dps_maker *m)
+{
+    int rc = ckpt_map_new(&m->orphans, 0, m->err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < m->map->tensors.n; i++) {
+        const ckpt_tensor *t = m->map->tensors.at[i];
+        const char *name = t->role == CKPT_ROLE_STATE ? strchr(t->name, '/') : NULL;
+        size_t n = name ? strlen(++name) : 0, at;
+        ckpt_tensor *one;
+
+        if (!name || ckpt_map_index(m->map, name, n) != SIZE_MAX)
+            continue;
+        at = ckpt_map_index(m->orphans, name, n);
+        if (at == SIZE_MAX)
+            rc = ckpt_map_add(m->orphans, name, n, t, &one, m->err);
+        else if (m->orphans->tensors.at[at]->n_elems < t->n_elems)
+            rc = ckpt_map_add_hidden(m->orphans, name, n, t, &m->orphans->tensors.at[at], m->err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < m->orphans->tensors.n; i++)
+        m->orphans->tensors.at[i]->file = 0; // the group, + 1
+    return rc;
+}
+
+/*
+ * A parameter that only the optimizer has, with moments (torchtitan saves the parts of a fused
+ * weight, and the moments of the whole): *out has their shape; NULL: it has none.
+ */
+static int dps_waiting(dps_maker *m, const char *name, ckpt_tensor **out)
+{
+    int rc = m->orphans ? CKPT_OK : dps_orphans(m);
+    size_t at = rc == CKPT_OK ? ckpt_map_index(m->orphans, name, strlen(name)) : SIZE_MAX;
+
+    *out = NULL;
+    if (at == SIZE_MAX)
+        return rc;
+    m->orphans->tensors.at[at]->file = (uint32_t)m->state->group.n;
+    m->waits = m->waits ? m->waits : name;
+    return ckpt_map_add_hidden(m->map, name, strlen(name), m->orphans->tensors.at[at], out, m->err);
+}
+
+/* A parameter of the last group; a name that nothing else has ends the state. */
 static int dps_param(dps_maker *m, const char *name)
 {
     size_t at = ckpt_map_index(m->map, name, strlen(name));
-    ckpt_tensor **slot;
+    ckpt_tensor **slot, *param = at == SIZE_MAX ? NULL : m->map->tensors.at[at];
+    int rc = CKPT_OK;
 
-    if (at == SIZE_MAX || m->map->tensors.at[at]->role == CKPT_ROLE_STATE)
-        return dps_none(m, "the optimizer has a parameter that the model is saved without", name);
-    slot = ckpt_vec_push(&m->state->param);
+    if (param && param->role != CKPT_ROLE_STATE)
+        param->role = CKPT_ROLE_WEIGHT; // groups may be the only ones that name it
+    else
+        rc = dps_waiting(m, name, &param);
+    if (rc == CKPT_OK && !param)
+        return dps_none(m, dps_without, name);
+    slot = rc == CKPT_OK ? ckpt_vec_push(&m->state->param) : NULL;
     if (!slot)
-        return ckpt_fail_memory(m->err);
-    *slot = m->map->tensors.at[at];
-    (*slot)->role = CKPT_ROLE_WEIGHT; // groups may be the only ones that name it
+        return rc == CKPT_OK ? ckpt_fail_memory(m->err) : rc;
+    *slot = param;
     m->state->group.at[m->state->group.n - 1].n++;
     return CKPT_OK;
 }
@@ -277,7 +325,7 @@ static int dps_entries(dps_maker *m)
         g->entry = rc == CKPT_OK && entry->as.map.n > 0 ? entry : NULL;
     }
     if (rc == CKPT_OK)
-        rc = ckpt_dcp_entries(m->map, m->state, m->optimizer, m->err);
+        rc = ckpt_dcp_entries(m->map, m->state, m->orphans, m->optimizer, m->err);
     for (size_t i = 0; rc == CKPT_OK && i < m->state->group.n; i++) {
         const ckpt_value *step = ckpt_value_get(m->state->group.at[i].entry, "step");
         int64_t n;
@@ -377,10 +425,15 @@ static int dps_values(dps_maker *m)
 
 ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s)
 {
-    ckpt_dtype d = s->param.n > 0 ? s->param.at[0]->dtype : CKPT_F32;
+    ckpt_dtype d = CKPT_DTYPE_NONE;
 
-    for (size_t i = 1; i < s->param.n; i++)
-        d = s->param.at[i]->dtype == d ? d : CKPT_F32;
+    for (size_t i = 0; i < s->param.n; i++) {
+        const ckpt_tensor *p = s->param.at[i];
+
+        // one that waits has the dtype of its moments
+        if (p->role != CKPT_ROLE_STATE)
+            d = d == CKPT_DTYPE_NONE || d == p->dtype ? p->dtype : CKPT_F32;
+    }
     return d == CKPT_BF16 || d == CKPT_F16 ? d : CKPT_F32;
 }
 
@@ -410,6 +463,15 @@ int ckpt_dcp_state(ckpt_map *map, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = dps_make(&m);
     ckpt_reader_free(m.reader);
+    ckpt_map_free(m.orphans);
+    if (rc == CKPT_OK && !map->no_state && m.waits) {
+        map->waiting = m.state;
+        map->states.n--;
+        return dps_none(&m,
+                        "the optimizer has a parameter that the model is saved without, and only a "
+                        "layout map can make the model's of it (--map, and --size where it asks)",
+                        m.waits);
+    }
     if (m.state && (rc != CKPT_OK || map->no_state)) {
         ckpt_state_free(m.state);
         map->states.n--;

@@ -153,7 +153,7 @@ static int mgs_entries(mgs_maker *m)
             rc = mgs_steps(m, g, m->group->at[i].step);
         g->entry = rc == CKPT_OK && entry->as.map.n > 0 ? entry : NULL;
     }
-    return rc == CKPT_OK ? ckpt_dcp_entries(m->map, m->state, NULL, m->err) : rc;
+    return rc == CKPT_OK ? ckpt_dcp_entries(m->map, m->state, NULL, NULL, m->err) : rc;
 }
 
 /* Nothing that a run could want back: None, or lists of it. */

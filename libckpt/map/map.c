@@ -73,6 +73,8 @@ void ckpt_map_free(ckpt_map *map)
     for (size_t i = 0; i < map->states.n; i++)
         ckpt_state_free(map->states.at[i]);
     ckpt_vec_free(&map->states);
+    if (map->waiting)
+        ckpt_state_free(map->waiting);
     // Adopted maps may have adopted others: a few levels, made by drivers, never by files.
     for (size_t i = 0; i < map->children.n; i++)
         ckpt_map_free(map->children.at[i]);

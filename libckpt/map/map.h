@@ -273,7 +273,7 @@ CKPT_VEC(ckpt_maps, ckpt_map *);
 
 struct ckpt_map {
     ckpt_arena *arena;
-    const char *path;   /* what it was opened from: the folder or file understood */
+    const char *path; /* what it was opened from: the folder or file understood */
     /* the folder of its model's configuration and tokenizer; NULL: they stand beside path */
     const char *model_folder;
     const char *format; /* "deepspeed", "safetensors", "torch" ... */
@@ -298,6 +298,11 @@ struct ckpt_map {
     ckpt_maps children;   /* adopted (adopt.h): freed with this map */
     unsigned effects;     /* CKPT_TOOK_*: options that found something to act on */
     const char *no_state; /* why there is no training state where one would be, or NULL */
+    /*
+     * a state whose optimizer has parameters that the model is saved without, and which no_state
+     * names: a layout map that makes the model's of them makes it the map's state; or NULL
+     */
+    struct ckpt_state *waiting;
     /*
      * Read: tensors stand in the order in which a model gave them: the format of all files keeps
      * it, or the driver knows; or why they do not, where there is more to say than that

@@ -35,7 +35,11 @@ typedef struct ckpt_state {
     /* before its tensors' names in the map: "mp_rank_01/"; "" for a plain run */
     const char *prefix;
     uint32_t mp; /* model-parallel rank */
-    /* trained parameters, as the optimizer was given them (round robin undone), by group */
+    /*
+     * trained parameters, as the optimizer was given them (round robin undone), by group; of a
+     * waiting state (map.h) those that the map lacks are hidden tensors of CKPT_ROLE_STATE, which
+     * have the shape of their moments and no bytes
+     */
     ckpt_tensors param;
     ckpt_groups group;
     ckpt_value **own;  /* stage 0: per parameter its own optimizer state, a DICT, or NULL; NULL: the

@@ -89,8 +89,9 @@ int ckpt_rm_joined(ckpt_tensor **out, ckpt_rm_instance *in, const ckpt_rm_member
                    ckpt_rm_joins how, ckpt_err *err);
 
 /*
- * By tensor of the map: 1 + the group of the state that has it, 0: none; to be freed.  NULL
- * in *out: there is no state.
+ * By tensor of the map: 1 + the group of the state that has it, 0: none; to be freed.  Of a state
+ * that waits (map.h), moments of the parameters that the map lacks have it too.  NULL in *out:
+ * there is no state.
  *
  * Errors   CKPT_EUNSUPPORTED: a state that maps do not follow; CKPT_ELIMIT
  */
@@ -99,10 +100,10 @@ int ckpt_rm_groups(uint32_t **out, const ckpt_map *map, ckpt_err *err);
 /*
  * The map's one state is of the tensors that were made.
  *
- * group    of each, as ckpt_rm_groups has them
+ * group    of each, as ckpt_rm_groups has them; of what was moments alone, completed
  * step     becomes the count of steps that each group's parameters have had, or NULL
  */
-int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, const uint32_t *group,
+int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, uint32_t *group,
                   const ckpt_tensor ***step, ckpt_err *err);
 
 /* Parameters of the map's state that no rule gave a count of steps have that of their group. */

@@ -3,7 +3,8 @@
  * state.c: what the training state becomes when the tensors are those of another layout.
  *
  * A parameter goes where its group was; those of a group stand in the order of the new tensors.
- * Moments and step counts are tensors, which the rules map like their parameters.
+ * Moments and step counts are tensors, which the rules map like their parameters.  Of a parameter
+ * that has moments alone (a waiting state), they say which group the new tensors are of.
  */
 #include <assert.h>
 #include <string.h>
@@ -11,10 +12,55 @@
 #include "libckpt/map/state.h"
 #include "libckpt/remap/instance.h"
 
+/* The state that a layout map acts on; NULL: there is none. */
+static ckpt_state *rst_of(const ckpt_map *map)
+{
+    return map->states.n == 1 ? map->states.at[0] : map->states.n == 0 ? map->waiting : NULL;
+}
+
+/* Mark the moments of parameters that wait, whose names are those of `waiting`. */
+static void rst_mark(uint32_t *group, const ckpt_map *map, const ckpt_map *waiting)
+{
+    for (size_t i = 0; waiting->tensors.n > 0 && i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        const char *slash = t->role == CKPT_ROLE_STATE ? strchr(t->name, '/') : NULL;
+        size_t at = slash ? ckpt_map_index(waiting, slash + 1, strlen(slash + 1)) : SIZE_MAX;
+
+        if (at != SIZE_MAX)
+            group[i] = waiting->tensors.at[at]->file;
+    }
+}
+
+/* The group of each tensor of the map, + 1. */
+static int rst_groups(uint32_t *group, const ckpt_map *map, const ckpt_state *s, ckpt_err *err)
+{
+    ckpt_map *waiting = NULL;
+    int rc = ckpt_map_new(&waiting, 0, err);
+
+    for (size_t g = 0; g < s->group.n; g++) {
+        for (size_t i = 0; rc == CKPT_OK && i < s->group.at[g].n * s->group.at[g].n_lanes; i++) {
+            const ckpt_tensor *p = s->param.at[s->group.at[g].first + i];
+            size_t at = ckpt_map_index(map, p->name, strlen(p->name));
+            ckpt_tensor *one;
+
+            if (p->role == CKPT_ROLE_STATE) {
+                rc = ckpt_map_add(waiting, p->name, strlen(p->name), p, &one, err);
+                if (rc == CKPT_OK)
+                    one->file = (uint32_t)g + 1;
+            } else if (at != SIZE_MAX)
+                group[at] = (uint32_t)g + 1;
+        }
+    }
+    if (rc == CKPT_OK)
+        rst_mark(group, map, waiting);
+    ckpt_map_free(waiting);
+    return rc;
+}
+
 int ckpt_rm_groups(uint32_t **out, const ckpt_map *map, ckpt_err *err)
 {
     assert(out && map);
-    const ckpt_state *s = map->states.n == 1 ? map->states.at[0] : NULL;
+    const ckpt_state *s = rst_of(map);
 
     *out = NULL;
     if (map->states.n > 1)
@@ -32,15 +78,7 @@ int ckpt_rm_groups(uint32_t **out, const ckpt_map *map, ckpt_err *err)
     *out = ckpt_alloc((map->tensors.n + 1) * sizeof **out);
     if (!*out)
         return ckpt_fail_memory(err);
-    for (size_t g = 0; g < s->group.n; g++) {
-        for (size_t i = 0; i < s->group.at[g].n * s->group.at[g].n_lanes; i++) {
-            const char *name = s->param.at[s->group.at[g].first + i]->name;
-            size_t at = ckpt_map_index(map, name, strlen(name));
-            if (at != SIZE_MAX)
-                (*out)[at] = (uint32_t)g + 1;
-        }
-    }
-    return CKPT_OK;
+    return rst_groups(*out, map, s, err);
 }
 
 /* The tree of the model's file without lists of names that are no longer there. */
@@ -73,16 +111,84 @@ static const ckpt_tensor *rst_step(const ckpt_map *map, const ckpt_state *s, con
     return step;
 }
 
-int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, const uint32_t *group,
+/* A parameter is of the group that its moments are of. */
+static int rst_join(ckpt_tensor *t, uint32_t *group, uint32_t of, ckpt_err *err)
+{
+    if (*group && *group != of)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "'%.150s' is in one parameter group, and its moments are of another",
+                         t->name);
+    *group = of;
+    t->role = CKPT_ROLE_WEIGHT;
+    return CKPT_OK;
+}
+
+/*
+ * New tensors whose moments were those of a waiting parameter are of its group.  Each must be
+ * there, and of no other group: without one, the optimizer's values would belong to nothing.
+ */
+static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
+{
+    ckpt_map *names = NULL;
+    int rc = ckpt_map_new(&names, 0, err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < made->n; i++) {
+        const ckpt_tensor *t = made->at[i];
+        ckpt_tensor *one;
+
+        if (t->role == CKPT_ROLE_STATE)
+            continue;
+        rc = ckpt_map_add(names, t->name, strlen(t->name), t, &one, err);
+        if (rc == CKPT_OK)
+            one->file = (uint32_t)i;
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < made->n; i++) {
+        const char *name = made->at[i]->role == CKPT_ROLE_STATE && group[i]
+                               ? strchr(made->at[i]->name, '/')
+                               : NULL;
+        size_t at = name ? ckpt_map_index(names, name + 1, strlen(name + 1)) : SIZE_MAX;
+
+        if (!name)
+            continue;
+        if (at == SIZE_MAX)
+            rc = ckpt_fail(err, CKPT_EMISMATCH,
+                           "the optimizer has moments of '%.150s', and the model has no such "
+                           "parameter after the layout map either",
+                           name + 1);
+        else
+            rc = rst_join(made->at[names->tensors.at[at]->file],
+                          &group[names->tensors.at[at]->file], group[i], err);
+    }
+    ckpt_map_free(names);
+    return rc;
+}
+
+/* What has waited is the map's state now. */
+static int rst_arrived(ckpt_map *map, ckpt_err *err)
+{
+    ckpt_state **slot = map->waiting ? ckpt_vec_push(&map->states) : NULL;
+
+    if (!map->waiting)
+        return CKPT_OK;
+    if (!slot)
+        return ckpt_fail_memory(err);
+    *slot = map->waiting;
+    map->waiting = NULL;
+    map->no_state = NULL;
+    return CKPT_OK;
+}
+
+int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, uint32_t *group,
                   const ckpt_tensor ***step, ckpt_err *err)
 {
-    assert(map && made && group && step && map->states.n == 1);
-    ckpt_state *s = map->states.at[0];
+    assert(map && made && group && step);
+    ckpt_state *s = rst_of(map);
     ckpt_tensors param = {0};
+    int rc = map->waiting ? rst_settle(made, group, err) : CKPT_OK;
 
     *step = ckpt_arena_array(map->arena, s->group.n + 1, sizeof **step);
-    if (!*step)
-        return ckpt_fail_memory(err);
+    if (rc != CKPT_OK || !*step)
+        return rc != CKPT_OK ? rc : ckpt_fail_memory(err);
     for (size_t g = 0; g < s->group.n; g++) {
         ckpt_group *to = &s->group.at[g];
         (*step)[g] = rst_step(map, s, to);
@@ -106,7 +212,7 @@ int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, const uint32_t *group
     s->param = param;
     if (s->model && !(s->model = rst_model(map->arena, s->model)))
         return ckpt_fail_memory(err);
-    return CKPT_OK;
+    return rst_arrived(map, err);
 }
 
 int ckpt_rm_steps(ckpt_map *map, const ckpt_tensor *const *step, ckpt_err *err)

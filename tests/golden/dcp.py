@@ -18,10 +18,10 @@ import subprocess
 import sys
 import tempfile
 
-from readers import read_safetensors
+from readers import Entry, read_safetensors
 
 GRID = [(world, stage) for world in (1, 2, 3, 5) for stage in (1, 2, 3)]
-# an optimizer that keeps one tensor for three of the model's: its state has no parameters to go to
+# an optimizer that keeps one tensor for three of the model's: only a layout map says which rows are whose
 FUSED = ('titan_llama3_fused_w3',)
 # experts of several ranks, and an optimizer with an int of each parameter, which FSDP's files have no place for; a mixture of experts
 # whose files are not made from tensors; slices that nothing says how to join
@@ -119,6 +119,46 @@ def reshard(ckpt, source, tmp, grid):
     return problem
 
 
+def parted(fused, heads, kv):
+    """The rows of torchtitan's fused queries, keys and values as Hugging Face has them: per group its queries, a key, a value; and a
+    head's rows, pairs side by side, become the pairs' first halves and then their second ones."""
+    rows, width = fused[1]
+    d, step = rows // (heads + 2 * kv), len(fused.raw) // rows
+    at = lambda head, row: fused.raw[(head * d + row) * step:][:step]
+    halves = [2 * i + half for half in (0, 1) for i in range(d // 2)]
+    group = heads // kv + 2
+    parts = {'q_proj': [(g * group + q, halves) for g in range(kv) for q in range(group - 2)],
+             'k_proj': [(g * group + group - 2, halves) for g in range(kv)],
+             'v_proj': [(g * group + group - 1, range(d)) for g in range(kv)]}
+    return {name: Entry(fused[0], (len(of) * d, width), b''.join(at(head, row) for head, order in of for row in order))
+            for name, of in parts.items()}
+
+
+def fused(ckpt, e, source, tmp, grid):
+    """Through a layout map with the sizes that no file has: refused without, then the moments' rows are those of their weights."""
+    out, z, d = (os.path.join(tmp, n) for n in ('o.safetensors', 'zero', 'through'))
+    heads, kv = (e['config'][k] for k in ('n_heads', 'n_kv_heads'))
+    how = ['--map', 'torchtitan:hf', '--size', 'heads=%d' % heads, '--size', 'kv=%d' % kv]
+    problem = convert(ckpt, source, out)
+    had = {} if problem else read_safetensors(out)[0]
+    want = {n: (t['dtype'], tuple(t['shape']), t['sha256']) for n, t in e['hf_weights'].items()}
+    for name, t in had.items():
+        if 'wqkv' in name and 'step/' not in name:
+            kind, layer = name.split('/')[0], name.split('layers.')[1].split('.')[0]
+            want.update(('%s/model.layers.%s.self_attn.%s.weight' % (kind, layer, n), tuple(p)) for n, p in parted(t, heads, kv).items())
+    if not problem and not run(ckpt, 'reshard', '-q', source, z):
+        problem = 'taken for a run without a layout map'
+    for world, stage in grid:
+        problem = problem or run(ckpt, 'reshard', '-q', '--force', *how, source, z, '--world', str(world), '--stage', str(stage))
+        problem = problem or run(ckpt, 'reshard', '-q', '--force', '--to', 'dcp', '--to-tag', 'x', z, d)
+        for path in z, os.path.join(d, 'x'):
+            problem = problem or convert(ckpt, path, out)
+            got = {} if problem else read_safetensors(out)[0]
+            off = [n for n in want if n not in got or (got[n][0], tuple(got[n][1]), got[n][2]) != want[n]]
+            problem = problem or (off and 'world %d, stage %d: %s' % (world, stage, off[:3]))
+    return problem
+
+
 def written(ckpt, source, tmp):
     """The same checkpoint over three ranks, in FSDP's forms."""
     # what stands in a value of the run is a tensor by itself in one of them
@@ -165,6 +205,8 @@ def fixture(ckpt, path, some):
                 verdict(name + ' moments', same(got, moments(e)))
                 verdict(name + ' ZeRO', reshard(ckpt, source, tmp, GRID[8:9] if some else GRID))
                 verdict(name + ' written', written(ckpt, source, tmp))
+            if name in FUSED and not problem:
+                verdict(name + ' ZeRO', fused(ckpt, e, source, tmp, GRID[8:9] if some else GRID))
             if not problem:
                 verdict(name + ' verify', run(ckpt, 'verify', '-q', source))
 

@@ -46,6 +46,8 @@ BARE = 'rl_verl_fsdp2_w2'   # loses its optimizer
 SHAPE = ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'vocab_size')
 MAPPED = {'titan_llama3_w2': ('torchtitan:hf', lambda e: [e['config'][k] for k in ('dim', 'n_layers', 'n_heads', 'n_kv_heads', 'hidden_dim',
                                                                                 'vocab_size')], LIMIT),
+          'titan_llama3_fused_w3': ('torchtitan:hf', lambda e: [e['config'][k] for k in ('dim', 'n_layers', 'n_heads', 'n_kv_heads', 'hidden_dim',
+                                                                                      'vocab_size')], LIMIT),
           'mcore_llama_distopt_dp2': ('torch_dist:megatron:hf', lambda e: (16, 2, 4, 2, 22, 48), 1e-4)}
 passed, failed = 0, 0
 
@@ -178,7 +180,7 @@ def of_mapped(work, folder, ckpt, layouts, config, limit):
     half = e['spec'].get('dtype') == 'bf16'
     settings = work.write('ds.json', {'train_micro_batch_size_per_gpu': batch // 2, 'zero_optimization': {'stage': 2}, 'gradient_clipping': 1.0,
                                       'bf16': {'enabled': half}, 'optimizer': {'type': 'AdamW', 'params': {'lr': 0.77, 'torch_adam': True}}})
-    got = train(work, 2, ['--model', model, '--data', data, '--max-steps', e['next_steps'][0]['step'] + 1, '--param-groups', 'single',
+    got = train(work, 2, ['--model', model, '--data', data, '--max-steps', e['next_steps'][0]['step'] + 1, '--param-groups', 'decay' if e['spec'].get('groups') else 'single',
                           '--deepspeed_config', settings, '--load', os.path.join(out, 'x')])
     return differs(got, [s['loss'] for s in e['next_steps'][:2]], limit)
 

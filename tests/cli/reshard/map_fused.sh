@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# torchtitan's optimizer has one parameter for queries, keys and values, which the model is saved without: a layout map parts
+# its moments, by sizes that no file has.
+src=$FIXTURES/titan_llama3_fused_w3/ckpt/checkpoint
+ckpt reshard -q "$src" zero
+ckpt reshard -q "$src" zero --map torchtitan:hf
+ckpt reshard -q "$src" zero --map torchtitan:hf --size heads=5 --size kv=5
+echo '* = other.*' >names.map
+ckpt reshard -q "$src" zero --map names.map
+ls
+ckpt reshard "$src" zero --map torchtitan:hf --size heads=3 --size kv=3 --world 2 --stage 3
+ckpt verify zero
+ckpt ls zero --include '*_proj*'
+ckpt convert -q zero hf.safetensors
+ckpt convert -q "$src" weights.safetensors --map torchtitan:hf --size heads=3 --size kv=3
+ckpt diff weights.safetensors hf.safetensors
