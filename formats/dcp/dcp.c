@@ -232,9 +232,11 @@ static int dcp_order(const void *pa, const void *pb)
     return 0;
 }
 
-/* The name in the map: of moments "<moment>/<parameter>". */
-static const char *dcp_name(dcp_reader *r, const ckpt_dcp_role *role)
+/* The name in the map: of moments "<moment>/<parameter>", of a group's setting its own. */
+static const char *dcp_name(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
 {
+    if (role->what == CKPT_DCP_SETTING)
+        return item->name.at;
     return role->what == CKPT_DCP_MOMENT
                ? ckpt_arena_printf(r->map->arena, "%s/%s", role->key, role->name)
                : role->name;
@@ -274,7 +276,7 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
                         .shape = item->shape,
                         .role = dcp_role(r, item, role),
                         .flags = item->flags};
-    const char *name = dcp_name(r, role);
+    const char *name = dcp_name(r, item, role);
     ckpt_extent *extent = ckpt_alloc((item->n + 1) * sizeof *extent);
     ckpt_tensor *t;
     uint32_t n = 0;
@@ -309,11 +311,12 @@ static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out
 }
 
 /* A leaf that one chunk is all of gets that chunk's source as its storage. */
-static int dcp_bind(dcp_reader *r, const ckpt_dcp_role *role, ckpt_value *leaf)
+static int dcp_bind(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role,
+                    ckpt_value *leaf)
 {
-    size_t at = role->what == CKPT_DCP_OTHER
-                    ? ckpt_map_index(r->map, role->name, strlen(role->name))
-                    : SIZE_MAX;
+    bool bound = role->what == CKPT_DCP_OTHER || role->what == CKPT_DCP_SETTING;
+    const char *name = bound ? dcp_name(r, item, role) : NULL;
+    size_t at = name ? ckpt_map_index(r->map, name, strlen(name)) : SIZE_MAX;
     const ckpt_tensor *t = at != SIZE_MAX ? r->map->tensors.at[at] : NULL;
     ckpt_storage *s;
 
@@ -347,7 +350,7 @@ static int dcp_values(dcp_reader *r)
         else if (!(leaf[i] = ckpt_dcp_leaf(r->map->arena, &like)))
             rc = ckpt_fail_memory(r->err);
         else
-            rc = dcp_bind(r, &r->role[i], leaf[i]);
+            rc = dcp_bind(r, item, &r->role[i], leaf[i]);
     }
     if (rc == CKPT_OK)
         rc = ckpt_dcp_tree(&r->map->values, &r->meta, leaf, r->map->arena, r->err);

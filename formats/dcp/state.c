@@ -31,6 +31,7 @@ typedef struct dps_maker {
     const char *waits; /* a parameter that the model is saved without; NULL: there is none */
     double steps;      /* of the parameter that was stepped most */
     bool counted;      /* the optimizer keeps such counts: SGD does not */
+    bool told;         /* of a setting that is a tensor */
     ckpt_err *err;
 } dps_maker;
 
@@ -166,6 +167,53 @@ ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_
     return ok && ckpt_dict_add_cstr(arena, &fields->as.map, "params", params) ? fields : NULL;
 }
 
+/*
+ * A setting that the program keeps as a tensor of one number (a rate, where updates are compiled)
+ * becomes the number: training formats have no other.
+ */
+static int dps_number(dps_maker *m, ckpt_pair *p)
+{
+    const ckpt_tensor_value *t = p->value->kind == CKPT_V_TENSOR ? p->value->as.tensor : NULL;
+    uint64_t one = 1;
+    ckpt_axis axis = {0, 1, 1};
+    ckpt_extent e = {.ndim = 1, .axis = &axis};
+    const ckpt_tensor like = {
+        .name = "", .ndim = 1, .shape = &one, .n_elems = 1, .extent = &e, .n_extents = 1};
+    ckpt_tensor own = like;
+    double number = 0;
+    int rc = CKPT_OK;
+
+    if (!t || t->ndim > 0 || !t->storage || t->storage->source == UINT32_MAX ||
+        ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT)
+        return CKPT_OK;
+    own.dtype = t->dtype;
+    e.source = t->storage->source;
+    e.at = t->offset * (ckpt_dtype_get(t->dtype)->bits / 8);
+    axis.stride = (int64_t)(ckpt_dtype_get(t->dtype)->bits / 8);
+    if (!m->reader)
+        rc = ckpt_reader_new(&m->reader, m->map, m->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_read(m->reader, &own, 0, 1, CKPT_F64, &number, m->err);
+    if (rc == CKPT_OK && !(p->value = ckpt_value_float(m->map->arena, number)))
+        rc = ckpt_fail_memory(m->err);
+    if (rc != CKPT_OK || m->told || p->key->kind != CKPT_V_STR)
+        return rc;
+    m->told = true;
+    return ckpt_map_note(m->map, CKPT_INFO, m->err,
+                         "%s: the optimizer keeps %.100s as a tensor: training states have it as a "
+                         "number",
+                         m->map->path, p->key->as.text.at);
+}
+
+static int dps_numbers(dps_maker *m, ckpt_value *settings)
+{
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && settings && i < settings->as.map.n; i++)
+        rc = dps_number(m, &settings->as.map.at[i]);
+    return rc;
+}
+
 static ckpt_value *dps_fields(dps_maker *m, const ckpt_value *settings)
 {
     return ckpt_dcp_fields(m->map->arena, settings, m->state->group.n - 1);
@@ -180,7 +228,7 @@ static int dps_group(dps_maker *m, const ckpt_value *settings)
 
     if (rc == CKPT_OK) {
         g->fields = dps_fields(m, settings);
-        rc = g->fields ? CKPT_OK : ckpt_fail_memory(m->err);
+        rc = g->fields ? dps_numbers(m, g->fields) : ckpt_fail_memory(m->err);
     }
     for (uint64_t i = 0; rc == CKPT_OK && !m->map->no_state && i < params.n; i++)
         rc = params.at[i]->kind == CKPT_V_STR
@@ -219,7 +267,8 @@ static int dps_flat_groups(dps_maker *m)
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && !m->map->no_state && i < all.n;) {
-        const ckpt_value *key = all.at[i].key, *settings;
+        const ckpt_value *key = all.at[i].key;
+        ckpt_value *settings;
         const char *name;
         if (key->kind != CKPT_V_STR ||
             strncmp(key->as.text.at, dps_flat, sizeof dps_flat - 1) != 0) {
@@ -231,6 +280,9 @@ static int dps_flat_groups(dps_maker *m)
             return settings ? ckpt_fail(m->err, CKPT_EFORMAT, "%s: %.200s is no setting of a group",
                                         m->map->path, key->as.text.at)
                             : ckpt_fail_memory(m->err);
+        rc = dps_numbers(m, settings);
+        if (rc != CKPT_OK)
+            return rc;
         if (!last || !ckpt_value_equal(last, settings, DPS_NODES)) {
             rc = dps_new_group(m, &g);
             if (rc != CKPT_OK || !(g->fields = dps_fields(m, settings)))

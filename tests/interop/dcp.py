@@ -141,6 +141,23 @@ def uncounted(ckpt, tmp):
     return '' if p.returncode == 0 and 'counts no steps' in p.stderr else 'exit %d: %s' % (p.returncode, p.stderr)
 
 
+def rate_is_tensor(ckpt, tmp, flat):
+    """A rate that the optimizer keeps as a tensor, as compiled updates want it, is a number in training states."""
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW([{'params': [model.weight]}, {'params': [model.bias], 'lr': torch.tensor(0.25)}], lr=torch.tensor(0.5))
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = {'model': model.state_dict(),
+             'optim': get_optimizer_state_dict(model, optimizer, options=StateDictOptions(flatten_optimizer_state_dict=flat))}
+    source, zero, back, plain = (os.path.join(tmp, '%s-%d' % (n, flat)) for n in ('rate', 'zero', 'back', 'plain.pt'))
+    dcp.save(state, checkpoint_id=source, no_dist=True)
+    run(ckpt, 'reshard', '-q', '--world', '2', '--stage', '2', '--to-tag', 'x', source, zero)
+    run(ckpt, 'reshard', '-q', '--to', 'dcp', '--to-tag', 'x', zero, back)
+    dcp_to_torch_save(os.path.join(back, 'x'), plain)
+    groups = [(g['lr'], g['params']) for g in torch.load(plain, weights_only=False)['optim']['param_groups']]
+    return '' if groups == [(0.5, ['weight']), (0.25, ['bias'])] else 'groups are %s' % groups
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
@@ -164,6 +181,8 @@ def main():
                 verdict('%s %s' % (name, layout), load(os.path.join(out, os.listdir(out)[0]), want))
     with tempfile.TemporaryDirectory() as tmp:
         verdict('sgd', uncounted(ckpt, tmp))
+        for flat in False, True:
+            verdict('a rate that is a tensor, flat %d' % flat, rate_is_tensor(ckpt, tmp, flat))
     print('interop dcp: %d passed, %d failed' % (passed, len(failed)))
     return 1 if failed else 0
 
