@@ -28,6 +28,14 @@ typedef struct dcp_reader {
     ckpt_err *err;
 } dcp_reader;
 
+/* No file names the checkpoint to go on from: the newest is. */
+static const ckpt_run_layout dcp_run = {
+    .is_tag = ckpt_dcp_is_one,
+    .is_done = ckpt_dcp_done,
+    .pointer = "",
+    .text = ckpt_dcp_number_of,
+};
+
 static int dcp_probe(const ckpt_listing *list)
 {
     if (ckpt_listing_find(list, CKPT_DCP_METADATA) ||
@@ -37,7 +45,7 @@ static int dcp_probe(const ckpt_listing *list)
         return 58;
     if (ckpt_dcp_is_one(list))
         return 55;
-    return ckpt_dcp_is_run(list) ? 45 : 0;
+    return ckpt_dcp_is_run(list, &dcp_run) ? 45 : 0;
 }
 
 /* ---- files ---- */
@@ -451,7 +459,7 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                       ckpt_err *err)
 {
     ckpt_listing at = *list;
-    int rc = ckpt_dcp_find(map, &at, opts, err);
+    int rc = ckpt_dcp_find(map, &at, &dcp_run, opts->tag, err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -467,14 +475,6 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
         rc = ckpt_dcp_state(map, err);
     return rc == CKPT_OK && opts->with_optimizer ? ckpt_dcp_beside(map, list, err) : rc;
 }
-
-/* No file names the checkpoint to go on from: the newest is. */
-static const ckpt_run_layout dcp_run = {
-    .is_tag = ckpt_dcp_is_one,
-    .is_done = ckpt_dcp_done,
-    .pointer = "",
-    .text = ckpt_dcp_number_of,
-};
 
 static const ckpt_run_layout *const dcp_runs[] = {&dcp_run, NULL};
 

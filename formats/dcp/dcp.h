@@ -124,19 +124,22 @@ int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 bool ckpt_dcp_is_one(const ckpt_listing *list);
 bool ckpt_dcp_done(const ckpt_listing *list);
 
-/* A folder holds checkpoints in folders of their own, or in those of its `checkpoint`. */
-bool ckpt_dcp_is_run(const ckpt_listing *list);
+/* A folder holds checkpoints of a kind in folders of their own, or in those of its `checkpoint`. */
+bool ckpt_dcp_is_run(const ckpt_listing *list, const ckpt_run_layout *kind);
 
 /* The number that a folder's name ends in, as text; false: it ends in none. */
 bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder);
 
 /*
- * From what the user named to the folder of one checkpoint.
+ * From what the user named to the folder of one checkpoint: itself, or of a run the newest finished.
  *
+ * kind    what such checkpoints are
+ * asked   the tag, or NULL
  * list    becomes the checkpoint's, and map->path its folder
  * Errors  CKPT_EMISSING: no run, none finished, not the tag; CKPT_EUNSAFE: the tag is a path
  */
-int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err);
+int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_run_layout *kind, const char *asked,
+                  ckpt_err *err);
 
 /* ---- programs.c ---- */
 

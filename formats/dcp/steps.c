@@ -3,7 +3,8 @@
  * steps.c: owns runs: folders whose sub-folders are checkpoints, as torchtitan (checkpoint/step-N),
  * accelerate (checkpoints/checkpoint_N) and the Trainer of transformers (checkpoint-N) leave them.
  *
- * No file names one of them: the newest finished one is gone on from, which is the one whose name
+ * What a checkpoint is, and a finished one, its driver says (ckpt_run_layout): those with a file of
+ * each rank, or one for all, stand so too.  No file names one of them: the newest finished one is gone on from, which is the one whose name
  * ends in the highest number.  One whose save did not finish is passed over, and that is said.
  */
 #include <inttypes.h>
@@ -69,7 +70,14 @@ typedef struct drn_step {
     bool is, done;
 } drn_step;
 
-static drn_step drn_look(ckpt_map *map, const ckpt_listing *list, const ckpt_entry *e)
+/* The folder that holds them, and what one is. */
+typedef struct drn_run {
+    ckpt_listing list;
+    const ckpt_run_layout *kind;
+} drn_run;
+
+static drn_step drn_look(ckpt_map *map, const ckpt_listing *list, const ckpt_entry *e,
+                         const ckpt_run_layout *kind)
 {
     drn_step s = {.name = e->name, .number = drn_number(e->name)};
     const char *path =
@@ -77,8 +85,8 @@ static drn_step drn_look(ckpt_map *map, const ckpt_listing *list, const ckpt_ent
     ckpt_listing sub;
 
     if (path && ckpt_listing_read(&sub, map, path, NULL) == CKPT_OK) {
-        s.is = ckpt_dcp_is_one(&sub);
-        s.done = ckpt_dcp_done(&sub);
+        s.is = kind->is_tag(&sub);
+        s.done = kind->is_done(&sub);
     }
     return s;
 }
@@ -96,7 +104,7 @@ static const char *drn_below(const ckpt_listing *list)
     return NULL;
 }
 
-static bool drn_holds(ckpt_map *map, const ckpt_listing *list)
+static bool drn_holds(ckpt_map *map, const ckpt_listing *list, const ckpt_run_layout *kind)
 {
     unsigned looked = 0;
 
@@ -104,44 +112,45 @@ static bool drn_holds(ckpt_map *map, const ckpt_listing *list)
         if (!list->entry[i].is_dir)
             continue;
         looked++;
-        if (drn_look(map, list, &list->entry[i]).is)
+        if (drn_look(map, list, &list->entry[i], kind).is)
             return true;
     }
     return false;
 }
 
 /* List the folder that holds the checkpoints: the one given, or one below it; false: neither. */
-static bool drn_find_run(ckpt_map *map, const ckpt_listing *list, ckpt_listing *run)
+static bool drn_find_run(ckpt_map *map, const ckpt_listing *list, const ckpt_run_layout *kind,
+                         ckpt_listing *run)
 {
     const char *name = drn_below(list), *path;
 
     *run = *list;
-    if (drn_holds(map, list))
+    if (drn_holds(map, list, kind))
         return true;
     path = name ? ckpt_arena_printf(map->arena, "%s/%s", list->folder, name) : NULL;
-    return path && ckpt_listing_read(run, map, path, NULL) == CKPT_OK && !ckpt_dcp_is_one(run) &&
-           drn_holds(map, run);
+    return path && ckpt_listing_read(run, map, path, NULL) == CKPT_OK && !kind->is_tag(run) &&
+           drn_holds(map, run, kind);
 }
 
-bool ckpt_dcp_is_run(const ckpt_listing *list)
+bool ckpt_dcp_is_run(const ckpt_listing *list, const ckpt_run_layout *kind)
 {
     ckpt_map *map = NULL;
     ckpt_listing run;
-    bool is = ckpt_map_new(&map, 0, NULL) == CKPT_OK && drn_find_run(map, list, &run);
+    bool is = ckpt_map_new(&map, 0, NULL) == CKPT_OK && drn_find_run(map, list, kind, &run);
 
     ckpt_map_free(map);
     return is;
 }
 
 /* CKPT_EMISSING, with the checkpoints that could have been meant. */
-static int drn_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckpt_err *err)
+static int drn_none(ckpt_map *map, const drn_run *run, const char *why, ckpt_err *err)
 {
     const char *text = NULL;
     unsigned n = 0;
 
-    for (size_t i = 0; i < run->n && n <= DST_MAX_LISTED; i++) {
-        const char *name = run->entry[i].name;
-        if (!drn_look(map, run, &run->entry[i]).is)
+    for (size_t i = 0; i < run->list.n && n <= DST_MAX_LISTED; i++) {
+        const char *name = run->list.entry[i].name;
+        if (!drn_look(map, &run->list, &run->list.entry[i], run->kind).is)
             continue;
         name = n++ == DST_MAX_LISTED ? "..." : name;
         text = text ? ckpt_arena_printf(map->arena, "%s, %s", text, name) : name;
@@ -149,17 +158,17 @@ static int drn_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckp
             return ckpt_fail_memory(err);
     }
     return ckpt_fail(err, CKPT_EMISSING, "%s: %s; tags here: %s; choose one with -t/--tag",
-                     run->folder, why, text ? text : "none");
+                     run->list.folder, why, text ? text : "none");
 }
 
 /* The newest finished checkpoint; newer ones that are not are noted. */
-static int drn_newest(ckpt_map *map, const ckpt_listing *run, const char **out, ckpt_err *err)
+static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_err *err)
 {
     drn_step best = {.number = -1}, late = {.number = -1};
     size_t n_done = 0;
 
-    for (size_t i = 0; i < run->n; i++) {
-        drn_step s = drn_look(map, run, &run->entry[i]);
+    for (size_t i = 0; i < run->list.n; i++) {
+        drn_step s = drn_look(map, &run->list, &run->list.entry[i], run->kind);
         if (!s.is)
             continue;
         if (s.done && (n_done++ == 0 || s.number > best.number))
@@ -170,21 +179,24 @@ static int drn_newest(ckpt_map *map, const ckpt_listing *run, const char **out, 
             late = s;
     }
     if (n_done == 0)
-        return drn_none(map, run, "no checkpoint here was finished (.metadata is written last)",
+        return drn_none(map, run,
+                        run->kind->is_done == ckpt_dcp_done
+                            ? "no checkpoint here was finished (.metadata is written last)"
+                            : "no checkpoint here was finished",
                         err);
     *out = best.name;
     if (late.number <= best.number)
         return CKPT_OK;
-    return ckpt_map_note(map, CKPT_WARNING, err,
-                         "%s/%s: its save did not finish (no .metadata): %s is taken", run->folder,
-                         late.name, best.name);
+    return ckpt_map_note(map, CKPT_WARNING, err, "%s/%s: its save did not finish%s: %s is taken",
+                         run->list.folder, late.name,
+                         run->kind->is_done == ckpt_dcp_done ? " (no .metadata)" : "", best.name);
 }
 
 /* The caller's tag: a folder, or the number at the end of the one folder's name. */
-static int drn_asked(ckpt_map *map, const ckpt_listing *run, const char *asked, const char **out,
+static int drn_asked(ckpt_map *map, const drn_run *run, const char *asked, const char **out,
                      ckpt_err *err)
 {
-    const ckpt_entry *e = ckpt_listing_find(run, asked);
+    const ckpt_entry *e = ckpt_listing_find(&run->list, asked);
     bool digits =
         *asked && strspn(asked, "0123456789") == strlen(asked) && strlen(asked) <= DST_MAX_DIGITS;
     const char *found = NULL, *why;
@@ -193,13 +205,13 @@ static int drn_asked(ckpt_map *map, const ckpt_listing *run, const char *asked, 
         return ckpt_fail(err, CKPT_EUNSAFE, "tag '%s' is not the plain name of a folder", asked);
     if (e && e->is_dir)
         found = e->name;
-    for (size_t i = 0; !e && digits && i < run->n; i++) {
-        if (drn_number(run->entry[i].name) != (int64_t)strtoll(asked, NULL, 10) ||
-            !drn_look(map, run, &run->entry[i]).is)
+    for (size_t i = 0; !e && digits && i < run->list.n; i++) {
+        if (drn_number(run->list.entry[i].name) != (int64_t)strtoll(asked, NULL, 10) ||
+            !drn_look(map, &run->list, &run->list.entry[i], run->kind).is)
             continue;
         if (found)
             return drn_none(map, run, "several folders have this number", err);
-        found = run->entry[i].name;
+        found = run->list.entry[i].name;
     }
     *out = found;
     if (found)
@@ -208,23 +220,23 @@ static int drn_asked(ckpt_map *map, const ckpt_listing *run, const char *asked, 
     return why ? drn_none(map, run, why, err) : ckpt_fail_memory(err);
 }
 
-int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err)
+int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_run_layout *kind, const char *asked,
+                  ckpt_err *err)
 {
     ckpt_read_file *read = list->read;
-    ckpt_listing run;
+    drn_run run = {.kind = kind};
     const char *tag = NULL, *path;
     int rc;
 
-    if (!opts->tag && ckpt_dcp_is_one(list))
+    if (!asked && kind->is_tag(list))
         return CKPT_OK;
-    if (!drn_find_run(map, list, &run))
+    if (!drn_find_run(map, list, kind, &run.list))
         return ckpt_fail(err, CKPT_EMISSING,
-                         "%s: no run: no folder in it is a PyTorch distributed checkpoint",
-                         list->folder);
-    rc = opts->tag ? drn_asked(map, &run, opts->tag, &tag, err) : drn_newest(map, &run, &tag, err);
+                         "%s: no run: no folder in it is a checkpoint of such files", list->folder);
+    rc = asked ? drn_asked(map, &run, asked, &tag, err) : drn_newest(map, &run, &tag, err);
     if (rc != CKPT_OK)
         return rc;
-    path = ckpt_arena_printf(map->arena, "%s/%s", run.folder, tag);
+    path = ckpt_arena_printf(map->arena, "%s/%s", run.list.folder, tag);
     rc = path ? ckpt_listing_read(list, map, path, err) : ckpt_fail_memory(err);
     list->read = read;
     map->path = path;

@@ -42,12 +42,27 @@ static const char *rfu_alone(const ckpt_listing *list)
     return e && !e->is_dir && rfu_single(e->name) ? e->name : NULL;
 }
 
+/* No file says that a save has finished: what is missing is found by opening it. */
+static bool rfu_is_one(const ckpt_listing *list)
+{
+    return ckpt_listing_has(list, RFU_MODEL, false);
+}
+
+static const ckpt_run_layout rfu_run = {
+    .is_tag = rfu_is_one,
+    .is_done = rfu_is_one,
+    .pointer = "",
+    .text = ckpt_dcp_number_of,
+};
+
 /* Above a model folder: the Trainer writes model.safetensors beside them. */
 static int rfu_probe(const ckpt_listing *list)
 {
     if (ckpt_listing_has(list, RFU_MODEL, false))
         return ckpt_listing_has(list, RFU_OPTIM, false) ? 72 : 20;
-    return rfu_alone(list) ? 10 : 0;
+    if (rfu_alone(list))
+        return 10;
+    return ckpt_dcp_is_run(list, &rfu_run) ? 38 : 0;
 }
 
 /* ---- one file ---- */
@@ -155,32 +170,22 @@ static int rfu_several(ckpt_ranks_run *r, const ckpt_listing *list)
 static int rfu_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                       ckpt_err *err)
 {
+    ckpt_listing at = *list;
+    const char *one = list->part ? list->part : rfu_alone(list);
+    int rc = one ? CKPT_OK : ckpt_dcp_find(map, &at, &rfu_run, opts->tag, err);
     ckpt_ranks_run r = {.map = map,
-                        .path = list->folder,
+                        .path = at.folder,
                         .world = 1,
                         .with_optimizer = opts->with_optimizer,
                         .err = err};
-    const char *one = list->part ? list->part : rfu_alone(list);
-    int rc = one ? ckpt_ranks_read(&r, one, CKPT_RANKS_MODEL, 0, rfu_take) : rfu_several(&r, list);
 
+    if (rc == CKPT_OK)
+        rc = one ? ckpt_ranks_read(&r, one, CKPT_RANKS_MODEL, 0, rfu_take) : rfu_several(&r, &at);
     if (rc == CKPT_OK)
         rc = ckpt_ranks_finish(&r);
     ckpt_ranks_run_free(&r);
     return rc;
 }
-
-/* No file says that a save has finished: what is missing is found by opening it. */
-static bool rfu_is_one(const ckpt_listing *list)
-{
-    return ckpt_listing_has(list, RFU_MODEL, false);
-}
-
-static const ckpt_run_layout rfu_run = {
-    .is_tag = rfu_is_one,
-    .is_done = rfu_is_one,
-    .pointer = "",
-    .text = ckpt_dcp_number_of,
-};
 
 static const ckpt_run_layout *const rfu_runs[] = {&rfu_run, NULL};
 

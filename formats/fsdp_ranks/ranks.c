@@ -20,15 +20,47 @@ typedef struct rdr_reader {
     bool named;                   /* files have the world's size in their names */
 } rdr_reader;
 
-/* ---- files ---- */
+/* ---- which folders ---- */
+
+/* Each rank has written its model, and of the other kinds all files or none. */
+static bool rdr_done(const ckpt_listing *list)
+{
+    uint32_t world = 0, most = 0, n[CKPT_RANKS_KINDS] = {0};
+    bool done = true;
+
+    for (size_t i = 0; i < list->n; i++) {
+        ckpt_ranks_file_name name;
+        if (list->entry[i].is_dir || !ckpt_ranks_name_parse(list->entry[i].name, &name))
+            continue;
+        world = name.world > world ? name.world : world;
+        most = name.rank > most ? name.rank : most;
+        n[name.kind]++;
+    }
+    world = world ? world : most + 1;
+    for (size_t k = 0; k < CKPT_RANKS_KINDS; k++)
+        done = done && (n[k] == world || (n[k] == 0 && k != CKPT_RANKS_MODEL));
+    return done;
+}
+
+/* No file names the checkpoint to go on from: the newest is. */
+static const ckpt_run_layout rdr_run = {
+    .is_tag = ckpt_ranks_is_one,
+    .is_done = rdr_done,
+    .pointer = "",
+    .text = ckpt_dcp_number_of,
+};
 
 /* Programs without files of ranks name steps so too: their own drivers are surer. */
 static int rdr_probe(const ckpt_listing *list)
 {
     int sure = ckpt_ranks_sure(list);
 
-    return sure ? sure : ckpt_ranks_is_run(list) || ckpt_ranks_is_step(list) ? 40 : 0;
+    if (!sure && (ckpt_ranks_is_run(list) || ckpt_ranks_is_step(list)))
+        return 40;
+    return sure ? sure : ckpt_dcp_is_run(list, &rdr_run) ? 39 : 0;
 }
+
+/* ---- files ---- */
 
 /* Count files, which must be of one world, each of a rank in it. */
 static int rdr_count(rdr_reader *r)
@@ -121,7 +153,9 @@ static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                       ckpt_err *err)
 {
     ckpt_listing at = *list;
-    int rc = ckpt_ranks_descend(map, &at, opts->tag, err);
+    bool other = !ckpt_ranks_is_run(list) && !ckpt_ranks_is_step(list);
+    int rc = other ? ckpt_dcp_find(map, &at, &rdr_run, opts->tag, err)
+                   : ckpt_ranks_descend(map, &at, opts->tag, err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -133,34 +167,6 @@ static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     ckpt_ranks_run_free(&r.run);
     return rc;
 }
-
-/* Each rank has written its model, and of the other kinds all files or none. */
-static bool rdr_done(const ckpt_listing *list)
-{
-    uint32_t world = 0, most = 0, n[CKPT_RANKS_KINDS] = {0};
-    bool done = true;
-
-    for (size_t i = 0; i < list->n; i++) {
-        ckpt_ranks_file_name name;
-        if (list->entry[i].is_dir || !ckpt_ranks_name_parse(list->entry[i].name, &name))
-            continue;
-        world = name.world > world ? name.world : world;
-        most = name.rank > most ? name.rank : most;
-        n[name.kind]++;
-    }
-    world = world ? world : most + 1;
-    for (size_t k = 0; k < CKPT_RANKS_KINDS; k++)
-        done = done && (n[k] == world || (n[k] == 0 && k != CKPT_RANKS_MODEL));
-    return done;
-}
-
-/* No file names the checkpoint to go on from: the newest is. */
-static const ckpt_run_layout rdr_run = {
-    .is_tag = ckpt_ranks_is_one,
-    .is_done = rdr_done,
-    .pointer = "",
-    .text = ckpt_dcp_number_of,
-};
 
 static const ckpt_run_layout *const rdr_runs[] = {&rdr_run, &ckpt_ranks_skyrl, &ckpt_ranks_verl,
                                                   NULL};
