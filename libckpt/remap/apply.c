@@ -221,7 +221,9 @@ static int ap_rename(ap_state *s)
     if (!moved)
         return ckpt_fail_memory(s->err);
     moved->name = name;
-    return ap_push(s, moved);
+    if (s->in->rule->plus != 0 && s->in->n_moment == 0 && rc == CKPT_OK)
+        rc = ckpt_rm_plus(moved, s->in, s->err); // moments have no use for a constant
+    return rc == CKPT_OK ? ap_push(s, moved) : rc;
 }
 
 /* The group of a tensor of the source. */

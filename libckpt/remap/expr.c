@@ -23,7 +23,8 @@ typedef struct ex_state {
     unsigned depth;
     bool at_index; /* of one element: `index` has a value */
     uint64_t index;
-    bool skip; /* a branch that is not taken: nothing is looked up */
+    uint64_t *steps; /* names that may still be looked up, of all elements */
+    bool skip;       /* a branch that is not taken: nothing is looked up */
     int rc;
     ckpt_err *err;
 } ex_state;
@@ -261,10 +262,12 @@ static const ckpt_value *ex_size(ex_state *x, ckpt_rm_line *line)
         return v;
     }
     // what may depend on the element is worked out anew for each
+    if ((*x->steps)-- == 0)
+        return ex_fail(x, "too much to work out");
     inner.line = line;
     inner.depth++;
     inner.missing = NULL;
-    v = inner.depth < EX_DEPTH ? ex_run(&inner) : ex_fail(&inner, "sizes made of themselves");
+    v = inner.depth < EX_DEPTH ? ex_run(&inner) : ex_fail(&inner, "sizes of sizes, too deep,");
     x->rc = inner.rc;
     return v;
 }
@@ -541,9 +544,10 @@ int ckpt_rm_expr_check(ckpt_remap *r, const ckpt_rm_line *line, ckpt_err *err)
 }
 
 int ckpt_rm_expr_at(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_rm_line *line,
-                    uint64_t index, ckpt_err *err)
+                    uint64_t index, uint64_t *steps, ckpt_err *err)
 {
-    ex_state x = {.f = f,
+    ex_state x = {.steps = steps,
+                  .f = f,
                   .r = f->r,
                   .line = line,
                   .arena = f->arena,

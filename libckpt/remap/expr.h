@@ -63,9 +63,10 @@ int ckpt_rm_expr(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_rm_l
 
 /*
  * The same of the expression of one element: `index` is its number in the flattened tensor.
+ * *steps becomes less by the sizes that were worked out; when there are none left it fails.
  */
 int ckpt_rm_expr_at(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_rm_line *line,
-                    uint64_t index, ckpt_err *err);
+                    uint64_t index, uint64_t *steps, ckpt_err *err);
 
 /* Is it an expression?  Errors: CKPT_EUSAGE, with the line. */
 int ckpt_rm_expr_check(ckpt_remap *r, const ckpt_rm_line *line, ckpt_err *err);

@@ -10,6 +10,8 @@
 
 /* Elements that are worked out one by one; constants may have any number. */
 #define FILL_MAX (UINT64_C(1) << 20)
+/* Sizes that are worked out on the way, for all of them */
+#define FILL_STEPS (UINT64_C(1) << 18)
 
 /* The shape that a term says, by sizes alone. */
 static int fill_shape(const ckpt_rm_facts *f, const ckpt_rm_rule *rule, uint64_t *shape,
@@ -37,10 +39,10 @@ static int fill_shape(const ckpt_rm_facts *f, const ckpt_rm_rule *rule, uint64_t
 
 /* One element. */
 static int fill_element(float *out, const ckpt_rm_facts *f, const ckpt_rm_rule *rule, uint64_t i,
-                        ckpt_err *err)
+                        uint64_t *steps, ckpt_err *err)
 {
     const ckpt_value *v = NULL;
-    int rc = ckpt_rm_expr_at(&v, f, &rule->with, i, err);
+    int rc = ckpt_rm_expr_at(&v, f, &rule->with, i, steps, err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -67,7 +69,8 @@ int ckpt_rm_fill(ckpt_tensor **out, ckpt_map *map, const ckpt_rm_facts *f, const
     const ckpt_value *first = NULL;
     ckpt_source values = {.kind = CKPT_SOURCE_MEMORY, .name = name};
     uint32_t source = 0;
-    int rc = ckpt_rm_expr_at(&first, f, &rule->with, 0, err);
+    uint64_t steps = FILL_STEPS;
+    int rc = ckpt_rm_expr_at(&first, f, &rule->with, 0, &steps, err);
 
     *out = NULL;
     if (rc != CKPT_OK || !first)
@@ -83,7 +86,7 @@ int ckpt_rm_fill(ckpt_tensor **out, ckpt_map *map, const ckpt_rm_facts *f, const
     if (rc == CKPT_OK && !value)
         rc = ckpt_fail_memory(err);
     for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
-        rc = fill_element(&value[i], f, rule, i, err);
+        rc = fill_element(&value[i], f, rule, i, &steps, err);
     values.memory = value;
     values.n_bytes = values.n_stored = n * sizeof *value;
     if (rc == CKPT_OK)

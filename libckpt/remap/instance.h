@@ -109,6 +109,14 @@ int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, uint32_t *group,
 /* Parameters of the map's state that no rule gave a count of steps have that of their group. */
 int ckpt_rm_steps(ckpt_map *map, const ckpt_tensor *const *step, ckpt_err *err);
 
+/*
+ * A copy of a tensor whose elements are those of the right side plus what the rule adds, or of the
+ * left side minus it.
+ *
+ * Errors   CKPT_EUNSUPPORTED: no sums of such elements; CKPT_ELIMIT
+ */
+int ckpt_rm_plus(ckpt_tensor *t, ckpt_rm_instance *in, ckpt_err *err);
+
 /* Fill source, at and stride of a source's member. */
 int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err);
 

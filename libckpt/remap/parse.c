@@ -181,7 +181,28 @@ static ckpt_rm_joins par_joins(const char *word, const char *at, bool right)
     return CKPT_RM_APART;
 }
 
-/* TERM {, TERM} [=] TERM {, TERM} */
+/* "+ 1", "- 1" behind the last tensor. */
+static int par_plus(par_text *p, ckpt_rm_rule *rule, const char **at)
+{
+    const char *s = *at + strspn(*at, " \t");
+    size_t n = strspn(s, "0123456789.");
+
+    if (n == 0 || n > 18 || s[n])
+        return par_fail(p, "expected a number at the end of", p->text);
+    rule->plus = strtod(s, NULL);
+    *at = s + n;
+    return CKPT_OK;
+}
+
+/* A sign that begins what is added to the right side. */
+static bool par_is_sign(const char *word, const char *at, unsigned side, bool wants)
+{
+    at += strspn(at, " \t");
+    return side > 0 && !wants && (*word == '+' || *word == '-') && !word[1] && *at >= '0' &&
+           *at <= '9';
+}
+
+/* TERM {, TERM} [=] TERM {, TERM} [+ NUMBER] */
 static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
 {
     bool quoted, wants = true;
@@ -198,6 +219,9 @@ static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
             if (wants)
                 return par_fail(p, "a comma after nothing:", p->text);
             wants = true;
+        } else if (!quoted && par_is_sign(word, at, side, wants)) {
+            rc = par_plus(p, rule, &at);
+            rule->plus = *word == '-' ? -rule->plus : rule->plus;
         } else {
             ckpt_rm_joins joins = par_joins(word, at, side > 0);
             const char *pattern = joins ? par_word(p, &at, &quoted) : word, *next = at, *axes;
@@ -234,8 +258,11 @@ static int par_plain(par_text *p, ckpt_rm_rule *rule)
         for (size_t i = 0; i < rule->term[side].n; i++)
             all = all && rule->term[side].at[i].plain;
     }
-    if (all && rule->term[0].n == 1 && rule->term[1].n == 1)
+    if (all && rule->term[0].n == 1 && rule->term[1].n == 1 &&
+        (rule->plus == 0 || rule->term[1].at[0].joins == CKPT_RM_APART))
         return CKPT_OK;
+    if (rule->plus != 0)
+        return par_fail(p, "a number is added to one tensor, without axes:", p->text);
     for (unsigned side = 0; side < 2; side++) {
         if (rule->term[side].at[0].joins != CKPT_RM_APART)
             return par_fail(p, "copies, sum and mean are of one tensor, without axes:", p->text);

@@ -106,6 +106,7 @@ typedef struct ckpt_rm_rule {
     unsigned line;
     ckpt_rm_terms term[2]; /* EQUAL: of each side; others: one in [0], TIE's second in [1] */
     const char *because;   /* DROP */
+    double plus;           /* EQUAL, of names alone: each element is one of the right side + this */
     ckpt_rm_line with;     /* FILL: the expression of each element */
     uint32_t when;         /* 1 + the one of the text's `only` that it is meant for; 0: any */
     bool met, off;         /* applying: off: it is meant for other models */

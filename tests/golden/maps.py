@@ -17,6 +17,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import layouts
+
 passed, failed = 0, []
 
 
@@ -236,6 +239,7 @@ def main():
                          glob.glob(os.path.join(a.fixtures, 'gguf_*'))):
             fixture(run, at)
         text_alone(run, folder)
+        layouts.check(run, folder, tensors)
     print('maps: %d passed, %d failed' % (passed, len(failed)))
     sys.exit(1 if failed else 0)
 

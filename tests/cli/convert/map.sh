@@ -30,4 +30,11 @@ try 'others stay\n{i x'
 try 'others stay\n* same'
 try 'keys\na.b u8 = 256\ntensors\nothers stay'
 try 'keys\na.b u8 = nobody_knows\ntensors\nothers stay'
+# what is worked out for each element is bounded
+{
+    printf 'others stay\nsizes\n s8 = index\n n = 9\n'
+    for i in 0 1 2 3 4 5 6 7; do printf ' s%d = ' $i && for k in 1 2 3 4 5 6 7 8 9; do printf 's%d + ' $((i + 1)); done && echo 1; done
+    printf 'tensors\nfill right x "n" with s0\n'
+} >a.map
+ckpt convert -q --map a.map "$hf" none.safetensors; echo $?
 ls

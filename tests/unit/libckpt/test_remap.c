@@ -405,6 +405,16 @@ static void numbered(void **state)
     assert_true(got[0] == 5.5F && got[5] == 33);
     ckpt_map_free(map);
 
+    // a constant, there and back; 16-bit values are rounded once
+    map = numbers("x", shape, 2, values);
+    assert_int_equal(apply(map, "y = x + 2.5", true, NULL), CKPT_OK);
+    read_all(map, "y", got);
+    assert_true(got[0] == values[0] + 2.5F && got[5] == values[5] + 2.5F);
+    assert_int_equal(apply(map, "y = x + 2.5", false, NULL), CKPT_OK);
+    read_all(map, "x", got);
+    assert_memory_equal(got, values, sizeof values);
+    ckpt_map_free(map);
+
     // one that is missing is named
     a.name = "r.2";
     map = numbers("r.0", shape, 2, values);
@@ -433,6 +443,11 @@ static void proofs(void **state)
         {"sizes\na = 281474976710656\ntensors\nx \"c (a b)\" = y \"a b c\"", CKPT_EMISMATCH},
         {"keys\nk u8 = 256\ntensors\nx = y", CKPT_EUSAGE},
         {"keys\nk u8 = nobody\ntensors\nx = y", CKPT_EMISSING},
+        {"x = y + 1.5", CKPT_OK},
+        {"x = y - 2 2", CKPT_EUSAGE},
+        {"x \"...\" = y \"...\" + 1", CKPT_EUSAGE},
+        {"x = sum y{r} + 1", CKPT_EUSAGE},
+        {"x + 1 = y", CKPT_EUSAGE},
         {"keys\nk u8 = 1\n{nobody}.k u8 = 1\n{k}.l u8 = 1\ntensors\nx = y", CKPT_OK},
     };
     const uint64_t shape[] = {2, 3};
