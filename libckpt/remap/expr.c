@@ -173,6 +173,21 @@ static const ckpt_value *ex_shape(ex_state *x, const ckpt_value *name, const ckp
     return ex_made(x, ckpt_value_int(x->arena, (int64_t)t->shape[axis->as.i]));
 }
 
+/* True if two names share their bytes, and this is one of them. */
+static const ckpt_value *ex_tied(ex_state *x, const ckpt_value *name)
+{
+    const ckpt_map *map = x->f->map;
+
+    if (name->kind != CKPT_V_STR)
+        return ex_fail(x, "tied wants a name in quotes");
+    size_t at = ckpt_map_index(map, name->as.text.at, (size_t)name->as.text.n);
+    const ckpt_tensor *t = at == SIZE_MAX ? NULL : map->tensors.at[at];
+    bool tied = t && t->owner;
+    for (size_t i = 0; t && !tied && i < map->tensors.n; i++)
+        tied = map->tensors.at[i]->owner == t;
+    return tied ? ex_made(x, ckpt_value_bool(x->arena, true)) : NULL;
+}
+
 static const ckpt_value *ex_round(ex_state *x, const ckpt_value *v, bool up)
 {
     double d;
@@ -207,6 +222,8 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
 {
     if (strcmp(name, "count") == 0)
         return ex_count(x, arg[0]);
+    if (strcmp(name, "tied") == 0)
+        return ex_tied(x, arg[0]);
     if (strcmp(name, "shape") == 0)
         return ex_shape(x, arg[0], arg[1]);
     if (strcmp(name, "floor") == 0 || strcmp(name, "ceil") == 0)
@@ -222,8 +239,8 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
 
 static bool ex_function(const char *name)
 {
-    static const char *const names[] = {"count", "shape", "floor", "ceil",
-                                        "min",   "max",   "len",   "pow"};
+    static const char *const names[] = {"count", "shape", "floor", "ceil", "min",
+                                        "max",   "len",   "pow",   "tied"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0)

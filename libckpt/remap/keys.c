@@ -90,8 +90,9 @@ static int rkey_add(ckpt_keys *keys, const ckpt_rm_facts *f, const ckpt_rm_line 
         return rc;
     if (!v)
         return ckpt_fail(err, CKPT_EMISSING,
-                         "%s:%u: %s: nothing says %s; --config names a config.json that does",
-                         f->r->name, line->line, line->key, missing ? missing : "its value");
+                         "%s:%u: %s: nothing says %s; --size %s=VALUE does, or --config FILE",
+                         f->r->name, line->line, line->key, missing ? missing : "its value",
+                         missing ? missing : "NAME");
     if (!rkey_fits(line, v))
         return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: %s: its type does not hold the value of '%.80s'",
                          f->r->name, line->line, line->key, line->text);

@@ -228,6 +228,61 @@ def text_alone(run, folder):
     run.check('a text alone: back', out, tensors(source), '--map', new, '--backwards', '--size', 'heads=%d' % heads)
 
 
+NEW_MODEL = """map hf:gguf
+about an architecture of this test
+left when model_type in wombat
+right when general.architecture in wombat
+strip module.
+sizes
+ heads = n_paws or wombat.attention.head_count
+ two = 2
+tensors
+ burrow.table = token_embd.weight
+ burrow.{i}.qkv "(heads two d) in" = blk.{i}.attn_qkv.weight "(heads d two) in"
+ burrow.{i}.norm.{p*} = blk.{i}.attn_norm.{p*}
+ ? burrow.head = output.weight
+keys
+ general.architecture string = "wombat"
+ wombat.block_count u32 = depth or count("burrow.{i}.qkv")
+ wombat.attention.head_count u32 = n_paws
+ wombat.scales f32[] = [0.5, 2]
+config left config.json
+ architectures = ["WombatForCausalLM"]
+ model_type = "wombat"
+ n_paws = wombat.attention.head_count
+ depth = wombat.block_count
+"""
+
+
+def gguf_by_text(run, folder):
+    """An architecture of GGUF that nobody has heard of, by its text among the installed ones: file, keys, quantized types, and back."""
+    model, maps = os.path.join(folder, 'wombat'), os.path.join(folder, 'maps')
+    os.mkdir(model), os.mkdir(maps)
+    with open(os.path.join(maps, 'wombat.map'), 'w') as f:
+        f.write(NEW_MODEL)
+    new = layouts.Numbers()
+    weights = {'burrow.table': new(10, 32), 'burrow.head': new(10, 32)}
+    for i in range(2):
+        weights.update({'burrow.%d.qkv' % i: new(24, 32), 'burrow.%d.norm.weight' % i: new(32)})
+    layouts.write(os.path.join(model, 'model.safetensors'), weights)
+    with open(os.path.join(model, 'config.json'), 'w') as f:
+        json.dump({'model_type': 'wombat', 'n_paws': 4}, f)
+    os.environ['CKPT_MAPS'] = maps
+    out, why = run.run(model, os.path.join(folder, 'wombat.gguf'))
+    verdict('GGUF by a text alone', why)
+    if out:
+        tree = subprocess.run([run.ckpt, 'tree', out], stdout=subprocess.PIPE).stdout.decode()
+        lacks = [k for k in ("general.architecture: 'wombat'", 'wombat.block_count: 2', 'wombat.attention.head_count: 4', 'wombat.scales: [0.5, 2.0]')
+                 if k not in tree]
+        verdict('GGUF by a text alone: keys', 'lacks %s' % lacks if lacks else None)
+        hub(run, 'GGUF by a text alone: back', out, model)
+        run.check('GGUF by a text alone: values', out, tensors(os.path.join(model, 'model.safetensors')), '--map', 'gguf:hf')
+        small, why = run.run(model, os.path.join(folder, 'small.gguf'), '--dtype', 'q8_0')
+        listed = subprocess.run([run.ckpt, 'ls', small or out], stdout=subprocess.PIPE).stdout.decode()
+        verdict('GGUF by a text alone: Q8_0', why or (None if listed.count(' Q8_0 ') == 4 else listed))
+    del os.environ['CKPT_MAPS']
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
@@ -240,6 +295,7 @@ def main():
             fixture(run, at)
         text_alone(run, folder)
         layouts.check(run, folder, tensors)
+        gguf_by_text(run, folder)
     print('maps: %d passed, %d failed' % (passed, len(failed)))
     sys.exit(1 if failed else 0)
 

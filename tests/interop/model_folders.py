@@ -194,7 +194,7 @@ def configurations(a, tmp):
     from transformers import GPT2Config, MixtralConfig, Qwen2Config, Qwen3Config
     common = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                   max_position_embeddings=64, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2)
-    kinds = {'llama': LlamaConfig(rope_theta=500000.0, **common), 'qwen2': Qwen2Config(**common), 'qwen3': Qwen3Config(head_dim=8, **common),
+    kinds = {'llama': LlamaConfig(rope_theta=500000.0, **common), 'tied': LlamaConfig(**{**common, 'tie_word_embeddings': True}), 'qwen2': Qwen2Config(**common), 'qwen3': Qwen3Config(head_dim=8, **common),
              'mixtral': MixtralConfig(num_local_experts=4, **common),
              'gpt2': GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=64)}
     for name, config in kinds.items():
@@ -203,8 +203,8 @@ def configurations(a, tmp):
         model = AutoModelForCausalLM.from_config(config).eval()
         model.save_pretrained(src)
         ways = [[(src, file), (file, out, '--to', 'hf')]]
-        if name == 'llama':
-            meta, again = os.path.join(tmp, 'c_meta'), os.path.join(tmp, 'c_again')
+        if name in ('llama', 'tied'):
+            meta, again = os.path.join(tmp, 'c_meta_' + name), os.path.join(tmp, 'c_again_' + name)
             ways += [[(src, meta, '--to', 'consolidated'), (meta, again, '--to', 'hf', '--size', 'max_position_embeddings=64')]]
         for way in ways:
             for step in way:

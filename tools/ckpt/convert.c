@@ -3,6 +3,7 @@
  * convert.c: ckpt convert: weights from any format that is read to any that is written.
  */
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +170,30 @@ static int convert_target(cli_args *a, ckpt_err *err)
     return ckpt_target_check(&a->target, err);
 }
 
+/*
+ * What refuses to be opened joined, where the layout map that the target needs joins slices itself:
+ * Meta's files of several ranks.
+ */
+static int convert_open_slices(ckpt_map **map, cli_args *a, int rc)
+{
+    ckpt_err why = {0};
+    char name[MAPS_NAME];
+
+    if (rc != CKPT_EUNSUPPORTED || !a->own_map || a->open.keep_slices)
+        return rc;
+    a->open.keep_slices = true;
+    if (args_open(map, a, &why) == CKPT_OK) {
+        const ckpt_format_info *f = ckpt_format_named(ckpt_map_format(*map));
+        (void)snprintf(name, sizeof name, "%s:hf", f && f->layout ? f->layout : "");
+        if (maps_keep_slices(&a->maps, name, false))
+            return CKPT_OK;
+    }
+    ckpt_map_free(*map);
+    *map = NULL;
+    a->open.keep_slices = false;
+    return rc;
+}
+
 /* Open the source as the target needs it, and say what was understood. */
 static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
@@ -182,7 +207,7 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     if (training_format(a->target.format))
         rc = training_open(map, a, err);
     else
-        rc = args_open(map, a, err);
+        rc = convert_open_slices(map, a, args_open(map, a, err));
     if (rc != CKPT_OK)
         return rc;
     if (!a->quiet)

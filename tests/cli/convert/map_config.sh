@@ -8,7 +8,7 @@ ckpt convert -q "$run" run.gguf --size rms_norm_eps=1e-5 --no-side-files && ckpt
 ckpt convert "$run" none --to hf --map none 2>/dev/null && ls none
 ckpt convert "$FIXTURES"/map_meta_s1/hf meta --to consolidated 2>/dev/null && ls meta && cat meta/params.json
 ckpt convert meta hub --to hf 2>/dev/null && ckpt diff hub "$FIXTURES"/map_meta_s1/hf && grep max_position hub/config.json
-ckpt convert -q "$FIXTURES"/map_meta_llama2_s2/meta two --map meta-llama:hf --to hf; ls two
+ckpt convert -q "$FIXTURES"/map_meta_llama2_s2/meta two --to hf; ls two
 ckpt convert -q "$FIXTURES"/gguf_bert/hf bert.gguf && ckpt convert -q bert.gguf bert --to hf && grep model_type bert/config.json
 ckpt convert -q "$FIXTURES"/hf_bert_sharded plain --to hf --size rows=3
 ckpt convert -q "$FIXTURES"/hf_bert_sharded plain.pt --size rows=3
