@@ -3,8 +3,8 @@
  * describe.c: owns .metadata, written: items and chunks as the pickle that torch's FileSystemReader
  * reads.
  *
- * Objects are those of torch 2.4, which later releases read too: TensorProperties of five members,
- * _StorageInfo without transforms.
+ * Objects are those of torch 2.3, which later releases read too: TensorProperties of five members,
+ * _StorageInfo without transforms.  What they name, members of param_groups one by one, 2.4 began.
  */
 #include <string.h>
 
