@@ -9,6 +9,7 @@
  *                 relatives put where
  *     dcp.c       the driver: files, tensors with their extents
  *     steps.c     runs: which of several checkpoints
+ *     lanes.c     experts of several ranks: one group, and back
  *
  *     values.c    objects and tensors at the ends of their paths: the tree of values
  *     state.c     the training state: groups, their settings, which moments there are
@@ -113,6 +114,20 @@ int ckpt_dcp_settings(ckpt_value **out, ckpt_map *to, const ckpt_state *state, c
 
 /* The driver's writer (ckpt_directory.scatter). */
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
+
+/* ---- lanes.c ---- */
+
+/* The state with the parameters of all lanes in each group: a copy in the arena, or s itself where
+ * no group has several. */
+int ckpt_dcp_lanes_join(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
+                        ckpt_err *err);
+
+/*
+ * Groups whose name is that of several lanes get them back, their parameters lane after lane.
+ *
+ * odd     the name of a group whose parameters are not those of its lanes, or NULL
+ */
+int ckpt_dcp_lanes_cut(ckpt_state *s, const char **odd, ckpt_err *err);
 
 /* ---- steps.c ---- */
 

@@ -59,14 +59,6 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",
                          job->from->path, job->from->states.n);
-    for (size_t g = 0; job->state && g < job->state->group.n; g++) {
-        if (job->state->group.at[g].n_lanes > 1)
-            return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                             "%s: parameter group %zu holds experts of %" PRIu32
-                             " expert-parallel ranks, which FSDP has no groups for; ckpt convert "
-                             "takes the weights of all",
-                             job->from->path, g, job->state->group.at[g].n_lanes);
-    }
     if (ranks > CKPT_DCP_RANKS)
         return ckpt_fail(job->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", ranks,
                          CKPT_DCP_RANKS);
@@ -110,6 +102,8 @@ int ckpt_dcp_begin(ckpt_dsw_job *job, uint32_t *ranks)
     job->state = state;
     *ranks = job->target->world ? job->target->world : state && state->world ? state->world : 1;
     rc = dru_refuse(job, *ranks);
+    if (rc == CKPT_OK && state)
+        rc = ckpt_dcp_lanes_join(&job->state, state, job->to->arena, job->err);
     job->to->claim = (ckpt_claim){.made = state != NULL,
                                   .objects_dropped = job->target->objects_dropped,
                                   .other_release = true,

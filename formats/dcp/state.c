@@ -491,12 +491,20 @@ ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s)
 
 static int dps_make(dps_maker *m)
 {
+    const char *odd;
     int rc = dps_groups(m);
 
     if (rc == CKPT_OK && !m->map->no_state)
         rc = dps_entries(m);
     if (rc != CKPT_OK || m->map->no_state)
         return rc;
+    rc = ckpt_dcp_lanes_cut(m->state, &odd, m->err);
+    if (rc != CKPT_OK || odd)
+        return rc != CKPT_OK ? rc
+                             : dps_none(m,
+                                        "a group of experts has not the parameters of as many "
+                                        "ranks as its name says",
+                                        odd);
     m->state->dtype = ckpt_dcp_dtype(m->state);
     return dps_values(m);
 }

@@ -23,9 +23,8 @@ from readers import Entry, read_safetensors
 GRID = [(world, stage) for world in (1, 2, 3, 5) for stage in (1, 2, 3)]
 # an optimizer that keeps one tensor for three of the model's: only a layout map says which rows are whose
 FUSED = ('titan_llama3_fused_w3',)
-# experts of several ranks, and an optimizer with an int of each parameter, which FSDP's files have no place for; a mixture of experts
-# whose files are not made from tensors; slices that nothing says how to join
-NO_RUN = ('moe_ep2_z0_w2', 'moe_ep2_z1_w4', 'moe_ep2_z2_w2', 'moe_ep1_z1_w2', 'k_dst_hybrid_optimizer_state_1', 'tp2_z0_w2')
+# an optimizer with an int of each parameter, which FSDP's files have no place for; slices that nothing says how to join
+NO_RUN = ('k_dst_hybrid_optimizer_state_1', 'tp2_z0_w2')
 # torchtitan has parameters at the root, where a program's own tensor would be one, and knows groups by settings that old files lack
 NO_TITAN = ('k_client_z1', 'k_client_z3', 'old0316_z1_fp16_w2', 'old0316_z2_fp16_w3')
 # one value for a parameter, which DeepSpeed keeps for a group; a tensor that a program saved beside the model
@@ -176,12 +175,13 @@ def written(ckpt, source, tmp):
 def there_and_back(ckpt, source, tmp):
     """A run of DeepSpeed goes through FSDP's forms and is the same run: its tensors, counters, loss scale, configuration."""
     z, straight = (os.path.join(tmp, n) for n in ('zero', 'straight'))
-    problem = run(ckpt, 'reshard', '-q', '--world', '3', '--stage', '2', source, straight)
+    how = ('--world', '4' if 'moe_ep2' in source else '3', '--stage', '2')  # experts are cut over two ranks
+    problem = run(ckpt, 'reshard', '-q', *how, source, straight)
     values = lambda path: set(VALUES.findall(subprocess.run([ckpt, 'tree', path], capture_output=True, text=True).stdout))
     for form in 'dcp', 'fsdp-ranks':
         out = os.path.join(tmp, 'way-' + form)
         problem = problem or run(ckpt, 'reshard', '-q', '--to', form, '--world', '2', '--to-tag', 'x', source, out)
-        problem = problem or run(ckpt, 'reshard', '-q', '--force', '--world', '3', '--stage', '2', os.path.join(out, 'x'), z)
+        problem = problem or run(ckpt, 'reshard', '-q', '--force', *how, os.path.join(out, 'x'), z)
         a, b = os.path.join(tmp, 'a.safetensors'), os.path.join(tmp, 'b.safetensors')
         problem = problem or convert(ckpt, source, a, '--dtype', 'fp32') or convert(ckpt, z, b, '--dtype', 'fp32') or differs(a, b)
         if not problem and values(straight) != values(z):

@@ -49,9 +49,7 @@ static ckpt_dtype dwm_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how, co
     return how->dtype;
 }
 
-/* Where the 16-bit values come from: the copy if the checkpoint has one, else the masters, rounded.
- */
-static const ckpt_tensor *dwm_donor(const ckpt_tensor *t, ckpt_dtype d)
+const ckpt_tensor *ckpt_dsw_donor(const ckpt_tensor *t, ckpt_dtype d)
 {
     return t->twin && t->twin->dtype == d && !t->twin->twin ? t->twin : t;
 }
@@ -70,14 +68,14 @@ static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
         m->storage[k] = ckpt_tt_storage(&f->t, d, p->flat.total);
     // A module of mixed dtypes: the odd one gets a record of its own.
     if (m->storage[k] && m->storage[k]->dtype != d)
-        return ckpt_tt_whole(&f->t, dwm_donor(t, d), d);
+        return ckpt_tt_whole(&f->t, ckpt_dsw_donor(t, d), d);
     ckpt_value *v = ckpt_tt_view(&f->t, m->storage[k], offset, t->shape, t->ndim);
     if (v && t->n_elems) {
         ckpt_axis axis = {0, t->n_elems, (int64_t)item};
         ckpt_extent e = {
             .source = m->storage[k]->source, .ndim = 1, .at = offset * item, .axis = &axis};
-        f->t.rc = ckpt_tt_fill(f->job->to, &(ckpt_torch_fill){"module", dwm_donor(t, d), d}, &e, 1,
-                               f->job->err);
+        f->t.rc = ckpt_tt_fill(f->job->to, &(ckpt_torch_fill){"module", ckpt_dsw_donor(t, d), d},
+                               &e, 1, f->job->err);
     }
     return v;
 }
@@ -135,8 +133,9 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
              (m->f->how->stage > 0 || ckpt_dsw_form_of(m->f->job, m->f->how) == CKPT_DSW_FLAT))
         m->node[at] = dwm_view(m, at, old);
     else if (m->f->layout->home[at])
-        m->node[at] = ckpt_tt_whole(&m->f->t, dwm_donor(t, dwm_dtype(m->f->job, m->f->how, old)),
-                                    dwm_dtype(m->f->job, m->f->how, old));
+        m->node[at] =
+            ckpt_tt_whole(&m->f->t, ckpt_dsw_donor(t, dwm_dtype(m->f->job, m->f->how, old)),
+                          dwm_dtype(m->f->job, m->f->how, old));
     else if (t->role == CKPT_ROLE_BUFFER && old)
         m->node[at] = ckpt_tt_copy(&m->f->t, old);
     else
@@ -544,6 +543,8 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
         d.f.t.rc = ckpt_fail_memory(job->err);
     if (d.f.t.rc == CKPT_OK)
         root = ckpt_dsw_dict(&d.f, job->state->model, dwm_keys, ckpt_dsw_follows(job, how));
+    if (d.f.t.rc == CKPT_OK && how->made && !ckpt_value_get(root, "num_experts"))
+        ckpt_tt_put(&d.f.t, root, "num_experts", ckpt_dsw_num_experts(&d.f));
     rc = ckpt_tt_end(&d.f.t, root);
     ckpt_free(d.module.storage);
     ckpt_free(d.module.node);

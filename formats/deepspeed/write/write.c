@@ -274,6 +274,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         how.layers = how.layers || (kind == CKPT_DS_LAYER && !state->joined);
         how.experts = how.experts || kind == CKPT_DS_EXPERT;
     }
+    how.made = rc == CKPT_OK && !how.experts && ckpt_dsw_has_experts(&job);
+    how.experts = how.experts || how.made;
     if (rc == CKPT_OK && how.stage > 0)
         rc = ckpt_dsw_stage0_left_out(&job, &how, how.stage < 3);
     if (rc == CKPT_OK)
@@ -293,6 +295,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         rc = ckpt_dsw_records_new(&job, &how, &layout, &records);
     if (rc == CKPT_OK)
         rc = dw_files(&job, &how, &layout, &records);
+    if (rc == CKPT_OK && how.made)
+        rc = ckpt_dsw_expert_files(&job, &how, &layout);
     ckpt_dsw_records_free(&records);
     ckpt_dsw_layout_free(&layout);
     return rc;

@@ -8,6 +8,7 @@
  *     model.c   the tree of a model file
  *     optim.c   the tree of an optimizer file
  *     stage0.c    stage 0: the optimizer inside the model file
+ *     experts.c   files of experts, where the source has none to pass on
  *     muon.c    the order of Muon's matrices, and momentum that is not cut
  *     config.c  values that depend on the world: ds_config, counters
  *
@@ -79,6 +80,7 @@ typedef struct ckpt_dsw_how {
     bool new_dtype;       /* differs from the source's */
     bool fresh;           /* moments of zero */
     bool layers, experts; /* parts of the module are files of their own, passed on as they are */
+    bool made;            /* experts' files are made: the source has none */
     bool legacy, lean, bf16_optimizer, round_robin, aligned;
     uint64_t sub_group_size, interval;
 } ckpt_dsw_how;
@@ -227,7 +229,23 @@ int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_la
 bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
                        const char *key);
 
+/* ---- experts.c ---- */
+
+/* The source holds parameters of experts. */
+bool ckpt_dsw_has_experts(const ckpt_dsw_job *job);
+
+/* A file for each of them. */
+int ckpt_dsw_expert_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                          const ckpt_dsw_layout *layout);
+
+/* num_experts of the model file: of each layer that has some. */
+ckpt_value *ckpt_dsw_num_experts(ckpt_dsw_file *f);
+
 /* ---- model.c, optim.c ---- */
+
+/* Where the values of a dtype come from: the copy if the checkpoint has one, else the masters,
+ * rounded. */
+const ckpt_tensor *ckpt_dsw_donor(const ckpt_tensor *t, ckpt_dtype d);
 
 /* The tree of one rank's file, placed under this name in the target. */
 int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
