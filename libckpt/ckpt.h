@@ -358,6 +358,19 @@ CKPT_API int ckpt_remap_matches(ckpt_map *map, ckpt_remap *r, const ckpt_remap_o
 CKPT_API int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts,
                             ckpt_err *err);
 
+/* ---- quantized weights ---- */
+
+/*
+ * Let quantized weights be the floating tensors that they mean, in place: fp8 and int8 with scales
+ * for blocks, rows, groups or whole tensors (DeepSeek, transformers' FineGrainedFP8,
+ * compressed-tensors), and gpt-oss' MXFP4.  Their scales leave the map; a written config.json says
+ * nothing of quantization.  A map without such weights stays as it is.
+ *
+ * Errors   CKPT_EUNSUPPORTED: quantized in another way; CKPT_EMISMATCH: scales of another shape;
+ *          CKPT_EMISSING: a weight without scales; CKPT_ELIMIT.  The map can then only be freed.
+ */
+CKPT_API int ckpt_map_dequantize(ckpt_map *map, ckpt_err *err);
+
 /* ---- vocabulary and tied heads ---- */
 
 typedef struct ckpt_vocab_opts {

@@ -35,12 +35,15 @@ typedef struct hc_scan {
     ckpt_bytes *out;
     hc_frame frame[HC_DEPTH];
     unsigned depth;
-    uint64_t opened; /* offset behind the outermost brace; 0: not met yet */
-    const char *key; /* the member to be set to `dtype`, a value as it is; NULL: dtypes */
-    const char *old; /* only where it has this value; NULL: whatever it is */
-    bool found;      /* the outermost object names a dtype, or a member was set */
-    bool odd;        /* a dtype is stated in a way that is not known */
-    bool failed;     /* out of memory */
+    uint64_t opened;  /* offset behind the outermost brace; 0: not met yet */
+    const char *key;  /* the member to be set to `dtype`, a value as it is; NULL: dtypes */
+    const char *old;  /* only where it has this value; NULL: whatever it is */
+    const char *drop; /* the member to be left out, key and all; NULL: none */
+    uint64_t cut;     /* where it begins; 0: it has not been met */
+    unsigned cut_depth;
+    bool found;  /* the outermost object names a dtype, or a member was set */
+    bool odd;    /* a dtype is stated in a way that is not known */
+    bool failed; /* out of memory */
 } hc_scan;
 
 /* The letter that stands at p, n bytes before the key's end; beyond ASCII '?'. */
@@ -197,6 +200,43 @@ static bool hc_skip(hc_scan *s)
     return !quoted;
 }
 
+/* The value of the member that is to be left out begins at s->i. */
+static void hc_begin_cut(hc_scan *s)
+{
+    const hc_frame *f = s->depth > 0 ? &s->frame[s->depth - 1] : NULL;
+
+    if (!s->drop || s->cut || !f || !f->is_object || !f->is_config || f->wants_key || !f->key ||
+        !hc_key_is(f, s->drop))
+        return;
+    s->cut = (uint64_t)(f->key - s->at) - 1;
+    s->cut_depth = s->depth;
+}
+
+/* That value has ended before s->i: it goes with its key, and with a comma beside it. */
+static void hc_end_cut(hc_scan *s)
+{
+    hc_frame *f = &s->frame[s->depth - 1];
+    uint64_t to = s->i;
+
+    while (to < s->n && strchr(" \t\r\n", s->at[to]))
+        to++;
+    if (to < s->n && s->at[to] == ',') {
+        for (to++; to < s->n && strchr(" \t\r\n", s->at[to]); to++) {
+        }
+        f->wants_key = true;
+    } else {
+        to = s->i;
+        while (s->cut > s->copied && strchr(" \t\r\n", s->at[s->cut - 1]))
+            s->cut--;
+        if (s->cut > s->copied && s->at[s->cut - 1] == ',')
+            s->cut--;
+    }
+    hc_replace(s, s->cut, to, (const char *const[3]){"", "", ""});
+    f->key = NULL;
+    s->i = to;
+    s->cut = 0;
+}
+
 /* Walk over the whole text; false when it is no JSON object. */
 static bool hc_walk(hc_scan *s)
 {
@@ -206,6 +246,8 @@ static bool hc_walk(hc_scan *s)
 
         if (c == '\0')
             return false;
+        if (!strchr(" \t\r\n,:}]", c))
+            hc_begin_cut(s);
         if (strchr("{}[]", c)) {
             if (!hc_bracket(s, c))
                 return false;
@@ -220,6 +262,8 @@ static bool hc_walk(hc_scan *s)
         } else {
             hc_token(s, first);
         }
+        if (s->cut && s->depth == s->cut_depth && !strchr(" \t\r\n,:", c))
+            hc_end_cut(s);
     }
     return s->opened > 0 && s->depth == 0;
 }
@@ -285,4 +329,14 @@ int ckpt_hf_config_set(ckpt_bytes *out, const char *text, uint64_t n, const ckpt
     if (s.failed || !ckpt_bytes_add(out, text + s.copied, n - s.copied))
         return CKPT_ELIMIT;
     return CKPT_OK;
+}
+
+int ckpt_hf_config_drop(ckpt_bytes *out, const char *text, uint64_t n, const char *key)
+{
+    // no member is set: the key that is looked for has a blank, which none has
+    hc_scan s = {.at = text, .n = n, .dtype = "", .key = " ", .old = " ", .drop = key, .out = out};
+
+    if (!hc_walk(&s) || s.failed)
+        return s.failed ? CKPT_ELIMIT : CKPT_EFORMAT;
+    return ckpt_bytes_add(out, text + s.copied, n - s.copied) ? CKPT_OK : CKPT_ELIMIT;
 }

@@ -17,6 +17,13 @@
  */
 int ckpt_hf_config_dtype(ckpt_bytes *out, const char *text, uint64_t n, const char *dtype);
 
+/*
+ * Append the n bytes of a config.json to out without a member, in the configurations of parts, too.
+ *
+ * Errors   CKPT_EFORMAT: no JSON object; CKPT_ELIMIT
+ */
+int ckpt_hf_config_drop(ckpt_bytes *out, const char *text, uint64_t n, const char *key);
+
 /* A member of a configuration, and what it shall say. */
 typedef struct ckpt_hf_member {
     const char *key;   /* "vocab_size" */

@@ -291,7 +291,7 @@ static int side_add_config(side_work *w, const char *text, uint64_t n, const ckp
 }
 
 /* What was changed of the model, and config.json says. */
-static int side_config(side_work *w, const char *text, uint64_t n)
+static int side_members(side_work *w, const char *text, uint64_t n)
 {
     ckpt_hf_member member[2];
     char size[24], was[24];
@@ -307,6 +307,23 @@ static int side_config(side_work *w, const char *text, uint64_t n)
             .key = "vocab_size", .value = size, .old = w->from->vocab_was ? was : NULL};
     }
     return side_add_config(w, text, n, member, k);
+}
+
+/* The configuration without what it says of quantization, of weights that are floats now. */
+static int side_plain(side_work *w, const char *text, uint64_t n)
+{
+    ckpt_bytes plain = {0}, older = {0};
+    int rc = ckpt_hf_config_drop(&plain, text, n, "quantization_config");
+
+    if (rc == CKPT_OK)
+        rc = ckpt_hf_config_drop(&older, (const char *)plain.at, plain.n, "compression_config");
+    if (rc == CKPT_OK)
+        rc = side_members(w, (const char *)older.at, older.n);
+    else
+        rc = ckpt_fail(w->err, rc, "%s/config.json: no JSON object", w->list.folder);
+    ckpt_vec_free(&plain);
+    ckpt_vec_free(&older);
+    return rc;
 }
 
 /* Copied whole: the output says of the model what its source said. */
@@ -327,7 +344,7 @@ static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e
                              "%s: a link that leads out of the folder: not copied", path);
     int rc = ckpt_io_slurp(&bytes, &n, path, SIDE_MAX, w->err);
     if (rc == CKPT_OK && strcmp(name, "config.json") == 0)
-        rc = side_config(w, bytes, n);
+        rc = w->from->dequantized ? side_plain(w, bytes, n) : side_members(w, bytes, n);
     else if (rc == CKPT_OK)
         rc = side_add(w, name, bytes, n);
     ckpt_free(bytes);
@@ -484,7 +501,7 @@ static int side_made(side_work *w)
         return CKPT_OK;
     rc = ckpt_hf_config_text(&text, w->to, w->from, "config.json", w->err);
     if (rc == CKPT_OK && text.n > 0)
-        rc = side_config(w, (const char *)text.at, text.n);
+        rc = side_members(w, (const char *)text.at, text.n);
     ckpt_vec_free(&text);
     return rc;
 }

@@ -259,6 +259,14 @@ static int hfw_make_set(hfw_writer *w, const ckpt_target *target)
     return rc;
 }
 
+/* Experts with biases are gpt-oss', which the hub has packed. */
+static bool hfw_has_bias(const ckpt_map *map, const char *name)
+{
+    const char *bias = ckpt_arena_printf(map->arena, "%s_bias", name);
+
+    return bias && ckpt_map_index(map, bias, strlen(bias)) != SIZE_MAX;
+}
+
 /* transformers 5 holds a layer's experts in one tensor; save_pretrained takes them apart again. */
 static int hfw_note_packed(hfw_writer *w)
 {
@@ -268,7 +276,8 @@ static int hfw_note_packed(hfw_writer *w)
         const ckpt_tensor *t = w->to->tensors.at[i];
         size_t n = strlen(t->name);
 
-        if (n > sizeof end && t->ndim == 3 && strcmp(t->name + n - (sizeof end - 1), end) == 0)
+        if (n > sizeof end && t->ndim == 3 && strcmp(t->name + n - (sizeof end - 1), end) == 0 &&
+            !hfw_has_bias(w->to, t->name))
             return ckpt_map_note(w->to, CKPT_WARNING, w->err,
                                  "experts are written packed, as transformers 5 holds them "
                                  "(%.200s): it loads this folder; programs that expect the names "

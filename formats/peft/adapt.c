@@ -15,7 +15,6 @@
 #include "formats/peft/peft.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/map/adopt.h"
-#include "libckpt/map/quantized.h"
 
 /* A tensor of the adapter. */
 typedef struct ad_item {
@@ -625,7 +624,7 @@ int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
-    rc = ckpt_quantized_refuse(map, "a merged adapter", err);
+    rc = ckpt_map_dequantize(map, err);
     if (rc != CKPT_OK)
         return rc;
     if (a.opts.weight == 0)

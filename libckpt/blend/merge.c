@@ -13,7 +13,6 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/blend/recipe.h"
 #include "libckpt/map/adopt.h"
-#include "libckpt/map/quantized.h"
 
 /* An opened model. */
 typedef struct mg_model {
@@ -64,7 +63,7 @@ static int mg_open(merging *g, const char *path, const char *tag, size_t *at)
     *m = (mg_model){.path = path, .tag = tag};
     rc = ckpt_open(&m->map, path, &opts, g->err);
     if (rc == CKPT_OK)
-        rc = ckpt_quantized_refuse(m->map, "a merge", g->err);
+        rc = ckpt_map_dequantize(m->map, g->err);
     return rc;
 }
 

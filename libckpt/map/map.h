@@ -331,6 +331,7 @@ struct ckpt_map {
 
     /* the head has a tensor of its own, or is tied, whatever the source's config.json says */
     bool untied, tied;
+    bool dequantized; /* config.json's quantization_config is not true any more */
     /*
      * rows that the tables of the vocabulary were given, and what config.json says (0: nothing);
      * vocab_size 0: they are as they were

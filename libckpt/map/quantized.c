@@ -63,6 +63,11 @@ static const ckpt_tensor *qz_tensor(const ckpt_map *map)
     return NULL;
 }
 
+bool ckpt_quantized(const ckpt_map *map)
+{
+    return map->known.quantized || qz_tensor(map);
+}
+
 int ckpt_quantized_refuse(const ckpt_map *map, const char *doing, ckpt_err *err)
 {
     const ckpt_tensor *t = qz_tensor(map);
@@ -70,11 +75,11 @@ int ckpt_quantized_refuse(const ckpt_map *map, const char *doing, ckpt_err *err)
 
     if (!how && !t)
         return CKPT_OK;
-    return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "%s: the weights are quantized (%s%.200s): %s would take the stored numbers "
-                     "for the weights, without their scales; convert without it to pass them on "
-                     "as they are, or dequantize them first (in transformers: "
-                     "from_pretrained(..., quantization_config=...(dequantize=True)))",
-                     map->path ? map->path : "memory", how ? "config.json: " : "tensor ",
-                     how ? how : t->name, doing);
+    return ckpt_fail(
+        err, CKPT_EUNSUPPORTED,
+        "%s: the weights are quantized in a way that is not read as floats (%s%.200s): "
+        "%s would take the stored numbers for the weights; convert without it to pass "
+        "them on as they are, or dequantize them first with the program that made them",
+        map->path ? map->path : "memory", how ? "config.json: " : "tensor ", how ? how : t->name,
+        doing);
 }

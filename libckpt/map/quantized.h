@@ -8,6 +8,9 @@
 
 #include "libckpt/map/map.h"
 
+/* config.json or a tensor's name says that the weights are quantized. */
+bool ckpt_quantized(const ckpt_map *map);
+
 /*
  * Refuse what takes the stored numbers for values.
  *

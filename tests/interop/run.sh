@@ -21,6 +21,9 @@ if [ -n "$install" ]; then
     if ! "$venv/bin/python" -c 'import torch, deepspeed, safetensors, transformers, accelerate, peft' 2>/dev/null; then
         python3 -m venv "$venv" && "$venv/bin/pip" install -q torch deepspeed safetensors transformers accelerate peft numpy || status=1
     fi
+    # its own choice of a transformers is not wanted
+    "$venv/bin/python" -c 'import compressed_tensors' 2>/dev/null ||
+        "$venv/bin/pip" install -q --no-deps compressed-tensors loguru || status=1
 fi
 
 build=$(dirname "$bin")
@@ -45,6 +48,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/warm_start.py --bin "$bin"
     part tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so"
     part tests/interop/shapes.py --bin "$bin"
+    part tests/interop/quantized.py --bin "$bin"
     part tests/interop/muon.py --bin "$bin"
     part tests/interop/adapters.py --bin "$bin"
     # mergekit wants versions of its own: a venv beside, whose programs MERGEKIT names

@@ -94,12 +94,21 @@ static int convert_adapt(ckpt_map *map, const cli_args *a, ckpt_err *err)
     return rc == CKPT_OK && a->adapter_only ? ckpt_map_adapter_only(map, &only, err) : rc;
 }
 
+/* What is written are floats, not what a quantized source stores for them. */
+static bool convert_means_floats(const cli_args *a)
+{
+    return a->target.dtype != CKPT_DTYPE_NONE || a->target.dtypes || a->target.mixture ||
+           strcmp(a->target.format, "gguf") == 0 || (a->map && !a->own_map);
+}
+
 /* From the source's tensors to those that are written, as all options of that kind have it. */
 static int convert_shape(ckpt_map *map, const cli_args *a, ckpt_err *err)
 {
-    // an adapter may have been trained with more tokens than its base has
-    int rc = convert_vocab(map, a, err);
+    int rc = convert_means_floats(a) ? ckpt_map_dequantize(map, err) : CKPT_OK;
 
+    // an adapter may have been trained with more tokens than its base has
+    if (rc == CKPT_OK)
+        rc = convert_vocab(map, a, err);
     if (rc == CKPT_OK)
         rc = convert_adapt(map, a, err);
     if (rc == CKPT_OK)

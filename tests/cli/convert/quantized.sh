@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Quantized weights mean nothing without their scales: passed on as they are, or refused; never cast.
+# Quantized weights mean nothing without their scales: passed on as they are, made floats of, or refused.
 cat >make.py <<'EOP'
 import json, os, struct
 
@@ -60,7 +60,21 @@ ckpt reshard -q block run --stage 2 --world 2
 echo $?
 ckpt merge -q --method linear -o merged block:0.5 block:0.5
 echo $?
-mkdir adapter
-ckpt convert -q block adapted --to hf --adapter adapter
-echo $?
-ls
+# scales that are not those of their weights
+python3 - <<'EOP'
+exec(open('make.py').read().split('BLOCK =')[0])
+BY_BLOCK = {'quantization_config': {'quant_method': 'fp8', 'weight_block_size': [2, 2]}}
+folder('rows', BY_BLOCK, {'p.weight': ('F8_E4M3', [4, 6]), 'p.weight_scale_inv': ('F32', [3, 3])})
+folder('axes', BY_BLOCK, {'p.weight': ('F8_E4M3', [4, 6]), 'p.weight_scale_inv': ('F32', [2, 3, 1])})
+folder('whole', BY_BLOCK, {'p.weight': ('F8_E4M3', [4, 6]), 'p.weight_scale_inv': ('I32', [2, 3])})
+folder('bare', BY_BLOCK, {'p.weight': ('F8_E4M3', [4, 6]), 'p.weight_scale_inv': ('F32', [2, 3]), 'q.weight': ('F8_E4M3', [4])})
+folder('zero', None, {'p.weight': ('F8_E4M3', [4, 6]), 'p.weight_scale': ('F32', [4, 1]), 'p.weight_zero_point': ('F32', [4, 1])})
+folder('four', None, {'e.up_blocks': ('U8', [2, 4, 1, 15]), 'e.up_scales': ('U8', [2, 4, 1])})
+folder('nvfp4', None, {'p.weight_packed': ('U8', [4, 8]), 'p.weight_scale': ('F8_E4M3', [4, 1]), 'p.weight_global_scale': ('F32', [1])})
+EOP
+for f in rows axes whole bare zero four nvfp4; do
+    ckpt convert -q $f floats --to hf --dtype bf16
+    echo "$? $(ls -d floats* 2>&1)"
+done
+grep -c quantization_config cast_block/config.json same_block/config.json
+ckpt ls cast_mxfp4

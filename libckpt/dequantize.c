@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dequantize.c: quantized weights as the floating tensors that they mean.
+ *
+ * A weight of small numbers and the tensor of its scales, told by their names, become one tensor
+ * that is computed while it is read:
+ *
+ *     X, X_scale_inv       DeepSeek, transformers' FineGrainedFP8: a scale for a block, F32
+ *                          arithmetic, rounded once (integrations/finegrained_fp8.py,
+ *                          Fp8Dequantize)
+ *     X, X_scale           compressed-tensors and ModelOpt: for a tensor, a row, a group or a
+ *                          block; computed and rounded in the scale's dtype, then converted
+ *                          (quantization/lifecycle/forward_helpers.py, _dequantize)
+ *     X_blocks, X_scales   gpt-oss' MXFP4, [experts, out, blocks, 16]: X is [experts, in, out]
+ *                          (integrations/mxfp4.py, convert_moe_packed_tensors)
+ *
+ * Checked against transformers 5.23 and compressed-tensors 0.20.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ckpt.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/map/nest.h"
+#include "libckpt/map/quantized.h"
+#include "libckpt/remap/expr.h"
+
+enum {
+    DQ_FP4 = 32,   /* elements of a block of MXFP4 */
+    DQ_PACKED = 16 /* their bytes */
+};
+
+typedef struct dq_form {
+    const char *weight, *scale, *name; /* ends of the names: of both, and of what is made */
+    bool mxfp4;
+    bool own; /* computed in the scale's dtype */
+} dq_form;
+
+static const dq_form dq_forms[] = {
+    {"_blocks", "_scales", "", true, false},
+    {"", "_scale_inv", "", false, false},
+    {"", "_scale", "", false, true},
+};
+
+/* Scales of activations and of caches, which weights do not have. */
+static const char *const dq_others[] = {".activation_scale", ".input_scale", ".output_scale",
+                                        ".k_scale",          ".v_scale",     ".q_scale"};
+
+typedef struct dq_make {
+    ckpt_make make; /* first */
+    const ckpt_tensor *input[2];
+    uint64_t rows, cols;        /* of a matrix; others lie before each other */
+    uint64_t block[2], grid[2]; /* elements of a block, and how many of them a matrix has */
+    ckpt_cast_fn widen;         /* from the scale's dtype to F32; NULL: E8M0 */
+    ckpt_cast_fn narrow;        /* to the dtype that is made; NULL: F32 */
+    ckpt_dtype scale;
+} dq_make;
+
+typedef struct dq_work {
+    ckpt_map *map;
+    bool *gone;        /* by tensor of the map */
+    ckpt_dtype model;  /* that the configuration names, or other tensors have */
+    uint64_t block[2]; /* that the configuration says; 0: nothing */
+    uint64_t n_made, n_others;
+    ckpt_err *err;
+} dq_work;
+
+/* ---- the arithmetic ---- */
+
+/* An exponent without a number: 2 to the power of byte - 127; 255 is NaN, or what torch makes of a
+ * byte that is no float8_e8m0fnu: infinity. */
+static float dq_exponent(uint8_t byte, ckpt_dtype d)
+{
+    if (byte == 255)
+        return d == CKPT_F8_E8M0 ? NAN : INFINITY;
+    return ldexpf(1.0f, (int)byte - 127);
+}
+
+/* Scales of one row of blocks, as F32; own: room for them as they are stored. */
+static int dq_scales(const dq_make *m, ckpt_inputs *in, uint64_t row, float *to, uint8_t *own,
+                     ckpt_err *err)
+{
+    int rc = in->read(in, m->input[1], row * m->grid[1], m->grid[1], CKPT_DTYPE_NONE, own, err);
+
+    if (rc == CKPT_OK && m->widen)
+        m->widen(to, own, (size_t)m->grid[1]);
+    for (uint64_t i = 0; rc == CKPT_OK && !m->widen && i < m->grid[1]; i++)
+        to[i] = dq_exponent(own[i], m->scale);
+    return rc;
+}
+
+/* Elements at, at + 1 ... of the weight, which x has, times their scales. */
+static int dq_multiply(const dq_make *m, ckpt_inputs *in, float *x, uint64_t n, uint64_t at,
+                       float *scale, uint8_t *own, ckpt_err *err)
+{
+    uint64_t now = UINT64_MAX;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < n;) {
+        uint64_t row = (at + i) / m->cols, col = (at + i) % m->cols;
+        uint64_t left = n - i < m->cols - col ? n - i : m->cols - col;
+        uint64_t of = row / m->rows * m->grid[0] + row % m->rows / m->block[0];
+
+        if (of != now)
+            rc = dq_scales(m, in, of, scale, own, err);
+        now = of;
+        for (uint64_t k = 0; rc == CKPT_OK && k < left; k++)
+            x[i + k] *= scale[(col + k) / m->block[1]];
+        i += left;
+    }
+    return rc;
+}
+
+static int dq_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                  ckpt_err *err)
+{
+    const dq_make *m = (const dq_make *)(const void *)make;
+    uint64_t n_scale = m->grid[1] * sizeof(float), n_x = m->narrow ? n * sizeof(float) : 0;
+    float *scale = in->scratch(in, 2 * n_scale + n_x), *x = m->narrow ? scale + 2 * m->grid[1] : to;
+    int rc = scale ? CKPT_OK : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK)
+        rc = in->read(in, m->input[0], at, n, CKPT_F32, x, err);
+    if (rc == CKPT_OK)
+        rc = dq_multiply(m, in, x, n, at, scale, (uint8_t *)(scale + m->grid[1]), err);
+    if (rc == CKPT_OK && m->narrow)
+        m->narrow(to, x, (size_t)n);
+    return rc;
+}
+
+/* ---- MXFP4 ---- */
+
+/* Of one expert: its number + 1, its scales, its blocks. */
+typedef struct dq_expert {
+    uint64_t number;
+    uint8_t bytes[];
+} dq_expert;
+
+/* The expert's stored bytes, which this thread keeps. */
+static int dq_read_expert(const dq_make *m, ckpt_inputs *in, uint64_t number, dq_expert **out,
+                          ckpt_err *err)
+{
+    uint64_t blocks = m->rows * m->grid[1];
+    bool fresh = false;
+    dq_expert *e = in->keep(in, m, sizeof *e + blocks * (1 + DQ_PACKED), &fresh);
+    int rc = e ? CKPT_OK : ckpt_fail_memory(err);
+
+    *out = e;
+    if (rc != CKPT_OK || (!fresh && e->number == number + 1))
+        return rc;
+    e->number = 0;
+    rc = in->read(in, m->input[1], number * blocks, blocks, CKPT_DTYPE_NONE, e->bytes, err);
+    if (rc == CKPT_OK)
+        rc = in->read(in, m->input[0], number * blocks * DQ_PACKED, blocks * DQ_PACKED,
+                      CKPT_DTYPE_NONE, e->bytes + blocks, err);
+    if (rc == CKPT_OK)
+        e->number = number + 1;
+    return rc;
+}
+
+/* Column col of the stored matrix, rows first ... first + n - 1, is a run of a row of the made one. */
+static void dq_column(const dq_make *m, const dq_expert *e, uint64_t col, uint64_t first,
+                      uint64_t n, float *to)
+{
+    static const float e2m1[16] = {+0.0f, 0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+    const uint8_t *blocks = e->bytes + m->rows * m->grid[1];
+    uint64_t block = col / DQ_FP4, in_block = col % DQ_FP4;
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t at = (first + i) * m->grid[1] + block;
+        unsigned byte = blocks[at * DQ_PACKED + in_block / 2];
+
+        uint8_t scale = e->bytes[at];
+
+        // 2 to the power of 128 is no F32, and half of it is
+        to[i] = e2m1[in_block % 2 ? byte >> 4 : byte & 15] *
+                (scale == 255 ? 0x1p127f : dq_exponent(scale, CKPT_U8));
+        to[i] *= scale == 255 ? 2.0f : 1.0f;
+    }
+}
+
+static int dq_run_mxfp4(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                        ckpt_err *err)
+{
+    const dq_make *m = (const dq_make *)(const void *)make;
+    dq_expert *e = NULL;
+    float *x = to;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < n;) {
+        uint64_t line = (at + i) / m->rows, first = (at + i) % m->rows;
+        uint64_t left = n - i < m->rows - first ? n - i : m->rows - first;
+
+        rc = dq_read_expert(m, in, line / m->cols, &e, err);
+        if (rc == CKPT_OK)
+            dq_column(m, e, line % m->cols, first, left, x + i);
+        i += left;
+    }
+    return rc;
+}
+
+/* ---- what fits ---- */
+
+static const char *dq_shape(char text[120], const ckpt_tensor *t)
+{
+    size_t n = (size_t)snprintf(text, 120, "[");
+
+    for (uint32_t i = 0; i < t->ndim && n < 90; i++)
+        n += (size_t)snprintf(text + n, 120 - n, "%s%" PRIu64, i ? ", " : "", t->shape[i]);
+    (void)snprintf(text + n, 120 - n, "]");
+    return text;
+}
+
+static int dq_misfit(const dq_work *w, const ckpt_tensor *t, const ckpt_tensor *scale)
+{
+    char a[120], b[120];
+
+    return ckpt_fail(w->err, CKPT_EMISMATCH,
+                     "%.200s is %s of %s, and '%.150s', its scales, are %s of %s: these are no "
+                     "scales for it",
+                     t->name, dq_shape(a, t), ckpt_dtype_name(t->dtype), scale->name,
+                     dq_shape(b, scale), ckpt_dtype_name(scale->dtype));
+}
+
+/*
+ * How many elements of an axis a scale is for: the configuration's number where it comes out, since
+ * a last block may be smaller; else equal parts.
+ */
+static bool dq_block(uint64_t size, uint64_t scales, uint64_t said, uint64_t *block)
+{
+    *block = 0;
+    if (scales == 0 || size == 0)
+        return scales == 0 || size == 0;
+    if (said && size / said + (size % said != 0) == scales)
+        *block = said;
+    else if (size % scales == 0)
+        *block = size / scales;
+    return *block > 0;
+}
+
+/* The grid of scales over matrices: [], [1], [rows], [rows, groups], and as many before. */
+static bool dq_grid(const dq_work *w, dq_make *m, const ckpt_tensor *t, const ckpt_tensor *s)
+{
+    uint32_t lead = t->ndim > 2 ? t->ndim - 2 : 0;
+
+    m->cols = t->ndim > 0 ? t->shape[t->ndim - 1] : 1;
+    m->rows = t->ndim > 1 ? t->shape[t->ndim - 2] : 1;
+    m->grid[0] = m->grid[1] = 1;
+    if (s->ndim == t->ndim && t->ndim >= 2) {
+        m->grid[0] = s->shape[s->ndim - 2];
+        m->grid[1] = s->shape[s->ndim - 1];
+        if (memcmp(s->shape, t->shape, lead * sizeof *s->shape) != 0)
+            return false;
+    } else if (s->ndim == 1 && t->ndim == 2 && s->shape[0] == m->rows)
+        m->grid[0] = m->rows;
+    else if (s->n_elems != 1 || s->ndim > 1 || lead > 0)
+        return false;
+    return dq_block(m->rows, m->grid[0], w->block[0], &m->block[0]) &&
+           dq_block(m->cols, m->grid[1], w->block[1], &m->block[1]);
+}
+
+/* The dtypes: numbers that a float has, and scales that are floats or exponents. */
+static bool dq_dtypes(const dq_form *f, dq_make *m, const ckpt_tensor *t, const ckpt_tensor *s)
+{
+    bool exponents = s->dtype == CKPT_F8_E8M0 || (s->dtype == CKPT_U8 && !f->own),
+         fp8 = t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2,
+         wide = s->dtype == CKPT_F32 || s->dtype == CKPT_BF16 || s->dtype == CKPT_F16;
+
+    m->scale = s->dtype;
+    m->make.dtype = CKPT_F32;
+    if (wide) {
+        m->widen = ckpt_cast_find(CKPT_F32, s->dtype);
+        if (f->own && s->dtype != CKPT_F32) {
+            m->make.dtype = s->dtype;
+            m->narrow = ckpt_cast_find(s->dtype, CKPT_F32);
+        }
+    }
+    return (fp8 || (f->own && t->dtype == CKPT_I8)) && (wide || exponents);
+}
+
+/* ---- making it ---- */
+
+/* A hidden tensor with what t has now. */
+static int dq_hide(dq_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
+{
+    ckpt_tensor *hidden = NULL;
+    int rc = ckpt_map_add_hidden(w->map, t->name, strlen(t->name), t, &hidden, w->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    hidden->extent = t->extent;
+    hidden->n_extents = t->n_extents;
+    hidden->twin = t->twin;
+    hidden->addend = t->addend;
+    hidden->flags = t->flags;
+    *out = hidden;
+    return CKPT_OK;
+}
+
+/* t becomes what the operation computes. */
+static int dq_put(dq_work *w, ckpt_tensor *t, dq_make *m)
+{
+    uint32_t source = 0;
+    int rc;
+
+    m->make.name = t->name;
+    m->make.n_inputs = 2;
+    m->make.input = m->input;
+    rc = ckpt_map_add_made(w->map, &m->make, t->n_elems, &source, w->err);
+    t->dtype = m->make.dtype;
+    t->export_dtype = w->model;
+    t->twin = t->addend = NULL;
+    t->flags &= CKPT_TENSOR_GRAD | CKPT_TENSOR_PARAMETER;
+    w->n_made++;
+    return rc == CKPT_OK ? ckpt_map_back_whole(w->map, t, source, 0, w->err) : rc;
+}
+
+/* [experts, out, blocks, 16] of nibbles: what is made has its axes turned and one less. */
+static int dq_mxfp4(dq_work *w, ckpt_tensor *t, const ckpt_tensor *s, dq_make *m)
+{
+    uint64_t *shape = ckpt_arena_array(w->map->arena, 3, sizeof *shape), n;
+    size_t keep = strlen(t->name) - strlen(dq_forms[0].weight);
+    char *name = ckpt_arena_string(w->map->arena, t->name, keep);
+
+    if (!shape || !name)
+        return ckpt_fail_memory(w->err);
+    if (t->ndim != 4 || s->ndim != 3 || t->shape[3] != DQ_PACKED ||
+        memcmp(t->shape, s->shape, 3 * sizeof *shape) != 0 || t->dtype != CKPT_U8 ||
+        (s->dtype != CKPT_U8 && s->dtype != CKPT_F8_E8M0) || !ckpt_mul(t->n_elems, 2, &n))
+        return dq_misfit(w, t, s);
+    m->rows = t->shape[1];
+    m->grid[1] = t->shape[2];
+    m->cols = m->grid[1] * DQ_FP4;
+    m->make.dtype = CKPT_F32;
+    m->make.make = dq_run_mxfp4;
+    shape[0] = t->shape[0];
+    shape[1] = m->cols;
+    shape[2] = m->rows;
+    t->name = name;
+    t->ndim = 3;
+    t->shape = shape;
+    t->n_elems = n;
+    return dq_put(w, t, m);
+}
+
+static int dq_weight(dq_work *w, const dq_form *f, ckpt_tensor *t, ckpt_tensor *s)
+{
+    dq_make *m = ckpt_arena_alloc(w->map->arena, sizeof *m);
+    int rc = m ? dq_hide(w, t, &m->input[0]) : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK)
+        rc = dq_hide(w, s, &m->input[1]);
+    if (rc != CKPT_OK)
+        return rc;
+    if (f->mxfp4)
+        return dq_mxfp4(w, t, s, m);
+    if (!dq_grid(w, m, t, s) || !dq_dtypes(f, m, t, s))
+        return dq_misfit(w, t, s);
+    m->make.make = dq_run;
+    return dq_put(w, t, m);
+}
+
+/* ---- the whole ---- */
+
+static bool dq_ends(const char *name, const char *end, size_t *keep)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    *keep = n - m;
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+/* The tensor of a name that ends otherwise; SIZE_MAX: there is none. */
+static int dq_at(const dq_work *w, const char *name, size_t keep, const char *end, size_t *at)
+{
+    size_t n = strlen(end);
+    char *other = ckpt_alloc(keep + n + 1);
+
+    if (!other)
+        return ckpt_fail_memory(w->err);
+    memcpy(other, name, keep);
+    memcpy(other + keep, end, n + 1);
+    *at = ckpt_map_index(w->map, other, keep + n);
+    ckpt_free(other);
+    return CKPT_OK;
+}
+
+/* A tensor with the name of scales: they are its weight's. */
+static int dq_scale(dq_work *w, size_t i, const dq_form *f)
+{
+    ckpt_tensor *s = w->map->tensors.at[i];
+    size_t keep, at = SIZE_MAX, zero = SIZE_MAX;
+    int rc;
+
+    if (!dq_ends(s->name, f->scale, &keep))
+        return CKPT_OK;
+    rc = dq_at(w, s->name, keep, f->weight, &at);
+    if (rc == CKPT_OK)
+        rc = dq_at(w, s->name, keep, "_zero_point", &zero);
+    if (rc != CKPT_OK || at == SIZE_MAX || w->gone[at])
+        return rc;
+    if (zero != SIZE_MAX)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "%.200s has zero points ('%.150s'): only symmetric quantization is read",
+                         w->map->tensors.at[at]->name, w->map->tensors.at[zero]->name);
+    w->gone[i] = true;
+    return dq_weight(w, f, w->map->tensors.at[at], s);
+}
+
+/* Names are looked up while tensors change theirs: what is renamed is looked for no more. */
+static int dq_all(dq_work *w)
+{
+    size_t keep;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
+        for (size_t k = 0; rc == CKPT_OK && !w->gone[i] && k < sizeof dq_forms / sizeof *dq_forms;
+             k++)
+            rc = dq_scale(w, i, &dq_forms[k]);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
+        for (size_t k = 0; k < sizeof dq_others / sizeof *dq_others; k++) {
+            if (w->gone[i] || !dq_ends(w->map->tensors.at[i]->name, dq_others[k], &keep))
+                continue;
+            w->gone[i] = true;
+            w->n_others++;
+        }
+    }
+    return rc;
+}
+
+/* The scales leave the list; no small numbers stay that have none. */
+static int dq_drop(dq_work *w)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < w->map->tensors.n; i++) {
+        ckpt_tensor *t = w->map->tensors.at[i];
+
+        if (!w->gone[i] && (t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2))
+            return ckpt_fail(w->err, CKPT_EMISSING,
+                             "%.200s is %s like the quantized weights, and has no scales", t->name,
+                             ckpt_dtype_name(t->dtype));
+        if (!w->gone[i])
+            w->map->tensors.at[n++] = t;
+    }
+    w->map->tensors.n = n;
+    return ckpt_map_reindex(w->map, w->err);
+}
+
+/* What the configuration says: the model's dtype, and the blocks. */
+static int dq_config(dq_work *w)
+{
+    static const char *const keys[] = {
+        "quantization_config.weight_block_size.0", "quantization_config.weight_block_size.1",
+        "quantization_config.config_groups.group_0.weights.block_structure.0",
+        "quantization_config.config_groups.group_0.weights.block_structure.1"};
+    ckpt_remap none = {0};
+    const ckpt_remap_how how = {0};
+    ckpt_rm_facts facts;
+    int rc = ckpt_rm_facts_open(&facts, &none, w->map, &how, w->err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof keys / sizeof *keys; i++) {
+        int64_t n = 0;
+        if (ckpt_value_as_int(ckpt_rm_fact(&facts, keys[i]), &n) && n > 0)
+            w->block[i % 2] = (uint64_t)n;
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < 2 && w->model == CKPT_DTYPE_NONE; i++) {
+        const ckpt_value *v = ckpt_rm_fact(&facts, i ? "torch_dtype" : "dtype");
+        if (v && v->kind == CKPT_V_STR)
+            w->model = ckpt_dtype_parse(v->as.text.at);
+    }
+    for (size_t i = 0; w->model == CKPT_DTYPE_NONE && i < w->map->tensors.n; i++) {
+        ckpt_dtype d = w->map->tensors.at[i]->dtype;
+        if (d == CKPT_BF16 || d == CKPT_F16)
+            w->model = d;
+    }
+    if (w->model != CKPT_F32 && w->model != CKPT_F16)
+        w->model = CKPT_BF16;
+    return rc;
+}
+
+static int dq_say(const dq_work *w)
+{
+    int rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
+                           "%s: dequantized: %" PRIu64 " weights (%.100s), %s where nothing else "
+                           "is asked for",
+                           w->map->path ? w->map->path : "memory", w->n_made,
+                           w->map->known.quantized ? w->map->known.quantized : "by their scales",
+                           ckpt_dtype_name(w->model));
+
+    if (rc == CKPT_OK && w->n_others > 0)
+        rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
+                           "%s: left out: %" PRIu64 " scales of activations and caches, which "
+                           "weights that are not quantized have no use for",
+                           w->map->path ? w->map->path : "memory", w->n_others);
+    return rc;
+}
+
+int ckpt_map_dequantize(ckpt_map *map, ckpt_err *err)
+{
+    dq_work w = {.map = map, .model = CKPT_DTYPE_NONE, .err = err};
+    int rc;
+
+    if (!map)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map to dequantize");
+    if (!ckpt_quantized(map))
+        return CKPT_OK;
+    w.gone = ckpt_alloc(map->tensors.n + 1);
+    rc = w.gone ? dq_config(&w) : ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = dq_all(&w);
+    if (rc == CKPT_OK && w.n_made > 0)
+        rc = dq_drop(&w);
+    if (rc == CKPT_OK && w.n_made > 0)
+        rc = dq_say(&w);
+    if (rc == CKPT_OK && w.n_made > 0) {
+        map->known.quantized = NULL;
+        map->dequantized = true;
+    }
+    ckpt_free(w.gone);
+    return rc == CKPT_OK ? ckpt_quantized_refuse(map, "asking for floats", err) : rc;
+}

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Quantized folders that convert --dtype makes floats of, beside transformers and compressed-tensors.
+
+  quantized.py --bin build/bin
+
+Every weight has the bits that the libraries' own dequantizing gives, and whole models the same logits: fp8 in blocks, and gpt-oss
+with MXFP4.
+"""
+import json
+import os
+import sys
+
+os.environ['HF_HUB_OFFLINE'] = '1'
+import torch
+import transformers
+from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.quantization.lifecycle.forward import dequantize
+from safetensors.torch import load_file, save_file
+from transformers import (AutoModelForCausalLM, FineGrainedFP8Config, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
+                          Mxfp4Config)
+from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+from checks import Tally, arguments, ckpt, scratch
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+DTYPES = {'bf16': torch.bfloat16, 'fp32': torch.float32, 'fp16': torch.float16}
+METHOD = {'quant_method': 'compressed-tensors', 'format': 'float-quantized'}
+
+
+def fp8(*shape):
+    return (torch.randn(*shape) * 60).to(torch.float8_e4m3fn)
+
+
+def write(folder, tensors, config):
+    os.makedirs(folder)
+    save_file({k: t.contiguous() for k, t in tensors.items()}, os.path.join(folder, 'model.safetensors'), metadata={'format': 'pt'})
+    with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as f:
+        json.dump(config, f, indent=2)
+    return folder
+
+
+def compare(a, folder, wanted, dtype='bf16'):
+    """What our conversion has otherwise than wanted; its config.json says nothing of quantization."""
+    out = '%s.%s' % (folder, dtype)
+    ckpt(a, 'convert', '-q', folder, out, '--to', 'hf', '--dtype', dtype)
+    got, problems = load_file(os.path.join(out, 'model.safetensors')), []
+    if set(got) != set(wanted):
+        problems.append('names differ: %s' % sorted(set(got) ^ set(wanted)))
+    for name in set(got) & set(wanted):
+        want = wanted[name].to(DTYPES[dtype]).contiguous()
+        if got[name].shape != want.shape or not torch.equal(got[name].view(torch.uint8), want.view(torch.uint8)):
+            problems.append(name)
+    with open(os.path.join(out, 'config.json'), encoding='utf-8') as f:
+        config = json.load(f)
+    if 'quantization_config' in json.dumps(config) or config['keeps'] != {'this': ['}', 1]}:
+        problems.append('config.json is %s' % config)
+    return problems
+
+
+def blocks(a, tmp, dtype):
+    """Scales of blocks, as F32 and as exponents, of matrices and of stacked ones."""
+    of, tensors = Fp8Dequantize(None)._dequantize_one, {}
+    exponents = torch.randint(110, 135, (2, 1), dtype=torch.uint8)
+    for name, weight, scale in (('a', fp8(256, 384), torch.rand(2, 3) * 0.01), ('b', fp8(256, 128), exponents),
+                                ('c', fp8(256, 128), exponents.clone().view(torch.float8_e8m0fnu)), ('d', fp8(3, 128, 256), torch.rand(3, 1, 2)),
+                                ('e', fp8(128, 128), torch.tensor([[0.01]])), ('f', fp8(256, 128).to(torch.float8_e5m2), torch.rand(2, 1))):
+        tensors[name + '.weight'], tensors[name + '.weight_scale_inv'] = weight, scale
+    wanted = {name: of(t, tensors[name + '_scale_inv'], DTYPES[dtype]) for name, t in tensors.items() if not name.endswith('inv')}
+    # the last blocks of rows and columns are smaller, as DeepSeek's own kernel has it; transformers refuses such
+    w, s = fp8(200, 300), torch.rand(2, 3)
+    tensors['g.weight'], tensors['g.weight_scale_inv'] = w, s
+    wanted['g.weight'] = w.float() * s.repeat_interleave(128, 0)[:200].repeat_interleave(128, 1)[:, :300]
+    tensors['norm.weight'] = wanted['norm.weight'] = torch.randn(7).bfloat16()
+    tensors['a.activation_scale'] = torch.tensor(1.)
+    config = {'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}, 'quantization_config': {'quant_method': 'fp8', 'weight_block_size': [128, 128]}}
+    return compare(a, write(os.path.join(tmp, 'blocks' + dtype), tensors, config), wanted, dtype)
+
+
+def channels(a, tmp, dtype):
+    """compressed-tensors: scales of several dtypes and shapes."""
+    kinds = {'tensor': ((), {}), 'channel': ((64, 1), {}), 'group': ((64, 4), {'group_size': 32}), 'block': ((2, 4), {'block_structure': [32, 32]})}
+    tensors, wanted = {}, {}
+    for scale_dtype in torch.bfloat16, torch.float32, torch.float16:
+        for kind, (shape, more) in kinds.items():
+            name, weight = '%s.%s.weight' % (kind, scale_dtype), fp8(64, 128)
+            scale = (torch.rand(shape) * 0.01 + 1e-3).to(scale_dtype)
+            args = QuantizationArgs(num_bits=8, type='float', strategy=kind, **more)
+            tensors[name], tensors[name + '_scale'] = weight, scale
+            wanted[name] = dequantize(weight, scale.reshape(1) if kind == 'tensor' else scale, args=args)
+    weight, scale = torch.randint(-127, 128, (64, 96)).to(torch.int8), (torch.rand(64, 1) * 0.01).bfloat16()
+    tensors['int8.weight'], tensors['int8.weight_scale'] = weight, scale
+    wanted['int8.weight'] = dequantize(weight, scale, args=QuantizationArgs(num_bits=8, type='int', strategy='channel'))
+    config = {'quantization_config': METHOD, 'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}, 'text_config': {'quantization_config': METHOD}}
+    return compare(a, write(os.path.join(tmp, 'channels' + dtype), tensors, config), wanted, dtype)
+
+
+def experts(a, tmp, dtype):
+    """MXFP4: every nibble, every exponent but those that leave BF16's range, and the largest."""
+    packed, scales = torch.randint(0, 256, (3, 40, 4, 16), dtype=torch.uint8), torch.randint(1, 256, (3, 40, 4), dtype=torch.uint8)
+    name = 'x.experts.gate_up_proj'
+    tensors = {name + '_blocks': packed, name + '_scales': scales}
+    config = {'quantization_config': {'quant_method': 'mxfp4'}, 'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}}
+    return compare(a, write(os.path.join(tmp, 'experts' + dtype), tensors, config),
+                   {name: convert_moe_packed_tensors(packed, scales, dtype=DTYPES[dtype])}, dtype)
+
+
+def whole(a, folder, config):
+    """Logits of the floats, and of what transformers makes of the folder itself."""
+    ckpt(a, 'convert', '-q', folder, folder + '.bf16', '--to', 'hf', '--dtype', 'bf16')
+    ours = AutoModelForCausalLM.from_pretrained(folder + '.bf16', dtype=torch.bfloat16)
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, quantization_config=config)
+    states = ours.state_dict(), theirs.state_dict()
+    problems = ['names: %s' % sorted(set(states[0]) ^ set(states[1]))] if set(states[0]) != set(states[1]) else []
+    problems += [name for name in states[0] if not torch.equal(states[0][name], states[1].get(name, torch.empty(0)))]
+    with torch.no_grad():
+        x = torch.arange(24).view(2, 12)
+        return problems or ([] if torch.equal(ours(x).logits, theirs(x).logits) else ['logits differ'])
+
+
+def model(a, tmp):
+    source = os.path.join(tmp, 'llama')
+    LlamaForCausalLM(LlamaConfig(vocab_size=96, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
+                                 num_key_value_heads=4)).bfloat16().save_pretrained(source)
+    tensors = {}
+    for name, t in load_file(os.path.join(source, 'model.safetensors')).items():
+        tensors[name] = t
+        if 'proj' in name:
+            rows, cols = t.shape
+            grid = t.float().reshape(rows // 128, 128, cols // 128, 128)
+            scale = grid.abs().amax((1, 3)) / 448
+            tensors[name] = (grid / scale[:, None, :, None]).clamp(-448, 448).to(torch.float8_e4m3fn).reshape(rows, cols)
+            tensors[name + '_scale_inv'] = scale
+    with open(os.path.join(source, 'config.json'), encoding='utf-8') as f:
+        config = json.load(f)
+    config['quantization_config'] = {'quant_method': 'fp8', 'weight_block_size': [128, 128], 'activation_scheme': 'dynamic'}
+    return whole(a, write(os.path.join(tmp, 'llama-fp8'), tensors, config), FineGrainedFP8Config(dequantize=True))
+
+
+def gpt_oss(a, tmp):
+    source = os.path.join(tmp, 'oss')
+    GptOssForCausalLM(GptOssConfig(vocab_size=96, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+                                   num_key_value_heads=2, head_dim=16, num_local_experts=4, num_experts_per_tok=2,
+                                   layer_types=['sliding_attention', 'full_attention'])).bfloat16().save_pretrained(source)
+    tensors = {}
+    for name, t in load_file(os.path.join(source, 'model.safetensors')).items():
+        if not name.endswith(('gate_up_proj', 'down_proj')):
+            tensors[name] = t
+            continue
+        n, ins, outs = t.shape
+        tensors[name + '_blocks'] = torch.randint(0, 256, (n, outs, ins // 32, 16), dtype=torch.uint8)
+        tensors[name + '_scales'] = torch.randint(115, 122, (n, outs, ins // 32), dtype=torch.uint8)
+    with open(os.path.join(source, 'config.json'), encoding='utf-8') as f:
+        config = json.load(f)
+    config['quantization_config'] = {'quant_method': 'mxfp4', 'modules_to_not_convert': ['model.layers.*.self_attn', 'model.layers.*.mlp.router',
+                                                                                        'model.embed_tokens', 'lm_head']}
+    return whole(a, write(os.path.join(tmp, 'oss-mxfp4'), tensors, config), Mxfp4Config(dequantize=True))
+
+
+def main():
+    a = arguments()
+    tally = Tally(a.verbose)
+    torch.manual_seed(0)
+    with scratch() as tmp:
+        for dtype in 'bf16', 'fp32':
+            for check in blocks, channels, experts:
+                tally.call('%s as %s' % (check.__name__, dtype), check, a, tmp, dtype)
+        tally.call('a Llama in fp8', model, a, tmp)
+        tally.call('gpt-oss in MXFP4', gpt_oss, a, tmp)
+    return tally.end('quantized folders')
+
+
+if __name__ == '__main__':
+    sys.exit(main())
