@@ -70,7 +70,7 @@ static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
     if (a->untie)
         return ckpt_map_untie(map, err);
     // a model folder leaves out what its configuration ties
-    if (a->tie || a->target.copy_side_files)
+    if (a->tie || (a->target.copy_side_files && !args_native(a)))
         return ckpt_map_tie(map, a->tie, err);
     return CKPT_OK;
 }
@@ -266,6 +266,8 @@ static const cli_option convert_options[] = {
     {"rename", 0, CLI_FILE, AT(rename), "FILE", "rules, one a line: PATTERN REPLACEMENT"},
     {"map", 0, CLI_TEXT, AT(map), "NAME|FILE",
      "from one layout to another (ckpt maps): hf:megatron"},
+    {"layout", 0, CLI_TEXT, AT(hub_layout), "hub|native",
+     "the hub's names, experts and ties (hub), or training's"},
     {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
     {"config", 0, CLI_SOURCE, AT(config), "PATH",
      "config.json, or its model's folder: not the source's own"},

@@ -62,13 +62,20 @@ static int args_config(cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
+bool args_native(const cli_args *a)
+{
+    return a->hub_layout && strcmp(a->hub_layout, "native") == 0;
+}
+
 int args_rules(cli_args *a, ckpt_err *err)
 {
     int rc =
         a->slice_rules ? text_read(&a->rules_text, a->slice_rules, "slice rules", err) : CKPT_OK;
 
     a->open.slice_rules = a->rules_text;
-    if (!a->map && a->n_operands == 2 && strchr(a->line.verb->uses, 'o'))
+    if (rc == CKPT_OK && a->hub_layout && strcmp(a->hub_layout, "hub") != 0 && !args_native(a))
+        rc = fail(err, CKPT_EUSAGE, "--layout: '%s' is neither hub nor native", a->hub_layout);
+    if (!a->map && !args_native(a) && a->n_operands == 2 && strchr(a->line.verb->uses, 'o'))
         a->map = a->own_map = maps_default(a->target.format, a->operand[1]);
     if (a->map && strcmp(a->map, "none") == 0)
         a->map = NULL;

@@ -36,6 +36,7 @@ typedef struct cli_args {
     uint64_t params, largest, gpus, nodes, stage; /* mem */
     double tolerance;                             /* diff */
     const char *map, *config; /* convert: a layout map, and the model's config.json */
+    const char *hub_layout;   /* convert: --layout, "hub" or "native" */
     const char *own_map;      /* convert: map, where the target and not the user asks for it */
     bool backwards;
     cli_list include, exclude, sizes;
@@ -77,6 +78,9 @@ typedef struct cli_args {
  */
 int args_parse(cli_args *a, const cli_verb *verb, int argc, char **argv, ckpt_err *err);
 void args_free(cli_args *a);
+
+/* --layout native: what is written keeps the names, experts and heads of training. */
+bool args_native(const cli_args *a);
 
 /* Open the first operand as --tag, --slice-rules and the others say. */
 int args_open(ckpt_map **out, cli_args *a, ckpt_err *err);

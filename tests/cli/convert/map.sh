@@ -11,6 +11,8 @@ ckpt convert -q --map hf:megatron --size wings=5 "$hf" none.safetensors; echo $?
 # the hub's layout: experts apart, where config.json says that it is such a model
 mkdir memory && cp "$FIXTURES"/map_qwen3moe_experts/stacked.safetensors memory && cp "$FIXTURES"/map_qwen3moe_experts/hf/config.json memory
 ckpt convert -q --to hf memory/stacked.safetensors hub && ckpt diff hub "$FIXTURES"/map_qwen3moe_experts/hf
+ckpt convert -q --to hf --layout native memory/stacked.safetensors kept && ckpt diff kept memory/stacked.safetensors
+ckpt convert -q --to hf --layout martian memory/stacked.safetensors none
 ckpt convert -q --to hf --map none memory/stacked.safetensors native && ckpt diff native memory/stacked.safetensors
 try() {
     printf "$1\n" >a.map
