@@ -476,6 +476,23 @@ static int ld_make_room(ld_loader *l, ckpt_err *err)
     return zt_device_check(home, err);
 }
 
+/* The checkpoint keeps moments of this optimizer. */
+static bool ld_has_moments(const ld_loader *l)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; !has && i < l->zero->n_groups; i++) {
+        const zt_group *g = &l->zero->group[i];
+        const char *kind = zt_optim_state(&l->zero->config->optim, g->muon, 0);
+
+        for (uint32_t k = g->first; kind && !has && k < g->first + g->n; k++) {
+            const ckpt_tensor *t = l->from[l->zero->order[k]];
+            has = t && ld_moment(l, kind, t);
+        }
+    }
+    return has;
+}
+
 /* Masters, moments and everything beside them. */
 static int ld_state(ld_loader *l, ckpt_err *err)
 {
@@ -491,6 +508,10 @@ static int ld_state(ld_loader *l, ckpt_err *err)
         return rc;
     rc = zt_comm_agree(l->zero->comm, zt_restore(l->zero, l->map->states.at[0], l->from, step, err),
                        err);
+    // SGD counts no steps: where it has begun, the next is not its first, which makes the buffers
+    if (rc == CKPT_OK && l->zero->config->optim.type == ZT_OPT_SGD && l->zero->updates == 0 &&
+        ld_has_moments(l))
+        l->zero->updates = 1;
     return rc == CKPT_OK ? zt_comm_agree(l->zero->comm, zt_zero_refresh(l->zero, err), err) : rc;
 }
 

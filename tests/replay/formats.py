@@ -26,7 +26,8 @@ FORMATS = {'dcp': (3, 2), 'fsdp-ranks': (2, 3), 'universal': (1, 1)}
 # Fixture: stage that goes on.
 RUNS = {'fsdp2_llama_w3': 3, 'fsdp2_flatopt_w2': 1, 'fsdp2_stateful_w2': 2, 'tp2_fsdp2_w4': 2, 'fsdp2_empty_w4': 1, 'fsdp1_full_w2': 3,
         'fsdp2_full_w2': 1, 'rl_verl_fsdp2_w2': 2, 'rl_verl_fsdp1_w2': 3, 'rl_verl_hsdp_w4': 1, 'rl_fsdp1_shardedtensor_w3': 2,
-        'accel_fsdp2_sharded_w2': 2, 'accel_fsdp1_full_w2': 1, 'accel_fsdp2_full_w2': 3}
+        'hsdp2_w4': 2, 'accel_fsdp2_sharded_w2': 2, 'accel_fsdp1_full_w2': 1,
+        'accel_fsdp2_full_w2': 3}
 # Settings of a run, and those of a configuration that goes on with it, which do not count.
 SETTINGS = [('AdamW', {'lr': 0.004, 'eps': 1e-3, 'betas': [0.8, 0.9]}, {'eps': 1e-8, 'lr': 1, 'betas': [0.9, 0.999]}),
             ('Adam', {'lr': 0.004, 'eps': 1e-3, 'bias_correction': False}, {'eps': 1e-8, 'bias_correction': True}),
@@ -41,6 +42,8 @@ SETTINGS = [('AdamW', {'lr': 0.004, 'eps': 1e-3, 'betas': [0.8, 0.9]}, {'eps': 1
             ('SGD', {'lr': 0.1, 'momentum': 0.9}, {'momentum': 0}, 'set optimizer.params.momentum to 0.9'),
             ('Adam', {'lr': 0.01, 'weight_decay': 0.1, 'torch_adam': True, 'adam_w_mode': False}, {'adam_w_mode': True},
              'decoupled_weight_decay is False')]
+# what else a configuration has that does not count
+OTHERS = {'SGD': {'momentum': 0.1}, 'Adagrad': {'eps': 0.5, 'lr_decay': 0.5}}
 BARE = 'rl_verl_fsdp2_w2'   # loses its optimizer
 # Other names, by a layout map; the limit for bf16 is that of two orders of sums.
 SHAPE = ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'vocab_size')
@@ -136,15 +139,17 @@ def read_ids(path):
     return out
 
 
-def shifted(path, out):
-    """The fixture's batches for a model that shifts its labels: one token more, and -100 before the first label; samples in a row."""
+def shifted(path, out, skip=0):
+    """The fixture's batches for a model that shifts its labels: one token more, and -100 before the first label; samples in a row.
+    skip: so many batches are left out."""
     both = read_ids(path)
     shape, x = both['x']
     y, n = both['y'][1], shape[-1]
     rows = len(x) // n
-    ids = [t for r in range(rows) for t in (*x[r * n:(r + 1) * n], 0)]
-    labels = [t for r in range(rows) for t in (-100, *y[r * n:(r + 1) * n])]
-    write_safetensors(out, {name: ('I64', [rows, n + 1], struct.pack('<%dq' % len(v), *v))
+    first = rows // shape[0] * skip
+    ids = [t for r in range(first, rows) for t in (*x[r * n:(r + 1) * n], 0)]
+    labels = [t for r in range(first, rows) for t in (-100, *y[r * n:(r + 1) * n])]
+    write_safetensors(out, {name: ('I64', [rows - first, n + 1], struct.pack('<%dq' % len(v), *v))
                             for name, v in (('input_ids', ids), ('labels', labels))})
     return rows // shape[0]
 
@@ -189,13 +194,15 @@ def of_fixture(work, folder, stage):
     with open(os.path.join(folder, 'expected.json'), encoding='utf-8') as f:
         e = json.load(f)
     data = work.fresh('data.safetensors')
-    batch = shifted(os.path.join(folder, 'batches.safetensors'), data)
-    settings = {'lr': 0.77, 'weight_decay': 0.33, 'eps': 0.5, 'torch_adam': True}
-    config = {'train_micro_batch_size_per_gpu': batch, 'gradient_clipping': 0.0, 'zero_optimization': {'stage': stage},
-              'optimizer': {'type': e['optimizer'].get('name', 'AdamW'), 'params': settings}}
     steps = e.get('steps') or e['next_steps'][0]['step'] - 1
+    # SGD counts no steps: the run begins at 0, and its data and schedule too
+    begun = 0 if e['optimizer'].get('name') == 'SGD' else steps
+    batch = shifted(os.path.join(folder, 'batches.safetensors'), data, steps - begun)
+    settings = {'lr': 0.77, 'weight_decay': 0.33, **OTHERS.get(e['optimizer'].get('name'), {'eps': 0.5, 'torch_adam': True})}
+    config = {'train_micro_batch_size_per_gpu': batch, 'gradient_clipping': 0.0, 'zero_optimization': {'stage': stage},
+              'optimizer': {'type': e['optimizer'].get('name', 'AdamW'), 'params': settings}, 'zero_allow_untested_optimizer': True}
     several = len(e['optimizer']['param_groups']) > 1
-    options = ['--model', work.write('config.json', e['hf_config']), '--data', data, '--max-steps', steps + 2,
+    options = ['--model', work.write('config.json', e['hf_config']), '--data', data, '--max-steps', begun + 2,
                '--param-groups', 'decay' if several else 'single', '--deepspeed_config']
     load = ['--load', os.path.join(folder, e['checkpoint'])]
     problem = differs(train(work, 1, [*options, work.write('ds.json', config), *load]), [s['loss'] for s in e['next_steps'][:2]])
@@ -203,7 +210,7 @@ def of_fixture(work, folder, stage):
     config = work.write('ds.json', config)
     fresh, rates = train(work, 1, [*options, config], 'lr'), train(work, 1, [*options, config, *load], 'lr')
     # the update after the resume has the checkpoint's own rate
-    return problem or ('' if rates[1:] == fresh[steps + 1:] else 'learning rates %s instead of %s' % (rates[1:], fresh[steps + 1:]))
+    return problem or ('' if rates[1:] == fresh[begun + 1:] else 'learning rates %s instead of %s' % (rates[1:], fresh[begun + 1:]))
 
 
 def main():
