@@ -187,7 +187,9 @@ static const char **maps_sizes(const ckpt_remap *r, const char *const *sizes)
     while (sizes && sizes[n])
         n++;
     const char **out = calloc(n + 1, sizeof *out);
-    for (size_t i = 0; out && i < n; i++) {
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
         (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(sizes[i], "="), sizes[i]);
         if (ckpt_remap_knows(r, name))
             out[kept++] = sizes[i];
