@@ -217,6 +217,11 @@ def configurations(a, tmp):
                 far = (back.eval()(x).logits - model(x).logits).abs().max().item()
             keys = [k for k in ('missing_keys', 'unexpected_keys', 'mismatched_keys') if info[k]]
             verdict('%s by %s' % (name, os.path.basename(way[0][1])), 'keys: %s' % info if keys else None if far < 1e-6 else 'logits: %g' % far)
+    # a run of Megatron-Core, whose own arguments lack nothing but this
+    run = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'mcore_llama_distopt_dp2', 'ckpt')
+    rc, err = ckpt(a, 'convert', '-q', run, os.path.join(tmp, 'c_megatron'), '--to', 'hf', '--size', 'args.norm_epsilon=1e-5')
+    got = load(os.path.join(tmp, 'c_megatron')) if rc == 0 else err
+    verdict('a run of Megatron-Core', None if isinstance(got, tuple) and got[1] == 10000 else str(got))
 
 
 def load_state(path):
