@@ -25,6 +25,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/quantized.h"
+#include "libckpt/quant_scheme.h"
 #include "libckpt/remap/expr.h"
 
 enum {
@@ -60,9 +61,9 @@ typedef struct dq_make {
 
 typedef struct dq_work {
     ckpt_map *map;
-    bool *gone;        /* by tensor of the map */
-    ckpt_dtype model;  /* that the configuration names, or other tensors have */
-    uint64_t block[2]; /* that the configuration says; 0: nothing */
+    bool *gone;       /* by tensor of the map */
+    ckpt_dtype model; /* that the configuration names, or other tensors have */
+    ckpt_quant_scheme scheme;
     uint64_t n_made, n_others;
     ckpt_err *err;
 } dq_work;
@@ -214,56 +215,54 @@ static const char *dq_shape(char text[120], const ckpt_tensor *t)
     return text;
 }
 
+/* How the weights are quantized, for messages. */
+static const char *dq_how(const dq_work *w)
+{
+    return w->map->known.quantized ? w->map->known.quantized
+                                   : "no config.json says how the weights are quantized";
+}
+
 static int dq_misfit(const dq_work *w, const ckpt_tensor *t, const ckpt_tensor *scale)
 {
     char a[120], b[120];
 
     return ckpt_fail(w->err, CKPT_EMISMATCH,
                      "%.200s is %s of %s, and '%.150s', its scales, are %s of %s: these are no "
-                     "scales for it",
+                     "scales for it (%.200s)",
                      t->name, dq_shape(a, t), ckpt_dtype_name(t->dtype), scale->name,
-                     dq_shape(b, scale), ckpt_dtype_name(scale->dtype));
-}
-
-/*
- * How many elements of an axis a scale is for: the configuration's number where it comes out, since
- * a last block may be smaller; else equal parts.
- */
-static bool dq_block(uint64_t size, uint64_t scales, uint64_t said, uint64_t *block)
-{
-    *block = 0;
-    if (scales == 0 || size == 0)
-        return scales == 0 || size == 0;
-    if (said && size / said + (size % said != 0) == scales)
-        *block = said;
-    else if (size % scales == 0)
-        *block = size / scales;
-    return *block > 0;
+                     dq_shape(b, scale), ckpt_dtype_name(scale->dtype), dq_how(w));
 }
 
 /* The grid of scales over matrices: [], [1], [rows], [rows, groups], and as many before. */
 static bool dq_grid(const dq_work *w, dq_make *m, const ckpt_tensor *t, const ckpt_tensor *s)
 {
+    uint64_t size[2];
     uint32_t lead = t->ndim > 2 ? t->ndim - 2 : 0;
 
     m->cols = t->ndim > 0 ? t->shape[t->ndim - 1] : 1;
     m->rows = t->ndim > 1 ? t->shape[t->ndim - 2] : 1;
     m->grid[0] = m->grid[1] = 1;
+    size[0] = m->block[0] = m->rows;
+    size[1] = m->block[1] = m->cols;
+    // a number, and no grid that happens to have one entry
+    if (s->n_elems == 1 && s->ndim < 2 && lead == 0)
+        return true;
     if (s->ndim == t->ndim && t->ndim >= 2) {
         m->grid[0] = s->shape[s->ndim - 2];
         m->grid[1] = s->shape[s->ndim - 1];
         if (memcmp(s->shape, t->shape, lead * sizeof *s->shape) != 0)
             return false;
-    } else if (s->ndim == 1 && t->ndim == 2 && s->shape[0] == m->rows)
-        m->grid[0] = m->rows;
-    else if (s->n_elems != 1 || s->ndim > 1 || lead > 0)
+    } else if (s->ndim == 1 && t->ndim == 2)
+        m->grid[0] = s->shape[0];
+    else
         return false;
-    return dq_block(m->rows, m->grid[0], w->block[0], &m->block[0]) &&
-           dq_block(m->cols, m->grid[1], w->block[1], &m->block[1]);
+    // without elements any block will do
+    return t->n_elems == 0 || ckpt_quant_block_of(&w->scheme, size, m->grid, m->block) == CKPT_OK;
 }
 
 /* The dtypes: numbers that a float has, and scales that are floats or exponents. */
-static bool dq_dtypes(const dq_form *f, dq_make *m, const ckpt_tensor *t, const ckpt_tensor *s)
+static bool dq_dtypes(const dq_work *w, const dq_form *f, dq_make *m, const ckpt_tensor *t,
+                      const ckpt_tensor *s)
 {
     bool exponents = s->dtype == CKPT_F8_E8M0 || (s->dtype == CKPT_U8 && !f->own),
          fp8 = t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2,
@@ -278,7 +277,7 @@ static bool dq_dtypes(const dq_form *f, dq_make *m, const ckpt_tensor *t, const 
             m->narrow = ckpt_cast_find(s->dtype, CKPT_F32);
         }
     }
-    return (fp8 || (f->own && t->dtype == CKPT_I8)) && (wide || exponents);
+    return (fp8 || (f->own && w->scheme.integers && t->dtype == CKPT_I8)) && (wide || exponents);
 }
 
 /* ---- making it ---- */
@@ -357,7 +356,7 @@ static int dq_weight(dq_work *w, const dq_form *f, ckpt_tensor *t, ckpt_tensor *
         return rc;
     if (f->mxfp4)
         return dq_mxfp4(w, t, s, m);
-    if (!dq_grid(w, m, t, s) || !dq_dtypes(f, m, t, s))
+    if (!dq_grid(w, m, t, s) || !dq_dtypes(w, f, m, t, s))
         return dq_misfit(w, t, s);
     m->make.make = dq_run;
     return dq_put(w, t, m);
@@ -388,6 +387,18 @@ static int dq_at(const dq_work *w, const char *name, size_t keep, const char *en
     return CKPT_OK;
 }
 
+/* Scales of activations, and of the keys and values of attention. */
+static bool dq_is_other(const char *name)
+{
+    size_t keep;
+
+    for (size_t k = 0; k < sizeof dq_others / sizeof *dq_others; k++) {
+        if (dq_ends(name, dq_others[k], &keep))
+            return true;
+    }
+    return false;
+}
+
 /* A tensor with the name of scales: they are its weight's. */
 static int dq_scale(dq_work *w, size_t i, const dq_form *f)
 {
@@ -400,6 +411,9 @@ static int dq_scale(dq_work *w, size_t i, const dq_form *f)
     rc = dq_at(w, s->name, keep, f->weight, &at);
     if (rc == CKPT_OK)
         rc = dq_at(w, s->name, keep, "_zero_point", &zero);
+    if (rc == CKPT_OK && at == SIZE_MAX && w->scheme.scale && !dq_is_other(s->name))
+        return ckpt_fail(w->err, CKPT_EMISSING,
+                         "'%.200s' has no weight that it would scale (%.200s)", s->name, dq_how(w));
     if (rc != CKPT_OK || at == SIZE_MAX || w->gone[at])
         return rc;
     if (zero != SIZE_MAX)
@@ -413,23 +427,36 @@ static int dq_scale(dq_work *w, size_t i, const dq_form *f)
 /* Names are looked up while tensors change theirs: what is renamed is looked for no more. */
 static int dq_all(dq_work *w)
 {
-    size_t keep;
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
         for (size_t k = 0; rc == CKPT_OK && !w->gone[i] && k < sizeof dq_forms / sizeof *dq_forms;
-             k++)
-            rc = dq_scale(w, i, &dq_forms[k]);
+             k++) {
+            if (!w->scheme.scale || strcmp(w->scheme.scale, dq_forms[k].scale) == 0)
+                rc = dq_scale(w, i, &dq_forms[k]);
+        }
     }
     for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
-        for (size_t k = 0; k < sizeof dq_others / sizeof *dq_others; k++) {
-            if (w->gone[i] || !dq_ends(w->map->tensors.at[i]->name, dq_others[k], &keep))
-                continue;
+        if (!w->gone[i] && dq_is_other(w->map->tensors.at[i]->name)) {
             w->gone[i] = true;
             w->n_others++;
         }
     }
     return rc;
+}
+
+/* Numbers that a scheme stores, and that mean nothing without scales. */
+static bool dq_is_stored(const dq_work *w, const ckpt_tensor *t)
+{
+    size_t keep;
+
+    if (w->scheme.integers && t->dtype == CKPT_I8)
+        return w->scheme.scale && dq_ends(t->name, ".weight", &keep);
+    if (t->dtype == CKPT_U8)
+        return w->scheme.scale && strcmp(w->scheme.scale, dq_forms[0].scale) == 0 &&
+               dq_ends(t->name, dq_forms[0].weight, &keep);
+    return t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2 || t->dtype == CKPT_F8_E4M3FNUZ ||
+           t->dtype == CKPT_F8_E5M2FNUZ;
 }
 
 /* The scales leave the list; no small numbers stay that have none. */
@@ -440,7 +467,7 @@ static int dq_drop(dq_work *w)
     for (size_t i = 0; i < w->map->tensors.n; i++) {
         ckpt_tensor *t = w->map->tensors.at[i];
 
-        if (!w->gone[i] && (t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2))
+        if (!w->gone[i] && dq_is_stored(w, t))
             return ckpt_fail(w->err, CKPT_EMISSING,
                              "%.200s is %s like the quantized weights, and has no scales", t->name,
                              ckpt_dtype_name(t->dtype));
@@ -451,23 +478,23 @@ static int dq_drop(dq_work *w)
     return ckpt_map_reindex(w->map, w->err);
 }
 
-/* What the configuration says: the model's dtype, and the blocks. */
+/* What the configuration says: the model's dtype, and how it is quantized. */
 static int dq_config(dq_work *w)
 {
-    static const char *const keys[] = {
-        "quantization_config.weight_block_size.0", "quantization_config.weight_block_size.1",
-        "quantization_config.config_groups.group_0.weights.block_structure.0",
-        "quantization_config.config_groups.group_0.weights.block_structure.1"};
+    static const char *const keys[] = {"quantization_config", "compression_config",
+                                       "text_config.quantization_config"};
+    const ckpt_value *q = NULL;
     ckpt_remap none = {0};
     const ckpt_remap_how how = {0};
     ckpt_rm_facts facts;
     int rc = ckpt_rm_facts_open(&facts, &none, w->map, &how, w->err);
 
-    for (size_t i = 0; rc == CKPT_OK && i < sizeof keys / sizeof *keys; i++) {
-        int64_t n = 0;
-        if (ckpt_value_as_int(ckpt_rm_fact(&facts, keys[i]), &n) && n > 0)
-            w->block[i % 2] = (uint64_t)n;
+    for (size_t i = 0; rc == CKPT_OK && !q && i < sizeof keys / sizeof *keys; i++) {
+        const ckpt_value *v = ckpt_rm_fact(&facts, keys[i]);
+        q = v && v->kind == CKPT_V_DICT ? v : NULL;
     }
+    if (rc == CKPT_OK)
+        rc = ckpt_quant_scheme_of(&w->scheme, q, w->map->path ? w->map->path : "memory", w->err);
     for (size_t i = 0; rc == CKPT_OK && i < 2 && w->model == CKPT_DTYPE_NONE; i++) {
         const ckpt_value *v = ckpt_rm_fact(&facts, i ? "torch_dtype" : "dtype");
         if (v && v->kind == CKPT_V_STR)

@@ -93,7 +93,10 @@ def channels(a, tmp, dtype):
     weight, scale = torch.randint(-127, 128, (64, 96)).to(torch.int8), (torch.rand(64, 1) * 0.01).bfloat16()
     tensors['int8.weight'], tensors['int8.weight_scale'] = weight, scale
     wanted['int8.weight'] = dequantize(weight, scale, args=QuantizationArgs(num_bits=8, type='int', strategy='channel'))
-    config = {'quantization_config': METHOD, 'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}, 'text_config': {'quantization_config': METHOD}}
+    groups = {kind: {'weights': dict({'num_bits': 8, 'type': 'float', 'strategy': kind, 'symmetric': True}, **more)} for kind, (_, more) in kinds.items()}
+    groups['int8'] = {'format': 'int-quantized', 'weights': {'num_bits': 8, 'type': 'int', 'strategy': 'channel', 'symmetric': True}}
+    method = dict(METHOD, config_groups=groups)
+    config = {'quantization_config': method, 'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}, 'text_config': {'quantization_config': method}}
     return compare(a, write(os.path.join(tmp, 'channels' + dtype), tensors, config), wanted, dtype)
 
 

@@ -76,5 +76,69 @@ for f in rows axes whole bare zero four nvfp4; do
     ckpt convert -q $f floats --to hf --dtype bf16
     echo "$? $(ls -d floats* 2>&1)"
 done
+echo "== what config.json says is believed, or refused"
+python3 - <<'EOP'
+exec(open('make.py').read().split('BLOCK =')[0])
+SIZES.update(I8=1, F8_E4M3FNUZ=1)
+def groups(*of, **more):
+    return {'quantization_config': dict({'quant_method': 'compressed-tensors', 'format': 'float-quantized', 'config_groups': {
+        'group_%d' % k: {'weights': dict({'num_bits': 8, 'type': 'float', 'symmetric': True}, **w)} for k, w in enumerate(of)}}, **more)}
+W, S = 'F8_E4M3', 'F32'
+ROWS = {'p.weight': (W, [4, 6]), 'p.weight_scale': (S, [4, 1])}
+FP8 = {'quantization_config': {'quant_method': 'fp8', 'weight_block_size': [4, 4]}}
+EDGE = {'p.weight': (W, [6, 6]), 'p.weight_scale_inv': (S, [2, 2])}
+CHANNEL, INT = {'strategy': 'channel'}, {'strategy': 'channel', 'type': 'int'}
+folder('silent_edge', None, EDGE)
+folder('whole_of_blocks', FP8, {'p.weight': (W, [6, 6]), 'p.weight_scale_inv': (S, [1, 1])})
+folder('no_weight', FP8, dict(EDGE, **{'q.weight_scale_inv': (S, [1, 1])}))
+folder('fnuz', FP8, dict(EDGE, **{'q.weight': ('F8_E4M3FNUZ', [6])}))
+folder('no_scales', {'quantization_config': {'quant_method': 'mxfp4'}}, {
+    'e.up_blocks': ('U8', [2, 4, 1, 16]), 'e.up_scales': ('U8', [2, 4, 1]), 'e.down_blocks': ('U8', [2, 4, 1, 16])})
+folder('no_int8_scales', groups(INT, format='int-quantized'), {
+    'p.weight': ('I8', [4, 6]), 'p.weight_scale': (S, [4, 1]), 'q.weight': ('I8', [4, 6])})
+folder('unknown', {'quantization_config': {'quant_method': 'tomorrow'}}, ROWS)
+folder('packed', groups(CHANNEL, format='pack-quantized'), ROWS)
+folder('turned', groups(CHANNEL, transform_config={'config_groups': {'R1': {'type': 'hadamard'}}}), ROWS)
+folder('sparse', groups(CHANNEL, sparsity_config={'format': 'sparse-24-bitmask'}), ROWS)
+folder('uneven', groups(dict(CHANNEL, symmetric=False)), ROWS)
+folder('four_bits', groups(dict(CHANNEL, num_bits=4)), ROWS)
+folder('tokens', groups({'strategy': 'token'}), ROWS)
+folder('no_block', groups({'strategy': 'block', 'block_structure': [0, 4]}), ROWS)
+folder('no_pair', {'quantization_config': {'quant_method': 'fp8', 'weight_block_size': [4]}}, EDGE)
+folder('two_sizes', groups({'strategy': 'block', 'block_structure': [4, 4]}, {'strategy': 'block', 'block_structure': [5, 5]}),
+       {'p.weight': (W, [6, 6]), 'p.weight_scale': (S, [2, 2])})
+folder('edge', FP8, EDGE)
+folder('text_part', {'text_config': FP8}, EDGE)
+folder('second_group', groups(CHANNEL, {'strategy': 'block', 'block_structure': [4, 4]}),
+       dict(ROWS, **{'q.weight': (W, [6, 6]), 'q.weight_scale': (S, [2, 2])}))
+EOP
+for f in silent_edge whole_of_blocks no_weight fnuz no_scales no_int8_scales unknown packed turned sparse uneven four_bits tokens no_block no_pair two_sizes; do
+    ckpt convert -q $f floats --to hf --dtype bf16
+    echo "$f $? $(ls -d floats* 2>&1)"
+done
+# a block of 4 rows and one that is cut to 2: never two of 3
+for f in edge text_part second_group; do
+    ckpt convert -q $f floats --to hf --dtype fp32
+    echo "$f $?"
+    python3 - $f floats <<'EOP'
+import json, struct, sys
+def load(path):
+    data = open(path + '/model.safetensors', 'rb').read()
+    n = struct.unpack('<Q', data[:8])[0]
+    return {k: data[8 + n + v['data_offsets'][0]:8 + n + v['data_offsets'][1]] for k, v in json.loads(data[8:8 + n]).items() if k != '__metadata__'}
+def number(b):
+    sign, e, m = -1 if b >> 7 else 1, b >> 3 & 15, b & 7
+    return sign * ((1 + m / 8) * 2.0 ** (e - 7) if e else m / 8 * 2.0 ** -6)
+def single(x):
+    return struct.unpack('<f', struct.pack('<f', x))[0]
+a, b = load(sys.argv[1]), load(sys.argv[2])
+name = 'q.weight' if 'q.weight' in a else 'p.weight'
+scale = struct.unpack('<4f', a.get(name + '_scale_inv') or a[name + '_scale'])
+got = struct.unpack('<36f', b[name])
+want = tuple(single(number(x) * scale[i // 6 // 4 * 2 + i % 6 // 4]) for i, x in enumerate(a[name]))
+print('as blocks of 4 x 4' if got == want else 'other values')
+EOP
+    rm -r floats
+done
 grep -c quantization_config cast_block/config.json same_block/config.json
 ckpt ls cast_mxfp4
