@@ -233,7 +233,11 @@ static int dps_group(dps_maker *m, const ckpt_value *settings)
     for (uint64_t i = 0; rc == CKPT_OK && !m->map->no_state && i < params.n; i++)
         rc = params.at[i]->kind == CKPT_V_STR
                  ? dps_param(m, params.at[i]->as.text.at)
-                 : dps_none(m, "the optimizer names its parameters by number", NULL);
+                 : dps_none(m,
+                            "the optimizer names its parameters by number: save what torch's "
+                            "get_state_dict gives, or make one file of it (dcp_to_torch), where "
+                            "shapes may tell the names",
+                            NULL);
     return rc;
 }
 

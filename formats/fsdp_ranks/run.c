@@ -177,6 +177,13 @@ static int rru_weights(ckpt_ranks_run *r)
 
 /* ---- optimizer ---- */
 
+/* A number as a text, which keys become on the way through a distributed checkpoint. */
+static bool rru_is_number(const ckpt_value *key)
+{
+    return key->kind == CKPT_V_STR && key->as.text.n > 0 &&
+           strspn(key->as.text.at, "0123456789") == key->as.text.n;
+}
+
 /* What a rank keeps of one parameter. */
 static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_value *key,
                           const ckpt_value *state)
@@ -184,7 +191,8 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
     ckpt_dict dict = ckpt_value_map(state);
     int rc = CKPT_OK;
 
-    r->by_name |= key->kind == CKPT_V_STR;
+    // the groups tell whether one that looks like a number is a name
+    r->by_name |= key->kind == CKPT_V_STR && !rru_is_number(key);
     if (key->kind != CKPT_V_STR && (key->kind != CKPT_V_INT || key->as.i < 0))
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: state of what is neither number nor name",
                          file->where.file);

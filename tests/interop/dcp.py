@@ -158,6 +158,25 @@ def rate_is_tensor(ckpt, tmp, flat):
     return '' if groups == [(0.5, ['weight']), (0.25, ['bias'])] else 'groups are %s' % groups
 
 
+def numbered(ckpt, tmp):
+    """What optimizer.state_dict() has are numbers, in a distributed checkpoint and, as texts, in the one file that torch makes of it."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4), torch.nn.Linear(4, 2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+    model(torch.randn(5, 3)).sum().backward()
+    optimizer.step()
+    source, one, zero, flat = (os.path.join(tmp, n) for n in ('numbered', 'one.pt', 'zero', 'flat.safetensors'))
+    dcp.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict()}, checkpoint_id=source, no_dist=True)
+    p = subprocess.run([ckpt, 'reshard', source, zero], capture_output=True, text=True)
+    if p.returncode == 0 or 'by number' not in p.stderr:
+        return 'exit %d: %s' % (p.returncode, p.stderr)
+    dcp_to_torch_save(source, one)
+    run(ckpt, 'reshard', '-q', '--world', '2', '--stage', '2', one, zero)
+    run(ckpt, 'convert', '-q', '--with-optimizer', zero, flat)
+    got = load_file(flat)
+    wrong = [n for n, p in model.named_parameters() if not torch.equal(got['exp_avg/' + n], optimizer.state[p]['exp_avg'])]
+    return '%s have other moments' % wrong if wrong else ''
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
@@ -181,6 +200,7 @@ def main():
                 verdict('%s %s' % (name, layout), load(os.path.join(out, os.listdir(out)[0]), want))
     with tempfile.TemporaryDirectory() as tmp:
         verdict('sgd', uncounted(ckpt, tmp))
+        verdict('numbers', numbered(ckpt, tmp))
         for flat in False, True:
             verdict('a rate that is a tensor, flat %d' % flat, rate_is_tensor(ckpt, tmp, flat))
     print('interop dcp: %d passed, %d failed' % (passed, len(failed)))
