@@ -40,7 +40,7 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
 /*
  * What the model's configuration or the checkpoint says under a path of keys
  * ("rope_scaling.factor"): how->sizes, the configuration given, what an earlier map made of it,
- * those beside the source, the checkpoint's values, its keys and its metadata, in this order;
+ * those beside the source, the checkpoint's keys, its values and its metadata, in this order;
  * NULL: nothing does.
  */
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path);

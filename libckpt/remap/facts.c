@@ -2,6 +2,9 @@
 /*
  * facts.c: what is known of a model by name: its configuration, and what the checkpoint says.
  */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -179,6 +182,25 @@ static const ckpt_value *fa_config(const ckpt_value *v, const char *path)
     return found;
 }
 
+/* A key's value; of an F32 the shortest number that is this one, which its writer was given. */
+static const ckpt_value *fa_key(ckpt_arena *a, const ckpt_key *key)
+{
+    const ckpt_value *v = key->value;
+    char text[32];
+    double d = 0;
+
+    if (key->type != CKPT_KEY_F32 || v->kind != CKPT_V_FLOAT || !isfinite(v->as.f))
+        return v;
+    for (int digits = 1; digits <= 9; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, v->as.f);
+        d = strtod(text, NULL);
+        if (fabs(d) <= (double)FLT_MAX && !((float)d < (float)v->as.f) &&
+            !((float)d > (float)v->as.f))
+            break;
+    }
+    return ckpt_value_float(a, d);
+}
+
 /* The checkpoint's own values; of several model-parallel ranks, which say the same, the first's. */
 static const ckpt_value *fa_values(const ckpt_value *values, const char *path)
 {
@@ -214,12 +236,12 @@ const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
     v = v ? v : fa_config(f->map->config.value, path);
     for (unsigned i = 0; !v && i < 2; i++)
         v = fa_config(f->beside[i], path);
-    if (!v && f->map->values)
-        v = fa_values(f->map->values, path);
     for (size_t i = 0; !v && i < f->map->keys.n; i++) {
         if (strcmp(f->map->keys.at[i].name, path) == 0)
-            v = f->map->keys.at[i].value;
+            v = fa_key(f->arena, &f->map->keys.at[i]);
     }
+    if (!v && f->map->values)
+        v = fa_values(f->map->values, path);
     for (uint64_t i = 0; !v && i < f->map->metadata.n; i++) {
         const ckpt_value *k = f->map->metadata.at[i].key;
         if (k->as.text.n == n && memcmp(k->as.text.at, path, n) == 0)

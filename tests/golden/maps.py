@@ -97,7 +97,7 @@ def hub(run, name, source, hf, *options):
         a, b = got[key], want.get(key, got[key])
         if key == 'dtype' or b is None:  # that of the weights; null: the usual one
             return True
-        return abs(a - b) <= 1e-6 * abs(b) if isinstance(b, float) else a == b
+        return a == b
     wrong = [(k, got[k], want[k]) for k in got if not same(k)]
     less = [k for k in ('model_type', 'architectures', 'vocab_size', 'hidden_size', 'n_embd', 'rms_norm_eps', 'num_attention_heads')
             if k in want and k not in got]
