@@ -38,6 +38,15 @@ typedef struct dps_maker {
 static const char dps_flat[] = "param_groups.", dps_schedule[] = "lr_scheduler",
                   dps_without[] = "the optimizer has a parameter that the model is saved without";
 
+/* What parts a parameter that waits for a layout map; for torchtitan's there are maps. */
+static const char dps_waits[] =
+    "the optimizer has a parameter that the model is saved without, and only a layout map can make "
+    "the model's of it (--map, and --size where it asks)";
+static const char dps_fused[] = ".wqkv.";
+static const char dps_parts[] =
+    "the optimizer has a parameter that the model is saved without; --map fused-qkv:torchtitan (or "
+    "torchtitan:hf) --size heads=N --size kv=N parts it";
+
 /* ---- the optimizer ---- */
 
 static bool dps_is_flat(const ckpt_value *v)
@@ -531,10 +540,7 @@ int ckpt_dcp_state(ckpt_map *map, ckpt_err *err)
     if (rc == CKPT_OK && !map->no_state && m.waits) {
         map->waiting = m.state;
         map->states.n--;
-        return dps_none(&m,
-                        "the optimizer has a parameter that the model is saved without, and only a "
-                        "layout map can make the model's of it (--map, and --size where it asks)",
-                        m.waits);
+        return dps_none(&m, strstr(m.waits, dps_fused) ? dps_parts : dps_waits, m.waits);
     }
     if (m.state && (rc != CKPT_OK || map->no_state)) {
         ckpt_state_free(m.state);

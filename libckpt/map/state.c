@@ -68,7 +68,7 @@ int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
     // other formats hold weights alone
     if (map->known.training)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%.150s: no training state was read: %.220s; ckpt convert takes its "
+                         "%.150s: no training state was read: %.260s; ckpt convert takes its "
                          "weights, with which a new run can begin (--order)",
                          map->path, ckpt_state_why_none(map));
     return ckpt_fail(err, CKPT_EUNSUPPORTED,

@@ -7,6 +7,7 @@
  * that has moments alone (a waiting state), they say which group the new tensors are of.
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "libckpt/map/state.h"
@@ -111,9 +112,29 @@ static const ckpt_tensor *rst_step(const ckpt_map *map, const ckpt_state *s, con
     return step;
 }
 
-/* A parameter is of the group that its moments are of. */
-static int rst_join(ckpt_tensor *t, uint32_t *group, uint32_t of, ckpt_err *err)
+/* Moments of another shape than their parameter: what parted them had the wrong sizes. */
+static int rst_fits(const ckpt_tensor *moment, const ckpt_tensor *t, ckpt_err *err)
 {
+    // one value for a parameter has no shape to fit, nor have rows and columns kept apart
+    for (uint32_t k = 0; moment->n_elems > 1 && moment->ndim == t->ndim && k < t->ndim; k++) {
+        if (moment->shape[k] != t->shape[k])
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "after the layout map, axis %" PRIu32 " of '%.150s' has %" PRIu64
+                             " elements and its weight's has %" PRIu64
+                             ": --size gives the map other sizes than the model's",
+                             k, moment->name, moment->shape[k], t->shape[k]);
+    }
+    return CKPT_OK;
+}
+
+/* A parameter is of the group that its moments are of. */
+static int rst_join(ckpt_tensor *t, const ckpt_tensor *moment, uint32_t *group, uint32_t of,
+                    ckpt_err *err)
+{
+    int rc = rst_fits(moment, t, err);
+
+    if (rc != CKPT_OK)
+        return rc;
     if (*group && *group != of)
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "'%.150s' is in one parameter group, and its moments are of another",
@@ -125,7 +146,8 @@ static int rst_join(ckpt_tensor *t, uint32_t *group, uint32_t of, ckpt_err *err)
 
 /*
  * New tensors whose moments were those of a waiting parameter are of its group.  Each must be
- * there, and of no other group: without one, the optimizer's values would belong to nothing.
+ * there, of the moments' shape, and of no other group: without one, the optimizer's values would
+ * belong to nothing.
  */
 static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
 {
@@ -156,7 +178,7 @@ static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
                            "parameter after the layout map either",
                            name + 1);
         else
-            rc = rst_join(made->at[names->tensors.at[at]->file],
+            rc = rst_join(made->at[names->tensors.at[at]->file], made->at[i],
                           &group[names->tensors.at[at]->file], group[i], err);
     }
     ckpt_map_free(names);

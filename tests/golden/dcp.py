@@ -118,33 +118,38 @@ def reshard(ckpt, source, tmp, grid):
     return problem
 
 
-def parted(fused, heads, kv):
-    """The rows of torchtitan's fused queries, keys and values as Hugging Face has them: per group its queries, a key, a value; and a
-    head's rows, pairs side by side, become the pairs' first halves and then their second ones."""
+def parted(fused, heads, kv, names, pairs):
+    """The rows of torchtitan's fused queries, keys and values by the names of their parts: per group its queries, a key, a value. Unless
+    pairs stay side by side, as torchtitan has them, a head's rows are the pairs' first halves and then their second ones."""
     rows, width = fused[1]
     d, step = rows // (heads + 2 * kv), len(fused.raw) // rows
     at = lambda head, row: fused.raw[(head * d + row) * step:][:step]
-    halves = [2 * i + half for half in (0, 1) for i in range(d // 2)]
+    halves = range(d) if pairs else [2 * i + half for half in (0, 1) for i in range(d // 2)]
     group = heads // kv + 2
-    parts = {'q_proj': [(g * group + q, halves) for g in range(kv) for q in range(group - 2)],
-             'k_proj': [(g * group + group - 2, halves) for g in range(kv)],
-             'v_proj': [(g * group + group - 1, range(d)) for g in range(kv)]}
+    parts = {names[0]: [(g * group + q, halves) for g in range(kv) for q in range(group - 2)],
+             names[1]: [(g * group + group - 2, halves) for g in range(kv)],
+             names[2]: [(g * group + group - 1, range(d)) for g in range(kv)]}
     return {name: Entry(fused[0], (len(of) * d, width), b''.join(at(head, row) for head, order in of for row in order))
             for name, of in parts.items()}
 
 
-def fused(ckpt, e, source, tmp, grid):
+def fused(ckpt, e, source, tmp, grid, layouts):
     """Through a layout map with the sizes that no file has: refused without, then the moments' rows are those of their weights."""
     out, z, d = (os.path.join(tmp, n) for n in ('o.safetensors', 'zero', 'through'))
     heads, kv = (e['config'][k] for k in ('n_heads', 'n_kv_heads'))
-    how = ['--map', 'torchtitan:hf', '--size', 'heads=%d' % heads, '--size', 'kv=%d' % kv]
+    own, plain = layouts != 'torchtitan:hf', lambda entry: (entry[0], tuple(entry[1]), entry[2])
+    form, names = (('layers.%s.attention.qkv_linear.%s.weight', ('wq', 'wk', 'wv')) if own else
+                   ('model.layers.%s.self_attn.%s.weight', ('q_proj', 'k_proj', 'v_proj')))
+    how = ['--map', layouts, '--size', 'heads=%d' % heads, '--size', 'kv=%d' % kv]
     problem = convert(ckpt, source, out)
     had = {} if problem else read_safetensors(out)[0]
-    want = {n: (t['dtype'], tuple(t['shape']), t['sha256']) for n, t in e['hf_weights'].items()}
+    want = {n: (t['dtype'], tuple(t['shape']), t['sha256']) for n, t in e['weights' if own else 'hf_weights'].items()}
+    want.update((n, plain(t)) for n, t in had.items() if own and 'wqkv' not in n)
     for name, t in had.items():
-        if 'wqkv' in name and 'step/' not in name:
+        if 'wqkv' in name:
             kind, layer = name.split('/')[0], name.split('layers.')[1].split('.')[0]
-            want.update(('%s/model.layers.%s.self_attn.%s.weight' % (kind, layer, n), tuple(p)) for n, p in parted(t, heads, kv).items())
+            parts = dict.fromkeys(names, t) if kind == 'step' else parted(t, heads, kv, names, own)
+            want.update(('%s/%s' % (kind, form % (layer, n)), plain(p)) for n, p in parts.items())
     if not problem and not run(ckpt, 'reshard', '-q', source, z):
         problem = 'taken for a run without a layout map'
     for world, stage in grid:
@@ -153,7 +158,9 @@ def fused(ckpt, e, source, tmp, grid):
         for path in z, os.path.join(d, 'x'):
             problem = problem or convert(ckpt, path, out)
             got = {} if problem else read_safetensors(out)[0]
-            off = [n for n in want if n not in got or (got[n][0], tuple(got[n][1]), got[n][2]) != want[n]]
+            # ZeRO counts the steps of groups
+            off = [n for n in want if (path != z or not n.startswith('step/')) and
+                   (n not in got or plain(got[n]) != want[n])]
             problem = problem or (off and 'world %d, stage %d: %s' % (world, stage, off[:3]))
     return problem
 
@@ -206,7 +213,8 @@ def fixture(ckpt, path, some):
                 verdict(name + ' ZeRO', reshard(ckpt, source, tmp, GRID[8:9] if some else GRID))
                 verdict(name + ' written', written(ckpt, source, tmp))
             if name in FUSED and not problem:
-                verdict(name + ' ZeRO', fused(ckpt, e, source, tmp, GRID[8:9] if some else GRID))
+                for layouts in 'torchtitan:hf', 'fused-qkv:torchtitan':
+                    verdict('%s ZeRO %s' % (name, layouts), fused(ckpt, e, source, tmp, GRID[8:9] if some else GRID, layouts))
             if not problem:
                 verdict(name + ' verify', run(ckpt, 'verify', '-q', source))
 

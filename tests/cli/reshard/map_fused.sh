@@ -14,3 +14,19 @@ ckpt ls zero --include '*_proj*'
 ckpt convert -q zero hf.safetensors
 ckpt convert -q "$src" weights.safetensors --map torchtitan:hf --size heads=3 --size kv=3
 ckpt diff weights.safetensors hf.safetensors
+# and with torchtitan's own names: only the moments are parted
+own="--map fused-qkv:torchtitan"
+ckpt reshard -q "$src" split $own
+# sizes that lie: halves of a query head, rows that no head has, heads that are not the weights', heads without pairs
+ckpt reshard -q "$src" split $own --size heads=3 --size kv=2
+ckpt reshard -q "$src" split $own --size heads=6 --size kv=1
+ckpt reshard -q "$src" split $own --size heads=4 --size kv=1
+ckpt reshard -q "$src" split $own --size heads=4 --size kv=4
+ckpt convert -q "$src" split.safetensors --with-optimizer $own --size heads=4 --size kv=1
+ls
+ckpt reshard -q "$src" split $own --size heads=3 --size kv=3 --world 2 --stage 3
+ckpt ls split --include '*qkv*'
+ckpt reshard -q "$src" titan --to dcp --layout torchtitan $own --size heads=3 --size kv=3
+ckpt convert -q split a.safetensors --with-optimizer
+ckpt convert -q titan b.safetensors --with-optimizer
+ckpt diff a.safetensors b.safetensors
