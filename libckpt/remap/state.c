@@ -145,9 +145,8 @@ static int rst_join(ckpt_tensor *t, const ckpt_tensor *moment, uint32_t *group, 
 }
 
 /*
- * New tensors whose moments were those of a waiting parameter are of its group.  Each must be
- * there, of the moments' shape, and of no other group: without one, the optimizer's values would
- * belong to nothing.
+ * Moments are of a parameter that is there: without one they would belong to nothing.  New tensors
+ * whose moments were those of a waiting parameter are of its group, and of no other.
  */
 static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
 {
@@ -165,19 +164,18 @@ static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
             one->file = (uint32_t)i;
     }
     for (size_t i = 0; rc == CKPT_OK && i < made->n; i++) {
-        const char *name = made->at[i]->role == CKPT_ROLE_STATE && group[i]
-                               ? strchr(made->at[i]->name, '/')
-                               : NULL;
+        const char *name =
+            made->at[i]->role == CKPT_ROLE_STATE ? strchr(made->at[i]->name, '/') : NULL;
         size_t at = name ? ckpt_map_index(names, name + 1, strlen(name + 1)) : SIZE_MAX;
 
         if (!name)
             continue;
         if (at == SIZE_MAX)
             rc = ckpt_fail(err, CKPT_EMISMATCH,
-                           "the optimizer has moments of '%.150s', and the model has no such "
-                           "parameter after the layout map either",
+                           "the optimizer has moments of '%.150s', and after the layout map the "
+                           "model has no such parameter",
                            name + 1);
-        else
+        else if (group[i])
             rc = rst_join(made->at[names->tensors.at[at]->file], made->at[i],
                           &group[names->tensors.at[at]->file], group[i], err);
     }
@@ -206,7 +204,7 @@ int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, uint32_t *group,
     assert(map && made && group && step);
     ckpt_state *s = rst_of(map);
     ckpt_tensors param = {0};
-    int rc = map->waiting ? rst_settle(made, group, err) : CKPT_OK;
+    int rc = rst_settle(made, group, err);
 
     *step = ckpt_arena_array(map->arena, s->group.n + 1, sizeof **step);
     if (rc != CKPT_OK || !*step)

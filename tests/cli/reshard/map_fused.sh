@@ -30,3 +30,7 @@ ckpt reshard -q "$src" titan --to dcp --layout torchtitan $own --size heads=3 --
 ckpt convert -q split a.safetensors --with-optimizer
 ckpt convert -q titan b.safetensors --with-optimizer
 ckpt diff a.safetensors b.safetensors
+# the other way the moments would be of a parameter that no group has
+ckpt reshard -q split again --to dcp --layout torchtitan --map torchtitan:fused-qkv --size heads=3 --size kv=3
+echo $?
+ls
