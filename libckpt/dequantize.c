@@ -29,8 +29,10 @@
 #include "libckpt/remap/expr.h"
 
 enum {
-    DQ_FP4 = 32,   /* elements of a block of MXFP4 */
-    DQ_PACKED = 16 /* their bytes */
+    DQ_FP4 = 32,         /* elements of a block of MXFP4 */
+    DQ_PACKED = 16,      /* their bytes */
+    DQ_ROUNDED = 4096,   /* elements rounded twice at a time */
+    DQ_MATRIX = 64 << 20 /* stored bytes of one expert, at most: every thread holds one */
 };
 
 typedef struct dq_form {
@@ -55,7 +57,8 @@ typedef struct dq_make {
     uint64_t rows, cols;        /* of a matrix; others lie before each other */
     uint64_t block[2], grid[2]; /* elements of a block, and how many of them a matrix has */
     ckpt_cast_fn widen;         /* from the scale's dtype to F32; NULL: E8M0 */
-    ckpt_cast_fn narrow;        /* to the dtype that is made; NULL: F32 */
+    ckpt_cast_fn own;           /* to the scale's dtype first; NULL: the product stays F32 */
+    ckpt_cast_fn narrow;        /* from either to the dtype that is made; NULL: it is F32 */
     ckpt_dtype scale;
 } dq_make;
 
@@ -63,6 +66,7 @@ typedef struct dq_work {
     ckpt_map *map;
     bool *gone;       /* by tensor of the map */
     ckpt_dtype model; /* that the configuration names, or other tensors have */
+    bool rounded;     /* values are of that dtype */
     ckpt_quant_scheme scheme;
     uint64_t n_made, n_others;
     ckpt_err *err;
@@ -79,55 +83,89 @@ static float dq_exponent(uint8_t byte, ckpt_dtype d)
     return ldexpf(1.0f, (int)byte - 127);
 }
 
-/* Scales of one row of blocks, as F32; own: room for them as they are stored. */
-static int dq_scales(const dq_make *m, ckpt_inputs *in, uint64_t row, float *to, uint8_t *own,
+/* Where scales were read from, so that rows of the same blocks do not read them again. */
+typedef struct dq_window {
+    uint64_t first, n;
+    float *scale;
+    uint8_t *own; /* room for them as they are stored */
+} dq_window;
+
+/* n scales as F32, `first` and on. */
+static int dq_scales(const dq_make *m, ckpt_inputs *in, uint64_t first, uint64_t n, dq_window *w,
                      ckpt_err *err)
 {
-    int rc = in->read(in, m->input[1], row * m->grid[1], m->grid[1], CKPT_DTYPE_NONE, own, err);
+    int rc;
 
+    if (w->first == first && w->n == n)
+        return CKPT_OK;
+    rc = in->read(in, m->input[1], first, n, CKPT_DTYPE_NONE, w->own, err);
     if (rc == CKPT_OK && m->widen)
-        m->widen(to, own, (size_t)m->grid[1]);
-    for (uint64_t i = 0; rc == CKPT_OK && !m->widen && i < m->grid[1]; i++)
-        to[i] = dq_exponent(own[i], m->scale);
+        m->widen(w->scale, w->own, (size_t)n);
+    for (uint64_t i = 0; rc == CKPT_OK && !m->widen && i < n; i++)
+        w->scale[i] = dq_exponent(w->own[i], m->scale);
+    w->first = first;
+    w->n = n;
     return rc;
 }
 
 /* Elements at, at + 1 ... of the weight, which x has, times their scales. */
 static int dq_multiply(const dq_make *m, ckpt_inputs *in, float *x, uint64_t n, uint64_t at,
-                       float *scale, uint8_t *own, ckpt_err *err)
+                       dq_window *w, ckpt_err *err)
 {
-    uint64_t now = UINT64_MAX;
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && i < n;) {
         uint64_t row = (at + i) / m->cols, col = (at + i) % m->cols;
         uint64_t left = n - i < m->cols - col ? n - i : m->cols - col;
         uint64_t of = row / m->rows * m->grid[0] + row % m->rows / m->block[0];
+        uint64_t first = col / m->block[1], last = (col + left - 1) / m->block[1];
 
-        if (of != now)
-            rc = dq_scales(m, in, of, scale, own, err);
-        now = of;
-        for (uint64_t k = 0; rc == CKPT_OK && k < left; k++)
-            x[i + k] *= scale[(col + k) / m->block[1]];
+        rc = dq_scales(m, in, of * m->grid[1] + first, last - first + 1, w, err);
+        for (uint64_t b = first; rc == CKPT_OK && b <= last; b++) {
+            uint64_t from = b == first ? 0 : b * m->block[1] - col;
+            uint64_t end = b == last ? left : (b + 1) * m->block[1] - col;
+            float scale = w->scale[b - first];
+
+            for (uint64_t k = from; k < end; k++)
+                x[i + k] *= scale;
+        }
         i += left;
     }
     return rc;
+}
+
+/* The products as what is made. */
+static void dq_finish(const dq_make *m, uint8_t *to, const float *x, uint64_t n)
+{
+    uint16_t own[DQ_ROUNDED];
+    uint64_t wide = ckpt_dtype_get(m->make.dtype)->bytes;
+
+    if (!m->own && m->narrow)
+        m->narrow(to, x, (size_t)n);
+    for (uint64_t i = 0, some; m->own && i < n; i += some) {
+        some = n - i < DQ_ROUNDED ? n - i : DQ_ROUNDED;
+        m->own(own, x + i, (size_t)some);
+        m->narrow(to + i * wide, own, (size_t)some);
+    }
 }
 
 static int dq_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                   ckpt_err *err)
 {
     const dq_make *m = (const dq_make *)(const void *)make;
-    uint64_t n_scale = m->grid[1] * sizeof(float), n_x = m->narrow ? n * sizeof(float) : 0;
-    float *scale = in->scratch(in, 2 * n_scale + n_x), *x = m->narrow ? scale + 2 * m->grid[1] : to;
-    int rc = scale ? CKPT_OK : ckpt_fail_memory(err);
+    // no more scales are looked at together than a row has, or there are elements
+    uint64_t n_scale = m->grid[1] < n ? m->grid[1] : n, n_x = m->own || m->narrow ? n : 0;
+    float *scratch = in->scratch(in, (2 * n_scale + n_x) * sizeof *scratch);
+    dq_window w = {.scale = scratch, .own = (uint8_t *)(scratch + n_scale)};
+    float *x = n_x ? scratch + 2 * n_scale : to;
+    int rc = scratch ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
         rc = in->read(in, m->input[0], at, n, CKPT_F32, x, err);
     if (rc == CKPT_OK)
-        rc = dq_multiply(m, in, x, n, at, scale, (uint8_t *)(scale + m->grid[1]), err);
-    if (rc == CKPT_OK && m->narrow)
-        m->narrow(to, x, (size_t)n);
+        rc = dq_multiply(m, in, x, n, at, &w, err);
+    if (rc == CKPT_OK)
+        dq_finish(m, to, x, n);
     return rc;
 }
 
@@ -188,8 +226,8 @@ static int dq_run_mxfp4(const ckpt_make *make, ckpt_inputs *in, void *to, uint64
 {
     const dq_make *m = (const dq_make *)(const void *)make;
     dq_expert *e = NULL;
-    float *x = to;
-    int rc = CKPT_OK;
+    float *x = m->narrow ? in->scratch(in, n * sizeof *x) : to;
+    int rc = x ? CKPT_OK : ckpt_fail_memory(err);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < n;) {
         uint64_t line = (at + i) / m->rows, first = (at + i) % m->rows;
@@ -200,6 +238,8 @@ static int dq_run_mxfp4(const ckpt_make *make, ckpt_inputs *in, void *to, uint64
             dq_column(m, e, line % m->cols, first, left, x + i);
         i += left;
     }
+    if (rc == CKPT_OK)
+        dq_finish(m, to, x, n);
     return rc;
 }
 
@@ -260,6 +300,17 @@ static bool dq_grid(const dq_work *w, dq_make *m, const ckpt_tensor *t, const ck
     return t->n_elems == 0 || ckpt_quant_block_of(&w->scheme, size, m->grid, m->block) == CKPT_OK;
 }
 
+/* What the products are rounded to: the dtype that they are computed in, then the model's. */
+static void dq_round(const dq_work *w, dq_make *m, ckpt_dtype own)
+{
+    m->make.dtype = w->rounded ? w->model : own;
+    m->own = own != CKPT_F32 && own != m->make.dtype ? ckpt_cast_find(own, CKPT_F32) : NULL;
+    if (m->make.dtype != CKPT_F32)
+        m->narrow = ckpt_cast_find(m->make.dtype, m->own ? own : CKPT_F32);
+    else if (m->own)
+        m->narrow = ckpt_cast_find(CKPT_F32, own);
+}
+
 /* The dtypes: numbers that a float has, and scales that are floats or exponents. */
 static bool dq_dtypes(const dq_work *w, const dq_form *f, dq_make *m, const ckpt_tensor *t,
                       const ckpt_tensor *s)
@@ -269,14 +320,12 @@ static bool dq_dtypes(const dq_work *w, const dq_form *f, dq_make *m, const ckpt
          wide = s->dtype == CKPT_F32 || s->dtype == CKPT_BF16 || s->dtype == CKPT_F16;
 
     m->scale = s->dtype;
-    m->make.dtype = CKPT_F32;
-    if (wide) {
+    if (wide)
         m->widen = ckpt_cast_find(CKPT_F32, s->dtype);
-        if (f->own && s->dtype != CKPT_F32) {
-            m->make.dtype = s->dtype;
-            m->narrow = ckpt_cast_find(s->dtype, CKPT_F32);
-        }
-    }
+    if (wide && f->own && s->dtype != CKPT_F32)
+        dq_round(w, m, s->dtype);
+    else
+        dq_round(w, m, CKPT_F32);
     return (fp8 || (f->own && w->scheme.integers && t->dtype == CKPT_I8)) && (wide || exponents);
 }
 
@@ -333,7 +382,12 @@ static int dq_mxfp4(dq_work *w, ckpt_tensor *t, const ckpt_tensor *s, dq_make *m
     m->rows = t->shape[1];
     m->grid[1] = t->shape[2];
     m->cols = m->grid[1] * DQ_FP4;
-    m->make.dtype = CKPT_F32;
+    if (t->n_elems > 0 && t->n_elems / t->shape[0] > DQ_MATRIX)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "%.200s: each of its matrices has %" PRIu64 " bytes, more than are turned "
+                         "at once (%d)",
+                         t->name, t->n_elems / t->shape[0], DQ_MATRIX);
+    dq_round(w, m, CKPT_F32);
     m->make.make = dq_run_mxfp4;
     shape[0] = t->shape[0];
     shape[1] = m->cols;
@@ -510,14 +564,32 @@ static int dq_config(dq_work *w)
     return rc;
 }
 
+/* Facts are those of the tensors that there are now. */
+static int dq_facts(const dq_work *w)
+{
+    ckpt_facts *facts = &w->map->facts;
+    size_t n = 0;
+    int rc = ckpt_map_fact(w->map, w->err, "dequantized", "%" PRIu64 " weight%s (%.100s)",
+                           w->n_made, w->n_made == 1 ? "" : "s",
+                           w->map->known.quantized ? w->map->known.quantized : "by their scales");
+
+    for (size_t i = 0; i < facts->n; i++) {
+        if (strcmp(facts->at[i].key, "quantized") != 0)
+            facts->at[n++] = facts->at[i];
+    }
+    facts->n = n;
+    return rc;
+}
+
 static int dq_say(const dq_work *w)
 {
-    int rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
-                           "%s: dequantized: %" PRIu64 " weights (%.100s), %s where nothing else "
-                           "is asked for",
-                           w->map->path ? w->map->path : "memory", w->n_made,
-                           w->map->known.quantized ? w->map->known.quantized : "by their scales",
-                           ckpt_dtype_name(w->model));
+    int rc =
+        ckpt_map_note(w->map, CKPT_INFO, w->err,
+                      "%s: dequantized: %" PRIu64 " weight%s (%.100s), %s where nothing "
+                      "else is asked for",
+                      w->map->path ? w->map->path : "memory", w->n_made, w->n_made == 1 ? "" : "s",
+                      w->map->known.quantized ? w->map->known.quantized : "by their scales",
+                      ckpt_dtype_name(w->model));
 
     if (rc == CKPT_OK && w->n_others > 0)
         rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
@@ -527,9 +599,14 @@ static int dq_say(const dq_work *w)
     return rc;
 }
 
-int ckpt_map_dequantize(ckpt_map *map, ckpt_err *err)
+bool ckpt_map_quantized(const ckpt_map *map)
 {
-    dq_work w = {.map = map, .model = CKPT_DTYPE_NONE, .err = err};
+    return map && ckpt_quantized(map);
+}
+
+int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
+{
+    dq_work w = {.map = map, .model = CKPT_DTYPE_NONE, .rounded = rounded, .err = err};
     int rc;
 
     if (!map)
@@ -544,6 +621,8 @@ int ckpt_map_dequantize(ckpt_map *map, ckpt_err *err)
         rc = dq_drop(&w);
     if (rc == CKPT_OK && w.n_made > 0)
         rc = dq_say(&w);
+    if (rc == CKPT_OK && w.n_made > 0)
+        rc = dq_facts(&w);
     if (rc == CKPT_OK && w.n_made > 0) {
         map->known.quantized = NULL;
         map->dequantized = true;

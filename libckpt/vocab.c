@@ -326,6 +326,11 @@ static int vcb_resize(vcb_work *w, ckpt_tensor *t)
         rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                        "%.200s is %s, whose rows are packed: convert it to floats first (--dtype)",
                        t->name, ckpt_dtype_name(t->dtype));
+    if (rc == CKPT_OK && ckpt_dtype_bits(t->dtype) == 8 && ckpt_map_quantized(w->map))
+        rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                       "%.200s is %s and has scales of its own, which would still be those of all "
+                       "its rows: convert it to floats, too (--dtype)",
+                       t->name, ckpt_dtype_name(t->dtype));
     if (rc == CKPT_OK && w->opts.rows < w->was)
         rc = vcb_check_cut(w, t);
     if (rc != CKPT_OK)

@@ -115,6 +115,15 @@ static bool side_is_of_run(const char *name)
     return side_any(name, begins, side_begins) || side_ends(name, "_results.json");
 }
 
+/* What says of a folder that its weights are quantized, and how they were. */
+static bool side_is_of_quantizer(const char *name)
+{
+    static const char *const names[] = {"quantize_config.json", "quantization_config.json",
+                                        "hf_quant_config.json", "recipe.yaml", NULL};
+
+    return side_any(name, names, side_equals);
+}
+
 /* Text of a kind that a model's folder may have. */
 static bool side_is_text(const char *name)
 {
@@ -162,6 +171,8 @@ static side_kind side_of_file(const side_work *w, const char *name)
     // one that was given with --config goes before it
     if (w->from->config.text && strcmp(name, w->from->config.file) == 0)
         return SIDE_SILENT;
+    if (w->from->dequantized && side_is_of_quantizer(name))
+        return SIDE_LEFT;
     if (side_is_known(name))
         return SIDE_COPIED;
     if (!w->is_model)

@@ -624,7 +624,7 @@ int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
-    rc = ckpt_map_dequantize(map, err);
+    rc = ckpt_map_dequantize(map, true, err);
     if (rc != CKPT_OK)
         return rc;
     if (a.opts.weight == 0)

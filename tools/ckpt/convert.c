@@ -104,8 +104,12 @@ static bool convert_means_floats(const cli_args *a)
 /* From the source's tensors to those that are written, as all options of that kind have it. */
 static int convert_shape(ckpt_map *map, const cli_args *a, ckpt_err *err)
 {
-    int rc = convert_means_floats(a) ? ckpt_map_dequantize(map, err) : CKPT_OK;
+    bool merged = a->adapters.n > 0;
+    int rc = CKPT_OK;
 
+    // an adapter is merged into what a program would have loaded
+    if (merged || convert_means_floats(a))
+        rc = ckpt_map_dequantize(map, merged, err);
     // an adapter may have been trained with more tokens than its base has
     if (rc == CKPT_OK)
         rc = convert_vocab(map, a, err);

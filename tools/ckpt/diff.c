@@ -105,19 +105,31 @@ static int diff_one(void *ctx, const ckpt_difference *d)
     return out_broken();
 }
 
-/* Open one side and apply the filter to it. */
-static int diff_open(ckpt_map **map, const char *path, cli_args *a, ckpt_err *err)
+/* Apply the filter to one side. */
+static int diff_filter(ckpt_map *map, cli_args *a, ckpt_err *err)
 {
     ckpt_filter filter;
+    int rc = CKPT_OK;
 
-    int rc = ckpt_open(map, path, &a->open, err);
     // the same names on both sides, or the filter itself would be a difference
-    if (rc == CKPT_OK && args_filter(&filter, a))
-        rc = ckpt_map_select(*map, &filter, err);
+    if (args_filter(&filter, a))
+        rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK) {
-        map_say_findings(*map, false);
-        effects_of_source(a, *map);
+        map_say_findings(map, false);
+        effects_of_source(a, map);
     }
+    return rc;
+}
+
+/* Quantized weights beside floats are compared as the floats that they mean. */
+static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
+{
+    bool a = ckpt_map_quantized(ma), b = ckpt_map_quantized(mb);
+    int rc = a == b ? CKPT_OK : ckpt_map_dequantize(a ? ma : mb, true, err);
+
+    if (rc == CKPT_OK && a != b && !quiet)
+        say_note("%s: quantized, and compared as the floats that it means",
+                 ckpt_map_path(a ? ma : mb));
     return rc;
 }
 
@@ -157,9 +169,15 @@ static int diff_run(cli_args *a, ckpt_err *err)
     ckpt_map *ma = NULL, *mb = NULL;
 
     a->open.whole_checkpoint = true;
-    int rc = diff_open(&ma, a->operand[0], a, err);
+    int rc = ckpt_open(&ma, a->operand[0], &a->open, err);
     if (rc == CKPT_OK)
-        rc = diff_open(&mb, a->operand[1], a, err);
+        rc = ckpt_open(&mb, a->operand[1], &a->open, err);
+    if (rc == CKPT_OK)
+        rc = diff_floats(ma, mb, a->quiet || a->json, err);
+    if (rc == CKPT_OK)
+        rc = diff_filter(ma, a, err);
+    if (rc == CKPT_OK)
+        rc = diff_filter(mb, a, err);
     if (rc == CKPT_OK)
         rc = diff_maps(a, ma, mb, err);
     ckpt_map_free(ma);

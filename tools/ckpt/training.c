@@ -53,7 +53,7 @@ int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = args_open(map, a, err);
     if (rc == CKPT_OK)
-        rc = ckpt_map_dequantize(*map, err);
+        rc = ckpt_map_dequantize(*map, true, err);
     if (rc == CKPT_OK)
         rc = remap_apply(*map, a, err);
     return rc == CKPT_OK ? ckpt_map_warm_start(*map, &a->target, err) : rc;

@@ -142,3 +142,25 @@ EOP
 done
 grep -c quantization_config cast_block/config.json same_block/config.json
 ckpt ls cast_mxfp4
+echo "== what was done is said; floats are compared with what is meant"
+ckpt convert block said --to hf --dtype bf16 2>&1 | grep -o 'dequantized: .*'
+ckpt convert block said --to hf --dtype bf16 --dry-run 2>/dev/null | grep dequantized
+ckpt convert block said --to hf --dtype bf16 --dry-run --json 2>/dev/null | grep dequantized
+ckpt diff block said
+ckpt diff -q said block
+echo $?
+ckpt diff channel said | tail -1
+ckpt diff -q gptq said
+echo $?
+echo "== a run begins in the model's own dtype; scales stay those of all rows"
+printf 'norm.weight\np.weight\n' >order
+ckpt reshard -q block run --stage 2 --world 2 --order order && ckpt convert -q run back --to hf --dtype bf16 && ckpt diff back said
+ckpt convert -q block rows_cut --to hf --vocab-size 3 --vocab-tensor p.weight
+echo $?
+ckpt convert -q block rows_cut --to hf --vocab-size 3 --vocab-tensor p.weight --dtype bf16
+echo $?
+echo "== what says how weights were quantized does not go along with floats"
+touch block/recipe.yaml
+echo '{}' >block/hf_quant_config.json
+ckpt convert block plain_side --to hf --dtype bf16 2>&1 | grep 'config.json\|recipe'
+ls plain_side
