@@ -184,6 +184,32 @@ static bool rru_is_number(const ckpt_value *key)
            strspn(key->as.text.at, "0123456789") == key->as.text.n;
 }
 
+/* A number or a text that an optimizer keeps for a whole parameter. */
+static bool rru_is_plain(const ckpt_value *v)
+{
+    return v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_BOOL ||
+           v->kind == CKPT_V_STR;
+}
+
+/* Such a value is the same in all ranks: the first rank's is taken. */
+static int rru_check_plain(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_value *key,
+                           const ckpt_pair *p)
+{
+    ckpt_dict first = ckpt_value_map(ckpt_value_get(r->root[CKPT_RANKS_OPTIM], "state"));
+    const ckpt_value *had = NULL;
+
+    for (uint64_t i = 0; file->where.rank > 0 && !had && i < first.n; i++) {
+        if (ckpt_value_equal(first.at[i].key, key, 1))
+            had = ckpt_value_get(first.at[i].value, p->key->as.text.at);
+    }
+    if (file->where.rank == 0 || (had && ckpt_value_equal(had, p->value, 1)))
+        return CKPT_OK;
+    return ckpt_fail(r->err, CKPT_EMISMATCH,
+                     "%s: the optimizer's %.100s of a parameter is not that of rank 0: files of "
+                     "another save?",
+                     file->where.file, p->key->as.text.at);
+}
+
 /* What a rank keeps of one parameter. */
 static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_value *key,
                           const ckpt_value *state)
@@ -204,10 +230,15 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
                              file->where.file);
         if (v->kind == CKPT_V_NONE)
             continue;
+        if (rru_is_plain(v)) {
+            rc = rru_check_plain(r, file, key, &dict.at[i]);
+            continue;
+        }
         if (!ckpt_ranks_is_part(v) && v->kind != CKPT_V_OBJECT)
             return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                             "%s: the optimizer's %.100s is no tensor, and files of each rank are "
-                             "read with tensors alone; save with torch.distributed.checkpoint",
+                             "%s: the optimizer's %.100s is neither a tensor nor a number, and "
+                             "files of each rank are read with those alone; save with "
+                             "torch.distributed.checkpoint",
                              file->where.file, kind->as.text.at);
         one.where.key =
             key->kind == CKPT_V_STR
@@ -357,6 +388,47 @@ static ckpt_value *rru_group(ckpt_ranks_run *r, const ckpt_value *group)
     return ok ? to : NULL;
 }
 
+/* A parameter's numbers under its name, or under those of the parameters that are its pieces. */
+static bool rru_put_plain(ckpt_ranks_run *r, ckpt_value *state, ckpt_value *key, ckpt_value *of)
+{
+    ckpt_arena *arena = r->map->arena;
+    uint64_t number = key->kind == CKPT_V_INT ? (uint64_t)key->as.i : 0;
+    bool ok = true;
+
+    if (r->by_name || r->numbers.why)
+        return ckpt_dict_add(arena, &state->as.map, key, of);
+    if (key->kind == CKPT_V_STR)
+        number = strtoull(key->as.text.at, NULL, 10); // digits: names are by_name
+    for (size_t k = 0; ok && k < r->numbers.param.n; k++) {
+        const ckpt_ranks_param *p = &r->numbers.param.at[k];
+        if (p->number == number)
+            ok = ckpt_dict_add_cstr(arena, &state->as.map, p->name, of);
+    }
+    return ok;
+}
+
+/* What the optimizer keeps of parameters beside tensors: {name: {kind: value}}. */
+static ckpt_value *rru_plain(ckpt_ranks_run *r)
+{
+    ckpt_arena *arena = r->map->arena;
+    ckpt_dict all = ckpt_value_map(ckpt_value_get(r->root[CKPT_RANKS_OPTIM], "state"));
+    ckpt_value *state = ckpt_value_new(arena, CKPT_V_DICT);
+    bool ok = state != NULL;
+
+    for (uint64_t i = 0; ok && i < all.n; i++) {
+        ckpt_dict from = ckpt_value_map(all.at[i].value);
+        ckpt_value *of = ckpt_value_new(arena, CKPT_V_DICT);
+        ok = of != NULL;
+        for (uint64_t k = 0; ok && k < from.n; k++) {
+            if (rru_is_plain(from.at[k].value))
+                ok = ckpt_dict_add(arena, &of->as.map, from.at[k].key, from.at[k].value);
+        }
+        if (ok && of->as.map.n > 0)
+            ok = rru_put_plain(r, state, all.at[i].key, of);
+    }
+    return ok ? state : NULL;
+}
+
 static ckpt_value *rru_optimizer(ckpt_ranks_run *r)
 {
     ckpt_seq groups = ckpt_value_seq(r->numbers.groups);
@@ -368,9 +440,11 @@ static ckpt_value *rru_optimizer(ckpt_ranks_run *r)
         if (!group || !ckpt_seq_add(r->map->arena, &list->as.seq, group))
             return NULL;
     }
-    return out && list && ckpt_dict_add_cstr(r->map->arena, &out->as.map, "param_groups", list)
-               ? out
-               : NULL;
+    ckpt_value *state = rru_plain(r);
+    bool ok = out && list && state;
+    if (ok && state->as.map.n > 0)
+        ok = ckpt_dict_add_cstr(r->map->arena, &out->as.map, "state", state);
+    return ok && ckpt_dict_add_cstr(r->map->arena, &out->as.map, "param_groups", list) ? out : NULL;
 }
 
 /* The first rank's values: settings of its optimizer, what is no tensor, its extra state. */

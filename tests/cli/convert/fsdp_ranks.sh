@@ -98,8 +98,8 @@ def case(name, make, world=2):
         for kind, value in (files if isinstance(files, dict) and 'model' in files else {'model': {'w': files}}).items():
             write('%s/%s_world_size_%d_rank_%d.pt' % (name, kind, world, r), value)
 
-def optimizer(rank, params=(0,), step=3.0, extra=None):
-    state = {params[0]: {'step': tensor((), [step]), 'exp_avg': dtensor(rank)}}
+def optimizer(rank, params=(0,), step=3.0, extra=None, **more):
+    state = {params[0]: dict({'step': tensor((), [step]), 'exp_avg': dtensor(rank)}, **more)}
     return {'model': {'w': dtensor(rank)}, 'optim': {'state': state, 'param_groups': [dict(lr=0.1 + (extra or 0), params=list(params))]}}
 
 case('good', lambda r: dtensor(r, first=4 * r))
@@ -130,6 +130,9 @@ case('other_groups', lambda r: optimizer(r, extra=r))
 case('numbers', lambda r: optimizer(r, params=(7,)))
 case('huge_number', lambda r: optimizer(r, params=(10**30,)))
 case('steps_differ', lambda r: optimizer(r, step=3.0 + r))
+case('numbers_kept', lambda r: optimizer(r, step=7, kept=12, rate=0.5, name='x'))
+case('numbers_differ', lambda r: optimizer(r, kept=12 + r))
+case('lists_kept', lambda r: optimizer(r, kept=[12]))
 case('other_schedule', lambda r: dict(optimizer(r), extra_state=dict(lr_scheduler=dict(last_epoch=3 + r))))
 case('two_worlds', lambda r: dtensor(r))
 shutil.copy('two_worlds/model_world_size_2_rank_0.pt', 'two_worlds/model_world_size_3_rank_0.pt')
@@ -147,4 +150,9 @@ for f in */; do
 done
 ckpt reshard -q --stage 1 steps_differ out
 echo "reshard: $?"
+# numbers of a parameter go where the distributed checkpoint has them, and come back
+ckpt reshard -q --to dcp numbers_kept dcp
+ckpt reshard -q --to fsdp-ranks dcp ranks
+ckpt reshard -q --stage 1 ranks zero
+for at in dcp/* ranks/* zero/*; do ckpt tree "$at" | grep -E ' (step: 7|kept: 12|rate: 0.5|name: .x)'; done
 ls ran 2>/dev/null
