@@ -25,7 +25,7 @@ for set in "$@"; do
     lint) packages="$packages clang clang-format cppcheck shellcheck mandoc" ;;
     gpu) packages="$packages g++" ;;
     fuzz) packages="$packages clang libclang-rt-14-dev" ;;
-    interop) packages="$packages python3-torch python3-venv" ;;
+    interop) packages="$packages python3-torch python3-venv cmake ninja-build g++" ;;
     *)
         echo "deps.sh: unknown set '$set' (ckpt build demo check lint gpu fuzz interop)" >&2
         exit 2

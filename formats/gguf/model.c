@@ -4,6 +4,7 @@
  */
 #include "formats/gguf/model.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,13 +70,48 @@ static void gmo_label(const ckpt_map *to, char out[48])
         (void)snprintf(out, 48, "%.24s%c", digits, scale[k].suffix);
 }
 
+/* A version ("v0.3"), or what begins with a digit ("7b"), keeps its letters. */
+static bool gmo_is_number(const char *word, size_t n)
+{
+    size_t i = *word == 'v';
+
+    if (!isdigit((unsigned char)word[i]))
+        return false;
+    while (i > 0 && i < n && (isdigit((unsigned char)word[i]) || word[i] == '.'))
+        i++;
+    return i == 0 || i == n;
+}
+
+/* "tiny-llama-v0.3" as "Tiny Llama v0.3", which is how the converter names a model by its folder. */
+static void gmo_title(char *name)
+{
+    for (char *word = name; *word;) {
+        size_t n = strcspn(word, "- ");
+        bool small = n > 0 && !gmo_is_number(word, n);
+
+        for (size_t i = 0; i < n; i++)
+            small = small && !isupper((unsigned char)word[i]);
+        for (size_t i = 0; small && i < n; i++) {
+            if (i == 0 || !isalpha((unsigned char)word[i - 1]))
+                word[i] = (char)toupper((unsigned char)word[i]);
+        }
+        word += n;
+        if (*word)
+            *word++ = ' ';
+    }
+}
+
 static int gmo_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err)
 {
     char label[48];
-    const char *name = ckpt_path_base(to->arena, from->path ? from->path : "");
+    const char *folder = from->model_folder ? from->model_folder : from->path ? from->path : "";
+    const char *base = ckpt_path_base(to->arena, folder);
+    char *name = base ? ckpt_arena_string(to->arena, base, strlen(base)) : NULL;
     int rc = name ? gmo_default_text(to, "general.type", "model", err) : ckpt_fail_memory(err);
 
     gmo_label(to, label);
+    if (name)
+        gmo_title(name);
     if (rc == CKPT_OK && *name)
         rc = gmo_default_text(to, "general.name", name, err);
     if (rc == CKPT_OK)

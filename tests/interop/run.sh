@@ -24,6 +24,8 @@ if [ -n "$install" ]; then
     # its own choice of a transformers is not wanted
     "$venv/bin/python" -c 'import compressed_tensors' 2>/dev/null ||
         "$venv/bin/pip" install -q --no-deps compressed-tensors loguru || status=1
+    # what llama.cpp's converter reads tokenizers with, and transformers GGUF files
+    "$venv/bin/python" -c 'import gguf, sentencepiece' 2>/dev/null || "$venv/bin/pip" install -q gguf sentencepiece || status=1
 fi
 
 build=$(dirname "$bin")
@@ -49,6 +51,12 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so"
     part tests/interop/shapes.py --bin "$bin"
     part tests/interop/quantized.py --bin "$bin"
+    # two minutes once; without it, the reason is said and the rest goes on
+    if bash tests/interop/llama.sh "$venv/bin/python" "$venv/llama-cpp"; then
+        part tests/interop/llama_cpp.py --bin "$bin" --llama "$venv/llama-cpp"
+    else
+        echo "-- llama.cpp cannot be built here: GGUF files are not tried with it"
+    fi
     part tests/interop/muon.py --bin "$bin"
     part tests/interop/adapters.py --bin "$bin"
     # mergekit wants versions of its own: a venv beside, whose programs MERGEKIT names
