@@ -717,7 +717,7 @@ static int ap_run(ap_state *s)
     if (rc == CKPT_OK && s->r->keys.n > 0 && s->in->from == 0)
         rc = ckpt_rm_keys(s->map, &s->facts, s->err);
     else if (rc == CKPT_OK && s->r->keys.n > 0)
-        ckpt_vec_free(&s->map->keys);
+        rc = ckpt_rm_drop_keys(s->map, &s->facts, s->err);
     if (rc != CKPT_OK)
         return rc;
     ap_owners(s);

@@ -337,6 +337,8 @@ static const ckpt_value *ex_of_value(ex_state *x)
         (void)snprintf(name, sizeof name, "%s%.*s", v->as.text.at, (int)rest, x->at);
     x->at += rest;
     ex_blanks(x);
+    if (v)
+        (void)ckpt_rm_ask(x->r, name); // too many names are no matter here
     return v ? ex_look_up(x, name) : NULL;
 }
 

@@ -91,4 +91,7 @@ int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 /* Evaluate the keys of the text into map->keys.  Errors: CKPT_EMISSING, CKPT_EUSAGE; CKPT_ELIMIT */
 int ckpt_rm_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 
+/* Take the source's keys off the map, and name those that the text never looks up. */
+int ckpt_rm_drop_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
+
 #endif

@@ -7,6 +7,8 @@
 
 #include "libckpt/remap/expr.h"
 
+enum { RKEY_LISTED = 16 /* names in a message */ };
+
 /* Does an integer type hold a value? */
 static bool rkey_holds_int(uint8_t type, int64_t i)
 {
@@ -116,5 +118,27 @@ int ckpt_rm_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
         map->keys = keys;
     else
         ckpt_vec_free(&keys);
+    return rc;
+}
+
+int ckpt_rm_drop_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
+{
+    const char *left = NULL;
+    size_t n = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < map->keys.n; i++) {
+        if (ckpt_remap_knows(f->r, map->keys.at[i].name) || n++ >= RKEY_LISTED)
+            continue;
+        left = ckpt_arena_printf(f->arena, "%s%s%.100s", left ? left : "", left ? ", " : "",
+                                 map->keys.at[i].name);
+        rc = left ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    ckpt_vec_free(&map->keys);
+    if (rc == CKPT_OK && n > 0)
+        rc = ckpt_map_note(map, CKPT_INFO, err,
+                           "%s: keys of the source that the other side does not have are left "
+                           "out: %s%s",
+                           f->r->name, left, n > RKEY_LISTED ? " ..." : "");
     return rc;
 }
