@@ -26,8 +26,8 @@ typedef enum zt_optim_type {
 } zt_optim_type;
 
 /*
- * What may differ between parameter groups: an entry of param_groups says it, and a run that goes on
- * takes it from there.  Schedules change lr and betas.
+ * What may differ between parameter groups: an entry of param_groups says it, and a run that goes
+ * on takes it from there.  Schedules change lr and betas.
  */
 typedef struct zt_hyper {
     double lr, beta1, beta2, weight_decay, eps;
@@ -82,8 +82,8 @@ const char *zt_optim_state(const zt_optim *o, bool muon, unsigned i);
 zt_hyper zt_optim_hyper(const zt_optim *o, bool muon);
 
 /*
- * Take into h what a checkpoint's entry of param_groups says, of this or another class; what it does
- * not say stays as it is.
+ * Take into h what a checkpoint's entry of param_groups says, of this or another class; what it
+ * does not say stays as it is.
  *
  * Errors  CKPT_EFORMAT: a value; CKPT_EUNSUPPORTED: it asks for what is not here (amsgrad), or
  *         against what o was configured for (weight decay apart from the gradient or with it,

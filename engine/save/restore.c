@@ -88,7 +88,7 @@ static int rs_cut_of(const zt_zero *z, const ckpt_state *state, const ckpt_tenso
     return CKPT_OK;
 }
 
-/* What one setting is called that two groups have otherwise; NULL: the same, but for weight decay. */
+/* A setting that two groups have otherwise; NULL: the same, but for weight decay. */
 static const char *rs_apart(const zt_hyper *a, const zt_hyper *b)
 {
     const struct {

@@ -146,7 +146,8 @@ bool ckpt_dcp_is_run(const ckpt_listing *list, const ckpt_run_layout *kind);
 bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder);
 
 /*
- * From what the user named to the folder of one checkpoint: itself, or of a run the newest finished.
+ * From what the user named to the folder of one checkpoint: itself, or of a run the newest
+ * finished.
  *
  * kind    what such checkpoints are
  * asked   the tag, or NULL

@@ -2,9 +2,9 @@
 /*
  * lanes.c: owns what becomes of experts of several expert-parallel ranks (lanes) under FSDP.
  *
- * Each expert is a whole parameter on the ranks of its lane.  FSDP knows no lanes: a group there has
- * the parameters of all, lane after lane.  The name that DeepSpeed gives the group ("ep_size_2")
- * goes along, and says on the way back how many lanes it had.
+ * Each expert is a whole parameter on the ranks of its lane.  FSDP knows no lanes: a group there
+ * has the parameters of all, lane after lane.  The name that DeepSpeed gives the group
+ * ("ep_size_2") goes along, and says on the way back how many lanes it had.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,9 @@
  * accelerate (checkpoints/checkpoint_N) and the Trainer of transformers (checkpoint-N) leave them.
  *
  * What a checkpoint is, and a finished one, its driver says (ckpt_run_layout): those with a file of
- * each rank, or one for all, stand so too.  No file names one of them: the newest finished one is gone on from, which is the one whose name
- * ends in the highest number.  One whose save did not finish is passed over, and that is said.
+ * each rank, or one for all, stand so too.  No file names one of them: the newest finished one is
+ * gone on from, which is the one whose name ends in the highest number.  One whose save did not
+ * finish is passed over, and that is said.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,8 +6,9 @@
  *     RUN/latest_ckpt_global_step.txt         SkyRL
  *     RUN/global_step_3/actor/                SkyRL: policy; critic beside it
  *
- * The doctor is told of both.  Taken as input: the run, by its tracker, a tag ("global_step_3", "3") or its newest step; a step;
- * and the folder itself.  Of several models in a step none is meant more than another.
+ * The doctor is told of both.  Taken as input: the run, by its tracker, a tag ("global_step_3",
+ * "3") or its newest step; a step; and the folder itself.  Of several models in a step none is
+ * meant more than another.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -64,8 +64,8 @@ static int doc_take(ckpt_doc *d, ckpt_doc_run *run, const ckpt_entry *e)
     return CKPT_OK;
 }
 
-/* By the numbers of their names in runs that are not DeepSpeed's, then by steps; where they are equal or
- * not known, by time; then as listed. */
+/* By the numbers of their names in runs that are not DeepSpeed's, then by steps; where they are
+ * equal or not known, by time; then as listed. */
 static int doc_by_age(const void *a, const void *b)
 {
     const ckpt_doc_tag *x = a, *y = b;
