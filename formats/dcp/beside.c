@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside.c: owns what accelerate and the Trainer of transformers put beside the state of a model
- * and its optimizer: the schedule, which a run takes along, and files without a place anywhere.
+ * beside.c: owns what accelerate, Lightning and the Trainer of transformers put beside the state of
+ * a model and its optimizer: the schedule and Lightning's meta.pt, which a run takes along, and
+ * files without a place anywhere.
  */
 #include <string.h>
 
@@ -55,12 +56,44 @@ static int dcb_object(ckpt_value **out, ckpt_map *map, const char *path, ckpt_er
     return rc;
 }
 
+/*
+ * Lightning's meta.pt: the dict of its whole checkpoints without model and optimizers.  Of one
+ * optimizer's schedules, the one is the run's.
+ */
+static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckpt_err *err)
+{
+    const char *path = ckpt_arena_printf(map->arena, "%s/meta.pt", folder);
+    ckpt_value *meta = NULL;
+    int rc = path ? dcb_object(&meta, map, path, err) : ckpt_fail_memory(err);
+    ckpt_dict all = rc == CKPT_OK ? ckpt_value_map(meta) : (ckpt_dict){0};
+
+    if (rc == CKPT_OK && !ckpt_value_get(meta, "pytorch-lightning_version"))
+        return ckpt_map_note(map, CKPT_INFO, err, "%s: left out: it is not Lightning's", path);
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_pair *p = &all.at[i];
+        ckpt_seq schedules = ckpt_value_seq(p->value);
+        bool one = ckpt_value_is(p->key, "lr_schedulers") && schedules.n == 1;
+        const char *name = one                          ? "lr_scheduler"
+                           : p->key->kind == CKPT_V_STR ? p->key->as.text.at
+                                                        : "a key that is no name";
+        if (p->key->kind != CKPT_V_STR || ckpt_value_get(run, name))
+            rc = ckpt_map_note(map, CKPT_INFO, err, "%s: left out: %.100s", path, name);
+        else if (!ckpt_dict_add_cstr(map->arena, &run->as.map, name,
+                                     one ? schedules.at[0] : p->value))
+            rc = ckpt_fail_memory(err);
+    }
+    return rc;
+}
+
 int ckpt_dcp_beside(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     const char *name = ckpt_dcp_schedule(list);
     ckpt_value *run = map->states.n == 1 ? map->states.at[0]->model : NULL, *schedule = NULL;
+    const ckpt_entry *meta = ckpt_listing_find(list, "meta.pt");
     int rc = ckpt_dcp_left(map, list, err);
 
+    if (rc == CKPT_OK && run && meta && !meta->is_dir)
+        rc = dcb_lightning(map, run, list->folder, err);
     if (rc != CKPT_OK || !name || !run || ckpt_value_get(run, "lr_scheduler"))
         return rc;
     const char *path = ckpt_arena_printf(map->arena, "%s/%s", list->folder, name);

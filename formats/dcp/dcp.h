@@ -15,7 +15,7 @@
  *     state.c     the training state: groups, their settings, which moments there are
  *     members.c   kinds of moments, and what is one value for a parameter
  *     keep.c      what is kept of a DeepSpeed run's own values
- *     beside.c    schedule and other files beside accelerate's pairs
+ *     beside.c    schedule and other files beside accelerate's pairs, Lightning's meta.pt
  *
  * A checkpoint, as torch.distributed.checkpoint 2.0 to 2.15 writes it:
  *
@@ -363,7 +363,8 @@ const char *ckpt_dcp_schedule(const ckpt_listing *list);
 int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 
 /*
- * Both, of a run whose state is read: the schedule becomes its lr_scheduler.
+ * Both, of a run whose state is read: the schedule becomes its lr_scheduler, and what Lightning's
+ * meta.pt has becomes values of the run.
  *
  * Errors  those of torch files
  */

@@ -165,6 +165,15 @@ def fused(ckpt, e, source, tmp, grid, layouts):
     return problem
 
 
+def lightning(ckpt, source, tmp):
+    """What Lightning keeps in meta.pt is of the run; the one schedule is the run's."""
+    out = os.path.join(tmp, 'of-lightning')
+    problem = run(ckpt, 'reshard', '-q', source, out)
+    tree = '' if problem else subprocess.run([ckpt, 'tree', out], capture_output=True, text=True, check=True).stdout
+    lost = [text for text in ('    lr_scheduler: dict of', 'pytorch-lightning_version: ', 'fit_loop: dict of', 'hyper_parameters: ') if text not in tree]
+    return problem or (lost and 'not in the run: %s' % lost)
+
+
 def written(ckpt, source, tmp):
     """The same checkpoint over three ranks, in FSDP's forms."""
     # what stands in a value of the run is a tensor by itself in one of them
@@ -212,6 +221,8 @@ def fixture(ckpt, path, some):
                 verdict(name + ' moments', same(got, moments(e)))
                 verdict(name + ' ZeRO', reshard(ckpt, source, tmp, GRID[8:9] if some else GRID))
                 verdict(name + ' written', written(ckpt, source, tmp))
+            if not problem and os.path.exists(os.path.join(source, 'meta.pt')):
+                verdict(name + ' meta.pt', lightning(ckpt, source, tmp))
             if name in FUSED and not problem:
                 for layouts in 'torchtitan:hf', 'fused-qkv:torchtitan':
                     verdict('%s ZeRO %s' % (name, layouts), fused(ckpt, e, source, tmp, GRID[8:9] if some else GRID, layouts))
