@@ -364,16 +364,10 @@ CKPT_API int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts 
 CKPT_API bool ckpt_map_quantized(const ckpt_map *map);
 
 /*
- * Let quantized weights be the floating tensors that they mean, in place: fp8 and int8 with scales
- * for blocks, rows, groups or whole tensors (DeepSeek, transformers' FineGrainedFP8,
- * compressed-tensors), and gpt-oss' MXFP4.  Their scales leave the map; a written config.json says
- * nothing of quantization.  A map without such weights stays as it is.
+ * Let such weights be the floats that they mean, in place; scales and quantization_config go.
  *
- * rounded  values are of the dtype that config.json names for the model (BF16 where it names none),
- *          as a program has them that loads the folder; else they are rounded once, where they are
- *          written
- * Errors   CKPT_EUNSUPPORTED: quantized in another way; CKPT_EMISMATCH: scales of another shape;
- *          CKPT_EMISSING: a weight without scales; CKPT_ELIMIT.  The map can then only be freed.
+ * rounded  to the dtype of config.json (or BF16), as programs load them; else once, when written
+ * Errors   CKPT_EUNSUPPORTED: another way; CKPT_EMISMATCH, CKPT_EMISSING: of scales; CKPT_ELIMIT
  */
 CKPT_API int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err);
 

@@ -29,29 +29,29 @@
 #include "libckpt/remap/expr.h"
 
 enum {
-    DQ_FP4 = 32,         /* elements of a block of MXFP4 */
-    DQ_PACKED = 16,      /* their bytes */
-    DQ_ROUNDED = 4096,   /* elements rounded twice at a time */
-    DQ_MATRIX = 64 << 20 /* stored bytes of one expert, at most: every thread holds one */
+    DQZ_FP4 = 32,         /* elements of a block of MXFP4 */
+    DQZ_PACKED = 16,      /* their bytes */
+    DQZ_ROUNDED = 4096,   /* elements rounded twice at a time */
+    DQZ_MATRIX = 64 << 20 /* stored bytes of one expert, at most: every thread holds one */
 };
 
-typedef struct dq_form {
+typedef struct dqz_form {
     const char *weight, *scale, *name; /* ends of the names: of both, and of what is made */
     bool mxfp4;
     bool own; /* computed in the scale's dtype */
-} dq_form;
+} dqz_form;
 
-static const dq_form dq_forms[] = {
+static const dqz_form dqz_forms[] = {
     {"_blocks", "_scales", "", true, false},
     {"", "_scale_inv", "", false, false},
     {"", "_scale", "", false, true},
 };
 
 /* Scales of activations and of caches, which weights do not have. */
-static const char *const dq_others[] = {".activation_scale", ".input_scale", ".output_scale",
-                                        ".k_scale",          ".v_scale",     ".q_scale"};
+static const char *const dqz_others[] = {".activation_scale", ".input_scale", ".output_scale",
+                                         ".k_scale",          ".v_scale",     ".q_scale"};
 
-typedef struct dq_make {
+typedef struct dqz_make {
     ckpt_make make; /* first */
     const ckpt_tensor *input[2];
     uint64_t rows, cols;        /* of a matrix; others lie before each other */
@@ -60,9 +60,9 @@ typedef struct dq_make {
     ckpt_cast_fn own;           /* to the scale's dtype first; NULL: the product stays F32 */
     ckpt_cast_fn narrow;        /* from either to the dtype that is made; NULL: it is F32 */
     ckpt_dtype scale;
-} dq_make;
+} dqz_make;
 
-typedef struct dq_work {
+typedef struct dqz_work {
     ckpt_map *map;
     bool *gone;       /* by tensor of the map */
     ckpt_dtype model; /* that the configuration names, or other tensors have */
@@ -70,13 +70,13 @@ typedef struct dq_work {
     ckpt_quant_scheme scheme;
     uint64_t n_made, n_others;
     ckpt_err *err;
-} dq_work;
+} dqz_work;
 
 /* ---- the arithmetic ---- */
 
 /* An exponent without a number: 2 to the power of byte - 127; 255 is NaN, or what torch makes of a
  * byte that is no float8_e8m0fnu: infinity. */
-static float dq_exponent(uint8_t byte, ckpt_dtype d)
+static float dqz_exponent(uint8_t byte, ckpt_dtype d)
 {
     if (byte == 255)
         return d == CKPT_F8_E8M0 ? NAN : INFINITY;
@@ -84,15 +84,15 @@ static float dq_exponent(uint8_t byte, ckpt_dtype d)
 }
 
 /* Where scales were read from, so that rows of the same blocks do not read them again. */
-typedef struct dq_window {
+typedef struct dqz_window {
     uint64_t first, n;
     float *scale;
     uint8_t *own; /* room for them as they are stored */
-} dq_window;
+} dqz_window;
 
 /* n scales as F32, `first` and on. */
-static int dq_scales(const dq_make *m, ckpt_inputs *in, uint64_t first, uint64_t n, dq_window *w,
-                     ckpt_err *err)
+static int dqz_scales(const dqz_make *m, ckpt_inputs *in, uint64_t first, uint64_t n, dqz_window *w,
+                      ckpt_err *err)
 {
     int rc;
 
@@ -102,15 +102,15 @@ static int dq_scales(const dq_make *m, ckpt_inputs *in, uint64_t first, uint64_t
     if (rc == CKPT_OK && m->widen)
         m->widen(w->scale, w->own, (size_t)n);
     for (uint64_t i = 0; rc == CKPT_OK && !m->widen && i < n; i++)
-        w->scale[i] = dq_exponent(w->own[i], m->scale);
+        w->scale[i] = dqz_exponent(w->own[i], m->scale);
     w->first = first;
     w->n = n;
     return rc;
 }
 
 /* Elements at, at + 1 ... of the weight, which x has, times their scales. */
-static int dq_multiply(const dq_make *m, ckpt_inputs *in, float *x, uint64_t n, uint64_t at,
-                       dq_window *w, ckpt_err *err)
+static int dqz_multiply(const dqz_make *m, ckpt_inputs *in, float *x, uint64_t n, uint64_t at,
+                        dqz_window *w, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
@@ -120,7 +120,7 @@ static int dq_multiply(const dq_make *m, ckpt_inputs *in, float *x, uint64_t n, 
         uint64_t of = row / m->rows * m->grid[0] + row % m->rows / m->block[0];
         uint64_t first = col / m->block[1], last = (col + left - 1) / m->block[1];
 
-        rc = dq_scales(m, in, of * m->grid[1] + first, last - first + 1, w, err);
+        rc = dqz_scales(m, in, of * m->grid[1] + first, last - first + 1, w, err);
         for (uint64_t b = first; rc == CKPT_OK && b <= last; b++) {
             uint64_t from = b == first ? 0 : b * m->block[1] - col;
             uint64_t end = b == last ? left : (b + 1) * m->block[1] - col;
@@ -135,55 +135,55 @@ static int dq_multiply(const dq_make *m, ckpt_inputs *in, float *x, uint64_t n, 
 }
 
 /* The products as what is made. */
-static void dq_finish(const dq_make *m, uint8_t *to, const float *x, uint64_t n)
+static void dqz_finish(const dqz_make *m, uint8_t *to, const float *x, uint64_t n)
 {
-    uint16_t own[DQ_ROUNDED];
+    uint16_t own[DQZ_ROUNDED];
     uint64_t wide = ckpt_dtype_get(m->make.dtype)->bytes;
 
     if (!m->own && m->narrow)
         m->narrow(to, x, (size_t)n);
     for (uint64_t i = 0, some; m->own && i < n; i += some) {
-        some = n - i < DQ_ROUNDED ? n - i : DQ_ROUNDED;
+        some = n - i < DQZ_ROUNDED ? n - i : DQZ_ROUNDED;
         m->own(own, x + i, (size_t)some);
         m->narrow(to + i * wide, own, (size_t)some);
     }
 }
 
-static int dq_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
-                  ckpt_err *err)
+static int dqz_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                   ckpt_err *err)
 {
-    const dq_make *m = (const dq_make *)(const void *)make;
+    const dqz_make *m = (const dqz_make *)(const void *)make;
     // no more scales are looked at together than a row has, or there are elements
     uint64_t n_scale = m->grid[1] < n ? m->grid[1] : n, n_x = m->own || m->narrow ? n : 0;
     float *scratch = in->scratch(in, (2 * n_scale + n_x) * sizeof *scratch);
-    dq_window w = {.scale = scratch, .own = (uint8_t *)(scratch + n_scale)};
+    dqz_window w = {.scale = scratch, .own = (uint8_t *)(scratch + n_scale)};
     float *x = n_x ? scratch + 2 * n_scale : to;
     int rc = scratch ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
         rc = in->read(in, m->input[0], at, n, CKPT_F32, x, err);
     if (rc == CKPT_OK)
-        rc = dq_multiply(m, in, x, n, at, &w, err);
+        rc = dqz_multiply(m, in, x, n, at, &w, err);
     if (rc == CKPT_OK)
-        dq_finish(m, to, x, n);
+        dqz_finish(m, to, x, n);
     return rc;
 }
 
 /* ---- MXFP4 ---- */
 
 /* Of one expert: its number + 1, its scales, its blocks. */
-typedef struct dq_expert {
+typedef struct dqz_expert {
     uint64_t number;
     uint8_t bytes[];
-} dq_expert;
+} dqz_expert;
 
 /* The expert's stored bytes, which this thread keeps. */
-static int dq_read_expert(const dq_make *m, ckpt_inputs *in, uint64_t number, dq_expert **out,
-                          ckpt_err *err)
+static int dqz_read_expert(const dqz_make *m, ckpt_inputs *in, uint64_t number, dqz_expert **out,
+                           ckpt_err *err)
 {
     uint64_t blocks = m->rows * m->grid[1];
     bool fresh = false;
-    dq_expert *e = in->keep(in, m, sizeof *e + blocks * (1 + DQ_PACKED), &fresh);
+    dqz_expert *e = in->keep(in, m, sizeof *e + blocks * (1 + DQZ_PACKED), &fresh);
     int rc = e ? CKPT_OK : ckpt_fail_memory(err);
 
     *out = e;
@@ -192,40 +192,40 @@ static int dq_read_expert(const dq_make *m, ckpt_inputs *in, uint64_t number, dq
     e->number = 0;
     rc = in->read(in, m->input[1], number * blocks, blocks, CKPT_DTYPE_NONE, e->bytes, err);
     if (rc == CKPT_OK)
-        rc = in->read(in, m->input[0], number * blocks * DQ_PACKED, blocks * DQ_PACKED,
+        rc = in->read(in, m->input[0], number * blocks * DQZ_PACKED, blocks * DQZ_PACKED,
                       CKPT_DTYPE_NONE, e->bytes + blocks, err);
     if (rc == CKPT_OK)
         e->number = number + 1;
     return rc;
 }
 
-/* Column col of the stored matrix, rows first ... first + n - 1, is a run of a row of the made one. */
-static void dq_column(const dq_make *m, const dq_expert *e, uint64_t col, uint64_t first,
-                      uint64_t n, float *to)
+/* Column col of the stored matrix, rows first ... first + n - 1: a run of a row of the made one. */
+static void dqz_column(const dqz_make *m, const dqz_expert *e, uint64_t col, uint64_t first,
+                       uint64_t n, float *to)
 {
     static const float e2m1[16] = {+0.0f, 0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                    -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
     const uint8_t *blocks = e->bytes + m->rows * m->grid[1];
-    uint64_t block = col / DQ_FP4, in_block = col % DQ_FP4;
+    uint64_t block = col / DQZ_FP4, in_block = col % DQZ_FP4;
 
     for (uint64_t i = 0; i < n; i++) {
         uint64_t at = (first + i) * m->grid[1] + block;
-        unsigned byte = blocks[at * DQ_PACKED + in_block / 2];
+        unsigned byte = blocks[at * DQZ_PACKED + in_block / 2];
 
         uint8_t scale = e->bytes[at];
 
         // 2 to the power of 128 is no F32, and half of it is
         to[i] = e2m1[in_block % 2 ? byte >> 4 : byte & 15] *
-                (scale == 255 ? 0x1p127f : dq_exponent(scale, CKPT_U8));
+                (scale == 255 ? 0x1p127f : dqz_exponent(scale, CKPT_U8));
         to[i] *= scale == 255 ? 2.0f : 1.0f;
     }
 }
 
-static int dq_run_mxfp4(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
-                        ckpt_err *err)
+static int dqz_run_mxfp4(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                         ckpt_err *err)
 {
-    const dq_make *m = (const dq_make *)(const void *)make;
-    dq_expert *e = NULL;
+    const dqz_make *m = (const dqz_make *)(const void *)make;
+    dqz_expert *e = NULL;
     float *x = m->narrow ? in->scratch(in, n * sizeof *x) : to;
     int rc = x ? CKPT_OK : ckpt_fail_memory(err);
 
@@ -233,19 +233,19 @@ static int dq_run_mxfp4(const ckpt_make *make, ckpt_inputs *in, void *to, uint64
         uint64_t line = (at + i) / m->rows, first = (at + i) % m->rows;
         uint64_t left = n - i < m->rows - first ? n - i : m->rows - first;
 
-        rc = dq_read_expert(m, in, line / m->cols, &e, err);
+        rc = dqz_read_expert(m, in, line / m->cols, &e, err);
         if (rc == CKPT_OK)
-            dq_column(m, e, line % m->cols, first, left, x + i);
+            dqz_column(m, e, line % m->cols, first, left, x + i);
         i += left;
     }
     if (rc == CKPT_OK)
-        dq_finish(m, to, x, n);
+        dqz_finish(m, to, x, n);
     return rc;
 }
 
 /* ---- what fits ---- */
 
-static const char *dq_shape(char text[120], const ckpt_tensor *t)
+static const char *dqz_shape(char text[120], const ckpt_tensor *t)
 {
     size_t n = (size_t)snprintf(text, 120, "[");
 
@@ -256,25 +256,25 @@ static const char *dq_shape(char text[120], const ckpt_tensor *t)
 }
 
 /* How the weights are quantized, for messages. */
-static const char *dq_how(const dq_work *w)
+static const char *dqz_how(const dqz_work *w)
 {
     return w->map->known.quantized ? w->map->known.quantized
                                    : "no config.json says how the weights are quantized";
 }
 
-static int dq_misfit(const dq_work *w, const ckpt_tensor *t, const ckpt_tensor *scale)
+static int dqz_misfit(const dqz_work *w, const ckpt_tensor *t, const ckpt_tensor *scale)
 {
     char a[120], b[120];
 
     return ckpt_fail(w->err, CKPT_EMISMATCH,
                      "%.200s is %s of %s, and '%.150s', its scales, are %s of %s: these are no "
                      "scales for it (%.200s)",
-                     t->name, dq_shape(a, t), ckpt_dtype_name(t->dtype), scale->name,
-                     dq_shape(b, scale), ckpt_dtype_name(scale->dtype), dq_how(w));
+                     t->name, dqz_shape(a, t), ckpt_dtype_name(t->dtype), scale->name,
+                     dqz_shape(b, scale), ckpt_dtype_name(scale->dtype), dqz_how(w));
 }
 
 /* The grid of scales over matrices: [], [1], [rows], [rows, groups], and as many before. */
-static bool dq_grid(const dq_work *w, dq_make *m, const ckpt_tensor *t, const ckpt_tensor *s)
+static bool dqz_grid(const dqz_work *w, dqz_make *m, const ckpt_tensor *t, const ckpt_tensor *s)
 {
     uint64_t size[2];
     uint32_t lead = t->ndim > 2 ? t->ndim - 2 : 0;
@@ -301,7 +301,7 @@ static bool dq_grid(const dq_work *w, dq_make *m, const ckpt_tensor *t, const ck
 }
 
 /* What the products are rounded to: the dtype that they are computed in, then the model's. */
-static void dq_round(const dq_work *w, dq_make *m, ckpt_dtype own)
+static void dqz_round(const dqz_work *w, dqz_make *m, ckpt_dtype own)
 {
     m->make.dtype = w->rounded ? w->model : own;
     m->own = own != CKPT_F32 && own != m->make.dtype ? ckpt_cast_find(own, CKPT_F32) : NULL;
@@ -312,8 +312,8 @@ static void dq_round(const dq_work *w, dq_make *m, ckpt_dtype own)
 }
 
 /* The dtypes: numbers that a float has, and scales that are floats or exponents. */
-static bool dq_dtypes(const dq_work *w, const dq_form *f, dq_make *m, const ckpt_tensor *t,
-                      const ckpt_tensor *s)
+static bool dqz_dtypes(const dqz_work *w, const dqz_form *f, dqz_make *m, const ckpt_tensor *t,
+                       const ckpt_tensor *s)
 {
     bool exponents = s->dtype == CKPT_F8_E8M0 || (s->dtype == CKPT_U8 && !f->own),
          fp8 = t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2,
@@ -323,16 +323,16 @@ static bool dq_dtypes(const dq_work *w, const dq_form *f, dq_make *m, const ckpt
     if (wide)
         m->widen = ckpt_cast_find(CKPT_F32, s->dtype);
     if (wide && f->own && s->dtype != CKPT_F32)
-        dq_round(w, m, s->dtype);
+        dqz_round(w, m, s->dtype);
     else
-        dq_round(w, m, CKPT_F32);
+        dqz_round(w, m, CKPT_F32);
     return (fp8 || (f->own && w->scheme.integers && t->dtype == CKPT_I8)) && (wide || exponents);
 }
 
 /* ---- making it ---- */
 
 /* A hidden tensor with what t has now. */
-static int dq_hide(dq_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
+static int dqz_hide(dqz_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
 {
     ckpt_tensor *hidden = NULL;
     int rc = ckpt_map_add_hidden(w->map, t->name, strlen(t->name), t, &hidden, w->err);
@@ -349,7 +349,7 @@ static int dq_hide(dq_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
 }
 
 /* t becomes what the operation computes. */
-static int dq_put(dq_work *w, ckpt_tensor *t, dq_make *m)
+static int dqz_put(dqz_work *w, ckpt_tensor *t, dqz_make *m)
 {
     uint32_t source = 0;
     int rc;
@@ -367,28 +367,28 @@ static int dq_put(dq_work *w, ckpt_tensor *t, dq_make *m)
 }
 
 /* [experts, out, blocks, 16] of nibbles: what is made has its axes turned and one less. */
-static int dq_mxfp4(dq_work *w, ckpt_tensor *t, const ckpt_tensor *s, dq_make *m)
+static int dqz_mxfp4(dqz_work *w, ckpt_tensor *t, const ckpt_tensor *s, dqz_make *m)
 {
     uint64_t *shape = ckpt_arena_array(w->map->arena, 3, sizeof *shape), n;
-    size_t keep = strlen(t->name) - strlen(dq_forms[0].weight);
+    size_t keep = strlen(t->name) - strlen(dqz_forms[0].weight);
     char *name = ckpt_arena_string(w->map->arena, t->name, keep);
 
     if (!shape || !name)
         return ckpt_fail_memory(w->err);
-    if (t->ndim != 4 || s->ndim != 3 || t->shape[3] != DQ_PACKED ||
+    if (t->ndim != 4 || s->ndim != 3 || t->shape[3] != DQZ_PACKED ||
         memcmp(t->shape, s->shape, 3 * sizeof *shape) != 0 || t->dtype != CKPT_U8 ||
         (s->dtype != CKPT_U8 && s->dtype != CKPT_F8_E8M0) || !ckpt_mul(t->n_elems, 2, &n))
-        return dq_misfit(w, t, s);
+        return dqz_misfit(w, t, s);
     m->rows = t->shape[1];
     m->grid[1] = t->shape[2];
-    m->cols = m->grid[1] * DQ_FP4;
-    if (t->n_elems > 0 && t->n_elems / t->shape[0] > DQ_MATRIX)
+    m->cols = m->grid[1] * DQZ_FP4;
+    if (t->n_elems > 0 && t->n_elems / t->shape[0] > DQZ_MATRIX)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "%.200s: each of its matrices has %" PRIu64 " bytes, more than are turned "
                          "at once (%d)",
-                         t->name, t->n_elems / t->shape[0], DQ_MATRIX);
-    dq_round(w, m, CKPT_F32);
-    m->make.make = dq_run_mxfp4;
+                         t->name, t->n_elems / t->shape[0], DQZ_MATRIX);
+    dqz_round(w, m, CKPT_F32);
+    m->make.make = dqz_run_mxfp4;
     shape[0] = t->shape[0];
     shape[1] = m->cols;
     shape[2] = m->rows;
@@ -396,29 +396,29 @@ static int dq_mxfp4(dq_work *w, ckpt_tensor *t, const ckpt_tensor *s, dq_make *m
     t->ndim = 3;
     t->shape = shape;
     t->n_elems = n;
-    return dq_put(w, t, m);
+    return dqz_put(w, t, m);
 }
 
-static int dq_weight(dq_work *w, const dq_form *f, ckpt_tensor *t, ckpt_tensor *s)
+static int dqz_weight(dqz_work *w, const dqz_form *f, ckpt_tensor *t, ckpt_tensor *s)
 {
-    dq_make *m = ckpt_arena_alloc(w->map->arena, sizeof *m);
-    int rc = m ? dq_hide(w, t, &m->input[0]) : ckpt_fail_memory(w->err);
+    dqz_make *m = ckpt_arena_alloc(w->map->arena, sizeof *m);
+    int rc = m ? dqz_hide(w, t, &m->input[0]) : ckpt_fail_memory(w->err);
 
     if (rc == CKPT_OK)
-        rc = dq_hide(w, s, &m->input[1]);
+        rc = dqz_hide(w, s, &m->input[1]);
     if (rc != CKPT_OK)
         return rc;
     if (f->mxfp4)
-        return dq_mxfp4(w, t, s, m);
-    if (!dq_grid(w, m, t, s) || !dq_dtypes(w, f, m, t, s))
-        return dq_misfit(w, t, s);
-    m->make.make = dq_run;
-    return dq_put(w, t, m);
+        return dqz_mxfp4(w, t, s, m);
+    if (!dqz_grid(w, m, t, s) || !dqz_dtypes(w, f, m, t, s))
+        return dqz_misfit(w, t, s);
+    m->make.make = dqz_run;
+    return dqz_put(w, t, m);
 }
 
 /* ---- the whole ---- */
 
-static bool dq_ends(const char *name, const char *end, size_t *keep)
+static bool dqz_ends(const char *name, const char *end, size_t *keep)
 {
     size_t n = strlen(name), m = strlen(end);
 
@@ -427,7 +427,7 @@ static bool dq_ends(const char *name, const char *end, size_t *keep)
 }
 
 /* The tensor of a name that ends otherwise; SIZE_MAX: there is none. */
-static int dq_at(const dq_work *w, const char *name, size_t keep, const char *end, size_t *at)
+static int dqz_at(const dqz_work *w, const char *name, size_t keep, const char *end, size_t *at)
 {
     size_t n = strlen(end);
     char *other = ckpt_alloc(keep + n + 1);
@@ -442,32 +442,33 @@ static int dq_at(const dq_work *w, const char *name, size_t keep, const char *en
 }
 
 /* Scales of activations, and of the keys and values of attention. */
-static bool dq_is_other(const char *name)
+static bool dqz_is_other(const char *name)
 {
     size_t keep;
 
-    for (size_t k = 0; k < sizeof dq_others / sizeof *dq_others; k++) {
-        if (dq_ends(name, dq_others[k], &keep))
+    for (size_t k = 0; k < sizeof dqz_others / sizeof *dqz_others; k++) {
+        if (dqz_ends(name, dqz_others[k], &keep))
             return true;
     }
     return false;
 }
 
 /* A tensor with the name of scales: they are its weight's. */
-static int dq_scale(dq_work *w, size_t i, const dq_form *f)
+static int dqz_scale(dqz_work *w, size_t i, const dqz_form *f)
 {
     ckpt_tensor *s = w->map->tensors.at[i];
     size_t keep, at = SIZE_MAX, zero = SIZE_MAX;
     int rc;
 
-    if (!dq_ends(s->name, f->scale, &keep))
+    if (!dqz_ends(s->name, f->scale, &keep))
         return CKPT_OK;
-    rc = dq_at(w, s->name, keep, f->weight, &at);
+    rc = dqz_at(w, s->name, keep, f->weight, &at);
     if (rc == CKPT_OK)
-        rc = dq_at(w, s->name, keep, "_zero_point", &zero);
-    if (rc == CKPT_OK && at == SIZE_MAX && w->scheme.scale && !dq_is_other(s->name))
+        rc = dqz_at(w, s->name, keep, "_zero_point", &zero);
+    if (rc == CKPT_OK && at == SIZE_MAX && w->scheme.scale && !dqz_is_other(s->name))
         return ckpt_fail(w->err, CKPT_EMISSING,
-                         "'%.200s' has no weight that it would scale (%.200s)", s->name, dq_how(w));
+                         "'%.200s' has no weight that it would scale (%.200s)", s->name,
+                         dqz_how(w));
     if (rc != CKPT_OK || at == SIZE_MAX || w->gone[at])
         return rc;
     if (zero != SIZE_MAX)
@@ -475,23 +476,23 @@ static int dq_scale(dq_work *w, size_t i, const dq_form *f)
                          "%.200s has zero points ('%.150s'): only symmetric quantization is read",
                          w->map->tensors.at[at]->name, w->map->tensors.at[zero]->name);
     w->gone[i] = true;
-    return dq_weight(w, f, w->map->tensors.at[at], s);
+    return dqz_weight(w, f, w->map->tensors.at[at], s);
 }
 
 /* Names are looked up while tensors change theirs: what is renamed is looked for no more. */
-static int dq_all(dq_work *w)
+static int dqz_all(dqz_work *w)
 {
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
-        for (size_t k = 0; rc == CKPT_OK && !w->gone[i] && k < sizeof dq_forms / sizeof *dq_forms;
+        for (size_t k = 0; rc == CKPT_OK && !w->gone[i] && k < sizeof dqz_forms / sizeof *dqz_forms;
              k++) {
-            if (!w->scheme.scale || strcmp(w->scheme.scale, dq_forms[k].scale) == 0)
-                rc = dq_scale(w, i, &dq_forms[k]);
+            if (!w->scheme.scale || strcmp(w->scheme.scale, dqz_forms[k].scale) == 0)
+                rc = dqz_scale(w, i, &dqz_forms[k]);
         }
     }
     for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
-        if (!w->gone[i] && dq_is_other(w->map->tensors.at[i]->name)) {
+        if (!w->gone[i] && dqz_is_other(w->map->tensors.at[i]->name)) {
             w->gone[i] = true;
             w->n_others++;
         }
@@ -500,28 +501,28 @@ static int dq_all(dq_work *w)
 }
 
 /* Numbers that a scheme stores, and that mean nothing without scales. */
-static bool dq_is_stored(const dq_work *w, const ckpt_tensor *t)
+static bool dqz_is_stored(const dqz_work *w, const ckpt_tensor *t)
 {
     size_t keep;
 
     if (w->scheme.integers && t->dtype == CKPT_I8)
-        return w->scheme.scale && dq_ends(t->name, ".weight", &keep);
+        return w->scheme.scale && dqz_ends(t->name, ".weight", &keep);
     if (t->dtype == CKPT_U8)
-        return w->scheme.scale && strcmp(w->scheme.scale, dq_forms[0].scale) == 0 &&
-               dq_ends(t->name, dq_forms[0].weight, &keep);
+        return w->scheme.scale && strcmp(w->scheme.scale, dqz_forms[0].scale) == 0 &&
+               dqz_ends(t->name, dqz_forms[0].weight, &keep);
     return t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2 || t->dtype == CKPT_F8_E4M3FNUZ ||
            t->dtype == CKPT_F8_E5M2FNUZ;
 }
 
 /* The scales leave the list; no small numbers stay that have none. */
-static int dq_drop(dq_work *w)
+static int dqz_drop(dqz_work *w)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < w->map->tensors.n; i++) {
         ckpt_tensor *t = w->map->tensors.at[i];
 
-        if (!w->gone[i] && dq_is_stored(w, t))
+        if (!w->gone[i] && dqz_is_stored(w, t))
             return ckpt_fail(w->err, CKPT_EMISSING,
                              "%.200s is %s like the quantized weights, and has no scales", t->name,
                              ckpt_dtype_name(t->dtype));
@@ -533,7 +534,7 @@ static int dq_drop(dq_work *w)
 }
 
 /* What the configuration says: the model's dtype, and how it is quantized. */
-static int dq_config(dq_work *w)
+static int dqz_config(dqz_work *w)
 {
     static const char *const keys[] = {"quantization_config", "compression_config",
                                        "text_config.quantization_config"};
@@ -565,7 +566,7 @@ static int dq_config(dq_work *w)
 }
 
 /* Facts are those of the tensors that there are now. */
-static int dq_facts(const dq_work *w)
+static int dqz_facts(const dqz_work *w)
 {
     ckpt_facts *facts = &w->map->facts;
     size_t n = 0;
@@ -581,7 +582,7 @@ static int dq_facts(const dq_work *w)
     return rc;
 }
 
-static int dq_say(const dq_work *w)
+static int dqz_say(const dqz_work *w)
 {
     int rc =
         ckpt_map_note(w->map, CKPT_INFO, w->err,
@@ -606,7 +607,7 @@ bool ckpt_map_quantized(const ckpt_map *map)
 
 int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
 {
-    dq_work w = {.map = map, .model = CKPT_DTYPE_NONE, .rounded = rounded, .err = err};
+    dqz_work w = {.map = map, .model = CKPT_DTYPE_NONE, .rounded = rounded, .err = err};
     int rc;
 
     if (!map)
@@ -614,15 +615,15 @@ int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
     if (!ckpt_quantized(map))
         return CKPT_OK;
     w.gone = ckpt_alloc(map->tensors.n + 1);
-    rc = w.gone ? dq_config(&w) : ckpt_fail_memory(err);
+    rc = w.gone ? dqz_config(&w) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
-        rc = dq_all(&w);
+        rc = dqz_all(&w);
     if (rc == CKPT_OK && w.n_made > 0)
-        rc = dq_drop(&w);
+        rc = dqz_drop(&w);
     if (rc == CKPT_OK && w.n_made > 0)
-        rc = dq_say(&w);
+        rc = dqz_say(&w);
     if (rc == CKPT_OK && w.n_made > 0)
-        rc = dq_facts(&w);
+        rc = dqz_facts(&w);
     if (rc == CKPT_OK && w.n_made > 0) {
         map->known.quantized = NULL;
         map->dequantized = true;

@@ -12,12 +12,12 @@
 #include <string.h>
 
 /* A method, in one format where it has several, and how it names its scales. */
-typedef struct sc_way {
+typedef struct qsc_way {
     const char *method, *format, *scale;
     bool integers;
-} sc_way;
+} qsc_way;
 
-static const sc_way ways[] = {
+static const qsc_way ways[] = {
     {"fp8", NULL, "_scale_inv", false},
     {"fbgemm_fp8", NULL, "_scale", false},
     {"mxfp4", NULL, "_scales", false},
@@ -27,20 +27,20 @@ static const sc_way ways[] = {
 };
 
 /* What is being read. */
-typedef struct sc_reader {
+typedef struct qsc_reader {
     const char *path;
     ckpt_quant_scheme *way;
     ckpt_err *err;
-} sc_reader;
+} qsc_reader;
 
 /* A string of an object, or NULL. */
-static const char *sc_text(const ckpt_value *v, const char *key)
+static const char *qsc_text(const ckpt_value *v, const char *key)
 {
     v = ckpt_value_get(v, key);
     return v && v->kind == CKPT_V_STR ? v->as.text.at : NULL;
 }
 
-static int sc_unknown(const sc_reader *r, const char *what, const char *name)
+static int qsc_unknown(const qsc_reader *r, const char *what, const char *name)
 {
     return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                      "%s: quantization_config: %s '%.100s' cannot be dequantized here (fp8, "
@@ -51,24 +51,24 @@ static int sc_unknown(const sc_reader *r, const char *what, const char *name)
 }
 
 /* The method, in one format; formats of one configuration are read alike, or refused. */
-static int sc_choose(sc_reader *r, const char *method, const char *format)
+static int qsc_choose(qsc_reader *r, const char *method, const char *format)
 {
-    const sc_way *found = NULL;
+    const qsc_way *found = NULL;
 
     for (size_t i = 0; !found && i < sizeof ways / sizeof *ways; i++) {
-        const sc_way *s = &ways[i];
+        const qsc_way *s = &ways[i];
         if (strcmp(s->method, method) == 0 &&
             (!s->format || (format && strcmp(s->format, format) == 0)))
             found = s;
     }
     if (!found)
-        return format ? sc_unknown(r, "format", format) : sc_unknown(r, "quant_method", method);
+        return format ? qsc_unknown(r, "format", format) : qsc_unknown(r, "quant_method", method);
     r->way->scale = found->scale;
     r->way->integers = r->way->integers || found->integers;
     return CKPT_OK;
 }
 
-static int sc_block(sc_reader *r, uint64_t rows, uint64_t cols)
+static int qsc_block(qsc_reader *r, uint64_t rows, uint64_t cols)
 {
     ckpt_quant_scheme *w = r->way;
 
@@ -86,7 +86,7 @@ static int sc_block(sc_reader *r, uint64_t rows, uint64_t cols)
 }
 
 /* A pair of sizes: [128, 128]. */
-static int sc_pair(sc_reader *r, const ckpt_value *list, const char *key)
+static int qsc_pair(qsc_reader *r, const ckpt_value *list, const char *key)
 {
     ckpt_seq s = list && list->kind == CKPT_V_LIST ? list->as.seq : (ckpt_seq){0};
     int64_t rows = 0, cols = 0;
@@ -95,75 +95,75 @@ static int sc_pair(sc_reader *r, const ckpt_value *list, const char *key)
         rows < 1 || cols < 1)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: %s is no pair of sizes",
                          r->path, key);
-    return sc_block(r, (uint64_t)rows, (uint64_t)cols);
+    return qsc_block(r, (uint64_t)rows, (uint64_t)cols);
 }
 
 /* compressed-tensors: the scales of one group of modules. */
-static int sc_strategy(sc_reader *r, const ckpt_value *weights)
+static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
 {
-    const char *strategy = sc_text(weights, "strategy"), *type = sc_text(weights, "type");
+    const char *strategy = qsc_text(weights, "strategy"), *type = qsc_text(weights, "type");
     const ckpt_value *even = ckpt_value_get(weights, "symmetric");
     int64_t size = 0, bits = 0;
 
     if (!type || (strcmp(type, "float") != 0 && strcmp(type, "int") != 0))
-        return sc_unknown(r, "weights of type", type ? type : "(none)");
+        return qsc_unknown(r, "weights of type", type ? type : "(none)");
     if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) || bits != 8)
-        return sc_unknown(r, "num_bits", "not 8");
+        return qsc_unknown(r, "num_bits", "not 8");
     if (even && even->kind == CKPT_V_BOOL && even->as.i == 0)
-        return sc_unknown(r, "weights", "symmetric: false");
+        return qsc_unknown(r, "weights", "symmetric: false");
     if (!strategy || strcmp(strategy, "tensor") == 0 || strcmp(strategy, "channel") == 0) {
         r->way->plain = true;
         return CKPT_OK;
     }
     if (strcmp(strategy, "block") == 0)
-        return sc_pair(r, ckpt_value_get(weights, "block_structure"), "block_structure");
+        return qsc_pair(r, ckpt_value_get(weights, "block_structure"), "block_structure");
     if (strcmp(strategy, "group") != 0)
-        return sc_unknown(r, "strategy", strategy);
+        return qsc_unknown(r, "strategy", strategy);
     if (!ckpt_value_as_int(ckpt_value_get(weights, "group_size"), &size) || size < 1)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: group_size is no size",
                          r->path);
-    return sc_block(r, 1, (uint64_t)size);
+    return qsc_block(r, 1, (uint64_t)size);
 }
 
 /* What changes the values beside the scales; an object that says nothing is as good as none. */
-static int sc_others(const sc_reader *r, const ckpt_value *q)
+static int qsc_others(const qsc_reader *r, const ckpt_value *q)
 {
     static const char *const keys[] = {"transform_config", "sparsity_config"};
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const ckpt_value *v = ckpt_value_get(q, keys[i]);
-        const char *format = sc_text(v, "format");
+        const char *format = qsc_text(v, "format");
         if (v && v->kind == CKPT_V_DICT && v->as.map.n > 0 &&
             !(format && strcmp(format, "dense") == 0))
-            return sc_unknown(r, keys[i], format ? format : "config_groups");
+            return qsc_unknown(r, keys[i], format ? format : "config_groups");
     }
     return CKPT_OK;
 }
 
 /* compressed-tensors: groups of modules, each with a format and a strategy. */
-static int sc_groups(sc_reader *r, const ckpt_value *q)
+static int qsc_groups(qsc_reader *r, const ckpt_value *q)
 {
     const ckpt_dict groups = ckpt_value_map(ckpt_value_get(q, "config_groups"));
-    const char *format = sc_text(q, "format");
+    const char *format = qsc_text(q, "format");
     bool any = false;
-    int rc = sc_others(r, q);
+    int rc = qsc_others(r, q);
 
     // without groups there is nothing but the format, and no blocks
     r->way->plain = groups.n == 0;
     if (rc == CKPT_OK && groups.n == 0)
-        return sc_choose(r, "compressed-tensors", format ? format : "(none)");
+        return qsc_choose(r, "compressed-tensors", format ? format : "(none)");
 
     for (uint64_t i = 0; rc == CKPT_OK && i < groups.n; i++) {
         const ckpt_value *group = groups.at[i].value, *weights = ckpt_value_get(group, "weights");
-        const char *own = sc_text(group, "format");
+        const char *own = qsc_text(group, "format");
 
         // activations alone: there are no scales of weights
         if (!weights || weights->kind != CKPT_V_DICT)
             continue;
         any = true;
-        rc = sc_choose(r, "compressed-tensors", own ? own : format ? format : "(none)");
+        rc = qsc_choose(r, "compressed-tensors", own ? own : format ? format : "(none)");
         if (rc == CKPT_OK)
-            rc = sc_strategy(r, weights);
+            rc = qsc_strategy(r, weights);
     }
     if (rc == CKPT_OK && !any)
         rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED,
@@ -177,26 +177,26 @@ int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char
                          ckpt_err *err)
 {
     const ckpt_value *block = ckpt_value_get(q, "weight_block_size");
-    const char *method = sc_text(q, "quant_method");
-    sc_reader r = {path, out, err};
+    const char *method = qsc_text(q, "quant_method");
+    qsc_reader r = {path, out, err};
     int rc;
 
     *out = (ckpt_quant_scheme){.plain = !q, .integers = !q};
     if (!q)
         return CKPT_OK;
     if (!method)
-        return sc_unknown(&r, "quant_method", "(none)");
+        return qsc_unknown(&r, "quant_method", "(none)");
     if (strcmp(method, "compressed-tensors") == 0)
-        return sc_groups(&r, q);
-    rc = sc_choose(&r, method, NULL);
+        return qsc_groups(&r, q);
+    rc = qsc_choose(&r, method, NULL);
     if (rc == CKPT_OK && block && block->kind != CKPT_V_NONE)
-        return sc_pair(&r, block, "weight_block_size");
+        return qsc_pair(&r, block, "weight_block_size");
     out->plain = true;
     return rc;
 }
 
 /* Rounded up. */
-static uint64_t sc_parts(uint64_t n, uint64_t by)
+static uint64_t qsc_parts(uint64_t n, uint64_t by)
 {
     return n / by + (n % by != 0);
 }
@@ -209,7 +209,7 @@ int ckpt_quant_block_of(const ckpt_quant_scheme *scheme, const uint64_t size[2],
     for (uint32_t i = 0; i < scheme->n_blocks; i++) {
         const uint64_t *b = scheme->block[i];
 
-        if (sc_parts(size[0], b[0]) != grid[0] || sc_parts(size[1], b[1]) != grid[1])
+        if (qsc_parts(size[0], b[0]) != grid[0] || qsc_parts(size[1], b[1]) != grid[1])
             continue;
         found++;
         memcpy(block, b, 2 * sizeof *block);
