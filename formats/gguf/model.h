@@ -7,6 +7,8 @@
  *     mixture.c    which tensor is written in which type
  *     tokenizer.c  the tokenizer beside the source, as keys
  *     spm.c        of these: SentencePiece's models
+ *     special.c    of these: special tokens, the chat template
+ *     sampling.c   what generation_config.json says
  */
 #ifndef CKPT_FORMATS_GGUF_MODEL_H
 #define CKPT_FORMATS_GGUF_MODEL_H
@@ -55,7 +57,7 @@ int ckpt_gguf_add_u32(ckpt_map *to, const char *name, uint64_t number, ckpt_err 
 int ckpt_gguf_add_bool(ckpt_map *to, const char *name, bool value, ckpt_err *err);
 
 /*
- * Append the keys of the tokenizer in the source's folder; a note says when there is none.
+ * Append the keys of the tokenizer and of sampling in the source's folder; a note says when there is none.
  *
  * Errors  CKPT_EFORMAT: its files are damaged, or have more tokens than the model rows;
  *         CKPT_EUNSUPPORTED: a kind that llama.cpp does not have; CKPT_EIO, CKPT_ELIMIT

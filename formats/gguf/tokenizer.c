@@ -520,6 +520,10 @@ int ckpt_gguf_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = gtk_json(&w, "config.json", &w.hparams);
     if (rc == CKPT_OK)
+        rc = gtk_json(&w, "generation_config.json", &w.generation);
+    if (rc == CKPT_OK)
+        rc = ckpt_gguf_sampling(&w);
+    if (rc == CKPT_OK)
         rc = gtk_read(&w);
     if (rc == CKPT_OK && !w.model)
         rc = ckpt_map_note(to, CKPT_WARNING, err,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer.h: what tokenizer.c and special.c share.
+ * tokenizer.h: what tokenizer.c, special.c and sampling.c share.
  */
 #ifndef CKPT_FORMATS_GGUF_TOKENIZER_H
 #define CKPT_FORMATS_GGUF_TOKENIZER_H
@@ -14,6 +14,7 @@ typedef struct ckpt_gguf_tokenizer_work {
     ckpt_listing list;                              /* the model's folder */
     const ckpt_value *tokenizer, *config, *hparams; /* tokenizer.json, tokenizer_config.json,
                                                        config.json, or NULL */
+    const ckpt_value *generation;                   /* generation_config.json, or NULL */
     const char *model;        /* tokenizer.ggml.model; NULL: there is no tokenizer */
     const ckpt_value *merges; /* of BPE, or NULL */
     bool scores;
@@ -27,5 +28,8 @@ typedef struct ckpt_gguf_tokenizer_work {
  * Errors  CKPT_EFORMAT, CKPT_EIO, CKPT_ELIMIT
  */
 int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w);
+
+/* Append what generation_config.json says of sampling; a note names what no key can hold. */
+int ckpt_gguf_sampling(ckpt_gguf_tokenizer_work *w);
 
 #endif
