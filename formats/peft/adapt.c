@@ -414,6 +414,9 @@ static int ad_update(adapting *a, const ad_module *m)
         if (o.a->shape[1] != o.rows || o.b->shape[0] != o.cols)
             return ad_misfit(a, m, t);
         a->table = ad_merged(a, t) ? a->table : t;
+        // peft rounds a table's update to the table's dtype, unlike that of a linear module
+        if (!o.magnitude && (t->dtype == CKPT_F16 || t->dtype == CKPT_BF16))
+            o.round = t->dtype;
     }
     if (rc == CKPT_OK && o.magnitude && (o.n_mats != 1 || o.magnitude->n_elems != o.b->shape[0]))
         return ad_misfit(a, m, t);
@@ -439,12 +442,48 @@ static int ad_update_bias(adapting *a, const ad_module *m)
     return rc == CKPT_OK ? ad_merge(a, t, &o, NULL) : rc;
 }
 
+/* The embedding of a map without a head of its own, which is tied to it; NULL: there is none. */
+static ckpt_tensor *ad_tied_table(const adapting *a)
+{
+    static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
+                                       "word_embeddings.weight", "embed_in.weight", NULL};
+    static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
+                                        NULL};
+
+    for (size_t i = 0; heads[i]; i++) {
+        const ckpt_tensor *head = ad_at(a, heads[i]);
+        if (head && !head->owner)
+            return NULL;
+    }
+    for (size_t k = 0; ends[k]; k++) {
+        for (size_t i = 0; i < a->map->tensors.n; i++) {
+            ckpt_tensor *t = a->map->tensors.at[i];
+            size_t n = strlen(t->name), m = strlen(ends[k]);
+
+            if (n >= m && strcmp(t->name + n - m, ends[k]) == 0)
+                return t;
+        }
+    }
+    return NULL;
+}
+
+/* Replace a tensor by the one that was saved whole (modules_to_save). */
+static int ad_saved(adapting *a, const char *name, const ckpt_tensor *by)
+{
+    const ckpt_tensor *tied = ad_tied_table(a);
+    int rc = ad_plain(a, name, by);
+
+    if (rc == CKPT_OK && tied && ad_find(a, name) == tied)
+        a->table = tied;
+    return rc;
+}
+
 static int ad_module_whole(adapting *a, const ad_module *m)
 {
     const ckpt_tensor *bias = m->part[CKPT_PEFT_BASE_BIAS], *plain = m->part[CKPT_PEFT_PLAIN];
     bool pair = m->part[CKPT_PEFT_A] || m->part[CKPT_PEFT_B] || m->part[CKPT_PEFT_TABLE_A] ||
                 m->part[CKPT_PEFT_TABLE_B];
-    int rc = plain ? ad_plain(a, m->name, plain) : CKPT_OK;
+    int rc = plain ? ad_saved(a, m->name, plain) : CKPT_OK;
 
     if (rc == CKPT_OK && bias) {
         const char *name = ad_name(a, m->name, "bias");
@@ -537,32 +576,7 @@ static int ad_all(adapting *a)
     return rc;
 }
 
-/* ---- tied heads ---- */
-
-/* The embedding of a map without a head of its own, which is tied to it; NULL: there is none. */
-static ckpt_tensor *ad_tied_table(const adapting *a)
-{
-    static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
-                                       "word_embeddings.weight", "embed_in.weight", NULL};
-    static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
-                                        NULL};
-
-    for (size_t i = 0; heads[i]; i++) {
-        const ckpt_tensor *head = ad_at(a, heads[i]);
-        if (head && !head->owner)
-            return NULL;
-    }
-    for (size_t k = 0; ends[k]; k++) {
-        for (size_t i = 0; i < a->map->tensors.n; i++) {
-            ckpt_tensor *t = a->map->tensors.at[i];
-            size_t n = strlen(t->name), m = strlen(ends[k]);
-
-            if (n >= m && strcmp(t->name + n - m, ends[k]) == 0)
-                return t;
-        }
-    }
-    return NULL;
-}
+/* ---- what is told ---- */
 
 /* A table that changes takes a tied head along, which was trained with the table as it was. */
 static int ad_say(adapting *a)

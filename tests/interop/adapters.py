@@ -18,6 +18,7 @@ KINDS = {
     'lora': dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj']),
     'rslora': dict(r=8, lora_alpha=3, use_rslora=True, target_modules='all-linear', rank_pattern={'q_proj': 2}),
     'dora': dict(r=4, lora_alpha=8, use_dora=True, target_modules=['k_proj', 'up_proj']),
+    'the embedding': dict(r=4, lora_alpha=8, target_modules=['embed_tokens']),
     'dora of the embedding': dict(r=4, lora_alpha=8, use_dora=True, target_modules=['embed_tokens']),
     'whole modules': dict(r=2, lora_alpha=8, target_modules=['v_proj'], modules_to_save=['lm_head', 'norm']),
     'alpha by layer': dict(r=2, lora_alpha=8, target_modules=['v_proj', 'o_proj'], alpha_pattern={r'layers\.[01]\.self_attn\.v_proj': 5}),
