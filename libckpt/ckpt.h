@@ -371,6 +371,23 @@ CKPT_API bool ckpt_map_quantized(const ckpt_map *map);
  */
 CKPT_API int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err);
 
+typedef struct ckpt_quantize {
+    size_t size;             /* sizeof this struct, or 0: see above */
+    const char *form;        /* "fp8-block", "fp8-block:64x64" or "fp8-channel" */
+    const char *const *skip; /* NULL-terminated globs of weights that stay, beside heads; or NULL */
+    ckpt_dtype dtype;        /* of the floats that stay; NONE: what they are */
+} ckpt_quantize;
+
+/*
+ * Let the matrices of linear layers be fp8 (E4M3) with scales beside them, in place: "X_scale_inv"
+ * for blocks, as transformers' FineGrainedFP8 and DeepSeek have them, or "X_scale" for rows, as
+ * compressed-tensors has them.  A written config.json says so (quantization_config).
+ *
+ * Errors   CKPT_EUSAGE: no such form; CKPT_EMISMATCH: there is no such matrix; CKPT_EUNSUPPORTED:
+ *          the weights are quantized already; CKPT_ELIMIT.  The map can then only be freed.
+ */
+CKPT_API int ckpt_map_quantize(ckpt_map *map, const ckpt_quantize *opts, ckpt_err *err);
+
 /* ---- vocabulary and tied heads ---- */
 
 typedef struct ckpt_vocab_opts {

@@ -304,9 +304,13 @@ static int side_add_config(side_work *w, const char *text, uint64_t n, const ckp
 /* What was changed of the model, and config.json says. */
 static int side_members(side_work *w, const char *text, uint64_t n)
 {
-    ckpt_hf_member member[2];
+    ckpt_hf_member member[3];
     char size[24], was[24];
     size_t k = 0;
+
+    if (w->from->quantization)
+        member[k++] =
+            (ckpt_hf_member){.key = "quantization_config", .value = w->from->quantization};
 
     if (w->from->untied || w->from->tied)
         member[k++] = (ckpt_hf_member){.key = "tie_word_embeddings",
@@ -517,6 +521,16 @@ static int side_made(side_work *w)
     return rc;
 }
 
+/* The output has a configuration. */
+static bool side_has_config(const ckpt_map *to)
+{
+    for (size_t i = 0; i < to->files.n; i++) {
+        if (strcmp(to->files.at[i].path, "config.json") == 0)
+            return true;
+    }
+    return false;
+}
+
 int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
                        ckpt_err *err)
 {
@@ -532,6 +546,11 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
                                     : side_take_file(&w, &w.list.entry[i]);
     if (rc == CKPT_OK)
         rc = side_made(&w);
+    if (rc == CKPT_OK && from->quantization && !side_has_config(to))
+        rc = ckpt_fail(err, CKPT_EMISSING,
+                       "%s: has no config.json, which is to say how the weights are quantized "
+                       "(--config FOLDER)",
+                       w.list.folder);
     if (rc == CKPT_OK && w.n_left > SIDE_MAX_LISTED)
         rc = ckpt_map_note(to, CKPT_INFO, err, "%s: left behind: %s and %zu more", w.list.folder,
                            w.left, w.n_left - SIDE_MAX_LISTED);

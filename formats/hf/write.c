@@ -36,6 +36,13 @@ typedef struct hfw_writer {
     bool adapter;      /* the source is one of PEFT's, and so is what is written */
 } hfw_writer;
 
+static bool hfw_is_scale(const char *name)
+{
+    const char *end = strrchr(name, '.');
+
+    return end && (strcmp(end, ".weight_scale") == 0 || strcmp(end, ".weight_scale_inv") == 0);
+}
+
 /*
  * The dtype that config.json must state: that of most elements, where it is not the source's own.
  * NULL: the source's stays true, or transformers can make no model in this one (8 bits and less),
@@ -50,14 +57,17 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
 
     // weights of a training checkpoint are its fp32 masters, whatever the model trained in; a
     // configuration that a layout map made or was given says nothing of these
-    if (!from->config.file && target->dtype == CKPT_DTYPE_NONE && !target->dtypes &&
+    if (!from->config.file && !from->quantization && target->dtype == CKPT_DTYPE_NONE &&
+        !target->dtypes &&
         (!from->format ||
          (strcmp(from->format, "deepspeed") != 0 && strcmp(from->format, "universal") != 0)))
         return NULL;
     for (size_t i = 0; i < to->tensors.n; i++) {
         const ckpt_tensor *t = to->tensors.at[i];
 
-        if (!t->owner && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
+        // quantized weights are no values, and their scales of no matter
+        if (!t->owner && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT &&
+            !(from->quantization && (t->dtype == CKPT_F8_E4M3 || hfw_is_scale(t->name))))
             n[t->dtype] += t->n_elems;
     }
     for (unsigned d = 0; d < CKPT_N_DTYPES; d++)

@@ -331,6 +331,8 @@ struct ckpt_map {
 
     /* the head has a tensor of its own, or is tied, whatever the source's config.json says */
     bool untied, tied;
+    /* what a written config.json is to say as quantization_config, JSON; NULL: what it says */
+    const char *quantization;
     bool dequantized; /* config.json's quantization_config is not true any more */
     /*
      * rows that the tables of the vocabulary were given, and what config.json says (0: nothing);

@@ -10,6 +10,7 @@ with MXFP4.
 import json
 import os
 import sys
+import types
 
 os.environ['HF_HUB_OFFLINE'] = '1'
 import torch
@@ -18,8 +19,9 @@ from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import dequantize
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, FineGrainedFP8Config, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
+                          MixtralConfig, MixtralForCausalLM,
                           Mxfp4Config)
-from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from checks import Tally, arguments, ckpt, scratch
@@ -162,6 +164,34 @@ def gpt_oss(a, tmp):
     return whole(a, write(os.path.join(tmp, 'oss-mxfp4'), tensors, config), Mxfp4Config(dequantize=True))
 
 
+def written(a, tmp, name, model):
+    """Our fp8 in blocks has the bits of transformers' own quantizer, and the logits of its floats; rows load with compressed-tensors."""
+    source, problems = os.path.join(tmp, name), []
+    model.bfloat16().save_pretrained(source)
+    of = Fp8Quantize(types.SimpleNamespace(quantization_config=types.SimpleNamespace(weight_block_size=[128, 128], scale_fmt='float')))
+    ckpt(a, 'convert', '-q', source, source + '.block', '--to', 'hf', '--quantize', 'fp8-block')
+    floats, got = (load_file(os.path.join(path, 'model.safetensors')) for path in (source, source + '.block'))
+    with open(os.path.join(source + '.block', 'config.json'), encoding='utf-8') as f:
+        stays = json.load(f)['quantization_config']['modules_to_not_convert']
+    n = 0
+    for key, t in floats.items():
+        want = {key: t} if t.ndim != 2 or key[:-len('.weight')] in stays else of._quantize_one(key, t)
+        n += len(want) == 2
+        problems += [k for k, w in want.items() if k not in got or got[k].dtype != w.dtype or
+                     not torch.equal(got[k].view(torch.uint8), w.contiguous().view(torch.uint8))]
+    problems += [] if n and len(got) == len(floats) + n else ['%d tensors, %d quantized' % (len(got), n)]
+    ckpt(a, 'convert', '-q', source, source + '.row', '--to', 'hf', '--quantize', 'fp8-channel', '--quantize-skip', '*v_proj*')
+    with torch.no_grad():
+        x = torch.arange(24).view(2, 12)
+        plain = model(x).logits.float()
+        for path, config in ((source + '.block', {'quantization_config': FineGrainedFP8Config(dequantize=True)}), (source + '.row', {})):
+            loaded = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, **config)
+            off = (loaded(x).logits.float() - plain).abs().max().item() / plain.abs().max().item()
+            # three bits of mantissa in each weight
+            problems += [] if 0 < off < 0.1 else ['%s: logits off by %.2g' % (os.path.basename(path), off)]
+    return problems
+
+
 def main():
     a = arguments()
     tally = Tally(a.verbose)
@@ -172,6 +202,12 @@ def main():
                 tally.call('%s as %s' % (check.__name__, dtype), check, a, tmp, dtype)
         tally.call('a Llama in fp8', model, a, tmp)
         tally.call('gpt-oss in MXFP4', gpt_oss, a, tmp)
+        size = {'vocab_size': 96, 'hidden_size': 128, 'num_attention_heads': 4, 'num_key_value_heads': 2}
+        llama = LlamaForCausalLM(LlamaConfig(**size, intermediate_size=384, num_hidden_layers=2))
+        llama.model.layers[0].mlp.up_proj.weight.data[:128] = 0
+        tally.call('fp8 written, Llama', written, a, tmp, 'written', llama)
+        tally.call('fp8 written, Mixtral', written, a, tmp, 'experts',
+                   MixtralForCausalLM(MixtralConfig(**size, intermediate_size=128, num_hidden_layers=1, num_local_experts=2)))
     return tally.end('quantized folders')
 
 

@@ -98,11 +98,40 @@ static int convert_adapt(ckpt_map *map, const cli_args *a, ckpt_err *err)
 static bool convert_means_floats(const cli_args *a)
 {
     return a->target.dtype != CKPT_DTYPE_NONE || a->target.dtypes || a->target.mixture ||
-           strcmp(a->target.format, "gguf") == 0 || (a->map && !a->own_map);
+           a->quantize || strcmp(a->target.format, "gguf") == 0 || (a->map && !a->own_map);
+}
+
+/* The fp8 that --quantize asks for; a dtype is then that of what stays. */
+static int convert_quantize(ckpt_map *map, cli_args *a, ckpt_err *err)
+{
+    const ckpt_quantize how = {.size = sizeof how,
+                               .form = a->quantize,
+                               .skip = a->quantize_skip.n ? a->quantize_skip.at : NULL,
+                               .dtype = a->target.dtype};
+
+    if (!a->quantize)
+        return CKPT_OK;
+    a->target.dtype = CKPT_DTYPE_NONE;
+    return ckpt_map_quantize(map, &how, err);
+}
+
+/* What --quantize needs: a folder whose configuration says what the numbers are. */
+static int convert_check_quantize(const cli_args *a, ckpt_err *err)
+{
+    if (!a->quantize)
+        return CKPT_OK;
+    if (strcmp(a->target.format, "hf") != 0)
+        return fail(err, CKPT_EUSAGE, "--quantize writes --to hf (of gguf, --dtype q8_0 ...)");
+    if (a->no_side_files)
+        return fail(err, CKPT_EUSAGE,
+                    "--quantize needs the config.json that --no-side-files leaves out");
+    if (a->target.dtypes || a->target.mixture)
+        return fail(err, CKPT_EUSAGE, "--quantize takes one --dtype, of the floats that stay");
+    return CKPT_OK;
 }
 
 /* From the source's tensors to those that are written, as all options of that kind have it. */
-static int convert_shape(ckpt_map *map, const cli_args *a, ckpt_err *err)
+static int convert_shape(ckpt_map *map, cli_args *a, ckpt_err *err)
 {
     bool merged = a->adapters.n > 0;
     int rc = CKPT_OK;
@@ -119,7 +148,9 @@ static int convert_shape(ckpt_map *map, const cli_args *a, ckpt_err *err)
         rc = convert_select(map, a, err);
     if (rc == CKPT_OK)
         rc = training_format(a->target.format) ? CKPT_OK : remap_apply(map, a, err);
-    return rc == CKPT_OK ? convert_ties(map, a, err) : rc;
+    if (rc == CKPT_OK)
+        rc = convert_ties(map, a, err);
+    return rc == CKPT_OK ? convert_quantize(map, a, err) : rc;
 }
 
 /* One dtype without a pattern is that of all tensors, another word a mixture of them. */
@@ -167,6 +198,9 @@ static int convert_target(cli_args *a, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     convert_dtype(&a->target);
+    rc = convert_check_quantize(a, err);
+    if (rc != CKPT_OK)
+        return rc;
     if (a->sizes.n && !a->map)
         say_warning("--size has no effect without --map");
     a->target.copy_side_files = !a->no_side_files;
@@ -237,9 +271,9 @@ static int convert_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = convert_open(&map, a, err);
     job_refuse(&a->run, a->allow_overflow, a->strict);
-    convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
     if (rc == CKPT_OK)
         rc = convert_shape(map, a, err);
+    convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
     if (rc == CKPT_OK) {
         map_say_findings(map, !a->quiet);
         effects_of_source(a, map);
@@ -283,6 +317,9 @@ static const cli_option convert_options[] = {
     {"vocab-tensor", 0, CLI_LIST, AT(vocab_tensors), "GLOB",
      "tensors with these rows (by config.json)"},
     {"tie", 0, CLI_TEXT, AT(tie), "HEAD[=TABLE]", "leave a head out that equals its table"},
+    {"quantize", 0, CLI_TEXT, AT(quantize), "FORM", "hf: to fp8-block[:RxC] or fp8-channel"},
+    {"quantize-skip", 0, CLI_LIST, AT(quantize_skip), "GLOB",
+     "weights that stay floats (again: or)"},
     {"untie", 0, CLI_FLAG, AT(untie), NULL, "write tied names in full"},
     {"adapter-only", 0, CLI_FLAG, AT(adapter_only), NULL,
      "the adapter of a run that trained one, as PEFT's folder"},
@@ -324,6 +361,7 @@ static const cli_option convert_options[] = {
 static const cli_moot convert_moot[] = {
     {"backwards", NULL, "map"},
     {"vocab-tensor", NULL, "vocab-size"},
+    {"quantize-skip", NULL, "quantize"},
     {NULL, NULL, NULL},
 };
 

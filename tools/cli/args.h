@@ -50,6 +50,8 @@ typedef struct cli_args {
     const char *tie;                           /* convert */
     uint64_t vocab_size;                       /* convert */
     cli_list vocab_tensors;                    /* convert */
+    const char *quantize;                      /* convert */
+    cli_list quantize_skip;                    /* convert */
     const char *adapter_config, *adapter_name; /* convert */
 
     ckpt_open_opts open;

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * requantize.c: weights as fp8 numbers and their scales.
+ *
+ *     fp8-block    a scale for each block of 128 x 128: X_scale_inv, as DeepSeek has it and
+ *                  transformers' FineGrainedFP8 writes it: F32, 1 / s with s = 1 / max |x| * 448,
+ *                  and x * s rounded once (integrations/finegrained_fp8.py, Fp8Quantize)
+ *     fp8-channel  a scale for each row: X_scale, as compressed-tensors reads it
+ *                  ("float-quantized"): F32, max |x| / 448, and x / scale rounded once
+ *
+ * Matrices of linear layers are quantized; embeddings, heads, norms and routers are not, as the
+ * programs that make such models leave them, nor matrices that blocks do not divide.
+ */
+#include <assert.h>
+#include <float.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ckpt.h"
+#include "libckpt/base/cast.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/map/nest.h"
+#include "libckpt/map/quantized.h"
+
+enum {
+    RQ_TILE = 1 << 16, /* elements looked at together */
+    RQ_GLOBS = 64      /* patterns of weights that stay */
+};
+
+#define RQ_MAX 448.0f /* the largest number of E4M3 */
+
+typedef struct rq_make {
+    ckpt_make make; /* first */
+    const ckpt_tensor *input[1];
+    uint64_t rows, cols, block[2], grid[2];
+    bool channel; /* divide by the scale, instead of multiplying by its inverse */
+    ckpt_cast_fn narrow;
+} rq_make;
+
+/* Of one row of blocks: its number + 1, and what the elements are multiplied or divided by. */
+typedef struct rq_band {
+    uint64_t number;
+    float by[];
+} rq_band;
+
+typedef struct rq_work {
+    ckpt_map *map;
+    ckpt_quantize opts;
+    uint64_t block[2];  /* 0: a whole row */
+    ckpt_tensors made;  /* the list as it becomes */
+    ckpt_bytes skipped; /* modules of linear layers that stay, as JSON */
+    uint64_t n_made, n_skipped;
+    uint64_t matched; /* by pattern of those that stay */
+    ckpt_err *err;
+} rq_work;
+
+/* ---- the arithmetic ---- */
+
+/* A maximum that NaN spoils. */
+static float rq_larger(float a, float b)
+{
+    return isnan(a) || a >= b ? a : b;
+}
+
+/* The largest magnitudes of the blocks of one row of blocks. */
+static int rq_maxima(const rq_make *m, ckpt_inputs *in, uint64_t band, float *max, ckpt_err *err)
+{
+    uint64_t first = band * m->block[0], end = first + m->block[0];
+    float *x = in->scratch(in, RQ_TILE * sizeof *x);
+    int rc = x ? CKPT_OK : ckpt_fail_memory(err);
+
+    end = end > m->rows ? m->rows : end;
+    memset(max, 0, (size_t)m->grid[1] * sizeof *max);
+    for (uint64_t at = first * m->cols; rc == CKPT_OK && at < end * m->cols; at += RQ_TILE) {
+        uint64_t n = end * m->cols - at < RQ_TILE ? end * m->cols - at : RQ_TILE;
+
+        rc = in->read(in, m->input[0], at, n, CKPT_F32, x, err);
+        for (uint64_t i = 0; rc == CKPT_OK && i < n; i++) {
+            float *of = &max[(at + i) % m->cols / m->block[1]];
+            *of = rq_larger(*of, fabsf(x[i]));
+        }
+    }
+    return rc;
+}
+
+/*
+ * What elements are multiplied by (blocks), or divided by (rows), by the largest of them.  Rows
+ * whose scale would be zero have compressed-tensors' smallest (calculate_qparams); blocks of zeros
+ * have 1, and those so small that the factor has no float one whose inverse is a normal float.
+ */
+static float rq_by(const rq_make *m, float max)
+{
+    if (m->channel)
+        return max / RQ_MAX > 0 ? max / RQ_MAX : FLT_EPSILON;
+    // torch divides a number by a tensor in two steps
+    float by = 1.0f / max * RQ_MAX;
+    return !(max > 0) ? 1.0f : isfinite(by) ? by : 0x1p126f;
+}
+
+/* What the elements of a row of blocks are multiplied or divided by, which this thread keeps. */
+static int rq_read_band(const rq_make *m, ckpt_inputs *in, uint64_t band, rq_band **out,
+                        ckpt_err *err)
+{
+    bool fresh = false;
+    rq_band *b = in->keep(in, m, sizeof *b + m->grid[1] * sizeof *b->by, &fresh);
+    int rc = b ? CKPT_OK : ckpt_fail_memory(err);
+
+    *out = b;
+    if (rc != CKPT_OK || (!fresh && b->number == band + 1))
+        return rc;
+    b->number = 0;
+    rc = rq_maxima(m, in, band, b->by, err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < m->grid[1]; i++) {
+        if (!isfinite(b->by[i]))
+            rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
+                           "%.200s: NaN or infinity in rows %" PRIu64 " to %" PRIu64
+                           ": no scale has a place for them; --quantize-skip leaves the weight as "
+                           "it is",
+                           m->make.name, band * m->block[0], (band + 1) * m->block[0] - 1);
+        else
+            b->by[i] = rq_by(m, b->by[i]);
+    }
+    if (rc == CKPT_OK)
+        b->number = band + 1;
+    return rc;
+}
+
+static float rq_clamp(float x)
+{
+    return x > RQ_MAX ? RQ_MAX : x < -RQ_MAX ? -RQ_MAX : x;
+}
+
+static int rq_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                  ckpt_err *err)
+{
+    const rq_make *m = (const rq_make *)(const void *)make;
+    uint8_t *out = to;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < n;) {
+        uint64_t row = (at + i) / m->cols, col = (at + i) % m->cols;
+        uint64_t left = m->cols - col < n - i ? m->cols - col : n - i;
+        rq_band *b = NULL;
+
+        left = left < RQ_TILE ? left : RQ_TILE;
+        rc = rq_read_band(m, in, row / m->block[0], &b, err);
+        float *x = rc == CKPT_OK ? in->scratch(in, RQ_TILE * sizeof *x) : NULL;
+        if (rc == CKPT_OK && !x)
+            rc = ckpt_fail_memory(err);
+        if (rc == CKPT_OK)
+            rc = in->read(in, m->input[0], at + i, left, CKPT_F32, x, err);
+        for (uint64_t k = 0; rc == CKPT_OK && k < left; k++) {
+            float by = b->by[(col + k) / m->block[1]];
+            x[k] = rq_clamp(m->channel ? x[k] / by : x[k] * by);
+        }
+        if (rc == CKPT_OK)
+            m->narrow(out + i, x, (size_t)left);
+        i += left;
+    }
+    return rc;
+}
+
+/* The scales that are stored. */
+static int rq_run_scales(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
+                         ckpt_err *err)
+{
+    const rq_make *m = (const rq_make *)(const void *)make;
+    float *out = to;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < n; i++) {
+        rq_band *b = NULL;
+
+        rc = rq_read_band(m, in, (at + i) / m->grid[1], &b, err);
+        if (rc == CKPT_OK)
+            out[i] =
+                m->channel ? b->by[(at + i) % m->grid[1]] : 1.0f / b->by[(at + i) % m->grid[1]];
+    }
+    return rc;
+}
+
+/* ---- which tensors ---- */
+
+/* Linear layers that are left as they are: heads, embeddings, routers, and what is asked for. */
+static bool rq_is_left(const char *name)
+{
+    static const char *const left[] = {"*embed*", "*lm_head*", "*embed_out*", "*wte*",
+                                       "*wpe*",   "*norm*",    "*.gate.*",    "*router*",
+                                       "*score*", "*_gate.*",  "*pooler*",    "*classifier*"};
+
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+        if (fnmatch(left[i], name, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A pattern of those that are to stay matches. */
+static bool rq_is_skipped(rq_work *w, const char *name)
+{
+    bool skipped = false;
+
+    for (size_t i = 0; w->opts.skip && w->opts.skip[i]; i++) {
+        if (fnmatch(w->opts.skip[i], name, 0) != 0)
+            continue;
+        skipped = true;
+        if (i < RQ_GLOBS)
+            w->matched |= UINT64_C(1) << i;
+    }
+    return skipped;
+}
+
+/* Each pattern has matched a matrix. */
+static int rq_check_skip(const rq_work *w)
+{
+    for (size_t i = 0; w->opts.skip && w->opts.skip[i]; i++) {
+        if (i >= RQ_GLOBS || !(w->matched >> i & 1))
+            return ckpt_fail(w->err, CKPT_EUSAGE,
+                             i >= RQ_GLOBS
+                                 ? "quantize: more than 64 patterns of weights that stay ('%.200s')"
+                                 : "quantize: '%.200s' matches no matrix of a linear layer",
+                             w->opts.skip[i]);
+    }
+    return CKPT_OK;
+}
+
+static bool rq_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+/* A matrix with the name of a layer's weight, of floats. */
+static bool rq_is_matrix(const ckpt_tensor *t)
+{
+    return t->ndim == 2 && t->n_elems > 0 && t->role != CKPT_ROLE_STATE && !t->owner &&
+           rq_ends(t->name, ".weight") && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT &&
+           ckpt_dtype_converts(CKPT_F32, t->dtype);
+}
+
+/* The module's name goes into the configuration's list of those that are not quantized. */
+static int rq_skip(rq_work *w, const ckpt_tensor *t)
+{
+    size_t n = strlen(t->name) - strlen(".weight");
+
+    w->n_skipped++;
+    if (strpbrk(t->name, "\"\\") ||
+        !ckpt_bytes_add(&w->skipped, w->n_skipped > 1 ? ", \"" : "\"", w->n_skipped > 1 ? 3 : 1) ||
+        !ckpt_bytes_add(&w->skipped, t->name, n) || !ckpt_bytes_add(&w->skipped, "\"", 1))
+        return ckpt_fail_memory(w->err);
+    return CKPT_OK;
+}
+
+/* ---- making them ---- */
+
+static int rq_push(rq_work *w, ckpt_tensor *t)
+{
+    ckpt_tensor **slot = ckpt_vec_push(&w->made);
+
+    if (!slot)
+        return ckpt_fail_memory(w->err);
+    *slot = t;
+    return CKPT_OK;
+}
+
+/* A hidden tensor with what t has now. */
+static int rq_hide(rq_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
+{
+    ckpt_tensor *hidden = NULL;
+    int rc = ckpt_map_add_hidden(w->map, t->name, strlen(t->name), t, &hidden, w->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    hidden->extent = t->extent;
+    hidden->n_extents = t->n_extents;
+    hidden->twin = t->twin;
+    hidden->addend = t->addend;
+    hidden->flags = t->flags;
+    *out = hidden;
+    return CKPT_OK;
+}
+
+/* The tensor of scales beside t, whose operation is like. */
+static int rq_scales(rq_work *w, const ckpt_tensor *t, const rq_make *like)
+{
+    rq_make *m = ckpt_arena_copy(w->map->arena, like, sizeof *m);
+    const char *name =
+        ckpt_arena_printf(w->map->arena, "%s%s", t->name, like->channel ? "_scale" : "_scale_inv");
+    const ckpt_tensor scale = {
+        .dtype = CKPT_F32, .ndim = 2, .shape = like->grid, .role = t->role, .file = t->file};
+    ckpt_tensor *made = NULL;
+    uint32_t source = 0;
+    int rc = m && name ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK && ckpt_map_index(w->map, name, strlen(name)) != SIZE_MAX)
+        rc = ckpt_fail(w->err, CKPT_EMISMATCH, "%.200s is there already", name);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_hidden(w->map, name, strlen(name), &scale, &made, w->err);
+    if (rc != CKPT_OK)
+        return rc;
+    m->make.name = name;
+    m->make.dtype = CKPT_F32;
+    m->make.input = m->input;
+    m->make.make = rq_run_scales;
+    rc = ckpt_map_add_made(w->map, &m->make, made->n_elems, &source, w->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_back_whole(w->map, made, source, 0, w->err);
+    return rc == CKPT_OK ? rq_push(w, made) : rc;
+}
+
+static int rq_weight(rq_work *w, ckpt_tensor *t)
+{
+    rq_make *m = ckpt_arena_alloc(w->map->arena, sizeof *m);
+    uint32_t source = 0;
+    int rc = m ? rq_hide(w, t, &m->input[0]) : ckpt_fail_memory(w->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    m->make = (ckpt_make){
+        .name = t->name, .dtype = CKPT_F8_E4M3, .n_inputs = 1, .input = m->input, .make = rq_run};
+    m->rows = t->shape[0];
+    m->cols = t->shape[1];
+    m->block[0] = w->block[0] ? w->block[0] : 1;
+    m->block[1] = w->block[1] ? w->block[1] : m->cols;
+    assert(m->rows % m->block[0] == 0 && m->cols % m->block[1] == 0);
+    m->grid[0] = m->rows / m->block[0];
+    m->grid[1] = m->cols / m->block[1];
+    m->channel = w->block[0] == 0;
+    m->narrow = ckpt_cast_find(CKPT_F8_E4M3, CKPT_F32);
+    rc = ckpt_map_add_made(w->map, &m->make, t->n_elems, &source, w->err);
+    if (rc == CKPT_OK)
+        rc = rq_scales(w, t, m);
+    t->dtype = CKPT_F8_E4M3;
+    t->export_dtype = CKPT_DTYPE_NONE;
+    t->twin = t->addend = NULL;
+    t->flags &= CKPT_TENSOR_GRAD | CKPT_TENSOR_PARAMETER;
+    w->n_made++;
+    return rc == CKPT_OK ? ckpt_map_back_whole(w->map, t, source, 0, w->err) : rc;
+}
+
+/* ---- the whole ---- */
+
+static int rq_all(rq_work *w)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
+        ckpt_tensor *t = w->map->tensors.at[i];
+        bool matrix = rq_is_matrix(t);
+
+        rc = rq_push(w, t);
+        if (rc != CKPT_OK)
+            return rc;
+        if (matrix && (rq_is_skipped(w, t->name) || rq_is_left(t->name) ||
+                       (w->block[0] && (t->shape[0] % w->block[0] || t->shape[1] % w->block[1]))))
+            rc = rq_skip(w, t);
+        else if (matrix)
+            rc = rq_weight(w, t);
+        else if (w->opts.dtype != CKPT_DTYPE_NONE &&
+                 ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
+            t->export_dtype = w->opts.dtype;
+        if (rc == CKPT_OK && matrix && t->dtype != CKPT_F8_E4M3 && w->opts.dtype != CKPT_DTYPE_NONE)
+            t->export_dtype = w->opts.dtype;
+    }
+    return rc;
+}
+
+/* What config.json is to say of it. */
+static int rq_config(rq_work *w)
+{
+    static const char channel[] =
+        "{\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", "
+        "\"quantization_status\": \"compressed\", \"ignore\": [%.*s], \"config_groups\": "
+        "{\"group_0\": {\"targets\": [\"Linear\"], \"weights\": {\"num_bits\": 8, \"type\": "
+        "\"float\", \"symmetric\": true, \"strategy\": \"channel\", \"dynamic\": false}, "
+        "\"input_activations\": {\"num_bits\": 8, \"type\": \"float\", \"symmetric\": true, "
+        "\"strategy\": \"token\", \"dynamic\": true}}}}";
+    static const char block[] =
+        "{\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\", \"weight_block_size\": "
+        "[%" PRIu64 ", %" PRIu64 "], \"modules_to_not_convert\": [%.*s]}";
+    int n = (int)w->skipped.n;
+    const char *list = w->skipped.n ? (const char *)w->skipped.at : "";
+
+    w->map->quantization =
+        w->block[0] ? ckpt_arena_printf(w->map->arena, block, w->block[0], w->block[1], n, list)
+                    : ckpt_arena_printf(w->map->arena, channel, n, list);
+    return w->map->quantization ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+/* "fp8-channel", "fp8-block", "fp8-block:64x128". */
+static int rq_take(rq_work *w)
+{
+    static const char block[] = "fp8-block";
+    const char *form = w->opts.form ? w->opts.form : "";
+    unsigned long long size[2] = {128, 128};
+    int end = 0;
+
+    if (strcmp(form, "fp8-channel") == 0)
+        return CKPT_OK;
+    if (strncmp(form, block, sizeof block - 1) == 0) {
+        form += sizeof block - 1;
+        if (*form && (sscanf(form, ":%4llux%4llu%n", &size[0], &size[1], &end) != 2 || form[end]))
+            end = -1;
+        if (end >= 0 && size[0] > 0 && size[1] > 0) {
+            w->block[0] = size[0];
+            w->block[1] = size[1];
+            return CKPT_OK;
+        }
+    }
+    return ckpt_fail(w->err, CKPT_EUSAGE,
+                     "quantize: '%.60s' is none of fp8-block, fp8-block:ROWSxCOLUMNS, fp8-channel",
+                     w->opts.form ? w->opts.form : "");
+}
+
+/* For the closing line. */
+static int rq_say(const rq_work *w)
+{
+    return ckpt_map_fact(w->map, w->err, "quantized to",
+                         "%.40s: %" PRIu64 " matrices of linear layers; %" PRIu64
+                         " stay (heads, embeddings, routers, what blocks do not divide)",
+                         w->opts.form, w->n_made, w->n_skipped);
+}
+
+int ckpt_map_quantize(ckpt_map *map, const ckpt_quantize *opts, ckpt_err *err)
+{
+    rq_work w = {.map = map, .err = err};
+    int rc = ckpt_opts_take(&w.opts, sizeof w.opts, opts, "ckpt_quantize", err);
+
+    if (rc == CKPT_OK && !map)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map to quantize");
+    if (rc == CKPT_OK)
+        rc = rq_take(&w);
+    if (rc == CKPT_OK)
+        rc = ckpt_quantized_refuse(map, "quantizing them again", err);
+    if (rc == CKPT_OK)
+        rc = rq_all(&w);
+    if (rc == CKPT_OK)
+        rc = rq_check_skip(&w);
+    if (rc == CKPT_OK && w.n_made == 0)
+        rc = ckpt_fail(err, CKPT_EMISMATCH,
+                       "%s: quantize: no tensor is a matrix of a linear layer (a name that ends in "
+                       "'.weight'%s): nothing would be quantized",
+                       map->path, w.block[0] ? ", of rows and columns that blocks divide" : "");
+    if (rc == CKPT_OK) {
+        ckpt_vec_free(&map->tensors);
+        map->tensors = w.made;
+        w.made = (ckpt_tensors){0};
+        rc = ckpt_map_reindex(map, err);
+    }
+    if (rc == CKPT_OK)
+        rc = rq_config(&w);
+    if (rc == CKPT_OK)
+        rc = rq_say(&w);
+    ckpt_vec_free(&w.made);
+    ckpt_vec_free(&w.skipped);
+    return rc;
+}
