@@ -82,7 +82,7 @@ static bool gmo_is_number(const char *word, size_t n)
     return i == 0 || i == n;
 }
 
-/* "tiny-llama-v0.3" as "Tiny Llama v0.3", which is how the converter names a model by its folder. */
+/* "tiny-llama-v0.3" as "Tiny Llama v0.3": how the converter names a model by its folder. */
 static void gmo_title(char *name)
 {
     for (char *word = name; *word;) {

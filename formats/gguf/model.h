@@ -57,7 +57,8 @@ int ckpt_gguf_add_u32(ckpt_map *to, const char *name, uint64_t number, ckpt_err 
 int ckpt_gguf_add_bool(ckpt_map *to, const char *name, bool value, ckpt_err *err);
 
 /*
- * Append the keys of the tokenizer and of sampling in the source's folder; a note says when there is none.
+ * Append the keys of the tokenizer and of sampling in the source's folder; a note says when there
+ * is no tokenizer.
  *
  * Errors  CKPT_EFORMAT: its files are damaged, or have more tokens than the model rows;
  *         CKPT_EUNSUPPORTED: a kind that llama.cpp does not have; CKPT_EIO, CKPT_ELIMIT
