@@ -464,7 +464,7 @@ install: all
 	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib
 	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib/libckpt.so
 	$(if $(PLUGIN),install -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib)
-	install -m 644 libckpt/ckpt.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 libckpt/ckpt.h libckpt/ckpt_shape.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md $(DESTDIR)$(PREFIX)/share/doc/ckpt
 	install -m 644 tools/share/maps/*.map $(DESTDIR)$(PREFIX)/share/ckpt/maps

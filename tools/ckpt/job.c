@@ -117,7 +117,8 @@ static void job_warn_values(const convert_job *j)
 
 bool job_change_at(const convert_job *j, size_t *i, const char **key, const char **text)
 {
-    static const char *const keys[] = {"dequantized", "quantized to", "vocabulary", "untied", "tied", "layout map"};
+    static const char *const keys[] = {"dequantized", "quantized to", "vocabulary",
+                                       "untied",      "tied",         "layout map"};
     bool number;
 
     while (ckpt_map_fact_at(j->from, (*i)++, key, text, &number)) {
