@@ -261,7 +261,11 @@ static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
                     .t = r->t,
                     .seed = r->seed,
                     .name = t->name};
+    ckpt_dtype steps = r->steps != CKPT_DTYPE_NONE ? r->steps : t->dtype;
     bool found, said = false;
+
+    if (r->from_config && (steps == CKPT_BF16 || steps == CKPT_F16))
+        b.steps = steps;
     int rc = mg_flag(g, "normalize", t->name, at,
                      ckpt_blend_normalizes(r->method) && !r->no_normalize, &b.normalize);
 

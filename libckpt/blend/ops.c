@@ -11,11 +11,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "libckpt/base/cast.h"
 #include "libckpt/blend/ops.h"
 
 enum {
     BO_TILE = 16 * 1024, /* elements */
-    BO_ROWS = 7,         /* tiles that a method needs, at most */
+    BO_ROWS = 8,         /* tiles that a method needs, at most: the last one is bo_round's */
     BO_BUCKETS = 1 << 16 /* of the upper, then the lower bits of a magnitude */
 };
 
@@ -73,11 +74,35 @@ typedef struct bo_make {
     float divisor;      /* linear: of the sum; else of the differences where signs do not matter */
     float first, other; /* slerp: of the base and of the other */
     const ckpt_tensor *const *input;
+    ckpt_cast_fn narrow, widen; /* to `steps` and back; NULL: steps are not rounded */
 } bo_make;
+
+/* Values as the dtype of the steps has them; half: room for n of them. */
+static void bo_round(const bo_make *m, float *x, uint64_t n, void *half)
+{
+    if (!m->narrow)
+        return;
+    m->narrow(half, x, (size_t)n);
+    m->widen(x, half, (size_t)n);
+}
+
+static float bo_rounded(const bo_make *m, float x)
+{
+    uint16_t half;
+
+    bo_round(m, &x, 1, &half);
+    return x;
+}
 
 static bool bo_has_signs(const ckpt_blend *b)
 {
     return b->method == CKPT_BLEND_TIES || b->method == CKPT_BLEND_DARE_TIES;
+}
+
+/* Linear and slerp are computed in F32 by mergekit too. */
+static bool bo_has_steps(const ckpt_blend *b)
+{
+    return b->method != CKPT_BLEND_LINEAR && b->method != CKPT_BLEND_SLERP;
 }
 
 static bool bo_is_random(const ckpt_blend *b)
@@ -121,18 +146,24 @@ static void bo_thin(const bo_make *m, const bo_term *p, float *d, uint64_t n, ui
         bool stays = bo_is_random(&m->of) ? bo_uniform(p->key, at + i) < p->density
                                           : u > p->least || (u == p->least && at + i < p->ties_end);
         d[i] = stays && p->density > 0 ? d[i] * p->scale : 0;
+        if (stays && p->scale != 1)
+            d[i] = bo_rounded(m, d[i]);
     }
 }
 
-/* A term's difference from the base, which is in `base`. */
-static int bo_difference(ckpt_inputs *in, const bo_term *p, const float *base, float *d, uint64_t n,
-                         uint64_t at, ckpt_err *err)
+/* A term's difference from the base, which is in `base`; half: bo_round's. */
+static int bo_difference(const bo_make *m, ckpt_inputs *in, const bo_term *p, const float *base,
+                         float *d, uint64_t n, uint64_t at, void *half, ckpt_err *err)
 {
     int rc = bo_read(in, p->t, at, n, d, err);
 
-    for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
+    if (rc != CKPT_OK)
+        return rc;
+    bo_round(m, d, n, half);
+    for (uint64_t i = 0; i < n; i++)
         d[i] -= base[i];
-    return rc;
+    bo_round(m, d, n, half);
+    return CKPT_OK;
 }
 
 /* ---- tiles ---- */
@@ -147,6 +178,8 @@ static int bo_linear(const bo_make *m, ckpt_inputs *in, float *to, float *x, uin
         const float w = m->term[k].weight;
 
         rc = bo_read(in, m->term[k].t, at, n, x, err);
+        if (rc == CKPT_OK)
+            bo_round(m, x, n, x + (BO_ROWS - 1) * BO_TILE);
         for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
             to[i] += w * x[i];
     }
@@ -163,9 +196,13 @@ static int bo_slerp(const bo_make *m, ckpt_inputs *in, float *to, float *x, uint
 
     if (rc == CKPT_OK)
         rc = bo_read(in, m->term[0].t, at, n, x, err);
-    for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
+    if (rc != CKPT_OK)
+        return rc;
+    bo_round(m, to, n, x + (BO_ROWS - 1) * BO_TILE);
+    bo_round(m, x, n, x + (BO_ROWS - 1) * BO_TILE);
+    for (uint64_t i = 0; i < n; i++)
         to[i] = a * to[i] + b * x[i];
-    return rc;
+    return CKPT_OK;
 }
 
 /* Sums of differences, of all and of each sign, and the weights of those of each sign. */
@@ -173,10 +210,11 @@ typedef struct bo_sums {
     float *all, *plus, *minus, *w_plus, *w_minus;
 } bo_sums;
 
+/* d: a difference times its weight w. */
 static void bo_add_signs(const bo_sums *s, const float *d, float w, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
-        float v = d[i] * w;
+        float v = d[i];
 
         s->all[i] += v;
         s->plus[i] += v > 0 ? v : 0;
@@ -197,35 +235,60 @@ static void bo_elect(const bo_make *m, const bo_sums *s, uint64_t n)
     }
 }
 
-static int bo_task(const bo_make *m, ckpt_inputs *in, float *to, float *room, uint64_t n,
-                   uint64_t at, ckpt_err *err)
+/* The differences of a tile, each times its weight, summed up. */
+static int bo_sum_up(const bo_make *m, ckpt_inputs *in, const float *base, float *d,
+                     const bo_sums *s, uint64_t n, uint64_t at, void *half, ckpt_err *err)
 {
-    float *d = room, lambda = (float)m->of.lambda;
-    const bo_sums s = {room + BO_TILE, room + 2 * BO_TILE, room + 3 * BO_TILE, room + 4 * BO_TILE,
-                       room + 5 * BO_TILE};
-    bool signs = bo_has_signs(&m->of);
-    int rc = bo_read(in, m->of.base, at, n, to, err);
+    int rc = CKPT_OK;
 
-    memset(s.all, 0, (signs ? 5u : 1u) * BO_TILE * sizeof *room);
     for (uint32_t k = 0; rc == CKPT_OK && k < m->of.n; k++) {
         const bo_term *p = &m->term[k];
 
-        rc = bo_difference(in, p, to, d, n, at, err);
+        rc = bo_difference(m, in, p, base, d, n, at, half, err);
         if (rc != CKPT_OK)
-            break;
+            return rc;
         bo_thin(m, p, d, n, at);
-        if (signs)
-            bo_add_signs(&s, d, p->weight, n);
-        for (uint64_t i = 0; !signs && i < n; i++)
-            s.all[i] += d[i] * p->weight;
+        for (uint64_t i = 0; i < n; i++)
+            d[i] *= p->weight;
+        bo_round(m, d, n, half);
+        if (bo_has_signs(&m->of))
+            bo_add_signs(s, d, p->weight, n);
+        for (uint64_t i = 0; !bo_has_signs(&m->of) && i < n; i++)
+            s->all[i] += d[i];
     }
-    if (rc == CKPT_OK && signs)
-        bo_elect(m, &s, n);
-    for (uint64_t i = 0; rc == CKPT_OK && !signs && m->of.normalize && i < n; i++)
-        s.all[i] /= m->divisor;
-    for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
-        to[i] += s.all[i] * lambda;
     return rc;
+}
+
+static int bo_task(const bo_make *m, ckpt_inputs *in, float *to, float *room, uint64_t n,
+                   uint64_t at, ckpt_err *err)
+{
+    const bo_sums s = {room + BO_TILE, room + 2 * BO_TILE, room + 3 * BO_TILE, room + 4 * BO_TILE,
+                       room + 5 * BO_TILE};
+    float lambda = (float)m->of.lambda, *half = room + (BO_ROWS - 1) * BO_TILE;
+    unsigned n_sums = bo_has_signs(&m->of) ? 5 : 1;
+    int rc = bo_read(in, m->of.base, at, n, to, err);
+
+    memset(s.all, 0, n_sums * BO_TILE * sizeof *room);
+    if (rc == CKPT_OK) {
+        bo_round(m, to, n, half);
+        rc = bo_sum_up(m, in, to, room, &s, n, at, half, err);
+    }
+    if (rc != CKPT_OK)
+        return rc;
+    for (unsigned k = 0; k < n_sums; k++)
+        bo_round(m, s.all + k * BO_TILE, n, half);
+    if (n_sums > 1)
+        bo_elect(m, &s, n);
+    for (uint64_t i = 0; n_sums == 1 && m->of.normalize && i < n; i++)
+        s.all[i] /= m->divisor;
+    bo_round(m, s.all, n, half);
+    for (uint64_t i = 0; i < n; i++)
+        s.all[i] *= lambda;
+    bo_round(m, s.all, n, half);
+    for (uint64_t i = 0; i < n; i++)
+        to[i] += s.all[i];
+    bo_round(m, to, n, half);
+    return CKPT_OK;
 }
 
 static int bo_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
@@ -256,7 +319,8 @@ typedef void (*bo_see)(void *ctx, const float *d, uint64_t n, uint64_t at);
 static int bo_pass(const bo_make *m, ckpt_inputs *in, const bo_term *p, bo_see see, void *ctx,
                    ckpt_err *err)
 {
-    float *base = in->scratch(in, 2 * BO_TILE * sizeof *base), *d = base + BO_TILE;
+    float *base = in->scratch(in, 3 * BO_TILE * sizeof *base), *d = base + BO_TILE;
+    float *half = base + 2 * BO_TILE;
     uint64_t n = m->of.base->n_elems;
     int rc = base ? CKPT_OK : ckpt_fail_memory(err);
 
@@ -264,8 +328,10 @@ static int bo_pass(const bo_make *m, ckpt_inputs *in, const bo_term *p, bo_see s
         uint64_t some = n - at < BO_TILE ? n - at : BO_TILE;
 
         rc = bo_read(in, m->of.base, at, some, base, err);
-        if (rc == CKPT_OK)
-            rc = bo_difference(in, p, base, d, some, at, err);
+        if (rc == CKPT_OK) {
+            bo_round(m, base, some, half);
+            rc = bo_difference(m, in, p, base, d, some, at, half, err);
+        }
         if (rc == CKPT_OK)
             see(ctx, d, some, at);
     }
@@ -385,7 +451,8 @@ static int bo_prepare_thin(bo_make *m, ckpt_inputs *in, ckpt_err *err)
         if (rc == CKPT_OK && m->of.rescale)
             rc = bo_pass(m, in, p, bo_see_sums, &s, err);
         if (m->of.rescale && s.before >= 1e-7 && s.after >= 1e-7)
-            p->scale = (float)(s.before / s.after);
+            p->scale =
+                bo_rounded(m, bo_rounded(m, (float)s.before) / bo_rounded(m, (float)s.after));
     }
     return rc;
 }
@@ -393,7 +460,7 @@ static int bo_prepare_thin(bo_make *m, ckpt_inputs *in, ckpt_err *err)
 /* Sums for the angle between two tensors. */
 static int bo_angle(const bo_make *m, ckpt_inputs *in, double sum[3], ckpt_err *err)
 {
-    float *a = in->scratch(in, 2 * BO_TILE * sizeof *a), *b = a + BO_TILE;
+    float *a = in->scratch(in, 3 * BO_TILE * sizeof *a), *b = a + BO_TILE;
     uint64_t n = m->of.base->n_elems;
     int rc = a ? CKPT_OK : ckpt_fail_memory(err);
 
@@ -403,6 +470,10 @@ static int bo_angle(const bo_make *m, ckpt_inputs *in, double sum[3], ckpt_err *
         rc = bo_read(in, m->of.base, at, some, a, err);
         if (rc == CKPT_OK)
             rc = bo_read(in, m->term[0].t, at, some, b, err);
+        if (rc == CKPT_OK) {
+            bo_round(m, a, some, a + 2 * BO_TILE);
+            bo_round(m, b, some, a + 2 * BO_TILE);
+        }
         for (uint64_t i = 0; rc == CKPT_OK && i < some; i++) {
             sum[0] += (double)a[i] * (double)a[i];
             sum[1] += (double)b[i] * (double)b[i];
@@ -445,9 +516,9 @@ static int bo_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
 /* Everything that the result depends on beside the tensors, for the journal. */
 static const char *bo_terms(ckpt_map *map, const ckpt_blend *b)
 {
-    const char *text =
-        ckpt_arena_printf(map->arena, "%s %d %d %.17g %.17g %" PRIu64, ckpt_blend_name(b->method),
-                          b->normalize, b->rescale, b->lambda, b->t, b->seed);
+    const char *text = ckpt_arena_printf(map->arena, "%s %d %d %d %.17g %.17g %" PRIu64,
+                                         ckpt_blend_name(b->method), b->normalize, b->rescale,
+                                         (int)b->steps, b->lambda, b->t, b->seed);
 
     for (uint32_t i = 0; text && i < b->n; i++)
         text = ckpt_arena_printf(map->arena, "%s %.17g:%.17g", text, b->term[i].weight,
@@ -471,12 +542,17 @@ static bool bo_fill(ckpt_map *map, bo_make *m, const ckpt_blend *b)
     const ckpt_tensor **input = ckpt_arena_array(map->arena, b->n + 1, sizeof *input);
     double sum = 0;
 
+    if (b->steps != CKPT_DTYPE_NONE) {
+        m->narrow = ckpt_cast_find(b->steps, CKPT_F32);
+        m->widen = ckpt_cast_find(CKPT_F32, b->steps);
+    }
     m->term = ckpt_arena_array(map->arena, b->n, sizeof *m->term);
     if (!input || !m->term)
         return false;
     for (uint32_t k = 0; k < b->n; k++) {
         m->term[k] = (bo_term){.t = b->term[k].t,
-                               .weight = (float)b->term[k].weight,
+                               .weight = bo_has_steps(b) ? bo_rounded(m, (float)b->term[k].weight)
+                                                         : (float)b->term[k].weight,
                                .density = b->method == CKPT_BLEND_TASK ? 1 : b->term[k].density,
                                .key = bo_key(b, k)};
         sum += (double)m->term[k].weight;
@@ -486,7 +562,7 @@ static bool bo_fill(ckpt_map *map, bo_make *m, const ckpt_blend *b)
     m->input = input;
     m->of = *b;
     m->of.term = NULL;
-    m->divisor = (float)sum;
+    m->divisor = bo_has_steps(b) ? bo_rounded(m, (float)sum) : (float)sum;
     if (b->method != CKPT_BLEND_LINEAR && fabs(sum) < 1e-8)
         m->divisor = 1;
     return true;

@@ -3,7 +3,8 @@
  * ops.h: one tensor out of those of several models, element by element.
  *
  * As mergekit 0.1.5 defines the methods (merge_methods/linear.py, slerp.py,
- * generalized_task_arithmetic.py, sparsify.py), computed in F32 and rounded once by whoever writes:
+ * generalized_task_arithmetic.py, sparsify.py), computed in F32 and rounded once by whoever writes,
+ * unless `steps` asks for what mergekit does in a 16-bit dtype:
  *
  *     linear           sum of weight * x, over the sum of the weights if normalized
  *     slerp            along the great circle between two tensors
@@ -51,8 +52,13 @@ typedef struct ckpt_blend {
     uint32_t n;
     bool normalize, rescale;
     double lambda;
-    double t;         /* slerp: 0..1 */
-    uint64_t seed;    /* DARE */
+    double t;      /* slerp: 0..1 */
+    uint64_t seed; /* DARE */
+    /*
+     * F16, BF16: the models are taken as this dtype, and methods of differences round each step to
+     * it, as mergekit does in its configuration's dtype; NONE: F32
+     */
+    ckpt_dtype steps;
     const char *name; /* of the tensor */
 } ckpt_blend;
 

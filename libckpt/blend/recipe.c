@@ -226,19 +226,29 @@ static int rc_slices(const rc_reader *c, const ckpt_value *v)
     return rc;
 }
 
-static int rc_dtype(const rc_reader *c, const ckpt_value *config)
+/* A dtype of the configuration; NONE where it names none. */
+static int rc_one_dtype(const rc_reader *c, const ckpt_value *config, const char *key,
+                        ckpt_dtype *out)
 {
-    const ckpt_value *v = ckpt_value_get(config, "out_dtype");
+    const ckpt_value *v = ckpt_value_get(config, key);
 
-    if (!v || v->kind == CKPT_V_NONE)
-        v = ckpt_value_get(config, "dtype");
     if (!v || v->kind == CKPT_V_NONE || ckpt_value_is(v, "auto"))
         return CKPT_OK;
-    c->r->dtype = v->kind == CKPT_V_STR ? ckpt_dtype_parse(v->as.text.at) : CKPT_DTYPE_NONE;
-    return c->r->dtype != CKPT_DTYPE_NONE
+    *out = v->kind == CKPT_V_STR ? ckpt_dtype_parse(v->as.text.at) : CKPT_DTYPE_NONE;
+    return *out != CKPT_DTYPE_NONE
                ? CKPT_OK
                : rc_bad(c, CKPT_EFORMAT,
                         "a dtype that is none: ", v->kind == CKPT_V_STR ? v->as.text.at : "?");
+}
+
+/* What is written has out_dtype, else dtype, which mergekit computes in. */
+static int rc_dtype(const rc_reader *c, const ckpt_value *config)
+{
+    int rc = rc_one_dtype(c, config, "dtype", &c->r->steps);
+
+    c->r->from_config = true;
+    c->r->dtype = c->r->steps;
+    return rc == CKPT_OK ? rc_one_dtype(c, config, "out_dtype", &c->r->dtype) : rc;
 }
 
 /* Tokenizers go along from the base, or from the first model; they are not merged. */

@@ -25,7 +25,9 @@ typedef struct ckpt_recipe {
     double density, lambda, t;
     bool no_normalize;
     uint64_t seed;
-    ckpt_dtype dtype;       /* of what is written; NONE: the first model's */
+    ckpt_dtype dtype; /* of what is written; NONE: the first model's */
+    bool from_config; /* mergekit's: differences are taken in `steps`, NONE: the base's dtype */
+    ckpt_dtype steps;
     uint64_t n_layers;      /* that the configuration says, or 0 */
     bool ignores_int8_mask; /* it was asked for */
 } ckpt_recipe;

@@ -5,7 +5,7 @@
     merge.py [--bin build/bin] [-v] [NAME...]
 
 Tiny Llamas are merged by mergekit-yaml and by ckpt merge --config: every tensor must be equal, F32 within 1e-6 of the tensor's
-largest value, BF16 within one step, where mergekit computes in F32 too.  DARE chooses other elements than torch's random
+largest value, BF16 and F16 within one step, whether mergekit computes in F32 or in these.  DARE chooses other elements than torch's random
 numbers do: there its rules are checked.  MERGEKIT: the folder of mergekit-yaml; without it, or mergekit, nothing is checked.
 """
 import os
@@ -84,7 +84,7 @@ def differences(mine, theirs):
         a, b = mine[name], theirs[name]
         if a.dtype != b.dtype or a.shape != b.shape:
             found.append('%s: %s %s, not %s %s' % (name, a.dtype, tuple(a.shape), b.dtype, tuple(b.shape)))
-        elif a.dtype == torch.bfloat16:
+        elif a.dtype in (torch.bfloat16, torch.float16):
             steps = (a.view(torch.int16).int() - b.view(torch.int16).int()).abs()
             # where terms cancel, a step is less than what the order of a sum in F32 changes
             off = (steps > 1) & ((a.float() - b.float()).abs() > 1e-6 * b.float().abs().max())
@@ -108,6 +108,38 @@ def beside(ckpt, mergekit, folder, text, out):
         if p.returncode:
             return ['%s: exit %d: %s' % (os.path.basename(words[0]), p.returncode, p.stderr.strip()[-300:])]
     return differences(mine, theirs)
+
+
+def ties_in(ckpt, folder, out, dtype):
+    """TIES in 16 bits, where many differences are equally large: mergekit's steps, with a sort that keeps the first of equals."""
+    import torch
+    weights, densities, names = (0.5, 0.3, 0.9), (0.5, 0.31, 0.77), ('a', 'b', 'c')
+    config = configuration(METHODS['ties'][0], METHODS['ties'][1], names, METHODS['ties'][3], 'dtype: ' + dtype)
+    path, mine = os.path.join(out, 'config.yaml'), os.path.join(out, 'mine')
+    with open(path, 'w') as f:
+        f.write(config.replace('{m}', folder))
+    shutil.rmtree(mine, ignore_errors=True)
+    p = subprocess.run([ckpt, 'merge', '-q', '--config', path, '-o', mine], capture_output=True, text=True)
+    if p.returncode:
+        return [p.stderr]
+    dtype, result, found = getattr(torch, dtype), tensors(mine), []
+    base, models = tensors(folder + '/base'), [tensors('%s/%s' % (folder, name)) for name in names]
+    for name, b in base.items():
+        b, deltas = b.to(dtype), []
+        for model, density in zip(models, densities):
+            delta = model[name].to(dtype) - b
+            mask = torch.zeros(delta.numel(), dtype=dtype)
+            mask[torch.argsort(delta.abs().reshape(-1).float(), descending=True, stable=True)[:max(1, int(density * delta.numel()))]] = 1
+            deltas.append(delta * mask.reshape_as(delta))
+        w = torch.tensor(weights, dtype=dtype).reshape(-1, *[1] * b.dim())
+        deltas = torch.stack(deltas) * w
+        mask = deltas.sign() == (deltas.sum(dim=0) >= 0).to(dtype) * 2 - 1
+        divisor = (w * mask).sum(dim=0)
+        divisor[divisor == 0] = 1
+        want = b + (deltas * mask).sum(dim=0) / divisor
+        if not torch.equal(result[name], want):
+            found.append('%s: %d elements differ' % (name, (result[name] != want).sum()))
+    return found
 
 
 def dare(ckpt, folder, out):
@@ -152,10 +184,14 @@ def main():
             text = text.replace('dtype: float32', 'dtype: float32\nout_dtype: bfloat16')
             # which of many equal differences stay, torch's sort leaves open
             cases[name + ', bfloat16'] = text if name.startswith('ties') else text.replace('{m}', '{m}/16')
+            for dtype in () if name.startswith('ties') else ('bfloat16', 'float16'):
+                cases['%s, computed in %s' % (name, dtype)] = text.replace('dtype: float32\nout_dtype: bfloat16', 'dtype: ' + dtype)
         for name, text in cases.items():
             if not args.only or name in args.only:
                 tally.call(name, beside, ckpt, mergekit, folder, text, out)
         tally.call('dare', dare, ckpt, folder, out)
+        for dtype in 'bfloat16', 'float16':
+            tally.call('ties, computed in ' + dtype, ties_in, ckpt, folder, out, dtype)
     return tally.end('merge')
 
 
