@@ -139,20 +139,37 @@ static int lw_factors(const lw_make *m, ckpt_inputs *in, float **left, float **r
 
 /* ---- stretches ---- */
 
+/* Values as a 16-bit dtype has them; NONE: as they are. */
+static void lw_round(ckpt_dtype dtype, float *x, uint64_t n)
+{
+    uint16_t narrow[LW_TILE];
+
+    if (dtype == CKPT_DTYPE_NONE)
+        return;
+    for (uint64_t i = 0; i < n; i += LW_TILE) {
+        uint64_t some = n - i < LW_TILE ? n - i : LW_TILE;
+
+        ckpt_cast_find(dtype, CKPT_F32)(narrow, x + i, (size_t)some);
+        ckpt_cast_find(CKPT_F32, dtype)(x + i, narrow, (size_t)some);
+    }
+}
+
+/* DoRA of a 16-bit adapter on a base of that dtype: torch has each step in it. */
+static ckpt_dtype lw_steps(const ckpt_lora *o)
+{
+    return o->base->dtype == o->round ? o->round : CKPT_DTYPE_NONE;
+}
+
 /* Part of a stored row: the update of up to LW_TILE columns is added. */
 static void lw_tile(const ckpt_lora *o, float *to, const float *left, const float *right,
                     uint64_t n)
 {
     float acc[LW_TILE] = {0};
-    uint16_t narrow[LW_TILE];
 
     lw_product(acc, left, right, o->cols, o->rank, n);
     for (uint64_t j = 0; j < n; j++)
         acc[j] *= (float)o->scale;
-    if (o->round != CKPT_DTYPE_NONE) {
-        ckpt_cast_find(o->round, CKPT_F32)(narrow, acc, (size_t)n);
-        ckpt_cast_find(CKPT_F32, o->round)(acc, narrow, (size_t)n);
-    }
+    lw_round(o->round, acc, n);
     for (uint64_t j = 0; j < n; j++)
         to[j] += acc[j];
 }
@@ -192,6 +209,8 @@ static int lw_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
     float *x = to;
     int rc = n > 0 ? lw_stretch(m, in, x, n, at, err) : CKPT_OK;
 
+    if (rc == CKPT_OK && m->factor)
+        lw_round(lw_steps(o), x, n);
     for (uint64_t i = 0; rc == CKPT_OK && m->factor && i < n; i++)
         x[i] *= m->factor[o->turned ? (at + i) % o->cols : (at + i) / o->cols % o->rows];
     return rc;
@@ -210,6 +229,8 @@ static int lw_squares(const lw_make *m, ckpt_inputs *in, double *sum, ckpt_err *
         uint64_t left = o->base->n_elems - at, n = left < LW_STRETCH ? left : LW_STRETCH;
 
         rc = lw_stretch(m, in, x, n, at, err);
+        if (rc == CKPT_OK)
+            lw_round(lw_steps(o), x, n);
         for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
             sum[o->turned ? (at + i) % o->cols : (at + i) / o->cols] += (double)x[i] * (double)x[i];
     }
@@ -232,8 +253,13 @@ static int lw_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
         rc = lw_squares(m, in, sum, err);
     if (rc == CKPT_OK)
         rc = in->read(in, m->of.magnitude, 0, n_out, CKPT_F32, m->factor, err);
-    for (uint64_t i = 0; rc == CKPT_OK && i < n_out; i++)
-        m->factor[i] /= (float)sqrt(sum[i]);
+    for (uint64_t i = 0; rc == CKPT_OK && i < n_out; i++) {
+        float norm = (float)sqrt(sum[i]);
+
+        lw_round(lw_steps(&m->of), &norm, 1);
+        m->factor[i] /= norm;
+        lw_round(lw_steps(&m->of), &m->factor[i], 1);
+    }
     ckpt_free(sum);
     return rc;
 }

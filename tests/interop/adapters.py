@@ -44,11 +44,11 @@ def model(kind, dtype):
     return made.to(dtype)
 
 
-def trained(kind, base):
+def trained(kind, base, autocast):
     """The model with an adapter of this kind whose factors are not zero."""
     import torch
     from peft import LoraConfig, get_peft_model
-    made = get_peft_model(base, LoraConfig(**KINDS[kind]))
+    made = get_peft_model(base, LoraConfig(**KINDS[kind]), autocast_adapter_dtype=autocast)
     with torch.no_grad():
         for name, p in made.named_parameters():
             if p.requires_grad:
@@ -70,14 +70,14 @@ def differences(got, want):
             found.append('%s: %s %s, not %s %s' % (name, a.dtype, tuple(a.shape), b.dtype, tuple(b.shape)))
             continue
         off = (a.float() - b.float()).abs() > 1e-6 * b.float().abs().max()
-        if a.dtype == torch.bfloat16:
+        if a.dtype in (torch.bfloat16, torch.float16):
             off &= (a.view(torch.int16).int() - b.view(torch.int16).int()).abs() > 1
         if off.any():
             found.append('%s: %d of %d are off, by up to %g' % (name, off.sum(), off.numel(), (a.float() - b.float()).abs().max()))
     return found
 
 
-def one(args, kind, dtype, out):
+def one(args, kind, dtype, out, autocast=True):
     import torch
     from peft import PeftModel
     from safetensors.torch import load_file
@@ -86,9 +86,9 @@ def one(args, kind, dtype, out):
         shutil.rmtree(path, ignore_errors=True)
     base = model(kind, dtype)
     base.save_pretrained(folder['base'], save_original_format=False)
-    live = trained(kind, base)
+    live = trained(kind, base, autocast)
     live.save_pretrained(folder['adapter'])
-    want = PeftModel.from_pretrained(model(kind, dtype), folder['adapter']).merge_and_unload()
+    want = PeftModel.from_pretrained(model(kind, dtype), folder['adapter'], autocast_adapter_dtype=autocast).merge_and_unload()
     checks.ckpt(args, 'convert', '-q', folder['base'], folder['merged'], '--to', 'hf', '--adapter', folder['adapter'])
     checks.ckpt(args, 'convert', '-q', folder['adapter'], folder['again'], '--to', 'hf')
     found = differences(load_file(os.path.join(folder['merged'], 'model.safetensors')), want.state_dict())
@@ -109,6 +109,11 @@ def main():
             for dtype in torch.float32, torch.bfloat16:
                 if not args.only or kind in args.only:
                     tally.call('%s, %s' % (kind, dtype), one, args, kind, dtype, out)
+        # an adapter of 16 bits that stays one: each step is rounded
+        for kind in 'dora', 'lora':
+            for dtype in torch.float16, torch.bfloat16:
+                if not args.only or kind in args.only:
+                    tally.call('%s, %s throughout' % (kind, dtype), one, args, kind, dtype, out, False)
     return tally.end('adapters')
 
 
