@@ -79,8 +79,9 @@ static uint64_t gtk_rows(const ckpt_map *to)
 static int gtk_grow(ckpt_gguf_tokenizer_work *w, uint64_t i)
 {
     if (i >= GTK_TOKENS)
-        return ckpt_fail(w->err, CKPT_EFORMAT, "%s: token number %" PRIu64 " of the tokenizer",
-                         w->list.folder, i);
+        return ckpt_fail(w->err, CKPT_EFORMAT,
+                         "%s: a token of number %" PRIu64 ": at most %d are written",
+                         w->list.folder, i, GTK_TOKENS);
     while (w->token.n <= i) {
         ckpt_gguf_token *t = ckpt_vec_push(&w->token);
 
@@ -93,9 +94,10 @@ static int gtk_grow(ckpt_gguf_tokenizer_work *w, uint64_t i)
 
 static int gtk_set(ckpt_gguf_tokenizer_work *w, int64_t i, const ckpt_text *text, unsigned type)
 {
-    int rc =
-        i < 0 ? ckpt_fail(w->err, CKPT_EFORMAT, "%s: a token with a number below 0", w->list.folder)
-              : gtk_grow(w, (uint64_t)i);
+    int rc = i < 0 ? ckpt_fail(w->err, CKPT_EFORMAT,
+                               "%s: token '%.80s': its number is no whole number from 0 on",
+                               w->list.folder, text->at)
+                   : gtk_grow(w, (uint64_t)i);
 
     if (rc == CKPT_OK) {
         w->token.at[i].text = text->at;
@@ -161,16 +163,38 @@ static int gtk_add(ckpt_gguf_tokenizer_work *w, const ckpt_value *added, int64_t
     return rc;
 }
 
+/* An added token with the number of another of the vocabulary replaces it: worth a word. */
+static int gtk_contradicts(ckpt_gguf_tokenizer_work *w, const ckpt_value *added, int64_t number)
+{
+    const ckpt_value *content = ckpt_value_get(added, "content");
+    const ckpt_gguf_token *t =
+        number >= 0 && (uint64_t)number < w->token.n ? &w->token.at[number] : NULL;
+
+    if (!t || !t->text || !content || content->kind != CKPT_V_STR ||
+        (t->n == content->as.text.n && memcmp(t->text, content->as.text.at, (size_t)t->n) == 0))
+        return CKPT_OK;
+    return ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                         "%s/tokenizer.json: the added token '%.80s' takes number %" PRId64
+                         ", which the vocabulary gives to '%.80s'",
+                         w->list.folder, content->as.text.at, number, t->text);
+}
+
 static int gtk_added(ckpt_gguf_tokenizer_work *w)
 {
-    const ckpt_seq list = ckpt_value_seq(ckpt_value_get(w->tokenizer, "added_tokens"));
-    int rc = CKPT_OK;
+    const ckpt_value *added = ckpt_value_get(w->tokenizer, "added_tokens");
+    const ckpt_seq list = ckpt_value_seq(added);
+    int rc = !added || added->kind == CKPT_V_LIST || added->kind == CKPT_V_NONE
+                 ? CKPT_OK
+                 : ckpt_fail(w->err, CKPT_EFORMAT, "%s/tokenizer.json: added_tokens is no list",
+                             w->list.folder);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < list.n; i++) {
         int64_t number = -1;
 
         (void)ckpt_value_as_int(ckpt_value_get(list.at[i], "id"), &number);
-        rc = gtk_add(w, list.at[i], number);
+        rc = gtk_contradicts(w, list.at[i], number);
+        if (rc == CKPT_OK)
+            rc = gtk_add(w, list.at[i], number);
     }
     return rc;
 }
@@ -179,13 +203,23 @@ static int gtk_added(ckpt_gguf_tokenizer_work *w)
 static int gtk_vocabulary(ckpt_gguf_tokenizer_work *w, const ckpt_value *vocab)
 {
     const ckpt_dict all = ckpt_value_map(vocab);
-    int rc = CKPT_OK;
+    int rc =
+        vocab && vocab->kind == CKPT_V_DICT && all.n > 0
+            ? CKPT_OK
+            : ckpt_fail(w->err, CKPT_EFORMAT,
+                        "%s/tokenizer.json: its vocabulary is no dict of tokens", w->list.folder);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_text *text = &all.at[i].key->as.text;
         int64_t number = -1;
 
         (void)ckpt_value_as_int(all.at[i].value, &number);
-        rc = gtk_set(w, number, &all.at[i].key->as.text, 1);
+        if (number >= 0 && (uint64_t)number < w->token.n && w->token.at[number].text)
+            rc = ckpt_fail(w->err, CKPT_EFORMAT,
+                           "%s/tokenizer.json: '%.80s' and '%.80s' have number %" PRId64,
+                           w->list.folder, w->token.at[number].text, text->at, number);
+        else
+            rc = gtk_set(w, number, text, 1);
     }
     return rc;
 }
@@ -265,7 +299,7 @@ static int gtk_bpe(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
     int rc = gtk_vocabulary(w, ckpt_value_get(model, "vocab"));
 
     w->model = "gpt2";
-    w->merges = ckpt_value_get(model, "merges");
+    w->bpe = model;
     return rc == CKPT_OK ? gtk_added(w) : rc;
 }
 
@@ -318,11 +352,28 @@ static int gtk_lines(ckpt_gguf_tokenizer_work *w)
     return rc;
 }
 
+/* What stands for words that are in pieces nowhere must be one of the words. */
+static int gtk_unknown(const ckpt_gguf_tokenizer_work *w, const ckpt_value *said)
+{
+    const char *name = said && said->kind == CKPT_V_STR ? said->as.text.at : "[UNK]";
+
+    for (size_t i = 0; i < w->token.n; i++) {
+        if (w->token.at[i].text && w->token.at[i].n == strlen(name) &&
+            memcmp(w->token.at[i].text, name, strlen(name)) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_fail(w->err, CKPT_EFORMAT,
+                     "%s: the vocabulary has no '%.80s', which stands for unknown words",
+                     w->list.folder, name);
+}
+
 static int gtk_word_piece(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
 {
     int rc = model ? gtk_vocabulary(w, ckpt_value_get(model, "vocab")) : gtk_lines(w);
 
     w->model = "bert";
+    if (rc == CKPT_OK)
+        rc = gtk_unknown(w, ckpt_value_get(model, "unk_token"));
     if (rc == CKPT_OK)
         rc = gtk_added(w);
     return rc == CKPT_OK ? gtk_phantom(w) : rc;
@@ -426,48 +477,6 @@ static int gtk_put_tokens(ckpt_gguf_tokenizer_work *w)
     return rc;
 }
 
-/* A part of a merge: a blank inside would be taken for the one between. */
-static bool gtk_merge_part(ckpt_bytes *out, const ckpt_value *v)
-{
-    for (uint64_t i = 0; v->kind == CKPT_V_STR && i < v->as.text.n; i++) {
-        bool ok = v->as.text.at[i] == ' ' ? ckpt_bytes_add(out, "\xc4\xa0", 2)
-                                          : ckpt_bytes_add(out, v->as.text.at + i, 1);
-        if (!ok)
-            return false;
-    }
-    return v->kind == CKPT_V_STR;
-}
-
-/* "left right" for each, of either form. */
-static int gtk_put_merges(ckpt_gguf_tokenizer_work *w)
-{
-    const ckpt_seq from = ckpt_value_seq(w->merges);
-    ckpt_value *list = gtk_list(w->to, from.n);
-    ckpt_bytes b = {0};
-    bool ok = list != NULL;
-
-    if (from.n == 0)
-        return ckpt_fail(w->err, CKPT_EFORMAT, "%s/tokenizer.json: BPE without merges",
-                         w->list.folder);
-    for (uint64_t i = 0; ok && i < from.n; i++) {
-        const ckpt_seq pair = ckpt_value_seq(from.at[i]);
-
-        b.n = 0;
-        if (from.at[i]->kind == CKPT_V_STR)
-            ok = ckpt_bytes_add(&b, from.at[i]->as.text.at, (size_t)from.at[i]->as.text.n);
-        else
-            ok = pair.n == 2 && gtk_merge_part(&b, pair.at[0]) && ckpt_bytes_add(&b, " ", 1) &&
-                 gtk_merge_part(&b, pair.at[1]);
-        list->as.seq.at[i] = ok ? ckpt_value_str(w->to->arena, (const char *)b.at, b.n) : NULL;
-        ok = list->as.seq.at[i] != NULL;
-    }
-    ckpt_vec_free(&b);
-    return ok ? ckpt_gguf_add(w->to, "tokenizer.ggml.merges", CKPT_KEY_STRING, true, list, w->err)
-              : ckpt_fail(w->err, CKPT_EFORMAT,
-                          "%s/tokenizer.json: a merge that is no pair, or no memory for it",
-                          w->list.folder);
-}
-
 /* The kind; for BPE `pre` is the map's, for the others there is one alone. */
 static int gtk_put_kind(ckpt_gguf_tokenizer_work *w)
 {
@@ -501,8 +510,8 @@ static int gtk_put(ckpt_gguf_tokenizer_work *w)
         rc = gtk_put_kind(w);
     if (rc == CKPT_OK)
         rc = gtk_put_tokens(w);
-    if (rc == CKPT_OK && w->merges)
-        rc = gtk_put_merges(w);
+    if (rc == CKPT_OK && w->bpe)
+        rc = ckpt_gguf_merges(w);
     return rc == CKPT_OK ? ckpt_gguf_special(w) : rc;
 }
 
@@ -515,6 +524,8 @@ int ckpt_gguf_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
         rc = ckpt_hf_beside(&w.list, w.scratch, from, err);
     if (rc == CKPT_OK)
         rc = gtk_json(&w, "tokenizer.json", &w.tokenizer);
+    if (rc == CKPT_OK && w.tokenizer && w.tokenizer->kind != CKPT_V_DICT)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s/tokenizer.json: no dict", w.list.folder);
     if (rc == CKPT_OK)
         rc = gtk_json(&w, "tokenizer_config.json", &w.config);
     if (rc == CKPT_OK)

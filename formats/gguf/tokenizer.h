@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer.h: what tokenizer.c, special.c and sampling.c share.
+ * tokenizer.h: what tokenizer.c, merges.c, special.c and sampling.c share.
  */
 #ifndef CKPT_FORMATS_GGUF_TOKENIZER_H
 #define CKPT_FORMATS_GGUF_TOKENIZER_H
@@ -15,12 +15,19 @@ typedef struct ckpt_gguf_tokenizer_work {
     const ckpt_value *tokenizer, *config, *hparams; /* tokenizer.json, tokenizer_config.json,
                                                        config.json, or NULL */
     const ckpt_value *generation;                   /* generation_config.json, or NULL */
-    const char *model;        /* tokenizer.ggml.model; NULL: there is no tokenizer */
-    const ckpt_value *merges; /* of BPE, or NULL */
+    const char *model;     /* tokenizer.ggml.model; NULL: there is no tokenizer */
+    const ckpt_value *bpe; /* the model of a BPE tokenizer, or NULL */
     bool scores;
     ckpt_gguf_tokens token; /* by number */
     ckpt_err *err;
 } ckpt_gguf_tokenizer_work;
+
+/*
+ * Append the merges of w->bpe.
+ *
+ * Errors  CKPT_EFORMAT: none, one that is no pair, or of what the vocabulary lacks; CKPT_ELIMIT
+ */
+int ckpt_gguf_merges(ckpt_gguf_tokenizer_work *w);
 
 /*
  * Append which tokens are special, which of them are added to a text, and the chat template.
