@@ -10,7 +10,7 @@
 
 #include "libckpt/remap/expr.h"
 
-enum { EX_DEPTH = 32, EX_ARGS = 4, EX_NAME = 256 };
+enum { EX_DEPTH = 96, EX_ARGS = 4, EX_NAME = 256 };
 
 /* An expression being worked out. */
 typedef struct ex_state {
@@ -217,6 +217,16 @@ static const ckpt_value *ex_power(ex_state *x, const ckpt_value *a, const ckpt_v
     return ex_made(x, ckpt_value_float(x->arena, pow(p, q)));
 }
 
+/* As a number of 32 bits has it: what a program computed in F32 is rounded at each step. */
+static const ckpt_value *ex_single(ex_state *x, const ckpt_value *a)
+{
+    double p;
+
+    if (!ex_number(a, &p))
+        return ex_fail(x, "f32 wants a number");
+    return ex_made(x, ckpt_value_float(x->arena, (double)(float)p));
+}
+
 /* A function of arguments that have values. */
 static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_value *const *arg)
 {
@@ -230,6 +240,8 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
         return ex_round(x, arg[0], *name == 'c');
     if (strcmp(name, "min") == 0 || strcmp(name, "max") == 0)
         return ex_most(x, arg[0], arg[1], name[1] == 'i');
+    if (strcmp(name, "f32") == 0)
+        return ex_single(x, arg[0]);
     if (strcmp(name, "pow") == 0)
         return ex_power(x, arg[0], arg[1]);
     if (strcmp(name, "len") == 0)
@@ -240,7 +252,7 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
 static bool ex_function(const char *name)
 {
     static const char *const names[] = {"count", "shape", "floor", "ceil", "min",
-                                        "max",   "len",   "pow",   "tied"};
+                                        "max",   "len",   "pow",   "tied", "f32"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0)

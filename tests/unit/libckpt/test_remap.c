@@ -81,7 +81,10 @@ static void bad_texts(void **state)
         {"sizes\nx = 1 2", "nothing more was expected"},
         {"sizes\nx = sin(1)", "no such function"},
         {"sizes\nx = 9999999999999999999", "too large"},
-        {"sizes\nx = ((((((((((((((((((((((((((((((((((1", "too deep"},
+        {"sizes\nx = "
+         "((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+         "((((((((((1",
+         "too deep"},
         {"keys\na u128 = 1", "expected KEY TYPE"},
         {"drop left a because nothing", "expected drop SIDE"},
         {"drop a because \"x\"", "expected left or right"},
