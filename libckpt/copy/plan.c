@@ -271,21 +271,35 @@ static bool plan_nested(const ckpt_plan *p, const ckpt_tensor *o)
     return false;
 }
 
+/* Bytes that are read for all of an origin: of files and memory alike. */
+static double plan_reads(const ckpt_plan *p, const ckpt_tensor *o)
+{
+    double n = 0;
+
+    if (plan_nested(p, o))
+        return plan_cost(p, o, 0);
+    for (const ckpt_tensor *slice = o; slice != NULL; slice = slice->addend) {
+        for (const ckpt_tensor *twin = slice; twin != NULL; twin = twin->twin)
+            n += (double)ckpt_job_bytes(twin->dtype, twin->n_elems);
+    }
+    return n;
+}
+
+double ckpt_plan_reads(const ckpt_plan *plan, size_t i)
+{
+    assert(plan && i < plan->to->tensors.n);
+    return plan->origin[i] ? plan_reads(plan, plan->origin[i]) : 0;
+}
+
 /* Add what making n elements of a tensor costs. */
 static void plan_count(ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o, uint64_t n)
 {
     p->n_elems += n;
     p->n_write += ckpt_job_bytes(t->dtype, n);
-    if (plan_nested(p, o))
-        p->n_read += (uint64_t)(plan_cost(p, o, 0) * (double)n / (double)o->n_elems + 0.5);
+    p->n_read += (uint64_t)(plan_reads(p, o) * (double)n / (double)o->n_elems + 0.5);
     for (const ckpt_tensor *slice = o; slice != NULL; slice = slice->addend) {
-        if (!plan_nested(p, o))
-            p->n_read += ckpt_job_bytes(slice->dtype, n);
-        for (const ckpt_tensor *twin = slice->twin; twin != NULL; twin = twin->twin) {
-            if (!plan_nested(p, o))
-                p->n_read += ckpt_job_bytes(twin->dtype, n);
+        for (const ckpt_tensor *twin = slice->twin; twin != NULL; twin = twin->twin)
             p->n_compare += n;
-        }
     }
 }
 

@@ -61,4 +61,7 @@ CKPT_API void ckpt_plan_free(ckpt_plan *plan);
 CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write,
                               uint64_t *n_jobs);
 
+/* Bytes that are read to make all of target tensor i, as n_read counts them; 0 for aliases. */
+double ckpt_plan_reads(const ckpt_plan *plan, size_t i);
+
 #endif

@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * share.c: splits a plan's jobs over ranks.
+ *
+ * Jobs that the same nodes may do make a group.  Groups are dealt out one after the other, those
+ * with the least choice first; each fills up the ranks that have the least so far, in contiguous
+ * runs.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/index.h"
+#include "libckpt/copy/near.h"
+#include "libckpt/copy/share.h"
+
+enum {
+    SHR_SNAP = 50,    /* a cut moves to the end of a file that is 1/50 of a rank's part away */
+    SHR_GROUPS = 4096 /* sets of nodes that are told apart */
+};
+
+/* Jobs for which the same nodes are best. */
+typedef struct shr_group {
+    uint32_t number;      /* in the order of their first jobs */
+    uint32_t n_ranks;     /* of its nodes */
+    size_t n_jobs, first; /* they are order[first] .. */
+    uint64_t n_bytes;
+} shr_group;
+
+CKPT_VEC(shr_groups, shr_group);
+CKPT_VEC(shr_sets, uint64_t);
+
+typedef struct shr_work {
+    const ckpt_plan *plan;
+    const ckpt_places *places;
+    ckpt_share *out;
+    double *reads;     /* per target tensor: bytes read for all of it */
+    uint32_t *rank_at; /* per node: its ranks are ranks[rank_at[node]] .. */
+    uint32_t *ranks;
+    uint32_t *of;    /* per job: its group, later its rank */
+    uint32_t *order; /* jobs, group after group */
+    uint64_t *far;   /* per job: bytes that come from other nodes; NULL: none do */
+    ckpt_near near;
+    shr_groups groups;
+    shr_sets sets; /* of each group: n_words of bits, one for each node */
+    uint64_t *set; /* n_words: of the job that is looked at */
+    size_t n_words;
+    ckpt_index index;
+    uint64_t snap;  /* bytes */
+    uint64_t *load; /* of the ranks of a group, sorted: room for all */
+    uint32_t *who;  /* ranks that get some of a group, and how much: room for all */
+    uint64_t *part;
+    ckpt_err *err;
+} shr_work;
+
+/* ---- what a job costs ---- */
+
+static uint64_t shr_written(const shr_work *w, const ckpt_job *job)
+{
+    return ckpt_job_bytes(w->plan->to->tensors.at[job->tensor]->dtype, job->count);
+}
+
+/* Bytes read and written for a job. */
+static uint64_t shr_cost(const shr_work *w, const ckpt_job *job)
+{
+    const ckpt_tensor *t = w->plan->to->tensors.at[job->tensor];
+    double part = (double)job->count / (double)t->n_elems;
+
+    return (uint64_t)(w->reads[job->tensor] * part + 0.5) + shr_written(w, job);
+}
+
+/* The target file that a job writes to, or CKPT_SHARE_ANY. */
+static uint32_t shr_file(const shr_work *w, const ckpt_job *job)
+{
+    const ckpt_tensor *t = w->plan->to->tensors.at[job->tensor];
+    const ckpt_source *s = &w->plan->to->sources.at[t->extent[job->extent].source];
+
+    return s->kind == CKPT_SOURCE_FILE ? s->file : CKPT_SHARE_ANY;
+}
+
+/* True if job b goes to another file than job a; without files, to another tensor. */
+static bool shr_parts(const shr_work *w, const ckpt_job *a, const ckpt_job *b)
+{
+    uint32_t file = shr_file(w, b);
+
+    return file == CKPT_SHARE_ANY ? a->tensor != b->tensor : shr_file(w, a) != file;
+}
+
+static const ckpt_job *shr_job(const shr_work *w, const shr_group *g, size_t i)
+{
+    return &w->plan->jobs.at[w->order[g->first + i]];
+}
+
+/* ---- grouping ---- */
+
+static void shr_set_all(shr_work *w)
+{
+    memset(w->set, 0, w->n_words * sizeof *w->set);
+    for (unsigned n = 0; n < w->places->n_nodes; n++)
+        w->set[n / 64] |= UINT64_C(1) << n % 64;
+}
+
+static void shr_set_one(shr_work *w, uint32_t node)
+{
+    assert(node < w->places->n_nodes);
+    memset(w->set, 0, w->n_words * sizeof *w->set);
+    w->set[node / 64] = UINT64_C(1) << node % 64;
+}
+
+/* The nodes that see most of the job that near was asked about. */
+static void shr_set_nearest(shr_work *w)
+{
+    const ckpt_near *near = &w->near;
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < near->n_touched; i++) {
+        uint64_t bytes = near->bytes[near->touched[i]];
+
+        most = bytes > most ? bytes : most;
+    }
+    memset(w->set, 0, w->n_words * sizeof *w->set);
+    for (uint32_t i = 0; i < near->n_touched; i++) {
+        uint32_t node = near->touched[i];
+
+        if (near->bytes[node] == most)
+            w->set[node / 64] |= UINT64_C(1) << node % 64;
+    }
+}
+
+/* The first node of the set, of those that have one. */
+static uint32_t shr_first_node(const shr_work *w)
+{
+    for (uint32_t n = 0; n < w->places->n_nodes; n++) {
+        if (w->set[n / 64] >> n % 64 & 1)
+            return n;
+    }
+    return 0;
+}
+
+/* ckpt_same_fn */
+static bool shr_same_set(const void *ctx, uint32_t number, const void *key)
+{
+    const shr_work *w = ctx;
+
+    return memcmp(w->sets.at + number * w->n_words, key, w->n_words * sizeof *w->sets.at) == 0;
+}
+
+/* Ranks of the nodes of the set. */
+static uint32_t shr_count_ranks(const shr_work *w)
+{
+    uint32_t count = 0;
+
+    for (uint32_t n = 0; n < w->places->n_nodes; n++) {
+        if (w->set[n / 64] >> n % 64 & 1)
+            count += w->rank_at[n + 1] - w->rank_at[n];
+    }
+    return count;
+}
+
+/* A new group for the set. */
+static int shr_add_group(shr_work *w, uint32_t hash, uint32_t *number)
+{
+    shr_group *g = ckpt_vec_push(&w->groups);
+
+    if (!g)
+        return ckpt_fail_memory(w->err);
+    *number = (uint32_t)(w->groups.n - 1);
+    *g = (shr_group){.number = *number, .n_ranks = shr_count_ranks(w)};
+    for (size_t i = 0; i < w->n_words; i++) {
+        uint64_t *word = ckpt_vec_push(&w->sets);
+
+        if (!word)
+            return ckpt_fail_memory(w->err);
+        *word = w->set[i];
+    }
+    return ckpt_index_add(&w->index, hash, *number) ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+/* The group of the set's jobs. */
+static int shr_group_of(shr_work *w, uint32_t *number)
+{
+    uint32_t hash = ckpt_hash_bytes(w->set, w->n_words * sizeof *w->set, 0);
+
+    *number = ckpt_index_find(&w->index, hash, shr_same_set, w, w->set);
+    if (*number != CKPT_INDEX_NONE)
+        return CKPT_OK;
+    if (w->groups.n >= SHR_GROUPS && shr_count_ranks(w) > 1) {
+        shr_set_one(w, shr_first_node(w));
+        hash = ckpt_hash_bytes(w->set, w->n_words * sizeof *w->set, 0);
+        *number = ckpt_index_find(&w->index, hash, shr_same_set, w, w->set);
+        if (*number != CKPT_INDEX_NONE)
+            return CKPT_OK;
+    }
+    return shr_add_group(w, hash, number);
+}
+
+/* The nodes that are best for a job, as w->set; what they have to read from others. */
+static int shr_place(shr_work *w, size_t i)
+{
+    const ckpt_job *job = &w->plan->jobs.at[i];
+    uint32_t file = shr_file(w, job), target = CKPT_SHARE_ANY;
+    int rc = w->far ? ckpt_near_job(&w->near, job, w->err) : CKPT_OK;
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (w->places->target_node && file != CKPT_SHARE_ANY)
+        target = w->places->target_node[file];
+    if (target != CKPT_SHARE_ANY)
+        shr_set_one(w, target);
+    else if (w->near.n_touched > 0)
+        shr_set_nearest(w);
+    else
+        shr_set_all(w);
+    if (w->far)
+        w->far[i] = w->near.n_bytes - w->near.bytes[shr_first_node(w)];
+    return CKPT_OK;
+}
+
+static int shr_group_jobs(shr_work *w)
+{
+    uint32_t number = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->plan->jobs.n; i++) {
+        rc = shr_place(w, i);
+        if (rc == CKPT_OK)
+            rc = shr_group_of(w, &number);
+        if (rc != CKPT_OK)
+            break;
+        w->of[i] = number;
+        w->groups.at[number].n_jobs++;
+        w->groups.at[number].n_bytes += shr_cost(w, &w->plan->jobs.at[i]);
+    }
+    return rc;
+}
+
+/* Put the jobs' numbers in the order of their groups. */
+static int shr_sort_jobs(shr_work *w)
+{
+    size_t *next = ckpt_alloc((w->groups.n + 1) * sizeof *next), at = 0;
+
+    if (!next)
+        return ckpt_fail_memory(w->err);
+    for (size_t g = 0; g < w->groups.n; g++) {
+        w->groups.at[g].first = next[g] = at;
+        at += w->groups.at[g].n_jobs;
+    }
+    for (size_t i = 0; i < w->plan->jobs.n; i++)
+        w->order[next[w->of[i]]++] = (uint32_t)i;
+    ckpt_free(next);
+    return CKPT_OK;
+}
+
+/* ---- dealing out ---- */
+
+static int shr_less_u64(const void *pa, const void *pb)
+{
+    const uint64_t *a = pa, *b = pb;
+
+    return (*a > *b) - (*a < *b);
+}
+
+/* Groups with the fewest ranks come first. */
+static int shr_less_choice(const void *pa, const void *pb)
+{
+    const shr_group *a = pa, *b = pb;
+
+    if (a->n_ranks != b->n_ranks)
+        return a->n_ranks < b->n_ranks ? -1 : 1;
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+/* Up to what number of bytes ranks are filled when n more are dealt out to those that have less;
+ * load: what they have, ascending. */
+static uint64_t shr_level(const uint64_t *load, uint32_t n_ranks, uint64_t n)
+{
+    uint64_t sum = n;
+
+    for (uint32_t i = 0; i < n_ranks; i++) {
+        // all of load[0..i-1] reach load[i] only if there is enough
+        if (i > 0 && load[i] >= sum / i)
+            return sum / i;
+        sum += load[i];
+    }
+    return sum / n_ranks;
+}
+
+/* The ranks that get some of a group, ascending, and how many bytes each: w->who, w->part. */
+static uint32_t shr_parts_of(shr_work *w, const shr_group *g)
+{
+    const uint64_t *set = w->sets.at + g->number * w->n_words;
+    uint32_t n = 0, some = 0;
+    uint64_t level;
+
+    for (uint32_t r = 0; r < w->places->n_ranks; r++) {
+        uint32_t node = w->places->node_of_rank[r];
+
+        if (!(set[node / 64] >> node % 64 & 1))
+            continue;
+        w->load[n] = w->out->n_bytes[r];
+        w->who[n++] = r;
+    }
+    qsort(w->load, n, sizeof *w->load, shr_less_u64);
+    level = shr_level(w->load, n, g->n_bytes);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t r = w->who[i];
+
+        if (w->out->n_bytes[r] >= level)
+            continue;
+        w->part[some] = level - w->out->n_bytes[r];
+        w->who[some++] = r;
+    }
+    return some > 0 ? some : 1;
+}
+
+/*
+ * A cut is due before job i of a group, which begins at byte `at` of it.  Another job where a file
+ * ends and the cut may be as well, at most `until`; else i.
+ */
+static size_t shr_file_end(const shr_work *w, const shr_group *g, size_t i, uint64_t at,
+                           uint64_t until)
+{
+    size_t k = i;
+
+    for (; k < g->n_jobs; k++) {
+        if (k > i && shr_parts(w, shr_job(w, g, k - 1), shr_job(w, g, k)))
+            return k;
+        at += shr_cost(w, shr_job(w, g, k));
+        if (at > until)
+            return i;
+    }
+    return k;
+}
+
+/* Give a job to a rank. */
+static void shr_give(shr_work *w, uint32_t job, uint32_t rank, uint64_t cost)
+{
+    w->of[job] = rank;
+    w->out->n_bytes[rank] += cost;
+    if (w->far)
+        w->out->n_far[rank] += w->far[job];
+}
+
+static uint64_t shr_apart(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* Deal out one group's jobs, in contiguous runs to ascending ranks. */
+static void shr_deal(shr_work *w, const shr_group *g)
+{
+    uint32_t n = shr_parts_of(w, g), k = 0;
+    uint64_t at = 0, cut = w->part[0];
+    size_t keep = 0; // jobs before this one stay with rank k
+
+    for (size_t i = 0; i < g->n_jobs; i++) {
+        uint64_t cost = shr_cost(w, shr_job(w, g, i));
+        bool ends = i > 0 && shr_parts(w, shr_job(w, g, i - 1), shr_job(w, g, i));
+        bool due = at + cost / 2 >= cut;
+
+        if (due && !ends && i >= keep)
+            keep = shr_file_end(w, g, i, at, cut + w->snap);
+        if (i >= keep && (due || (ends && shr_apart(at, cut) <= w->snap))) {
+            do {
+                if (k + 1 >= n)
+                    break;
+                cut += w->part[++k];
+            } while (at + cost / 2 >= cut);
+        }
+        shr_give(w, w->order[g->first + i], w->who[k], cost);
+        at += cost;
+    }
+}
+
+/* Deal out all groups. */
+static void shr_deal_all(shr_work *w)
+{
+    uint64_t total = 0;
+
+    if (w->groups.n > 0)
+        qsort(w->groups.at, w->groups.n, sizeof *w->groups.at, shr_less_choice);
+    for (size_t i = 0; i < w->groups.n; i++)
+        total += w->groups.at[i].n_bytes;
+    w->snap = total / w->places->n_ranks / SHR_SNAP;
+    for (size_t i = 0; i < w->groups.n; i++)
+        shr_deal(w, &w->groups.at[i]);
+}
+
+/* ---- the result ---- */
+
+/* Each rank's runs, from the ranks of all jobs. */
+static int shr_runs(shr_work *w)
+{
+    ckpt_share *s = w->out;
+    size_t n = w->plan->jobs.n;
+    uint32_t total = 0, *next;
+
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || w->of[i] != w->of[i - 1]) {
+            s->at[w->of[i] + 1]++;
+            total++;
+        }
+    }
+    for (unsigned r = 0; r < s->n_ranks; r++)
+        s->at[r + 1] += s->at[r];
+    s->run = ckpt_alloc(((size_t)total + 1) * sizeof *s->run);
+    next = ckpt_alloc(s->n_ranks * sizeof *next);
+    if (!s->run || !next) {
+        ckpt_free(next);
+        return ckpt_fail_memory(w->err);
+    }
+    memcpy(next, s->at, s->n_ranks * sizeof *next);
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && w->of[end] == w->of[i];)
+            end++;
+        s->run[next[w->of[i]]++] = (ckpt_share_run){(uint32_t)i, (uint32_t)end};
+    }
+    ckpt_free(next);
+    return CKPT_OK;
+}
+
+/* Home and writers of the file that jobs first..end-1 make; bytes: per rank, zeros. */
+static void shr_one_home(shr_work *w, uint32_t file, size_t first, size_t end, uint64_t *bytes)
+{
+    ckpt_share *s = w->out;
+    uint32_t best = w->of[first];
+
+    for (size_t i = first; i < end; i++) {
+        uint64_t *b = &bytes[w->of[i]], n = shr_written(w, &w->plan->jobs.at[i]);
+
+        s->n_writers[file] += *b == 0 && n > 0;
+        *b += n;
+    }
+    for (size_t i = first; i < end; i++) {
+        uint32_t r = w->of[i];
+
+        if (bytes[r] > bytes[best] || (bytes[r] == bytes[best] && r < best))
+            best = r;
+    }
+    s->home[file] = best;
+    for (size_t i = first; i < end; i++)
+        bytes[w->of[i]] = 0;
+}
+
+/* Files without jobs: one to each rank in turn, of all or of the node that can write it. */
+static void shr_spread(shr_work *w, uint32_t *turn)
+{
+    ckpt_share *s = w->out;
+    unsigned n_nodes = w->places->n_nodes;
+
+    for (size_t f = 0; f < w->plan->to->files.n; f++) {
+        uint32_t node = w->places->target_node ? w->places->target_node[f] : CKPT_SHARE_ANY;
+
+        if (s->n_writers[f] > 0)
+            continue;
+        if (node == CKPT_SHARE_ANY) {
+            s->home[f] = turn[n_nodes]++ % s->n_ranks;
+        } else {
+            uint32_t n = w->rank_at[node + 1] - w->rank_at[node];
+
+            s->home[f] = w->ranks[w->rank_at[node] + turn[node]++ % n];
+        }
+    }
+}
+
+static int shr_homes(shr_work *w)
+{
+    const ckpt_jobs *jobs = &w->plan->jobs;
+    uint64_t *bytes = ckpt_alloc(w->out->n_ranks * sizeof *bytes);
+    uint32_t *turn = ckpt_alloc((w->places->n_nodes + 1) * sizeof *turn);
+    bool ok = bytes && turn;
+
+    for (size_t i = 0, end; ok && i < jobs->n; i = end) {
+        uint32_t file = shr_file(w, &jobs->at[i]);
+
+        for (end = i + 1; end < jobs->n && shr_file(w, &jobs->at[end]) == file;)
+            end++;
+        if (file != CKPT_SHARE_ANY)
+            shr_one_home(w, file, i, end, bytes);
+    }
+    if (ok)
+        shr_spread(w, turn);
+    ckpt_free(bytes);
+    ckpt_free(turn);
+    return ok ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+/* ---- all of it ---- */
+
+/* The ranks of each node. */
+static void shr_list_ranks(shr_work *w)
+{
+    const ckpt_places *p = w->places;
+
+    for (unsigned r = 0; r < p->n_ranks; r++) {
+        assert(p->node_of_rank[r] < p->n_nodes);
+        w->rank_at[p->node_of_rank[r] + 1]++;
+    }
+    for (unsigned n = 0; n < p->n_nodes; n++) {
+        assert(w->rank_at[n + 1] > 0);
+        w->rank_at[n + 1] += w->rank_at[n];
+    }
+    // rank_at[n] is where the next rank of node n goes: moved on, then moved back
+    for (unsigned r = 0; r < p->n_ranks; r++)
+        w->ranks[w->rank_at[p->node_of_rank[r]]++] = r;
+    for (unsigned n = p->n_nodes; n > 0; n--)
+        w->rank_at[n] = w->rank_at[n - 1];
+    w->rank_at[0] = 0;
+}
+
+static int shr_init(shr_work *w)
+{
+    size_t n_jobs = w->plan->jobs.n, n_tensors = w->plan->to->tensors.n;
+    size_t n_files = w->plan->to->files.n, n_ranks = w->places->n_ranks;
+    ckpt_share *s = w->out;
+
+    if (n_jobs >= UINT32_MAX)
+        return ckpt_fail(w->err, CKPT_ELIMIT, "%zu jobs are too many to be split", n_jobs);
+    w->n_words = (w->places->n_nodes + 63) / 64;
+    s->n_ranks = w->places->n_ranks;
+    s->at = ckpt_alloc((n_ranks + 1) * sizeof *s->at);
+    s->n_bytes = ckpt_alloc(n_ranks * sizeof *s->n_bytes);
+    s->n_far = ckpt_alloc(n_ranks * sizeof *s->n_far);
+    s->home = ckpt_alloc((n_files + 1) * sizeof *s->home);
+    s->n_writers = ckpt_alloc((n_files + 1) * sizeof *s->n_writers);
+    w->reads = ckpt_alloc((n_tensors + 1) * sizeof *w->reads);
+    w->rank_at = ckpt_alloc((w->places->n_nodes + 1) * sizeof *w->rank_at);
+    w->ranks = ckpt_alloc(n_ranks * sizeof *w->ranks);
+    w->of = ckpt_alloc((n_jobs + 1) * sizeof *w->of);
+    w->order = ckpt_alloc((n_jobs + 1) * sizeof *w->order);
+    w->set = ckpt_alloc(w->n_words * sizeof *w->set);
+    w->load = ckpt_alloc(n_ranks * sizeof *w->load);
+    w->who = ckpt_alloc(n_ranks * sizeof *w->who);
+    w->part = ckpt_alloc(n_ranks * sizeof *w->part);
+    if (w->places->sees)
+        w->far = ckpt_alloc((n_jobs + 1) * sizeof *w->far);
+    if (!s->at || !s->n_bytes || !s->n_far || !s->home || !s->n_writers || !w->reads ||
+        !w->rank_at || !w->ranks || !w->of || !w->order || !w->set || !w->load || !w->who ||
+        !w->part || (w->places->sees && !w->far))
+        return ckpt_fail_memory(w->err);
+    for (size_t i = 0; i < n_tensors; i++)
+        w->reads[i] = ckpt_plan_reads(w->plan, i);
+    shr_list_ranks(w);
+    return w->places->sees
+               ? ckpt_near_init(&w->near, w->plan, w->places->sees, w->places->n_nodes, w->err)
+               : CKPT_OK;
+}
+
+static void shr_free(shr_work *w)
+{
+    ckpt_free(w->reads);
+    ckpt_free(w->rank_at);
+    ckpt_free(w->ranks);
+    ckpt_free(w->of);
+    ckpt_free(w->order);
+    ckpt_free(w->far);
+    ckpt_free(w->set);
+    ckpt_free(w->load);
+    ckpt_free(w->who);
+    ckpt_free(w->part);
+    ckpt_vec_free(&w->groups);
+    ckpt_vec_free(&w->sets);
+    ckpt_index_free(&w->index);
+    ckpt_near_free(&w->near);
+}
+
+int ckpt_share_make(ckpt_share *out, const ckpt_plan *plan, const ckpt_places *places,
+                    ckpt_err *err)
+{
+    assert(out && plan && places && places->n_ranks > 0 && places->n_nodes > 0);
+    shr_work w = {.plan = plan, .places = places, .out = out, .err = err};
+    int rc;
+
+    *out = (ckpt_share){0};
+    rc = shr_init(&w);
+    if (rc == CKPT_OK)
+        rc = shr_group_jobs(&w);
+    if (rc == CKPT_OK)
+        rc = shr_sort_jobs(&w);
+    if (rc == CKPT_OK) {
+        shr_deal_all(&w);
+        rc = shr_runs(&w);
+    }
+    if (rc == CKPT_OK)
+        rc = shr_homes(&w);
+    shr_free(&w);
+    if (rc != CKPT_OK)
+        ckpt_share_free(out);
+    return rc;
+}
+
+void ckpt_share_free(ckpt_share *s)
+{
+    if (!s)
+        return;
+    ckpt_free(s->run);
+    ckpt_free(s->at);
+    ckpt_free(s->n_bytes);
+    ckpt_free(s->n_far);
+    ckpt_free(s->home);
+    ckpt_free(s->n_writers);
+    *s = (ckpt_share){0};
+}
