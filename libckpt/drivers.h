@@ -19,9 +19,11 @@ const ckpt_directory *ckpt_directory_find(const char *name);
 /*
  * Read one file of any known file format into a map of its own; the driver is chosen by content.
  *
+ * beside   see ckpt_read_beside; NULL: the file stands for itself
  * Errors  CKPT_EFORMAT (unknown or damaged), CKPT_EUNSAFE, CKPT_EUNSUPPORTED, CKPT_EMISSING,
  *         CKPT_EIO, CKPT_ELIMIT
  */
-int ckpt_format_read(ckpt_map **out, const char *path, ckpt_err *err);
+int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_read_beside *beside,
+                     ckpt_err *err);
 
 #endif

@@ -110,19 +110,31 @@ static int open_with_io(ckpt_map *map, ckpt_io *io, const ckpt_input *input, ckp
 }
 
 /*
- * One opened file as a map of its own; input: whose bytes are the caller's, in the end the map's
- * own copy, or NULL.  Closes io.
+ * How one file is opened.
+ *
+ * input    whose bytes are the caller's, in the end the map's own copy, or NULL
+ * collect  what cannot be mapped is a finding where the driver can go on
+ * beside   see ckpt_read_beside
  */
-static int open_map(ckpt_map **out, ckpt_io *io, const char *path, const ckpt_input *input,
-                    bool collect, ckpt_err *err)
+typedef struct open_how {
+    const ckpt_input *input;
+    bool collect;
+    ckpt_read_beside beside;
+} open_how;
+
+/* One opened file as a map of its own.  Closes io. */
+static int open_map(ckpt_map **out, ckpt_io *io, const char *path, const open_how *how,
+                    ckpt_err *err)
 {
     ckpt_map *map = NULL;
     int rc = ckpt_map_new(&map, 0, err);
 
     if (rc == CKPT_OK) {
-        map->collect = collect;
+        map->collect = how->collect;
+        map->keep_header = how->beside.keep;
+        map->like = how->beside.like;
         map->path = ckpt_arena_string(map->arena, path, strlen(path));
-        rc = map->path ? open_with_io(map, io, input, err) : ckpt_fail_memory(err);
+        rc = map->path ? open_with_io(map, io, how->input, err) : ckpt_fail_memory(err);
     }
     ckpt_io_close(io);
     if (rc != CKPT_OK) {
@@ -133,21 +145,24 @@ static int open_map(ckpt_map **out, ckpt_io *io, const char *path, const ckpt_in
     return CKPT_OK;
 }
 
-/*
- * One file as a map; with collect, what cannot be mapped is a finding where the driver can go on.
- */
-static int open_read(ckpt_map **out, const char *path, bool collect, ckpt_err *err)
+/* One file as a map. */
+static int open_read(ckpt_map **out, const char *path, const open_how *how, ckpt_err *err)
 {
     ckpt_io *io = NULL;
     int rc = ckpt_io_open(&io, path, err);
 
     *out = NULL;
-    return rc == CKPT_OK ? open_map(out, io, path, NULL, collect, err) : rc;
+    return rc == CKPT_OK ? open_map(out, io, path, how, err) : rc;
 }
 
-int ckpt_format_read(ckpt_map **out, const char *path, ckpt_err *err)
+int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_read_beside *beside,
+                     ckpt_err *err)
 {
-    return open_read(out, path, false, err);
+    open_how how = {0};
+
+    if (beside)
+        how.beside = *beside;
+    return open_read(out, path, &how, err);
 }
 
 /* The folder of a path ("." when it has none), and the name in it; in the map's arena. */
@@ -340,7 +355,7 @@ static void open_order(ckpt_map *map)
 static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *err)
 {
     ckpt_map *read = NULL;
-    int rc = open_read(&read, path, collect, err);
+    int rc = open_read(&read, path, &(open_how){.collect = collect}, err);
 
     if (rc == CKPT_OK) {
         ckpt_map_free(*map);
@@ -473,7 +488,7 @@ int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
     if (rc == CKPT_OK)
         rc = ckpt_io_input(&io, name, &from, err);
     if (rc == CKPT_OK)
-        rc = open_map(&map, io, name, &from, own.collect, err);
+        rc = open_map(&map, io, name, &(open_how){&from, own.collect, {0}}, err);
     if (rc == CKPT_OK) {
         open_order(map);
         open_effects(map, NULL, false);

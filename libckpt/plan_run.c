@@ -51,7 +51,7 @@ static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
         ckpt_map *read = NULL;
         ckpt_io *io = NULL;
         uint32_t index = 0;
-        rc = ckpt_format_read(&read, f->path, err);
+        rc = ckpt_format_read(&read, f->path, NULL, err);
         ckpt_map_free(read);
         if (rc == CKPT_OK)
             rc = ckpt_map_add_file(all, f, &index, err);

@@ -58,7 +58,7 @@ static int con_file(ckpt_map *map, const ckpt_listing *list, const char *name, c
 {
     const char *path = ckpt_path_join(map->arena, list->folder, name);
     ckpt_map *file = NULL;
-    int rc = path ? list->read(&file, path, err) : ckpt_fail_memory(err);
+    int rc = path ? list->read(&file, path, NULL, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK && file->tensors.n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: no tensors", path);

@@ -108,7 +108,7 @@ static int gs_read_one(ckpt_map *map, const ckpt_listing *list, const char *name
     const char *path = ckpt_path_join(map->arena, list->folder, name);
     uint64_t said_no = no, said = count;
     ckpt_map *one = NULL;
-    int rc = path ? list->read(&one, path, err) : ckpt_fail_memory(err);
+    int rc = path ? list->read(&one, path, NULL, err) : ckpt_fail_memory(err);
 
     if (rc != CKPT_OK)
         return rc;

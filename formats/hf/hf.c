@@ -164,7 +164,7 @@ static int hf_read_file(hf_reader *r, const char *name, ckpt_map **out, ckpt_err
 
     if (!path)
         return ckpt_fail_memory(err);
-    int rc = r->list->read(out, path, err);
+    int rc = r->list->read(out, path, NULL, err);
     if (rc != CKPT_OK)
         return rc;
     const char *format = (*out)->files.n ? (*out)->files.at[0].format->is.name : "";

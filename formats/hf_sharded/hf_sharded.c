@@ -300,7 +300,7 @@ static int hfs_read_file(hfs_reader *r, const char *name)
     ckpt_arena *arena = ckpt_arena_new(0);
     uint32_t file_base, source_base;
     ckpt_map *sub = NULL;
-    int rc = path && arena ? r->list->read(&sub, path, r->err) : ckpt_fail_memory(r->err);
+    int rc = path && arena ? r->list->read(&sub, path, NULL, r->err) : ckpt_fail_memory(r->err);
 
     if (rc == CKPT_OK && strcmp(sub->files.at[0].format->is.name, "safetensors") != 0)
         rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: a %s file; expected safetensors", path,

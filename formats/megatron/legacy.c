@@ -45,7 +45,7 @@ static int mgl_read_rank(ckpt_meg_job *job, ckpt_meg_rank *rank)
                          rank->path, mgl_files[0]);
     rank->flat = rc == CKPT_OK && ckpt_listing_find(&below, CKPT_MEG_FLAT);
     if (rc == CKPT_OK)
-        rc = job->list->read(&map, path, job->err);
+        rc = job->list->read(&map, path, NULL, job->err);
     if (rc == CKPT_OK && (!map->values || map->values->kind != CKPT_V_DICT)) {
         rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: no dict, as Megatron-LM saves", path);
     }

@@ -305,7 +305,7 @@ static int mgo_flat_read(mgo_reader *r, const ckpt_meg_rank *rank, const ckpt_va
 {
     const char *path = ckpt_arena_printf(r->map->arena, "%s/" CKPT_MEG_FLAT, rank->path);
     ckpt_map *file = NULL;
-    int rc = path ? r->job->list->read(&file, path, r->err) : ckpt_fail_memory(r->err);
+    int rc = path ? r->job->list->read(&file, path, NULL, r->err) : ckpt_fail_memory(r->err);
 
     if (rc == CKPT_OK)
         rc = ckpt_map_adopt(r->map, file, NULL, r->err);

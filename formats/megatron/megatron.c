@@ -88,7 +88,7 @@ static int mgc_common(ckpt_meg_job *job)
         return ckpt_map_note(job->map, CKPT_WARNING, job->err,
                              "%s is not there: nothing is known of the run but its tensors", path);
     if (rc == CKPT_OK)
-        rc = job->list->read(&common, path, job->err);
+        rc = job->list->read(&common, path, NULL, job->err);
     if (rc != CKPT_OK)
         return rc;
     if (!common->values || common->values->kind != CKPT_V_DICT)

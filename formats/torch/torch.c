@@ -12,6 +12,7 @@
  *
  * <top> is the same for all records.  Checked against torch 1.4 to 2.15.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -41,11 +42,23 @@ typedef struct torch_file {
     uint32_t file;
     ckpt_err *err;
     ckpt_zip zip;
-    uint64_t n_top;    /* bytes of the top folder's name */
-    ckpt_bytes name;   /* a record's name in the making */
-    bool swap;         /* the archive says "big" */
-    uint64_t n_no_crc; /* storages whose record has no CRC */
+    uint64_t n_top;                  /* bytes of the top folder's name */
+    ckpt_bytes name;                 /* a record's name in the making */
+    bool swap;                       /* the archive says "big" */
+    uint64_t n_no_crc;               /* storages whose record has no CRC */
+    const struct torch_header *like; /* of the archive that this one may be like, or NULL */
 } torch_file;
+
+/* What an archive keeps for others that may be like it (ckpt_map.header). */
+typedef struct torch_header {
+    const uint8_t *pickle; /* n_pickle bytes of data.pkl */
+    uint64_t n_pickle;
+    ckpt_zip zip; /* its directory */
+    bool swap;
+    ckpt_storage *const *storage; /* n_storages of them, bound to sources 0, 1, 2 ... */
+    const uint32_t *record;       /* of each, in the directory */
+    size_t n_storages;
+} torch_header;
 
 static int torch_probe(const uint8_t *head, size_t n, uint64_t size)
 {
@@ -206,11 +219,10 @@ static int torch_check_size(torch_file *f, const ckpt_storage *s, const ckpt_zip
                      f->io->name, r->name, r->n_bytes, s->n_bytes);
 }
 
-/* Bind one storage to its record. */
-static int torch_bind_one(torch_file *f, ckpt_storage *s)
+/* The record that holds a storage. */
+static int torch_record(torch_file *f, const ckpt_storage *s, const ckpt_zip_record **out)
 {
     const ckpt_zip_record *r = NULL;
-    ckpt_source source;
     int rc;
 
     // The key becomes a part of a record's name: it must not lead anywhere else.
@@ -226,28 +238,104 @@ static int torch_bind_one(torch_file *f, ckpt_storage *s)
                        "%s: the pickle needs record data/%.200s, which is missing: the save died "
                        "half-way, or the file was changed",
                        f->io->name, s->key.at);
-    if (rc == CKPT_OK)
-        rc = torch_check_size(f, s, r);
-    if (rc != CKPT_OK)
-        return rc;
-    source = torch_source(f, r);
+    *out = r;
+    return rc;
+}
+
+/* Bind one storage to its record: the source's number into *to. */
+static int torch_bind_one(torch_file *f, const ckpt_storage *s, const ckpt_zip_record *r,
+                          uint32_t *to)
+{
+    ckpt_source source = torch_source(f, r);
+    int rc = torch_check_size(f, s, r);
+
     f->n_no_crc += !r->has_crc;
-    return ckpt_map_add_source(f->map, &source, &s->source, f->err);
+    return rc == CKPT_OK ? ckpt_map_add_source(f->map, &source, to, f->err) : rc;
+}
+
+/* Say that some of n storages have no checksum. */
+static int torch_note_crc(torch_file *f, size_t n)
+{
+    if (f->n_no_crc == 0)
+        return CKPT_OK;
+    return ckpt_map_note(f->map, CKPT_WARNING, f->err,
+                         "%s: no checksum in %" PRIu64 " of %zu storages: damage to them would "
+                         "not be noticed",
+                         f->io->name, f->n_no_crc, n);
 }
 
 static int torch_bind(torch_file *f, const ckpt_storages *storages)
 {
+    const ckpt_zip_record *r = NULL;
     int rc = CKPT_OK;
-    size_t i;
 
-    for (i = 0; rc == CKPT_OK && i < storages->n; i++)
-        rc = torch_bind_one(f, storages->at[i]);
-    if (rc == CKPT_OK && f->n_no_crc > 0)
-        rc = ckpt_map_note(f->map, CKPT_WARNING, f->err,
-                           "%s: no checksum in %" PRIu64 " of %zu storages: damage to them would "
-                           "not be noticed",
-                           f->io->name, f->n_no_crc, storages->n);
+    for (size_t i = 0; rc == CKPT_OK && i < storages->n; i++) {
+        rc = torch_record(f, storages->at[i], &r);
+        if (rc == CKPT_OK)
+            rc = torch_bind_one(f, storages->at[i], r, &storages->at[i]->source);
+    }
+    return rc == CKPT_OK ? torch_note_crc(f, storages->n) : rc;
+}
+
+/* ---- archives that are alike ---- */
+
+/* Keep what another archive is held against; bytes: the pickle's. */
+static int torch_keep(torch_file *f, const ckpt_pickle *pickle, const uint8_t *bytes, uint64_t n)
+{
+    ckpt_arena *arena = f->map->arena;
+    const size_t n_storages = pickle->storages.n;
+    torch_header *h = ckpt_arena_alloc(arena, sizeof *h);
+    uint32_t *record = ckpt_arena_array(arena, n_storages, sizeof *record);
+    const ckpt_zip_record *r = NULL;
+
+    if (!h || !record)
+        return ckpt_fail_memory(f->err);
+    h->pickle = ckpt_arena_copy(arena, bytes, n);
+    h->n_pickle = n;
+    h->swap = f->swap;
+    h->record = record;
+    h->n_storages = n_storages;
+    h->storage = ckpt_arena_copy(arena, pickle->storages.at, n_storages * sizeof *h->storage);
+    if (!h->pickle || !h->storage)
+        return ckpt_fail_memory(f->err);
+    int rc = ckpt_zip_keep(&h->zip, arena, &f->zip, f->err);
+    for (size_t i = 0; rc == CKPT_OK && i < n_storages; i++) {
+        rc = torch_record(f, pickle->storages.at[i], &r);
+        record[i] = rc == CKPT_OK ? (uint32_t)(r - f->zip.records.at) : 0;
+    }
+    f->map->header = rc == CKPT_OK ? h : NULL;
     return rc;
+}
+
+/* True if an archive is like the other one: the same pickle over bytes of the same order. */
+static bool torch_is_like(const torch_file *f, const uint8_t *bytes, uint64_t n)
+{
+    const torch_header *h = f->like;
+
+    return h && h->swap == f->swap && h->n_pickle == n && memcmp(h->pickle, bytes, (size_t)n) == 0;
+}
+
+/* The tree is the other archive's; the bytes that it needs are this one's. */
+static int torch_share(torch_file *f)
+{
+    const torch_header *h = f->like;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < h->n_storages; i++) {
+        const ckpt_storage *s = h->storage[i];
+        const ckpt_zip_record *r = f->zip.same_names ? &f->zip.records.at[h->record[i]] : NULL;
+        uint32_t source = 0;
+
+        if (!r)
+            rc = torch_record(f, s, &r);
+        if (rc == CKPT_OK)
+            rc = torch_bind_one(f, s, r, &source);
+        if (rc == CKPT_OK)
+            f->map->sources.at[source].swap = f->map->like->sources.at[s->source].swap;
+        assert(rc != CKPT_OK || source == s->source);
+    }
+    f->map->values = f->map->like->values;
+    return rc == CKPT_OK ? torch_note_crc(f, h->n_storages) : rc;
 }
 
 /* ---- the file ---- */
@@ -255,6 +343,9 @@ static int torch_bind(torch_file *f, const ckpt_storages *storages)
 /* Tensors, values and remarks from a pickle that was read. */
 static int torch_adopt(torch_file *f, const ckpt_pickle *pickle)
 {
+    // an archive like another has no pickle of its own
+    if (!pickle->root)
+        return torch_share(f);
     int rc = torch_bind(f, &pickle->storages);
 
     if (rc == CKPT_OK)
@@ -281,7 +372,7 @@ static uint64_t torch_max_pickle(const ckpt_zip_record *record)
     return TORCH_FREE_INFLATED + record->n_stored * TORCH_PICKLE_RATIO;
 }
 
-/* Read data.pkl into the map's arena; its storages are not bound yet. */
+/* Read data.pkl into the map's arena; its storages are not bound yet.  No root: it is like's. */
 static int torch_pickle(ckpt_pickle *out, torch_file *f, const ckpt_zip_record *record)
 {
     uint64_t max = torch_max_pickle(record);
@@ -292,15 +383,20 @@ static int torch_pickle(ckpt_pickle *out, torch_file *f, const ckpt_zip_record *
     if (rc != CKPT_OK)
         return rc;
     opts.name = ckpt_arena_printf(f->map->arena, "%s: %s", f->io->name, record->name);
-    rc = opts.name ? ckpt_pickle_read(out, f->map->arena, bytes, record->n_bytes, &opts, f->err)
-                   : ckpt_fail_memory(f->err);
+    if (!opts.name)
+        rc = ckpt_fail_memory(f->err);
+    else if (!torch_is_like(f, bytes, record->n_bytes))
+        rc = ckpt_pickle_read(out, f->map->arena, bytes, record->n_bytes, &opts, f->err);
+    if (rc == CKPT_OK && out->root && f->map->keep_header)
+        rc = torch_keep(f, out, bytes, record->n_bytes);
     ckpt_free(bytes);
     return rc;
 }
 
 static int torch_open(torch_file *f)
 {
-    int rc = ckpt_zip_open(&f->zip, f->map->arena, f->io, f->err);
+    int rc =
+        ckpt_zip_open_like(&f->zip, f->map->arena, f->io, f->like ? &f->like->zip : NULL, f->err);
 
     return rc == CKPT_OK ? ckpt_zip_top(&f->zip, &f->n_top, f->err) : rc;
 }
@@ -332,6 +428,10 @@ static int torch_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
     torch_file f = {.map = map, .io = io, .file = file, .err = err};
     ckpt_pickle pickle = {0};
+
+    // a map of another format keeps no header, or one that its own driver alone understands
+    if (map->like && map->like->files.n > 0 && map->like->files.at[0].format == &ckpt_format_torch)
+        f.like = map->like->header;
     int rc = torch_head(&pickle, &f);
 
     if (rc == CKPT_OK)

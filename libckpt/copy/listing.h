@@ -7,8 +7,24 @@
 
 #include "libckpt/map/map.h"
 
-/* Read the headers of one file, of any known format, into a map of its own. */
-typedef int ckpt_read_file(ckpt_map **out, const char *path, ckpt_err *err);
+/*
+ * How a file is read that is one of many, whose headers are mostly equal byte for byte: the shards
+ * of a run.
+ *
+ * keep  the map is one that others may be like
+ * like  a map that was read with keep and outlives the new one, or NULL.  Where the headers are
+ *       equal, the new map's `values` are like's own, which no one may change any more; the bytes
+ *       that they need are found in the new file, as sources of the same numbers, but neither
+ *       tensors nor remarks are listed once more
+ */
+typedef struct ckpt_read_beside {
+    bool keep;
+    const ckpt_map *like;
+} ckpt_read_beside;
+
+/* Read the headers of one file, of any known format, into a map of its own; beside may be NULL. */
+typedef int ckpt_read_file(ckpt_map **out, const char *path, const ckpt_read_beside *beside,
+                           ckpt_err *err);
 
 typedef struct ckpt_entry {
     const char *name;

@@ -312,6 +312,13 @@ struct ckpt_map {
     const char *no_order;
     bool collect; /* keep errors as findings instead of failing (verify) */
     /*
+     * Read: the driver is to keep what the headers of other files can be held against (header, its
+     * own, in the arena); a map that has such, or NULL (ckpt_read_beside)
+     */
+    bool keep_header;
+    const void *header;
+    const ckpt_map *like;
+    /*
      * Read: finds the bytes of a source that has `inner`, in the file that io reads; NULL: none
      * has.  Called by ckpt_settle alone (copy/settle.h), before any of them is read.
      */

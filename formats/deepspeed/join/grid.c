@@ -96,7 +96,7 @@ static int dsg_written(const ckpt_ds_job *job, const ckpt_ds_folder *dir, int64_
 
     if (!path)
         return CKPT_OK;
-    int rc = job->read(&map, path, &err);
+    int rc = job->read(&map, path, NULL, &err);
     // Damage is told when the file is read for good.
     if (rc != CKPT_OK)
         return rc == CKPT_ELIMIT ? ckpt_fail(job->err, rc, "%s", err.text) : CKPT_OK;

@@ -27,6 +27,8 @@ typedef struct one {
     ckpt_ds_module module;
     ckpt_ds_layout layout;
     bool placed; /* rank 0 was read and laid out: other ranks can be compared with it */
+    /* a rank's tree in which nothing was found: another that has the very same has passed, too */
+    const ckpt_value *passed;
 } one;
 
 /* ---- reading all files ---- */
@@ -198,6 +200,18 @@ static int one_check_shared(ckpt_ds_job *job, const ckpt_ds_shard *s)
                            s->path, s->rank);
 }
 
+/* What a model file must have as rank 0's, or must not have. */
+static int one_check_model(one *o, const ckpt_ds_shard *s)
+{
+    int rc = one_check_counters(o->job, &o->head, s);
+
+    if (rc == CKPT_OK)
+        rc = one_check_shared(o->job, s);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_params_check(o->job, &o->head, s);
+    return rc == CKPT_OK ? ckpt_ds_same_model(o->job, &o->head, s) : rc;
+}
+
 /* A model file of another rank than 0: only stage 3 has them. */
 static int one_read_model(void *ctx, ckpt_ds_shard *s)
 {
@@ -205,13 +219,9 @@ static int one_read_model(void *ctx, ckpt_ds_shard *s)
 
     if (!o->placed)
         return CKPT_OK;
-    int rc = one_check_counters(o->job, &o->head, s);
-    if (rc == CKPT_OK)
-        rc = one_check_shared(o->job, s);
-    if (rc == CKPT_OK)
-        rc = ckpt_ds_params_check(o->job, &o->head, s);
-    if (rc == CKPT_OK)
-        rc = ckpt_ds_same_model(o->job, &o->head, s);
+    int rc = s->root == o->passed ? CKPT_OK : one_check_model(o, s);
+    if (rc == CKPT_OK && !o->job->broken)
+        o->passed = s->root;
     return rc == CKPT_OK ? ckpt_ds_frozen_read(o->job, &o->head, &o->module, s) : rc;
 }
 
@@ -271,9 +281,9 @@ static int one_read_all(one *o)
     o->placed = o->placed && !o->job->broken;
     // Files that have no place are still opened: damage in them is worth a finding.
     if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_each(o->job, &o->dir->optims, 1, CKPT_DS_SHARDS, one_read_optim, o);
+        rc = ckpt_ds_shard_each(o->job, &o->dir->optims, 1, CKPT_DS_RANKS, one_read_optim, o);
     if (rc == CKPT_OK && o->head.stage == 3)
-        rc = ckpt_ds_shard_each(o->job, &o->dir->models, 1, CKPT_DS_SHARDS, one_read_model, o);
+        rc = ckpt_ds_shard_each(o->job, &o->dir->models, 1, CKPT_DS_RANKS, one_read_model, o);
     for (size_t c = 0;
          rc == CKPT_OK && !o->job->broken && o->head.stage == 3 && c < o->layout.column.n; c++)
         rc = ckpt_ds_swap_bind(o->job, &o->head, &o->layout, &o->layout.column.at[c]);

@@ -148,7 +148,7 @@ static int dsi_open(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const char *path
 {
     ckpt_map *map = NULL;
     ckpt_err err = {0};
-    int rc = job->read(&map, path, &err);
+    int rc = job->read(&map, path, NULL, &err);
     ckpt_map **slot = rc == CKPT_OK ? ckpt_vec_push(&pipe->open) : NULL;
 
     *out = NULL;

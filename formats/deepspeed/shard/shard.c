@@ -4,7 +4,9 @@
  * in it.
  *
  * A shard's own map is read, what is needed goes into the large map, and the shard is closed: a
- * folder of a thousand ranks never has more than three trees in memory.
+ * folder of a thousand ranks never has more than a few trees in memory.  The first of the others
+ * stays open until the last: ranks mostly write the same pickle over bytes of their own, and then
+ * have its tree (ckpt_read_beside).
  *
  * That map lists every tensor of the file, though layouts ask the tree for theirs.  The list is
  * where each is held against its record, where expanded ones are bounded, and where sources of
@@ -38,6 +40,12 @@ static bool dss_about_file(int code)
            code == CKPT_EMISSING;
 }
 
+/* One value a file, rather than a shard's dict. */
+static bool dss_small(ckpt_ds_content kind)
+{
+    return kind == CKPT_DS_VALUES || kind == CKPT_DS_STEPS;
+}
+
 /* One file read ahead of its turn. */
 typedef struct dss_read_file {
     ckpt_map *map;
@@ -50,6 +58,8 @@ typedef struct dss_read_file {
 /* Take over what reading a file gave: a map, or a failure that a collecting reader only notes. */
 static int dss_take(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_ds_content kind)
 {
+    const bool small = dss_small(kind);
+
     s->map = f->map;
     s->has_step = f->has_step;
     s->step = f->step;
@@ -64,13 +74,12 @@ static int dss_take(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_d
     s->root = s->map->values;
     // A layer without parameters has a file without entries.
     if (s->map->files.n == 1 && s->root &&
-        (kind != CKPT_DS_SHARDS || s->root->kind == CKPT_V_DICT || s->root->kind == CKPT_V_ODICT))
+        (small || s->root->kind == CKPT_V_DICT || s->root->kind == CKPT_V_ODICT))
         return CKPT_OK;
     ckpt_ds_shard_close(s);
     return ckpt_ds_problem(job, CKPT_EFORMAT,
-                           kind == CKPT_DS_SHARDS
-                               ? "%s: not a DeepSpeed shard: the file holds no dict"
-                               : "%s: not a torch file",
+                           small ? "%s: not a torch file"
+                                 : "%s: not a DeepSpeed shard: the file holds no dict",
                            s->path);
 }
 
@@ -100,7 +109,7 @@ int ckpt_ds_shard_open(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_part *p
     memset(s, 0, sizeof *s);
     s->path = part->path;
     s->rank = part->rank;
-    f.rc = job->read(&f.map, part->path, &f.err);
+    f.rc = job->read(&f.map, part->path, NULL, &f.err);
     return dss_enter(job, s, &f, CKPT_DS_SHARDS);
 }
 
@@ -110,6 +119,8 @@ int ckpt_ds_shard_open(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_part *p
 typedef struct dss_batch {
     ckpt_read_file *read;
     ckpt_ds_content kind;
+    unsigned jobs; /* threads */
+    ckpt_read_beside beside;
     const ckpt_ds_part *part;
     dss_read_file *file;
 } dss_batch;
@@ -136,16 +147,20 @@ static int dss_read_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *er
     (void)err;
     memset(f, 0, sizeof *f);
     // A failure is kept with the file: which one is told must not depend on the threads.
-    f->rc = b->read(&f->map, b->part[item].path, &f->err);
+    f->rc = b->read(&f->map, b->part[item].path, &b->beside, &f->err);
     if (f->rc == CKPT_OK && b->kind == CKPT_DS_STEPS)
         f->rc = dss_read_step(f, b->part[item].path);
     return CKPT_OK;
 }
 
-/* Read a batch and hand its files on in order; files behind a failure are dropped. */
-static int dss_batch_run(ckpt_ds_job *job, dss_batch *b, size_t n, unsigned jobs,
-                         ckpt_ds_shard_fn fn, void *ctx)
+/*
+ * Read a batch and hand its files on in order; files behind a failure are dropped.  Of ranks, the
+ * first that could be read stays open, for the others to be held against.
+ */
+static int dss_batch_run(ckpt_ds_job *job, dss_batch *b, size_t n, ckpt_ds_shard_fn fn, void *ctx)
 {
+    unsigned jobs = n < b->jobs ? (unsigned)n : b->jobs;
+
     for (size_t i = 0; i < n; i++)
         b->file[i] = (dss_read_file){.rc = CKPT_ELIMIT};
     int rc = ckpt_crew_run(jobs, n, dss_read_item, b, job->err);
@@ -155,6 +170,10 @@ static int dss_batch_run(ckpt_ds_job *job, dss_batch *b, size_t n, unsigned jobs
             rc = dss_enter(job, &s, &b->file[i], b->kind);
         if (rc == CKPT_OK && s.map)
             rc = fn(ctx, &s);
+        if (rc == CKPT_OK && s.map && b->beside.keep) {
+            b->beside = (ckpt_read_beside){.like = s.map};
+            s.map = NULL;
+        }
         ckpt_ds_shard_close(&s);
         ckpt_map_free(b->file[i].map);
     }
@@ -164,16 +183,23 @@ static int dss_batch_run(ckpt_ds_job *job, dss_batch *b, size_t n, unsigned jobs
 int ckpt_ds_shard_each(ckpt_ds_job *job, const ckpt_ds_parts *parts, size_t first,
                        ckpt_ds_content kind, ckpt_ds_shard_fn fn, void *ctx)
 {
-    unsigned jobs = ckpt_run_jobs(0);
-    size_t most = (size_t)jobs * (kind == CKPT_DS_SHARDS ? DSS_AHEAD : DSS_AHEAD_SMALL);
-    dss_batch b = {.read = job->read, .kind = kind, .file = ckpt_alloc(most * sizeof *b.file)};
-    int rc = b.file ? CKPT_OK : ckpt_fail_memory(job->err);
+    dss_batch b = {.read = job->read,
+                   .kind = kind,
+                   .jobs = ckpt_run_jobs(0),
+                   .beside = {.keep = kind == CKPT_DS_RANKS}};
+    size_t most = (size_t)b.jobs * (dss_small(kind) ? DSS_AHEAD_SMALL : DSS_AHEAD);
+    int rc = CKPT_OK;
 
-    for (size_t i = first; rc == CKPT_OK && i < parts->n; i += most) {
-        size_t n = parts->n - i < most ? parts->n - i : most;
+    b.file = ckpt_alloc(most * sizeof *b.file);
+    if (!b.file)
+        return ckpt_fail_memory(job->err);
+    for (size_t i = first, n; rc == CKPT_OK && i < parts->n; i += n) {
+        n = b.beside.keep ? 1 : most;
+        n = parts->n - i < n ? parts->n - i : n;
         b.part = &parts->at[i];
-        rc = dss_batch_run(job, &b, n, n < jobs ? (unsigned)n : jobs, fn, ctx);
+        rc = dss_batch_run(job, &b, n, fn, ctx);
     }
+    ckpt_map_free((ckpt_map *)(uintptr_t)b.beside.like);
     ckpt_free(b.file);
     return rc;
 }

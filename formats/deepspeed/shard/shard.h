@@ -42,6 +42,9 @@ typedef int (*ckpt_ds_shard_fn)(void *ctx, ckpt_ds_shard *s);
 /* What files hold that are read one after another. */
 typedef enum ckpt_ds_content {
     CKPT_DS_SHARDS, /* a dict */
+    /* the same, mostly equal but for their tensors' bytes, so that several may have one tree: fn
+       changes nothing of it, and keeps nothing */
+    CKPT_DS_RANKS,
     CKPT_DS_VALUES, /* one value of any kind, in files that are small and many */
     CKPT_DS_STEPS   /* the same, of which the threads read the step count */
 } ckpt_ds_content;

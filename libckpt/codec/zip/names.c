@@ -84,9 +84,70 @@ static void zn_merge(const ckpt_zip *zip, const uint32_t *from, uint32_t *to, si
     }
 }
 
-int ckpt_zip_sort_names(ckpt_zip *zip, ckpt_err *err)
+/* ---- names that another archive has too ---- */
+
+bool ckpt_zip_name_known(ckpt_zip *zip, const ckpt_zip *like)
+{
+    size_t i = zip->records.n - 1;
+    const ckpt_zip_record *first = zip->records.at, *r = &first[i], *other;
+
+    if (i == 0) {
+        const char *slash = memchr(r->name, '/', (size_t)r->n_name);
+
+        zip->n_top = slash ? (uint64_t)(slash - r->name) + 1 : 0;
+        zip->same_names = like != NULL;
+    }
+    if (!zip->same_names)
+        return false;
+    other = i < like->records.n ? &like->records.at[i] : NULL;
+    zip->same_names =
+        other && r->n_name >= zip->n_top && r->n_name - zip->n_top == other->n_name - like->n_top &&
+        memcmp(r->name, first->name, (size_t)zip->n_top) == 0 &&
+        memcmp(r->name + zip->n_top, other->name + like->n_top, (size_t)(r->n_name - zip->n_top)) ==
+            0;
+    return zip->same_names && i > 0;
+}
+
+/* The order of the other archive's names is the order of these. */
+static int zn_sort_like(ckpt_zip *zip, const ckpt_zip *like, ckpt_err *err)
+{
+    size_t size = zip->records.n * sizeof *zip->by_name;
+
+    zip->by_name = ckpt_alloc(size);
+    if (!zip->by_name)
+        return ckpt_fail_memory(err);
+    memcpy(zip->by_name, like->by_name, size);
+    zip->n_common = like->n_common - like->n_top + zip->n_top;
+    zip->n_case_twins = like->n_case_twins;
+    return CKPT_OK;
+}
+
+int ckpt_zip_keep(ckpt_zip *out, ckpt_arena *arena, const ckpt_zip *zip, ckpt_err *err)
+{
+    size_t n = zip->records.n;
+    uint64_t n_top = 0;
+    // a name outside the folder has no part behind it
+    int rc = ckpt_zip_top(zip, &n_top, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    *out = *zip;
+    out->io = NULL;
+    out->records.at = ckpt_arena_copy(arena, zip->records.at, n * sizeof *zip->records.at);
+    out->records.room = n;
+    out->by_name = ckpt_arena_copy(arena, zip->by_name, n * sizeof *zip->by_name);
+    return out->records.at && out->by_name ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+/* ---- order ---- */
+
+int ckpt_zip_sort_names(ckpt_zip *zip, const ckpt_zip *like, ckpt_err *err)
 {
     size_t n = zip->records.n, run, i;
+
+    zip->same_names = zip->same_names && n == like->records.n;
+    if (zip->same_names)
+        return zn_sort_like(zip, like, err);
     uint32_t *from = ckpt_alloc(n * sizeof *from), *to = ckpt_alloc(n * sizeof *to);
 
     zip->by_name = from;

@@ -24,7 +24,17 @@ static inline int zip_show(uint64_t n)
     return n > 300 ? 300 : (int)n;
 }
 
-/* Fill in by_name, n_common and n_case_twins; refuses two records of one name. */
-int ckpt_zip_sort_names(ckpt_zip *zip, ckpt_err *err);
+/*
+ * For each record in turn, the last that was read: true if its name needs no look, being that of
+ * like's record at the same place in a folder that was looked at with the first record.  Keeps
+ * n_top and same_names.
+ */
+bool ckpt_zip_name_known(ckpt_zip *zip, const ckpt_zip *like);
+
+/*
+ * Fill in by_name, n_common and n_case_twins, from like where the names are the same; refuses two
+ * records of one name.
+ */
+int ckpt_zip_sort_names(ckpt_zip *zip, const ckpt_zip *like, ckpt_err *err);
 
 #endif

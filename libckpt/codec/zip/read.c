@@ -42,6 +42,12 @@ typedef struct zip_directory {
     uint64_t at, size;
 } zip_directory;
 
+/* Where names are kept, and whose are known (or NULL). */
+typedef struct zip_places {
+    ckpt_arena *arena;
+    const ckpt_zip *like;
+} zip_places;
+
 /* One entry of the directory, still raw. */
 typedef struct zip_entry {
     const uint8_t *fixed, *name, *extra;
@@ -357,7 +363,7 @@ static int zip_check_entry(const ckpt_io *io, const ckpt_zip_record *r, const zi
 }
 
 /* Read all entries; they must fill the directory exactly. */
-static int zip_read_entries(ckpt_zip *zip, ckpt_arena *arena, const uint8_t *p,
+static int zip_read_entries(ckpt_zip *zip, const zip_places *at, const uint8_t *p,
                             const zip_directory *dir, ckpt_err *err)
 {
     uint64_t left = dir->size, i;
@@ -374,14 +380,14 @@ static int zip_read_entries(ckpt_zip *zip, ckpt_arena *arena, const uint8_t *p,
         r = ckpt_vec_push(&zip->records);
         if (!r)
             return ckpt_fail_memory(err);
-        r->name = ckpt_arena_string(arena, (const char *)e.name, e.n_name);
+        r->name = ckpt_arena_string(at->arena, (const char *)e.name, e.n_name);
         if (!r->name)
             return ckpt_fail_memory(err);
         r->n_name = e.n_name;
         r->is_folder = e.n_name > 1 && r->name[e.n_name - 1] == '/';
         r->method = zip_u16(e.fixed + 10);
         r->crc = zip_u32(e.fixed + 16);
-        rc = zip_check_name(zip->io, r, err);
+        rc = ckpt_zip_name_known(zip, at->like) ? CKPT_OK : zip_check_name(zip->io, r, err);
         if (rc == CKPT_OK)
             rc = zip_sizes(zip->io, r, &e, err);
         if (rc == CKPT_OK)
@@ -563,7 +569,7 @@ static int zip_read_locals(ckpt_zip *zip, const zip_directory *dir, zip_window *
  * record,
  * or two readers could see two archives.
  */
-static int zip_open(ckpt_zip *zip, ckpt_arena *arena, zip_window *w, ckpt_err *err)
+static int zip_open(ckpt_zip *zip, const zip_places *at, zip_window *w, ckpt_err *err)
 {
     zip_directory dir = {0};
     uint8_t head[4];
@@ -582,9 +588,9 @@ static int zip_open(ckpt_zip *zip, ckpt_arena *arena, zip_window *w, ckpt_err *e
     if (rc == CKPT_OK)
         rc = zip_need(w, zip->io, dir.at, dir.size, 0, err);
     if (rc == CKPT_OK)
-        rc = zip_read_entries(zip, arena, w->bytes + (dir.at - w->at), &dir, err);
+        rc = zip_read_entries(zip, at, w->bytes + (dir.at - w->at), &dir, err);
     if (rc == CKPT_OK)
-        rc = ckpt_zip_sort_names(zip, err);
+        rc = ckpt_zip_sort_names(zip, at->like, err);
     if (rc == CKPT_OK)
         rc = zip_read_locals(zip, &dir, w, err);
     return rc;
@@ -592,12 +598,19 @@ static int zip_open(ckpt_zip *zip, ckpt_arena *arena, zip_window *w, ckpt_err *e
 
 int ckpt_zip_open(ckpt_zip *out, ckpt_arena *arena, ckpt_io *io, ckpt_err *err)
 {
+    return ckpt_zip_open_like(out, arena, io, NULL, err);
+}
+
+int ckpt_zip_open_like(ckpt_zip *out, ckpt_arena *arena, ckpt_io *io, const ckpt_zip *like,
+                       ckpt_err *err)
+{
     assert(out && arena && io);
+    const zip_places at = {arena, like};
     zip_window window = {0};
     int rc;
 
     *out = (ckpt_zip){.io = io};
-    rc = zip_open(out, arena, &window, err);
+    rc = zip_open(out, &at, &window, err);
     ckpt_free(window.bytes);
     if (rc != CKPT_OK)
         ckpt_zip_close(out);

@@ -43,6 +43,8 @@ typedef struct ckpt_zip {
     uint32_t *by_name;        /* indexes of records, sorted by name */
     uint64_t n_common;        /* bytes that all names begin with */
     uint64_t n_case_twins;    /* names that differ from another one by upper and lower case only */
+    uint64_t n_top; /* bytes of the first record's folder, its slash included; 0: it lies in none */
+    bool same_names; /* behind their folder, names and order are those of the archive it is like */
 } ckpt_zip;
 
 /*
@@ -55,6 +57,16 @@ typedef struct ckpt_zip {
  */
 int ckpt_zip_open(ckpt_zip *out, ckpt_arena *arena, ckpt_io *io, ckpt_err *err);
 void ckpt_zip_close(ckpt_zip *zip);
+
+/*
+ * The same beside an archive whose names were found to be in order (ckpt_zip_keep; NULL: none):
+ * where each name is that one's but for the top folder, they are neither checked nor sorted again.
+ */
+int ckpt_zip_open_like(ckpt_zip *out, ckpt_arena *arena, ckpt_io *io, const ckpt_zip *like,
+                       ckpt_err *err);
+
+/* The directory of an open archive in the arena that has its names: never closed, not readable. */
+int ckpt_zip_keep(ckpt_zip *out, ckpt_arena *arena, const ckpt_zip *zip, ckpt_err *err);
 
 /* The one folder that holds every record: its name's length in bytes.  CKPT_EFORMAT if there is
  * none. */

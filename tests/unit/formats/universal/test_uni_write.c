@@ -38,7 +38,7 @@ static ckpt_map *tree_of(uni_run *r, const char *name)
 {
     ckpt_map *map = NULL;
 
-    assert_int_equal(ckpt_format_read(&map, help_join(&r->dir, name), &r->err), CKPT_OK);
+    assert_int_equal(ckpt_format_read(&map, help_join(&r->dir, name), NULL, &r->err), CKPT_OK);
     return map;
 }
 
