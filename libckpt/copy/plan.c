@@ -343,16 +343,36 @@ static uint64_t plan_step(const ckpt_plan *p, const ckpt_tensor *t, const ckpt_t
     return plan_max(n, pack);
 }
 
-/* One more job at the end. */
-static int plan_push(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t first, uint64_t count,
-                     ckpt_err *err)
-{
-    ckpt_job *job = ckpt_vec_push(&p->jobs);
+/*
+ * A plan in the making.  Jobs lie file by file, while target tensors mostly lie on all files: so
+ * they are counted first, and cut once more into the places that they then have.
+ */
+typedef struct plan_make {
+    ckpt_plan *p;
+    uint64_t block; /* bytes a job may take */
+    /* per target file, and for what goes to none: its jobs; then where the next one goes */
+    uint64_t *at;
+    bool placing;              /* the second time */
+    uint64_t n_elems, longest; /* of the tensor at hand: elements of all jobs, and of one */
+    ckpt_err *err;
+} plan_make;
 
-    if (!job)
-        return ckpt_fail_memory(err);
-    *job = (ckpt_job){(uint32_t)tensor, extent, first, count};
-    return CKPT_OK;
+/* The file that an extent of the target lies in; the number of files: in none. */
+static size_t plan_file(const ckpt_plan *p, const ckpt_extent *e)
+{
+    const ckpt_source *s = &p->to->sources.at[e->source];
+
+    return s->kind == CKPT_SOURCE_FILE ? s->file : p->to->files.n;
+}
+
+/* One more job of an extent in this file. */
+static void plan_push(plan_make *m, size_t file, const ckpt_job *job)
+{
+    if (m->placing)
+        m->p->jobs.at[m->at[file]] = *job;
+    m->at[file]++;
+    m->n_elems += job->count;
+    m->longest = plan_max(m->longest, job->count);
 }
 
 /*
@@ -370,53 +390,68 @@ static void plan_rows(const ckpt_extent *e, uint64_t step, uint64_t *row, uint64
 }
 
 /* The jobs of one extent, ascending. */
-static int plan_cut(ckpt_plan *p, size_t tensor, uint32_t extent, uint64_t step, ckpt_err *err)
+static int plan_cut(plan_make *m, size_t tensor, uint32_t extent, uint64_t step)
 {
-    const ckpt_extent *e = &p->to->tensors.at[tensor]->extent[extent];
+    const ckpt_map *to = m->p->to;
+    const ckpt_extent *e = &to->tensors.at[tensor]->extent[extent];
     uint64_t total = plan_box_elems(e), row, side, run;
-    int rc = CKPT_OK;
 
-    if (e->source >= p->to->sources.n)
-        return ckpt_fail(err, CKPT_EUSAGE, "tensor %s: the target map has no source %" PRIu32,
-                         p->to->tensors.at[tensor]->name, e->source);
+    if (e->source >= to->sources.n)
+        return ckpt_fail(m->err, CKPT_EUSAGE, "tensor %s: the target map has no source %" PRIu32,
+                         to->tensors.at[tensor]->name, e->source);
     if (total == 0)
         return CKPT_OK;
+    const size_t file = plan_file(m->p, e);
+    if (file > to->files.n)
+        return ckpt_fail(m->err, CKPT_EUSAGE, "tensor %s: the target map has no file %zu",
+                         to->tensors.at[tensor]->name, file);
     plan_rows(e, step, &row, &side);
     // A job never crosses from one position of the axis outside its rows to the next.
     run = step / row * row;
-    for (uint64_t base = 0; rc == CKPT_OK && base < total; base += row * side) {
-        for (uint64_t at = 0; rc == CKPT_OK && at < row * side; at += run) {
+    for (uint64_t base = 0; base < total; base += row * side) {
+        for (uint64_t at = 0; at < row * side; at += run) {
             uint64_t left = row * side - at;
+            const ckpt_job job = {(uint32_t)tensor, extent, base + at, left < run ? left : run};
 
-            rc = plan_push(p, tensor, extent, base + at, left < run ? left : run, err);
+            plan_push(m, file, &job);
         }
     }
+    return CKPT_OK;
+}
+
+/* The jobs of one target tensor; aliases have none, for their bytes are another's. */
+static int plan_jobs(plan_make *m, size_t i)
+{
+    const ckpt_plan *p = m->p;
+    const ckpt_tensor *t = p->to->tensors.at[i], *o = p->origin[i];
+    int rc = CKPT_OK;
+
+    m->n_elems = m->longest = 0;
+    if (!o || t->n_elems == 0)
+        return CKPT_OK;
+    uint64_t step = plan_step(p, t, o, m->block);
+    for (uint32_t k = 0; rc == CKPT_OK && k < t->n_extents; k++)
+        rc = plan_elsewhere(p, &t->extent[k]) ? CKPT_OK : plan_cut(m, i, k, step);
     return rc;
 }
 
-/* The jobs and sizes of one target tensor; aliases have none, for their bytes are another's. */
-static int plan_tensor(ckpt_plan *p, size_t i, uint64_t block, ckpt_err *err)
+/* The origin, the sizes and the number of jobs of one target tensor. */
+static int plan_tensor(plan_make *m, size_t i)
 {
-    const ckpt_tensor *t = p->to->tensors.at[i], *o;
-    size_t n_before = p->jobs.n;
-    uint64_t step, n_elems = 0;
-    int rc = CKPT_OK;
+    ckpt_plan *p = m->p;
+    const ckpt_tensor *t = p->to->tensors.at[i];
+    int rc;
 
     if (t->owner)
         return CKPT_OK;
-    rc = plan_pair(p, i, err);
+    rc = plan_pair(p, i, m->err);
     if (rc != CKPT_OK || t->n_elems == 0)
         return rc;
-    rc = ckpt_extent_check(t, err);
-    o = p->origin[i];
-    step = plan_step(p, t, o, block);
-    for (uint32_t k = 0; rc == CKPT_OK && k < t->n_extents; k++)
-        rc = plan_elsewhere(p, &t->extent[k]) ? CKPT_OK : plan_cut(p, i, k, step, err);
-    for (size_t j = n_before; j < p->jobs.n; j++) {
-        p->block = plan_max(p->block, plan_width(t, o, p->jobs.at[j].count));
-        n_elems += p->jobs.at[j].count;
-    }
-    plan_count(p, t, o, n_elems);
+    rc = ckpt_extent_check(t, m->err);
+    if (rc == CKPT_OK)
+        rc = plan_jobs(m, i);
+    p->block = plan_max(p->block, plan_width(t, p->origin[i], m->longest));
+    plan_count(p, t, p->origin[i], m->n_elems);
     return rc;
 }
 
@@ -458,15 +493,15 @@ static int plan_order(const void *pa, const void *pb)
     return (a->job.first > b->job.first) - (a->job.first < b->job.first);
 }
 
-/* Most plans come out in order; the keys are only made for those that do not. */
-static bool plan_sorted(const ckpt_plan *p)
+/* Most files' jobs come out in order; keys are only made for those that do not. */
+static bool plan_sorted(const ckpt_plan *p, const ckpt_job *job, uint64_t n)
 {
     plan_key last = {0};
 
-    for (size_t i = 0; i < p->jobs.n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         plan_key k;
 
-        plan_key_of(&k, p, &p->jobs.at[i]);
+        plan_key_of(&k, p, &job[i]);
         if (i > 0 && plan_order(&last, &k) > 0)
             return false;
         last = k;
@@ -474,23 +509,52 @@ static bool plan_sorted(const ckpt_plan *p)
     return true;
 }
 
-/* Jobs in the order of the files' bytes: workers then write forwards. */
-static int plan_sort(ckpt_plan *p, ckpt_err *err)
+/* The jobs of one file in the order of its bytes: workers then write forwards. */
+static int plan_sort(const ckpt_plan *p, ckpt_job *job, uint64_t n, ckpt_err *err)
 {
     plan_key *key;
 
-    if (plan_sorted(p))
+    if (plan_sorted(p, job, n))
         return CKPT_OK;
-    key = ckpt_alloc(p->jobs.n * sizeof *key);
+    key = ckpt_alloc(n * sizeof *key);
     if (!key)
         return ckpt_fail_memory(err);
-    for (size_t i = 0; i < p->jobs.n; i++)
-        plan_key_of(&key[i], p, &p->jobs.at[i]);
-    qsort(key, p->jobs.n, sizeof *key, plan_order);
-    for (size_t i = 0; i < p->jobs.n; i++)
-        p->jobs.at[i] = key[i].job;
+    for (uint64_t i = 0; i < n; i++)
+        plan_key_of(&key[i], p, &job[i]);
+    qsort(key, n, sizeof *key, plan_order);
+    for (uint64_t i = 0; i < n; i++)
+        job[i] = key[i].job;
     ckpt_free(key);
     return CKPT_OK;
+}
+
+/* All jobs, file by file, once they were counted. */
+static int plan_place(plan_make *m)
+{
+    ckpt_plan *p = m->p;
+    uint64_t n = 0, from = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; i <= p->to->files.n; i++) {
+        uint64_t own = m->at[i];
+
+        m->at[i] = n;
+        n += own;
+    }
+    if (n == 0)
+        return CKPT_OK;
+    p->jobs.at = ckpt_resize(NULL, n * sizeof *p->jobs.at);
+    if (!p->jobs.at)
+        return ckpt_fail_memory(m->err);
+    p->jobs.n = p->jobs.room = n;
+    m->placing = true;
+    for (size_t i = 0; rc == CKPT_OK && i < p->to->tensors.n; i++)
+        rc = plan_jobs(m, i);
+    for (size_t i = 0; rc == CKPT_OK && i <= p->to->files.n; i++) {
+        rc = plan_sort(p, p->jobs.at + from, m->at[i] - from, m->err);
+        from = m->at[i];
+    }
+    return rc;
 }
 
 /* Bytes of all target tensors, as far as 64 bits count. */
@@ -511,6 +575,7 @@ int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t
 {
     assert(out && from && to);
     ckpt_plan *p = ckpt_alloc(sizeof *p);
+    plan_make m = {.p = p, .block = block > 0 ? block : PLAN_BLOCK, .err = err};
     int rc = CKPT_OK;
 
     *out = NULL;
@@ -519,17 +584,19 @@ int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t
     p->from = from;
     p->to = to;
     p->origin = ckpt_alloc((to->tensors.n + 1) * sizeof *p->origin);
-    if (!p->origin)
+    m.at = ckpt_alloc((to->files.n + 1) * sizeof *m.at);
+    if (!p->origin || !m.at)
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK && to->tensors.n > UINT32_MAX)
         rc = ckpt_fail(err, CKPT_ELIMIT, "%zu tensors are too many", to->tensors.n);
     p->best = plan_total(to) / PLAN_MANY;
     for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++)
-        rc = plan_tensor(p, i, block > 0 ? block : PLAN_BLOCK, err);
+        rc = plan_tensor(&m, i);
     if (rc == CKPT_OK)
         rc = ckpt_settle_all(from, (const ckpt_tensor *const *)p->origin, to->tensors.n, err);
     if (rc == CKPT_OK)
-        rc = plan_sort(p, err);
+        rc = plan_place(&m);
+    ckpt_free(m.at);
     if (rc == CKPT_OK)
         *out = p;
     else
