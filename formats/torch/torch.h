@@ -49,6 +49,13 @@ int ckpt_torch_inner(ckpt_value **root, ckpt_map *map, const ckpt_torch_range *r
 
 /* torch.c's place and seal, which live in write.c. */
 int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err);
+
+/*
+ * The same for a file that has the pickle and the records of `like`, one archive that was placed:
+ * the sources of its records are numbered `shift` after that one's.
+ */
+int ckpt_torch_place_like(ckpt_map *to, uint32_t file, uint32_t like, uint32_t shift,
+                          ckpt_err *err);
 int ckpt_torch_seal(ckpt_map *to, uint32_t file, ckpt_err *err);
 
 #endif

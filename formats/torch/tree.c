@@ -4,11 +4,14 @@
  */
 #include "formats/torch/tree.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "formats/torch/torch.h"
 #include "libckpt/base/dtype.h"
+
+enum { TT_KIND = 64 }; /* bytes of what a tensor's name says that it is filled with */
 
 /* Remember the first failure. */
 static void *tt_failed(ckpt_torch_tree *t, int rc)
@@ -257,4 +260,53 @@ int ckpt_tt_fill(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_extent *e
     int rc = name ? ckpt_map_add(to, name, strlen(name), &like, &made, err) : ckpt_fail_memory(err);
 
     return rc == CKPT_OK ? ckpt_map_back(to, made, extent, n, err) : rc;
+}
+
+/* ---- a file once more ---- */
+
+/* A tensor of the target as it was filled, `shift` sources further on. */
+static int tt_fill_again(ckpt_map *to, const ckpt_tensor *t, uint32_t shift, ckpt_err *err)
+{
+    // "17/exp_avg/name"
+    const char *kind = strchr(t->name, '/') + 1;
+    size_t n = strcspn(kind, "/");
+    char own[TT_KIND];
+    ckpt_extent *e = ckpt_alloc((t->n_extents + 1) * sizeof *e);
+    int rc = CKPT_OK;
+
+    assert(t->donor && n < sizeof own);
+    memcpy(own, kind, n);
+    own[n] = 0;
+    for (uint32_t i = 0; e && i < t->n_extents; i++) {
+        e[i] = t->extent[i];
+        e[i].source += shift;
+    }
+    rc = e ? ckpt_tt_fill(to, &(ckpt_torch_fill){own, t->donor, t->dtype}, e, t->n_extents, err)
+           : ckpt_fail_memory(err);
+    ckpt_free(e);
+    return rc;
+}
+
+int ckpt_tt_again(ckpt_map *to, const ckpt_torch_made *made, const char *name,
+                  ckpt_torch_made *again, ckpt_err *err)
+{
+    ckpt_map_file file = {.path = name, .format = &ckpt_format_torch};
+    uint32_t shift = (uint32_t)(to->sources.n - made->source), index;
+
+    *again = (ckpt_torch_made){0, to->sources.n, made->n_sources, to->tensors.n, made->n_tensors};
+    int rc = ckpt_map_add_file(to, &file, &again->file, err);
+    for (size_t i = 0; rc == CKPT_OK && i < made->n_sources; i++) {
+        ckpt_source source = to->sources.at[made->source + i];
+
+        source.file = again->file;
+        source.name = NULL;
+        rc = ckpt_map_add_source(to, &source, &index, err);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_torch_place_like(to, again->file, made->file, shift, err);
+    for (size_t i = 0; rc == CKPT_OK && i < made->n_tensors; i++)
+        rc = tt_fill_again(to, to->tensors.at[made->tensor + i], shift, err);
+    if (rc == CKPT_OK)
+        to->files.at[again->file].placed = true;
+    return rc;
 }

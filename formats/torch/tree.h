@@ -43,6 +43,19 @@ int ckpt_tt_more(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, uint32_
 /* Pickle the tree and place the file; frees the scratch arena, also on failure. */
 int ckpt_tt_end(ckpt_torch_tree *t, ckpt_value *root);
 
+/* What a file was made of: it, and the target's sources and tensors that came with it. */
+typedef struct ckpt_torch_made {
+    uint32_t file;
+    size_t source, n_sources, tensor, n_tensors;
+} ckpt_torch_made;
+
+/*
+ * One more file like one that was made: the same pickle over records of its own, which are filled
+ * from the same donors.
+ */
+int ckpt_tt_again(ckpt_map *to, const ckpt_torch_made *made, const char *name,
+                  ckpt_torch_made *again, ckpt_err *err);
+
 /* ---- nodes ---- */
 
 ckpt_value *ckpt_tt_new(ckpt_torch_tree *t, ckpt_value_kind kind); /* an empty container, or None */

@@ -7,6 +7,7 @@
  * version, .data/serialization_id.  Everything up to byteorder is fixed by names, dtypes and
  * shapes; the rest stands between and behind the data and waits for their checksums.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -453,6 +454,54 @@ static int tw_plan_new(tw_file *f)
     return plan->item && plan->source ? CKPT_OK : ckpt_fail_memory(f->err);
 }
 
+/* The archive, once its pickle and its storages are known. */
+static int tw_place(tw_file *f)
+{
+    int rc = tw_plan_new(f);
+
+    if (rc == CKPT_OK)
+        rc = tw_items(f);
+    if (rc == CKPT_OK)
+        rc = tw_offsets(f);
+    if (rc == CKPT_OK)
+        rc = tw_put_front(f);
+    return rc == CKPT_OK ? tw_back_tensors(f) : rc;
+}
+
+/* The pickle and the storages of another file; nothing of them is this file's to free. */
+static int tw_take(tw_file *f, uint32_t like, uint32_t shift)
+{
+    const ckpt_map_file *other = &f->map->files.at[like];
+    const tw_plan *plan = other->state;
+    ckpt_storage *s = ckpt_arena_array(f->scratch, plan->n_storages, sizeof *s);
+
+    assert(!plan->next && other->literals.n > 1 && other->literals.at[1].at == plan->item[0].at);
+    f->pickle.at = (uint8_t *)(uintptr_t)other->literals.at[1].bytes;
+    f->pickle.n = other->literals.at[1].n;
+    for (uint64_t i = 0; s && i < plan->n_storages; i++) {
+        tw_slot *slot = ckpt_vec_push(&f->slots);
+
+        if (!slot)
+            return ckpt_fail_memory(f->err);
+        s[i].n_bytes = plan->item[TW_FRONT + i].n_bytes;
+        s[i].source = plan->source[i] + shift;
+        slot->storage = &s[i];
+    }
+    return s ? CKPT_OK : ckpt_fail_memory(f->err);
+}
+
+int ckpt_torch_place_like(ckpt_map *to, uint32_t file, uint32_t like, uint32_t shift, ckpt_err *err)
+{
+    tw_file f = {.map = to, .file = file, .err = err, .scratch = ckpt_arena_new(0)};
+    int rc = f.scratch ? tw_take(&f, like, shift) : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK)
+        rc = tw_place(&f);
+    ckpt_vec_free(&f.slots);
+    ckpt_arena_free(f.scratch);
+    return rc;
+}
+
 int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 {
     tw_file f = {.map = to, .file = file, .err = err};
@@ -466,15 +515,7 @@ int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = to->files.at[file].tree ? tw_pickle_tree(&f) : tw_pickle(&f);
     if (rc == CKPT_OK)
-        rc = tw_plan_new(&f);
-    if (rc == CKPT_OK)
-        rc = tw_items(&f);
-    if (rc == CKPT_OK)
-        rc = tw_offsets(&f);
-    if (rc == CKPT_OK)
-        rc = tw_put_front(&f);
-    if (rc == CKPT_OK)
-        rc = tw_back_tensors(&f);
+        rc = tw_place(&f);
     ckpt_vec_free(&f.pickle);
     ckpt_vec_free(&f.slots);
     ckpt_free(f.storage);

@@ -523,15 +523,39 @@ bool ckpt_dsw_is_own(const char *key)
     return own;
 }
 
+/* Stage 3: a file like rank 1's, with its own fragments of the frozen parameters. */
+static int dwm_like_second(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
+                           const ckpt_dsw_records *records, uint32_t rank, const char *name)
+{
+    const uint32_t *second = records->fragment + layout->frozen.n;
+    ckpt_torch_made made;
+    int rc = ckpt_tt_again(job->to, &records->second, name, &made, job->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    job->to->files.at[made.file].rank = rank;
+    for (size_t i = 0; i < layout->frozen.n; i++) {
+        if (second[i] != UINT32_MAX)
+            records->fragment[rank * layout->frozen.n + i] =
+                second[i] + (uint32_t)(made.source - records->second.source);
+    }
+    return CKPT_OK;
+}
+
 int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name)
 {
     dwm_file d = {
         .f = {.job = job, .how = how, .layout = layout, .records = records, .rank = rank}};
+    ckpt_torch_made made = {(uint32_t)job->to->files.n, job->to->sources.n, 0, job->to->tensors.n,
+                            0};
     ckpt_value *root = NULL;
-    int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);
 
+    // only the first rank's lists tied names
+    if (how->stage == 3 && rank > 1)
+        return dwm_like_second(job, layout, records, rank, name);
+    int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);
     if (rc == CKPT_OK)
         job->to->files.at[d.f.t.file].rank = how->stage < 3 ? UINT32_MAX : rank;
     d.f.t.drop_objects = job->target->objects_dropped;
@@ -546,6 +570,9 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
     if (d.f.t.rc == CKPT_OK && how->made && !ckpt_value_get(root, "num_experts"))
         ckpt_tt_put(&d.f.t, root, "num_experts", ckpt_dsw_num_experts(&d.f));
     rc = ckpt_tt_end(&d.f.t, root);
+    made.n_sources = job->to->sources.n - made.source;
+    made.n_tensors = job->to->tensors.n - made.tensor;
+    records->second = made;
     ckpt_free(d.module.storage);
     ckpt_free(d.module.node);
     ckpt_free(d.module.tied);

@@ -105,6 +105,8 @@ typedef struct ckpt_dsw_records {
     uint32_t *record; /* world * per_rank */
     size_t per_rank;
     uint32_t *fragment; /* of frozen parameters: world * frozen.n */
+    /* stage 3: the model file of rank 1, which those of the ranks behind it are like */
+    ckpt_torch_made second;
 } ckpt_dsw_records;
 
 /* One file of it. */
