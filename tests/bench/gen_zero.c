@@ -4,9 +4,10 @@
  * tests.
  *
  *     gen_zero [--stage 1|2|3] [--world N] [--dtype bf16|fp16|fp32] [--layers N] [--width N]
- *              [--vocab N] [--context N] [--sparse] FOLDER
+ *              [--vocab N] [--context N] [--llama MLP,KV] [--sparse] FOLDER
  *
- * The model is GPT-2 shaped, its head tied to the embedding.  Values come from one repeating buffer
+ * The model is GPT-2 shaped, its head tied to the embedding; with --llama it is Llama shaped: MLP
+ * rows of gate and up, KV rows of keys and values, a head of its own.  Values come from one repeating buffer
  * in memory; the files are written by the library's own layouts, plan and executor, as DeepSpeed
  * 0.19.8 lays them out, so that its zero_to_fp32.py accepts them. With --sparse only headers are
  * written, into files with holes: shapes of any size for tests that read no values.
@@ -32,7 +33,8 @@ typedef struct gen_model {
     uint32_t world;
     ckpt_dtype dtype; /* of the module's copy */
     uint64_t layers, width, vocab, context;
-    bool sparse; /* headers only */
+    uint64_t mlp, kv; /* of Llama; mlp 0: GPT-2 */
+    bool sparse;      /* headers only */
     const char *folder;
     ckpt_map *from; /* the logical tensors, in memory */
     ckpt_map *to;   /* the files */
@@ -92,6 +94,44 @@ static void gen_layer(gen_model *g, uint64_t i)
     }
 }
 
+static void gen_llama_layer(gen_model *g, uint64_t i)
+{
+    const struct {
+        const char *name;
+        uint64_t rows, cols;
+    } part[] = {{"self_attn.q_proj", g->width, g->width}, {"self_attn.k_proj", g->kv, g->width},
+                {"self_attn.v_proj", g->kv, g->width},    {"self_attn.o_proj", g->width, g->width},
+                {"mlp.gate_proj", g->mlp, g->width},      {"mlp.up_proj", g->mlp, g->width},
+                {"mlp.down_proj", g->width, g->mlp},      {"input_layernorm", g->width, 0},
+                {"post_attention_layernorm", g->width, 0}};
+    char name[96];
+
+    for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
+        snprintf(name, sizeof name, "model.layers.%llu.%s.weight", (unsigned long long)i,
+                 part[k].name);
+        gen_param(g, name, part[k].rows, part[k].cols);
+    }
+}
+
+static void gen_llama(gen_model *g)
+{
+    gen_param(g, "model.embed_tokens.weight", g->vocab, g->width);
+    for (uint64_t i = 0; i < g->layers; i++)
+        gen_llama_layer(g, i);
+    gen_param(g, "model.norm.weight", g->width, 0);
+    gen_param(g, "lm_head.weight", g->vocab, g->width);
+}
+
+static void gen_gpt2(gen_model *g)
+{
+    gen_param(g, "wte.weight", g->vocab, g->width);
+    gen_param(g, "wpe.weight", g->context, g->width);
+    for (uint64_t i = 0; i < g->layers; i++)
+        gen_layer(g, i);
+    gen_param(g, "ln_f.weight", g->width, 0);
+    gen_param(g, "ln_f.bias", g->width, 0);
+}
+
 static void gen_params(gen_model *g)
 {
     float *pattern = malloc(sizeof(float) * GEN_PATTERN);
@@ -107,12 +147,10 @@ static void gen_params(gen_model *g)
     }
     gen_ok(g, ckpt_map_new(&g->from, 0, &g->err), "map");
     gen_ok(g, ckpt_map_add_source(g->from, &memory, &index, &g->err), "pattern");
-    gen_param(g, "wte.weight", g->vocab, g->width);
-    gen_param(g, "wpe.weight", g->context, g->width);
-    for (uint64_t i = 0; i < g->layers; i++)
-        gen_layer(g, i);
-    gen_param(g, "ln_f.weight", g->width, 0);
-    gen_param(g, "ln_f.bias", g->width, 0);
+    if (g->mlp)
+        gen_llama(g);
+    else
+        gen_gpt2(g);
 }
 
 /* ---- values ---- */
@@ -219,7 +257,7 @@ static ckpt_value *gen_model_values(gen_model *g, ckpt_value *module, uint32_t r
 
     for (size_t i = 0; i < g->from->tensors.n; i++)
         gen_put(g, shapes, g->from->tensors.at[i]->name, gen_size(g, g->from->tensors.at[i]));
-    if (rank == 0)
+    if (rank == 0 && !g->mlp)
         gen_put(g, shared, "lm_head.weight", ckpt_value_cstr(g->to->arena, "wte.weight"));
     gen_put(g, root, "module", module);
     gen_put(g, root, "buffer_names", gen_dict(g, CKPT_V_LIST));
@@ -241,6 +279,13 @@ static ckpt_value *gen_model_values(gen_model *g, ckpt_value *module, uint32_t r
     return root;
 }
 
+/* GPT-2's head is its embedding. */
+static void gen_tie(gen_model *g, ckpt_value *module)
+{
+    if (!g->mlp)
+        gen_put(g, module, "lm_head.weight", module->as.map.at[0].value);
+}
+
 /* Stage 3: empty placeholders. */
 static ckpt_value *gen_placeholders(gen_model *g, uint32_t file)
 {
@@ -250,7 +295,7 @@ static ckpt_value *gen_placeholders(gen_model *g, uint32_t file)
     for (size_t i = 0; i < g->from->tensors.n; i++)
         gen_put(g, module, g->from->tensors.at[i]->name,
                 gen_view(g, gen_storage(g, file, g->dtype, 0), 0, &zero, 1));
-    gen_put(g, module, "lm_head.weight", module->as.map.at[0].value);
+    gen_tie(g, module);
     return module;
 }
 
@@ -285,7 +330,7 @@ static ckpt_value *gen_module(gen_model *g, uint32_t file)
         gen_copy(g, "module", p, g->dtype, &e, 1);
         total += p->n_elems;
     }
-    gen_put(g, module, "lm_head.weight", module->as.map.at[0].value);
+    gen_tie(g, module);
     return module;
 }
 
@@ -491,10 +536,12 @@ static void gen_write(gen_model *g)
 
 static void gen_args(gen_model *g, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"stage", 1, NULL, 's'},   {"world", 1, NULL, 'w'},  {"dtype", 1, NULL, 'd'},
-        {"layers", 1, NULL, 'l'},  {"width", 1, NULL, 'm'},  {"vocab", 1, NULL, 'v'},
-        {"context", 1, NULL, 'c'}, {"sparse", 0, NULL, 'p'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"stage", 1, NULL, 's'},   {"world", 1, NULL, 'w'},
+                                            {"dtype", 1, NULL, 'd'},   {"layers", 1, NULL, 'l'},
+                                            {"width", 1, NULL, 'm'},   {"vocab", 1, NULL, 'v'},
+                                            {"context", 1, NULL, 'c'}, {"sparse", 0, NULL, 'p'},
+                                            {"llama", 1, NULL, 'a'},   {NULL, 0, NULL, 0}};
+    char *end = NULL;
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -521,6 +568,10 @@ static void gen_args(gen_model *g, int argc, char **argv)
         case 'c':
             g->context = n;
             break;
+        case 'a':
+            g->mlp = strtoull(optarg, &end, 10);
+            g->kv = *end == ',' ? strtoull(end + 1, NULL, 10) : 0;
+            break;
         case 'p':
             g->sparse = true;
             break;
@@ -529,10 +580,10 @@ static void gen_args(gen_model *g, int argc, char **argv)
         }
     }
     if (optind + 1 != argc || g->stage < 1 || g->stage > 3 || g->world < 1 || g->width < 1 ||
-        g->dtype == CKPT_DTYPE_NONE) {
+        g->dtype == CKPT_DTYPE_NONE || (end && !(g->mlp && g->kv))) {
         fprintf(stderr, "usage: gen_zero [--stage 1|2|3] [--world N] [--dtype bf16|fp16|fp32] "
                         "[--layers N] [--width N] "
-                        "[--vocab N] [--context N] [--sparse] FOLDER\n");
+                        "[--vocab N] [--context N] [--llama MLP,KV] [--sparse] FOLDER\n");
         exit(2);
     }
     g->folder = argv[optind];
