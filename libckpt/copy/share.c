@@ -4,7 +4,8 @@
  *
  * Jobs that the same nodes may do make a group.  Groups are dealt out one after the other, those
  * with the least choice first; each fills up the ranks that have the least so far, in contiguous
- * runs.
+ * runs.  What is too small to even anything out goes to all ranks alike: vectors that lie on every
+ * machine in a thousand pieces are few bytes and much to do.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 
 enum {
     SHR_SNAP = 50,    /* a cut moves to the end of a file that is 1/50 of a rank's part away */
+    SHR_LITTLE = 50,  /* bytes that even nothing out: 1/50 of a rank's part */
     SHR_GROUPS = 4096 /* sets of nodes that are told apart */
 };
 
@@ -34,9 +36,10 @@ typedef struct shr_work {
     const ckpt_plan *plan;
     const ckpt_places *places;
     ckpt_share *out;
-    double *reads;     /* per target tensor: bytes read for all of it */
+    double *reads;     /* per target tensor: bytes read for one element */
     uint32_t *rank_at; /* per node: its ranks are ranks[rank_at[node]] .. */
     uint32_t *ranks;
+    uint32_t *file;  /* per job: of the target that it writes to, or CKPT_SHARE_ANY */
     uint32_t *of;    /* per job: its group, later its rank */
     uint32_t *order; /* jobs, group after group */
     uint64_t *far;   /* per job: bytes that come from other nodes; NULL: none do */
@@ -46,9 +49,9 @@ typedef struct shr_work {
     uint64_t *set; /* n_words: of the job that is looked at */
     size_t n_words;
     ckpt_index index;
-    uint64_t snap;  /* bytes */
-    uint64_t *load; /* of the ranks of a group, sorted: room for all */
-    uint32_t *who;  /* ranks that get some of a group, and how much: room for all */
+    uint64_t little; /* bytes of a group for each rank that even nothing out */
+    uint64_t *load;  /* of the ranks of a group, sorted: room for all */
+    uint32_t *who;   /* ranks that get some of a group, and how much: room for all */
     uint64_t *part;
     ckpt_err *err;
 } shr_work;
@@ -63,10 +66,7 @@ static uint64_t shr_written(const shr_work *w, const ckpt_job *job)
 /* Bytes read and written for a job. */
 static uint64_t shr_cost(const shr_work *w, const ckpt_job *job)
 {
-    const ckpt_tensor *t = w->plan->to->tensors.at[job->tensor];
-    double part = (double)job->count / (double)t->n_elems;
-
-    return (uint64_t)(w->reads[job->tensor] * part + 0.5) + shr_written(w, job);
+    return (uint64_t)(w->reads[job->tensor] * (double)job->count + 0.5) + shr_written(w, job);
 }
 
 /* The target file that a job writes to, or CKPT_SHARE_ANY. */
@@ -78,17 +78,20 @@ static uint32_t shr_file(const shr_work *w, const ckpt_job *job)
     return s->kind == CKPT_SOURCE_FILE ? s->file : CKPT_SHARE_ANY;
 }
 
-/* True if job b goes to another file than job a; without files, to another tensor. */
-static bool shr_parts(const shr_work *w, const ckpt_job *a, const ckpt_job *b)
-{
-    uint32_t file = shr_file(w, b);
-
-    return file == CKPT_SHARE_ANY ? a->tensor != b->tensor : shr_file(w, a) != file;
-}
-
 static const ckpt_job *shr_job(const shr_work *w, const shr_group *g, size_t i)
 {
     return &w->plan->jobs.at[w->order[g->first + i]];
+}
+
+/* True if job i of a group goes to another file than the one before; without files, to another
+ * tensor. */
+static bool shr_begins(const shr_work *w, const shr_group *g, size_t i)
+{
+    uint32_t file = w->file[w->order[g->first + i]];
+
+    if (file == CKPT_SHARE_ANY)
+        return shr_job(w, g, i - 1)->tensor != shr_job(w, g, i)->tensor;
+    return w->file[w->order[g->first + i - 1]] != file;
 }
 
 /* ---- grouping ---- */
@@ -176,11 +179,14 @@ static int shr_add_group(shr_work *w, uint32_t hash, uint32_t *number)
     return ckpt_index_add(&w->index, hash, *number) ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* The group of the set's jobs. */
+/* The group of the set's jobs; *number: that of the job before. */
 static int shr_group_of(shr_work *w, uint32_t *number)
 {
-    uint32_t hash = ckpt_hash_bytes(w->set, w->n_words * sizeof *w->set, 0);
+    uint32_t hash;
 
+    if (w->groups.n > *number && shr_same_set(w, *number, w->set))
+        return CKPT_OK;
+    hash = ckpt_hash_bytes(w->set, w->n_words * sizeof *w->set, 0);
     *number = ckpt_index_find(&w->index, hash, shr_same_set, w, w->set);
     if (*number != CKPT_INDEX_NONE)
         return CKPT_OK;
@@ -198,7 +204,7 @@ static int shr_group_of(shr_work *w, uint32_t *number)
 static int shr_place(shr_work *w, size_t i)
 {
     const ckpt_job *job = &w->plan->jobs.at[i];
-    uint32_t file = shr_file(w, job), target = CKPT_SHARE_ANY;
+    uint32_t file = w->file[i] = shr_file(w, job), target = CKPT_SHARE_ANY;
     int rc = w->far ? ckpt_near_job(&w->near, job, w->err) : CKPT_OK;
 
     if (rc != CKPT_OK)
@@ -300,6 +306,11 @@ static uint32_t shr_parts_of(shr_work *w, const shr_group *g)
         w->load[n] = w->out->n_bytes[r];
         w->who[n++] = r;
     }
+    if (g->n_bytes / n <= w->little) {
+        for (uint32_t i = 0; i < n; i++)
+            w->part[i] = g->n_bytes / n;
+        return n;
+    }
     qsort(w->load, n, sizeof *w->load, shr_less_u64);
     level = shr_level(w->load, n, g->n_bytes);
     for (uint32_t i = 0; i < n; i++) {
@@ -323,7 +334,7 @@ static size_t shr_file_end(const shr_work *w, const shr_group *g, size_t i, uint
     size_t k = i;
 
     for (; k < g->n_jobs; k++) {
-        if (k > i && shr_parts(w, shr_job(w, g, k - 1), shr_job(w, g, k)))
+        if (k > i && shr_begins(w, g, k))
             return k;
         at += shr_cost(w, shr_job(w, g, k));
         if (at > until)
@@ -355,12 +366,12 @@ static void shr_deal(shr_work *w, const shr_group *g)
 
     for (size_t i = 0; i < g->n_jobs; i++) {
         uint64_t cost = shr_cost(w, shr_job(w, g, i));
-        bool ends = i > 0 && shr_parts(w, shr_job(w, g, i - 1), shr_job(w, g, i));
+        bool ends = i > 0 && shr_begins(w, g, i);
         bool due = at + cost / 2 >= cut;
 
         if (due && !ends && i >= keep)
-            keep = shr_file_end(w, g, i, at, cut + w->snap);
-        if (i >= keep && (due || (ends && shr_apart(at, cut) <= w->snap))) {
+            keep = shr_file_end(w, g, i, at, cut + w->part[k] / SHR_SNAP);
+        if (i >= keep && (due || (ends && shr_apart(at, cut) <= w->part[k] / SHR_SNAP))) {
             do {
                 if (k + 1 >= n)
                     break;
@@ -381,7 +392,7 @@ static void shr_deal_all(shr_work *w)
         qsort(w->groups.at, w->groups.n, sizeof *w->groups.at, shr_less_choice);
     for (size_t i = 0; i < w->groups.n; i++)
         total += w->groups.at[i].n_bytes;
-    w->snap = total / w->places->n_ranks / SHR_SNAP;
+    w->little = total / w->places->n_ranks / SHR_LITTLE;
     for (size_t i = 0; i < w->groups.n; i++)
         shr_deal(w, &w->groups.at[i]);
 }
@@ -471,9 +482,9 @@ static int shr_homes(shr_work *w)
     bool ok = bytes && turn;
 
     for (size_t i = 0, end; ok && i < jobs->n; i = end) {
-        uint32_t file = shr_file(w, &jobs->at[i]);
+        uint32_t file = w->file[i];
 
-        for (end = i + 1; end < jobs->n && shr_file(w, &jobs->at[end]) == file;)
+        for (end = i + 1; end < jobs->n && w->file[end] == file;)
             end++;
         if (file != CKPT_SHARE_ANY)
             shr_one_home(w, file, i, end, bytes);
@@ -526,6 +537,7 @@ static int shr_init(shr_work *w)
     w->reads = ckpt_alloc((n_tensors + 1) * sizeof *w->reads);
     w->rank_at = ckpt_alloc((w->places->n_nodes + 1) * sizeof *w->rank_at);
     w->ranks = ckpt_alloc(n_ranks * sizeof *w->ranks);
+    w->file = ckpt_alloc((n_jobs + 1) * sizeof *w->file);
     w->of = ckpt_alloc((n_jobs + 1) * sizeof *w->of);
     w->order = ckpt_alloc((n_jobs + 1) * sizeof *w->order);
     w->set = ckpt_alloc(w->n_words * sizeof *w->set);
@@ -535,11 +547,14 @@ static int shr_init(shr_work *w)
     if (w->places->sees)
         w->far = ckpt_alloc((n_jobs + 1) * sizeof *w->far);
     if (!s->at || !s->n_bytes || !s->n_far || !s->home || !s->n_writers || !w->reads ||
-        !w->rank_at || !w->ranks || !w->of || !w->order || !w->set || !w->load || !w->who ||
-        !w->part || (w->places->sees && !w->far))
+        !w->rank_at || !w->ranks || !w->file || !w->of || !w->order || !w->set || !w->load ||
+        !w->who || !w->part || (w->places->sees && !w->far))
         return ckpt_fail_memory(w->err);
-    for (size_t i = 0; i < n_tensors; i++)
-        w->reads[i] = ckpt_plan_reads(w->plan, i);
+    for (size_t i = 0; i < n_tensors; i++) {
+        uint64_t n = w->plan->to->tensors.at[i]->n_elems;
+
+        w->reads[i] = n > 0 ? ckpt_plan_reads(w->plan, i) / (double)n : 0;
+    }
     shr_list_ranks(w);
     return w->places->sees
                ? ckpt_near_init(&w->near, w->plan, w->places->sees, w->places->n_nodes, w->err)
@@ -551,6 +566,7 @@ static void shr_free(shr_work *w)
     ckpt_free(w->reads);
     ckpt_free(w->rank_at);
     ckpt_free(w->ranks);
+    ckpt_free(w->file);
     ckpt_free(w->of);
     ckpt_free(w->order);
     ckpt_free(w->far);

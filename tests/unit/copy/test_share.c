@@ -463,6 +463,54 @@ static void test_far_bytes(void **state)
     two_free(&t);
 }
 
+/*
+ * Small tensors that lie on all machines alike are few bytes in many places: each rank gets some,
+ * though one has less than the others by more than all of them.
+ */
+static void test_scattered(void **state)
+{
+    ckpt_places places = even_places(4, 1);
+    uint8_t sees[4 * 4] = {0};
+    unsigned jobs[4] = {0};
+    two t;
+    ckpt_share s;
+
+    (void)state;
+    two_new(&t, 4, 1);
+    for (uint32_t i = 0; i < 400; i++) {
+        const uint64_t n = 16;
+        ckpt_axis axis[4];
+        ckpt_extent e[4];
+        char name[32];
+
+        if (i % 10 == 0)
+            two_add(&t, i / 10 % 4, 0, i / 10 % 4 == 3 ? 9000 : 10000, CKPT_F32, CKPT_F32);
+        for (uint32_t r = 0; r < 4; r++) {
+            axis[r] = (ckpt_axis){4 * r, 4, 4};
+            e[r] = (ckpt_extent){r, 1, t.used_from[r], &axis[r]};
+            t.used_from[r] += 16;
+        }
+        (void)snprintf(name, sizeof name, "small%u", i);
+        help_back(t.from, help_tensor(t.from, name, CKPT_F32, 1, &n), e, 4);
+        help_whole(t.to, help_tensor(t.to, name, CKPT_F32, 1, &n), 0, t.used_to[0]);
+        t.used_to[0] += n * 4;
+    }
+    for (unsigned f = 0; f < 4; f++)
+        sees[f * 4 + f] = 1;
+    places.sees = sees;
+    two_plan(&t, 4000);
+    split(&s, &t, &places);
+    for (unsigned r = 0; r < 4; r++) {
+        for (uint32_t k = s.at[r]; k < s.at[r + 1]; k++) {
+            for (uint32_t j = s.run[k].first; j < s.run[k].end; j++)
+                jobs[r] += t.plan->jobs.at[j].count == 16;
+        }
+        assert_int_equal(jobs[r], 100);
+    }
+    ckpt_share_free(&s);
+    two_free(&t);
+}
+
 /* A file is made where it lies, wherever its bytes come from. */
 static void test_local_targets(void **state)
 {
@@ -578,7 +626,8 @@ int main(void)
         cmocka_unit_test(test_empty_plan),   cmocka_unit_test(test_memory),
         cmocka_unit_test(test_local_shards), cmocka_unit_test(test_copies_of_files),
         cmocka_unit_test(test_far_bytes),    cmocka_unit_test(test_local_targets),
-        cmocka_unit_test(test_nested),       cmocka_unit_test(test_again),
+        cmocka_unit_test(test_nested),       cmocka_unit_test(test_scattered),
+        cmocka_unit_test(test_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
