@@ -76,7 +76,7 @@ NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUD
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-rest check-all check-unit check-cli check-golden check-bad check-engine check-fault \
-        check-man check-sandbox check-comm check-runs check-refusals rest-comm rest-runs rest-refusals rest-fault rest-reshard \
+        check-man check-sandbox check-simulate check-comm check-runs check-refusals rest-comm rest-runs rest-refusals rest-fault rest-reshard \
         rest-golden rest-bad run-rest check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
         programs ckpt
 
@@ -116,7 +116,7 @@ run-demo: programs
 	@sh tests/demo.sh $(B)
 
 # the longest first
-run-check: check-engine check-fault check-golden check-unit check-cli check-bad all
+run-check: check-engine check-fault check-golden check-unit check-cli check-bad check-simulate all
 	@echo "all checks passed"
 
 run-rest: rest-comm rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad
@@ -428,6 +428,14 @@ rest-fault: programs $(B)/ioshim.so $(B)/fault_alloc $(B)/gen_zero
 $(B)/gen_zero: tests/bench/gen_zero.c $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
+
+# many machines on a clock, with the real plans
+$(B)/simulate: tests/bench/simulate.c tests/bench/clock.c tests/bench/clock.h $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(B)/lib/libckpt.a $(LDLIBS)
+
+check-simulate: $(B)/simulate $(B)/gen_zero
+	@python3 tests/bench/simulate.py --check --simulate $(B)/simulate --gen $(B)/gen_zero
 
 # Everything that loads our files with the real frameworks; what is absent is skipped and said so.
 check-interop: programs

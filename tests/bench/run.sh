@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Benchmarks: ours beside `cp` of the same output and DeepSpeed's own script, in one run.  Prints figures, judges nothing.
 #
-#   run.sh BUILD_BIN [bench.py's arguments]          consolidating, then resharding, DCP, then training
+#   run.sh BUILD_BIN [bench.py's arguments]          consolidating, then resharding, many machines, DCP, then training
 #   run.sh BUILD_BIN reshard [reshard.py's arguments]
+#   run.sh BUILD_BIN simulate [simulate.py's arguments]  many machines on a clock; moves no data
 #   run.sh BUILD_BIN dcp [dcp.py's arguments]        needs torch
 #   run.sh BUILD_BIN merge [merge.py's arguments]    needs torch and peft
 #   run.sh BUILD_BIN gguf [gguf.py's arguments]      needs torch and transformers; LLAMA_CPP and LLAMA_LIB name llama.cpp's
@@ -20,6 +21,11 @@ gen=$(dirname "$bin")/gen_zero
 if [ "${1:-}" = reshard ]; then
     shift
     exec "$python" tests/bench/reshard.py --bin "$bin" --gen "$gen" "$@"
+fi
+if [ "${1:-}" = simulate ]; then
+    shift
+    make -s "$(dirname "$bin")/simulate"
+    exec "$python" tests/bench/simulate.py --simulate "$(dirname "$bin")/simulate" --gen "$gen" "$@"
 fi
 if [ "${1:-}" = dcp ]; then
     shift
@@ -43,5 +49,7 @@ if [ "${1:-}" = engine ]; then
 fi
 "$python" tests/bench/bench.py --bin "$bin" --gen "$gen" "$@"
 "$python" tests/bench/reshard.py --bin "$bin" --gen "$gen"
+make -s "$(dirname "$bin")/simulate"
+"$python" tests/bench/simulate.py --simulate "$(dirname "$bin")/simulate" --gen "$gen"
 ! "$python" -c 'import torch' 2>/dev/null || "$python" tests/bench/dcp.py --bin "$bin" --gen "$gen"
 exec "$python" tests/bench/engine.py --bin "$bin"
