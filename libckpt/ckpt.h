@@ -206,8 +206,8 @@ CKPT_API bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **k
                                    const char **text);
 
 /*
- * Where an extent's bytes are: path of the file, name of the record (or NULL), offset in the file
- * (UINT64_MAX: compressed).
+ * Where the bytes of an extent (ckpt_tensor_extent) are: path of the file, name of the record (or
+ * NULL), offset in the file (UINT64_MAX: compressed).
  */
 CKPT_API bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
                              const char **record, uint64_t *at);

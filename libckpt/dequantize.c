@@ -23,6 +23,7 @@
 
 #include "ckpt.h"
 #include "libckpt/base/cast.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/quantized.h"
 #include "libckpt/quant_scheme.h"
@@ -339,8 +340,7 @@ static int dqz_hide(dqz_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
 
     if (rc != CKPT_OK)
         return rc;
-    hidden->extent = t->extent;
-    hidden->n_extents = t->n_extents;
+    ckpt_extent_share(hidden, t);
     hidden->twin = t->twin;
     hidden->addend = t->addend;
     hidden->flags = t->flags;

@@ -8,6 +8,7 @@
 #include "libckpt/claim/claim.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/drivers.h"
+#include "libckpt/map/extent.h"
 
 int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,
                   ckpt_err *err)
@@ -42,8 +43,8 @@ static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
 
     for (size_t i = 0; rc == CKPT_OK && i < plan->to->tensors.n; i++) {
         const ckpt_tensor *t = plan->origin[i];
-        const ckpt_source *s = t && t->n_extents && t->extent[0].source < from->sources.n
-                                   ? &from->sources.at[t->extent[0].source]
+        const ckpt_source *s = t && t->n_extents && ckpt_extent_source(t, 0) < from->sources.n
+                                   ? &from->sources.at[ckpt_extent_source(t, 0)]
                                    : NULL;
         if (!s || !s->whole)
             continue;

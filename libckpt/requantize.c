@@ -22,6 +22,7 @@
 #include "ckpt.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/quantized.h"
 
@@ -275,8 +276,7 @@ static int rq_hide(rq_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
 
     if (rc != CKPT_OK)
         return rc;
-    hidden->extent = t->extent;
-    hidden->n_extents = t->n_extents;
+    ckpt_extent_share(hidden, t);
     hidden->twin = t->twin;
     hidden->addend = t->addend;
     hidden->flags = t->flags;

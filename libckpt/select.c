@@ -10,6 +10,7 @@
 #include "ckpt.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/remap/remap.h"
 
 static bool sel_any(const char *const *globs, const char *name)
@@ -77,8 +78,7 @@ static void sel_adopt(ckpt_tensor *t, ckpt_tensor *const *all, const bool *keep,
 {
     const ckpt_tensor *owner = t->owner;
 
-    t->extent = owner->extent;
-    t->n_extents = owner->n_extents;
+    ckpt_extent_share(t, owner);
     t->twin = owner->twin;
     t->addend = owner->addend;
     t->owner = NULL;

@@ -8,6 +8,7 @@
 
 #include "ckpt.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/map.h"
 #include "libckpt/remap/expr.h"
 
@@ -70,8 +71,7 @@ static int ts_config_ties(ckpt_map *map, bool *ties, ckpt_err *err)
 static void ts_share(ckpt_tensor *t, const ckpt_tensor *owner)
 {
     t->owner = NULL;
-    t->extent = owner->extent;
-    t->n_extents = owner->n_extents;
+    ckpt_extent_share(t, owner);
     t->twin = owner->twin;
     t->addend = owner->addend;
     t->flags |= owner->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG);
@@ -200,8 +200,7 @@ static int ts_prove(ckpt_map *map, const ckpt_tensor *head, ckpt_tensor *table, 
         rc = ckpt_map_add_hidden(map, t->name, strlen(t->name), t, &made, err);
         if (rc != CKPT_OK)
             break;
-        made->extent = t->extent;
-        made->n_extents = t->n_extents;
+        ckpt_extent_share(made, t);
         made->flags = t->flags;
         made->owner = made->twin = made->addend = NULL;
         before->twin = made;

@@ -14,6 +14,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/remap/expr.h"
 
@@ -284,8 +285,7 @@ static int vcb_hide(const vcb_work *w, const ckpt_tensor *t, uint32_t *source)
 
     if (rc != CKPT_OK)
         return rc;
-    made->extent = t->extent;
-    made->n_extents = t->n_extents;
+    ckpt_extent_share(made, t);
     made->twin = t->twin;
     made->addend = t->addend;
     made->flags = t->flags;

@@ -12,6 +12,7 @@
 #include "formats/dcp/dcp.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
+#include "libckpt/map/extent.h"
 
 typedef struct dcp_reader {
     ckpt_map *map;
@@ -337,7 +338,7 @@ static int dcp_bind(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_rol
                         .location = {"cpu", 3},
                         .dtype = t->dtype,
                         .n_elems = t->n_elems,
-                        .source = t->extent[0].source};
+                        .source = ckpt_extent_source(t, 0)};
     s->n_bytes = r->map->sources.at[s->source].n_bytes;
     leaf->as.tensor->storage = s;
     return CKPT_OK;

@@ -12,6 +12,7 @@
 #include "formats/dcp/dcp.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/reader.h"
+#include "libckpt/map/extent.h"
 
 enum { DMB_NODES = 1000 }; /* pairs of nodes that two values may have */
 
@@ -76,7 +77,7 @@ static ckpt_value *dmb_stands(const dmb_maker *m, const ckpt_tensor *t, bool one
     if (!v || !s || !shape)
         return NULL;
     *s = (ckpt_storage){.key = {"0", 1}, .location = {"cpu", 3}, .dtype = t->dtype, .n_elems = n};
-    s->source = t->n_extents ? t->extent[0].source : UINT32_MAX;
+    s->source = t->n_extents ? ckpt_extent_source(t, 0) : UINT32_MAX;
     (void)ckpt_dtype_bytes(t->dtype, n, &s->n_bytes); // the map has checked it
     v->as.tensor->shape = shape;
     v->as.tensor->storage = s;

@@ -203,6 +203,7 @@ static int hfs_box_of(hfs_reader *r, const char *file, const ckpt_tensor *t, uin
 {
     uint64_t *start = ckpt_arena_array(r->map->arena, 2 * (uint64_t)t->ndim + 1, sizeof *start);
     hfs_box box = {.start = start, .file = file}, *slot;
+    ckpt_box room;
     int rc = start ? hfs_item_of(r, t, file, &box.item) : ckpt_fail_memory(r->err);
 
     if (rc != CKPT_OK)
@@ -226,8 +227,9 @@ static int hfs_box_of(hfs_reader *r, const char *file, const ckpt_tensor *t, uin
         return CKPT_OK;
     assert(t->n_extents == 1);
     box.count = count;
-    box.source = source_base + t->extent[0].source;
-    box.at = t->extent[0].at;
+    const ckpt_extent *e = ckpt_tensor_extent(t, 0, &room);
+    box.source = source_base + e->source;
+    box.at = e->at;
     slot = ckpt_vec_push(&r->box);
     if (!slot)
         return ckpt_fail_memory(r->err);

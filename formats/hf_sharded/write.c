@@ -18,6 +18,7 @@
 #include "formats/hf_sharded/hf_sharded.h"
 #include "formats/safetensors/safetensors.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/map/extent.h"
 
 /* The pieces of a tensor: files are laid out from the last rank's on, and fill it from its end. */
 typedef struct hsw_cut {
@@ -245,7 +246,7 @@ static int hsw_take(hsw_writer *w, const ckpt_map *part, uint32_t rank)
         w->to->tensors.at[i]->file = index;
         if (piece->n_elems == 0)
             continue;
-        ckpt_source s = part->sources.at[piece->extent[0].source];
+        ckpt_source s = part->sources.at[ckpt_extent_source(piece, 0)];
         s.file = index;
         (void)hsw_rows(w, w->to->tensors.at[i], rank, &start, &count);
         rc = ckpt_map_add_source(w->to, &s, &source, w->err);

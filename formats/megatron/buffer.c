@@ -64,7 +64,8 @@ int ckpt_meg_cut(ckpt_map *map, const ckpt_tensor *bucket, const ckpt_meg_param 
     int rc = ckpt_map_add_hidden(map, param->name, strlen(param->name), &like, out, err);
 
     for (uint32_t i = 0; rc == CKPT_OK && i < bucket->n_extents; i++) {
-        const ckpt_extent *e = &bucket->extent[i];
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(bucket, i, &room);
         uint64_t low = e->axis->start, high = low + e->axis->count;
         low = low > param->at ? low : param->at;
         high = high < end ? high : end;
@@ -400,7 +401,8 @@ static bool mgb_bounds(const ckpt_tensor *bucket, const ckpt_meg_param *p)
     bool begins = false, ends = false;
 
     for (uint32_t i = 0; i < bucket->n_extents && !(begins && ends); i++) {
-        const ckpt_axis *a = bucket->extent[i].axis;
+        ckpt_box room;
+        const ckpt_axis *a = ckpt_tensor_extent(bucket, i, &room)->axis;
         begins = begins || a->start == p->at;
         ends = ends || a->start + a->count == p->at + p->n;
     }

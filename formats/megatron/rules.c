@@ -157,7 +157,8 @@ static bool mgr_lift(ckpt_slice_extents *to, const ckpt_tensor *t, uint64_t laye
     uint32_t lead = like->ndim - t->ndim;
 
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        const ckpt_extent *e = &t->extent[i];
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
         bool flat = ckpt_extent_is_flat(t, e);
         ckpt_extent *slot = ckpt_vec_push(&to->extent);
         if (!slot)

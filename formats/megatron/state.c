@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
+#include "libckpt/map/extent.h"
 
 enum { MGS_DEPTH = 3 }; /* optimizers inside each other */
 
@@ -77,8 +78,7 @@ static int mgs_master(mgs_maker *m, ckpt_tensor *weight, const ckpt_tensor *mast
     if (!copy)
         return ckpt_fail_memory(m->err);
     weight->dtype = master->dtype;
-    weight->extent = master->extent;
-    weight->n_extents = master->n_extents;
+    ckpt_extent_share(weight, master);
     weight->twin = copy;
     return CKPT_OK;
 }

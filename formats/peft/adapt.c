@@ -15,6 +15,7 @@
 #include "formats/peft/peft.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/map/adopt.h"
+#include "libckpt/map/extent.h"
 
 /* A tensor of the adapter. */
 typedef struct ad_item {
@@ -111,8 +112,7 @@ static int ad_put_whole(adapting *a, ckpt_tensor *t, const ckpt_tensor *by)
     t->dtype = by->dtype;
     t->owner = t->addend = NULL;
     t->twin = by->twin;
-    t->extent = by->extent;
-    t->n_extents = by->n_extents;
+    ckpt_extent_share(t, by);
     a->n_replaced++;
     return CKPT_OK;
 }
@@ -130,8 +130,7 @@ static int ad_add_whole(adapting *a, const char *name, const ckpt_tensor *by)
     rc = ckpt_map_add(a->map, name, strlen(name), &like, &made, a->err);
     if (rc != CKPT_OK)
         return rc;
-    made->extent = by->extent;
-    made->n_extents = by->n_extents;
+    ckpt_extent_share(made, by);
     a->n_replaced++;
     if (strstr(name, "lm_head") == name) {
         a->map->untied = true;
@@ -266,7 +265,7 @@ static int ad_scale(adapting *a, ckpt_lora *o, const char *module)
 /* What another adapter has made of a tensor, or NULL. */
 static const ckpt_make *ad_merged(const adapting *a, const ckpt_tensor *t)
 {
-    const ckpt_source *s = t->n_extents > 0 ? &a->map->sources.at[t->extent[0].source] : NULL;
+    const ckpt_source *s = t->n_extents > 0 ? &a->map->sources.at[ckpt_extent_source(t, 0)] : NULL;
 
     return s && s->kind == CKPT_SOURCE_MADE ? s->memory : NULL;
 }

@@ -14,6 +14,7 @@
 #include "formats/peft/peft.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/copy/io.h"
+#include "libckpt/map/extent.h"
 
 typedef struct only_job {
     ckpt_map *map;
@@ -104,8 +105,7 @@ static int only_tensor(only_job *j, ckpt_tensor *t, bool *keep)
     t->name = saved;
     // who owns its bytes may be dropped
     if (t->owner) {
-        t->extent = t->owner->extent;
-        t->n_extents = t->owner->n_extents;
+        ckpt_extent_share(t, t->owner);
         t->twin = t->owner->twin;
         t->addend = t->owner->addend;
         t->owner = NULL;

@@ -10,6 +10,7 @@
 
 #include "formats/torch/torch.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/extent.h"
 
 enum { TT_KIND = 64 }; /* bytes of what a tensor's name says that it is filled with */
 
@@ -247,19 +248,34 @@ ckpt_value *ckpt_tt_whole(ckpt_torch_tree *t, const ckpt_tensor *donor, ckpt_dty
     return v;
 }
 
-int ckpt_tt_fill(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_extent *extent, uint32_t n,
-                 ckpt_err *err)
+/* A tensor of the target that takes the values of the donor, without extents. */
+static int tt_taker(ckpt_map *to, const ckpt_torch_fill *fill, ckpt_tensor **out, ckpt_err *err)
 {
     const ckpt_tensor *donor = fill->donor;
     ckpt_tensor like = {
         .dtype = fill->dtype, .ndim = donor->ndim, .shape = donor->shape, .donor = donor};
-    ckpt_tensor *made = NULL;
     // What one parameter becomes in many files and records needs a name of its own each.
     const char *name =
         ckpt_arena_printf(to->arena, "%zu/%s/%.200s", to->tensors.n, fill->kind, donor->name);
-    int rc = name ? ckpt_map_add(to, name, strlen(name), &like, &made, err) : ckpt_fail_memory(err);
+
+    return name ? ckpt_map_add(to, name, strlen(name), &like, out, err) : ckpt_fail_memory(err);
+}
+
+int ckpt_tt_fill(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_extent *extent, uint32_t n,
+                 ckpt_err *err)
+{
+    ckpt_tensor *made = NULL;
+    int rc = tt_taker(to, fill, &made, err);
 
     return rc == CKPT_OK ? ckpt_map_back(to, made, extent, n, err) : rc;
+}
+
+int ckpt_tt_fill_cut(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_cut *cut, ckpt_err *err)
+{
+    ckpt_tensor *made = NULL;
+    int rc = tt_taker(to, fill, &made, err);
+
+    return rc == CKPT_OK ? ckpt_map_cut(to, made, cut, err) : rc;
 }
 
 /* ---- a file once more ---- */
@@ -271,16 +287,12 @@ static int tt_fill_again(ckpt_map *to, const ckpt_tensor *t, uint32_t shift, ckp
     const char *kind = strchr(t->name, '/') + 1;
     size_t n = strcspn(kind, "/");
     char own[TT_KIND];
-    ckpt_extent *e = ckpt_alloc((t->n_extents + 1) * sizeof *e);
+    ckpt_extent *e = ckpt_extent_list(t, shift);
     int rc = CKPT_OK;
 
     assert(t->donor && n < sizeof own);
     memcpy(own, kind, n);
     own[n] = 0;
-    for (uint32_t i = 0; e && i < t->n_extents; i++) {
-        e[i] = t->extent[i];
-        e[i].source += shift;
-    }
     rc = e ? ckpt_tt_fill(to, &(ckpt_torch_fill){own, t->donor, t->dtype}, e, t->n_extents, err)
            : ckpt_fail_memory(err);
     ckpt_free(e);

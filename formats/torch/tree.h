@@ -104,6 +104,9 @@ typedef struct ckpt_torch_fill {
 int ckpt_tt_fill(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_extent *extent, uint32_t n,
                  ckpt_err *err);
 
+/* The same, with extents that follow a rule. */
+int ckpt_tt_fill_cut(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_cut *cut, ckpt_err *err);
+
 /* ---- trees of the other map ---- */
 
 /* A copy of a tree of t->from: what is shared stays shared, tensors' records are copied whole. */

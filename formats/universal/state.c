@@ -12,6 +12,7 @@
 
 #include "formats/universal/universal.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/extent.h"
 
 /* ---- step counts ---- */
 
@@ -91,7 +92,7 @@ static ckpt_value *us_flat(ckpt_map *map, const ckpt_tensor *t)
     size[0] = t->n_elems;
     size[1] = 1;
     *s = (ckpt_storage){.key = {"0", 1}, .location = {"cpu", 3}, .dtype = t->dtype};
-    s->source = t->n_extents ? t->extent[0].source : UINT32_MAX;
+    s->source = t->n_extents ? ckpt_extent_source(t, 0) : UINT32_MAX;
     s->n_elems = t->n_elems;
     (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &s->n_bytes);
     *tensor = (ckpt_tensor_value){

@@ -171,6 +171,30 @@ typedef struct ckpt_extent {
     const ckpt_axis *axis; /* ndim of them, in the map's arena */
 } ckpt_extent;
 
+/* One rank's record of all that is cut alike: bytes of a source, from offset `at` on. */
+typedef struct ckpt_part {
+    uint32_t source;
+    uint64_t at;
+} ckpt_part;
+
+typedef struct ckpt_parts {
+    uint32_t n;
+    const ckpt_part *part; /* n of them, in the map's arena */
+} ckpt_parts;
+
+/*
+ * Extents by rule, of a tensor that is cut evenly over ranks (ZeRO-3): extent i is flat and
+ * contiguous, holds elements i * count and up, the last one fewer, and lies in part i, `at` bytes
+ * further on.  The parts are those of all tensors that are cut alike, so that tensors and ranks add
+ * up and do not multiply.
+ */
+typedef struct ckpt_cut {
+    const ckpt_parts *parts;
+    uint64_t at;    /* bytes */
+    uint64_t count; /* elements, not 0 */
+    int64_t stride; /* bytes between elements */
+} ckpt_cut;
+
 /* A logical tensor of a map.  Everything it points to lives and dies with the map. */
 typedef struct ckpt_tensor {
     const char *name;        /* UTF-8, no NUL inside */
@@ -182,8 +206,13 @@ typedef struct ckpt_tensor {
     uint32_t role;         /* ckpt_role */
     uint32_t flags;        /* CKPT_TENSOR_* */
     uint32_t n_extents;
-    uint32_t file;             /* target maps: the output file that holds it */
-    const ckpt_extent *extent; /* cover each element exactly once; flat ones are ascending */
+    uint32_t file; /* target maps: the output file that holds it */
+    /*
+     * n_extents that cover each element exactly once, flat ones ascending: a list, or where cut is
+     * not NULL the rule that they follow.  ckpt_tensor_extent reads both
+     */
+    const ckpt_extent *extent;
+    const ckpt_cut *cut;
     /* tied: the tensor of this map that holds the bytes, or NULL */
     const struct ckpt_tensor *owner;
     /*
@@ -203,6 +232,32 @@ typedef struct ckpt_tensor {
      */
     const struct ckpt_tensor *donor;
 } ckpt_tensor;
+
+/* Room for an extent that follows a rule. */
+typedef struct ckpt_box {
+    ckpt_extent extent;
+    ckpt_axis axis;
+} ckpt_box;
+
+/* Extent i of a tensor, i < n_extents; made in *room, and as long-lived, where it follows a rule. */
+static inline const ckpt_extent *ckpt_tensor_extent(const ckpt_tensor *t, uint32_t i,
+                                                    ckpt_box *room)
+{
+    const ckpt_cut *c = t->cut;
+
+    if (!c)
+        return &t->extent[i];
+    room->axis.start = i * c->count;
+    room->axis.count = t->n_elems - room->axis.start;
+    if (room->axis.count > c->count)
+        room->axis.count = c->count;
+    room->axis.stride = c->stride;
+    room->extent.source = c->parts->part[i].source;
+    room->extent.ndim = 1;
+    room->extent.at = c->parts->part[i].at + c->at;
+    room->extent.axis = &room->axis;
+    return &room->extent;
+}
 
 /*
  * A file that is not one of the file system's: its bytes come from the caller, who keeps ctx until

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/extent.h"
 
 enum { CL_NODES = 1 << 20 }; /* of trees, looked at one by one */
 
@@ -60,7 +61,7 @@ static int cl_scalar(ckpt_reader *r, const ckpt_map *map, const ckpt_tensor *t, 
                      double *out, ckpt_err *err)
 {
     *has = t->n_extents == 1 && t->n_elems == 1 &&
-           map->sources.at[t->extent[0].source].kind != CKPT_SOURCE_ELSEWHERE;
+           map->sources.at[ckpt_extent_source(t, 0)].kind != CKPT_SOURCE_ELSEWHERE;
     return *has ? ckpt_reader_read(r, t, 0, 1, CKPT_F64, out, err) : CKPT_OK;
 }
 

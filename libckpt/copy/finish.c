@@ -7,6 +7,7 @@
 
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/finish.h"
+#include "libckpt/map/extent.h"
 
 /* Small files wait until there are so many, or so many bytes of them. */
 enum { FIN_FILES = 16 };
@@ -79,7 +80,7 @@ static uint32_t fin_file_of(const ckpt_finish *f, size_t job)
     const ckpt_plan *p = f->work->plan;
     const ckpt_job *j = &p->jobs.at[job];
     const ckpt_source *s =
-        &p->to->sources.at[p->to->tensors.at[j->tensor]->extent[j->extent].source];
+        &p->to->sources.at[ckpt_extent_source(p->to->tensors.at[j->tensor], j->extent)];
 
     return s->kind == CKPT_SOURCE_FILE && s->file < p->to->files.n ? s->file : UINT32_MAX;
 }

@@ -10,9 +10,10 @@
 
 /* A job taken apart. */
 typedef struct ckpt_job_view {
-    const ckpt_tensor *t;           /* of the target */
-    const ckpt_tensor *origin;      /* where its values come from */
-    const ckpt_extent *e;           /* the target's extent */
+    const ckpt_tensor *t;      /* of the target */
+    const ckpt_tensor *origin; /* where its values come from */
+    const ckpt_extent *e;      /* the target's extent, mostly in room: views are not copied */
+    ckpt_box room;
     unsigned n_axes;                /* axes of the region: 1 (flat) or t->ndim */
     ckpt_axis region[CKPT_MAX_DIM]; /* starts and counts in t; strides are the target extent's */
     uint64_t to;                    /* byte offset in the target's source of the first element */

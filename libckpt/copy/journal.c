@@ -18,6 +18,7 @@
 enum {
     JL_VERSION = 2,    /* of the lines and of what the fingerprint covers */
     JL_BUFFER = 4096,  /* bytes that go to the hash at once */
+    JL_MET = 64,       /* lists of parts that are known again */
     JL_SMALL = 1 << 20 /* bytes of memory that are worth hashing for a set of files */
 };
 
@@ -30,6 +31,8 @@ typedef struct jl_hash {
     ckpt_sha256 *sha;
     size_t n;
     uint8_t buffer[JL_BUFFER];
+    const ckpt_parts *met[JL_MET]; /* whose content has gone in, the latest n_met of them */
+    size_t n_met;
     int rc;
     ckpt_err *err;
 } jl_hash;
@@ -67,6 +70,27 @@ static void jl_string(jl_hash *h, const char *s)
         jl_bytes(h, s, strlen(s));
 }
 
+/* A rule of extents: its list of parts by its place among those that went in before, or whole. */
+static void jl_cut(jl_hash *h, const ckpt_cut *cut)
+{
+    size_t from = h->n_met > JL_MET ? h->n_met - JL_MET : 0, i = h->n_met;
+
+    jl_number(h, cut->at);
+    jl_number(h, cut->count);
+    jl_number(h, (uint64_t)cut->stride);
+    while (i > from && h->met[(i - 1) % JL_MET] != cut->parts)
+        i--;
+    jl_number(h, i > from ? i : 0);
+    if (i > from)
+        return;
+    h->met[h->n_met++ % JL_MET] = cut->parts;
+    jl_number(h, cut->parts->n);
+    for (uint32_t k = 0; k < cut->parts->n; k++) {
+        jl_number(h, cut->parts->part[k].source);
+        jl_number(h, cut->parts->part[k].at);
+    }
+}
+
 /* A tensor and what it is made of, but not what is tied, compared or added to it. */
 static void jl_one_tensor(jl_hash *h, const ckpt_tensor *t)
 {
@@ -79,7 +103,9 @@ static void jl_one_tensor(jl_hash *h, const ckpt_tensor *t)
     for (uint32_t i = 0; i < t->ndim; i++)
         jl_number(h, t->shape[i]);
     jl_number(h, t->n_extents);
-    for (uint32_t i = 0; i < t->n_extents; i++) {
+    if (t->cut)
+        jl_cut(h, t->cut);
+    for (uint32_t i = 0; !t->cut && i < t->n_extents; i++) {
         const ckpt_extent *e = &t->extent[i];
 
         jl_number(h, e->source);

@@ -88,7 +88,7 @@ void ckpt_job_look(ckpt_job_view *v, const ckpt_plan *plan, const ckpt_job *job)
     assert(plan->origin[job->tensor] && job->extent < plan->to->tensors.at[job->tensor]->n_extents);
     v->t = plan->to->tensors.at[job->tensor];
     v->origin = plan->origin[job->tensor];
-    v->e = &v->t->extent[job->extent];
+    v->e = ckpt_tensor_extent(v->t, job->extent, &v->room);
     v->n_axes = v->e->ndim;
     if (v->n_axes == 1) {
         const ckpt_axis *a = &v->e->axis[0];
@@ -199,10 +199,10 @@ static uint64_t plan_width(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t 
     return plan_max(ckpt_job_bytes(t->dtype, n), ckpt_job_widest(o, n));
 }
 
-/* True if an extent lies in a file that another process writes. */
-static bool plan_elsewhere(const ckpt_plan *p, const ckpt_extent *e)
+/* True if a source of the target lies in a file that another process writes. */
+static bool plan_elsewhere(const ckpt_plan *p, uint32_t source)
 {
-    const ckpt_source *s = e->source < p->to->sources.n ? &p->to->sources.at[e->source] : NULL;
+    const ckpt_source *s = source < p->to->sources.n ? &p->to->sources.at[source] : NULL;
 
     return s && s->kind == CKPT_SOURCE_FILE && s->file < p->to->files.n &&
            p->to->files.at[s->file].elsewhere;
@@ -239,8 +239,10 @@ static double plan_one_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned d
     double cost = 0;
 
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        double bytes = (double)ckpt_job_bytes(t->dtype, plan_box_elems(&t->extent[i]));
-        const ckpt_source *s = plan_nest(p, &t->extent[i]);
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+        double bytes = (double)ckpt_job_bytes(t->dtype, plan_box_elems(e));
+        const ckpt_source *s = plan_nest(p, e);
 
         if (s && s->n_bytes > 0)
             bytes *= plan_source_cost(p, s, depth) / (double)s->n_bytes;
@@ -264,8 +266,10 @@ static double plan_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned depth
 /* True if some of a tensor's elements lie in a nested source. */
 static bool plan_nested(const ckpt_plan *p, const ckpt_tensor *o)
 {
+    ckpt_box room;
+
     for (uint32_t i = 0; i < o->n_extents; i++) {
-        if (plan_nest(p, &o->extent[i]))
+        if (plan_nest(p, ckpt_tensor_extent(o, i, &room)))
             return true;
     }
     return false;
@@ -313,7 +317,8 @@ static bool plan_scattered(const ckpt_plan *p, const ckpt_tensor *o, unsigned de
     int64_t item = (int64_t)ckpt_job_bytes(o->dtype, 1);
 
     for (uint32_t i = 0; i < o->n_extents; i++) {
-        const ckpt_extent *e = &o->extent[i];
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(o, i, &room);
         uint32_t k = e->ndim;
 
         while (k > 0 && e->axis[k - 1].count <= 1)
@@ -393,7 +398,8 @@ static void plan_rows(const ckpt_extent *e, uint64_t step, uint64_t *row, uint64
 static int plan_cut(plan_make *m, size_t tensor, uint32_t extent, uint64_t step)
 {
     const ckpt_map *to = m->p->to;
-    const ckpt_extent *e = &to->tensors.at[tensor]->extent[extent];
+    ckpt_box room;
+    const ckpt_extent *e = ckpt_tensor_extent(to->tensors.at[tensor], extent, &room);
     uint64_t total = plan_box_elems(e), row, side, run;
 
     if (e->source >= to->sources.n)
@@ -431,7 +437,7 @@ static int plan_jobs(plan_make *m, size_t i)
         return CKPT_OK;
     uint64_t step = plan_step(p, t, o, m->block);
     for (uint32_t k = 0; rc == CKPT_OK && k < t->n_extents; k++)
-        rc = plan_elsewhere(p, &t->extent[k]) ? CKPT_OK : plan_cut(m, i, k, step);
+        rc = plan_elsewhere(p, ckpt_extent_source(t, k)) ? CKPT_OK : plan_cut(m, i, k, step);
     return rc;
 }
 

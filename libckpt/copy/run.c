@@ -13,6 +13,7 @@
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/copy/work.h"
+#include "libckpt/map/extent.h"
 
 enum {
     RUN_MAX_JOBS = 64,
@@ -107,7 +108,7 @@ static void run_mark_tensor(run_state *r, const ckpt_tensor *t)
     const ckpt_sources *sources = &r->work.plan->from->sources;
 
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        uint32_t at = t->extent[i].source;
+        uint32_t at = ckpt_extent_source(t, i);
         const ckpt_tensor *in;
 
         if (at >= sources->n || r->used[at])

@@ -10,6 +10,7 @@
 
 #include "libckpt/copy/io.h"
 #include "libckpt/copy/settle.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 
 static pthread_mutex_t stl_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -59,9 +60,9 @@ static int stl_tensor(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tenso
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < t->n_extents; i++) {
-        const ckpt_source *s = &map->sources.at[t->extent[i].source];
+        const ckpt_source *s = &map->sources.at[ckpt_extent_source(t, i)];
 
-        rc = stl_source(map, pool, t->extent[i].source, err);
+        rc = stl_source(map, pool, ckpt_extent_source(t, i), err);
         for (uint32_t k = 0; rc == CKPT_OK && (in = ckpt_source_input(s, k)) != NULL; k++)
             rc = stl_whole(map, pool, in, depth + 1, err);
     }

@@ -14,6 +14,7 @@
 #include "libckpt/base/index.h"
 #include "libckpt/copy/near.h"
 #include "libckpt/copy/share.h"
+#include "libckpt/map/extent.h"
 
 enum {
     SHR_SNAP = 50,    /* a cut moves to the end of a file that is 1/50 of a rank's part away */
@@ -73,7 +74,7 @@ static uint64_t shr_cost(const shr_work *w, const ckpt_job *job)
 static uint32_t shr_file(const shr_work *w, const ckpt_job *job)
 {
     const ckpt_tensor *t = w->plan->to->tensors.at[job->tensor];
-    const ckpt_source *s = &w->plan->to->sources.at[t->extent[job->extent].source];
+    const ckpt_source *s = &w->plan->to->sources.at[ckpt_extent_source(t, job->extent)];
 
     return s->kind == CKPT_SOURCE_FILE ? s->file : CKPT_SHARE_ANY;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libckpt/map/adopt.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/merge.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/state.h"
@@ -19,10 +20,11 @@
 CKPT_VEC(adopt_values, ckpt_value *);
 CKPT_VEC(adopt_storages, ckpt_storage *);
 
-/* A run of extents: one tensor's. */
+/* A run of extents: one tensor's; or of parts, which several tensors follow. */
 typedef struct adopt_run {
-    ckpt_extent *at;
+    void *at;
     uint32_t n;
+    bool parts;
 } adopt_run;
 
 CKPT_VEC(adopt_runs, adopt_run);
@@ -44,8 +46,9 @@ static bool adopt_extents(adopt *a, const ckpt_tensor *t)
         return true;
     if (!run)
         return false;
-    memcpy(&run->at, &t->extent, sizeof run->at);
-    run->n = t->n_extents;
+    run->parts = t->cut != NULL;
+    run->n = t->cut ? t->cut->parts->n : t->n_extents;
+    run->at = t->cut ? (void *)(uintptr_t)t->cut->parts->part : (void *)(uintptr_t)t->extent;
     return true;
 }
 
@@ -206,8 +209,11 @@ static void adopt_move(adopt *a, uint32_t base)
     }
     for (size_t i = 0; i < a->run.n; i++) {
         const adopt_run *r = &a->run.at[i];
-        for (uint32_t k = 0; k < r->n && (i == 0 || a->run.at[i - 1].at != r->at); k++)
-            r->at[k].source += base;
+        if (i > 0 && a->run.at[i - 1].at == r->at)
+            continue;
+        for (uint32_t k = 0; k < r->n; k++)
+            *(r->parts ? &((ckpt_part *)r->at)[k].source : &((ckpt_extent *)r->at)[k].source) +=
+                base;
     }
 }
 
@@ -233,10 +239,8 @@ static int adopt_enter(ckpt_map *map, const ckpt_map *child, const char *prefix,
         const char *name = ckpt_arena_printf(map->arena, "%s%s", prefix, t->name);
         ckpt_tensor *made = NULL;
         rc = name ? ckpt_map_add(map, name, strlen(name), t, &made, err) : ckpt_fail_memory(err);
-        if (rc == CKPT_OK) {
-            made->extent = t->extent;
-            made->n_extents = t->n_extents;
-        }
+        if (rc == CKPT_OK)
+            ckpt_extent_share(made, t);
     }
     for (size_t i = first; rc == CKPT_OK && i < map->tensors.n; i++) {
         ckpt_tensor *t = map->tensors.at[i];

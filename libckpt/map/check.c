@@ -94,11 +94,14 @@ static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
     int rc = ckpt_extent_check(t, err);
 
     for (uint32_t i = 0; rc == CKPT_OK && i < t->n_extents; i++) {
-        if (t->extent[i].source >= map->sources.n)
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+
+        if (e->source >= map->sources.n)
             return ckpt_fail(err, CKPT_EFORMAT,
                              "tensor '%.200s': record %" PRIu32 ", but there are only %zu", t->name,
-                             t->extent[i].source, map->sources.n);
-        rc = chk_extent(map, t, &t->extent[i], err);
+                             e->source, map->sources.n);
+        rc = chk_extent(map, t, e, err);
     }
     return rc;
 }

@@ -97,6 +97,32 @@ void ckpt_extent_sort(ckpt_extent *extent, uint32_t n)
     qsort(extent, n, sizeof *extent, xt_flat_order);
 }
 
+/* ---- where the elements of another lie ---- */
+
+void ckpt_extent_share(ckpt_tensor *t, const ckpt_tensor *of)
+{
+    t->extent = of->extent;
+    t->cut = of->cut;
+    t->n_extents = of->n_extents;
+}
+
+bool ckpt_extent_is_shared(const ckpt_tensor *a, const ckpt_tensor *b)
+{
+    return a->n_extents > 0 && a->extent == b->extent && a->cut == b->cut;
+}
+
+ckpt_extent *ckpt_extent_list(const ckpt_tensor *t, uint32_t shift)
+{
+    ckpt_extent *e = ckpt_alloc(t->n_extents * (sizeof *e + sizeof(ckpt_box)));
+    ckpt_box *room = (ckpt_box *)(void *)(e + t->n_extents); // for those that follow a rule
+
+    for (uint32_t i = 0; e && i < t->n_extents; i++) {
+        e[i] = *ckpt_tensor_extent(t, i, &room[i]);
+        e[i].source += shift;
+    }
+    return e;
+}
+
 /* ---- each element exactly once ---- */
 
 /* Elements of a box, 0 if it is empty; the caller knows that it lies inside a tensor. */
@@ -115,9 +141,11 @@ static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
     uint64_t next = 0; // first element not yet covered
 
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        const ckpt_axis *a = &t->extent[i].axis[0];
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+        const ckpt_axis *a = &e->axis[0];
 
-        if (t->extent[i].ndim != 1)
+        if (e->ndim != 1)
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "tensor '%.200s': its extents are flat and boxes in turn", t->name);
         if (!ckpt_within(a->start, a->count, t->n_elems))
@@ -330,7 +358,7 @@ static int xt_check_boxes(const ckpt_tensor *t, ckpt_err *err)
 
 int ckpt_extent_check(const ckpt_tensor *t, ckpt_err *err)
 {
-    if (t->n_extents == 0 || ckpt_extent_is_flat(t, &t->extent[0]))
+    if (t->n_extents == 0 || t->cut || ckpt_extent_is_flat(t, &t->extent[0]))
         return xt_check_flat(t, err);
     return xt_check_boxes(t, err);
 }

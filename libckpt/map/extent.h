@@ -26,6 +26,24 @@ bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out);
 /* True if an extent of this tensor is flat: an interval of the flattened tensor. */
 bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e);
 
+/* The source of a tensor's extent i. */
+static inline uint32_t ckpt_extent_source(const ckpt_tensor *t, uint32_t i)
+{
+    return t->cut ? t->cut->parts->part[i].source : t->extent[i].source;
+}
+
+/* Let a tensor's elements lie where those of another do. */
+void ckpt_extent_share(ckpt_tensor *t, const ckpt_tensor *of);
+
+/* True if that is so. */
+bool ckpt_extent_is_shared(const ckpt_tensor *a, const ckpt_tensor *b);
+
+/*
+ * A tensor's extents as a list of their own, with sources numbered `shift` after theirs; released
+ * with ckpt_free.  NULL: no memory.
+ */
+ckpt_extent *ckpt_extent_list(const ckpt_tensor *t, uint32_t shift);
+
 /*
  * Put flat extents in ascending order of what they cover; empty ones come before others that begin
  * there.

@@ -183,10 +183,14 @@ static int jn_meet(jn_state *j, uint32_t source)
 static uint32_t jn_search(const ckpt_tensor *t, uint64_t element)
 {
     uint32_t low = 0, high = t->n_extents;
+    ckpt_box room;
+
+    if (t->cut)
+        return element < t->n_elems ? (uint32_t)(element / t->cut->count) : t->n_extents;
 
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        const ckpt_axis *a = t->extent[mid].axis;
+        const ckpt_axis *a = ckpt_tensor_extent(t, mid, &room)->axis;
 
         // Before the element: it starts there, and ends there.
         if (a->start < element && a->count <= element - a->start)
@@ -195,7 +199,7 @@ static uint32_t jn_search(const ckpt_tensor *t, uint64_t element)
             high = mid;
     }
     // Empty extents that begin exactly here cover nothing.
-    while (low < t->n_extents && t->extent[low].axis[0].count == 0)
+    while (low < t->n_extents && ckpt_tensor_extent(t, low, &room)->axis[0].count == 0)
         low++;
     return low;
 }
@@ -231,11 +235,12 @@ static int jn_flat_flat(jn_state *j, uint64_t first, uint64_t count)
 
     for (uint32_t i = jn_search(t, first); rc == CKPT_OK && next < end; i++) {
         const ckpt_extent *e;
+        ckpt_box room;
         uint64_t stop;
 
         if (i >= t->n_extents)
             return jn_hole(j, next);
-        e = &t->extent[i];
+        e = ckpt_tensor_extent(t, i, &room);
         if (e->ndim != 1)
             return jn_mixed(j);
         if (e->axis[0].count == 0)
@@ -275,7 +280,7 @@ static bool jn_all_merge(const jn_state *j, const ckpt_axis *region, unsigned a,
 
     if (region && (region[b].start != 0 || region[b].count != t->shape[b]))
         return false;
-    if (ckpt_extent_is_flat(t, &t->extent[0]))
+    if (t->cut || ckpt_extent_is_flat(t, &t->extent[0]))
         return true;
     for (uint32_t i = 0; i < t->n_extents; i++) {
         if (!jn_merges(j, t->extent[i].axis, a, b))
@@ -456,7 +461,8 @@ static int jn_flat_box(jn_state *j)
     }
     next = 0;
     for (uint32_t i = jn_search(t, first * j->per); rc == CKPT_OK && i < t->n_extents; i++) {
-        const ckpt_extent *e = &t->extent[i];
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
         uint64_t end;
 
         if (e->ndim != 1)
@@ -563,7 +569,7 @@ int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ck
     static const ckpt_axis scalar = {0, 1, 0};
     jn_state j;
     uint64_t n_elems = 0;
-    bool flat_extents = t->n_extents == 0 || ckpt_extent_is_flat(t, &t->extent[0]);
+    bool flat_extents = t->n_extents == 0 || t->cut || ckpt_extent_is_flat(t, &t->extent[0]);
     int rc;
 
     j.t = t;

@@ -310,6 +310,7 @@ int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const 
     t->n_elems = n_elems;
     t->n_extents = 0;
     t->extent = NULL;
+    t->cut = NULL;
     *out = t;
     return CKPT_OK;
 }
@@ -396,7 +397,44 @@ int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint
         axis += extent[i].ndim;
     }
     t->extent = copy;
+    t->cut = NULL;
     t->n_extents = kept;
+    return CKPT_OK;
+}
+
+int ckpt_map_parts(ckpt_map *map, const ckpt_part *part, uint32_t n, const ckpt_parts **out,
+                   ckpt_err *err)
+{
+    ckpt_parts *made = ckpt_arena_alloc(map->arena, sizeof *made);
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (part[i].source >= map->sources.n)
+            return ckpt_fail(err, CKPT_EFORMAT, "record %" PRIu32 ", but there are only %zu",
+                             part[i].source, map->sources.n);
+    }
+    if (made)
+        *made = (ckpt_parts){n, ckpt_arena_copy(map->arena, part, n * sizeof *part)};
+    if (!made || !made->part)
+        return ckpt_fail_memory(err);
+    *out = made;
+    return CKPT_OK;
+}
+
+int ckpt_map_cut(ckpt_map *map, ckpt_tensor *t, const ckpt_cut *cut, ckpt_err *err)
+{
+    assert(t && cut && cut->parts && cut->count > 0);
+    uint64_t n = t->n_elems / cut->count + (t->n_elems % cut->count > 0);
+
+    if (n > cut->parts->n)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "tensor '%.*s': %" PRIu64 " elements are more than %" PRIu32
+                         " parts of %" PRIu64,
+                         MAP_SHOWN, t->name, t->n_elems, cut->parts->n, cut->count);
+    t->cut = ckpt_arena_copy(map->arena, cut, sizeof *cut);
+    if (!t->cut)
+        return ckpt_fail_memory(err);
+    t->extent = NULL;
+    t->n_extents = (uint32_t)n;
     return CKPT_OK;
 }
 

@@ -385,6 +385,13 @@ int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const 
 int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n,
                   ckpt_err *err);
 
+/* A list of parts for tensors of the map: n of them, copied. */
+int ckpt_map_parts(ckpt_map *map, const ckpt_part *part, uint32_t n, const ckpt_parts **out,
+                   ckpt_err *err);
+
+/* Give a tensor extents by a rule, which is copied; its parts are of ckpt_map_parts. */
+int ckpt_map_cut(ckpt_map *map, ckpt_tensor *t, const ckpt_cut *cut, ckpt_err *err);
+
 /* One flat extent that covers the whole tensor, contiguous from byte at of a source. */
 int ckpt_map_back_whole(ckpt_map *map, ckpt_tensor *t, uint32_t source, uint64_t at, ckpt_err *err);
 

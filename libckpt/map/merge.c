@@ -4,6 +4,7 @@
  */
 #include <assert.h>
 
+#include "libckpt/map/extent.h"
 #include "libckpt/map/merge.h"
 
 #include <stdlib.h>
@@ -40,13 +41,9 @@ static int merge_extents(ckpt_map *into, ckpt_tensor *made, const ckpt_tensor *t
 
     if (t->n_extents == 0)
         return CKPT_OK;
-    moved = ckpt_alloc(t->n_extents * sizeof *moved);
+    moved = ckpt_extent_list(t, source_base);
     if (!moved)
         return ckpt_fail_memory(err);
-    for (uint32_t i = 0; i < t->n_extents; i++) {
-        moved[i] = t->extent[i];
-        moved[i].source += source_base;
-    }
     int rc = ckpt_map_back(into, made, moved, t->n_extents, err);
     ckpt_free(moved);
     return rc;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 
 const ckpt_tensor *ckpt_source_input(const ckpt_source *s, uint32_t i)
@@ -59,7 +60,7 @@ static unsigned nest_depth(const ckpt_map *map, const ckpt_source *s, const uint
         for (const ckpt_tensor *slice = in; slice; slice = slice->addend) {
             for (const ckpt_tensor *c = slice; c; c = c->twin) {
                 for (uint32_t k = 0; k < c->n_extents; k++) {
-                    uint32_t at = c->extent[k].source;
+                    uint32_t at = ckpt_extent_source(c, k);
                     if (at < map->sources.n && depth[at] > deepest)
                         deepest = depth[at];
                 }
@@ -137,7 +138,7 @@ const char *ckpt_nest_file(const ckpt_map *map, const ckpt_tensor *t)
         const ckpt_source *s;
 
         t = t->owner ? t->owner : t;
-        s = t->n_extents > 0 ? &map->sources.at[t->extent[0].source] : NULL;
+        s = t->n_extents > 0 ? &map->sources.at[ckpt_extent_source(t, 0)] : NULL;
         if (s && s->kind == CKPT_SOURCE_FILE)
             return map->files.at[s->file].path;
         t = s ? ckpt_source_input(s, 0) : NULL;
@@ -153,7 +154,6 @@ ckpt_tensor *ckpt_nest_hide(ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
     like.owner = NULL;
     if (ckpt_map_add_hidden(map, o->name, strlen(o->name), &like, &made, err) != CKPT_OK)
         return NULL;
-    made->extent = o->extent;
-    made->n_extents = o->n_extents;
+    ckpt_extent_share(made, o);
     return made;
 }

@@ -309,7 +309,8 @@ static int sx_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_
         return ckpt_fail(err, CKPT_EUSAGE, "tensor '%.200s': not a slice of rank %" PRIu32,
                          slice->name, rank);
     for (uint32_t i = 0; rc == CKPT_OK && i < slice->n_extents && s->n_elems > 0; i++) {
-        const ckpt_extent *e = &slice->extent[i];
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(slice, i, &room);
 
         rc = sx_check(&x, e);
         if (rc != CKPT_OK)
@@ -330,7 +331,7 @@ static int sx_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_
 static bool sx_all_flat(const ckpt_tensor *const *slice, uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++) {
-        for (uint32_t i = 0; i < slice[r]->n_extents; i++) {
+        for (uint32_t i = 0; !slice[r]->cut && i < slice[r]->n_extents; i++) {
             if (slice[r]->extent[i].ndim != 1)
                 return false;
         }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/map/extent.h"
 #include "libckpt/remap/instance.h"
 
 typedef struct ap_state {
@@ -635,13 +636,12 @@ static void ap_owners(ap_state *s)
 
         for (size_t k = 0; owner && !now && k < s->made.n; k++) {
             const ckpt_tensor *o = s->made.at[k];
-            bool same = o == owner || (!o->owner && o->extent == owner->extent &&
-                                       o->n_extents > 0 && o->twin == owner->twin);
+            bool same = o == owner ||
+                        (!o->owner && ckpt_extent_is_shared(o, owner) && o->twin == owner->twin);
             now = same && o != t ? o : NULL;
         }
         if (owner && !now) {
-            t->extent = owner->extent;
-            t->n_extents = owner->n_extents;
+            ckpt_extent_share(t, owner);
             t->twin = owner->twin;
             t->addend = owner->addend;
         }

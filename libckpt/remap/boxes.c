@@ -26,7 +26,8 @@
 /* The strides of a tensor that one extent describes; false: it takes more. */
 static bool box_affine(ckpt_rm_member *m, const ckpt_tensor *t, unsigned bytes)
 {
-    const ckpt_extent *e = t->n_extents == 1 ? t->extent : NULL;
+    ckpt_box room;
+    const ckpt_extent *e = t->n_extents == 1 ? ckpt_tensor_extent(t, 0, &room) : NULL;
     uint64_t by;
 
     if (!e || t->twin || t->addend || (t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)))

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "libckpt/map/extent.h"
 #include "libckpt/map/state.h"
 #include "libckpt/remap/instance.h"
 
@@ -252,8 +253,7 @@ int ckpt_rm_steps(ckpt_map *map, const ckpt_tensor *const *step, ckpt_err *err)
                 continue;
             rc = ckpt_map_add(map, name, strlen(name), step[g], &t, err);
             if (rc == CKPT_OK) {
-                t->extent = step[g]->extent;
-                t->n_extents = step[g]->n_extents;
+                ckpt_extent_share(t, step[g]);
                 t->twin = step[g]->twin;
             }
         }

@@ -42,13 +42,15 @@ static void ls_where(const ckpt_map *map, const ckpt_tensor *t)
 {
     const char *path, *record;
     char n[COUNT_ROOM];
+    ckpt_box room;
     uint64_t at;
 
     out_printf("  %s", role_name(t->role));
     if (t->export_dtype != CKPT_DTYPE_NONE && t->export_dtype != t->dtype)
         out_printf(", exported as %s", ckpt_dtype_name(t->export_dtype));
     // tied and empty tensors have no place
-    if (t->n_extents == 0 || !ckpt_map_where(map, &t->extent[0], &path, &record, &at))
+    if (t->n_extents == 0 ||
+        !ckpt_map_where(map, ckpt_tensor_extent(t, 0, &room), &path, &record, &at))
         return;
     out_printf(", %s in ", count_text(n, t->n_extents, "extent"));
     out_text(path ? map_relative(map, path) : "memory");
@@ -96,7 +98,8 @@ static void ls_json_extents(json_out *j, const ckpt_map *map, const ckpt_tensor 
 
     json_open(j, "extents", '[');
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        const ckpt_extent *e = &t->extent[i];
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
         if (!ckpt_map_where(map, e, &path, &record, &at))
             continue;
         json_open(j, NULL, '{');

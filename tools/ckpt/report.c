@@ -108,12 +108,14 @@ const char *map_relative(const ckpt_map *map, const char *path)
 bool map_has_records(const ckpt_map *map)
 {
     const char *path, *record = NULL;
+    ckpt_box room;
     uint64_t at;
 
     // the first tensor with bytes speaks for the format
     for (size_t i = 0; i < ckpt_map_count(map); i++) {
         const ckpt_tensor *t = ckpt_map_tensor(map, i);
-        if (t->n_extents && ckpt_map_where(map, &t->extent[0], &path, &record, &at) && path)
+        if (t->n_extents &&
+            ckpt_map_where(map, ckpt_tensor_extent(t, 0, &room), &path, &record, &at) && path)
             return record != NULL;
     }
     return false;

@@ -14,6 +14,7 @@
 
 #include "formats/deepspeed/join/grid.h"
 #include "formats/rules/rules.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/state.h"
 
 CKPT_VEC(dsj_set, const ckpt_tensor *);
@@ -118,8 +119,7 @@ static int dsj_enter(dsj *j, const char *name, const ckpt_tensor *t, ckpt_tensor
     if (j->grid->tp == 1) {
         rc = ckpt_map_add(map, name, strlen(name), t, out, j->job->err);
         if (rc == CKPT_OK) {
-            (*out)->extent = t->extent;
-            (*out)->n_extents = t->n_extents;
+            ckpt_extent_share(*out, t);
         }
         return rc;
     }
@@ -167,10 +167,15 @@ static int dsj_copy(dsj *j, ckpt_tensor *first, uint32_t stage, const ckpt_tenso
  */
 static bool dsj_is_same(const ckpt_map *map, const ckpt_tensor *a, const ckpt_tensor *b)
 {
-    if (a->n_extents != 1 || b->n_extents != 1 || a->extent[0].at != b->extent[0].at)
+    ckpt_box room_a, room_b;
+
+    if (a->n_extents != 1 || b->n_extents != 1)
         return false;
-    const ckpt_source *x = &map->sources.at[a->extent[0].source],
-                      *y = &map->sources.at[b->extent[0].source];
+    const ckpt_extent *p = ckpt_tensor_extent(a, 0, &room_a),
+                      *q = ckpt_tensor_extent(b, 0, &room_b);
+    if (p->at != q->at)
+        return false;
+    const ckpt_source *x = &map->sources.at[p->source], *y = &map->sources.at[q->source];
     return x->kind == CKPT_SOURCE_FILE && y->kind == CKPT_SOURCE_FILE && x->at == y->at &&
            strcmp(map->files.at[x->file].path, map->files.at[y->file].path) == 0;
 }

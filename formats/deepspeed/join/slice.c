@@ -29,6 +29,9 @@ typedef struct one {
     bool placed; /* rank 0 was read and laid out: other ranks can be compared with it */
     /* a rank's tree in which nothing was found: another that has the very same has passed, too */
     const ckpt_value *passed;
+    /* stage 3: the flat tensors of the parameter before, and the parts that they are */
+    const ckpt_ds_flat *flat;
+    const ckpt_parts *parts;
 } one;
 
 /* ---- reading all files ---- */
@@ -295,16 +298,27 @@ static int one_read_all(one *o)
 
 /* ---- building the map ---- */
 
+/* Stage 3: from element `at` of each rank's flat tensor. */
+static int one_cut(one *o, const ckpt_ds_flat *flat, uint64_t at, ckpt_tensor *t)
+{
+    int rc = CKPT_OK;
+
+    if (o->flat != flat)
+        rc = ckpt_ds_stage3_parts(o->job, &o->head, flat, &o->parts);
+    o->flat = rc == CKPT_OK ? flat : NULL;
+    return rc == CKPT_OK ? ckpt_ds_stage3_back(o->job, flat, o->parts, at, t) : rc;
+}
+
 /* Give a tensor the elements of a parameter in a column, by the stage's layout. */
-static int one_back(const one *o, const ckpt_ds_column *c, const ckpt_ds_param *p,
-                    ckpt_ds_form form, ckpt_tensor *t)
+static int one_back(one *o, const ckpt_ds_column *c, const ckpt_ds_param *p, ckpt_ds_form form,
+                    ckpt_tensor *t)
 {
     ckpt_ds_boxes boxes = {0};
     int rc = CKPT_OK;
 
-    if (p->numel && o->head.stage == 3)
-        rc = ckpt_ds_stage3_extents(o->job, &o->head, &o->layout, &boxes, c, p);
-    else if (p->numel)
+    if (o->head.stage == 3)
+        return p->numel ? one_cut(o, &c->at[o->layout.group.at[p->group].part], p->at, t) : CKPT_OK;
+    if (p->numel)
         rc = ckpt_ds_stage12_extents(o->job, &o->layout, &boxes, c, p, form);
     if (rc == CKPT_OK)
         rc = ckpt_ds_extent_back(o->job, &boxes, t);

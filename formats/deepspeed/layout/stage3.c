@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/layout/stage3.h"
+#include "libckpt/base/dtype.h"
 
 /*
  * Give rank 0's empty tensors of the groups in swap files their length, which only param_shapes
@@ -140,24 +141,38 @@ int ckpt_ds_stage3_holds(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_
                            job->map->path, c->name, group, absent + wrong, head->world);
 }
 
-/* The runs of numel elements over the ranks' flats, from element `at` of each. */
-int ckpt_ds_stage3_boxes(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_boxes *boxes,
-                         const ckpt_ds_flat *flat, uint64_t at, uint64_t numel)
+int ckpt_ds_stage3_parts(const ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_flat *flat,
+                         const ckpt_parts **out)
 {
-    uint64_t cursor = 0;
-    ckpt_zero_run run;
-    int rc = CKPT_OK;
+    ckpt_part *part = ckpt_alloc(head->world * sizeof *part);
 
-    boxes->extent.n = boxes->axis.n = 0;
-    while (rc == CKPT_OK && ckpt_zero_param_next(numel, head->world, &cursor, &run))
-        rc = ckpt_ds_extent_add(job, boxes, &flat[run.rank], at + run.at, run.first, run.count);
+    if (!part)
+        return ckpt_fail_memory(job->err);
+    for (uint32_t r = 0; r < head->world; r++)
+        part[r] = (ckpt_part){.source = flat[r].n ? flat[r].source : 0, .at = flat[r].at};
+    int rc = ckpt_map_parts(job->map, part, head->world, out, job->err);
+    ckpt_free(part);
     return rc;
 }
 
-int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
-                           const ckpt_ds_layout *layout, ckpt_ds_boxes *boxes,
-                           const ckpt_ds_column *c, const ckpt_ds_param *p)
+int ckpt_ds_stage3_back(const ckpt_ds_job *job, const ckpt_ds_flat *flat, const ckpt_parts *parts,
+                        uint64_t at, ckpt_tensor *t)
 {
-    return ckpt_ds_stage3_boxes(job, head, boxes, &c->at[layout->group.at[p->group].part], p->at,
-                                p->numel);
+    const uint64_t item = ckpt_dtype_get((ckpt_dtype)flat->dtype)->bits / 8;
+    const ckpt_cut cut = {.parts = parts,
+                          .at = at * item,
+                          .count = ckpt_zero_partition(t->n_elems, parts->n),
+                          .stride = (int64_t)item};
+    uint64_t cursor = 0;
+    ckpt_zero_run run;
+
+    while (ckpt_zero_param_next(t->n_elems, parts->n, &cursor, &run)) {
+        const ckpt_ds_flat *f = &flat[run.rank];
+        if (item == 0 || f->dtype != flat->dtype || !ckpt_within(at, run.count, f->n))
+            return ckpt_fail(job->err, CKPT_EMISMATCH,
+                             "%s: a flat tensor of %" PRIu64 " elements lacks elements %" PRIu64
+                             " to %" PRIu64,
+                             job->map->path, f->n, at, at + run.count);
+    }
+    return t->n_elems ? ckpt_map_cut(job->map, t, &cut, job->err) : CKPT_OK;
 }

@@ -28,14 +28,16 @@ int ckpt_ds_stage3_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
 int ckpt_ds_stage3_holds(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                          const ckpt_ds_column *c, size_t group, bool *holds);
 
-/* Extents of a parameter in a column, from each rank's partition, into boxes. */
-int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
-                           const ckpt_ds_layout *layout, ckpt_ds_boxes *boxes,
-                           const ckpt_ds_column *c, const ckpt_ds_param *p);
+/* All ranks' flat tensors as the parts of the tensors that were cut into them. */
+int ckpt_ds_stage3_parts(const ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_flat *flat,
+                         const ckpt_parts **out);
 
-/* The same of numel elements, from element `at` of each rank's flat tensor on. */
-int ckpt_ds_stage3_boxes(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_boxes *boxes,
-                         const ckpt_ds_flat *flat, uint64_t at, uint64_t numel);
+/*
+ * Give a tensor its elements, from each rank's partition, which begins at element `at` of its flat
+ * tensor; parts: of these.
+ */
+int ckpt_ds_stage3_back(const ckpt_ds_job *job, const ckpt_ds_flat *flat, const ckpt_parts *parts,
+                        uint64_t at, ckpt_tensor *t);
 
 /* The id of the swap file behind an empty flat tensor, or NULL. */
 const char *ckpt_ds_swap_id(const ckpt_ds_job *job, const ckpt_value *v);

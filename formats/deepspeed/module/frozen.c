@@ -9,11 +9,16 @@
 #include "formats/deepspeed/layout/stage3.h"
 #include "formats/deepspeed/module/module.h"
 
-int ckpt_ds_frozen_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
-                           const ckpt_ds_module *module, ckpt_ds_boxes *boxes, size_t frozen)
+int ckpt_ds_frozen_back(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                        const ckpt_ds_module *module, size_t frozen, ckpt_tensor *t)
 {
-    return ckpt_ds_stage3_boxes(job, head, boxes, &module->fragment[frozen * head->world], 0,
-                                module->frozen.at[frozen].numel);
+    const ckpt_ds_flat *flat = &module->fragment[frozen * head->world];
+    const ckpt_parts *parts = NULL;
+
+    if (t->n_elems == 0)
+        return CKPT_OK;
+    int rc = ckpt_ds_stage3_parts(job, head, flat, &parts);
+    return rc == CKPT_OK ? ckpt_ds_stage3_back(job, flat, parts, 0, t) : rc;
 }
 
 /* One fragment of one rank. */

@@ -382,7 +382,7 @@ static int dsm_add_whole(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_par
 
 /* A frozen parameter of stage 3: partitioned like the others, in the model files. */
 static int dsm_add_parts(const ckpt_ds_job *job, const ckpt_ds_head *head,
-                         const ckpt_ds_module *module, ckpt_ds_boxes *boxes, size_t i)
+                         const ckpt_ds_module *module, size_t i)
 {
     const ckpt_ds_param *p = &module->frozen.at[i];
     ckpt_tensor like = {.dtype = (ckpt_dtype)module->fragment[i * head->world].dtype,
@@ -392,15 +392,12 @@ static int dsm_add_parts(const ckpt_ds_job *job, const ckpt_ds_head *head,
     ckpt_tensor *t = NULL;
     int rc = ckpt_map_add(job->map, p->name, p->n_name, &like, &t, job->err);
 
-    if (rc == CKPT_OK)
-        rc = ckpt_ds_frozen_extents(job, head, module, boxes, i);
-    return rc == CKPT_OK ? ckpt_ds_extent_back(job, boxes, t) : rc;
+    return rc == CKPT_OK ? ckpt_ds_frozen_back(job, head, module, i, t) : rc;
 }
 
 int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module)
 {
     ckpt_ds_index fragments = {0};
-    ckpt_ds_boxes boxes = {0};
     ckpt_tensor *t = NULL;
 
     if (job->opts->no_frozen) {
@@ -414,7 +411,7 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
     int rc = ckpt_ds_index_new(
         &fragments, ckpt_value_map(ckpt_ds_head_get(head, "frozen_param_fragments")), job->err);
     for (size_t i = 0; rc == CKPT_OK && i < module->frozen.n; i++)
-        rc = head->stage == 3 ? dsm_add_parts(job, head, module, &boxes, i)
+        rc = head->stage == 3 ? dsm_add_parts(job, head, module, i)
                               : dsm_add_whole(job, head, &module->frozen.at[i], &fragments);
     // Stage 1 and releases before 0.9.1 list none: what is left in the module is frozen.
     for (uint64_t i = 0; rc == CKPT_OK && i < module->dict.n; i++) {
@@ -423,7 +420,6 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
             rc = ckpt_ds_module_add(job, &head->model, &e->key->as.text, e->value->as.tensor,
                                     CKPT_ROLE_FROZEN, &t);
     }
-    ckpt_ds_boxes_free(&boxes);
     ckpt_ds_index_free(&fragments);
     return rc;
 }

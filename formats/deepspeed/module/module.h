@@ -79,8 +79,8 @@ int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_modu
 int ckpt_ds_frozen_read(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                         ckpt_ds_shard *s);
 
-/* Extents of a frozen parameter, from each rank's fragment, into boxes. */
-int ckpt_ds_frozen_extents(const ckpt_ds_job *job, const ckpt_ds_head *head,
-                           const ckpt_ds_module *module, ckpt_ds_boxes *boxes, size_t frozen);
+/* Give a frozen parameter its elements, from each rank's fragment. */
+int ckpt_ds_frozen_back(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                        const ckpt_ds_module *module, size_t frozen, ckpt_tensor *t);
 
 #endif

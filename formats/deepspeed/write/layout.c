@@ -494,6 +494,7 @@ typedef struct dwl_runs {
     const ckpt_dsw_records *records;
     dwl_extents extent;
     dwl_axes axis;
+    const ckpt_parts **parts; /* stage 3: per column of the part at hand, once it is needed */
 } dwl_runs;
 
 static bool dwl_run(dwl_runs *r, uint32_t source, uint64_t at, const ckpt_zero_run *run,
@@ -540,6 +541,35 @@ static int dwl_fill_whole(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t 
     return rc;
 }
 
+/* Stage 3: one column of one parameter, cut over all ranks' records. */
+static int dwl_fill_cut(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column,
+                        const ckpt_tensor *donor)
+{
+    const ckpt_dsw_column *c = &r->layout->column.at[p->column + column];
+    const uint32_t lanes = r->job->state->group.at[p->group].n_lanes, world = r->how->world;
+    const uint64_t item = ckpt_dtype_get(c->dtype)->bits / 8;
+    int rc = CKPT_OK;
+
+    if (!r->parts[column]) {
+        ckpt_part *part = ckpt_alloc(world * sizeof *part);
+
+        if (!part)
+            return ckpt_fail_memory(r->job->err);
+        for (uint32_t k = 0; k < world; k++) {
+            uint32_t rank = p->lane + k % p->world * (lanes ? lanes : 1);
+            part[k].source = *ckpt_dsw_record(r->records, rank, p, column, k / p->world);
+        }
+        rc = ckpt_map_parts(r->job->to, part, world, &r->parts[column], r->job->err);
+        ckpt_free(part);
+    }
+    const ckpt_cut cut = {.parts = r->parts[column],
+                          .at = p->at[i] * item,
+                          .count = ckpt_zero_partition(donor->n_elems, world),
+                          .stride = (int64_t)item};
+    const ckpt_torch_fill fill = {c->key ? c->key : "fp32", donor, c->dtype};
+    return rc == CKPT_OK ? ckpt_tt_fill_cut(r->job->to, &fill, &cut, r->job->err) : rc;
+}
+
 /* One column of one parameter, over all ranks. */
 static int dwl_fill_param(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
 {
@@ -557,8 +587,9 @@ static int dwl_fill_param(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t 
         return CKPT_OK;
     if (c->whole)
         return dwl_fill_whole(r, p, i, column);
-    while (r->how->stage == 3 ? ckpt_zero_param_next(param->n_elems, r->how->world, &cursor, &run)
-                              : ckpt_zero_flat_next(&p->flat, i, &cursor, &run)) {
+    if (r->how->stage == 3)
+        return dwl_fill_cut(r, p, i, column, donor);
+    while (ckpt_zero_flat_next(&p->flat, i, &cursor, &run)) {
         uint32_t interval = run.rank / p->world, rank = p->lane + run.rank % p->world * lanes;
         uint32_t source = *ckpt_dsw_record(r->records, rank, p, column, interval);
         if (!dwl_run(r, source, p->at[i] + run.at, &run, item))
@@ -588,14 +619,17 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
                   const ckpt_dsw_records *records)
 {
     dwl_runs r = {.job = job, .how = how, .layout = layout, .records = records};
+    ckpt_dsw_stage0_form form = ckpt_dsw_form_of(job, how);
     int rc = CKPT_OK;
 
-    ckpt_dsw_stage0_form form = ckpt_dsw_form_of(job, how);
-
+    r.parts = ckpt_alloc(layout->column.n * sizeof *r.parts);
+    if (!r.parts)
+        return ckpt_fail_memory(job->err);
     // Those of stage 0 that have the parameters' shapes were filled when they were made.
     for (size_t k = 0; form != CKPT_DSW_PLAIN && form != CKPT_DSW_LISTED && k < layout->part.n;
          k++) {
         const ckpt_dsw_part *p = &layout->part.at[k];
+        memset(r.parts, 0, layout->column.n * sizeof *r.parts);
         for (size_t i = 0; rc == CKPT_OK && i < p->n; i++) {
             for (size_t c = 0; rc == CKPT_OK && c < p->n_columns; c++)
                 rc = dwl_fill_param(&r, p, i, c);
@@ -605,5 +639,6 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
         rc = dwl_fill_frozen(&r, i);
     ckpt_vec_free(&r.extent);
     ckpt_vec_free(&r.axis);
+    ckpt_free(r.parts);
     return rc;
 }
