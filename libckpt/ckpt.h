@@ -279,6 +279,10 @@ CKPT_API const ckpt_value *ckpt_value_member(const ckpt_value *v, const char *ke
 
 #include "ckpt_shape.h"
 
+/* ---- several processes ---- */
+
+#include "ckpt_team.h"
+
 /* ---- converting ---- */
 
 enum { CKPT_STAGE_NONE = -1 }; /* for ckpt_target.stage */

@@ -9,46 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/launch.h"
+
 void zt_comm_free(zt_comm *c)
 {
     if (c)
         c->ops->free(c);
 }
 
-/* A variable's value as a count; -1: not set, or no number. */
-static long cm_count(const char *name)
-{
-    const char *text = getenv(name);
-    char *end = NULL;
-    long n;
-
-    if (!text || !*text)
-        return -1;
-    n = strtol(text, &end, 10);
-    return *end == 0 && n >= 0 ? n : -1;
-}
-
-/* How many processes an MPI launcher says there are; -1: none started this one. */
-static long cm_launched(void)
-{
-    // mpirun's own first: it may run inside a Slurm step, whose variables it passes on.
-    // Open MPI; MPICH, Intel MPI and srun --mpi=pmi2; MVAPICH; srun of any kind.  A batch script
-    // has SLURM_NTASKS too, though srun did not start it: only a step counts.
-    static const char *const name[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
-                                       "SLURM_STEP_NUM_TASKS"};
-
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
-        long n = cm_count(name[i]);
-
-        if (n >= 0)
-            return n;
-    }
-    return -1;
-}
-
 bool zt_comm_launched(void)
 {
-    return cm_launched() > 1;
+    return ckpt_launch_size() > 1;
 }
 
 /* What launchers tell their processes: how many there are, which one this is. */
@@ -74,11 +45,12 @@ static const cm_told cm_launchers[] = {
 
 int zt_comm_alone(bool launching, ckpt_err *err)
 {
-    long mpi = cm_launched();
+    long mpi = ckpt_launch_size();
 
     for (size_t i = 0; i < sizeof cm_launchers / sizeof *cm_launchers; i++) {
         const cm_told *t = &cm_launchers[i];
-        long size = cm_count(t->size), rank = cm_count(t->rank), n = mpi > 1 ? mpi : 1;
+        long size = ckpt_launch_count(t->size), rank = ckpt_launch_count(t->rank),
+             n = mpi > 1 ? mpi : 1;
         const char *name = size > 1 ? t->size : t->rank;
 
         // MPI's launcher, or a step of one task, is nearer than the job around it

@@ -24,6 +24,9 @@ typedef struct ckpt_dir {
 /* Make the folder and its parents if absent, and open it.  To be closed, also on failure. */
 int ckpt_dir_make(ckpt_dir *d, const char *path, ckpt_err *err);
 
+/* Open a folder that is there. */
+int ckpt_dir_open(ckpt_dir *d, const char *path, ckpt_err *err);
+
 /* A new folder is only safe once its parent is synced. */
 int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err);
 

@@ -5,13 +5,25 @@
 #ifndef CKPT_COPY_IO_H
 #define CKPT_COPY_IO_H
 
+#include <sys/stat.h>
+
 #include "libckpt/map/map.h"
 
 typedef struct ckpt_io ckpt_io;
 
+/* Which file it is, and when it was changed; zeros: not known. */
+typedef struct ckpt_identity {
+    uint64_t dev, ino;
+    int64_t mtime_s, mtime_ns, ctime_s, ctime_ns;
+} ckpt_identity;
+
+/* Of a file as stat saw it. */
+ckpt_identity ckpt_identity_of(const struct stat *st);
+
 struct ckpt_io {
     const char *name; /* for messages: the path */
     uint64_t size;    /* bytes, as fstat saw it at opening */
+    ckpt_identity id; /* of the same moment */
     /*
      * Exactly n bytes at offset at, which the caller has checked against size; CKPT_EIO otherwise.
      */
@@ -25,6 +37,12 @@ struct ckpt_io {
  *
  * Errors   CKPT_EMISSING (ENOENT), CKPT_EIO, CKPT_EFORMAT (not a regular file), CKPT_ELIMIT
  */
+int ckpt_io_open_here(ckpt_io **out, const char *path, ckpt_err *err);
+
+/*
+ * The same for its headers: of the processes of a team one opens the file, and reads for the others
+ * (far.c).
+ */
 int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err);
 
 /* Borrowed memory as a file. */
@@ -33,8 +51,9 @@ int ckpt_io_memory(ckpt_io **out, const char *name, const void *bytes, uint64_t 
 /* A caller's functions as a file; input is borrowed. */
 int ckpt_io_input(ckpt_io **out, const char *name, const ckpt_input *input, ckpt_err *err);
 
-/* Any file of a map, as it was opened before. */
+/* Any file of a map, as it was opened before: for its headers, and for its data. */
 int ckpt_io_again(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err);
+int ckpt_io_data(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err);
 
 /*
  * n bytes of another file from offset at, as a file of its own name; `whole` is borrowed.
@@ -46,7 +65,7 @@ int ckpt_io_part(ckpt_io **out, ckpt_io *whole, uint64_t at, uint64_t n, ckpt_er
 /* Checked read: CKPT_EFORMAT if [at, at+n) is outside the file. */
 int ckpt_io_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
 
-/* Fill path, size and identity of an opened file (memory: size only). */
+/* Fill path, size and identity of an opened file (memory: no identity). */
 void ckpt_io_identify(const ckpt_io *io, ckpt_map_file *out);
 
 void ckpt_io_close(ckpt_io *io); /* NULL is fine */

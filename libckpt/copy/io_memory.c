@@ -40,7 +40,7 @@ int ckpt_io_memory(ckpt_io **out, const char *name, const void *bytes, uint64_t 
         return ckpt_fail_memory(err);
     memcpy(f->name, name, n_name);
     f->bytes = bytes;
-    f->io = (ckpt_io){f->name, n, iom_read_at, iom_close};
+    f->io = (ckpt_io){.name = f->name, .size = n, .read_at = iom_read_at, .close = iom_close};
     *out = &f->io;
     return CKPT_OK;
 }
@@ -74,13 +74,49 @@ int ckpt_io_input(ckpt_io **out, const char *name, const ckpt_input *input, ckpt
         return ckpt_fail_memory(err);
     memcpy(f->name, name, n_name);
     f->input = input;
-    f->io = (ckpt_io){f->name, input->n_bytes, iom_input_read, iom_close};
+    f->io = (ckpt_io){
+        .name = f->name, .size = input->n_bytes, .read_at = iom_input_read, .close = iom_close};
     *out = &f->io;
     return CKPT_OK;
 }
+
+/* ---- by what they are for ---- */
 
 int ckpt_io_again(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err)
 {
     return file->input ? ckpt_io_input(out, file->path, file->input, err)
                        : ckpt_io_open(out, file->path, err);
+}
+
+int ckpt_io_data(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err)
+{
+    return file->input ? ckpt_io_input(out, file->path, file->input, err)
+                       : ckpt_io_open_here(out, file->path, err);
+}
+
+int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_err *err)
+{
+    assert(out && n && path);
+    ckpt_io *io = NULL;
+    char *p = NULL;
+    int rc = ckpt_io_open(&io, path, err);
+
+    *out = NULL;
+    *n = 0;
+    if (rc == CKPT_OK && io->size > max)
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
+                       path, io->size, max);
+    if (rc == CKPT_OK) {
+        // One more byte: a terminator for callers that read text.
+        p = io->size < SIZE_MAX ? ckpt_alloc((size_t)io->size + 1) : NULL;
+        rc = !p ? ckpt_fail_memory(err) : ckpt_io_read(io, p, io->size, 0, err);
+    }
+    if (rc == CKPT_OK) {
+        *out = p;
+        *n = io->size;
+    } else {
+        ckpt_free(p);
+    }
+    ckpt_io_close(io);
+    return rc;
 }

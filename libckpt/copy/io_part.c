@@ -38,7 +38,10 @@ int ckpt_io_part(ckpt_io **out, ckpt_io *whole, uint64_t at, uint64_t n, ckpt_er
     p = ckpt_alloc(sizeof *p);
     if (!p)
         return ckpt_fail_memory(err);
-    *p = (iopt_part){{whole->name, n, iopt_read_at, iopt_close}, whole, at};
+    *p = (iopt_part){
+        .io = {.name = whole->name, .size = n, .read_at = iopt_read_at, .close = iopt_close},
+        .whole = whole,
+        .at = at};
     *out = &p->io;
     return CKPT_OK;
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "libckpt/copy/io.h"
+#include "libckpt/copy/team.h"
 
 typedef struct pool_file {
     ckpt_io *io;      /* NULL: closed */
@@ -100,9 +101,10 @@ static bool pool_same(const ckpt_map_file *was, const ckpt_map_file *now)
         return false;
     if (was->ino == 0 && was->dev == 0)
         return true;
-    return was->dev == now->dev && was->ino == now->ino && was->mtime_s == now->mtime_s &&
-           was->mtime_ns == now->mtime_ns && was->ctime_s == now->ctime_s &&
-           was->ctime_ns == now->ctime_ns;
+    // Machines number a shared file system as they like.
+    return (was->dev == now->dev || ckpt_team_now()) && was->ino == now->ino &&
+           was->mtime_s == now->mtime_s && was->mtime_ns == now->mtime_ns &&
+           was->ctime_s == now->ctime_s && was->ctime_ns == now->ctime_ns;
 }
 
 /* The one text for a file that is not what it was. */
@@ -123,7 +125,7 @@ static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
 
     if (p->n_open >= p->max_open)
         pool_make_room(p);
-    rc = ckpt_io_again(&io, was, err);
+    rc = ckpt_io_data(&io, was, err);
     if (rc != CKPT_OK)
         return rc;
     ckpt_io_identify(io, &now);
@@ -191,13 +193,8 @@ int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
             return errno == ENOENT
                        ? pool_changed(was->path, err)
                        : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot stat", was->path);
-        now.size = (uint64_t)st.st_size;
-        now.dev = (uint64_t)st.st_dev;
-        now.ino = (uint64_t)st.st_ino;
-        now.mtime_s = (int64_t)st.st_mtim.tv_sec;
-        now.mtime_ns = (int64_t)st.st_mtim.tv_nsec;
-        now.ctime_s = (int64_t)st.st_ctim.tv_sec;
-        now.ctime_ns = (int64_t)st.st_ctim.tv_nsec;
+        const ckpt_io seen = {.size = (uint64_t)st.st_size, .id = ckpt_identity_of(&st)};
+        ckpt_io_identify(&seen, &now);
         if (!pool_same(was, &now))
             return pool_changed(was->path, err);
     }

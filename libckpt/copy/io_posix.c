@@ -23,7 +23,6 @@ typedef struct iop_file {
     ckpt_io io; /* first, so that a ckpt_io of ours is an iop_file */
     int fd;
     atomic_bool hinted; /* the kernel knows that we read forwards */
-    struct stat st;     /* as it was at opening */
     char path[];
 } iop_file;
 
@@ -101,11 +100,12 @@ static int iop_open_fd(int *out, const char *path, ckpt_err *err)
     return CKPT_OK;
 }
 
-int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
+int ckpt_io_open_here(ckpt_io **out, const char *path, ckpt_err *err)
 {
     assert(out && path);
     size_t n = strlen(path) + 1;
     iop_file *f = ckpt_alloc(sizeof *f + n);
+    struct stat st = {0};
     int rc;
 
     *out = NULL;
@@ -117,12 +117,16 @@ int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
         return rc;
     }
     memcpy(f->path, path, n);
-    if (fstat(f->fd, &f->st) != 0)
+    if (fstat(f->fd, &st) != 0)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot stat", path);
-    else if (!S_ISREG(f->st.st_mode))
+    else if (!S_ISREG(st.st_mode))
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: %s, not a regular file", path,
-                       S_ISDIR(f->st.st_mode) ? "a folder" : "a device, pipe or socket");
-    f->io = (ckpt_io){f->path, (uint64_t)f->st.st_size, iop_read_at, iop_close};
+                       S_ISDIR(st.st_mode) ? "a folder" : "a device, pipe or socket");
+    f->io = (ckpt_io){.name = f->path,
+                      .size = (uint64_t)st.st_size,
+                      .id = ckpt_identity_of(&st),
+                      .read_at = iop_read_at,
+                      .close = iop_close};
     if (rc != CKPT_OK)
         iop_close(&f->io);
     else
@@ -141,52 +145,31 @@ int ckpt_io_read(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
     return n == 0 ? CKPT_OK : io->read_at(io, buf, n, at, err);
 }
 
+ckpt_identity ckpt_identity_of(const struct stat *st)
+{
+    return (ckpt_identity){.dev = (uint64_t)st->st_dev,
+                           .ino = (uint64_t)st->st_ino,
+                           .mtime_s = (int64_t)st->st_mtim.tv_sec,
+                           .mtime_ns = (int64_t)st->st_mtim.tv_nsec,
+                           .ctime_s = (int64_t)st->st_ctim.tv_sec,
+                           .ctime_ns = (int64_t)st->st_ctim.tv_nsec};
+}
+
 void ckpt_io_identify(const ckpt_io *io, ckpt_map_file *out)
 {
     assert(io && out);
     out->path = io->name;
     out->size = io->size;
-    if (io->read_at == iop_read_at) {
-        const struct stat *st = &iop_of(io)->st;
-
-        out->dev = (uint64_t)st->st_dev;
-        out->ino = (uint64_t)st->st_ino;
-        out->mtime_s = (int64_t)st->st_mtim.tv_sec;
-        out->mtime_ns = (int64_t)st->st_mtim.tv_nsec;
-        out->ctime_s = (int64_t)st->st_ctim.tv_sec;
-        out->ctime_ns = (int64_t)st->st_ctim.tv_nsec;
-    }
+    out->dev = io->id.dev;
+    out->ino = io->id.ino;
+    out->mtime_s = io->id.mtime_s;
+    out->mtime_ns = io->id.mtime_ns;
+    out->ctime_s = io->id.ctime_s;
+    out->ctime_ns = io->id.ctime_ns;
 }
 
 void ckpt_io_close(ckpt_io *io)
 {
     if (io)
         io->close(io);
-}
-
-int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_err *err)
-{
-    assert(out && n && path);
-    ckpt_io *io = NULL;
-    char *p = NULL;
-    int rc = ckpt_io_open(&io, path, err);
-
-    *out = NULL;
-    *n = 0;
-    if (rc == CKPT_OK && io->size > max)
-        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
-                       path, io->size, max);
-    if (rc == CKPT_OK) {
-        // One more byte: a terminator for callers that read text.
-        p = io->size < SIZE_MAX ? ckpt_alloc((size_t)io->size + 1) : NULL;
-        rc = !p ? ckpt_fail_memory(err) : ckpt_io_read(io, p, io->size, 0, err);
-    }
-    if (rc == CKPT_OK) {
-        *out = p;
-        *n = io->size;
-    } else {
-        ckpt_free(p);
-    }
-    ckpt_io_close(io);
-    return rc;
 }

@@ -37,7 +37,7 @@ typedef struct ckpt_journal {
 /*
  * 64 hexadecimal digits of SHA-256 over all that determines what a run writes: folder, pointer,
  * files and literals, tensors and their extents on both sides, the identity of every file read
- * (path, size, dev, ino, mtime), and the bytes of what is read from memory.
+ * (path, size, ino, mtime), and the bytes of what is read from memory.
  */
 int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from, bool no_fsync,
                              ckpt_err *err);

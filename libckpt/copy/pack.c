@@ -73,8 +73,9 @@ int ckpt_pack_file(const ckpt_pack_job *job, ckpt_map *to, uint32_t file, ckpt_e
     // the folder is ours: only the file itself can have this name
     const char *temp = strcmp(f->path, ".packing") != 0 ? ".packing" : ".packing-2";
     const char *shown = ckpt_arena_printf(to->arena, "%s/%s", job->shown, f->path);
-    pack_io stored = {.io = {shown, f->size, pack_read_at, NULL}, .progress = job->progress};
-    pack_io packed = {.io = {shown, 0, pack_read_at, NULL}};
+    pack_io stored = {.io = {.name = shown, .size = f->size, .read_at = pack_read_at},
+                      .progress = job->progress};
+    pack_io packed = {.io = {.name = shown, .read_at = pack_read_at}};
     int rc = shown ? CKPT_OK : ckpt_fail_memory(err);
 
     stored.fd = packed.fd = -1;

@@ -348,7 +348,8 @@ static void changes_while_read(void **state)
                 ckpt_bytes_add(&b, NULL, LONGER - 4) && ckpt_bytes_add(&b, "payload 0", 9));
     assert_true(ckpt_zip_put_directory(&b, a.item, 1, b.n));
     for (unsigned i = 0; i < 2; i++) {
-        unsteady u = {.io = {"t.pt", b.n, unsteady_read, NULL}, .bytes = &b, .at = 28};
+        unsteady u = {
+            .io = {.name = "t.pt", .size = b.n, .read_at = unsteady_read}, .bytes = &b, .at = 28};
 
         u.later = i == 0 ? EXTRA : LONGER;
         assert_int_equal(ckpt_zip_open(&zip, arena, &u.io, &err), CKPT_EFORMAT);

@@ -298,7 +298,10 @@ static void reads_little(void **state)
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         large f = {
-            {"large.pt", sizes[i] + (UINT64_C(1) << 40), large_read, NULL}, heads[i], sizes[i], 0};
+            {.name = "large.pt", .size = sizes[i] + (UINT64_C(1) << 40), .read_at = large_read},
+            heads[i],
+            sizes[i],
+            0};
         ckpt_map *map;
         ckpt_err err = {0};
 

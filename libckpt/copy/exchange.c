@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exchange.c: what all processes of a team do together: bytes gathered, spread and dealt, and an
+ * outcome that all agree on.
+ */
+#include <string.h>
+
+#include "libckpt/copy/team_inside.h"
+
+/* What an exchange is: those who wait for another one have come apart. */
+enum team_what { TEAM_HELLO = 1, TEAM_GATHER, TEAM_SPREAD, TEAM_DEAL, TEAM_WHAT_ROOM = 16 };
+
+void ckpt_blobs_free(ckpt_blobs *b)
+{
+    while (b->held) {
+        ckpt_letter *next = b->held->next;
+
+        ckpt_free(b->held);
+        b->held = next;
+    }
+    ckpt_free(b->at);
+    ckpt_free(b->n);
+    *b = (ckpt_blobs){0};
+}
+
+static int team_blobs(ckpt_blobs *b, unsigned n, ckpt_err *err)
+{
+    *b = (ckpt_blobs){.ranks = n};
+    b->at = ckpt_alloc(n * sizeof(const uint8_t *));
+    b->n = ckpt_alloc(n * sizeof *b->n);
+    return b->at && b->n ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+/* The id of the exchange that begins. */
+static uint64_t team_number(team_state *t, enum team_what what)
+{
+    uint64_t id;
+
+    pthread_mutex_lock(&t->lock);
+    id = t->seq++ * TEAM_WHAT_ROOM + what;
+    pthread_mutex_unlock(&t->lock);
+    return id;
+}
+
+static int team_send(team_state *t, unsigned to, uint64_t id, const void *p, size_t n,
+                     ckpt_err *err)
+{
+    ckpt_letter *l = ckpt_letter_new(to, TEAM_BLOB, id, n);
+
+    if (!l)
+        return n > CKPT_LETTER_MAX
+                   ? ckpt_fail(err, CKPT_ELIMIT, "%zu bytes are too many for a letter", n)
+                   : ckpt_fail_memory(err);
+    if (n > 0)
+        memcpy(l->bytes, p, n);
+    ckpt_post_send(t->post, l);
+    return CKPT_OK;
+}
+
+/* A letter of an exchange as the blob of a process. */
+static int team_take(team_state *t, unsigned from, uint64_t id, ckpt_blobs *out, unsigned place,
+                     ckpt_err *err)
+{
+    ckpt_letter *l = NULL;
+    int rc = team_await(t, &t->blobs, from, id, TEAM_WHAT_ROOM, &l, err);
+
+    if (rc != CKPT_OK || !l)
+        return rc != CKPT_OK ? rc : CKPT_EIO;
+    team_keep(&out->held, l);
+    out->at[place] = l->bytes;
+    out->n[place] = l->n;
+    return CKPT_OK;
+}
+
+/* Own bytes as a blob. */
+static int team_own(team_state *t, const void *p, size_t n, ckpt_blobs *out, ckpt_err *err)
+{
+    ckpt_letter *l = ckpt_letter_new(t->team.rank, TEAM_BLOB, 0, n);
+
+    if (!l)
+        return ckpt_fail_memory(err);
+    if (n > 0)
+        memcpy(l->bytes, p, n);
+    team_keep(&out->held, l);
+    out->at[t->team.rank] = l->bytes;
+    out->n[t->team.rank] = n;
+    return CKPT_OK;
+}
+
+/* Everybody's bytes at rank 0; with its own. */
+static int team_gather(team_state *t, const void *p, size_t n, ckpt_blobs *out, ckpt_err *err)
+{
+    uint64_t id = team_number(t, TEAM_GATHER);
+    int rc = CKPT_OK;
+
+    if (t->team.rank != 0)
+        return team_send(t, 0, id, p, n, err);
+    rc = team_own(t, p, n, out, err);
+    for (unsigned i = 1; rc == CKPT_OK && i < t->team.n; i++)
+        rc = team_take(t, i, id, out, i, err);
+    return rc;
+}
+
+/* Rank 0's bytes at all, as its blob. */
+static int team_spread(team_state *t, const void *p, size_t n, ckpt_blobs *out, ckpt_err *err)
+{
+    uint64_t id = team_number(t, TEAM_SPREAD);
+    int rc = CKPT_OK;
+
+    if (t->team.rank != 0)
+        return team_take(t, 0, id, out, 0, err);
+    for (unsigned i = 1; rc == CKPT_OK && i < t->team.n; i++)
+        rc = team_send(t, i, id, p, n, err);
+    return rc == CKPT_OK ? team_own(t, p, n, out, err) : rc;
+}
+
+int ckpt_team_tell(ckpt_team *team, const void *bytes, size_t n, ckpt_blobs *out, ckpt_err *err)
+{
+    int rc = team_blobs(out, team->n, err);
+
+    return rc == CKPT_OK ? team_spread((team_state *)team, bytes, n, out, err) : rc;
+}
+
+/* Blobs as bytes, each behind its length. */
+static bool team_pack(ckpt_bytes *b, const ckpt_blobs *blobs)
+{
+    bool ok = true;
+
+    for (unsigned i = 0; ok && i < blobs->ranks; i++) {
+        uint64_t n = blobs->n[i];
+
+        ok = ckpt_bytes_add(b, &n, sizeof n) &&
+             (n == 0 || ckpt_bytes_add(b, blobs->at[i], (size_t)n));
+    }
+    return ok;
+}
+
+/* And back: the blobs point into the packed ones, which is blob 0 before. */
+static int team_unpack(ckpt_blobs *blobs, ckpt_err *err)
+{
+    const uint8_t *p = blobs->at[0];
+    size_t left = blobs->n[0];
+
+    for (unsigned i = 0; i < blobs->ranks; i++) {
+        uint64_t n = 0;
+
+        if (left < sizeof n)
+            return ckpt_fail(err, CKPT_EIO, "a letter of rank 0 is too short");
+        memcpy(&n, p, sizeof n);
+        p += sizeof n;
+        left -= sizeof n;
+        if (n > left)
+            return ckpt_fail(err, CKPT_EIO, "a letter of rank 0 is too short");
+        blobs->at[i] = p;
+        blobs->n[i] = (size_t)n;
+        p += n;
+        left -= (size_t)n;
+    }
+    return CKPT_OK;
+}
+
+int ckpt_team_all(ckpt_team *team, const void *bytes, size_t n, ckpt_blobs *out, ckpt_err *err)
+{
+    team_state *t = (team_state *)team;
+    ckpt_blobs in = {0};
+    ckpt_bytes all = {0};
+    int rc = team_blobs(out, team->n, err);
+
+    if (rc == CKPT_OK)
+        rc = team_blobs(&in, team->n, err);
+    if (rc == CKPT_OK)
+        rc = team_gather(t, bytes, n, &in, err);
+    if (rc == CKPT_OK && team->rank == 0 && !team_pack(&all, &in))
+        rc = ckpt_fail_memory(err);
+    ckpt_blobs_free(&in);
+    if (rc == CKPT_OK)
+        rc = team_spread(t, all.at, all.n, out, err);
+    ckpt_vec_free(&all);
+    return rc == CKPT_OK ? team_unpack(out, err) : rc;
+}
+
+int ckpt_team_deal(ckpt_team *team, const ckpt_bytes *parts, ckpt_blobs *out, ckpt_err *err)
+{
+    team_state *t = (team_state *)team;
+    uint64_t id = team_number(t, TEAM_DEAL);
+    int rc = team_blobs(out, team->n, err);
+
+    // Each begins with the one behind it, so that nobody gets all letters at once.
+    for (unsigned i = 1; rc == CKPT_OK && i < team->n; i++) {
+        unsigned to = (team->rank + i) % team->n;
+
+        rc = team_send(t, to, id, parts[to].at, parts[to].n, err);
+    }
+    if (rc == CKPT_OK)
+        rc = team_own(t, parts[team->rank].at, parts[team->rank].n, out, err);
+    for (unsigned i = 0; rc == CKPT_OK && i < team->n; i++) {
+        if (i != team->rank)
+            rc = team_take(t, i, id, out, i, err);
+    }
+    return rc;
+}
+
+/* An outcome as it is told. */
+typedef struct team_vote {
+    ckpt_err err;
+    bool echo; /* it only stopped because another one had failed */
+} team_vote;
+
+/* The lowest that failed by itself; else any that failed; NULL: none. */
+static const team_vote *team_judge(const ckpt_blobs *in)
+{
+    const team_vote *worst = NULL;
+
+    for (unsigned i = 0; i < in->ranks; i++) {
+        const team_vote *v = (const team_vote *)(const void *)in->at[i];
+
+        if (in->n[i] == sizeof *v && v->err.code != CKPT_OK &&
+            (!worst || (worst->echo && !v->echo)))
+            worst = v;
+    }
+    return worst;
+}
+
+int ckpt_team_agree(ckpt_team *team, int rc, ckpt_err *err)
+{
+    team_state *t = (team_state *)team;
+    ckpt_err none = {0};
+    team_vote mine = {.err = {.code = rc}};
+    ckpt_blobs in = {0}, out = {0};
+    int bad = team_blobs(&in, team->n, &none);
+
+    if (rc != CKPT_OK && err && err->code != CKPT_OK)
+        mine.err = *err;
+    mine.err.code = rc;
+    mine.echo = rc == CKPT_ECANCELED && ckpt_team_check(team, NULL) == CKPT_ECANCELED;
+    if (rc != CKPT_OK && !mine.echo)
+        team_say_all(t, TEAM_STOP, t->seq + 1, NULL, 0);
+    if (bad == CKPT_OK)
+        bad = team_blobs(&out, team->n, &none);
+    if (bad == CKPT_OK)
+        bad = team_gather(t, &mine, sizeof mine, &in, &none);
+    if (bad == CKPT_OK) {
+        const team_vote *v = team->rank == 0 ? team_judge(&in) : NULL;
+
+        bad = team_spread(t, v ? &v->err : NULL, v ? sizeof v->err : 0, &out, &none);
+    }
+    if (bad == CKPT_OK && out.n[0] == sizeof none)
+        memcpy(&none, out.at[0], sizeof none);
+    none.text[sizeof none.text - 1] = 0;
+    ckpt_blobs_free(&in);
+    ckpt_blobs_free(&out);
+    // Who cannot be asked explains less than what failed here.
+    if (bad != CKPT_OK && rc != CKPT_OK && !mine.echo)
+        return rc;
+    if (none.code == CKPT_OK)
+        return CKPT_OK;
+    if (err)
+        *err = none;
+    return none.code;
+}

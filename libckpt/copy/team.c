@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * team.c: letters as they come, questions, and signs of life.
+ */
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "libckpt/copy/team_inside.h"
+
+#define TEAM_BEATS 1.0  /* seconds between signs of life */
+#define TEAM_GAP   2.0  /* seconds without a look at the clock: this process itself was stopped */
+#define TEAM_GRACE 10.0 /* seconds for a failure to be told, once a process is lost */
+
+static team_state *team_it;
+static _Atomic unsigned team_aside; /* depth of ckpt_team_alone */
+
+ckpt_team *ckpt_team_now(void)
+{
+    return team_it && atomic_load(&team_aside) == 0 ? &team_it->team : NULL;
+}
+
+void ckpt_team_alone(bool alone)
+{
+    if (alone)
+        (void)atomic_fetch_add(&team_aside, 1);
+    else
+        (void)atomic_fetch_sub(&team_aside, 1);
+}
+
+unsigned ckpt_team_size(void)
+{
+    return team_it ? team_it->team.n : 1;
+}
+
+unsigned ckpt_team_rank(void)
+{
+    return team_it ? team_it->team.rank : 0;
+}
+
+void ckpt_team_sent(uint64_t *n_letters, uint64_t *n_bytes)
+{
+    *n_letters = *n_bytes = 0;
+    if (team_it)
+        ckpt_post_count(team_it->post, n_letters, n_bytes);
+}
+
+/* ---- failures ---- */
+
+/* Nothing more can be exchanged; with the lock held.  The first reason stays. */
+static void team_lose(team_state *t, const ckpt_err *why)
+{
+    if (t->lost.code == CKPT_OK) {
+        t->lost = *why;
+        t->lost_at = ckpt_post_clock();
+    }
+    pthread_cond_broadcast(&t->news);
+}
+
+/*
+ * Why to wait no longer, with the lock held.  Who has left with a failure answers questions until
+ * all have: the others may fail for the same reason, and say it in their own time.
+ */
+static int team_failed(const team_state *t, bool together, ckpt_err *err)
+{
+    const ckpt_err *why = t->lost.code != CKPT_OK ? &t->lost : &t->left;
+
+    return why->code == CKPT_OK || (why == &t->left && !together)
+               ? CKPT_OK
+               : ckpt_fail(err, why->code, "%s", why->text);
+}
+
+int ckpt_team_check(ckpt_team *team, ckpt_err *err)
+{
+    team_state *t = (team_state *)team;
+    int rc;
+
+    pthread_mutex_lock(&t->lock);
+    rc = team_failed(t, true, err);
+    if (rc == CKPT_OK && t->stop_at > t->seq)
+        rc = ckpt_fail(err, CKPT_ECANCELED, "another process has failed");
+    pthread_mutex_unlock(&t->lock);
+    return rc;
+}
+
+/* ---- the post's thread ---- */
+
+/* A letter without bytes, or with those of n; one that finds no memory is not sent. */
+static void team_say(team_state *t, unsigned to, enum team_kind kind, uint64_t id, const void *p,
+                     size_t n)
+{
+    ckpt_letter *l = ckpt_letter_new(to, kind, id, n);
+
+    if (!l)
+        return;
+    if (n > 0)
+        memcpy(l->bytes, p, n);
+    ckpt_post_send(t->post, l);
+}
+
+void team_say_all(team_state *t, enum team_kind kind, uint64_t id, const void *p, size_t n)
+{
+    for (unsigned i = 0; i < t->team.n; i++) {
+        if (i != t->team.rank)
+            team_say(t, i, kind, id, p, n);
+    }
+}
+
+void team_keep(ckpt_letter **list, ckpt_letter *l)
+{
+    l->next = *list;
+    *list = l;
+}
+
+/* A process has left with an outcome: whoever still waits for it fails with that. */
+static void team_gone(team_state *t, const ckpt_letter *l)
+{
+    ckpt_err why = {0};
+
+    t->mate[l->peer].gone = true;
+    if (l->n == sizeof why)
+        memcpy(&why, l->bytes, sizeof why);
+    why.text[sizeof why.text - 1] = 0;
+    if (t->left.code == CKPT_OK)
+        t->left = why;
+}
+
+static void team_deliver(void *ctx, ckpt_letter *l)
+{
+    team_state *t = ctx;
+    bool kept = true;
+
+    pthread_mutex_lock(&t->lock);
+    t->mate[l->peer].heard = ckpt_post_clock();
+    switch (l->kind) {
+    case TEAM_BLOB:
+        team_keep(&t->blobs, l);
+        break;
+    case TEAM_ANSWER:
+        team_keep(&t->answers, l);
+        break;
+    case TEAM_ASK:
+    case TEAM_NOTE:
+        l->next = NULL;
+        *t->asked_end = l;
+        t->asked_end = &l->next;
+        break;
+    default:
+        kept = false;
+        if (l->kind == TEAM_BEAT && l->n == sizeof t->mate->done)
+            memcpy(&t->mate[l->peer].done, l->bytes, l->n);
+        else if (l->kind == TEAM_STOP && l->id > t->stop_at)
+            t->stop_at = l->id;
+        else if (l->kind == TEAM_GONE)
+            team_gone(t, l);
+    }
+    pthread_cond_broadcast(&t->news);
+    pthread_mutex_unlock(&t->lock);
+    if (!kept)
+        ckpt_free(l);
+}
+
+static void team_broken(void *ctx, const char *why)
+{
+    team_state *t = ctx;
+    ckpt_err err = {0};
+
+    (void)ckpt_fail(&err, CKPT_EIO, "the other processes cannot be reached: %.300s", why);
+    pthread_mutex_lock(&t->lock);
+    team_lose(t, &err);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* Rank 0 listens to all, and all listen to rank 0. */
+static bool team_listens(const team_state *t, unsigned to)
+{
+    return to != t->team.rank && (t->team.rank == 0 || to == 0) && !t->mate[to].gone;
+}
+
+/* Somebody has not been heard of for too long. */
+static void team_look(team_state *t, double now)
+{
+    for (unsigned i = 0; i < t->team.n && t->lost.code == CKPT_OK; i++) {
+        ckpt_err err = {0};
+
+        if (!team_listens(t, i) || now - t->mate[i].heard <= t->limit)
+            continue;
+        (void)ckpt_fail(
+            &err, CKPT_EIO,
+            "rank %u%s%s has given no sign of life for %.0f s: it hangs, is stopped, or "
+            "its machine is gone",
+            i, t->met ? " on " : "", t->met ? t->team.host[t->team.node[i]] : "", t->limit);
+        t->vanished = true;
+        team_lose(t, &err);
+    }
+}
+
+/* Several times a second: signs of life, given and missed. */
+static void team_tick(void *ctx)
+{
+    team_state *t = ctx;
+    double now = ckpt_post_clock();
+    uint64_t done = atomic_load(&t->done);
+    bool beat, over;
+
+    pthread_mutex_lock(&t->lock);
+    // A job that was suspended: the others have had no time either.
+    for (unsigned i = 0; now - t->ticked > TEAM_GAP && i < t->team.n; i++)
+        t->mate[i].heard += now - t->ticked;
+    t->ticked = now;
+    if (!t->closing)
+        team_look(t, now);
+    beat = now - t->beaten >= TEAM_BEATS;
+    t->beaten = beat ? now : t->beaten;
+    over = t->vanished && now - t->lost_at > TEAM_GRACE;
+    pthread_mutex_unlock(&t->lock);
+    for (unsigned i = 0; beat && i < t->team.n; i++) {
+        if (team_listens(t, i))
+            team_say(t, i, TEAM_BEAT, 0, &done, sizeof done);
+    }
+    // The thread that should tell hangs itself, in a read perhaps.
+    if (over) {
+        t->mail.abort(t->mail.ctx, ckpt_err_status(t->lost.code), t->lost.text);
+    }
+}
+
+/* ---- waiting ---- */
+
+/* The letter of a list with this id, from this process; taken out.  NULL: there is none. */
+static ckpt_letter *team_find(ckpt_letter **list, unsigned from, uint64_t id, uint64_t room)
+{
+    for (ckpt_letter **at = list; *at; at = &(*at)->next) {
+        ckpt_letter *l = *at;
+
+        if (l->peer == from && l->id / room == id / room) {
+            *at = l->next;
+            return l;
+        }
+    }
+    return NULL;
+}
+
+int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, uint64_t room,
+               ckpt_letter **out, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&t->lock);
+    while (!(*out = team_find(list, from, id, room)) && rc == CKPT_OK) {
+        rc = team_failed(t, room > 1, err);
+        if (rc == CKPT_OK)
+            pthread_cond_wait(&t->news, &t->lock);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (*out && (*out)->id != id) {
+        ckpt_free(*out);
+        *out = NULL;
+        return ckpt_fail(err, CKPT_EIO,
+                         "rank %u is at another step than rank %u: were all started by the same "
+                         "command?",
+                         from, t->team.rank);
+    }
+    return rc;
+}
+
+/* ---- questions ---- */
+
+/* A question or a note, and the answer. */
+static int team_call(team_state *t, ckpt_letter *l, ckpt_letter **out, ckpt_err *err)
+{
+    unsigned rank = l->peer;
+    uint64_t id = l->id;
+    ckpt_err told;
+    int rc;
+
+    ckpt_post_send(t->post, l);
+    rc = team_await(t, &t->answers, rank, id, 1, out, err);
+    if (rc != CKPT_OK)
+        return rc;
+    l = *out;
+    if (l->n < sizeof told) {
+        ckpt_free(l);
+        return ckpt_fail(err, CKPT_EIO, "an answer of rank %u is too short", rank);
+    }
+    memcpy(&told, l->bytes, sizeof told);
+    l->bytes += sizeof told;
+    l->n -= sizeof told;
+    told.text[sizeof told.text - 1] = 0;
+    if (told.code == CKPT_OK)
+        return CKPT_OK;
+    ckpt_free(l);
+    *out = NULL;
+    if (err && err->code == CKPT_OK)
+        *err = told;
+    return told.code;
+}
+
+/* A letter that is to be answered; its number is its own. */
+static ckpt_letter *team_question(team_state *t, unsigned rank, enum team_kind kind,
+                                  const void *bytes, size_t n)
+{
+    ckpt_letter *l;
+    uint64_t id;
+
+    pthread_mutex_lock(&t->lock);
+    id = t->next_ask++;
+    pthread_mutex_unlock(&t->lock);
+    l = ckpt_letter_new(rank, kind, id, n);
+    if (l && n > 0)
+        memcpy(l->bytes, bytes, n);
+    return l;
+}
+
+int ckpt_team_ask(ckpt_team *team, unsigned rank, const void *bytes, size_t n, ckpt_letter **out,
+                  ckpt_err *err)
+{
+    team_state *t = (team_state *)team;
+    ckpt_letter *l = team_question(t, rank, TEAM_ASK, bytes, n);
+
+    return l ? team_call(t, l, out, err) : ckpt_fail_memory(err);
+}
+
+int ckpt_team_note(ckpt_team *team, unsigned rank, const void *bytes, size_t n, ckpt_err *err)
+{
+    team_state *t = (team_state *)team;
+    ckpt_letter *l = team_question(t, rank, TEAM_NOTE, bytes, n), *answer = NULL;
+    int rc = l ? team_call(t, l, &answer, err) : ckpt_fail_memory(err);
+
+    ckpt_free(answer);
+    return rc;
+}
+
+void ckpt_team_on_note(ckpt_team *team, ckpt_team_note_fn fn, void *ctx)
+{
+    team_state *t = (team_state *)team;
+
+    pthread_mutex_lock(&t->noting);
+    t->note = fn;
+    t->note_ctx = ctx;
+    pthread_mutex_unlock(&t->noting);
+}
+
+/* What a letter says to who keeps notes here. */
+static int team_take_note(team_state *t, const ckpt_letter *l, ckpt_err *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&t->noting);
+    rc = t->note ? t->note(t->note_ctx, l->bytes, l->n, err)
+                 : ckpt_fail(err, CKPT_EIO, "rank %u takes no notes now", t->team.rank);
+    pthread_mutex_unlock(&t->noting);
+    return rc;
+}
+
+static int team_answer(team_state *t, const ckpt_letter *l, ckpt_bytes *answer, ckpt_err *err)
+{
+    if (!ckpt_bytes_add(answer, NULL, sizeof *err))
+        return ckpt_fail_memory(err);
+    return l->kind == TEAM_NOTE ? team_take_note(t, l, err) : t->opts.answer(l, answer, err);
+}
+
+/* The next question; NULL: the clerk may go. */
+static ckpt_letter *team_asked(team_state *t)
+{
+    ckpt_letter *l;
+
+    pthread_mutex_lock(&t->lock);
+    while (!t->asked && !t->closing)
+        pthread_cond_wait(&t->news, &t->lock);
+    l = t->asked;
+    if (l)
+        t->asked = l->next;
+    if (!t->asked)
+        t->asked_end = &t->asked;
+    pthread_mutex_unlock(&t->lock);
+    return l;
+}
+
+static void *team_clerk(void *arg)
+{
+    team_state *t = arg;
+    ckpt_letter *l;
+
+    while ((l = team_asked(t))) {
+        ckpt_bytes answer = {0};
+        ckpt_err err = {0};
+        int rc = team_answer(t, l, &answer, &err);
+        err.code = rc;
+        if (rc != CKPT_OK) {
+            team_say(t, l->peer, TEAM_ANSWER, l->id, &err, sizeof err);
+        } else {
+            team_say(t, l->peer, TEAM_ANSWER, l->id, answer.at, answer.n);
+        }
+        ckpt_vec_free(&answer);
+        ckpt_free(l);
+    }
+    return NULL;
+}
+
+/* ---- progress ---- */
+
+void ckpt_team_done(ckpt_team *team, uint64_t n_bytes, uint64_t *all)
+{
+    team_state *t = (team_state *)team;
+
+    atomic_store(&t->done, n_bytes);
+    *all = n_bytes;
+    pthread_mutex_lock(&t->lock);
+    for (unsigned i = 0; i < team->n; i++)
+        *all += i == team->rank ? 0 : t->mate[i].done;
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- the threads ---- */
+
+team_state *team_here(void)
+{
+    return team_it;
+}
+
+int team_open(team_state *t, ckpt_err *err)
+{
+    const ckpt_post_calls calls = {team_deliver, team_tick, team_broken, t};
+    int rc = ckpt_post_open(&t->post, &t->mail, &calls, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    team_it = t;
+    if (pthread_create(&t->clerk, NULL, team_clerk, t) != 0)
+        return ckpt_fail(err, CKPT_ELIMIT, "no thread can be started for questions");
+    t->has_clerk = true;
+    return CKPT_OK;
+}
+
+void team_close(team_state *t, double seconds)
+{
+    pthread_mutex_lock(&t->lock);
+    t->closing = true;
+    pthread_cond_broadcast(&t->news);
+    pthread_mutex_unlock(&t->lock);
+    if (t->has_clerk)
+        pthread_join(t->clerk, NULL);
+    ckpt_post_close(t->post, seconds);
+    team_it = NULL;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * team_join.c: becoming one of a team, and leaving it.
+ */
+#define _GNU_SOURCE // sched_getaffinity
+#include <assert.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "libckpt/copy/team_inside.h"
+
+#define TEAM_FINISH 10.0 /* seconds for the others to leave, when nothing is heard of them */
+
+/* ---- joining ---- */
+
+/* What a process tells of itself. */
+typedef struct team_hello {
+    char version[32];
+    char host[256];
+    uint32_t processors, sizes; /* sizes: of what letters carry as it is in memory */
+} team_hello;
+
+static unsigned team_processors(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return (unsigned)CPU_COUNT(&set);
+    return 1;
+}
+
+/* Machines, in the order of their first ranks. */
+static int team_nodes(team_state *t, const ckpt_blobs *in, ckpt_err *err)
+{
+    for (unsigned i = 0; i < t->team.n; i++) {
+        const team_hello *h = (const team_hello *)(const void *)in->at[i];
+        unsigned k = 0;
+
+        while (k < t->team.n_nodes && strcmp(t->team.host[k], h->host) != 0)
+            k++;
+        t->team.node[i] = k;
+        if (k < t->team.n_nodes)
+            continue;
+        t->team.host[k] = ckpt_alloc(sizeof h->host);
+        if (!t->team.host[k])
+            return ckpt_fail_memory(err);
+        memcpy(t->team.host[k], h->host, sizeof h->host);
+        t->team.n_nodes++;
+    }
+    return CKPT_OK;
+}
+
+/* As many threads as the fullest machine has processors for. */
+static void team_threads(team_state *t, const ckpt_blobs *in)
+{
+    t->team.threads = 8;
+    for (unsigned i = 0; i < t->team.n; i++) {
+        const team_hello *h = (const team_hello *)(const void *)in->at[i];
+        unsigned here = 0, each;
+
+        for (unsigned k = 0; k < t->team.n; k++)
+            here += t->team.node[k] == t->team.node[i];
+        // Processes that are bound to processors of their own see only these.
+        each = h->processors / here;
+        each = each > 0 ? each : 1;
+        t->team.threads = each < t->team.threads ? each : t->team.threads;
+    }
+}
+
+/* Who the others are; all must be this program. */
+static int team_meet(team_state *t, ckpt_err *err)
+{
+    team_hello h = {.processors = team_processors(),
+                    .sizes = (uint32_t)(sizeof(void *) << 16 | sizeof(ckpt_err))};
+    ckpt_blobs in = {0};
+    int rc;
+
+    (void)snprintf(h.version, sizeof h.version, "%s", t->opts.version);
+    (void)snprintf(h.host, sizeof h.host, "%s", t->mail.host);
+    rc = ckpt_team_all(&t->team, &h, sizeof h, &in, err);
+    for (unsigned i = 0; rc == CKPT_OK && i < t->team.n; i++) {
+        const team_hello *other = (const team_hello *)(const void *)in.at[i];
+
+        if (in.n[i] != sizeof h || memcmp(other->version, h.version, sizeof h.version) != 0 ||
+            other->sizes != h.sizes)
+            rc = ckpt_fail(err, CKPT_EUSAGE,
+                           "rank %u runs another version of this program than rank %u (%s)", i,
+                           t->team.rank, h.version);
+    }
+    if (rc == CKPT_OK)
+        rc = team_nodes(t, &in, err);
+    if (rc == CKPT_OK)
+        team_threads(t, &in);
+    pthread_mutex_lock(&t->lock);
+    t->met = rc == CKPT_OK;
+    pthread_mutex_unlock(&t->lock);
+    ckpt_blobs_free(&in);
+    return rc;
+}
+
+static int team_init(team_state *t, const ckpt_mail *mail, const ckpt_team_opts *opts,
+                     ckpt_err *err)
+{
+    double now = ckpt_post_clock();
+
+    t->mail = *mail;
+    t->opts = *opts;
+    t->limit = opts->limit > 0 ? opts->limit : CKPT_TEAM_LIMIT;
+    t->team.rank = mail->rank;
+    t->team.n = mail->n_ranks;
+    t->asked_end = &t->asked;
+    t->seq = 1;
+    t->ticked = t->beaten = now;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_mutex_init(&t->noting, NULL);
+    pthread_cond_init(&t->news, NULL);
+    t->mate = ckpt_alloc(t->team.n * sizeof *t->mate);
+    t->team.node = ckpt_alloc(t->team.n * sizeof *t->team.node);
+    t->team.host = ckpt_alloc(t->team.n * sizeof(char *));
+    if (!t->mate || !t->team.node || !t->team.host)
+        return ckpt_fail_memory(err);
+    for (unsigned i = 0; i < t->team.n; i++)
+        t->mate[i].heard = now;
+    return CKPT_OK;
+}
+
+int ckpt_team_start(const ckpt_mail *mail, const ckpt_team_opts *opts, ckpt_err *err)
+{
+    assert(mail && opts && opts->answer && !team_here() && mail->rank < mail->n_ranks);
+    team_state *t = ckpt_alloc(sizeof *t);
+    int rc = t ? team_init(t, mail, opts, err) : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK)
+        rc = team_open(t, err);
+    // What other threads may know already stays to the process's end.
+    return rc == CKPT_OK ? team_meet(t, err) : rc;
+}
+
+/* ---- leaving ---- */
+
+/* True if all others have left; *alive: those whose signs of life come here still give them. */
+static bool team_all_gone(team_state *t, bool *alive)
+{
+    bool all = true;
+
+    pthread_mutex_lock(&t->lock);
+    *alive = t->lost.code == CKPT_OK && (t->team.rank == 0 || !t->mate[0].gone);
+    for (unsigned i = 0; i < t->team.n; i++)
+        all = all && (i == t->team.rank || t->mate[i].gone);
+    pthread_mutex_unlock(&t->lock);
+    return all;
+}
+
+/* Wait until they have, for as long as they live; false: they have not. */
+static bool team_wait_gone(team_state *t)
+{
+    const struct timespec pause = {.tv_nsec = 1000 * 1000};
+    double end = ckpt_post_clock() + TEAM_FINISH;
+    bool alive, all;
+
+    while (!(all = team_all_gone(t, &alive)) && ckpt_post_clock() < end) {
+        end = alive ? ckpt_post_clock() + TEAM_FINISH : end;
+        (void)nanosleep(&pause, NULL);
+    }
+    return all;
+}
+
+int ckpt_team_leave(int rc, ckpt_err *err)
+{
+    team_state *t = team_here();
+    ckpt_err why = {0};
+
+    if (!t)
+        return rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_team_agree(&t->team, rc, err);
+    if (rc != CKPT_OK && err && err->code != CKPT_OK)
+        why = *err;
+    why.code = rc;
+    team_say_all(t, TEAM_GONE, 0, &why, sizeof why);
+    if (!team_wait_gone(t))
+        t->mail.abort(t->mail.ctx, ckpt_err_status(rc != CKPT_OK ? rc : CKPT_EIO), why.text);
+    team_close(t, TEAM_FINISH);
+    return rc;
+}
