@@ -3,13 +3,24 @@
  * diff.c: two maps compared by name and value, whatever their formats.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
+#include "libckpt/copy/team.h"
 #include "libckpt/format.h"
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
+
+/* What of a tensor's values differs. */
+typedef struct diff_part {
+    uint64_t tensor; /* of A */
+    uint64_t n_different, first;
+    double max_abs;
+} diff_part;
+
+CKPT_VEC(diff_parts, diff_part);
 
 typedef struct diff_state {
     ckpt_reader *ra, *rb;
@@ -19,6 +30,9 @@ typedef struct diff_state {
     ckpt_difference_fn fn;
     void *ctx;
     bool differs, stopped;
+    ckpt_team *team;  /* NULL: this process is alone */
+    diff_parts parts; /* team: of all processes, ascending by tensor */
+    size_t next_part;
 } diff_state;
 
 static void diff_say(diff_state *s, const ckpt_difference *d)
@@ -84,21 +98,33 @@ static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t 
     }
 }
 
+/* Blocks k..end-1 of n_blocks are this process's; tensors begin with another one each. */
+static void diff_share(const diff_state *s, size_t tensor, uint64_t n_blocks, uint64_t *k,
+                       uint64_t *end)
+{
+    uint64_t n = s->team ? s->team->n : 1, rank = s->team ? (s->team->rank + tensor) % n : 0;
+
+    *k = n_blocks / n * rank + n_blocks % n * rank / n;
+    *end = n_blocks / n * (rank + 1) + n_blocks % n * (rank + 1) / n;
+}
+
 /*
  * Block by block: blocks of equal bytes are done; others are compared as numbers where both dtypes
  * have a value as a double, so that NaN, signed zeros and a tolerance mean what they should.
  */
-static int diff_values(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b, ckpt_err *err)
+static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_err *err)
 {
-    ckpt_difference d = {.name = a->name, .what = "values", .a = a, .b = b};
+    const ckpt_tensor *a = d->a, *b = d->b;
     bool same = a->dtype == b->dtype;
     ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, a->dtype),
                  wide_b = ckpt_cast_find(CKPT_F64, b->dtype);
     const ckpt_dtype_info *type = ckpt_dtype_get(a->dtype);
-    uint64_t n_bytes = 0;
+    uint64_t n_bytes = 0, k, end;
     int rc = CKPT_OK;
 
-    for (uint64_t first = 0; rc == CKPT_OK && first < a->n_elems; first += DIFF_BLOCK) {
+    diff_share(s, tensor, (a->n_elems + DIFF_BLOCK - 1) / DIFF_BLOCK, &k, &end);
+    for (; rc == CKPT_OK && k < end; k++) {
+        uint64_t first = k * DIFF_BLOCK;
         size_t n = a->n_elems - first < DIFF_BLOCK ? (size_t)(a->n_elems - first) : DIFF_BLOCK;
         rc = ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->a, err);
         if (rc == CKPT_OK)
@@ -111,38 +137,126 @@ static int diff_values(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b
         if (wide_a && wide_b) {
             wide_a(s->wide_a, s->a, n);
             wide_b(s->wide_b, s->b, n);
-            diff_floats(s, &d, first, n);
+            diff_floats(s, d, first, n);
         } else {
-            diff_bits(s, &d, first, n, type);
+            diff_bits(s, d, first, n, type);
         }
+    }
+    return rc;
+}
+
+/* The values of tensor `tensor` of A: compared now, or by all processes before. */
+static int diff_values(diff_state *s, size_t tensor, const ckpt_tensor *a, const ckpt_tensor *b,
+                       ckpt_err *err)
+{
+    ckpt_difference d = {.name = a->name, .what = "values", .a = a, .b = b};
+    int rc = s->team ? CKPT_OK : diff_blocks(s, tensor, &d, err);
+
+    for (; s->team && s->next_part < s->parts.n && s->parts.at[s->next_part].tensor <= tensor;
+         s->next_part++) {
+        const diff_part *p = &s->parts.at[s->next_part];
+
+        if (p->tensor != tensor)
+            continue;
+        d.first = d.n_different == 0 || p->first < d.first ? p->first : d.first;
+        d.max_abs = isnan(d.max_abs) || p->max_abs <= d.max_abs ? d.max_abs : p->max_abs;
+        d.max_abs = p->max_abs < 0 ? p->max_abs : d.max_abs;
+        d.n_different += p->n_different;
     }
     if (rc == CKPT_OK && d.n_different)
         diff_say(s, &d);
     return rc;
 }
 
+static bool diff_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
+{
+    return a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
+}
+
 /*
  * Values are compared only where shapes are equal; of different dtypes if both are numbers with a
  * value as a double.
  */
-static int diff_tensor(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b, ckpt_err *err)
+static bool diff_comparable(const ckpt_tensor *a, const ckpt_tensor *b)
+{
+    return diff_same_shape(a, b) && (a->dtype == b->dtype || (ckpt_cast_find(CKPT_F64, a->dtype) &&
+                                                              ckpt_cast_find(CKPT_F64, b->dtype)));
+}
+
+static int diff_tensor(diff_state *s, size_t tensor, const ckpt_tensor *a, const ckpt_tensor *b,
+                       ckpt_err *err)
 {
     ckpt_difference d = {.name = a->name, .a = a, .b = b};
-    bool floats = ckpt_cast_find(CKPT_F64, a->dtype) && ckpt_cast_find(CKPT_F64, b->dtype);
 
-    if (a->ndim != b->ndim ||
-        (a->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) != 0)) {
+    if (!diff_same_shape(a, b)) {
         d.what = "shape";
         diff_say(s, &d);
         return CKPT_OK;
     }
-    if (a->dtype != b->dtype && !(s->opts->ignore_dtype && floats)) {
+    if (a->dtype != b->dtype && !(s->opts->ignore_dtype && diff_comparable(a, b))) {
         d.what = "dtype";
         diff_say(s, &d);
-        if (!floats)
-            return CKPT_OK;
     }
-    return diff_values(s, a, b, err);
+    return diff_comparable(a, b) ? diff_values(s, tensor, a, b, err) : CKPT_OK;
+}
+
+/* ---- several processes ---- */
+
+/* This process's blocks of all tensors that both have. */
+static int diff_own(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_bytes *out,
+                    ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < a->tensors.n; i++) {
+        const ckpt_tensor *ta = a->tensors.at[i], *tb = ckpt_map_find(b, ta->name);
+        ckpt_difference d = {.a = ta, .b = tb};
+
+        if (!tb || !diff_comparable(ta, tb))
+            continue;
+        rc = diff_blocks(s, i, &d, err);
+        const diff_part p = {i, d.n_different, d.first, d.max_abs};
+        if (rc == CKPT_OK && d.n_different > 0 && !ckpt_bytes_add(out, &p, sizeof p))
+            rc = ckpt_fail_memory(err);
+        if (rc == CKPT_OK)
+            rc = ckpt_team_check(s->team, err);
+    }
+    return rc;
+}
+
+static int diff_order(const void *pa, const void *pb)
+{
+    const diff_part *a = pa, *b = pb;
+
+    return (a->tensor > b->tensor) - (a->tensor < b->tensor);
+}
+
+/* What all processes have found. */
+static int diff_gather(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
+{
+    ckpt_bytes mine = {0};
+    ckpt_blobs all = {0};
+    int rc = ckpt_team_agree(s->team, diff_own(s, a, b, &mine, err), err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_team_all(s->team, mine.at, mine.n, &all, err);
+    for (unsigned i = 0; rc == CKPT_OK && i < s->team->n; i++) {
+        for (size_t at = 0; rc == CKPT_OK && all.n[i] - at >= sizeof(diff_part);
+             at += sizeof(diff_part)) {
+            diff_part *p = ckpt_vec_push(&s->parts);
+
+            if (p)
+                memcpy(p, all.at[i] + at, sizeof *p);
+            else
+                rc = ckpt_fail_memory(err);
+        }
+    }
+    if (s->parts.n > 1)
+        qsort(s->parts.at, s->parts.n, sizeof *s->parts.at, diff_order);
+    ckpt_blobs_free(&all);
+    ckpt_vec_free(&mine);
+    return rc;
 }
 
 /* In the order of A, then what only B has. */
@@ -154,7 +268,7 @@ static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_e
         const ckpt_tensor *ta = a->tensors.at[i], *tb = ckpt_map_find(b, ta->name);
         ckpt_difference d = {.name = ta->name, .what = "only in A", .a = ta};
         if (tb)
-            rc = diff_tensor(s, ta, tb, err);
+            rc = diff_tensor(s, i, ta, tb, err);
         else
             diff_say(s, &d);
     }
@@ -185,6 +299,9 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
     s.wide_b = ckpt_alloc((size_t)DIFF_BLOCK * sizeof(double));
     if (rc == CKPT_OK && (!s.a || !s.b || !s.wide_a || !s.wide_b))
         rc = ckpt_fail_memory(err);
+    s.team = ckpt_team_now();
+    if (rc == CKPT_OK && s.team)
+        rc = diff_gather(&s, a, b, err);
     if (rc == CKPT_OK)
         rc = diff_maps(&s, a, b, err);
     if (rc == CKPT_OK && s.differs)
@@ -193,6 +310,7 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
     ckpt_free(s.b);
     ckpt_free(s.wide_a);
     ckpt_free(s.wide_b);
+    ckpt_vec_free(&s.parts);
     ckpt_reader_free(s.ra);
     ckpt_reader_free(s.rb);
     return rc;

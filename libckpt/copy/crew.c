@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * crew.c: the only file of the library that starts threads; also the progress callback's throttle.
+ * crew.c: the threads that carry out items; also the progress callback's throttle.
  */
 #include <assert.h>
 #include <pthread.h>
 #include <time.h>
 
 #include "libckpt/copy/crew.h"
+#include "libckpt/copy/team.h"
 
 enum { CREW_MAX = 64, CREW_TICK_NS = 50 * 1000 * 1000 };
 
@@ -14,7 +15,8 @@ struct ckpt_progress {
     pthread_mutex_t lock;
     ckpt_progress_fn fn; /* NULL: nobody listens */
     void *ctx;
-    uint64_t done, total; /* bytes */
+    uint64_t done, total; /* bytes; of all processes, as far as it is known here */
+    uint64_t mine;        /* of this one */
     struct timespec told; /* when fn was called last */
     bool canceled;
 };
@@ -64,10 +66,16 @@ static int crew_tell(ckpt_progress *p, ckpt_err *err)
 int ckpt_progress_add(ckpt_progress *p, uint64_t n, ckpt_err *err)
 {
     assert(p);
-    int rc = CKPT_OK;
+    ckpt_team *team = ckpt_team_now();
+    int rc = team ? ckpt_team_check(team, err) : CKPT_OK;
 
+    if (rc != CKPT_OK)
+        return rc;
     pthread_mutex_lock(&p->lock);
-    p->done = p->done + n < p->total ? p->done + n : p->total;
+    p->done = p->mine += n;
+    if (team)
+        ckpt_team_done(team, p->mine, &p->done);
+    p->done = p->done < p->total ? p->done : p->total;
     if (p->canceled || (p->fn && crew_tick(p)))
         rc = crew_tell(p, err);
     pthread_mutex_unlock(&p->lock);

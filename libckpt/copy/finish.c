@@ -52,10 +52,11 @@ static int fin_group_sources(ckpt_finish *f, ckpt_err *err)
     return CKPT_OK;
 }
 
-int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_run_seal_fn seal, ckpt_err *err)
+int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_run_seal_fn seal,
+                     ckpt_err *err)
 {
-    assert(work && work->plan);
-    *f = (ckpt_finish){.work = work, .seal = seal};
+    assert(work && work->plan && joint);
+    *f = (ckpt_finish){.work = work, .joint = joint, .seal = seal};
     f->file = ckpt_alloc((work->plan->to->files.n + 1) * sizeof *f->file);
     return !f->file ? ckpt_fail_memory(err) : fin_group_sources(f, err);
 }
@@ -126,7 +127,8 @@ static int fin_count(ckpt_finish *f, size_t first, size_t end, ckpt_err *err)
     for (size_t i = first; i < end; i++) {
         uint32_t file = fin_file_of(f, i);
 
-        if (file != last && file != UINT32_MAX && --f->file[file].n_left == 0) {
+        if (file != last && file != UINT32_MAX && --f->file[file].n_left == 0 &&
+            !ckpt_joint_shared(f->joint, file)) {
             slot = ckpt_vec_push(&f->ready);
             if (!slot)
                 return ckpt_fail_memory(err);
@@ -308,6 +310,46 @@ int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, c
     return rc;
 }
 
+/* ---- files of several processes ---- */
+
+/* What was written to such files, by the process that seals them. */
+static int fin_part(ckpt_finish *f, ckpt_segments *parts, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < f->work->plan->to->files.n; i++) {
+        ckpt_segments *seg = &f->file[i].seg;
+
+        if (!ckpt_joint_shared(f->joint, i) || seg->n == 0)
+            continue;
+        rc = ckpt_ledger_move(&parts[f->joint->share.home[i]], seg, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_sink_flush(f->work->sink, i, err);
+    }
+    return rc;
+}
+
+int ckpt_finish_join(ckpt_finish *f, ckpt_err *err)
+{
+    ckpt_joint *j = f->joint;
+    ckpt_segments *parts, mine = {0};
+    int rc;
+
+    if (!j->team || !f->work->sink)
+        return CKPT_OK;
+    parts = ckpt_alloc(j->team->n * sizeof *parts);
+    rc = ckpt_joint_agree(j, parts ? fin_part(f, parts, err) : ckpt_fail_memory(err), err);
+    if (rc == CKPT_OK)
+        rc = ckpt_joint_deal(j, parts, &mine, err);
+    if (rc == CKPT_OK)
+        rc = fin_deal(f, &mine, err);
+    for (unsigned i = 0; parts && i < j->team->n; i++)
+        ckpt_vec_free(&parts[i]);
+    ckpt_free(parts);
+    ckpt_vec_free(&mine);
+    return rc;
+}
+
 /* What fin_rest hands out: `ready`, cut into groups. */
 typedef struct fin_groups {
     ckpt_finish *f;
@@ -330,7 +372,8 @@ static int fin_add_idle(ckpt_finish *f, ckpt_err *err)
     for (size_t i = 0; i < f->work->plan->to->files.n; i++) {
         uint32_t *slot;
 
-        if (f->file[i].taken || f->work->plan->to->files.at[i].elsewhere)
+        if (f->file[i].taken || f->work->plan->to->files.at[i].elsewhere ||
+            !ckpt_joint_home(f->joint, (uint32_t)i))
             continue;
         slot = ckpt_vec_push(&f->ready);
         if (!slot)

@@ -9,6 +9,7 @@
 #ifndef CKPT_COPY_FINISH_H
 #define CKPT_COPY_FINISH_H
 
+#include "libckpt/copy/joint.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/copy/work.h"
 
@@ -17,6 +18,7 @@ typedef struct ckpt_finish_file ckpt_finish_file;
 typedef struct ckpt_finish {
     /* its lock protects the target map, and all of this but what a file's finisher owns */
     ckpt_work *work;
+    ckpt_joint *joint;
     ckpt_run_seal_fn seal;
     ckpt_finish_file *file; /* one per file of the target */
     uint32_t *source;       /* sources of files, grouped by file */
@@ -27,7 +29,8 @@ typedef struct ckpt_finish {
 } ckpt_finish;
 
 /* work->plan is set.  To be closed, also on failure. */
-int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_run_seal_fn seal, ckpt_err *err);
+int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_run_seal_fn seal,
+                     ckpt_err *err);
 
 /* Jobs first..end-1 are going to be done together.  Told for all jobs before any is done. */
 void ckpt_finish_expect(ckpt_finish *f, size_t first, size_t end);
@@ -36,6 +39,12 @@ void ckpt_finish_expect(ckpt_finish *f, size_t first, size_t end);
  * They are: worker w has written them and has their segments.  Thread safe for different workers.
  */
 int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, ckpt_err *err);
+
+/*
+ * Collective.  What this process has written to files that several write to is on the disk, and who
+ * seals them knows its checksums.
+ */
+int ckpt_finish_join(ckpt_finish *f, ckpt_err *err);
 
 /* All jobs are done: finish what is left, files without jobs among them. */
 int ckpt_finish_rest(ckpt_finish *f, unsigned n_workers, ckpt_err *err);

@@ -11,6 +11,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/finish.h"
 #include "libckpt/copy/job.h"
+#include "libckpt/copy/joint.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/copy/work.h"
 #include "libckpt/map/extent.h"
@@ -27,24 +28,28 @@ enum {
 #define RUN_MEMORY    (UINT64_C(256) << 20)
 #define RUN_MAX_BLOCK (UINT64_C(16) << 20)
 
+CKPT_VEC(run_batches, ckpt_share_run);
+
 typedef struct run_state {
     ckpt_work work;
     const ckpt_run_opts *opts;
     const ckpt_run_hooks *hooks;
+    ckpt_joint joint;
     ckpt_finish finish;
     unsigned n_workers;
     ckpt_worker *worker;
-    uint8_t *used;      /* per source of the input map: 1 if an extent in use names it */
+    /* per source of the input map: 1 if an extent in use names it; those of all jobs, own ones */
+    uint8_t *used, *own;
     uint32_t *deflated; /* sources to decode before the jobs */
     size_t n_deflated;
-    size_t *batch; /* n_batches + 1 job numbers */
-    size_t n_batches;
+    run_batches batch;
     ckpt_segments read;
     size_t *group; /* n_groups + 1 entries of `read`: one group per record */
     size_t n_groups;
     uint64_t *extra; /* per worker: bytes read to complete records */
     uint64_t n_checked;
-    size_t n_said; /* findings of the target that the caller had before the run */
+    uint64_t n_unlike; /* elements that differ from a copy that may, of all processes */
+    size_t n_said;     /* findings of the target that the caller had before the run */
 } run_state;
 
 unsigned ckpt_run_jobs(unsigned jobs)
@@ -53,6 +58,8 @@ unsigned ckpt_run_jobs(unsigned jobs)
 
     if (jobs > 0)
         return jobs < RUN_MAX_JOBS ? jobs : RUN_MAX_JOBS;
+    if (ckpt_team_now())
+        return ckpt_team_now()->threads;
     n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > RUN_DEFAULT_JOBS ? RUN_DEFAULT_JOBS : (unsigned)n;
 }
@@ -100,10 +107,10 @@ static int run_count_workers(run_state *r, ckpt_err *err)
                      block, block * CKPT_WORK_BLOCKS, memory);
 }
 
-static void run_mark_whole(run_state *r, const ckpt_tensor *t);
+static void run_mark_whole(const run_state *r, uint8_t *used, const ckpt_tensor *t);
 
 /* The sources of one tensor's extents are used, and what lies inside them. */
-static void run_mark_tensor(run_state *r, const ckpt_tensor *t)
+static void run_mark_tensor(const run_state *r, uint8_t *used, const ckpt_tensor *t)
 {
     const ckpt_sources *sources = &r->work.plan->from->sources;
 
@@ -111,21 +118,40 @@ static void run_mark_tensor(run_state *r, const ckpt_tensor *t)
         uint32_t at = ckpt_extent_source(t, i);
         const ckpt_tensor *in;
 
-        if (at >= sources->n || r->used[at])
+        if (at >= sources->n || used[at])
             continue;
         // Each source is entered once: the depth is that of nested sources, which is bounded.
-        r->used[at] = 1;
+        used[at] = 1;
         for (uint32_t k = 0; (in = ckpt_source_input(&sources->at[at], k)) != NULL; k++)
-            run_mark_whole(r, in->owner ? in->owner : in);
+            run_mark_whole(r, used, in->owner ? in->owner : in);
     }
 }
 
 /* A tensor with its addends and all copies. */
-static void run_mark_whole(run_state *r, const ckpt_tensor *t)
+static void run_mark_whole(const run_state *r, uint8_t *used, const ckpt_tensor *t)
 {
     for (; t != NULL; t = t->addend) {
         for (const ckpt_tensor *twin = t; twin != NULL; twin = twin->twin)
-            run_mark_tensor(r, twin);
+            run_mark_tensor(r, used, twin);
+    }
+}
+
+/* The sources of this process's own jobs. */
+static void run_mark_own(const run_state *r)
+{
+    const ckpt_plan *p = r->work.plan;
+    size_t first, end;
+
+    for (size_t k = 0; ckpt_joint_jobs(&r->joint, k, &first, &end); k++) {
+        uint32_t last = UINT32_MAX;
+
+        for (size_t i = first; i < end; i++) {
+            uint32_t t = p->jobs.at[i].tensor;
+
+            if (t != last && p->origin[t])
+                run_mark_whole(r, r->own, p->origin[t]);
+            last = t;
+        }
     }
 }
 
@@ -136,49 +162,65 @@ static int run_mark_used(run_state *r, ckpt_err *err)
     const ckpt_sources *sources = &p->from->sources;
 
     r->used = ckpt_alloc(sources->n + 1);
+    r->own = ckpt_alloc(sources->n + 1);
     r->deflated = ckpt_alloc((sources->n + 1) * sizeof *r->deflated);
-    if (!r->used || !r->deflated)
+    if (!r->used || !r->own || !r->deflated)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < p->to->tensors.n; i++) {
-        if (!p->origin[i] || p->to->tensors.at[i]->n_elems == 0)
-            continue;
-        run_mark_whole(r, p->origin[i]);
+        if (p->origin[i] && p->to->tensors.at[i]->n_elems > 0)
+            run_mark_whole(r, r->used, p->origin[i]);
     }
+    run_mark_own(r);
     for (size_t i = 0; i < sources->n; i++) {
-        if (r->used[i] && sources->at[i].kind == CKPT_SOURCE_FILE &&
+        if (r->own[i] && sources->at[i].kind == CKPT_SOURCE_FILE &&
             sources->at[i].coding == CKPT_DEFLATE)
             r->deflated[r->n_deflated++] = (uint32_t)i;
     }
     return CKPT_OK;
 }
 
-/* Cut the list of jobs into batches: a large job alone, small ones together. */
-static int run_make_batches(run_state *r, ckpt_err *err)
+/* A batch of jobs that lie together. */
+static int run_add_batch(run_state *r, size_t first, size_t end, ckpt_err *err)
+{
+    ckpt_share_run *b = ckpt_vec_push(&r->batch);
+
+    if (!b)
+        return ckpt_fail_memory(err);
+    *b = (ckpt_share_run){.first = (uint32_t)first, .end = (uint32_t)end};
+    ckpt_finish_expect(&r->finish, first, end);
+    return CKPT_OK;
+}
+
+/* Cut some jobs into batches: a large job alone, small ones together. */
+static int run_cut(run_state *r, size_t first, size_t end, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
     uint64_t n_bytes = 0;
-    size_t n_jobs = 0;
+    int rc = CKPT_OK;
 
-    r->batch = ckpt_alloc((p->jobs.n + 1) * sizeof *r->batch);
-    if (!r->batch)
-        return ckpt_fail_memory(err);
-    for (size_t i = 0; i < p->jobs.n; i++) {
+    for (size_t i = first; rc == CKPT_OK && i < end; i++) {
         uint64_t n =
             ckpt_job_bytes(p->to->tensors.at[p->jobs.at[i].tensor]->dtype, p->jobs.at[i].count);
 
-        if (n_jobs > 0 && (n_bytes + n > RUN_BATCH || n_jobs == RUN_BATCH_JOBS)) {
-            r->batch[++r->n_batches] = i;
+        if (i > first && (n_bytes + n > RUN_BATCH || i - first == RUN_BATCH_JOBS)) {
+            rc = run_add_batch(r, first, i, err);
             n_bytes = 0;
-            n_jobs = 0;
+            first = i;
         }
         n_bytes += n;
-        n_jobs++;
     }
-    if (p->jobs.n > 0)
-        r->batch[++r->n_batches] = p->jobs.n;
-    for (size_t i = 0; i < r->n_batches; i++)
-        ckpt_finish_expect(&r->finish, r->batch[i], r->batch[i + 1]);
-    return CKPT_OK;
+    return rc == CKPT_OK && first < end ? run_add_batch(r, first, end, err) : rc;
+}
+
+/* This process's jobs as batches. */
+static int run_make_batches(run_state *r, ckpt_err *err)
+{
+    size_t first, end;
+    int rc = CKPT_OK;
+
+    for (size_t k = 0; rc == CKPT_OK && ckpt_joint_jobs(&r->joint, k, &first, &end); k++)
+        rc = run_cut(r, first, end, err);
+    return rc;
 }
 
 /* Workers own their buffers and counters: nothing is shared while jobs run. */
@@ -212,6 +254,20 @@ static int run_note_stays(run_state *r, const char *folder, ckpt_err *err)
                          folder, s->first, s->n - 1, s->n == 2 ? "" : "s");
 }
 
+/* The outputs, by the process that makes them. */
+static int run_make_outputs(run_state *r, const char *folder, const ckpt_sink_opts *opts,
+                            ckpt_err *err)
+{
+    const ckpt_plan *p = r->work.plan;
+    int rc = ckpt_sink_open(&r->work.sink, folder, p->to, p->from, opts, err);
+
+    if (rc == CKPT_OK && ckpt_sink_dropped(r->work.sink) > 0)
+        rc = ckpt_map_note(p->to, CKPT_INFO, err,
+                           "removed what a killed run had left here: %" PRIu64 " bytes",
+                           ckpt_sink_dropped(r->work.sink));
+    return rc == CKPT_OK ? run_note_stays(r, folder, err) : rc;
+}
+
 /* Outputs are created before anything is read: a full disk or an existing file is told at once. */
 static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 {
@@ -219,20 +275,21 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
     const ckpt_sink_opts opts = {.force = r->opts->force,
                                  .no_fsync = r->opts->no_fsync,
                                  .jobs = r->n_workers,
-                                 .progress = r->work.progress};
+                                 .progress = r->work.progress,
+                                 .shared = r->joint.team != NULL};
+    int rc = CKPT_OK;
 
     if (p->to->files.n == 0)
         return CKPT_OK;
     if (!folder)
         return ckpt_fail(err, CKPT_EUSAGE, "no folder was given for %zu output files",
                          p->to->files.n);
-    int rc = ckpt_sink_open(&r->work.sink, folder, p->to, p->from, &opts, err);
-
-    if (rc == CKPT_OK && ckpt_sink_dropped(r->work.sink) > 0)
-        rc = ckpt_map_note(p->to, CKPT_INFO, err,
-                           "removed what a killed run had left here: %" PRIu64 " bytes",
-                           ckpt_sink_dropped(r->work.sink));
-    return rc == CKPT_OK ? run_note_stays(r, folder, err) : rc;
+    if (ckpt_joint_leads(&r->joint))
+        rc = run_make_outputs(r, folder, &opts, err);
+    rc = ckpt_joint_agree(&r->joint, rc, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_joint_sink(&r->joint, &r->work.sink, folder, &opts, err);
+    return rc == CKPT_OK ? ckpt_joint_findings(&r->joint, err) : rc;
 }
 
 /* Bytes that are read once more to be packed. */
@@ -245,27 +302,17 @@ static uint64_t run_pack_bytes(const ckpt_map *to)
     return n;
 }
 
-/* Everything up to the first byte of payload. */
-static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
+/* What needs no other process, up to the first byte of payload. */
+static int run_prepare_here(run_state *r, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
-    uint64_t block = ckpt_run_block(r->opts->memory, r->opts->jobs);
-    int rc;
-
-    r->n_said = p->to->findings.n;
-    rc = run_count_workers(r, err);
-
-    r->work.helper = block / 2 < RUN_HELPER ? block / 2 : RUN_HELPER;
-    r->work.keep = r->hooks->read != NULL;
-    for (size_t i = 0; i < p->to->sources.n; i++)
-        r->work.keep = r->work.keep || p->to->sources.at[i].kind != CKPT_SOURCE_ZERO;
-    if (rc == CKPT_OK)
-        rc = ckpt_progress_new(&r->work.progress, r->opts,
+    int rc = ckpt_progress_new(&r->work.progress, r->opts,
                                p->n_read + p->n_write + run_pack_bytes(p->to), err);
+
     if (rc == CKPT_OK)
         rc = run_mark_used(r, err);
     if (rc == CKPT_OK)
-        rc = ckpt_finish_open(&r->finish, &r->work, r->hooks->seal, err);
+        rc = ckpt_finish_open(&r->finish, &r->work, &r->joint, r->hooks->seal, err);
     if (rc == CKPT_OK)
         rc = run_make_batches(r, err);
     if (rc == CKPT_OK)
@@ -274,11 +321,32 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
     r->work.tally = ckpt_alloc((p->to->tensors.n + 1) * sizeof *r->work.tally);
     if (rc == CKPT_OK && (!r->work.reported || !r->work.tally))
         rc = ckpt_fail_memory(err);
+    return rc;
+}
+
+/* Everything up to the first byte of payload. */
+static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
+{
+    const ckpt_plan *p = r->work.plan;
+    uint64_t block = ckpt_run_block(r->opts->memory, r->opts->jobs);
+    int rc;
+
+    r->n_said = p->to->findings.n;
+    r->work.helper = block / 2 < RUN_HELPER ? block / 2 : RUN_HELPER;
+    r->work.keep = r->hooks->read != NULL;
+    for (size_t i = 0; i < p->to->sources.n; i++)
+        r->work.keep = r->work.keep || p->to->sources.at[i].kind != CKPT_SOURCE_ZERO;
+    rc = ckpt_joint_open(&r->joint, p, err);
+    if (rc == CKPT_OK)
+        rc = run_count_workers(r, err);
+    if (rc == CKPT_OK)
+        rc = run_prepare_here(r, err);
+    rc = ckpt_joint_agree(&r->joint, rc, err);
     if (rc == CKPT_OK)
         rc = run_open_sink(r, folder, err);
     if (rc == CKPT_OK)
         rc = ckpt_feed_open(&r->work.feed, p->from, folder, run_spool_memory(r->opts->memory), err);
-    return rc;
+    return ckpt_joint_agree(&r->joint, rc, err);
 }
 
 /* ---- items for the crew ---- */
@@ -303,10 +371,10 @@ static int run_batch(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     run_state *r = ctx;
     ckpt_worker *w = &r->worker[worker];
-    int rc = ckpt_worker_jobs(w, r->batch[item], r->batch[item + 1], err);
+    const ckpt_share_run *b = &r->batch.at[item];
+    int rc = ckpt_worker_jobs(w, b->first, b->end, err);
 
-    return rc == CKPT_OK ? ckpt_finish_jobs(&r->finish, w, r->batch[item], r->batch[item + 1], err)
-                         : rc;
+    return rc == CKPT_OK ? ckpt_finish_jobs(&r->finish, w, b->first, b->end, err) : rc;
 }
 
 /* Complete one record's CRC and compare it. */
@@ -402,16 +470,12 @@ static int run_note_tally(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *
 /* Copies that may differ: ZenFlow's. */
 static int run_note_unlike(run_state *r, ckpt_err *err)
 {
-    uint64_t n = 0;
-
-    for (unsigned i = 0; i < r->n_workers; i++)
-        n += r->worker[i].values.n_unlike;
-    return n == 0 ? CKPT_OK
-                  : ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,
-                                  "%" PRIu64 " elements differ from their 16-bit copies, which "
-                                  "this kind of run (ZenFlow) updates first: the masters were "
-                                  "taken",
-                                  n);
+    return r->n_unlike == 0
+               ? CKPT_OK
+               : ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,
+                               "%" PRIu64 " elements differ from their 16-bit copies, which this "
+                               "kind of run (ZenFlow) updates first: the masters were taken",
+                               r->n_unlike);
 }
 
 /* The caller wants no output that there is a warning about, whoever has found it. */
@@ -470,36 +534,80 @@ static int run_check(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* The phases in order; each is over before the next begins. */
-static int run_all(run_state *r, ckpt_err *err)
+/* Read, convert, write: what each process does by itself. */
+static int run_jobs(run_state *r, ckpt_err *err)
 {
     int rc = ckpt_crew_run(r->n_workers, r->n_deflated, run_decode, r, err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_crew_run(r->n_workers, r->n_batches, run_batch, r, err);
+        rc = ckpt_crew_run(r->n_workers, r->batch.n, run_batch, r, err);
+    return rc == CKPT_OK ? run_collect_segments(r, err) : rc;
+}
+
+/* What all have found in the values. */
+static int run_judge_values(run_state *r, ckpt_err *err)
+{
+    int rc = ckpt_joint_findings(&r->joint, err);
+
+    for (unsigned i = 0; i < r->n_workers; i++)
+        r->n_unlike += r->worker[i].values.n_unlike;
     if (rc == CKPT_OK)
-        rc = run_collect_segments(r, err);
+        rc = ckpt_joint_sum(&r->joint, &r->n_unlike, 1, err);
     if (rc == CKPT_OK)
-        rc = run_note_values(r, err);
+        rc = ckpt_joint_tallies(&r->joint, &r->work, err);
     if (rc == CKPT_OK)
-        rc = r->hooks->read ? run_give_segments(r, err) : run_check_records(r, err);
+        rc = ckpt_joint_segments(&r->joint, &r->read, r->hooks->read != NULL, err);
+    return rc == CKPT_OK ? run_note_values(r, err) : rc;
+}
+
+/* The records' CRCs, each by one process. */
+static int run_judge_records(run_state *r, ckpt_err *err)
+{
+    return r->hooks->read ? run_give_segments(r, err) : run_check_records(r, err);
+}
+
+/* Files are sealed, synced, and noted. */
+static int run_finish(run_state *r, ckpt_err *err)
+{
+    int rc = ckpt_joint_findings(&r->joint, err);
+
     // A copy that differs, in records that are as they were written: shards of different saves.
     if (rc == CKPT_OK && r->work.mismatch.code != CKPT_OK)
         rc = ckpt_fail(err, r->work.mismatch.code, "%s", r->work.mismatch.text);
     if (rc == CKPT_OK)
-        rc = ckpt_finish_rest(&r->finish, r->n_workers, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_io_pool_check(r->work.feed.pool, err);
-    if (rc == CKPT_OK)
+        rc = ckpt_finish_join(&r->finish, err);
+    return rc;
+}
+
+static int run_finish_rest(run_state *r, ckpt_err *err)
+{
+    int rc = ckpt_finish_rest(&r->finish, r->n_workers, err);
+
+    return rc == CKPT_OK ? ckpt_io_pool_check(r->work.feed.pool, err) : rc;
+}
+
+/* All is written: looked at once more, and the last moment at which the caller may still say no. */
+static int run_approve(run_state *r, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (ckpt_joint_leads(&r->joint)) {
+        ckpt_team_alone(true);
         rc = run_check(r, err);
-    if (rc == CKPT_OK && r->work.sink)
-        rc = run_refuse_doubt(r, err);
-    if (rc == CKPT_OK && r->hooks->pack && r->work.sink)
-        rc = ckpt_sink_pack(r->work.sink, r->work.plan->to, r->hooks->pack, err);
-    // The last moment at which the caller may still say no.
-    if (rc == CKPT_OK)
-        rc = ckpt_progress_end(r->work.progress, err);
-    if (rc == CKPT_OK && r->work.sink)
+        if (rc == CKPT_OK && r->work.sink)
+            rc = run_refuse_doubt(r, err);
+        if (rc == CKPT_OK && r->hooks->pack && r->work.sink)
+            rc = ckpt_sink_pack(r->work.sink, r->work.plan->to, r->hooks->pack, err);
+        ckpt_team_alone(false);
+    }
+    return rc == CKPT_OK ? ckpt_progress_end(r->work.progress, err) : rc;
+}
+
+static int run_commit(run_state *r, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (ckpt_joint_leads(&r->joint) && r->work.sink)
         rc = ckpt_sink_commit(r->work.sink, err);
     // What is not told for want of memory has happened all the same.
     if (rc == CKPT_OK && ckpt_sink_gone(r->work.sink) > 0)
@@ -509,21 +617,25 @@ static int run_all(run_state *r, ckpt_err *err)
     return rc;
 }
 
+/* The phases in order; each is over, in all processes, before the next begins. */
+static int run_all(run_state *r, ckpt_err *err)
+{
+    static int (*const phase[])(run_state *, ckpt_err *) = {
+        run_jobs,        run_judge_values, run_judge_records, run_finish,
+        run_finish_rest, run_approve,      run_commit};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof phase / sizeof *phase; i++)
+        rc = ckpt_joint_agree(&r->joint, phase[i](r, err), err);
+    return rc;
+}
+
 /* ---- the whole ---- */
 
-/* What was done and proved, summed over the workers. */
-static void run_report(const run_state *r, ckpt_run_report *out)
+/* What this process's workers have counted. */
+static void run_count(const run_state *r, ckpt_run_report *out)
 {
-    const ckpt_plan *p = r->work.plan;
-
-    *out = (ckpt_run_report){.n_files = p->to->files.n,
-                             .n_files_kept = ckpt_sink_n_kept(r->work.sink),
-                             .n_records_checked = r->n_checked,
-                             .n_state_carried = p->to->claim.n_carried,
-                             .n_state_rewritten = p->to->claim.n_rewritten,
-                             .n_state_left_out = p->to->claim.n_left_out};
-    for (size_t i = 0; i < p->to->tensors.n; i++)
-        out->n_tensors += p->origin[i] != NULL;
+    out->n_records_checked = r->n_checked;
     for (unsigned i = 0; i < r->n_workers; i++) {
         const ckpt_worker *w = &r->worker[i];
 
@@ -539,6 +651,42 @@ static void run_report(const run_state *r, ckpt_run_report *out)
         out->n_over += w->tally.lost.n_over;
         out->n_zero += w->tally.lost.n_zero;
     }
+}
+
+/* The sums over all processes. */
+static int run_sum(run_state *r, ckpt_run_report *out, ckpt_err *err)
+{
+    uint64_t *const of[] = {
+        &out->n_records_checked, &out->n_elems,      &out->n_read, &out->n_written,
+        &out->n_compared,        &out->n_unlike,     &out->n_nan,  &out->n_inf,
+        &out->n_source_nan,      &out->n_source_inf, &out->n_over, &out->n_zero};
+    enum { N = sizeof of / sizeof *of };
+    uint64_t n[N];
+    int rc;
+
+    for (size_t i = 0; i < N; i++)
+        n[i] = *of[i];
+    rc = ckpt_joint_sum(&r->joint, n, N, err);
+    for (size_t i = 0; rc == CKPT_OK && i < N; i++)
+        *of[i] = n[i];
+    return rc;
+}
+
+/* What was done and proved, by all. */
+static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
+{
+    const ckpt_plan *p = r->work.plan;
+    int rc;
+
+    *out = (ckpt_run_report){.n_files = p->to->files.n,
+                             .n_files_kept = ckpt_sink_n_kept(r->work.sink),
+                             .n_state_carried = p->to->claim.n_carried,
+                             .n_state_rewritten = p->to->claim.n_rewritten,
+                             .n_state_left_out = p->to->claim.n_left_out};
+    run_count(r, out);
+    rc = run_sum(r, out, err);
+    for (size_t i = 0; i < p->to->tensors.n; i++)
+        out->n_tensors += p->origin[i] != NULL;
     // what a packed file takes was not known to the workers
     if (run_pack_bytes(p->to) > 0)
         out->n_written = run_pack_bytes(p->to);
@@ -550,10 +698,14 @@ static void run_report(const run_state *r, ckpt_run_report *out)
         out->n_records_no_crc += !s->has_crc && !s->whole;
         out->n_records_checked += s->has_crc && s->coding == CKPT_DEFLATE;
     }
+    return rc;
 }
 
 static void run_free(run_state *r)
 {
+    // Nobody may note anything in outputs that are gone.
+    if (r->joint.team)
+        ckpt_team_on_note(r->joint.team, NULL, NULL);
     ckpt_sink_close(r->work.sink);
     ckpt_feed_close(&r->work.feed);
     for (unsigned i = 0; r->worker && i < r->n_workers; i++)
@@ -562,13 +714,15 @@ static void run_free(run_state *r)
     pthread_mutex_destroy(&r->work.lock);
     ckpt_vec_free(&r->read);
     ckpt_finish_close(&r->finish);
+    ckpt_joint_close(&r->joint);
     ckpt_free(r->work.reported);
     ckpt_free(r->work.tally);
     ckpt_free(r->worker);
     ckpt_free(r->extra);
     ckpt_free(r->used);
+    ckpt_free(r->own);
     ckpt_free(r->deflated);
-    ckpt_free(r->batch);
+    ckpt_vec_free(&r->batch);
     ckpt_free(r->group);
 }
 
@@ -595,7 +749,7 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
         rc = run_all(&r, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);
     if (rc == CKPT_OK && report) {
-        run_report(&r, report);
+        rc = run_report(&r, report, err);
         report->seconds =
             (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
     }

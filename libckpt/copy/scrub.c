@@ -9,6 +9,7 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/crew.h"
 #include "libckpt/copy/feed.h"
+#include "libckpt/copy/joint.h"
 #include "libckpt/copy/run.h"
 
 /* Bytes of a record that one worker takes at a time; CRCs of such ranges are joined. */
@@ -31,6 +32,8 @@ typedef struct scrub_state {
     pthread_mutex_t lock; /* of the map's findings */
     scrub_ranges ranges;
     ckpt_run_report report;
+    ckpt_team *team;   /* NULL: this process is alone */
+    size_t first, end; /* the ranges that this process reads */
 } scrub_state;
 
 /* Records without a CRC are only counted. */
@@ -114,7 +117,7 @@ static int scrub_failed(scrub_state *s, int rc, const ckpt_err *e, ckpt_err *err
 static int scrub_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     scrub_state *s = ctx;
-    scrub_range *r = &s->ranges.at[item];
+    scrub_range *r = &s->ranges.at[s->first + item];
     ckpt_err e = {0};
     int rc;
 
@@ -154,6 +157,77 @@ static int scrub_judge(scrub_state *s, ckpt_err *err)
     return rc;
 }
 
+/* ---- several processes ---- */
+
+/* The ranges of this process: as many bytes to read as the others have. */
+static void scrub_share(scrub_state *s)
+{
+    uint64_t n = s->team ? s->team->n : 1, rank = s->team ? s->team->rank : 0, at = 0;
+    uint64_t each = s->report.n_read / n + 1;
+
+    s->first = s->end = s->ranges.n;
+    for (size_t i = 0; i < s->ranges.n; i++) {
+        const scrub_range *r = &s->ranges.at[i];
+
+        if (at >= rank * each && s->first == s->ranges.n)
+            s->first = i;
+        if (at >= (rank + 1) * each && s->end == s->ranges.n)
+            s->end = i;
+        at += r->known ? 0 : r->n;
+    }
+    s->first = s->first < s->end ? s->first : s->end;
+}
+
+/* A range as its reader tells of it. */
+typedef struct scrub_told {
+    uint64_t range;
+    uint32_t crc, failed;
+} scrub_told;
+
+static int scrub_tell(const scrub_state *s, ckpt_bytes *out, ckpt_err *err)
+{
+    for (size_t i = s->first; i < s->end; i++) {
+        const scrub_range *r = &s->ranges.at[i];
+        const scrub_told t = {i, r->crc, r->failed};
+
+        if (!r->known && !ckpt_bytes_add(out, &t, sizeof t))
+            return ckpt_fail_memory(err);
+    }
+    return CKPT_OK;
+}
+
+static void scrub_hear(scrub_state *s, const uint8_t *p, size_t n)
+{
+    for (; n >= sizeof(scrub_told); p += sizeof(scrub_told), n -= sizeof(scrub_told)) {
+        scrub_told t;
+
+        memcpy(&t, p, sizeof t);
+        if (t.range >= s->ranges.n)
+            continue;
+        s->ranges.at[t.range].crc = t.crc;
+        s->ranges.at[t.range].failed = t.failed;
+    }
+}
+
+/* All processes get what each has read and found. */
+static int scrub_exchange(scrub_state *s, size_t n_said, ckpt_err *err)
+{
+    ckpt_bytes mine = {0};
+    ckpt_blobs all = {0};
+    int rc;
+
+    if (!s->team)
+        return CKPT_OK;
+    rc = scrub_tell(s, &mine, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_team_all(s->team, mine.at, mine.n, &all, err);
+    for (unsigned i = 0; rc == CKPT_OK && i < s->team->n; i++)
+        scrub_hear(s, all.at[i], all.n[i]);
+    ckpt_blobs_free(&all);
+    ckpt_vec_free(&mine);
+    return rc == CKPT_OK ? ckpt_joint_exchange(s->team, s->map, &n_said, err) : rc;
+}
+
 /* The list of ranges, and what is needed to read them. */
 static int scrub_prepare(scrub_state *s, const ckpt_run_opts *opts, ckpt_err *err)
 {
@@ -174,7 +248,31 @@ static int scrub_prepare(scrub_state *s, const ckpt_run_opts *opts, ckpt_err *er
     // Nothing is spooled: deflated records are decoded, summed and forgotten.
     if (rc == CKPT_OK)
         rc = ckpt_feed_open(&s->feed, s->map, NULL, 0, err);
+    scrub_share(s);
     return rc;
+}
+
+static int scrub_agree(const scrub_state *s, int rc, ckpt_err *err)
+{
+    return s->team ? ckpt_team_agree(s->team, rc, err) : rc;
+}
+
+/* Read, judge, end. */
+static int scrub_all(scrub_state *s, unsigned jobs, ckpt_err *err)
+{
+    size_t n_said = s->map->findings.n;
+    int rc = ckpt_crew_run(ckpt_run_jobs(jobs), s->end - s->first, scrub_item, s, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_io_pool_check(s->feed.pool, err);
+    rc = scrub_agree(s, rc, err);
+    if (rc == CKPT_OK)
+        rc = scrub_exchange(s, n_said, err);
+    if (rc == CKPT_OK)
+        rc = scrub_judge(s, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_progress_end(s->progress, err);
+    return scrub_agree(s, rc, err);
 }
 
 int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opts *opts,
@@ -187,15 +285,10 @@ int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opt
     if (pthread_mutex_init(&s.lock, NULL) != 0)
         return ckpt_fail_memory(err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t0);
-    rc = scrub_prepare(&s, opts, err);
+    s.team = ckpt_team_now();
+    rc = scrub_agree(&s, scrub_prepare(&s, opts, err), err);
     if (rc == CKPT_OK)
-        rc = ckpt_crew_run(ckpt_run_jobs(opts ? opts->jobs : 0), s.ranges.n, scrub_item, &s, err);
-    if (rc == CKPT_OK)
-        rc = scrub_judge(&s, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_io_pool_check(s.feed.pool, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_progress_end(s.progress, err);
+        rc = scrub_all(&s, opts ? opts->jobs : 0, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);
     if (report) {
         *report = s.report;

@@ -25,6 +25,7 @@ typedef struct ckpt_sink_opts {
     bool no_fsync;           /* scratch use: skip every fsync */
     unsigned jobs;           /* threads that look at files to be kept, and sync folders; 0: one */
     ckpt_progress *progress; /* asked now and then whether to go on, or NULL */
+    bool shared;             /* other processes write to the same files (ckpt_sink_attach) */
 } ckpt_sink_opts;
 
 /*
@@ -35,6 +36,33 @@ typedef struct ckpt_sink_opts {
  */
 int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
                    const ckpt_map *inputs, const ckpt_sink_opts *opts, ckpt_err *err);
+
+/*
+ * What another process needs to write to the same files: where they are, their names for now, and
+ * which of them are kept.
+ */
+int ckpt_sink_describe(const ckpt_sink *sink, ckpt_bytes *out, ckpt_err *err);
+
+typedef struct ckpt_sink_how {
+    const uint8_t *described; /* n bytes of ckpt_sink_describe */
+    size_t n;
+    /* called for files that are finished, where a journal is kept (ckpt_sink_note) */
+    int (*note)(void *ctx, const ckpt_journal_entry *entry, size_t n, ckpt_err *err);
+    void *ctx;
+} ckpt_sink_how;
+
+/*
+ * Open the files of a sink of another process for writing.  It is the other one that gives them
+ * their names, or removes them.
+ */
+int ckpt_sink_attach(ckpt_sink **out, const char *folder, const ckpt_map *target,
+                     const ckpt_sink_how *how, const ckpt_sink_opts *opts, ckpt_err *err);
+
+/* Files that another process has finished.  Thread safe. */
+int ckpt_sink_note(ckpt_sink *sink, const ckpt_journal_entry *entry, size_t n, ckpt_err *err);
+
+/* What this process has written of file i is on the disk; others write to it too. */
+int ckpt_sink_flush(ckpt_sink *sink, uint32_t i, ckpt_err *err);
 
 /*
  * True if file i is there already, as an interrupted run has written it.  A NULL sink keeps

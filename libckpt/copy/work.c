@@ -223,7 +223,7 @@ static int work_write(ckpt_worker *w, const ckpt_job_view *v, const uint8_t *byt
 
 /* ---- jobs ---- */
 
-static void work_add(ckpt_tally *sum, const ckpt_tally *t)
+void ckpt_tally_add(ckpt_tally *sum, const ckpt_tally *t)
 {
     sum->n_nan += t->n_nan;
     sum->n_inf += t->n_inf;
@@ -254,9 +254,9 @@ static void work_count(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *j
     if (!t.n_nan && !t.n_inf && !t.n_source_nan && !t.n_source_inf && !t.lost.n_over &&
         !t.lost.n_zero)
         return;
-    work_add(&w->tally, &t);
+    ckpt_tally_add(&w->tally, &t);
     pthread_mutex_lock(&w->work->lock);
-    work_add(&w->work->tally[job->tensor], &t);
+    ckpt_tally_add(&w->work->tally[job->tensor], &t);
     pthread_mutex_unlock(&w->work->lock);
 }
 

@@ -25,6 +25,9 @@ typedef struct ckpt_tally {
     ckpt_lost lost;                      /* by the conversion */
 } ckpt_tally;
 
+/* sum += t */
+void ckpt_tally_add(ckpt_tally *sum, const ckpt_tally *t);
+
 /* What all workers of a run share. */
 typedef struct ckpt_work {
     const ckpt_plan *plan;

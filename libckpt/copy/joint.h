@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * joint.h: what the processes of a team tell each other about a run that they carry out together.
+ *
+ * Each does its share of the jobs (share.h).  Checksums of stretches, counts and findings are
+ * brought together; rank 0 makes the outputs, notes what is finished, and gives the names.  Without
+ * a team all of this does nothing, and a run is that of one process.
+ */
+#ifndef CKPT_COPY_JOINT_H
+#define CKPT_COPY_JOINT_H
+
+#include "libckpt/copy/share.h"
+#include "libckpt/copy/sink.h"
+#include "libckpt/copy/team.h"
+#include "libckpt/copy/work.h"
+
+typedef struct ckpt_joint {
+    ckpt_team *team; /* NULL: this process is alone */
+    const ckpt_plan *plan;
+    ckpt_share share; /* alone: not made */
+    size_t n_told;    /* findings of the target that all have */
+} ckpt_joint;
+
+/*
+ * Collective, as all that follows.  Whether this run is one of a team, and whose jobs are whose.
+ *
+ * Errors  CKPT_EMISMATCH: the processes have different plans; those of ckpt_share_make
+ */
+int ckpt_joint_open(ckpt_joint *j, const ckpt_plan *plan, ckpt_err *err);
+void ckpt_joint_close(ckpt_joint *j);
+
+/* True if this process makes the outputs and speaks for all. */
+bool ckpt_joint_leads(const ckpt_joint *j);
+
+/* True if this process seals the file. */
+bool ckpt_joint_home(const ckpt_joint *j, uint32_t file);
+
+/* True if several processes write the file. */
+bool ckpt_joint_shared(const ckpt_joint *j, uint32_t file);
+
+/* The k-th run of this process's jobs; false: there are no more. */
+bool ckpt_joint_jobs(const ckpt_joint *j, size_t k, size_t *first, size_t *end);
+
+/* ckpt_team_agree, or rc. */
+int ckpt_joint_agree(const ckpt_joint *j, int rc, ckpt_err *err);
+
+/* Outputs that rank 0 has opened as *sink; the others open them for writing. */
+int ckpt_joint_sink(ckpt_joint *j, ckpt_sink **sink, const char *folder, const ckpt_sink_opts *opts,
+                    ckpt_err *err);
+
+/* All get what the others have found since the last call, in the order of ranks. */
+int ckpt_joint_findings(ckpt_joint *j, ckpt_err *err);
+
+/* The same of any map's findings from *n_told on, by all of a team. */
+int ckpt_joint_exchange(ckpt_team *team, ckpt_map *map, size_t *n_told, ckpt_err *err);
+
+/* What was found of each target tensor, summed; and the lowest mismatch. */
+int ckpt_joint_tallies(ckpt_joint *j, ckpt_work *work, ckpt_err *err);
+
+/*
+ * CRCs of stretches that were read.
+ *
+ * all   every process gets all of them; else each gets those of the records that it is to check
+ */
+int ckpt_joint_segments(ckpt_joint *j, ckpt_segments *read, bool all, ckpt_err *err);
+
+/* parts[r] goes to rank r, whose own part comes back in *mine with what the others have for it. */
+int ckpt_joint_deal(ckpt_joint *j, ckpt_segments *parts, ckpt_segments *mine, ckpt_err *err);
+
+/* The sum over all processes of n counters. */
+int ckpt_joint_sum(ckpt_joint *j, uint64_t *counter, size_t n, ckpt_err *err);
+
+#endif
