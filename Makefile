@@ -42,7 +42,7 @@ LDLIBS   := -ldeflate -lz -lzip -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -lm
 
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c libckpt/blend/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
-TOOL_SRC := $(sort $(wildcard tools/*.c tools/*/*.c))
+TOOL_SRC := $(filter-out tools/mpi/mail.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
 ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -62,10 +62,12 @@ LIBS     := $(B)/lib/libckpt.a $(B)/lib/libckpt.so
 SGEMM    ?= $(if $(filter x86_64,$(shell uname -m)),dnnl,openblas)
 SGEMM_LIBS := $(if $(filter dnnl,$(SGEMM)),-ldnnl -lgomp,-lopenblas)
 CPPFLAGS += $(if $(filter dnnl,$(SGEMM)),-DZT_ONEDNN)
-# MPI where it is installed (without it `zerotrain` trains on one process and says so)
+# MPI where it is installed (without it `zerotrain` trains on one process and says so,
 ENGINE   := $(B)/lib/libzerotrain.a
 MPI_CFLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
 MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
+# and ckpt works alone; its part for mpirun is a library of its own, so that ckpt starts where there is no MPI
+MAIL     = $(if $(MPI_LIBS),$(B)/lib/libckpt-mpi.so)
 # the GPU plugin where nvcc is; CUDA=no does without.  A sanitizer's runtime and CUDA's do not mix.
 CUDA     ?=
 NVCC     := $(if $(SAN)$(filter no,$(CUDA)),,$(shell command -v nvcc 2>/dev/null))
@@ -76,17 +78,17 @@ NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUD
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-rest check-all check-unit check-cli check-golden check-bad check-engine check-fault \
-        check-man check-sandbox check-simulate check-comm check-runs check-refusals rest-comm rest-runs rest-refusals rest-fault rest-reshard \
+        check-man check-sandbox check-simulate check-comm check-mpi check-runs check-refusals rest-comm rest-mpi rest-runs rest-refusals rest-fault rest-reshard \
         rest-golden rest-bad run-rest check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
         programs ckpt
 
-all: $(PROGRAMS) $(LIBS) $(PLUGIN) summary
+all: $(PROGRAMS) $(LIBS) $(MAIL) $(PLUGIN) summary
 
 # the checkpoint tools and their library alone: without MPI, oneDNN, libunistring, Random123
-ckpt: $(filter-out %/zerotrain,$(PROGRAMS)) $(LIBS)
+ckpt: $(filter-out %/zerotrain,$(PROGRAMS)) $(LIBS) $(MAIL)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 
-programs: $(PROGRAMS)
+programs: $(PROGRAMS) $(MAIL)
 
 # ---- the two commands of the README: install what is missing, then go -------------------------
 demo:
@@ -116,10 +118,10 @@ run-demo: programs
 	@sh tests/demo.sh $(B)
 
 # the longest first
-run-check: check-engine check-fault check-golden check-unit check-cli check-bad check-simulate all
+run-check: check-engine check-fault check-mpi check-golden check-unit check-cli check-bad check-simulate all
 	@echo "all checks passed"
 
-run-rest: rest-comm rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad
+run-rest: rest-comm rest-mpi rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad
 	@echo "all of the rest passed"
 
 # ---- build -----------------------------------------------------------------------------------
@@ -248,6 +250,11 @@ $(B)/lib/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
 $(B)/lib/libckpt.so: $(B)/lib/libckpt.so.$(SOVER)
 	$(Q)ln -sf libckpt.so.$(SOVER) $@
 
+$(B)/lib/libckpt-mpi.so: tools/mpi/mail.c tools/mpi/mail.h libckpt/ckpt_team.h $(MPI_MARK)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(MPI_CFLAGS) $(LDFLAGS) -shared -o $@ $< -Wl,-z,defs $(MPI_LIBS)
+
 $(TRAIN): $(filter-out $(TRAIN_MAIN),$(filter $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ)))
 $(TOOLS): $(filter-out $(CKPT_MAIN) $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ))
 $(TRAIN) $(TOOLS):
@@ -348,6 +355,13 @@ check-engine: check-comm check-runs check-refusals
 
 check-comm: programs $(B)/comm/comm_mpi
 	@sh tests/comm/run_comm.sh --some $(B)/comm/comm_mpi
+
+# ckpt under mpirun
+check-mpi: programs
+	@python3 tests/mpi/run.py --some --ranks 2,3 --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups dcp_fsdp2_w2
+
+rest-mpi: programs
+	@python3 tests/mpi/run.py --some --ranks 2,3,4 --bin $(B)/bin tests/fixtures
 
 check-runs: programs
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden --resume
@@ -472,7 +486,8 @@ install: all
 	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib
 	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib/libckpt.so
 	$(if $(PLUGIN),install -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib)
-	install -m 644 libckpt/ckpt.h libckpt/ckpt_shape.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
+	$(if $(MAIL),install -m 755 $(MAIL) $(DESTDIR)$(PREFIX)/lib)
+	install -m 644 libckpt/ckpt.h libckpt/ckpt_shape.h libckpt/ckpt_team.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md $(DESTDIR)$(PREFIX)/share/doc/ckpt
 	install -m 644 tools/share/maps/*.map $(DESTDIR)$(PREFIX)/share/ckpt/maps

@@ -17,6 +17,7 @@
 #include "tools/cli/json_out.h"
 #include "tools/cli/near.h"
 #include "tools/cli/progress.h"
+#include "tools/mpi/ranks.h"
 #include "tools/sandbox/sandbox.h"
 
 /* Verbs in the order of the help text, then the drop-ins. */
@@ -70,7 +71,8 @@ static void main_version(void)
 static int main_confined(cli_args *args, ckpt_err *err)
 {
     sandbox box = {0};
-    int rc = sandbox_enter(&box, args, err);
+    // MPI opens files and sockets as it goes
+    int rc = ranks_shared() ? CKPT_OK : sandbox_enter(&box, args, err);
 
     if (rc == CKPT_OK)
         rc = args->line.verb->run(args, err);
@@ -180,7 +182,7 @@ static int main_end(const cli_verb *verb, int rc, const ckpt_err *err)
         (void)fprintf(stderr, "Try '%s --help'.\n", verb->command);
     else if (rc == CKPT_EUSAGE)
         (void)fprintf(stderr, "Try 'ckpt --help' for the list of commands.\n");
-    if (rc == CKPT_ECANCELED && progress_signal())
+    if (rc == CKPT_ECANCELED && progress_signal() && !ranks_shared())
         main_raise(progress_signal());
     return ckpt_err_status(rc);
 }
@@ -224,7 +226,10 @@ int main(int argc, char **argv)
     }
     rc = main_hold_streams(&err);
     if (rc == CKPT_OK)
+        rc = ranks_enter(&err);
+    if (rc == CKPT_OK)
         rc = verb ? main_run(verb, argc, argv, &err) : main_top(argc, argv, &err);
+    rc = ranks_leave(rc, &err);
 
     if (rc != CKPT_OK && rc != CKPT_EDIFFERS && !out_begun() && main_wants_json(argc, argv))
         main_json(rc, &err);
@@ -232,6 +237,6 @@ int main(int argc, char **argv)
     // phase 3: the outcome.  What could not be written outweighs success, never a failure
     int written = out_close(&lost);
     if (written != CKPT_OK && (rc == CKPT_OK || rc == CKPT_EDIFFERS))
-        return main_end(verb, written, &lost);
-    return main_end(verb, rc, &err);
+        return ranks_close(main_end(verb, written, &lost));
+    return ranks_close(main_end(verb, rc, &err));
 }

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ranks.c: whether this process is one of several, and the plugin by which they talk.
+ *
+ * Launchers tell their processes by environment variables, which these pass on to theirs: a
+ * training script that calls ckpt must get it alone.  So the variables count only where the
+ * launcher started this process itself, or a shell did for it.  CKPT_MPI=yes or no in the
+ * environment decides otherwise.
+ */
+#define _GNU_SOURCE // secure_getenv
+#include "tools/mpi/ranks.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cli/out.h"
+#include "tools/mpi/mail.h"
+
+enum {
+    RANKS_PATH = 4096,
+    RANKS_PATIENCE = 20, /* seconds until somebody who waits for the others says so */
+    RANKS_PARENTS = 8
+};
+
+static struct {
+    void *plugin;
+    void (*close)(void);
+    bool shared;
+    unsigned rank;
+} ranks_it;
+
+bool ranks_shared(void)
+{
+    return ranks_it.shared;
+}
+
+/* ---- who started this process ---- */
+
+/* Names of programs that only start another one. */
+static bool ranks_wraps(const char *name)
+{
+    static const char *const shell[] = {"sh",      "bash",   "dash", "zsh",     "ksh",
+                                        "env",     "nice",   "time", "timeout", "numactl",
+                                        "taskset", "strace", "tini"};
+
+    for (size_t i = 0; i < sizeof shell / sizeof *shell; i++) {
+        if (strcmp(name, shell[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A file of /proc/PID, at most room - 1 bytes; how many there were. */
+static size_t ranks_proc(long pid, const char *file, char *out, size_t room)
+{
+    char path[64];
+    FILE *f;
+    size_t n = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/%s", pid, file);
+    f = fopen(path, "re");
+    if (f) {
+        n = fread(out, 1, room - 1, f);
+        (void)fclose(f);
+    }
+    out[n] = 0;
+    return n;
+}
+
+/* The parent of a process, and the process's name; 0: not known. */
+static long ranks_parent(long pid, char name[64])
+{
+    char text[1024], *first, *end;
+    long parent = 0;
+    char state;
+
+    (void)ranks_proc(pid, "stat", text, sizeof text);
+    first = strchr(text, '(');
+    end = strrchr(text, ')');
+    if (!first || !end || end < first)
+        return 0;
+    *end = 0;
+    (void)snprintf(name, 64, "%.63s", first + 1);
+    return sscanf(end + 1, " %c %ld", &state, &parent) == 2 ? parent : 0;
+}
+
+/* The launcher gave its variables to this process too: it is one of the job's itself. */
+static bool ranks_launched(long pid)
+{
+    static char text[1 << 17];
+    size_t n = ranks_proc(pid, "environ", text, sizeof text);
+    static const char *const sign[] = {
+        "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "MV2_COMM_WORLD_RANK=", "SLURM_STEP_NUM_TASKS="};
+
+    for (const char *p = text; p < text + n; p += strlen(p) + 1) {
+        for (size_t i = 0; i < sizeof sign / sizeof *sign; i++) {
+            if (strncmp(p, sign[i], strlen(sign[i])) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The nearest process above that is no shell is the launcher, not one of its processes. */
+static bool ranks_direct(void)
+{
+    char name[64] = "";
+    long pid = ranks_parent((long)getpid(), name);
+
+    for (unsigned i = 0; i < RANKS_PARENTS && pid > 1; i++) {
+        long above = ranks_parent(pid, name);
+
+        if (!ranks_launched(pid))
+            return true;
+        if (!ranks_wraps(name))
+            return false;
+        pid = above;
+    }
+    return true;
+}
+
+/* How many processes to wait for; 1: this one is alone. */
+static long ranks_size(void)
+{
+    const char *said = getenv("CKPT_MPI");
+    long n = ckpt_team_launched();
+
+    if (said && (strcmp(said, "no") == 0 || strcmp(said, "0") == 0))
+        return 1;
+    if (n < 2)
+        return 1;
+    return (said && *said) || ranks_direct() ? n : 1;
+}
+
+/* ---- the plugin ---- */
+
+/* ../lib beside the program; false: the path is not known, or too long. */
+static bool ranks_beside(char *out, size_t room)
+{
+    char exe[RANKS_PATH];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    char *slash;
+    int m;
+
+    if (n <= 0)
+        return false;
+    exe[n] = 0;
+    slash = strrchr(exe, '/');
+    if (!slash)
+        return false;
+    *slash = 0;
+    m = snprintf(out, room, "%s/../lib/%s", exe, MAIL_PLUGIN);
+    return m > 0 && (size_t)m < room;
+}
+
+/* A function of the plugin into the pointer at `to`: ISO C has no cast from an object's pointer. */
+static bool ranks_find(const char *name, void *to)
+{
+    void *at = dlsym(ranks_it.plugin, name);
+
+    memcpy(to, &at, sizeof at);
+    return at != NULL;
+}
+
+static int ranks_load(int (**start)(ckpt_mail *, char *, size_t), ckpt_err *err)
+{
+    const char *given = secure_getenv("CKPT_MPI_PLUGIN");
+    char path[RANKS_PATH + 64];
+
+    // Open MPI's own plugins look for its functions among those of all libraries
+    if (given && *given)
+        ranks_it.plugin = dlopen(given, RTLD_NOW | RTLD_GLOBAL);
+    else if (ranks_beside(path, sizeof path) && access(path, F_OK) == 0)
+        ranks_it.plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    else
+        ranks_it.plugin = dlopen(MAIL_PLUGIN, RTLD_NOW | RTLD_GLOBAL);
+    if (!ranks_it.plugin)
+        return fail(err, CKPT_EUNSUPPORTED,
+                    "a launcher has started several processes, and the MPI plugin cannot be "
+                    "loaded: %.300s; build where mpicc is (Debian: libopenmpi-dev), or start one "
+                    "process (CKPT_MPI=no)",
+                    dlerror());
+    if (!ranks_find(MAIL_OPEN, start) || !ranks_find(MAIL_CLOSE, &ranks_it.close))
+        return fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", MAIL_PLUGIN);
+    return CKPT_OK;
+}
+
+/* ---- entering and leaving ---- */
+
+/* MPI waits for all processes without a word; the others may never come. */
+static void ranks_alarm(int sig)
+{
+    static const char text[] =
+        "ckpt: waiting for the other processes that the launcher started; does each of them run "
+        "this command?  CKPT_MPI=no in the environment runs it alone\n";
+
+    (void)sig;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        return;
+}
+
+/* Nobody hears this process: rank 0 speaks for all. */
+static int ranks_mute(ckpt_err *err)
+{
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0 || fflush(NULL) != 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
+        return fail(err, CKPT_EIO, "/dev/null: cannot be opened");
+    (void)close(fd);
+    return CKPT_OK;
+}
+
+static int ranks_start(long n, ckpt_err *err)
+{
+    int (*start)(ckpt_mail *, char *, size_t) = NULL;
+    struct sigaction action = {.sa_handler = ranks_alarm}, old;
+    ckpt_mail mail = {0};
+    char why[512] = "";
+    int rc = ranks_load(&start, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    (void)sigaction(SIGALRM, &action, &old);
+    (void)alarm(RANKS_PATIENCE);
+    if (start(&mail, why, sizeof why) != 0)
+        rc = fail(err, CKPT_EIO, "%s", why);
+    (void)alarm(0);
+    (void)sigaction(SIGALRM, &old, NULL);
+    if (rc == CKPT_OK && mail.n_ranks < 2)
+        return fail(err, CKPT_EUSAGE,
+                    "the launcher has started %ld processes, of which MPI sees one: each would do "
+                    "the whole work; use the launcher of the MPI that ckpt was built with (srun "
+                    "--mpi=pmix), or CKPT_MPI=no",
+                    n);
+    if (rc == CKPT_OK)
+        rc = ckpt_team_join(&mail, 0, err);
+    ranks_it.shared = rc == CKPT_OK;
+    ranks_it.rank = mail.rank;
+    return rc == CKPT_OK && mail.rank > 0 ? ranks_mute(err) : rc;
+}
+
+int ranks_enter(ckpt_err *err)
+{
+    long n = ranks_size();
+
+    return n > 1 ? ranks_start(n, err) : CKPT_OK;
+}
+
+int ranks_leave(int rc, ckpt_err *err)
+{
+    return ranks_it.shared ? ckpt_team_leave(rc, err) : rc;
+}
+
+int ranks_close(int status)
+{
+    if (!ranks_it.shared)
+        return status;
+    (void)fflush(NULL);
+    ranks_it.close();
+    // A launcher that sees one process fail ends the others, before rank 0 has been heard.
+    return ranks_it.rank == 0 ? status : 0;
+}
