@@ -70,7 +70,7 @@ def by_size(a, work):
     row(['output', 'shards', 'ours, s', 'ours, peak MiB', 'ours --memory 32MiB: s', 'peak MiB', 'cp + sync, s', 'ours / cp', 'script, s',
          'script, peak MiB', 'script / ours'])
     row(['---'] * 11)
-    for size in a.sizes.split(','):
+    for size in filter(None, a.sizes.split(',')):
         src, out, copy = (os.path.join(work, x) for x in ('src', 'out', 'copy'))
         shutil.rmtree(src, ignore_errors=True)
         subprocess.run([a.gen, '--stage', '3', '--world', '4', '--dtype', 'bf16'] + SIZES[size] + [src], check=True,

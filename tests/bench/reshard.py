@@ -6,7 +6,8 @@
 
 `ckpt reshard` of a ZeRO-3 checkpoint, weights and moments, from 4 ranks to 3, beside `cp -r` of the same folder with
 `sync` of the copy; the two take turns, a first round does not count.  With --script also the universal checkpoint, by our
-ds_to_universal and by DeepSpeed's: its way to another world.  Then --dry-run of sparse checkpoints: plans without payload.
+ds_to_universal and by DeepSpeed's: its way to another world.  Then --dry-run of sparse checkpoints: plans without payload; and `ckpt ls`
+of one with 1000 parameters on each of 1024 ranks.
 """
 import argparse
 import importlib.util
@@ -78,6 +79,14 @@ def plans(a, work):
         shutil.rmtree(src, ignore_errors=True)
 
 
+def opening(a, work):
+    src = os.path.join(work, 'many')
+    generate(a, src, ['--sparse', '--world', '1024', '--layers', '83', '--width', '256', '--vocab', '1024'])
+    [(seconds, mem)] = measure([([os.path.join(a.bin, 'ckpt'), 'ls', src], None)], a.repeat)
+    print('\n`ckpt ls` of 1024 ranks with 1000 parameters each (2048 files): %.2f s, %s MiB' % (seconds, mem))
+    shutil.rmtree(src, ignore_errors=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', default='build/bin')
@@ -96,6 +105,7 @@ def main():
         if not a.no_run:
             whole_state(a, work)
         plans(a, work)
+        opening(a, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
