@@ -446,7 +446,7 @@ static void shr_one_home(shr_work *w, uint32_t file, size_t first, size_t end, u
     for (size_t i = first; i < end; i++) {
         uint32_t r = w->of[i];
 
-        if (bytes[r] > bytes[best] || (bytes[r] == bytes[best] && r < best))
+        if (bytes[r] > bytes[best] || (r < best && bytes[r] == bytes[best]))
             best = r;
     }
     s->home[file] = best;

@@ -44,7 +44,12 @@ typedef struct sim_rates {
 /* The servers of one node, and the file system's two after those of all nodes. */
 enum { SIM_DISK_IN, SIM_DISK_OUT, SIM_CLIENT_IN, SIM_CLIENT_OUT, SIM_NET_IN, SIM_NET_OUT, SIM_PER };
 
-enum { SIM_HEADER_READS = 12 }; /* of one shard, when it is opened: counted with strace */
+/*
+ * What a rank is told of a shard that another has opened: its first and last 64 KiB with the
+ * opening (copy/far.c), then the rest of its directory and pickle; counted with strace, the mean
+ * of a model's and an optimizer's file.
+ */
+enum { SIM_ASKS = 4, SIM_TOLD = 270000 /* bytes */ };
 
 /* The bytes of one job that come from one place. */
 typedef struct sim_part {
@@ -341,9 +346,17 @@ static double sim_copy(sim *s)
     return takes;
 }
 
+/* Bytes of headers that go over the links: each rank is told of what it has not opened. */
+static double sim_told(const sim *s)
+{
+    double n = (double)s->from->files.n;
+
+    return s->places.n_ranks > 1 ? n * SIM_TOLD * (s->places.n_ranks - 1) : 0;
+}
+
 /*
- * Headers: each shard is opened by one rank, of the node that has it; its reads are asked for by
- * every other rank, one after the other.
+ * Headers: each shard is opened by one rank, of a node that has it; every other rank asks for what
+ * it reads, file after file.
  */
 static double sim_headers(const sim *s)
 {
@@ -352,7 +365,9 @@ static double sim_headers(const sim *s)
     if (s->local)
         rate = s->rates.opens * s->source_nodes;
     if (s->places.n_ranks > 1)
-        asked = n * SIM_HEADER_READS * 2 * s->rates.net_latency * 1e-6;
+        asked = n * SIM_ASKS * 2 * s->rates.net_latency * 1e-6;
+    if (s->rates.net > 0)
+        asked += sim_told(s) / s->n_nodes / (s->rates.net * 1e9);
     return (rate > 0 ? n / rate : 0) + asked;
 }
 
@@ -403,7 +418,8 @@ static void sim_print(const sim *s, double copy)
            s->plan->jobs.n, s->share.at[n], s->n_pieces, s->plan->n_read, s->plan->n_write);
     printf("\"rank_mean\": %.0f, \"rank_most\": %" PRIu64 ", \"over\": %.4f, \"under\": %.4f, ",
            mean, most, mean > 0 ? (double)most / mean : 1, least);
-    printf("\"far\": %" PRIu64 ", \"messages\": %" PRIu64 ", ", far, s->n_messages);
+    printf("\"far\": %" PRIu64 ", \"messages\": %" PRIu64 ", \"told\": %.0f, ", far, s->n_messages,
+           sim_told(s));
     printf("\"plan_s\": %.3f, \"split_s\": %.3f, \"headers_s\": %.9g, \"copy_s\": %.9g, "
            "\"files_s\": %.9g, \"s\": %.9g, ",
            s->planned, s->shared, headers, copy, files,
