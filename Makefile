@@ -358,10 +358,12 @@ check-comm: programs $(B)/comm/comm_mpi
 
 # ckpt under mpirun
 check-mpi: programs
-	@python3 tests/mpi/run.py --some --ranks 2,3 --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups dcp_fsdp2_w2
+	@python3 tests/mpi/run.py --some --ranks 2,3 --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups fsdp2_mp_w2
+	@python3 tests/mpi/local.py --bin $(B)/bin tests/fixtures z3_bf16_w5_odd
 
 rest-mpi: programs
 	@python3 tests/mpi/run.py --some --ranks 2,3,4 --bin $(B)/bin tests/fixtures
+	@python3 tests/mpi/local.py --machines 2 --bin $(B)/bin tests/fixtures z1_bf16_w3_groups z2_bf16_w2_muon rl_verl_fsdp1_w2 dcp_mesh2d_w4 old0126_z2_fp16_w3
 
 check-runs: programs
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden --resume

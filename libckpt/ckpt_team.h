@@ -11,6 +11,8 @@
 #ifndef CKPT_TEAM_H
 #define CKPT_TEAM_H
 
+#include <stdbool.h>
+
 #include "ckpt_types.h"
 
 /*
@@ -56,6 +58,13 @@ CKPT_API long ckpt_team_launched(void);
 /* Processes, and which one this is: 1 and 0 without a team. */
 CKPT_API unsigned ckpt_team_size(void);
 CKPT_API unsigned ckpt_team_rank(void);
+
+/*
+ * From here on a folder that is opened is that of each machine, and each holds a part of its files:
+ * listings are those of all machines.  A file that several have must be the same on all of them.
+ * All processes call it alike; without a team it does nothing.
+ */
+CKPT_API void ckpt_team_local(bool local);
 
 /* What this process has sent so far. */
 CKPT_API void ckpt_team_sent(uint64_t *n_letters, uint64_t *n_bytes);

@@ -11,6 +11,7 @@
 
 #include "libckpt/base/opts.h"
 #include "libckpt/copy/left.h"
+#include "libckpt/copy/places.h"
 #include "libckpt/drivers.h"
 
 enum {
@@ -406,7 +407,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     const ckpt_directory *driver = NULL;
     const char *folder = NULL, *name = NULL;
     ckpt_map *map = NULL;
-    struct stat st;
+    bool is_dir;
 
     if (!out || !path || !*path)
         return ckpt_fail(err, CKPT_EUSAGE, "no path to open, or no place for what is opened");
@@ -415,14 +416,15 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     if (rc != CKPT_OK)
         return rc;
     opts = &own;
-    if (stat(path, &st) != 0)
-        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
+    rc = ckpt_places_kind(path, &is_dir, err);
+    if (rc != CKPT_OK)
+        return rc;
     rc = ckpt_map_new(&map, 0, err);
     if (rc == CKPT_OK) {
         map->collect = opts->collect;
         rc = open_split(map, path, &folder, &name, err);
     }
-    if (rc == CKPT_OK && S_ISDIR(st.st_mode)) {
+    if (rc == CKPT_OK && is_dir) {
         folder = ckpt_arena_string(map->arena, path, strlen(path));
         rc = folder ? open_folder(map, folder, NULL, NULL, opts, err) : ckpt_fail_memory(err);
     } else if (rc == CKPT_OK) {
@@ -430,15 +432,15 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         if (!driver && opts->tag)
             rc = ckpt_fail(err, CKPT_EUSAGE, "%s: a file, and tags are of a run's folder", path);
     }
-    if (rc == CKPT_OK && !S_ISDIR(st.st_mode))
+    if (rc == CKPT_OK && !is_dir)
         rc = driver ? open_folder(map, folder, name, driver, opts, err)
                     : open_file(&map, path, opts->collect, err);
-    if (rc == CKPT_OK && !S_ISDIR(st.st_mode) && !driver && opts->training)
+    if (rc == CKPT_OK && !is_dir && !driver && opts->training)
         rc = open_run(&map, path, opts, err);
     if (rc == CKPT_OK) {
         open_order(map);
         open_effects(map, ckpt_directory_find(map->format),
-                     !S_ISDIR(st.st_mode) && open_part(name, true) != open_part(name, false));
+                     !is_dir && open_part(name, true) != open_part(name, false));
     }
     // what was asked for by name must not be answered with something else
     if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_TOOK_TAG))

@@ -67,6 +67,14 @@ static void main_version(void)
     out_printf("%s %s\n", out_program(), ckpt_version());
 }
 
+/* What is read lies on the disks of several machines. */
+static void main_local(const cli_args *a)
+{
+    if (a->local && !ranks_shared())
+        say_warning("--local has no effect: this is one process (see ckpt-mpi(7))");
+    ckpt_team_local(a->local);
+}
+
 /* Run a command with no more rights than it needs. */
 static int main_confined(cli_args *args, ckpt_err *err)
 {
@@ -94,8 +102,10 @@ static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
         main_version();
     else if (rc == CKPT_OK)
         rc = args_rules(&args, err);
-    if (rc == CKPT_OK && !args.line.help && !args.line.version)
+    if (rc == CKPT_OK && !args.line.help && !args.line.version) {
         effects_of_options(&args);
+        main_local(&args);
+    }
     if (rc == CKPT_OK && !args.line.help && !args.line.version)
         rc = main_confined(&args, err);
     args_free(&args);

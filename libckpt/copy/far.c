@@ -9,8 +9,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "libckpt/base/digest.h"
 #include "libckpt/copy/far.h"
-#include "libckpt/copy/io.h"
+#include "libckpt/copy/listing.h"
 
 enum {
     FAR_END = 64 * 1024,     /* bytes of a file's beginning, and of its end, that come unasked */
@@ -19,10 +20,20 @@ enum {
     FAR_OPEN = 32            /* files that the one who answers keeps open */
 };
 
+enum far_what { FAR_OPENING = 1, FAR_READING, FAR_LISTING };
+
 /* A question; behind it stands the path, without its end. */
 typedef struct far_question {
-    uint64_t at, n; /* n == 0: open it */
+    uint64_t what;
+    uint64_t at, n; /* of reading */
 } far_question;
+
+/* Of a listing; behind it stands the name, without its end. */
+typedef struct far_name {
+    uint64_t size;
+    uint32_t sum, n;
+    uint64_t is_dir;
+} far_name;
 
 /* The answer to an opening; behind it stand the first bytes, then the last. */
 typedef struct far_opened {
@@ -39,22 +50,25 @@ typedef struct far_io {
     const uint8_t *head, *tail;
     uint64_t n_head, n_tail;
     unsigned n_asks;
+    bool visible;  /* it can be opened here too */
     ckpt_io *here; /* opened here too: its headers are all over it */
     char path[];
 } far_io;
 
+static int far_answer_list(ckpt_bytes *answer, const char *folder, ckpt_err *err);
+
 /* ---- asking ---- */
 
-static int far_ask(const far_io *f, uint64_t at, uint64_t n, ckpt_letter **out, ckpt_err *err)
+static int far_ask(ckpt_team *t, unsigned rank, const far_question *q, const char *path,
+                   ckpt_letter **out, ckpt_err *err)
 {
-    const far_question q = {.at = at, .n = n};
     ckpt_bytes b = {0};
     int rc = CKPT_OK;
 
-    if (!ckpt_bytes_add(&b, &q, sizeof q) || !ckpt_bytes_add(&b, f->path, strlen(f->path)))
+    if (!ckpt_bytes_add(&b, q, sizeof *q) || !ckpt_bytes_add(&b, path, strlen(path)))
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK)
-        rc = ckpt_team_ask(f->team, f->owner, b.at, b.n, out, err);
+        rc = ckpt_team_ask(t, rank, b.at, b.n, out, err);
     ckpt_vec_free(&b);
     return rc;
 }
@@ -62,8 +76,9 @@ static int far_ask(const far_io *f, uint64_t at, uint64_t n, ckpt_letter **out, 
 /* One piece. */
 static int far_piece(const far_io *f, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
 {
+    const far_question q = {.what = FAR_READING, .at = at, .n = n};
     ckpt_letter *l = NULL;
-    int rc = far_ask(f, at, n, &l, err);
+    int rc = far_ask(f->team, f->owner, &q, f->path, &l, err);
 
     if (rc == CKPT_OK && l->n != n)
         rc = ckpt_fail(err, CKPT_EIO, "%s: rank %u has sent %zu bytes instead of %llu", f->path,
@@ -88,7 +103,7 @@ static int far_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err
         memcpy(to, f->tail + (at - (io->size - f->n_tail)), (size_t)n);
         return CKPT_OK;
     }
-    if (!f->here && f->n_asks++ >= FAR_ASKS)
+    if (!f->here && f->visible && f->n_asks++ >= FAR_ASKS)
         (void)ckpt_io_open_here(&f->here, f->path, NULL);
     if (f->here)
         return ckpt_io_read(f->here, buf, n, at, err);
@@ -131,35 +146,23 @@ static int far_understand(far_io *f, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* FNV-1a: which process opens a file, the same for all. */
-static unsigned far_owner(const ckpt_team *t, const char *path)
+int ckpt_far_open(ckpt_io **out, ckpt_team *team, unsigned owner, bool visible, const char *path,
+                  ckpt_err *err)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-    for (; *path; path++)
-        h = (h ^ (unsigned char)*path) * UINT64_C(0x100000001b3);
-    return (unsigned)((h ^ h >> 32) % t->n);
-}
-
-int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
-{
-    assert(out && path);
-    ckpt_team *team = ckpt_team_now();
-    unsigned owner = team ? far_owner(team, path) : 0;
+    assert(out && team && path);
+    const far_question q = {.what = FAR_OPENING};
     size_t n = strlen(path) + 1;
-    far_io *f;
+    far_io *f = ckpt_alloc(sizeof *f + n);
     int rc;
 
-    if (!team || owner == team->rank)
-        return ckpt_io_open_here(out, path, err);
     *out = NULL;
-    f = ckpt_alloc(sizeof *f + n);
     if (!f)
         return ckpt_fail_memory(err);
     f->team = team;
     f->owner = owner;
+    f->visible = visible;
     memcpy(f->path, path, n);
-    rc = far_ask(f, 0, 0, &f->opened, err);
+    rc = far_ask(team, owner, &q, path, &f->opened, err);
     if (rc == CKPT_OK)
         rc = far_understand(f, err);
     if (rc == CKPT_OK)
@@ -167,6 +170,60 @@ int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
     else
         far_close(&f->io);
     return rc;
+}
+
+/* Take a listing apart; the names are the letter's. */
+static int far_names(ckpt_far_listing *out, const uint8_t *p, size_t n, ckpt_err *err)
+{
+    size_t room = n / sizeof(far_name) + 1;
+
+    out->entry = ckpt_alloc(room * sizeof *out->entry);
+    // each name gets its end
+    out->text = ckpt_alloc(n + room);
+    if (!out->entry || !out->text)
+        return ckpt_fail_memory(err);
+    for (char *text = out->text; n >= sizeof(far_name);) {
+        ckpt_far_entry *e = &out->entry[out->n];
+        far_name f;
+
+        memcpy(&f, p, sizeof f);
+        if (f.n > n - sizeof f)
+            return ckpt_fail(err, CKPT_EIO, "%s: a listing was cut short", out->folder);
+        memcpy(text, p + sizeof f, f.n);
+        *e = (ckpt_far_entry){.name = text, .size = f.size, .sum = f.sum, .is_dir = f.is_dir != 0};
+        text += f.n + 1;
+        p += sizeof f + f.n;
+        n -= sizeof f + f.n;
+        out->n++;
+    }
+    return CKPT_OK;
+}
+
+int ckpt_far_list(ckpt_far_listing *out, ckpt_team *team, unsigned rank, const char *folder,
+                  ckpt_err *err)
+{
+    const far_question q = {.what = FAR_LISTING};
+    ckpt_letter *l = NULL;
+    ckpt_bytes own = {0};
+    int rc;
+
+    *out = (ckpt_far_listing){.folder = folder};
+    if (rank == team->rank)
+        rc = far_answer_list(&own, folder, err);
+    else
+        rc = far_ask(team, rank, &q, folder, &l, err);
+    if (rc == CKPT_OK)
+        rc = far_names(out, l ? l->bytes : own.at, l ? l->n : own.n, err);
+    ckpt_free(l);
+    ckpt_vec_free(&own);
+    return rc;
+}
+
+void ckpt_far_list_free(ckpt_far_listing *l)
+{
+    ckpt_free(l->entry);
+    ckpt_free(l->text);
+    *l = (ckpt_far_listing){0};
 }
 
 /* ---- answering ---- */
@@ -221,6 +278,49 @@ static int far_answer_open(ckpt_bytes *answer, ckpt_io *io, ckpt_err *err)
     return rc == CKPT_OK ? far_add(answer, io, o.n_tail, io->size - o.n_tail, err) : rc;
 }
 
+/* CRC-32 of a file's ends, which tells files of one name apart; of one that cannot be read, 0. */
+static uint32_t far_sum(const char *path)
+{
+    uint8_t *p = ckpt_alloc(FAR_END);
+    ckpt_io *io = NULL;
+    uint32_t crc = 0;
+
+    if (p && ckpt_io_open_here(&io, path, NULL) == CKPT_OK) {
+        size_t n = io->size < FAR_END ? (size_t)io->size : FAR_END;
+
+        if (ckpt_io_read(io, p, n, 0, NULL) == CKPT_OK)
+            crc = ckpt_crc32(crc, p, n);
+        if (ckpt_io_read(io, p, n, io->size - n, NULL) == CKPT_OK)
+            crc = ckpt_crc32(crc, p, n);
+    }
+    ckpt_io_close(io);
+    ckpt_free(p);
+    return crc;
+}
+
+static int far_answer_list(ckpt_bytes *answer, const char *folder, ckpt_err *err)
+{
+    ckpt_listing list;
+    ckpt_map *map = NULL;
+    int rc = ckpt_map_new(&map, 0, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_listing_read_here(&list, map, folder, err);
+    for (size_t i = 0; rc == CKPT_OK && i < list.n; i++) {
+        const ckpt_entry *e = &list.entry[i];
+        const char *path = ckpt_path_join(map->arena, folder, e->name);
+        const far_name f = {.size = e->size,
+                            .sum = path && !e->is_dir ? far_sum(path) : 0,
+                            .n = (uint32_t)strlen(e->name),
+                            .is_dir = e->is_dir};
+
+        if (!path || !ckpt_bytes_add(answer, &f, sizeof f) || !ckpt_bytes_add(answer, e->name, f.n))
+            rc = ckpt_fail_memory(err);
+    }
+    ckpt_map_free(map);
+    return rc;
+}
+
 int ckpt_far_answer(const ckpt_letter *question, ckpt_bytes *answer, ckpt_err *err)
 {
     far_question q;
@@ -235,8 +335,13 @@ int ckpt_far_answer(const ckpt_letter *question, ckpt_bytes *answer, ckpt_err *e
     if (!path)
         return ckpt_fail_memory(err);
     memcpy(path, question->bytes + sizeof q, question->n - sizeof q);
-    rc = far_file(&io, path, q.n == 0, err);
-    if (rc == CKPT_OK && q.n == 0)
+    if (q.what == FAR_LISTING) {
+        rc = far_answer_list(answer, path, err);
+        ckpt_free(path);
+        return rc;
+    }
+    rc = far_file(&io, path, q.what == FAR_OPENING, err);
+    if (rc == CKPT_OK && q.what == FAR_OPENING)
         rc = far_answer_open(answer, io, err);
     else if (rc == CKPT_OK && q.n > FAR_PIECE)
         rc = ckpt_fail(err, CKPT_EIO, "%s: rank %u asks for too much", path, question->peer);

@@ -1,11 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * far.h: reading files for other processes of the team (io.h has what reads through them).
+ * far.h: files and folders as another process of the team sees them.
  */
 #ifndef CKPT_COPY_FAR_H
 #define CKPT_COPY_FAR_H
 
+#include "libckpt/copy/io.h"
 #include "libckpt/copy/team.h"
+
+/*
+ * A file that process `owner` opens and reads for this one.
+ *
+ * visible  it can be opened here as well, when much is asked of it
+ * Errors   those of ckpt_io_open_here there; CKPT_EIO: the other one is lost
+ */
+int ckpt_far_open(ckpt_io **out, ckpt_team *team, unsigned owner, bool visible, const char *path,
+                  ckpt_err *err);
+
+/* A name in a folder of another machine. */
+typedef struct ckpt_far_entry {
+    const char *name;
+    uint64_t size; /* bytes */
+    uint32_t sum;  /* CRC-32 of its first and last bytes */
+    bool is_dir;
+} ckpt_far_entry;
+
+typedef struct ckpt_far_listing {
+    const char *folder;
+    ckpt_far_entry *entry;
+    size_t n;
+    char *text; /* the names */
+} ckpt_far_listing;
+
+/* A folder as any process sees it.  Errors: CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT */
+int ckpt_far_list(ckpt_far_listing *out, ckpt_team *team, unsigned rank, const char *folder,
+                  ckpt_err *err);
+
+/* Release one; zeroed ones are fine. */
+void ckpt_far_list_free(ckpt_far_listing *l);
 
 /* What answers the questions of a team (ckpt_team_answer_fn): openings and reads of files. */
 int ckpt_far_answer(const ckpt_letter *question, ckpt_bytes *answer, ckpt_err *err);

@@ -41,7 +41,7 @@ int ckpt_io_open_here(ckpt_io **out, const char *path, ckpt_err *err);
 
 /*
  * The same for its headers: of the processes of a team one opens the file, and reads for the others
- * (far.c).
+ * (io_open.c).
  */
 int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err);
 

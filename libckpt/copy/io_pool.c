@@ -12,13 +12,14 @@
 #include <sys/stat.h>
 
 #include "libckpt/copy/io.h"
-#include "libckpt/copy/team.h"
+#include "libckpt/copy/places.h"
 
 typedef struct pool_file {
-    ckpt_io *io;      /* NULL: closed */
-    unsigned n_users; /* reads in progress: not to be closed */
-    bool was_read;    /* since the last check */
-    uint64_t used_at; /* clock of the last use, for least recently used */
+    ckpt_io *io;        /* NULL: closed */
+    ckpt_map_file seen; /* of a replica: as it was when it was opened first */
+    unsigned n_users;   /* reads in progress: not to be closed */
+    bool was_read;      /* since the last check */
+    uint64_t used_at;   /* clock of the last use, for least recently used */
 } pool_file;
 
 struct ckpt_io_pool {
@@ -93,18 +94,28 @@ static void pool_make_room(ckpt_io_pool *p)
         pool_close(p, best);
 }
 
-/* True if now describes the same, untouched file.  A map made by hand may know no inode: size only.
+/*
+ * True if now describes the same, untouched file.  A map made by hand may know no inode: size only.
+ * So it is with a file that each machine has its own of.
  */
-static bool pool_same(const ckpt_map_file *was, const ckpt_map_file *now)
+static bool pool_same(const ckpt_map_file *was, const ckpt_map_file *now, bool replica)
 {
     if (was->size != now->size)
         return false;
-    if (was->ino == 0 && was->dev == 0)
+    if ((was->ino == 0 && was->dev == 0) || replica)
         return true;
     // Machines number a shared file system as they like.
-    return (was->dev == now->dev || ckpt_team_now()) && was->ino == now->ino &&
+    return (was->dev == now->dev || ckpt_team_any()) && was->ino == now->ino &&
            was->mtime_s == now->mtime_s && was->mtime_ns == now->mtime_ns &&
            was->ctime_s == now->ctime_s && was->ctime_ns == now->ctime_ns;
+}
+
+/* Each machine of a team has its own disk, and this file is on some of them. */
+static bool pool_replica(const char *path)
+{
+    ckpt_team *t = ckpt_team_any();
+
+    return t && ckpt_places_find(t, path).known;
 }
 
 /* The one text for a file that is not what it was. */
@@ -129,10 +140,12 @@ static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     ckpt_io_identify(io, &now);
-    if (!pool_same(was, &now)) {
+    if (!pool_same(was, &now, pool_replica(was->path))) {
         ckpt_io_close(io);
         return pool_changed(was->path, err);
     }
+    if (p->file[i].seen.ino == 0)
+        p->file[i].seen = now;
     p->file[i].io = io;
     p->open[p->n_open++] = i;
     return CKPT_OK;
@@ -176,29 +189,49 @@ int ckpt_io_pool_read(ckpt_io_pool *p, uint32_t file, void *buf, uint64_t n, uin
     return rc;
 }
 
+/* A file as it is now: by its name here, or as whoever reads it for this process sees it. */
+static int pool_look(const ckpt_map_file *was, bool replica, ckpt_map_file *now, ckpt_err *err)
+{
+    ckpt_io *io = NULL;
+    struct stat st;
+    int rc;
+
+    if (replica) {
+        rc = ckpt_io_data(&io, was, err);
+        if (rc == CKPT_OK)
+            ckpt_io_identify(io, now);
+        ckpt_io_close(io);
+        return rc;
+    }
+    if (stat(was->path, &st) != 0)
+        return errno == ENOENT ? pool_changed(was->path, err)
+                               : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot stat", was->path);
+    const ckpt_io seen = {.size = (uint64_t)st.st_size, .id = ckpt_identity_of(&st)};
+    ckpt_io_identify(&seen, now);
+    return CKPT_OK;
+}
+
 int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
 {
     assert(p);
-    for (size_t i = 0; i < p->n; i++) {
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < p->n; i++) {
         const ckpt_map_file *was = &p->map->files.at[i];
-        struct stat st;
         ckpt_map_file now = {0};
+        bool replica;
 
         if (!p->file[i].was_read || was->input)
             continue;
         // Once looked at, only another read makes it worth another look: readers check after each
         // call.
         p->file[i].was_read = false;
-        if (stat(was->path, &st) != 0)
-            return errno == ENOENT
-                       ? pool_changed(was->path, err)
-                       : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot stat", was->path);
-        const ckpt_io seen = {.size = (uint64_t)st.st_size, .id = ckpt_identity_of(&st)};
-        ckpt_io_identify(&seen, &now);
-        if (!pool_same(was, &now))
-            return pool_changed(was->path, err);
+        replica = pool_replica(was->path);
+        rc = pool_look(was, replica, &now, err);
+        if (rc == CKPT_OK && !pool_same(replica ? &p->file[i].seen : was, &now, false))
+            rc = pool_changed(was->path, err);
     }
-    return CKPT_OK;
+    return rc;
 }
 
 void ckpt_io_pool_free(ckpt_io_pool *p)

@@ -8,6 +8,7 @@
 
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/joint.h"
+#include "libckpt/copy/places.h"
 
 /* ---- the same plan ---- */
 
@@ -66,6 +67,32 @@ static bool jnt_is_shared(const ckpt_plan *p)
     return true;
 }
 
+/* Which machine sees which file that is read; NULL: no memory. */
+static uint8_t *jnt_sees(ckpt_team *t, const ckpt_map *from)
+{
+    uint8_t *sees = ckpt_alloc((from->files.n + 1) * t->n_nodes);
+
+    for (size_t i = 0; sees && i < from->files.n; i++) {
+        for (unsigned k = 0; k < t->n_nodes; k++)
+            sees[i * t->n_nodes + k] =
+                from->files.at[i].input || ckpt_places_sees(t, from->files.at[i].path, k);
+    }
+    return sees;
+}
+
+/* Whose jobs are whose. */
+static int jnt_share(ckpt_joint *j, ckpt_team *t, ckpt_err *err)
+{
+    uint8_t *sees = t->local ? jnt_sees(t, j->plan->from) : NULL;
+    const ckpt_places places = {
+        .n_ranks = t->n, .node_of_rank = t->node, .n_nodes = t->n_nodes, .sees = sees};
+    int rc = t->local && !sees ? ckpt_fail_memory(err)
+                               : ckpt_share_make(&j->share, j->plan, &places, err);
+
+    ckpt_free(sees);
+    return rc;
+}
+
 int ckpt_joint_open(ckpt_joint *j, const ckpt_plan *plan, ckpt_err *err)
 {
     ckpt_team *t = jnt_is_shared(plan) ? ckpt_team_now() : NULL;
@@ -74,10 +101,9 @@ int ckpt_joint_open(ckpt_joint *j, const ckpt_plan *plan, ckpt_err *err)
     *j = (ckpt_joint){.plan = plan, .n_told = plan->to->findings.n};
     if (!t)
         return CKPT_OK;
-    const ckpt_places places = {.n_ranks = t->n, .node_of_rank = t->node, .n_nodes = t->n_nodes};
     rc = jnt_same(t, plan, err);
     if (rc == CKPT_OK)
-        rc = ckpt_share_make(&j->share, plan, &places, err);
+        rc = jnt_share(j, t, err);
     if (rc == CKPT_OK)
         j->team = t;
     return rc;

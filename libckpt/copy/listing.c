@@ -14,8 +14,6 @@
 
 enum { LISTING_MAX = 4 << 20 }; /* entries: far above any real folder */
 
-CKPT_VEC(ckpt_entries, ckpt_entry);
-
 static bool listing_is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -81,7 +79,18 @@ static int listing_add(ckpt_entries *all, ckpt_map *map, int fd, const char *nam
     return e->name ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err)
+int ckpt_listing_of(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_entries *all,
+                    ckpt_err *err)
+{
+    if (all->n)
+        qsort(all->at, all->n, sizeof *all->at, listing_compare);
+    out->folder = ckpt_arena_string(map->arena, folder, strlen(folder));
+    out->entry = ckpt_arena_copy(map->arena, all->at, all->n * sizeof *all->at);
+    out->n = all->n;
+    return out->folder && out->entry ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+int ckpt_listing_read_here(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err)
 {
     assert(out && folder);
     ckpt_entries all = {0};
@@ -100,14 +109,8 @@ int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt
     if (rc == CKPT_OK && errno)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot list the folder", folder);
     closedir(dir);
-    if (rc == CKPT_OK) {
-        if (all.n)
-            qsort(all.at, all.n, sizeof *all.at, listing_compare);
-        out->folder = ckpt_arena_string(map->arena, folder, strlen(folder));
-        out->entry = ckpt_arena_copy(map->arena, all.at, all.n * sizeof *all.at);
-        out->n = all.n;
-        rc = out->folder && out->entry ? CKPT_OK : ckpt_fail_memory(err);
-    }
+    if (rc == CKPT_OK)
+        rc = ckpt_listing_of(out, map, folder, &all, err);
     ckpt_vec_free(&all);
     return rc;
 }

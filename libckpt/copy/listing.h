@@ -42,11 +42,21 @@ typedef struct ckpt_listing {
 } ckpt_listing;
 
 /*
- * List a folder; the listing and all it points to live in the map's arena.
+ * List a folder, of all machines if it is each one's own (places.h); the listing and all it points
+ * to live in the map's arena.
  *
  * Errors  CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT
  */
 int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err);
+
+/* The same of this machine. */
+int ckpt_listing_read_here(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err);
+
+CKPT_VEC(ckpt_entries, ckpt_entry);
+
+/* A listing of these entries, which are sorted. */
+int ckpt_listing_of(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_entries *all,
+                    ckpt_err *err);
 
 /* Entry by name, or NULL. */
 const ckpt_entry *ckpt_listing_find(const ckpt_listing *list, const char *name);

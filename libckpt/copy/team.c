@@ -21,12 +21,23 @@ ckpt_team *ckpt_team_now(void)
     return team_it && atomic_load(&team_aside) == 0 ? &team_it->team : NULL;
 }
 
+ckpt_team *ckpt_team_any(void)
+{
+    return team_it ? &team_it->team : NULL;
+}
+
 void ckpt_team_alone(bool alone)
 {
     if (alone)
         (void)atomic_fetch_add(&team_aside, 1);
     else
         (void)atomic_fetch_sub(&team_aside, 1);
+}
+
+void ckpt_team_local(bool local)
+{
+    if (team_it)
+        team_it->team.local = local;
 }
 
 unsigned ckpt_team_size(void)

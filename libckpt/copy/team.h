@@ -18,11 +18,15 @@ typedef struct ckpt_team {
     unsigned n_nodes;
     uint32_t *node;   /* per rank: its machine, from 0 on in the order of their lowest ranks */
     char **host;      /* per node */
+    bool local;       /* paths name folders of each machine's own: ckpt_team_local */
     unsigned threads; /* workers each process should have: the same for all */
 } ckpt_team;
 
 /* The team that this process is in; NULL: it works alone, or a part of its work is its own. */
 ckpt_team *ckpt_team_now(void);
+
+/* The team that it is in, also while its work is its own: others can still be asked. */
+ckpt_team *ckpt_team_any(void);
 
 /*
  * What follows is done by this process for itself, though it is in a team; calls come in pairs.

@@ -121,6 +121,8 @@ def main():
     ranks = [int(x) for x in a.ranks.split(',')]
     for name in a.names or sorted(os.listdir(a.fixtures)):
         source, training = source_of(os.path.join(a.fixtures, name))
+        if not source and a.names:
+            check(name, 'no such fixture')
         if source:
             with tempfile.TemporaryDirectory() as work:
                 fixture(os.path.abspath(a.bin), name, source, training, ranks, a.some, work)

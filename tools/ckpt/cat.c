@@ -220,6 +220,7 @@ static const cli_option cat_options[] = {
      "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "values only"},
+    CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,
 };

@@ -192,6 +192,7 @@ static const cli_option info_options[] = {
     {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
      "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,
 };

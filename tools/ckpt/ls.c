@@ -220,6 +220,7 @@ static const cli_option ls_options[] = {
      "how slices are joined (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
+    CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,
 };

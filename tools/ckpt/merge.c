@@ -238,6 +238,7 @@ static const cli_option merge_options[] = {
     {"dry-run", 'n', CLI_FLAG, AT(dry_run), NULL, "print the plan, write nothing"},
     {"json", 0, CLI_FLAG, AT(json), NULL, "print the plan or the report as JSON"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,
 };

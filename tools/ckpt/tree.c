@@ -81,6 +81,7 @@ static const cli_option tree_options[] = {
      "show N items of each container (all)"},
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,
 };

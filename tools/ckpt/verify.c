@@ -133,6 +133,7 @@ static const cli_option verify_options[] = {
      "threads (one per processor, at most 8)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print errors only"},
+    CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,
 };

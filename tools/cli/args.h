@@ -17,7 +17,7 @@ typedef struct cli_args {
     char *const *operand; /* the line's; ds_to_universal has its own */
     int n_operands;
 
-    bool json, quiet, no_sandbox;
+    bool json, quiet, no_sandbox, local;
     bool all, details, exact;             /* ls, info, doctor */
     bool whole, raw, stats, no_crc;       /* cat */
     bool dry_run, as_file, no_side_files; /* convert */
@@ -64,6 +64,13 @@ typedef struct cli_args {
     char *config_text;        /* of --config: freed by args_free */
     const char *model_folder; /* the folder that --config names, or NULL */
 } cli_args;
+
+/* The option of commands that several processes carry out (ckpt-mpi(7)). */
+#define CLI_LOCAL                                                                                  \
+    {                                                                                              \
+        "local", 0, CLI_FLAG, offsetof(cli_args, local), NULL,                                     \
+            "under mpirun: what is read is on each machine's own disk"                             \
+    }
 
 /* The option of every command that reads what somebody else wrote. */
 #define CLI_NO_SANDBOX                                                                             \

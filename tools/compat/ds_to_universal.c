@@ -227,6 +227,7 @@ static const cli_option uni_options[] = {
     {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
     {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,
 };

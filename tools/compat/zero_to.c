@@ -170,7 +170,8 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
         {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},           \
         {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},     \
         {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},             \
-        {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"}, CLI_NO_SANDBOX,     \
+        {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"}, CLI_LOCAL,          \
+        CLI_NO_SANDBOX,                                                                            \
     {                                                                                              \
         NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \
     }

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * io_open.c: which process opens a file, for headers and for data; and whole small files.
+ *
+ * Of a team one process opens a file for its headers, which a file system then sees opened once.
+ * Data is read by who needs it, from this machine's disk or through one who sees the file.
+ */
+#include <assert.h>
+#include <inttypes.h>
+
+#include "libckpt/copy/far.h"
+#include "libckpt/copy/io.h"
+#include "libckpt/copy/places.h"
+
+/* Files of one name that are not equal are not the same checkpoint's. */
+static int ioo_unlike(const ckpt_team *t, const ckpt_place *p, const char *path, ckpt_err *err)
+{
+    return p->unlike[0] == p->unlike[1]
+               ? CKPT_OK
+               : ckpt_fail(err, CKPT_EMISMATCH,
+                           "%s: is not the same file on %s and on %s: it may be of another save; "
+                           "remove the wrong one",
+                           path, t->host[p->unlike[0]], t->host[p->unlike[1]]);
+}
+
+int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
+{
+    assert(out && path);
+    ckpt_team *t = ckpt_team_now(), *any = ckpt_team_any();
+    ckpt_place p = {0};
+    unsigned owner;
+    int rc;
+
+    *out = NULL;
+    // Alone, a process reads what it can by itself.
+    if (!t && any)
+        p = ckpt_places_find(any, path);
+    if (!t)
+        return p.known && !p.here ? ckpt_far_open(out, any, p.owner, false, path, err)
+                                  : ckpt_io_open_here(out, path, err);
+    rc = ckpt_places_learn(t, path, &p, err);
+    if (rc == CKPT_OK && p.known)
+        rc = ioo_unlike(t, &p, path, err);
+    if (rc != CKPT_OK)
+        return rc;
+    owner = ckpt_places_owner(t, path);
+    return owner == t->rank ? ckpt_io_open_here(out, path, err)
+                            : ckpt_far_open(out, t, owner, !p.known || p.here, path, err);
+}
+
+int ckpt_io_again(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err)
+{
+    return file->input ? ckpt_io_input(out, file->path, file->input, err)
+                       : ckpt_io_open(out, file->path, err);
+}
+
+int ckpt_io_data(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err)
+{
+    ckpt_team *t = ckpt_team_any();
+    ckpt_place p = {0};
+
+    if (file->input)
+        return ckpt_io_input(out, file->path, file->input, err);
+    if (t)
+        p = ckpt_places_find(t, file->path);
+    return p.known && !p.here ? ckpt_far_open(out, t, p.owner, false, file->path, err)
+                              : ckpt_io_open_here(out, file->path, err);
+}
+
+int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_err *err)
+{
+    assert(out && n && path);
+    ckpt_io *io = NULL;
+    char *p = NULL;
+    int rc = ckpt_io_open(&io, path, err);
+
+    *out = NULL;
+    *n = 0;
+    if (rc == CKPT_OK && io->size > max)
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
+                       path, io->size, max);
+    if (rc == CKPT_OK) {
+        // One more byte: a terminator for callers that read text.
+        p = io->size < SIZE_MAX ? ckpt_alloc((size_t)io->size + 1) : NULL;
+        rc = !p ? ckpt_fail_memory(err) : ckpt_io_read(io, p, io->size, 0, err);
+    }
+    if (rc == CKPT_OK) {
+        *out = p;
+        *n = io->size;
+    } else {
+        ckpt_free(p);
+    }
+    ckpt_io_close(io);
+    return rc;
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * places.c: the table of files that lie on the disks of several machines, and listings of them all.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/copy/far.h"
+#include "libckpt/copy/places.h"
+
+/* A file that a listing has named. */
+typedef struct plc_file {
+    uint64_t hash; /* of its path; 0: an empty slot */
+    char *path;
+    uint8_t *seen; /* per node */
+    uint64_t size;
+    uint32_t sum; /* of its ends */
+    unsigned first, unlike;
+    bool is_dir;
+} plc_file;
+
+/* All of them: found by hash in an array that is at most half full.  They stay. */
+static struct {
+    pthread_mutex_t lock;
+    plc_file *slot;
+    size_t n, room;
+} plc_all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* FNV-1a, never 0. */
+static uint64_t plc_hash(const char *path)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (; *path; path++)
+        h = (h ^ (unsigned char)*path) * UINT64_C(0x100000001b3);
+    return h | 1;
+}
+
+/* ---- the table; with the lock held ---- */
+
+static plc_file *plc_slot(plc_file *slot, size_t room, uint64_t hash, const char *path)
+{
+    size_t i = (size_t)(hash >> 7) & (room - 1);
+
+    while (slot[i].hash != 0 && (slot[i].hash != hash || strcmp(slot[i].path, path) != 0))
+        i = (i + 1) & (room - 1);
+    return &slot[i];
+}
+
+static bool plc_grow(void)
+{
+    size_t room = plc_all.room > 0 ? plc_all.room * 2 : 256;
+    plc_file *slot;
+
+    if (plc_all.n * 2 < plc_all.room)
+        return true;
+    slot = ckpt_alloc(room * sizeof *slot);
+    if (!slot)
+        return false;
+    for (size_t i = 0; i < plc_all.room; i++) {
+        if (plc_all.slot[i].hash != 0)
+            *plc_slot(slot, room, plc_all.slot[i].hash, plc_all.slot[i].path) = plc_all.slot[i];
+    }
+    ckpt_free(plc_all.slot);
+    plc_all.slot = slot;
+    plc_all.room = room;
+    return true;
+}
+
+/* The file of a path, or NULL. */
+static plc_file *plc_look(const char *path)
+{
+    plc_file *f =
+        plc_all.room > 0 ? plc_slot(plc_all.slot, plc_all.room, plc_hash(path), path) : NULL;
+
+    return f && f->hash != 0 ? f : NULL;
+}
+
+/* A node sees a file; NULL: no memory. */
+static const plc_file *plc_add(const ckpt_team *t, const char *path, const ckpt_far_entry *e,
+                               unsigned node)
+{
+    uint64_t hash = plc_hash(path);
+    size_t n = strlen(path) + 1;
+    plc_file *f;
+
+    if (!plc_grow())
+        return NULL;
+    f = plc_slot(plc_all.slot, plc_all.room, hash, path);
+    if (f->hash == 0) {
+        char *copy = ckpt_alloc(n);
+        uint8_t *seen = ckpt_alloc(t->n_nodes);
+
+        if (!copy || !seen) {
+            ckpt_free(copy);
+            ckpt_free(seen);
+            return NULL;
+        }
+        memcpy(copy, path, n);
+        *f = (plc_file){.hash = hash,
+                        .path = copy,
+                        .seen = seen,
+                        .size = e->size,
+                        .sum = e->sum,
+                        .first = node,
+                        .unlike = node,
+                        .is_dir = e->is_dir};
+        plc_all.n++;
+    }
+    f->seen[node] = 1;
+    if (f->is_dir != e->is_dir || (!f->is_dir && (f->size != e->size || f->sum != e->sum)))
+        f->unlike = node;
+    return f;
+}
+
+/* ---- looking up ---- */
+
+/* The node that answers for a file: of those that see it, one by its hash. */
+static unsigned plc_node(const ckpt_team *t, const plc_file *f)
+{
+    unsigned n = 0, k;
+
+    for (unsigned i = 0; i < t->n_nodes; i++)
+        n += f->seen[i];
+    k = (unsigned)((f->hash >> 20) % n);
+    for (unsigned i = 0;; i++) {
+        if (f->seen[i] && k-- == 0)
+            return i;
+    }
+}
+
+/* The k-th rank of a node, round and round. */
+static unsigned plc_rank(const ckpt_team *t, unsigned node, uint64_t k)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < t->n; i++)
+        n += t->node[i] == node;
+    k %= n;
+    for (unsigned i = 0;; i++) {
+        if (t->node[i] == node && k-- == 0)
+            return i;
+    }
+}
+
+ckpt_place ckpt_places_find(ckpt_team *t, const char *path)
+{
+    ckpt_place p = {0};
+    const plc_file *f;
+
+    if (!t->local)
+        return p;
+    pthread_mutex_lock(&plc_all.lock);
+    f = plc_look(path);
+    if (f) {
+        p.known = true;
+        p.is_dir = f->is_dir;
+        p.here = f->seen[t->node[t->rank]];
+        p.owner = plc_rank(t, plc_node(t, f), f->hash >> 32);
+        p.unlike[0] = f->first;
+        p.unlike[1] = f->unlike;
+    }
+    pthread_mutex_unlock(&plc_all.lock);
+    return p;
+}
+
+bool ckpt_places_sees(ckpt_team *t, const char *path, unsigned node)
+{
+    const plc_file *f;
+    bool sees;
+
+    if (!t->local)
+        return true;
+    pthread_mutex_lock(&plc_all.lock);
+    f = plc_look(path);
+    sees = !f || f->seen[node];
+    pthread_mutex_unlock(&plc_all.lock);
+    return sees;
+}
+
+unsigned ckpt_places_owner(ckpt_team *t, const char *path)
+{
+    const ckpt_place p = ckpt_places_find(t, path);
+
+    return p.known ? p.owner : (unsigned)((plc_hash(path) >> 32) % t->n);
+}
+
+/* A path without its last part: "." where it has one part. */
+static const char *plc_folder(ckpt_map *map, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return ".";
+    return ckpt_arena_string(map->arena, path, slash == path ? 1 : (uint64_t)(slash - path));
+}
+
+int ckpt_places_learn(ckpt_team *t, const char *path, ckpt_place *out, ckpt_err *err)
+{
+    ckpt_listing list;
+    ckpt_map *map = NULL;
+    int rc = CKPT_OK;
+
+    *out = ckpt_places_find(t, path);
+    if (out->known || !t->local)
+        return CKPT_OK;
+    rc = ckpt_map_new(&map, 0, err);
+    // A folder that is nowhere has no files: opening says so.
+    if (rc == CKPT_OK)
+        (void)ckpt_listing_read(&list, map, plc_folder(map, path), NULL);
+    ckpt_map_free(map);
+    *out = ckpt_places_find(t, path);
+    return rc;
+}
+
+int ckpt_places_kind(const char *path, bool *is_dir, ckpt_err *err)
+{
+    ckpt_team *t = ckpt_team_now();
+    ckpt_place p = {0};
+    struct stat st;
+    int sys, rc = CKPT_OK;
+
+    if (stat(path, &st) == 0) {
+        *is_dir = S_ISDIR(st.st_mode);
+        return CKPT_OK;
+    }
+    sys = errno;
+    if (t)
+        rc = ckpt_places_learn(t, path, &p, err);
+    *is_dir = p.is_dir;
+    return rc != CKPT_OK || p.known
+               ? rc
+               : ckpt_fail_sys(err, ckpt_open_code(sys), sys, "%s: cannot be opened", path);
+}
+
+/* ---- listings ---- */
+
+/* One machine's entries to those of all. */
+static int plc_join(ckpt_team *t, ckpt_map *map, ckpt_entries *all, const ckpt_far_listing *list,
+                    unsigned node, ckpt_err *err)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        const ckpt_far_entry *e = &list->entry[i];
+        const char *path = strcmp(list->folder, ".") == 0
+                               ? e->name
+                               : ckpt_path_join(map->arena, list->folder, e->name);
+        const plc_file *f = NULL;
+        ckpt_entry *to;
+
+        pthread_mutex_lock(&plc_all.lock);
+        f = path ? plc_add(t, path, e, node) : NULL;
+        pthread_mutex_unlock(&plc_all.lock);
+        if (!f)
+            return ckpt_fail_memory(err);
+        // The first machine that has a name says what it is.
+        if (f->first != node)
+            continue;
+        to = ckpt_vec_push(all);
+        if (!to)
+            return ckpt_fail_memory(err);
+        *to = (ckpt_entry){
+            .name = path + strlen(path) - strlen(e->name), .size = e->size, .is_dir = e->is_dir};
+    }
+    return CKPT_OK;
+}
+
+/* The listing of a folder on all machines, each asked through its first process. */
+static int plc_list(ckpt_team *t, ckpt_map *map, ckpt_entries *all, const char *folder,
+                    ckpt_err *err)
+{
+    ckpt_err missing = {0};
+    unsigned n = 0;
+    int rc = CKPT_OK;
+
+    for (unsigned node = 0; rc == CKPT_OK && node < t->n_nodes; node++) {
+        ckpt_far_listing list = {0};
+        ckpt_err why = {0};
+
+        rc = ckpt_far_list(&list, t, plc_rank(t, node, 0), folder, &why);
+        if (rc == CKPT_OK)
+            rc = plc_join(t, map, all, &list, node, &why);
+        n += rc == CKPT_OK;
+        ckpt_far_list_free(&list);
+        // A machine may have nothing of it.
+        if (rc == CKPT_EMISSING) {
+            missing = missing.code == CKPT_OK ? why : missing;
+            rc = CKPT_OK;
+        }
+        if (rc != CKPT_OK)
+            return ckpt_fail(err, rc, "%s", why.text);
+    }
+    return n > 0 ? CKPT_OK : ckpt_fail(err, missing.code, "%s", missing.text);
+}
+
+int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err)
+{
+    assert(out && map && folder);
+    ckpt_team *t = ckpt_team_now();
+    ckpt_entries all = {0};
+    int rc;
+
+    if (!t || !t->local)
+        return ckpt_listing_read_here(out, map, folder, err);
+    memset(out, 0, sizeof *out);
+    rc = plc_list(t, map, &all, folder, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_listing_of(out, map, folder, &all, err);
+    ckpt_vec_free(&all);
+    return rc;
+}
