@@ -239,7 +239,7 @@ typedef struct ckpt_box {
     ckpt_axis axis;
 } ckpt_box;
 
-/* Extent i of a tensor, i < n_extents; made in *room, and as long-lived, where it follows a rule. */
+/* Extent i of a tensor, i < n_extents; where it follows a rule it is made in *room. */
 static inline const ckpt_extent *ckpt_tensor_extent(const ckpt_tensor *t, uint32_t i,
                                                     ckpt_box *room)
 {

@@ -182,6 +182,88 @@ static void test_unknown_objects(void **state)
     end(&f);
 }
 
+/* A file of one int, a record that is filled, and one that stays zero. */
+static ckpt_torch_made some_file(fix *f, const char *name, const ckpt_tensor *donor)
+{
+    ckpt_torch_made made = {
+        .file = (uint32_t)f->to->files.n, .source = f->to->sources.n, .tensor = f->to->tensors.n};
+
+    assert_int_equal(ckpt_tt_begin(&f->t, f->to, f->from, name, &f->err), CKPT_OK);
+    ckpt_value *root = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    ckpt_tt_put(&f->t, root, "step", ckpt_tt_int(&f->t, 7));
+    ckpt_tt_put(&f->t, root, "filled", ckpt_tt_whole(&f->t, donor, CKPT_BF16));
+    ckpt_tt_put(&f->t, root, "zero", ckpt_tt_zeros(&f->t, CKPT_F32, donor->shape, donor->ndim));
+    assert_int_equal(ckpt_tt_end(&f->t, root), CKPT_OK);
+    made.n_sources = f->to->sources.n - made.source;
+    made.n_tensors = f->to->tensors.n - made.tensor;
+    return made;
+}
+
+/* Two files are the same but for their numbers. */
+static void expect_same_file(const ckpt_map *a, const ckpt_torch_made *x, const ckpt_map *b,
+                             const ckpt_torch_made *y)
+{
+    const ckpt_map_file *f = &a->files.at[x->file], *g = &b->files.at[y->file];
+
+    assert_string_equal(f->path, g->path);
+    assert_int_equal(f->size, g->size);
+    assert_true(f->placed && g->placed);
+    assert_int_equal(f->literals.n, g->literals.n);
+    for (size_t i = 0; i < f->literals.n; i++) {
+        const ckpt_literal *l = &f->literals.at[i], *m = &g->literals.at[i];
+        assert_int_equal(l->at, m->at);
+        assert_int_equal(l->n, m->n);
+        assert_memory_equal(l->bytes, m->bytes, l->n);
+    }
+    assert_int_equal(x->n_sources, y->n_sources);
+    for (size_t i = 0; i < x->n_sources; i++) {
+        const ckpt_source *s = &a->sources.at[x->source + i], *t = &b->sources.at[y->source + i];
+        assert_int_equal(s->file, x->file);
+        assert_int_equal(s->at, t->at);
+        assert_int_equal(s->n_bytes, t->n_bytes);
+        assert_string_equal(s->name, t->name);
+    }
+    assert_int_equal(x->n_tensors, y->n_tensors);
+    for (size_t i = 0; i < x->n_tensors; i++) {
+        const ckpt_tensor *t = a->tensors.at[x->tensor + i], *u = b->tensors.at[y->tensor + i];
+        assert_string_equal(strchr(t->name, '/'), strchr(u->name, '/'));
+        assert_ptr_equal(t->donor, u->donor);
+        assert_int_equal(t->dtype, u->dtype);
+        assert_int_equal(t->n_extents, 1);
+        assert_int_equal(t->extent[0].source - x->source, u->extent[0].source - y->source);
+        assert_int_equal(t->extent[0].axis[0].count, u->extent[0].axis[0].count);
+    }
+}
+
+/* A file like another is the one that its own making would have given. */
+static void test_again(void **state)
+{
+    static const char *const name[] = {"b.pt", "the other one with a longer name.pt"};
+    const uint64_t shape[] = {3, 5};
+    const ckpt_tensor like = {.dtype = CKPT_F32, .ndim = 2, .shape = shape};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        ckpt_tensor *donor = NULL;
+        ckpt_torch_made again;
+        fix f = {0}, g = {0};
+
+        assert_int_equal(ckpt_map_new(&f.from, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_new(&f.to, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_new(&g.to, 0, NULL), CKPT_OK);
+        g.from = f.from;
+        assert_int_equal(ckpt_map_add(f.from, "w", 1, &like, &donor, NULL), CKPT_OK);
+        (void)some_file(&f, "before.pt", donor);
+        ckpt_torch_made first = some_file(&f, "a.pt", donor), own = some_file(&g, name[i], donor);
+        assert_int_equal(ckpt_tt_again(f.to, &first, name[i], &again, &f.err), CKPT_OK);
+        expect_same_file(f.to, &again, g.to, &own);
+        assert_ptr_equal(f.to->files.at[again.file].literals.at[1].bytes,
+                         f.to->files.at[first.file].literals.at[1].bytes);
+        ckpt_map_free(g.to);
+        end(&f);
+    }
+}
+
 /* Every allocation may fail: an error, never a crash. */
 static void test_memory(void **state)
 {
@@ -210,9 +292,13 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_put_replaces),        cmocka_unit_test(test_errors_stick),
-        cmocka_unit_test(test_copy_keeps_identity), cmocka_unit_test(test_copy_takes_records),
-        cmocka_unit_test(test_unknown_objects),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_put_replaces),
+        cmocka_unit_test(test_errors_stick),
+        cmocka_unit_test(test_copy_keeps_identity),
+        cmocka_unit_test(test_copy_takes_records),
+        cmocka_unit_test(test_unknown_objects),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
