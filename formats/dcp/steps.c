@@ -135,12 +135,9 @@ static bool drn_find_run(ckpt_map *map, const ckpt_listing *list, const ckpt_run
 
 bool ckpt_dcp_is_run(const ckpt_listing *list, const ckpt_run_layout *kind)
 {
-    ckpt_map *map = NULL;
     ckpt_listing run;
-    bool is = ckpt_map_new(&map, 0, NULL) == CKPT_OK && drn_find_run(map, list, kind, &run);
 
-    ckpt_map_free(map);
-    return is;
+    return drn_find_run(list->map, list, kind, &run);
 }
 
 /* CKPT_EMISSING, with the checkpoints that could have been meant. */

@@ -37,25 +37,21 @@ enum {
 /* Does one of the sub-folders hold shards?  For tags of any name, where `latest` is absent. */
 static bool ds_has_tags(const ckpt_listing *list)
 {
-    ckpt_map *map = NULL;
     bool found = false;
     unsigned looked = 0;
 
-    if (ckpt_map_new(&map, 0, NULL) != CKPT_OK)
-        return false;
     for (size_t i = 0; !found && i < list->n && looked < DS_MAX_LOOKED; i++) {
         ckpt_listing sub;
         if (!list->entry[i].is_dir)
             continue;
         looked++;
         const char *path =
-            ckpt_arena_printf(map->arena, "%s/%s", list->folder, list->entry[i].name);
-        if (!path || ckpt_listing_read(&sub, map, path, NULL) != CKPT_OK)
+            ckpt_arena_printf(list->map->arena, "%s/%s", list->folder, list->entry[i].name);
+        if (!path || ckpt_listing_read(&sub, list->map, path, NULL) != CKPT_OK)
             continue;
         for (size_t k = 0; !found && k < sub.n; k++)
             found = !sub.entry[k].is_dir && ckpt_ds_name_is_shard(sub.entry[k].name);
     }
-    ckpt_map_free(map);
     return found;
 }
 

@@ -61,17 +61,15 @@ static int uf_is_zero(ckpt_map *map, const char *folder, bool *is, ckpt_err *err
 
 int ckpt_uni_probe(const ckpt_listing *list)
 {
-    ckpt_map *map = NULL;
     bool found = false;
 
     // Where both kinds of checkpoint stand in a run, the one that training resumes from is meant.
     if (ckpt_listing_has(list, "latest_universal", false) &&
         !ckpt_listing_has(list, "latest", false))
         return UF_SURE;
-    if (!ckpt_listing_has(list, "zero", true) || ckpt_map_new(&map, 0, NULL) != CKPT_OK)
+    if (!ckpt_listing_has(list, "zero", true))
         return 0;
-    (void)uf_is_zero(map, list->folder, &found, NULL);
-    ckpt_map_free(map);
+    (void)uf_is_zero(list->map, list->folder, &found, NULL);
     return found ? UF_SURE : 0;
 }
 

@@ -79,15 +79,41 @@ static int listing_add(ckpt_entries *all, ckpt_map *map, int fd, const char *nam
     return e->name ? CKPT_OK : ckpt_fail_memory(err);
 }
 
+/* A folder that was listed for a map, in its arena. */
+struct ckpt_listed {
+    const struct ckpt_listed *next;
+    const char *folder;
+    const ckpt_entry *entry;
+    size_t n;
+};
+
+bool ckpt_listing_known(ckpt_listing *out, ckpt_map *map, const char *folder)
+{
+    const struct ckpt_listed *l = map->listed;
+
+    while (l && strcmp(l->folder, folder) != 0)
+        l = l->next;
+    if (l)
+        *out = (ckpt_listing){.folder = l->folder, .entry = l->entry, .n = l->n, .map = map};
+    return l != NULL;
+}
+
 int ckpt_listing_of(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_entries *all,
                     ckpt_err *err)
 {
+    struct ckpt_listed *l = ckpt_arena_alloc(map->arena, sizeof *l);
+
     if (all->n)
         qsort(all->at, all->n, sizeof *all->at, listing_compare);
     out->folder = ckpt_arena_string(map->arena, folder, strlen(folder));
     out->entry = ckpt_arena_copy(map->arena, all->at, all->n * sizeof *all->at);
     out->n = all->n;
-    return out->folder && out->entry ? CKPT_OK : ckpt_fail_memory(err);
+    out->map = map;
+    if (!l || !out->folder || !out->entry)
+        return ckpt_fail_memory(err);
+    *l = (struct ckpt_listed){map->listed, out->folder, out->entry, out->n};
+    map->listed = l;
+    return CKPT_OK;
 }
 
 int ckpt_listing_read_here(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err)

@@ -39,17 +39,22 @@ typedef struct ckpt_listing {
     /* the file of it that the caller named (see ckpt_directory.part), or NULL */
     const char *part;
     ckpt_read_file *read; /* set by who hands the listing to a driver */
+    ckpt_map *map;        /* that it was made for: probes list what is below for it, too */
 } ckpt_listing;
 
 /*
  * List a folder, of all machines if it is each one's own (places.h); the listing and all it points
- * to live in the map's arena.
+ * to live in the map's arena.  For one map a folder is asked for once, however many drivers look
+ * at it: it costs a question for each of thousands of files.
  *
  * Errors  CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT
  */
 int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err);
 
-/* The same of this machine. */
+/* What was listed for the map before; false: this folder was not. */
+bool ckpt_listing_known(ckpt_listing *out, ckpt_map *map, const char *folder);
+
+/* List a folder of this machine, whatever was listed before. */
 int ckpt_listing_read_here(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt_err *err);
 
 CKPT_VEC(ckpt_entries, ckpt_entry);

@@ -302,6 +302,8 @@ int ckpt_listing_read(ckpt_listing *out, ckpt_map *map, const char *folder, ckpt
     ckpt_entries all = {0};
     int rc;
 
+    if (ckpt_listing_known(out, map, folder))
+        return CKPT_OK;
     if (!t || !t->local)
         return ckpt_listing_read_here(out, map, folder, err);
     memset(out, 0, sizeof *out);

@@ -311,6 +311,8 @@ struct ckpt_map {
     bool in_order;
     const char *no_order;
     bool collect; /* keep errors as findings instead of failing (verify) */
+    /* Read: the folders that were listed for it, which are not asked for twice (copy/listing.h) */
+    const struct ckpt_listed *listed;
     /*
      * Read: the driver is to keep what the headers of other files can be held against (header, its
      * own, in the arena); a map that has such, or NULL (ckpt_read_beside)

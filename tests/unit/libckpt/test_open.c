@@ -156,6 +156,30 @@ static void listings_count_as_people_do(void **state)
         assert_string_equal(list.entry[i].name, want[i]);
     assert_int_equal(ckpt_listing_find(&list, "r_9")->size, 3);
     assert_null(ckpt_listing_find(&list, "r_1"));
+    assert_ptr_equal(list.map, map);
+    ckpt_map_free(map);
+}
+
+/* What a map was told of a folder stands, whoever asks again; another map asks for itself. */
+static void folders_are_listed_once(void **state)
+{
+    ckpt_map *map = NULL, *other = NULL;
+    ckpt_listing list, again;
+
+    (void)state;
+    mkdir(in("once"), 0777);
+    put("once/a", "x", 1);
+    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&other, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_listing_read(&list, map, in("once"), NULL), CKPT_OK);
+    put("once/b", "x", 1);
+    assert_int_equal(ckpt_listing_read(&again, map, in("once"), NULL), CKPT_OK);
+    assert_int_equal(again.n, 1);
+    assert_ptr_equal(again.entry, list.entry);
+    assert_null(again.part);
+    assert_int_equal(ckpt_listing_read(&again, other, in("once"), NULL), CKPT_OK);
+    assert_int_equal(again.n, 2);
+    ckpt_map_free(other);
     ckpt_map_free(map);
 }
 
@@ -186,6 +210,7 @@ int main(void)
         cmocka_unit_test(a_file_opens_as_its_format),
         cmocka_unit_test(a_shard_means_its_checkpoint_when_asked),
         cmocka_unit_test(listings_count_as_people_do),
+        cmocka_unit_test(folders_are_listed_once),
         cmocka_unit_test(formats_are_listed),
     };
 

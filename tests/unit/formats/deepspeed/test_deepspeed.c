@@ -595,13 +595,16 @@ static void test_probe(void **state)
     const ckpt_entry tag[] = {{"mp_rank_00_model_states.pt", false, 9}};
     const ckpt_entry runs[] = {{"checkpoint-5", true, 0}};
     const ckpt_entry hf[] = {{"config.json", false, 5}, {"model.safetensors", false, 5}};
-    const ckpt_listing lists[] = {{.folder = "x", .entry = run, .n = 2},
-                                  {.folder = "x", .entry = tag, .n = 1},
-                                  {.folder = "x", .entry = runs, .n = 1},
-                                  {.folder = "x", .entry = hf, .n = 2},
-                                  {.folder = "x"}};
+    ckpt_map *map = NULL;
 
     (void)state;
+    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    const ckpt_listing lists[] = {{.folder = "x", .entry = run, .n = 2, .map = map},
+                                  {.folder = "x", .entry = tag, .n = 1, .map = map},
+                                  {.folder = "x", .entry = runs, .n = 1, .map = map},
+                                  {.folder = "x", .entry = hf, .n = 2, .map = map},
+                                  {.folder = "x", .map = map}};
+
     assert_true(ckpt_directory_deepspeed.probe(&lists[0]) >= 90);
     assert_true(ckpt_directory_deepspeed.probe(&lists[1]) >= 90);
     assert_int_equal(ckpt_directory_deepspeed.probe(&lists[2]), 40);
@@ -610,6 +613,7 @@ static void test_probe(void **state)
     assert_int_equal(ckpt_directory_deepspeed.part("latest"), 2);
     assert_int_equal(ckpt_directory_deepspeed.part("mp_rank_00_model_states.pt"), 1);
     assert_int_equal(ckpt_directory_deepspeed.part("model.safetensors"), 0);
+    ckpt_map_free(map);
 }
 
 /* Where the small checkpoints are; false: nowhere. */
