@@ -557,7 +557,11 @@ static int run_judge_values(run_state *r, ckpt_err *err)
         rc = ckpt_joint_tallies(&r->joint, &r->work, err);
     if (rc == CKPT_OK)
         rc = ckpt_joint_segments(&r->joint, &r->read, r->hooks->read != NULL, err);
-    return rc == CKPT_OK ? run_note_values(r, err) : rc;
+    if (rc == CKPT_OK)
+        rc = run_note_values(r, err);
+    // That was said by all processes alike.
+    r->joint.n_told = r->work.plan->to->findings.n;
+    return rc;
 }
 
 /* The records' CRCs, each by one process. */

@@ -9,7 +9,7 @@
 
 #include "libckpt/copy/team_inside.h"
 
-#define TEAM_BEATS 1.0  /* seconds between signs of life */
+#define TEAM_BEATS 1.0  /* seconds between signs of life, at most a quarter of the limit */
 #define TEAM_GAP   2.0  /* seconds without a look at the clock: this process itself was stopped */
 #define TEAM_GRACE 10.0 /* seconds for a failure to be told, once a process is lost */
 
@@ -222,7 +222,7 @@ static void team_tick(void *ctx)
     t->ticked = now;
     if (!t->closing)
         team_look(t, now);
-    beat = now - t->beaten >= TEAM_BEATS;
+    beat = now - t->beaten >= (t->limit < 4 * TEAM_BEATS ? t->limit / 4 : TEAM_BEATS);
     t->beaten = beat ? now : t->beaten;
     over = t->vanished && now - t->lost_at > TEAM_GRACE;
     pthread_mutex_unlock(&t->lock);

@@ -12,6 +12,7 @@
 #include "libckpt/copy/team_inside.h"
 
 #define TEAM_FINISH 10.0 /* seconds for the others to leave, when nothing is heard of them */
+#define TEAM_LOST   2.0  /* the same, when one is lost */
 
 /* ---- joining ---- */
 
@@ -140,13 +141,16 @@ int ckpt_team_start(const ckpt_mail *mail, const ckpt_team_opts *opts, ckpt_err 
 
 /* ---- leaving ---- */
 
-/* True if all others have left; *alive: those whose signs of life come here still give them. */
-static bool team_all_gone(team_state *t, bool *alive)
+/*
+ * True if all others have left; *more: seconds to wait for them from now on, 0: what there was.
+ * Those whose signs of life come here are waited for as long as they give them.
+ */
+static bool team_all_gone(team_state *t, double *more)
 {
     bool all = true;
 
     pthread_mutex_lock(&t->lock);
-    *alive = t->lost.code == CKPT_OK && (t->team.rank == 0 || !t->mate[0].gone);
+    *more = t->lost.code == CKPT_OK && (t->team.rank == 0 || !t->mate[0].gone) ? TEAM_FINISH : 0;
     for (unsigned i = 0; i < t->team.n; i++)
         all = all && (i == t->team.rank || t->mate[i].gone);
     pthread_mutex_unlock(&t->lock);
@@ -157,11 +161,11 @@ static bool team_all_gone(team_state *t, bool *alive)
 static bool team_wait_gone(team_state *t)
 {
     const struct timespec pause = {.tv_nsec = 1000 * 1000};
-    double end = ckpt_post_clock() + TEAM_FINISH;
-    bool alive, all;
+    double end = ckpt_post_clock() + TEAM_LOST, more;
+    bool all;
 
-    while (!(all = team_all_gone(t, &alive)) && ckpt_post_clock() < end) {
-        end = alive ? ckpt_post_clock() + TEAM_FINISH : end;
+    while (!(all = team_all_gone(t, &more)) && ckpt_post_clock() < end) {
+        end = more > 0 ? ckpt_post_clock() + more : end;
         (void)nanosleep(&pause, NULL);
     }
     return all;

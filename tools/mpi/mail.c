@@ -7,6 +7,7 @@
  */
 #include <mpi.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 typedef struct mail_state {
     MPI_Comm comm;
     MPI_Message message; /* what `look` has found */
+    int said;            /* standard error as it was: that of the other ranks goes nowhere later */
     char host[256];
     char why[MPI_MAX_ERROR_STRING + 64];
 } mail_state;
@@ -99,7 +101,7 @@ static void mail_abort(void *ctx, int status, const char *why)
 {
     mail_state *m = ctx;
 
-    (void)fprintf(stderr, "ckpt: %s\n", why);
+    (void)dprintf(m->said, "ckpt: %s\n", why);
     (void)fflush(NULL);
     (void)MPI_Abort(m->comm, status);
     _exit(status);
@@ -111,6 +113,7 @@ int ckpt_mpi_open(ckpt_mail *out, char *why, size_t room)
     int level = 0, rank = 0, n = 0, length = 0;
     char host[MPI_MAX_PROCESSOR_NAME + 1] = "";
 
+    m->said = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
     (void)snprintf(why, room, "MPI cannot be started");
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
         return -1;

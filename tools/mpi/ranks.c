@@ -215,6 +215,15 @@ static int ranks_mute(ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Seconds without a sign of life, as CKPT_MPI_LIMIT in the environment has them; 0: the usual. */
+static unsigned ranks_limit(void)
+{
+    const char *said = getenv("CKPT_MPI_LIMIT");
+    long n = said ? strtol(said, NULL, 10) : 0;
+
+    return n > 0 && n < 1000000 ? (unsigned)n : 0;
+}
+
 static int ranks_start(long n, ckpt_err *err)
 {
     int (*start)(ckpt_mail *, char *, size_t) = NULL;
@@ -238,7 +247,7 @@ static int ranks_start(long n, ckpt_err *err)
                     "--mpi=pmix), or CKPT_MPI=no",
                     n);
     if (rc == CKPT_OK)
-        rc = ckpt_team_join(&mail, 0, err);
+        rc = ckpt_team_join(&mail, ranks_limit(), err);
     ranks_it.shared = rc == CKPT_OK;
     ranks_it.rank = mail.rank;
     return rc == CKPT_OK && mail.rank > 0 ? ranks_mute(err) : rc;
