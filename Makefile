@@ -356,14 +356,17 @@ check-engine: check-comm check-runs check-refusals
 check-comm: programs $(B)/comm/comm_mpi
 	@sh tests/comm/run_comm.sh --some $(B)/comm/comm_mpi
 
-# ckpt under mpirun
-check-mpi: programs
+# ckpt under mpirun; KILLS is how often a rank is killed at a random moment
+KILLS    ?= 20
+check-mpi: programs $(B)/ioshim.so $(B)/gen_zero
 	@python3 tests/mpi/run.py --some --ranks 2,3 --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups fsdp2_mp_w2
 	@python3 tests/mpi/local.py --bin $(B)/bin tests/fixtures z3_bf16_w5_odd
+	@python3 tests/mpi/fault.py --some --kills 4 --bin $(B)/bin --gen $(B)/gen_zero --shim $(B)/ioshim.so
 
-rest-mpi: programs
+rest-mpi: programs $(B)/ioshim.so $(B)/gen_zero
 	@python3 tests/mpi/run.py --some --ranks 2,3,4 --bin $(B)/bin tests/fixtures
 	@python3 tests/mpi/local.py --machines 2 --bin $(B)/bin tests/fixtures z1_bf16_w3_groups z2_bf16_w2_muon rl_verl_fsdp1_w2 dcp_mesh2d_w4 old0126_z2_fp16_w3
+	@python3 tests/mpi/fault.py --kills $(KILLS) --seed 17 --bin $(B)/bin --gen $(B)/gen_zero --shim $(B)/ioshim.so
 
 check-runs: programs
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden --resume

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_team.c: processes that work as one, by letters through memory that they share.
+ */
+#define _GNU_SOURCE // MAP_ANONYMOUS, usleep
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "libckpt/copy/far.h"
+#include "libckpt/copy/team.h"
+#include "tests/unit/copy/help.h"
+
+enum { MAX = 4, ROOM = 4 << 20, ABORTED = 42 };
+
+/* ---- mail ---- */
+
+/* What was sent to a process and not taken yet: letters one behind the other. */
+typedef struct inbox {
+    pthread_mutex_t lock;
+    size_t n;
+    uint8_t bytes[ROOM];
+} inbox;
+
+typedef struct envelope {
+    size_t n;
+    unsigned from;
+} envelope;
+
+static inbox *boxes;
+static unsigned me, n_all;
+static help_dir dir;
+
+typedef struct ticket {
+    unsigned to;
+    const void *bytes;
+    size_t n;
+} ticket;
+
+static void box_lock(inbox *b)
+{
+    if (pthread_mutex_lock(&b->lock) != 0)
+        (void)pthread_mutex_consistent(&b->lock);
+}
+
+static void *mail_send(void *ctx, unsigned to, const void *bytes, size_t n)
+{
+    ticket *t = malloc(sizeof *t);
+
+    (void)ctx;
+    if (t)
+        *t = (ticket){to, bytes, n};
+    return t;
+}
+
+static int mail_sent(void *ctx, void *p)
+{
+    ticket *t = p;
+    inbox *b = &boxes[t->to];
+    const envelope e = {t->n, me};
+    int done = 0;
+
+    (void)ctx;
+    box_lock(b);
+    if (b->n + sizeof e + t->n <= ROOM) {
+        memcpy(b->bytes + b->n, &e, sizeof e);
+        memcpy(b->bytes + b->n + sizeof e, t->bytes, t->n);
+        b->n += sizeof e + t->n;
+        done = 1;
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (done)
+        free(t);
+    return done;
+}
+
+static int mail_look(void *ctx, unsigned *from, size_t *n)
+{
+    inbox *b = &boxes[me];
+    envelope e = {0};
+    int some;
+
+    (void)ctx;
+    box_lock(b);
+    some = b->n > 0;
+    if (some)
+        memcpy(&e, b->bytes, sizeof e);
+    pthread_mutex_unlock(&b->lock);
+    *from = e.from;
+    *n = e.n;
+    return some;
+}
+
+static int mail_take(void *ctx, void *bytes, size_t n)
+{
+    inbox *b = &boxes[me];
+    size_t used = sizeof(envelope) + n;
+
+    (void)ctx;
+    box_lock(b);
+    memcpy(bytes, b->bytes + sizeof(envelope), n);
+    memmove(b->bytes, b->bytes + used, b->n - used);
+    b->n -= used;
+    pthread_mutex_unlock(&b->lock);
+    return 0;
+}
+
+static const char *mail_why(void *ctx)
+{
+    (void)ctx;
+    return "no reason";
+}
+
+static void mail_abort(void *ctx, int status, const char *why)
+{
+    (void)ctx;
+    (void)status;
+    (void)why;
+    _exit(ABORTED);
+}
+
+/* ---- processes ---- */
+
+/* What each process does: 0, or the line that is wrong. */
+typedef int (*member)(ckpt_team *t);
+
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what))                                                                               \
+            return __LINE__;                                                                       \
+    } while (0)
+
+static const char *version_of(unsigned rank)
+{
+    (void)rank;
+    return "1";
+}
+
+static const char *(*version)(unsigned) = version_of;
+
+/* One process's life; what it exits with. */
+static int live(member fn, unsigned limit)
+{
+    const ckpt_mail mail = {.size = sizeof mail,
+                            .rank = me,
+                            .n_ranks = n_all,
+                            .host = me < 2 ? "first" : "second",
+                            .send = mail_send,
+                            .sent = mail_sent,
+                            .look = mail_look,
+                            .take = mail_take,
+                            .why = mail_why,
+                            .abort = mail_abort};
+    const ckpt_team_opts opts = {.limit = limit, .version = version(me), .answer = ckpt_far_answer};
+    ckpt_err err = {0};
+    int rc = ckpt_team_start(&mail, &opts, &err), line = 0;
+
+    if (rc == CKPT_OK)
+        line = fn(ckpt_team_now());
+    if (line != 0)
+        (void)fprintf(stderr, "rank %u: line %d\n", me, line);
+    if (line != 0)
+        return 1;
+    return ckpt_team_leave(rc, &err) == CKPT_OK ? 0 : 2;
+}
+
+/* Run n processes; status[r] is what rank r ended with. */
+static void run(unsigned n, unsigned limit, member fn, int *status)
+{
+    pthread_mutexattr_t attr;
+    pid_t pid[MAX];
+
+    n_all = n;
+    boxes =
+        mmap(NULL, MAX * sizeof *boxes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(boxes != MAP_FAILED);
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    for (unsigned i = 0; i < n; i++)
+        pthread_mutex_init(&boxes[i].lock, &attr);
+    (void)fflush(NULL);
+    for (me = 0; me < n; me++) {
+        pid[me] = fork();
+        assert_true(pid[me] >= 0);
+        if (pid[me] == 0) {
+            (void)alarm(60);
+            _exit(live(fn, limit));
+        }
+    }
+    for (unsigned i = 0; i < n; i++) {
+        int how = 0;
+
+        assert_int_equal(waitpid(pid[i], &how, 0), pid[i]);
+        status[i] = WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
+    }
+    assert_int_equal(munmap(boxes, MAX * sizeof *boxes), 0);
+}
+
+static void all_well(unsigned n, member fn)
+{
+    int status[MAX];
+
+    run(n, 20, fn, status);
+    for (unsigned i = 0; i < n; i++)
+        assert_int_equal(status[i], 0);
+}
+
+/* ---- exchanges ---- */
+
+/* Bytes that say whose and for whom they are. */
+static size_t words(uint8_t *out, unsigned from, unsigned to)
+{
+    size_t n = (size_t)from * 1000 + to * 10;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = (uint8_t)(from * 31 + to * 7 + i);
+    return n;
+}
+
+static int exchange(ckpt_team *t)
+{
+    static uint8_t text[MAX][5000], want[5000];
+    ckpt_bytes parts[MAX] = {0};
+    ckpt_blobs in = {0};
+    ckpt_err err = {0};
+    size_t n = words(text[0], t->rank, 9);
+
+    CHECK(t->n_nodes == 2 && t->node[0] == 0 && t->node[2] == 1 && t->threads >= 1);
+    CHECK(ckpt_team_all(t, text[0], n, &in, &err) == CKPT_OK && in.ranks == t->n);
+    for (unsigned i = 0; i < t->n; i++)
+        CHECK(in.n[i] == words(want, i, 9) && memcmp(in.at[i], want, in.n[i]) == 0);
+    ckpt_blobs_free(&in);
+
+    for (unsigned i = 0; i < t->n; i++)
+        parts[i] = (ckpt_bytes){.at = text[i], .n = words(text[i], t->rank, i)};
+    CHECK(ckpt_team_deal(t, parts, &in, &err) == CKPT_OK);
+    for (unsigned i = 0; i < t->n; i++)
+        CHECK(in.n[i] == words(want, i, t->rank) && memcmp(in.at[i], want, in.n[i]) == 0);
+    ckpt_blobs_free(&in);
+
+    n = words(text[0], 3, t->rank);
+    CHECK(ckpt_team_tell(t, text[0], n, &in, &err) == CKPT_OK);
+    CHECK(in.n[0] == words(want, 3, 0) && memcmp(in.at[0], want, in.n[0]) == 0);
+    ckpt_blobs_free(&in);
+    return 0;
+}
+
+static void test_exchange(void **state)
+{
+    (void)state;
+    all_well(4, exchange);
+    all_well(3, exchange);
+}
+
+/* ---- outcomes ---- */
+
+static int vote(ckpt_team *t)
+{
+    ckpt_err err = {0};
+    int rc;
+
+    CHECK(ckpt_team_agree(t, CKPT_OK, &err) == CKPT_OK && err.code == CKPT_OK);
+    // ranks 1 and 2 fail; the lowest is what all get
+    rc = t->rank == 1   ? ckpt_fail(&err, CKPT_EFORMAT, "one")
+         : t->rank == 2 ? ckpt_fail(&err, CKPT_EIO, "two")
+                        : CKPT_OK;
+    CHECK(ckpt_team_agree(t, rc, &err) == CKPT_EFORMAT && strcmp(err.text, "one") == 0);
+    // rank 2 fails, and rank 0 stops because of that
+    memset(&err, 0, sizeof err);
+    if (t->rank == 2)
+        rc = ckpt_fail(&err, CKPT_EMISMATCH, "late");
+    else if (t->rank == 0)
+        while ((rc = ckpt_team_check(t, &err)) == CKPT_OK)
+            (void)usleep(1000);
+    else
+        rc = CKPT_OK;
+    CHECK(t->rank != 0 || rc == CKPT_ECANCELED);
+    CHECK(ckpt_team_agree(t, rc, &err) == CKPT_EMISMATCH && strcmp(err.text, "late") == 0);
+    // and that is over
+    CHECK(ckpt_team_check(t, NULL) == CKPT_OK);
+    return 0;
+}
+
+static void test_agree(void **state)
+{
+    (void)state;
+    all_well(3, vote);
+}
+
+/* ---- files and notes ---- */
+
+static int n_noted;
+
+static int take_note(void *ctx, const void *bytes, size_t n, ckpt_err *err)
+{
+    int *sum = ctx;
+
+    if (n != sizeof(int))
+        return ckpt_fail(err, CKPT_EUSAGE, "a note of %zu bytes", n);
+    memcpy(&n_noted, bytes, n);
+    *sum += n_noted;
+    return CKPT_OK;
+}
+
+static int far(ckpt_team *t)
+{
+    static uint8_t bytes[300000];
+    ckpt_err err = {0};
+    ckpt_io *io = NULL;
+    int sum = 0, one = 1;
+    char path[300];
+
+    (void)snprintf(path, sizeof path, "%s/large", dir.path);
+    for (unsigned owner = 0; owner < t->n; owner++) {
+        if (owner == t->rank)
+            continue;
+        CHECK(ckpt_far_open(&io, t, owner, false, path, &err) == CKPT_OK && io->size == 300000);
+        CHECK(io->id.ino != 0);
+        // the beginning, the end, and a piece between that takes several letters of its own
+        CHECK(ckpt_io_read(io, bytes, 300000, 0, &err) == CKPT_OK);
+        for (size_t i = 0; i < sizeof bytes; i += 997)
+            CHECK(bytes[i] == (uint8_t)(i * 131 >> 3));
+        CHECK(ckpt_io_read(io, bytes, 10, 299990, &err) == CKPT_OK);
+        CHECK(bytes[0] == (uint8_t)(299990u * 131 >> 3));
+        CHECK(ckpt_io_read(io, bytes, 10, 299995, NULL) == CKPT_EFORMAT);
+        ckpt_io_close(io);
+        CHECK(ckpt_far_open(&io, t, owner, false, "/nowhere/at all", &err) == CKPT_EMISSING);
+        CHECK(strstr(err.text, "/nowhere/at all"));
+        memset(&err, 0, sizeof err);
+    }
+    if (t->rank == 0)
+        ckpt_team_on_note(t, take_note, &sum);
+    CHECK(ckpt_team_agree(t, CKPT_OK, &err) == CKPT_OK);
+    CHECK(ckpt_team_note(t, 0, &one, sizeof one, &err) == CKPT_OK);
+    CHECK(ckpt_team_note(t, 0, &one, 1, NULL) == CKPT_EUSAGE);
+    CHECK(ckpt_team_agree(t, CKPT_OK, &err) == CKPT_OK);
+    CHECK(t->rank != 0 || sum == (int)t->n);
+    ckpt_team_on_note(t, NULL, NULL);
+    return 0;
+}
+
+static void test_far(void **state)
+{
+    static uint8_t bytes[300000];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 131 >> 3);
+    help_write(help_join(&dir, "large"), bytes, sizeof bytes);
+    all_well(3, far);
+}
+
+/* ---- who leaves, dies or differs ---- */
+
+/* Rank 1 fails for itself; the others ask it all the same, and then learn of it. */
+static int early(ckpt_team *t)
+{
+    ckpt_err err = {0};
+    ckpt_io *io = NULL;
+    char path[300];
+
+    (void)snprintf(path, sizeof path, "%s/large", dir.path);
+    if (t->rank == 1)
+        _exit(ckpt_team_leave(ckpt_fail(&err, CKPT_ELIMIT, "no memory"), &err) == CKPT_ELIMIT ? 0
+                                                                                              : 9);
+    (void)usleep(200000);
+    CHECK(ckpt_far_open(&io, t, 1, false, path, &err) == CKPT_OK);
+    ckpt_io_close(io);
+    CHECK(ckpt_team_agree(t, CKPT_OK, &err) == CKPT_ELIMIT && strcmp(err.text, "no memory") == 0);
+    _exit(ckpt_team_leave(CKPT_ELIMIT, &err) == CKPT_ELIMIT ? 0 : 9);
+}
+
+static void test_early(void **state)
+{
+    int status[MAX];
+
+    (void)state;
+    help_write(help_join(&dir, "large"), "0123456789", 10);
+    run(3, 20, early, status);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(status[i], 0);
+}
+
+static int dead(ckpt_team *t)
+{
+    ckpt_err err = {0};
+
+    if (t->rank == 2)
+        _exit(7);
+    CHECK(ckpt_team_agree(t, CKPT_OK, &err) == CKPT_EIO);
+    // rank 1 hears of rank 2 through nobody: it is told with the whole
+    CHECK(t->rank != 0 || strstr(err.text, "rank 2 on second has given no sign of life for 1 s"));
+    (void)ckpt_team_leave(CKPT_EIO, &err);
+    return 1;
+}
+
+static void test_dead(void **state)
+{
+    int status[MAX];
+
+    (void)state;
+    run(3, 1, dead, status);
+    assert_int_equal(status[2], 7);
+    assert_int_equal(status[0], ABORTED);
+    assert_int_equal(status[1], ABORTED);
+}
+
+static const char *version_differs(unsigned rank)
+{
+    return rank == 2 ? "2" : "1";
+}
+
+static int never(ckpt_team *t)
+{
+    (void)t;
+    return __LINE__;
+}
+
+static void test_versions(void **state)
+{
+    int status[MAX];
+
+    (void)state;
+    version = version_differs;
+    run(3, 20, never, status);
+    version = version_of;
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(status[i], 2);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    help_dir_make(&dir);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    help_remove(dir.path);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exchange), cmocka_unit_test(test_agree),
+        cmocka_unit_test(test_far),      cmocka_unit_test(test_early),
+        cmocka_unit_test(test_dead),     cmocka_unit_test(test_versions)};
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
