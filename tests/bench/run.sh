@@ -13,7 +13,7 @@
 set -eu
 bin=$(cd "${1:-build/bin}" && pwd)
 shift || true
-make -s "$(dirname "$bin")/gen_zero"
+make -s B="$(dirname "$bin")" "$(dirname "$bin")/gen_zero"
 venv=${CKPT_INTEROP_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/ckpt-interop}
 python=python3
 [ -x "$venv/bin/python" ] && python=$venv/bin/python
@@ -24,7 +24,7 @@ if [ "${1:-}" = reshard ]; then
 fi
 if [ "${1:-}" = simulate ]; then
     shift
-    make -s "$(dirname "$bin")/simulate"
+    make -s B="$(dirname "$bin")" "$(dirname "$bin")/simulate"
     exec "$python" tests/bench/simulate.py --simulate "$(dirname "$bin")/simulate" --gen "$gen" "$@"
 fi
 if [ "${1:-}" = dcp ]; then
