@@ -360,7 +360,7 @@ check-comm: programs $(B)/comm/comm_mpi
 KILLS    ?= 20
 check-mpi: programs $(B)/ioshim.so $(B)/gen_zero
 	@python3 tests/mpi/run.py --some --ranks 2,3 --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups fsdp2_mp_w2
-	@python3 tests/mpi/local.py --bin $(B)/bin tests/fixtures z3_bf16_w5_odd
+	@python3 tests/mpi/local.py --gen $(B)/gen_zero --bin $(B)/bin tests/fixtures z3_bf16_w5_odd
 	@python3 tests/mpi/fault.py --some --kills 4 --bin $(B)/bin --gen $(B)/gen_zero --shim $(B)/ioshim.so
 
 rest-mpi: programs $(B)/ioshim.so $(B)/gen_zero

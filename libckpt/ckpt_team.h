@@ -66,8 +66,17 @@ CKPT_API unsigned ckpt_team_rank(void);
  */
 CKPT_API void ckpt_team_local(bool local);
 
-/* What this process has sent so far. */
-CKPT_API void ckpt_team_sent(uint64_t *n_letters, uint64_t *n_bytes);
+/* One of the processes, as this one knows it. */
+typedef struct ckpt_team_member {
+    const char *host;
+    uint64_t n_share, n_done; /* bytes read and written in this run: to do, done so far */
+    /* of all runs that have ended: letters and bytes sent, and the bytes of other machines' files
+     * that the plans had it read */
+    uint64_t n_letters, n_sent, n_far;
+} ckpt_team_member;
+
+/* False: there is no such process. */
+CKPT_API bool ckpt_team_look(unsigned rank, ckpt_team_member *out);
 
 /*
  * Leave with an outcome; the last thing said to the others.  They fail with it if they still work.

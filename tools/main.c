@@ -84,6 +84,8 @@ static int main_confined(cli_args *args, ckpt_err *err)
 
     if (rc == CKPT_OK)
         rc = args->line.verb->run(args, err);
+    if (rc == CKPT_OK && !args->quiet && !args->json)
+        ranks_tell();
     if (rc != CKPT_OK && sandbox_suspect(&box, err))
         say_note("the sandbox may have refused this: --no-sandbox does without it");
     sandbox_leave(&box);

@@ -19,7 +19,10 @@ struct ckpt_progress {
     uint64_t mine;        /* of this one */
     struct timespec told; /* when fn was called last */
     bool canceled;
+    ckpt_team *team; /* whose others this process may wait for, or NULL */
 };
+
+static void crew_waits(void *ctx);
 
 int ckpt_progress_new(ckpt_progress **out, const ckpt_run_opts *opts, uint64_t total, ckpt_err *err)
 {
@@ -36,6 +39,9 @@ int ckpt_progress_new(ckpt_progress **out, const ckpt_run_opts *opts, uint64_t t
         p->ctx = opts->progress_ctx;
     }
     p->total = total;
+    p->team = p->fn ? ckpt_team_now() : NULL;
+    if (p->team)
+        ckpt_team_on_wait(p->team, crew_waits, p);
     *out = p;
     return CKPT_OK;
 }
@@ -61,6 +67,20 @@ static int crew_tell(ckpt_progress *p, ckpt_err *err)
     if (!p->canceled && p->fn && p->fn(p->ctx, p->done, p->total) != 0)
         p->canceled = true;
     return p->canceled ? ckpt_fail(err, CKPT_ECANCELED, "interrupted") : CKPT_OK;
+}
+
+/* What the others have done while this process waits for them.  Who says no is asked again. */
+static void crew_waits(void *ctx)
+{
+    ckpt_progress *p = ctx;
+    ckpt_err ignored = {0};
+
+    pthread_mutex_lock(&p->lock);
+    ckpt_team_done(p->team, p->mine, &p->done);
+    p->done = p->done < p->total ? p->done : p->total;
+    if (crew_tick(p))
+        (void)crew_tell(p, &ignored);
+    pthread_mutex_unlock(&p->lock);
 }
 
 int ckpt_progress_add(ckpt_progress *p, uint64_t n, ckpt_err *err)
@@ -98,6 +118,8 @@ void ckpt_progress_free(ckpt_progress *p)
 {
     if (!p)
         return;
+    if (p->team)
+        ckpt_team_on_wait(p->team, NULL, NULL);
     pthread_mutex_destroy(&p->lock);
     ckpt_free(p);
 }

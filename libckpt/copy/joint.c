@@ -104,8 +104,10 @@ int ckpt_joint_open(ckpt_joint *j, const ckpt_plan *plan, ckpt_err *err)
     rc = jnt_same(t, plan, err);
     if (rc == CKPT_OK)
         rc = jnt_share(j, t, err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK) {
+        ckpt_team_begin(t, j->share.n_bytes, j->share.n_far);
         j->team = t;
+    }
     return rc;
 }
 
@@ -443,4 +445,9 @@ int ckpt_joint_sum(ckpt_joint *j, uint64_t *counter, size_t n, ckpt_err *err)
     }
     ckpt_blobs_free(&all);
     return rc;
+}
+
+int ckpt_joint_count(ckpt_joint *j, ckpt_err *err)
+{
+    return j->team ? ckpt_team_count(j->team, err) : CKPT_OK;
 }

@@ -67,6 +67,9 @@ int ckpt_joint_segments(ckpt_joint *j, ckpt_segments *read, bool all, ckpt_err *
 /* parts[r] goes to rank r, whose own part comes back in *mine with what the others have for it. */
 int ckpt_joint_deal(ckpt_joint *j, ckpt_segments *parts, ckpt_segments *mine, ckpt_err *err);
 
+/* ckpt_team_count, or nothing. */
+int ckpt_joint_count(ckpt_joint *j, ckpt_err *err);
+
 /* The sum over all processes of n counters. */
 int ckpt_joint_sum(ckpt_joint *j, uint64_t *counter, size_t n, ckpt_err *err);
 

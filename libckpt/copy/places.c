@@ -125,6 +125,7 @@ static unsigned plc_node(const ckpt_team *t, const plc_file *f)
 
     for (unsigned i = 0; i < t->n_nodes; i++)
         n += f->seen[i];
+    assert(n > 0);
     k = (unsigned)((f->hash >> 20) % n);
     for (unsigned i = 0;; i++) {
         if (f->seen[i] && k-- == 0)
@@ -139,6 +140,7 @@ static unsigned plc_rank(const ckpt_team *t, unsigned node, uint64_t k)
 
     for (unsigned i = 0; i < t->n; i++)
         n += t->node[i] == node;
+    assert(n > 0);
     k %= n;
     for (unsigned i = 0;; i++) {
         if (t->node[i] == node && k-- == 0)

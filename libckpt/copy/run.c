@@ -752,6 +752,8 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
     if (rc == CKPT_OK)
         rc = run_all(&r, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);
+    if (rc == CKPT_OK)
+        rc = ckpt_joint_count(&r.joint, err);
     if (rc == CKPT_OK && report) {
         rc = run_report(&r, report, err);
         report->seconds =

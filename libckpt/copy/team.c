@@ -6,12 +6,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "libckpt/copy/team_inside.h"
 
-#define TEAM_BEATS 1.0  /* seconds between signs of life, at most a quarter of the limit */
-#define TEAM_GAP   2.0  /* seconds without a look at the clock: this process itself was stopped */
-#define TEAM_GRACE 10.0 /* seconds for a failure to be told, once a process is lost */
+#define TEAM_BEATS    1.0       /* seconds between signs of life, at most a quarter of the limit */
+#define TEAM_PAUSE_NS 100000000 /* nanoseconds of a wait without news */
+#define TEAM_GAP      2.0 /* seconds without a look at the clock: this process itself was stopped */
+#define TEAM_GRACE    10.0 /* seconds for a failure to be told, once a process is lost */
 
 static team_state *team_it;
 static _Atomic unsigned team_aside; /* depth of ckpt_team_alone */
@@ -48,13 +50,6 @@ unsigned ckpt_team_size(void)
 unsigned ckpt_team_rank(void)
 {
     return team_it ? team_it->team.rank : 0;
-}
-
-void ckpt_team_sent(uint64_t *n_letters, uint64_t *n_bytes)
-{
-    *n_letters = *n_bytes = 0;
-    if (team_it)
-        ckpt_post_count(team_it->post, n_letters, n_bytes);
 }
 
 /* ---- failures ---- */
@@ -252,6 +247,24 @@ static ckpt_letter *team_find(ckpt_letter **list, unsigned from, uint64_t id, ui
     return NULL;
 }
 
+/* Wait for news, with the lock held, and let others know now and then that this process waits. */
+static void team_pause(team_state *t)
+{
+    ckpt_team_wait_fn fn = t->waits;
+    void *ctx = t->waits_ctx;
+    struct timespec until = {0};
+
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += TEAM_PAUSE_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_cond_timedwait(&t->news, &t->lock, &until) == 0 || !fn)
+        return;
+    pthread_mutex_unlock(&t->lock);
+    fn(ctx);
+    pthread_mutex_lock(&t->lock);
+}
+
 int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, uint64_t room,
                ckpt_letter **out, ckpt_err *err)
 {
@@ -261,7 +274,7 @@ int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, ui
     while (!(*out = team_find(list, from, id, room)) && rc == CKPT_OK) {
         rc = team_failed(t, room > 1, err);
         if (rc == CKPT_OK)
-            pthread_cond_wait(&t->news, &t->lock);
+            team_pause(t);
     }
     pthread_mutex_unlock(&t->lock);
     if (*out && (*out)->id != id) {
@@ -421,6 +434,70 @@ void ckpt_team_done(ckpt_team *team, uint64_t n_bytes, uint64_t *all)
     for (unsigned i = 0; i < team->n; i++)
         *all += i == team->rank ? 0 : t->mate[i].done;
     pthread_mutex_unlock(&t->lock);
+}
+
+void ckpt_team_on_wait(ckpt_team *team, ckpt_team_wait_fn fn, void *ctx)
+{
+    team_state *t = (team_state *)team;
+
+    pthread_mutex_lock(&t->lock);
+    t->waits = fn;
+    t->waits_ctx = ctx;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void ckpt_team_begin(ckpt_team *team, const uint64_t *share, const uint64_t *far)
+{
+    team_state *t = (team_state *)team;
+
+    atomic_store(&t->done, 0);
+    pthread_mutex_lock(&t->lock);
+    for (unsigned i = 0; i < team->n; i++) {
+        t->mate[i].n_share = share[i];
+        t->mate[i].n_far += far[i];
+        t->mate[i].done = 0;
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+int ckpt_team_count(ckpt_team *team, ckpt_err *err)
+{
+    team_state *t = (team_state *)team;
+    uint64_t mine[2];
+    ckpt_blobs all = {0};
+    int rc;
+
+    ckpt_post_count(t->post, &mine[0], &mine[1]);
+    rc = ckpt_team_all(team, mine, sizeof mine, &all, err);
+    pthread_mutex_lock(&t->lock);
+    for (unsigned i = 0; rc == CKPT_OK && i < team->n; i++) {
+        if (all.n[i] != sizeof mine)
+            continue;
+        memcpy(&t->mate[i].n_letters, all.at[i], sizeof mine[0]);
+        memcpy(&t->mate[i].n_sent, all.at[i] + sizeof mine[0], sizeof mine[1]);
+    }
+    pthread_mutex_unlock(&t->lock);
+    ckpt_blobs_free(&all);
+    return rc;
+}
+
+bool ckpt_team_look(unsigned rank, ckpt_team_member *out)
+{
+    team_state *t = team_it;
+    const team_mate *m;
+
+    if (!t || rank >= t->team.n)
+        return false;
+    m = &t->mate[rank];
+    pthread_mutex_lock(&t->lock);
+    *out = (ckpt_team_member){.host = t->team.host[t->team.node[rank]],
+                              .n_share = m->n_share,
+                              .n_done = rank == t->team.rank ? atomic_load(&t->done) : m->done,
+                              .n_letters = m->n_letters,
+                              .n_sent = m->n_sent,
+                              .n_far = m->n_far};
+    pthread_mutex_unlock(&t->lock);
+    return true;
 }
 
 /* ---- the threads ---- */

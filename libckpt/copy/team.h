@@ -93,6 +93,16 @@ typedef int (*ckpt_team_answer_fn)(const ckpt_letter *question, ckpt_bytes *answ
 /* How far this process is; what all have done so far, as far as it is known here. */
 void ckpt_team_done(ckpt_team *t, uint64_t n_bytes, uint64_t *all);
 
+/* Called several times a second while this process waits for others; NULL: nothing is. */
+typedef void (*ckpt_team_wait_fn)(void *ctx);
+void ckpt_team_on_wait(ckpt_team *t, ckpt_team_wait_fn fn, void *ctx);
+
+/* A run begins, whose jobs are shared like that; far: bytes of other machines that are read. */
+void ckpt_team_begin(ckpt_team *t, const uint64_t *share, const uint64_t *far);
+
+/* Collective.  All learn what each has sent. */
+int ckpt_team_count(ckpt_team *t, ckpt_err *err);
+
 /* ---- the whole ---- */
 
 typedef struct ckpt_team_opts {

@@ -25,6 +25,7 @@ typedef struct team_mate {
     double heard;  /* when it last gave a sign */
     uint64_t done; /* bytes, as it said */
     bool gone;
+    uint64_t n_share, n_letters, n_sent, n_far; /* as of ckpt_team_member */
 } team_mate;
 
 typedef struct team_state {
@@ -41,6 +42,8 @@ typedef struct team_state {
     ckpt_letter *answers;            /* the same */
     ckpt_letter *asked, **asked_end; /* questions for the clerk */
     uint64_t next_ask;
+    ckpt_team_wait_fn waits;
+    void *waits_ctx;
     pthread_mutex_t noting; /* of the next two */
     ckpt_team_note_fn note;
     void *note_ctx;

@@ -59,10 +59,10 @@ static void team_threads(team_state *t, const ckpt_blobs *in)
     t->team.threads = 8;
     for (unsigned i = 0; i < t->team.n; i++) {
         const team_hello *h = (const team_hello *)(const void *)in->at[i];
-        unsigned here = 0, each;
+        unsigned here = 1, each;
 
         for (unsigned k = 0; k < t->team.n; k++)
-            here += t->team.node[k] == t->team.node[i];
+            here += k != i && t->team.node[k] == t->team.node[i];
         // Processes that are bound to processors of their own see only these.
         each = h->processors / here;
         each = each > 0 ? each : 1;

@@ -9,6 +9,7 @@ ds_to_universal, verify and diff then write and say is what one process does wit
 between machines and one that none has are refused by name.  Needs root (unshare) and mpirun.
 """
 import argparse
+import json
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import run as one_host
-from run import ENV, check, commands, compare, source_of
+from run import ENV, MPIRUN, check, commands, compare, source_of
 
 # Each rank is a machine: WORK/mK is its WORK/here.
 WRAP = '''#!/bin/sh
@@ -39,6 +40,13 @@ def deal(source, work, machines):
                 to = os.path.join('%s/m%d/ckpt' % (work, k), os.path.relpath(at, source))
                 os.makedirs(to, exist_ok=True)
                 shutil.copy2(os.path.join(at, name), to)
+
+
+def prepare(work):
+    os.makedirs(work + '/here')
+    with open(work + '/wrap', 'w') as f:
+        f.write(WRAP % {'work': work})
+    os.chmod(work + '/wrap', 0o755)
 
 
 def run(work, n, words):
@@ -85,10 +93,33 @@ def refusals(b, source, work, machines):
     check('missing', None if status == 5 and 'rank_1' in text and not os.path.exists(work + '/out') else 'status %d: %s' % (status, text))
 
 
+def traffic(b, gen, work, machines):
+    """Bytes sent are those that the plan had to bring from other machines, and headers."""
+    source, n_files = work + '/run', 4 * machines
+    subprocess.run([gen, '--stage', '3', '--world', str(2 * machines), '--layers', '8', '--width', '512', '--vocab', '8000', source], check=True,
+                   stdout=subprocess.DEVNULL)
+    deal(source, work, machines)
+    status, text, err = run(work, machines, [b + '/ckpt', 'convert', '--local', 'here/ckpt', work + '/out', '--to', 'safetensors', '--json'])
+    if status:
+        return check('traffic', 'status %d: %s' % (status, err))
+    ranks = json.loads(text)['report']['processes']
+    sent, far = sum(r['bytes_sent'] for r in ranks), sum(r['bytes_from_others'] for r in ranks)
+    # a header comes with at most 128 KiB at once, and what else of it is asked for
+    room = far // 50 + machines * n_files * (256 << 10)
+    check('traffic', None if far <= sent <= far + room else '%d bytes sent, %d planned, at most %d beside them' % (sent, far, room))
+    p = subprocess.run(MPIRUN + ['3', b + '/ckpt', 'convert', source, work + '/shared', '--to', 'safetensors', '--json'], capture_output=True,
+                       text=True, env=ENV, timeout=300)
+    ranks = json.loads(p.stdout)['report']['processes']
+    share = [r['bytes_share'] for r in ranks]
+    check('balance', None if max(share) <= 1.05 * sum(share) / len(share) and not any(r['bytes_from_others'] for r in ranks)
+          else 'of files that all see: %s' % ranks)
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument('--bin', default='build/bin')
     a.add_argument('--machines', type=int, default=3)
+    a.add_argument('--gen', help='gen_zero, for what is sent')
     a.add_argument('fixtures')
     a.add_argument('names', nargs='+')
     a = a.parse_args()
@@ -99,13 +130,14 @@ def main():
     if subprocess.run(['unshare', '-mu', 'hostname', 'm0'], capture_output=True).returncode:
         print('local: 0 passed, 0 failed: skipped, namespaces are not allowed here')
         return 0
+    if a.gen:
+        with tempfile.TemporaryDirectory() as work:
+            prepare(work)
+            traffic(b, os.path.abspath(a.gen), work, a.machines)
     for name in a.names:
         source, training = source_of(os.path.join(a.fixtures, name))
         with tempfile.TemporaryDirectory() as work:
-            os.makedirs(work + '/here')
-            with open(work + '/wrap', 'w') as f:
-                f.write(WRAP % {'work': work})
-            os.chmod(work + '/wrap', 0o755)
+            prepare(work)
             fixture(b, name, os.path.abspath(source), training, work, a.machines)
             if name == a.names[0] and training:
                 refusals(b, os.path.abspath(source), work, a.machines)

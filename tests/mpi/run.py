@@ -31,7 +31,7 @@ def run(n, *cmd):
 def plain(text):
     """Output without what differs from run to run: times, speeds."""
     text = re.sub(r'(, [^,]*?) in [0-9.:]+ [a-z]+ \([^)]*/s\)', r'\1', text)
-    return '\n'.join(x for x in text.splitlines() if not re.match(r'\w+ +\d+% |-----|mpirun |Primary job|a non-zero exit|the job to be|\s*Process name|\s*Exit code|$', x))
+    return '\n'.join(x for x in text.splitlines() if not re.match(r'\w+ +\d+% |\w+: \d+ processes sent |-----|mpirun |Primary job|a non-zero exit|the job to be|\s*Process name|\s*Exit code|$', x))
 
 
 def same(a, b):

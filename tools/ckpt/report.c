@@ -164,6 +164,26 @@ void json_shape(json_out *j, const char *key, const ckpt_tensor *t)
     json_close(j, ']');
 }
 
+/* What the processes of an MPI job have sent each other. */
+static void json_processes(json_out *j)
+{
+    ckpt_team_member m;
+
+    if (ckpt_team_size() < 2)
+        return;
+    json_open(j, "processes", '[');
+    for (unsigned i = 0; ckpt_team_look(i, &m); i++) {
+        json_open(j, NULL, '{');
+        json_text(j, "host", m.host);
+        json_uint(j, "bytes_share", m.n_share);
+        json_uint(j, "letters_sent", m.n_letters);
+        json_uint(j, "bytes_sent", m.n_sent);
+        json_uint(j, "bytes_from_others", m.n_far);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
 void json_report(json_out *j, const char *key, const ckpt_run_report *r)
 {
     json_open(j, key, '{');
@@ -187,6 +207,7 @@ void json_report(json_out *j, const char *key, const ckpt_run_report *r)
     json_uint(j, "overflowed", r->n_over);
     json_uint(j, "rounded_to_zero", r->n_zero);
     json_real(j, "seconds", r->seconds);
+    json_processes(j);
     json_close(j, '}');
 }
 

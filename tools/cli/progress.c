@@ -94,6 +94,26 @@ static int progress_columns(void)
     return size.ws_col - 1;
 }
 
+/* Of the processes of an MPI job the one that is furthest behind: ", rank 3 at 41%". */
+static void progress_slowest(char *out, size_t room)
+{
+    ckpt_team_member m;
+    unsigned slowest = 0;
+    double least = 2;
+
+    out[0] = 0;
+    for (unsigned i = 0; ckpt_team_look(i, &m); i++) {
+        double part = m.n_share > 0 ? (double)m.n_done / (double)m.n_share : 2;
+
+        if (part < least) {
+            least = part;
+            slowest = i;
+        }
+    }
+    if (least < 1)
+        (void)snprintf(out, room, ", rank %u at %d%%", slowest, (int)(least * 100));
+}
+
 /*
  * One line: percent, bytes, speed, time left.  Bytes and speed are those that the plan and the
  * closing line speak of: of what is written, or where nothing is, of what is read.
@@ -104,15 +124,16 @@ static void progress_show(const progress *p, uint64_t done, uint64_t total, doub
     uint64_t size = p->size ? p->size : total, have = (uint64_t)(part * (double)size);
     double speed = seconds > 0 ? (double)have / seconds : 0;
     char a[HUMAN_ROOM], b[HUMAN_ROOM], c[HUMAN_ROOM], left[HUMAN_ROOM] = "?";
-    char head[64], tail[160];
+    char head[64], tail[160], slowest[40];
     int room = progress_columns();
 
     // the mean speed so far: steadier than the last moment's
     if (speed > 0)
         progress_clock(left, (double)(size - have) / speed);
+    progress_slowest(slowest, sizeof slowest);
     (void)snprintf(head, sizeof head, "%s %3d%% ", p->label, (int)(part * 100));
-    (void)snprintf(tail, sizeof tail, "%s of %s, %s/s, %s left", human_bytes(a, have),
-                   human_bytes(b, size), human_bytes(c, (uint64_t)speed), left);
+    (void)snprintf(tail, sizeof tail, "%s of %s, %s/s, %s left%s", human_bytes(a, have),
+                   human_bytes(b, size), human_bytes(c, (uint64_t)speed), left, slowest);
     if (!out_terminal()) {
         (void)fprintf(stderr, "%s%s\n", head, tail);
     } else {

@@ -260,6 +260,27 @@ int ranks_enter(ckpt_err *err)
     return n > 1 ? ranks_start(n, err) : CKPT_OK;
 }
 
+void ranks_tell(void)
+{
+    ckpt_team_member m;
+    uint64_t n_letters = 0, n_sent = 0, most = 0, n_far = 0;
+    char a[HUMAN_ROOM], b[HUMAN_ROOM], c[HUMAN_ROOM];
+    unsigned n = 0;
+
+    for (; ckpt_team_look(n, &m); n++) {
+        n_letters += m.n_letters;
+        n_sent += m.n_sent;
+        n_far += m.n_far;
+        most = m.n_sent > most ? m.n_sent : most;
+    }
+    if (n_letters > 0)
+        say_note(
+            "%u processes sent %s in %llu letters, at most %s each; %s of what was read lay on "
+            "other machines",
+            n, human_bytes(a, n_sent), (unsigned long long)n_letters, human_bytes(b, most),
+            human_bytes(c, n_far));
+}
+
 int ranks_leave(int rc, ckpt_err *err)
 {
     return ranks_it.shared ? ckpt_team_leave(rc, err) : rc;

@@ -19,6 +19,9 @@ int ranks_enter(ckpt_err *err);
 /* True if there are others. */
 bool ranks_shared(void);
 
+/* One line on standard error: what the processes have sent each other. */
+void ranks_tell(void);
+
 /* Leave with an outcome; the outcome of all. */
 int ranks_leave(int rc, ckpt_err *err);
 
