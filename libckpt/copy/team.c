@@ -460,27 +460,6 @@ void ckpt_team_begin(ckpt_team *team, const uint64_t *share, const uint64_t *far
     pthread_mutex_unlock(&t->lock);
 }
 
-int ckpt_team_count(ckpt_team *team, ckpt_err *err)
-{
-    team_state *t = (team_state *)team;
-    uint64_t mine[2];
-    ckpt_blobs all = {0};
-    int rc;
-
-    ckpt_post_count(t->post, &mine[0], &mine[1]);
-    rc = ckpt_team_all(team, mine, sizeof mine, &all, err);
-    pthread_mutex_lock(&t->lock);
-    for (unsigned i = 0; rc == CKPT_OK && i < team->n; i++) {
-        if (all.n[i] != sizeof mine)
-            continue;
-        memcpy(&t->mate[i].n_letters, all.at[i], sizeof mine[0]);
-        memcpy(&t->mate[i].n_sent, all.at[i] + sizeof mine[0], sizeof mine[1]);
-    }
-    pthread_mutex_unlock(&t->lock);
-    ckpt_blobs_free(&all);
-    return rc;
-}
-
 bool ckpt_team_look(unsigned rank, ckpt_team_member *out)
 {
     team_state *t = team_it;

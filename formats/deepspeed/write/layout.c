@@ -642,3 +642,8 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
     ckpt_free(r.parts);
     return rc;
 }
+
+const ckpt_tensor *ckpt_dsw_donor(const ckpt_tensor *t, ckpt_dtype d)
+{
+    return t->twin && t->twin->dtype == d && !t->twin->twin ? t->twin : t;
+}

@@ -49,11 +49,6 @@ static ckpt_dtype dwm_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how, co
     return how->dtype;
 }
 
-const ckpt_tensor *ckpt_dsw_donor(const ckpt_tensor *t, ckpt_dtype d)
-{
-    return t->twin && t->twin->dtype == d && !t->twin->twin ? t->twin : t;
-}
-
 /* Stages 1 and 2: a view of the group's flat storage, as DeepSpeed keeps its module. */
 static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
 {

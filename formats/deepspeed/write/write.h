@@ -205,6 +205,10 @@ bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t ra
 const char *ckpt_dsw_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
                           const ckpt_dsw_part *p, size_t i);
 
+/* Where the values of a dtype come from: the copy if the checkpoint has one, else the masters,
+ * rounded. */
+const ckpt_tensor *ckpt_dsw_donor(const ckpt_tensor *t, ckpt_dtype d);
+
 /* The record of a column (and interval) of a part in a rank's file. */
 uint32_t *ckpt_dsw_record(const ckpt_dsw_records *records, uint32_t rank, const ckpt_dsw_part *p,
                           size_t column, uint32_t interval);
@@ -244,10 +248,6 @@ int ckpt_dsw_expert_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
 ckpt_value *ckpt_dsw_num_experts(ckpt_dsw_file *f);
 
 /* ---- model.c, optim.c ---- */
-
-/* Where the values of a dtype come from: the copy if the checkpoint has one, else the masters,
- * rounded. */
-const ckpt_tensor *ckpt_dsw_donor(const ckpt_tensor *t, ckpt_dtype d);
 
 /* The tree of one rank's file, placed under this name in the target. */
 int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
