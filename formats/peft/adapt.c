@@ -589,11 +589,6 @@ static int ad_say(adapting *a)
                            "adapter was trained without: as peft merges, but not what was trained; "
                            "--untie writes the head as it was",
                            tied->name);
-    if (rc == CKPT_OK && a->config.odd_init)
-        rc = ckpt_map_note(a->map, CKPT_WARNING, a->err,
-                           "%s: training began with init_lora_weights %.40s, which changes the "
-                           "base: unless the adapter was converted to LoRA, it fits only that base",
-                           a->config.path, a->config.odd_init);
     return rc == CKPT_OK ? ckpt_map_note(a->map, CKPT_INFO, a->err,
                                          "%s: %" PRIu64 " weights merged, %" PRIu64
                                          " replaced; all of its %zu tensors are used",
@@ -602,6 +597,19 @@ static int ad_say(adapting *a)
 }
 
 /* ---- opening ---- */
+
+/* peft does the beginning again, on the base given, before it merges such an adapter. */
+static int ad_fits_base(const adapting *a)
+{
+    if (!a->config.odd_init)
+        return CKPT_OK;
+    return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
+                     "%s: training began with init_lora_weights %.40s, which changes the base: the "
+                     "adapter fits only that changed base; convert it to LoRA with peft "
+                     "(save_pretrained with path_initial_model_for_weight_conversion), or, where "
+                     "the base given is the changed one, say \"init_lora_weights\": true",
+                     a->config.path, a->config.odd_init);
+}
 
 static int ad_open(adapting *a)
 {
@@ -617,6 +625,8 @@ static int ad_open(adapting *a)
                              slash ? (int)(slash - file + 1) : 0, file);
     rc = file ? ckpt_peft_config_read(&a->config, map->arena, file, a->err)
               : ckpt_fail_memory(a->err);
+    if (rc == CKPT_OK)
+        rc = ad_fits_base(a);
     if (rc == CKPT_OK)
         rc = ad_list(a);
     if (rc == CKPT_OK)

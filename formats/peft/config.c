@@ -116,7 +116,8 @@ static int aj_members(const ckpt_value *config, const char *path, ckpt_err *err)
 /* LoftQ, PiSSA, CorDA and OLoRA change the base when training begins. */
 static const char *aj_odd_init(const ckpt_value *config)
 {
-    static const char *const fine[] = {"gaussian", "eva", "orthogonal", "lora_ga", "true", NULL};
+    static const char *const fine[] = {"gaussian", "eva",  "orthogonal", "mica",
+                                       "lora_ga",  "true", NULL};
     const ckpt_value *v = ckpt_value_get(config, "init_lora_weights");
 
     if (!v || v->kind != CKPT_V_STR)
