@@ -78,7 +78,7 @@ NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUD
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-rest check-all check-unit check-cli check-golden check-bad check-engine check-fault \
-        check-man check-sandbox check-simulate check-comm check-mpi check-runs check-refusals rest-comm rest-mpi rest-runs rest-refusals rest-fault rest-reshard \
+        check-man check-sandbox check-simulate check-comm check-mpi check-runs check-refusals check-machines rest-comm rest-machines rest-mpi rest-runs rest-refusals rest-fault rest-reshard \
         rest-golden rest-bad run-rest check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
         programs ckpt
 
@@ -118,10 +118,10 @@ run-demo: programs
 	@sh tests/demo.sh $(B)
 
 # the longest first
-run-check: check-engine check-fault check-mpi check-golden check-unit check-cli check-bad check-simulate all
+run-check: check-engine check-fault check-mpi check-machines check-golden check-unit check-cli check-bad check-simulate all
 	@echo "all checks passed"
 
-run-rest: rest-comm rest-mpi rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad
+run-rest: rest-comm rest-mpi rest-machines rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad
 	@echo "all of the rest passed"
 
 # ---- build -----------------------------------------------------------------------------------
@@ -359,12 +359,19 @@ check-comm: programs $(B)/comm/comm_mpi
 # ckpt under mpirun; KILLS is how often a rank is killed at a random moment
 KILLS    ?= 20
 check-mpi: programs $(B)/ioshim.so $(B)/gen_zero
-	@python3 tests/mpi/run.py --some --ranks 2,3 --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups fsdp2_mp_w2
+	@python3 tests/mpi/run_mpi.py --some --ranks 2,3 --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups fsdp2_mp_w2
 	@python3 tests/mpi/local.py --gen $(B)/gen_zero --bin $(B)/bin tests/fixtures z3_bf16_w5_odd
 	@python3 tests/mpi/fault.py --some --kills 4 --bin $(B)/bin --gen $(B)/gen_zero --shim $(B)/ioshim.so
 
+# namespaces as machines
+check-machines: programs
+	@python3 tests/machines/run.py --some --bin $(B)/bin tests/fixtures z3_bf16_w5_odd
+
+rest-machines: programs
+	@python3 tests/machines/run.py --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups rl_verl_fsdp1_w2
+
 rest-mpi: programs $(B)/ioshim.so $(B)/gen_zero
-	@python3 tests/mpi/run.py --some --ranks 2,3,4 --bin $(B)/bin tests/fixtures
+	@python3 tests/mpi/run_mpi.py --some --ranks 2,3,4 --bin $(B)/bin tests/fixtures
 	@python3 tests/mpi/local.py --machines 2 --bin $(B)/bin tests/fixtures z1_bf16_w3_groups z2_bf16_w2_muon rl_verl_fsdp1_w2 dcp_mesh2d_w4 old0126_z2_fp16_w3
 	@python3 tests/mpi/fault.py --kills $(KILLS) --seed 17 --bin $(B)/bin --gen $(B)/gen_zero --shim $(B)/ioshim.so
 

@@ -20,8 +20,8 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import run as one_host
-from run import ENV, MPIRUN, check, plain, same
+import run_mpi as one_host
+from run_mpi import ENV, MPIRUN, check, plain, same
 
 SOON = 60  # seconds that an end may take on a loaded machine; most take one or two
 

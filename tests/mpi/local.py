@@ -18,8 +18,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import run as one_host
-from run import ENV, MPIRUN, check, commands, compare, source_of
+import run_mpi as one_host
+from run_mpi import ENV, MPIRUN, check, commands, compare, source_of
 
 # Each rank is a machine: WORK/mK is its WORK/here.
 WRAP = '''#!/bin/sh
@@ -27,15 +27,15 @@ exec unshare -mu sh -c 'hostname m$OMPI_COMM_WORLD_RANK; mount --bind %(work)s/m
 '''
 
 
-def deal(source, work, machines):
+def deal(source, work, machines, first=0):
     """Copy the files of a checkpoint to the machines' folders: those of data-parallel rank R to machine R mod machines."""
-    for k in range(machines):
+    for k in range(first, first + machines):
         shutil.rmtree('%s/m%d' % (work, k), ignore_errors=True)
         os.makedirs('%s/m%d' % (work, k))
     for at, _, names in os.walk(source):
         for name in names:
             rank = re.search(r'zero_pp_rank_(\d+)_|__(\d+)_\d+\.distcp|_rank_(\d+)\.pt', name)
-            whose = [int(next(g for g in rank.groups() if g)) % machines] if rank else range(machines)
+            whose = [first + int(next(g for g in rank.groups() if g)) % machines] if rank else range(first, first + machines)
             for k in whose:
                 to = os.path.join('%s/m%d/ckpt' % (work, k), os.path.relpath(at, source))
                 os.makedirs(to, exist_ok=True)

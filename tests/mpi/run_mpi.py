@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ckpt under mpirun: what N processes write and say is what one does, byte by byte.
 
-  run.py --bin build/bin [--ranks 2,3] [--some] FIXTURES_FOLDER [NAME...]
+  run_mpi.py --bin build/bin [--ranks 2,3] [--some] FIXTURES_FOLDER [NAME...]
 
 Each fixture: convert to safetensors and to a Hugging Face folder, reshard, zero_to_fp32, ds_to_universal, verify, diff, each
 with every number of processes (--some: of the commands one number each, going round).  Without mpirun or the MPI plugin
@@ -31,7 +31,7 @@ def run(n, *cmd):
 def plain(text):
     """Output without what differs from run to run: times, speeds."""
     text = re.sub(r'(, [^,]*?) in [0-9.:]+ [a-z]+ \([^)]*/s\)', r'\1', text)
-    return '\n'.join(x for x in text.splitlines() if not re.match(r'\w+ +\d+% |\w+: \d+ processes sent |-----|mpirun |Primary job|a non-zero exit|the job to be|\s*Process name|\s*Exit code|$', x))
+    return '\n'.join(x for x in text.splitlines() if not re.match(r'\w+ +\d+% |\w+: \d+ processes sent |-----|mpirun |\[[^\]]*\] plm:rsh|Primary job|a non-zero exit|the job to be|\s*Process name|\s*Exit code|$', x))
 
 
 def same(a, b):
