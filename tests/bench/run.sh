@@ -5,6 +5,7 @@
 #   run.sh BUILD_BIN [bench.py's arguments]          consolidating, then resharding, many machines, DCP, then training
 #   run.sh BUILD_BIN reshard [reshard.py's arguments]
 #   run.sh BUILD_BIN simulate [simulate.py's arguments]  many machines on a clock; moves no data
+#   run.sh BUILD_BIN cold --work FOLDER [cold.py's arguments]  caches dropped before each run; needs root
 #   run.sh BUILD_BIN dcp [dcp.py's arguments]        needs torch
 #   run.sh BUILD_BIN merge [merge.py's arguments]    needs torch and peft
 #   run.sh BUILD_BIN gguf [gguf.py's arguments]      needs torch and transformers; LLAMA_CPP and LLAMA_LIB name llama.cpp's
@@ -26,6 +27,10 @@ if [ "${1:-}" = simulate ]; then
     shift
     make -s B="$(dirname "$bin")" "$(dirname "$bin")/simulate"
     exec "$python" tests/bench/simulate.py --simulate "$(dirname "$bin")/simulate" --gen "$gen" "$@"
+fi
+if [ "${1:-}" = cold ]; then
+    shift
+    exec "$python" tests/bench/cold.py --bin "$bin" --gen "$gen" "$@"
 fi
 if [ "${1:-}" = dcp ]; then
     shift

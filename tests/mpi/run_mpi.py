@@ -72,6 +72,7 @@ def compare(label, n, one, many, out1, outn):
 def commands(b, source, training):
     """Name and words; OUT stands for the output."""
     yield 'convert', [b + '/ckpt', 'convert', '-q', source, 'OUT', '--to', 'safetensors']
+    yield 'torch', [b + '/ckpt', 'convert', '-q', source, 'OUT', '--to', 'torch']
     yield 'hf', [b + '/ckpt', 'convert', source, 'OUT', '--to', 'hf', '--dtype', 'bf16', '--max-shard-size', '8KB']
     yield 'verify', [b + '/ckpt', 'verify', source]
     if training:
@@ -80,23 +81,51 @@ def commands(b, source, training):
         yield 'universal', [b + '/ds_to_universal', '--input_folder', source, '--output_folder', 'OUT']
 
 
+def remove(path):
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.isfile(path):
+        os.unlink(path)
+
+
+def attempt(label, words, ranks, work):
+    """One command by one process and by several; the output of one stays."""
+    # of one name, for that of an archive's folder is made of it
+    out1, outn = work + '/1/out', work + '/2/out'
+    remove(work + '/1')
+    one = run(0, *[w.replace('OUT', out1) for w in words])
+    for n in ranks:
+        many = run(n, *[w.replace('OUT', outn) for w in words])
+        compare('%s %d' % (label, n), n, one, many, out1, outn)
+        remove(work + '/2')
+    return out1
+
+
 def fixture(b, name, source, training, ranks, some, work):
     for k, (what, words) in enumerate(commands(b, source, training)):
-        out1 = os.path.join(work, 'one')
-        one = run(0, *[w.replace('OUT', out1) for w in words])
-        for n in [ranks[k % len(ranks)]] if some else ranks:
-            outn = os.path.join(work, 'many')
-            many = run(n, *[w.replace('OUT', outn) for w in words])
-            compare('%s %s %d' % (name, what, n), n, one, many, out1, outn)
-            shutil.rmtree(outn, ignore_errors=True)
-            if os.path.isfile(outn):
-                os.unlink(outn)
+        out1 = attempt('%s %s' % (name, what), words, [ranks[k % len(ranks)]] if some else ranks, work)
         if what == 'convert' and os.path.exists(out1):
-            words = [b + '/ckpt', 'diff', source, out1]
-            compare('%s diff' % name, ranks[-1], run(0, *words), run(ranks[-1], *words), '', '')
-        shutil.rmtree(out1, ignore_errors=True)
-        if os.path.isfile(out1):
-            os.unlink(out1)
+            attempt('%s diff' % name, [b + '/ckpt', 'diff', source, out1.replace('/1/', '/0/')], ranks[-1:], keep(work, out1))
+
+
+def keep(work, out1):
+    """What the next attempt reads is no output of it."""
+    remove(work + '/0')
+    os.makedirs(work + '/0')
+    shutil.move(out1, work + '/0/out')
+    return work
+
+
+def more(b, fixtures, ranks, work):
+    """Operations: weights computed from others, quantized, merged, renamed."""
+    model = fixtures + '/gguf_llama_deep/hf'
+    for k, (what, words) in enumerate((
+            ('gguf', ['convert', model, 'OUT', '--to', 'gguf', '--dtype', 'q4_k_m']),
+            ('npz', ['convert', model, 'OUT', '--to', 'npz']),
+            ('fp8', ['convert', model, 'OUT', '--to', 'hf', '--quantize', 'fp8-channel']),
+            ('merge', ['merge', '--method', 'linear', '-o', 'OUT', model + ':0.7', model + ':0.3']),
+            ('adapter', ['convert', fixtures + '/peft_tied_head/base', 'OUT', '--to', 'hf', '--adapter', fixtures + '/peft_tied_head/adapter']),
+            ('dcp', ['convert', model, 'OUT', '--to', 'dcp', '--world', '3']))):
+        attempt('operation ' + what, [b + '/ckpt'] + words, [ranks[k % len(ranks)]], work)
 
 
 def source_of(folder):
@@ -126,6 +155,9 @@ def main():
         if source:
             with tempfile.TemporaryDirectory() as work:
                 fixture(os.path.abspath(a.bin), name, source, training, ranks, a.some, work)
+    if os.path.isdir(a.fixtures + '/gguf_llama_deep') and len(a.names) != 1:
+        with tempfile.TemporaryDirectory() as work:
+            more(os.path.abspath(a.bin), a.fixtures, ranks, work)
     print('mpi: %d passed, %d failed' % (passed, len(failed)))
     return 1 if failed else 0
 
