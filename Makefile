@@ -356,8 +356,10 @@ check-engine: check-comm check-runs check-refusals
 check-comm: programs $(B)/comm/comm_mpi
 	@sh tests/comm/run_comm.sh --some $(B)/comm/comm_mpi
 
-# ckpt under mpirun; KILLS is how often a rank is killed at a random moment
-KILLS    ?= 20
+# ckpt under mpirun; KILLS is how often a rank is killed at a random moment, MPI_SOME= takes all fixtures
+KILLS    ?= 10
+MPI_SOME ?= dcp_mesh2d_w4 dcp_hf_sharded_w2 fsdp2_mp_w2 k_lora_z3 mcore_llama_distopt_dp2 mlegacy_gpt2_tp2_pp2 moe_ep2_z1_w4 moe_ep2_z2_w2 old0126_z2_fp16_w3 \
+            pipe2_z1_w4_tied rl_verl_fsdp1_w2 tp2_pp2_z1_w4 titan_llama3_fused_w3 z0_fp16_w2_fused z1_bf16_w2_tags z2_bf16_w2_emptyparam z2_bf16_w2_muon
 check-mpi: programs $(B)/ioshim.so $(B)/gen_zero
 	@python3 tests/mpi/run_mpi.py --some --ranks 2,3 --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups fsdp2_mp_w2
 	@python3 tests/mpi/local.py --gen $(B)/gen_zero --bin $(B)/bin tests/fixtures z3_bf16_w5_odd
@@ -368,11 +370,11 @@ check-machines: programs
 	@python3 tests/machines/run.py --some --bin $(B)/bin tests/fixtures z3_bf16_w5_odd
 
 rest-machines: programs
-	@python3 tests/machines/run.py --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups rl_verl_fsdp1_w2
+	@python3 tests/machines/run.py --bin $(B)/bin tests/fixtures z1_bf16_w3_groups rl_verl_fsdp1_w2
 
 rest-mpi: programs $(B)/ioshim.so $(B)/gen_zero
-	@python3 tests/mpi/run_mpi.py --some --ranks 2,3,4 --bin $(B)/bin tests/fixtures
-	@python3 tests/mpi/local.py --machines 2 --bin $(B)/bin tests/fixtures z1_bf16_w3_groups z2_bf16_w2_muon rl_verl_fsdp1_w2 dcp_mesh2d_w4 old0126_z2_fp16_w3
+	@python3 tests/mpi/run_mpi.py --some --ranks 2,3,4 --bin $(B)/bin tests/fixtures $(MPI_SOME)
+	@python3 tests/mpi/local.py --machines 2 --bin $(B)/bin tests/fixtures z1_bf16_w3_groups rl_verl_fsdp1_w2 dcp_mesh2d_w4
 	@python3 tests/mpi/fault.py --kills $(KILLS) --seed 17 --bin $(B)/bin --gen $(B)/gen_zero --shim $(B)/ioshim.so
 
 check-runs: programs
