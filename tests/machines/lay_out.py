@@ -35,8 +35,9 @@ def missing():
     name = 'ckprobe%d' % os.getpid()
     if subprocess.run(['ip', 'netns', 'add', name], capture_output=True).returncode:
         return 'network namespaces are not allowed here'
-    veth = subprocess.run(['ip', 'link', 'add', 'ckp0', 'type', 'veth', 'peer', 'name', 'ckp1', 'netns', name], capture_output=True)
-    subprocess.run(['ip', 'link', 'del', 'ckp0'], capture_output=True)
+    link = 'ckp%d' % (os.getpid() % 10000)
+    veth = subprocess.run(['ip', 'link', 'add', link, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', name], capture_output=True)
+    subprocess.run(['ip', 'link', 'del', link], capture_output=True)
     subprocess.run(['ip', 'netns', 'del', name], capture_output=True)
     if veth.returncode:
         return 'network namespaces cannot be connected here'

@@ -192,7 +192,8 @@ def main():
     if why:
         print('machines: 0 passed, 0 failed: skipped, %s' % why)
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as work, Machines(3, work) as m:
         for name in a.names:
             source, training = source_of(os.path.join(a.fixtures, name))
