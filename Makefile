@@ -66,6 +66,7 @@ CPPFLAGS += $(if $(filter dnnl,$(SGEMM)),-DZT_ONEDNN)
 ENGINE   := $(B)/lib/libzerotrain.a
 MPI_CFLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
 MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
+comma    := ,
 # and ckpt works alone; its part for mpirun is a library of its own, so that ckpt starts where there is no MPI
 MAIL     = $(if $(MPI_LIBS),$(B)/lib/libckpt-mpi.so)
 # the GPU plugin where nvcc is; CUDA=no does without.  A sanitizer's runtime and CUDA's do not mix.
@@ -253,7 +254,7 @@ $(B)/lib/libckpt.so: $(B)/lib/libckpt.so.$(SOVER)
 $(B)/lib/libckpt-mpi.so: tools/mpi/mail.c tools/mpi/mail.h libckpt/ckpt_team.h $(MPI_MARK)
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(MPI_CFLAGS) $(LDFLAGS) -shared -o $@ $< -Wl,-z,defs $(MPI_LIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(MPI_CFLAGS) $(LDFLAGS) -shared -o $@ $< $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(MPI_LIBS)
 
 $(TRAIN): $(filter-out $(TRAIN_MAIN),$(filter $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ)))
 $(TOOLS): $(filter-out $(CKPT_MAIN) $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ))

@@ -54,7 +54,7 @@ static void go_on(ckpt_journal *j, int fd)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char first[] = "ckpt-journal 2 ";
+    static const char first[] = "ckpt-journal 3 ";
     ckpt_bytes text = {0};
     ckpt_journal j;
     ckpt_err err = {0};
