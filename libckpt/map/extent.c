@@ -114,9 +114,12 @@ bool ckpt_extent_is_shared(const ckpt_tensor *a, const ckpt_tensor *b)
 ckpt_extent *ckpt_extent_list(const ckpt_tensor *t, uint32_t shift)
 {
     ckpt_extent *e = ckpt_alloc(t->n_extents * (sizeof *e + sizeof(ckpt_box)));
-    ckpt_box *room = (ckpt_box *)(void *)(e + t->n_extents); // for those that follow a rule
 
-    for (uint32_t i = 0; e && i < t->n_extents; i++) {
+    if (!e)
+        return NULL;
+
+    ckpt_box *room = (ckpt_box *)(void *)(e + t->n_extents); // for those that follow a rule
+    for (uint32_t i = 0; i < t->n_extents; i++) {
         e[i] = *ckpt_tensor_extent(t, i, &room[i]);
         e[i].source += shift;
     }
