@@ -364,6 +364,7 @@ MPI_SOME ?= dcp_mesh2d_w4 dcp_hf_sharded_w2 fsdp2_mp_w2 k_lora_z3 mcore_llama_di
 check-mpi: programs $(B)/ioshim.so $(B)/gen_zero
 	@python3 tests/mpi/run_mpi.py --some --ranks 2,3 --bin $(B)/bin tests/fixtures z3_bf16_w5_odd z1_bf16_w3_groups fsdp2_mp_w2
 	@python3 tests/mpi/local.py --gen $(B)/gen_zero --bin $(B)/bin tests/fixtures z3_bf16_w5_odd
+	@python3 tests/mpi/spread.py --kills 1 --gen $(B)/gen_zero --shim $(B)/ioshim.so --bin $(B)/bin tests/fixtures z1_bf16_w3_groups
 	@python3 tests/mpi/fault.py --some --kills 4 --bin $(B)/bin --gen $(B)/gen_zero --shim $(B)/ioshim.so
 
 # namespaces as machines
@@ -376,6 +377,7 @@ rest-machines: programs
 rest-mpi: programs $(B)/ioshim.so $(B)/gen_zero
 	@python3 tests/mpi/run_mpi.py --some --ranks 2,3,4 --bin $(B)/bin tests/fixtures $(MPI_SOME)
 	@python3 tests/mpi/local.py --machines 2 --bin $(B)/bin tests/fixtures z1_bf16_w3_groups rl_verl_fsdp1_w2 dcp_mesh2d_w4
+	@python3 tests/mpi/spread.py --machines 2 --kills $(KILLS) --gen $(B)/gen_zero --shim $(B)/ioshim.so --bin $(B)/bin tests/fixtures z3_bf16_w5_odd rl_verl_fsdp1_w2
 	@python3 tests/mpi/fault.py --kills $(KILLS) --seed 17 --bin $(B)/bin --gen $(B)/gen_zero --shim $(B)/ioshim.so
 
 check-runs: programs

@@ -12,6 +12,7 @@
 #define CKPT_TEAM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "ckpt_types.h"
 
@@ -65,6 +66,18 @@ CKPT_API unsigned ckpt_team_rank(void);
  * All processes call it alike; without a team it does nothing.
  */
 CKPT_API void ckpt_team_local(bool local);
+
+/*
+ * From here on outputs go to each machine's own disk, in a folder of the same path: a machine gets
+ * the files of its ranks, and those that are of no rank.  All processes call it alike; without a
+ * team it does nothing.
+ *
+ * host    names of n machines, as ckpt_mail.host has them or up to the first dot: that of each rank
+ *         of what is written, ranks of model parallelism inner ones; NULL: each process stands for
+ *         as many ranks, in their order
+ * Errors  CKPT_EMISSING: no process is on a machine of such a name
+ */
+CKPT_API int ckpt_team_spread(const char *const *host, size_t n, ckpt_err *err);
 
 /* One of the processes, as this one knows it. */
 typedef struct ckpt_team_member {

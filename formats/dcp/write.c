@@ -440,6 +440,7 @@ static int dpw_files(dpw_writer *w, const char *folder)
     int rc = CKPT_OK;
 
     ckpt_dcp_metadata_free(&w->meta);
+    w->to->ranks = w->ranks;
     w->file = ckpt_arena_array(w->to->arena, w->ranks, sizeof *w->file);
     if (!w->file)
         return ckpt_fail_memory(w->err);
@@ -450,7 +451,7 @@ static int dpw_files(dpw_writer *w, const char *folder)
                               .prefix = "archive",
                               .format = &ckpt_format_torch,
                               .placed = true,
-                              .rank = UINT32_MAX};
+                              .rank = r};
         ckpt_dcp_file *slot = name ? ckpt_vec_push(&w->meta.file) : NULL;
         if (!slot)
             return ckpt_fail_memory(w->err);

@@ -277,7 +277,9 @@ static int rwr_begin(rwr_writer *w, const char *kind)
     w->mesh = NULL;
     if (!name)
         return ckpt_fail_memory(w->job->err);
-    (void)ckpt_tt_begin(&w->tree, w->job->to, w->job->from, name, w->job->err); // errors stick
+    // errors stick
+    if (ckpt_tt_begin(&w->tree, w->job->to, w->job->from, name, w->job->err) == CKPT_OK)
+        w->job->to->files.at[w->tree.file].rank = w->rank;
     w->tree.drop_objects = w->job->target->objects_dropped;
     return CKPT_OK;
 }
@@ -516,6 +518,7 @@ int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
     rwr_writer w = {.job = &job, .device = rwr_device(from)};
     int rc = ckpt_dcp_begin(&job, &w.ranks);
 
+    to->ranks = w.ranks;
     if (rc == CKPT_OK)
         rc = rwr_tell(&w);
     rwr_kinds(&w);

@@ -205,7 +205,7 @@ static side_kind side_of_folder(const side_work *w, const char *name)
 int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint64_t n,
                         ckpt_err *err)
 {
-    ckpt_map_file file = {.path = name, .size = n};
+    ckpt_map_file file = {.path = name, .size = n, .rank = UINT32_MAX};
     uint32_t index = 0;
     int rc = ckpt_map_add_file(to, &file, &index, err);
 

@@ -40,7 +40,7 @@ int ckpt_tt_more(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, uint32_
 int ckpt_tt_begin(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, const char *name,
                   ckpt_err *err)
 {
-    ckpt_map_file file = {.path = name, .format = &ckpt_format_torch};
+    ckpt_map_file file = {.path = name, .format = &ckpt_format_torch, .rank = UINT32_MAX};
     uint32_t index = UINT32_MAX;
     int rc = ckpt_map_add_file(to, &file, &index, err), more;
 
@@ -302,7 +302,7 @@ static int tt_fill_again(ckpt_map *to, const ckpt_tensor *t, uint32_t shift, ckp
 int ckpt_tt_again(ckpt_map *to, const ckpt_torch_made *made, const char *name,
                   ckpt_torch_made *again, ckpt_err *err)
 {
-    ckpt_map_file file = {.path = name, .format = &ckpt_format_torch};
+    ckpt_map_file file = {.path = name, .format = &ckpt_format_torch, .rank = UINT32_MAX};
     uint32_t shift = (uint32_t)(to->sources.n - made->source), index;
 
     *again = (ckpt_torch_made){0, to->sources.n, made->n_sources, to->tensors.n, made->n_tensors};

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "libckpt/copy/dir.h"
+#include "libckpt/copy/places.h"
 #include "libckpt/copy/team.h"
 
 enum { DIR_DEPTH = 64 /* folders within each other that a walk enters: one descriptor each */ };
@@ -405,13 +406,24 @@ int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err)
 
 /* ---- inputs ---- */
 
+/* True if a file is on another machine of the team, and not on this one. */
+static bool dir_is_far(const ckpt_map_file *f)
+{
+    ckpt_team *t = ckpt_team_any();
+    const ckpt_place p = t && f->path ? ckpt_places_find(t, f->path) : (ckpt_place){0};
+
+    return p.known && !p.here;
+}
+
 bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st)
 {
     for (size_t i = 0; inputs && i < inputs->files.n; i++) {
         const ckpt_map_file *f = &inputs->files.at[i];
         struct stat in;
 
-        // Machines of a team number a shared file system as they like.
+        // Machines of a team number a shared file system as they like, and their own disks alike.
+        if (f->ino == (uint64_t)st->st_ino && dir_is_far(f))
+            continue;
         if (f->ino != 0 && f->ino == (uint64_t)st->st_ino &&
             (f->dev == (uint64_t)st->st_dev ||
              (ckpt_team_any() && f->size == (uint64_t)st->st_size &&

@@ -17,6 +17,7 @@ enum { FIN_FILES = 16 };
 struct ckpt_finish_file {
     size_t n_left;     /* stretches of jobs that are not done */
     bool taken;        /* somebody finishes it */
+    uint32_t crc;      /* of all of it, where that is asked for */
     ckpt_segments seg; /* what was written */
 };
 
@@ -278,8 +279,9 @@ static int fin_files(ckpt_finish *f, const uint32_t *file, size_t n, ckpt_err *e
         rc = fin_records(f, file[i], err);
         if (rc == CKPT_OK)
             rc = fin_seal(f, file[i], err);
-        if (rc == CKPT_OK && (to->folder || to->set))
+        if (rc == CKPT_OK && (to->folder || to->set || ckpt_joint_copied(f->joint, file[i])))
             rc = fin_sum(f, file[i], &entry[i].crc, err);
+        f->file[file[i]].crc = entry[i].crc;
         ckpt_vec_free(&f->file[file[i]].seg);
     }
     if (rc == CKPT_OK)
@@ -308,6 +310,11 @@ int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, c
         rc = fin_files(f, mine.at, mine.n, err);
     ckpt_vec_free(&mine);
     return rc;
+}
+
+uint32_t ckpt_finish_crc(const ckpt_finish *f, uint32_t file)
+{
+    return f->file[file].crc;
 }
 
 /* ---- files of several processes ---- */

@@ -49,6 +49,9 @@ int ckpt_finish_join(ckpt_finish *f, ckpt_err *err);
 /* All jobs are done: finish what is left, files without jobs among them. */
 int ckpt_finish_rest(ckpt_finish *f, unsigned n_workers, ckpt_err *err);
 
+/* CRC-32 of a file that this process has finished and others copy (ckpt_joint_copied). */
+uint32_t ckpt_finish_crc(const ckpt_finish *f, uint32_t file);
+
 /* Releases what it holds; files that are not finished stay as they are, for the sink to undo. */
 void ckpt_finish_close(ckpt_finish *f);
 

@@ -80,15 +80,48 @@ static uint8_t *jnt_sees(ckpt_team *t, const ckpt_map *from)
     return sees;
 }
 
+/* The lowest rank of a machine. */
+static unsigned jnt_first(const ckpt_team *t, unsigned node)
+{
+    unsigned r = 0;
+
+    while (t->node[r] != node)
+        r++;
+    return r;
+}
+
+/* Copies are read from one machine and written on another, by the processes that lead there. */
+static void jnt_count_copies(ckpt_joint *j, const ckpt_team *t)
+{
+    for (uint32_t i = 0; i < j->plan->to->files.n; i++) {
+        for (size_t k = 0; j->spread.copied[i] && k < j->spread.n_nodes; k++) {
+            unsigned r = jnt_first(t, j->spread.node[k]);
+
+            if (j->spread.node[k] == j->spread.maker[i])
+                continue;
+            j->share.n_bytes[r] += j->plan->to->files.at[i].size;
+            j->share.n_far[r] += j->plan->to->files.at[i].size;
+        }
+    }
+}
+
 /* Whose jobs are whose. */
 static int jnt_share(ckpt_joint *j, ckpt_team *t, ckpt_err *err)
 {
     uint8_t *sees = t->local ? jnt_sees(t, j->plan->from) : NULL;
-    const ckpt_places places = {
+    ckpt_places places = {
         .n_ranks = t->n, .node_of_rank = t->node, .n_nodes = t->n_nodes, .sees = sees};
-    int rc = t->local && !sees ? ckpt_fail_memory(err)
-                               : ckpt_share_make(&j->share, j->plan, &places, err);
+    int rc = t->local && !sees ? ckpt_fail_memory(err) : CKPT_OK;
 
+    if (rc == CKPT_OK && t->spread && j->plan->to->files.n > 0) {
+        rc = ckpt_spread_make(&j->spread, t, j->plan->to, err);
+        places.target_node = j->spread.maker;
+        j->leader = jnt_first(t, t->node[t->rank]);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_share_make(&j->share, j->plan, &places, err);
+    if (rc == CKPT_OK && j->spread.maker)
+        jnt_count_copies(j, t);
     ckpt_free(sees);
     return rc;
 }
@@ -115,12 +148,42 @@ void ckpt_joint_close(ckpt_joint *j)
 {
     if (j->team)
         ckpt_share_free(&j->share);
+    ckpt_spread_free(&j->spread);
     j->team = NULL;
 }
 
 bool ckpt_joint_leads(const ckpt_joint *j)
 {
-    return !j->team || j->team->rank == 0;
+    if (!j->team)
+        return true;
+    return j->team->rank == j->leader &&
+           (!ckpt_joint_spread(j) || ckpt_spread_has(&j->spread, j->team->node[j->team->rank]));
+}
+
+bool ckpt_joint_spread(const ckpt_joint *j)
+{
+    return j->spread.maker != NULL;
+}
+
+unsigned ckpt_joint_leader(const ckpt_joint *j, unsigned node)
+{
+    return jnt_first(j->team, node);
+}
+
+bool ckpt_joint_copied(const ckpt_joint *j, uint32_t file)
+{
+    return j->spread.copied && j->spread.copied[file];
+}
+
+uint64_t ckpt_joint_copies(const ckpt_joint *j)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; j->spread.copied && i < j->plan->to->files.n; i++) {
+        if (j->spread.copied[i])
+            n += j->plan->to->files.at[i].size * (j->spread.n_nodes - 1);
+    }
+    return n;
 }
 
 bool ckpt_joint_home(const ckpt_joint *j, uint32_t file)
@@ -164,34 +227,121 @@ static int jnt_note(void *ctx, const void *bytes, size_t n, ckpt_err *err)
 /* The one who keeps the journal is told. */
 static int jnt_tell(void *ctx, const ckpt_journal_entry *entry, size_t n, ckpt_err *err)
 {
-    return ckpt_team_note(ctx, 0, entry, n * sizeof *entry, err);
+    const ckpt_joint *j = ctx;
+
+    return ckpt_team_note(j->team, j->leader, entry, n * sizeof *entry, err);
+}
+
+/* What the leaders say of their outputs, each to the processes that write there. */
+static int jnt_describe(ckpt_joint *j, const ckpt_sink *sink, ckpt_blobs *told, ckpt_err *err)
+{
+    const ckpt_team *t = j->team;
+    ckpt_bytes *parts = ckpt_alloc(t->n * sizeof *parts), text = {0};
+    int rc = parts ? CKPT_OK : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK && ckpt_joint_leads(j))
+        rc = ckpt_sink_describe(sink, &text, err);
+    rc = ckpt_team_agree(j->team, rc, err);
+    for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++) {
+        if (!ckpt_joint_spread(j) || t->node[i] == t->node[t->rank])
+            parts[i] = text;
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_joint_spread(j) ? ckpt_team_deal(j->team, parts, told, err)
+                                  : ckpt_team_tell(j->team, text.at, text.n, told, err);
+    ckpt_vec_free(&text);
+    ckpt_free(parts);
+    return rc;
 }
 
 int ckpt_joint_sink(ckpt_joint *j, ckpt_sink **sink, const char *folder, const ckpt_sink_opts *opts,
                     ckpt_err *err)
 {
     ckpt_blobs told = {0};
-    ckpt_bytes text = {0};
-    int rc = CKPT_OK;
+    int rc;
 
     if (!j->team)
         return CKPT_OK;
-    if (ckpt_joint_leads(j)) {
+    if (ckpt_joint_leads(j))
         ckpt_team_on_note(j->team, jnt_note, *sink);
-        rc = ckpt_sink_describe(*sink, &text, err);
-    }
-    rc = ckpt_team_agree(j->team, rc, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_team_tell(j->team, text.at, text.n, &told, err);
-    if (rc == CKPT_OK && !ckpt_joint_leads(j)) {
+    rc = jnt_describe(j, *sink, &told, err);
+    if (rc == CKPT_OK && ckpt_joint_spread(j) &&
+        !ckpt_spread_has(&j->spread, j->team->node[j->team->rank])) {
+        rc = ckpt_sink_nothing(sink, folder, j->plan->to, err);
+    } else if (rc == CKPT_OK && !ckpt_joint_leads(j)) {
         const ckpt_sink_how how = {
-            .described = told.at[0], .n = told.n[0], .note = jnt_tell, .ctx = j->team};
+            .described = told.at[j->leader], .n = told.n[j->leader], .note = jnt_tell, .ctx = j};
 
         rc = ckpt_sink_attach(sink, folder, j->plan->to, &how, opts, err);
     }
     ckpt_blobs_free(&told);
-    ckpt_vec_free(&text);
     return ckpt_team_agree(j->team, rc, err);
+}
+
+int ckpt_joint_elsewhere(const ckpt_joint *j, uint8_t **out, ckpt_err *err)
+{
+    size_t n = j->plan->to->files.n;
+
+    *out = NULL;
+    if (!ckpt_joint_spread(j))
+        return CKPT_OK;
+    *out = ckpt_alloc(n + 1);
+    if (!*out)
+        return ckpt_fail_memory(err);
+    for (uint32_t i = 0; i < n; i++)
+        (*out)[i] = !ckpt_spread_gets(&j->spread, j->team->node[j->team->rank], i);
+    return CKPT_OK;
+}
+
+/* ---- looking at outputs that are spread ---- */
+
+/* The one path at which all leaders have them, or NULL. */
+static const char *jnt_one_path(const ckpt_blobs *all)
+{
+    const char *one = NULL;
+
+    for (unsigned i = 0; i < all->ranks; i++) {
+        const char *path = (const char *)all->at[i];
+
+        if (all->n[i] == 0)
+            continue;
+        if (path[all->n[i] - 1] != 0 || (one && strcmp(one, path) != 0))
+            return NULL;
+        one = path;
+    }
+    return one;
+}
+
+int ckpt_joint_look(ckpt_joint *j, char **where, int rc, ckpt_err *err)
+{
+    ckpt_blobs all = {0};
+    const char *one = NULL;
+
+    j->was_local = j->team->local;
+    rc = ckpt_team_agree(j->team, rc, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_team_all(j->team, *where, *where ? strlen(*where) + 1 : 0, &all, err);
+    ckpt_free(*where);
+    *where = NULL;
+    if (rc == CKPT_OK)
+        one = jnt_one_path(&all);
+    if (one) {
+        *where = ckpt_alloc(strlen(one) + 1);
+        if (*where)
+            memcpy(*where, one, strlen(one) + 1);
+        else
+            rc = ckpt_fail_memory(err);
+    }
+    ckpt_blobs_free(&all);
+    j->team->local = true;
+    return ckpt_team_agree(j->team, rc, err);
+}
+
+int ckpt_joint_looked(ckpt_joint *j, int rc, ckpt_err *err)
+{
+    rc = ckpt_team_agree(j->team, rc, err);
+    j->team->local = j->was_local;
+    return rc;
 }
 
 /* ---- findings ---- */

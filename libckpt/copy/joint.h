@@ -3,22 +3,27 @@
  * joint.h: what the processes of a team tell each other about a run that they carry out together.
  *
  * Each does its share of the jobs (share.h).  Checksums of stretches, counts and findings are
- * brought together; rank 0 makes the outputs, notes what is finished, and gives the names.  Without
- * a team all of this does nothing, and a run is that of one process.
+ * brought together; rank 0 makes the outputs, notes what is finished, and gives the names; where
+ * outputs are spread (spread.h), one process of each machine does.  Without a team all of this does
+ * nothing, and a run is that of one process.
  */
 #ifndef CKPT_COPY_JOINT_H
 #define CKPT_COPY_JOINT_H
 
 #include "libckpt/copy/share.h"
 #include "libckpt/copy/sink.h"
+#include "libckpt/copy/spread.h"
 #include "libckpt/copy/team.h"
 #include "libckpt/copy/work.h"
 
 typedef struct ckpt_joint {
     ckpt_team *team; /* NULL: this process is alone */
     const ckpt_plan *plan;
-    ckpt_share share; /* alone: not made */
-    size_t n_told;    /* findings of the target that all have */
+    ckpt_share share;   /* alone: not made */
+    ckpt_spread spread; /* outputs that are not spread: zeros */
+    unsigned leader;    /* the process that makes this one's outputs */
+    bool was_local;     /* before ckpt_joint_look */
+    size_t n_told;      /* findings of the target that all have */
 } ckpt_joint;
 
 /*
@@ -29,8 +34,16 @@ typedef struct ckpt_joint {
 int ckpt_joint_open(ckpt_joint *j, const ckpt_plan *plan, ckpt_err *err);
 void ckpt_joint_close(ckpt_joint *j);
 
-/* True if this process makes the outputs and speaks for all. */
+/* True if this process makes the outputs: for all, or for its machine, which gets some. */
 bool ckpt_joint_leads(const ckpt_joint *j);
+
+/* True if outputs are spread over machines, and the process that makes those of a machine. */
+bool ckpt_joint_spread(const ckpt_joint *j);
+unsigned ckpt_joint_leader(const ckpt_joint *j, unsigned node);
+
+/* True if the file is made by one machine and copied to others; the bytes of all copies. */
+bool ckpt_joint_copied(const ckpt_joint *j, uint32_t file);
+uint64_t ckpt_joint_copies(const ckpt_joint *j);
 
 /* True if this process seals the file. */
 bool ckpt_joint_home(const ckpt_joint *j, uint32_t file);
@@ -44,7 +57,22 @@ bool ckpt_joint_jobs(const ckpt_joint *j, size_t k, size_t *first, size_t *end);
 /* ckpt_team_agree, or rc. */
 int ckpt_joint_agree(const ckpt_joint *j, int rc, ckpt_err *err);
 
-/* Outputs that rank 0 has opened as *sink; the others open them for writing. */
+/* Per file: 1 if this machine does not get it; NULL: it gets all.  ckpt_free is due. */
+int ckpt_joint_elsewhere(const ckpt_joint *j, uint8_t **out, ckpt_err *err);
+
+/*
+ * Outputs that are spread are about to be looked at as one folder, by all; ckpt_joint_looked is due
+ * in any case.
+ *
+ * where  in: the path at which a leader has them; out: that of all, to be freed; NULL: they have it
+ *        at different ones, as a run leaves it that was killed while names were given.  What it had
+ *        written was looked at before
+ * rc     the outcome so far
+ */
+int ckpt_joint_look(ckpt_joint *j, char **where, int rc, ckpt_err *err);
+int ckpt_joint_looked(ckpt_joint *j, int rc, ckpt_err *err);
+
+/* Outputs that their maker has opened as *sink; the others open them for writing. */
 int ckpt_joint_sink(ckpt_joint *j, ckpt_sink **sink, const char *folder, const ckpt_sink_opts *opts,
                     ckpt_err *err);
 

@@ -547,7 +547,7 @@ int ckpt_publish_begin(ckpt_publish *s, size_t n_kept, bool *anew, ckpt_err *err
     int rc = CKPT_OK;
 
     // In place, but damaged since: a folder in the way like any other.
-    if (s->placed && n_kept < s->to->files.n) {
+    if (s->placed && n_kept < s->to->files.n - s->opts.n_elsewhere) {
         s->placed = s->match = false;
         rc = pub_check_folder(s, err);
     }
@@ -693,6 +693,19 @@ int ckpt_publish_commit(ckpt_publish *s, ckpt_err *err)
         return pub_undo(s, &why, err);
     s->done = true;
     return CKPT_OK;
+}
+
+bool ckpt_publish_undo(ckpt_publish *s)
+{
+    ckpt_err why = {.code = CKPT_EIO};
+
+    if (!s->done)
+        return true;
+    if (s->to->set)
+        return false;
+    s->done = false;
+    (void)pub_undo(s, &why, NULL);
+    return s->owned;
 }
 
 /* ---- leaving ---- */

@@ -33,7 +33,8 @@ typedef struct ckpt_publish ckpt_publish;
 typedef struct ckpt_publish_opts {
     bool force; /* replace an existing folder */
     bool no_fsync;
-    unsigned jobs; /* threads to sync folders with */
+    unsigned jobs;      /* threads to sync folders with */
+    size_t n_elsewhere; /* files of the target that are another machine's */
 } ckpt_publish_opts;
 
 /*
@@ -82,6 +83,12 @@ int ckpt_publish_done(ckpt_publish *s, const ckpt_journal_entry *entry, size_t n
 
 /* All files are: give the folder its name, and let the pointer name it. */
 int ckpt_publish_commit(ckpt_publish *s, ckpt_err *err);
+
+/*
+ * Take back what was committed: others, whose part belongs to it, have failed.  False: names stay
+ * as they were given, those of a set among them, or what cannot be undone is left to the next run.
+ */
+bool ckpt_publish_undo(ckpt_publish *s);
 
 /* What was not committed is removed.  NULL is fine. */
 void ckpt_publish_close(ckpt_publish *s);

@@ -12,6 +12,7 @@
 #include "libckpt/copy/finish.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/joint.h"
+#include "libckpt/copy/replicate.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/copy/work.h"
 #include "libckpt/map/extent.h"
@@ -272,23 +273,27 @@ static int run_make_outputs(run_state *r, const char *folder, const ckpt_sink_op
 static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
-    const ckpt_sink_opts opts = {.force = r->opts->force,
-                                 .no_fsync = r->opts->no_fsync,
-                                 .jobs = r->n_workers,
-                                 .progress = r->work.progress,
-                                 .shared = r->joint.team != NULL};
-    int rc = CKPT_OK;
+    ckpt_sink_opts opts = {.force = r->opts->force,
+                           .no_fsync = r->opts->no_fsync,
+                           .jobs = r->n_workers,
+                           .progress = r->work.progress,
+                           .shared = r->joint.team != NULL};
+    uint8_t *elsewhere = NULL;
+    int rc;
 
     if (p->to->files.n == 0)
         return CKPT_OK;
     if (!folder)
         return ckpt_fail(err, CKPT_EUSAGE, "no folder was given for %zu output files",
                          p->to->files.n);
-    if (ckpt_joint_leads(&r->joint))
+    rc = ckpt_joint_elsewhere(&r->joint, &elsewhere, err);
+    opts.elsewhere = elsewhere;
+    if (rc == CKPT_OK && ckpt_joint_leads(&r->joint))
         rc = run_make_outputs(r, folder, &opts, err);
     rc = ckpt_joint_agree(&r->joint, rc, err);
     if (rc == CKPT_OK)
         rc = ckpt_joint_sink(&r->joint, &r->work.sink, folder, &opts, err);
+    ckpt_free(elsewhere);
     return rc == CKPT_OK ? ckpt_joint_findings(&r->joint, err) : rc;
 }
 
@@ -306,8 +311,9 @@ static uint64_t run_pack_bytes(const ckpt_map *to)
 static int run_prepare_here(run_state *r, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
-    int rc = ckpt_progress_new(&r->work.progress, r->opts,
-                               p->n_read + p->n_write + run_pack_bytes(p->to), err);
+    int rc = ckpt_progress_new(
+        &r->work.progress, r->opts,
+        p->n_read + p->n_write + run_pack_bytes(p->to) + ckpt_joint_copies(&r->joint), err);
 
     if (rc == CKPT_OK)
         rc = run_mark_used(r, err);
@@ -442,31 +448,6 @@ static int run_check_records(run_state *r, ckpt_err *err)
     return ckpt_crew_run(r->n_workers, r->n_groups, run_check_record, r, err);
 }
 
-/* Name one tensor's values that are not finite, or were lost. */
-static int run_note_tally(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *n, ckpt_err *err)
-{
-    const char *dtype = ckpt_dtype_name(t->dtype);
-    int rc = CKPT_OK;
-
-    if (n->n_nan + n->n_inf > 0)
-        rc = ckpt_map_note(to, CKPT_WARNING, err,
-                           "tensor %s: %" PRIu64 " NaN and %" PRIu64 " infinite of %" PRIu64
-                           " values",
-                           t->name, n->n_nan, n->n_inf, t->n_elems);
-    if (rc == CKPT_OK && n->lost.n_over > 0)
-        rc = ckpt_map_note(to, CKPT_WARNING, err,
-                           "tensor %s: %" PRIu64 " of %" PRIu64
-                           " values are beyond the range of %s and became %s",
-                           t->name, n->lost.n_over, t->n_elems, dtype,
-                           t->dtype == CKPT_F8_E4M3 ? "its largest number" : "infinite");
-    if (rc == CKPT_OK && n->lost.n_zero > 0)
-        rc = ckpt_map_note(to, CKPT_INFO, err,
-                           "tensor %s: %" PRIu64 " of %" PRIu64
-                           " values are too small for %s and became 0",
-                           t->name, n->lost.n_zero, t->n_elems, dtype);
-    return rc;
-}
-
 /* Copies that may differ: ZenFlow's. */
 static int run_note_unlike(run_state *r, ckpt_err *err)
 {
@@ -501,7 +482,7 @@ static int run_note_values(run_state *r, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++) {
         const ckpt_tally *n = &r->work.tally[i];
 
-        rc = run_note_tally(to, to->tensors.at[i], n, err);
+        rc = ckpt_tally_note(to, to->tensors.at[i], n, err);
         first = !first && n->lost.n_over > 0 ? to->tensors.at[i] : first;
         n_over += n->lost.n_over;
         n_doubt +=
@@ -519,17 +500,29 @@ static int run_note_values(run_state *r, ckpt_err *err)
     return rc == CKPT_OK && r->work.sink ? run_note_unlike(r, err) : rc;
 }
 
-/* What was written, looked at while nobody else can see it. */
+/* What was written, looked at while nobody else can see it: by all, where it is spread. */
 static int run_check(run_state *r, ckpt_err *err)
 {
-    char *where;
-    int rc;
+    char *where = NULL;
+    bool looks = r->hooks->check && r->work.sink && r->work.plan->to->folder;
+    int rc = CKPT_OK;
 
-    if (!r->hooks->check || !r->work.sink || !r->work.plan->to->folder)
+    if (!looks)
         return CKPT_OK;
-    where = ckpt_sink_path(r->work.sink);
-    rc = !where ? ckpt_fail_memory(err)
-                : r->hooks->check(r->work.plan->from, r->work.plan->to, where, err);
+    if (ckpt_joint_leads(&r->joint))
+        where = ckpt_sink_path(r->work.sink);
+    if (ckpt_joint_leads(&r->joint) && !where)
+        rc = ckpt_fail_memory(err);
+    if (ckpt_joint_spread(&r->joint))
+        rc = ckpt_joint_look(&r->joint, &where, rc, err);
+    else
+        ckpt_team_alone(true);
+    if (rc == CKPT_OK && where)
+        rc = r->hooks->check(r->work.plan->from, r->work.plan->to, where, err);
+    if (ckpt_joint_spread(&r->joint))
+        rc = ckpt_joint_looked(&r->joint, rc, err);
+    else
+        ckpt_team_alone(false);
     ckpt_free(where);
     return rc;
 }
@@ -590,15 +583,22 @@ static int run_finish_rest(run_state *r, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_io_pool_check(r->work.feed.pool, err) : rc;
 }
 
+/* What several machines get. */
+static int run_copy(run_state *r, ckpt_err *err)
+{
+    return ckpt_replicate(&r->finish, r->n_workers, &r->worker[0].n_written, err);
+}
+
 /* All is written: looked at once more, and the last moment at which the caller may still say no. */
 static int run_approve(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    if (ckpt_joint_leads(&r->joint)) {
-        ckpt_team_alone(true);
+    if (ckpt_joint_leads(&r->joint) || ckpt_joint_spread(&r->joint))
         rc = run_check(r, err);
-        if (rc == CKPT_OK && r->work.sink)
+    if (rc == CKPT_OK && ckpt_joint_leads(&r->joint)) {
+        ckpt_team_alone(true);
+        if (r->work.sink)
             rc = run_refuse_doubt(r, err);
         if (rc == CKPT_OK && r->hooks->pack && r->work.sink)
             rc = ckpt_sink_pack(r->work.sink, r->work.plan->to, r->hooks->pack, err);
@@ -614,6 +614,11 @@ static int run_commit(run_state *r, ckpt_err *err)
     if (ckpt_joint_leads(&r->joint) && r->work.sink)
         rc = ckpt_sink_commit(r->work.sink, err);
     // What is not told for want of memory has happened all the same.
+    if (rc == CKPT_OK && ckpt_joint_spread(&r->joint))
+        (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
+                            "written to the disks of %zu machines: each has its ranks' files, and "
+                            "those that are of no rank",
+                            r->joint.spread.n_nodes);
     if (rc == CKPT_OK && ckpt_sink_gone(r->work.sink) > 0)
         (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
                             "removed the other files of what was replaced here: %zu",
@@ -621,16 +626,33 @@ static int run_commit(run_state *r, ckpt_err *err)
     return rc;
 }
 
+/* A machine could not give its files their names: then those of the others may not have them. */
+static void run_take_back(run_state *r, ckpt_err *err)
+{
+    ckpt_err why = {0};
+
+    if (err)
+        why = *err;
+    if (ckpt_joint_leads(&r->joint) && r->work.sink && !ckpt_sink_undo(r->work.sink))
+        (void)ckpt_fail(err, why.code,
+                        "%.600s (other machines have their files in place already: run again, with "
+                        "--force)",
+                        why.text);
+}
+
 /* The phases in order; each is over, in all processes, before the next begins. */
 static int run_all(run_state *r, ckpt_err *err)
 {
     static int (*const phase[])(run_state *, ckpt_err *) = {
         run_jobs,        run_judge_values, run_judge_records, run_finish,
-        run_finish_rest, run_approve,      run_commit};
+        run_finish_rest, run_copy,         run_approve,       run_commit};
     int rc = CKPT_OK;
 
-    for (size_t i = 0; rc == CKPT_OK && i < sizeof phase / sizeof *phase; i++)
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof phase / sizeof *phase; i++) {
         rc = ckpt_joint_agree(&r->joint, phase[i](r, err), err);
+        if (rc != CKPT_OK && phase[i] == run_commit && ckpt_joint_spread(&r->joint))
+            run_take_back(r, err);
+    }
     return rc;
 }
 
@@ -663,7 +685,8 @@ static int run_sum(run_state *r, ckpt_run_report *out, ckpt_err *err)
     uint64_t *const of[] = {
         &out->n_records_checked, &out->n_elems,      &out->n_read, &out->n_written,
         &out->n_compared,        &out->n_unlike,     &out->n_nan,  &out->n_inf,
-        &out->n_source_nan,      &out->n_source_inf, &out->n_over, &out->n_zero};
+        &out->n_source_nan,      &out->n_source_inf, &out->n_over, &out->n_zero,
+        &out->n_files_kept};
     enum { N = sizeof of / sizeof *of };
     uint64_t n[N];
     int rc;
@@ -683,10 +706,11 @@ static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
     int rc;
 
     *out = (ckpt_run_report){.n_files = p->to->files.n,
-                             .n_files_kept = ckpt_sink_n_kept(r->work.sink),
                              .n_state_carried = p->to->claim.n_carried,
                              .n_state_rewritten = p->to->claim.n_rewritten,
                              .n_state_left_out = p->to->claim.n_left_out};
+    for (uint32_t i = 0; i < p->to->files.n; i++)
+        out->n_files_kept += ckpt_joint_home(&r->joint, i) && ckpt_sink_kept(r->work.sink, i);
     run_count(r, out);
     rc = run_sum(r, out, err);
     for (size_t i = 0; i < p->to->tensors.n; i++)

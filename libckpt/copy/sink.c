@@ -86,8 +86,11 @@ static int sink_keep(ckpt_sink *s, ckpt_err *err)
                              .progress = s->opts.progress};
     int rc = ckpt_keep_look(s->kept, &where, ckpt_publish_kept(s->stage), err);
 
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->n; i++) {
+        // what an earlier run was to have here may be another machine's now
+        s->kept[i].kept = s->kept[i].kept && !s->file[i].elsewhere;
         s->n_kept += s->kept[i].kept;
+    }
     if (rc == CKPT_OK)
         rc = ckpt_publish_begin(s->stage, s->n_kept, &anew, err);
     s->at = ckpt_publish_fd(s->stage);
@@ -128,18 +131,22 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
         f->fd = -1;
         f->name = target->files.at[i].path;
         f->size = target->files.at[i].size;
-        f->elsewhere = target->files.at[i].elsewhere;
+        f->elsewhere = target->files.at[i].elsewhere || (s->opts.elsewhere && s->opts.elsewhere[i]);
     }
+    s->opts.elsewhere = NULL; // it was borrowed
     return CKPT_OK;
 }
 
 /* The staging folder, and what of it can be kept. */
 static int sink_open_stage(ckpt_sink *s, const ckpt_map *inputs, ckpt_err *err)
 {
-    const ckpt_publish_opts opts = {
+    ckpt_publish_opts opts = {
         .force = s->opts.force, .no_fsync = s->opts.no_fsync, .jobs = s->opts.jobs};
-    int rc = ckpt_publish_open(&s->stage, &s->dir, s->target, inputs, &opts, err);
+    int rc;
 
+    for (size_t i = 0; i < s->n; i++)
+        opts.n_elsewhere += s->file[i].elsewhere;
+    rc = ckpt_publish_open(&s->stage, &s->dir, s->target, inputs, &opts, err);
     s->staged = true;
     return rc == CKPT_OK ? sink_keep(s, err) : rc;
 }
@@ -265,7 +272,7 @@ static int sink_open_attached(ckpt_sink *s, const char *folder, const ckpt_map *
     if (rc != CKPT_OK)
         return rc;
     if (s->how.n < 2 || !memchr(path, 0, s->how.n - 1))
-        return ckpt_fail(err, CKPT_EIO, "%s: rank 0 has told nothing of the outputs", s->shown);
+        return ckpt_fail(err, CKPT_EIO, "%s: nothing was told of the outputs", s->shown);
     s->staged = p[0];
     p += 1 + strlen(path) + 1;
     rc = ckpt_dir_open(&s->dir, path, err);
@@ -302,6 +309,42 @@ int ckpt_sink_attach(ckpt_sink **out, const char *folder, const ckpt_map *target
     return rc;
 }
 
+int ckpt_sink_nothing(ckpt_sink **out, const char *folder, const ckpt_map *target, ckpt_err *err)
+{
+    assert(out && target);
+    ckpt_sink *s = ckpt_alloc(sizeof *s);
+    int rc;
+
+    *out = NULL;
+    if (!s || pthread_mutex_init(&s->lock, NULL) != 0) {
+        ckpt_free(s);
+        return ckpt_fail_memory(err);
+    }
+    s->dir = CKPT_DIR_NONE;
+    s->attached = true;
+    s->at = -1;
+    rc = sink_init(s, folder, target, err);
+    if (rc == CKPT_OK)
+        *out = s;
+    else
+        ckpt_sink_close(s);
+    return rc;
+}
+
+char *ckpt_sink_file_path(const ckpt_sink *s, uint32_t i)
+{
+    char *where = s->stage ? ckpt_publish_path(s->stage) : NULL;
+    const char *folder = s->stage ? where : s->dir.path;
+    const char *name = s->file[i].temp ? s->file[i].temp : s->file[i].name;
+    size_t n = folder ? strlen(folder) + strlen(name) + 2 : 0;
+    char *path = n > 0 ? ckpt_alloc(n) : NULL;
+
+    if (path)
+        (void)snprintf(path, n, "%s/%s", folder, name);
+    ckpt_free(where);
+    return path;
+}
+
 bool ckpt_sink_kept(const ckpt_sink *s, uint32_t i)
 {
     return s && i < s->n && s->kept[i].kept;
@@ -322,11 +365,6 @@ size_t ckpt_sink_gone(const ckpt_sink *s)
 uint64_t ckpt_sink_dropped(const ckpt_sink *s)
 {
     return s && s->stage ? ckpt_publish_dropped(s->stage) : 0;
-}
-
-size_t ckpt_sink_n_kept(const ckpt_sink *s)
-{
-    return s ? s->n_kept : 0;
 }
 
 char *ckpt_sink_path(const ckpt_sink *s)
@@ -485,6 +523,20 @@ int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
     // From here on the folders are there to stay.
     s->dir.n_made = 0;
     return CKPT_OK;
+}
+
+bool ckpt_sink_undo(ckpt_sink *s)
+{
+    ckpt_err why = {.code = CKPT_EIO};
+
+    if (s->stage)
+        return ckpt_publish_undo(s->stage);
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->file[i].renamed && s->opts.force)
+            return false;
+    }
+    (void)sink_take_back(s, s->n, &why, NULL);
+    return true;
 }
 
 void ckpt_sink_close(ckpt_sink *s)

@@ -21,11 +21,12 @@
 typedef struct ckpt_sink ckpt_sink;
 
 typedef struct ckpt_sink_opts {
-    bool force;              /* replace existing files (only by the final rename) */
-    bool no_fsync;           /* scratch use: skip every fsync */
-    unsigned jobs;           /* threads that look at files to be kept, and sync folders; 0: one */
-    ckpt_progress *progress; /* asked now and then whether to go on, or NULL */
-    bool shared;             /* other processes write to the same files (ckpt_sink_attach) */
+    bool force;               /* replace existing files (only by the final rename) */
+    bool no_fsync;            /* scratch use: skip every fsync */
+    unsigned jobs;            /* threads that look at files to be kept, and sync folders; 0: one */
+    ckpt_progress *progress;  /* asked now and then whether to go on, or NULL */
+    bool shared;              /* other processes write to the same files (ckpt_sink_attach) */
+    const uint8_t *elsewhere; /* per file: 1 if this machine does not get it; NULL: it gets all */
 } ckpt_sink_opts;
 
 /*
@@ -58,6 +59,12 @@ typedef struct ckpt_sink_how {
 int ckpt_sink_attach(ckpt_sink **out, const char *folder, const ckpt_map *target,
                      const ckpt_sink_how *how, const ckpt_sink_opts *opts, ckpt_err *err);
 
+/* A sink of a machine that gets no file at all. */
+int ckpt_sink_nothing(ckpt_sink **out, const char *folder, const ckpt_map *target, ckpt_err *err);
+
+/* Where file i is for now.  NULL: out of memory, or there is no such file.  ckpt_free is due. */
+char *ckpt_sink_file_path(const ckpt_sink *sink, uint32_t i);
+
 /* Files that another process has finished.  Thread safe. */
 int ckpt_sink_note(ckpt_sink *sink, const ckpt_journal_entry *entry, size_t n, ckpt_err *err);
 
@@ -69,7 +76,6 @@ int ckpt_sink_flush(ckpt_sink *sink, uint32_t i, ckpt_err *err);
  * nothing.
  */
 bool ckpt_sink_kept(const ckpt_sink *sink, uint32_t i);
-size_t ckpt_sink_n_kept(const ckpt_sink *sink);
 
 /* What a set leaves beside it. */
 const ckpt_set_stays *ckpt_sink_stays(const ckpt_sink *sink);
@@ -114,6 +120,12 @@ int ckpt_sink_pack(ckpt_sink *sink, ckpt_map *target, ckpt_pack_fn pack, ckpt_er
  * they are in.
  */
 int ckpt_sink_commit(ckpt_sink *sink, ckpt_err *err);
+
+/*
+ * Take a commit back: of files that belong together others could not be given their names.  False:
+ * some stay, and can be replaced with force.
+ */
+bool ckpt_sink_undo(ckpt_sink *sink);
 
 /* Frees; what was not committed is unlinked, folders made for it are removed again. */
 void ckpt_sink_close(ckpt_sink *sink);

@@ -42,6 +42,55 @@ void ckpt_team_local(bool local)
         team_it->team.local = local;
 }
 
+/* How much of a machine's name is compared: up to the first dot, where `whole` is not asked for. */
+static size_t team_name_length(const char *name, bool whole)
+{
+    return whole ? strlen(name) : strcspn(name, ".");
+}
+
+/* The machine of a name; those that are equal only up to the first dot must not be two. */
+static int team_find_host(const ckpt_team *t, const char *name, uint32_t *node, ckpt_err *err)
+{
+    for (unsigned whole = 2; whole-- > 0;) {
+        unsigned n = 0;
+
+        for (uint32_t k = 0; k < t->n_nodes; k++) {
+            size_t length = team_name_length(t->host[k], whole);
+
+            if (length != team_name_length(name, whole) || memcmp(t->host[k], name, length) != 0)
+                continue;
+            *node = k;
+            n++;
+        }
+        if (n == 1)
+            return CKPT_OK;
+        if (n > 1)
+            return ckpt_fail(err, CKPT_EUSAGE, "%u machines are called %.200s: write the names out",
+                             n, name);
+    }
+    return ckpt_fail(err, CKPT_EMISSING,
+                     "no process is on a machine called %.200s; that of rank 0 is called %s", name,
+                     t->host[0]);
+}
+
+int ckpt_team_spread(const char *const *host, size_t n, ckpt_err *err)
+{
+    ckpt_team *t = team_it ? &team_it->team : NULL;
+    int rc = CKPT_OK;
+
+    if (!t)
+        return CKPT_OK;
+    ckpt_free(t->place);
+    t->place = host ? ckpt_alloc((n + 1) * sizeof *t->place) : NULL;
+    t->n_places = host ? n : 0;
+    if (host && !t->place)
+        rc = ckpt_fail_memory(err);
+    for (size_t i = 0; rc == CKPT_OK && i < t->n_places; i++)
+        rc = team_find_host(t, host[i], &t->place[i], err);
+    t->spread = rc == CKPT_OK;
+    return rc;
+}
+
 unsigned ckpt_team_size(void)
 {
     return team_it ? team_it->team.n : 1;

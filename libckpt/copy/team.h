@@ -16,9 +16,12 @@
 typedef struct ckpt_team {
     unsigned rank, n;
     unsigned n_nodes;
-    uint32_t *node;   /* per rank: its machine, from 0 on in the order of their lowest ranks */
-    char **host;      /* per node */
-    bool local;       /* paths name folders of each machine's own: ckpt_team_local */
+    uint32_t *node;  /* per rank: its machine, from 0 on in the order of their lowest ranks */
+    char **host;     /* per node */
+    bool local;      /* paths name folders of each machine's own: ckpt_team_local */
+    bool spread;     /* outputs as well: ckpt_team_spread */
+    uint32_t *place; /* n_places: the node of each rank of what is written; NULL: not said */
+    size_t n_places;
     unsigned threads; /* workers each process should have: the same for all */
 } ckpt_team;
 

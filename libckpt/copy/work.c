@@ -233,6 +233,30 @@ void ckpt_tally_add(ckpt_tally *sum, const ckpt_tally *t)
     sum->lost.n_zero += t->lost.n_zero;
 }
 
+int ckpt_tally_note(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *n, ckpt_err *err)
+{
+    const char *dtype = ckpt_dtype_name(t->dtype);
+    int rc = CKPT_OK;
+
+    if (n->n_nan + n->n_inf > 0)
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "tensor %s: %" PRIu64 " NaN and %" PRIu64 " infinite of %" PRIu64
+                           " values",
+                           t->name, n->n_nan, n->n_inf, t->n_elems);
+    if (rc == CKPT_OK && n->lost.n_over > 0)
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "tensor %s: %" PRIu64 " of %" PRIu64
+                           " values are beyond the range of %s and became %s",
+                           t->name, n->lost.n_over, t->n_elems, dtype,
+                           t->dtype == CKPT_F8_E4M3 ? "its largest number" : "infinite");
+    if (rc == CKPT_OK && n->lost.n_zero > 0)
+        rc = ckpt_map_note(to, CKPT_INFO, err,
+                           "tensor %s: %" PRIu64 " of %" PRIu64
+                           " values are too small for %s and became 0",
+                           t->name, n->lost.n_zero, t->n_elems, dtype);
+    return rc;
+}
+
 /*
  * What a job's values were and what they are in the target, for the report and by tensor.  Both are
  * looked at: what the source holds is the checkpoint's doing, what the conversion made of it ours.

@@ -28,6 +28,9 @@ typedef struct ckpt_tally {
 /* sum += t */
 void ckpt_tally_add(ckpt_tally *sum, const ckpt_tally *t);
 
+/* Name a target tensor's values that are not finite, or were lost. */
+int ckpt_tally_note(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *n, ckpt_err *err);
+
 /* What all workers of a run share. */
 typedef struct ckpt_work {
     const ckpt_plan *plan;

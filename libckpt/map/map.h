@@ -298,6 +298,9 @@ struct ckpt_map {
     ckpt_maps children;   /* adopted (adopt.h): freed with this map */
     unsigned effects;     /* CKPT_TOOK_*: options that found something to act on */
     const char *no_state; /* why there is no training state where one would be, or NULL */
+    /* written: data-parallel ranks that have files of their own (ckpt_map_file.rank); 0: no file
+     * is of a rank */
+    uint32_t ranks;
     /*
      * a state whose optimizer has parameters that the model is saved without, and which no_state
      * names: a layout map that makes the model's of them makes it the map's state; or NULL

@@ -65,7 +65,7 @@ one() {
     local corpus=$out/corpus-$name
     local more=
     # the program's own file is in no library
-    [ "$name" != fuzz_hostfile ] || more=tools/zerotrain/hostfile.c
+    [ "$name" != fuzz_hostfile ] || more=tools/cli/hostfile.c
     # shellcheck disable=SC2086
     if ! seeds "$name" "$corpus" || ! clang $flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o "$out/$name" \
         "tests/fuzz/$name.c" $more $libs; then

@@ -82,6 +82,7 @@ static const cli_option reshard_options[] = {
     {"json", 0, CLI_FLAG, AT(json), NULL, "print the plan or the report as JSON"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
     CLI_LOCAL,
+    CLI_SPREAD,
     CLI_NO_SANDBOX,
     CLI_END,
 };

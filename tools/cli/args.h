@@ -17,7 +17,8 @@ typedef struct cli_args {
     char *const *operand; /* the line's; ds_to_universal has its own */
     int n_operands;
 
-    bool json, quiet, no_sandbox, local;
+    bool json, quiet, no_sandbox, local, local_target;
+    const char *hostfile;                 /* where the ranks of what is written are */
     bool all, details, exact;             /* ls, info, doctor */
     bool whole, raw, stats, no_crc;       /* cat */
     bool dry_run, as_file, no_side_files; /* convert */
@@ -70,6 +71,16 @@ typedef struct cli_args {
     {                                                                                              \
         "local", 0, CLI_FLAG, offsetof(cli_args, local), NULL,                                     \
             "under mpirun: what is read is on each machine's own disk"                             \
+    }
+
+/* Those of commands that write what several machines may get on disks of their own. */
+#define CLI_SPREAD                                                                                 \
+    {"local-target", 0,                                                                            \
+     CLI_FLAG,       offsetof(cli_args, local_target),                                             \
+     NULL,           "the same of what is written: each gets its ranks' files"},                   \
+    {                                                                                              \
+        "hostfile", 0, CLI_FILE, offsetof(cli_args, hostfile), "FILE",                             \
+            "with --local-target: 'host slots=N' lines say whose ranks are where"                  \
     }
 
 /* The option of every command that reads what somebody else wrote. */

@@ -228,6 +228,7 @@ static const cli_option uni_options[] = {
     {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
     CLI_LOCAL,
+    CLI_SPREAD,
     CLI_NO_SANDBOX,
     CLI_END,
 };

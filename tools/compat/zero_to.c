@@ -171,7 +171,7 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
         {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},     \
         {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},             \
         {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"}, CLI_LOCAL,          \
-        CLI_NO_SANDBOX,                                                                            \
+        CLI_SPREAD, CLI_NO_SANDBOX,                                                                \
     {                                                                                              \
         NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \
     }

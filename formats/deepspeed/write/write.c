@@ -285,6 +285,7 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     to->claim.stage =
         how.stage == 1 && !how.legacy && how.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : how.stage;
     to->claim.world = how.world;
+    to->ranks = how.world;
     to->claim.other_release = how.release != how.from_release;
     to->claim.dtype = how.dtype;
     if (rc == CKPT_OK && how.stage > 0)
@@ -306,7 +307,7 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
 static int dw_whole_file(ckpt_map *to, const ckpt_map_file *file, const char *name, uint32_t source,
                          ckpt_err *err)
 {
-    ckpt_map_file made = {.path = name, .size = file->size, .placed = true};
+    ckpt_map_file made = {.path = name, .size = file->size, .placed = true, .rank = UINT32_MAX};
     ckpt_source s = {
         .kind = CKPT_SOURCE_FILE, .n_stored = file->size, .n_bytes = file->size, .name = name};
     ckpt_tensor like = {.dtype = CKPT_U8, .ndim = 1, .shape = &file->size}, *donor = NULL;

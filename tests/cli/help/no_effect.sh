@@ -16,7 +16,7 @@ values = {"include": "*nomatch*", "exclude": "*nomatch*", "slice-rules": "rules.
           "order": "stored",
           "dtype": "bf16", "range": "0:3", "depth": "1", "max-items": "2", "max-shard-size": "1K", "to-tag": "other",
           "sub-group-size": "100", "deepspeed-version": "0.16.4", "world": "3", "stage": "2", "num-gpus": "2",
-          "num-nodes": "2", "quantize": "fp8-channel", "quantize-skip": "*query*", "adapter": "adapter", "adapter-config": "rules.json", "adapter-name": "default", "largest-layer": "1K", "to": "universal"}
+          "num-nodes": "2", "hostfile": "rules.json", "quantize": "fp8-channel", "quantize-skip": "*query*", "adapter": "adapter", "adapter-config": "rules.json", "adapter-name": "default", "largest-layer": "1K", "to": "universal"}
 # Permissions, limits and means; --tag of a checkpoint with one tag says what is so.
 always = {"force", "allow-overflow", "no-sandbox", "strict", "require-crc", "memory", "jobs", "no-fsync", "tol", "ignore-dtype",
           "tag", "help", "version"}
