@@ -431,6 +431,9 @@ typedef struct ckpt_diff_opts {
     /* |a - b| <= tolerance counts as equal; 0: by value (equal bits, or equal after widening) */
     double tolerance;
     bool ignore_dtype; /* compare values across dtypes silently */
+    /* called now and then with bytes of A compared; of several processes, by this one; or NULL */
+    ckpt_progress_fn progress;
+    void *progress_ctx;
 } ckpt_diff_opts;
 
 typedef struct ckpt_difference {
@@ -443,7 +446,10 @@ typedef struct ckpt_difference {
 
 typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
 
-/* Compare two maps by name and value.  CKPT_EDIFFERS when anything differs. */
+/*
+ * Compare two maps by name and value.  CKPT_EDIFFERS when anything differs; CKPT_ECANCELED when
+ * progress returned something else than 0.
+ */
 CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
                        ckpt_difference_fn fn, void *ctx, ckpt_err *err);
 

@@ -30,8 +30,9 @@ typedef struct diff_state {
     ckpt_difference_fn fn;
     void *ctx;
     bool differs, stopped;
-    ckpt_team *team;  /* NULL: this process is alone */
-    diff_parts parts; /* team: of all processes, ascending by tensor */
+    uint64_t done, total; /* bytes of A that are compared */
+    ckpt_team *team;      /* NULL: this process is alone */
+    diff_parts parts;     /* team: of all processes, ascending by tensor */
     size_t next_part;
 } diff_state;
 
@@ -108,6 +109,15 @@ static void diff_share(const diff_state *s, size_t tensor, uint64_t n_blocks, ui
     *end = n_blocks / n * (rank + 1) + n_blocks % n * (rank + 1) / n;
 }
 
+/* A block of A was compared: say so; an error when the caller wants no more. */
+static int diff_progress(diff_state *s, uint64_t n_bytes, ckpt_err *err)
+{
+    s->done += n_bytes;
+    if (s->opts->progress && s->opts->progress(s->opts->progress_ctx, s->done, s->total) != 0)
+        return ckpt_fail(err, CKPT_ECANCELED, "comparing was stopped by its caller");
+    return CKPT_OK;
+}
+
 /*
  * Block by block: blocks of equal bytes are done; others are compared as numbers where both dtypes
  * have a value as a double, so that NaN, signed zeros and a tolerance mean what they should.
@@ -132,6 +142,8 @@ static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_er
         // the last elements of F4 may end inside a byte
         if (!ckpt_dtype_bytes(a->dtype, n, &n_bytes))
             n_bytes = (n * type->bits + 7) / 8;
+        if (rc == CKPT_OK)
+            rc = diff_progress(s, n_bytes, err);
         if (rc != CKPT_OK || (same && memcmp(s->a, s->b, (size_t)n_bytes) == 0))
             continue;
         if (wide_a && wide_b) {
@@ -259,6 +271,19 @@ static int diff_gather(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt
     return rc;
 }
 
+/* What diff_progress is to reach: the bytes of A that have something to be compared with. */
+static void diff_measure(diff_state *s, const ckpt_map *a, const ckpt_map *b)
+{
+    for (size_t i = 0; s->opts->progress && i < a->tensors.n; i++) {
+        const ckpt_tensor *ta = a->tensors.at[i], *tb = ckpt_map_find(b, ta->name);
+
+        // no sum of bytes that exist overflows; tied names are compared each
+        if (tb && diff_comparable(ta, tb))
+            s->total += ckpt_tensor_bytes(ta);
+    }
+    s->total = s->team ? s->total / s->team->n : s->total;
+}
+
 /* In the order of A, then what only B has. */
 static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
 {
@@ -300,6 +325,8 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
     if (rc == CKPT_OK && (!s.a || !s.b || !s.wide_a || !s.wide_b))
         rc = ckpt_fail_memory(err);
     s.team = ckpt_team_now();
+    if (rc == CKPT_OK)
+        diff_measure(&s, a, b);
     if (rc == CKPT_OK && s.team)
         rc = diff_gather(&s, a, b, err);
     if (rc == CKPT_OK)

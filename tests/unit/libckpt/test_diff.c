@@ -90,6 +90,47 @@ static void nan_differs_from_a_number(void **state)
     assert_int_equal(t.last.n_different, 1);
 }
 
+/* Bytes told, and after how many calls it says stop. */
+typedef struct going {
+    unsigned calls, stop_at;
+    uint64_t done, total;
+} going;
+
+static int go_on(void *ctx, uint64_t done, uint64_t total)
+{
+    going *g = ctx;
+
+    assert_true(done > g->done && done <= total);
+    g->done = done;
+    g->total = total;
+    return ++g->calls == g->stop_at;
+}
+
+static void progress_is_told_and_may_stop(void **state)
+{
+    float a[16] = {1, 2}, b[16] = {1, 3};
+    going all = {.stop_at = 0}, stopped = {.stop_at = 1};
+    ckpt_diff_opts opts = {.size = sizeof opts, .progress = go_on, .progress_ctx = &all};
+    told t;
+
+    (void)state;
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), &opts, &t),
+                     CKPT_EDIFFERS);
+    assert_int_equal(all.calls, 1);
+    assert_int_equal(all.done, 16);
+    assert_int_equal(all.total, 16);
+    opts.progress_ctx = &stopped;
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), &opts, &t),
+                     CKPT_ECANCELED);
+    assert_string_equal(t.what, "");
+    // names that only one has are no work
+    all = (going){.stop_at = 0};
+    opts.progress_ctx = &all;
+    assert_int_equal(diff(make("w", CKPT_F32, 4, a), make("v", CKPT_F32, 4, a), &opts, &t),
+                     CKPT_EDIFFERS);
+    assert_int_equal(all.calls, 0);
+}
+
 static void dtypes_shapes_and_names(void **state)
 {
     float a[16] = {1.5f};
@@ -131,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_by_bits_and_by_tolerance),
         cmocka_unit_test(nan_differs_from_a_number),
+        cmocka_unit_test(progress_is_told_and_may_stop),
         cmocka_unit_test(dtypes_shapes_and_names),
         cmocka_unit_test(other_kinds_compare_by_bits),
     };
