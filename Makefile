@@ -79,7 +79,7 @@ NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUD
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-rest check-all check-unit check-cli check-golden check-bad check-engine check-fault \
-        check-man check-sandbox check-simulate check-comm check-mpi check-runs check-refusals check-machines rest-comm rest-machines rest-mpi rest-runs rest-refusals rest-fault rest-reshard \
+        check-man check-python check-sandbox check-simulate check-comm check-mpi check-runs check-refusals check-machines rest-comm rest-machines rest-mpi rest-runs rest-refusals rest-fault rest-reshard \
         rest-golden rest-bad run-rest check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
         programs ckpt
 
@@ -119,7 +119,7 @@ run-demo: programs
 	@sh tests/demo.sh $(B)
 
 # the longest first
-run-check: check-engine check-fault check-mpi check-machines check-golden check-unit check-cli check-bad check-simulate all
+run-check: check-engine check-fault check-mpi check-machines check-golden check-unit check-cli check-bad check-simulate check-python all
 	@echo "all checks passed"
 
 run-rest: rest-comm rest-mpi rest-machines rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad
@@ -465,6 +465,10 @@ $(B)/simulate: tests/bench/simulate.c tests/bench/clock.c tests/bench/clock.h $(
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(B)/lib/libckpt.a $(LDLIBS)
 
+# the Python package: what needs python3 alone, and numpy, torch, DeepSpeed where this python3 has them
+check-python: programs $(LIBS) $(B)/gen_zero
+	@python3 tests/python/run.py --bin $(B)/bin
+
 check-simulate: $(B)/simulate $(B)/gen_zero
 	@python3 tests/bench/simulate.py --check --simulate $(B)/simulate --gen $(B)/gen_zero
 
@@ -534,6 +538,7 @@ help:
 	@echo "make gpu-emulated  the GPU plugin for an emulated GPU: build/emulated/libzerotrain-cuda.so"
 	@echo "make gpu-bundle    what tests/gpu/run.sh needs on a bare machine with a GPU, in one file"
 	@echo "make check-gpu     tests of the GPU's code on machines without one (with one: tests/gpu/run.sh)"
+	@echo "make check-python  tests of the Python package in tools/python"
 	@echo "make check-fuzz    run every fuzz target FUZZ_SECONDS (60) each"
 	@echo "make bench         measure beside cp and DeepSpeed's script; figures are printed"
 	@echo "make lint | fmt    static checks | clang-format"

@@ -40,6 +40,7 @@ part() {
 
 if [ -x "$venv/bin/python" ]; then
     export DS_ACCELERATOR=cpu
+    part tests/python/run.py --bin "$bin"
     part tests/interop/load.py --bin "$bin" tests/fixtures ../shared/fixtures
     part tests/interop/dcp.py --bin "$bin" tests/fixtures
     part tests/interop/hf_sharded.py --bin "$bin" tests/fixtures

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The structures and constants that the package has of its own are those of the headers: a C program prints them."""
+import ctypes
+import os
+import shutil
+import subprocess
+import unittest
+
+from ckpt import _checkpoint, _dtype, _lib, _ops, _tensor
+from help import Case, ROOT
+
+STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Extent, 'ckpt_part': _lib.Part, 'ckpt_parts': _lib.Parts,
+           'ckpt_cut': _lib.Cut, 'ckpt_tensor': _lib.Tensor, 'ckpt_slice': _lib.Slice, 'ckpt_known': _lib.Known,
+           'ckpt_run_opts': _lib.RunOpts, 'ckpt_run_report': _lib.RunReport, 'ckpt_open_opts': _lib.OpenOpts,
+           'ckpt_filter': _lib.Filter, 'ckpt_tree_opts': _lib.TreeOpts, 'ckpt_verify_opts': _lib.VerifyOpts,
+           'ckpt_diff_opts': _lib.DiffOpts, 'ckpt_difference': _lib.Difference, 'ckpt_tag': _lib.Tag,
+           'ckpt_run_health': _lib.RunHealth, 'ckpt_doctor_opts': _lib.DoctorOpts}
+
+
+class Abi(Case):
+    @unittest.skipUnless(shutil.which('cc'), 'cc is not here')
+    def test_layouts(self):
+        lines, want = [], []
+        for name, kind in STRUCTS.items():
+            lines.append('printf("%%zu\\n", sizeof(%s));' % name)
+            want.append('sizeof %s: %d' % (name, ctypes.sizeof(kind)))
+            for field, *_ in kind._fields_:
+                lines.append('printf("%%zu %%zu\\n", offsetof(%s, %s), sizeof(((%s *)0)->%s));' % (name, field, name, field))
+                f = getattr(kind, field)
+                want.append('%s.%s: %d %d' % (name, field, f.offset, f.size))
+        for text, value in (('CKPT_TOOK_STATE', _lib.TOOK_STATE), ('CKPT_TENSOR_CONJ', _lib.CONJ), ('CKPT_TREE_JSON', 1),
+                            ('CKPT_ROLE_OTHER', _tensor.ROLES.index('other')), ('CKPT_TAG_UNKNOWN', len(_ops.HEALTH) - 1)):
+            lines.append('printf("%%d\\n", (int)%s);' % text)
+            want.append('%s: %d' % (text, value))
+        folder = self.scratch()
+        source, program = os.path.join(folder, 'abi.c'), os.path.join(folder, 'abi')
+        with open(source, 'w') as f:
+            f.write('#include <stdio.h>\n#include "ckpt.h"\nint main(void) {\n%s\nreturn 0; }\n' % '\n'.join(lines))
+        subprocess.run(['cc', '-I' + os.path.join(ROOT, 'libckpt'), '-I' + os.path.join(ROOT, 'libckpt', 'base'), '-o', program, source],
+                       check=True)
+        got = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
+        self.assertEqual([w.split(': ')[0] + ': ' + g for w, g in zip(want, got)], want)
+        self.assertEqual(len(got), len(want))
+
+    def test_dtypes(self):
+        lib = _lib.lib()
+        for name in {**_dtype.NUMPY, **_dtype.TORCH}:
+            self.assertEqual(_dtype.name_of(lib.ckpt_dtype_parse(name.encode())), name)
+        for alias, name in _dtype.ALIASES.items():
+            self.assertEqual(_dtype.name_of(_dtype.parse(alias)), name)
+        self.assertEqual(_checkpoint.CHECKS[0], 'whole')

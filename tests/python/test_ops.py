@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations: convert, reshard, merge, verify, diff, doctor; progress, cancelling, errors."""
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import ckpt
+from ckpt import _run
+from help import BIN, Case, fixture, generated, has
+
+Z3 = fixture('z3_bf16_w5_odd', 'ckpt')
+
+
+class Operations(Case):
+    def test_convert(self):
+        out = os.path.join(self.scratch(), 'm.safetensors')
+        report = ckpt.convert(Z3, out, to='safetensors')
+        self.assertEqual((report.report['elements'], report['files'][0]['path']), (405, os.path.basename(out)))
+        self.assertTrue(ckpt.diff(Z3, out).equal)
+        with ckpt.open(Z3) as a, ckpt.open(out) as b:
+            self.assertFalse(ckpt.diff(a, b))
+        with self.assertRaisesRegex(ckpt.UsageError, 'exists already') as got:
+            ckpt.convert(Z3, out)
+        self.assertEqual(got.exception.path, out)
+        ckpt.convert(Z3, out, force=True, dtype='bf16', include=['emb.*', 'gate'])
+        with ckpt.open(out) as m:
+            self.assertEqual({n: t.dtype for n, t in m.items()}, {'emb.weight': 'BF16', 'gate': 'BF16'})
+        with self.assertRaisesRegex(ckpt.UsageError, 'did you mean --dtype'):
+            ckpt.convert(Z3, out, dtpye='f32')
+        with self.assertRaises(ckpt.MissingError):
+            ckpt.convert('/no/such', out)
+        dry = os.path.join(self.scratch(), 'dry.pt')
+        self.assertTrue(ckpt.convert(Z3, dry, dry_run=True)['dry_run'])
+        self.assertFalse(os.path.exists(dry))
+
+    def test_names_like_options(self):
+        folder = self.scratch()
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            ckpt.convert(Z3, '--force.pt', to='torch')
+            self.assertEqual(os.listdir('.'), ['--force.pt'])
+        finally:
+            os.chdir(before)
+
+    def test_reshard_merge_verify_doctor(self):
+        folder = self.scratch()
+        run, merged = os.path.join(folder, 'run'), os.path.join(folder, 'merged.safetensors')
+        report = ckpt.reshard(Z3, run, world=2, stage=2)
+        self.assertEqual(report['folder'], 'global_step4')
+        self.assertTrue(ckpt.diff(Z3, run, optimizer=True).equal)
+        verified = ckpt.verify(run)
+        self.assertGreater(verified.records_checked, 10)
+        self.assertEqual(verified.findings, [])
+        health = ckpt.doctor(run)
+        self.assertEqual((health.ok, [(t.name, t.health, t.world, t.stage) for t in health.tags]),
+                         (True, [('global_step4', 'whole', 2, 2)]))
+        ckpt.merge({Z3: 1, run: 3}, merged, method='linear')
+        found = ckpt.diff(Z3, merged, tolerance=1e-6)
+        self.assertTrue(found.equal, found)
+        with open(os.path.join(run, 'latest'), 'w') as f:
+            f.write('nowhere')
+        ill = ckpt.doctor(run)
+        self.assertFalse(ill.ok)
+        self.assertIn('nowhere', ill.reason)
+        self.assertTrue(ckpt.doctor(run, fix_latest=True).ok)
+        with self.assertRaises(ckpt.MissingError):
+            ckpt.doctor(folder + '/none')
+
+    def test_verify_says_all(self):
+        folder = self.copy('hf_trainer_llama_z3_bf16_w2', 'ckpt')
+        with ckpt.open(folder) as m:
+            e = next(t for t in m.values() if t.extents).extents[0]
+        with open(e.file, 'r+b') as f:
+            f.seek(e.offset)
+            byte = f.read(1)[0]
+            f.seek(e.offset)
+            f.write(bytes((byte ^ 1,)))
+        with self.assertRaises(ckpt.FormatError) as got:
+            ckpt.verify(folder)
+        self.assertTrue(any('CRC-32' in f.text and f.severity == 'error' for f in got.exception.findings))
+        p = subprocess.run([os.path.join(BIN, 'ckpt'), 'verify', folder], capture_output=True, check=False)
+        self.assertEqual(p.returncode, got.exception.status)
+        self.assertEqual(got.exception.path, e.file)
+
+    def test_diff(self):
+        folder = self.copy('z1_bf16_w2_tags', 'ckpt')
+        found = ckpt.diff(folder, Z3)
+        self.assertTrue({'only in A', 'only in B'} <= {d.what for d in found})
+        found = ckpt.diff(Z3, Z3, include='emb.*')
+        self.assertEqual(found, [])
+        with self.assertRaises(ckpt.UsageError), ckpt.open(Z3) as m:
+            ckpt.diff(m, Z3, include='emb.*')
+
+
+class Progress(Case):
+    def test_called_and_ends(self):
+        calls = []
+        ckpt.verify(Z3, progress=lambda done, total: calls.append((done, total)))
+        self.assertTrue(calls and calls[-1][0] == calls[-1][1] > 0)
+        calls = []
+        ckpt.convert(Z3, os.path.join(self.scratch(), 'm.pt'), progress=lambda *at: calls.append(at))
+        self.assertEqual(calls[-1], (100, 100))
+        calls = []
+        ckpt.diff(Z3, Z3, progress=lambda *at: calls.append(at))
+        self.assertTrue(calls and calls[-1][0] == calls[-1][1] > 0)
+        self.assertEqual(calls, sorted(calls))
+        ckpt.verify(Z3, progress=has('tqdm'))
+        self.assertEqual((_run._percent('converting  45% 1.2 GB of 3.0 GB, 1.0 GB/s, 0:02 left'), _run._percent('ckpt: reading 45% x')),
+                         (45, None))
+
+    def test_callback_stops(self):
+        class Mine(Exception):
+            pass
+        for x in Mine('a'), KeyboardInterrupt():
+            def stop(done, total):
+                raise x
+            with self.assertRaises(type(x)) as got:
+                ckpt.verify(Z3, progress=stop)
+            self.assertIs(got.exception, x)
+        with self.assertRaises(Mine):
+            ckpt.doctor(Z3, deep=True, progress=lambda *at: (_ for _ in ()).throw(Mine()))
+
+    def interrupted(self, call, undo):
+        """Ctrl-C while a call is under way, sooner each time until it comes in time; False: never.  undo() says whether the call was done all the same."""
+        for delay in (0.2, 0.1, 0.05, 0.02, 0.01):
+            timer = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT))
+            timer.start()
+            try:
+                call()
+                timer.join()
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                timer.join()
+                if not undo():
+                    return True
+            undo()
+        return False
+
+    def test_ctrl_c(self):
+        old = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, old)
+        source = generated(self, '--stage', '2', '--world', '2', '--layers', '4', '--width', '512')
+        folder = self.scratch()
+        out = os.path.join(folder, 'out.safetensors')
+
+        def undo():
+            there = os.path.exists(out)
+            if there:
+                os.remove(out)
+            return there
+        try:
+            self.assertTrue(self.interrupted(lambda: ckpt.convert(source, out, jobs=1), undo))
+        except KeyboardInterrupt:
+            self.fail('it came late')
+        self.assertEqual(os.listdir(folder), [])
+        self.assertTrue(self.interrupted(lambda: ckpt.verify(source, jobs=1), bool))
+        self.assertTrue(self.interrupted(lambda: ckpt.diff(source, source), bool))
+        with ckpt.open(source) as m:  # all is as before
+            self.assertGreater(len(m['wpe.weight'][:1].tobytes()), 0)
+
+    def test_in_threads(self):
+        failed = []
+
+        def work():
+            try:
+                ckpt.verify(Z3)
+                ckpt.diff(Z3, Z3)
+            except Exception as x:
+                failed.append(x)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(failed, [])

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_checkpoint.py: an open checkpoint: a mapping from names to tensors, the tree of other values, and what was understood."""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from . import _lib, _tree
+from ._handle import Handle
+from ._lib import c, lib, text_of
+from ._tensor import Tensor
+from .errors import MissingTensorError, UsageError
+
+CHECKS = ('whole', 'all', 'none')
+
+
+class Known(NamedTuple):
+    """What is known of the training that a checkpoint is of; None: not known."""
+    training: bool
+    stage: Optional[int]
+    world: Optional[int]
+    step: Optional[int]
+    tag: Optional[str]
+    version: Optional[str]
+    model_type: Optional[str]
+    architecture: Optional[str]
+    quantized: Optional[str]
+
+
+class Checkpoint(Mapping):  # type: ignore[type-arg]
+    """A checkpoint that was opened: names to lazy tensors, in the order of the checkpoint.
+
+    A context manager; any number of threads may read it.  In a process that was forked it says that it must be opened again.
+    """
+
+    def __init__(self, handle: Handle, check: str) -> None:
+        self._handle, self._check = handle, check
+        self._names: Optional[List[str]] = None
+        self._tree: Any = self  # not read yet
+        with handle.use() as pointer:
+            self._count = int(lib().ckpt_map_count(pointer))
+            #: the file or folder that was read, and the name of its format
+            self.path: str = text_of(lib().ckpt_map_path(pointer))
+            self.format: str = text_of(lib().ckpt_map_format(pointer))
+
+    def __enter__(self) -> 'Checkpoint':
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files.  Tensors that were taken from it can no longer be read."""
+        self._handle.close()
+
+    @property
+    def closed(self) -> bool:
+        """Nothing can be read any more."""
+        return self._handle.closed
+
+    def __repr__(self) -> str:
+        return '<ckpt.Checkpoint %s %s, %d tensors%s>' % (self.path, self.format, self._count, ', closed' if self.closed else '')
+
+    # ---- tensors ----
+
+    def __len__(self) -> int:
+        return self._count
+
+    def names(self) -> List[str]:
+        """The names, as a list."""
+        if self._names is None:
+            with self._handle.use() as pointer:
+                at = lib().ckpt_map_tensor
+                self._names = [text_of(at(pointer, i).contents.name) for i in range(self._count)]
+        return list(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._find(name) is not None
+
+    def _find(self, name: str) -> Optional[Tensor]:
+        with self._handle.use() as pointer:
+            raw = None if '\0' in name else lib().ckpt_map_find(pointer, name.encode('utf-8', 'surrogateescape'))
+            return Tensor(self._handle, raw, self._check) if raw else None
+
+    def __getitem__(self, name: str) -> Tensor:
+        found = self._find(name) if isinstance(name, str) else None
+        if found is None:
+            import difflib
+            near = difflib.get_close_matches(str(name), self.names(), 1)
+            raise MissingTensorError("%s: no tensor '%s'%s" % (self.path, name, "; the nearest is '%s'" % near[0] if near else ''),
+                                     path=self.path, tensor=str(name), code=-6)
+        return found
+
+    # ---- everything else ----
+
+    @property
+    def tree(self) -> Any:
+        """The values beside the tensors: dicts, lists, numbers, texts; read once."""
+        if self._tree is self:
+            self._tree = self.tree_at('')
+        return self._tree
+
+    def tree_at(self, path: str) -> Any:
+        """A part of the tree: "optimizer_state_dict.loss_scaler"."""
+        with self._handle.use() as pointer:
+            return _tree.read(pointer, path) if lib().ckpt_map_values(pointer) else {}
+
+    @property
+    def facts(self) -> Dict[str, Any]:
+        """What was understood, as `ckpt info --json` has it: {"stage": 3, "world_size": 2 ...}."""
+        out: Dict[str, Any] = {}
+        key, text, number = c.c_char_p(), c.c_char_p(), c.c_bool()
+        with self._handle.use() as pointer:
+            i = 0
+            while lib().ckpt_map_fact_at(pointer, i, c.byref(key), c.byref(text), c.byref(number)):
+                name = text_of(key.value).lower().replace(' ', '_').replace('-', '_')
+                value = text_of(text.value)
+                out[name] = _number(value) if number.value else value
+                i += 1
+        return out
+
+    @property
+    def known(self) -> Known:
+        """The facts that programs act on."""
+        k = _lib.sized(_lib.Known)
+        with self._handle.use() as pointer:
+            lib().ckpt_map_known(pointer, c.byref(k))
+            texts = [text_of(t) if t else None for t in (k.tag, k.version, k.model_type, k.architecture, k.quantized)]
+        return Known(bool(k.training), None if k.stage < 0 else k.stage, k.world or None, None if k.step < 0 else k.step, *texts)
+
+    @property
+    def metadata(self) -> Dict[str, str]:
+        """Pairs of text that the format carries beside tensors (safetensors' __metadata__)."""
+        out: Dict[str, str] = {}
+        key, text = c.c_char_p(), c.c_char_p()
+        with self._handle.use() as pointer:
+            while lib().ckpt_map_metadata_at(pointer, len(out), c.byref(key), c.byref(text)):
+                out[text_of(key.value)] = text_of(text.value)
+        return out
+
+    @property
+    def files(self) -> Dict[str, int]:
+        """The files that hold it, with their bytes."""
+        with self._handle.use() as pointer:
+            return {text_of(lib().ckpt_map_file_path(pointer, i)): int(lib().ckpt_map_file_size(pointer, i))
+                    for i in range(lib().ckpt_map_n_files(pointer))}
+
+    @property
+    def findings(self) -> List[Tuple[str, int, str]]:
+        """What was noticed while opening: ("note" | "warning" | "error", code, text)."""
+        out: List[Tuple[str, int, str]] = []
+        severity, code, text = c.c_int(), c.c_int(), c.c_char_p()
+        with self._handle.use() as pointer:
+            while lib().ckpt_map_finding_at(pointer, len(out), c.byref(severity), c.byref(code), c.byref(text)):
+                out.append((('note', 'warning', 'error')[severity.value], code.value, text_of(text.value)))
+        return out
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def open_opts(tag: Optional[str] = None, optimizer: bool = False, frozen: bool = True, as_file: bool = False,
+              keep_slices: bool = False, slice_rules: Optional[str] = None, ignore_copies: bool = False,
+              require_crc: bool = False, training: bool = False) -> Any:
+    """ckpt_open_opts of this package's arguments."""
+    return _lib.sized(_lib.OpenOpts, tag=tag.encode('utf-8', 'surrogateescape') if tag is not None else None,
+                      whole_checkpoint=not as_file, with_optimizer=optimizer, no_frozen=not frozen, require_crc=require_crc,
+                      keep_slices=keep_slices, slice_rules=slice_rules.encode() if slice_rules else None,
+                      ignore_copies=ignore_copies, training=training)
+
+
+def open(path: 'os.PathLike[str] | str', *, tag: Optional[str] = None, optimizer: bool = False, frozen: bool = True,
+         check: str = 'whole', as_file: bool = False, keep_slices: bool = False, slice_rules: Optional[str] = None,
+         ignore_copies: bool = False, require_crc: bool = False, training: bool = False) -> Checkpoint:
+    """Open a checkpoint of any format: a file, a model folder, a run, a tag folder, or one of their shards.  Headers only.
+
+    tag            DeepSpeed: this tag instead of the one in `latest`
+    optimizer      also the optimizer's state, as tensors named "exp_avg/<parameter>"
+    frozen         also frozen parameters
+    check          which records have their CRC-32 compared, which reads all of a record: "whole": for tensors that are read
+                   whole, not for parts; "all": for parts too; "none"
+    as_file        of a shard only what that file holds, not the checkpoint that it belongs to
+    keep_slices    tensor-parallel ranks stay apart, as "mp_rank_01/<name>"
+    slice_rules    a universal_checkpoint_info (JSON) that says how to join them
+    ignore_copies  DeepSpeed: masters are not compared with the module's 16-bit copies
+    require_crc    records without a checksum are an error
+    training       a torch file with a model and its optimizer is read as a run
+    """
+    if check not in CHECKS:
+        raise UsageError("check=%r: 'whole', 'all' or 'none' were expected" % (check,))
+    opts = open_opts(tag, optimizer, frozen, as_file, keep_slices, slice_rules, ignore_copies, require_crc, training)
+    return Checkpoint(Handle.open(path, opts), check)

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_lib.py: libckpt.so through ctypes: its structures and the prototypes of the functions that this package calls.
+
+The library is looked for in $CKPT_LIBRARY, beside this package (a wheel), in the build folder of the source tree, and where
+the system's loader looks.  It is loaded when it is first needed.  tests/python/abi.py compares all of this with the headers.
+"""
+from __future__ import annotations
+
+import ctypes as c
+import os
+import threading
+from typing import Any, List, Optional
+
+from .errors import CkptError, error_of
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.join(HERE, '..', '..', '..', 'build')
+SONAME = 'libckpt.so.0'
+VERSION = '0.1'  # of the headers that the structures below are from
+
+TOOK_STATE = 1 << 1
+CONJ = 1 << 2
+
+
+class Err(c.Structure):
+    """ckpt_err"""
+    _fields_ = [('code', c.c_int), ('sys', c.c_int), ('text', c.c_char * 504)]
+
+
+class Axis(c.Structure):
+    """ckpt_axis"""
+    _fields_ = [('start', c.c_uint64), ('count', c.c_uint64), ('stride', c.c_int64)]
+
+
+class Extent(c.Structure):
+    """ckpt_extent"""
+    _fields_ = [('source', c.c_uint32), ('ndim', c.c_uint32), ('at', c.c_uint64), ('axis', c.POINTER(Axis))]
+
+
+class Part(c.Structure):
+    """ckpt_part"""
+    _fields_ = [('source', c.c_uint32), ('at', c.c_uint64)]
+
+
+class Parts(c.Structure):
+    """ckpt_parts"""
+    _fields_ = [('n', c.c_uint32), ('part', c.POINTER(Part))]
+
+
+class Cut(c.Structure):
+    """ckpt_cut"""
+    _fields_ = [('parts', c.POINTER(Parts)), ('at', c.c_uint64), ('count', c.c_uint64), ('stride', c.c_int64)]
+
+
+class Tensor(c.Structure):
+    """ckpt_tensor"""
+
+
+Tensor._fields_ = [
+    ('name', c.c_char_p), ('dtype', c.c_int), ('export_dtype', c.c_int), ('ndim', c.c_uint32), ('shape', c.POINTER(c.c_uint64)),
+    ('n_elems', c.c_uint64), ('role', c.c_uint32), ('flags', c.c_uint32), ('n_extents', c.c_uint32), ('file', c.c_uint32),
+    ('extent', c.POINTER(Extent)), ('cut', c.POINTER(Cut)), ('owner', c.POINTER(Tensor)), ('twin', c.POINTER(Tensor)),
+    ('addend', c.POINTER(Tensor)), ('origin', c.c_char_p), ('donor', c.POINTER(Tensor))]
+TensorP = c.POINTER(Tensor)
+
+
+class Slice(c.Structure):
+    """ckpt_slice"""
+    _fields_ = [('start', c.c_uint64), ('count', c.c_uint64), ('step', c.c_uint64)]
+
+
+class Known(c.Structure):
+    """ckpt_known"""
+    _fields_ = [('size', c.c_size_t), ('training', c.c_bool), ('stage', c.c_int), ('world', c.c_uint32), ('step', c.c_int64),
+                ('tag', c.c_char_p), ('version', c.c_char_p), ('model_type', c.c_char_p), ('architecture', c.c_char_p),
+                ('quantized', c.c_char_p)]
+
+
+ProgressFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint64, c.c_uint64)
+
+
+class RunOpts(c.Structure):
+    """ckpt_run_opts"""
+    _fields_ = [('size', c.c_size_t), ('memory', c.c_uint64), ('jobs', c.c_uint), ('force', c.c_bool), ('no_fsync', c.c_bool),
+                ('progress', ProgressFn), ('progress_ctx', c.c_void_p), ('no_overflow', c.c_bool), ('no_doubt', c.c_bool)]
+
+
+class RunReport(c.Structure):
+    """ckpt_run_report"""
+    _fields_ = [('size', c.c_size_t)] + [(n, c.c_double if n == 'seconds' else c.c_uint64) for n in (
+        'n_tensors', 'n_elems', 'n_read', 'n_written', 'n_records_checked', 'n_records_no_crc', 'n_compared', 'n_nan', 'n_inf',
+        'n_files', 'seconds', 'n_unlike', 'n_files_kept', 'n_state_carried', 'n_state_rewritten', 'n_state_left_out',
+        'n_source_nan', 'n_source_inf', 'n_over', 'n_zero')]
+
+
+class OpenOpts(c.Structure):
+    """ckpt_open_opts"""
+    _fields_ = [('size', c.c_size_t), ('tag', c.c_char_p), ('whole_checkpoint', c.c_bool), ('with_optimizer', c.c_bool),
+                ('no_frozen', c.c_bool), ('collect', c.c_bool), ('require_crc', c.c_bool), ('keep_slices', c.c_bool),
+                ('slice_rules', c.c_char_p), ('join_first_axis', c.c_bool), ('ignore_copies', c.c_bool), ('training', c.c_bool)]
+
+
+class Filter(c.Structure):
+    """ckpt_filter"""
+    _fields_ = [('size', c.c_size_t), ('include', c.POINTER(c.c_char_p)), ('exclude', c.POINTER(c.c_char_p)),
+                ('rename_text', c.c_char_p), ('no_state', c.c_bool)]
+
+
+WriteFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t)
+
+
+class TreeOpts(c.Structure):
+    """ckpt_tree_opts"""
+    _fields_ = [('size', c.c_size_t), ('format', c.c_int), ('path', c.c_char_p), ('max_depth', c.c_uint), ('max_items', c.c_uint64)]
+
+
+FindingFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int, c.c_int, c.c_char_p)
+OpenedFn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)
+
+
+class VerifyOpts(c.Structure):
+    """ckpt_verify_opts"""
+    _fields_ = [('size', c.c_size_t), ('open', c.POINTER(OpenOpts)), ('run', c.POINTER(RunOpts)), ('finding', FindingFn),
+                ('finding_ctx', c.c_void_p), ('opened', OpenedFn)]
+
+
+class DiffOpts(c.Structure):
+    """ckpt_diff_opts"""
+    _fields_ = [('size', c.c_size_t), ('tolerance', c.c_double), ('ignore_dtype', c.c_bool), ('progress', ProgressFn),
+                ('progress_ctx', c.c_void_p)]
+
+
+class Difference(c.Structure):
+    """ckpt_difference"""
+    _fields_ = [('name', c.c_char_p), ('what', c.c_char_p), ('a', TensorP), ('b', TensorP), ('n_different', c.c_uint64),
+                ('first', c.c_uint64), ('max_abs', c.c_double)]
+
+
+DifferenceFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Difference))
+
+
+class Tag(c.Structure):
+    """ckpt_tag"""
+    _fields_ = [('name', c.c_char_p), ('health', c.c_int), ('code', c.c_int), ('reason', c.c_char_p), ('step', c.c_int64),
+                ('stage', c.c_int), ('world', c.c_uint32), ('n_bytes', c.c_uint64), ('n_problems', c.c_size_t),
+                ('is_latest', c.c_bool), ('is_universal', c.c_bool)]
+
+
+class RunHealth(c.Structure):
+    """ckpt_run_health"""
+    _fields_ = [('name', c.c_char_p), ('pointer', c.c_char_p), ('latest', c.c_char_p), ('newest', c.c_char_p), ('fixed', c.c_char_p),
+                ('code', c.c_int), ('reason', c.c_char_p)]
+
+
+TagFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Tag))
+ProblemFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_char_p, c.c_int, c.c_char_p)
+HealthFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(RunHealth))
+
+
+class DoctorOpts(c.Structure):
+    """ckpt_doctor_opts"""
+    _fields_ = [('size', c.c_size_t), ('deep', c.c_bool), ('fix_latest', c.c_bool), ('run', c.POINTER(RunOpts)), ('tag', TagFn),
+                ('problem', ProblemFn), ('health', HealthFn), ('ctx', c.c_void_p)]
+
+
+_ErrP, _TextP = c.POINTER(Err), c.POINTER(c.c_char_p)
+PROTOTYPES = {
+    'ckpt_version': (c.c_char_p, ()),
+    'ckpt_err_text': (c.c_char_p, (c.c_int,)),
+    'ckpt_err_status': (c.c_int, (c.c_int,)),
+    'ckpt_dtype_name': (c.c_char_p, (c.c_int,)),
+    'ckpt_dtype_parse': (c.c_int, (c.c_char_p,)),
+    'ckpt_dtype_bits': (c.c_uint, (c.c_int,)),
+    'ckpt_dtype_block': (c.c_uint, (c.c_int, c.POINTER(c.c_uint))),
+    'ckpt_dtype_converts': (c.c_bool, (c.c_int, c.c_int)),
+    'ckpt_open': (c.c_int, (c.POINTER(c.c_void_p), c.c_char_p, c.POINTER(OpenOpts), _ErrP)),
+    'ckpt_map_free': (None, (c.c_void_p,)),
+    'ckpt_map_path': (c.c_char_p, (c.c_void_p,)),
+    'ckpt_map_format': (c.c_char_p, (c.c_void_p,)),
+    'ckpt_map_effects': (c.c_uint, (c.c_void_p,)),
+    'ckpt_map_count': (c.c_size_t, (c.c_void_p,)),
+    'ckpt_map_tensor': (TensorP, (c.c_void_p, c.c_size_t)),
+    'ckpt_map_find': (TensorP, (c.c_void_p, c.c_char_p)),
+    'ckpt_tensor_bytes': (c.c_uint64, (TensorP,)),
+    'ckpt_map_n_files': (c.c_size_t, (c.c_void_p,)),
+    'ckpt_map_file_path': (c.c_char_p, (c.c_void_p, c.c_size_t)),
+    'ckpt_map_file_size': (c.c_uint64, (c.c_void_p, c.c_size_t)),
+    'ckpt_map_fact_at': (c.c_bool, (c.c_void_p, c.c_size_t, _TextP, _TextP, c.POINTER(c.c_bool))),
+    'ckpt_map_finding_at': (c.c_bool, (c.c_void_p, c.c_size_t, c.POINTER(c.c_int), c.POINTER(c.c_int), _TextP)),
+    'ckpt_map_metadata_at': (c.c_bool, (c.c_void_p, c.c_size_t, _TextP, _TextP)),
+    'ckpt_map_known': (None, (c.c_void_p, c.POINTER(Known))),
+    'ckpt_map_where': (c.c_bool, (c.c_void_p, c.POINTER(Extent), _TextP, _TextP, c.POINTER(c.c_uint64))),
+    'ckpt_map_select': (c.c_int, (c.c_void_p, c.POINTER(Filter), _ErrP)),
+    'ckpt_map_values': (c.c_void_p, (c.c_void_p,)),
+    'ckpt_tree_print': (c.c_int, (c.c_void_p, c.POINTER(TreeOpts), WriteFn, c.c_void_p, _ErrP)),
+    'ckpt_reader_new': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, _ErrP)),
+    'ckpt_reader_free': (None, (c.c_void_p,)),
+    'ckpt_reader_trust': (None, (c.c_void_p,)),
+    'ckpt_reader_read': (c.c_int, (c.c_void_p, TensorP, c.c_uint64, c.c_uint64, c.c_int, c.c_void_p, _ErrP)),
+    'ckpt_reader_slice': (c.c_int, (c.c_void_p, TensorP, c.POINTER(Slice), c.c_int, c.c_void_p, _ErrP)),
+    'ckpt_verify': (c.c_int, (c.c_char_p, c.POINTER(VerifyOpts), c.POINTER(RunReport), _ErrP)),
+    'ckpt_diff': (c.c_int, (c.c_void_p, c.c_void_p, c.POINTER(DiffOpts), DifferenceFn, c.c_void_p, _ErrP)),
+    'ckpt_doctor': (c.c_int, (c.c_char_p, c.POINTER(DoctorOpts), _ErrP)),
+}
+
+_lock = threading.Lock()
+_library: Optional[c.CDLL] = None
+
+
+def places(name: str, folder: str) -> List[str]:
+    """Where a file of this project may be: beside the package, or in the build folder of the tree."""
+    return [os.path.join(HERE, 'bin', name), os.path.normpath(os.path.join(BUILD, folder, name))]
+
+
+def _load() -> c.CDLL:
+    named = os.environ.get('CKPT_LIBRARY')
+    tried = [named] if named else [p for p in places(SONAME, 'lib') if os.path.exists(p)] + [SONAME]
+    try:
+        lib = c.CDLL(tried[0])
+    except OSError as x:
+        raise CkptError('libckpt cannot be loaded: %s; CKPT_LIBRARY names the file' % x) from x
+    for name, (result, arguments) in PROTOTYPES.items():
+        try:
+            function = getattr(lib, name)
+        except AttributeError as x:
+            raise CkptError('%s is not the libckpt that this package wants: it has no %s' % (tried[0], name)) from x
+        function.restype, function.argtypes = result, arguments
+    found = lib.ckpt_version().decode()
+    if found.rsplit('.', 1)[0] != VERSION:
+        raise CkptError('%s is libckpt %s, and this package wants %s' % (tried[0], found, VERSION))
+    return lib
+
+
+def lib() -> Any:
+    """The library, loaded once."""
+    global _library
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = _load()
+    return _library
+
+
+def text_of(raw: Optional[bytes]) -> str:
+    """A text of the library's; bytes of a path that are no UTF-8 survive."""
+    return raw.decode('utf-8', 'surrogateescape') if raw else ''
+
+
+def check(code: int, err: Err, *, path: Optional[str] = None, tensor: Optional[str] = None) -> None:
+    """Raise what a call reported."""
+    if code != 0:
+        text = text_of(err.text) or text_of(lib().ckpt_err_text(code))
+        raise error_of(code, text, path=path, tensor=tensor, errno=err.sys)
+
+
+def sized(kind: Any, **members: Any) -> Any:
+    """An option structure with its size."""
+    return kind(size=c.sizeof(kind), **members)
+
+
+def path_bytes(path: Any) -> bytes:
+    """A path as the library takes it."""
+    raw = os.fsencode(path)
+    if b'\0' in raw:
+        raise ValueError('a path cannot hold a zero byte: %r' % (path,))
+    return raw

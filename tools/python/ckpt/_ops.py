@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_ops.py: verify, diff and doctor are libckpt's public functions; convert, reshard and merge are the bundled `ckpt` program.
+
+What these three decide (which layout map leads to the target, the order of a new run's parameters, which side files come along,
+what is doubtful) is the program's, not the library's: calling it keeps one truth, and every option that `ckpt convert --help`
+names is one here.  It runs in its sandbox, with --json; the document that it prints is what comes back.
+"""
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from . import _lib
+from ._checkpoint import Checkpoint, open, open_opts
+from ._lib import c, check, lib, text_of
+from ._run import Job, Progress, Report, report_of, run_program
+from .errors import CanceledError, UsageError, error_of
+
+Path = Union[str, 'os.PathLike[str]']
+HEALTH = ('whole', 'partial', 'rotten', 'mixed', 'unknown')
+SEVERITY = ('note', 'warning', 'error')
+
+
+class Finding(NamedTuple):
+    """Something that verify noticed."""
+    severity: str
+    code: int
+    text: str
+
+
+class Difference(NamedTuple):
+    """What differs: "only in A", "only in B", "shape", "dtype" or "values"."""
+    name: str
+    what: str
+    n_different: int
+    first: int
+    max_abs: Optional[float]  # None: values that are compared by their bits
+
+
+class TagHealth(NamedTuple):
+    """A tag of a run, and what it is good for."""
+    name: str
+    health: str  # "whole", "partial", "rotten", "mixed", "unknown"
+    reason: str
+    step: Optional[int]
+    stage: Optional[int]
+    world: Optional[int]
+    n_bytes: int
+    is_latest: bool
+    is_universal: bool
+
+
+class Run(NamedTuple):
+    """What the pointer of one run, `latest`, is good for."""
+    name: str
+    pointer: str
+    latest: Optional[str]
+    newest: Optional[str]
+    fixed: Optional[str]
+    ok: bool
+    reason: str
+
+
+class Health(NamedTuple):
+    """What doctor found; ok: a resume takes a whole tag."""
+    ok: bool
+    reason: str
+    tags: List[TagHealth]
+    runs: List[Run]
+    problems: List[Tuple[Optional[str], int, str]]  # tag, code (0: a remark), text
+
+
+def _json_safe(path: Any) -> str:
+    """A path for the program, which takes what begins with a dash after "--" only."""
+    found = os.fspath(path)
+    if not isinstance(found, str):
+        raise UsageError('a path is text or os.PathLike, not %r' % (path,))
+    return found
+
+
+# ---- the program's ----
+
+def convert(source: Path, target: Path, *, to: Optional[str] = None, dtype: Optional[str] = None, force: bool = False,
+            dry_run: bool = False, strict: bool = False, max_shard_size: Union[int, str, None] = None, tag: Optional[str] = None,
+            include: Union[str, Sequence[str], None] = None, exclude: Union[str, Sequence[str], None] = None,
+            progress: Progress = None, **options: Any) -> Report:
+    """`ckpt convert SOURCE TARGET`: write a checkpoint in another format or precision; see ckpt-convert(1).
+
+    to        format: "hf", "safetensors", "torch", "gguf", "npz", "dcp" ...; without it, by the target's suffix
+    dtype     of floating tensors: "bf16", "q4_k_m", "f32:*norm*,bf16"
+    options   all others of the program: map="hf:megatron", layout="native", adapter=["lora:0.5"], with_optimizer=True ...
+    Returns   the program's --json document: `files`, `outputs`, `report`, `findings`; `messages` is what it said
+    """
+    options.update(to=to, dtype=dtype, force=force, dry_run=dry_run, strict=strict, max_shard_size=max_shard_size, tag=tag,
+                   include=include, exclude=exclude)
+    return run_program('convert', options, [_json_safe(source), _json_safe(target)], progress)
+
+
+def reshard(source: Path, target: Path, *, world: Optional[int] = None, stage: Optional[int] = None, to: Optional[str] = None,
+            dtype: Optional[str] = None, tag: Optional[str] = None, to_tag: Optional[str] = None, force: bool = False,
+            dry_run: bool = False, strict: bool = False, progress: Progress = None, **options: Any) -> Report:
+    """`ckpt reshard SOURCE TARGET`: write training state for another world size, stage or framework; see ckpt-reshard(1)."""
+    options.update(world=world, stage=stage, to=to, dtype=dtype, tag=tag, to_tag=to_tag, force=force, dry_run=dry_run, strict=strict)
+    return run_program('reshard', options, [_json_safe(source), _json_safe(target)], progress)
+
+
+def merge(models: Union[Mapping[Any, float], Sequence[Path]], target: Path, *, method: Optional[str] = None,
+          base: Optional[Path] = None, to: Optional[str] = None, dtype: Optional[str] = None, force: bool = False,
+          dry_run: bool = False, progress: Progress = None, **options: Any) -> Report:
+    """`ckpt merge`: merge models as mergekit defines it; see ckpt-merge(1).
+
+    models    paths, or a dict from paths to weights; of last=5 the run folder; none with config="merge.yml"
+    """
+    given = ['%s:%r' % (_json_safe(p), float(w)) for p, w in models.items()] if isinstance(models, Mapping) \
+        else [_json_safe(p) for p in ([models] if isinstance(models, (str, os.PathLike)) else models)]
+    options.update(output=_json_safe(target), method=method, base=base, to=to, dtype=dtype, force=force, dry_run=dry_run)
+    return run_program('merge', options, given, progress)
+
+
+# ---- the library's ----
+
+def verify(path: Path, *, tag: Optional[str] = None, as_file: bool = False, keep_slices: bool = False,
+           slice_rules: Optional[str] = None, ignore_copies: bool = False, require_crc: bool = False, memory: int = 0, jobs: int = 0,
+           progress: Progress = None) -> Report:
+    """Check everything about a checkpoint: structure, every CRC, copies against masters, NaN and infinities.
+
+    Returns   what was read and checked, with `findings`: notes and warnings
+    Raises    the gravest problem; its `findings` are all of them
+    """
+    job = Job(progress, 'verify', memory, jobs)
+    found: List[Finding] = []
+
+    def finding(severity: int, code: int, text: bytes) -> None:
+        found.append(Finding(SEVERITY[min(severity, 2)], code, text_of(text)))
+
+    opening = open_opts(tag, True, True, as_file, keep_slices, slice_rules, ignore_copies, require_crc)
+    opts = _lib.sized(_lib.VerifyOpts, open=c.pointer(opening), run=c.pointer(job.opts),
+                      finding=job.callback(_lib.FindingFn, finding))
+    report, err, raw = _lib.sized(_lib.RunReport), _lib.Err(), _lib.path_bytes(path)
+    rc = job.run(lambda: lib().ckpt_verify(raw, c.byref(opts), c.byref(report), c.byref(err)))
+    if rc != 0:
+        error = error_of(rc, text_of(err.text), path=os.fsdecode(raw), errno=err.sys)
+        error.findings = found
+        same = [f for f in found if f.severity == 'error' and f.code == rc]
+        if same:  # what is returned counts the problems; the first of them says where
+            error.path = error_of(rc, same[0].text, path=error.path).path
+        raise error
+    out = report_of(report)
+    out['findings'] = found
+    return out
+
+
+class Differences(List[Difference]):
+    """What differs between two checkpoints: empty, and so false, when they are equal."""
+
+    @property
+    def equal(self) -> bool:
+        """Nothing differs."""
+        return not self
+
+
+def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: float = 0, ignore_dtype: bool = False,
+         optimizer: bool = False, tag: Optional[str] = None, include: Union[str, Sequence[str], None] = None,
+         exclude: Union[str, Sequence[str], None] = None, progress: Progress = None) -> Differences:
+    """Compare two checkpoints by name and value, across formats.
+
+    tolerance    |a - b| up to it counts as equal
+    optimizer    the optimizer's state too
+    include, exclude   globs of names; only for paths, not for checkpoints that are open
+    """
+    def opened(x: Union[Path, Checkpoint]) -> Checkpoint:
+        if isinstance(x, Checkpoint):
+            if include or exclude:
+                raise UsageError('include and exclude change what is compared: give paths, not open checkpoints')
+            return x
+        made = open(x, tag=tag, optimizer=optimizer)
+        _select(made, include, exclude)
+        return made
+
+    job, found, err = Job(progress, 'diff', 0, 0), Differences(), _lib.Err()
+
+    def differs(d: Any) -> None:
+        d = d.contents
+        found.append(Difference(text_of(d.name), text_of(d.what), int(d.n_different), int(d.first),
+                                None if d.max_abs < 0 else float(d.max_abs)))
+
+    opts = _lib.sized(_lib.DiffOpts, tolerance=tolerance, ignore_dtype=ignore_dtype, progress=job.opts.progress)
+    callback = job.callback(_lib.DifferenceFn, differs)
+    one, two = opened(a), opened(b)
+    with one._handle.use() as left, two._handle.use() as right:
+        rc = job.run(lambda: lib().ckpt_diff(left, right, c.byref(opts), callback, None, c.byref(err)))
+    for given, made in ((a, one), (b, two)):
+        if given is not made:
+            made.close()
+    if rc not in (0, -1):
+        check(rc, err, path=one.path)
+    return found
+
+
+def _select(m: Checkpoint, include: Any, exclude: Any) -> None:
+    """ckpt_map_select on a map that nobody else has yet."""
+    def globs(x: Any) -> Any:
+        if not x:
+            return None
+        given = [x] if isinstance(x, str) else list(x)
+        return (c.c_char_p * (len(given) + 1))(*(g.encode() for g in given), None)
+
+    if include or exclude:
+        err, kept = _lib.Err(), (globs(include), globs(exclude))
+        opts = _lib.sized(_lib.Filter, include=kept[0], exclude=kept[1])
+        with m._handle.use() as pointer:
+            check(lib().ckpt_map_select(pointer, c.byref(opts), c.byref(err)), err, path=m.path)
+
+
+def doctor(path: Path, *, deep: bool = False, fix_latest: bool = False, memory: int = 0, jobs: int = 0,
+           progress: Progress = None) -> Health:
+    """Look at every tag of a run: which are whole, what is wrong with the others, what `latest` is good for.
+
+    deep          read every byte too
+    fix_latest    let `latest` name the newest whole tag, if it names another or none
+    Raises        only when the run cannot be looked at; an ill one comes back with ok=False
+    """
+    job = Job(progress, 'doctor', memory, jobs)
+    tags: List[TagHealth] = []
+    runs: List[Run] = []
+    problems: List[Tuple[Optional[str], int, str]] = []
+
+    def tag(t: Any) -> None:
+        t = t.contents
+        tags.append(TagHealth(text_of(t.name), HEALTH[t.health] if t.health < len(HEALTH) else 'unknown', text_of(t.reason),
+                              None if t.step < 0 else t.step, None if t.stage < 0 else t.stage, t.world or None, int(t.n_bytes),
+                              bool(t.is_latest), bool(t.is_universal)))
+
+    def health(r: Any) -> None:
+        r = r.contents
+        latest, newest, fixed = (text_of(x) if x else None for x in (r.latest, r.newest, r.fixed))
+        runs.append(Run(text_of(r.name), text_of(r.pointer), latest, newest, fixed, r.code == 0, text_of(r.reason)))
+
+    def problem(name: Optional[bytes], code: int, text: bytes) -> None:
+        problems.append((text_of(name) if name else None, code, text_of(text)))
+
+    opts = _lib.sized(_lib.DoctorOpts, deep=deep, fix_latest=fix_latest, run=c.pointer(job.opts), tag=job.callback(_lib.TagFn, tag),
+                      problem=job.callback(_lib.ProblemFn, problem), health=job.callback(_lib.HealthFn, health))
+    err, raw = _lib.Err(), _lib.path_bytes(path)
+    rc = job.run(lambda: lib().ckpt_doctor(raw, c.byref(opts), c.byref(err)))
+    if rc != 0 and (not tags or rc == CanceledError.code):
+        check(rc, err, path=os.fsdecode(raw))
+    return Health(rc == 0, text_of(err.text) if rc else '', tags, runs, problems)
+
+
+OPERATIONS: Dict[str, Any] = {f.__name__: f for f in (convert, reshard, merge, verify, diff, doctor)}
